@@ -1,0 +1,22 @@
+// Package model holds the words that all rooms share: what we are told
+// (Service, Slice, Endpoint, Node) and what follows from it (Frontend, Backend).
+//
+// Everything here is a plain value. Whoever hands one over never changes it
+// again; whoever receives one may keep it. Keys are comparable. There is no I/O,
+// no clock and no logger.
+//
+// The names, one per layer and nowhere a synonym:
+//
+//	service         what the user wrote: a v1 Service
+//	slice           a discovery/v1 EndpointSlice
+//	endpoint        one address in a slice
+//	frontend        one address, port and protocol on which a service answers
+//	backend         one address and port to which a frontend may send
+//	virtual server  a frontend in IPVS
+//	destination     a backend in IPVS
+//	set, entry      an ipset and one of its members
+//	chain, rule     in iptables
+//
+// Flow: source makes services, slices and nodes; catalog keeps them; plan turns
+// them into frontends; a dataplane mode turns frontends into rows of the kernel.
+package model

@@ -1,0 +1,171 @@
+package model
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Origin names the source an object came from ("kube", "file"). Where two
+// sources clash the smaller rank wins, see Rank.
+type Origin string
+
+// The sources an object can come from.
+const (
+	FromKube Origin = "kube"
+	FromFile Origin = "file"
+)
+
+// Rank orders origins: Kubernetes before files before anything else.
+func (o Origin) Rank() int {
+	switch o {
+	case FromKube:
+		return 0
+	case FromFile:
+		return 1
+	}
+	return 2
+}
+
+// ServiceID identifies a Service within the agent.
+type ServiceID struct {
+	Origin    Origin
+	Namespace string
+	Name      string
+}
+
+// String prints namespace/name, the way people name a Service.
+func (id ServiceID) String() string { return id.Namespace + "/" + id.Name }
+
+// Compare orders by namespace, name, origin.
+func (id ServiceID) Compare(o ServiceID) int {
+	return cmp.Or(
+		cmp.Compare(id.Namespace, o.Namespace),
+		cmp.Compare(id.Name, o.Name),
+		cmp.Compare(id.Origin.Rank(), o.Origin.Rank()),
+		cmp.Compare(id.Origin, o.Origin),
+	)
+}
+
+// Service is what we read of a v1.Service.
+type Service struct {
+	ID ServiceID
+	// Created is metadata.creationTimestamp; the zero time where a manifest has
+	// none. It decides who keeps an address that two Services claim.
+	Created time.Time
+	// Type is spec.type: ClusterIP, NodePort, LoadBalancer or ExternalName.
+	Type string
+	// Headless: spec.clusterIP is "None".
+	Headless bool
+	// ProxyName is the label service.kubernetes.io/service-proxy-name, and
+	// HasProxyName that it is there: another proxy serves this Service.
+	ProxyName    string
+	HasProxyName bool
+	// ClusterIPs are spec.clusterIPs (or spec.clusterIP), at most one a family.
+	ClusterIPs []netip.Addr
+	Ports      []ServicePort
+	// Affinity is the ClientIP session affinity time-out; 0 without affinity.
+	Affinity time.Duration
+	// InternalLocal: spec.internalTrafficPolicy is Local.
+	InternalLocal bool
+	// Unserved names the features the Service asks for that this version does
+	// not serve ("nodePorts", "externalIPs", ...), sorted.
+	Unserved []string
+	// Problems says, a field each, what could not be used of the object.
+	Problems []string
+}
+
+// ServicePort is one entry of spec.ports.
+type ServicePort struct {
+	Name     string
+	Protocol Protocol
+	Port     uint16
+}
+
+// Equal tells whether two Services mean the same.
+func (s Service) Equal(o Service) bool {
+	return s.ID == o.ID && s.Created.Equal(o.Created) && s.Type == o.Type && s.Headless == o.Headless &&
+		s.ProxyName == o.ProxyName && s.HasProxyName == o.HasProxyName &&
+		s.Affinity == o.Affinity && s.InternalLocal == o.InternalLocal &&
+		slices.Equal(s.ClusterIPs, o.ClusterIPs) && slices.Equal(s.Ports, o.Ports) &&
+		slices.Equal(s.Unserved, o.Unserved) && slices.Equal(s.Problems, o.Problems)
+}
+
+// SliceID identifies an EndpointSlice within the agent.
+type SliceID struct {
+	Origin    Origin
+	Namespace string
+	Name      string
+}
+
+// String prints namespace/name.
+func (id SliceID) String() string { return id.Namespace + "/" + id.Name }
+
+// Slice is what we read of a discovery/v1 EndpointSlice.
+type Slice struct {
+	ID SliceID
+	// Service is the owner: the label kubernetes.io/service-name, in the
+	// namespace and origin of the slice.
+	Service ServiceID
+	// Family is addressType; 0 for FQDN, whose endpoints are never used.
+	Family    Family
+	Ports     []SlicePort
+	Endpoints []Endpoint
+	// Problems says, a field each, what could not be used of the object.
+	Problems []string
+}
+
+// SlicePort is one entry of ports; its name joins it to a ServicePort.
+type SlicePort struct {
+	Name     string
+	Protocol Protocol
+	Port     uint16
+}
+
+// Endpoint is one entry of endpoints with its first address, the only one that
+// has a meaning (discovery/v1 Endpoint.addresses).
+type Endpoint struct {
+	Addr netip.Addr
+	// Node is nodeName, empty when unknown.
+	Node string
+	// Ready, Serving and Terminating are the conditions with the API's defaults
+	// filled in: nil counts as ready and serving, and as not terminating.
+	Ready, Serving, Terminating bool
+	// ZoneHints and NodeHints are hints.forZones and hints.forNodes.
+	ZoneHints, NodeHints []string
+}
+
+// Equal tells whether two endpoints mean the same.
+func (e Endpoint) Equal(o Endpoint) bool {
+	return e.Addr == o.Addr && e.Node == o.Node &&
+		e.Ready == o.Ready && e.Serving == o.Serving && e.Terminating == o.Terminating &&
+		slices.Equal(e.ZoneHints, o.ZoneHints) && slices.Equal(e.NodeHints, o.NodeHints)
+}
+
+// Equal tells whether two slices mean the same.
+func (s Slice) Equal(o Slice) bool {
+	return s.ID == o.ID && s.Service == o.Service && s.Family == o.Family &&
+		slices.Equal(s.Ports, o.Ports) && slices.EqualFunc(s.Endpoints, o.Endpoints, Endpoint.Equal) &&
+		slices.Equal(s.Problems, o.Problems)
+}
+
+// Node is what we read of a v1.Node.
+type Node struct {
+	Name string
+	// Zone is the label topology.kubernetes.io/zone.
+	Zone string
+	// PodCIDRs are spec.podCIDRs, at most one a family.
+	PodCIDRs []netip.Prefix
+	// Addresses are the InternalIPs of status.addresses, then the ExternalIPs.
+	Addresses []netip.Addr
+	// Problems says, a field each, what could not be used of the object.
+	Problems []string
+}
+
+// Equal tells whether two nodes mean the same.
+func (n Node) Equal(o Node) bool {
+	return n.Name == o.Name && n.Zone == o.Zone &&
+		slices.Equal(n.PodCIDRs, o.PodCIDRs) && slices.Equal(n.Addresses, o.Addresses) &&
+		slices.Equal(n.Problems, o.Problems)
+}
