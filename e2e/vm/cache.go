@@ -1,0 +1,67 @@
+package vm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// CacheDir is where kernels and root file systems are kept: $KUBE_IPVS_CACHE, else kube-ipvs under the user's cache directory
+// ($XDG_CACHE_HOME or ~/.cache). A directory inside a Go module is refused: hundreds of megabytes must never be committed.
+func CacheDir() (string, error) {
+	dir := os.Getenv("KUBE_IPVS_CACHE")
+	if dir == "" {
+		base, err := os.UserCacheDir()
+		if err != nil {
+			return "", fmt.Errorf("cache directory: set KUBE_IPVS_CACHE: %w", err)
+		}
+		dir = filepath.Join(base, "kube-ipvs")
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("cache directory: %w", err)
+	}
+	if module := enclosingModule(dir); module != "" {
+		return "", fmt.Errorf("cache directory %s lies inside the source tree %s: choose another KUBE_IPVS_CACHE", dir, module)
+	}
+	return dir, os.MkdirAll(dir, 0o755)
+}
+
+// enclosingModule returns the directory at or above dir that holds a go.mod, or "".
+func enclosingModule(dir string) string {
+	for {
+		if exists(filepath.Join(dir, "go.mod")) {
+			return dir
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return ""
+		}
+		dir = parent
+	}
+}
+
+// publish makes target by calling build on a temporary sibling and renaming it into place, so that a reader sees all or
+// nothing, however the builder ends.
+func publish(target string, build func(tmp string) error) error {
+	dir, err := os.MkdirTemp(filepath.Dir(target), ".new-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	tmp := filepath.Join(dir, filepath.Base(target))
+	if err := build(tmp); err != nil {
+		return err
+	}
+	err = os.Rename(tmp, target)
+	if err != nil && exists(target) && errors.Is(err, os.ErrExist) {
+		return nil // somebody else published the same thing first
+	}
+	return err
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}

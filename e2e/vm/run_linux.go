@@ -1,0 +1,213 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// bootLimit bounds the time until the guest's init reports in. Emulation on a loaded machine takes ten times the usual 5 s.
+// kvmTrial is short because hardware virtualisation boots in 2 s or, on hosts whose /dev/kvm does not work, never.
+const (
+	bootLimit = 120 * time.Second
+	kvmTrial  = 6 * time.Second
+)
+
+// errNoBoot says that the guest's init never reported in, so the command has not started.
+var errNoBoot = errors.New("the guest did not boot")
+
+// Prepare fetches a kernel and builds the root file system, both into the cache, without running anything.
+func Prepare(ctx context.Context, log io.Writer) (err error) {
+	_, _, err = prepare(ctx, &progress{log})
+	return err
+}
+
+func prepare(ctx context.Context, log *progress) (Kernel, string, error) {
+	cache, err := CacheDir()
+	if err != nil {
+		return Kernel{}, "", err
+	}
+	unlock, err := lock(filepath.Join(cache, "lock"))
+	if err != nil {
+		return Kernel{}, "", err
+	}
+	defer unlock()
+	kernel, err := findKernel(ctx, cache, log)
+	if err != nil {
+		return Kernel{}, "", err
+	}
+	parts, err := findRootfs(kernel)
+	if err != nil {
+		return Kernel{}, "", err
+	}
+	image, err := parts.image(ctx, cache, log)
+	return kernel, image, err
+}
+
+// lock lets one process at a time fill the cache; the kernel releases it however the process ends.
+func lock(path string) (unlock func(), err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = unix.Flock(int(file.Fd()), unix.LOCK_EX)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		file.Close()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return func() { file.Close() }, nil
+}
+
+// Run boots a guest, runs the command in it and returns its exit status. An error means that the run itself failed (no kernel,
+// no boot, time-out, cancelled context); the status is then StatusBroken. Output is streamed to o.Stdout. When Run returns, QEMU is gone.
+func Run(ctx context.Context, o Options) (int, error) {
+	o.Defaults()
+	if err := o.Validate(); err != nil {
+		return StatusBroken, err
+	}
+	log := &progress{o.Log}
+	kernel, image, err := prepare(ctx, log)
+	if err != nil {
+		return StatusBroken, err
+	}
+	initrd, err := initramfs(image, o)
+	if err != nil {
+		return StatusBroken, err
+	}
+	defer initrd.Close()
+
+	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("time-out of %s", o.Timeout))
+	defer cancel()
+	return runAccelerated(ctx, o, kernel, initrd, log)
+}
+
+// initramfs puts the image and the overlay of this run into anonymous memory, so that no file is left however the run ends.
+func initramfs(image string, o Options) (_ *os.File, err error) {
+	fd, err := unix.MemfdCreate("initramfs", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("create memory for the initramfs: %w", err)
+	}
+	memory := os.NewFile(uintptr(fd), "initramfs")
+	defer func() {
+		if err != nil {
+			memory.Close()
+		}
+	}()
+	base, err := os.Open(image)
+	if err != nil {
+		return nil, err
+	}
+	defer base.Close()
+	if _, err := io.Copy(memory, base); err != nil {
+		return nil, err
+	}
+	return memory, writeOverlay(memory, o)
+}
+
+// attempt is one way to boot. A trial's outcome is remembered for the next run.
+type attempt struct {
+	accel string
+	limit time.Duration
+	trial bool
+}
+
+// runAccelerated chooses between hardware virtualisation and emulation. A /dev/kvm that exists proves little: some hosts hang
+// in the firmware. So the first run of each host boot tries it for a few seconds and the answer is remembered.
+func runAccelerated(ctx context.Context, o Options, kernel Kernel, initrd *os.File, log *progress) (int, error) {
+	if o.Accel == accelTCG || o.Accel == accelAuto && !kvmWorthTrying() {
+		return boot(ctx, o, kernel, initrd, attempt{accel: accelTCG, limit: bootLimit}, log)
+	}
+	if o.Accel == accelKVM || kvmKnownGood() {
+		return boot(ctx, o, kernel, initrd, attempt{accel: accelKVM, limit: bootLimit}, log)
+	}
+	log.printf("boot: trying hardware virtualisation for %s", kvmTrial)
+	status, err := boot(ctx, o, kernel, initrd, attempt{accel: accelKVM, limit: kvmTrial, trial: true}, log)
+	if !errors.Is(err, errNoBoot) {
+		return status, err
+	}
+	log.printf("boot: /dev/kvm does not work here, emulating from now on")
+	return boot(ctx, o, kernel, initrd, attempt{accel: accelTCG, limit: bootLimit, trial: true}, log)
+}
+
+func kvmWorthTrying() bool {
+	file, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	file.Close()
+	answer, known := recallKVM()
+	return answer || !known
+}
+
+func kvmKnownGood() bool {
+	answer, known := recallKVM()
+	return known && answer
+}
+
+// kvmMemory holds "BOOTID true" or "BOOTID false"; an answer given before the host's last boot is no answer.
+func kvmMemory() (path, bootID string) {
+	cache, err := CacheDir()
+	if err != nil {
+		return "", ""
+	}
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", ""
+	}
+	return filepath.Join(cache, "kvm"), strings.TrimSpace(string(id))
+}
+
+func recallKVM() (works, known bool) {
+	path, bootID := kvmMemory()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return false, false
+	}
+	id, answer, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+	return answer == "true", id == bootID
+}
+
+// rememberKVM does its best: without the memory the next run merely tries again.
+func rememberKVM(works bool) {
+	path, bootID := kvmMemory()
+	if path != "" {
+		_ = os.WriteFile(path, fmt.Appendf(nil, "%s %t\n", bootID, works), 0o644)
+	}
+}
+
+// boot starts one QEMU and follows it to its end.
+func boot(ctx context.Context, o Options, kernel Kernel, initrd *os.File, try attempt, log *progress) (int, error) {
+	m, err := startMachine(o, kernel, initrd, try.accel)
+	if err != nil {
+		return StatusBroken, err
+	}
+	status, err := m.follow(ctx, try.limit, func(release string, took time.Duration) {
+		log.printf("boot: kernel %s up in %.1fs (%s)", release, took.Seconds(), try.accel)
+		if try.trial {
+			rememberKVM(try.accel == accelKVM)
+		}
+	})
+	m.stop()
+	if err != nil {
+		return StatusBroken, fmt.Errorf("%w\n%s", err, m.lastWords())
+	}
+	return status, nil
+}
+
+// dieWithRunner makes the kernel end a child when the thread that started it ends, which covers a runner killed outright.
+func dieWithRunner() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+}

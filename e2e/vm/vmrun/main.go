@@ -1,0 +1,78 @@
+// Command vmrun runs a command on a kernel that has IPVS and returns its exit status; see package vm.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/kube-ipvs/kube-ipvs/e2e/vm"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	status := run(ctx, os.Args[1:])
+	stop()
+	os.Exit(status)
+}
+
+func run(ctx context.Context, args []string) int {
+	o := vm.Options{Stdout: os.Stdout, Log: os.Stderr}
+	flags := flag.NewFlagSet("vmrun", flag.ContinueOnError)
+	prepare := flags.Bool("prepare", false, "fetch the kernel, build the root file system, run nothing")
+	bind(flags, &o)
+	err := flags.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		return vm.StatusBroken
+	}
+	o.Command = flags.Args()
+	if *prepare {
+		return report(0, vm.Prepare(ctx, os.Stderr))
+	}
+	return report(vm.Run(ctx, o))
+}
+
+func report(status int, err error) int {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "vmrun:", err)
+		return vm.StatusBroken
+	}
+	return status
+}
+
+// bind declares the flags that describe a run.
+func bind(flags *flag.FlagSet, o *vm.Options) {
+	flags.StringVar(&o.Dir, "dir", "/", "working `directory` of the command")
+	flags.StringVar(&o.IPTables, "iptables", "nft", "what the plain iptables names mean: nft or legacy")
+	flags.StringVar(&o.Accel, "accel", "auto", "auto, kvm or tcg")
+	flags.IntVar(&o.MemoryMiB, "m", 2048, "memory of the guest in `MiB`")
+	flags.IntVar(&o.CPUs, "smp", 2, "CPUs of the guest")
+	flags.DurationVar(&o.Timeout, "timeout", 0, "of the whole run (default 20m)")
+	flags.BoolVar(&o.Verbose, "v", false, "show the kernel's console on standard error")
+	flags.Func("env", "`K=V` for the command's environment; repeatable", func(text string) error {
+		o.Env = append(o.Env, text)
+		return nil
+	})
+	flags.Func("modules", "space or comma separated `list` of modules loaded before the command", func(text string) error {
+		o.Modules = strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+		return nil
+	})
+	flags.Func("share", "`HOSTDIR:GUESTDIR[:rw]` seen over 9p, read-only unless :rw; repeatable", func(text string) error {
+		share, err := vm.ParseShare(text)
+		o.Shares = append(o.Shares, share)
+		return err
+	})
+	flags.Func("copy", "`HOSTFILE:GUESTPATH` placed in the guest's RAM; repeatable", func(text string) error {
+		file, err := vm.ParseCopy(text)
+		o.Copies = append(o.Copies, file)
+		return err
+	})
+}
