@@ -1,0 +1,170 @@
+package delta
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Store reads and writes the rows of one table for real.
+//
+// List returns all rows or an error, never a part. Write carries out the
+// changes in their order as far as it can and returns nil, or one error for each
+// change (nil where it was carried out). Writes converge: adding what exists
+// updates it, updating what is missing adds it, deleting what is missing
+// succeeds.
+type Store[K comparable, V any] interface {
+	List(ctx context.Context) (map[K]V, error)
+	Write(ctx context.Context, changes []Change[K, V]) []error
+}
+
+// Options describe a Table.
+type Options[K comparable, V any] struct {
+	// Name is one lower-case word, for logs, metrics and tables.
+	Name string
+	// Compare is the order in which rows are added; deletions run backwards.
+	Compare func(a, b K) int
+	// Equal compares values.
+	Equal func(a, b V) bool
+	// Owned tells whether a row found by List is ours to see. A desired row
+	// always is. Nil: every row is.
+	Owned func(K) bool
+	// Hold keeps rows from being deleted for now; nil holds none. It is asked
+	// with the same orphans flag as ApplyDeletes.
+	Hold func(k K, orphans bool) bool
+	// Batch bounds the rows of one Write; 0 is DefaultBatch.
+	Batch int
+}
+
+// DefaultBatch bounds the rows of one write, so that no kernel lock and no
+// deadline is held by an unbounded list.
+const DefaultBatch = 1024
+
+// Table joins a Tracker to its Store.
+type Table[K comparable, V any] struct {
+	*Tracker[K, V]
+	opts  Options[K, V]
+	store Store[K, V]
+}
+
+// NewTable returns a table with nothing desired and nothing known.
+func NewTable[K comparable, V any](store Store[K, V], opts Options[K, V]) *Table[K, V] {
+	if opts.Batch <= 0 {
+		opts.Batch = DefaultBatch
+	}
+	return &Table[K, V]{Tracker: NewTracker[K](opts.Equal), opts: opts, store: store}
+}
+
+// Outcome counts what one pass over a table did.
+type Outcome struct {
+	Adds, Updates, Deletes int
+	// Failed are the rows that stay pending, Err the first few reasons joined.
+	Failed int
+	Err    error
+}
+
+// Written is the number of rows carried out.
+func (o Outcome) Written() int { return o.Adds + o.Updates + o.Deletes }
+
+// Plus adds two outcomes up.
+func (o Outcome) Plus(p Outcome) Outcome {
+	return Outcome{
+		Adds: o.Adds + p.Adds, Updates: o.Updates + p.Updates, Deletes: o.Deletes + p.Deletes,
+		Failed: o.Failed + p.Failed, Err: errors.Join(o.Err, p.Err),
+	}
+}
+
+// Name is the table's name.
+func (t *Table[K, V]) Name() string { return t.opts.Name }
+
+// Load reads the store and replaces what is known of the actual rows. Rows that
+// are neither owned nor desired stay invisible. An error changes nothing.
+func (t *Table[K, V]) Load(ctx context.Context) (drifted int, err error) {
+	rows, err := t.store.List(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("read %s: %w", t.opts.Name, err)
+	}
+	for k := range rows {
+		if !t.visible(k) {
+			delete(rows, k)
+		}
+	}
+	return t.Tracker.Load(rows), nil
+}
+
+// visible tells whether a found row is ours to see.
+func (t *Table[K, V]) visible(k K) bool {
+	if t.opts.Owned == nil || t.opts.Owned(k) {
+		return true
+	}
+	_, desired := t.Desired(k)
+	return desired || t.PendingDelete(k)
+}
+
+// ApplyUpdates writes the rows that are missing or different.
+func (t *Table[K, V]) ApplyUpdates(ctx context.Context) Outcome {
+	if t.Counts().Updates == 0 {
+		return Outcome{}
+	}
+	return t.write(ctx, t.Updates(t.opts.Compare))
+}
+
+// ApplyDeletes deletes the rows that are not desired, the orphans only if told
+// so, and none that Hold keeps.
+func (t *Table[K, V]) ApplyDeletes(ctx context.Context, orphans bool) Outcome {
+	if t.Counts().Deletes == 0 {
+		return Outcome{}
+	}
+	changes := t.Deletes(t.opts.Compare, orphans)
+	if t.opts.Hold != nil {
+		free := changes[:0]
+		for _, c := range changes {
+			if !t.opts.Hold(c.Key, orphans) {
+				free = append(free, c)
+			}
+		}
+		changes = free
+	}
+	return t.write(ctx, changes)
+}
+
+// write carries out changes in bounded batches and records what became of them.
+func (t *Table[K, V]) write(ctx context.Context, changes []Change[K, V]) Outcome {
+	var out Outcome
+	for len(changes) > 0 {
+		n := min(len(changes), t.opts.Batch)
+		out = out.Plus(t.record(changes[:n], t.store.Write(ctx, changes[:n])))
+		changes = changes[n:]
+	}
+	return out
+}
+
+// maxReasons bounds the reasons kept of one batch: a thousand rows that fail
+// for one cause are one piece of news.
+const maxReasons = 3
+
+func (t *Table[K, V]) record(changes []Change[K, V], errs []error) Outcome {
+	var out Outcome
+	var reasons []error
+	for i, c := range changes {
+		if i < len(errs) && errs[i] != nil {
+			t.Failed(c)
+			out.Failed++
+			if len(reasons) < maxReasons {
+				reasons = append(reasons, errs[i])
+			}
+			continue
+		}
+		t.Applied(c)
+		switch c.Op {
+		case Add:
+			out.Adds++
+		case Update:
+			out.Updates++
+		case Delete:
+			out.Deletes++
+		}
+	}
+	out.Err = errors.Join(reasons...)
+	return out
+}

@@ -1,0 +1,338 @@
+package delta
+
+import (
+	"iter"
+	"slices"
+)
+
+// Op says what is to be done with a row.
+type Op uint8
+
+// The three things that can be done with a row.
+const (
+	Add Op = iota + 1
+	Update
+	Delete
+)
+
+// String names the operation in one word, as metrics and logs show it.
+func (o Op) String() string {
+	switch o {
+	case Add:
+		return "add"
+	case Update:
+		return "update"
+	case Delete:
+		return "delete"
+	}
+	return "none"
+}
+
+// Change is one row to write. Value is the desired value, or for Delete the
+// last known one.
+type Change[K comparable, V any] struct {
+	Op    Op
+	Key   K
+	Value V
+}
+
+// Tracker holds desired and actual rows of one table. Rows on which both agree
+// are stored once. The zero Tracker is not usable; see NewTracker.
+type Tracker[K comparable, V any] struct {
+	equal func(a, b V) bool
+
+	// The three maps are disjoint: a key is in at most one of them.
+	synced  map[K]V         // desired and actual, equal
+	updates map[K]update[V] // desired; actual differs, is missing or unknown
+	deletes map[K]leftover[V]
+	orphans int // how many of deletes are orphans
+}
+
+// update is a desired row that is not in place.
+type update[V any] struct {
+	want   V
+	have   V
+	actual presence
+}
+
+// presence says what is known of a row in the kernel.
+type presence uint8
+
+const (
+	absent  presence = iota
+	present          // have is the value
+	unknown          // a write of it failed: anything may be there
+)
+
+// leftover is an actual row that is not desired.
+type leftover[V any] struct {
+	have V
+	// orphan: it was found when reading and was not desired since.
+	orphan bool
+	// unsure: a write of it failed, so it may be gone or differ from have.
+	unsure bool
+}
+
+// NewTracker returns an empty Tracker that compares values with equal.
+func NewTracker[K comparable, V any](equal func(a, b V) bool) *Tracker[K, V] {
+	return &Tracker[K, V]{
+		equal:   equal,
+		synced:  map[K]V{},
+		updates: map[K]update[V]{},
+		deletes: map[K]leftover[V]{},
+	}
+}
+
+// SetDesired wants the row to be there with value v.
+func (t *Tracker[K, V]) SetDesired(k K, v V) {
+	if have, ok := t.synced[k]; ok {
+		if !t.equal(have, v) {
+			delete(t.synced, k)
+			t.updates[k] = update[V]{want: v, have: have, actual: present}
+		}
+		return
+	}
+	if u, ok := t.updates[k]; ok {
+		u.want = v
+		t.settle(k, u)
+		return
+	}
+	u := update[V]{want: v}
+	if l, ok := t.deletes[k]; ok {
+		u.have, u.actual = l.have, present
+		if l.unsure {
+			u.actual = unknown
+		}
+		t.dropLeftover(k, l)
+	}
+	t.settle(k, u)
+}
+
+// settle files a desired row under synced or updates.
+func (t *Tracker[K, V]) settle(k K, u update[V]) {
+	if u.actual == present && t.equal(u.want, u.have) {
+		delete(t.updates, k)
+		t.synced[k] = u.have
+		return
+	}
+	t.updates[k] = u
+}
+
+func (t *Tracker[K, V]) dropLeftover(k K, l leftover[V]) {
+	delete(t.deletes, k)
+	if l.orphan {
+		t.orphans--
+	}
+}
+
+// DeleteDesired wants the row to be gone.
+func (t *Tracker[K, V]) DeleteDesired(k K) {
+	if have, ok := t.synced[k]; ok {
+		delete(t.synced, k)
+		t.deletes[k] = leftover[V]{have: have}
+		return
+	}
+	u, ok := t.updates[k]
+	if !ok {
+		return
+	}
+	delete(t.updates, k)
+	switch u.actual {
+	case present:
+		t.deletes[k] = leftover[V]{have: u.have}
+	case unknown:
+		t.deletes[k] = leftover[V]{have: u.want, unsure: true}
+	}
+}
+
+// SetActual records that the row was seen with value v. A row that is not
+// desired becomes an orphan, unless its deletion is pending already.
+func (t *Tracker[K, V]) SetActual(k K, v V) {
+	if want, ok := t.Desired(k); ok {
+		delete(t.synced, k)
+		t.settle(k, update[V]{want: want, have: v, actual: present})
+		return
+	}
+	l, ok := t.deletes[k]
+	if !ok {
+		l.orphan = true
+		t.orphans++
+	}
+	l.have, l.unsure = v, false
+	t.deletes[k] = l
+}
+
+// DropActual records that the row was seen to be missing.
+func (t *Tracker[K, V]) DropActual(k K) {
+	if want, ok := t.Desired(k); ok {
+		delete(t.synced, k)
+		t.updates[k] = update[V]{want: want}
+		return
+	}
+	if l, ok := t.deletes[k]; ok {
+		t.dropLeftover(k, l)
+	}
+}
+
+// Load replaces all that is known of the actual rows by what was read just now
+// and returns how many rows were not as they were believed to be.
+func (t *Tracker[K, V]) Load(actual map[K]V) (drifted int) {
+	var gone []K
+	for k := range t.Actual() {
+		if _, ok := actual[k]; !ok {
+			gone = append(gone, k)
+		}
+	}
+	for _, k := range gone {
+		t.DropActual(k)
+	}
+	for k, u := range t.updates {
+		if _, ok := actual[k]; !ok && u.actual == unknown {
+			t.DropActual(k)
+		}
+	}
+	for k, v := range actual {
+		if have, ok := t.actual(k); !ok || !t.equal(have, v) {
+			drifted++
+			t.SetActual(k, v)
+		}
+	}
+	return drifted + len(gone)
+}
+
+// actual returns the believed value of a row; false when absent or unknown.
+func (t *Tracker[K, V]) actual(k K) (V, bool) {
+	if v, ok := t.synced[k]; ok {
+		return v, true
+	}
+	if u, ok := t.updates[k]; ok {
+		return u.have, u.actual == present
+	}
+	l, ok := t.deletes[k]
+	return l.have, ok && !l.unsure
+}
+
+// Applied records that a change was carried out.
+func (t *Tracker[K, V]) Applied(c Change[K, V]) {
+	if c.Op == Delete {
+		t.DropActual(c.Key)
+		return
+	}
+	t.SetActual(c.Key, c.Value)
+}
+
+// Failed records that a change may or may not have been carried out.
+func (t *Tracker[K, V]) Failed(c Change[K, V]) {
+	if u, ok := t.updates[c.Key]; ok {
+		u.actual = unknown
+		t.updates[c.Key] = u
+	}
+	if l, ok := t.deletes[c.Key]; ok {
+		l.unsure = true
+		t.deletes[c.Key] = l
+	}
+}
+
+// Desired returns the wanted value of a row.
+func (t *Tracker[K, V]) Desired(k K) (V, bool) {
+	if v, ok := t.synced[k]; ok {
+		return v, true
+	}
+	u, ok := t.updates[k]
+	return u.want, ok
+}
+
+// PendingDelete tells whether the row is in the way of what is desired.
+func (t *Tracker[K, V]) PendingDelete(k K) bool {
+	_, ok := t.deletes[k]
+	return ok
+}
+
+// AllDesired goes over the desired rows in no order.
+func (t *Tracker[K, V]) AllDesired() iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		for k, v := range t.synced {
+			if !yield(k, v) {
+				return
+			}
+		}
+		for k, u := range t.updates {
+			if !yield(k, u.want) {
+				return
+			}
+		}
+	}
+}
+
+// Actual goes over the rows believed to be in place, in no order. A desired row
+// whose state is unknown is left out.
+func (t *Tracker[K, V]) Actual() iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		for k, v := range t.synced {
+			if !yield(k, v) {
+				return
+			}
+		}
+		for k, u := range t.updates {
+			if u.actual == present && !yield(k, u.have) {
+				return
+			}
+		}
+		for k, l := range t.deletes {
+			if !yield(k, l.have) {
+				return
+			}
+		}
+	}
+}
+
+// Counts are the sizes of a Tracker's parts.
+type Counts struct {
+	// Desired rows, of which Updates are not in place.
+	Desired, Updates int
+	// Deletes are the rows in place that are not desired, of which Orphans were
+	// found rather than given up.
+	Deletes, Orphans int
+}
+
+// Pending is the number of rows to write.
+func (c Counts) Pending() int { return c.Updates + c.Deletes }
+
+// Counts returns the current sizes.
+func (t *Tracker[K, V]) Counts() Counts {
+	return Counts{
+		Desired: len(t.synced) + len(t.updates),
+		Updates: len(t.updates),
+		Deletes: len(t.deletes),
+		Orphans: t.orphans,
+	}
+}
+
+// Updates lists the rows to add or update, sorted with cmp. Its cost is that
+// of what is pending.
+func (t *Tracker[K, V]) Updates(cmp func(a, b K) int) []Change[K, V] {
+	out := make([]Change[K, V], 0, len(t.updates))
+	for k, u := range t.updates {
+		op := Add
+		if u.actual == present {
+			op = Update
+		}
+		out = append(out, Change[K, V]{Op: op, Key: k, Value: u.want})
+	}
+	slices.SortFunc(out, func(a, b Change[K, V]) int { return cmp(a.Key, b.Key) })
+	return out
+}
+
+// Deletes lists the rows to delete, in the reverse order of cmp, with or
+// without the orphans.
+func (t *Tracker[K, V]) Deletes(cmp func(a, b K) int, orphans bool) []Change[K, V] {
+	out := make([]Change[K, V], 0, len(t.deletes))
+	for k, l := range t.deletes {
+		if l.orphan && !orphans {
+			continue
+		}
+		out = append(out, Change[K, V]{Op: Delete, Key: k, Value: l.have})
+	}
+	slices.SortFunc(out, func(a, b Change[K, V]) int { return cmp(b.Key, a.Key) })
+	return out
+}
