@@ -42,9 +42,9 @@ type Tracker[K comparable, V any] struct {
 	equal func(a, b V) bool
 
 	// The three maps are disjoint: a key is in at most one of them.
-	synced  map[K]V         // desired and actual, equal
-	updates map[K]update[V] // desired; actual differs, is missing or unknown
-	deletes map[K]leftover[V]
+	synced  map[K]V                  // desired and actual, equal
+	updates pendingMap[K, update[V]] // desired; actual differs, is missing or unknown
+	deletes pendingMap[K, leftover[V]]
 	orphans int // how many of deletes are orphans
 }
 
@@ -78,8 +78,8 @@ func NewTracker[K comparable, V any](equal func(a, b V) bool) *Tracker[K, V] {
 	return &Tracker[K, V]{
 		equal:   equal,
 		synced:  map[K]V{},
-		updates: map[K]update[V]{},
-		deletes: map[K]leftover[V]{},
+		updates: newPendingMap[K, update[V]](),
+		deletes: newPendingMap[K, leftover[V]](),
 	}
 }
 
@@ -88,17 +88,17 @@ func (t *Tracker[K, V]) SetDesired(k K, v V) {
 	if have, ok := t.synced[k]; ok {
 		if !t.equal(have, v) {
 			delete(t.synced, k)
-			t.updates[k] = update[V]{want: v, have: have, actual: present}
+			t.updates.set(k, update[V]{want: v, have: have, actual: present})
 		}
 		return
 	}
-	if u, ok := t.updates[k]; ok {
+	if u, ok := t.updates.rows[k]; ok {
 		u.want = v
 		t.settle(k, u)
 		return
 	}
 	u := update[V]{want: v}
-	if l, ok := t.deletes[k]; ok {
+	if l, ok := t.deletes.rows[k]; ok {
 		u.have, u.actual = l.have, present
 		if l.unsure {
 			u.actual = unknown
@@ -111,15 +111,15 @@ func (t *Tracker[K, V]) SetDesired(k K, v V) {
 // settle files a desired row under synced or updates.
 func (t *Tracker[K, V]) settle(k K, u update[V]) {
 	if u.actual == present && t.equal(u.want, u.have) {
-		delete(t.updates, k)
+		t.updates.remove(k)
 		t.synced[k] = u.have
 		return
 	}
-	t.updates[k] = u
+	t.updates.set(k, u)
 }
 
 func (t *Tracker[K, V]) dropLeftover(k K, l leftover[V]) {
-	delete(t.deletes, k)
+	t.deletes.remove(k)
 	if l.orphan {
 		t.orphans--
 	}
@@ -129,19 +129,19 @@ func (t *Tracker[K, V]) dropLeftover(k K, l leftover[V]) {
 func (t *Tracker[K, V]) DeleteDesired(k K) {
 	if have, ok := t.synced[k]; ok {
 		delete(t.synced, k)
-		t.deletes[k] = leftover[V]{have: have}
+		t.deletes.set(k, leftover[V]{have: have})
 		return
 	}
-	u, ok := t.updates[k]
+	u, ok := t.updates.rows[k]
 	if !ok {
 		return
 	}
-	delete(t.updates, k)
+	t.updates.remove(k)
 	switch u.actual {
 	case present:
-		t.deletes[k] = leftover[V]{have: u.have}
+		t.deletes.set(k, leftover[V]{have: u.have})
 	case unknown:
-		t.deletes[k] = leftover[V]{have: u.want, unsure: true}
+		t.deletes.set(k, leftover[V]{have: u.want, unsure: true})
 	}
 }
 
@@ -153,23 +153,23 @@ func (t *Tracker[K, V]) SetActual(k K, v V) {
 		t.settle(k, update[V]{want: want, have: v, actual: present})
 		return
 	}
-	l, ok := t.deletes[k]
+	l, ok := t.deletes.rows[k]
 	if !ok {
 		l.orphan = true
 		t.orphans++
 	}
 	l.have, l.unsure = v, false
-	t.deletes[k] = l
+	t.deletes.set(k, l)
 }
 
 // DropActual records that the row was seen to be missing.
 func (t *Tracker[K, V]) DropActual(k K) {
 	if want, ok := t.Desired(k); ok {
 		delete(t.synced, k)
-		t.updates[k] = update[V]{want: want}
+		t.updates.set(k, update[V]{want: want})
 		return
 	}
-	if l, ok := t.deletes[k]; ok {
+	if l, ok := t.deletes.rows[k]; ok {
 		t.dropLeftover(k, l)
 	}
 }
@@ -186,9 +186,9 @@ func (t *Tracker[K, V]) Load(actual map[K]V) (drifted int) {
 	for _, k := range gone {
 		t.DropActual(k)
 	}
-	for k, u := range t.updates {
+	for k, u := range t.updates.rows {
 		if _, ok := actual[k]; !ok && u.actual == unknown {
-			t.DropActual(k)
+			t.DropActual(k) // stays in updates, as absent
 		}
 	}
 	for k, v := range actual {
@@ -205,10 +205,10 @@ func (t *Tracker[K, V]) actual(k K) (V, bool) {
 	if v, ok := t.synced[k]; ok {
 		return v, true
 	}
-	if u, ok := t.updates[k]; ok {
+	if u, ok := t.updates.rows[k]; ok {
 		return u.have, u.actual == present
 	}
-	l, ok := t.deletes[k]
+	l, ok := t.deletes.rows[k]
 	return l.have, ok && !l.unsure
 }
 
@@ -223,13 +223,13 @@ func (t *Tracker[K, V]) Applied(c Change[K, V]) {
 
 // Failed records that a change may or may not have been carried out.
 func (t *Tracker[K, V]) Failed(c Change[K, V]) {
-	if u, ok := t.updates[c.Key]; ok {
+	if u, ok := t.updates.rows[c.Key]; ok {
 		u.actual = unknown
-		t.updates[c.Key] = u
+		t.updates.set(c.Key, u)
 	}
-	if l, ok := t.deletes[c.Key]; ok {
+	if l, ok := t.deletes.rows[c.Key]; ok {
 		l.unsure = true
-		t.deletes[c.Key] = l
+		t.deletes.set(c.Key, l)
 	}
 }
 
@@ -238,13 +238,13 @@ func (t *Tracker[K, V]) Desired(k K) (V, bool) {
 	if v, ok := t.synced[k]; ok {
 		return v, true
 	}
-	u, ok := t.updates[k]
+	u, ok := t.updates.rows[k]
 	return u.want, ok
 }
 
 // PendingDelete tells whether the row is in the way of what is desired.
 func (t *Tracker[K, V]) PendingDelete(k K) bool {
-	_, ok := t.deletes[k]
+	_, ok := t.deletes.rows[k]
 	return ok
 }
 
@@ -256,7 +256,7 @@ func (t *Tracker[K, V]) AllDesired() iter.Seq2[K, V] {
 				return
 			}
 		}
-		for k, u := range t.updates {
+		for k, u := range t.updates.rows {
 			if !yield(k, u.want) {
 				return
 			}
@@ -273,12 +273,12 @@ func (t *Tracker[K, V]) Actual() iter.Seq2[K, V] {
 				return
 			}
 		}
-		for k, u := range t.updates {
+		for k, u := range t.updates.rows {
 			if u.actual == present && !yield(k, u.have) {
 				return
 			}
 		}
-		for k, l := range t.deletes {
+		for k, l := range t.deletes.rows {
 			if !yield(k, l.have) {
 				return
 			}
@@ -301,9 +301,9 @@ func (c Counts) Pending() int { return c.Updates + c.Deletes }
 // Counts returns the current sizes.
 func (t *Tracker[K, V]) Counts() Counts {
 	return Counts{
-		Desired: len(t.synced) + len(t.updates),
-		Updates: len(t.updates),
-		Deletes: len(t.deletes),
+		Desired: len(t.synced) + len(t.updates.rows),
+		Updates: len(t.updates.rows),
+		Deletes: len(t.deletes.rows),
 		Orphans: t.orphans,
 	}
 }
@@ -311,8 +311,8 @@ func (t *Tracker[K, V]) Counts() Counts {
 // Updates lists the rows to add or update, sorted with cmp. Its cost is that
 // of what is pending.
 func (t *Tracker[K, V]) Updates(cmp func(a, b K) int) []Change[K, V] {
-	out := make([]Change[K, V], 0, len(t.updates))
-	for k, u := range t.updates {
+	out := make([]Change[K, V], 0, len(t.updates.rows))
+	for k, u := range t.updates.rows {
 		op := Add
 		if u.actual == present {
 			op = Update
@@ -326,8 +326,8 @@ func (t *Tracker[K, V]) Updates(cmp func(a, b K) int) []Change[K, V] {
 // Deletes lists the rows to delete, in the reverse order of cmp, with or
 // without the orphans.
 func (t *Tracker[K, V]) Deletes(cmp func(a, b K) int, orphans bool) []Change[K, V] {
-	out := make([]Change[K, V], 0, len(t.deletes))
-	for k, l := range t.deletes {
+	out := make([]Change[K, V], 0, len(t.deletes.rows))
+	for k, l := range t.deletes.rows {
 		if l.orphan && !orphans {
 			continue
 		}
