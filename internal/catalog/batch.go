@@ -1,0 +1,101 @@
+package catalog
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/source"
+)
+
+// Batch is everything that changed since the Take before it.
+type Batch struct {
+	// Services are the dirty ones, sorted by ID.
+	Services []Input
+	// Node is our own Node, the zero Node while HaveNode is false. NodeChanged
+	// tells that it is not what the batch before had.
+	Node                  model.Node
+	HaveNode, NodeChanged bool
+	// Synced: every awaited origin is Partial or Complete; kernel writes may begin.
+	Synced bool
+	// Complete: every awaited origin is Complete; what nobody wants may go.
+	Complete bool
+}
+
+// Input is one service as it stands now.
+type Input struct {
+	ID model.ServiceID
+	// Service is nil when it is gone.
+	Service *model.Service
+	// Slices are those of the service, sorted by ID; nil when it is gone.
+	Slices []model.Slice
+}
+
+// Take returns what is dirty and forgets that it was. Nothing else empties the
+// catalog's dirty set: who takes a batch answers for it.
+func (c *Catalog) Take() Batch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := Batch{NodeChanged: c.nodeChanged, Services: c.takeServices()}
+	b.Node, b.HaveNode = c.node()
+	b.Synced, b.Complete = c.synced()
+	c.nodeChanged = false
+	return b
+}
+
+func (c *Catalog) takeServices() []Input {
+	if len(c.dirty) == 0 {
+		return nil
+	}
+	out := make([]Input, 0, len(c.dirty))
+	for id := range c.dirty {
+		out = append(out, c.input(id))
+	}
+	slices.SortFunc(out, func(a, b Input) int { return a.ID.Compare(b.ID) })
+	// A new map, not clear: clearing costs what the map once held, which after
+	// the first sync would tax every single change with the size of the cluster.
+	c.dirty = map[model.ServiceID]struct{}{}
+	return out
+}
+
+func (c *Catalog) input(id model.ServiceID) Input {
+	in := Input{ID: id, Service: c.services[id]}
+	if in.Service == nil || len(c.slices[id]) == 0 {
+		return in
+	}
+	in.Slices = make([]model.Slice, 0, len(c.slices[id]))
+	for _, s := range c.slices[id] {
+		in.Slices = append(in.Slices, s)
+	}
+	slices.SortFunc(in.Slices, func(a, b model.Slice) int { return compareSlice(a.ID, b.ID) })
+	return in
+}
+
+func compareSlice(a, b model.SliceID) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Origin, b.Origin))
+}
+
+func (c *Catalog) synced() (synced, complete bool) {
+	synced, complete = true, true
+	for _, s := range c.states {
+		synced = synced && s != source.Starting
+		complete = complete && s == source.Complete
+	}
+	return synced, complete
+}
+
+// MarkAll makes every service that exists and our Node dirty again, for a reader
+// that changed how it reads them. Services gone before the last Take stay gone.
+func (c *Catalog) MarkAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nodeChanged = true
+	c.markAll()
+	c.poke()
+}
+
+func (c *Catalog) markAll() {
+	for id := range c.services {
+		c.dirty[id] = struct{}{}
+	}
+}

@@ -1,0 +1,14 @@
+// Package source says how an input speaks to the agent: a Sink to call, a State
+// to declare, and one conversion of API objects into the words of model.
+//
+// Whatever reads objects (informers, files) hands them to Service, Slice and
+// Node and gives the result to a Sink. It knows nothing of plans or kernels.
+//
+//	v1.Service, EndpointSlice, Node ──► conversion ──► Sink (the catalog)
+//
+// The law kept here: conversion never fails. A field that cannot be used is
+// named in Problems with its path ("spec.ports[1].port: 70000 is not a port
+// (1-65535)") and left out; everything else of the object works. Objects from a
+// file have passed no API server, so nothing that validation guarantees there is
+// taken for granted.
+package source
