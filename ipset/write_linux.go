@@ -1,0 +1,247 @@
+package ipset
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"syscall"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// Sizes of a batch. 512 elements of the longest kind take 44 KiB: below the
+// 64 KiB an attribute can hold and a reply buffer takes back, and about a
+// quarter of a millisecond under the kernel's ipset lock. Of single messages
+// fewer go out together, because each may be answered by an error of its own and
+// the default receive buffer holds about 270 of those.
+const (
+	maxElements = 512
+	maxSingles  = 128
+)
+
+// Add makes the entries members of a set, in order, and stops at the first
+// failure. It fails with ErrExist for an entry that is already there; Write
+// does not mind.
+func (h *Handle) Add(ctx context.Context, name string, entries ...Entry) error {
+	return h.each(ctx, OpAdd, name, entries)
+}
+
+// Delete removes the entries from a set, in order, and stops at the first
+// failure. It fails with ErrNotExist for an entry that is not there; Write does
+// not mind.
+func (h *Handle) Delete(ctx context.Context, name string, entries ...Entry) error {
+	return h.each(ctx, OpDelete, name, entries)
+}
+
+// Test reports whether the kernel would match the entry. For a set of networks
+// that is true for any network inside one of them.
+func (h *Handle) Test(ctx context.Context, name string, e Entry) (bool, error) {
+	err := h.each(ctx, OpTest, name, []Entry{e})
+	if errors.Is(err, codeExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+var commands = map[Op]uint16{OpAdd: nl.IPSET_CMD_ADD, OpDelete: nl.IPSET_CMD_DEL, OpTest: nl.IPSET_CMD_TEST}
+
+// each sends one strict message per entry.
+func (h *Handle) each(ctx context.Context, op Op, name string, entries []Entry) error {
+	if err := checkNames(name); err != nil {
+		return fail(op, Error{Set: name}, err)
+	}
+	for _, e := range entries {
+		h.begin(commands[op], unix.NLM_F_ACK|unix.NLM_F_EXCL)
+		h.msg.str(nl.IPSET_ATTR_SETNAME, name)
+		h.msg.entry(e, 0)
+		if err := h.command(ctx); err != nil {
+			return failEntry(op, name, e, err)
+		}
+	}
+	return nil
+}
+
+// failEntry is fail for an entry, whose shape tells which codes apply.
+func failEntry(op Op, name string, e Entry, err error) error {
+	var code answer
+	if errors.As(err, &code) {
+		err = explain(op, syscall.Errno(code), !e.Addr.IsValid())
+	}
+	return &Error{Op: op, Set: name, Entry: e.String(), Err: err}
+}
+
+// Write applies the changes to the set in their order, hundreds per message,
+// and returns nil when all succeeded, else one error per change, nil for those
+// applied. A refused row does not stop its neighbours. Adding what is there and
+// deleting what is not are successes.
+//
+// When the context ends or the socket fails, the rows of the message under way
+// and all later ones carry that error; some of the former may be applied.
+// Only name, type, family and range of the set are used.
+func (h *Handle) Write(ctx context.Context, s Set, changes []Change) []error {
+	w := writer{h: h, set: s, changes: changes}
+	w.rows = w.admit()
+	for len(w.rows) > 0 {
+		run := w.run()
+		w.rows = w.rows[len(run):]
+		if err := w.batch(ctx, run); err != nil {
+			w.reject(err, w.rows...)
+			break
+		}
+	}
+	return w.errs
+}
+
+// writer is the state of one Write.
+type writer struct {
+	h       *Handle
+	set     Set
+	changes []Change
+	rows    []int   // indexes of changes still to be sent
+	errs    []error // nil until something fails
+}
+
+// admit returns the indexes of the rows worth sending.
+func (w *writer) admit() []int {
+	rows := make([]int, 0, len(w.changes))
+	nameErr := checkNames(w.set.Name)
+	for i, c := range w.changes {
+		err := nameErr
+		if err == nil {
+			err = c.validate(w.set)
+		}
+		if err != nil {
+			w.reject(err, i)
+			continue
+		}
+		rows = append(rows, i)
+	}
+	return rows
+}
+
+// reject notes the error of rows that have none yet.
+func (w *writer) reject(err error, rows ...int) {
+	if w.errs == nil {
+		w.errs = make([]error, len(w.changes))
+	}
+	for _, i := range rows {
+		if c := w.changes[i]; w.errs[i] == nil {
+			w.errs[i] = failEntry(c.Op, w.set.Name, c.Entry, err)
+		}
+	}
+}
+
+// run returns the leading rows that fit one message: same operation, not too
+// many.
+func (w *writer) run() []int {
+	op := w.changes[w.rows[0]].Op
+	for n, i := range w.rows {
+		if n == maxElements || w.changes[i].Op != op {
+			return w.rows[:n]
+		}
+	}
+	return w.rows
+}
+
+// batch sends rows as the elements of one message. The kernel applies them in
+// order and stops at the first it refuses, which it names by line number; that
+// row gets the error and those behind it are sent one by one. An error returned
+// means that nothing more can be sent; it is noted for the rows given.
+func (w *writer) batch(ctx context.Context, rows []int) error {
+	w.elements(rows)
+	var code error
+	var line uint32
+	err := w.h.conn.exchange(ctx, w.h.msg.b, w.h.conn.seq, func(r reply) (done bool, err error) {
+		if r.typ != unix.NLMSG_ERROR {
+			return false, nil
+		}
+		code, err = status(r.body)
+		line = refusedLine(r.body)
+		return true, err
+	})
+	if err != nil {
+		w.reject(err, rows...)
+		return err
+	}
+	if code == nil {
+		return nil
+	}
+	if line == 0 || int(line) > len(rows) { // about the message, not about an element
+		w.reject(code, rows...)
+		return nil
+	}
+	w.reject(code, rows[line-1])
+	return w.singles(ctx, rows[line:])
+}
+
+// elements builds the message of a batch. The line number stands before the
+// elements, so that it is found in a reply without measuring them.
+func (w *writer) elements(rows []int) {
+	h := w.h
+	h.begin(commands[w.changes[rows[0]].Op], unix.NLM_F_ACK)
+	h.msg.str(nl.IPSET_ATTR_SETNAME, w.set.Name)
+	h.msg.lineno(0)
+	at := h.msg.nest(nl.IPSET_ATTR_ADT)
+	for n, i := range rows {
+		h.msg.entry(w.changes[i].Entry, uint32(n+1))
+	}
+	h.msg.unnest(at)
+	h.msg.end()
+}
+
+// refusedLine finds the line number in the copy of the request that comes back
+// with a refusal, 0 when there is none.
+func refusedLine(body []byte) (line uint32) {
+	const skip = 4 + headerLen // the code and the headers of the copy
+	for a, err := range attrs(body[min(skip, len(body)):]) {
+		if err != nil {
+			return 0
+		}
+		if a.typ == nl.IPSET_ATTR_LINENO && len(a.data) >= 4 {
+			return binary.NativeEndian.Uint32(a.data)
+		}
+	}
+	return 0
+}
+
+// singles sends rows as one message each, many in a system call. Every message
+// asks for its answer, so each row learns its own fate.
+func (w *writer) singles(ctx context.Context, rows []int) error {
+	for len(rows) > 0 {
+		some := rows[:min(maxSingles, len(rows))]
+		rows = rows[len(some):]
+		if err := w.single(ctx, some); err != nil {
+			w.reject(err, rows...)
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *writer) single(ctx context.Context, rows []int) error {
+	h, first := w.h, w.h.conn.seq+1
+	h.msg.b = h.msg.b[:0]
+	for _, i := range rows {
+		h.next(commands[w.changes[i].Op], unix.NLM_F_ACK)
+		h.msg.str(nl.IPSET_ATTR_SETNAME, w.set.Name)
+		h.msg.entry(w.changes[i].Entry, 0)
+		h.msg.end()
+	}
+	answered := 0
+	err := h.conn.exchange(ctx, h.msg.b, first, func(r reply) (done bool, err error) {
+		if r.typ != unix.NLMSG_ERROR {
+			return false, nil
+		}
+		code, err := status(r.body)
+		if code != nil {
+			w.reject(code, rows[r.seq-first])
+		}
+		answered++
+		return answered == len(rows), err
+	})
+	if err != nil {
+		w.reject(err, rows[answered:]...) // the kernel answers in order
+	}
+	return err
+}
