@@ -84,12 +84,17 @@ func (t *Table[K, V]) Load(ctx context.Context) (drifted int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("read %s: %w", t.opts.Name, err)
 	}
+	return t.LoadRows(rows), nil
+}
+
+// LoadRows is Load with rows that were read already; it keeps the map.
+func (t *Table[K, V]) LoadRows(rows map[K]V) (drifted int) {
 	for k := range rows {
 		if !t.visible(k) {
 			delete(rows, k)
 		}
 	}
-	return t.Tracker.Load(rows), nil
+	return t.Tracker.Load(rows)
 }
 
 // visible tells whether a found row is ours to see.

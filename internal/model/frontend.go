@@ -10,7 +10,7 @@ import (
 )
 
 // FrontendKey is what a client dials. Two Services cannot both have one key;
-// the older keeps it (see ServicePlan.Before).
+// the older keeps it (dataplane.Frontends).
 type FrontendKey struct {
 	Addr     netip.Addr
 	Port     uint16
@@ -97,26 +97,4 @@ type ServicePlan struct {
 	Skipped string
 	// Notes say, a sentence each, what of it is not served and why, sorted.
 	Notes []string
-}
-
-// Before tells whether this plan's Service keeps an address that the other one
-// wants too: the older first (a Service without a date is the youngest), then
-// Kubernetes before files, then by namespace and name.
-func (p ServicePlan) Before(o ServicePlan) int {
-	return cmp.Or(
-		compareAge(p.Created, o.Created),
-		cmp.Compare(p.ID.Origin.Rank(), o.ID.Origin.Rank()),
-		p.ID.Compare(o.ID),
-	)
-}
-
-func compareAge(a, b time.Time) int {
-	switch {
-	case a.IsZero() == b.IsZero():
-		return a.Compare(b)
-	case a.IsZero():
-		return 1
-	default:
-		return -1
-	}
 }

@@ -1,0 +1,96 @@
+package dataplane
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/delta"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// Dataplane is one mode of carrying Services in the kernel. All methods are
+// called by the loop goroutine alone. Set and SetNode work in memory only;
+// everything else talks to the kernel and honours the context's deadline.
+type Dataplane interface {
+	// Name is the value of --proxy-mode that selects it.
+	Name() string
+	// Start makes ready what the mode stands on (device, sysctls) and may be
+	// called again when that was lost.
+	Start(ctx context.Context) error
+	// Load reads what the kernel holds. It must succeed once before Apply, and
+	// may be called again whenever that knowledge is in doubt.
+	Load(ctx context.Context) error
+	// Set replaces what one Service wants and returns the Services whose
+	// standing in a conflict over an address changed by it.
+	Set(plan model.ServicePlan) []Conflict
+	// SetNode tells what is known of the node the agent runs on.
+	SetNode(node model.Node)
+	// Apply writes what is pending.
+	Apply(ctx context.Context, opts ApplyOptions) Result
+	// Audit compares a part of the kernel with what is believed and makes
+	// differences pending. It stops soon after budget.
+	Audit(ctx context.Context, budget time.Duration) (Drift, error)
+	// Tables reports the sizes of the mode's tables in stage order.
+	Tables() []TableStatus
+	// WriteRows prints the desired rows of one kind ("servers", "sets", "rules",
+	// "addresses") in the text of the operator's own tool.
+	WriteRows(w io.Writer, kind string) error
+	// Remove takes away what Start made, after everything else is gone.
+	Remove(ctx context.Context) error
+}
+
+// ApplyOptions limit one Apply.
+type ApplyOptions struct {
+	// KeepOrphans leaves rows alone that were found and that nobody asked for:
+	// some input could not be read, so they may belong to it.
+	KeepOrphans bool
+}
+
+// Result is what one Apply did, a StageResult for each stage in stage order.
+type Result struct {
+	Stages []StageResult
+	// Pending is the number of rows that are still to be written and may be
+	// written now; kept orphans do not count.
+	Pending int
+}
+
+// StageResult is the outcome of one stage.
+type StageResult struct {
+	Stage string
+	delta.Outcome
+}
+
+// Total adds up all stages.
+func (r Result) Total() delta.Outcome {
+	var out delta.Outcome
+	for _, s := range r.Stages {
+		out = out.Plus(s.Outcome)
+	}
+	return out
+}
+
+// Drift counts the rows that an audit found to be different from what was
+// believed, by table.
+type Drift map[string]int
+
+// Total is the number of rows in all tables.
+func (d Drift) Total() int {
+	n := 0
+	for _, rows := range d {
+		n += rows
+	}
+	return n
+}
+
+// TableStatus is the size of one table.
+type TableStatus struct {
+	Table string `json:"table"`
+	// Desired rows, and how many of them are not in place.
+	Desired int `json:"desired"`
+	Updates int `json:"pendingUpdates"`
+	// Deletes are rows in place that are not wanted, Orphans the ones among them
+	// that were found and never asked for.
+	Deletes int `json:"pendingDeletes"`
+	Orphans int `json:"orphans"`
+}

@@ -1,0 +1,19 @@
+// Package dataplane says what a mode is and keeps the law of order between its
+// tables.
+//
+// A mode lists its stages once, bottom up: what carries return traffic first,
+// what attracts traffic last. Updates run down that list, deletions run it
+// backwards:
+//
+//	updates     sets -> members -> chains -> jumps -> servers -> destinations -> addresses
+//	deletions   sets <- members <- chains <- jumps <- servers <- destinations <- addresses
+//
+// So nothing attracts traffic before its way back exists, and nothing is removed
+// while something refers to it. A failed row does not stop its neighbours; a
+// failed base stage stops the updates of the stages after it in that pass.
+//
+// Frontends settles, for all modes alike, which Service keeps an address that
+// two of them want.
+//
+// This room knows no kernel subsystem and does no I/O of its own.
+package dataplane

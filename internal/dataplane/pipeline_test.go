@@ -1,0 +1,104 @@
+package dataplane_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/delta"
+)
+
+// stage notes in a shared journal when it was asked for what.
+type stage struct {
+	name    string
+	journal *[]string
+	fail    bool
+	counts  delta.Counts
+}
+
+func (s *stage) Name() string         { return s.name }
+func (s *stage) Counts() delta.Counts { return s.counts }
+func (s *stage) note(what string)     { *s.journal = append(*s.journal, what+" "+s.name) }
+
+func (s *stage) ApplyUpdates(context.Context) delta.Outcome {
+	s.note("update")
+	if s.fail {
+		return delta.Outcome{Failed: 1, Err: errors.New("broken")}
+	}
+	return delta.Outcome{Adds: 1}
+}
+
+func (s *stage) ApplyDeletes(_ context.Context, orphans bool) delta.Outcome {
+	if orphans {
+		s.note("delete with orphans")
+	} else {
+		s.note("delete")
+	}
+	return delta.Outcome{}
+}
+
+// three returns a pipeline base* -> middle -> top and its journal.
+func three(change func(base, middle, top *stage)) (*dataplane.Pipeline, *[]string) {
+	var journal []string
+	base, middle, top := &stage{name: "base", journal: &journal}, &stage{name: "middle", journal: &journal}, &stage{name: "top", journal: &journal}
+	if change != nil {
+		change(base, middle, top)
+	}
+	return dataplane.NewPipeline(dataplane.Step{Stage: base, Base: true}, dataplane.Step{Stage: middle}, dataplane.Step{Stage: top}), &journal
+}
+
+func TestUpdatesRunDownAndDeletionsUp(t *testing.T) {
+	p, journal := three(nil)
+	r := p.Apply(t.Context(), dataplane.ApplyOptions{})
+	want := []string{
+		"update base", "update middle", "update top",
+		"delete with orphans top", "delete with orphans middle", "delete with orphans base",
+	}
+	if diff := cmp.Diff(want, *journal); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+	if got := r.Total(); got.Adds != 3 {
+		t.Errorf("total %+v, want 3 adds", got)
+	}
+}
+
+func TestFailedBaseStopsWhatAttractsTraffic(t *testing.T) {
+	p, journal := three(func(base, _, _ *stage) { base.fail = true })
+	p.Apply(t.Context(), dataplane.ApplyOptions{KeepOrphans: true})
+	want := []string{"update base", "delete top", "delete middle", "delete base"}
+	if diff := cmp.Diff(want, *journal); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+}
+
+func TestFailedRowElsewhereStopsNothing(t *testing.T) {
+	p, journal := three(func(_, middle, _ *stage) { middle.fail = true })
+	r := p.Apply(t.Context(), dataplane.ApplyOptions{})
+	if len(*journal) != 6 || r.Total().Failed != 1 {
+		t.Errorf("journal %v, result %+v", *journal, r)
+	}
+}
+
+func TestKeptOrphansAreNotPending(t *testing.T) {
+	p, _ := three(func(_, _, top *stage) { top.counts = delta.Counts{Desired: 9, Updates: 1, Deletes: 5, Orphans: 4} })
+	if got := p.Pending(dataplane.ApplyOptions{KeepOrphans: true}); got != 2 {
+		t.Errorf("%d pending with orphans kept, want 2", got)
+	}
+	if got := p.Pending(dataplane.ApplyOptions{}); got != 6 {
+		t.Errorf("%d pending, want 6", got)
+	}
+}
+
+func TestTwoStagesOfOneNameAreABrokenBuild(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	var journal []string
+	s := dataplane.Step{Stage: &stage{name: "same", journal: &journal}}
+	dataplane.NewPipeline(s, s)
+}
