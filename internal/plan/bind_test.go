@@ -1,0 +1,131 @@
+package plan_test
+
+import (
+	"testing"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/plan"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/build"
+)
+
+func TestFrontendsOfAService(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		svc    *model.Service
+		slices []model.Slice
+		want   []string
+	}{
+		{
+			name: "several ports on one address, sorted by number",
+			svc:  build.Service("web", build.IPs("10.96.0.1"), build.Port("https", 443), build.Port("http", 80)),
+			slices: []model.Slice{build.Slice("web", "a", build.Target("http", 8080), build.Target("https", 8443),
+				build.Endpoints(ready("10.244.0.1", "far")))},
+			want: []string{
+				"10.96.0.1:80/tcp -> 10.244.0.1:8080",
+				"10.96.0.1:443/tcp -> 10.244.0.1:8443",
+			},
+		},
+		{
+			name: "one number over three protocols",
+			svc: build.Service("dns", build.IPs("10.96.0.10"), build.PortOver(model.SCTP, "s", 53),
+				build.PortOver(model.UDP, "u", 53), build.PortOver(model.TCP, "t", 53)),
+			slices: []model.Slice{build.Slice("dns", "a", build.TargetOver(model.UDP, "u", 5353),
+				build.TargetOver(model.TCP, "t", 5354), build.TargetOver(model.SCTP, "s", 5355),
+				build.Endpoints(ready("10.244.0.1", "far")))},
+			want: []string{
+				"10.96.0.10:53/tcp -> 10.244.0.1:5354",
+				"10.96.0.10:53/udp -> 10.244.0.1:5353",
+				"10.96.0.10:53/sctp -> 10.244.0.1:5355",
+			},
+		},
+		{
+			name: "dual stack",
+			svc:  build.Service("web", build.IPs("fd00:96::1", "10.96.0.1"), build.Port("http", 80)),
+			slices: []model.Slice{
+				webSlice("a", ready("10.244.0.1", "here")),
+				webSlice("b", ready("fd00:244::1", "here")),
+			},
+			want: []string{
+				"10.96.0.1:80/tcp -> 10.244.0.1:8080",
+				"10.96.0.1:80/tcp hairpin 10.244.0.1:8080",
+				"[fd00:96::1]:80/tcp -> [fd00:244::1]:8080",
+				"[fd00:96::1]:80/tcp hairpin [fd00:244::1]:8080",
+			},
+		},
+		{
+			name: "a Service without endpoints still answers",
+			svc:  web(),
+			want: []string{
+				"10.96.0.1:80/tcp ->",
+				"note: 10.96.0.1:80/tcp: no endpoints: no backends",
+			},
+		},
+		{
+			name: "a bad address does not take the good one with it",
+			svc:  web(build.IPs("fe80::1")),
+			slices: []model.Slice{
+				webSlice("a", ready("10.244.0.1", "far")),
+			},
+			want: []string{
+				"10.96.0.1:80/tcp -> 10.244.0.1:8080",
+				"note: cluster IP fe80::1 is not served: a link-local address",
+			},
+		},
+		{
+			name:   "a number listed twice goes to the first name",
+			svc:    web(build.Port("admin", 80)),
+			slices: []model.Slice{build.Slice("web", "a", build.Target("admin", 9), build.Endpoints(ready("10.244.0.1", "far")))},
+			want: []string{
+				"10.96.0.1:80/tcp -> 10.244.0.1:9",
+				`note: 10.96.0.1:80/tcp is listed twice: port "http" does not answer there`,
+			},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			expect(t, compile(tt.svc, tt.slices...), tt.want...)
+		})
+	}
+}
+
+func TestFamiliesOfTheNode(t *testing.T) {
+	svc := web(build.IPs("fd00:96::1"))
+	v4only, v6only := here, here
+	v4only.IPv6, v6only.IPv4 = false, false
+	slices := []model.Slice{webSlice("a", ready("10.244.0.1", "far")), webSlice("b", ready("fd00:244::1", "far"))}
+
+	t.Run("IPv4", func(t *testing.T) {
+		expect(t, plan.New(v4only).Compile(svc.ID, svc, slices),
+			"10.96.0.1:80/tcp -> 10.244.0.1:8080",
+			"note: cluster IP fd00:96::1 is not served: this node does not serve IPv6")
+	})
+	t.Run("IPv6", func(t *testing.T) {
+		expect(t, plan.New(v6only).Compile(svc.ID, svc, slices),
+			"[fd00:96::1]:80/tcp -> [fd00:244::1]:8080",
+			"note: cluster IP 10.96.0.1 is not served: this node does not serve IPv4")
+	})
+	t.Run("the Service has only the other", func(t *testing.T) {
+		svc := web()
+		expect(t, plan.New(v6only).Compile(svc.ID, svc, slices),
+			"skipped: cluster IP 10.96.0.1 is not served: this node does not serve IPv4")
+	})
+}
+
+func TestAddressesThatNobodyMayBind(t *testing.T) {
+	for _, tt := range []struct{ addr, why string }{
+		{"127.0.0.1", "a loopback address"},
+		{"::1", "a loopback address"},
+		{"0.0.0.0", "the unspecified address"},
+		{"::", "the unspecified address"},
+		{"169.254.20.10", "a link-local address"},
+		{"fe80::1", "a link-local address"},
+		{"224.0.0.1", "a multicast address"},
+		{"ff02::1", "a multicast address"},
+		{"::ffff:10.0.0.1", "an IPv4-mapped IPv6 address"},
+		{"2001:db8::1%eth0", "an address with a zone"},
+	} {
+		t.Run(tt.addr, func(t *testing.T) {
+			svc := build.Service("web", build.IPs(tt.addr), build.Port("http", 80))
+			expect(t, compile(svc), "skipped: cluster IP "+tt.addr+" is not served: "+tt.why)
+		})
+	}
+}

@@ -1,0 +1,129 @@
+package plan
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// candidate is an endpoint together with the target port that its slice gives
+// to one port of the Service.
+type candidate struct {
+	addr  netip.AddrPort
+	ep    *model.Endpoint
+	slice *model.Slice
+}
+
+// endpoints counts what is listed behind the Service, in all families: no port
+// has more candidates.
+func (j *job) endpoints() int {
+	n := 0
+	for i := range j.slices {
+		if j.slices[i].Service == j.id {
+			n += len(j.slices[i].Endpoints)
+		}
+	}
+	return n
+}
+
+// join collects the endpoints of one family behind one port of the Service,
+// sorted by address and unique. Slices are joined by the name and protocol of
+// the port, each with its own port number: pods may resolve one named target
+// port differently, and then they stand in different slices. The result is good
+// until the next call.
+func (j *job) join(family model.Family, port model.ServicePort) []candidate {
+	out := j.scratch[:0]
+	for i := range j.slices {
+		s := &j.slices[i]
+		if s.Service != j.id || s.Family != family {
+			continue
+		}
+		for _, p := range s.Ports {
+			if joins(p, port) {
+				out = j.appendEndpoints(out, s, p.Port)
+			}
+		}
+	}
+	j.scratch = unique(out)
+	return j.scratch
+}
+
+// joins tells whether a slice's port is the target of the Service's. A slice
+// port without a number means every port, which no Service port can mean.
+func joins(p model.SlicePort, port model.ServicePort) bool {
+	return p.Name == port.Name && p.Protocol == port.Protocol && p.Port != 0
+}
+
+// appendEndpoints adds the endpoints of a slice, and notes those whose address
+// nobody can be sent to.
+func (j *job) appendEndpoints(out []candidate, s *model.Slice, port uint16) []candidate {
+	for i := range s.Endpoints {
+		ep := &s.Endpoints[i]
+		if why := unfit(ep.Addr, s.Family); why != "" {
+			j.notes.addf("endpoint %s of EndpointSlice %s is not used: %s", ep.Addr, s.ID, why)
+			continue
+		}
+		out = append(out, candidate{addr: netip.AddrPortFrom(ep.Addr, port), ep: ep, slice: s})
+	}
+	return out
+}
+
+// unfit says why an endpoint address cannot be used, empty if it can.
+func unfit(addr netip.Addr, family model.Family) string {
+	if why := special(addr); why != "" {
+		return why
+	}
+	if model.FamilyOf(addr) != family {
+		return "not an " + family.String() + " address"
+	}
+	return ""
+}
+
+// unique sorts candidates and keeps the strongest of each address, in place.
+// An address is listed twice while a pod moves between slices, and when a new
+// pod takes over the address of a terminating one.
+func unique(all []candidate) []candidate {
+	slices.SortFunc(all, candidate.compare)
+	return slices.CompactFunc(all, func(a, b candidate) bool { return a.addr == b.addr })
+}
+
+// compare orders candidates by address, and those of one address by strength.
+func (c candidate) compare(o candidate) int {
+	if order := c.addr.Compare(o.addr); order != 0 {
+		return order
+	}
+	return c.compareStrength(o)
+}
+
+// compareStrength puts first which of two entries for one address is believed:
+// the one that is not terminating (as in kube-proxy: a running pod beats a
+// terminating one), then ready, then serving, then the one in the later slice.
+// The rest only makes the order total, so that the input's order cannot show.
+func (c candidate) compareStrength(o candidate) int {
+	a, b := c.ep, o.ep
+	if order := cmp.Or(
+		trueFirst(!a.Terminating, !b.Terminating),
+		trueFirst(a.Ready, b.Ready),
+		trueFirst(a.Serving, b.Serving),
+	); order != 0 {
+		return order
+	}
+	return cmp.Or(
+		cmp.Compare(o.slice.ID.Name, c.slice.ID.Name),
+		cmp.Compare(a.Node, b.Node),
+		slices.Compare(a.ZoneHints, b.ZoneHints),
+		slices.Compare(a.NodeHints, b.NodeHints),
+	)
+}
+
+func trueFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}

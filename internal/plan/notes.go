@@ -1,0 +1,96 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// notes gathers the sentences of one plan. A Service that is served completely
+// has none and pays nothing for them.
+type notes []string
+
+func (n *notes) addf(format string, args ...any) {
+	*n = append(*n, fmt.Sprintf(format, args...))
+}
+
+// sorted orders the notes and drops repetitions: one cause shows at every port.
+func (n notes) sorted() []string {
+	slices.Sort(n)
+	return slices.Compact(n)
+}
+
+// notePlan passes on what the sources could not use, and what this version does
+// not serve of the Service.
+func (j *job) notePlan() {
+	j.notes = append(j.notes, j.svc.Problems...)
+	for _, feature := range j.svc.Unserved {
+		j.notes.addf("%s are not served by this version: only cluster IPs answer", feature)
+	}
+	for i := range j.slices {
+		s := &j.slices[i]
+		if s.Service != j.id {
+			continue
+		}
+		for _, problem := range s.Problems {
+			j.notes.addf("EndpointSlice %s: %s", s.ID, problem)
+		}
+	}
+}
+
+// noteEmpty says why a frontend has no backends. Its candidates are those that
+// the choice refused.
+func (j *job) noteEmpty(b binding, all []candidate) {
+	family := model.FamilyOf(b.key.Addr)
+	found := j.survey(family, b.port)
+	switch {
+	case len(all) > 0 && j.svc.InternalLocal:
+		j.notes.addf("%s: internalTrafficPolicy is Local and no endpoint on this node is ready: no backends", b.key)
+	case len(all) > 0:
+		j.notes.addf("%s: none of its endpoints is ready (of %d): no backends", b.key, len(all))
+	case found.endpoints && !found.port:
+		j.notes.addf("%s: no EndpointSlice has a port named %q over %s: no backends", b.key, b.port.Name, b.key.Protocol)
+	case found.slices || len(found.others) == 0:
+		j.notes.addf("%s: no endpoints: no backends", b.key)
+	default:
+		j.notes.addf("%s address %s has only %s slices: no backends",
+			family, b.key.Addr, strings.Join(found.others, " and "))
+	}
+}
+
+// survey is what there is of slices, for the reader who misses backends.
+type survey struct {
+	// slices, endpoints and the port: of the family that was asked for.
+	slices, endpoints, port bool
+	// others are the address types of the remaining slices, sorted.
+	others []string
+}
+
+func (j *job) survey(family model.Family, port model.ServicePort) survey {
+	var found survey
+	for i := range j.slices {
+		s := &j.slices[i]
+		switch {
+		case s.Service != j.id:
+		case s.Family == family:
+			found.slices = true
+			found.endpoints = found.endpoints || len(s.Endpoints) > 0
+			found.port = found.port || slices.ContainsFunc(s.Ports, func(p model.SlicePort) bool { return joins(p, port) })
+		default:
+			found.others = append(found.others, addressType(s.Family))
+		}
+	}
+	slices.Sort(found.others)
+	found.others = slices.Compact(found.others)
+	return found
+}
+
+// addressType names a slice's family as the API does.
+func addressType(f model.Family) string {
+	if f == 0 {
+		return "FQDN"
+	}
+	return f.String()
+}
