@@ -27,6 +27,7 @@ func TestNotesOnAnEmptyFrontend(t *testing.T) {
 		{"no slices", web(), nil, v4key, v4key + ": no endpoints: no backends"},
 		{"a slice without ports and endpoints, as Kubernetes keeps for a Service without pods", web(), []model.Slice{placeholder}, v4key, v4key + ": no endpoints: no backends"},
 		{"the other family", v6, []model.Slice{webSlice("a", ready(a1, "far"))}, v6key, "IPv6 address 2001:db8::1 has only IPv4 slices: no backends"},
+		{"the other family, behind another Service", v6, []model.Slice{build.Slice("shop", "a", build.Endpoints(ready(a1, "far")))}, v6key, v6key + ": no endpoints: no backends"},
 		{"names instead of addresses", v6, []model.Slice{fqdn, webSlice("a", ready(a1, "far")), webSlice("b")}, v6key, "IPv6 address 2001:db8::1 has only FQDN and IPv4 slices: no backends"},
 		{"nobody ready", web(), []model.Slice{webSlice("a", unready(a1, "far"), dead(a2, "far"))}, v4key, v4key + ": none of its endpoints is ready (of 2): no backends"},
 		{"nobody here", web(build.InternalLocal()), []model.Slice{webSlice("a", ready(a1, "far"))}, v4key, v4key + ": internalTrafficPolicy is Local and no endpoint on this node is ready: no backends"},
