@@ -70,19 +70,33 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// validate checks the operation and, for an addition, the entry. A deletion need
-// only be possible to encode: whatever was found in the kernel may be removed,
-// however it came there.
+// validate checks the operation and whether the entry fits.
 func (c Change) validate(s Set) error {
-	switch {
-	case c.Op == OpAdd:
-		return s.ValidateEntry(c.Entry)
-	case c.Op != OpDelete:
+	if c.Op != OpAdd && c.Op != OpDelete {
 		return fmt.Errorf("%s is not a change: %w", c.Op, ErrInvalid)
+	}
+	return s.fits(c.Op, c.Entry)
+}
+
+// fits checks an entry for an operation. A deletion need only be possible to
+// encode: whatever was found in the kernel may be removed, however it came there.
+func (s Set) fits(op Op, e Entry) error {
+	switch {
 	case !s.Type.Supported():
-		return fmt.Errorf("type %q: %w", s.Type, ErrUnsupported)
-	case s.Type.Hash() != c.Entry.Addr.IsValid():
-		return fmt.Errorf("entry is not of type %s: %w", s.Type, ErrInvalid)
+		return fmt.Errorf("members of type %s: %w", s.Type, ErrUnsupported)
+	case op != OpDelete:
+		return invalid(s.checkEntry(e))
+	case s.Type.Hash() != e.Addr.IsValid():
+		return fmt.Errorf("entry does not fit type %s: %w", s.Type, ErrInvalid)
 	}
 	return nil
+}
+
+// sameShape refuses a set found with another type or family.
+func (s Set) sameShape(found Set) error {
+	if s.Type == found.Type && s.Family == found.Family {
+		return nil
+	}
+	return fmt.Errorf("set is %s %s in the kernel, not %s %s: %w",
+		found.Type, found.Family, s.Type, s.Family, ErrInvalid)
 }

@@ -156,6 +156,8 @@ func explain(op Op, code syscall.Errno, bitmap bool) error {
 		return &reason{"second set does not exist", ErrNotExist, code}
 	case code == codeExistName2:
 		return &reason{"a set with the new name already exists", ErrExist, code}
+	case code == codeProtocol && (op == OpAdd || op == OpDelete || op == OpTest):
+		return &reason{"entry does not fit the set", ErrInvalid, code}
 	case code == codeSpecific && bitmap:
 		return &reason{"port is outside the range of the set", ErrInvalid, code}
 	case code == codeSpecific:

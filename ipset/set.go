@@ -172,7 +172,7 @@ func validateName(name string) error {
 func checkNames(names ...string) error {
 	for _, n := range names {
 		if err := validateName(n); err != nil {
-			return fmt.Errorf("%w: %w", ErrInvalid, err)
+			return invalid(err)
 		}
 	}
 	return nil

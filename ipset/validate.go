@@ -10,11 +10,18 @@ import (
 // because the kernel's own answers are a number without the field. The error
 // names set and entry and matches ErrInvalid.
 func (s Set) ValidateEntry(e Entry) error {
-	err := s.checkEntry(e)
+	if err := invalid(s.checkEntry(e)); err != nil {
+		return fmt.Errorf("entry %s for %s: %w", e, s.Name, err)
+	}
+	return nil
+}
+
+// invalid marks the result of a check.
+func invalid(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("entry %s for %s: %w: %w", e, s.Name, ErrInvalid, err)
+	return fmt.Errorf("%w: %w", ErrInvalid, err)
 }
 
 // checkEntry dispatches on the type; each branch refuses fields that the type

@@ -1,6 +1,7 @@
 package ipset
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -34,8 +35,8 @@ func (h *Handle) Delete(ctx context.Context, name string, entries ...Entry) erro
 	return h.each(ctx, OpDelete, name, entries)
 }
 
-// Test reports whether the kernel would match the entry. For a set of networks
-// that is true for any network inside one of them.
+// Test reports whether the kernel would match the entry. In a set of networks
+// that is true for a network of full length, an address, inside a member.
 func (h *Handle) Test(ctx context.Context, name string, e Entry) (bool, error) {
 	err := h.each(ctx, OpTest, name, []Entry{e})
 	if errors.Is(err, codeExist) {
@@ -48,10 +49,14 @@ var commands = map[Op]uint16{OpAdd: nl.IPSET_CMD_ADD, OpDelete: nl.IPSET_CMD_DEL
 
 // each sends one strict message per entry.
 func (h *Handle) each(ctx context.Context, op Op, name string, entries []Entry) error {
-	if err := checkNames(name); err != nil {
+	s, err := h.header(ctx, name)
+	if err != nil {
 		return fail(op, Error{Set: name}, err)
 	}
 	for _, e := range entries {
+		if err := s.fits(op, e); err != nil {
+			return failEntry(op, name, e, err)
+		}
 		h.begin(commands[op], unix.NLM_F_ACK|unix.NLM_F_EXCL)
 		h.msg.str(nl.IPSET_ATTR_SETNAME, name)
 		h.msg.entry(e, 0)
@@ -60,6 +65,27 @@ func (h *Handle) each(ctx context.Context, op Op, name string, entries []Entry) 
 		}
 	}
 	return nil
+}
+
+// header reads type and family of a set, without range and sizes. It stands
+// before every write, for a few microseconds, because the kernel silently drops
+// fields of an entry that the set's type does not have.
+func (h *Handle) header(ctx context.Context, name string) (Set, error) {
+	if err := checkNames(name); err != nil {
+		return Set{}, err
+	}
+	s := Set{Name: name}
+	h.begin(nl.IPSET_CMD_HEADER, 0)
+	h.msg.str(nl.IPSET_ATTR_SETNAME, name)
+	err := h.ask(ctx, func(a attr) {
+		switch a.typ {
+		case nl.IPSET_ATTR_TYPENAME:
+			s.Type = Type(a.str())
+		case nl.IPSET_ATTR_FAMILY:
+			s.Family = Family(a.u8())
+		}
+	})
+	return s, err
 }
 
 // failEntry is fail for an entry, whose shape tells which codes apply.
@@ -78,9 +104,19 @@ func failEntry(op Op, name string, e Entry, err error) error {
 //
 // When the context ends or the socket fails, the rows of the message under way
 // and all later ones carry that error; some of the former may be applied.
-// Only name, type, family and range of the set are used.
+//
+// Only name, type, family and range of the set are used. A set that the kernel
+// has with another type or family is not written to: every row is ErrInvalid.
 func (h *Handle) Write(ctx context.Context, s Set, changes []Change) []error {
+	if len(changes) == 0 {
+		return nil
+	}
 	w := writer{h: h, set: s, changes: changes}
+	found, err := h.header(ctx, s.Name)
+	if err = cmp.Or(err, s.sameShape(found)); err != nil {
+		w.rejectAll(err)
+		return w.errs
+	}
 	w.rows = w.admit()
 	for len(w.rows) > 0 {
 		run := w.run()
@@ -105,19 +141,21 @@ type writer struct {
 // admit returns the indexes of the rows worth sending.
 func (w *writer) admit() []int {
 	rows := make([]int, 0, len(w.changes))
-	nameErr := checkNames(w.set.Name)
 	for i, c := range w.changes {
-		err := nameErr
-		if err == nil {
-			err = c.validate(w.set)
-		}
-		if err != nil {
+		if err := c.validate(w.set); err != nil {
 			w.reject(err, i)
 			continue
 		}
 		rows = append(rows, i)
 	}
 	return rows
+}
+
+// rejectAll notes one error for every row.
+func (w *writer) rejectAll(err error) {
+	for i := range w.changes {
+		w.reject(err, i)
+	}
 }
 
 // reject notes the error of rows that have none yet.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
 )
 
 // CacheDir is where kernels and root file systems are kept: $KUBE_IPVS_CACHE, else kube-ipvs under the user's cache directory
@@ -59,6 +61,30 @@ func publish(target string, build func(tmp string) error) error {
 		return nil // somebody else published the same thing first
 	}
 	return err
+}
+
+// kept bounds the cache: of each kind of file, those of other kernels and tool versions beyond this number go.
+const kept = 3
+
+// prune removes the files of a kind that nothing used lately. One in use is only unlinked: its reader keeps it.
+func prune(cache, pattern string) error {
+	files, err := filepath.Glob(filepath.Join(cache, pattern))
+	if err != nil {
+		return err
+	}
+	used := map[string]time.Time{}
+	for _, file := range files {
+		if info, err := os.Stat(file); err == nil {
+			used[file] = info.ModTime()
+		}
+	}
+	slices.SortFunc(files, func(a, b string) int { return used[b].Compare(used[a]) })
+	for _, file := range files[min(len(files), kept):] {
+		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 func exists(path string) bool {

@@ -16,7 +16,7 @@ import (
 // Kernel is a bootable image with the modules built for it.
 type Kernel struct {
 	Release string // as uname -r says
-	Image   string // the compressed image QEMU loads
+	Image   string // what QEMU loads
 	Modules string // directory that holds modules.* and kernel/
 }
 
@@ -40,6 +40,25 @@ func findKernel(ctx context.Context, cache string, log *progress) (Kernel, error
 		return kernel, nil
 	}
 	return Kernel{}, fmt.Errorf("the kernel unpacked in %s lacks one of %s", root, strings.Join(needed, " "))
+}
+
+// unpacked returns the kernel with its image replaced by the ELF file inside, kept in the cache under the image's size and age.
+// A kernel that cannot be unpacked is used as it is: it only boots slower.
+func (k Kernel) unpacked(ctx context.Context, cache string, log *progress) Kernel {
+	info, err := os.Stat(k.Image)
+	if err != nil {
+		return k
+	}
+	path := filepath.Join(cache, fmt.Sprintf("vmlinux-%s-%x-%x", k.Release, info.Size(), info.ModTime().Unix()))
+	if !exists(path) {
+		err := publish(path, func(tmp string) error { return unpackImage(ctx, k.Image, tmp) })
+		if err != nil {
+			log.printf("kernel: booting the packed image, which takes longer: %v", err)
+			return k
+		}
+	}
+	k.Image = path
+	return k
 }
 
 // kernelUnder looks for a complete kernel below a root directory, the newest name first.

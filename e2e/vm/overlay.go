@@ -33,11 +33,20 @@ func writeOverlay(w io.Writer, o Options) error {
 // linkIPTables makes the plain names mean one flavour, as the alternatives of a distribution do. Both flavours stay reachable
 // under their full names.
 func linkIPTables(overlay *archive, flavour string) {
+	for _, name := range iptablesNames() {
+		overlay.link("usr/sbin/"+name, "xtables-"+flavour+"-multi")
+	}
+}
+
+// iptablesNames are the names a distribution's alternatives choose the flavour for.
+func iptablesNames() []string {
+	var names []string
 	for _, family := range []string{"iptables", "ip6tables"} {
 		for _, verb := range []string{"", "-save", "-restore"} {
-			overlay.link("usr/sbin/"+family+verb, "xtables-"+flavour+"-multi")
+			names = append(names, family+verb)
 		}
 	}
+	return names
 }
 
 // guestConfig is sourced by init.

@@ -23,7 +23,8 @@ const (
 // qemuArgs builds QEMU's command line.
 func qemuArgs(o Options, kernel Kernel, accel string) []string {
 	args := []string{
-		"-nodefaults", "-nographic", "-no-reboot", "-no-user-config",
+		// Not -nographic: with it the firmware talks on the console, too, and clears the reader's terminal.
+		"-nodefaults", "-display", "none", "-no-reboot", "-no-user-config",
 		"-smp", strconv.Itoa(o.CPUs), "-m", strconv.Itoa(o.MemoryMiB),
 		// 57-bit addresses cost an extra page-table level and buy nothing here.
 		"-cpu", "max,la57=off",

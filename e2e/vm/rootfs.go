@@ -18,9 +18,6 @@ import (
 // rootfsFormat changes when this file changes what it puts into an image, so that older images are not used any more.
 const rootfsFormat = 2
 
-// keptImages bounds the cache: images of other kernels and tool versions beyond this number go, the least recently used first.
-const keptImages = 3
-
 // rootfs is what the image is made from, found before anything is built so that the cache key costs only stat calls.
 type rootfs struct {
 	kernel  Kernel
@@ -72,7 +69,7 @@ func (r rootfs) image(ctx context.Context, cache string, log *progress) (string,
 		return "", fmt.Errorf("build the root file system: %w", err)
 	}
 	log.printf("rootfs: %s built in %.1fs", fileSize(path), time.Since(now).Seconds())
-	return path, pruneImages(cache)
+	return path, prune(cache, "rootfs-*.cpio")
 }
 
 // build stages everything in a directory next to the image, because depmod wants to see the modules where they will be.
@@ -265,25 +262,4 @@ func copyFile(from, to string, perm fs.FileMode) error {
 		return err
 	}
 	return target.Close()
-}
-
-// pruneImages removes images that nothing used lately. One in use is only unlinked: its reader keeps it.
-func pruneImages(cache string) error {
-	images, err := filepath.Glob(filepath.Join(cache, "rootfs-*.cpio"))
-	if err != nil {
-		return err
-	}
-	used := map[string]time.Time{}
-	for _, image := range images {
-		if info, err := os.Stat(image); err == nil {
-			used[image] = info.ModTime()
-		}
-	}
-	slices.SortFunc(images, func(a, b string) int { return used[b].Compare(used[a]) })
-	for _, image := range images[min(len(images), keptImages):] {
-		if err := os.Remove(image); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -44,6 +44,7 @@ func prepare(ctx context.Context, log *progress) (Kernel, string, error) {
 	if err != nil {
 		return Kernel{}, "", err
 	}
+	kernel = kernel.unpacked(ctx, cache, log)
 	parts, err := findRootfs(kernel)
 	if err != nil {
 		return Kernel{}, "", err
@@ -201,10 +202,10 @@ func boot(ctx context.Context, o Options, kernel Kernel, initrd *os.File, try at
 		}
 	})
 	m.stop()
-	if err != nil {
-		return StatusBroken, fmt.Errorf("%w\n%s", err, m.lastWords())
+	if err != nil && !errors.Is(ctx.Err(), context.Canceled) { // whoever cancels knows why and wants no console
+		err = fmt.Errorf("%w\n%s", err, m.lastWords())
 	}
-	return status, nil
+	return status, err
 }
 
 // dieWithRunner makes the kernel end a child when the thread that started it ends, which covers a runner killed outright.

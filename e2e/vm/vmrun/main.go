@@ -21,10 +21,17 @@ func main() {
 	os.Exit(status)
 }
 
+// task is what to do with the options.
+type task struct {
+	prepare, where, auto bool
+}
+
 func run(ctx context.Context, args []string) int {
 	o := vm.Options{Stdout: os.Stdout, Log: os.Stderr}
+	var todo task
 	flags := flag.NewFlagSet("vmrun", flag.ContinueOnError)
-	prepare := flags.Bool("prepare", false, "fetch the kernel, build the root file system, run nothing")
+	flags.Usage = func() { usage(flags) }
+	bindTask(flags, &todo)
 	bind(flags, &o)
 	err := flags.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
@@ -34,10 +41,25 @@ func run(ctx context.Context, args []string) int {
 		return vm.StatusBroken
 	}
 	o.Command = flags.Args()
-	if *prepare {
+	return todo.do(ctx, o)
+}
+
+func (t task) do(ctx context.Context, o vm.Options) int {
+	switch {
+	case t.prepare:
 		return report(0, vm.Prepare(ctx, os.Stderr))
+	case t.where:
+		where, reason := vm.Locate(ctx)
+		if reason != nil {
+			fmt.Fprintln(os.Stderr, "vmrun:", reason)
+		}
+		fmt.Println(where)
+		return 0
+	case t.auto:
+		return report(vm.RunAnywhere(ctx, o))
+	default:
+		return report(vm.Run(ctx, o))
 	}
-	return report(vm.Run(ctx, o))
 }
 
 func report(status int, err error) int {
@@ -46,6 +68,33 @@ func report(status int, err error) int {
 		return vm.StatusBroken
 	}
 	return status
+}
+
+const help = `vmrun runs a command on a kernel that has IPVS and returns its exit status; %d means that vmrun itself failed.
+
+  vmrun [flags] -- command [args...]
+
+Examples:
+  vmrun -- ipvsadm -Ln
+  vmrun -copy bin/kube-ipvs:/run/bin/kube-ipvs -iptables legacy -- /run/bin/kube-ipvs check
+  vmrun -share testdata:/run/data -share out:/run/out:rw -env LEVEL=debug -timeout 5m -- bash /run/data/scenario.sh
+  vmrun -auto -- bash -c 'echo running in $KUBE_IPVS_WHERE'
+  vmrun -where      prints netns or vm, and the reason on standard error
+  vmrun -prepare    fills the cache and boots nothing
+
+Flags:
+`
+
+func usage(flags *flag.FlagSet) {
+	fmt.Fprintf(flags.Output(), help, vm.StatusBroken)
+	flags.PrintDefaults()
+}
+
+// bindTask declares the flags that choose what to do.
+func bindTask(flags *flag.FlagSet, t *task) {
+	flags.BoolVar(&t.prepare, "prepare", false, "fetch the kernel, build the root file system, run nothing")
+	flags.BoolVar(&t.where, "where", false, "print where -auto would run: netns or vm")
+	flags.BoolVar(&t.auto, "auto", false, "run in a network namespace of this host if its kernel has IPVS, else in the VM")
 }
 
 // bind declares the flags that describe a run.

@@ -1,0 +1,242 @@
+package vm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// childVariable marks a process as the first one of new namespaces and tells it what to do there.
+const childVariable = "KUBE_IPVS_VM_CHILD"
+
+// childTask travels from the runner to the child.
+type childTask struct {
+	Probe    bool // try IPVS instead of running a command
+	Command  []string
+	Env      []string
+	Dir      string
+	IPTables string
+	Binds    []bind
+}
+
+// bind is a file or directory of the host seen at another place.
+type bind struct {
+	Host, Guest string
+	ReadOnly    bool
+}
+
+// init turns a re-executed program into the child before anything else of it runs. Go cannot fork, and namespaces can only be
+// entered by a process with one thread, so starting anew is the way in; it works from a test binary, too.
+func init() {
+	text := os.Getenv(childVariable)
+	if text == "" || os.Getpid() != 1 {
+		return
+	}
+	status, err := childMain(text)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(status)
+}
+
+func childMain(text string) (int, error) {
+	var task childTask
+	if err := json.Unmarshal([]byte(text), &task); err != nil {
+		return StatusBroken, fmt.Errorf("read the task: %w", err)
+	}
+	if err := os.Unsetenv(childVariable); err != nil {
+		return StatusBroken, err
+	}
+	if err := setUp(task); err != nil {
+		return StatusBroken, err
+	}
+	if task.Probe {
+		if err := probe(); err != nil {
+			return 1, err
+		}
+		return 0, nil
+	}
+	return runAsInit(task)
+}
+
+// setUp makes a router node out of empty namespaces, the same that init.sh makes out of a guest.
+func setUp(task childTask) error {
+	// Shared files are opened while they can still be reached: they may lie under the /run that is about to be hidden.
+	sources, err := openAll(task.Binds)
+	if err != nil {
+		return err
+	}
+	if err := mountPrivate(); err != nil {
+		return err
+	}
+	for i, b := range task.Binds {
+		if err := b.mount(sources[i]); err != nil {
+			return err
+		}
+	}
+	// lo first: adding a destination in a namespace whose lo is down is answered with EINVAL.
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("look up lo: %w", err)
+	}
+	if err := netlink.LinkSetUp(lo); err != nil {
+		return fmt.Errorf("bring lo up: %w", err)
+	}
+	return writeSysctls()
+}
+
+// mountPrivate shows the new namespaces in /proc and /sys and hides the host's /run, where lock files and named network
+// namespaces live.
+func mountPrivate() error {
+	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	for _, m := range []struct{ kind, place string }{{"proc", "/proc"}, {"sysfs", "/sys"}, {"tmpfs", "/run"}} {
+		if err := unix.Mount(m.kind, m.place, m.kind, unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
+			return fmt.Errorf("mount %s: %w", m.place, err)
+		}
+	}
+	return nil
+}
+
+func writeSysctls() error {
+	values := map[string]string{
+		"net/ipv4/ip_forward":             "1",
+		"net/ipv6/conf/all/forwarding":    "1",
+		"net/ipv4/conf/all/rp_filter":     "0",
+		"net/ipv4/conf/default/rp_filter": "0",
+	}
+	for name, value := range values {
+		err := os.WriteFile("/proc/sys/"+name, []byte(value), 0)
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // no IPv6 on this host: nothing to switch on
+			return fmt.Errorf("set sysctl %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func openAll(binds []bind) ([]*os.File, error) {
+	var files []*os.File
+	for _, b := range binds {
+		file, err := os.Open(b.Host)
+		if err != nil {
+			return nil, fmt.Errorf("share %s: %w", b.Host, err)
+		}
+		files = append(files, file)
+	}
+	return files, nil
+}
+
+// mount shows an open file or directory of the host at the bind's place and closes it.
+func (b bind) mount(source *os.File) error {
+	defer source.Close()
+	if err := b.makePlace(source); err != nil {
+		return err
+	}
+	from := fmt.Sprintf("/proc/self/fd/%d", source.Fd())
+	if err := unix.Mount(from, b.Guest, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("share %s: %w", b.Host, err)
+	}
+	if !b.ReadOnly {
+		return nil
+	}
+	// A bind mount takes flags only when it is mounted a second time.
+	if err := unix.Mount("", b.Guest, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		return fmt.Errorf("share %s read-only: %w", b.Host, err)
+	}
+	return nil
+}
+
+// makePlace makes the directory or the empty file that the bind is mounted on.
+func (b bind) makePlace(source *os.File) error {
+	info, err := source.Stat()
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return os.MkdirAll(b.Guest, 0o755)
+	}
+	if err := os.MkdirAll(filepath.Dir(b.Guest), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(b.Guest, nil, 0o755)
+}
+
+// probe uses what the tests will use: a dummy link, and a request to IPVS that needs the right to change it.
+func probe() error {
+	link := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "probe0"}}
+	if err := netlink.LinkAdd(link); err != nil {
+		return fmt.Errorf("this kernel has no dummy links: %w", err)
+	}
+	family, err := netlink.GenlFamilyGet("IPVS")
+	if err != nil {
+		return fmt.Errorf("this kernel has no IPVS: %w", err)
+	}
+	const getInfo, version = 15, 1 // IPVS_CMD_GET_INFO and IPVS_GENL_VERSION of linux/ip_vs.h
+	request := nl.NewNetlinkRequest(int(family.ID), unix.NLM_F_ACK)
+	request.AddData(&nl.Genlmsg{Command: getInfo, Version: version})
+	if _, err := request.Execute(unix.NETLINK_GENERIC, 0); err != nil {
+		return fmt.Errorf("ask IPVS in a network namespace: %w", err)
+	}
+	return nil
+}
+
+// runAsInit runs the command and, being the first process here, collects orphans. When it returns, the kernel ends whatever is left.
+func runAsInit(task childTask) (int, error) {
+	if err := linkFlavour(task.IPTables); err != nil {
+		return StatusBroken, err
+	}
+	cmd := exec.Command(task.Command[0], task.Command[1:]...)
+	cmd.Env = append(os.Environ(), task.Env...)
+	cmd.Dir = task.Dir
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 127, nil // as a shell says it
+	}
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return StatusBroken, fmt.Errorf("wait for the command: %w", err)
+		case pid == cmd.Process.Pid && status.Signaled():
+			return 128 + int(status.Signal()), nil
+		case pid == cmd.Process.Pid:
+			return status.ExitStatus(), nil
+		}
+	}
+}
+
+// flavourDir comes first in the command's PATH.
+const flavourDir = privateDir + "kube-ipvs-iptables"
+
+// linkFlavour makes the plain iptables names mean the wanted flavour without touching the host's alternatives.
+func linkFlavour(flavour string) error {
+	path := flavourDir + ":" + os.Getenv("PATH") + ":" + sbinPath
+	if err := os.Setenv("PATH", path); err != nil {
+		return err
+	}
+	program, ok := lookTool("xtables-" + flavour + "-multi")
+	if !ok {
+		return nil // the tests that want iptables will say so
+	}
+	if err := os.MkdirAll(flavourDir, 0o755); err != nil {
+		return err
+	}
+	for _, name := range iptablesNames() {
+		if err := os.Symlink(program, filepath.Join(flavourDir, name)); err != nil {
+			return fmt.Errorf("choose iptables %s: %w", strings.TrimSpace(flavour), err)
+		}
+	}
+	return nil
+}

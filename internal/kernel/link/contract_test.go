@@ -1,0 +1,475 @@
+package link_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link/linktest"
+)
+
+// handle is what both the kernel's handle and the fake are.
+type handle interface {
+	Ensure(context.Context) (bool, error)
+	List(context.Context) (map[netip.Addr]struct{}, error)
+	Write(context.Context, []link.Change) []error
+	Local(context.Context) (map[netip.Addr]string, error)
+	Watch(context.Context, func(link.Event)) error
+	Remove(context.Context) error
+	Counters() link.Counters
+	Close()
+}
+
+// somebody is anybody else on the node.
+type somebody interface {
+	LoseAddress(netip.Addr)
+	LoseLink()
+	Occupy(kind string)
+	AddElsewhere(a netip.Addr, name string)
+	RemoveElsewhere(netip.Addr)
+	AddByHand(netip.Addr)
+}
+
+// world is one kernel with one handle and somebody else.
+type world struct {
+	handle
+	other somebody
+}
+
+// contract is what every world has to keep.
+var contract = map[string]func(*testing.T, world){
+	"create, then adopt":           testEnsure,
+	"another link type is refused": testForeignType,
+	"a missing link":               testMissingLink,
+	"many addresses at once":       testManyAddresses,
+	"one bad row among many":       testBadRow,
+	"writing twice":                testIdempotent,
+	"local excludes our link":      testLocal,
+	"what does not count":          testNotListed,
+	"an address is lost":           testAddressLost,
+	"the link is lost and mended":  testLinkLost,
+	"own writes are not told":      testOwnWrites,
+	"own removal is not told":      testOwnRemoval,
+	"node addresses change":        testNodeAddresses,
+	"one watch at a time":          testSecondWatch,
+	"closed":                       testClosed,
+	"a context that is over":       testContextOver,
+}
+
+func TestFakeKeepsContract(t *testing.T) {
+	for name, test := range contract {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := linktest.New()
+				t.Cleanup(f.Close)
+				test(t, world{f, f})
+			})
+		})
+	}
+}
+
+func testEnsure(t *testing.T, w world) {
+	for _, want := range []bool{true, false} {
+		created, err := w.Ensure(t.Context())
+		if err != nil || created != want {
+			t.Fatalf("Ensure = %v, %v, want %v", created, err, want)
+		}
+	}
+	mustWrite(t, w, link.Add, "10.96.0.1")
+	if created, err := w.Ensure(t.Context()); err != nil || created {
+		t.Fatalf("Ensure over a used link = %v, %v, want adopted", created, err)
+	}
+	wantAddrs(t, w, "10.96.0.1")
+	for range 2 {
+		if err := w.Remove(t.Context()); err != nil {
+			t.Fatalf("Remove: %v", err)
+		}
+	}
+	wantNoLink(t, w)
+}
+
+func testForeignType(t *testing.T, w world) {
+	w.other.Occupy("vxlan")
+	_, ensureErr := w.Ensure(t.Context())
+	_, listErr := w.List(t.Context())
+	writeErr := errors.Join(w.Write(t.Context(), changes(link.Add, "10.96.0.1"))...)
+	for call, err := range map[string]error{
+		"Ensure": ensureErr, "List": listErr, "Write": writeErr, "Remove": w.Remove(t.Context()),
+	} {
+		if !errors.Is(err, link.ErrExist) {
+			t.Errorf("%s on a link of another type: %v, want %v", call, err, link.ErrExist)
+		}
+	}
+}
+
+func testMissingLink(t *testing.T, w world) {
+	wantNoLink(t, w)
+	errs := w.Write(t.Context(), []link.Change{
+		{Op: link.Add, Addr: netip.MustParseAddr("10.96.0.1")},
+		{Op: link.Delete, Addr: netip.MustParseAddr("10.96.0.2")},
+	})
+	if len(errs) != 2 || !errors.Is(errs[0], link.ErrNotExist) || errs[1] != nil {
+		t.Fatalf("Write = %v, want the addition refused and the deletion done", errs)
+	}
+}
+
+func testManyAddresses(t *testing.T, w world) {
+	mustEnsure(t, w)
+	all := slices.Concat(block("10.96.0.0", 1500), block("fd00:96::", 300))
+	rows := make([]link.Change, len(all))
+	for i, a := range all {
+		rows[i] = link.Change{Op: link.Add, Addr: a}
+	}
+	if errs := w.Write(t.Context(), rows); errs != nil {
+		t.Fatalf("Write: %v", errors.Join(errs...))
+	}
+	wantAddrsExactly(t, w, all)
+	for i := range rows {
+		rows[i].Op = link.Delete
+	}
+	if errs := w.Write(t.Context(), rows[:1700]); errs != nil {
+		t.Fatalf("Write: %v", errors.Join(errs...))
+	}
+	wantAddrsExactly(t, w, all[1700:])
+	if got := w.Counters(); got.Rows != 3500 || got.Failed != 0 {
+		t.Errorf("Counters = %+v, want 3500 rows, none failed", got)
+	}
+}
+
+func testBadRow(t *testing.T, w world) {
+	mustEnsure(t, w)
+	bad := map[int]netip.Addr{
+		3: {}, 40: netip.MustParseAddr("127.0.0.1"), 210: netip.MustParseAddr("fe80::1"),
+		211: netip.MustParseAddr("0.0.0.0"), 298: netip.MustParseAddr("224.0.0.1"),
+		299: netip.MustParseAddr("::ffff:10.0.0.1"),
+	}
+	rows := make([]link.Change, 0, 300)
+	var good []netip.Addr
+	for i, a := range block("10.97.0.0", 300) {
+		if b, isBad := bad[i]; isBad {
+			a = b
+		} else {
+			good = append(good, a)
+		}
+		rows = append(rows, link.Change{Op: link.Add, Addr: a})
+	}
+	errs := w.Write(t.Context(), rows)
+	if len(errs) != len(rows) {
+		t.Fatalf("Write returned %d errors for %d rows", len(errs), len(rows))
+	}
+	for i, err := range errs {
+		if _, isBad := bad[i]; isBad != (err != nil) {
+			t.Errorf("row %d (%s): error %v", i, rows[i], err)
+		}
+	}
+	wantAddrsExactly(t, w, good)
+	if got := w.Counters(); got.Failed != uint64(len(bad)) {
+		t.Errorf("Counters = %+v, want %d failed", got, len(bad))
+	}
+}
+
+func testIdempotent(t *testing.T, w world) {
+	mustEnsure(t, w)
+	for range 2 {
+		mustWrite(t, w, link.Add, "10.96.0.1", "fd00:96::1")
+	}
+	wantAddrs(t, w, "10.96.0.1", "fd00:96::1")
+	for range 2 {
+		mustWrite(t, w, link.Delete, "10.96.0.1", "fd00:96::1")
+	}
+	wantAddrs(t, w)
+	if errs := w.Write(t.Context(), nil); errs != nil {
+		t.Errorf("Write of nothing = %v", errs)
+	}
+}
+
+func testLocal(t *testing.T, w world) {
+	mustEnsure(t, w)
+	mustWrite(t, w, link.Add, "10.96.0.1", "fd00:96::1")
+	w.other.AddElsewhere(netip.MustParseAddr("192.0.2.7"), "uplink0")
+	w.other.AddElsewhere(netip.MustParseAddr("2001:db8::7"), "uplink0")
+	got, err := w.Local(t.Context())
+	if err != nil {
+		t.Fatalf("Local: %v", err)
+	}
+	want := map[netip.Addr]string{
+		netip.MustParseAddr("192.0.2.7"): "uplink0", netip.MustParseAddr("2001:db8::7"): "uplink0",
+	}
+	if diff := cmp.Diff(want, got, cmp.Comparer(sameAddr)); diff != "" {
+		t.Errorf("Local (-want +got):\n%s", diff)
+	}
+}
+
+func testNotListed(t *testing.T, w world) {
+	mustEnsure(t, w)
+	w.other.AddByHand(netip.MustParseAddr("169.254.20.10"))
+	wantAddrs(t, w, "169.254.20.10") // node-local caches sit on such an address
+}
+
+func testAddressLost(t *testing.T, w world) {
+	mustEnsure(t, w)
+	mustWrite(t, w, link.Add, "10.96.0.1", "10.96.0.2", "fd00:96::1")
+	events := watchEvents(t, w)
+	for _, lost := range []string{"10.96.0.2", "fd00:96::1"} {
+		w.other.LoseAddress(netip.MustParseAddr(lost))
+		events.want(t, link.Event{Kind: link.OurAddressLost, Addr: netip.MustParseAddr(lost)})
+	}
+	wantAddrs(t, w, "10.96.0.1")
+	mustWrite(t, w, link.Add, "10.96.0.2")
+	wantAddrs(t, w, "10.96.0.1", "10.96.0.2")
+}
+
+func testLinkLost(t *testing.T, w world) {
+	mustEnsure(t, w)
+	mustWrite(t, w, link.Add, "10.96.0.1", "fd00:96::1")
+	events := watchEvents(t, w)
+	w.other.LoseLink()
+	lost := events.until(t, link.OurLinkLost)
+	want := []link.Event{
+		{Kind: link.OurAddressLost, Addr: netip.MustParseAddr("10.96.0.1")},
+		{Kind: link.OurAddressLost, Addr: netip.MustParseAddr("fd00:96::1")},
+		{Kind: link.OurLinkLost},
+	}
+	if diff := cmp.Diff(want, lost, cmp.Comparer(sameAddr)); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	wantNoLink(t, w)
+	if created, err := w.Ensure(t.Context()); err != nil || !created {
+		t.Fatalf("Ensure = %v, %v, want created", created, err)
+	}
+	mustWrite(t, w, link.Add, "10.96.0.1")
+	wantAddrs(t, w, "10.96.0.1")
+	// The watch follows the new link of that name.
+	w.other.LoseAddress(netip.MustParseAddr("10.96.0.1"))
+	events.want(t, link.Event{Kind: link.OurAddressLost, Addr: netip.MustParseAddr("10.96.0.1")})
+}
+
+func testOwnWrites(t *testing.T, w world) {
+	mustEnsure(t, w)
+	events := watchEvents(t, w)
+	all := slices.Concat(block("10.98.0.0", 250), block("fd00:98::", 50))
+	var rows []link.Change
+	for _, op := range []link.Op{link.Add, link.Delete, link.Delete, link.Add, link.Delete} {
+		for _, a := range all {
+			rows = append(rows, link.Change{Op: op, Addr: a})
+		}
+	}
+	if errs := w.Write(t.Context(), rows); errs != nil {
+		t.Fatalf("Write: %v", errors.Join(errs...))
+	}
+	mustWrite(t, w, link.Add, "10.96.0.9")
+	w.other.LoseAddress(netip.MustParseAddr("10.96.0.9"))
+	events.want(t, link.Event{Kind: link.OurAddressLost, Addr: netip.MustParseAddr("10.96.0.9")})
+}
+
+func testOwnRemoval(t *testing.T, w world) {
+	mustEnsure(t, w)
+	mustWrite(t, w, link.Add, "10.96.0.1", "fd00:96::1")
+	events := watchEvents(t, w)
+	if err := w.Remove(t.Context()); err != nil {
+		t.Fatalf("Remove: %v", err)
+	}
+	mustEnsure(t, w)
+	mustWrite(t, w, link.Add, "10.96.0.9")
+	w.other.LoseAddress(netip.MustParseAddr("10.96.0.9"))
+	events.want(t, link.Event{Kind: link.OurAddressLost, Addr: netip.MustParseAddr("10.96.0.9")})
+}
+
+func testNodeAddresses(t *testing.T, w world) {
+	mustEnsure(t, w)
+	events := watchEvents(t, w)
+	a := netip.MustParseAddr("192.0.2.7")
+	w.other.AddElsewhere(a, "uplink0")
+	events.want(t, link.Event{Kind: link.NodeAddressesChanged, Addr: a})
+	w.other.RemoveElsewhere(a)
+	events.want(t, link.Event{Kind: link.NodeAddressesChanged, Addr: a})
+	got, err := w.Local(t.Context())
+	if err != nil || len(got) != 0 {
+		t.Errorf("Local = %v, %v, want nothing", got, err)
+	}
+}
+
+func testSecondWatch(t *testing.T, w world) {
+	mustEnsure(t, w)
+	events := watchEvents(t, w)
+	if err := w.Watch(t.Context(), func(link.Event) {}); !errors.Is(err, link.ErrBusy) {
+		t.Errorf("second Watch: %v, want %v", err, link.ErrBusy)
+	}
+	events.stop(t)
+	watchEvents(t, w).stop(t)
+}
+
+func testClosed(t *testing.T, w world) {
+	mustEnsure(t, w)
+	events := watchEvents(t, w)
+	w.Close()
+	w.Close()
+	events.ended(t)
+	if _, err := w.List(t.Context()); err == nil || errors.Is(err, link.ErrNotExist) {
+		t.Errorf("List on a closed handle: %v, want an error that does not say absent", err)
+	}
+}
+
+func testContextOver(t *testing.T, w world) {
+	mustEnsure(t, w)
+	mustWrite(t, w, link.Add, "10.96.0.1")
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	errs := w.Write(over, changes(link.Add, "10.96.0.2", "10.96.0.3"))
+	for i, err := range errs {
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, link.ErrBusy) {
+			t.Errorf("row %d: %v, want busy and cancelled", i, err)
+		}
+	}
+	if len(errs) != 2 {
+		t.Errorf("Write returned %d errors, want 2", len(errs))
+	}
+	if _, err := w.List(over); !errors.Is(err, context.Canceled) {
+		t.Errorf("List: %v, want cancelled", err)
+	}
+	wantAddrs(t, w, "10.96.0.1")
+}
+
+// eventLog collects what a Watch tells.
+type eventLog struct {
+	cancel context.CancelFunc
+	end    chan error
+	ch     chan link.Event
+}
+
+// watchEvents starts a watch and returns when it is ready.
+func watchEvents(t *testing.T, w world) *eventLog {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &eventLog{cancel: cancel, end: make(chan error, 1), ch: make(chan link.Event, 4096)}
+	var running sync.WaitGroup
+	running.Go(func() { l.end <- w.Watch(ctx, func(e link.Event) { l.ch <- e }) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	l.want(t, link.Event{Kind: link.Ready})
+	return l
+}
+
+func (l *eventLog) next(t *testing.T) link.Event {
+	t.Helper()
+	select {
+	case e := <-l.ch:
+		return e
+	case err := <-l.end:
+		t.Fatalf("watch ended: %v", err)
+	case <-time.After(20 * time.Second):
+		t.Fatal("no event")
+	}
+	return link.Event{}
+}
+
+func (l *eventLog) want(t *testing.T, want link.Event) {
+	t.Helper()
+	if got := l.next(t); got != want {
+		t.Fatalf("event %q, want %q", got, want)
+	}
+}
+
+// until collects events up to the first of a kind, sorted by address.
+func (l *eventLog) until(t *testing.T, kind link.Kind) []link.Event {
+	t.Helper()
+	var all []link.Event
+	for {
+		e := l.next(t)
+		if e.Kind == kind {
+			slices.SortFunc(all, func(a, b link.Event) int { return a.Addr.Compare(b.Addr) })
+			return append(all, e)
+		}
+		all = append(all, e)
+	}
+}
+
+func (l *eventLog) stop(t *testing.T) {
+	t.Helper()
+	l.cancel()
+	l.ended(t)
+}
+
+func (l *eventLog) ended(t *testing.T) {
+	t.Helper()
+	select {
+	case err := <-l.end:
+		if err != nil {
+			t.Errorf("watch ended with %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("watch goes on")
+	}
+}
+
+func sameAddr(a, b netip.Addr) bool { return a == b }
+
+func changes(op link.Op, addrs ...string) []link.Change {
+	rows := make([]link.Change, len(addrs))
+	for i, a := range addrs {
+		rows[i] = link.Change{Op: op, Addr: netip.MustParseAddr(a)}
+	}
+	return rows
+}
+
+// block returns n addresses after start.
+func block(start string, n int) []netip.Addr {
+	addrs := make([]netip.Addr, n)
+	a := netip.MustParseAddr(start)
+	for i := range addrs {
+		a = a.Next()
+		addrs[i] = a
+	}
+	return addrs
+}
+
+func mustEnsure(t *testing.T, w world) {
+	t.Helper()
+	if created, err := w.Ensure(t.Context()); err != nil || !created {
+		t.Fatalf("Ensure = %v, %v, want created", created, err)
+	}
+}
+
+func mustWrite(t *testing.T, w world, op link.Op, addrs ...string) {
+	t.Helper()
+	if errs := w.Write(t.Context(), changes(op, addrs...)); errs != nil {
+		t.Fatalf("Write: %v", errors.Join(errs...))
+	}
+}
+
+func wantAddrs(t *testing.T, w world, want ...string) {
+	t.Helper()
+	addrs := make([]netip.Addr, len(want))
+	for i, a := range want {
+		addrs[i] = netip.MustParseAddr(a)
+	}
+	wantAddrsExactly(t, w, addrs)
+}
+
+func wantAddrsExactly(t *testing.T, w world, want []netip.Addr) {
+	t.Helper()
+	got, err := w.List(t.Context())
+	if err != nil {
+		t.Fatalf("List: %v", err)
+	}
+	sorted := slices.SortedFunc(maps.Keys(got), netip.Addr.Compare)
+	want = slices.SortedFunc(slices.Values(want), netip.Addr.Compare)
+	if !slices.Equal(want, sorted) {
+		t.Errorf("addresses (-want +got):\n%s", cmp.Diff(want, sorted, cmp.Comparer(sameAddr)))
+	}
+}
+
+func wantNoLink(t *testing.T, w world) {
+	t.Helper()
+	if got, err := w.List(t.Context()); got != nil || !errors.Is(err, link.ErrNotExist) {
+		t.Fatalf("List = %v, %v, want %v", got, err, link.ErrNotExist)
+	}
+}

@@ -1,0 +1,78 @@
+package link
+
+import (
+	"net/netip"
+	"sync"
+)
+
+// echoes remembers what this handle is about to remove, so that the watch can
+// tell it from what others removed. The kernel multicasts a removal before it
+// answers the request, hence expect before the send and cancel after a failure.
+// It does not say who asked for the removal of an IPv6 address, so the number of
+// the requesting socket is no help.
+//
+// In doubt a loss is told: the worst is one superfluous read.
+type echoes struct {
+	mu      sync.Mutex
+	active  bool // somebody watches; without a reader nothing is kept
+	deletes map[netip.Addr]int
+	removed map[uint32]bool // links, by index; indexes are not used twice
+}
+
+// reset forgets everything, at the start of a watch and after lost events.
+func (e *echoes) reset(active bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.active = active
+	e.deletes, e.removed = map[netip.Addr]int{}, map[uint32]bool{}
+}
+
+func (e *echoes) expect(c Change) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.active && c.Op == Delete {
+		e.deletes[c.Addr]++
+	}
+}
+
+func (e *echoes) cancel(c Change) {
+	if c.Op == Delete {
+		e.consume(c.Addr)
+	}
+}
+
+// consume reports whether the removal of an address is ours, and forgets it.
+func (e *echoes) consume(a netip.Addr) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch e.deletes[a] {
+	case 0:
+		return false
+	case 1:
+		delete(e.deletes, a)
+	default:
+		e.deletes[a]--
+	}
+	return true
+}
+
+func (e *echoes) expectRemoval(index uint32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.active {
+		e.removed[index] = true
+	}
+}
+
+func (e *echoes) cancelRemoval(index uint32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.removed, index)
+}
+
+// removal reports whether we asked for the end of the link.
+func (e *echoes) removal(index uint32) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.removed[index]
+}

@@ -1,0 +1,50 @@
+//go:build !linux
+
+package link
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"runtime"
+
+	"go.uber.org/zap"
+)
+
+// Handle exists on Linux only; elsewhere every call says so.
+type Handle struct{}
+
+var errPlatform = fmt.Errorf("link addresses on %s: %w", runtime.GOOS, ErrUnsupported)
+
+// New fails with ErrUnsupported.
+func New(*zap.Logger, Options) (*Handle, error) { return nil, errPlatform }
+
+// Ensure fails with ErrUnsupported.
+func (h *Handle) Ensure(context.Context) (bool, error) { return false, errPlatform }
+
+// List fails with ErrUnsupported.
+func (h *Handle) List(context.Context) (map[netip.Addr]struct{}, error) { return nil, errPlatform }
+
+// Local fails with ErrUnsupported.
+func (h *Handle) Local(context.Context) (map[netip.Addr]string, error) { return nil, errPlatform }
+
+// Write fails every row with ErrUnsupported.
+func (h *Handle) Write(_ context.Context, changes []Change) []error {
+	errs := make([]error, len(changes))
+	for i := range errs {
+		errs[i] = errPlatform
+	}
+	return errs
+}
+
+// Watch fails with ErrUnsupported.
+func (h *Handle) Watch(context.Context, func(Event)) error { return errPlatform }
+
+// Remove fails with ErrUnsupported.
+func (h *Handle) Remove(context.Context) error { return errPlatform }
+
+// Counters returns zeros.
+func (h *Handle) Counters() Counters { return Counters{} }
+
+// Close does nothing.
+func (h *Handle) Close() {}

@@ -1,0 +1,142 @@
+package link_test
+
+import (
+	"net"
+	"net/netip"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"go.uber.org/zap/zaptest"
+	"golang.org/x/sys/unix"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+)
+
+// TestKernelKeepsContract runs the contract in fresh network namespaces: with the
+// real link type where the kernel has it, and always with a bridge in its place.
+// A bridge without ports is as good a place for addresses as a dummy link, so
+// that all but the creation itself is tested everywhere.
+func TestKernelKeepsContract(t *testing.T) {
+	for _, kind := range []string{"dummy", "bridge"} {
+		t.Run(kind, func(t *testing.T) {
+			for name, test := range contract {
+				t.Run(name, func(t *testing.T) { test(t, kernelWorld(t, kind)) })
+			}
+		})
+	}
+}
+
+// kernelWorld returns a handle in a fresh network namespace, or skips.
+func kernelWorld(t testing.TB, kind string) world {
+	t.Helper()
+	enterNamespace(t)
+	n := newNeighbour(t, kind)
+	h, err := link.New(zaptest.NewLogger(t), link.Options{}.WithKind(kind))
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	t.Cleanup(h.Close)
+	return world{h, n}
+}
+
+// enterNamespace moves the test to a network namespace that ends with it. The
+// thread is never given back, so nothing else can land in that namespace.
+func enterNamespace(t testing.TB) {
+	t.Helper()
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Skipf("no network namespace of its own: %v", err)
+	}
+}
+
+// neighbour is somebody else on the node, with a socket of its own.
+type neighbour struct {
+	t    testing.TB
+	nl   *netlink.Handle
+	kind string
+}
+
+func newNeighbour(t testing.TB, kind string) *neighbour {
+	t.Helper()
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		t.Fatalf("open a second socket: %v", err)
+	}
+	t.Cleanup(h.Close)
+	if err := h.SetSocketTimeout(5 * time.Second); err != nil {
+		t.Fatalf("set the time-out of the second socket: %v", err)
+	}
+	probe := &netlink.GenericLink{LinkAttrs: attrs("probe0"), LinkType: kind}
+	if err := h.LinkAdd(probe); err != nil {
+		t.Skipf("this kernel cannot make a link of type %s: %v", kind, err)
+	}
+	n := &neighbour{t: t, nl: h, kind: kind}
+	n.must("delete the probe link", h.LinkDel(probe))
+	return n
+}
+
+func attrs(name string) netlink.LinkAttrs {
+	a := netlink.NewLinkAttrs()
+	a.Name = name
+	return a
+}
+
+func (n *neighbour) must(doing string, err error) {
+	n.t.Helper()
+	if err != nil {
+		n.t.Fatalf("%s: %v", doing, err)
+	}
+}
+
+func (n *neighbour) link(name string) netlink.Link {
+	n.t.Helper()
+	l, err := n.nl.LinkByName(name)
+	n.must("find "+name, err)
+	return l
+}
+
+func hostAddr(a netip.Addr) *netlink.Addr {
+	return &netlink.Addr{
+		IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())},
+		Flags: unix.IFA_F_NODAD,
+	}
+}
+
+func (n *neighbour) LoseAddress(a netip.Addr) {
+	n.t.Helper()
+	n.must("delete "+a.String(), n.nl.AddrDel(n.link(link.DefaultName), hostAddr(a)))
+}
+
+func (n *neighbour) LoseLink() {
+	n.t.Helper()
+	n.must("delete our link", n.nl.LinkDel(n.link(link.DefaultName)))
+}
+
+func (n *neighbour) Occupy(string) {
+	n.t.Helper()
+	// A pair of links needs nothing but the two names, on every kernel.
+	pair := &netlink.Veth{LinkAttrs: attrs(link.DefaultName), PeerName: "peer0"}
+	n.must("take our name", n.nl.LinkAdd(pair))
+}
+
+func (n *neighbour) AddElsewhere(a netip.Addr, name string) {
+	n.t.Helper()
+	l, err := n.nl.LinkByName(name)
+	if err != nil {
+		n.must("make "+name, n.nl.LinkAdd(&netlink.GenericLink{LinkAttrs: attrs(name), LinkType: n.kind}))
+		l = n.link(name)
+	}
+	n.must("add "+a.String(), n.nl.AddrAdd(l, hostAddr(a)))
+}
+
+func (n *neighbour) RemoveElsewhere(a netip.Addr) {
+	n.t.Helper()
+	n.must("delete "+a.String(), n.nl.AddrDel(n.link("uplink0"), hostAddr(a)))
+}
+
+func (n *neighbour) AddByHand(a netip.Addr) {
+	n.t.Helper()
+	n.must("add "+a.String(), n.nl.AddrAdd(n.link(link.DefaultName), hostAddr(a)))
+}

@@ -1,0 +1,121 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// dumpAttempts bounds the reading of a list that changes all the time; the pause
+// before the next attempt doubles from dumpPause.
+const (
+	dumpAttempts = 6
+	dumpPause    = 2 * time.Millisecond
+)
+
+// List returns the addresses of our link that Write could have put there: host
+// prefixes, no loopback, no IPv6 link-local. A link that is not there is
+// ErrNotExist, said by the kernel; after any other error nothing is known.
+func (h *Handle) List(ctx context.Context) (map[netip.Addr]struct{}, error) {
+	d, err := h.ours(ctx)
+	if err != nil {
+		return nil, err
+	}
+	addrs := map[netip.Addr]struct{}{}
+	// One dump a family, since only that is filtered by link inside the kernel.
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+		rows, err := h.dump(ctx, family, d.index)
+		if err != nil {
+			return nil, fmt.Errorf("list addresses of link %s: %w", h.opts.Name, err)
+		}
+		for _, a := range rows {
+			// An old kernel does not filter, and one without IPv6 answers a request
+			// for it with all it has.
+			if a.index == d.index && a.host && usable(a.addr) {
+				addrs[a.addr] = struct{}{}
+			}
+		}
+	}
+	return addrs, nil
+}
+
+// Local returns the addresses of all other links and the link of each: the ones
+// this node answers on by itself. It is one dump and one look-up for every link
+// that has such an address, so the many links of pods cost nothing.
+func (h *Handle) Local(ctx context.Context) (map[netip.Addr]string, error) {
+	rows, err := h.dump(ctx, unix.AF_UNSPEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("list local addresses: %w", err)
+	}
+	names := map[uint32]string{}
+	local := map[netip.Addr]string{}
+	for _, a := range rows {
+		if !usable(a.addr) {
+			continue
+		}
+		name, err := h.linkName(ctx, a.index, names)
+		if err != nil {
+			return nil, fmt.Errorf("find link of local address %s: %w", a.addr, err)
+		}
+		// One address on two links is listed under the first name, so that two
+		// readings are equal.
+		if old, taken := local[a.addr]; name != "" && name != h.opts.Name && (!taken || name < old) {
+			local[a.addr] = name
+		}
+	}
+	return local, nil
+}
+
+// linkName returns the name of a link, or none if it went away meanwhile.
+func (h *Handle) linkName(ctx context.Context, index uint32, known map[uint32]string) (string, error) {
+	if name, ok := known[index]; ok {
+		return name, nil
+	}
+	d, err := h.device(ctx, linkByIndex(index))
+	if err != nil && !errors.Is(err, ErrNotExist) {
+		return "", err
+	}
+	known[index] = d.name
+	return d.name, nil
+}
+
+// dump reads addresses until the kernel gives a consistent answer.
+func (h *Handle) dump(ctx context.Context, family uint8, index uint32) ([]address, error) {
+	pause := dumpPause
+	for attempt := 1; ; attempt++ {
+		rows, err := h.dumpOnce(ctx, family, index)
+		if !errors.Is(err, ErrInterrupted) {
+			return rows, err
+		}
+		h.count.interrupted.Add(1)
+		if attempt == dumpAttempts {
+			return nil, fmt.Errorf("%d attempts: %w", attempt, err)
+		}
+		select {
+		case <-time.After(pause):
+			pause *= 2
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", err, ctx.Err())
+		}
+	}
+}
+
+func (h *Handle) dumpOnce(ctx context.Context, family uint8, index uint32) ([]address, error) {
+	return call(ctx, h, func(c *conn) ([]address, error) {
+		var rows []address
+		err := c.query(dumpAddrs(family, index), func(m syscall.NetlinkMessage) {
+			if a, ok := parseAddr(m); ok {
+				rows = append(rows, a)
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+		return rows, nil
+	})
+}

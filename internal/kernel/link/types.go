@@ -1,0 +1,180 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+// DefaultName is the link kube-proxy uses too; network plug-ins and operators
+// key on it, and a roll-back to kube-proxy finds its addresses there.
+const DefaultName = "kube-ipvs0"
+
+// The errors of this room. Nobody above it looks at an errno.
+var (
+	// ErrExist says that something of that name is there and is not ours to use.
+	ErrExist = errors.New("already exists")
+	// ErrNotExist says that the link is not there; the kernel said so itself.
+	ErrNotExist = errors.New("does not exist")
+	// ErrBusy says that the kernel gave no answer in time. The outcome of the
+	// rows it is given for is unknown: read again before believing anything.
+	ErrBusy = errors.New("busy")
+	// ErrUnsupported says that this kernel, or this operating system, cannot.
+	ErrUnsupported = errors.New("not supported")
+	// ErrInterrupted says that no consistent list could be had.
+	ErrInterrupted = errors.New("interrupted")
+)
+
+// Op is what a Change does with its address.
+type Op uint8
+
+const (
+	// Add binds the address; one that is bound already is a success.
+	Add Op = iota + 1
+	// Delete unbinds the address; one that is not bound is a success.
+	Delete
+)
+
+// String returns the verb of ip-address(8).
+func (o Op) String() string {
+	switch o {
+	case Add:
+		return "add"
+	case Delete:
+		return "del"
+	}
+	return fmt.Sprintf("op(%d)", uint8(o))
+}
+
+// Change is one row of a Write: an address to bind or to unbind as /32 or /128.
+type Change struct {
+	Op   Op
+	Addr netip.Addr
+}
+
+// String returns the change as ip-address(8) would take it, without the link.
+func (c Change) String() string {
+	if !c.Addr.IsValid() {
+		return c.Op.String() + " invalid address"
+	}
+	return c.Op.String() + " " + prefixOf(c.Addr).String()
+}
+
+// Check returns why the row can never be written, or nil. Zones, mapped IPv4
+// addresses and addresses that name no single host are refused.
+func (c Change) Check() error {
+	a := c.Addr
+	switch {
+	case c.Op != Add && c.Op != Delete:
+		return errors.New("unknown operation")
+	case !a.IsValid():
+		return errors.New("no address")
+	case a.Zone() != "" || a.Is4In6():
+		return errors.New("address is not in canonical form")
+	case !usable(a) || a.IsUnspecified() || a.IsMulticast():
+		return errors.New("address cannot be bound")
+	}
+	return nil
+}
+
+// Kind is what an Event tells.
+type Kind uint8
+
+const (
+	// Ready is the first event of a Watch: from here on nothing is missed. What
+	// was read before it may be stale.
+	Ready Kind = iota + 1
+	// OurAddressLost says that somebody else removed Addr from our link.
+	OurAddressLost
+	// OurLinkLost says that somebody else removed or renamed our link. Events for
+	// the addresses it had come before it.
+	OurLinkLost
+	// NodeAddressesChanged says that Addr came to or left another link.
+	NodeAddressesChanged
+	// Overrun says that events were lost. The watch goes on; like Ready it asks
+	// the receiver to read everything again.
+	Overrun
+)
+
+var kindNames = [...]string{
+	Ready: "ready", OurAddressLost: "our address lost", OurLinkLost: "our link lost",
+	NodeAddressesChanged: "node addresses changed", Overrun: "overrun",
+}
+
+// String returns the kind in words.
+func (k Kind) String() string {
+	if k >= Ready && int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// Event is one thing a Watch saw. Addr is set for the two kinds that have one.
+type Event struct {
+	Kind Kind
+	Addr netip.Addr
+}
+
+// String returns the kind and, where there is one, the address.
+func (e Event) String() string {
+	if !e.Addr.IsValid() {
+		return e.Kind.String()
+	}
+	return e.Kind.String() + " " + e.Addr.String()
+}
+
+// Counters are totals since New; they only grow.
+type Counters struct {
+	Calls       uint64 // exchanges with the kernel, one per slice or dump
+	Rows        uint64 // addresses written, failed ones included
+	Failed      uint64 // addresses that came back with an error
+	Timeouts    uint64 // exchanges given up at their deadline
+	Interrupted uint64 // dumps read again because the kernel changed under them
+	Reopened    uint64 // sockets replaced after the first
+	Overruns    uint64 // times the watch lost events
+}
+
+// Options configure a Handle. The zero value is the default.
+type Options struct {
+	// Name of the link; DefaultName if empty.
+	Name string
+	// Timeout is the longest a single exchange with the kernel may take where the
+	// context sets no earlier deadline; 5 s if zero.
+	Timeout time.Duration
+	// Slice is the number of addresses in one send; 200 if zero. The kernel takes
+	// and releases its routing lock for every address and hands it to whoever
+	// waits; what a slice bounds is the time until a cancelled context is seen and
+	// until other calls on this handle get their turn.
+	Slice int
+
+	kind string // "dummy"; another type only in this package's own tests
+}
+
+// withDefaults returns the options with every zero field filled in.
+func (o Options) withDefaults() Options {
+	if o.Name == "" {
+		o.Name = DefaultName
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 5 * time.Second
+	}
+	if o.Slice <= 0 {
+		o.Slice = 200
+	}
+	if o.kind == "" {
+		o.kind = "dummy"
+	}
+	return o
+}
+
+// usable reports whether an address counts, on our link as on the others:
+// loopback and IPv6 link-local ones come and go by themselves and are nobody's
+// service address (contract section 3.3). IPv4 link-local ones do count:
+// node-local caches sit there.
+func usable(a netip.Addr) bool {
+	return a.IsValid() && !a.IsLoopback() && !(a.Is6() && a.IsLinkLocalUnicast())
+}
+
+// prefixOf returns the host prefix of an address: /32 or /128.
+func prefixOf(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }

@@ -1,0 +1,112 @@
+package vserver
+
+import (
+	"fmt"
+	"syscall"
+)
+
+// change is what the batch writer needs of a row, of either table.
+type change interface {
+	// wanted is the operation asked for.
+	wanted() Op
+	// check refuses what cannot be expressed.
+	check() error
+	// command is the IPVS command of an operation.
+	command(Op) uint8
+	// encode writes the attributes of an operation.
+	encode(*buffer, Op)
+	// settle turns a refusal into the operation to try next, or into the row's
+	// final error, which is nil where the wanted state is reached anyway.
+	settle(Op, answer) (next Op, again bool, err error)
+	// describe names the row and the operation for an error text.
+	describe() string
+}
+
+func (c ServerChange) wanted() Op { return c.Op }
+
+func (c ServerChange) check() error {
+	if err := c.Key.check(); err != nil || c.Op == Delete {
+		return err
+	}
+	if len(c.Server.Scheduler) > maxName || len(c.Server.Engine) > maxName {
+		return fmt.Errorf("scheduler %q: %w", c.Server.Scheduler, ErrUnsupported)
+	}
+	return nil
+}
+
+func (c ServerChange) command(op Op) uint8 {
+	return [...]uint8{Add: cmdNewServer, Update: cmdSetServer, Delete: cmdDelServer}[op]
+}
+
+func (c ServerChange) encode(b *buffer, op Op) {
+	mark := b.nest(attrServer)
+	b.serverKey(c.Key)
+	if op != Delete {
+		b.serverValue(c.Key, c.Server)
+	}
+	b.unnest(mark)
+}
+
+// settle relies on the kernel telling a missing server (ESRCH) from a missing
+// scheduler (ENOENT), ip_vs_genl_set_cmd and ip_vs_add_service.
+func (c ServerChange) settle(op Op, a answer) (next Op, again bool, err error) {
+	switch {
+	case op == Add && a.errno == syscall.EEXIST:
+		return Update, true, nil
+	case op == Update && a.errno == syscall.ESRCH:
+		return Add, true, nil
+	case op == Delete && missing(a.errno):
+		return op, false, nil
+	case a.errno == syscall.ENOENT:
+		return op, false, fmt.Errorf("scheduler %q: %w (%s)", c.Server.Scheduler, ErrUnsupported, a.errno.Error())
+	default:
+		return op, false, a.fault()
+	}
+}
+
+func (c ServerChange) describe() string {
+	return c.Op.String() + " server " + c.Key.String()
+}
+
+func (c DestinationChange) wanted() Op { return c.Op }
+
+func (c DestinationChange) check() error { return c.Key.check() }
+
+func (c DestinationChange) command(op Op) uint8 {
+	return [...]uint8{Add: cmdNewDestination, Update: cmdSetDestination, Delete: cmdDelDestination}[op]
+}
+
+func (c DestinationChange) encode(b *buffer, op Op) {
+	b.server(c.Key.Server)
+	mark := b.nest(attrDestination)
+	b.destinationKey(c.Key)
+	if op != Delete {
+		b.destinationValue(c.Destination)
+	}
+	b.unnest(mark)
+}
+
+// settle relies on the kernel telling a missing destination (ENOENT) from a
+// missing server (ESRCH): the second cannot be mended by an add.
+func (c DestinationChange) settle(op Op, a answer) (next Op, again bool, err error) {
+	switch {
+	case op == Add && a.errno == syscall.EEXIST:
+		return Update, true, nil
+	case op == Update && a.errno == syscall.ENOENT:
+		return Add, true, nil
+	case op == Delete && missing(a.errno):
+		return op, false, nil
+	case a.errno == syscall.ESRCH:
+		return op, false, fmt.Errorf("its server %w (%s)", ErrNotExist, a.errno.Error())
+	default:
+		return op, false, a.fault()
+	}
+}
+
+func (c DestinationChange) describe() string {
+	return c.Op.String() + " destination " + c.Key.String()
+}
+
+func missing(errno syscall.Errno) bool {
+	return errno == syscall.ENOENT || errno == syscall.ESRCH
+}

@@ -1,0 +1,27 @@
+// Package vserver reads and writes the kernel's IPVS tables: virtual servers
+// and their destinations.
+//
+// It knows rows, not Services: a caller hands it comparable keys and values and
+// gets them back. It does not know who owns a row, what a row is for, or when
+// one should be written; it loads no kernel module.
+//
+//	[]ServerChange ─────► chunk of messages ──► sendmsg ──► kernel
+//	[]DestinationChange                                       │
+//	[]error, one a row ◄── settle ◄── errno by sequence ◄─────┘
+//	map[key]value ◄── decode ◄── dump, whole or not at all ◄──┘
+//
+// Writes go many messages to a system call. The kernel works through one
+// buffer in order, goes on after a message it refuses and answers refusals in
+// any case, so only the last message of a chunk asks for an acknowledgement:
+// when that arrives, every row without an error of its own has been applied.
+//
+// The law of the room: what a caller is told is true. A write converges (an add
+// that meets the row becomes an update, an update that misses it becomes an
+// add, a delete that misses it is done), a read is complete or an error, and a
+// row whose answer was lost says so with ErrUnknown. Every kernel call has a
+// deadline, also one that is stuck inside the kernel; after a time-out the
+// socket is given up and the next call opens a new one.
+//
+// Nobody above this room looks at an errno: test errors with errors.Is against
+// the sentinels below, the context errors and fs.ErrPermission.
+package vserver

@@ -1,0 +1,65 @@
+package vserver
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+)
+
+// Errors a caller may test for with errors.Is. Texts carry the operation, the
+// key and the kernel's own word.
+var (
+	// ErrExist: the row is there and could not be taken over.
+	ErrExist = errors.New("already exists")
+	// ErrNotExist: the row, or the server a destination belongs to, is missing.
+	ErrNotExist = errors.New("does not exist")
+	// ErrBusy: the kernel is occupied with another request of this kind.
+	ErrBusy = errors.New("busy")
+	// ErrUnsupported: this kernel has no IPVS, no such scheduler, or lacks the
+	// address family.
+	ErrUnsupported = errors.New("not supported by the kernel")
+	// ErrInterrupted: the table changed under a dump, again and again.
+	ErrInterrupted = errors.New("table changed while it was read")
+	// ErrUnknown: the request was sent and its answer lost (deadline, receive
+	// buffer overrun). The table has to be read to know.
+	ErrUnknown = errors.New("outcome unknown")
+	// ErrInvalid: the row cannot be expressed to the kernel; it was not sent.
+	ErrInvalid = errors.New("invalid row")
+)
+
+// answer is the kernel's verdict on one message.
+type answer struct {
+	known bool // false: no verdict arrived
+	errno syscall.Errno
+	text  string // the extended acknowledgement's message, mostly empty
+}
+
+// fault puts an answer into the room's words, keeping the kernel's in the text.
+func (a answer) fault() error {
+	sentinel := sentinelOf(a.errno)
+	switch {
+	case sentinel == nil && a.text == "":
+		return a.errno
+	case sentinel == nil:
+		return fmt.Errorf("%w: %s", a.errno, a.text)
+	case a.text == "":
+		return fmt.Errorf("%w (%s)", sentinel, a.errno.Error())
+	default:
+		return fmt.Errorf("%w (%s: %s)", sentinel, a.errno.Error(), a.text)
+	}
+}
+
+func sentinelOf(errno syscall.Errno) error {
+	switch errno {
+	case syscall.EEXIST:
+		return ErrExist
+	case syscall.ENOENT, syscall.ESRCH:
+		return ErrNotExist
+	case syscall.EBUSY:
+		return ErrBusy
+	case syscall.EAFNOSUPPORT, syscall.EOPNOTSUPP, syscall.EPROTONOSUPPORT:
+		return ErrUnsupported
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,209 @@
+package vserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Options tune a Handle. The zero value of a field means its default.
+type Options struct {
+	// CallTimeout bounds every single kernel call, besides the caller's context;
+	// a batch or a dump of many calls may take longer in all. Default 5 s.
+	CallTimeout time.Duration
+	// ChunkRows is how many rows share a system call. More than about a thousand
+	// gains nothing and holds the kernel's lock longer. Default 512.
+	ChunkRows int
+	// DumpAttempts is how often an interrupted dump is started. Default 4.
+	DumpAttempts int
+}
+
+// Defaults fills in what was left at zero.
+func (o Options) Defaults() Options {
+	if o.CallTimeout <= 0 {
+		o.CallTimeout = 5 * time.Second
+	}
+	if o.ChunkRows <= 0 {
+		o.ChunkRows = 512
+	}
+	if o.DumpAttempts <= 0 {
+		o.DumpAttempts = 4
+	}
+	return o
+}
+
+// Counters count since New. They prove what a change cost: one changed weight
+// is one message, one row, one send and no dump.
+type Counters struct {
+	Messages uint64 // netlink messages sent
+	Rows     uint64 // messages that wrote a row, repeats of a converging row included
+	Sends    uint64 // system calls they were sent with
+	Dumps    uint64 // table reads started, repeats of interrupted ones included
+	Reopened uint64 // sockets given up and opened again
+}
+
+// Handle is a connection to the IPVS tables of one network namespace. One
+// goroutine uses it; it has no locks.
+type Handle struct {
+	log    *zap.Logger
+	opts   Options
+	opener opener
+	wire   wire   // nil after a failure: opened again by the next call
+	family uint16 // 0: to be asked for, as a module loaded again gets a new one
+	seq    uint32
+	out    buffer // reused; both are given up with the socket, because a call
+	in     []byte // that was abandoned may still use them
+	count  Counters
+}
+
+// wire is one netlink socket: send puts one buffer of messages to the kernel
+// and receive takes one datagram. Either may block for any time.
+type wire interface {
+	Send([]byte) error
+	Receive([]byte) (int, error)
+	// PortID is the address that answers to this socket carry.
+	PortID() uint32
+	// SendLimit is the largest buffer that Send takes, in bytes.
+	SendLimit() int
+	io.Closer
+}
+
+// opener opens sockets in the network namespace that New was called in,
+// whichever thread asks for it later.
+type opener interface {
+	open() (wire, error)
+	// within runs a function on a thread of that namespace.
+	within(func() error) error
+	io.Closer
+}
+
+// receiveSize holds the largest datagram of a dump: the kernel fills 32 KiB
+// whatever it is offered.
+const receiveSize = 64 << 10
+
+// newHandle opens the first socket and finds the kernel's IPVS family.
+func newHandle(log *zap.Logger, opts Options, o opener) (*Handle, error) {
+	h := &Handle{log: log.Named("vserver"), opts: opts.Defaults(), opener: o}
+	if err := h.ready(context.Background()); err != nil {
+		h.Close()
+		return nil, fmt.Errorf("open ipvs: %w", err)
+	}
+	h.count = Counters{}
+	return h, nil
+}
+
+// Close gives the socket back. The Handle is of no use afterwards.
+func (h *Handle) Close() {
+	if h.wire != nil {
+		_ = h.wire.Close()
+		h.wire = nil
+	}
+	_ = h.opener.Close()
+}
+
+// Counters returns what the Handle has done since New.
+func (h *Handle) Counters() Counters { return h.count }
+
+// ready makes sure of a socket and of the family's number.
+func (h *Handle) ready(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if h.wire == nil {
+		w, err := h.opener.open()
+		if err != nil {
+			return fmt.Errorf("open generic netlink socket: %w", err)
+		}
+		h.wire, h.family = w, 0
+		h.in = make([]byte, receiveSize)
+	}
+	if h.family != 0 {
+		return nil
+	}
+	return h.resolve(ctx)
+}
+
+// drop gives the socket up. Closing may wait for a call that is stuck in the
+// kernel, so nobody waits for the closing.
+func (h *Handle) drop(reason error) {
+	if h.wire == nil {
+		return
+	}
+	h.log.Warn("ipvs socket given up", zap.Error(reason))
+	h.count.Reopened++
+	go func(w wire) { _ = w.Close() }(h.wire)
+	h.wire, h.out, h.in = nil, nil, nil
+}
+
+// call runs one blocking use of the socket under the deadline. The time-out
+// works even where the thread is stuck inside the kernel: the call is abandoned
+// together with the socket and the buffers it uses.
+func (h *Handle) call(ctx context.Context, use func(wire) (int, error)) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, h.opts.CallTimeout)
+	defer cancel()
+	type result struct {
+		n   int
+		err error
+	}
+	done := make(chan result, 1)
+	go func(w wire) {
+		n, err := use(w)
+		done <- result{n, err}
+	}(h.wire)
+	select {
+	case r := <-done:
+		if r.err != nil {
+			h.drop(r.err)
+		}
+		return r.n, r.err
+	case <-ctx.Done():
+		h.drop(ctx.Err())
+		return 0, ctx.Err()
+	}
+}
+
+// send puts a buffer of messages to the kernel, which works through all of
+// them before the call returns.
+func (h *Handle) send(ctx context.Context, b []byte, messages int) error {
+	h.count.Sends++
+	h.count.Messages += uint64(messages)
+	_, err := h.call(ctx, func(w wire) (int, error) { return 0, w.Send(b) })
+	if err != nil {
+		return fmt.Errorf("send %d messages: %w", messages, err)
+	}
+	return nil
+}
+
+// receive takes one datagram and hands its messages to visit, less those that
+// are not answers to sequence numbers from first on. It is done when visit
+// says so.
+func (h *Handle) receive(ctx context.Context, first uint32, visit func(message) (done bool, err error)) (bool, error) {
+	in := h.in
+	n, err := h.call(ctx, func(w wire) (int, error) { return w.Receive(in) })
+	if err != nil {
+		return false, fmt.Errorf("receive answer: %w", err)
+	}
+	port := h.wire.PortID()
+	for rest := in[:n]; len(rest) > 0; {
+		var m message
+		if m, rest, err = nextMessage(rest); err != nil {
+			h.drop(err)
+			return false, err
+		}
+		if m.port != port || m.seq-first > h.seq-first {
+			continue // not an answer to this exchange
+		}
+		done, err := visit(m)
+		if errors.Is(err, errMalformed) {
+			h.drop(err) // more of the answer may be left in the socket
+		}
+		if done || err != nil {
+			return done, err
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,25 @@
+//go:build !linux
+
+package vserver
+
+import (
+	"context"
+	"fmt"
+
+	"go.uber.org/zap"
+)
+
+// New fails with ErrUnsupported: only Linux has IPVS.
+func New(*zap.Logger, Options) (*Handle, error) {
+	return nil, fmt.Errorf("open ipvs on this operating system: %w", ErrUnsupported)
+}
+
+// Timeouts fails with ErrUnsupported: only Linux has IPVS.
+func (h *Handle) Timeouts(context.Context) (Timeouts, error) {
+	return Timeouts{}, fmt.Errorf("get ipvs timeouts on this operating system: %w", ErrUnsupported)
+}
+
+// SetTimeouts fails with ErrUnsupported: only Linux has IPVS.
+func (h *Handle) SetTimeouts(context.Context, Timeouts) error {
+	return fmt.Errorf("set ipvs timeouts on this operating system: %w", ErrUnsupported)
+}

@@ -1,0 +1,249 @@
+package vservertest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+)
+
+// Fake is an IPVS table with the methods of vserver.Handle. Unlike a Handle it
+// may be used and looked at by several goroutines.
+type Fake struct {
+	mu       sync.Mutex
+	table    *Table
+	plan     plan
+	count    vserver.Counters
+	timeouts vserver.Timeouts
+}
+
+// NewFake is an empty table with all schedulers and the kernel's timeouts.
+func NewFake() *Fake {
+	return &Fake{
+		table:    NewTable(),
+		timeouts: vserver.Timeouts{TCP: 15 * time.Minute, TCPFin: 2 * time.Minute, UDP: 5 * time.Minute},
+	}
+}
+
+// SetSchedulers makes exactly these exist for writes to come.
+func (f *Fake) SetSchedulers(names ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.table.SetSchedulers(names...)
+}
+
+// String prints the whole table as `ipvsadm -Sn` does, hidden rows included.
+func (f *Fake) String() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.table.String()
+}
+
+// Counters counts as a Handle does.
+func (f *Fake) Counters() vserver.Counters {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.count
+}
+
+// Close does nothing: a test looks at the table afterwards.
+func (f *Fake) Close() {}
+
+// WriteServers is vserver.Handle.WriteServers.
+func (f *Fake) WriteServers(ctx context.Context, changes []vserver.ServerChange) []error {
+	return write(ctx, f, changes, func(c vserver.ServerChange) (string, string, func() error) {
+		return c.Op.String() + " server", c.Key.String(), func() error { return f.writeServer(c) }
+	})
+}
+
+// WriteDestinations is vserver.Handle.WriteDestinations.
+func (f *Fake) WriteDestinations(ctx context.Context, changes []vserver.DestinationChange) []error {
+	return write(ctx, f, changes, func(c vserver.DestinationChange) (string, string, func() error) {
+		return c.Op.String() + " destination", c.Key.String(), func() error { return f.writeDestination(c) }
+	})
+}
+
+// write goes through a batch: the whole call may be planned to fail, then a row.
+func write[C any](ctx context.Context, f *Fake, changes []C, parts func(C) (verb, key string, apply func() error)) []error {
+	if len(changes) == 0 {
+		return nil
+	}
+	callErr := f.begin(ctx)
+	defer f.mu.Unlock()
+	errs := make([]error, len(changes))
+	for i, c := range changes {
+		verb, key, apply := parts(c)
+		err := callErr
+		if err == nil {
+			err = f.plan.rows[key]
+		}
+		if err == nil {
+			f.count.Rows++
+			f.count.Messages++
+			err = apply()
+		}
+		if err != nil {
+			errs[i] = fmt.Errorf("%s %s: %w", verb, key, err)
+		}
+	}
+	f.count.Sends++
+	if !slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+		return nil
+	}
+	return errs
+}
+
+// writeServer converges as the Handle does.
+func (f *Fake) writeServer(c vserver.ServerChange) error {
+	t := f.table
+	var errno syscall.Errno
+	switch c.Op {
+	case vserver.Add:
+		if errno = t.AddServer(c.Key, c.Server); errno == syscall.EEXIST {
+			errno = t.UpdateServer(c.Key, c.Server)
+		}
+	case vserver.Update:
+		if errno = t.UpdateServer(c.Key, c.Server); errno == syscall.ESRCH {
+			errno = t.AddServer(c.Key, c.Server)
+		}
+	case vserver.Delete:
+		t.DeleteServer(c.Key)
+	}
+	if errno == syscall.ENOENT {
+		return fmt.Errorf("scheduler %q: %w", c.Server.Scheduler, vserver.ErrUnsupported)
+	}
+	return orNil(errno)
+}
+
+func (f *Fake) writeDestination(c vserver.DestinationChange) error {
+	t := f.table
+	var errno syscall.Errno
+	switch c.Op {
+	case vserver.Add:
+		if errno = t.AddDestination(c.Key, c.Destination); errno == syscall.EEXIST {
+			errno = t.UpdateDestination(c.Key, c.Destination)
+		}
+	case vserver.Update:
+		if errno = t.UpdateDestination(c.Key, c.Destination); errno == syscall.ENOENT {
+			errno = t.AddDestination(c.Key, c.Destination)
+		}
+	case vserver.Delete:
+		t.DeleteDestination(c.Key)
+	}
+	if errno == syscall.ESRCH {
+		return fmt.Errorf("its server %w", vserver.ErrNotExist)
+	}
+	return orNil(errno)
+}
+
+// ListServers is vserver.Handle.ListServers.
+func (f *Fake) ListServers(ctx context.Context) (map[vserver.ServerKey]vserver.Server, error) {
+	err := f.begin(ctx)
+	defer f.mu.Unlock()
+	if err != nil {
+		return nil, fmt.Errorf("list servers: %w", err)
+	}
+	f.count.Dumps++
+	return shown(f, f.table.Servers), nil
+}
+
+// ListDestinations is vserver.Handle.ListDestinations: a missing server has
+// none.
+func (f *Fake) ListDestinations(ctx context.Context, k vserver.ServerKey) (map[vserver.DestinationKey]vserver.Destination, error) {
+	err := f.begin(ctx)
+	defer f.mu.Unlock()
+	if err != nil {
+		return nil, fmt.Errorf("list destinations of %s: %w", k, err)
+	}
+	f.count.Dumps++
+	return shown(f, f.table.Destinations[k]), nil
+}
+
+// List is vserver.Handle.List; for the fault plan it is one call.
+func (f *Fake) List(ctx context.Context) (map[vserver.ServerKey]vserver.Server, map[vserver.DestinationKey]vserver.Destination, error) {
+	err := f.begin(ctx)
+	defer f.mu.Unlock()
+	if err != nil {
+		return nil, nil, fmt.Errorf("list servers: %w", err)
+	}
+	f.count.Dumps += uint64(1 + len(f.table.Servers))
+	return shown(f, f.table.Servers), shown(f, f.table.AllDestinations()), nil
+}
+
+// GetServer is vserver.Handle.GetServer.
+func (f *Fake) GetServer(ctx context.Context, k vserver.ServerKey) (vserver.Server, error) {
+	found, err := f.GetServers(ctx, []vserver.ServerKey{k})
+	if err != nil {
+		return vserver.Server{}, err
+	}
+	s, ok := found[k]
+	if !ok {
+		return s, fmt.Errorf("get server %s: %w", k, vserver.ErrNotExist)
+	}
+	return s, nil
+}
+
+// GetServers is vserver.Handle.GetServers.
+func (f *Fake) GetServers(ctx context.Context, keys []vserver.ServerKey) (map[vserver.ServerKey]vserver.Server, error) {
+	if len(keys) == 0 {
+		return map[vserver.ServerKey]vserver.Server{}, nil
+	}
+	err := f.begin(ctx)
+	defer f.mu.Unlock()
+	if err != nil {
+		return nil, fmt.Errorf("get server %s: %w", keys[0], err)
+	}
+	f.count.Messages += uint64(len(keys))
+	f.count.Sends++
+	found := shown(f, f.table.Servers)
+	maps.DeleteFunc(found, func(k vserver.ServerKey, _ vserver.Server) bool { return !slices.Contains(keys, k) })
+	return found, nil
+}
+
+// Probe is vserver.Handle.Probe.
+func (f *Fake) Probe(ctx context.Context, scheduler string) error {
+	return vserver.ProbeWith(ctx, f, scheduler)
+}
+
+// Timeouts is vserver.Handle.Timeouts.
+func (f *Fake) Timeouts(ctx context.Context) (vserver.Timeouts, error) {
+	err := f.begin(ctx)
+	defer f.mu.Unlock()
+	if err != nil {
+		return vserver.Timeouts{}, fmt.Errorf("get ipvs timeouts: %w", err)
+	}
+	return f.timeouts, nil
+}
+
+// SetTimeouts is vserver.Handle.SetTimeouts.
+func (f *Fake) SetTimeouts(ctx context.Context, t vserver.Timeouts) error {
+	err := f.begin(ctx)
+	defer f.mu.Unlock()
+	if err == nil {
+		t, err = t.Rounded()
+	}
+	if err != nil {
+		return fmt.Errorf("set ipvs timeouts: %w", err)
+	}
+	keep := func(now *time.Duration, wanted time.Duration) {
+		if wanted != 0 {
+			*now = wanted
+		}
+	}
+	keep(&f.timeouts.TCP, t.TCP)
+	keep(&f.timeouts.TCPFin, t.TCPFin)
+	keep(&f.timeouts.UDP, t.UDP)
+	return nil
+}
+
+func orNil(errno syscall.Errno) error {
+	if errno == 0 {
+		return nil
+	}
+	return errno
+}

@@ -1,0 +1,156 @@
+package vservertest
+
+import (
+	"maps"
+	"net/netip"
+	"strings"
+	"syscall"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+)
+
+// Table is the kernel's side: IPVS tables that answer with the kernel's errno,
+// in the kernel's order of checks (net/netfilter/ipvs/ip_vs_ctl.c). It has no
+// locks and does not converge.
+type Table struct {
+	Servers      map[vserver.ServerKey]vserver.Server
+	Destinations map[vserver.ServerKey]map[vserver.DestinationKey]vserver.Destination
+	// Schedulers that exist. "none" always does.
+	Schedulers map[string]bool
+}
+
+// NewTable is empty and knows all schedulers of Linux.
+func NewTable() *Table {
+	t := &Table{
+		Servers:      make(map[vserver.ServerKey]vserver.Server),
+		Destinations: make(map[vserver.ServerKey]map[vserver.DestinationKey]vserver.Destination),
+	}
+	t.SetSchedulers(strings.Fields("rr wrr lc wlc lblc lblcr dh sh sed nq fo ovf mh")...)
+	return t
+}
+
+// SetSchedulers makes exactly these exist for adds and updates to come.
+func (t *Table) SetSchedulers(names ...string) {
+	t.Schedulers = map[string]bool{"none": true}
+	for _, name := range names {
+		t.Schedulers[name] = true
+	}
+}
+
+// AddServer is IPVS_CMD_NEW_SERVICE.
+func (t *Table) AddServer(k vserver.ServerKey, s vserver.Server) syscall.Errno {
+	if _, ok := t.Servers[k]; ok {
+		return syscall.EEXIST
+	}
+	if !t.Schedulers[s.Scheduler] {
+		return syscall.ENOENT
+	}
+	t.Servers[k] = s
+	t.Destinations[k] = make(map[vserver.DestinationKey]vserver.Destination)
+	return 0
+}
+
+// UpdateServer is IPVS_CMD_SET_SERVICE; the destinations stay.
+func (t *Table) UpdateServer(k vserver.ServerKey, s vserver.Server) syscall.Errno {
+	if _, ok := t.Servers[k]; !ok {
+		return syscall.ESRCH
+	}
+	if !t.Schedulers[s.Scheduler] {
+		return syscall.ENOENT
+	}
+	t.Servers[k] = s
+	return 0
+}
+
+// DeleteServer is IPVS_CMD_DEL_SERVICE; it takes the destinations along.
+func (t *Table) DeleteServer(k vserver.ServerKey) syscall.Errno {
+	if _, ok := t.Servers[k]; !ok {
+		return syscall.ESRCH
+	}
+	delete(t.Servers, k)
+	delete(t.Destinations, k)
+	return 0
+}
+
+// AddDestination is IPVS_CMD_NEW_DEST.
+func (t *Table) AddDestination(k vserver.DestinationKey, d vserver.Destination) syscall.Errno {
+	rows, errno := t.rowsFor(k, d)
+	if errno != 0 {
+		return errno
+	}
+	if _, ok := rows[k]; ok {
+		return syscall.EEXIST
+	}
+	if !forwardable(k.Addr) {
+		return syscall.EINVAL
+	}
+	rows[k] = d
+	return 0
+}
+
+// UpdateDestination is IPVS_CMD_SET_DEST; connections stay.
+func (t *Table) UpdateDestination(k vserver.DestinationKey, d vserver.Destination) syscall.Errno {
+	rows, errno := t.rowsFor(k, d)
+	if errno != 0 {
+		return errno
+	}
+	if _, ok := rows[k]; !ok {
+		return syscall.ENOENT
+	}
+	rows[k] = d
+	return 0
+}
+
+// DeleteDestination is IPVS_CMD_DEL_DEST.
+func (t *Table) DeleteDestination(k vserver.DestinationKey) syscall.Errno {
+	rows, ok := t.Destinations[k.Server]
+	if !ok {
+		return syscall.ESRCH
+	}
+	if _, ok := rows[k]; !ok {
+		return syscall.ENOENT
+	}
+	delete(rows, k)
+	return 0
+}
+
+// AllDestinations is a copy of the destinations of all servers in one map.
+func (t *Table) AllDestinations() map[vserver.DestinationKey]vserver.Destination {
+	all := make(map[vserver.DestinationKey]vserver.Destination)
+	for _, rows := range t.Destinations {
+		maps.Copy(all, rows)
+	}
+	return all
+}
+
+// String prints the table as `ipvsadm -Sn` does.
+func (t *Table) String() string {
+	var b strings.Builder
+	_ = vserver.WriteSave(&b, t.Servers, t.AllDestinations()) // a Builder does not fail
+	return b.String()
+}
+
+// rowsFor is the part that adding and editing a destination check alike.
+func (t *Table) rowsFor(k vserver.DestinationKey, d vserver.Destination) (map[vserver.DestinationKey]vserver.Destination, syscall.Errno) {
+	rows, ok := t.Destinations[k.Server]
+	switch {
+	case !ok:
+		return nil, syscall.ESRCH
+	case k.Addr.Is4() != k.Server.Addr.Is4() && d.Forward != vserver.ForwardTunnel:
+		return nil, syscall.EINVAL
+	case d.Lower > d.Upper:
+		return nil, syscall.ERANGE
+	}
+	return rows, 0
+}
+
+// forwardable tells addresses that the kernel takes for a destination: unicast
+// or its own. Link-local IPv6 is refused, link-local IPv4 is not.
+func forwardable(a netip.Addr) bool {
+	switch {
+	case a.IsUnspecified(), a.IsMulticast(), a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		return false
+	default:
+		return a.Is4() || !a.IsLinkLocalUnicast()
+	}
+}

@@ -1,0 +1,42 @@
+package file
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// Objects is everything that manifests define, sorted by namespace and name.
+type Objects struct {
+	Services []model.Service
+	Slices   []model.Slice
+	Nodes    []model.Node
+}
+
+// Load reads the manifests at path, a directory or one file, once. The error
+// says that they could not be listed, or that there are none. Objects of bad
+// files are missing and the problems, sorted, say why (BadFile).
+func Load(path string) (Objects, []Problem, error) {
+	s := newStore(zap.NewNop(), path)
+	if _, err := s.refresh(); err != nil {
+		return Objects{}, nil, err
+	}
+	if len(s.files) == 0 {
+		return Objects{}, nil, fmt.Errorf("no manifests in %s", path)
+	}
+	var c collector
+	s.registry.flush(&c)
+	return c.sorted(), s.problems(), nil
+}
+
+// collector is a Sink that keeps what it is given; flush deletes nothing from a
+// registry that has sent nothing.
+type collector struct{ Objects }
+
+func (c *collector) SetService(s model.Service)         { c.Services = append(c.Services, s) }
+func (c *collector) SetSlice(s model.Slice)             { c.Slices = append(c.Slices, s) }
+func (c *collector) SetNode(_ model.Origin, n model.Node) { c.Nodes = append(c.Nodes, n) }
