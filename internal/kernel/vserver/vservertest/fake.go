@@ -3,7 +3,6 @@ package vservertest
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"syscall"
@@ -200,9 +199,13 @@ func (f *Fake) GetServers(ctx context.Context, keys []vserver.ServerKey) (map[vs
 	}
 	f.count.Messages += uint64(len(keys))
 	f.count.Sends++
-	found := shown(f, f.table.Servers)
-	maps.DeleteFunc(found, func(k vserver.ServerKey, _ vserver.Server) bool { return !slices.Contains(keys, k) })
-	return found, nil
+	asked := make(map[vserver.ServerKey]vserver.Server, len(keys))
+	for _, k := range keys {
+		if s, ok := f.table.Servers[k]; ok {
+			asked[k] = s
+		}
+	}
+	return shown(f, asked), nil
 }
 
 // Probe is vserver.Handle.Probe.
