@@ -57,7 +57,7 @@ func (h *Handle) named(ctx context.Context, op Op, cmd uint16, name string) erro
 	if err := checkNames(name); err != nil {
 		return fail(op, where, err)
 	}
-	h.begin(cmd, unix.NLM_F_ACK)
+	h.begin(cmd, unix.NLM_F_ACK|unix.NLM_F_EXCL) // without EXCL a missing set is destroyed successfully
 	h.msg.str(nl.IPSET_ATTR_SETNAME, name)
 	return fail(op, where, h.command(ctx))
 }
