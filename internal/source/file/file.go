@@ -2,7 +2,6 @@ package file
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -141,5 +140,3 @@ func (s *Source) logSync(before *Status, set, deleted int) {
 		s.log.Warn("no manifests of Services, EndpointSlices or Nodes")
 	}
 }
-
-func plural(n int, what string) string { return fmt.Sprintf("%d %s", n, what) }

@@ -1,13 +1,12 @@
 package file
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/source"
 )
 
 // Objects is everything that manifests define, sorted by namespace and name.
@@ -30,13 +29,16 @@ func Load(path string) (Objects, []Problem, error) {
 	}
 	var c collector
 	s.registry.flush(&c)
-	return c.sorted(), s.problems(), nil
+	return c.Objects, s.problems(), nil
 }
 
-// collector is a Sink that keeps what it is given; flush deletes nothing from a
-// registry that has sent nothing.
-type collector struct{ Objects }
+// collector is a Sink that keeps what it is given. Nothing is deleted from it: a
+// registry deletes only what it sent before.
+type collector struct {
+	source.Sink
+	Objects
+}
 
-func (c *collector) SetService(s model.Service)         { c.Services = append(c.Services, s) }
-func (c *collector) SetSlice(s model.Slice)             { c.Slices = append(c.Slices, s) }
+func (c *collector) SetService(s model.Service)           { c.Services = append(c.Services, s) }
+func (c *collector) SetSlice(s model.Slice)               { c.Slices = append(c.Slices, s) }
 func (c *collector) SetNode(_ model.Origin, n model.Node) { c.Nodes = append(c.Nodes, n) }

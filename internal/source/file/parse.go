@@ -52,15 +52,15 @@ type opened struct {
 }
 
 func splitAll(files []text, out []content) []opened {
-	split1 := make([][]document, len(files))
+	parts := make([][]document, len(files))
 	errs := make([]error, len(files))
-	parallel(len(files), func(i int) { split1[i], errs[i] = split(files[i].name, files[i].data) })
+	parallel(len(files), func(i int) { parts[i], errs[i] = split(files[i].name, files[i].data) })
 	var docs []opened
 	for i := range files {
 		if errs[i] != nil {
 			out[i].faults = []Problem{{File: files[i].name, Reason: errs[i].Error(), BadFile: true}}
 		}
-		for _, d := range split1[i] {
+		for _, d := range parts[i] {
 			docs = append(docs, opened{document: d, file: i})
 		}
 	}

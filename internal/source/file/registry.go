@@ -1,9 +1,9 @@
 package file
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
+	"sort"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
 )
@@ -52,10 +52,10 @@ func (r *registry) drop(k key, file string) {
 }
 
 func (r *registry) add(k key, c claim) {
-	list := append(r.claims[k], c)
-	// Stable: within one file the order of the documents decides.
-	slices.SortStableFunc(list, func(a, b claim) int { return cmp.Compare(a.file, b.file) })
-	r.keep(k, list)
+	list := r.claims[k]
+	// Behind those of the same file: there the order of the documents decides.
+	i := sort.Search(len(list), func(i int) bool { return list[i].file > c.file })
+	r.keep(k, slices.Insert(list, i, c))
 }
 
 func (r *registry) keep(k key, list []claim) {

@@ -2,6 +2,7 @@ package file
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -196,7 +197,7 @@ func (s *store) logClashes() {
 func kinds(counts map[string]int) []string {
 	var out []string
 	for name, n := range counts {
-		out = append(out, plural(n, name))
+		out = append(out, fmt.Sprintf("%d %s", n, name))
 	}
 	slices.SortFunc(out, strings.Compare)
 	return out
