@@ -9,8 +9,8 @@ import (
 type change interface {
 	// wanted is the operation asked for.
 	wanted() Op
-	// check refuses what cannot be expressed.
-	check() error
+	// Check refuses what cannot be expressed.
+	Check() error
 	// command is the IPVS command of an operation.
 	command(Op) uint8
 	// encode writes the attributes of an operation.
@@ -24,9 +24,14 @@ type change interface {
 
 func (c ServerChange) wanted() Op { return c.Op }
 
-func (c ServerChange) check() error {
+// Check refuses a row that cannot be expressed to the kernel, with ErrInvalid
+// or ErrUnsupported. WriteServers does so by itself and does not send it.
+func (c ServerChange) Check() error {
 	if err := c.Key.check(); err != nil || c.Op == Delete {
 		return err
+	}
+	if c.Server.HostBits > uint8(c.Key.Addr.BitLen()) {
+		return fmt.Errorf("persistence without %d bits: %w", c.Server.HostBits, ErrInvalid)
 	}
 	if len(c.Server.Scheduler) > maxName || len(c.Server.Engine) > maxName {
 		return fmt.Errorf("scheduler %q: %w", c.Server.Scheduler, ErrUnsupported)
@@ -70,7 +75,8 @@ func (c ServerChange) describe() string {
 
 func (c DestinationChange) wanted() Op { return c.Op }
 
-func (c DestinationChange) check() error { return c.Key.check() }
+// Check refuses a row that cannot be expressed to the kernel, with ErrInvalid.
+func (c DestinationChange) Check() error { return c.Key.check() }
 
 func (c DestinationChange) command(op Op) uint8 {
 	return [...]uint8{Add: cmdNewDestination, Update: cmdSetDestination, Delete: cmdDelDestination}[op]

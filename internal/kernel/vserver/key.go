@@ -27,8 +27,7 @@ func (k ServerKey) String() string {
 	return netip.AddrPortFrom(k.Addr, k.Port).String() + "/" + protocolName(k.Protocol)
 }
 
-// Compare orders as ipvsadm(8) lists: IPv4 before IPv6, then by protocol
-// number, address and port.
+// Compare orders by family (IPv4 first), protocol number, address and port.
 func (k ServerKey) Compare(other ServerKey) int {
 	return cmp.Or(
 		cmp.Compare(k.Addr.BitLen(), other.Addr.BitLen()),

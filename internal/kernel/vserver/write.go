@@ -56,7 +56,7 @@ func write[C change](ctx context.Context, h *Handle, changes []C) []error {
 func (b *batch[C]) admit() []row {
 	todo := make([]row, 0, len(b.changes))
 	for i, c := range b.changes {
-		if err := c.check(); err != nil {
+		if err := c.Check(); err != nil {
 			b.fail(i, err)
 			continue
 		}

@@ -1,6 +1,7 @@
 package vservertest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -68,7 +69,7 @@ func (f *Fake) WriteDestinations(ctx context.Context, changes []vserver.Destinat
 }
 
 // write goes through a batch: the whole call may be planned to fail, then a row.
-func write[C any](ctx context.Context, f *Fake, changes []C, parts func(C) (verb, key string, apply func() error)) []error {
+func write[C interface{ Check() error }](ctx context.Context, f *Fake, changes []C, parts func(C) (verb, key string, apply func() error)) []error {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -79,7 +80,7 @@ func write[C any](ctx context.Context, f *Fake, changes []C, parts func(C) (verb
 		verb, key, apply := parts(c)
 		err := callErr
 		if err == nil {
-			err = f.plan.rows[key]
+			err = cmp.Or(c.Check(), f.plan.rows[key])
 		}
 		if err == nil {
 			f.count.Rows++

@@ -19,13 +19,18 @@ type Table struct {
 	Schedulers map[string]bool
 }
 
+// Schedulers lists those of Linux 6.1, as ipvsadm(8) does.
+func Schedulers() []string {
+	return strings.Fields("rr wrr lc wlc lblc lblcr dh sh sed nq fo ovf mh")
+}
+
 // NewTable is empty and knows all schedulers of Linux.
 func NewTable() *Table {
 	t := &Table{
 		Servers:      make(map[vserver.ServerKey]vserver.Server),
 		Destinations: make(map[vserver.ServerKey]map[vserver.DestinationKey]vserver.Destination),
 	}
-	t.SetSchedulers(strings.Fields("rr wrr lc wlc lblc lblcr dh sh sed nq fo ovf mh")...)
+	t.SetSchedulers(Schedulers()...)
 	return t
 }
 

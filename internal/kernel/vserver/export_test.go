@@ -1,0 +1,42 @@
+package vserver
+
+import "go.uber.org/zap"
+
+// Wire is a netlink socket, for tests that play the kernel's side of it.
+type Wire = wire
+
+// Fuzzed decoders.
+var (
+	DecodeServer      = decodeServer
+	DecodeDestination = decodeDestination
+)
+
+// NewOver is New on sockets of the test's own.
+func NewOver(log *zap.Logger, opts Options, open func() (Wire, error)) (*Handle, error) {
+	return newHandle(log, opts, testOpener(open))
+}
+
+type testOpener func() (wire, error)
+
+func (o testOpener) open() (wire, error)         { return o() }
+func (o testOpener) within(f func() error) error { return f() }
+func (o testOpener) Close() error                { return nil }
+
+// Walk cuts a datagram into messages and reads everything this room would read
+// of each, for the sake of panics and endless loops only.
+func Walk(b []byte) (messages int) {
+	for len(b) > 0 {
+		m, rest, err := nextMessage(b)
+		if err != nil {
+			return messages
+		}
+		messages++
+		b = rest
+		_, _ = m.answer()
+		if body, err := m.attributes(); err == nil {
+			_, _, _, _ = decodeServer(body)
+			_, _, _ = decodeDestination(ServerKey{}, body)
+		}
+	}
+	return messages
+}

@@ -1,0 +1,76 @@
+package vservertest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+)
+
+// Client is what Handle and Fake have in common and the rooms above use.
+type Client interface {
+	ListServers(context.Context) (map[vserver.ServerKey]vserver.Server, error)
+	ListDestinations(context.Context, vserver.ServerKey) (map[vserver.DestinationKey]vserver.Destination, error)
+	List(context.Context) (map[vserver.ServerKey]vserver.Server, map[vserver.DestinationKey]vserver.Destination, error)
+	GetServer(context.Context, vserver.ServerKey) (vserver.Server, error)
+	GetServers(context.Context, []vserver.ServerKey) (map[vserver.ServerKey]vserver.Server, error)
+	WriteServers(context.Context, []vserver.ServerChange) []error
+	WriteDestinations(context.Context, []vserver.DestinationChange) []error
+	Probe(ctx context.Context, scheduler string) error
+	Timeouts(context.Context) (vserver.Timeouts, error)
+	SetTimeouts(context.Context, vserver.Timeouts) error
+	Counters() vserver.Counters
+	Close()
+}
+
+// Subject is one empty IPVS table under test and ways around the client.
+type Subject struct {
+	Client Client
+	// Schedulers that exist here.
+	Schedulers []string
+	// AddMark makes a server for a firewall mark, as another program would. Nil
+	// where the subject has no such thing.
+	AddMark func(t *testing.T, mark uint32)
+	// Readers print the table as `ipvsadm -Sn` does, by other code than ours.
+	Readers map[string]func(t *testing.T) string
+	// NoTimeouts is the reason why Timeouts cannot be tried, empty if they can.
+	NoTimeouts string
+}
+
+// Contract runs the behaviours that everything above this room relies on, each
+// against a subject of its own.
+func Contract(t *testing.T, open func(t *testing.T) Subject) {
+	cases := []struct {
+		name string
+		run  func(*testing.T, Subject)
+	}{
+		{"every scheduler is stored", everyScheduler},
+		{"flags and persistence are stored", flagsAndPersistence},
+		{"families and protocols are kept apart", familiesAndProtocols},
+		{"a server changes in place", serverChangesInPlace},
+		{"a weight changes in place", weightChangesInPlace},
+		{"deleting a server takes its destinations", deleteTakesDestinations},
+		{"server writes converge", serverWritesConverge},
+		{"destination writes converge", destinationWritesConverge},
+		{"a destination needs its server", destinationNeedsServer},
+		{"an unknown scheduler is unsupported", unknownScheduler},
+		{"rows that cannot be expressed are not sent", invalidRows},
+		{"bad rows do not stop a batch", badRowsInBatch},
+		{"a firewall mark server is foreign", markIsForeign},
+		{"single reads", singleReads},
+		{"a missing server has no destinations", missingServerHasNone},
+		{"a probe leaves nothing", probeLeavesNothing},
+		{"timeouts", timeouts},
+		{"a change costs one message", changeCostsOneMessage},
+		{"an ended context writes nothing", endedContext},
+		{"independent readers agree", readersAgree},
+		{"a large table is read whole", largeTable},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			s := open(t)
+			t.Cleanup(s.Client.Close)
+			c.run(t, s)
+		})
+	}
+}
