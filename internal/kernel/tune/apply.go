@@ -1,0 +1,164 @@
+package tune
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.uber.org/zap"
+)
+
+// Apply gives every key its value and returns one result per key, in order. A key
+// that is right is not written, so a read-only /proc/sys is no obstacle on a node
+// that is set up already. The old value of a key is in the journal before the key
+// changes for the first time. Nothing here is fatal: see Failure.
+func (t *Tuner) Apply(ctx context.Context, sysctls []Sysctl) []SysctlResult {
+	book, note := t.openJournal()
+	results := make([]SysctlResult, 0, len(sysctls))
+	for _, s := range sysctls {
+		r := t.applyOne(ctx, book, s)
+		if r.Outcome == Changed && r.Note == "" {
+			r.Note, note = note, ""
+		}
+		t.report(r)
+		results = append(results, r)
+	}
+	return results
+}
+
+func (t *Tuner) applyOne(ctx context.Context, book *journal, s Sysctl) SysctlResult {
+	r := SysctlResult{Sysctl: s}
+	if !t.readKey(ctx, &r) {
+		return r
+	}
+	if r.Have == oneLine(s.Value) {
+		r.Outcome = Right
+		return r
+	}
+	// A node that forwards but cannot be put back is better than one that does
+	// not forward, so a journal that cannot be written is only a note.
+	if err := book.remember(s.Key, r.Have, oneLine(s.Value)); err != nil {
+		r.Note = fmt.Sprintf("cleanup will not restore it: %v", err)
+	}
+	t.writeKey(ctx, &r, s.Value, Changed)
+	return r
+}
+
+// Restore gives every key in the journal its old value back and forgets it. A key
+// that no longer has our value belongs to whoever changed it, and is left. Refused
+// keys stay in the journal for another try; once it is empty the file is removed.
+func (t *Tuner) Restore(ctx context.Context) []SysctlResult {
+	book, note := t.openJournal()
+	var results []SysctlResult
+	for _, key := range book.keys() {
+		r := t.restoreOne(ctx, key, book.entries[key])
+		r.Note, note = note, ""
+		t.report(r)
+		results = append(results, r)
+		if r.Outcome != Refused {
+			book.forget(key)
+		}
+	}
+	if err := book.close(); err != nil {
+		t.log.Warn("journal of sysctls stays", zap.Error(err))
+	}
+	return results
+}
+
+func (t *Tuner) restoreOne(ctx context.Context, key string, e entry) SysctlResult {
+	r := SysctlResult{Sysctl: Sysctl{Key: key, Value: e.Old, Why: "the value before kube-ipvs"}}
+	switch {
+	case !t.readKey(ctx, &r):
+	case r.Have == e.Old:
+		r.Outcome = Right
+	case r.Have != e.Ours:
+		r.Outcome = Left
+	default:
+		t.writeKey(ctx, &r, e.Old, Restored)
+	}
+	return r
+}
+
+// readKey fills in what the key has, or the outcome if that ends the matter.
+// Only the kernel's "no such file" counts as missing.
+func (t *Tuner) readKey(ctx context.Context, r *SysctlResult) bool {
+	name, err := keyPath(r.Key)
+	var have string
+	if err == nil {
+		err = bounded(ctx, func() (err error) { have, err = t.read(name); return err })
+	}
+	switch {
+	case err == nil:
+		r.Have = have
+		return true
+	case errors.Is(err, fs.ErrNotExist):
+		r.Outcome = Missing
+	default:
+		r.Outcome, r.Err = Refused, fmt.Errorf("read sysctl %s: %w", r.Key, err)
+	}
+	return false
+}
+
+// writeKey writes and reads back: some sandboxes accept a write and ignore it.
+func (t *Tuner) writeKey(ctx context.Context, r *SysctlResult, value string, done Outcome) {
+	name, _ := keyPath(r.Key)
+	err := bounded(ctx, func() error {
+		if err := writeExisting(t.path(name), value); err != nil {
+			return err
+		}
+		now, err := t.read(name)
+		if err == nil && now != oneLine(value) {
+			err = fmt.Errorf("the kernel keeps %q", now)
+		}
+		return err
+	})
+	if err != nil {
+		r.Outcome, r.Err = Refused, fmt.Errorf("set sysctl %s from %q to %q: %w", r.Key, r.Have, value, err)
+		return
+	}
+	r.Outcome = done
+}
+
+// writeExisting writes to a file that is there; it never makes one.
+func writeExisting(path, value string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value + "\n")
+	return errors.Join(err, f.Close())
+}
+
+// keyPath turns a key into a file name below the root: dots and slashes change
+// places, as sysctl(8) does it. A key that leads out of /proc/sys is refused.
+func keyPath(key string) (string, error) {
+	name := strings.Map(func(r rune) rune {
+		switch r {
+		case '.':
+			return '/'
+		case '/':
+			return '.'
+		}
+		return r
+	}, key)
+	if !filepath.IsLocal(name) || name != filepath.Clean(name) {
+		return "", fmt.Errorf("%q is not the key of a sysctl", key)
+	}
+	return filepath.Join("proc", "sys", name), nil
+}
+
+func (t *Tuner) report(r SysctlResult) {
+	fields := []zap.Field{zap.Stringer("sysctl", r.Sysctl), zap.String("reason", r.Why)}
+	switch r.Outcome {
+	case Changed, Restored:
+		t.log.Info("sysctl changed", append(fields, zap.String("was", r.Have))...)
+	case Refused:
+		t.log.Warn("sysctl refused", append(fields, zap.Stringer("policy", r.Policy), zap.Error(r.Err))...)
+	default:
+		t.log.Debug("sysctl kept", append(fields, zap.Stringer("outcome", r.Outcome))...)
+	}
+}

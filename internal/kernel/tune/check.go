@@ -1,0 +1,107 @@
+package tune
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Check is one question to the node. Run returns nil if all is well; an error made
+// by Lacking or Warning says that the answer is no, any other that there is no
+// answer. Fix tells a person what to do about it.
+type Check struct {
+	Name string
+	Run  func(context.Context) error
+	Fix  string
+}
+
+// State is the answer to a Check.
+type State string
+
+// The answers, worst last.
+const (
+	OK     State = "ok"
+	Warn   State = "warning" // works, but not as well as it should
+	Lacks  State = "missing" // this node cannot do it
+	Failed State = "failed"  // nobody knows
+)
+
+// Verdict is the outcome of one Check. Fix is empty if there is nothing to mend.
+type Verdict struct {
+	Name   string `json:"name"`
+	State  State  `json:"state"`
+	Detail string `json:"detail,omitempty"`
+	Fix    string `json:"fix,omitempty"`
+}
+
+// graded is an error that carries its State.
+type graded struct {
+	state State
+	error
+}
+
+// Unwrap returns the error that was graded.
+func (g graded) Unwrap() error { return g.error }
+
+// Lacking marks an error as "this node cannot": not an accident, but the answer.
+// It is nil for nil.
+func Lacking(err error) error { return grade(Lacks, err) }
+
+// Warning marks an error as one that the node can live with. It is nil for nil.
+func Warning(err error) error { return grade(Warn, err) }
+
+func grade(s State, err error) error {
+	if err == nil {
+		return nil
+	}
+	return graded{s, err}
+}
+
+// RunChecks asks one question after the other and returns one verdict each. Once
+// the context is over the rest fail unasked.
+func RunChecks(ctx context.Context, checks []Check) []Verdict {
+	verdicts := make([]Verdict, len(checks))
+	for i, c := range checks {
+		err := ctx.Err()
+		if err == nil {
+			err = c.Run(ctx)
+		}
+		verdicts[i] = verdict(c, err)
+	}
+	return verdicts
+}
+
+func verdict(c Check, err error) Verdict {
+	if err == nil {
+		return Verdict{Name: c.Name, State: OK}
+	}
+	v := Verdict{Name: c.Name, State: Failed, Detail: err.Error(), Fix: c.Fix}
+	if g := (graded{}); errors.As(err, &g) {
+		v.State = g.state
+	}
+	return v
+}
+
+// WriteVerdicts prints verdicts as an aligned table for people, each fix on a line
+// of its own below its verdict.
+func WriteVerdicts(w io.Writer, verdicts []Verdict) error {
+	states, names := 0, 0
+	for _, v := range verdicts {
+		states, names = max(states, len(v.State)), max(names, len(v.Name))
+	}
+	out := bufio.NewWriter(w)
+	row := func(state State, name, text string) {
+		line := fmt.Sprintf("%-*s  %-*s  %s", states, state, names, name, text)
+		fmt.Fprintln(out, strings.TrimRight(line, " "))
+	}
+	for _, v := range verdicts {
+		row(v.State, v.Name, v.Detail)
+		if v.Fix != "" {
+			row("", "", "fix: "+v.Fix)
+		}
+	}
+	return out.Flush()
+}

@@ -1,0 +1,120 @@
+package tune
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+const journalName = "sysctls.json"
+
+// entry is what the journal keeps of a key: the value it had before the first
+// change ever, and the last one that we gave it.
+type entry struct {
+	Old  string `json:"old"`
+	Ours string `json:"ours"`
+}
+
+// journal is the file that lets a later process, or cleanup, put values back.
+// It is written whole and by rename, so a crash leaves the old or the new one.
+type journal struct {
+	path    string
+	entries map[string]entry
+}
+
+// openJournal reads the journal. One that cannot be read is moved aside, never
+// overwritten: a person may still make sense of it. The note tells of that.
+func (t *Tuner) openJournal() (*journal, string) {
+	j := &journal{path: filepath.Join(t.opts.RunDir, journalName), entries: map[string]entry{}}
+	b, err := os.ReadFile(j.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return j, ""
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &j.entries)
+	}
+	if err == nil && j.entries != nil {
+		return j, ""
+	}
+	j.entries = map[string]entry{}
+	aside := j.path + ".bad"
+	if moveErr := os.Rename(j.path, aside); moveErr != nil {
+		err = errors.Join(err, moveErr)
+	}
+	return j, fmt.Sprintf("an unreadable journal was moved to %s: %v", aside, err)
+}
+
+// remember notes a change that is about to be made.
+func (j *journal) remember(key, old, ours string) error {
+	before, known := j.entries[key]
+	e := entry{Old: old, Ours: ours}
+	if known {
+		e.Old = before.Old
+	}
+	if known && e == before {
+		return nil
+	}
+	j.entries[key] = e
+	err := j.save()
+	switch {
+	case err != nil && known:
+		j.entries[key] = before
+	case err != nil:
+		delete(j.entries, key)
+	}
+	return err
+}
+
+func (j *journal) forget(key string) { delete(j.entries, key) }
+
+// keys returns the keys in a fixed order.
+func (j *journal) keys() []string { return slices.Sorted(maps.Keys(j.entries)) }
+
+// close writes what is left, or removes the file if nothing is.
+func (j *journal) close() error {
+	if len(j.entries) > 0 {
+		return j.save()
+	}
+	if err := os.Remove(j.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the journal: %w", err)
+	}
+	return nil
+}
+
+func (j *journal) save() error {
+	b, err := json.MarshalIndent(j.entries, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the journal: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(j.path), 0o755); err != nil {
+		return fmt.Errorf("make the run directory: %w", err)
+	}
+	if err := replaceFile(j.path, append(b, '\n')); err != nil {
+		return fmt.Errorf("write the journal: %w", err)
+	}
+	return nil
+}
+
+// replaceFile puts content in place of a file in one step.
+func replaceFile(path string, content []byte) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(content)
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if err = errors.Join(err, tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name())
+	}
+	return err
+}

@@ -1,0 +1,80 @@
+package tune_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap/zaptest"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+)
+
+// node is a directory that looks like the root of a node.
+type node struct {
+	root, run string
+}
+
+func newNode(t *testing.T) node {
+	t.Helper()
+	n := node{root: t.TempDir(), run: filepath.Join(t.TempDir(), "run")}
+	n.file(t, "proc/sys/kernel/osrelease", "6.1.0-18-amd64")
+	return n
+}
+
+// tuner returns what a fresh process on the node would have.
+func (n node) tuner(t *testing.T) *tune.Tuner {
+	t.Helper()
+	return tune.New(zaptest.NewLogger(t), tune.Options{Root: n.root, RunDir: n.run, Modprobe: n.path("sbin/modprobe")})
+}
+
+func (n node) path(name string) string { return filepath.Join(n.root, name) }
+
+func (n node) file(t *testing.T, name, content string) {
+	t.Helper()
+	writeFile(t, n.path(name), content+"\n", 0o644)
+}
+
+func writeFile(t *testing.T, path, content string, mode os.FileMode) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatalf("make %s: %v", filepath.Dir(path), err)
+	}
+	if err := os.WriteFile(path, []byte(content), mode); err != nil {
+		t.Fatalf("write %s: %v", path, err)
+	}
+}
+
+// sysctl sets a key as somebody else on the node would.
+func (n node) sysctl(t *testing.T, key, value string) {
+	t.Helper()
+	n.file(t, "proc/sys/"+strings.ReplaceAll(key, ".", "/"), value)
+}
+
+func (n node) wantSysctl(t *testing.T, key, want string) {
+	t.Helper()
+	b, err := os.ReadFile(n.path("proc/sys/" + strings.ReplaceAll(key, ".", "/")))
+	if err != nil {
+		t.Fatalf("read %s: %v", key, err)
+	}
+	if got := strings.TrimSpace(string(b)); got != want {
+		t.Errorf("%s = %q, want %q", key, got, want)
+	}
+}
+
+// blocked makes a key that is there but can be neither read nor written, whoever
+// asks: permission bits mean nothing to root.
+func (n node) blocked(t *testing.T, key string) {
+	t.Helper()
+	if err := os.MkdirAll(n.path("proc/sys/"+strings.ReplaceAll(key, ".", "/")), 0o755); err != nil {
+		t.Fatalf("block %s: %v", key, err)
+	}
+}
+
+func (n node) remove(t *testing.T, name string) {
+	t.Helper()
+	if err := os.Remove(n.path(name)); err != nil {
+		t.Fatalf("remove %s: %v", name, err)
+	}
+}

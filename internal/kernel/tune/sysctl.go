@@ -1,0 +1,148 @@
+package tune
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Policy says what it means that a key cannot be set.
+type Policy uint8
+
+const (
+	// Wanted keys make the service better; without them it runs, degraded.
+	Wanted Policy = iota
+	// Required keys are those without which traffic does not pass.
+	Required
+)
+
+// String returns the policy in a word.
+func (p Policy) String() string {
+	if p == Required {
+		return "required"
+	}
+	return "wanted"
+}
+
+// Sysctl is a value the node should have. Key is written as sysctl(8) does, with
+// dots; a dot inside a link's name is a slash. Why is shown to people.
+type Sysctl struct {
+	Key, Value string
+	Why        string
+	Policy     Policy
+}
+
+// String returns the assignment as sysctl(8) takes it.
+func (s Sysctl) String() string { return s.Key + "=" + s.Value }
+
+// IPVSOptions select among the sysctls of IPVS.
+type IPVSOptions struct {
+	// Release is the kernel's release; one that cannot be read leaves
+	// conn_reuse_mode alone.
+	Release string
+	// StrictARP keeps other links from answering ARP for service addresses.
+	StrictARP bool
+}
+
+// IPVSSysctls returns what IPVS needs, in the order of contract section 2.3.
+// Missing on purpose: route_localnet, which would open the host's loopback, and
+// IPv6 forwarding, which makes a node drop its own router advertisements; a Check
+// tells about the latter.
+func IPVSSysctls(opts IPVSOptions) []Sysctl {
+	all := []Sysctl{
+		{Key: "net.ipv4.vs.conntrack", Value: "1", Policy: Required,
+			Why: "replies are translated back by connection tracking"},
+	}
+	if reusesBadly(opts.Release) {
+		all = append(all, Sysctl{Key: "net.ipv4.vs.conn_reuse_mode", Value: "0", Policy: Wanted,
+			Why: "before Linux 5.9 a reused source port costs a second or meets a dead destination"})
+	}
+	all = append(all,
+		Sysctl{Key: "net.ipv4.vs.expire_nodest_conn", Value: "1", Policy: Wanted,
+			Why: "connections to a destination that is gone end at once"},
+		Sysctl{Key: "net.ipv4.vs.expire_quiescent_template", Value: "1", Policy: Wanted,
+			Why: "session affinity lets go of a destination that drains"},
+		Sysctl{Key: "net.ipv4.ip_forward", Value: "1", Policy: Required,
+			Why: "packets from clients to pods are forwarded"},
+	)
+	if opts.StrictARP {
+		all = append(all,
+			Sysctl{Key: "net.ipv4.conf.all.arp_ignore", Value: "1", Policy: Wanted,
+				Why: "strict ARP: a link answers for its own addresses only"},
+			Sysctl{Key: "net.ipv4.conf.all.arp_announce", Value: "2", Policy: Wanted,
+				Why: "strict ARP: a link asks with its own addresses only"},
+		)
+	}
+	return all
+}
+
+// reusesBadly reports kernels that have the key (4.1) but not the mend (5.9).
+func reusesBadly(release string) bool {
+	v, ok := ParseVersion(release)
+	return ok && !v.Before(Version{4, 1}) && v.Before(Version{5, 9})
+}
+
+// Outcome is what became of a key.
+type Outcome uint8
+
+const (
+	// Right: the key had the value; nothing was written.
+	Right Outcome = iota + 1
+	// Changed: the key has the value now.
+	Changed
+	// Missing: this kernel has no such key, or its module is not loaded.
+	Missing
+	// Refused: the key is wrong, or unreadable, and could not be set.
+	Refused
+	// Restored: the key has the value it had before us.
+	Restored
+	// Left: somebody else changed the key after us, so it stays as they set it.
+	Left
+)
+
+var outcomeNames = [...]string{Right: "right", Changed: "changed", Missing: "missing",
+	Refused: "refused", Restored: "restored", Left: "left"}
+
+// String returns the outcome in a word.
+func (o Outcome) String() string {
+	if o >= Right && int(o) < len(outcomeNames) {
+		return outcomeNames[o]
+	}
+	return fmt.Sprintf("outcome(%d)", uint8(o))
+}
+
+// SysctlResult tells what became of one key. Have is its value before the call,
+// empty if it could not be read. Err is set if and only if it was refused. Note
+// is something to know besides, such as that the journal could not be written.
+type SysctlResult struct {
+	Sysctl
+	Outcome Outcome
+	Have    string
+	Note    string
+	Err     error
+}
+
+// String returns the result in a line for people.
+func (r SysctlResult) String() string {
+	s := fmt.Sprintf("%s: %s", r.Sysctl, r.Outcome)
+	if r.Have != "" && r.Outcome != Right {
+		s += fmt.Sprintf(" (it was %s)", r.Have)
+	}
+	if r.Err != nil {
+		s += ": " + r.Err.Error()
+	}
+	if r.Note != "" {
+		s += "; " + r.Note
+	}
+	return s
+}
+
+// Failure joins the errors of the refused keys that have the policy, or nil.
+func Failure(results []SysctlResult, policy Policy) error {
+	var errs []error
+	for _, r := range results {
+		if r.Outcome == Refused && r.Policy == policy {
+			errs = append(errs, r.Err)
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,305 @@
+package tune_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+)
+
+func TestParseVersion(t *testing.T) {
+	for release, want := range map[string]string{
+		"6.1.0-18-amd64": "6.1", "4.18.0-553.el8_10.x86_64": "4.18", "5.9-custom": "5.9",
+		"6.12-rc3+": "6.12", "3.10.0": "3.10", " 5.4.0-150-generic\n": "5.4", "7.2": "7.2",
+		"": "", "linux": "", "6": "", "6.": "", "6.x": "", "-1.2": "", "99999999999999999999.1": "",
+	} {
+		v, ok := tune.ParseVersion(release)
+		got := ""
+		if ok {
+			got = v.String()
+		}
+		if got != want {
+			t.Errorf("ParseVersion(%q) = %q, want %q", release, got, want)
+		}
+	}
+}
+
+func TestVersionBefore(t *testing.T) {
+	order := []tune.Version{{Major: 3, Minor: 10}, {Major: 4, Minor: 1}, {Major: 4, Minor: 18}, {Major: 5, Minor: 9}, {Major: 6}}
+	for i, v := range order {
+		for j, w := range order {
+			if got, want := v.Before(w), i < j; got != want {
+				t.Errorf("%s before %s = %v, want %v", v, w, got, want)
+			}
+		}
+	}
+}
+
+func TestIPVSSysctls(t *testing.T) {
+	always := []string{"net.ipv4.vs.conntrack=1", "net.ipv4.vs.expire_nodest_conn=1",
+		"net.ipv4.vs.expire_quiescent_template=1", "net.ipv4.ip_forward=1"}
+	withReuse := append([]string{always[0], "net.ipv4.vs.conn_reuse_mode=0"}, always[1:]...)
+	strict := append(append([]string(nil), always...), "net.ipv4.conf.all.arp_ignore=1", "net.ipv4.conf.all.arp_announce=2")
+	for name, tc := range map[string]struct {
+		opts tune.IPVSOptions
+		want []string
+	}{
+		"4.0 has no such key":         {tune.IPVSOptions{Release: "4.0.9"}, always},
+		"4.1 is the first":            {tune.IPVSOptions{Release: "4.1.0"}, withReuse},
+		"5.8 is the last":             {tune.IPVSOptions{Release: "5.8.18-generic"}, withReuse},
+		"5.9 is mended":               {tune.IPVSOptions{Release: "5.9.0"}, always},
+		"an unknown kernel":           {tune.IPVSOptions{Release: "unknown"}, always},
+		"strict ARP":                  {tune.IPVSOptions{Release: "6.1.0", StrictARP: true}, strict},
+		"no release at all":           {tune.IPVSOptions{}, always},
+		"a distribution's long name":  {tune.IPVSOptions{Release: "4.18.0-553.el8_10.x86_64"}, withReuse},
+		"a release candidate, strict": {tune.IPVSOptions{Release: "6.12-rc3+", StrictARP: true}, strict},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, s := range tune.IPVSSysctls(tc.opts) {
+				got = append(got, s.String())
+				if s.Why == "" {
+					t.Errorf("%s has no reason", s)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("sysctls (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+const key = "net.ipv4.ip_forward"
+
+func forward(policy tune.Policy) []tune.Sysctl {
+	return []tune.Sysctl{{Key: key, Value: "1", Why: "packets pass", Policy: policy}}
+}
+
+func TestApplyOutcomes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		prepare func(*testing.T, node)
+		sysctl  tune.Sysctl
+		want    string
+	}{
+		"right already": {
+			prepare: func(t *testing.T, n node) { n.sysctl(t, key, "1") },
+			sysctl:  tune.Sysctl{Key: key, Value: "1"},
+			want:    "net.ipv4.ip_forward=1: right",
+		},
+		"right but for blanks": {
+			prepare: func(t *testing.T, n node) { n.sysctl(t, "net.ipv4.ip_local_port_range", "32768\t60999") },
+			sysctl:  tune.Sysctl{Key: "net.ipv4.ip_local_port_range", Value: "32768 60999"},
+			want:    "net.ipv4.ip_local_port_range=32768 60999: right",
+		},
+		"wrong": {
+			prepare: func(t *testing.T, n node) { n.sysctl(t, key, "0") },
+			sysctl:  tune.Sysctl{Key: key, Value: "1"},
+			want:    "net.ipv4.ip_forward=1: changed (it was 0)",
+		},
+		"missing": {
+			prepare: func(*testing.T, node) {},
+			sysctl:  tune.Sysctl{Key: "net.ipv4.vs.conntrack", Value: "1", Policy: tune.Required},
+			want:    "net.ipv4.vs.conntrack=1: missing",
+		},
+		"a dot in the name of a link": {
+			prepare: func(t *testing.T, n node) { n.file(t, "proc/sys/net/ipv4/conf/eth0.7/arp_ignore", "0") },
+			sysctl:  tune.Sysctl{Key: "net.ipv4.conf.eth0/7.arp_ignore", Value: "1"},
+			want:    "net.ipv4.conf.eth0/7.arp_ignore=1: changed (it was 0)",
+		},
+		"a key that leads elsewhere": {
+			prepare: func(*testing.T, node) {},
+			sysctl:  tune.Sysctl{Key: "//.//.//.etc", Value: "1"},
+			want:    `//.//.//.etc=1: refused: read sysctl //.//.//.etc: "//.//.//.etc" is not the key of a sysctl`,
+		},
+		"no key": {
+			prepare: func(*testing.T, node) {},
+			sysctl:  tune.Sysctl{Value: "1"},
+			want:    `=1: refused: read sysctl : "" is not the key of a sysctl`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			tc.prepare(t, n)
+			results := n.tuner(t).Apply(t.Context(), []tune.Sysctl{tc.sysctl})
+			if len(results) != 1 {
+				t.Fatalf("Apply returned %d results, want 1", len(results))
+			}
+			if diff := cmp.Diff(tc.want, results[0].String()); diff != "" {
+				t.Errorf("result (-want +got):\n%s", diff)
+			}
+			if (results[0].Outcome == tune.Refused) != (results[0].Err != nil) {
+				t.Errorf("outcome %s with error %v", results[0].Outcome, results[0].Err)
+			}
+		})
+	}
+}
+
+func TestUnreadableKeyIsNotMissing(t *testing.T) {
+	n := newNode(t)
+	n.blocked(t, key)
+	for _, policy := range []tune.Policy{tune.Wanted, tune.Required} {
+		results := n.tuner(t).Apply(t.Context(), forward(policy))
+		if results[0].Outcome != tune.Refused {
+			t.Errorf("%s: %s, want refused", policy, results[0])
+		}
+		for _, asked := range []tune.Policy{tune.Wanted, tune.Required} {
+			err := tune.Failure(results, asked)
+			if (asked == policy) != (err != nil) {
+				t.Errorf("Failure of %s keys where a %s one failed = %v", asked, policy, err)
+			}
+			if err != nil && !strings.Contains(err.Error(), key) {
+				t.Errorf("error %q does not name the key", err)
+			}
+		}
+	}
+}
+
+func TestApplyStopsAtEndOfContext(t *testing.T) {
+	n := newNode(t)
+	n.sysctl(t, key, "0")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	results := n.tuner(t).Apply(ctx, forward(tune.Required))
+	if !errors.Is(results[0].Err, context.Canceled) {
+		t.Errorf("result %s, want cancelled", results[0])
+	}
+	n.wantSysctl(t, key, "0")
+}
+
+func TestJournalRoundTrip(t *testing.T) {
+	n := newNode(t)
+	n.sysctl(t, key, "0")
+	n.sysctl(t, "net.ipv4.vs.conntrack", "0")
+	n.sysctl(t, "net.ipv4.vs.expire_nodest_conn", "1")
+	n.sysctl(t, "net.ipv4.vs.expire_quiescent_template", "0")
+	n.tuner(t).Apply(t.Context(), tune.IPVSSysctls(tune.IPVSOptions{Release: "6.1"}))
+	n.wantSysctl(t, key, "1")
+	n.wantSysctl(t, "net.ipv4.vs.conntrack", "1")
+
+	// Somebody makes up their own mind about one of them.
+	n.sysctl(t, "net.ipv4.vs.expire_quiescent_template", "2")
+	want := []string{
+		"net.ipv4.ip_forward=0: restored (it was 1)",
+		"net.ipv4.vs.conntrack=0: restored (it was 1)",
+		"net.ipv4.vs.expire_quiescent_template=0: left (it was 2)",
+	}
+	if diff := cmp.Diff(want, texts(n.tuner(t).Restore(t.Context()))); diff != "" {
+		t.Errorf("restored (-want +got):\n%s", diff)
+	}
+	n.wantSysctl(t, key, "0")
+	n.wantSysctl(t, "net.ipv4.vs.conntrack", "0")
+	n.wantSysctl(t, "net.ipv4.vs.expire_nodest_conn", "1")
+	n.wantSysctl(t, "net.ipv4.vs.expire_quiescent_template", "2")
+	wantFiles(t, n.run)
+	if again := n.tuner(t).Restore(t.Context()); len(again) != 0 {
+		t.Errorf("second Restore = %v, want nothing", again)
+	}
+}
+
+func TestRestartKeepsFirstOldValue(t *testing.T) {
+	n := newNode(t)
+	const ignore = "net.ipv4.conf.all.arp_ignore"
+	n.sysctl(t, ignore, "8")
+	for _, value := range []string{"1", "1", "2"} {
+		n.tuner(t).Apply(t.Context(), []tune.Sysctl{{Key: ignore, Value: value}})
+		n.wantSysctl(t, ignore, value)
+	}
+	// Somebody else sets it, and the next process sets it again.
+	n.sysctl(t, ignore, "0")
+	n.tuner(t).Apply(t.Context(), []tune.Sysctl{{Key: ignore, Value: "2"}})
+	n.tuner(t).Restore(t.Context())
+	n.wantSysctl(t, ignore, "8")
+}
+
+func TestRestoreKeepsWhatItCouldNotRestore(t *testing.T) {
+	n := newNode(t)
+	n.sysctl(t, key, "0")
+	n.tuner(t).Apply(t.Context(), forward(tune.Required))
+	file := n.path("proc/sys/net/ipv4/ip_forward")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	n.blocked(t, key)
+	if got := n.tuner(t).Restore(t.Context()); len(got) != 1 || got[0].Outcome != tune.Refused {
+		t.Fatalf("Restore = %v, want refused", texts(got))
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	n.sysctl(t, key, "1")
+	if got := n.tuner(t).Restore(t.Context()); len(got) != 1 || got[0].Outcome != tune.Restored {
+		t.Errorf("second Restore = %v, want restored", texts(got))
+	}
+	n.wantSysctl(t, key, "0")
+}
+
+func TestRestoreForgetsMissingKeys(t *testing.T) {
+	n := newNode(t)
+	n.sysctl(t, key, "0")
+	n.tuner(t).Apply(t.Context(), forward(tune.Required))
+	if err := os.Remove(n.path("proc/sys/net/ipv4/ip_forward")); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.tuner(t).Restore(t.Context()); len(got) != 1 || got[0].Outcome != tune.Missing {
+		t.Errorf("Restore = %v, want missing", texts(got))
+	}
+	wantFiles(t, n.run)
+}
+
+func TestUnreadableJournalIsMovedAside(t *testing.T) {
+	for name, content := range map[string]string{"broken": "{", "null": "null", "another shape": `["a"]`} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.sysctl(t, key, "0")
+			writeFile(t, filepath.Join(n.run, "sysctls.json"), content, 0o644)
+			results := n.tuner(t).Apply(t.Context(), forward(tune.Required))
+			if results[0].Outcome != tune.Changed || !strings.Contains(results[0].Note, "sysctls.json.bad") {
+				t.Errorf("result %s, want changed with a note", results[0])
+			}
+			wantFiles(t, n.run, "sysctls.json", "sysctls.json.bad")
+			n.tuner(t).Restore(t.Context())
+			n.wantSysctl(t, key, "0")
+		})
+	}
+}
+
+func TestJournalThatCannotBeWrittenIsNoObstacle(t *testing.T) {
+	n := newNode(t)
+	n.sysctl(t, key, "0")
+	// The parent of the run directory is a file.
+	n.run = filepath.Join(n.root, "proc/sys/kernel/osrelease", "run")
+	results := n.tuner(t).Apply(t.Context(), forward(tune.Required))
+	if results[0].Outcome != tune.Changed || !strings.Contains(results[0].Note, "cleanup will not restore it") {
+		t.Errorf("result %s, want changed with a note", results[0])
+	}
+	n.wantSysctl(t, key, "1")
+}
+
+func texts(results []tune.SysctlResult) []string {
+	var all []string
+	for _, r := range results {
+		all = append(all, r.String())
+	}
+	return all
+}
+
+func wantFiles(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatalf("read %s: %v", dir, err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Name())
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("files in the run directory (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,97 @@
+package tune
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Options configure a Tuner. The zero value is the default.
+type Options struct {
+	// Root is the directory that holds proc, sys and lib; "/" if empty.
+	Root string
+	// RunDir is where the journal lives; /run/kube-ipvs if empty. It should not
+	// outlive the kernel's state: a reboot undoes every sysctl anyway.
+	RunDir string
+	// Modprobe is the program that loads modules; "modprobe" from PATH if empty.
+	Modprobe string
+	// Timeout bounds each run of it; 30 s if zero.
+	Timeout time.Duration
+}
+
+// Tuner reads and changes the settings of one node. Apply and Restore must not
+// run at the same time; everything else may.
+type Tuner struct {
+	log  *zap.Logger
+	opts Options
+}
+
+// New returns a tuner. It touches nothing.
+func New(log *zap.Logger, opts Options) *Tuner {
+	if opts.Root == "" {
+		opts.Root = "/"
+	}
+	if opts.RunDir == "" {
+		opts.RunDir = "/run/kube-ipvs"
+	}
+	if opts.Modprobe == "" {
+		opts.Modprobe = "modprobe"
+	}
+	if opts.Timeout <= 0 {
+		opts.Timeout = 30 * time.Second
+	}
+	return &Tuner{log: log.Named("tune"), opts: opts}
+}
+
+// Release returns the kernel's release as uname -r prints it.
+func (t *Tuner) Release() (string, error) {
+	release, err := t.read("proc/sys/kernel/osrelease")
+	if err != nil {
+		return "", fmt.Errorf("read the kernel release: %w", err)
+	}
+	if release == "" {
+		return "", fmt.Errorf("read the kernel release: the file is empty")
+	}
+	return release, nil
+}
+
+func (t *Tuner) path(elem ...string) string {
+	return filepath.Join(append([]string{t.opts.Root}, elem...)...)
+}
+
+// read returns a file of the kernel in one line, with single blanks.
+func (t *Tuner) read(name string) (string, error) {
+	b, err := os.ReadFile(t.path(name))
+	return oneLine(string(b)), err
+}
+
+// fileTimeout bounds a single read or write of a kernel file.
+const fileTimeout = 5 * time.Second
+
+// bounded runs a file operation and gives up on it when the context ends or after
+// fileTimeout. Some keys take the kernel's routing lock, and a file operation
+// knows no deadline: one that never ends keeps its goroutine, not the caller. What
+// it touches must not be used after an error.
+func bounded(ctx context.Context, operation func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, fileTimeout)
+	defer cancel()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- operation() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("no answer from the kernel: %w", ctx.Err())
+	}
+}
+
+// oneLine makes values comparable: the kernel prints lists with tabs.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
