@@ -9,12 +9,16 @@ import (
 // The sentinels that errors of this package match with errors.Is.
 var (
 	ErrExist       = errors.New("already exists")
-	ErrNotExist    = errors.New("does not exist")
+	ErrNotExist    = errors.New("does not exist") // a set, or an entry of a strict call
 	ErrBusy        = errors.New("in use by the kernel")
 	ErrUnsupported = errors.New("not supported")
-	ErrFull        = errors.New("set is full")
 	ErrInterrupted = errors.New("list was interrupted")
 	ErrInvalid     = errors.New("invalid")
+
+	// ErrFull means that a set has maxelem entries. Since Linux 5.6 the kernel
+	// counts by regions of 1,024 buckets, so a set that has grown takes somewhat
+	// more before it refuses, never less.
+	ErrFull = errors.New("set is full")
 )
 
 // Op names an operation on a set.

@@ -2,43 +2,17 @@ package ipset_test
 
 import (
 	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 	"github.com/kube-ipvs/kube-ipvs/ipset/ipsettest"
 )
 
-// enterNetns moves the test into a network namespace of its own. The goroutine
-// stays locked, so its thread, and with it the namespace, ends with the test.
-func enterNetns(t testing.TB) {
-	t.Helper()
-	runtime.LockOSThread()
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Skipf("no network namespace of our own: %v", err)
-	}
-}
-
 // openKernel returns a handle on a fresh network namespace.
 func openKernel(t testing.TB) *ipset.Handle {
 	t.Helper()
-	enterNetns(t)
-	h, err := ipset.New(ipset.Options{})
-	if err != nil {
-		t.Skipf("no netfilter netlink: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := h.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if _, err := h.Probe(t.Context()); err != nil {
-		t.Skipf("no ipset in this kernel: %v", err)
-	}
-	return h
+	return ipset.OpenInside(t, ipset.Options{})
 }
 
 // tool runs the ipset command in the namespace of the test, or skips.

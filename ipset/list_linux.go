@@ -82,11 +82,15 @@ func merge(name string, parts []part) (Info, []Entry, error) {
 	return info, entries, nil
 }
 
-// dump lists one set, or all when name is empty, beginning again when the
-// kernel says that the list changed under it.
+// dump lists one set, or all when name is empty.
 func (h *Handle) dump(ctx context.Context, name string, flags uint32) ([]part, error) {
+	return untilWhole(func() ([]part, error) { return h.dumpOnce(ctx, name, flags) })
+}
+
+// untilWhole repeats a dump that the kernel says changed under it.
+func untilWhole(dump func() ([]part, error)) ([]part, error) {
 	for range dumpAttempts {
-		parts, err := h.dumpOnce(ctx, name, flags)
+		parts, err := dump()
 		if !errors.Is(err, ErrInterrupted) {
 			return parts, err
 		}

@@ -63,7 +63,7 @@ func (f Family) String() string {
 const (
 	MaxNameLen      = 31    // bytes, without the terminating NUL
 	DefaultHashSize = 1024  // buckets at creation
-	DefaultMaxElem  = 65536 // entries; one more is ErrFull
+	DefaultMaxElem  = 65536 // entries that always fit; see ErrFull
 	MaxPort         = 65535
 	minHashSize     = 64
 )
@@ -79,7 +79,9 @@ type Set struct {
 	HashSize uint32 // hash types: initial buckets, 0 means DefaultHashSize
 	MaxElem  uint32 // hash types: most entries it takes, 0 means DefaultMaxElem
 
-	PortFrom, PortTo uint16 // bitmap:port: inclusive range, both 0 means 0-65535
+	// bitmap:port: inclusive range; both 0 means 0-65535, so a set of port 0
+	// alone cannot be expressed.
+	PortFrom, PortTo uint16
 
 	// Options holds create options this package does not set, as the tool
 	// prints them ("timeout 30 counters comment"). Only List and ListSets fill

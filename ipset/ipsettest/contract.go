@@ -2,7 +2,7 @@ package ipsettest
 
 import (
 	"context"
-	"net/netip"
+	"errors"
 	"strings"
 	"testing"
 
@@ -79,45 +79,6 @@ func Contract(t *testing.T, open func(t *testing.T) Subject) {
 	}
 }
 
-// shape is a set of one type and family with entries for it and one that does
-// not belong.
-type shape struct {
-	set     ipset.Set
-	entries []string
-	strange ipset.Entry
-}
-
-// shapes covers every type in both families.
-func shapes() []shape {
-	v4, v6 := ipset.IPv4, ipset.IPv6
-	alien4, alien6 := netip.MustParseAddr("2001:db8::99"), netip.MustParseAddr("192.0.2.99")
-	return []shape{
-		{hash("ip4", ipset.HashIP, v4), []string{"10.96.0.1", "255.255.255.255"}, ipset.IP(alien4)},
-		{hash("ip6", ipset.HashIP, v6), []string{"2001:db8::1", "fd00::"}, ipset.IP(alien6)},
-		{hash("port4", ipset.HashIPPort, v4),
-			[]string{"10.96.0.1,tcp:80", "10.96.0.1,udp:53", "10.96.0.1,sctp:38412", "10.96.0.1,udplite:0", "10.96.0.1,tcp:65535"},
-			ipset.IPPort(alien4, ipset.TCP, 80)},
-		{hash("port6", ipset.HashIPPort, v6),
-			[]string{"2001:db8::1,tcp:80", "::1,udp:53"}, ipset.IPPort(alien6, ipset.TCP, 80)},
-		{hash("portip4", ipset.HashIPPortIP, v4),
-			[]string{"10.244.0.5,tcp:8080,10.244.0.5", "10.244.0.5,tcp:8080,10.244.0.6"},
-			ipset.IPPortIP(alien4, ipset.TCP, 80, alien4)},
-		{hash("portip6", ipset.HashIPPortIP, v6),
-			[]string{"fd00::5,tcp:8080,fd00::5"}, ipset.IPPortIP(alien6, ipset.TCP, 80, alien6)},
-		{hash("portnet4", ipset.HashIPPortNet, v4),
-			[]string{"203.0.113.7,tcp:443,198.51.100.0/24", "203.0.113.7,tcp:443,10.0.0.1", "203.0.113.7,udp:443,128.0.0.0/1"},
-			ipset.IPPortNet(alien4, ipset.TCP, 80, netip.PrefixFrom(alien4, 64))},
-		{hash("portnet6", ipset.HashIPPortNet, v6),
-			[]string{"2001:db8::7,tcp:443,fd00::/8", "2001:db8::7,tcp:443,fd00::1", "2001:db8::7,tcp:443,8000::/1"},
-			ipset.IPPortNet(alien6, ipset.TCP, 80, netip.PrefixFrom(alien6, 24))},
-		{ipset.Set{Name: "ports", Type: ipset.BitmapPort}, []string{"0", "80", "30080", "65535"}, ipset.IP(alien4)},
-	}
-}
-
-func hash(name string, t ipset.Type, f ipset.Family) ipset.Set {
-	return ipset.Set{Name: name, Type: t, Family: f}
-}
-
 // parse reads entries of a set's type.
 func parse(t *testing.T, s ipset.Set, texts ...string) []ipset.Entry {
 	t.Helper()
@@ -164,5 +125,28 @@ func must(t *testing.T, errs ...error) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// wantErr checks the sentinel, and that the text says what it is about.
+func wantErr(t *testing.T, err, sentinel error, words ...string) {
+	t.Helper()
+	if !errors.Is(err, sentinel) {
+		t.Errorf("error %v does not match %v", err, sentinel)
+		return
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("error %q does not say %q", err, w)
+		}
+	}
+}
+
+// wantSave compares the client's content with lines of `ipset save`.
+func wantSave(t *testing.T, c Client, lines ...string) {
+	t.Helper()
+	want := strings.Join(lines, "\n")
+	if got := strings.TrimSuffix(save(t, c), "\n"); got != want {
+		t.Errorf("content\n-want\n%s\n+got\n%s", want, got)
 	}
 }

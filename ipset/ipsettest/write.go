@@ -130,7 +130,7 @@ func (s *set) fits(op ipset.Op, e ipset.Entry) error {
 	case op == ipset.OpDelete && s.header.Type.Hash():
 		return nil
 	}
-	return s.header.ValidateEntry(e)
+	return errors.Unwrap(s.header.ValidateEntry(e)) // the caller says which entry and set
 }
 
 // change applies a change strictly.

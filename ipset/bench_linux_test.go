@@ -1,0 +1,95 @@
+package ipset_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/kube-ipvs/kube-ipvs/ipset"
+)
+
+// benchEntries is the size of the bulk ways; ns/entry is what to compare.
+const benchEntries = 10_000
+
+// BenchmarkFill compares the ways to fill a set, in one run on one kernel:
+// elements in batches, one message each, the tool reading a file, and the tool
+// started for every entry.
+func BenchmarkFill(b *testing.B) {
+	for _, way := range []struct {
+		name    string
+		entries int
+		fill    func(context.Context, testing.TB, *ipset.Handle, []ipset.Change) error
+	}{
+		{"batch", benchEntries, fillBatch},
+		{"single", benchEntries, fillSingle},
+		{"restore", benchEntries, fillRestore},
+		{"exec", 100, fillExec},
+	} {
+		b.Run(way.name, func(b *testing.B) {
+			h := openKernel(b)
+			changes := manyChanges(way.entries)
+			if err := h.Create(b.Context(), benchSet); err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				b.StopTimer()
+				if err := h.Flush(b.Context(), benchSet.Name); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+				if err := way.fill(b.Context(), b, h, changes); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(changes)), "ns/entry")
+		})
+	}
+}
+
+var benchSet = ipset.Set{Name: "bench", Type: ipset.HashIPPort, Family: ipset.IPv6}
+
+func fillBatch(ctx context.Context, _ testing.TB, h *ipset.Handle, changes []ipset.Change) error {
+	return errors.Join(h.Write(ctx, benchSet, changes)...)
+}
+
+func fillSingle(ctx context.Context, _ testing.TB, h *ipset.Handle, changes []ipset.Change) error {
+	entries := make([]ipset.Entry, len(changes))
+	for i, c := range changes {
+		entries[i] = c.Entry
+	}
+	return h.Add(ctx, benchSet.Name, entries...)
+}
+
+func fillRestore(_ context.Context, t testing.TB, _ *ipset.Handle, changes []ipset.Change) error {
+	var text strings.Builder
+	for _, c := range changes {
+		fmt.Fprintln(&text, c.Entry.SaveLine(benchSet.Name))
+	}
+	tool(t, text.String(), "restore")
+	return nil
+}
+
+func fillExec(_ context.Context, t testing.TB, _ *ipset.Handle, changes []ipset.Change) error {
+	for _, c := range changes {
+		tool(t, "", "add", benchSet.Name, c.Entry.String())
+	}
+	return nil
+}
+
+func BenchmarkList(b *testing.B) {
+	h := openKernel(b)
+	if err := h.Create(b.Context(), benchSet); err != nil {
+		b.Fatal(err)
+	}
+	if err := fillBatch(b.Context(), b, h, manyChanges(benchEntries)); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, entries, err := h.List(b.Context(), benchSet.Name); err != nil || len(entries) != benchEntries {
+			b.Fatal(len(entries), err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*benchEntries), "ns/entry")
+}
