@@ -16,11 +16,24 @@ func NewOver(log *zap.Logger, opts Options, open func() (Wire, error)) (*Handle,
 	return newHandle(log, opts, testOpener(open))
 }
 
+// Drop gives the socket up, as a time-out does.
+func Drop(h *Handle) { h.drop(ErrUnknown) }
+
 type testOpener func() (wire, error)
 
 func (o testOpener) open() (wire, error)         { return o() }
 func (o testOpener) within(f func() error) error { return f() }
 func (o testOpener) Close() error                { return nil }
+
+// ExtAck reads the verdict of the first message of a datagram.
+func ExtAck(b []byte) (error, error) {
+	m, _, err := nextMessage(b)
+	if err != nil {
+		return nil, err
+	}
+	a, err := m.answer()
+	return a.fault(), err
+}
 
 // Walk cuts a datagram into messages and reads everything this room would read
 // of each, for the sake of panics and endless loops only.

@@ -108,8 +108,7 @@ func (h *Handle) getServers(ctx context.Context, keys []ServerKey, found map[Ser
 	}
 	for i, a := range answers {
 		if a.errno != 0 && a.errno != syscall.ESRCH {
-			h.doubtFamily(a.errno)
-			return fmt.Errorf("get server %s: %w", keys[i], a.fault())
+			return fmt.Errorf("get server %s: %w", keys[i], h.readFault(a))
 		}
 	}
 	return nil
@@ -213,9 +212,18 @@ func (h *Handle) dumpStatus(m message) error {
 	case err != nil:
 		return err
 	case a.errno != 0:
-		h.doubtFamily(a.errno)
-		return a.fault()
+		return h.readFault(a)
 	default:
 		return nil
 	}
+}
+
+// readFault keeps a vanished family apart from a missing row: a failed read
+// never says that something is absent.
+func (h *Handle) readFault(a answer) error {
+	if a.errno != syscall.ENOENT {
+		return a.fault()
+	}
+	h.doubtFamily(a.errno)
+	return fmt.Errorf("family %s: %w (%s)", familyName, ErrUnsupported, a.errno.Error())
 }

@@ -1,0 +1,105 @@
+package vserver_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/moby/ipvs"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+)
+
+// benchServers share the destinations, so that the kernel's list of one server
+// does not dominate.
+const (
+	benchServers = 100
+	benchEach    = 100
+)
+
+// BenchmarkDestinations changes the weights of 10,000 destinations: packed, one
+// message a call, and through the library. An update leaves nothing behind in
+// the kernel, unlike additions, which every later measurement would pay for.
+// Compare the rows of one run only.
+func BenchmarkDestinations(b *testing.B) {
+	writers := []struct {
+		name string
+		open func(*testing.B) func([]vserver.DestinationChange)
+	}{
+		{"packed", func(b *testing.B) func([]vserver.DestinationChange) { return handleWriter(b, 512) }},
+		{"one by one", func(b *testing.B) func([]vserver.DestinationChange) { return handleWriter(b, 1) }},
+		{"moby", libraryWriter},
+	}
+	for _, w := range writers {
+		b.Run(w.name, func(b *testing.B) {
+			setUp := openKernel(b, vserver.Options{})
+			defer setUp.Close()
+			changes := benchRows(b, setUp)
+			write := w.open(b)
+			weight := uint16(1)
+			for b.Loop() {
+				weight = weight%100 + 1
+				for i := range changes {
+					changes[i].Destination.Weight = weight
+				}
+				write(changes)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(changes)), "ns/row")
+		})
+	}
+}
+
+// benchRows fills the namespace and gives an update of every row.
+func benchRows(b *testing.B, h *vserver.Handle) []vserver.DestinationChange {
+	changes := servers(vserver.Add, benchServers)
+	if errs := h.WriteServers(ctx, changes); errs != nil {
+		b.Fatal(errs)
+	}
+	var rows []vserver.DestinationChange
+	for i, c := range changes {
+		for j := range benchEach {
+			key := destinationKey(c.Key, fmt.Sprintf("10.1.%d.%d:80", i, j))
+			rows = append(rows, vserver.DestinationChange{Op: vserver.Add, Key: key, Destination: vserver.Destination{Weight: 1}})
+		}
+	}
+	if errs := h.WriteDestinations(ctx, rows); errs != nil {
+		b.Fatal(errs)
+	}
+	for i := range rows {
+		rows[i].Op = vserver.Update
+	}
+	return rows
+}
+
+// handleWriter opens in the namespace the benchmark's thread is in already.
+func handleWriter(b *testing.B, chunk int) func([]vserver.DestinationChange) {
+	h, err := vserver.New(zap.NewNop(), vserver.Options{ChunkRows: chunk})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(h.Close)
+	return func(changes []vserver.DestinationChange) {
+		if errs := h.WriteDestinations(ctx, changes); errs != nil {
+			b.Fatal("some rows were refused")
+		}
+	}
+}
+
+func libraryWriter(b *testing.B) func([]vserver.DestinationChange) {
+	library := openLibrary(b)
+	return func(changes []vserver.DestinationChange) {
+		for _, c := range changes {
+			service := &ipvs.Service{
+				AddressFamily: unix.AF_INET, Protocol: uint16(c.Key.Server.Protocol),
+				Address: c.Key.Server.Addr.AsSlice(), Port: c.Key.Server.Port, SchedName: "rr",
+			}
+			destination := &ipvs.Destination{
+				AddressFamily: unix.AF_INET, Address: c.Key.Addr.AsSlice(), Port: c.Key.Port, Weight: int(c.Destination.Weight),
+			}
+			if err := library.UpdateDestination(service, destination); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}

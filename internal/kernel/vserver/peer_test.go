@@ -1,0 +1,326 @@
+package vserver_test
+
+import (
+	"encoding/binary"
+	"io"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+
+	"go.uber.org/zap/zaptest"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver/vservertest"
+)
+
+// peer plays the kernel's side of the netlink protocol over a Table, so that
+// the Handle's own code runs on every machine. Its codec is written apart from
+// the Handle's, from include/uapi/linux/ip_vs.h.
+type peer struct {
+	mu       sync.Mutex
+	table    *vservertest.Table
+	marks    []uint32
+	family   uint16 // 0: no IPVS in this kernel
+	opened   int
+	maxBatch int // most messages seen in one send
+	limit    int
+
+	// Faults. Each is asked with the number of the send, from 1.
+	stuck     func(send int) bool // the send never returns
+	mute      func(send int) bool // processed, no answer
+	overrun   func(send int) bool // processed, the receive buffer overflowed
+	interrupt func(dump int) bool // the dump is marked as interrupted
+	twice     func(dump int) bool // the dump repeats its first row
+	garble    func(send int) bool // the answer does not parse
+	sends     int
+	dumps     int
+}
+
+func newPeer() *peer {
+	never := func(int) bool { return false }
+	return &peer{
+		table: vservertest.NewTable(), family: 0x1d, limit: 1 << 20,
+		stuck: never, mute: never, overrun: never, interrupt: never, twice: never, garble: never,
+	}
+}
+
+// handle opens a Handle on the peer.
+func (p *peer) handle(t testing.TB, opts vserver.Options) (*vserver.Handle, error) {
+	return vserver.NewOver(zaptest.NewLogger(t), opts, func() (vserver.Wire, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.opened++
+		return &peerSocket{peer: p, port: uint32(1000 + p.opened), queue: make(chan []byte, 1<<16), closed: make(chan struct{})}, nil
+	})
+}
+
+type peerSocket struct {
+	peer   *peer
+	port   uint32
+	queue  chan []byte // a nil datagram is an overrun
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (s *peerSocket) PortID() uint32 { return s.port }
+func (s *peerSocket) SendLimit() int { return s.peer.limit }
+func (s *peerSocket) Close() error   { s.once.Do(func() { close(s.closed) }); return nil }
+
+func (s *peerSocket) Receive(b []byte) (int, error) {
+	select {
+	case datagram := <-s.queue:
+		if datagram == nil {
+			return 0, syscall.ENOBUFS
+		}
+		return copy(b, datagram), nil
+	case <-s.closed:
+		return 0, io.ErrClosedPipe
+	}
+}
+
+// Send works through a buffer as netlink_rcv_skb does.
+func (s *peerSocket) Send(b []byte) error {
+	p := s.peer
+	p.mu.Lock()
+	p.sends++
+	send := p.sends
+	if p.stuck(send) {
+		p.mu.Unlock()
+		<-s.closed
+		return io.ErrClosedPipe
+	}
+	defer p.mu.Unlock()
+	if len(b) > p.limit {
+		return syscall.EMSGSIZE
+	}
+	var answers [][]byte
+	messages := 0
+	for ; len(b) > 0; messages++ {
+		length := binary.NativeEndian.Uint32(b)
+		answers = append(answers, p.process(b[:length], s.port)...)
+		b = b[(length+3)&^3:]
+	}
+	p.maxBatch = max(p.maxBatch, messages)
+	s.deliver(send, answers)
+	return nil
+}
+
+func (s *peerSocket) deliver(send int, answers [][]byte) {
+	switch {
+	case s.peer.mute(send):
+		return
+	case s.peer.overrun(send):
+		answers = [][]byte{nil}
+	case s.peer.garble(send):
+		answers = [][]byte{{0xff, 0xff, 0xff, 0xff, 1, 2, 3}}
+	}
+	for _, a := range answers {
+		s.queue <- a
+	}
+}
+
+// process handles one message and gives the datagrams it is answered with.
+func (p *peer) process(m []byte, port uint32) [][]byte {
+	kind, flags := binary.NativeEndian.Uint16(m[4:]), binary.NativeEndian.Uint16(m[6:])
+	seq, cmd := binary.NativeEndian.Uint32(m[8:]), m[16]
+	reply := func(kind uint16, extra uint16, body []byte) []byte { return datagram(kind, extra, seq, port, body) }
+	var data [][]byte
+	var errno syscall.Errno
+	switch {
+	case kind == 0x10:
+		if p.family == 0 {
+			errno = syscall.ENOENT
+			break
+		}
+		data = append(data, reply(0x10, 0, append([]byte{1, 2, 0, 0}, u16Attr(1, p.family)...)))
+	case kind != p.family:
+		errno = syscall.ENOENT
+	case flags&0x300 == 0x300:
+		return p.dump(cmd, m[20:], reply)
+	case cmd == 4:
+		k := readServerKey(attrs(attrs(m[20:])[1]))
+		v, ok := p.table.Servers[k]
+		if !ok {
+			errno = syscall.ESRCH
+			break
+		}
+		data = append(data, reply(p.family, 0, serverRow(k, v)))
+	default:
+		errno = p.write(cmd, attrs(m[20:]))
+	}
+	if errno != 0 || flags&4 != 0 {
+		body := binary.NativeEndian.AppendUint32(nil, uint32(-int32(errno)))
+		data = append(data, reply(2, 0x100, append(body, m[:16]...)))
+	}
+	return data
+}
+
+func (p *peer) write(cmd byte, top map[uint16][]byte) syscall.Errno {
+	server := attrs(top[1])
+	k := readServerKey(server)
+	d := attrs(top[2])
+	dk := vserver.DestinationKey{Server: k}
+	if cmd >= 5 {
+		dk.Addr, dk.Port = readAddr(d[1], d[11]), binary.BigEndian.Uint16(d[2])
+	}
+	switch cmd {
+	case 1:
+		return p.table.AddServer(k, readServerValue(k, server))
+	case 2:
+		return p.table.UpdateServer(k, readServerValue(k, server))
+	case 3:
+		return p.table.DeleteServer(k)
+	case 5:
+		return p.table.AddDestination(dk, readDestination(d))
+	case 6:
+		return p.table.UpdateDestination(dk, readDestination(d))
+	case 7:
+		return p.table.DeleteDestination(dk)
+	default:
+		return syscall.EOPNOTSUPP
+	}
+}
+
+// dump answers in datagrams of 100 rows and an end of its own.
+func (p *peer) dump(cmd byte, body []byte, reply func(kind, flags uint16, body []byte) []byte) [][]byte {
+	p.dumps++
+	var rows [][]byte
+	if cmd == 4 {
+		for _, mark := range p.marks {
+			rows = append(rows, nestAttr(1, u16Attr(1, 2), u32Attr(5, mark), cAttr(6, "rr")))
+		}
+		for _, k := range slices.SortedFunc(maps.Keys(p.table.Servers), vserver.ServerKey.Compare) {
+			rows = append(rows, serverRow(k, p.table.Servers[k])[4:])
+		}
+	} else {
+		of := p.table.Destinations[readServerKey(attrs(attrs(body)[1]))]
+		for _, k := range slices.SortedFunc(maps.Keys(of), vserver.DestinationKey.Compare) {
+			rows = append(rows, destinationRow(k, of[k]))
+		}
+	}
+	if p.twice(p.dumps) && len(rows) > 0 {
+		rows = append(rows, rows[0])
+	}
+	flags := uint16(2)
+	if p.interrupt(p.dumps) {
+		flags |= 0x10
+	}
+	var out [][]byte
+	for chunk := range slices.Chunk(rows, 100) {
+		var b []byte
+		for _, row := range chunk {
+			b = append(b, reply(p.family, flags, append([]byte{1, 1, 0, 0}, row...))...)
+		}
+		out = append(out, b)
+	}
+	return append(out, reply(3, flags, make([]byte, 4)))
+}
+
+func datagram(kind, flags uint16, seq, port uint32, body []byte) []byte {
+	b := binary.NativeEndian.AppendUint32(nil, uint32(16+len(body)))
+	b = binary.NativeEndian.AppendUint16(b, kind)
+	b = binary.NativeEndian.AppendUint16(b, flags)
+	b = binary.NativeEndian.AppendUint32(b, seq)
+	b = binary.NativeEndian.AppendUint32(b, port)
+	return append(b, body...)
+}
+
+func attr(kind uint16, value []byte) []byte {
+	b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(value)))
+	b = binary.NativeEndian.AppendUint16(b, kind)
+	b = append(b, value...)
+	return append(b, make([]byte, -len(b)&3)...)
+}
+
+func u16Attr(kind, v uint16) []byte { return attr(kind, binary.NativeEndian.AppendUint16(nil, v)) }
+func u32Attr(kind uint16, v uint32) []byte {
+	return attr(kind, binary.NativeEndian.AppendUint32(nil, v))
+}
+func portAttr(kind, v uint16) []byte         { return attr(kind, binary.BigEndian.AppendUint16(nil, v)) }
+func cAttr(kind uint16, v string) []byte     { return attr(kind, append([]byte(v), 0)) }
+func nestAttr(k uint16, in ...[]byte) []byte { return attr(k|0x8000, slices.Concat(in...)) }
+
+func addrAttr(kind uint16, a netip.Addr) []byte {
+	raw := make([]byte, 16)
+	copy(raw, a.AsSlice())
+	return attr(kind, raw)
+}
+
+func familyOf(a netip.Addr) uint16 {
+	if a.Is4() {
+		return 2
+	}
+	return 10
+}
+
+func attrs(b []byte) map[uint16][]byte {
+	out := map[uint16][]byte{}
+	for len(b) >= 4 {
+		length := int(binary.NativeEndian.Uint16(b))
+		out[binary.NativeEndian.Uint16(b[2:])] = b[4:length]
+		b = b[min((length+3)&^3, len(b)):]
+	}
+	return out
+}
+
+func readAddr(raw, family []byte) netip.Addr {
+	size := 16
+	if binary.NativeEndian.Uint16(family) == 2 {
+		size = 4
+	}
+	a, _ := netip.AddrFromSlice(raw[:size])
+	return a
+}
+
+func readServerKey(f map[uint16][]byte) vserver.ServerKey {
+	return vserver.ServerKey{
+		Addr: readAddr(f[3], f[1]), Port: binary.BigEndian.Uint16(f[4]), Protocol: uint8(binary.NativeEndian.Uint16(f[2])),
+	}
+}
+
+func readServerValue(k vserver.ServerKey, f map[uint16][]byte) vserver.Server {
+	s := vserver.Server{
+		Scheduler: string(f[6][:len(f[6])-1]),
+		Flags:     binary.NativeEndian.Uint32(f[7]) & binary.NativeEndian.Uint32(f[7][4:]),
+		Timeout:   binary.NativeEndian.Uint32(f[8]),
+	}
+	if k.Addr.Is4() {
+		for mask := binary.BigEndian.Uint32(f[9]); mask&1 == 0 && s.HostBits < 32; mask >>= 1 {
+			s.HostBits++
+		}
+	} else {
+		s.HostBits = uint8(128 - binary.NativeEndian.Uint32(f[9]))
+	}
+	return s
+}
+
+func readDestination(f map[uint16][]byte) vserver.Destination {
+	return vserver.Destination{
+		Forward: uint8(binary.NativeEndian.Uint32(f[3])), Weight: uint16(binary.NativeEndian.Uint32(f[4])),
+		Upper: binary.NativeEndian.Uint32(f[5]), Lower: binary.NativeEndian.Uint32(f[6]),
+	}
+}
+
+// serverRow is the body of an answer with one server, HASHED and statistics
+// included.
+func serverRow(k vserver.ServerKey, s vserver.Server) []byte {
+	flags := binary.NativeEndian.AppendUint32(nil, s.Flags|0x2)
+	flags = binary.NativeEndian.AppendUint32(flags, ^uint32(0))
+	mask := binary.BigEndian.AppendUint32(nil, ^uint32(0)<<s.HostBits)
+	if !k.Addr.Is4() {
+		mask = binary.NativeEndian.AppendUint32(nil, 128-uint32(s.HostBits))
+	}
+	return append([]byte{1, 1, 0, 0}, nestAttr(1,
+		u16Attr(1, familyOf(k.Addr)), u16Attr(2, uint16(k.Protocol)), addrAttr(3, k.Addr), portAttr(4, k.Port),
+		cAttr(6, s.Scheduler), attr(7, flags), u32Attr(8, s.Timeout), attr(9, mask),
+		nestAttr(10, u32Attr(1, 5)), nestAttr(12, u32Attr(1, 5)))...)
+}
+
+func destinationRow(k vserver.DestinationKey, d vserver.Destination) []byte {
+	return nestAttr(2,
+		addrAttr(1, k.Addr), portAttr(2, k.Port), u16Attr(11, familyOf(k.Addr)), u32Attr(3, uint32(d.Forward)),
+		u32Attr(4, uint32(d.Weight)), u32Attr(5, d.Upper), u32Attr(6, d.Lower), nestAttr(10, u32Attr(1, 5)))
+}
