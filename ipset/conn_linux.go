@@ -20,7 +20,8 @@ const replySize = 64 << 10
 // goroutine. After any failure to get a reply the socket is closed, and the
 // next request opens a new one in the network namespace the conn started in.
 type conn struct {
-	file    *os.File // nil while closed
+	file    *os.File // nil while dropped
+	closed  bool     // for good
 	raw     syscall.RawConn
 	netns   netns
 	seq     uint32
@@ -89,8 +90,12 @@ func (c *conn) drop() error {
 	return err
 }
 
-// close releases everything.
+// close releases everything; a second time it does nothing.
 func (c *conn) close() error {
+	if c.closed {
+		return nil
+	}
+	c.closed = true
 	return errors.Join(c.drop(), c.netns.close())
 }
 
@@ -106,13 +111,8 @@ type reply struct {
 // for every reply to them until it returns done or an error. An error means
 // that replies may still be outstanding, so the socket is dropped.
 func (c *conn) exchange(ctx context.Context, b []byte, first uint32, each func(reply) (done bool, err error)) (err error) {
-	if err := ctx.Err(); err != nil {
+	if err := c.ready(ctx); err != nil {
 		return err
-	}
-	if c.file == nil {
-		if err := c.open(); err != nil {
-			return err
-		}
 	}
 	stop, err := c.deadline(ctx)
 	defer stop()
@@ -131,6 +131,19 @@ func (c *conn) exchange(ctx context.Context, b []byte, first uint32, each func(r
 		done, err = c.receive(first, each)
 	}
 	return err
+}
+
+// ready opens a dropped socket again.
+func (c *conn) ready(ctx context.Context) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case c.closed:
+		return os.ErrClosed
+	case c.file == nil:
+		return c.open()
+	}
+	return nil
 }
 
 // deadline arms the socket with the context's deadline or the default, and

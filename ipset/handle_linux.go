@@ -41,7 +41,7 @@ func New(o Options) (*Handle, error) {
 	return &Handle{conn: c, revisions: map[typeKey]uint8{}}, nil
 }
 
-// Close releases the socket. The handle cannot be used afterwards.
+// Close releases the socket. Later calls fail with os.ErrClosed.
 func (h *Handle) Close() error { return h.conn.close() }
 
 // Probe asks the kernel which protocol versions it speaks. It fails with

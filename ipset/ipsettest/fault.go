@@ -2,7 +2,7 @@ package ipsettest
 
 import (
 	"context"
-	"errors"
+	"os"
 	"slices"
 
 	"github.com/kube-ipvs/kube-ipvs/ipset"
@@ -48,14 +48,11 @@ func (f *Fake) Heal() {
 	f.faults = nil
 }
 
-// errClosed is the answer after Close.
-var errClosed = errors.New("fake is closed")
-
 // enter counts a call and applies the plan to it. The lock is held, and let go
 // while the call hangs.
 func (f *Fake) enter(ctx context.Context, op ipset.Op, name, entry string) error {
 	if f.closed {
-		return errClosed
+		return os.ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
 		return err
