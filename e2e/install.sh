@@ -33,11 +33,14 @@ unshare             util-linux        util-linux         mount, unshare and nsen
 
 say() { printf 'install: %s\n' "$*"; }
 
+# have tells whether a command can be run; "command -v" is content with a file that cannot.
+have() { [ -x "$(type -P "$1")" ]; }
+
 # missing prints the rows on standard input whose command is not on this machine.
 missing() {
 	local command rest
 	while read -r command rest; do
-		if [ -n "$command" ] && ! command -v "$command" >/dev/null 2>&1; then
+		if [ -n "$command" ] && ! have "$command"; then
 			printf '%s %s\n' "$command" "$rest"
 		fi
 	done
@@ -46,7 +49,7 @@ missing() {
 as_root() {
 	if [ "$(id -u)" -eq 0 ]; then
 		"$@"
-	elif command -v sudo >/dev/null 2>&1; then
+	elif have sudo; then
 		sudo "$@"
 	else
 		say "cannot become root to run: $*" >&2
@@ -115,7 +118,7 @@ main() {
 			say "$group: nothing missing"
 			continue
 		fi
-		command -v apt-get >/dev/null 2>&1 || explain_by_hand "$lacking"
+		have apt-get || explain_by_hand "$lacking"
 		install_rows "$lacking"
 		lacking=$(missing <<<"$rows")
 		if [ -n "$lacking" ]; then

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 )
 
 // output runs a helper program in a directory and returns its standard output; on failure the error carries the end of what it
@@ -40,9 +41,20 @@ func fileSize(path string) string {
 	return fmt.Sprintf("%d MiB", (info.Size()+1<<19)>>20)
 }
 
-// progress writes one line per step to the runner's log.
-type progress struct{ w io.Writer }
+// progress writes one line per step to the runner's log. The kernel's console may go the same way at the same time.
+type progress struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func newProgress(w io.Writer) *progress { return &progress{w: w} }
 
 func (p *progress) printf(format string, args ...any) {
-	fmt.Fprintf(p.w, "vm: "+format+"\n", args...)
+	fmt.Fprintf(p, "vm: "+format+"\n", args...)
+}
+
+func (p *progress) Write(data []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.w.Write(data)
 }

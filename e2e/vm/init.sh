@@ -60,8 +60,8 @@ done <<<"$SHARES"
 exec 5> >(exec cat >"$output")
 copier=$!
 
-echo "up $(</proc/sys/kernel/osrelease)" >&4
 cd "$KUBE_IPVS_DIR" || give_up "no directory $KUBE_IPVS_DIR"
+echo "up $(</proc/sys/kernel/osrelease)" >&4
 /bin/bash /kube-ipvs/command </dev/null >&5 2>&1 4>&- 5>&-
 status=$?
 

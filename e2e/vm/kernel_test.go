@@ -78,7 +78,7 @@ func TestUnpackableKernelIsUsedAsItIs(t *testing.T) {
 	kernelTree(t, root, "6.1.0-1", needed...)
 	kernel, _ := kernelUnder(root)
 	var said strings.Builder
-	got := kernel.unpacked(context.Background(), cache, &progress{&said})
+	got := kernel.unpacked(context.Background(), cache, newProgress(&said))
 	if diff := cmp.Diff(kernel, got); diff != "" {
 		t.Errorf("kernel (-want +got):\n%s", diff)
 	}

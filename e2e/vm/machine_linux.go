@@ -31,7 +31,7 @@ type machine struct {
 
 // startMachine starts QEMU. It is started and awaited on one thread of its own, because the kernel ties "die with your parent" to
 // the parent's thread.
-func startMachine(o Options, kernel Kernel, initrd *os.File, accel string) (*machine, error) {
+func startMachine(o Options, kernel Kernel, initrd *os.File, accel string, log *progress) (*machine, error) {
 	m := &machine{ended: make(chan struct{}), reports: make(chan report, 8)}
 	m.cmd = exec.Command(qemuProgram, qemuArgs(o, kernel, accel)...)
 	m.cmd.Stderr = &m.stderr
@@ -40,7 +40,7 @@ func startMachine(o Options, kernel Kernel, initrd *os.File, accel string) (*mac
 
 	console := io.Writer(&m.console)
 	if o.Verbose {
-		console = io.MultiWriter(&m.console, o.Log)
+		console = io.MultiWriter(&m.console, log)
 	}
 	copyTo := func(w io.Writer) func(io.Reader) { return func(r io.Reader) { drain(w, r) } }
 	for _, read := range []func(io.Reader){copyTo(console), copyTo(o.Stdout), m.readReports} {

@@ -22,7 +22,7 @@ func bash(t *testing.T, script string) string {
 	return string(out)
 }
 
-func TestGuestCommandArrivesAsGiven(t *testing.T) {
+func TestCommandArrivesAsGiven(t *testing.T) {
 	words := []string{"printf", "[%s]", "two words", "it's", `"quoted"`, "$HOME", "new\nline", "", "*", `back\slash`, "-n"}
 	script := guestCommand(Options{Command: words})
 	if got, want := bash(t, script), "["+strings.Join(words[2:], "][")+"]"; got != want {
@@ -30,14 +30,14 @@ func TestGuestCommandArrivesAsGiven(t *testing.T) {
 	}
 }
 
-func TestGuestCommandEnvironment(t *testing.T) {
+func TestCommandEnvironment(t *testing.T) {
 	script := guestCommand(Options{Command: []string{"printenv", "KUBE_IPVS_WHERE", "A", "B"}, Env: []string{"A=x=$HOME 'y'", "B="}})
 	if got, want := bash(t, script), "vm\nx=$HOME 'y'\n\n"; got != want {
 		t.Errorf("environment %q, want %q", got, want)
 	}
 }
 
-func TestGuestConfigCanBeSourced(t *testing.T) {
+func TestConfigCanBeSourced(t *testing.T) {
 	config := guestConfig(Options{Modules: []string{"ip_vs", "dummy"}, Dir: "/it's here", Shares: []Share{
 		{Guest: "/src"}, {Guest: "/run/out", Writable: true},
 	}})

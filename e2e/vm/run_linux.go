@@ -26,7 +26,7 @@ var errNoBoot = errors.New("the guest did not boot")
 
 // Prepare fetches a kernel and builds the root file system, both into the cache, without running anything.
 func Prepare(ctx context.Context, log io.Writer) (err error) {
-	_, _, err = prepare(ctx, &progress{log})
+	_, _, err = prepare(ctx, newProgress(log))
 	return err
 }
 
@@ -79,7 +79,7 @@ func Run(ctx context.Context, o Options) (int, error) {
 	if err := o.Validate(); err != nil {
 		return StatusBroken, err
 	}
-	log := &progress{o.Log}
+	log := newProgress(o.Log)
 	kernel, image, err := prepare(ctx, log)
 	if err != nil {
 		return StatusBroken, err
@@ -191,7 +191,7 @@ func rememberKVM(works bool) {
 
 // boot starts one QEMU and follows it to its end.
 func boot(ctx context.Context, o Options, kernel Kernel, initrd *os.File, try attempt, log *progress) (int, error) {
-	m, err := startMachine(o, kernel, initrd, try.accel)
+	m, err := startMachine(o, kernel, initrd, try.accel, log)
 	if err != nil {
 		return StatusBroken, err
 	}

@@ -35,7 +35,7 @@ func RunAnywhere(ctx context.Context, o Options) (int, error) {
 	if err := errors.Join(o.Validate(), o.validateAnywhere()); err != nil {
 		return StatusBroken, err
 	}
-	log := &progress{o.Log}
+	log := newProgress(o.Log)
 	where, reason := Locate(ctx)
 	if where == InNetns {
 		log.printf("where: a network namespace of this host")
