@@ -1,0 +1,290 @@
+package rules
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Canonical returns rules (one a line, without "-A CHAIN") in the form that
+// iptables-save prints: addresses, interfaces and protocol first, then the
+// matches in their order, then the target, with every value spelled as the
+// tools of either backend spell it. A rule it cannot take apart comes back
+// with its spaces trimmed and nothing else changed, so it still compares.
+func Canonical(f Family, rules string) string {
+	var out []string
+	for line := range strings.Lines(rules) {
+		if line = strings.TrimSpace(line); line != "" {
+			out = append(out, canonicalRule(f, line))
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+func canonicalRule(f Family, text string) string {
+	p, ok := parseRule(f, text)
+	if !ok {
+		return text
+	}
+	return p.String()
+}
+
+// parsed is a rule taken apart. head holds the built-in matches by option
+// letter with their negation in front of the letter.
+type parsed struct {
+	head    map[string][]string
+	matches []extension
+	target  extension // name "" when the rule has no target
+	jump    string    // "-j" or "-g"
+}
+
+// headOrder is the order in which iptables-save prints the built-in matches.
+var headOrder = []string{"-s", "-d", "-i", "-o", "-p", "-f"}
+
+// headNames maps every spelling of a built-in match to its option letter.
+var headNames = map[string]string{
+	"-s": "-s", "--src": "-s", "--source": "-s",
+	"-d": "-d", "--dst": "-d", "--destination": "-d",
+	"-i": "-i", "--in-interface": "-i", "-o": "-o", "--out-interface": "-o",
+	"-p": "-p", "--proto": "-p", "--protocol": "-p", "-f": "-f", "--fragment": "-f",
+}
+
+var jumpNames = map[string]string{"-j": "-j", "--jump": "-j", "-g": "-g", "--goto": "-g"}
+
+// Targets lists the targets and chains that rules (one a line) end in, in
+// order, repeated ones included.
+func Targets(rules string) []string {
+	var out []string
+	for line := range strings.Lines(rules) {
+		if p, ok := parseRule(IPv4, strings.TrimSpace(line)); ok && p.target.name != "" {
+			out = append(out, p.target.name)
+		}
+	}
+	return out
+}
+
+func countLines(rules string) int {
+	n := 0
+	for line := range strings.Lines(rules) {
+		if strings.TrimSpace(line) != "" {
+			n++
+		}
+	}
+	return n
+}
+
+func parseRule(f Family, text string) (parsed, bool) {
+	words, ok := split(text)
+	if !ok {
+		return parsed{}, false
+	}
+	p := ruleParser{family: f, words: words}
+	p.rule.head = map[string][]string{}
+	for len(p.words) > 0 {
+		if !p.step() {
+			return parsed{}, false
+		}
+	}
+	p.rule.finish(f)
+	return p.rule, true
+}
+
+// ruleParser consumes words; current is the extension that owns the options
+// seen next, nil before the first.
+type ruleParser struct {
+	family  Family
+	words   []token
+	rule    parsed
+	current *extension
+}
+
+// step consumes one option with its arguments.
+func (p *ruleParser) step() bool {
+	not := p.words[0].val == "!" && len(p.words) > 1
+	option := p.words[0]
+	if not {
+		option = p.words[1]
+	}
+	if letter, ok := headNames[option.val]; ok {
+		return p.takeHead(letter, not)
+	}
+	switch {
+	case !not && (option.val == "-m" || option.val == "--match"):
+		return p.takeMatch()
+	case !not && jumpNames[option.val] != "":
+		return p.takeTarget(jumpNames[option.val])
+	case !not && (option.val == "-c" || option.val == "--set-counters"):
+		return p.skip(3)
+	case isPortOption(option.val) && !p.ownsPorts():
+		p.implyProtocolMatch()
+	}
+	if p.current == nil {
+		return false
+	}
+	p.takeOption(not)
+	return true
+}
+
+func (p *ruleParser) skip(n int) bool {
+	if len(p.words) < n {
+		return false
+	}
+	p.words = p.words[n:]
+	return true
+}
+
+func (p *ruleParser) takeHead(letter string, not bool) bool {
+	var text []string
+	if not {
+		p.words, text = p.words[1:], []string{"!"}
+	}
+	if p.words, text = p.words[1:], append(text, letter); letter != "-f" {
+		if len(p.words) == 0 {
+			return false
+		}
+		value := headValue(p.family, letter, p.words[0])
+		p.words, text = p.words[1:], append(text, value)
+		if value == "" { // matches everything: iptables-save leaves it out
+			return !not
+		}
+	}
+	p.rule.head[letter] = text
+	return true
+}
+
+func (p *ruleParser) takeMatch() bool {
+	if len(p.words) < 2 {
+		return false
+	}
+	p.rule.matches = append(p.rule.matches, extension{name: p.words[1].val})
+	p.current = &p.rule.matches[len(p.rule.matches)-1]
+	return p.skip(2)
+}
+
+func (p *ruleParser) takeTarget(option string) bool {
+	if len(p.words) < 2 {
+		return false
+	}
+	p.rule.jump, p.rule.target = option, extension{name: p.words[1].val}
+	p.current = &p.rule.target
+	return p.skip(2)
+}
+
+// takeOption moves one "[!] --name args..." to the current extension.
+func (p *ruleParser) takeOption(not bool) {
+	o := extOption{not: not}
+	if not {
+		p.words = p.words[1:]
+	}
+	o.name, p.words = p.words[0].val, p.words[1:]
+	for len(p.words) > 0 && p.words[0].val != "!" && !strings.HasPrefix(p.words[0].raw, "-") {
+		o.args, p.words = append(o.args, p.words[0]), p.words[1:]
+	}
+	p.current.options = append(p.current.options, o)
+}
+
+func isPortOption(name string) bool {
+	switch name {
+	case "--dport", "--sport", "--destination-port", "--source-port", "--tcp-flags", "--syn":
+		return true
+	}
+	return false
+}
+
+// ownsPorts: the extension being filled may have port options of its own.
+func (p *ruleParser) ownsPorts() bool {
+	if p.current == nil {
+		return false
+	}
+	switch p.current.name {
+	case "tcp", "udp", "sctp", "dccp", "udplite":
+		return true
+	}
+	return false
+}
+
+// implyProtocolMatch is what the tools do on "-p tcp --dport": load tcp.
+func (p *ruleParser) implyProtocolMatch() {
+	proto := p.rule.head["-p"]
+	if len(proto) != 2 {
+		return
+	}
+	p.rule.matches = append(p.rule.matches, extension{name: proto[1]})
+	p.current = &p.rule.matches[len(p.rule.matches)-1]
+}
+
+func (r *parsed) finish(f Family) {
+	for i := range r.matches {
+		r.matches[i].normalise(f, matchRules)
+	}
+	r.target.normalise(f, targetRules)
+}
+
+// String prints the rule the way iptables-save does.
+func (r parsed) String() string {
+	var out []string
+	for _, letter := range headOrder {
+		out = append(out, r.head[letter]...)
+	}
+	for _, m := range r.matches {
+		out = append(out, "-m", m.name)
+		out = m.appendOptions(out)
+	}
+	if r.target.name != "" {
+		out = append(out, r.jump, r.target.name)
+		out = r.target.appendOptions(out)
+	}
+	return strings.Join(out, " ")
+}
+
+// headValue spells the argument of a built-in match; "" when it matches all.
+func headValue(f Family, letter string, arg token) string {
+	switch letter {
+	case "-s", "-d":
+		return address(f, arg.val)
+	case "-p":
+		return protocol(arg.val)
+	}
+	return arg.val
+}
+
+// address masks the host bits and adds the prefix length the tools print.
+func address(f Family, s string) string {
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		a, err := netip.ParseAddr(s)
+		if err != nil {
+			return s
+		}
+		p = netip.PrefixFrom(a, a.BitLen())
+	}
+	if p.Bits() == 0 && p.Addr().Is4() == (f == IPv4) {
+		return ""
+	}
+	return p.Masked().String()
+}
+
+// protocolNames lists what the tools print for numbers and aliases.
+var protocolNames = map[string]string{
+	"0": "", "all": "", "1": "icmp", "6": "tcp", "17": "udp", "58": "ipv6-icmp", "icmpv6": "ipv6-icmp",
+	"132": "sctp", "136": "udplite", "50": "esp", "51": "ah",
+}
+
+func protocol(s string) string {
+	s = strings.ToLower(s)
+	if name, ok := protocolNames[s]; ok {
+		return name
+	}
+	return s
+}
+
+// sortOptions orders options as listed; others keep their place behind.
+func sortOptions(options []extOption, order []string) {
+	rank := func(o extOption) int {
+		if i := slices.Index(order, o.name); i >= 0 {
+			return i
+		}
+		return len(order)
+	}
+	slices.SortStableFunc(options, func(a, b extOption) int { return rank(a) - rank(b) })
+}

@@ -1,0 +1,84 @@
+package rules
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// lockMessage is printed when the wait for the xtables lock ends without it.
+const lockMessage = "holding the xtables lock"
+
+// messages maps what the tools say to the sentinels, first match wins. The
+// exit status cannot do it: status 4 is a lock time-out for the legacy tools
+// and any refusal by the kernel for the nft ones.
+var messages = []struct {
+	text string
+	kind error
+}{
+	{lockMessage, ErrBusy},
+	{"Resource temporarily unavailable", ErrBusy},
+	{"Device or resource busy", ErrBusy},
+	{"Too many links", ErrBusy},
+	{"Directory not empty", ErrBusy},
+	{"already exists", ErrExist},
+	{"File exists", ErrExist},
+	{"Couldn't load match", ErrUnsupported},
+	{"missing kernel module", ErrUnsupported},
+	{"unknown option", ErrUnsupported},
+	{"can't initialize", ErrUnsupported},
+	{"Table does not exist", ErrUnsupported},
+	{"Could not fetch rule set generation id", ErrUnsupported},
+	{"not supported", ErrUnsupported},
+	{"No such file or directory", ErrNotExist},
+	{"No chain/target/match by that name", ErrNotExist},
+	{"does not exist", ErrNotExist},
+	{"doesn't exist", ErrNotExist},
+	{"Bad rule", ErrNotExist},
+}
+
+var targetMessage = regexp.MustCompile("Couldn't load target `([^']*)'")
+
+// classify names the sentinel for a failed tool, nil if none fits.
+func classify(status int, text string) error {
+	if m := targetMessage.FindStringSubmatch(text); m != nil {
+		return missingTarget(m[1])
+	}
+	for _, m := range messages {
+		if strings.Contains(text, m.text) {
+			return m.kind
+		}
+	}
+	if status == 4 && text == "" {
+		return ErrBusy
+	}
+	return nil
+}
+
+// missingTarget tells a chain from an extension: the tools look for both by
+// the same message, and no extension has a dash in its name.
+func missingTarget(name string) error {
+	if strings.Contains(name, "-") {
+		return ErrNotExist
+	}
+	return ErrUnsupported
+}
+
+// "Error occurred at line: 12" by the parser of both backends, "line 12:
+// RULE_APPEND failed" by nft when the kernel refuses, "line 12 failed" by
+// legacy, "COMMIT expected at line 12".
+var lineMessage = regexp.MustCompile(`line:? ([0-9]+)`)
+
+// faultyLine is the line of restore input that the message blames, 0 if it
+// names none.
+func faultyLine(text string) int {
+	m := lineMessage.FindStringSubmatch(text)
+	if m == nil {
+		return 0
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,120 @@
+package rules
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/coreos/go-iptables/iptables"
+	"go.uber.org/zap"
+)
+
+// Handle reads and writes the iptables state of the network namespace of
+// the thread that calls it. One goroutine at a time.
+type Handle struct {
+	log      *zap.Logger
+	opts     Options
+	backend  Backend
+	families []Family
+	per      map[Family]*familyTools
+
+	saves, restores, jumps, rows atomic.Uint64
+}
+
+// familyTools is what a Handle needs for one family.
+type familyTools struct {
+	tools
+	ipt *iptables.IPTables
+}
+
+// New chooses the backend, leaves out families the node lacks and fails with
+// ErrUnsupported if none remains.
+func New(log *zap.Logger, opts Options) (*Handle, error) {
+	opts = opts.Defaults()
+	if err := opts.Validate(); err != nil {
+		return nil, fmt.Errorf("rules options: %w", err)
+	}
+	log = log.Named("rules")
+	ctx := context.Background() // each process is bounded by opts.Timeout
+	b, err := pickBackend(ctx, log, opts)
+	if err != nil {
+		return nil, err
+	}
+	found, err := usable(ctx, log, opts, b)
+	if err != nil {
+		return nil, err
+	}
+	h := &Handle{log: log, opts: opts, backend: b, per: map[Family]*familyTools{}}
+	for f, t := range found {
+		ipt, err := openIPTables(f, t, opts.LockWait)
+		if err != nil {
+			return nil, err
+		}
+		h.per[f] = &familyTools{tools: t, ipt: ipt}
+		h.families = append(h.families, f)
+	}
+	slices.Sort(h.families)
+	return h, nil
+}
+
+// openIPTables always sets a timeout: without one go-iptables passes a bare
+// --wait, which waits for ever behind a stuck lock holder.
+func openIPTables(f Family, t tools, wait time.Duration) (*iptables.IPTables, error) {
+	proto := iptables.ProtocolIPv4
+	if f == IPv6 {
+		proto = iptables.ProtocolIPv6
+	}
+	ipt, err := iptables.New(iptables.IPFamily(proto), iptables.Path(t.command), iptables.Timeout(int(wait/time.Second)))
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", t.command, err)
+	}
+	return ipt, nil
+}
+
+func waitArg(o Options) string { return "--wait=" + strconv.Itoa(int(o.LockWait/time.Second)) }
+
+// Backend is the one in use.
+func (h *Handle) Backend() Backend { return h.backend }
+
+// Families are those in use, IPv4 first.
+func (h *Handle) Families() []Family { return slices.Clone(h.families) }
+
+// RandomFully: MASQUERADE --random-fully is understood (iptables 1.6.2).
+func (h *Handle) RandomFully(f Family) bool {
+	t := h.per[f]
+	return t != nil && t.ipt.HasRandomFully()
+}
+
+// Counters may be called from any goroutine.
+func (h *Handle) Counters() Counters {
+	return Counters{Save: h.saves.Load(), Restore: h.restores.Load(), Jump: h.jumps.Load(), Rows: h.rows.Load()}
+}
+
+// List reads our chains and the jumps into them, in canonical form, with one
+// iptables-save per family. On an error nothing is returned: half a listing
+// must not be taken for deletions.
+func (h *Handle) List(ctx context.Context) (map[ChainKey]Chain, map[JumpKey]Jump, error) {
+	l := NewListing(h.opts.Owned)
+	for _, f := range h.families {
+		h.saves.Add(1)
+		out, err := run(ctx, h.opts.Timeout, nil, h.per[f].save)
+		if err != nil {
+			return nil, nil, fmt.Errorf("list chains of family %s: %w", f, err)
+		}
+		tables, err := ParseSave(bytes.NewReader(out))
+		if err != nil {
+			return nil, nil, fmt.Errorf("list chains of family %s: %w", f, err)
+		}
+		l.Add(f, tables)
+	}
+	return l.Chains, l.Jumps, nil
+}
+
+// missingFamily is the error of a row whose family was left out by New.
+func missingFamily(f Family) error {
+	return fmt.Errorf("family %s is not in use: %w", f, ErrUnsupported)
+}

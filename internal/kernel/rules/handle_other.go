@@ -1,0 +1,54 @@
+//go:build !linux
+
+package rules
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"go.uber.org/zap"
+)
+
+// Handle exists on Linux only; elsewhere New fails.
+type Handle struct{}
+
+var errOS = fmt.Errorf("iptables on %s: %w", runtime.GOOS, ErrUnsupported)
+
+// New always fails with ErrUnsupported.
+func New(*zap.Logger, Options) (*Handle, error) { return nil, errOS }
+
+// Backend is empty.
+func (h *Handle) Backend() Backend { return "" }
+
+// Families is empty.
+func (h *Handle) Families() []Family { return nil }
+
+// RandomFully is false.
+func (h *Handle) RandomFully(Family) bool { return false }
+
+// List fails with ErrUnsupported.
+func (h *Handle) List(context.Context) (map[ChainKey]Chain, map[JumpKey]Jump, error) {
+	return nil, nil, errOS
+}
+
+// WriteChains fails every row with ErrUnsupported.
+func (h *Handle) WriteChains(_ context.Context, changes []ChainChange) []error {
+	return unsupported(len(changes))
+}
+
+// WriteJumps fails every row with ErrUnsupported.
+func (h *Handle) WriteJumps(_ context.Context, changes []JumpChange) []error {
+	return unsupported(len(changes))
+}
+
+// Counters is zero.
+func (h *Handle) Counters() Counters { return Counters{} }
+
+func unsupported(n int) []error {
+	errs := make([]error, n)
+	for i := range errs {
+		errs[i] = errOS
+	}
+	return errs
+}

@@ -1,0 +1,162 @@
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/coreos/go-iptables/iptables"
+	"strings"
+)
+
+// WriteJumps converges jumps in the given order. A jump that is there,
+// anywhere in its hook, is neither moved nor doubled; a missing one becomes
+// the first rule, so of several adds the last comes out on top. Jumps to the
+// same target with other arguments are removed after the new one is in.
+// The result is nil when all is applied, else has one entry a change.
+func (h *Handle) WriteJumps(ctx context.Context, changes []JumpChange) []error {
+	errs := make([]error, len(changes))
+	var stop error
+	for i, c := range changes {
+		err := stop
+		if err == nil {
+			err = h.writeJump(ctx, c)
+		}
+		if err != nil {
+			errs[i] = fmt.Errorf("%s jump %s: %w", c.Op, c.Key, err)
+		}
+		if errors.Is(err, ErrBusy) || ctx.Err() != nil {
+			stop = err // the rest would wait for the same lock, one after the other
+		}
+	}
+	return h.settle(errs)
+}
+
+func (h *Handle) writeJump(ctx context.Context, c JumpChange) error {
+	t := h.per[c.Key.Family]
+	if t == nil {
+		return missingFamily(c.Key.Family)
+	}
+	j := jumpWriter{h: h, ipt: t.ipt, key: c.Key}
+	present, err := j.list(ctx)
+	if err != nil {
+		return err
+	}
+	keep := -1
+	if c.Op != Delete {
+		if keep, err = j.ensure(ctx, present, c.Jump); err != nil {
+			return err
+		}
+	}
+	for i, jump := range present {
+		if i == keep {
+			continue
+		}
+		if err := j.delete(ctx, jump); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// jumpWriter speaks to go-iptables about one key.
+type jumpWriter struct {
+	h   *Handle
+	ipt *iptables.IPTables
+	key JumpKey
+}
+
+// list reads the jumps of the key out of its hook, in order. Comparing
+// canonical text replaces the tools' own check, which is known to miss rules
+// over quoting.
+func (j jumpWriter) list(ctx context.Context) ([]Jump, error) {
+	var lines []string
+	err := j.do(ctx, func() (err error) {
+		lines, err = j.ipt.List(j.key.Table, j.key.Hook)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	hook := ChainKey{Family: j.key.Family, Table: j.key.Table, Name: j.key.Hook}
+	var jumps []Jump
+	for _, line := range lines {
+		rule, ok := strings.CutPrefix(line, "-A "+j.key.Hook+" ")
+		if !ok {
+			continue
+		}
+		if key, jump, ok := jumpOf(hook, rule); ok && key == j.key {
+			jumps = append(jumps, jump)
+		}
+	}
+	return jumps, nil
+}
+
+// ensure returns the position in present of the jump to keep, -1 if it had
+// to be inserted.
+func (j jumpWriter) ensure(ctx context.Context, present []Jump, want Jump) (int, error) {
+	rule := Canonical(j.key.Family, want.Rule(j.key.Target))
+	for i, have := range present {
+		if Canonical(j.key.Family, have.Rule(j.key.Target)) == rule {
+			return i, nil
+		}
+	}
+	return -1, j.do(ctx, func() error {
+		return j.ipt.Insert(j.key.Table, j.key.Hook, 1, arguments(rule)...)
+	})
+}
+
+func (j jumpWriter) delete(ctx context.Context, jump Jump) error {
+	err := j.do(ctx, func() error {
+		return j.ipt.Delete(j.key.Table, j.key.Hook, arguments(jump.Rule(j.key.Target))...)
+	})
+	if errors.Is(err, ErrNotExist) {
+		return nil // somebody else was faster
+	}
+	return err
+}
+
+// arguments cuts a rule into the words a command line takes, unquoted.
+func arguments(rule string) []string {
+	words, _ := split(rule)
+	args := make([]string, len(words))
+	for i, w := range words {
+		args[i] = w.val
+	}
+	return args
+}
+
+// do runs one go-iptables call. The library keeps its process to itself, so
+// the call is pinned to a thread and at the deadline the thread's children
+// are killed; the lock wait alone is bounded by the library's own timeout.
+func (j jumpWriter) do(ctx context.Context, call func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, j.h.opts.Timeout)
+	defer cancel()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	j.h.jumps.Add(1)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	stop := killChildrenAfter(ctx)
+	defer stop()
+	err := call()
+	if err == nil {
+		return nil
+	}
+	return jumpError(ctx, err)
+}
+
+func jumpError(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("killed: %w", ctx.Err())
+	}
+	var e *iptables.Error
+	if errors.As(err, &e) {
+		if kind := classify(e.ExitStatus(), e.Error()); kind != nil {
+			return fmt.Errorf("%w: %w", kind, err)
+		}
+	}
+	return err
+}

@@ -1,0 +1,61 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Options chooses what a Handle works on.
+type Options struct {
+	// Families wanted; those the node lacks are left out with a log line.
+	// Empty means both.
+	Families []Family
+	// Backend to use; "" picks the one the host's rules live in.
+	Backend Backend
+	// LockWait bounds the wait for the xtables lock, in whole seconds since
+	// the tools take no less. Default 5 s.
+	LockWait time.Duration
+	// Timeout bounds each process, lock wait included. Default 10 s.
+	Timeout time.Duration
+	// Owned says which user chains are ours; required.
+	Owned func(ChainKey) bool
+}
+
+// Defaults returns a copy with every empty field filled in.
+func (o Options) Defaults() Options {
+	if len(o.Families) == 0 {
+		o.Families = []Family{IPv4, IPv6}
+	}
+	if o.LockWait == 0 {
+		o.LockWait = 5 * time.Second
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 10 * time.Second
+	}
+	return o
+}
+
+// Validate reports every mistake at once.
+func (o Options) Validate() error {
+	var errs []error
+	for _, f := range o.Families {
+		if f != IPv4 && f != IPv6 {
+			errs = append(errs, fmt.Errorf("unknown family %d", f))
+		}
+	}
+	if o.Backend != "" && o.Backend != NFT && o.Backend != Legacy {
+		errs = append(errs, fmt.Errorf("unknown backend %q", o.Backend))
+	}
+	if o.LockWait < time.Second {
+		// go-iptables reads zero seconds as "wait for ever".
+		errs = append(errs, fmt.Errorf("lock wait %v is below one second", o.LockWait))
+	}
+	if o.Timeout <= o.LockWait {
+		errs = append(errs, fmt.Errorf("timeout %v does not exceed the lock wait %v", o.Timeout, o.LockWait))
+	}
+	if o.Owned == nil {
+		errs = append(errs, errors.New("owned chain predicate is missing"))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,102 @@
+package rulestest
+
+import (
+	"testing"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+)
+
+const portalsArgs = `-m comment --comment "kubernetes service portals"`
+
+// portals is the jump from a hook of table nat to KUBE-SERVICES.
+func portals(f rules.Family, hook string) rules.JumpKey {
+	return rules.JumpKey{Family: f, Table: "nat", Hook: hook, Target: "KUBE-SERVICES"}
+}
+
+// ipvsJumps are the jumps of kube-proxy's ipvs mode in its order of prepend.
+func ipvsJumps(f rules.Family) []rules.JumpChange {
+	jump := func(table, hook, target, comment string) rules.JumpChange {
+		return rules.JumpChange{
+			Op:   rules.Add,
+			Key:  rules.JumpKey{Family: f, Table: table, Hook: hook, Target: target},
+			Jump: rules.Jump{Args: `-m comment --comment "` + comment + `"`},
+		}
+	}
+	return []rules.JumpChange{
+		jump("nat", "OUTPUT", "KUBE-SERVICES", "kubernetes service portals"),
+		jump("nat", "PREROUTING", "KUBE-SERVICES", "kubernetes service portals"),
+		jump("nat", "POSTROUTING", "KUBE-POSTROUTING", "kubernetes postrouting rules"),
+		jump("filter", "FORWARD", "KUBE-FORWARD", "kubernetes forwarding rules"),
+		jump("filter", "INPUT", "KUBE-NODE-PORT", "kubernetes health check rules"),
+		jump("filter", "INPUT", "KUBE-PROXY-FIREWALL", "kube-proxy firewall rules"),
+		jump("filter", "FORWARD", "KUBE-PROXY-FIREWALL", "kube-proxy firewall rules"),
+		jump("filter", "INPUT", "KUBE-IPVS-FILTER", "kubernetes ipvs access filter"),
+		jump("filter", "OUTPUT", "KUBE-IPVS-OUT-FILTER", "kubernetes ipvs access filter"),
+	}
+}
+
+func testJumpOrder(t *testing.T, b *bench) {
+	b.write(rules.Add, Shapes(b.Client.Families()...))
+	want := map[rules.JumpKey]rules.Jump{}
+	for _, f := range b.Client.Families() {
+		changes := ipvsJumps(f)
+		if errs := b.Client.WriteJumps(t.Context(), changes); errs != nil {
+			t.Fatal(errs)
+		}
+		for _, c := range changes {
+			want[c.Key] = c.Jump
+		}
+		b.wantHook(f, "filter", "INPUT",
+			`-m comment --comment "kubernetes ipvs access filter" -j KUBE-IPVS-FILTER`,
+			`-m comment --comment "kube-proxy firewall rules" -j KUBE-PROXY-FIREWALL`,
+			`-m comment --comment "kubernetes health check rules" -j KUBE-NODE-PORT`)
+		b.wantHook(f, "filter", "FORWARD",
+			`-m comment --comment "kube-proxy firewall rules" -j KUBE-PROXY-FIREWALL`,
+			`-m comment --comment "kubernetes forwarding rules" -j KUBE-FORWARD`)
+		b.wantHook(f, "nat", "PREROUTING", portalsArgs+" -j KUBE-SERVICES")
+	}
+	b.wantJumps(want)
+}
+
+func testJumpTwice(_ *testing.T, b *bench) {
+	for _, f := range b.Client.Families() {
+		b.write(rules.Add, chainMap{nat(f, "KUBE-SERVICES"): {}, nat(f, "KUBE-OTHER"): {}})
+		b.jump(rules.Add, portals(f, "PREROUTING"), portalsArgs)
+		other := portals(f, "PREROUTING")
+		other.Target = "KUBE-OTHER"
+		b.jump(rules.Add, other, "")
+		b.jump(rules.Add, portals(f, "PREROUTING"), portalsArgs)
+		b.wantHook(f, "nat", "PREROUTING", "-j KUBE-OTHER", portalsArgs+" -j KUBE-SERVICES")
+	}
+}
+
+func testJumpReplaced(_ *testing.T, b *bench) {
+	const old = `-m conntrack --ctstate NEW -m comment --comment "kubernetes service portals"`
+	for _, f := range b.Client.Families() {
+		b.write(rules.Add, chainMap{nat(f, "KUBE-SERVICES"): {}})
+		b.jump(rules.Add, portals(f, "OUTPUT"), old)
+		b.wantHook(f, "nat", "OUTPUT", old+" -j KUBE-SERVICES")
+		b.jump(rules.Update, portals(f, "OUTPUT"), portalsArgs)
+		b.wantHook(f, "nat", "OUTPUT", portalsArgs+" -j KUBE-SERVICES")
+	}
+}
+
+func testJumpDeleted(t *testing.T, b *bench) {
+	for _, f := range b.Client.Families() {
+		b.write(rules.Add, chainMap{nat(f, "KUBE-SERVICES"): {}})
+		b.jump(rules.Delete, portals(f, "OUTPUT"), "")
+		b.jump(rules.Add, portals(f, "OUTPUT"), `-p tcp -m comment --comment "it's \"quoted\""`)
+		if err := b.Load(f, "*nat\n-A OUTPUT -j KUBE-SERVICES\nCOMMIT\n"); err != nil {
+			t.Fatal(err)
+		}
+		b.jump(rules.Delete, portals(f, "OUTPUT"), "")
+		b.wantHook(f, "nat", "OUTPUT")
+	}
+}
+
+func testJumpMissing(t *testing.T, b *bench) {
+	for _, f := range b.Client.Families() {
+		errs := b.Client.WriteJumps(t.Context(), []rules.JumpChange{{Op: rules.Add, Key: portals(f, "OUTPUT")}})
+		b.wantError(errs, 0, rules.ErrNotExist)
+	}
+}

@@ -1,0 +1,227 @@
+package rulestest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+)
+
+// Fake is an iptables in memory with the methods of rules.Handle. It may be
+// used from several goroutines.
+type Fake struct {
+	// Plan is the faults to inject; change it between calls only.
+	Plan Plan
+
+	mu       sync.Mutex
+	owned    func(rules.ChainKey) bool
+	families []rules.Family
+	tables   map[tableKey]*table
+	counters rules.Counters
+}
+
+type tableKey struct {
+	family rules.Family
+	name   string
+}
+
+// table keeps its chains by name, built-in ones included.
+type table struct {
+	builtin []string
+	chains  map[string][]string
+}
+
+// builtins are the hooks of the tables we know.
+var builtins = map[string][]string{
+	"filter": {"INPUT", "FORWARD", "OUTPUT"},
+	"nat":    {"PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"},
+	"mangle": {"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"},
+	"raw":    {"PREROUTING", "OUTPUT"},
+}
+
+// New makes an empty node; opts counts for Families and Owned only.
+func New(opts rules.Options) *Fake {
+	opts = opts.Defaults()
+	f := &Fake{owned: opts.Owned, families: slices.Clone(opts.Families), tables: map[tableKey]*table{}}
+	slices.Sort(f.families)
+	for _, family := range f.families {
+		for name, hooks := range builtins {
+			t := &table{builtin: hooks, chains: map[string][]string{}}
+			for _, hook := range hooks {
+				t.chains[hook] = nil
+			}
+			f.tables[tableKey{family, name}] = t
+		}
+	}
+	return f
+}
+
+// Backend is nft.
+func (f *Fake) Backend() rules.Backend { return rules.NFT }
+
+// Families are those asked for.
+func (f *Fake) Families() []rules.Family { return slices.Clone(f.families) }
+
+// RandomFully is true for the families in use.
+func (f *Fake) RandomFully(family rules.Family) bool { return slices.Contains(f.families, family) }
+
+// Counters counts what the real Handle would launch when nothing fails.
+func (f *Fake) Counters() rules.Counters {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.counters
+}
+
+// List returns our chains and jumps, less the rows the plan drops.
+func (f *Fake) List(ctx context.Context) (map[rules.ChainKey]rules.Chain, map[rules.JumpKey]rules.Jump, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.Plan.begin(ctx, CallList); err != nil {
+		return nil, nil, fmt.Errorf("list chains: %w", err)
+	}
+	l := rules.NewListing(f.owned)
+	for _, family := range f.families {
+		f.counters.Save++
+		l.Add(family, f.saveTables(family))
+	}
+	for k := range l.Chains {
+		if f.Plan.DropChain != nil && f.Plan.DropChain(k) {
+			delete(l.Chains, k)
+		}
+	}
+	for k := range l.Jumps {
+		if f.Plan.DropJump != nil && f.Plan.DropJump(k) {
+			delete(l.Jumps, k)
+		}
+	}
+	return l.Chains, l.Jumps, nil
+}
+
+// WriteChains does what rules.Handle does: bad rows fail, the rest is
+// applied, writes before deletions.
+func (f *Fake) WriteChains(ctx context.Context, changes []rules.ChainChange) []error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	errs := make([]error, len(changes))
+	if err := f.Plan.begin(ctx, CallWriteChains); err != nil {
+		for i := range errs {
+			errs[i] = err
+		}
+		return f.settleChains(changes, errs)
+	}
+	for i, c := range changes {
+		errs[i] = f.Plan.failChain(c.Key)
+		if !f.RandomFully(c.Key.Family) {
+			errs[i] = rules.ErrUnsupported
+		}
+	}
+	f.countFamilies(changes)
+	f.writeAll(changes, errs)
+	f.deleteAll(changes, errs)
+	return f.settleChains(changes, errs)
+}
+
+func (f *Fake) countFamilies(changes []rules.ChainChange) {
+	for _, family := range f.families {
+		if slices.ContainsFunc(changes, func(c rules.ChainChange) bool { return c.Key.Family == family }) {
+			f.counters.Restore++
+		}
+	}
+}
+
+// settleChains adds the key to every error, as the Handle does.
+func (f *Fake) settleChains(changes []rules.ChainChange, errs []error) []error {
+	for i, c := range changes {
+		if errs[i] != nil {
+			errs[i] = fmt.Errorf("%s chain %s: %w", c.Op, c.Key, errs[i])
+		}
+	}
+	return f.settle(errs)
+}
+
+func (f *Fake) settle(errs []error) []error {
+	failed := 0
+	for _, err := range errs {
+		if err != nil {
+			failed++
+		}
+	}
+	f.counters.Rows += uint64(len(errs) - failed)
+	if failed == 0 {
+		return nil
+	}
+	return errs
+}
+
+func (f *Fake) at(family rules.Family, name string) *table {
+	return f.tables[tableKey{family, name}]
+}
+
+// String prints both families as iptables-save would, tables with content
+// only, "# ip" or "# ip6" before each family.
+func (f *Fake) String() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var b strings.Builder
+	for _, family := range f.families {
+		if tables := f.saveTables(family); len(tables) > 0 {
+			fmt.Fprintf(&b, "# %s\n", family)
+			_ = rules.PrintSave(&b, tables) // a Builder does not fail
+		}
+	}
+	return b.String()
+}
+
+// Save prints one family.
+func (f *Fake) Save(family rules.Family) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var b strings.Builder
+	_ = rules.PrintSave(&b, f.saveTables(family)) // a Builder does not fail
+	return b.String()
+}
+
+// Load does what iptables-restore --noflush does with save text: declared
+// user chains are emptied, rules appended.
+func (f *Fake) Load(family rules.Family, text string) error {
+	tables, err := rules.ParseSave(strings.NewReader(text))
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, t := range tables {
+		at := f.at(family, t.Name)
+		if at == nil {
+			return fmt.Errorf("table %s: %w", t.Name, rules.ErrUnsupported)
+		}
+		for _, c := range t.Chains {
+			at.load(family, c)
+		}
+	}
+	return nil
+}
+
+func (t *table) load(family rules.Family, c rules.SaveChain) {
+	if !c.Builtin() {
+		t.chains[c.Name] = nil
+	}
+	for _, r := range c.Rules {
+		t.chains[c.Name] = append(t.chains[c.Name], rules.Canonical(family, r))
+	}
+}
+
+// Delete removes a chain and every rule that refers to it, as somebody else
+// on the node might.
+func (f *Fake) Delete(key rules.ChainKey) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t := f.at(key.Family, key.Table)
+	for name, list := range t.chains {
+		t.chains[name] = slices.DeleteFunc(list, func(r string) bool { return endsIn(r, key.Name) })
+	}
+	delete(t.chains, key.Name)
+}

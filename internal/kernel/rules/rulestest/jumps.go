@@ -1,0 +1,69 @@
+package rulestest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+)
+
+// WriteJumps does what rules.Handle does: a jump that is there stays where
+// it is, a new one goes on top, others to the same target are removed.
+func (f *Fake) WriteJumps(ctx context.Context, changes []rules.JumpChange) []error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	errs := make([]error, len(changes))
+	stop := f.Plan.begin(ctx, CallWriteJumps)
+	for i, c := range changes {
+		err := stop
+		if err == nil {
+			err = f.writeJump(c)
+		}
+		if err != nil {
+			errs[i] = fmt.Errorf("%s jump %s: %w", c.Op, c.Key, err)
+		}
+	}
+	return f.settle(errs)
+}
+
+func (f *Fake) writeJump(c rules.JumpChange) error {
+	if err := f.Plan.failJump(c.Key); err != nil {
+		return err
+	}
+	t := f.at(c.Key.Family, c.Key.Table)
+	if t == nil || !slices.Contains(t.builtin, c.Key.Hook) {
+		return fmt.Errorf("no such hook: %w", rules.ErrUnsupported)
+	}
+	f.counters.Jump++ // the listing of the hook
+	if c.Op == rules.Delete {
+		f.dropJumps(t, c.Key, "")
+		return nil
+	}
+	if _, ok := t.chains[c.Key.Target]; !ok {
+		return fmt.Errorf("target %s: %w", c.Key.Target, rules.ErrNotExist)
+	}
+	rule := rules.Canonical(c.Key.Family, c.Jump.Rule(c.Key.Target))
+	if !slices.Contains(t.chains[c.Key.Hook], rule) {
+		f.counters.Jump++
+		t.chains[c.Key.Hook] = slices.Insert(t.chains[c.Key.Hook], 0, rule)
+	}
+	f.dropJumps(t, c.Key, rule)
+	return nil
+}
+
+// dropJumps removes the jumps of the key except the first that equals keep.
+func (f *Fake) dropJumps(t *table, key rules.JumpKey, keep string) {
+	kept := false
+	t.chains[key.Hook] = slices.DeleteFunc(t.chains[key.Hook], func(r string) bool {
+		if !endsIn(r, key.Target) {
+			return false
+		}
+		if r == keep && !kept {
+			kept = true
+			return false
+		}
+		f.counters.Jump++
+		return true
+	})
+}

@@ -1,0 +1,110 @@
+package rules
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// tools are the three binaries of one family and backend.
+type tools struct {
+	command, save, restore string
+}
+
+// findTools looks for the binaries of a backend. A host with one backend
+// alone may have plain names only; those count if their version says so.
+func findTools(ctx context.Context, timeout time.Duration, f Family, b Backend) (tools, error) {
+	base := "iptables"
+	if f == IPv6 {
+		base = "ip6tables"
+	}
+	if t, err := lookTools(base + "-" + string(b)); err == nil {
+		return t, nil
+	}
+	t, err := lookTools(base)
+	if err != nil {
+		return tools{}, fmt.Errorf("find %s of backend %s: %w", base, b, err)
+	}
+	if got, err := t.backend(ctx, timeout); err != nil || got != b {
+		return tools{}, fmt.Errorf("find %s of backend %s: %s is %s: %w", base, b, t.command, got, ErrUnsupported)
+	}
+	return t, nil
+}
+
+func lookTools(base string) (tools, error) {
+	t := tools{command: base, save: base + "-save", restore: base + "-restore"}
+	for _, name := range []*string{&t.command, &t.save, &t.restore} {
+		path, err := exec.LookPath(*name)
+		if err != nil {
+			return tools{}, fmt.Errorf("%s: %w", *name, ErrUnsupported)
+		}
+		*name = path
+	}
+	return t, nil
+}
+
+// backend asks the command itself; versions before 1.8 know legacy only and
+// name no backend.
+func (t tools) backend(ctx context.Context, timeout time.Duration) (Backend, error) {
+	out, err := run(ctx, timeout, nil, t.command, "--version")
+	if err != nil {
+		return "", fmt.Errorf("ask version: %w", err)
+	}
+	if bytes.Contains(out, []byte("nf_tables")) {
+		return NFT, nil
+	}
+	return Legacy, nil
+}
+
+// content is what speaks for a backend being the one the host uses.
+type content struct {
+	kube  bool // has a KUBE- chain, ours or the kubelet's
+	rules int
+}
+
+// better: Kubernetes' own chains decide (the kubelet leaves
+// KUBE-IPTABLES-HINT in mangle for this purpose), then the number of rules.
+func (c content) better(o content) bool {
+	if c.kube != o.kube {
+		return c.kube
+	}
+	return c.rules > o.rules
+}
+
+func (c *content) add(save []byte) {
+	lines := bufio.NewScanner(bytes.NewReader(save))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		switch s := lines.Text(); {
+		case strings.HasPrefix(s, ":KUBE-"):
+			c.kube = true
+		case strings.HasPrefix(s, "-A "):
+			c.rules++
+		}
+	}
+}
+
+// netFile is a file of /proc/net in the namespace of the calling thread.
+func netFile(name string) string { return "/proc/thread-self/net/" + name }
+
+// legacyInUse is found out without loading the legacy modules, which merely
+// running iptables-legacy-save would do.
+func legacyInUse(f Family) bool {
+	name := "ip_tables_names"
+	if f == IPv6 {
+		name = "ip6_tables_names"
+	}
+	text, err := os.ReadFile(netFile(name))
+	return err == nil && len(bytes.TrimSpace(text)) > 0
+}
+
+// ipv6Enabled is false on a kernel booted with ipv6.disable=1.
+func ipv6Enabled() bool {
+	_, err := os.Stat(netFile("if_inet6"))
+	return err == nil
+}

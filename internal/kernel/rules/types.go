@@ -1,0 +1,148 @@
+package rules
+
+import (
+	"cmp"
+	"errors"
+	"strconv"
+)
+
+// The sentinels of the room, wrapped with the chain and the tool's message.
+var (
+	// ErrExist: the object is there already.
+	ErrExist = errors.New("already exists")
+	// ErrNotExist: a chain, jump target or set that is needed is not there.
+	ErrNotExist = errors.New("does not exist")
+	// ErrBusy: the xtables lock was not had in time, or a chain is still
+	// referenced; trying again later can help.
+	ErrBusy = errors.New("busy")
+	// ErrUnsupported: the tool, the family or a match or target is missing on
+	// this node; trying again does not help.
+	ErrUnsupported = errors.New("not supported on this node")
+)
+
+// Family is the address family a table belongs to.
+type Family uint8
+
+// The two families; their values are the IP version numbers.
+const (
+	IPv4 Family = 4
+	IPv6 Family = 6
+)
+
+// String is "ip" or "ip6", the words nft uses for the families.
+func (f Family) String() string {
+	switch f {
+	case IPv4:
+		return "ip"
+	case IPv6:
+		return "ip6"
+	}
+	return "family" + strconv.Itoa(int(f))
+}
+
+// Backend says which kernel interface the iptables binaries speak to. Rules
+// of one backend are invisible to the tools of the other.
+type Backend string
+
+// The two backends. The empty Backend in [Options] asks for detection.
+const (
+	NFT    Backend = "nft"
+	Legacy Backend = "legacy"
+)
+
+// ChainKey names one user chain.
+type ChainKey struct {
+	Family      Family
+	Table, Name string
+}
+
+// String is for instance "ip nat KUBE-SERVICES".
+func (k ChainKey) String() string { return k.Family.String() + " " + k.Table + " " + k.Name }
+
+// Compare orders by family, table and name.
+func (k ChainKey) Compare(o ChainKey) int {
+	return cmp.Or(cmp.Compare(k.Family, o.Family), cmp.Compare(k.Table, o.Table), cmp.Compare(k.Name, o.Name))
+}
+
+// Chain is the content of a user chain.
+type Chain struct {
+	// Rules has one rule a line, in order, without the leading "-A CHAIN",
+	// in canonical form; "" is an empty chain.
+	Rules string
+}
+
+// JumpKey names the jump from a built-in chain to one of ours. There is at
+// most one: a key holds its Args as value.
+type JumpKey struct {
+	Family              Family
+	Table, Hook, Target string
+}
+
+// String is for instance "ip nat PREROUTING -> KUBE-SERVICES".
+func (k JumpKey) String() string {
+	return k.Family.String() + " " + k.Table + " " + k.Hook + " -> " + k.Target
+}
+
+// Compare orders by family, table, hook and target.
+func (k JumpKey) Compare(o JumpKey) int {
+	return cmp.Or(cmp.Compare(k.Family, o.Family), cmp.Compare(k.Table, o.Table),
+		cmp.Compare(k.Hook, o.Hook), cmp.Compare(k.Target, o.Target))
+}
+
+// Jump is the match part of a jump in canonical form, for instance
+// `-m comment --comment "kubernetes service portals"`; "" matches all.
+type Jump struct{ Args string }
+
+// Rule is the whole rule text of a jump to target, as iptables-save has it.
+func (j Jump) Rule(target string) string {
+	if j.Args == "" {
+		return "-j " + target
+	}
+	return j.Args + " -j " + target
+}
+
+// Op says what a change does to its key.
+type Op uint8
+
+// Add and Update both converge to the given value, whatever was there;
+// Delete of something absent is a success.
+const (
+	Add Op = iota + 1
+	Update
+	Delete
+)
+
+// String is the lower-case verb.
+func (o Op) String() string {
+	switch o {
+	case Add:
+		return "add"
+	case Update:
+		return "update"
+	case Delete:
+		return "delete"
+	}
+	return "op" + strconv.Itoa(int(o))
+}
+
+// ChainChange is one row for [Handle.WriteChains]; Chain is ignored by Delete.
+type ChainChange struct {
+	Op    Op
+	Key   ChainKey
+	Chain Chain
+}
+
+// JumpChange is one row for [Handle.WriteJumps]; Jump is ignored by Delete.
+type JumpChange struct {
+	Op   Op
+	Key  JumpKey
+	Jump Jump
+}
+
+// Counters counts since the Handle was made.
+type Counters struct {
+	// Processes launched, by purpose; each costs 5-20 ms of CPU.
+	Save, Restore, Jump uint64
+	// Rows applied, changes of chains and jumps alike.
+	Rows uint64
+}
