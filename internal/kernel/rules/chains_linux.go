@@ -80,6 +80,7 @@ func (b *chainBatch) apply(ctx context.Context, steps []step) {
 		}
 		rows := rowsOf(steps)
 		guilty, known := blame(err, owners)
+		err = explain(err, text)
 		switch {
 		case hopeless(ctx, err):
 			b.fail(rows, err)
@@ -165,6 +166,20 @@ func blame(err error, owners []int) (row int, known bool) {
 		return 0, false
 	}
 	return owners[line-1], true
+}
+
+// explain adds what legacy leaves out: it fails a removal without a reason,
+// and for a chain that is ours and empty only a reference is left.
+func explain(err error, text string) error {
+	var e *toolError
+	if !errors.As(err, &e) || e.kind != nil {
+		return err
+	}
+	lines := strings.Split(text, "\n")
+	if n := faultyLine(e.text); n > 0 && n <= len(lines) && strings.HasPrefix(lines[n-1], "-X ") {
+		return fmt.Errorf("still referenced: %w: %w", ErrBusy, err)
+	}
+	return err
 }
 
 // hopeless errors would hit every other attempt too: no process, no time
