@@ -56,7 +56,7 @@ func open(doc *document) ([]item, []fault) {
 	if err := it.readType(metav1.TypeMeta{}); err != nil {
 		return nil, []fault{*err}
 	}
-	if !strings.HasSuffix(it.typeMeta.Kind, "List") || ours[it.typeMeta.Kind] == "" {
+	if !it.isList() {
 		return []item{it}, nil
 	}
 	return it.open()
@@ -77,7 +77,7 @@ func (it *item) open() ([]item, []fault) {
 	for i, raw := range envelope.Items {
 		inner := item{doc: it.doc, path: fmt.Sprintf("items[%d]", i), json: raw}
 		err := inner.readType(implied)
-		if err == nil && strings.HasSuffix(inner.typeMeta.Kind, "List") && ours[inner.typeMeta.Kind] != "" {
+		if err == nil && inner.isList() {
 			err = &fault{path: "kind", reason: "a List inside a List"}
 		}
 		if err != nil {
@@ -138,6 +138,9 @@ func group(apiVersion string) string {
 
 // foreign tells whether an object is of a kind that others look after.
 func (it *item) foreign() bool { return ours[it.typeMeta.Kind] != it.typeMeta.APIVersion }
+
+// isList tells whether it holds objects of ours; lists of others are foreign.
+func (it *item) isList() bool { return strings.HasSuffix(it.typeMeta.Kind, "List") && !it.foreign() }
 
 // decode reads one object of ours strictly and converts it.
 func (it *item) decode() (object, []fault) {

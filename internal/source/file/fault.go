@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -75,9 +76,17 @@ func jsonFault(doc []byte, err error) fault {
 	if !errors.As(err, &wrong) {
 		return fault{reason: strings.TrimPrefix(err.Error(), "json: ")}
 	}
-	value, _, _ := strings.Cut(wrong.Value, " ")
-	reason := fmt.Sprintf("a %s where %s belongs", value, wrong.Type)
-	if wrong.Value != value {
+	value, _, _ := strings.Cut(wrong.Value+" ", " ")
+	article := "a"
+	if strings.ContainsRune("aeo", rune(value[0])) {
+		article = "an"
+	}
+	reason := fmt.Sprintf("%s %s where %s belongs", article, value, wrong.Type)
+	switch {
+	case wrong.Type.Kind() == reflect.String && (value == "bool" || value == "number"):
+		// YAML takes n, no, on, yes and digits for something else than text.
+		reason += ", quote it"
+	case wrong.Value != value:
 		reason = fmt.Sprintf("%s does not fit into %s", wrong.Value, wrong.Type)
 	}
 	return fault{path: pathAt(doc, wrong.Offset), reason: reason}

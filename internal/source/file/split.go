@@ -108,6 +108,8 @@ func isJSON(doc []byte) bool {
 func splitJSON(text []byte) ([]document, error) {
 	var docs []document
 	dec := json.NewDecoder(bytes.NewReader(text))
+	// The lines are counted once over the whole text, not again for each document.
+	line, counted := 1, 0
 	for {
 		var raw json.RawMessage
 		err := dec.Decode(&raw)
@@ -118,7 +120,9 @@ func splitJSON(text []byte) ([]document, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", lineAt(text, syntaxOffset(err, end, len(text))), err)
 		}
-		docs = append(docs, document{number: len(docs) + 1, line: lineAt(text, end-len(raw)), text: raw, json: true})
+		line += bytes.Count(text[counted:end-len(raw)], []byte("\n"))
+		counted = end - len(raw)
+		docs = append(docs, document{number: len(docs) + 1, line: line, text: raw, json: true})
 	}
 }
 
