@@ -28,14 +28,17 @@ type Dataplane interface {
 	SetNode(node model.Node)
 	// Apply writes what is pending.
 	Apply(ctx context.Context, opts ApplyOptions) Result
-	// Audit compares a part of the kernel with what is believed and makes
-	// differences pending. It stops soon after budget.
-	Audit(ctx context.Context, budget time.Duration) (Drift, error)
+	// Audit goes on with a round of comparing the kernel with what is believed,
+	// and makes differences pending. It returns soon after budget; done tells
+	// that the round is complete and the next call begins another.
+	Audit(ctx context.Context, budget time.Duration) (drift Drift, done bool, err error)
 	// Tables reports the sizes of the mode's tables in stage order.
 	Tables() []TableStatus
 	// WriteRows prints the desired rows of one kind ("servers", "sets", "rules",
 	// "addresses") in the text of the operator's own tool.
 	WriteRows(w io.Writer, kind string) error
+	// Clear wants nothing any more: the next Apply takes everything away.
+	Clear()
 	// Remove takes away what Start made, after everything else is gone.
 	Remove(ctx context.Context) error
 }

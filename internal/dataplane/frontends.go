@@ -186,5 +186,21 @@ func (f *Frontends) All() iter.Seq2[model.FrontendKey, model.Frontend] {
 	}
 }
 
+// Get returns the frontend in force for a key.
+func (f *Frontends) Get(k model.FrontendKey) (model.Frontend, bool) {
+	fe, ok := f.inForce[k]
+	return fe, ok
+}
+
+// Clear forgets every Service and returns what that changes for the mode.
+func (f *Frontends) Clear() []Change {
+	var changes []Change
+	for k, fe := range f.inForce {
+		changes = append(changes, Change{Key: k, Old: &fe})
+	}
+	*f = *NewFrontends()
+	return changes
+}
+
 // Len is the number of frontends in force.
 func (f *Frontends) Len() int { return len(f.inForce) }

@@ -2,6 +2,7 @@ package delta
 
 import (
 	"iter"
+	"maps"
 	"slices"
 )
 
@@ -247,6 +248,26 @@ func (t *Tracker[K, V]) PendingDelete(k K) bool {
 	_, ok := t.deletes.rows[k]
 	return ok
 }
+
+// Deleting tells whether a pass over the deletions, with or without orphans,
+// would delete the row.
+func (t *Tracker[K, V]) Deleting(k K, orphans bool) bool {
+	l, ok := t.deletes.rows[k]
+	return ok && (orphans || !l.orphan)
+}
+
+// Known tells whether the row is desired, in place or of unknown state.
+func (t *Tracker[K, V]) Known(k K) bool {
+	_, desired := t.Desired(k)
+	return desired || t.PendingDelete(k)
+}
+
+// Believed returns the value that the row is believed to have in place; false
+// when it is believed absent or is of unknown state.
+func (t *Tracker[K, V]) Believed(k K) (V, bool) { return t.actual(k) }
+
+// AllDeletes goes over the rows in place that are not desired, in no order.
+func (t *Tracker[K, V]) AllDeletes() iter.Seq[K] { return maps.Keys(t.deletes.rows) }
 
 // AllDesired goes over the desired rows in no order.
 func (t *Tracker[K, V]) AllDesired() iter.Seq2[K, V] {
