@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
@@ -16,7 +17,8 @@ type Deps struct {
 	Sets    Sets
 	Rules   Rules
 	Links   Links
-	Tuner   Tuner
+	// Tune sets what the mode asks of the kernel (sysctls); nil asks nothing.
+	Tune func(ctx context.Context) error
 }
 
 // Servers is what the mode needs of kernel/vserver.
@@ -50,12 +52,6 @@ type Rules interface {
 type Links interface {
 	Ensure(ctx context.Context) (created bool, err error)
 	List(ctx context.Context) (map[netip.Addr]struct{}, error)
-	Bind(ctx context.Context, addrs []netip.Addr) []error
-	Unbind(ctx context.Context, addrs []netip.Addr) []error
+	Write(ctx context.Context, changes []link.Change) []error
 	Remove(ctx context.Context) error
-}
-
-// Tuner sets what the mode asks of the kernel before it starts.
-type Tuner interface {
-	Tune(ctx context.Context) error
 }

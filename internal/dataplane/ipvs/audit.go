@@ -1,0 +1,166 @@
+package ipvs
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
+)
+
+// The kernel tells nobody when virtual servers, sets or rules change, so drift
+// can only be found by reading. A round reads everything once, in pieces small
+// enough that a change never waits long for one.
+
+// inspection reads one piece and returns how many rows of a table drifted.
+type inspection struct {
+	table string
+	run   func(ctx context.Context) (int, error)
+}
+
+// serversAPiece is how many virtual servers one inspection reads, each with one
+// message and one list of destinations.
+const serversAPiece = 64
+
+// Audit goes on with the round in progress, or begins one.
+func (m *Mode) Audit(ctx context.Context, budget time.Duration) (dataplane.Drift, bool, error) {
+	drift := dataplane.Drift{}
+	if len(m.inspections) == 0 {
+		m.inspections = m.round()
+	}
+	var errs []error
+	for until := time.Now().Add(budget); len(m.inspections) > 0; {
+		next := m.inspections[0]
+		m.inspections = m.inspections[1:]
+		n, err := next.run(ctx)
+		if n > 0 {
+			drift[next.table] += n
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if !time.Now().Before(until) {
+			break
+		}
+	}
+	return drift, len(m.inspections) == 0, errors.Join(errs...)
+}
+
+// round lists the pieces: what attracts traffic first.
+func (m *Mode) round() []inspection {
+	pieces := []inspection{
+		{"addresses", m.inspectAddresses},
+		{"chains", m.chains.Load},
+		{"jumps", m.jumps.Load},
+		{"sets", m.sets.Load},
+	}
+	for name := range m.sets.AllDesired() {
+		pieces = append(pieces, inspection{"members", func(ctx context.Context) (int, error) { return m.inspectSet(ctx, name) }})
+	}
+	keys := slices.SortedFunc(maps.Keys(maps.Collect(m.servers.AllDesired())), vserver.ServerKey.Compare)
+	for piece := range slices.Chunk(keys, serversAPiece) {
+		pieces = append(pieces, inspection{"servers", func(ctx context.Context) (int, error) { return m.inspectServers(ctx, piece) }})
+	}
+	return pieces
+}
+
+// inspectAddresses reads the device; one that is gone is made again.
+func (m *Mode) inspectAddresses(ctx context.Context) (int, error) {
+	if _, err := m.deps.Links.Ensure(ctx); err != nil {
+		return 0, err
+	}
+	return m.addresses.Load(ctx)
+}
+
+// inspectSet compares the entries of one set.
+func (m *Mode) inspectSet(ctx context.Context, name string) (int, error) {
+	found, entries, err := m.deps.Sets.List(ctx, name)
+	if errors.Is(err, ipset.ErrNotExist) {
+		m.setLost(name)
+		return 1, nil
+	}
+	if err != nil || !sameSet(found, m.catalogue.sets[name]) {
+		return 0, err // a wrong header is the business of the sets' inspection
+	}
+	there := make(map[ipset.Entry]struct{}, len(entries))
+	drift := 0
+	for _, e := range entries {
+		there[e] = struct{}{}
+		if _, ok := m.members.Believed(memberKey{name, e}); !ok {
+			m.members.SetActual(memberKey{name, e}, struct{}{})
+			drift++
+		}
+	}
+	var gone []memberKey
+	for k := range m.members.Actual() {
+		if _, ok := there[k.Entry]; k.Set == name && !ok {
+			gone = append(gone, k)
+		}
+	}
+	for _, k := range gone {
+		m.members.DropActual(k)
+	}
+	return drift + len(gone), nil
+}
+
+// inspectServers compares some virtual servers and their destinations. Servers
+// that went while the round was waiting are passed over.
+func (m *Mode) inspectServers(ctx context.Context, keys []vserver.ServerKey) (int, error) {
+	keys = slices.DeleteFunc(slices.Clone(keys), func(k vserver.ServerKey) bool {
+		_, believed := m.servers.Believed(k)
+		return !believed
+	})
+	found, err := m.deps.Servers.GetServers(ctx, keys)
+	if err != nil {
+		return 0, err
+	}
+	drift := 0
+	for _, k := range keys {
+		s, ok := found[k]
+		if !ok {
+			m.serverLost(k)
+			drift++
+			continue
+		}
+		if have, _ := m.servers.Believed(k); have != s {
+			m.servers.SetActual(k, s)
+			drift++
+		}
+		n, err := m.inspectDestinations(ctx, k)
+		drift += n
+		if err != nil {
+			return drift, err
+		}
+	}
+	return drift, nil
+}
+
+func (m *Mode) inspectDestinations(ctx context.Context, k vserver.ServerKey) (int, error) {
+	found, err := m.deps.Servers.ListDestinations(ctx, k)
+	if errors.Is(err, vserver.ErrNotExist) {
+		m.serverLost(k)
+		return 1, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	drift := 0
+	for dk, d := range found {
+		if have, ok := m.destinations.Believed(dk); !ok || have != d {
+			m.destinations.SetActual(dk, d)
+			drift++
+		}
+	}
+	for _, dk := range m.destinationsOf(k) {
+		_, there := found[dk]
+		if _, believed := m.destinations.Believed(dk); believed && !there {
+			m.destinations.DropActual(dk)
+			drift++
+		}
+	}
+	return drift, nil
+}

@@ -1,0 +1,125 @@
+package ipvs
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
+)
+
+// This file keeps memory honest when rows vanish together: with their set, with
+// their server, with the device.
+
+// forgetMembers records that a set lost all its entries.
+func (m *Mode) forgetMembers(set string) {
+	var gone []memberKey
+	for k := range m.members.Actual() {
+		if k.Set == set {
+			gone = append(gone, k)
+		}
+	}
+	for _, k := range gone {
+		m.members.DropActual(k)
+	}
+}
+
+// setLost records that a set is not there any more.
+func (m *Mode) setLost(name string) {
+	m.sets.DropActual(name)
+	m.forgetMembers(name)
+}
+
+// wantedEntries lists the desired entries of one set.
+func (m *Mode) wantedEntries(set string) []ipset.Entry {
+	var out []ipset.Entry
+	for k := range m.members.AllDesired() {
+		if k.Set == set {
+			out = append(out, k.Entry)
+		}
+	}
+	return out
+}
+
+// releaseSet empties our chains that refer to a set.
+func (m *Mode) releaseSet(ctx context.Context, set string) error {
+	var batch []rules.ChainChange
+	for k, c := range maps.Collect(m.chains.Actual()) {
+		if refersTo(c.Rules, set) {
+			batch = append(batch, rules.ChainChange{Op: rules.Update, Key: k})
+			m.chains.SetActual(k, rules.Chain{})
+		}
+	}
+	if len(batch) == 0 {
+		return nil
+	}
+	m.log.Warn("rules taken out for a moment: a set has the wrong type", zap.String("table", "sets"), zap.String("set", set))
+	return errors.Join(m.deps.Rules.WriteChains(ctx, batch)...)
+}
+
+// serverLost records that a virtual server is not there any more, nor are its
+// destinations.
+func (m *Mode) serverLost(k vserver.ServerKey) {
+	m.servers.DropActual(k)
+	for _, dk := range m.destinationsOf(k) {
+		m.destinations.DropActual(dk)
+	}
+}
+
+// destinationsOf lists the destinations believed or wanted at one server.
+func (m *Mode) destinationsOf(k vserver.ServerKey) []vserver.DestinationKey {
+	var out []vserver.DestinationKey
+	if f, ok := m.frontends.Get(model.FrontendKey{Addr: k.Addr, Port: k.Port, Protocol: model.Protocol(k.Protocol)}); ok {
+		for _, b := range f.Backends {
+			out = append(out, destinationKey(k, b.Addr))
+		}
+	}
+	for dk := range m.destinations.AllDeletes() {
+		if dk.Server == k {
+			out = append(out, dk)
+		}
+	}
+	return out
+}
+
+// forgetDestinations drops those whose server the kernel has deleted.
+func (m *Mode) forgetDestinations() {
+	var gone []vserver.DestinationKey
+	for k := range m.destinations.AllDeletes() {
+		if !m.servers.Known(k.Server) {
+			gone = append(gone, k)
+		}
+	}
+	for _, k := range gone {
+		m.destinations.DropActual(k)
+	}
+}
+
+// refersTo tells whether one of the rules names the set as a word of its own.
+func refersTo(rules, set string) bool {
+	return slices.Contains(strings.Fields(rules), set)
+}
+
+// LinkLost makes the device again, whose addresses are all gone.
+func (m *Mode) LinkLost(ctx context.Context) error {
+	m.addresses.LoadRows(map[netip.Addr]struct{}{})
+	_, err := m.deps.Links.Ensure(ctx)
+	return err
+}
+
+// AddressLost records that somebody else unbound an address.
+func (m *Mode) AddressLost(a netip.Addr) { m.addresses.DropActual(a) }
+
+// ReloadAddresses reads the device again, after events were lost.
+func (m *Mode) ReloadAddresses(ctx context.Context) error {
+	_, err := m.addresses.Load(ctx)
+	return err
+}

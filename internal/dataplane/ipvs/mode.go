@@ -1,0 +1,246 @@
+package ipvs
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/delta"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
+)
+
+// Name selects this mode in --proxy-mode.
+const Name = "ipvs"
+
+// Mode implements dataplane.Dataplane with IPVS. It belongs to the loop
+// goroutine.
+type Mode struct {
+	log       *zap.Logger
+	config    Config
+	deps      Deps
+	node      model.Node
+	catalogue catalogue
+	frontends *dataplane.Frontends
+
+	// The tables, in stage order. Set changes what they desire, Apply what is.
+	sets         *delta.Table[string, ipset.Set]
+	members      *delta.Table[memberKey, struct{}]
+	chains       *delta.Table[rules.ChainKey, rules.Chain]
+	jumps        *delta.Table[rules.JumpKey, rules.Jump]
+	servers      *delta.Table[vserver.ServerKey, vserver.Server]
+	destinations *delta.Table[vserver.DestinationKey, vserver.Destination]
+	addresses    *delta.Table[netip.Addr, struct{}]
+	pipeline     *dataplane.Pipeline
+
+	// Rows that several frontends share are kept until the last one leaves.
+	memberClaims  *delta.Claims[model.FrontendKey, memberKey, struct{}]
+	addressClaims *delta.Claims[model.FrontendKey, netip.Addr, struct{}]
+
+	// inspections are what is left of the audit's round in progress.
+	inspections []inspection
+}
+
+// New returns a mode that knows nothing of the kernel yet and wants its sets,
+// chains and jumps and no Service.
+func New(log *zap.Logger, config Config, deps Deps) *Mode {
+	m := &Mode{
+		log:           log.Named("ipvs"),
+		config:        config,
+		deps:          deps,
+		catalogue:     newCatalogue(config.Families),
+		frontends:     dataplane.NewFrontends(),
+		memberClaims:  delta.NewClaims[model.FrontendKey, memberKey, struct{}](model.FrontendKey.Compare),
+		addressClaims: delta.NewClaims[model.FrontendKey, netip.Addr, struct{}](model.FrontendKey.Compare),
+	}
+	m.makeTables()
+	m.pipeline = dataplane.NewPipeline(
+		dataplane.Step{Stage: m.sets, Base: true},
+		dataplane.Step{Stage: m.members},
+		dataplane.Step{Stage: m.chains, Base: true},
+		dataplane.Step{Stage: m.jumps, Base: true},
+		dataplane.Step{Stage: serverStage{m.servers, m}},
+		dataplane.Step{Stage: m.destinations},
+		dataplane.Step{Stage: m.addresses},
+	)
+	m.wantBase()
+	return m
+}
+
+func (m *Mode) makeTables() {
+	m.sets = delta.NewTable(setStore{m, m.deps.Sets}, delta.Options[string, ipset.Set]{
+		Name: "sets", Compare: m.catalogue.compare, Equal: sameSet,
+	})
+	m.members = delta.NewTable(memberStore{m, m.deps.Sets}, delta.Options[memberKey, struct{}]{
+		Name: "members", Compare: m.catalogue.compareMembers, Equal: alike, Batch: 4096,
+	})
+	both := &ruleStore{rules: m.deps.Rules}
+	m.chains = delta.NewTable(chainStore{both}, delta.Options[rules.ChainKey, rules.Chain]{
+		Name: "chains", Compare: rules.ChainKey.Compare, Equal: same[rules.Chain], Owned: OwnedChain,
+	})
+	m.jumps = delta.NewTable(jumpStore{both}, delta.Options[rules.JumpKey, rules.Jump]{
+		Name: "jumps", Compare: compareJumps, Equal: same[rules.Jump],
+	})
+	m.servers = delta.NewTable(serverStore{m.deps.Servers}, delta.Options[vserver.ServerKey, vserver.Server]{
+		Name: "servers", Compare: vserver.ServerKey.Compare, Equal: same[vserver.Server], Owned: m.ownedServer,
+	})
+	m.destinations = delta.NewTable(destinationStore{m, m.deps.Servers}, delta.Options[vserver.DestinationKey, vserver.Destination]{
+		Name: "destinations", Compare: vserver.DestinationKey.Compare, Equal: same[vserver.Destination],
+		Hold: func(k vserver.DestinationKey, orphans bool) bool { return m.servers.Deleting(k.Server, orphans) },
+	})
+	m.addresses = delta.NewTable(addressStore{m.deps.Links}, delta.Options[netip.Addr, struct{}]{
+		Name: "addresses", Compare: netip.Addr.Compare, Equal: alike,
+	})
+}
+
+func alike(struct{}, struct{}) bool             { return true }
+func same[V comparable](a, b V) bool            { return a == b }
+func (m *Mode) String() string                  { return Name + " " + m.pipeline.String() }
+func (m *Mode) Name() string                    { return Name }
+func (m *Mode) Frontends() int                  { return m.frontends.Len() }
+func (m *Mode) Conflicts() []dataplane.Conflict { return m.frontends.Conflicts() }
+
+// wantBase wants the sets, chains and jumps that every Service needs.
+func (m *Mode) wantBase() {
+	for name, set := range m.catalogue.sets {
+		m.sets.SetDesired(name, set)
+	}
+	for _, f := range m.config.Families {
+		for k, c := range m.config.baseRules(f, m.node) {
+			m.chains.SetDesired(k, c)
+		}
+		for k, j := range baseJumps(f) {
+			m.jumps.SetDesired(k, j)
+		}
+	}
+}
+
+// SetNode tells what is known of this node; its pod ranges are in the rules.
+func (m *Mode) SetNode(node model.Node) {
+	m.node = node
+	m.wantBase()
+}
+
+// ownedServer is the owner predicate of virtual servers: they carry no mark of
+// their own, so their address tells (architecture 11).
+func (m *Mode) ownedServer(k vserver.ServerKey) bool {
+	if m.config.excluded(k.Addr) {
+		return false
+	}
+	if m.addresses.Known(k.Addr) {
+		return true
+	}
+	return m.members.Known(memberKey{setName(model.FamilyOf(k.Addr), setIPVSIPs), ipset.IP(k.Addr)})
+}
+
+// Start makes the device and sets the sysctls. The device comes first: other
+// software on the node keys on its existence.
+func (m *Mode) Start(ctx context.Context) error {
+	created, err := m.deps.Links.Ensure(ctx)
+	if err != nil {
+		return fmt.Errorf("make ready kube-ipvs0: %w", err)
+	}
+	if created {
+		m.log.Info("device created", zap.String("table", "addresses"))
+	}
+	if m.deps.Tune == nil {
+		return nil
+	}
+	return m.deps.Tune(ctx)
+}
+
+// Load reads the kernel, in the order in which one answer explains the next:
+// addresses and members tell which servers are ours.
+func (m *Mode) Load(ctx context.Context) error {
+	m.inspections = nil
+	for _, load := range []func(context.Context) (int, error){
+		m.addresses.Load, m.sets.Load, m.members.Load, m.chains.Load, m.jumps.Load, m.servers.Load, m.destinations.Load,
+	} {
+		if _, err := load(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Set replaces what one Service wants. Memory only.
+func (m *Mode) Set(plan model.ServicePlan) []dataplane.Conflict {
+	changes, conflicts := m.frontends.Set(plan)
+	for _, c := range changes {
+		m.change(c)
+	}
+	return conflicts
+}
+
+// change brings one frontend's rows into the tables.
+func (m *Mode) change(c dataplane.Change) {
+	var before, after rendering
+	if c.Old != nil {
+		before = render(*c.Old)
+	}
+	if c.New != nil {
+		after = render(*c.New)
+		m.servers.SetDesired(after.key, after.server)
+	} else {
+		m.servers.DeleteDesired(before.key)
+	}
+	for k := range before.destinations {
+		if _, kept := after.destinations[k]; !kept {
+			m.destinations.DeleteDesired(k)
+		}
+	}
+	for k, d := range after.destinations {
+		m.destinations.SetDesired(k, d)
+	}
+	share(m.members, m.memberClaims.Set(c.Key, after.members))
+	share(m.addresses, m.addressClaims.Set(c.Key, after.addresses))
+}
+
+// share makes a table desire what is held.
+func share[O, K comparable](t *delta.Table[K, struct{}], holdings []delta.Holding[O, K, struct{}]) {
+	for _, h := range holdings {
+		if h.Held {
+			t.SetDesired(h.Key, struct{}{})
+		} else {
+			t.DeleteDesired(h.Key)
+		}
+	}
+}
+
+// Apply writes what is pending.
+func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane.Result {
+	return m.pipeline.Apply(ctx, opts)
+}
+
+// Tables reports the sizes of the tables in stage order.
+func (m *Mode) Tables() []dataplane.TableStatus { return m.pipeline.Tables() }
+
+// Clear wants nothing at all: the next Apply takes everything away.
+func (m *Mode) Clear() {
+	for _, c := range m.frontends.Clear() {
+		m.change(c)
+	}
+	clearTable(m.sets)
+	clearTable(m.chains)
+	clearTable(m.jumps)
+}
+
+func clearTable[K comparable, V any](t *delta.Table[K, V]) {
+	for k := range maps.Collect(t.AllDesired()) {
+		t.DeleteDesired(k)
+	}
+}
+
+// Remove deletes the device, with any address that is left on it.
+func (m *Mode) Remove(ctx context.Context) error {
+	if err := m.deps.Links.Remove(ctx); err != nil {
+		return fmt.Errorf("remove kube-ipvs0: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package ipvs
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/delta"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+)
+
+var serverOps = map[delta.Op]vserver.Op{delta.Add: vserver.Add, delta.Update: vserver.Update, delta.Delete: vserver.Delete}
+
+// serverStore reads and writes virtual servers.
+type serverStore struct{ servers Servers }
+
+// List returns the virtual servers of the whole namespace.
+func (s serverStore) List(ctx context.Context) (map[vserver.ServerKey]vserver.Server, error) {
+	return s.servers.ListServers(ctx)
+}
+
+// Write hands all changes over in one batch.
+func (s serverStore) Write(ctx context.Context, changes []delta.Change[vserver.ServerKey, vserver.Server]) []error {
+	batch := make([]vserver.ServerChange, len(changes))
+	for i, c := range changes {
+		batch[i] = vserver.ServerChange{Op: serverOps[c.Op], Key: c.Key, Server: c.Value}
+	}
+	return s.servers.WriteServers(ctx, batch)
+}
+
+// destinationStore reads and writes destinations.
+type destinationStore struct {
+	mode    *Mode
+	servers Servers
+}
+
+// List returns the destinations of the virtual servers that are ours.
+func (s destinationStore) List(ctx context.Context) (map[vserver.DestinationKey]vserver.Destination, error) {
+	out := map[vserver.DestinationKey]vserver.Destination{}
+	for k := range s.mode.servers.Actual() {
+		found, err := s.servers.ListDestinations(ctx, k)
+		if errors.Is(err, vserver.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for dk, d := range found {
+			out[dk] = d
+		}
+	}
+	return out, nil
+}
+
+// Write hands all changes over in one batch. A destination without its server
+// tells that the server was lost: it becomes pending again with all it had.
+func (s destinationStore) Write(ctx context.Context, changes []delta.Change[vserver.DestinationKey, vserver.Destination]) []error {
+	batch := make([]vserver.DestinationChange, len(changes))
+	for i, c := range changes {
+		batch[i] = vserver.DestinationChange{Op: serverOps[c.Op], Key: c.Key, Destination: c.Value}
+	}
+	errs := s.servers.WriteDestinations(ctx, batch)
+	for i, err := range errs {
+		if errors.Is(err, vserver.ErrNotExist) {
+			s.mode.serverLost(changes[i].Key.Server)
+		}
+	}
+	return errs
+}
+
+// serverStage is the servers' table; the kernel drops the destinations of a
+// deleted server, so they are dropped from memory instead of one by one.
+type serverStage struct {
+	*delta.Table[vserver.ServerKey, vserver.Server]
+	mode *Mode
+}
+
+// ApplyDeletes deletes servers, and forgets what went with them.
+func (s serverStage) ApplyDeletes(ctx context.Context, orphans bool) delta.Outcome {
+	out := s.Table.ApplyDeletes(ctx, orphans)
+	if out.Deletes > 0 {
+		s.mode.forgetDestinations()
+	}
+	return out
+}
+
+// addressStore binds and unbinds addresses on kube-ipvs0.
+type addressStore struct{ links Links }
+
+// List returns the addresses on the link; none while the link is missing.
+func (s addressStore) List(ctx context.Context) (map[netip.Addr]struct{}, error) {
+	found, err := s.links.List(ctx)
+	if errors.Is(err, link.ErrNotExist) {
+		return map[netip.Addr]struct{}{}, nil
+	}
+	return found, err
+}
+
+// Write hands all changes over in one batch.
+func (s addressStore) Write(ctx context.Context, changes []delta.Change[netip.Addr, struct{}]) []error {
+	batch := make([]link.Change, len(changes))
+	for i, c := range changes {
+		batch[i] = link.Change{Op: link.Add, Addr: c.Key}
+		if c.Op == delta.Delete {
+			batch[i].Op = link.Delete
+		}
+	}
+	return s.links.Write(ctx, batch)
+}

@@ -1,0 +1,247 @@
+package ipvs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/delta"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
+)
+
+// The sets, by their IPv4 names (contract section 4). They stand in the order in
+// which entries are added: what lets traffic through comes before what makes an
+// address ours and so refuses the rest.
+const (
+	setLoopBack  = "KUBE-LOOP-BACK"
+	setClusterIP = "KUBE-CLUSTER-IP"
+	setIPVSIPs   = "KUBE-IPVS-IPS"
+)
+
+var setTypes = []struct {
+	name    string
+	kind    ipset.Type
+	comment string // of the rules that match it
+}{
+	{setLoopBack, ipset.HashIPPortIP, "Kubernetes endpoints dst ip:port, source ip for solving hairpin purpose"},
+	{setClusterIP, ipset.HashIPPort, "Kubernetes service cluster ip + port for masquerade purpose"},
+	{setIPVSIPs, ipset.HashIP, ""},
+}
+
+// setName is the name of a set for a family: kube-proxy's IPv6 sets carry a 6
+// and are cut to the kernel's 31 characters.
+func setName(f model.Family, name string) string {
+	if f == model.IPv6 {
+		name = strings.Replace(name, "KUBE-", "KUBE-6-", 1)
+	}
+	return name[:min(len(name), ipset.MaxNameLen)]
+}
+
+func setFamily(f model.Family) ipset.Family {
+	if f == model.IPv6 {
+		return ipset.IPv6
+	}
+	return ipset.IPv4
+}
+
+// AllSets lists the sets that the mode uses, empty, for both families.
+func AllSets() []ipset.Set {
+	families := model.Families()
+	c := newCatalogue(families[:])
+	return slices.SortedFunc(maps.Values(c.sets), func(a, b ipset.Set) int { return c.compare(a.Name, b.Name) })
+}
+
+// catalogue knows our sets by name, and their order.
+type catalogue struct {
+	sets map[string]ipset.Set
+	rank map[string]int
+}
+
+func newCatalogue(families []model.Family) catalogue {
+	c := catalogue{sets: map[string]ipset.Set{}, rank: map[string]int{}}
+	for i, t := range setTypes {
+		for _, f := range families {
+			name := setName(f, t.name)
+			c.sets[name] = ipset.Set{Name: name, Type: t.kind, Family: setFamily(f)}.WithDefaults()
+			c.rank[name] = i
+		}
+	}
+	return c
+}
+
+func (c catalogue) owned(name string) bool { _, ok := c.sets[name]; return ok }
+
+func (c catalogue) compare(a, b string) int {
+	return cmp.Or(cmp.Compare(c.rank[a], c.rank[b]), cmp.Compare(a, b))
+}
+
+// sameSet compares headers. A set that holds more than we ask for will do: it
+// has outgrown the default, and shrinking it would lose entries.
+func sameSet(a, b ipset.Set) bool {
+	a.HashSize, b.HashSize = 0, 0
+	a.MaxElem, b.MaxElem = 0, 0
+	return a == b
+}
+
+// memberKey names one entry of one set.
+type memberKey struct {
+	Set   string
+	Entry ipset.Entry
+}
+
+func (c catalogue) compareMembers(a, b memberKey) int {
+	return cmp.Or(c.compare(a.Set, b.Set), a.Entry.Compare(b.Entry))
+}
+
+// setStore makes and removes sets.
+type setStore struct {
+	mode *Mode
+	sets Sets
+}
+
+// List returns our sets.
+func (s setStore) List(ctx context.Context) (map[string]ipset.Set, error) {
+	found, err := s.sets.ListSets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]ipset.Set{}
+	for _, set := range found {
+		if s.mode.catalogue.owned(set.Name) {
+			out[set.Name] = set
+		}
+	}
+	return out, nil
+}
+
+// Write creates, replaces and destroys sets one by one: there are six.
+func (s setStore) Write(ctx context.Context, changes []delta.Change[string, ipset.Set]) []error {
+	errs := make([]error, len(changes))
+	for i, c := range changes {
+		switch c.Op {
+		case delta.Add:
+			errs[i] = s.create(ctx, c.Value)
+		case delta.Update:
+			errs[i] = s.replace(ctx, c.Value)
+		case delta.Delete:
+			errs[i] = s.destroy(ctx, c.Key)
+		}
+	}
+	return errs
+}
+
+func (s setStore) create(ctx context.Context, set ipset.Set) error {
+	err := s.sets.Create(ctx, set)
+	if !errors.Is(err, ipset.ErrExist) {
+		return err
+	}
+	found, _, err := s.sets.List(ctx, set.Name)
+	if err == nil && sameSet(found, set) {
+		return nil
+	}
+	return s.replace(ctx, set)
+}
+
+// replace swaps a set of the wrong shape for one of the right shape with the
+// entries that are wanted. The kernel refuses that while a rule refers to a set
+// of another type, so our own rules are taken out first; the chains stage puts
+// them back.
+func (s setStore) replace(ctx context.Context, set ipset.Set) error {
+	entries := s.mode.wantedEntries(set.Name)
+	err := s.sets.Replace(ctx, set, entries)
+	if errors.Is(err, ipset.ErrBusy) {
+		if err := s.mode.releaseSet(ctx, set.Name); err != nil {
+			return fmt.Errorf("replace set %s: %w", set.Name, err)
+		}
+		err = s.sets.Replace(ctx, set, entries)
+	}
+	if err != nil {
+		return err
+	}
+	s.mode.forgetMembers(set.Name)
+	for _, e := range entries {
+		s.mode.members.SetActual(memberKey{set.Name, e}, struct{}{})
+	}
+	return nil
+}
+
+func (s setStore) destroy(ctx context.Context, name string) error {
+	err := s.sets.Destroy(ctx, name)
+	if errors.Is(err, ipset.ErrNotExist) {
+		err = nil
+	}
+	if err == nil {
+		s.mode.forgetMembers(name)
+	}
+	return err
+}
+
+// memberStore writes entries, many of one set at a time.
+type memberStore struct {
+	mode *Mode
+	sets Sets
+}
+
+// List returns the entries of all our sets that exist in the right shape. The
+// entries of another shape go with their set.
+func (s memberStore) List(ctx context.Context) (map[memberKey]struct{}, error) {
+	out := map[memberKey]struct{}{}
+	for name, found := range s.mode.sets.Actual() {
+		if !sameSet(found, s.mode.catalogue.sets[name]) {
+			continue
+		}
+		if err := s.collect(ctx, name, out); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (s memberStore) collect(ctx context.Context, name string, into map[memberKey]struct{}) error {
+	_, entries, err := s.sets.List(ctx, name)
+	if errors.Is(err, ipset.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		into[memberKey{name, e}] = struct{}{}
+	}
+	return err
+}
+
+// Write hands each run of one set to the kernel in one call.
+func (s memberStore) Write(ctx context.Context, changes []delta.Change[memberKey, struct{}]) []error {
+	var errs []error
+	for start := 0; start < len(changes); {
+		name := changes[start].Key.Set
+		var batch []ipset.Change
+		for i := start; i < len(changes) && changes[i].Key.Set == name; i++ {
+			batch = append(batch, memberChange(changes[i]))
+		}
+		for i, err := range s.sets.Write(ctx, s.mode.catalogue.sets[name], batch) {
+			if err == nil {
+				continue
+			}
+			if errors.Is(err, ipset.ErrNotExist) {
+				s.mode.setLost(name)
+			}
+			if errs == nil {
+				errs = make([]error, len(changes))
+			}
+			errs[start+i] = err
+		}
+		start += len(batch)
+	}
+	return errs
+}
+
+func memberChange(c delta.Change[memberKey, struct{}]) ipset.Change {
+	if c.Op == delta.Delete {
+		return ipset.DeleteEntry(c.Key.Entry)
+	}
+	return ipset.AddEntry(c.Key.Entry)
+}
