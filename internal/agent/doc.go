@@ -1,0 +1,16 @@
+// Package agent is the single loop of kube-ipvs: wait, take, compile, set,
+// apply, record.
+//
+//	catalog ── dirty services ──► compile ──► mode.Set ──► mode.Apply ──► kernel
+//	   ▲                                                       │
+//	sources                                    Result ── retry, log, metrics, status
+//
+// The loop goroutine alone touches the compiler, the mode and, through it, every
+// kernel handle. Others have the loop run a function for them (Do) and so read a
+// state between two cycles; there is no lock and no copy kept for nobody.
+//
+// The laws it keeps: no kernel write until every source has said what it can
+// (in sync); the kernel is read before the first write; what merely looks
+// orphaned stays while some input could not be read; what failed is retried with
+// backoff, and nothing else with it.
+package agent
