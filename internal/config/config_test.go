@@ -1,0 +1,84 @@
+package config_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
+)
+
+func TestCheck(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*config.Settings)
+		want   []string // one for each mistake; none: good
+	}{
+		{"defaults", func(*config.Settings) {}, nil},
+		{"mode of a kube-proxy that is not here", func(s *config.Settings) { s.ProxyMode = "nftables" }, []string{`--proxy-mode: "nftables" is not one of ipvs`}},
+		{"scheduler", func(s *config.Settings) { s.Scheduler = "best" }, []string{`--ipvs-scheduler: unknown scheduler "best": use one of rr wrr`}},
+		{"blank name", func(s *config.Settings) { s.HostnameOverride = "  " }, []string{"--hostname-override: is blank"}},
+		{"impossible name", func(s *config.Settings) { s.HostnameOverride = "a_b" }, []string{`"a_b" cannot be the name of a Node`}},
+		{"bit", func(s *config.Settings) { s.MasqueradeBit = 32 }, []string{"32 is not a bit"}},
+		{"cluster range", func(s *config.Settings) { s.ClusterCIDR = "10.0.0.0" }, []string{`--cluster-cidr: "10.0.0.0" is not a CIDR`}},
+		{"two ranges of a family", func(s *config.Settings) { s.ClusterCIDR = "10.0.0.0/8,11.0.0.0/8" }, []string{"more than one range of a family"}},
+		{"exclusion", func(s *config.Settings) { s.ExcludeCIDRs = []string{"x"} }, []string{`--ipvs-exclude-cidrs: "x" is not a CIDR`}},
+		{"local mode", func(s *config.Settings) { s.DetectLocalMode = "Guess" }, []string{`--detect-local-mode: "Guess" is not one of`}},
+		{"bridge without a name", func(s *config.Settings) { s.DetectLocalMode = "BridgeInterface" }, []string{"--pod-bridge-interface: is needed"}},
+		{"prefix too long", func(s *config.Settings) {
+			s.DetectLocalMode, s.PodPrefix = "InterfaceNamePrefix", strings.Repeat("x", 16)
+		}, []string{"cannot be (the beginning of) an interface's name"}},
+		{"backend", func(s *config.Settings) { s.IPTables = "ebpf" }, []string{`--iptables-backend: "ebpf"`}},
+		{"level and format", func(s *config.Settings) { s.LogLevel, s.LogFormat = "loud", "xml" }, []string{`--log-level: "loud"`, `--logging-format: "xml"`}},
+		{"run dir", func(s *config.Settings) { s.RunDir = "run" }, []string{`--run-dir: "run" is not an absolute path`}},
+		{"sync period", func(s *config.Settings) { s.SyncPeriod = 1 }, []string{"--ipvs-sync-period: 1ns is too short"}},
+		{"everything is reported together", func(s *config.Settings) {
+			s.ProxyMode, s.Scheduler, s.MasqueradeBit = "x", "y", -1
+		}, []string{"--ipvs-scheduler", "--proxy-mode", "--iptables-masquerade-bit"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := config.Defaults()
+			tt.change(&s)
+			_, err := s.Check("Node-A")
+			var lines []string
+			if err != nil {
+				lines = strings.Split(err.Error(), "\n")
+			}
+			if len(lines) != len(tt.want) {
+				t.Fatalf("mistakes %q, want %d", lines, len(tt.want))
+			}
+			for i, want := range tt.want {
+				if !strings.Contains(lines[i], want) {
+					t.Errorf("mistake %q, want %q", lines[i], want)
+				}
+			}
+		})
+	}
+}
+
+func TestMeaning(t *testing.T) {
+	s := config.Defaults()
+	s.ClusterCIDR = "10.244.3.0/16, fd00:10:244::/56"
+	s.HostnameOverride = " Worker-1 "
+	s.Scheduler = "wlc"
+	c, err := s.Check("ignored")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/56")}
+	if diff := cmp.Diff(want, c.DetectLocal.ClusterCIDRs, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+		t.Errorf("ranges (-want +got):\n%s", diff)
+	}
+	if c.NodeName != "worker-1" || c.Scheduler.Name() != "wlc" || c.IPTables != "" || c.Socket() != "/run/kube-ipvs/agent.sock" {
+		t.Errorf("config %+v", c)
+	}
+}
+
+func TestHostNameIsUsedWhereNoneIsGiven(t *testing.T) {
+	c, err := config.Defaults().Check(" Node-A\n")
+	if err != nil || c.NodeName != "node-a" {
+		t.Errorf("name %q, error %v", c.NodeName, err)
+	}
+}

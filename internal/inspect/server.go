@@ -1,0 +1,85 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+)
+
+// Paths of the socket's HTTP server.
+const (
+	pathStatus  = "/v1/status"
+	pathMetrics = "/metrics"
+)
+
+// answerWithin bounds one answer; a loop that does not come round in that time
+// is stuck, and saying so is the answer.
+const answerWithin = 5 * time.Second
+
+// ErrRunning says that another agent holds the socket.
+var ErrRunning = errors.New("another agent is running")
+
+// Reader is what the server asks; *agent.Agent is one.
+type Reader interface {
+	Status(ctx context.Context) (agent.Status, error)
+}
+
+// Handler serves the state of the agent and its metrics.
+func Handler(r Reader, metrics http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET "+pathMetrics, metrics)
+	mux.HandleFunc("GET "+pathStatus, func(w http.ResponseWriter, req *http.Request) {
+		ctx, cancel := context.WithTimeout(req.Context(), answerWithin)
+		defer cancel()
+		s, err := r.Status(ctx)
+		if err != nil {
+			http.Error(w, "the loop did not answer: "+err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(s) // the client went away
+	})
+	return mux
+}
+
+// Listen opens the socket with mode 0600. A socket that nobody serves any more
+// is replaced; one that somebody serves is ErrRunning.
+func Listen(path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("make run directory: %w", err)
+	}
+	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
+		_ = c.Close()
+		return nil, fmt.Errorf("listen on %s: %w", path, ErrRunning)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("remove stale socket: %w", err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("protect socket: %w", err), l.Close())
+	}
+	return l, nil
+}
+
+// Serve answers on l until ctx ends; it returns nil then.
+func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	s := &http.Server{Handler: h, ReadHeaderTimeout: answerWithin, BaseContext: func(net.Listener) context.Context { return ctx }}
+	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
+	defer stop()
+	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve on %s: %w", l.Addr(), err)
+	}
+	return nil
+}
