@@ -1,0 +1,27 @@
+package main
+
+import (
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
+)
+
+// newLogger logs to standard error in the asked level and format.
+func newLogger(c config.Config) (*zap.Logger, error) {
+	level, err := zapcore.ParseLevel(c.LogLevel)
+	if err != nil {
+		return nil, err
+	}
+	z := zap.NewProductionConfig()
+	z.Level = zap.NewAtomicLevelAt(level)
+	z.Sampling = nil // an operator wants every line; floods are bounded where they arise
+	z.EncoderConfig.EncodeTime = zapcore.ISO8601TimeEncoder
+	z.EncoderConfig.EncodeDuration = zapcore.StringDurationEncoder
+	z.DisableStacktrace = true
+	z.DisableCaller = true
+	if c.LogFormat == "text" {
+		z.Encoding = "console"
+	}
+	return z.Build()
+}

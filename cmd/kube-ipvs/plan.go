@@ -1,0 +1,134 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/source"
+	"github.com/kube-ipvs/kube-ipvs/internal/source/file"
+)
+
+const planHelp = `Print what would be in the kernel of a node for the given manifests: without a
+kernel, without root, in the text of the operator's own tools.
+
+  servers    as ipvsadm -Sn          (ipvsadm -R reads it)
+  sets       as ipset save           (ipset restore reads it)
+  rules      as iptables-save        (iptables-restore --noflush reads it, a family at a time)
+  addresses  as ip addr add commands
+
+What is not served, and why, goes to standard error. The exit status is 1 when
+a manifest could not be read, for then the plan lacks what it says.`
+
+func newPlan(settings *config.Settings) *cobra.Command {
+	var show []string
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "print what would be in the kernel",
+		Long:  planHelp,
+		Example: `  kube-ipvs plan --source-dir . --hostname-override worker-1
+  kube-ipvs plan --source-dir . --hostname-override worker-1 --show servers
+  kube-ipvs plan --source-dir . --hostname-override worker-1 --show servers | diff - <(ipvsadm -Sn)`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := check(*settings)
+			if err != nil {
+				return err
+			}
+			return printPlan(c, show, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringSliceVar(&show, "show", ipvs.Kinds(), "what to print: "+strings.Join(ipvs.Kinds(), ", "))
+	return cmd
+}
+
+// printPlan compiles the manifests into a mode that has no kernel, and prints what
+// it would want there.
+func printPlan(c config.Config, show []string, out, problems io.Writer) error {
+	for _, kind := range show {
+		if !slices.Contains(ipvs.Kinds(), kind) {
+			return fmt.Errorf("--show: %q is not one of %s", kind, strings.Join(ipvs.Kinds(), ", "))
+		}
+	}
+	if c.SourceDir == "" {
+		return errNoSource
+	}
+	objects, bad, err := file.Load(c.SourceDir)
+	if err != nil {
+		return err
+	}
+	mode := planned(c, objects, problems)
+	for _, kind := range show {
+		if len(show) > 1 {
+			fmt.Fprintf(out, "# %s\n", kind)
+		}
+		if err := mode.WriteRows(out, kind); err != nil {
+			return err
+		}
+	}
+	return reportProblems(bad, problems)
+}
+
+// planned hands the objects to a mode by the way the agent takes.
+func planned(c config.Config, objects file.Objects, notes io.Writer) *ipvs.Mode {
+	known := catalog.New(zap.NewNop(), c.NodeName, model.FromFile)
+	deliver(objects, known)
+	batch := known.Take()
+	families := model.Families()
+	mode := ipvs.New(zap.NewNop(), modeConfig(c, families[:], nil), ipvs.Deps{})
+	mode.SetNode(batch.Node)
+	compiler := compilerFor(c, families[:])(batch.Node)
+	for _, in := range batch.Services {
+		p := compiler.Compile(in.ID, in.Service, in.Slices)
+		for _, conflict := range mode.Set(p) {
+			if !conflict.Over {
+				fmt.Fprintf(notes, "%s: %s\n", conflict.Loser, conflict)
+			}
+		}
+		if p.Skipped != "" {
+			fmt.Fprintf(notes, "%s: skipped: %s\n", p.ID, p.Skipped)
+		}
+		for _, n := range p.Notes {
+			fmt.Fprintf(notes, "%s: %s\n", p.ID, n)
+		}
+	}
+	return mode
+}
+
+func deliver(objects file.Objects, sink source.Sink) {
+	for _, n := range objects.Nodes {
+		sink.SetNode(model.FromFile, n)
+	}
+	for _, s := range objects.Services {
+		sink.SetService(s)
+	}
+	for _, s := range objects.Slices {
+		sink.SetSlice(s)
+	}
+	sink.SetState(model.FromFile, source.Complete)
+}
+
+// reportProblems prints what is wrong with the manifests and fails when some
+// could not be read at all.
+func reportProblems(list []file.Problem, w io.Writer) error {
+	files := map[string]bool{}
+	for _, p := range list {
+		fmt.Fprintln(w, p)
+		if p.BadFile {
+			files[p.File] = true
+		}
+	}
+	if len(files) > 0 {
+		return errors.New("the plan is not complete: files that cannot be read: " + fmt.Sprint(len(files)))
+	}
+	return nil
+}

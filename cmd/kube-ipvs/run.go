@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/source/file"
+	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
+)
+
+// run is the agent: it returns when ctx ends, and leaves the kernel as it is.
+func run(ctx context.Context, c config.Config) error {
+	if c.SourceDir == "" {
+		return errNoSource
+	}
+	log, err := newLogger(c)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Sync() }() // standard error cannot be synced everywhere
+	socket, err := inspect.Listen(c.Socket())
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
+	k, err := openKernel(ctx, log, c)
+	if err != nil {
+		return fmt.Errorf("ipvs mode cannot run on this node: %w", err)
+	}
+	defer func() { _ = k.close(nil) }()
+	if c.Scheduler, err = k.pickScheduler(ctx, log, c.Scheduler); err != nil {
+		return fmt.Errorf("ipvs mode cannot run on this node: %w", err)
+	}
+	log.Info("starting", zap.String("mode", ipvs.Name), zap.String("version", buildVersion()), zap.String("node", c.NodeName),
+		zap.Stringer("scheduler", c.Scheduler), zap.String("iptables", string(k.rules.Backend())), zap.String("source", c.SourceDir))
+
+	metrics := telemetry.New()
+	metrics.Mode(ipvs.Name, ipvs.Name)
+	mode := k.newMode(log, c)
+	known := catalog.New(log, c.NodeName, model.FromFile)
+	loop := agent.New(agent.Options{
+		Log: log, Catalog: known, Mode: mode, NodeName: c.NodeName, Observer: metrics,
+		Compiler: compilerFor(c, k.families()), AuditPeriod: c.SyncPeriod,
+	})
+
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return loop.Run(ctx) })
+	group.Go(func() error { return file.New(log, c.SourceDir, file.Options{}).Run(ctx, known) })
+	group.Go(func() error { return watchLink(ctx, log, k.link, loop, mode) })
+	group.Go(func() error { return inspect.Serve(ctx, socket, handler(loop, metrics)) })
+	err = group.Wait()
+	log.Info("stopped; the kernel goes on carrying what was written", zap.Error(err))
+	return err
+}
+
+func handler(loop *agent.Agent, metrics *telemetry.Metrics) http.Handler {
+	return inspect.Handler(loop, metrics.Handler())
+}
+
+// watchLink has the loop repair the device and its addresses as soon as somebody
+// else takes them away.
+func watchLink(ctx context.Context, log *zap.Logger, l *link.Handle, loop *agent.Agent, mode *ipvs.Mode) error {
+	return l.Watch(ctx, func(e link.Event) {
+		var repair func(context.Context) error
+		switch e.Kind {
+		case link.OurAddressLost:
+			repair = func(context.Context) error { mode.AddressLost(e.Addr); return nil }
+		case link.OurLinkLost:
+			repair = mode.LinkLost
+		case link.Overrun:
+			repair = mode.ReloadAddresses
+		default:
+			return // Ready and other links' addresses change nothing here
+		}
+		log.Info("somebody else changed our link", zap.Stringer("event", e))
+		if err := loop.Repair(ctx, repair); err != nil && ctx.Err() == nil {
+			log.Warn("repair of our link failed, the audit will try again", zap.Error(err))
+		}
+	})
+}

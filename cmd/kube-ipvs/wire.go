@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/plan"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
+	"github.com/kube-ipvs/kube-ipvs/scheduler"
+)
+
+// This file is the only place where concrete rooms meet.
+
+// kernel holds the handles of the network namespace the process runs in.
+type kernel struct {
+	servers *vserver.Handle
+	sets    *ipset.Handle
+	rules   *rules.Handle
+	link    *link.Handle
+	tuner   *tune.Tuner
+}
+
+// openKernel loads the modules that are wanted and opens all handles. A kernel
+// that lacks something is told with the remedy.
+func openKernel(ctx context.Context, log *zap.Logger, c config.Config) (*kernel, error) {
+	k := &kernel{tuner: tune.New(log, tune.Options{RunDir: c.RunDir})}
+	k.tuner.LoadModules(ctx, modules(k.tuner, c)...) // what is missing shows by use, below
+	var err error
+	if k.servers, err = vserver.New(log, vserver.Options{}); err != nil {
+		return nil, k.close(k.lacking("ip_vs", err))
+	}
+	if k.sets, err = ipset.New(ipset.Options{}); err != nil {
+		return nil, k.close(k.lacking("ip_set", err))
+	}
+	if k.link, err = link.New(log, link.Options{}); err != nil {
+		return nil, k.close(k.lacking("dummy", err))
+	}
+	if k.rules, err = openRules(log, c); err != nil {
+		return nil, k.close(err)
+	}
+	return k, nil
+}
+
+func openRules(log *zap.Logger, c config.Config) (*rules.Handle, error) {
+	return rules.New(log, rules.Options{Backend: rules.Backend(c.IPTables), Owned: ipvs.OwnedChain})
+}
+
+// modules lists what IPVS needs; a kernel that has it built in or loads it by
+// itself answers at once.
+func modules(t *tune.Tuner, c config.Config) []string {
+	return []string{
+		tune.IPVSModule(t.SuggestConnTabBits()), c.Scheduler.Algorithm().Module,
+		"nf_conntrack", "dummy", "ip_set", "xt_set",
+	}
+}
+
+// lacking adds to an error what a person can do about the missing module.
+func (k *kernel) lacking(module string, err error) error {
+	if fix := k.tuner.ModuleFix(module); fix != "" {
+		return fmt.Errorf("%w\n  remedy: %s", err, fix)
+	}
+	return err
+}
+
+// close gives back what is open and returns err.
+func (k *kernel) close(err error) error {
+	if k.servers != nil {
+		k.servers.Close()
+	}
+	if k.sets != nil {
+		err = errors.Join(err, k.sets.Close())
+	}
+	if k.link != nil {
+		k.link.Close()
+	}
+	return err
+}
+
+// families are those that iptables serves on this node.
+func (k *kernel) families() []model.Family {
+	var out []model.Family
+	for _, f := range k.rules.Families() {
+		out = append(out, model.Family(f))
+	}
+	return out
+}
+
+// pickScheduler tries the wanted algorithm in the kernel. One that is not there
+// costs the choice, not the node: round robin serves instead, and says so.
+func (k *kernel) pickScheduler(ctx context.Context, log *zap.Logger, want scheduler.Spec) (scheduler.Spec, error) {
+	err := k.servers.Probe(ctx, want.Name())
+	if !errors.Is(err, vserver.ErrUnsupported) || want.Name() == scheduler.Default {
+		return want, k.lackingScheduler(want, err)
+	}
+	log.Warn("the kernel lacks the scheduler, using "+scheduler.Default+" instead",
+		zap.Stringer("scheduler", want), zap.String("remedy", k.tuner.ModuleFix(want.Algorithm().Module)), zap.Error(err))
+	fallback := scheduler.MustParse(scheduler.Default)
+	return fallback, k.lackingScheduler(fallback, k.servers.Probe(ctx, fallback.Name()))
+}
+
+func (k *kernel) lackingScheduler(s scheduler.Spec, err error) error {
+	if err == nil {
+		return nil
+	}
+	return k.lacking(s.Algorithm().Module, fmt.Errorf("try scheduler %s in the kernel: %w", s, err))
+}
+
+// tune sets the sysctls; one that is required and refused ends it.
+func (k *kernel) tune(c config.Config) func(context.Context) error {
+	return func(ctx context.Context) error {
+		release, err := k.tuner.Release()
+		if err != nil {
+			return err
+		}
+		results := k.tuner.Apply(ctx, tune.IPVSSysctls(tune.IPVSOptions{Release: release, StrictARP: c.StrictARP}))
+		return tune.Failure(results, tune.Required)
+	}
+}
+
+// newMode joins the mode to its handles.
+func (k *kernel) newMode(log *zap.Logger, c config.Config) *ipvs.Mode {
+	return ipvs.New(log, modeConfig(c, k.families(), k.rules), ipvs.Deps{
+		Servers: k.servers, Sets: k.sets, Rules: k.rules, Links: k.link, Tune: k.tune(c),
+	})
+}
+
+// modeConfig tells the mode what the settings and the tools say. Without tools
+// it supposes that they are recent.
+func modeConfig(c config.Config, families []model.Family, tools *rules.Handle) ipvs.Config {
+	mc := ipvs.Config{
+		Families:      families,
+		MasqueradeAll: c.MasqueradeAll,
+		MasqueradeBit: c.MasqueradeBit,
+		ExcludeCIDRs:  c.ExcludeCIDRs,
+		Local: dataplane.LocalDetector{
+			Mode:         dataplane.LocalMode(c.DetectLocal.Mode),
+			ClusterCIDRs: c.DetectLocal.ClusterCIDRs,
+			Interface:    c.DetectLocal.Interface,
+		},
+	}
+	if tools != nil {
+		mc.RandomFully = func(f model.Family) bool { return tools.RandomFully(rules.Family(f)) }
+	}
+	return mc
+}
+
+// compilerFor makes the compiler for what is known of the node.
+func compilerFor(c config.Config, families []model.Family) func(model.Node) agent.Compiler {
+	return func(n model.Node) agent.Compiler {
+		o := plan.Options{Node: c.NodeName, Zone: n.Zone, Scheduler: c.Scheduler}
+		for _, f := range families {
+			o.IPv4 = o.IPv4 || f == model.IPv4
+			o.IPv6 = o.IPv6 || f == model.IPv6
+		}
+		return plan.New(o)
+	}
+}
