@@ -21,7 +21,8 @@ var (
 	// ErrInterrupted: the table changed under a dump, again and again.
 	ErrInterrupted = errors.New("table changed while it was read")
 	// ErrUnknown: the request was sent and its answer lost (deadline, receive
-	// buffer overrun). The table has to be read to know.
+	// buffer overrun). The table has to be read to know; a call that is stuck in
+	// the kernel may even take effect later than that.
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrInvalid: the row cannot be expressed to the kernel; it was not sent.
 	ErrInvalid = errors.New("invalid row")

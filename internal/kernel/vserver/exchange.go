@@ -41,10 +41,7 @@ func (h *Handle) undo(c *chunk, previous int) {
 func (h *Handle) exchange(ctx context.Context, c chunk, data func(i int, m message) error) ([]answer, error) {
 	answers := make([]answer, c.count)
 	h.out.setFlag(c.last, nlAck)
-	if err := h.send(ctx, h.out, c.count); err != nil {
-		return answers, err
-	}
-	visit := func(m message) (bool, error) {
+	err := h.transact(ctx, c.count, c.first, func(m message) (bool, error) {
 		i := int(m.seq - c.first)
 		if m.kind != nlError {
 			return false, data(i, m)
@@ -52,12 +49,9 @@ func (h *Handle) exchange(ctx context.Context, c chunk, data func(i int, m messa
 		a, err := m.answer()
 		answers[i] = a
 		return i == c.count-1, err
-	}
-	for done := false; !done; {
-		var err error
-		if done, err = h.receive(ctx, c.first, visit); err != nil {
-			return answers, err
-		}
+	})
+	if err != nil {
+		return answers, err
 	}
 	for i := range answers {
 		answers[i].known = true

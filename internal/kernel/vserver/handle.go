@@ -166,44 +166,47 @@ func (h *Handle) call(ctx context.Context, use func(wire) (int, error)) (int, er
 	}
 }
 
-// send puts a buffer of messages to the kernel, which works through all of
-// them before the call returns.
-func (h *Handle) send(ctx context.Context, b []byte, messages int) error {
+// transact sends the messages in h.out and hands the answers to visit until it
+// is done. Messages that do not answer sequence numbers from first on are left
+// out. The kernel has worked through the whole buffer when the send returns, so
+// the first answer is fetched in the same call.
+func (h *Handle) transact(ctx context.Context, messages int, first uint32, visit visitor) error {
 	h.count.Sends++
 	h.count.Messages += uint64(messages)
-	_, err := h.call(ctx, func(w wire) (int, error) { return 0, w.Send(b) })
-	if err != nil {
-		return fmt.Errorf("send %d messages: %w", messages, err)
+	out, in := h.out, h.in
+	n, err := h.call(ctx, func(w wire) (int, error) {
+		if err := w.Send(out); err != nil {
+			return 0, err
+		}
+		return w.Receive(in)
+	})
+	for err == nil {
+		var done bool
+		if done, err = h.digest(in[:n], first, visit); done || err != nil {
+			return err
+		}
+		n, err = h.call(ctx, func(w wire) (int, error) { return w.Receive(in) })
 	}
-	return nil
+	return fmt.Errorf("exchange %d messages: %w", messages, err)
 }
 
-// receive takes one datagram and hands its messages to visit, less those that
-// are not answers to sequence numbers from first on. It is done when visit
-// says so.
-func (h *Handle) receive(ctx context.Context, first uint32, visit func(message) (done bool, err error)) (bool, error) {
-	in := h.in
-	n, err := h.call(ctx, func(w wire) (int, error) { return w.Receive(in) })
-	if err != nil {
-		return false, fmt.Errorf("receive answer: %w", err)
-	}
+// visitor takes the answers one by one and says which is the last.
+type visitor func(message) (done bool, err error)
+
+// digest hands the messages of one datagram to visit.
+func (h *Handle) digest(datagram []byte, first uint32, visit visitor) (done bool, err error) {
 	port := h.wire.PortID()
-	for rest := in[:n]; len(rest) > 0; {
+	for len(datagram) > 0 && !done && err == nil {
 		var m message
-		if m, rest, err = nextMessage(rest); err != nil {
-			h.drop(err)
-			return false, err
+		if m, datagram, err = nextMessage(datagram); err != nil {
+			break
 		}
-		if m.port != port || m.seq-first > h.seq-first {
-			continue // not an answer to this exchange
-		}
-		done, err := visit(m)
-		if errors.Is(err, errMalformed) {
-			h.drop(err) // more of the answer may be left in the socket
-		}
-		if done || err != nil {
-			return done, err
+		if m.port == port && m.seq-first <= h.seq-first {
+			done, err = visit(m)
 		}
 	}
-	return false, nil
+	if errors.Is(err, errMalformed) {
+		h.drop(err) // more of the answer may be left in the socket
+	}
+	return done, err
 }

@@ -127,8 +127,8 @@ func TestLostAnswers(t *testing.T) {
 						t.Errorf("row %d: %v", i, err)
 					}
 				}
-				if len(p.table.Servers) != tt.applied {
-					t.Errorf("%d rows applied, want %d", len(p.table.Servers), tt.applied)
+				if n := p.serverCount(); n != tt.applied {
+					t.Errorf("%d rows applied, want %d", n, tt.applied)
 				}
 				if errs := h.WriteServers(ctx, servers(vserver.Add, 12)); errs != nil {
 					t.Errorf("the next write: %v", errs)
@@ -139,6 +139,27 @@ func TestLostAnswers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLossEndsConvergence: rows that were to be tried the other way round are
+// not sent to a kernel that has just stopped answering.
+func TestLossEndsConvergence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer()
+		h := open(t, p, vserver.Options{ChunkRows: 4})
+		defer h.Close()
+		p.mute = func(send int) bool { return send >= 3 }
+		start := time.Now()
+		errs := h.WriteServers(ctx, append(servers(vserver.Update, 4), servers(vserver.Add, 8)[4:]...))
+		for i, err := range errs {
+			if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, vserver.ErrUnknown) != (i >= 4) {
+				t.Errorf("row %d: %v", i, err)
+			}
+		}
+		if took := time.Since(start); len(errs) != 8 || took != 5*time.Second {
+			t.Errorf("%d errors after %s, want 8 after 5s", len(errs), took)
+		}
+	})
 }
 
 func TestDeadlineOfTheCaller(t *testing.T) {

@@ -169,20 +169,14 @@ func (h *Handle) dumpOnce(ctx context.Context, cmd uint8, request func(*buffer),
 	request(&h.out)
 	h.out.end(mark)
 	h.count.Dumps++
-	if err := h.send(ctx, h.out, 1); err != nil {
-		return err
-	}
 	interrupted := false
-	for done := false; !done; {
-		var err error
-		done, err = h.receive(ctx, c.first, func(m message) (bool, error) {
-			end, moved, err := h.dumped(m, add)
-			interrupted = interrupted || moved
-			return end, err
-		})
-		if err != nil {
-			return err
-		}
+	err := h.transact(ctx, 1, c.first, func(m message) (bool, error) {
+		end, moved, err := h.dumped(m, add)
+		interrupted = interrupted || moved
+		return end, err
+	})
+	if err != nil {
+		return err
 	}
 	if interrupted {
 		return ErrInterrupted

@@ -43,7 +43,10 @@ func write[C change](ctx context.Context, h *Handle, changes []C) []error {
 	todo := b.admit()
 	for pass := 1; len(todo) > 0; pass++ {
 		b.again = nil
-		b.run(ctx, todo, pass == passes)
+		if err := b.run(ctx, todo, pass == passes); err != nil {
+			b.failAll(b.again, err)
+			break
+		}
 		todo = b.again
 	}
 	if !slices.ContainsFunc(b.errs, func(err error) bool { return err != nil }) {
@@ -65,13 +68,14 @@ func (b *batch[C]) admit() []row {
 	return todo
 }
 
-// run sends all rows of one pass. After a lost chunk the rest is not tried:
-// a kernel that does not answer would cost its time-out for each.
-func (b *batch[C]) run(ctx context.Context, todo []row, final bool) {
+// run sends all rows of one pass. After a lost chunk the rest is not tried,
+// nor a further pass: a kernel that does not answer would cost its time-out for
+// each.
+func (b *batch[C]) run(ctx context.Context, todo []row, final bool) error {
 	for len(todo) > 0 {
 		if err := b.handle.ready(ctx); err != nil {
 			b.failAll(todo, err)
-			return
+			return err
 		}
 		c := b.pack(todo)
 		b.handle.count.Rows += uint64(c.count)
@@ -81,10 +85,12 @@ func (b *batch[C]) run(ctx context.Context, todo []row, final bool) {
 		}
 		todo = todo[c.count:]
 		if err != nil {
-			b.failAll(todo, fmt.Errorf("not sent: %w", err))
-			return
+			err = fmt.Errorf("not sent: %w", err)
+			b.failAll(todo, err)
+			return err
 		}
 	}
+	return nil
 }
 
 // pack fills a chunk with as many of the rows as the options and the socket
