@@ -44,10 +44,27 @@ func enclosingModule(dir string) string {
 	}
 }
 
+// unfinished starts the names of what is not complete yet.
+const unfinished = ".new-"
+
+// sweep removes what builders that were killed left unfinished. Only the holder of the cache's lock may.
+func sweep(cache string) error {
+	left, err := filepath.Glob(filepath.Join(cache, unfinished+"*"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range left {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("clean the cache: %w", err)
+		}
+	}
+	return nil
+}
+
 // publish makes target by calling build on a temporary sibling and renaming it into place, so that a reader sees all or
 // nothing, however the builder ends.
 func publish(target string, build func(tmp string) error) error {
-	dir, err := os.MkdirTemp(filepath.Dir(target), ".new-")
+	dir, err := os.MkdirTemp(filepath.Dir(target), unfinished)
 	if err != nil {
 		return err
 	}

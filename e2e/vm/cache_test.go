@@ -75,6 +75,17 @@ func TestPublishShowsAllOrNothing(t *testing.T) {
 	}
 }
 
+func TestSweepRemovesTheUnfinishedOnly(t *testing.T) {
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{unfinished + "123/kernel/boot/vmlinuz": "half", "rootfs-1.cpio": "whole"})
+	if err := sweep(dir); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"rootfs-1.cpio"}, names(t, dir)); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+}
+
 func TestPruneKeepsTheLastUsed(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Now()

@@ -10,29 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestParseKernelPackages(t *testing.T) {
-	tests := []struct {
-		name, file string
-		want       []string
-	}{
-		{name: "Debian", file: "apt-debian.txt", want: []string{"linux-image-6.1.0-56-amd64"}},
-		{name: "Ubuntu splits modules off", file: "apt-ubuntu.txt", want: []string{
-			"linux-image-6.8.0-88-generic", "linux-modules-extra-6.8.0-88-generic", "linux-modules-6.8.0-88-generic",
-		}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			text, err := os.ReadFile(filepath.Join("testdata", tt.file))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.want, parseKernelPackages(string(text))); diff != "" {
-				t.Errorf("packages (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 // kernelTree makes the files of a kernel package with the given modules.
 func kernelTree(t *testing.T, root, release string, modules ...string) {
 	t.Helper()

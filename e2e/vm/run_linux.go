@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -40,6 +39,9 @@ func prepare(ctx context.Context, log *progress) (Kernel, string, error) {
 		return Kernel{}, "", err
 	}
 	defer unlock()
+	if err := sweep(cache); err != nil {
+		return Kernel{}, "", err
+	}
 	kernel, err := findKernel(ctx, cache, log)
 	if err != nil {
 		return Kernel{}, "", err
@@ -116,77 +118,6 @@ func initramfs(image string, o Options) (_ *os.File, err error) {
 		return nil, err
 	}
 	return memory, writeOverlay(memory, o)
-}
-
-// attempt is one way to boot. A trial's outcome is remembered for the next run.
-type attempt struct {
-	accel string
-	limit time.Duration
-	trial bool
-}
-
-// runAccelerated chooses between hardware virtualisation and emulation. A /dev/kvm that exists proves little: some hosts hang
-// in the firmware. So the first run of each host boot tries it for a few seconds and the answer is remembered.
-func runAccelerated(ctx context.Context, o Options, kernel Kernel, initrd *os.File, log *progress) (int, error) {
-	if o.Accel == accelTCG || o.Accel == accelAuto && !kvmWorthTrying() {
-		return boot(ctx, o, kernel, initrd, attempt{accel: accelTCG, limit: bootLimit}, log)
-	}
-	if o.Accel == accelKVM || kvmKnownGood() {
-		return boot(ctx, o, kernel, initrd, attempt{accel: accelKVM, limit: bootLimit}, log)
-	}
-	log.printf("boot: trying hardware virtualisation for %s", kvmTrial)
-	status, err := boot(ctx, o, kernel, initrd, attempt{accel: accelKVM, limit: kvmTrial, trial: true}, log)
-	if !errors.Is(err, errNoBoot) {
-		return status, err
-	}
-	log.printf("boot: /dev/kvm does not work here, emulating from now on")
-	return boot(ctx, o, kernel, initrd, attempt{accel: accelTCG, limit: bootLimit, trial: true}, log)
-}
-
-func kvmWorthTrying() bool {
-	file, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
-	if err != nil {
-		return false
-	}
-	file.Close()
-	answer, known := recallKVM()
-	return answer || !known
-}
-
-func kvmKnownGood() bool {
-	answer, known := recallKVM()
-	return known && answer
-}
-
-// kvmMemory holds "BOOTID true" or "BOOTID false"; an answer given before the host's last boot is no answer.
-func kvmMemory() (path, bootID string) {
-	cache, err := CacheDir()
-	if err != nil {
-		return "", ""
-	}
-	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return "", ""
-	}
-	return filepath.Join(cache, "kvm"), strings.TrimSpace(string(id))
-}
-
-func recallKVM() (works, known bool) {
-	path, bootID := kvmMemory()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return false, false
-	}
-	id, answer, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
-	return answer == "true", id == bootID
-}
-
-// rememberKVM does its best: without the memory the next run merely tries again.
-func rememberKVM(works bool) {
-	path, bootID := kvmMemory()
-	if path != "" {
-		_ = os.WriteFile(path, fmt.Appendf(nil, "%s %t\n", bootID, works), 0o644)
-	}
 }
 
 // boot starts one QEMU and follows it to its end.

@@ -1,0 +1,121 @@
+package vm
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// metaPackages name the newest generic kernel of Debian and Ubuntu. The cloud flavours are smaller but lack 9p.
+var metaPackages = []string{"linux-image-amd64", "linux-image-generic"}
+
+// fetchKernel downloads the packages of a kernel and unpacks them into dir. They are never installed: the package database and
+// the boot loader of the host stay as they are.
+func fetchKernel(ctx context.Context, dir string, log *progress) error {
+	if _, err := exec.LookPath("apt-get"); err != nil {
+		return errors.New("this machine has no apt-get: install a kernel package that has ip_vs under /lib/modules and /boot")
+	}
+	debs, err := os.MkdirTemp(filepath.Dir(dir), "debs-") // inside the directory that publish removes
+	if err != nil {
+		return err
+	}
+	err = download(ctx, debs, log)
+	if err != nil {
+		// No package lists, as in a fresh container, or old ones that name a version the mirror has dropped.
+		log.printf("kernel: reading package lists (apt-get update), because %s", lastLines(err.Error(), 1))
+		if _, err := output(ctx, debs, "apt-get", "-q", "update"); err != nil {
+			return err
+		}
+		err = download(ctx, debs, log)
+	}
+	if err != nil {
+		return err
+	}
+	return unpack(ctx, debs, dir, log)
+}
+
+// download fetches the newest kernel apt knows of into the directory debs.
+func download(ctx context.Context, debs string, log *progress) error {
+	packages := kernelPackages(ctx)
+	if len(packages) == 0 {
+		return fmt.Errorf("apt knows none of %s", strings.Join(metaPackages, ", "))
+	}
+	log.printf("kernel: downloading %s", strings.Join(packages, " "))
+	args := append([]string{"-q", "-o", "APT::Sandbox::User=root", "download"}, packages...)
+	_, err := output(ctx, debs, "apt-get", args...)
+	return err
+}
+
+func unpack(ctx context.Context, debs, dir string, log *progress) error {
+	files, err := filepath.Glob(filepath.Join(debs, "*.deb"))
+	if err != nil || len(files) == 0 {
+		return fmt.Errorf("no package arrived in %s", debs)
+	}
+	for _, file := range files {
+		log.printf("kernel: unpacking %s (%s)", filepath.Base(file), fileSize(file))
+		if _, err := output(ctx, debs, "dpkg", "-x", file, dir); err != nil {
+			return err
+		}
+	}
+	return indexUnpacked(ctx, dir)
+}
+
+// indexUnpacked does what installing the package would have done: modules.dep is made on the machine, not shipped.
+func indexUnpacked(ctx context.Context, dir string) error {
+	if !exists(filepath.Join(dir, "lib/modules")) {
+		// Newer distributions ship usr/lib only and expect /lib to lead there.
+		if err := os.Symlink("usr/lib", filepath.Join(dir, "lib")); err != nil {
+			return err
+		}
+	}
+	releases, err := filepath.Glob(filepath.Join(dir, "lib/modules/*"))
+	if err != nil {
+		return err
+	}
+	for _, release := range releases {
+		if _, err := output(ctx, dir, "depmod", "-b", dir, filepath.Base(release)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kernelPackages asks apt for the packages behind the generic kernel.
+func kernelPackages(ctx context.Context) []string {
+	for _, meta := range metaPackages {
+		text, err := output(ctx, "/", "apt-cache", "depends", "--recurse", "--no-recommends", "--no-suggests", "--no-conflicts",
+			"--no-breaks", "--no-replaces", "--no-enhances", meta)
+		if err != nil {
+			continue
+		}
+		if found := parseKernelPackages(text); len(found) > 0 {
+			return found
+		}
+	}
+	return nil
+}
+
+// kernelPackage matches a package that carries an image or modules: the digit tells it from a meta package. Ubuntu splits the
+// modules off the image and ip_vs off the modules.
+var kernelPackage = regexp.MustCompile(`^linux-(image|modules|modules-extra)-[0-9][^ ]*$`)
+
+// parseKernelPackages picks the kernel packages out of what "apt-cache depends --recurse" prints: package names start a line,
+// their dependencies are indented. Alternatives ("|Depends") are skipped: the signed image comes first and is enough.
+func parseKernelPackages(text string) []string {
+	var found []string
+	scanner := bufio.NewScanner(strings.NewReader(text))
+	for scanner.Scan() {
+		name, ok := strings.CutPrefix(strings.TrimSpace(scanner.Text()), "Depends: ")
+		if ok && kernelPackage.MatchString(name) && !slices.Contains(found, name) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
