@@ -93,6 +93,12 @@ var badFiles = []badInput{
 	{name: "alias bomb", text: lol(), want: []string{"bad.yaml: document 1, line 1: document contains excessive aliasing"}},
 	{name: "alias to itself", text: svcHead + "spec: &a [*a]\n", want: []string{"bad.yaml: document 1, line 1: anchor 'a' value contains itself"}},
 	{name: "unknown anchor", text: svcHead + "spec: *nobody\n", want: []string{"bad.yaml: document 1, line 1: unknown anchor 'nobody' referenced"}},
+	{name: "text after a flow mapping", text: "{apiVersion: v1, kind: Service, metadata: {name: victim}}\nmore\n", want: []string{"bad.yaml: document 1, line 1: did not find expected <document start>"}},
+	{name: "two flow mappings", text: "{apiVersion: v1, kind: Service, metadata: {name: victim}}\n{apiVersion: v1}", want: []string{"bad.yaml: document 1, line 1: did not find expected <document start>"}},
+	{name: "line ends of CR only", text: strings.ReplaceAll(service("victim", 81)+"---\n"+service("b", 82), "\n", "\r"),
+		want: []string{"bad.yaml: line 1: a document marker after a line break that is not LF or CRLF"}},
+	{name: "marker after a line separator", text: svcHead + "# \u2028--- x\n", want: []string{"bad.yaml: line 4: a document marker after a line break that is not LF or CRLF"}},
+	{name: "quote left open", text: svcHead + "spec: \"x\n", want: []string{"bad.yaml: document 1, line 4: found unexpected end of stream"}},
 	{name: "key that is a map", text: svcHead + "? {a: b}\n: c\n", want: []string{"bad.yaml: document 1, line 1: invalid map key: map[interface {}]interface {}{\"a\":\"b\"}"}},
 }
 

@@ -1,11 +1,14 @@
 package file
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
+	goyaml "go.yaml.in/yaml/v2"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,6 +55,9 @@ func open(doc *document) ([]item, []fault) {
 		if it.json, err = yaml.YAMLToJSONStrict(doc.text); err != nil {
 			return nil, yamlFaults(err)
 		}
+		if err := checkEnd(doc.text); err != nil {
+			return nil, yamlFaults(err)
+		}
 	}
 	if err := it.readType(metav1.TypeMeta{}); err != nil {
 		return nil, []fault{*err}
@@ -60,6 +66,27 @@ func open(doc *document) ([]item, []fault) {
 		return []item{it}, nil
 	}
 	return it.open()
+}
+
+// checkEnd refuses text behind the end of a document. A block mapping, which
+// begins with the letter of a key, ends where the text ends; but the parser stops
+// at the brace that closes a flow mapping and never looks at what follows.
+func checkEnd(doc []byte) error {
+	if c := bodyOf(doc)[0]; 'a' <= c && c <= 'z' {
+		return nil
+	}
+	var ignored any
+	dec := goyaml.NewDecoder(bytes.NewReader(doc))
+	if err := dec.Decode(&ignored); err != nil {
+		return err
+	}
+	switch err := dec.Decode(&ignored); {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return err
+	}
+	return errors.New("more text after the end of the document")
 }
 
 // open takes a List apart. The items of a typed list need not name their type,

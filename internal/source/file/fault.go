@@ -43,7 +43,9 @@ func (f fault) problem(file string, doc *document) Problem {
 		f.line = locate(doc.text, f.path, doc.json)
 	}
 	if f.line > 0 {
-		p.Line += f.line - 1
+		// The parser speaks of a line past the end when it misses something there.
+		last := bytes.Count(bytes.TrimRight(doc.text, "\n"), []byte("\n")) + 1
+		p.Line += min(f.line, last) - 1
 	}
 	return p
 }

@@ -125,6 +125,10 @@ func TestParse(t *testing.T) {
 		{"JSON in YAML", "a.yaml", svc + "\n---\n" + svc, []string{"Service default/a", "Service default/a"}, nil},
 		{"flow style in YAML", "a.yaml", "{apiVersion: v1, kind: Service, metadata: {name: a}}", []string{"Service default/a"}, nil},
 		{"JSON stream", "a.json", svc + svc + "\n\n" + svc, []string{"Service default/a", "Service default/a", "Service default/a"}, nil},
+		{"JSON stream in YAML", "a.yaml", service("b", 80) + "---\n" + svc + svc + "\n" + svc + "\n---\n" + service("c", 80),
+			[]string{"Service default/b", "Service default/a", "Service default/a", "Service default/a", "Service default/c"}, nil},
+		{"JSON below a comment", "a.yaml", "# one\n\n  " + svc + "\n# two\n", []string{"Service default/a"}, nil},
+		{"anchors and quoted keys", "a.yaml", "\"apiVersion\": v1\nkind: Service\nmetadata: &m {name: a}\nspec: {selector: *m}\n", []string{"Service default/a"}, nil},
 		{"JSON List", "a.json", `{"apiVersion":"v1","kind":"List","items":[` + svc + `]}`, []string{"Service default/a"}, nil},
 		{"ServiceList", "a.yaml", "apiVersion: v1\nkind: ServiceList\nmetadata: {resourceVersion: '1'}\nitems: [{metadata: {name: a}}, {apiVersion: v1, kind: Service, metadata: {name: b}}]",
 			[]string{"Service default/a", "Service default/b"}, nil},
@@ -256,6 +260,8 @@ func FuzzParse(f *testing.F) {
 		}
 	}
 	f.Add(false, []byte(dumped))
+	f.Add(false, []byte("a:\n0"))
+	f.Add(false, []byte("\r\n\f{"))
 	f.Fuzz(func(t *testing.T, isJSON bool, data []byte) {
 		name := "a.yaml"
 		if isJSON {

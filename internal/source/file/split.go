@@ -15,7 +15,7 @@ type document struct {
 	// number counts documents with content, line the lines of the file; from 1.
 	number, line int
 	text         []byte
-	// json: text is JSON and needs no conversion.
+	// json: text is JSON and skips the YAML parser, which is several times slower.
 	json bool
 }
 
@@ -34,7 +34,24 @@ func split(name string, text []byte) ([]document, error) {
 	if strings.HasSuffix(name, ".json") {
 		return splitJSON(text)
 	}
+	if i := hiddenMarker(text); i >= 0 {
+		return nil, fmt.Errorf("line %d: a document marker after a line break that is not LF or CRLF", lineAt(text, i))
+	}
 	return splitYAML(text), nil
+}
+
+// hiddenMarker finds a document marker behind one of the other line breaks of
+// YAML 1.1, -1 if there is none. The parser reads one document and would pass
+// over what follows without a word.
+func hiddenMarker(text []byte) int {
+	for _, lineBreak := range []string{"\r", "\u0085", "\u2028", "\u2029"} {
+		for _, marker := range []string{"---", "..."} {
+			if i := bytes.Index(text, []byte(lineBreak+marker)); i >= 0 {
+				return i
+			}
+		}
+	}
+	return -1
 }
 
 // splitYAML cuts at the markers "---" and "..." in the first column. YAML allows
@@ -43,8 +60,9 @@ func splitYAML(text []byte) []document {
 	var docs []document
 	start, startLine := 0, 1
 	flush := func(end int) {
-		if doc := text[start:end]; !blank(doc) {
-			docs = append(docs, document{number: len(docs) + 1, line: startLine, text: doc, json: isJSON(doc)})
+		for _, d := range cut(text[start:end]) {
+			d.number, d.line = len(docs)+1, startLine+d.line-1
+			docs = append(docs, d)
 		}
 	}
 	for pos, line := 0, 1; pos < len(text); line++ {
@@ -61,6 +79,25 @@ func splitYAML(text []byte) []document {
 	}
 	flush(len(text))
 	return docs
+}
+
+// cut makes documents of the text between two markers: none, one, or several if
+// it is a stream of JSON values such as appending to a file leaves behind.
+func cut(text []byte) []document {
+	body := bodyOf(text)
+	if len(body) == 0 {
+		return nil
+	}
+	if body[0] == '{' {
+		if docs, err := splitJSON(body); err == nil {
+			above := lineAt(text, len(text)-len(body)) - 1
+			for i := range docs {
+				docs[i].line += above
+			}
+			return docs
+		}
+	}
+	return []document{{line: 1, text: text}}
 }
 
 // lineLen is the length of the first line, its end included.
@@ -85,23 +122,17 @@ func marker(line []byte) string {
 	return ""
 }
 
-// blank tells whether a document has nothing but comments and directives.
-func blank(doc []byte) bool {
+// bodyOf is a document from its first line on that is neither empty nor a comment
+// or directive.
+func bodyOf(doc []byte) []byte {
 	for len(doc) > 0 {
-		n := lineLen(doc)
-		line := bytes.TrimSpace(doc[:n])
+		line := bytes.TrimSpace(doc[:lineLen(doc)])
 		if len(line) > 0 && line[0] != '#' && line[0] != '%' {
-			return false
+			return bytes.TrimLeft(doc, " \t")
 		}
-		doc = doc[n:]
+		doc = doc[lineLen(doc):]
 	}
-	return true
-}
-
-// isJSON tells whether a document can skip the YAML parser, several times slower.
-func isJSON(doc []byte) bool {
-	doc = bytes.TrimSpace(doc)
-	return len(doc) > 0 && doc[0] == '{' && json.Valid(doc)
+	return nil
 }
 
 // splitJSON cuts a stream of JSON values, with or without white space between.
