@@ -1,0 +1,72 @@
+package backend
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// Tally counts the outcomes of requests. The zero value is ready; it is not for concurrent use.
+type Tally struct {
+	OK       int
+	Failed   map[Failure]int
+	Backends map[string]int     // answers by the name that answered
+	Clients  map[netip.Addr]int // answers by the address the backend saw
+
+	first map[Failure]error // an example for each kind
+}
+
+// Add counts one outcome of Ask.
+func (t *Tally) Add(r Reply, err error) {
+	if t.Failed == nil {
+		*t = Tally{Failed: map[Failure]int{}, Backends: map[string]int{}, Clients: map[netip.Addr]int{}, first: map[Failure]error{}}
+	}
+	if err != nil {
+		kind := FailureOf(err)
+		t.Failed[kind]++
+		t.first[kind] = cmp.Or(t.first[kind], err)
+		return
+	}
+	t.OK++
+	t.Backends[r.Name]++
+	t.Clients[r.Client.Addr()]++
+}
+
+// Failures is the number of requests that got no answer.
+func (t *Tally) Failures() int {
+	n := 0
+	for _, count := range t.Failed {
+		n += count
+	}
+	return n
+}
+
+// barWidth is the length of the bar of a backend that got everything.
+const barWidth = 50
+
+// Print writes the totals, one row for each backend and one for each client address.
+func (t *Tally) Print(w io.Writer) error {
+	total := t.OK + t.Failures()
+	fmt.Fprintf(w, "%d requests, %d answered, %d failed\n", total, t.OK, t.Failures())
+	for _, kind := range Failures() {
+		if n := t.Failed[kind]; n > 0 {
+			fmt.Fprintf(w, "  %d %s, the first: %v\n", n, kind, t.first[kind])
+		}
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	printRows(table, "backend", t.Backends, strings.Compare, t.OK)
+	printRows(table, "client", t.Clients, netip.Addr.Compare, t.OK)
+	return table.Flush()
+}
+
+func printRows[K comparable](w io.Writer, title string, counts map[K]int, order func(a, b K) int, total int) {
+	for _, key := range slices.SortedFunc(maps.Keys(counts), order) {
+		n := counts[key]
+		fmt.Fprintf(w, "  %s\t%v\t%5d\t%s\n", title, key, n, strings.Repeat("#", (n*barWidth+total/2)/total))
+	}
+}
