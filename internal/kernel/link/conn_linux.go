@@ -51,8 +51,6 @@ func tuneSocket(fd, receiveBuffer int) {
 	}
 	// Errors come back without a copy of the request: more of them fit.
 	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1)
-	// The kernel filters a dump by link instead of sending every address (4.20).
-	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, 1)
 }
 
 func (c *conn) close() { _ = c.file.Close() }

@@ -266,9 +266,12 @@ func testOwnWrites(t *testing.T, w world) {
 	if errs := w.Write(t.Context(), rows); errs != nil {
 		t.Fatalf("Write: %v", errors.Join(errs...))
 	}
-	mustWrite(t, w, link.Add, "10.96.0.9")
-	w.other.LoseAddress(netip.MustParseAddr("10.96.0.9"))
-	events.want(t, link.Event{Kind: link.OurAddressLost, Addr: netip.MustParseAddr("10.96.0.9")})
+	// A deletion that found nothing must not hide a later loss.
+	for _, lost := range []string{"10.98.0.1", "fd00:98::1"} {
+		mustWrite(t, w, link.Add, lost)
+		w.other.LoseAddress(netip.MustParseAddr(lost))
+		events.want(t, link.Event{Kind: link.OurAddressLost, Addr: netip.MustParseAddr(lost)})
+	}
 }
 
 func testOwnRemoval(t *testing.T, w world) {

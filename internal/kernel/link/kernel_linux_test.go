@@ -3,6 +3,7 @@ package link_test
 import (
 	"net"
 	"net/netip"
+	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -139,4 +140,31 @@ func (n *neighbour) RemoveElsewhere(a netip.Addr) {
 func (n *neighbour) AddByHand(a netip.Addr) {
 	n.t.Helper()
 	n.must("add "+a.String(), n.nl.AddrAdd(n.link(link.DefaultName), hostAddr(a)))
+}
+
+// disableIPv6 switches IPv6 off on our link.
+func (n *neighbour) disableIPv6() {
+	n.t.Helper()
+	key := "/proc/sys/net/ipv6/conf/" + link.DefaultName + "/disable_ipv6"
+	n.must("disable IPv6", os.WriteFile(key, []byte("1"), 0o644))
+}
+
+// churn takes addresses off our link and puts them back until it is stopped.
+func (n *neighbour) churn(addrs []netip.Addr) (stop func()) {
+	n.t.Helper()
+	ours, over, ended := n.link(link.DefaultName), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for i := 0; ; i++ {
+			select {
+			case <-over:
+				return
+			default:
+				a := hostAddr(addrs[i%len(addrs)])
+				_ = n.nl.AddrDel(ours, a)
+				_ = n.nl.AddrAdd(ours, a)
+			}
+		}
+	}()
+	return func() { close(over); <-ended }
 }

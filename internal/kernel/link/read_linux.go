@@ -7,8 +7,6 @@ import (
 	"net/netip"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // dumpAttempts bounds the reading of a list that changes all the time; the pause
@@ -26,19 +24,14 @@ func (h *Handle) List(ctx context.Context) (map[netip.Addr]struct{}, error) {
 	if err != nil {
 		return nil, err
 	}
+	rows, err := h.dump(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list addresses of link %s: %w", h.opts.Name, err)
+	}
 	addrs := map[netip.Addr]struct{}{}
-	// One dump a family, since only that is filtered by link inside the kernel.
-	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		rows, err := h.dump(ctx, family, d.index)
-		if err != nil {
-			return nil, fmt.Errorf("list addresses of link %s: %w", h.opts.Name, err)
-		}
-		for _, a := range rows {
-			// An old kernel does not filter, and one without IPv6 answers a request
-			// for it with all it has.
-			if a.index == d.index && a.host && usable(a.addr) {
-				addrs[a.addr] = struct{}{}
-			}
+	for _, a := range rows {
+		if a.index == d.index && a.host && usable(a.addr) {
+			addrs[a.addr] = struct{}{}
 		}
 	}
 	return addrs, nil
@@ -48,7 +41,7 @@ func (h *Handle) List(ctx context.Context) (map[netip.Addr]struct{}, error) {
 // this node answers on by itself. It is one dump and one look-up for every link
 // that has such an address, so the many links of pods cost nothing.
 func (h *Handle) Local(ctx context.Context) (map[netip.Addr]string, error) {
-	rows, err := h.dump(ctx, unix.AF_UNSPEC, 0)
+	rows, err := h.dump(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list local addresses: %w", err)
 	}
@@ -85,10 +78,10 @@ func (h *Handle) linkName(ctx context.Context, index uint32, known map[uint32]st
 }
 
 // dump reads addresses until the kernel gives a consistent answer.
-func (h *Handle) dump(ctx context.Context, family uint8, index uint32) ([]address, error) {
+func (h *Handle) dump(ctx context.Context) ([]address, error) {
 	pause := dumpPause
 	for attempt := 1; ; attempt++ {
-		rows, err := h.dumpOnce(ctx, family, index)
+		rows, err := h.dumpOnce(ctx)
 		if !errors.Is(err, ErrInterrupted) {
 			return rows, err
 		}
@@ -105,10 +98,10 @@ func (h *Handle) dump(ctx context.Context, family uint8, index uint32) ([]addres
 	}
 }
 
-func (h *Handle) dumpOnce(ctx context.Context, family uint8, index uint32) ([]address, error) {
+func (h *Handle) dumpOnce(ctx context.Context) ([]address, error) {
 	return call(ctx, h, func(c *conn) ([]address, error) {
 		var rows []address
-		err := c.query(dumpAddrs(family, index), func(m syscall.NetlinkMessage) {
+		err := c.query(dumpAddrs(), func(m syscall.NetlinkMessage) {
 			if a, ok := parseAddr(m); ok {
 				rows = append(rows, a)
 			}

@@ -148,7 +148,10 @@ type Options struct {
 	// until other calls on this handle get their turn.
 	Slice int
 
-	kind string // "dummy"; another type only in this package's own tests
+	// What this package's own tests change: the type of the link, "dummy", and the
+	// bytes of events that may wait for a busy watch.
+	kind        string
+	watchBuffer int
 }
 
 // withDefaults returns the options with every zero field filled in.
@@ -164,6 +167,11 @@ func (o Options) withDefaults() Options {
 	}
 	if o.kind == "" {
 		o.kind = "dummy"
+	}
+	if o.watchBuffer <= 0 {
+		// Room for the end of a link with some thousand addresses, which the kernel
+		// announces one by one.
+		o.watchBuffer = 4 << 20
 	}
 	return o
 }

@@ -10,12 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	watchGroups = unix.RTMGRP_LINK | unix.RTMGRP_IPV4_IFADDR | unix.RTMGRP_IPV6_IFADDR
-	// watchBuffer holds the end of a link with some thousand addresses, which the
-	// kernel announces one by one.
-	watchBuffer = 4 << 20
-)
+const watchGroups = unix.RTMGRP_LINK | unix.RTMGRP_IPV4_IFADDR | unix.RTMGRP_IPV6_IFADDR
 
 // Watch tells what others do to our link and to the node's own addresses, until
 // the context ends or the handle is closed; then it returns nil. The first event
@@ -52,7 +47,7 @@ func (h *Handle) Watch(ctx context.Context, tell func(Event)) error {
 // watchOnce subscribes, tells the first event and goes on until the socket fails
 // or the context ends.
 func (h *Handle) watchOnce(ctx context.Context, first Kind, tell func(Event)) error {
-	c, err := h.ns.dial(watchBuffer, watchGroups)
+	c, err := h.ns.dial(h.opts.watchBuffer, watchGroups)
 	if err != nil {
 		return err
 	}

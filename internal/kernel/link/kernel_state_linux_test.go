@@ -1,0 +1,314 @@
+package link_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"go.uber.org/zap/zaptest"
+	"golang.org/x/sys/unix"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+)
+
+// These tests are about what only a kernel has: flags, time-outs, lost events.
+
+// kernelHandle keeps a link of a type that every kernel has, if need be.
+func kernelHandle(t testing.TB, opts link.Options) (*link.Handle, *neighbour) {
+	t.Helper()
+	return kernelHandleOf(t, opts, "bridge")
+}
+
+func kernelHandleOf(t testing.TB, opts link.Options, kind string) (*link.Handle, *neighbour) {
+	t.Helper()
+	enterNamespace(t)
+	n := newNeighbour(t, kind)
+	h, err := link.New(zaptest.NewLogger(t), opts.WithKind(kind))
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	t.Cleanup(h.Close)
+	return h, n
+}
+
+func TestLinkIsDownAndSilent(t *testing.T) {
+	h, n := kernelHandle(t, link.Options{})
+	mustEnsure(t, world{h, n})
+	mustWrite(t, world{h, n}, link.Add, "10.96.0.1", "fd00:96::1")
+	l := n.link(link.DefaultName)
+	if flags := l.Attrs().Flags; flags&net.FlagUp != 0 || l.Attrs().RawFlags&unix.IFF_NOARP == 0 {
+		t.Errorf("flags %s (raw %#x), want down and no ARP", flags, l.Attrs().RawFlags)
+	}
+	addrs, err := n.nl.AddrList(l, netlink.FAMILY_ALL)
+	if err != nil || len(addrs) != 2 {
+		t.Fatalf("addresses %v, %v, want two", addrs, err)
+	}
+	for _, a := range addrs {
+		if a.Flags&(unix.IFA_F_TENTATIVE|unix.IFA_F_DADFAILED) != 0 {
+			t.Errorf("%s is tentative (flags %#x)", a.IPNet, a.Flags)
+		}
+		// An adopted link may lack NOARP, which alone would do here.
+		if a.IP.To4() == nil && a.Flags&unix.IFA_F_NODAD == 0 {
+			t.Errorf("%s asks for duplicate detection (flags %#x)", a.IPNet, a.Flags)
+		}
+	}
+	// Set up by somebody, it still grows no link-local address.
+	n.must("set the link up", n.nl.LinkSetUp(l))
+	if addrs, err = n.nl.AddrList(l, netlink.FAMILY_V6); err != nil || len(addrs) != 1 {
+		t.Errorf("IPv6 addresses after up: %v, %v, want only ours", addrs, err)
+	}
+}
+
+func TestAdoptedLinkIsLeftAsItIs(t *testing.T) {
+	h, n := kernelHandle(t, link.Options{})
+	made := &netlink.GenericLink{LinkAttrs: attrs(link.DefaultName), LinkType: "bridge"}
+	made.MTU = 1400
+	n.must("make the link", n.nl.LinkAdd(made))
+	n.must("set it up", n.nl.LinkSetUp(n.link(link.DefaultName)))
+	if created, err := h.Ensure(t.Context()); err != nil || created {
+		t.Fatalf("Ensure = %v, %v, want adopted", created, err)
+	}
+	if got := n.link(link.DefaultName).Attrs(); got.MTU != 1400 || got.Flags&net.FlagUp == 0 {
+		t.Errorf("MTU %d, flags %s: the link was changed", got.MTU, got.Flags)
+	}
+}
+
+func TestForeignPrefixIsNotOurs(t *testing.T) {
+	h, n := kernelHandle(t, link.Options{})
+	w := world{h, n}
+	mustEnsure(t, w)
+	mustWrite(t, w, link.Add, "10.96.0.1")
+	subnet := &netlink.Addr{IPNet: &net.IPNet{IP: net.IPv4(192, 0, 2, 1).To4(), Mask: net.CIDRMask(24, 32)}}
+	events := watchEvents(t, w)
+	n.must("add a subnet", n.nl.AddrAdd(n.link(link.DefaultName), subnet))
+	wantAddrs(t, w, "10.96.0.1")
+	n.must("delete the subnet", n.nl.AddrDel(n.link(link.DefaultName), subnet))
+	n.LoseAddress(netip.MustParseAddr("10.96.0.1"))
+	events.want(t, link.Event{Kind: link.OurAddressLost, Addr: netip.MustParseAddr("10.96.0.1")})
+}
+
+func TestRenamedLinkIsLost(t *testing.T) {
+	h, n := kernelHandle(t, link.Options{})
+	mustEnsure(t, world{h, n})
+	events := watchEvents(t, world{h, n})
+	n.must("rename the link", n.nl.LinkSetName(n.link(link.DefaultName), "other0"))
+	events.want(t, link.Event{Kind: link.OurLinkLost})
+}
+
+// A port that leaves a bridge is announced as a deleted link, of another family.
+func TestLeavingABridgeIsNoLoss(t *testing.T) {
+	h, n := kernelHandleOf(t, link.Options{}, "veth") // a bridge cannot be a port
+	mustEnsure(t, world{h, n})
+	mustWrite(t, world{h, n}, link.Add, "10.96.0.1")
+	events := watchEvents(t, world{h, n})
+	n.must("make a bridge", n.nl.LinkAdd(&netlink.Bridge{LinkAttrs: attrs("bridge0")}))
+	n.must("join", n.nl.LinkSetMaster(n.link(link.DefaultName), n.link("bridge0")))
+	n.must("leave", n.nl.LinkSetNoMaster(n.link(link.DefaultName)))
+	n.LoseAddress(netip.MustParseAddr("10.96.0.1"))
+	events.want(t, link.Event{Kind: link.OurAddressLost, Addr: netip.MustParseAddr("10.96.0.1")})
+}
+
+func TestDisabledIPv6IsNamed(t *testing.T) {
+	h, n := kernelHandle(t, link.Options{})
+	mustEnsure(t, world{h, n})
+	n.disableIPv6()
+	errs := h.Write(t.Context(), changes(link.Add, "10.96.0.1", "fd00:96::1"))
+	if len(errs) != 2 || errs[0] != nil || !errors.Is(errs[1], link.ErrUnsupported) {
+		t.Errorf("Write = %v, want only IPv6 not supported", errs)
+	}
+	wantAddrs(t, world{h, n}, "10.96.0.1")
+}
+
+func TestLostEventsAreTold(t *testing.T) {
+	h, n := kernelHandle(t, link.Options{}.WithWatchBuffer(1))
+	w := world{h, n}
+	mustEnsure(t, w)
+	mustWrite(t, w, link.Add, "10.96.0.1")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ready, resume := make(chan struct{}), make(chan struct{})
+	events, done := make(chan link.Event, 1024), make(chan error, 1)
+	go func() {
+		done <- h.Watch(ctx, func(e link.Event) {
+			if e.Kind == link.Ready {
+				close(ready)
+				<-resume
+			}
+			events <- e
+		})
+	}()
+	<-ready
+	for i, a := range block("192.0.2.0", 50) {
+		n.AddElsewhere(a, "uplink0")
+		if i == 49 {
+			close(resume)
+		}
+	}
+	l := &eventLog{cancel: cancel, end: done, ch: events}
+	l.until(t, link.Overrun)
+	if got := h.Counters().Overruns; got == 0 {
+		t.Error("no overrun was counted")
+	}
+	// The subscription that followed works.
+	n.LoseAddress(netip.MustParseAddr("10.96.0.1"))
+	l.until(t, link.OurAddressLost)
+	l.stop(t)
+}
+
+func TestStuckCallIsAbandoned(t *testing.T) {
+	h, n := kernelHandle(t, link.Options{Timeout: 10 * time.Millisecond})
+	release := make(chan struct{})
+	for range 4 {
+		if err := h.Stall(t.Context(), release); !errors.Is(err, link.ErrBusy) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("stuck call: %v, want busy at the deadline", err)
+		}
+	}
+	// More than a few threads are not left behind in the kernel.
+	if _, err := h.List(t.Context()); !errors.Is(err, link.ErrBusy) || errors.Is(err, link.ErrNotExist) {
+		t.Fatalf("List while the kernel is stuck: %v, want busy", err)
+	}
+	close(release)
+	eventually(t, func() bool {
+		_, err := h.Local(t.Context())
+		return err == nil
+	})
+	mustWriteEventually(t, world{h, n})
+	if got := h.Counters(); got.Timeouts < 4 || got.Reopened < 4 {
+		t.Errorf("Counters = %+v, want at least four time-outs and new sockets", got)
+	}
+}
+
+// mustWriteEventually makes the link and writes, on a handle with so short a
+// deadline that a busy machine may need a second try.
+func mustWriteEventually(t *testing.T, w world) {
+	t.Helper()
+	eventually(t, func() bool {
+		_, err := w.Ensure(t.Context())
+		return err == nil && w.Write(t.Context(), changes(link.Add, "10.96.0.1")) == nil
+	})
+}
+
+func TestCancelledCallReturnsAtOnce(t *testing.T) {
+	h, _ := kernelHandle(t, link.Options{})
+	release := make(chan struct{})
+	defer close(release)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- h.Stall(ctx, release) }()
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled call: %v", err)
+	}
+	if _, err := h.Local(t.Context()); err != nil {
+		t.Errorf("the call after it: %v", err)
+	}
+}
+
+func TestDeadSocketIsReplaced(t *testing.T) {
+	h, n := kernelHandle(t, link.Options{})
+	mustEnsure(t, world{h, n})
+	h.BreakSocket()
+	if _, err := h.List(t.Context()); !errors.Is(err, link.ErrBusy) || errors.Is(err, link.ErrNotExist) {
+		t.Fatalf("List on a dead socket: %v, want busy", err)
+	}
+	wantAddrs(t, world{h, n})
+	if got := h.Counters().Reopened; got != 1 {
+		t.Errorf("%d sockets were opened again, want 1", got)
+	}
+}
+
+func TestSocketsStayInTheirNamespace(t *testing.T) {
+	h, n := kernelHandle(t, link.Options{})
+	mustEnsure(t, world{h, n})
+	h.BreakSocket()
+	elsewhere := make(chan error, 2)
+	go func() {
+		runtime.LockOSThread() // this thread ends with the goroutine
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			elsewhere <- err
+			return
+		}
+		_, _ = h.List(t.Context()) // finds the dead socket
+		_, err := h.List(t.Context())
+		elsewhere <- err
+	}()
+	if err := <-elsewhere; err != nil {
+		t.Errorf("List from a thread in another namespace: %v", err)
+	}
+}
+
+// A list is whole or there is none, whatever others do to the link meanwhile.
+// With a dump that the kernel filters by link this fails: rows are lost silently.
+func TestListIsWholeOrNone(t *testing.T) {
+	for _, start := range []string{"10.96.0.0", "fd00:96::"} {
+		t.Run(start, func(t *testing.T) {
+			h, n := kernelHandle(t, link.Options{})
+			mustEnsure(t, world{h, n})
+			all := block(start, 2500)
+			rows := make([]link.Change, len(all))
+			for i, a := range all {
+				rows[i] = link.Change{Op: link.Add, Addr: a}
+			}
+			if errs := h.Write(t.Context(), rows); errs != nil {
+				t.Fatalf("Write: %v", errors.Join(errs...))
+			}
+			restless, stable := all[:100], all[100:]
+			defer n.churn(restless)()
+			for range 30 {
+				got, err := h.List(t.Context())
+				if err != nil && (got != nil || !errors.Is(err, link.ErrInterrupted)) {
+					t.Fatalf("List = %d addresses, %v, want none and interrupted", len(got), err)
+				}
+				for _, a := range stable {
+					if _, there := got[a]; err == nil && !there {
+						t.Fatalf("List lacks %s, which nobody touched", a)
+					}
+				}
+			}
+			t.Logf("%d dumps were interrupted", h.Counters().Interrupted)
+		})
+	}
+}
+
+// eventually polls until the claim holds.
+func eventually(t *testing.T, claim func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !claim(); {
+		if time.Now().After(deadline) {
+			t.Fatal("it never came true")
+		}
+		runtime.Gosched()
+	}
+}
+
+// BenchmarkAdd compares one send for many addresses with one for each.
+func BenchmarkAdd(b *testing.B) {
+	for _, slice := range []struct {
+		name string
+		size int
+	}{{"one by one", 1}, {"in slices of 200", 200}} {
+		b.Run(slice.name, func(b *testing.B) {
+			h, _ := kernelHandle(b, link.Options{Slice: slice.size})
+			if _, err := h.Ensure(b.Context()); err != nil {
+				b.Fatalf("Ensure: %v", err)
+			}
+			rows := make([]link.Change, 1000)
+			for b.Loop() {
+				for _, op := range []link.Op{link.Add, link.Delete} {
+					for i, a := range block("10.96.0.0", len(rows)) {
+						rows[i] = link.Change{Op: op, Addr: a}
+					}
+					if errs := h.Write(b.Context(), rows); errs != nil {
+						b.Fatalf("Write: %v", errors.Join(errs...))
+					}
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*2*len(rows)), "µs/address")
+		})
+	}
+}
