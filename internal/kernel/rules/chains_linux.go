@@ -9,12 +9,15 @@ import (
 )
 
 // WriteChains converges the chains to their changes, one iptables-restore a
-// family for all tables (more only for a load beyond 20,000 lines or after a
+// family for all tables (more only for a load beyond 10,000 lines or after a
 // failure). The result is nil when all is applied, else has one entry a
 // change. A chain the kernel refuses fails alone; chains that jump to one
 // that therefore never came to be fail with ErrNotExist.
 func (h *Handle) WriteChains(ctx context.Context, changes []ChainChange) []error {
 	errs := make([]error, len(changes))
+	for i, c := range changes {
+		errs[i] = h.refuse(c.Key)
+	}
 	for _, f := range h.families {
 		if steps := plan(changes, f); len(steps) > 0 {
 			b := &chainBatch{h: h, family: f, changes: changes, errs: errs}
@@ -22,14 +25,23 @@ func (h *Handle) WriteChains(ctx context.Context, changes []ChainChange) []error
 		}
 	}
 	for i, c := range changes {
-		if h.per[c.Key.Family] == nil {
-			errs[i] = missingFamily(c.Key.Family)
-		}
 		if errs[i] != nil {
 			errs[i] = fmt.Errorf("%s chain %s: %w", c.Op, c.Key, errs[i])
 		}
 	}
 	return h.settle(errs)
+}
+
+// refuse guards families that New left out and chains that are not ours; a
+// built-in chain would be emptied by its declaration.
+func (h *Handle) refuse(k ChainKey) error {
+	if h.per[k.Family] == nil {
+		return fmt.Errorf("family %s is not in use: %w", k.Family, ErrUnsupported)
+	}
+	if !h.opts.Owned(k) {
+		return fmt.Errorf("chain is not ours: %w", ErrUnsupported)
+	}
+	return nil
 }
 
 // settle counts the applied rows and drops an all-nil result.
@@ -84,6 +96,11 @@ func (b *chainBatch) apply(ctx context.Context, steps []step) {
 		switch {
 		case hopeless(ctx, err):
 			b.fail(rows, err)
+		case tooLong(err) && len(steps) > 1:
+			sorted := calleesFirst(b.changes, steps)
+			b.apply(ctx, sorted[:len(sorted)/2])
+			b.apply(ctx, sorted[len(sorted)/2:])
+			return
 		case known:
 			b.fail([]int{guilty}, err)
 		case len(rows) == 1:
@@ -181,6 +198,10 @@ func explain(err error, text string) error {
 	}
 	return err
 }
+
+// tooLong: in a user namespace nft may not enlarge its socket buffer, so
+// less fits into one batch than maxLines.
+func tooLong(err error) bool { return strings.Contains(err.Error(), "Message too long") }
 
 // hopeless errors would hit every other attempt too: no process, no time
 // left, the lock not had, the table not there.

@@ -113,8 +113,3 @@ func (h *Handle) List(ctx context.Context) (map[ChainKey]Chain, map[JumpKey]Jump
 	}
 	return l.Chains, l.Jumps, nil
 }
-
-// missingFamily is the error of a row whose family was left out by New.
-func missingFamily(f Family) error {
-	return fmt.Errorf("family %s is not in use: %w", f, ErrUnsupported)
-}

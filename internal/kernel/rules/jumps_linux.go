@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 
 	"github.com/coreos/go-iptables/iptables"
-	"strings"
 )
 
 // WriteJumps converges jumps in the given order. A jump that is there,
@@ -34,11 +34,10 @@ func (h *Handle) WriteJumps(ctx context.Context, changes []JumpChange) []error {
 }
 
 func (h *Handle) writeJump(ctx context.Context, c JumpChange) error {
-	t := h.per[c.Key.Family]
-	if t == nil {
-		return missingFamily(c.Key.Family)
+	if err := h.refuse(ChainKey{Family: c.Key.Family, Table: c.Key.Table, Name: c.Key.Target}); err != nil {
+		return err
 	}
-	j := jumpWriter{h: h, ipt: t.ipt, key: c.Key}
+	j := jumpWriter{h: h, ipt: h.per[c.Key.Family].ipt, key: c.Key}
 	present, err := j.list(ctx)
 	if err != nil {
 		return err

@@ -2,12 +2,16 @@ package rules_test
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
@@ -123,4 +127,167 @@ func TestKernelKeepsContract(t *testing.T) {
 			rulestest.Contract(t, func(t *testing.T) rulestest.Host { return newHost(t, b) })
 		})
 	}
+}
+
+// forBackends runs the test in a fresh namespace for each backend.
+func forBackends(t *testing.T, test func(t *testing.T, b rules.Backend)) {
+	for _, b := range backends {
+		t.Run(string(b), func(t *testing.T) {
+			namespace(t)
+			needBackend(t, b)
+			test(t, b)
+		})
+	}
+}
+
+// The kernel refuses MASQUERADE outside of nat: nft names the line, legacy
+// fails the COMMIT as a whole.
+func TestKernelRefusalHitsOneChain(t *testing.T) {
+	forBackends(t, func(t *testing.T, b rules.Backend) {
+		h := newHandle(t, rules.Options{Backend: b})
+		var changes []rules.ChainChange
+		for i := range 20 {
+			c := rules.ChainChange{Op: rules.Add, Key: rules.ChainKey{Family: rules.IPv4, Table: "filter", Name: fmt.Sprintf("KUBE-%02d", i)}}
+			switch i {
+			case 7:
+				c.Chain.Rules = "-j MASQUERADE"
+			case 19:
+				c.Chain.Rules = "-j RETURN"
+			default:
+				// Halving must not leave a chain behind over its callee.
+				c.Chain.Rules = "-j KUBE-19"
+			}
+			changes = append(changes, c)
+		}
+		for i, err := range h.WriteChains(t.Context(), changes) {
+			if (err != nil) != (i == 7) {
+				t.Errorf("row %d: %v", i, err)
+			}
+		}
+		chains, _, err := h.List(t.Context())
+		if err != nil || len(chains) != 19 {
+			t.Errorf("%d chains, %v", len(chains), err)
+		}
+	})
+}
+
+// Whoever holds the lock for a while delays legacy and does not touch nft.
+func TestLockHeldByAnother(t *testing.T) {
+	forBackends(t, func(t *testing.T, b rules.Backend) {
+		h := newHandle(t, rules.Options{Backend: b, LockWait: time.Second})
+		release := holdLock(t)
+		errs := h.WriteChains(t.Context(), addA())
+		if b == rules.NFT && errs != nil {
+			t.Errorf("nft waited: %v", errs)
+		}
+		if b == rules.Legacy && (len(errs) != 1 || !errors.Is(errs[0], rules.ErrBusy)) {
+			t.Errorf("legacy: %v, want busy", errs)
+		}
+		jump := rules.JumpChange{Op: rules.Delete, Key: rules.JumpKey{Family: rules.IPv4, Table: "nat", Hook: "OUTPUT", Target: "KUBE-A"}}
+		errs = h.WriteJumps(t.Context(), []rules.JumpChange{jump})
+		if b == rules.Legacy && (len(errs) != 1 || !errors.Is(errs[0], rules.ErrBusy)) {
+			t.Errorf("legacy jump: %v, want busy", errs)
+		}
+		later := time.AfterFunc(300*time.Millisecond, release)
+		defer later.Stop()
+		if errs := newHandle(t, rules.Options{Backend: b}).WriteChains(t.Context(), addA()); errs != nil {
+			t.Errorf("after the wait: %v", errs)
+		}
+	})
+}
+
+func holdLock(t *testing.T) (release func()) {
+	t.Helper()
+	file, err := os.OpenFile(os.Getenv("XTABLES_LOCKFILE"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release = sync.OnceFunc(func() { file.Close() }) // closing unlocks
+	t.Cleanup(release)
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	return release
+}
+
+func TestBackendIsWhereTheRulesAre(t *testing.T) {
+	const (
+		hint  = "*mangle\n:KUBE-IPTABLES-HINT - [0:0]\nCOMMIT\n"
+		other = "*filter\n:X - [0:0]\n-A X -j RETURN\n-A X -j ACCEPT\nCOMMIT\n"
+		one   = "*filter\n:Y - [0:0]\n-A Y -j RETURN\nCOMMIT\n"
+	)
+	for _, tc := range []struct {
+		name, nft, legacy string
+		want              rules.Backend
+	}{
+		{"the kubelet's hint wins over more rules, nft", hint, other, rules.NFT},
+		{"the kubelet's hint wins over more rules, legacy", other, hint, rules.Legacy},
+		{"more rules, nft", other, one, rules.NFT},
+		{"more rules, legacy", one, other, rules.Legacy},
+		{"legacy alone", "", one, rules.Legacy},
+		{"nft alone", one, "", rules.NFT},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			namespace(t)
+			for b, text := range map[rules.Backend]string{rules.NFT: tc.nft, rules.Legacy: tc.legacy} {
+				needBackend(t, b)
+				tool(t, text, binary(rules.IPv6, b, "-restore"), "--noflush")
+			}
+			if got := newHandle(t, rules.Options{}).Backend(); got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// What the tools make of our rules is what Canonical makes of them, for
+// every spelling a caller or an older tool may use.
+func TestCanonicalAgreesWithTools(t *testing.T) {
+	forBackends(t, func(t *testing.T, b rules.Backend) {
+		for _, tc := range spellings {
+			tool(t, "*"+tc.table+"\n:KUBE-A - [0:0]\n-A KUBE-A "+tc.in+"\nCOMMIT\n", binary(tc.family, b, "-restore"), "--noflush")
+			prefix := "-A KUBE-A "
+			for line := range strings.Lines(saved(t, tc.family, b)) {
+				if rule, ok := strings.CutPrefix(line, prefix); ok && strings.TrimSpace(rule) != tc.want {
+					t.Errorf("%s: %s saves %s", tc.in, b, rule)
+				}
+			}
+			tool(t, "*"+tc.table+"\n:KUBE-A - [0:0]\n-X KUBE-A\nCOMMIT\n", binary(tc.family, b, "-restore"), "--noflush")
+		}
+	})
+}
+
+// BenchmarkWrite compares, in one run, rules by one go-iptables call each
+// with the same number by one restore.
+func BenchmarkWrite(b *testing.B) {
+	const n = 50
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		b.Skipf("no network namespace: %v", err)
+	}
+	h, err := rules.New(zap.NewNop(), rules.Options{Families: []rules.Family{rules.IPv4}, Owned: rulestest.Owned})
+	if err != nil {
+		b.Skipf("no iptables: %v", err)
+	}
+	var chains []rules.ChainChange
+	var jumps []rules.JumpChange
+	for i := range n {
+		name := fmt.Sprintf("KUBE-%02d", i)
+		chains = append(chains, rules.ChainChange{Op: rules.Add, Key: rules.ChainKey{Family: rules.IPv4, Table: "nat", Name: name}, Chain: rules.Chain{Rules: "-j RETURN"}})
+		jumps = append(jumps, rules.JumpChange{Op: rules.Add, Key: rules.JumpKey{Family: rules.IPv4, Table: "nat", Hook: "OUTPUT", Target: name}})
+	}
+	b.Run(fmt.Sprintf("chains=%d/restore", n), func(b *testing.B) {
+		for b.Loop() {
+			if errs := h.WriteChains(b.Context(), chains); errs != nil {
+				b.Fatal(errs)
+			}
+		}
+	})
+	b.Run(fmt.Sprintf("jumps=%d/go-iptables", n), func(b *testing.B) {
+		for b.Loop() {
+			if errs := h.WriteJumps(b.Context(), jumps); errs != nil {
+				b.Fatal(errs)
+			}
+		}
+	})
 }

@@ -6,6 +6,9 @@ import "strings"
 // parts of a rule the normaliser does not know.
 type token struct{ val, raw string }
 
+// bare: not empty and spelled without quotes, so it prints as it reads.
+func (t token) bare() bool { return t.val != "" && t.val == t.raw }
+
 // split cuts a rule into words the way iptables-restore does: double quotes
 // group, a backslash inside them protects the next character. It refuses an
 // open quote.

@@ -184,6 +184,27 @@ func testForeign(t *testing.T, b *bench) {
 	}
 }
 
+func testNotOurs(t *testing.T, b *bench) {
+	for _, f := range b.Client.Families() {
+		if err := b.Load(f, foreign); err != nil {
+			t.Fatal(err)
+		}
+		before := b.Save(f)
+		for _, op := range []rules.Op{rules.Add, rules.Delete} {
+			for _, name := range []string{"PREROUTING", "CNI-HOSTPORT-DNAT"} {
+				errs := b.Client.WriteChains(t.Context(), []rules.ChainChange{{Op: op, Key: nat(f, "%s", name)}})
+				b.wantError(errs, 0, rules.ErrUnsupported)
+			}
+			key := portals(f, "PREROUTING")
+			key.Target = "CNI-HOSTPORT-DNAT"
+			b.wantError(b.Client.WriteJumps(t.Context(), []rules.JumpChange{{Op: op, Key: key}}), 0, rules.ErrUnsupported)
+		}
+		if got := b.Save(f); got != before {
+			t.Errorf("%s changed:\n%s\nwas:\n%s", f, got, before)
+		}
+	}
+}
+
 func testReplay(t *testing.T, b *bench, newHost func(*testing.T) Host) {
 	b.write(rules.Add, Shapes(b.Client.Families()...))
 	for _, f := range b.Client.Families() {

@@ -51,6 +51,7 @@ func Contract(t *testing.T, newHost func(t *testing.T) Host) {
 		{"caller and callee go in one batch", testDeleteTogether},
 		{"one bad chain among twenty fails alone", testOneBad},
 		{"foreign chains and rules stay byte for byte", testForeign},
+		{"chain that is not ours is refused", testNotOurs},
 		{"jumps of ipvs mode end up in kube-proxy's order", testJumpOrder},
 		{"existing jump is neither doubled nor moved", testJumpTwice},
 		{"jump with other arguments is replaced", testJumpReplaced},

@@ -1,6 +1,7 @@
 package rulestest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -113,15 +114,23 @@ func (f *Fake) WriteChains(ctx context.Context, changes []rules.ChainChange) []e
 		return f.settleChains(changes, errs)
 	}
 	for i, c := range changes {
-		errs[i] = f.Plan.failChain(c.Key)
-		if !f.RandomFully(c.Key.Family) {
-			errs[i] = rules.ErrUnsupported
-		}
+		errs[i] = cmp.Or(f.refuse(c.Key), f.Plan.failChain(c.Key))
 	}
 	f.countFamilies(changes)
 	f.writeAll(changes, errs)
 	f.deleteAll(changes, errs)
 	return f.settleChains(changes, errs)
+}
+
+// refuse guards families not in use and chains that are not ours.
+func (f *Fake) refuse(k rules.ChainKey) error {
+	if !slices.Contains(f.families, k.Family) {
+		return fmt.Errorf("family %s is not in use: %w", k.Family, rules.ErrUnsupported)
+	}
+	if !f.owned(k) {
+		return fmt.Errorf("chain is not ours: %w", rules.ErrUnsupported)
+	}
+	return nil
 }
 
 func (f *Fake) countFamilies(changes []rules.ChainChange) {

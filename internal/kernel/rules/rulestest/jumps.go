@@ -1,6 +1,7 @@
 package rulestest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -28,7 +29,8 @@ func (f *Fake) WriteJumps(ctx context.Context, changes []rules.JumpChange) []err
 }
 
 func (f *Fake) writeJump(c rules.JumpChange) error {
-	if err := f.Plan.failJump(c.Key); err != nil {
+	target := rules.ChainKey{Family: c.Key.Family, Table: c.Key.Table, Name: c.Key.Target}
+	if err := cmp.Or(f.refuse(target), f.Plan.failJump(c.Key)); err != nil {
 		return err
 	}
 	t := f.at(c.Key.Family, c.Key.Table)

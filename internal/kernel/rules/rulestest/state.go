@@ -56,9 +56,6 @@ func (f *Fake) check(c rules.ChainChange, coming map[rules.ChainKey]bool) error 
 	if t == nil {
 		return fmt.Errorf("table %s: %w", c.Key.Table, rules.ErrUnsupported)
 	}
-	if slices.Contains(t.builtin, c.Key.Name) {
-		return fmt.Errorf("chain is built in: %w", rules.ErrExist)
-	}
 	for _, target := range rules.Targets(c.Chain.Rules) {
 		key := rules.ChainKey{Family: c.Key.Family, Table: c.Key.Table, Name: target}
 		if _, ok := t.chains[target]; !ok && !coming[key] && !slices.Contains(extensions, target) {
