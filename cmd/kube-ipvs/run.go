@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -68,24 +69,41 @@ func handler(loop *agent.Agent, metrics *telemetry.Metrics) http.Handler {
 	return inspect.Handler(loop, metrics.Handler())
 }
 
+// watchAgain is how long a broken watch rests; the audit covers the time.
+const watchAgain = time.Second
+
 // watchLink has the loop repair the device and its addresses as soon as somebody
-// else takes them away.
+// else takes them away, until ctx ends.
 func watchLink(ctx context.Context, log *zap.Logger, l *link.Handle, loop *agent.Agent, mode *ipvs.Mode) error {
-	return l.Watch(ctx, func(e link.Event) {
-		var repair func(context.Context) error
-		switch e.Kind {
-		case link.OurAddressLost:
-			repair = func(context.Context) error { mode.AddressLost(e.Addr); return nil }
-		case link.OurLinkLost:
-			repair = mode.LinkLost
-		case link.Overrun:
-			repair = mode.ReloadAddresses
-		default:
-			return // Ready and other links' addresses change nothing here
+	for ctx.Err() == nil {
+		err := l.Watch(ctx, func(e link.Event) { repairLink(ctx, log, loop, mode, e) })
+		if err != nil && ctx.Err() == nil {
+			log.Warn("watch of our link broke, beginning again", zap.Error(err))
 		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(watchAgain):
+		}
+	}
+	return nil
+}
+
+func repairLink(ctx context.Context, log *zap.Logger, loop *agent.Agent, mode *ipvs.Mode, e link.Event) {
+	var repair func(context.Context) error
+	switch e.Kind {
+	case link.OurAddressLost:
+		repair = func(context.Context) error { mode.AddressLost(e.Addr); return nil }
+	case link.OurLinkLost:
+		repair = mode.LinkLost
+	case link.Ready, link.Overrun:
+		repair = mode.ReloadAddresses
+	default:
+		return // addresses of other links change nothing here
+	}
+	if e.Kind != link.Ready {
 		log.Info("somebody else changed our link", zap.Stringer("event", e))
-		if err := loop.Repair(ctx, repair); err != nil && ctx.Err() == nil {
-			log.Warn("repair of our link failed, the audit will try again", zap.Error(err))
-		}
-	})
+	}
+	if err := loop.Repair(ctx, repair); err != nil && ctx.Err() == nil {
+		log.Warn("repair of our link failed, the audit will try again", zap.Error(err))
+	}
 }

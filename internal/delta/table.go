@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Store reads and writes the rows of one table for real.
@@ -29,6 +30,9 @@ type Options[K comparable, V any] struct {
 	// Owned tells whether a row found by List is ours to see. A desired row
 	// always is. Nil: every row is.
 	Owned func(K) bool
+	// Wait keeps rows from being added or updated for now: they lack something
+	// below them. Nil: none waits.
+	Wait func(K) bool
 	// Hold keeps rows from being deleted for now; nil holds none. It is asked
 	// with the same orphans flag as ApplyDeletes.
 	Hold func(k K, orphans bool) bool
@@ -106,12 +110,17 @@ func (t *Table[K, V]) visible(k K) bool {
 	return desired || t.PendingDelete(k)
 }
 
-// ApplyUpdates writes the rows that are missing or different.
+// ApplyUpdates writes the rows that are missing or different, and that need not
+// wait.
 func (t *Table[K, V]) ApplyUpdates(ctx context.Context) Outcome {
 	if t.Counts().Updates == 0 {
 		return Outcome{}
 	}
-	return t.write(ctx, t.Updates(t.opts.Compare))
+	changes := t.Updates(t.opts.Compare)
+	if t.opts.Wait != nil {
+		changes = slices.DeleteFunc(changes, func(c Change[K, V]) bool { return t.opts.Wait(c.Key) })
+	}
+	return t.write(ctx, changes)
 }
 
 // ApplyDeletes deletes the rows that are not desired, the orphans only if told
@@ -122,13 +131,7 @@ func (t *Table[K, V]) ApplyDeletes(ctx context.Context, orphans bool) Outcome {
 	}
 	changes := t.Deletes(t.opts.Compare, orphans)
 	if t.opts.Hold != nil {
-		free := changes[:0]
-		for _, c := range changes {
-			if !t.opts.Hold(c.Key, orphans) {
-				free = append(free, c)
-			}
-		}
-		changes = free
+		changes = slices.DeleteFunc(changes, func(c Change[K, V]) bool { return t.opts.Hold(c.Key, orphans) })
 	}
 	return t.write(ctx, changes)
 }

@@ -150,6 +150,21 @@ func TestHoldKeepsRows(t *testing.T) {
 	}
 }
 
+func TestWaitingRowStaysPending(t *testing.T) {
+	s := &store{rows: map[string]int{}}
+	ready := false
+	tab := newTable(s, func(o *delta.Options[string, int]) { o.Wait = func(k string) bool { return k == "child" && !ready } })
+	tab.SetDesired("child", 1)
+	tab.SetDesired("other", 1)
+	if out := tab.ApplyUpdates(t.Context()); out.Adds != 1 || tab.Counts().Updates != 1 {
+		t.Errorf("outcome %+v, want one written and one waiting", out)
+	}
+	ready = true
+	if out := tab.ApplyUpdates(t.Context()); out.Adds != 1 {
+		t.Errorf("outcome %+v after the wait", out)
+	}
+}
+
 func TestBatchesAreBounded(t *testing.T) {
 	s := &store{rows: map[string]int{}}
 	tab := newTable(s, func(o *delta.Options[string, int]) { o.Batch = 4 })

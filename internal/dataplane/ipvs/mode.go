@@ -43,6 +43,8 @@ type Mode struct {
 	memberClaims  *delta.Claims[model.FrontendKey, memberKey, struct{}]
 	addressClaims *delta.Claims[model.FrontendKey, netip.Addr, struct{}]
 
+	// marked are the entries that must outlive virtual servers still to delete.
+	marked map[memberKey]struct{}
 	// inspections are what is left of the audit's round in progress.
 	inspections []inspection
 }
@@ -56,13 +58,14 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 		deps:          deps,
 		catalogue:     newCatalogue(config.Families),
 		frontends:     dataplane.NewFrontends(),
+		marked:        map[memberKey]struct{}{},
 		memberClaims:  delta.NewClaims[model.FrontendKey, memberKey, struct{}](model.FrontendKey.Compare),
 		addressClaims: delta.NewClaims[model.FrontendKey, netip.Addr, struct{}](model.FrontendKey.Compare),
 	}
 	m.makeTables()
 	m.pipeline = dataplane.NewPipeline(
 		dataplane.Step{Stage: m.sets, Base: true},
-		dataplane.Step{Stage: m.members},
+		dataplane.Step{Stage: memberStage{m.members, m}},
 		dataplane.Step{Stage: m.chains, Base: true},
 		dataplane.Step{Stage: m.jumps, Base: true},
 		dataplane.Step{Stage: serverStage{m.servers, m}},
@@ -79,6 +82,7 @@ func (m *Mode) makeTables() {
 	})
 	m.members = delta.NewTable(memberStore{m, m.deps.Sets}, delta.Options[memberKey, struct{}]{
 		Name: "members", Compare: m.catalogue.compareMembers, Equal: alike, Batch: 4096,
+		Hold: func(k memberKey, _ bool) bool { _, marked := m.marked[k]; return marked },
 	})
 	both := &ruleStore{rules: m.deps.Rules}
 	m.chains = delta.NewTable(chainStore{both}, delta.Options[rules.ChainKey, rules.Chain]{
@@ -89,6 +93,7 @@ func (m *Mode) makeTables() {
 	})
 	m.servers = delta.NewTable(serverStore{m.deps.Servers}, delta.Options[vserver.ServerKey, vserver.Server]{
 		Name: "servers", Compare: vserver.ServerKey.Compare, Equal: same[vserver.Server], Owned: m.ownedServer,
+		Wait: func(k vserver.ServerKey) bool { return !m.marks(k.Addr) || !m.accepts(k) },
 	})
 	m.destinations = delta.NewTable(destinationStore{m, m.deps.Servers}, delta.Options[vserver.DestinationKey, vserver.Destination]{
 		Name: "destinations", Compare: vserver.DestinationKey.Compare, Equal: same[vserver.Destination],
@@ -96,7 +101,23 @@ func (m *Mode) makeTables() {
 	})
 	m.addresses = delta.NewTable(addressStore{m.deps.Links}, delta.Options[netip.Addr, struct{}]{
 		Name: "addresses", Compare: netip.Addr.Compare, Equal: alike,
+		Wait: func(a netip.Addr) bool { return !m.marks(a) },
 	})
+}
+
+// marks tells whether the entry is in place that tells that an address is ours.
+// Before it is, nothing is put at the address: a process that died then would
+// leave behind what nobody knows, and the address would answer on every port.
+func (m *Mode) marks(a netip.Addr) bool {
+	_, ok := m.members.Believed(markOf(a))
+	return ok
+}
+
+// accepts tells whether the filter lets traffic to the server through, and the
+// masquerade rule sees it.
+func (m *Mode) accepts(k vserver.ServerKey) bool {
+	_, ok := m.members.Believed(acceptOf(k))
+	return ok
 }
 
 func alike(struct{}, struct{}) bool             { return true }
@@ -136,7 +157,7 @@ func (m *Mode) ownedServer(k vserver.ServerKey) bool {
 	if m.addresses.Known(k.Addr) {
 		return true
 	}
-	return m.members.Known(memberKey{setName(model.FamilyOf(k.Addr), setIPVSIPs), ipset.IP(k.Addr)})
+	return m.members.Known(markOf(k.Addr))
 }
 
 // Start makes the device and sets the sysctls. The device comes first: other

@@ -55,12 +55,11 @@ func renderServer(f model.Frontend) vserver.Server {
 func renderMembers(f model.Frontend) map[memberKey]struct{} {
 	family := model.FamilyOf(f.Key.Addr)
 	out := make(map[memberKey]struct{}, 2+len(f.Hairpin))
-	add := func(set string, e ipset.Entry) { out[memberKey{setName(family, set), e}] = struct{}{} }
-
-	add(setClusterIP, ipset.IPPort(f.Key.Addr, uint8(f.Key.Protocol), f.Key.Port))
-	add(setIPVSIPs, ipset.IP(f.Key.Addr))
+	out[acceptOf(serverKey(f.Key))] = struct{}{}
+	out[markOf(f.Key.Addr)] = struct{}{}
 	for _, ep := range f.Hairpin {
-		add(setLoopBack, ipset.IPPortIP(ep.Addr(), uint8(f.Key.Protocol), ep.Port(), ep.Addr()))
+		e := ipset.IPPortIP(ep.Addr(), uint8(f.Key.Protocol), ep.Port(), ep.Addr())
+		out[memberKey{setName(family, setLoopBack), e}] = struct{}{}
 	}
 	return out
 }

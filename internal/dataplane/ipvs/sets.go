@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
@@ -237,6 +239,36 @@ func (s memberStore) Write(ctx context.Context, changes []delta.Change[memberKey
 		start += len(batch)
 	}
 	return errs
+}
+
+// memberStage is the members' table. The entry that marks an address as ours
+// stays until the last virtual server on it is gone and it is bound no more: a
+// process that dies in between would leave a server that nobody knows.
+type memberStage struct {
+	*delta.Table[memberKey, struct{}]
+	mode *Mode
+}
+
+// ApplyDeletes deletes entries, but for the marks of servers that are left.
+func (s memberStage) ApplyDeletes(ctx context.Context, orphans bool) delta.Outcome {
+	clear(s.mode.marked)
+	for k := range s.mode.servers.AllDeletes() {
+		s.mode.marked[markOf(k.Addr)] = struct{}{}
+	}
+	for a := range s.mode.addresses.AllDeletes() {
+		s.mode.marked[markOf(a)] = struct{}{}
+	}
+	return s.Table.ApplyDeletes(ctx, orphans)
+}
+
+// markOf is the entry that tells that an address is ours.
+func markOf(a netip.Addr) memberKey {
+	return memberKey{setName(model.FamilyOf(a), setIPVSIPs), ipset.IP(a)}
+}
+
+// acceptOf is the entry that lets traffic to a server through the filter.
+func acceptOf(k vserver.ServerKey) memberKey {
+	return memberKey{setName(model.FamilyOf(k.Addr), setClusterIP), ipset.IPPort(k.Addr, k.Protocol, k.Port)}
 }
 
 func memberChange(c delta.Change[memberKey, struct{}]) ipset.Change {

@@ -1,0 +1,354 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/delta"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/plan"
+	"github.com/kube-ipvs/kube-ipvs/internal/source"
+	"github.com/kube-ipvs/kube-ipvs/scheduler"
+)
+
+// mode is a dataplane in memory: it journals what the loop asks of it and fails
+// on demand.
+type mode struct {
+	mu      sync.Mutex
+	journal []string
+	plans   map[model.ServiceID]model.ServicePlan
+	dirty   int // rows to write
+	node    model.Node
+
+	startErr, loadErr, applyErr error
+	keptOrphans                 []bool
+	drift                       dataplane.Drift
+}
+
+func newMode() *mode { return &mode{plans: map[model.ServiceID]model.ServicePlan{}} }
+
+// locked lets a test look at the mode, or change it, while the loop runs.
+func (m *mode) locked(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f()
+}
+
+func (m *mode) Name() string { return "ipvs" }
+
+func (m *mode) Start(context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.journal = append(m.journal, "start")
+	return m.startErr
+}
+
+func (m *mode) Load(context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.journal = append(m.journal, "load")
+	return m.loadErr
+}
+
+func (m *mode) Set(p model.ServicePlan) []dataplane.Conflict {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.plans[p.ID] = p
+	m.dirty++
+	return nil
+}
+
+func (m *mode) SetNode(n model.Node) { m.locked(func() { m.node = n }) }
+
+func (m *mode) Apply(_ context.Context, o dataplane.ApplyOptions) dataplane.Result {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.journal = append(m.journal, "apply")
+	m.keptOrphans = append(m.keptOrphans, o.KeepOrphans)
+	if m.applyErr != nil {
+		return dataplane.Result{Pending: m.dirty, Stages: []dataplane.StageResult{
+			{Stage: "servers", Outcome: delta.Outcome{Failed: m.dirty, Err: m.applyErr}}}}
+	}
+	r := dataplane.Result{}
+	if m.dirty > 0 {
+		r.Stages = []dataplane.StageResult{{Stage: "servers", Outcome: delta.Outcome{Adds: m.dirty}}}
+	}
+	m.dirty = 0
+	return r
+}
+
+func (m *mode) Audit(context.Context, time.Duration) (dataplane.Drift, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.journal = append(m.journal, "audit")
+	d := m.drift
+	m.drift = nil
+	m.dirty += d.Total()
+	return d, true, nil
+}
+
+func (m *mode) Tables() []dataplane.TableStatus {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return []dataplane.TableStatus{{Table: "servers", Desired: len(m.plans)}}
+}
+
+func (m *mode) WriteRows(io.Writer, string) error { return nil }
+func (m *mode) Clear()                            {}
+func (m *mode) Remove(context.Context) error      { return nil }
+
+// seen counts what the observer was told.
+type seen struct{ cycles, drifts atomic.Int32 }
+
+func (s *seen) Cycle(agent.Cycle)              { s.cycles.Add(1) }
+func (s *seen) Drift(dataplane.Drift)          { s.drifts.Add(1) }
+func (s *seen) Tables([]dataplane.TableStatus) {}
+
+// world is a loop over a real catalog and compiler and the mode above.
+type world struct {
+	*testing.T
+	*catalog.Catalog
+	mode *mode
+	seen *seen
+	loop *agent.Agent
+	logs *observer.ObservedLogs
+	stop func()
+}
+
+// run starts a loop in a synctest bubble and ends it with the test.
+func run(t *testing.T, m *mode, test func(w *world)) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.DebugLevel)
+		w := &world{T: t, mode: m, seen: &seen{}, logs: logs, Catalog: catalog.New(zap.NewNop(), "node-a", model.FromFile)}
+		w.loop = agent.New(agent.Options{
+			Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: m, Observer: w.seen,
+			Compiler: func(n model.Node) agent.Compiler {
+				return plan.New(plan.Options{Node: "node-a", Zone: n.Zone, Scheduler: scheduler.MustParse("rr"), IPv4: true, IPv6: true})
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- w.loop.Run(ctx) }()
+		w.stop = func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Errorf("loop ended with %v", err)
+			}
+		}
+		test(w)
+		w.stop()
+	})
+}
+
+// after lets time pass and returns what the loop did since, then forgets it.
+func (w *world) after(d time.Duration) []string {
+	w.Helper()
+	time.Sleep(d) // the bubble's clock
+	synctest.Wait()
+	var j []string
+	w.mode.locked(func() { j, w.mode.journal = w.mode.journal, nil })
+	return j
+}
+
+func (w *world) want(d time.Duration, want ...string) {
+	w.Helper()
+	if diff := cmp.Diff(want, w.after(d)); diff != "" {
+		w.Errorf("calls (-want +got):\n%s", diff)
+	}
+}
+
+func service(name, vip string) model.Service {
+	return model.Service{
+		ID: model.ServiceID{Origin: model.FromFile, Namespace: "default", Name: name}, Type: "ClusterIP",
+		ClusterIPs: []netip.Addr{netip.MustParseAddr(vip)}, Ports: []model.ServicePort{{Protocol: model.TCP, Port: 80}},
+	}
+}
+
+func TestNothingIsWrittenBeforeTheSourcesAreInSync(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		w.SetService(service("a", "10.96.0.1"))
+		w.want(time.Second)
+		w.SetState(model.FromFile, source.Complete)
+		w.want(time.Second, "start", "load", "apply")
+	})
+}
+
+func TestABurstIsOneBatch(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		w.SetState(model.FromFile, source.Complete)
+		w.want(time.Second, "start", "load", "apply")
+		for _, name := range []string{"a", "b", "c"} {
+			w.SetService(service(name, "10.96.0.1"))
+			time.Sleep(time.Millisecond)
+		}
+		w.want(time.Second, "apply")
+		s, err := w.loop.Status(w.Context())
+		if err != nil || s.Last == nil || s.Last.Services != 3 || s.Cycles != 1 || s.Services != 3 {
+			w.Errorf("status %+v, error %v", s, err)
+		}
+	})
+}
+
+func TestOrphansStayWhileInputCannotBeRead(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		w.SetState(model.FromFile, source.Partial)
+		w.after(time.Second)
+		w.SetState(model.FromFile, source.Complete)
+		w.after(time.Second)
+		w.mode.locked(func() {
+			if diff := cmp.Diff([]bool{true, false}, w.mode.keptOrphans); diff != "" {
+				w.Errorf("orphans kept (-want +got):\n%s", diff)
+			}
+		})
+	})
+}
+
+func TestFailureIsRetriedWithBackoffAndNothingElse(t *testing.T) {
+	m := newMode()
+	m.applyErr = errors.New("busy")
+	run(t, m, func(w *world) {
+		w.SetService(service("a", "10.96.0.1"))
+		w.SetState(model.FromFile, source.Complete)
+		w.want(50*time.Millisecond, "start", "load", "apply")
+		w.want(100*time.Millisecond, "apply") // after 100 ms
+		w.want(150 * time.Millisecond)
+		w.want(100*time.Millisecond, "apply") // after 200 ms more
+		if n := len(w.after(10 * time.Minute)); n < 30 || n > 50 {
+			w.Errorf("%d calls in ten minutes, want a retry and an audit every 30 s", n)
+		}
+		s, _ := w.loop.Status(w.Context())
+		if s.Ready || s.LastError != "busy" || s.Failures < 10 {
+			w.Errorf("status %+v, want not ready and failing", s)
+		}
+		m.locked(func() { m.applyErr = nil })
+		w.after(time.Minute)
+		if s, _ = w.loop.Status(w.Context()); !s.Ready || s.LastError != "" || s.Failures != 0 {
+			w.Errorf("status %+v, want ready", s)
+		}
+	})
+}
+
+func TestKernelThatCannotBeReadIsNotWritten(t *testing.T) {
+	m := newMode()
+	m.loadErr = errors.New("interrupted")
+	run(t, m, func(w *world) {
+		w.SetState(model.FromFile, source.Complete)
+		for _, call := range w.after(time.Minute) {
+			if call == "apply" {
+				w.Fatal("written without knowing the kernel")
+			}
+		}
+		m.locked(func() { m.loadErr = nil })
+		if calls := w.after(time.Minute); !slices.Contains(calls, "apply") {
+			w.Errorf("calls %v after recovery", calls)
+		}
+	})
+}
+
+func TestAuditRunsAndDriftIsRepairedAtOnce(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		w.SetState(model.FromFile, source.Complete)
+		w.after(time.Second)
+		w.want(28 * time.Second)
+		w.want(2*time.Second, "audit")
+		w.mode.locked(func() { w.mode.drift = dataplane.Drift{"servers": 2} })
+		w.want(30*time.Second, "audit", "apply")
+		s, _ := w.loop.Status(w.Context())
+		if s.Audits != 2 || s.Drifted != 2 || w.seen.drifts.Load() != 1 {
+			w.Errorf("status %+v, observer told %d times", s, w.seen.drifts.Load())
+		}
+	})
+}
+
+func TestUnchangedInputWritesNothing(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		w.SetService(service("a", "10.96.0.1"))
+		w.SetState(model.FromFile, source.Complete)
+		w.after(time.Second)
+		w.SetService(service("a", "10.96.0.1"))
+		w.want(time.Second)
+		if n := w.seen.cycles.Load(); n != 1 {
+			w.Errorf("%d cycles, want 1", n)
+		}
+	})
+}
+
+func TestZoneOfTheNodeReplansEverything(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		w.SetService(service("a", "10.96.0.1"))
+		w.SetState(model.FromFile, source.Complete)
+		w.after(time.Second)
+		w.mode.locked(func() { clear(w.mode.plans) })
+		w.SetNode(model.FromFile, model.Node{Name: "node-a", Zone: "east"})
+		w.after(time.Second)
+		w.mode.locked(func() {
+			if len(w.mode.plans) != 1 || w.mode.node.Zone != "east" {
+				w.Errorf("%d plans, node %+v", len(w.mode.plans), w.mode.node)
+			}
+		})
+	})
+}
+
+func TestRepairRunsOnTheLoopAndIsWrittenAtOnce(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		w.SetState(model.FromFile, source.Complete)
+		w.after(time.Second)
+		broken := errors.New("cannot be read")
+		err := w.loop.Repair(w.Context(), func(context.Context) error {
+			w.mode.locked(func() { w.mode.dirty++ })
+			return broken
+		})
+		if !errors.Is(err, broken) {
+			w.Errorf("error %v", err)
+		}
+		w.want(0, "apply")
+	})
+}
+
+func TestDoFailsWhenTheLoopIsGone(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		w.stop()
+		w.stop = func() {}
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		if _, err := w.loop.Status(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			w.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestReasonsAreLoggedOnceAChange(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		w.SetState(model.FromFile, source.Complete)
+		s := service("a", "10.96.0.1")
+		s.Type, s.ClusterIPs = "ExternalName", nil
+		w.SetService(s)
+		w.after(time.Second)
+		s.Created = time.Unix(1, 0)
+		w.SetService(s) // another change, the same reason
+		w.after(time.Second)
+		if n := w.logs.FilterMessage("service skipped").Len(); n != 1 {
+			w.Errorf("%d lines about the skipped service, want 1", n)
+		}
+		w.DeleteService(s.ID)
+		w.after(time.Second)
+		if st, _ := w.loop.Status(w.Context()); st.Skipped != 0 || st.Services != 0 {
+			w.Errorf("status %+v after deletion", st)
+		}
+	})
+}
