@@ -41,16 +41,22 @@ func listenSCTP(address string) (net.Listener, error) {
 	return adopt(fd, net.FileListener)
 }
 
+// dialSCTP always binds. An unbound socket offers every address of the host as a second path, virtual addresses included, and
+// a load balancer that translates one path breaks the others.
 func dialSCTP(ctx context.Context, to netip.AddrPort, source netip.Addr) (net.Conn, error) {
+	if !source.IsValid() {
+		var err error
+		if source, err = sourceFor(to); err != nil {
+			return nil, fmt.Errorf("connect sctp %s: %w", to, err)
+		}
+	}
 	fd, err := openSCTP(to.Addr())
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	if source.IsValid() {
-		if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(source, 0))); err != nil {
-			return nil, fmt.Errorf("bind sctp %s: %w", source, err)
-		}
+	if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(source, 0))); err != nil {
+		return nil, fmt.Errorf("bind sctp %s: %w", source, err)
 	}
 	err = unix.Connect(fd, sockaddr(to))
 	if errors.Is(err, unix.EINPROGRESS) {
@@ -60,6 +66,16 @@ func dialSCTP(ctx context.Context, to netip.AddrPort, source netip.Addr) (net.Co
 		return nil, fmt.Errorf("connect sctp %s: %w", to, err)
 	}
 	return adopt(fd, net.FileConn)
+}
+
+// sourceFor is the address the kernel would leave from. Connecting a UDP socket looks the route up and sends nothing.
+func sourceFor(to netip.AddrPort) (netip.Addr, error) {
+	socket, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	defer socket.Close()
+	return addrPort(socket.LocalAddr()).Addr(), nil
 }
 
 func openSCTP(family netip.Addr) (int, error) {
