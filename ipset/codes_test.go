@@ -44,7 +44,7 @@ func TestKernelCodes(t *testing.T) {
 				t.Errorf("explain = %v, want %v", err, tt.want)
 			}
 			for _, other := range []error{ErrExist, ErrNotExist, ErrBusy, ErrUnsupported, ErrFull, ErrInvalid} {
-				if other != tt.want && errors.Is(err, other) {
+				if !errors.Is(other, tt.want) && errors.Is(err, other) {
 					t.Errorf("%v matches %v too", err, other)
 				}
 			}

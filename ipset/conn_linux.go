@@ -189,7 +189,7 @@ func (c *conn) send(b []byte) error {
 	var err error
 	wait := c.raw.Write(func(fd uintptr) bool {
 		err = unix.Sendto(int(fd), b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
-		return err != unix.EAGAIN && err != unix.EINTR
+		return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
 	})
 	if wait != nil {
 		return wait
@@ -233,7 +233,7 @@ func (c *conn) read() ([]byte, error) {
 	var err error
 	wait := c.raw.Read(func(fd uintptr) bool {
 		n, from, err = unix.Recvfrom(int(fd), c.buf, unix.MSG_TRUNC)
-		return err != unix.EAGAIN && err != unix.EINTR
+		return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
 	})
 	if err = errors.Join(wait, os.NewSyscallError("recvfrom", err)); err != nil {
 		return nil, err

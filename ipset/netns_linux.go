@@ -35,7 +35,7 @@ func inode(fd int) (dev, ino uint64, err error) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return 0, 0, fmt.Errorf("stat network namespace: %w", err)
 	}
-	return uint64(st.Dev), st.Ino, nil
+	return uint64(st.Dev), st.Ino, nil //nolint:unconvert // Dev is narrower on other architectures
 }
 
 // do runs f with the thread in the namespace. Only when the thread is elsewhere

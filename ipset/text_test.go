@@ -14,8 +14,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-// comparable lets cmp compare values of the package with ==.
-var comparable = cmp.Options{
+// byValue lets cmp compare values of the package with ==.
+var byValue = cmp.Options{
 	cmp.Comparer(func(a, b ipset.Entry) bool { return a == b }),
 }
 
@@ -97,7 +97,7 @@ func TestEntriesSort(t *testing.T) {
 	got := slices.Clone(sorted)
 	slices.Reverse(got)
 	slices.SortFunc(got, ipset.Entry.Compare)
-	if diff := cmp.Diff(sorted, got, comparable); diff != "" {
+	if diff := cmp.Diff(sorted, got, byValue); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -162,7 +162,7 @@ func TestForeignOptionsAreSeen(t *testing.T) {
 	}
 	_, entries, err := h.List(t.Context(), "a")
 	want := []ipset.Entry{ipset.IP(netip.MustParseAddr("10.0.0.1"))}
-	if diff := cmp.Diff(want, entries, comparable); diff != "" || err != nil {
+	if diff := cmp.Diff(want, entries, byValue); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }

@@ -15,7 +15,7 @@ const labelProxyName = "service.kubernetes.io/service-proxy-name"
 
 // The bounds of sessionAffinityConfig.clientIP.timeoutSeconds (v1 ClientIPConfig).
 const (
-	defaultAffinity = int32(corev1.DefaultClientIPServiceAffinitySeconds)
+	defaultAffinity = corev1.DefaultClientIPServiceAffinitySeconds
 	maxAffinity     = int32(86400)
 )
 

@@ -1,6 +1,7 @@
 package telemetry_test
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -19,7 +20,7 @@ func TestMetricsShowWhatWasReported(t *testing.T) {
 	m.Tables([]dataplane.TableStatus{{Table: "servers", Desired: 9, Updates: 7, Deletes: 6}})
 
 	w := httptest.NewRecorder()
-	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for _, want := range []string{
 		`kube_ipvs_proxy_mode{active="ipvs",requested="ipvs"} 1`,
 		`kube_ipvs_rows_written_total{op="add",table="servers"} 3`,
@@ -44,7 +45,7 @@ func TestOnlyTheLastModeIsShown(t *testing.T) {
 	m.Mode("ipvs", "none")
 	m.Mode("ipvs", "ipvs")
 	w := httptest.NewRecorder()
-	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if strings.Contains(w.Body.String(), `active="none"`) {
 		t.Error("the mode before is still shown")
 	}

@@ -120,11 +120,16 @@ func (m *Mode) accepts(k vserver.ServerKey) bool {
 	return ok
 }
 
-func alike(struct{}, struct{}) bool             { return true }
-func same[V comparable](a, b V) bool            { return a == b }
-func (m *Mode) String() string                  { return Name + " " + m.pipeline.String() }
-func (m *Mode) Name() string                    { return Name }
-func (m *Mode) Frontends() int                  { return m.frontends.Len() }
+func alike(struct{}, struct{}) bool  { return true }
+func same[V comparable](a, b V) bool { return a == b }
+
+// Name implements dataplane.Dataplane.
+func (m *Mode) Name() string { return Name }
+
+// String prints the mode with its stages in order.
+func (m *Mode) String() string { return Name + " " + m.pipeline.String() }
+
+// Conflicts lists the frontends that two Services want.
 func (m *Mode) Conflicts() []dataplane.Conflict { return m.frontends.Conflicts() }
 
 // wantBase wants the sets, chains and jumps that every Service needs.

@@ -181,7 +181,8 @@ func (o Options) withDefaults() Options {
 // service address (contract section 3.3). IPv4 link-local ones do count:
 // node-local caches sit there.
 func usable(a netip.Addr) bool {
-	return a.IsValid() && !a.IsLoopback() && !(a.Is6() && a.IsLinkLocalUnicast())
+	local6 := a.Is6() && a.IsLinkLocalUnicast()
+	return a.IsValid() && !a.IsLoopback() && !local6
 }
 
 // prefixOf returns the host prefix of an address: /32 or /128.

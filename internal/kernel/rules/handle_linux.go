@@ -83,7 +83,8 @@ func (h *Handle) Backend() Backend { return h.backend }
 // Families are those in use, IPv4 first.
 func (h *Handle) Families() []Family { return slices.Clone(h.families) }
 
-// RandomFully: MASQUERADE --random-fully is understood (iptables 1.6.2).
+// RandomFully tells whether the family's iptables knows MASQUERADE
+// --random-fully (since 1.6.2).
 func (h *Handle) RandomFully(f Family) bool {
 	t := h.per[f]
 	return t != nil && t.ipt.HasRandomFully()

@@ -266,9 +266,9 @@ func TestConvergenceIsBounded(t *testing.T) {
 	// Somebody deletes the row before each update and adds it before each add.
 	p.stuck = func(int) bool {
 		if _, ok := p.table.Servers[key]; ok {
-			p.table.DeleteServer(key)
+			_ = p.table.DeleteServer(key)
 		} else {
-			p.table.AddServer(key, vserver.Server{Scheduler: "rr"})
+			_ = p.table.AddServer(key, vserver.Server{Scheduler: "rr"})
 		}
 		return false
 	}

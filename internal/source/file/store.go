@@ -32,8 +32,6 @@ type store struct {
 	// everSeen: some file defined an object of ours, so an empty directory is
 	// what somebody wanted and not a mount that has yet to come.
 	everSeen bool
-	// trouble is why the files could not be listed, empty when they could.
-	trouble string
 	// clashed are the clashes that have been logged.
 	clashed []Problem
 }

@@ -1,0 +1,153 @@
+// Package internal_test checks the import law of internal/README.md.
+package internal_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/kube-ipvs/kube-ipvs/"
+
+// law lists, for each room, everything outside the standard library that it may
+// import: other rooms by their path in the module, and libraries. A name ending
+// in /... allows what lies below. A package that is not listed may not exist.
+var law = map[string][]string{
+	"scheduler": {},
+	"ipset":     {"github.com/vishvananda/netlink/...", "golang.org/x/sys/..."},
+
+	"internal/model":          {"scheduler"},
+	"internal/source":         {"internal/model", "k8s.io/api/...", "k8s.io/apimachinery/..."},
+	"internal/source/file":    {"internal/model", "internal/source", "k8s.io/api/...", "k8s.io/apimachinery/...", "sigs.k8s.io/json", "sigs.k8s.io/yaml", "go.yaml.in/yaml/v2", "github.com/fsnotify/fsnotify", zap},
+	"internal/catalog":        {"internal/model", "internal/source", zap},
+	"internal/plan":           {"internal/model", "scheduler"},
+	"internal/delta":          {},
+	"internal/dataplane":      {"internal/model", "internal/delta"},
+	"internal/dataplane/ipvs": {"internal/model", "internal/delta", "internal/dataplane", "internal/kernel/...", "ipset", "scheduler", zap},
+	"internal/kernel/vserver": {"github.com/moby/ipvs", "golang.org/x/sys/...", zap},
+	"internal/kernel/link":    {"github.com/vishvananda/netlink/...", "golang.org/x/sys/...", zap},
+	"internal/kernel/rules":   {"github.com/coreos/go-iptables/...", "golang.org/x/sys/...", zap},
+	"internal/kernel/tune":    {"golang.org/x/sys/...", zap},
+	"internal/agent":          {"internal/model", "internal/catalog", "internal/dataplane", zap},
+	"internal/config":         {"scheduler"},
+	"internal/inspect":        {"internal/agent"},
+	"internal/telemetry":      {"internal/agent", "internal/dataplane", "github.com/prometheus/client_golang/..."},
+}
+
+const zap = "go.uber.org/zap/..."
+
+// processes are the rooms that may launch one: the tools of iptables, modprobe.
+var processes = []string{"internal/kernel/rules", "internal/kernel/tune"}
+
+// free are places to which the law does not apply: where rooms meet, and tests.
+var free = []string{"cmd/...", "e2e/...", "internal/testkit/...", "ipset/ipsettest", "internal/kernel/link/linktest", "internal/kernel/rules/rulestest", "internal/kernel/vserver/vservertest"}
+
+type pkg struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+	Standard   bool
+}
+
+// list runs go list over the module.
+func list(t *testing.T, args ...string) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Imports,Deps,Standard"}, args...)...)
+	cmd.Dir = ".."
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, &stderr)
+	}
+	var pkgs []pkg
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := dec.Decode(&p); err == io.EOF {
+			return pkgs
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+func allows(rules []string, path string) bool {
+	return slices.ContainsFunc(rules, func(r string) bool {
+		base, below := strings.CutSuffix(r, "/...")
+		return path == base || below && strings.HasPrefix(path, base+"/")
+	})
+}
+
+// standard tells whether an import path is in the standard library: its first
+// element has no dot, and it is not ours.
+func standard(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".")
+}
+
+func TestRoomsImportWhatTheLawAllows(t *testing.T) {
+	seen := 0
+	for _, p := range list(t, "./...") {
+		room := strings.TrimPrefix(p.ImportPath, module)
+		if allows(free, room) || room == "internal" {
+			continue
+		}
+		seen++
+		rules, known := law[room]
+		if !known {
+			t.Errorf("%s is not in the law: add it there and to internal/README.md", room)
+			continue
+		}
+		for _, path := range p.Imports {
+			if short := strings.TrimPrefix(path, module); !standard(path) && !allows(rules, short) {
+				t.Errorf("%s imports %s", room, short)
+			}
+			if path == "os/exec" && !slices.Contains(processes, room) {
+				t.Errorf("%s imports os/exec: only %v may launch a process", room, processes)
+			}
+		}
+	}
+	if seen != len(law) {
+		t.Errorf("%d rooms found, the law lists %d: strike out what is gone", seen, len(law))
+	}
+}
+
+// What a room must not reach by any way, however long.
+func TestRoomsReachOnlyWhatTheyMay(t *testing.T) {
+	forbidden := map[string][]string{
+		"scheduler":       {module + "..."},
+		"ipset":           {module + "internal/...", "k8s.io/..."},
+		"internal/model":  {"k8s.io/...", "go.uber.org/...", "github.com/vishvananda/...", "os/exec", "net/http"},
+		"internal/plan":   {"k8s.io/...", "go.uber.org/...", "github.com/vishvananda/...", "github.com/moby/...", "os/exec", "net/http"},
+		"internal/delta":  {module + "...", "k8s.io/...", "go.uber.org/...", "os/exec", "net/http"},
+		"internal/config": {"k8s.io/...", "os/exec"},
+	}
+	for _, p := range list(t, "./internal/...", "./ipset", "./scheduler") {
+		room := strings.TrimPrefix(p.ImportPath, module)
+		no := forbidden[room]
+		if strings.HasPrefix(room, "internal/kernel/") {
+			no = append(no, module+"internal/model", module+"internal/delta", module+"internal/dataplane/...", "k8s.io/...")
+		}
+		for _, dep := range p.Deps {
+			if allows(no, dep) {
+				t.Errorf("%s depends on %s", room, strings.TrimPrefix(dep, module))
+			}
+		}
+	}
+}
+
+func TestEachRoomHasADoc(t *testing.T) {
+	for room := range law {
+		text, err := os.ReadFile(filepath.Join("..", room, "doc.go"))
+		if err != nil || !bytes.HasPrefix(text, []byte("// Package ")) {
+			t.Errorf("%s: doc.go does not open the room (%v)", room, err)
+		}
+	}
+}
