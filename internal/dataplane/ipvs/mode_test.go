@@ -20,6 +20,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
+	"github.com/kube-ipvs/kube-ipvs/ipset/ipsettest"
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
 
@@ -387,6 +388,33 @@ func TestBiggerSetIsKept(t *testing.T) {
 	apply(t, m)
 	if !strings.Contains(k.sets.String(), "maxelem 262144") {
 		t.Errorf("the set was shrunk:\n%s", k.sets)
+	}
+}
+
+func TestSetGrows(t *testing.T) {
+	small := ipset.Set{Name: "KUBE-CLUSTER-IP", Type: ipset.HashIPPort, Family: ipset.IPv4, HashSize: 64, MaxElem: 2}
+	for name, prepare := range map[string]func(k *kernel){
+		"found too small": func(k *kernel) { k.sets.Plant(small) },
+		"refused an entry": func(k *kernel) {
+			k.sets.Inject(ipsettest.Fault{Op: ipset.OpAdd, Set: small.Name, Nth: 3, Err: ipset.ErrFull})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newKernel()
+			prepare(k)
+			m := begin(t, k)
+			for i := range 5 {
+				m.Set(tenEndpoints(i, 0))
+			}
+			m.Apply(t.Context(), dataplane.ApplyOptions{})
+			apply(t, m)
+			if n := strings.Count(k.sets.String(), "add KUBE-CLUSTER-IP"); n != 5 {
+				t.Errorf("%d entries, want 5", n)
+			}
+			if name == "refused an entry" && !strings.Contains(k.sets.String(), "maxelem 131072") {
+				t.Errorf("the set did not grow:\n%s", k.sets)
+			}
+		})
 	}
 }
 

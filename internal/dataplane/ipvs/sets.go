@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.uber.org/zap"
+
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -82,12 +84,33 @@ func (c catalogue) compare(a, b string) int {
 	return cmp.Or(cmp.Compare(c.rank[a], c.rank[b]), cmp.Compare(a, b))
 }
 
-// sameSet compares headers. A set that holds more than we ask for will do: it
-// has outgrown the default, and shrinking it would lose entries.
-func sameSet(a, b ipset.Set) bool {
-	a.HashSize, b.HashSize = 0, 0
-	a.MaxElem, b.MaxElem = 0, 0
-	return a == b
+// sameSet compares headers; the kernel grows the hash of a set by itself.
+func sameSet(a, b ipset.Set) bool { return a.Compatible(b) }
+
+// raise lets a set hold at least so many entries. Sets begin with kube-proxy's
+// limit, so that a node can roll back to it, and keep what they have outgrown.
+func (m *Mode) raise(name string, entries uint32) {
+	set := m.catalogue.sets[name]
+	if entries <= set.MaxElem {
+		return
+	}
+	set.MaxElem = entries
+	m.catalogue.sets[name] = set
+	if _, wanted := m.sets.Desired(name); wanted {
+		m.sets.SetDesired(name, set)
+	}
+}
+
+// setFull makes a set that refused an entry grow: the sets' stage of the next
+// pass replaces it by one with room for twice what is wanted.
+func (m *Mode) setFull(name string) {
+	room := uint32(2 * len(m.wantedEntries(name)))
+	limit := 2 * m.catalogue.sets[name].MaxElem
+	for limit < room {
+		limit *= 2
+	}
+	m.log.Info("set is full and will grow", zap.String("set", name), zap.Uint32("to", limit))
+	m.raise(name, limit)
 }
 
 // memberKey names one entry of one set.
@@ -114,8 +137,14 @@ func (s setStore) List(ctx context.Context) (map[string]ipset.Set, error) {
 	}
 	out := map[string]ipset.Set{}
 	for _, set := range found {
-		if s.mode.catalogue.owned(set.Name) {
-			out[set.Name] = set
+		if !s.mode.catalogue.owned(set.Name) {
+			continue
+		}
+		out[set.Name] = set
+		bigger := s.mode.catalogue.sets[set.Name]
+		bigger.MaxElem = set.MaxElem
+		if sameSet(bigger, set) {
+			s.mode.raise(set.Name, set.MaxElem)
 		}
 	}
 	return out, nil
@@ -224,17 +253,24 @@ func (s memberStore) Write(ctx context.Context, changes []delta.Change[memberKey
 		for i := start; i < len(changes) && changes[i].Key.Set == name; i++ {
 			batch = append(batch, memberChange(changes[i]))
 		}
+		full := false
 		for i, err := range s.sets.Write(ctx, s.mode.catalogue.sets[name], batch) {
 			if err == nil {
 				continue
 			}
-			if errors.Is(err, ipset.ErrNotExist) {
+			switch {
+			case errors.Is(err, ipset.ErrNotExist):
 				s.mode.setLost(name)
+			case errors.Is(err, ipset.ErrFull):
+				full = true
 			}
 			if errs == nil {
 				errs = make([]error, len(changes))
 			}
 			errs[start+i] = err
+		}
+		if full {
+			s.mode.setFull(name)
 		}
 		start += len(batch)
 	}
