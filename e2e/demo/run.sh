@@ -1,0 +1,235 @@
+#!/usr/bin/env bash
+# run.sh: the demo itself. It expects a network namespace or a machine of its own, root, and the programs kube-ipvs and backend in
+# the PATH; e2e/demo.sh gives it all that. It checks what it shows, and its exit status says whether everything behaved.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=e2e/demo/stage.sh
+. "$here/stage.sh"
+# shellcheck source=e2e/demo/pods.sh
+. "$here/pods.sh"
+
+web=10.96.10.80 web6='[fd00:10:96::1080]' dns=10.96.0.10
+cidrs=10.244.0.0/16,fd00:10:244::/56
+agent='' stream='' # process ids
+
+# leave runs however the demo ends: nothing is left behind, not even where there is no namespace to go away with.
+leave() {
+	set +e
+	local pid
+	for pid in $agent $stream; do
+		kill "$pid" 2>/dev/null
+	done
+	stop_pods
+	rm -rf "$work"
+}
+
+# start_agent returns when the agent has brought the kernel in line with the manifests.
+start_agent() {
+	command_line "kube-ipvs --source-dir manifests --hostname-override node-a --cluster-cidr $cidrs 2>agent.log &"
+	kube-ipvs --source-dir manifests --hostname-override node-a --cluster-cidr "$cidrs" 2>agent.log &
+	agent=$!
+	within 60 synced || broken 'the agent did not finish its first sync'
+}
+
+# synced ends the demo at once when the agent is gone.
+synced() {
+	kill -0 "$agent" 2>/dev/null || broken 'the agent ended by itself'
+	grep -q 'first sync done' agent.log
+}
+
+# stop_agent ends the agent and looks at how it ended.
+stop_agent() {
+	local begun ended status=0
+	command_line "kill -TERM $agent; wait $agent; echo \$?"
+	now_ms begun
+	kill -TERM "$agent"
+	wait "$agent" || status=$?
+	now_ms ended
+	note "$status"
+	check "the agent ended in $((ended - begun)) ms, without an error" [ $((ended - begun)) -lt 2000 -a "$status" -eq 0 ]
+	agent=''
+}
+
+# shared tells whether $out, lines of "uniq -c", shows the given total, equally shared by that many backends (give or take one).
+shared() {
+	awk -v total="$1" -v parts="$2" '
+		{ sum += $1; if ($1 < int(total / parts) - 1) uneven = 1 }
+		END { exit sum != total || NR != parts || uneven }' <<<"$out"
+}
+
+# says tells whether the last output matches an extended regular expression.
+says() { grep -Eq -e "$1" <<<"$out"; }
+
+# in_kernel finds a row in the kernel's own list without starting a process; it is in hexadecimal.
+in_kernel() {
+	local rows
+	mapfile -t rows </proc/net/ip_vs
+	[[ ${rows[*]} == *"$1"* ]]
+}
+
+not_in_kernel() { ! in_kernel "$1"; }
+
+show_manifests() {
+	headline 'The manifests: ordinary Kubernetes objects in a directory'
+	run 'ls manifests'
+	run 'cat manifests/web.yaml'
+	run 'head -n 17 manifests/web-endpoints.yaml'
+	run "kube-ipvs plan --source-dir manifests --hostname-override node-a --show servers 2>/dev/null | grep -F $web"
+	check 'kube-ipvs plan knows, without a kernel, what will be there' says '10.244.0.13:8080 -m -w 1'
+}
+
+show_pods() {
+	headline 'The node: eight pods, each a network namespace with one small server'
+	start_pods || broken "the pods did not start: $(cat servers/*)"
+	run 'ip netns exec web-1 ip -brief address show eth0'
+	run 'curl -s http://10.244.0.11:8080/'
+	check 'a server says its name, where it was reached and by whom' says '^web-1 local=10.244.0.11:8080 client=10.244.0.1:'
+	run_refused "curl -sS http://$web/"
+	check 'nobody serves the Service yet' says 'curl: \(7\)'
+}
+
+show_start() {
+	headline 'The agent starts'
+	start_agent
+	run "cut -c12- agent.log | grep -E 'starting|manifests read|skipped|kernel updated|first sync'"
+	check 'the first sync is done' says 'first sync done'
+}
+
+show_kernel() {
+	headline 'What it wrote: virtual servers, and their addresses on kube-ipvs0'
+	run 'ipvsadm -Ln'
+	check 'the kernel has five virtual servers' [ "$(grep -cE '^(TCP|UDP) ' <<<"$out")" -eq 5 ]
+	check 'with twelve destinations' [ "$(grep -cE '^  -> .*Masq +1 ' <<<"$out")" -eq 12 ]
+	run 'ip address show kube-ipvs0'
+	check 'the Service addresses of both families are bound' [ "$(grep -cE 'inet6? (10.96|fd00:10:96)' <<<"$out")" -eq 4 ]
+}
+
+show_distribution() {
+	headline 'A hundred requests to the Service'
+	run "curl -s 'http://$web/[1-100]' | cut -d' ' -f1 | sort | uniq -c" bars
+	check 'all were answered, shared by the three backends' shared 100 3
+	note ''
+	note 'Over IPv6:'
+	run "curl -s 'http://$web6/[1-100]' | cut -d' ' -f1 | sort | uniq -c" bars
+	check 'all were answered, shared by the three backends' shared 100 3
+	note ''
+	note 'UDP, each datagram from a socket of its own:'
+	run "backend ask -proto udp -n 50 -timeout 5s $dns:53"
+	check 'two servers answered 25 times each' [ "$(grep -cE 'dns-[12] +25 ' <<<"$out")" -eq 2 ]
+}
+
+show_clients() {
+	headline 'Who asks: the node, another pod, a pod that meets itself'
+	run "curl -s http://$web/"
+	check "from the node: it appears with its address among the pods, $node_ipv4" says "client=$node_ipv4:"
+	run "ip netns exec cache-1 curl -s http://$web/"
+	check 'from a pod: the backend sees the real client' says 'client=10.244.0.31:'
+	run "ip netns exec web-1 curl -s 'http://$web/[1-3]'"
+	check 'a pod reaches itself through the Service, by way of the node' says "^web-1 .*client=$node_ipv4:"
+	check 'and its neighbours as itself' says '^web-[23] .*client=10.244.0.11:'
+}
+
+# follow edits a manifest and waits until a predicate about the kernel holds.
+follow() {
+	local edit=$1 begun ended
+	shift
+	cp manifests/web-endpoints.yaml before.yaml
+	run "$edit"
+	now_ms begun
+	within 30 "$@" || broken 'the kernel did not follow the edit'
+	now_ms ended
+	attempt 'diff -U0 before.yaml manifests/web-endpoints.yaml' || true
+	sed 1,2d <<<"$out"
+	run "ipvsadm -Ln --tcp-service $web:80"
+	check "the kernel followed $((ended - begun)) ms after the edit" [ $((ended - begun)) -lt 30000 ]
+	run 'cut -c12- agent.log | grep "kernel updated" | tail -n 1'
+}
+
+show_edit() {
+	headline 'Manifests are edited, the kernel follows'
+	follow "sed -i '/10.244.0.13/a - {addresses: [10.244.0.14], nodeName: node-a, conditions: {ready: true}}' manifests/web-endpoints.yaml" \
+		in_kernel 0AF4000E:1F90
+	check 'one destination and its hairpin entry were written' says '"rows": \[\{"table": "members", "adds": 1\}, \{"table": "destinations", "adds": 1\}\]'
+	run "curl -s 'http://$web/[1-100]' | cut -d' ' -f1 | sort | uniq -c" bars
+	check 'the new pod takes its part' shared 100 4
+	note ''
+	note 'And one pod goes:'
+	follow "sed -i '/10.244.0.11/d' manifests/web-endpoints.yaml" not_in_kernel 0AF4000B:1F90
+	run "curl -s 'http://$web/[1-100]' | cut -d' ' -f1 | sort | uniq -c" bars
+	check 'three are left, and no request was lost' shared 100 3
+}
+
+show_status() {
+	headline 'What the agent knows about itself'
+	run 'kube-ipvs show status'
+	check 'nothing is pending' [ "$(awk '/^TABLE/ { table = 1; next } table { n += $3 + $4 } END { print n }' <<<"$out")" -eq 0 ]
+}
+
+written() { awk '/^TABLE/ { table = 1; next } table { n += $NF } END { print n + 0 }' <<<"$out"; }
+
+show_restart() {
+	headline 'The agent ends and comes back, under a stream of requests'
+	command_line "backend ask -rate 20 -timeout 5s -stream $web:80 >stream.txt &"
+	backend ask -rate 20 -timeout 5s -stream "$web:80" >stream.txt 2>&1 &
+	stream=$!
+	stop_agent
+	run "curl -s 'http://$web/[1-30]' | cut -d' ' -f1 | sort | uniq -c" bars
+	check 'the kernel carries the Service without the agent' [ "$(awk '{ n += $1 } END { print n }' <<<"$out")" -eq 30 ]
+	start_agent
+	run 'cut -c12- agent.log | grep -E "adopted|first sync"'
+	run 'kube-ipvs show status'
+	check "the restarted agent wrote $(written) rows: everything was in place" [ "$(written)" -eq 0 ]
+	show_stream
+}
+
+show_stream() {
+	local status=0
+	command_line "kill -TERM $stream; cat stream.txt"
+	kill -TERM "$stream"
+	wait "$stream" || status=$?
+	stream=''
+	cat stream.txt
+	check 'not one request of the stream failed' [ "$status" -eq 0 ]
+}
+
+show_cleanup() {
+	headline 'Cleanup leaves nothing'
+	stop_agent
+	run 'kube-ipvs cleanup 2>/dev/null'
+	run 'ipvsadm -Ln'
+	check 'no virtual server is left' [ "$(wc -l <<<"$out")" -eq 3 ]
+	run_refused 'ip link show kube-ipvs0'
+	check 'the device is gone' says 'does not exist'
+	run_refused '{ iptables-save; ip6tables-save; ipset list -n; } | grep -c KUBE'
+	check 'no rule, chain or set is left' [ "$out" = 0 ]
+}
+
+main() {
+	if [ -z "${KUBE_IPVS_WHERE:-}" ]; then
+		echo 'run.sh changes the network it runs in; use e2e/demo.sh, which gives it one of its own' >&2
+		exit 2
+	fi
+	work=$(mktemp -d /run/kube-ipvs-demo.XXXXXX)
+	servers=()
+	trap leave EXIT
+	cd "$work"
+	mkdir manifests
+	cp "$here"/*.yaml manifests/
+	if grep -q 'QEMU TCG' /proc/cpuinfo; then
+		note 'The CPU of this machine is emulated: times are ten to twenty times those of a real one.'
+	fi
+	show_manifests
+	show_pods
+	show_start
+	show_kernel
+	show_distribution
+	show_clients
+	show_edit
+	show_status
+	show_restart
+	show_cleanup
+	printf '\n%sAll %d steps behaved, in %d s.%s\n' "$green" "$steps" "$SECONDS" "$plain"
+}
+
+main "$@"
