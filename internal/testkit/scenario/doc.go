@@ -1,0 +1,45 @@
+// Package scenario runs behaviours written down as txtar files: inputs, steps,
+// and the kernel text that is expected after them. One file is one behaviour.
+//
+//	# a Service with one endpoint becomes a virtual server with one destination
+//	start
+//	expect servers servers.txt
+//	cp web-2.yaml manifests/web.yaml
+//	expect servers servers-2.txt
+//	-- manifests/web.yaml --
+//	...
+//	-- servers.txt --
+//	-A -t 10.96.0.10:80 -s rr
+//	-a -t 10.96.0.10:80 -r 10.244.1.5:8080 -m -w 1
+//
+// The steps are testscript's own (cp, mv, rm, mkdir, symlink, exec, ...) and:
+//
+//	start [FLAG...]               run the agent on manifests/, wait for its first sync;
+//	                              -audit: have it look for drift, often; -async: do not
+//	                              wait; all other flags are the agent's
+//	terminate                     end it as SIGTERM does
+//	restart [-9] [-async]         end it (-9: as SIGKILL does), start it with the same flags
+//	expect KIND FILE [REGEXP]     wait until the lines of the kernel that match are FILE's
+//	expect-log REGEXP             wait until the agent has logged it; with ! it has not
+//	settle                        wait until all that is on disk is in the kernel
+//	mark                          settle, and begin to count written rows anew
+//	written TABLE N               settle; N rows were written since; TABLE may be total
+//	plan                          wait until the kernel holds what `kube-ipvs plan` says
+//	kernel TOOL ARGUMENT...       change the kernel behind the agent's back: ipvsadm,
+//	                              ipset, iptables, ip6tables or ip with its own arguments
+//	fault ROOM next|always        let calls of servers, sets, rules or links fail,
+//	fault ROOM nth N              from now on; all is any room
+//	fault ROOM row TEXT
+//	heal                          end all faults
+//	cleanup                       remove everything of ours, as `kube-ipvs cleanup` does
+//
+// KIND is servers, sets, rules, addresses or link; Normal says in which form. A
+// condition before a step keeps it to one driver, [fakes] or [kernel], or to runs in
+// which calls fail or agents die unasked, [rough] and [crash]. Faults are for fakes
+// only. (testscript has a step "stop" of its own, which ends the script.)
+//
+// Fakes is the driver that has no kernel: the rooms of the agent are joined in
+// this process as in cmd/kube-ipvs, on the fakes of the kernel rooms, which
+// outlive the agent. A driver for the real kernel is in e2e/scenarios, as only
+// e2e may start processes. Both run the same files.
+package scenario

@@ -1,0 +1,197 @@
+package scenario
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+)
+
+// Fakes is a node without a kernel: agents in this process, one at a time, over
+// fakes that outlive them.
+type Fakes struct {
+	work   string
+	kernel *kernel
+	tap    *tap
+	log    logBuffer
+
+	mu   sync.Mutex // of the agent's life, which a planned crash changes too
+	proc *process
+	last Start
+	// Audited makes every agent look for drift, whatever its scenario says.
+	audited bool
+}
+
+var _ Driver = (*Fakes)(nil)
+
+var errNotRunning = errors.New("no agent is running")
+
+// NewFakes returns an empty node whose agents read work/manifests.
+func NewFakes(work string) *Fakes {
+	f := &Fakes{work: work, kernel: newKernel(), tap: newTap()}
+	f.tap.crash = f.rise
+	return f
+}
+
+// FailCall makes the nth call of a room fail, counted from the node's beginning,
+// and all agents audit, as what fails in a repair is left to them.
+func (f *Fakes) FailCall(room string, nth int) {
+	f.audited = true
+	f.tap.faults = append(f.tap.faults, fault{room: room, nth: nth})
+}
+
+// CrashAtCall makes the agent die at the nth call of a room, in the middle of it
+// if it writes rows, and start again.
+func (f *Fakes) CrashAtCall(room string, nth int) {
+	f.audited = true
+	f.tap.faults = append(f.tap.faults, fault{room: room, nth: nth, crash: true})
+}
+
+// Calls is how many calls each room had.
+func (f *Fakes) Calls() map[string]int { return f.tap.counts() }
+
+// Start implements Driver.
+func (f *Fakes) Start(s Start) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.proc != nil {
+		return errors.New("an agent is running already")
+	}
+	s.Audit = s.Audit || f.audited
+	f.last = s
+	return f.start()
+}
+
+func (f *Fakes) start() error {
+	c, err := settings(f.work, f.last)
+	if err != nil {
+		return err
+	}
+	f.tap.revive()
+	f.proc = startProcess(f.log.logger(), c, f.last, f.kernel, f.tap)
+	return nil
+}
+
+// rise brings an agent that has crashed back.
+func (f *Fakes) rise() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.proc == nil {
+		return // the script was faster to end it
+	}
+	_ = f.proc.stop() // it is dead already
+	if err := f.start(); err != nil {
+		panic(err) // the same flags were good before
+	}
+}
+
+// Stop implements Driver.
+func (f *Fakes) Stop() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.proc == nil {
+		return errNotRunning
+	}
+	p := f.proc
+	f.proc = nil
+	return p.stop()
+}
+
+// Kill implements Driver: no call reaches the kernel any more from here on.
+func (f *Fakes) Kill() error {
+	f.tap.kill()
+	return f.Stop()
+}
+
+// Status implements Driver.
+func (f *Fakes) Status(ctx context.Context) (agent.Status, error) {
+	f.mu.Lock()
+	p := f.proc
+	f.mu.Unlock()
+	if p == nil {
+		return agent.Status{}, errNotRunning
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.ctx, cancel)() // a dead agent does not answer
+	return p.loop.Status(ctx)
+}
+
+// Log implements Driver.
+func (f *Fakes) Log() string { return f.log.String() }
+
+// Text implements Driver.
+func (f *Fakes) Text(kind string) (string, error) { return f.kernel.text(kind) }
+
+// Tool implements Driver.
+func (f *Fakes) Tool(args []string) error { return f.kernel.tool(args) }
+
+// Plan implements Driver.
+func (f *Fakes) Plan(s Start) (map[string]string, error) {
+	c, err := settings(f.work, s)
+	if err != nil {
+		return nil, err
+	}
+	return planned(c)
+}
+
+// Cleanup implements Driver. Like an operator it tries twice.
+func (f *Fakes) Cleanup(s Start) error {
+	c, err := settings(f.work, s)
+	if err != nil {
+		return err
+	}
+	f.tap.revive()
+	deps := f.kernel.deps(f.tap)
+	if err = cleanUp(context.Background(), c, deps); err != nil && f.audited {
+		f.tap.revive()
+		err = cleanUp(context.Background(), c, deps)
+	}
+	return err
+}
+
+// Fault implements Driver.
+func (f *Fakes) Fault(room string, spec []string) error { return f.tap.plan(room, spec) }
+
+// Heal implements Driver.
+func (f *Fakes) Heal() { f.tap.heal() }
+
+// Pace implements Driver.
+func (f *Fakes) Pace() (interval, deadline time.Duration) {
+	return 2 * time.Millisecond, 20 * time.Second
+}
+
+// Close implements Driver.
+func (f *Fakes) Close() { _ = f.Stop() }
+
+// logBuffer keeps what agents log, in the format of --logging-format=text.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) logger() *zap.Logger {
+	e := zap.NewProductionEncoderConfig()
+	e.EncodeDuration = zapcore.StringDurationEncoder
+	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(e), zapcore.AddSync(b), zap.DebugLevel))
+}
+
+// Write implements io.Writer.
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// String is everything so far.
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}

@@ -1,0 +1,129 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link/linktest"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules/rulestest"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver/vservertest"
+	"github.com/kube-ipvs/kube-ipvs/ipset/ipsettest"
+)
+
+// kernel is the four fakes of one node.
+type kernel struct {
+	servers *vservertest.Fake
+	sets    *ipsettest.Fake
+	rules   *tiedRules
+	links   *linktest.Fake
+}
+
+func newKernel() *kernel {
+	sets := ipsettest.New()
+	return &kernel{
+		servers: vservertest.NewFake(),
+		sets:    sets,
+		rules:   &tiedRules{Fake: rulestest.New(rules.Options{Owned: ipvs.OwnedChain}), sets: sets},
+		links:   linktest.New(),
+	}
+}
+
+// deps are the rooms for one process, behind its tap.
+func (k *kernel) deps(t *tap) ipvs.Deps {
+	return ipvs.Deps{
+		Servers: tappedServers{k.servers, t}, Sets: tappedSets{k.sets, t},
+		Rules: tappedRules{k.rules, t}, Links: tappedLinks{k.links, t},
+	}
+}
+
+// text prints one kind of rows as the tools do.
+func (k *kernel) text(kind string) (string, error) {
+	switch kind {
+	case "servers":
+		return k.servers.String(), nil
+	case "sets":
+		return k.sets.String(), nil
+	case "rules":
+		return k.rules.String(), nil
+	case "addresses":
+		return k.links.String(), nil
+	case "link":
+		if _, err := k.links.List(context.Background()); err != nil {
+			return "", nil
+		}
+		return "kube-ipvs0\n", nil
+	}
+	return "", nil // Normal refuses the kind
+}
+
+// tiedRules joins the fakes of rules and sets as the kernel does: a rule cannot
+// refer to a set that is not there, and a set that a rule refers to stays.
+type tiedRules struct {
+	*rulestest.Fake
+	sets *ipsettest.Fake
+	mu   sync.Mutex
+}
+
+// WriteChains refuses rules without their sets and counts references.
+func (r *tiedRules) WriteChains(ctx context.Context, changes []rules.ChainChange) []error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer r.count()
+	errs := make([]error, len(changes))
+	var good []rules.ChainChange
+	var at []int
+	for i, c := range changes {
+		if c.Op != rules.Delete {
+			errs[i] = r.lacking(c.Chain.Rules)
+		}
+		if errs[i] == nil {
+			good, at = append(good, c), append(at, i)
+		}
+	}
+	for i, err := range r.Fake.WriteChains(ctx, good) {
+		errs[at[i]] = err
+	}
+	return errs
+}
+
+// change is anything else that adds or removes rules.
+func (r *tiedRules) change(do func() error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer r.count()
+	return do()
+}
+
+var matchSet = regexp.MustCompile(`--match-set (\S+)`)
+
+func (r *tiedRules) lacking(text string) error {
+	have := r.sets.String()
+	for _, m := range matchSet.FindAllStringSubmatch(text, -1) {
+		if !strings.Contains(have, "create "+m[1]+" ") {
+			return fmt.Errorf("set %s: %w", m[1], rules.ErrNotExist)
+		}
+	}
+	return nil
+}
+
+// count makes the sets know how many rules refer to them.
+func (r *tiedRules) count() {
+	want := map[string]int{}
+	for _, m := range matchSet.FindAllStringSubmatch(r.String(), -1) {
+		want[m[1]]++
+	}
+	infos, err := r.sets.Stat(context.Background())
+	if err != nil {
+		panic(err) // faults are the tap's business, the fake itself has none
+	}
+	for _, i := range infos {
+		if n := want[i.Set.Name] - int(i.References); n != 0 {
+			r.sets.Refer(i.Set.Name, n)
+		}
+	}
+}

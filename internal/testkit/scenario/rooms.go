@@ -1,0 +1,149 @@
+package scenario
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
+)
+
+// The four rooms of ipvs.Deps with a tap in front.
+
+type tappedServers struct {
+	ipvs.Servers
+	tap *tap
+}
+
+func (s tappedServers) ListServers(ctx context.Context) (map[vserver.ServerKey]vserver.Server, error) {
+	if _, err := s.tap.enter(roomServers); err != nil {
+		return nil, err
+	}
+	return s.Servers.ListServers(ctx)
+}
+
+func (s tappedServers) GetServers(ctx context.Context, keys []vserver.ServerKey) (map[vserver.ServerKey]vserver.Server, error) {
+	if _, err := s.tap.enter(roomServers); err != nil {
+		return nil, err
+	}
+	return s.Servers.GetServers(ctx, keys)
+}
+
+func (s tappedServers) ListDestinations(ctx context.Context, k vserver.ServerKey) (map[vserver.DestinationKey]vserver.Destination, error) {
+	if _, err := s.tap.enter(roomServers); err != nil {
+		return nil, err
+	}
+	return s.Servers.ListDestinations(ctx, k)
+}
+
+func (s tappedServers) WriteServers(ctx context.Context, changes []vserver.ServerChange) []error {
+	text := func(c vserver.ServerChange) string { return c.Op.String() + " " + c.Key.String() }
+	return write(s.tap, roomServers, changes, text, func(good []vserver.ServerChange) []error { return s.Servers.WriteServers(ctx, good) })
+}
+
+func (s tappedServers) WriteDestinations(ctx context.Context, changes []vserver.DestinationChange) []error {
+	text := func(c vserver.DestinationChange) string { return c.Op.String() + " " + c.Key.String() }
+	return write(s.tap, roomServers, changes, text, func(good []vserver.DestinationChange) []error {
+		return s.Servers.WriteDestinations(ctx, good)
+	})
+}
+
+type tappedSets struct {
+	ipvs.Sets
+	tap *tap
+}
+
+func (s tappedSets) ListSets(ctx context.Context) ([]ipset.Set, error) {
+	if _, err := s.tap.enter(roomSets); err != nil {
+		return nil, err
+	}
+	return s.Sets.ListSets(ctx)
+}
+
+func (s tappedSets) List(ctx context.Context, name string) (ipset.Set, []ipset.Entry, error) {
+	if _, err := s.tap.enter(roomSets); err != nil {
+		return ipset.Set{}, nil, err
+	}
+	return s.Sets.List(ctx, name)
+}
+
+func (s tappedSets) Create(ctx context.Context, set ipset.Set) error {
+	if _, err := s.tap.enter(roomSets); err != nil {
+		return err
+	}
+	return s.Sets.Create(ctx, set)
+}
+
+func (s tappedSets) Replace(ctx context.Context, set ipset.Set, entries []ipset.Entry) error {
+	if _, err := s.tap.enter(roomSets); err != nil {
+		return err
+	}
+	return s.Sets.Replace(ctx, set, entries)
+}
+
+func (s tappedSets) Destroy(ctx context.Context, name string) error {
+	if _, err := s.tap.enter(roomSets); err != nil {
+		return err
+	}
+	return s.Sets.Destroy(ctx, name)
+}
+
+func (s tappedSets) Write(ctx context.Context, set ipset.Set, changes []ipset.Change) []error {
+	text := func(c ipset.Change) string { return c.Op.String() + " " + set.Name + " " + c.Entry.String() }
+	return write(s.tap, roomSets, changes, text, func(good []ipset.Change) []error { return s.Sets.Write(ctx, set, good) })
+}
+
+type tappedRules struct {
+	ipvs.Rules
+	tap *tap
+}
+
+func (r tappedRules) List(ctx context.Context) (map[rules.ChainKey]rules.Chain, map[rules.JumpKey]rules.Jump, error) {
+	if _, err := r.tap.enter(roomRules); err != nil {
+		return nil, nil, err
+	}
+	return r.Rules.List(ctx)
+}
+
+func (r tappedRules) WriteChains(ctx context.Context, changes []rules.ChainChange) []error {
+	text := func(c rules.ChainChange) string { return c.Op.String() + " " + c.Key.String() }
+	return write(r.tap, roomRules, changes, text, func(good []rules.ChainChange) []error { return r.Rules.WriteChains(ctx, good) })
+}
+
+func (r tappedRules) WriteJumps(ctx context.Context, changes []rules.JumpChange) []error {
+	text := func(c rules.JumpChange) string { return c.Op.String() + " " + c.Key.String() }
+	return write(r.tap, roomRules, changes, text, func(good []rules.JumpChange) []error { return r.Rules.WriteJumps(ctx, good) })
+}
+
+type tappedLinks struct {
+	ipvs.Links
+	tap *tap
+}
+
+func (l tappedLinks) Ensure(ctx context.Context) (bool, error) {
+	if _, err := l.tap.enter(roomLinks); err != nil {
+		return false, err
+	}
+	return l.Links.Ensure(ctx)
+}
+
+func (l tappedLinks) List(ctx context.Context) (map[netip.Addr]struct{}, error) {
+	if _, err := l.tap.enter(roomLinks); err != nil {
+		return nil, err
+	}
+	return l.Links.List(ctx)
+}
+
+func (l tappedLinks) Write(ctx context.Context, changes []link.Change) []error {
+	return write(l.tap, roomLinks, changes, link.Change.String, func(good []link.Change) []error { return l.Links.Write(ctx, good) })
+}
+
+func (l tappedLinks) Remove(ctx context.Context) error {
+	if _, err := l.tap.enter(roomLinks); err != nil {
+		return err
+	}
+	return l.Links.Remove(ctx)
+}

@@ -1,0 +1,195 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// call is one use of a step.
+type call struct {
+	ts   *testscript.TestScript
+	neg  bool
+	args []string
+}
+
+// step is a command of the scenario language.
+type step struct {
+	usage       string
+	least, most int // arguments
+	negatable   bool
+	run         func(s *script, c call) error
+}
+
+const many = math.MaxInt
+
+var steps = map[string]step{
+	"start":      {usage: "start [-audit] [-async] [flag...]", most: many, run: (*script).start},
+	"terminate":  {usage: "terminate", run: (*script).terminate},
+	"restart":    {usage: "restart [-9] [-async]", most: 2, run: (*script).restart},
+	"expect":     {usage: "expect KIND FILE [REGEXP]", least: 2, most: 3, run: (*script).expect},
+	"expect-log": {usage: "[!] expect-log REGEXP", least: 1, most: 1, negatable: true, run: (*script).expectLog},
+	"settle":     {usage: "settle", run: func(s *script, _ call) error { return s.settle() }},
+	"mark":       {usage: "mark", run: (*script).mark},
+	"written":    {usage: "written TABLE N", least: 2, most: 2, run: (*script).written},
+	"plan":       {usage: "plan", run: (*script).plan},
+	"kernel":     {usage: "kernel TOOL ARGUMENT...", least: 2, most: many, run: func(s *script, c call) error { return s.driver.Tool(c.args) }},
+	"fault":      {usage: "fault ROOM next|always|nth N|row TEXT", least: 2, most: 3, run: func(s *script, c call) error { return s.driver.Fault(c.args[0], c.args[1:]) }},
+	"heal":       {usage: "heal", run: func(s *script, _ call) error { s.driver.Heal(); return nil }},
+	"cleanup":    {usage: "cleanup", run: func(s *script, _ call) error { return s.driver.Cleanup(s.last) }},
+}
+
+// start runs the agent. With -async it does not wait for the first sync, which
+// may never come.
+func (s *script) start(c call) error {
+	s.last, s.async = Start{}, false
+	for _, a := range c.args {
+		switch a {
+		case "-audit":
+			s.last.Audit = true
+		case "-async":
+			s.async = true
+		default:
+			s.last.Flags = append(s.last.Flags, a)
+		}
+	}
+	return s.launch()
+}
+
+func (s *script) terminate(call) error { return s.driver.Stop() }
+
+func (s *script) restart(c call) error {
+	end := s.driver.Stop
+	s.async = false
+	for _, a := range c.args {
+		switch a {
+		case "-9":
+			end = s.driver.Kill
+		case "-async":
+			s.async = true
+		default:
+			return fmt.Errorf("restart %s: the only signal is -9", a)
+		}
+	}
+	if err := end(); err != nil {
+		return err
+	}
+	return s.launch()
+}
+
+// expect waits for the kernel to be as a file says.
+func (s *script) expect(c call) error {
+	kind, file, filter := c.args[0], c.args[1], strings.Join(c.args[2:], "")
+	look := func() (string, error) { return s.look(kind, filter) }
+	if s.opts.Update {
+		return s.rewrite(c.ts, file, look)
+	}
+	want := c.ts.ReadFile(file)
+	var got string
+	err := s.await(func() (err error) {
+		if got, err = look(); err == nil && got != want {
+			err = errDifferent
+		}
+		return err
+	})
+	if errors.Is(err, errDifferent) {
+		return fmt.Errorf("%s are not %s (-want +got):\n%s", kind, file, cmp.Diff(lines(want), lines(got)))
+	}
+	return err
+}
+
+func (s *script) look(kind, filter string) (string, error) {
+	text, err := s.driver.Text(kind)
+	if err == nil {
+		text, err = Normal(kind, text)
+	}
+	if err == nil {
+		text, err = matching(text, filter)
+	}
+	return text, err
+}
+
+func (s *script) expectLog(c call) error {
+	re, err := regexp.Compile(c.args[0])
+	if err != nil {
+		return err
+	}
+	if c.neg {
+		if at := re.FindString(s.driver.Log()); at != "" && !s.opts.Rough {
+			return fmt.Errorf("the agent logged %q", at)
+		}
+		return nil
+	}
+	return s.await(func() error {
+		if !re.MatchString(s.driver.Log()) {
+			return fmt.Errorf("the agent did not log %q", re)
+		}
+		return nil
+	})
+}
+
+func (s *script) mark(call) error {
+	if err := s.settle(); err != nil || s.opts.Rough {
+		return err
+	}
+	status, err := s.status()
+	s.base = status.Written
+	return err
+}
+
+func (s *script) written(c call) error {
+	want, err := strconv.ParseUint(c.args[1], 10, 64)
+	if err != nil {
+		return fmt.Errorf("number of rows: %w", err)
+	}
+	if err := s.settle(); err != nil || s.opts.Rough || s.opts.Update {
+		return err
+	}
+	status, err := s.status()
+	if err != nil {
+		return err
+	}
+	got := map[string]uint64{}
+	for table, n := range status.Written {
+		got[table] = n - s.base[table]
+		got["total"] += got[table]
+	}
+	if got[c.args[0]] != want {
+		return fmt.Errorf("%d rows written to %s, want %d (of all: %v)", got[c.args[0]], c.args[0], want, got)
+	}
+	return nil
+}
+
+// plan compares the whole kernel with what a fresh compile of the files says.
+func (s *script) plan(call) error {
+	planned, err := s.driver.Plan(s.last)
+	if err != nil {
+		return err
+	}
+	for _, kind := range Kinds() {
+		want, err := Normal(kind, planned[kind])
+		if err != nil {
+			return fmt.Errorf("plan of %s: %w", kind, err)
+		}
+		var got string
+		err = s.await(func() (err error) {
+			if got, err = s.look(kind, ""); err == nil && got != want {
+				err = errDifferent
+			}
+			return err
+		})
+		if errors.Is(err, errDifferent) {
+			err = fmt.Errorf("%s are not as planned (-plan +kernel):\n%s", kind, cmp.Diff(lines(want), lines(got)))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/plan"
+	"github.com/kube-ipvs/kube-ipvs/internal/source"
+	"github.com/kube-ipvs/kube-ipvs/internal/source/file"
+	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
+)
+
+// This file joins the rooms as cmd/kube-ipvs does, which is a program and cannot
+// be imported. The scenarios on a real kernel run the program itself, so the two
+// cannot drift apart unseen.
+
+// NodeName is the node that all agents of scenarios run as.
+const NodeName = "node-a"
+
+// The paces of the in-process agent. It waits as long as the real one only where
+// waiting is what a scenario is about.
+const (
+	quickCoalesce = time.Millisecond
+	quickRetry    = time.Millisecond
+	slowestRetry  = 20 * time.Millisecond
+	quickAudit    = 10 * time.Millisecond
+)
+
+var quickFiles = file.Options{Poll: 250 * time.Millisecond, Quiet: 2 * time.Millisecond, Patience: 50 * time.Millisecond}
+
+// settings reads the flags that scenarios use.
+func settings(work string, s Start) (config.Config, error) {
+	c := config.Defaults()
+	c.SourceDir = filepath.Join(work, "manifests")
+	f := pflag.NewFlagSet("kube-ipvs", pflag.ContinueOnError)
+	for name, text := range map[string]*string{
+		"source-dir": &c.SourceDir, "ipvs-scheduler": &c.Scheduler, "detect-local-mode": &c.DetectLocalMode,
+		"cluster-cidr": &c.ClusterCIDR, "pod-bridge-interface": &c.PodBridge, "pod-interface-name-prefix": &c.PodPrefix,
+	} {
+		f.StringVar(text, name, *text, "")
+	}
+	f.StringSliceVar(&c.ExcludeCIDRs, "ipvs-exclude-cidrs", nil, "")
+	f.BoolVar(&c.MasqueradeAll, "masquerade-all", false, "")
+	f.IntVar(&c.MasqueradeBit, "iptables-masquerade-bit", c.MasqueradeBit, "")
+	if err := f.Parse(s.Flags); err != nil {
+		return config.Config{}, fmt.Errorf("flags of the agent: %w", err)
+	}
+	return c.Check(NodeName)
+}
+
+func families() []model.Family {
+	f := model.Families()
+	return f[:]
+}
+
+func modeConfig(c config.Config) ipvs.Config {
+	return ipvs.Config{
+		Families: families(), MasqueradeAll: c.MasqueradeAll, MasqueradeBit: c.MasqueradeBit, ExcludeCIDRs: c.ExcludeCIDRs,
+		Local: dataplane.LocalDetector{
+			Mode: dataplane.LocalMode(c.DetectLocal.Mode), ClusterCIDRs: c.DetectLocal.ClusterCIDRs, Interface: c.DetectLocal.Interface,
+		},
+	}
+}
+
+func compiler(c config.Config, n model.Node) *plan.Compiler {
+	return plan.New(plan.Options{Node: NodeName, Zone: n.Zone, Scheduler: c.Scheduler, IPv4: true, IPv6: true})
+}
+
+// process is an agent in this process.
+type process struct {
+	loop *agent.Agent
+	ctx  context.Context // ends with the agent
+	end  context.CancelFunc
+	done chan error
+}
+
+func startProcess(log *zap.Logger, c config.Config, s Start, k *kernel, t *tap) *process {
+	mode := ipvs.New(log, modeConfig(c), k.deps(t))
+	known := catalog.New(log, c.NodeName, model.FromFile)
+	audit := time.Duration(-1)
+	if s.Audit {
+		audit = quickAudit
+	}
+	loop := agent.New(agent.Options{
+		Log: log, Catalog: known, Mode: mode, NodeName: c.NodeName, Observer: telemetry.New(),
+		Compiler: func(n model.Node) agent.Compiler { return compiler(c, n) },
+		Coalesce: quickCoalesce, AuditPeriod: audit, RetryMin: quickRetry, RetryMax: slowestRetry,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &process{loop: loop, ctx: ctx, end: cancel, done: make(chan error, 1)}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return loop.Run(ctx) })
+	group.Go(func() error { return file.New(log, c.SourceDir, quickFiles).Run(ctx, known) })
+	group.Go(func() error { return watch(ctx, log, k, loop, mode) })
+	go func() { p.done <- group.Wait() }()
+	return p
+}
+
+// stop ends the agent and waits until it is gone.
+func (p *process) stop() error {
+	p.end()
+	return <-p.done
+}
+
+// watch has the loop repair what is lost of the link.
+func watch(ctx context.Context, log *zap.Logger, k *kernel, loop *agent.Agent, mode *ipvs.Mode) error {
+	return k.links.Watch(ctx, func(e link.Event) {
+		repair := map[link.Kind]func(context.Context) error{
+			link.OurAddressLost: func(context.Context) error { mode.AddressLost(e.Addr); return nil },
+			link.OurLinkLost:    mode.LinkLost,
+			link.Overrun:        mode.ReloadAddresses,
+		}[e.Kind]
+		if repair != nil {
+			log.Info("somebody else changed our link", zap.Stringer("event", e))
+			_ = loop.Repair(ctx, repair) // what fails here is the audit's to find
+		}
+	})
+}
+
+// planned prints what the manifests ask for, from nothing: the oracle.
+func planned(c config.Config) (map[string]string, error) {
+	objects, _, err := file.Load(c.SourceDir)
+	if err != nil {
+		return nil, err
+	}
+	known := catalog.New(zap.NewNop(), c.NodeName, model.FromFile)
+	for _, n := range objects.Nodes {
+		known.SetNode(model.FromFile, n)
+	}
+	for _, s := range objects.Services {
+		known.SetService(s)
+	}
+	for _, s := range objects.Slices {
+		known.SetSlice(s)
+	}
+	known.SetState(model.FromFile, source.Complete)
+	batch := known.Take()
+	mode := ipvs.New(zap.NewNop(), modeConfig(c), ipvs.Deps{})
+	mode.SetNode(batch.Node)
+	for _, in := range batch.Services {
+		mode.Set(compiler(c, batch.Node).Compile(in.ID, in.Service, in.Slices))
+	}
+	out := map[string]string{}
+	for _, kind := range Kinds() {
+		var b strings.Builder
+		if err := mode.WriteRows(&b, kind); err != nil {
+			return nil, err
+		}
+		out[kind] = b.String()
+	}
+	return out, nil
+}
+
+// cleanUp runs the mode with nothing wanted, once, and looks at what is left.
+func cleanUp(ctx context.Context, c config.Config, deps ipvs.Deps) error {
+	mode := ipvs.New(zap.NewNop(), modeConfig(c), deps)
+	mode.Clear()
+	if err := mode.Load(ctx); err != nil {
+		return err
+	}
+	err := mode.Apply(ctx, dataplane.ApplyOptions{}).Total().Err
+	if again := mode.Load(ctx); again != nil {
+		return errors.Join(err, again)
+	}
+	for _, t := range mode.Tables() {
+		if t.Deletes > 0 {
+			err = errors.Join(err, fmt.Errorf("could not be removed: %d %s", t.Deletes, t.Table))
+		}
+	}
+	return errors.Join(err, mode.Remove(ctx))
+}
