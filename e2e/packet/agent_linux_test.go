@@ -1,0 +1,194 @@
+package packet
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
+)
+
+// node is a kube-ipvs on the node of a world: its manifests, its flags, and its process while one runs.
+type node struct {
+	*world
+	manifests string
+	flags     []string
+	client    *inspect.Client
+
+	process *exec.Cmd
+	output  *transcript
+	ended   chan error
+}
+
+// newAgent gives a world an agent that is not running yet. What it leaves in the kernel goes with the world.
+func newAgent(t *testing.T, w *world, flags ...string) *node {
+	t.Helper()
+	n := &node{world: w, manifests: t.TempDir(), output: &transcript{}}
+	run := t.TempDir()
+	n.flags = append([]string{
+		"--source-dir", n.manifests, "--hostname-override", thisNode, "--run-dir", run, "--ipvs-sync-period", "1h",
+	}, flags...)
+	n.client = inspect.NewClient(filepath.Join(run, "agent.sock"))
+	t.Cleanup(func() {
+		n.kill(t)
+		if t.Failed() {
+			t.Logf("output of the agent:\n%s", n.output)
+		}
+	})
+	return n
+}
+
+// program is the path of the program under test.
+func program() string { return os.Getenv("KUBE_IPVS_BIN") }
+
+// write puts manifests in place, each by rename, as a careful writer does.
+func (n *node) write(t *testing.T, services ...service) {
+	t.Helper()
+	for _, s := range services {
+		n.writeFile(t, s.name+".yaml", s.manifest())
+	}
+}
+
+func (n *node) writeFile(t *testing.T, name string, content []byte) {
+	t.Helper()
+	path := filepath.Join(n.manifests, name)
+	if err := os.WriteFile(path+".tmp", content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".tmp", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// start runs the agent and waits until everything wanted is in the kernel.
+func (n *node) start(t *testing.T, extra ...string) agent.Status {
+	t.Helper()
+	n.launch(t, append([]string{program()}, append(n.flags, extra...)...))
+	return n.settle(t, "be ready", func(s agent.Status) bool { return s.Ready && s.Failures == 0 })
+}
+
+// launch runs the agent by a command line, which may begin with a program that watches it.
+func (n *node) launch(t *testing.T, args []string) {
+	t.Helper()
+	n.process = exec.Command(args[0], args[1:]...)
+	n.process.Stdout, n.process.Stderr = n.output, n.output
+	n.ended = make(chan error, 1)
+	if err := n.world.node.do(n.process.Start); err != nil {
+		t.Fatalf("start the agent: %v", err)
+	}
+	go func(p *exec.Cmd, ended chan<- error) { ended <- p.Wait() }(n.process, n.ended)
+}
+
+// settleTimeout bounds every wait for the agent; 1,000 Services under emulation take a while.
+const settleTimeout = 90 * time.Second
+
+// settle waits until the status is as asked for.
+func (n *node) settle(t *testing.T, what string, ok func(agent.Status) bool) agent.Status {
+	t.Helper()
+	var last agent.Status
+	poll(t, "the agent to "+what, settleTimeout, func() error {
+		select {
+		case err := <-n.ended:
+			n.process = nil
+			t.Fatalf("the agent ended by itself: %v", err)
+		default:
+		}
+		s, err := n.status()
+		if err != nil {
+			return err
+		}
+		if last = s; !ok(s) {
+			return fmt.Errorf("status %+v", s)
+		}
+		return nil
+	})
+	return last
+}
+
+func (n *node) status() (agent.Status, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return n.client.Status(ctx)
+}
+
+// poll tries until there is no error.
+func poll(t *testing.T, what string, limit time.Duration, try func() error) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %s for %s: %v", limit, what, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// kill ends the process as a crash does; nothing happens when none runs.
+func (n *node) kill(t *testing.T) {
+	t.Helper()
+	if n.process == nil {
+		return
+	}
+	_ = n.process.Process.Kill() // it may have ended by itself
+	n.wait(t)
+}
+
+// stop ends the process as a supervisor does, and returns how it ended and how long that took.
+func (n *node) stop(t *testing.T) (error, time.Duration) {
+	t.Helper()
+	start := time.Now()
+	if err := n.process.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatalf("stop the agent: %v", err)
+	}
+	return n.wait(t), time.Since(start)
+}
+
+func (n *node) wait(t *testing.T) error {
+	t.Helper()
+	select {
+	case err := <-n.ended:
+		n.process = nil
+		return err
+	case <-time.After(settleTimeout):
+		t.Fatal("the agent does not end")
+		return nil
+	}
+}
+
+// verb runs the program with a verb and the agent's flags.
+func (n *node) verb(name string, args ...string) (string, error) {
+	return n.world.node.try(program(), append(append([]string{name}, n.flags...), args...)...)
+}
+
+// transcript keeps what the agent prints.
+type transcript struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (t *transcript) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.Write(p)
+}
+
+// String returns the end of it.
+func (t *transcript) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lines := strings.Split(t.text.String(), "\n")
+	return strings.Join(lines[max(0, len(lines)-60):], "\n")
+}

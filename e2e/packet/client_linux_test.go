@@ -1,0 +1,114 @@
+package packet
+
+import (
+	"context"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
+)
+
+// The protocols that a virtual server has.
+var protos = []backend.Proto{backend.TCP, backend.UDP, backend.SCTP}
+
+// families are the two, by the number in their name.
+var families = []int{4, 6}
+
+// serve has a pod answer on a port, in every protocol and family, until the test ends. It says its name, and the port if that
+// is not the usual one.
+func (p *pod) serve(t *testing.T, port int) {
+	t.Helper()
+	for _, family := range families {
+		at, name := hostPort(p.addr.of(family), port), p.name
+		if port != 8080 {
+			name += ":" + strconv.Itoa(port)
+		}
+		serve(t, p.space, backend.Config{Name: name, TCP: at, HTTP: at, UDP: at, SCTP: at})
+	}
+}
+
+func serve(t *testing.T, s *space, c backend.Config) {
+	t.Helper()
+	var server *backend.Server
+	err := s.do(func() (err error) {
+		server, err = backend.Listen(c)
+		return err
+	})
+	if err != nil {
+		t.Fatalf("serve in %s: %v", s.name, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("backend %s: %v", c.Name, err)
+		}
+	})
+}
+
+// endpoints lists the addresses of pods, as the slices of a Service do.
+func endpoints(pods ...*pod) []endpoint {
+	var out []endpoint
+	for _, p := range pods {
+		for _, family := range families {
+			out = append(out, endpoint{addr: p.addr.of(family), node: p.node})
+		}
+	}
+	return out
+}
+
+func hostPort(addr string, port int) string {
+	if strings.Contains(addr, ":") {
+		addr = "[" + addr + "]"
+	}
+	return addr + ":" + strconv.Itoa(port)
+}
+
+// Time limits of one request. A refusal is quick; patience is for answers, which are slow under emulation, and silence is what
+// a test waits for when it wants to see none.
+const (
+	patience = 10 * time.Second
+	silence  = 2 * time.Second
+)
+
+// ask makes requests one after the other, each over a connection of its own, from the pod's address of that family.
+func (p *pod) ask(proto backend.Proto, addr string, port, n int) *backend.Tally {
+	return p.askFor(patience, proto, addr, port, n)
+}
+
+func (p *pod) askFor(limit time.Duration, proto backend.Proto, addr string, port, n int) *backend.Tally {
+	load := backend.Load{Proto: proto, To: netip.MustParseAddrPort(hostPort(addr, port)), Source: p.source(addr), Timeout: limit}
+	var tally *backend.Tally
+	err := p.do(func() error {
+		tally = load.Repeat(context.Background(), n)
+		return nil
+	})
+	if err != nil {
+		tally = &backend.Tally{}
+		tally.Add(backend.Reply{}, err)
+	}
+	return tally
+}
+
+// source is the address to ask from: the pod's own, which matters where one namespace holds several pods. The host leaves it
+// to the kernel.
+func (p *pod) source(to string) netip.Addr {
+	family := 4
+	if strings.Contains(to, ":") {
+		family = 6
+	}
+	addr, _ := netip.ParseAddr(p.addr.of(family))
+	return addr
+}
+
+// text prints a tally for a failure message.
+func text(tally *backend.Tally) string {
+	var b strings.Builder
+	_ = tally.Print(&b)
+	return b.String()
+}

@@ -1,0 +1,109 @@
+package packet
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// view is a node's kernel as its tools print it: one list of lines for each tool, in an order that does not depend on history.
+type view map[string][]string
+
+// viewScript prints everything in one go; a program start is what costs under emulation.
+const viewScript = `
+ipvsadm -Sn
+echo ==sets; ipset save
+echo ==rules4; iptables-$1-save
+echo ==rules6; ip6tables-$1-save
+echo ==addresses; ip -o addr show
+echo ==links; ip -o link show`
+
+// look reads the kernel of the node; backend is the iptables whose rules count.
+func (w *world) look(t *testing.T, backend string) view {
+	t.Helper()
+	out := w.node.run(t, "sh", "-ec", "echo ==servers;"+viewScript, "sh", backend)
+	v := view{}
+	for _, section := range strings.Split(out, "==")[1:] {
+		name, body, _ := strings.Cut(section, "\n")
+		v[name] = normal(name, strings.Split(strings.TrimSpace(body), "\n"))
+	}
+	return v
+}
+
+// normal leaves out what differs between two reads of the same state.
+func normal(kind string, lines []string) []string {
+	switch kind {
+	case "rules4", "rules6":
+		return normalRules(lines)
+	case "addresses":
+		return normalAddresses(lines)
+	case "links":
+		return normalLinks(lines)
+	case "sets":
+		for i, l := range lines {
+			lines[i] = setSecrets.ReplaceAllString(l, "")
+		}
+	}
+	lines = slices.DeleteFunc(lines, func(l string) bool { return l == "" })
+	slices.Sort(lines)
+	return lines
+}
+
+// setSecrets are options that newer sets have: a random number, and a size that no user chose.
+var setSecrets = regexp.MustCompile(` (bucketsize|initval) \S+`)
+
+// normalRules puts the table before each rule and orders by chain: the order of rules within a chain is kept, the order of
+// chains is the history of their making.
+func normalRules(lines []string) []string {
+	var out []string
+	table := ""
+	for _, l := range lines {
+		switch {
+		case strings.HasPrefix(l, "*"):
+			table = l[1:]
+		case strings.HasPrefix(l, ":") && strings.Contains(l, " - "), strings.HasPrefix(l, "-A"):
+			l, _, _ = strings.Cut(l, " [")
+			out = append(out, table+" "+l)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b string) int { return strings.Compare(chainOf(a), chainOf(b)) })
+	return out
+}
+
+// chainOf is the table, the kind of line and the chain it is about.
+func chainOf(line string) string {
+	return strings.Join(strings.Fields(line)[:min(3, len(strings.Fields(line)))], " ")
+}
+
+func normalAddresses(lines []string) []string {
+	var out []string
+	for _, l := range lines {
+		if f := strings.Fields(l); len(f) > 3 {
+			out = append(out, f[1]+" "+f[3])
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func normalLinks(lines []string) []string {
+	var out []string
+	for _, l := range lines {
+		if f := strings.Fields(l); len(f) > 2 {
+			out = append(out, f[1]+" "+f[2])
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// same fails the test where two views differ.
+func same(t *testing.T, what string, want, got view) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
