@@ -263,10 +263,14 @@ func (a *Agent) load(ctx context.Context) error {
 	return nil
 }
 
-// failed schedules the next try of what is pending.
+// failed schedules the next try of what is pending. Without an error nothing has
+// failed: rows wait for others.
 func (a *Agent) failed(err error, pending int) {
 	a.backoff = min(max(a.backoff*2, a.opts.RetryMin), a.opts.RetryMax)
 	a.retry.arm(a.backoff)
+	if err == nil {
+		return // rows wait for others that this pass brought into place
+	}
 	a.stats.failures++
 	a.stats.lastError = err
 	a.log.Warn("apply failed, will retry",

@@ -102,6 +102,7 @@ func (m *Mode) makeTables() {
 	m.addresses = delta.NewTable(addressStore{m.deps.Links}, delta.Options[netip.Addr, struct{}]{
 		Name: "addresses", Compare: netip.Addr.Compare, Equal: alike,
 		Wait: func(a netip.Addr) bool { return !m.marks(a) },
+		Hold: func(a netip.Addr, _ bool) bool { return !m.marks(a) && m.leftAt(a) },
 	})
 }
 
@@ -111,6 +112,18 @@ func (m *Mode) makeTables() {
 func (m *Mode) marks(a netip.Addr) bool {
 	_, ok := m.members.Believed(markOf(a))
 	return ok
+}
+
+// leftAt tells whether a virtual server at an address is still to be deleted.
+// Without a mark the address is all that tells that such a server is ours, so it
+// goes after it.
+func (m *Mode) leftAt(a netip.Addr) bool {
+	for k := range m.servers.AllDeletes() {
+		if k.Addr == a {
+			return true
+		}
+	}
+	return false
 }
 
 // accepts tells whether the filter lets traffic to the server through, and the

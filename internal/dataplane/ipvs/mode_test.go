@@ -139,6 +139,27 @@ func TestDeathInTheMiddleOfADeletion(t *testing.T) {
 	}
 }
 
+// A found server whose address is bound but not marked goes before its address.
+func TestDeathAmongUnmarkedOrphans(t *testing.T) {
+	orphan := vserver.ServerChange{Op: vserver.Add, Key: webKey, Server: vserver.Server{Scheduler: "wlc"}}
+	for n := 1; n < 20; n++ {
+		k := newKernel()
+		apply(t, begin(t, k, dual))
+		mustWrite(t, k.servers.WriteServers(t.Context(), []vserver.ServerChange{orphan}))
+		k.links.AddByHand(webKey.Addr)
+		m := begin(t, k, dual)
+		k.failAt = len(k.calls) + n
+		m.Apply(t.Context(), dataplane.ApplyOptions{})
+		k.failAt = 0
+		m = begin(t, k, dual)
+		m.Apply(t.Context(), dataplane.ApplyOptions{})
+		apply(t, m)
+		if strings.Contains(k.String(), "10.96.0.10") {
+			t.Errorf("call %d failed, and this stayed:\n%s", n, k)
+		}
+	}
+}
+
 func TestForeignServersStay(t *testing.T) {
 	k := newKernel()
 	foreign := vserver.ServerChange{Op: vserver.Add, Key: vserver.ServerKey{Addr: netip.MustParseAddr("192.0.2.1"), Port: 443, Protocol: 6}, Server: vserver.Server{Scheduler: "wlc"}}
