@@ -21,11 +21,12 @@ func mute(h *Handle, name string) {
 }
 
 func TestMissingReplyEndsAtDeadline(t *testing.T) {
-	h := OpenInside(t, Options{Timeout: time.Millisecond})
+	h := OpenInside(t, Options{})
 	set := Set{Name: "a", Type: BitmapPort}
 	if err := h.Create(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
+	h.conn.timeout = time.Millisecond
 	mute(h, "a")
 	if err := h.command(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("command without reply = %v", err)
