@@ -19,7 +19,12 @@ func newCheck(settings *config.Settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
 		Short: "say what this node lacks, and the remedy",
-		Args:  noArguments,
+		Long: `Try everything that ipvs mode needs by using it: the device, a scheduler, the set
+types, iptables. What is missing is named with the remedy. The exit status is 1
+when the node cannot carry Services. Nothing is left behind.`,
+		Example: `  kube-ipvs check
+  kube-ipvs check --ipvs-scheduler mh`,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := check(*settings)
 			if err != nil {

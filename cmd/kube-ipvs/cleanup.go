@@ -25,7 +25,9 @@ func newCleanup(settings *config.Settings) *cobra.Command {
 		Use:   "cleanup",
 		Short: "remove everything of kube-ipvs from this node",
 		Long:  cleanupHelp,
-		Args:  noArguments,
+		Example: `  kube-ipvs cleanup
+  kube-ipvs cleanup --run-dir /run/kube-ipvs`,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := check(*settings)
 			if err != nil {

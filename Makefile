@@ -1,0 +1,78 @@
+# kube-ipvs. Bare `make` explains itself.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+GO        ?= go
+LINT      := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+VULN      := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+CACHE     ?= $(or $(KUBE_IPVS_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kube-ipvs)
+FUZZTIME  ?= 10s
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+
+.PHONY: help build demo test test-unit race test-vm bench fuzz golden lint verify vuln clean
+
+help: ## this list
+	@echo 'kube-ipvs: Kubernetes Services on the kernel'"'"'s IP Virtual Server'
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## bin/kube-ipvs, static
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/kube-ipvs ./cmd/kube-ipvs
+
+demo: ## see it work: agent, backends and curl, on this machine or in a throw-away VM
+	@e2e/demo.sh
+
+test: ## every level this machine can run; installs what it needs
+	@e2e/install.sh
+	@echo 'test: 1/2 rooms and scenarios on fakes, kernel rooms on this kernel, race detector on'
+	@$(MAKE) race
+	@echo 'test: 2/2 the same contracts and scenarios, and packets, on a kernel with IPVS'
+	@$(MAKE) test-vm
+
+test-unit: ## rooms on fakes: no root, no network, under a minute
+	$(GO) test ./cmd/... ./internal/... ./ipset/... ./scheduler/... ./e2e/scenarios/...
+
+race: ## all Go tests under the race detector
+	$(GO) test -race ./...
+
+test-vm: ## contracts, scenarios and packets on a kernel with IPVS
+	@e2e/test-vm.sh
+
+bench: ## what one change costs, and how that does not grow
+	$(GO) test -run '^$$' -bench . -benchtime 300ms ./internal/... ./cmd/... ./ipset/...
+
+fuzz: ## each fuzz target for FUZZTIME (10s)
+	@for target in $$(grep -rho --include='*_test.go' -E '^func Fuzz[A-Za-z]+' internal ipset scheduler | awk '{ print $$2 }' | sort -u); do \
+		dir=$$(grep -rl --include='*_test.go' "^func $$target(" internal ipset scheduler | head -1 | xargs dirname); \
+		echo "fuzz: $$dir $$target"; \
+		$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) ./$$dir | tail -1; \
+	done
+
+golden: ## rewrite the expectations of the scenarios; look at the diff
+	$(GO) test ./e2e/scenarios/... -update
+
+$(CACHE)/bin/golangci-lint-v2.15.0:
+	@echo 'lint: building golangci-lint v2.15.0, once'
+	@mkdir -p $(@D)
+	@GOBIN=$(@D)/new $(GO) install $(LINT)
+	@mv $(@D)/new/golangci-lint $@ && rmdir $(@D)/new
+
+lint: $(CACHE)/bin/golangci-lint-v2.15.0 ## style and the import law, pinned
+	$< run ./...
+
+verify: ## nothing is unformatted, untidy, or broken on another system
+	@test -z "$$(gofmt -l .)" || { echo 'verify: gofmt wants:'; gofmt -l .; exit 1; }
+	$(GO) vet ./...
+	GOOS=darwin $(GO) vet ./cmd/... ./internal/... ./ipset/... ./scheduler/...
+	$(GO) mod tidy -diff
+	$(GO) mod verify
+
+vuln: ## known vulnerabilities, where the data can be had
+	@if out=$$($(GO) run $(VULN) ./... 2>&1); then echo "$$out" | tail -3; \
+	elif grep -qE 'no such host|connection refused|i/o timeout|dial tcp' <<<"$$out"; then echo 'vuln: skipped: the vulnerability database cannot be reached from here'; \
+	else echo "$$out"; exit 1; fi
+
+clean: ## remove what was built here; the caches stay
+	rm -rf bin

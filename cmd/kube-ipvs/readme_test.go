@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// block is a fenced block of the README that names a file: a manifest, or what
+// the program prints for it.
+var block = regexp.MustCompile("(?ms)^```(yaml|console) (\\S+)\n(.*?)^```$")
+
+// The examples of the README are run as they stand.
+func TestReadmeExamples(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	commands := 0
+	for _, m := range block.FindAllStringSubmatch(string(text), -1) {
+		kind, name, body := m[1], m[2], m[3]
+		if kind == "yaml" {
+			if err := os.WriteFile(filepath.Clean(name), []byte(body), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		for _, example := range strings.Split(body, "$ kube-ipvs ")[1:] {
+			commands++
+			command, want, _ := strings.Cut(example, "\n")
+			if diff := cmp.Diff(want, execute(t, strings.Fields(command)...)); diff != "" {
+				t.Errorf("kube-ipvs %s (-README +got):\n%s", command, diff)
+			}
+		}
+	}
+	if commands < 3 {
+		t.Errorf("%d commands found in the README, want at least 3", commands)
+	}
+}
+
+// execute runs the program and returns what it prints.
+func execute(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := try(args...)
+	if err != nil {
+		t.Fatalf("kube-ipvs %s: %v", strings.Join(args, " "), err)
+	}
+	return out
+}
+
+func try(args ...string) (string, error) {
+	var out bytes.Buffer
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(&out)
+	root.SetErr(&bytes.Buffer{})
+	err := root.Execute()
+	return out.String(), err
+}
+
+// Every flag in the README exists, and every flag that exists is in the README.
+func TestReadmeFlags(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	help := execute(t, "--help")
+	flag := regexp.MustCompile(`--[a-z][-a-z]+`)
+	known := map[string]bool{}
+	for _, f := range flag.FindAllString(help, -1) {
+		known[f] = true
+		if !strings.Contains(string(text), f) && f != "--help" {
+			t.Errorf("%s is not in the README", f)
+		}
+	}
+	for _, f := range flag.FindAllString(string(text), -1) {
+		if !known[f] && f != "--show" {
+			t.Errorf("%s is in the README but no flag", f)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# test-vm.sh: the tests that need a kernel with IPVS, in a network namespace of this machine if its kernel has it, else in
+# a throw-away VM. One boot for each group; the whole output of each goes to bin/vm-GROUP.log.
+#
+#   e2e/test-vm.sh                     all groups
+#   e2e/test-vm.sh packet              one group
+#   e2e/test-vm.sh packet TestHairpin  one test of a group
+#
+# Groups: runner (the VM runner itself), rooms (each kernel room's contract on the real kernel), scenarios (the files of
+# e2e/scenarios with the real program), packet (client, node and backend namespaces, real packets).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+groups=(runner rooms scenarios packet)
+pattern=${2:-.}
+if [ $# -gt 0 ]; then
+	groups=("$1")
+fi
+
+say() { printf 'test-vm: %s\n' "$*"; }
+
+# in_guest GROUP TIMEOUT COPY... -- COMMAND: runs the command where IPVS is; its output goes to the group's log.
+in_guest() {
+	local group=$1 timeout=$2 copies=()
+	shift 2
+	while [ "$1" != -- ]; do
+		copies+=(-copy "$1")
+		shift
+	done
+	shift
+	bin/vmrun -auto -timeout "$timeout" "${copies[@]}" -share "$PWD:/run/kube-ipvs/src" \
+		-env KUBE_IPVS_BIN=/run/kube-ipvs/bin/kube-ipvs -- "$@" >"bin/vm-$group.log"
+}
+
+# binary NAME PACKAGE: a static test binary.
+binary() { CGO_ENABLED=0 go test -c -o "bin/$1.test" "$2"; }
+
+runner() {
+	KUBE_IPVS_VM=1 go test -count=1 -v ./e2e/vm/... >bin/vm-runner.log
+}
+
+rooms() {
+	local copies=() script='set -u; failed=0' room
+	for room in internal/kernel/vserver internal/kernel/link internal/kernel/rules ipset; do
+		binary "$(basename "$room")" "./$room"
+		copies+=("bin/$(basename "$room").test:/run/kube-ipvs/bin/$(basename "$room").test")
+		script+="; echo '# $room'; cd /run/kube-ipvs/src/$room; /run/kube-ipvs/bin/$(basename "$room").test -test.v -test.run '$pattern' || failed=1"
+	done
+	in_guest rooms 15m "${copies[@]}" -- bash -c "$script; exit \$failed"
+}
+
+scenarios() {
+	binary scenarios ./e2e/scenarios
+	in_guest scenarios 15m bin/kube-ipvs:/run/kube-ipvs/bin/kube-ipvs bin/scenarios.test:/run/kube-ipvs/bin/scenarios.test -- \
+		bash -c "cd /run/kube-ipvs/src/e2e/scenarios && /run/kube-ipvs/bin/scenarios.test -test.v -test.run '$pattern'"
+}
+
+packet() {
+	binary packet ./e2e/packet
+	in_guest packet 20m bin/kube-ipvs:/run/kube-ipvs/bin/kube-ipvs bin/packet.test:/run/kube-ipvs/bin/packet.test -- \
+		bash -c "cd /run/kube-ipvs/src/e2e/packet && /run/kube-ipvs/bin/packet.test -test.v -test.timeout 18m -test.run '$pattern'"
+}
+
+# count KIND GROUP: how many tests ended so.
+count() { grep -cE "^ *--- $1:" "bin/vm-$2.log" || true; }
+
+mkdir -p bin
+say 'building the program and the runner'
+CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/kube-ipvs ./e2e/vm/vmrun
+status=0
+for group in "${groups[@]}"; do
+	start=$SECONDS
+	say "$group ..."
+	if "$group"; then
+		verdict=ok
+	else
+		verdict=FAILED status=1
+		grep -vE '^ *(=== |--- (PASS|SKIP))' "bin/vm-$group.log" | tail -n 150 || true
+	fi
+	grep -E -B1 '^ *--- SKIP:' "bin/vm-$group.log" | grep -vE '^--$' || true
+	say "$group $verdict in $((SECONDS - start))s: $(count PASS "$group") passed, $(count FAIL "$group") failed, $(count SKIP "$group") skipped (bin/vm-$group.log)"
+done
+exit $status
