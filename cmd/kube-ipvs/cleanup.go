@@ -59,11 +59,21 @@ func cleanup(ctx context.Context, c config.Config, out io.Writer) error {
 	if err := mode.Load(ctx); err != nil {
 		return err
 	}
-	result := mode.Apply(ctx, dataplane.ApplyOptions{})
-	for _, s := range result.Stages {
-		fmt.Fprintf(out, "removed %5d %s\n", s.Deletes, s.Stage)
+	return errors.Join(removeRows(ctx, mode, out), leftovers(ctx, mode), removeRest(ctx, log, k, mode, out))
+}
+
+// removeRows applies until nothing is pending, or nothing more can be had: some
+// rows have to wait until others are gone.
+func removeRows(ctx context.Context, mode dataplane.Dataplane, out io.Writer) error {
+	for {
+		result := mode.Apply(ctx, dataplane.ApplyOptions{})
+		for _, s := range result.Stages {
+			fmt.Fprintf(out, "removed %5d %s\n", s.Deletes, s.Stage)
+		}
+		if total := result.Total(); result.Pending == 0 || total.Written() == 0 {
+			return total.Err
+		}
 	}
-	return errors.Join(result.Total().Err, leftovers(ctx, mode), removeRest(ctx, log, k, mode, out))
 }
 
 // leftovers reads the kernel again and fails with what is still there.

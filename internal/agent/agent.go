@@ -171,7 +171,10 @@ func (a *Agent) Repair(ctx context.Context, f func(context.Context) error) error
 		failed = f(ctx)
 		a.apply(ctx)
 	})
-	return errors.Join(err, failed)
+	if err != nil {
+		return err // the loop may be writing failed just now
+	}
+	return failed
 }
 
 // take compiles what changed and applies it.

@@ -105,8 +105,10 @@ func (a *Agent) record(start time.Time, r dataplane.Result) {
 // Status reads the state between two cycles.
 func (a *Agent) Status(ctx context.Context) (Status, error) {
 	var s Status
-	err := a.Do(ctx, func(context.Context) { s = a.status() })
-	return s, err
+	if err := a.Do(ctx, func(context.Context) { s = a.status() }); err != nil {
+		return Status{}, err // the loop may be writing s just now
+	}
+	return s, nil
 }
 
 func (a *Agent) status() Status {

@@ -182,6 +182,7 @@ func TestForeignServersStay(t *testing.T) {
 	if err := m.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	m.Apply(t.Context(), dataplane.ApplyOptions{}) // the stale server, then its address
 	apply(t, m)
 	want := "-A -t 10.96.7.7:443 -s wlc\n-A -t 192.0.2.1:443 -s wlc\n"
 	if diff := cmp.Diff(want, k.servers.String()); diff != "" {
