@@ -44,6 +44,8 @@ func lol() string {
 
 // badFiles are inputs that make a file unusable as a whole.
 var badFiles = []badInput{
+	{name: "empty file", text: "", want: []string{"bad.yaml: empty: being written, or to be deleted if it has nothing to say"}},
+	{name: "blank file", text: " \n\n", want: []string{"bad.yaml: empty: being written, or to be deleted if it has nothing to say"}},
 	{name: "broken YAML", text: svcHead + "spec: [", want: []string{"bad.yaml: document 1, line 4: did not find expected node content"}},
 	{name: "bad indentation", text: "apiVersion: v1\n kind: Service\n", want: []string{"bad.yaml: document 1, line 2: mapping values are not allowed in this context"}},
 	{name: "tabs", text: "apiVersion: v1\nkind: Service\nmetadata:\n\tname: victim\n", want: []string{"bad.yaml: document 1, line 4: found character that cannot start any token"}},
@@ -128,7 +130,6 @@ var badParts = []badInput{
 	{name: "FQDN slice", text: service("victim", 81) + "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: s, labels: {kubernetes.io/service-name: victim}}\naddressType: FQDN\n",
 		victim: "[10.96.0.1] [{ tcp 81}]",
 		want:   []string{"bad.yaml: document 2, line 9: EndpointSlice default/s: addressType: FQDN: host names are not served, no endpoint is used"}},
-	{name: "empty file", text: ""},
 	{name: "comments only", text: "# nothing\n---\n# here\n...\n%YAML 1.1\n---\n"},
 	{name: "byte order mark", text: "\ufeff" + service("victim", 81), victim: "[10.96.0.1] [{ tcp 81}]"},
 	{name: "CRLF", text: strings.ReplaceAll("---\n"+service("victim", 81)+"---\n"+service("other", 82), "\n", "\r\n"), victim: "[10.96.0.1] [{ tcp 81}]"},

@@ -10,6 +10,8 @@
 // The laws kept here:
 //   - A file is good or bad as a whole. While it is bad its last good content
 //     stays in force, and the other files go on.
+//   - An empty file is a bad one: that is how a file looks that is about to be
+//     written, and its objects must not go for that moment.
 //   - An object is deleted because its file went or no longer has it, never
 //     because something could not be read.
 //   - Of two files that define one object the first by name wins.

@@ -28,6 +28,9 @@ func split(name string, text []byte) ([]document, error) {
 		return nil, errors.New("not text in UTF-8")
 	}
 	text = bytes.TrimPrefix(text, byteOrderMark)
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, errors.New("empty: being written, or to be deleted if it has nothing to say")
+	}
 	if i := bytes.IndexByte(text, 0); i >= 0 {
 		return nil, fmt.Errorf("line %d: a NUL byte", lineAt(text, i))
 	}
