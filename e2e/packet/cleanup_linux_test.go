@@ -31,6 +31,7 @@ ip addr add 10.96.88.88/32 dev kube-ipvs1`
 // TestForeignThingsStay runs the agent among the belongings of others, and cleans up: what was there before has to be there
 // after, and nothing else. It does so with both kinds of iptables.
 func TestForeignThingsStay(t *testing.T) {
+	t.Parallel()
 	for _, iptables := range []string{"nft", "legacy"} {
 		t.Run(iptables, func(t *testing.T) {
 			w := newWorld(t)
@@ -106,6 +107,7 @@ func (w *world) sysctls(t *testing.T) view {
 
 // TestBackendsOfIPTables checks the masquerade decision and the filter, the two things rules are for, with each kind.
 func TestBackendsOfIPTables(t *testing.T) {
+	t.Parallel()
 	for _, iptables := range []string{"nft", "legacy"} {
 		t.Run(iptables, func(t *testing.T) {
 			w := newWorld(t)

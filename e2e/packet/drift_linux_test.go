@@ -14,6 +14,7 @@ import (
 // TestDamageIsRepaired has somebody else take away what the agent wrote, and waits until the kernel is as before and traffic
 // flows. Nobody restarts or edits anything.
 func TestDamageIsRepaired(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	web := w.web(t)
 	n := newAgent(t, w, "--cluster-cidr", clusters, "--iptables-backend", "nft")
@@ -73,6 +74,7 @@ func TestDamageIsRepaired(t *testing.T) {
 
 // TestAddressEventsNeedNoAudit: without any audit a lost address or device is back at once.
 func TestAddressEventsNeedNoAudit(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	web := w.web(t)
 	n := newAgent(t, w, "--cluster-cidr", clusters)

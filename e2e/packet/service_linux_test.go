@@ -23,6 +23,7 @@ func (w *world) web(t *testing.T) service {
 }
 
 func TestRequestsSpreadEvenly(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	web := w.web(t)
 	n := newAgent(t, w, "--cluster-cidr", clusters)
@@ -47,6 +48,7 @@ func TestRequestsSpreadEvenly(t *testing.T) {
 }
 
 func TestPortsAndServicesAreKeptApart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.pod1.serve(t, 8080)
 	w.pod1.serve(t, 8081)
@@ -84,6 +86,7 @@ func TestPortsAndServicesAreKeptApart(t *testing.T) {
 
 // TestWhatIsNotServedIsRefused: a client has to learn at once that nobody serves it, and a daemon of the host is no Service.
 func TestWhatIsNotServedIsRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.pod1.serve(t, 8080)
 	serve(t, w.node, backend.Config{Name: "daemon", TCP: ":2222", UDP: ":2222"})
@@ -126,6 +129,7 @@ func TestWhatIsNotServedIsRefused(t *testing.T) {
 }
 
 func TestVIPAnswersPing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	n := newAgent(t, w, "--cluster-cidr", clusters)
 	empty := service{name: "empty", vip: pair{"10.96.0.40", "fd00:96::40"}, ports: webPorts()}
@@ -141,6 +145,7 @@ func TestVIPAnswersPing(t *testing.T) {
 }
 
 func TestAffinityKeepsAClientOnOneBackend(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	web := w.web(t)
 	web.affinity = 600
@@ -174,6 +179,7 @@ func TestAffinityKeepsAClientOnOneBackend(t *testing.T) {
 
 // TestEverySchedulerCarriesTraffic goes from one algorithm to the next with the same node: each is changed in place.
 func TestEverySchedulerCarriesTraffic(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	web := w.web(t)
 	table := newTable("scheduler", "as ipvsadm shows it", "tcp4", "udp6", "sctp4")

@@ -15,6 +15,7 @@ import (
 // TestSourceOfClusterIPTraffic sends requests through a ClusterIP from everywhere and compares the address that the backend
 // sees with what the policy says (contract 5.4).
 func TestSourceOfClusterIPTraffic(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.pod1.serve(t, 8080)
 	near := service{name: "near", vip: pair{"10.96.0.10", "fd00:96::10"}, ports: webPorts(), backends: endpoints(w.pod1)}

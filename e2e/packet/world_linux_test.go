@@ -61,7 +61,7 @@ func needKernel(t *testing.T) {
 	}
 }
 
-// newWorld builds a world for one test.
+// newWorld builds a world for one test. Tests that call t.Parallel may have one each at a time: nothing is shared.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	needKernel(t)
@@ -81,6 +81,9 @@ func newNode(t *testing.T) *space {
 	for _, s := range []string{"ipv4/conf/all/rp_filter", "ipv4/conf/default/rp_filter", "ipv4/conf/all/send_redirects", "ipv4/conf/default/send_redirects"} {
 		node.sysctl(t, s, "0")
 	}
+	// A node tells one peer about one refusal a second; tests are refused more often.
+	node.sysctl(t, "ipv4/icmp_ratelimit", "0")
+	node.sysctl(t, "ipv6/icmp/ratelimit", "0")
 	node.sysctl(t, "ipv4/ip_forward", "1")
 	node.sysctl(t, "ipv6/conf/all/forwarding", "1")
 	for name, link := range map[string]netlink.Link{"cni0": &netlink.Bridge{}, "nowhere": &netlink.Dummy{}} {

@@ -1,0 +1,300 @@
+package packet
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+)
+
+// Size of the cluster in which the cost of one change and of a restart is counted.
+const (
+	manyServices  = 1000
+	manyEndpoints = 10
+)
+
+// numbered is one of many Services: one port, ten endpoints, a third of them on this node.
+func numbered(i int) service {
+	s := service{
+		name: fmt.Sprintf("svc-%04d", i), vip: pair{v4: fmt.Sprintf("10.100.%d.%d", i/250, i%250+1)},
+		ports: []port{{"http", "TCP", 80, 8080}},
+	}
+	for e := range manyEndpoints {
+		s.backends = append(s.backends, numberedEndpoint(i, e))
+	}
+	return s
+}
+
+func numberedEndpoint(i, e int) endpoint {
+	n := i*(manyEndpoints+1) + e
+	return endpoint{addr: fmt.Sprintf("10.245.%d.%d", n/250, n%250+1), node: []string{thisNode, otherNode, otherNode}[e%3]}
+}
+
+// TestCostOfOneChangeAndOfARestart counts, on a thousand Services, the kernel's work for one edited endpoint and for a restart
+// with nothing changed: by the agent's own counters, and by the system calls of its process.
+func TestCostOfOneChangeAndOfARestart(t *testing.T) {
+	w := newWorld(t)
+	n := newAgent(t, w, "--cluster-cidr", clusters, "--iptables-backend", "nft")
+	for i := range manyServices {
+		n.write(t, numbered(i))
+	}
+	start := time.Now()
+	s := n.start(t)
+	t.Logf("first sync of %d Services: %s, apply alone %s, rows %v", s.Services, time.Since(start).Round(time.Millisecond), s.Last.Took, s.Written)
+	wantRows(t, "first sync", s, map[string]uint64{
+		"sets": 6, "members": 2*manyServices + 4*manyServices, "chains": 10, "jumps": 10,
+		"servers": manyServices, "destinations": manyServices * manyEndpoints, "addresses": manyServices,
+	})
+	t.Run("ten edits one after the other", n.edits)
+	t.Run("one endpoint added", func(t *testing.T) {
+		added := numbered(7)
+		added.backends = append(added.backends, numberedEndpoint(7, manyEndpoints))
+		added.backends[manyEndpoints].node = otherNode
+		n.oneChange(t, added)
+	})
+	t.Run("one endpoint becomes unready", func(t *testing.T) {
+		edited := numbered(700)
+		edited.backends[1].unready = true
+		n.oneChange(t, edited)
+	})
+	t.Run("restart", n.restartUnchanged)
+}
+
+// edits measures what a user waits for, with nothing beside it that slows the agent.
+func (n *node) edits(t *testing.T) {
+	table := newTable("edit", "in the kernel after", "apply alone")
+	for i := range 10 {
+		before, err := n.status()
+		if err != nil {
+			t.Fatal(err)
+		}
+		edited := numbered(100 + i)
+		edited.backends[2].unready = true
+		start := time.Now()
+		n.write(t, edited)
+		s := n.settle(t, "write the change", func(s agent.Status) bool { return s.Cycles > before.Cycles })
+		table.row(i, time.Since(start).Round(time.Millisecond), s.Last.Took.Round(time.Microsecond))
+	}
+	t.Logf("edits\n%s", table)
+}
+
+// oneChange edits one Service by one endpoint on another node, and wants one row, one message and no program.
+func (n *node) oneChange(t *testing.T, edited service) {
+	before, err := n.status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch := watchCalls(t, n.process.Process.Pid)
+	start := time.Now()
+	n.write(t, edited)
+	after := n.settle(t, "write the change", func(s agent.Status) bool { return s.Cycles > before.Cycles })
+	t.Logf("in the kernel after %s, apply alone %s, rows %+v", time.Since(start).Round(time.Millisecond), after.Last.Took, after.Last.Rows)
+	calls := watch.end(t)
+
+	wrote := map[string]uint64{}
+	for table, rows := range after.Written {
+		if d := rows - before.Written[table]; d > 0 {
+			wrote[table] = d
+		}
+	}
+	if diff := cmp.Diff(map[string]uint64{"destinations": 1}, wrote); diff != "" {
+		t.Errorf("rows written (-want +got):\n%s", diff)
+	}
+	if after.Cycles != before.Cycles+1 || after.Last.Services != 1 {
+		t.Errorf("%d cycles, the last for %d Services: want one for one", after.Cycles-before.Cycles, after.Last.Services)
+	}
+	t.Logf("system calls meanwhile:\n%s", strings.Join(calls.netlink, "\n"))
+	if len(calls.programs) > 0 || len(calls.dumps) > 0 {
+		t.Errorf("want no program and no dump, got\n%s", strings.Join(append(calls.programs, calls.dumps...), "\n"))
+	}
+	if len(calls.sent) != 1 {
+		t.Errorf("%d messages sent to the kernel, want 1", len(calls.sent))
+	}
+}
+
+// restartUnchanged stops the agent and starts it under strace with what others say about the kernel beside it.
+func (n *node) restartUnchanged(t *testing.T) {
+	if err, took := n.stop(t); err != nil {
+		t.Errorf("SIGTERM: %v", err)
+	} else {
+		t.Logf("SIGTERM: ended after %s", took.Round(time.Millisecond))
+	}
+	before := n.look(t, "nft")
+	events := n.events(t)
+	record := filepath.Join(t.TempDir(), "strace")
+	start := time.Now()
+	n.launch(t, append(append(straceArgs(record), "-D", program()), n.flags...)) // -D: the agent stays our child
+	s := n.settle(t, "be ready", func(s agent.Status) bool { return s.Ready })
+	t.Logf("ready again after %s under strace", time.Since(start).Round(time.Millisecond))
+	if s.Cycles != 0 || len(s.Written) != 0 {
+		t.Errorf("%d cycles, rows %v: want none", s.Cycles, s.Written)
+	}
+	if err, _ := n.stop(t); err != nil {
+		t.Errorf("SIGTERM: %v", err)
+	}
+	calls := readCalls(t, record)
+	t.Logf("%d messages to the kernel, %d of them dumps, %d of them writes; programs started:\n%s",
+		len(calls.sent), len(calls.dumps), len(calls.writes), strings.Join(calls.programs, "\n"))
+	// Starting proves by use that the kernel has the scheduler: one server at a documentation address comes and goes.
+	if len(calls.writes) != 2 || !strings.Contains(calls.writes[0], probeAddress) || !strings.Contains(calls.writes[1], probeAddress) {
+		t.Errorf("want the probe of the scheduler as the only writes, got\n%s", strings.Join(calls.writes, "\n"))
+	}
+	if got := events(); got != "" {
+		t.Errorf("the kernel told of changes:\n%s", got)
+	}
+	same(t, "kernel after the restart", before, n.look(t, "nft"))
+}
+
+// probeAddress is 198.51.100.0 as strace prints bytes.
+const probeAddress = `\xc6\x33\x64\x00`
+
+// events begins to listen to what the kernel tells of addresses, links, routes, rules, and returns how to end.
+func (w *world) events(t *testing.T) func() string {
+	t.Helper()
+	var heard transcript
+	var monitors []*exec.Cmd
+	for _, args := range [][]string{{"ip", "-o", "monitor", "address", "link", "route"}, {"nft", "monitor"}} {
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Stdout, cmd.Stderr = &heard, &heard
+		w.node.must(t, w.node.do(cmd.Start))
+		monitors = append(monitors, cmd)
+	}
+	end := func() {
+		for _, cmd := range monitors {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait() // killed on purpose
+		}
+		monitors = nil
+	}
+	t.Cleanup(end)
+	// Both listen once they are seen to: a change of ours comes through.
+	w.node.shell(t, "ip link set nowhere mtu 1400; nft add table ip probe; nft delete table ip probe")
+	poll(t, "the monitors", settleTimeout, func() error {
+		if text := heard.String(); !strings.Contains(text, "mtu 1400") || !strings.Contains(text, "delete table ip probe") {
+			w.node.shell(t, "ip link set nowhere mtu 1500; ip link set nowhere mtu 1400; nft add table ip probe; nft delete table ip probe")
+			return fmt.Errorf("heard %q", text)
+		}
+		return nil
+	})
+	seen := len(heard.String())
+	return func() string {
+		end()
+		return heard.String()[seen:]
+	}
+}
+
+// calls are the system calls of a process that matter here, each as strace printed it.
+type calls struct {
+	programs []string // programs launched, processes forked
+	netlink  []string // everything said and heard on netlink
+	sent     []string // messages to the kernel
+	dumps    []string // of these, requests for everything
+	writes   []string // of these, requests to change something
+}
+
+// straceArgs is a command line that records a process with its children. Messages are printed as bytes.
+func straceArgs(record string) []string {
+	return []string{
+		"strace", "-f", "-qq", "-x", "-s", "256", "-o", record, "-e", "signal=none",
+		"-e", "trace=execve,clone,clone3,fork,vfork,sendmsg,sendto,sendmmsg,recvmsg,recvfrom",
+	}
+}
+
+// watched is an strace at work.
+type watched struct {
+	cmd    *exec.Cmd
+	record string
+}
+
+// watchCalls attaches to all threads of a running process.
+func watchCalls(t *testing.T, pid int) watched {
+	t.Helper()
+	w := watched{record: filepath.Join(t.TempDir(), "strace")}
+	args := append(straceArgs(w.record), "-p", fmt.Sprint(pid))
+	w.cmd = exec.Command(args[0], args[1:]...)
+	if err := w.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "strace to attach", settleTimeout, func() error { return traced(pid) })
+	return w
+}
+
+// traced fails while a thread of the process is not watched.
+func traced(pid int) error {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	if err != nil {
+		return err
+	}
+	for _, file := range threads {
+		status, err := os.ReadFile(file)
+		if err == nil && strings.Contains(string(status), "TracerPid:\t0\n") {
+			return fmt.Errorf("%s is not traced", file)
+		}
+	}
+	return nil
+}
+
+// end detaches and returns what was seen.
+func (w watched) end(t *testing.T) calls {
+	t.Helper()
+	if err := w.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	_ = w.cmd.Wait() // it reports the signal it was ended by
+	return readCalls(t, w.record)
+}
+
+var (
+	startsProcess = regexp.MustCompile(`\b(execve|fork|vfork|clone|clone3)\(`)
+	message       = regexp.MustCompile(`\b(sendmsg|sendto|sendmmsg|recvmsg|recvfrom)\(.*(nlmsg_|AF_NETLINK)`)
+	// changing are the requests that write, by what strace knows of the protocol: rtnetlink by name, ipset and nftables by name,
+	// IPVS (generic netlink, whose protocols strace does not know) by the number of the command. Where strace cannot look up the
+	// family's name it prints its number.
+	changing = regexp.MustCompile(`nlmsg_type=(RTM_(NEW|DEL|SET)|NFNL_SUBSYS_IPSET<<8\|IPSET_CMD_(CREATE|DESTROY|FLUSH|RENAME|SWAP|ADD|DEL)\b` +
+		`|NFNL_SUBSYS_NFTABLES<<8\|NFT_MSG_(NEW|DEL))`)
+	changingIPVS = regexp.MustCompile(`nlmsg_type=(IPVS|0x\w+ [^,]*), .*\}, "\\x(01|02|03|05|06|07|09|0a|0c|0e|10|11)\\x01\\x00\\x00`)
+	dumping      = regexp.MustCompile(`NLM_F_DUMP|NLM_F_REQUEST[^,]*\|0x300`)
+)
+
+// readCalls sorts the lines of a record.
+func readCalls(t *testing.T, record string) calls {
+	t.Helper()
+	content, err := os.ReadFile(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c calls
+	for line := range strings.Lines(string(content)) {
+		line = strings.TrimSpace(line)
+		switch {
+		case startsProcess.MatchString(line) && !strings.Contains(line, "CLONE_THREAD"):
+			c.programs = append(c.programs, line)
+		case message.MatchString(line):
+			c.sort(line)
+		}
+	}
+	return c
+}
+
+func (c *calls) sort(line string) {
+	c.netlink = append(c.netlink, line)
+	if strings.Contains(line, "recv") {
+		return
+	}
+	c.sent = append(c.sent, line)
+	if dumping.MatchString(line) {
+		c.dumps = append(c.dumps, line)
+	}
+	if changing.MatchString(line) || changingIPVS.MatchString(line) {
+		c.writes = append(c.writes, line)
+	}
+}
