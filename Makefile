@@ -6,7 +6,7 @@ MAKEFLAGS += --no-print-directory
 
 GO        ?= go
 LINT      := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
-VULN      := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+VULN      := golang.org/x/vuln/cmd/govulncheck@v1.1.4
 CACHE     ?= $(or $(KUBE_IPVS_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kube-ipvs)
 FUZZTIME  ?= 10s
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null)

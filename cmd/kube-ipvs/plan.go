@@ -14,7 +14,6 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
-	"github.com/kube-ipvs/kube-ipvs/internal/source"
 	"github.com/kube-ipvs/kube-ipvs/internal/source/file"
 )
 
@@ -81,7 +80,7 @@ func printPlan(c config.Config, show []string, out, problems io.Writer) error {
 // planned hands the objects to a mode by the way the agent takes.
 func planned(c config.Config, objects file.Objects, notes io.Writer) *ipvs.Mode {
 	known := catalog.New(zap.NewNop(), c.NodeName, model.FromFile)
-	deliver(objects, known)
+	objects.Deliver(known)
 	batch := known.Take()
 	families := model.Families()
 	mode := ipvs.New(zap.NewNop(), modeConfig(c, families[:], nil), ipvs.Deps{})
@@ -102,19 +101,6 @@ func planned(c config.Config, objects file.Objects, notes io.Writer) *ipvs.Mode 
 		}
 	}
 	return mode
-}
-
-func deliver(objects file.Objects, sink source.Sink) {
-	for _, n := range objects.Nodes {
-		sink.SetNode(model.FromFile, n)
-	}
-	for _, s := range objects.Services {
-		sink.SetService(s)
-	}
-	for _, s := range objects.Slices {
-		sink.SetSlice(s)
-	}
-	sink.SetState(model.FromFile, source.Complete)
 }
 
 // reportProblems prints what is wrong with the manifests and fails when some

@@ -6,14 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
@@ -113,16 +111,6 @@ func (m *Mode) setFull(name string) {
 	m.raise(name, limit)
 }
 
-// memberKey names one entry of one set.
-type memberKey struct {
-	Set   string
-	Entry ipset.Entry
-}
-
-func (c catalogue) compareMembers(a, b memberKey) int {
-	return cmp.Or(c.compare(a.Set, b.Set), a.Entry.Compare(b.Entry))
-}
-
 // setStore makes and removes sets.
 type setStore struct {
 	mode *Mode
@@ -210,106 +198,4 @@ func (s setStore) destroy(ctx context.Context, name string) error {
 		s.mode.forgetMembers(name)
 	}
 	return err
-}
-
-// memberStore writes entries, many of one set at a time.
-type memberStore struct {
-	mode *Mode
-	sets Sets
-}
-
-// List returns the entries of all our sets that exist in the right shape. The
-// entries of another shape go with their set.
-func (s memberStore) List(ctx context.Context) (map[memberKey]struct{}, error) {
-	out := map[memberKey]struct{}{}
-	for name, found := range s.mode.sets.Actual() {
-		if !sameSet(found, s.mode.catalogue.sets[name]) {
-			continue
-		}
-		if err := s.collect(ctx, name, out); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-func (s memberStore) collect(ctx context.Context, name string, into map[memberKey]struct{}) error {
-	_, entries, err := s.sets.List(ctx, name)
-	if errors.Is(err, ipset.ErrNotExist) {
-		return nil
-	}
-	for _, e := range entries {
-		into[memberKey{name, e}] = struct{}{}
-	}
-	return err
-}
-
-// Write hands each run of one set to the kernel in one call.
-func (s memberStore) Write(ctx context.Context, changes []delta.Change[memberKey, struct{}]) []error {
-	var errs []error
-	for start := 0; start < len(changes); {
-		name := changes[start].Key.Set
-		var batch []ipset.Change
-		for i := start; i < len(changes) && changes[i].Key.Set == name; i++ {
-			batch = append(batch, memberChange(changes[i]))
-		}
-		full := false
-		for i, err := range s.sets.Write(ctx, s.mode.catalogue.sets[name], batch) {
-			if err == nil {
-				continue
-			}
-			switch {
-			case errors.Is(err, ipset.ErrNotExist):
-				s.mode.setLost(name)
-			case errors.Is(err, ipset.ErrFull):
-				full = true
-			}
-			if errs == nil {
-				errs = make([]error, len(changes))
-			}
-			errs[start+i] = err
-		}
-		if full {
-			s.mode.setFull(name)
-		}
-		start += len(batch)
-	}
-	return errs
-}
-
-// memberStage is the members' table. The entry that marks an address as ours
-// stays until the last virtual server on it is gone and it is bound no more: a
-// process that dies in between would leave a server that nobody knows.
-type memberStage struct {
-	*delta.Table[memberKey, struct{}]
-	mode *Mode
-}
-
-// ApplyDeletes deletes entries, but for the marks of servers that are left.
-func (s memberStage) ApplyDeletes(ctx context.Context, orphans bool) delta.Outcome {
-	clear(s.mode.marked)
-	for k := range s.mode.servers.AllDeletes() {
-		s.mode.marked[markOf(k.Addr)] = struct{}{}
-	}
-	for a := range s.mode.addresses.AllDeletes() {
-		s.mode.marked[markOf(a)] = struct{}{}
-	}
-	return s.Table.ApplyDeletes(ctx, orphans)
-}
-
-// markOf is the entry that tells that an address is ours.
-func markOf(a netip.Addr) memberKey {
-	return memberKey{setName(model.FamilyOf(a), setIPVSIPs), ipset.IP(a)}
-}
-
-// acceptOf is the entry that lets traffic to a server through the filter.
-func acceptOf(k vserver.ServerKey) memberKey {
-	return memberKey{setName(model.FamilyOf(k.Addr), setClusterIP), ipset.IPPort(k.Addr, k.Protocol, k.Port)}
-}
-
-func memberChange(c delta.Change[memberKey, struct{}]) ipset.Change {
-	if c.Op == delta.Delete {
-		return ipset.DeleteEntry(c.Key.Entry)
-	}
-	return ipset.AddEntry(c.Key.Entry)
 }

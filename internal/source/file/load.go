@@ -16,6 +16,20 @@ type Objects struct {
 	Nodes    []model.Node
 }
 
+// Deliver hands everything to a sink, complete.
+func (o Objects) Deliver(sink source.Sink) {
+	for _, n := range o.Nodes {
+		sink.SetNode(model.FromFile, n)
+	}
+	for _, s := range o.Services {
+		sink.SetService(s)
+	}
+	for _, s := range o.Slices {
+		sink.SetSlice(s)
+	}
+	sink.SetState(model.FromFile, source.Complete)
+}
+
 // Load reads the manifests at path, a directory or one file, once. The error
 // says that they could not be listed, or that there are none. Objects of bad
 // files are missing and the problems, sorted, say why (BadFile).
