@@ -26,6 +26,14 @@ type inspection struct {
 // message and one list of destinations.
 const serversAPiece = 64
 
+// Virtual servers that somebody put on an address of ours show in a dump of all
+// servers only, whose cost in the kernel grows with the square of their number.
+// Up to cheapDump servers every round has one, beyond only every seldom-th round.
+const (
+	cheapDump = 4096
+	seldom    = 16
+)
+
 // Audit goes on with the round in progress, or begins one.
 func (m *Mode) Audit(ctx context.Context, budget time.Duration) (dataplane.Drift, bool, error) {
 	drift := dataplane.Drift{}
@@ -60,6 +68,9 @@ func (m *Mode) round() []inspection {
 	}
 	for name := range m.sets.AllDesired() {
 		pieces = append(pieces, inspection{"members", func(ctx context.Context) (int, error) { return m.inspectSet(ctx, name) }})
+	}
+	if m.rounds++; m.servers.Counts().Desired <= cheapDump || m.rounds%seldom == 0 {
+		pieces = append(pieces, inspection{"servers", m.servers.Load})
 	}
 	keys := slices.SortedFunc(maps.Keys(maps.Collect(m.servers.AllDesired())), vserver.ServerKey.Compare)
 	for piece := range slices.Chunk(keys, serversAPiece) {

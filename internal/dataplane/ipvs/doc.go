@@ -19,8 +19,8 @@
 //	members       set, entry                 in one of our sets              audit: one set at a time
 //	chains        family, table, name        one of our names                audit: iptables-save
 //	jumps         family, table, hook, chain to one of our chains            audit: iptables-save
-//	servers       address, port, protocol    address on kube-ipvs0 or in     audit: rotating reads
-//	                                         KUBE-IPVS-IPS, not excluded
+//	servers       address, port, protocol    address on kube-ipvs0 or in     audit: rotating reads,
+//	                                         KUBE-IPVS-IPS, not excluded     a dump where it is cheap
 //	destinations  server, address, port      of one of our servers           audit: rotating reads
 //	addresses     address                    on kube-ipvs0                   events, audit: one dump
 //

@@ -47,6 +47,7 @@ type Mode struct {
 	marked map[memberKey]struct{}
 	// inspections are what is left of the audit's round in progress.
 	inspections []inspection
+	rounds      uint64
 }
 
 // New returns a mode that knows nothing of the kernel yet and wants its sets,

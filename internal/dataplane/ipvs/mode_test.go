@@ -281,6 +281,12 @@ var drifts = map[string]func(t *testing.T, k *kernel){
 		strange.Addr = netip.MustParseAddr("192.0.2.9")
 		mustWrite(t, k.servers.WriteDestinations(t.Context(), []vserver.DestinationChange{{Op: vserver.Add, Key: strange}}))
 	},
+	"strange server": func(t *testing.T, k *kernel) {
+		strange := webKey
+		strange.Port = 99
+		mustWrite(t, k.servers.WriteServers(t.Context(), []vserver.ServerChange{{Op: vserver.Add, Key: strange, Server: vserver.Server{Scheduler: "rr"}}}))
+		mustWrite(t, k.servers.WriteDestinations(t.Context(), []vserver.DestinationChange{{Op: vserver.Add, Key: vserver.DestinationKey{Server: strange, Addr: strange.Addr, Port: 1}}}))
+	},
 	"entry": func(t *testing.T, k *kernel) {
 		if err := k.sets.Flush(t.Context(), "KUBE-CLUSTER-IP"); err != nil {
 			t.Fatal(err)
