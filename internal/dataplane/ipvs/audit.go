@@ -70,7 +70,7 @@ func (m *Mode) round() []inspection {
 		pieces = append(pieces, inspection{"members", func(ctx context.Context) (int, error) { return m.inspectSet(ctx, name) }})
 	}
 	if m.rounds++; m.servers.Counts().Desired <= cheapDump || m.rounds%seldom == 0 {
-		pieces = append(pieces, inspection{"servers", m.servers.Load})
+		pieces = append(pieces, inspection{"servers", m.inspectAllServers})
 	}
 	keys := slices.SortedFunc(maps.Keys(maps.Collect(m.servers.AllDesired())), vserver.ServerKey.Compare)
 	for piece := range slices.Chunk(keys, serversAPiece) {
@@ -116,6 +116,21 @@ func (m *Mode) inspectSet(ctx context.Context, name string) (int, error) {
 		m.members.DropActual(k)
 	}
 	return drift + len(gone), nil
+}
+
+// inspectAllServers compares the list of virtual servers, not their destinations.
+func (m *Mode) inspectAllServers(ctx context.Context) (int, error) {
+	before := maps.Collect(m.servers.Actual())
+	drift, err := m.servers.Load(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for k := range before {
+		if _, there := m.servers.Believed(k); !there {
+			m.serverLost(k) // and its destinations with it
+		}
+	}
+	return drift, nil
 }
 
 // inspectServers compares some virtual servers and their destinations. Servers
