@@ -4,7 +4,7 @@
 //	# a Service with one endpoint becomes a virtual server with one destination
 //	start
 //	expect servers servers.txt
-//	cp web-2.yaml manifests/web.yaml
+//	put web-2.yaml manifests/web.yaml
 //	expect servers servers-2.txt
 //	-- manifests/web.yaml --
 //	...
@@ -19,6 +19,7 @@
 //	                              wait; all other flags are the agent's
 //	terminate                     end it as SIGTERM does
 //	restart [-9] [-async]         end it (-9: as SIGKILL does), start it with the same flags
+//	put FILE TARGET               replace a file in one step, as cp does not
 //	expect KIND FILE [REGEXP]     wait until the lines of the kernel that match are FILE's
 //	expect-log REGEXP             wait until the agent has logged it; with ! it has not
 //	settle                        wait until all that is on disk is in the kernel

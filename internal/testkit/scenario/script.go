@@ -91,11 +91,7 @@ func (s *script) putMarker() error {
 	name := fmt.Sprintf("settle-%d", s.markers)
 	text := "apiVersion: v1\nkind: Service\nmetadata: {namespace: kube-ipvs-scenario, name: " + name + "}\n" +
 		"spec: {type: ExternalName, externalName: example.com}\n"
-	hidden := filepath.Join(s.work, "manifests", ".settle")
-	if err := os.WriteFile(hidden, []byte(text), 0o644); err != nil {
-		return fmt.Errorf("settle: %w", err)
-	}
-	if err := os.Rename(hidden, filepath.Join(s.work, "manifests", "zz-settle.yaml")); err != nil {
+	if err := replaceFile(filepath.Join(s.work, "manifests", "zz-settle.yaml"), text); err != nil {
 		return fmt.Errorf("settle: %w", err)
 	}
 	return s.await(func() error {
@@ -104,6 +100,15 @@ func (s *script) putMarker() error {
 		}
 		return nil
 	})
+}
+
+// replaceFile writes beside the file, under a hidden name, and renames.
+func replaceFile(path, text string) error {
+	hidden := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
+	if err := os.WriteFile(hidden, []byte(text), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(hidden, path)
 }
 
 // quiet tells whether the agent has nothing left to write. Orphans stay while a

@@ -33,6 +33,7 @@ var steps = map[string]step{
 	"start":      {usage: "start [-audit] [-async] [flag...]", most: many, run: (*script).start},
 	"terminate":  {usage: "terminate", run: (*script).terminate},
 	"restart":    {usage: "restart [-9] [-async]", most: 2, run: (*script).restart},
+	"put":        {usage: "put FILE TARGET", least: 2, most: 2, run: (*script).put},
 	"expect":     {usage: "expect KIND FILE [REGEXP]", least: 2, most: 3, run: (*script).expect},
 	"expect-log": {usage: "[!] expect-log REGEXP", least: 1, most: 1, negatable: true, run: (*script).expectLog},
 	"settle":     {usage: "settle", run: func(s *script, _ call) error { return s.settle() }},
@@ -83,17 +84,23 @@ func (s *script) restart(c call) error {
 	return s.launch()
 }
 
+// put replaces a file in one step, as cp does not: a reader sees the old content or
+// the new.
+func (s *script) put(c call) error {
+	return replaceFile(c.ts.MkAbs(c.args[1]), c.ts.ReadFile(c.args[0]))
+}
+
 // expect waits for the kernel to be as a file says.
 func (s *script) expect(c call) error {
 	kind, file, filter := c.args[0], c.args[1], strings.Join(c.args[2:], "")
-	look := func() (string, error) { return s.look(kind, filter) }
+	read := func() (string, error) { return look(s.driver, kind, filter) }
 	if s.opts.Update {
-		return s.rewrite(c.ts, file, look)
+		return s.rewrite(c.ts, file, read)
 	}
 	want := c.ts.ReadFile(file)
 	var got string
 	err := s.await(func() (err error) {
-		if got, err = look(); err == nil && got != want {
+		if got, err = read(); err == nil && got != want {
 			err = errDifferent
 		}
 		return err
@@ -104,8 +111,9 @@ func (s *script) expect(c call) error {
 	return err
 }
 
-func (s *script) look(kind, filter string) (string, error) {
-	text, err := s.driver.Text(kind)
+// look reads one kind of rows, those that match the filter.
+func look(d Driver, kind, filter string) (string, error) {
+	text, err := d.Text(kind)
 	if err == nil {
 		text, err = Normal(kind, text)
 	}
@@ -166,30 +174,36 @@ func (s *script) written(c call) error {
 	return nil
 }
 
-// plan compares the whole kernel with what a fresh compile of the files says.
+// plan waits for the kernel to be what a fresh compile of the files says.
 func (s *script) plan(call) error {
-	planned, err := s.driver.Plan(s.last)
-	if err != nil {
+	return s.await(func() error {
+		diff, err := Differ(s.driver, s.last)
+		if err == nil && diff != "" {
+			err = fmt.Errorf("the kernel is not as planned (-plan +kernel):\n%s", diff)
+		}
 		return err
+	})
+}
+
+// Differ compares the whole kernel with what a fresh compile of the manifests
+// says for an agent that is started so, and returns the difference.
+func Differ(d Driver, s Start) (string, error) {
+	planned, err := d.Plan(s)
+	if err != nil {
+		return "", err
 	}
 	for _, kind := range Kinds() {
 		want, err := Normal(kind, planned[kind])
 		if err != nil {
-			return fmt.Errorf("plan of %s: %w", kind, err)
+			return "", fmt.Errorf("plan of %s: %w", kind, err)
 		}
-		var got string
-		err = s.await(func() (err error) {
-			if got, err = s.look(kind, ""); err == nil && got != want {
-				err = errDifferent
-			}
-			return err
-		})
-		if errors.Is(err, errDifferent) {
-			err = fmt.Errorf("%s are not as planned (-plan +kernel):\n%s", kind, cmp.Diff(lines(want), lines(got)))
-		}
+		got, err := look(d, kind, "")
 		if err != nil {
-			return err
+			return "", err
+		}
+		if diff := cmp.Diff(lines(want), lines(got)); diff != "" {
+			return kind + ":\n" + diff, nil
 		}
 	}
-	return nil
+	return "", nil
 }

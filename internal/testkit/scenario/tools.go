@@ -57,6 +57,9 @@ func (k *kernel) ipvsadm(args []string) error {
 	if err != nil || !known {
 		return errors.Join(errNotUnderstood, err)
 	}
+	if _, err := k.servers.GetServer(ctx, key); err != nil && args[0] != "-A" {
+		return err // the room converges, the tool does not
+	}
 	if strings.ToUpper(args[0]) == args[0] {
 		s := vserver.Server{Scheduler: "wlc"}
 		if len(rest) == 2 && rest[0] == "-s" {

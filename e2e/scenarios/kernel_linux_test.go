@@ -1,0 +1,255 @@
+package scenarios_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/scenario"
+)
+
+// TestOnKernel runs every scenario with the program itself, KUBE_IPVS_BIN, on the
+// kernel of a place the runner of e2e/vm prepared, each in a network namespace of
+// its own.
+func TestOnKernel(t *testing.T) {
+	where, binary := os.Getenv("KUBE_IPVS_WHERE"), os.Getenv("KUBE_IPVS_BIN")
+	if where == "" {
+		t.Skip("KUBE_IPVS_WHERE is not set: this test wants a kernel with IPVS, see e2e/README.md")
+	}
+	if _, err := exec.LookPath(binary); err != nil {
+		t.Fatalf("KUBE_IPVS_BIN: %v", err)
+	}
+	scenario.Run(t, scenario.Options{
+		Files: scenario.List(t, "testdata"), Driver: "kernel",
+		Open: func(work string) (scenario.Driver, error) { return newNode(work, binary) },
+	})
+}
+
+// node is a network namespace with the program in it. The namespace is that of the
+// script's thread and ends with it; what is started from there is in it too.
+type node struct {
+	work, binary, run string
+
+	mu    sync.Mutex
+	log   bytes.Buffer
+	agent *exec.Cmd
+	done  chan error
+}
+
+var _ scenario.Driver = (*node)(nil)
+
+// newNode gives the calling thread a network namespace. The thread stays locked
+// to its goroutine and dies with it, and the namespace with the thread.
+func newNode(work, binary string) (*node, error) {
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return nil, fmt.Errorf("make a network namespace: %w", err)
+	}
+	// The path of a unix socket is short; that of work may not be.
+	run, err := os.MkdirTemp("", "node")
+	if err != nil {
+		return nil, err
+	}
+	n := &node{work: work, binary: binary, run: run}
+	// Adding a destination fails with EINVAL while lo is down.
+	_, err = n.output("ip", "link", "set", "lo", "up")
+	return n, err
+}
+
+// Start implements scenario.Driver.
+func (n *node) Start(s scenario.Start) error {
+	if n.agent != nil {
+		return errors.New("an agent is running already")
+	}
+	n.agent = exec.Command(n.binary, n.flags(s)...)
+	n.agent.Stderr = n
+	n.agent.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := n.agent.Start(); err != nil {
+		return err
+	}
+	n.done = make(chan error, 1)
+	go func(cmd *exec.Cmd, done chan<- error) { done <- cmd.Wait() }(n.agent, n.done)
+	return nil
+}
+
+// flags come from the most general to what the scenario asks for.
+func (n *node) flags(s scenario.Start) []string {
+	period := "1h"
+	if s.Audit {
+		period = "1s"
+	}
+	return append([]string{
+		"--source-dir=" + filepath.Join(n.work, "manifests"), "--hostname-override=" + scenario.NodeName,
+		"--run-dir=" + n.run, "--ipvs-sync-period=" + period, "--log-level=debug",
+	}, s.Flags...)
+}
+
+// Stop implements scenario.Driver; the agent has to end well.
+func (n *node) Stop() error { return n.end(syscall.SIGTERM) }
+
+// Kill implements scenario.Driver.
+func (n *node) Kill() error {
+	if err := n.end(syscall.SIGKILL); err != nil && !strings.Contains(err.Error(), "killed") {
+		return err
+	}
+	return nil
+}
+
+func (n *node) end(signal syscall.Signal) error {
+	if n.agent == nil {
+		return errors.New("no agent is running")
+	}
+	cmd := n.agent
+	n.agent = nil
+	if err := cmd.Process.Signal(signal); err != nil {
+		return errors.Join(err, <-n.done)
+	}
+	_, deadline := n.Pace()
+	select {
+	case err := <-n.done:
+		return err
+	case <-time.After(deadline):
+		return errors.Join(fmt.Errorf("the agent did not end on %s", signal), cmd.Process.Kill(), <-n.done)
+	}
+}
+
+// Status implements scenario.Driver.
+func (n *node) Status(ctx context.Context) (agent.Status, error) {
+	return inspect.NewClient(filepath.Join(n.run, "agent.sock")).Status(ctx)
+}
+
+// Write takes what the agent logs.
+func (n *node) Write(p []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.log.Write(p)
+}
+
+// Log implements scenario.Driver.
+func (n *node) Log() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.log.String()
+}
+
+// Text implements scenario.Driver.
+func (n *node) Text(kind string) (string, error) {
+	switch kind {
+	case "servers":
+		return n.output("ipvsadm", "-Sn")
+	case "sets":
+		return n.output("ipset", "save")
+	case "rules":
+		v4, err4 := n.output("iptables-save")
+		v6, err6 := n.output("ip6tables-save")
+		return "# ip\n" + v4 + "# ip6\n" + v6, errors.Join(err4, err6)
+	case "addresses":
+		return n.addresses()
+	case "link":
+		if _, err := n.output("ip", "link", "show", "dev", link.DefaultName); err != nil {
+			return "", nil
+		}
+		return link.DefaultName + "\n", nil
+	}
+	return "", nil // Normal refuses the kind
+}
+
+// addresses prints those of our link as commands that would add them; none
+// without the link.
+func (n *node) addresses() (string, error) {
+	text, err := n.output("ip", "-o", "addr", "show", "dev", link.DefaultName)
+	if err != nil {
+		return "", nil
+	}
+	found := map[netip.Addr]struct{}{}
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line) // 7: kube-ipvs0 inet 10.96.0.10/32 scope global ...
+		if len(words) < 4 || !strings.HasPrefix(words[2], "inet") {
+			continue
+		}
+		prefix, err := netip.ParsePrefix(words[3])
+		if err != nil || prefix.Bits() != prefix.Addr().BitLen() {
+			return "", fmt.Errorf("address %q is not one of a service: %w", words[3], err)
+		}
+		found[prefix.Addr()] = struct{}{}
+	}
+	var b strings.Builder
+	err = link.WriteAddrs(&b, found)
+	return b.String(), err
+}
+
+// Tool implements scenario.Driver.
+func (n *node) Tool(args []string) error {
+	_, err := n.output(args[0], args[1:]...)
+	return err
+}
+
+// Plan implements scenario.Driver. One process prints all kinds, each behind its
+// name: starting programs is what takes time here.
+func (n *node) Plan(s scenario.Start) (map[string]string, error) {
+	text, err := n.output(n.binary, append([]string{"plan"}, n.flags(s)...)...)
+	if err != nil {
+		return nil, err
+	}
+	out, kind := map[string]string{}, ""
+	for line := range strings.Lines(text) {
+		if title := strings.TrimPrefix(strings.TrimSpace(line), "# "); slices.Contains(scenario.Kinds(), title) {
+			kind = title
+			continue
+		}
+		out[kind] += line
+	}
+	return out, nil
+}
+
+// Cleanup implements scenario.Driver.
+func (n *node) Cleanup(s scenario.Start) error {
+	_, err := n.output(n.binary, append([]string{"cleanup"}, n.flags(s)...)...)
+	return err
+}
+
+// Fault implements scenario.Driver: kernels do not fail on demand.
+func (n *node) Fault(string, []string) error {
+	return errors.New("fault: not on a kernel, put [fakes] before it")
+}
+
+// Heal implements scenario.Driver.
+func (n *node) Heal() {}
+
+// Pace implements scenario.Driver. Kernels here may be emulated.
+func (n *node) Pace() (interval, deadline time.Duration) { return 100 * time.Millisecond, time.Minute }
+
+// Close implements scenario.Driver.
+func (n *node) Close() {
+	if n.agent != nil {
+		_ = n.Kill()
+	}
+	_ = os.RemoveAll(n.run)
+}
+
+func (n *node) output(name string, args ...string) (string, error) {
+	var out, problems bytes.Buffer
+	cmd := exec.Command(name, args...)
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(problems.String()))
+	}
+	return out.String(), nil
+}

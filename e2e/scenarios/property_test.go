@@ -1,0 +1,234 @@
+package scenarios_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/scenario"
+)
+
+var seed = flag.Uint64("seed", 0, "seed of TestRandomChanges; 0 takes new ones")
+
+// TestRandomChanges makes changes, restarts, crashes, faults and damage at
+// random. Whenever it stops for a moment the kernel must be what a fresh compile
+// of the manifests says: the agent has no memory that matters.
+func TestRandomChanges(t *testing.T) {
+	for i := range 6 {
+		s := *seed
+		if s == 0 {
+			s = rand.Uint64()
+		}
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			t.Logf("repeat with -run 'TestRandomChanges/%d' -seed=%d", i, s)
+			w := newWorld(t, s)
+			for range 25 {
+				for range 1 + w.r.IntN(12) {
+					w.step()
+				}
+				w.calm()
+			}
+		})
+	}
+}
+
+// world is a node whose manifests and kernel change at random.
+type world struct {
+	t    *testing.T
+	r    *rand.Rand
+	dir  string
+	node *scenario.Fakes
+	bad  map[string]bool // files that cannot be read
+	done []string        // what happened since the last calm
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	work := t.TempDir()
+	w := &world{t: t, r: rand.New(rand.NewPCG(seed, 1)), dir: filepath.Join(work, "manifests"), bad: map[string]bool{}}
+	if err := os.Mkdir(w.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// An agent that starts on an empty directory would wait; see the scenario
+	// empty-directory-keeps-kernel.
+	w.put("anchor.yaml", "apiVersion: v1\nkind: Service\nmetadata: {namespace: kube-system, name: anchor}\nspec: {clusterIP: None}\n")
+	w.node = scenario.NewFakes(work)
+	t.Cleanup(w.node.Close)
+	w.must(w.node.Start(scenario.Start{Audit: true}))
+	return w
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// step does one thing.
+func (w *world) step() {
+	switch n := w.r.IntN(100); {
+	case n < 45:
+		w.say("service", w.putService)
+	case n < 55:
+		w.say("slice", w.putSlice)
+	case n < 63:
+		w.say("remove", w.removeFile)
+	case n < 68:
+		w.say("bad file", w.spoilFile)
+	case n < 72:
+		w.say("node", w.putNode)
+	case n < 78:
+		w.say("kill", func() { w.must(w.node.Kill()); w.must(w.node.Start(scenario.Start{Audit: true})) })
+	case n < 82:
+		w.say("stop", func() { w.must(w.node.Stop()); w.must(w.node.Start(scenario.Start{Audit: true})) })
+	case n < 92:
+		w.say("fault", w.fault)
+	default:
+		w.say("damage", w.damage)
+	}
+}
+
+func (w *world) say(what string, do func()) {
+	w.done = append(w.done, what)
+	do()
+	if w.r.IntN(2) == 0 { // let the loop come round, or not
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_, _ = w.node.Status(ctx) // that it answers is not the point here
+	}
+}
+
+// calm ends what stands in the way and waits for the kernel to be as planned.
+func (w *world) calm() {
+	w.node.Heal()
+	for name := range w.bad {
+		w.must(os.Remove(filepath.Join(w.dir, name)))
+	}
+	clear(w.bad)
+	interval, deadline := w.node.Pace()
+	for until := time.Now().Add(deadline); ; time.Sleep(interval) {
+		diff, err := scenario.Differ(w.node, scenario.Start{Audit: true})
+		if err == nil && diff == "" {
+			w.done = nil
+			return
+		}
+		if time.Now().After(until) {
+			w.t.Fatalf("after %s: %v\n%s\n%s", strings.Join(w.done, ", "), err, diff, tail(w.node.Log()))
+		}
+	}
+}
+
+// put replaces a file in one step.
+func (w *world) put(name, text string) {
+	hidden := filepath.Join(w.dir, ".new")
+	w.must(os.WriteFile(hidden, []byte(text), 0o644))
+	w.must(os.Rename(hidden, filepath.Join(w.dir, name)))
+	delete(w.bad, name)
+}
+
+func (w *world) one(choices ...string) string { return choices[w.r.IntN(len(choices))] }
+
+func (w *world) name() string { return w.one("a", "b", "c", "d", "e") }
+
+// putService writes a Service with a slice of its own. Few addresses and ages, so
+// that Services meet.
+func (w *world) putService() {
+	n := w.name()
+	vip := w.one("10.96.0.1", "10.96.0.2", "10.96.0.3", "fd00:10:96::1", `"10.96.0.2", "fd00:10:96::1"`, `"10.96.0.1", "fd00:10:96::2"`)
+	if !strings.Contains(vip, `"`) {
+		vip = `"` + vip + `"`
+	}
+	extra := w.one("", "", ", sessionAffinity: ClientIP", ", internalTrafficPolicy: Local")
+	labels := w.one("", "", "", ", labels: {service.kubernetes.io/service-proxy-name: other}")
+	w.put("service-"+n+".yaml", fmt.Sprintf(`apiVersion: v1
+kind: Service
+metadata: {namespace: default, name: %s, creationTimestamp: "202%d-01-01T00:00:00Z"%s}
+spec: {clusterIPs: [%s], ports: %s%s}
+---
+%s`, n, w.r.IntN(3), labels, vip, w.ports(), extra, w.slice(n, "own")))
+}
+
+func (w *world) ports() string {
+	return w.one(`[{name: p, port: 80}]`, `[{name: p, port: 81}]`, `[{name: p, port: 80}, {name: q, port: 443}]`,
+		`[{name: u, port: 53, protocol: UDP}]`, `[{name: p, port: 80}, {name: u, port: 53, protocol: UDP}]`)
+}
+
+// putSlice writes a slice beside those of the Services, which may not exist.
+func (w *world) putSlice() { w.put("slice-"+w.name()+".yaml", w.slice(w.name(), w.name())) }
+
+func (w *world) slice(service, suffix string) string {
+	family, format := "IPv4", "10.244.%d.5"
+	if w.r.IntN(3) == 0 {
+		family, format = "IPv6", `"fd00:10:244:%d::5"`
+	}
+	text := fmt.Sprintf("apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n"+
+		"metadata: {namespace: default, name: %s-%s-%s, labels: {kubernetes.io/service-name: %s}}\naddressType: %s\n"+
+		"ports: [{name: p, port: %d}, {name: q, port: 8443}, {name: u, port: 5353, protocol: UDP}]\nendpoints:\n",
+		service, suffix, strings.ToLower(family), service, family, 8080+w.r.IntN(2))
+	for range w.r.IntN(5) {
+		text += fmt.Sprintf("- {addresses: [%s], nodeName: %s, conditions: {ready: %t, serving: %t, terminating: %t}%s}\n",
+			fmt.Sprintf(format, w.r.IntN(6)), w.one(scenario.NodeName, "node-b"), w.r.IntN(3) > 0, w.r.IntN(2) > 0, w.r.IntN(3) == 0,
+			w.one("", "", ", hints: {forZones: [{name: east}]}"))
+	}
+	return text
+}
+
+func (w *world) putNode() {
+	w.put("node.yaml", fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata: {name: %s, labels: {topology.kubernetes.io/zone: %s}}\n", scenario.NodeName, w.one("east", "west")))
+}
+
+// file is one of the manifests, less the anchor; empty if there is none.
+func (w *world) file() string {
+	found, err := filepath.Glob(filepath.Join(w.dir, "s*.yaml"))
+	w.must(err)
+	if len(found) == 0 {
+		return ""
+	}
+	return filepath.Base(w.one(found...))
+}
+
+func (w *world) removeFile() {
+	if name := w.file(); name != "" {
+		w.must(os.Remove(filepath.Join(w.dir, name)))
+		delete(w.bad, name)
+	}
+}
+
+func (w *world) spoilFile() {
+	if name := w.file(); name != "" {
+		w.put(name, "kind: [")
+		w.bad[name] = true
+	}
+}
+
+func (w *world) fault() {
+	room := scenario.Rooms()[w.r.IntN(len(scenario.Rooms()))]
+	if w.r.IntN(4) == 0 {
+		w.must(w.node.Fault(room, []string{"always"}))
+		return
+	}
+	w.must(w.node.Fault(room, []string{"nth", fmt.Sprint(1 + w.r.IntN(6))}))
+}
+
+// damage does to the kernel what somebody else on the node might.
+func (w *world) damage() {
+	tool := w.one(
+		"ipvsadm -D -t 10.96.0.1:80", "ipvsadm -C", "ipvsadm -E -t 10.96.0.2:80 -s lc",
+		"ipvsadm -a -t 10.96.0.1:80 -r 10.9.9.9:80 -m", "ipvsadm -d -t 10.96.0.1:80 -r 10.244.1.5:8080",
+		"ipset flush KUBE-CLUSTER-IP", "ipset add KUBE-CLUSTER-IP 10.9.9.9,tcp:80", "ipset del KUBE-IPVS-IPS 10.96.0.2",
+		"iptables -t nat -F", "iptables -t nat -F KUBE-SERVICES", "ip6tables -t filter -F KUBE-IPVS-FILTER",
+		"ip addr del 10.96.0.1/32 dev kube-ipvs0", "ip addr add 10.96.0.3/32 dev kube-ipvs0", "ip link del kube-ipvs0",
+	)
+	w.done = append(w.done, tool)
+	_ = w.node.Tool(strings.Fields(tool)) // what it means to damage may not be there
+}
+
+// tail is the end of a log.
+func tail(log string) string { return log[max(0, len(log)-6000):] }

@@ -1,0 +1,138 @@
+package scenario_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/scenario"
+)
+
+const web = `apiVersion: v1
+kind: Service
+metadata: {namespace: default, name: web}
+spec: {clusterIP: 10.96.0.10, ports: [{port: 80}]}
+`
+
+// node returns a node with one Service on disk and no agent yet.
+func node(t *testing.T) *scenario.Fakes {
+	t.Helper()
+	work := t.TempDir()
+	if err := os.Mkdir(filepath.Join(work, "manifests"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(work, "manifests", "web.yaml"), []byte(web), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	n := scenario.NewFakes(work)
+	t.Cleanup(n.Close)
+	return n
+}
+
+// eventually asks until the answer is yes.
+func eventually(t *testing.T, n *scenario.Fakes, what string, ask func() bool) {
+	t.Helper()
+	interval, deadline := n.Pace()
+	for until := time.Now().Add(deadline); !ask(); time.Sleep(interval) {
+		if time.Now().After(until) {
+			t.Fatalf("never: %s; the log:\n%s", what, n.Log())
+		}
+	}
+}
+
+func asPlanned(n *scenario.Fakes) func() bool {
+	return func() bool {
+		diff, err := scenario.Differ(n, scenario.Start{})
+		return err == nil && diff == ""
+	}
+}
+
+func TestKernelOutlivesAgents(t *testing.T) {
+	n := node(t)
+	must(t, n.Start(scenario.Start{}))
+	eventually(t, n, "the kernel is as planned", asPlanned(n))
+	must(t, n.Kill())
+	if !asPlanned(n)() {
+		t.Error("the kernel changed with the end of the agent")
+	}
+	if _, err := n.Status(context.Background()); err == nil {
+		t.Error("an agent that is gone answered")
+	}
+	must(t, n.Start(scenario.Start{}))
+	if err := n.Start(scenario.Start{}); err == nil {
+		t.Error("two agents run at a time")
+	}
+}
+
+func TestCrashedAgentIsStartedAgain(t *testing.T) {
+	n := node(t)
+	n.CrashAtCall("servers", 2) // 1 lists, 2 writes
+	must(t, n.Start(scenario.Start{}))
+	eventually(t, n, "the kernel is as planned", asPlanned(n))
+	if got := strings.Count(n.Log(), "sources in sync"); got != 2 {
+		t.Errorf("%d agents came in sync, want 2:\n%s", got, n.Log())
+	}
+}
+
+func TestFaultsHoldUntilHealed(t *testing.T) {
+	n := node(t)
+	must(t, n.Fault("all", []string{"always"}))
+	must(t, n.Start(scenario.Start{}))
+	eventually(t, n, "a call failed", func() bool { return strings.Contains(n.Log(), "fault injected") })
+	if text, _ := n.Text("servers"); text != "" {
+		t.Errorf("the kernel was reached:\n%s", text)
+	}
+	n.Heal()
+	eventually(t, n, "the kernel is as planned", asPlanned(n))
+}
+
+func TestFaultIsSpelledRight(t *testing.T) {
+	n := node(t)
+	for _, spec := range [][]string{{"cellar", "next"}, {"sets", "soon"}, {"sets", "nth", "0"}, {"sets", "row"}} {
+		if err := n.Fault(spec[0], spec[1:]); err == nil {
+			t.Errorf("fault %q was taken", spec)
+		}
+	}
+}
+
+func TestToolsRefuseWhatTheKernelRefuses(t *testing.T) {
+	n := node(t)
+	must(t, n.Start(scenario.Start{}))
+	eventually(t, n, "the kernel is as planned", asPlanned(n))
+	for _, line := range []string{
+		"ipvsadm -E -t 10.9.9.9:80 -s rr", "ipvsadm -a -t 10.9.9.9:80 -r 10.1.1.1:80", "ipvsadm --zero",
+		"ipset destroy KUBE-CLUSTER-IP", "ipset add NONE 10.1.1.1", "ipset teleport A",
+		"iptables -t nat -Z", "ip addr add nonsense dev kube-ipvs0", "ip rule list all", "nft flush ruleset",
+	} {
+		if err := n.Tool(strings.Fields(line)); err == nil {
+			t.Errorf("%q was carried out", line)
+		}
+	}
+}
+
+func TestCleanupLeavesNothing(t *testing.T) {
+	n := node(t)
+	must(t, n.Start(scenario.Start{}))
+	eventually(t, n, "the kernel is as planned", asPlanned(n))
+	must(t, n.Stop())
+	must(t, n.Cleanup(scenario.Start{}))
+	for _, kind := range append(scenario.Kinds(), "link") {
+		text, err := n.Text(kind)
+		if err == nil {
+			text, err = scenario.Normal(kind, text)
+		}
+		if err != nil || text != "" {
+			t.Errorf("%s left, error %v:\n%s", kind, err, text)
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
