@@ -552,6 +552,31 @@ func TestClearTakesEverythingAway(t *testing.T) {
 	}
 }
 
+// Whatever call of a clean-up fails, the next one finds and removes the rest.
+func TestClearFailsAtEachCall(t *testing.T) {
+	empty := newKernel().String()
+	for n := 1; n < 60; n++ {
+		k := newKernel()
+		apply(t, begin(t, k, web, dual))
+		m := begin(t, k)
+		m.Clear()
+		k.failAt = len(k.calls) + n
+		m.Apply(t.Context(), dataplane.ApplyOptions{})
+		k.failAt = 0
+		m = begin(t, k)
+		m.Clear()
+		for range 3 {
+			m.Apply(t.Context(), dataplane.ApplyOptions{})
+		}
+		if err := m.Remove(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(empty, k.String()); diff != "" {
+			t.Errorf("call %d failed (-empty +got):\n%s", n, diff)
+		}
+	}
+}
+
 func TestClearForgetsWhatWasWanted(t *testing.T) {
 	k := newKernel()
 	m := begin(t, k, web, dual)

@@ -14,6 +14,7 @@ import (
 func (m *Mode) makeTables() {
 	m.sets = delta.NewTable(setStore{m, m.deps.Sets}, delta.Options[string, ipset.Set]{
 		Name: "sets", Compare: m.catalogue.compare, Equal: sameSet,
+		Hold: func(name string, _ bool) bool { return m.holdsMark(name) },
 	})
 	m.members = delta.NewTable(memberStore{m, m.deps.Sets}, delta.Options[memberKey, struct{}]{
 		Name: "members", Compare: m.catalogue.compareMembers, Equal: alike, Batch: 4096,
@@ -81,4 +82,15 @@ func (m *Mode) ownedServer(k vserver.ServerKey) bool {
 		return true
 	}
 	return m.members.Known(markOf(k.Addr))
+}
+
+// holdsMark tells whether a set has entries that must outlive virtual servers or
+// addresses still to delete; destroying it would take them away.
+func (m *Mode) holdsMark(set string) bool {
+	for k := range m.marked {
+		if k.Set == set {
+			return true
+		}
+	}
+	return false
 }
