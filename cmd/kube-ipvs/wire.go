@@ -97,10 +97,20 @@ func (k *kernel) families() []model.Family {
 	return out
 }
 
-// pickScheduler tries the wanted algorithm in the kernel. One that is not there
-// costs the choice, not the node: round robin serves instead, and says so.
+// pickScheduler tries the wanted algorithm in the kernel, unless a virtual server
+// there proves it. One that is not there costs the choice, not the node: round
+// robin serves instead, and says so.
 func (k *kernel) pickScheduler(ctx context.Context, log *zap.Logger, want scheduler.Spec) (scheduler.Spec, error) {
-	err := k.servers.Probe(ctx, want.Name())
+	found, err := k.servers.ListServers(ctx)
+	if err != nil {
+		return want, err
+	}
+	for _, s := range found {
+		if s.Scheduler == want.Name() {
+			return want, nil
+		}
+	}
+	err = k.servers.Probe(ctx, want.Name())
 	if !errors.Is(err, vserver.ErrUnsupported) || want.Name() == scheduler.Default {
 		return want, k.lackingScheduler(want, err)
 	}
