@@ -29,19 +29,21 @@ type node struct {
 	ended   chan error
 }
 
-// newAgent gives a world an agent that is not running yet. What it leaves in the kernel goes with the world.
+// newAgent gives a world an agent that is not running yet. What it leaves in the kernel goes with the world. There are no
+// audits and the rules are nftables', unless flags say otherwise.
 func newAgent(t *testing.T, w *world, flags ...string) *node {
 	t.Helper()
 	n := &node{world: w, manifests: t.TempDir(), output: &transcript{}}
 	run := t.TempDir()
 	n.flags = append([]string{
 		"--source-dir", n.manifests, "--hostname-override", thisNode, "--run-dir", run, "--ipvs-sync-period", "1h",
+		"--iptables-backend", "nft",
 	}, flags...)
 	n.client = inspect.NewClient(filepath.Join(run, "agent.sock"))
 	t.Cleanup(func() {
 		n.kill(t)
 		if t.Failed() {
-			t.Logf("output of the agent:\n%s", n.output)
+			t.Logf("output of the agent:\n%s", n.output.tail())
 		}
 	})
 	return n
@@ -89,7 +91,7 @@ func (n *node) launch(t *testing.T, args []string) {
 }
 
 // settleTimeout bounds every wait for the agent; 1,000 Services under emulation take a while.
-const settleTimeout = 90 * time.Second
+const settleTimeout = 3 * time.Minute
 
 // settle waits until the status is as asked for.
 func (n *node) settle(t *testing.T, what string, ok func(agent.Status) bool) agent.Status {
@@ -185,10 +187,15 @@ func (t *transcript) Write(p []byte) (int, error) {
 	return t.text.Write(p)
 }
 
-// String returns the end of it.
+// String returns all of it.
 func (t *transcript) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	lines := strings.Split(t.text.String(), "\n")
+	return t.text.String()
+}
+
+// tail returns the end of it.
+func (t *transcript) tail() string {
+	lines := strings.Split(t.String(), "\n")
 	return strings.Join(lines[max(0, len(lines)-60):], "\n")
 }

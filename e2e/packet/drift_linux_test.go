@@ -11,41 +11,44 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 )
 
+// damages are what somebody else may do to the node.
+var damages = []struct {
+	name, script string
+	event        bool // the kernel tells, so no audit is needed
+}{
+	{"IPv4 address deleted", "ip addr del 10.96.0.20/32 dev kube-ipvs0", true},
+	{"IPv6 address deleted", "ip addr del fd00:96::20/128 dev kube-ipvs0", true},
+	{"device deleted", "ip link del kube-ipvs0", true},
+	{"virtual server deleted", "ipvsadm -D -t 10.96.0.20:80", false},
+	{"IPv6 virtual server deleted", "ipvsadm -D -u [fd00:96::20]:80", false},
+	{"destination deleted", "ipvsadm -d -t 10.96.0.20:80 -r 10.244.0.1:8080", false},
+	{"destination's weight changed", "ipvsadm -e -t 10.96.0.20:80 -r 10.244.0.1:8080 -m -w 0", false},
+	{"destination added", "ipvsadm -a -t 10.96.0.20:80 -r 10.244.9.9:8080 -m", false},
+	{"scheduler changed", "ipvsadm -E -t 10.96.0.20:80 -s wlc", false},
+	{"every virtual server deleted", "ipvsadm -C", false},
+	{"set entry deleted", "ipset del KUBE-CLUSTER-IP 10.96.0.20,tcp:80", false},
+	{"set entry added", "ipset add KUBE-CLUSTER-IP 10.96.0.99,tcp:80", false},
+	{"all sets flushed", "ipset flush", false},
+	{"chain flushed", "iptables-nft -t nat -F KUBE-SERVICES", false},
+	{"rule added to a chain", "iptables-nft -t nat -I KUBE-SERVICES -j ACCEPT", false},
+	{"jump deleted", `iptables-nft -t nat -D PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES`, false},
+	{"all rules of IPv4 gone", "iptables-nft -F; iptables-nft -X; iptables-nft -t nat -F; iptables-nft -t nat -X", false},
+	{"nftables flushed", "nft flush ruleset", false},
+	{"chain and its set destroyed", "iptables-nft -F KUBE-IPVS-FILTER; ip6tables-nft -F KUBE-IPVS-FILTER; ipset destroy KUBE-IPVS-IPS", false},
+}
+
 // TestDamageIsRepaired has somebody else take away what the agent wrote, and waits until the kernel is as before and traffic
 // flows. Nobody restarts or edits anything.
 func TestDamageIsRepaired(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	web := w.web(t)
-	n := newAgent(t, w, "--cluster-cidr", clusters, "--iptables-backend", "nft")
+	n := newAgent(t, w, "--cluster-cidr", clusters)
 	n.write(t, web)
 	n.start(t, "--ipvs-sync-period", "2s")
 	want := w.look(t, "nft")
 	table := newTable("damage", "repaired after", "drifted rows")
-	for _, tt := range []struct {
-		name, script string
-		event        bool // the kernel tells, so no audit is needed
-	}{
-		{"IPv4 address deleted", "ip addr del 10.96.0.20/32 dev kube-ipvs0", true},
-		{"IPv6 address deleted", "ip addr del fd00:96::20/128 dev kube-ipvs0", true},
-		{"device deleted", "ip link del kube-ipvs0", true},
-		{"virtual server deleted", "ipvsadm -D -t 10.96.0.20:80", false},
-		{"IPv6 virtual server deleted", "ipvsadm -D -u [fd00:96::20]:80", false},
-		{"destination deleted", "ipvsadm -d -t 10.96.0.20:80 -r 10.244.0.1:8080", false},
-		{"destination's weight changed", "ipvsadm -e -t 10.96.0.20:80 -r 10.244.0.1:8080 -m -w 0", false},
-		{"destination added", "ipvsadm -a -t 10.96.0.20:80 -r 10.244.9.9:8080 -m", false},
-		{"scheduler changed", "ipvsadm -E -t 10.96.0.20:80 -s wlc", false},
-		{"every virtual server deleted", "ipvsadm -C", false},
-		{"set entry deleted", "ipset del KUBE-CLUSTER-IP 10.96.0.20,tcp:80", false},
-		{"set entry added", "ipset add KUBE-CLUSTER-IP 10.96.0.99,tcp:80", false},
-		{"all sets flushed", "ipset flush", false},
-		{"chain flushed", "iptables-nft -t nat -F KUBE-SERVICES", false},
-		{"rule added to a chain", "iptables-nft -t nat -I KUBE-SERVICES -j ACCEPT", false},
-		{"jump deleted", `iptables-nft -t nat -D PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES`, false},
-		{"all rules of IPv4 gone", "iptables-nft -F; iptables-nft -X; iptables-nft -t nat -F; iptables-nft -t nat -X", false},
-		{"nftables flushed", "nft flush ruleset", false},
-		{"chain and its set destroyed", "iptables-nft -F KUBE-IPVS-FILTER; ip6tables-nft -F KUBE-IPVS-FILTER; ipset destroy KUBE-IPVS-IPS", false},
-	} {
+	for _, tt := range damages {
 		t.Run(tt.name, func(t *testing.T) {
 			drifted, _ := n.status()
 			w.node.shell(t, tt.script)

@@ -95,7 +95,7 @@ func ours(v view) view {
 func TestPlanCanBeReplayed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	n := newAgent(t, w, "--cluster-cidr", clusters, "--iptables-backend", "nft")
+	n := newAgent(t, w, "--cluster-cidr", clusters)
 	n.write(t, rich(w)...)
 	replay := func(kind, program string, args ...string) {
 		t.Helper()
