@@ -25,6 +25,7 @@ var damages = []struct {
 	{"destination's weight changed", "ipvsadm -e -t 10.96.0.20:80 -r 10.244.0.1:8080 -m -w 0", false},
 	{"destination added", "ipvsadm -a -t 10.96.0.20:80 -r 10.244.9.9:8080 -m", false},
 	{"scheduler changed", "ipvsadm -E -t 10.96.0.20:80 -s wlc", false},
+	{"virtual server added to our address", "ipvsadm -A -t 10.96.0.20:99 -s rr; ipvsadm -a -t 10.96.0.20:99 -r 10.244.9.9:99 -m", false},
 	{"every virtual server deleted", "ipvsadm -C", false},
 	{"set entry deleted", "ipset del KUBE-CLUSTER-IP 10.96.0.20,tcp:80", false},
 	{"set entry added", "ipset add KUBE-CLUSTER-IP 10.96.0.99,tcp:80", false},
