@@ -7,7 +7,6 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
@@ -38,7 +37,7 @@ func newCleanup(settings *config.Settings) *cobra.Command {
 	}
 }
 
-// cleanup runs the mode with nothing wanted, once, and looks at what is left.
+// cleanup sweeps the kernel and puts the sysctls back.
 func cleanup(ctx context.Context, c config.Config, out io.Writer) error {
 	log, err := newLogger(c)
 	if err != nil {
@@ -54,49 +53,14 @@ func cleanup(ctx context.Context, c config.Config, out io.Writer) error {
 		return err
 	}
 	defer func() { _ = k.close(nil) }()
-	mode := k.newMode(log, c)
-	mode.Clear()
-	if err := mode.Load(ctx); err != nil {
-		return err
-	}
-	return errors.Join(removeRows(ctx, mode, out), leftovers(ctx, mode), removeRest(ctx, log, k, mode, out))
-}
-
-// removeRows applies until nothing is pending, or nothing more can be had: some
-// rows have to wait until others are gone.
-func removeRows(ctx context.Context, mode dataplane.Dataplane, out io.Writer) error {
-	for {
-		result := mode.Apply(ctx, dataplane.ApplyOptions{})
-		for _, s := range result.Stages {
+	swept := dataplane.Sweep(ctx, k.newMode(log, c), func(r dataplane.Result) {
+		for _, s := range r.Stages {
 			fmt.Fprintf(out, "removed %5d %s\n", s.Deletes, s.Stage)
 		}
-		if total := result.Total(); result.Pending == 0 || total.Written() == 0 {
-			return total.Err
-		}
-	}
-}
-
-// leftovers reads the kernel again and fails with what is still there.
-func leftovers(ctx context.Context, mode dataplane.Dataplane) error {
-	if err := mode.Load(ctx); err != nil {
-		return err
-	}
-	var left []error
-	for _, t := range mode.Tables() {
-		if t.Deletes > 0 {
-			left = append(left, fmt.Errorf("could not be removed: %d %s", t.Deletes, t.Table))
-		}
-	}
-	return errors.Join(left...)
-}
-
-// removeRest deletes the device and puts the sysctls back.
-func removeRest(ctx context.Context, log *zap.Logger, k *kernel, mode dataplane.Dataplane, out io.Writer) error {
-	err := mode.Remove(ctx)
+	})
 	restored := k.tuner.Restore(ctx)
 	for _, r := range restored {
 		fmt.Fprintln(out, r)
 	}
-	log.Debug("cleanup done")
-	return errors.Join(err, tune.Failure(restored, tune.Required))
+	return errors.Join(swept, tune.Failure(restored, tune.Required))
 }

@@ -84,7 +84,7 @@ func (n *node) launch(t *testing.T, args []string) {
 	n.process = exec.Command(args[0], args[1:]...)
 	n.process.Stdout, n.process.Stderr = n.output, n.output
 	n.ended = make(chan error, 1)
-	if err := n.world.node.do(n.process.Start); err != nil {
+	if err := n.node.do(n.process.Start); err != nil {
 		t.Fatalf("start the agent: %v", err)
 	}
 	go func(p *exec.Cmd, ended chan<- error) { ended <- p.Wait() }(n.process, n.ended)
@@ -145,17 +145,18 @@ func (n *node) kill(t *testing.T) {
 		return
 	}
 	_ = n.process.Process.Kill() // it may have ended by itself
-	n.wait(t)
+	_ = n.wait(t) // killed, as was asked
 }
 
 // stop ends the process as a supervisor does, and returns how it ended and how long that took.
-func (n *node) stop(t *testing.T) (error, time.Duration) {
+func (n *node) stop(t *testing.T) (time.Duration, error) {
 	t.Helper()
 	start := time.Now()
 	if err := n.process.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatalf("stop the agent: %v", err)
 	}
-	return n.wait(t), time.Since(start)
+	err := n.wait(t)
+	return time.Since(start), err
 }
 
 func (n *node) wait(t *testing.T) error {
@@ -172,7 +173,7 @@ func (n *node) wait(t *testing.T) error {
 
 // verb runs the program with a verb and the agent's flags.
 func (n *node) verb(name string, args ...string) (string, error) {
-	return n.world.node.try(program(), append(append([]string{name}, n.flags...), args...)...)
+	return n.node.try(program(), append(append([]string{name}, n.flags...), args...)...)
 }
 
 // transcript keeps what the agent prints.

@@ -53,7 +53,7 @@ func TestForeignThingsStay(t *testing.T) {
 			if out, err := n.verb("cleanup"); err == nil || !strings.Contains(err.Error(), "stop the agent first") {
 				t.Errorf("cleanup beside a running agent: %v\n%s", err, out)
 			}
-			if err, _ := n.stop(t); err != nil {
+			if _, err := n.stop(t); err != nil {
 				t.Errorf("SIGTERM: %v", err)
 			}
 			for range 2 {

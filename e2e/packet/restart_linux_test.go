@@ -147,7 +147,7 @@ func TestRestartsFailNoRequest(t *testing.T) {
 	}
 	ss.more(t, 30)
 
-	err, took := n.stop(t)
+	took, err := n.stop(t)
 	t.Logf("SIGTERM: ended after %s", took.Round(time.Millisecond))
 	if err != nil {
 		t.Errorf("SIGTERM: %v, want exit status 0", err)

@@ -135,7 +135,7 @@ func (n *node) shown(t *testing.T) agent.Status {
 
 // restartUnchanged stops the agent and starts it under strace with what others say about the kernel beside it.
 func (n *node) restartUnchanged(t *testing.T) {
-	if err, took := n.stop(t); err != nil {
+	if took, err := n.stop(t); err != nil {
 		t.Errorf("SIGTERM: %v", err)
 	} else {
 		t.Logf("SIGTERM: ended after %s", took.Round(time.Millisecond))
@@ -150,7 +150,7 @@ func (n *node) restartUnchanged(t *testing.T) {
 	if s.Cycles != 0 || len(s.Written) != 0 {
 		t.Errorf("%d cycles, rows %v: want none", s.Cycles, s.Written)
 	}
-	if err, _ := n.stop(t); err != nil {
+	if _, err := n.stop(t); err != nil {
 		t.Errorf("SIGTERM: %v", err)
 	}
 	calls := readCalls(t, record)

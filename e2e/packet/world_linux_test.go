@@ -156,7 +156,7 @@ func (w *world) behind(t *testing.T, m machine, name string, addr pair) *pod {
 	t.Helper()
 	w.node.route(t, m.link, addr.v4+"/32", m.addr.v4)
 	w.node.route(t, m.link, addr.v6+"/128", m.addr.v6)
-	m.space.address(t, "lo", addr.v4+"/32", addr.v6+"/128")
+	m.address(t, "lo", addr.v4+"/32", addr.v6+"/128")
 	return &pod{space: m.space, name: name, node: otherNode, addr: addr}
 }
 

@@ -22,8 +22,6 @@ type Options struct {
 	// Rough says that calls fail behind the script's back, Crash that agents die too:
 	// only where the kernel ends up counts, not what was written on the way.
 	Rough, Crash bool
-	// WorkRoot is where scripts work; empty is the system's temporary directory.
-	WorkRoot string
 }
 
 // List returns the scenario files of a directory and fails the test if it has none.

@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -20,7 +19,6 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/plan"
-	"github.com/kube-ipvs/kube-ipvs/internal/source"
 	"github.com/kube-ipvs/kube-ipvs/internal/source/file"
 	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
 )
@@ -139,16 +137,7 @@ func planned(c config.Config) (map[string]string, error) {
 		return nil, err
 	}
 	known := catalog.New(zap.NewNop(), c.NodeName, model.FromFile)
-	for _, n := range objects.Nodes {
-		known.SetNode(model.FromFile, n)
-	}
-	for _, s := range objects.Services {
-		known.SetService(s)
-	}
-	for _, s := range objects.Slices {
-		known.SetSlice(s)
-	}
-	known.SetState(model.FromFile, source.Complete)
+	objects.Deliver(known)
 	batch := known.Take()
 	mode := ipvs.New(zap.NewNop(), modeConfig(c), ipvs.Deps{})
 	mode.SetNode(batch.Node)
@@ -166,21 +155,7 @@ func planned(c config.Config) (map[string]string, error) {
 	return out, nil
 }
 
-// cleanUp runs the mode with nothing wanted, once, and looks at what is left.
+// cleanUp sweeps the fakes as the program sweeps the kernel.
 func cleanUp(ctx context.Context, c config.Config, deps ipvs.Deps) error {
-	mode := ipvs.New(zap.NewNop(), modeConfig(c), deps)
-	mode.Clear()
-	if err := mode.Load(ctx); err != nil {
-		return err
-	}
-	err := mode.Apply(ctx, dataplane.ApplyOptions{}).Total().Err
-	if again := mode.Load(ctx); again != nil {
-		return errors.Join(err, again)
-	}
-	for _, t := range mode.Tables() {
-		if t.Deletes > 0 {
-			err = errors.Join(err, fmt.Errorf("could not be removed: %d %s", t.Deletes, t.Table))
-		}
-	}
-	return errors.Join(err, mode.Remove(ctx))
+	return dataplane.Sweep(ctx, ipvs.New(zap.NewNop(), modeConfig(c), deps), func(dataplane.Result) {})
 }
