@@ -145,7 +145,7 @@ func (n *node) kill(t *testing.T) {
 		return
 	}
 	_ = n.process.Process.Kill() // it may have ended by itself
-	_ = n.wait(t) // killed, as was asked
+	_ = n.wait(t)                // killed, as was asked
 }
 
 // stop ends the process as a supervisor does, and returns how it ended and how long that took.
