@@ -38,7 +38,7 @@ func pickBackend(ctx context.Context, log *zap.Logger, opts Options) (Backend, e
 func readContent(ctx context.Context, opts Options, b Backend) content {
 	var c content
 	for _, f := range opts.Families {
-		if b == Legacy && !legacyInUse(f) {
+		if b == Legacy && !legacyInUse(opts.Root, f) {
 			continue
 		}
 		t, err := findTools(ctx, opts.Timeout, f, b)
@@ -71,8 +71,10 @@ func defaultBackend(ctx context.Context, opts Options) (Backend, error) {
 
 // probeFamily finds the tools of a family and tries them once.
 func probeFamily(ctx context.Context, opts Options, f Family, b Backend) (tools, error) {
-	if f == IPv6 && !ipv6Enabled() {
-		return tools{}, fmt.Errorf("IPv6 is disabled: %w", ErrUnsupported)
+	if f == IPv6 {
+		if err := ipv6Usable(opts); err != nil {
+			return tools{}, err
+		}
 	}
 	t, err := findTools(ctx, opts.Timeout, f, b)
 	if err != nil {

@@ -20,6 +20,11 @@ type Options struct {
 	Timeout time.Duration
 	// Owned says which user chains are ours; required.
 	Owned func(ChainKey) bool
+	// Link carries the service addresses: if it exists, its own disable_ipv6
+	// says whether IPv6 is usable, else those of all links. Default kube-ipvs0.
+	Link string
+	// Root is the directory that holds proc. Default "/".
+	Root string
 }
 
 // Defaults returns a copy with every empty field filled in.
@@ -32,6 +37,12 @@ func (o Options) Defaults() Options {
 	}
 	if o.Timeout == 0 {
 		o.Timeout = 10 * time.Second
+	}
+	if o.Link == "" {
+		o.Link = "kube-ipvs0"
+	}
+	if o.Root == "" {
+		o.Root = "/"
 	}
 	return o
 }

@@ -89,22 +89,13 @@ func (c *content) add(save []byte) {
 	}
 }
 
-// netFile is a file of /proc/net in the namespace of the calling thread.
-func netFile(name string) string { return "/proc/thread-self/net/" + name }
-
 // legacyInUse is found out without loading the legacy modules, which merely
 // running iptables-legacy-save would do.
-func legacyInUse(f Family) bool {
+func legacyInUse(root string, f Family) bool {
 	name := "ip_tables_names"
 	if f == IPv6 {
 		name = "ip6_tables_names"
 	}
-	text, err := os.ReadFile(netFile(name))
+	text, err := os.ReadFile(netFile(root, name))
 	return err == nil && len(bytes.TrimSpace(text)) > 0
-}
-
-// ipv6Enabled is false on a kernel booted with ipv6.disable=1.
-func ipv6Enabled() bool {
-	_, err := os.Stat(netFile("if_inet6"))
-	return err == nil
 }
