@@ -20,7 +20,8 @@
 // add, a delete that misses it is done), a read is complete or an error, and a
 // row whose answer was lost says so with ErrUnknown. Every kernel call has a
 // deadline, also one that is stuck inside the kernel; after a time-out the
-// socket is given up and the next call opens a new one.
+// socket is given up and the next call opens a new one. While the kernel holds
+// four of the calls left behind so, further ones fail with ErrBusy at once.
 //
 // Nobody above this room looks at an errno: test errors with errors.Is against
 // the sentinels below, the context errors and fs.ErrPermission.

@@ -13,7 +13,8 @@ var (
 	ErrExist = errors.New("already exists")
 	// ErrNotExist: the row, or the server a destination belongs to, is missing.
 	ErrNotExist = errors.New("does not exist")
-	// ErrBusy: the kernel is occupied with another request of this kind.
+	// ErrBusy: the kernel is occupied with another request of this kind, or holds
+	// on to too many calls that were abandoned; in that case nothing was sent.
 	ErrBusy = errors.New("busy")
 	// ErrUnsupported: this kernel has no IPVS, no such scheduler, or lacks the
 	// address family.

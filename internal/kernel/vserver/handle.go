@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -58,6 +59,7 @@ type Handle struct {
 	out    buffer // reused; both are given up with the socket, because a call
 	in     []byte // that was abandoned may still use them
 	count  Counters
+	held   atomic.Int32 // calls the kernel has not come back from
 }
 
 // wire is one netlink socket: send puts one buffer of messages to the kernel
@@ -113,6 +115,9 @@ func (h *Handle) ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if err := h.free(); err != nil {
+		return err
+	}
 	if h.wire == nil {
 		w, err := h.opener.open()
 		if err != nil {
@@ -139,31 +144,15 @@ func (h *Handle) drop(reason error) {
 	h.wire, h.out, h.in = nil, nil, nil
 }
 
-// call runs one blocking use of the socket under the deadline. The time-out
-// works even where the thread is stuck inside the kernel: the call is abandoned
-// together with the socket and the buffers it uses.
+// call runs one blocking use of the socket under the deadline. After a failure
+// the socket is given up, and with it the buffers an abandoned call may use.
 func (h *Handle) call(ctx context.Context, use func(wire) (int, error)) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, h.opts.CallTimeout)
-	defer cancel()
-	type result struct {
-		n   int
-		err error
+	w := h.wire
+	n, err := bounded(ctx, h, func() (int, error) { return use(w) })
+	if err != nil {
+		h.drop(err)
 	}
-	done := make(chan result, 1)
-	go func(w wire) {
-		n, err := use(w)
-		done <- result{n, err}
-	}(h.wire)
-	select {
-	case r := <-done:
-		if r.err != nil {
-			h.drop(r.err)
-		}
-		return r.n, r.err
-	case <-ctx.Done():
-		h.drop(ctx.Err())
-		return 0, ctx.Err()
-	}
+	return n, err
 }
 
 // transact sends the messages in h.out and hands the answers to visit until it

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -158,6 +159,49 @@ func TestLossEndsConvergence(t *testing.T) {
 		}
 		if took := time.Since(start); len(errs) != 8 || took != 5*time.Second {
 			t.Errorf("%d errors after %s, want 8 after 5s", len(errs), took)
+		}
+	})
+}
+
+// TestHeldCallsAreBounded: a kernel that keeps threads, whatever becomes of their
+// sockets, gets a few of them and no more; once it lets go all is well again.
+func TestHeldCallsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer()
+		p.stuck = func(send int) bool { return send >= 2 && send <= 5 } // 1 was the family
+		p.hold = make(chan struct{})
+		h := open(t, p, vserver.Options{})
+		defer h.Close()
+		for i := range 4 {
+			if _, err := h.ListServers(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("call %d: %v, want %v", i, err, context.DeadlineExceeded)
+			}
+		}
+		before, start := h.Counters(), time.Now()
+		calls := map[string]func() error{
+			"ListServers":  func() error { _, err := h.ListServers(ctx); return err },
+			"GetServer":    func() error { _, err := h.GetServer(ctx, vserver.ProbeKey); return err },
+			"WriteServers": func() error { return errors.Join(h.WriteServers(ctx, servers(vserver.Add, 600))...) },
+		}
+		if runtime.GOOS == "linux" {
+			calls["Timeouts"] = func() error { _, err := h.Timeouts(ctx); return err }
+		}
+		for name, call := range calls {
+			// A row that was never sent is not one of unknown outcome.
+			if err := call(); !errors.Is(err, vserver.ErrBusy) || errors.Is(err, vserver.ErrUnknown) || errors.Is(err, vserver.ErrNotExist) {
+				t.Errorf("%s: %v, want only busy", name, err)
+			}
+		}
+		if diff := cmp.Diff(before, h.Counters()); diff != "" || time.Since(start) != 0 {
+			t.Errorf("took %s; counters (-want +got):\n%s", time.Since(start), diff)
+		}
+		close(p.hold)
+		synctest.Wait()
+		if errs := h.WriteServers(ctx, servers(vserver.Add, 600)); errs != nil {
+			t.Errorf("after the kernel let go: %v", errs[0])
+		}
+		if n := p.serverCount(); n != 600 {
+			t.Errorf("%d servers, want 600", n)
 		}
 	})
 }

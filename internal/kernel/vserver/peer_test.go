@@ -28,7 +28,8 @@ type peer struct {
 	limit    int
 
 	// Faults. Each is asked with the number of the send, from 1.
-	stuck     func(send int) bool // the send never returns
+	stuck     func(send int) bool // the send returns when its socket is closed
+	hold      chan struct{}       // and, unless nil, this is closed too
 	mute      func(send int) bool // processed, no answer
 	overrun   func(send int) bool // processed, the receive buffer overflowed
 	interrupt func(dump int) bool // the dump is marked as interrupted
@@ -94,6 +95,9 @@ func (s *peerSocket) Send(b []byte) error {
 	send := p.sends
 	if p.stuck(send) {
 		p.mu.Unlock()
+		if p.hold != nil {
+			<-p.hold
+		}
 		<-s.closed
 		return io.ErrClosedPipe
 	}

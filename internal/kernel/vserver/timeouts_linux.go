@@ -34,13 +34,10 @@ func (h *Handle) SetTimeouts(ctx context.Context, t Timeouts) error {
 // for ever when an answer is lost, and closing its handle is the way to end
 // that: its receive looks every three seconds whether it is still open.
 func callLibrary[T any](ctx context.Context, h *Handle, use func(*ipvs.Handle) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, h.opts.CallTimeout)
-	defer cancel()
-	type result struct {
-		value T
-		err   error
-	}
 	var none T
+	if err := h.free(); err != nil {
+		return none, err
+	}
 	var library *ipvs.Handle
 	err := h.opener.within(func() (err error) {
 		library, err = ipvs.New("")
@@ -50,15 +47,5 @@ func callLibrary[T any](ctx context.Context, h *Handle, use func(*ipvs.Handle) (
 		return none, err
 	}
 	defer library.Close()
-	done := make(chan result, 1)
-	go func() {
-		value, err := use(library)
-		done <- result{value, err}
-	}()
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-ctx.Done():
-		return none, ctx.Err()
-	}
+	return bounded(ctx, h, func() (T, error) { return use(library) })
 }

@@ -1,0 +1,45 @@
+package vserver
+
+import (
+	"context"
+	"fmt"
+)
+
+// heldLimit bounds the threads that wait inside the kernel for nobody: each
+// call that is abandoned there costs one, and Go ends a process with too many.
+const heldLimit = 4
+
+// free fails with ErrBusy while the kernel holds as many abandoned calls as we
+// let it have. Asked between calls, when none of the calls in the count is ours.
+func (h *Handle) free() error {
+	if h.held.Load() >= heldLimit {
+		return fmt.Errorf("%d earlier calls are still held by the kernel: %w", heldLimit, ErrBusy)
+	}
+	return nil
+}
+
+// bounded makes one blocking call and comes back at the deadline at the latest,
+// even where the thread is stuck inside the kernel: that call is abandoned, so
+// what it uses must not be used again.
+func bounded[T any](ctx context.Context, h *Handle, use func() (T, error)) (T, error) {
+	var none T
+	ctx, cancel := context.WithTimeout(ctx, h.opts.CallTimeout)
+	defer cancel()
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	h.held.Add(1)
+	go func() {
+		value, err := use()
+		h.held.Add(-1)
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+}
