@@ -21,10 +21,10 @@ func (t *Tuner) Apply(ctx context.Context, sysctls []Sysctl) []SysctlResult {
 	results := make([]SysctlResult, 0, len(sysctls))
 	for _, s := range sysctls {
 		r := t.applyOne(ctx, book, s)
+		t.report(r)
 		if r.Outcome == Changed && r.Note == "" {
 			r.Note, note = note, ""
 		}
-		t.report(r)
 		results = append(results, r)
 	}
 	return results
@@ -56,8 +56,8 @@ func (t *Tuner) Restore(ctx context.Context) []SysctlResult {
 	var results []SysctlResult
 	for _, key := range book.keys() {
 		r := t.restoreOne(ctx, key, book.entries[key])
-		r.Note, note = note, ""
 		t.report(r)
+		r.Note, note = note, ""
 		results = append(results, r)
 		if r.Outcome != Refused {
 			book.forget(key)
@@ -153,6 +153,9 @@ func keyPath(key string) (string, error) {
 
 func (t *Tuner) report(r SysctlResult) {
 	fields := []zap.Field{zap.Stringer("sysctl", r.Sysctl), zap.String("reason", r.Why)}
+	if r.Note != "" {
+		fields = append(fields, zap.String("note", r.Note))
+	}
 	switch r.Outcome {
 	case Changed, Restored:
 		t.log.Info("sysctl changed", append(fields, zap.String("was", r.Have))...)

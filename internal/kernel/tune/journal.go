@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"go.uber.org/zap"
 )
 
 const journalName = "sysctls.json"
@@ -28,7 +30,8 @@ type journal struct {
 }
 
 // openJournal reads the journal. One that cannot be read is moved aside, never
-// overwritten: a person may still make sense of it. The note tells of that.
+// overwritten: a person may still make sense of it. The note tells of that; it is
+// in the log too, since no result has room for it when nothing is to be changed.
 func (t *Tuner) openJournal() (*journal, string) {
 	j := &journal{path: filepath.Join(t.opts.RunDir, journalName), entries: map[string]entry{}}
 	b, err := os.ReadFile(j.path)
@@ -43,10 +46,12 @@ func (t *Tuner) openJournal() (*journal, string) {
 	}
 	j.entries = map[string]entry{}
 	aside := j.path + ".bad"
+	note := fmt.Sprintf("an unreadable journal was moved to %s: %v", aside, err)
 	if moveErr := os.Rename(j.path, aside); moveErr != nil {
-		err = errors.Join(err, moveErr)
+		note = fmt.Sprintf("the journal can be neither read nor moved: %v; %v", err, moveErr)
 	}
-	return j, fmt.Sprintf("an unreadable journal was moved to %s: %v", aside, err)
+	t.log.Warn("journal of sysctls is unreadable", zap.String("note", note))
+	return j, note
 }
 
 // remember notes a change that is about to be made.

@@ -92,6 +92,7 @@ func (t *Tuner) LoadModules(ctx context.Context, names ...string) []ModuleResult
 	for _, run := range runs {
 		t.insert(ctx, run)
 	}
+	t.reportMissing(runs)
 	return results
 }
 
@@ -119,8 +120,41 @@ func (t *Tuner) insert(ctx context.Context, run insertion) {
 		}
 		m.Err = fmt.Errorf("load module %s: %w", m.Name, blame(m.Name, said, err))
 		m.Fix = t.ModuleFix(m.Name)
-		t.log.Warn("module not loaded", zap.String("module", m.Name), zap.Error(m.Err))
 	}
+}
+
+// reportMissing logs what modprobe could not load. Where the node shows no modules
+// at all, as in most containers, nobody can tell whether the kernel has them built
+// in, and use will show; where it does show some, each refusal is a warning.
+func (t *Tuner) reportMissing(runs []insertion) {
+	_, visible := t.modulesDir()
+	var unknown []string
+	for _, run := range runs {
+		for _, m := range run.modules {
+			switch {
+			case m.State != Absent:
+			case visible:
+				t.log.Warn("module not loaded", zap.String("module", m.Name), zap.Error(m.Err))
+			default:
+				unknown = append(unknown, m.Name)
+			}
+		}
+	}
+	if len(unknown) > 0 {
+		t.log.Info("modules not loaded, the kernel may have them built in", zap.Strings("modules", unknown))
+	}
+}
+
+// modulesDir names the directory of the running kernel's modules, and tells
+// whether it can be seen from here.
+func (t *Tuner) modulesDir() (dir string, visible bool) {
+	release, err := t.Release()
+	if err != nil {
+		release = "$(uname -r)"
+	}
+	dir = path.Join("/lib/modules", release)
+	_, err = os.Stat(t.path(dir))
+	return dir, !errors.Is(err, os.ErrNotExist)
 }
 
 // modprobe runs the program and returns what it said.
@@ -199,12 +233,8 @@ func underscored(name string) string { return strings.ReplaceAll(name, "-", "_")
 // apart a container that cannot see the modules, a module that only has to be
 // loaded, and a kernel that was packaged without it.
 func (t *Tuner) ModuleFix(name string) string {
-	release, err := t.Release()
-	if err != nil {
-		release = "$(uname -r)"
-	}
-	dir := path.Join("/lib/modules", release)
-	if _, err := os.Stat(t.path(dir)); errors.Is(err, os.ErrNotExist) {
+	dir, visible := t.modulesDir()
+	if !visible {
 		return fmt.Sprintf("%s: no %s here; in a container mount the host's /lib/modules, then modprobe %s", name, dir, name)
 	}
 	available := t.moduleList("modules.dep", func(line string) string {
@@ -216,5 +246,5 @@ func (t *Tuner) ModuleFix(name string) string {
 	}
 	return fmt.Sprintf("%s: not in this kernel; on Ubuntu: apt install linux-modules-extra-%s; "+
 		"on Debian: the full linux-image package instead of a cloud one; "+
-		"on RHEL and Fedora: dnf install kernel-modules-extra; then modprobe %s", name, release, name)
+		"on RHEL and Fedora: dnf install kernel-modules-extra; then modprobe %s", name, path.Base(dir), name)
 }

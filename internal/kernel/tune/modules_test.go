@@ -3,6 +3,7 @@ package tune_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -126,6 +127,65 @@ func TestLoadModules(t *testing.T) {
 				if (r.State == tune.Absent) != (r.Err != nil) {
 					t.Errorf("%s is %s with error %v", r.Name, r.State, r.Err)
 				}
+			}
+		})
+	}
+}
+
+// TestMissingModulesInTheLog: without a list of modules in sight, as in most
+// containers, nothing is known to be wrong; with one, a refusal is.
+func TestMissingModulesInTheLog(t *testing.T) {
+	const dir = "lib/modules/6.1.0-18-amd64/"
+	load := []string{tune.IPVSModule(20), "dummy", "xt_set"}
+	for name, tc := range map[string]struct {
+		prepare func(*testing.T, node)
+		want    []string
+	}{
+		"no modules in sight": {
+			prepare: func(t *testing.T, n node) { n.withModprobe(t) },
+			want:    []string{"info: modules not loaded, the kernel may have them built in [ip_vs dummy xt_set]"},
+		},
+		"nor a modprobe": {
+			prepare: func(*testing.T, node) {},
+			want:    []string{"info: modules not loaded, the kernel may have them built in [ip_vs dummy xt_set]"},
+		},
+		"those of another kernel": {
+			prepare: func(t *testing.T, n node) {
+				n.withModprobe(t, "ip_vs")
+				n.file(t, "lib/modules/5.10.0/modules.dep", "")
+			},
+			want: []string{"info: module loaded ip_vs", "info: modules not loaded, the kernel may have them built in [dummy xt_set]"},
+		},
+		"refused": {
+			prepare: func(t *testing.T, n node) {
+				n.withModprobe(t, "dummy")
+				n.file(t, dir+"modules.dep", "")
+			},
+			want: []string{"info: module loaded dummy", "warn: module not loaded ip_vs", "warn: module not loaded xt_set"},
+		},
+		"nothing missing": {
+			prepare: func(t *testing.T, n node) {
+				n.file(t, dir+"modules.builtin", "kernel/ip_vs.ko\nkernel/dummy.ko\nkernel/xt_set.ko")
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			tc.prepare(t, n)
+			tuner, logged := n.observed()
+			tuner.LoadModules(t.Context(), load...)
+			var got []string
+			for _, e := range logged() {
+				line := e.Level.String() + ": " + e.Message
+				for _, field := range []string{"module", "modules"} {
+					if v, ok := e.ContextMap()[field]; ok {
+						line += fmt.Sprint(" ", v)
+					}
+				}
+				got = append(got, line)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("log (-want +got):\n%s", diff)
 			}
 		})
 	}

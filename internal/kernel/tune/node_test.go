@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 )
@@ -27,6 +29,13 @@ func newNode(t *testing.T) node {
 func (n node) tuner(t *testing.T) *tune.Tuner {
 	t.Helper()
 	return tune.New(zaptest.NewLogger(t), tune.Options{Root: n.root, RunDir: n.run, Modprobe: n.path("sbin/modprobe")})
+}
+
+// observed returns a tuner and what it has logged, from Info on.
+func (n node) observed() (*tune.Tuner, func() []observer.LoggedEntry) {
+	core, logs := observer.New(zap.InfoLevel)
+	tuner := tune.New(zap.New(core), tune.Options{Root: n.root, RunDir: n.run, Modprobe: n.path("sbin/modprobe")})
+	return tuner, logs.All
 }
 
 func (n node) path(name string) string { return filepath.Join(n.root, name) }
@@ -69,6 +78,25 @@ func (n node) blocked(t *testing.T, key string) {
 	t.Helper()
 	if err := os.MkdirAll(n.path("proc/sys/"+strings.ReplaceAll(key, ".", "/")), 0o755); err != nil {
 		t.Fatalf("block %s: %v", key, err)
+	}
+}
+
+// ignoring makes a key that takes a write and keeps nothing of it, as some
+// sandboxes have it.
+func (n node) ignoring(t *testing.T, key string) {
+	t.Helper()
+	name := "proc/sys/" + strings.ReplaceAll(key, ".", "/")
+	n.remove(t, name)
+	if err := os.Symlink(os.DevNull, n.path(name)); err != nil {
+		t.Fatalf("make %s ignore writes: %v", key, err)
+	}
+}
+
+// danglingRun makes a run directory that has no file and can get none.
+func (n node) danglingRun(t *testing.T) {
+	t.Helper()
+	if err := os.Symlink(n.path("nowhere"), n.run); err != nil {
+		t.Fatalf("make a dangling run directory: %v", err)
 	}
 }
 

@@ -281,6 +281,67 @@ func TestJournalThatCannotBeWrittenIsNoObstacle(t *testing.T) {
 	n.wantSysctl(t, key, "1")
 }
 
+// TestNotesAreLogged: what a person has to know before cleanup is in the log,
+// also when no key has to be changed.
+func TestNotesAreLogged(t *testing.T) {
+	for name, tc := range map[string]struct {
+		journal, have string
+		prepare       func(*testing.T, *node)
+		want          []string
+	}{
+		"a broken journal, nothing to change": {
+			journal: "{", have: "1", prepare: func(*testing.T, *node) {},
+			want: []string{"warn: journal of sysctls is unreadable: was moved"},
+		},
+		"a broken journal and a change": {
+			journal: "{", have: "0", prepare: func(*testing.T, *node) {},
+			want: []string{"warn: journal of sysctls is unreadable: was moved", "info: sysctl changed"},
+		},
+		"no journal can be written": {
+			have: "0", prepare: func(t *testing.T, n *node) { n.danglingRun(t) },
+			want: []string{"info: sysctl changed: cleanup will not restore it"},
+		},
+		"no journal can be read or written": {
+			have: "0", prepare: func(_ *testing.T, n *node) { n.run = n.path("proc/sys/kernel/osrelease/run") },
+			want: []string{"warn: journal of sysctls is unreadable: neither read nor moved",
+				"info: sysctl changed: cleanup will not restore it"},
+		},
+		"nor can the key": {
+			prepare: func(t *testing.T, n *node) {
+				n.danglingRun(t)
+				n.ignoring(t, key)
+			},
+			want: []string{"warn: sysctl refused: cleanup will not restore it"},
+		},
+		"all is well": {have: "0", prepare: func(*testing.T, *node) {}, want: []string{"info: sysctl changed"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.sysctl(t, key, tc.have)
+			if tc.journal != "" {
+				writeFile(t, filepath.Join(n.run, "sysctls.json"), tc.journal, 0o644)
+			}
+			tc.prepare(t, &n)
+			tuner, logged := n.observed()
+			tuner.Apply(t.Context(), forward(tune.Required))
+			var got []string
+			for _, e := range logged() {
+				line := e.Level.String() + ": " + e.Message
+				note, _ := e.ContextMap()["note"].(string)
+				for _, part := range []string{"was moved", "neither read nor moved", "cleanup will not restore it"} {
+					if strings.Contains(note, part) {
+						line += ": " + part
+					}
+				}
+				got = append(got, line)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("log (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func texts(results []tune.SysctlResult) []string {
 	var all []string
 	for _, r := range results {
