@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 	"golang.org/x/sys/unix"
@@ -244,15 +245,26 @@ func TestBackendIsWhereTheRulesAre(t *testing.T) {
 // every spelling a caller or an older tool may use.
 func TestCanonicalAgreesWithTools(t *testing.T) {
 	forBackends(t, func(t *testing.T, b rules.Backend) {
-		for _, tc := range spellings {
-			tool(t, "*"+tc.table+"\n:KUBE-A - [0:0]\n-A KUBE-A "+tc.in+"\nCOMMIT\n", binary(tc.family, b, "-restore"), "--noflush")
-			prefix := "-A KUBE-A "
-			for line := range strings.Lines(saved(t, tc.family, b)) {
-				if rule, ok := strings.CutPrefix(line, prefix); ok && strings.TrimSpace(rule) != tc.want {
-					t.Errorf("%s: %s saves %s", tc.in, b, rule)
+		for _, f := range []rules.Family{rules.IPv4, rules.IPv6} {
+			var text strings.Builder
+			in, want, got := map[string]string{}, map[string]string{}, map[string]string{}
+			for i, tc := range spellings {
+				if tc.family == f {
+					name := fmt.Sprintf("KUBE-%02d", i)
+					in[name], want[name] = tc.in, tc.want
+					fmt.Fprintf(&text, "*%s\n:%s - [0:0]\n-A %s %s\nCOMMIT\n", tc.table, name, name, tc.in)
 				}
 			}
-			tool(t, "*"+tc.table+"\n:KUBE-A - [0:0]\n-X KUBE-A\nCOMMIT\n", binary(tc.family, b, "-restore"), "--noflush")
+			tool(t, text.String(), binary(f, b, "-restore"), "--noflush")
+			for line := range strings.Lines(saved(t, f, b)) {
+				if rule, ok := strings.CutPrefix(line, "-A KUBE-"); ok {
+					name, rule, _ := strings.Cut("KUBE-"+rule, " ")
+					got[name] = strings.TrimSpace(rule)
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s saves (-want +got):\n%s\nof %q", b, diff, in)
+			}
 		}
 	})
 }

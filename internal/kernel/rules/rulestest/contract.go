@@ -59,7 +59,7 @@ func Contract(t *testing.T, newHost func(t *testing.T) Host) {
 		{"jump to a missing chain fails", testJumpMissing},
 		{"printed state replays on another host", func(t *testing.T, b *bench) { testReplay(t, b, newHost) }},
 		{"one process a family for a batch", testProcesses},
-		{"three thousand chains load", testLoad},
+		{"thousands of chains load", testLoad},
 		{"ended context stops everything", testContext},
 	} {
 		t.Run(c.name, func(t *testing.T) {
