@@ -247,8 +247,8 @@ func testProcesses(t *testing.T, b *bench) {
 	}
 }
 
-// manyChains is more than one message to the kernel holds. An emulated machine
-// gets fewer: there each costs as much as ten elsewhere.
+// manyChains is how many testLoad writes. An emulated machine gets fewer: it is
+// slow, and what counts there is that its kernel takes a batch at all.
 func manyChains() int {
 	if os.Getenv("KUBE_IPVS_WHERE") == "vm" {
 		return 300
