@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -15,7 +16,6 @@ import (
 type Catalog interface {
 	Wake() <-chan struct{}
 	Take() catalog.Batch
-	MarkAll()
 }
 
 // Compiler turns one Service into frontends; *plan.Compiler is one.
@@ -59,6 +59,10 @@ const (
 	DefaultRetryMax    = 30 * time.Second
 )
 
+// repairPause is the least time between two repairs of what somebody else takes
+// away: a program that does so again and again is not fought at full speed.
+const repairPause = time.Second
+
 // auditSlice bounds one stretch of an audit, so that a change waits no longer.
 const auditSlice = 50 * time.Millisecond
 
@@ -77,8 +81,9 @@ type Agent struct {
 	stats    stats
 	services map[model.ServiceID]outcome
 
-	coalesce, retry, audit timer
-	backoff                time.Duration
+	coalesce, retry, repair, audit timer
+	backoff                        time.Duration
+	repaired                       time.Time // the last repair
 }
 
 // outcome is what became of one Service, for status and for logging changes once.
@@ -97,7 +102,7 @@ func New(o Options) *Agent {
 		posts:    make(chan func(context.Context)),
 		compiler: o.Compiler(model.Node{}),
 		services: map[model.ServiceID]outcome{},
-		coalesce: newTimer(), retry: newTimer(), audit: newTimer(),
+		coalesce: newTimer(), retry: newTimer(), repair: newTimer(), audit: newTimer(),
 	}
 	return a
 }
@@ -132,7 +137,11 @@ func (a *Agent) Run(ctx context.Context) error {
 			f(ctx)
 		case <-a.retry.C():
 			a.retry.fired()
-			a.apply(ctx)
+			a.apply(ctx, true)
+		case <-a.repair.C():
+			a.repair.fired()
+			a.repaired = time.Now()
+			a.apply(ctx, false)
 		case <-a.audit.C():
 			a.audit.fired()
 			a.inspect(ctx)
@@ -141,7 +150,7 @@ func (a *Agent) Run(ctx context.Context) error {
 }
 
 func (a *Agent) stopTimers() {
-	for _, t := range []*timer{&a.coalesce, &a.retry, &a.audit} {
+	for _, t := range []*timer{&a.coalesce, &a.retry, &a.repair, &a.audit} {
 		t.stop()
 	}
 }
@@ -163,12 +172,13 @@ func (a *Agent) Do(ctx context.Context, f func(context.Context)) error {
 	}
 }
 
-// Repair has the loop run f, which makes rows pending, and writes them at once.
+// Repair has the loop run f, which makes rows pending that somebody else took
+// away. They are written soon, together with what else is lost in that moment.
 func (a *Agent) Repair(ctx context.Context, f func(context.Context) error) error {
 	var failed error
 	err := a.Do(ctx, func(ctx context.Context) {
 		failed = f(ctx)
-		a.apply(ctx)
+		a.repair.armUnlessSet(max(a.opts.Coalesce, repairPause-time.Since(a.repaired)))
 	})
 	if err != nil {
 		return err // the loop may be writing failed just now
@@ -179,8 +189,8 @@ func (a *Agent) Repair(ctx context.Context, f func(context.Context) error) error
 // take compiles what changed and applies it.
 func (a *Agent) take(ctx context.Context) {
 	batch := a.opts.Catalog.Take()
-	if batch.NodeChanged && a.setNode(batch.Node) {
-		a.opts.Catalog.MarkAll() // the next batch, which follows at once, has all
+	if batch.NodeChanged {
+		a.setNode(batch.Node)
 	}
 	for _, in := range batch.Services {
 		a.set(a.compiler.Compile(in.ID, in.Service, in.Slices))
@@ -190,22 +200,20 @@ func (a *Agent) take(ctx context.Context) {
 	}
 	a.synced, a.complete = batch.Synced, batch.Complete
 	a.stats.taken(len(batch.Services))
-	a.apply(ctx)
+	a.apply(ctx, false)
 }
 
-// setNode takes over what is known of this node and tells whether plans depend
-// on the difference.
-func (a *Agent) setNode(n model.Node) bool {
-	replan := n.Zone != a.node.Zone
-	a.node = n
-	a.opts.Mode.SetNode(n)
-	if replan {
-		a.compiler = a.opts.Compiler(n)
-	}
+// setNode takes over what is known of this node. A batch with another zone has
+// all Services, for their plans depend on it.
+func (a *Agent) setNode(n model.Node) {
 	for _, p := range n.Problems {
-		a.log.Warn("part of the node not used", zap.String("reason", p))
+		if !slices.Contains(a.node.Problems, p) {
+			a.log.Warn("part of the node not used", zap.String("reason", p))
+		}
 	}
-	return replan
+	a.compiler = a.opts.Compiler(n)
+	a.opts.Mode.SetNode(n)
+	a.node = n
 }
 
 // set hands one plan to the mode, and logs what people would ask about.
@@ -223,27 +231,24 @@ func (a *Agent) set(p model.ServicePlan) {
 	}
 }
 
-// apply writes what is pending, if it may, and arranges for what failed.
-func (a *Agent) apply(ctx context.Context) {
-	if !a.synced || ctx.Err() != nil {
+// apply writes what is pending, if it may, and arranges for what failed. Rows
+// that failed before rest until the retry timer fires.
+func (a *Agent) apply(ctx context.Context, retry bool) {
+	if !a.synced || ctx.Err() != nil || !a.loaded && a.retry.set {
 		return
 	}
 	start := time.Now()
 	if err := a.load(ctx); err != nil {
-		a.failed(err, 0)
+		a.failed(ctx, err, 0, true)
 		return
 	}
-	result := a.opts.Mode.Apply(ctx, a.applyOptions())
+	result := a.opts.Mode.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: !a.complete, Retry: retry})
 	a.record(start, result)
-	if result.Pending > 0 && ctx.Err() == nil {
-		a.failed(result.Total().Err, result.Pending)
+	if result.Pending > 0 {
+		a.failed(ctx, result.Total().Err(), result.Pending, retry)
 		return
 	}
 	a.succeeded()
-}
-
-func (a *Agent) applyOptions() dataplane.ApplyOptions {
-	return dataplane.ApplyOptions{KeepOrphans: !a.complete}
 }
 
 // load makes the mode ready and reads the kernel, once.
@@ -265,18 +270,26 @@ func (a *Agent) load(ctx context.Context) error {
 	return nil
 }
 
-// failed schedules the next try of what is pending. Without an error nothing has
-// failed: rows wait for others.
-func (a *Agent) failed(err error, pending int) {
-	a.backoff = min(max(a.backoff*2, a.opts.RetryMin), a.opts.RetryMax)
-	a.retry.arm(a.backoff)
+// failed schedules the next try of what is pending. An appointment that stands
+// is kept, whatever changes meanwhile. Without an error nothing new has failed.
+func (a *Agent) failed(ctx context.Context, err error, pending int, retry bool) {
+	if ctx.Err() != nil {
+		return // told to stop: what was interrupted is no failure
+	}
+	if retry || !a.retry.set {
+		a.backoff = min(max(a.backoff*2, a.opts.RetryMin), a.opts.RetryMax)
+		a.retry.arm(a.backoff)
+	}
 	if err == nil {
-		return // rows wait for others that this pass brought into place
+		return
 	}
 	a.stats.failures++
+	news := a.stats.lastError == nil || a.stats.lastError.Error() != err.Error()
 	a.stats.lastError = err
-	a.log.Warn("apply failed, will retry",
-		zap.Int("pending", pending), zap.Duration("in", a.backoff), zap.Uint64("attempt", a.stats.failures), zap.Error(err))
+	if retry || news {
+		a.log.Warn("apply failed, will retry",
+			zap.Int("pending", pending), zap.Duration("in", a.backoff), zap.Uint64("attempt", a.stats.failures), zap.Error(err))
+	}
 }
 
 func (a *Agent) succeeded() {
@@ -309,5 +322,5 @@ func (a *Agent) inspect(ctx context.Context) {
 	a.opts.Observer.Drift(drift)
 	a.stats.drifted += uint64(drift.Total())
 	a.log.Info("drift found, will be repaired", zap.Any("rows", drift))
-	a.apply(ctx)
+	a.apply(ctx, false)
 }

@@ -33,10 +33,12 @@ type mode struct {
 	journal []string
 	plans   map[model.ServiceID]model.ServicePlan
 	dirty   int // rows to write
+	resting int // of which failed before
 	node    model.Node
 
 	startErr, loadErr, applyErr error
 	keptOrphans                 []bool
+	retried                     []bool
 	drift                       dataplane.Drift
 }
 
@@ -80,15 +82,24 @@ func (m *mode) Apply(_ context.Context, o dataplane.ApplyOptions) dataplane.Resu
 	defer m.mu.Unlock()
 	m.journal = append(m.journal, "apply")
 	m.keptOrphans = append(m.keptOrphans, o.KeepOrphans)
+	m.retried = append(m.retried, o.Retry)
+	tried := m.dirty - m.resting
+	if o.Retry {
+		tried = m.dirty
+	}
+	if m.applyErr != nil && tried == 0 {
+		return dataplane.Result{Pending: m.dirty}
+	}
 	if m.applyErr != nil {
+		m.resting = m.dirty
 		return dataplane.Result{Pending: m.dirty, Stages: []dataplane.StageResult{
-			{Stage: "servers", Outcome: delta.Outcome{Failed: m.dirty, Err: m.applyErr}}}}
+			{Stage: "servers", Outcome: delta.Failures(tried, m.applyErr)}}}
 	}
 	r := dataplane.Result{}
 	if m.dirty > 0 {
 		r.Stages = []dataplane.StageResult{{Stage: "servers", Outcome: delta.Outcome{Adds: m.dirty}}}
 	}
-	m.dirty = 0
+	m.dirty, m.resting = 0, 0
 	return r
 }
 
@@ -232,13 +243,13 @@ func TestFailureIsRetriedWithBackoffAndNothingElse(t *testing.T) {
 			w.Errorf("%d calls in ten minutes, want a retry and an audit every 30 s", n)
 		}
 		s, _ := w.loop.Status(w.Context())
-		if s.Ready || s.LastError != "busy" || s.Failures < 10 {
-			w.Errorf("status %+v, want not ready and failing", s)
+		if s.LastError != "busy" || s.Failures < 10 {
+			w.Errorf("status %+v, want failing", s)
 		}
 		m.locked(func() { m.applyErr = nil })
 		w.after(time.Minute)
 		if s, _ = w.loop.Status(w.Context()); !s.Ready || s.LastError != "" || s.Failures != 0 {
-			w.Errorf("status %+v, want ready", s)
+			w.Errorf("status %+v, want all well", s)
 		}
 	})
 }
@@ -288,6 +299,33 @@ func TestUnchangedInputWritesNothing(t *testing.T) {
 	})
 }
 
+func TestChangesDoNotDisturbTheBackoff(t *testing.T) {
+	m := newMode()
+	m.applyErr = errors.New("refused")
+	run(t, m, func(w *world) {
+		w.SetState(model.FromFile, source.Complete)
+		w.SetService(service("a", "10.96.0.1"))
+		w.after(10 * time.Minute)
+		w.after(25 * time.Second) // an appointment stands, none is due for a while
+		w.logs.TakeAll()
+		w.mode.locked(func() { w.mode.retried = nil })
+		for i := range 100 {
+			s := service("b", "10.96.0.2")
+			s.Created = time.Unix(int64(i+1), 0)
+			w.SetService(s)
+			w.after(10 * time.Millisecond)
+		}
+		if n := w.logs.FilterMessage("apply failed, will retry").Len(); n > 3 {
+			w.Errorf("%d warnings in a second of changes, want one for news at most", n)
+		}
+		w.mode.locked(func() {
+			if retried := slices.Contains(w.mode.retried, true); retried {
+				w.Error("a change retried what rests")
+			}
+		})
+	})
+}
+
 func TestZoneOfTheNodeReplansEverything(t *testing.T) {
 	run(t, newMode(), func(w *world) {
 		w.SetService(service("a", "10.96.0.1"))
@@ -304,19 +342,38 @@ func TestZoneOfTheNodeReplansEverything(t *testing.T) {
 	})
 }
 
-func TestRepairRunsOnTheLoopAndIsWrittenAtOnce(t *testing.T) {
+func TestRepairsOfOneMomentAreOneBatch(t *testing.T) {
 	run(t, newMode(), func(w *world) {
 		w.SetState(model.FromFile, source.Complete)
-		w.after(time.Second)
+		w.after(5 * time.Second)
 		broken := errors.New("cannot be read")
-		err := w.loop.Repair(w.Context(), func(context.Context) error {
-			w.mode.locked(func() { w.mode.dirty++ })
-			return broken
-		})
-		if !errors.Is(err, broken) {
-			w.Errorf("error %v", err)
+		for range 3 {
+			err := w.loop.Repair(w.Context(), func(context.Context) error {
+				w.mode.locked(func() { w.mode.dirty++ })
+				return broken
+			})
+			if !errors.Is(err, broken) {
+				w.Errorf("error %v", err)
+			}
 		}
-		w.want(0, "apply")
+		w.want(10*time.Millisecond, "apply")
+	})
+}
+
+func TestRepairsDoNotFight(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		w.SetState(model.FromFile, source.Complete)
+		w.after(5 * time.Second)
+		for range 500 { // somebody takes away what was repaired, each 10 ms
+			_ = w.loop.Repair(w.Context(), func(context.Context) error {
+				w.mode.locked(func() { w.mode.dirty++ })
+				return nil
+			})
+			time.Sleep(10 * time.Millisecond)
+		}
+		if n := len(w.after(time.Second)); n > 8 {
+			w.Errorf("%d repairs in five seconds, want about one a second", n)
+		}
 	})
 }
 

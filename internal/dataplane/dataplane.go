@@ -48,7 +48,11 @@ type ApplyOptions struct {
 	// KeepOrphans leaves rows alone that were found and that nobody asked for:
 	// some input could not be read, so they may belong to it.
 	KeepOrphans bool
+	// Retry writes the rows, too, that failed before; without it they rest.
+	Retry bool
 }
+
+func (o ApplyOptions) pass() delta.Pass { return delta.Pass{Orphans: !o.KeepOrphans, Retry: o.Retry} }
 
 // Result is what one Apply did, a StageResult for each stage in stage order.
 type Result struct {

@@ -9,8 +9,8 @@
 //	deletions   sets <- members <- chains <- jumps <- servers <- destinations <- addresses
 //
 // So nothing attracts traffic before its way back exists, and nothing is removed
-// while something refers to it. A failed row does not stop its neighbours; a
-// failed base stage stops the updates of the stages after it in that pass.
+// while something refers to it. A failed row does not stop its neighbours; a row
+// waits for the rows that it needs itself.
 //
 // Frontends settles, for all modes alike, which Service keeps an address that
 // two of them want.

@@ -20,11 +20,6 @@ const (
 	LocalInterfaceName LocalMode = "InterfaceNamePrefix"
 )
 
-// LocalModes lists all modes, in the order of the documentation.
-func LocalModes() []LocalMode {
-	return []LocalMode{LocalClusterCIDR, LocalNodeCIDR, LocalBridge, LocalInterfaceName}
-}
-
 // LocalDetector tells traffic of this node's pods by a match of iptables.
 type LocalDetector struct {
 	Mode LocalMode

@@ -23,16 +23,16 @@ func (s *stage) Name() string         { return s.name }
 func (s *stage) Counts() delta.Counts { return s.counts }
 func (s *stage) note(what string)     { *s.journal = append(*s.journal, what+" "+s.name) }
 
-func (s *stage) ApplyUpdates(context.Context) delta.Outcome {
+func (s *stage) ApplyUpdates(context.Context, delta.Pass) delta.Outcome {
 	s.note("update")
 	if s.fail {
-		return delta.Outcome{Failed: 1, Err: errors.New("broken")}
+		return delta.Failures(1, errors.New("broken"))
 	}
 	return delta.Outcome{Adds: 1}
 }
 
-func (s *stage) ApplyDeletes(_ context.Context, orphans bool) delta.Outcome {
-	if orphans {
+func (s *stage) ApplyDeletes(_ context.Context, p delta.Pass) delta.Outcome {
+	if p.Orphans {
 		s.note("delete with orphans")
 	} else {
 		s.note("delete")
@@ -40,14 +40,14 @@ func (s *stage) ApplyDeletes(_ context.Context, orphans bool) delta.Outcome {
 	return delta.Outcome{}
 }
 
-// three returns a pipeline base* -> middle -> top and its journal.
+// three returns a pipeline base -> middle -> top and its journal.
 func three(change func(base, middle, top *stage)) (*dataplane.Pipeline, *[]string) {
 	var journal []string
 	base, middle, top := &stage{name: "base", journal: &journal}, &stage{name: "middle", journal: &journal}, &stage{name: "top", journal: &journal}
 	if change != nil {
 		change(base, middle, top)
 	}
-	return dataplane.NewPipeline(dataplane.Step{Stage: base, Base: true}, dataplane.Step{Stage: middle}, dataplane.Step{Stage: top}), &journal
+	return dataplane.NewPipeline(base, middle, top), &journal
 }
 
 func TestUpdatesRunDownAndDeletionsUp(t *testing.T) {
@@ -65,16 +65,16 @@ func TestUpdatesRunDownAndDeletionsUp(t *testing.T) {
 	}
 }
 
-func TestFailedBaseStopsWhatAttractsTraffic(t *testing.T) {
-	p, journal := three(func(base, _, _ *stage) { base.fail = true })
+func TestKeptOrphansAreNotDeleted(t *testing.T) {
+	p, journal := three(nil)
 	p.Apply(t.Context(), dataplane.ApplyOptions{KeepOrphans: true})
-	want := []string{"update base", "delete top", "delete middle", "delete base"}
+	want := []string{"update base", "update middle", "update top", "delete top", "delete middle", "delete base"}
 	if diff := cmp.Diff(want, *journal); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
 }
 
-func TestFailedRowElsewhereStopsNothing(t *testing.T) {
+func TestFailedRowStopsNothing(t *testing.T) {
 	p, journal := three(func(_, middle, _ *stage) { middle.fail = true })
 	r := p.Apply(t.Context(), dataplane.ApplyOptions{})
 	if len(*journal) != 6 || r.Total().Failed != 1 {
@@ -84,10 +84,10 @@ func TestFailedRowElsewhereStopsNothing(t *testing.T) {
 
 func TestKeptOrphansAreNotPending(t *testing.T) {
 	p, _ := three(func(_, _, top *stage) { top.counts = delta.Counts{Desired: 9, Updates: 1, Deletes: 5, Orphans: 4} })
-	if got := p.Pending(dataplane.ApplyOptions{KeepOrphans: true}); got != 2 {
+	if got := p.Apply(t.Context(), dataplane.ApplyOptions{KeepOrphans: true}).Pending; got != 2 {
 		t.Errorf("%d pending with orphans kept, want 2", got)
 	}
-	if got := p.Pending(dataplane.ApplyOptions{}); got != 6 {
+	if got := p.Apply(t.Context(), dataplane.ApplyOptions{}).Pending; got != 6 {
 		t.Errorf("%d pending, want 6", got)
 	}
 }
@@ -99,6 +99,6 @@ func TestTwoStagesOfOneNameAreABrokenBuild(t *testing.T) {
 		}
 	}()
 	var journal []string
-	s := dataplane.Step{Stage: &stage{name: "same", journal: &journal}}
+	s := &stage{name: "same", journal: &journal}
 	dataplane.NewPipeline(s, s)
 }

@@ -28,10 +28,10 @@ func Sweep(ctx context.Context, d Dataplane, report func(Result)) error {
 // passes applies until nothing is pending or nothing more can be had.
 func passes(ctx context.Context, d Dataplane, report func(Result)) error {
 	for {
-		r := d.Apply(ctx, ApplyOptions{})
+		r := d.Apply(ctx, ApplyOptions{Retry: true})
 		report(r)
 		if total := r.Total(); r.Pending == 0 || total.Written() == 0 {
-			return total.Err
+			return total.Err()
 		}
 	}
 }

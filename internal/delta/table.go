@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Store reads and writes the rows of one table for real.
@@ -62,9 +63,60 @@ func NewTable[K comparable, V any](store Store[K, V], opts Options[K, V]) *Table
 // Outcome counts what one pass over a table did.
 type Outcome struct {
 	Adds, Updates, Deletes int
-	// Failed are the rows that stay pending, Err the first few reasons joined.
+	// Failed are the rows that stay pending.
 	Failed int
-	Err    error
+	// reasons are the first few: a thousand rows that fail for one cause are one
+	// piece of news.
+	reasons [3]error
+}
+
+// Failures is the outcome of n rows that failed, for the given reasons among
+// others.
+func Failures(n int, reasons ...error) Outcome {
+	o := Outcome{Failed: n}
+	for _, err := range reasons {
+		o.because(err)
+	}
+	return o
+}
+
+func (o *Outcome) because(err error) {
+	for i, r := range o.reasons {
+		if r == nil {
+			o.reasons[i] = err
+			return
+		}
+	}
+}
+
+// Err is why rows failed, on one line: the first few reasons. Nil if none did.
+func (o Outcome) Err() error {
+	if o.reasons[0] == nil {
+		return nil
+	}
+	return failure(o)
+}
+
+// failure is an Outcome as an error.
+type failure Outcome
+
+// Error implements error.
+func (f failure) Error() string {
+	var parts []string
+	for _, r := range f.reasons {
+		if r != nil {
+			parts = append(parts, r.Error())
+		}
+	}
+	if rest := f.Failed - len(parts); rest > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", rest))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Unwrap gives the reasons to errors.Is.
+func (f failure) Unwrap() []error {
+	return slices.DeleteFunc(slices.Clone(f.reasons[:]), func(err error) bool { return err == nil })
 }
 
 // Written is the number of rows carried out.
@@ -72,10 +124,13 @@ func (o Outcome) Written() int { return o.Adds + o.Updates + o.Deletes }
 
 // Plus adds two outcomes up.
 func (o Outcome) Plus(p Outcome) Outcome {
-	return Outcome{
-		Adds: o.Adds + p.Adds, Updates: o.Updates + p.Updates, Deletes: o.Deletes + p.Deletes,
-		Failed: o.Failed + p.Failed, Err: errors.Join(o.Err, p.Err),
+	o.Adds, o.Updates, o.Deletes, o.Failed = o.Adds+p.Adds, o.Updates+p.Updates, o.Deletes+p.Deletes, o.Failed+p.Failed
+	for _, r := range p.reasons {
+		if r != nil {
+			o.because(r)
+		}
 	}
+	return o
 }
 
 // Name is the table's name.
@@ -112,55 +167,63 @@ func (t *Table[K, V]) visible(k K) bool {
 
 // ApplyUpdates writes the rows that are missing or different, and that need not
 // wait.
-func (t *Table[K, V]) ApplyUpdates(ctx context.Context) Outcome {
+func (t *Table[K, V]) ApplyUpdates(ctx context.Context, p Pass) Outcome {
 	if t.Counts().Updates == 0 {
 		return Outcome{}
 	}
-	changes := t.Updates(t.opts.Compare)
+	changes := t.Updates(t.opts.Compare, p)
 	if t.opts.Wait != nil {
 		changes = slices.DeleteFunc(changes, func(c Change[K, V]) bool { return t.opts.Wait(c.Key) })
 	}
 	return t.write(ctx, changes)
 }
 
-// ApplyDeletes deletes the rows that are not desired, the orphans only if told
-// so, and none that Hold keeps.
-func (t *Table[K, V]) ApplyDeletes(ctx context.Context, orphans bool) Outcome {
+// ApplyDeletes deletes the rows that are not desired, the orphans only if the
+// pass has them, and none that Hold keeps.
+func (t *Table[K, V]) ApplyDeletes(ctx context.Context, p Pass) Outcome {
 	if t.Counts().Deletes == 0 {
 		return Outcome{}
 	}
-	changes := t.Deletes(t.opts.Compare, orphans)
+	changes := t.Deletes(t.opts.Compare, p)
 	if t.opts.Hold != nil {
-		changes = slices.DeleteFunc(changes, func(c Change[K, V]) bool { return t.opts.Hold(c.Key, orphans) })
+		changes = slices.DeleteFunc(changes, func(c Change[K, V]) bool { return t.opts.Hold(c.Key, p.Orphans) })
 	}
 	return t.write(ctx, changes)
 }
 
 // write carries out changes in bounded batches and records what became of them.
+// A store that does not answer is not asked again in this pass: each batch would
+// cost its deadline, and the loop is needed elsewhere.
 func (t *Table[K, V]) write(ctx context.Context, changes []Change[K, V]) Outcome {
 	var out Outcome
 	for len(changes) > 0 {
 		n := min(len(changes), t.opts.Batch)
-		out = out.Plus(t.record(changes[:n], t.store.Write(ctx, changes[:n])))
-		changes = changes[n:]
+		errs := t.store.Write(ctx, changes[:n])
+		out = out.Plus(t.record(changes[:n], errs))
+		if changes = changes[n:]; silent(errs) {
+			break
+		}
 	}
 	return out
 }
 
-// maxReasons bounds the reasons kept of one batch: a thousand rows that fail
-// for one cause are one piece of news.
-const maxReasons = 3
+// silent tells whether no row of a batch was answered in time.
+func silent(errs []error) bool {
+	for _, err := range errs {
+		if !errors.Is(err, context.DeadlineExceeded) {
+			return false
+		}
+	}
+	return len(errs) > 0
+}
 
 func (t *Table[K, V]) record(changes []Change[K, V], errs []error) Outcome {
 	var out Outcome
-	var reasons []error
 	for i, c := range changes {
 		if i < len(errs) && errs[i] != nil {
 			t.Failed(c)
 			out.Failed++
-			if len(reasons) < maxReasons {
-				reasons = append(reasons, errs[i])
-			}
+			out.because(errs[i])
 			continue
 		}
 		t.Applied(c)
@@ -173,6 +236,5 @@ func (t *Table[K, V]) record(changes []Change[K, V], errs []error) Outcome {
 			out.Deletes++
 		}
 	}
-	out.Err = errors.Join(reasons...)
 	return out
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -58,7 +57,7 @@ func TestApplyConverges(t *testing.T) {
 	}
 	tab.SetDesired("stale", 2)
 	tab.SetDesired("new", 1)
-	out := tab.ApplyUpdates(t.Context()).Plus(tab.ApplyDeletes(t.Context(), true))
+	out := tab.ApplyUpdates(t.Context(), all).Plus(tab.ApplyDeletes(t.Context(), all))
 	if want := (delta.Outcome{Adds: 1, Updates: 1, Deletes: 1}); out != want {
 		t.Errorf("outcome %+v, want %+v", out, want)
 	}
@@ -66,8 +65,8 @@ func TestApplyConverges(t *testing.T) {
 		t.Errorf("store (-want +got):\n%s", diff)
 	}
 	batches := len(s.writes)
-	tab.ApplyUpdates(t.Context())
-	tab.ApplyDeletes(t.Context(), true)
+	tab.ApplyUpdates(t.Context(), all)
+	tab.ApplyDeletes(t.Context(), all)
 	if len(s.writes) != batches {
 		t.Error("a second pass wrote although nothing was pending")
 	}
@@ -80,27 +79,44 @@ func TestFailedRowStaysPendingAndNeighboursGoOn(t *testing.T) {
 	for _, k := range []string{"a", "b", "c"} {
 		tab.SetDesired(k, 1)
 	}
-	out := tab.ApplyUpdates(t.Context())
-	if out.Adds != 2 || out.Failed != 1 || !errors.Is(out.Err, broken) {
+	out := tab.ApplyUpdates(t.Context(), all)
+	if out.Adds != 2 || out.Failed != 1 || !errors.Is(out.Err(), broken) {
 		t.Fatalf("outcome %+v", out)
 	}
 	s.fail = nil
-	if out = tab.ApplyUpdates(t.Context()); out.Adds != 1 || s.writes[1] != 1 {
+	if out = tab.ApplyUpdates(t.Context(), all); out.Adds != 1 || s.writes[1] != 1 {
 		t.Errorf("retry %+v wrote %v rows, want only the failed one", out, s.writes)
 	}
 }
 
 func TestManyFailuresAreOneShortMessage(t *testing.T) {
 	s := &store{rows: map[string]int{}, fail: map[string]error{}}
-	tab := newTable(s, nil)
+	tab := newTable(s, func(o *delta.Options[string, int]) { o.Batch = 10 })
 	for i := range 100 {
 		k := fmt.Sprintf("row %02d", i)
 		s.fail[k] = errors.New(k)
 		tab.SetDesired(k, 1)
 	}
-	out := tab.ApplyUpdates(t.Context())
-	if lines := strings.Count(out.Err.Error(), "\n") + 1; out.Failed != 100 || lines != 3 {
-		t.Errorf("%d failed in %d lines, want 100 in 3", out.Failed, lines)
+	out := tab.ApplyUpdates(t.Context(), all)
+	if want := "row 00; row 01; row 02; and 97 more"; out.Failed != 100 || out.Err().Error() != want {
+		t.Errorf("%d failed: %v, want %s", out.Failed, out.Err(), want)
+	}
+}
+
+func TestStoreThatDoesNotAnswerIsAskedOnce(t *testing.T) {
+	s := &store{rows: map[string]int{}, fail: map[string]error{}}
+	tab := newTable(s, func(o *delta.Options[string, int]) { o.Batch = 10 })
+	for i := range 100 {
+		k := fmt.Sprintf("row %02d", i)
+		s.fail[k] = fmt.Errorf("%s: %w", k, context.DeadlineExceeded)
+		tab.SetDesired(k, 1)
+	}
+	if out := tab.ApplyUpdates(t.Context(), all); out.Failed != 10 || len(s.writes) != 1 {
+		t.Errorf("%d failed in %d batches, want 10 in one", out.Failed, len(s.writes))
+	}
+	clear(s.fail)
+	if out := tab.ApplyUpdates(t.Context(), all); out.Adds != 100 {
+		t.Errorf("outcome %+v after recovery", out)
 	}
 }
 
@@ -111,8 +127,8 @@ func TestForeignRowsAreInvisible(t *testing.T) {
 	if _, err := tab.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	tab.ApplyUpdates(t.Context())
-	tab.ApplyDeletes(t.Context(), true)
+	tab.ApplyUpdates(t.Context(), all)
+	tab.ApplyDeletes(t.Context(), all)
 	if diff := gocmp.Diff(map[string]int{"theirs": 1, "wanted": 1}, s.rows); diff != "" {
 		t.Errorf("store (-want +got):\n%s", diff)
 	}
@@ -142,7 +158,7 @@ func TestHoldKeepsRows(t *testing.T) {
 	if _, err := tab.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if out := tab.ApplyDeletes(t.Context(), true); out.Deletes != 1 {
+	if out := tab.ApplyDeletes(t.Context(), all); out.Deletes != 1 {
 		t.Errorf("outcome %+v, want one deleted and one held", out)
 	}
 	if !tab.PendingDelete("parent's") {
@@ -156,11 +172,11 @@ func TestWaitingRowStaysPending(t *testing.T) {
 	tab := newTable(s, func(o *delta.Options[string, int]) { o.Wait = func(k string) bool { return k == "child" && !ready } })
 	tab.SetDesired("child", 1)
 	tab.SetDesired("other", 1)
-	if out := tab.ApplyUpdates(t.Context()); out.Adds != 1 || tab.Counts().Updates != 1 {
+	if out := tab.ApplyUpdates(t.Context(), all); out.Adds != 1 || tab.Counts().Updates != 1 {
 		t.Errorf("outcome %+v, want one written and one waiting", out)
 	}
 	ready = true
-	if out := tab.ApplyUpdates(t.Context()); out.Adds != 1 {
+	if out := tab.ApplyUpdates(t.Context(), all); out.Adds != 1 {
 		t.Errorf("outcome %+v after the wait", out)
 	}
 }
@@ -171,7 +187,7 @@ func TestBatchesAreBounded(t *testing.T) {
 	for i := range 10 {
 		tab.SetDesired(fmt.Sprint(i), i)
 	}
-	tab.ApplyUpdates(t.Context())
+	tab.ApplyUpdates(t.Context(), all)
 	if diff := gocmp.Diff([]int{4, 4, 2}, s.writes); diff != "" {
 		t.Errorf("batches (-want +got):\n%s", diff)
 	}
@@ -187,12 +203,12 @@ func BenchmarkOneChange(b *testing.B) {
 			for i := range n {
 				tab.SetDesired(fmt.Sprint(i), 0)
 			}
-			tab.ApplyUpdates(b.Context())
+			tab.ApplyUpdates(b.Context(), all)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				tab.SetDesired("7", i+1)
 				s.writes = s.writes[:0]
-				if out := tab.ApplyUpdates(b.Context()); out.Updates != 1 {
+				if out := tab.ApplyUpdates(b.Context(), all); out.Updates != 1 {
 					b.Fatal(out)
 				}
 			}

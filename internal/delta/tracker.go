@@ -42,11 +42,11 @@ type Change[K comparable, V any] struct {
 type Tracker[K comparable, V any] struct {
 	equal func(a, b V) bool
 
-	// The three maps are disjoint: a key is in at most one of them.
-	synced  map[K]V                  // desired and actual, equal
-	updates pendingMap[K, update[V]] // desired; actual differs, is missing or unknown
-	deletes pendingMap[K, leftover[V]]
-	orphans int // how many of deletes are orphans
+	// The four maps are disjoint: a key is in at most one of them.
+	synced  map[K]V                    // desired and actual, equal
+	updates pendingMap[K, update[V]]   // desired; actual differs, is missing or unknown
+	deletes pendingMap[K, leftover[V]] // actual, not desired any more
+	orphans pendingMap[K, leftover[V]] // actual, found and not desired since
 }
 
 // update is a desired row that is not in place.
@@ -54,6 +54,8 @@ type update[V any] struct {
 	want   V
 	have   V
 	actual presence
+	// resting: writing it failed, so it waits for a pass that retries.
+	resting bool
 }
 
 // presence says what is known of a row in the kernel.
@@ -68,10 +70,10 @@ const (
 // leftover is an actual row that is not desired.
 type leftover[V any] struct {
 	have V
-	// orphan: it was found when reading and was not desired since.
-	orphan bool
 	// unsure: a write of it failed, so it may be gone or differ from have.
 	unsure bool
+	// resting: deleting it failed, so it waits for a pass that retries.
+	resting bool
 }
 
 // NewTracker returns an empty Tracker that compares values with equal.
@@ -81,6 +83,7 @@ func NewTracker[K comparable, V any](equal func(a, b V) bool) *Tracker[K, V] {
 		synced:  map[K]V{},
 		updates: newPendingMap[K, update[V]](),
 		deletes: newPendingMap[K, leftover[V]](),
+		orphans: newPendingMap[K, leftover[V]](),
 	}
 }
 
@@ -94,19 +97,29 @@ func (t *Tracker[K, V]) SetDesired(k K, v V) {
 		return
 	}
 	if u, ok := t.updates.rows[k]; ok {
+		u.resting = u.resting && t.equal(u.want, v)
 		u.want = v
 		t.settle(k, u)
 		return
 	}
 	u := update[V]{want: v}
-	if l, ok := t.deletes.rows[k]; ok {
+	if l, ok := t.leftover(k); ok {
 		u.have, u.actual = l.have, present
 		if l.unsure {
 			u.actual = unknown
 		}
-		t.dropLeftover(k, l)
+		t.dropLeftover(k)
 	}
 	t.settle(k, u)
+}
+
+// leftover returns a row in place that is not desired.
+func (t *Tracker[K, V]) leftover(k K) (leftover[V], bool) {
+	if l, ok := t.deletes.rows[k]; ok {
+		return l, true
+	}
+	l, ok := t.orphans.rows[k]
+	return l, ok
 }
 
 // settle files a desired row under synced or updates.
@@ -119,11 +132,9 @@ func (t *Tracker[K, V]) settle(k K, u update[V]) {
 	t.updates.set(k, u)
 }
 
-func (t *Tracker[K, V]) dropLeftover(k K, l leftover[V]) {
+func (t *Tracker[K, V]) dropLeftover(k K) {
 	t.deletes.remove(k)
-	if l.orphan {
-		t.orphans--
-	}
+	t.orphans.remove(k)
 }
 
 // DeleteDesired wants the row to be gone.
@@ -154,13 +165,14 @@ func (t *Tracker[K, V]) SetActual(k K, v V) {
 		t.settle(k, update[V]{want: want, have: v, actual: present})
 		return
 	}
-	l, ok := t.deletes.rows[k]
-	if !ok {
-		l.orphan = true
-		t.orphans++
+	if l, ok := t.deletes.rows[k]; ok {
+		l.have, l.unsure = v, false
+		t.deletes.set(k, l)
+		return
 	}
+	l := t.orphans.rows[k]
 	l.have, l.unsure = v, false
-	t.deletes.set(k, l)
+	t.orphans.set(k, l)
 }
 
 // DropActual records that the row was seen to be missing.
@@ -170,9 +182,7 @@ func (t *Tracker[K, V]) DropActual(k K) {
 		t.updates.set(k, update[V]{want: want})
 		return
 	}
-	if l, ok := t.deletes.rows[k]; ok {
-		t.dropLeftover(k, l)
-	}
+	t.dropLeftover(k)
 }
 
 // Load replaces all that is known of the actual rows by what was read just now
@@ -209,7 +219,7 @@ func (t *Tracker[K, V]) actual(k K) (V, bool) {
 	if u, ok := t.updates.rows[k]; ok {
 		return u.have, u.actual == present
 	}
-	l, ok := t.deletes.rows[k]
+	l, ok := t.leftover(k)
 	return l.have, ok && !l.unsure
 }
 
@@ -222,15 +232,18 @@ func (t *Tracker[K, V]) Applied(c Change[K, V]) {
 	t.SetActual(c.Key, c.Value)
 }
 
-// Failed records that a change may or may not have been carried out.
+// Failed records that a change may or may not have been carried out. The row
+// rests until a pass retries, or until something else is wanted of it.
 func (t *Tracker[K, V]) Failed(c Change[K, V]) {
 	if u, ok := t.updates.rows[c.Key]; ok {
-		u.actual = unknown
+		u.actual, u.resting = unknown, true
 		t.updates.set(c.Key, u)
 	}
-	if l, ok := t.deletes.rows[c.Key]; ok {
-		l.unsure = true
-		t.deletes.set(c.Key, l)
+	for _, m := range []*pendingMap[K, leftover[V]]{&t.deletes, &t.orphans} {
+		if l, ok := m.rows[c.Key]; ok {
+			l.unsure, l.resting = true, true
+			m.set(c.Key, l)
+		}
 	}
 }
 
@@ -245,15 +258,17 @@ func (t *Tracker[K, V]) Desired(k K) (V, bool) {
 
 // PendingDelete tells whether the row is in the way of what is desired.
 func (t *Tracker[K, V]) PendingDelete(k K) bool {
-	_, ok := t.deletes.rows[k]
+	_, ok := t.leftover(k)
 	return ok
 }
 
-// Deleting tells whether a pass over the deletions, with or without orphans,
-// would delete the row.
+// Deleting tells whether the row is to be deleted, orphans included or not.
 func (t *Tracker[K, V]) Deleting(k K, orphans bool) bool {
-	l, ok := t.deletes.rows[k]
-	return ok && (orphans || !l.orphan)
+	if _, ok := t.deletes.rows[k]; ok {
+		return true
+	}
+	_, ok := t.orphans.rows[k]
+	return ok && orphans
 }
 
 // Known tells whether the row is desired, in place or of unknown state.
@@ -266,8 +281,22 @@ func (t *Tracker[K, V]) Known(k K) bool {
 // when it is believed absent or is of unknown state.
 func (t *Tracker[K, V]) Believed(k K) (V, bool) { return t.actual(k) }
 
-// AllDeletes goes over the rows in place that are not desired, in no order.
-func (t *Tracker[K, V]) AllDeletes() iter.Seq[K] { return maps.Keys(t.deletes.rows) }
+// AllDeletes goes over the rows in place that are not desired, orphans included,
+// in no order.
+func (t *Tracker[K, V]) AllDeletes() iter.Seq[K] {
+	return func(yield func(K) bool) {
+		for _, m := range []pendingMap[K, leftover[V]]{t.deletes, t.orphans} {
+			for k := range m.rows {
+				if !yield(k) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// AllUpdates goes over the desired rows that are not in place, in no order.
+func (t *Tracker[K, V]) AllUpdates() iter.Seq[K] { return maps.Keys(t.updates.rows) }
 
 // AllDesired goes over the desired rows in no order.
 func (t *Tracker[K, V]) AllDesired() iter.Seq2[K, V] {
@@ -299,8 +328,8 @@ func (t *Tracker[K, V]) Actual() iter.Seq2[K, V] {
 				return
 			}
 		}
-		for k, l := range t.deletes.rows {
-			if !yield(k, l.have) {
+		for k := range t.AllDeletes() {
+			if l, _ := t.leftover(k); !yield(k, l.have) {
 				return
 			}
 		}
@@ -324,16 +353,27 @@ func (t *Tracker[K, V]) Counts() Counts {
 	return Counts{
 		Desired: len(t.synced) + len(t.updates.rows),
 		Updates: len(t.updates.rows),
-		Deletes: len(t.deletes.rows),
-		Orphans: t.orphans,
+		Deletes: len(t.deletes.rows) + len(t.orphans.rows),
+		Orphans: len(t.orphans.rows),
 	}
 }
 
-// Updates lists the rows to add or update, sorted with cmp. Its cost is that
-// of what is pending.
-func (t *Tracker[K, V]) Updates(cmp func(a, b K) int) []Change[K, V] {
+// Pass says which of the pending rows are meant.
+type Pass struct {
+	// Orphans are deleted too.
+	Orphans bool
+	// Retry includes the rows that failed before and rest.
+	Retry bool
+}
+
+// Updates lists the rows to add or update in a pass, sorted with cmp. Its cost
+// is that of what is pending.
+func (t *Tracker[K, V]) Updates(cmp func(a, b K) int, p Pass) []Change[K, V] {
 	out := make([]Change[K, V], 0, len(t.updates.rows))
 	for k, u := range t.updates.rows {
+		if u.resting && !p.Retry {
+			continue
+		}
 		op := Add
 		if u.actual == present {
 			op = Update
@@ -344,15 +384,19 @@ func (t *Tracker[K, V]) Updates(cmp func(a, b K) int) []Change[K, V] {
 	return out
 }
 
-// Deletes lists the rows to delete, in the reverse order of cmp, with or
-// without the orphans.
-func (t *Tracker[K, V]) Deletes(cmp func(a, b K) int, orphans bool) []Change[K, V] {
+// Deletes lists the rows to delete in a pass, in the reverse order of cmp.
+func (t *Tracker[K, V]) Deletes(cmp func(a, b K) int, p Pass) []Change[K, V] {
 	out := make([]Change[K, V], 0, len(t.deletes.rows))
-	for k, l := range t.deletes.rows {
-		if l.orphan && !orphans {
-			continue
+	collect := func(m pendingMap[K, leftover[V]]) {
+		for k, l := range m.rows {
+			if !l.resting || p.Retry {
+				out = append(out, Change[K, V]{Op: Delete, Key: k, Value: l.have})
+			}
 		}
-		out = append(out, Change[K, V]{Op: Delete, Key: k, Value: l.have})
+	}
+	collect(t.deletes)
+	if p.Orphans {
+		collect(t.orphans)
 	}
 	slices.SortFunc(out, func(a, b Change[K, V]) int { return cmp(b.Key, a.Key) })
 	return out

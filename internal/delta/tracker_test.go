@@ -12,6 +12,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 )
 
+// all is the pass that writes whatever is pending.
+var all = delta.Pass{Orphans: true, Retry: true}
+
 func intEqual(a, b int) bool { return a == b }
 
 func newTracker() *delta.Tracker[string, int] { return delta.NewTracker[string](intEqual) }
@@ -19,10 +22,10 @@ func newTracker() *delta.Tracker[string, int] { return delta.NewTracker[string](
 // pending prints what a tracker would write, updates first.
 func pending(t *delta.Tracker[string, int]) []string {
 	var out []string
-	for _, c := range t.Updates(cmp.Compare) {
+	for _, c := range t.Updates(cmp.Compare, all) {
 		out = append(out, fmt.Sprintf("%s %s=%d", c.Op, c.Key, c.Value))
 	}
-	for _, c := range t.Deletes(cmp.Compare, true) {
+	for _, c := range t.Deletes(cmp.Compare, all) {
 		out = append(out, fmt.Sprintf("%s %s", c.Op, c.Key))
 	}
 	return out
@@ -113,6 +116,30 @@ func TestPending(t *testing.T) {
 	}
 }
 
+func TestFailedRowsRest(t *testing.T) {
+	tr := newTracker()
+	count := func(p delta.Pass) int { return len(tr.Updates(cmp.Compare, p)) + len(tr.Deletes(cmp.Compare, p)) }
+	tr.SetDesired("add", 1)
+	tr.SetActual("orphan", 1)
+	tr.SetActual("given up", 1)
+	tr.SetDesired("given up", 1)
+	tr.DeleteDesired("given up")
+	for _, c := range append(tr.Updates(cmp.Compare, all), tr.Deletes(cmp.Compare, all)...) {
+		tr.Failed(c)
+	}
+	if n, retried := count(delta.Pass{Orphans: true}), count(all); n != 0 || retried != 3 {
+		t.Errorf("%d rows in an ordinary pass, want 0; %d in one that retries, want 3", n, retried)
+	}
+	tr.SetDesired("add", 1)
+	if n := count(delta.Pass{}); n != 0 {
+		t.Errorf("wanting the same again woke %d rows", n)
+	}
+	tr.SetDesired("add", 2)
+	if n := count(delta.Pass{}); n != 1 {
+		t.Errorf("wanting something else woke %d rows, want 1", n)
+	}
+}
+
 func TestOrphans(t *testing.T) {
 	tr := newTracker()
 	tr.SetActual("found", 1)
@@ -122,7 +149,7 @@ func TestOrphans(t *testing.T) {
 	if got := tr.Counts(); got.Orphans != 1 || got.Deletes != 2 {
 		t.Fatalf("counts %+v, want one orphan of two deletes", got)
 	}
-	sure := tr.Deletes(cmp.Compare, false)
+	sure := tr.Deletes(cmp.Compare, delta.Pass{Retry: true})
 	if len(sure) != 1 || sure[0].Key != "given up" {
 		t.Errorf("without orphans: %v, want only what an input gave up", sure)
 	}
@@ -187,10 +214,10 @@ func (n naive) check(t *testing.T, tr *delta.Tracker[string, int]) {
 		}
 	}
 	got := map[string]string{}
-	for _, c := range tr.Updates(cmp.Compare) {
+	for _, c := range tr.Updates(cmp.Compare, all) {
 		got[c.Key] = fmt.Sprintf("%s %d", c.Op, c.Value)
 	}
-	for _, c := range tr.Deletes(cmp.Compare, true) {
+	for _, c := range tr.Deletes(cmp.Compare, all) {
 		if _, twice := got[c.Key]; twice {
 			t.Fatalf("%s is to be updated and deleted", c.Key)
 		}
@@ -255,7 +282,7 @@ func step(tr *delta.Tracker[string, int], n *naive, op byte, k string, v int) {
 // writeAll carries out everything pending; what ok refuses fails and is unknown
 // from then on.
 func (n *naive) writeAll(tr *delta.Tracker[string, int], ok func(delta.Change[string, int]) bool) {
-	changes := slices.Concat(tr.Updates(cmp.Compare), tr.Deletes(cmp.Compare, true))
+	changes := slices.Concat(tr.Updates(cmp.Compare, all), tr.Deletes(cmp.Compare, all))
 	for _, c := range changes {
 		if !ok(c) {
 			tr.Failed(c)

@@ -21,9 +21,15 @@ type Client struct {
 	http http.Client
 }
 
-// NewClient returns a client for the agent at a socket.
+// patience is longer than the server takes to say that the loop is stuck, so only
+// a process that does not run at all (SIGSTOP, a freezer) uses it up.
+const patience = 2 * answerWithin
+
+// NewClient returns a client for the agent at a socket. A question takes no longer
+// than ten seconds.
 func NewClient(path string) *Client {
 	c := &Client{path: path}
+	c.http.Timeout = patience
 	c.http.Transport = &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var d net.Dialer
@@ -58,10 +64,13 @@ func (c *Client) get(ctx context.Context, path string) ([]byte, error) {
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("agent says: %s", strings.TrimSpace(string(body)))
+	if err != nil {
+		return nil, c.explain(err)
 	}
-	return body, err
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("agent says: %s", strings.TrimSpace(string(body)))
+	}
+	return body, nil
 }
 
 // explain turns what dialling says into what to do.
@@ -71,6 +80,8 @@ func (c *Client) explain(err error) error {
 		return fmt.Errorf("no agent is running at %s (another --run-dir?)", c.path)
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("open %s: only root may ask the agent", c.path)
+	case os.IsTimeout(err):
+		return fmt.Errorf("the agent at %s does not answer: its process is stopped or stuck", c.path)
 	}
 	return fmt.Errorf("ask the agent: %w", err)
 }

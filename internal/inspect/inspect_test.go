@@ -3,7 +3,7 @@ package inspect_test
 import (
 	"bytes"
 	"context"
-	"errors"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -67,15 +67,39 @@ func TestStatusTravels(t *testing.T) {
 
 func TestStuckLoopIsSaid(t *testing.T) {
 	_, err := inspect.NewClient(serve(t, reader{err: context.DeadlineExceeded})).Status(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "the loop did not answer") {
+	if err == nil || !strings.Contains(err.Error(), "the loop is busy or stuck") {
 		t.Errorf("error %v", err)
 	}
 }
 
-func TestSecondAgentNoticesTheFirst(t *testing.T) {
-	path := serve(t, reader{})
-	if _, err := inspect.Listen(path); !errors.Is(err, inspect.ErrRunning) {
-		t.Errorf("error %v, want %v", err, inspect.ErrRunning)
+// A process that was stopped still has its socket, and the kernel still accepts
+// connections to it.
+func TestStoppedProcessIsSaid(t *testing.T) {
+	for name, speak := range map[string]string{"nothing": "", "half an answer": "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "agent.sock")
+			l, err := inspect.Listen(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			go func() {
+				if c, err := l.Accept(); err == nil {
+					_, _ = io.WriteString(c, speak)
+				}
+			}()
+			c := inspect.NewClient(path)
+			c.SetPatience(100 * time.Millisecond)
+			if _, err := c.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "stopped or stuck") {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+func TestClientWaitsLongerThanTheServer(t *testing.T) {
+	if got := inspect.NewClient("").Patience(); got <= inspect.AnswerWithin || got > time.Minute {
+		t.Errorf("patience %v, want more than %v and an end", got, inspect.AnswerWithin)
 	}
 }
 
@@ -128,15 +152,38 @@ servers  4        0         0          0        4
 }
 
 func TestStateInWords(t *testing.T) {
-	for want, s := range map[string]agent.Status{
-		"waiting for the sources":                 {},
-		"writing for the first time":              {Synced: true},
-		"serving; some input cannot be read":      {Synced: true, Ready: true},
-		"serving; some rows could not be written": {Synced: true, Ready: true, Complete: true, Failures: 1},
+	const unread = "; some input cannot be read, so nothing that looks orphaned is deleted"
+	pending := []dataplane.TableStatus{{Updates: 1, Deletes: 5, Orphans: 3}, {Updates: 2}}
+	one := []dataplane.TableStatus{{Desired: 9_999, Updates: 1}}
+	tried := &agent.Cycle{}
+	for name, tt := range map[string]struct {
+		status agent.Status
+		want   string
+	}{
+		"nothing delivered":       {agent.Status{}, "waiting for the sources"},
+		"first write":             {agent.Status{Synced: true, Complete: true}, "writing for the first time"},
+		"first write, incomplete": {agent.Status{Synced: true}, "writing for the first time" + unread},
+		"kernel unread":           {agent.Status{Synced: true, Complete: true, Failures: 2, Tables: one}, "not serving yet; preparing or reading the kernel fails"},
+		"one row refused always":  {agent.Status{Synced: true, Complete: true, Failures: 7, Tables: one, Last: tried}, "serving; 1 row could not be written"},
+		"nothing left behind":     {agent.Status{Synced: true, Complete: true, Ready: true, Failures: 1, Last: tried}, "serving; the last pass failed"},
+		"rows refused":            {agent.Status{Synced: true, Complete: true, Ready: true, Failures: 1, Tables: pending}, "serving; 8 rows could not be written"},
+		"orphans are kept":        {agent.Status{Synced: true, Ready: true, Failures: 1, Tables: pending}, "serving; 5 rows could not be written" + unread},
+		"incomplete":              {agent.Status{Synced: true, Ready: true}, "serving" + unread},
+		"all well":                {agent.Status{Synced: true, Ready: true, Complete: true}, "serving"},
 	} {
-		var b bytes.Buffer
-		if err := inspect.WriteStatus(&b, s); err != nil || !strings.Contains(b.String(), "state     "+want) {
-			t.Errorf("want %q in\n%s", want, &b)
-		}
+		t.Run(name, func(t *testing.T) {
+			var b bytes.Buffer
+			if err := inspect.WriteStatus(&b, tt.status); err != nil || !strings.Contains(b.String(), "\nstate     "+tt.want+"\n") {
+				t.Errorf("want %q in\n%s (error %v)", tt.want, &b, err)
+			}
+		})
+	}
+}
+
+func TestJoinedErrorsKeepTheColumns(t *testing.T) {
+	var b bytes.Buffer
+	err := inspect.WriteStatus(&b, agent.Status{Failures: 2, LastError: "add a: busy\nadd b: busy"})
+	if want := "failing   2 times in a row: add a: busy; add b: busy\n"; err != nil || !strings.Contains(b.String(), want) {
+		t.Errorf("want %q in\n%s (error %v)", want, &b, err)
 	}
 }

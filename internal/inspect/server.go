@@ -20,12 +20,9 @@ const (
 	pathMetrics = "/metrics"
 )
 
-// answerWithin bounds one answer; a loop that does not come round in that time
-// is stuck, and saying so is the answer.
+// answerWithin bounds one answer. A loop that does not come round in that time is
+// stuck, or at its first write of a large cluster: saying so is the answer.
 const answerWithin = 5 * time.Second
-
-// ErrRunning says that another agent holds the socket.
-var ErrRunning = errors.New("another agent is running")
 
 // Reader is what the server asks; *agent.Agent is one.
 type Reader interface {
@@ -41,7 +38,7 @@ func Handler(r Reader, metrics http.Handler) http.Handler {
 		defer cancel()
 		s, err := r.Status(ctx)
 		if err != nil {
-			http.Error(w, "the loop did not answer: "+err.Error(), http.StatusServiceUnavailable)
+			http.Error(w, "the loop is busy or stuck: "+err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -50,15 +47,11 @@ func Handler(r Reader, metrics http.Handler) http.Handler {
 	return mux
 }
 
-// Listen opens the socket with mode 0600. A socket that nobody serves any more
-// is replaced; one that somebody serves is ErrRunning.
+// Listen opens the socket with mode 0600, in place of one that a process left
+// behind. The caller has made sure that no other agent serves it.
 func Listen(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make run directory: %w", err)
-	}
-	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
-		_ = c.Close()
-		return nil, fmt.Errorf("listen on %s: %w", path, ErrRunning)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("remove stale socket: %w", err)

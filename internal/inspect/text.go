@@ -3,6 +3,7 @@ package inspect
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -17,7 +18,7 @@ func WriteStatus(w io.Writer, s agent.Status) error {
 	fmt.Fprintf(t, "cycles\t%d that wrote\n", s.Cycles)
 	fmt.Fprintf(t, "audits\t%d rounds, %d rows had drifted\n", s.Audits, s.Drifted)
 	if s.LastError != "" {
-		fmt.Fprintf(t, "failing\t%d times in a row: %s\n", s.Failures, s.LastError)
+		fmt.Fprintf(t, "failing\t%d times in a row: %s\n", s.Failures, oneLine(s.LastError))
 	}
 	if s.Last != nil {
 		fmt.Fprintf(t, "last\t%s\n", lastCycle(*s.Last))
@@ -29,19 +30,52 @@ func WriteStatus(w io.Writer, s agent.Status) error {
 	return t.Flush()
 }
 
+// state puts the loop into words. What fails is asked first: a single row that is
+// refused for good keeps an agent from ever being Ready, and it has begun all the
+// same.
 func state(s agent.Status) string {
 	switch {
 	case !s.Synced:
 		return "waiting for the sources"
-	case !s.Ready:
-		return "writing for the first time"
-	case !s.Complete:
-		return "serving; some input cannot be read, so nothing that looks orphaned is deleted"
 	case s.Failures > 0:
-		return "serving; some rows could not be written"
+		return failing(s) + unread(s)
+	case !s.Ready:
+		return "writing for the first time" + unread(s)
 	}
-	return "serving"
+	return "serving" + unread(s)
 }
+
+// failing counts what is not in place. Before the first pass there is no count to
+// trust, and a pass may fail without leaving a row behind.
+func failing(s agent.Status) string {
+	if s.Last == nil && !s.Ready {
+		return "not serving yet; preparing or reading the kernel fails"
+	}
+	pending := 0
+	for _, t := range s.Tables {
+		pending += t.Updates + t.Deletes
+		if !s.Complete {
+			pending -= t.Orphans // kept on purpose
+		}
+	}
+	switch pending {
+	case 0:
+		return "serving; the last pass failed"
+	case 1:
+		return "serving; 1 row could not be written"
+	}
+	return fmt.Sprintf("serving; %d rows could not be written", pending)
+}
+
+func unread(s agent.Status) string {
+	if s.Complete {
+		return ""
+	}
+	return "; some input cannot be read, so nothing that looks orphaned is deleted"
+}
+
+// oneLine keeps errors that were joined from breaking the columns.
+func oneLine(s string) string { return strings.Join(strings.Split(strings.TrimSpace(s), "\n"), "; ") }
 
 func lastCycle(c agent.Cycle) string {
 	text := fmt.Sprintf("%s, %d services compiled, took %s:", c.At.Format(time.TimeOnly), c.Services, c.Took.Round(time.Microsecond))

@@ -16,10 +16,15 @@ import (
 // can only be found by reading. A round reads everything once, in pieces small
 // enough that a change never waits long for one.
 
-// inspection reads one piece and returns how many rows of a table drifted.
-type inspection struct {
-	table string
-	run   func(ctx context.Context) (int, error)
+// inspection reads one piece and returns how many rows drifted.
+type inspection func(ctx context.Context) (dataplane.Drift, error)
+
+// of is an inspection of one table.
+func of(table string, read func(ctx context.Context) (int, error)) inspection {
+	return func(ctx context.Context) (dataplane.Drift, error) {
+		n, err := read(ctx)
+		return dataplane.Drift{table: n}, err
+	}
 }
 
 // serversAPiece is how many virtual servers one inspection reads, each with one
@@ -44,9 +49,11 @@ func (m *Mode) Audit(ctx context.Context, budget time.Duration) (dataplane.Drift
 	for until := time.Now().Add(budget); len(m.inspections) > 0; {
 		next := m.inspections[0]
 		m.inspections = m.inspections[1:]
-		n, err := next.run(ctx)
-		if n > 0 {
-			drift[next.table] += n
+		found, err := next(ctx)
+		for table, n := range found {
+			if n > 0 {
+				drift[table] += n
+			}
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -61,20 +68,19 @@ func (m *Mode) Audit(ctx context.Context, budget time.Duration) (dataplane.Drift
 // round lists the pieces: what attracts traffic first.
 func (m *Mode) round() []inspection {
 	pieces := []inspection{
-		{"addresses", m.inspectAddresses},
-		{"chains", m.chains.Load},
-		{"jumps", m.jumps.Load},
-		{"sets", m.sets.Load},
+		of("addresses", m.inspectAddresses),
+		m.loadRules,
+		of("sets", m.sets.Load),
 	}
 	for name := range m.sets.AllDesired() {
-		pieces = append(pieces, inspection{"members", func(ctx context.Context) (int, error) { return m.inspectSet(ctx, name) }})
+		pieces = append(pieces, of("members", func(ctx context.Context) (int, error) { return m.inspectSet(ctx, name) }))
 	}
 	if m.rounds++; m.servers.Counts().Desired <= cheapDump || m.rounds%seldom == 0 {
-		pieces = append(pieces, inspection{"servers", m.inspectAllServers})
+		pieces = append(pieces, of("servers", m.inspectAllServers))
 	}
 	keys := slices.SortedFunc(maps.Keys(maps.Collect(m.servers.AllDesired())), vserver.ServerKey.Compare)
 	for piece := range slices.Chunk(keys, serversAPiece) {
-		pieces = append(pieces, inspection{"servers", func(ctx context.Context) (int, error) { return m.inspectServers(ctx, piece) }})
+		pieces = append(pieces, of("servers", func(ctx context.Context) (int, error) { return m.inspectServers(ctx, piece) }))
 	}
 	return pieces
 }
@@ -94,7 +100,7 @@ func (m *Mode) inspectSet(ctx context.Context, name string) (int, error) {
 		m.setLost(name)
 		return 1, nil
 	}
-	if err != nil || !sameSet(found, m.catalogue.sets[name]) {
+	if err != nil || !sameShape(found, m.catalogue.sets[name]) {
 		return 0, err // a wrong header is the business of the sets' inspection
 	}
 	there := make(map[ipset.Entry]struct{}, len(entries))
@@ -145,6 +151,7 @@ func (m *Mode) inspectServers(ctx context.Context, keys []vserver.ServerKey) (in
 		return 0, err
 	}
 	drift := 0
+	left := m.leftDestinations()
 	for _, k := range keys {
 		s, ok := found[k]
 		if !ok {
@@ -156,7 +163,7 @@ func (m *Mode) inspectServers(ctx context.Context, keys []vserver.ServerKey) (in
 			m.servers.SetActual(k, s)
 			drift++
 		}
-		n, err := m.inspectDestinations(ctx, k)
+		n, err := m.inspectDestinations(ctx, k, left[k])
 		drift += n
 		if err != nil {
 			return drift, err
@@ -165,12 +172,10 @@ func (m *Mode) inspectServers(ctx context.Context, keys []vserver.ServerKey) (in
 	return drift, nil
 }
 
-func (m *Mode) inspectDestinations(ctx context.Context, k vserver.ServerKey) (int, error) {
+// inspectDestinations compares the destinations of one server, of which left are
+// to be deleted. Those of a server that went meanwhile read as none.
+func (m *Mode) inspectDestinations(ctx context.Context, k vserver.ServerKey, left []vserver.DestinationKey) (int, error) {
 	found, err := m.deps.Servers.ListDestinations(ctx, k)
-	if errors.Is(err, vserver.ErrNotExist) {
-		m.serverLost(k)
-		return 1, nil
-	}
 	if err != nil {
 		return 0, err
 	}
@@ -181,7 +186,7 @@ func (m *Mode) inspectDestinations(ctx context.Context, k vserver.ServerKey) (in
 			drift++
 		}
 	}
-	for _, dk := range m.destinationsOf(k) {
+	for _, dk := range append(m.wantedDestinations(k), left...) {
 		_, there := found[dk]
 		if _, believed := m.destinations.Believed(dk); believed && !there {
 			m.destinations.DropActual(dk)

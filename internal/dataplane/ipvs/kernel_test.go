@@ -237,9 +237,9 @@ func begin(t testing.TB, k *kernel, plans ...model.ServicePlan) *ipvs.Mode {
 // apply writes everything and fails the test if something stays pending.
 func apply(t testing.TB, m *ipvs.Mode) dataplane.Result {
 	t.Helper()
-	r := m.Apply(t.Context(), dataplane.ApplyOptions{})
-	if r.Pending != 0 || r.Total().Err != nil {
-		t.Fatalf("%d rows pending: %v", r.Pending, r.Total().Err)
+	r := m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
+	if r.Pending != 0 || r.Total().Err() != nil {
+		t.Fatalf("%d rows pending: %v", r.Pending, r.Total().Err())
 	}
 	return r
 }

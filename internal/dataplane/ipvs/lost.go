@@ -38,15 +38,20 @@ func (m *Mode) setLost(name string) {
 	m.forgetMembers(name)
 }
 
-// wantedEntries lists the desired entries of one set.
-func (m *Mode) wantedEntries(set string) []ipset.Entry {
-	var out []ipset.Entry
+// entriesOf lists the entries of one set that are wanted, and those that are
+// there and not to be deleted yet.
+func (m *Mode) entriesOf(set string) (wanted, rest []ipset.Entry) {
 	for k := range m.members.AllDesired() {
 		if k.Set == set {
-			out = append(out, k.Entry)
+			wanted = append(wanted, k.Entry)
 		}
 	}
-	return out
+	for k := range m.members.AllDeletes() {
+		if k.Set == set {
+			rest = append(rest, k.Entry)
+		}
+	}
+	return wanted, rest
 }
 
 // releaseSet empties our chains that refer to a set.
@@ -69,23 +74,27 @@ func (m *Mode) releaseSet(ctx context.Context, set string) error {
 // destinations.
 func (m *Mode) serverLost(k vserver.ServerKey) {
 	m.servers.DropActual(k)
-	for _, dk := range m.destinationsOf(k) {
+	for _, dk := range append(m.wantedDestinations(k), m.leftDestinations()[k]...) {
 		m.destinations.DropActual(dk)
 	}
 }
 
-// destinationsOf lists the destinations believed or wanted at one server.
-func (m *Mode) destinationsOf(k vserver.ServerKey) []vserver.DestinationKey {
+// wantedDestinations lists the destinations wanted at one server.
+func (m *Mode) wantedDestinations(k vserver.ServerKey) []vserver.DestinationKey {
 	var out []vserver.DestinationKey
 	if f, ok := m.frontends.Get(model.FrontendKey{Addr: k.Addr, Port: k.Port, Protocol: model.Protocol(k.Protocol)}); ok {
 		for _, b := range f.Backends {
 			out = append(out, destinationKey(k, b.Addr))
 		}
 	}
+	return out
+}
+
+// leftDestinations sorts the destinations that are to be deleted by server.
+func (m *Mode) leftDestinations() map[vserver.ServerKey][]vserver.DestinationKey {
+	out := map[vserver.ServerKey][]vserver.DestinationKey{}
 	for dk := range m.destinations.AllDeletes() {
-		if dk.Server == k {
-			out = append(out, dk)
-		}
+		out[dk.Server] = append(out[dk.Server], dk)
 	}
 	return out
 }
@@ -120,6 +129,6 @@ func (m *Mode) AddressLost(a netip.Addr) { m.addresses.DropActual(a) }
 
 // ReloadAddresses reads the device again, after events were lost.
 func (m *Mode) ReloadAddresses(ctx context.Context) error {
-	_, err := m.addresses.Load(ctx)
+	_, err := m.inspectAddresses(ctx)
 	return err
 }

@@ -33,7 +33,7 @@ type memberStore struct {
 func (s memberStore) List(ctx context.Context) (map[memberKey]struct{}, error) {
 	out := map[memberKey]struct{}{}
 	for name, found := range s.mode.sets.Actual() {
-		if !sameSet(found, s.mode.catalogue.sets[name]) {
+		if !sameShape(found, s.mode.catalogue.sets[name]) {
 			continue
 		}
 		if err := s.collect(ctx, name, out); err != nil {
@@ -85,26 +85,6 @@ func (s memberStore) Write(ctx context.Context, changes []delta.Change[memberKey
 		start += len(batch)
 	}
 	return errs
-}
-
-// memberStage is the members' table. The entry that marks an address as ours
-// stays until the last virtual server on it is gone and it is bound no more: a
-// process that dies in between would leave a server that nobody knows.
-type memberStage struct {
-	*delta.Table[memberKey, struct{}]
-	mode *Mode
-}
-
-// ApplyDeletes deletes entries, but for the marks of servers that are left.
-func (s memberStage) ApplyDeletes(ctx context.Context, orphans bool) delta.Outcome {
-	clear(s.mode.marked)
-	for k := range s.mode.servers.AllDeletes() {
-		s.mode.marked[markOf(k.Addr)] = struct{}{}
-	}
-	for a := range s.mode.addresses.AllDeletes() {
-		s.mode.marked[markOf(a)] = struct{}{}
-	}
-	return s.Table.ApplyDeletes(ctx, orphans)
 }
 
 // markOf is the entry that tells that an address is ours.

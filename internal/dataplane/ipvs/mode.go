@@ -43,8 +43,8 @@ type Mode struct {
 	memberClaims  *delta.Claims[model.FrontendKey, memberKey, struct{}]
 	addressClaims *delta.Claims[model.FrontendKey, netip.Addr, struct{}]
 
-	// marked are the entries that must outlive virtual servers still to delete.
-	marked map[memberKey]struct{}
+	// leftovers caches leftAt during one pass; nil is not computed.
+	leftovers map[netip.Addr]struct{}
 	// inspections are what is left of the audit's round in progress.
 	inspections []inspection
 	rounds      uint64
@@ -59,19 +59,18 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 		deps:          deps,
 		catalogue:     newCatalogue(config.Families),
 		frontends:     dataplane.NewFrontends(),
-		marked:        map[memberKey]struct{}{},
 		memberClaims:  delta.NewClaims[model.FrontendKey, memberKey, struct{}](model.FrontendKey.Compare),
 		addressClaims: delta.NewClaims[model.FrontendKey, netip.Addr, struct{}](model.FrontendKey.Compare),
 	}
 	m.makeTables()
 	m.pipeline = dataplane.NewPipeline(
-		dataplane.Step{Stage: m.sets, Base: true},
-		dataplane.Step{Stage: memberStage{m.members, m}},
-		dataplane.Step{Stage: m.chains, Base: true},
-		dataplane.Step{Stage: m.jumps, Base: true},
-		dataplane.Step{Stage: serverStage{m.servers, m}},
-		dataplane.Step{Stage: m.destinations},
-		dataplane.Step{Stage: m.addresses},
+		m.sets,
+		m.members,
+		m.chains,
+		m.jumps,
+		serverStage{m.servers, m},
+		m.destinations,
+		m.addresses,
 	)
 	m.wantBase()
 	return m
@@ -127,14 +126,29 @@ func (m *Mode) Start(ctx context.Context) error {
 // addresses and members tell which servers are ours.
 func (m *Mode) Load(ctx context.Context) error {
 	m.inspections = nil
-	for _, load := range []func(context.Context) (int, error){
-		m.addresses.Load, m.sets.Load, m.members.Load, m.chains.Load, m.jumps.Load, m.servers.Load, m.destinations.Load,
-	} {
+	for _, load := range []func(context.Context) (int, error){m.addresses.Load, m.sets.Load, m.members.Load} {
+		if _, err := load(ctx); err != nil {
+			return err
+		}
+	}
+	if _, err := m.loadRules(ctx); err != nil {
+		return err
+	}
+	for _, load := range []func(context.Context) (int, error){m.servers.Load, m.destinations.Load} {
 		if _, err := load(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// loadRules reads chains and jumps, which come from one listing.
+func (m *Mode) loadRules(ctx context.Context) (dataplane.Drift, error) {
+	chains, jumps, err := m.deps.Rules.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read rules: %w", err)
+	}
+	return dataplane.Drift{"chains": m.chains.LoadRows(chains), "jumps": m.jumps.LoadRows(jumps)}, nil
 }
 
 // Set replaces what one Service wants. Memory only.
@@ -183,6 +197,7 @@ func share[O, K comparable](t *delta.Table[K, struct{}], holdings []delta.Holdin
 
 // Apply writes what is pending.
 func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane.Result {
+	m.leftovers = nil
 	return m.pipeline.Apply(ctx, opts)
 }
 

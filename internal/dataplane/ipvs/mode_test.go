@@ -98,12 +98,12 @@ func TestOrphansGoOnlyWhenAllInputIsKnown(t *testing.T) {
 	k := newKernel()
 	apply(t, begin(t, k, web, dual))
 	m := begin(t, k, dual) // web is not told of
-	m.Apply(t.Context(), dataplane.ApplyOptions{KeepOrphans: true})
+	m.Apply(t.Context(), dataplane.ApplyOptions{KeepOrphans: true, Retry: true})
 	if !strings.Contains(k.servers.String(), "10.96.0.10:80") || !strings.Contains(k.links.String(), "10.96.0.10/32") {
 		t.Fatalf("an orphan was deleted although some input is missing:\n%s", k)
 	}
 	m.Set(gone("dual"))
-	m.Apply(t.Context(), dataplane.ApplyOptions{KeepOrphans: true})
+	m.Apply(t.Context(), dataplane.ApplyOptions{KeepOrphans: true, Retry: true})
 	if strings.Contains(k.servers.String(), "fd00:96::10") {
 		t.Fatal("a Service that an input deleted is still served")
 	}
@@ -124,7 +124,7 @@ func TestDeathInTheMiddleOfADeletion(t *testing.T) {
 		start := len(k.calls)
 		ctx, die := context.WithCancel(t.Context())
 		k.failAt = start + n
-		m.Apply(ctx, dataplane.ApplyOptions{})
+		m.Apply(ctx, dataplane.ApplyOptions{Retry: true})
 		die()
 		if len(k.calls) < k.failAt {
 			if n < 3 {
@@ -149,10 +149,10 @@ func TestDeathAmongUnmarkedOrphans(t *testing.T) {
 		k.links.AddByHand(webKey.Addr)
 		m := begin(t, k, dual)
 		k.failAt = len(k.calls) + n
-		m.Apply(t.Context(), dataplane.ApplyOptions{})
+		m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
 		k.failAt = 0
 		m = begin(t, k, dual)
-		m.Apply(t.Context(), dataplane.ApplyOptions{})
+		m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
 		apply(t, m)
 		if strings.Contains(k.String(), "10.96.0.10") {
 			t.Errorf("call %d failed, and this stayed:\n%s", n, k)
@@ -182,7 +182,7 @@ func TestForeignServersStay(t *testing.T) {
 	if err := m.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	m.Apply(t.Context(), dataplane.ApplyOptions{}) // the stale server, then its address
+	m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true}) // the stale server, then its address
 	apply(t, m)
 	want := "-A -t 10.96.7.7:443 -s wlc\n-A -t 192.0.2.1:443 -s wlc\n"
 	if diff := cmp.Diff(want, k.servers.String()); diff != "" {
@@ -367,7 +367,7 @@ func TestLostServerIsNoticedByItsNextDestination(t *testing.T) {
 	apply(t, m)
 	mustWrite(t, k.servers.WriteServers(t.Context(), []vserver.ServerChange{{Op: vserver.Delete, Key: webKey}}))
 	m.Set(service("web", "10.96.0.10", "10.244.0.1:8080", "10.244.1.1:8080", "10.244.1.2:8080"))
-	m.Apply(t.Context(), dataplane.ApplyOptions{})
+	m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
 	apply(t, m)
 	if got := strings.Count(k.servers.String(), "-a -t 10.96.0.10:80"); got != 3 {
 		t.Errorf("%d destinations came back, want 3:\n%s", got, k.servers)
@@ -395,7 +395,7 @@ func TestSetOfTheWrongShapeIsReplaced(t *testing.T) {
 			}
 			m := begin(t, k, web)
 			if name == "referred" {
-				m.Apply(t.Context(), dataplane.ApplyOptions{})
+				m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
 				k.sets.Refer(wrong.Name, -1) // the rules that referred were taken out
 			}
 			apply(t, m)
@@ -434,7 +434,7 @@ func TestSetGrows(t *testing.T) {
 			for i := range 5 {
 				m.Set(tenEndpoints(i, 0))
 			}
-			m.Apply(t.Context(), dataplane.ApplyOptions{})
+			m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
 			apply(t, m)
 			if n := strings.Count(k.sets.String(), "add KUBE-CLUSTER-IP"); n != 5 {
 				t.Errorf("%d entries, want 5", n)
@@ -461,7 +461,7 @@ func TestEveryCallFailsOnce(t *testing.T) {
 		}
 		for _, p := range steps {
 			m.Set(p)
-			for try := 0; m.Apply(t.Context(), dataplane.ApplyOptions{}).Pending > 0; try++ {
+			for try := 0; m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true}).Pending > 0; try++ {
 				mustBeMarked(t, k)
 				if try > 3 {
 					t.Fatalf("still pending after call %d (%s) failed", failAt, k.calls[failAt-1])
@@ -496,7 +496,7 @@ func TestAnySequenceEndsLikeAFreshStart(t *testing.T) {
 				switch rnd.IntN(4) {
 				case 0:
 					k.failAt = len(k.calls) + 1 + rnd.IntN(6)
-					m.Apply(t.Context(), dataplane.ApplyOptions{KeepOrphans: rnd.IntN(2) == 0})
+					m.Apply(t.Context(), dataplane.ApplyOptions{KeepOrphans: rnd.IntN(2) == 0, Retry: rnd.IntN(2) == 0})
 					k.failAt = 0
 				case 1:
 					apply(t, m)
@@ -561,12 +561,12 @@ func TestClearFailsAtEachCall(t *testing.T) {
 		m := begin(t, k)
 		m.Clear()
 		k.failAt = len(k.calls) + n
-		m.Apply(t.Context(), dataplane.ApplyOptions{})
+		m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
 		k.failAt = 0
 		m = begin(t, k)
 		m.Clear()
 		for range 3 {
-			m.Apply(t.Context(), dataplane.ApplyOptions{})
+			m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
 		}
 		if err := m.Remove(t.Context()); err != nil {
 			t.Fatal(err)
@@ -634,7 +634,7 @@ func BenchmarkOneEndpointOf(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				m.Set(tenEndpoints(7, i%2))
-				if r := m.Apply(b.Context(), dataplane.ApplyOptions{}); i%2 == 1 && r.Total().Written() != 2 {
+				if r := m.Apply(b.Context(), dataplane.ApplyOptions{Retry: true}); i%2 == 1 && r.Total().Written() != 2 {
 					b.Fatalf("wrote %+v", r)
 				}
 				k.calls = k.calls[:0]

@@ -178,19 +178,12 @@ func jumpRank(k rules.JumpKey) int {
 	return len(jumps)
 }
 
-// ruleStore reads chains and jumps in one go: both come from one listing.
-type ruleStore struct {
-	rules Rules
-	jumps map[rules.JumpKey]rules.Jump // read with the last chains
-}
+// chainStore reads and writes chains.
+type chainStore struct{ rules Rules }
 
-// chainStore is the chains' side of a ruleStore.
-type chainStore struct{ *ruleStore }
-
-// List reads both tables and returns the chains.
+// List returns our chains.
 func (s chainStore) List(ctx context.Context) (map[rules.ChainKey]rules.Chain, error) {
-	chains, found, err := s.rules.List(ctx)
-	s.jumps = found
+	chains, _, err := s.rules.List(ctx)
 	return chains, err
 }
 
@@ -203,14 +196,13 @@ func (s chainStore) Write(ctx context.Context, changes []delta.Change[rules.Chai
 	return s.rules.WriteChains(ctx, batch)
 }
 
-// jumpStore is the jumps' side of a ruleStore.
-type jumpStore struct{ *ruleStore }
+// jumpStore reads and writes the jumps to our chains.
+type jumpStore struct{ rules Rules }
 
-// List returns the jumps that were read with the chains just before.
-func (s jumpStore) List(context.Context) (map[rules.JumpKey]rules.Jump, error) {
-	found := s.jumps
-	s.jumps = nil
-	return found, nil
+// List returns the jumps.
+func (s jumpStore) List(ctx context.Context) (map[rules.JumpKey]rules.Jump, error) {
+	_, jumps, err := s.rules.List(ctx)
+	return jumps, err
 }
 
 // Write hands all changed jumps over at once.

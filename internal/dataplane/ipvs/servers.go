@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
@@ -39,10 +40,7 @@ type destinationStore struct {
 func (s destinationStore) List(ctx context.Context) (map[vserver.DestinationKey]vserver.Destination, error) {
 	out := map[vserver.DestinationKey]vserver.Destination{}
 	for k := range s.mode.servers.Actual() {
-		found, err := s.servers.ListDestinations(ctx, k)
-		if errors.Is(err, vserver.ErrNotExist) {
-			continue
-		}
+		found, err := s.servers.ListDestinations(ctx, k) // none of one that went meanwhile
 		if err != nil {
 			return nil, err
 		}
@@ -77,8 +75,9 @@ type serverStage struct {
 }
 
 // ApplyDeletes deletes servers, and forgets what went with them.
-func (s serverStage) ApplyDeletes(ctx context.Context, orphans bool) delta.Outcome {
-	out := s.Table.ApplyDeletes(ctx, orphans)
+func (s serverStage) ApplyDeletes(ctx context.Context, p delta.Pass) delta.Outcome {
+	out := s.Table.ApplyDeletes(ctx, p)
+	s.mode.leftovers = nil
 	if out.Deletes > 0 {
 		s.mode.forgetDestinations()
 	}
@@ -97,7 +96,7 @@ func (s addressStore) List(ctx context.Context) (map[netip.Addr]struct{}, error)
 	return found, err
 }
 
-// Write hands all changes over in one batch.
+// Write hands all changes over in one batch. A device that is gone is made again.
 func (s addressStore) Write(ctx context.Context, changes []delta.Change[netip.Addr, struct{}]) []error {
 	batch := make([]link.Change, len(changes))
 	for i, c := range changes {
@@ -105,6 +104,13 @@ func (s addressStore) Write(ctx context.Context, changes []delta.Change[netip.Ad
 		if c.Op == delta.Delete {
 			batch[i].Op = link.Delete
 		}
+	}
+	errs := s.links.Write(ctx, batch)
+	if !slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, link.ErrNotExist) }) {
+		return errs
+	}
+	if _, err := s.links.Ensure(ctx); err != nil {
+		return errs
 	}
 	return s.links.Write(ctx, batch)
 }

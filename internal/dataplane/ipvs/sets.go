@@ -85,6 +85,9 @@ func (c catalogue) compare(a, b string) int {
 // sameSet compares headers; the kernel grows the hash of a set by itself.
 func sameSet(a, b ipset.Set) bool { return a.Compatible(b) }
 
+// sameShape tells whether the entries of two sets look alike.
+func sameShape(a, b ipset.Set) bool { return a.Type == b.Type && a.Family == b.Family }
+
 // raise lets a set hold at least so many entries. Sets begin with kube-proxy's
 // limit, so that a node can roll back to it, and keep what they have outgrown.
 func (m *Mode) raise(name string, entries uint32) {
@@ -99,16 +102,26 @@ func (m *Mode) raise(name string, entries uint32) {
 	}
 }
 
+// mostElements is the highest limit we ask for; the kernel takes 2^32 - 1.
+const mostElements = 1 << 31
+
 // setFull makes a set that refused an entry grow: the sets' stage of the next
-// pass replaces it by one with room for twice what is wanted.
+// pass replaces it by one with room for twice what is wanted. It may be called
+// for each batch of one pass; growth that is asked for already is enough.
 func (m *Mode) setFull(name string) {
-	room := uint32(2 * len(m.wantedEntries(name)))
-	limit := 2 * m.catalogue.sets[name].MaxElem
-	for limit < room {
+	have, ok := m.sets.Believed(name)
+	if !ok || have.MaxElem < m.catalogue.sets[name].MaxElem {
+		return
+	}
+	wanted, rest := m.entriesOf(name)
+	room := 2 * max(uint64(len(wanted)+len(rest)), uint64(have.MaxElem))
+	limit := uint64(max(have.MaxElem, 1))
+	for limit < room && limit < mostElements {
 		limit *= 2
 	}
-	m.log.Info("set is full and will grow", zap.String("set", name), zap.Uint32("to", limit))
-	m.raise(name, limit)
+	limit = min(limit, mostElements)
+	m.log.Info("set is full and will grow", zap.String("set", name), zap.Uint64("to", limit))
+	m.raise(name, uint32(limit))
 }
 
 // setStore makes and removes sets.
@@ -166,12 +179,13 @@ func (s setStore) create(ctx context.Context, set ipset.Set) error {
 	return s.replace(ctx, set)
 }
 
-// replace swaps a set of the wrong shape for one of the right shape with the
-// entries that are wanted. The kernel refuses that while a rule refers to a set
-// of another type, so our own rules are taken out first; the chains stage puts
-// them back.
+// replace swaps a set of the wrong shape for one of the right shape, with the
+// entries that are wanted and those that are not to go yet. The kernel refuses
+// that while a rule refers to a set of another type, so our own rules are taken
+// out first; the chains' stage, which follows, puts them back.
 func (s setStore) replace(ctx context.Context, set ipset.Set) error {
-	entries := s.mode.wantedEntries(set.Name)
+	wanted, rest := s.mode.entriesOf(set.Name)
+	entries := append(wanted, rest...)
 	err := s.sets.Replace(ctx, set, entries)
 	if errors.Is(err, ipset.ErrBusy) {
 		if err := s.mode.releaseSet(ctx, set.Name); err != nil {
@@ -182,8 +196,7 @@ func (s setStore) replace(ctx context.Context, set ipset.Set) error {
 	if err != nil {
 		return err
 	}
-	s.mode.forgetMembers(set.Name)
-	for _, e := range entries {
+	for _, e := range wanted {
 		s.mode.members.SetActual(memberKey{set.Name, e}, struct{}{})
 	}
 	return nil

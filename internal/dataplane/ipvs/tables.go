@@ -6,6 +6,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
@@ -14,32 +15,54 @@ import (
 func (m *Mode) makeTables() {
 	m.sets = delta.NewTable(setStore{m, m.deps.Sets}, delta.Options[string, ipset.Set]{
 		Name: "sets", Compare: m.catalogue.compare, Equal: sameSet,
-		Hold: func(name string, _ bool) bool { return m.holdsMark(name) },
+		Hold: func(name string, _ bool) bool { return m.holdsEntries(name) },
 	})
 	m.members = delta.NewTable(memberStore{m, m.deps.Sets}, delta.Options[memberKey, struct{}]{
 		Name: "members", Compare: m.catalogue.compareMembers, Equal: alike, Batch: 4096,
-		Hold: func(k memberKey, _ bool) bool { _, marked := m.marked[k]; return marked },
+		Hold: func(k memberKey, _ bool) bool { return m.isMark(k) && m.leftAt(k.Entry.Addr) },
 	})
-	both := &ruleStore{rules: m.deps.Rules}
-	m.chains = delta.NewTable(chainStore{both}, delta.Options[rules.ChainKey, rules.Chain]{
+	m.chains = delta.NewTable(chainStore{m.deps.Rules}, delta.Options[rules.ChainKey, rules.Chain]{
 		Name: "chains", Compare: rules.ChainKey.Compare, Equal: same[rules.Chain], Owned: OwnedChain,
 	})
-	m.jumps = delta.NewTable(jumpStore{both}, delta.Options[rules.JumpKey, rules.Jump]{
+	m.jumps = delta.NewTable(jumpStore{m.deps.Rules}, delta.Options[rules.JumpKey, rules.Jump]{
 		Name: "jumps", Compare: compareJumps, Equal: same[rules.Jump],
 	})
 	m.servers = delta.NewTable(serverStore{m.deps.Servers}, delta.Options[vserver.ServerKey, vserver.Server]{
 		Name: "servers", Compare: vserver.ServerKey.Compare, Equal: same[vserver.Server], Owned: m.ownedServer,
-		Wait: func(k vserver.ServerKey) bool { return !m.marks(k.Addr) || !m.accepts(k) },
+		Wait: func(k vserver.ServerKey) bool { return !m.baseInPlace(k.Addr) || !m.marks(k.Addr) || !m.accepts(k) },
 	})
 	m.destinations = delta.NewTable(destinationStore{m, m.deps.Servers}, delta.Options[vserver.DestinationKey, vserver.Destination]{
 		Name: "destinations", Compare: vserver.DestinationKey.Compare, Equal: same[vserver.Destination],
+		Wait: func(k vserver.DestinationKey) bool { _, there := m.servers.Believed(k.Server); return !there },
 		Hold: func(k vserver.DestinationKey, orphans bool) bool { return m.servers.Deleting(k.Server, orphans) },
 	})
 	m.addresses = delta.NewTable(addressStore{m.deps.Links}, delta.Options[netip.Addr, struct{}]{
 		Name: "addresses", Compare: netip.Addr.Compare, Equal: alike,
-		Wait: func(a netip.Addr) bool { return !m.marks(a) },
-		Hold: func(a netip.Addr, _ bool) bool { return !m.marks(a) && m.leftAt(a) },
+		Wait: func(a netip.Addr) bool { return !m.baseInPlace(a) || !m.marks(a) || !m.served(a) },
+		Hold: func(a netip.Addr, _ bool) bool { return !m.marks(a) && m.serverLeftAt(a) },
 	})
+}
+
+// baseInPlace tells whether the sets, chains and jumps of an address's family
+// are. Nothing new attracts traffic before that; what is there goes on changing.
+func (m *Mode) baseInPlace(a netip.Addr) bool {
+	f := model.FamilyOf(a)
+	for name := range m.sets.AllUpdates() {
+		if m.catalogue.sets[name].Family == setFamily(f) {
+			return false
+		}
+	}
+	for k := range m.chains.AllUpdates() {
+		if k.Family == rules.Family(f) {
+			return false
+		}
+	}
+	for k := range m.jumps.AllUpdates() {
+		if k.Family == rules.Family(f) {
+			return false
+		}
+	}
+	return true
 }
 
 // marks tells whether the entry is in place that tells that an address is ours.
@@ -50,18 +73,6 @@ func (m *Mode) marks(a netip.Addr) bool {
 	return ok
 }
 
-// leftAt tells whether a virtual server at an address is still to be deleted.
-// Without a mark the address is all that tells that such a server is ours, so it
-// goes after it.
-func (m *Mode) leftAt(a netip.Addr) bool {
-	for k := range m.servers.AllDeletes() {
-		if k.Addr == a {
-			return true
-		}
-	}
-	return false
-}
-
 // accepts tells whether the filter lets traffic to the server through, and the
 // masquerade rule sees it.
 func (m *Mode) accepts(k vserver.ServerKey) bool {
@@ -69,8 +80,51 @@ func (m *Mode) accepts(k vserver.ServerKey) bool {
 	return ok
 }
 
-func alike(struct{}, struct{}) bool  { return true }
-func same[V comparable](a, b V) bool { return a == b }
+// served tells whether a virtual server is there at an address: without any the
+// host itself would get what comes for it.
+func (m *Mode) served(a netip.Addr) bool {
+	for _, k := range m.addressClaims.Claimants(a) {
+		if _, ok := m.servers.Believed(serverKey(k)); ok {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *Mode) isMark(k memberKey) bool {
+	return k.Set == setName(model.IPv4, setIPVSIPs) || k.Set == setName(model.IPv6, setIPVSIPs)
+}
+
+// holdsEntries tells whether a set has entries that could not be deleted yet;
+// destroying it would take them away.
+func (m *Mode) holdsEntries(set string) bool {
+	for k := range m.members.AllDeletes() {
+		if k.Set == set {
+			return true
+		}
+	}
+	return false
+}
+
+// serverLeftAt tells whether a virtual server at an address is still to be
+// deleted. Where the address is not marked it is all that tells that such a
+// server is ours, so it goes after it.
+func (m *Mode) serverLeftAt(a netip.Addr) bool {
+	if m.leftovers == nil {
+		m.leftovers = map[netip.Addr]struct{}{}
+		for k := range m.servers.AllDeletes() {
+			m.leftovers[k.Addr] = struct{}{}
+		}
+	}
+	_, left := m.leftovers[a]
+	return left
+}
+
+// leftAt tells whether anything at an address is still to be deleted; its mark
+// goes last.
+func (m *Mode) leftAt(a netip.Addr) bool {
+	return m.addresses.PendingDelete(a) || m.serverLeftAt(a)
+}
 
 // ownedServer is the owner predicate of virtual servers: they carry no mark of
 // their own, so their address tells (architecture 11).
@@ -84,13 +138,5 @@ func (m *Mode) ownedServer(k vserver.ServerKey) bool {
 	return m.members.Known(markOf(k.Addr))
 }
 
-// holdsMark tells whether a set has entries that must outlive virtual servers or
-// addresses still to delete; destroying it would take them away.
-func (m *Mode) holdsMark(set string) bool {
-	for k := range m.marked {
-		if k.Set == set {
-			return true
-		}
-	}
-	return false
-}
+func alike(struct{}, struct{}) bool  { return true }
+func same[V comparable](a, b V) bool { return a == b }
