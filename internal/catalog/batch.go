@@ -84,16 +84,6 @@ func (c *Catalog) synced() (synced, complete bool) {
 	return synced, complete
 }
 
-// MarkAll makes every service that exists and our Node dirty again, for a reader
-// that changed how it reads them. Services gone before the last Take stay gone.
-func (c *Catalog) MarkAll() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.nodeChanged = true
-	c.markAll()
-	c.poke()
-}
-
 func (c *Catalog) markAll() {
 	for id := range c.services {
 		c.dirty[id] = struct{}{}

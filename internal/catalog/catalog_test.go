@@ -257,24 +257,6 @@ func TestNode(t *testing.T) {
 	}
 }
 
-func TestMarkAll(t *testing.T) {
-	c := newCatalog(t, model.FromKube)
-	c.SetService(service("b"))
-	c.SetService(service("a"))
-	c.SetService(service("gone"))
-	c.DeleteService(id("gone"))
-	c.Take()
-	drain(c)
-	c.MarkAll()
-	if !woken(c) {
-		t.Error("nobody was woken")
-	}
-	b := c.Take()
-	if diff := cmp.Diff("default/a ports=0\ndefault/b ports=0\n", show(b)); diff != "" || !b.NodeChanged {
-		t.Errorf("node changed %t, batch (-want +got):\n%s", b.NodeChanged, diff)
-	}
-}
-
 // TestConcurrentWriters: what many writers told in parallel with a reader adds
 // up to what they told last.
 func TestConcurrentWriters(t *testing.T) {

@@ -40,9 +40,6 @@ type DetectLocal struct {
 // Socket is the path of the agent's unix socket.
 func (c Config) Socket() string { return filepath.Join(c.RunDir, "agent.sock") }
 
-// Journal is where the values of sysctls before ours are kept.
-func (c Config) Journal() string { return filepath.Join(c.RunDir, "sysctls.json") }
-
 // LogLevels and LogFormats list what --log-level and --logging-format take.
 var (
 	LogLevels  = []string{"debug", "info", "warn", "error"}
