@@ -26,16 +26,18 @@ demo: ## see it work: agent, backends and curl, on this machine or in a throw-aw
 
 test: ## every level this machine can run; installs what it needs
 	@e2e/install.sh
-	@echo 'test: 1/2 rooms and scenarios on fakes, kernel rooms on this kernel, race detector on'
+	@echo 'test: 1/3 rooms and scenarios on fakes, kernel rooms on this kernel, race detector on'
 	@$(MAKE) race
-	@echo 'test: 2/2 the same contracts and scenarios, and packets, on a kernel with IPVS'
+	@echo 'test: 2/3 each scenario again, with every kernel call failing once, and with a crash at every call'
+	$(GO) test ./e2e/scenarios
+	@echo 'test: 3/3 the same contracts and scenarios, and packets, on a kernel with IPVS'
 	@$(MAKE) test-vm
 
 test-unit: ## rooms on fakes: no root, no network, under a minute
-	$(GO) test ./cmd/... ./internal/... ./ipset/... ./scheduler/... ./e2e/scenarios/...
+	$(GO) test -short ./cmd/... ./internal/... ./ipset/... ./scheduler/... ./e2e/scenarios/...
 
 race: ## all Go tests under the race detector
-	$(GO) test -race ./...
+	$(GO) test -race -short ./...
 
 test-vm: ## contracts, scenarios and packets on a kernel with IPVS
 	@e2e/test-vm.sh
@@ -51,7 +53,7 @@ fuzz: ## each fuzz target for FUZZTIME (10s)
 	done
 
 golden: ## rewrite the expectations of the scenarios; look at the diff
-	$(GO) test ./e2e/scenarios/... -update
+	$(GO) test -run TestOnFakes ./e2e/scenarios -update
 
 $(CACHE)/bin/golangci-lint-v2.15.0:
 	@echo 'lint: building golangci-lint v2.15.0, once'
