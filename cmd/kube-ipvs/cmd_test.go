@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // manifest is one Service with one endpoint.
@@ -58,6 +60,30 @@ func TestPlanOfOneKindIsReplayable(t *testing.T) {
 	want := "-A -t 10.96.0.10:80 -s mh -b mh-fallback,mh-port\n-a -t 10.96.0.10:80 -r 10.244.0.5:8080 -m -w 1\n"
 	if out != want {
 		t.Errorf("got\n%swant\n%s", out, want)
+	}
+}
+
+// Who loses to whom is told as it stands when all Services are known, and nothing
+// of the order in which they came.
+func TestPlanTellsConflictsThatStand(t *testing.T) {
+	service := func(name, created string) string {
+		return "apiVersion: v1\nkind: Service\nmetadata: {name: " + name + ", namespace: default, creationTimestamp: \"" + created +
+			"\"}\nspec:\n  clusterIP: 10.96.0.10\n  ports: [{port: 80}]\n---\n"
+	}
+	dir := directory(t, map[string]string{"all.yaml": service("a", "2023-01-01T00:00:00Z") + service("b", "2022-01-01T00:00:00Z") + service("c", "2021-01-01T00:00:00Z")})
+	_, notes, err := talk("plan", "--source-dir", dir, "--hostname-override", "node-a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conflicts []string
+	for line := range strings.Lines(notes) {
+		if who, _, ok := strings.Cut(line, ","); ok && strings.Contains(line, "belongs to") {
+			conflicts = append(conflicts, who)
+		}
+	}
+	want := []string{"default/a: 10.96.0.10:80/tcp belongs to default/c", "default/b: 10.96.0.10:80/tcp belongs to default/c"}
+	if diff := cmp.Diff(want, conflicts); diff != "" {
+		t.Errorf("notes (-want +got):\n%s", diff)
 	}
 }
 

@@ -11,11 +11,19 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilTold()
 	defer stop()
 	if err := newRoot().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "kube-ipvs:", err)
 		stop()
 		os.Exit(1)
 	}
+}
+
+// untilTold ends its context at the first SIGINT or SIGTERM. The second one has its
+// ordinary effect: who asks twice does not want to wait for an orderly end.
+func untilTold() (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
 }

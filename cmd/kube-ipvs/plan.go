@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/source/file"
@@ -79,20 +81,14 @@ func printPlan(c config.Config, show []string, out, problems io.Writer) error {
 
 // planned hands the objects to a mode by the way the agent takes.
 func planned(c config.Config, objects file.Objects, notes io.Writer) *ipvs.Mode {
-	known := catalog.New(zap.NewNop(), c.NodeName, model.FromFile)
-	objects.Deliver(known)
-	batch := known.Take()
+	batch := delivered(c, objects)
 	families := model.Families()
 	mode := ipvs.New(zap.NewNop(), modeConfig(c, families[:], nil), ipvs.Deps{})
 	mode.SetNode(batch.Node)
 	compiler := compilerFor(c, families[:])(batch.Node)
 	for _, in := range batch.Services {
 		p := compiler.Compile(in.ID, in.Service, in.Slices)
-		for _, conflict := range mode.Set(p) {
-			if !conflict.Over {
-				fmt.Fprintf(notes, "%s: %s\n", conflict.Loser, conflict)
-			}
-		}
+		mode.Set(p) // what it says of conflicts is of the moment, see below
 		if p.Skipped != "" {
 			fmt.Fprintf(notes, "%s: skipped: %s\n", p.ID, p.Skipped)
 		}
@@ -100,7 +96,25 @@ func planned(c config.Config, objects file.Objects, notes io.Writer) *ipvs.Mode 
 			fmt.Fprintf(notes, "%s: %s\n", p.ID, n)
 		}
 	}
+	printConflicts(mode.Conflicts(), notes)
 	return mode
+}
+
+// delivered is everything that the objects say, in one batch.
+func delivered(c config.Config, objects file.Objects) catalog.Batch {
+	known := catalog.New(zap.NewNop(), c.NodeName, model.FromFile)
+	objects.Deliver(known)
+	return known.Take()
+}
+
+// printConflicts prints what two Services want, as it stands when all are known.
+func printConflicts(conflicts []dataplane.Conflict, w io.Writer) {
+	slices.SortFunc(conflicts, func(a, b dataplane.Conflict) int {
+		return cmp.Or(a.Loser.Compare(b.Loser), a.Key.Compare(b.Key))
+	})
+	for _, c := range conflicts {
+		fmt.Fprintf(w, "%s: %s\n", c.Loser, c)
+	}
 }
 
 // reportProblems prints what is wrong with the manifests and fails when some

@@ -55,13 +55,19 @@ func execute(t *testing.T, args ...string) string {
 }
 
 func try(args ...string) (string, error) {
-	var out bytes.Buffer
+	out, _, err := talk(args...)
+	return out, err
+}
+
+// talk runs the program and returns what it prints to both its outputs.
+func talk(args ...string) (out, notes string, err error) {
+	var o, n bytes.Buffer
 	root := newRoot()
 	root.SetArgs(args)
-	root.SetOut(&out)
-	root.SetErr(&bytes.Buffer{})
-	err := root.Execute()
-	return out.String(), err
+	root.SetOut(&o)
+	root.SetErr(&n)
+	err = root.Execute()
+	return o.String(), n.String(), err
 }
 
 // Every flag in the README exists, and every flag that exists is in the README.
