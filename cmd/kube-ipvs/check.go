@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -10,9 +12,12 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
+	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
 
 func newCheck(settings *config.Settings) *cobra.Command {
@@ -20,8 +25,10 @@ func newCheck(settings *config.Settings) *cobra.Command {
 		Use:   "check",
 		Short: "say what this node lacks, and the remedy",
 		Long: `Try everything that ipvs mode needs by using it: the device, a scheduler, the set
-types, iptables. What is missing is named with the remedy. The exit status is 1
-when the node cannot carry Services. Nothing is left behind.`,
+types, iptables, for the families that the agent would serve. What is missing is
+named with the remedy. The exit status is 1 when the node cannot carry Services.
+Modules of the kernel that this takes are loaded and stay loaded, as they do for
+the agent; nothing else is left behind.`,
 		Example: `  kube-ipvs check
   kube-ipvs check --ipvs-scheduler mh`,
 		Args: noArguments,
@@ -32,7 +39,7 @@ when the node cannot carry Services. Nothing is left behind.`,
 			}
 			t := tune.New(zap.NewNop(), tune.Options{RunDir: c.RunDir})
 			t.LoadModules(cmd.Context(), modules(t, c)...)
-			verdicts := tune.RunChecks(cmd.Context(), append(nodeChecks(t, c), t.Checks(tune.CheckOptions{IPv6: true})...))
+			verdicts := tune.RunChecks(cmd.Context(), nodeChecks(t, c))
 			if err := tune.WriteVerdicts(cmd.OutOrStdout(), verdicts); err != nil {
 				return err
 			}
@@ -41,30 +48,74 @@ when the node cannot carry Services. Nothing is left behind.`,
 	}
 }
 
-// nodeChecks are the questions that only use can answer.
+// nodeChecks are the questions that only use can answer, and those of the tuner,
+// for the families that the agent would serve.
 func nodeChecks(t *tune.Tuner, c config.Config) []tune.Check {
 	log := zap.NewNop()
+	served, err := servedFamilies(log, c)
 	checks := []tune.Check{
 		{Name: "device " + link.DefaultName, Fix: t.ModuleFix("dummy"), Run: func(ctx context.Context) error {
 			return grade(probeDummy(ctx, log), link.ErrUnsupported)
 		}},
-		{Name: "iptables", Fix: "install iptables and ip6tables", Run: func(context.Context) error {
-			_, err := openRules(log, c)
-			return err
-		}},
-		{Name: "ipvs scheduler " + c.Scheduler.Name(), Fix: t.ModuleFix(c.Scheduler.Algorithm().Module), Run: func(ctx context.Context) error {
-			s, err := vserver.New(log, vserver.Options{})
-			if err != nil {
-				return grade(err, vserver.ErrUnsupported)
-			}
-			defer s.Close()
-			return grade(s.Probe(ctx, c.Scheduler.Name()), vserver.ErrUnsupported)
+		{Name: "iptables", Fix: "install iptables and ip6tables; for IPv6, switch it on in the kernel", Run: func(context.Context) error {
+			return errors.Join(grade(err, rules.ErrUnsupported), tune.Warning(leftOut(served)))
 		}},
 	}
-	for _, set := range ipvs.AllSets() {
-		checks = append(checks, setCheck(t, set))
+	checks = append(checks, schedulerChecks(t.ModuleFix, c.Scheduler, func(ctx context.Context, name string) error {
+		return probeScheduler(ctx, log, name)
+	})...)
+	checks = append(checks, setChecks(t.ModuleFix, served, revision)...)
+	return append(checks, t.Checks(tune.CheckOptions{IPv6: slices.Contains(served, model.IPv6)})...)
+}
+
+// servedFamilies are those that the agent would serve; all, if that is not known.
+func servedFamilies(log *zap.Logger, c config.Config) ([]model.Family, error) {
+	all := model.Families()
+	r, err := openRules(log, c)
+	if err != nil {
+		return all[:], err
+	}
+	return families(r), nil
+}
+
+// leftOut says which families the agent would not serve.
+func leftOut(served []model.Family) error {
+	var errs []error
+	for _, f := range model.Families() {
+		if !slices.Contains(served, f) {
+			errs = append(errs, fmt.Errorf("%s is left out: this node does not have it, or no tools for it", f))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// schedulerChecks try the wanted algorithm, and the one that the agent uses where
+// the kernel lacks it: only without that the node cannot serve.
+func schedulerChecks(fix func(module string) string, want scheduler.Spec, probe func(ctx context.Context, name string) error) []tune.Check {
+	specs := []scheduler.Spec{want}
+	if want.Name() != scheduler.Default {
+		specs = append(specs, scheduler.MustParse(scheduler.Default))
+	}
+	checks := make([]tune.Check, 0, len(specs))
+	for _, s := range specs {
+		checks = append(checks, tune.Check{Name: "ipvs scheduler " + s.Name(), Fix: fix(s.Algorithm().Module), Run: func(ctx context.Context) error {
+			err := probe(ctx, s.Name())
+			if s.Name() != scheduler.Default && errors.Is(err, vserver.ErrUnsupported) {
+				return tune.Warning(fmt.Errorf("%w; the agent would use %s instead", err, scheduler.Default))
+			}
+			return grade(err, vserver.ErrUnsupported)
+		}})
 	}
 	return checks
+}
+
+func probeScheduler(ctx context.Context, log *zap.Logger, name string) error {
+	s, err := vserver.New(log, vserver.Options{})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return s.Probe(ctx, name)
 }
 
 // probeDummy makes a device of another name and takes it away again.
@@ -78,16 +129,34 @@ func probeDummy(ctx context.Context, log *zap.Logger) error {
 	return errors.Join(err, l.Remove(ctx))
 }
 
-func setCheck(t *tune.Tuner, set ipset.Set) tune.Check {
-	return tune.Check{Name: "sets of type " + string(set.Type), Fix: t.ModuleFix("ip_set"), Run: func(ctx context.Context) error {
-		h, err := ipset.New(ipset.Options{})
-		if err != nil {
-			return grade(err, ipset.ErrUnsupported)
+// setChecks ask for each type of set in each family that is served.
+func setChecks(fix func(module string) string, served []model.Family, ask func(context.Context, ipset.Set) error) []tune.Check {
+	var checks []tune.Check
+	for _, set := range ipvs.AllSets() {
+		family := model.IPv4
+		if set.Family == ipset.IPv6 {
+			family = model.IPv6
 		}
-		defer h.Close()
-		_, err = h.Revision(ctx, set.Type, set.Family)
-		return grade(err, ipset.ErrUnsupported)
-	}}
+		if !slices.Contains(served, family) {
+			continue
+		}
+		name := fmt.Sprintf("sets of type %s, %s", set.Type, set.Family)
+		checks = append(checks, tune.Check{Name: name, Fix: fix("ip_set"), Run: func(ctx context.Context) error {
+			return grade(ask(ctx, set), ipset.ErrUnsupported)
+		}})
+	}
+	return checks
+}
+
+// revision fails where the kernel does not have the set's type in its family.
+func revision(ctx context.Context, set ipset.Set) error {
+	h, err := ipset.New(ipset.Options{})
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	_, err = h.Revision(ctx, set.Type, set.Family)
+	return err
 }
 
 // grade tells what the node cannot do from what went wrong.

@@ -10,13 +10,14 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
-	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
 const cleanupHelp = `Remove everything of kube-ipvs from this node and nothing else: addresses, virtual
 servers, rules, sets and the device, in an order in which nothing is removed while
-something refers to it. Sysctls get back the values they had. What could not be
+something refers to it. Sysctls get back the values they had. No module is loaded
+for it, and what this kernel does not have is passed over. What could not be
 removed is listed, and the exit status is 1. Running it twice is fine.`
 
 func newCleanup(settings *config.Settings) *cobra.Command {
@@ -37,30 +38,43 @@ func newCleanup(settings *config.Settings) *cobra.Command {
 	}
 }
 
-// cleanup sweeps the kernel and puts the sysctls back.
+// cleanup sweeps the kernel and puts the sysctls back. Both are done as far as they
+// go: what one cannot remove is no reason to leave the other.
 func cleanup(ctx context.Context, c config.Config, out io.Writer) error {
 	log, err := newLogger(c)
 	if err != nil {
 		return err
 	}
-	socket, err := inspect.Listen(c.Socket())
+	lock, err := lockRunDir(c.RunDir)
 	if err != nil {
 		return fmt.Errorf("stop the agent first: %w", err)
 	}
-	defer socket.Close()
-	k, err := openKernel(ctx, log, c)
+	defer lock.Close()
+	k, unseen, err := openRemains(ctx, log, c)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = k.close(nil) }()
-	swept := dataplane.Sweep(ctx, k.newMode(log, c), func(r dataplane.Result) {
+	both := model.Families() // also those that iptables does not serve any more
+	swept := sweep(ctx, k.newMode(log, c, both[:]), out)
+	return errors.Join(unseen, swept, restore(ctx, k.tuner, out))
+}
+
+// sweep removes all rows of the mode and says how many of which kind.
+func sweep(ctx context.Context, mode dataplane.Dataplane, out io.Writer) error {
+	return dataplane.Sweep(ctx, mode, func(r dataplane.Result) {
 		for _, s := range r.Stages {
 			fmt.Fprintf(out, "removed %5d %s\n", s.Deletes, s.Stage)
 		}
 	})
-	restored := k.tuner.Restore(ctx)
+}
+
+// restore puts the sysctls back. The journal does not say which were required, so
+// any that is refused is a failure.
+func restore(ctx context.Context, t *tune.Tuner, out io.Writer) error {
+	restored := t.Restore(ctx)
 	for _, r := range restored {
 		fmt.Fprintln(out, r)
 	}
-	return errors.Join(swept, tune.Failure(restored, tune.Required))
+	return tune.Failure(restored, tune.Wanted)
 }

@@ -86,7 +86,7 @@ func bindFlags(f *pflag.FlagSet, s *config.Settings) {
 	f.BoolVar(&s.MasqueradeAll, "masquerade-all", s.MasqueradeAll, "rewrite the source of all traffic to cluster IPs")
 	f.IntVar(&s.MasqueradeBit, "iptables-masquerade-bit", s.MasqueradeBit, "bit of the packet mark that asks for masquerading (0-31)")
 	f.StringVar(&s.IPTables, "iptables-backend", s.IPTables, "auto, nft or legacy; auto looks where the host's rules live")
-	f.StringVar(&s.RunDir, "run-dir", s.RunDir, "directory of the agent's socket and journal")
+	f.StringVar(&s.RunDir, "run-dir", s.RunDir, "directory of the agent's socket, lock and journal")
 	f.StringVar(&s.LogLevel, "log-level", s.LogLevel, "debug, info, warn or error")
 	f.StringVar(&s.LogFormat, "logging-format", s.LogFormat, "text or json")
 }

@@ -30,6 +30,11 @@ func run(ctx context.Context, c config.Config) error {
 		return err
 	}
 	defer func() { _ = log.Sync() }() // standard error cannot be synced everywhere
+	lock, err := lockRunDir(c.RunDir)
+	if err != nil {
+		return fmt.Errorf("cannot start: %w", err)
+	}
+	defer lock.Close() // last of all: the socket is gone while the loop still writes
 	socket, err := inspect.Listen(c.Socket())
 	if err != nil {
 		return err
@@ -40,7 +45,7 @@ func run(ctx context.Context, c config.Config) error {
 		return fmt.Errorf("ipvs mode cannot run on this node: %w", err)
 	}
 	defer func() { _ = k.close(nil) }()
-	if c.Scheduler, err = k.pickScheduler(ctx, log, c.Scheduler); err != nil {
+	if c.Scheduler, err = k.picker(log).pick(ctx, c.Scheduler); err != nil {
 		return fmt.Errorf("ipvs mode cannot run on this node: %w", err)
 	}
 	log.Info("starting", zap.String("mode", ipvs.Name), zap.String("version", buildVersion()), zap.String("node", c.NodeName),
@@ -48,11 +53,11 @@ func run(ctx context.Context, c config.Config) error {
 
 	metrics := telemetry.New()
 	metrics.Mode(ipvs.Name, ipvs.Name)
-	mode := k.newMode(log, c)
+	mode := k.newMode(log, c, families(k.rules))
 	known := catalog.New(log, c.NodeName, model.FromFile)
 	loop := agent.New(agent.Options{
 		Log: log, Catalog: known, Mode: mode, NodeName: c.NodeName, Observer: metrics,
-		Compiler: compilerFor(c, k.families()), AuditPeriod: c.SyncPeriod,
+		Compiler: compilerFor(c, families(k.rules)), AuditPeriod: c.SyncPeriod,
 	})
 
 	group, ctx := errgroup.WithContext(ctx)

@@ -18,12 +18,12 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/plan"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
-	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
 
 // This file is the only place where concrete rooms meet.
 
-// kernel holds the handles of the network namespace the process runs in.
+// kernel holds the handles of the network namespace the process runs in. For run
+// none is nil.
 type kernel struct {
 	servers *vserver.Handle
 	sets    *ipset.Handle
@@ -88,43 +88,13 @@ func (k *kernel) close(err error) error {
 	return err
 }
 
-// families are those that iptables serves on this node.
-func (k *kernel) families() []model.Family {
+// families are those that iptables serves on this node, and so the agent.
+func families(r *rules.Handle) []model.Family {
 	var out []model.Family
-	for _, f := range k.rules.Families() {
+	for _, f := range r.Families() {
 		out = append(out, model.Family(f))
 	}
 	return out
-}
-
-// pickScheduler tries the wanted algorithm in the kernel, unless a virtual server
-// there proves it. One that is not there costs the choice, not the node: round
-// robin serves instead, and says so.
-func (k *kernel) pickScheduler(ctx context.Context, log *zap.Logger, want scheduler.Spec) (scheduler.Spec, error) {
-	found, err := k.servers.ListServers(ctx)
-	if err != nil {
-		return want, err
-	}
-	for _, s := range found {
-		if s.Scheduler == want.Name() {
-			return want, nil
-		}
-	}
-	err = k.servers.Probe(ctx, want.Name())
-	if !errors.Is(err, vserver.ErrUnsupported) || want.Name() == scheduler.Default {
-		return want, k.lackingScheduler(want, err)
-	}
-	log.Warn("the kernel lacks the scheduler, using "+scheduler.Default+" instead",
-		zap.Stringer("scheduler", want), zap.String("remedy", k.tuner.ModuleFix(want.Algorithm().Module)), zap.Error(err))
-	fallback := scheduler.MustParse(scheduler.Default)
-	return fallback, k.lackingScheduler(fallback, k.servers.Probe(ctx, fallback.Name()))
-}
-
-func (k *kernel) lackingScheduler(s scheduler.Spec, err error) error {
-	if err == nil {
-		return nil
-	}
-	return k.lacking(s.Algorithm().Module, fmt.Errorf("try scheduler %s in the kernel: %w", s, err))
 }
 
 // tune sets the sysctls; one that is required and refused ends it.
@@ -139,11 +109,20 @@ func (k *kernel) tune(c config.Config) func(context.Context) error {
 	}
 }
 
-// newMode joins the mode to its handles.
-func (k *kernel) newMode(log *zap.Logger, c config.Config) *ipvs.Mode {
-	return ipvs.New(log, modeConfig(c, k.families(), k.rules), ipvs.Deps{
-		Servers: k.servers, Sets: k.sets, Rules: k.rules, Links: k.link, Tune: k.tune(c),
-	})
+// newMode joins the mode to its handles. Where cleanup found none there is a
+// stand-in that holds nothing.
+func (k *kernel) newMode(log *zap.Logger, c config.Config, families []model.Family) *ipvs.Mode {
+	deps := ipvs.Deps{Servers: noServers{}, Sets: noSets{}, Rules: noRules{}, Links: k.link, Tune: k.tune(c)}
+	if k.servers != nil {
+		deps.Servers = k.servers
+	}
+	if k.sets != nil {
+		deps.Sets = k.sets
+	}
+	if k.rules != nil {
+		deps.Rules = k.rules
+	}
+	return ipvs.New(log, modeConfig(c, families, k.rules), deps)
 }
 
 // modeConfig tells the mode what the settings and the tools say. Without tools

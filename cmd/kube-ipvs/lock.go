@@ -1,0 +1,55 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// errRunning says that another process has the run directory.
+var errRunning = errors.New("another kube-ipvs is running")
+
+// lockRunDir makes this process the only one that writes to the kernel for a run
+// directory, until the file is closed or the process ends, however it ends. The
+// file stays when its holder goes: to remove it would let two processes hold two
+// files of one name.
+func lockRunDir(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make run directory: %w", err)
+	}
+	path := filepath.Join(dir, "agent.lock")
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open lock: %w", err)
+	}
+	if err := flock(f); err != nil {
+		defer f.Close()
+		return nil, fmt.Errorf("lock %s: %w%s", path, err, holder(f))
+	}
+	if err := sign(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("write %s: %w", path, err), f.Close())
+	}
+	return f, nil
+}
+
+// sign leaves the number of this process, for the message of whoever comes second.
+func sign(f *os.File) error {
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return err
+}
+
+// holder names who signed; one that has not come to it yet has no name.
+func holder(f *os.File) string {
+	text := make([]byte, 20)
+	n, _ := f.ReadAt(text, 0)
+	if pid, err := strconv.Atoi(strings.TrimSpace(string(text[:n]))); err == nil {
+		return fmt.Sprintf(" (process %d)", pid)
+	}
+	return ""
+}

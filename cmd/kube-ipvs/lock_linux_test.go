@@ -1,0 +1,73 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestOneAgentARunDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	first, err := lockRunDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = lockRunDir(dir)
+	if want := fmt.Sprintf("(process %d)", os.Getpid()); !errors.Is(err, errRunning) || !strings.Contains(err.Error(), want) {
+		t.Errorf("second lock: error %v, want %v %s", err, errRunning, want)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := lockRunDir(dir)
+	if err != nil {
+		t.Fatalf("lock after the first was closed: %v", err)
+	}
+	_ = again.Close()
+}
+
+// What a crash leaves is a file without a lock: it stops nobody, and neither does
+// what stands in it.
+func TestLockFileOfACrash(t *testing.T) {
+	for name, text := range map[string]string{"empty": "", "signed": "4194304000\n", "garbage": strings.Repeat("x", 1000)} {
+		t.Run(name, func(t *testing.T) {
+			dir := directory(t, map[string]string{"agent.lock": text})
+			f, err := lockRunDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			got, err := os.ReadFile(filepath.Join(dir, "agent.lock"))
+			if want := fmt.Sprintf("%d\n", os.Getpid()); err != nil || string(got) != want {
+				t.Errorf("lock file says %q (error %v), want %q", got, err, want)
+			}
+		})
+	}
+}
+
+// Neither verb touches the kernel while another process has the run directory.
+func TestVerbsThatWriteWaitForNobody(t *testing.T) {
+	run, source := t.TempDir(), directory(t, map[string]string{"web.yaml": manifest})
+	f, err := lockRunDir(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for name, tt := range map[string]struct {
+		args []string
+		want string
+	}{
+		"agent":   {[]string{"--source-dir", source, "--run-dir", run}, "cannot start: "},
+		"cleanup": {[]string{"cleanup", "--run-dir", run}, "stop the agent first: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := try(tt.args...)
+			if !errors.Is(err, errRunning) || !strings.HasPrefix(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q with %v", err, tt.want, errRunning)
+			}
+		})
+	}
+}

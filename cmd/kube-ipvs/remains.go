@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
+)
+
+// openRemains opens what may hold something of ours, and loads nothing for it: a
+// subsystem that the kernel lacks, or has not loaded, holds nothing. Of rules that
+// is not known without the tools, so unseen says that nobody looked.
+func openRemains(ctx context.Context, log *zap.Logger, c config.Config) (k *kernel, unseen, err error) {
+	k = &kernel{tuner: tune.New(log, tune.Options{RunDir: c.RunDir})}
+	if k.link, err = link.New(log, link.Options{}); err != nil {
+		return nil, nil, k.close(err)
+	}
+	if k.servers, err = vserver.New(log, vserver.Options{}); err != nil && !errors.Is(err, vserver.ErrUnsupported) {
+		return nil, nil, k.close(err)
+	}
+	if k.sets, err = openSets(ctx); err != nil && !errors.Is(err, ipset.ErrUnsupported) {
+		return nil, nil, k.close(err)
+	}
+	if k.rules, err = openRules(log, c); err != nil && !errors.Is(err, rules.ErrUnsupported) {
+		return nil, nil, k.close(err)
+	}
+	if err != nil {
+		unseen = fmt.Errorf("rules of iptables, if any, stay: %w", err)
+	}
+	return k, unseen, nil
+}
+
+// openSets fails with ipset.ErrUnsupported already where only the first question
+// would show that there are no sets.
+func openSets(ctx context.Context) (*ipset.Handle, error) {
+	h, err := ipset.New(ipset.Options{})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := h.Probe(ctx); err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
+	return h, nil
+}
+
+// The stand-ins hold nothing. Cleanup wants nothing, so nothing is ever written to
+// them, and the rest of the interface may be nil.
+
+type noServers struct{ ipvs.Servers }
+
+func (noServers) ListServers(context.Context) (map[vserver.ServerKey]vserver.Server, error) {
+	return nil, nil
+}
+
+type noSets struct{ ipvs.Sets }
+
+func (noSets) ListSets(context.Context) ([]ipset.Set, error) { return nil, nil }
+
+type noRules struct{ ipvs.Rules }
+
+func (noRules) List(context.Context) (map[rules.ChainKey]rules.Chain, map[rules.JumpKey]rules.Jump, error) {
+	return nil, nil, nil
+}
