@@ -106,7 +106,7 @@ func repairLink(ctx context.Context, log *zap.Logger, loop *agent.Agent, mode *i
 		return // addresses of other links change nothing here
 	}
 	if e.Kind != link.Ready {
-		log.Info("somebody else changed our link", zap.Stringer("event", e))
+		log.Debug("somebody else changed our link", zap.Stringer("event", e))
 	}
 	if err := loop.Repair(ctx, repair); err != nil && ctx.Err() == nil {
 		log.Warn("repair of our link failed, the audit will try again", zap.Error(err))
