@@ -4,7 +4,7 @@
 #
 #   e2e/test-vm.sh                     all groups
 #   e2e/test-vm.sh packet              one group
-#   e2e/test-vm.sh packet TestHairpin  one test of a group
+#   e2e/test-vm.sh packet TestAffinity  the tests of a group whose names match
 #
 # Groups: runner (the VM runner itself), rooms (each kernel room's contract on the real kernel), scenarios (the files of
 # e2e/scenarios with the real program), packet (client, node and backend namespaces, real packets).
@@ -12,7 +12,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 groups=(runner rooms scenarios packet)
-pattern=${2:-.}
+pattern=${2:-}
 if [ $# -gt 0 ]; then
 	groups=("$1")
 fi
@@ -44,7 +44,7 @@ rooms() {
 	for room in internal/kernel/vserver internal/kernel/link internal/kernel/rules ipset; do
 		binary "$(basename "$room")" "./$room"
 		copies+=("bin/$(basename "$room").test:/run/kube-ipvs/bin/$(basename "$room").test")
-		script+="; echo '# $room'; cd /run/kube-ipvs/src/$room; /run/kube-ipvs/bin/$(basename "$room").test -test.v -test.run '$pattern' || failed=1"
+		script+="; echo '# $room'; cd /run/kube-ipvs/src/$room; /run/kube-ipvs/bin/$(basename "$room").test -test.v -test.run '${pattern:-.}' || failed=1"
 	done
 	in_guest rooms 15m "${copies[@]}" -- bash -c "$script; exit \$failed"
 }
@@ -52,13 +52,13 @@ rooms() {
 scenarios() {
 	binary scenarios ./e2e/scenarios
 	in_guest scenarios 15m bin/kube-ipvs:/run/kube-ipvs/bin/kube-ipvs bin/scenarios.test:/run/kube-ipvs/bin/scenarios.test -- \
-		bash -c "cd /run/kube-ipvs/src/e2e/scenarios && /run/kube-ipvs/bin/scenarios.test -test.v -test.run '$pattern'"
+		bash -c "cd /run/kube-ipvs/src/e2e/scenarios && /run/kube-ipvs/bin/scenarios.test -test.v -test.run '${pattern:-TestOnKernel}'"
 }
 
 packet() {
 	binary packet ./e2e/packet
 	in_guest packet 20m bin/kube-ipvs:/run/kube-ipvs/bin/kube-ipvs bin/packet.test:/run/kube-ipvs/bin/packet.test -- \
-		bash -c "cd /run/kube-ipvs/src/e2e/packet && /run/kube-ipvs/bin/packet.test -test.v -test.timeout 18m -test.run '$pattern'"
+		bash -c "cd /run/kube-ipvs/src/e2e/packet && /run/kube-ipvs/bin/packet.test -test.v -test.timeout 18m -test.run '${pattern:-.}'"
 }
 
 # count KIND GROUP: how many tests ended so.
