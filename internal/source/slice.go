@@ -73,17 +73,18 @@ func (p *problems) slicePorts(in []discoveryv1.EndpointPort) []model.SlicePort {
 	return slices.Clip(out)
 }
 
-// slicePort reads one port; kube-proxy ignores those without name or number.
+// slicePort reads one port; one without a number is not used. No name is the
+// empty name, as the API server has it (discovery/v1 EndpointPort.name).
 func (p *problems) slicePort(field string, in *discoveryv1.EndpointPort) (out model.SlicePort, ok bool) {
-	switch {
-	case in.Name == nil:
-		p.add(field+".name", "missing: the port is not used")
-		return out, false
-	case in.Port == nil:
+	if in.Port == nil {
 		p.add(field+".port", "missing: the port is not used")
 		return out, false
 	}
-	ok = p.portName(field+".name", *in.Name)
+	name := ""
+	if in.Name != nil {
+		name = *in.Name
+	}
+	ok = p.portName(field+".name", name)
 	ok = p.portNumber(field+".port", *in.Port) && ok
 	proto := corev1.ProtocolTCP
 	if in.Protocol != nil {
@@ -96,7 +97,7 @@ func (p *problems) slicePort(field string, in *discoveryv1.EndpointPort) (out mo
 	if !ok || err != nil {
 		return out, false
 	}
-	return model.SlicePort{Name: *in.Name, Protocol: parsed, Port: uint16(*in.Port)}, true
+	return model.SlicePort{Name: name, Protocol: parsed, Port: uint16(*in.Port)}, true
 }
 
 func (p *problems) endpoints(family model.Family, in []discoveryv1.Endpoint) []model.Endpoint {

@@ -67,7 +67,7 @@ func TestSlice(t *testing.T) {
 			lines(head4, `problem endpoints[0].addresses[0]: "127.0.0.1" is a loopback address`)},
 		{"not an address", "{addressType: IPv4, endpoints: [{addresses: [web]}]}",
 			lines(head4, `problem endpoints[0].addresses[0]: "web" is not an IP address`)},
-		{"port without name", "{addressType: IPv4, ports: [{port: 80}]}", lines(head4, "problem ports[0].name: missing: the port is not used")},
+		{"port without name", "{addressType: IPv4, ports: [{port: 80}]}", lines(head4, `port "" 80/tcp`)},
 		{"port without number", "{addressType: IPv4, ports: [{name: a}]}", lines(head4, "problem ports[0].port: missing: the port is not used")},
 		{"port 0", "{addressType: IPv4, ports: [{name: a, port: 0}]}", lines(head4, "problem ports[0].port: 0 is not a port (1-65535)")},
 		{"port 70000", "{addressType: IPv4, ports: [{name: a, port: 70000}]}", lines(head4, "problem ports[0].port: 70000 is not a port (1-65535)")},

@@ -3,6 +3,7 @@ package file
 import (
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -102,13 +103,21 @@ func (c *content) take(file string, j *job) {
 	default:
 		j.object.line = j.doc.line
 		c.objects = append(c.objects, j.object)
-		c.note(file, &j.object)
+		c.note(file, j)
 	}
 }
 
-func (c *content) note(file string, o *object) {
-	for _, reason := range o.value.problems() {
-		c.notes = append(c.notes, Problem{File: file, Document: o.document, Line: o.line, Object: o.key.String(), Reason: reason})
+// note tells what of an object is not used, at the line of the field that the
+// reason begins with.
+func (c *content) note(file string, j *job) {
+	for _, reason := range j.object.value.problems() {
+		f := fault{object: j.object.key.String(), reason: reason}
+		if path, rest, ok := strings.Cut(reason, ": "); ok && !strings.Contains(path, " ") {
+			f.path, f.reason = path, rest
+		}
+		p := f.below(j.path).problem(file, j.doc)
+		p.BadFile = false
+		c.notes = append(c.notes, p)
 	}
 }
 
