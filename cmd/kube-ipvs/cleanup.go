@@ -18,7 +18,8 @@ const cleanupHelp = `Remove everything of kube-ipvs from this node and nothing e
 servers, rules, sets and the device, in an order in which nothing is removed while
 something refers to it. Sysctls get back the values they had. No module is loaded
 for it, and what this kernel does not have is passed over. What could not be
-removed is listed, and the exit status is 1. Running it twice is fine.`
+removed is listed, and the exit status is 1. Running it twice is fine. Names are
+kube-proxy's: stop a kube-proxy before, for its chains and sets go, too.`
 
 func newCleanup(settings *config.Settings) *cobra.Command {
 	return &cobra.Command{
@@ -62,11 +63,17 @@ func cleanup(ctx context.Context, c config.Config, out io.Writer) error {
 
 // sweep removes all rows of the mode and says how many of which kind.
 func sweep(ctx context.Context, mode dataplane.Dataplane, out io.Writer) error {
-	return dataplane.Sweep(ctx, mode, func(r dataplane.Result) {
+	removed := 0
+	err := dataplane.Sweep(ctx, mode, func(r dataplane.Result) {
 		for _, s := range r.Stages {
-			fmt.Fprintf(out, "removed %5d %s\n", s.Deletes, s.Stage)
+			removed += s.Deletes
+			fmt.Fprintf(out, "removed  %-12s %5d\n", s.Stage, s.Deletes)
 		}
 	})
+	if err == nil && removed == 0 {
+		fmt.Fprintln(out, "nothing to remove")
+	}
+	return err
 }
 
 // restore puts the sysctls back. The journal does not say which were required, so

@@ -24,7 +24,8 @@ kernel, without root, in the text of the operator's own tools.
 
   servers    as ipvsadm -Sn          (ipvsadm -R reads it)
   sets       as ipset save           (ipset restore reads it)
-  rules      as iptables-save        (iptables-restore --noflush reads it, a family at a time)
+  rules      as iptables-save        (after "# ip" for iptables-restore --noflush, after "# ip6"
+                                      for ip6tables-restore --noflush; the sets come first)
   addresses  as ip addr add commands
 
 What is not served, and why, goes to standard error. The exit status is 1 when

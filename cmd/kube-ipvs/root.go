@@ -33,6 +33,7 @@ func newRoot() *cobra.Command {
 		Long:          rootHelp,
 		Example:       rootExamples,
 		Args:          noArguments,
+		Version:       buildVersion(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -76,11 +77,11 @@ func bindFlags(f *pflag.FlagSet, s *config.Settings) {
 	f.StringVar(&s.HostnameOverride, "hostname-override", s.HostnameOverride, "name of this node (default: the host's name)")
 	f.StringVar(&s.ProxyMode, "proxy-mode", s.ProxyMode, "how to carry Services: ipvs")
 	f.StringVar(&s.Scheduler, "ipvs-scheduler", s.Scheduler, "algorithm: rr wrr lc wlc lblc lblcr sh dh sed nq mh fo ovf (default rr)")
-	f.StringSliceVar(&s.ExcludeCIDRs, "ipvs-exclude-cidrs", s.ExcludeCIDRs, "ranges whose virtual servers belong to somebody else")
+	f.StringSliceVar(&s.ExcludeCIDRs, "ipvs-exclude-cidrs", s.ExcludeCIDRs, "ranges in which virtual servers of others are left alone; Services there are served all the same")
 	f.BoolVar(&s.StrictARP, "ipvs-strict-arp", s.StrictARP, "answer ARP only for addresses of the interface that was asked")
 	f.DurationVar(&s.SyncPeriod, "ipvs-sync-period", s.SyncPeriod, "time between two rounds that look for drift in the kernel")
 	f.StringVar(&s.DetectLocalMode, "detect-local-mode", s.DetectLocalMode, "how pods of this node are told: ClusterCIDR, NodeCIDR, BridgeInterface, InterfaceNamePrefix")
-	f.StringVar(&s.ClusterCIDR, "cluster-cidr", s.ClusterCIDR, "ranges of pod addresses, one a family: 10.244.0.0/16,fd00:10:244::/56")
+	f.StringVar(&s.ClusterCIDR, "cluster-cidr", s.ClusterCIDR, "ranges of pod addresses, one a family: 10.244.0.0/16,fd00:10:244::/56; without it only this host is masqueraded")
 	f.StringVar(&s.PodBridge, "pod-bridge-interface", s.PodBridge, "bridge of the local pods, for BridgeInterface")
 	f.StringVar(&s.PodPrefix, "pod-interface-name-prefix", s.PodPrefix, "beginning of the local pods' interface names, for InterfaceNamePrefix")
 	f.BoolVar(&s.MasqueradeAll, "masquerade-all", s.MasqueradeAll, "rewrite the source of all traffic to cluster IPs")

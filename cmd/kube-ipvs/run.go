@@ -51,6 +51,9 @@ func run(ctx context.Context, c config.Config) error {
 	log.Info("starting", zap.String("mode", ipvs.Name), zap.String("version", buildVersion()), zap.String("node", c.NodeName),
 		zap.Stringer("scheduler", c.Scheduler), zap.String("iptables", string(k.rules.Backend())), zap.String("source", c.SourceDir))
 
+	if c.DetectLocal.Mode == "ClusterCIDR" && len(c.DetectLocal.ClusterCIDRs) == 0 && !c.MasqueradeAll {
+		log.Warn("no --cluster-cidr: pods cannot be told from others, so only traffic of this host is masqueraded to cluster IPs")
+	}
 	metrics := telemetry.New()
 	metrics.Mode(ipvs.Name, ipvs.Name)
 	mode := k.newMode(log, c, families(k.rules))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"go.uber.org/zap"
 
@@ -68,6 +69,9 @@ func modules(t *tune.Tuner, c config.Config) []string {
 
 // lacking adds to an error what a person can do about the missing module.
 func (k *kernel) lacking(module string, err error) error {
+	if errors.Is(err, os.ErrPermission) {
+		return fmt.Errorf("%w\n  remedy: run as root, or with CAP_NET_ADMIN", err)
+	}
 	if fix := k.tuner.ModuleFix(module); fix != "" {
 		return fmt.Errorf("%w\n  remedy: %s", err, fix)
 	}

@@ -66,7 +66,7 @@ func (c Conflict) String() string {
 	if c.Over {
 		return fmt.Sprintf("%s: %s is in no conflict any more", c.Key, c.Loser)
 	}
-	return fmt.Sprintf("%s belongs to %s, which is older; %s does not get it", c.Key, c.Winner, c.Loser)
+	return fmt.Sprintf("%s belongs to %s, which comes first by age, then by name; %s does not get it", c.Key, c.Winner, c.Loser)
 }
 
 // NewFrontends returns Frontends without any Service.

@@ -74,7 +74,7 @@ func TestConflictIsReportedOnceAndEnds(t *testing.T) {
 		}
 	}
 	want := []string{
-		"10.96.0.1:80/tcp belongs to ns/old, which is older; ns/young does not get it",
+		"10.96.0.1:80/tcp belongs to ns/old, which comes first by age, then by name; ns/young does not get it",
 		"10.96.0.1:80/tcp: ns/young is in no conflict any more",
 	}
 	if diff := cmp.Diff(want, said); diff != "" {

@@ -205,7 +205,7 @@ func unserved(spec *corev1.ServiceSpec) []string {
 		{"externalIPs", len(spec.ExternalIPs) > 0},
 		{"externalTrafficPolicy", spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal},
 		{"healthCheckNodePort", spec.HealthCheckNodePort != 0},
-		{"loadBalancer", spec.Type == corev1.ServiceTypeLoadBalancer},
+		{"load-balancer addresses", spec.Type == corev1.ServiceTypeLoadBalancer},
 		{"loadBalancerSourceRanges", len(spec.LoadBalancerSourceRanges) > 0},
 		{"nodePorts", spec.Type == corev1.ServiceTypeNodePort || hasNodePort},
 	}

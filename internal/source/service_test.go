@@ -141,7 +141,7 @@ func TestService(t *testing.T) {
 		{"all that is not served", `{type: LoadBalancer, ports: [{port: 80, nodePort: 30080}], externalIPs: [1.2.3.4],
 			externalTrafficPolicy: Local, healthCheckNodePort: 30081, loadBalancerSourceRanges: [10.0.0.0/8]}`,
 			lines("file default/web LoadBalancer", port80,
-				"unserved externalIPs externalTrafficPolicy healthCheckNodePort loadBalancer loadBalancerSourceRanges nodePorts")},
+				"unserved externalIPs externalTrafficPolicy healthCheckNodePort load-balancer addresses loadBalancerSourceRanges nodePorts")},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

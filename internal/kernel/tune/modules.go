@@ -235,7 +235,8 @@ func underscored(name string) string { return strings.ReplaceAll(name, "-", "_")
 func (t *Tuner) ModuleFix(name string) string {
 	dir, visible := t.modulesDir()
 	if !visible {
-		return fmt.Sprintf("%s: no %s here; in a container mount the host's /lib/modules, then modprobe %s", name, dir, name)
+		return fmt.Sprintf("%s: this kernel has it neither built in nor in %s; in a container mount the host's /lib/modules; "+
+			"else boot a kernel that has it (a distribution's stock one)", name, dir)
 	}
 	available := t.moduleList("modules.dep", func(line string) string {
 		file, _, _ := strings.Cut(line, ":")

@@ -224,8 +224,8 @@ func TestModuleFix(t *testing.T) {
 	}{
 		"no modules in sight": {
 			prepare: func(*testing.T, node) {},
-			want: "ip_vs: no /lib/modules/6.1.0-18-amd64 here; " +
-				"in a container mount the host's /lib/modules, then modprobe ip_vs",
+			want: "ip_vs: this kernel has it neither built in nor in /lib/modules/6.1.0-18-amd64; " +
+				"in a container mount the host's /lib/modules; else boot a kernel that has it (a distribution's stock one)",
 		},
 		"only to be loaded": {
 			prepare: func(t *testing.T, n node) {

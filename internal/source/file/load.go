@@ -2,6 +2,9 @@ package file
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"go.uber.org/zap"
 
@@ -43,7 +46,19 @@ func Load(path string) (Objects, []Problem, error) {
 	}
 	var c collector
 	s.registry.flush(&c)
-	return c.Objects, s.problems(), nil
+	return c.Objects, append(s.problems(), s.passedOver()...), nil
+}
+
+// passedOver says, a problem a file, what of other kinds is in the manifests: a
+// kind that is misspelled is one of them.
+func (s *store) passedOver() []Problem {
+	var out []Problem
+	for _, name := range slices.Sorted(maps.Keys(s.files)) {
+		if foreign := s.files[name].good.foreign; len(foreign) > 0 {
+			out = append(out, Problem{File: name, Reason: "other kinds, passed over: " + strings.Join(kinds(foreign), ", ")})
+		}
+	}
+	return out
 }
 
 // collector is a Sink that keeps what it is given. Nothing is deleted from it: a
