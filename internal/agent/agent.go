@@ -227,7 +227,11 @@ func (a *Agent) set(p model.ServicePlan) {
 		a.services[p.ID] = now
 	}
 	for _, c := range conflicts {
-		a.log.Warn("address conflict", zap.Stringer("service", c.Loser), zap.Stringer("frontend", c.Key), zap.String("reason", c.String()))
+		level := zap.WarnLevel
+		if c.Over {
+			level = zap.InfoLevel
+		}
+		a.log.Log(level, "address conflict", zap.Stringer("service", c.Loser), zap.Stringer("frontend", c.Key), zap.String("reason", c.String()))
 	}
 }
 
