@@ -36,8 +36,14 @@ test: ## every level this machine can run; installs what it needs
 test-unit: ## rooms on fakes: no root, no network, under a minute
 	$(GO) test -short ./cmd/... ./internal/... ./ipset/... ./scheduler/... ./e2e/scenarios/...
 
-race: ## all Go tests under the race detector
-	$(GO) test -race -short ./...
+race: ## all Go tests under the race detector; says what was skipped and why
+	@mkdir -p bin
+	@echo '$(GO) test -race -short ./... (all of it in bin/race.log)'
+	@$(GO) test -race -short -v ./... >bin/race.log 2>&1 || \
+		{ grep -vE '^ *(=== |--- (PASS|SKIP))' bin/race.log | grep -v '^?' | tail -n 300; exit 1; }
+	@grep -E '^ok ' bin/race.log
+	@awk -f e2e/skipped.awk bin/race.log
+	@echo "race: $$(grep -cE '^ *--- PASS:' bin/race.log) passed, 0 failed, $$(grep -cE '^ *--- SKIP:' bin/race.log || true) skipped"
 
 test-vm: ## contracts, scenarios and packets on a kernel with IPVS
 	@e2e/test-vm.sh

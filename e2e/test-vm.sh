@@ -77,7 +77,7 @@ for group in "${groups[@]}"; do
 		verdict=FAILED status=1
 		grep -vE '^ *(=== |--- (PASS|SKIP))' "bin/vm-$group.log" | tail -n 150 || true
 	fi
-	grep -E -B1 '^ *--- SKIP:' "bin/vm-$group.log" | grep -vE '^--$' || true
+	awk -f e2e/skipped.awk "bin/vm-$group.log"
 	say "$group $verdict in $((SECONDS - start))s: $(count PASS "$group") passed, $(count FAIL "$group") failed, $(count SKIP "$group") skipped (bin/vm-$group.log)"
 done
 exit $status
