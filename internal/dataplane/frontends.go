@@ -3,7 +3,6 @@ package dataplane
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"math"
 	"slices"
 
@@ -175,17 +174,6 @@ func (f *Frontends) Conflicts() []Conflict {
 	return out
 }
 
-// All goes over the frontends in force, in no order.
-func (f *Frontends) All() iter.Seq2[model.FrontendKey, model.Frontend] {
-	return func(yield func(model.FrontendKey, model.Frontend) bool) {
-		for k, fe := range f.inForce {
-			if !yield(k, fe) {
-				return
-			}
-		}
-	}
-}
-
 // Get returns the frontend in force for a key.
 func (f *Frontends) Get(k model.FrontendKey) (model.Frontend, bool) {
 	fe, ok := f.inForce[k]
@@ -201,6 +189,3 @@ func (f *Frontends) Clear() []Change {
 	*f = *NewFrontends()
 	return changes
 }
-
-// Len is the number of frontends in force.
-func (f *Frontends) Len() int { return len(f.inForce) }

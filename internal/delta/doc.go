@@ -18,7 +18,9 @@
 // the caller decides separately about orphans. And what a failed write left
 // behind is unknown: the row stays pending, is written again as an addition, and
 // is deleted again when it is not wanted, so every Store has to converge: adding
-// what exists updates it, deleting what is missing succeeds.
+// what exists updates it, deleting what is missing succeeds. Until then it rests:
+// only a pass that retries writes it, so that a change costs what it touches and
+// not what keeps failing.
 //
 // Nothing here knows what a row means, and nothing is safe for concurrent use:
 // the loop goroutine owns it all.
