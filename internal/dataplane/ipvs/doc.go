@@ -20,7 +20,8 @@
 //	chains        family, table, name        one of our names                audit: iptables-save
 //	jumps         family, table, hook, chain to one of our chains            audit: iptables-save
 //	servers       address, port, protocol    address on kube-ipvs0 or in     audit: rotating reads,
-//	                                         KUBE-IPVS-IPS, not excluded     a dump where it is cheap
+//	                                         KUBE-IPVS-IPS, or in            a dump where it is cheap
+//	                                         KUBE-CLUSTER-IP; not excluded
 //	destinations  server, address, port      of one of our servers           audit: rotating reads
 //	addresses     address                    on kube-ipvs0                   events, audit: one dump
 //

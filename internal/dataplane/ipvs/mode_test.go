@@ -160,6 +160,23 @@ func TestDeathAmongUnmarkedOrphans(t *testing.T) {
 	}
 }
 
+// Somebody took the device and the mark away while no agent ran: the entry that
+// lets its traffic through still tells whose server it is.
+func TestServerIsKnownByItsEntryAlone(t *testing.T) {
+	k := newKernel()
+	apply(t, begin(t, k, web, dual))
+	k.links.LoseLink()
+	if err := k.sets.Delete(t.Context(), "KUBE-IPVS-IPS", ipset.IP(webKey.Addr)); err != nil {
+		t.Fatal(err)
+	}
+	m := begin(t, k, dual)
+	m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
+	apply(t, m)
+	if strings.Contains(k.String(), "10.96.0.10") {
+		t.Errorf("the server stayed:\n%s", k.servers)
+	}
+}
+
 func TestForeignServersStay(t *testing.T) {
 	k := newKernel()
 	foreign := vserver.ServerChange{Op: vserver.Add, Key: vserver.ServerKey{Addr: netip.MustParseAddr("192.0.2.1"), Port: 443, Protocol: 6}, Server: vserver.Server{Scheduler: "wlc"}}

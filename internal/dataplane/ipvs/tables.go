@@ -127,7 +127,8 @@ func (m *Mode) leftAt(a netip.Addr) bool {
 }
 
 // ownedServer is the owner predicate of virtual servers: they carry no mark of
-// their own, so their address tells (architecture 11).
+// their own, so their address tells, on the device or in KUBE-IPVS-IPS, or their
+// entry in KUBE-CLUSTER-IP. Somebody has to take all three away to hide one.
 func (m *Mode) ownedServer(k vserver.ServerKey) bool {
 	if m.config.excluded(k.Addr) {
 		return false
@@ -135,7 +136,7 @@ func (m *Mode) ownedServer(k vserver.ServerKey) bool {
 	if m.addresses.Known(k.Addr) {
 		return true
 	}
-	return m.members.Known(markOf(k.Addr))
+	return m.members.Known(markOf(k.Addr)) || m.members.Known(acceptOf(k))
 }
 
 func alike(struct{}, struct{}) bool  { return true }
