@@ -85,8 +85,8 @@ func planned(c config.Config, objects file.Objects, notes io.Writer) *ipvs.Mode 
 	batch := delivered(c, objects)
 	families := model.Families()
 	mode := ipvs.New(zap.NewNop(), modeConfig(c, families[:], nil), ipvs.Deps{})
-	mode.SetNode(batch.Node)
-	compiler := compilerFor(c, families[:])(batch.Node)
+	mode.SetHost(model.Host{Node: batch.Node})
+	compiler := compilerFor(c, families[:])(model.Host{Node: batch.Node})
 	for _, in := range batch.Services {
 		p := compiler.Compile(in.ID, in.Service, in.Slices)
 		mode.Set(p) // what it says of conflicts is of the moment, see below

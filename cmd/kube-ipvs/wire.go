@@ -149,10 +149,10 @@ func modeConfig(c config.Config, families []model.Family, tools *rules.Handle) i
 	return mc
 }
 
-// compilerFor makes the compiler for what is known of the node.
-func compilerFor(c config.Config, families []model.Family) func(model.Node) agent.Compiler {
-	return func(n model.Node) agent.Compiler {
-		o := plan.Options{Node: c.NodeName, Zone: n.Zone, Scheduler: c.Scheduler}
+// compilerFor makes the compiler for what is known of the host.
+func compilerFor(c config.Config, families []model.Family) func(model.Host) agent.Compiler {
+	return func(h model.Host) agent.Compiler {
+		o := plan.Options{Node: c.NodeName, Zone: h.Node.Zone, Scheduler: c.Scheduler, Host: h}
 		for _, f := range families {
 			o.IPv4 = o.IPv4 || f == model.IPv4
 			o.IPv6 = o.IPv6 || f == model.IPv6

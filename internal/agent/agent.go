@@ -38,7 +38,7 @@ type Options struct {
 	// NodeName is the name of this node, for status.
 	NodeName string
 	// Compiler makes the compiler for what is known of this node.
-	Compiler func(node model.Node) Compiler
+	Compiler func(host model.Host) Compiler
 	Observer Observer
 
 	// Coalesce is how long the loop waits after the first of several changes, so
@@ -100,7 +100,7 @@ func New(o Options) *Agent {
 		opts:     o,
 		log:      o.Log.Named("agent"),
 		posts:    make(chan func(context.Context)),
-		compiler: o.Compiler(model.Node{}),
+		compiler: o.Compiler(model.Host{}),
 		services: map[model.ServiceID]outcome{},
 		coalesce: newTimer(), retry: newTimer(), repair: newTimer(), audit: newTimer(),
 	}
@@ -211,8 +211,9 @@ func (a *Agent) setNode(n model.Node) {
 			a.log.Warn("part of the node not used", zap.String("reason", p))
 		}
 	}
-	a.compiler = a.opts.Compiler(n)
-	a.opts.Mode.SetNode(n)
+	host := model.Host{Node: n}
+	a.compiler = a.opts.Compiler(host)
+	a.opts.Mode.SetHost(host)
 	a.node = n
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // Dataplane is one mode of carrying Services in the kernel. All methods are
-// called by the loop goroutine alone. Set and SetNode work in memory only;
+// called by the loop goroutine alone. Set and SetHost work in memory only;
 // everything else talks to the kernel and honours the context's deadline.
 type Dataplane interface {
 	// Name is the value of --proxy-mode that selects it.
@@ -24,8 +24,8 @@ type Dataplane interface {
 	// Set replaces what one Service wants and returns the Services whose
 	// standing in a conflict over an address changed by it.
 	Set(plan model.ServicePlan) []Conflict
-	// SetNode tells what is known of the node the agent runs on.
-	SetNode(node model.Node)
+	// SetHost tells what is known of the machine the agent runs on.
+	SetHost(host model.Host)
 	// Apply writes what is pending.
 	Apply(ctx context.Context, opts ApplyOptions) Result
 	// Audit goes on with a round of comparing the kernel with what is believed,

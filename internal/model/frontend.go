@@ -30,15 +30,39 @@ func (k FrontendKey) Compare(o FrontendKey) int {
 // Kind says which field of the Service a frontend comes from.
 type Kind uint8
 
-// KindClusterIP is a frontend from spec.clusterIPs.
-const KindClusterIP Kind = 1
+// The kinds, in the order in which one Service's own claims on an address and
+// port are settled.
+const (
+	// KindClusterIP is a frontend from spec.clusterIPs.
+	KindClusterIP Kind = iota + 1
+	// KindExternalIP is one from spec.externalIPs.
+	KindExternalIP
+	// KindLoadBalancer is one from status.loadBalancer.ingress.
+	KindLoadBalancer
+	// KindNodePort is one from spec.ports[].nodePort, on an address of the node.
+	KindNodePort
+	// KindDetour is a frontend that nobody can dial: it stands beside the cluster
+	// IP for the clients of this node that are taken there, see Frontend.Detour,
+	// when the cluster IP's own frontend is not for them.
+	KindDetour
+)
+
+var kindNames = [...]string{
+	KindClusterIP: "ClusterIP", KindExternalIP: "ExternalIP", KindLoadBalancer: "LoadBalancer",
+	KindNodePort: "NodePort", KindDetour: "Detour",
+}
 
 // String prints the kind as people name it.
 func (k Kind) String() string {
-	if k == KindClusterIP {
-		return "ClusterIP"
+	if k >= KindClusterIP && int(k) < len(kindNames) {
+		return kindNames[k]
 	}
 	return "unknown"
+}
+
+// External tells whether externalTrafficPolicy governs a frontend of the kind.
+func (k Kind) External() bool {
+	return k == KindExternalIP || k == KindLoadBalancer || k == KindNodePort
 }
 
 // Frontend holds every decision about one address, port and protocol. A mode
@@ -53,11 +77,30 @@ type Frontend struct {
 	Scheduler scheduler.Spec
 	// Affinity keeps a client address on its backend for so long; 0 is off.
 	Affinity time.Duration
+	// Bind: the address is to be ours, put on kube-ipvs0. False where it is an
+	// address of a node already (decisions 9 and 10): then only the port is served.
+	Bind bool
+	// Local: the policy that governs the frontend is Local. Backends are on this
+	// node, and an external client keeps its source address.
+	Local bool
+	// NoLocal: the policy leaves no backend here, but there are some elsewhere.
+	// Clients get silence instead of a refusal (contract section 3.4).
+	NoLocal bool
+	// SourceRanges are the clients that may use a load-balancer address; empty
+	// admits all. OwnNode: this node's own address is in one of them.
+	SourceRanges []netip.Prefix
+	OwnNode      bool
+	// Detour is where clients of this node (its pods and the host) are taken
+	// instead: with an external policy Local they use all endpoints of the cluster
+	// all the same (contract section 6.4). It is the key's protocol at the cluster
+	// IP; the zero AddrPort is no detour.
+	Detour netip.AddrPort
 	// Backends are the endpoints that new connections may reach, sorted and
-	// without duplicates. Empty means: answer, but refuse.
+	// without duplicates. Empty means: answer, but refuse (see NoLocal).
 	Backends []Backend
 	// Hairpin are the endpoints of this port on this node, ready or not, sorted:
-	// one that reaches itself through the frontend needs its source rewritten.
+	// one that reaches itself through a frontend needs its source rewritten. Only
+	// the ClusterIP frontend carries them, for all of its port and family.
 	Hairpin []netip.AddrPort
 }
 
@@ -68,6 +111,8 @@ func (f Frontend) Name() string { return joinPort(f.Service.String(), f.PortName
 func (f Frontend) Equal(o Frontend) bool {
 	return f.Key == o.Key && f.Kind == o.Kind && f.Service == o.Service && f.PortName == o.PortName &&
 		f.Scheduler == o.Scheduler && f.Affinity == o.Affinity &&
+		f.Bind == o.Bind && f.Local == o.Local && f.NoLocal == o.NoLocal &&
+		f.OwnNode == o.OwnNode && f.Detour == o.Detour && slices.Equal(f.SourceRanges, o.SourceRanges) &&
 		slices.Equal(f.Backends, o.Backends) && slices.Equal(f.Hairpin, o.Hairpin)
 }
 
@@ -97,4 +142,25 @@ type ServicePlan struct {
 	Skipped string
 	// Notes say, a sentence each, what of it is not served and why, sorted.
 	Notes []string
+	// Unbound are the addresses that are served but belong to a node, sorted.
+	Unbound []netip.Addr
+	// Health is what its health-check port answers.
+	Health HealthCheck
+}
+
+// HealthCheck is what a load balancer is told about a Service on this node
+// (spec.healthCheckNodePort, contract section 8.1).
+type HealthCheck struct {
+	// Port is where it asks; 0 is no health check.
+	Port uint16
+	// IPv4 and IPv6 are the families that the Service has.
+	IPv4, IPv6 LocalEndpoints
+}
+
+// LocalEndpoints counts the ready endpoints of a Service on this node.
+type LocalEndpoints struct {
+	// Served: the Service has this family on this node.
+	Served bool
+	// Ready is the number of different addresses over all ports.
+	Ready int
 }

@@ -69,9 +69,20 @@ type Service struct {
 	Affinity time.Duration
 	// InternalLocal: spec.internalTrafficPolicy is Local.
 	InternalLocal bool
-	// Unserved names the features the Service asks for that this version does
-	// not serve ("nodePorts", "externalIPs", ...), sorted.
-	Unserved []string
+	// ExternalLocal: spec.externalTrafficPolicy is Local, and the type of the
+	// Service lets it count.
+	ExternalLocal bool
+	// ExternalIPs are spec.externalIPs, in their order.
+	ExternalIPs []netip.Addr
+	// Ingress are the entries of status.loadBalancer.ingress that have an address,
+	// in their order, for type LoadBalancer only.
+	Ingress []Ingress
+	// SourceRanges are spec.loadBalancerSourceRanges, masked, sorted and unique;
+	// empty admits everybody (contract section 3.1).
+	SourceRanges []netip.Prefix
+	// HealthCheckNodePort is spec.healthCheckNodePort where it counts: type
+	// LoadBalancer and ExternalLocal; else 0.
+	HealthCheckNodePort uint16
 	// Problems says, a field each, what could not be used of the object.
 	Problems []string
 }
@@ -81,6 +92,16 @@ type ServicePort struct {
 	Name     string
 	Protocol Protocol
 	Port     uint16
+	// NodePort is the port on the node's own addresses, 0 without one.
+	NodePort uint16
+}
+
+// Ingress is one address of a load balancer.
+type Ingress struct {
+	Addr netip.Addr
+	// Proxy: ipMode is Proxy, so traffic has to pass through the load balancer and
+	// the address is none of ours (KEP-1860).
+	Proxy bool
 }
 
 // Equal tells whether two Services mean the same.
@@ -88,8 +109,10 @@ func (s Service) Equal(o Service) bool {
 	return s.ID == o.ID && s.Created.Equal(o.Created) && s.Type == o.Type && s.Headless == o.Headless &&
 		s.ProxyName == o.ProxyName && s.HasProxyName == o.HasProxyName &&
 		s.Affinity == o.Affinity && s.InternalLocal == o.InternalLocal &&
+		s.ExternalLocal == o.ExternalLocal && s.HealthCheckNodePort == o.HealthCheckNodePort &&
 		slices.Equal(s.ClusterIPs, o.ClusterIPs) && slices.Equal(s.Ports, o.Ports) &&
-		slices.Equal(s.Unserved, o.Unserved) && slices.Equal(s.Problems, o.Problems)
+		slices.Equal(s.ExternalIPs, o.ExternalIPs) && slices.Equal(s.Ingress, o.Ingress) &&
+		slices.Equal(s.SourceRanges, o.SourceRanges) && slices.Equal(s.Problems, o.Problems)
 }
 
 // SliceID identifies an EndpointSlice within the agent.

@@ -18,6 +18,21 @@ type Options struct {
 	Scheduler scheduler.Spec
 	// IPv4 and IPv6 tell which families this node serves.
 	IPv4, IPv6 bool
+	// Host says which addresses NodePorts answer on, which are somebody's already,
+	// and which are this node's own.
+	Host model.Host
+	// ExternalIPs limits spec.externalIPs.
+	ExternalIPs ExternalIPs
+}
+
+// ExternalIPs is what the operator lets spec.externalIPs ask for. The zero value
+// allows everything, as the API does (CVE-2020-8554 says why one may not want it).
+type ExternalIPs struct {
+	// Off serves none (feature gate AllowServiceExternalIPs=false).
+	Off bool
+	// Allowed are the only networks they may be in; empty is all
+	// (--external-ip-allowed-cidrs).
+	Allowed []netip.Prefix
 }
 
 // serves tells whether frontends of the family are wanted on this node.

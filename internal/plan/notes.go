@@ -22,13 +22,9 @@ func (n notes) sorted() []string {
 	return slices.Compact(n)
 }
 
-// notePlan passes on what the sources could not use, and what this version does
-// not serve of the Service.
+// notePlan passes on what the sources could not use.
 func (j *job) notePlan() {
 	j.notes = append(j.notes, j.svc.Problems...)
-	for _, feature := range j.svc.Unserved {
-		j.notes.addf("%s are not served by this version: only cluster IPs answer", feature)
-	}
 	for i := range j.slices {
 		s := &j.slices[i]
 		if s.Service != j.id {

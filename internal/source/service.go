@@ -25,10 +25,9 @@ const (
 func Service(origin model.Origin, in *corev1.Service) model.Service {
 	var p problems
 	out := model.Service{
-		ID:       model.ServiceID{Origin: origin, Namespace: namespaceOf(&in.ObjectMeta), Name: in.Name},
-		Created:  in.CreationTimestamp.Time,
-		Type:     p.serviceType(in.Spec.Type),
-		Unserved: unserved(&in.Spec),
+		ID:      model.ServiceID{Origin: origin, Namespace: namespaceOf(&in.ObjectMeta), Name: in.Name},
+		Created: in.CreationTimestamp.Time,
+		Type:    p.serviceType(in.Spec.Type),
 	}
 	out.ProxyName, out.HasProxyName = in.Labels[labelProxyName]
 	if p.checkMeta(&in.ObjectMeta, true, maxLabel) {
@@ -193,27 +192,4 @@ func (p *problems) internalLocal(policy *corev1.ServiceInternalTrafficPolicy) bo
 	}
 	p.add("spec.internalTrafficPolicy", "%s is not Cluster or Local, taken as Cluster", quote(string(*policy)))
 	return false
-}
-
-// unserved names the features a Service asks for beyond its cluster IPs.
-func unserved(spec *corev1.ServiceSpec) []string {
-	hasNodePort := slices.ContainsFunc(spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 })
-	asked := []struct {
-		name string
-		yes  bool
-	}{
-		{"externalIPs", len(spec.ExternalIPs) > 0},
-		{"externalTrafficPolicy", spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal},
-		{"healthCheckNodePort", spec.HealthCheckNodePort != 0},
-		{"load-balancer addresses", spec.Type == corev1.ServiceTypeLoadBalancer},
-		{"loadBalancerSourceRanges", len(spec.LoadBalancerSourceRanges) > 0},
-		{"nodePorts", spec.Type == corev1.ServiceTypeNodePort || hasNodePort},
-	}
-	var out []string
-	for _, a := range asked {
-		if a.yes {
-			out = append(out, a.name)
-		}
-	}
-	return out
 }

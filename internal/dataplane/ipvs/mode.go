@@ -100,9 +100,9 @@ func (m *Mode) wantBase() {
 	}
 }
 
-// SetNode tells what is known of this node; its pod ranges are in the rules.
-func (m *Mode) SetNode(node model.Node) {
-	m.node = node
+// SetHost tells what is known of this machine; its pod ranges are in the rules.
+func (m *Mode) SetHost(host model.Host) {
+	m.node = host.Node
 	m.wantBase()
 }
 

@@ -75,8 +75,8 @@ func modeConfig(c config.Config) ipvs.Config {
 	}
 }
 
-func compiler(c config.Config, n model.Node) *plan.Compiler {
-	return plan.New(plan.Options{Node: NodeName, Zone: n.Zone, Scheduler: c.Scheduler, IPv4: true, IPv6: true})
+func compiler(c config.Config, h model.Host) *plan.Compiler {
+	return plan.New(plan.Options{Node: NodeName, Zone: h.Node.Zone, Scheduler: c.Scheduler, IPv4: true, IPv6: true, Host: h})
 }
 
 // process is an agent in this process.
@@ -96,7 +96,7 @@ func startProcess(log *zap.Logger, c config.Config, s Start, k *kernel, t *tap) 
 	}
 	loop := agent.New(agent.Options{
 		Log: log, Catalog: known, Mode: mode, NodeName: c.NodeName, Observer: telemetry.New(),
-		Compiler: func(n model.Node) agent.Compiler { return compiler(c, n) },
+		Compiler: func(n model.Host) agent.Compiler { return compiler(c, n) },
 		Coalesce: quickCoalesce, AuditPeriod: audit, RetryMin: quickRetry, RetryMax: slowestRetry,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -140,9 +140,9 @@ func planned(c config.Config) (map[string]string, error) {
 	objects.Deliver(known)
 	batch := known.Take()
 	mode := ipvs.New(zap.NewNop(), modeConfig(c), ipvs.Deps{})
-	mode.SetNode(batch.Node)
+	mode.SetHost(model.Host{Node: batch.Node})
 	for _, in := range batch.Services {
-		mode.Set(compiler(c, batch.Node).Compile(in.ID, in.Service, in.Slices))
+		mode.Set(compiler(c, model.Host{Node: batch.Node}).Compile(in.ID, in.Service, in.Slices))
 	}
 	out := map[string]string{}
 	for _, kind := range Kinds() {
