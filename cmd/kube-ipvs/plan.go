@@ -50,6 +50,7 @@ func newPlan(settings *config.Settings) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringSliceVar(&show, "show", ipvs.Kinds(), "what to print: "+strings.Join(ipvs.Kinds(), ", "))
+	cmd.Flags().StringSliceVar(&settings.NodeAddresses, "node-address", nil, "addresses of the node, where its Node object is not among the manifests")
 	return cmd
 }
 

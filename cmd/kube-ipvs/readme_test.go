@@ -76,7 +76,7 @@ func TestReadmeFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	help := execute(t, "--help")
+	help := execute(t, "--help") + execute(t, "plan", "--help")
 	flag := regexp.MustCompile(`--[a-z][-a-z]+`)
 	known := map[string]bool{}
 	for _, f := range flag.FindAllString(help, -1) {
@@ -86,7 +86,7 @@ func TestReadmeFlags(t *testing.T) {
 		}
 	}
 	for _, f := range flag.FindAllString(string(text), -1) {
-		if !known[f] && f != "--show" {
+		if !known[f] {
 			t.Errorf("%s is in the README but no flag", f)
 		}
 	}

@@ -24,6 +24,16 @@ type Config struct {
 	MasqueradeAll bool
 	MasqueradeBit uint8
 	IPTables      string // "" detects
+	// NodePorts says where NodePorts answer, NodePortRange which ports are theirs:
+	// masquerading keeps out of it.
+	NodePorts     NodePortSelection
+	NodePortRange PortRange
+	// AllowExternalIPs: external IPs are served, those in ExternalIPCIDRs, or all
+	// where it is empty.
+	AllowExternalIPs bool
+	ExternalIPCIDRs  []netip.Prefix
+	// NodeAddresses stand in for a Node object that is not among the manifests.
+	NodeAddresses []netip.Addr
 	RunDir        string
 	SyncPeriod    time.Duration
 	LogLevel      string
@@ -62,10 +72,17 @@ func (s Settings) Check(hostname string) (Config, error) {
 		MasqueradeAll: s.MasqueradeAll,
 		MasqueradeBit: uint8(s.MasqueradeBit),
 		IPTables:      strings.TrimPrefix(s.IPTables, "auto"),
-		RunDir:        s.RunDir,
-		SyncPeriod:    s.SyncPeriod,
-		LogLevel:      s.LogLevel,
-		LogFormat:     s.LogFormat,
+		NodePorts:     p.nodePorts(s.NodePortAddresses),
+		NodePortRange: p.portRange(s.NodePortRange),
+
+		AllowExternalIPs: p.featureGates(s.FeatureGates),
+		ExternalIPCIDRs:  p.cidrs("--external-ip-allowed-cidrs", s.ExternalIPCIDRs),
+		NodeAddresses:    p.addresses("--node-address", s.NodeAddresses),
+
+		RunDir:     s.RunDir,
+		SyncPeriod: s.SyncPeriod,
+		LogLevel:   s.LogLevel,
+		LogFormat:  s.LogFormat,
 	}
 	var err error
 	if c.Scheduler, err = scheduler.Parse(s.Scheduler, ""); err != nil {
@@ -127,13 +144,37 @@ func (p *problems) nodeName(override, hostname string) string {
 func (p *problems) cidrs(flag string, list []string) []netip.Prefix {
 	var out []netip.Prefix
 	for _, text := range list {
-		text = strings.TrimSpace(text)
-		prefix, err := netip.ParsePrefix(text)
+		prefix, err := parsePrefix(text)
 		if err != nil {
-			p.add(flag, fmt.Sprintf("%q is not a CIDR such as 10.0.0.0/8", text))
+			p.add(flag, fmt.Sprintf("%q is not a CIDR such as 10.0.0.0/8", strings.TrimSpace(text)))
 			continue
 		}
-		out = append(out, prefix.Masked())
+		out = append(out, prefix)
+	}
+	return out
+}
+
+// parsePrefix reads a range. IPv4 written as IPv6 is refused: no address of either
+// family would ever be found in it.
+func parsePrefix(text string) (netip.Prefix, error) {
+	prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
+	if err == nil && prefix.Addr().Is4In6() {
+		err = errors.New("is an IPv4 range written as IPv6")
+	}
+	return prefix.Masked(), err
+}
+
+// addresses takes what a machine can have and others can dial.
+func (p *problems) addresses(flag string, list []string) []netip.Addr {
+	var out []netip.Addr
+	for _, text := range list {
+		text = strings.TrimSpace(text)
+		a, err := netip.ParseAddr(text)
+		if err != nil || a.Zone() != "" || a.IsUnspecified() || a.IsMulticast() {
+			p.add(flag, fmt.Sprintf("%q is not an address of a node such as 192.0.2.10", text))
+			continue
+		}
+		out = append(out, a.Unmap())
 	}
 	return out
 }

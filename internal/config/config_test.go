@@ -34,9 +34,23 @@ func TestCheck(t *testing.T) {
 		{"level and format", func(s *config.Settings) { s.LogLevel, s.LogFormat = "loud", "xml" }, []string{`--log-level: "loud"`, `--logging-format: "xml"`}},
 		{"run dir", func(s *config.Settings) { s.RunDir = "run" }, []string{`--run-dir: "run" is not an absolute path`}},
 		{"sync period", func(s *config.Settings) { s.SyncPeriod = 1 }, []string{"--ipvs-sync-period: 1ns is too short"}},
+		{"exclusion of a mapped range", func(s *config.Settings) { s.ExcludeCIDRs = []string{"::ffff:10.0.0.0/104"} }, []string{`--ipvs-exclude-cidrs: "::ffff:10.0.0.0/104" is not a CIDR`}},
+		{"addresses of NodePorts", func(s *config.Settings) {
+			s.NodePortAddresses = []string{"primary", "Primary", " 10.0.0.1", "", "10.0.0.0/33"}
+		}, []string{`--nodeport-addresses: "Primary" is not primary, localhost, all or a CIDR`, `"10.0.0.1" is not`, `"" is not`, `"10.0.0.0/33" is not`}},
+		{"external IPs", func(s *config.Settings) { s.ExternalIPCIDRs = []string{"all"} }, []string{`--external-ip-allowed-cidrs: "all" is not a CIDR`}},
+		{"gates", func(s *config.Settings) {
+			s.FeatureGates = []string{"KubeProxyIPVS=perhaps", "AllowServiceExternalIPs", "Fast=true", "=true"}
+		}, []string{
+			`--feature-gates: "perhaps" is not true or false, in "KubeProxyIPVS=perhaps"`, `"" is not true or false, in "AllowServiceExternalIPs"`,
+			`"Fast" is not one of AllAlpha, AllBeta, AllowServiceExternalIPs, Comp`, `"" is not one of AllAlpha`,
+		}},
+		{"addresses of the node", func(s *config.Settings) {
+			s.NodeAddresses = []string{"worker-1", "fe80::1%eth0", "::", "224.0.0.1", "192.0.2.1/32"}
+		}, []string{`--node-address: "worker-1" is not an address of a node`, `"fe80::1%eth0"`, `"::"`, `"224.0.0.1"`, `"192.0.2.1/32"`}},
 		{"everything is reported together", func(s *config.Settings) {
-			s.ProxyMode, s.Scheduler, s.MasqueradeBit = "x", "y", -1
-		}, []string{"--ipvs-scheduler", "--proxy-mode", "--iptables-masquerade-bit"}},
+			s.ProxyMode, s.Scheduler, s.MasqueradeBit, s.NodePortRange = "x", "y", -1, "z"
+		}, []string{"--service-node-port-range", "--ipvs-scheduler", "--proxy-mode", "--iptables-masquerade-bit"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := config.Defaults()

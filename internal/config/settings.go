@@ -34,6 +34,20 @@ type Settings struct {
 	MasqueradeBit int
 	// IPTables is the backend: auto, nft or legacy (--iptables-backend).
 	IPTables string
+	// NodePortAddresses are primary, localhost, all and CIDRs, mixed
+	// (--nodeport-addresses, decision 29).
+	NodePortAddresses []string
+	// NodePortRange are the ports of NodePorts, as the API server is told
+	// (--service-node-port-range).
+	NodePortRange string
+	// ExternalIPCIDRs hold the external IPs that may be served; empty allows all
+	// (--external-ip-allowed-cidrs, decision 31).
+	ExternalIPCIDRs []string
+	// FeatureGates are Name=bool (--feature-gates).
+	FeatureGates []string
+	// NodeAddresses are those of this node where its Node object is not among the
+	// manifests (--node-address of plan).
+	NodeAddresses []string
 	// RunDir is where the socket and the journal live (--run-dir).
 	RunDir string
 	// SyncPeriod is the time between two audits (--ipvs-sync-period).
@@ -49,6 +63,7 @@ func Defaults() Settings {
 		DetectLocalMode: "ClusterCIDR",
 		MasqueradeBit:   14,
 		IPTables:        "auto",
+		NodePortRange:   "30000-32767",
 		RunDir:          "/run/kube-ipvs",
 		SyncPeriod:      30 * time.Second,
 		LogLevel:        "info",
