@@ -1,0 +1,48 @@
+package model
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+)
+
+// Host is what is known of the machine that the agent runs on and of its place
+// among the nodes. Like every value here it is not changed after being handed over.
+type Host struct {
+	// Node is this node as the control plane describes it; the zero Node until then.
+	Node Node
+	// Links has every address of this machine that is not on our own link, with the
+	// name of its link: what the machine answers on by itself.
+	Links map[netip.Addr]string
+	// Gateways are the next hops of the default routes, sorted.
+	Gateways []netip.Addr
+	// Nodes has the InternalIPs and ExternalIPs of all Nodes, this one's included,
+	// with the name of the Node.
+	Nodes map[netip.Addr]string
+	// NodePorts are the addresses of this machine on which NodePorts answer, sorted
+	// (--nodeport-addresses, contract section 1.7).
+	NodePorts []netip.Addr
+}
+
+// Holder says whose an address is already, empty if it is free. An address that
+// has a holder is never bound (decisions 10): the node would answer for another
+// machine, or lose a way it needs.
+func (h Host) Holder(a netip.Addr) string {
+	if name, ok := h.Links[a]; ok {
+		return "an address of this node, on link " + name
+	}
+	if name, ok := h.Nodes[a]; ok {
+		return fmt.Sprintf("an address of node %q", name)
+	}
+	if slices.Contains(h.Gateways, a) {
+		return "the default gateway of this node"
+	}
+	return ""
+}
+
+// Equal tells whether two hosts mean the same.
+func (h Host) Equal(o Host) bool {
+	return h.Node.Equal(o.Node) && maps.Equal(h.Links, o.Links) && maps.Equal(h.Nodes, o.Nodes) &&
+		slices.Equal(h.Gateways, o.Gateways) && slices.Equal(h.NodePorts, o.NodePorts)
+}
