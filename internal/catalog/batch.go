@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -12,10 +13,14 @@ import (
 type Batch struct {
 	// Services are the dirty ones, sorted by ID.
 	Services []Input
-	// Node is our own Node, the zero Node while HaveNode is false. NodeChanged
-	// tells that it is not what the batch before had.
-	Node                  model.Node
-	HaveNode, NodeChanged bool
+	// Node is our own Node, the zero Node while HaveNode is false.
+	Node     model.Node
+	HaveNode bool
+	// Nodes has the addresses of all Nodes, ours included, with the name of the
+	// Node, the first by name where several claim one. It is never changed after.
+	Nodes map[netip.Addr]string
+	// NodeChanged tells that Node or Nodes is not what the batch before had.
+	NodeChanged bool
 	// Synced: every awaited origin is Partial or Complete; kernel writes may begin.
 	Synced bool
 	// Complete: every awaited origin is Complete; what nobody wants may go.
@@ -36,11 +41,33 @@ type Input struct {
 func (c *Catalog) Take() Batch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	b := Batch{NodeChanged: c.nodeChanged, Services: c.takeServices()}
+	b := Batch{Services: c.takeServices()}
 	b.Node, b.HaveNode = c.node()
+	b.Nodes, b.NodeChanged = c.book.take()
+	b.NodeChanged = b.NodeChanged || c.nodeChanged
 	b.Synced, b.Complete = c.synced()
 	c.nodeChanged = false
 	return b
+}
+
+// Matching returns the services that satisfy the predicate as they stand now,
+// dirty or not, sorted by ID. It walks over all of them, so it is for what
+// concerns many at once; the predicate must not call the catalog.
+func (c *Catalog) Matching(concerned func(*model.Service) bool) []Input {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []Input
+	for id, s := range c.services {
+		if concerned(s) {
+			out = append(out, c.input(id))
+		}
+	}
+	sortInputs(out)
+	return out
+}
+
+func sortInputs(list []Input) {
+	slices.SortFunc(list, func(a, b Input) int { return a.ID.Compare(b.ID) })
 }
 
 func (c *Catalog) takeServices() []Input {
@@ -51,7 +78,7 @@ func (c *Catalog) takeServices() []Input {
 	for id := range c.dirty {
 		out = append(out, c.input(id))
 	}
-	slices.SortFunc(out, func(a, b Input) int { return a.ID.Compare(b.ID) })
+	sortInputs(out)
 	// A new map, not clear: clearing costs what the map once held, which after
 	// the first sync would tax every single change with the size of the cluster.
 	c.dirty = map[model.ServiceID]struct{}{}

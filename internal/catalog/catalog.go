@@ -30,6 +30,8 @@ type Catalog struct {
 	// nodes is our own Node as each origin tells it.
 	nodes       map[model.Origin]model.Node
 	nodeChanged bool
+	// book has the addresses of all Nodes.
+	book addressBook
 }
 
 var _ source.Sink = (*Catalog)(nil)
@@ -47,6 +49,7 @@ func New(log *zap.Logger, self string, origins ...model.Origin) *Catalog {
 		dirty:    map[model.ServiceID]struct{}{},
 		states:   map[model.Origin]source.State{},
 		nodes:    map[model.Origin]model.Node{},
+		book:     newAddressBook(),
 	}
 	for _, o := range origins {
 		c.states[o] = source.Starting

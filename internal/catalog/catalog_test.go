@@ -257,6 +257,93 @@ func TestNode(t *testing.T) {
 	}
 }
 
+func addresses(list ...string) (out []netip.Addr) {
+	for _, a := range list {
+		out = append(out, netip.MustParseAddr(a))
+	}
+	return out
+}
+
+func TestAddressesOfAllNodes(t *testing.T) {
+	c := newCatalog(t, model.FromKube)
+	c.SetService(service("a"))
+	set := func(name string, addrs ...string) func() {
+		return func() { c.SetNode(model.FromKube, model.Node{Name: name, Addresses: addresses(addrs...)}) }
+	}
+	steps := []struct {
+		name    string
+		do      func()
+		want    map[string]string
+		changed bool
+	}{
+		{"none", func() {}, map[string]string{}, false},
+		{"another node", set("n2", "192.0.2.2", "2001:db8::2"), map[string]string{"192.0.2.2": "n2", "2001:db8::2": "n2"}, true},
+		{"the same again", set("n2", "192.0.2.2", "2001:db8::2"), map[string]string{"192.0.2.2": "n2", "2001:db8::2": "n2"}, false},
+		{"ours counts too", set("n1", "192.0.2.1"), map[string]string{"192.0.2.1": "n1", "192.0.2.2": "n2", "2001:db8::2": "n2"}, true},
+		{"two claim one", set("n0", "192.0.2.1", "192.0.2.2"), map[string]string{"192.0.2.1": "n0", "192.0.2.2": "n0", "2001:db8::2": "n2"}, true},
+		{"one lets go", set("n0"), map[string]string{"192.0.2.1": "n1", "192.0.2.2": "n2", "2001:db8::2": "n2"}, true},
+		{"one without addresses", set("n3"), map[string]string{"192.0.2.1": "n1", "192.0.2.2": "n2", "2001:db8::2": "n2"}, false},
+		{"it is the last that has it", set("n4", "192.0.2.2"), map[string]string{"192.0.2.1": "n1", "192.0.2.2": "n2", "2001:db8::2": "n2"}, false},
+		{"a node goes", func() { c.DeleteNode(model.FromKube, "n2") }, map[string]string{"192.0.2.1": "n1", "192.0.2.2": "n4"}, true},
+		{"another origin tells it too", func() {
+			c.SetNode(model.FromFile, model.Node{Name: "n4", Addresses: addresses("192.0.2.4")})
+		}, map[string]string{"192.0.2.1": "n1", "192.0.2.2": "n4", "192.0.2.4": "n4"}, true},
+	}
+	c.Take()
+	for _, s := range steps {
+		s.do()
+		b := c.Take()
+		got := map[string]string{}
+		for a, name := range b.Nodes {
+			got[a.String()] = name
+		}
+		if diff := cmp.Diff(s.want, got); diff != "" || b.NodeChanged != s.changed || len(b.Services) != 0 {
+			t.Errorf("%s: changed %t, want %t, %d dirty services; addresses (-want +got):\n%s", s.name, b.NodeChanged, s.changed, len(b.Services), diff)
+		}
+	}
+}
+
+// What a batch has stays as it was, whatever is told later.
+func TestAddressesInABatchDoNotChange(t *testing.T) {
+	c := newCatalog(t, model.FromKube)
+	c.SetNode(model.FromKube, model.Node{Name: "n2", Addresses: addresses("192.0.2.2")})
+	before := c.Take().Nodes
+	drain(c)
+	c.SetNode(model.FromKube, model.Node{Name: "n2", Addresses: addresses("192.0.2.3")})
+	if !woken(c) {
+		t.Error("another address woke nobody")
+	}
+	c.SetNode(model.FromKube, model.Node{Name: "n2", Zone: "a", Addresses: addresses("192.0.2.3")})
+	after := c.Take().Nodes
+	if len(before) != 1 || before[netip.MustParseAddr("192.0.2.2")] != "n2" || len(after) != 1 || after[netip.MustParseAddr("192.0.2.3")] != "n2" {
+		t.Errorf("before %v, after %v", before, after)
+	}
+	drain(c)
+	c.SetNode(model.FromKube, model.Node{Name: "n2", Zone: "b", Addresses: addresses("192.0.2.3")})
+	if woken(c) {
+		t.Error("a zone of another node woke us")
+	}
+}
+
+func TestMatching(t *testing.T) {
+	c := newCatalog(t, model.FromKube)
+	for _, name := range []string{"c", "a", "b"} {
+		c.SetService(service(name, 80))
+	}
+	c.SetService(service("d"))
+	c.SetSlice(slice("s", "a", "10.0.0.1"))
+	c.Take()
+	c.SetService(service("b", 80, 81))
+	got := c.Matching(func(s *model.Service) bool { return len(s.Ports) > 0 })
+	want := "default/a ports=1 s,10.0.0.1\ndefault/b ports=2\ndefault/c ports=1\n"
+	if diff := cmp.Diff(want, show(catalog.Batch{Services: got})); diff != "" {
+		t.Errorf("services (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff("default/b ports=2\n", show(c.Take())); diff != "" {
+		t.Errorf("asking changed what is dirty (-want +got):\n%s", diff)
+	}
+}
+
 // TestConcurrentWriters: what many writers told in parallel with a reader adds
 // up to what they told last.
 func TestConcurrentWriters(t *testing.T) {

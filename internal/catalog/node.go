@@ -2,29 +2,37 @@ package catalog
 
 import "github.com/kube-ipvs/kube-ipvs/internal/model"
 
-// SetNode keeps our own Node. Other nodes are passed over: nothing that is
-// decided today looks at them.
+// SetNode keeps our own Node, and of every Node the addresses: no Service may
+// take one of them away from its machine.
 func (c *Catalog) SetNode(origin model.Origin, n model.Node) {
-	if n.Name != c.self {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before, had := c.node()
-	c.nodes[origin] = n
-	c.nodeMoved(before, had)
+	c.book.set(nodeKey{n.Name, origin}, n.Addresses)
+	if n.Name == c.self {
+		before, had := c.node()
+		c.nodes[origin] = n
+		c.nodeMoved(before, had)
+	}
+	c.pokeForNodes()
 }
 
-// DeleteNode forgets our own Node as an origin told it.
+// DeleteNode forgets a Node as an origin told it.
 func (c *Catalog) DeleteNode(origin model.Origin, name string) {
-	if name != c.self {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before, had := c.node()
-	delete(c.nodes, origin)
-	c.nodeMoved(before, had)
+	c.book.set(nodeKey{name, origin}, nil)
+	if name == c.self {
+		before, had := c.node()
+		delete(c.nodes, origin)
+		c.nodeMoved(before, had)
+	}
+	c.pokeForNodes()
+}
+
+func (c *Catalog) pokeForNodes() {
+	if c.nodeChanged || c.book.stale {
+		c.poke()
+	}
 }
 
 // node is the Node of the best origin that tells one.
@@ -49,5 +57,4 @@ func (c *Catalog) nodeMoved(before model.Node, had bool) {
 	if now.Zone != before.Zone {
 		c.markAll()
 	}
-	c.poke()
 }
