@@ -27,6 +27,8 @@ var messages = []struct {
 	{"missing kernel module", ErrUnsupported},
 	{"unknown option", ErrUnsupported},
 	{"can't initialize", ErrUnsupported},
+	{"unable to initialize table", ErrUnsupported},
+	{"table name", ErrUnsupported},
 	{"Table does not exist", ErrUnsupported},
 	{"Could not fetch rule set generation id", ErrUnsupported},
 	{"not supported", ErrUnsupported},

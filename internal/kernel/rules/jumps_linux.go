@@ -12,8 +12,9 @@ import (
 
 // WriteJumps converges jumps in the given order. A jump that is there,
 // anywhere in its hook, is neither moved nor doubled; a missing one becomes
-// the first rule, so of several adds the last comes out on top. Jumps to the
-// same target with other arguments are removed after the new one is in.
+// the first rule, so of several adds the last comes out on top, or with
+// [JumpChange.Last] the last rule. Jumps to the same target with other
+// arguments are removed after the new one is in.
 // The result is nil when all is applied, else has one entry a change.
 func (h *Handle) WriteJumps(ctx context.Context, changes []JumpChange) []error {
 	errs := make([]error, len(changes))
@@ -44,7 +45,7 @@ func (h *Handle) writeJump(ctx context.Context, c JumpChange) error {
 	}
 	keep := -1
 	if c.Op != Delete {
-		if keep, err = j.ensure(ctx, present, c.Jump); err != nil {
+		if keep, err = j.ensure(ctx, present, c); err != nil {
 			return err
 		}
 	}
@@ -93,37 +94,30 @@ func (j jumpWriter) list(ctx context.Context) ([]Jump, error) {
 }
 
 // ensure returns the position in present of the jump to keep, -1 if it had
-// to be inserted.
-func (j jumpWriter) ensure(ctx context.Context, present []Jump, want Jump) (int, error) {
-	rule := Canonical(j.key.Family, want.Rule(j.key.Target))
+// to be written.
+func (j jumpWriter) ensure(ctx context.Context, present []Jump, c JumpChange) (int, error) {
+	rule := Canonical(j.key.Family, c.Jump.Rule(j.key.Target))
 	for i, have := range present {
 		if Canonical(j.key.Family, have.Rule(j.key.Target)) == rule {
 			return i, nil
 		}
 	}
 	return -1, j.do(ctx, func() error {
-		return j.ipt.Insert(j.key.Table, j.key.Hook, 1, arguments(rule)...)
+		if c.Last {
+			return j.ipt.Append(j.key.Table, j.key.Hook, Words(rule)...)
+		}
+		return j.ipt.Insert(j.key.Table, j.key.Hook, 1, Words(rule)...)
 	})
 }
 
 func (j jumpWriter) delete(ctx context.Context, jump Jump) error {
 	err := j.do(ctx, func() error {
-		return j.ipt.Delete(j.key.Table, j.key.Hook, arguments(jump.Rule(j.key.Target))...)
+		return j.ipt.Delete(j.key.Table, j.key.Hook, Words(jump.Rule(j.key.Target))...)
 	})
 	if errors.Is(err, ErrNotExist) {
 		return nil // somebody else was faster
 	}
 	return err
-}
-
-// arguments cuts a rule into the words a command line takes, unquoted.
-func arguments(rule string) []string {
-	words, _ := split(rule)
-	args := make([]string, len(words))
-	for i, w := range words {
-		args[i] = w.val
-	}
-	return args
 }
 
 // do runs one go-iptables call. The library keeps its process to itself, so

@@ -29,6 +29,17 @@ func split(rule string) ([]token, bool) {
 	return out, true
 }
 
+// Words cuts a rule into the words a command line takes, quotes resolved;
+// empty when a quote stays open.
+func Words(rule string) []string {
+	tokens, _ := split(rule)
+	words := make([]string, len(tokens))
+	for i, t := range tokens {
+		words[i] = t.val
+	}
+	return words
+}
+
 // word reads the word that starts at i and returns where it ends.
 func word(rule string, i int) (end int, val string, ok bool) {
 	var b strings.Builder

@@ -132,11 +132,16 @@ type ChainChange struct {
 	Chain Chain
 }
 
-// JumpChange is one row for [Handle.WriteJumps]; Jump is ignored by Delete.
+// JumpChange is one row for [Handle.WriteJumps]; a Delete looks at its Key
+// alone.
 type JumpChange struct {
 	Op   Op
 	Key  JumpKey
 	Jump Jump
+	// Last puts a jump that is missing behind the rules of its hook instead
+	// of before them. It belongs to the write, not to the jump: one that
+	// stands already is not moved, and List does not tell where.
+	Last bool
 }
 
 // Counters counts since the Handle was made.

@@ -13,7 +13,8 @@ func portals(f rules.Family, hook string) rules.JumpKey {
 	return rules.JumpKey{Family: f, Table: "nat", Hook: hook, Target: "KUBE-SERVICES"}
 }
 
-// ipvsJumps are the jumps of kube-proxy's ipvs mode in its order of prepend.
+// ipvsJumps are the jumps of kube-proxy's ipvs mode in its order of prepend,
+// and the two that we add to them.
 func ipvsJumps(f rules.Family) []rules.JumpChange {
 	jump := func(table, hook, target, comment string) rules.JumpChange {
 		return rules.JumpChange{
@@ -32,7 +33,14 @@ func ipvsJumps(f rules.Family) []rules.JumpChange {
 		jump("filter", "FORWARD", "KUBE-PROXY-FIREWALL", "kube-proxy firewall rules"),
 		jump("filter", "INPUT", "KUBE-IPVS-FILTER", "kubernetes ipvs access filter"),
 		jump("filter", "OUTPUT", "KUBE-IPVS-OUT-FILTER", "kubernetes ipvs access filter"),
+		jump("mangle", "OUTPUT", "KUBE-IPVS-OUT-FILTER", "kubernetes ipvs access filter"),
+		last(jump("filter", "INPUT", "KUBE-IPVS-ACCEPT", "kubernetes ipvs service traffic")),
 	}
+}
+
+func last(c rules.JumpChange) rules.JumpChange {
+	c.Last = true
+	return c
 }
 
 func testJumpOrder(t *testing.T, b *bench) {
@@ -49,7 +57,8 @@ func testJumpOrder(t *testing.T, b *bench) {
 		b.wantHook(f, "filter", "INPUT",
 			`-m comment --comment "kubernetes ipvs access filter" -j KUBE-IPVS-FILTER`,
 			`-m comment --comment "kube-proxy firewall rules" -j KUBE-PROXY-FIREWALL`,
-			`-m comment --comment "kubernetes health check rules" -j KUBE-NODE-PORT`)
+			`-m comment --comment "kubernetes health check rules" -j KUBE-NODE-PORT`,
+			`-m comment --comment "kubernetes ipvs service traffic" -j KUBE-IPVS-ACCEPT`)
 		b.wantHook(f, "filter", "FORWARD",
 			`-m comment --comment "kube-proxy firewall rules" -j KUBE-PROXY-FIREWALL`,
 			`-m comment --comment "kubernetes forwarding rules" -j KUBE-FORWARD`)
@@ -91,6 +100,70 @@ func testJumpDeleted(t *testing.T, b *bench) {
 		}
 		b.jump(rules.Delete, portals(f, "OUTPUT"), "")
 		b.wantHook(f, "nat", "OUTPUT")
+	}
+}
+
+// acceptJump is the jump that ends INPUT.
+func acceptJump(f rules.Family, args string) rules.JumpChange {
+	key := rules.JumpKey{Family: f, Table: "filter", Hook: "INPUT", Target: "KUBE-IPVS-ACCEPT"}
+	return last(rules.JumpChange{Op: rules.Add, Key: key, Jump: rules.Jump{Args: args}})
+}
+
+func (b *bench) jumps(changes ...rules.JumpChange) {
+	b.t.Helper()
+	if errs := b.Client.WriteJumps(b.t.Context(), changes); errs != nil {
+		b.t.Fatal(errs)
+	}
+}
+
+func testJumpLast(t *testing.T, b *bench) {
+	const foreign1, foreign2, ours = "-j cali-INPUT", "-p tcp -m tcp --dport 22 -j ACCEPT", "-j KUBE-IPVS-ACCEPT"
+	for _, f := range b.Client.Families() {
+		if err := b.Load(f, foreign); err != nil {
+			t.Fatal(err)
+		}
+		b.write(rules.Add, chainMap{{Family: f, Table: "filter", Name: "KUBE-IPVS-ACCEPT"}: {Rules: "-j RETURN"}})
+		b.jumps(acceptJump(f, ""))
+		b.wantHook(f, "filter", "INPUT", foreign1, foreign2, ours)
+		if err := b.Load(f, "*filter\n-A INPUT -p udp -j DROP\nCOMMIT\n"); err != nil {
+			t.Fatal(err)
+		}
+		again := acceptJump(f, "")
+		b.jumps(again)
+		again.Op, again.Last = rules.Update, false
+		b.jumps(again)
+		b.wantHook(f, "filter", "INPUT", foreign1, foreign2, ours, "-p udp -j DROP")
+		b.jumps(acceptJump(f, "-p tcp"))
+		b.wantHook(f, "filter", "INPUT", foreign1, foreign2, "-p udp -j DROP", "-p tcp "+ours)
+		b.jump(rules.Delete, again.Key, "")
+		b.wantHook(f, "filter", "INPUT", foreign1, foreign2, "-p udp -j DROP")
+	}
+}
+
+func testJumpFirstStays(_ *testing.T, b *bench) {
+	for _, f := range b.Client.Families() {
+		accept, other := acceptJump(f, ""), acceptJump(f, "")
+		other.Key.Target = "KUBE-OTHER"
+		for _, name := range []string{"KUBE-IPVS-ACCEPT", "KUBE-OTHER"} {
+			b.write(rules.Add, chainMap{{Family: f, Table: "filter", Name: name}: {}})
+		}
+		first := accept
+		first.Last = false
+		b.jumps(first, other, accept)
+		b.wantHook(f, "filter", "INPUT", "-j KUBE-IPVS-ACCEPT", "-j KUBE-OTHER")
+	}
+}
+
+// testJumpDoubled: the tools delete the first of several equal rules.
+func testJumpDoubled(t *testing.T, b *bench) {
+	for _, f := range b.Client.Families() {
+		b.write(rules.Add, chainMap{nat(f, "KUBE-SERVICES"): {}})
+		const twice = "*nat\n-A OUTPUT -j KUBE-SERVICES\n-A OUTPUT -p tcp -j RETURN\n-A OUTPUT -j KUBE-SERVICES\nCOMMIT\n"
+		if err := b.Load(f, twice); err != nil {
+			t.Fatal(err)
+		}
+		b.jump(rules.Add, portals(f, "OUTPUT"), "")
+		b.wantHook(f, "nat", "OUTPUT", "-p tcp -j RETURN", "-j KUBE-SERVICES")
 	}
 }
 

@@ -10,7 +10,8 @@ import (
 )
 
 // WriteJumps does what rules.Handle does: a jump that is there stays where
-// it is, a new one goes on top, others to the same target are removed.
+// it is, a new one goes on top or to the end, others to the same target are
+// removed.
 func (f *Fake) WriteJumps(ctx context.Context, changes []rules.JumpChange) []error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -48,24 +49,29 @@ func (f *Fake) writeJump(c rules.JumpChange) error {
 	rule := rules.Canonical(c.Key.Family, c.Jump.Rule(c.Key.Target))
 	if !slices.Contains(t.chains[c.Key.Hook], rule) {
 		f.counters.Jump++
-		t.chains[c.Key.Hook] = slices.Insert(t.chains[c.Key.Hook], 0, rule)
+		at := 0
+		if c.Last {
+			at = len(t.chains[c.Key.Hook])
+		}
+		t.chains[c.Key.Hook] = slices.Insert(t.chains[c.Key.Hook], at, rule)
 	}
 	f.dropJumps(t, c.Key, rule)
 	return nil
 }
 
-// dropJumps removes the jumps of the key except the first that equals keep.
+// dropJumps removes the jumps of the key except one that equals keep: the
+// last of them, since the tools delete the first that fits.
 func (f *Fake) dropJumps(t *table, key rules.JumpKey, keep string) {
+	var out []string
 	kept := false
-	t.chains[key.Hook] = slices.DeleteFunc(t.chains[key.Hook], func(r string) bool {
-		if !endsIn(r, key.Target) {
-			return false
+	for _, r := range slices.Backward(t.chains[key.Hook]) {
+		if endsIn(r, key.Target) && (r != keep || kept) {
+			f.counters.Jump++
+			continue
 		}
-		if r == keep && !kept {
-			kept = true
-			return false
-		}
-		f.counters.Jump++
-		return true
-	})
+		kept = kept || r == keep
+		out = append(out, r)
+	}
+	slices.Reverse(out)
+	t.chains[key.Hook] = out
 }

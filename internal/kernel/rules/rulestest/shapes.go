@@ -11,11 +11,13 @@ import (
 // addresses, EPPORT for address and port, UNREACH for the default refusal.
 type shape struct{ table, name, rules string }
 
-// shapes has every form of rule that kube-proxy's ipvs mode writes, and the
-// constant and per-Service ones of its iptables mode, in the form that
-// iptables-save prints.
+// shapes has every form of rule that kube-proxy's ipvs mode writes, those we
+// add to it, and the constant and per-Service ones of its iptables mode, in
+// the form that iptables-save prints.
 var shapes = []shape{
 	{"nat", "KUBE-SERVICES", `-s LO -j RETURN
+-m set --match-set SET-DETOUR dst,dst -j KUBE-DETOUR
+-m set --match-set SET-NODE-PORT-IPS dst -j KUBE-NODE-PORT
 -m comment --comment "Kubernetes service lb portal" -m set --match-set SET-LOAD-BALANCER dst,dst -j KUBE-LOAD-BALANCER
 -m comment --comment "Kubernetes service cluster ip + port for masquerade purpose" -m set --match-set SET-CLUSTER-IP src,dst -j KUBE-MARK-MASQ
 ! -s NET -m comment --comment "Kubernetes service cluster ip + port for masquerade purpose" -m set --match-set SET-CLUSTER-IP dst,dst -j KUBE-MARK-MASQ
@@ -32,11 +34,28 @@ var shapes = []shape{
 -p tcp -m comment --comment "Kubernetes nodeport TCP port for masquerade purpose" -m set --match-set SET-NODE-PORT-TCP dst -j KUBE-MARK-MASQ
 -p udp -m comment --comment "Kubernetes nodeport UDP port for masquerade purpose" -m set --match-set SET-NODE-PORT-UDP dst -j KUBE-MARK-MASQ
 -p sctp -m comment --comment "Kubernetes nodeport SCTP port for masquerade purpose with type \'hash ip:port\'" -m set --match-set SET-NODE-PORT-SCTP-HASH dst,dst -j KUBE-MARK-MASQ`},
+	{"nat", "KUBE-DETOUR", `-m set --match-set SET-LOAD-BALANCER-FW dst,dst -m set ! --match-set SET-LOAD-BALANCER-SOURCE-CID dst,dst,src -m set ! --match-set SET-LOAD-BALANCER-SOURCE-IP dst,dst,src -j RETURN
+-s NET -j KUBE-DETOUR-TO
+! -s NET -m comment --comment "not a pod of this node" -j RETURN
+-i cni0 -j KUBE-DETOUR-TO
+-i cali+ -j KUBE-DETOUR-TO
+! -i cali+ -j RETURN
+-m addrtype --src-type LOCAL -j KUBE-MARK-MASQ
+-m comment --comment "traffic of this node" -m addrtype --src-type LOCAL -j KUBE-DETOUR-TO`},
+	{"nat", "KUBE-DETOUR-TO", `-d VIP -p tcp -m tcp --dport 80 -j DNAT --to-destination EPPORT
+-d VIP -p udp -m udp --dport 80 -j DNAT --to-destination EPPORT
+-d VIP -p sctp -m sctp --dport 80 -j DNAT --to-destination EPPORT`},
 	{"nat", "KUBE-MARK-MASQ", `-j MARK --set-xmark 0x4000/0x4000`},
 	{"nat", "KUBE-POSTROUTING", `-m comment --comment "Kubernetes endpoints dst ip:port, source ip for solving hairpin purpose" -m set --match-set SET-LOOP-BACK dst,dst,src -j MASQUERADE
 -m mark ! --mark 0x4000/0x4000 -j RETURN
 -j MARK --set-xmark 0x4000/0x0
--p tcp -j MASQUERADE --to-ports 1024-29999 --random-fully
+-p tcp -m comment --comment "Kubernetes endpoints dst ip:port, source ip for solving hairpin purpose" -m set --match-set SET-LOOP-BACK dst,dst,src -j MASQUERADE --to-ports 32768-65535
+-p tcp -j MASQUERADE --to-ports 32768-65535 --random-fully
+-p udp -j MASQUERADE --to-ports 32768-65535 --random-fully
+-p sctp -j MASQUERADE --to-ports 32768-65535 --random-fully
+-p tcp -j MASQUERADE --to-ports 32768-65535
+-p udp -j MASQUERADE --to-ports 32768-65535
+-p sctp -j MASQUERADE --to-ports 32768-65535
 -m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE --random-fully`},
 	{"nat", "KUBE-SEP-SXIVWICOYRO3J4NJ", `-s EP -m comment --comment "ns1/svc1:p80" -j KUBE-MARK-MASQ
 -p tcp -m comment --comment "ns1/svc1:p80" -m recent --set --name KUBE-SEP-SXIVWICOYRO3J4NJ --mask ALLONES --rsource -m tcp -j DNAT --to-destination EPPORT`},
@@ -54,14 +73,20 @@ var shapes = []shape{
 -m comment --comment "kubernetes forwarding rules" -m mark --mark 0x4000/0x4000 -j ACCEPT
 -m comment --comment "kubernetes forwarding conntrack rule" -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT`},
 	{"filter", "KUBE-NODE-PORT", `-m comment --comment "Kubernetes health check node port" -m set --match-set SET-HEALTH-CHECK-NODE-PORT dst -j ACCEPT`},
-	{"filter", "KUBE-IPVS-FILTER", `-m set --match-set SET-LOAD-BALANCER dst,dst -j RETURN
+	{"filter", "KUBE-IPVS-FILTER", `-m set --match-set SET-NO-LOCAL dst,dst -m conntrack --ctstate NEW -j DROP
+-m set --match-set SET-LOAD-BALANCER-FW dst,dst -m set ! --match-set SET-LOAD-BALANCER-SOURCE-CID dst,dst,src -m set ! --match-set SET-LOAD-BALANCER-SOURCE-IP dst,dst,src -j DROP
+-m conntrack --ctstate DNAT -j RETURN
+-m set --match-set SET-LOAD-BALANCER dst,dst -j RETURN
 -m set --match-set SET-HEALTH-CHECK-NODE-PORT dst -j RETURN
 -d VIP -p ICMP -j ACCEPT
 -m conntrack --ctstate NEW -m set --match-set SET-IPVS-IPS dst -j REJECT --reject-with UNREACH`},
 	{"filter", "KUBE-IPVS-OUT-FILTER", ""},
+	{"filter", "KUBE-IPVS-ACCEPT", `-m conntrack --ctstate DNAT -m set --match-set SET-NODE-PORT-IPS dst -j ACCEPT`},
 	{"filter", "KUBE-FIREWALL", `! -s LO -d LO -m comment --comment "block incoming localnet connections" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP`},
 	{"filter", "KUBE-EXTERNAL-SERVICES", `-d VIP -p udp -m comment --comment "ns1/svc1:dns has no endpoints" -m udp --dport 53 -j REJECT --reject-with UNREACH
 -p tcp -m comment --comment "ns1/svc1:p80 has no local endpoints" -m addrtype --dst-type LOCAL -m tcp --dport 30080 -j DROP`},
+	{"mangle", "KUBE-IPVS-OUT-FILTER", `-m set --match-set SET-LOAD-BALANCER-FW dst,dst -m set ! --match-set SET-LOAD-BALANCER-SOURCE-CID dst,dst,src -m set ! --match-set SET-LOAD-BALANCER-SOURCE-IP dst,dst,src -j DROP
+-m set --match-set SET-NO-LOCAL dst,dst -m set --match-set SET-CLUSTER-IP dst,dst -j DROP`},
 	{"mangle", "KUBE-MARK", `-d VIP -p tcp -m tcp --dport 80 -j MARK --set-xmark 0x4001/0xffffffff
 -m mark --mark 0x1 -j MARK --set-xmark 0x0/0x4000`},
 	{"mangle", "KUBE-PROXY-CANARY", ""},
@@ -94,9 +119,11 @@ func Sets(f rules.Family) map[string]string {
 	out := map[string]string{}
 	for _, s := range shapes {
 		for line := range lines(shapeWords[f].Replace(s.rules)) {
-			if _, rest, ok := strings.Cut(line, "--match-set "); ok {
-				w := strings.Fields(rest)
-				out[w[0]] = setType(w[0], w[1])
+			words := rules.Words(line)
+			for i, w := range words {
+				if w == "--match-set" {
+					out[words[i+1]] = setType(words[i+1], words[i+2])
+				}
 			}
 		}
 	}
@@ -106,7 +133,7 @@ func Sets(f rules.Family) map[string]string {
 // setType follows from how the set is asked.
 func setType(name, flags string) string {
 	switch {
-	case strings.HasSuffix(name, "-IPVS-IPS"):
+	case strings.HasSuffix(name, "-IPVS-IPS"), strings.HasSuffix(name, "-PORT-IPS"):
 		return "hash:ip"
 	case flags == "dst":
 		return "bitmap:port"
