@@ -79,7 +79,9 @@ func TestReadmeFlags(t *testing.T) {
 	help := execute(t, "--help") + execute(t, "plan", "--help")
 	flag := regexp.MustCompile(`--[a-z][-a-z]+`)
 	known := map[string]bool{}
-	for _, f := range flag.FindAllString(help, -1) {
+	defined := regexp.MustCompile(`(?m)^ +(?:-[a-z], )?(--[a-z][-a-z]+)`)
+	for _, m := range defined.FindAllStringSubmatch(help, -1) {
+		f := m[1]
 		known[f] = true
 		if !strings.Contains(string(text), f) && f != "--help" {
 			t.Errorf("%s is not in the README", f)
