@@ -125,7 +125,7 @@ func (c *conn) query(req *nl.NetlinkRequest, each func(syscall.NetlinkMessage)) 
 		}
 	}
 	if answer == nil && interrupted {
-		return fmt.Errorf("addresses changed while they were read: %w", ErrInterrupted)
+		return fmt.Errorf("the list changed while it was read: %w", ErrInterrupted)
 	}
 	return answer
 }

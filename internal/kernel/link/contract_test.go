@@ -23,6 +23,7 @@ type handle interface {
 	List(context.Context) (map[netip.Addr]struct{}, error)
 	Write(context.Context, []link.Change) []error
 	Local(context.Context) (map[netip.Addr]string, error)
+	Gateways(context.Context) ([]netip.Addr, error)
 	Watch(context.Context, func(link.Event)) error
 	Remove(context.Context) error
 	Counters() link.Counters
@@ -36,6 +37,7 @@ type somebody interface {
 	Occupy(kind string)
 	AddElsewhere(a netip.Addr, name string)
 	RemoveElsewhere(netip.Addr)
+	SetGateways(...netip.Addr)
 	AddByHand(netip.Addr)
 }
 
@@ -54,6 +56,7 @@ var contract = map[string]func(*testing.T, world){
 	"one bad row among many":       testBadRow,
 	"writing twice":                testIdempotent,
 	"local excludes our link":      testLocal,
+	"gateways":                     testGateways,
 	"what does not count":          testNotListed,
 	"an address is lost":           testAddressLost,
 	"the link is lost and mended":  testLinkLost,
@@ -189,6 +192,25 @@ func testIdempotent(t *testing.T, w world) {
 	wantAddrs(t, w)
 	if errs := w.Write(t.Context(), nil); errs != nil {
 		t.Errorf("Write of nothing = %v", errs)
+	}
+}
+
+func testGateways(t *testing.T, w world) {
+	for _, tt := range []struct {
+		name      string
+		set, want []string
+	}{
+		{"none", nil, nil},
+		{"one", []string{"192.0.2.1"}, []string{"192.0.2.1"}},
+		{"both families, several ways", []string{"2001:db8::2", "192.0.2.3", "2001:db8::1", "192.0.2.2"}, []string{"192.0.2.2", "192.0.2.3", "2001:db8::1", "2001:db8::2"}},
+		{"link-local", []string{"fe80::1"}, []string{"fe80::1"}},
+		{"none again", nil, nil},
+	} {
+		w.other.SetGateways(parse(tt.set...)...)
+		got, err := w.Gateways(t.Context())
+		if want := parse(tt.want...); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: Gateways = %v, %v, want %v", tt.name, got, err, want)
+		}
 	}
 }
 
@@ -415,6 +437,13 @@ func (l *eventLog) ended(t *testing.T) {
 
 func sameAddr(a, b netip.Addr) bool { return a == b }
 
+func parse(addrs ...string) (out []netip.Addr) {
+	for _, a := range addrs {
+		out = append(out, netip.MustParseAddr(a))
+	}
+	return out
+}
+
 func changes(op link.Op, addrs ...string) []link.Change {
 	rows := make([]link.Change, len(addrs))
 	for i, a := range addrs {
@@ -450,11 +479,7 @@ func mustWrite(t *testing.T, w world, op link.Op, addrs ...string) {
 
 func wantAddrs(t *testing.T, w world, want ...string) {
 	t.Helper()
-	addrs := make([]netip.Addr, len(want))
-	for i, a := range want {
-		addrs[i] = netip.MustParseAddr(a)
-	}
-	wantAddrsExactly(t, w, addrs)
+	wantAddrsExactly(t, w, parse(want...))
 }
 
 func wantAddrsExactly(t *testing.T, w world, want []netip.Addr) {

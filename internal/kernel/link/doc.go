@@ -7,8 +7,8 @@
 // decides which address may be bound.
 //
 // Flow in: Ensure, Write and Remove turn rows into rtnetlink messages. Flow out:
-// List and Local read addresses, Watch reports losses and changes of the node's
-// own addresses.
+// List and Local read addresses, Gateways the way out; Watch reports losses and
+// changes of the node's own addresses.
 //
 //	Write ──▶ slices of messages ──▶ one socket, one deadline a slice ──▶ kernel
 //	Watch ◀── losses nobody asked for ◀── echoes ◀── second socket    ◀──┘

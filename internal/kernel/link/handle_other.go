@@ -28,6 +28,9 @@ func (h *Handle) List(context.Context) (map[netip.Addr]struct{}, error) { return
 // Local fails with ErrUnsupported.
 func (h *Handle) Local(context.Context) (map[netip.Addr]string, error) { return nil, errPlatform }
 
+// Gateways fails with ErrUnsupported.
+func (h *Handle) Gateways(context.Context) ([]netip.Addr, error) { return nil, errPlatform }
+
 // Write fails every row with ErrUnsupported.
 func (h *Handle) Write(_ context.Context, changes []Change) []error {
 	errs := make([]error, len(changes))

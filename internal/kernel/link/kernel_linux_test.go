@@ -124,12 +124,41 @@ func (n *neighbour) Occupy(string) {
 
 func (n *neighbour) AddElsewhere(a netip.Addr, name string) {
 	n.t.Helper()
-	l, err := n.nl.LinkByName(name)
-	if err != nil {
-		n.must("make "+name, n.nl.LinkAdd(&netlink.GenericLink{LinkAttrs: attrs(name), LinkType: n.kind}))
-		l = n.link(name)
+	n.must("add "+a.String(), n.nl.AddrAdd(n.anyLink(name), hostAddr(a)))
+}
+
+// anyLink returns the link of that name, a new one if there is none.
+func (n *neighbour) anyLink(name string) netlink.Link {
+	n.t.Helper()
+	if l, err := n.nl.LinkByName(name); err == nil {
+		return l
 	}
-	n.must("add "+a.String(), n.nl.AddrAdd(l, hostAddr(a)))
+	n.must("make "+name, n.nl.LinkAdd(&netlink.GenericLink{LinkAttrs: attrs(name), LinkType: n.kind}))
+	return n.link(name)
+}
+
+// SetGateways installs one multipath default route a family.
+func (n *neighbour) SetGateways(hops ...netip.Addr) {
+	n.t.Helper()
+	l := n.anyLink("uplink0")
+	n.must("set lo up", n.nl.LinkSetUp(n.link("lo"))) // before, IPv4 takes no gateway
+	n.must("set uplink0 up", n.nl.LinkSetUp(l))
+	for _, all := range []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")} {
+		r := &netlink.Route{Dst: ipNet(all)}
+		_ = n.nl.RouteDel(r) // none is fine
+		for _, hop := range hops {
+			if hop.Is4() == all.Addr().Is4() {
+				r.MultiPath = append(r.MultiPath, &netlink.NexthopInfo{LinkIndex: l.Attrs().Index, Gw: hop.AsSlice(), Flags: int(netlink.FLAG_ONLINK)})
+			}
+		}
+		if r.MultiPath != nil {
+			n.must("add a default route", n.nl.RouteAdd(r))
+		}
+	}
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
 func (n *neighbour) RemoveElsewhere(a netip.Addr) {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -91,6 +92,34 @@ func TestForeignPrefixIsNotOurs(t *testing.T) {
 	n.must("delete the subnet", n.nl.AddrDel(n.link(link.DefaultName), subnet))
 	n.LoseAddress(netip.MustParseAddr("10.96.0.1"))
 	events.want(t, link.Event{Kind: link.OurAddressLost, Addr: netip.MustParseAddr("10.96.0.1")})
+}
+
+// What is no default route of the main table leads nowhere that matters.
+func TestOtherRoutesAreNoGateways(t *testing.T) {
+	h, n := kernelHandle(t, link.Options{})
+	n.SetGateways(netip.MustParseAddr("192.0.2.1"))
+	uplink := n.link("uplink0").Attrs().Index
+	for _, r := range []netlink.Route{
+		{Dst: ipNet(netip.MustParsePrefix("198.51.100.0/24")), Gw: net.IPv4(192, 0, 2, 9)},
+		{Dst: ipNet(netip.MustParsePrefix("0.0.0.0/0")), Gw: net.IPv4(192, 0, 2, 8), Table: 100},
+		{Dst: ipNet(netip.MustParsePrefix("0.0.0.0/0")), Gw: net.IPv4(192, 0, 2, 7), Table: 1000},
+		{Dst: ipNet(netip.MustParsePrefix("0.0.0.0/0")), Gw: net.IPv4(192, 0, 2, 2), Priority: 500},
+		{Dst: ipNet(netip.MustParsePrefix("0.0.0.0/0")), Type: unix.RTN_BLACKHOLE, Priority: 600},
+		{Dst: ipNet(netip.MustParsePrefix("0.0.0.0/0")), Scope: netlink.SCOPE_LINK, Priority: 700},
+		{Dst: ipNet(netip.MustParsePrefix("0.0.0.0/0")), Via: &netlink.Via{AddrFamily: unix.AF_INET6, Addr: net.ParseIP("2001:db8::6")}, Priority: 800},
+	} {
+		if r.Type == 0 {
+			r.LinkIndex = uplink
+		}
+		if r.Gw != nil || r.Via != nil {
+			r.SetFlag(netlink.FLAG_ONLINK)
+		}
+		n.must("add a route", n.nl.RouteAdd(&r))
+	}
+	got, err := h.Gateways(t.Context())
+	if want := parse("192.0.2.1", "192.0.2.2", "2001:db8::6"); err != nil || !slices.Equal(got, want) {
+		t.Errorf("Gateways = %v, %v, want %v", got, err, want)
+	}
 }
 
 func TestRenamedLinkIsLost(t *testing.T) {

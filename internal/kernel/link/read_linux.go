@@ -77,13 +77,28 @@ func (h *Handle) linkName(ctx context.Context, index uint32, known map[uint32]st
 	return d.name, nil
 }
 
-// dump reads addresses until the kernel gives a consistent answer.
+// dump reads the addresses of all links.
 func (h *Handle) dump(ctx context.Context) ([]address, error) {
+	return steady(ctx, h, func(c *conn) (rows []address, err error) {
+		err = c.query(dumpAddrs(), func(m syscall.NetlinkMessage) {
+			if a, ok := parseAddr(m); ok {
+				rows = append(rows, a)
+			}
+		})
+		return rows, err
+	})
+}
+
+// steady reads a list until the kernel gives a consistent answer.
+func steady[T any](ctx context.Context, h *Handle, read func(*conn) ([]T, error)) ([]T, error) {
 	pause := dumpPause
 	for attempt := 1; ; attempt++ {
-		rows, err := h.dumpOnce(ctx)
+		rows, err := call(ctx, h, read)
+		if err == nil {
+			return rows, nil
+		}
 		if !errors.Is(err, ErrInterrupted) {
-			return rows, err
+			return nil, err
 		}
 		h.count.interrupted.Add(1)
 		if attempt == dumpAttempts {
@@ -96,19 +111,4 @@ func (h *Handle) dump(ctx context.Context) ([]address, error) {
 			return nil, fmt.Errorf("%w: %w", err, ctx.Err())
 		}
 	}
-}
-
-func (h *Handle) dumpOnce(ctx context.Context) ([]address, error) {
-	return call(ctx, h, func(c *conn) ([]address, error) {
-		var rows []address
-		err := c.query(dumpAddrs(), func(m syscall.NetlinkMessage) {
-			if a, ok := parseAddr(m); ok {
-				rows = append(rows, a)
-			}
-		})
-		if err != nil {
-			return nil, err
-		}
-		return rows, nil
-	})
 }

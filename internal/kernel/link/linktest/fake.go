@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 
@@ -22,6 +23,7 @@ type Fake struct {
 	dummy  bool   // the kernel can make dummy links
 	addrs  map[netip.Addr]struct{}
 	local  map[netip.Addr]string
+	hops   []netip.Addr
 	watch  *queue // nil while nobody watches
 	count  link.Counters
 	writes []link.Change
@@ -77,6 +79,16 @@ func (f *Fake) Local(ctx context.Context) (map[netip.Addr]string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.local), nil
+}
+
+// Gateways does what link.Handle.Gateways does.
+func (f *Fake) Gateways(ctx context.Context) ([]netip.Addr, error) {
+	if err := f.enter(ctx, Gateways); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.hops), nil
 }
 
 // Write does what link.Handle.Write does.

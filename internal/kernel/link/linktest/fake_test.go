@@ -49,14 +49,15 @@ func calls(ctx context.Context, f *linktest.Fake) map[linktest.Call]error {
 	_, ensure := f.Ensure(ctx)
 	_, list := f.List(ctx)
 	_, local := f.Local(ctx)
+	_, gateways := f.Gateways(ctx)
 	return map[linktest.Call]error{
-		linktest.Ensure: ensure, linktest.List: list, linktest.Local: local,
+		linktest.Ensure: ensure, linktest.List: list, linktest.Local: local, linktest.Gateways: gateways,
 		linktest.Write: errors.Join(f.Write(ctx, adds(second))...),
 	}
 }
 
 func TestFailNth(t *testing.T) {
-	for _, call := range []linktest.Call{linktest.Ensure, linktest.List, linktest.Local, linktest.Write} {
+	for _, call := range []linktest.Call{linktest.Ensure, linktest.List, linktest.Local, linktest.Gateways, linktest.Write} {
 		t.Run(string(call), func(t *testing.T) {
 			f := bound(t, first)
 			f.FailNth(call, 2, errPlanned)

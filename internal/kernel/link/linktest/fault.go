@@ -14,12 +14,13 @@ type Call string
 
 // The calls that can fail, hang or be counted.
 const (
-	Ensure Call = "ensure"
-	List   Call = "list"
-	Write  Call = "write"
-	Local  Call = "local"
-	Watch  Call = "watch"
-	Remove Call = "remove"
+	Ensure   Call = "ensure"
+	List     Call = "list"
+	Write    Call = "write"
+	Local    Call = "local"
+	Gateways Call = "gateways"
+	Watch    Call = "watch"
+	Remove   Call = "remove"
 )
 
 // plan is what will go wrong. The zero value is a healthy kernel.
