@@ -2,10 +2,8 @@ package plan
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
@@ -14,120 +12,186 @@ import (
 // known who stands behind it.
 type binding struct {
 	key  model.FrontendKey
-	port model.ServicePort
+	kind model.Kind
+	// port is a place in job.ports.
+	port int
+	// bind: the address is to be put on our link.
+	bind bool
 }
 
-// notOurs says why a Service is none of our business, empty if it is ours: the
-// same three that kube-proxy leaves alone. The sources filter most of them; file
-// input and a label that is added later get here.
-func notOurs(svc *model.Service) string {
-	switch {
-	case svc.HasProxyName:
-		return "label service.kubernetes.io/service-proxy-name=" + svc.ProxyName + ": another proxy serves it"
-	case svc.Type == "ExternalName":
-		return "type ExternalName: clients are sent to a DNS name"
-	case svc.Headless:
-		return "headless: clients reach the endpoints directly"
-	}
-	return ""
+// nouns are the kinds of addresses in the words of a note.
+var nouns = [...]string{
+	model.KindClusterIP: "cluster IP", model.KindExternalIP: "external IP",
+	model.KindLoadBalancer: "load-balancer address", model.KindNodePort: "node port",
 }
 
-// unusable says why nothing of a Service that is ours can be served: what the
-// source could not read of it, and what was found on the way here.
-func unusable(svc *model.Service, found notes) string {
-	reasons := slices.Concat(found, svc.Problems)
-	if len(svc.ClusterIPs) == 0 {
-		reasons = append(reasons, "no cluster IP")
-	}
-	if len(svc.Ports) == 0 {
-		reasons = append(reasons, "no ports")
-	}
-	return strings.Join(reasons.sorted(), "; ")
-}
-
-// bind lists the cluster IPs times the ports, sorted by key and unique, and
-// notes which of them cannot be served.
+// bind lists every address and port on which the Service answers, sorted by key
+// and unique, and notes which of them cannot be served. Without a cluster IP
+// there is nothing to serve.
 func (j *job) bind() []binding {
-	out := make([]binding, 0, len(j.svc.ClusterIPs)*len(j.svc.Ports))
+	j.ports = j.usablePorts()
+	j.groups = make([]group, len(j.sides)*len(j.ports))
+	out := make([]binding, 0, len(j.ports)*j.addresses())
 	for _, addr := range j.svc.ClusterIPs {
-		if why := j.refuse(addr); why != "" {
-			j.notes.addf("cluster IP %s is not served: %s", addr, why)
-			continue
-		}
-		out = j.bindPorts(out, addr)
+		out = j.bindAddr(out, model.KindClusterIP, addr)
 	}
-	kept, dropped := sortUnique(out)
-	for _, b := range dropped {
-		j.notes.addf("%s is listed twice: port %q does not answer there", b.key, b.port.Name)
+	if len(out) == 0 {
+		return nil
 	}
-	return kept
+	out = j.bindExternalIPs(out)
+	out = j.bindIngress(out)
+	out = j.bindNodePorts(out)
+	out = j.bindDetours(out)
+	return j.settle(out)
 }
 
-// bindPorts appends one binding for each port of the Service.
-func (j *job) bindPorts(out []binding, addr netip.Addr) []binding {
-	for _, p := range j.svc.Ports {
-		if p.Port == 0 {
-			j.notes.addf("port %q is not served: it has no number", p.Name)
-			continue
-		}
+// addresses is the most that one port can be bound to.
+func (j *job) addresses() int {
+	n := len(j.svc.ClusterIPs) + len(j.svc.ExternalIPs) + len(j.svc.Ingress)
+	if j.hasNodePorts() {
+		n += len(j.opts.Host.NodePorts)
+	}
+	if j.svc.ExternalLocal {
+		n += len(j.sides)
+	}
+	return n
+}
+
+// bindAddr appends one binding for each port of the Service, or a note.
+func (j *job) bindAddr(out []binding, kind model.Kind, addr netip.Addr) []binding {
+	if why := j.refuse(kind, addr); why != "" {
+		j.notes.addf("%s %s is not served: %s", nouns[kind], addr, why)
+		return out
+	}
+	family, bind := model.FamilyOf(addr), j.mayBind(addr)
+	if s := j.side(family); kind == model.KindClusterIP && (!s.served() || addr.Less(s.clusterIP)) {
+		s.clusterIP, s.bind = addr, bind
+	}
+	for i, p := range j.ports {
 		key := model.FrontendKey{Addr: addr, Port: p.Port, Protocol: p.Protocol}
-		out = append(out, binding{key: key, port: p})
+		out = append(out, binding{key: key, kind: kind, port: i, bind: bind})
+		j.group(i, family).external = j.group(i, family).external || kind.External()
 	}
 	return out
 }
 
-// compareKeys orders bindings as the frontends of a plan are ordered. The port
-// name only decides between two ports that an object lists with one number.
-func compareKeys(a, b binding) int {
-	return cmp.Or(a.key.Compare(b.key), cmp.Compare(a.port.Name, b.port.Name))
+// mayBind is the guard of decision 10: what belongs to a machine stays with it,
+// and only the Service's ports of it are served.
+func (j *job) mayBind(addr netip.Addr) bool {
+	holder := j.opts.Host.Holder(addr)
+	if holder == "" {
+		return true
+	}
+	j.notes.addf("%s is not bound on this node: it is %s (VIPConflictsWithNode)", addr, holder)
+	j.unbound = append(j.unbound, addr)
+	return false
 }
 
-// sortUnique sorts the bindings and keeps the first of each key; it returns
-// the ones left out as well.
-func sortUnique(all []binding) (kept, dropped []binding) {
-	slices.SortFunc(all, compareKeys)
-	kept = all[:0]
+func (j *job) bindExternalIPs(out []binding) []binding {
+	if j.opts.ExternalIPs.Off && len(j.svc.ExternalIPs) > 0 {
+		j.notes.addf("external IPs are not served: feature gate AllowServiceExternalIPs is off")
+		return out
+	}
+	for _, addr := range j.svc.ExternalIPs {
+		out = j.bindAddr(out, model.KindExternalIP, addr)
+	}
+	return out
+}
+
+func (j *job) bindIngress(out []binding) []binding {
+	if len(j.svc.Ingress) > 0 && len(j.svc.SourceRanges) > 0 {
+		j.limit()
+	}
+	for _, in := range j.svc.Ingress {
+		if in.Proxy {
+			j.notes.addf("load-balancer address %s is left to the load balancer (ipMode Proxy)", in.Addr)
+			continue
+		}
+		out = j.bindAddr(out, model.KindLoadBalancer, in.Addr)
+	}
+	return out
+}
+
+func (j *job) hasNodePorts() bool { return hasNodePorts(j.ports) }
+
+func hasNodePorts(ports []model.ServicePort) bool {
+	return slices.ContainsFunc(ports, func(p model.ServicePort) bool { return p.NodePort != 0 })
+}
+
+// bindNodePorts appends the node ports on the addresses of this node that were
+// chosen for them. These are never ours to bind.
+func (j *job) bindNodePorts(out []binding) []binding {
+	if !j.hasNodePorts() {
+		return out
+	}
+	for _, f := range model.Families() {
+		if !j.side(f).served() {
+			continue
+		}
+		before := len(out)
+		for _, addr := range j.opts.Host.NodePorts {
+			if model.FamilyOf(addr) == f {
+				out = j.bindNodeAddr(out, addr)
+			}
+		}
+		if len(out) == before {
+			j.notes.addf("node ports are not served over %s: no %s address of this node is chosen for them", f, f)
+		}
+	}
+	return out
+}
+
+func (j *job) bindNodeAddr(out []binding, addr netip.Addr) []binding {
+	for i, p := range j.ports {
+		if p.NodePort == 0 {
+			continue
+		}
+		key := model.FrontendKey{Addr: addr, Port: p.NodePort, Protocol: p.Protocol}
+		out = append(out, binding{key: key, kind: model.KindNodePort, port: i})
+		j.group(i, model.FamilyOf(addr)).external = true
+	}
+	return out
+}
+
+// settle sorts the bindings by key and keeps the first of each by kind, then by
+// the name of the port; it notes the others.
+func (j *job) settle(all []binding) []binding {
+	slices.SortFunc(all, func(a, b binding) int {
+		return cmp.Or(a.key.Compare(b.key), cmp.Compare(a.kind, b.kind), cmp.Compare(j.ports[a.port].Name, j.ports[b.port].Name))
+	})
+	kept := all[:0]
 	for _, b := range all {
 		if n := len(kept); n > 0 && kept[n-1].key == b.key {
-			dropped = append(dropped, b)
+			j.noteLoser(kept[n-1], b)
 			continue
 		}
 		kept = append(kept, b)
 	}
-	return kept, dropped
+	return kept
 }
 
-// refuse says why this node does not answer on an address, empty if it does.
-func (j *job) refuse(addr netip.Addr) string {
-	if why := special(addr); why != "" {
-		return why
-	}
-	if f := model.FamilyOf(addr); !j.opts.serves(f) {
-		return fmt.Sprintf("this node does not serve %s", f)
-	}
-	return ""
-}
-
-// special names what makes an address unfit for a Service, empty if it is fit.
-// For endpoints this is the rule of the API (ValidateNonSpecialIP of Kubernetes),
-// which nobody applied to a file. As the front of a Service such an address,
-// bound on a node, would catch traffic that is not meant for Services at all.
-func special(addr netip.Addr) string {
+// noteLoser says why one of two bindings to the same key is left out. Nobody
+// misses an entry that only repeats another.
+func (j *job) noteLoser(winner, loser binding) {
+	addr, number := loser.key.Addr, loser.key.Port
+	name, other := j.ports[loser.port].Name, j.ports[winner.port].Name
 	switch {
-	case !addr.IsValid():
-		return "not an IP address"
-	case addr.Is4In6():
-		return "an IPv4-mapped IPv6 address"
-	case addr.IsUnspecified():
-		return "the unspecified address"
-	case addr.IsLoopback():
-		return "a loopback address"
-	case addr.IsLinkLocalUnicast():
-		return "a link-local address"
-	case addr.IsMulticast():
-		return "a multicast address"
-	case addr.Zone() != "":
-		return "an address with a zone"
+	case loser.kind != model.KindNodePort && winner.kind == loser.kind:
+	case loser.kind != model.KindNodePort:
+		j.notes.addf("%s %s is its %s already: it answers there once, as that%s",
+			nouns[loser.kind], addr, nouns[winner.kind], j.unlimited(loser))
+	case winner.kind != model.KindNodePort:
+		j.notes.addf("node port %d/%s of port %q does not answer on %s: port %q of its %s does",
+			number, loser.key.Protocol, name, addr, other, nouns[winner.kind])
+	case winner.port != loser.port:
+		j.notes.addf("node port %d/%s is listed twice: port %q does not answer there", number, loser.key.Protocol, name)
+	}
+}
+
+// unlimited warns of a filter that is lost with a load-balancer address.
+func (j *job) unlimited(loser binding) string {
+	if loser.kind == model.KindLoadBalancer && len(j.side(model.FamilyOf(loser.key.Addr)).ranges) > 0 {
+		return ", without loadBalancerSourceRanges"
 	}
 	return ""
 }

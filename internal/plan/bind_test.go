@@ -77,7 +77,7 @@ func TestFrontendsOfAService(t *testing.T) {
 			slices: []model.Slice{build.Slice("web", "a", build.Target("admin", 9), build.Endpoints(ready("10.244.0.1", "far")))},
 			want: []string{
 				"10.96.0.1:80/tcp -> 10.244.0.1:9",
-				`note: 10.96.0.1:80/tcp is listed twice: port "http" does not answer there`,
+				`note: port 80/tcp is listed twice: "http" is not served`,
 			},
 		},
 	} {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
@@ -74,6 +75,8 @@ func (c *Compiler) Compile(id model.ServiceID, svc *model.Service, slices []mode
 	}
 	j.scratch = make([]candidate, 0, j.endpoints())
 	plan.Frontends = j.frontends(bindings)
+	plan.Health = j.health()
+	plan.Unbound = sortedAddrs(j.unbound)
 	j.notePlan()
 	plan.Notes = j.notes.sorted()
 	return plan
@@ -86,82 +89,86 @@ type job struct {
 	svc    *model.Service
 	slices []model.Slice
 	notes  notes
-	// scratch is the storage of join's answer, used again for every frontend.
+	// ports are those of the Service that can be served; everything below counts
+	// a port by its place here.
+	ports []model.ServicePort
+	// sides and groups are filled by bind; see side and group.
+	sides  [2]side
+	groups []group
+	// unbound gathers the addresses that belong to a node.
+	unbound []netip.Addr
+	// scratch is the storage of join's answer, used again for every group.
 	scratch []candidate
+}
+
+// side is what a Service has in one address family.
+type side struct {
+	// clusterIP is its cluster IP, the smallest of several. Without one that is
+	// served nothing of the family is (contract section 3.1).
+	clusterIP netip.Addr
+	// bind tells whether the cluster IP is to be bound.
+	bind bool
+	// ranges may use the load-balancer addresses; ownNode: this node may.
+	ranges  []netip.Prefix
+	ownNode bool
+	// ready gathers the addresses of ready endpoints on this node for Health.
+	ready []netip.Addr
+}
+
+func (s *side) served() bool { return s.clusterIP.IsValid() }
+
+func (j *job) side(f model.Family) *side { return &j.sides[sideIndex(f)] }
+
+func sideIndex(f model.Family) int {
+	if f == model.IPv6 {
+		return 1
+	}
+	return 0
 }
 
 func (j *job) frontends(bindings []binding) []model.Frontend {
 	out := make([]model.Frontend, len(bindings))
-	for i, b := range bindings {
-		out[i] = j.frontend(b)
+	for i := range bindings {
+		out[i] = j.frontend(&bindings[i])
 	}
 	return out
 }
 
-func (j *job) frontend(b binding) model.Frontend {
-	all := j.join(model.FamilyOf(b.key.Addr), b.port)
+func (j *job) frontend(b *binding) model.Frontend {
+	family, local := model.FamilyOf(b.key.Addr), j.local(b.kind)
+	g := j.decided(b.port, family)
 	f := model.Frontend{
 		Key:       b.key,
-		Kind:      model.KindClusterIP,
+		Kind:      b.kind,
 		Service:   j.id,
-		PortName:  b.port.Name,
+		PortName:  j.ports[b.port].Name,
 		Scheduler: j.opts.Scheduler,
 		Affinity:  j.svc.Affinity,
-		Backends:  backends(all, choose(j.opts, all, j.svc.InternalLocal)),
-		Hairpin:   hairpin(all, j.opts.Node),
+		Bind:      b.bind,
+		Local:     local,
+		Backends:  g.list(local),
 	}
-	if len(f.Backends) == 0 {
-		j.noteEmpty(b, all)
+	f.NoLocal = local && len(f.Backends) == 0 && g.somewhere
+	if local && b.kind.External() {
+		f.Detour = g.detour
+	}
+	switch b.kind {
+	case model.KindClusterIP:
+		f.Hairpin = g.hairpin
+	case model.KindLoadBalancer:
+		f.SourceRanges, f.OwnNode = j.side(family).ranges, j.side(family).ownNode
 	}
 	return f
 }
 
-// backends lists the candidates that the choice takes, in their order. Plans
-// are kept for long, so the list is made to measure.
-func backends(all []candidate, c choice) []model.Backend {
-	n := count(all, c.takes)
-	if n == 0 {
-		return nil
-	}
-	out := make([]model.Backend, 0, n)
-	for _, e := range all {
-		if c.takes(e.ep) {
-			out = append(out, model.Backend{Addr: e.addr, Weight: model.DefaultWeight})
-		}
-	}
-	return out
+// local tells whether the policy that governs a kind of frontend is Local.
+// A Detour frontend exists to be governed by none.
+func (j *job) local(k model.Kind) bool {
+	return k == model.KindClusterIP && j.svc.InternalLocal || k.External() && j.svc.ExternalLocal
 }
 
-// hairpin lists the candidates on this node whatever their condition, in their
-// order: even one that takes no new connections still has old ones to itself
-// (the members of KUBE-LOOP-BACK).
-func hairpin(all []candidate, node string) []netip.AddrPort {
-	n := count(all, func(e *model.Endpoint) bool { return isOn(e, node) })
-	if n == 0 {
-		return nil
-	}
-	out := make([]netip.AddrPort, 0, n)
-	for _, e := range all {
-		if isOn(e.ep, node) {
-			out = append(out, e.addr)
-		}
-	}
-	return out
-}
-
-// isOn tells whether an endpoint runs on the node. Two unknown names are not
-// the same node.
-func isOn(e *model.Endpoint, node string) bool {
-	return node != "" && e.Node == node
-}
-
-// count tells how many candidates satisfy the predicate.
-func count(all []candidate, pred func(*model.Endpoint) bool) int {
-	n := 0
-	for _, e := range all {
-		if pred(e.ep) {
-			n++
-		}
-	}
-	return n
+// sortedAddrs orders addresses and drops repetitions, in place.
+func sortedAddrs(all []netip.Addr) []netip.Addr {
+	slices.SortFunc(all, netip.Addr.Compare)
+	return slices.Compact(all)
 }

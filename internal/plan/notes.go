@@ -36,24 +36,44 @@ func (j *job) notePlan() {
 	}
 }
 
-// noteEmpty says why a frontend has no backends. Its candidates are those that
-// the choice refused.
-func (j *job) noteEmpty(b binding, all []candidate) {
-	family := model.FamilyOf(b.key.Addr)
-	found := j.survey(family, b.port)
+// noteEmpty says, once for a port, family and policy, why frontends of a group
+// have no backends; n is the number of its candidates.
+func (j *job) noteEmpty(g *group, f model.Family, port model.ServicePort, n int) {
+	if !g.somewhere {
+		j.noteNobody(f, port, n)
+		return
+	}
+	if len(g.local) > 0 {
+		return
+	}
+	if j.svc.InternalLocal {
+		j.notes.addf("%s: internalTrafficPolicy is Local and no endpoint on this node is ready: no backends", j.clusterKey(f, port))
+	}
+	if j.svc.ExternalLocal && g.external {
+		j.notes.addf("%s port %d/%s from outside: externalTrafficPolicy is Local and no endpoint on this node is ready: no backends",
+			f, port.Port, port.Protocol)
+	}
+}
+
+// noteNobody says why there is no endpoint that any policy could take.
+func (j *job) noteNobody(f model.Family, port model.ServicePort, n int) {
+	key, found := j.clusterKey(f, port), j.survey(f, port)
 	switch {
-	case len(all) > 0 && j.svc.InternalLocal:
-		j.notes.addf("%s: internalTrafficPolicy is Local and no endpoint on this node is ready: no backends", b.key)
-	case len(all) > 0:
-		j.notes.addf("%s: none of its endpoints is ready (of %d): no backends", b.key, len(all))
+	case n > 0:
+		j.notes.addf("%s: none of its endpoints is ready (of %d): no backends", key, n)
 	case found.endpoints && !found.port:
-		j.notes.addf("%s: no EndpointSlice has a port named %q over %s: no backends", b.key, b.port.Name, b.key.Protocol)
+		j.notes.addf("%s: no EndpointSlice has a port named %q over %s: no backends", key, port.Name, port.Protocol)
 	case found.slices || len(found.others) == 0:
-		j.notes.addf("%s: no endpoints: no backends", b.key)
+		j.notes.addf("%s: no endpoints: no backends", key)
 	default:
 		j.notes.addf("%s address %s has only %s slices: no backends",
-			family, b.key.Addr, strings.Join(found.others, " and "))
+			f, key.Addr, strings.Join(found.others, " and "))
 	}
+}
+
+// clusterKey is the key of a port at the cluster IP: its name in the notes.
+func (j *job) clusterKey(f model.Family, port model.ServicePort) model.FrontendKey {
+	return model.FrontendKey{Addr: j.side(f).clusterIP, Port: port.Port, Protocol: port.Protocol}
 }
 
 // survey is what there is of slices, for the reader who misses backends.

@@ -49,7 +49,6 @@ func TestOneCauseIsOneNote(t *testing.T) {
 
 func TestNotesFromTheSources(t *testing.T) {
 	svc := web()
-	svc.Unserved = []string{"externalIPs", "nodePorts"}
 	svc.Problems = []string{"spec.clusterIPs[1]: \"x\" is not an address"}
 	ours := webSlice("a", ready(a1, "far"))
 	ours.Problems = []string{"endpoints[3].addresses[0]: \"y\" is not an address"}
@@ -59,7 +58,5 @@ func TestNotesFromTheSources(t *testing.T) {
 	expect(t, compile(svc, other, ours),
 		"10.96.0.1:80/tcp -> 10.0.0.1:8080",
 		`note: EndpointSlice default/a: endpoints[3].addresses[0]: "y" is not an address`,
-		"note: externalIPs are not served by this version: only cluster IPs answer",
-		"note: nodePorts are not served by this version: only cluster IPs answer",
 		`note: spec.clusterIPs[1]: "x" is not an address`)
 }

@@ -100,6 +100,7 @@ func TestEveryFieldOfAFrontend(t *testing.T) {
 		PortName:  "http",
 		Scheduler: scheduler.MustParse("mh"),
 		Affinity:  3 * time.Hour,
+		Bind:      true,
 		Backends:  []model.Backend{{Addr: target, Weight: 1}},
 		Hairpin:   []netip.AddrPort{target},
 	}

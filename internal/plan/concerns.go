@@ -1,0 +1,47 @@
+package plan
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// Concerns tells whether the plan of a Service may be another under these
+// Options than it was under the old ones. It errs on the side of yes. It is
+// asked for every Service whenever something of the node changes, so a Service
+// that looks at nothing of what changed costs next to nothing.
+func (o Options) Concerns(old Options, svc *model.Service) bool {
+	return o.concernsAll(old) ||
+		len(svc.ExternalIPs) > 0 && !o.ExternalIPs.equal(old.ExternalIPs) ||
+		hasNodePorts(svc.Ports) && !slices.Equal(o.Host.NodePorts, old.Host.NodePorts) ||
+		len(svc.SourceRanges) > 0 && !sameOwnAddresses(&o.Host, &old.Host) ||
+		otherHolder(&o.Host, &old.Host, svc)
+}
+
+// concernsAll tells whether something changed that every plan looks at.
+func (o *Options) concernsAll(old Options) bool {
+	return o.Node != old.Node || o.Zone != old.Zone || o.Scheduler != old.Scheduler ||
+		o.IPv4 != old.IPv4 || o.IPv6 != old.IPv6
+}
+
+func (e ExternalIPs) equal(o ExternalIPs) bool {
+	return e.Off == o.Off && slices.Equal(e.Allowed, o.Allowed)
+}
+
+// sameOwnAddresses tells whether ownAddresses says the same of both.
+func sameOwnAddresses(a, b *model.Host) bool {
+	if len(a.Node.Addresses) == 0 && len(b.Node.Addresses) == 0 {
+		return maps.Equal(a.Links, b.Links)
+	}
+	return slices.Equal(a.Node.Addresses, b.Node.Addresses)
+}
+
+// otherHolder tells whether one of the Service's addresses belongs to somebody
+// else than before.
+func otherHolder(now, old *model.Host, svc *model.Service) bool {
+	differs := func(a netip.Addr) bool { return now.Holder(a) != old.Holder(a) }
+	return slices.ContainsFunc(svc.ClusterIPs, differs) || slices.ContainsFunc(svc.ExternalIPs, differs) ||
+		slices.ContainsFunc(svc.Ingress, func(in model.Ingress) bool { return differs(in.Addr) })
+}

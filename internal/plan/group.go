@@ -1,0 +1,125 @@
+package plan
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// group is the frontends of one port in one family. They have the same
+// endpoints, so who stands behind them is decided once, and their lists share
+// their memory.
+type group struct {
+	// external: frontends of the group come from outside the cluster.
+	external bool
+	// detour is where the clients of this node go instead of those, if anywhere.
+	detour netip.AddrPort
+
+	decided bool
+	// cluster and local are the lists of choose, each made only where a frontend
+	// or a detour asks for it.
+	cluster, local []model.Backend
+	// somewhere: at least one endpoint could be used, on whatever node.
+	somewhere bool
+	hairpin   []netip.AddrPort
+}
+
+// list is the backends of a frontend by its policy.
+func (g *group) list(local bool) []model.Backend {
+	if local {
+		return g.local
+	}
+	return g.cluster
+}
+
+// group finds the group of the port at a place in one family.
+func (j *job) group(port int, f model.Family) *group {
+	return &j.groups[len(j.sides)*port+sideIndex(f)]
+}
+
+// decided returns the group after its endpoints were looked at.
+func (j *job) decided(port int, f model.Family) *group {
+	g := j.group(port, f)
+	if g.decided {
+		return g
+	}
+	g.decided = true
+	all := j.join(f, j.ports[port])
+	j.decide(g, all)
+	j.noteEmpty(g, f, j.ports[port], len(all))
+	if j.svc.HealthCheckNodePort != 0 {
+		j.side(f).addReady(all, j.opts.Node)
+	}
+	return g
+}
+
+// decide makes the lists that the group's frontends will ask for.
+func (j *job) decide(g *group, all []candidate) {
+	if !j.svc.InternalLocal || g.external {
+		g.cluster = backends(all, choose(j.opts, all, false))
+	}
+	if j.svc.InternalLocal || g.external && j.svc.ExternalLocal {
+		g.local = backends(all, choose(j.opts, all, true))
+	}
+	if slices.Equal(g.cluster, g.local) {
+		g.local = g.cluster
+	}
+	g.somewhere = len(g.cluster) > 0 || len(g.local) > 0 || count(all, usable) > 0
+	g.hairpin = hairpin(all, j.opts.Node)
+}
+
+// backends lists the candidates that the choice takes, in their order. Plans
+// are kept for long, so the list is made to measure.
+func backends(all []candidate, c choice) []model.Backend {
+	n := count(all, c.takes)
+	if n == 0 {
+		return nil
+	}
+	out := make([]model.Backend, 0, n)
+	for _, e := range all {
+		if c.takes(e.ep) {
+			out = append(out, model.Backend{Addr: e.addr, Weight: model.DefaultWeight})
+		}
+	}
+	return out
+}
+
+// hairpin lists the candidates on this node whatever their condition, in their
+// order: even one that takes no new connections still has old ones to itself
+// (the members of KUBE-LOOP-BACK).
+func hairpin(all []candidate, node string) []netip.AddrPort {
+	n := count(all, func(e *model.Endpoint) bool { return isOn(e, node) })
+	if n == 0 {
+		return nil
+	}
+	out := make([]netip.AddrPort, 0, n)
+	for _, e := range all {
+		if isOn(e.ep, node) {
+			out = append(out, e.addr)
+		}
+	}
+	return out
+}
+
+// isOn tells whether an endpoint runs on the node. Two unknown names are not
+// the same node.
+func isOn(e *model.Endpoint, node string) bool {
+	return node != "" && e.Node == node
+}
+
+// usable tells whether some rule of choose would take the endpoint, were it here.
+func usable(e *model.Endpoint) bool {
+	return e.Ready || e.Serving && e.Terminating
+}
+
+// count tells how many candidates satisfy the predicate.
+func count(all []candidate, pred func(*model.Endpoint) bool) int {
+	n := 0
+	for _, e := range all {
+		if pred(e.ep) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,31 @@
+package plan
+
+import "github.com/kube-ipvs/kube-ipvs/internal/model"
+
+// health counts what a load balancer is told about this node (contract section
+// 8.1): the addresses with a ready endpoint here, whichever port they serve. An
+// endpoint that is only taken because it still serves while it leaves does not
+// count: the load balancer is to look elsewhere in time.
+func (j *job) health() model.HealthCheck {
+	if j.svc.HealthCheckNodePort == 0 {
+		return model.HealthCheck{}
+	}
+	return model.HealthCheck{
+		Port: j.svc.HealthCheckNodePort,
+		IPv4: j.side(model.IPv4).localEndpoints(),
+		IPv6: j.side(model.IPv6).localEndpoints(),
+	}
+}
+
+func (s *side) localEndpoints() model.LocalEndpoints {
+	return model.LocalEndpoints{Served: s.served(), Ready: len(sortedAddrs(s.ready))}
+}
+
+// addReady remembers the ready endpoints on this node behind one port.
+func (s *side) addReady(all []candidate, node string) {
+	for _, c := range all {
+		if c.ep.Ready && isOn(c.ep, node) {
+			s.ready = append(s.ready, c.addr.Addr())
+		}
+	}
+}

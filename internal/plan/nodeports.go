@@ -1,0 +1,57 @@
+package plan
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// NodePortSelection says on which addresses of a node its NodePorts answer
+// (--nodeport-addresses, as kube-proxy 1.37 reads it: the words and networks
+// may be mixed). The zero value means All.
+type NodePortSelection struct {
+	// Primary is the node's first address of each family, as its Node says.
+	Primary bool
+	// Localhost is 127.0.0.1 and ::1.
+	Localhost bool
+	// All is every address of the machine.
+	All bool
+	// CIDRs are networks, of either family.
+	CIDRs []netip.Prefix
+}
+
+// NodePortAddresses picks from the addresses on the machine's links those that
+// NodePorts answer on, sorted (contract section 1.7 and decision 29). What is on
+// our own link is never among them.
+//
+// Networks alone leave a family that has none of them open on all addresses, as
+// kube-proxy does. A word says enough for both families: Primary opens nothing
+// but the primary addresses, and nothing at all until the Node is known.
+// Localhost selects nothing: IPVS cannot serve loopback addresses.
+func NodePortAddresses(selection NodePortSelection, host model.Host) []netip.Addr {
+	var out []netip.Addr
+	for addr := range host.Links {
+		if selection.holds(addr, host.Node.Addresses) {
+			out = append(out, addr)
+		}
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return out
+}
+
+// holds tells whether an address is selected; node has those of the Node.
+func (s NodePortSelection) holds(addr netip.Addr, node []netip.Addr) bool {
+	f := model.FamilyOf(addr)
+	return s.All || inside(s.CIDRs, addr) || s.Primary && addr == firstOf(node, f) ||
+		!s.Primary && !s.Localhost && !slices.ContainsFunc(s.CIDRs, func(p netip.Prefix) bool { return model.FamilyOf(p.Addr()) == f })
+}
+
+// firstOf is the first address of a family, the zero Addr without one.
+func firstOf(all []netip.Addr, f model.Family) netip.Addr {
+	i := slices.IndexFunc(all, func(a netip.Addr) bool { return model.FamilyOf(a) == f })
+	if i < 0 {
+		return netip.Addr{}
+	}
+	return all[i]
+}

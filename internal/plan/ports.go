@@ -1,0 +1,38 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// usablePorts lists the ports of the Service that have a number, sorted, each
+// number of a protocol once, and notes the others. The API admits no such
+// ports, but not everything comes through the API.
+func (j *job) usablePorts() []model.ServicePort {
+	sorted := slices.Clone(j.svc.Ports)
+	slices.SortFunc(sorted, comparePorts)
+	kept := sorted[:0]
+	for _, p := range sorted {
+		n := len(kept)
+		switch {
+		case p.Port == 0:
+			j.notes.addf("port %q is not served: it has no number", p.Name)
+		case n > 0 && kept[n-1].Port == p.Port && kept[n-1].Protocol == p.Protocol:
+			j.notes.addf("port %d/%s is listed twice: %q is not served", p.Port, p.Protocol, p.Name)
+		default:
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+// comparePorts orders by number and protocol. The rest decides between two that
+// an object lists with one number.
+func comparePorts(a, b model.ServicePort) int {
+	return cmp.Or(
+		cmp.Compare(a.Port, b.Port), cmp.Compare(a.Protocol, b.Protocol),
+		cmp.Compare(a.Name, b.Name), cmp.Compare(a.NodePort, b.NodePort),
+	)
+}

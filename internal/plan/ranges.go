@@ -1,0 +1,48 @@
+package plan
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// limit reads spec.loadBalancerSourceRanges into the sides they are for.
+func (j *job) limit() {
+	for _, f := range model.Families() {
+		s := j.side(f)
+		s.ranges = rangesOf(j.svc.SourceRanges, f)
+		s.ownNode = slices.ContainsFunc(ownAddresses(j.opts.Host), func(a netip.Addr) bool { return inside(s.ranges, a) })
+	}
+}
+
+// rangesOf picks the ranges of one family. One that holds everything makes the
+// others pointless, and the family is open to all (contract section 3.1).
+func rangesOf(all []netip.Prefix, f model.Family) []netip.Prefix {
+	var out []netip.Prefix
+	for _, p := range all {
+		switch {
+		case model.FamilyOf(p.Addr()) != f:
+		case p.Bits() == 0:
+			return nil
+		default:
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// ownAddresses are the addresses by which this node comes to a load-balancer
+// address: those of its Node, or all it has where no Node says.
+func ownAddresses(h model.Host) []netip.Addr {
+	if len(h.Node.Addresses) > 0 {
+		return h.Node.Addresses
+	}
+	return slices.Collect(maps.Keys(h.Links))
+}
+
+// inside tells whether one of the networks holds the address.
+func inside(nets []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(nets, func(p netip.Prefix) bool { return p.Contains(a) })
+}
