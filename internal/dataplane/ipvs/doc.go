@@ -3,16 +3,27 @@
 // about Services or endpoints.
 //
 //	frontend ─┬─ virtual server ── destinations
-//	          ├─ address on kube-ipvs0
-//	          └─ set entries: KUBE-CLUSTER-IP   what to masquerade, what to accept
-//	                          KUBE-IPVS-IPS     every address that is ours
-//	                          KUBE-LOOP-BACK    endpoints here that may reach themselves
+//	          ├─ address on kube-ipvs0, if it is to be ours
+//	          ├─ set entries  what to masquerade, accept, refuse (entries.go)
+//	          └─ a detour rule, if clients of this node go elsewhere (detours.go)
 //
-// The rules in iptables refer to the sets and are the same for one Service and
-// for ten thousand.
+// All other rules in iptables refer to the sets and are the same for one Service
+// and for ten thousand. Where a packet meets them:
+//
+//	from a pod or outside         from this host
+//	nat PREROUTING                mangle OUTPUT      source ranges, Local policies
+//	  KUBE-SERVICES                 KUBE-IPVS-OUT-FILTER
+//	    detour? masquerade?       nat OUTPUT
+//	filter INPUT                    KUBE-SERVICES
+//	  KUBE-IPVS-FILTER            IPVS takes it
+//	  KUBE-PROXY-FIREWALL
+//	  ... other people's rules
+//	  KUBE-IPVS-ACCEPT
+//	IPVS takes it
+//	                 nat POSTROUTING: KUBE-POSTROUTING
 //
 // Owners, so that a new process with no memory knows its own (names are
-// kube-proxy's, so that one can take over from the other):
+// kube-proxy's where it has one, so that one can take over from the other):
 //
 //	table         key                        ours                            drift found by
 //	sets          name                       one of our names                audit: headers
@@ -20,11 +31,14 @@
 //	chains        family, table, name        one of our names                audit: iptables-save
 //	jumps         family, table, hook, chain to one of our chains            audit: iptables-save
 //	servers       address, port, protocol    address on kube-ipvs0 or in     audit: rotating reads,
-//	                                         KUBE-IPVS-IPS, or in            a dump where it is cheap
-//	                                         KUBE-CLUSTER-IP; not excluded
+//	                                         KUBE-IPVS-IPS, or named by an   a dump where it is cheap
+//	                                         entry; not excluded
 //	destinations  server, address, port      of one of our servers           audit: rotating reads
 //	addresses     address                    on kube-ipvs0                   events, audit: one dump
 //
-// An entry of KUBE-IPVS-IPS outlives its virtual servers and addresses, so a
-// process that dies half-way through a deletion leaves no server without a mark.
+// A server is named by its address, protocol and port in KUBE-CLUSTER-IP, the
+// KUBE-EXTERNAL-IPs, KUBE-LOAD-BALANCER or KUBE-NODE-PORT-SCTP-HASH; or by its port
+// in KUBE-NODE-PORT-TCP or -UDP, if its address is in KUBE-NODE-PORT-IPS or on a
+// link of this machine. Such entries outlive their servers, so a process that dies
+// half-way through a deletion leaves no server without a mark.
 package ipvs

@@ -31,6 +31,8 @@ type kernel struct {
 
 	calls  []string
 	failAt int // the number of the call that fails, from 1
+	// watch, if set, is called before each call.
+	watch func()
 }
 
 func newKernel() *kernel {
@@ -46,6 +48,9 @@ var errPlanned = errors.New("planned failure")
 
 // note counts a call and tells whether it is the one to fail.
 func (k *kernel) note(call string) error {
+	if k.watch != nil {
+		k.watch()
+	}
 	k.calls = append(k.calls, call)
 	if len(k.calls) == k.failAt {
 		return errPlanned
@@ -218,10 +223,21 @@ func config() ipvs.Config {
 	}
 }
 
+// host is a machine with two addresses on which NodePorts answer.
+func host() model.Host {
+	h := model.Host{Links: map[netip.Addr]string{}}
+	for _, a := range []string{"192.168.0.1", "192.168.0.2", "fd00:192::1"} {
+		h.Links[netip.MustParseAddr(a)] = "eth0"
+		h.NodePorts = append(h.NodePorts, netip.MustParseAddr(a))
+	}
+	return h
+}
+
 // begin starts a new mode over what the kernel holds, wants plans, and reads.
 func begin(t testing.TB, k *kernel, plans ...model.ServicePlan) *ipvs.Mode {
 	t.Helper()
 	m := ipvs.New(zaptest.NewLogger(t), config(), k.deps())
+	m.SetHost(host())
 	for _, p := range plans {
 		m.Set(p)
 	}
@@ -250,7 +266,7 @@ func service(name, vip string, backends ...string) model.ServicePlan {
 	p := model.ServicePlan{ID: model.ServiceID{Origin: model.FromFile, Namespace: "default", Name: name}}
 	f := model.Frontend{
 		Key: model.FrontendKey{Addr: netip.MustParseAddr(vip), Port: 80, Protocol: model.TCP}, Kind: model.KindClusterIP,
-		Service: p.ID, Scheduler: rr,
+		Service: p.ID, Scheduler: rr, Bind: true,
 	}
 	for i, b := range backends {
 		addr := netip.MustParseAddrPort(b)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
-	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
@@ -82,7 +81,7 @@ func (m *Mode) serverLost(k vserver.ServerKey) {
 // wantedDestinations lists the destinations wanted at one server.
 func (m *Mode) wantedDestinations(k vserver.ServerKey) []vserver.DestinationKey {
 	var out []vserver.DestinationKey
-	if f, ok := m.frontends.Get(model.FrontendKey{Addr: k.Addr, Port: k.Port, Protocol: model.Protocol(k.Protocol)}); ok {
+	if f, ok := m.frontends.Get(frontendKey(k)); ok {
 		for _, b := range f.Backends {
 			out = append(out, destinationKey(k, b.Addr))
 		}

@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net/netip"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
-	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
@@ -85,16 +82,6 @@ func (s memberStore) Write(ctx context.Context, changes []delta.Change[memberKey
 		start += len(batch)
 	}
 	return errs
-}
-
-// markOf is the entry that tells that an address is ours.
-func markOf(a netip.Addr) memberKey {
-	return memberKey{setName(model.FamilyOf(a), setIPVSIPs), ipset.IP(a)}
-}
-
-// acceptOf is the entry that lets traffic to a server through the filter.
-func acceptOf(k vserver.ServerKey) memberKey {
-	return memberKey{setName(model.FamilyOf(k.Addr), setClusterIP), ipset.IPPort(k.Addr, k.Protocol, k.Port)}
 }
 
 func memberChange(c delta.Change[memberKey, struct{}]) ipset.Change {

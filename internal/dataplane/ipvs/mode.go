@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -25,7 +26,7 @@ type Mode struct {
 	log       *zap.Logger
 	config    Config
 	deps      Deps
-	node      model.Node
+	host      model.Host
 	catalogue catalogue
 	frontends *dataplane.Frontends
 
@@ -43,8 +44,11 @@ type Mode struct {
 	memberClaims  *delta.Claims[model.FrontendKey, memberKey, struct{}]
 	addressClaims *delta.Claims[model.FrontendKey, netip.Addr, struct{}]
 
-	// leftovers caches leftAt during one pass; nil is not computed.
-	leftovers map[netip.Addr]struct{}
+	// healthClaims are for the health-check ports of Services.
+	healthClaims *delta.Claims[model.ServiceID, memberKey, struct{}]
+	detours      detours
+	// leftovers caches left during one pass; nil is not computed.
+	leftovers *leftovers
 	// inspections are what is left of the audit's round in progress.
 	inspections []inspection
 	rounds      uint64
@@ -61,6 +65,8 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 		frontends:     dataplane.NewFrontends(),
 		memberClaims:  delta.NewClaims[model.FrontendKey, memberKey, struct{}](model.FrontendKey.Compare),
 		addressClaims: delta.NewClaims[model.FrontendKey, netip.Addr, struct{}](model.FrontendKey.Compare),
+		healthClaims:  delta.NewClaims[model.ServiceID, memberKey, struct{}](model.ServiceID.Compare),
+		detours:       newDetours(),
 	}
 	m.makeTables()
 	m.pipeline = dataplane.NewPipeline(
@@ -91,19 +97,32 @@ func (m *Mode) wantBase() {
 		m.sets.SetDesired(name, set)
 	}
 	for _, f := range m.config.Families {
-		for k, c := range m.config.baseRules(f, m.node) {
+		for k, c := range m.config.baseRules(f, m.host.Node) {
 			m.chains.SetDesired(k, c)
 		}
 		for k, j := range baseJumps(f) {
 			m.jumps.SetDesired(k, j)
 		}
+		m.detours.stale[f] = struct{}{}
 	}
 }
 
-// SetHost tells what is known of this machine; its pod ranges are in the rules.
+// SetHost tells what is known of this machine: its pod ranges are in the rules,
+// and the addresses on which NodePorts answer in a set.
 func (m *Mode) SetHost(host model.Host) {
-	m.node = host.Node
+	before := m.host
+	m.host = host
 	m.wantBase()
+	for _, a := range before.NodePorts {
+		if !slices.Contains(host.NodePorts, a) {
+			m.members.DeleteDesired(nodePortIP(a))
+		}
+	}
+	for _, a := range host.NodePorts {
+		if slices.Contains(m.config.Families, model.FamilyOf(a)) {
+			m.members.SetDesired(nodePortIP(a), struct{}{})
+		}
+	}
 }
 
 // Start makes the device and sets the sysctls. The device comes first: other
@@ -157,7 +176,19 @@ func (m *Mode) Set(plan model.ServicePlan) []dataplane.Conflict {
 	for _, c := range changes {
 		m.change(c)
 	}
+	share(m.members, m.healthClaims.Set(plan.ID, renderHealth(plan.Health)))
 	return conflicts
+}
+
+// renderHealth opens the filter to a health-check port.
+func renderHealth(h model.HealthCheck) map[memberKey]struct{} {
+	out := map[memberKey]struct{}{}
+	for f, e := range map[model.Family]model.LocalEndpoints{model.IPv4: h.IPv4, model.IPv6: h.IPv6} {
+		if h.Port != 0 && e.Served {
+			out[memberKey{setName(f, setHealthCheck), ipset.Port(h.Port)}] = struct{}{}
+		}
+	}
+	return out
 }
 
 // change brings one frontend's rows into the tables.
@@ -182,6 +213,7 @@ func (m *Mode) change(c dataplane.Change) {
 	}
 	share(m.members, m.memberClaims.Set(c.Key, after.members))
 	share(m.addresses, m.addressClaims.Set(c.Key, after.addresses))
+	m.detours.change(c)
 }
 
 // share makes a table desire what is held.
@@ -197,6 +229,7 @@ func share[O, K comparable](t *delta.Table[K, struct{}], holdings []delta.Holdin
 
 // Apply writes what is pending.
 func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane.Result {
+	m.wantDetours()
 	m.leftovers = nil
 	return m.pipeline.Apply(ctx, opts)
 }
@@ -209,6 +242,9 @@ func (m *Mode) Clear() {
 	for _, c := range m.frontends.Clear() {
 		m.change(c)
 	}
+	clearTable(m.members) // those that no frontend claims: node addresses, health-check ports
+	m.healthClaims = delta.NewClaims[model.ServiceID, memberKey, struct{}](model.ServiceID.Compare)
+	m.detours = newDetours()
 	clearTable(m.sets)
 	clearTable(m.chains)
 	clearTable(m.jumps)

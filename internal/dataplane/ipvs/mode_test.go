@@ -72,7 +72,7 @@ func mustBeMarked(t *testing.T, k *kernel) {
 		addrs[key.Addr] = struct{}{}
 	}
 	for a := range addrs {
-		if !strings.Contains(k.sets.String(), "IPVS-IPS "+a.String()+"\n") {
+		if s := k.sets.String(); !strings.Contains(s, "IPVS-IPS "+a.String()+"\n") && !strings.Contains(s, "NODE-PORT-IPS "+a.String()+"\n") {
 			t.Errorf("%s is served without a mark:\n%s", a, k)
 		}
 	}
@@ -466,11 +466,20 @@ func TestSetGrows(t *testing.T) {
 // Every call of a first start, a change and a deletion fails once; the kernel
 // must end up as if none had.
 func TestEveryCallFailsOnce(t *testing.T) {
-	steps := []model.ServicePlan{web, dual, service("web", "10.96.0.10", "10.244.1.3:8080"), gone("dual")}
+	steps := []model.ServicePlan{
+		web, dual, service("web", "10.96.0.10", "10.244.1.3:8080"), gone("dual"),
+		external("lb", "10.96.0.20", "203.0.113.1", model.KindLoadBalancer, local),
+		external("np", "10.96.0.21", "192.168.0.1", model.KindNodePort, nil),
+		external("lb", "10.96.0.20", "203.0.113.1", model.KindLoadBalancer, func(f *model.Frontend) {
+			f.SourceRanges = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+		}),
+		gone("np"),
+	}
 	play := func(t *testing.T, failAt int) (*kernel, int) {
 		k := newKernel()
 		k.failAt = failAt
 		m := ipvs.New(zap.NewNop(), config(), k.deps())
+		m.SetHost(host())
 		for try := 0; m.Start(t.Context()) != nil || m.Load(t.Context()) != nil; try++ {
 			if try > 3 {
 				t.Fatal("cannot be loaded")
@@ -500,14 +509,14 @@ func TestEveryCallFailsOnce(t *testing.T) {
 // The oracle: after any sequence of changes, restarts and failures the kernel is
 // what a fresh mode makes of the last state.
 func TestAnySequenceEndsLikeAFreshStart(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(100) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			k := newKernel()
 			m := begin(t, k)
 			state := map[string]model.ServicePlan{}
 			for range 60 {
-				p := randomService(rnd)
+				p := randomPlan(rnd)
 				state[p.ID.Name] = p
 				m.Set(p)
 				switch rnd.IntN(4) {
@@ -572,9 +581,10 @@ func TestClearTakesEverythingAway(t *testing.T) {
 // Whatever call of a clean-up fails, the next one finds and removes the rest.
 func TestClearFailsAtEachCall(t *testing.T) {
 	empty := newKernel().String()
-	for n := 1; n < 60; n++ {
+	for n := 1; n < 120; n++ {
 		k := newKernel()
-		apply(t, begin(t, k, web, dual))
+		apply(t, begin(t, k, web, dual, external("lb", "10.96.0.20", "203.0.113.1", model.KindLoadBalancer, local),
+			external("np", "10.96.0.21", "192.168.0.1", model.KindNodePort, local)))
 		m := begin(t, k)
 		m.Clear()
 		k.failAt = len(k.calls) + n
@@ -663,7 +673,7 @@ func BenchmarkOneEndpointOf(b *testing.B) {
 // tenEndpoints is Service i with ten endpoints, the last of which varies.
 func tenEndpoints(i, variant int) model.ServicePlan {
 	p := model.ServicePlan{ID: model.ServiceID{Namespace: "ns", Name: fmt.Sprint(i)}}
-	f := model.Frontend{Key: model.FrontendKey{Addr: netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}), Port: 80, Protocol: model.TCP}, Scheduler: rr}
+	f := model.Frontend{Key: model.FrontendKey{Addr: netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}), Port: 80, Protocol: model.TCP}, Kind: model.KindClusterIP, Bind: true, Service: p.ID, Scheduler: rr}
 	for e := range 10 {
 		last := byte(e)
 		if e == 9 {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
-	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
 // rendering is one frontend as rows. Destinations belong to their frontend
@@ -19,6 +18,10 @@ type rendering struct {
 	members      map[memberKey]struct{}
 }
 
+func frontendKey(k vserver.ServerKey) model.FrontendKey {
+	return model.FrontendKey{Addr: k.Addr, Port: k.Port, Protocol: model.Protocol(k.Protocol)}
+}
+
 func serverKey(k model.FrontendKey) vserver.ServerKey {
 	return vserver.ServerKey{Addr: k.Addr, Port: k.Port, Protocol: uint8(k.Protocol)}
 }
@@ -29,8 +32,10 @@ func render(f model.Frontend) rendering {
 		key:          serverKey(f.Key),
 		server:       renderServer(f),
 		destinations: make(map[vserver.DestinationKey]vserver.Destination, len(f.Backends)),
-		addresses:    map[netip.Addr]struct{}{f.Key.Addr: {}},
 		members:      renderMembers(f),
+	}
+	if f.Bind {
+		r.addresses = map[netip.Addr]struct{}{f.Key.Addr: {}}
 	}
 	for _, b := range f.Backends {
 		r.destinations[destinationKey(r.key, b.Addr)] = vserver.Destination{Weight: b.Weight}
@@ -49,17 +54,4 @@ func renderServer(f model.Frontend) vserver.Server {
 		s.Timeout = uint32(f.Affinity / time.Second)
 	}
 	return s
-}
-
-// renderMembers lists the entries of a frontend (contract section 3.5).
-func renderMembers(f model.Frontend) map[memberKey]struct{} {
-	family := model.FamilyOf(f.Key.Addr)
-	out := make(map[memberKey]struct{}, 2+len(f.Hairpin))
-	out[acceptOf(serverKey(f.Key))] = struct{}{}
-	out[markOf(f.Key.Addr)] = struct{}{}
-	for _, ep := range f.Hairpin {
-		e := ipset.IPPortIP(ep.Addr(), uint8(f.Key.Protocol), ep.Port(), ep.Addr())
-		out[memberKey{setName(family, setLoopBack), e}] = struct{}{}
-	}
-	return out
 }

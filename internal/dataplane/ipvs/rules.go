@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
@@ -11,34 +12,57 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// The chains, by table (contract section 5.1).
+// The chains: kube-proxy's (contract section 5.1) and three of our own.
 const (
-	chainServices    = "KUBE-SERVICES"
-	chainPostrouting = "KUBE-POSTROUTING"
-	chainMarkMasq    = "KUBE-MARK-MASQ"
-	chainForward     = "KUBE-FORWARD"
-	chainFilter      = "KUBE-IPVS-FILTER"
+	chainServices     = "KUBE-SERVICES"
+	chainPostrouting  = "KUBE-POSTROUTING"
+	chainNodePort     = "KUBE-NODE-PORT" // one in nat, one in filter
+	chainLoadBalancer = "KUBE-LOAD-BALANCER"
+	chainMarkMasq     = "KUBE-MARK-MASQ"
+	chainForward      = "KUBE-FORWARD"
+	chainFirewall     = "KUBE-PROXY-FIREWALL"
+	chainSourceRanges = "KUBE-SOURCE-RANGES-FIREWALL"
+	chainFilter       = "KUBE-IPVS-FILTER"
+	chainOutFilter    = "KUBE-IPVS-OUT-FILTER" // one in filter, one of our own in mangle
+	// chainDetour decides who takes a detour, chainDetourTo knows where to.
+	chainDetour   = "KUBE-DETOUR"
+	chainDetourTo = "KUBE-DETOUR-TO"
+	// chainAccept stands behind all other rules of INPUT.
+	chainAccept = "KUBE-IPVS-ACCEPT"
 )
 
-var chainTables = map[string]string{
-	chainServices: "nat", chainPostrouting: "nat", chainMarkMasq: "nat",
-	chainForward: "filter", chainFilter: "filter",
+var chainTables = map[string][]string{
+	"nat": {
+		chainServices, chainPostrouting, chainNodePort, chainLoadBalancer, chainMarkMasq, chainDetour, chainDetourTo,
+	},
+	"filter": {
+		chainForward, chainNodePort, chainFirewall, chainSourceRanges, chainFilter, chainOutFilter, chainAccept,
+	},
+	"mangle": {chainOutFilter},
 }
 
 // jumps are listed in the order in which they are put at the head of their hook
-// (contract section 5.1).
-var jumps = []struct{ table, hook, target, comment string }{
-	{"nat", "OUTPUT", chainServices, "kubernetes service portals"},
-	{"nat", "PREROUTING", chainServices, "kubernetes service portals"},
-	{"nat", "POSTROUTING", chainPostrouting, "kubernetes postrouting rules"},
-	{"filter", "FORWARD", chainForward, "kubernetes forwarding rules"},
-	{"filter", "INPUT", chainFilter, "kubernetes ipvs access filter"},
+// (contract section 5.1), or at its end.
+var jumps = []struct {
+	table, hook, target, comment string
+	last                         bool
+}{
+	{"nat", "OUTPUT", chainServices, "kubernetes service portals", false},
+	{"nat", "PREROUTING", chainServices, "kubernetes service portals", false},
+	{"nat", "POSTROUTING", chainPostrouting, "kubernetes postrouting rules", false},
+	{"filter", "FORWARD", chainForward, "kubernetes forwarding rules", false},
+	{"filter", "INPUT", chainNodePort, "kubernetes health check rules", false},
+	{"filter", "INPUT", chainFirewall, "kube-proxy firewall rules", false},
+	{"filter", "FORWARD", chainFirewall, "kube-proxy firewall rules", false},
+	{"filter", "INPUT", chainFilter, "kubernetes ipvs access filter", false},
+	{"filter", "OUTPUT", chainOutFilter, "kubernetes ipvs access filter", false},
+	{"mangle", "OUTPUT", chainOutFilter, "kubernetes ipvs access filter", false},
+	{"filter", "INPUT", chainAccept, "kubernetes service traffic", true},
 }
 
 // OwnedChain tells whether a chain is one of ours, by name.
 func OwnedChain(k rules.ChainKey) bool {
-	table, ok := chainTables[k.Name]
-	return ok && table == k.Table
+	return slices.Contains(chainTables[k.Table], k.Name)
 }
 
 // ruleWriter collects the rules of one family in the form of iptables-save, so
@@ -48,17 +72,31 @@ type ruleWriter struct {
 	chains map[rules.ChainKey]rules.Chain
 }
 
-func (w ruleWriter) chain(name string, lines ...string) {
-	key := rules.ChainKey{Family: rules.Family(w.family), Table: chainTables[name], Name: name}
+func (w ruleWriter) chain(table, name string, lines ...string) {
+	key := rules.ChainKey{Family: rules.Family(w.family), Table: table, Name: name}
 	w.chains[key] = rules.Chain{Rules: strings.Join(lines, "\n")}
 }
 
+// matchSet matches a set in the given directions ("dst,dst").
 // matchSet matches a set in the given directions ("dst,dst").
 func (w ruleWriter) matchSet(name, directions string) string {
 	return fmt.Sprintf("-m set --match-set %s %s", setName(w.family, name), directions)
 }
 
-func comment(text string) string { return fmt.Sprintf("-m comment --comment %q", text) }
+// notInSet matches what matchSet does not.
+func (w ruleWriter) notInSet(name, directions string) string {
+	return fmt.Sprintf("-m set ! --match-set %s %s", setName(w.family, name), directions)
+}
+
+// commented matches a set, with the comment that kube-proxy gives such rules.
+func (w ruleWriter) commented(name, directions string) string {
+	return join(setComment(name), w.matchSet(name, directions))
+}
+
+// comment matches anything, and says why; quotes are escaped as iptables-save does.
+func comment(text string) string {
+	return fmt.Sprintf("-m comment --comment \"%s\"", strings.NewReplacer(`\`, `\\`, `"`, `\"`, `'`, `\'`).Replace(text))
+}
 
 func setComment(name string) string {
 	for _, t := range setTypes {
@@ -69,79 +107,21 @@ func setComment(name string) string {
 	return ""
 }
 
-// baseRules renders all chains of a family. They do not depend on how many
-// Services there are: rules refer to sets.
+// baseRules renders all chains of a family but the one of the detours. They do
+// not depend on how many Services there are: rules refer to sets.
 func (c Config) baseRules(f model.Family, node model.Node) map[rules.ChainKey]rules.Chain {
 	w := ruleWriter{family: f, chains: map[rules.ChainKey]rules.Chain{}}
 	c.natRules(w, node)
+	c.postrouting(w)
+	c.detourRules(w, node)
 	c.filterRules(w)
+	c.accessRules(w)
+	outputRules(w)
 	return w.chains
-}
-
-func (c Config) natRules(w ruleWriter, node model.Node) {
-	loopback := "-s 127.0.0.0/8 -j RETURN"
-	if w.family == model.IPv6 {
-		loopback = "-s ::1/128 -j RETURN"
-	}
-	w.chain(chainServices,
-		loopback,
-		c.masqueradeClusterIP(w, node),
-		w.matchSet(setClusterIP, "dst,dst")+" -j ACCEPT",
-	)
-	mark := c.mark()
-	w.chain(chainMarkMasq, fmt.Sprintf("-j MARK --set-xmark %s/%s", mark, mark))
-	w.chain(chainPostrouting,
-		join(setComment(setLoopBack), w.matchSet(setLoopBack, "dst,dst,src"), "-j MASQUERADE"),
-		fmt.Sprintf("-m mark ! --mark %s/%s -j RETURN", mark, mark),
-		fmt.Sprintf("-j MARK --set-xmark %s/0x0", mark),
-		join(comment("kubernetes service traffic requiring SNAT"), "-j MASQUERADE", c.randomFully(w.family)),
-	)
-}
-
-// masqueradeClusterIP marks what has to leave with the node's address: all of
-// it, or what does not come from a local pod, or, with no way to tell, what has
-// a cluster IP as its source because it was sent by this host (contract 5.2).
-func (c Config) masqueradeClusterIP(w ruleWriter, node model.Node) string {
-	target := "-j " + chainMarkMasq
-	what := setComment(setClusterIP)
-	if c.MasqueradeAll {
-		return join(what, w.matchSet(setClusterIP, "dst,dst"), target)
-	}
-	if local, ok := c.Local.Match(w.family, node); ok {
-		return join("! "+local, what, w.matchSet(setClusterIP, "dst,dst"), target)
-	}
-	return join(what, w.matchSet(setClusterIP, "src,dst"), target)
-}
-
-// filterRules accept what was marked for masquerading, and keep the host's own
-// daemons off the service addresses: those answer on service ports and to ping
-// (decisions 9), everything else that is new is refused.
-func (c Config) filterRules(w ruleWriter) {
-	mark := c.mark()
-	w.chain(chainForward,
-		join(comment("kubernetes forwarding rules"), fmt.Sprintf("-m mark --mark %s/%s -j ACCEPT", mark, mark)),
-		join(comment("kubernetes forwarding conntrack rule"), "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"),
-	)
-	ping, refuse := "-p icmp -m icmp --icmp-type 8 -j RETURN", "icmp-port-unreachable"
-	if w.family == model.IPv6 {
-		ping, refuse = "-p ipv6-icmp -m icmp6 --icmpv6-type 128 -j RETURN", "icmp6-port-unreachable"
-	}
-	w.chain(chainFilter,
-		w.matchSet(setClusterIP, "dst,dst")+" -j RETURN",
-		ping,
-		join("-m conntrack --ctstate NEW", w.matchSet(setIPVSIPs, "dst"), "-j REJECT --reject-with "+refuse),
-	)
 }
 
 // mark is the masquerade bit as iptables-save prints it.
 func (c Config) mark() string { return fmt.Sprintf("%#x", uint32(1)<<c.MasqueradeBit) }
-
-func (c Config) randomFully(f model.Family) string {
-	if c.RandomFully == nil || c.RandomFully(f) {
-		return "--random-fully"
-	}
-	return ""
-}
 
 // join puts the parts of a rule together, leaving out empty ones.
 func join(parts ...string) string {
@@ -178,6 +158,11 @@ func jumpRank(k rules.JumpKey) int {
 	return len(jumps)
 }
 
+func isLast(k rules.JumpKey) bool {
+	rank := jumpRank(k)
+	return rank < len(jumps) && jumps[rank].last
+}
+
 // chainStore reads and writes chains.
 type chainStore struct{ rules Rules }
 
@@ -209,7 +194,7 @@ func (s jumpStore) List(ctx context.Context) (map[rules.JumpKey]rules.Jump, erro
 func (s jumpStore) Write(ctx context.Context, changes []delta.Change[rules.JumpKey, rules.Jump]) []error {
 	batch := make([]rules.JumpChange, len(changes))
 	for i, c := range changes {
-		batch[i] = rules.JumpChange{Op: ruleOps[c.Op], Key: c.Key, Jump: c.Value}
+		batch[i] = rules.JumpChange{Op: ruleOps[c.Op], Key: c.Key, Jump: c.Value, Last: isLast(c.Key)}
 	}
 	return s.rules.WriteJumps(ctx, batch)
 }

@@ -16,22 +16,63 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-// The sets, by their IPv4 names (contract section 4). They stand in the order in
-// which entries are added: what lets traffic through comes before what makes an
-// address ours and so refuses the rest.
+// The sets, by their IPv4 names: kube-proxy's (contract section 4), and three of
+// our own.
 const (
-	setLoopBack  = "KUBE-LOOP-BACK"
-	setClusterIP = "KUBE-CLUSTER-IP"
-	setIPVSIPs   = "KUBE-IPVS-IPS"
+	setLoopBack          = "KUBE-LOOP-BACK"
+	setClusterIP         = "KUBE-CLUSTER-IP"
+	setExternalIP        = "KUBE-EXTERNAL-IP"
+	setExternalIPLocal   = "KUBE-EXTERNAL-IP-LOCAL"
+	setLoadBalancer      = "KUBE-LOAD-BALANCER"
+	setLoadBalancerLocal = "KUBE-LOAD-BALANCER-LOCAL"
+	setLoadBalancerFW    = "KUBE-LOAD-BALANCER-FW"
+	setSourceIP          = "KUBE-LOAD-BALANCER-SOURCE-IP"
+	setSourceCIDR        = "KUBE-LOAD-BALANCER-SOURCE-CIDR"
+	setNodePortTCP       = "KUBE-NODE-PORT-TCP"
+	setNodePortUDP       = "KUBE-NODE-PORT-UDP"
+	setNodePortSCTP      = "KUBE-NODE-PORT-SCTP-HASH"
+	setNodePortLocalTCP  = "KUBE-NODE-PORT-LOCAL-TCP"
+	setNodePortLocalUDP  = "KUBE-NODE-PORT-LOCAL-UDP"
+	setNodePortLocalSCTP = "KUBE-NODE-PORT-LOCAL-SCTP-HASH"
+	setHealthCheck       = "KUBE-HEALTH-CHECK-NODE-PORT"
+	setIPVSIPs           = "KUBE-IPVS-IPS"
+	// setNodePortIPs are the addresses of the node on which NodePorts answer, so
+	// that a NodePort rule never matches a service address.
+	setNodePortIPs = "KUBE-NODE-PORT-IPS"
+	// setDetour are the frontends that clients of this node leave for another.
+	setDetour = "KUBE-DETOUR"
+	// setNoLocal are the frontends that a Local policy leaves without an endpoint
+	// here while there are some elsewhere.
+	setNoLocal = "KUBE-NO-LOCAL"
 )
 
+// setTypes stand in the order in which entries are added, and against which they
+// are deleted: what keeps clients out comes first, then what lets them in, last
+// what makes an address ours and so refuses the rest.
 var setTypes = []struct {
 	name    string
 	kind    ipset.Type
 	comment string // of the rules that match it
 }{
 	{setLoopBack, ipset.HashIPPortIP, "Kubernetes endpoints dst ip:port, source ip for solving hairpin purpose"},
+	{setNoLocal, ipset.HashIPPort, "Kubernetes service without an endpoint on this node under a Local policy"},
+	{setSourceCIDR, ipset.HashIPPortNet, "Kubernetes service load balancer ip + port + source cidr for packet filter purpose"},
+	{setSourceIP, ipset.HashIPPortIP, "Kubernetes service load balancer ip + port + source IP for packet filter purpose"},
+	{setLoadBalancerFW, ipset.HashIPPort, "Kubernetes service load balancer ip + port for load balancer with sourceRange"},
+	{setNodePortLocalTCP, ipset.BitmapPort, "Kubernetes nodeport TCP port with externalTrafficPolicy=local"},
+	{setNodePortLocalUDP, ipset.BitmapPort, "Kubernetes nodeport UDP port with externalTrafficPolicy=local"},
+	{setNodePortLocalSCTP, ipset.HashIPPort, "Kubernetes nodeport SCTP port with externalTrafficPolicy=local with type 'hash ip:port'"},
+	{setLoadBalancerLocal, ipset.HashIPPort, "Kubernetes service load balancer ip + port with externalTrafficPolicy=local"},
+	{setExternalIPLocal, ipset.HashIPPort, "Kubernetes service external ip + port with externalTrafficPolicy=local"},
+	{setDetour, ipset.HashIPPort, "Kubernetes service ip + port that clients of this node use by another way"},
 	{setClusterIP, ipset.HashIPPort, "Kubernetes service cluster ip + port for masquerade purpose"},
+	{setExternalIP, ipset.HashIPPort, "Kubernetes service external ip + port for masquerade and filter purpose"},
+	{setLoadBalancer, ipset.HashIPPort, "Kubernetes service lb portal"},
+	{setNodePortIPs, ipset.HashIP, "Kubernetes node addresses that serve nodeports"},
+	{setNodePortTCP, ipset.BitmapPort, "Kubernetes nodeport TCP port for masquerade purpose"},
+	{setNodePortUDP, ipset.BitmapPort, "Kubernetes nodeport UDP port for masquerade purpose"},
+	{setNodePortSCTP, ipset.HashIPPort, "Kubernetes nodeport SCTP port for masquerade purpose with type 'hash ip:port'"},
+	{setHealthCheck, ipset.BitmapPort, "Kubernetes health check node port"},
 	{setIPVSIPs, ipset.HashIP, ""},
 }
 
@@ -60,17 +101,28 @@ func AllSets() []ipset.Set {
 
 // catalogue knows our sets by name, and their order.
 type catalogue struct {
-	sets map[string]ipset.Set
-	rank map[string]int
+	sets  map[string]ipset.Set
+	known map[string]setInfo
+}
+
+// setInfo is what a set's header does not tell.
+type setInfo struct {
+	// name is the set's IPv4 name: what it is for.
+	name   string
+	family model.Family
+	rank   int
 }
 
 func newCatalogue(families []model.Family) catalogue {
-	c := catalogue{sets: map[string]ipset.Set{}, rank: map[string]int{}}
+	c := catalogue{sets: map[string]ipset.Set{}, known: map[string]setInfo{}}
 	for i, t := range setTypes {
 		for _, f := range families {
-			name := setName(f, t.name)
-			c.sets[name] = ipset.Set{Name: name, Type: t.kind, Family: setFamily(f)}.WithDefaults()
-			c.rank[name] = i
+			set := ipset.Set{Name: setName(f, t.name), Type: t.kind}
+			if t.kind.Hash() {
+				set.Family = setFamily(f)
+			}
+			c.sets[set.Name] = set.WithDefaults()
+			c.known[set.Name] = setInfo{t.name, f, i}
 		}
 	}
 	return c
@@ -79,7 +131,7 @@ func newCatalogue(families []model.Family) catalogue {
 func (c catalogue) owned(name string) bool { _, ok := c.sets[name]; return ok }
 
 func (c catalogue) compare(a, b string) int {
-	return cmp.Or(cmp.Compare(c.rank[a], c.rank[b]), cmp.Compare(a, b))
+	return cmp.Or(cmp.Compare(c.known[a].rank, c.known[b].rank), cmp.Compare(a, b))
 }
 
 // sameSet compares headers; the kernel grows the hash of a set by itself.
@@ -92,7 +144,7 @@ func sameShape(a, b ipset.Set) bool { return a.Type == b.Type && a.Family == b.F
 // limit, so that a node can roll back to it, and keep what they have outgrown.
 func (m *Mode) raise(name string, entries uint32) {
 	set := m.catalogue.sets[name]
-	if entries <= set.MaxElem {
+	if !set.Type.Hash() || entries <= set.MaxElem {
 		return
 	}
 	set.MaxElem = entries
@@ -151,7 +203,7 @@ func (s setStore) List(ctx context.Context) (map[string]ipset.Set, error) {
 	return out, nil
 }
 
-// Write creates, replaces and destroys sets one by one: there are six.
+// Write creates, replaces and destroys sets one by one: there are forty.
 func (s setStore) Write(ctx context.Context, changes []delta.Change[string, ipset.Set]) []error {
 	errs := make([]error, len(changes))
 	for i, c := range changes {

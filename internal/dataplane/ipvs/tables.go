@@ -19,7 +19,7 @@ func (m *Mode) makeTables() {
 	})
 	m.members = delta.NewTable(memberStore{m, m.deps.Sets}, delta.Options[memberKey, struct{}]{
 		Name: "members", Compare: m.catalogue.compareMembers, Equal: alike, Batch: 4096,
-		Hold: func(k memberKey, _ bool) bool { return m.isMark(k) && m.leftAt(k.Entry.Addr) },
+		Hold: func(k memberKey, _ bool) bool { return m.needed(k) },
 	})
 	m.chains = delta.NewTable(chainStore{m.deps.Rules}, delta.Options[rules.ChainKey, rules.Chain]{
 		Name: "chains", Compare: rules.ChainKey.Compare, Equal: same[rules.Chain], Owned: OwnedChain,
@@ -29,7 +29,7 @@ func (m *Mode) makeTables() {
 	})
 	m.servers = delta.NewTable(serverStore{m.deps.Servers}, delta.Options[vserver.ServerKey, vserver.Server]{
 		Name: "servers", Compare: vserver.ServerKey.Compare, Equal: same[vserver.Server], Owned: m.ownedServer,
-		Wait: func(k vserver.ServerKey) bool { return !m.baseInPlace(k.Addr) || !m.marks(k.Addr) || !m.accepts(k) },
+		Wait: func(k vserver.ServerKey) bool { return !m.baseInPlace(k.Addr) || !m.guarded(k) },
 	})
 	m.destinations = delta.NewTable(destinationStore{m, m.deps.Servers}, delta.Options[vserver.DestinationKey, vserver.Destination]{
 		Name: "destinations", Compare: vserver.DestinationKey.Compare, Equal: same[vserver.Destination],
@@ -48,12 +48,12 @@ func (m *Mode) makeTables() {
 func (m *Mode) baseInPlace(a netip.Addr) bool {
 	f := model.FamilyOf(a)
 	for name := range m.sets.AllUpdates() {
-		if m.catalogue.sets[name].Family == setFamily(f) {
+		if m.catalogue.known[name].family == f {
 			return false
 		}
 	}
 	for k := range m.chains.AllUpdates() {
-		if k.Family == rules.Family(f) {
+		if k.Family == rules.Family(f) && k != detourChain(f) {
 			return false
 		}
 	}
@@ -73,11 +73,19 @@ func (m *Mode) marks(a netip.Addr) bool {
 	return ok
 }
 
-// accepts tells whether the filter lets traffic to the server through, and the
-// masquerade rule sees it.
-func (m *Mode) accepts(k vserver.ServerKey) bool {
-	_, ok := m.members.Believed(acceptOf(k))
-	return ok
+// guarded tells whether everything is in place that a server must not be without:
+// its entries, and the rule of its detour.
+func (m *Mode) guarded(k vserver.ServerKey) bool {
+	f, ok := m.frontends.Get(frontendKey(k))
+	if !ok {
+		return false
+	}
+	for _, e := range guards(f) {
+		if _, there := m.members.Believed(e); !there {
+			return false
+		}
+	}
+	return !f.Detour.IsValid() || m.detoursInPlace(model.FamilyOf(k.Addr))
 }
 
 // served tells whether a virtual server is there at an address: without any the
@@ -91,10 +99,6 @@ func (m *Mode) served(a netip.Addr) bool {
 	return false
 }
 
-func (m *Mode) isMark(k memberKey) bool {
-	return k.Set == setName(model.IPv4, setIPVSIPs) || k.Set == setName(model.IPv6, setIPVSIPs)
-}
-
 // holdsEntries tells whether a set has entries that could not be deleted yet;
 // destroying it would take them away.
 func (m *Mode) holdsEntries(set string) bool {
@@ -106,37 +110,71 @@ func (m *Mode) holdsEntries(set string) bool {
 	return false
 }
 
+// leftovers are where virtual servers are still to be deleted.
+type leftovers struct {
+	addrs map[netip.Addr]struct{}
+	ports map[port]struct{}
+}
+
+// port is a port of any address.
+type port struct {
+	protocol uint8
+	number   uint16
+}
+
+// left computes the leftovers once in a pass.
+func (m *Mode) left() *leftovers {
+	if m.leftovers == nil {
+		m.leftovers = &leftovers{map[netip.Addr]struct{}{}, map[port]struct{}{}}
+		for k := range m.servers.AllDeletes() {
+			m.leftovers.addrs[k.Addr] = struct{}{}
+			m.leftovers.ports[port{k.Protocol, k.Port}] = struct{}{}
+		}
+	}
+	return m.leftovers
+}
+
 // serverLeftAt tells whether a virtual server at an address is still to be
 // deleted. Where the address is not marked it is all that tells that such a
 // server is ours, so it goes after it.
 func (m *Mode) serverLeftAt(a netip.Addr) bool {
-	if m.leftovers == nil {
-		m.leftovers = map[netip.Addr]struct{}{}
-		for k := range m.servers.AllDeletes() {
-			m.leftovers[k.Addr] = struct{}{}
-		}
-	}
-	_, left := m.leftovers[a]
+	_, left := m.left().addrs[a]
 	return left
 }
 
-// leftAt tells whether anything at an address is still to be deleted; its mark
-// goes last.
-func (m *Mode) leftAt(a netip.Addr) bool {
-	return m.addresses.PendingDelete(a) || m.serverLeftAt(a)
+// serverLeftOn tells it of a port.
+func (m *Mode) serverLeftOn(p model.Protocol, number uint16) bool {
+	_, left := m.left().ports[port{uint8(p), number}]
+	return left
+}
+
+// needed tells whether an entry has to stay because something it guards or marks
+// is still to be deleted.
+func (m *Mode) needed(k memberKey) bool {
+	switch m.catalogue.known[k.Set].name {
+	case setIPVSIPs:
+		return m.addresses.PendingDelete(k.Entry.Addr) || m.serverLeftAt(k.Entry.Addr)
+	case setNodePortIPs:
+		return m.serverLeftAt(k.Entry.Addr)
+	case setNodePortTCP:
+		return m.serverLeftOn(model.TCP, k.Entry.Port)
+	case setNodePortUDP:
+		return m.serverLeftOn(model.UDP, k.Entry.Port)
+	case setLoopBack, setDetour, setHealthCheck, setNodePortLocalTCP, setNodePortLocalUDP:
+		return false
+	}
+	e := k.Entry
+	return m.servers.PendingDelete(vserver.ServerKey{Addr: e.Addr, Port: e.Port, Protocol: e.Protocol})
 }
 
 // ownedServer is the owner predicate of virtual servers: they carry no mark of
-// their own, so their address tells, on the device or in KUBE-IPVS-IPS, or their
-// entry in KUBE-CLUSTER-IP. Somebody has to take all three away to hide one.
+// their own, so their address tells, on the device or in KUBE-IPVS-IPS, or an
+// entry that names them. Somebody has to take all of it away to hide one.
 func (m *Mode) ownedServer(k vserver.ServerKey) bool {
 	if m.config.excluded(k.Addr) {
 		return false
 	}
-	if m.addresses.Known(k.Addr) {
-		return true
-	}
-	return m.members.Known(markOf(k.Addr)) || m.members.Known(acceptOf(k))
+	return m.addresses.Known(k.Addr) || m.members.Known(markOf(k.Addr)) || m.named(k)
 }
 
 func alike(struct{}, struct{}) bool  { return true }

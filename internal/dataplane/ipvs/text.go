@@ -19,6 +19,7 @@ func Kinds() []string { return []string{"servers", "sets", "rules", "addresses"}
 // WriteRows prints what is desired, in the text of the tool an operator would
 // use: ipvsadm -Sn, ipset save, iptables-save, or ip addr add commands.
 func (m *Mode) WriteRows(w io.Writer, kind string) error {
+	m.wantDetours()
 	switch kind {
 	case "servers":
 		return vserver.WriteSave(w, maps.Collect(m.servers.AllDesired()), maps.Collect(m.destinations.AllDesired()))

@@ -145,7 +145,7 @@ func TestSetGrowsOnce(t *testing.T) {
 	p := model.ServicePlan{ID: model.ServiceID{Name: "many"}}
 	for i := range ports {
 		key := model.FrontendKey{Addr: netip.AddrFrom4([4]byte{10, 96, byte(i >> 16), byte(i >> 8)}), Port: uint16(i&255 + 1), Protocol: model.TCP}
-		p.Frontends = append(p.Frontends, model.Frontend{Key: key, Scheduler: rr})
+		p.Frontends = append(p.Frontends, model.Frontend{Key: key, Kind: model.KindClusterIP, Scheduler: rr})
 	}
 	m.Set(p)
 	if err := m.Start(t.Context()); err != nil {

@@ -1,0 +1,149 @@
+package ipvs
+
+import (
+	"net/netip"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
+)
+
+// This file says which entries of which sets a frontend has (contract section
+// 3.5), and what its server and others may rely on.
+
+// entryList collects entries of one family.
+type entryList struct {
+	family model.Family
+	list   []memberKey
+}
+
+func (l *entryList) add(set string, e ipset.Entry) {
+	l.list = append(l.list, memberKey{setName(l.family, set), e})
+}
+
+// here is the entry that names a server by address, protocol and port.
+func here(k model.FrontendKey) ipset.Entry {
+	return ipset.IPPort(k.Addr, uint8(k.Protocol), k.Port)
+}
+
+// guards lists the entries without which a frontend's server must not be there:
+// those that keep clients out, those that have its traffic masqueraded and
+// accepted, and those that tell a next process that the server is ours.
+func guards(f model.Frontend) []memberKey {
+	l := entryList{family: model.FamilyOf(f.Key.Addr)}
+	if f.NoLocal {
+		l.add(setNoLocal, here(f.Key))
+	}
+	switch f.Kind {
+	case model.KindClusterIP:
+		l.add(setClusterIP, here(f.Key))
+	case model.KindExternalIP:
+		l.add(pick(f.Local, setExternalIPLocal, setExternalIP), here(f.Key))
+	case model.KindLoadBalancer:
+		l.loadBalancer(f)
+	case model.KindNodePort:
+		l.nodePort(f)
+	}
+	if f.Bind {
+		l.add(setIPVSIPs, ipset.IP(f.Key.Addr))
+	}
+	return l.list
+}
+
+// loadBalancer adds the ranges before what makes them count.
+func (l *entryList) loadBalancer(f model.Frontend) {
+	for _, r := range f.SourceRanges {
+		l.add(setSourceCIDR, ipset.IPPortNet(f.Key.Addr, uint8(f.Key.Protocol), f.Key.Port, r))
+	}
+	if len(f.SourceRanges) > 0 {
+		l.add(setLoadBalancerFW, here(f.Key))
+		if f.OwnNode { // the host dials a load-balancer address from that very address
+			l.add(setSourceIP, ipset.IPPortIP(f.Key.Addr, uint8(f.Key.Protocol), f.Key.Port, f.Key.Addr))
+		}
+	}
+	if f.Local {
+		l.add(setLoadBalancerLocal, here(f.Key))
+	}
+	l.add(setLoadBalancer, here(f.Key))
+}
+
+// nodePortSets are the sets of a protocol's NodePorts, the second for those with
+// a Local policy.
+var nodePortSets = map[model.Protocol][2]string{
+	model.TCP:  {setNodePortTCP, setNodePortLocalTCP},
+	model.UDP:  {setNodePortUDP, setNodePortLocalUDP},
+	model.SCTP: {setNodePortSCTP, setNodePortLocalSCTP},
+}
+
+// nodePortEntry is how those sets name a NodePort: TCP and UDP by its number.
+func nodePortEntry(k model.FrontendKey) ipset.Entry {
+	if k.Protocol == model.SCTP {
+		return here(k)
+	}
+	return ipset.Port(k.Port)
+}
+
+func (l *entryList) nodePort(f model.Frontend) {
+	sets := nodePortSets[f.Key.Protocol]
+	if f.Local {
+		l.add(sets[1], nodePortEntry(f.Key))
+	}
+	l.add(sets[0], nodePortEntry(f.Key))
+	l.add(setNodePortIPs, ipset.IP(f.Key.Addr))
+}
+
+// renderMembers lists all entries that a frontend claims. The addresses of
+// NodePorts are wanted whether there are any or not, see wantHost.
+func renderMembers(f model.Frontend) map[memberKey]struct{} {
+	l := entryList{family: model.FamilyOf(f.Key.Addr), list: guards(f)}
+	if f.Detour.IsValid() && (f.NoLocal || len(f.Backends) > 0) {
+		l.add(setDetour, here(f.Key)) // without any endpoint its own server refuses
+	}
+	for _, ep := range f.Hairpin {
+		l.add(setLoopBack, ipset.IPPortIP(ep.Addr(), uint8(f.Key.Protocol), ep.Port(), ep.Addr()))
+	}
+	out := make(map[memberKey]struct{}, len(l.list))
+	for _, k := range l.list {
+		if f.Kind != model.KindNodePort || k != nodePortIP(f.Key.Addr) {
+			out[k] = struct{}{}
+		}
+	}
+	return out
+}
+
+// markOf is the entry that tells that a bound address is ours.
+func markOf(a netip.Addr) memberKey {
+	return memberKey{setName(model.FamilyOf(a), setIPVSIPs), ipset.IP(a)}
+}
+
+// nodePortIP is the entry that tells that NodePorts answer on an address.
+func nodePortIP(a netip.Addr) memberKey {
+	return memberKey{setName(model.FamilyOf(a), setNodePortIPs), ipset.IP(a)}
+}
+
+// namingSets are the sets whose entries name a server in full.
+var namingSets = []string{setClusterIP, setExternalIP, setExternalIPLocal, setLoadBalancer, setNodePortSCTP}
+
+// named tells whether an entry of ours names a server, by all of it or, for
+// NodePorts, by port and node address.
+func (m *Mode) named(k vserver.ServerKey) bool {
+	family, e := model.FamilyOf(k.Addr), ipset.IPPort(k.Addr, k.Protocol, k.Port)
+	for _, set := range namingSets {
+		if m.members.Known(memberKey{setName(family, set), e}) {
+			return true
+		}
+	}
+	set := nodePortSets[model.Protocol(k.Protocol)][0]
+	if set == "" || !m.members.Known(memberKey{setName(family, set), ipset.Port(k.Port)}) {
+		return false
+	}
+	_, local := m.host.Links[k.Addr]
+	return local || m.members.Known(nodePortIP(k.Addr))
+}
+
+func pick[T any](yes bool, a, b T) T {
+	if yes {
+		return a
+	}
+	return b
+}

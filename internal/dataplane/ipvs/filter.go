@@ -1,0 +1,71 @@
+package ipvs
+
+import (
+	"fmt"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// This file is the filter table, and the part of mangle that stands in for it
+// where the host itself is the client.
+
+// filterRules let through what is on its way (contract section 5.3).
+func (c Config) filterRules(w ruleWriter) {
+	w.chain("filter", chainForward,
+		join(comment("kubernetes forwarding rules"), fmt.Sprintf("-m mark --mark %s/%s -j ACCEPT", c.mark(), c.mark())),
+		join(comment("kubernetes forwarding conntrack rule"), "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"),
+	)
+	w.chain("filter", chainNodePort, join(w.commented(setHealthCheck, "dst"), "-j ACCEPT"))
+	w.chain("filter", chainFirewall, join(w.commented(setLoadBalancerFW, "dst,dst"), "-j", chainSourceRanges))
+	w.chain("filter", chainSourceRanges,
+		join(w.commented(setSourceCIDR, "dst,dst,src"), "-j RETURN"),
+		join(w.commented(setSourceIP, "dst,dst,src"), "-j RETURN"),
+		"-j DROP",
+	)
+}
+
+// accessRules keep the host's own daemons off the service addresses: those answer
+// on service ports and to ping (decisions 9), everything else that is new is
+// refused. On INPUT a packet still carries the service address: IPVS takes it
+// later in that hook.
+func (c Config) accessRules(w ruleWriter) {
+	ping, refuse := "-p icmp -m icmp --icmp-type 8 -j RETURN", "icmp-port-unreachable"
+	if w.family == model.IPv6 {
+		ping, refuse = "-p ipv6-icmp -m icmp6 --icmpv6-type 128 -j RETURN", "icmp6-port-unreachable"
+	}
+	w.chain("filter", chainFilter,
+		join(w.commented(setNoLocal, "dst,dst"), "-m conntrack --ctstate NEW -j DROP"),
+		w.matchSet(setLoadBalancer, "dst,dst")+" -j RETURN",
+		w.matchSet(setClusterIP, "dst,dst")+" -j RETURN",
+		w.matchSet(setExternalIP, "dst,dst")+" -j RETURN",
+		w.matchSet(setExternalIPLocal, "dst,dst")+" -j RETURN",
+		w.matchSet(setHealthCheck, "dst")+" -j RETURN",
+		"-m conntrack --ctstate DNAT -j RETURN", // a detour, which nobody can dial
+		ping,
+		join("-m conntrack --ctstate NEW", w.matchSet(setIPVSIPs, "dst"), "-j REJECT --reject-with "+refuse),
+	)
+	// A policy of DROP on INPUT is about the host's daemons, and Services go
+	// elsewhere. This stands last: rules of network policies come before.
+	w.chain("filter", chainAccept,
+		w.matchSet(setLoadBalancer, "dst,dst")+" -j ACCEPT",
+		w.matchSet(setClusterIP, "dst,dst")+" -j ACCEPT",
+		w.matchSet(setExternalIP, "dst,dst")+" -j ACCEPT",
+		w.matchSet(setExternalIPLocal, "dst,dst")+" -j ACCEPT",
+		join("-m conntrack --ctstate DNAT", w.matchSet(setIPVSIPs, "dst"), "-j ACCEPT"),
+		join("-p tcp", w.matchSet(setNodePortIPs, "dst"), w.matchSet(setNodePortTCP, "dst"), "-j ACCEPT"),
+		join("-p udp", w.matchSet(setNodePortIPs, "dst"), w.matchSet(setNodePortUDP, "dst"), "-j ACCEPT"),
+		join("-p sctp", w.matchSet(setNodePortSCTP, "dst,dst"), "-j ACCEPT"),
+	)
+}
+
+// outputRules are for what the host sends: IPVS takes that in OUTPUT, before the
+// filter table sees it, but after mangle has. kube-proxy has a rule for each load
+// balancer in the filter table instead (contract section 5.3), which needs xt_ipvs;
+// its chain is kept, empty, so that nothing of that is left when it was there before.
+func outputRules(w ruleWriter) {
+	w.chain("filter", chainOutFilter)
+	w.chain("mangle", chainOutFilter,
+		join(outOfRange(w), "-j DROP"),
+		join(w.matchSet(setNoLocal, "dst,dst"), w.matchSet(setClusterIP, "dst,dst"), "-j DROP"),
+	)
+}

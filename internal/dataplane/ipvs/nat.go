@@ -1,0 +1,156 @@
+package ipvs
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// This file is the nat table: whose source is rewritten (contract sections 5.2
+// and 5.4), and who is taken to another frontend. Only the first packet of a
+// connection comes here.
+
+func (c Config) natRules(w ruleWriter, node model.Node) {
+	loopback := "-s 127.0.0.0/8 -j RETURN"
+	if w.family == model.IPv6 {
+		loopback = "-s ::1/128 -j RETURN"
+	}
+	// What is one of our frontends is ACCEPTed, so that nobody behind us, such as
+	// a plug-in with host ports, rewrites it. kube-proxy asks with physdev where
+	// external IPs come from; that match switches bridge netfilter on for the
+	// whole machine, and the sets say enough.
+	w.chain("nat", chainServices,
+		loopback,
+		join(w.commented(setDetour, "dst,dst"), "-j", chainDetour),
+		join(w.commented(setLoadBalancer, "dst,dst"), "-j", chainLoadBalancer),
+		c.masqueradeClusterIP(w, node),
+		join(w.commented(setExternalIP, "dst,dst"), "-j", chainMarkMasq),
+		join(w.commented(setExternalIP, "dst,dst"), "-j ACCEPT"),
+		join(w.commented(setExternalIPLocal, "dst,dst"), "-j ACCEPT"),
+		join(w.commented(setNodePortIPs, "dst"), "-j", chainNodePort),
+		w.matchSet(setClusterIP, "dst,dst")+" -j ACCEPT",
+		w.matchSet(setLoadBalancer, "dst,dst")+" -j ACCEPT",
+	)
+	w.chain("nat", chainLoadBalancer,
+		join(w.commented(setLoadBalancerLocal, "dst,dst"), "-j RETURN"),
+		"-j "+chainMarkMasq,
+	)
+	var nodePorts []string
+	for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
+		sets, directions := nodePortSets[p], "dst"
+		if p == model.SCTP {
+			directions = "dst,dst"
+		}
+		nodePorts = append(nodePorts,
+			join("-p", p.String(), w.commented(sets[1], directions), "-j RETURN"),
+			join("-p", p.String(), w.commented(sets[0], directions), "-j", chainMarkMasq),
+		)
+	}
+	w.chain("nat", chainNodePort, nodePorts...)
+	w.chain("nat", chainMarkMasq, fmt.Sprintf("-j MARK --set-xmark %s/%s", c.mark(), c.mark()))
+}
+
+// masqueradeClusterIP marks what has to leave with the node's address: all of
+// it, or what does not come from a local pod, or, with no way to tell, what has
+// a cluster IP as its source because it was sent by this host (contract 5.2).
+func (c Config) masqueradeClusterIP(w ruleWriter, node model.Node) string {
+	target := "-j " + chainMarkMasq
+	if c.MasqueradeAll {
+		return join(w.commented(setClusterIP, "dst,dst"), target)
+	}
+	if local, ok := c.Local.Match(w.family, node); ok {
+		return join("! "+local, w.commented(setClusterIP, "dst,dst"), target)
+	}
+	return join(w.commented(setClusterIP, "src,dst"), target)
+}
+
+// postrouting rewrites the source of what was marked, and of a pod that reaches
+// itself. A port that it takes for that is never one of the NodePorts: the answer
+// would be taken for a request to one (decisions 9).
+func (c Config) postrouting(w ruleWriter) {
+	var hairpin, marked []string
+	for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
+		proto, ports := "-p "+p.String(), c.sourcePorts()
+		hairpin = append(hairpin, join(proto, w.commented(setLoopBack, "dst,dst,src"), "-j MASQUERADE", ports))
+		marked = append(marked, join(proto, comment(snatComment), "-j MASQUERADE", ports, c.randomFully(w.family)))
+	}
+	lines := append(hairpin,
+		fmt.Sprintf("-m mark ! --mark %s/%s -j RETURN", c.mark(), c.mark()),
+		fmt.Sprintf("-j MARK --set-xmark %s/0x0", c.mark()),
+	)
+	lines = append(lines, marked...)
+	lines = append(lines, join(comment(snatComment), "-j MASQUERADE", c.randomFully(w.family)))
+	w.chain("nat", chainPostrouting, lines...)
+}
+
+const snatComment = "kubernetes service traffic requiring SNAT"
+
+// lowestSourcePort is the first port that the kernel takes for a masqueraded
+// source port that was not privileged itself.
+const lowestSourcePort = 1024
+
+// sourcePorts is the bigger of the two ranges beside the NodePorts.
+func (c Config) sourcePorts() string {
+	r := c.NodePorts
+	if r == (PortRange{}) {
+		return ""
+	}
+	below, above := int(r.First)-lowestSourcePort, 65535-int(r.Last)
+	switch {
+	case above > 0 && above >= below:
+		return fmt.Sprintf("--to-ports %d-65535", int(r.Last)+1)
+	case below > 0:
+		return fmt.Sprintf("--to-ports %d-%d", lowestSourcePort, int(r.First)-1)
+	}
+	return "" // NodePorts are everywhere: there is nothing to choose from
+}
+
+// detourRules decide who takes a detour: pods of this node keep their address,
+// the host needs the node's (contract section 6.4). Who may not use the address
+// goes on, to where it is refused.
+func (c Config) detourRules(w ruleWriter, node model.Node) {
+	lines := []string{join(outOfRange(w), "-j RETURN")}
+	if local, ok := c.Local.Match(w.family, node); ok {
+		lines = append(lines, local+" -j "+chainDetourTo)
+	}
+	lines = append(lines,
+		"-m addrtype --src-type LOCAL -j "+chainMarkMasq,
+		"-m addrtype --src-type LOCAL -j "+chainDetourTo,
+	)
+	w.chain("nat", chainDetour, lines...)
+}
+
+// outOfRange matches clients that are not in the source ranges of a load balancer.
+func outOfRange(w ruleWriter) string {
+	return join(
+		w.matchSet(setLoadBalancerFW, "dst,dst"),
+		w.notInSet(setSourceCIDR, "dst,dst,src"),
+		w.notInSet(setSourceIP, "dst,dst,src"),
+	)
+}
+
+// randomFully is used where the family's iptables knows it.
+func (c Config) randomFully(f model.Family) string {
+	if c.RandomFully == nil || c.RandomFully(f) {
+		return "--random-fully"
+	}
+	return ""
+}
+
+// detourRule takes one frontend's clients to another address and port.
+func detourRule(f model.Frontend) string {
+	proto := f.Key.Protocol.String()
+	return strings.Join([]string{
+		"-d", prefix(f.Key), "-p", proto, "-m", proto, "--dport", fmt.Sprint(f.Key.Port),
+		"-j DNAT --to-destination", f.Detour.String(),
+	}, " ")
+}
+
+func prefix(k model.FrontendKey) string { return fmt.Sprintf("%s/%d", k.Addr, k.Addr.BitLen()) }
+
+// detourChain is the key of the chain with a family's detours.
+func detourChain(f model.Family) rules.ChainKey {
+	return rules.ChainKey{Family: rules.Family(f), Table: "nat", Name: chainDetourTo}
+}
