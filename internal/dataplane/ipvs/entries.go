@@ -43,6 +43,8 @@ func guards(f model.Frontend) []memberKey {
 		l.loadBalancer(f)
 	case model.KindNodePort:
 		l.nodePort(f)
+	case model.KindDetour:
+		l.add(setDetour, here(f.Key)) // nobody leaves it, but it tells whose it is
 	}
 	if f.Bind {
 		l.add(setIPVSIPs, ipset.IP(f.Key.Addr))
@@ -122,7 +124,7 @@ func nodePortIP(a netip.Addr) memberKey {
 }
 
 // namingSets are the sets whose entries name a server in full.
-var namingSets = []string{setClusterIP, setExternalIP, setExternalIPLocal, setLoadBalancer, setNodePortSCTP}
+var namingSets = []string{setClusterIP, setExternalIP, setExternalIPLocal, setLoadBalancer, setNodePortSCTP, setDetour}
 
 // named tells whether an entry of ours names a server, by all of it or, for
 // NodePorts, by port and node address.

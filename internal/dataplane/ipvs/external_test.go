@@ -77,20 +77,21 @@ func TestEntriesOfAFrontend(t *testing.T) {
 		change func(*model.Frontend)
 		want   []string
 	}{
-		"external IP":               {"203.0.113.1", model.KindExternalIP, nil, []string{"KUBE-EXTERNAL-IP 203.0.113.1,tcp:80", "KUBE-IPVS-IPS 203.0.113.1"}},
-		"external IP of a node":     {"203.0.113.1", model.KindExternalIP, unbound, []string{"KUBE-EXTERNAL-IP 203.0.113.1,tcp:80"}},
-		"external IP, Local":        {"203.0.113.1", model.KindExternalIP, local, []string{"KUBE-DETOUR 203.0.113.1,tcp:80", "KUBE-EXTERNAL-IP-LOCAL 203.0.113.1,tcp:80", "KUBE-IPVS-IPS 203.0.113.1"}},
-		"external IP, none here":    {"203.0.113.1", model.KindExternalIP, silent, []string{"KUBE-DETOUR 203.0.113.1,tcp:80", "KUBE-EXTERNAL-IP-LOCAL 203.0.113.1,tcp:80", "KUBE-IPVS-IPS 203.0.113.1", "KUBE-NO-LOCAL 203.0.113.1,tcp:80"}},
-		"external IP, none at all":  {"203.0.113.1", model.KindExternalIP, empty, []string{"KUBE-EXTERNAL-IP-LOCAL 203.0.113.1,tcp:80", "KUBE-IPVS-IPS 203.0.113.1"}},
-		"load balancer":             {"203.0.113.1", model.KindLoadBalancer, nil, []string{"KUBE-IPVS-IPS 203.0.113.1", "KUBE-LOAD-BALANCER 203.0.113.1,tcp:80"}},
-		"load balancer, Local":      {"203.0.113.1", model.KindLoadBalancer, local, []string{"KUBE-DETOUR 203.0.113.1,tcp:80", "KUBE-IPVS-IPS 203.0.113.1", "KUBE-LOAD-BALANCER 203.0.113.1,tcp:80", "KUBE-LOAD-BALANCER-LOCAL 203.0.113.1,tcp:80"}},
-		"load balancer with ranges": {"203.0.113.1", model.KindLoadBalancer, ranges(false), []string{"KUBE-IPVS-IPS 203.0.113.1", "KUBE-LOAD-BALANCER 203.0.113.1,tcp:80", "KUBE-LOAD-BALANCER-FW 203.0.113.1,tcp:80", "KUBE-LOAD-BALANCER-SOURCE-CIDR 203.0.113.1,tcp:80,10.0.0.0/8", "KUBE-LOAD-BALANCER-SOURCE-CIDR 203.0.113.1,tcp:80,192.0.2.7"}},
-		"ranges with this node":     {"203.0.113.1", model.KindLoadBalancer, ranges(true), []string{"KUBE-IPVS-IPS 203.0.113.1", "KUBE-LOAD-BALANCER 203.0.113.1,tcp:80", "KUBE-LOAD-BALANCER-FW 203.0.113.1,tcp:80", "KUBE-LOAD-BALANCER-SOURCE-CIDR 203.0.113.1,tcp:80,10.0.0.0/8", "KUBE-LOAD-BALANCER-SOURCE-CIDR 203.0.113.1,tcp:80,192.0.2.7", "KUBE-LOAD-BALANCER-SOURCE-IP 203.0.113.1,tcp:80,203.0.113.1"}},
-		"NodePort TCP":              {"192.168.0.1", model.KindNodePort, nil, []string{"KUBE-NODE-PORT-TCP 30080"}},
-		"NodePort TCP, Local":       {"192.168.0.1", model.KindNodePort, local, []string{"KUBE-DETOUR 192.168.0.1,tcp:30080", "KUBE-NODE-PORT-LOCAL-TCP 30080", "KUBE-NODE-PORT-TCP 30080"}},
-		"NodePort UDP, Local":       {"192.168.0.1", model.KindNodePort, over(model.UDP, local), []string{"KUBE-DETOUR 192.168.0.1,udp:30080", "KUBE-NODE-PORT-LOCAL-UDP 30080", "KUBE-NODE-PORT-UDP 30080"}},
-		"NodePort SCTP":             {"192.168.0.1", model.KindNodePort, over(model.SCTP, nil), []string{"KUBE-NODE-PORT-SCTP-HASH 192.168.0.1,sctp:30080"}},
-		"NodePort SCTP, Local":      {"192.168.0.1", model.KindNodePort, over(model.SCTP, local), []string{"KUBE-DETOUR 192.168.0.1,sctp:30080", "KUBE-NODE-PORT-LOCAL-SCTP-HASH 192.168.0.1,sctp:30080", "KUBE-NODE-PORT-SCTP-HASH 192.168.0.1,sctp:30080"}},
+		"external IP":                                {"203.0.113.1", model.KindExternalIP, nil, []string{"KUBE-EXTERNAL-IP 203.0.113.1,tcp:80", "KUBE-IPVS-IPS 203.0.113.1"}},
+		"external IP of a node":                      {"203.0.113.1", model.KindExternalIP, unbound, []string{"KUBE-EXTERNAL-IP 203.0.113.1,tcp:80"}},
+		"external IP, Local":                         {"203.0.113.1", model.KindExternalIP, local, []string{"KUBE-DETOUR 203.0.113.1,tcp:80", "KUBE-EXTERNAL-IP-LOCAL 203.0.113.1,tcp:80", "KUBE-IPVS-IPS 203.0.113.1"}},
+		"external IP, none here":                     {"203.0.113.1", model.KindExternalIP, silent, []string{"KUBE-DETOUR 203.0.113.1,tcp:80", "KUBE-EXTERNAL-IP-LOCAL 203.0.113.1,tcp:80", "KUBE-IPVS-IPS 203.0.113.1", "KUBE-NO-LOCAL 203.0.113.1,tcp:80"}},
+		"external IP, none at all":                   {"203.0.113.1", model.KindExternalIP, empty, []string{"KUBE-EXTERNAL-IP-LOCAL 203.0.113.1,tcp:80", "KUBE-IPVS-IPS 203.0.113.1"}},
+		"load balancer":                              {"203.0.113.1", model.KindLoadBalancer, nil, []string{"KUBE-IPVS-IPS 203.0.113.1", "KUBE-LOAD-BALANCER 203.0.113.1,tcp:80"}},
+		"load balancer, Local":                       {"203.0.113.1", model.KindLoadBalancer, local, []string{"KUBE-DETOUR 203.0.113.1,tcp:80", "KUBE-IPVS-IPS 203.0.113.1", "KUBE-LOAD-BALANCER 203.0.113.1,tcp:80", "KUBE-LOAD-BALANCER-LOCAL 203.0.113.1,tcp:80"}},
+		"load balancer with ranges":                  {"203.0.113.1", model.KindLoadBalancer, ranges(false), []string{"KUBE-IPVS-IPS 203.0.113.1", "KUBE-LOAD-BALANCER 203.0.113.1,tcp:80", "KUBE-LOAD-BALANCER-FW 203.0.113.1,tcp:80", "KUBE-LOAD-BALANCER-SOURCE-CIDR 203.0.113.1,tcp:80,10.0.0.0/8", "KUBE-LOAD-BALANCER-SOURCE-CIDR 203.0.113.1,tcp:80,192.0.2.7"}},
+		"ranges with this node":                      {"203.0.113.1", model.KindLoadBalancer, ranges(true), []string{"KUBE-IPVS-IPS 203.0.113.1", "KUBE-LOAD-BALANCER 203.0.113.1,tcp:80", "KUBE-LOAD-BALANCER-FW 203.0.113.1,tcp:80", "KUBE-LOAD-BALANCER-SOURCE-CIDR 203.0.113.1,tcp:80,10.0.0.0/8", "KUBE-LOAD-BALANCER-SOURCE-CIDR 203.0.113.1,tcp:80,192.0.2.7", "KUBE-LOAD-BALANCER-SOURCE-IP 203.0.113.1,tcp:80,203.0.113.1"}},
+		"detour beside an address that is not bound": {"10.96.0.10", model.KindDetour, func(f *model.Frontend) { f.Key.Port, f.Bind = 65535, false }, []string{"KUBE-DETOUR 10.96.0.10,tcp:65535"}},
+		"NodePort TCP":                               {"192.168.0.1", model.KindNodePort, nil, []string{"KUBE-NODE-PORT-TCP 30080"}},
+		"NodePort TCP, Local":                        {"192.168.0.1", model.KindNodePort, local, []string{"KUBE-DETOUR 192.168.0.1,tcp:30080", "KUBE-NODE-PORT-LOCAL-TCP 30080", "KUBE-NODE-PORT-TCP 30080"}},
+		"NodePort UDP, Local":                        {"192.168.0.1", model.KindNodePort, over(model.UDP, local), []string{"KUBE-DETOUR 192.168.0.1,udp:30080", "KUBE-NODE-PORT-LOCAL-UDP 30080", "KUBE-NODE-PORT-UDP 30080"}},
+		"NodePort SCTP":                              {"192.168.0.1", model.KindNodePort, over(model.SCTP, nil), []string{"KUBE-NODE-PORT-SCTP-HASH 192.168.0.1,sctp:30080"}},
+		"NodePort SCTP, Local":                       {"192.168.0.1", model.KindNodePort, over(model.SCTP, local), []string{"KUBE-DETOUR 192.168.0.1,sctp:30080", "KUBE-NODE-PORT-LOCAL-SCTP-HASH 192.168.0.1,sctp:30080", "KUBE-NODE-PORT-SCTP-HASH 192.168.0.1,sctp:30080"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newKernel()

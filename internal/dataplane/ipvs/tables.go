@@ -160,7 +160,7 @@ func (m *Mode) needed(k memberKey) bool {
 		return m.serverLeftOn(model.TCP, k.Entry.Port)
 	case setNodePortUDP:
 		return m.serverLeftOn(model.UDP, k.Entry.Port)
-	case setLoopBack, setDetour, setHealthCheck, setNodePortLocalTCP, setNodePortLocalUDP:
+	case setLoopBack, setHealthCheck, setNodePortLocalTCP, setNodePortLocalUDP:
 		return false
 	}
 	e := k.Entry
