@@ -34,6 +34,7 @@ var law = map[string][]string{
 	"internal/kernel/link":    {"github.com/vishvananda/netlink/...", "golang.org/x/sys/...", zap},
 	"internal/kernel/rules":   {"github.com/coreos/go-iptables/...", "golang.org/x/sys/...", zap},
 	"internal/kernel/tune":    {"golang.org/x/sys/...", zap},
+	"internal/healthcheck":    {"internal/model", zap},
 	"internal/agent":          {"internal/model", "internal/catalog", "internal/dataplane", zap},
 	"internal/config":         {"scheduler"},
 	"internal/inspect":        {"internal/agent"},

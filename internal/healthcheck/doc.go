@@ -1,0 +1,15 @@
+// Package healthcheck answers load balancers that ask, at the health-check node
+// port of a Service, whether this node has endpoints of it (contract section 8.1).
+//
+// It knows counts, ports and addresses; which Services have such a port and what
+// counts as an endpoint is decided by plan.
+//
+//	loop ──Set, Listen──▶ wishes ──dirty ports──▶ Run ──▶ sockets ──▶ answers
+//	                                               ▲  │
+//	                                       retry ──┘  └──▶ Status
+//
+// The laws it keeps: the loop never waits here, it leaves a wish and goes on; Run's
+// goroutine alone opens and closes sockets. A change of a count changes an answer
+// and no socket. A port that cannot be opened costs nobody else theirs, and is
+// tried again. Nothing is left open when Run returns.
+package healthcheck

@@ -1,0 +1,95 @@
+package healthcheck
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// The limits of one connection. A probe is a few hundred bytes, and anybody who
+// reaches the node can open one.
+const (
+	readWithin     = 5 * time.Second
+	writeWithin    = 5 * time.Second
+	idleFor        = 2 * time.Minute
+	maxHeaderBytes = 16 << 10
+	// grace is for requests under way when a port closes. The agent has two seconds
+	// to stop (decision 27).
+	grace = time.Second
+)
+
+// listener is a port open at one address.
+type listener struct {
+	net.Listener
+	server *http.Server
+	slot   slot
+	addr   netip.Addr
+}
+
+// loss is a listener that stopped by itself.
+type loss struct {
+	*listener
+	err error
+}
+
+func (k *keeper) newServer(h http.Handler) *http.Server {
+	errorLog, _ := zap.NewStdLogAt(k.log, zap.DebugLevel) // cannot fail: the level exists
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: readWithin, ReadTimeout: readWithin, WriteTimeout: writeWithin, IdleTimeout: idleFor,
+		MaxHeaderBytes:               maxHeaderBytes,
+		DisableGeneralOptionsHandler: true, // any method is answered, OPTIONS * too
+		ErrorLog:                     errorLog,
+	}
+}
+
+// serve answers until the listener is closed; if nobody here closed it, it says so.
+func (k *keeper) serve(l *listener) {
+	err := l.server.Serve(l)
+	if errors.Is(err, net.ErrClosed) || errors.Is(err, http.ErrServerClosed) {
+		return
+	}
+	select {
+	case k.lost <- loss{l, err}:
+	case <-k.done:
+	}
+}
+
+// closeListener frees the address at once and lets requests under way end.
+func (k *keeper) closeListener(p *port, l *listener) {
+	delete(p.open, l.addr)
+	_ = l.Close() // a socket that listens has nothing to lose
+	k.group.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), grace)
+		defer cancel()
+		if l.server.Shutdown(ctx) != nil {
+			_ = l.server.Close()
+		}
+	})
+}
+
+// closePort closes a port that nobody wants; p is nil where there is none.
+func (k *keeper) closePort(at slot, p *port) {
+	if p == nil {
+		return
+	}
+	for _, l := range p.open {
+		k.closeListener(p, l)
+	}
+	delete(k.ports, at)
+	k.log.Info("health-check port closed", zap.Stringer("service", p.holder.service), zap.Uint16("port", at.port), zap.Stringer("family", at.family))
+}
+
+// close closes everything and waits until nothing of it runs.
+func (k *keeper) close() {
+	close(k.done)
+	for at, p := range k.ports {
+		k.closePort(at, p)
+	}
+	k.group.Wait()
+}

@@ -1,0 +1,168 @@
+package healthcheck
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// slot is what one Service at a time can have: a port in a family.
+type slot struct {
+	family model.Family
+	port   uint16
+}
+
+func (s slot) compare(o slot) int {
+	return cmp.Or(cmp.Compare(s.port, o.port), cmp.Compare(s.family, o.family))
+}
+
+// network is the name by which package net knows the family. It is never "tcp": a
+// socket of both would take the port of the other.
+func (s slot) network() string {
+	if s.family == model.IPv4 {
+		return "tcp4"
+	}
+	return "tcp6"
+}
+
+// everywhere is the address that stands for all of the family.
+func (s slot) everywhere() netip.Addr {
+	if s.family == model.IPv4 {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
+}
+
+// claim is a Service that wants a slot, and the count that it wants answered.
+type claim struct {
+	service model.ServiceID
+	ready   int
+}
+
+// wish is everything that is wanted of a slot: by whom, sorted; and where.
+type wish struct {
+	slot   slot
+	claims []claim
+	addrs  []netip.Addr
+}
+
+// wishes remembers what was asked for and which slots it changes, so that a change
+// costs what it touches.
+type wishes struct {
+	services   map[model.ServiceID]model.HealthCheck
+	claims     map[slot]map[model.ServiceID]int
+	addrs      []netip.Addr
+	everywhere bool
+	dirty      map[slot]struct{}
+}
+
+func newWishes() wishes {
+	return wishes{
+		services: map[model.ServiceID]model.HealthCheck{},
+		claims:   map[slot]map[model.ServiceID]int{},
+		dirty:    map[slot]struct{}{},
+	}
+}
+
+// counts are the slots that h asks for, with their answers.
+func counts(h model.HealthCheck) map[slot]int {
+	out := map[slot]int{}
+	if h.Port == 0 {
+		return out
+	}
+	if h.IPv4.Served {
+		out[slot{model.IPv4, h.Port}] = h.IPv4.Ready
+	}
+	if h.IPv6.Served {
+		out[slot{model.IPv6, h.Port}] = h.IPv6.Ready
+	}
+	return out
+}
+
+func (w *wishes) set(id model.ServiceID, h model.HealthCheck) {
+	before, after := counts(w.services[id]), counts(h)
+	for at := range before {
+		if _, stays := after[at]; !stays {
+			w.withdraw(at, id)
+		}
+	}
+	for at, ready := range after {
+		if was, there := before[at]; !there || was != ready {
+			w.claim(at, id, ready)
+		}
+	}
+	if len(after) == 0 {
+		delete(w.services, id)
+		return
+	}
+	w.services[id] = h
+}
+
+func (w *wishes) claim(at slot, id model.ServiceID, ready int) {
+	if w.claims[at] == nil {
+		w.claims[at] = map[model.ServiceID]int{}
+	}
+	w.claims[at][id] = ready
+	w.dirty[at] = struct{}{}
+}
+
+func (w *wishes) withdraw(at slot, id model.ServiceID) {
+	delete(w.claims[at], id)
+	if len(w.claims[at]) == 0 {
+		delete(w.claims, at)
+	}
+	w.dirty[at] = struct{}{}
+}
+
+func (w *wishes) listen(addrs []netip.Addr, everywhere bool) {
+	addrs = slices.SortedFunc(slices.Values(addrs), netip.Addr.Compare)
+	addrs = slices.Compact(addrs)
+	if everywhere == w.everywhere && slices.Equal(addrs, w.addrs) {
+		return
+	}
+	w.addrs, w.everywhere = addrs, everywhere
+	w.all()
+}
+
+// all has every slot looked at again.
+func (w *wishes) all() {
+	for at := range w.claims {
+		w.dirty[at] = struct{}{}
+	}
+}
+
+// take empties the list of what changed and says what is wanted there now.
+func (w *wishes) take() []wish {
+	var out []wish
+	for _, at := range slices.SortedFunc(maps.Keys(w.dirty), slot.compare) {
+		out = append(out, wish{slot: at, claims: w.claimants(at), addrs: w.addresses(at)})
+	}
+	clear(w.dirty)
+	return out
+}
+
+func (w *wishes) claimants(at slot) []claim {
+	var out []claim
+	for id, ready := range w.claims[at] {
+		out = append(out, claim{id, ready})
+	}
+	slices.SortFunc(out, func(a, b claim) int { return a.service.Compare(b.service) })
+	return out
+}
+
+// addresses are those at which a slot is to listen.
+func (w *wishes) addresses(at slot) []netip.Addr {
+	if w.everywhere {
+		return []netip.Addr{at.everywhere()}
+	}
+	var out []netip.Addr
+	for _, a := range w.addrs {
+		if model.FamilyOf(a) == at.family {
+			out = append(out, a)
+		}
+	}
+	return out
+}
