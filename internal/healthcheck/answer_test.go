@@ -46,11 +46,11 @@ func TestAnswers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			h := start(t, healthcheck.Options{Healthy: func() bool { return tt.healthy }})
 			at := h.serve(tt.ready)
-			got, body := ask(t, at, tt.request)
-			if got.StatusCode != tt.status {
-				t.Errorf("status %d, want %d", got.StatusCode, tt.status)
+			got := ask(t, at, tt.request)
+			if got.status != tt.status {
+				t.Errorf("status %d, want %d", got.status, tt.status)
 			}
-			if diff := cmp.Diff(tt.body, body); diff != "" {
+			if diff := cmp.Diff(tt.body, got.body); diff != "" {
 				t.Errorf("body (-want +got):\n%s", diff)
 			}
 			want := map[string]string{
@@ -58,8 +58,8 @@ func TestAnswers(t *testing.T) {
 				"X-Load-Balancing-Endpoint-Weight": map[int]string{0: "0", 1: "1", 12: "12"}[tt.ready],
 			}
 			for name, value := range want {
-				if got.Header.Get(name) != value {
-					t.Errorf("header %s: %q, want %q", name, got.Header.Get(name), value)
+				if got.header.Get(name) != value {
+					t.Errorf("header %s: %q, want %q", name, got.header.Get(name), value)
 				}
 			}
 		})
@@ -72,8 +72,8 @@ func TestHealthIsAskedEachTime(t *testing.T) {
 	at := h.serve(1)
 	for _, want := range []int{503, 200, 503} {
 		healthy.Store(want == 200)
-		if r, _ := ask(t, at, "GET / HTTP/1.1"); r.StatusCode != want {
-			t.Errorf("status %d, want %d", r.StatusCode, want)
+		if r := ask(t, at, "GET / HTTP/1.1"); r.status != want {
+			t.Errorf("status %d, want %d", r.status, want)
 		}
 	}
 }
@@ -81,9 +81,9 @@ func TestHealthIsAskedEachTime(t *testing.T) {
 func TestHeadersAreBounded(t *testing.T) {
 	h := start(t, healthcheck.Options{})
 	at := h.serve(1)
-	r, _ := ask(t, at, "GET / HTTP/1.1\r\nX-Much: "+strings.Repeat("x", 32<<10))
-	if r.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("status %d, want 431", r.StatusCode)
+	r := ask(t, at, "GET / HTTP/1.1\r\nX-Much: "+strings.Repeat("x", 32<<10))
+	if r.status != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("status %d, want 431", r.status)
 	}
 }
 
@@ -135,22 +135,29 @@ func (h *harness) serve(ready int) netip.AddrPort {
 	return at
 }
 
-var comparable = cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
+var byValue = cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
 
 // wait polls until the status is as wanted.
 func (h *harness) wait(want ...healthcheck.PortStatus) {
 	h.t.Helper()
 	var diff string
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if diff = cmp.Diff(want, h.Status(), comparable); diff == "" {
+		if diff = cmp.Diff(want, h.Status(), byValue); diff == "" {
 			return
 		}
 	}
 	h.t.Fatalf("status (-want +got):\n%s", diff)
 }
 
+// reply is what came back.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
 // ask sends one request on a connection of its own.
-func ask(t *testing.T, at netip.AddrPort, first string) (*http.Response, string) {
+func ask(t *testing.T, at netip.AddrPort, first string) reply {
 	t.Helper()
 	conn, err := net.Dial("tcp", at.String())
 	if err != nil {
@@ -161,7 +168,7 @@ func ask(t *testing.T, at netip.AddrPort, first string) (*http.Response, string)
 }
 
 // talk sends one request and reads the answer.
-func talk(t *testing.T, conn net.Conn, first string) (*http.Response, string) {
+func talk(t *testing.T, conn net.Conn, first string) reply {
 	t.Helper()
 	if _, err := io.WriteString(conn, first+"\r\nHost: node\r\n\r\n"); err != nil {
 		t.Fatal(err)
@@ -176,5 +183,5 @@ func talk(t *testing.T, conn net.Conn, first string) (*http.Response, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r, string(body)
+	return reply{r.StatusCode, r.Header, string(body)}
 }

@@ -44,8 +44,8 @@ func TestPortsFollowTheService(t *testing.T) {
 	h.Set(web, one(second.Port()))
 	h.wait(row(second, web, 1))
 	refused(t, first)
-	if r, _ := ask(t, second, "GET / HTTP/1.1"); r.StatusCode != 200 {
-		t.Errorf("status %d on the new port", r.StatusCode)
+	if r := ask(t, second, "GET / HTTP/1.1"); r.status != 200 {
+		t.Errorf("status %d on the new port", r.status)
 	}
 
 	h.Set(web, model.HealthCheck{})
@@ -65,8 +65,8 @@ func TestCountsChangeOnOneConnection(t *testing.T) {
 	for _, tt := range []struct{ ready, status int }{{1, 200}, {0, 503}, {3, 200}} {
 		h.Set(web, model.HealthCheck{Port: at.Port(), IPv4: model.LocalEndpoints{Served: true, Ready: tt.ready}})
 		h.wait(row(at, web, tt.ready))
-		if r, _ := talk(t, conn, "GET / HTTP/1.1"); r.StatusCode != tt.status {
-			t.Errorf("%d ready: status %d, want %d", tt.ready, r.StatusCode, tt.status)
+		if r := talk(t, conn, "GET / HTTP/1.1"); r.status != tt.status {
+			t.Errorf("%d ready: status %d, want %d", tt.ready, r.status, tt.status)
 		}
 	}
 }
@@ -108,8 +108,8 @@ func TestFamiliesAndAddresses(t *testing.T) {
 			h.Listen(tt.addrs, tt.all)
 			h.wait(tt.want...)
 			for a, status := range tt.asked {
-				if r, _ := ask(t, netip.AddrPortFrom(a, port), "GET / HTTP/1.1"); r.StatusCode != status {
-					t.Errorf("%s: status %d, want %d", a, r.StatusCode, status)
+				if r := ask(t, netip.AddrPortFrom(a, port), "GET / HTTP/1.1"); r.status != status {
+					t.Errorf("%s: status %d, want %d", a, r.status, status)
 				}
 			}
 			for _, a := range tt.shut {
@@ -142,8 +142,8 @@ func TestTwoServicesWantOnePort(t *testing.T) {
 	}
 	h.Set(api, one(at.Port())) // before the other by name, but later
 	h.wait(loser(api, web), row(at, web, 1))
-	if _, body := ask(t, at, "GET / HTTP/1.1"); body != onePod {
-		t.Errorf("body %s, want the holder's", body)
+	if r := ask(t, at, "GET / HTTP/1.1"); r.body != onePod {
+		t.Errorf("body %s, want the holder's", r.body)
 	}
 	h.Set(web, model.HealthCheck{})
 	h.wait(row(at, api, 1))
