@@ -43,6 +43,12 @@ var spellings = []struct {
 	{"dash in comment", 4, "nat", `-m comment --comment "-j DROP" -j RETURN`, `-m comment --comment "-j DROP" -j RETURN`},
 	{"probability", 4, "nat", "-m statistic --mode random --probability 0.3333333333 -j RETURN", "-m statistic --mode random --probability 0.33333333349 -j RETURN"},
 	{"source port range", 4, "nat", "-p tcp -j MASQUERADE --random-fully --to-ports 1024-29999", "-p tcp -j MASQUERADE --to-ports 1024-29999 --random-fully"},
+	{"translation", 4, "nat", "-p tcp --dport 80 -j DNAT --to-destination 10.96.0.10:80 -d 1.2.3.4", "-d 1.2.3.4/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.96.0.10:80"},
+	{"translation v6", 6, "nat", "-d fd00::1 -p udp -m udp --dport 80 -j DNAT --to-destination [fd00:96::a]:80", "-d fd00::1/128 -p udp -m udp --dport 80 -j DNAT --to-destination [fd00:96::a]:80"},
+	{"translation sctp", 6, "nat", "-d fd00::1 -p 132 --dport 80 -j DNAT --to-destination [fd00:96::a]:80", "-d fd00::1/128 -p sctp -m sctp --dport 80 -j DNAT --to-destination [fd00:96::a]:80"},
+	{"source of this node", 4, "nat", `-m comment --comment "x" -m addrtype --src-type LOCAL -j RETURN`, "-m comment --comment x -m addrtype --src-type LOCAL -j RETURN"},
+	{"links by prefix", 6, "filter", "-j RETURN ! -i cali+", "! -i cali+ -j RETURN"},
+	{"state after translation", 4, "filter", "-m conntrack --ctstate dnat -j RETURN", "-m conntrack --ctstate DNAT -j RETURN"},
 	{"recent", 4, "filter", "-m recent --name K --rcheck --seconds 10800 --reap -j RETURN", "-m recent --rcheck --seconds 10800 --reap --name K --mask 255.255.255.255 --rsource -j RETURN"},
 	{"no target", 4, "filter", "-m comment --comment x", "-m comment --comment x"},
 	{"unknown match", 4, "filter", "-p tcp -m multiport --dports 22,80 -j ACCEPT", "-p tcp -m multiport --dports 22,80 -j ACCEPT"},
@@ -88,6 +94,23 @@ func TestTargets(t *testing.T) {
 	got := rules.Targets("-j DROP\n-m comment --comment \"-j NO\" -j KUBE-A\n-p tcp\n-g KUBE-B")
 	if diff := cmp.Diff("DROP KUBE-A KUBE-B", strings.Join(got, " ")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestWords(t *testing.T) {
+	for _, tc := range []struct {
+		name, rule string
+		want       []string
+	}{
+		{"quotes are resolved", `-m comment --comment "it\'s \"so\"" -j DROP`, []string{"-m", "comment", "--comment", `it's "so"`, "-j", "DROP"}},
+		{"empty word stays", `--log-prefix ""`, []string{"--log-prefix", ""}},
+		{"open quote", `-m comment --comment "x -j DROP`, []string{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, rules.Words(tc.rule)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

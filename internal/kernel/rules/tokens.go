@@ -29,8 +29,8 @@ func split(rule string) ([]token, bool) {
 	return out, true
 }
 
-// Words cuts a rule into the words a command line takes, quotes resolved;
-// empty when a quote stays open.
+// Words cuts a rule into the words a command line takes, quotes resolved. Of
+// a rule with an open quote there are none.
 func Words(rule string) []string {
 	tokens, _ := split(rule)
 	words := make([]string, len(tokens))

@@ -173,3 +173,23 @@ func testJumpMissing(t *testing.T, b *bench) {
 		b.wantError(errs, 0, rules.ErrNotExist)
 	}
 }
+
+func testJumpRefused(t *testing.T, b *bench) {
+	for _, f := range b.Client.Families() {
+		b.write(rules.Add, chainMap{nat(f, "KUBE-SERVICES"): {}})
+		for _, j := range []struct{ name, hook, args string }{
+			{"no link to come from", "OUTPUT", "-i cni0"},
+			{"no link to go to", "PREROUTING", "-o cni0"},
+			{"unknown match", "PREROUTING", "-m nope"},
+			{"unknown protocol", "OUTPUT", "-p nope"},
+		} {
+			c := rules.JumpChange{Op: rules.Add, Key: portals(f, j.hook), Jump: rules.Jump{Args: j.args}}
+			if errs := b.Client.WriteJumps(t.Context(), []rules.JumpChange{c}); errs == nil {
+				t.Errorf("%s: %s %s is written", j.name, c.Key, j.args)
+			}
+		}
+		b.wantJumps(map[rules.JumpKey]rules.Jump{})
+		b.jump(rules.Add, portals(f, "PREROUTING"), "-i cni0")
+		b.jump(rules.Delete, portals(f, "PREROUTING"), "")
+	}
+}

@@ -43,10 +43,11 @@ func (f *Fake) writeJump(c rules.JumpChange) error {
 		f.dropJumps(t, c.Key, "")
 		return nil
 	}
-	if _, ok := t.chains[c.Key.Target]; !ok {
-		return fmt.Errorf("target %s: %w", c.Key.Target, rules.ErrNotExist)
-	}
 	rule := rules.Canonical(c.Key.Family, c.Jump.Rule(c.Key.Target))
+	err := cmp.Or(checkRule(c.Key.Family, c.Key.Table, rule, t.has), checkLinks(c.Key.Hook, rule))
+	if err != nil {
+		return err
+	}
 	if !slices.Contains(t.chains[c.Key.Hook], rule) {
 		f.counters.Jump++
 		at := 0

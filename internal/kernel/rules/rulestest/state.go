@@ -9,12 +9,6 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 )
 
-// extensions are the targets that are not chains.
-var extensions = []string{
-	"ACCEPT", "DROP", "RETURN", "REJECT", "MARK", "CONNMARK", "MASQUERADE", "DNAT", "SNAT", "LOG", "NOTRACK", "CT",
-	"TPROXY", "REDIRECT", "NFLOG",
-}
-
 // writeAll creates and fills, leaving out row after row with a target that
 // is not there, until the rest fits: what a transaction retried does.
 func (f *Fake) writeAll(changes []rules.ChainChange, errs []error) {
@@ -56,13 +50,21 @@ func (f *Fake) check(c rules.ChainChange, coming map[rules.ChainKey]bool) error 
 	if t == nil {
 		return fmt.Errorf("table %s: %w", c.Key.Table, rules.ErrUnsupported)
 	}
-	for _, target := range rules.Targets(c.Chain.Rules) {
-		key := rules.ChainKey{Family: c.Key.Family, Table: c.Key.Table, Name: target}
-		if _, ok := t.chains[target]; !ok && !coming[key] && !slices.Contains(extensions, target) {
-			return fmt.Errorf("target %s: %w", target, rules.ErrNotExist)
+	there := func(chain string) bool {
+		return t.has(chain) || coming[rules.ChainKey{Family: c.Key.Family, Table: c.Key.Table, Name: chain}]
+	}
+	for line := range lines(rules.Canonical(c.Key.Family, c.Chain.Rules)) {
+		if err := checkRule(c.Key.Family, c.Key.Table, line, there); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// has tells whether a chain can be jumped to.
+func (t *table) has(chain string) bool {
+	_, ok := t.chains[chain]
+	return ok && !slices.Contains(t.builtin, chain)
 }
 
 // deleteAll empties every chain that goes, then removes those that nothing
