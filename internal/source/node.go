@@ -38,9 +38,8 @@ func (p *problems) podCIDRs(spec *corev1.NodeSpec) (out []netip.Prefix) {
 }
 
 func (p *problems) podCIDR(field, s string, have []netip.Prefix) []netip.Prefix {
-	pfx, ok := parsePrefix(s)
+	pfx, ok := p.prefix(field, s)
 	if !ok {
-		p.add(field, "%s is not a network", quote(s))
 		return have
 	}
 	family := model.FamilyOf(pfx.Addr())
@@ -60,11 +59,8 @@ func (p *problems) nodeAddresses(in []corev1.NodeAddress) (out []netip.Addr) {
 			if na.Type != kind {
 				continue
 			}
-			a, reason := parseAddr(na.Address)
-			switch {
-			case reason != "":
-				p.add(at("status.addresses", i)+".address", "%s %s", quote(na.Address), reason)
-			case !slices.Contains(out, a):
+			a, ok := p.addr(at("status.addresses", i)+".address", na.Address, anyAddr)
+			if ok && !slices.Contains(out, a) {
 				out = append(out, a)
 			}
 		}

@@ -32,9 +32,10 @@ func Service(origin model.Origin, in *corev1.Service) model.Service {
 	out.ProxyName, out.HasProxyName = in.Labels[labelProxyName]
 	if p.checkMeta(&in.ObjectMeta, true, maxLabel) {
 		out.ClusterIPs, out.Headless = p.clusterIPs(&in.Spec)
-		out.Ports = p.servicePorts(in.Spec.Ports)
+		out.Ports = p.servicePorts(out.Type, in.Spec.Ports)
 		out.Affinity = p.affinity(&in.Spec)
 		out.InternalLocal = p.internalLocal(in.Spec.InternalTrafficPolicy)
+		p.external(&out, in)
 	}
 	out.Problems = p.done()
 	return out
@@ -83,9 +84,8 @@ func (p *problems) clusterIPs(spec *corev1.ServiceSpec) (out []netip.Addr, headl
 }
 
 func (p *problems) clusterIP(field, s string, have []netip.Addr) (netip.Addr, bool) {
-	a, reason := unicast(s)
-	if reason != "" {
-		p.add(field, "%s %s", quote(s), reason)
+	a, ok := p.addr(field, s, unicast)
+	if !ok {
 		return a, false
 	}
 	for _, h := range have {
@@ -119,11 +119,13 @@ func (p *problems) unmetFamilies(families []corev1.IPFamily, n int) {
 	}
 }
 
-func (p *problems) servicePorts(in []corev1.ServicePort) []model.ServicePort {
+func (p *problems) servicePorts(svcType string, in []corev1.ServicePort) []model.ServicePort {
 	out := make([]model.ServicePort, 0, len(in))
 	for i := range in {
-		port, ok := p.servicePort(at("spec.ports", i), &in[i])
-		if ok && p.newPort(at("spec.ports", i), port, out) {
+		field := at("spec.ports", i)
+		port, ok := p.servicePort(field, &in[i])
+		if ok && p.newPort(field, port, out) {
+			port.NodePort = p.nodePort(field+".nodePort", svcType, in[i].NodePort, port.Protocol, out)
 			out = append(out, port)
 		}
 	}

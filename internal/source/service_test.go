@@ -41,7 +41,11 @@ func showService(s model.Service) string {
 		out = append(out, fmt.Sprintf("ips %v", s.ClusterIPs))
 	}
 	for _, p := range s.Ports {
-		out = append(out, fmt.Sprintf("port %q %d/%s", p.Name, p.Port, p.Protocol))
+		line := fmt.Sprintf("port %q %d/%s", p.Name, p.Port, p.Protocol)
+		if p.NodePort != 0 {
+			line += fmt.Sprintf(" node port %d", p.NodePort)
+		}
+		out = append(out, line)
 	}
 	if s.Headless {
 		out = append(out, "headless")
@@ -55,9 +59,7 @@ func showService(s model.Service) string {
 	if s.Affinity > 0 {
 		out = append(out, "affinity "+s.Affinity.String())
 	}
-	if len(s.Unserved) > 0 {
-		out = append(out, "unserved "+strings.Join(s.Unserved, " "))
-	}
+	out = append(out, showExternal(s)...)
 	for _, p := range s.Problems {
 		out = append(out, "problem "+p)
 	}
@@ -106,8 +108,11 @@ func TestService(t *testing.T) {
 		{"no address at all", "{clusterIP: ten}", lines(head, `problem spec.clusterIP: "ten" is not an IP address`)},
 		{"long value", "{clusterIP: " + long + "}", lines(head, `problem spec.clusterIP: "`+long[:64]+`"... is not an IP address`)},
 		{"mapped", "{clusterIP: '::ffff:10.96.0.1'}", lines(head, "ips [10.96.0.1]")},
-		{"mapped with zeros", "{clusterIP: '::ffff:010.096.000.001'}", lines(head, "ips [10.96.0.1]")},
-		{"leading zeros", "{clusterIP: 010.096.000.001}", lines(head, "ips [10.96.0.1]")},
+		{"mapped with zeros", "{clusterIP: '::ffff:010.096.000.001'}",
+			lines(head, "ips [10.96.0.1]", `problem spec.clusterIP: "::ffff:010.096.000.001" has leading zeros, read as 10.96.0.1`)},
+		{"leading zeros", "{clusterIP: 010.096.000.001}",
+			lines(head, "ips [10.96.0.1]", `problem spec.clusterIP: "010.096.000.001" has leading zeros, read as 10.96.0.1`)},
+		{"loopback behind zeros", "{clusterIP: 0127.0.0.1}", lines(head, `problem spec.clusterIP: "0127.0.0.1" is a loopback address`)},
 		{"octet too big", "{clusterIP: 010.096.000.0256}", lines(head, `problem spec.clusterIP: "010.096.000.0256" is not an IP address`)},
 		{"octet empty", "{clusterIP: 10.96..1}", lines(head, `problem spec.clusterIP: "10.96..1" is not an IP address`)},
 		{"second of a family", "{clusterIPs: [10.96.0.1, 10.96.0.2]}",
@@ -136,12 +141,6 @@ func TestService(t *testing.T) {
 		{"internal local", "{internalTrafficPolicy: Local}", lines(head, "internal local")},
 		{"internal cluster", "{internalTrafficPolicy: Cluster}", lines(head)},
 		{"internal unknown", "{internalTrafficPolicy: Near}", lines(head, `problem spec.internalTrafficPolicy: "Near" is not Cluster or Local, taken as Cluster`)},
-
-		{"node port", "{type: NodePort, ports: [{port: 80, nodePort: 30080}]}", lines("file default/web NodePort", port80, "unserved nodePorts")},
-		{"all that is not served", `{type: LoadBalancer, ports: [{port: 80, nodePort: 30080}], externalIPs: [1.2.3.4],
-			externalTrafficPolicy: Local, healthCheckNodePort: 30081, loadBalancerSourceRanges: [10.0.0.0/8]}`,
-			lines("file default/web LoadBalancer", port80,
-				"unserved externalIPs externalTrafficPolicy healthCheckNodePort load-balancer addresses loadBalancerSourceRanges nodePorts")},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -121,12 +122,13 @@ func (p *problems) endpoint(family model.Family, i int, in *discoveryv1.Endpoint
 	if n := len(in.Addresses); n > 1 {
 		p.add(at("endpoints", i)+".addresses", "%d addresses, only the first is used", n)
 	}
-	addr, reason := unicast(in.Addresses[0])
-	if reason == "" && model.FamilyOf(addr) != family {
-		reason = "is not " + family.String() + ", the addressType of the slice"
-	}
-	if reason != "" {
-		p.add(at("endpoints", i)+".addresses[0]", "%s %s", quote(in.Addresses[0]), reason)
+	addr, ok := p.addr(at("endpoints", i)+".addresses[0]", in.Addresses[0], func(a netip.Addr) string {
+		if reason := unicast(a); reason != "" || model.FamilyOf(a.Unmap()) == family {
+			return reason
+		}
+		return "is not " + family.String() + ", the addressType of the slice"
+	})
+	if !ok {
 		return out, false
 	}
 	out = model.Endpoint{

@@ -62,7 +62,8 @@ func TestSlice(t *testing.T) {
 		{"wrong family", "{addressType: IPv4, endpoints: [{addresses: ['fd00::1']}]}",
 			lines(head4, `problem endpoints[0].addresses[0]: "fd00::1" is not IPv4, the addressType of the slice`)},
 		{"mapped counts as IPv4", "{addressType: IPv4, endpoints: [{addresses: ['::ffff:10.0.0.1']}]}", lines(head4, "endpoint 10.0.0.1"+up)},
-		{"leading zeros", "{addressType: IPv4, endpoints: [{addresses: [010.000.000.001]}]}", lines(head4, "endpoint 10.0.0.1"+up)},
+		{"leading zeros", "{addressType: IPv4, endpoints: [{addresses: [010.000.000.001]}]}",
+			lines(head4, "endpoint 10.0.0.1"+up, `problem endpoints[0].addresses[0]: "010.000.000.001" has leading zeros, read as 10.0.0.1`)},
 		{"loopback", "{addressType: IPv4, endpoints: [{addresses: [127.0.0.1]}]}",
 			lines(head4, `problem endpoints[0].addresses[0]: "127.0.0.1" is a loopback address`)},
 		{"not an address", "{addressType: IPv4, endpoints: [{addresses: [web]}]}",
@@ -111,5 +112,33 @@ func TestSliceThatBelongsToNoService(t *testing.T) {
 				t.Errorf("slice of service %q with %d endpoints, want neither", got.Service, len(got.Endpoints))
 			}
 		})
+	}
+}
+
+// TestHeadlessLabelComesAndGoes: a slice that is labelled while it is in use takes
+// its endpoints back, for it names no Service any more; without the label they return.
+func TestHeadlessLabelComesAndGoes(t *testing.T) {
+	in := read[discoveryv1.EndpointSlice](t, `
+metadata: {name: web-1, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+ports: [{port: 80}]
+endpoints: [{addresses: [10.0.0.1]}]`)
+	ids := map[model.SliceID]bool{}
+	var got []string
+	for _, headless := range []bool{false, true, false} {
+		delete(in.Labels, "service.kubernetes.io/headless")
+		if headless {
+			in.Labels["service.kubernetes.io/headless"] = ""
+		}
+		s := source.Slice(model.FromKube, in)
+		ids[s.ID] = true
+		got = append(got, fmt.Sprintf("%s: %d endpoints, %d ports", s.Service, len(s.Endpoints), len(s.Ports)))
+	}
+	want := []string{"default/web: 1 endpoints, 1 ports", "/: 0 endpoints, 0 ports", "default/web: 1 endpoints, 1 ports"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("service of the slice (-want +got):\n%s", diff)
+	}
+	if len(ids) != 1 {
+		t.Errorf("the slice went by %d names, so the old version would stay", len(ids))
 	}
 }
