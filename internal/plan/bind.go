@@ -157,7 +157,8 @@ func (j *job) bindNodeAddr(out []binding, addr netip.Addr) []binding {
 // the name of the port; it notes the others.
 func (j *job) settle(all []binding) []binding {
 	slices.SortFunc(all, func(a, b binding) int {
-		return cmp.Or(a.key.Compare(b.key), cmp.Compare(a.kind, b.kind), cmp.Compare(j.ports[a.port].Name, j.ports[b.port].Name))
+		return cmp.Or(a.key.Compare(b.key), cmp.Compare(a.kind, b.kind),
+			cmp.Compare(j.ports[a.port].Name, j.ports[b.port].Name), cmp.Compare(a.port, b.port))
 	})
 	kept := all[:0]
 	for _, b := range all {

@@ -11,6 +11,9 @@ import (
 // number of a protocol once, and notes the others. The API admits no such
 // ports, but not everything comes through the API.
 func (j *job) usablePorts() []model.ServicePort {
+	if inOrder(j.svc.Ports) {
+		return j.svc.Ports
+	}
 	sorted := slices.Clone(j.svc.Ports)
 	slices.SortFunc(sorted, comparePorts)
 	kept := sorted[:0]
@@ -26,6 +29,18 @@ func (j *job) usablePorts() []model.ServicePort {
 		}
 	}
 	return kept
+}
+
+// inOrder tells whether all ports can be taken as they stand, the usual case.
+func inOrder(ports []model.ServicePort) bool {
+	last := model.ServicePort{}
+	for _, p := range ports {
+		if p.Port == 0 || cmp.Or(cmp.Compare(last.Port, p.Port), cmp.Compare(last.Protocol, p.Protocol)) >= 0 {
+			return false
+		}
+		last = p
+	}
+	return true
 }
 
 // comparePorts orders by number and protocol. The rest decides between two that

@@ -1,7 +1,6 @@
 package plan_test
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -12,114 +11,8 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/plan"
-	"github.com/kube-ipvs/kube-ipvs/internal/testkit/build"
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
-
-// world is one random input. Names, addresses and ports come from small pools,
-// so that duplicates, ties and mismatches are frequent.
-type world struct {
-	opts   plan.Options
-	svc    *model.Service
-	slices []model.Slice
-}
-
-func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
-
-func coin(r *rand.Rand) bool { return r.IntN(2) == 0 }
-
-func randomWorld(r *rand.Rand) world {
-	w := world{opts: here, svc: build.Service("web")}
-	w.opts.IPv6 = r.IntN(4) > 0
-	w.opts.Zone = pick(r, "z1", "z2", "")
-	w.svc.InternalLocal = coin(r)
-	for _, ip := range []string{"10.96.0.1", "fd00:96::1", "127.0.0.1"} {
-		if r.IntN(4) > 0 {
-			w.svc.ClusterIPs = append(w.svc.ClusterIPs, addr(ip))
-		}
-	}
-	for range r.IntN(4) {
-		w.svc.Ports = append(w.svc.Ports, model.ServicePort{Name: pick(r, "", "a", "b"), Protocol: pick(r, model.TCP, model.UDP), Port: uint16(r.IntN(4))})
-	}
-	for i := range r.IntN(5) {
-		w.slices = append(w.slices, randomSlice(r, fmt.Sprint("s", i)))
-	}
-	return w
-}
-
-func randomSlice(r *rand.Rand, name string) model.Slice {
-	s := build.Slice(pick(r, "web", "web", "web", "other"), name, build.Family(pick(r, model.IPv4, model.IPv6)))
-	for _, port := range []string{"", "a", "b"} {
-		if coin(r) {
-			s.Ports = append(s.Ports, model.SlicePort{Name: port, Protocol: pick(r, model.TCP, model.UDP), Port: uint16(8000 + r.IntN(2))})
-		}
-	}
-	for range r.IntN(8) {
-		s.Endpoints = append(s.Endpoints, randomEndpoint(r, s.Family))
-	}
-	return s
-}
-
-func randomEndpoint(r *rand.Rand, f model.Family) model.Endpoint {
-	ip := netip.AddrFrom4([4]byte{10, 0, 0, byte(r.IntN(10))})
-	if f == model.IPv6 {
-		ip = netip.MustParseAddr(fmt.Sprintf("fd00::%d", 1+r.IntN(9)))
-	}
-	if r.IntN(20) == 0 {
-		ip = pick(r, addr("::1"), addr("10.0.0.1"), addr("fd00::1"))
-	}
-	e := model.Endpoint{Addr: ip, Node: pick(r, "here", "far", ""), Ready: coin(r), Serving: coin(r), Terminating: coin(r)}
-	if r.IntN(4) > 0 {
-		e.ZoneHints = []string{pick(r, "z1", "z2")}
-	}
-	if r.IntN(4) > 0 {
-		e.NodeHints = []string{pick(r, "here", "far")}
-	}
-	return e
-}
-
-// clone copies everything that a plan could change or depend on the order of.
-func (w world) clone() world {
-	svc := *w.svc
-	svc.ClusterIPs, svc.Ports = slices.Clone(svc.ClusterIPs), slices.Clone(svc.Ports)
-	w.svc, w.slices = &svc, slices.Clone(w.slices)
-	for i := range w.slices {
-		w.slices[i].Ports = slices.Clone(w.slices[i].Ports)
-		w.slices[i].Endpoints = slices.Clone(w.slices[i].Endpoints)
-	}
-	return w
-}
-
-// shuffled is the same world told in another order.
-func (w world) shuffled(r *rand.Rand) world {
-	w = w.clone()
-	shuffle(r, w.slices)
-	for _, s := range w.slices {
-		shuffle(r, s.Ports)
-		shuffle(r, s.Endpoints)
-	}
-	return w
-}
-
-func shuffle[T any](r *rand.Rand, s []T) {
-	r.Shuffle(len(s), func(i, j int) { s[i], s[j] = s[j], s[i] })
-}
-
-func (w world) compile() model.ServicePlan {
-	return plan.New(w.opts).Compile(w.svc.ID, w.svc, w.slices)
-}
-
-// eachWorld runs the body on many worlds; the name of a failure is its seed.
-func eachWorld(t *testing.T, body func(t *testing.T, r *rand.Rand, w world)) {
-	t.Helper()
-	for seed := range uint64(2000) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		body(t, r, randomWorld(r))
-		if t.Failed() {
-			t.Fatalf("seed %d", seed)
-		}
-	}
-}
 
 var values = cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{}, scheduler.Spec{})
 
@@ -196,7 +89,7 @@ func TestBackendsAreEndpointsThatServe(t *testing.T) {
 				if model.FamilyOf(b.Addr.Addr()) != model.FamilyOf(f.Key.Addr) || b.Weight != model.DefaultWeight {
 					t.Errorf("%s: backend %v", f.Key, b)
 				}
-				if !slices.ContainsFunc(w.sources(f, b.Addr), w.mayServe) {
+				if !slices.ContainsFunc(w.sources(f, b.Addr), func(e model.Endpoint) bool { return mayServe(f, e) }) {
 					t.Errorf("%s: %v comes from %+v", f.Key, b.Addr, w.sources(f, b.Addr))
 				}
 			}
@@ -204,14 +97,18 @@ func TestBackendsAreEndpointsThatServe(t *testing.T) {
 	})
 }
 
-// mayServe is the least that any rule asks of an endpoint.
-func (w world) mayServe(e model.Endpoint) bool {
-	return (e.Ready || e.Serving && e.Terminating) && (!w.svc.InternalLocal || e.Node == "here")
+// mayServe is the least that any rule asks of an endpoint. Under Local that is
+// to run on this node.
+func mayServe(f model.Frontend, e model.Endpoint) bool {
+	return (e.Ready || e.Serving && e.Terminating) && (!f.Local || e.Node == "here")
 }
 
 func TestHairpinsAreEndpointsOfThisNode(t *testing.T) {
 	eachWorld(t, func(t *testing.T, _ *rand.Rand, w world) {
 		for _, f := range w.compile().Frontends {
+			if len(f.Hairpin) > 0 && f.Kind != model.KindClusterIP {
+				t.Errorf("%s %s has hairpins", f.Kind, f.Key)
+			}
 			for _, a := range f.Hairpin {
 				if !slices.ContainsFunc(w.sources(f, a), func(e model.Endpoint) bool { return e.Node == "here" }) {
 					t.Errorf("%s: %v comes from %+v", f.Key, a, w.sources(f, a))
@@ -225,7 +122,7 @@ func TestHairpinsAreEndpointsOfThisNode(t *testing.T) {
 // of hints and conditions leaves a Service dark.
 func TestClusterPolicyIsNeverDark(t *testing.T) {
 	eachWorld(t, func(t *testing.T, _ *rand.Rand, w world) {
-		w.svc.InternalLocal = false
+		w.svc.InternalLocal, w.svc.ExternalLocal = false, false
 		for i := range w.slices {
 			for j := range w.slices[i].Endpoints {
 				w.slices[i].Endpoints[j].Ready = true
@@ -237,4 +134,110 @@ func TestClusterPolicyIsNeverDark(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Silence is for those who would be answered on another node.
+func TestSilenceMeansSomewhereElse(t *testing.T) {
+	eachWorld(t, func(t *testing.T, _ *rand.Rand, w world) {
+		everybody := w.clone()
+		everybody.svc.InternalLocal, everybody.svc.ExternalLocal = false, false
+		cluster := byKey(everybody.compile())
+		for _, f := range w.compile().Frontends {
+			want := f.Local && len(f.Backends) == 0 && len(cluster[f.Key].Backends) > 0
+			if f.NoLocal != want {
+				t.Errorf("%s %s: silent %t, want %t; of the cluster there are %v", f.Kind, f.Key, f.NoLocal, want, cluster[f.Key].Backends)
+			}
+		}
+	})
+}
+
+func byKey(p model.ServicePlan) map[model.FrontendKey]model.Frontend {
+	out := map[model.FrontendKey]model.Frontend{}
+	for _, f := range p.Frontends {
+		out[f.Key] = f
+	}
+	return out
+}
+
+// A detour leads to a frontend of the same port that has what the cluster has.
+func TestDetoursLeadToTheWholeCluster(t *testing.T) {
+	eachWorld(t, func(t *testing.T, _ *rand.Rand, w world) {
+		everybody := w.clone()
+		everybody.svc.InternalLocal, everybody.svc.ExternalLocal = false, false
+		cluster, all := byKey(everybody.compile()), byKey(w.compile())
+		for _, f := range all {
+			if f.Detour.IsValid() != (f.Kind.External() && f.Local) {
+				t.Errorf("%s %s: detour %v", f.Kind, f.Key, f.Detour)
+			}
+			if !f.Detour.IsValid() {
+				continue
+			}
+			key := model.FrontendKey{Addr: f.Detour.Addr(), Port: f.Detour.Port(), Protocol: f.Key.Protocol}
+			to, ok := all[key]
+			if !ok || to.Kind.External() || to.PortName != f.PortName || model.FamilyOf(key.Addr) != model.FamilyOf(f.Key.Addr) {
+				t.Errorf("%s %s leads to %+v", f.Kind, f.Key, to)
+			}
+			if diff := cmp.Diff(cluster[f.Key].Backends, to.Backends, values); diff != "" {
+				t.Errorf("%s %s leads to other backends (-want +got):\n%s", f.Kind, f.Key, diff)
+			}
+		}
+	})
+}
+
+// Bound is what nobody holds; unbound and named what somebody does.
+func TestNothingOfANodeIsBound(t *testing.T) {
+	eachWorld(t, func(t *testing.T, _ *rand.Rand, w world) {
+		p := w.compile()
+		ascending(t, "unbound", p.Unbound, netip.Addr.Compare)
+		for _, f := range p.Frontends {
+			held := w.opts.Host.Holder(f.Key.Addr) != ""
+			if want := !held && f.Kind != model.KindNodePort; f.Bind != want {
+				t.Errorf("%s %s: bound %t, want %t", f.Kind, f.Key, f.Bind, want)
+			}
+			if held && f.Kind != model.KindNodePort && !slices.Contains(p.Unbound, f.Key.Addr) {
+				t.Errorf("%s %s is held, but not named in %v", f.Kind, f.Key, p.Unbound)
+			}
+		}
+	})
+}
+
+// changed is other Options, in one or two things.
+func changed(r *rand.Rand, o plan.Options) plan.Options {
+	for range 1 + r.IntN(2) {
+		other := randomWorld(r).opts
+		switch r.IntN(6) {
+		case 0:
+			o.Host.Links = other.Host.Links
+		case 1:
+			o.Host.Nodes = other.Host.Nodes
+		case 2:
+			o.Host.Node = other.Host.Node
+		case 3:
+			o.Host.NodePorts = other.Host.NodePorts
+		case 4:
+			o.ExternalIPs = other.ExternalIPs
+		case 5:
+			o.Zone, o.IPv6 = other.Zone, other.IPv6
+		}
+	}
+	return o
+}
+
+func TestWhatDoesNotConcernDoesNotChange(t *testing.T) {
+	said := map[bool]int{}
+	eachWorld(t, func(t *testing.T, r *rand.Rand, w world) {
+		want, next := w.compile(), w
+		next.opts = changed(r, w.opts)
+		concerns := next.opts.Concerns(w.opts, w.svc)
+		said[concerns]++
+		if concerns {
+			return
+		}
+		if diff := cmp.Diff(want, next.compile(), values); diff != "" {
+			t.Errorf("the plan is another (-want +got):\n%s", diff)
+		}
+	})
+	if said[true] < 100 || said[false] < 100 {
+		t.Errorf("%d yes and %d no: the worlds tell nothing", said[true], said[false])
+	}
 }
