@@ -93,10 +93,8 @@ func (w ruleWriter) commented(name, directions string) string {
 	return join(setComment(name), w.matchSet(name, directions))
 }
 
-// comment matches anything, and says why; quotes are escaped as iptables-save does.
-func comment(text string) string {
-	return fmt.Sprintf("-m comment --comment \"%s\"", strings.NewReplacer(`\`, `\\`, `"`, `\"`, `'`, `\'`).Replace(text))
-}
+// comment matches anything, and says why.
+func comment(text string) string { return "-m comment --comment " + rules.Quote(text) }
 
 func setComment(name string) string {
 	for _, t := range setTypes {
