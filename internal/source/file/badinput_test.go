@@ -118,7 +118,14 @@ var badParts = []badInput{
 		want: []string{`bad.yaml: document 1, line 4: Service default/victim: spec.clusterIP: "127.0.0.1" is a loopback address`}},
 	{name: "not an address", text: svcHead + "spec: {clusterIP: 10.96.0.1.1, ports: [{port: 80}]}\n", victim: "[] [{ tcp 80}]",
 		want: []string{`bad.yaml: document 1, line 4: Service default/victim: spec.clusterIP: "10.96.0.1.1" is not an IP address`}},
-	{name: "leading zeros", text: svcHead + "spec: {clusterIP: 010.096.000.001}\n", victim: "[10.96.0.1] []"},
+	{name: "leading zeros", text: svcHead + "spec: {clusterIP: 010.096.000.001}\n", victim: "[10.96.0.1] []",
+		want: []string{`bad.yaml: document 1, line 4: Service default/victim: spec.clusterIP: "010.096.000.001" has leading zeros, read as 10.96.0.1`}},
+	{name: "external parts", text: svcHead + "spec:\n  type: LoadBalancer\n  externalIPs: [127.0.0.1, 1.2.3.4]\n  loadBalancerSourceRanges: [10.0.0.0/8, 10.0.0.0/33]\n" +
+		"  ports:\n  - {port: 80, nodePort: 30080}\nstatus:\n  loadBalancer:\n    ingress:\n    - {ip: 1.2.3.5, ipMode: Proxy}\n",
+		victim: "[] [{ tcp 80:30080}] external [1.2.3.4] balancer [{1.2.3.5 true}] for [10.0.0.0/8]",
+		want: []string{
+			`bad.yaml: document 1, line 6: Service default/victim: spec.externalIPs[0]: "127.0.0.1" is a loopback address`,
+			`bad.yaml: document 1, line 7: Service default/victim: spec.loadBalancerSourceRanges[1]: "10.0.0.0/33" is not a network`}},
 	{name: "affinity", text: svcHead + "spec: {sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: -1}}}\n", victim: "[] []",
 		want: []string{"bad.yaml: document 1, line 4: Service default/victim: spec.sessionAffinityConfig.clientIP.timeoutSeconds: -1 is not within 1-86400, taken as 10800"}},
 	{name: "name of 300", text: "apiVersion: v1\nkind: Service\nmetadata: {name: " + long + "}\n",

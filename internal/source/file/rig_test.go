@@ -41,7 +41,7 @@ func (r *recorder) note(call, key, value string) {
 }
 
 func (r *recorder) SetService(s model.Service) {
-	r.note("set", "service "+s.ID.String(), fmt.Sprintf("%v %v", s.ClusterIPs, s.Ports))
+	r.note("set", "service "+s.ID.String(), showService(s))
 }
 func (r *recorder) DeleteService(id model.ServiceID) { r.note("delete", "service "+id.String(), "") }
 func (r *recorder) SetSlice(s model.Slice) {
@@ -54,6 +54,23 @@ func (r *recorder) SetState(_ model.Origin, s source.State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state = s
+}
+
+// showService prints "[addresses] [ports]" and whatever else answers.
+func showService(s model.Service) string {
+	ports := make([]string, 0, len(s.Ports))
+	for _, p := range s.Ports {
+		number := fmt.Sprint(p.Port)
+		if p.NodePort != 0 {
+			number += fmt.Sprintf(":%d", p.NodePort)
+		}
+		ports = append(ports, fmt.Sprintf("{%s %s %s}", p.Name, p.Protocol, number))
+	}
+	out := fmt.Sprintf("%v %v", s.ClusterIPs, ports)
+	if len(s.ExternalIPs)+len(s.Ingress)+len(s.SourceRanges) > 0 {
+		out += fmt.Sprintf(" external %v balancer %v for %v", s.ExternalIPs, s.Ingress, s.SourceRanges)
+	}
+	return out
 }
 
 // has tells what is in force for "service default/web" and the like.

@@ -61,6 +61,26 @@ func TestOnlyDifferencesAreSent(t *testing.T) {
 
 // TestWaysToReplaceAFile: every way in which programs put a new version in place
 // is noticed by the watch alone.
+// TestSliceLabelledHeadless: the label that comes while a slice is in use takes the
+// slice away from its Service, as a watch that selects by label would.
+func TestSliceLabelledHeadless(t *testing.T) {
+	g := newRig(t, "", quick)
+	g.write("a.yaml", sliceText)
+	g.run().untilState(source.Complete)
+	inUse := g.sink.has("slice default/web-1")
+	steps := []struct{ name, text, want string }{
+		{"labelled", strings.Replace(sliceText, "labels: {", "labels: {service.kubernetes.io/headless: '', ", 1), "/ 0"},
+		{"the label goes", sliceText, "default/web 1"},
+	}
+	if inUse != "default/web 1" {
+		t.Fatalf("at first the slice is %q, want default/web 1", inUse)
+	}
+	for _, s := range steps {
+		g.write("a.yaml", s.text)
+		g.until(s.name, func() bool { return g.sink.has("slice default/web-1") == s.want })
+	}
+}
+
 func TestWaysToReplaceAFile(t *testing.T) {
 	// inVolume builds the links that a kubelet makes of a ConfigMap.
 	inVolume := func(g *rig) {
