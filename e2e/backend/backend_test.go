@@ -212,6 +212,7 @@ func TestFailureOf(t *testing.T) {
 		{"deadline of the socket", os.ErrDeadlineExceeded, backend.Timeout},
 		{"deadline of the context", context.DeadlineExceeded, backend.Timeout},
 		{"the kernel gave up", syscall.ETIMEDOUT, backend.Timeout},
+		{"filtered on the way out", fmt.Errorf("ask: %w", syscall.EPERM), backend.Denied},
 		{"no route", syscall.EHOSTUNREACH, backend.Other},
 		{"garbled", errors.New("reply"), backend.Other},
 	}

@@ -119,11 +119,12 @@ const (
 	Refused Failure = "refused" // nobody listens, or a firewall rejected it
 	Timeout Failure = "timeout" // no answer in time
 	Reset   Failure = "reset"   // the other side ended the connection without an answer
-	Other   Failure = "other"   // no route, a garbled answer, no permission
+	Denied  Failure = "denied"  // the sender's own kernel threw the packet away: EPERM
+	Other   Failure = "other"   // no route, a garbled answer
 )
 
 // Failures lists them all.
-func Failures() []Failure { return []Failure{Refused, Timeout, Reset, Other} }
+func Failures() []Failure { return []Failure{Refused, Timeout, Reset, Denied, Other} }
 
 // FailureOf sorts an error of Ask or Dial into its kind.
 func FailureOf(err error) Failure {
@@ -136,6 +137,8 @@ func FailureOf(err error) Failure {
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.Is(err, syscall.ETIMEDOUT),
 		errors.As(err, &network) && network.Timeout():
 		return Timeout
+	case errors.Is(err, syscall.EPERM):
+		return Denied
 	default:
 		return Other
 	}

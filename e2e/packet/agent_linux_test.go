@@ -17,9 +17,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 )
 
-// node is a kube-ipvs on the node of a world: its manifests, its flags, and its process while one runs.
-type node struct {
-	*world
+// proxy is a kube-ipvs on a node: its manifests, its flags, and its process while one runs.
+type proxy struct {
+	*node
 	manifests string
 	flags     []string
 	client    *inspect.Client
@@ -29,21 +29,21 @@ type node struct {
 	ended   chan error
 }
 
-// newAgent gives a world an agent that is not running yet. What it leaves in the kernel goes with the world. There are no
+// newAgent gives a node an agent that is not running yet. What it leaves in the kernel goes with the node. There are no
 // audits and the rules are nftables', unless flags say otherwise.
-func newAgent(t *testing.T, w *world, flags ...string) *node {
+func newAgent(t *testing.T, on *node, flags ...string) *proxy {
 	t.Helper()
-	n := &node{world: w, manifests: t.TempDir(), output: &transcript{}}
+	n := &proxy{node: on, manifests: t.TempDir(), output: &transcript{}}
 	run := t.TempDir()
 	n.flags = append([]string{
-		"--source-dir", n.manifests, "--hostname-override", thisNode, "--run-dir", run, "--ipvs-sync-period", "1h",
+		"--source-dir", n.manifests, "--hostname-override", on.name, "--run-dir", run, "--ipvs-sync-period", "1h",
 		"--iptables-backend", "nft",
 	}, flags...)
 	n.client = inspect.NewClient(filepath.Join(run, "agent.sock"))
 	t.Cleanup(func() {
 		n.kill(t)
 		if t.Failed() {
-			t.Logf("output of the agent:\n%s", n.output.tail())
+			t.Logf("output of the agent of %s:\n%s", on.name, n.output.tail())
 		}
 	})
 	return n
@@ -53,14 +53,14 @@ func newAgent(t *testing.T, w *world, flags ...string) *node {
 func program() string { return os.Getenv("KUBE_IPVS_BIN") }
 
 // write puts manifests in place, each by rename, as a careful writer does.
-func (n *node) write(t *testing.T, services ...service) {
+func (n *proxy) write(t *testing.T, services ...service) {
 	t.Helper()
 	for _, s := range services {
 		n.writeFile(t, s.name+".yaml", s.manifest())
 	}
 }
 
-func (n *node) writeFile(t *testing.T, name string, content []byte) {
+func (n *proxy) writeFile(t *testing.T, name string, content []byte) {
 	t.Helper()
 	path := filepath.Join(n.manifests, name)
 	if err := os.WriteFile(path+".tmp", content, 0o644); err != nil {
@@ -72,19 +72,19 @@ func (n *node) writeFile(t *testing.T, name string, content []byte) {
 }
 
 // start runs the agent and waits until everything wanted is in the kernel.
-func (n *node) start(t *testing.T, extra ...string) agent.Status {
+func (n *proxy) start(t *testing.T, extra ...string) agent.Status {
 	t.Helper()
 	n.launch(t, append([]string{program()}, append(n.flags, extra...)...))
 	return n.settle(t, "be ready", func(s agent.Status) bool { return s.Ready && s.Failures == 0 })
 }
 
 // launch runs the agent by a command line, which may begin with a program that watches it.
-func (n *node) launch(t *testing.T, args []string) {
+func (n *proxy) launch(t *testing.T, args []string) {
 	t.Helper()
 	n.process = exec.Command(args[0], args[1:]...)
 	n.process.Stdout, n.process.Stderr = n.output, n.output
 	n.ended = make(chan error, 1)
-	if err := n.node.do(n.process.Start); err != nil {
+	if err := n.do(n.process.Start); err != nil {
 		t.Fatalf("start the agent: %v", err)
 	}
 	go func(p *exec.Cmd, ended chan<- error) { ended <- p.Wait() }(n.process, n.ended)
@@ -94,7 +94,7 @@ func (n *node) launch(t *testing.T, args []string) {
 const settleTimeout = 3 * time.Minute
 
 // settle waits until the status is as asked for.
-func (n *node) settle(t *testing.T, what string, ok func(agent.Status) bool) agent.Status {
+func (n *proxy) settle(t *testing.T, what string, ok func(agent.Status) bool) agent.Status {
 	t.Helper()
 	var last agent.Status
 	poll(t, "the agent to "+what, settleTimeout, func() error {
@@ -116,7 +116,7 @@ func (n *node) settle(t *testing.T, what string, ok func(agent.Status) bool) age
 	return last
 }
 
-func (n *node) status() (agent.Status, error) {
+func (n *proxy) status() (agent.Status, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	return n.client.Status(ctx)
@@ -139,7 +139,7 @@ func poll(t *testing.T, what string, limit time.Duration, try func() error) {
 }
 
 // kill ends the process as a crash does; nothing happens when none runs.
-func (n *node) kill(t *testing.T) {
+func (n *proxy) kill(t *testing.T) {
 	t.Helper()
 	if n.process == nil {
 		return
@@ -149,7 +149,7 @@ func (n *node) kill(t *testing.T) {
 }
 
 // stop ends the process as a supervisor does, and returns how it ended and how long that took.
-func (n *node) stop(t *testing.T) (time.Duration, error) {
+func (n *proxy) stop(t *testing.T) (time.Duration, error) {
 	t.Helper()
 	start := time.Now()
 	if err := n.process.Process.Signal(syscall.SIGTERM); err != nil {
@@ -159,7 +159,7 @@ func (n *node) stop(t *testing.T) (time.Duration, error) {
 	return time.Since(start), err
 }
 
-func (n *node) wait(t *testing.T) error {
+func (n *proxy) wait(t *testing.T) error {
 	t.Helper()
 	select {
 	case err := <-n.ended:
@@ -172,8 +172,8 @@ func (n *node) wait(t *testing.T) error {
 }
 
 // verb runs the program with a verb and the agent's flags.
-func (n *node) verb(name string, args ...string) (string, error) {
-	return n.node.try(program(), append(append([]string{name}, n.flags...), args...)...)
+func (n *proxy) verb(name string, args ...string) (string, error) {
+	return n.try(program(), append(append([]string{name}, n.flags...), args...)...)
 }
 
 // transcript keeps what the agent prints.

@@ -36,10 +36,10 @@ func TestForeignThingsStay(t *testing.T) {
 		t.Run(iptables, func(t *testing.T) {
 			w := newWorld(t)
 			w.node.run(t, "sh", "-ec", foreign, "sh", iptables)
-			before := w.look(t, iptables)
+			before := w.node.look(t, iptables)
 			sysctls := w.sysctls(t)
 			web := w.web(t)
-			n := newAgent(t, w, "--cluster-cidr", clusters, "--iptables-backend", iptables)
+			n := newAgent(t, w.node, "--cluster-cidr", clusters, "--iptables-backend", iptables)
 			n.write(t, web)
 			n.start(t)
 			for _, family := range families {
@@ -47,7 +47,7 @@ func TestForeignThingsStay(t *testing.T) {
 					t.Error(text(got))
 				}
 			}
-			contains(t, before, w.look(t, iptables))
+			contains(t, before, w.node.look(t, iptables))
 			w.otherBackendIsEmpty(t, iptables)
 
 			if out, err := n.verb("cleanup"); err == nil || !strings.Contains(err.Error(), "stop the agent first") {
@@ -62,7 +62,7 @@ func TestForeignThingsStay(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				same(t, "kernel after cleanup", before, w.look(t, iptables))
+				same(t, "kernel after cleanup", before, w.node.look(t, iptables))
 				same(t, "sysctls after cleanup", sysctls, w.sysctls(t))
 			}
 		})
@@ -115,7 +115,7 @@ func TestBackendsOfIPTables(t *testing.T) {
 			w.remote1.serve(t, 8080)
 			near := service{name: "near", vip: pair{"10.96.0.10", "fd00:96::10"}, ports: webPorts(), backends: endpoints(w.pod1)}
 			far := service{name: "far", vip: pair{"10.96.0.11", "fd00:96::11"}, ports: webPorts(), backends: endpoints(w.remote1)}
-			n := newAgent(t, w, "--cluster-cidr", clusters, "--iptables-backend", iptables)
+			n := newAgent(t, w.node, "--cluster-cidr", clusters, "--iptables-backend", iptables)
 			n.write(t, near, far)
 			n.start(t)
 			w.otherBackendIsEmpty(t, iptables)

@@ -82,17 +82,29 @@ func (p *pod) ask(proto backend.Proto, addr string, port, n int) *backend.Tally 
 }
 
 func (p *pod) askFor(limit time.Duration, proto backend.Proto, addr string, port, n int) *backend.Tally {
-	load := backend.Load{Proto: proto, To: netip.MustParseAddrPort(hostPort(addr, port)), Source: p.source(addr), Timeout: limit}
-	var tally *backend.Tally
+	return p.askUntil(limit, proto, addr, port, n, func(*backend.Tally) bool { return false })
+}
+
+// askUntil makes requests until there are enough, at most n.
+func (p *pod) askUntil(limit time.Duration, proto backend.Proto, addr string, port, n int, enough func(*backend.Tally) bool) *backend.Tally {
+	to, source := netip.MustParseAddrPort(hostPort(addr, port)), p.source(addr)
+	tally := &backend.Tally{}
 	err := p.do(func() error {
-		tally = load.Repeat(context.Background(), n)
+		for asked := 0; asked < n && !enough(tally); asked++ {
+			tally.Add(once(limit, proto, to, source))
+		}
 		return nil
 	})
 	if err != nil {
-		tally = &backend.Tally{}
 		tally.Add(backend.Reply{}, err)
 	}
 	return tally
+}
+
+func once(limit time.Duration, proto backend.Proto, to netip.AddrPort, source netip.Addr) (backend.Reply, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	return backend.Ask(ctx, proto, to, source)
 }
 
 // source is the address to ask from: the pod's own, which matters where one namespace holds several pods. The host leaves it

@@ -44,10 +44,10 @@ func TestDamageIsRepaired(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	web := w.web(t)
-	n := newAgent(t, w, "--cluster-cidr", clusters)
+	n := newAgent(t, w.node, "--cluster-cidr", clusters)
 	n.write(t, web)
 	n.start(t, "--ipvs-sync-period", "2s")
-	want := w.look(t, "nft")
+	want := w.node.look(t, "nft")
 	table := newTable("damage", "repaired after", "drifted rows")
 	for _, tt := range damages {
 		t.Run(tt.name, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestDamageIsRepaired(t *testing.T) {
 			w.node.shell(t, tt.script)
 			start := time.Now()
 			poll(t, "the kernel to be as before", settleTimeout, func() error {
-				if diff := cmp.Diff(want, w.look(t, "nft")); diff != "" {
+				if diff := cmp.Diff(want, w.node.look(t, "nft")); diff != "" {
 					return fmt.Errorf("(-want +got):\n%s", diff)
 				}
 				return nil
@@ -81,7 +81,7 @@ func TestAddressEventsNeedNoAudit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	web := w.web(t)
-	n := newAgent(t, w, "--cluster-cidr", clusters)
+	n := newAgent(t, w.node, "--cluster-cidr", clusters)
 	n.write(t, web)
 	n.start(t)
 	for _, script := range []string{

@@ -21,10 +21,10 @@ echo ==rules6; ip6tables-$1-save
 echo ==addresses; ip -o addr show
 echo ==links; ip -o link show`
 
-// look reads the kernel of the node; backend is the iptables whose rules count.
-func (w *world) look(t *testing.T, backend string) view {
+// look reads the kernel; backend is the iptables whose rules count.
+func (n *node) look(t *testing.T, backend string) view {
 	t.Helper()
-	out := w.node.run(t, "sh", "-ec", "echo ==servers;"+viewScript, "sh", backend)
+	out := n.run(t, "sh", "-ec", "echo ==servers;"+viewScript, "sh", backend)
 	v := view{}
 	for _, section := range strings.Split(out, "==")[1:] {
 		name, body, _ := strings.Cut(section, "\n")

@@ -2,6 +2,7 @@ package packet
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"strings"
 )
@@ -13,6 +14,15 @@ type service struct {
 	ports    []port
 	affinity int // seconds of sessionAffinity ClientIP; 0 for none
 	backends []endpoint
+
+	external pair // spec.externalIPs
+	lb       pair // status.loadBalancer.ingress
+	proxied  bool // ipMode of the ingress: Proxy
+	nodePort int  // of every port: they differ in protocol
+
+	internalLocal, externalLocal bool
+	healthPort                   int
+	ranges                       []string // spec.loadBalancerSourceRanges
 }
 
 // port is a port of a Service; target is the endpoints' port.
@@ -23,8 +33,9 @@ type port struct {
 
 // endpoint is one address of a Service's backends.
 type endpoint struct {
-	addr, node string
-	unready    bool
+	addr, node  string
+	unready     bool
+	terminating bool // not ready, and still serving
 }
 
 // webPorts are one port for each protocol, on one number.
@@ -38,7 +49,7 @@ type object = map[string]any
 // manifest renders the Service and its slices as one List; JSON is YAML.
 func (s service) manifest() []byte {
 	items := []object{s.object()}
-	for _, family := range []int{4, 6} {
+	for _, family := range families {
 		if s.vip.of(family) != "" {
 			items = append(items, s.slice(family))
 		}
@@ -55,22 +66,72 @@ func list(items ...object) []byte {
 }
 
 func (s service) object() object {
-	var vips, families []string
-	var ports []object
-	for family, vip := range map[string]string{"IPv4": s.vip.v4, "IPv6": s.vip.v6} {
-		if vip != "" {
-			vips, families = append(vips, vip), append(families, family)
+	var vips, names []string
+	for _, family := range families {
+		if vip := s.vip.of(family); vip != "" {
+			vips, names = append(vips, vip), append(names, fmt.Sprintf("IPv%d", family))
 		}
 	}
-	for _, p := range s.ports {
-		ports = append(ports, object{"name": p.name, "protocol": p.proto, "port": p.port, "targetPort": p.target})
+	spec := object{
+		"type": s.kind(), "clusterIP": vips[0], "clusterIPs": vips, "ipFamilies": names, "ports": s.portObjects(),
+		"externalIPs": s.external.all(), "loadBalancerSourceRanges": s.ranges, "internalTrafficPolicy": policy(s.internalLocal),
 	}
-	spec := object{"clusterIP": vips[0], "clusterIPs": vips, "ipFamilies": families, "ports": ports}
 	if s.affinity > 0 {
 		spec["sessionAffinity"] = "ClientIP"
 		spec["sessionAffinityConfig"] = object{"clientIP": object{"timeoutSeconds": s.affinity}}
 	}
-	return object{"apiVersion": "v1", "kind": "Service", "metadata": object{"name": s.name, "namespace": "test"}, "spec": spec}
+	if s.kind() != "ClusterIP" || s.external != (pair{}) {
+		spec["externalTrafficPolicy"] = policy(s.externalLocal)
+	}
+	if s.healthPort > 0 {
+		spec["healthCheckNodePort"] = s.healthPort
+	}
+	return object{
+		"apiVersion": "v1", "kind": "Service", "metadata": object{"name": s.name, "namespace": "test"}, "spec": spec,
+		"status": object{"loadBalancer": object{"ingress": s.ingress()}},
+	}
+}
+
+// kind is spec.type, by what the Service has.
+func (s service) kind() string {
+	switch {
+	case s.lb != pair{}:
+		return "LoadBalancer"
+	case s.nodePort > 0:
+		return "NodePort"
+	}
+	return "ClusterIP"
+}
+
+func (s service) portObjects() []object {
+	var out []object
+	for _, p := range s.ports {
+		o := object{"name": p.name, "protocol": p.proto, "port": p.port, "targetPort": p.target}
+		if s.nodePort > 0 {
+			o["nodePort"] = s.nodePort
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+func (s service) ingress() []object {
+	mode := "VIP"
+	if s.proxied {
+		mode = "Proxy"
+	}
+	var out []object
+	for _, addr := range s.lb.all() {
+		out = append(out, object{"ip": addr, "ipMode": mode})
+	}
+	return out
+}
+
+func policy(local bool) string {
+	if local {
+		return "Local"
+	}
+	return "Cluster"
 }
 
 func (s service) slice(family int) object {
@@ -81,7 +142,8 @@ func (s service) slice(family int) object {
 	for _, e := range s.backends {
 		if netip.MustParseAddr(e.addr).Is4() == (family == 4) {
 			endpoints = append(endpoints, object{
-				"addresses": []string{e.addr}, "nodeName": e.node, "conditions": object{"ready": !e.unready},
+				"addresses": []string{e.addr}, "nodeName": e.node,
+				"conditions": object{"ready": !e.unready && !e.terminating, "serving": !e.unready, "terminating": e.terminating},
 			})
 		}
 	}
@@ -96,11 +158,15 @@ func (s service) slice(family int) object {
 	}
 }
 
-// nodeManifest is this node as the control plane describes it.
-func nodeManifest() []byte {
-	return list(object{
-		"apiVersion": "v1", "kind": "Node", "metadata": object{"name": thisNode},
-		"spec":   object{"podCIDR": "10.244.0.0/24", "podCIDRs": []string{"10.244.0.0/24", "fd00:10:244::/64"}},
-		"status": object{"addresses": []object{{"type": "InternalIP", "address": "192.168.0.1"}}},
-	})
+// object is the node as the control plane describes it, by its address among the nodes.
+func (n *node) object(internal pair) object {
+	pods := podRange(n.index)
+	return object{
+		"apiVersion": "v1", "kind": "Node", "metadata": object{"name": n.name},
+		"spec":   object{"podCIDR": pods.v4, "podCIDRs": pods.all()},
+		"status": object{"addresses": []object{{"type": "InternalIP", "address": internal.v4}, {"type": "InternalIP", "address": internal.v6}}},
+	}
 }
+
+// manifest is the node alone.
+func (n *node) manifest() []byte { return list(n.object(fabAddr)) }

@@ -35,17 +35,17 @@ func TestPlanIsWhatTheKernelHas(t *testing.T) {
 		{"bridge", []string{"--detect-local-mode", "BridgeInterface", "--pod-bridge-interface", "cni0"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			n := newAgent(t, w, tt.flags...)
-			n.writeFile(t, "node.yaml", nodeManifest())
+			n := newAgent(t, w.node, tt.flags...)
+			n.writeFile(t, "node.yaml", w.node.manifest())
 			n.write(t, rich(w)...)
 			n.start(t)
-			same(t, "kernel", n.planned(t), ours(w.look(t, "nft")))
+			same(t, "kernel", n.planned(t), ours(w.node.look(t, "nft")))
 		})
 	}
 }
 
 // planned reads the plan into the form of a view.
-func (n *node) planned(t *testing.T) view {
+func (n *proxy) planned(t *testing.T) view {
 	t.Helper()
 	out, err := n.verb("plan")
 	if err != nil {
@@ -95,7 +95,7 @@ func ours(v view) view {
 func TestPlanCanBeReplayed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	n := newAgent(t, w, "--cluster-cidr", clusters)
+	n := newAgent(t, w.node, "--cluster-cidr", clusters)
 	n.write(t, rich(w)...)
 	replay := func(kind, program string, args ...string) {
 		t.Helper()

@@ -45,10 +45,8 @@ func (p *pod) stream(t *testing.T, proto backend.Proto, addr string) *stream {
 }
 
 func (s *stream) once(proto backend.Proto, to netip.AddrPort, source netip.Addr) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
 	start := time.Now()
-	s.tally.Add(backend.Ask(ctx, proto, to, source))
+	s.tally.Add(once(patience, proto, to, source))
 	s.slow = max(s.slow, time.Since(start))
 	s.asked.Add(1)
 }
@@ -128,10 +126,10 @@ func TestRestartsFailNoRequest(t *testing.T) {
 	w := newWorld(t)
 	web := w.web(t)
 	w.pod3.serve(t, 8080)
-	n := newAgent(t, w, "--cluster-cidr", clusters)
+	n := newAgent(t, w.node, "--cluster-cidr", clusters)
 	n.write(t, web)
 	n.start(t)
-	before := w.look(t, "nft")
+	before := w.node.look(t, "nft")
 	open := []held{w.outside.hold(t, backend.TCP, web.vip.v4), w.host().hold(t, backend.TCP, web.vip.v6), w.pod3.hold(t, backend.SCTP, web.vip.v4)}
 	ss := streams{
 		w.pod3.stream(t, backend.HTTP, web.vip.v4), w.host().stream(t, backend.TCP, web.vip.v6),
@@ -141,7 +139,7 @@ func TestRestartsFailNoRequest(t *testing.T) {
 
 	n.kill(t)
 	ss.more(t, 30)
-	same(t, "kernel after a crash", before, w.look(t, "nft"))
+	same(t, "kernel after a crash", before, w.node.look(t, "nft"))
 	if s := n.start(t); s.Cycles != 0 {
 		t.Errorf("start after a crash wrote %v, want nothing", s.Written)
 	}
@@ -152,7 +150,7 @@ func TestRestartsFailNoRequest(t *testing.T) {
 	if err != nil {
 		t.Errorf("SIGTERM: %v, want exit status 0", err)
 	}
-	same(t, "kernel after SIGTERM", before, w.look(t, "nft"))
+	same(t, "kernel after SIGTERM", before, w.node.look(t, "nft"))
 	ss.more(t, 30)
 
 	web.backends = append(web.backends, endpoints(w.pod3)...)

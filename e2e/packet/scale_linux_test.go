@@ -42,7 +42,7 @@ func numberedEndpoint(i, e int) endpoint {
 // with nothing changed: by the agent's own counters, and by the system calls of its process.
 func TestCostOfOneChangeAndOfARestart(t *testing.T) {
 	w := newWorld(t)
-	n := newAgent(t, w, "--cluster-cidr", clusters)
+	n := newAgent(t, w.node, "--cluster-cidr", clusters)
 	for i := range manyServices {
 		n.write(t, numbered(i))
 	}
@@ -69,7 +69,7 @@ func TestCostOfOneChangeAndOfARestart(t *testing.T) {
 }
 
 // edits measures what a user waits for, with nothing beside it that slows the agent.
-func (n *node) edits(t *testing.T) {
+func (n *proxy) edits(t *testing.T) {
 	table := newTable("edit", "in the kernel after", "apply alone")
 	for i := range 10 {
 		before, err := n.status()
@@ -87,7 +87,7 @@ func (n *node) edits(t *testing.T) {
 }
 
 // oneChange edits one Service by one endpoint on another node, and wants one row, one message and no program.
-func (n *node) oneChange(t *testing.T, edited service) {
+func (n *proxy) oneChange(t *testing.T, edited service) {
 	before := n.shown(t)
 	watch := watchCalls(t, n.process.Process.Pid)
 	start := time.Now()
@@ -120,7 +120,7 @@ func (n *node) oneChange(t *testing.T, edited service) {
 }
 
 // shown is the status as the command line prints it.
-func (n *node) shown(t *testing.T) agent.Status {
+func (n *proxy) shown(t *testing.T) agent.Status {
 	t.Helper()
 	var s agent.Status
 	out, err := n.verb("show", "status", "-o", "json")
@@ -134,7 +134,7 @@ func (n *node) shown(t *testing.T) agent.Status {
 }
 
 // restartUnchanged stops the agent and starts it under strace with what others say about the kernel beside it.
-func (n *node) restartUnchanged(t *testing.T) {
+func (n *proxy) restartUnchanged(t *testing.T) {
 	if took, err := n.stop(t); err != nil {
 		t.Errorf("SIGTERM: %v", err)
 	} else {
@@ -166,14 +166,14 @@ func (n *node) restartUnchanged(t *testing.T) {
 }
 
 // events begins to listen to what the kernel tells of addresses, links, routes, rules, and returns how to end.
-func (w *world) events(t *testing.T) func() string {
+func (n *node) events(t *testing.T) func() string {
 	t.Helper()
 	var heard transcript
 	var monitors []*exec.Cmd
 	for _, args := range [][]string{{"ip", "-o", "monitor", "address", "link", "route"}, {"nft", "monitor"}} {
 		cmd := exec.Command(args[0], args[1:]...)
 		cmd.Stdout, cmd.Stderr = &heard, &heard
-		w.node.must(t, w.node.do(cmd.Start))
+		n.must(t, n.do(cmd.Start))
 		monitors = append(monitors, cmd)
 	}
 	end := func() {
@@ -185,10 +185,10 @@ func (w *world) events(t *testing.T) func() string {
 	}
 	t.Cleanup(end)
 	// Both listen once they are seen to: a change of ours comes through.
-	w.node.shell(t, "ip link set nowhere mtu 1400; nft add table ip probe; nft delete table ip probe")
+	n.shell(t, "ip link set nowhere mtu 1400; nft add table ip probe; nft delete table ip probe")
 	poll(t, "the monitors", settleTimeout, func() error {
 		if text := heard.String(); !strings.Contains(text, "mtu 1400") || !strings.Contains(text, "delete table ip probe") {
-			w.node.shell(t, "ip link set nowhere mtu 1500; ip link set nowhere mtu 1400; nft add table ip probe; nft delete table ip probe")
+			n.shell(t, "ip link set nowhere mtu 1500; ip link set nowhere mtu 1400; nft add table ip probe; nft delete table ip probe")
 			return fmt.Errorf("heard %q", text)
 		}
 		return nil

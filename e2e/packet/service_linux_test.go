@@ -26,7 +26,7 @@ func TestRequestsSpreadEvenly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	web := w.web(t)
-	n := newAgent(t, w, "--cluster-cidr", clusters)
+	n := newAgent(t, w.node, "--cluster-cidr", clusters)
 	n.write(t, web)
 	n.start(t)
 	table := newTable("client", "proto", "family", "answers by backend")
@@ -57,7 +57,7 @@ func TestPortsAndServicesAreKeptApart(t *testing.T) {
 		{"a-tcp", "TCP", 80, 8080}, {"b-tcp", "TCP", 81, 8081}, {"a-udp", "UDP", 80, 8081}, {"b-udp", "UDP", 81, 8080},
 	}, backends: endpoints(w.pod1)}
 	other := service{name: "other", vip: pair{"10.96.0.31", "fd00:96::31"}, ports: webPorts(), backends: endpoints(w.pod2)}
-	n := newAgent(t, w, "--cluster-cidr", clusters)
+	n := newAgent(t, w.node, "--cluster-cidr", clusters)
 	n.write(t, twoPorts, other)
 	n.start(t)
 	for _, tt := range []struct {
@@ -89,10 +89,10 @@ func TestWhatIsNotServedIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.pod1.serve(t, 8080)
-	serve(t, w.node, backend.Config{Name: "daemon", TCP: ":2222", UDP: ":2222"})
+	serve(t, w.node.space, backend.Config{Name: "daemon", TCP: ":2222", UDP: ":2222"})
 	near := service{name: "near", vip: pair{"10.96.0.10", "fd00:96::10"}, ports: webPorts(), backends: endpoints(w.pod1)}
 	empty := service{name: "empty", vip: pair{"10.96.0.40", "fd00:96::40"}, ports: webPorts()}
-	n := newAgent(t, w, "--cluster-cidr", clusters)
+	n := newAgent(t, w.node, "--cluster-cidr", clusters)
 	n.write(t, near, empty)
 	n.start(t)
 	table := newTable("what", "client", "proto", "family", "outcome")
@@ -116,7 +116,7 @@ func TestWhatIsNotServedIsRefused(t *testing.T) {
 					table.row(tt.what, c.name, proto, family, outcome)
 					want := tt.want
 					if want != "" && tt.port == 80 && c.name == "host" && proto == backend.UDP {
-						want = backend.Other // the kernel tells the sender itself, by EPERM, that IPVS dropped its datagram
+						want = backend.Denied // the kernel tells the sender itself, by EPERM, that IPVS dropped its datagram
 					}
 					if want == "" && got.OK != 1 || want != "" && got.Failed[want] != 1 {
 						t.Errorf("%s, from %s by %s, IPv%d: want %q\n%s", tt.what, c.name, proto, family, want, text(got))
@@ -131,7 +131,7 @@ func TestWhatIsNotServedIsRefused(t *testing.T) {
 func TestVIPAnswersPing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	n := newAgent(t, w, "--cluster-cidr", clusters)
+	n := newAgent(t, w.node, "--cluster-cidr", clusters)
 	empty := service{name: "empty", vip: pair{"10.96.0.40", "fd00:96::40"}, ports: webPorts()}
 	n.write(t, empty)
 	n.start(t)
@@ -149,7 +149,7 @@ func TestAffinityKeepsAClientOnOneBackend(t *testing.T) {
 	w := newWorld(t)
 	web := w.web(t)
 	web.affinity = 600
-	n := newAgent(t, w, "--cluster-cidr", clusters)
+	n := newAgent(t, w.node, "--cluster-cidr", clusters)
 	n.write(t, web)
 	n.start(t)
 	if got := w.node.run(t, "ipvsadm", "-Sn"); strings.Count(got, "-p 600") != 6 {
@@ -185,7 +185,7 @@ func TestEverySchedulerCarriesTraffic(t *testing.T) {
 	table := newTable("scheduler", "as ipvsadm shows it", "tcp4", "udp6", "sctp4")
 	for _, name := range scheduler.Names() {
 		t.Run(name, func(t *testing.T) {
-			n := newAgent(t, w, "--cluster-cidr", clusters, "--ipvs-scheduler", name)
+			n := newAgent(t, w.node, "--cluster-cidr", clusters, "--ipvs-scheduler", name)
 			n.write(t, web)
 			n.start(t)
 			shown := strings.TrimPrefix(serverLine(t, w, "TCP  "+web.vip.v4+":80"), "TCP  "+web.vip.v4+":80 ")

@@ -36,8 +36,8 @@ func TestSourceOfClusterIPTraffic(t *testing.T) {
 		{"InterfaceNamePrefix", []string{"--detect-local-mode", "InterfaceNamePrefix", "--pod-interface-name-prefix", "cn"}, map[string]bool{"pod-2": true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			n := newAgent(t, w, tt.flags...)
-			n.writeFile(t, "node.yaml", nodeManifest())
+			n := newAgent(t, w.node, tt.flags...)
+			n.writeFile(t, "node.yaml", w.node.manifest())
 			n.write(t, near, far)
 			n.start(t)
 			table := newTable("service", "client", "family", "seen by tcp, udp, sctp")

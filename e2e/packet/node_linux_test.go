@@ -1,0 +1,123 @@
+package packet
+
+import (
+	"testing"
+
+	"github.com/vishvananda/netlink"
+)
+
+// Names of the two nodes in manifests.
+const (
+	thisNode  = "node-a"
+	otherNode = "node-b"
+)
+
+// pair is an address of each family.
+type pair struct{ v4, v6 string }
+
+// of returns the address of a family, 4 or 6.
+func (p pair) of(family int) string {
+	if family == 6 {
+		return p.v6
+	}
+	return p.v4
+}
+
+// all returns the addresses that there are.
+func (p pair) all() []string {
+	var out []string
+	for _, family := range families {
+		if addr := p.of(family); addr != "" {
+			out = append(out, addr)
+		}
+	}
+	return out
+}
+
+// node is the namespace of a node: it forwards, pods hang on its bridge, and what it has no route for is swallowed.
+type node struct {
+	*space
+	name  string // in manifests
+	index int    // pods have 10.244.index.0/24 and fd00:10:244:index::/64
+	own   []pair // all of its addresses, the bridge's first
+}
+
+// The bridge of a node has the last addresses of its range.
+func bridgeAddr(index int) pair { return podAddr(index, 254) }
+
+// newNode makes the router with its bridge, and a default route into nothing.
+func newNode(t *testing.T, name string, index int) *node {
+	t.Helper()
+	n := &node{space: newSpace(t, name), name: name, index: index}
+	for _, s := range []string{"ipv4/conf/all/rp_filter", "ipv4/conf/default/rp_filter", "ipv4/conf/all/send_redirects", "ipv4/conf/default/send_redirects"} {
+		n.sysctl(t, s, "0")
+	}
+	// A node tells one peer about one refusal a second; tests are refused more often.
+	n.sysctl(t, "ipv4/icmp_ratelimit", "0")
+	n.sysctl(t, "ipv6/icmp/ratelimit", "0")
+	n.sysctl(t, "ipv4/ip_forward", "1")
+	n.sysctl(t, "ipv6/conf/all/forwarding", "1")
+	for name, link := range map[string]netlink.Link{"cni0": &netlink.Bridge{}, "nowhere": &netlink.Dummy{}} {
+		*link.Attrs() = netlink.NewLinkAttrs()
+		link.Attrs().Name = name
+		n.must(t, n.links.LinkAdd(link))
+	}
+	n.owns(t, "cni0", bridgeAddr(index))
+	n.address(t, "nowhere", "192.0.2.1/32", "fd00:dead::1/128")
+	n.route(t, "nowhere", "0.0.0.0/0", "")
+	n.route(t, "nowhere", "::/0", "")
+	return n
+}
+
+// owns gives a link of the node an address of each family.
+func (n *node) owns(t *testing.T, link string, addr pair) {
+	t.Helper()
+	n.address(t, link, addr.v4+"/24", addr.v6+"/64")
+	n.own = append(n.own, addr)
+}
+
+// newPod wires a pod to the bridge. It has no neighbours but the node, so that every packet, also the one to a pod next door,
+// is routed and comes by the node's rules on its way back.
+func (n *node) newPod(t *testing.T, name string, number int) *pod {
+	t.Helper()
+	s := newSpace(t, name)
+	port := "veth-" + name
+	wire(t, n.space, port, s, "eth0")
+	l := n.link(t, port)
+	n.must(t, n.links.LinkSetMaster(l, n.link(t, "cni0")))
+	// Answers of a pod to itself are turned round inside the bridge and go out by the port they came in, as CNI plugins allow.
+	n.must(t, n.links.LinkSetHairpin(l, true))
+	n.must(t, n.links.LinkSetUp(l))
+	addr := podAddr(n.index, number)
+	s.address(t, "eth0", addr.v4+"/32", addr.v6+"/128")
+	s.defaultRoute(t, bridgeAddr(n.index))
+	return &pod{space: s, name: name, node: n.name, addr: addr}
+}
+
+// neighbour wires another namespace to a link of the node; both have addresses there.
+func (n *node) neighbour(t *testing.T, s *space, link, theirs string, ours, addr pair) {
+	t.Helper()
+	wire(t, n.space, link, s, theirs)
+	n.owns(t, link, ours)
+	s.address(t, theirs, addr.v4+"/24", addr.v6+"/64")
+}
+
+// reach sends a range of each family through a neighbour.
+func (n *node) reach(t *testing.T, link string, to, via pair) {
+	t.Helper()
+	n.route(t, link, to.v4, via.v4)
+	n.route(t, link, to.v6, via.v6)
+}
+
+// defaultRoute leads out by eth0, and keeps the way when the router knows a shorter one.
+func (s *space) defaultRoute(t *testing.T, via pair) {
+	t.Helper()
+	s.route(t, "eth0", "0.0.0.0/0", via.v4)
+	s.route(t, "eth0", "::/0", via.v6)
+	s.sysctl(t, "ipv4/conf/all/accept_redirects", "0")
+	s.sysctl(t, "ipv4/conf/eth0/accept_redirects", "0")
+	s.sysctl(t, "ipv6/conf/eth0/accept_redirects", "0")
+}
+
+// host is the node as a client.
+func (n *node) host() *pod { return &pod{space: n.space, name: "host", node: n.name} }

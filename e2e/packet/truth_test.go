@@ -1,0 +1,186 @@
+package packet
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// cell is one question of a truth table: a word of each dimension, in their order.
+type cell [5]string
+
+// The dimensions, by their place in a cell.
+const (
+	client = iota
+	frontend
+	internal
+	external
+	ends
+)
+
+// words are what each dimension can be, in the order of the report.
+var words = [5][]string{
+	client:   {"pod", "pod-elsewhere", "host", "outside"},
+	frontend: {"ClusterIP", "ExternalIP", "LoadBalancer", "NodePort"},
+	internal: {"Cluster", "Local"},
+	external: {"Cluster", "Local"},
+	ends:     {"local", "remote", "terminating", "none"},
+}
+
+// answer is what a truth table says of a cell.
+type answer struct{ outcome, source string }
+
+// answered are the outcomes of a request that reached a backend; they, and only they, have a source.
+var (
+	answered   = []string{"any", "here"}
+	unanswered = []string{"refused", "dropped"}
+)
+
+// cells is the full product of the dimensions.
+func cells() []cell {
+	out := []cell{{}}
+	for d, choices := range words {
+		var longer []cell
+		for _, c := range out {
+			for _, word := range choices {
+				c[d] = word
+				longer = append(longer, c)
+			}
+		}
+		out = longer
+	}
+	return out
+}
+
+// readTruth reads a truth table and proves that it answers each cell once.
+func readTruth(text string) (map[cell]answer, error) {
+	truth, from := map[cell]answer{}, map[cell]int{}
+	var errs []error
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		matched, says, err := readRow(line)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("line %d: %w", number, err))
+		}
+		for _, c := range matched {
+			if from[c] > 0 {
+				errs = append(errs, fmt.Errorf("line %d: %v is in line %d already", number, c, from[c]))
+			}
+			truth[c], from[c] = says, number
+		}
+	}
+	for _, c := range cells() {
+		if from[c] == 0 {
+			errs = append(errs, fmt.Errorf("%v is in no line", c))
+		}
+	}
+	return truth, errors.Join(errs...)
+}
+
+// readRow returns the cells that a row is about, and its answer.
+func readRow(line string) ([]cell, answer, error) {
+	fields := strings.Fields(line)
+	if len(fields) != len(words)+2 {
+		return nil, answer{}, fmt.Errorf("%d words, want %d", len(fields), len(words)+2)
+	}
+	says := answer{fields[len(words)], fields[len(words)+1]}
+	if !says.valid() {
+		return nil, answer{}, fmt.Errorf("%v is no outcome and source", says)
+	}
+	for d, field := range fields[:len(words)] {
+		for _, word := range strings.Split(field, "|") {
+			if word != "*" && !slices.Contains(words[d], word) {
+				return nil, answer{}, fmt.Errorf("%q is none of %q", word, words[d])
+			}
+		}
+	}
+	return slices.DeleteFunc(cells(), func(c cell) bool { return !c.in(fields) }), says, nil
+}
+
+// in tells whether a row's first fields cover the cell.
+func (c cell) in(fields []string) bool {
+	for d, word := range c {
+		if fields[d] != "*" && !slices.Contains(strings.Split(fields[d], "|"), word) {
+			return false
+		}
+	}
+	return true
+}
+
+func (a answer) valid() bool {
+	if slices.Contains(answered, a.outcome) {
+		return a.source == "own" || a.source == "node"
+	}
+	return slices.Contains(unanswered, a.outcome) && a.source == "-"
+}
+
+// truthFile is the table that the kernel has to agree with.
+const truthFile = "testdata/truth.txt"
+
+func truth(t *testing.T) map[cell]answer {
+	t.Helper()
+	text, err := os.ReadFile(truthFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := readTruth(string(text))
+	if err != nil {
+		t.Fatalf("%s:\n%v", truthFile, err)
+	}
+	return out
+}
+
+// TestTruthIsWhole holds what the table means at some cells that its wildcards decide.
+func TestTruthIsWhole(t *testing.T) {
+	all := truth(t)
+	if len(all) != 4*4*2*2*4 {
+		t.Errorf("%d cells, want the full product", len(all))
+	}
+	for c, want := range map[cell]answer{
+		{"outside", "NodePort", "Cluster", "Local", "none"}:              {"refused", "-"},
+		{"pod", "ClusterIP", "Local", "Cluster", "remote"}:               {"dropped", "-"},
+		{"pod-elsewhere", "ClusterIP", "Local", "Cluster", "remote"}:     {"here", "own"},
+		{"pod", "LoadBalancer", "Local", "Local", "local"}:               {"any", "own"},
+		{"pod", "LoadBalancer", "Local", "Cluster", "local"}:             {"any", "node"},
+		{"host", "NodePort", "Cluster", "Local", "terminating"}:          {"any", "node"},
+		{"outside", "ExternalIP", "Local", "Local", "terminating"}:       {"here", "own"},
+		{"pod-elsewhere", "NodePort", "Cluster", "Local", "remote"}:      {"dropped", "-"},
+		{"pod-elsewhere", "ExternalIP", "Cluster", "Local", "remote"}:    {"any", "own"},
+		{"outside", "ClusterIP", "Cluster", "Local", "local"}:            {"any", "node"},
+		{"host", "ClusterIP", "Local", "Local", "terminating"}:           {"here", "node"},
+		{"outside", "LoadBalancer", "Cluster", "Cluster", "terminating"}: {"any", "node"},
+	} {
+		if all[c] != want {
+			t.Errorf("%v: %v, want %v", c, all[c], want)
+		}
+	}
+}
+
+func TestTruthRefuses(t *testing.T) {
+	const all = "* * * * * any own\n"
+	for _, tt := range []struct{ name, text, want string }{
+		{"nothing", "# only words\n", "[pod ClusterIP Cluster Cluster local] is in no line"},
+		{"a gap", "pod|host|outside * * * * any own", "[pod-elsewhere ClusterIP Cluster Cluster local] is in no line"},
+		{"an overlap", all + "pod ClusterIP Local Local none refused -", "line 2: [pod ClusterIP Local Local none] is in line 1 already"},
+		{"an unknown word", all + "pods * * * * any own", `line 2: "pods" is none of ["pod" "pod-elsewhere" "host" "outside"]`},
+		{"a word of another column", all + "* Local * * * any own", `line 2: "Local" is none of`},
+		{"an unknown outcome", "* * * * * reached own", "line 1: {reached own} is no outcome and source"},
+		{"an answer without a source", "* * * * * here -", "line 1: {here -} is no outcome and source"},
+		{"a source without an answer", "* * * * * dropped own", "line 1: {dropped own} is no outcome and source"},
+		{"a missing column", "* * * * any own", "line 1: 6 words, want 7"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := readTruth(tt.text)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want one with %s", err, tt.want)
+			}
+		})
+	}
+}
