@@ -65,8 +65,39 @@ func BenchmarkEndpoints(b *testing.B) {
 	}
 }
 
-// A plan takes the room of its result (bindings, frontends,
-// backends, hairpins), one working list, and nothing per endpoint.
+// A Service with every kind of address shares its lists among them.
+func BenchmarkEveryKind(b *testing.B) {
+	for _, n := range []int{10, 100} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			svc, slices := sized(1, n)
+			for _, ask := range []func(*model.Service){nodePorts(30080), externalIPs("198.51.100.1"), ingress("203.0.113.1"),
+				ranges("10.0.0.0/8"), build.InternalLocal(), externalLocal(), healthPort(32000)} {
+				ask(svc)
+			}
+			c := plan.New(dualNode)
+			b.ReportAllocs()
+			for b.Loop() {
+				c.Compile(svc.ID, svc, slices)
+			}
+		})
+	}
+}
+
+// What a change of the node costs for each Service that it does not concern.
+func BenchmarkConcerns(b *testing.B) {
+	before, after := at(wholeHost()), at(wholeHost())
+	after.Host.NodePorts = addrs("192.0.2.12")
+	svc, _ := sized(1, 10)
+	b.ReportAllocs()
+	for b.Loop() {
+		if after.Concerns(before, svc) {
+			b.Fatal("a Service without node ports is concerned")
+		}
+	}
+}
+
+// A plan takes the room of its result (bindings, groups, frontends, backends,
+// hairpins), one working list, and nothing per endpoint.
 func TestAllocations(t *testing.T) {
 	c := plan.New(here)
 	perPlan := func(endpoints int) float64 {

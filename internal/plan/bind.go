@@ -48,7 +48,7 @@ func (j *job) bind() []binding {
 // addresses is the most that one port can be bound to.
 func (j *job) addresses() int {
 	n := len(j.svc.ClusterIPs) + len(j.svc.ExternalIPs) + len(j.svc.Ingress)
-	if j.hasNodePorts() {
+	if hasNodePorts(j.ports) {
 		n += len(j.opts.Host.NodePorts)
 	}
 	if j.svc.ExternalLocal {
@@ -112,8 +112,6 @@ func (j *job) bindIngress(out []binding) []binding {
 	return out
 }
 
-func (j *job) hasNodePorts() bool { return hasNodePorts(j.ports) }
-
 func hasNodePorts(ports []model.ServicePort) bool {
 	return slices.ContainsFunc(ports, func(p model.ServicePort) bool { return p.NodePort != 0 })
 }
@@ -121,7 +119,7 @@ func hasNodePorts(ports []model.ServicePort) bool {
 // bindNodePorts appends the node ports on the addresses of this node that were
 // chosen for them. These are never ours to bind.
 func (j *job) bindNodePorts(out []binding) []binding {
-	if !j.hasNodePorts() {
+	if !hasNodePorts(j.ports) {
 		return out
 	}
 	for _, f := range model.Families() {

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
-	"github.com/kube-ipvs/kube-ipvs/internal/plan"
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/build"
 )
 
@@ -83,49 +82,6 @@ func TestFrontendsOfAService(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			expect(t, compile(tt.svc, tt.slices...), tt.want...)
-		})
-	}
-}
-
-func TestFamiliesOfTheNode(t *testing.T) {
-	svc := web(build.IPs("fd00:96::1"))
-	v4only, v6only := here, here
-	v4only.IPv6, v6only.IPv4 = false, false
-	slices := []model.Slice{webSlice("a", ready("10.244.0.1", "far")), webSlice("b", ready("fd00:244::1", "far"))}
-
-	t.Run("IPv4", func(t *testing.T) {
-		expect(t, plan.New(v4only).Compile(svc.ID, svc, slices),
-			"10.96.0.1:80/tcp -> 10.244.0.1:8080",
-			"note: cluster IP fd00:96::1 is not served: this node does not serve IPv6")
-	})
-	t.Run("IPv6", func(t *testing.T) {
-		expect(t, plan.New(v6only).Compile(svc.ID, svc, slices),
-			"[fd00:96::1]:80/tcp -> [fd00:244::1]:8080",
-			"note: cluster IP 10.96.0.1 is not served: this node does not serve IPv4")
-	})
-	t.Run("the Service has only the other", func(t *testing.T) {
-		svc := web()
-		expect(t, plan.New(v6only).Compile(svc.ID, svc, slices),
-			"skipped: cluster IP 10.96.0.1 is not served: this node does not serve IPv4")
-	})
-}
-
-func TestAddressesThatNobodyMayBind(t *testing.T) {
-	for _, tt := range []struct{ addr, why string }{
-		{"127.0.0.1", "a loopback address"},
-		{"::1", "a loopback address"},
-		{"0.0.0.0", "the unspecified address"},
-		{"::", "the unspecified address"},
-		{"169.254.20.10", "a link-local address"},
-		{"fe80::1", "a link-local address"},
-		{"224.0.0.1", "a multicast address"},
-		{"ff02::1", "a multicast address"},
-		{"::ffff:10.0.0.1", "an IPv4-mapped IPv6 address"},
-		{"2001:db8::1%eth0", "an address with a zone"},
-	} {
-		t.Run(tt.addr, func(t *testing.T) {
-			svc := build.Service("web", build.IPs(tt.addr), build.Port("http", 80))
-			expect(t, compile(svc), "skipped: cluster IP "+tt.addr+" is not served: "+tt.why)
 		})
 	}
 }
