@@ -10,5 +10,7 @@
 // named in Problems with its path ("spec.ports[1].port: 70000 is not a port
 // (1-65535)") and left out; everything else of the object works. Objects from a
 // file have passed no API server, so nothing that validation guarantees there is
-// taken for granted.
+// taken for granted. One thing is not merely left out: source ranges that cannot
+// be used take the load-balancer addresses with them, for an empty list would
+// admit everybody.
 package source

@@ -59,8 +59,6 @@ func TestOnlyDifferencesAreSent(t *testing.T) {
 	}
 }
 
-// TestWaysToReplaceAFile: every way in which programs put a new version in place
-// is noticed by the watch alone.
 // TestSliceLabelledHeadless: the label that comes while a slice is in use takes the
 // slice away from its Service, as a watch that selects by label would.
 func TestSliceLabelledHeadless(t *testing.T) {
@@ -81,6 +79,8 @@ func TestSliceLabelledHeadless(t *testing.T) {
 	}
 }
 
+// TestWaysToReplaceAFile: every way in which programs put a new version in place
+// is noticed by the watch alone.
 func TestWaysToReplaceAFile(t *testing.T) {
 	// inVolume builds the links that a kubelet makes of a ConfigMap.
 	inVolume := func(g *rig) {
