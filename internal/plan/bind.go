@@ -175,14 +175,14 @@ func (j *job) noteLoser(winner, loser binding) {
 	addr, number := loser.key.Addr, loser.key.Port
 	name, other := j.ports[loser.port].Name, j.ports[winner.port].Name
 	switch {
-	case loser.kind != model.KindNodePort && winner.kind == loser.kind:
+	case winner.kind == loser.kind && winner.port == loser.port:
 	case loser.kind != model.KindNodePort:
 		j.notes.addf("%s %s is its %s already: it answers there once, as that%s",
 			nouns[loser.kind], addr, nouns[winner.kind], j.unlimited(loser))
 	case winner.kind != model.KindNodePort:
 		j.notes.addf("node port %d/%s of port %q does not answer on %s: port %q of its %s does",
 			number, loser.key.Protocol, name, addr, other, nouns[winner.kind])
-	case winner.port != loser.port:
+	default:
 		j.notes.addf("node port %d/%s is listed twice: port %q does not answer there", number, loser.key.Protocol, name)
 	}
 }

@@ -82,10 +82,15 @@ func TestTrafficPolicies(t *testing.T) {
 
 // A policy without frontends that it governs changes nothing.
 func TestExternalPolicyWithoutExternalFrontends(t *testing.T) {
-	svc := web(externalLocal(), proxied("203.0.113.1"), build.InternalLocal())
-	expectFull(t, compile(svc, webSlice("a", ready("10.0.0.1", "here"))),
-		"ClusterIP 10.96.0.1:80/tcp local -> 10.0.0.1:8080",
-		"note: load-balancer address 203.0.113.1 is left to the load balancer (ipMode Proxy)")
+	const left = "note: load-balancer address 203.0.113.1 is left to the load balancer (ipMode Proxy)"
+	t.Run("internal Cluster", func(t *testing.T) {
+		svc := web(externalLocal(), proxied("203.0.113.1"))
+		expectFull(t, compile(svc, webSlice("a", ready("10.0.0.1", "far"))), "ClusterIP 10.96.0.1:80/tcp -> 10.0.0.1:8080", left)
+	})
+	t.Run("internal Local", func(t *testing.T) {
+		svc := web(externalLocal(), proxied("203.0.113.1"), build.InternalLocal())
+		expectFull(t, compile(svc, webSlice("a", ready("10.0.0.1", "here"))), "ClusterIP 10.96.0.1:80/tcp local -> 10.0.0.1:8080", left)
+	})
 }
 
 // One cause is one note, however many addresses it empties.
