@@ -35,10 +35,11 @@ type Kind uint8
 const (
 	// KindClusterIP is a frontend from spec.clusterIPs.
 	KindClusterIP Kind = iota + 1
+	// KindLoadBalancer is one from status.loadBalancer.ingress. It comes before
+	// the external IPs, which have no source ranges.
+	KindLoadBalancer
 	// KindExternalIP is one from spec.externalIPs.
 	KindExternalIP
-	// KindLoadBalancer is one from status.loadBalancer.ingress.
-	KindLoadBalancer
 	// KindNodePort is one from spec.ports[].nodePort, on an address of the node.
 	KindNodePort
 	// KindDetour is a frontend that nobody can dial: it stands beside the cluster

@@ -60,20 +60,28 @@ func TestEveryKindOfFrontend(t *testing.T) {
 				ingress("198.51.100.1", "10.96.0.1", "203.0.113.1", "203.0.113.1")),
 			want: []string{
 				"ClusterIP 10.96.0.1:80/tcp -> 10.0.0.1:8080 10.0.0.2:8080",
-				"ExternalIP 198.51.100.1:80/tcp -> 10.0.0.1:8080 10.0.0.2:8080",
+				"LoadBalancer 198.51.100.1:80/tcp -> 10.0.0.1:8080 10.0.0.2:8080",
 				"LoadBalancer 203.0.113.1:80/tcp -> 10.0.0.1:8080 10.0.0.2:8080",
 				"note: external IP 10.96.0.1 is its cluster IP already: it answers there once, as that",
+				"note: external IP 198.51.100.1 is its load-balancer address already: it answers there once, as that",
 				"note: load-balancer address 10.96.0.1 is its cluster IP already: it answers there once, as that",
-				"note: load-balancer address 198.51.100.1 is its external IP already: it answers there once, as that",
 			},
 		},
 		{
-			name: "and takes its source ranges with it",
+			name: "an external IP leaves the source ranges in force",
 			svc:  web(externalIPs("198.51.100.1"), ingress("198.51.100.1"), ranges("10.0.0.0/8")),
 			want: []string{
 				"ClusterIP 10.96.0.1:80/tcp -> 10.0.0.1:8080 10.0.0.2:8080",
-				"ExternalIP 198.51.100.1:80/tcp -> 10.0.0.1:8080 10.0.0.2:8080",
-				"note: load-balancer address 198.51.100.1 is its external IP already: it answers there once, as that, without loadBalancerSourceRanges",
+				"LoadBalancer 198.51.100.1:80/tcp from 10.0.0.0/8 -> 10.0.0.1:8080 10.0.0.2:8080",
+				"note: external IP 198.51.100.1 is its load-balancer address already: it answers there once, as that",
+			},
+		},
+		{
+			name: "a cluster IP has none",
+			svc:  web(ingress("10.96.0.1"), ranges("10.0.0.0/8")),
+			want: []string{
+				"ClusterIP 10.96.0.1:80/tcp -> 10.0.0.1:8080 10.0.0.2:8080",
+				"note: load-balancer address 10.96.0.1 is its cluster IP already: it answers there once, as that, without loadBalancerSourceRanges",
 			},
 		},
 		{

@@ -146,12 +146,12 @@ func TestAddressesOfNodesAreNotBound(t *testing.T) {
 		"ExternalIP 192.0.2.1:80/tcp unbound -> 10.0.0.1:8080",
 		"LoadBalancer 192.0.2.10:80/tcp unbound -> 10.0.0.1:8080",
 		"NodePort 192.0.2.10:30080/tcp -> 10.0.0.1:8080",
-		"ExternalIP 198.51.100.7:80/tcp unbound -> 10.0.0.1:8080",
+		"LoadBalancer 198.51.100.7:80/tcp unbound -> 10.0.0.1:8080",
 		"ExternalIP 198.51.100.8:80/tcp -> 10.0.0.1:8080",
 		"unbound 10.96.0.1", "unbound 192.0.2.1", "unbound 192.0.2.10", "unbound 198.51.100.7",
 		"note: 10.96.0.1 is not bound on this node: it is an address of this node, on link nodelocaldns (VIPConflictsWithNode)",
 		"note: 192.0.2.1 is not bound on this node: it is the default gateway of this node (VIPConflictsWithNode)",
 		"note: 192.0.2.10 is not bound on this node: it is an address of this node, on link eth0 (VIPConflictsWithNode)",
 		`note: 198.51.100.7 is not bound on this node: it is an address of node "far" (VIPConflictsWithNode)`,
-		"note: load-balancer address 198.51.100.7 is its external IP already: it answers there once, as that")
+		"note: external IP 198.51.100.7 is its load-balancer address already: it answers there once, as that")
 }

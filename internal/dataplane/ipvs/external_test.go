@@ -342,7 +342,7 @@ func randomPlan(rnd *rand.Rand) model.ServicePlan {
 	for range rnd.IntN(4) {
 		f := base
 		f.Hairpin = nil
-		f.Kind = model.KindExternalIP + model.Kind(rnd.IntN(3))
+		f.Kind = model.KindLoadBalancer + model.Kind(rnd.IntN(3))
 		f.Key.Addr = netip.MustParseAddr(fmt.Sprintf("203.0.113.%d", 1+rnd.IntN(2)))
 		f.Bind = rnd.IntN(4) > 0
 		if f.Kind == model.KindNodePort {
