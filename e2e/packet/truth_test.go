@@ -14,20 +14,20 @@ type cell [5]string
 
 // The dimensions, by their place in a cell.
 const (
-	client = iota
-	frontend
-	internal
-	external
-	ends
+	dimClient = iota
+	dimFrontend
+	dimInternal
+	dimExternal
+	dimEnds
 )
 
 // words are what each dimension can be, in the order of the report.
 var words = [5][]string{
-	client:   {"pod", "pod-elsewhere", "host", "outside"},
-	frontend: {"ClusterIP", "ExternalIP", "LoadBalancer", "NodePort"},
-	internal: {"Cluster", "Local"},
-	external: {"Cluster", "Local"},
-	ends:     {"local", "remote", "terminating", "none"},
+	dimClient:   {"pod", "pod-elsewhere", "host", "outside"},
+	dimFrontend: {"ClusterIP", "ExternalIP", "LoadBalancer", "NodePort"},
+	dimInternal: {"Cluster", "Local"},
+	dimExternal: {"Cluster", "Local"},
+	dimEnds:     {"local", "remote", "terminating", "none"},
 }
 
 // answer is what a truth table says of a cell.
