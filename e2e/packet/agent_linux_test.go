@@ -116,6 +116,23 @@ func (n *proxy) settle(t *testing.T, what string, ok func(agent.Status) bool) ag
 	return last
 }
 
+// quiet waits until a pass that is under way has ended: the agent tells its status between two.
+func (n *proxy) quiet(t *testing.T) {
+	t.Helper()
+	n.settle(t, "have written everything", func(s agent.Status) bool { return s.Failures == 0 })
+}
+
+// edit changes manifests and waits until that is in the kernel.
+func (n *proxy) edit(t *testing.T, change func()) agent.Status {
+	t.Helper()
+	before, err := n.status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	change()
+	return n.settle(t, "write the change", func(s agent.Status) bool { return s.Cycles > before.Cycles && s.Failures == 0 })
+}
+
 func (n *proxy) status() (agent.Status, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"strings"
 )
 
 // service is a Service and its endpoints, in the words of a test.
@@ -47,14 +46,23 @@ func webPorts() []port {
 type object = map[string]any
 
 // manifest renders the Service and its slices as one List; JSON is YAML.
-func (s service) manifest() []byte {
+func (s service) manifest() []byte { return list(s.items()...) }
+
+// sliceSize is how many endpoints a control plane puts into a slice at most.
+const sliceSize = 1000
+
+func (s service) items() []object {
 	items := []object{s.object()}
 	for _, family := range families {
-		if s.vip.of(family) != "" {
-			items = append(items, s.slice(family))
+		if s.vip.of(family) == "" {
+			continue
+		}
+		ends := s.endpointObjects(family)
+		for i := 0; i == 0 || i < len(ends); i += sliceSize {
+			items = append(items, s.slice(family, i/sliceSize, ends[i:min(i+sliceSize, len(ends))]))
 		}
 	}
-	return list(items...)
+	return items
 }
 
 func list(items ...object) []byte {
@@ -134,24 +142,28 @@ func policy(local bool) string {
 	return "Cluster"
 }
 
-func (s service) slice(family int) object {
-	var ports, endpoints []object
-	for _, p := range s.ports {
-		ports = append(ports, object{"name": p.name, "protocol": p.proto, "port": p.target})
-	}
+func (s service) endpointObjects(family int) []object {
+	var out []object
 	for _, e := range s.backends {
 		if netip.MustParseAddr(e.addr).Is4() == (family == 4) {
-			endpoints = append(endpoints, object{
+			out = append(out, object{
 				"addresses": []string{e.addr}, "nodeName": e.node,
 				"conditions": object{"ready": !e.unready && !e.terminating, "serving": !e.unready, "terminating": e.terminating},
 			})
 		}
 	}
-	suffix := map[int]string{4: "IPv4", 6: "IPv6"}[family]
+	return out
+}
+
+func (s service) slice(family, number int, endpoints []object) object {
+	var ports []object
+	for _, p := range s.ports {
+		ports = append(ports, object{"name": p.name, "protocol": p.proto, "port": p.target})
+	}
 	return object{
-		"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": suffix,
+		"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": fmt.Sprintf("IPv%d", family),
 		"metadata": object{
-			"name": s.name + "-" + strings.ToLower(suffix), "namespace": "test",
+			"name": fmt.Sprintf("%s-ipv%d-%d", s.name, family, number), "namespace": "test",
 			"labels": object{"kubernetes.io/service-name": s.name},
 		},
 		"ports": ports, "endpoints": endpoints,

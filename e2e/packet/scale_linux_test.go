@@ -98,15 +98,7 @@ func (n *proxy) oneChange(t *testing.T, edited service) {
 	t.Logf("in the kernel after %s, apply alone %s, rows %+v", took, after.Last.Took, after.Last.Rows)
 	calls := watch.end(t)
 
-	wrote := map[string]uint64{}
-	for table, rows := range after.Written {
-		if d := rows - before.Written[table]; d > 0 {
-			wrote[table] = d
-		}
-	}
-	if diff := cmp.Diff(map[string]uint64{"destinations": 1}, wrote); diff != "" {
-		t.Errorf("rows written (-want +got):\n%s", diff)
-	}
+	wantWritten(t, before, after, map[string]uint64{"destinations": 1})
 	if after.Cycles != before.Cycles+1 || after.Last.Services != 1 {
 		t.Errorf("%d cycles, the last for %d Services: want one for one", after.Cycles-before.Cycles, after.Last.Services)
 	}
@@ -116,6 +108,20 @@ func (n *proxy) oneChange(t *testing.T, edited service) {
 	}
 	if len(calls.sent) != 1 || len(calls.writes) != 1 {
 		t.Errorf("%d messages sent to the kernel, %d of them writes: want one", len(calls.sent), len(calls.writes))
+	}
+}
+
+// wantWritten compares the rows that were written between two states.
+func wantWritten(t *testing.T, before, after agent.Status, want map[string]uint64) {
+	t.Helper()
+	wrote := map[string]uint64{}
+	for table, rows := range after.Written {
+		if d := rows - before.Written[table]; d > 0 {
+			wrote[table] = d
+		}
+	}
+	if diff := cmp.Diff(want, wrote); diff != "" {
+		t.Errorf("rows written (-want +got):\n%s", diff)
 	}
 }
 

@@ -115,3 +115,8 @@ func (m machine) pod(t *testing.T, name string, number int) *pod {
 
 // host is the node as a client.
 func (w *world) host() *pod { return w.node.host() }
+
+// nodes are this node and the other one, as the control plane describes them.
+func (w *world) nodes() []byte {
+	return list(w.node.object(fabAddr), (&node{name: otherNode, index: 1}).object(otherAddr))
+}
