@@ -2,6 +2,7 @@ package packet
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"testing"
 )
@@ -19,7 +20,8 @@ var otherAddr = pair{"192.168.0.2", "fd00:192::2"}
 
 // podAddr is the address of a pod, by the number of its node and its own.
 func podAddr(node, number int) pair {
-	return pair{fmt.Sprintf("10.244.%d.%d", node, number), fmt.Sprintf("fd00:10:244:%d::%x", node, number)}
+	v6 := netip.MustParseAddr(fmt.Sprintf("fd00:10:244:%d::%x", node, number))
+	return pair{fmt.Sprintf("10.244.%d.%d", node, number), v6.String()} // as the kernel prints it, and a backend
 }
 
 // podRange is the range of a node's pods, in each family.
