@@ -147,6 +147,19 @@ func compareJumps(a, b rules.JumpKey) int {
 	return cmp.Or(cmp.Compare(a.Family, b.Family), cmp.Compare(jumpRank(a), jumpRank(b)), a.Compare(b))
 }
 
+// compareInHook orders jumps the way they stand in their hooks: what is put at the
+// head last comes first.
+func compareInHook(a, b rules.JumpKey) int {
+	return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(a.Hook, b.Hook), cmp.Compare(place(a), place(b)), a.Compare(b))
+}
+
+func place(k rules.JumpKey) int {
+	if isLast(k) {
+		return jumpRank(k)
+	}
+	return -jumpRank(k)
+}
+
 func jumpRank(k rules.JumpKey) int {
 	for i, j := range jumps {
 		if j.table == k.Table && j.hook == k.Hook && j.target == k.Target {

@@ -26,7 +26,7 @@ func (m *Mode) WriteRows(w io.Writer, kind string) error {
 	case "sets":
 		return ipset.WriteSave(w, m.contents()...)
 	case "rules":
-		return rules.WriteSave(w, maps.Collect(m.chains.AllDesired()), maps.Collect(m.jumps.AllDesired()))
+		return rules.WriteSave(w, maps.Collect(m.chains.AllDesired()), maps.Collect(m.jumps.AllDesired()), compareInHook)
 	case "addresses":
 		return link.WriteAddrs(w, maps.Collect(m.addresses.AllDesired()))
 	}

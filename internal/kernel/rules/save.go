@@ -164,10 +164,14 @@ func PrintSave(w io.Writer, tables []SaveTable) error {
 // WriteSave prints chains and jumps as save text, families and tables
 // sorted, one "# ip" or "# ip6" line before each family. Each family's part
 // can be replayed with `iptables-restore --noflush`; built-in chains are not
-// declared, so their policy and foreign rules stay.
-func WriteSave(w io.Writer, chains map[ChainKey]Chain, jumps map[JumpKey]Jump) error {
+// declared, so their policy and foreign rules stay. The jumps of a hook stand in
+// the order that first gives; nil sorts them by key.
+func WriteSave(w io.Writer, chains map[ChainKey]Chain, jumps map[JumpKey]Jump, first func(a, b JumpKey) int) error {
+	if first == nil {
+		first = JumpKey.Compare
+	}
 	for _, f := range []Family{IPv4, IPv6} {
-		text := saveText(f, chains, jumps)
+		text := saveText(f, chains, jumps, first)
 		if text == "" {
 			continue
 		}
@@ -178,7 +182,7 @@ func WriteSave(w io.Writer, chains map[ChainKey]Chain, jumps map[JumpKey]Jump) e
 	return nil
 }
 
-func saveText(f Family, chains map[ChainKey]Chain, jumps map[JumpKey]Jump) string {
+func saveText(f Family, chains map[ChainKey]Chain, jumps map[JumpKey]Jump, first func(a, b JumpKey) int) string {
 	tables := tableSet{}
 	for _, k := range sortedKeys(chains, ChainKey.Compare) {
 		if k.Family == f {
@@ -186,7 +190,7 @@ func saveText(f Family, chains map[ChainKey]Chain, jumps map[JumpKey]Jump) strin
 			tables.at(k.Table).rules(noRow, k.Name, chains[k].Rules)
 		}
 	}
-	for _, k := range sortedKeys(jumps, JumpKey.Compare) {
+	for _, k := range sortedKeys(jumps, first) {
 		if k.Family == f {
 			tables.at(k.Table).rules(noRow, k.Hook, jumps[k].Rule(k.Target))
 		}

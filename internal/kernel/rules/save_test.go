@@ -91,13 +91,20 @@ COMMIT
 COMMIT
 `
 	var b strings.Builder
-	if err := rules.WriteSave(&b, chains, jumps); err != nil {
+	if err := rules.WriteSave(&b, chains, jumps, nil); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if err := rules.WriteSave(brokenWriter{}, chains, jumps); !errors.Is(err, errBroken) {
+	var turned strings.Builder
+	if err := rules.WriteSave(&turned, chains, jumps, func(a, b rules.JumpKey) int { return b.Compare(a) }); err != nil {
+		t.Fatal(err)
+	}
+	if inOrder := "-A OUTPUT -p tcp -j KUBE-B\n-A OUTPUT -j KUBE-A\n"; !strings.Contains(turned.String(), inOrder) {
+		t.Errorf("jumps not in the order given:\n%s", turned.String())
+	}
+	if err := rules.WriteSave(brokenWriter{}, chains, jumps, nil); !errors.Is(err, errBroken) {
 		t.Errorf("got %v, want the writer's error", err)
 	}
 }

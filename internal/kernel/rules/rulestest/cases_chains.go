@@ -218,7 +218,7 @@ func testReplay(t *testing.T, b *bench, newHost func(*testing.T) Host) {
 		maps.DeleteFunc(mine, func(k rules.ChainKey, _ rules.Chain) bool { return k.Family != f })
 		var text strings.Builder
 		jump := portals(f, "PREROUTING")
-		if err := rules.WriteSave(&text, mine, map[rules.JumpKey]rules.Jump{jump: jumps[jump]}); err != nil {
+		if err := rules.WriteSave(&text, mine, map[rules.JumpKey]rules.Jump{jump: jumps[jump]}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := other.Load(f, text.String()); err != nil {
