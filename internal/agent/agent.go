@@ -2,7 +2,7 @@ package agent
 
 import (
 	"context"
-	"slices"
+	"net/netip"
 	"time"
 
 	"go.uber.org/zap"
@@ -16,6 +16,7 @@ import (
 type Catalog interface {
 	Wake() <-chan struct{}
 	Take() catalog.Batch
+	Matching(concerned func(*model.Service) bool) []catalog.Input
 }
 
 // Compiler turns one Service into frontends; *plan.Compiler is one.
@@ -28,6 +29,7 @@ type Observer interface {
 	Cycle(Cycle)
 	Drift(dataplane.Drift)
 	Tables([]dataplane.TableStatus)
+	Counts(Counts)
 }
 
 // Options join an Agent to its rooms.
@@ -37,8 +39,16 @@ type Options struct {
 	Mode    dataplane.Dataplane
 	// NodeName is the name of this node, for status.
 	NodeName string
-	// Compiler makes the compiler for what is known of this node.
+	// Compiler makes the compiler for what is known of the host, and Concerns the
+	// question which Services are compiled differently for another one.
 	Compiler func(host model.Host) Compiler
+	Concerns func(before, now model.Host) func(*model.Service) bool
+	// Host reads what this machine answers on by itself, and NodePorts selects on
+	// which of that NodePorts do; nil selects nothing.
+	Host      HostReader
+	NodePorts func(model.Host) []netip.Addr
+	// Health is told what health-check ports answer; nil is nobody.
+	Health   Health
 	Observer Observer
 
 	// Coalesce is how long the loop waits after the first of several changes, so
@@ -63,6 +73,9 @@ const (
 // away: a program that does so again and again is not fought at full speed.
 const repairPause = time.Second
 
+// hostPause is the least time between two readings of the host that events ask for.
+const hostPause = 100 * time.Millisecond
+
 // auditSlice bounds one stretch of an audit, so that a change waits no longer.
 const auditSlice = 50 * time.Millisecond
 
@@ -72,25 +85,27 @@ type Agent struct {
 	opts  Options
 	log   *zap.Logger
 	posts chan func(context.Context)
+	moved chan struct{} // the host's addresses changed
 
 	compiler Compiler
-	node     model.Node
-	synced   bool // every source has delivered what it can
-	complete bool // and could read all of it
-	loaded   bool // the kernel was read
+	host     model.Host // what was compiled for
+	known    model.Host // what is known by now, but for NodePorts
+	hostRead bool       // the machine was asked, and it answered
+	asked    time.Time  // when it was asked last
+	synced   bool       // every source has delivered what it can
+	complete bool       // and could read all of it
+	loaded   bool       // the kernel was read
+	auditing bool       // in the middle of a round
 	stats    stats
 	services map[model.ServiceID]outcome
+	counts   Counts
+	contests map[contest]struct{}
+	health   healthBook
+	debt     debt // of any goroutine
 
-	coalesce, retry, repair, audit timer
-	backoff                        time.Duration
-	repaired                       time.Time // the last repair
-}
-
-// outcome is what became of one Service, for status and for logging changes once.
-type outcome struct {
-	frontends int
-	skipped   string
-	notes     []string
+	coalesce, retry, repair, audit, reread timer
+	backoff                                time.Duration
+	repaired                               time.Time // the last repair
 }
 
 // New returns an agent that has not begun.
@@ -100,9 +115,12 @@ func New(o Options) *Agent {
 		opts:     o,
 		log:      o.Log.Named("agent"),
 		posts:    make(chan func(context.Context)),
+		moved:    make(chan struct{}, 1),
 		compiler: o.Compiler(model.Host{}),
 		services: map[model.ServiceID]outcome{},
-		coalesce: newTimer(), retry: newTimer(), repair: newTimer(), audit: newTimer(),
+		contests: map[contest]struct{}{},
+		health:   newHealthBook(),
+		coalesce: newTimer(), retry: newTimer(), repair: newTimer(), audit: newTimer(), reread: newTimer(),
 	}
 	return a
 }
@@ -129,6 +147,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-a.opts.Catalog.Wake():
+			a.debt.owe()
 			a.coalesce.armUnlessSet(a.opts.Coalesce)
 		case <-a.coalesce.C():
 			a.coalesce.fired()
@@ -142,6 +161,13 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.repair.fired()
 			a.repaired = time.Now()
 			a.apply(ctx, false)
+		case <-a.moved:
+			a.reread.armUnlessSet(max(a.opts.Coalesce, hostPause-time.Since(a.asked)))
+		case <-a.reread.C():
+			a.reread.fired()
+			if a.readAgain(ctx) {
+				a.apply(ctx, false)
+			}
 		case <-a.audit.C():
 			a.audit.fired()
 			a.inspect(ctx)
@@ -150,7 +176,7 @@ func (a *Agent) Run(ctx context.Context) error {
 }
 
 func (a *Agent) stopTimers() {
-	for _, t := range []*timer{&a.coalesce, &a.retry, &a.repair, &a.audit} {
+	for _, t := range []*timer{&a.coalesce, &a.retry, &a.repair, &a.audit, &a.reread} {
 		t.stop()
 	}
 }
@@ -184,148 +210,4 @@ func (a *Agent) Repair(ctx context.Context, f func(context.Context) error) error
 		return err // the loop may be writing failed just now
 	}
 	return failed
-}
-
-// take compiles what changed and applies it.
-func (a *Agent) take(ctx context.Context) {
-	batch := a.opts.Catalog.Take()
-	if batch.NodeChanged {
-		a.setNode(batch.Node)
-	}
-	for _, in := range batch.Services {
-		a.set(a.compiler.Compile(in.ID, in.Service, in.Slices))
-	}
-	if batch.Synced && !a.synced {
-		a.log.Info("sources in sync", zap.Int("services", len(a.services)), zap.Bool("complete", batch.Complete))
-	}
-	a.synced, a.complete = batch.Synced, batch.Complete
-	a.stats.taken(len(batch.Services))
-	a.apply(ctx, false)
-}
-
-// setNode takes over what is known of this node. A batch with another zone has
-// all Services, for their plans depend on it.
-func (a *Agent) setNode(n model.Node) {
-	for _, p := range n.Problems {
-		if !slices.Contains(a.node.Problems, p) {
-			a.log.Warn("part of the node not used", zap.String("reason", p))
-		}
-	}
-	host := model.Host{Node: n}
-	a.compiler = a.opts.Compiler(host)
-	a.opts.Mode.SetHost(host)
-	a.node = n
-}
-
-// set hands one plan to the mode, and logs what people would ask about.
-func (a *Agent) set(p model.ServicePlan) {
-	conflicts := a.opts.Mode.Set(p)
-	now := outcome{frontends: len(p.Frontends), skipped: p.Skipped, notes: p.Notes}
-	a.logOutcome(p.ID, a.services[p.ID], now)
-	if now.frontends == 0 && now.skipped == "" {
-		delete(a.services, p.ID)
-	} else {
-		a.services[p.ID] = now
-	}
-	for _, c := range conflicts {
-		level := zap.WarnLevel
-		if c.Over {
-			level = zap.InfoLevel
-		}
-		a.log.Log(level, "address conflict", zap.Stringer("service", c.Loser), zap.Stringer("frontend", c.Key), zap.String("reason", c.String()))
-	}
-}
-
-// apply writes what is pending, if it may, and arranges for what failed. Rows
-// that failed before rest until the retry timer fires.
-func (a *Agent) apply(ctx context.Context, retry bool) {
-	if !a.synced || ctx.Err() != nil || !a.loaded && a.retry.set {
-		return
-	}
-	start := time.Now()
-	if err := a.load(ctx); err != nil {
-		a.failed(ctx, err, 0, true)
-		return
-	}
-	result := a.opts.Mode.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: !a.complete, Retry: retry})
-	a.record(start, result)
-	if result.Pending > 0 {
-		a.failed(ctx, result.Total().Err(), result.Pending, retry)
-		return
-	}
-	a.succeeded()
-}
-
-// load makes the mode ready and reads the kernel, once.
-func (a *Agent) load(ctx context.Context) error {
-	if a.loaded {
-		return nil
-	}
-	if err := a.opts.Mode.Start(ctx); err != nil {
-		return err
-	}
-	if err := a.opts.Mode.Load(ctx); err != nil {
-		return err
-	}
-	a.loaded = true
-	a.logAdopted()
-	if a.opts.AuditPeriod > 0 {
-		a.audit.arm(a.opts.AuditPeriod)
-	}
-	return nil
-}
-
-// failed schedules the next try of what is pending. An appointment that stands
-// is kept, whatever changes meanwhile. Without an error nothing new has failed.
-func (a *Agent) failed(ctx context.Context, err error, pending int, retry bool) {
-	if ctx.Err() != nil {
-		return // told to stop: what was interrupted is no failure
-	}
-	if retry || !a.retry.set {
-		a.backoff = min(max(a.backoff*2, a.opts.RetryMin), a.opts.RetryMax)
-		a.retry.arm(a.backoff)
-	}
-	if err == nil {
-		return
-	}
-	a.stats.failures++
-	news := a.stats.lastError == nil || a.stats.lastError.Error() != err.Error()
-	a.stats.lastError = err
-	if retry || news {
-		a.log.Warn("apply failed, will retry",
-			zap.Int("pending", pending), zap.Duration("in", a.backoff), zap.Uint64("attempt", a.stats.failures), zap.Error(err))
-	}
-}
-
-func (a *Agent) succeeded() {
-	if a.stats.lastError != nil {
-		a.log.Info("everything pending is written again", zap.Uint64("attempt", a.stats.failures))
-	}
-	a.backoff, a.stats.failures, a.stats.lastError = 0, 0, nil
-	a.retry.stop()
-	if !a.stats.ready {
-		a.stats.ready = true
-		a.log.Info("first sync done", zap.Int("services", len(a.services)))
-	}
-}
-
-// inspect goes on with the audit for a moment and repairs what it found.
-func (a *Agent) inspect(ctx context.Context) {
-	drift, done, err := a.opts.Mode.Audit(ctx, auditSlice)
-	next := time.Duration(0)
-	if done {
-		next = a.opts.AuditPeriod
-		a.stats.audits++
-	}
-	a.audit.arm(next)
-	if err != nil && ctx.Err() == nil {
-		a.log.Warn("part of the audit failed, will be read again", zap.Error(err))
-	}
-	if drift.Total() == 0 {
-		return
-	}
-	a.opts.Observer.Drift(drift)
-	a.stats.drifted += uint64(drift.Total())
-	a.log.Info("drift found, will be repaired", zap.Any("rows", drift))
-	a.apply(ctx, false)
 }

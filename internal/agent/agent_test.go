@@ -32,14 +32,16 @@ type mode struct {
 	mu      sync.Mutex
 	journal []string
 	plans   map[model.ServiceID]model.ServicePlan
-	dirty   int // rows to write
+	desired int // rows, one for each Set
+	dirty   int // of which are to be written
 	resting int // of which failed before
-	node    model.Node
+	host    model.Host
 
 	startErr, loadErr, applyErr error
 	keptOrphans                 []bool
 	retried                     []bool
 	drift                       dataplane.Drift
+	stall                       chan struct{} // Apply waits for its end, if it is there
 }
 
 func newMode() *mode { return &mode{plans: map[model.ServiceID]model.ServicePlan{}} }
@@ -72,12 +74,20 @@ func (m *mode) Set(p model.ServicePlan) []dataplane.Conflict {
 	defer m.mu.Unlock()
 	m.plans[p.ID] = p
 	m.dirty++
+	m.desired++
 	return nil
 }
 
-func (m *mode) SetNode(n model.Node) { m.locked(func() { m.node = n }) }
+func (m *mode) SetHost(h model.Host) {
+	m.locked(func() { m.host = h; m.journal = append(m.journal, "host") })
+}
 
 func (m *mode) Apply(_ context.Context, o dataplane.ApplyOptions) dataplane.Result {
+	var stall chan struct{}
+	m.locked(func() { stall = m.stall })
+	if stall != nil {
+		<-stall
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.journal = append(m.journal, "apply")
@@ -116,7 +126,7 @@ func (m *mode) Audit(context.Context, time.Duration) (dataplane.Drift, bool, err
 func (m *mode) Tables() []dataplane.TableStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return []dataplane.TableStatus{{Table: "servers", Desired: len(m.plans)}}
+	return []dataplane.TableStatus{{Table: "servers", Desired: m.desired, Updates: m.dirty}}
 }
 
 func (m *mode) WriteRows(io.Writer, string) error { return nil }
@@ -124,32 +134,45 @@ func (m *mode) Clear()                            {}
 func (m *mode) Remove(context.Context) error      { return nil }
 
 // seen counts what the observer was told.
-type seen struct{ cycles, drifts atomic.Int32 }
+type seen struct {
+	cycles, drifts atomic.Int32
+	counts         atomic.Pointer[agent.Counts]
+}
 
 func (s *seen) Cycle(agent.Cycle)              { s.cycles.Add(1) }
 func (s *seen) Drift(dataplane.Drift)          { s.drifts.Add(1) }
 func (s *seen) Tables([]dataplane.TableStatus) {}
+func (s *seen) Counts(c agent.Counts)          { s.counts.Store(&c) }
 
 // world is a loop over a real catalog and compiler and the mode above.
 type world struct {
 	*testing.T
 	*catalog.Catalog
-	mode *mode
-	seen *seen
-	loop *agent.Agent
-	logs *observer.ObservedLogs
-	stop func()
+	mode   *mode
+	host   *host
+	health *health
+	seen   *seen
+	loop   *agent.Agent
+	logs   *observer.ObservedLogs
+	stop   func()
+}
+
+func options(h model.Host) plan.Options {
+	return plan.Options{Node: "node-a", Zone: h.Node.Zone, Scheduler: scheduler.MustParse("rr"), IPv4: true, IPv6: true, Host: h}
 }
 
 // run starts a loop in a synctest bubble and ends it with the test.
 func run(t *testing.T, m *mode, test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.DebugLevel)
-		w := &world{T: t, mode: m, seen: &seen{}, logs: logs, Catalog: catalog.New(zap.NewNop(), "node-a", model.FromFile)}
+		w := &world{T: t, mode: m, host: &host{}, health: &health{}, seen: &seen{}, logs: logs,
+			Catalog: catalog.New(zap.NewNop(), "node-a", model.FromFile)}
 		w.loop = agent.New(agent.Options{
-			Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: m, Observer: w.seen,
-			Compiler: func(n model.Node) agent.Compiler {
-				return plan.New(plan.Options{Node: "node-a", Zone: n.Zone, Scheduler: scheduler.MustParse("rr"), IPv4: true, IPv6: true})
+			Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: m, Observer: w.seen, Health: w.health,
+			Host: w.host, NodePorts: func(h model.Host) []netip.Addr { return plan.NodePortAddresses(plan.NodePortSelection{}, h) },
+			Compiler: func(h model.Host) agent.Compiler { return plan.New(options(h)) },
+			Concerns: func(before, now model.Host) func(*model.Service) bool {
+				return func(s *model.Service) bool { return options(now).Concerns(options(before), s) }
 			},
 		})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -335,8 +358,8 @@ func TestZoneOfTheNodeReplansEverything(t *testing.T) {
 		w.SetNode(model.FromFile, model.Node{Name: "node-a", Zone: "east"})
 		w.after(time.Second)
 		w.mode.locked(func() {
-			if len(w.mode.plans) != 1 || w.mode.node.Zone != "east" {
-				w.Errorf("%d plans, node %+v", len(w.mode.plans), w.mode.node)
+			if len(w.mode.plans) != 1 || w.mode.host.Node.Zone != "east" {
+				w.Errorf("%d plans, node %+v", len(w.mode.plans), w.mode.host.Node)
 			}
 		})
 	})

@@ -1,6 +1,17 @@
 package agent
 
-import "go.uber.org/zap/zapcore"
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
 
 // rowCounts logs the rows of a cycle, a table each.
 type rowCounts []TableRows
@@ -27,4 +38,94 @@ func (t TableRows) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 		}
 	}
 	return nil
+}
+
+// logAdopted says what was found in the kernel and goes on serving.
+func (a *Agent) logAdopted() {
+	fields := []zap.Field{zap.String("mode", a.opts.Mode.Name())}
+	for _, t := range a.opts.Mode.Tables() {
+		if n := t.Desired - t.Updates; n > 0 {
+			fields = append(fields, zap.Int(t.Table, n))
+		}
+	}
+	a.log.Info("kernel read, rows in place adopted", fields...)
+}
+
+// logOutcome says once what is not served of a Service, and why.
+func (a *Agent) logOutcome(id model.ServiceID, before, now outcome) {
+	if now.skipped != "" && now.skipped != before.skipped {
+		a.log.Info("service skipped", zap.Stringer("service", id), zap.String("reason", now.skipped))
+	}
+	for _, n := range now.notes {
+		if !slices.Contains(before.notes, n) {
+			a.log.Info("service note", zap.Stringer("service", id), zap.String("reason", n))
+		}
+	}
+	a.logUnbound(id, before.unbound, now.unbound)
+}
+
+// conflictWithNode is the reason by which operators find the addresses of
+// Services that belong to a node (decision 10).
+const conflictWithNode = "VIPConflictsWithNode"
+
+func (a *Agent) logUnbound(id model.ServiceID, before, now []netip.Addr) {
+	for _, addr := range now {
+		if !slices.Contains(before, addr) {
+			a.log.Warn("address of a service is not bound, it belongs to a node", zap.Stringer("service", id), zap.Stringer("address", addr),
+				zap.String("reason", conflictWithNode), zap.String("holder", a.host.Holder(addr)))
+		}
+	}
+	for _, addr := range before {
+		if !slices.Contains(now, addr) {
+			a.log.Info("address of a service is in no conflict with a node any more", zap.Stringer("service", id), zap.Stringer("address", addr),
+				zap.String("reason", conflictWithNode))
+		}
+	}
+}
+
+// logNode says what of our Node could not be used.
+func (a *Agent) logNode(n model.Node) {
+	for _, p := range n.Problems {
+		if !slices.Contains(a.known.Node.Problems, p) {
+			a.log.Warn("part of the node not used", zap.String("reason", p))
+		}
+	}
+}
+
+// logHost says which addresses came and went.
+func (a *Agent) logHost(before, now model.Host) {
+	if !maps.Equal(before.Links, now.Links) || !slices.Equal(before.NodePorts, now.NodePorts) || !slices.Equal(before.Gateways, now.Gateways) {
+		a.log.Info("addresses of this node", zap.Int("count", len(now.Links)),
+			zap.Strings("came", missing(now.Links, before.Links)), zap.Strings("went", missing(before.Links, now.Links)),
+			zap.Strings("gateways", few(slices.Values(now.Gateways))), zap.Strings("nodePorts", few(slices.Values(now.NodePorts))))
+	}
+	if !maps.Equal(before.Nodes, now.Nodes) {
+		a.log.Debug("addresses of all nodes", zap.Int("count", len(now.Nodes)),
+			zap.Strings("came", missing(now.Nodes, before.Nodes)), zap.Strings("went", missing(before.Nodes, now.Nodes)))
+	}
+}
+
+// missing lists a few of the addresses that the second map lacks.
+func missing(in, from map[netip.Addr]string) []string {
+	return few(func(yield func(netip.Addr) bool) {
+		for a := range in {
+			if _, ok := from[a]; !ok && !yield(a) {
+				return
+			}
+		}
+	})
+}
+
+// few prints the first addresses of a list and how many there are besides.
+func few(list iter.Seq[netip.Addr]) []string {
+	const most = 8
+	var out []string
+	sorted := slices.SortedFunc(list, netip.Addr.Compare)
+	for _, a := range sorted[:min(most, len(sorted))] {
+		out = append(out, a.String())
+	}
+	if rest := len(sorted) - most; rest > 0 {
+		out = append(out, fmt.Sprintf("and %d more", rest))
+	}
+	return out
 }

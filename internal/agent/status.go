@@ -2,13 +2,12 @@ package agent
 
 import (
 	"context"
-	"slices"
+	"net/netip"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
-	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
 // Status is the state of the loop, for people and programs. Field names in JSON
@@ -26,6 +25,17 @@ type Status struct {
 	Services int `json:"services"`
 	Skipped  int `json:"skipped"`
 	Noted    int `json:"noted"`
+	// Unbound addresses of Services belong to a node, this one or another: they
+	// are served where they arrive, but not made ours. Conflicts are frontends
+	// that a Service wants and another one has. Both count once for each Service.
+	Unbound   int `json:"unboundAddresses"`
+	Conflicts int `json:"addressConflicts"`
+	// NodePorts are the addresses on which NodePorts answer, HealthChecks the
+	// number of Services with a health-check port.
+	NodePorts    []netip.Addr `json:"nodePortAddresses"`
+	HealthChecks int          `json:"healthChecks"`
+	// Healthy: see Agent.Healthy.
+	Healthy bool `json:"healthy"`
 
 	Tables []dataplane.TableStatus `json:"tables"`
 	// Cycles counts the passes that wrote rows, Written those rows by table.
@@ -62,6 +72,17 @@ type TableRows struct {
 	Failed  int    `json:"failed"`
 }
 
+// Counts says how Services fare; see Status for the meaning of each.
+type Counts struct{ Services, Skipped, Noted, Unbound, Conflicts int }
+
+// plus adds what one Service adds, or with a sign of -1 takes it away again.
+func (c Counts) plus(o Counts, sign int) Counts {
+	return Counts{
+		Services: c.Services + sign*o.Services, Skipped: c.Skipped + sign*o.Skipped, Noted: c.Noted + sign*o.Noted,
+		Unbound: c.Unbound + sign*o.Unbound, Conflicts: c.Conflicts + sign*o.Conflicts,
+	}
+}
+
 // stats is what the loop counts.
 type stats struct {
 	ready     bool
@@ -80,6 +101,7 @@ func (s *stats) taken(services int) { s.services += services }
 // record notes what one pass did. A pass that did nothing is no cycle.
 func (a *Agent) record(start time.Time, r dataplane.Result) {
 	a.opts.Observer.Tables(a.opts.Mode.Tables())
+	a.opts.Observer.Counts(a.counts)
 	services := a.stats.services
 	a.stats.services = 0
 	if len(r.Stages) == 0 {
@@ -115,6 +137,9 @@ func (a *Agent) status() Status {
 	s := Status{
 		Node: a.opts.NodeName, Mode: a.opts.Mode.Name(),
 		Synced: a.synced, Complete: a.complete, Ready: a.stats.ready,
+		Services: a.counts.Services, Skipped: a.counts.Skipped, Noted: a.counts.Noted,
+		Unbound: a.counts.Unbound, Conflicts: a.counts.Conflicts,
+		NodePorts: a.host.NodePorts, HealthChecks: len(a.health.told), Healthy: a.Healthy(),
 		Tables: a.opts.Mode.Tables(),
 		Cycles: a.stats.cycles, Written: map[string]uint64{},
 		Failures: a.stats.failures, Audits: a.stats.audits, Drifted: a.stats.drifted, Last: a.stats.last,
@@ -125,39 +150,5 @@ func (a *Agent) status() Status {
 	if a.stats.lastError != nil {
 		s.LastError = a.stats.lastError.Error()
 	}
-	for _, o := range a.services {
-		switch {
-		case o.skipped != "":
-			s.Skipped++
-		default:
-			s.Services++
-		}
-		if len(o.notes) > 0 {
-			s.Noted++
-		}
-	}
 	return s
-}
-
-// logOutcome says once what is not served of a Service, and why.
-func (a *Agent) logOutcome(id model.ServiceID, before, now outcome) {
-	if now.skipped != "" && now.skipped != before.skipped {
-		a.log.Info("service skipped", zap.Stringer("service", id), zap.String("reason", now.skipped))
-	}
-	for _, n := range now.notes {
-		if !slices.Contains(before.notes, n) {
-			a.log.Info("service note", zap.Stringer("service", id), zap.String("reason", n))
-		}
-	}
-}
-
-// logAdopted says what was found in the kernel and goes on serving.
-func (a *Agent) logAdopted() {
-	fields := []zap.Field{zap.String("mode", a.opts.Mode.Name())}
-	for _, t := range a.opts.Mode.Tables() {
-		if n := t.Desired - t.Updates; n > 0 {
-			fields = append(fields, zap.Int(t.Table, n))
-		}
-	}
-	a.log.Info("kernel read, rows in place adopted", fields...)
 }

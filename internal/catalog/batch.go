@@ -110,9 +110,3 @@ func (c *Catalog) synced() (synced, complete bool) {
 	}
 	return synced, complete
 }
-
-func (c *Catalog) markAll() {
-	for id := range c.services {
-		c.dirty[id] = struct{}{}
-	}
-}

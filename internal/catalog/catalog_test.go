@@ -243,11 +243,11 @@ func TestNode(t *testing.T) {
 		{"another node", func() { c.SetNode(model.FromKube, model.Node{Name: "n2", Zone: "a"}) }, `have=false changed=false zone="" dirty=0`},
 		{"ours, no zone", func() { c.SetNode(model.FromKube, model.Node{Name: "n1"}) }, `have=true changed=true zone="" dirty=0`},
 		{"same again", func() { c.SetNode(model.FromKube, model.Node{Name: "n1"}) }, `have=true changed=false zone="" dirty=0`},
-		{"a zone", func() { c.SetNode(model.FromKube, model.Node{Name: "n1", Zone: "a"}) }, `have=true changed=true zone="a" dirty=1`},
+		{"a zone", func() { c.SetNode(model.FromKube, model.Node{Name: "n1", Zone: "a"}) }, `have=true changed=true zone="a" dirty=0`},
 		{"a lesser origin", func() { c.SetNode(model.FromFile, model.Node{Name: "n1", Zone: "b"}) }, `have=true changed=false zone="a" dirty=0`},
-		{"the better one goes", func() { c.DeleteNode(model.FromKube, "n1") }, `have=true changed=true zone="b" dirty=1`},
+		{"the better one goes", func() { c.DeleteNode(model.FromKube, "n1") }, `have=true changed=true zone="b" dirty=0`},
 		{"another node goes", func() { c.DeleteNode(model.FromFile, "n2") }, `have=true changed=false zone="b" dirty=0`},
-		{"all gone", func() { c.DeleteNode(model.FromFile, "n1") }, `have=false changed=true zone="" dirty=1`},
+		{"all gone", func() { c.DeleteNode(model.FromFile, "n1") }, `have=false changed=true zone="" dirty=0`},
 	}
 	for _, s := range steps {
 		s.do()

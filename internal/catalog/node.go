@@ -46,15 +46,10 @@ func (c *Catalog) node() (best model.Node, have bool) {
 	return best, have
 }
 
-// nodeMoved compares with what was true before. Which endpoints a service uses
-// follows from our zone, so a new zone makes every service dirty.
+// nodeMoved compares with what was true before. It makes no service dirty: whom
+// a change of the node concerns, the reader knows and asks for by Matching.
 func (c *Catalog) nodeMoved(before model.Node, had bool) {
-	now, have := c.node()
-	if had == have && now.Equal(before) {
-		return
-	}
-	c.nodeChanged = true
-	if now.Zone != before.Zone {
-		c.markAll()
+	if now, have := c.node(); had != have || !now.Equal(before) {
+		c.nodeChanged = true
 	}
 }

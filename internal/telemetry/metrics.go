@@ -21,6 +21,9 @@ type Metrics struct {
 	pending  *prometheus.GaugeVec
 	took     prometheus.Histogram
 	mode     *prometheus.GaugeVec
+	services *prometheus.GaugeVec
+	unbound  prometheus.Gauge
+	conflict prometheus.Gauge
 }
 
 // New returns metrics in a registry of their own, with those of the Go runtime
@@ -34,12 +37,16 @@ func New() *Metrics {
 		desired:  gauges("rows_desired", "Rows wanted in the kernel.", "table"),
 		pending:  gauges("rows_pending", "Rows that are not as wanted, by what is to be done.", "table", "op"),
 		mode:     gauges("proxy_mode", "1 for the mode that was asked for and the one that runs.", "requested", "active"),
+		services: gauges("services", "Services by what becomes of them.", "state"),
+		unbound:  gauge("unbound_addresses", "Addresses of Services that belong to a node and are not bound."),
+		conflict: gauge("address_conflicts", "Frontends that a Service wants and another one has."),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "kube_ipvs_apply_duration_seconds", Help: "Time of one pass that wrote rows.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 10), // 0.1 ms to 26 s
 		}),
 	}
 	m.registry.MustRegister(m.written, m.failed, m.drifted, m.desired, m.pending, m.mode, m.took,
+		m.services, m.unbound, m.conflict,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -50,6 +57,10 @@ func counters(name, help string, labels ...string) *prometheus.CounterVec {
 
 func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kube_ipvs_" + name, Help: help}, labels)
+}
+
+func gauge(name, help string) prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{Name: "kube_ipvs_" + name, Help: help})
 }
 
 // Mode says which mode was asked for and which one runs.
@@ -83,6 +94,15 @@ func (m *Metrics) Tables(tables []dataplane.TableStatus) {
 		m.pending.WithLabelValues(t.Table, "update").Set(float64(t.Updates))
 		m.pending.WithLabelValues(t.Table, "delete").Set(float64(t.Deletes))
 	}
+}
+
+// Counts sets how Services fare.
+func (m *Metrics) Counts(c agent.Counts) {
+	m.services.WithLabelValues("served").Set(float64(c.Services))
+	m.services.WithLabelValues("skipped").Set(float64(c.Skipped))
+	m.services.WithLabelValues("noted").Set(float64(c.Noted))
+	m.unbound.Set(float64(c.Unbound))
+	m.conflict.Set(float64(c.Conflicts))
 }
 
 // Handler serves the metrics in Prometheus' text format.

@@ -18,6 +18,7 @@ func TestMetricsShowWhatWasReported(t *testing.T) {
 	m.Cycle(agent.Cycle{Took: time.Millisecond, Rows: []agent.TableRows{{Table: "servers", Adds: 3, Updates: 2, Deletes: 1, Failed: 4}}})
 	m.Drift(dataplane.Drift{"addresses": 5})
 	m.Tables([]dataplane.TableStatus{{Table: "servers", Desired: 9, Updates: 7, Deletes: 6}})
+	m.Counts(agent.Counts{Services: 10, Skipped: 11, Noted: 12, Unbound: 13, Conflicts: 14})
 
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -31,6 +32,11 @@ func TestMetricsShowWhatWasReported(t *testing.T) {
 		`kube_ipvs_rows_desired{table="servers"} 9`,
 		`kube_ipvs_rows_pending{op="update",table="servers"} 7`,
 		`kube_ipvs_rows_pending{op="delete",table="servers"} 6`,
+		`kube_ipvs_services{state="served"} 10`,
+		`kube_ipvs_services{state="skipped"} 11`,
+		`kube_ipvs_services{state="noted"} 12`,
+		`kube_ipvs_unbound_addresses 13`,
+		`kube_ipvs_address_conflicts 14`,
 		`kube_ipvs_apply_duration_seconds_count 1`,
 		`process_cpu_seconds_total`,
 	} {

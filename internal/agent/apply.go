@@ -1,0 +1,119 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+)
+
+// apply writes what is pending, if it may, and arranges for what failed. Rows
+// that failed before rest until the retry timer fires.
+func (a *Agent) apply(ctx context.Context, retry bool) {
+	if !a.synced || ctx.Err() != nil || !a.loaded && a.retry.set {
+		return
+	}
+	start := time.Now()
+	if err := a.load(ctx); err != nil {
+		a.debt.owe()
+		a.failed(ctx, err, 0, true)
+		return
+	}
+	result := a.opts.Mode.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: !a.complete, Retry: retry})
+	a.record(start, result)
+	a.settleDebt()
+	a.tellHealth()
+	if result.Pending > 0 {
+		a.failed(ctx, result.Total().Err(), result.Pending, retry)
+		return
+	}
+	a.succeeded()
+}
+
+// load reads the host, makes the mode ready and reads the kernel, once. Without
+// knowing whose an address is, nothing is written.
+func (a *Agent) load(ctx context.Context) error {
+	if a.loaded {
+		return nil
+	}
+	if err := a.needHost(ctx); err != nil {
+		return err
+	}
+	if err := a.opts.Mode.Start(ctx); err != nil {
+		return err
+	}
+	if err := a.opts.Mode.Load(ctx); err != nil {
+		return err
+	}
+	a.loaded = true
+	a.logAdopted()
+	if a.opts.AuditPeriod > 0 {
+		a.audit.arm(a.opts.AuditPeriod)
+	}
+	return nil
+}
+
+// failed schedules the next try of what is pending. An appointment that stands
+// is kept, whatever changes meanwhile. Without an error nothing new has failed.
+func (a *Agent) failed(ctx context.Context, err error, pending int, retry bool) {
+	if ctx.Err() != nil {
+		return // told to stop: what was interrupted is no failure
+	}
+	if retry || !a.retry.set {
+		a.backoff = min(max(a.backoff*2, a.opts.RetryMin), a.opts.RetryMax)
+		a.retry.arm(a.backoff)
+	}
+	if err == nil {
+		return
+	}
+	a.stats.failures++
+	news := a.stats.lastError == nil || a.stats.lastError.Error() != err.Error()
+	a.stats.lastError = err
+	if retry || news {
+		a.log.Warn("apply failed, will retry",
+			zap.Int("pending", pending), zap.Duration("in", a.backoff), zap.Uint64("attempt", a.stats.failures), zap.Error(err))
+	}
+}
+
+func (a *Agent) succeeded() {
+	if a.stats.lastError != nil {
+		a.log.Info("everything pending is written again", zap.Uint64("attempt", a.stats.failures))
+	}
+	a.backoff, a.stats.failures, a.stats.lastError = 0, 0, nil
+	a.retry.stop()
+	if !a.stats.ready {
+		a.stats.ready = true
+		a.log.Info("first sync done", zap.Int("services", len(a.services)))
+	}
+}
+
+// inspect goes on with the audit for a moment and repairs what it found. A round
+// begins with the host, of which only some changes make events.
+func (a *Agent) inspect(ctx context.Context) {
+	moved := false
+	if !a.auditing {
+		a.auditing = true
+		moved = a.readAgain(ctx)
+	}
+	drift, done, err := a.opts.Mode.Audit(ctx, auditSlice)
+	next := time.Duration(0)
+	if done {
+		a.auditing = false
+		next = a.opts.AuditPeriod
+		a.stats.audits++
+	}
+	a.audit.arm(next)
+	if err != nil && ctx.Err() == nil {
+		a.log.Warn("part of the audit failed, will be read again", zap.Error(err))
+	}
+	if drift.Total() > 0 {
+		a.opts.Observer.Drift(drift)
+		a.stats.drifted += uint64(drift.Total())
+		a.log.Info("drift found, will be repaired", zap.Any("rows", drift))
+	}
+	if moved || drift.Total() > 0 {
+		a.apply(ctx, false)
+	}
+}

@@ -1,0 +1,102 @@
+package agent
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// Health answers load balancers that ask for the local endpoints of a Service.
+type Health interface {
+	// Set replaces what is answered for a Service; the zero HealthCheck ends it.
+	Set(id model.ServiceID, h model.HealthCheck)
+	// Listen says on which addresses NodePorts answer now.
+	Listen(addrs []netip.Addr)
+}
+
+// healthBook remembers what Health was told and what it is to be told. An answer
+// must not be ahead of the kernel, so it waits for the pass that writes what it
+// speaks about.
+type healthBook struct {
+	told, due map[model.ServiceID]model.HealthCheck
+}
+
+func newHealthBook() healthBook {
+	return healthBook{told: map[model.ServiceID]model.HealthCheck{}, due: map[model.ServiceID]model.HealthCheck{}}
+}
+
+func (b *healthBook) want(id model.ServiceID, h model.HealthCheck) {
+	if b.told[id] == h {
+		delete(b.due, id)
+		return
+	}
+	b.due[id] = h
+}
+
+// tellHealth passes on what has changed, in the order of Services.
+func (a *Agent) tellHealth() {
+	if len(a.health.due) == 0 {
+		return
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(a.health.due), model.ServiceID.Compare) {
+		h := a.health.due[id]
+		if a.opts.Health != nil {
+			a.opts.Health.Set(id, h)
+		}
+		a.health.told[id] = h
+		if h == (model.HealthCheck{}) {
+			delete(a.health.told, id)
+		}
+	}
+	a.health.due = map[model.ServiceID]model.HealthCheck{}
+}
+
+// debt knows since when something waits for the kernel. All goroutines may ask.
+type debt struct {
+	served atomic.Bool // once at least everything was written
+	since  atomic.Pointer[time.Time]
+}
+
+func (d *debt) owe() {
+	if d.since.Load() == nil {
+		now := time.Now()
+		d.since.CompareAndSwap(nil, &now)
+	}
+}
+
+func (d *debt) pay() {
+	d.served.Store(true)
+	d.since.Store(nil)
+}
+
+// Healthy tells whether traffic may be sent to this node: Services are in the
+// kernel, and nothing has waited to get there for longer than two audit periods
+// (contract section 8.2). It may be called from any goroutine, and a loop that
+// is stuck does not hold it up.
+func (a *Agent) Healthy() bool {
+	period := a.opts.AuditPeriod
+	if period <= 0 {
+		period = DefaultAuditPeriod
+	}
+	since := a.debt.since.Load()
+	return a.debt.served.Load() && (since == nil || time.Since(*since) <= 2*period)
+}
+
+// settleDebt judges a pass. A few rows that the kernel refuses for good are no
+// reason to turn away the traffic of all Services; half of what is wanted is.
+func (a *Agent) settleDebt() {
+	wanted, missing := 0, 0
+	for _, t := range a.opts.Mode.Tables() {
+		wanted += t.Desired
+		missing += t.Updates
+	}
+	if 2*missing <= wanted {
+		a.debt.pay()
+	} else {
+		a.debt.owe()
+	}
+}

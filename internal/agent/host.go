@@ -1,0 +1,94 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
+)
+
+// HostReader tells what the machine answers on by itself and where its way out
+// leads; *link.Handle is one.
+type HostReader interface {
+	// Local returns the addresses of all links but ours, with the link of each.
+	Local(ctx context.Context) (map[netip.Addr]string, error)
+	// Gateways returns the next hops of the default routes, sorted.
+	Gateways(ctx context.Context) ([]netip.Addr, error)
+}
+
+// HostChanged has the loop read the addresses of the machine again, soon, and as
+// one reading for all events of a moment. It never waits and may be called from
+// any goroutine.
+func (a *Agent) HostChanged() {
+	select {
+	case a.moved <- struct{}{}:
+	default: // one is on its way already
+	}
+}
+
+// readHost asks the machine. After an error what was known before stays: a read
+// error is never "no addresses".
+func (a *Agent) readHost(ctx context.Context) error {
+	a.asked = time.Now()
+	links, err := a.opts.Host.Local(ctx)
+	if err != nil {
+		return fmt.Errorf("read the addresses of this machine: %w", err)
+	}
+	gateways, err := a.opts.Host.Gateways(ctx)
+	if err != nil {
+		return fmt.Errorf("read the gateways of this machine: %w", err)
+	}
+	a.known.Links, a.known.Gateways, a.hostRead = links, gateways, true
+	return nil
+}
+
+// needHost makes sure that the machine was read once.
+func (a *Agent) needHost(ctx context.Context) error {
+	if a.hostRead {
+		return nil
+	}
+	if err := a.readHost(ctx); err != nil {
+		return err
+	}
+	concerned, _ := a.adopt()
+	a.compile(concerned)
+	return nil
+}
+
+// readAgain takes over what has changed of the machine and tells whether anything
+// has. What cannot be read now, the next audit reads.
+func (a *Agent) readAgain(ctx context.Context) (changed bool) {
+	if err := a.readHost(ctx); err != nil {
+		if ctx.Err() == nil {
+			a.log.Warn("host cannot be read, what was known of it holds", zap.Error(err))
+		}
+		return false
+	}
+	concerned, changed := a.adopt()
+	a.compile(concerned)
+	return changed
+}
+
+// adopt makes what is known of the host what is compiled for. It returns the
+// Services that look at what has changed.
+func (a *Agent) adopt() (concerned []catalog.Input, changed bool) {
+	before, now := a.host, a.known
+	if a.opts.NodePorts != nil {
+		now.NodePorts = a.opts.NodePorts(now)
+	}
+	if now.Equal(before) {
+		return nil, false
+	}
+	a.logHost(before, now)
+	a.host, a.compiler = now, a.opts.Compiler(now)
+	a.opts.Mode.SetHost(now)
+	if a.opts.Health != nil && !slices.Equal(before.NodePorts, now.NodePorts) {
+		a.opts.Health.Listen(now.NodePorts)
+	}
+	return a.opts.Catalog.Matching(a.opts.Concerns(before, now)), true
+}
