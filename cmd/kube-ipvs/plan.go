@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -28,6 +29,11 @@ kernel, without root, in the text of the operator's own tools.
                                       for ip6tables-restore --noflush; the sets come first)
   addresses  as ip addr add commands
 
+The addresses on which NodePorts answer are chosen, as --nodeport-addresses says,
+from those of the Node object of this name; --node-address names others instead.
+Without either no NodePort is served, and a note says so. An address that a Node
+of the manifests has is not bound.
+
 What is not served, and why, goes to standard error. The exit status is 1 when
 a manifest could not be read, for then the plan lacks what it says.`
 
@@ -39,7 +45,10 @@ func newPlan(settings *config.Settings) *cobra.Command {
 		Long:  planHelp,
 		Example: `  kube-ipvs plan --source-dir . --hostname-override worker-1
   kube-ipvs plan --source-dir . --hostname-override worker-1 --show servers
-  kube-ipvs plan --source-dir . --hostname-override worker-1 --show servers | diff - <(ipvsadm -Sn)`,
+  kube-ipvs plan --source-dir . --hostname-override worker-1 --show servers | diff - <(ipvsadm -Sn)
+
+  # NodePorts on two addresses, without a Node object
+  kube-ipvs plan --source-dir . --hostname-override worker-1 --node-address 192.0.2.10,2001:db8::10`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := check(*settings)
@@ -50,7 +59,7 @@ func newPlan(settings *config.Settings) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringSliceVar(&show, "show", ipvs.Kinds(), "what to print: "+strings.Join(ipvs.Kinds(), ", "))
-	cmd.Flags().StringSliceVar(&settings.NodeAddresses, "node-address", nil, "addresses of the node, where its Node object is not among the manifests")
+	cmd.Flags().StringSliceVar(&settings.NodeAddresses, "node-address", nil, "addresses of the node, instead of those that its Node object has")
 	return cmd
 }
 
@@ -86,8 +95,9 @@ func planned(c config.Config, objects file.Objects, notes io.Writer) *ipvs.Mode 
 	batch := delivered(c, objects)
 	families := model.Families()
 	mode := ipvs.New(zap.NewNop(), modeConfig(c, families[:], nil), ipvs.Deps{})
-	mode.SetHost(model.Host{Node: batch.Node})
-	compiler := compilerFor(c, families[:])(model.Host{Node: batch.Node})
+	host := supposedHost(c, batch)
+	mode.SetHost(host)
+	compiler := compilerFor(c, families[:])(host)
 	for _, in := range batch.Services {
 		p := compiler.Compile(in.ID, in.Service, in.Slices)
 		mode.Set(p) // what it says of conflicts is of the moment, see below
@@ -100,6 +110,21 @@ func planned(c config.Config, objects file.Objects, notes io.Writer) *ipvs.Mode 
 	}
 	printConflicts(mode.Conflicts(), notes)
 	return mode
+}
+
+// supposedHost is the machine as far as the manifests tell: its addresses are
+// those of its Node, or those that are given instead.
+func supposedHost(c config.Config, batch catalog.Batch) model.Host {
+	h := model.Host{Node: batch.Node, Nodes: batch.Nodes, Links: map[netip.Addr]string{}}
+	addrs := c.NodeAddresses
+	if len(addrs) == 0 {
+		addrs = batch.Node.Addresses
+	}
+	for _, a := range addrs {
+		h.Links[a] = "node"
+	}
+	h.NodePorts = nodePortsFor(c)(h)
+	return h
 }
 
 // delivered is everything that the objects say, in one batch.

@@ -56,16 +56,21 @@ func run(ctx context.Context, c config.Config) error {
 	}
 	metrics := telemetry.New()
 	metrics.Mode(ipvs.Name, ipvs.Name)
-	mode := k.newMode(log, c, families(k.rules))
+	served := families(k.rules)
+	mode := k.newMode(log, c, served)
 	known := catalog.New(log, c.NodeName, model.FromFile)
-	loop := agent.New(agent.Options{
+	var loop *agent.Agent
+	health := newHealthPorts(log, c, func() bool { return loop.Healthy() })
+	loop = agent.New(agent.Options{
 		Log: log, Catalog: known, Mode: mode, NodeName: c.NodeName, Observer: metrics,
-		Compiler: compilerFor(c, families(k.rules)), AuditPeriod: c.SyncPeriod,
+		Compiler: compilerFor(c, served), Concerns: concernsFor(c, served),
+		Host: k.link, NodePorts: nodePortsFor(c), Health: health, AuditPeriod: c.SyncPeriod,
 	})
 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return loop.Run(ctx) })
 	group.Go(func() error { return file.New(log, c.SourceDir, file.Options{}).Run(ctx, known) })
+	group.Go(func() error { return health.Run(ctx) })
 	group.Go(func() error { return watchLink(ctx, log, k.link, loop, mode) })
 	group.Go(func() error { return inspect.Serve(ctx, socket, handler(loop, metrics)) })
 	err = group.Wait()
@@ -84,7 +89,10 @@ const watchAgain = time.Second
 // else takes them away, until ctx ends.
 func watchLink(ctx context.Context, log *zap.Logger, l *link.Handle, loop *agent.Agent, mode *ipvs.Mode) error {
 	for ctx.Err() == nil {
-		err := l.Watch(ctx, func(e link.Event) { repairLink(ctx, log, loop, mode, e) })
+		err := l.Watch(ctx, func(e link.Event) {
+			repairLink(ctx, log, loop, mode, e)
+			rereadHost(loop, e)
+		})
 		if err != nil && ctx.Err() == nil {
 			log.Warn("watch of our link broke, beginning again", zap.Error(err))
 		}
@@ -106,12 +114,21 @@ func repairLink(ctx context.Context, log *zap.Logger, loop *agent.Agent, mode *i
 	case link.Ready, link.Overrun:
 		repair = mode.ReloadAddresses
 	default:
-		return // addresses of other links change nothing here
+		return // addresses of other links are not repaired
 	}
 	if e.Kind != link.Ready {
 		log.Debug("somebody else changed our link", zap.Stringer("event", e))
 	}
 	if err := loop.Repair(ctx, repair); err != nil && ctx.Err() == nil {
 		log.Warn("repair of our link failed, the audit will try again", zap.Error(err))
+	}
+}
+
+// rereadHost has the loop look at the node's own addresses when they changed, or
+// may have.
+func rereadHost(loop *agent.Agent, e link.Event) {
+	switch e.Kind {
+	case link.NodeAddressesChanged, link.Ready, link.Overrun:
+		loop.HostChanged()
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/healthcheck"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
@@ -137,6 +140,7 @@ func modeConfig(c config.Config, families []model.Family, tools *rules.Handle) i
 		MasqueradeAll: c.MasqueradeAll,
 		MasqueradeBit: c.MasqueradeBit,
 		ExcludeCIDRs:  c.ExcludeCIDRs,
+		NodePorts:     ipvs.PortRange(c.NodePortRange),
 		Local: dataplane.LocalDetector{
 			Mode:         dataplane.LocalMode(c.DetectLocal.Mode),
 			ClusterCIDRs: c.DetectLocal.ClusterCIDRs,
@@ -149,14 +153,53 @@ func modeConfig(c config.Config, families []model.Family, tools *rules.Handle) i
 	return mc
 }
 
+// planOptions are what plans depend on, for what is known of the host.
+func planOptions(c config.Config, families []model.Family, h model.Host) plan.Options {
+	return plan.Options{
+		Node: c.NodeName, Zone: h.Node.Zone, Scheduler: c.Scheduler, Host: h,
+		IPv4: slices.Contains(families, model.IPv4), IPv6: slices.Contains(families, model.IPv6),
+		ExternalIPs: plan.ExternalIPs{Off: !c.AllowExternalIPs, Allowed: c.ExternalIPCIDRs},
+	}
+}
+
 // compilerFor makes the compiler for what is known of the host.
 func compilerFor(c config.Config, families []model.Family) func(model.Host) agent.Compiler {
-	return func(h model.Host) agent.Compiler {
-		o := plan.Options{Node: c.NodeName, Zone: h.Node.Zone, Scheduler: c.Scheduler, Host: h}
-		for _, f := range families {
-			o.IPv4 = o.IPv4 || f == model.IPv4
-			o.IPv6 = o.IPv6 || f == model.IPv6
-		}
-		return plan.New(o)
+	return func(h model.Host) agent.Compiler { return plan.New(planOptions(c, families, h)) }
+}
+
+// concernsFor makes the question which Services another host concerns.
+func concernsFor(c config.Config, families []model.Family) func(before, now model.Host) func(*model.Service) bool {
+	return func(before, now model.Host) func(*model.Service) bool {
+		old, opts := planOptions(c, families, before), planOptions(c, families, now)
+		return func(s *model.Service) bool { return opts.Concerns(old, s) }
+	}
+}
+
+// nodePortsFor selects the addresses on which NodePorts answer.
+func nodePortsFor(c config.Config) func(model.Host) []netip.Addr {
+	return func(h model.Host) []netip.Addr {
+		return plan.NodePortAddresses(plan.NodePortSelection(c.NodePorts), h)
+	}
+}
+
+// healthPorts opens health-check ports where NodePorts answer. Where that is
+// everywhere, one socket stands for all addresses, those to come included.
+type healthPorts struct {
+	*healthcheck.Servers
+	everywhere bool
+}
+
+func newHealthPorts(log *zap.Logger, c config.Config, healthy func() bool) healthPorts {
+	h := healthPorts{healthcheck.New(log, healthcheck.Options{Healthy: healthy}), c.NodePorts.All}
+	if h.everywhere {
+		h.Servers.Listen(nil, true)
+	}
+	return h
+}
+
+// Listen implements agent.Health.
+func (h healthPorts) Listen(addrs []netip.Addr) {
+	if !h.everywhere {
+		h.Servers.Listen(addrs, false)
 	}
 }

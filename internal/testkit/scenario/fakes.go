@@ -138,7 +138,11 @@ func (f *Fakes) Plan(s Start) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return planned(c)
+	host, err := f.kernel.host()
+	if err != nil {
+		return nil, err
+	}
+	return planned(c, host)
 }
 
 // Cleanup implements Driver. Like an operator it tries twice.

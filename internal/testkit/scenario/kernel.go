@@ -12,6 +12,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules/rulestest"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver/vservertest"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/ipset/ipsettest"
 )
 
@@ -39,6 +40,14 @@ func (k *kernel) deps(t *tap) ipvs.Deps {
 		Servers: tappedServers{k.servers, t}, Sets: tappedSets{k.sets, t},
 		Rules: tappedRules{k.rules, t}, Links: tappedLinks{k.links, t},
 	}
+}
+
+// host is what the machine has, read behind the tap's back.
+func (k *kernel) host() (h model.Host, err error) {
+	if h.Links, err = k.links.Local(context.Background()); err == nil {
+		h.Gateways, err = k.links.Gateways(context.Background())
+	}
+	return h, err
 }
 
 // text prints one kind of rows as the tools do.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
@@ -146,4 +147,24 @@ func (l tappedLinks) Remove(ctx context.Context) error {
 		return err
 	}
 	return l.Links.Remove(ctx)
+}
+
+// tappedHost reads the host through the same tap as the link.
+type tappedHost struct {
+	agent.HostReader
+	tap *tap
+}
+
+func (h tappedHost) Local(ctx context.Context) (map[netip.Addr]string, error) {
+	if _, err := h.tap.enter(roomLinks); err != nil {
+		return nil, err
+	}
+	return h.HostReader.Local(ctx)
+}
+
+func (h tappedHost) Gateways(ctx context.Context) ([]netip.Addr, error) {
+	if _, err := h.tap.enter(roomLinks); err != nil {
+		return nil, err
+	}
+	return h.HostReader.Gateways(ctx)
 }

@@ -3,6 +3,7 @@ package scenario
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"time"
@@ -48,11 +49,16 @@ func settings(work string, s Start) (config.Config, error) {
 	f := pflag.NewFlagSet("kube-ipvs", pflag.ContinueOnError)
 	for name, text := range map[string]*string{
 		"source-dir": &c.SourceDir, "ipvs-scheduler": &c.Scheduler, "detect-local-mode": &c.DetectLocalMode,
-		"cluster-cidr": &c.ClusterCIDR, "pod-bridge-interface": &c.PodBridge, "pod-interface-name-prefix": &c.PodPrefix,
+		"service-node-port-range": &c.NodePortRange, "cluster-cidr": &c.ClusterCIDR, "pod-bridge-interface": &c.PodBridge, "pod-interface-name-prefix": &c.PodPrefix,
 	} {
 		f.StringVar(text, name, *text, "")
 	}
-	f.StringSliceVar(&c.ExcludeCIDRs, "ipvs-exclude-cidrs", nil, "")
+	for name, list := range map[string]*[]string{
+		"ipvs-exclude-cidrs": &c.ExcludeCIDRs, "nodeport-addresses": &c.NodePortAddresses,
+		"external-ip-allowed-cidrs": &c.ExternalIPCIDRs, "feature-gates": &c.FeatureGates,
+	} {
+		f.StringSliceVar(list, name, *list, "")
+	}
 	f.BoolVar(&c.MasqueradeAll, "masquerade-all", false, "")
 	f.IntVar(&c.MasqueradeBit, "iptables-masquerade-bit", c.MasqueradeBit, "")
 	if err := f.Parse(s.Flags); err != nil {
@@ -69,14 +75,33 @@ func families() []model.Family {
 func modeConfig(c config.Config) ipvs.Config {
 	return ipvs.Config{
 		Families: families(), MasqueradeAll: c.MasqueradeAll, MasqueradeBit: c.MasqueradeBit, ExcludeCIDRs: c.ExcludeCIDRs,
+		NodePorts: ipvs.PortRange(c.NodePortRange),
 		Local: dataplane.LocalDetector{
 			Mode: dataplane.LocalMode(c.DetectLocal.Mode), ClusterCIDRs: c.DetectLocal.ClusterCIDRs, Interface: c.DetectLocal.Interface,
 		},
 	}
 }
 
-func compiler(c config.Config, h model.Host) *plan.Compiler {
-	return plan.New(plan.Options{Node: NodeName, Zone: h.Node.Zone, Scheduler: c.Scheduler, IPv4: true, IPv6: true, Host: h})
+func planOptions(c config.Config, h model.Host) plan.Options {
+	return plan.Options{
+		Node: NodeName, Zone: h.Node.Zone, Scheduler: c.Scheduler, IPv4: true, IPv6: true, Host: h,
+		ExternalIPs: plan.ExternalIPs{Off: !c.AllowExternalIPs, Allowed: c.ExternalIPCIDRs},
+	}
+}
+
+// concerns asks which Services another host concerns.
+func concerns(c config.Config) func(before, now model.Host) func(*model.Service) bool {
+	return func(before, now model.Host) func(*model.Service) bool {
+		old, opts := planOptions(c, before), planOptions(c, now)
+		return func(s *model.Service) bool { return opts.Concerns(old, s) }
+	}
+}
+
+// nodePorts selects the addresses on which NodePorts answer.
+func nodePorts(c config.Config) func(model.Host) []netip.Addr {
+	return func(h model.Host) []netip.Addr {
+		return plan.NodePortAddresses(plan.NodePortSelection(c.NodePorts), h)
+	}
 }
 
 // process is an agent in this process.
@@ -96,7 +121,8 @@ func startProcess(log *zap.Logger, c config.Config, s Start, k *kernel, t *tap) 
 	}
 	loop := agent.New(agent.Options{
 		Log: log, Catalog: known, Mode: mode, NodeName: c.NodeName, Observer: telemetry.New(),
-		Compiler: func(n model.Host) agent.Compiler { return compiler(c, n) },
+		Compiler: func(h model.Host) agent.Compiler { return plan.New(planOptions(c, h)) }, Concerns: concerns(c),
+		Host: tappedHost{k.links, t}, NodePorts: nodePorts(c),
 		Coalesce: quickCoalesce, AuditPeriod: audit, RetryMin: quickRetry, RetryMax: slowestRetry,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -118,6 +144,10 @@ func (p *process) stop() error {
 // watch has the loop repair what is lost of the link.
 func watch(ctx context.Context, log *zap.Logger, k *kernel, loop *agent.Agent, mode *ipvs.Mode) error {
 	return k.links.Watch(ctx, func(e link.Event) {
+		switch e.Kind {
+		case link.NodeAddressesChanged, link.Ready, link.Overrun:
+			loop.HostChanged()
+		}
 		repair := map[link.Kind]func(context.Context) error{
 			link.OurAddressLost: func(context.Context) error { mode.AddressLost(e.Addr); return nil },
 			link.OurLinkLost:    mode.LinkLost,
@@ -130,8 +160,9 @@ func watch(ctx context.Context, log *zap.Logger, k *kernel, loop *agent.Agent, m
 	})
 }
 
-// planned prints what the manifests ask for, from nothing: the oracle.
-func planned(c config.Config) (map[string]string, error) {
+// planned prints what the manifests ask for on a host with the given links and
+// gateways, from nothing: the oracle.
+func planned(c config.Config, host model.Host) (map[string]string, error) {
 	objects, _, err := file.Load(c.SourceDir)
 	if err != nil {
 		return nil, err
@@ -140,9 +171,12 @@ func planned(c config.Config) (map[string]string, error) {
 	objects.Deliver(known)
 	batch := known.Take()
 	mode := ipvs.New(zap.NewNop(), modeConfig(c), ipvs.Deps{})
-	mode.SetHost(model.Host{Node: batch.Node})
+	host.Node, host.Nodes = batch.Node, batch.Nodes
+	host.NodePorts = nodePorts(c)(host)
+	mode.SetHost(host)
+	compiler := plan.New(planOptions(c, host))
 	for _, in := range batch.Services {
-		mode.Set(compiler(c, model.Host{Node: batch.Node}).Compile(in.ID, in.Service, in.Slices))
+		mode.Set(compiler.Compile(in.ID, in.Service, in.Slices))
 	}
 	out := map[string]string{}
 	for _, kind := range Kinds() {
