@@ -129,23 +129,35 @@ func probeDummy(ctx context.Context, log *zap.Logger) error {
 	return errors.Join(err, l.Remove(ctx))
 }
 
-// setChecks ask for each type of set in each family that is served.
+// setChecks ask once for each type of set in each family that is served.
 func setChecks(fix func(module string) string, served []model.Family, ask func(context.Context, ipset.Set) error) []tune.Check {
 	var checks []tune.Check
+	asked := map[string]bool{}
 	for _, set := range ipvs.AllSets() {
-		family := model.IPv4
-		if set.Family == ipset.IPv6 {
-			family = model.IPv6
+		name := "sets of type " + string(set.Type)
+		switch set.Family {
+		case ipset.IPv4, ipset.IPv6: // a set of ports has none
+			name += ", " + set.Family.String()
+			if !slices.Contains(served, familyOf(set.Family)) {
+				continue
+			}
 		}
-		if !slices.Contains(served, family) {
+		if asked[name] {
 			continue
 		}
-		name := fmt.Sprintf("sets of type %s, %s", set.Type, set.Family)
+		asked[name] = true
 		checks = append(checks, tune.Check{Name: name, Fix: fix("ip_set"), Run: func(ctx context.Context) error {
 			return grade(ask(ctx, set), ipset.ErrUnsupported)
 		}})
 	}
 	return checks
+}
+
+func familyOf(f ipset.Family) model.Family {
+	if f == ipset.IPv6 {
+		return model.IPv6
+	}
+	return model.IPv4
 }
 
 // revision fails where the kernel does not have the set's type in its family.

@@ -76,12 +76,28 @@ func TestCheckSets(t *testing.T) {
 		served []model.Family
 		states string
 	}{
-		{"IPv4 alone", []model.Family{model.IPv4},
-			"sets of type hash:ip,port,ip, inet: ok\nsets of type hash:ip,port, inet: ok\nsets of type hash:ip, inet: ok\n"},
-		{"both", []model.Family{model.IPv4, model.IPv6},
-			"sets of type hash:ip,port,ip, inet6: missing\nsets of type hash:ip,port,ip, inet: ok\n" +
-				"sets of type hash:ip,port, inet6: missing\nsets of type hash:ip,port, inet: ok\n" +
-				"sets of type hash:ip, inet6: missing\nsets of type hash:ip, inet: ok\n"},
+		{"IPv4 alone", []model.Family{model.IPv4}, `sets of type hash:ip,port,ip, inet: ok
+sets of type hash:ip,port, inet: ok
+sets of type hash:ip,port,net, inet: ok
+sets of type bitmap:port: ok
+sets of type hash:ip, inet: ok
+`},
+		{"both", []model.Family{model.IPv4, model.IPv6}, `sets of type hash:ip,port,ip, inet6: missing
+sets of type hash:ip,port,ip, inet: ok
+sets of type hash:ip,port, inet6: missing
+sets of type hash:ip,port, inet: ok
+sets of type hash:ip,port,net, inet6: missing
+sets of type hash:ip,port,net, inet: ok
+sets of type bitmap:port: ok
+sets of type hash:ip, inet6: missing
+sets of type hash:ip, inet: ok
+`},
+		{"IPv6 alone needs sets of ports, too", []model.Family{model.IPv6}, `sets of type hash:ip,port,ip, inet6: missing
+sets of type hash:ip,port, inet6: missing
+sets of type hash:ip,port,net, inet6: missing
+sets of type bitmap:port: ok
+sets of type hash:ip, inet6: missing
+`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.states, states(t, setChecks(fix, tt.served, no6))); diff != "" {
