@@ -35,7 +35,15 @@ var damages = []struct {
 	{"jump deleted", `iptables-nft -t nat -D PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES`, false},
 	{"all rules of IPv4 gone", "iptables-nft -F; iptables-nft -X; iptables-nft -t nat -F; iptables-nft -t nat -X", false},
 	{"nftables flushed", "nft flush ruleset", false},
-	{"chain and its set destroyed", "iptables-nft -F KUBE-IPVS-FILTER; ip6tables-nft -F KUBE-IPVS-FILTER; ipset destroy KUBE-IPVS-IPS", false},
+	{"chains and their set destroyed", `for chain in KUBE-IPVS-FILTER KUBE-IPVS-ACCEPT; do iptables-nft -F $chain; ip6tables-nft -F $chain; done
+		ipset destroy KUBE-IPVS-IPS`, false},
+	{"load balancer's address deleted", "ip addr del 198.18.3.1/32 dev kube-ipvs0", true},
+	{"virtual server of a NodePort deleted", "ipvsadm -D -t 192.168.0.1:30080", false},
+	{"source range deleted", "ipset del KUBE-LOAD-BALANCER-SOURCE-CIDR 198.18.3.1,tcp:80,203.0.113.0/24", false},
+	{"source range added", "ipset add KUBE-LOAD-BALANCER-SOURCE-CIDR 198.18.3.1,tcp:80,203.0.0.0/16", false},
+	{"node's addresses flushed from their set", "ipset flush KUBE-NODE-PORT-IPS", false},
+	{"ways of the node's own clients deleted", "iptables-nft -t nat -F KUBE-DETOUR-TO; ip6tables-nft -t nat -F KUBE-DETOUR", false},
+	{"filter of the host's own traffic deleted", "iptables-nft -t mangle -F KUBE-IPVS-OUT-FILTER", false},
 }
 
 // TestDamageIsRepaired has somebody else take away what the agent wrote, and waits until the kernel is as before and traffic
@@ -44,6 +52,8 @@ func TestDamageIsRepaired(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	web := w.web(t)
+	web.lb, web.nodePort, web.externalLocal = pair{"198.18.3.1", "2001:db8:3::1"}, 30080, true
+	web.ranges = []string{"203.0.113.0/24", "2001:db8::/64"}
 	n := newAgent(t, w.node, "--cluster-cidr", clusters)
 	n.write(t, web)
 	n.start(t, "--ipvs-sync-period", "2s")

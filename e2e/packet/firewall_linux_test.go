@@ -38,6 +38,10 @@ func TestPolicyDrop(t *testing.T) {
 				w.node.shell(t, locked)
 			}
 			put(t, []any{"Service", "client"}, w.throughLocked(spread, local))
+
+			// The host hears no answer to anything it asks until the firewall says so.
+			w.node.shell(t, `for ip in iptables ip6tables; do $ip-nft -A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT; done`)
+			put(t, []any{"Service", "client"}, w.byHost(spread, local))
 		})
 	}
 }
@@ -47,7 +51,7 @@ func (w *world) throughLocked(spread, local service) []*question {
 	questions := ask("no Service", w.outside, fabAddr, 8080, dropped)
 	for _, frontend := range words[dimFrontend] {
 		to, port := spread.target(frontend, fabAddr)
-		for _, c := range []*pod{w.pod2, w.outside, w.host()} {
+		for _, c := range []*pod{w.pod2, w.outside} {
 			questions = slices.Concat(questions, ask("policy Cluster, "+frontend, c, to, port, by(w.pod1, w.remote1), protos...))
 		}
 		if frontend == "ClusterIP" {
@@ -58,6 +62,17 @@ func (w *world) throughLocked(spread, local service) []*question {
 			ask("policy Local, "+frontend, w.pod2, to, port, by(w.pod1, w.remote1).seeing(w.pod2.addr)),
 			ask("policy Local, "+frontend, w.outside, to, port, by(w.pod1).seeing(w.outside.addr)),
 		)
+	}
+	return questions
+}
+
+func (w *world) byHost(services ...service) []*question {
+	var questions []*question
+	for _, s := range services {
+		for _, frontend := range words[dimFrontend] {
+			to, port := s.target(frontend, fabAddr)
+			questions = append(questions, ask(s.name+", "+frontend, w.host(), to, port, by(w.pod1, w.remote1))...)
+		}
 	}
 	return questions
 }

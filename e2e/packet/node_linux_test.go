@@ -39,7 +39,19 @@ type node struct {
 	*space
 	name  string // in manifests
 	index int    // pods have 10.244.index.0/24 and fd00:10:244:index::/64
-	own   []pair // all of its addresses, the bridge's first
+	own   []pair // its addresses, by which it talks to others, the bridge's first
+}
+
+// nowhereAddr is on the link that swallows packets.
+var nowhereAddr = pair{"192.0.2.1", "fd00:dead::1"}
+
+// addresses are all that the node has: what NodePorts answer on.
+func (n *node) addresses() []string {
+	out := nowhereAddr.all()
+	for _, p := range n.own {
+		out = append(out, p.all()...)
+	}
+	return out
 }
 
 // The bridge of a node has the last addresses of its range.
@@ -63,7 +75,7 @@ func newNode(t *testing.T, name string, index int) *node {
 		n.must(t, n.links.LinkAdd(link))
 	}
 	n.owns(t, "cni0", bridgeAddr(index))
-	n.address(t, "nowhere", "192.0.2.1/32", "fd00:dead::1/128")
+	n.address(t, "nowhere", nowhereAddr.v4+"/32", nowhereAddr.v6+"/128")
 	n.route(t, "nowhere", "0.0.0.0/0", "")
 	n.route(t, "nowhere", "::/0", "")
 	return n

@@ -12,7 +12,15 @@ func rich(w *world) []service {
 	for i := range unready {
 		unready[i].unready = true
 	}
+	all := numberedService(1)
+	all.backends, all.ranges, all.healthPort = endpoints(w.pod1, w.remote1), only(w.outside.addr, fabAddr), healthPort
+	all.internalLocal, all.externalLocal = true, true
+	far := numberedService(2)
+	far.backends, far.externalLocal = endpoints(w.remote1), true
+	spread := numberedService(3)
+	spread.backends, spread.external = endpoints(w.pod1, w.remote1), otherAddr
 	return []service{
+		all, far, spread,
 		{name: "web", vip: pair{"10.96.0.20", "fd00:96::20"}, ports: webPorts(), backends: append(endpoints(w.pod1, w.remote1), unready...)},
 		{name: "sticky", vip: pair{"10.96.0.21", "fd00:96::21"}, ports: webPorts(), affinity: 600, backends: endpoints(w.pod2, w.remote2)},
 		{name: "six", vip: pair{v6: "fd00:96::22"}, ports: webPorts()[:1], backends: endpoints(w.pod1)},
@@ -36,7 +44,7 @@ func TestPlanIsWhatTheKernelHas(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newAgent(t, w.node, tt.flags...)
-			n.writeFile(t, "node.yaml", w.node.manifest())
+			n.writeFile(t, "nodes.yaml", w.nodes())
 			n.write(t, rich(w)...)
 			n.start(t)
 			same(t, "kernel", n.planned(t), ours(w.node.look(t, "nft")))
@@ -47,7 +55,7 @@ func TestPlanIsWhatTheKernelHas(t *testing.T) {
 // planned reads the plan into the form of a view.
 func (n *proxy) planned(t *testing.T) view {
 	t.Helper()
-	out, err := n.verb("plan")
+	out, err := n.verb("plan", "--node-address", strings.Join(n.addresses(), ","))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,10 +104,11 @@ func TestPlanCanBeReplayed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	n := newAgent(t, w.node, "--cluster-cidr", clusters)
+	n.writeFile(t, "nodes.yaml", w.nodes())
 	n.write(t, rich(w)...)
 	replay := func(kind, program string, args ...string) {
 		t.Helper()
-		out, err := n.verb("plan", "--show", kind)
+		out, err := n.verb("plan", "--show", kind, "--node-address", strings.Join(n.addresses(), ","))
 		if err == nil {
 			_, err = w.node.feed(out, program, args...)
 		}

@@ -104,8 +104,8 @@ func TestSourceRangesOfTwoServicesDoNotMix(t *testing.T) {
 
 // The changes of ranges under load: so many rewrites of so many Services make a thousand.
 const (
-	rewrites = 100
-	sharing  = 10
+	rewrites = 40
+	sharing  = 25
 )
 
 // TestChangingSourceRangesLeavesNoGap changes ranges a thousand times. Meanwhile a client that is in none of them asks as fast as

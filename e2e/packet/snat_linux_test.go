@@ -8,7 +8,7 @@ import (
 
 // Requests of each client, protocol and family; and the range of NodePorts, from which they all come.
 const (
-	masqueraded   = 250
+	masqueraded   = 150
 	firstNodePort = 30000
 	lastNodePort  = 32767
 )
