@@ -46,6 +46,7 @@ func TestOnKernel(t *testing.T) {
 // script's thread and ends with it; what is started from there is in it too.
 type node struct {
 	work, binary, run string
+	host              []netip.Addr // of the link host0
 
 	mu    sync.Mutex
 	log   bytes.Buffer
@@ -201,10 +202,54 @@ func (n *node) Tool(args []string) error {
 	return err
 }
 
+// Host implements scenario.Driver.
+func (n *node) Host(addrs []netip.Addr) error {
+	if n.host == nil {
+		_, err := n.output("ip", "link", "add", "host0", "up", "type", "dummy")
+		if err != nil {
+			return err
+		}
+	}
+	for _, a := range addrs {
+		if !slices.Contains(n.host, a) {
+			if err := n.hostAddress("add", a); err != nil {
+				return err
+			}
+		}
+	}
+	for _, a := range n.host {
+		if !slices.Contains(addrs, a) {
+			if err := n.hostAddress("del", a); err != nil {
+				return err
+			}
+		}
+	}
+	n.host = append([]netip.Addr{}, addrs...)
+	return nil
+}
+
+func (n *node) hostAddress(verb string, a netip.Addr) error {
+	args := []string{"addr", verb, netip.PrefixFrom(a, a.BitLen()).String(), "dev", "host0"}
+	if a.Is6() && verb == "add" {
+		args = append(args, "nodad") // nobody else is there to object
+	}
+	_, err := n.output("ip", args...)
+	return err
+}
+
+// Gateway implements scenario.Driver: there is nobody behind the link host0.
+func (n *node) Gateway([]netip.Addr) error {
+	return errors.New("gateway: not on a kernel, put [fakes] before it")
+}
+
 // Plan implements scenario.Driver. One process prints all kinds, each behind its
 // name: starting programs is what takes time here.
 func (n *node) Plan(s scenario.Start) (map[string]string, error) {
-	text, err := n.output(n.binary, append([]string{"plan"}, n.flags(s)...)...)
+	args := append([]string{"plan"}, n.flags(s)...)
+	for _, a := range n.host {
+		args = append(args, "--node-address="+a.String())
+	}
+	text, err := n.output(n.binary, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,12 @@
 //	mark                          settle, and begin to count written rows anew
 //	written TABLE N               settle; N rows were written since; TABLE may be total
 //	plan                          wait until the kernel holds what `kube-ipvs plan` says
+//	host [ADDRESS...]             give the machine these addresses of its own, on the
+//	                              link host0, and take from it all others; it has none
+//	                              until then, whatever its Node says
+//	gateway [ADDRESS...]          make these the next hops of its default routes, which
+//	                              an agent sees when it starts and when it audits; for
+//	                              fakes only
 //	kernel TOOL ARGUMENT...       change the kernel behind the agent's back: ipvsadm,
 //	                              ipset, iptables, ip6tables or ip with its own arguments
 //	fault ROOM next|always        let calls of servers, sets, rules or links fail,
@@ -37,7 +43,8 @@
 // KIND is servers, sets, rules, addresses or link; Normal says in which form. A
 // condition before a step keeps it to one driver, [fakes] or [kernel], or to runs in
 // which calls fail or agents die unasked, [rough] and [crash]. Faults are for fakes
-// only. (testscript has a step "stop" of its own, which ends the script.)
+// only. What plan says holds for the addresses of host; a NodePort of a scenario
+// without any is nowhere. (testscript has a step "stop" of its own, which ends the script.)
 //
 // Fakes is the driver that has no kernel: the rooms of the agent are joined in
 // this process as in cmd/kube-ipvs, on the fakes of the kernel rooms, which

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
@@ -32,7 +33,13 @@ type Driver interface {
 	Text(kind string) (string, error)
 	// Tool changes the kernel behind the agent's back.
 	Tool(args []string) error
-	// Plan prints what the agent, started so, would want in the kernel, by kind.
+	// Host makes these the addresses of the machine's own link, and no others.
+	Host(addrs []netip.Addr) error
+	// Gateway makes these the next hops of its default routes; a driver with a real
+	// kernel refuses.
+	Gateway(hops []netip.Addr) error
+	// Plan prints what the agent, started so, would want in the kernel of this host,
+	// by kind.
 	Plan(s Start) (map[string]string, error)
 	// Cleanup removes everything of ours; the agent must not run.
 	Cleanup(s Start) error

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -131,6 +132,15 @@ func (f *Fakes) Text(kind string) (string, error) { return f.kernel.text(kind) }
 
 // Tool implements Driver.
 func (f *Fakes) Tool(args []string) error { return f.kernel.tool(args) }
+
+// Host implements Driver.
+func (f *Fakes) Host(addrs []netip.Addr) error { return f.kernel.setHost(addrs) }
+
+// Gateway implements Driver.
+func (f *Fakes) Gateway(hops []netip.Addr) error {
+	f.kernel.links.SetGateways(hops...)
+	return nil
+}
 
 // Plan implements Driver.
 func (f *Fakes) Plan(s Start) (map[string]string, error) {

@@ -2,8 +2,11 @@ package scenario_test
 
 import (
 	"context"
+	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -20,12 +23,18 @@ spec: {clusterIP: 10.96.0.10, ports: [{port: 80}]}
 // node returns a node with one Service on disk and no agent yet.
 func node(t *testing.T) *scenario.Fakes {
 	t.Helper()
+	return nodeWith(t, map[string]string{"web.yaml": web})
+}
+
+// nodeWith returns a node with the given manifests on disk.
+func nodeWith(t *testing.T, manifests map[string]string) *scenario.Fakes {
+	t.Helper()
 	work := t.TempDir()
 	if err := os.Mkdir(filepath.Join(work, "manifests"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(work, "manifests", "web.yaml"), []byte(web), 0o644); err != nil {
-		t.Fatal(err)
+	for name, text := range manifests {
+		must(t, os.WriteFile(filepath.Join(work, "manifests", name), []byte(text), 0o644))
 	}
 	n := scenario.NewFakes(work)
 	t.Cleanup(n.Close)
@@ -96,6 +105,51 @@ func TestFaultIsSpelledRight(t *testing.T) {
 			t.Errorf("fault %q was taken", spec)
 		}
 	}
+}
+
+const open = `apiVersion: v1
+kind: Service
+metadata: {namespace: default, name: open}
+spec: {type: NodePort, clusterIP: 10.96.0.11, externalIPs: [192.0.2.254], ports: [{port: 80, nodePort: 30080}]}
+`
+
+func addrs(list ...string) (out []netip.Addr) {
+	for _, a := range list {
+		out = append(out, netip.MustParseAddr(a))
+	}
+	return out
+}
+
+func TestHostMoves(t *testing.T) {
+	n := nodeWith(t, map[string]string{"web.yaml": web, "open.yaml": open})
+	must(t, n.Host(addrs("192.0.2.1", "192.0.2.2")))
+	must(t, n.Start(scenario.Start{Audit: true, Flags: []string{"--nodeport-addresses=192.0.2.0/24"}}))
+	for _, tt := range []struct {
+		name      string
+		do        func() error
+		servers   string
+		addresses string
+	}{
+		{"at the start", func() error { return nil }, "192.0.2.1:30080 192.0.2.2:30080", "10.96.0.10 10.96.0.11 192.0.2.254"},
+		{"another address", func() error { return n.Host(addrs("192.0.2.2", "192.0.2.3", "198.51.100.1")) }, "192.0.2.2:30080 192.0.2.3:30080", "10.96.0.10 10.96.0.11 192.0.2.254"},
+		{"a gateway", func() error { return n.Gateway(addrs("192.0.2.254")) }, "192.0.2.2:30080 192.0.2.3:30080", "10.96.0.10 10.96.0.11"},
+		{"none", func() error { return errors.Join(n.Host(nil), n.Gateway(nil)) }, "", "10.96.0.10 10.96.0.11 192.0.2.254"},
+	} {
+		must(t, tt.do())
+		eventually(t, n, tt.name, func() bool {
+			return found(n, "servers", `-A -t (\S+:30080)`) == tt.servers && found(n, "addresses", `add (\S+)/`) == tt.addresses
+		})
+	}
+}
+
+// found lists what the pattern finds in the kernel, in order.
+func found(n *scenario.Fakes, kind, pattern string) string {
+	text, _ := n.Text(kind)
+	var out []string
+	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+		out = append(out, m[1])
+	}
+	return strings.Join(out, " ")
 }
 
 func TestToolsRefuseWhatTheKernelRefuses(t *testing.T) {

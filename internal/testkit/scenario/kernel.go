@@ -3,6 +3,7 @@ package scenario
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"regexp"
 	"strings"
 	"sync"
@@ -48,6 +49,24 @@ func (k *kernel) host() (h model.Host, err error) {
 		h.Gateways, err = k.links.Gateways(context.Background())
 	}
 	return h, err
+}
+
+// setHost gives the machine addresses and takes others away, each with its event.
+func (k *kernel) setHost(addrs []netip.Addr) error {
+	have, err := k.links.Local(context.Background())
+	if err != nil {
+		return err
+	}
+	for _, a := range addrs {
+		if _, there := have[a]; !there {
+			k.links.AddElsewhere(a, "host0")
+		}
+		delete(have, a)
+	}
+	for a := range have {
+		k.links.RemoveElsewhere(a)
+	}
+	return nil
 }
 
 // text prints one kind of rows as the tools do.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/netip"
 	"regexp"
 	"strconv"
 	"strings"
@@ -40,6 +41,8 @@ var steps = map[string]step{
 	"mark":       {usage: "mark", run: (*script).mark},
 	"written":    {usage: "written TABLE N", least: 2, most: 2, run: (*script).written},
 	"plan":       {usage: "plan", run: (*script).plan},
+	"host":       {usage: "host [ADDRESS...]", most: many, run: func(s *script, c call) error { return withAddresses(c.args, s.driver.Host) }},
+	"gateway":    {usage: "gateway [ADDRESS...]", most: many, run: func(s *script, c call) error { return withAddresses(c.args, s.driver.Gateway) }},
 	"kernel":     {usage: "kernel TOOL ARGUMENT...", least: 2, most: many, run: func(s *script, c call) error { return s.driver.Tool(c.args) }},
 	"fault":      {usage: "fault ROOM next|always|nth N|row TEXT", least: 2, most: 3, run: func(s *script, c call) error { return s.driver.Fault(c.args[0], c.args[1:]) }},
 	"heal":       {usage: "heal", run: func(s *script, _ call) error { s.driver.Heal(); return nil }},
@@ -61,6 +64,18 @@ func (s *script) start(c call) error {
 		}
 	}
 	return s.launch()
+}
+
+// withAddresses reads the arguments of a step as addresses.
+func withAddresses(args []string, do func([]netip.Addr) error) error {
+	addrs := make([]netip.Addr, len(args))
+	for i, text := range args {
+		var err error
+		if addrs[i], err = netip.ParseAddr(text); err != nil {
+			return err
+		}
+	}
+	return do(addrs)
 }
 
 func (s *script) terminate(call) error { return s.driver.Stop() }
