@@ -99,8 +99,11 @@ func TestHealthCheckNodePort(t *testing.T) {
 			var last health
 			poll(t, fmt.Sprintf("the health of %q at %s", tt.name, addr), settleTimeout, func() error {
 				got, err := w.outside.health(addr)
-				if diff := cmp.Diff(healthy(tt.want), got); err != nil || diff != "" {
-					return fmt.Errorf("%w (-want +got):\n%s", errors.Join(err), diff)
+				if err != nil {
+					return err
+				}
+				if diff := cmp.Diff(healthy(tt.want), got); diff != "" {
+					return fmt.Errorf("health (-want +got):\n%s", diff)
 				}
 				last = got
 				return nil
@@ -114,8 +117,12 @@ func TestHealthCheckNodePort(t *testing.T) {
 	n.write(t, web)
 	for _, addr := range fabAddr.all() {
 		poll(t, "the port to be closed at "+addr, settleTimeout, func() error {
-			if _, err := w.host().health(addr); !errors.Is(err, syscall.ECONNREFUSED) {
-				return fmt.Errorf("asked from the host: error %v, want a refusal", err)
+			_, err := w.host().health(addr)
+			switch {
+			case err == nil:
+				return errors.New("it answers the host")
+			case !errors.Is(err, syscall.ECONNREFUSED):
+				return fmt.Errorf("want the host to be refused: %w", err)
 			}
 			return nil
 		})

@@ -121,28 +121,34 @@ func (a answer) valid() bool {
 	return slices.Contains(unanswered, a.outcome) && a.source == "-"
 }
 
-// truthFile is the table that the kernel has to agree with.
-const truthFile = "testdata/truth.txt"
+// The tables that the kernel has to agree with, under one setting each.
+const (
+	truthFile         = "testdata/truth.txt"
+	masqueradeAllFile = "testdata/truth-masquerade-all.txt"
+	noDetectorFile    = "testdata/truth-no-detector.txt"
+)
 
-func truth(t *testing.T) map[cell]answer {
+func truth(t *testing.T, file string) map[cell]answer {
 	t.Helper()
-	text, err := os.ReadFile(truthFile)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out, err := readTruth(string(text))
 	if err != nil {
-		t.Fatalf("%s:\n%v", truthFile, err)
+		t.Fatalf("%s:\n%v", file, err)
 	}
 	return out
 }
 
-// TestTruthIsWhole holds what the table means at some cells that its wildcards decide.
+// TestTruthIsWhole reads each table, and holds what the first means at some cells that its wildcards decide.
 func TestTruthIsWhole(t *testing.T) {
-	all := truth(t)
-	if len(all) != 4*4*2*2*4 {
-		t.Errorf("%d cells, want the full product", len(all))
+	for _, file := range []string{truthFile, masqueradeAllFile, noDetectorFile} {
+		if all := truth(t, file); len(all) != 4*4*2*2*4 {
+			t.Errorf("%s: %d cells, want the full product", file, len(all))
+		}
 	}
+	all := truth(t, truthFile)
 	for c, want := range map[cell]answer{
 		{"outside", "NodePort", "Cluster", "Local", "none"}:              {"refused", "-"},
 		{"pod", "ClusterIP", "Local", "Cluster", "remote"}:               {"dropped", "-"},

@@ -17,9 +17,9 @@ type truthWorld struct {
 }
 
 // newTruthWorld starts both agents on the Services of the table, and on those of the hairpins: their only endpoint is web-a.
-func newTruthWorld(t *testing.T) *truthWorld {
+func newTruthWorld(t *testing.T, flags ...string) *truthWorld {
 	t.Helper()
-	w := &truthWorld{newCluster(t, "--detect-local-mode", "NodeCIDR"), map[cell]service{}}
+	w := &truthWorld{newCluster(t, flags...), map[cell]service{}}
 	w.webA.serve(t, 8080)
 	w.webB.serve(t, 8080)
 	for _, c := range cells() {
@@ -74,7 +74,7 @@ func (w *truthWorld) backends(word string) []*pod {
 	}[word]
 }
 
-// question turns a cell into what has to happen.
+// questions turns a cell into what has to happen.
 func (w *truthWorld) questions(c cell, says answer, protos ...backend.Proto) []*question {
 	s := w.services[cell{dimInternal: c[dimInternal], dimExternal: c[dimExternal], dimEnds: c[dimEnds]}]
 	to, port := s.target(c[dimFrontend], fabAddr)
@@ -118,19 +118,42 @@ func (w *truthWorld) outcome(c cell, says answer) outcome {
 // TestTruthTable asks the kernel each cell of testdata/truth.txt. The two tables beside it are about what the file leaves out.
 func TestTruthTable(t *testing.T) {
 	t.Parallel()
-	all := truth(t)
-	w := newTruthWorld(t)
+	all := truth(t, truthFile)
+	w := newTruthWorld(t, "--detect-local-mode", "NodeCIDR")
 	for _, proto := range []backend.Proto{backend.TCP, backend.UDP} {
-		t.Run(string(proto), func(t *testing.T) {
-			var questions []*question
-			for _, c := range cells() {
-				questions = append(questions, w.questions(c, all[c], proto)...)
-			}
-			put(t, truthColumns, questions)
-		})
+		t.Run(string(proto), func(t *testing.T) { put(t, truthColumns, w.all(all, proto)) })
 	}
 	t.Run("sctp", func(t *testing.T) { put(t, truthColumns, w.sctpBasics(all)) })
 	t.Run("an endpoint asks itself", func(t *testing.T) { put(t, truthColumns, w.hairpins()) })
+}
+
+// TestTruthUnderOtherSettings asks by TCP alone: what differs is where packets come from.
+func TestTruthUnderOtherSettings(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, file string
+		flags      []string
+	}{
+		{"pods are told by the bridge", truthFile, []string{"--detect-local-mode", "BridgeInterface", "--pod-bridge-interface", "cni0"}},
+		{"legacy iptables", truthFile, []string{"--detect-local-mode", "NodeCIDR", "--iptables-backend", "legacy"}},
+		{"masquerade all", masqueradeAllFile, []string{"--detect-local-mode", "NodeCIDR", "--masquerade-all"}},
+		{"no detector", noDetectorFile, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			all := truth(t, tt.file)
+			w := newTruthWorld(t, tt.flags...)
+			put(t, truthColumns, w.all(all, backend.TCP))
+		})
+	}
+}
+
+// all are the questions of a whole table.
+func (w *truthWorld) all(truth map[cell]answer, proto backend.Proto) []*question {
+	var out []*question
+	for _, c := range cells() {
+		out = append(out, w.questions(c, truth[c], proto)...)
+	}
+	return out
 }
 
 // sctpBasics are the cells that SCTP is asked: every client and frontend, with policies Cluster and endpoints on both nodes.
