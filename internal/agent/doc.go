@@ -9,8 +9,12 @@
 // kernel handle. Others have the loop run a function for them (Do) and so read a
 // state between two cycles; there is no lock and no copy kept for nobody.
 //
+// The loop also puts together the model.Host that plans are made for: our Node and
+// the addresses of all nodes from the catalog, what is on the links from the
+// machine. Another host compiles again the Services that it concerns, and no other.
+//
 // The laws it keeps: no kernel write until every source has said what it can
-// (in sync); the kernel is read before the first write; what merely looks
+// (in sync); the host and the kernel are read before the first write; what merely looks
 // orphaned stays while some input could not be read; what failed is retried with
 // backoff, and nothing else with it.
 package agent

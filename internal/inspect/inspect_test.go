@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
@@ -29,8 +31,10 @@ func (r reader) Status(context.Context) (agent.Status, error) { return r.status,
 
 var sample = agent.Status{
 	Node: "node-a", Mode: "ipvs", Synced: true, Complete: true, Ready: true, Services: 2, Noted: 1, Cycles: 3,
-	Tables:  []dataplane.TableStatus{{Table: "servers", Desired: 4}},
-	Written: map[string]uint64{"servers": 4},
+	Unbound: 1, Conflicts: 2, HealthChecks: 3, Healthy: true,
+	NodePorts: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")},
+	Tables:    []dataplane.TableStatus{{Table: "servers", Desired: 4}},
+	Written:   map[string]uint64{"servers": 4},
 	Last: &agent.Cycle{At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Took: 1500 * time.Microsecond, Services: 1,
 		Rows: []agent.TableRows{{Table: "destinations", Adds: 1, Deletes: 1}}},
 }
@@ -60,7 +64,7 @@ func TestStatusTravels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(sample, got); diff != "" {
+	if diff := cmp.Diff(sample, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
 }
@@ -143,6 +147,8 @@ func TestWriteStatus(t *testing.T) {
 mode      ipvs
 state     serving
 services  2 served, 0 skipped, 1 with notes
+claims    1 addresses left unbound, as a node has them; 2 conflicts
+ports     NodePorts on 192.0.2.1, 2001:db8::1; 3 health-check ports, healthy
 cycles    3 that wrote
 audits    0 rounds, 0 rows had drifted
 last      03:04:05, 1 services compiled, took 1.5ms: destinations +1 ~0 -1
@@ -181,6 +187,21 @@ func TestStateInWords(t *testing.T) {
 				t.Errorf("want %q in\n%s (error %v)", tt.want, &b, err)
 			}
 		})
+	}
+}
+
+func TestManyAddressesFitOnALine(t *testing.T) {
+	var many []netip.Addr
+	for i := range 40 {
+		many = append(many, netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}))
+	}
+	for want, addrs := range map[string][]netip.Addr{
+		"on no address;": nil, "on 192.0.2.0;": many[:1], "192.0.2.5;": many[:6], "192.0.2.5 and 34 more;": many,
+	} {
+		var b bytes.Buffer
+		if err := inspect.WriteStatus(&b, agent.Status{NodePorts: addrs}); err != nil || !strings.Contains(b.String(), want+" 0 health-check ports, not healthy\n") {
+			t.Errorf("want %q in\n%s (error %v)", want, &b, err)
+		}
 	}
 }
 

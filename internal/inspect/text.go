@@ -3,6 +3,7 @@ package inspect
 import (
 	"fmt"
 	"io"
+	"net/netip"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -15,6 +16,8 @@ func WriteStatus(w io.Writer, s agent.Status) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "node\t%s\nmode\t%s\nstate\t%s\n", s.Node, s.Mode, state(s))
 	fmt.Fprintf(t, "services\t%d served, %d skipped, %d with notes\n", s.Services, s.Skipped, s.Noted)
+	fmt.Fprintf(t, "claims\t%d addresses left unbound, as a node has them; %d conflicts\n", s.Unbound, s.Conflicts)
+	fmt.Fprintf(t, "ports\tNodePorts on %s; %d health-check ports, %s\n", someAddresses(s.NodePorts), s.HealthChecks, verdict(s))
 	fmt.Fprintf(t, "cycles\t%d that wrote\n", s.Cycles)
 	fmt.Fprintf(t, "audits\t%d rounds, %d rows had drifted\n", s.Audits, s.Drifted)
 	if s.LastError != "" {
@@ -72,6 +75,31 @@ func unread(s agent.Status) string {
 		return ""
 	}
 	return "; some input cannot be read, so nothing that looks orphaned is deleted"
+}
+
+// someAddresses lists as many as fit on a line.
+func someAddresses(addrs []netip.Addr) string {
+	const most = 6
+	if len(addrs) == 0 {
+		return "no address"
+	}
+	var words []string
+	for _, a := range addrs[:min(most, len(addrs))] {
+		words = append(words, a.String())
+	}
+	text := strings.Join(words, ", ")
+	if rest := len(addrs) - most; rest > 0 {
+		text += fmt.Sprintf(" and %d more", rest)
+	}
+	return text
+}
+
+// verdict is what health-check ports say of the agent itself.
+func verdict(s agent.Status) string {
+	if s.Healthy {
+		return "healthy"
+	}
+	return "not healthy"
 }
 
 // oneLine keeps errors that were joined from breaking the columns.
