@@ -257,6 +257,9 @@ func TestGuardUnbindsAndBinds(t *testing.T) {
 			if got := strings.Join(levels, " "); got != step.level {
 				w.Errorf("%s: logged at %q, want %q", step.name, got, step.level)
 			}
+			if n := w.logs.FilterMessage("service note").FilterField(zap.Stringer("service", s.ID)).Len(); n > 1 {
+				w.Errorf("%s: %d notes, want the one on endpoints at most: the conflict is told already", step.name, n)
+			}
 			w.planned()
 		}
 	})

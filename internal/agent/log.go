@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -57,7 +58,8 @@ func (a *Agent) logOutcome(id model.ServiceID, before, now outcome) {
 		a.log.Info("service skipped", zap.Stringer("service", id), zap.String("reason", now.skipped))
 	}
 	for _, n := range now.notes {
-		if !slices.Contains(before.notes, n) {
+		// What the guard of node addresses does is told below, with its holder.
+		if !strings.Contains(n, conflictWithNode) && !slices.Contains(before.notes, n) {
 			a.log.Info("service note", zap.Stringer("service", id), zap.String("reason", n))
 		}
 	}
@@ -65,7 +67,7 @@ func (a *Agent) logOutcome(id model.ServiceID, before, now outcome) {
 }
 
 // conflictWithNode is the reason by which operators find the addresses of
-// Services that belong to a node (decision 10).
+// Services that belong to a node (decision 10), in notes as in the log.
 const conflictWithNode = "VIPConflictsWithNode"
 
 func (a *Agent) logUnbound(id model.ServiceID, before, now []netip.Addr) {
