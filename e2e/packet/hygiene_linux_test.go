@@ -8,6 +8,10 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
 )
 
+// detourPort is where a Service whose policies are both Local has the virtual server for the clients of its node: the highest port
+// that is none of its own.
+const detourPort = 65535
+
 // TestVIPHygiene: an address that the agent binds is not another name of the host, and an address of a host stays one although
 // Services name it (decisions 9 and 10).
 func TestVIPHygiene(t *testing.T) {
@@ -20,13 +24,14 @@ func TestVIPHygiene(t *testing.T) {
 	otherDaemon := &pod{name: "other-daemon"}
 	serve(t, w.remote1.space, backend.Config{Name: otherDaemon.name, TCP: ":22", UDP: ":22"})
 
-	web, here, there := numberedService(1), numberedService(2), numberedService(3)
+	web, here, there, detour := numberedService(1), numberedService(2), numberedService(3), numberedService(4)
+	detour.backends, detour.internalLocal, detour.externalLocal = endpoints(w.pod1, w.remote1), true, true
 	web.backends = endpoints(w.pod1, w.remote1)
 	here.external, here.backends = fabAddr, endpoints(w.pod1)
 	there.external, there.backends = otherAddr, endpoints(w.pod1)
 	n := newAgent(t, w.node, "--cluster-cidr", clusters)
 	n.writeFile(t, "nodes.yaml", w.nodes())
-	n.write(t, web, here, there)
+	n.write(t, web, here, there, detour)
 	n.start(t)
 
 	var questions []*question
@@ -42,8 +47,13 @@ func TestVIPHygiene(t *testing.T) {
 			ask("daemon by the node's address", c, cniAddr, 22, by(daemon)),
 			ask("daemon by the node's address that is an external IP", c, fabAddr, 22, by(daemon)),
 			ask("Service by the node's address", c, fabAddr, 80, by(w.pod1)),
+			// Clients of this node are taken there from the external addresses; the virtual server is for nobody else.
+			ask("detour", c, detour.vip, detourPort, refused),
 			ask("other node, whose address is an external IP", c, otherAddr, 22, by(otherDaemon)),
 		)
+	}
+	if servers := w.node.run(t, "ipvsadm", "-Sn"); !strings.Contains(servers, "-A -t "+hostPort(detour.vip.v4, detourPort)) {
+		t.Errorf("no virtual server on port %d of %s:\n%s", detourPort, detour.vip.v4, servers)
 	}
 	put(t, []any{"what", "client"}, questions)
 	w.pings(t, web.vip, web.external, web.lb, fabAddr, otherAddr)

@@ -134,8 +134,9 @@ func TestTruthUnderOtherSettings(t *testing.T) {
 		name, file string
 		flags      []string
 	}{
-		{"pods are told by the bridge", truthFile, []string{"--detect-local-mode", "BridgeInterface", "--pod-bridge-interface", "cni0"}},
-		{"legacy iptables", truthFile, []string{"--detect-local-mode", "NodeCIDR", "--iptables-backend", "legacy"}},
+		{"pods are told by the bridge, and rules are legacy", truthFile, []string{
+			"--detect-local-mode", "BridgeInterface", "--pod-bridge-interface", "cni0", "--iptables-backend", "legacy",
+		}},
 		{"masquerade all", masqueradeAllFile, []string{"--detect-local-mode", "NodeCIDR", "--masquerade-all"}},
 		{"no detector", noDetectorFile, nil},
 	} {
