@@ -57,7 +57,7 @@ func (a *Agent) tellHealth() {
 
 // debt knows since when something waits for the kernel. All goroutines may ask.
 type debt struct {
-	served atomic.Bool // once at least everything was written
+	served atomic.Bool // a pass has left most of what is wanted in place
 	since  atomic.Pointer[time.Time]
 }
 
