@@ -1,0 +1,97 @@
+package binaries
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/kube-ipvs/kube-ipvs/e2e/vm"
+)
+
+// The versions, as controlplane/go.mod pins them. The etcd is the one whose client Kubernetes is built with.
+const (
+	Kubernetes = "v1.36.3"
+	Etcd       = "v3.6.8"
+)
+
+// Variable names a directory with ready binaries. It is for places that have no go command and no cache, such as a guest.
+const Variable = "KUBE_IPVS_CONTROLPLANE"
+
+// ErrNotBuilt says that a binary is not in the cache yet.
+var ErrNotBuilt = errors.New("not built yet; go run ./e2e/kube/build does it")
+
+// Set holds the absolute paths of one control plane's programs.
+type Set struct {
+	Etcd, APIServer, Kubectl string
+}
+
+// program is one thing to build.
+type program struct {
+	name, version string
+	pkg           string // its main package
+	ldflags       string
+	minutes       int // of a first build on two free cores
+}
+
+// stamp makes Kubernetes' programs report their version, which is "v0.0.0-master" in a build without its own scripts.
+const stamp = "-s -w -X k8s.io/component-base/version.gitVersion=" + Kubernetes +
+	" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36" +
+	" -X k8s.io/component-base/version.gitTreeState=clean"
+
+var programs = []program{
+	{name: "etcd", version: Etcd, pkg: "go.etcd.io/etcd/server/v3", ldflags: "-s -w", minutes: 1},
+	{name: "kube-apiserver", version: Kubernetes, pkg: "k8s.io/kubernetes/cmd/kube-apiserver", ldflags: stamp, minutes: 5},
+	{name: "kubectl", version: Kubernetes, pkg: "k8s.io/kubernetes/cmd/kubectl", ldflags: stamp, minutes: 1},
+}
+
+// Dir is where the binaries are or will be: $KUBE_IPVS_CONTROLPLANE, else a directory of the cache that package vm keeps. Its name
+// changes with the versions and with how they are built.
+func Dir() (string, error) {
+	if dir := os.Getenv(Variable); dir != "" {
+		return filepath.Abs(dir)
+	}
+	cache, err := vm.CacheDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(cache, "controlplane-"+Kubernetes+"-"+recipe()), nil
+}
+
+// recipe is a short hash of everything that decides how the binaries come out.
+func recipe() string {
+	hash := sha256.New()
+	for _, p := range programs {
+		fmt.Fprintln(hash, p.name, p.version, p.pkg, p.ldflags)
+	}
+	return fmt.Sprintf("%x", hash.Sum(nil)[:4])
+}
+
+// Find returns the binaries, or an error that wraps ErrNotBuilt and names the first that is missing.
+func Find() (Set, error) {
+	dir, err := Dir()
+	if err != nil {
+		return Set{}, err
+	}
+	for _, p := range programs {
+		if !built(dir, p) {
+			return Set{}, fmt.Errorf("%s %s in %s: %w", p.name, p.version, dir, ErrNotBuilt)
+		}
+	}
+	return setIn(dir), nil
+}
+
+func setIn(dir string) Set {
+	return Set{
+		Etcd:      filepath.Join(dir, "etcd"),
+		APIServer: filepath.Join(dir, "kube-apiserver"),
+		Kubectl:   filepath.Join(dir, "kubectl"),
+	}
+}
+
+// built tells whether there is a file that can be run; its being there means that it is complete.
+func built(dir string, p program) bool {
+	info, err := os.Stat(filepath.Join(dir, p.name))
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+}

@@ -1,0 +1,160 @@
+package binaries
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestVersionsAreThePinnedOnes holds the constants, which name the directory, to the module that decides what is built.
+func TestVersionsAreThePinnedOnes(t *testing.T) {
+	text, err := os.ReadFile("../controlplane/go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(text), "\n")
+	staging := "v0." + strings.TrimPrefix(Kubernetes, "v1.")
+	for _, want := range []string{
+		"k8s.io/kubernetes " + Kubernetes,
+		"go.etcd.io/etcd/server/v3 " + Etcd,
+		"go.etcd.io/etcd/client/v3 " + Etcd, // what the API server speaks
+		"k8s.io/component-base => k8s.io/component-base " + staging,
+	} {
+		found := slices.ContainsFunc(lines, func(line string) bool {
+			requirement, _, _ := strings.Cut(line, " //")
+			return strings.TrimSpace(requirement) == want
+		})
+		if !found {
+			t.Errorf("controlplane/go.mod lacks %q", want)
+		}
+	}
+	for _, p := range programs {
+		if !slices.ContainsFunc(lines, func(line string) bool { return strings.TrimSpace(line) == p.pkg }) {
+			t.Errorf("controlplane/go.mod has no tool line for %s", p.pkg)
+		}
+	}
+}
+
+func TestDir(t *testing.T) {
+	cache := t.TempDir()
+	tests := []struct {
+		name, variable, want string
+	}{
+		{name: "in the cache", want: filepath.Join(cache, "controlplane-"+Kubernetes+"-"+recipe())},
+		{name: "named from outside", variable: "/run/controlplane", want: "/run/controlplane"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Setenv("KUBE_IPVS_CACHE", cache)
+			t.Setenv(Variable, tt.variable)
+			if got, err := Dir(); err != nil || got != tt.want {
+				t.Errorf("Dir() = %q, %v, want %q", got, err, tt.want)
+			}
+		})
+	}
+}
+
+// fakeBuilder builds into an empty directory by writing files instead of running the go command.
+func fakeBuilder(t *testing.T, log *bytes.Buffer, run func(context.Context, *exec.Cmd) error) *Builder {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "binaries")
+	t.Setenv(Variable, dir)
+	return &Builder{module: t.TempDir(), dir: dir, log: log, run: run}
+}
+
+// target is the value of -o.
+func target(cmd *exec.Cmd) string { return cmd.Args[slices.Index(cmd.Args, "-o")+1] }
+
+func writeTarget(_ context.Context, cmd *exec.Cmd) error {
+	return os.WriteFile(target(cmd), []byte("program"), 0o755)
+}
+
+func TestBuildGoesOnWhereItEnded(t *testing.T) {
+	var asked []string
+	fail := errors.New("no more memory")
+	var log bytes.Buffer
+	b := fakeBuilder(t, &log, func(ctx context.Context, cmd *exec.Cmd) error {
+		asked = append(asked, cmd.Args[len(cmd.Args)-1])
+		if fail != nil && len(asked) == 2 {
+			_ = writeTarget(ctx, cmd) // half a program
+			return fail
+		}
+		return writeTarget(ctx, cmd)
+	})
+
+	if _, err := b.Build(t.Context()); !errors.Is(err, fail) || !strings.Contains(err.Error(), "build kube-apiserver "+Kubernetes) {
+		t.Errorf("Build = %v, want %v for kube-apiserver", err, fail)
+	}
+	if _, err := Find(); !errors.Is(err, ErrNotBuilt) || !strings.Contains(err.Error(), "kube-apiserver") {
+		t.Errorf("Find after half a build = %v, want %v for kube-apiserver", err, ErrNotBuilt)
+	}
+	fail = nil
+	set, err := b.Build(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Build(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"go.etcd.io/etcd/server/v3", "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes/cmd/kubectl"}
+	if diff := cmp.Diff(want, asked); diff != "" {
+		t.Errorf("programs built (-want +got):\n%s", diff)
+	}
+	if found, err := Find(); err != nil || found != set {
+		t.Errorf("Find = %+v, %v, want %+v", found, err, set)
+	}
+	left, _ := filepath.Glob(filepath.Join(b.dir, ".new-*"))
+	if len(left) > 0 {
+		t.Errorf("unfinished files are left: %q", left)
+	}
+	if line := "controlplane: building kubectl " + Kubernetes + " (3 of 3)"; !strings.Contains(log.String(), line) {
+		t.Errorf("progress lacks %q:\n%s", line, log.String())
+	}
+}
+
+func TestCommandIsStaticAndPolite(t *testing.T) {
+	b := fakeBuilder(t, nil, nil)
+	cmd := b.command(t.Context(), programs[1], "/tmp/out")
+	if got := strings.Join(cmd.Args[:5], " "); got != "nice -n 19 go build" {
+		t.Errorf("command starts with %q", got)
+	}
+	if cmd.Dir != b.module || !slices.Contains(cmd.Env, "CGO_ENABLED=0") {
+		t.Errorf("runs in %s with %q, want %s without cgo", cmd.Dir, cmd.Env, b.module)
+	}
+}
+
+func TestRunCommandTellsWhatTheToolSaid(t *testing.T) {
+	err := runCommand(t.Context(), exec.CommandContext(t.Context(), "sh", "-c", "echo no such package >&2; exit 3"))
+	if err == nil || !strings.Contains(err.Error(), "no such package") || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("error = %v, want the status and the output", err)
+	}
+	stopped := errors.New("stopped by hand")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(stopped)
+	if err := runCommand(ctx, exec.CommandContext(ctx, "true")); !errors.Is(err, stopped) {
+		t.Errorf("error = %v, want %v", err, stopped)
+	}
+}
+
+func TestNewBuilder(t *testing.T) {
+	t.Setenv(Variable, t.TempDir())
+	b, err := NewBuilder(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := filepath.ToSlash(b.module); !strings.HasSuffix(got, "/e2e/kube/controlplane") {
+		t.Errorf("the pinned module is %s", got)
+	}
+	t.Chdir(t.TempDir())
+	if _, err := NewBuilder(t.Context(), nil); err == nil {
+		t.Error("a builder outside of the main module found something")
+	}
+}

@@ -1,0 +1,43 @@
+// Command build makes the programs of the control plane that tests use, once: etcd, kube-apiserver and kubectl, as pinned in
+// e2e/kube/controlplane. Run it from the root of the repository:
+//
+//	go run ./e2e/kube/build           # prints the directory that holds them; progress goes to standard error
+//	go run ./e2e/kube/build -where    # prints the directory and builds nothing
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/kube-ipvs/kube-ipvs/e2e/kube/binaries"
+)
+
+func main() {
+	where := flag.Bool("where", false, "print the directory and build nothing")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	dir, err := run(ctx, *where)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "controlplane:", err)
+		os.Exit(1)
+	}
+	fmt.Println(dir)
+}
+
+func run(ctx context.Context, where bool) (string, error) {
+	if where {
+		return binaries.Dir()
+	}
+	builder, err := binaries.NewBuilder(ctx, os.Stderr)
+	if err != nil {
+		return "", err
+	}
+	set, err := builder.Build(ctx)
+	return filepath.Dir(set.Etcd), err
+}

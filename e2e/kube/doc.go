@@ -1,0 +1,9 @@
+// Package kube holds the tests that need a real Kubernetes API: kube-apiserver and etcd of pinned versions, run as processes.
+//
+//	controlplane/  a module of its own that pins the versions; it has no code
+//	binaries/      builds the programs into the cache, and finds them
+//	build/         go run ./e2e/kube/build
+//	cluster/       starts, stops and breaks a control plane
+//
+// Its tests skip where the programs were not built, unless KUBE_IPVS_E2E_KUBE=1 asks for them.
+package kube
