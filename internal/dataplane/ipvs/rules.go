@@ -147,6 +147,17 @@ func compareJumps(a, b rules.JumpKey) int {
 	return cmp.Or(cmp.Compare(a.Family, b.Family), cmp.Compare(jumpRank(a), jumpRank(b)), a.Compare(b))
 }
 
+// above lists the targets of the jumps that stand above one in its hook.
+func above(k rules.JumpKey) []string {
+	var out []string
+	for i, j := range jumps {
+		if i > jumpRank(k) && j.table == k.Table && j.hook == k.Hook && !j.last {
+			out = append(out, j.target)
+		}
+	}
+	return out
+}
+
 // compareInHook orders jumps the way they stand in their hooks: what is put at the
 // head last comes first.
 func compareInHook(a, b rules.JumpKey) int {
@@ -205,7 +216,7 @@ func (s jumpStore) List(ctx context.Context) (map[rules.JumpKey]rules.Jump, erro
 func (s jumpStore) Write(ctx context.Context, changes []delta.Change[rules.JumpKey, rules.Jump]) []error {
 	batch := make([]rules.JumpChange, len(changes))
 	for i, c := range changes {
-		batch[i] = rules.JumpChange{Op: ruleOps[c.Op], Key: c.Key, Jump: c.Value, Last: isLast(c.Key)}
+		batch[i] = rules.JumpChange{Op: ruleOps[c.Op], Key: c.Key, Jump: c.Value, Last: isLast(c.Key), Behind: above(c.Key)}
 	}
 	return s.rules.WriteJumps(ctx, batch)
 }

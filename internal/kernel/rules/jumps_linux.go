@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/coreos/go-iptables/iptables"
@@ -12,8 +13,8 @@ import (
 
 // WriteJumps converges jumps in the given order. A jump that is there,
 // anywhere in its hook, is neither moved nor doubled; a missing one becomes
-// the first rule, so of several adds the last comes out on top, or with
-// [JumpChange.Last] the last rule. Jumps to the same target with other
+// the first rule, so of several adds the last comes out on top; or it goes
+// behind others with [JumpChange.Behind], to the end with [JumpChange.Last]. Jumps to the same target with other
 // arguments are removed after the new one is in.
 // The result is nil when all is applied, else has one entry a change.
 func (h *Handle) WriteJumps(ctx context.Context, changes []JumpChange) []error {
@@ -39,13 +40,13 @@ func (h *Handle) writeJump(ctx context.Context, c JumpChange) error {
 		return err
 	}
 	j := jumpWriter{h: h, ipt: h.per[c.Key.Family].ipt, key: c.Key}
-	present, err := j.list(ctx)
+	present, at, err := j.list(ctx, c.Behind)
 	if err != nil {
 		return err
 	}
 	keep := -1
 	if c.Op != Delete {
-		if keep, err = j.ensure(ctx, present, c); err != nil {
+		if keep, err = j.ensure(ctx, present, c, at); err != nil {
 			return err
 		}
 	}
@@ -67,35 +68,39 @@ type jumpWriter struct {
 	key JumpKey
 }
 
-// list reads the jumps of the key out of its hook, in order. Comparing
-// canonical text replaces the tools' own check, which is known to miss rules
-// over quoting.
-func (j jumpWriter) list(ctx context.Context) ([]Jump, error) {
+// list reads the jumps of the key out of its hook, in order, and the number that
+// a rule behind the jumps to certain targets has. Comparing canonical text
+// replaces the tools' own check, which is known to miss rules over quoting.
+func (j jumpWriter) list(ctx context.Context, behind []string) (jumps []Jump, at int, err error) {
 	var lines []string
-	err := j.do(ctx, func() (err error) {
+	err = j.do(ctx, func() (err error) {
 		lines, err = j.ipt.List(j.key.Table, j.key.Hook)
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	hook := ChainKey{Family: j.key.Family, Table: j.key.Table, Name: j.key.Hook}
-	var jumps []Jump
+	number := 0
 	for _, line := range lines {
 		rule, ok := strings.CutPrefix(line, "-A "+j.key.Hook+" ")
 		if !ok {
 			continue
 		}
-		if key, jump, ok := jumpOf(hook, rule); ok && key == j.key {
+		number++
+		switch key, jump, ok := jumpOf(hook, rule); {
+		case ok && key == j.key:
 			jumps = append(jumps, jump)
+		case ok && slices.Contains(behind, key.Target):
+			at = number
 		}
 	}
-	return jumps, nil
+	return jumps, at + 1, nil
 }
 
 // ensure returns the position in present of the jump to keep, -1 if it had
-// to be written.
-func (j jumpWriter) ensure(ctx context.Context, present []Jump, c JumpChange) (int, error) {
+// to be written; then at is its number in the hook, unless it is to be the last.
+func (j jumpWriter) ensure(ctx context.Context, present []Jump, c JumpChange, at int) (int, error) {
 	rule := Canonical(j.key.Family, c.Jump.Rule(j.key.Target))
 	for i, have := range present {
 		if Canonical(j.key.Family, have.Rule(j.key.Target)) == rule {
@@ -106,7 +111,7 @@ func (j jumpWriter) ensure(ctx context.Context, present []Jump, c JumpChange) (i
 		if c.Last {
 			return j.ipt.Append(j.key.Table, j.key.Hook, Words(rule)...)
 		}
-		return j.ipt.Insert(j.key.Table, j.key.Hook, 1, Words(rule)...)
+		return j.ipt.Insert(j.key.Table, j.key.Hook, at, Words(rule)...)
 	})
 }
 

@@ -142,6 +142,10 @@ type JumpChange struct {
 	// of before them. It belongs to the write, not to the jump: one that
 	// stands already is not moved, and List does not tell where.
 	Last bool
+	// Behind are targets of jumps of the same hook that have to come first: one
+	// that is missing goes right behind the last of those that are there. It
+	// belongs to the write, like Last, and has no meaning with it.
+	Behind []string
 }
 
 // Counters counts since the Handle was made.

@@ -140,6 +140,29 @@ func testJumpLast(t *testing.T, b *bench) {
 	}
 }
 
+func testJumpBehind(t *testing.T, b *bench) {
+	for _, f := range b.Client.Families() {
+		if err := b.Load(f, foreign); err != nil {
+			t.Fatal(err)
+		}
+		names := []string{"KUBE-NODE-PORT", "KUBE-PROXY-FIREWALL", "KUBE-IPVS-FILTER"} // from below to the top
+		var changes []rules.JumpChange
+		for i, name := range names {
+			key := rules.JumpKey{Family: f, Table: "filter", Hook: "INPUT", Target: name}
+			b.write(rules.Add, chainMap{{Family: f, Table: "filter", Name: name}: {}})
+			changes = append(changes, rules.JumpChange{Op: rules.Add, Key: key, Behind: names[i+1:]})
+		}
+		want := []string{"-j KUBE-IPVS-FILTER", "-j KUBE-PROXY-FIREWALL", "-j KUBE-NODE-PORT", "-j cali-INPUT", "-p tcp -m tcp --dport 22 -j ACCEPT"}
+		b.jumps(changes[2], changes[0], changes[1])
+		b.wantHook(f, "filter", "INPUT", want...)
+		for _, c := range changes {
+			b.jump(rules.Delete, c.Key, "")
+			b.jumps(c)
+			b.wantHook(f, "filter", "INPUT", want...)
+		}
+	}
+}
+
 func testJumpFirstStays(_ *testing.T, b *bench) {
 	for _, f := range b.Client.Families() {
 		accept, other := acceptJump(f, ""), acceptJump(f, "")

@@ -60,6 +60,7 @@ func Contract(t *testing.T, newHost func(t *testing.T) Host) {
 		{"jumps of ipvs mode end up in kube-proxy's order", testJumpOrder},
 		{"existing jump is neither doubled nor moved", testJumpTwice},
 		{"last jump goes behind foreign rules and stays", testJumpLast},
+		{"a missing jump goes behind those that come first", testJumpBehind},
 		{"first jump is not moved by asking for last", testJumpFirstStays},
 		{"doubled jump becomes one", testJumpDoubled},
 		{"jump with other arguments is replaced", testJumpReplaced},

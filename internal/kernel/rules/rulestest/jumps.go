@@ -10,7 +10,7 @@ import (
 )
 
 // WriteJumps does what rules.Handle does: a jump that is there stays where
-// it is, a new one goes on top or to the end, others to the same target are
+// it is, a new one goes on top, behind others or to the end; others to the same target are
 // removed.
 func (f *Fake) WriteJumps(ctx context.Context, changes []rules.JumpChange) []error {
 	f.mu.Lock()
@@ -50,14 +50,24 @@ func (f *Fake) writeJump(c rules.JumpChange) error {
 	}
 	if !slices.Contains(t.chains[c.Key.Hook], rule) {
 		f.counters.Jump++
-		at := 0
-		if c.Last {
-			at = len(t.chains[c.Key.Hook])
-		}
-		t.chains[c.Key.Hook] = slices.Insert(t.chains[c.Key.Hook], at, rule)
+		t.chains[c.Key.Hook] = slices.Insert(t.chains[c.Key.Hook], place(t.chains[c.Key.Hook], c), rule)
 	}
 	f.dropJumps(t, c.Key, rule)
 	return nil
+}
+
+// place is where a jump that is missing goes among the rules of its hook.
+func place(hook []string, c rules.JumpChange) int {
+	if c.Last {
+		return len(hook)
+	}
+	at := 0
+	for i, rule := range hook {
+		if slices.ContainsFunc(c.Behind, func(target string) bool { return endsIn(rule, target) }) {
+			at = i + 1
+		}
+	}
+	return at
 }
 
 // dropJumps removes the jumps of the key except one that equals keep: the
