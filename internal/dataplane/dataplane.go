@@ -3,6 +3,7 @@ package dataplane
 import (
 	"context"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
@@ -66,6 +67,20 @@ type Result struct {
 type StageResult struct {
 	Stage string
 	delta.Outcome
+}
+
+// Then is the result of two passes, one after the other.
+func (r Result) Then(next Result) Result {
+	for _, s := range next.Stages {
+		i := slices.IndexFunc(r.Stages, func(o StageResult) bool { return o.Stage == s.Stage })
+		if i < 0 {
+			r.Stages = append(r.Stages, s)
+			continue
+		}
+		r.Stages[i].Outcome = r.Stages[i].Plus(s.Outcome)
+	}
+	r.Pending = next.Pending
+	return r
 }
 
 // Total adds up all stages.

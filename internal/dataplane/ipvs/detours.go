@@ -1,7 +1,9 @@
 package ipvs
 
 import (
+	"context"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -11,39 +13,59 @@ import (
 )
 
 // detours are the frontends that clients of this node leave for another one. Each
-// is a rule, for iptables has no table of addresses to rewrite by. The chain is
+// is a rule, for iptables has no table of addresses to rewrite by. A chain is
 // rendered once for all changes of a batch; endpoints do not change it.
 type detours struct {
-	from map[model.FrontendKey]model.Frontend
+	from map[model.FrontendKey]detour
 	// targets counts how many go to each frontend.
 	targets map[model.FrontendKey]int
-	// stale are the families whose chain has to be rendered anew.
-	stale map[model.Family]struct{}
+	// stale are the chains that have to be rendered anew; waiting are those that
+	// lack a rule because the server it leads to is not there yet.
+	stale, waiting map[rules.ChainKey]struct{}
 }
 
-func newDetours() detours {
-	return detours{map[model.FrontendKey]model.Frontend{}, map[model.FrontendKey]int{}, map[model.Family]struct{}{}}
+// detour is where one frontend's clients are taken, and for whose sake.
+type detour struct {
+	to      netip.AddrPort
+	service model.ServiceID
+}
+
+// newDetours has no detours, and both chains of each family to render.
+func newDetours(families []model.Family) detours {
+	d := detours{
+		from: map[model.FrontendKey]detour{}, targets: map[model.FrontendKey]int{},
+		stale: map[rules.ChainKey]struct{}{}, waiting: map[rules.ChainKey]struct{}{},
+	}
+	for _, f := range families {
+		for _, name := range []string{chainDetourTo, chainDetourSCTP} {
+			d.stale[natChain(f, name)] = struct{}{}
+		}
+	}
+	return d
 }
 
 // change follows one frontend.
 func (d *detours) change(c dataplane.Change) {
 	old, had := d.from[c.Key]
-	has := c.New != nil && c.New.Detour.IsValid()
-	if had && has && old.Detour == c.New.Detour && old.Service == c.New.Service {
+	now, has := detour{}, c.New != nil && c.New.Detour.IsValid()
+	if has {
+		now = detour{c.New.Detour, c.New.Service}
+	}
+	if had && has && old == now {
 		return
 	}
 	if had {
 		delete(d.from, c.Key)
-		if d.targets[target(old)]--; d.targets[target(old)] == 0 {
-			delete(d.targets, target(old))
+		if d.targets[target(c.Key, old)]--; d.targets[target(c.Key, old)] == 0 {
+			delete(d.targets, target(c.Key, old))
 		}
 	}
 	if has {
-		d.from[c.Key] = *c.New
-		d.targets[target(*c.New)]++
+		d.from[c.Key] = now
+		d.targets[target(c.Key, now)]++
 	}
 	if had || has || d.targets[c.Key] > 0 && holder(c.Old) != holder(c.New) {
-		d.stale[model.FamilyOf(c.Key.Addr)] = struct{}{}
+		d.stale[detourChain(c.Key)] = struct{}{}
 	}
 }
 
@@ -55,29 +77,73 @@ func holder(f *model.Frontend) model.ServiceID {
 }
 
 // target is the frontend that a detour leads to.
-func target(f model.Frontend) model.FrontendKey {
-	return model.FrontendKey{Addr: f.Detour.Addr(), Port: f.Detour.Port(), Protocol: f.Key.Protocol}
+func target(from model.FrontendKey, d detour) model.FrontendKey {
+	return model.FrontendKey{Addr: d.to.Addr(), Port: d.to.Port(), Protocol: from.Protocol}
 }
 
-// wantDetours renders the chains that are stale. A detour to what another Service
-// holds would mix their backends, so there is none.
-func (m *Mode) wantDetours() {
-	for f := range m.detours.stale {
-		var lines []string
-		for _, k := range slices.SortedFunc(maps.Keys(m.detours.from), model.FrontendKey.Compare) {
-			from := m.detours.from[k]
-			if to, ok := m.frontends.Get(target(from)); model.FamilyOf(k.Addr) == f && ok && to.Service == from.Service {
-				lines = append(lines, detourRule(from))
-			}
+// detourChain is the chain with the rule of a frontend's detour. SCTP has one of
+// its own: where the kernel lacks the match, the chain is refused as a whole.
+func detourChain(k model.FrontendKey) rules.ChainKey {
+	if k.Protocol == model.SCTP {
+		return natChain(model.FamilyOf(k.Addr), chainDetourSCTP)
+	}
+	return natChain(model.FamilyOf(k.Addr), chainDetourTo)
+}
+
+func isDetourChain(k rules.ChainKey) bool {
+	return k.Name == chainDetourTo || k.Name == chainDetourSCTP
+}
+
+// wantDetours renders the chains that are stale.
+func (m *Mode) wantDetours(there func(model.FrontendKey) bool) {
+	lines := map[rules.ChainKey][]string{}
+	for chain := range m.detours.stale {
+		lines[chain] = nil
+	}
+	for _, k := range m.detours.affected() {
+		d, chain := m.detours.from[k], detourChain(k)
+		switch to, ok := m.frontends.Get(target(k, d)); {
+		case !ok || to.Service != d.service: // it would mix the backends of two Services
+		case !there(target(k, d)): // until it is, clients stay with the endpoints here
+			m.detours.waiting[chain] = struct{}{}
+		default:
+			lines[chain] = append(lines[chain], detourRule(k, d.to))
 		}
-		m.chains.SetDesired(detourChain(f), rules.Chain{Rules: strings.Join(lines, "\n")})
+	}
+	for chain, l := range lines {
+		m.chains.SetDesired(chain, rules.Chain{Rules: strings.Join(l, "\n")})
 	}
 	clear(m.detours.stale)
 }
 
-// detoursInPlace tells whether the rules of a family's detours are written.
-func (m *Mode) detoursInPlace(f model.Family) bool {
-	want, _ := m.chains.Desired(detourChain(f))
-	have, there := m.chains.Believed(detourChain(f))
-	return there && have == want
+// affected lists the frontends with rules in stale chains, sorted.
+func (d *detours) affected() []model.FrontendKey {
+	if len(d.stale) == 0 {
+		return nil
+	}
+	return slices.SortedFunc(func(yield func(model.FrontendKey) bool) {
+		for k := range d.from {
+			if _, stale := d.stale[detourChain(k)]; stale && !yield(k) {
+				return
+			}
+		}
+	}, model.FrontendKey.Compare)
+}
+
+// hasServer tells whether a frontend's virtual server is in the kernel.
+func (m *Mode) hasServer(k model.FrontendKey) bool {
+	_, there := m.servers.Believed(serverKey(k))
+	return there
+}
+
+// applyDetours writes the rules that had to wait for their servers, in the same
+// pass: nobody is taken to where nobody answers.
+func (m *Mode) applyDetours(ctx context.Context, opts dataplane.ApplyOptions, r dataplane.Result) dataplane.Result {
+	if len(m.detours.waiting) == 0 {
+		return r
+	}
+	maps.Copy(m.detours.stale, m.detours.waiting)
+	clear(m.detours.waiting)
+	m.wantDetours(m.hasServer)
+	return r.Then(m.pipeline.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: opts.KeepOrphans}))
 }

@@ -44,7 +44,7 @@ func guards(f model.Frontend) []memberKey {
 	case model.KindNodePort:
 		l.nodePort(f)
 	case model.KindDetour:
-		l.add(setDetour, here(f.Key)) // nobody leaves it, but it tells whose it is
+		l.add(setDetourEnd, here(f.Key))
 	}
 	if f.Bind {
 		l.add(setIPVSIPs, ipset.IP(f.Key.Addr))
@@ -95,7 +95,7 @@ func (l *entryList) nodePort(f model.Frontend) {
 }
 
 // renderMembers lists all entries that a frontend claims. The addresses of
-// NodePorts are wanted whether there are any or not, see wantHost.
+// NodePorts are wanted whether there are any or not, see SetHost.
 func renderMembers(f model.Frontend) map[memberKey]struct{} {
 	l := entryList{family: model.FamilyOf(f.Key.Addr), list: guards(f)}
 	if f.Detour.IsValid() && (f.NoLocal || len(f.Backends) > 0) {
@@ -124,7 +124,7 @@ func nodePortIP(a netip.Addr) memberKey {
 }
 
 // namingSets are the sets whose entries name a server in full.
-var namingSets = []string{setClusterIP, setExternalIP, setExternalIPLocal, setLoadBalancer, setNodePortSCTP, setDetour}
+var namingSets = []string{setClusterIP, setExternalIP, setExternalIPLocal, setLoadBalancer, setNodePortSCTP, setDetourEnd}
 
 // named tells whether an entry of ours names a server, by all of it or, for
 // NodePorts, by port and node address.

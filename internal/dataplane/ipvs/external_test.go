@@ -86,7 +86,7 @@ func TestEntriesOfAFrontend(t *testing.T) {
 		"load balancer, Local":                       {"203.0.113.1", model.KindLoadBalancer, local, []string{"KUBE-DETOUR 203.0.113.1,tcp:80", "KUBE-IPVS-IPS 203.0.113.1", "KUBE-LOAD-BALANCER 203.0.113.1,tcp:80", "KUBE-LOAD-BALANCER-LOCAL 203.0.113.1,tcp:80"}},
 		"load balancer with ranges":                  {"203.0.113.1", model.KindLoadBalancer, ranges(false), []string{"KUBE-IPVS-IPS 203.0.113.1", "KUBE-LOAD-BALANCER 203.0.113.1,tcp:80", "KUBE-LOAD-BALANCER-FW 203.0.113.1,tcp:80", "KUBE-LOAD-BALANCER-SOURCE-CIDR 203.0.113.1,tcp:80,10.0.0.0/8", "KUBE-LOAD-BALANCER-SOURCE-CIDR 203.0.113.1,tcp:80,192.0.2.7"}},
 		"ranges with this node":                      {"203.0.113.1", model.KindLoadBalancer, ranges(true), []string{"KUBE-IPVS-IPS 203.0.113.1", "KUBE-LOAD-BALANCER 203.0.113.1,tcp:80", "KUBE-LOAD-BALANCER-FW 203.0.113.1,tcp:80", "KUBE-LOAD-BALANCER-SOURCE-CIDR 203.0.113.1,tcp:80,10.0.0.0/8", "KUBE-LOAD-BALANCER-SOURCE-CIDR 203.0.113.1,tcp:80,192.0.2.7", "KUBE-LOAD-BALANCER-SOURCE-IP 203.0.113.1,tcp:80,203.0.113.1"}},
-		"detour beside an address that is not bound": {"10.96.0.10", model.KindDetour, func(f *model.Frontend) { f.Key.Port, f.Bind = 65535, false }, []string{"KUBE-DETOUR 10.96.0.10,tcp:65535"}},
+		"detour beside an address that is not bound": {"10.96.0.10", model.KindDetour, func(f *model.Frontend) { f.Key.Port, f.Bind = 65535, false }, []string{"KUBE-DETOUR-END 10.96.0.10,tcp:65535"}},
 		"NodePort TCP":                               {"192.168.0.1", model.KindNodePort, nil, []string{"KUBE-NODE-PORT-TCP 30080"}},
 		"NodePort TCP, Local":                        {"192.168.0.1", model.KindNodePort, local, []string{"KUBE-DETOUR 192.168.0.1,tcp:30080", "KUBE-NODE-PORT-LOCAL-TCP 30080", "KUBE-NODE-PORT-TCP 30080"}},
 		"NodePort UDP, Local":                        {"192.168.0.1", model.KindNodePort, over(model.UDP, local), []string{"KUBE-DETOUR 192.168.0.1,udp:30080", "KUBE-NODE-PORT-LOCAL-UDP 30080", "KUBE-NODE-PORT-UDP 30080"}},
@@ -157,24 +157,34 @@ func TestDetours(t *testing.T) {
 			t.Errorf("rules (-want +got):\n%s", diff)
 		}
 	})
-	t.Run("a server waits for its detour, others do not", func(t *testing.T) {
+	t.Run("a detour waits for the server it leads to", func(t *testing.T) {
 		k := newKernel()
 		m := begin(t, k)
 		apply(t, m)
+		k.watch = func() {
+			if k.chain(t, to4) != nil && !strings.Contains(k.servers.String(), "10.96.0.10:80") {
+				t.Errorf("clients are taken to where nobody answers:\n%s", k.servers)
+			}
+		}
 		m.Set(external("web", "10.96.0.10", "203.0.113.1", model.KindLoadBalancer, local))
-		k.failAt = len(k.calls) + slices.Index([]string{"write members", "write chains"}, "write chains") + 1
-		m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
-		for !slices.Contains(k.calls, "write chains") { // one call of members for each set
-			k.failAt = len(k.calls) + 1
-			m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
-		}
-		k.failAt = 0
-		if s := k.servers.String(); strings.Contains(s, "203.0.113.1") {
-			t.Errorf("served without its detour:\n%s", s)
-		}
 		apply(t, m)
-		if s := k.servers.String(); !strings.Contains(s, "203.0.113.1:80") {
-			t.Errorf("not served:\n%s", s)
+		if diff := cmp.Diff([]string{rule}, k.chain(t, to4)); diff != "" {
+			t.Errorf("rules after one pass (-want +got):\n%s", diff)
+		}
+		m.Set(gone("web"))
+		apply(t, m)
+	})
+	t.Run("SCTP has a chain of its own", func(t *testing.T) {
+		k := newKernel()
+		p := external("web", "10.96.0.10", "203.0.113.1", model.KindLoadBalancer, local)
+		for i := range p.Frontends {
+			p.Frontends[i].Key.Protocol = model.SCTP
+		}
+		apply(t, begin(t, k, p))
+		sctp := to4
+		sctp.Name = "KUBE-DETOUR-SCTP"
+		if len(k.chain(t, sctp)) != 1 || k.chain(t, to4) != nil {
+			t.Errorf("rules %q and %q", k.chain(t, sctp), k.chain(t, to4))
 		}
 	})
 	t.Run("policy Cluster", func(t *testing.T) {

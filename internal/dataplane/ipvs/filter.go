@@ -62,10 +62,15 @@ func (c Config) accessRules(w ruleWriter) {
 // filter table sees it, but after mangle has. kube-proxy has a rule for each load
 // balancer in the filter table instead (contract section 5.3), which needs xt_ipvs;
 // its chain is kept, empty, so that nothing of that is left when it was there before.
+//
+// The host dials a bound address from that very address, which says nothing of the
+// node: the set of source IPs has it where a range holds the node (OwnNode).
 func outputRules(w ruleWriter) {
 	w.chain("filter", chainOutFilter)
 	w.chain("mangle", chainOutFilter,
+		join(w.matchSet(setLoadBalancerFW, "dst,dst"), w.matchSet(setIPVSIPs, "src"), w.notInSet(setSourceIP, "dst,dst,src"), "-j DROP"),
 		join(outOfRange(w), "-j DROP"),
-		join(w.matchSet(setNoLocal, "dst,dst"), w.matchSet(setClusterIP, "dst,dst"), "-j DROP"),
+		join(w.matchSet(setNoLocal, "dst,dst"), w.matchSet(setClusterIP, "dst,dst"), "-m conntrack --ctstate NEW -j DROP"),
+		join(w.commented(setDetourEnd, "dst,dst"), "-j DROP"), // not taken there, but dialled
 	)
 }

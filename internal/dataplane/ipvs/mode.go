@@ -66,7 +66,7 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 		memberClaims:  delta.NewClaims[model.FrontendKey, memberKey, struct{}](model.FrontendKey.Compare),
 		addressClaims: delta.NewClaims[model.FrontendKey, netip.Addr, struct{}](model.FrontendKey.Compare),
 		healthClaims:  delta.NewClaims[model.ServiceID, memberKey, struct{}](model.ServiceID.Compare),
-		detours:       newDetours(),
+		detours:       newDetours(config.Families),
 	}
 	m.makeTables()
 	m.pipeline = dataplane.NewPipeline(
@@ -103,7 +103,6 @@ func (m *Mode) wantBase() {
 		for k, j := range baseJumps(f) {
 			m.jumps.SetDesired(k, j)
 		}
-		m.detours.stale[f] = struct{}{}
 	}
 }
 
@@ -229,9 +228,9 @@ func share[O, K comparable](t *delta.Table[K, struct{}], holdings []delta.Holdin
 
 // Apply writes what is pending.
 func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane.Result {
-	m.wantDetours()
+	m.wantDetours(m.hasServer)
 	m.leftovers = nil
-	return m.pipeline.Apply(ctx, opts)
+	return m.applyDetours(ctx, opts, m.pipeline.Apply(ctx, opts))
 }
 
 // Tables reports the sizes of the tables in stage order.
@@ -244,7 +243,7 @@ func (m *Mode) Clear() {
 	}
 	clearTable(m.members) // those that no frontend claims: node addresses, health-check ports
 	m.healthClaims = delta.NewClaims[model.ServiceID, memberKey, struct{}](model.ServiceID.Compare)
-	m.detours = newDetours()
+	m.detours = newDetours(nil)
 	clearTable(m.sets)
 	clearTable(m.chains)
 	clearTable(m.jumps)

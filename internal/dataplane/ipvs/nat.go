@@ -2,6 +2,7 @@ package ipvs
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
@@ -29,9 +30,9 @@ func (c Config) natRules(w ruleWriter, node model.Node) {
 		join(w.commented(setExternalIP, "dst,dst"), "-j", chainMarkMasq),
 		join(w.commented(setExternalIP, "dst,dst"), "-j ACCEPT"),
 		join(w.commented(setExternalIPLocal, "dst,dst"), "-j ACCEPT"),
+		w.matchSet(setLoadBalancer, "dst,dst")+" -j ACCEPT", // before NodePorts: it may be a node's address
 		join(w.commented(setNodePortIPs, "dst"), "-j", chainNodePort),
 		w.matchSet(setClusterIP, "dst,dst")+" -j ACCEPT",
-		w.matchSet(setLoadBalancer, "dst,dst")+" -j ACCEPT",
 	)
 	w.chain("nat", chainLoadBalancer,
 		join(w.commented(setLoadBalancerLocal, "dst,dst"), "-j RETURN"),
@@ -109,14 +110,15 @@ func (c Config) sourcePorts() string {
 
 // detourRules decide who takes a detour: pods of this node keep their address,
 // the host needs the node's (contract section 6.4). Who may not use the address
-// goes on, to where it is refused.
+// goes on, to where it is refused; the host does not come so far (outputRules).
 func (c Config) detourRules(w ruleWriter, node model.Node) {
 	lines := []string{join(outOfRange(w), "-j RETURN")}
 	if local, ok := c.Local.Match(w.family, node); ok {
-		lines = append(lines, local+" -j "+chainDetourTo)
+		lines = append(lines, local+" -p sctp -j "+chainDetourSCTP, local+" -j "+chainDetourTo)
 	}
 	lines = append(lines,
 		"-m addrtype --src-type LOCAL -j "+chainMarkMasq,
+		"-p sctp -m addrtype --src-type LOCAL -j "+chainDetourSCTP,
 		"-m addrtype --src-type LOCAL -j "+chainDetourTo,
 	)
 	w.chain("nat", chainDetour, lines...)
@@ -140,17 +142,14 @@ func (c Config) randomFully(f model.Family) string {
 }
 
 // detourRule takes one frontend's clients to another address and port.
-func detourRule(f model.Frontend) string {
-	proto := f.Key.Protocol.String()
+func detourRule(from model.FrontendKey, to netip.AddrPort) string {
+	proto := from.Protocol.String()
 	return strings.Join([]string{
-		"-d", prefix(f.Key), "-p", proto, "-m", proto, "--dport", fmt.Sprint(f.Key.Port),
-		"-j DNAT --to-destination", f.Detour.String(),
+		"-d", netip.PrefixFrom(from.Addr, from.Addr.BitLen()).String(), "-p", proto, "-m", proto, "--dport", fmt.Sprint(from.Port),
+		"-j DNAT --to-destination", to.String(),
 	}, " ")
 }
 
-func prefix(k model.FrontendKey) string { return fmt.Sprintf("%s/%d", k.Addr, k.Addr.BitLen()) }
-
-// detourChain is the key of the chain with a family's detours.
-func detourChain(f model.Family) rules.ChainKey {
-	return rules.ChainKey{Family: rules.Family(f), Table: "nat", Name: chainDetourTo}
+func natChain(f model.Family, name string) rules.ChainKey {
+	return rules.ChainKey{Family: rules.Family(f), Table: "nat", Name: name}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// The chains: kube-proxy's (contract section 5.1) and three of our own.
+// The chains: kube-proxy's (contract section 5.1) and four of our own.
 const (
 	chainServices     = "KUBE-SERVICES"
 	chainPostrouting  = "KUBE-POSTROUTING"
@@ -24,16 +24,17 @@ const (
 	chainSourceRanges = "KUBE-SOURCE-RANGES-FIREWALL"
 	chainFilter       = "KUBE-IPVS-FILTER"
 	chainOutFilter    = "KUBE-IPVS-OUT-FILTER" // one in filter, one of our own in mangle
-	// chainDetour decides who takes a detour, chainDetourTo knows where to.
-	chainDetour   = "KUBE-DETOUR"
-	chainDetourTo = "KUBE-DETOUR-TO"
+	// chainDetour decides who takes a detour, the other two know where to.
+	chainDetour     = "KUBE-DETOUR"
+	chainDetourTo   = "KUBE-DETOUR-TO"
+	chainDetourSCTP = "KUBE-DETOUR-SCTP"
 	// chainAccept stands behind all other rules of INPUT.
 	chainAccept = "KUBE-IPVS-ACCEPT"
 )
 
 var chainTables = map[string][]string{
 	"nat": {
-		chainServices, chainPostrouting, chainNodePort, chainLoadBalancer, chainMarkMasq, chainDetour, chainDetourTo,
+		chainServices, chainPostrouting, chainNodePort, chainLoadBalancer, chainMarkMasq, chainDetour, chainDetourTo, chainDetourSCTP,
 	},
 	"filter": {
 		chainForward, chainNodePort, chainFirewall, chainSourceRanges, chainFilter, chainOutFilter, chainAccept,
@@ -77,7 +78,6 @@ func (w ruleWriter) chain(table, name string, lines ...string) {
 	w.chains[key] = rules.Chain{Rules: strings.Join(lines, "\n")}
 }
 
-// matchSet matches a set in the given directions ("dst,dst").
 // matchSet matches a set in the given directions ("dst,dst").
 func (w ruleWriter) matchSet(name, directions string) string {
 	return fmt.Sprintf("-m set --match-set %s %s", setName(w.family, name), directions)

@@ -16,7 +16,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-// The sets, by their IPv4 names: kube-proxy's (contract section 4), and three of
+// The sets, by their IPv4 names: kube-proxy's (contract section 4), and four of
 // our own.
 const (
 	setLoopBack          = "KUBE-LOOP-BACK"
@@ -41,6 +41,8 @@ const (
 	setNodePortIPs = "KUBE-NODE-PORT-IPS"
 	// setDetour are the frontends that clients of this node leave for another.
 	setDetour = "KUBE-DETOUR"
+	// setDetourEnd are the frontends that exist for detours alone.
+	setDetourEnd = "KUBE-DETOUR-END"
 	// setNoLocal are the frontends that a Local policy leaves without an endpoint
 	// here while there are some elsewhere.
 	setNoLocal = "KUBE-NO-LOCAL"
@@ -65,6 +67,7 @@ var setTypes = []struct {
 	{setLoadBalancerLocal, ipset.HashIPPort, "Kubernetes service load balancer ip + port with externalTrafficPolicy=local"},
 	{setExternalIPLocal, ipset.HashIPPort, "Kubernetes service external ip + port with externalTrafficPolicy=local"},
 	{setDetour, ipset.HashIPPort, "Kubernetes service ip + port that clients of this node use by another way"},
+	{setDetourEnd, ipset.HashIPPort, "Kubernetes service ip + port that nobody dials"},
 	{setClusterIP, ipset.HashIPPort, "Kubernetes service cluster ip + port for masquerade purpose"},
 	{setExternalIP, ipset.HashIPPort, "Kubernetes service external ip + port for masquerade and filter purpose"},
 	{setLoadBalancer, ipset.HashIPPort, "Kubernetes service lb portal"},
@@ -203,7 +206,7 @@ func (s setStore) List(ctx context.Context) (map[string]ipset.Set, error) {
 	return out, nil
 }
 
-// Write creates, replaces and destroys sets one by one: there are forty.
+// Write creates, replaces and destroys sets one by one: there are some forty.
 func (s setStore) Write(ctx context.Context, changes []delta.Change[string, ipset.Set]) []error {
 	errs := make([]error, len(changes))
 	for i, c := range changes {

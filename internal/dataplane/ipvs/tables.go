@@ -53,7 +53,7 @@ func (m *Mode) baseInPlace(a netip.Addr) bool {
 		}
 	}
 	for k := range m.chains.AllUpdates() {
-		if k.Family == rules.Family(f) && k != detourChain(f) {
+		if k.Family == rules.Family(f) && !isDetourChain(k) {
 			return false
 		}
 	}
@@ -73,8 +73,7 @@ func (m *Mode) marks(a netip.Addr) bool {
 	return ok
 }
 
-// guarded tells whether everything is in place that a server must not be without:
-// its entries, and the rule of its detour.
+// guarded tells whether the entries are in place that a server must not be without.
 func (m *Mode) guarded(k vserver.ServerKey) bool {
 	f, ok := m.frontends.Get(frontendKey(k))
 	if !ok {
@@ -85,7 +84,7 @@ func (m *Mode) guarded(k vserver.ServerKey) bool {
 			return false
 		}
 	}
-	return !f.Detour.IsValid() || m.detoursInPlace(model.FamilyOf(k.Addr))
+	return true
 }
 
 // served tells whether a virtual server is there at an address: without any the
@@ -160,7 +159,7 @@ func (m *Mode) needed(k memberKey) bool {
 		return m.serverLeftOn(model.TCP, k.Entry.Port)
 	case setNodePortUDP:
 		return m.serverLeftOn(model.UDP, k.Entry.Port)
-	case setLoopBack, setHealthCheck, setNodePortLocalTCP, setNodePortLocalUDP:
+	case setLoopBack, setDetour, setHealthCheck, setNodePortLocalTCP, setNodePortLocalUDP:
 		return false
 	}
 	e := k.Entry

@@ -10,6 +10,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
@@ -19,7 +20,7 @@ func Kinds() []string { return []string{"servers", "sets", "rules", "addresses"}
 // WriteRows prints what is desired, in the text of the tool an operator would
 // use: ipvsadm -Sn, ipset save, iptables-save, or ip addr add commands.
 func (m *Mode) WriteRows(w io.Writer, kind string) error {
-	m.wantDetours()
+	m.wantDetours(func(k model.FrontendKey) bool { _, wanted := m.frontends.Get(k); return wanted })
 	switch kind {
 	case "servers":
 		return vserver.WriteSave(w, maps.Collect(m.servers.AllDesired()), maps.Collect(m.destinations.AllDesired()))
