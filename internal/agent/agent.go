@@ -87,21 +87,22 @@ type Agent struct {
 	posts chan func(context.Context)
 	moved chan struct{} // the host's addresses changed
 
-	compiler Compiler
-	host     model.Host // what was compiled for
-	known    model.Host // what is known by now, but for NodePorts
-	hostRead bool       // the machine was asked, and it answered
-	asked    time.Time  // when it was asked last
-	synced   bool       // every source has delivered what it can
-	complete bool       // and could read all of it
-	loaded   bool       // the kernel was read
-	auditing bool       // in the middle of a round
-	stats    stats
-	services map[model.ServiceID]outcome
-	counts   Counts
-	contests map[contest]struct{}
-	health   healthBook
-	debt     debt // of any goroutine
+	compiler  Compiler
+	host      model.Host // what was compiled for
+	known     model.Host // what is known by now, but for NodePorts
+	hostRead  bool       // the machine was asked, and it answered
+	hostMoved bool       // known is not what is compiled for
+	asked     time.Time  // when it was asked last
+	synced    bool       // every source has delivered what it can
+	complete  bool       // and could read all of it
+	loaded    bool       // the kernel was read
+	auditing  bool       // in the middle of a round
+	stats     stats
+	services  map[model.ServiceID]outcome
+	counts    Counts
+	contests  map[contest]struct{}
+	health    healthBook
+	debt      debt // of any goroutine
 
 	coalesce, retry, repair, audit, reread timer
 	backoff                                time.Duration

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -43,7 +44,10 @@ func (a *Agent) readHost(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the gateways of this machine: %w", err)
 	}
-	a.known.Links, a.known.Gateways, a.hostRead = links, gateways, true
+	if !a.hostRead || !maps.Equal(links, a.known.Links) || !slices.Equal(gateways, a.known.Gateways) {
+		a.known.Links, a.known.Gateways, a.hostMoved = links, gateways, true
+	}
+	a.hostRead = true
 	return nil
 }
 
@@ -77,6 +81,10 @@ func (a *Agent) readAgain(ctx context.Context) (changed bool) {
 // adopt makes what is known of the host what is compiled for. It returns the
 // Services that look at what has changed.
 func (a *Agent) adopt() (concerned []catalog.Input, changed bool) {
+	if !a.hostMoved {
+		return nil, false // comparing costs what all Nodes cost
+	}
+	a.hostMoved = false
 	before, now := a.host, a.known
 	if a.opts.NodePorts != nil {
 		now.NodePorts = a.opts.NodePorts(now)

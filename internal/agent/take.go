@@ -45,7 +45,7 @@ func (a *Agent) take(ctx context.Context) {
 	batch := a.opts.Catalog.Take()
 	if batch.NodeChanged {
 		a.logNode(batch.Node)
-		a.known.Node, a.known.Nodes = batch.Node, batch.Nodes
+		a.known.Node, a.known.Nodes, a.hostMoved = batch.Node, batch.Nodes, true
 	}
 	if batch.Synced && !a.loaded && !a.hostRead {
 		_ = a.readHost(ctx) // spares a second compile; load asks again and tells
