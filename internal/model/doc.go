@@ -12,6 +12,10 @@
 //	endpoint        one address in a slice
 //	frontend        one address, port and protocol on which a service answers
 //	backend         one address and port to which a frontend may send
+//	NodePort        a frontend on an address of the node itself
+//	detour          another frontend, to which clients of this node are taken
+//	host            the machine the agent runs on: its links, its Node, its place
+//	health check    what a load balancer is told about a Service on this node
 //	virtual server  a frontend in IPVS
 //	destination     a backend in IPVS
 //	set, entry      an ipset and one of its members

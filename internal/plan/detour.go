@@ -2,7 +2,6 @@ package plan
 
 import (
 	"net/netip"
-	"slices"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
@@ -15,6 +14,10 @@ func (j *job) bindDetours(out []binding) []binding {
 	if !j.svc.ExternalLocal {
 		return out
 	}
+	var shadows []uint16
+	if j.svc.InternalLocal {
+		shadows = shadowPorts(j.ports)
+	}
 	for _, f := range model.Families() {
 		for i, p := range j.ports {
 			g := j.group(i, f)
@@ -23,7 +26,7 @@ func (j *job) bindDetours(out []binding) []binding {
 			}
 			key := model.FrontendKey{Addr: j.side(f).clusterIP, Port: p.Port, Protocol: p.Protocol}
 			if j.svc.InternalLocal {
-				key.Port = shadowPort(j.ports, i)
+				key.Port = shadows[i]
 				out = append(out, binding{key: key, kind: model.KindDetour, port: i, bind: j.side(f).bind})
 			}
 			g.detour = netip.AddrPortFrom(key.Addr, key.Port)
@@ -32,34 +35,30 @@ func (j *job) bindDetours(out []binding) []binding {
 	return out
 }
 
-// shadowPort is where the Detour frontend of the port at a place stands: the
-// first port of a protocol takes the highest number that is free, the second
-// the next. It depends on the ports alone, so that nothing moves when endpoints
-// or addresses come and go. There is always one: no object holds 65,535 ports.
-func shadowPort(ports []model.ServicePort, place int) uint16 {
-	before := 0
-	for _, p := range ports[:place] {
-		if p.Protocol == ports[place].Protocol {
-			before++
-		}
+// shadowPorts are where the Detour frontends of the ports stand: each at its own
+// number with the highest bit turned over, so that no other port decides where
+// it is and nothing moves when ports, endpoints or addresses come and go. Only
+// where the Service answers on that number itself the next free one below serves.
+func shadowPorts(ports []model.ServicePort) []uint16 {
+	type number struct {
+		proto model.Protocol
+		port  uint16
 	}
-	free := uint16(65535)
-	for ; free > 1; free-- {
-		if isTaken(ports, ports[place].Protocol, free) {
-			continue
-		}
-		if before == 0 {
-			break
-		}
-		before--
+	// Node ports are taken, too: the node might hold the cluster IP.
+	taken := make(map[number]bool, 4*len(ports))
+	for _, p := range ports {
+		taken[number{p.Protocol, p.Port}] = true
+		taken[number{p.Protocol, p.NodePort}] = true
+		taken[number{p.Protocol, 0}] = true
 	}
-	return free
-}
-
-// isTaken tells whether the Service itself answers on a number over a protocol.
-// Its node ports count, too: the node might hold the cluster IP.
-func isTaken(ports []model.ServicePort, proto model.Protocol, number uint16) bool {
-	return slices.ContainsFunc(ports, func(p model.ServicePort) bool {
-		return p.Protocol == proto && (p.Port == number || p.NodePort == number)
-	})
+	out := make([]uint16, len(ports))
+	for i, p := range ports {
+		shadow := p.Port ^ 1<<15
+		for taken[number{p.Protocol, shadow}] {
+			shadow--
+		}
+		taken[number{p.Protocol, shadow}] = true
+		out[i] = shadow
+	}
+	return out
 }

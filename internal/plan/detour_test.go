@@ -60,18 +60,18 @@ func TestTrafficPolicies(t *testing.T) {
 			"NodePort 192.0.2.10:30080/tcp local detour 10.96.0.1:80 ->", nobody}},
 		{"Local, Local: both", []func(*model.Service){internal, external}, both, []string{
 			"ClusterIP 10.96.0.1:80/tcp local -> 10.0.0.1:8080",
-			"Detour 10.96.0.1:65535/tcp -> 10.0.0.1:8080 10.0.0.2:8080",
-			"NodePort 192.0.2.10:30080/tcp local detour 10.96.0.1:65535 -> 10.0.0.1:8080"}},
+			"Detour 10.96.0.1:32848/tcp -> 10.0.0.1:8080 10.0.0.2:8080",
+			"NodePort 192.0.2.10:30080/tcp local detour 10.96.0.1:32848 -> 10.0.0.1:8080"}},
 		{"Local, Local: away", []func(*model.Service){internal, external}, away, []string{
 			"ClusterIP 10.96.0.1:80/tcp local silent ->",
-			"Detour 10.96.0.1:65535/tcp -> 10.0.0.2:8080",
-			"NodePort 192.0.2.10:30080/tcp local silent detour 10.96.0.1:65535 ->",
+			"Detour 10.96.0.1:32848/tcp -> 10.0.0.2:8080",
+			"NodePort 192.0.2.10:30080/tcp local silent detour 10.96.0.1:32848 ->",
 			"note: 10.96.0.1:80/tcp: " + iTP,
 			"note: IPv4 port 80/tcp from outside: " + eTP}},
 		{"Local, Local: gone", []func(*model.Service){internal, external}, gone, []string{
 			"ClusterIP 10.96.0.1:80/tcp local ->",
-			"Detour 10.96.0.1:65535/tcp ->",
-			"NodePort 192.0.2.10:30080/tcp local detour 10.96.0.1:65535 ->", nobody}},
+			"Detour 10.96.0.1:32848/tcp ->",
+			"NodePort 192.0.2.10:30080/tcp local detour 10.96.0.1:32848 ->", nobody}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			svc := web(append(tt.opts, nodePorts(30080))...)
@@ -103,7 +103,7 @@ func TestEmptyExternalFrontendsAreNotedOnce(t *testing.T) {
 	}
 }
 
-// detours prints where the external frontends of each port lead: 80>65535.
+// detours prints where the external frontends of each port lead: 80/tcp>32848.
 func detours(p model.ServicePlan) string {
 	var out []string
 	for _, f := range p.Frontends {
@@ -121,12 +121,13 @@ func TestShadowPorts(t *testing.T) {
 		ports []func(*model.Service)
 		want  string
 	}{
-		{"one", []func(*model.Service){build.Port("a", 80)}, "80/tcp>65535"},
-		{"in the order of the ports", []func(*model.Service){build.Port("a", 443), build.Port("b", 80)}, "80/tcp>65535 443/tcp>65534"},
-		{"each protocol for itself", []func(*model.Service){build.Port("a", 53), udp("b", 53), udp("c", 54)}, "53/tcp>65535 53/udp>65535 54/udp>65534"},
-		{"past the Service's own ports", []func(*model.Service){build.Port("a", 80), build.Port("b", 65534), build.Port("c", 65535)}, "80/tcp>65533 65534/tcp>65532 65535/tcp>65531"},
-		{"a port of the other protocol is free", []func(*model.Service){build.Port("a", 80), udp("b", 65535)}, "80/tcp>65535 65535/udp>65534"},
-		{"past its node ports", []func(*model.Service){build.Port("a", 80), nodePorts(65535)}, "80/tcp>65534"},
+		{"one", []func(*model.Service){build.Port("a", 80)}, "80/tcp>32848"},
+		{"each by its own number", []func(*model.Service){build.Port("a", 443), build.Port("b", 80)}, "80/tcp>32848 443/tcp>33211"},
+		{"each protocol for itself", []func(*model.Service){build.Port("a", 53), udp("b", 53), udp("c", 54)}, "53/tcp>32821 53/udp>32821 54/udp>32822"},
+		{"past the Service's own ports", []func(*model.Service){build.Port("a", 80), build.Port("b", 32848), build.Port("c", 32847)}, "80/tcp>32846 32847/tcp>79 32848/tcp>78"},
+		{"a port of the other protocol is free", []func(*model.Service){build.Port("a", 80), udp("b", 32848)}, "80/tcp>32848 32848/udp>80"},
+		{"past its node ports", []func(*model.Service){build.Port("a", 80), nodePorts(32848)}, "80/tcp>32847"},
+		{"never 0", []func(*model.Service){build.Port("a", 32768)}, "32768/tcp>65535"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			svc := build.Service("web", append(tt.ports, build.IPs("10.96.0.1"), build.InternalLocal(), externalLocal(), externalIPs("198.51.100.1"))...)
@@ -134,6 +135,25 @@ func TestShadowPorts(t *testing.T) {
 				t.Errorf("detours %s, want %s", got, tt.want)
 			}
 		})
+	}
+}
+
+// The cost is that of the ports: once it was their cube.
+func TestShadowPortsOfManyPorts(t *testing.T) {
+	ports := []func(*model.Service){build.IPs("10.96.0.1"), build.InternalLocal(), externalLocal(), externalIPs("198.51.100.1")}
+	for n := range uint16(20_000) {
+		ports = append(ports, build.Port(fmt.Sprint("p", n), n+1))
+	}
+	p := compile(build.Service("web", ports...))
+	seen := map[model.FrontendKey]bool{}
+	for _, f := range p.Frontends {
+		if seen[f.Key] {
+			t.Fatalf("%s twice", f.Key)
+		}
+		seen[f.Key] = true
+	}
+	if len(seen) != 3*20_000 {
+		t.Errorf("%d frontends", len(seen))
 	}
 }
 
@@ -147,8 +167,8 @@ func TestDetourOfSomePorts(t *testing.T) {
 	expectFull(t, p,
 		"ClusterIP 10.96.0.1:80/tcp local -> 10.0.0.1:8080",
 		"ClusterIP 10.96.0.1:81/tcp local -> 10.0.0.1:8081",
-		"Detour 10.96.0.1:65534/tcp -> 10.0.0.1:8081 10.0.0.2:8081",
-		"NodePort 192.0.2.10:30081/tcp local detour 10.96.0.1:65534 -> 10.0.0.1:8081")
+		"Detour 10.96.0.1:32849/tcp -> 10.0.0.1:8081 10.0.0.2:8081",
+		"NodePort 192.0.2.10:30081/tcp local detour 10.96.0.1:32849 -> 10.0.0.1:8081")
 }
 
 // A Detour frontend is bound where its cluster IP is, in each family.
@@ -158,11 +178,11 @@ func TestDetourFollowsItsClusterIP(t *testing.T) {
 	p := plan.New(opts).Compile(svc.ID, svc, []model.Slice{webSlice("a", ready("10.0.0.1", "here")), webSlice("b", ready("fd00::1", "here"))})
 	expectFull(t, p,
 		"ClusterIP 10.96.0.1:80/tcp unbound local -> 10.0.0.1:8080",
-		"Detour 10.96.0.1:65535/tcp unbound -> 10.0.0.1:8080",
-		"ExternalIP 198.51.100.1:80/tcp local detour 10.96.0.1:65535 -> 10.0.0.1:8080",
-		"ExternalIP [2001:db8::1]:80/tcp local detour [fd00:96::1]:65535 -> [fd00::1]:8080",
+		"Detour 10.96.0.1:32848/tcp unbound -> 10.0.0.1:8080",
+		"ExternalIP 198.51.100.1:80/tcp local detour 10.96.0.1:32848 -> 10.0.0.1:8080",
+		"ExternalIP [2001:db8::1]:80/tcp local detour [fd00:96::1]:32848 -> [fd00::1]:8080",
 		"ClusterIP [fd00:96::1]:80/tcp local -> [fd00::1]:8080",
-		"Detour [fd00:96::1]:65535/tcp -> [fd00::1]:8080",
+		"Detour [fd00:96::1]:32848/tcp -> [fd00::1]:8080",
 		"unbound 10.96.0.1",
 		"note: 10.96.0.1 is not bound on this node: it is an address of this node, on link nodelocaldns (VIPConflictsWithNode)")
 }
