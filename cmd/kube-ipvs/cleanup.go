@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
@@ -57,8 +58,21 @@ func cleanup(ctx context.Context, c config.Config, out io.Writer) error {
 	}
 	defer func() { _ = k.close(nil) }()
 	both := model.Families() // also those that iptables does not serve any more
-	swept := sweep(ctx, k.newMode(log, c, both[:]), out)
-	return errors.Join(unseen, swept, restore(ctx, k.tuner, out))
+	mode := k.newMode(log, c, both[:])
+	unknown := knowHost(ctx, mode, k.link)
+	swept := sweep(ctx, mode, out)
+	return errors.Join(unseen, unknown, swept, restore(ctx, k.tuner, out))
+}
+
+// knowHost tells the mode the addresses of this machine: a stopped kube-proxy's
+// servers of NodePorts are known by them.
+func knowHost(ctx context.Context, mode dataplane.Dataplane, links agent.HostReader) error {
+	local, err := links.Local(ctx)
+	if err != nil {
+		return fmt.Errorf("servers of NodePorts may be left: read the addresses of this machine: %w", err)
+	}
+	mode.SetHost(model.Host{Links: local})
+	return nil
 }
 
 // sweep removes all rows of the mode and says how many of which kind.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"io"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,9 +17,11 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules/rulestest"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver/vservertest"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/source/file"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
 	"github.com/kube-ipvs/kube-ipvs/ipset/ipsettest"
 )
 
@@ -98,6 +102,33 @@ func TestSweepWithWhatIsThere(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// kube-proxy has no set of node addresses, so its servers of NodePorts are known by
+// their port and by the machine's own addresses.
+func TestSweepAfterKubeProxy(t *testing.T) {
+	k := serve(t)
+	at := func(addr string) vserver.ServerChange {
+		key := vserver.ServerKey{Addr: netip.MustParseAddr(addr), Port: 30080, Protocol: 6}
+		return vserver.ServerChange{Op: vserver.Add, Key: key, Server: vserver.Server{Scheduler: "rr"}}
+	}
+	if errs := k.servers.WriteServers(t.Context(), []vserver.ServerChange{at("192.168.0.1"), at("192.168.0.2")}); errs != nil {
+		t.Fatal(errs)
+	}
+	if err := k.sets.Add(t.Context(), "KUBE-NODE-PORT-TCP", ipset.Port(30080)); err != nil {
+		t.Fatal(err)
+	}
+	k.links.AddElsewhere(netip.MustParseAddr("192.168.0.1"), "eth0")
+	mode := k.mode(k.deps())
+	if err := knowHost(t.Context(), mode, k.links); err != nil {
+		t.Fatal(err)
+	}
+	if err := sweep(t.Context(), mode, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := k.servers.String(), "-A -t 192.168.0.2:30080 -s rr\n"; got != want {
+		t.Errorf("servers %q, want somebody else's alone: %q", got, want)
 	}
 }
 

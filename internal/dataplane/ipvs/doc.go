@@ -37,7 +37,7 @@
 //	addresses     address                    on kube-ipvs0                   events, audit: one dump
 //
 // A server is named by its address, protocol and port in KUBE-CLUSTER-IP, the
-// KUBE-EXTERNAL-IPs, KUBE-LOAD-BALANCER or KUBE-NODE-PORT-SCTP-HASH; or by its port
+// KUBE-EXTERNAL-IPs, KUBE-LOAD-BALANCER, KUBE-NODE-PORT-SCTP-HASH or KUBE-DETOUR-END; or by its port
 // in KUBE-NODE-PORT-TCP or -UDP, if its address is in KUBE-NODE-PORT-IPS or on a
 // link of this machine. Such entries outlive their servers, so a process that dies
 // half-way through a deletion leaves no server without a mark.
