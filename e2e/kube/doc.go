@@ -4,6 +4,7 @@
 //	binaries/      builds the programs into the cache, and finds them
 //	build/         go run ./e2e/kube/build
 //	cluster/       starts, stops and breaks a control plane
+//	serve/         lends a guest the host's control planes
 //
 // Its tests skip where the programs were not built, unless KUBE_IPVS_E2E_KUBE=1 asks for them.
 package kube

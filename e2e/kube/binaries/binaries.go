@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/vm"
 )
@@ -35,15 +36,20 @@ type program struct {
 	minutes       int // of a first build on two free cores
 }
 
-// stamp makes Kubernetes' programs report their version, which is "v0.0.0-master" in a build without its own scripts.
-const stamp = "-s -w -X k8s.io/component-base/version.gitVersion=" + Kubernetes +
-	" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36" +
-	" -X k8s.io/component-base/version.gitTreeState=clean"
-
 var programs = []program{
 	{name: "etcd", version: Etcd, pkg: "go.etcd.io/etcd/server/v3", ldflags: "-s -w", minutes: 1},
-	{name: "kube-apiserver", version: Kubernetes, pkg: "k8s.io/kubernetes/cmd/kube-apiserver", ldflags: stamp, minutes: 5},
-	{name: "kubectl", version: Kubernetes, pkg: "k8s.io/kubernetes/cmd/kubectl", ldflags: stamp, minutes: 1},
+	{name: "kube-apiserver", version: Kubernetes, pkg: "k8s.io/kubernetes/cmd/kube-apiserver", ldflags: stamp(), minutes: 5},
+	{name: "kubectl", version: Kubernetes, pkg: "k8s.io/kubernetes/cmd/kubectl", ldflags: stamp(), minutes: 1},
+}
+
+// stamp makes Kubernetes' programs report their version, which is "v0.0.0-master" in a build without its own scripts.
+func stamp() string {
+	parts := strings.SplitN(strings.TrimPrefix(Kubernetes, "v"), ".", 3)
+	flags := "-s -w"
+	for _, variable := range []string{"gitVersion=" + Kubernetes, "gitMajor=" + parts[0], "gitMinor=" + parts[1], "gitTreeState=clean"} {
+		flags += " -X k8s.io/component-base/version." + variable
+	}
+	return flags
 }
 
 // Dir is where the binaries are or will be: $KUBE_IPVS_CONTROLPLANE, else a directory of the cache that package vm keeps. Its name

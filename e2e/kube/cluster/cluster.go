@@ -144,7 +144,7 @@ func (c *Cluster) StartEtcd(ctx context.Context) error {
 }
 
 // StopEtcd ends etcd, without a chance to say goodbye. The API server goes on and answers what needs no store.
-func (c *Cluster) StopEtcd() error { return c.etcd.end(syscall.SIGKILL) }
+func (c *Cluster) StopEtcd(context.Context) error { return c.etcd.end(syscall.SIGKILL) }
 
 // StartAPIServer starts the API server after it was stopped or killed, on the same port, and waits until it is ready.
 func (c *Cluster) StartAPIServer(ctx context.Context) error {
@@ -155,19 +155,20 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 }
 
 // StopAPIServer ends the API server as an upgrade does: it closes its watches and finishes its requests.
-func (c *Cluster) StopAPIServer() error { return c.apiserver.end(syscall.SIGTERM) }
+func (c *Cluster) StopAPIServer(context.Context) error { return c.apiserver.end(syscall.SIGTERM) }
 
-// KillAPIServer ends the API server as a crash does: connections are reset.
-func (c *Cluster) KillAPIServer() error { return c.apiserver.end(syscall.SIGKILL) }
+// KillAPIServer ends the API server as a crash does: connections close in the middle of an answer.
+func (c *Cluster) KillAPIServer(context.Context) error { return c.apiserver.end(syscall.SIGKILL) }
 
 // PauseAPIServer makes the API server hang: connections stay open, new ones are accepted by the kernel, nothing is answered.
-func (c *Cluster) PauseAPIServer() error { return c.apiserver.signal(syscall.SIGSTOP) }
+func (c *Cluster) PauseAPIServer(context.Context) error { return c.apiserver.signal(syscall.SIGSTOP) }
 
 // ResumeAPIServer lets a paused API server go on.
-func (c *Cluster) ResumeAPIServer() error { return c.apiserver.signal(syscall.SIGCONT) }
+func (c *Cluster) ResumeAPIServer(context.Context) error { return c.apiserver.signal(syscall.SIGCONT) }
 
-// Compact makes etcd forget every resource version before the newest, which it returns. The API server still remembers events
-// of its own: only after its restart does a watch from an older version end with 410 Gone.
+// Compact makes etcd forget every resource version before the newest, which it returns. Lists at an older version, and the
+// next pages of older lists, then fail with 410 Gone. Watches need no Compact for that: the API server answers them from
+// memory, so each restart of it ends those from versions before the restart with 410 Gone.
 func (c *Cluster) Compact(ctx context.Context) (int64, error) { return c.etcd.compact(ctx) }
 
 // Close ends both programs and removes the directory unless the options named it. It may be called again.

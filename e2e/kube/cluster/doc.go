@@ -7,6 +7,9 @@
 //	                        ──> Kubectl                what a client asks
 //	                        ──> Stop, Kill, Pause      what goes wrong; Compact, too
 //
+// Control is the same for a test that need not know where the control plane runs: Open starts it here or, in a guest, asks the
+// Host of the machine below for one.
+//
 // What this room may not know: the agent and what it does with Services. Its laws: the ports stay the same from Start to Close,
 // so a client that lost its server finds it again; data survive every stop; the processes end with the one that started them,
 // however it ends.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"os"
@@ -52,12 +53,13 @@ type contextSection struct {
 	User    string `json:"user"`
 }
 
-// Kubeconfig returns a file that lets a client be somebody. The server is named by addr, which has to be among those of the
-// options; the zero Addr means the one for clients on this machine. The file holds everything, so it may be copied elsewhere.
-func (c *Cluster) Kubeconfig(who Identity, addr netip.Addr) ([]byte, error) {
-	if !addr.IsValid() {
-		addr = c.options.local()
-	}
+// Kubeconfig returns a file that lets a client on this machine be somebody. It holds everything, so it may be copied.
+func (c *Cluster) Kubeconfig(_ context.Context, who Identity) ([]byte, error) {
+	return c.KubeconfigAt(who, c.options.local())
+}
+
+// KubeconfigAt is Kubeconfig for clients that reach the server under another address of the options.
+func (c *Cluster) KubeconfigAt(who Identity, addr netip.Addr) ([]byte, error) {
 	user := userSection{Token: who.Token}
 	if who.Token == "" {
 		proof, err := c.ca.client(who.User, who.Groups...)
@@ -82,7 +84,7 @@ func (c *Cluster) Kubeconfig(who Identity, addr netip.Addr) ([]byte, error) {
 
 // writeAdmin puts the administrator's kubeconfig beside the logs, where a person can use it while a test hangs.
 func (c *Cluster) writeAdmin() error {
-	text, err := c.Kubeconfig(Admin, netip.Addr{})
+	text, err := c.KubeconfigAt(Admin, c.options.local())
 	if err != nil {
 		return err
 	}

@@ -111,7 +111,10 @@ func TestKubeconfig(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			text, err := c.Kubeconfig(tt.who, tt.addr)
+			text, err := c.Kubeconfig(t.Context(), tt.who)
+			if tt.addr.IsValid() {
+				text, err = c.KubeconfigAt(tt.who, tt.addr)
+			}
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 )
 
 // Kubectl runs kubectl as Admin and returns its standard output. On failure the error holds what it said on standard error.
@@ -18,14 +17,12 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 
 // Apply gives manifests, in YAML, to "kubectl apply".
 func (c *Cluster) Apply(ctx context.Context, manifests string) error {
-	_, err := c.kubectl(ctx, manifests, "apply", "-f", "-")
-	return err
+	return apply(ctx, c.kubectl, manifests)
 }
 
 // Token makes a token for a ServiceAccount, which has to exist, through the TokenRequest API. It lasts an hour.
 func (c *Cluster) Token(ctx context.Context, namespace, account string) (string, error) {
-	token, err := c.kubectl(ctx, "", "create", "token", account, "--namespace="+namespace, "--duration="+time.Hour.String())
-	return strings.TrimSpace(token), err
+	return token(ctx, c.kubectl, namespace, account)
 }
 
 func (c *Cluster) kubectl(ctx context.Context, input string, args ...string) (string, error) {
@@ -40,4 +37,17 @@ func (c *Cluster) kubectl(ctx context.Context, input string, args ...string) (st
 		return "", fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
 	}
 	return string(out), nil
+}
+
+// runner is kubectl, here or on the host.
+type runner func(ctx context.Context, input string, args ...string) (string, error)
+
+func apply(ctx context.Context, kubectl runner, manifests string) error {
+	_, err := kubectl(ctx, manifests, "apply", "--filename=-")
+	return err
+}
+
+func token(ctx context.Context, kubectl runner, namespace, account string) (string, error) {
+	text, err := kubectl(ctx, "", "create", "token", account, "--namespace="+namespace, "--duration=1h")
+	return strings.TrimSpace(text), err
 }

@@ -30,7 +30,7 @@ type Options struct {
 	APIServerArgs []string       // more flags, which win over ours
 
 	// Log gets a line per step.
-	Log io.Writer
+	Log io.Writer `json:"-"`
 }
 
 // HostFromGuest is where a guest of package vm finds the host's loopback.

@@ -76,7 +76,7 @@ func TestAwaitReadyTellsTheLastWords(t *testing.T) {
 		}
 	})
 	t.Run("nobody waits any longer", func(t *testing.T) {
-		p := shell(t, "sleep 1000")
+		p := shell(t, "exec sleep 1000")
 		if err := p.start(); err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The first start under emulation takes a minute; a program that ends is noticed at once, whatever the limit.
+// Under emulation, on a busy machine, a start takes minutes; a program that ends is noticed at once, whatever the limit.
 const (
 	readyLimit = 5 * time.Minute
 	readyEvery = 100 * time.Millisecond
