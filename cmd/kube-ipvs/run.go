@@ -61,6 +61,7 @@ func run(ctx context.Context, c config.Config) error {
 	known := catalog.New(log, c.NodeName, model.FromFile)
 	var loop *agent.Agent
 	health := newHealthPorts(log, c, func() bool { return loop.Healthy() })
+	metrics.HealthPorts(health.count)
 	loop = agent.New(agent.Options{
 		Log: log, Catalog: known, Mode: mode, NodeName: c.NodeName, Observer: metrics,
 		Compiler: compilerFor(c, served), Concerns: concernsFor(c, served),

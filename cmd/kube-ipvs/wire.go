@@ -197,6 +197,18 @@ func newHealthPorts(log *zap.Logger, c config.Config, healthy func() bool) healt
 	return h
 }
 
+// count tells how many sockets are open and how many could not be opened.
+func (h healthPorts) count() (open, failed int) {
+	for _, s := range h.Status() {
+		if s.Listening {
+			open++
+		} else {
+			failed++
+		}
+	}
+	return open, failed
+}
+
 // Listen implements agent.Health.
 func (h healthPorts) Listen(addrs []netip.Addr) {
 	if !h.everywhere {

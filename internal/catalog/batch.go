@@ -13,9 +13,8 @@ import (
 type Batch struct {
 	// Services are the dirty ones, sorted by ID.
 	Services []Input
-	// Node is our own Node, the zero Node while HaveNode is false.
-	Node     model.Node
-	HaveNode bool
+	// Node is our own Node; the zero Node, without a name, where nobody tells one.
+	Node model.Node
 	// Nodes has the addresses of all Nodes, ours included, with the name of the
 	// Node, the first by name where several claim one. It is never changed after.
 	Nodes map[netip.Addr]string
@@ -42,7 +41,7 @@ func (c *Catalog) Take() Batch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := Batch{Services: c.takeServices()}
-	b.Node, b.HaveNode = c.node()
+	b.Node, _ = c.node()
 	b.Nodes, b.NodeChanged = c.book.take()
 	b.NodeChanged = b.NodeChanged || c.nodeChanged
 	b.Synced, b.Complete = c.synced()

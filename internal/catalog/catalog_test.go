@@ -232,7 +232,7 @@ func TestNode(t *testing.T) {
 	c.SetService(service("a"))
 	take := func() string {
 		b := c.Take()
-		return fmt.Sprintf("have=%t changed=%t zone=%q dirty=%d", b.HaveNode, b.NodeChanged, b.Node.Zone, len(b.Services))
+		return fmt.Sprintf("have=%t changed=%t zone=%q dirty=%d", b.Node.Name != "", b.NodeChanged, b.Node.Zone, len(b.Services))
 	}
 	steps := []struct {
 		name string

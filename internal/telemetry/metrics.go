@@ -69,6 +69,19 @@ func (m *Metrics) Mode(requested, active string) {
 	m.mode.WithLabelValues(requested, active).Set(1)
 }
 
+// HealthPorts has the sockets for health checks counted whenever somebody asks.
+func (m *Metrics) HealthPorts(count func() (open, failed int)) {
+	for state, pick := range map[string]func(open, failed int) int{
+		"open":   func(open, _ int) int { return open },
+		"failed": func(_, failed int) int { return failed },
+	} {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "kube_ipvs_health_check_sockets", Help: "Sockets for the health checks of load balancers, by state.",
+			ConstLabels: prometheus.Labels{"state": state},
+		}, func() float64 { return float64(pick(count())) }))
+	}
+}
+
 // Cycle counts the rows of one pass.
 func (m *Metrics) Cycle(c agent.Cycle) {
 	m.took.Observe(c.Took.Seconds())

@@ -19,6 +19,7 @@ func TestMetricsShowWhatWasReported(t *testing.T) {
 	m.Drift(dataplane.Drift{"addresses": 5})
 	m.Tables([]dataplane.TableStatus{{Table: "servers", Desired: 9, Updates: 7, Deletes: 6}})
 	m.Counts(agent.Counts{Services: 10, Skipped: 11, Noted: 12, Unbound: 13, Conflicts: 14})
+	m.HealthPorts(func() (open, failed int) { return 15, 16 })
 
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -33,6 +34,8 @@ func TestMetricsShowWhatWasReported(t *testing.T) {
 		`kube_ipvs_rows_pending{op="update",table="servers"} 7`,
 		`kube_ipvs_rows_pending{op="delete",table="servers"} 6`,
 		`kube_ipvs_services{state="served"} 10`,
+		`kube_ipvs_health_check_sockets{state="open"} 15`,
+		`kube_ipvs_health_check_sockets{state="failed"} 16`,
 		`kube_ipvs_services{state="skipped"} 11`,
 		`kube_ipvs_services{state="noted"} 12`,
 		`kube_ipvs_unbound_addresses 13`,
