@@ -72,8 +72,9 @@ func (m *Mode) round() []inspection {
 		m.loadRules,
 		of("sets", m.sets.Load),
 	}
+	counts := m.countEntries()
 	for name := range m.sets.AllDesired() {
-		pieces = append(pieces, of("members", func(ctx context.Context) (int, error) { return m.inspectSet(ctx, name) }))
+		pieces = append(pieces, of("members", func(ctx context.Context) (int, error) { return m.inspectSet(ctx, name, counts[name]) }))
 	}
 	if m.rounds++; m.servers.Counts().Desired <= cheapDump || m.rounds%seldom == 0 {
 		pieces = append(pieces, of("servers", m.inspectAllServers))
@@ -93,8 +94,20 @@ func (m *Mode) inspectAddresses(ctx context.Context) (int, error) {
 	return m.addresses.Load(ctx)
 }
 
-// inspectSet compares the entries of one set.
-func (m *Mode) inspectSet(ctx context.Context, name string) (int, error) {
+// countEntries counts the entries of each set, for the sets' inspections.
+func (m *Mode) countEntries() map[string]int {
+	counts := map[string]int{}
+	for k := range m.members.Actual() {
+		counts[k.Set]++
+	}
+	return counts
+}
+
+// inspectSet compares the entries of one set, of which there were so many when the
+// round began. As many and no strange one among them lack none: what came and went
+// meanwhile makes for a second look or, at worst, for the next round's. Looking for
+// what is gone costs a walk over the entries of all sets.
+func (m *Mode) inspectSet(ctx context.Context, name string, count int) (int, error) {
 	found, entries, err := m.deps.Sets.List(ctx, name)
 	if errors.Is(err, ipset.ErrNotExist) {
 		m.setLost(name)
@@ -111,6 +124,9 @@ func (m *Mode) inspectSet(ctx context.Context, name string) (int, error) {
 			m.members.SetActual(memberKey{name, e}, struct{}{})
 			drift++
 		}
+	}
+	if drift == 0 && len(there) == count {
+		return 0, nil
 	}
 	var gone []memberKey
 	for k := range m.members.Actual() {
