@@ -35,8 +35,9 @@ var damages = []struct {
 	{"jump deleted", `iptables-nft -t nat -D PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES`, false},
 	{"all rules of IPv4 gone", "iptables-nft -F; iptables-nft -X; iptables-nft -t nat -F; iptables-nft -t nat -X", false},
 	{"nftables flushed", "nft flush ruleset", false},
-	{"chains and their set destroyed", `for chain in KUBE-IPVS-FILTER KUBE-IPVS-ACCEPT; do iptables-nft -F $chain; ip6tables-nft -F $chain; done
-		ipset destroy KUBE-IPVS-IPS`, false},
+	{"set destroyed with every rule that names it", `for table in filter nat mangle; do
+			iptables-nft -t $table -S | sed -n "/ KUBE-IPVS-IPS /s/^-A/iptables-nft -t $table -D/p" | sh -e
+		done; ipset destroy KUBE-IPVS-IPS`, false},
 	{"load balancer's address deleted", "ip addr del 198.18.3.1/32 dev kube-ipvs0", true},
 	{"virtual server of a NodePort deleted", "ipvsadm -D -t 192.168.0.1:30080", false},
 	{"source range deleted", "ipset del KUBE-LOAD-BALANCER-SOURCE-CIDR 198.18.3.1,tcp:80,203.0.113.0/24", false},

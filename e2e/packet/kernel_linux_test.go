@@ -107,3 +107,17 @@ func same(t *testing.T, what string, want, got view) {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
+
+// count is the number of lines of a kind that have one of some texts in them.
+func (v view) count(kind string, texts ...string) uint64 {
+	n := uint64(0)
+	for _, line := range v[kind] {
+		if slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(line, text) }) {
+			n++
+		}
+	}
+	return n
+}
+
+// jumps are how rules of the kernel's own chains begin.
+var jumps = []string{" -A PREROUTING ", " -A INPUT ", " -A FORWARD ", " -A OUTPUT ", " -A POSTROUTING "}

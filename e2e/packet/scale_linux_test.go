@@ -49,9 +49,12 @@ func TestCostOfOneChangeAndOfARestart(t *testing.T) {
 	start := time.Now()
 	s := n.start(t)
 	t.Logf("first sync of %d Services: %s, apply alone %s, rows %v", s.Services, time.Since(start).Round(time.Millisecond), s.Last.Took, s.Written)
+	base := n.look(t, "nft")
 	wantRows(t, "first sync", s, map[string]uint64{
-		// Each family has the same sets, chains and jumps. A member for each address of the node comes to those of the Services.
-		"sets": 2 * 20, "members": 2*manyServices + 4*manyServices + uint64(len(w.node.addresses())), "chains": 2 * 15, "jumps": 2 * 11,
+		"sets": base.count("sets", "create KUBE-"), "chains": base.count("rules4", " :KUBE-") + base.count("rules6", " :KUBE-"),
+		"jumps": base.count("rules4", jumps...) + base.count("rules6", jumps...),
+		// Two of a Service, one of each of its endpoints here, and the addresses of the node.
+		"members": 2*manyServices + 4*manyServices + uint64(len(w.node.addresses())),
 		"servers": manyServices, "destinations": manyServices * manyEndpoints, "addresses": manyServices,
 	})
 	t.Run("ten edits one after the other", n.edits)
