@@ -4,9 +4,11 @@
 //
 //	TestOnFakes          every file on fakes of the kernel; -update rewrites what
 //	                     the files expect
-//	TestFailEachCall     again, with each kernel call failing once
-//	TestCrashAtEachCall  again, with the agent dying at each kernel call
+//	TestFailEachCall     again, with kernel calls failing once, each in its turn;
+//	                     -every spoils every call of every file
+//	TestCrashAtEachCall  again, with the agent dying at kernel calls
 //	TestRandomChanges    no file: changes, restarts, faults and damage at random,
 //	                     against a fresh compile; -seed repeats
+//	TestPlanIsStable     no file: the same cluster from other files gives the same plan
 //	TestOnKernel         every file with the program on a kernel that has IPVS
 package scenarios

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,17 +43,20 @@ func TestRandomChanges(t *testing.T) {
 
 // world is a node whose manifests and kernel change at random.
 type world struct {
-	t    *testing.T
-	r    *rand.Rand
-	dir  string
-	node *scenario.Fakes
-	bad  map[string]bool // files that cannot be read
-	done []string        // what happened since the last calm
+	writer
+	t     *testing.T
+	dir   string
+	node  *scenario.Fakes
+	start scenario.Start
+	bad   map[string]bool // files that cannot be read
+	done  []string        // what happened since the last calm
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
 	work := t.TempDir()
-	w := &world{t: t, r: rand.New(rand.NewPCG(seed, 1)), dir: filepath.Join(work, "manifests"), bad: map[string]bool{}}
+	w := &world{writer: writer{rand.New(rand.NewPCG(seed, 1))}, t: t, dir: filepath.Join(work, "manifests"), bad: map[string]bool{}}
+	w.start = scenario.Start{Audit: true, Flags: strings.Fields(w.one("", "--cluster-cidr=10.244.0.0/16 --masquerade-all",
+		"--nodeport-addresses=primary", "--nodeport-addresses=192.0.2.2/32 --ipvs-scheduler=sh", "--external-ip-allowed-cidrs=203.0.113.0/24"))}
 	if err := os.Mkdir(w.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +65,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w.put("anchor.yaml", "apiVersion: v1\nkind: Service\nmetadata: {namespace: kube-system, name: anchor}\nspec: {clusterIP: None}\n")
 	w.node = scenario.NewFakes(work)
 	t.Cleanup(w.node.Close)
-	w.must(w.node.Start(scenario.Start{Audit: true}))
+	w.must(w.node.Start(w.start))
 	return w
 }
 
@@ -76,19 +80,21 @@ func (w *world) must(err error) {
 func (w *world) step() {
 	switch n := w.r.IntN(100); {
 	case n < 45:
-		w.say("service", w.putService)
+		w.say("service", func() { n := w.name(); w.put("service-"+n+".yaml", w.service(n)) })
 	case n < 55:
-		w.say("slice", w.putSlice)
+		w.say("slice", func() { w.put("slice-"+w.name()+".yaml", w.slice(w.name(), w.name())) })
 	case n < 63:
 		w.say("remove", w.removeFile)
 	case n < 68:
 		w.say("bad file", w.spoilFile)
-	case n < 72:
-		w.say("node", w.putNode)
+	case n < 71:
+		w.say("node", func() { w.put("node.yaml", w.nodes()) })
+	case n < 74:
+		w.say("host", w.changeHost)
 	case n < 78:
-		w.say("kill", func() { w.must(w.node.Kill()); w.must(w.node.Start(scenario.Start{Audit: true})) })
+		w.say("kill", func() { w.must(w.node.Kill()); w.must(w.node.Start(w.start)) })
 	case n < 82:
-		w.say("stop", func() { w.must(w.node.Stop()); w.must(w.node.Start(scenario.Start{Audit: true})) })
+		w.say("stop", func() { w.must(w.node.Stop()); w.must(w.node.Start(w.start)) })
 	case n < 92:
 		w.say("fault", w.fault)
 	default:
@@ -115,7 +121,7 @@ func (w *world) calm() {
 	clear(w.bad)
 	interval, deadline := w.node.Pace()
 	for until := time.Now().Add(deadline); ; time.Sleep(interval) {
-		diff, err := scenario.Differ(w.node, scenario.Start{Audit: true})
+		diff, err := scenario.Differ(w.node, w.start)
 		if err == nil && diff == "" {
 			w.done = nil
 			return
@@ -134,55 +140,16 @@ func (w *world) put(name, text string) {
 	delete(w.bad, name)
 }
 
-func (w *world) one(choices ...string) string { return choices[w.r.IntN(len(choices))] }
-
-func (w *world) name() string { return w.one("a", "b", "c", "d", "e") }
-
-// putService writes a Service with a slice of its own. Few addresses and ages, so
-// that Services meet.
-func (w *world) putService() {
-	n := w.name()
-	vip := w.one("10.96.0.1", "10.96.0.2", "10.96.0.3", "fd00:10:96::1", `"10.96.0.2", "fd00:10:96::1"`, `"10.96.0.1", "fd00:10:96::2"`)
-	if !strings.Contains(vip, `"`) {
-		vip = `"` + vip + `"`
+// changeHost gives the machine other addresses; one of them is wanted by Services,
+// too, and one belongs to another Node at times.
+func (w *world) changeHost() {
+	var addrs []netip.Addr
+	for _, a := range []string{"192.0.2.1", "192.0.2.2", "2001:db8::1"} {
+		if w.r.IntN(2) == 0 {
+			addrs = append(addrs, netip.MustParseAddr(a))
+		}
 	}
-	extra := w.one("", "", ", sessionAffinity: ClientIP", ", internalTrafficPolicy: Local")
-	labels := w.one("", "", "", ", labels: {service.kubernetes.io/service-proxy-name: other}")
-	w.put("service-"+n+".yaml", fmt.Sprintf(`apiVersion: v1
-kind: Service
-metadata: {namespace: default, name: %s, creationTimestamp: "202%d-01-01T00:00:00Z"%s}
-spec: {clusterIPs: [%s], ports: %s%s}
----
-%s`, n, w.r.IntN(3), labels, vip, w.ports(), extra, w.slice(n, "own")))
-}
-
-func (w *world) ports() string {
-	return w.one(`[{name: p, port: 80}]`, `[{name: p, port: 81}]`, `[{name: p, port: 80}, {name: q, port: 443}]`,
-		`[{name: u, port: 53, protocol: UDP}]`, `[{name: p, port: 80}, {name: u, port: 53, protocol: UDP}]`)
-}
-
-// putSlice writes a slice beside those of the Services, which may not exist.
-func (w *world) putSlice() { w.put("slice-"+w.name()+".yaml", w.slice(w.name(), w.name())) }
-
-func (w *world) slice(service, suffix string) string {
-	family, format := "IPv4", "10.244.%d.5"
-	if w.r.IntN(3) == 0 {
-		family, format = "IPv6", `"fd00:10:244:%d::5"`
-	}
-	text := fmt.Sprintf("apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n"+
-		"metadata: {namespace: default, name: %s-%s-%s, labels: {kubernetes.io/service-name: %s}}\naddressType: %s\n"+
-		"ports: [{name: p, port: %d}, {name: q, port: 8443}, {name: u, port: 5353, protocol: UDP}]\nendpoints:\n",
-		service, suffix, strings.ToLower(family), service, family, 8080+w.r.IntN(2))
-	for range w.r.IntN(5) {
-		text += fmt.Sprintf("- {addresses: [%s], nodeName: %s, conditions: {ready: %t, serving: %t, terminating: %t}%s}\n",
-			fmt.Sprintf(format, w.r.IntN(6)), w.one(scenario.NodeName, "node-b"), w.r.IntN(3) > 0, w.r.IntN(2) > 0, w.r.IntN(3) == 0,
-			w.one("", "", ", hints: {forZones: [{name: east}]}"))
-	}
-	return text
-}
-
-func (w *world) putNode() {
-	w.put("node.yaml", fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata: {name: %s, labels: {topology.kubernetes.io/zone: %s}}\n", scenario.NodeName, w.one("east", "west")))
+	w.must(w.node.Host(addrs))
 }
 
 // file is one of the manifests, less the anchor; empty if there is none.
@@ -223,6 +190,10 @@ func (w *world) damage() {
 	tool := w.one(
 		"ipvsadm -D -t 10.96.0.1:80", "ipvsadm -C", "ipvsadm -E -t 10.96.0.2:80 -s lc",
 		"ipvsadm -a -t 10.96.0.1:80 -r 10.9.9.9:80 -m", "ipvsadm -d -t 10.96.0.1:80 -r 10.244.1.5:8080",
+		"ipvsadm -E -t 192.0.2.1:30001 -s lc", "ipvsadm -D -t 192.0.2.2:30001", "ipvsadm -D -u 203.0.113.1:53",
+		"ipset flush KUBE-LOAD-BALANCER-FW", "ipset flush KUBE-LOAD-BALANCER-SOURCE-CIDR", "ipset flush KUBE-NO-LOCAL",
+		"ipset flush KUBE-DETOUR", "ipset add KUBE-NODE-PORT-IPS 10.9.9.9", "ipset add KUBE-NODE-PORT-LOCAL-TCP 999",
+		"iptables -t nat -F KUBE-DETOUR-TO", "iptables -t mangle -F", "ip addr del 203.0.113.1/32 dev kube-ipvs0",
 		"ipset flush KUBE-CLUSTER-IP", "ipset add KUBE-CLUSTER-IP 10.9.9.9,tcp:80", "ipset del KUBE-IPVS-IPS 10.96.0.2",
 		"iptables -t nat -F", "iptables -t nat -F KUBE-SERVICES", "ip6tables -t filter -F KUBE-IPVS-FILTER",
 		"ip addr del 10.96.0.1/32 dev kube-ipvs0", "ip addr add 10.96.0.3/32 dev kube-ipvs0", "ip link del kube-ipvs0",
