@@ -3,6 +3,7 @@ package scenarios_test
 import (
 	"flag"
 	"os"
+	"runtime/debug"
 	"testing"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/scenario"
@@ -10,8 +11,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite what the scenarios expect to what the fakes show, then read the difference")
 
-// TestMain lets many scenarios wait at a time: they hardly compute.
+// TestMain lets many scenarios wait at a time, and collect garbage seldom: each run
+// is a small program that lives for milliseconds.
 func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
