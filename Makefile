@@ -28,7 +28,7 @@ test: ## every level this machine can run; installs what it needs
 	@e2e/install.sh
 	@echo 'test: 1/3 rooms and scenarios on fakes, kernel rooms on this kernel, race detector on'
 	@$(MAKE) race
-	@echo 'test: 2/3 each scenario again, with every kernel call failing once, and with a crash at every call'
+	@echo 'test: 2/3 each scenario again, with kernel calls of every room failing once, and with crashes at them'
 	$(GO) test ./e2e/scenarios
 	@echo 'test: 3/3 the same contracts and scenarios, and packets, on a kernel with IPVS'
 	@$(MAKE) test-vm
