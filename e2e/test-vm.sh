@@ -52,7 +52,7 @@ rooms() {
 scenarios() {
 	binary scenarios ./e2e/scenarios
 	in_guest scenarios 15m bin/kube-ipvs:/run/kube-ipvs/bin/kube-ipvs bin/scenarios.test:/run/kube-ipvs/bin/scenarios.test -- \
-		bash -c "cd /run/kube-ipvs/src/e2e/scenarios && /run/kube-ipvs/bin/scenarios.test -test.v -test.run '${pattern:-TestOnKernel}'"
+		bash -c "cd /run/kube-ipvs/src/e2e/scenarios && /run/kube-ipvs/bin/scenarios.test -test.v -test.run '${pattern:-TestOnKernel|AcrossProcesses}'"
 }
 
 packet() {

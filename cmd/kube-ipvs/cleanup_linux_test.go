@@ -21,7 +21,7 @@ func TestCleanupOnWhateverKernelThisIs(t *testing.T) {
 		t.Skipf("needs a network namespace of its own: %v", err)
 	}
 	if _, err := exec.LookPath("iptables-nft"); err != nil {
-		t.Skip(err)
+		t.Skipf("needs the tools of iptables: %v", err)
 	}
 	c, err := config.Defaults().Check("node-a")
 	if err != nil {
