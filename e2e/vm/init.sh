@@ -11,6 +11,7 @@ power_off() {
 
 give_up() {
 	echo "init: $*" >/dev/console
+	sleep 1 # the line goes out byte by byte, and the kernel's last words would cut into it
 	power_off
 }
 
