@@ -94,8 +94,8 @@ func TestMistakesAreClear(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"no source", []string{"plan"}, "--source-dir is needed"},
-		{"no source to run", nil, "--source-dir is needed"},
+		{"no source", []string{"plan"}, "nothing says what to serve"},
+		{"no source to run", nil, "nothing says what to serve"},
 		{"strange kind", []string{"plan", "--source-dir", broken, "--show", "pods"}, `"pods" is not one of servers, sets, rules, addresses`},
 		{"strange verb", []string{"plam"}, `"plam" is no verb and no flag`},
 		{"argument", []string{"plan", "now"}, `"now" is no verb and no flag`},

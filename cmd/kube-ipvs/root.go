@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 
@@ -74,6 +73,8 @@ func noArguments(cmd *cobra.Command, args []string) error {
 func bindFlags(f *pflag.FlagSet, s *config.Settings) {
 	f.SortFlags = false
 	f.StringVar(&s.SourceDir, "source-dir", s.SourceDir, "directory of manifests (Service, EndpointSlice, Node), or one file; watched")
+	f.StringVar(&s.Kubeconfig, "kubeconfig", s.Kubeconfig, "file that says how the API server is reached (default: the cluster this runs in)")
+	f.StringVar(&s.Master, "master", s.Master, "URL of the API server, instead of the one in the kubeconfig")
 	f.StringVar(&s.HostnameOverride, "hostname-override", s.HostnameOverride, "name of this node (default: the host's name)")
 	f.StringVar(&s.ProxyMode, "proxy-mode", s.ProxyMode, "how to carry Services: ipvs")
 	f.StringVar(&s.Scheduler, "ipvs-scheduler", s.Scheduler, "algorithm: rr wrr lc wlc lblc lblcr sh dh sed nq mh fo ovf (default rr)")
@@ -108,6 +109,3 @@ func check(s config.Settings) (config.Config, error) {
 	}
 	return c, nil
 }
-
-// errNoSource is what a person sees who starts the agent without manifests.
-var errNoSource = errors.New("--source-dir is needed: a directory of manifests, or one file")

@@ -15,17 +15,16 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
-	"github.com/kube-ipvs/kube-ipvs/internal/model"
-	"github.com/kube-ipvs/kube-ipvs/internal/source/file"
 	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
 )
 
 // run is the agent: it returns when ctx ends, and leaves the kernel as it is.
 func run(ctx context.Context, c config.Config) error {
-	if c.SourceDir == "" {
-		return errNoSource
-	}
 	log, err := newLogger(c)
+	if err != nil {
+		return err
+	}
+	follow, err := openSources(log, c)
 	if err != nil {
 		return err
 	}
@@ -49,7 +48,7 @@ func run(ctx context.Context, c config.Config) error {
 		return fmt.Errorf("ipvs mode cannot run on this node: %w", err)
 	}
 	log.Info("starting", zap.String("mode", ipvs.Name), zap.String("version", buildVersion()), zap.String("node", c.NodeName),
-		zap.Stringer("scheduler", c.Scheduler), zap.String("iptables", string(k.rules.Backend())), zap.String("source", c.SourceDir))
+		zap.Stringer("scheduler", c.Scheduler), zap.String("iptables", string(k.rules.Backend())), zap.Any("sources", follow.origins))
 
 	if c.DetectLocal.Mode == "ClusterCIDR" && len(c.DetectLocal.ClusterCIDRs) == 0 && !c.MasqueradeAll {
 		log.Warn("no --cluster-cidr: pods cannot be told from others, so only traffic of this host is masqueraded to cluster IPs")
@@ -58,7 +57,7 @@ func run(ctx context.Context, c config.Config) error {
 	metrics.Mode(ipvs.Name, ipvs.Name)
 	served := families(k.rules)
 	mode := k.newMode(log, c, served)
-	known := catalog.New(log, c.NodeName, model.FromFile)
+	known := catalog.New(log, c.NodeName, follow.origins...)
 	var loop *agent.Agent
 	health := newHealthPorts(log, c, func() bool { return loop.Healthy() })
 	metrics.HealthPorts(health.count)
@@ -70,7 +69,9 @@ func run(ctx context.Context, c config.Config) error {
 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return loop.Run(ctx) })
-	group.Go(func() error { return file.New(log, c.SourceDir, file.Options{}).Run(ctx, known) })
+	for _, s := range follow.list {
+		group.Go(func() error { return s.Run(ctx, known) })
+	}
 	group.Go(func() error { return health.Run(ctx) })
 	group.Go(func() error { return watchLink(ctx, log, k.link, loop, mode) })
 	group.Go(func() error { return inspect.Serve(ctx, socket, handler(loop, metrics)) })

@@ -16,6 +16,7 @@ import (
 // Config is what the settings mean. It is immutable.
 type Config struct {
 	SourceDir     string
+	Client        Client
 	NodeName      string
 	Scheduler     scheduler.Spec
 	ExcludeCIDRs  []netip.Prefix
@@ -38,6 +39,13 @@ type Config struct {
 	SyncPeriod    time.Duration
 	LogLevel      string
 	LogFormat     string
+}
+
+// Client says how the API server is reached. Where both addresses are empty it is
+// the one of the cluster that the process runs in.
+type Client struct {
+	// Kubeconfig is a file, Master a URL that wins over the one in it.
+	Kubeconfig, Master string
 }
 
 // DetectLocal says how pods of this node are told from everybody else.
@@ -65,6 +73,7 @@ func (s Settings) Check(hostname string) (Config, error) {
 	var p problems
 	c := Config{
 		SourceDir:     s.SourceDir,
+		Client:        Client{Kubeconfig: s.Kubeconfig, Master: s.Master},
 		NodeName:      p.nodeName(s.HostnameOverride, hostname),
 		ExcludeCIDRs:  p.cidrs("--ipvs-exclude-cidrs", s.ExcludeCIDRs),
 		StrictARP:     s.StrictARP,

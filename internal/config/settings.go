@@ -7,6 +7,9 @@ import "time"
 type Settings struct {
 	// SourceDir is a directory of manifests, or one file (--source-dir).
 	SourceDir string
+	// Kubeconfig is a file that says how the API server is reached (--kubeconfig),
+	// Master its URL (--master).
+	Kubeconfig, Master string
 	// HostnameOverride is the node's name; empty asks the host
 	// (--hostname-override).
 	HostnameOverride string

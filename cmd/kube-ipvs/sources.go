@@ -1,0 +1,55 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/source"
+	"github.com/kube-ipvs/kube-ipvs/internal/source/file"
+	"github.com/kube-ipvs/kube-ipvs/internal/source/kube"
+)
+
+// errNoSource is what a person sees who starts the agent with nothing to serve.
+var errNoSource = errors.New("nothing says what to serve; give one of\n" +
+	"  --source-dir DIR     a directory of manifests, or one file\n" +
+	"  --kubeconfig FILE    a Kubernetes API server (clientConnection.kubeconfig in --config)\n" +
+	"or run it in a cluster")
+
+// sources are what the settings ask to follow. With --source-dir alone no API
+// server is looked for.
+type sources struct {
+	origins []model.Origin
+	list    []source.Source
+	kube    *kube.Source // nil without an API server
+}
+
+func openSources(log *zap.Logger, c config.Config) (sources, error) {
+	var s sources
+	if c.SourceDir != "" {
+		s.add(model.FromFile, file.New(log, c.SourceDir, file.Options{}))
+	}
+	if c.SourceDir != "" && c.Client.Kubeconfig == "" && c.Client.Master == "" {
+		return s, nil
+	}
+	client, err := kube.NewClient(kube.ClientOptions{
+		Kubeconfig: c.Client.Kubeconfig, Master: c.Client.Master, UserAgent: "kube-ipvs/" + buildVersion(),
+	})
+	if errors.Is(err, kube.ErrNoCluster) {
+		return s, errNoSource
+	}
+	if err != nil {
+		return s, fmt.Errorf("cannot reach an API server: %w", err)
+	}
+	s.kube = kube.New(log, client, kube.Options{Node: c.NodeName, AllNodes: true})
+	s.add(model.FromKube, s.kube)
+	return s, nil
+}
+
+func (s *sources) add(o model.Origin, src source.Source) {
+	s.origins = append(s.origins, o)
+	s.list = append(s.list, src)
+}
