@@ -20,6 +20,8 @@ type Batch struct {
 	Nodes map[netip.Addr]string
 	// NodeChanged tells that Node or Nodes is not what the batch before had.
 	NodeChanged bool
+	// Triggers are when the changes of endpoints among it began.
+	Triggers []Trigger
 	// Synced: every awaited origin is Partial or Complete; kernel writes may begin.
 	Synced bool
 	// Complete: every awaited origin is Complete; what nobody wants may go.
@@ -46,6 +48,8 @@ func (c *Catalog) Take() Batch {
 	b.NodeChanged = b.NodeChanged || c.nodeChanged
 	b.Synced, b.Complete = c.synced()
 	c.nodeChanged = false
+	b.Triggers, c.triggers = c.triggers, nil
+	c.changes.taken()
 	return b
 }
 

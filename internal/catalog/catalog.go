@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -32,6 +33,11 @@ type Catalog struct {
 	nodeChanged bool
 	// book has the addresses of all Nodes.
 	book addressBook
+	// begun is when the catalog was made; triggers are those of the changes since the
+	// last Take, and changes what was counted.
+	begun    time.Time
+	triggers []Trigger
+	changes  Changes
 }
 
 var _ source.Sink = (*Catalog)(nil)
@@ -50,6 +56,7 @@ func New(log *zap.Logger, self string, origins ...model.Origin) *Catalog {
 		states:   map[model.Origin]source.State{},
 		nodes:    map[model.Origin]model.Node{},
 		book:     newAddressBook(),
+		begun:    time.Now(),
 	}
 	for _, o := range origins {
 		c.states[o] = source.Starting
@@ -77,6 +84,7 @@ func (c *Catalog) SetService(s model.Service) {
 		return
 	}
 	c.services[s.ID] = &s
+	c.changes.service()
 	c.touch(s.ID)
 }
 
@@ -89,6 +97,7 @@ func (c *Catalog) DeleteService(id model.ServiceID) {
 		return
 	}
 	delete(c.services, id)
+	c.changes.service()
 	c.dirty[id] = struct{}{}
 	c.poke()
 }
@@ -109,10 +118,12 @@ func (c *Catalog) SetSlice(s model.Slice) {
 	if s.Service == (model.ServiceID{}) {
 		return
 	}
+	c.changes.slice()
 	if c.slices[s.Service] == nil {
 		c.slices[s.Service] = map[model.SliceID]model.Slice{}
 	}
 	c.slices[s.Service][s.ID] = s
+	c.trigger(s)
 	c.owner[s.ID] = s.Service
 	c.touch(s.Service)
 }
@@ -122,6 +133,7 @@ func (c *Catalog) DeleteSlice(id model.SliceID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if owner, ok := c.owner[id]; ok {
+		c.changes.slice()
 		c.dropSlice(owner, id)
 	}
 }

@@ -1,6 +1,9 @@
 package catalog
 
-import "github.com/kube-ipvs/kube-ipvs/internal/model"
+import (
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/source"
+)
 
 // SetNode keeps our own Node, and of every Node the addresses: no Service may
 // take one of them away from its machine.
@@ -44,6 +47,33 @@ func (c *Catalog) node() (best model.Node, have bool) {
 		}
 	}
 	return best, have
+}
+
+// Eligible tells whether load balancers may send traffic through this Node: it is
+// there and not about to leave (contract section 8.3). Without an API server there
+// need be no Node.
+func (c *Catalog) Eligible() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, have := c.node()
+	if _, awaited := c.states[model.FromKube]; awaited && !have {
+		return false
+	}
+	return !n.Leaving
+}
+
+// Unsynced names the awaited origins that have not delivered everything yet,
+// with what they are at.
+func (c *Catalog) Unsynced() map[model.Origin]source.State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := map[model.Origin]source.State{}
+	for o, s := range c.states {
+		if s != source.Complete {
+			out[o] = s
+		}
+	}
+	return out
 }
 
 // nodeMoved compares with what was true before. It makes no service dirty: whom

@@ -145,6 +145,8 @@ type ServicePlan struct {
 	Notes []string
 	// Unbound are the addresses that are served but belong to a node, sorted.
 	Unbound []netip.Addr
+	// Refused are the external IPs that the operator does not allow, sorted.
+	Refused []netip.Addr
 	// Health is what its health-check port answers.
 	Health HealthCheck
 }

@@ -135,6 +135,10 @@ type Slice struct {
 	Family    Family
 	Ports     []SlicePort
 	Endpoints []Endpoint
+	// Triggered is when the change began that led to this version of the slice
+	// (annotation endpoints.kubernetes.io/last-change-trigger-time); the zero time
+	// where nobody says. Two slices that differ in it alone mean the same.
+	Triggered time.Time
 	// Problems says, a field each, what could not be used of the object.
 	Problems []string
 }
@@ -182,13 +186,17 @@ type Node struct {
 	PodCIDRs []netip.Prefix
 	// Addresses are the InternalIPs of status.addresses, then the ExternalIPs.
 	Addresses []netip.Addr
+	// Leaving: the machine is about to be taken away (a deletionTimestamp, or the
+	// taint ToBeDeletedByClusterAutoscaler), so load balancers are to look elsewhere
+	// (KEP-3836).
+	Leaving bool
 	// Problems says, a field each, what could not be used of the object.
 	Problems []string
 }
 
 // Equal tells whether two nodes mean the same.
 func (n Node) Equal(o Node) bool {
-	return n.Name == o.Name && n.Zone == o.Zone &&
+	return n.Name == o.Name && n.Zone == o.Zone && n.Leaving == o.Leaving &&
 		slices.Equal(n.PodCIDRs, o.PodCIDRs) && slices.Equal(n.Addresses, o.Addresses) &&
 		slices.Equal(n.Problems, o.Problems)
 }

@@ -61,6 +61,9 @@ func (j *job) addresses() int {
 func (j *job) bindAddr(out []binding, kind model.Kind, addr netip.Addr) []binding {
 	if why := j.refuse(kind, addr); why != "" {
 		j.notes.addf("%s %s is not served: %s", nouns[kind], addr, why)
+		if why == notAllowed {
+			j.refused = append(j.refused, addr)
+		}
 		return out
 	}
 	family, bind := model.FamilyOf(addr), j.mayBind(addr)

@@ -76,7 +76,7 @@ func (c *Compiler) Compile(id model.ServiceID, svc *model.Service, slices []mode
 	j.scratch = make([]candidate, 0, j.endpoints())
 	plan.Frontends = j.frontends(bindings)
 	plan.Health = j.health()
-	plan.Unbound = sortedAddrs(j.unbound)
+	plan.Unbound, plan.Refused = sortedAddrs(j.unbound), sortedAddrs(j.refused)
 	j.notePlan()
 	plan.Notes = j.notes.sorted()
 	return plan
@@ -95,8 +95,9 @@ type job struct {
 	// sides and groups are filled by bind; see side and group.
 	sides  [2]side
 	groups []group
-	// unbound gathers the addresses that belong to a node.
-	unbound []netip.Addr
+	// unbound gathers the addresses that belong to a node, refused those that the
+	// operator does not allow.
+	unbound, refused []netip.Addr
 	// scratch is the storage of join's answer, used again for every group.
 	scratch []candidate
 }

@@ -51,10 +51,13 @@ func (j *job) refuse(kind model.Kind, addr netip.Addr) string {
 	case kind != model.KindClusterIP && !j.side(f).served():
 		return fmt.Sprintf("the Service has no %s cluster IP", f)
 	case kind == model.KindExternalIP && !j.opts.ExternalIPs.allow(addr):
-		return "not inside --external-ip-allowed-cidrs"
+		return notAllowed
 	}
 	return ""
 }
+
+// notAllowed is why an external IP is refused by the operator's wish (decision 31).
+const notAllowed = "not inside --external-ip-allowed-cidrs"
 
 func (e ExternalIPs) allow(addr netip.Addr) bool {
 	return len(e.Allowed) == 0 || inside(e.Allowed, addr)

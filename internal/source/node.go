@@ -18,10 +18,17 @@ func Node(in *corev1.Node) model.Node {
 		out.Zone = in.Labels[corev1.LabelTopologyZone]
 		out.PodCIDRs = p.podCIDRs(&in.Spec)
 		out.Addresses = p.nodeAddresses(in.Status.Addresses)
+		out.Leaving = in.DeletionTimestamp != nil || slices.ContainsFunc(in.Spec.Taints, leaves)
 	}
 	out.Problems = p.done()
 	return out
 }
+
+// toBeDeleted is the key of the taint, whatever its effect, that the cluster
+// autoscaler gives a Node whose machine it will remove (contract section 8.3).
+const toBeDeleted = "ToBeDeletedByClusterAutoscaler"
+
+func leaves(t corev1.Taint) bool { return t.Key == toBeDeleted }
 
 // podCIDRs reads spec.podCIDRs, or spec.podCIDR where the list is empty.
 func (p *problems) podCIDRs(spec *corev1.NodeSpec) (out []netip.Prefix) {

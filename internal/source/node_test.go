@@ -16,6 +16,9 @@ import (
 
 func showNode(n model.Node) string {
 	out := []string{fmt.Sprintf("%s zone=%q pods=%v addresses=%v", n.Name, n.Zone, n.PodCIDRs, n.Addresses)}
+	if n.Leaving {
+		out = append(out, "leaving")
+	}
 	for _, p := range n.Problems {
 		out = append(out, "problem "+p)
 	}
@@ -50,6 +53,11 @@ status:
 				`problem spec.podCIDRs[4]: "10.0.0.0/33" is not a network`)},
 		{"bad address", "{metadata: {name: n1}, status: {addresses: [{type: InternalIP, address: x}, {type: InternalIP, address: 10.0.0.1}, {type: ExternalIP, address: 10.0.0.1}]}}",
 			lines(`n1 zone="" pods=[] addresses=[10.0.0.1]`, `problem status.addresses[0].address: "x" is not an IP address`)},
+		{"deleted", "{metadata: {name: n1, deletionTimestamp: 2026-01-01T00:00:00Z}}", lines(`n1 zone="" pods=[] addresses=[]`, "leaving")},
+		{"to be deleted", "{metadata: {name: n1}, spec: {taints: [{key: x}, {key: ToBeDeletedByClusterAutoscaler, effect: NoSchedule}]}}",
+			lines(`n1 zone="" pods=[] addresses=[]`, "leaving")},
+		{"other taints", "{metadata: {name: n1}, spec: {unschedulable: true, taints: [{key: node.kubernetes.io/not-ready, effect: NoExecute}]}}",
+			lines(`n1 zone="" pods=[] addresses=[]`)},
 		{"dotted name", "{metadata: {name: n1.example.org}}", lines(`n1.example.org zone="" pods=[] addresses=[]`)},
 		{"bad name", "{metadata: {name: 'N 1'}, spec: {podCIDR: 10.1.0.0/24}}", lines(`N 1 zone="" pods=[] addresses=[]`,
 			`problem metadata.name: "N 1" is not made of a-z, 0-9 and '-': the object is not used`)},

@@ -3,6 +3,7 @@ package source
 import (
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -21,9 +22,20 @@ func Slice(origin model.Origin, in *discoveryv1.EndpointSlice) model.Slice {
 		out.Family = p.addressType(in.AddressType)
 		out.Ports = p.slicePorts(in.Ports)
 		out.Endpoints = p.endpoints(out.Family, in.Endpoints)
+		out.Triggered = triggered(in)
 	}
 	out.Problems = p.done()
 	return out
+}
+
+// triggered reads when the change behind the slice began. It is for measuring
+// alone, so one that cannot be read is nobody's problem.
+func triggered(in *discoveryv1.EndpointSlice) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, in.Annotations[corev1.EndpointsLastChangeTriggerTime])
+	if err != nil {
+		return time.Time{}
+	}
+	return t
 }
 
 // wanted tells whether the labels make the slice one of a Service with cluster

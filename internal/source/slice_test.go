@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -140,5 +141,22 @@ endpoints: [{addresses: [10.0.0.1]}]`)
 	}
 	if len(ids) != 1 {
 		t.Errorf("the slice went by %d names, so the old version would stay", len(ids))
+	}
+}
+
+func TestTriggered(t *testing.T) {
+	for text, want := range map[string]string{
+		"2026-01-02T03:04:05.000000006Z": "2026-01-02T03:04:05.000000006Z",
+		"2026-01-02T03:04:05+01:00":      "2026-01-02T02:04:05Z",
+		"yesterday":                      "0001-01-01T00:00:00Z",
+		"":                               "0001-01-01T00:00:00Z",
+	} {
+		in := read[discoveryv1.EndpointSlice](t, `
+metadata: {namespace: ns, name: web-1, labels: {kubernetes.io/service-name: web}, annotations: {endpoints.kubernetes.io/last-change-trigger-time: "`+text+`"}}
+addressType: IPv4`)
+		s := source.Slice(model.FromKube, in)
+		if got := s.Triggered.UTC().Format(time.RFC3339Nano); got != want || len(s.Problems) > 0 {
+			t.Errorf("%q: triggered %s, problems %v, want %s", text, got, s.Problems, want)
+		}
 	}
 }

@@ -1,0 +1,43 @@
+package catalog
+
+import (
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// Changes counts what the sources told that was news.
+type Changes struct {
+	// Services and Slices count from the beginning; the pending ones are those since
+	// the last Take.
+	Services, Slices               uint64
+	PendingServices, PendingSlices int
+}
+
+func (c *Changes) service() { c.Services++; c.PendingServices++ }
+
+func (c *Changes) slice() { c.Slices++; c.PendingSlices++ }
+
+func (c *Changes) taken() { c.PendingServices, c.PendingSlices = 0, 0 }
+
+// Changes returns what was counted.
+func (c *Catalog) Changes() Changes {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changes
+}
+
+// Trigger is when a change of endpoints began, somewhere in the cluster.
+type Trigger struct {
+	Family model.Family
+	At     time.Time
+}
+
+// trigger remembers when the change behind a slice began. What began before this
+// process says nothing about it (contract section 9,
+// network_programming_duration_seconds).
+func (c *Catalog) trigger(s model.Slice) {
+	if s.Triggered.After(c.begun) {
+		c.triggers = append(c.triggers, Trigger{Family: s.Family, At: s.Triggered})
+	}
+}
