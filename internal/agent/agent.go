@@ -15,6 +15,7 @@ import (
 // Catalog is what the loop needs of the room that keeps the inputs.
 type Catalog interface {
 	Wake() <-chan struct{}
+	Synced() bool
 	Take() catalog.Batch
 	Matching(concerned func(*model.Service) bool) []catalog.Input
 }
@@ -26,6 +27,7 @@ type Compiler interface {
 
 // Observer is told what happened, between cycles, on the loop goroutine.
 type Observer interface {
+	Pass(Pass)
 	Cycle(Cycle)
 	Drift(dataplane.Drift)
 	Tables([]dataplane.TableStatus)
@@ -50,6 +52,8 @@ type Options struct {
 	// Health is told what health-check ports answer; nil is nobody.
 	Health   Health
 	Observer Observer
+	// Herald is told what the owners of Services should know; nil is nobody.
+	Herald Herald
 
 	// Coalesce is how long the loop waits after the first of several changes, so
 	// that a burst becomes one batch; 0 is DefaultCoalesce.
@@ -96,13 +100,16 @@ type Agent struct {
 	synced    bool       // every source has delivered what it can
 	complete  bool       // and could read all of it
 	loaded    bool       // the kernel was read
+	adopted   bool       // and what it held was told
 	auditing  bool       // in the middle of a round
 	stats     stats
 	services  map[model.ServiceID]outcome
 	counts    Counts
 	contests  map[contest]struct{}
 	health    healthBook
-	debt      debt // of any goroutine
+	triggers  []catalog.Trigger // of changes that are not in the kernel yet
+	debt      debt              // of any goroutine
+	pulse     pulse             // of any goroutine
 
 	coalesce, retry, repair, audit, reread timer
 	backoff                                time.Duration
@@ -144,36 +151,48 @@ func (o *Options) setDefaults() {
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.stopTimers()
 	for {
-		select {
-		case <-ctx.Done():
+		next := a.wait(ctx)
+		if next == nil {
 			return nil
-		case <-a.opts.Catalog.Wake():
-			a.debt.owe()
-			a.coalesce.armUnlessSet(a.opts.Coalesce)
-		case <-a.coalesce.C():
-			a.coalesce.fired()
-			a.take(ctx)
-		case f := <-a.posts:
-			f(ctx)
-		case <-a.retry.C():
-			a.retry.fired()
-			a.apply(ctx, true)
-		case <-a.repair.C():
-			a.repair.fired()
-			a.repaired = time.Now()
-			a.apply(ctx, false)
-		case <-a.moved:
-			a.reread.armUnlessSet(max(a.opts.Coalesce, hostPause-time.Since(a.asked)))
-		case <-a.reread.C():
-			a.reread.fired()
-			if a.readAgain(ctx) {
-				a.apply(ctx, false)
-			}
-		case <-a.audit.C():
-			a.audit.fired()
-			a.inspect(ctx)
 		}
+		a.pulse.during(func() { next(ctx) })
 	}
+}
+
+// wait returns what is to be done next, nil when ctx ends.
+func (a *Agent) wait(ctx context.Context) func(context.Context) {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-a.opts.Catalog.Wake():
+		return a.woken
+	case <-a.coalesce.C():
+		a.coalesce.fired()
+		return a.take
+	case f := <-a.posts:
+		return f
+	case <-a.retry.C():
+		a.retry.fired()
+		return func(ctx context.Context) { a.apply(ctx, true) }
+	case <-a.repair.C():
+		a.repair.fired()
+		a.repaired = time.Now()
+		return func(ctx context.Context) { a.apply(ctx, false) }
+	case <-a.moved:
+		return a.hostEvent
+	case <-a.reread.C():
+		a.reread.fired()
+		return a.follow
+	case <-a.audit.C():
+		a.audit.fired()
+		return a.inspect
+	}
+}
+
+// woken answers for the changes that the catalog has.
+func (a *Agent) woken(context.Context) {
+	a.debt.owe()
+	a.coalesce.armUnlessSet(a.opts.Coalesce)
 }
 
 func (a *Agent) stopTimers() {

@@ -41,6 +41,7 @@ type mode struct {
 	keptOrphans                 []bool
 	retried                     []bool
 	drift                       dataplane.Drift
+	serves                      bool
 	stall                       chan struct{} // Apply waits for its end, if it is there
 }
 
@@ -76,6 +77,11 @@ func (m *mode) Set(p model.ServicePlan) []dataplane.Conflict {
 	m.dirty++
 	m.desired++
 	return nil
+}
+
+func (m *mode) Serves() (yes bool) {
+	m.locked(func() { yes = m.serves })
+	return yes
 }
 
 func (m *mode) SetHost(h model.Host) {
@@ -137,8 +143,10 @@ func (m *mode) Remove(context.Context) error      { return nil }
 type seen struct {
 	cycles, drifts atomic.Int32
 	counts         atomic.Pointer[agent.Counts]
+	passes         atomic.Pointer[agent.Pass]
 }
 
+func (s *seen) Pass(p agent.Pass)              { s.passes.Store(&p) }
 func (s *seen) Cycle(agent.Cycle)              { s.cycles.Add(1) }
 func (s *seen) Drift(dataplane.Drift)          { s.drifts.Add(1) }
 func (s *seen) Tables([]dataplane.TableStatus) {}

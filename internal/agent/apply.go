@@ -19,11 +19,14 @@ func (a *Agent) apply(ctx context.Context, retry bool) {
 	if err := a.load(ctx); err != nil {
 		a.debt.owe()
 		a.failed(ctx, err, 0, true)
+		a.tellPass(start, false)
 		return
 	}
+	a.tellAdopted()
 	result := a.opts.Mode.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: !a.complete, Retry: retry})
 	a.record(start, result)
 	a.settleDebt()
+	a.tellPass(start, result.Pending == 0)
 	a.tellHealth()
 	if result.Pending > 0 {
 		a.failed(ctx, result.Total().Err(), result.Pending, retry)
@@ -48,11 +51,20 @@ func (a *Agent) load(ctx context.Context) error {
 		return err
 	}
 	a.loaded = true
-	a.logAdopted()
 	if a.opts.AuditPeriod > 0 {
 		a.audit.arm(a.opts.AuditPeriod)
 	}
 	return nil
+}
+
+// tellPass reports one pass. The changes of endpoints it was for are in the kernel
+// when nothing failed; else they wait with the rest.
+func (a *Agent) tellPass(start time.Time, ok bool) {
+	p := Pass{At: start, Took: time.Since(start), OK: ok}
+	if ok {
+		p.Triggers, a.triggers = a.triggers, nil
+	}
+	a.opts.Observer.Pass(p)
 }
 
 // failed schedules the next try of what is pending. An appointment that stands
@@ -71,6 +83,7 @@ func (a *Agent) failed(ctx context.Context, err error, pending int, retry bool) 
 	a.stats.failures++
 	news := a.stats.lastError == nil || a.stats.lastError.Error() != err.Error()
 	a.stats.lastError = err
+	a.debt.trouble.Store(&trouble{failures: a.stats.failures, reason: err.Error()})
 	if retry || news {
 		a.log.Warn("apply failed, will retry",
 			zap.Int("pending", pending), zap.Duration("in", a.backoff), zap.Uint64("attempt", a.stats.failures), zap.Error(err))
@@ -82,6 +95,9 @@ func (a *Agent) succeeded() {
 		a.log.Info("everything pending is written again", zap.Uint64("attempt", a.stats.failures))
 	}
 	a.backoff, a.stats.failures, a.stats.lastError = 0, 0, nil
+	a.debt.trouble.Store(nil)
+	now := time.Now()
+	a.debt.paid.Store(&now)
 	a.retry.stop()
 	if !a.stats.ready {
 		a.stats.ready = true

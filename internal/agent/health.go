@@ -57,8 +57,16 @@ func (a *Agent) tellHealth() {
 
 // debt knows since when something waits for the kernel. All goroutines may ask.
 type debt struct {
-	served atomic.Bool // a pass has left most of what is wanted in place
-	since  atomic.Pointer[time.Time]
+	served  atomic.Bool // a pass has left most of what is wanted in place
+	since   atomic.Pointer[time.Time]
+	paid    atomic.Pointer[time.Time] // the latest pass that left nothing to do
+	trouble atomic.Pointer[trouble]   // nil is none
+}
+
+// trouble is why passes fail.
+type trouble struct {
+	failures uint64
+	reason   string
 }
 
 func (d *debt) owe() {
@@ -78,12 +86,8 @@ func (d *debt) pay() {
 // (contract section 8.2). It may be called from any goroutine, and a loop that
 // is stuck does not hold it up.
 func (a *Agent) Healthy() bool {
-	period := a.opts.AuditPeriod
-	if period <= 0 {
-		period = DefaultAuditPeriod
-	}
-	since := a.debt.since.Load()
-	return a.debt.served.Load() && (since == nil || time.Since(*since) <= 2*period)
+	c := a.Condition()
+	return c.Served && !c.Late(time.Now())
 }
 
 // settleDebt judges a pass. A few rows that the kernel refuses for good are no

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
 // HostReader tells what the machine answers on by itself and where its way out
@@ -29,6 +30,18 @@ func (a *Agent) HostChanged() {
 	select {
 	case a.moved <- struct{}{}:
 	default: // one is on its way already
+	}
+}
+
+// hostEvent has the machine read soon, once for all events of a moment.
+func (a *Agent) hostEvent(context.Context) {
+	a.reread.armUnlessSet(max(a.opts.Coalesce, hostPause-time.Since(a.asked)))
+}
+
+// follow takes over what has changed of the machine and writes what follows.
+func (a *Agent) follow(ctx context.Context) {
+	if a.readAgain(ctx) {
+		a.apply(ctx, false)
 	}
 }
 
@@ -93,10 +106,16 @@ func (a *Agent) adopt() (concerned []catalog.Input, changed bool) {
 		return nil, false
 	}
 	a.logHost(before, now)
+	a.move(now)
+	return a.opts.Catalog.Matching(a.opts.Concerns(before, now)), true
+}
+
+// move makes now what is compiled for, and tells who works by it.
+func (a *Agent) move(now model.Host) {
+	before := a.host
 	a.host, a.compiler = now, a.opts.Compiler(now)
 	a.opts.Mode.SetHost(now)
 	if a.opts.Health != nil && !slices.Equal(before.NodePorts, now.NodePorts) {
 		a.opts.Health.Listen(now.NodePorts)
 	}
-	return a.opts.Catalog.Matching(a.opts.Concerns(before, now)), true
 }

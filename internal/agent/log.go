@@ -41,8 +41,12 @@ func (t TableRows) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	return nil
 }
 
-// logAdopted says what was found in the kernel and goes on serving.
-func (a *Agent) logAdopted() {
+// tellAdopted says once what was found in the kernel and goes on serving.
+func (a *Agent) tellAdopted() {
+	if a.adopted {
+		return
+	}
+	a.adopted = true
 	fields := []zap.Field{zap.String("mode", a.opts.Mode.Name())}
 	for _, t := range a.opts.Mode.Tables() {
 		if n := t.Desired - t.Updates; n > 0 {
@@ -64,6 +68,7 @@ func (a *Agent) logOutcome(id model.ServiceID, before, now outcome) {
 		}
 	}
 	a.logUnbound(id, before.unbound, now.unbound)
+	a.tellRefused(id, before.refused, now.refused)
 }
 
 // conflictWithNode is the reason by which operators find the addresses of
@@ -75,6 +80,7 @@ func (a *Agent) logUnbound(id model.ServiceID, before, now []netip.Addr) {
 		if !slices.Contains(before, addr) {
 			a.log.Warn("address of a service is not bound, it belongs to a node", zap.Stringer("service", id), zap.Stringer("address", addr),
 				zap.String("reason", conflictWithNode), zap.String("holder", a.host.Holder(addr)))
+			a.herald(func(h Herald) { h.Unbound(id, addr, a.host.Holder(addr)) })
 		}
 	}
 	for _, addr := range before {

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 )
 
@@ -51,6 +52,17 @@ type Status struct {
 	Last *Cycle `json:"last,omitempty"`
 }
 
+// Pass is one try to make the kernel what is wanted, whether or not it had anything
+// to write.
+type Pass struct {
+	At   time.Time
+	Took time.Duration
+	// OK: nothing is left to do.
+	OK bool
+	// Triggers are when the changes of endpoints began that are in the kernel now.
+	Triggers []catalog.Trigger
+}
+
 // Cycle is one pass that wrote something, or tried to.
 type Cycle struct {
 	At   time.Time     `json:"at"`
@@ -73,13 +85,26 @@ type TableRows struct {
 }
 
 // Counts says how Services fare; see Status for the meaning of each.
-type Counts struct{ Services, Skipped, Noted, Unbound, Conflicts int }
+type Counts struct {
+	Services, Skipped, Noted, Unbound, Conflicts int
+	// NoLocal4 and NoLocal6 are Services that a policy Local leaves without backends
+	// on this node though they have some elsewhere, by family.
+	NoLocal4, NoLocal6 NoLocal
+}
+
+// NoLocal counts by the policy that is Local.
+type NoLocal struct{ Internal, External int }
+
+func (n NoLocal) plus(o NoLocal, sign int) NoLocal {
+	return NoLocal{n.Internal + sign*o.Internal, n.External + sign*o.External}
+}
 
 // plus adds what one Service adds, or with a sign of -1 takes it away again.
 func (c Counts) plus(o Counts, sign int) Counts {
 	return Counts{
 		Services: c.Services + sign*o.Services, Skipped: c.Skipped + sign*o.Skipped, Noted: c.Noted + sign*o.Noted,
 		Unbound: c.Unbound + sign*o.Unbound, Conflicts: c.Conflicts + sign*o.Conflicts,
+		NoLocal4: c.NoLocal4.plus(o.NoLocal4, sign), NoLocal6: c.NoLocal6.plus(o.NoLocal6, sign),
 	}
 }
 

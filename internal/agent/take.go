@@ -18,11 +18,13 @@ type outcome struct {
 	skipped   string
 	notes     []string
 	unbound   []netip.Addr
+	refused   []netip.Addr
+	noLocal   [2]NoLocal // IPv4, IPv6
 }
 
 // counts is what the Service adds to the counts of all.
 func (o outcome) counts() Counts {
-	c := Counts{Unbound: len(o.unbound)}
+	c := Counts{Unbound: len(o.unbound), NoLocal4: o.noLocal[0], NoLocal6: o.noLocal[1]}
 	if o.skipped != "" {
 		c.Skipped = 1
 	} else if o.frontends > 0 {
@@ -40,22 +42,29 @@ type contest struct {
 	key   model.FrontendKey
 }
 
-// take compiles what changed and applies it.
+// take compiles what changed and applies it. Before the sources are in sync nothing
+// could be written, so nothing is taken.
 func (a *Agent) take(ctx context.Context) {
+	if !a.opts.Catalog.Synced() {
+		return
+	}
 	batch := a.opts.Catalog.Take()
+	a.triggers = append(a.triggers, batch.Triggers...)
 	if batch.NodeChanged {
 		a.logNode(batch.Node)
 		a.known.Node, a.known.Nodes, a.hostMoved = batch.Node, batch.Nodes, true
 	}
-	if batch.Synced && !a.loaded && !a.hostRead {
+	if !a.loaded && !a.hostRead {
 		_ = a.readHost(ctx) // spares a second compile; load asks again and tells
 	}
 	concerned, _ := a.adopt()
-	a.compile(merged(concerned, batch.Services))
-	if batch.Synced && !a.synced {
-		a.log.Info("sources in sync", zap.Int("services", len(a.services)), zap.Bool("complete", batch.Complete))
+	inputs := merged(concerned, batch.Services)
+	if !a.synced {
+		a.log.Info("sources in sync", zap.Int("services", len(inputs)), zap.Bool("complete", batch.Complete))
+		inputs = a.serveFirst(ctx, inputs)
 	}
-	a.synced, a.complete = batch.Synced, batch.Complete
+	a.synced, a.complete = true, batch.Complete
+	a.compile(inputs)
 	a.apply(ctx, false)
 }
 
@@ -81,7 +90,8 @@ func (a *Agent) compile(inputs []catalog.Input) {
 // set hands one plan to the mode, and logs what people would ask about.
 func (a *Agent) set(p model.ServicePlan) {
 	conflicts := a.opts.Mode.Set(p)
-	before, now := a.services[p.ID], outcome{frontends: len(p.Frontends), skipped: p.Skipped, notes: p.Notes, unbound: p.Unbound}
+	before, now := a.services[p.ID], outcome{frontends: len(p.Frontends), skipped: p.Skipped, notes: p.Notes, unbound: p.Unbound,
+		refused: p.Refused, noLocal: noLocal(p.Frontends)}
 	a.logOutcome(p.ID, before, now)
 	if now.frontends == 0 && now.skipped == "" {
 		delete(a.services, p.ID)
@@ -102,6 +112,7 @@ func (a *Agent) judge(conflicts []dataplane.Conflict) {
 			delete(a.contests, k)
 		} else {
 			a.contests[k] = struct{}{}
+			a.herald(func(h Herald) { h.Lost(c) })
 		}
 		a.log.Log(level, "address conflict", zap.Stringer("service", c.Loser), zap.Stringer("frontend", c.Key), zap.String("reason", c.String()))
 	}

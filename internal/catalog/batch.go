@@ -105,6 +105,14 @@ func compareSlice(a, b model.SliceID) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Origin, b.Origin))
 }
 
+// Synced tells whether the next Take will be Synced. Once it is, it stays.
+func (c *Catalog) Synced() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	synced, _ := c.synced()
+	return synced
+}
+
 func (c *Catalog) synced() (synced, complete bool) {
 	synced, complete = true, true
 	for _, s := range c.states {

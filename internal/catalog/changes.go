@@ -12,11 +12,13 @@ type Changes struct {
 	// the last Take.
 	Services, Slices               uint64
 	PendingServices, PendingSlices int
+	// Last is when the latest of them came.
+	Last time.Time
 }
 
-func (c *Changes) service() { c.Services++; c.PendingServices++ }
+func (c *Changes) service() { c.Services++; c.PendingServices++; c.Last = time.Now() }
 
-func (c *Changes) slice() { c.Slices++; c.PendingSlices++ }
+func (c *Changes) slice() { c.Slices++; c.PendingSlices++; c.Last = time.Now() }
 
 func (c *Changes) taken() { c.PendingServices, c.PendingSlices = 0, 0 }
 

@@ -22,6 +22,8 @@ type Dataplane interface {
 	// Load reads what the kernel holds. It must succeed once before Apply, and
 	// may be called again whenever that knowledge is in doubt.
 	Load(ctx context.Context) error
+	// Serves tells whether the kernel, as it was read, carries any Service.
+	Serves() bool
 	// Set replaces what one Service wants and returns the Services whose
 	// standing in a conflict over an address changed by it.
 	Set(plan model.ServicePlan) []Conflict

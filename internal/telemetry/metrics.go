@@ -82,6 +82,9 @@ func (m *Metrics) HealthPorts(count func() (open, failed int)) {
 	}
 }
 
+// Pass counts every pass.
+func (m *Metrics) Pass(agent.Pass) {}
+
 // Cycle counts the rows of one pass.
 func (m *Metrics) Cycle(c agent.Cycle) {
 	m.took.Observe(c.Took.Seconds())

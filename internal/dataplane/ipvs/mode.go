@@ -160,6 +160,29 @@ func (m *Mode) Load(ctx context.Context) error {
 	return nil
 }
 
+// Serves implements dataplane.Dataplane: without a virtual server nothing is carried.
+func (m *Mode) Serves() bool {
+	for range m.servers.Actual() {
+		return true
+	}
+	return false
+}
+
+// Exclude replaces the ranges that hold virtual servers of others, and looks again
+// at which are ours by that. After an error the old ranges hold.
+func (m *Mode) Exclude(ctx context.Context, cidrs []netip.Prefix) error {
+	before := m.config.ExcludeCIDRs
+	m.config.ExcludeCIDRs = cidrs
+	m.inspections = nil
+	for _, load := range []func(context.Context) (int, error){m.servers.Load, m.destinations.Load} {
+		if _, err := load(ctx); err != nil {
+			m.config.ExcludeCIDRs = before
+			return err
+		}
+	}
+	return nil
+}
+
 // loadRules reads chains and jumps, which come from one listing.
 func (m *Mode) loadRules(ctx context.Context) (dataplane.Drift, error) {
 	chains, jumps, err := m.deps.Rules.List(ctx)

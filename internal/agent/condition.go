@@ -1,0 +1,72 @@
+package agent
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Condition is how the loop fares, as far as a goroutine can tell that must not
+// wait for it: a loop that is stuck has one, too.
+type Condition struct {
+	// Served: a pass has left most of what is wanted in the kernel.
+	Served bool
+	// Updated is when the latest pass ended that left nothing to do; the zero time
+	// before the first.
+	Updated time.Time
+	// Owing is since when something waits to get into the kernel, Busy since when
+	// the loop is at one thing; the zero time is not at all.
+	Owing, Busy time.Time
+	// Failures is how often in a row applying has failed, and LastError why.
+	Failures  uint64
+	LastError string
+	// Patience is how long something may wait or take before that is a fault: two
+	// audit periods (contract section 8.2).
+	Patience time.Duration
+}
+
+// Late tells whether something waits for longer than it may.
+func (c Condition) Late(now time.Time) bool {
+	return !c.Owing.IsZero() && now.Sub(c.Owing) > c.Patience
+}
+
+// Stuck tells whether the loop is at one thing for longer than it may.
+func (c Condition) Stuck(now time.Time) bool {
+	return !c.Busy.IsZero() && now.Sub(c.Busy) > c.Patience
+}
+
+// Condition may be called from any goroutine and never waits.
+func (a *Agent) Condition() Condition {
+	c := Condition{
+		Served: a.debt.served.Load(), Updated: moment(&a.debt.paid), Owing: moment(&a.debt.since),
+		Busy: moment(&a.pulse.since), Patience: a.patience(),
+	}
+	if t := a.debt.trouble.Load(); t != nil {
+		c.Failures, c.LastError = t.failures, t.reason
+	}
+	return c
+}
+
+func (a *Agent) patience() time.Duration {
+	period := a.opts.AuditPeriod
+	if period <= 0 {
+		period = DefaultAuditPeriod
+	}
+	return 2 * period
+}
+
+func moment(p *atomic.Pointer[time.Time]) time.Time {
+	if t := p.Load(); t != nil {
+		return *t
+	}
+	return time.Time{}
+}
+
+// pulse knows since when the loop is at what it does now.
+type pulse struct{ since atomic.Pointer[time.Time] }
+
+func (p *pulse) during(f func()) {
+	now := time.Now()
+	p.since.Store(&now)
+	defer p.since.Store(nil)
+	f()
+}
