@@ -40,6 +40,7 @@ type mode struct {
 	startErr, loadErr, applyErr error
 	keptOrphans                 []bool
 	retried                     []bool
+	planned                     [][]string // the Services that were set, at each Apply
 	drift                       dataplane.Drift
 	serves                      bool
 	stall                       chan struct{} // Apply waits for its end, if it is there
@@ -98,6 +99,7 @@ func (m *mode) Apply(_ context.Context, o dataplane.ApplyOptions) dataplane.Resu
 	defer m.mu.Unlock()
 	m.journal = append(m.journal, "apply")
 	m.keptOrphans = append(m.keptOrphans, o.KeepOrphans)
+	m.planned = append(m.planned, names(m.plans))
 	m.retried = append(m.retried, o.Retry)
 	tried := m.dirty - m.resting
 	if o.Retry {
@@ -117,6 +119,18 @@ func (m *mode) Apply(_ context.Context, o dataplane.ApplyOptions) dataplane.Resu
 	}
 	m.dirty, m.resting = 0, 0
 	return r
+}
+
+// names lists the Services that have frontends.
+func names(plans map[model.ServiceID]model.ServicePlan) []string {
+	out := []string{}
+	for id, p := range plans {
+		if len(p.Frontends) > 0 {
+			out = append(out, id.Name)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 func (m *mode) Audit(context.Context, time.Duration) (dataplane.Drift, bool, error) {
@@ -159,28 +173,38 @@ type world struct {
 	mode   *mode
 	host   *host
 	health *health
-	seen   *seen
-	loop   *agent.Agent
-	logs   *observer.ObservedLogs
-	stop   func()
+	heard  *herald
+	// settings are what the compiler goes by, but for the host.
+	settings plan.Options
+	seen     *seen
+	loop     *agent.Agent
+	logs     *observer.ObservedLogs
+	stop     func()
 }
 
-func options(h model.Host) plan.Options {
-	return plan.Options{Node: "node-a", Zone: h.Node.Zone, Scheduler: scheduler.MustParse("rr"), IPv4: true, IPv6: true, Host: h}
+func settings() plan.Options {
+	return plan.Options{Node: "node-a", Scheduler: scheduler.MustParse("rr"), IPv4: true, IPv6: true}
+}
+
+// options are the settings on a host. Only the loop reads the settings.
+func (w *world) options(h model.Host) plan.Options {
+	o := w.settings
+	o.Host, o.Zone = h, h.Node.Zone
+	return o
 }
 
 // run starts a loop in a synctest bubble and ends it with the test.
 func run(t *testing.T, m *mode, test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.DebugLevel)
-		w := &world{T: t, mode: m, host: &host{}, health: &health{}, seen: &seen{}, logs: logs,
+		w := &world{T: t, mode: m, host: &host{}, health: &health{}, heard: &herald{}, settings: settings(), seen: &seen{}, logs: logs,
 			Catalog: catalog.New(zap.NewNop(), "node-a", model.FromFile)}
 		w.loop = agent.New(agent.Options{
-			Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: m, Observer: w.seen, Health: w.health,
+			Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: m, Observer: w.seen, Health: w.health, Herald: w.heard,
 			Host: w.host, NodePorts: func(h model.Host) []netip.Addr { return plan.NodePortAddresses(plan.NodePortSelection{}, h) },
-			Compiler: func(h model.Host) agent.Compiler { return plan.New(options(h)) },
+			Compiler: func(h model.Host) agent.Compiler { return plan.New(w.options(h)) },
 			Concerns: func(before, now model.Host) func(*model.Service) bool {
-				return func(s *model.Service) bool { return options(now).Concerns(options(before), s) }
+				return func(s *model.Service) bool { return w.options(now).Concerns(w.options(before), s) }
 			},
 		})
 		ctx, cancel := context.WithCancel(t.Context())

@@ -1,0 +1,97 @@
+package agent_test
+
+import (
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/plan"
+	"github.com/kube-ipvs/kube-ipvs/internal/source"
+)
+
+// herald writes down what it is told.
+type herald struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (h *herald) add(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lines = append(h.lines, fmt.Sprintf(format, args...))
+}
+
+func (h *herald) Unbound(id model.ServiceID, a netip.Addr, holder string) {
+	h.add("%s unbound %s of %s", id, a, holder)
+}
+func (h *herald) Refused(id model.ServiceID, a netip.Addr) { h.add("%s refused %s", id, a) }
+func (h *herald) Lost(c dataplane.Conflict)                { h.add("%s lost %s", c.Loser, c.Key) }
+
+func (h *herald) take() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := h.lines
+	h.lines = nil
+	return out
+}
+
+// Owners of Services are told once what they should know, and again when it begins
+// anew.
+func TestOwnersAreTold(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		w.settings.ExternalIPs = plan.ExternalIPs{Allowed: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}}
+		w.host.set("198.51.100.7")
+		s := service("a", "10.96.0.1")
+		s.ExternalIPs = []netip.Addr{netip.MustParseAddr("198.51.100.7"), netip.MustParseAddr("203.0.113.1")}
+		w.SetService(s)
+		w.SetState(model.FromFile, source.Complete)
+		told := func(want ...string) {
+			w.Helper()
+			w.after(time.Second)
+			if diff := cmp.Diff(want, w.heard.take()); diff != "" {
+				w.Errorf("told (-want +got):\n%s", diff)
+			}
+		}
+		told("default/a unbound 198.51.100.7 of an address of this node, on link eth0", "default/a refused 203.0.113.1")
+		s.Affinity = time.Minute
+		w.SetService(s)
+		told()
+		s.ExternalIPs = nil
+		w.SetService(s)
+		told()
+		s.ExternalIPs = []netip.Addr{netip.MustParseAddr("203.0.113.1")}
+		w.SetService(s)
+		told("default/a refused 203.0.113.1")
+	})
+}
+
+func TestNoLocalIsCounted(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		s := service("a", "10.96.0.1")
+		s.ClusterIPs = append(s.ClusterIPs, netip.MustParseAddr("fd00::1"))
+		s.InternalLocal, s.ExternalLocal = true, true
+		s.ExternalIPs = []netip.Addr{netip.MustParseAddr("198.51.100.9"), netip.MustParseAddr("198.51.100.10")}
+		w.SetService(s)
+		w.SetSlice(model.Slice{ID: model.SliceID{Origin: model.FromFile, Namespace: "default", Name: "a-1"}, Service: s.ID, Family: model.IPv4,
+			Ports:     []model.SlicePort{{Protocol: model.TCP, Port: 80}},
+			Endpoints: []model.Endpoint{{Addr: netip.MustParseAddr("10.244.9.9"), Node: "node-b", Ready: true, Serving: true}}})
+		w.SetState(model.FromFile, source.Complete)
+		w.after(time.Second)
+		c := w.seen.counts.Load()
+		if want := (agent.NoLocal{Internal: 1, External: 1}); c.NoLocal4 != want || c.NoLocal6 != (agent.NoLocal{}) {
+			w.Errorf("counts %+v", c)
+		}
+		w.DeleteService(s.ID)
+		w.after(time.Second)
+		if c := w.seen.counts.Load(); c.NoLocal4 != (agent.NoLocal{}) {
+			w.Errorf("counts %+v", c)
+		}
+	})
+}
