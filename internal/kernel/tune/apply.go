@@ -48,48 +48,13 @@ func (t *Tuner) applyOne(ctx context.Context, book *journal, s Sysctl) SysctlRes
 	return r
 }
 
-// Restore gives every key in the journal its old value back and forgets it. A key
-// that no longer has our value belongs to whoever changed it, and is left. Refused
-// keys stay in the journal for another try; once it is empty the file is removed.
-func (t *Tuner) Restore(ctx context.Context) []SysctlResult {
-	book, note := t.openJournal()
-	var results []SysctlResult
-	for _, key := range book.keys() {
-		r := t.restoreOne(ctx, key, book.entries[key])
-		t.report(r)
-		r.Note, note = note, ""
-		results = append(results, r)
-		if r.Outcome != Refused {
-			book.forget(key)
-		}
-	}
-	if err := book.close(); err != nil {
-		t.log.Warn("journal of sysctls stays", zap.Error(err))
-	}
-	return results
-}
-
-func (t *Tuner) restoreOne(ctx context.Context, key string, e entry) SysctlResult {
-	r := SysctlResult{Sysctl: Sysctl{Key: key, Value: e.Old, Why: "the value before kube-ipvs"}}
-	switch {
-	case !t.readKey(ctx, &r):
-	case r.Have == e.Old:
-		r.Outcome = Right
-	case r.Have != e.Ours:
-		r.Outcome = Left
-	default:
-		t.writeKey(ctx, &r, e.Old, Restored)
-	}
-	return r
-}
-
 // readKey fills in what the key has, or the outcome if that ends the matter.
 // Only the kernel's "no such file" counts as missing.
 func (t *Tuner) readKey(ctx context.Context, r *SysctlResult) bool {
-	name, err := keyPath(r.Key)
 	var have string
+	name, err := keyPath(r.Key)
 	if err == nil {
-		err = bounded(ctx, func() (err error) { have, err = t.read(name); return err })
+		have, err = t.get(ctx, name)
 	}
 	switch {
 	case err == nil:
@@ -103,24 +68,40 @@ func (t *Tuner) readKey(ctx context.Context, r *SysctlResult) bool {
 	return false
 }
 
-// writeKey writes and reads back: some sandboxes accept a write and ignore it.
 func (t *Tuner) writeKey(ctx context.Context, r *SysctlResult, value string, done Outcome) {
 	name, _ := keyPath(r.Key)
-	err := bounded(ctx, func() error {
-		if err := writeExisting(t.path(name), value); err != nil {
-			return err
-		}
-		now, err := t.read(name)
-		if err == nil && now != oneLine(value) {
-			err = fmt.Errorf("the kernel keeps %q", now)
-		}
-		return err
-	})
+	err := t.put(ctx, name, value, func(now string) bool { return now == oneLine(value) })
 	if err != nil {
 		r.Outcome, r.Err = Refused, fmt.Errorf("set sysctl %s from %q to %q: %w", r.Key, r.Have, value, err)
 		return
 	}
 	r.Outcome = done
+}
+
+// get reads a kernel file under a deadline. No named result may stand in for have:
+// a reader that was given up on can still write to it.
+func (t *Tuner) get(ctx context.Context, name string) (string, error) {
+	var have string
+	err := bounded(ctx, func() (err error) { have, err = t.read(name); return err })
+	if err != nil {
+		return "", err
+	}
+	return have, nil
+}
+
+// put writes a kernel file under a deadline and reads it back, for some sandboxes
+// accept a write and ignore it; taken says whether what is there now will do.
+func (t *Tuner) put(ctx context.Context, name, value string, taken func(now string) bool) error {
+	return bounded(ctx, func() error {
+		if err := writeExisting(t.path(name), value); err != nil {
+			return err
+		}
+		now, err := t.read(name)
+		if err == nil && !taken(now) {
+			err = fmt.Errorf("the kernel keeps %q", now)
+		}
+		return err
+	})
 }
 
 // writeExisting writes to a file that is there; it never makes one.

@@ -24,8 +24,8 @@ type Options struct {
 	Timeout time.Duration
 }
 
-// Tuner reads and changes the settings of one node. Apply and Restore must not
-// run at the same time; everything else may.
+// Tuner reads and changes the settings of one node. What uses the journal (the
+// Apply and Restore family) must not run at the same time; everything else may.
 type Tuner struct {
 	log  *zap.Logger
 	opts Options

@@ -1,0 +1,112 @@
+package tune_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+)
+
+const (
+	arpIgnore   = "net.ipv4.conf.all.arp_ignore"
+	arpAnnounce = "net.ipv4.conf.all.arp_announce"
+)
+
+// strict applies all sysctls with strict ARP to a node where those of strict ARP
+// and one other are wrong.
+func (n node) strict(t *testing.T) {
+	t.Helper()
+	n.sysctl(t, key, "0")
+	n.sysctl(t, arpIgnore, "0")
+	n.sysctl(t, arpAnnounce, "1")
+	n.tuner(t).Apply(t.Context(), tune.IPVSSysctls(tune.IPVSOptions{Release: "6.1", StrictARP: true}))
+	n.wantSysctl(t, arpIgnore, "1")
+	n.wantSysctl(t, arpAnnounce, "2")
+}
+
+func TestRestoreKeys(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*testing.T, node)
+		keys   []string
+		want   []string
+		rest   []string
+	}{
+		"strict ARP switched off": {
+			keys: []string{arpIgnore, arpAnnounce},
+			want: []string{arpAnnounce + "=1: restored (it was 2)", arpIgnore + "=0: restored (it was 1)"},
+			rest: []string{key + "=0: restored (it was 1)"},
+		},
+		"one that somebody else has changed": {
+			change: func(t *testing.T, n node) { n.sysctl(t, arpIgnore, "8") },
+			keys:   []string{arpIgnore},
+			want:   []string{arpIgnore + "=0: left (it was 8)"},
+			rest:   []string{arpAnnounce + "=1: restored (it was 2)", key + "=0: restored (it was 1)"},
+		},
+		"one that was never changed": {
+			keys: []string{"net.ipv4.vs.conntrack"},
+			rest: []string{arpAnnounce + "=1: restored (it was 2)", arpIgnore + "=0: restored (it was 1)",
+				key + "=0: restored (it was 1)"},
+		},
+		"the last ones": {
+			keys: []string{key, arpIgnore, arpAnnounce},
+			want: []string{arpAnnounce + "=1: restored (it was 2)", arpIgnore + "=0: restored (it was 1)",
+				key + "=0: restored (it was 1)"},
+		},
+		"none": {
+			rest: []string{arpAnnounce + "=1: restored (it was 2)", arpIgnore + "=0: restored (it was 1)",
+				key + "=0: restored (it was 1)"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.strict(t)
+			if tc.change != nil {
+				tc.change(t, n)
+			}
+			if diff := cmp.Diff(tc.want, texts(n.tuner(t).RestoreKeys(t.Context(), tc.keys...))); diff != "" {
+				t.Errorf("restored (-want +got):\n%s", diff)
+			}
+			if len(tc.rest) == 0 {
+				wantFiles(t, n.run)
+			}
+			// What was not asked for is cleanup's still.
+			if diff := cmp.Diff(tc.rest, texts(n.tuner(t).Restore(t.Context()))); diff != "" {
+				t.Errorf("restored by cleanup (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Switched on, off and on again: what cleanup gives back is what was there before.
+func TestRestoreKeysAndApplyAgain(t *testing.T) {
+	n := newNode(t)
+	n.strict(t)
+	n.tuner(t).RestoreKeys(t.Context(), arpIgnore, arpAnnounce)
+	n.wantSysctl(t, arpIgnore, "0")
+	n.wantSysctl(t, arpAnnounce, "1")
+	n.wantSysctl(t, key, "1")
+	n.sysctl(t, arpIgnore, "2")
+	n.tuner(t).Apply(t.Context(), tune.IPVSSysctls(tune.IPVSOptions{Release: "6.1", StrictARP: true}))
+	n.wantSysctl(t, arpIgnore, "1")
+	n.tuner(t).Restore(t.Context())
+	n.wantSysctl(t, arpIgnore, "2")
+	n.wantSysctl(t, arpAnnounce, "1")
+}
+
+func TestRestoreKeysKeepsWhatItCouldNotRestore(t *testing.T) {
+	n := newNode(t)
+	n.strict(t)
+	tuner := n.tuner(t)
+	n.remove(t, "proc/sys/net/ipv4/conf/all/arp_announce")
+	n.blocked(t, arpAnnounce)
+	if got := tuner.RestoreKeys(t.Context(), arpAnnounce); len(got) != 1 || got[0].Outcome != tune.Refused {
+		t.Fatalf("RestoreKeys = %v, want refused", texts(got))
+	}
+	n.remove(t, "proc/sys/net/ipv4/conf/all/arp_announce")
+	n.sysctl(t, arpAnnounce, "2")
+	want := []string{arpAnnounce + "=1: restored (it was 2)"}
+	if diff := cmp.Diff(want, texts(tuner.RestoreKeys(t.Context(), arpAnnounce))); diff != "" {
+		t.Errorf("second try (-want +got):\n%s", diff)
+	}
+}
