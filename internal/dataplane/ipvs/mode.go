@@ -180,7 +180,18 @@ func (m *Mode) Exclude(ctx context.Context, cidrs []netip.Prefix) error {
 			return err
 		}
 	}
+	disown(m.servers, func(k vserver.ServerKey) bool { return m.config.excluded(k.Addr) })
+	disown(m.destinations, func(k vserver.DestinationKey) bool { return m.config.excluded(k.Server.Addr) })
 	return nil
+}
+
+// disown forgets the rows that were found and never asked for.
+func disown[K comparable, V any](t *delta.Table[K, V], which func(K) bool) {
+	for _, k := range slices.Collect(t.AllDeletes()) {
+		if which(k) && !t.Deleting(k, false) {
+			t.DropActual(k)
+		}
+	}
 }
 
 // loadRules reads chains and jumps, which come from one listing.
