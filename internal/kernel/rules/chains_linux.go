@@ -158,7 +158,11 @@ func (b *chainBatch) fail(rows []int, err error) {
 
 func (b *chainBatch) restore(ctx context.Context, text string) error {
 	b.h.restores.Add(1)
-	_, err := run(ctx, b.h.opts.Timeout, strings.NewReader(text), b.h.per[b.family].restore, "--noflush", waitArg(b.h.opts))
+	t := b.h.per[b.family]
+	_, err := run(ctx, b.h.opts.Timeout, strings.NewReader(text), t.restore, "--noflush", waitArg(b.h.opts))
+	if err != nil && ctx.Err() == nil { // told to stop, we killed it: no failure
+		t.failures.Add(1)
+	}
 	return err
 }
 

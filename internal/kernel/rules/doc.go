@@ -18,6 +18,6 @@
 //   - Exit statuses and messages of the tools end here; callers get
 //     [ErrExist], [ErrNotExist], [ErrBusy] and [ErrUnsupported].
 //
-// A [Handle] belongs to one goroutine; only [Handle.Counters] may be called
-// from others.
+// A [Handle] belongs to one goroutine; only [Handle.Counters] and
+// [Handle.RestoreFailures] may be called from others.
 package rules

@@ -28,7 +28,8 @@ type Handle struct {
 // familyTools is what a Handle needs for one family.
 type familyTools struct {
 	tools
-	ipt *iptables.IPTables
+	ipt      *iptables.IPTables
+	failures atomic.Uint64 // of iptables-restore
 }
 
 // New chooses the backend, leaves out families the node lacks and fails with
@@ -93,6 +94,16 @@ func (h *Handle) RandomFully(f Family) bool {
 // Counters may be called from any goroutine.
 func (h *Handle) Counters() Counters {
 	return Counters{Save: h.saves.Load(), Restore: h.restores.Load(), Jump: h.jumps.Load(), Rows: h.rows.Load()}
+}
+
+// RestoreFailures counts the runs of iptables-restore that failed, as kube-proxy's
+// metric of that name does: a batch with one bad chain is one more for each piece
+// that is refused on the way to it. It may be called from any goroutine.
+func (h *Handle) RestoreFailures(f Family) uint64 {
+	if t := h.per[f]; t != nil {
+		return t.failures.Load()
+	}
+	return 0
 }
 
 // List reads our chains and the jumps into them, in canonical form, with one

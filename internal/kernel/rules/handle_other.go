@@ -45,6 +45,9 @@ func (h *Handle) WriteJumps(_ context.Context, changes []JumpChange) []error {
 // Counters is zero.
 func (h *Handle) Counters() Counters { return Counters{} }
 
+// RestoreFailures is zero.
+func (h *Handle) RestoreFailures(Family) uint64 { return 0 }
+
 func unsupported(n int) []error {
 	errs := make([]error, n)
 	for i := range errs {
