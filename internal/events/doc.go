@@ -1,0 +1,27 @@
+// Package events tells users, through Events of the API group events.k8s.io/v1, what
+// this node cannot do for a Service and what happens to the agent itself.
+//
+//	agent ─► Service, Node ─► queue ─► limits ─► UID ─► broadcaster ─► sink ─► API
+//	         never block      bounded                   client-go      patient
+//
+// It knows the words of model and the events API. It does not know why something is
+// said: the agent decides that, and says it as often as it likes.
+//
+// An Event is the view of one node. Where all nodes meet the same trouble, each of them
+// reports it, told apart by reportingInstance. So the limits are what 5,000 agents may
+// cost an API server together:
+//
+//   - the same words about the same object are not repeated within ten minutes;
+//   - an object gets five Events of a kind, then one in five minutes;
+//   - all Services together get ten Events, then one in ten seconds: at worst 50,000 Events
+//     from 5,000 nodes, then 500 a second. Events about the Node do not wait for these.
+//
+// The broadcaster of client-go numbers repetitions as a series. Four of its habits would
+// lose or bend what was said, and sink.go mends them: it names the instance after the
+// host name rather than the Node, counts another text as a repetition, gives up after two
+// minutes without an API server, and at once when the server is overloaded.
+//
+// The law it keeps: telling never delays doing. Nothing blocks the caller, memory is
+// bounded whatever is said and however long the API is away, and what could not be said
+// within an hour is dropped and counted.
+package events

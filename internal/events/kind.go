@@ -1,0 +1,82 @@
+package events
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Kind is what an Event says apart from its text. Kinds are constants of the program:
+// the queue remembers each kind that was ever used.
+type Kind struct {
+	// Reason is the word people filter by; Action is what was being done. The API wants
+	// both, at most 128 bytes each.
+	Reason, Action string
+	// Warning: somebody may have to act. Else the Event is of type Normal.
+	Warning bool
+}
+
+// The kinds about the Node; the first three are those of kube-proxy (contract section 11.1).
+var (
+	// Starting: the agent runs and follows the API.
+	Starting = Kind{"Starting", "StartKubeProxy", false}
+	// FailedToStartProxierHealthcheck: the health port cannot be listened on.
+	FailedToStartProxierHealthcheck = Kind{"FailedToStartProxierHealthcheck", "StartKubeProxy", true}
+	// FailedToStartMetricServer: the metrics port cannot be listened on.
+	FailedToStartMetricServer = Kind{"FailedToStartMetricServer", "StartKubeProxy", true}
+	// ModeFallback: another mode runs than was asked for (decision 2).
+	ModeFallback = Kind{"ModeFallback", "StartKubeProxy", true}
+	// SchedulerUnavailable: the kernel lacks a scheduler that is wanted, another is
+	// used (decision 2).
+	SchedulerUnavailable = Kind{"SchedulerUnavailable", "StartKubeProxy", true}
+	// InvalidConfiguration: a new configuration file is wrong, the old settings stay
+	// (decision 24).
+	InvalidConfiguration = Kind{"InvalidConfiguration", "Reload", true}
+	// ConfigurationReloaded: a new configuration file is in force.
+	ConfigurationReloaded = Kind{"ConfigurationReloaded", "Reload", false}
+	// RestartNeeded: some settings of a new file wait for a restart.
+	RestartNeeded = Kind{"RestartNeeded", "Reload", true}
+)
+
+// The kinds about a Service; the last is that of kube-proxy (contract section 11.1).
+var (
+	// VIPConflictsWithNode: an address of the Service belongs to a Node, to this machine
+	// or to its gateway, and is not bound (decision 10).
+	VIPConflictsWithNode = Kind{"VIPConflictsWithNode", "Bind", true}
+	// AddressConflict: an older Service holds the same address, port and protocol
+	// (decision 15).
+	AddressConflict = Kind{"AddressConflict", "Bind", true}
+	// ExternalIPRefused: an external IP is outside of what this cluster allows
+	// (decision 31).
+	ExternalIPRefused = Kind{"ExternalIPRefused", "Bind", true}
+	// FailedToStartServiceHealthcheck: the healthCheckNodePort cannot be listened on.
+	FailedToStartServiceHealthcheck = Kind{"FailedToStartServiceHealthcheck", "Listen", true}
+)
+
+// eventType is the type the API knows the kind by.
+func (k Kind) eventType() string {
+	if k.Warning {
+		return corev1.EventTypeWarning
+	}
+	return corev1.EventTypeNormal
+}
+
+// Limits of the API on an Event, in bytes (validation of events.k8s.io/v1).
+const (
+	maxNote     = 1024
+	maxInstance = 128
+)
+
+// cut shortens text to what fits into limit bytes, between two runes. Bytes that are no
+// UTF-8 are replaced: text may quote a file or an error, and the API refuses them.
+func cut(text string, limit int) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) <= limit {
+		return text
+	}
+	for !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit]
+}

@@ -1,0 +1,151 @@
+package events
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// Limits bound what one agent may cost the API server, and its own memory. A field that
+// is zero has its default. The package comment says what they mean for a large cluster.
+type Limits struct {
+	// Burst Events about Services may go out at once, then one in each Every.
+	Burst int           // 10
+	Every time.Duration // 10 s
+	// SubjectBurst Events of a kind about one object, then one in each SubjectEvery.
+	SubjectBurst int           // 5
+	SubjectEvery time.Duration // 5 min
+	// Repeat is how long the same text of a kind about an object is not said again.
+	Repeat time.Duration // 10 min
+	// Queue is how many messages wait at most, of Services and of the Node each.
+	Queue int // 512
+	// Subjects is how many objects, times kinds, are remembered for the limits above.
+	Subjects int // 4,096
+	// MaxAge is when a message that could not be sent is dropped.
+	MaxAge time.Duration // 1 h
+	// Timeout bounds one call to the API server.
+	Timeout time.Duration // 10 s
+}
+
+func (l Limits) withDefaults() Limits {
+	return Limits{
+		Burst:        cmp.Or(l.Burst, 10),
+		Every:        cmp.Or(l.Every, 10*time.Second),
+		SubjectBurst: cmp.Or(l.SubjectBurst, 5),
+		SubjectEvery: cmp.Or(l.SubjectEvery, 5*time.Minute),
+		Repeat:       cmp.Or(l.Repeat, 10*time.Minute),
+		Queue:        cmp.Or(l.Queue, 512),
+		Subjects:     cmp.Or(l.Subjects, 4096),
+		MaxAge:       cmp.Or(l.MaxAge, time.Hour),
+		Timeout:      cmp.Or(l.Timeout, 10*time.Second),
+	}
+}
+
+// Options are what a Recorder is made of. Node is the name of this Node.
+type Options struct {
+	Node   string
+	Client kubernetes.Interface
+	Log    *zap.Logger
+	Limits Limits
+}
+
+// Recorder sends Events about Services and this Node. A nil Recorder is one that does
+// nothing, for an agent without an API server.
+type Recorder struct {
+	node    string
+	client  kubernetes.Interface
+	log     *zap.Logger
+	limits  Limits
+	history *history
+	// What waits; the Node has its own queue so that it never waits for Services.
+	services, nodes *queue
+	overall         *rate.Limiter
+	dropped         atomic.Uint64
+	// troubled counts Events that the API server did not take at the first try. While
+	// there are any, nothing else is handed to the broadcaster.
+	troubled atomic.Int32
+}
+
+// New makes a Recorder. What is said before Run is sent by Run.
+func New(o Options) *Recorder {
+	limits := o.Limits.withDefaults()
+	return &Recorder{
+		node:     o.Node,
+		client:   o.Client,
+		log:      o.Log.Named("events"),
+		limits:   limits,
+		history:  newHistory(limits),
+		services: newQueue(limits.Queue),
+		nodes:    newQueue(limits.Queue),
+		overall:  rate.NewLimiter(rate.Every(limits.Every), limits.Burst),
+	}
+}
+
+// Run sends Events until ctx ends, and returns nil at once then: what waits is not sent.
+// It may run once.
+func (r *Recorder) Run(ctx context.Context) error {
+	if r == nil {
+		<-ctx.Done()
+		return nil
+	}
+	out, err := r.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer out.Shutdown()
+	var senders sync.WaitGroup
+	senders.Go(func() { r.sendNodes(ctx, out) })
+	senders.Go(func() { r.sendServices(ctx, out) })
+	senders.Wait()
+	return nil
+}
+
+// Service says something about a Service, in at most 1,024 bytes of text; more is cut
+// off. It never blocks and may be called by any goroutine. A Service that is no object
+// of the API is passed over.
+func (r *Recorder) Service(id model.ServiceID, kind Kind, text string) {
+	if r == nil {
+		return
+	}
+	if id.Origin != model.FromKube {
+		r.log.Debug("no event, not an object of the API", zap.Stringer("service", id), zap.String("reason", kind.Reason))
+		return
+	}
+	r.say(r.services, subject{object{"Service", id.Namespace, id.Name}, kind}, text)
+}
+
+// Node says something about the Node this agent runs on, like Service.
+func (r *Recorder) Node(kind Kind, text string) {
+	if r == nil {
+		return
+	}
+	r.say(r.nodes, subject{object{kind: "Node", name: r.node}, kind}, text)
+}
+
+// Dropped is how many messages were given up: too many waited, one subject had more than
+// its share, the API server refused them or was away for too long. What was said a
+// moment ago, or concerns a Service that is gone, does not count.
+func (r *Recorder) Dropped() uint64 {
+	if r == nil {
+		return 0
+	}
+	return r.dropped.Load()
+}
+
+func (r *Recorder) say(q *queue, s subject, text string) {
+	m := message{s, cut(text, maxNote), time.Now()}
+	if r.history.repeats(m) {
+		return
+	}
+	if q.push(m) {
+		r.dropped.Add(1)
+	}
+}
