@@ -1,0 +1,19 @@
+// Package httpd is what other machines may ask this agent over HTTP: the health
+// listener (10256 by default) and the metrics listener (127.0.0.1:10249). Paths,
+// codes, headers and bodies are those of kube-proxy 1.36 (contract sections 1.5
+// and 8.2), because load balancers, kubelets, scrapers and people's scripts read
+// them already.
+//
+// It knows HTTP and nothing of Services, the loop or the configuration: what is
+// true comes in by functions that are asked anew for each request, metrics come in
+// as a handler.
+//
+//	probe ──▶ HealthHandler ──Report──▶ the loop
+//	scrape ─▶ MetricsHandler ─▶ handlers and functions of other rooms
+//	both behind Serve: listen, retry, stop
+//
+// The laws it keeps: no request waits for ever. An agent that does not say how it
+// is within five seconds is not well, and a red answer says what is wrong. A
+// listener that cannot be opened is tried again, and nothing is left open when
+// Serve returns.
+package httpd

@@ -1,0 +1,175 @@
+package httpd
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// HealthOptions say where a HealthHandler gets its facts. Report is required.
+type HealthOptions struct {
+	// Report is asked for each request, by one goroutine at a time. It gets a
+	// deadline; one that does not come back turns every path red.
+	Report func(ctx context.Context) Report
+	// Count is told of each reply: the path (/healthz, /livez, /readyz) and the
+	// code, 200 or 503. It may be nil.
+	Count func(path string, code int)
+	// Now is the clock of the bodies; nil is time.Now.
+	Now func() time.Time
+}
+
+// HealthHandler answers /healthz and /livez as kube-proxy does, and /readyz; any
+// method, everything else is 404. A 503 names its reasons (decision 26).
+func HealthHandler(o HealthOptions) http.Handler {
+	if o.Report == nil {
+		panic("httpd: a health handler needs a report")
+	}
+	if o.Count == nil {
+		o.Count = func(string, int) {}
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	h := &health{HealthOptions: o, desk: desk{report: o.Report}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", h.healthz)
+	mux.HandleFunc("/livez", h.livez)
+	mux.HandleFunc("/readyz", h.readyz)
+	return mux
+}
+
+type health struct {
+	HealthOptions
+	desk desk
+}
+
+// document is the body of /healthz and /livez: kube-proxy's fields in its order,
+// and the reasons of a red answer behind them.
+type document struct {
+	LastUpdated  time.Time         `json:"lastUpdated"`
+	CurrentTime  time.Time         `json:"currentTime"`
+	NodeEligible *bool             `json:"nodeEligible,omitempty"` // of /healthz alone
+	Healthy      bool              `json:"healthy"`                // whatever the node is
+	Status       map[string]family `json:"status,omitempty"`
+	Reasons      []string          `json:"reasons,omitempty"`
+}
+
+type family struct {
+	LastUpdated time.Time `json:"lastUpdated"`
+	Healthy     bool      `json:"healthy"`
+}
+
+// readiness is the body of /readyz.
+type readiness struct {
+	Ready  bool        `json:"ready"`
+	Checks []readyLine `json:"checks"`
+}
+
+type readyLine struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// healthz is for load balancers: it drains a node that is about to go, too.
+func (h *health) healthz(w http.ResponseWriter, r *http.Request) {
+	report := h.ask(r)
+	reasons := reasons(report.Checks, func(c Check) bool { return c.Health })
+	body := h.document(report, reasons)
+	body.NodeEligible = &report.NodeEligible
+	if !report.NodeEligible {
+		body.Reasons = append(body.Reasons, "node: never seen, being deleted or about to be")
+	}
+	h.send(w, "/healthz", body)
+}
+
+// livez is for the kubelet: a node that is about to go is no reason to restart.
+func (h *health) livez(w http.ResponseWriter, r *http.Request) {
+	report := h.ask(r)
+	reasons := reasons(report.Checks, func(c Check) bool { return c.Live })
+	h.send(w, "/livez", h.document(report, reasons))
+}
+
+func (h *health) readyz(w http.ResponseWriter, r *http.Request) {
+	body := readiness{Ready: true, Checks: []readyLine{}}
+	for _, c := range h.ask(r).Checks {
+		if !c.Ready {
+			continue
+		}
+		body.Checks = append(body.Checks, readyLine{Name: c.Name, OK: c.Reason == "", Reason: c.Reason})
+		body.Ready = body.Ready && c.Reason == ""
+	}
+	h.reply(w, "/readyz", body.Ready, body)
+}
+
+// ask returns a fresh report. When none comes, it is the latest there was with a
+// check on top that turns everything red: what is known stays worth reading.
+func (h *health) ask(r *http.Request) Report {
+	ctx, cancel := context.WithTimeout(r.Context(), reportWithin)
+	defer cancel()
+	report, ok := h.desk.ask(ctx)
+	if !ok {
+		hangs := Check{Name: "report", Reason: "no answer from the agent within " + reportWithin.String(), Health: true, Live: true, Ready: true}
+		report.Checks = append([]Check{hangs}, report.Checks...) // the report itself is shared
+	}
+	return report
+}
+
+func (h *health) document(r Report, reasons []string) document {
+	d := document{
+		LastUpdated: r.newest(),
+		CurrentTime: h.Now(),
+		Healthy:     len(reasons) == 0,
+		Status:      make(map[string]family, len(r.Families)),
+		Reasons:     reasons,
+	}
+	for _, f := range r.Families {
+		d.Status[f.Name] = family{LastUpdated: f.Updated, Healthy: f.Healthy}
+	}
+	return d
+}
+
+// send answers with a document; it is green when there is no reason against it.
+// A green one was "last updated" now: kube-proxy once stamped each round of its
+// loop, changes or not, and those who compare the two times still count on it.
+func (h *health) send(w http.ResponseWriter, path string, d document) {
+	green := len(d.Reasons) == 0
+	if green {
+		d.LastUpdated = d.CurrentTime
+	}
+	h.reply(w, path, green, d)
+}
+
+func (h *health) reply(w http.ResponseWriter, path string, green bool, body any) {
+	code := http.StatusServiceUnavailable
+	if green {
+		code = http.StatusOK
+	}
+	h.Count(path, code)
+	sendJSON(w, code, body)
+}
+
+// sendJSON writes a compact document without a newline.
+func sendJSON(w http.ResponseWriter, code int, body any) {
+	text, err := json.Marshal(body)
+	if err != nil { // a time outside the years JSON can write
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	_, _ = w.Write(text) // the client went away
+}
+
+// reasons are those of the checks on one path that do not hold.
+func reasons(checks []Check, on func(Check) bool) []string {
+	var lines []string
+	for _, c := range checks {
+		if on(c) && c.Reason != "" {
+			lines = append(lines, c.Name+": "+c.Reason)
+		}
+	}
+	return lines
+}
