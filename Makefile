@@ -10,8 +10,12 @@ VULN      := golang.org/x/vuln/cmd/govulncheck@v1.1.4
 CACHE     ?= $(or $(KUBE_IPVS_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kube-ipvs)
 FUZZTIME  ?= 10s
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+KUSTOMIZE := sigs.k8s.io/kustomize/kustomize/v5@v5.8.1
+IMAGE     ?= kube-ipvs:dev
+PLATFORMS ?=
+PUSH      ?=
 
-.PHONY: help build demo test test-unit race test-vm bench fuzz golden lint verify vuln clean
+.PHONY: help build demo test test-unit race test-vm bench fuzz golden lint verify vuln image manifests clean
 
 help: ## this list
 	@echo 'kube-ipvs: Kubernetes Services on the kernel'"'"'s IP Virtual Server'
@@ -81,6 +85,19 @@ vuln: ## known vulnerabilities, where the data can be had
 	@if out=$$($(GO) run $(VULN) ./... 2>&1); then echo "$$out" | tail -3; \
 	elif grep -qE 'no such host|connection refused|i/o timeout|dial tcp' <<<"$$out"; then echo 'vuln: skipped: the vulnerability database cannot be reached from here'; \
 	else echo "$$out"; exit 1; fi
+
+image: ## container image IMAGE (kube-ipvs:dev) for PLATFORMS (this one); PUSH=1 pushes it
+	@IMAGE='$(IMAGE)' PLATFORMS='$(PLATFORMS)' PUSH='$(PUSH)' VERSION='$(VERSION)' manifests/image/build.sh
+
+$(CACHE)/bin/kustomize-v5.8.1:
+	@echo 'manifests: building kustomize v5.8.1, once'
+	@mkdir -p $(@D)
+	@GOBIN=$(@D)/new $(GO) install $(KUSTOMIZE)
+	@mv $(@D)/new/kustomize $@ && rmdir $(@D)/new
+
+manifests: $(CACHE)/bin/kustomize-v5.8.1 ## write manifests/install.yaml anew from manifests/base
+	@{ echo '# Made from manifests/base by make manifests. Change it there.'; $< build manifests/base; } >manifests/install.new
+	@mv manifests/install.new manifests/install.yaml
 
 clean: ## remove what was built here; the caches stay
 	rm -rf bin

@@ -1,0 +1,101 @@
+package manifests_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"sigs.k8s.io/yaml"
+)
+
+// merged is kubeadm's DaemonSet with patches on it, as kubectl patch makes it.
+func merged(t *testing.T, patches ...string) *appsv1.DaemonSet {
+	t.Helper()
+	text := read(t, "testdata/kubeadm.yaml")
+	now, err := yaml.YAMLToJSON(text)
+	for _, file := range patches {
+		var patch []byte
+		if patch, err = yaml.YAMLToJSON(read(t, file)); err != nil {
+			break
+		}
+		if now, err = strategicpatch.StrategicMergePatch(now, patch, appsv1.DaemonSet{}); err != nil {
+			break
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := new(appsv1.DaemonSet)
+	if err := json.Unmarshal(now, d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+const swap = "overlays/kubeadm/daemonset.yaml"
+
+// The patch changes what it names; of what it does not name nothing is lost.
+func TestSwapKeepsWhatKubeadmMade(t *testing.T) {
+	before, after := merged(t), merged(t, swap)
+	was, is := only(t, before.Spec.Template.Spec.Containers), only(t, after.Spec.Template.Spec.Containers)
+	equal(t, "image", "kube-ipvs:dev", is.Image)
+	equal(t, "command", was.Command, is.Command)
+	equal(t, "environment", was.Env, is.Env)
+	equal(t, "privileges", was.SecurityContext, is.SecurityContext)
+
+	run := corev1.VolumeMount{Name: "run", MountPath: "/run/kube-ipvs"}
+	equal(t, "mounts", asSet(append(was.VolumeMounts, run)), asSet(is.VolumeMounts))
+
+	// The rest of the pod is the same but for the volume and the grace.
+	directory := directoryOrCreate
+	volumes := append(before.Spec.Template.Spec.Volumes, hostPath("run", "/run/kube-ipvs", &directory))
+	equal(t, "volumes", asSet(volumes), asSet(after.Spec.Template.Spec.Volumes))
+	after.Spec.Template.Spec.Containers = before.Spec.Template.Spec.Containers
+	after.Spec.Template.Spec.Volumes = before.Spec.Template.Spec.Volumes
+	after.Spec.Template.Spec.TerminationGracePeriodSeconds = nil
+	equal(t, "everything else", before, after)
+}
+
+// asSet compares what is a map to Kubernetes without its order.
+func asSet[T any](list []T) map[string]bool {
+	set := map[string]bool{}
+	for _, v := range list {
+		text, err := json.Marshal(v)
+		if err != nil {
+			panic(err) // API types always can be
+		}
+		set[string(text)] = true
+	}
+	return set
+}
+
+// Whoever leaves a mode cleans up before the other one starts: the program that
+// wrote the rules knows them best.
+func TestCleanBeforeStart(t *testing.T) {
+	for _, tt := range []struct {
+		name, image, agent string
+		patches            []string
+	}{
+		{"from kube-proxy's iptables mode", "kube-proxy:old", "kube-ipvs:dev", []string{swap, "overlays/kubeadm-from-iptables/clean.yaml"}},
+		{"back to it", "kube-ipvs:dev", "kube-proxy:v1.36.3", []string{"overlays/kubeadm-rollback/daemonset.yaml"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			pod := merged(t, tt.patches...).Spec.Template.Spec
+			clean := only(t, pod.InitContainers)
+			equal(t, "agent", tt.agent, only(t, pod.Containers).Image)
+			equal(t, "cleaner", tt.image, clean.Image)
+			equal(t, "command", []string{"/usr/local/bin/kube-proxy", "--cleanup"}, clean.Command)
+			volumes := map[string]bool{}
+			for _, v := range pod.Volumes {
+				volumes[v.Name] = true
+			}
+			for _, m := range clean.VolumeMounts {
+				if !volumes[m.Name] {
+					t.Errorf("%s is mounted and no volume", m.Name)
+				}
+			}
+		})
+	}
+}
