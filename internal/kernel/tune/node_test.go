@@ -55,20 +55,28 @@ func writeFile(t *testing.T, path, content string, mode os.FileMode) {
 	}
 }
 
+// sysctlFile is where a key without dots inside its words is.
+func sysctlFile(key string) string { return "proc/sys/" + strings.ReplaceAll(key, ".", "/") }
+
 // sysctl sets a key as somebody else on the node would.
 func (n node) sysctl(t *testing.T, key, value string) {
 	t.Helper()
-	n.file(t, "proc/sys/"+strings.ReplaceAll(key, ".", "/"), value)
+	n.file(t, sysctlFile(key), value)
 }
 
 func (n node) wantSysctl(t *testing.T, key, want string) {
 	t.Helper()
-	b, err := os.ReadFile(n.path("proc/sys/" + strings.ReplaceAll(key, ".", "/")))
+	n.wantFile(t, sysctlFile(key), want)
+}
+
+func (n node) wantFile(t *testing.T, name, want string) {
+	t.Helper()
+	b, err := os.ReadFile(n.path(name))
 	if err != nil {
-		t.Fatalf("read %s: %v", key, err)
+		t.Fatalf("read %s: %v", name, err)
 	}
 	if got := strings.TrimSpace(string(b)); got != want {
-		t.Errorf("%s = %q, want %q", key, got, want)
+		t.Errorf("%s = %q, want %q", name, got, want)
 	}
 }
 
@@ -76,7 +84,7 @@ func (n node) wantSysctl(t *testing.T, key, want string) {
 // asks: permission bits mean nothing to root.
 func (n node) blocked(t *testing.T, key string) {
 	t.Helper()
-	if err := os.MkdirAll(n.path("proc/sys/"+strings.ReplaceAll(key, ".", "/")), 0o755); err != nil {
+	if err := os.MkdirAll(n.path(sysctlFile(key)), 0o755); err != nil {
 		t.Fatalf("block %s: %v", key, err)
 	}
 }
@@ -85,10 +93,15 @@ func (n node) blocked(t *testing.T, key string) {
 // sandboxes have it.
 func (n node) ignoring(t *testing.T, key string) {
 	t.Helper()
-	name := "proc/sys/" + strings.ReplaceAll(key, ".", "/")
+	n.deaf(t, sysctlFile(key))
+}
+
+// deaf makes a file ignore writes.
+func (n node) deaf(t *testing.T, name string) {
+	t.Helper()
 	n.remove(t, name)
 	if err := os.Symlink(os.DevNull, n.path(name)); err != nil {
-		t.Fatalf("make %s ignore writes: %v", key, err)
+		t.Fatalf("make %s ignore writes: %v", name, err)
 	}
 }
 

@@ -1,0 +1,46 @@
+package tune
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+
+	"go.uber.org/zap"
+)
+
+const (
+	oomScoreFile = "proc/self/oom_score_adj"
+	// oomTries is how often the score is written before it is given up, as
+	// kube-proxy does (contract section 1.10).
+	oomTries = 2
+)
+
+// SetOOMScore says how gladly the kernel should kill this process when memory runs
+// out, from -1000 (never) to 1000 (first). A score that is right is not written.
+// The agent runs without it too, so the error is for the log; it names the score
+// and the remedy.
+func (t *Tuner) SetOOMScore(ctx context.Context, score int) error {
+	want := strconv.Itoa(score)
+	have, err := t.get(ctx, oomScoreFile)
+	if err == nil && have == want {
+		return nil
+	}
+	for try := 1; try <= oomTries && !errors.Is(err, fs.ErrNotExist); try++ {
+		err = t.put(ctx, oomScoreFile, want, func(now string) bool { return now == want })
+		if err == nil {
+			t.log.Info("oom score changed", zap.String("score", want), zap.String("was", have))
+			return nil
+		}
+		t.log.Debug("oom score refused", zap.Int("attempt", try), zap.Error(err))
+	}
+	return fmt.Errorf("set oom_score_adj from %q to %s: %w; remedy: %s", have, want, err, oomRemedy(err))
+}
+
+func oomRemedy(err error) string {
+	if errors.Is(err, fs.ErrNotExist) {
+		return "mount /proc"
+	}
+	return "run privileged or with CAP_SYS_RESOURCE, or ask for a score that is not below the present one"
+}
