@@ -90,7 +90,7 @@ func TestHealthTakesAnyMethodAndNoOtherPath(t *testing.T) {
 		}
 	}
 	golden.Check(t, "health_methods.txt", p.transcript(t, calls...))
-	golden.Check(t, "health_unknown.txt", p.transcript(t, gets("/", "/healthz/", "/healthz/ping", "/livez/x", "/readyz/", "/metrics", "/Healthz", "/debug/pprof/", "/healthz?verbose")...))
+	golden.Check(t, "health_unknown.txt", p.transcript(t, gets("/", "/healthz/", "/healthz/ping", "/livez/x", "/readyz/", "/metrics", "/Healthz", "/debug/pprof/", "//healthz", "/healthz?verbose")...))
 }
 
 func TestHealthCountsReplies(t *testing.T) {
@@ -139,6 +139,15 @@ func TestHealthUnderManyProbes(t *testing.T) {
 		})
 	}
 	group.Wait()
+}
+
+// JSON has no years of five digits; that is a fault and not an empty green answer.
+func TestAHealthBodyThatCannotBeWritten(t *testing.T) {
+	r := well()
+	r.Families[0].Updated = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
+	if resp, body := serve(t, handler(r)).do(t, call{target: "/livez"}); resp.StatusCode != http.StatusInternalServerError {
+		t.Errorf("%s %s, want 500", resp.Status, body)
+	}
 }
 
 func TestHealthNeedsAReport(t *testing.T) {
