@@ -130,9 +130,9 @@ func TestHealthUnderManyProbes(t *testing.T) {
 		group.Go(func() {
 			for range 10 {
 				for _, path := range []string{"/healthz", "/livez", "/readyz"} {
-					resp, body := p.do(t, call{target: path})
-					if red := strings.Contains(body, "stuck"); red != (resp.StatusCode == http.StatusServiceUnavailable) {
-						t.Errorf("%s: %s with %s", path, resp.Status, body)
+					got := p.do(t, call{target: path})
+					if red := strings.Contains(got.body, "stuck"); red != (got.code == http.StatusServiceUnavailable) {
+						t.Errorf("%s: %s with %s", path, got.status, got.body)
 					}
 				}
 			}
@@ -145,8 +145,8 @@ func TestHealthUnderManyProbes(t *testing.T) {
 func TestAHealthBodyThatCannotBeWritten(t *testing.T) {
 	r := well()
 	r.Families[0].Updated = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
-	if resp, body := serve(t, handler(r)).do(t, call{target: "/livez"}); resp.StatusCode != http.StatusInternalServerError {
-		t.Errorf("%s %s, want 500", resp.Status, body)
+	if got := serve(t, handler(r)).do(t, call{target: "/livez"}); got.code != http.StatusInternalServerError {
+		t.Errorf("%s %s, want 500", got.status, got.body)
 	}
 }
 
