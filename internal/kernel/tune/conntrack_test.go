@@ -64,13 +64,13 @@ func (n node) conntrack(t *testing.T, cores int) {
 // directory.
 func (n node) core(t *testing.T, cpu, numa int) {
 	t.Helper()
-	real := fmt.Sprintf("sys/devices/system/cpu/cpu%d", cpu)
-	n.file(t, real+"/topology/core_id", strconv.Itoa(cpu/2))
+	dir := fmt.Sprintf("sys/devices/system/cpu/cpu%d", cpu)
+	n.file(t, dir+"/topology/core_id", strconv.Itoa(cpu/2))
 	link := n.path(fmt.Sprintf("sys/devices/system/node/node%d/cpu%d", numa, cpu))
 	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(n.path(real), link); err != nil {
+	if err := os.Symlink(n.path(dir), link); err != nil {
 		t.Fatalf("link a CPU to its node: %v", err)
 	}
 }
