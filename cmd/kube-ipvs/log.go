@@ -25,3 +25,14 @@ func newLogger(c config.Config) (*zap.Logger, error) {
 	}
 	return z.Build()
 }
+
+// tell logs what a person should know about the settings: one line for each
+// warning, and one for all flags that won over the file.
+func tell(log *zap.Logger, loaded config.Loaded) {
+	for _, w := range loaded.Warnings {
+		log.Warn("configuration: " + w)
+	}
+	if len(loaded.Overrides) > 0 {
+		log.Info("flags win over the configuration file", zap.Strings("flags", loaded.Overrides), zap.String("file", loaded.Config.ConfigFile))
+	}
+}

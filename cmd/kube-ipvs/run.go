@@ -19,11 +19,13 @@ import (
 )
 
 // run is the agent: it returns when ctx ends, and leaves the kernel as it is.
-func run(ctx context.Context, c config.Config) error {
+func run(ctx context.Context, _ *config.Loader, loaded config.Loaded) error {
+	c := loaded.Config
 	log, err := newLogger(c)
 	if err != nil {
 		return err
 	}
+	tell(log, loaded)
 	follow, err := openSources(log, c)
 	if err != nil {
 		return err
