@@ -117,7 +117,7 @@ func TestImageIsTheSameEverywhere(t *testing.T) {
 
 // Paths in the documentation are those of files.
 func TestReadmeNamesFilesThatExist(t *testing.T) {
-	paths := regexp.MustCompile(`\bmanifests/[a-z][a-z./-]*[a-z]`).FindAllString(string(read(t, "README.md")), -1)
+	paths := regexp.MustCompile(`\bmanifests/[a-z][A-Za-z./-]*[a-z]`).FindAllString(string(read(t, "README.md")), -1)
 	for _, path := range paths {
 		if _, err := os.Stat(strings.TrimPrefix(path, "manifests/")); err != nil {
 			t.Error(err)

@@ -27,9 +27,19 @@ with_docker() {
 	docker buildx build "${build[@]}" --tag "$IMAGE" "$out" .
 }
 
-# podman and buildah take the same words.
+# machine is this one as images name it.
+machine() {
+	case $(uname -m) in
+	x86_64) echo linux/amd64 ;;
+	aarch64) echo linux/arm64 ;;
+	*) echo "linux/$(uname -m)" ;;
+	esac
+}
+
+# podman and buildah take the same words. Not all their versions know BUILDPLATFORM; those would compile under emulation.
 with_buildah() {
 	local tool=$1
+	build+=(--build-arg "BUILDPLATFORM=$(machine)")
 	if ! several; then
 		"$tool" build "${build[@]}" --tag "$IMAGE" .
 		[[ -z $PUSH ]] || "$tool" push "$IMAGE"
