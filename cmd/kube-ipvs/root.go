@@ -52,6 +52,7 @@ func newRoot() *cobra.Command {
 func runRoot(cmd *cobra.Command, _ []string) error {
 	loader, loaded, err := load(cmd)
 	if err != nil {
+		printWarnings(cmd, loaded)
 		return err
 	}
 	switch c := loaded.Config; {
