@@ -58,7 +58,7 @@ func cleanup(ctx context.Context, c config.Config, out io.Writer) error {
 	}
 	defer func() { _ = k.close(nil) }()
 	both := model.Families() // also those that iptables does not serve any more
-	mode := k.newMode(log, c, both[:])
+	mode := k.newMode(log, fixed(c), both[:])
 	unknown := knowHost(ctx, mode, k.link)
 	swept := sweep(ctx, mode, out)
 	return errors.Join(unseen, unknown, swept, restore(ctx, k.tuner, out))
