@@ -15,12 +15,12 @@ IMAGE     ?= kube-ipvs:dev
 PLATFORMS ?=
 PUSH      ?=
 
-.PHONY: help build demo test test-unit race test-vm bench fuzz golden lint verify vuln image manifests clean
+.PHONY: help build demo test test-unit race test-vm e2e-kube bench fuzz golden lint verify vuln image manifests clean
 
 help: ## this list
 	@echo 'kube-ipvs: Kubernetes Services on the kernel'"'"'s IP Virtual Server'
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## bin/kube-ipvs, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/kube-ipvs ./cmd/kube-ipvs
@@ -51,6 +51,9 @@ race: ## all Go tests under the race detector; says what was skipped and why
 
 test-vm: ## contracts, scenarios and packets on a kernel with IPVS
 	@e2e/test-vm.sh
+
+e2e-kube: ## a real API server, the agent, packets; builds the control plane once
+	@e2e/test-kube.sh
 
 bench: ## what one change costs, and how that does not grow
 	$(GO) test -run '^$$' -bench . -benchtime 300ms ./internal/... ./cmd/... ./ipset/...

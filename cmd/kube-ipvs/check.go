@@ -20,7 +20,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
 
-func newCheck(settings *config.Settings) *cobra.Command {
+func newCheck() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
 		Short: "say what this node lacks, and the remedy",
@@ -33,7 +33,7 @@ the agent; nothing else is left behind.`,
   kube-ipvs check --ipvs-scheduler mh`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := check(*settings)
+			c, err := check(cmd)
 			if err != nil {
 				return err
 			}

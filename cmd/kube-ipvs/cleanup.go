@@ -22,7 +22,7 @@ for it, and what this kernel does not have is passed over. What could not be
 removed is listed, and the exit status is 1. Running it twice is fine. Names are
 kube-proxy's: stop a kube-proxy before, for its chains and sets go, too.`
 
-func newCleanup(settings *config.Settings) *cobra.Command {
+func newCleanup() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cleanup",
 		Short: "remove everything of kube-ipvs from this node",
@@ -31,7 +31,7 @@ func newCleanup(settings *config.Settings) *cobra.Command {
   kube-ipvs cleanup --run-dir /run/kube-ipvs`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := check(*settings)
+			c, err := check(cmd)
 			if err != nil {
 				return err
 			}
@@ -43,7 +43,7 @@ func newCleanup(settings *config.Settings) *cobra.Command {
 // cleanup sweeps the kernel and puts the sysctls back. Both are done as far as they
 // go: what one cannot remove is no reason to leave the other.
 func cleanup(ctx context.Context, c config.Config, out io.Writer) error {
-	log, err := newLogger(c)
+	log, _, err := newLogger(c)
 	if err != nil {
 		return err
 	}

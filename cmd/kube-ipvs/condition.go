@@ -44,7 +44,7 @@ var _ interface {
 func (o observed) report(context.Context) httpd.Report {
 	now, c := time.Now(), o.loop.Condition()
 	r := httpd.Report{NodeEligible: o.known.Eligible(), Checks: []httpd.Check{
-		o.inSync(), o.partial(), o.watch(now), served(c), applies(c), late(c, now), stuck(c, now),
+		o.inSync(), o.partial(), o.watch(now), carrying(c), applies(c), late(c, now), stuck(c, now),
 	}}
 	for _, f := range o.families {
 		r.Families = append(r.Families, httpd.Family{Name: f.String(), Updated: c.Updated, Healthy: !c.Late(now) && !c.Stuck(now)})
@@ -120,7 +120,7 @@ func (o observed) watch(now time.Time) httpd.Check {
 	return check
 }
 
-func served(c agent.Condition) httpd.Check {
+func carrying(c agent.Condition) httpd.Check {
 	check := httpd.Check{Name: "first sync", Health: true, Ready: true}
 	if !c.Served {
 		check.Reason = "most of what is wanted is not in the kernel yet"

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/healthcheck"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
@@ -106,7 +107,7 @@ func TestPlanKeepsOutOfTheNodePortRange(t *testing.T) {
 // What makes an agent compile again is what a plan looks at, not more.
 func TestWhomAnotherHostConcerns(t *testing.T) {
 	s := config.Defaults()
-	s.NodePortAddresses = []string{"192.0.2.0/24", "2001:db8::/32"}
+	s.Proxy.NodePortAddresses = []string{"192.0.2.0/24", "2001:db8::/32"}
 	c, err := s.Check("node-a")
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +157,7 @@ func TestHealthPortsFollowTheSelection(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := config.Defaults()
-			s.NodePortAddresses = tt.selection
+			s.Proxy.NodePortAddresses = tt.selection
 			c, err := s.Check("node-a")
 			if err != nil {
 				t.Fatal(err)

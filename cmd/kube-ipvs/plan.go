@@ -37,7 +37,7 @@ of the manifests has is not bound.
 What is not served, and why, goes to standard error. The exit status is 1 when
 a manifest could not be read, for then the plan lacks what it says.`
 
-func newPlan(settings *config.Settings) *cobra.Command {
+func newPlan() *cobra.Command {
 	var show []string
 	cmd := &cobra.Command{
 		Use:   "plan",
@@ -51,7 +51,7 @@ func newPlan(settings *config.Settings) *cobra.Command {
   kube-ipvs plan --source-dir . --hostname-override worker-1 --node-address 192.0.2.10,2001:db8::10`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := check(*settings)
+			c, err := check(cmd)
 			if err != nil {
 				return err
 			}
@@ -59,7 +59,7 @@ func newPlan(settings *config.Settings) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringSliceVar(&show, "show", ipvs.Kinds(), "what to print: "+strings.Join(ipvs.Kinds(), ", "))
-	cmd.Flags().StringSliceVar(&settings.NodeAddresses, "node-address", nil, "addresses of the node, instead of those that its Node object has")
+	config.BindPlan(cmd.Flags(), new(config.Settings))
 	return cmd
 }
 

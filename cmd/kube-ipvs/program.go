@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
@@ -20,9 +21,13 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/healthcheck"
 	"github.com/kube-ipvs/kube-ipvs/internal/httpd"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
 )
+
+// behavesAs is the release whose kube-proxy this program behaves as.
+const behavesAs = "v1.36.3"
 
 // program is the running agent, its rooms joined.
 type program struct {
@@ -102,8 +107,38 @@ func (p *program) listen(ctx context.Context, name, address string, h http.Handl
 
 // measure joins the metrics to what is counted elsewhere.
 func (p *program) measure() {
-	p.metrics.Mode(ipvs.Name, ipvs.Name)
-	p.metrics.HealthPorts(p.health.count)
+	m := p.metrics
+	m.Mode(ipvs.Name, ipvs.Name)
+	m.Families(p.served)
+	m.Build(buildVersion(), behavesAs)
+	m.Inputs(p.known.Changes)
+	m.Loop(p.loop.Condition)
+	m.HealthPorts(p.health.count)
+	m.Events(p.events.Dropped)
+	m.RestoreFailures(func(f model.Family) uint64 { return p.kernel.rules.RestoreFailures(rules.Family(f)) })
+	m.Sources(p.synced)
+	if p.follow.kube != nil {
+		m.RESTClient()
+		m.Watches(p.watches)
+	}
+}
+
+// synced tells of each source whether it has delivered all it can.
+func (p *program) synced() map[string]bool {
+	out, unsynced := map[string]bool{}, p.known.Unsynced()
+	for _, o := range p.follow.origins {
+		_, not := unsynced[o]
+		out[string(o)] = !not
+	}
+	return out
+}
+
+func (p *program) watches() map[string]telemetry.Watch {
+	out := map[string]telemetry.Watch{}
+	for kind, w := range p.follow.kube.Progress() {
+		out[kind] = telemetry.Watch{Heard: w.Heard}
+	}
+	return out
 }
 
 func (p *program) healthHandler() http.Handler {
@@ -112,25 +147,43 @@ func (p *program) healthHandler() http.Handler {
 }
 
 func (p *program) metricsHandler(c config.Config) http.Handler {
-	return httpd.MetricsHandler(httpd.MetricsOptions{
+	h := httpd.MetricsHandler(httpd.MetricsOptions{
 		Metrics: p.metrics.Handler(), SLIs: p.metrics.SLIs(),
 		Mode:    func() string { return ipvs.Name },
 		Configz: func() ([]byte, error) { return p.live.now().Configz() },
-		Flags:   p.reload.loader.Flags,
+		Flags:   p.flags,
 		Status: func() httpd.StatusInfo {
-			return httpd.StatusInfo{Version: buildVersion(), GoVersion: runtime.Version(), Started: p.started, Uptime: time.Since(p.started)}
+			return httpd.StatusInfo{Version: buildVersion(), Emulation: "1.36", GoVersion: runtime.Version(), Started: p.started, Uptime: time.Since(p.started)}
 		},
 		Verbosity: p.setVerbosity,
 		Profiling: c.Profiling,
 	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/healthz" {
+			p.metrics.Pinged() // as the library of Kubernetes counts it
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
-// setVerbosity takes the levels of klog.
+// flags are what the process was started with, defaults included.
+func (p *program) flags() (out [][2]string) {
+	p.reload.flags.VisitAll(func(f *pflag.Flag) { out = append(out, [2]string{f.Name, f.Value.String()}) })
+	return out
+}
+
+// debugFrom is the level of klog from which on everything is logged, as with -v.
+const debugFrom = 4
+
+// setVerbosity takes the levels of klog, until the file says something else.
 func (p *program) setVerbosity(text string) error {
 	v, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || v < 0 {
 		return fmt.Errorf("%q is not a level such as 2", text)
 	}
-	p.reload.level.SetLevel(verbosity(int(v)))
+	p.reload.level.SetLevel(zap.InfoLevel)
+	if v >= debugFrom {
+		p.reload.level.SetLevel(zap.DebugLevel)
+	}
 	return nil
 }

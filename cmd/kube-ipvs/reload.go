@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
+	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
@@ -20,6 +22,8 @@ type reloader struct {
 	log     *zap.Logger
 	level   zap.AtomicLevel
 	loader  *config.Loader
+	flags   *pflag.FlagSet
+	host    string // the host's own name
 	live    *live
 	asked   config.Config // what the file in force says; live may have to make do with less
 	kernel  *kernel
@@ -31,12 +35,13 @@ type reloader struct {
 
 // run watches the file until ctx ends.
 func (r *reloader) run(ctx context.Context) error {
+	r.told(r.live.now())
 	return r.loader.Watch(ctx, r.log, func() {
-		err := r.reload(ctx)
+		outcome, err := r.reload(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		r.metrics.Reloaded(err)
+		r.metrics.Reloaded(outcome)
 		if err != nil {
 			r.log.Warn("new settings not used, the old ones hold", zap.Error(err))
 			r.events.Node(events.InvalidConfiguration, "new settings are not used, the old ones hold: "+oneLine(err))
@@ -44,27 +49,34 @@ func (r *reloader) run(ctx context.Context) error {
 	})
 }
 
-func (r *reloader) reload(ctx context.Context) error {
-	loaded, err := r.loader.Load(hostname())
+// told has the metrics say what is in force.
+func (r *reloader) told(c config.Config) {
+	if text, err := c.Configz(); err == nil { // else /configz says it
+		r.metrics.Settings(text, time.Now())
+	}
+}
+
+func (r *reloader) reload(ctx context.Context) (telemetry.Reload, error) {
+	loaded, err := r.loader.Load(r.host)
 	if err != nil {
-		return err
+		return telemetry.Refused, err
 	}
-	for _, w := range loaded.Warnings {
-		r.log.Warn("settings", zap.String("reason", w))
-	}
+	tell(r.log, loaded)
 	now, later := config.Compare(r.asked, loaded.Config)
 	if len(now) > 0 {
 		if err := r.adopt(ctx, config.Live(r.asked, loaded.Config)); err != nil {
-			return err
+			return telemetry.Refused, err
 		}
 		r.log.Info("settings changed", zap.Strings("settings", now))
 		r.events.Node(events.ConfigurationReloaded, "new settings in force: "+strings.Join(now, ", "))
+		r.told(r.asked)
 	}
-	if len(later) > 0 {
-		r.log.Warn("changed settings that need a restart are not in force", zap.Strings("settings", later))
-		r.events.Node(events.RestartNeeded, "changed settings that need a restart are not in force: "+strings.Join(later, ", "))
+	if len(later) == 0 {
+		return telemetry.Applied, nil
 	}
-	return nil
+	r.log.Warn("changed settings that need a restart are not in force", zap.Strings("settings", later))
+	r.events.Node(events.RestartNeeded, "changed settings that need a restart are not in force: "+strings.Join(later, ", "))
+	return telemetry.RestartNeeded, nil
 }
 
 // adopt makes settings those of the loop. The first step that fails leaves everything
@@ -94,8 +106,7 @@ func (r *reloader) adopt(ctx context.Context, next config.Config) error {
 		r.events.Node(events.SchedulerUnavailable, fmt.Sprintf("the kernel lacks scheduler %s, using %s", asked.Scheduler, next.Scheduler))
 	}
 	r.asked = asked
-	setLevel(r.level, next)
-	return nil
+	return setLevel(r.level, next)
 }
 
 // oneLine joins a list of mistakes as an Event shows it.

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"github.com/spf13/pflag"
 	"go.uber.org/zap"
+	"os"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
@@ -11,14 +13,14 @@ import (
 )
 
 // run is the agent: it returns when ctx ends, and leaves the kernel as it is.
-func run(ctx context.Context, loader *config.Loader, loaded config.Loaded) error {
+func run(ctx context.Context, flags *pflag.FlagSet, loader *config.Loader, loaded config.Loaded) error {
 	c := loaded.Config
 	log, level, err := newLogger(c)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = log.Sync() }() // standard error cannot be synced everywhere
-	sayLoaded(log, loaded)
+	tell(log, loaded)
 	if c.InitOnly {
 		return initialize(ctx, log, c)
 	}
@@ -52,22 +54,13 @@ func run(ctx context.Context, loader *config.Loader, loaded config.Loaded) error
 		log.Warn("no --cluster-cidr: pods cannot be told from others, so only traffic of this host is masqueraded to cluster IPs")
 	}
 	p := newProgram(log, c, k, follow)
+	host, _ := os.Hostname() // it was asked before, where it matters
 	p.reload = &reloader{
-		log: log, level: level, loader: loader, live: p.live, asked: asked, kernel: k,
+		log: log, level: level, flags: flags, loader: loader, host: host, live: p.live, asked: asked, kernel: k,
 		mode: p.mode, loop: p.loop, events: p.events, metrics: p.metrics,
 	}
 	p.sayPicked(asked)
 	err = p.run(ctx, socket)
 	log.Info("stopped; the kernel goes on carrying what was written", zap.Error(err))
 	return err
-}
-
-// sayLoaded tells how the settings came to be what they are.
-func sayLoaded(log *zap.Logger, loaded config.Loaded) {
-	for _, w := range loaded.Warnings {
-		log.Warn("settings", zap.String("reason", w))
-	}
-	if len(loaded.Overrides) > 0 {
-		log.Info("flags that win over the file", zap.Strings("flags", loaded.Overrides))
-	}
 }

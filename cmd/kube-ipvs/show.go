@@ -7,11 +7,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
-	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 )
 
-func newShow(settings *config.Settings) *cobra.Command {
+func newShow() *cobra.Command {
 	show := &cobra.Command{Use: "show", Short: "show what the running agent knows", Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	var output string
@@ -22,7 +21,7 @@ func newShow(settings *config.Settings) *cobra.Command {
   kube-ipvs show status -o json`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := check(*settings)
+			c, err := check(cmd)
 			if err != nil {
 				return err
 			}

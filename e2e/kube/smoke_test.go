@@ -131,6 +131,7 @@ func TestControlPlane(t *testing.T) {
 			}
 		})
 	}
+	t.Run("many at once, and one behind its back", func(t *testing.T) { testStore(t, c) })
 	t.Run("hangs and goes on", func(t *testing.T) { testPause(t, c) })
 	t.Run("forgets what was", func(t *testing.T) { testForgetting(t, c, old) })
 }
@@ -200,6 +201,23 @@ func testIdentities(t *testing.T, c cluster.Control) {
 				t.Errorf("%s: status %d, want %d and %q in\n%s", tt.resource, status, tt.want, tt.wantBody, body)
 			}
 		})
+	}
+}
+
+// testStore makes what kubectl is slow at, and takes one away in etcd while the API server is down.
+func testStore(t *testing.T, c cluster.Control) {
+	const list = `{"apiVersion": "v1", "kind": "List", "items": [
+	{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "namespace": "default"}, "spec": {"ports": [{"port": 80}]}},
+	{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "b", "namespace": "default"}, "spec": {"ports": [{"port": 80}]}}]}`
+	if err := c.Create(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+	steps := errors.Join(c.KillAPIServer(t.Context()), c.DeleteStored(t.Context(), "services/specs", "default", "a"), c.StartAPIServer(t.Context()))
+	if steps != nil {
+		t.Fatal(steps)
+	}
+	if got := kubectl(t, c, "get", "services", "--output=name"); strings.Contains(got, "/a\n") || !strings.Contains(got, "/b\n") {
+		t.Errorf("Services a and b were made and a was deleted, but there are\n%s", got)
 	}
 }
 

@@ -17,28 +17,28 @@ func TestCheck(t *testing.T) {
 		want   []string // one for each mistake; none: good
 	}{
 		{"defaults", func(*config.Settings) {}, nil},
-		{"mode of a kube-proxy that is not here", func(s *config.Settings) { s.ProxyMode = "nftables" }, []string{`--proxy-mode: "nftables" is not one of ipvs`}},
-		{"scheduler", func(s *config.Settings) { s.Scheduler = "best" }, []string{`--ipvs-scheduler: unknown scheduler "best": use one of rr wrr`}},
-		{"blank name", func(s *config.Settings) { s.HostnameOverride = "  " }, []string{"--hostname-override: is blank"}},
-		{"impossible name", func(s *config.Settings) { s.HostnameOverride = "a_b" }, []string{`"a_b" cannot be the name of a Node`}},
-		{"bit", func(s *config.Settings) { s.MasqueradeBit = 32 }, []string{"32 is not a bit"}},
-		{"cluster range", func(s *config.Settings) { s.ClusterCIDR = "10.0.0.0" }, []string{`--cluster-cidr: "10.0.0.0" is not a CIDR`}},
-		{"two ranges of a family", func(s *config.Settings) { s.ClusterCIDR = "10.0.0.0/8,11.0.0.0/8" }, []string{"more than one range of a family"}},
-		{"exclusion", func(s *config.Settings) { s.ExcludeCIDRs = []string{"x"} }, []string{`--ipvs-exclude-cidrs: "x" is not a CIDR`}},
-		{"local mode", func(s *config.Settings) { s.DetectLocalMode = "Guess" }, []string{`--detect-local-mode: "Guess" is not one of`}},
-		{"bridge without a name", func(s *config.Settings) { s.DetectLocalMode = "BridgeInterface" }, []string{"--pod-bridge-interface: is needed"}},
+		{"mode of a kube-proxy that is not here", func(s *config.Settings) { s.Proxy.Mode = "nftables" }, []string{`--proxy-mode: "nftables" is another mode of kube-proxy, and ipvs is what runs here`}},
+		{"scheduler", func(s *config.Settings) { s.Proxy.IPVS.Scheduler = "best" }, []string{`--ipvs-scheduler: unknown scheduler "best": use one of rr wrr`}},
+		{"blank name", func(s *config.Settings) { s.Proxy.HostnameOverride = "  " }, []string{"--hostname-override: is blank"}},
+		{"impossible name", func(s *config.Settings) { s.Proxy.HostnameOverride = "a_b" }, []string{`"a_b" cannot be the name of a Node`}},
+		{"bit", func(s *config.Settings) { s.Proxy.IPTables.MasqueradeBit = new(int32(32)) }, []string{"32 is not a bit"}},
+		{"cluster range", func(s *config.Settings) { s.Proxy.ClusterCIDR = "10.0.0.0" }, []string{`--cluster-cidr: "10.0.0.0" is not a CIDR`}},
+		{"two ranges of a family", func(s *config.Settings) { s.Proxy.ClusterCIDR = "10.0.0.0/8,11.0.0.0/8" }, []string{"more than one range of a family"}},
+		{"exclusion", func(s *config.Settings) { s.Proxy.IPVS.ExcludeCIDRs = []string{"x"} }, []string{`--ipvs-exclude-cidrs: "x" is not a CIDR`}},
+		{"local mode", func(s *config.Settings) { s.Proxy.DetectLocalMode = "Guess" }, []string{`--detect-local-mode: "Guess" is not one of`}},
+		{"bridge without a name", func(s *config.Settings) { s.Proxy.DetectLocalMode = "BridgeInterface" }, []string{"--pod-bridge-interface: is needed"}},
 		{"prefix too long", func(s *config.Settings) {
-			s.DetectLocalMode, s.PodPrefix = "InterfaceNamePrefix", strings.Repeat("x", 16)
+			s.Proxy.DetectLocalMode, s.Proxy.DetectLocal.InterfaceNamePrefix = "InterfaceNamePrefix", strings.Repeat("x", 16)
 		}, []string{"cannot be (the beginning of) an interface's name"}},
-		{"backend", func(s *config.Settings) { s.IPTables = "ebpf" }, []string{`--iptables-backend: "ebpf"`}},
-		{"level and format", func(s *config.Settings) { s.LogLevel, s.LogFormat = "loud", "xml" }, []string{`--log-level: "loud"`, `--logging-format: "xml"`}},
-		{"run dir", func(s *config.Settings) { s.RunDir = "run" }, []string{`--run-dir: "run" is not an absolute path`}},
-		{"sync period", func(s *config.Settings) { s.SyncPeriod = 1 }, []string{"--ipvs-sync-period: 1ns is too short"}},
-		{"exclusion of a mapped range", func(s *config.Settings) { s.ExcludeCIDRs = []string{"::ffff:10.0.0.0/104"} }, []string{`--ipvs-exclude-cidrs: "::ffff:10.0.0.0/104" is not a CIDR`}},
+		{"backend", func(s *config.Settings) { s.Own.IPTablesBackend = "ebpf" }, []string{`--iptables-backend: "ebpf"`}},
+		{"level and format", func(s *config.Settings) { s.Own.LogLevel, s.Proxy.Logging.Format = "loud", "xml" }, []string{`--log-level: "loud"`, `--logging-format: "xml"`}},
+		{"run dir", func(s *config.Settings) { s.Own.RunDir = "run" }, []string{`--run-dir: "run" is not an absolute path`}},
+		{"sync period", func(s *config.Settings) { s.Proxy.IPVS.SyncPeriod.Duration = 1 }, []string{"--ipvs-sync-period: 1ns is too short"}},
+		{"exclusion of a mapped range", func(s *config.Settings) { s.Proxy.IPVS.ExcludeCIDRs = []string{"::ffff:10.0.0.0/104"} }, []string{`--ipvs-exclude-cidrs: "::ffff:10.0.0.0/104" is not a CIDR`}},
 		{"addresses of NodePorts", func(s *config.Settings) {
-			s.NodePortAddresses = []string{"primary", "Primary", " 10.0.0.1", "", "10.0.0.0/33"}
+			s.Proxy.NodePortAddresses = []string{"primary", "Primary", " 10.0.0.1", "", "10.0.0.0/33"}
 		}, []string{`--nodeport-addresses: "Primary" is not primary, localhost, all or a CIDR`, `"10.0.0.1" is not`, `"" is not`, `"10.0.0.0/33" is not`}},
-		{"external IPs", func(s *config.Settings) { s.ExternalIPCIDRs = []string{"all"} }, []string{`--external-ip-allowed-cidrs: "all" is not a CIDR`}},
+		{"external IPs", func(s *config.Settings) { s.Own.ExternalIPAllowedCIDRs = []string{"all"} }, []string{`--external-ip-allowed-cidrs: "all" is not a CIDR`}},
 		{"gates", func(s *config.Settings) {
 			s.FeatureGates = []string{"KubeProxyIPVS=perhaps", "AllowServiceExternalIPs", "Fast=true", "=true"}
 		}, []string{
@@ -49,7 +49,7 @@ func TestCheck(t *testing.T) {
 			s.NodeAddresses = []string{"worker-1", "fe80::1%eth0", "::", "224.0.0.1", "192.0.2.1/32"}
 		}, []string{`--node-address: "worker-1" is not an address of a node`, `"fe80::1%eth0"`, `"::"`, `"224.0.0.1"`, `"192.0.2.1/32"`}},
 		{"everything is reported together", func(s *config.Settings) {
-			s.ProxyMode, s.Scheduler, s.MasqueradeBit, s.NodePortRange = "x", "y", -1, "z"
+			s.Proxy.Mode, s.Proxy.IPVS.Scheduler, s.Proxy.IPTables.MasqueradeBit, s.Own.ServiceNodePortRange = "x", "y", new(int32(-1)), "z"
 		}, []string{"--service-node-port-range", "--ipvs-scheduler", "--proxy-mode", "--iptables-masquerade-bit"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -74,9 +74,9 @@ func TestCheck(t *testing.T) {
 
 func TestMeaning(t *testing.T) {
 	s := config.Defaults()
-	s.ClusterCIDR = "10.244.3.0/16, fd00:10:244::/56"
-	s.HostnameOverride = " Worker-1 "
-	s.Scheduler = "wlc"
+	s.Proxy.ClusterCIDR = "10.244.3.0/16, fd00:10:244::/56"
+	s.Proxy.HostnameOverride = " Worker-1 "
+	s.Proxy.IPVS.Scheduler = "wlc"
 	c, err := s.Check("ignored")
 	if err != nil {
 		t.Fatal(err)

@@ -29,23 +29,42 @@ var gates = map[string]bool{
 	"PreferSameTrafficDistribution": true,
 }
 
-// featureGates reads --feature-gates and tells whether external IPs are served.
-// Of a gate that is given twice the last counts.
-func (p *problems) featureGates(list []string) (externalIPs bool) {
-	const flag = "--feature-gates"
-	externalIPs = true
-	for _, text := range list {
-		name, value, _ := strings.Cut(text, "=")
-		name = strings.TrimSpace(name)
-		on, err := strconv.ParseBool(strings.TrimSpace(value))
-		switch {
-		case !gates[name]:
-			p.add(flag, fmt.Sprintf("%q is not one of %s", name, strings.Join(slices.Sorted(maps.Keys(gates)), ", ")))
-		case err != nil:
-			p.add(flag, fmt.Sprintf("%q is not true or false, in %q", strings.TrimSpace(value), text))
-		case name == allowExternalIPs:
-			externalIPs = on
+// featureGates reads the gates of the file, and over them those of the command
+// line, and tells whether external IPs are served. Of a gate that is given twice
+// the last counts.
+func (p *problems) featureGates() (externalIPs bool) {
+	const flag = "feature-gates"
+	known := strings.Join(slices.Sorted(maps.Keys(gates)), ", ")
+	merged := maps.Clone(p.s.Proxy.FeatureGates)
+	for _, name := range slices.Sorted(maps.Keys(merged)) {
+		if !gates[name] {
+			p.list = append(p.list, fmt.Errorf("featureGates: %q is not one of %s", name, known))
 		}
 	}
-	return externalIPs
+	for _, text := range p.s.FeatureGates {
+		name, on, err := parseGate(text)
+		switch {
+		case !gates[name]:
+			p.list = append(p.list, fmt.Errorf("--%s: %q is not one of %s", flag, name, known))
+		case err != nil:
+			p.list = append(p.list, fmt.Errorf("--%s: %w", flag, err))
+		default:
+			if merged == nil {
+				merged = map[string]bool{}
+			}
+			merged[name] = on
+		}
+	}
+	p.gates = merged
+	on, said := merged[allowExternalIPs]
+	return on || !said
+}
+
+func parseGate(text string) (name string, on bool, err error) {
+	name, value, _ := strings.Cut(text, "=")
+	value = strings.TrimSpace(value)
+	if on, err = strconv.ParseBool(value); err != nil {
+		err = fmt.Errorf("%q is not true or false, in %q", value, text)
+	}
+	return strings.TrimSpace(name), on, err
 }

@@ -34,7 +34,7 @@ func TestFeatureGates(t *testing.T) {
 
 func TestExternalIPRanges(t *testing.T) {
 	s := config.Defaults()
-	s.ExternalIPCIDRs = []string{"192.0.2.77/24", "2001:db8::/64"}
+	s.Own.ExternalIPAllowedCIDRs = []string{"192.0.2.77/24", "2001:db8::/64"}
 	want := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/64")}
 	if diff := cmp.Diff(want, meaning(t, s).ExternalIPCIDRs, byValue); diff != "" {
 		t.Errorf("ranges (-want +got):\n%s", diff)

@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -26,7 +25,7 @@ type NodePortSelection struct {
 // nodePorts reads --nodeport-addresses. Nothing selects all, as in kube-proxy.
 func (p *problems) nodePorts(list []string) NodePortSelection {
 	s := NodePortSelection{All: len(list) == 0}
-	for _, text := range list {
+	for i, text := range list {
 		switch text = strings.TrimSpace(text); text {
 		case "primary":
 			s.Primary = true
@@ -37,7 +36,7 @@ func (p *problems) nodePorts(list []string) NodePortSelection {
 		default:
 			prefix, err := parsePrefix(text)
 			if err != nil {
-				p.add("--nodeport-addresses", fmt.Sprintf("%q is not primary, localhost, all or a CIDR such as 10.0.0.0/8", text))
+				p.addAt("nodeport-addresses", i, "%q is not primary, localhost, all or a CIDR such as 10.0.0.0/8", text)
 				continue
 			}
 			s.CIDRs = append(s.CIDRs, prefix)
@@ -61,7 +60,7 @@ const (
 // portRange reads --service-node-port-range in the forms of the API server's
 // flag of this name: 30000-32767, 30000+2767, 30000. "0-0" and nothing are unknown.
 func (p *problems) portRange(text string) PortRange {
-	const flag = "--service-node-port-range"
+	const flag = "service-node-port-range"
 	text = strings.TrimSpace(text)
 	if text == "" || text == "0-0" {
 		return PortRange{}
@@ -69,11 +68,11 @@ func (p *problems) portRange(text string) PortRange {
 	first, last, err := splitRange(text)
 	switch {
 	case err != nil:
-		p.add(flag, fmt.Sprintf("%q is not a range such as 30000-32767 or 30000+2767", text))
+		p.add(flag, "%q is not a range such as 30000-32767 or 30000+2767", text)
 	case first < 1 || last > 65535 || last < first:
-		p.add(flag, fmt.Sprintf("%q does not lie between 1 and 65535, in this order", text))
+		p.add(flag, "%q does not lie between 1 and 65535, in this order", text)
 	case max(first-privilegedPorts, 65535-last) < freePorts:
-		p.add(flag, fmt.Sprintf("%q leaves masquerading fewer than %d ports in a row; 0-0 lets it use those of NodePorts, too", text, freePorts))
+		p.add(flag, "%q leaves masquerading fewer than %d ports in a row; 0-0 lets it use those of NodePorts, too", text, freePorts)
 	default:
 		return PortRange{First: uint16(first), Last: uint16(last)}
 	}

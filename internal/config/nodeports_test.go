@@ -31,7 +31,7 @@ func TestNodePortAddresses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := config.Defaults()
-			s.NodePortAddresses = tt.list
+			s.Proxy.NodePortAddresses = tt.list
 			if diff := cmp.Diff(tt.want, meaning(t, s).NodePorts, byValue); diff != "" {
 				t.Errorf("selection (-want +got):\n%s", diff)
 			}
@@ -70,7 +70,7 @@ func TestNodePortRange(t *testing.T) {
 	} {
 		t.Run(tt.text, func(t *testing.T) {
 			s := config.Defaults()
-			s.NodePortRange = tt.text
+			s.Own.ServiceNodePortRange = tt.text
 			c, err := s.Check("node")
 			if c.NodePortRange != tt.want {
 				t.Errorf("range %v, want %v", c.NodePortRange, tt.want)

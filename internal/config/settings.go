@@ -1,75 +1,138 @@
 package config
 
-import "time"
+import (
+	"time"
 
-// Settings are the flags as they were given. Their meaning, defaults and limits
-// are kube-proxy's where kube-proxy has the flag (contract section 1.1).
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeproxy "k8s.io/kube-proxy/config/v1alpha1"
+)
+
+// Settings are what was written, in a file and on the command line. Meaning,
+// defaults and limits are kube-proxy's where kube-proxy has the setting (contract
+// sections 1.1 and 1.2). Begin with Defaults: an empty Settings means nothing.
 type Settings struct {
-	// SourceDir is a directory of manifests, or one file (--source-dir).
-	SourceDir string
-	// Kubeconfig is a file that says how the API server is reached (--kubeconfig),
-	// Master its URL (--master).
-	Kubeconfig, Master string
-	// HostnameOverride is the node's name; empty asks the host
-	// (--hostname-override).
-	HostnameOverride string
-	// ProxyMode is ipvs (--proxy-mode).
-	ProxyMode string
-	// Scheduler is the default algorithm (--ipvs-scheduler).
-	Scheduler string
-	// ExcludeCIDRs hold virtual servers of others (--ipvs-exclude-cidrs).
-	ExcludeCIDRs []string
-	// StrictARP makes the node answer ARP for addresses of the asked interface
-	// only (--ipvs-strict-arp).
-	StrictARP bool
-	// DetectLocalMode is how pods of this node are told (--detect-local-mode).
-	DetectLocalMode string
-	// ClusterCIDR are the pod ranges, comma separated, one a family
-	// (--cluster-cidr).
-	ClusterCIDR string
-	// PodBridge and PodPrefix serve their modes (--pod-bridge-interface,
-	// --pod-interface-name-prefix).
-	PodBridge, PodPrefix string
-	// MasqueradeAll rewrites the source of all traffic to cluster IPs
-	// (--masquerade-all).
-	MasqueradeAll bool
-	// MasqueradeBit is the bit of the packet mark (--iptables-masquerade-bit).
-	MasqueradeBit int
-	// IPTables is the backend: auto, nft or legacy (--iptables-backend).
-	IPTables string
-	// NodePortAddresses are primary, localhost, all and CIDRs, mixed
-	// (--nodeport-addresses, decision 29).
-	NodePortAddresses []string
-	// NodePortRange are the ports of NodePorts, as the API server is told
-	// (--service-node-port-range).
-	NodePortRange string
-	// ExternalIPCIDRs hold the external IPs that may be served; empty allows all
-	// (--external-ip-allowed-cidrs, decision 31).
-	ExternalIPCIDRs []string
-	// FeatureGates are Name=bool (--feature-gates).
+	// Proxy and Own are the two documents of the file (--config).
+	Proxy kubeproxy.KubeProxyConfiguration
+	Own   KubeIPVSConfiguration
+
+	// What follows is on the command line alone.
+
+	// ConfigFile is the file that the documents come from (--config), WriteConfigTo
+	// the one that they go to instead of running (--write-config-to).
+	ConfigFile, WriteConfigTo string
+	// Cleanup and InitOnly do one thing and end (--cleanup, --init-only).
+	Cleanup, InitOnly bool
+	// Master is the URL of the API server (--master).
+	Master string
+	// FeatureGates are Name=bool and win over those of the file (--feature-gates).
 	FeatureGates []string
+	// HealthzPort and MetricsPort are deprecated: the ports of the two listeners,
+	// 0 for none (--healthz-port, --metrics-port).
+	HealthzPort, MetricsPort int32
 	// NodeAddresses are those of this node where its Node object is not among the
 	// manifests (--node-address of plan).
 	NodeAddresses []string
-	// RunDir is where the socket and the journal live (--run-dir).
-	RunDir string
-	// SyncPeriod is the time between two audits (--ipvs-sync-period).
-	SyncPeriod time.Duration
-	// LogLevel and LogFormat (--log-level, --logging-format).
-	LogLevel, LogFormat string
+
+	// given are the flags that were on the command line, said the fields that the
+	// file has a value for. Mistakes are named by them.
+	given, said map[string]bool
+	// unread holds flags that files of cadvisor were once named by.
+	unread [2]string
 }
 
 // Defaults returns the settings that hold when nothing is given.
 func Defaults() Settings {
-	return Settings{
-		ProxyMode:       "ipvs",
-		DetectLocalMode: "ClusterCIDR",
-		MasqueradeBit:   14,
-		IPTables:        "auto",
-		NodePortRange:   "30000-32767",
-		RunDir:          "/run/kube-ipvs",
-		SyncPeriod:      30 * time.Second,
-		LogLevel:        "info",
-		LogFormat:       "text",
+	s := Settings{HealthzPort: healthzPort, MetricsPort: metricsPort}
+	s.complete()
+	s.Proxy.BindAddress = "0.0.0.0"
+	s.Proxy.HealthzBindAddress = "0.0.0.0:10256"
+	s.Proxy.MetricsBindAddress = "127.0.0.1:10249"
+	return s
+}
+
+// complete gives what a file left empty its default. Where the two listeners
+// listen follows from the bind address and is left for Check.
+func (s *Settings) complete() {
+	s.Proxy.TypeMeta = metav1.TypeMeta{APIVersion: kubeproxy.SchemeGroupVersion.String(), Kind: proxyKind}
+	s.Own.TypeMeta = metav1.TypeMeta{APIVersion: OwnAPIVersion, Kind: OwnKind}
+	completeProxy(&s.Proxy)
+	completeTimes(&s.Proxy)
+	orElse(&s.Own.RunDir, "/run/kube-ipvs")
+	orElse(&s.Own.IPTablesBackend, "auto")
+	orElse(&s.Own.ServiceNodePortRange, "30000-32767")
+	orElse(&s.Own.WatchNodes, watchAll)
+	orElse(&s.Own.ReadyzWatchBound, &metav1.Duration{Duration: 2 * time.Minute})
+	orElse(&s.Own.HealthzWatchBound, &metav1.Duration{Duration: time.Hour})
+}
+
+func completeProxy(p *kubeproxy.KubeProxyConfiguration) {
+	orElse(&p.Mode, "ipvs")
+	orElse(&p.DetectLocalMode, "ClusterCIDR")
+	orElse(&p.ClientConnection.ContentType, "application/vnd.kubernetes.protobuf")
+	orElse(&p.ClientConnection.QPS, 5)
+	orElse(&p.ClientConnection.Burst, 10)
+	orElse(&p.Logging.Format, "text")
+	if p.Logging.FlushFrequency.Duration.Duration == 0 {
+		p.Logging.FlushFrequency.Duration.Duration = 5 * time.Second
+		p.Logging.FlushFrequency.SerializeAsString = true
 	}
+	for _, size := range []*resource.QuantityValue{&p.Logging.Options.Text.InfoBufferSize, &p.Logging.Options.JSON.InfoBufferSize} {
+		if size.IsZero() { // as it is written, so that it reads the same
+			*size = resource.QuantityValue{Quantity: resource.MustParse("0")}
+		}
+	}
+	orElse(&p.IPTables.MasqueradeBit, new(int32(14)))
+	orElse(&p.IPTables.LocalhostNodePorts, new(true))
+	orElse(&p.NFTables.MasqueradeBit, new(int32(14)))
+	orElse(&p.OOMScoreAdj, new(int32(-999)))
+	orElse(&p.Conntrack.MaxPerCore, new(int32(32*1024)))
+	orElse(&p.Conntrack.Min, new(int32(128*1024)))
+}
+
+// completeTimes leaves out ipvs.minSyncPeriod, which is 0 unless set (decision 28).
+func completeTimes(p *kubeproxy.KubeProxyConfiguration) {
+	second := metav1.Duration{Duration: time.Second}
+	half := metav1.Duration{Duration: 30 * time.Second}
+	orElse(&p.IPVS.SyncPeriod, half)
+	orElse(&p.IPTables.SyncPeriod, half)
+	orElse(&p.IPTables.MinSyncPeriod, second)
+	orElse(&p.NFTables.SyncPeriod, half)
+	orElse(&p.NFTables.MinSyncPeriod, second)
+	orElse(&p.ConfigSyncPeriod, metav1.Duration{Duration: 15 * time.Minute})
+	orElse(&p.Conntrack.TCPEstablishedTimeout, &metav1.Duration{Duration: 24 * time.Hour})
+	orElse(&p.Conntrack.TCPCloseWaitTimeout, &metav1.Duration{Duration: time.Hour})
+}
+
+// orElse gives an empty setting a value.
+func orElse[T comparable](to *T, value T) {
+	var empty T
+	if *to == empty {
+		*to = value
+	}
+}
+
+// name is how a person knows a setting: as the flag it was given by, or where it is
+// in the file. Without a file there are only flags.
+func (s *Settings) name(flag string) string {
+	row, known := byFlag[flag]
+	if !known || row.field == "" || s.given[flag] || s.ConfigFile == "" {
+		return "--" + flag
+	}
+	return row.field
+}
+
+// with is a setting and its value, written as it would be where it came from.
+func (s *Settings) with(flag, value string) string {
+	if name := s.name(flag); name[0] != '-' {
+		return name + ": " + value
+	}
+	return "--" + flag + "=" + value
+}
+
+// clone shares nothing that anybody changes.
+func (s *Settings) clone() Settings {
+	out := *s
+	out.Proxy = *s.Proxy.DeepCopy()
+	return out
 }

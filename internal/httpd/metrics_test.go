@@ -82,8 +82,8 @@ func TestMetricsHealthz(t *testing.T) {
 func TestMetricsPathsOfNothing(t *testing.T) {
 	p := serve(t, httpd.MetricsHandler(httpd.MetricsOptions{Profiling: true}))
 	for _, path := range []string{"/proxyMode", "/metrics", "/metrics/slis", "/configz", "/flagz", "/statusz", "/debug/flags", "/debug/flags/v"} {
-		if resp, _ := p.do(t, call{target: path}); resp.StatusCode != http.StatusNotFound {
-			t.Errorf("%s: %s, want 404", path, resp.Status)
+		if got := p.do(t, call{target: path}); got.code != http.StatusNotFound {
+			t.Errorf("%s: %s, want 404", path, got.status)
 		}
 	}
 }
@@ -184,8 +184,8 @@ func TestMetricsUnderManyRequests(t *testing.T) {
 	for range 20 {
 		group.Go(func() {
 			for _, c := range append(gets("/healthz?verbose", "/flagz", "/statusz", "/configz", "/metrics", "/debug/flags"), call{method: "PUT", target: "/debug/flags/v", body: "1"}) {
-				if resp, body := p.do(t, c); resp.StatusCode != http.StatusOK {
-					t.Errorf("%s: %s %s", c, resp.Status, body)
+				if got := p.do(t, c); got.code != http.StatusOK {
+					t.Errorf("%s: %s %s", c, got.status, got.body)
 				}
 			}
 		})

@@ -56,10 +56,10 @@ func Serve(ctx context.Context, log *zap.Logger, l Listener) error {
 		l.Listen = (&net.ListenConfig{}).Listen
 	}
 	trouble := trouble{log: log.With(zap.String("name", l.Name), zap.String("address", l.Address))}
-	for ctx.Err() == nil {
+	for !over(ctx) {
 		err := l.serve(ctx, &trouble)
-		if err == nil || ctx.Err() != nil {
-			return nil
+		if over(ctx) { // what the end broke is no failure
+			break
 		}
 		if l.HardFail {
 			if l.Failed != nil {
@@ -73,6 +73,8 @@ func Serve(ctx context.Context, log *zap.Logger, l Listener) error {
 	return nil
 }
 
+func over(ctx context.Context) bool { return ctx.Err() != nil }
+
 // serve listens once and answers until the context ends (nil) or something fails.
 func (l Listener) serve(ctx context.Context, t *trouble) error {
 	socket, err := l.Listen(ctx, "tcp", l.Address)
@@ -81,10 +83,10 @@ func (l Listener) serve(ctx context.Context, t *trouble) error {
 	}
 	server := newServer(l.Handler, t.log)
 	t.works()
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(socket) }()
+	ended := make(chan struct{})
+	go func() { err = server.Serve(socket); close(ended) }()
 	select {
-	case err = <-ended:
+	case <-ended:
 		_ = server.Close() // connections that are still open
 		return fmt.Errorf("serve %s at %s: %w", l.Name, l.Address, err)
 	case <-ctx.Done():

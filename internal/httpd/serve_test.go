@@ -66,8 +66,8 @@ func TestAddressesAreTriedAgain(t *testing.T) {
 					}
 					return p, nil
 				}})
-				if _, body := p.do(t, call{target: "/"}); body != "GET here\n" {
-					t.Errorf("answer %q", body)
+				if got := p.do(t, call{target: "/"}); got.body != "GET here\n" {
+					t.Errorf("answer %q", got.body)
 				}
 				if err := stop(); err != nil {
 					t.Errorf("serve: %v", err)
@@ -146,7 +146,7 @@ func TestHardFail(t *testing.T) {
 			if err == nil || err.Error() != tt.want {
 				t.Errorf("serve: %v, want %s", err, tt.want)
 			}
-			if tt.failed && (len(told) != 1 || told[0] != err) {
+			if tt.failed && (len(told) != 1 || !errors.Is(told[0], err)) {
 				t.Errorf("told %v, want once what was returned", told)
 			}
 		})
@@ -179,8 +179,8 @@ func TestASocketThatBreaksIsOpenedAgain(t *testing.T) {
 		if _, err := idle.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("a connection of the broken socket reads %v, want EOF", err)
 		}
-		if _, body := second.do(t, call{target: "/"}); body != "GET here\n" {
-			t.Errorf("answer %q", body)
+		if got := second.do(t, call{target: "/"}); got.body != "GET here\n" {
+			t.Errorf("answer %q", got.body)
 		}
 		if err := stop(); err != nil {
 			t.Errorf("serve: %v", err)

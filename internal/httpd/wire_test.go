@@ -102,8 +102,16 @@ func (c call) String() string {
 	return b.String() + " '" + c.target + "'"
 }
 
+// answer is a response that was read to its end.
+type answer struct {
+	proto, status string
+	code          int
+	header        http.Header
+	body          string
+}
+
 // do sends a request on a connection of its own.
-func (p *pipes) do(t *testing.T, c call) (*http.Response, string) {
+func (p *pipes) do(t *testing.T, c call) answer {
 	t.Helper()
 	conn := p.dial(t)
 	defer conn.Close()
@@ -121,15 +129,15 @@ func (p *pipes) do(t *testing.T, c call) (*http.Response, string) {
 	if err != nil {
 		t.Fatalf("%s: %v", c, err)
 	}
+	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatalf("%s: read the body: %v", c, err)
 	}
-	resp.Body.Close()
 	if err := <-sent; err != nil {
 		t.Fatalf("%s: send: %v", c, err)
 	}
-	return resp, string(body)
+	return answer{resp.Proto, resp.Status, resp.StatusCode, resp.Header, string(body)}
 }
 
 // transcript is what a terminal shows after a list of requests: headers sorted,
@@ -138,20 +146,20 @@ func (p *pipes) transcript(t *testing.T, calls ...call) string {
 	t.Helper()
 	var b strings.Builder
 	for _, c := range calls {
-		resp, body := p.do(t, c)
-		fmt.Fprintf(&b, "%s\n%s %s\n", c, resp.Proto, resp.Status)
-		resp.Header.Del("Date")
+		got := p.do(t, c)
+		fmt.Fprintf(&b, "%s\n%s %s\n", c, got.proto, got.status)
+		got.header.Del("Date")
 		if c.hide {
-			resp.Header.Del("Content-Length")
-			body = "(a body that differs each time)\n"
+			got.header.Del("Content-Length")
+			got.body = "(a body that differs each time)\n"
 		}
-		for _, name := range slices.Sorted(maps.Keys(resp.Header)) {
-			fmt.Fprintf(&b, "%s: %s\n", name, strings.Join(resp.Header[name], ", "))
+		for _, name := range slices.Sorted(maps.Keys(got.header)) {
+			fmt.Fprintf(&b, "%s: %s\n", name, strings.Join(got.header[name], ", "))
 		}
-		if !strings.HasSuffix(body, "\n") {
-			body += "\n(no newline at the end)\n"
+		if !strings.HasSuffix(got.body, "\n") {
+			got.body += "\n(no newline at the end)\n"
 		}
-		fmt.Fprintf(&b, "\n%s\n", body)
+		fmt.Fprintf(&b, "\n%s\n", got.body)
 	}
 	return b.String()
 }

@@ -123,7 +123,7 @@ func sendPage(w http.ResponseWriter, r *http.Request, kind string, text func() s
 		if version == "v1alpha1" {
 			w.Header().Set("Warning", fmt.Sprintf(`299 - "This version of the %s endpoint is deprecated. Please use a newer version."`, strings.ToLower(kind)))
 		}
-		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Type", fmt.Sprintf("application/json;g=%s;v=%s;as=%s", zGroup, version, kind))
 		_ = json.NewEncoder(w).Encode(object(version)) // text and numbers: only the client can fail
 	}
 }

@@ -1,5 +1,17 @@
-// Package telemetry turns what the loop reports into Prometheus metrics.
+// Package telemetry turns what the loop and its neighbours report into Prometheus
+// metrics.
 //
-// Names begin with kube_ipvs_. Counters count since the process began. Nothing
-// here reads the kernel; every figure was measured by the loop that did the work.
+//	loop, health port ─► Metrics ─► /metrics       kubeproxy_*, kube_ipvs_*, rest_client_*,
+//	catalog, watches  ◄─ at a scrape               kubernetes_*, go_*, process_*
+//	                             ─► /metrics/slis
+//
+// What happens is told by calls (Pass, Cycle, Probed); what merely is gets asked for
+// when somebody scrapes (Inputs, Loop, Watches), so that a loop that is stuck shows.
+//
+// The law it keeps: a metric of kube-proxy that means something in ipvs mode is there
+// with its name, type, labels and buckets (contract section 9), so that dashboards and
+// alerts stay as they are; one that means nothing is absent rather than zero.
+// testdata/kube-proxy.txt has the verdict on each, and a test proves it.
+//
+// Nothing here reads the kernel or knows how a figure came about.
 package telemetry

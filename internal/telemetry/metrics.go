@@ -2,6 +2,8 @@ package telemetry
 
 import (
 	"net/http"
+	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -9,119 +11,100 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Metrics implements agent.Observer.
+// The first words of names: ours, and those of the metrics that kube-proxy has too.
+const (
+	ours   = "kube_ipvs_"
+	theirs = "kubeproxy_"
+)
+
+// Metrics implements agent.Observer. Whoever has something to show calls the method
+// for it, at most once where it takes a function, from any goroutine. Metrics that
+// nobody feeds are absent.
 type Metrics struct {
 	registry *prometheus.Registry
-	written  *prometheus.CounterVec
-	failed   *prometheus.CounterVec
-	drifted  *prometheus.CounterVec
-	desired  *prometheus.GaugeVec
-	pending  *prometheus.GaugeVec
-	took     prometheus.Histogram
-	mode     *prometheus.GaugeVec
-	services *prometheus.GaugeVec
-	unbound  prometheus.Gauge
-	conflict prometheus.Gauge
+	began    time.Time
+	served   atomic.Pointer[[]model.Family]
+
+	rows     rows
+	proxy    proxy
+	probes   probes
+	settings settings
+	slis     slis
 }
+
+var _ agent.Observer = (*Metrics)(nil)
 
 // New returns metrics in a registry of their own, with those of the Go runtime
-// and the process.
+// and the process. Of the runtime it is all of them, as with kube-proxy.
 func New() *Metrics {
-	m := &Metrics{
-		registry: prometheus.NewRegistry(),
-		written:  counters("rows_written_total", "Rows written to the kernel.", "table", "op"),
-		failed:   counters("rows_failed_total", "Writes of rows that failed; each is tried again.", "table"),
-		drifted:  counters("rows_drifted_total", "Rows that something else changed, found by an audit.", "table"),
-		desired:  gauges("rows_desired", "Rows wanted in the kernel.", "table"),
-		pending:  gauges("rows_pending", "Rows that are not as wanted, by what is to be done.", "table", "op"),
-		mode:     gauges("proxy_mode", "1 for the mode that was asked for and the one that runs.", "requested", "active"),
-		services: gauges("services", "Services by what becomes of them.", "state"),
-		unbound:  gauge("unbound_addresses", "Addresses of Services that belong to a node and are not bound."),
-		conflict: gauge("address_conflicts", "Frontends that a Service wants and another one has."),
-		took: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "kube_ipvs_apply_duration_seconds", Help: "Time of one pass that wrote rows.",
-			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 10), // 0.1 ms to 26 s
-		}),
-	}
-	m.registry.MustRegister(m.written, m.failed, m.drifted, m.desired, m.pending, m.mode, m.took,
-		m.services, m.unbound, m.conflict,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m := &Metrics{registry: prometheus.NewRegistry(), began: time.Now()}
+	m.registry.MustRegister(
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsAll)))
+	m.rows = newRows(m.registry)
+	m.proxy = newProxy(m.registry)
+	m.probes = newProbes(m.registry)
+	m.settings = newSettings(m.registry)
+	m.slis = newSLIs(m.began)
 	return m
-}
-
-func counters(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kube_ipvs_" + name, Help: help}, labels)
-}
-
-func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
-	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kube_ipvs_" + name, Help: help}, labels)
-}
-
-func gauge(name, help string) prometheus.Gauge {
-	return prometheus.NewGauge(prometheus.GaugeOpts{Name: "kube_ipvs_" + name, Help: help})
-}
-
-// Mode says which mode was asked for and which one runs.
-func (m *Metrics) Mode(requested, active string) {
-	m.mode.Reset()
-	m.mode.WithLabelValues(requested, active).Set(1)
-}
-
-// HealthPorts has the sockets for health checks counted whenever somebody asks.
-func (m *Metrics) HealthPorts(count func() (open, failed int)) {
-	for state, pick := range map[string]func(open, failed int) int{
-		"open":   func(open, _ int) int { return open },
-		"failed": func(_, failed int) int { return failed },
-	} {
-		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "kube_ipvs_health_check_sockets", Help: "Sockets for the health checks of load balancers, by state.",
-			ConstLabels: prometheus.Labels{"state": state},
-		}, func() float64 { return float64(pick(count())) }))
-	}
-}
-
-// Pass counts every pass.
-func (m *Metrics) Pass(agent.Pass) {}
-
-// Cycle counts the rows of one pass.
-func (m *Metrics) Cycle(c agent.Cycle) {
-	m.took.Observe(c.Took.Seconds())
-	for _, t := range c.Rows {
-		m.written.WithLabelValues(t.Table, "add").Add(float64(t.Adds))
-		m.written.WithLabelValues(t.Table, "update").Add(float64(t.Updates))
-		m.written.WithLabelValues(t.Table, "delete").Add(float64(t.Deletes))
-		m.failed.WithLabelValues(t.Table).Add(float64(t.Failed))
-	}
-}
-
-// Drift counts the rows an audit found changed.
-func (m *Metrics) Drift(d dataplane.Drift) {
-	for table, n := range d {
-		m.drifted.WithLabelValues(table).Add(float64(n))
-	}
-}
-
-// Tables sets the sizes of the tables.
-func (m *Metrics) Tables(tables []dataplane.TableStatus) {
-	for _, t := range tables {
-		m.desired.WithLabelValues(t.Table).Set(float64(t.Desired))
-		m.pending.WithLabelValues(t.Table, "update").Set(float64(t.Updates))
-		m.pending.WithLabelValues(t.Table, "delete").Set(float64(t.Deletes))
-	}
-}
-
-// Counts sets how Services fare.
-func (m *Metrics) Counts(c agent.Counts) {
-	m.services.WithLabelValues("served").Set(float64(c.Services))
-	m.services.WithLabelValues("skipped").Set(float64(c.Skipped))
-	m.services.WithLabelValues("noted").Set(float64(c.Noted))
-	m.unbound.Set(float64(c.Unbound))
-	m.conflict.Set(float64(c.Conflicts))
 }
 
 // Handler serves the metrics in Prometheus' text format.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ProcessStartTime: m.began})
+}
+
+// Pass shows one try to make the kernel what is wanted.
+func (m *Metrics) Pass(p agent.Pass) { m.proxy.pass(p, m.families()) }
+
+// Cycle counts the rows of one pass.
+func (m *Metrics) Cycle(c agent.Cycle) { m.rows.cycle(c) }
+
+// Drift counts the rows an audit found changed.
+func (m *Metrics) Drift(d dataplane.Drift) { m.rows.drift(d) }
+
+// Tables sets the sizes of the tables.
+func (m *Metrics) Tables(tables []dataplane.TableStatus) { m.rows.tables(tables) }
+
+// Counts sets how Services fare.
+func (m *Metrics) Counts(c agent.Counts) {
+	m.rows.counts(c)
+	m.proxy.counts(c, m.families())
+}
+
+// Families says which families this node serves; only these have series. It comes
+// before the loop runs. What counts starts at zero, for rate() does not see a
+// series' first value; a time starts absent, for zero would be the year 1970.
+func (m *Metrics) Families(served []model.Family) {
+	m.served.Store(&served)
+	m.proxy.begin(served)
+}
+
+func (m *Metrics) families() []model.Family {
+	if served := m.served.Load(); served != nil {
+		return *served
+	}
+	return nil
+}
+
+// seconds is a time as Prometheus has it.
+func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
+
+func counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+}
+
+func gauge(name, help string) prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+}
+
+func histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 }

@@ -11,7 +11,9 @@ type Control interface {
 	Kubeconfig(ctx context.Context, who Identity) ([]byte, error)
 	Token(ctx context.Context, namespace, account string) (string, error)
 	Kubectl(ctx context.Context, args ...string) (string, error)
-	Apply(ctx context.Context, manifests string) error
+	Apply(ctx context.Context, manifests string, flags ...string) error
+	Create(ctx context.Context, list string) error
+	DeleteStored(ctx context.Context, resource, namespace, name string) error
 
 	StartAPIServer(ctx context.Context) error
 	StopAPIServer(ctx context.Context) error

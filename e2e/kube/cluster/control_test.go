@@ -44,6 +44,15 @@ func TestControl(t *testing.T) {
 			if revision, err := c.Compact(t.Context()); err != nil || revision != 42 {
 				t.Errorf("Compact = %d, %v, want 42", revision, err)
 			}
+			if err := c.DeleteStored(t.Context(), "services/specs", "ns", "web"); err != nil {
+				t.Error(err)
+			}
+			if err := c.DeleteStored(t.Context(), "services/specs", "ns", "nobody"); err == nil || !strings.Contains(err.Error(), "services/specs/ns/nobody in etcd: 0 keys") {
+				t.Errorf("DeleteStored of what is not there: %v", err)
+			}
+			if err := c.Create(t.Context(), "kind: Node"); err == nil || !strings.Contains(err.Error(), "read the list") {
+				t.Errorf("Create of what is no list: %v", err)
+			}
 			if err := c.Close(); err != nil {
 				t.Error(err)
 			}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -69,6 +70,14 @@ func fakeEtcd() error {
 	mux.HandleFunc("/health", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("/v3/maintenance/status", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"header":{"revision":"42"}}`)
+	})
+	mux.HandleFunc("/v3/kv/deleterange", func(w http.ResponseWriter, r *http.Request) {
+		var asked struct{ Key []byte }
+		if json.NewDecoder(r.Body).Decode(&asked) == nil && string(asked.Key) == "/registry/services/specs/ns/web" {
+			_, _ = io.WriteString(w, `{"deleted":"1"}`)
+			return
+		}
+		_, _ = io.WriteString(w, "{}") // as etcd does for none
 	})
 	mux.HandleFunc("/v3/kv/compaction", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") })
 	return http.ListenAndServe(strings.TrimPrefix(argument("listen-client-urls"), "http://"), mux)

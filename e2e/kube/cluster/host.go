@@ -113,6 +113,13 @@ func (h *Host) doWith(ctx context.Context, c *Cluster, asked call) (given answer
 		given.Text = string(text)
 	case "compact":
 		given.Number, err = c.Compact(ctx)
+	case "create":
+		err = c.Create(ctx, asked.Input)
+	case "delete-stored":
+		if len(asked.Args) != 3 {
+			return given, fmt.Errorf("delete-stored: %d arguments, want resource, namespace and name", len(asked.Args))
+		}
+		err = c.DeleteStored(ctx, asked.Args[0], asked.Args[1], asked.Args[2])
 	case "close":
 		err = c.Close()
 	default:

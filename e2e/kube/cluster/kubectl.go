@@ -15,9 +15,9 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return c.kubectl(ctx, "", args...)
 }
 
-// Apply gives manifests, in YAML, to "kubectl apply".
-func (c *Cluster) Apply(ctx context.Context, manifests string) error {
-	return apply(ctx, c.kubectl, manifests)
+// Apply gives manifests, in YAML, to "kubectl apply", which may get more flags.
+func (c *Cluster) Apply(ctx context.Context, manifests string, flags ...string) error {
+	return apply(ctx, c.kubectl, manifests, flags)
 }
 
 // Token makes a token for a ServiceAccount, which has to exist, through the TokenRequest API. It lasts an hour.
@@ -42,8 +42,8 @@ func (c *Cluster) kubectl(ctx context.Context, input string, args ...string) (st
 // runner is kubectl, here or on the host.
 type runner func(ctx context.Context, input string, args ...string) (string, error)
 
-func apply(ctx context.Context, kubectl runner, manifests string) error {
-	_, err := kubectl(ctx, manifests, "apply", "--filename=-")
+func apply(ctx context.Context, kubectl runner, manifests string, flags []string) error {
+	_, err := kubectl(ctx, manifests, append([]string{"apply", "--filename=-"}, flags...)...)
 	return err
 }
 

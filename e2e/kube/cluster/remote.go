@@ -102,8 +102,18 @@ func (r *remote) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return r.kubectl(ctx, "", args...)
 }
 
-func (r *remote) Apply(ctx context.Context, manifests string) error {
-	return apply(ctx, r.kubectl, manifests)
+func (r *remote) Apply(ctx context.Context, manifests string, flags ...string) error {
+	return apply(ctx, r.kubectl, manifests, flags)
+}
+
+func (r *remote) Create(ctx context.Context, list string) error {
+	_, err := r.call(ctx, call{Method: "create", Input: list})
+	return err
+}
+
+func (r *remote) DeleteStored(ctx context.Context, resource, namespace, name string) error {
+	_, err := r.call(ctx, call{Method: "delete-stored", Args: []string{resource, namespace, name}})
+	return err
 }
 
 func (r *remote) Token(ctx context.Context, namespace, account string) (string, error) {

@@ -41,11 +41,24 @@ func (t *Tuner) applyOne(ctx context.Context, book *journal, s Sysctl) SysctlRes
 	}
 	// A node that forwards but cannot be put back is better than one that does
 	// not forward, so a journal that cannot be written is only a note.
-	if err := book.remember(s.Key, r.Have, oneLine(s.Value)); err != nil {
+	undo, err := book.remember(s.Key, r.Have, oneLine(s.Value))
+	if err != nil {
 		r.Note = fmt.Sprintf("cleanup will not restore it: %v", err)
 	}
 	t.writeKey(ctx, &r, s.Value, Changed)
+	if r.Outcome == Refused && t.untouched(ctx, r) {
+		undo()
+	}
 	return r
+}
+
+// untouched reports that a refused key certainly has what it had. What is set later
+// by the person that the refusal tells to do so is theirs, not cleanup's to undo.
+// A write that was given up on may still arrive, so it does not count.
+func (t *Tuner) untouched(ctx context.Context, r SysctlResult) bool {
+	again := SysctlResult{Sysctl: r.Sysctl}
+	return !errors.Is(r.Err, context.DeadlineExceeded) && !errors.Is(r.Err, context.Canceled) &&
+		t.readKey(ctx, &again) && again.Have == r.Have
 }
 
 // readKey fills in what the key has, or the outcome if that ends the matter.

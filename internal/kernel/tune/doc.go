@@ -1,5 +1,6 @@
-// Package tune prepares the node: it loads kernel modules, sets sysctls and puts
-// them back, and says in words what the kernel lacks.
+// Package tune prepares the node: it loads kernel modules, sets sysctls, those of
+// connection tracking included, and puts them back, sets the process's own score
+// for the kernel's killer, and says in words what the kernel lacks.
 //
 // It knows names of modules and keys, nothing of Services, and it never decides
 // that the agent cannot run: everything that fails comes back as a result with a
@@ -10,5 +11,7 @@
 // values in the run directory.
 //
 // The law it keeps: read first, write only what is wrong, and before the first
-// write of a key its old value is in the journal.
+// write of a key its old value is in the journal. What was refused is not ours to
+// put back. Two settings are not in the journal: the size of the connection
+// tracking table, which only grows, and the score, which ends with the process.
 package tune

@@ -54,25 +54,30 @@ func (t *Tuner) openJournal() (*journal, string) {
 	return j, note
 }
 
-// remember notes a change that is about to be made.
-func (j *journal) remember(key, old, ours string) error {
+// remember notes a change that is about to be made. The function returned takes
+// the note back, for a change that was not made.
+func (j *journal) remember(key, old, ours string) (undo func(), err error) {
 	before, known := j.entries[key]
 	e := entry{Old: old, Ours: ours}
 	if known {
 		e.Old = before.Old
 	}
 	if known && e == before {
-		return nil
+		return func() {}, nil
+	}
+	putBack := func() {
+		delete(j.entries, key)
+		if known {
+			j.entries[key] = before
+		}
 	}
 	j.entries[key] = e
-	err := j.save()
-	switch {
-	case err != nil && known:
-		j.entries[key] = before
-	case err != nil:
-		delete(j.entries, key)
+	if err := j.save(); err != nil {
+		putBack()
+		return func() {}, err
 	}
-	return err
+	// One that cannot be taken back matters only to who sets the refused value.
+	return func() { putBack(); _ = j.close() }, nil
 }
 
 func (j *journal) forget(key string) { delete(j.entries, key) }

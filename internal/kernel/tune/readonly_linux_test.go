@@ -10,30 +10,40 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 )
 
-const inNamespace = "TUNE_TEST_IN_MOUNT_NAMESPACE"
+const inNamespace = "TUNE_TEST_IN_NAMESPACE"
 
 // ownMounts runs the calling test again, as a process with mounts of its own, and
-// reports whether this is that process. A thread alone would not do: the code
-// under test uses several.
+// reports whether this is that process.
 func ownMounts(t *testing.T) bool {
+	t.Helper()
+	return own(t, unix.CLONE_NEWNS)
+}
+
+// own is ownMounts for any kind of namespace. A thread alone would not do: the
+// code under test uses several.
+func own(t *testing.T, namespaces uintptr) bool {
 	t.Helper()
 	if os.Getenv(inNamespace) != "" {
 		return true
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), inNamespace+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: namespaces}
 	out, err := cmd.CombinedOutput()
 	if errors.Is(err, unix.EPERM) {
-		t.Skipf("no mount namespace of its own: %v", err)
+		t.Skipf("no namespace of its own: %v", err)
 	}
 	if err != nil {
-		t.Errorf("in a mount namespace: %v\n%s", err, out)
+		t.Errorf("in a namespace of its own: %v\n%s", err, out)
+	}
+	if _, why, skipped := strings.Cut(string(out), "--- SKIP"); skipped {
+		t.Skipf("in a namespace of its own: %s", why)
 	}
 	return false
 }
@@ -41,7 +51,12 @@ func ownMounts(t *testing.T) bool {
 // readOnly mounts the node's /proc/sys read-only, as containers have it.
 func (n node) readOnly(t *testing.T) {
 	t.Helper()
-	sys := n.path("proc/sys")
+	n.readOnlyTree(t, "proc/sys")
+}
+
+func (n node) readOnlyTree(t *testing.T, name string) {
+	t.Helper()
+	sys := n.path(name)
 	for _, m := range []struct {
 		source string
 		flags  uintptr
@@ -81,6 +96,113 @@ func TestReadOnlySysctls(t *testing.T) {
 	if v := verdictOf(t, verdicts, "sysctls writable"); v.State != tune.Warn || v.Fix == "" {
 		t.Errorf("verdict %+v, want a warning with a fix", v)
 	}
+}
+
+// prepared makes a node where somebody has set everything beforehand.
+func (n node) prepared(t *testing.T) (sysctls []tune.Sysctl, conntrack tune.ConntrackOptions) {
+	t.Helper()
+	n.conntrack(t, 4)
+	sysctls = tune.IPVSSysctls(tune.IPVSOptions{Release: "5.4.0", StrictARP: true})
+	for _, s := range sysctls {
+		n.sysctl(t, s.Key, s.Value)
+	}
+	n.sysctl(t, netfilter+"max", "131072")
+	n.sysctl(t, netfilter+"udp_timeout", "60")
+	n.file(t, hashSize, "32768")
+	return sysctls, tune.ConntrackOptions{MaxPerCore: 32768, UDP: time.Minute}
+}
+
+// On a node that is set up already there is nothing to write, so nothing to
+// refuse, to warn of, or to put in the journal.
+func TestReadOnlyNodeThatIsRight(t *testing.T) {
+	if !ownMounts(t) {
+		return
+	}
+	n := newNode(t)
+	sysctls, conntrack := n.prepared(t)
+	n.readOnly(t)
+	n.readOnlyTree(t, "sys")
+	tuner, logged := n.observed()
+	results := append(tuner.Apply(t.Context(), sysctls), tuner.ApplyConntrack(t.Context(), conntrack)...)
+	if want := len(sysctls) + 3; len(results) != want {
+		t.Errorf("%d results, want %d", len(results), want)
+	}
+	for _, r := range results {
+		if r.Outcome != tune.Right || r.Err != nil || r.Note != "" {
+			t.Errorf("%s, want right and no more", r)
+		}
+	}
+	if logs := logged(); len(logs) > 0 {
+		t.Errorf("log %v, want nothing to tell", logs)
+	}
+	if _, err := os.Stat(n.run); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("run directory: %v, want none, for want of a change", err)
+	}
+}
+
+// A wanted key that is wrong and cannot be set is named, and that is all.
+func TestReadOnlyNodeThatLacksWhatIsWanted(t *testing.T) {
+	if !ownMounts(t) {
+		return
+	}
+	n := newNode(t)
+	sysctls, conntrack := n.prepared(t)
+	n.sysctl(t, "net.ipv4.vs.expire_nodest_conn", "0")
+	n.sysctl(t, netfilter+"udp_timeout", "30")
+	n.file(t, hashSize, "16384")
+	n.readOnly(t)
+	n.readOnlyTree(t, "sys")
+	tuner, logged := n.observed()
+	results := append(tuner.Apply(t.Context(), sysctls), tuner.ApplyConntrack(t.Context(), conntrack)...)
+	if err := tune.Failure(results, tune.Required); err != nil {
+		t.Errorf("failure of what is required: %v, want none", err)
+	}
+	err := tune.Failure(results, tune.Wanted)
+	if !errors.Is(err, unix.EROFS) {
+		t.Fatalf("failure of what is wanted: %v, want read-only", err)
+	}
+	got := strings.ReplaceAll(err.Error(), n.root, "ROOT")
+	want := `set sysctl net.ipv4.vs.expire_nodest_conn from "0" to "1": open ROOT/proc/sys/net/ipv4/vs/expire_nodest_conn: read-only file system
+set nf_conntrack hashsize from "16384" to 32768: open ROOT/sys/module/nf_conntrack/parameters/hashsize: read-only file system
+set sysctl net.netfilter.nf_conntrack_udp_timeout from "30" to "60": open ROOT/proc/sys/net/netfilter/nf_conntrack_udp_timeout: read-only file system`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("failure (-want +got):\n%s", diff)
+	}
+	for _, e := range logged() {
+		if e.Message != "sysctl refused" {
+			t.Errorf("log %q, want refusals alone", e.Message)
+		}
+	}
+	if got := len(logged()); got != 3 {
+		t.Errorf("%d lines in the log, want one for each of 3 keys", got)
+	}
+}
+
+// Who is told that a key cannot be set, and sets it, keeps it after cleanup.
+func TestRefusedKeyIsNotOursToRestore(t *testing.T) {
+	if !ownMounts(t) {
+		return
+	}
+	n := newNode(t)
+	n.sysctl(t, key, "0")
+	n.sysctl(t, arpIgnore, "0")
+	n.tuner(t).Apply(t.Context(), []tune.Sysctl{{Key: arpIgnore, Value: "1"}})
+	n.readOnly(t)
+	again := append(forward(tune.Required), tune.Sysctl{Key: arpIgnore, Value: "2"})
+	for _, r := range n.tuner(t).Apply(t.Context(), again) {
+		if r.Outcome != tune.Refused || r.Note != "" {
+			t.Errorf("%s, want refused and no more", r)
+		}
+	}
+	if err := unix.Unmount(n.path("proc/sys"), unix.MNT_DETACH); err != nil {
+		t.Fatalf("make the tree writable again: %v", err)
+	}
+	n.sysctl(t, key, "1")
+	want := []string{arpIgnore + "=0: restored (it was 1)"}
+	if diff := cmp.Diff(want, texts(n.tuner(t).Restore(t.Context()))); diff != "" {
+		t.Errorf("restored (-want +got):\n%s", diff)
+	}
+	n.wantSysctl(t, key, "1")
 }
 
 func TestRefusedRestoreKeepsTheJournal(t *testing.T) {

@@ -45,22 +45,9 @@ var quickFiles = file.Options{Poll: 250 * time.Millisecond, Quiet: 2 * time.Mill
 // settings reads the flags that scenarios use.
 func settings(work string, s Start) (config.Config, error) {
 	c := config.Defaults()
-	c.SourceDir = filepath.Join(work, "manifests")
+	c.Own.SourceDir = filepath.Join(work, "manifests")
 	f := pflag.NewFlagSet("kube-ipvs", pflag.ContinueOnError)
-	for name, text := range map[string]*string{
-		"source-dir": &c.SourceDir, "ipvs-scheduler": &c.Scheduler, "detect-local-mode": &c.DetectLocalMode,
-		"service-node-port-range": &c.NodePortRange, "cluster-cidr": &c.ClusterCIDR, "pod-bridge-interface": &c.PodBridge, "pod-interface-name-prefix": &c.PodPrefix,
-	} {
-		f.StringVar(text, name, *text, "")
-	}
-	for name, list := range map[string]*[]string{
-		"ipvs-exclude-cidrs": &c.ExcludeCIDRs, "nodeport-addresses": &c.NodePortAddresses,
-		"external-ip-allowed-cidrs": &c.ExternalIPCIDRs, "feature-gates": &c.FeatureGates,
-	} {
-		f.StringSliceVar(list, name, *list, "")
-	}
-	f.BoolVar(&c.MasqueradeAll, "masquerade-all", false, "")
-	f.IntVar(&c.MasqueradeBit, "iptables-masquerade-bit", c.MasqueradeBit, "")
+	config.Bind(f, &c)
 	if err := f.Parse(s.Flags); err != nil {
 		return config.Config{}, fmt.Errorf("flags of the agent: %w", err)
 	}

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# test-kube.sh: the tests with a real Kubernetes API. Builds etcd and kube-apiserver once, into the cache; they run on this
+# machine's loopback, and the agent follows them from where IPVS is: a network namespace here, or a throw-away VM.
+#
+#   e2e/test-kube.sh                     all tests
+#   e2e/test-kube.sh TestCompaction      those whose names match
+#
+# KUBE_IPVS_E2E_OUTAGE is how long the API server is killed for, 5m if not set. The whole output goes to bin/e2e-kube.log.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+pattern=${1:-.}
+log=bin/e2e-kube.log
+src=/run/kube-ipvs/src
+bin=/run/kube-ipvs/bin
+
+say() { printf 'e2e-kube: %4ds  %s\n' "$SECONDS" "$*"; }
+
+# count KIND: how many tests ended so.
+count() { grep -cE "^ *--- $1:" "$log" || true; }
+
+mkdir -p bin
+say 'etcd, kube-apiserver, kubectl (built once, some minutes)'
+go run ./e2e/kube/build
+say 'the agent, the runner, the tests'
+CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/kube-ipvs ./e2e/vm/vmrun ./e2e/kube/serve
+CGO_ENABLED=0 go test -c -o bin/kube-traffic.test ./e2e/kube/traffic
+if [ "$(bin/vmrun -where 2>/dev/null)" = vm ]; then
+	e2e/install.sh vm
+fi
+
+say "tests ... ($log)"
+status=0
+# The control planes are processes of serve; the guest reaches them at 10.0.2.2.
+OUTAGE=${KUBE_IPVS_E2E_OUTAGE:-5m} PATTERN=$pattern SRC=$src BIN=$bin bin/serve -- bash -c '
+	exec bin/vmrun -auto -m 3072 -timeout 25m -share "$PWD:$SRC" \
+		-copy "bin/kube-ipvs:$BIN/kube-ipvs" -copy "bin/kube-traffic.test:$BIN/kube-traffic.test" \
+		-env "KUBE_IPVS_CLUSTERS=$KUBE_IPVS_CLUSTERS" -env KUBE_IPVS_E2E_KUBE=1 -env "KUBE_IPVS_E2E_OUTAGE=$OUTAGE" \
+		-env "KUBE_IPVS_BIN=$BIN/kube-ipvs" -env "KUBE_IPVS_SRC=$SRC" \
+		-- "$BIN/kube-traffic.test" -test.v -test.timeout 24m -test.parallel 4 -test.run "$PATTERN"' 2>&1 |
+	tee "$log" | grep --line-buffered -E '^(figure:|--- |panic:|FAIL|vmrun:)' || status=1
+if [ "${PIPESTATUS[0]}" != 0 ] || [ "$(count FAIL)" != 0 ] || [ "$(count PASS)" = 0 ]; then
+	status=1
+fi
+if [ $status != 0 ]; then
+	grep -vE '^ *(=== |--- (PASS|SKIP))|^figure:' "$log" | tail -n 150
+fi
+awk -f e2e/skipped.awk "$log"
+say "$([ $status = 0 ] && echo ok || echo FAILED): $(count PASS) passed, $(count FAIL) failed, $(count SKIP) skipped ($log)"
+exit $status

@@ -1,0 +1,161 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Loader makes settings of a parsed command line and of the file that it names, as
+// often as the file changes. All methods may be called at any time.
+type Loader struct {
+	flags *pflag.FlagSet
+	path  string // of the file, "" for none
+	pace  pace
+
+	mu sync.Mutex
+	// read is what the file was when it was last looked at (Load, Watch).
+	read string
+}
+
+// Loaded is what a Loader found.
+type Loaded struct {
+	Config Config
+	// Warnings are for the log: what is in the file or on the command line and has no
+	// effect here.
+	Warnings []string
+	// Overrides are the flags that won over another value in the file.
+	Overrides []string
+}
+
+// NewLoader takes flags that Bind declared and that were parsed.
+func NewLoader(flags *pflag.FlagSet) *Loader {
+	l := &Loader{flags: flags, pace: pace{quiet: 100 * time.Millisecond, poll: 30 * time.Second}}
+	if f := flags.Lookup("config"); f != nil {
+		l.path = f.Value.String()
+	}
+	return l
+}
+
+// Load reads the file, puts the flags that were given over it, and checks the
+// outcome. hostname is the host's own name. An error names all mistakes.
+func (l *Loader) Load(hostname string) (Loaded, error) {
+	base, err := l.base()
+	if err != nil {
+		return Loaded{}, fmt.Errorf("--config: %w", err)
+	}
+	s := base.settings
+	s.ConfigFile = l.path
+	overrides, err := l.overlay(&s)
+	c, wrong := s.Check(hostname)
+	if err := errors.Join(errors.Join(base.mistakes...), err, wrong); err != nil {
+		return Loaded{}, err
+	}
+	return Loaded{Config: c, Warnings: slices.Concat(base.warnings, s.warnings(c)), Overrides: overrides}, nil
+}
+
+// base is what holds without flags.
+func (l *Loader) base() (*fileReader, error) {
+	if l.path == "" {
+		return &fileReader{settings: Defaults()}, nil
+	}
+	text, err := os.ReadFile(l.path)
+	l.remember(fingerprint(text, err))
+	if err != nil {
+		return nil, err
+	}
+	r, err := readFile(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", l.path, err)
+	}
+	return r, nil
+}
+
+// overlay gives the settings the flags of the command line, and returns which of
+// them the file says otherwise.
+func (l *Loader) overlay(s *Settings) (overrides []string, err error) {
+	s.given = map[string]bool{}
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	fs.SetNormalizeFunc(Dashes)
+	Bind(fs, s)
+	BindPlan(fs, s)
+	l.flags.VisitAll(func(f *pflag.Flag) {
+		to := fs.Lookup(f.Name)
+		if !f.Changed || to == nil {
+			return
+		}
+		s.given[to.Name] = true
+		before := to.Value.String()
+		if e := copyValue(to.Value, f.Value); e != nil {
+			err = errors.Join(err, fmt.Errorf("--%s: %w", f.Name, e))
+		}
+		if s.overrides(to, before) {
+			overrides = append(overrides, "--"+to.Name)
+		}
+	})
+	return overrides, err
+}
+
+// overrides tells whether a flag, before it was set, had another value from the
+// file. Gates come as a list that is laid over those of the file, and a listener
+// that is switched off has an address in it.
+func (s *Settings) overrides(f *pflag.Flag, before string) bool {
+	switch f.Name {
+	case "feature-gates":
+		return s.said["featureGates"]
+	case "healthz-port":
+		return s.HealthzPort == 0 && s.said["healthzBindAddress"]
+	case "metrics-port":
+		return s.MetricsPort == 0 && s.said["metricsBindAddress"]
+	}
+	return s.said[byFlag[f.Name].field] && f.Value.String() != before
+}
+
+// unused names the settings that were given and change nothing here: flags, and
+// fields of the file that are not false or empty.
+func (s *Settings) unused() []string {
+	var out []string
+	for _, list := range [][]setting{proxySettings, lineSettings} {
+		for _, row := range list {
+			switch {
+			case row.group != Unused:
+			case s.given[row.flag]:
+				out = append(out, "--"+row.flag)
+			case s.said[row.field] && !reflect.ValueOf(row.at(s)).Elem().IsZero():
+				out = append(out, row.field)
+			}
+		}
+	}
+	return out
+}
+
+// warnings are those that the settings as a whole deserve, one for each matter.
+func (s *Settings) warnings(c Config) []string {
+	var out []string
+	if len(c.Unused) > 0 {
+		out = append(out, "accepted, but without effect here: "+strings.Join(c.Unused, ", "))
+	}
+	for _, name := range []string{"healthz", "metrics"} {
+		if s.given[name+"-port"] {
+			out = append(out, fmt.Sprintf("--%s-port is deprecated, say --%[1]s-bind-address", name))
+		}
+	}
+	return out
+}
+
+// copyValue sets a flag to what another one has.
+func copyValue(to, from pflag.Value) error {
+	if list, ok := from.(pflag.SliceValue); ok {
+		if out, ok := to.(pflag.SliceValue); ok {
+			return out.Replace(list.GetSlice())
+		}
+	}
+	return to.Set(from.String())
+}

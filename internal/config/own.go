@@ -1,0 +1,44 @@
+package config
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// OwnAPIVersion and OwnKind head the document of kube-ipvs in the file.
+const (
+	OwnAPIVersion = "kube-ipvs.io/v1alpha1"
+	OwnKind       = "KubeIPVSConfiguration"
+)
+
+// KubeIPVSConfiguration is what kube-ipvs can be told beyond kube-proxy. It is a
+// document of its own, so that kube-proxy's stays as it is. What is empty has its
+// default; each field is a flag, too.
+type KubeIPVSConfiguration struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// sourceDir is a directory of manifests, or one file, that is followed
+	// (--source-dir).
+	SourceDir string `json:"sourceDir"`
+	// runDir is where socket, lock and journal live (--run-dir).
+	// Default /run/kube-ipvs.
+	RunDir string `json:"runDir"`
+	// iptablesBackend is nft, legacy, or auto, the default: where the host's rules
+	// live (--iptables-backend).
+	IPTablesBackend string `json:"iptablesBackend"`
+	// serviceNodePortRange are the ports of NodePorts as the API server is told
+	// (--service-node-port-range). Default 30000-32767; 0-0 is unknown.
+	ServiceNodePortRange string `json:"serviceNodePortRange"`
+	// externalIPAllowedCIDRs hold the external IPs that may be served; empty allows
+	// all (--external-ip-allowed-cidrs, decision 31).
+	ExternalIPAllowedCIDRs []string `json:"externalIPAllowedCIDRs"`
+	// logLevel is debug, info, warn or error (--log-level). Empty follows
+	// logging.verbosity: debug from 4 on, else info.
+	LogLevel string `json:"logLevel"`
+	// watchNodes is all, the default, or own (--watch-nodes): whose Nodes' addresses
+	// are followed, so that none of them is bound here (decision 10).
+	WatchNodes string `json:"watchNodes"`
+	// readyzWatchBound is how old the progress of a watch may be before /readyz is
+	// red (--readyz-watch-bound, decision 26). Default 2m.
+	ReadyzWatchBound *metav1.Duration `json:"readyzWatchBound"`
+	// healthzWatchBound is the same for /healthz (--healthz-watch-bound). Default 1h;
+	// 0s never makes it red.
+	HealthzWatchBound *metav1.Duration `json:"healthzWatchBound"`
+}

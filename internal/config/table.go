@@ -1,0 +1,86 @@
+package config
+
+// setting is one thing that can be set: by a flag, in a field of the file, or both.
+// Flags, the file, names in mistakes and what a reload changes all go by this table.
+type setting struct {
+	flag  string // without dashes; "" for the file alone
+	field string // its path in its document; "" for the command line alone
+	group Group
+	at    func(*Settings) any // a pointer to where it is kept
+	usage string
+}
+
+// Group is a heading of --help.
+type Group string
+
+// The groups, in the order in which help shows them. Flags of Unused are accepted
+// from kube-proxy's command line and change nothing; they and those of Deprecated
+// are hidden.
+const (
+	Common     Group = "What is served, and where"
+	IPVS       Group = "IPVS"
+	Pods       Group = "Which traffic is that of local pods, and what is masqueraded"
+	Ports      Group = "Node ports and external IPs"
+	API        Group = "API server"
+	HTTP       Group = "Health and metrics"
+	Process    Group = "Connection tracking and this process"
+	Logs       Group = "Logs"
+	Once       Group = "Instead of running"
+	Deprecated Group = "Deprecated"
+	Unused     Group = "Accepted, without effect here"
+)
+
+// Groups lists the groups that help shows.
+func Groups() []Group {
+	return []Group{Common, IPVS, Pods, Ports, API, HTTP, Process, Logs, Once}
+}
+
+// lineSettings are on the command line alone.
+var lineSettings = []setting{
+	{"config", "", Common, func(s *Settings) any { return &s.ConfigFile }, "file with a KubeProxyConfiguration, a KubeIPVSConfiguration or both; watched; flags win over it"},
+	{"master", "", API, func(s *Settings) any { return &s.Master }, "URL of the API server, instead of the one in the kubeconfig"},
+	{"write-config-to", "", Once, func(s *Settings) any { return &s.WriteConfigTo }, "write all settings to this file, defaults filled in, and end"},
+	{"cleanup", "", Once, func(s *Settings) any { return &s.Cleanup }, "remove everything of kube-ipvs from this node, and end"},
+	{"init-only", "", Once, func(s *Settings) any { return &s.InitOnly }, "do what needs privileges, write no Services, and end"},
+	{"healthz-port", "", Deprecated, func(s *Settings) any { return &s.HealthzPort }, "port of the health listener, 0 for none; say --healthz-bind-address"},
+	{"metrics-port", "", Deprecated, func(s *Settings) any { return &s.MetricsPort }, "port of the metrics listener, 0 for none; say --metrics-bind-address"},
+	{"boot-id-file", "", Unused, func(s *Settings) any { return &s.unread[0] }, "files that name the boot"},
+	{"machine-id-file", "", Unused, func(s *Settings) any { return &s.unread[1] }, "files that name the machine"},
+}
+
+// planSettings are flags of the verb plan.
+var planSettings = []setting{
+	{"node-address", "", Common, func(s *Settings) any { return &s.NodeAddresses }, "addresses of the node, instead of those that its Node object has"},
+}
+
+// ownSettings are those of KubeIPVSConfiguration.
+var ownSettings = []setting{
+	{"source-dir", "sourceDir", Common, func(s *Settings) any { return &s.Own.SourceDir }, "directory of manifests (Service, EndpointSlice, Node), or one file; watched"},
+	{"run-dir", "runDir", Common, func(s *Settings) any { return &s.Own.RunDir }, "directory of the agent's socket, lock and journal"},
+	{"iptables-backend", "iptablesBackend", Common, func(s *Settings) any { return &s.Own.IPTablesBackend }, "auto, nft or legacy; auto looks where the host's rules live"},
+	{"service-node-port-range", "serviceNodePortRange", Ports, func(s *Settings) any { return &s.Own.ServiceNodePortRange }, "ports of NodePorts, as the API server is told: masquerading takes none of them; 0-0 if it may"},
+	{"external-ip-allowed-cidrs", "externalIPAllowedCIDRs", Ports, func(s *Settings) any { return &s.Own.ExternalIPAllowedCIDRs }, "serve external IPs of Services in these ranges only (default: all)"},
+	{"watch-nodes", "watchNodes", API, func(s *Settings) any { return &s.Own.WatchNodes }, "whose addresses are followed, so that none of them is bound here: all, or own (this Node alone)"},
+	{"readyz-watch-bound", "readyzWatchBound", HTTP, func(s *Settings) any { return &s.Own.ReadyzWatchBound }, "/readyz is red when the progress of a watch is older"},
+	{"healthz-watch-bound", "healthzWatchBound", HTTP, func(s *Settings) any { return &s.Own.HealthzWatchBound }, "/healthz is red when the progress of a watch is older; 0 never"},
+	{"log-level", "logLevel", Logs, func(s *Settings) any { return &s.Own.LogLevel }, "debug, info, warn or error (default: info, or debug with -v=4 and more)"},
+}
+
+// byFlag finds a setting by its flag.
+var byFlag = indexed(func(s setting) string { return s.flag })
+
+// byField finds a setting by its field. No field of one document has the path of
+// one of the other.
+var byField = indexed(func(s setting) string { return s.field })
+
+func indexed(key func(setting) string) map[string]setting {
+	out := map[string]setting{}
+	for _, list := range [][]setting{ownSettings, proxySettings, lineSettings, planSettings} {
+		for _, s := range list {
+			if k := key(s); k != "" {
+				out[k] = s
+			}
+		}
+	}
+	return out
+}

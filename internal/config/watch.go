@@ -1,0 +1,166 @@
+package config
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"go.uber.org/zap"
+)
+
+// pace says when Watch looks: quiet after an event, so that many are one, and each
+// poll, for what no event tells.
+type pace struct{ quiet, poll time.Duration }
+
+// Watch calls changed each time the content of the file is another than at the last
+// Load or call, or when the file cannot be read any more; it returns when ctx ends.
+// Neither a touched file nor a volume swapped for an equal one counts as changed.
+// Without a file there is nothing to see.
+func (l *Loader) Watch(ctx context.Context, log *zap.Logger, changed func()) error {
+	if l.path == "" {
+		<-ctx.Done()
+		return nil
+	}
+	w := dirWatch{log: log, refused: map[string]bool{}}
+	if err := w.open(); err != nil {
+		log.Warn("no file watch, changes of the configuration are noticed by polling", zap.String("file", l.path), zap.Error(err))
+	}
+	defer w.close()
+	poll := time.NewTicker(l.pace.poll)
+	defer poll.Stop()
+	var settled <-chan time.Time
+	for {
+		w.arm(l.path)
+		if settled == nil && l.news() {
+			changed()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.events():
+			if settled == nil {
+				settled = time.After(l.pace.quiet)
+			}
+		case <-w.errors(): // events may have been lost
+		case <-poll.C:
+		case <-settled:
+			settled = nil
+		}
+	}
+}
+
+// news tells whether the file is another than when it was last looked at.
+func (l *Loader) news() bool {
+	text, err := os.ReadFile(l.path)
+	return l.remember(fingerprint(text, err))
+}
+
+// remember keeps what the file is and tells whether that is new.
+func (l *Loader) remember(now string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	news := now != l.read
+	l.read = now
+	return news
+}
+
+// fingerprint is equal for equal content, and for equal trouble.
+func fingerprint(text []byte, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(text))
+}
+
+// dirWatch watches the directories on the way to a file: files are replaced by
+// renaming others over them, which a watch on the file would not survive, and the
+// file of a ConfigMap volume by renaming a link on the way.
+type dirWatch struct {
+	log *zap.Logger
+	// notify is nil where the kernel has no more watches to give.
+	notify *fsnotify.Watcher
+	// refused are the directories whose watch was refused, said once.
+	refused map[string]bool
+}
+
+func (w *dirWatch) open() (err error) {
+	w.notify, err = fsnotify.NewWatcher()
+	return err
+}
+
+func (w *dirWatch) close() {
+	if w.notify != nil {
+		_ = w.notify.Close()
+	}
+}
+
+func (w *dirWatch) events() <-chan fsnotify.Event {
+	if w.notify == nil {
+		return nil
+	}
+	return w.notify.Events
+}
+
+func (w *dirWatch) errors() <-chan error {
+	if w.notify == nil {
+		return nil
+	}
+	return w.notify.Errors
+}
+
+// arm sets the watches that are missing and drops those of other directories. A
+// directory that took the place of another one gets a new watch by being asked for
+// again, and the file is looked at after that.
+func (w *dirWatch) arm(path string) {
+	if w.notify == nil {
+		return
+	}
+	dirs := waypoints(path)
+	for _, old := range w.notify.WatchList() {
+		if !slices.Contains(dirs, old) {
+			_ = w.notify.Remove(old) // it may be gone already
+		}
+	}
+	for _, dir := range dirs {
+		err := w.notify.Add(dir)
+		if err != nil && !w.refused[dir] && !errors.Is(err, os.ErrNotExist) {
+			w.log.Warn("no file watch, changes of the configuration are noticed by polling", zap.String("file", dir), zap.Error(err))
+		}
+		w.refused[dir] = err != nil
+	}
+}
+
+// mostLinks bounds a way that leads in a circle.
+const mostLinks = 16
+
+// waypoints are the directories in which a name on the way to a file stands: that
+// of the file, and where it is a link, or stands below one, those of what it leads to.
+func waypoints(path string) []string {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil
+	}
+	dirs := []string{filepath.Dir(path)}
+	for range mostLinks {
+		target, err := os.Readlink(path)
+		if err != nil {
+			break
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(path), target)
+		}
+		path = target
+		dirs = append(dirs, filepath.Dir(path))
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		dirs = append(dirs, filepath.Dir(real))
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
+}

@@ -1,0 +1,41 @@
+package telemetry
+
+import (
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+)
+
+// Loop shows how the loop fares, when it is stuck, too.
+func (m *Metrics) Loop(read func() agent.Condition) {
+	m.pullGauge(ours+"loop_busy_seconds", "How long the loop is at what it does now; 0 when it waits.",
+		func(e emit) { e(since(read().Busy)) })
+	m.pullGauge(ours+"loop_behind_seconds", "How long something has waited to get into the kernel; 0 when nothing does.",
+		func(e emit) { e(since(read().Owing)) })
+	m.pullGauge(ours+"loop_failures", "How often in a row applying has failed.",
+		func(e emit) { e(float64(read().Failures)) })
+}
+
+// since is the time since t; 0 without one, and where the clock was set back.
+func since(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return max(0, time.Since(t)).Seconds()
+}
+
+// HealthPorts shows the sockets for health checks.
+func (m *Metrics) HealthPorts(count func() (open, failed int)) {
+	m.pullGauge(ours+"health_check_sockets", "Sockets for the health checks of load balancers, by state.",
+		func(e emit) {
+			open, failed := count()
+			e(float64(open), "open")
+			e(float64(failed), "failed")
+		}, "state")
+}
+
+// Events shows how many Events could not be sent.
+func (m *Metrics) Events(dropped func() uint64) {
+	m.pullCounter(ours+"events_dropped_total", "Events that could not be sent and were dropped.",
+		func(e emit) { e(float64(dropped())) })
+}

@@ -1,0 +1,35 @@
+package telemetry
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// emit takes one value of a metric, with the values of its labels.
+type emit func(value float64, labels ...string)
+
+// pulled is a metric whose values are asked for at each scrape.
+type pulled struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	read func(emit)
+}
+
+func (m *Metrics) pull(kind prometheus.ValueType, name, help string, read func(emit), labels ...string) {
+	m.registry.MustRegister(pulled{desc: prometheus.NewDesc(name, help, labels, nil), kind: kind, read: read})
+}
+
+func (m *Metrics) pullGauge(name, help string, read func(emit), labels ...string) {
+	m.pull(prometheus.GaugeValue, name, help, read, labels...)
+}
+
+func (m *Metrics) pullCounter(name, help string, read func(emit), labels ...string) {
+	m.pull(prometheus.CounterValue, name, help, read, labels...)
+}
+
+// Describe implements prometheus.Collector.
+func (p pulled) Describe(ch chan<- *prometheus.Desc) { ch <- p.desc }
+
+// Collect implements prometheus.Collector.
+func (p pulled) Collect(ch chan<- prometheus.Metric) {
+	p.read(func(value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(p.desc, p.kind, value, labels...)
+	})
+}

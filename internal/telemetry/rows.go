@@ -1,0 +1,74 @@
+package telemetry
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+)
+
+// rows is what becomes of rows and of the Services behind them.
+type rows struct {
+	written, failed, drifted     *prometheus.CounterVec
+	desired, pending, mode, fare *prometheus.GaugeVec
+	took                         prometheus.Histogram
+	unbound, conflicts           prometheus.Gauge
+}
+
+func newRows(registry *prometheus.Registry) rows {
+	r := rows{
+		written:   counters(ours+"rows_written_total", "Rows written to the kernel.", "table", "op"),
+		failed:    counters(ours+"rows_failed_total", "Writes of rows that failed; each is tried again.", "table"),
+		drifted:   counters(ours+"rows_drifted_total", "Rows that something else changed, found by an audit.", "table"),
+		desired:   gauges(ours+"rows_desired", "Rows wanted in the kernel.", "table"),
+		pending:   gauges(ours+"rows_pending", "Rows that are not as wanted, by what is to be done.", "table", "op"),
+		mode:      gauges(ours+"proxy_mode", "1 for the mode that was asked for and the one that runs.", "requested", "active"),
+		fare:      gauges(ours+"services", "Services by what becomes of them.", "state"),
+		unbound:   gauge(ours+"unbound_addresses", "Addresses of Services that belong to a node and are not bound."),
+		conflicts: gauge(ours+"address_conflicts", "Frontends that a Service wants and another one has."),
+		took: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: ours + "apply_duration_seconds", Help: "Time of one pass that wrote rows.",
+			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 10), // 0.1 ms to 26 s
+		}),
+	}
+	registry.MustRegister(r.written, r.failed, r.drifted, r.desired, r.pending, r.mode, r.fare, r.unbound, r.conflicts, r.took)
+	return r
+}
+
+// Mode says which mode was asked for and which one runs.
+func (m *Metrics) Mode(requested, active string) {
+	m.rows.mode.Reset()
+	m.rows.mode.WithLabelValues(requested, active).Set(1)
+}
+
+func (r *rows) cycle(c agent.Cycle) {
+	r.took.Observe(c.Took.Seconds())
+	for _, t := range c.Rows {
+		r.written.WithLabelValues(t.Table, "add").Add(float64(t.Adds))
+		r.written.WithLabelValues(t.Table, "update").Add(float64(t.Updates))
+		r.written.WithLabelValues(t.Table, "delete").Add(float64(t.Deletes))
+		r.failed.WithLabelValues(t.Table).Add(float64(t.Failed))
+	}
+}
+
+func (r *rows) drift(d dataplane.Drift) {
+	for table, n := range d {
+		r.drifted.WithLabelValues(table).Add(float64(n))
+	}
+}
+
+func (r *rows) tables(tables []dataplane.TableStatus) {
+	for _, t := range tables {
+		r.desired.WithLabelValues(t.Table).Set(float64(t.Desired))
+		r.pending.WithLabelValues(t.Table, "update").Set(float64(t.Updates))
+		r.pending.WithLabelValues(t.Table, "delete").Set(float64(t.Deletes))
+	}
+}
+
+func (r *rows) counts(c agent.Counts) {
+	r.fare.WithLabelValues("served").Set(float64(c.Services))
+	r.fare.WithLabelValues("skipped").Set(float64(c.Skipped))
+	r.fare.WithLabelValues("noted").Set(float64(c.Noted))
+	r.unbound.Set(float64(c.Unbound))
+	r.conflicts.Set(float64(c.Conflicts))
+}
