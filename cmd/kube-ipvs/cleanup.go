@@ -43,7 +43,7 @@ func newCleanup() *cobra.Command {
 // cleanup sweeps the kernel and puts the sysctls back. Both are done as far as they
 // go: what one cannot remove is no reason to leave the other.
 func cleanup(ctx context.Context, c config.Config, out io.Writer) error {
-	log, err := newLogger(c)
+	log, _, err := newLogger(c)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func cleanup(ctx context.Context, c config.Config, out io.Writer) error {
 	}
 	defer func() { _ = k.close(nil) }()
 	both := model.Families() // also those that iptables does not serve any more
-	mode := k.newMode(log, c, both[:])
+	mode := k.newMode(log, fixed(c), both[:])
 	unknown := knowHost(ctx, mode, k.link)
 	swept := sweep(ctx, mode, out)
 	return errors.Join(unseen, unknown, swept, restore(ctx, k.tuner, out))

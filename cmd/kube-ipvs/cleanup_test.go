@@ -48,7 +48,7 @@ func serve(t *testing.T) served {
 	}
 	both := model.Families()
 	mode := k.mode(k.deps())
-	compiler := compilerFor(c, both[:])(model.Host{})
+	compiler := compilerFor(fixed(c), both[:])(model.Host{})
 	for _, in := range delivered(c, objects).Services {
 		mode.Set(compiler.Compile(in.ID, in.Service, in.Slices))
 	}

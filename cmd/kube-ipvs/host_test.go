@@ -14,6 +14,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/healthcheck"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
@@ -116,14 +117,14 @@ func TestWhomAnotherHostConcerns(t *testing.T) {
 		for _, a := range addrs {
 			h.Links[netip.MustParseAddr(a)] = "eth0"
 		}
-		h.NodePorts = nodePortsFor(c)(h)
+		h.NodePorts = nodePortsFor(fixed(c))(h)
 		return h
 	}
 	plain := model.Service{ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}, Ports: []model.ServicePort{{Port: 80}}}
 	open := plain
 	open.Ports = []model.ServicePort{{Port: 80, NodePort: 30080}}
 	all := model.Families()
-	ask := concernsFor(c, all[:])
+	ask := concernsFor(fixed(c), all[:])
 	for _, tt := range []struct {
 		name        string
 		before, now model.Host
@@ -161,7 +162,7 @@ func TestHealthPortsFollowTheSelection(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h := newHealthPorts(zap.NewNop(), c, func() bool { return true })
+			h := newHealthPorts(zap.NewNop(), fixed(c), healthcheck.Options{})
 			var addrs []netip.Addr
 			for _, a := range tt.addrs {
 				addrs = append(addrs, netip.MustParseAddr(a))

@@ -7,14 +7,15 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 )
 
-// newLogger logs to standard error in the asked level and format.
-func newLogger(c config.Config) (*zap.Logger, error) {
-	level, err := zapcore.ParseLevel(c.LogLevel)
-	if err != nil {
-		return nil, err
+// newLogger logs to standard error in the asked level and format. The level can be
+// changed while it is used.
+func newLogger(c config.Config) (*zap.Logger, zap.AtomicLevel, error) {
+	level := zap.NewAtomicLevel()
+	if err := setLevel(level, c); err != nil {
+		return nil, level, err
 	}
 	z := zap.NewProductionConfig()
-	z.Level = zap.NewAtomicLevelAt(level)
+	z.Level = level
 	z.Sampling = nil // an operator wants every line; floods are bounded where they arise
 	z.EncoderConfig.EncodeTime = zapcore.ISO8601TimeEncoder
 	z.EncoderConfig.EncodeDuration = zapcore.StringDurationEncoder
@@ -23,7 +24,16 @@ func newLogger(c config.Config) (*zap.Logger, error) {
 	if c.LogFormat == "text" {
 		z.Encoding = "console"
 	}
-	return z.Build()
+	log, err := z.Build()
+	return log, level, err
+}
+
+func setLevel(level zap.AtomicLevel, c config.Config) error {
+	asked, err := zapcore.ParseLevel(c.LogLevel)
+	if err == nil {
+		level.SetLevel(asked)
+	}
+	return err
 }
 
 // tell logs what a person should know about the settings: one line for each

@@ -97,7 +97,7 @@ func planned(c config.Config, objects file.Objects, notes io.Writer) *ipvs.Mode 
 	mode := ipvs.New(zap.NewNop(), modeConfig(c, families[:], nil), ipvs.Deps{})
 	host := supposedHost(c, batch)
 	mode.SetHost(host)
-	compiler := compilerFor(c, families[:])(host)
+	compiler := compilerFor(fixed(c), families[:])(host)
 	for _, in := range batch.Services {
 		p := compiler.Compile(in.ID, in.Service, in.Slices)
 		mode.Set(p) // what it says of conflicts is of the moment, see below
@@ -123,7 +123,7 @@ func supposedHost(c config.Config, batch catalog.Batch) model.Host {
 	for _, a := range addrs {
 		h.Links[a] = "node"
 	}
-	h.NodePorts = nodePortsFor(c)(h)
+	h.NodePorts = nodePortsFor(fixed(c))(h)
 	return h
 }
 

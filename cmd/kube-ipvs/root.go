@@ -63,7 +63,7 @@ func runRoot(cmd *cobra.Command, _ []string) error {
 		printWarnings(cmd, loaded)
 		return cleanup(cmd.Context(), c, cmd.OutOrStdout())
 	}
-	return run(cmd.Context(), loader, loaded)
+	return run(cmd.Context(), cmd.Flags(), loader, loaded)
 }
 
 func noArguments(cmd *cobra.Command, args []string) error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"go.uber.org/zap"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -24,7 +25,8 @@ var errNoSource = errors.New("nothing says what to serve; give one of\n" +
 type sources struct {
 	origins []model.Origin
 	list    []source.Source
-	kube    *kube.Source // nil without an API server
+	kube    *kube.Source         // nil without an API server
+	client  kubernetes.Interface // of it
 }
 
 func openSources(log *zap.Logger, c config.Config) (sources, error) {
@@ -36,7 +38,9 @@ func openSources(log *zap.Logger, c config.Config) (sources, error) {
 		return s, nil
 	}
 	client, err := kube.NewClient(kube.ClientOptions{
-		Kubeconfig: c.Client.Kubeconfig, Master: c.Client.Master, UserAgent: "kube-ipvs/" + buildVersion(),
+		Kubeconfig: c.Client.Kubeconfig, Master: c.Client.Master,
+		ContentType: c.Client.ContentType, AcceptContentTypes: c.Client.AcceptContentTypes,
+		QPS: c.Client.QPS, Burst: c.Client.Burst, UserAgent: "kube-ipvs/" + buildVersion(),
 	})
 	if errors.Is(err, kube.ErrNoCluster) {
 		return s, errNoSource
@@ -44,9 +48,18 @@ func openSources(log *zap.Logger, c config.Config) (sources, error) {
 	if err != nil {
 		return s, fmt.Errorf("cannot reach an API server: %w", err)
 	}
-	s.kube = kube.New(log, client, kube.Options{Node: c.NodeName, AllNodes: true})
+	s.client = client
+	s.kube = kube.New(log, client, kube.Options{Node: c.NodeName, AllNodes: c.WatchNodes})
 	s.add(model.FromKube, s.kube)
 	return s, nil
+}
+
+// progress is that of the API server; nil without one.
+func (s *sources) progress() func() map[string]kube.Progress {
+	if s.kube == nil {
+		return nil
+	}
+	return s.kube.Progress
 }
 
 func (s *sources) add(o model.Origin, src source.Source) {

@@ -104,22 +104,11 @@ func families(r *rules.Handle) []model.Family {
 	return out
 }
 
-// tune sets the sysctls; one that is required and refused ends it.
-func (k *kernel) tune(c config.Config) func(context.Context) error {
-	return func(ctx context.Context) error {
-		release, err := k.tuner.Release()
-		if err != nil {
-			return err
-		}
-		results := k.tuner.Apply(ctx, tune.IPVSSysctls(tune.IPVSOptions{Release: release, StrictARP: c.StrictARP}))
-		return tune.Failure(results, tune.Required)
-	}
-}
-
 // newMode joins the mode to its handles. Where cleanup found none there is a
 // stand-in that holds nothing.
-func (k *kernel) newMode(log *zap.Logger, c config.Config, families []model.Family) *ipvs.Mode {
-	deps := ipvs.Deps{Servers: noServers{}, Sets: noSets{}, Rules: noRules{}, Links: k.link, Tune: k.tune(c)}
+func (k *kernel) newMode(log *zap.Logger, now settings, families []model.Family) *ipvs.Mode {
+	deps := ipvs.Deps{Servers: noServers{}, Sets: noSets{}, Rules: noRules{}, Links: k.link}
+	deps.Tune = func(ctx context.Context) error { return k.tune(ctx, now()) }
 	if k.servers != nil {
 		deps.Servers = k.servers
 	}
@@ -129,7 +118,7 @@ func (k *kernel) newMode(log *zap.Logger, c config.Config, families []model.Fami
 	if k.rules != nil {
 		deps.Rules = k.rules
 	}
-	return ipvs.New(log, modeConfig(c, families, k.rules), deps)
+	return ipvs.New(log, modeConfig(now(), families, k.rules), deps)
 }
 
 // modeConfig tells the mode what the settings and the tools say. Without tools
@@ -156,29 +145,39 @@ func modeConfig(c config.Config, families []model.Family, tools *rules.Handle) i
 // planOptions are what plans depend on, for what is known of the host.
 func planOptions(c config.Config, families []model.Family, h model.Host) plan.Options {
 	return plan.Options{
-		Node: c.NodeName, Zone: h.Node.Zone, Scheduler: c.Scheduler, Host: h,
+		Node: c.NodeName, Zone: h.Node.Zone, Scheduler: c.Scheduler, Host: ownAddress(c, h),
 		IPv4: slices.Contains(families, model.IPv4), IPv6: slices.Contains(families, model.IPv6),
 		ExternalIPs: plan.ExternalIPs{Off: !c.AllowExternalIPs, Allowed: c.ExternalIPCIDRs},
 	}
 }
 
+// ownAddress puts the address of --bind-address before those that the Node has: it
+// is the node's own of its family (contract section 1.6).
+func ownAddress(c config.Config, h model.Host) model.Host {
+	if a := c.BindAddress; a.IsValid() && !a.IsUnspecified() {
+		h.Node.Addresses = append([]netip.Addr{a}, h.Node.Addresses...)
+	}
+	return h
+}
+
 // compilerFor makes the compiler for what is known of the host.
-func compilerFor(c config.Config, families []model.Family) func(model.Host) agent.Compiler {
-	return func(h model.Host) agent.Compiler { return plan.New(planOptions(c, families, h)) }
+func compilerFor(now settings, families []model.Family) func(model.Host) agent.Compiler {
+	return func(h model.Host) agent.Compiler { return plan.New(planOptions(now(), families, h)) }
 }
 
 // concernsFor makes the question which Services another host concerns.
-func concernsFor(c config.Config, families []model.Family) func(before, now model.Host) func(*model.Service) bool {
-	return func(before, now model.Host) func(*model.Service) bool {
-		old, opts := planOptions(c, families, before), planOptions(c, families, now)
+func concernsFor(now settings, families []model.Family) func(was, is model.Host) func(*model.Service) bool {
+	return func(was, is model.Host) func(*model.Service) bool {
+		old, opts := planOptions(now(), families, was), planOptions(now(), families, is)
 		return func(s *model.Service) bool { return opts.Concerns(old, s) }
 	}
 }
 
 // nodePortsFor selects the addresses on which NodePorts answer.
-func nodePortsFor(c config.Config) func(model.Host) []netip.Addr {
+func nodePortsFor(now settings) func(model.Host) []netip.Addr {
 	return func(h model.Host) []netip.Addr {
-		return plan.NodePortAddresses(plan.NodePortSelection(c.NodePorts), h)
+		c := now()
+		return plan.NodePortAddresses(plan.NodePortSelection(c.NodePorts), ownAddress(c, h))
 	}
 }
 
@@ -186,14 +185,12 @@ func nodePortsFor(c config.Config) func(model.Host) []netip.Addr {
 // everywhere, one socket stands for all addresses, those to come included.
 type healthPorts struct {
 	*healthcheck.Servers
-	everywhere bool
+	now settings
 }
 
-func newHealthPorts(log *zap.Logger, c config.Config, healthy func() bool) healthPorts {
-	h := healthPorts{healthcheck.New(log, healthcheck.Options{Healthy: healthy}), c.NodePorts.All}
-	if h.everywhere {
-		h.Servers.Listen(nil, true)
-	}
+func newHealthPorts(log *zap.Logger, now settings, o healthcheck.Options) healthPorts {
+	h := healthPorts{healthcheck.New(log, o), now}
+	h.Listen(nil)
 	return h
 }
 
@@ -211,7 +208,9 @@ func (h healthPorts) count() (open, failed int) {
 
 // Listen implements agent.Health.
 func (h healthPorts) Listen(addrs []netip.Addr) {
-	if !h.everywhere {
+	if h.now().NodePorts.All {
+		h.Servers.Listen(nil, true)
+	} else {
 		h.Servers.Listen(addrs, false)
 	}
 }

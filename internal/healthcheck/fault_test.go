@@ -3,6 +3,7 @@ package healthcheck_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"sync"
@@ -25,10 +26,17 @@ type network struct {
 	busy   map[string]error // by address
 	open   map[string]*socket
 	opened map[string]int // how often each was tried
+	told   []string       // by Options.Failed
 }
 
 func newNetwork() *network {
 	return &network{busy: map[string]error{}, open: map[string]*socket{}, opened: map[string]int{}}
+}
+
+func (n *network) failed(id model.ServiceID, address netip.AddrPort, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.told = append(n.told, fmt.Sprintf("%s %s: %v", id, address, err))
 }
 
 func (n *network) Listen(_ context.Context, _, address string) (net.Listener, error) {
@@ -113,7 +121,7 @@ func bubble(t *testing.T, healthy func() bool, f func(*testing.T, *healthcheck.S
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
 		n := newNetwork()
-		s := healthcheck.New(zap.New(core), healthcheck.Options{Listen: n.Listen, Healthy: healthy})
+		s := healthcheck.New(zap.New(core), healthcheck.Options{Listen: n.Listen, Healthy: healthy, Failed: n.failed})
 		s.Listen(nodeAddr, false)
 		defer run(t, s)()
 		f(t, s, n, logs)
@@ -171,6 +179,10 @@ func TestAPortThatCannotBeOpenedIsTriedAgain(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, warned); diff != "" {
 			t.Errorf("warnings (-want +got):\n%s", diff)
+		}
+		told := []string{"shop/web 192.0.2.1:80: listen on 192.0.2.1:80: address already in use", "shop/web 192.0.2.1:80: listen on 192.0.2.1:80: permission denied"}
+		if diff := cmp.Diff(told, n.told); diff != "" {
+			t.Errorf("told (-want +got):\n%s", diff)
 		}
 	})
 }

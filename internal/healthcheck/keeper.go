@@ -119,6 +119,7 @@ func (k *keeper) fail(p *port, address netip.AddrPort, err error) {
 	say := k.log.Debug
 	if f.err == nil || f.err.Error() != err.Error() {
 		say = k.log.Warn
+		k.options.Failed(p.holder.service, address, err)
 	}
 	f.err, f.resting = err, true
 	f.attempts++

@@ -24,6 +24,9 @@ type Options struct {
 	Healthy func() bool
 	// Listen opens sockets; nil uses the network.
 	Listen ListenFunc
+	// Failed is told when a port of a Service cannot be opened, once for each reason;
+	// nil is nobody. It is called by Run and must not wait.
+	Failed func(id model.ServiceID, address netip.AddrPort, err error)
 	// Retry is the time after which ports that could not be opened are tried again;
 	// 0 is 5 s.
 	Retry time.Duration
@@ -32,6 +35,9 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	if o.Healthy == nil {
 		o.Healthy = func() bool { return true }
+	}
+	if o.Failed == nil {
+		o.Failed = func(model.ServiceID, netip.AddrPort, error) {}
 	}
 	if o.Listen == nil {
 		o.Listen = (&net.ListenConfig{}).Listen

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
+	"github.com/kube-ipvs/kube-ipvs/internal/httpd"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/source"
+	"github.com/kube-ipvs/kube-ipvs/internal/source/kube"
+)
+
+// tolerated is how many applies in a row may fail before the node is not ready: the
+// first ones are often over by themselves.
+const tolerated = 2
+
+// observed is what the health of this node is judged by. All of it can be asked from
+// any goroutine, however the loop fares.
+type observed struct {
+	settings settings
+	families []model.Family
+	loop     interface{ Condition() agent.Condition }
+	known    interface {
+		Unsynced() map[model.Origin]source.State
+		Eligible() bool
+	}
+	progress func() map[string]kube.Progress // nil without an API server
+}
+
+var _ interface {
+	Unsynced() map[model.Origin]source.State
+	Eligible() bool
+} = (*catalog.Catalog)(nil)
+
+// report is the truth of decision 26. What makes /livez red is what a restart may
+// mend: an API server that is away is not that.
+func (o observed) report(context.Context) httpd.Report {
+	now, c := time.Now(), o.loop.Condition()
+	r := httpd.Report{NodeEligible: o.known.Eligible(), Checks: []httpd.Check{
+		o.inSync(), o.partial(), o.watch(now), carrying(c), applies(c), late(c, now), stuck(c, now),
+	}}
+	for _, f := range o.families {
+		r.Families = append(r.Families, httpd.Family{Name: f.String(), Updated: c.Updated, Healthy: !c.Late(now) && !c.Stuck(now)})
+	}
+	return r
+}
+
+// inSync: every source has delivered what it can.
+func (o observed) inSync() httpd.Check {
+	var reasons []string
+	for _, origin := range slices.Sorted(maps.Keys(o.known.Unsynced())) {
+		if o.known.Unsynced()[origin] != source.Starting {
+			continue
+		}
+		reasons = append(reasons, fmt.Sprintf("source %s has not delivered everything yet", origin))
+		if origin == model.FromKube {
+			reasons = append(reasons, o.missing()...)
+		}
+	}
+	return httpd.Check{Name: "sources", Reason: strings.Join(reasons, "; "), Health: true, Ready: true}
+}
+
+// missing names the kinds of object that the API server still owes us.
+func (o observed) missing() (out []string) {
+	progress := o.progress()
+	for _, kind := range slices.Sorted(maps.Keys(progress)) {
+		if p := progress[kind]; !p.Synced {
+			out = append(out, kind+": "+orSilence(p.Err))
+		}
+	}
+	return out
+}
+
+func orSilence(err error) string {
+	if err == nil {
+		err = errors.New("no answer yet")
+	}
+	return err.Error()
+}
+
+// partial: no source has something that it cannot read.
+func (o observed) partial() httpd.Check {
+	check := httpd.Check{Name: "input", Ready: true}
+	for origin, state := range o.known.Unsynced() {
+		if state == source.Partial {
+			check.Reason = fmt.Sprintf("source %s: some input cannot be read", origin)
+		}
+	}
+	return check
+}
+
+// watch: the API server has said something lately about each kind of object, were it
+// only that nothing has changed. Load balancers are told much later than people: what
+// is in the kernel goes on being right for most Services, and every node has the
+// same trouble.
+func (o observed) watch(now time.Time) httpd.Check {
+	check := httpd.Check{Name: "watch", Ready: true}
+	if o.progress == nil {
+		return check
+	}
+	c, progress := o.settings(), o.progress()
+	var silent []string
+	for _, kind := range slices.Sorted(maps.Keys(progress)) {
+		p := progress[kind]
+		age := now.Sub(p.Heard)
+		if !p.Synced || age <= c.ReadyzWatchBound {
+			continue // what was never complete is told elsewhere
+		}
+		silent = append(silent, fmt.Sprintf("nothing heard about %s for %s: %s", kind, age.Truncate(time.Second), orSilence(p.Err)))
+		check.Health = check.Health || c.HealthzWatchBound > 0 && age > c.HealthzWatchBound
+	}
+	check.Reason = strings.Join(silent, "; ")
+	return check
+}
+
+func carrying(c agent.Condition) httpd.Check {
+	check := httpd.Check{Name: "first sync", Health: true, Ready: true}
+	if !c.Served {
+		check.Reason = "most of what is wanted is not in the kernel yet"
+	}
+	return check
+}
+
+func applies(c agent.Condition) httpd.Check {
+	check := httpd.Check{Name: "apply", Ready: true}
+	if c.Failures > tolerated {
+		check.Reason = fmt.Sprintf("failed %d times in a row: %s", c.Failures, c.LastError)
+	}
+	return check
+}
+
+func late(c agent.Condition, now time.Time) httpd.Check {
+	check := httpd.Check{Name: "changes", Health: true, Live: true, Ready: true}
+	if c.Late(now) {
+		check.Reason = fmt.Sprintf("some wait for the kernel since %s", now.Sub(c.Owing).Truncate(time.Second))
+	}
+	return check
+}
+
+func stuck(c agent.Condition, now time.Time) httpd.Check {
+	check := httpd.Check{Name: "loop", Health: true, Live: true, Ready: true}
+	if c.Stuck(now) {
+		check.Reason = fmt.Sprintf("is at one thing since %s", now.Sub(c.Busy).Truncate(time.Second))
+	}
+	return check
+}

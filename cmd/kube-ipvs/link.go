@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+)
+
+// watchAgain is how long a broken watch rests; the audit covers the time.
+const watchAgain = time.Second
+
+// watchLink has the loop repair the device and its addresses as soon as somebody
+// else takes them away, until ctx ends.
+func watchLink(ctx context.Context, log *zap.Logger, l *link.Handle, loop *agent.Agent, mode *ipvs.Mode) error {
+	for ctx.Err() == nil {
+		err := l.Watch(ctx, func(e link.Event) {
+			repairLink(ctx, log, loop, mode, e)
+			rereadHost(loop, e)
+		})
+		if err != nil && ctx.Err() == nil {
+			log.Warn("watch of our link broke, beginning again", zap.Error(err))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(watchAgain):
+		}
+	}
+	return nil
+}
+
+func repairLink(ctx context.Context, log *zap.Logger, loop *agent.Agent, mode *ipvs.Mode, e link.Event) {
+	var repair func(context.Context) error
+	switch e.Kind {
+	case link.OurAddressLost:
+		repair = func(context.Context) error { mode.AddressLost(e.Addr); return nil }
+	case link.OurLinkLost:
+		repair = mode.LinkLost
+	case link.Ready, link.Overrun:
+		repair = mode.ReloadAddresses
+	default:
+		return // addresses of other links are not repaired
+	}
+	if e.Kind != link.Ready {
+		log.Debug("somebody else changed our link", zap.Stringer("event", e))
+	}
+	if err := loop.Repair(ctx, repair); err != nil && ctx.Err() == nil {
+		log.Warn("repair of our link failed, the audit will try again", zap.Error(err))
+	}
+}
+
+// rereadHost has the loop look at the node's own addresses when they changed, or
+// may have.
+func rereadHost(loop *agent.Agent, e link.Event) {
+	switch e.Kind {
+	case link.NodeAddressesChanged, link.Ready, link.Overrun:
+		loop.HostChanged()
+	}
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/events"
+	"github.com/kube-ipvs/kube-ipvs/internal/healthcheck"
+	"github.com/kube-ipvs/kube-ipvs/internal/httpd"
+	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
+)
+
+// behavesAs is the release whose kube-proxy this program behaves as.
+const behavesAs = "v1.36.3"
+
+// program is the running agent, its rooms joined.
+type program struct {
+	log     *zap.Logger
+	started time.Time
+	live    *live
+	kernel  *kernel
+	follow  sources
+	served  []model.Family
+	mode    *ipvs.Mode
+	known   *catalog.Catalog
+	loop    *agent.Agent
+	health  healthPorts
+	events  *events.Recorder
+	metrics *telemetry.Metrics
+	reload  *reloader
+}
+
+func newProgram(log *zap.Logger, c config.Config, k *kernel, follow sources) *program {
+	p := &program{
+		log: log, started: time.Now(), live: newLive(c), kernel: k, follow: follow, served: families(k.rules),
+		known: catalog.New(log, c.NodeName, follow.origins...), metrics: telemetry.New(),
+	}
+	if follow.client != nil {
+		p.events = events.New(events.Options{Node: c.NodeName, Client: follow.client, Log: log})
+	}
+	tell := herald{p.events}
+	p.mode = k.newMode(log, p.live.now, p.served)
+	p.health = newHealthPorts(log, p.live.now, healthcheck.Options{Healthy: func() bool { return p.loop.Healthy() }, Failed: tell.noHealthPort})
+	p.loop = agent.New(agent.Options{
+		Log: log, Catalog: p.known, Mode: p.mode, NodeName: c.NodeName, Observer: p.metrics, Herald: tell,
+		Compiler: compilerFor(p.live.now, p.served), Concerns: concernsFor(p.live.now, p.served),
+		Host: k.link, NodePorts: nodePortsFor(p.live.now), Health: p.health, AuditPeriod: c.SyncPeriod,
+	})
+	p.measure()
+	return p
+}
+
+// sayPicked tells by an Event when the kernel lacks what was asked for.
+func (p *program) sayPicked(asked config.Config) {
+	if picked := p.live.now().Scheduler; picked != asked.Scheduler {
+		p.events.Node(events.SchedulerUnavailable, fmt.Sprintf("the kernel lacks scheduler %s, using %s", asked.Scheduler, picked))
+	}
+}
+
+// run returns when ctx ends or a part of it cannot go on.
+func (p *program) run(ctx context.Context, socket net.Listener) error {
+	c := p.live.now()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return p.loop.Run(ctx) })
+	for _, s := range p.follow.list {
+		group.Go(func() error { return s.Run(ctx, p.known) })
+	}
+	group.Go(func() error { return p.health.Run(ctx) })
+	group.Go(func() error { return watchLink(ctx, p.log, p.kernel.link, p.loop, p.mode) })
+	group.Go(func() error {
+		return inspect.Serve(ctx, socket, inspect.Handler(p.loop, p.metrics.Handler()))
+	})
+	group.Go(func() error { return p.events.Run(ctx) })
+	group.Go(func() error { return p.reload.run(ctx) })
+	group.Go(func() error {
+		return p.listen(ctx, "health", c.Healthz, p.healthHandler(), events.FailedToStartProxierHealthcheck)
+	})
+	group.Go(func() error {
+		return p.listen(ctx, "metrics", c.Metrics, p.metricsHandler(c), events.FailedToStartMetricServer)
+	})
+	p.events.Node(events.Starting, "")
+	return group.Wait()
+}
+
+func (p *program) listen(ctx context.Context, name, address string, h http.Handler, failed events.Kind) error {
+	return httpd.Serve(ctx, p.log, httpd.Listener{
+		Name: name, Address: address, Handler: h, HardFail: p.live.now().BindHardFail,
+		Failed: func(err error) { p.events.Node(failed, err.Error()) },
+	})
+}
+
+// measure joins the metrics to what is counted elsewhere.
+func (p *program) measure() {
+	m := p.metrics
+	m.Mode(ipvs.Name, ipvs.Name)
+	m.Families(p.served)
+	m.Build(buildVersion(), behavesAs)
+	m.Inputs(p.known.Changes)
+	m.Loop(p.loop.Condition)
+	m.HealthPorts(p.health.count)
+	m.Events(p.events.Dropped)
+	m.RestoreFailures(func(f model.Family) uint64 { return p.kernel.rules.RestoreFailures(rules.Family(f)) })
+	m.Sources(p.synced)
+	if p.follow.kube != nil {
+		m.RESTClient()
+		m.Watches(p.watches)
+	}
+}
+
+// synced tells of each source whether it has delivered all it can.
+func (p *program) synced() map[string]bool {
+	out, unsynced := map[string]bool{}, p.known.Unsynced()
+	for _, o := range p.follow.origins {
+		_, not := unsynced[o]
+		out[string(o)] = !not
+	}
+	return out
+}
+
+func (p *program) watches() map[string]telemetry.Watch {
+	out := map[string]telemetry.Watch{}
+	for kind, w := range p.follow.kube.Progress() {
+		out[kind] = telemetry.Watch{Heard: w.Heard}
+	}
+	return out
+}
+
+func (p *program) healthHandler() http.Handler {
+	o := observed{settings: p.live.now, families: p.served, loop: p.loop, known: p.known, progress: p.follow.progress()}
+	return httpd.HealthHandler(httpd.HealthOptions{Report: o.report, Count: p.metrics.Probed})
+}
+
+func (p *program) metricsHandler(c config.Config) http.Handler {
+	h := httpd.MetricsHandler(httpd.MetricsOptions{
+		Metrics: p.metrics.Handler(), SLIs: p.metrics.SLIs(),
+		Mode:    func() string { return ipvs.Name },
+		Configz: func() ([]byte, error) { return p.live.now().Configz() },
+		Flags:   p.flags,
+		Status: func() httpd.StatusInfo {
+			return httpd.StatusInfo{Version: buildVersion(), Emulation: "1.36", GoVersion: runtime.Version(), Started: p.started, Uptime: time.Since(p.started)}
+		},
+		Verbosity: p.setVerbosity,
+		Profiling: c.Profiling,
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/healthz" {
+			p.metrics.Pinged() // as the library of Kubernetes counts it
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// flags are what the process was started with, defaults included.
+func (p *program) flags() (out [][2]string) {
+	p.reload.flags.VisitAll(func(f *pflag.Flag) { out = append(out, [2]string{f.Name, f.Value.String()}) })
+	return out
+}
+
+// debugFrom is the level of klog from which on everything is logged, as with -v.
+const debugFrom = 4
+
+// setVerbosity takes the levels of klog, until the file says something else.
+func (p *program) setVerbosity(text string) error {
+	v, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || v < 0 {
+		return fmt.Errorf("%q is not a level such as 2", text)
+	}
+	p.reload.level.SetLevel(zap.InfoLevel)
+	if v >= debugFrom {
+		p.reload.level.SetLevel(zap.DebugLevel)
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/events"
+	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
+)
+
+// reloader brings a changed file into the running agent (decision 24). What can be
+// changed in place is; what cannot is named; a file with a mistake changes nothing.
+type reloader struct {
+	log     *zap.Logger
+	level   zap.AtomicLevel
+	loader  *config.Loader
+	flags   *pflag.FlagSet
+	host    string // the host's own name
+	live    *live
+	asked   config.Config // what the file in force says; live may have to make do with less
+	kernel  *kernel
+	mode    *ipvs.Mode
+	loop    *agent.Agent
+	events  *events.Recorder
+	metrics *telemetry.Metrics
+}
+
+// run watches the file until ctx ends.
+func (r *reloader) run(ctx context.Context) error {
+	r.told(r.live.now())
+	return r.loader.Watch(ctx, r.log, func() {
+		outcome, err := r.reload(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		r.metrics.Reloaded(outcome)
+		if err != nil {
+			r.log.Warn("new settings not used, the old ones hold", zap.Error(err))
+			r.events.Node(events.InvalidConfiguration, "new settings are not used, the old ones hold: "+oneLine(err))
+		}
+	})
+}
+
+// told has the metrics say what is in force.
+func (r *reloader) told(c config.Config) {
+	if text, err := c.Configz(); err == nil { // else /configz says it
+		r.metrics.Settings(text, time.Now())
+	}
+}
+
+func (r *reloader) reload(ctx context.Context) (telemetry.Reload, error) {
+	loaded, err := r.loader.Load(r.host)
+	if err != nil {
+		return telemetry.Refused, err
+	}
+	tell(r.log, loaded)
+	now, later := config.Compare(r.asked, loaded.Config)
+	if len(now) > 0 {
+		if err := r.adopt(ctx, config.Live(r.asked, loaded.Config)); err != nil {
+			return telemetry.Refused, err
+		}
+		r.log.Info("settings changed", zap.Strings("settings", now))
+		r.events.Node(events.ConfigurationReloaded, "new settings in force: "+strings.Join(now, ", "))
+		r.told(r.asked)
+	}
+	if len(later) == 0 {
+		return telemetry.Applied, nil
+	}
+	r.log.Warn("changed settings that need a restart are not in force", zap.Strings("settings", later))
+	r.events.Node(events.RestartNeeded, "changed settings that need a restart are not in force: "+strings.Join(later, ", "))
+	return telemetry.RestartNeeded, nil
+}
+
+// adopt makes settings those of the loop. The first step that fails leaves everything
+// as it was.
+func (r *reloader) adopt(ctx context.Context, next config.Config) error {
+	asked := next
+	err := r.loop.Reconfigure(ctx, func(ctx context.Context) (err error) {
+		before := r.live.now()
+		if next.Scheduler == r.asked.Scheduler {
+			next.Scheduler = before.Scheduler // what was found to work for it
+		} else if next.Scheduler, err = r.kernel.picker(r.log).pick(ctx, next.Scheduler); err != nil {
+			return fmt.Errorf("scheduler %s: %w", asked.Scheduler, err)
+		}
+		if err := r.mode.Exclude(ctx, next.ExcludeCIDRs); err != nil {
+			return fmt.Errorf("exclude ranges: %w", err)
+		}
+		if err := r.kernel.retune(ctx, before, next); err != nil {
+			r.log.Warn("not everything could be set", zap.Error(err))
+		}
+		r.live.set(next)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if next.Scheduler != asked.Scheduler {
+		r.events.Node(events.SchedulerUnavailable, fmt.Sprintf("the kernel lacks scheduler %s, using %s", asked.Scheduler, next.Scheduler))
+	}
+	r.asked = asked
+	return setLevel(r.level, next)
+}
+
+// oneLine joins a list of mistakes as an Event shows it.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+)
+
+// prepare makes the node fit before anything is carried: what the agent's process
+// asks for itself, and connection tracking. None of it is worth not starting for.
+func (k *kernel) prepare(ctx context.Context, log *zap.Logger, c config.Config) {
+	if err := k.tuner.SetOOMScore(ctx, c.OOMScoreAdj); err != nil {
+		log.Warn("out-of-memory score stays", zap.Error(err))
+	}
+	k.tuner.ApplyConntrack(ctx, tune.ConntrackOptions(c.Conntrack)) // each refusal is named
+}
+
+// tune sets the sysctls of IPVS and its idle times; a sysctl that is required and
+// refused ends it.
+func (k *kernel) tune(ctx context.Context, c config.Config) error {
+	release, err := k.tuner.Release()
+	if err != nil {
+		return err
+	}
+	results := k.tuner.Apply(ctx, tune.IPVSSysctls(tune.IPVSOptions{Release: release, StrictARP: c.StrictARP}))
+	return errors.Join(tune.Failure(results, tune.Required), k.setTimeouts(ctx, c))
+}
+
+// setTimeouts leaves alone what is not asked for.
+func (k *kernel) setTimeouts(ctx context.Context, c config.Config) error {
+	if k.servers == nil || c.Timeouts == (config.Timeouts{}) {
+		return nil
+	}
+	return k.servers.SetTimeouts(ctx, vserver.Timeouts(c.Timeouts))
+}
+
+// retune is tune after the settings changed from one to the other: what strict ARP
+// set and is not asked for any more gets its old value back.
+func (k *kernel) retune(ctx context.Context, from, to config.Config) error {
+	if from.StrictARP && !to.StrictARP {
+		k.tuner.RestoreKeys(ctx, "net.ipv4.conf.all.arp_ignore", "net.ipv4.conf.all.arp_announce")
+	}
+	return k.tune(ctx, to)
+}
+
+// initialize does what takes more privileges than carrying Services does: modules,
+// sysctls, idle times (contract section 1.10). Afterwards CAP_NET_ADMIN suffices.
+// Nothing is programmed, and no API server is asked.
+func initialize(ctx context.Context, log *zap.Logger, c config.Config) error {
+	lock, err := lockRunDir(c.RunDir)
+	if err != nil {
+		return fmt.Errorf("cannot start: %w", err)
+	}
+	defer lock.Close()
+	k, err := openKernel(ctx, log, c)
+	if err != nil {
+		return fmt.Errorf("ipvs mode cannot run on this node: %w", err)
+	}
+	k.prepare(ctx, log, c)
+	picked, err := k.picker(log).pick(ctx, c.Scheduler)
+	if err == nil {
+		err = k.tune(ctx, c)
+	}
+	if err = k.close(err); err != nil {
+		return fmt.Errorf("ipvs mode cannot run on this node: %w", err)
+	}
+	log.Info("node initialized", zap.String("mode", ipvs.Name), zap.Stringer("scheduler", picked))
+	return nil
+}
