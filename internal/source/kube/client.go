@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/transport"
 )
 
 // ClientOptions say how the API server is reached. Without Kubeconfig and Master it
@@ -16,7 +16,7 @@ type ClientOptions struct {
 	// Kubeconfig is a file; Master is a URL that wins over the one in it.
 	Kubeconfig, Master string
 	// ContentType and AcceptContentTypes are what requests and answers are written
-	// in; empty is protobuf.
+	// in; empty is protobuf, with JSON for what a server has in no other form.
 	ContentType, AcceptContentTypes string
 	// QPS and Burst bound the requests a second; 0 are kube-proxy's 5 and 10.
 	QPS   float32
@@ -34,15 +34,37 @@ const (
 // ErrNoCluster says that nothing tells where the API server is.
 var ErrNoCluster = errors.New("no kubeconfig, no master, and this process does not run in a cluster")
 
-// NewClient returns a client of the API server. It does not speak to it yet.
+// NewClient returns a client of the API server. It does not speak to it yet, but it
+// has read every file that it will need: the error names the file and the remedy.
+//
+// A token that comes from a file is read again every minute, and after each 401, so
+// a ServiceAccount's token may be rotated under the client.
+//
+// A connection that died without a word is found by HTTP/2 pings: client-go sends
+// one after 30 s without a frame (HTTP2_READ_IDLE_TIMEOUT_SECONDS in the environment)
+// and gives up 15 s later (HTTP2_PING_TIMEOUT_SECONDS). A server that cannot speak
+// HTTP/2, or DISABLE_HTTP2, takes that away; the limits in limits.go hold then.
 func NewClient(o ClientOptions) (kubernetes.Interface, error) {
 	config, err := restConfig(o)
 	if err != nil {
 		return nil, err
 	}
+	o.apply(config)
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of the API server: %w", err)
+	}
+	return client, nil
+}
+
+// apply sets what does not depend on where the server is.
+func (o ClientOptions) apply(config *rest.Config) {
 	config.ContentType, config.AcceptContentTypes = o.ContentType, o.AcceptContentTypes
 	if config.ContentType == "" {
 		config.ContentType = runtime.ContentTypeProtobuf
+		if config.AcceptContentTypes == "" {
+			config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+		}
 	}
 	if config.QPS = o.QPS; o.QPS == 0 {
 		config.QPS = defaultQPS
@@ -51,27 +73,11 @@ func NewClient(o ClientOptions) (kubernetes.Interface, error) {
 		config.Burst = defaultBurst
 	}
 	config.UserAgent = o.UserAgent
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("make a client of the API server: %w", err)
+	if config.BearerTokenFile != "" {
+		// client-go by itself would use a refused token for the rest of its minute.
+		tokens := transport.NewCachedFileTokenSource(config.BearerTokenFile)
+		config.Wrap(transport.ResettableTokenSourceWrapTransport(tokens))
+		config.BearerToken, config.BearerTokenFile = "", ""
 	}
-	return client, nil
-}
-
-func restConfig(o ClientOptions) (*rest.Config, error) {
-	if o.Kubeconfig == "" && o.Master == "" {
-		config, err := rest.InClusterConfig()
-		if errors.Is(err, rest.ErrNotInCluster) {
-			return nil, ErrNoCluster
-		}
-		return config, err
-	}
-	rules := clientcmd.ClientConfigLoadingRules{ExplicitPath: o.Kubeconfig}
-	overrides := clientcmd.ConfigOverrides{}
-	overrides.ClusterInfo.Server = o.Master
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&rules, &overrides).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig %s: %w", o.Kubeconfig, err)
-	}
-	return config, nil
+	config.Wrap(report)
 }

@@ -1,29 +1,112 @@
 package kube
 
 import (
+	"errors"
+	"fmt"
 	"unique"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// converted stands for an object of the API between the wire and the Sink: its
-// name, by which client-go tells objects apart, and what is read of it.
+// converted is what a reflector sees instead of an object of the API: its name and
+// version, by which client-go tells objects apart, and what is read of it. It never
+// changes.
 type converted struct {
 	meta  metav1.ObjectMeta
-	value any
+	value any // nil for a bookmark
 }
 
 // GetObjectMeta implements metav1.ObjectMetaAccessor.
 func (c *converted) GetObjectMeta() metav1.Object { return &c.meta }
+
+// GetObjectKind implements runtime.Object.
+func (c *converted) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject implements runtime.Object.
+func (c *converted) DeepCopyObject() runtime.Object { return c }
+
+func (c *converted) name() cache.ObjectName {
+	return cache.ObjectName{Namespace: c.meta.Namespace, Name: c.meta.Name}
+}
+
+// list is a list of converted objects.
+type list struct {
+	metav1.ListMeta
+	Items []runtime.Object
+}
+
+// GetObjectKind implements runtime.Object.
+func (l *list) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject implements runtime.Object.
+func (l *list) DeepCopyObject() runtime.Object { return l }
+
+// errStrange: what came cannot have come from an API server.
+var errStrange = errors.New("not what was asked for")
+
+// convert reads one object.
+func (k *kind) convert(obj runtime.Object) (*converted, error) {
+	in, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %T among the %s: %w", errStrange, obj, k.name, err)
+	}
+	c := &converted{value: k.read(obj)}
+	if c.value == nil {
+		return nil, fmt.Errorf("%w: %s/%s among the %s is a %T", errStrange, in.GetNamespace(), in.GetName(), k.name, obj)
+	}
+	c.meta.Namespace, c.meta.Name, c.meta.ResourceVersion = one(in.GetNamespace()), in.GetName(), in.GetResourceVersion()
+	return c, nil
+}
+
+// convertList takes a list apart while it reads it, so that the objects, which are
+// most of the memory at a start, can go one by one.
+func (k *kind) convertList(in runtime.Object) (*list, error) {
+	about, err := meta.ListAccessor(in)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %T for a list of %s: %w", errStrange, in, k.name, err)
+	}
+	// Any JSON object at all is decoded into an empty list, and an empty list would
+	// delete everything. A version is what every list of an API server has.
+	if about.GetResourceVersion() == "" {
+		return nil, fmt.Errorf("%w: a list of %s without a version", errStrange, k.name)
+	}
+	out := &list{ListMeta: metav1.ListMeta{
+		ResourceVersion: about.GetResourceVersion(), Continue: about.GetContinue(), RemainingItemCount: about.GetRemainingItemCount(),
+	}}
+	err = k.each(in, func(obj runtime.Object) error {
+		c, err := k.convert(obj)
+		out.Items = append(out.Items, c)
+		return err
+	})
+	return out, err
+}
+
+// bookmark is what is left of one: its version, and whether it ends a streamed list.
+func bookmark(obj runtime.Object) (c *converted, endsList bool, err error) {
+	in, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, false, fmt.Errorf("%w: bookmark of type %T: %w", errStrange, obj, err)
+	}
+	c = &converted{}
+	c.meta.ResourceVersion = in.GetResourceVersion()
+	if in.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
+		c.meta.Annotations, endsList = map[string]string{metav1.InitialEventsAnnotationKey: "true"}, true
+	}
+	return c, endsList, nil
+}
 
 // one returns the one copy of a string that many objects have: names of nodes,
 // zones, namespaces and ports are few, and written in every endpoint.
 func one(s string) string { return unique.Make(s).Value() }
 
 func service(s model.Service) model.Service {
-	s.ID.Namespace = one(s.ID.Namespace)
+	s.ID.Namespace, s.Type, s.ProxyName = one(s.ID.Namespace), one(s.Type), one(s.ProxyName)
 	for i := range s.Ports {
 		s.Ports[i].Name = one(s.Ports[i].Name)
 	}

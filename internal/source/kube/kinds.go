@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -18,13 +19,17 @@ import (
 // kind is one kind of object: how the server is asked for it, and what becomes of
 // an object and of its name.
 type kind struct {
-	name    string
-	example runtime.Object
-	lists   cache.ListerWatcher
-	// convert makes a value of model; nil for what is not an object of the kind.
-	convert func(obj any) any
-	set     func(sink source.Sink, value any)
-	remove  func(sink source.Sink, name cache.ObjectName)
+	name string
+	// labels and fields are the selectors.
+	labels, fields string
+	list           func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error)
+	watch          func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
+	// read makes a value of model; nil for what is not an object of the kind.
+	read func(obj runtime.Object) any
+	// each visits the objects of a list and takes them out of it.
+	each   func(list runtime.Object, visit func(runtime.Object) error) error
+	set    func(sink source.Sink, value any)
+	remove func(sink source.Sink, name cache.ObjectName)
 }
 
 // What the server leaves out for us (contract section 10): Services that another
@@ -39,74 +44,81 @@ const (
 func (s *Source) watched() []kind { return []kind{s.services(), s.slices(), s.nodes()} }
 
 func (s *Source) services() kind {
-	return kind{
-		name: "services", example: &corev1.Service{},
-		lists: ask(s, s.client.CoreV1().Services(metav1.NamespaceAll), ourServices, withAddress),
-		convert: func(obj any) any {
-			if in, ok := obj.(*corev1.Service); ok {
-				return service(source.Service(model.FromKube, in))
-			}
-			return nil
-		},
-		set: func(sink source.Sink, value any) { sink.SetService(value.(model.Service)) },
-		remove: func(sink source.Sink, n cache.ObjectName) {
-			sink.DeleteService(model.ServiceID{Origin: model.FromKube, Namespace: n.Namespace, Name: n.Name})
-		},
+	k := ask(s.client.CoreV1().Services(metav1.NamespaceAll), func(l *corev1.ServiceList) []corev1.Service { return l.Items })
+	k.name, k.labels, k.fields = "services", ourServices, withAddress
+	k.read = func(obj runtime.Object) any {
+		if in, ok := obj.(*corev1.Service); ok {
+			return service(source.Service(model.FromKube, in))
+		}
+		return nil
 	}
+	k.set = func(sink source.Sink, value any) { sink.SetService(value.(model.Service)) }
+	k.remove = func(sink source.Sink, n cache.ObjectName) {
+		sink.DeleteService(model.ServiceID{Origin: model.FromKube, Namespace: n.Namespace, Name: n.Name})
+	}
+	return k
 }
 
 func (s *Source) slices() kind {
-	return kind{
-		name: "endpointslices", example: &discoveryv1.EndpointSlice{},
-		lists: ask(s, s.client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll), ourSlices, ""),
-		convert: func(obj any) any {
-			if in, ok := obj.(*discoveryv1.EndpointSlice); ok {
-				return slice(source.Slice(model.FromKube, in))
-			}
-			return nil
-		},
-		set: func(sink source.Sink, value any) { sink.SetSlice(value.(model.Slice)) },
-		remove: func(sink source.Sink, n cache.ObjectName) {
-			sink.DeleteSlice(model.SliceID{Origin: model.FromKube, Namespace: n.Namespace, Name: n.Name})
-		},
+	k := ask(s.client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll), func(l *discoveryv1.EndpointSliceList) []discoveryv1.EndpointSlice { return l.Items })
+	k.name, k.labels = "endpointslices", ourSlices
+	k.read = func(obj runtime.Object) any {
+		if in, ok := obj.(*discoveryv1.EndpointSlice); ok {
+			return slice(source.Slice(model.FromKube, in))
+		}
+		return nil
 	}
+	k.set = func(sink source.Sink, value any) { sink.SetSlice(value.(model.Slice)) }
+	k.remove = func(sink source.Sink, n cache.ObjectName) {
+		sink.DeleteSlice(model.SliceID{Origin: model.FromKube, Namespace: n.Namespace, Name: n.Name})
+	}
+	return k
 }
 
 func (s *Source) nodes() kind {
-	only := fields.OneTermEqualSelector(metav1.ObjectNameField, s.opts.Node).String()
-	if s.opts.AllNodes {
-		only = ""
+	k := ask(s.client.CoreV1().Nodes(), func(l *corev1.NodeList) []corev1.Node { return l.Items })
+	k.name = "nodes"
+	if !s.opts.AllNodes {
+		k.fields = fields.OneTermEqualSelector(metav1.ObjectNameField, s.opts.Node).String()
 	}
-	return kind{
-		name: "nodes", example: &corev1.Node{},
-		lists: ask(s, s.client.CoreV1().Nodes(), "", only),
-		convert: func(obj any) any {
-			if in, ok := obj.(*corev1.Node); ok {
-				return s.node(source.Node(in))
-			}
-			return nil
-		},
-		set:    func(sink source.Sink, value any) { sink.SetNode(model.FromKube, value.(model.Node)) },
-		remove: func(sink source.Sink, n cache.ObjectName) { sink.DeleteNode(model.FromKube, n.Name) },
+	k.read = func(obj runtime.Object) any {
+		if in, ok := obj.(*corev1.Node); ok {
+			return s.node(source.Node(in))
+		}
+		return nil
 	}
+	k.set = func(sink source.Sink, value any) { sink.SetNode(model.FromKube, value.(model.Node)) }
+	k.remove = func(sink source.Sink, n cache.ObjectName) { sink.DeleteNode(model.FromKube, n.Name) }
+	return k
 }
 
-// lister is a typed client of one kind, in all namespaces.
-type lister[L runtime.Object] interface {
+// asker is a typed client of one kind, in all namespaces.
+type asker[L runtime.Object] interface {
 	List(ctx context.Context, o metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
 }
 
-// ask lists and watches by a client, with selectors.
-func ask[L runtime.Object](s *Source, client lister[L], labels, fieldSet string) cache.ListerWatcher {
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.LabelSelector, o.FieldSelector = labels, fieldSet
-			return client.List(ctx, o)
+// ask makes a kind of a typed client; items are those of its list.
+func ask[L runtime.Object, T any, P interface {
+	*T
+	runtime.Object
+}](client asker[L], items func(L) []T) kind {
+	return kind{
+		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
+		watch: client.Watch,
+		each: func(list runtime.Object, visit func(runtime.Object) error) error {
+			typed, ok := list.(L)
+			if !ok {
+				return fmt.Errorf("%w: a %T instead of a list of %T", errStrange, list, *new(T))
+			}
+			all := items(typed)
+			for i := range all {
+				if err := visit(P(&all[i])); err != nil {
+					return err
+				}
+				all[i] = *new(T)
+			}
+			return nil
 		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.LabelSelector, o.FieldSelector = labels, fieldSet
-			return client.Watch(ctx, o)
-		},
-	}, s.client)
+	}
 }

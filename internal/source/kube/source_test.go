@@ -12,11 +12,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -101,10 +103,15 @@ func node(name, addr string) *corev1.Node {
 }
 
 // run follows a client until the test ends.
-func run(t *testing.T, client *fake.Clientset, o kube.Options) (*kube.Source, *sink) {
+func run(t *testing.T, client kubernetes.Interface, o kube.Options) (*kube.Source, *sink) {
+	t.Helper()
+	return runWith(t, zaptest.NewLogger(t), client, o)
+}
+
+func runWith(t *testing.T, log *zap.Logger, client kubernetes.Interface, o kube.Options) (*kube.Source, *sink) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	s, out := kube.New(zaptest.NewLogger(t), client, o), &sink{}
+	s, out := kube.New(log, client, o), &sink{}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx, out) }()
 	t.Cleanup(func() {

@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 	"unsafe"
@@ -8,6 +10,7 @@ import (
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
@@ -26,21 +29,28 @@ func (n *names) SetService(s model.Service)                  { n.have[s.ID.Name]
 func (n *names) DeleteService(id model.ServiceID)            { delete(n.have, id.Name) }
 func (n *names) SetState(_ model.Origin, state source.State) { n.state = state }
 
-func newStore() (*store, *names) {
+func serviceStore(t *testing.T) (*store, *names, func(name string) *converted) {
+	t.Helper()
 	s := New(zap.NewNop(), fake.NewClientset(), Options{Node: "here"})
 	k := s.services()
 	s.begin([]kind{k})
 	out := &names{have: map[string]bool{}}
-	return &store{kind: k, source: s, sink: out, names: map[cache.ObjectName]struct{}{}}, out
+	return newStore(&k, s, out), out, func(name string) *converted {
+		c, err := k.convert(svc(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
 }
 
 func svc(name string) *corev1.Service {
-	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: strings.Clone("ns"), Name: name}}
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: strings.Clone("ns"), Name: name, ResourceVersion: "7"}}
 }
 
-// A new list deletes what it lacks, and nothing else does: no error, no bookmark.
+// A new list deletes what it lacks, and nothing else does.
 func TestReplace(t *testing.T) {
-	s, out := newStore()
+	s, out, svc := serviceStore(t)
 	mustBe := func(step string, err error, want ...string) {
 		t.Helper()
 		if err != nil {
@@ -60,24 +70,70 @@ func TestReplace(t *testing.T) {
 		t.Errorf("state %s", out.state)
 	}
 	mustBe("addition", s.Add(svc("c")), "a", "b", "c")
-	mustBe("bookmark", s.Bookmark("2"), "a", "b", "c")
 	mustBe("resync", s.Resync(), "a", "b", "c")
-	streamed, err := s.Transformer()(svc("c"))
-	mustBe("stripped object", err, "a", "b", "c")
-	mustBe("streamed list", s.Replace([]any{svc("b"), streamed}, "3"), "b", "c")
-	mustBe("deletion that was missed", s.Delete(cache.DeletedFinalStateUnknown{Key: "ns/b"}), "c")
+	mustBe("list without one", s.Replace([]any{svc("b"), svc("c")}, "3"), "b", "c")
+	mustBe("deletion", s.Delete(svc("b")), "c")
 	mustBe("deletion of what is not there", s.Delete(svc("x")), "c")
+	// The law says that a complete list is the truth, and an empty one is complete.
+	mustBe("empty list", s.Replace(nil, "4"))
 }
 
 func TestStrangeObjects(t *testing.T) {
-	s, out := newStore()
-	for name, obj := range map[string]any{"no object": 7, "another kind": &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}} {
-		if err := s.Add(obj); err == nil {
+	s, out, svc := serviceStore(t)
+	if err := s.Replace([]any{svc("a")}, "1"); err != nil {
+		t.Fatal(err)
+	}
+	for name, obj := range map[string]any{"no object": 7, "not converted": &corev1.Service{}, "a bookmark": &converted{}} {
+		if s.Add(obj) == nil || s.Update(obj) == nil || s.Delete(obj) == nil || s.Replace([]any{svc("b"), obj}, "2") == nil {
 			t.Errorf("%s is taken", name)
 		}
 	}
-	if err := s.Replace([]any{svc("a"), &corev1.Pod{}}, "1"); err == nil || out.state == source.Complete || len(out.have) > 0 {
-		t.Errorf("a list with a stranger in it: %v, state %s, %v", err, out.state, out.have)
+	if len(out.have) != 1 || !out.have["a"] {
+		t.Errorf("have %v, want a alone", out.have)
+	}
+}
+
+// A list is read whole or not at all, and taken apart on the way.
+func TestConvertList(t *testing.T) {
+	s := New(zap.NewNop(), fake.NewClientset(), Options{Node: "here"})
+	k := s.services()
+	in := &corev1.ServiceList{ListMeta: metav1.ListMeta{ResourceVersion: "9", Continue: "more"}, Items: []corev1.Service{*svc("a"), *svc("b")}}
+	got, err := k.convertList(in)
+	if err != nil || got.ResourceVersion != "9" || got.Continue != "more" || len(got.Items) != 2 {
+		t.Fatalf("list %+v, %v", got, err)
+	}
+	if c := got.Items[1].(*converted); c.name() != (cache.ObjectName{Namespace: "ns", Name: "b"}) || c.meta.ResourceVersion != "7" {
+		t.Errorf("item %+v", c)
+	}
+	if in.Items[0].Name != "" {
+		t.Error("the list keeps its objects")
+	}
+	for name, strange := range map[string]runtime.Object{
+		"another list": &corev1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: "9"}}, "no list": &corev1.Node{}, "no version": &corev1.ServiceList{},
+	} {
+		if _, err := k.convertList(strange); !errors.Is(err, errStrange) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, strange := range map[string]runtime.Object{"another kind": &corev1.Node{}, "no object": &corev1.NodeList{}} {
+		if _, err := k.convert(strange); !errors.Is(err, errStrange) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Of other Nodes only the addresses are kept; our own is kept whole.
+func TestOwnNode(t *testing.T) {
+	s := New(zap.NewNop(), fake.NewClientset(), Options{Node: "here"})
+	for _, name := range []string{"here", "far"} {
+		in := model.Node{Name: name, Zone: "z", Leaving: true, Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}
+		want := in
+		if name == "far" {
+			want.Zone, want.Leaving = "", false
+		}
+		if got := s.node(in); !got.Equal(want) {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
 	}
 }
 

@@ -1,0 +1,87 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/watchlist"
+)
+
+// caller stands between a reflector and the API server: it converts what arrives,
+// ends what hangs, and notes how the server does. What client-go decides by an error
+// it shall decide by the error that it made: explanations go to Progress alone.
+type caller struct {
+	*kind
+	source *Source
+}
+
+var _ cache.ListerWatcherWithContext = (*caller)(nil)
+
+// List implements cache.ListerWatcher.
+func (c *caller) List(o metav1.ListOptions) (runtime.Object, error) {
+	return c.ListWithContext(context.Background(), o)
+}
+
+// Watch implements cache.ListerWatcher.
+func (c *caller) Watch(o metav1.ListOptions) (watch.Interface, error) {
+	return c.WatchWithContext(context.Background(), o)
+}
+
+// ListWithContext implements cache.ListerWithContext.
+func (c *caller) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	o.LabelSelector, o.FieldSelector = c.labels, c.fields
+	limited, cancel := context.WithTimeout(ctx, listLimit)
+	defer cancel()
+	in, err := c.list(withReporter(limited, c.fails(ctx, "list")), o)
+	if err != nil {
+		c.fails(ctx, "list")(err)
+		return nil, err
+	}
+	c.source.heard(c.name)
+	out, err := c.convertList(in)
+	if err != nil {
+		err = fmt.Errorf("list %s: %w", c.name, err)
+		c.fails(ctx, "list")(err)
+		return nil, err
+	}
+	return out, nil
+}
+
+// WatchWithContext implements cache.WatcherWithContext.
+func (c *caller) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	o.LabelSelector, o.FieldSelector = c.labels, c.fields
+	s := newStream(ctx, c, o.SendInitialEvents != nil && *o.SendInitialEvents)
+	in, err := c.watch(withReporter(s.ctx, s.fault), o)
+	if err == nil {
+		go s.run(in)
+		return s, nil
+	}
+	if s.expired() {
+		err = errSilent
+	}
+	s.Stop()
+	if !s.listing || !unstreamed(err) {
+		s.fault(err)
+	}
+	return nil, err
+}
+
+// fails returns what notes failures of a verb, until ctx ends.
+func (c *caller) fails(ctx context.Context, verb string) func(error) {
+	return func(err error) {
+		if ctx.Err() == nil && !outdated(err) {
+			c.source.failed(c.name, verb, err)
+		}
+	}
+}
+
+// IsWatchListSemanticsUnSupported tells client-go that lists cannot be streamed: by a
+// fake client, which does not know how. Otherwise they are (WatchListClient is on by
+// default since client-go 0.35), and a server that refuses is asked for a plain list.
+func (c *caller) IsWatchListSemanticsUnSupported() bool {
+	return watchlist.DoesClientNotSupportWatchListSemantics(c.source.client)
+}

@@ -1,0 +1,185 @@
+package kube
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Reason is why calls to the API server fail, in one word for labels and status.
+type Reason string
+
+// The reasons that are told apart, because the remedies differ.
+const (
+	Unauthorized Reason = "Unauthorized" // it does not know us
+	Forbidden    Reason = "Forbidden"    // it knows us, and the ClusterRole lacks something
+	Certificate  Reason = "Certificate"  // we do not trust it
+	Refused      Reason = "Refused"      // nothing listens there
+	NoRoute      Reason = "NoRoute"      // the kernel knows no way
+	Unresolved   Reason = "Unresolved"   // its name has no address
+	Timeout      Reason = "Timeout"      // it does not answer, or no more
+	Busy         Reason = "Busy"         // 429: it asks us to wait
+	ServerError  Reason = "ServerError"  // 5xx
+	NotAPI       Reason = "NotAPI"       // what answers is no Kubernetes API
+	Other        Reason = "Other"
+)
+
+// callError is a failed call in the words of whoever has to mend it.
+type callError struct {
+	verb, kind      string
+	problem, remedy string
+	cause           error
+}
+
+func (e *callError) Error() string {
+	text := fmt.Sprintf("%s %s: %s: %v", e.verb, e.kind, e.problem, e.cause)
+	if e.remedy != "" {
+		text += "; " + e.remedy
+	}
+	return text
+}
+
+func (e *callError) Unwrap() error { return e.cause }
+
+// causes are tried in this order; a certificate error is also a network error.
+var causes = []struct {
+	reason          Reason
+	is              func(error) bool
+	problem, remedy string
+}{
+	{Unauthorized, apierrors.IsUnauthorized, "the API server refuses our credentials", "is the token expired, or one of another cluster?"},
+	{Unauthorized, tokenless, "the token cannot be read", "is the file still there, and not empty?"},
+	{Unauthorized, refusedOurs, "the API server refuses our certificate", "is it expired, or one of another cluster?"},
+	{Forbidden, apierrors.IsForbidden, "the API server does not allow it", "the ClusterRole of this agent lacks the verb %[1]s for %[2]s, or its binding is missing"},
+	{Certificate, untrusted, "the API server shows a certificate that is not trusted", "is the CA in use the one of this cluster, is the server's name right, and the clock?"},
+	{NotAPI, plainHTTP, "what answers does not speak TLS", "is the server a http:// one, or a proxy in between?"},
+	{Unresolved, as[*net.DNSError], "the name of the API server cannot be resolved", "does the resolver of this node work? An address instead of a name needs none"},
+	{Refused, among(syscall.ECONNREFUSED), "nothing listens at the address of the API server", "is it running there?"},
+	{NoRoute, among(syscall.ENETUNREACH, syscall.EHOSTUNREACH), "no way leads to the API server", "is the network of this node up, and the address right?"},
+	{Busy, apierrors.IsTooManyRequests, "the API server is busy", ""},
+	{Timeout, silent, "the API server does not answer", "is it running, or a firewall in between?"},
+	{ServerError, status(http.StatusInternalServerError, 599), "the API server cannot do it", "its log says why"},
+	{NotAPI, status(http.StatusMultipleChoices, http.StatusInternalServerError-1), "the API server does not understand us", "is the server's URL right, and it not older than Kubernetes 1.21?"},
+	{Timeout, among(syscall.ECONNRESET, syscall.EPIPE), "the connection to the API server broke", ""},
+	{NotAPI, unreadable, "what answers does not write like a Kubernetes API server", "is the server's URL right, or a proxy in between?"},
+	{Other, func(error) bool { return true }, "the call failed", ""},
+}
+
+// explain says what is wrong with a call and what a person can do; the error wraps
+// the one that client-go returned.
+func explain(verb, kind string, err error) (Reason, error) {
+	for _, c := range causes {
+		if !c.is(err) {
+			continue
+		}
+		remedy := c.remedy
+		if strings.Contains(remedy, "%[") {
+			remedy = fmt.Sprintf(remedy, verb, kind)
+		}
+		if (c.reason == Timeout || c.reason == Refused || c.reason == NoRoute) && byClusterIP(err) {
+			remedy = "its address is a cluster IP, which works only once this agent, or another proxy, serves it: give --master or a kubeconfig with the address of the machine"
+		}
+		return c.reason, &callError{verb: verb, kind: kind, problem: c.problem, remedy: remedy, cause: err}
+	}
+	return Other, err
+}
+
+// byClusterIP tells whether the call went to the address that pods are given.
+func byClusterIP(err error) bool {
+	var call *url.Error
+	if !errors.As(err, &call) {
+		return false
+	}
+	u, parse := url.Parse(call.URL)
+	host := os.Getenv("KUBERNETES_SERVICE_HOST")
+	return parse == nil && host != "" && u.Hostname() == host
+}
+
+func as[E error](err error) bool {
+	var want E
+	return errors.As(err, &want)
+}
+
+func among(list ...syscall.Errno) func(error) bool {
+	return func(err error) bool {
+		for _, e := range list {
+			if errors.Is(err, e) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func status(low, high int32) func(error) bool {
+	return func(err error) bool {
+		var api apierrors.APIStatus
+		if !errors.As(err, &api) {
+			return false
+		}
+		code := api.Status().Code
+		return code >= low && code <= high
+	}
+}
+
+func untrusted(err error) bool {
+	return as[*tls.CertificateVerificationError](err) || as[x509.UnknownAuthorityError](err) || as[x509.HostnameError](err) ||
+		as[x509.CertificateInvalidError](err)
+}
+
+// tokenless: client-go has no type for what happens to a token file.
+func tokenless(err error) bool {
+	return strings.Contains(err.Error(), "token file") || strings.Contains(err.Error(), "empty token from file")
+}
+
+// refusedOurs: crypto/tls has no type for an alert that came from the other side.
+func refusedOurs(err error) bool {
+	return strings.Contains(err.Error(), "remote error: tls: ")
+}
+
+func plainHTTP(err error) bool {
+	return as[tls.RecordHeaderError](err) || strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")
+}
+
+// unreadable: an answer came, and the decoders of apimachinery, which have no
+// types for it either, made nothing of it.
+func unreadable(err error) bool {
+	if errors.Is(err, errStrange) {
+		return true
+	}
+	for _, text := range []string{"couldn't get version/kind", "unable to decode", "no kind ", "serializer", "malformed HTTP", "0-length response", "illegal tag", "illegal wireType", "proto: ", "unexpected EOF"} {
+		if strings.Contains(err.Error(), text) {
+			return true
+		}
+	}
+	return false
+}
+
+func silent(err error) bool {
+	var network net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errSilent) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) ||
+		errors.As(err, &network) && network.Timeout() || strings.Contains(err.Error(), "http2: client connection lost")
+}
+
+// outdated tells errors that are no trouble: the server has forgotten the version we
+// ask for, or was restored and has not come to it. The next request asks for another.
+func outdated(err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+}
+
+// unstreamed tells errors of a server that streams no lists: a plain list follows at
+// once, and shows whether anything is wrong.
+func unstreamed(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err)
+}

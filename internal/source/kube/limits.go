@@ -1,0 +1,35 @@
+package kube
+
+import "time"
+
+// How long an API server may be silent. HTTP/2 pings notice a connection that died
+// and a process that hangs within 45 s; these hold where there are none, and where
+// the connection lives and nobody speaks.
+const (
+	// listLimit ends a list. The server itself gives up after one minute unless
+	// its --request-timeout says otherwise.
+	listLimit = 2 * time.Minute
+	// silence ends a watch without an event and without a bookmark, of which there
+	// is one a minute. It is the shortest life that client-go asks for a watch, so
+	// that a server without bookmarks sees hardly more requests. The list that
+	// follows is not waste: a server that was restored from a backup says nothing
+	// to a watch from its own future, for ever.
+	silence = 5 * time.Minute
+	// brief is the life of a watch that somebody between us and the server ended
+	// (client-go draws the line at the same second).
+	brief = time.Second
+)
+
+// The pauses between two attempts are each up to twice as long, at random: with ten
+// thousand agents a server that comes back after a while sees 300 of them a second at
+// most, for each kind.
+const (
+	firstPause   = 800 * time.Millisecond
+	longestPause = 30 * time.Second
+	pauses       = 6 // until the longest
+	// calm is how long a watch has to live for the next pause to be a short one.
+	calm = 2 * time.Minute
+)
+
+// remind is how often the log may repeat what is wrong.
+const remind = 5 * time.Minute
