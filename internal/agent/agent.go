@@ -108,6 +108,7 @@ type Agent struct {
 	contests  map[contest]struct{}
 	health    healthBook
 	triggers  []catalog.Trigger // of changes that are not in the kernel yet
+	began     time.Time         // when the changes were taken that are being applied
 	debt      debt              // of any goroutine
 	pulse     pulse             // of any goroutine
 

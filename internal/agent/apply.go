@@ -15,7 +15,7 @@ func (a *Agent) apply(ctx context.Context, retry bool) {
 	if !a.synced || ctx.Err() != nil || !a.loaded && a.retry.set {
 		return
 	}
-	start := time.Now()
+	start := a.begin()
 	if err := a.load(ctx); err != nil {
 		a.debt.owe()
 		a.failed(ctx, err, 0, true)
@@ -57,6 +57,17 @@ func (a *Agent) load(ctx context.Context) error {
 	return nil
 }
 
+// begin is when the pass began that is to be applied: when its changes were taken,
+// or now.
+func (a *Agent) begin() time.Time {
+	start := a.began
+	a.began = time.Time{}
+	if start.IsZero() {
+		start = time.Now()
+	}
+	return start
+}
+
 // tellPass reports one pass. The changes of endpoints it was for are in the kernel
 // when nothing failed; else they wait with the rest.
 func (a *Agent) tellPass(start time.Time, ok bool) {
@@ -96,13 +107,18 @@ func (a *Agent) succeeded() {
 	}
 	a.backoff, a.stats.failures, a.stats.lastError = 0, 0, nil
 	a.debt.trouble.Store(nil)
-	now := time.Now()
-	a.debt.paid.Store(&now)
+	a.inStep()
 	a.retry.stop()
 	if !a.stats.ready {
 		a.stats.ready = true
 		a.log.Info("first sync done", zap.Int("services", len(a.services)))
 	}
+}
+
+// inStep notes that nothing is left to do.
+func (a *Agent) inStep() {
+	now := time.Now()
+	a.debt.paid.Store(&now)
 }
 
 // inspect goes on with the audit for a moment and repairs what it found. A round
@@ -113,6 +129,7 @@ func (a *Agent) inspect(ctx context.Context) {
 		a.auditing = true
 		moved = a.readAgain(ctx)
 	}
+	start := time.Now()
 	drift, done, err := a.opts.Mode.Audit(ctx, auditSlice)
 	next := time.Duration(0)
 	if done {
@@ -129,7 +146,11 @@ func (a *Agent) inspect(ctx context.Context) {
 		a.stats.drifted += uint64(drift.Total())
 		a.log.Info("drift found, will be repaired", zap.Any("rows", drift))
 	}
-	if moved || drift.Total() > 0 {
+	switch {
+	case moved || drift.Total() > 0:
 		a.apply(ctx, false)
+	case done && err == nil && !a.retry.set: // a quiet node is in step all the same
+		a.inStep()
+		a.tellPass(start, true)
 	}
 }

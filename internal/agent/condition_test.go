@@ -73,6 +73,25 @@ func TestStuckLoopIsSeen(t *testing.T) {
 	})
 }
 
+// Dashboards ask how long ago the node was in step; on a quiet one audits say so.
+func TestAQuietNodeIsInStep(t *testing.T) {
+	m := newMode()
+	run(t, m, func(w *world) {
+		w.SetState(model.FromFile, source.Complete)
+		w.after(10 * time.Minute)
+		c, p := w.loop.Condition(), w.seen.passes.Load()
+		if age := time.Since(c.Updated); age > time.Minute || !p.OK || time.Since(p.At) > time.Minute {
+			w.Errorf("in step %s ago, pass %+v", age, p)
+		}
+		m.locked(func() { m.applyErr = errors.New("busy") })
+		w.SetService(service("a", "10.96.0.1"))
+		w.after(10 * time.Minute)
+		if age := time.Since(w.loop.Condition().Updated); age < 9*time.Minute {
+			w.Errorf("a row fails, but in step %s ago", age)
+		}
+	})
+}
+
 // The time that a change of endpoints took is told when it is in the kernel, once.
 func TestTriggersAreToldWhenWritten(t *testing.T) {
 	m := newMode()

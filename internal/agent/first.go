@@ -21,8 +21,8 @@ func (a *Agent) serveFirst(ctx context.Context, inputs []catalog.Input) (rest []
 	if len(first) == 0 || len(rest) == 0 || ctx.Err() != nil {
 		return inputs
 	}
-	a.compile(first)
 	start := time.Now()
+	a.compile(first)
 	if err := a.load(ctx); err != nil || a.opts.Mode.Serves() {
 		return rest // apply tells about an error
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -48,6 +49,7 @@ func (a *Agent) take(ctx context.Context) {
 	if !a.opts.Catalog.Synced() {
 		return
 	}
+	a.began = time.Now()
 	batch := a.opts.Catalog.Take()
 	a.triggers = append(a.triggers, batch.Triggers...)
 	if batch.NodeChanged {
