@@ -99,8 +99,9 @@ $(CACHE)/bin/kustomize-v5.8.1:
 	@mv $(@D)/new/kustomize $@ && rmdir $(@D)/new
 
 manifests: $(CACHE)/bin/kustomize-v5.8.1 ## write manifests/install.yaml anew from manifests/base
-	@{ echo '# Made from manifests/base by make manifests. Change it there.'; $< build manifests/base; } >manifests/install.new
-	@mv manifests/install.new manifests/install.yaml
+	@mkdir -p bin
+	@{ echo '# Made from manifests/base by make manifests. Change it there.'; $< build manifests/base; } >bin/install.yaml
+	@mv bin/install.yaml manifests/install.yaml
 
 clean: ## remove what was built here; the caches stay
 	rm -rf bin
