@@ -20,7 +20,7 @@ type decoder struct {
 	settings *Settings
 	raw      json.RawMessage
 
-	unknown  []string
+	unknown  []error
 	mistakes []error
 }
 
@@ -49,7 +49,7 @@ func (d *decoder) field(path string, raw json.RawMessage) {
 		d.object(path, raw)
 	case head:
 	default:
-		d.unknown = append(d.unknown, fmt.Sprintf("%s: unknown field%s", path, d.meant(path)))
+		d.unknown = append(d.unknown, fmt.Errorf("%s: unknown field%s", path, d.meant(path)))
 	}
 }
 
@@ -159,7 +159,7 @@ func says(to any, raw json.RawMessage) bool {
 	case **bool, **int32, **metav1.Duration:
 		return true
 	}
-	return !slices.Contains([]string{`""`, `0`, `"0s"`, `[]`, `{}`}, string(raw))
+	return !slices.Contains([]string{`""`, `0`, `"0"`, `"0s"`, `[]`, `{}`}, string(raw))
 }
 
 func join(path, name string) string {

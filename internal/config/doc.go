@@ -1,6 +1,17 @@
-// Package config reads and checks the agent's settings once, and reports all
-// mistakes together, each with the flag it came by.
+// Package config reads and checks the agent's settings, and reports all mistakes
+// together, each by the flag or the field of the file that it came by.
 //
-// Settings are what was written, as text and numbers; Config is what it means.
-// Nothing downstream sees Settings, and nobody changes a Config.
+// Settings are what was written: kube-proxy's KubeProxyConfiguration, our own
+// KubeIPVSConfiguration, and what is on the command line alone. Config is what it
+// means. Nothing downstream sees Settings, and nobody changes a Config.
+//
+//	file ──► Settings ◄── flags that were given      (Loader.Load)
+//	            │
+//	            ▼ Check
+//	          Config ──► Compare, Live: what a running agent takes at once
+//
+// The law it keeps: everything that can be set is one row of the table of settings
+// (table.go, table_proxy.go). Flags are declared, fields decoded and mistakes named
+// by it, so that a setting cannot be in one place and be missing in another. A value
+// never comes from anywhere but the default, the file, and over both the flag.
 package config

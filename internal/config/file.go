@@ -20,6 +20,7 @@ const proxyKind = "KubeProxyConfiguration"
 // fileReader takes a file apart. Mistakes and warnings are collected, so that a
 // person sees all of them at once.
 type fileReader struct {
+	path     string
 	settings Settings
 	mistakes []error
 	warnings []string
@@ -28,8 +29,8 @@ type fileReader struct {
 
 // readFile reads the documents of a file: kube-proxy's, ours, or both in either
 // order, as YAML or JSON. What the file leaves empty has its default.
-func readFile(text []byte) (*fileReader, error) {
-	r := &fileReader{seen: map[string]int{}, settings: Settings{HealthzPort: healthzPort, MetricsPort: metricsPort, said: map[string]bool{}}}
+func readFile(path string, text []byte) (*fileReader, error) {
+	r := &fileReader{path: path, seen: map[string]int{}, settings: Settings{HealthzPort: healthzPort, MetricsPort: metricsPort, said: map[string]bool{}}}
 	docs, err := split(text)
 	if err != nil {
 		return nil, err
@@ -40,10 +41,7 @@ func readFile(text []byte) (*fileReader, error) {
 	}
 	for i, doc := range docs {
 		if err := r.document(i+1, doc); err != nil {
-			if len(docs) > 1 {
-				err = fmt.Errorf("document %d: %w", i+1, err)
-			}
-			r.mistakes = append(r.mistakes, err)
+			r.mistakes = append(r.mistakes, fmt.Errorf("--config: %w", r.at(i+1, err)))
 		}
 	}
 	r.settings.complete()
@@ -93,15 +91,21 @@ func splitJSON(body []byte) ([][]byte, error) {
 	}
 }
 
-// bodyOf is a document without the blank lines and comments at its beginning.
+// bodyOf is a document without what says nothing at its beginning: blank lines,
+// comments and the separator, which the reader leaves there when it comes first.
 func bodyOf(doc []byte) []byte {
 	for {
 		doc = bytes.TrimLeft(doc, " \t\r\n\ufeff")
-		if len(doc) == 0 || doc[0] != '#' {
+		if !bytes.HasPrefix(doc, []byte("#")) && !bytes.HasPrefix(doc, []byte("---")) {
 			return doc
 		}
 		_, doc, _ = bytes.Cut(doc, []byte("\n"))
 	}
+}
+
+// at tells where in the file something is wrong that no field names.
+func (r *fileReader) at(number int, err error) error {
+	return fmt.Errorf("%s: document %d: %w", r.path, number, err)
 }
 
 // document reads one document into the settings.
@@ -116,29 +120,29 @@ func (r *fileReader) document(number int, text []byte) error {
 	}
 	d := decoder{rows: list, settings: &r.settings, raw: object}
 	d.decode()
-	unknown := append(duplicates, d.unknown...)
 	r.mistakes = append(r.mistakes, d.mistakes...)
 	if r.seen[OwnKind] == number { // our own document is strict
-		for _, u := range unknown {
-			r.mistakes = append(r.mistakes, errors.New(u))
-		}
-		return nil
+		r.mistakes = append(r.mistakes, d.unknown...)
+		return errors.Join(duplicates...)
 	}
-	for _, u := range unknown { // kube-proxy itself only warns
-		r.warnings = append(r.warnings, u+"; ignored, as kube-proxy does")
+	for _, u := range d.unknown { // kube-proxy itself only warns
+		r.warnings = append(r.warnings, u.Error()+"; ignored, as by kube-proxy")
+	}
+	for _, twice := range duplicates {
+		r.warnings = append(r.warnings, r.at(number, twice).Error()+"; the last one counts")
 	}
 	return nil
 }
 
 // toJSON also tells which keys are there twice. The last of them counts.
-func toJSON(text []byte) (object []byte, duplicates []string, err error) {
+func toJSON(text []byte) (object []byte, duplicates []error, err error) {
 	_, strict := yaml.YAMLToJSONStrict(text)
 	if object, err = yaml.YAMLToJSON(text); err != nil {
 		return nil, nil, tidy(err)
 	}
 	if strict != nil {
 		for line := range strings.SplitSeq(tidy(strict).Error(), "; ") {
-			duplicates = append(duplicates, line)
+			duplicates = append(duplicates, errors.New(line))
 		}
 	}
 	return object, duplicates, nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	logsapi "k8s.io/component-base/logs/api/v1"
 )
 
 // Loader makes settings of a parsed command line and of the file that it names, as
@@ -45,7 +46,8 @@ func NewLoader(flags *pflag.FlagSet) *Loader {
 }
 
 // Load reads the file, puts the flags that were given over it, and checks the
-// outcome. hostname is the host's own name. An error names all mistakes.
+// outcome. hostname is the host's own name. An error names all mistakes; the
+// warnings are there even so.
 func (l *Loader) Load(hostname string) (Loaded, error) {
 	base, err := l.base()
 	if err != nil {
@@ -55,10 +57,11 @@ func (l *Loader) Load(hostname string) (Loaded, error) {
 	s.ConfigFile = l.path
 	overrides, err := l.overlay(&s)
 	c, wrong := s.Check(hostname)
+	warnings := slices.Concat(base.warnings, s.warnings(c))
 	if err := errors.Join(errors.Join(base.mistakes...), err, wrong); err != nil {
-		return Loaded{}, err
+		return Loaded{Warnings: warnings}, err
 	}
-	return Loaded{Config: c, Warnings: slices.Concat(base.warnings, s.warnings(c)), Overrides: overrides}, nil
+	return Loaded{Config: c, Warnings: warnings, Overrides: overrides}, nil
 }
 
 // base is what holds without flags.
@@ -71,7 +74,7 @@ func (l *Loader) base() (*fileReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := readFile(text)
+	r, err := readFile(l.path, text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", l.path, err)
 	}
@@ -93,6 +96,9 @@ func (l *Loader) overlay(s *Settings) (overrides []string, err error) {
 		}
 		s.given[to.Name] = true
 		before := to.Value.String()
+		if list, ok := byFlag[to.Name].at(s).(*logsapi.VModuleConfiguration); ok {
+			*list = nil // setting it would only add
+		}
 		if e := copyValue(to.Value, f.Value); e != nil {
 			err = errors.Join(err, fmt.Errorf("--%s: %w", f.Name, e))
 		}
@@ -100,6 +106,7 @@ func (l *Loader) overlay(s *Settings) (overrides []string, err error) {
 			overrides = append(overrides, "--"+to.Name)
 		}
 	})
+	slices.Sort(overrides)
 	return overrides, err
 }
 
@@ -119,16 +126,17 @@ func (s *Settings) overrides(f *pflag.Flag, before string) bool {
 }
 
 // unused names the settings that were given and change nothing here: flags, and
-// fields of the file that are not false or empty.
+// fields of the file that are not as they are when nothing is said.
 func (s *Settings) unused() []string {
 	var out []string
+	ordinary := Defaults()
 	for _, list := range [][]setting{proxySettings, lineSettings} {
 		for _, row := range list {
 			switch {
 			case row.group != Unused:
 			case s.given[row.flag]:
 				out = append(out, "--"+row.flag)
-			case s.said[row.field] && !reflect.ValueOf(row.at(s)).Elem().IsZero():
+			case s.said[row.field] && !reflect.DeepEqual(row.at(s), row.at(&ordinary)):
 				out = append(out, row.field)
 			}
 		}

@@ -16,7 +16,10 @@ import (
 
 // pace says when Watch looks: quiet after an event, so that many are one, and each
 // poll, for what no event tells.
-type pace struct{ quiet, poll time.Duration }
+type pace struct {
+	quiet, poll time.Duration
+	pollOnly    bool // there is no watch to be had
+}
 
 // Watch calls changed each time the content of the file is another than at the last
 // Load or call, or when the file cannot be read any more; it returns when ctx ends.
@@ -28,7 +31,7 @@ func (l *Loader) Watch(ctx context.Context, log *zap.Logger, changed func()) err
 		return nil
 	}
 	w := dirWatch{log: log, refused: map[string]bool{}}
-	if err := w.open(); err != nil {
+	if err := w.open(l.pace.pollOnly); err != nil {
 		log.Warn("no file watch, changes of the configuration are noticed by polling", zap.String("file", l.path), zap.Error(err))
 	}
 	defer w.close()
@@ -89,7 +92,10 @@ type dirWatch struct {
 	refused map[string]bool
 }
 
-func (w *dirWatch) open() (err error) {
+func (w *dirWatch) open(refuse bool) (err error) {
+	if refuse {
+		return fsnotify.ErrClosed
+	}
 	w.notify, err = fsnotify.NewWatcher()
 	return err
 }

@@ -1,0 +1,60 @@
+package config_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
+)
+
+// TestCompare: a changed file says what the agent takes and what asks for a restart.
+func TestCompare(t *testing.T) {
+	for _, tt := range []struct {
+		name, before, now string
+		live, restart     []string
+	}{
+		{name: "nothing", before: proxyHead, now: proxyHead},
+		{name: "other words, the same meaning", before: proxyHead + "ipvs: {scheduler: '', excludeCIDRs: [10.0.0.1/8], syncPeriod: 60s}\n",
+			now: proxyHead + "ipvs: {scheduler: rr, excludeCIDRs: [\" 10.0.0.0/8\"], syncPeriod: 1m}\nclientConnection: {qps: 5}\nconfigSyncPeriod: 1m\n---\n" + ownHead},
+		{name: "what the agent takes", before: proxyHead,
+			now: proxyHead + "ipvs: {scheduler: wlc, excludeCIDRs: [10.0.0.0/8], strictARP: true, tcpTimeout: 1m, tcpFinTimeout: 1m, udpTimeout: 1m}\n" +
+				"nodePortAddresses: [primary]\nlogging: {verbosity: 4}\nfeatureGates: {AllowServiceExternalIPs: false}\n---\n" +
+				ownHead + "externalIPAllowedCIDRs: [10.0.0.0/8]\nreadyzWatchBound: 1m\nhealthzWatchBound: 0s\n",
+			live: []string{"ipvs.scheduler", "ipvs.excludeCIDRs", "ipvs.strictARP", "ipvs.tcpTimeout", "ipvs.tcpFinTimeout", "ipvs.udpTimeout", "nodePortAddresses",
+				"externalIPAllowedCIDRs", "featureGates", "logLevel", "readyzWatchBound", "healthzWatchBound"}},
+		{name: "what it does not", before: proxyHead,
+			now:     proxyHead + "ipvs: {syncPeriod: 1m, minSyncPeriod: 1s}\nclusterCIDR: 10.0.0.0/8\nconntrack: {min: 1}\noomScoreAdj: 0\nhealthzBindAddress: 192.0.2.1\n---\n" + ownHead + "sourceDir: /m\n",
+			restart: []string{"sourceDir", "ipvs.syncPeriod", "ipvs.minSyncPeriod", "clusterCIDR", "healthzBindAddress", "conntrack.min", "oomScoreAdj"}},
+		{name: "some of each", before: proxyHead + "ipvs: {scheduler: wlc}\n", now: proxyHead + "clusterCIDR: 10.0.0.0/8\n", live: []string{"ipvs.scheduler"}, restart: []string{"clusterCIDR"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before, now := loaded(t, tt.before).Config, loaded(t, tt.now).Config
+			live, restart := config.Compare(before, now)
+			if diff := cmp.Diff([][]string{tt.live, tt.restart}, [][]string{live, restart}); diff != "" {
+				t.Errorf("live and restart (-want +got):\n%s", diff)
+			}
+
+			kept := config.Live(before, now)
+			if live, restart = config.Compare(before, kept); !cmp.Equal(live, tt.live) || restart != nil {
+				t.Errorf("taken %v and %v, want %v", live, restart, tt.live)
+			}
+			if live, restart = config.Compare(kept, now); live != nil || !cmp.Equal(restart, tt.restart) {
+				t.Errorf("left to do %v and %v, want a restart for %v", live, restart, tt.restart)
+			}
+		})
+	}
+}
+
+// TestLiveLeavesBefore: the old config goes on meaning what it meant.
+func TestLiveLeavesBefore(t *testing.T) {
+	before, now := loaded(t, proxyHead).Config, loaded(t, proxyHead+"ipvs: {scheduler: wlc, excludeCIDRs: [10.0.0.0/8]}\n").Config
+	old, err := before.Configz()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Live(before, now)
+	if same, err := before.Configz(); err != nil || string(same) != string(old) || before.Scheduler.Name() != "rr" {
+		t.Errorf("error %v, configz (-before +after):\n%s", err, cmp.Diff(string(old), string(same)))
+	}
+}
