@@ -3,17 +3,18 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/events"
 	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
+	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
 
 // reloader brings a changed file into the running agent (decision 24). What can be
@@ -26,11 +27,25 @@ type reloader struct {
 	host    string // the host's own name
 	live    *live
 	asked   config.Config // what the file in force says; live may have to make do with less
-	kernel  *kernel
-	mode    *ipvs.Mode
-	loop    *agent.Agent
+	steps   steps
 	events  *events.Recorder
 	metrics *telemetry.Metrics
+}
+
+// steps are what new settings ask of the running agent. The loop takes all but the
+// first, between two cycles.
+type steps struct {
+	reconfigure func(ctx context.Context, change func(context.Context) error) error
+	pick        func(ctx context.Context, want scheduler.Spec) (scheduler.Spec, error)
+	exclude     func(ctx context.Context, cidrs []netip.Prefix) error
+	retune      func(ctx context.Context, from, to config.Config) error
+}
+
+func (p *program) steps() steps {
+	return steps{
+		reconfigure: p.loop.Reconfigure, pick: p.kernel.picker(p.log).pick,
+		exclude: p.mode.Exclude, retune: p.kernel.retune,
+	}
 }
 
 // run watches the file until ctx ends.
@@ -83,17 +98,19 @@ func (r *reloader) reload(ctx context.Context) (telemetry.Reload, error) {
 // as it was.
 func (r *reloader) adopt(ctx context.Context, next config.Config) error {
 	asked := next
-	err := r.loop.Reconfigure(ctx, func(ctx context.Context) (err error) {
+	err := r.steps.reconfigure(ctx, func(ctx context.Context) (err error) {
 		before := r.live.now()
 		if next.Scheduler == r.asked.Scheduler {
 			next.Scheduler = before.Scheduler // what was found to work for it
-		} else if next.Scheduler, err = r.kernel.picker(r.log).pick(ctx, next.Scheduler); err != nil {
+		} else if next.Scheduler, err = r.steps.pick(ctx, next.Scheduler); err != nil {
 			return fmt.Errorf("scheduler %s: %w", asked.Scheduler, err)
 		}
-		if err := r.mode.Exclude(ctx, next.ExcludeCIDRs); err != nil {
-			return fmt.Errorf("exclude ranges: %w", err)
+		if !slices.Equal(before.ExcludeCIDRs, next.ExcludeCIDRs) { // it reads all servers
+			if err := r.steps.exclude(ctx, next.ExcludeCIDRs); err != nil {
+				return fmt.Errorf("exclude ranges: %w", err)
+			}
 		}
-		if err := r.kernel.retune(ctx, before, next); err != nil {
+		if err := r.steps.retune(ctx, before, next); err != nil {
 			r.log.Warn("not everything could be set", zap.Error(err))
 		}
 		r.live.set(next)
@@ -102,7 +119,7 @@ func (r *reloader) adopt(ctx context.Context, next config.Config) error {
 	if err != nil {
 		return err
 	}
-	if next.Scheduler != asked.Scheduler {
+	if next.Scheduler != asked.Scheduler && r.asked.Scheduler != asked.Scheduler {
 		r.events.Node(events.SchedulerUnavailable, fmt.Sprintf("the kernel lacks scheduler %s, using %s", asked.Scheduler, next.Scheduler))
 	}
 	r.asked = asked

@@ -57,8 +57,8 @@ func run(ctx context.Context, flags *pflag.FlagSet, loader *config.Loader, loade
 	p := newProgram(log, c, k, follow)
 	host, _ := os.Hostname() // it was asked before, where it matters
 	p.reload = &reloader{
-		log: log, level: level, flags: flags, loader: loader, host: host, live: p.live, asked: asked, kernel: k,
-		mode: p.mode, loop: p.loop, events: p.events, metrics: p.metrics,
+		log: log, level: level, flags: flags, loader: loader, host: host, live: p.live, asked: asked,
+		steps: p.steps(), events: p.events, metrics: p.metrics,
 	}
 	p.sayPicked(asked)
 	err = p.run(ctx, socket)
