@@ -23,6 +23,7 @@ func apiServerArgs(o Options, port int, etcdURL string, f files) []string {
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + f.accounts, "--service-account-signing-key-file=" + f.accounts,
 		"--authorization-mode=RBAC",
+		"--allow-privileged=true", // as kubeadm has it: kube-proxy is
 		"--service-cluster-ip-range=" + joinPrefixes(o.ServiceCIDRs),
 		"--service-node-port-range=" + o.NodePorts,
 		"--disable-admission-plugins=ServiceAccount", // it wants the account "default", which a controller makes

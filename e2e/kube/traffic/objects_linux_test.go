@@ -81,7 +81,7 @@ func (a *api) tryCreate(t *testing.T, s *corev1.Service, on ...server) (*corev1.
 // createNodes writes both nodes.
 func (a *api) createNodes(t *testing.T) {
 	t.Helper()
-	for name, addr := range map[string]string{thisNode: nodeAddr, otherNode: "192.168.0.2"} {
+	for name, addr := range map[string]string{thisNode: nodeAddr, otherNode: otherNodeAddr} {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelTopologyZone: "zone-a"}}}
 		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: addr}}
 		if _, err := a.client.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{}); err != nil {

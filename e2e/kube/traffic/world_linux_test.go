@@ -24,6 +24,9 @@ const (
 // nodeAddr is the node's InternalIP.
 const nodeAddr = "192.168.0.1"
 
+// otherNodeAddr is that of the other node, where all backends are.
+const otherNodeAddr = "192.168.0.2"
+
 // clusterCIDR are the ranges of all pods.
 const clusterCIDR = "10.244.0.0/16,fd00:10:244::/56"
 
@@ -71,7 +74,7 @@ func newWorld(t *testing.T) *world {
 	w.routeNode(t)
 	w.pod.ip(t, slices.Concat(leaf(), []string{"addr add 10.244.0.9/32 dev eth0", "addr add fd00:10:244::9/128 dev eth0 nodad"},
 		gateway("10.244.0.254", "fd00:10:244::fe"))...)
-	farm.ip(t, slices.Concat(leaf(), []string{"addr add 192.168.0.2/24 dev eth0", "addr add fd00:192::2/64 dev eth0 nodad"},
+	farm.ip(t, slices.Concat(leaf(), []string{"addr add " + otherNodeAddr + "/24 dev eth0", "addr add fd00:192::2/64 dev eth0 nodad"},
 		farmAddresses(), gateway(nodeAddr, "fd00:192::1"))...)
 	for _, b := range backends {
 		for _, addr := range []string{b.v4, b.v6} {
@@ -113,7 +116,7 @@ echo 1 >ipv6/conf/all/forwarding`)
 		"route add default dev nowhere", "route add fd00::/16 dev nowhere",
 	}
 	for _, b := range backends {
-		commands = append(commands, "route add "+b.v4+"/32 via 192.168.0.2 dev be0", "route add "+b.v6+"/128 via fd00:192::2 dev be0")
+		commands = append(commands, "route add "+b.v4+"/32 via "+otherNodeAddr+" dev be0", "route add "+b.v6+"/128 via fd00:192::2 dev be0")
 	}
 	w.node.ip(t, commands...)
 }
