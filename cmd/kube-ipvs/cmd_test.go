@@ -8,6 +8,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
 )
 
 // manifest is one Service with one endpoint.
@@ -89,6 +93,7 @@ func TestPlanTellsConflictsThatStand(t *testing.T) {
 
 func TestMistakesAreClear(t *testing.T) {
 	broken := directory(t, map[string]string{"a.yaml": manifest, "b.yaml": "kind: Service\napiVersion: v1\nspec: {portz: 1}\n"})
+	file := filepath.Join(directory(t, map[string]string{"config": proxyFile + "clusterCIDR: here\n---\n" + ownFile + "watchNode: own\n"}), "config")
 	for _, tt := range []struct {
 		name string
 		args []string
@@ -103,6 +108,11 @@ func TestMistakesAreClear(t *testing.T) {
 		{"two mistakes at once", []string{"--ipvs-scheduler=best", "--proxy-mode=magic"}, `"magic" is not one of ipvs`},
 		{"bad file", []string{"plan", "--source-dir", broken}, "files that cannot be read: 1"},
 		{"nothing there", []string{"plan", "--source-dir", broken + "/none"}, "no such file or directory"},
+		{"mistakes of a file", []string{"plan", "--config", file, "--ipvs-scheduler=best"}, "bad settings:\nwatchNode: unknown field\nclusterCIDR: \"here\" is not a CIDR such as 10.244.0.0/16\n--ipvs-scheduler: unknown scheduler"},
+		{"mistakes of a file, to run", []string{"--config", file}, `clusterCIDR: "here" is not a CIDR`},
+		{"file that is not there", []string{"check", "--config", "/nonexistent"}, "--config: open /nonexistent: no such file"},
+		{"place to write to that is not there", []string{"--write-config-to=/nonexistent/x"}, "--write-config-to: open /nonexistent/x"},
+		{"what cannot be written", []string{"--metrics-port=0", "--write-config-to=/nonexistent/x"}, "a file cannot say that a listener is off"},
 		{"no agent", []string{"show", "status", "--run-dir", t.TempDir()}, "no agent is running"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -110,6 +120,88 @@ func TestMistakesAreClear(t *testing.T) {
 				t.Errorf("error %v, want %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// The documents of a configuration file begin like this.
+const (
+	proxyFile = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+	ownFile   = "apiVersion: kube-ipvs.io/v1alpha1\nkind: KubeIPVSConfiguration\n"
+)
+
+// A verb takes the file, flags over it, and says what has no effect.
+func TestPlanWithAConfigurationFile(t *testing.T) {
+	dir := directory(t, map[string]string{"web.yaml": manifest})
+	file := filepath.Join(directory(t, map[string]string{
+		"config": proxyFile + "ipvs: {scheduler: wlc}\niptables: {syncPeriod: 1m, masqueradeBit: 9}\n---\n" + ownFile + "sourceDir: " + dir + "\n",
+	}), "config")
+	for _, tt := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"file", nil, "-s wlc\n"},
+		{"flag over it", []string{"--ipvs-scheduler=sh"}, "-s sh\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out, notes, err := talk(append([]string{"plan", "--hostname-override=node-a", "--config", file}, tt.args...)...)
+			if err != nil || !strings.Contains(out, tt.want) || !strings.Contains(out, "--set-xmark 0x200/0x200") {
+				t.Errorf("error %v, no %q in\n%s", err, tt.want, out)
+			}
+			if want := "warning: accepted, but without effect here: iptables.syncPeriod\n"; notes != want {
+				t.Errorf("notes %q, want %q", notes, want)
+			}
+		})
+	}
+}
+
+// What is written is taken again, and nothing runs meanwhile.
+func TestWriteConfigTo(t *testing.T) {
+	dir := directory(t, map[string]string{"web.yaml": manifest})
+	file := filepath.Join(dir, "..config")
+	_, notes, err := talk("--write-config-to", file, "--source-dir", dir, "--ipvs-scheduler=wlc", "--vmodule=a=1")
+	if err != nil || notes != "warning: accepted, but without effect here: --vmodule\n" {
+		t.Fatalf("error %v, notes %q", err, notes)
+	}
+	if out := execute(t, "plan", "--config", file, "--show=servers"); !strings.HasPrefix(out, "-A -t 10.96.0.10:80 -s wlc\n") {
+		t.Errorf("plan\n%s", out)
+	}
+}
+
+// --cleanup is the verb of this name, as far as a running agent lets it.
+func TestCleanupByFlag(t *testing.T) {
+	dir := t.TempDir()
+	lock, err := lockRunDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	for _, arg := range []string{"cleanup", "--cleanup"} {
+		if _, err := try(arg, "--run-dir", dir); err == nil || !strings.Contains(err.Error(), "stop the agent first") {
+			t.Errorf("%s: error %v, want one about the agent that runs", arg, err)
+		}
+	}
+}
+
+// A person who starts the agent reads once what has no effect, and which flags won.
+func TestSettingsAreTold(t *testing.T) {
+	core, logs := observer.New(zap.DebugLevel)
+	log := zap.New(core)
+	tell(log, config.Loaded{})
+	if logs.Len() > 0 {
+		t.Errorf("lines %v without a reason", logs.All())
+	}
+	tell(log, config.Loaded{Warnings: []string{"a: unknown field", "b"}, Overrides: []string{"--x", "--y"}, Config: config.Config{ConfigFile: "/f"}})
+	var got []string
+	for _, l := range logs.All() {
+		got = append(got, fmt.Sprint(l.Level, " ", l.Message, " ", l.ContextMap()))
+	}
+	want := []string{
+		"warn configuration: a: unknown field map[]", "warn configuration: b map[]",
+		"info flags win over the configuration file map[file:/f flags:[--x --y]]",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
 	}
 }
 
@@ -128,6 +220,29 @@ func TestHelpHasExamples(t *testing.T) {
 	for _, args := range [][]string{{"--help"}, {"plan", "--help"}, {"show", "status", "--help"}, {"check", "--help"}, {"cleanup", "--help"}} {
 		if out := execute(t, args...); !strings.Contains(out, "Examples:\n") {
 			t.Errorf("%v: no examples in\n%s", args, out)
+		}
+	}
+}
+
+// Help shows ours and the common flags first, and none that does nothing.
+func TestHelpIsReadable(t *testing.T) {
+	_, out, _ := strings.Cut(execute(t, "--help"), "\nVerbs:\n")
+	at := -1
+	for _, want := range []string{"config", "source-dir", "ipvs-scheduler", "cluster-cidr", "kubeconfig", "healthz-bind-address", "conntrack-min", "log-level", "cleanup", "help"} {
+		next := strings.Index(out, " --"+want+" ")
+		if next <= at {
+			t.Errorf("--%s is at %d, want behind %d", want, next, at)
+		}
+		at = next
+	}
+	for _, hidden := range []string{"--healthz-port", "--vmodule", "--iptables-sync-period", "--boot-id-file"} {
+		if strings.Contains(out, hidden) {
+			t.Errorf("%s is shown", hidden)
+		}
+	}
+	for text := range strings.Lines(out) {
+		if len(text) > terminal+1 {
+			t.Errorf("a line of %d characters: %s", len(text), text)
 		}
 	}
 }
