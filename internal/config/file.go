@@ -168,7 +168,8 @@ func (r *fileReader) kindOf(number int, object []byte) ([]setting, error) {
 	if err := json.Unmarshal(object, &t); err != nil {
 		return nil, errors.New("not an object with apiVersion and kind")
 	}
-	version, list := "", []setting(nil)
+	var version string
+	var list []setting
 	switch t.Kind {
 	case proxyKind:
 		version, list = kubeproxy.SchemeGroupVersion.String(), proxySettings

@@ -50,7 +50,8 @@ func (l *Loader) Watch(ctx context.Context, log *zap.Logger, changed func()) err
 			if settled == nil {
 				settled = time.After(l.pace.quiet)
 			}
-		case <-w.errors(): // events may have been lost
+		case err := <-w.losses():
+			log.Debug("events of the configuration file may be lost, looking at it", zap.Error(err))
 		case <-poll.C:
 		case <-settled:
 			settled = nil
@@ -113,7 +114,8 @@ func (w *dirWatch) events() <-chan fsnotify.Event {
 	return w.notify.Events
 }
 
-func (w *dirWatch) errors() <-chan error {
+// losses tells that events may have been lost.
+func (w *dirWatch) losses() <-chan error {
 	if w.notify == nil {
 		return nil
 	}
@@ -164,8 +166,8 @@ func waypoints(path string) []string {
 		path = target
 		dirs = append(dirs, filepath.Dir(path))
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		dirs = append(dirs, filepath.Dir(real))
+	if end, err := filepath.EvalSymlinks(path); err == nil {
+		dirs = append(dirs, filepath.Dir(end))
 	}
 	slices.Sort(dirs)
 	return slices.Compact(dirs)
