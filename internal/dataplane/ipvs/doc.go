@@ -28,7 +28,8 @@
 //	table         key                        ours                            drift found by
 //	sets          name                       one of our names                audit: headers
 //	members       set, entry                 in one of our sets              audit: one set at a time
-//	chains        family, table, name        one of our names                audit: iptables-save
+//	chains        family, table, name        one of our names, or of what    audit: iptables-save
+//	                                         iptables mode leaves
 //	jumps         family, table, hook, chain to one of our chains            audit: iptables-save
 //	servers       address, port, protocol    address on kube-ipvs0 or in     audit: rotating reads,
 //	                                         KUBE-IPVS-IPS, or named by an   a dump where it is cheap

@@ -61,9 +61,10 @@ var jumps = []struct {
 	{"filter", "INPUT", chainAccept, "kubernetes service traffic", true},
 }
 
-// OwnedChain tells whether a chain is one of ours, by name.
+// OwnedChain tells whether a chain is one of ours, by name. That it is one of ours
+// does not mean that it is wanted.
 func OwnedChain(k rules.ChainKey) bool {
-	return slices.Contains(chainTables[k.Table], k.Name)
+	return slices.Contains(chainTables[k.Table], k.Name) || leftByIPTables(k)
 }
 
 // ruleWriter collects the rules of one family in the form of iptables-save, so

@@ -1,0 +1,28 @@
+package ipvs
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+)
+
+// What kube-proxy's iptables mode leaves on a node, beyond the chains that both modes
+// have: names of chains by table, and how the names of those begin that it has for
+// each Service and endpoint (contract sections 1.9 and 6.3). Its chains are ours to
+// remove: rules that nobody keeps up to date would go on refusing what is served by
+// now. KUBE-FIREWALL and the canary of the kubelet are not among them.
+var (
+	iptablesChains = map[string][]string{
+		"nat":    {"KUBE-NODEPORTS", "KUBE-PROXY-CANARY"},
+		"filter": {"KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-PROXY-CANARY"},
+		"mangle": {"KUBE-PROXY-CANARY"},
+	}
+	iptablesPrefixes = []string{"KUBE-SVC-", "KUBE-SVL-", "KUBE-SEP-", "KUBE-FW-", "KUBE-EXT-"} // all in nat
+)
+
+// leftByIPTables tells whether a chain is one of iptables mode alone.
+func leftByIPTables(k rules.ChainKey) bool {
+	return slices.Contains(iptablesChains[k.Table], k.Name) ||
+		k.Table == "nat" && slices.ContainsFunc(iptablesPrefixes, func(p string) bool { return strings.HasPrefix(k.Name, p) })
+}
