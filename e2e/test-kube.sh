@@ -5,7 +5,8 @@
 #   e2e/test-kube.sh                     all tests
 #   e2e/test-kube.sh TestCompaction      those whose names match
 #
-# KUBE_IPVS_E2E_OUTAGE is how long the API server is killed for, 5m if not set. The whole output goes to bin/e2e-kube.log.
+# KUBE_IPVS_E2E_OUTAGE is how long the API server is killed for, 5m if not set. KUBE_IPVS_E2E_MEMORY=10000x10 makes TestMemory
+# measure so many Services with so many endpoints each. The whole output goes to bin/e2e-kube.log, profiles to bin/e2e-kube/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -19,7 +20,7 @@ say() { printf 'e2e-kube: %4ds  %s\n' "$SECONDS" "$*"; }
 # count KIND: how many tests ended so.
 count() { grep -cE "^ *--- $1:" "$log" || true; }
 
-mkdir -p bin
+mkdir -p bin/e2e-kube
 say 'etcd, kube-apiserver, kubectl (built once, some minutes)'
 go run ./e2e/kube/build
 say 'the agent, the runner, the tests'
@@ -29,14 +30,19 @@ if [ "$(bin/vmrun -where 2>/dev/null)" = vm ]; then
 	e2e/install.sh vm
 fi
 
-say "tests ... ($log)"
+say 'the control plane itself, the manifests'
+KUBE_IPVS_E2E_KUBE=1 go test -count=1 -run "$pattern" ./e2e/kube
+
+say "the agent on a kernel with IPVS ... ($log)"
 status=0
+rm -f bin/e2e-kube/*
 # The control planes are processes of serve; the guest reaches them at 10.0.2.2.
 OUTAGE=${KUBE_IPVS_E2E_OUTAGE:-5m} PATTERN=$pattern SRC=$src BIN=$bin bin/serve -- bash -c '
-	exec bin/vmrun -auto -m 3072 -timeout 25m -share "$PWD:$SRC" \
+	exec bin/vmrun -auto -m 3072 -timeout 25m -share "$PWD:$SRC" -share "$PWD/bin/e2e-kube:/run/kube-ipvs/out:rw" \
 		-copy "bin/kube-ipvs:$BIN/kube-ipvs" -copy "bin/kube-traffic.test:$BIN/kube-traffic.test" \
 		-env "KUBE_IPVS_CLUSTERS=$KUBE_IPVS_CLUSTERS" -env KUBE_IPVS_E2E_KUBE=1 -env "KUBE_IPVS_E2E_OUTAGE=$OUTAGE" \
-		-env "KUBE_IPVS_BIN=$BIN/kube-ipvs" -env "KUBE_IPVS_SRC=$SRC" \
+		-env "KUBE_IPVS_BIN=$BIN/kube-ipvs" -env "KUBE_IPVS_SRC=$SRC" -env KUBE_IPVS_OUT=/run/kube-ipvs/out \
+		-env "KUBE_IPVS_E2E_MEMORY=${KUBE_IPVS_E2E_MEMORY:-}" \
 		-- "$BIN/kube-traffic.test" -test.v -test.timeout 24m -test.parallel 4 -test.run "$PATTERN"' 2>&1 |
 	tee "$log" | grep --line-buffered -E '^(figure:|--- |panic:|FAIL|vmrun:)' || status=1
 if [ "${PIPESTATUS[0]}" != 0 ] || [ "$(count FAIL)" != 0 ] || [ "$(count PASS)" = 0 ]; then
@@ -44,6 +50,10 @@ if [ "${PIPESTATUS[0]}" != 0 ] || [ "$(count FAIL)" != 0 ] || [ "$(count PASS)" 
 fi
 if [ $status != 0 ]; then
 	grep -vE '^ *(=== |--- (PASS|SKIP))|^figure:' "$log" | tail -n 150
+fi
+if [ -f bin/e2e-kube/memory.heap ]; then
+	say 'live heap by where it was allocated'
+	go tool pprof -sample_index=inuse_space -top -nodecount=25 bin/kube-ipvs bin/e2e-kube/memory.heap 2>/dev/null
 fi
 awk -f e2e/skipped.awk "$log"
 say "$([ $status = 0 ] && echo ok || echo FAILED): $(count PASS) passed, $(count FAIL) failed, $(count SKIP) skipped ($log)"

@@ -37,17 +37,17 @@ type proxy struct {
 // newAgent gives the node an agent that follows the API server as a kubeconfig says, and is not running yet.
 func newAgent(t *testing.T, w *world, kubeconfig string, flags ...string) *proxy {
 	t.Helper()
-	return newProgram(t, w, os.Getenv("KUBE_IPVS_BIN"), append([]string{
-		"--kubeconfig", kubeconfig, "--hostname-override", thisNode, "--cluster-cidr", clusterCIDR,
+	run := t.TempDir()
+	return newProgram(t, w, os.Getenv("KUBE_IPVS_BIN"), run, append([]string{
+		"--run-dir", run, "--kubeconfig", kubeconfig, "--hostname-override", thisNode, "--cluster-cidr", clusterCIDR,
 		"--ipvs-sync-period", "1h", "--iptables-backend", "nft",
 	}, flags...)...)
 }
 
-// newProgram gives the node a program that is kube-ipvs, by any name, with exactly these flags and a directory of its own.
-func newProgram(t *testing.T, w *world, program string, flags ...string) *proxy {
+// newProgram gives the node a program that is kube-ipvs, by any name, with exactly these flags; run is where it has its socket.
+func newProgram(t *testing.T, w *world, program, run string, flags ...string) *proxy {
 	t.Helper()
-	run := t.TempDir()
-	p := &proxy{world: w, program: program, flags: append(flags, "--run-dir", run), output: &transcript{}}
+	p := &proxy{world: w, program: program, flags: flags, output: &transcript{}}
 	p.client = inspect.NewClient(filepath.Join(run, "agent.sock"))
 	t.Cleanup(func() {
 		p.kill(t)

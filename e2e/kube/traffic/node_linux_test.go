@@ -76,7 +76,7 @@ func TestNodeIsToGo(t *testing.T) {
 	wantEligible(t, p, 503, false)
 	p.answers(t, "/livez", 200, settleTimeout)
 	p.answers(t, "/readyz", 200, settleTimeout)
-	a.patchNode(t, `{"spec": {"taints": [{"$patch": "delete", "key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]}}`)
+	a.patchNode(t, `{"spec": {"taints": null}}`)
 	wantEligible(t, p, 200, true)
 }
 

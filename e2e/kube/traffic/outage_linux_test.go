@@ -18,21 +18,23 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 )
 
-// outageLasts is how long the API server is away.
+// watchBound is the agent's --readyz-watch-bound in these tests: a little more than the minute in which a server that is well says
+// that nothing has changed.
+const watchBound = 70 * time.Second
+
+// outageLasts is how long the API server is away. Short tests do not wait until readiness shows it.
 func outageLasts(t *testing.T) time.Duration {
 	t.Helper()
-	lasts := os.Getenv("KUBE_IPVS_E2E_OUTAGE")
-	if lasts == "" {
-		lasts = "1m"
-	}
-	d, err := time.ParseDuration(lasts)
-	if err != nil {
-		t.Fatal(err)
-	}
 	if testing.Short() {
-		d = min(d, 20*time.Second)
+		return 20 * time.Second
 	}
-	return d
+	asked := os.Getenv("KUBE_IPVS_E2E_OUTAGE")
+	if asked == "" {
+		return watchBound + 15*time.Second
+	}
+	d, err := time.ParseDuration(asked)
+	must(t, err)
+	return max(d, watchBound+15*time.Second)
 }
 
 // stage is what the tests of an API server that goes away have in common: a Service that stays, with traffic, one that is deleted
@@ -72,7 +74,25 @@ func (s *stage) untilOver(t *testing.T, end time.Time) {
 		s.traffic.more(t, 5)
 		wantAnswers(t, "deleted during the outage", s.world.pod, vip(s.doomed), 1)
 	}
+	s.proxy.answers(t, "/livez", 200, settleTimeout)
 	same(t, "kernel during the outage", s.before, s.world.kernel(t))
+}
+
+// wantSilenceKnown wants the agent to say that it hears nothing, to people and not yet to load balancers.
+func (s *stage) wantSilenceKnown(t *testing.T) {
+	t.Helper()
+	s.proxy.answers(t, "/healthz", 200, settleTimeout)
+	if testing.Short() {
+		t.Log("readiness is not looked at: the outage is shorter than its bound")
+		return
+	}
+	body := s.proxy.answers(t, "/readyz", 503, 10*time.Second)
+	t.Logf("/readyz: %s", body)
+	for _, want := range []string{"nothing heard about services for", "nothing heard about endpointslices for"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("/readyz does not say %q: %s", want, body)
+		}
+	}
 }
 
 // converges wants the deletion in the kernel, what is created now to answer, and nothing else to change.
@@ -91,6 +111,7 @@ func (s *stage) converges(t *testing.T) {
 	if diff := cmp.Diff(deletion, wrote); diff != "" {
 		t.Errorf("rows written since the outage began (-want +got):\n%s", diff)
 	}
+	s.proxy.answers(t, "/readyz", 200, settleTimeout)
 	s.traffic.more(t, 5)
 	s.traffic.check(t)
 	created := s.api.create(t, service("created-later"), backends[3])
@@ -137,23 +158,24 @@ func without(lines []string, s *corev1.Service) []string {
 func TestAPIOutage(t *testing.T) {
 	t.Run("killed", func(t *testing.T) {
 		t.Parallel()
-		s := newStage(t)
+		s := newStage(t, "--readyz-watch-bound", watchBound.String())
 		end := time.Now().Add(outageLasts(t))
 		must(t, s.api.KillAPIServer(t.Context()))
 		must(t, s.api.DeleteStored(t.Context(), "services/specs", namespace, s.doomed.Name))
 		s.untilOver(t, end)
+		s.wantSilenceKnown(t)
 		must(t, s.api.StartAPIServer(t.Context()))
 		s.converges(t)
 	})
-	// A partition is worse: nothing says that the server is away. The outage is shorter but has to outlast the pings by which
-	// dead connections are found, 30 s and 15 s.
+	// A partition is worse: nothing says that the server is away, until pings find it out after 45 s.
 	t.Run("partition", func(t *testing.T) {
 		t.Parallel()
-		s := newStage(t)
-		end := time.Now().Add(max(outageLasts(t)/4, 50*time.Second))
+		s := newStage(t, "--readyz-watch-bound", watchBound.String())
+		end := time.Now().Add(min(outageLasts(t), watchBound+15*time.Second))
 		s.api.relay.partition()
 		must(t, s.api.client.CoreV1().Services(namespace).Delete(t.Context(), s.doomed.Name, metav1.DeleteOptions{}))
 		s.untilOver(t, end)
+		s.wantSilenceKnown(t)
 		s.api.relay.heal()
 		s.converges(t)
 	})
@@ -200,6 +222,13 @@ func TestStartWhileAPIIsDown(t *testing.T) {
 	status := s.proxy.settle(t, "tell its status", settleTimeout, func(agent.Status) bool { return true })
 	if status.Synced || status.Ready || len(status.Written) > 0 {
 		t.Errorf("without an API server: %+v, want neither synced nor ready, and nothing written", status)
+	}
+	body := s.proxy.answers(t, "/readyz", 503, settleTimeout)
+	t.Logf("/readyz: %s", body)
+	for _, want := range []string{"source kube has not delivered everything yet", "the API server"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("/readyz does not say %q: %s", want, body)
+		}
 	}
 	s.untilOver(t, time.Now().Add(20*time.Second))
 	must(t, s.api.StartAPIServer(t.Context()))
