@@ -60,7 +60,7 @@ func newProgram(log *zap.Logger, c config.Config, k *kernel, follow sources) *pr
 	p.loop = agent.New(agent.Options{
 		Log: log, Catalog: p.known, Mode: p.mode, NodeName: c.NodeName, Observer: p.metrics, Herald: tell,
 		Compiler: compilerFor(p.live.now, p.served), Concerns: concernsFor(p.live.now, p.served),
-		Host: k.link, NodePorts: nodePortsFor(p.live.now), Health: p.health, AuditPeriod: c.SyncPeriod,
+		Host: k.link, NodePorts: nodePortsFor(p.live.now), Health: p.health, AuditPeriod: c.SyncPeriod, MinPeriod: c.MinSyncPeriod,
 	})
 	p.measure()
 	return p

@@ -58,6 +58,9 @@ type Options struct {
 	// Coalesce is how long the loop waits after the first of several changes, so
 	// that a burst becomes one batch; 0 is DefaultCoalesce.
 	Coalesce time.Duration
+	// MinPeriod is the least time between two batches (kube-proxy's minSyncPeriod);
+	// the first change after a longer rest does not wait for it.
+	MinPeriod time.Duration
 	// AuditPeriod is the time between two rounds that look for drift; 0 is
 	// DefaultAuditPeriod, negative none.
 	AuditPeriod time.Duration
@@ -108,6 +111,7 @@ type Agent struct {
 	contests  map[contest]struct{}
 	health    healthBook
 	triggers  []catalog.Trigger // of changes that are not in the kernel yet
+	took      time.Time         // when the last batch was done
 	began     time.Time         // when the changes were taken that are being applied
 	debt      debt              // of any goroutine
 	pulse     pulse             // of any goroutine
@@ -193,7 +197,7 @@ func (a *Agent) wait(ctx context.Context) func(context.Context) {
 // woken answers for the changes that the catalog has.
 func (a *Agent) woken(context.Context) {
 	a.debt.owe()
-	a.coalesce.armUnlessSet(a.opts.Coalesce)
+	a.coalesce.armUnlessSet(max(a.opts.Coalesce, a.opts.MinPeriod-time.Since(a.took)))
 }
 
 func (a *Agent) stopTimers() {

@@ -43,6 +43,7 @@ type mode struct {
 	planned                     [][]string // the Services that were set, at each Apply
 	drift                       dataplane.Drift
 	serves                      bool
+	minPeriod                   time.Duration // of the loop's options
 	stall                       chan struct{} // Apply waits for its end, if it is there
 }
 
@@ -200,7 +201,7 @@ func run(t *testing.T, m *mode, test func(w *world)) {
 		w := &world{T: t, mode: m, host: &host{}, health: &health{}, heard: &herald{}, settings: settings(), seen: &seen{}, logs: logs,
 			Catalog: catalog.New(zap.NewNop(), "node-a", model.FromFile)}
 		w.loop = agent.New(agent.Options{
-			Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: m, Observer: w.seen, Health: w.health, Herald: w.heard,
+			Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: m, Observer: w.seen, Health: w.health, Herald: w.heard, MinPeriod: m.minPeriod,
 			Host: w.host, NodePorts: func(h model.Host) []netip.Addr { return plan.NodePortAddresses(plan.NodePortSelection{}, h) },
 			Compiler: func(h model.Host) agent.Compiler { return plan.New(w.options(h)) },
 			Concerns: func(before, now model.Host) func(*model.Service) bool {
@@ -267,6 +268,24 @@ func TestABurstIsOneBatch(t *testing.T) {
 		if err != nil || s.Last == nil || s.Last.Services != 3 || s.Cycles != 1 || s.Services != 3 {
 			w.Errorf("status %+v, error %v", s, err)
 		}
+	})
+}
+
+// With a least time between batches the first change after a rest is still served at
+// once, and the others together when it is over.
+func TestMinPeriod(t *testing.T) {
+	m := newMode()
+	m.minPeriod = 10 * time.Second
+	run(t, m, func(w *world) {
+		w.SetState(model.FromFile, source.Complete)
+		w.want(time.Second, "start", "load", "apply")
+		w.after(15 * time.Second)
+		w.SetService(service("a", "10.96.0.1"))
+		w.want(time.Second, "apply")
+		w.SetService(service("b", "10.96.0.2"))
+		w.SetService(service("c", "10.96.0.3"))
+		w.want(8 * time.Second)
+		w.want(2*time.Second, "apply")
 	})
 }
 

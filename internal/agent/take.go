@@ -50,6 +50,7 @@ func (a *Agent) take(ctx context.Context) {
 		return
 	}
 	a.began = time.Now()
+	defer func() { a.took = time.Now() }()
 	batch := a.opts.Catalog.Take()
 	a.triggers = append(a.triggers, batch.Triggers...)
 	if batch.NodeChanged {

@@ -40,10 +40,10 @@ func TestCheck(t *testing.T) {
 		}, []string{`--nodeport-addresses: "Primary" is not primary, localhost, all or a CIDR`, `"10.0.0.1" is not`, `"" is not`, `"10.0.0.0/33" is not`}},
 		{"external IPs", func(s *config.Settings) { s.Own.ExternalIPAllowedCIDRs = []string{"all"} }, []string{`--external-ip-allowed-cidrs: "all" is not a CIDR`}},
 		{"gates", func(s *config.Settings) {
-			s.FeatureGates = []string{"KubeProxyIPVS=perhaps", "AllowServiceExternalIPs", "Fast=true", "=true"}
+			s.FeatureGates = []string{"KubeProxyIPVS=perhaps", "AllowServiceExternalIPs", "Fast=maybe", "=true"}
 		}, []string{
 			`--feature-gates: "perhaps" is not true or false, in "KubeProxyIPVS=perhaps"`, `"" is not true or false, in "AllowServiceExternalIPs"`,
-			`"Fast" is not one of AllAlpha, AllBeta, AllowServiceExternalIPs, Comp`, `"" is not one of AllAlpha`,
+			`"maybe" is not true or false, in "Fast=maybe"`, `"=true" names no gate`,
 		}},
 		{"addresses of the node", func(s *config.Settings) {
 			s.NodeAddresses = []string{"worker-1", "fe80::1%eth0", "::", "224.0.0.1", "192.0.2.1/32"}

@@ -12,8 +12,8 @@ import (
 const allowExternalIPs = "AllowServiceExternalIPs"
 
 // gates are those that kube-proxy asks (contract section 1.4), with AllAlpha and
-// AllBeta, which every component has. The command line of a kube-proxy is to work
-// here, so they are all accepted.
+// AllBeta, which every component has. A cluster gives all its components one list,
+// so a gate that is not among them is passed over, with a warning.
 var gates = map[string]bool{
 	allowExternalIPs:                true,
 	"AllAlpha":                      true,
@@ -33,27 +33,17 @@ var gates = map[string]bool{
 // line, and tells whether external IPs are served. Of a gate that is given twice
 // the last counts.
 func (p *problems) featureGates() (externalIPs bool) {
-	const flag = "feature-gates"
-	known := strings.Join(slices.Sorted(maps.Keys(gates)), ", ")
 	merged := maps.Clone(p.s.Proxy.FeatureGates)
-	for _, name := range slices.Sorted(maps.Keys(merged)) {
-		if !gates[name] {
-			p.list = append(p.list, fmt.Errorf("featureGates: %q is not one of %s", name, known))
-		}
+	if merged == nil && len(p.s.FeatureGates) > 0 {
+		merged = map[string]bool{}
 	}
 	for _, text := range p.s.FeatureGates {
 		name, on, err := parseGate(text)
-		switch {
-		case !gates[name]:
-			p.list = append(p.list, fmt.Errorf("--%s: %q is not one of %s", flag, name, known))
-		case err != nil:
-			p.list = append(p.list, fmt.Errorf("--%s: %w", flag, err))
-		default:
-			if merged == nil {
-				merged = map[string]bool{}
-			}
-			merged[name] = on
+		if err != nil {
+			p.list = append(p.list, fmt.Errorf("--feature-gates: %w", err))
+			continue
 		}
+		merged[name] = on
 	}
 	p.gates = merged
 	on, said := merged[allowExternalIPs]
@@ -66,5 +56,13 @@ func parseGate(text string) (name string, on bool, err error) {
 	if on, err = strconv.ParseBool(value); err != nil {
 		err = fmt.Errorf("%q is not true or false, in %q", value, text)
 	}
-	return strings.TrimSpace(name), on, err
+	if name = strings.TrimSpace(name); name == "" {
+		err = fmt.Errorf("%q names no gate", text)
+	}
+	return name, on, err
+}
+
+// foreignGates names the gates that kube-proxy does not ask.
+func foreignGates(given map[string]bool) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(given)), func(name string) bool { return gates[name] })
 }

@@ -150,6 +150,9 @@ func (s *Settings) warnings(c Config) []string {
 	if len(c.Unused) > 0 {
 		out = append(out, "accepted, but without effect here: "+strings.Join(c.Unused, ", "))
 	}
+	if list := foreignGates(c.effective.Proxy.FeatureGates); len(list) > 0 {
+		out = append(out, "feature gates that this program does not have, passed over: "+strings.Join(list, ", "))
+	}
 	for _, name := range []string{"healthz", "metrics"} {
 		if s.given[name+"-port"] {
 			out = append(out, fmt.Sprintf("--%s-port is deprecated, say --%[1]s-bind-address", name))

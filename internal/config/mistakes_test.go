@@ -55,7 +55,6 @@ var badFields = []input{
 	in("rate that is none", "clientConnection: {qps: fast}\n"),
 	in("list of the wrong type", "nodePortAddresses: 10.0.0.0/8\n"),
 	in("gate that is neither", "featureGates: {KubeProxyIPVS: perhaps}\n"),
-	in("gate that is not known", "featureGates: {Teleport: true}\n"),
 	in("vmodule of the wrong type", "logging: {vmodule: [5]}\n"),
 	in("mode iptables", "mode: iptables\n"),
 	in("mode nftables", "mode: nftables\n"),
