@@ -15,7 +15,7 @@ IMAGE     ?= kube-ipvs:dev
 PLATFORMS ?=
 PUSH      ?=
 
-.PHONY: help build demo test test-unit race test-vm e2e-kube bench fuzz golden lint verify vuln image manifests clean
+.PHONY: help build demo test test-unit race test-vm e2e-kube bench-memory bench fuzz golden lint verify vuln image manifests clean
 
 help: ## this list
 	@echo 'kube-ipvs: Kubernetes Services on the kernel'"'"'s IP Virtual Server'
@@ -54,6 +54,9 @@ test-vm: ## contracts, scenarios and packets on a kernel with IPVS
 
 e2e-kube: ## a real API server, the agent, packets; builds the control plane once
 	@e2e/test-kube.sh
+
+bench-memory: ## RSS and live heap with 10,000 Services x 10 endpoints of a real API server
+	@KUBE_IPVS_E2E_MEMORY=$${KUBE_IPVS_E2E_MEMORY:-10000x10} e2e/test-kube.sh TestMemory
 
 bench: ## what one change costs, and how that does not grow
 	$(GO) test -run '^$$' -bench . -benchtime 300ms ./internal/... ./cmd/... ./ipset/...

@@ -53,7 +53,8 @@ if [ $status != 0 ]; then
 fi
 if [ -f bin/e2e-kube/memory.heap ]; then
 	say 'live heap by where it was allocated'
-	go tool pprof -sample_index=inuse_space -top -nodecount=25 bin/kube-ipvs bin/e2e-kube/memory.heap 2>/dev/null
+	go tool pprof -sample_index=inuse_space -top -nodecount=60 bin/kube-ipvs bin/e2e-kube/memory.heap 2>/dev/null |
+		awk '/flat%/ || $1 ~ /B$/ && $1 != "0"' | sed -E 's/\[go\.shape.*\]/[...]/; s#github.com/kube-ipvs/kube-ipvs/internal/##' | head -25
 fi
 awk -f e2e/skipped.awk "$log"
 say "$([ $status = 0 ] && echo ok || echo FAILED): $(count PASS) passed, $(count FAIL) failed, $(count SKIP) skipped ($log)"

@@ -5,6 +5,7 @@
 //	build/         go run ./e2e/kube/build
 //	cluster/       starts, stops and breaks a control plane
 //	serve/         lends a guest the host's control planes
+//	traffic/       the agent that follows one, on a kernel with IPVS
 //
 // Its tests skip where the programs were not built, unless KUBE_IPVS_E2E_KUBE=1 asks for them.
 package kube

@@ -124,7 +124,8 @@ func (p *proxy) kill(t *testing.T) {
 	}
 	_ = p.process.Process.Kill() // it may have ended by itself
 	select {
-	case <-p.ended: // killed, as was asked
+	case err := <-p.ended:
+		t.Logf("the agent was killed: %v", err)
 		p.process = nil
 	case <-time.After(settleTimeout):
 		t.Fatal("the agent does not end")

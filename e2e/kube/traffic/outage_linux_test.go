@@ -40,9 +40,9 @@ func outageLasts(t *testing.T) time.Duration {
 // stage is what the tests of an API server that goes away have in common: a Service that stays, with traffic, one that is deleted
 // while the server is away, and a running agent.
 type stage struct {
-	*world
-	*api
-	*proxy
+	world       *world
+	api         *api
+	proxy       *proxy
 	web, doomed *corev1.Service
 	traffic     streams
 	before      []string // the kernel
