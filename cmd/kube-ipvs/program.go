@@ -101,8 +101,17 @@ func (p *program) run(ctx context.Context, socket net.Listener) error {
 func (p *program) listen(ctx context.Context, name, address string, h http.Handler, failed events.Kind) error {
 	return httpd.Serve(ctx, p.log, httpd.Listener{
 		Name: name, Address: address, Handler: h, HardFail: p.live.now().BindHardFail,
-		Failed: func(err error) { p.events.Node(failed, err.Error()) },
+		Failed: func(err error) { p.lastWords(failed, err) },
 	})
+}
+
+// lastWordsWithin bounds what is left to say when the process is about to end.
+const lastWordsWithin = time.Second
+
+func (p *program) lastWords(kind events.Kind, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), lastWordsWithin)
+	defer cancel()
+	p.events.LastNode(ctx, kind, err.Error())
 }
 
 // measure joins the metrics to what is counted elsewhere.
@@ -117,6 +126,7 @@ func (p *program) measure() {
 	m.Events(p.events.Dropped)
 	m.RestoreFailures(func(f model.Family) uint64 { return p.kernel.rules.RestoreFailures(rules.Family(f)) })
 	m.Sources(p.synced)
+	m.Features([]telemetry.Feature{{Name: "AllowServiceExternalIPs", Enabled: p.live.now().AllowExternalIPs}})
 	if p.follow.kube != nil {
 		m.RESTClient()
 		m.Watches(p.watches)
@@ -136,7 +146,7 @@ func (p *program) synced() map[string]bool {
 func (p *program) watches() map[string]telemetry.Watch {
 	out := map[string]telemetry.Watch{}
 	for kind, w := range p.follow.kube.Progress() {
-		out[kind] = telemetry.Watch{Heard: w.Heard}
+		out[kind] = telemetry.Watch{Heard: w.Heard, Failing: string(w.Reason)}
 	}
 	return out
 }

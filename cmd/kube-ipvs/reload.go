@@ -38,7 +38,7 @@ type steps struct {
 	reconfigure func(ctx context.Context, change func(context.Context) error) error
 	pick        func(ctx context.Context, want scheduler.Spec) (scheduler.Spec, error)
 	exclude     func(ctx context.Context, cidrs []netip.Prefix) error
-	retune      func(ctx context.Context, from, to config.Config) error
+	retune      func(ctx context.Context, from, to config.Config) map[string]error
 }
 
 func (p *program) steps() steps {
@@ -79,12 +79,16 @@ func (r *reloader) reload(ctx context.Context) (telemetry.Reload, error) {
 	tell(r.log, loaded)
 	now, later := config.Compare(r.asked, loaded.Config)
 	if len(now) > 0 {
-		if err := r.adopt(ctx, config.Live(r.asked, loaded.Config)); err != nil {
+		refused, err := r.adopt(ctx, config.Live(r.asked, loaded.Config))
+		if err != nil {
 			return telemetry.Refused, err
 		}
+		now, later = r.withhold(now, later, refused)
+		r.told(r.asked)
+	}
+	if len(now) > 0 {
 		r.log.Info("settings changed", zap.Strings("settings", now))
 		r.events.Node(events.ConfigurationReloaded, "new settings in force: "+strings.Join(now, ", "))
-		r.told(r.asked)
 	}
 	if len(later) == 0 {
 		return telemetry.Applied, nil
@@ -94,11 +98,25 @@ func (r *reloader) reload(ctx context.Context) (telemetry.Reload, error) {
 	return telemetry.RestartNeeded, nil
 }
 
-// adopt makes settings those of the loop. The first step that fails leaves everything
-// as it was.
-func (r *reloader) adopt(ctx context.Context, next config.Config) error {
+// withhold moves what this process could not set from one list to the other: after a
+// restart an init container or a person with more rights may have.
+func (r *reloader) withhold(now, later []string, refused map[string]error) (live, restart []string) {
+	for _, name := range now {
+		if err := refused[name]; err != nil {
+			r.log.Warn("setting refused by the node", zap.String("setting", name), zap.Error(err))
+			later = append(later, name)
+		} else {
+			live = append(live, name)
+		}
+	}
+	return live, later
+}
+
+// adopt makes settings those of the loop and returns those that the node refused. The
+// first step that fails leaves everything as it was.
+func (r *reloader) adopt(ctx context.Context, next config.Config) (refused map[string]error, err error) {
 	asked := next
-	err := r.steps.reconfigure(ctx, func(ctx context.Context) (err error) {
+	err = r.steps.reconfigure(ctx, func(ctx context.Context) (err error) {
 		before := r.live.now()
 		if next.Scheduler == r.asked.Scheduler {
 			next.Scheduler = before.Scheduler // what was found to work for it
@@ -110,20 +128,18 @@ func (r *reloader) adopt(ctx context.Context, next config.Config) error {
 				return fmt.Errorf("exclude ranges: %w", err)
 			}
 		}
-		if err := r.steps.retune(ctx, before, next); err != nil {
-			r.log.Warn("not everything could be set", zap.Error(err))
-		}
+		refused = r.steps.retune(ctx, before, next)
 		r.live.set(next)
 		return nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if next.Scheduler != asked.Scheduler && r.asked.Scheduler != asked.Scheduler {
 		r.events.Node(events.SchedulerUnavailable, fmt.Sprintf("the kernel lacks scheduler %s, using %s", asked.Scheduler, next.Scheduler))
 	}
 	r.asked = asked
-	return setLevel(r.level, next)
+	return refused, setLevel(r.level, next)
 }
 
 // oneLine joins a list of mistakes as an Event shows it.

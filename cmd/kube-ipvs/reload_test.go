@@ -24,10 +24,11 @@ import (
 type bench struct {
 	*testing.T
 	*reloader
-	path  string
-	lacks string // a scheduler
-	calls []string
-	logs  *observer.ObservedLogs
+	path    string
+	lacks   string // a scheduler
+	refuses map[string]error
+	calls   []string
+	logs    *observer.ObservedLogs
 }
 
 const header = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
@@ -78,9 +79,9 @@ func (b *bench) exclude(_ context.Context, cidrs []netip.Prefix) error {
 	return nil
 }
 
-func (b *bench) retune(_ context.Context, from, to config.Config) error {
+func (b *bench) retune(_ context.Context, from, to config.Config) map[string]error {
 	b.calls = append(b.calls, fmt.Sprintf("retune strict ARP %t to %t", from.StrictARP, to.StrictARP))
-	return nil
+	return b.refuses
 }
 
 func TestReload(t *testing.T) {
@@ -88,6 +89,7 @@ func TestReload(t *testing.T) {
 		name, before, after string
 		args                []string
 		lacks               string
+		refuses             map[string]error
 		outcome             telemetry.Reload
 		calls               []string
 		scheduler           string // in force
@@ -102,6 +104,10 @@ func TestReload(t *testing.T) {
 			calls: []string{"pick lblc"}, scheduler: "rr", fails: "scheduler lblc: no answer"},
 		{name: "strict ARP and ranges", before: "ipvs: {excludeCIDRs: [10.0.0.0/8]}", after: "ipvs: {strictARP: true}", outcome: telemetry.Applied,
 			calls: []string{"exclude []", "retune strict ARP false to true"}, scheduler: "rr", says: "settings changed [ipvs.excludeCIDRs ipvs.strictARP]"},
+		{name: "strict ARP in a container that may not", after: "ipvs: {strictARP: true, scheduler: sed}", outcome: telemetry.RestartNeeded,
+			refuses: map[string]error{"ipvs.strictARP": errors.New("read-only file system")},
+			calls:   []string{"pick sed", "retune strict ARP false to true"}, scheduler: "sed",
+			says: "changed settings that need a restart are not in force [ipvs.strictARP]"},
 		{name: "what needs a restart", after: "clusterCIDR: 10.244.0.0/16\nipvs: {scheduler: sed}", outcome: telemetry.RestartNeeded,
 			calls: []string{"pick sed", "retune strict ARP false to false"}, scheduler: "sed",
 			says: "changed settings that need a restart are not in force [clusterCIDR]"},
@@ -111,7 +117,7 @@ func TestReload(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, tt.before, tt.args...)
-			b.lacks = tt.lacks
+			b.lacks, b.refuses = tt.lacks, tt.refuses
 			b.write(tt.after)
 			outcome, err := b.reload(t.Context())
 			if outcome != tt.outcome || (err != nil) != (tt.fails != "") || err != nil && !strings.Contains(err.Error(), tt.fails) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -25,12 +26,16 @@ func (k *kernel) prepare(ctx context.Context, log *zap.Logger, c config.Config) 
 // tune sets the sysctls of IPVS and its idle times; a sysctl that is required and
 // refused ends it.
 func (k *kernel) tune(ctx context.Context, c config.Config) error {
+	results, err := k.setSysctls(ctx, c)
+	return errors.Join(err, tune.Failure(results, tune.Required), k.setTimeouts(ctx, c))
+}
+
+func (k *kernel) setSysctls(ctx context.Context, c config.Config) ([]tune.SysctlResult, error) {
 	release, err := k.tuner.Release()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	results := k.tuner.Apply(ctx, tune.IPVSSysctls(tune.IPVSOptions{Release: release, StrictARP: c.StrictARP}))
-	return errors.Join(tune.Failure(results, tune.Required), k.setTimeouts(ctx, c))
+	return k.tuner.Apply(ctx, tune.IPVSSysctls(tune.IPVSOptions{Release: release, StrictARP: c.StrictARP})), nil
 }
 
 // setTimeouts leaves alone what is not asked for.
@@ -41,13 +46,40 @@ func (k *kernel) setTimeouts(ctx context.Context, c config.Config) error {
 	return k.servers.SetTimeouts(ctx, vserver.Timeouts(c.Timeouts))
 }
 
-// retune is tune after the settings changed from one to the other: what strict ARP
-// set and is not asked for any more gets its old value back.
-func (k *kernel) retune(ctx context.Context, from, to config.Config) error {
-	if from.StrictARP && !to.StrictARP {
-		k.tuner.RestoreKeys(ctx, "net.ipv4.conf.all.arp_ignore", "net.ipv4.conf.all.arp_announce")
+// The sysctls of strict ARP.
+var strictARP = []string{"net.ipv4.conf.all.arp_ignore", "net.ipv4.conf.all.arp_announce"}
+
+// retune sets what follows from settings that changed from one to the other. What
+// strict ARP set and is not asked for any more gets its old value back. It returns the
+// settings that the node could not be given, with the reason for each: a container
+// may have no right to set a sysctl, where its init container has.
+func (k *kernel) retune(ctx context.Context, from, to config.Config) map[string]error {
+	refused := map[string]error{}
+	if from.StrictARP != to.StrictARP {
+		if err := k.setStrictARP(ctx, to); err != nil {
+			refused["ipvs.strictARP"] = err
+		}
 	}
-	return k.tune(ctx, to)
+	if from.Timeouts != to.Timeouts {
+		if err := k.setTimeouts(ctx, to); err != nil {
+			for _, field := range []string{"ipvs.tcpTimeout", "ipvs.tcpFinTimeout", "ipvs.udpTimeout"} {
+				refused[field] = err
+			}
+		}
+	}
+	return refused
+}
+
+func (k *kernel) setStrictARP(ctx context.Context, c config.Config) error {
+	if !c.StrictARP {
+		return tune.Failure(k.tuner.RestoreKeys(ctx, strictARP...), tune.Wanted)
+	}
+	results, err := k.setSysctls(ctx, c)
+	if err != nil {
+		return err
+	}
+	arp := slices.DeleteFunc(results, func(r tune.SysctlResult) bool { return !slices.Contains(strictARP, r.Key) })
+	return tune.Failure(arp, tune.Wanted)
 }
 
 // initialize does what takes more privileges than carrying Services does: modules,

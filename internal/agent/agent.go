@@ -194,8 +194,12 @@ func (a *Agent) wait(ctx context.Context) func(context.Context) {
 	}
 }
 
-// woken answers for the changes that the catalog has.
+// woken answers for the changes that the catalog has. While a source has not delivered
+// everything they are not ours to write yet, and no fault of this node.
 func (a *Agent) woken(context.Context) {
+	if !a.opts.Catalog.Synced() {
+		return
+	}
 	a.debt.owe()
 	a.coalesce.armUnlessSet(max(a.opts.Coalesce, a.opts.MinPeriod-time.Since(a.took)))
 }

@@ -19,14 +19,14 @@ func (a *Agent) apply(ctx context.Context, retry bool) {
 	if err := a.load(ctx); err != nil {
 		a.debt.owe()
 		a.failed(ctx, err, 0, true)
-		a.tellPass(start, false)
+		a.tellPass(start, false, false)
 		return
 	}
 	a.tellAdopted()
 	result := a.opts.Mode.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: !a.complete, Retry: retry})
 	a.record(start, result)
 	a.settleDebt()
-	a.tellPass(start, result.Pending == 0)
+	a.tellPass(start, result.Pending == 0, result.Pending == 0 || result.Total().Written() > 0)
 	a.tellHealth()
 	if result.Pending > 0 {
 		a.failed(ctx, result.Total().Err(), result.Pending, retry)
@@ -68,11 +68,12 @@ func (a *Agent) begin() time.Time {
 	return start
 }
 
-// tellPass reports one pass. The changes of endpoints it was for are in the kernel
-// when nothing failed; else they wait with the rest.
-func (a *Agent) tellPass(start time.Time, ok bool) {
+// tellPass reports one pass. What was written ends the wait of the changes of endpoints
+// it was for: a row that the kernel refuses for good must not hold up the measure of
+// all others.
+func (a *Agent) tellPass(start time.Time, ok, written bool) {
 	p := Pass{At: start, Took: time.Since(start), OK: ok}
-	if ok {
+	if written {
 		p.Triggers, a.triggers = a.triggers, nil
 	}
 	a.opts.Observer.Pass(p)
@@ -151,6 +152,6 @@ func (a *Agent) inspect(ctx context.Context) {
 		a.apply(ctx, false)
 	case done && err == nil && !a.retry.set: // a quiet node is in step all the same
 		a.inStep()
-		a.tellPass(start, true)
+		a.tellPass(start, true, true)
 	}
 }

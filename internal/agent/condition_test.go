@@ -25,8 +25,9 @@ func TestCondition(t *testing.T) {
 				w.Errorf("%s: %+v, late %t, stuck %t", step, c, c.Late(now), c.Stuck(now))
 			}
 		}
+		w.SetNode(model.FromFile, model.Node{Name: "node-a"}) // some of it came
 		w.after(time.Hour)
-		is("an API server that is away from the start", false, false, false, 0, "")
+		is("an API server that is away from the start, or half away", false, false, false, 0, "")
 		w.SetState(model.FromFile, source.Complete)
 		w.after(time.Second)
 		is("in sync", true, false, false, 0, "")

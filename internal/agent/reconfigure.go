@@ -23,6 +23,9 @@ func (a *Agent) Reconfigure(ctx context.Context, change func(context.Context) er
 		}
 		a.logHost(a.host, now)
 		a.move(now)
+		if a.opts.Health != nil {
+			a.opts.Health.Listen(now.NodePorts) // by new rules, even where the addresses are the same
+		}
 		a.hostMoved = false
 		if a.synced {
 			a.compileAll()

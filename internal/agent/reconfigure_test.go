@@ -49,6 +49,23 @@ func TestReconfigure(t *testing.T) {
 	})
 }
 
+// Where health-check ports are opened may change while the addresses of NodePorts stay
+// the same, so it is told anew.
+func TestReconfigureTellsWhereNodePortsAnswer(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		w.host.set("192.0.2.1")
+		w.SetState(model.FromFile, source.Complete)
+		w.after(time.Second)
+		w.health.told()
+		if err := w.loop.Reconfigure(w.Context(), func(context.Context) error { return nil }); err != nil {
+			w.Fatal(err)
+		}
+		if got := w.health.told(); got != "listen [192.0.2.1]" {
+			w.Errorf("told %q", got)
+		}
+	})
+}
+
 // Settings that come before the sources are in sync are those of the first sync.
 func TestReconfigureBeforeTheFirstSync(t *testing.T) {
 	m := newMode()

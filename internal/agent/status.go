@@ -59,7 +59,8 @@ type Pass struct {
 	Took time.Duration
 	// OK: nothing is left to do.
 	OK bool
-	// Triggers are when the changes of endpoints began that are in the kernel now.
+	// Triggers are when the changes of endpoints began that were written, but for rows
+	// that the kernel refuses.
 	Triggers []catalog.Trigger
 }
 

@@ -43,16 +43,13 @@ type contest struct {
 	key   model.FrontendKey
 }
 
-// take compiles what changed and applies it. Before the sources are in sync nothing
+// take compiles what changed and applies it. The sources are in sync: before, nothing
 // could be written, so nothing is taken.
 func (a *Agent) take(ctx context.Context) {
-	if !a.opts.Catalog.Synced() {
-		return
-	}
 	a.began = time.Now()
 	defer func() { a.took = time.Now() }()
 	batch := a.opts.Catalog.Take()
-	a.triggers = append(a.triggers, batch.Triggers...)
+	a.waitFor(batch.Triggers)
 	if batch.NodeChanged {
 		a.logNode(batch.Node)
 		a.known.Node, a.known.Nodes, a.hostMoved = batch.Node, batch.Nodes, true
@@ -69,6 +66,17 @@ func (a *Agent) take(ctx context.Context) {
 	a.synced, a.complete = true, batch.Complete
 	a.compile(inputs)
 	a.apply(ctx, false)
+}
+
+// maxTriggers bounds what is remembered while nothing can be written at all.
+const maxTriggers = 10_000
+
+// waitFor remembers when changes began that are to be written; the oldest go first.
+func (a *Agent) waitFor(triggers []catalog.Trigger) {
+	a.triggers = append(a.triggers, triggers...)
+	if excess := len(a.triggers) - maxTriggers; excess > 0 {
+		a.triggers = slices.Delete(a.triggers, 0, excess)
+	}
 }
 
 // merged joins two lists sorted by ID. Of a Service in both the first is the

@@ -30,6 +30,7 @@ type Catalog struct {
 	states map[model.Origin]source.State
 	// nodes is our own Node as each origin tells it.
 	nodes       map[model.Origin]model.Node
+	gone        map[model.Origin]bool // a Node that was deleted and is still what we go by
 	nodeChanged bool
 	// book has the addresses of all Nodes.
 	book addressBook
@@ -55,6 +56,7 @@ func New(log *zap.Logger, self string, origins ...model.Origin) *Catalog {
 		dirty:    map[model.ServiceID]struct{}{},
 		states:   map[model.Origin]source.State{},
 		nodes:    map[model.Origin]model.Node{},
+		gone:     map[model.Origin]bool{},
 		book:     newAddressBook(),
 		begun:    time.Now(),
 	}

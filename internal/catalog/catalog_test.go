@@ -245,15 +245,26 @@ func TestNode(t *testing.T) {
 		{"same again", func() { c.SetNode(model.FromKube, model.Node{Name: "n1"}) }, `have=true changed=false zone="" dirty=0`},
 		{"a zone", func() { c.SetNode(model.FromKube, model.Node{Name: "n1", Zone: "a"}) }, `have=true changed=true zone="a" dirty=0`},
 		{"a lesser origin", func() { c.SetNode(model.FromFile, model.Node{Name: "n1", Zone: "b"}) }, `have=true changed=false zone="a" dirty=0`},
-		{"the better one goes", func() { c.DeleteNode(model.FromKube, "n1") }, `have=true changed=true zone="b" dirty=0`},
-		{"another node goes", func() { c.DeleteNode(model.FromFile, "n2") }, `have=true changed=false zone="b" dirty=0`},
-		{"all gone", func() { c.DeleteNode(model.FromFile, "n1") }, `have=false changed=true zone="" dirty=0`},
+		{"that of the API is deleted, the machine is not", func() { c.DeleteNode(model.FromKube, "n1") }, `have=true changed=false zone="a" dirty=0`},
+		{"another node goes", func() { c.DeleteNode(model.FromFile, "n2") }, `have=true changed=false zone="a" dirty=0`},
+		{"it registers again", func() { c.SetNode(model.FromKube, model.Node{Name: "n1", Zone: "c"}) }, `have=true changed=true zone="c" dirty=0`},
+		{"the lesser one goes", func() { c.DeleteNode(model.FromFile, "n1") }, `have=true changed=false zone="c" dirty=0`},
 	}
 	for _, s := range steps {
 		s.do()
 		if got := take(); got != s.want {
 			t.Errorf("%s: %s, want %s", s.name, got, s.want)
 		}
+	}
+}
+
+func TestNodeOfAManifestGoes(t *testing.T) {
+	c := newCatalog(t, model.FromFile)
+	c.SetNode(model.FromFile, model.Node{Name: "n1", Zone: "a"})
+	c.Take()
+	c.DeleteNode(model.FromFile, "n1")
+	if b := c.Take(); b.Node.Name != "" || !b.NodeChanged {
+		t.Errorf("batch %+v", b)
 	}
 }
 

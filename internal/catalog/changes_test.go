@@ -85,6 +85,20 @@ func TestEligible(t *testing.T) {
 	}
 }
 
+// A Node that is deleted takes no traffic, and one that comes back does.
+func TestEligibleAfterDeletion(t *testing.T) {
+	c := newCatalog(t, model.FromKube)
+	c.SetNode(model.FromKube, model.Node{Name: "n1"})
+	c.DeleteNode(model.FromKube, "n1")
+	if c.Eligible() {
+		t.Error("a deleted Node is eligible")
+	}
+	c.SetNode(model.FromKube, model.Node{Name: "n1"})
+	if !c.Eligible() {
+		t.Error("a Node that came back is not")
+	}
+}
+
 func TestUnsynced(t *testing.T) {
 	c := newCatalog(t, model.FromKube, model.FromFile)
 	c.SetState(model.FromFile, source.Partial)

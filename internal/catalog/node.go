@@ -14,19 +14,26 @@ func (c *Catalog) SetNode(origin model.Origin, n model.Node) {
 	if n.Name == c.self {
 		before, had := c.node()
 		c.nodes[origin] = n
+		delete(c.gone, origin)
 		c.nodeMoved(before, had)
 	}
 	c.pokeForNodes()
 }
 
-// DeleteNode forgets a Node as an origin told it.
+// DeleteNode forgets a Node as an origin told it. Only our own as the API told it is
+// still gone by: this machine and its pods are where they were, and their Node comes
+// back when the kubelet registers again (contract section 1.6).
 func (c *Catalog) DeleteNode(origin model.Origin, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.book.set(nodeKey{name, origin}, nil)
 	if name == c.self {
 		before, had := c.node()
-		delete(c.nodes, origin)
+		if _, known := c.nodes[origin]; known && origin == model.FromKube {
+			c.gone[origin] = true
+		} else {
+			delete(c.nodes, origin)
+		}
 		c.nodeMoved(before, had)
 	}
 	c.pokeForNodes()
@@ -56,7 +63,7 @@ func (c *Catalog) Eligible() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n, have := c.node()
-	if _, awaited := c.states[model.FromKube]; awaited && !have {
+	if _, awaited := c.states[model.FromKube]; awaited && (!have || c.gone[model.FromKube]) {
 		return false
 	}
 	return !n.Leaving

@@ -1,0 +1,29 @@
+package events_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/events"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/golden"
+)
+
+// What is said at the end is written before the process ends, with or without Run,
+// however slow the API server is, within bounds.
+func TestLastWords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, events.Options{})
+		r.onCreate = func() error { time.Sleep(time.Second); return nil }
+		r.LastNode(t.Context(), events.FailedToStartMetricServer, "listen tcp 127.0.0.1:10249: bind: address already in use")
+		golden.Check(t, "event_last.json", pretty(t, r.only()))
+		r.wantDropped(0)
+
+		r.onCreate = func() error { return context.DeadlineExceeded }
+		r.LastNode(t.Context(), events.FailedToStartMetricServer, "again")
+		r.wantDropped(1)
+	})
+	var nobody *events.Recorder
+	nobody.LastNode(t.Context(), events.Starting, "")
+}
