@@ -3,6 +3,7 @@ package kube
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"unique"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -121,16 +122,24 @@ func slice(s model.Slice) model.Slice {
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
 		e.Node = one(e.Node)
-		each(e.ZoneHints)
-		each(e.NodeHints)
+		var before model.Endpoint
+		if i > 0 {
+			before = s.Endpoints[i-1]
+		}
+		e.ZoneHints, e.NodeHints = hints(e.ZoneHints, before.ZoneHints), hints(e.NodeHints, before.NodeHints)
 	}
 	return s
 }
 
-func each(list []string) {
+// hints shares the list of the endpoint before, which mostly is the same.
+func hints(list, before []string) []string {
+	if slices.Equal(list, before) {
+		return before
+	}
 	for i := range list {
 		list[i] = one(list[i])
 	}
+	return list
 }
 
 // node keeps of another Node nothing but its addresses.

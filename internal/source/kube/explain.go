@@ -69,6 +69,7 @@ var causes = []struct {
 	{NoRoute, among(syscall.ENETUNREACH, syscall.EHOSTUNREACH), "no way leads to the API server", "is the network of this node up, and the address right?"},
 	{Busy, apierrors.IsTooManyRequests, "the API server is busy", ""},
 	{Timeout, silent, "the API server does not answer", "is it running, or a firewall in between?"},
+	{NotAPI, undecodable, "what answers does not write like a Kubernetes API server", "is the server's URL right, or a proxy in between?"},
 	{ServerError, status(http.StatusInternalServerError, 599), "the API server cannot do it", "its log says why"},
 	{NotAPI, status(http.StatusMultipleChoices, http.StatusInternalServerError-1), "the API server does not understand us", "is the server's URL right, and it not older than Kubernetes 1.21?"},
 	{Timeout, among(syscall.ECONNRESET, syscall.EPIPE), "the connection to the API server broke", ""},
@@ -158,12 +159,18 @@ func unreadable(err error) bool {
 	if errors.Is(err, errStrange) {
 		return true
 	}
-	for _, text := range []string{"couldn't get version/kind", "unable to decode", "no kind ", "serializer", "malformed HTTP", "0-length response", "illegal tag", "illegal wireType", "proto: ", "unexpected EOF"} {
+	for _, text := range []string{"couldn't get version/kind", "unable to decode", "no kind ", "serializer", "malformed HTTP", "0-length response", "does not appear to be a protobuf message", "illegal tag", "illegal wireType", "proto: ", "unexpected EOF"} {
 		if strings.Contains(err.Error(), text) {
 			return true
 		}
 	}
 	return false
+}
+
+// undecodable: client-go makes an internal error of a server of what it cannot read
+// in a watch, connections that break included.
+func undecodable(err error) bool {
+	return strings.Contains(err.Error(), "unable to decode an event from the watch stream") && !strings.Contains(err.Error(), "connection")
 }
 
 func silent(err error) bool {
