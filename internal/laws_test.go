@@ -25,7 +25,7 @@ var law = map[string][]string{
 	"internal/model":          {"scheduler"},
 	"internal/source":         {"internal/model", "k8s.io/api/...", "k8s.io/apimachinery/..."},
 	"internal/source/file":    {"internal/model", "internal/source", "k8s.io/api/...", "k8s.io/apimachinery/...", "sigs.k8s.io/json", "sigs.k8s.io/yaml", "go.yaml.in/yaml/v2", "github.com/fsnotify/fsnotify", zap},
-	"internal/source/kube":    {"internal/model", "internal/source", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "k8s.io/utils/clock", "golang.org/x/sync/errgroup", zap},
+	"internal/source/kube":    {"internal/model", "internal/source", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "k8s.io/klog/v2", "golang.org/x/sync/errgroup", zap},
 	"internal/catalog":        {"internal/model", "internal/source", zap},
 	"internal/plan":           {"internal/model", "scheduler"},
 	"internal/delta":          {},

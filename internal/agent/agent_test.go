@@ -43,6 +43,7 @@ type mode struct {
 	planned                     [][]string // the Services that were set, at each Apply
 	drift                       dataplane.Drift
 	serves                      bool
+	paced                       int           // rows that are held back, one less at each Apply
 	minPeriod                   time.Duration // of the loop's options
 	stall                       chan struct{} // Apply waits for its end, if it is there
 }
@@ -102,6 +103,10 @@ func (m *mode) Apply(_ context.Context, o dataplane.ApplyOptions) dataplane.Resu
 	m.keptOrphans = append(m.keptOrphans, o.KeepOrphans)
 	m.planned = append(m.planned, names(m.plans))
 	m.retried = append(m.retried, o.Retry)
+	if m.paced > 0 {
+		m.paced--
+		return dataplane.Result{Pending: m.paced, Paced: m.paced}
+	}
 	tried := m.dirty - m.resting
 	if o.Retry {
 		tried = m.dirty
@@ -286,6 +291,19 @@ func TestMinPeriod(t *testing.T) {
 		w.SetService(service("c", "10.96.0.3"))
 		w.want(8 * time.Second)
 		w.want(2*time.Second, "apply")
+	})
+}
+
+// What is held back so that others need not wait goes out soon and is no failure.
+func TestPacedRowsFollowSoon(t *testing.T) {
+	m := newMode()
+	m.paced = 4
+	run(t, m, func(w *world) {
+		w.SetState(model.FromFile, source.Complete)
+		w.want(time.Second, "start", "load", "apply", "apply", "apply", "apply")
+		if s, err := w.loop.Status(w.Context()); err != nil || !s.Ready || s.Failures > 0 || s.LastError != "" {
+			w.Errorf("status %+v, error %v", s, err)
+		}
 	})
 }
 

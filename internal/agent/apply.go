@@ -28,11 +28,15 @@ func (a *Agent) apply(ctx context.Context, retry bool) {
 	a.settleDebt()
 	a.tellPass(start, result.Pending == 0, result.Pending == 0 || result.Total().Written() > 0)
 	a.tellHealth()
-	if result.Pending > 0 {
-		a.failed(ctx, result.Total().Err(), result.Pending, retry)
-		return
+	if result.Paced > 0 {
+		a.coalesce.armUnlessSet(a.opts.Coalesce) // with what has changed by then
 	}
-	a.succeeded()
+	switch {
+	case result.Pending > result.Paced:
+		a.failed(ctx, result.Total().Err(), result.Pending, retry)
+	case result.Pending == 0:
+		a.succeeded()
+	}
 }
 
 // load reads the host, makes the mode ready and reads the kernel, once. Without

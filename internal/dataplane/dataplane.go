@@ -63,6 +63,9 @@ type Result struct {
 	// Pending is the number of rows that are still to be written and may be
 	// written now; kept orphans do not count.
 	Pending int
+	// Paced are those of them that nothing is wrong with: they were held back so that
+	// other changes need not wait for them, and are to be applied soon.
+	Paced int
 }
 
 // StageResult is the outcome of one stage.

@@ -47,6 +47,7 @@ type Mode struct {
 	// healthClaims are for the health-check ports of Services.
 	healthClaims *delta.Claims[model.ServiceID, memberKey, struct{}]
 	detours      detours
+	pace         pace
 	// leftovers caches left during one pass; nil is not computed.
 	leftovers *leftovers
 	// inspections are what is left of the audit's round in progress.
@@ -264,7 +265,9 @@ func share[O, K comparable](t *delta.Table[K, struct{}], holdings []delta.Holdin
 func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane.Result {
 	m.wantDetours(m.hasServer)
 	m.leftovers = nil
-	return m.applyDetours(ctx, opts, m.pipeline.Apply(ctx, opts))
+	result := m.applyDetours(ctx, opts, m.pipeline.Apply(ctx, opts))
+	result.Paced = m.pace.held
+	return result
 }
 
 // Tables reports the sizes of the tables in stage order.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
@@ -72,6 +73,32 @@ func (s destinationStore) Write(ctx context.Context, changes []delta.Change[vser
 type serverStage struct {
 	*delta.Table[vserver.ServerKey, vserver.Server]
 	mode *Mode
+}
+
+// ApplyUpdates writes servers, and of those with another scheduler as many as one pass
+// has time for.
+func (s serverStage) ApplyUpdates(ctx context.Context, p delta.Pass) delta.Outcome {
+	var out delta.Outcome
+	pace := &s.mode.pace
+	for begun := time.Now(); ; p.Retry = false { // what failed rests
+		start := time.Now()
+		pace.begin()
+		out = out.Plus(s.Table.ApplyUpdates(ctx, p))
+		if pace.held == 0 {
+			return out
+		}
+		pace.adapt(time.Since(start))
+		if time.Since(begun) > pacePass || ctx.Err() != nil {
+			return out
+		}
+	}
+}
+
+// paced tells whether a server has to wait for its turn to get another scheduler.
+func (m *Mode) paced(k vserver.ServerKey) bool {
+	have, there := m.servers.Believed(k)
+	want, _ := m.servers.Desired(k)
+	return there && have.Scheduler != want.Scheduler && !m.pace.admit()
 }
 
 // ApplyDeletes deletes servers, and forgets what went with them.
