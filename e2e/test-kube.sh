@@ -54,7 +54,7 @@ fi
 if [ -f bin/e2e-kube/memory.heap ]; then
 	say 'live heap by where it was allocated'
 	go tool pprof -sample_index=inuse_space -top -nodecount=60 bin/kube-ipvs bin/e2e-kube/memory.heap 2>/dev/null |
-		awk '/flat%/ || $1 ~ /B$/ && $1 != "0"' | sed -E 's/\[go\.shape.*\]/[...]/; s#github.com/kube-ipvs/kube-ipvs/internal/##' | head -25
+		awk '/flat%/ || $1 ~ /B$/ && $1 != "0"' | sed -E 's/go\.shape\.(struct )?//g; s#github.com/kube-ipvs/kube-ipvs/(internal/)?##g' | cut -c1-150 | sed -n 1,25p
 fi
 awk -f e2e/skipped.awk "$log"
 say "$([ $status = 0 ] && echo ok || echo FAILED): $(count PASS) passed, $(count FAIL) failed, $(count SKIP) skipped ($log)"

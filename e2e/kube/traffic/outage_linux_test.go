@@ -156,6 +156,7 @@ func without(lines []string, s *corev1.Service) []string {
 
 // TestAPIOutage: while the API server is away, connections live and new ones work, and nothing is deleted.
 func TestAPIOutage(t *testing.T) {
+	t.Parallel()
 	t.Run("killed", func(t *testing.T) {
 		t.Parallel()
 		s := newStage(t, "--readyz-watch-bound", watchBound.String())
