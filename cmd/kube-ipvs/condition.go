@@ -67,14 +67,20 @@ func (o observed) inSync() httpd.Check {
 	return httpd.Check{Name: "sources", Reason: strings.Join(reasons, "; "), Health: true, Ready: true}
 }
 
-// missing names the kinds of object that the API server still owes us.
+// missing names the kinds of object that the API server still owes us, and why: for
+// all it is often the same.
 func (o observed) missing() (out []string) {
-	progress := o.progress()
+	progress, kinds := o.progress(), map[string][]string{}
 	for _, kind := range slices.Sorted(maps.Keys(progress)) {
 		if p := progress[kind]; !p.Synced {
-			out = append(out, kind+": "+orSilence(p.Err))
+			why := orSilence(p.Err)
+			kinds[why] = append(kinds[why], kind)
 		}
 	}
+	for why, list := range kinds {
+		out = append(out, strings.Join(list, ", ")+": "+why)
+	}
+	slices.Sort(out)
 	return out
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/events"
@@ -13,16 +14,29 @@ import (
 // an API server the recorder is nil and tells nobody.
 type herald struct{ events *events.Recorder }
 
-func (h herald) Unbound(id model.ServiceID, addr netip.Addr, holder string) {
-	h.events.Service(id, events.VIPConflictsWithNode, fmt.Sprintf("%s is not bound: it is %s", addr, holder))
+func (h herald) Unbound(id model.ServiceID, addrs []netip.Addr, holder func(netip.Addr) string) {
+	h.events.Service(id, events.VIPConflictsWithNode, list(addrs, func(a netip.Addr) string {
+		return fmt.Sprintf("%s is not bound: it is %s", a, holder(a))
+	}))
 }
 
-func (h herald) Refused(id model.ServiceID, addr netip.Addr) {
-	h.events.Service(id, events.ExternalIPRefused, fmt.Sprintf("external IP %s is not served: it is not inside --external-ip-allowed-cidrs of the node", addr))
+func (h herald) Refused(id model.ServiceID, addrs []netip.Addr) {
+	h.events.Service(id, events.ExternalIPRefused, list(addrs, func(a netip.Addr) string {
+		return fmt.Sprintf("external IP %s is not served: it is not inside --external-ip-allowed-cidrs", a)
+	}))
 }
 
-func (h herald) Lost(c dataplane.Conflict) {
-	h.events.Service(c.Loser, events.AddressConflict, c.String())
+func (h herald) Lost(id model.ServiceID, conflicts []dataplane.Conflict) {
+	h.events.Service(id, events.AddressConflict, list(conflicts, dataplane.Conflict.String))
+}
+
+// list prints each in a text of its own; there may be more than an Event holds.
+func list[T any](all []T, text func(T) string) string {
+	var out []string
+	for _, one := range all {
+		out = append(out, text(one))
+	}
+	return strings.Join(out, "; ")
 }
 
 // noHealthPort is told by healthcheck.

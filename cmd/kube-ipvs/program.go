@@ -46,10 +46,10 @@ type program struct {
 	reload  *reloader
 }
 
-func newProgram(log *zap.Logger, c config.Config, k *kernel, follow sources) *program {
+func newProgram(log *zap.Logger, c config.Config, k *kernel, follow sources, metrics *telemetry.Metrics) *program {
 	p := &program{
 		log: log, started: time.Now(), live: newLive(c), kernel: k, follow: follow, served: families(k.rules),
-		known: catalog.New(log, c.NodeName, follow.origins...), metrics: telemetry.New(),
+		known: catalog.New(log, c.NodeName, follow.origins...), metrics: metrics,
 	}
 	if follow.client != nil {
 		p.events = events.New(events.Options{Node: c.NodeName, Client: follow.client, Log: log})
@@ -126,9 +126,10 @@ func (p *program) measure() {
 	m.Events(p.events.Dropped)
 	m.RestoreFailures(func(f model.Family) uint64 { return p.kernel.rules.RestoreFailures(rules.Family(f)) })
 	m.Sources(p.synced)
-	m.Features([]telemetry.Feature{{Name: "AllowServiceExternalIPs", Enabled: p.live.now().AllowExternalIPs}})
+	m.Features(func() []telemetry.Feature {
+		return []telemetry.Feature{{Name: "AllowServiceExternalIPs", Enabled: p.live.now().AllowExternalIPs}}
+	})
 	if p.follow.kube != nil {
-		m.RESTClient()
 		m.Watches(p.watches)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -79,8 +80,9 @@ func (r *reloader) reload(ctx context.Context) (telemetry.Reload, error) {
 	tell(r.log, loaded)
 	now, later := config.Compare(r.asked, loaded.Config)
 	if len(now) > 0 {
-		refused, err := r.adopt(ctx, config.Live(r.asked, loaded.Config))
+		refused, err := r.adopt(ctx, loaded.Config)
 		if err != nil {
+			r.loader.Forget() // nothing is wrong with the file
 			return telemetry.Refused, err
 		}
 		now, later = r.withhold(now, later, refused)
@@ -114,7 +116,9 @@ func (r *reloader) withhold(now, later []string, refused map[string]error) (live
 
 // adopt makes settings those of the loop and returns those that the node refused. The
 // first step that fails leaves everything as it was.
-func (r *reloader) adopt(ctx context.Context, next config.Config) (refused map[string]error, err error) {
+func (r *reloader) adopt(ctx context.Context, given config.Config) (refused map[string]error, err error) {
+	r.adoptAlone(given)
+	next := config.Live(r.asked, given)
 	asked := next
 	err = r.steps.reconfigure(ctx, func(ctx context.Context) (err error) {
 		before := r.live.now()
@@ -129,6 +133,9 @@ func (r *reloader) adopt(ctx context.Context, next config.Config) (refused map[s
 			}
 		}
 		refused = r.steps.retune(ctx, before, next)
+		picked := next.Scheduler
+		next = config.Live(r.asked, given, slices.Collect(maps.Keys(refused))...)
+		asked, next.Scheduler = next, picked
 		r.live.set(next)
 		return nil
 	})
@@ -138,8 +145,17 @@ func (r *reloader) adopt(ctx context.Context, next config.Config) (refused map[s
 	if next.Scheduler != asked.Scheduler && r.asked.Scheduler != asked.Scheduler {
 		r.events.Node(events.SchedulerUnavailable, fmt.Sprintf("the kernel lacks scheduler %s, using %s", asked.Scheduler, next.Scheduler))
 	}
+	sayKept(r.log, r.asked.Timeouts, asked.Timeouts)
 	r.asked = asked
-	return refused, setLevel(r.level, next)
+	return refused, nil
+}
+
+// adoptAlone takes what needs no loop, for who looks at one that is stuck.
+func (r *reloader) adoptAlone(given config.Config) {
+	_ = setLevel(r.level, given) // it was checked
+	c := r.live.now()
+	c.ReadyzWatchBound, c.HealthzWatchBound = given.ReadyzWatchBound, given.HealthzWatchBound
+	r.live.set(c)
 }
 
 // oneLine joins a list of mistakes as an Event shows it.

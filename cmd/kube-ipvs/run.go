@@ -11,6 +11,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
+	"github.com/kube-ipvs/kube-ipvs/internal/source/kube"
+	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
 )
 
 // run is the agent: it returns when ctx ends, and leaves the kernel as it is.
@@ -25,6 +27,9 @@ func run(ctx context.Context, flags *pflag.FlagSet, loader *config.Loader, loade
 	if c.InitOnly {
 		return initialize(ctx, log, c)
 	}
+	kube.CatchKlog(log)
+	metrics := telemetry.New()
+	metrics.RESTClient() // before there is a client
 	follow, err := openSources(log, c)
 	if err != nil {
 		return err
@@ -54,7 +59,7 @@ func run(ctx context.Context, flags *pflag.FlagSet, loader *config.Loader, loade
 	if c.DetectLocal.Mode == "ClusterCIDR" && len(c.DetectLocal.ClusterCIDRs) == 0 && !c.MasqueradeAll {
 		log.Warn("no --cluster-cidr: pods cannot be told from others, so only traffic of this host is masqueraded to cluster IPs")
 	}
-	p := newProgram(log, c, k, follow)
+	p := newProgram(log, c, k, follow, metrics)
 	host, _ := os.Hostname() // it was asked before, where it matters
 	p.reload = &reloader{
 		log: log, level: level, flags: flags, loader: loader, host: host, live: p.live, asked: asked,

@@ -49,7 +49,9 @@ func openSources(log *zap.Logger, c config.Config) (sources, error) {
 		return s, fmt.Errorf("cannot reach an API server: %w", err)
 	}
 	s.client = client
-	s.kube = kube.New(log, client, kube.Options{Node: c.NodeName, AllNodes: c.WatchNodes})
+	s.kube = kube.New(log, client, kube.Options{
+		Node: c.NodeName, AllNodes: c.WatchNodes != config.WatchOwn, ManyNodes: manyNodes(c),
+	})
 	s.add(model.FromKube, s.kube)
 	return s, nil
 }
@@ -60,6 +62,14 @@ func (s *sources) progress() func() map[string]kube.Progress {
 		return nil
 	}
 	return s.kube.Progress
+}
+
+// manyNodes is how many Nodes are too many to follow them all.
+func manyNodes(c config.Config) int {
+	if c.WatchNodes == config.WatchAuto {
+		return kube.DefaultManyNodes
+	}
+	return 0
 }
 
 func (s *sources) add(o model.Origin, src source.Source) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -34,6 +35,9 @@ func (k *kernel) setSysctls(ctx context.Context, c config.Config) ([]tune.Sysctl
 	release, err := k.tuner.Release()
 	if err != nil {
 		return nil, err
+	}
+	if !c.StrictARP { // what an earlier process set for it, or this one
+		k.tuner.RestoreKeys(ctx, strictARP...)
 	}
 	return k.tuner.Apply(ctx, tune.IPVSSysctls(tune.IPVSOptions{Release: release, StrictARP: c.StrictARP})), nil
 }
@@ -80,6 +84,18 @@ func (k *kernel) setStrictARP(ctx context.Context, c config.Config) error {
 	}
 	arp := slices.DeleteFunc(results, func(r tune.SysctlResult) bool { return !slices.Contains(strictARP, r.Key) })
 	return tune.Failure(arp, tune.Wanted)
+}
+
+// sayKept tells that 0 leaves what the kernel has: nobody knows what it had before.
+func sayKept(log *zap.Logger, from, to config.Timeouts) {
+	for _, t := range []struct {
+		name     string
+		was, now time.Duration
+	}{{"ipvs.tcpTimeout", from.TCP, to.TCP}, {"ipvs.tcpFinTimeout", from.TCPFin, to.TCPFin}, {"ipvs.udpTimeout", from.UDP, to.UDP}} {
+		if t.was > 0 && t.now == 0 {
+			log.Warn("0 leaves what the kernel has", zap.String("setting", t.name), zap.Duration("kept", t.was))
+		}
+	}
 }
 
 // initialize does what takes more privileges than carrying Services does: modules,

@@ -43,9 +43,10 @@ type mode struct {
 	planned                     [][]string // the Services that were set, at each Apply
 	drift                       dataplane.Drift
 	serves                      bool
-	paced                       int           // rows that are held back, one less at each Apply
-	minPeriod                   time.Duration // of the loop's options
-	stall                       chan struct{} // Apply waits for its end, if it is there
+	conflicts                   []dataplane.Conflict // what Set returns, once
+	paced                       int                  // rows that are held back, one less at each Apply
+	minPeriod                   time.Duration        // of the loop's options
+	stall                       chan struct{}        // Apply waits for its end, if it is there
 }
 
 func newMode() *mode { return &mode{plans: map[model.ServiceID]model.ServicePlan{}} }
@@ -79,7 +80,9 @@ func (m *mode) Set(p model.ServicePlan) []dataplane.Conflict {
 	m.plans[p.ID] = p
 	m.dirty++
 	m.desired++
-	return nil
+	news := m.conflicts
+	m.conflicts = nil
+	return news
 }
 
 func (m *mode) Serves() (yes bool) {

@@ -26,7 +26,7 @@ func (a *Agent) apply(ctx context.Context, retry bool) {
 	result := a.opts.Mode.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: !a.complete, Retry: retry})
 	a.record(start, result)
 	a.settleDebt()
-	a.tellPass(start, result.Pending == 0, result.Pending == 0 || result.Total().Written() > 0)
+	a.tellPass(start, result.Pending == 0, result.Total().Failed == 0 || result.Total().Written() > 0)
 	a.tellHealth()
 	if result.Paced > 0 {
 		a.coalesce.armUnlessSet(a.opts.Coalesce) // with what has changed by then

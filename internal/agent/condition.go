@@ -24,6 +24,10 @@ type Condition struct {
 	Patience time.Duration
 }
 
+// leastStuck is how long one thing may take however short the audit period is: a first
+// sync of a large cluster is one.
+const leastStuck = time.Minute
+
 // Late tells whether something waits for longer than it may.
 func (c Condition) Late(now time.Time) bool {
 	return !c.Owing.IsZero() && now.Sub(c.Owing) > c.Patience
@@ -31,7 +35,7 @@ func (c Condition) Late(now time.Time) bool {
 
 // Stuck tells whether the loop is at one thing for longer than it may.
 func (c Condition) Stuck(now time.Time) bool {
-	return !c.Busy.IsZero() && now.Sub(c.Busy) > c.Patience
+	return !c.Busy.IsZero() && now.Sub(c.Busy) > max(c.Patience, leastStuck)
 }
 
 // Condition may be called from any goroutine and never waits.

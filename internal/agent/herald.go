@@ -11,12 +11,14 @@ import (
 // Herald is told what the owner of a Service should know, once for each time that it
 // begins. It is called by the loop and must not wait.
 type Herald interface {
-	// Unbound: an address of the Service belongs to a node (decision 10).
-	Unbound(id model.ServiceID, addr netip.Addr, holder string)
-	// Refused: the operator does not allow an external IP (decision 31).
-	Refused(id model.ServiceID, addr netip.Addr)
-	// Lost: an older Service has what this one claims (decision 15).
-	Lost(c dataplane.Conflict)
+	// Unbound: addresses of the Service belong to a node, each to a holder (decision
+	// 10). It is told all of them when there is another one.
+	Unbound(id model.ServiceID, addrs []netip.Addr, holder func(netip.Addr) string)
+	// Refused: the operator does not allow external IPs (decision 31). It is told all of
+	// them when there is another one.
+	Refused(id model.ServiceID, addrs []netip.Addr)
+	// Lost: older Services have what this one claims (decision 15); what is new of it.
+	Lost(id model.ServiceID, list []dataplane.Conflict)
 }
 
 func (a *Agent) herald(tell func(Herald)) {
@@ -25,12 +27,30 @@ func (a *Agent) herald(tell func(Herald)) {
 	}
 }
 
-// tellRefused tells about the external IPs that are newly refused.
-func (a *Agent) tellRefused(id model.ServiceID, before, now []netip.Addr) {
-	for _, addr := range now {
-		if !slices.Contains(before, addr) {
-			a.herald(func(h Herald) { h.Refused(id, addr) })
+// tellAddresses tells about the addresses that are newly not bound, or refused.
+func (a *Agent) tellAddresses(id model.ServiceID, before, now outcome) {
+	if another(before.unbound, now.unbound) {
+		a.herald(func(h Herald) { h.Unbound(id, now.unbound, a.host.Holder) })
+	}
+	if another(before.refused, now.refused) {
+		a.herald(func(h Herald) { h.Refused(id, now.refused) })
+	}
+}
+
+func another(before, now []netip.Addr) bool {
+	return slices.ContainsFunc(now, func(a netip.Addr) bool { return !slices.Contains(before, a) })
+}
+
+// tellLost tells each loser once of what it lost.
+func (a *Agent) tellLost(conflicts []dataplane.Conflict) {
+	lost := map[model.ServiceID][]dataplane.Conflict{}
+	for _, c := range conflicts {
+		if !c.Over {
+			lost[c.Loser] = append(lost[c.Loser], c)
 		}
+	}
+	for id, list := range lost {
+		a.herald(func(h Herald) { h.Lost(id, list) })
 	}
 }
 

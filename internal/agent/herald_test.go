@@ -28,11 +28,13 @@ func (h *herald) add(format string, args ...any) {
 	h.lines = append(h.lines, fmt.Sprintf(format, args...))
 }
 
-func (h *herald) Unbound(id model.ServiceID, a netip.Addr, holder string) {
-	h.add("%s unbound %s of %s", id, a, holder)
+func (h *herald) Unbound(id model.ServiceID, list []netip.Addr, holder func(netip.Addr) string) {
+	for _, a := range list {
+		h.add("%s unbound %s of %s", id, a, holder(a))
+	}
 }
-func (h *herald) Refused(id model.ServiceID, a netip.Addr) { h.add("%s refused %s", id, a) }
-func (h *herald) Lost(c dataplane.Conflict)                { h.add("%s lost %s", c.Loser, c.Key) }
+func (h *herald) Refused(id model.ServiceID, list []netip.Addr)      { h.add("%s refused %v", id, list) }
+func (h *herald) Lost(id model.ServiceID, list []dataplane.Conflict) { h.add("%s lost %v", id, list) }
 
 func (h *herald) take() []string {
 	h.mu.Lock()
@@ -59,7 +61,7 @@ func TestOwnersAreTold(t *testing.T) {
 				w.Errorf("told (-want +got):\n%s", diff)
 			}
 		}
-		told("default/a unbound 198.51.100.7 of an address of this node, on link eth0", "default/a refused 203.0.113.1")
+		told("default/a unbound 198.51.100.7 of an address of this node, on link eth0", "default/a refused [203.0.113.1]")
 		s.Affinity = time.Minute
 		w.SetService(s)
 		told()
@@ -68,7 +70,17 @@ func TestOwnersAreTold(t *testing.T) {
 		told()
 		s.ExternalIPs = []netip.Addr{netip.MustParseAddr("203.0.113.1")}
 		w.SetService(s)
-		told("default/a refused 203.0.113.1")
+		told("default/a refused [203.0.113.1]")
+		s.ExternalIPs = append(s.ExternalIPs, netip.MustParseAddr("203.0.113.2"))
+		w.SetService(s)
+		told("default/a refused [203.0.113.1 203.0.113.2]")
+		other := service("b", "10.96.0.1")
+		key := model.FrontendKey{Addr: netip.MustParseAddr("10.96.0.1"), Port: 80, Protocol: model.TCP}
+		w.mode.locked(func() {
+			w.mode.conflicts = []dataplane.Conflict{{Key: key, Winner: s.ID, Loser: other.ID}, {Key: key, Loser: s.ID, Over: true}}
+		})
+		w.SetService(other)
+		told("default/b lost [" + dataplane.Conflict{Key: key, Winner: s.ID, Loser: other.ID}.String() + "]")
 	})
 }
 

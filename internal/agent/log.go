@@ -64,11 +64,20 @@ func (a *Agent) logOutcome(id model.ServiceID, before, now outcome) {
 	for _, n := range now.notes {
 		// What the guard of node addresses does is told below, with its holder.
 		if !strings.Contains(n, conflictWithNode) && !slices.Contains(before.notes, n) {
-			a.log.Info("service note", zap.Stringer("service", id), zap.String("reason", n))
+			a.log.Log(noteLevel(n), "service note", zap.Stringer("service", id), zap.String("reason", n))
 		}
 	}
 	a.logUnbound(id, before.unbound, now.unbound)
-	a.tellRefused(id, before.refused, now.refused)
+	a.tellAddresses(id, before, now)
+}
+
+// noteLevel keeps back what is true of every Service for a moment: its slices come
+// after it.
+func noteLevel(note string) zapcore.Level {
+	if strings.HasSuffix(note, ": no endpoints: no backends") {
+		return zap.DebugLevel
+	}
+	return zap.InfoLevel
 }
 
 // conflictWithNode is the reason by which operators find the addresses of
@@ -80,7 +89,6 @@ func (a *Agent) logUnbound(id model.ServiceID, before, now []netip.Addr) {
 		if !slices.Contains(before, addr) {
 			a.log.Warn("address of a service is not bound, it belongs to a node", zap.Stringer("service", id), zap.Stringer("address", addr),
 				zap.String("reason", conflictWithNode), zap.String("holder", a.host.Holder(addr)))
-			a.herald(func(h Herald) { h.Unbound(id, addr, a.host.Holder(addr)) })
 		}
 	}
 	for _, addr := range before {

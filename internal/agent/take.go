@@ -123,9 +123,9 @@ func (a *Agent) judge(conflicts []dataplane.Conflict) {
 			delete(a.contests, k)
 		} else {
 			a.contests[k] = struct{}{}
-			a.herald(func(h Herald) { h.Lost(c) })
 		}
 		a.log.Log(level, "address conflict", zap.Stringer("service", c.Loser), zap.Stringer("frontend", c.Key), zap.String("reason", c.String()))
 	}
 	a.counts.Conflicts = len(a.contests)
+	a.tellLost(conflicts)
 }

@@ -26,7 +26,9 @@ func (c *Catalog) SetNode(origin model.Origin, n model.Node) {
 func (c *Catalog) DeleteNode(origin model.Origin, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.book.set(nodeKey{name, origin}, nil)
+	if name != c.self || origin != model.FromKube {
+		c.book.set(nodeKey{name, origin}, nil)
+	}
 	if name == c.self {
 		before, had := c.node()
 		if _, known := c.nodes[origin]; known && origin == model.FromKube {

@@ -23,7 +23,7 @@ func (s Settings) Check(hostname string) (Config, error) {
 		Unused:       s.unused(),
 		SourceDir:    own.SourceDir,
 		Client:       p.client(),
-		WatchNodes:   own.WatchNodes == watchAll,
+		WatchNodes:   own.WatchNodes,
 		NodeName:     p.nodeName(proxy.HostnameOverride, hostname),
 		BindAddress:  p.bindAddress(),
 		ExcludeCIDRs: p.cidrs("ipvs-exclude-cidrs", proxy.IPVS.ExcludeCIDRs),
@@ -93,7 +93,7 @@ func (p *problems) err() error { return errors.Join(p.list...) }
 // choices looks at settings that have few values.
 func (p *problems) choices(c Config) {
 	p.oneOf("iptables-backend", p.s.Own.IPTablesBackend, []string{"auto", "nft", "legacy"})
-	p.oneOf("watch-nodes", p.s.Own.WatchNodes, []string{watchAll, watchOwn})
+	p.oneOf("watch-nodes", p.s.Own.WatchNodes, []string{WatchAuto, WatchAll, WatchOwn})
 	p.oneOf("log-level", c.LogLevel, LogLevels)
 	p.oneOf("logging-format", c.LogFormat, LogFormats)
 }

@@ -96,11 +96,12 @@ func Compare(before, now Config) (live, restart []string) {
 	return live, restart
 }
 
-// Live is before with what the running agent takes from now.
-func Live(before, now Config) Config {
+// Live is before with what the running agent takes from now, except for what is named
+// as Compare does.
+func Live(before, now Config, except ...string) Config {
 	before.effective = before.effective.clone()
 	for _, m := range meanings {
-		if m.when != atOnce {
+		if m.when != atOnce || slices.Contains(except, m.name) {
 			continue
 		}
 		m.in(&before).Set(m.in(&now))

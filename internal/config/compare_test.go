@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,7 +21,7 @@ func TestCompare(t *testing.T) {
 		{name: "what the agent takes", before: proxyHead,
 			now: proxyHead + "ipvs: {scheduler: wlc, excludeCIDRs: [10.0.0.0/8], strictARP: true, tcpTimeout: 1m, tcpFinTimeout: 1m, udpTimeout: 1m}\n" +
 				"nodePortAddresses: [primary]\nlogging: {verbosity: 4}\nfeatureGates: {AllowServiceExternalIPs: false}\n---\n" +
-				ownHead + "externalIPAllowedCIDRs: [10.0.0.0/8]\nreadyzWatchBound: 1m\nhealthzWatchBound: 0s\n",
+				ownHead + "externalIPAllowedCIDRs: [10.0.0.0/8]\nreadyzWatchBound: 1m\nhealthzWatchBound: 1h\n",
 			live: []string{"ipvs.scheduler", "ipvs.excludeCIDRs", "ipvs.strictARP", "ipvs.tcpTimeout", "ipvs.tcpFinTimeout", "ipvs.udpTimeout", "nodePortAddresses",
 				"externalIPAllowedCIDRs", "featureGates", "logLevel", "readyzWatchBound", "healthzWatchBound"}},
 		{name: "what it does not", before: proxyHead,
@@ -56,5 +57,17 @@ func TestLiveLeavesBefore(t *testing.T) {
 	config.Live(before, now)
 	if same, err := before.Configz(); err != nil || string(same) != string(old) || before.Scheduler.Name() != "rr" {
 		t.Errorf("error %v, configz (-before +after):\n%s", err, cmp.Diff(string(old), string(same)))
+	}
+}
+
+// TestLiveExcept: what the node refused stays as it was, in what is shown, too.
+func TestLiveExcept(t *testing.T) {
+	before, now := loaded(t, proxyHead).Config, loaded(t, proxyHead+"ipvs: {scheduler: wlc, strictARP: true}\n").Config
+	kept := config.Live(before, now, "ipvs.strictARP")
+	if live, restart := config.Compare(before, kept); !cmp.Equal(live, []string{"ipvs.scheduler"}) || restart != nil {
+		t.Errorf("taken %v and %v", live, restart)
+	}
+	if text, err := kept.Configz(); err != nil || !strings.Contains(string(text), `"strictARP":false`) {
+		t.Errorf("error %v, shown:\n%s", err, text)
 	}
 }

@@ -21,8 +21,8 @@ type Config struct {
 
 	SourceDir string
 	Client    Client
-	// WatchNodes: the addresses of all Nodes are followed, not of this one alone.
-	WatchNodes bool
+	// WatchNodes says whose addresses are followed: WatchAuto, WatchAll, WatchOwn.
+	WatchNodes string
 
 	NodeName string
 	// BindAddress is the node's primary address; the unspecified one leaves that to
@@ -117,6 +117,7 @@ var localModes = []string{"ClusterCIDR", "NodeCIDR", "BridgeInterface", "Interfa
 
 // The values of --watch-nodes.
 const (
-	watchAll = "all"
-	watchOwn = "own"
+	WatchAuto = "auto" // all of them, unless there are very many
+	WatchAll  = "all"
+	WatchOwn  = "own"
 )

@@ -57,17 +57,17 @@ runDir: /r
 iptablesBackend: nft
 watchNodes: own
 readyzWatchBound: 1m
-healthzWatchBound: 0s
+healthzWatchBound: 1h
 logLevel: warn
 `, "--master=https://192.0.2.1", "--init-only", "--node-address=192.0.2.3").Config
 	want := config.Config{
 		ConfigFile: c.ConfigFile, InitOnly: true, Unused: []string{"configSyncPeriod"}, SourceDir: "/m",
-		Client: config.Client{Kubeconfig: "/k", Master: "https://192.0.2.1", ContentType: "c", AcceptContentTypes: "a", QPS: 7.5, Burst: 9}, NodeName: "node-a",
+		Client: config.Client{Kubeconfig: "/k", Master: "https://192.0.2.1", ContentType: "c", AcceptContentTypes: "a", QPS: 7.5, Burst: 9}, NodeName: "node-a", WatchNodes: config.WatchOwn,
 		BindAddress: netip.MustParseAddr("192.0.2.9"), Scheduler: scheduler.MustParse("wlc"), ExcludeCIDRs: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}, StrictARP: true,
 		Timeouts: config.Timeouts{TCP: time.Hour, TCPFin: time.Minute, UDP: 2 * time.Minute}, SyncPeriod: time.Minute, MinSyncPeriod: 5 * time.Second,
 		DetectLocal: config.DetectLocal{Mode: "BridgeInterface", Interface: "cni0"}, MasqueradeAll: true, IPTables: "nft", NodePorts: config.NodePortSelection{All: true},
 		NodePortRange: config.PortRange{First: 30000, Last: 32767}, NodeAddresses: []netip.Addr{netip.MustParseAddr("192.0.2.3")},
-		Healthz: "0.0.0.0:10256", Metrics: "127.0.0.1:10249", BindHardFail: true, Profiling: true, ReadyzWatchBound: time.Minute,
+		Healthz: "0.0.0.0:10256", Metrics: "127.0.0.1:10249", BindHardFail: true, Profiling: true, ReadyzWatchBound: time.Minute, HealthzWatchBound: time.Hour,
 		Conntrack: config.Conntrack{Min: 1, TCPCloseWait: 2 * time.Second, UDP: 3 * time.Second, UDPStream: 4 * time.Second, TCPBeLiberal: true},
 		RunDir:    "/r", LogLevel: "warn", LogFormat: "json",
 	}
@@ -164,7 +164,7 @@ func TestRoundTrip(t *testing.T) {
 	}{
 		{"defaults", "", nil},
 		{"flags", "", []string{"--ipvs-scheduler=mh", "--bind-address=::", "--nodeport-addresses=primary,10.0.0.0/8", "--feature-gates=AllowServiceExternalIPs=false", "-v=5",
-			"--conntrack-max-per-core=0", "--oom-score-adj=0", "--healthz-watch-bound=0", "--watch-nodes=own", "--metrics-port=1", "--kube-api-qps=0.5", "--ipvs-tcp-timeout=15m"}},
+			"--conntrack-max-per-core=0", "--oom-score-adj=0", "--healthz-watch-bound=1h", "--watch-nodes=own", "--metrics-port=1", "--kube-api-qps=0.5", "--ipvs-tcp-timeout=15m"}},
 		{"file and flags", proxyHead + "ipvs: {scheduler: wlc}\nmode: iptables\n", []string{"--proxy-mode=ipvs", "--log-level=error", "--source-dir=/m"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -32,13 +32,15 @@ type KubeIPVSConfiguration struct {
 	// logLevel is debug, info, warn or error (--log-level). Empty follows
 	// logging.verbosity: debug from 4 on, else info.
 	LogLevel string `json:"logLevel"`
-	// watchNodes is all, the default, or own (--watch-nodes): whose Nodes' addresses
-	// are followed, so that none of them is bound here (decision 10).
+	// watchNodes says whose Nodes' addresses are followed, so that none of them is bound
+	// here (--watch-nodes, decision 10): all, own (this Node's alone), or auto, the
+	// default: all up to 500 Nodes.
 	WatchNodes string `json:"watchNodes"`
 	// readyzWatchBound is how old the progress of a watch may be before /readyz is
 	// red (--readyz-watch-bound, decision 26). Default 2m.
 	ReadyzWatchBound *metav1.Duration `json:"readyzWatchBound"`
-	// healthzWatchBound is the same for /healthz (--healthz-watch-bound). Default 1h;
-	// 0s never makes it red.
+	// healthzWatchBound is the same for /healthz (--healthz-watch-bound). Default 0s:
+	// never. Load balancers leave a node that is red, and when the API server is away
+	// all nodes would be at once.
 	HealthzWatchBound *metav1.Duration `json:"healthzWatchBound"`
 }

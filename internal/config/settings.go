@@ -61,9 +61,9 @@ func (s *Settings) complete() {
 	orElse(&s.Own.RunDir, "/run/kube-ipvs")
 	orElse(&s.Own.IPTablesBackend, "auto")
 	orElse(&s.Own.ServiceNodePortRange, "30000-32767")
-	orElse(&s.Own.WatchNodes, watchAll)
+	orElse(&s.Own.WatchNodes, WatchAuto)
 	orElse(&s.Own.ReadyzWatchBound, &metav1.Duration{Duration: 2 * time.Minute})
-	orElse(&s.Own.HealthzWatchBound, &metav1.Duration{Duration: time.Hour})
+	orElse(&s.Own.HealthzWatchBound, &metav1.Duration{})
 }
 
 func completeProxy(p *kubeproxy.KubeProxyConfiguration) {

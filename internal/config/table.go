@@ -60,9 +60,9 @@ var ownSettings = []setting{
 	{"iptables-backend", "iptablesBackend", Common, func(s *Settings) any { return &s.Own.IPTablesBackend }, "auto, nft or legacy; auto looks where the host's rules live"},
 	{"service-node-port-range", "serviceNodePortRange", Ports, func(s *Settings) any { return &s.Own.ServiceNodePortRange }, "ports of NodePorts, as the API server is told: masquerading takes none of them; 0-0 if it may"},
 	{"external-ip-allowed-cidrs", "externalIPAllowedCIDRs", Ports, func(s *Settings) any { return &s.Own.ExternalIPAllowedCIDRs }, "serve external IPs of Services in these ranges only (default: all)"},
-	{"watch-nodes", "watchNodes", API, func(s *Settings) any { return &s.Own.WatchNodes }, "whose addresses are followed, so that none of them is bound here: all, or own (this Node alone)"},
+	{"watch-nodes", "watchNodes", API, func(s *Settings) any { return &s.Own.WatchNodes }, "whose addresses are followed, so that none of them is bound here: all, own (this Node alone), or auto: all up to 500 Nodes"},
 	{"readyz-watch-bound", "readyzWatchBound", HTTP, func(s *Settings) any { return &s.Own.ReadyzWatchBound }, "/readyz is red when the progress of a watch is older"},
-	{"healthz-watch-bound", "healthzWatchBound", HTTP, func(s *Settings) any { return &s.Own.HealthzWatchBound }, "/healthz is red when the progress of a watch is older; 0 never"},
+	{"healthz-watch-bound", "healthzWatchBound", HTTP, func(s *Settings) any { return &s.Own.HealthzWatchBound }, "/healthz is red, and load balancers leave this node, when the progress of a watch is older; 0 never"},
 	{"log-level", "logLevel", Logs, func(s *Settings) any { return &s.Own.LogLevel }, "debug, info, warn or error (default: info, or debug with -v=4 and more)"},
 }
 

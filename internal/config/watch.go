@@ -21,6 +21,17 @@ type pace struct {
 	pollOnly    bool // there is no watch to be had
 }
 
+// patience is how long the file is waited for while somebody goes on writing to it.
+const patience = 2 * time.Second
+
+// Forget makes Watch call changed again, when it looks at the file next: what was read
+// could not be used, for a reason that is not in the file.
+func (l *Loader) Forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.read = ""
+}
+
 // Watch calls changed each time the content of the file is another than at the last
 // Load or call, or when the file cannot be read any more; it returns when ctx ends.
 // Neither a touched file nor a volume swapped for an equal one counts as changed.
@@ -38,6 +49,7 @@ func (l *Loader) Watch(ctx context.Context, log *zap.Logger, changed func()) err
 	poll := time.NewTicker(l.pace.poll)
 	defer poll.Stop()
 	var settled <-chan time.Time
+	var longest time.Time
 	for {
 		w.arm(l.path)
 		if settled == nil && l.news() {
@@ -47,9 +59,11 @@ func (l *Loader) Watch(ctx context.Context, log *zap.Logger, changed func()) err
 		case <-ctx.Done():
 			return nil
 		case <-w.events():
+			// A file that is written in place is read when nobody writes any more.
 			if settled == nil {
-				settled = time.After(l.pace.quiet)
+				longest = time.Now().Add(patience)
 			}
+			settled = time.After(min(l.pace.quiet, time.Until(longest)))
 		case err := <-w.losses():
 			log.Debug("events of the configuration file may be lost, looking at it", zap.Error(err))
 		case <-poll.C:

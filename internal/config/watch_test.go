@@ -192,6 +192,16 @@ func TestPollingSees(t *testing.T) {
 	}
 }
 
+// TestForgottenFileIsToldAgain: what could not be used for no fault of the file comes
+// again without anybody writing to it.
+func TestForgottenFileIsToldAgain(t *testing.T) {
+	w := newWatched(t)
+	w.write("config.conf", "rr")
+	w.run(never, time.Millisecond, true)
+	w.loader.Forget()
+	w.until("rr")
+}
+
 // TestChangeBeforeWatch: nothing is missed between Load and Watch.
 func TestChangeBeforeWatch(t *testing.T) {
 	path := fileWith(t, proxyHead)

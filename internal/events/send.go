@@ -94,7 +94,7 @@ var (
 // hand gives an Event to the broadcaster. That counts Events as repetitions that differ
 // in their text alone; so each text has a controller of its own, which the sink undoes.
 func (r *Recorder) hand(out events.EventBroadcaster, m message, uid types.UID) {
-	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: m.object.kind, Namespace: m.namespace, Name: m.name, UID: uid}
+	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: m.kind, Namespace: m.namespace, Name: m.name, UID: uid}
 	text := fnv.New64a()
 	text.Write([]byte(m.text))
 	recorder := out.NewRecorder(scheme.Scheme, fmt.Sprintf("%s/%x", controller, text.Sum64()))
@@ -139,7 +139,7 @@ func (r *Recorder) drop(m message, why error) {
 
 // service is the field by which logs name what a message is about.
 func (m message) service() zap.Field {
-	if m.object.kind != "Service" {
+	if m.kind != "Service" {
 		return zap.Skip()
 	}
 	return zap.String("service", m.namespace+"/"+m.name)

@@ -39,10 +39,10 @@ type Feature struct {
 }
 
 // Features shows the gates that this program knows, as they are set.
-func (m *Metrics) Features(gates []Feature) {
+func (m *Metrics) Features(gates func() []Feature) {
 	m.pullGauge("kubernetes_feature_enabled", "Feature gates by name and stage: 1 is on, 0 is off.",
 		func(e emit) {
-			for _, g := range gates {
+			for _, g := range gates() {
 				e(truth(g.Enabled), g.Name, g.Stage)
 			}
 		}, "name", "stage")

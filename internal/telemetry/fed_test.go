@@ -43,7 +43,9 @@ func fed(t *testing.T) (metrics, slis string) {
 func describe(m *telemetry.Metrics) {
 	m.Mode("ipvs", "ipvs")
 	m.Build("v0.1.0", "v1.36.3")
-	m.Features([]telemetry.Feature{{Name: "TopologyAwareHints", Enabled: true}, {Name: "Unfinished", Stage: "ALPHA"}})
+	m.Features(func() []telemetry.Feature {
+		return []telemetry.Feature{{Name: "TopologyAwareHints", Enabled: true}, {Name: "Unfinished", Stage: "ALPHA"}}
+	})
 }
 
 // ask joins what is asked for at a scrape.

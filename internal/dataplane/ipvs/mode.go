@@ -161,10 +161,16 @@ func (m *Mode) Load(ctx context.Context) error {
 	return nil
 }
 
-// Serves implements dataplane.Dataplane: without a virtual server nothing is carried.
+// Serves implements dataplane.Dataplane: without a virtual server nothing is carried,
+// unless kube-proxy's iptables mode did before.
 func (m *Mode) Serves() bool {
 	for range m.servers.Actual() {
 		return true
+	}
+	for k, c := range m.chains.Actual() { // those of iptables mode carry until ours do
+		if leftByIPTables(k) && c.Rules != "" {
+			return true
+		}
 	}
 	return false
 }
@@ -175,15 +181,16 @@ func (m *Mode) Exclude(ctx context.Context, cidrs []netip.Prefix) error {
 	before := m.config.ExcludeCIDRs
 	m.config.ExcludeCIDRs = cidrs
 	m.inspections = nil
-	for _, load := range []func(context.Context) (int, error){m.servers.Load, m.destinations.Load} {
-		if _, err := load(ctx); err != nil {
-			m.config.ExcludeCIDRs = before
-			return err
-		}
+	_, err := m.servers.Load(ctx)
+	if err == nil {
+		_, err = m.destinations.Load(ctx)
+	}
+	if err != nil {
+		m.config.ExcludeCIDRs = before
 	}
 	disown(m.servers, func(k vserver.ServerKey) bool { return m.config.excluded(k.Addr) })
 	disown(m.destinations, func(k vserver.DestinationKey) bool { return m.config.excluded(k.Server.Addr) })
-	return nil
+	return err
 }
 
 // disown forgets the rows that were found and never asked for.

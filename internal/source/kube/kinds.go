@@ -87,6 +87,9 @@ func (s *Source) nodes() kind {
 		}
 		return nil
 	}
+	if s.opts.AllNodes && s.opts.ManyNodes > 0 {
+		s.unlessMany(&k)
+	}
 	k.set = func(sink source.Sink, value any) { sink.SetNode(model.FromKube, value.(model.Node)) }
 	k.remove = func(sink source.Sink, n cache.ObjectName) { sink.DeleteNode(model.FromKube, n.Name) }
 	return k

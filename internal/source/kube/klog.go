@@ -8,6 +8,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
+// CatchKlog lets everything of the process that logs by klog log here instead: client-go
+// does where it has no context to log by.
+func CatchKlog(log *zap.Logger) { klog.SetLogger(klog.New(&logSink{log: log.Named("client-go")})) }
+
 // withLog lets client-go's reflectors, which log through the context, log where we
 // do. They repeat what Progress says, so theirs are all Debug.
 func withLog(ctx context.Context, log *zap.Logger) context.Context {

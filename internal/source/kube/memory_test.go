@@ -37,7 +37,7 @@ func managed(manager string, bytes int) []metav1.ManagedFieldsEntry {
 	for i := range raw {
 		raw[i] = 'f'
 	}
-	return []metav1.ManagedFieldsEntry{{Manager: manager, Operation: "Update", APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: raw}}}
+	return []metav1.ManagedFieldsEntry{{Manager: manager, Operation: "Update", APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(raw))}}
 }
 
 func meta(kind string, i int) metav1.ObjectMeta {
@@ -246,7 +246,9 @@ func ours(b *testing.B, h bulk) (kept, top uint64) {
 	top = stop() - before
 	kept = live() - before
 	cancel()
-	<-ended
+	if err := <-ended; err != nil {
+		b.Fatal(err)
+	}
 	if len(k.services) != h.services || len(k.slices) != h.slices {
 		b.Fatalf("%d services, %d slices", len(k.services), len(k.slices))
 	}

@@ -22,7 +22,15 @@ type Options struct {
 	// (decision 10). In a cluster of thousands of Nodes that is most of the traffic
 	// between agents and the API server.
 	AllNodes bool
+	// ManyNodes is the number of Nodes in the cluster beyond which the others are not
+	// followed after all; 0 is no bound. It is looked at once, at the start.
+	ManyNodes int
 }
+
+// DefaultManyNodes keeps what all agents of a cluster cost its API server within
+// reason. Each Node is written every five minutes even when nothing happens, 20 kB
+// with its images, and sent to each agent: 500 Nodes make 800 of these a second.
+const DefaultManyNodes = 500
 
 // Source implements source.Source. It can be run once.
 type Source struct {

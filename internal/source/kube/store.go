@@ -42,7 +42,7 @@ func (s *store) Delete(obj any) error {
 		return err
 	}
 	delete(s.names, c.name())
-	s.kind.remove(s.sink, c.name())
+	s.remove(s.sink, c.name())
 	return nil
 }
 
@@ -60,11 +60,11 @@ func (s *store) Replace(list []any, _ string) error {
 	before := s.names
 	s.names = names
 	for _, obj := range list {
-		s.kind.set(s.sink, obj.(*converted).value)
+		s.set(s.sink, obj.(*converted).value)
 	}
 	for name := range before {
 		if _, still := names[name]; !still {
-			s.kind.remove(s.sink, name)
+			s.remove(s.sink, name)
 		}
 	}
 	if s.source.synced(s.name) {

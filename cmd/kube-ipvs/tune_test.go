@@ -1,0 +1,93 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+)
+
+// node is a tree with the sysctls of IPVS as a kernel begins with them.
+func node(t *testing.T) (*kernel, string) {
+	root := t.TempDir()
+	for key, value := range map[string]string{
+		"kernel/osrelease": "6.1.0", "net/ipv4/ip_forward": "1",
+		"net/ipv4/vs/conntrack": "0", "net/ipv4/vs/expire_nodest_conn": "0", "net/ipv4/vs/expire_quiescent_template": "0",
+		"net/ipv4/conf/all/arp_ignore": "0", "net/ipv4/conf/all/arp_announce": "0",
+	} {
+		name := filepath.Join(root, "proc/sys", key)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(value+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &kernel{tuner: tune.New(zap.NewNop(), tune.Options{Root: root, RunDir: t.TempDir()})}, root
+}
+
+func arp(t *testing.T, root string) string {
+	var out []string
+	for _, key := range []string{"arp_ignore", "arp_announce"} {
+		text, err := os.ReadFile(filepath.Join(root, "proc/sys/net/ipv4/conf/all", key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, strings.TrimSpace(string(text)))
+	}
+	return strings.Join(out, " ")
+}
+
+// Strict ARP comes and goes with its setting; the next process puts back what one
+// before it set.
+func TestStrictARPFollowsItsSetting(t *testing.T) {
+	k, root := node(t)
+	off, on := config.Config{}, config.Config{StrictARP: true}
+	for _, step := range []struct {
+		name string
+		do   func() map[string]error
+		want string
+	}{
+		{"start without", func() map[string]error { return err(k.tune(t.Context(), off)) }, "0 0"},
+		{"on", func() map[string]error { return k.retune(t.Context(), off, on) }, "1 2"},
+		{"off", func() map[string]error { return k.retune(t.Context(), on, off) }, "0 0"},
+		{"start with", func() map[string]error { return err(k.tune(t.Context(), on)) }, "1 2"},
+		{"start without, again", func() map[string]error { return err(k.tune(t.Context(), off)) }, "0 0"},
+	} {
+		if refused := step.do(); len(refused) > 0 {
+			t.Errorf("%s: refused %v", step.name, refused)
+		}
+		if got := arp(t, root); got != step.want {
+			t.Errorf("%s: %s, want %s", step.name, got, step.want)
+		}
+	}
+}
+
+func err(err error) map[string]error {
+	if err == nil {
+		return nil
+	}
+	return map[string]error{"tune": err}
+}
+
+// What the node refuses is not said to be in force.
+func TestRefusedSettingsAreNamed(t *testing.T) {
+	k, root := node(t)
+	key := filepath.Join(root, "proc/sys/net/ipv4/conf/all/arp_ignore")
+	if err := os.Remove(key); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(key, 0o755); err != nil { // cannot be read, by root neither
+		t.Fatal(err)
+	}
+	refused := k.retune(t.Context(), config.Config{}, config.Config{StrictARP: true, Timeouts: config.Timeouts{TCP: time.Minute}})
+	if refused["ipvs.strictARP"] == nil || len(refused) != 1 {
+		t.Errorf("refused %v", refused)
+	}
+}
