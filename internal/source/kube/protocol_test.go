@@ -282,7 +282,8 @@ func TestPages(t *testing.T) {
 	s.play("services", fail(422, metav1.StatusReasonInvalid, "no streams"), page, page, s.stay)
 	_, out, _ := s.follow("{}")
 	expect(t, out, "state complete", "service shop/a = kube[10.96.0.1]", "service shop/b = kube[10.96.0.2]")
-	if got := s.requests("services"); !slices.Contains(got, `watch rv="9"`) || len(strings.Split(strings.Join(got, ","), "list")) != 3 {
+	until(t, "the watch", func() bool { return slices.Contains(s.requests("services"), `watch rv="9"`) })
+	if got := s.requests("services"); len(strings.Split(strings.Join(got, ","), "list")) != 3 {
 		t.Errorf("requests %q", got)
 	}
 }

@@ -78,7 +78,7 @@ func (s *store) Resync() error { return nil }
 
 func (s *store) deliver(c *converted) {
 	s.names[c.name()] = struct{}{}
-	s.kind.set(s.sink, c.value)
+	s.set(s.sink, c.value)
 }
 
 func (s *store) object(obj any) (*converted, error) {
