@@ -153,6 +153,9 @@ func (s *Settings) warnings(c Config) []string {
 	if list := foreignGates(c.effective.Proxy.FeatureGates); len(list) > 0 {
 		out = append(out, "feature gates that this program does not have, passed over: "+strings.Join(list, ", "))
 	}
+	if c.ReadyzWatchBound > 0 && c.ReadyzWatchBound < signOfLife {
+		out = append(out, fmt.Sprintf("%s: a quiet watch says something once a minute, so /readyz will be red now and then", s.with("readyz-watch-bound", c.ReadyzWatchBound.String())))
+	}
 	for _, name := range []string{"healthz", "metrics"} {
 		if s.given[name+"-port"] {
 			out = append(out, fmt.Sprintf("--%s-port is deprecated, say --%[1]s-bind-address", name))
@@ -160,6 +163,10 @@ func (s *Settings) warnings(c Config) []string {
 	}
 	return out
 }
+
+// signOfLife is how long a watch on which nothing happens may be silent: the API server
+// sends a bookmark about once a minute.
+const signOfLife = 65 * time.Second
 
 // copyValue sets a flag to what another one has.
 func copyValue(to, from pflag.Value) error {

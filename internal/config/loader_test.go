@@ -117,6 +117,8 @@ func TestWarnings(t *testing.T) {
 			[]string{"accepted, but without effect here: --iptables-sync-period, --vmodule, --log-json-split-stream, --boot-id-file"}},
 		{"fields without effect", proxyHead + "winkernel: {sourceVip: 192.0.2.1}\niptables: {localhostNodePorts: true, syncPeriod: 1m}\nportRange: ''\n", nil,
 			[]string{"accepted, but without effect here: iptables.syncPeriod, winkernel.sourceVip"}},
+		{"bound that flaps", "", []string{"--readyz-watch-bound=30s"},
+			[]string{"--readyz-watch-bound=30s: a quiet watch says something once a minute, so /readyz will be red now and then"}},
 		{"gates of other programs", proxyHead + "featureGates: {Teleport: true, KubeProxyIPVS: true}\n", []string{"--feature-gates=Beam=false,AllAlpha=false"},
 			[]string{"feature gates that this program does not have, passed over: Beam, Teleport"}},
 		{"deprecated", "", []string{"--healthz-port=1", "--metrics-port=0"}, []string{"--healthz-port is deprecated, say --healthz-bind-address", "--metrics-port is deprecated, say --metrics-bind-address"}},
