@@ -15,7 +15,10 @@ import (
 var serverOps = map[delta.Op]vserver.Op{delta.Add: vserver.Add, delta.Update: vserver.Update, delta.Delete: vserver.Delete}
 
 // serverStore reads and writes virtual servers.
-type serverStore struct{ servers Servers }
+type serverStore struct {
+	mode    *Mode
+	servers Servers
+}
 
 // List returns the virtual servers of the whole namespace.
 func (s serverStore) List(ctx context.Context) (map[vserver.ServerKey]vserver.Server, error) {
@@ -28,6 +31,7 @@ func (s serverStore) Write(ctx context.Context, changes []delta.Change[vserver.S
 	for i, c := range changes {
 		batch[i] = vserver.ServerChange{Op: serverOps[c.Op], Key: c.Key, Server: c.Value}
 	}
+	defer s.mode.hold(ctx, changes)()
 	return s.servers.WriteServers(ctx, batch)
 }
 

@@ -27,7 +27,7 @@ func (m *Mode) makeTables() {
 	m.jumps = delta.NewTable(jumpStore{m.deps.Rules}, delta.Options[rules.JumpKey, rules.Jump]{
 		Name: "jumps", Compare: compareJumps, Equal: same[rules.Jump],
 	})
-	m.servers = delta.NewTable(serverStore{m.deps.Servers}, delta.Options[vserver.ServerKey, vserver.Server]{
+	m.servers = delta.NewTable(serverStore{m, m.deps.Servers}, delta.Options[vserver.ServerKey, vserver.Server]{
 		Name: "servers", Compare: vserver.ServerKey.Compare, Equal: same[vserver.Server], Owned: m.ownedServer,
 		Wait: func(k vserver.ServerKey) bool { return !m.baseInPlace(k.Addr) || !m.guarded(k) || m.paced(k) },
 	})
