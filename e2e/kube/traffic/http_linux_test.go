@@ -65,7 +65,10 @@ func wantMetrics(t *testing.T, p *proxy) {
 	must(t, err)
 	served := 0
 	for line := range strings.Lines(string(table)) {
-		cells := strings.Split(line, " | ")
+		cells := strings.Split(line, "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
 		if len(cells) != 6 || !strings.HasPrefix(cells[1], "kubeproxy_") {
 			continue
 		}
