@@ -45,7 +45,7 @@ func TestKinds(t *testing.T) {
 		r := newRig(t, events.Options{Limits: events.Limits{Burst: 100}})
 		r.run()
 		for _, k := range []events.Kind{events.Starting, events.FailedToStartProxierHealthcheck, events.FailedToStartMetricServer,
-			events.ModeFallback, events.SchedulerUnavailable, events.InvalidConfiguration, events.ConfigurationReloaded, events.RestartNeeded} {
+			events.SchedulerUnavailable, events.InvalidConfiguration, events.ConfigurationReloaded, events.RestartNeeded} {
 			r.Node(k, "")
 			r.pass(0)
 		}

@@ -25,8 +25,6 @@ var (
 	FailedToStartProxierHealthcheck = Kind{"FailedToStartProxierHealthcheck", "StartKubeProxy", true}
 	// FailedToStartMetricServer: the metrics port cannot be listened on.
 	FailedToStartMetricServer = Kind{"FailedToStartMetricServer", "StartKubeProxy", true}
-	// ModeFallback: another mode runs than was asked for (decision 2).
-	ModeFallback = Kind{"ModeFallback", "StartKubeProxy", true}
 	// SchedulerUnavailable: the kernel lacks a scheduler that is wanted, another is
 	// used (decision 2).
 	SchedulerUnavailable = Kind{"SchedulerUnavailable", "StartKubeProxy", true}

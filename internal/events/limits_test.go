@@ -205,12 +205,12 @@ func TestSubjectsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, events.Options{Limits: events.Limits{Subjects: 2}})
 		r.run()
-		for _, k := range []events.Kind{events.Starting, events.ModeFallback, events.RestartNeeded, events.Starting, events.RestartNeeded} {
+		for _, k := range []events.Kind{events.Starting, events.InvalidConfiguration, events.RestartNeeded, events.Starting, events.RestartNeeded} {
 			r.pass(time.Minute)
 			r.Node(k, k.Reason)
 		}
 		r.pass(0)
-		r.wantNotes("ModeFallback", "RestartNeeded", "Starting")
+		r.wantNotes("InvalidConfiguration", "RestartNeeded", "Starting")
 		if len(r.patched) != 1 {
 			t.Errorf("%d repetitions, want that of the forgotten kind", len(r.patched))
 		}

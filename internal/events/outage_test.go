@@ -210,7 +210,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 			r.Node(events.Starting, "")
 			r.Service(svc("web"), events.AddressConflict, "conflict")
 			r.pass(time.Minute)
-			r.Node(events.ModeFallback, "waits for the other")
+			r.Node(events.SchedulerUnavailable, "waits for the other")
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

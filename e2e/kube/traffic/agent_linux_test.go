@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -129,6 +130,21 @@ func (p *proxy) kill(t *testing.T) {
 		p.process = nil
 	case <-time.After(settleTimeout):
 		t.Fatal("the agent does not end")
+	}
+}
+
+// terminate ends the agent as an orchestrator does, and fails the test unless it ends in order by itself.
+func (p *proxy) terminate(t *testing.T) {
+	t.Helper()
+	must(t, p.process.Process.Signal(syscall.SIGTERM))
+	select {
+	case err := <-p.ended:
+		p.process = nil
+		if err != nil {
+			t.Errorf("the agent ended with %v", err)
+		}
+	case <-time.After(settleTimeout):
+		t.Error("the agent does not end")
 	}
 }
 

@@ -54,6 +54,9 @@ func TestHTTP(t *testing.T) {
 		}
 	}
 	wantMetrics(t, p)
+
+	must(t, a.KillAPIServer(t.Context()))
+	p.terminate(t)
 }
 
 // wantMetrics compares what the program serves with the table of what it has of kube-proxy's metrics.

@@ -44,7 +44,7 @@ const (
 	// setDetourEnd are the frontends that exist for detours alone.
 	setDetourEnd = "KUBE-DETOUR-END"
 	// setNoLocal are the frontends that a Local policy leaves without an endpoint
-	// here while there are some elsewhere.
+	// here while there are some elsewhere; and for moments others (see hold.go).
 	setNoLocal = "KUBE-NO-LOCAL"
 )
 
