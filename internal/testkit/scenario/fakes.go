@@ -25,6 +25,7 @@ type Fakes struct {
 	mu   sync.Mutex // of the agent's life, which a planned crash changes too
 	proc *process
 	last Start
+	rose bool // an agent crashed, and another has taken its place
 	// Audited makes every agent look for drift, whatever its scenario says.
 	audited bool
 }
@@ -90,6 +91,14 @@ func (f *Fakes) rise() {
 	if err := f.start(); err != nil {
 		panic(err) // the same flags were good before
 	}
+	f.rose = true
+}
+
+// Rose tells whether an agent has crashed and another runs in its place.
+func (f *Fakes) Rose() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.rose
 }
 
 // Stop implements Driver.

@@ -190,3 +190,19 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// An agent that dies takes with it what it had seen and not yet said. The one in
+// its place finds the kernel as it is, so no script may wait for those words.
+func TestNoWordIsAwaitedOfTheDead(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "words.txtar")
+	must(t, os.WriteFile(file, []byte("start\nexpect-log 'what only the dead have seen'\n-- manifests/web.yaml --\n"+web), 0o644))
+	scenario.Run(t, scenario.Options{
+		Files: []string{file}, Driver: "fakes", Crash: true,
+		Open: func(work string) (scenario.Driver, error) {
+			n := scenario.NewFakes(work)
+			n.CrashAtCall("servers", 2)
+			return n, nil
+		},
+	})
+}
