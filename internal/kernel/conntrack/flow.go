@@ -1,0 +1,187 @@
+package conntrack
+
+import (
+	"encoding/binary"
+	"net/netip"
+)
+
+// Attributes of ctnetlink (include/uapi/linux/netfilter/nfnetlink_conntrack.h).
+const (
+	attrOriginal = 1
+	attrReply    = 2
+	attrID       = 12
+	attrZone     = 18
+	attrFilter   = 25
+
+	tupleIP    = 1
+	tupleProto = 2
+
+	ipv4Source      = 1
+	ipv4Destination = 2
+	ipv6Source      = 3
+	ipv6Destination = 4
+
+	protoNumber          = 1
+	protoSourcePort      = 2
+	protoDestinationPort = 3
+
+	filterOriginal = 1
+	filterReply    = 2
+)
+
+// What a filter compares (net/netfilter/nf_internals.h, CTA_FILTER_F_*).
+const (
+	matchDestination     = 1 << 1
+	matchProtocol        = 1 << 3
+	matchDestinationPort = 1 << 5
+)
+
+// Families of nfgenmsg.
+const (
+	familyIPv4 = 2
+	familyIPv6 = 10
+)
+
+// nfFamily is the kernel's number of a family.
+func nfFamily(family uint8) uint8 {
+	if family == 4 {
+		return familyIPv4
+	}
+	return familyIPv6
+}
+
+// tuple is one direction of a flow. A protocol without ports has zeros.
+type tuple struct {
+	source, destination netip.AddrPort
+	protocol            uint8
+}
+
+// key is what the sender of this direction dialled.
+func (t tuple) key() Key {
+	return Key{Addr: t.destination.Addr(), Port: t.destination.Port(), Protocol: t.protocol}
+}
+
+// decodeTuple reads a tuple. What it does not know it leaves out: then the
+// address is not valid, and no key is like it.
+func decodeTuple(b []byte) (t tuple, err error) {
+	var source, destination netip.Addr
+	var sourcePort, destinationPort uint16
+	for len(b) > 0 {
+		var kind uint16
+		var value []byte
+		if kind, value, b, err = cutAttr(b); err != nil {
+			return tuple{}, err
+		}
+		switch kind {
+		case tupleIP:
+			source, destination, err = decodeAddresses(value)
+		case tupleProto:
+			t.protocol, sourcePort, destinationPort, err = decodePorts(value)
+		}
+		if err != nil {
+			return tuple{}, err
+		}
+	}
+	t.source, t.destination = netip.AddrPortFrom(source, sourcePort), netip.AddrPortFrom(destination, destinationPort)
+	return t, nil
+}
+
+func decodeAddresses(b []byte) (source, destination netip.Addr, err error) {
+	for len(b) > 0 {
+		var kind uint16
+		var value []byte
+		if kind, value, b, err = cutAttr(b); err != nil {
+			return source, destination, err
+		}
+		a, _ := netip.AddrFromSlice(value)
+		switch {
+		case kind == ipv4Source && a.Is4(), kind == ipv6Source && a.Is6():
+			source = a
+		case kind == ipv4Destination && a.Is4(), kind == ipv6Destination && a.Is6():
+			destination = a
+		}
+	}
+	return source, destination, nil
+}
+
+func decodePorts(b []byte) (protocol uint8, source, destination uint16, err error) {
+	for len(b) > 0 {
+		var kind uint16
+		var value []byte
+		if kind, value, b, err = cutAttr(b); err != nil {
+			return protocol, source, destination, err
+		}
+		switch {
+		case kind == protoNumber && len(value) == 1:
+			protocol = value[0]
+		case kind == protoSourcePort && len(value) == 2:
+			source = binary.BigEndian.Uint16(value)
+		case kind == protoDestinationPort && len(value) == 2:
+			destination = binary.BigEndian.Uint16(value)
+		}
+	}
+	return protocol, source, destination, nil
+}
+
+// flow is one entry of the table as a dump tells it. The raw parts point into the
+// datagram; they name the flow in a deletion.
+type flow struct {
+	key      Key
+	original []byte // the tuple, with its zone if it has one of its own
+	rest     []byte // attributes that follow the tuple
+}
+
+// decodeFlow reads what has to be known of every flow; the rest is read of those
+// that somebody asked for. The kernel puts the original tuple first.
+func decodeFlow(body []byte) (f flow, err error) {
+	if len(body) < nfHeaderLen {
+		return f, errMalformed
+	}
+	for f.rest = body[nfHeaderLen:]; len(f.rest) > 0; {
+		var kind uint16
+		var value []byte
+		if kind, value, f.rest, err = cutAttr(f.rest); err != nil {
+			return flow{}, err
+		}
+		if kind == attrOriginal {
+			t, err := decodeTuple(value)
+			f.key, f.original = t.key(), value
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+// answers is who answers a flow; not valid if the kernel does not say.
+func (f flow) answers() (netip.AddrPort, error) {
+	value, err := findAttr(f.rest, attrReply)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	t, err := decodeTuple(value)
+	return t.source, err
+}
+
+// appendDeletion appends the request to delete exactly this flow: the tuple, its
+// zone and the number of the entry have to match. ok is false for a flow that the
+// kernel gave no tuple or number for. A deletion without a tuple is an order to
+// delete the whole table, so none is made.
+func (f flow) appendDeletion(b []byte, seq uint32, family uint8) (out []byte, ok bool, err error) {
+	id, err := findAttr(f.rest, attrID)
+	if err != nil || len(id) == 0 || len(f.original) == 0 {
+		return b, false, err
+	}
+	zone, err := findAttr(f.rest, attrZone)
+	if err != nil {
+		return b, false, err
+	}
+	mark := len(b)
+	b = appendHeader(b, deleteFlow, 0, seq, nfFamily(family))
+	b = appendAttr(b, attrOriginal|nested, f.original)
+	if zone != nil {
+		b = appendAttr(b, attrZone, zone)
+	}
+	b = appendAttr(b, attrID, id)
+	sealMessage(b, mark)
+	return b, true, nil
+}

@@ -1,0 +1,163 @@
+package conntrack
+
+import (
+	"cmp"
+	"errors"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+// The errors of this room. Nobody above it looks at an errno.
+var (
+	// ErrUnsupported says that this kernel, or this operating system, does not let
+	// the table be read: it has no nf_conntrack_netlink.
+	ErrUnsupported = errors.New("not supported by the kernel")
+	// ErrBusy says that the kernel gave no answer in time, or more than its socket
+	// holds. What was under way may or may not have been done.
+	ErrBusy = errors.New("busy")
+	// ErrInterrupted says that the table changed under every attempt to read it.
+	ErrInterrupted = errors.New("table changed while it was read")
+)
+
+// IP protocol numbers whose flows have ports.
+const (
+	ProtocolTCP  uint8 = 6
+	ProtocolUDP  uint8 = 17
+	ProtocolSCTP uint8 = 132
+)
+
+// Key is what a client dials: the original destination of a flow. Addr has no
+// zone and is never an IPv4 address in IPv6 form; a flow to such a key does not
+// exist.
+type Key struct {
+	Addr     netip.Addr
+	Port     uint16
+	Protocol uint8 // IP protocol number
+}
+
+// String prints "10.96.0.10:53/udp" or "[fd00::a]:53/udp".
+func (k Key) String() string {
+	name := strconv.Itoa(int(k.Protocol))
+	switch k.Protocol {
+	case ProtocolTCP:
+		name = "tcp"
+	case ProtocolUDP:
+		name = "udp"
+	case ProtocolSCTP:
+		name = "sctp"
+	}
+	return k.self().String() + "/" + name
+}
+
+// Compare orders by family (IPv4 first), address, port and protocol number.
+func (k Key) Compare(other Key) int {
+	return cmp.Or(k.Addr.Compare(other.Addr), cmp.Compare(k.Port, other.Port), cmp.Compare(k.Protocol, other.Protocol))
+}
+
+// self is the key as one who answers from it: the source of the answers to a flow
+// that was never rewritten.
+func (k Key) self() netip.AddrPort { return netip.AddrPortFrom(k.Addr, k.Port) }
+
+// family is 4 or 6.
+func (k Key) family() uint8 {
+	if k.Addr.Is4() {
+		return 4
+	}
+	return 6
+}
+
+// Order says which flows to one key are stale. In a list of orders the last one
+// for a key counts.
+type Order struct {
+	Key Key
+	// Keep are the addresses and ports, sorted by netip.AddrPort.Compare, whose
+	// answers may go on: every other flow to Key is stale, those that were never
+	// rewritten (they answer from Key itself) included. The caller does not change
+	// it afterwards.
+	Keep []netip.AddrPort
+	// Unserved says that the key is nobody's any more. Stale are the flows to it
+	// that were rewritten, whoever answers; Keep is not read. Flows that answer
+	// from Key itself are not ours.
+	Unserved bool
+
+	// outdated, if it is there, says that a newer order for the key came while this one
+	// was being carried out, which says nothing any more then.
+	outdated *atomic.Bool
+}
+
+// Stale tells whether a flow to the key of this order goes, by who answers it.
+func (o Order) Stale(answers netip.AddrPort) bool {
+	if o.outdated != nil && o.outdated.Load() {
+		return false
+	}
+	if o.Unserved {
+		return answers != o.Key.self()
+	}
+	_, kept := slices.BinarySearchFunc(o.Keep, answers, netip.AddrPort.Compare)
+	return !kept
+}
+
+// Outcome is what a sweep met and did.
+type Outcome struct {
+	Seen    int // flows that the kernel told of
+	Stale   int // those that had to go; one that a repeated dump tells of twice counts twice
+	Deleted int // those that this sweep deleted: the others were gone already
+	Whole   int // how often all flows of a family, or of one protocol of it, were read
+}
+
+// add counts another outcome in.
+func (o *Outcome) add(other Outcome) {
+	o.Seen += other.Seen
+	o.Stale += other.Stale
+	o.Deleted += other.Deleted
+	o.Whole += other.Whole
+}
+
+// FilteredPorts is the largest number of ports in the keys of one family for which
+// a sweep asks the kernel one by one, where Options do not say otherwise. A port of
+// another protocol is another port.
+const FilteredPorts = 4
+
+// Options tune a Handle. The zero value of a field means its default.
+type Options struct {
+	// Deadline is how long the kernel may be silent in a call. Default 5 s.
+	Deadline time.Duration
+	// DumpDeadline is the same for a dump: the kernel says nothing while it passes over
+	// flows, 0.3 s for a million and several times that on a machine with much to do.
+	// Default 30 s.
+	DumpDeadline time.Duration
+	// FilteredPorts is the largest number of ports in the keys of one family that are
+	// asked for one by one: each makes the kernel look through its whole table in one
+	// go. For more, all flows of the protocol are read, or all flows if there are more
+	// protocols. Default FilteredPorts; negative for none.
+	FilteredPorts int
+	// Rate is the number of flows a second that a long dump reads at most. The
+	// first 10,000 of each dump are read at once. Default 200,000.
+	Rate int
+	// Attempts is how often a dump is started that the kernel says changed under
+	// the reader. Default 4.
+	Attempts int
+}
+
+// Defaults fills in what was left at zero.
+func (o Options) Defaults() Options {
+	if o.Deadline <= 0 {
+		o.Deadline = 5 * time.Second
+	}
+	if o.DumpDeadline <= 0 {
+		o.DumpDeadline = 30 * time.Second
+	}
+	if o.FilteredPorts == 0 {
+		o.FilteredPorts = FilteredPorts
+	}
+	if o.Rate <= 0 {
+		o.Rate = 200_000
+	}
+	if o.Attempts <= 0 {
+		o.Attempts = 4
+	}
+	return o
+}
