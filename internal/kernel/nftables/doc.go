@@ -1,0 +1,19 @@
+// Package nftables lists and removes whole tables of nf_tables, such as those
+// that kube-proxy's nftables mode leaves behind.
+//
+// It knows names of tables, nothing of what is in them, and it does not know
+// whose they are: a caller says which are to go.
+//
+//	List   ──► dump of all tables ──► map[Key]
+//	Delete ──► begin, one deletion a table, end: one message to the kernel
+//
+// The law of the room: all or nothing. The deletions of one call are one
+// transaction of the kernel, so that no packet meets some of the tables and not
+// the others; where one table cannot go, none does, and the error says which it
+// was. A table that is missing is deleted. A list is complete or an error. Every
+// call has a deadline, also one that is stuck inside the kernel.
+//
+// Nobody above this room looks at an errno: test errors with errors.Is against
+// the sentinels below, the context errors and fs.ErrPermission. A kernel without
+// nf_tables is no error: it has no tables.
+package nftables

@@ -1,0 +1,212 @@
+package nftables
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"syscall"
+)
+
+// wire is a netlink socket of this subsystem.
+type wire interface {
+	// Send gives one buffer of messages to the kernel, which has worked through
+	// all of them when it returns. It may block for any time.
+	Send([]byte) error
+	// Receive takes one datagram, valid until the next call.
+	Receive() ([]byte, error)
+	// Interrupt ends a Receive that waits, and all to come.
+	Interrupt()
+	io.Closer
+}
+
+// exchange is one call's use of a socket.
+type exchange struct {
+	wire wire
+	seq  uint32
+}
+
+// attempts bounds what is begun again because somebody else writes tables too.
+const attempts = 4
+
+// list reads all tables, again if they changed meanwhile.
+func (x *exchange) list() (map[Key]struct{}, error) {
+	for attempt := 1; ; attempt++ {
+		tables, err := x.listOnce()
+		if !errors.Is(err, ErrInterrupted) || attempt == attempts {
+			return tables, err
+		}
+	}
+}
+
+func (x *exchange) listOnce() (map[Key]struct{}, error) {
+	x.seq++
+	if err := x.wire.Send(appendMessage(nil, getTable, flagDump, x.seq, 0, "")); err != nil {
+		return nil, err
+	}
+	tables := make(map[Key]struct{})
+	interrupted := false
+	err := x.answers(func(m message) (done bool, err error) {
+		if m.seq != x.seq {
+			return false, nil
+		}
+		interrupted = interrupted || m.flags&flagIntr != 0
+		if m.kind == nlError || m.kind == nlDone {
+			errno, err := m.verdict()
+			return true, errors.Join(err, dumpFault(errno))
+		}
+		key, err := m.table()
+		tables[key] = struct{}{}
+		return false, err
+	})
+	switch {
+	case errors.Is(err, errAbsent):
+		return map[Key]struct{}{}, nil
+	case err != nil:
+		return nil, err
+	case interrupted:
+		return nil, ErrInterrupted
+	}
+	return tables, nil
+}
+
+// errAbsent: this kernel has no nf_tables.
+var errAbsent = errors.New("no nf_tables")
+
+// dumpFault reads the verdict on a dump. nfnetlink says EINVAL for a subsystem
+// that it does not have and cannot load (nfnetlink_rcv_msg).
+func dumpFault(errno syscall.Errno) error {
+	switch errno {
+	case 0:
+		return nil
+	case syscall.EINVAL, syscall.EOPNOTSUPP:
+		return errAbsent
+	default:
+		return wholeFault(errno)
+	}
+}
+
+// remove deletes those of the tables that exist, together or not at all. The
+// error of a table that stands in the way is under its key.
+func (x *exchange) remove(keys []Key) (map[Key]error, error) {
+	for attempt := 1; ; attempt++ {
+		there, err := x.list()
+		if err != nil {
+			return nil, err
+		}
+		todo := slices.DeleteFunc(slices.Clone(keys), func(k Key) bool { _, ok := there[k]; return !ok })
+		if len(todo) == 0 {
+			return nil, nil
+		}
+		verdicts, err := x.transact(todo)
+		if err != nil {
+			return nil, err
+		}
+		faults, gone := sortVerdicts(todo, verdicts)
+		switch {
+		case len(faults) > 0:
+			return faults, nil
+		case !gone:
+			return nil, nil
+		case attempt == attempts:
+			return nil, ErrInterrupted
+		}
+	}
+}
+
+// sortVerdicts tells which tables cannot go, and whether one is gone since it was
+// listed, which is well but made the kernel refuse the others.
+func sortVerdicts(keys []Key, verdicts []syscall.Errno) (faults map[Key]error, gone bool) {
+	for i, errno := range verdicts {
+		switch errno {
+		case 0:
+		case syscall.ENOENT:
+			gone = true
+		default:
+			if faults == nil {
+				faults = make(map[Key]error)
+			}
+			faults[keys[i]] = tableFault(keys[i], errno)
+		}
+	}
+	return faults, gone
+}
+
+// transact sends one transaction of deletions and gives the kernel's verdict on
+// each. If all are 0 it is done, else nothing is. The kernel answers refusals in
+// any case and in order, so only the last deletion asks for an answer.
+func (x *exchange) transact(keys []Key) ([]syscall.Errno, error) {
+	begin := x.seq + 1
+	b := appendMessage(nil, batchBegin, 0, begin, 0, "")
+	for i, k := range keys {
+		var flags uint16
+		if i == len(keys)-1 {
+			flags = flagAck
+		}
+		b = appendMessage(b, delTable, flags, begin+1+uint32(i), families[k.Family], k.Name)
+	}
+	x.seq = begin + 1 + uint32(len(keys))
+	b = appendMessage(b, batchEnd, 0, x.seq, 0, "")
+	if err := x.wire.Send(b); err != nil {
+		return nil, err
+	}
+	verdicts := make([]syscall.Errno, len(keys))
+	err := x.answers(func(m message) (done bool, err error) {
+		if m.seq-begin > x.seq-begin || m.kind != nlError {
+			return false, nil
+		}
+		errno, err := m.verdict()
+		if i := int(m.seq - begin - 1); i >= 0 && i < len(keys) {
+			verdicts[i] = errno
+			return i == len(keys)-1, err
+		}
+		// On the frame: it holds for all, and comes before the verdicts.
+		return true, errors.Join(err, wholeFault(errno))
+	})
+	return verdicts, err
+}
+
+// answers hands the kernel's messages to visit until that is done.
+func (x *exchange) answers(visit func(message) (done bool, err error)) error {
+	for {
+		datagram, err := x.wire.Receive()
+		if err != nil {
+			return err
+		}
+		for len(datagram) > 0 {
+			var m message
+			if m, datagram, err = nextMessage(datagram); err != nil {
+				return err
+			}
+			if done, err := visit(m); done || err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// wholeFault is the kernel's refusal of everything, with what to do about it.
+func wholeFault(errno syscall.Errno) error {
+	switch errno {
+	case 0:
+		return nil
+	case syscall.EPERM, syscall.EACCES:
+		return fmt.Errorf("%w; run with the capability CAP_NET_ADMIN", errno)
+	case syscall.EBUSY, syscall.EAGAIN, syscall.ENOMEM, syscall.ENOBUFS:
+		return fmt.Errorf("%w (%w); the kernel is short of something, try again", ErrBusy, errno)
+	default:
+		return errno
+	}
+}
+
+// tableFault is the kernel's refusal to delete one table.
+func tableFault(k Key, errno syscall.Errno) error {
+	switch errno {
+	case syscall.EPERM:
+		return fmt.Errorf("%w; a running program owns it: `nft list table %s` shows its flag owner, end that program", errno, k)
+	case syscall.EBUSY:
+		return fmt.Errorf("%w (%w); something still refers to it: look at `nft list table %s`", ErrBusy, errno, k)
+	default:
+		return wholeFault(errno)
+	}
+}

@@ -1,0 +1,111 @@
+package nftables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+)
+
+// Handle reaches the tables of one network namespace. Any number of goroutines
+// may use it; each call opens a socket of its own.
+type Handle struct {
+	log  *zap.Logger
+	opts Options
+	open func() (wire, error)
+	ns   namespace
+	held atomic.Int32 // calls the kernel has not come back from
+}
+
+// heldLimit bounds the threads that wait inside the kernel for nobody.
+const heldLimit = 4
+
+// New returns a handle on the network namespace that the calling thread is in;
+// lock the goroutine to its thread before entering another one. It asks the
+// kernel nothing.
+func New(log *zap.Logger, opts Options) (*Handle, error) {
+	ns, err := currentNamespace()
+	if err != nil {
+		return nil, fmt.Errorf("open nftables: %w", err)
+	}
+	return &Handle{log: log.Named("nftables"), opts: opts.Defaults(), open: ns.dial, ns: ns}, nil
+}
+
+// Close gives the namespace back. The Handle is of no use afterwards.
+func (h *Handle) Close() { h.ns.close() }
+
+// List reads the names of all tables, whoever made them. A kernel without
+// nf_tables has none. Asking lets the kernel load the module by itself.
+func (h *Handle) List(ctx context.Context) (map[Key]struct{}, error) {
+	tables, err := call(ctx, h, (*exchange).list)
+	if err != nil {
+		return nil, fmt.Errorf("list nftables tables: %w", err)
+	}
+	if tables == nil {
+		tables = map[Key]struct{}{}
+	}
+	return tables, nil
+}
+
+// Delete removes tables with all that is in them, in one transaction: packets see
+// all of them or none. The errors are aligned with the keys; a nil slice means
+// that none of the tables exists any more. If one cannot be deleted none is, and
+// the errors of the others name it. After a time-out nobody knows; List tells.
+func (h *Handle) Delete(ctx context.Context, keys []Key) []error {
+	if len(keys) == 0 {
+		return nil
+	}
+	if errs := CheckAll(keys); errs != nil {
+		return errs
+	}
+	faults, err := call(ctx, h, func(x *exchange) (map[Key]error, error) { return x.remove(unique(keys)) })
+	if len(faults) == 0 && err == nil {
+		return nil
+	}
+	return Together(keys, faults, err)
+}
+
+// call runs one use of a fresh socket and comes back at the deadline at the
+// latest. The kernel works through a request while the sender is inside its
+// system call, and does not listen to time-outs there: such a call is left behind.
+func call[T any](ctx context.Context, h *Handle, use func(*exchange) (T, error)) (T, error) {
+	var none T
+	if err := ctx.Err(); err != nil {
+		return none, err
+	}
+	if h.held.Load() >= heldLimit {
+		return none, fmt.Errorf("%w: %d earlier calls are still held by the kernel", ErrBusy, heldLimit)
+	}
+	ctx, cancel := context.WithTimeout(ctx, h.opts.Timeout)
+	defer cancel()
+	s, err := h.open()
+	if errors.Is(err, unix.EPROTONOSUPPORT) { // no nfnetlink either
+		return none, nil
+	}
+	if err != nil {
+		return none, fmt.Errorf("open netlink socket: %w", err)
+	}
+	type outcome struct {
+		value T
+		err   error
+	}
+	done := make(chan outcome, 1)
+	h.held.Add(1)
+	go func() {
+		value, err := use(&exchange{wire: s})
+		h.held.Add(-1)
+		done <- outcome{value, err}
+		_ = s.Close()
+	}()
+	select {
+	case out := <-done:
+		return out.value, out.err
+	case <-ctx.Done():
+		s.Interrupt()
+		h.log.Warn("nftables call left behind", zap.Error(ctx.Err()))
+		return none, fmt.Errorf("no answer from the kernel: %w: %w", ErrBusy, ctx.Err())
+	}
+}

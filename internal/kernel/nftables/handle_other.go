@@ -1,0 +1,33 @@
+//go:build !linux
+
+package nftables
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"go.uber.org/zap"
+)
+
+// Handle exists on Linux only; elsewhere every call says so.
+type Handle struct{}
+
+var errPlatform = fmt.Errorf("nftables on %s: %w", runtime.GOOS, ErrUnsupported)
+
+// New fails with ErrUnsupported.
+func New(*zap.Logger, Options) (*Handle, error) { return nil, errPlatform }
+
+// Close does nothing.
+func (h *Handle) Close() {}
+
+// List fails with ErrUnsupported.
+func (h *Handle) List(context.Context) (map[Key]struct{}, error) { return nil, errPlatform }
+
+// Delete fails every key with ErrUnsupported.
+func (h *Handle) Delete(_ context.Context, keys []Key) []error {
+	if len(keys) == 0 {
+		return nil
+	}
+	return Together(keys, nil, errPlatform)
+}

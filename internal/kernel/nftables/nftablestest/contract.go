@@ -1,0 +1,209 @@
+package nftablestest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
+)
+
+// Client is what Handle and Fake have in common.
+type Client interface {
+	List(context.Context) (map[nftables.Key]struct{}, error)
+	Delete(context.Context, []nftables.Key) []error
+	Close()
+}
+
+// Subject is one kernel without tables under test and ways around the client.
+type Subject struct {
+	Client Client
+	// Add makes tables with nothing in them, as another program would.
+	Add func(*testing.T, ...nftables.Key)
+	// Fill puts into a table of family ip or ip6 what kube-proxy has in its own:
+	// chains with hooks, maps that lead to chains, sets. Nil where nothing can.
+	Fill func(*testing.T, nftables.Key)
+	// Own makes a table that belongs to a program that runs. Nil where the kernel
+	// knows no owners.
+	Own func(*testing.T, nftables.Key)
+	// Readers print the tables as `nft list tables` does, by other code than ours.
+	Readers map[string]func(*testing.T) string
+}
+
+// Contract runs the behaviours that everything above this room relies on, each
+// against a subject of its own.
+func Contract(t *testing.T, open func(t *testing.T) Subject) {
+	cases := []struct {
+		name string
+		run  func(*testing.T, Subject)
+	}{
+		{"no tables", noTables},
+		{"tables of all families are listed", allFamilies},
+		{"only what was named is deleted", onlyNamed},
+		{"tables go with what is in them", withContent},
+		{"missing tables are deleted", missingAreDeleted},
+		{"all or nothing", allOrNothing},
+		{"keys that would mean something else", meansSomethingElse},
+		{"many tables", manyTables},
+		{"an ended context", endedContext},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			s := open(t)
+			t.Cleanup(s.Client.Close)
+			c.run(t, s)
+		})
+	}
+}
+
+var (
+	four  = nftables.Key{Family: "ip", Name: "kube-proxy"}
+	six   = nftables.Key{Family: "ip6", Name: "kube-proxy"}
+	other = nftables.Key{Family: "inet", Name: "kube-proxy"}
+)
+
+// wantTables compares the tables, read by every reader there is.
+func wantTables(t *testing.T, s Subject, want ...nftables.Key) {
+	t.Helper()
+	set := make(map[nftables.Key]struct{}, len(want))
+	for _, k := range want {
+		set[k] = struct{}{}
+	}
+	got, err := s.Client.List(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(set, got); diff != "" {
+		t.Errorf("tables (-want +got):\n%s", diff)
+	}
+	for name, read := range s.Readers {
+		text := read(t)
+		for _, k := range want {
+			if !strings.Contains(text, "table "+k.String()+"\n") {
+				t.Errorf("%s lacks %s:\n%s", name, k, text)
+			}
+		}
+		if n := strings.Count(text, "table "); n != len(want) {
+			t.Errorf("%s has %d tables, want %d:\n%s", name, n, len(want), text)
+		}
+	}
+}
+
+func wantDeleted(t *testing.T, s Subject, keys ...nftables.Key) {
+	t.Helper()
+	if errs := s.Client.Delete(context.Background(), keys); errs != nil {
+		t.Fatal(errors.Join(errs...))
+	}
+}
+
+func noTables(t *testing.T, s Subject) {
+	wantTables(t, s)
+	wantDeleted(t, s)
+	wantDeleted(t, s, four, six)
+}
+
+func allFamilies(t *testing.T, s Subject) {
+	var all []nftables.Key
+	for _, family := range []string{"ip", "ip6", "inet", "arp", "bridge", "netdev"} {
+		all = append(all, nftables.Key{Family: family, Name: "kube-proxy"}, nftables.Key{Family: family, Name: "x"})
+	}
+	s.Add(t, all...)
+	wantTables(t, s, all...)
+	wantDeleted(t, s, all...)
+	wantTables(t, s)
+}
+
+func onlyNamed(t *testing.T, s Subject) {
+	longer := nftables.Key{Family: "ip", Name: "kube-proxy2"}
+	long := nftables.Key{Family: "ip", Name: strings.Repeat("n", 255)}
+	s.Add(t, four, six, other, longer, long)
+	wantDeleted(t, s, four, six)
+	wantTables(t, s, other, longer, long)
+	wantDeleted(t, s, long)
+	wantTables(t, s, other, longer)
+}
+
+func withContent(t *testing.T, s Subject) {
+	if s.Fill == nil {
+		t.Skip("skipped: no tool here that fills tables")
+	}
+	s.Add(t, other)
+	s.Fill(t, four)
+	s.Fill(t, six)
+	wantTables(t, s, four, six, other)
+	wantDeleted(t, s, four, six)
+	wantTables(t, s, other)
+}
+
+func missingAreDeleted(t *testing.T, s Subject) {
+	s.Add(t, six, other)
+	wantDeleted(t, s, four, six, four, six)
+	wantTables(t, s, other)
+	wantDeleted(t, s, four, six)
+	wantTables(t, s, other)
+}
+
+func allOrNothing(t *testing.T, s Subject) {
+	if s.Own == nil {
+		t.Skip("skipped: tables of this kernel have no owners")
+	}
+	s.Add(t, four, other)
+	s.Own(t, six)
+	errs := s.Client.Delete(context.Background(), []nftables.Key{four, six})
+	if len(errs) != 2 {
+		t.Fatalf("errors %v, want one each", errs)
+	}
+	for i, want := range []string{"delete table ip kube-proxy: it goes together with ip6 kube-proxy: ", "delete table ip6 kube-proxy: "} {
+		if !errors.Is(errs[i], fs.ErrPermission) || !strings.HasPrefix(errs[i].Error(), want) {
+			t.Errorf("error %v\nwant %s...%v", errs[i], want, fs.ErrPermission)
+		}
+	}
+	wantTables(t, s, four, six, other)
+	wantDeleted(t, s, four)
+	wantTables(t, s, six, other)
+}
+
+func meansSomethingElse(t *testing.T, s Subject) {
+	s.Add(t, four, six)
+	for _, bad := range []nftables.Key{
+		{Family: "ip"}, {Family: "", Name: "kube-proxy"}, {}, {Family: "IP", Name: "kube-proxy"}, {Family: "ipv4", Name: "kube-proxy"},
+		{Family: "ip", Name: "kube-proxy\x00"}, {Family: "ip", Name: "\x00"}, {Family: "ip", Name: strings.Repeat("n", 256)},
+	} {
+		errs := s.Client.Delete(context.Background(), []nftables.Key{six, bad})
+		if len(errs) != 2 || !errors.Is(errs[0], nftables.ErrInvalid) || !errors.Is(errs[1], nftables.ErrInvalid) {
+			t.Errorf("Delete(%q): %v, want %v", bad, errs, nftables.ErrInvalid)
+		}
+	}
+	wantTables(t, s, four, six)
+}
+
+// manyTables takes several datagrams each way.
+func manyTables(t *testing.T, s Subject) {
+	var all []nftables.Key
+	for i := range 700 {
+		all = append(all, nftables.Key{Family: "ip6", Name: fmt.Sprintf("%03d-%s", i, strings.Repeat("n", 100))})
+	}
+	s.Add(t, all...)
+	s.Add(t, four)
+	wantTables(t, s, append(all, four)...)
+	wantDeleted(t, s, all...)
+	wantTables(t, s, four)
+}
+
+func endedContext(t *testing.T, s Subject) {
+	s.Add(t, four)
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := s.Client.List(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("List: %v, want %v", err, context.Canceled)
+	}
+	if errs := s.Client.Delete(ended, []nftables.Key{four}); len(errs) != 1 || !errors.Is(errs[0], context.Canceled) {
+		t.Errorf("Delete: %v, want %v", errs, context.Canceled)
+	}
+	wantTables(t, s, four)
+}

@@ -1,0 +1,49 @@
+package nftables
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// CheckAll is what Delete says to keys of which some cannot be sent, nil if all
+// can.
+func CheckAll(keys []Key) []error {
+	faults := make(map[Key]error)
+	for _, k := range keys {
+		if err := k.Check(); err != nil {
+			faults[k] = err
+		}
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return Together(keys, faults, nil)
+}
+
+// Together gives the errors of a transaction that was not done, aligned with its
+// keys: that of all, or else the key's own, or else that of the first table that
+// stands in the way.
+func Together(keys []Key, faults map[Key]error, all error) []error {
+	var first Key
+	for k := range faults {
+		if first == (Key{}) || k.Compare(first) < 0 {
+			first = k
+		}
+	}
+	errs := make([]error, len(keys))
+	for i, k := range keys {
+		if err := cmp.Or(all, faults[k]); err != nil {
+			errs[i] = fmt.Errorf("delete table %s: %w", k, err)
+		} else {
+			errs[i] = fmt.Errorf("delete table %s: it goes together with %s: %w", k, first, faults[first])
+		}
+	}
+	return errs
+}
+
+// unique gives each key once: the kernel would miss a table that the same
+// transaction has deleted already.
+func unique(keys []Key) []Key {
+	return slices.Compact(slices.SortedFunc(slices.Values(keys), Key.Compare))
+}
