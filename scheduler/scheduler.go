@@ -135,8 +135,9 @@ var ErrFlag = errors.New("unknown scheduler flag")
 // lists the good ones, that of a bad flag the flags of the algorithm.
 //
 // "mh" without flags gets mh-fallback and mh-port: without the first the kernel
-// drops connections whose destination is unavailable, without the second all
-// clients behind one address share one destination.
+// drops connections whose destination is unavailable or drains, without the second all
+// clients behind one address share one destination. "sh" gets sh-fallback, but not
+// sh-port: that a client address keeps its destination is what it is chosen for.
 func Parse(name, flags string) (Spec, error) {
 	name = strings.ToLower(strings.TrimSpace(name))
 	if name == "" {
@@ -157,8 +158,11 @@ func Parse(name, flags string) (Spec, error) {
 func parseFlags(a Algorithm, flags string) (uint32, error) {
 	var bits uint32
 	if strings.TrimSpace(flags) == "" {
-		if a.Name == "mh" {
+		switch a.Name {
+		case "mh":
 			return flagBits["mh-fallback"] | flagBits["mh-port"], nil
+		case "sh":
+			return flagBits["sh-fallback"], nil
 		}
 		return 0, nil
 	}

@@ -22,7 +22,7 @@ func TestParse(t *testing.T) {
 		{name: "blanks and case", in: " WLC ", want: "wlc"},
 		{name: "mh gets both flags", in: "mh", want: "mh (mh-fallback,mh-port)", bits: 0x18},
 		{name: "mh with one flag keeps one", in: "mh", flags: "mh-port", want: "mh (mh-port)", bits: 0x10},
-		{name: "sh has no flags by default", in: "sh", want: "sh"},
+		{name: "sh gets its fallback", in: "sh", want: "sh (sh-fallback)", bits: 0x08},
 		{name: "sh with both", in: "sh", flags: " sh-port , SH-fallback,", want: "sh (sh-fallback,sh-port)", bits: 0x18},
 		{name: "no such algorithm", in: "random", err: scheduler.ErrUnknown},
 		{name: "flag of another algorithm", in: "sh", flags: "mh-port", err: scheduler.ErrFlag},

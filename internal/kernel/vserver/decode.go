@@ -204,22 +204,37 @@ func (f fields) server(is4 bool) (Server, error) {
 // decodeDestination reads one row of a server's destination dump.
 func decodeDestination(server ServerKey, body []byte) (k DestinationKey, d Destination, err error) {
 	f, err := nested(body, attrDestination)
-	if err != nil {
-		return k, d, err
+	if err == nil {
+		k, err = f.destinationKey(server)
 	}
+	if err == nil {
+		d, err = f.destination()
+	}
+	return k, d, err
+}
+
+// decodeConnections reads the counts of the same row.
+func decodeConnections(server ServerKey, body []byte) (k DestinationKey, c Connections, err error) {
+	f, err := nested(body, attrDestination)
+	if err == nil {
+		k, err = f.destinationKey(server)
+	}
+	active, errActive := f.u32(destActive)
+	inactive, errInactive := f.u32(destInact)
+	c = Connections{Active: uint32(max(int32(active), 0)), Inactive: uint32(max(int32(inactive), 0))}
+	return k, c, errors.Join(err, errActive, errInactive)
+}
+
+func (f fields) destinationKey(server ServerKey) (k DestinationKey, err error) {
 	family := addrFamily(server.Addr)
 	if f[destFamily] != nil { // missing before Linux 3.18, which knew no mixed pools
 		if family, err = f.u16(destFamily); err != nil {
-			return k, d, err
+			return k, err
 		}
 	}
 	port, errPort := f.port(destPort)
 	addr, errAddr := f.addr(destAddr, family)
-	if err := errors.Join(errPort, errAddr); err != nil {
-		return k, d, err
-	}
-	d, err = f.destination()
-	return DestinationKey{Server: server, Addr: addr, Port: port}, d, err
+	return DestinationKey{Server: server, Addr: addr, Port: port}, errors.Join(errPort, errAddr)
 }
 
 func (f fields) destination() (Destination, error) {

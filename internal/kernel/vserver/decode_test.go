@@ -110,7 +110,7 @@ func TestVerdicts(t *testing.T) {
 func FuzzAnswer(f *testing.F) {
 	key := serverKey("10.96.0.1:80", vserver.ProtocolTCP)
 	f.Add(datagram(0x1d, 2, 1, 1, serverRow(key, vserver.Server{Scheduler: "rr"})))
-	f.Add(datagram(0x1d, 2, 1, 1, append([]byte{1, 1, 0, 0}, destinationRow(destinationKey(key, "10.0.0.1:80"), vserver.Destination{Weight: 1})...)))
+	f.Add(datagram(0x1d, 2, 1, 1, append([]byte{1, 1, 0, 0}, destinationRow(destinationKey(key, "10.0.0.1:80"), vserver.Destination{Weight: 1}, vserver.Connections{})...)))
 	f.Add(datagram(2, 0x300, 1, 1, append(make([]byte, 20), cAttr(1, "text")...)))
 	f.Add(datagram(3, 0x10, 1, 1, make([]byte, 4)))
 	f.Add([]byte{0, 0, 0, 0})

@@ -8,7 +8,8 @@
 //	[]ServerChange ─────► chunk of messages ──► sendmsg ──► kernel
 //	[]DestinationChange                                       │
 //	[]error, one a row ◄── settle ◄── errno by sequence ◄─────┘
-//	map[key]value ◄── decode ◄── dump, whole or not at all ◄──┘
+//	map[key]value ◄── decode ◄── dump, whole or not at all ◄──┤
+//	map[key]Connections ◄── lines of /proc/net/ip_vs ◄────────┘
 //
 // Writes go many messages to a system call. The kernel works through one
 // buffer in order, goes on after a message it refuses and answers refusals in

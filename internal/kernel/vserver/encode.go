@@ -63,6 +63,8 @@ const (
 	destWeight  = 4
 	destUpper   = 5
 	destLower   = 6
+	destActive  = 7
+	destInact   = 8
 	destFamily  = 11
 )
 

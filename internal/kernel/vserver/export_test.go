@@ -1,6 +1,10 @@
 package vserver
 
-import "go.uber.org/zap"
+import (
+	"io"
+
+	"go.uber.org/zap"
+)
 
 // Wire is a netlink socket, for tests that play the kernel's side of it.
 type Wire = wire
@@ -9,21 +13,33 @@ type Wire = wire
 var (
 	DecodeServer      = decodeServer
 	DecodeDestination = decodeDestination
+	DecodeConnections = decodeConnections
 )
 
-// NewOver is New on sockets of the test's own.
-func NewOver(log *zap.Logger, opts Options, open func() (Wire, error)) (*Handle, error) {
-	return newHandle(log, opts, testOpener(open))
+// NewOver is New on sockets and a list of connection counts of the test's own.
+func NewOver(log *zap.Logger, opts Options, open func() (Wire, error), counts func() (io.ReadCloser, error)) (*Handle, error) {
+	return newHandle(log, opts, testOpener{open, counts})
+}
+
+// ReadCounts reads a list with a buffer of a chosen size.
+func ReadCounts(list io.Reader, size int, wanted map[DestinationKey]struct{}) (map[DestinationKey]Connections, error) {
+	l := newCountList(wanted)
+	err := l.read(make([]byte, size), func(b []byte) (int, error) { return io.ReadFull(list, b) })
+	return l.found, err
 }
 
 // Drop gives the socket up, as a time-out does.
 func Drop(h *Handle) { h.drop(ErrUnknown) }
 
-type testOpener func() (wire, error)
+type testOpener struct {
+	sockets func() (wire, error)
+	list    func() (io.ReadCloser, error)
+}
 
-func (o testOpener) open() (wire, error)         { return o() }
-func (o testOpener) within(f func() error) error { return f() }
-func (o testOpener) Close() error                { return nil }
+func (o testOpener) open() (wire, error)            { return o.sockets() }
+func (o testOpener) counts() (io.ReadCloser, error) { return o.list() }
+func (o testOpener) within(f func() error) error    { return f() }
+func (o testOpener) Close() error                   { return nil }
 
 // ExtAck reads the verdict of the first message of a datagram.
 func ExtAck(b []byte) (error, error) {
@@ -49,6 +65,7 @@ func Walk(b []byte) (messages int) {
 		if body, err := m.attributes(); err == nil {
 			_, _, _, _ = decodeServer(body)
 			_, _, _ = decodeDestination(ServerKey{}, body)
+			_, _, _ = decodeConnections(ServerKey{}, body)
 		}
 	}
 	return messages

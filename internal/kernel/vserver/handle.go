@@ -43,7 +43,7 @@ type Counters struct {
 	Messages uint64 // netlink messages sent
 	Rows     uint64 // messages that wrote a row, repeats of a converging row included
 	Sends    uint64 // system calls they were sent with
-	Dumps    uint64 // table reads started, repeats of interrupted ones included
+	Dumps    uint64 // table reads started, repeats of interrupted ones and counts included
 	Reopened uint64 // sockets given up and opened again
 }
 
@@ -80,6 +80,8 @@ type opener interface {
 	open() (wire, error)
 	// within runs a function on a thread of that namespace.
 	within(func() error) error
+	// counts opens the kernel's list of that namespace with connection counts.
+	counts() (io.ReadCloser, error)
 	io.Closer
 }
 

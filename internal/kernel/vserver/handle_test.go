@@ -22,6 +22,7 @@ func TestHandleContract(t *testing.T) {
 			Client:     open(t, p, vserver.Options{}),
 			Schedulers: vservertest.Schedulers(),
 			AddMark:    func(_ *testing.T, mark uint32) { p.marks = append(p.marks, mark) },
+			Connect:    p.connect,
 			NoTimeouts: "the library opens a socket of its own",
 		}
 	})

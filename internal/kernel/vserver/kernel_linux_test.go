@@ -64,6 +64,7 @@ func TestKernelContract(t *testing.T) {
 			Client:     openKernel(t, vserver.Options{}),
 			Schedulers: vservertest.Schedulers(),
 			AddMark:    addMark,
+			Connect:    connect,
 			Readers:    map[string]func(*testing.T) string{"moby/ipvs": readLibrary},
 		}
 		if _, err := exec.LookPath("ipvsadm"); err == nil {

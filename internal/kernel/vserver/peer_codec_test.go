@@ -108,8 +108,9 @@ func serverRow(k vserver.ServerKey, s vserver.Server) []byte {
 		nestAttr(10, u32Attr(1, 5)), nestAttr(12, u32Attr(1, 5)))...)
 }
 
-func destinationRow(k vserver.DestinationKey, d vserver.Destination) []byte {
+func destinationRow(k vserver.DestinationKey, d vserver.Destination, c vserver.Connections) []byte {
 	return nestAttr(2,
 		addrAttr(1, k.Addr), portAttr(2, k.Port), u16Attr(11, familyOf(k.Addr)), u32Attr(3, uint32(d.Forward)),
-		u32Attr(4, uint32(d.Weight)), u32Attr(5, d.Upper), u32Attr(6, d.Lower), nestAttr(10, u32Attr(1, 5)))
+		u32Attr(4, uint32(d.Weight)), u32Attr(5, d.Upper), u32Attr(6, d.Lower),
+		u32Attr(7, c.Active), u32Attr(8, c.Inactive), nestAttr(10, u32Attr(1, 5)))
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -37,6 +38,9 @@ type peer struct {
 	garble    func(send int) bool // the answer does not parse
 	sends     int
 	dumps     int
+
+	// list turns the text of the list into what is read.
+	list func(io.Reader) io.ReadCloser
 }
 
 func newPeer() *peer {
@@ -44,6 +48,7 @@ func newPeer() *peer {
 	return &peer{
 		table: vservertest.NewTable(), family: 0x1d, limit: 1 << 20,
 		stuck: never, mute: never, overrun: never, interrupt: never, twice: never, garble: never,
+		list: io.NopCloser,
 	}
 }
 
@@ -54,7 +59,17 @@ func (p *peer) handle(t testing.TB, opts vserver.Options) (*vserver.Handle, erro
 		defer p.mu.Unlock()
 		p.opened++
 		return &peerSocket{peer: p, port: uint32(1000 + p.opened), queue: make(chan []byte, 1<<16), closed: make(chan struct{})}, nil
-	})
+	}, p.counts)
+}
+
+// counts opens the list of connection counts.
+func (p *peer) counts() (io.ReadCloser, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.family == 0 {
+		return nil, syscall.ENOENT
+	}
+	return p.list(strings.NewReader(p.table.Proc(p.marks...))), nil
 }
 
 func (p *peer) serverCount() int {
@@ -207,7 +222,7 @@ func (p *peer) dump(cmd byte, body []byte, reply func(kind, flags uint16, body [
 	} else {
 		of := p.table.Destinations[readServerKey(attrs(attrs(body)[1]))]
 		for _, k := range slices.SortedFunc(maps.Keys(of), vserver.DestinationKey.Compare) {
-			rows = append(rows, destinationRow(k, of[k]))
+			rows = append(rows, destinationRow(k, of[k], p.table.Connections[k]))
 		}
 	}
 	if p.twice(p.dumps) && len(rows) > 0 {

@@ -2,6 +2,7 @@ package vserver
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"syscall"
@@ -75,6 +76,17 @@ func (n *namespace) open() (w wire, err error) {
 		return err
 	})
 	return w, err
+}
+
+// countsFile follows the thread that opens it.
+const countsFile = "/proc/thread-self/net/ip_vs"
+
+func (n *namespace) counts() (list io.ReadCloser, err error) {
+	err = n.within(func() error {
+		list, err = os.Open(countsFile)
+		return err
+	})
+	return list, err
 }
 
 // socket is a generic netlink socket under the runtime's poller, so that a

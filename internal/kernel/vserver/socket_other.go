@@ -14,6 +14,11 @@ func New(*zap.Logger, Options) (*Handle, error) {
 	return nil, fmt.Errorf("open ipvs on this operating system: %w", ErrUnsupported)
 }
 
+// ProbeReuse fails with ErrUnsupported: only Linux has IPVS.
+func ProbeReuse(context.Context, *zap.Logger) (Reuse, error) {
+	return Reuse{}, fmt.Errorf("probe the reuse of source ports on this operating system: %w", ErrUnsupported)
+}
+
 // Timeouts fails with ErrUnsupported: only Linux has IPVS.
 func (h *Handle) Timeouts(context.Context) (Timeouts, error) {
 	return Timeouts{}, fmt.Errorf("get ipvs timeouts on this operating system: %w", ErrUnsupported)

@@ -19,6 +19,7 @@ type Client interface {
 	Probe(ctx context.Context, scheduler string) error
 	Timeouts(context.Context) (vserver.Timeouts, error)
 	SetTimeouts(context.Context, vserver.Timeouts) error
+	CountConnections(context.Context, map[vserver.DestinationKey]struct{}) (map[vserver.DestinationKey]vserver.Connections, error)
 	Counters() vserver.Counters
 	Close()
 }
@@ -31,6 +32,9 @@ type Subject struct {
 	// AddMark makes a server for a firewall mark, as another program would. Nil
 	// where the subject has no such thing.
 	AddMark func(t *testing.T, mark uint32)
+	// Connect makes one TCP connection to the only destination of a server that
+	// takes any, both on loopback addresses; what it gives back ends it.
+	Connect func(t *testing.T, to vserver.DestinationKey) (end func())
 	// Readers print the table as `ipvsadm -Sn` does, by other code than ours.
 	Readers map[string]func(t *testing.T) string
 	// NoTimeouts is the reason why Timeouts cannot be tried, empty if they can.
@@ -59,6 +63,8 @@ func Contract(t *testing.T, open func(t *testing.T) Subject) {
 		{"a firewall mark server is foreign", markIsForeign},
 		{"single reads", singleReads},
 		{"a missing server has no destinations", missingServerHasNone},
+		{"connections are counted", connectionsAreCounted},
+		{"what is not there has no count", absentHasNoCount},
 		{"a probe leaves nothing", probeLeavesNothing},
 		{"timeouts", timeouts},
 		{"a change costs one message", changeCostsOneMessage},

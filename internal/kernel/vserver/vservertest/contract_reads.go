@@ -150,9 +150,17 @@ func largeTable(t *testing.T, s Subject) {
 	if len(gotServers) != servers || len(got) != len(changes) {
 		t.Errorf("%d servers, %d destinations; want %d, %d", len(gotServers), len(got), servers, len(changes))
 	}
+	wanted := make(map[vserver.DestinationKey]struct{}, len(changes))
 	for _, c := range changes {
 		if got[c.Key] != c.Destination {
 			t.Fatalf("%s: %+v, want %+v", c.Key, got[c.Key], c.Destination)
 		}
+		wanted[c.Key] = struct{}{}
 	}
+	start := time.Now()
+	counts, err := s.Client.CountConnections(context.Background(), wanted)
+	if err != nil || len(counts) != len(changes) {
+		t.Errorf("%d counts, %v; want %d", len(counts), err, len(changes))
+	}
+	t.Logf("figure: the connections of %d destinations are counted in %s", len(changes), time.Since(start))
 }

@@ -37,6 +37,14 @@ func (f *Fake) SetSchedulers(names ...string) {
 	f.table.SetSchedulers(names...)
 }
 
+// SetConnections makes a destination have connections, also one that is not in
+// the table for the moment.
+func (f *Fake) SetConnections(k vserver.DestinationKey, c vserver.Connections) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.table.Connections[k] = c
+}
+
 // String prints the whole table as `ipvsadm -Sn` does, hidden rows included.
 func (f *Fake) String() string {
 	f.mu.Lock()
@@ -212,6 +220,26 @@ func (f *Fake) GetServers(ctx context.Context, keys []vserver.ServerKey) (map[vs
 // Probe is vserver.Handle.Probe.
 func (f *Fake) Probe(ctx context.Context, scheduler string) error {
 	return vserver.ProbeWith(ctx, f, scheduler)
+}
+
+// CountConnections is vserver.Handle.CountConnections.
+func (f *Fake) CountConnections(ctx context.Context, wanted map[vserver.DestinationKey]struct{}) (map[vserver.DestinationKey]vserver.Connections, error) {
+	found := make(map[vserver.DestinationKey]vserver.Connections, len(wanted))
+	if len(wanted) == 0 {
+		return found, nil
+	}
+	err := f.begin(ctx)
+	defer f.mu.Unlock()
+	if err != nil {
+		return nil, fmt.Errorf("count connections of %d destinations: %w", len(wanted), err)
+	}
+	f.count.Dumps++
+	for k := range wanted {
+		if _, there := f.table.Destinations[k.Server][k]; there {
+			found[k] = f.table.Connections[k]
+		}
+	}
+	return shown(f, found), nil
 }
 
 // Timeouts is vserver.Handle.Timeouts.

@@ -14,7 +14,11 @@ import (
 
 func TestFakeContract(t *testing.T) {
 	Contract(t, func(*testing.T) Subject {
-		return Subject{Client: NewFake(), Schedulers: Schedulers()}
+		f := NewFake()
+		return Subject{Client: f, Schedulers: Schedulers(), Connect: func(_ *testing.T, to vserver.DestinationKey) func() {
+			f.SetConnections(to, vserver.Connections{Active: 1})
+			return func() { f.SetConnections(to, vserver.Connections{Inactive: 1}) }
+		}}
 	})
 }
 
@@ -80,6 +84,7 @@ func TestFakeReadsFailAsPlanned(t *testing.T) {
 		"ListDestinations": func(f *Fake) error { _, err := f.ListDestinations(ctx, vip); return err },
 		"List":             func(f *Fake) error { _, _, err := f.List(ctx); return err },
 		"GetServer":        func(f *Fake) error { _, err := f.GetServer(ctx, vip); return err },
+		"CountConnections": func(f *Fake) error { _, err := f.CountConnections(ctx, keySet(web)); return err },
 		"Timeouts":         func(f *Fake) error { _, err := f.Timeouts(ctx); return err },
 		"SetTimeouts":      func(f *Fake) error { return f.SetTimeouts(ctx, vserver.Timeouts{UDP: time.Second}) },
 		"Probe":            func(f *Fake) error { return f.Probe(ctx, "rr") },

@@ -15,6 +15,9 @@ import (
 type Table struct {
 	Servers      map[vserver.ServerKey]vserver.Server
 	Destinations map[vserver.ServerKey]map[vserver.DestinationKey]vserver.Destination
+	// Connections that destinations have. Those of a destination that was deleted
+	// go on, and are counted again once it is back (ip_vs_trash_get_dest).
+	Connections map[vserver.DestinationKey]vserver.Connections
 	// Schedulers that exist. "none" always does.
 	Schedulers map[string]bool
 }
@@ -29,6 +32,7 @@ func NewTable() *Table {
 	t := &Table{
 		Servers:      make(map[vserver.ServerKey]vserver.Server),
 		Destinations: make(map[vserver.ServerKey]map[vserver.DestinationKey]vserver.Destination),
+		Connections:  make(map[vserver.DestinationKey]vserver.Connections),
 	}
 	t.SetSchedulers(Schedulers()...)
 	return t

@@ -1,0 +1,95 @@
+package vserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+)
+
+// Connections is how many connections of one destination the kernel remembers:
+// the columns ActiveConn and InActConn of ipvsadm.
+type Connections struct {
+	Active uint32 // established
+	// Inactive are all others: being opened, being closed, and closed ones until
+	// the kernel forgets them (TCP two minutes). Of UDP all are inactive.
+	Inactive uint32
+}
+
+// Idle tells that the kernel remembers no connection of the destination.
+func (c Connections) Idle() bool { return c == Connections{} }
+
+// countsBuffer is how much of the list is held at a time. The kernel hands out a
+// page a call, or more where one server's rows take more.
+const countsBuffer = 64 << 10
+
+// CountConnections reads the counts of the wanted destinations, all from one
+// read of the kernel's list. One that is not in the result was not seen, which
+// does not say that it is gone: the table may change while it is read. One that
+// was seen twice, for that reason or because older kernels list the servers of
+// other network namespaces too, is as busy as its busiest row.
+//
+// The list passes servers over where another network namespace has some too: until
+// the table of each namespace became its own, the kernel counted those on the way
+// down the list, but not when it took the list up again for the next piece
+// (ip_vs_info_seq_next, ip_vs_info_array). So what the list lacks is asked for over
+// netlink, with a dump for each server.
+//
+// The time grows with the whole table, not with what is wanted. A list that
+// cannot be understood to its end is an error.
+func (h *Handle) CountConnections(ctx context.Context, wanted map[DestinationKey]struct{}) (map[DestinationKey]Connections, error) {
+	list := newCountList(wanted)
+	if len(wanted) == 0 {
+		return list.found, nil
+	}
+	err := h.readCounts(ctx, list)
+	if err == nil {
+		err = h.askForCounts(ctx, list)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("count connections of %d destinations: %w", len(wanted), err)
+	}
+	return list.found, nil
+}
+
+// askForCounts fills in what the list lacks.
+func (h *Handle) askForCounts(ctx context.Context, list *countList) error {
+	for server := range list.lacking() {
+		request := func(b *buffer) { b.server(server) }
+		decode := func(body []byte) (DestinationKey, Connections, bool, error) {
+			k, c, err := decodeConnections(server, body)
+			return k, c, true, err
+		}
+		counts, err := dump(ctx, h, cmdGetDestination, request, decode)
+		if err != nil {
+			return fmt.Errorf("list destinations of %s: %w", server, err)
+		}
+		for k, c := range counts {
+			list.add(k, c)
+		}
+	}
+	return nil
+}
+
+func (h *Handle) readCounts(ctx context.Context, list *countList) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := h.free(); err != nil {
+		return err
+	}
+	h.count.Dumps++
+	file, err := bounded(ctx, h, h.opener.counts)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w (%w)", ErrUnsupported, err)
+	}
+	if err != nil {
+		return err
+	}
+	// A read that is stuck keeps the file, so nobody waits for the closing.
+	defer func() { go func() { _ = file.Close() }() }()
+	return list.read(make([]byte, countsBuffer), func(b []byte) (int, error) {
+		return bounded(ctx, h, func() (int, error) { return io.ReadFull(file, b) })
+	})
+}
