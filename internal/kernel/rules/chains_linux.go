@@ -67,10 +67,18 @@ type chainBatch struct {
 	changes []ChainChange
 	errs    []error
 	halved  bool // a piece was split without knowing the guilty row
+	// stopped is what would hit every other attempt too.
+	stopped error
 }
 
+// write goes on only while there is hope: chains that are emptied in one piece are filled
+// or removed in another.
 func (b *chainBatch) write(ctx context.Context, steps []step) {
 	for _, piece := range cut(b.changes, steps, maxLines) {
+		if b.stopped != nil {
+			b.fail(rowsOf(piece), b.stopped)
+			continue
+		}
 		b.apply(ctx, piece)
 	}
 	if b.halved {
@@ -96,6 +104,7 @@ func (b *chainBatch) apply(ctx context.Context, steps []step) {
 		switch {
 		case hopeless(ctx, err):
 			b.fail(rows, err)
+			b.stopped = err
 		case tooLong(err) && len(steps) > 1:
 			sorted := calleesFirst(b.changes, steps)
 			b.apply(ctx, sorted[:len(sorted)/2])
@@ -159,7 +168,7 @@ func (b *chainBatch) fail(rows []int, err error) {
 func (b *chainBatch) restore(ctx context.Context, text string) error {
 	b.h.restores.Add(1)
 	t := b.h.per[b.family]
-	_, err := run(ctx, b.h.opts.Timeout, strings.NewReader(text), t.restore, "--noflush", waitArg(b.h.opts))
+	_, err := run(ctx, b.h.opts.writeTimeout(text), strings.NewReader(text), t.restore, "--noflush", waitArg(b.h.opts))
 	if err != nil && ctx.Err() == nil { // told to stop, we killed it: no failure
 		t.failures.Add(1)
 	}

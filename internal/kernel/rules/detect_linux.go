@@ -45,7 +45,7 @@ func readContent(ctx context.Context, opts Options, b Backend) content {
 		if err != nil {
 			continue
 		}
-		if out, err := run(ctx, opts.Timeout, nil, t.save); err == nil {
+		if out, err := run(ctx, opts.listTimeout(), nil, t.save); err == nil {
 			c.add(out)
 		}
 	}

@@ -113,7 +113,7 @@ func (h *Handle) List(ctx context.Context) (map[ChainKey]Chain, map[JumpKey]Jump
 	l := NewListing(h.opts.Owned)
 	for _, f := range h.families {
 		h.saves.Add(1)
-		out, err := run(ctx, h.opts.Timeout, nil, h.per[f].save)
+		out, err := run(ctx, h.opts.listTimeout(), nil, h.per[f].save)
 		if err != nil {
 			return nil, nil, fmt.Errorf("list chains of family %s: %w", f, err)
 		}

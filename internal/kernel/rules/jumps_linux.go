@@ -51,7 +51,7 @@ func (h *Handle) writeJump(ctx context.Context, c JumpChange) error {
 		}
 	}
 	for i, jump := range present {
-		if i == keep {
+		if i == keep || c.spares(jump) {
 			continue
 		}
 		if err := j.delete(ctx, jump); err != nil {

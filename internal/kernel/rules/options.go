@@ -3,6 +3,7 @@ package rules
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -16,7 +17,9 @@ type Options struct {
 	// LockWait bounds the wait for the xtables lock, in whole seconds since
 	// the tools take no less. Default 5 s.
 	LockWait time.Duration
-	// Timeout bounds each process, lock wait included. Default 10 s.
+	// Timeout bounds each process, lock wait included. Default 10 s. One that lists
+	// all rules of a family has listShare times that, for other modes of kube-proxy
+	// leave tens of thousands; one that writes many lines has perLine more for each.
 	Timeout time.Duration
 	// Owned says which user chains are ours; required.
 	Owned func(ChainKey) bool
@@ -69,4 +72,16 @@ func (o Options) Validate() error {
 		errs = append(errs, errors.New("owned chain predicate is missing"))
 	}
 	return errors.Join(errs...)
+}
+
+// How long a process may take whose work grows with the rules.
+const (
+	listShare = 6
+	perLine   = 5 * time.Millisecond
+)
+
+func (o Options) listTimeout() time.Duration { return listShare * o.Timeout }
+
+func (o Options) writeTimeout(text string) time.Duration {
+	return o.Timeout + time.Duration(strings.Count(text, "\n"))*perLine
 }

@@ -146,6 +146,7 @@ func keyPath(key string) (string, error) {
 }
 
 func (t *Tuner) report(r SysctlResult) {
+	defer t.remember(r)
 	fields := []zap.Field{zap.Stringer("sysctl", r.Sysctl), zap.String("reason", r.Why)}
 	if r.Note != "" {
 		fields = append(fields, zap.String("note", r.Note))
@@ -154,8 +155,19 @@ func (t *Tuner) report(r SysctlResult) {
 	case Changed, Restored:
 		t.log.Info("sysctl changed", append(fields, zap.String("was", r.Have))...)
 	case Refused:
+		if t.refused[r.Key] == r.Err.Error() {
+			return // it was said, and is tried again and again
+		}
 		t.log.Warn("sysctl refused", append(fields, zap.Stringer("policy", r.Policy), zap.Error(r.Err))...)
 	default:
 		t.log.Debug("sysctl kept", append(fields, zap.Stringer("outcome", r.Outcome))...)
+	}
+}
+
+// remember keeps why a key was refused, so that the log says it once.
+func (t *Tuner) remember(r SysctlResult) {
+	delete(t.refused, r.Key)
+	if r.Outcome == Refused {
+		t.refused[r.Key] = r.Err.Error()
 	}
 }

@@ -1,8 +1,10 @@
 package tune
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"strconv"
 )
 
 // Policy says what it means that a key cannot be set.
@@ -37,8 +39,13 @@ func (s Sysctl) String() string { return s.Key + "=" + s.Value }
 // IPVSOptions select among the sysctls of IPVS.
 type IPVSOptions struct {
 	// Release is the kernel's release; one that cannot be read leaves
-	// conn_reuse_mode alone.
+	// conn_reuse_mode alone, unless ReuseMode says what to set.
 	Release string
+	// ReuseMode is the value for conn_reuse_mode that was found best by trying,
+	// and ReuseWhy how, for people. Nil goes by the release instead, as kube-proxy
+	// does, which tells nothing about what a distribution has mended.
+	ReuseMode *int
+	ReuseWhy  string
 	// StrictARP keeps other links from answering ARP for service addresses.
 	StrictARP bool
 }
@@ -52,10 +59,7 @@ func IPVSSysctls(opts IPVSOptions) []Sysctl {
 		{Key: "net.ipv4.vs.conntrack", Value: "1", Policy: Required,
 			Why: "replies are translated back by connection tracking"},
 	}
-	if reusesBadly(opts.Release) {
-		all = append(all, Sysctl{Key: "net.ipv4.vs.conn_reuse_mode", Value: "0", Policy: Wanted,
-			Why: "before Linux 5.9 a reused source port costs a second or meets a dead destination"})
-	}
+	all = append(all, reuseSysctl(opts)...)
 	all = append(all,
 		Sysctl{Key: "net.ipv4.vs.expire_nodest_conn", Value: "1", Policy: Wanted,
 			Why: "connections to a destination that is gone end at once"},
@@ -73,6 +77,24 @@ func IPVSSysctls(opts IPVSOptions) []Sysctl {
 		)
 	}
 	return all
+}
+
+// reuseSysctl is conn_reuse_mode, or nothing where the kernel's own is best as far
+// as its release tells. A value that was tried out is set in any case: somebody
+// else may have set another one before.
+func reuseSysctl(opts IPVSOptions) []Sysctl {
+	s := Sysctl{Key: "net.ipv4.vs.conn_reuse_mode", Policy: Wanted}
+	switch {
+	case opts.ReuseMode != nil:
+		s.Value = strconv.Itoa(*opts.ReuseMode)
+		s.Why = cmp.Or(opts.ReuseWhy, "it was tried out how a reused source port is answered")
+	case reusesBadly(opts.Release):
+		s.Value = "0"
+		s.Why = "before Linux 5.9 a reused source port costs a second or meets a dead destination"
+	default:
+		return nil
+	}
+	return []Sysctl{s}
 }
 
 // reusesBadly reports kernels that have the key (4.1) but not the mend (5.9).

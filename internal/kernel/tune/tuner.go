@@ -29,6 +29,8 @@ type Options struct {
 type Tuner struct {
 	log  *zap.Logger
 	opts Options
+	// refused has why keys were refused when they were tried last.
+	refused map[string]string
 }
 
 // New returns a tuner. It touches nothing.
@@ -45,7 +47,7 @@ func New(log *zap.Logger, opts Options) *Tuner {
 	if opts.Timeout <= 0 {
 		opts.Timeout = 30 * time.Second
 	}
-	return &Tuner{log: log.Named("tune"), opts: opts}
+	return &Tuner{log: log.Named("tune"), opts: opts, refused: map[string]string{}}
 }
 
 // Release returns the kernel's release as uname -r prints it.

@@ -104,6 +104,19 @@ func testJumpDeleted(t *testing.T, b *bench) {
 }
 
 // acceptJump is the jump that ends INPUT.
+// testJumpDeletedExactly: another program's jump to the same chain stays.
+func testJumpDeletedExactly(_ *testing.T, b *bench) {
+	for _, f := range b.Client.Families() {
+		b.write(rules.Add, chainMap{nat(f, "KUBE-SERVICES"): {}})
+		key := portals(f, "PREROUTING")
+		b.jump(rules.Add, key, portalsArgs)
+		b.jumps(rules.JumpChange{Op: rules.Delete, Key: key, Jump: rules.Jump{Args: "-p tcp"}, Exact: true})
+		b.wantHook(f, "nat", "PREROUTING", portalsArgs+" -j KUBE-SERVICES")
+		b.jumps(rules.JumpChange{Op: rules.Delete, Key: key, Jump: rules.Jump{Args: portalsArgs}, Exact: true})
+		b.wantHook(f, "nat", "PREROUTING")
+	}
+}
+
 func acceptJump(f rules.Family, args string) rules.JumpChange {
 	key := rules.JumpKey{Family: f, Table: "filter", Hook: "INPUT", Target: "KUBE-IPVS-ACCEPT"}
 	return last(rules.JumpChange{Op: rules.Add, Key: key, Jump: rules.Jump{Args: args}})

@@ -65,6 +65,7 @@ func Contract(t *testing.T, newHost func(t *testing.T) Host) {
 		{"doubled jump becomes one", testJumpDoubled},
 		{"jump with other arguments is replaced", testJumpReplaced},
 		{"jump is deleted whatever its arguments", testJumpDeleted},
+		{"jump of ours is deleted beside another", testJumpDeletedExactly},
 		{"jump to a missing chain fails", testJumpMissing},
 		{"jump that its hook does not take fails", testJumpRefused},
 		{"printed state replays on another host", func(t *testing.T, b *bench) { testReplay(t, b, newHost) }},

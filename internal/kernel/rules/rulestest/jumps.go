@@ -39,11 +39,15 @@ func (f *Fake) writeJump(c rules.JumpChange) error {
 		return fmt.Errorf("no such hook: %w", rules.ErrUnsupported)
 	}
 	f.counters.Jump++ // the listing of the hook
+	rule := rules.Canonical(c.Key.Family, c.Jump.Rule(c.Key.Target))
 	if c.Op == rules.Delete {
-		f.dropJumps(t, c.Key, "")
+		if c.Exact {
+			t.chains[c.Key.Hook] = slices.DeleteFunc(t.chains[c.Key.Hook], func(r string) bool { return r == rule })
+		} else {
+			f.dropJumps(t, c.Key, "")
+		}
 		return nil
 	}
-	rule := rules.Canonical(c.Key.Family, c.Jump.Rule(c.Key.Target))
 	err := cmp.Or(checkRule(c.Key.Family, c.Key.Table, rule, t.has), checkLinks(c.Key.Hook, rule))
 	if err != nil {
 		return err
