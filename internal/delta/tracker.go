@@ -281,6 +281,14 @@ func (t *Tracker[K, V]) Known(k K) bool {
 // when it is believed absent or is of unknown state.
 func (t *Tracker[K, V]) Believed(k K) (V, bool) { return t.actual(k) }
 
+// MayBeThere tells whether the row is in place, or may be because a write of it failed.
+func (t *Tracker[K, V]) MayBeThere(k K) bool {
+	if u, ok := t.updates.rows[k]; ok {
+		return u.actual != absent
+	}
+	return t.Known(k)
+}
+
 // AllDeletes goes over the rows in place that are not desired, orphans included,
 // in no order.
 func (t *Tracker[K, V]) AllDeletes() iter.Seq[K] {

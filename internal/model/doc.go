@@ -17,7 +17,7 @@
 //	host            the machine the agent runs on: its links, its Node, its place
 //	health check    what a load balancer is told about a Service on this node
 //	virtual server  a frontend in IPVS
-//	destination     a backend in IPVS
+//	destination     a backend in IPVS; draining: with weight 0, for the connections it has
 //	set, entry      an ipset and one of its members
 //	chain, rule     in iptables
 //

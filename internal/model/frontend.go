@@ -99,6 +99,13 @@ type Frontend struct {
 	// Backends are the endpoints that new connections may reach, sorted and
 	// without duplicates. Empty means: answer, but refuse (see NoLocal).
 	Backends []Backend
+	// Drain is how long connections of an endpoint go on that has stopped serving and
+	// is a backend no more; 0 cuts them (kube-ipvs.io/drain, --drain, decisions 11).
+	Drain time.Duration
+	// Kept are the endpoints, sorted, that are no backends and whose connections go on
+	// without a limit in time: a policy or a hint passes them over, they serve while
+	// they terminate, or they are not ready for the moment. No new connection goes there.
+	Kept []netip.AddrPort
 	// Hairpin are the endpoints of this port on this node, ready or not, sorted:
 	// one that reaches itself through a frontend needs its source rewritten. Only
 	// the ClusterIP frontend carries them, for all of its port and family.
@@ -114,7 +121,7 @@ func (f Frontend) Equal(o Frontend) bool {
 		f.Scheduler == o.Scheduler && f.Affinity == o.Affinity &&
 		f.Bind == o.Bind && f.Local == o.Local && f.NoLocal == o.NoLocal &&
 		f.OwnNode == o.OwnNode && f.Detour == o.Detour && slices.Equal(f.SourceRanges, o.SourceRanges) &&
-		slices.Equal(f.Backends, o.Backends) && slices.Equal(f.Hairpin, o.Hairpin)
+		f.Drain == o.Drain && slices.Equal(f.Backends, o.Backends) && slices.Equal(f.Kept, o.Kept) && slices.Equal(f.Hairpin, o.Hairpin)
 }
 
 // Backend is one address and port behind a frontend.

@@ -83,6 +83,9 @@ type Service struct {
 	// HealthCheckNodePort is spec.healthCheckNodePort where it counts: type
 	// LoadBalancer and ExternalLocal; else 0.
 	HealthCheckNodePort uint16
+	// Drain is the annotation kube-ipvs.io/drain where it has one; nil is this node's
+	// setting (--drain). See Frontend.Drain.
+	Drain *time.Duration
 	// Problems says, a field each, what could not be used of the object.
 	Problems []string
 }
@@ -109,10 +112,14 @@ func (s Service) Equal(o Service) bool {
 	return s.ID == o.ID && s.Created.Equal(o.Created) && s.Type == o.Type && s.Headless == o.Headless &&
 		s.ProxyName == o.ProxyName && s.HasProxyName == o.HasProxyName &&
 		s.Affinity == o.Affinity && s.InternalLocal == o.InternalLocal &&
-		s.ExternalLocal == o.ExternalLocal && s.HealthCheckNodePort == o.HealthCheckNodePort &&
+		s.ExternalLocal == o.ExternalLocal && s.HealthCheckNodePort == o.HealthCheckNodePort && sameDrain(s.Drain, o.Drain) &&
 		slices.Equal(s.ClusterIPs, o.ClusterIPs) && slices.Equal(s.Ports, o.Ports) &&
 		slices.Equal(s.ExternalIPs, o.ExternalIPs) && slices.Equal(s.Ingress, o.Ingress) &&
 		slices.Equal(s.SourceRanges, o.SourceRanges) && slices.Equal(s.Problems, o.Problems)
+}
+
+func sameDrain(a, b *time.Duration) bool {
+	return a == b || a != nil && b != nil && *a == *b
 }
 
 // SliceID identifies an EndpointSlice within the agent.

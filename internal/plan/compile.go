@@ -3,6 +3,7 @@ package plan
 import (
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
@@ -17,6 +18,8 @@ type Options struct {
 	Zone string
 	// Scheduler is given to every frontend; the zero Spec means the default.
 	Scheduler scheduler.Spec
+	// Drain is Frontend.Drain of Services that say nothing of it.
+	Drain time.Duration
 	// IPv4 and IPv6 tell which families this node serves.
 	IPv4, IPv6 bool
 	// Host says which addresses NodePorts answer on, which are somebody's already,
@@ -148,6 +151,8 @@ func (j *job) frontend(b *binding) model.Frontend {
 		Bind:      b.bind,
 		Local:     local,
 		Backends:  g.list(local),
+		Drain:     j.drain(),
+		Kept:      g.kept(local),
 	}
 	f.NoLocal = local && len(f.Backends) == 0 && g.somewhere
 	if local && b.kind.External() {
@@ -160,6 +165,14 @@ func (j *job) frontend(b *binding) model.Frontend {
 		f.SourceRanges, f.OwnNode = j.side(family).ranges, j.side(family).ownNode
 	}
 	return f
+}
+
+// drain is how long connections outlive their endpoint.
+func (j *job) drain() time.Duration {
+	if j.svc.Drain != nil {
+		return *j.svc.Drain
+	}
+	return j.opts.Drain
 }
 
 // local tells whether the policy that governs a kind of frontend is Local.

@@ -20,6 +20,8 @@ type group struct {
 	// cluster and local are the lists of choose, each made only where a frontend
 	// or a detour asks for it.
 	cluster, local []model.Backend
+	// clusterKept and localKept are model.Frontend.Kept beside them.
+	clusterKept, localKept []netip.AddrPort
 	// somewhere: at least one endpoint could be used, on whatever node.
 	somewhere bool
 	hairpin   []netip.AddrPort
@@ -31,6 +33,14 @@ func (g *group) list(local bool) []model.Backend {
 		return g.local
 	}
 	return g.cluster
+}
+
+// kept is the endpoints beside the backends whose connections go on.
+func (g *group) kept(local bool) []netip.AddrPort {
+	if local {
+		return g.localKept
+	}
+	return g.clusterKept
 }
 
 // group finds the group of the port at a place in one family.
@@ -46,7 +56,7 @@ func (j *job) decided(port int, f model.Family) *group {
 	}
 	g.decided = true
 	all := j.join(f, j.ports[port])
-	j.decide(g, all)
+	j.decide(g, j.ports[port].Protocol, all)
 	j.noteEmpty(g, f, j.ports[port], len(all))
 	if j.svc.HealthCheckNodePort != 0 {
 		j.side(f).addReady(all, j.opts.Node)
@@ -55,12 +65,14 @@ func (j *job) decided(port int, f model.Family) *group {
 }
 
 // decide makes the lists that the group's frontends will ask for.
-func (j *job) decide(g *group, all []candidate) {
+func (j *job) decide(g *group, p model.Protocol, all []candidate) {
 	if !j.svc.InternalLocal || g.external {
-		g.cluster = backends(all, choose(j.opts, all, false))
+		c := choose(j.opts, all, false)
+		g.cluster, g.clusterKept = backends(all, c), kept(p, all, c)
 	}
 	if j.svc.InternalLocal || g.external && j.svc.ExternalLocal {
-		g.local = backends(all, choose(j.opts, all, true))
+		c := choose(j.opts, all, true)
+		g.local, g.localKept = backends(all, c), kept(p, all, c)
 	}
 	if slices.Equal(g.cluster, g.local) {
 		g.local = g.cluster
@@ -85,17 +97,33 @@ func backends(all []candidate, c choice) []model.Backend {
 	return out
 }
 
+// kept lists the candidates that the choice passes over and that are alive all the
+// same: they serve, or nobody has told them to end, so what they have begun is theirs to
+// finish. UDP has no connections to finish (decisions 11).
+func kept(p model.Protocol, all []candidate, c choice) []netip.AddrPort {
+	if p == model.UDP {
+		return nil
+	}
+	return addresses(all, func(e *model.Endpoint) bool { return !c.takes(e) && (usable(e) || !e.Terminating) })
+}
+
 // hairpin lists the candidates on this node whatever their condition, in their
 // order: even one that takes no new connections still has old ones to itself
 // (the members of KUBE-LOOP-BACK).
 func hairpin(all []candidate, node string) []netip.AddrPort {
-	n := count(all, func(e *model.Endpoint) bool { return isOn(e, node) })
+	return addresses(all, func(e *model.Endpoint) bool { return isOn(e, node) })
+}
+
+// addresses lists those of the candidates that satisfy the predicate, in their order
+// and made to measure.
+func addresses(all []candidate, pred func(*model.Endpoint) bool) []netip.AddrPort {
+	n := count(all, pred)
 	if n == 0 {
 		return nil
 	}
 	out := make([]netip.AddrPort, 0, n)
 	for _, e := range all {
-		if isOn(e.ep, node) {
+		if pred(e.ep) {
 			out = append(out, e.addr)
 		}
 	}

@@ -36,6 +36,7 @@ func Service(origin model.Origin, in *corev1.Service) model.Service {
 		out.Affinity = p.affinity(&in.Spec)
 		out.InternalLocal = p.internalLocal(in.Spec.InternalTrafficPolicy)
 		p.external(&out, in)
+		out.Drain = p.drain(in.Annotations)
 	}
 	out.Problems = p.done()
 	return out

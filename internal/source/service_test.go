@@ -59,6 +59,9 @@ func showService(s model.Service) string {
 	if s.Affinity > 0 {
 		out = append(out, "affinity "+s.Affinity.String())
 	}
+	if s.Drain != nil {
+		out = append(out, "drain "+s.Drain.String())
+	}
 	out = append(out, showExternal(s)...)
 	for _, p := range s.Problems {
 		out = append(out, "problem "+p)

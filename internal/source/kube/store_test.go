@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"go.uber.org/zap"
@@ -119,6 +120,20 @@ func TestConvertList(t *testing.T) {
 		if _, err := k.convert(strange); !errors.Is(err, errStrange) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// An annotation that says something of a Service is read before the object goes.
+func TestAnnotationOfAServiceArrives(t *testing.T) {
+	k := New(zap.NewNop(), fake.NewClientset(), Options{}).services()
+	c, err := k.convert(&corev1.Service{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: "web", Annotations: map[string]string{"kube-ipvs.io/drain": "5m"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.value.(model.Service).Drain; got == nil || *got != 5*time.Minute {
+		t.Errorf("drain %v, want 5m", got)
 	}
 }
 
