@@ -54,6 +54,10 @@ func bindAll(fs *pflag.FlagSet, s *Settings, list []setting) {
 
 // bind declares one flag by the type of what it sets.
 func (row setting) bind(fs *pflag.FlagSet, s *Settings) {
+	if row.flag == "ipvs-tcp-timeout" { // it takes a word, too, that the file keeps elsewhere
+		fs.Var(tcpTimeout{s}, row.flag, row.usage)
+		return
+	}
 	switch p := row.at(s).(type) {
 	case *string:
 		fs.StringVar(p, row.flag, *p, row.usage)

@@ -28,12 +28,9 @@ func (s Settings) Check(hostname string) (Config, error) {
 		BindAddress:  p.bindAddress(),
 		ExcludeCIDRs: p.cidrs("ipvs-exclude-cidrs", proxy.IPVS.ExcludeCIDRs),
 		StrictARP:    proxy.IPVS.StrictARP,
-		Timeouts: Timeouts{
-			TCP:    p.seconds("ipvs-tcp-timeout", proxy.IPVS.TCPTimeout.Duration),
-			TCPFin: p.seconds("ipvs-tcpfin-timeout", proxy.IPVS.TCPFinTimeout.Duration),
-			UDP:    p.seconds("ipvs-udp-timeout", proxy.IPVS.UDPTimeout.Duration),
-		},
-		SyncPeriod: proxy.IPVS.SyncPeriod.Duration, MinSyncPeriod: proxy.IPVS.MinSyncPeriod.Duration,
+		Timeouts:     p.timeouts(),
+		Drain:        p.drain(own.Drain.Duration),
+		SyncPeriod:   proxy.IPVS.SyncPeriod.Duration, MinSyncPeriod: proxy.IPVS.MinSyncPeriod.Duration,
 
 		DetectLocal:   p.detectLocal(),
 		MasqueradeAll: proxy.IPTables.MasqueradeAll,

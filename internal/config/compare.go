@@ -31,6 +31,8 @@ var meanings = []meaning{
 	{"Timeouts.TCP", "ipvs.tcpTimeout", atOnce},
 	{"Timeouts.TCPFin", "ipvs.tcpFinTimeout", atOnce},
 	{"Timeouts.UDP", "ipvs.udpTimeout", atOnce},
+	{"Timeouts.Recommended", "ipvsTimeouts", atOnce},
+	{"Drain", "drain", atOnce},
 	{"NodePorts", "nodePortAddresses", atOnce},
 	{"ExternalIPCIDRs", "externalIPAllowedCIDRs", atOnce},
 	{"AllowExternalIPs", "featureGates", atOnce},

@@ -21,9 +21,11 @@ func TestCompare(t *testing.T) {
 		{name: "what the agent takes", before: proxyHead,
 			now: proxyHead + "ipvs: {scheduler: wlc, excludeCIDRs: [10.0.0.0/8], strictARP: true, tcpTimeout: 1m, tcpFinTimeout: 1m, udpTimeout: 1m}\n" +
 				"nodePortAddresses: [primary]\nlogging: {verbosity: 4}\nfeatureGates: {AllowServiceExternalIPs: false}\n---\n" +
-				ownHead + "externalIPAllowedCIDRs: [10.0.0.0/8]\nreadyzWatchBound: 1m\nhealthzWatchBound: 1h\n",
-			live: []string{"ipvs.scheduler", "ipvs.excludeCIDRs", "ipvs.strictARP", "ipvs.tcpTimeout", "ipvs.tcpFinTimeout", "ipvs.udpTimeout", "nodePortAddresses",
+				ownHead + "drain: 0s\nexternalIPAllowedCIDRs: [10.0.0.0/8]\nreadyzWatchBound: 1m\nhealthzWatchBound: 1h\n",
+			live: []string{"ipvs.scheduler", "ipvs.excludeCIDRs", "ipvs.strictARP", "ipvs.tcpTimeout", "ipvs.tcpFinTimeout", "ipvs.udpTimeout", "drain", "nodePortAddresses",
 				"externalIPAllowedCIDRs", "featureGates", "logLevel", "readyzWatchBound", "healthzWatchBound"}},
+		{name: "a profile instead of a time", before: proxyHead + "ipvs: {tcpTimeout: 1m, udpTimeout: 1m}\n", now: proxyHead + "ipvs: {udpTimeout: 1m}\n---\n" + ownHead + "ipvsTimeouts: recommended\n",
+			live: []string{"ipvs.tcpTimeout", "ipvsTimeouts"}},
 		{name: "what it does not", before: proxyHead,
 			now:     proxyHead + "ipvs: {syncPeriod: 1m, minSyncPeriod: 1s}\nclusterCIDR: 10.0.0.0/8\nconntrack: {min: 1}\noomScoreAdj: 0\nhealthzBindAddress: 192.0.2.1\n---\n" + ownHead + "sourceDir: /m\n",
 			restart: []string{"sourceDir", "ipvs.syncPeriod", "ipvs.minSyncPeriod", "clusterCIDR", "healthzBindAddress", "conntrack.min", "oomScoreAdj"}},

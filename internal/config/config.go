@@ -33,6 +33,9 @@ type Config struct {
 	ExcludeCIDRs []netip.Prefix
 	StrictARP    bool
 	Timeouts     Timeouts
+	// Drain is how long connections of an endpoint go on that has stopped serving, where
+	// its Service does not say; 0 cuts them.
+	Drain time.Duration
 	// SyncPeriod is the time between two audits, MinSyncPeriod the least time between
 	// two changes of the kernel, 0 for none (decision 28).
 	SyncPeriod, MinSyncPeriod time.Duration
@@ -85,8 +88,12 @@ type Client struct {
 	Burst int
 }
 
-// Timeouts are idle times of IPVS. 0 leaves what the kernel has.
-type Timeouts struct{ TCP, TCPFin, UDP time.Duration }
+// Timeouts are idle times of IPVS. 0 leaves what the kernel has or, where they are
+// Recommended, is what fits the node. TCP is 0 then.
+type Timeouts struct {
+	TCP, TCPFin, UDP time.Duration
+	Recommended      bool
+}
 
 // Conntrack are the settings of connection tracking (contract section 1.11). 0
 // leaves what the kernel has.

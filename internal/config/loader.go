@@ -117,6 +117,8 @@ func (s *Settings) overrides(f *pflag.Flag, before string) bool {
 	switch f.Name {
 	case "feature-gates":
 		return s.said["featureGates"]
+	case "ipvs-tcp-timeout":
+		return (s.said["ipvs.tcpTimeout"] || s.said["ipvsTimeouts"]) && f.Value.String() != before
 	case "healthz-port":
 		return s.HealthzPort == 0 && s.said["healthzBindAddress"]
 	case "metrics-port":

@@ -56,6 +56,7 @@ clusterCIDR: not looked at
 runDir: /r
 iptablesBackend: nft
 watchNodes: own
+drain: 90s
 readyzWatchBound: 1m
 healthzWatchBound: 1h
 logLevel: warn
@@ -64,7 +65,7 @@ logLevel: warn
 		ConfigFile: c.ConfigFile, InitOnly: true, Unused: []string{"configSyncPeriod"}, SourceDir: "/m",
 		Client: config.Client{Kubeconfig: "/k", Master: "https://192.0.2.1", ContentType: "c", AcceptContentTypes: "a", QPS: 7.5, Burst: 9}, NodeName: "node-a", WatchNodes: config.WatchOwn,
 		BindAddress: netip.MustParseAddr("192.0.2.9"), Scheduler: scheduler.MustParse("wlc"), ExcludeCIDRs: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}, StrictARP: true,
-		Timeouts: config.Timeouts{TCP: time.Hour, TCPFin: time.Minute, UDP: 2 * time.Minute}, SyncPeriod: time.Minute, MinSyncPeriod: 5 * time.Second,
+		Timeouts: config.Timeouts{TCP: time.Hour, TCPFin: time.Minute, UDP: 2 * time.Minute}, Drain: 90 * time.Second, SyncPeriod: time.Minute, MinSyncPeriod: 5 * time.Second,
 		DetectLocal: config.DetectLocal{Mode: "BridgeInterface", Interface: "cni0"}, MasqueradeAll: true, IPTables: "nft", NodePorts: config.NodePortSelection{All: true},
 		NodePortRange: config.PortRange{First: 30000, Last: 32767}, NodeAddresses: []netip.Addr{netip.MustParseAddr("192.0.2.3")},
 		Healthz: "0.0.0.0:10256", Metrics: "127.0.0.1:10249", BindHardFail: true, Profiling: true, ReadyzWatchBound: time.Minute, HealthzWatchBound: time.Hour,

@@ -93,6 +93,12 @@ var badFields = []input{
 	own("port range", "serviceNodePortRange: 32767-30000\n"),
 	own("external IPs", "externalIPAllowedCIDRs: [192.0.2.0/24, all]\n"),
 	own("nodes to watch", "watchNodes: some\n"),
+	own("drain beyond an hour", "drain: 61m\n"),
+	own("drain below 0", "drain: -1s\n"),
+	own("drain that is no duration", "drain: short\n"),
+	own("idle times of no profile", "ipvsTimeouts: 2h\n"),
+	{name: "a profile and a time", file: proxyHead + "ipvs: {tcpTimeout: 1h}\n---\n" + ownHead + "ipvsTimeouts: recommended\n"},
+	in("the word where a time belongs", "ipvs: {tcpTimeout: recommended}\n"),
 	own("watch bounds", "readyzWatchBound: 0s\nhealthzWatchBound: 1ms\n"),
 }
 
@@ -102,6 +108,8 @@ var badLines = []input{
 	line("min beyond sync given", "--ipvs-min-sync-period=1m"),
 	line("one port for both given", "--metrics-bind-address=0.0.0.0", "--metrics-port=10256"),
 	line("port given that is none", "--healthz-port=70000"),
+	line("drain given beyond an hour", "--drain=2h"),
+	line("idle time below a second given", "--ipvs-tcp-timeout=1ms"),
 	line("rate given that is none", "--kube-api-qps=NaN"),
 	line("bridge without a name given", "--detect-local-mode=BridgeInterface"),
 	line("gates given", "--feature-gates=Teleport=true,KubeProxyIPVS=perhaps"),

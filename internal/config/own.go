@@ -32,6 +32,15 @@ type KubeIPVSConfiguration struct {
 	// logLevel is debug, info, warn or error (--log-level). Empty follows
 	// logging.verbosity: debug from 4 on, else info.
 	LogLevel string `json:"logLevel"`
+	// drain is how long connections of an endpoint go on that has stopped serving, from 0s,
+	// which cuts them, to 1h (--drain, decision 11). Default 30s. A Service says otherwise
+	// by the annotation kube-ipvs.io/drain.
+	Drain *metav1.Duration `json:"drain"`
+	// ipvsTimeouts is recommended, or empty, the default. Recommended are idle times of
+	// IPVS that fit connection tracking and keepalive of the node, in place of
+	// ipvs.tcpTimeout (--ipvs-tcp-timeout=recommended, decision 21). ipvs.tcpFinTimeout and
+	// ipvs.udpTimeout, where they are set, hold beside it.
+	IPVSTimeouts string `json:"ipvsTimeouts"`
 	// watchNodes says whose Nodes' addresses are followed, so that none of them is bound
 	// here (--watch-nodes, decision 10): all, own (this Node's alone), or auto, the
 	// default: all up to 500 Nodes.

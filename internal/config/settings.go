@@ -62,6 +62,7 @@ func (s *Settings) complete() {
 	orElse(&s.Own.IPTablesBackend, "auto")
 	orElse(&s.Own.ServiceNodePortRange, "30000-32767")
 	orElse(&s.Own.WatchNodes, WatchAuto)
+	orElse(&s.Own.Drain, &metav1.Duration{Duration: 30 * time.Second})
 	orElse(&s.Own.ReadyzWatchBound, &metav1.Duration{Duration: 2 * time.Minute})
 	orElse(&s.Own.HealthzWatchBound, &metav1.Duration{})
 }

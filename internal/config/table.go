@@ -58,6 +58,8 @@ var ownSettings = []setting{
 	{"source-dir", "sourceDir", Common, func(s *Settings) any { return &s.Own.SourceDir }, "directory of manifests (Service, EndpointSlice, Node), or one file; watched"},
 	{"run-dir", "runDir", Common, func(s *Settings) any { return &s.Own.RunDir }, "directory of the agent's socket, lock and journal"},
 	{"iptables-backend", "iptablesBackend", Common, func(s *Settings) any { return &s.Own.IPTablesBackend }, "auto, nft or legacy; auto looks where the host's rules live"},
+	{"drain", "drain", IPVS, func(s *Settings) any { return &s.Own.Drain }, "how long connections of an endpoint go on that is gone: 0s (cut) to 1h; the annotation kube-ipvs.io/drain of a Service wins"},
+	{"", "ipvsTimeouts", IPVS, func(s *Settings) any { return &s.Own.IPVSTimeouts }, ""},
 	{"service-node-port-range", "serviceNodePortRange", Ports, func(s *Settings) any { return &s.Own.ServiceNodePortRange }, "ports of NodePorts, as the API server is told: masquerading takes none of them; 0-0 if it may"},
 	{"external-ip-allowed-cidrs", "externalIPAllowedCIDRs", Ports, func(s *Settings) any { return &s.Own.ExternalIPAllowedCIDRs }, "serve external IPs of Services in these ranges only (default: all)"},
 	{"watch-nodes", "watchNodes", API, func(s *Settings) any { return &s.Own.WatchNodes }, "whose addresses are followed, so that none of them is bound here: all, own (this Node alone), or auto: all up to 500 Nodes"},

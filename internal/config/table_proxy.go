@@ -12,7 +12,7 @@ var proxySettings = []setting{
 	{"ipvs-strict-arp", "ipvs.strictARP", IPVS, func(s *Settings) any { return &s.Proxy.IPVS.StrictARP }, "answer ARP only for addresses of the interface that was asked"},
 	{"ipvs-sync-period", "ipvs.syncPeriod", IPVS, func(s *Settings) any { return &s.Proxy.IPVS.SyncPeriod }, "time between two rounds that look for drift in the kernel"},
 	{"ipvs-min-sync-period", "ipvs.minSyncPeriod", IPVS, func(s *Settings) any { return &s.Proxy.IPVS.MinSyncPeriod }, "least time between two changes of the kernel; 0 writes at once"},
-	{"ipvs-tcp-timeout", "ipvs.tcpTimeout", IPVS, func(s *Settings) any { return &s.Proxy.IPVS.TCPTimeout }, "idle time of TCP connections; 0 leaves the kernel's"},
+	{"ipvs-tcp-timeout", "ipvs.tcpTimeout", IPVS, func(s *Settings) any { return &s.Proxy.IPVS.TCPTimeout }, "idle time of TCP connections; 0 leaves the kernel's, recommended sets all three as fits the node"},
 	{"ipvs-tcpfin-timeout", "ipvs.tcpFinTimeout", IPVS, func(s *Settings) any { return &s.Proxy.IPVS.TCPFinTimeout }, "idle time of TCP connections after a FIN; 0 leaves the kernel's"},
 	{"ipvs-udp-timeout", "ipvs.udpTimeout", IPVS, func(s *Settings) any { return &s.Proxy.IPVS.UDPTimeout }, "idle time of UDP flows; 0 leaves the kernel's"},
 
