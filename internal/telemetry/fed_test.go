@@ -1,6 +1,7 @@
 package telemetry_test
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -63,6 +64,9 @@ func ask(m *telemetry.Metrics, start time.Time) {
 	})
 	m.HealthPorts(func() (open, failed int) { return 15, 16 })
 	m.Events(func() uint64 { return 6 })
+	m.IdleTimes(func() (telemetry.IdleTimes, bool) {
+		return telemetry.IdleTimes{TCP: 22 * time.Second, TCPFin: 23 * time.Second, UDP: 24 * time.Second}, true
+	})
 }
 
 // happen tells what happened.
@@ -81,6 +85,10 @@ func happen(m *telemetry.Metrics, start time.Time) {
 	m.Cycle(agent.Cycle{Took: time.Millisecond, Rows: []agent.TableRows{{Table: "servers", Adds: 3, Updates: 2, Deletes: 1, Failed: 4}}})
 	m.Drift(dataplane.Drift{"addresses": 5})
 	m.Tables([]dataplane.TableStatus{{Table: "servers", Desired: 9, Updates: 7, Deletes: 6}})
+	m.Drains(dataplane.Drains{Now: 17, Ended: map[dataplane.DrainEnd]uint64{
+		dataplane.DrainEmpty: 18, dataplane.DrainDeadline: 19, dataplane.DrainServiceDeleted: 20, dataplane.DrainBack: 21}})
+	m.Swept(model.IPv4, 5*time.Millisecond, 25, nil)
+	m.Swept(model.IPv6, time.Second, 26, errors.New("interrupted"))
 	m.Counts(agent.Counts{Services: 10, Skipped: 11, Noted: 12, Unbound: 13, Conflicts: 14,
 		NoLocal4: agent.NoLocal{Internal: 1, External: 2}, NoLocal6: agent.NoLocal{Internal: 3, External: 4}})
 }

@@ -109,3 +109,16 @@ func TestWatchAge(t *testing.T) {
 		}
 	})
 }
+
+// A time that nobody could read is no time of zero.
+func TestIdleTimesAreAbsentUntilTheyAreKnown(t *testing.T) {
+	m := telemetry.New()
+	var now telemetry.IdleTimes
+	m.IdleTimes(func() (telemetry.IdleTimes, bool) { return now, now.TCP > 0 })
+	if parse(t, get(t, m.Handler()))["kube_ipvs_ipvs_timeout_seconds"] != nil {
+		t.Error("a time is shown that nobody has read")
+	}
+	now = telemetry.IdleTimes{TCP: 15 * time.Minute, TCPFin: 2 * time.Minute, UDP: 5 * time.Minute}
+	wants(t, get(t, m.Handler()), `kube_ipvs_ipvs_timeout_seconds{protocol="tcp"} 900`,
+		`kube_ipvs_ipvs_timeout_seconds{protocol="tcpfin"} 120`, `kube_ipvs_ipvs_timeout_seconds{protocol="udp"} 300`)
+}

@@ -29,6 +29,8 @@ type Metrics struct {
 	served   atomic.Pointer[[]model.Family]
 
 	rows     rows
+	drains   drains
+	sweeps   sweeps
 	proxy    proxy
 	probes   probes
 	settings settings
@@ -45,6 +47,8 @@ func New() *Metrics {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsAll)))
 	m.rows = newRows(m.registry)
+	m.newDrains()
+	m.sweeps = newSweeps(m.registry)
 	m.proxy = newProxy(m.registry)
 	m.probes = newProbes(m.registry)
 	m.settings = newSettings(m.registry)
@@ -81,6 +85,7 @@ func (m *Metrics) Counts(c agent.Counts) {
 func (m *Metrics) Families(served []model.Family) {
 	m.served.Store(&served)
 	m.proxy.begin(served)
+	m.sweeps.begin(served)
 }
 
 func (m *Metrics) families() []model.Family {

@@ -69,6 +69,8 @@ func TestCountersStartAtZeroAndTimesAbsent(t *testing.T) {
 		`kubeproxy_sync_proxy_rules_iptables_restore_failures_total{ip_family="IPv4"} 0`,
 		`kubeproxy_sync_proxy_rules_duration_seconds_count{ip_family="IPv4"} 0`,
 		`kubeproxy_network_programming_duration_seconds_count{ip_family="IPv4"} 0`,
+		`kubeproxy_conntrack_reconciler_sync_duration_seconds_count{ip_family="IPv4"} 0`,
+		`kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv4"} 0`, `kube_ipvs_conntrack_sweeps_failed_total 0`,
 		`kubeproxy_proxy_healthz_total{code="200"} 0`, `kubeproxy_proxy_healthz_total{code="503"} 0`,
 		`kubeproxy_proxy_livez_total{code="200"} 0`, `kubeproxy_proxy_livez_total{code="503"} 0`,
 		`kube_ipvs_config_reloads_total{result="refused"} 0`)
@@ -86,6 +88,7 @@ func TestWhatNobodyFeedsIsAbsent(t *testing.T) {
 		"kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds", "kubeproxy_sync_proxy_rules_service_changes_total",
 		"kubeproxy_sync_proxy_rules_iptables_restore_failures_total", "kube_ipvs_loop_busy_seconds", "kube_ipvs_watch_age_seconds",
 		"kube_ipvs_source_synced", "kube_ipvs_events_dropped_total", "kubernetes_build_info", "rest_client_requests_total",
+		"kube_ipvs_ipvs_timeout_seconds",
 	} {
 		if families[name] != nil {
 			t.Errorf("%s is there", name)

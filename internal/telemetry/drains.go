@@ -1,0 +1,35 @@
+package telemetry
+
+import (
+	"maps"
+	"sync/atomic"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+)
+
+// drains is what the mode said last about destinations that drain.
+type drains struct {
+	last atomic.Pointer[dataplane.Drains]
+}
+
+// drainEnds have a series from the start, for rate() does not see a first value.
+var drainEnds = []dataplane.DrainEnd{dataplane.DrainEmpty, dataplane.DrainDeadline, dataplane.DrainServiceDeleted, dataplane.DrainBack}
+
+func (m *Metrics) newDrains() {
+	m.drains.last.Store(&dataplane.Drains{})
+	m.pullGauge(ours+"draining_destinations", "Destinations that take no new connections and keep those they have.",
+		func(e emit) { e(float64(m.drains.last.Load().Now)) })
+	m.pullCounter(ours+"drained_total", "Destinations that have drained, by how it ended.",
+		func(e emit) {
+			ended := m.drains.last.Load().Ended
+			for _, end := range drainEnds {
+				e(float64(ended[end]), string(end))
+			}
+		}, "reason")
+}
+
+// Drains shows how many destinations drain, and how many have.
+func (m *Metrics) Drains(d dataplane.Drains) {
+	d.Ended = maps.Clone(d.Ended) // the mode goes on counting
+	m.drains.last.Store(&d)
+}

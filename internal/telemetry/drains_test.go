@@ -1,0 +1,23 @@
+package telemetry_test
+
+import (
+	"testing"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
+)
+
+// What is shown is what was told, whatever the mode does with its book afterwards.
+func TestDrainsAreShownAsTold(t *testing.T) {
+	m := telemetry.New()
+	wants(t, get(t, m.Handler()), `kube_ipvs_drained_total{reason="empty"} 0`, `kube_ipvs_drained_total{reason="deadline"} 0`,
+		`kube_ipvs_drained_total{reason="service_deleted"} 0`, `kube_ipvs_drained_total{reason="back"} 0`, "kube_ipvs_draining_destinations 0")
+
+	book := map[dataplane.DrainEnd]uint64{dataplane.DrainEmpty: 2}
+	m.Drains(dataplane.Drains{Now: 3, Ended: book})
+	book[dataplane.DrainEmpty] = 7
+	wants(t, get(t, m.Handler()), `kube_ipvs_drained_total{reason="empty"} 2`, `kube_ipvs_drained_total{reason="back"} 0`, "kube_ipvs_draining_destinations 3")
+
+	m.Drains(dataplane.Drains{Ended: book})
+	wants(t, get(t, m.Handler()), `kube_ipvs_drained_total{reason="empty"} 7`, "kube_ipvs_draining_destinations 0")
+}

@@ -1,0 +1,21 @@
+package telemetry
+
+import "time"
+
+// IdleTimes are for how long IPVS remembers a connection on which nothing happens.
+type IdleTimes struct{ TCP, TCPFin, UDP time.Duration }
+
+// IdleTimes shows them as the kernel has them, whatever it was asked for; nothing,
+// while read does not know.
+func (m *Metrics) IdleTimes(read func() (now IdleTimes, known bool)) {
+	m.pullGauge(ours+"ipvs_timeout_seconds", "For how long IPVS remembers a connection on which nothing happens, as the kernel has it.",
+		func(e emit) {
+			now, known := read()
+			if !known {
+				return
+			}
+			e(now.TCP.Seconds(), "tcp")
+			e(now.TCPFin.Seconds(), "tcpfin")
+			e(now.UDP.Seconds(), "udp")
+		}, "protocol")
+}
