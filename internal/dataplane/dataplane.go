@@ -31,6 +31,11 @@ type Dataplane interface {
 	SetHost(host model.Host)
 	// Apply writes what is pending.
 	Apply(ctx context.Context, opts ApplyOptions) Result
+	// Due is when Apply has something to do although nothing changes; the zero time
+	// for never. A time that is past means now.
+	Due() time.Time
+	// Drains tells what drains, and how that ended that did.
+	Drains() Drains
 	// Audit goes on with a round of comparing the kernel with what is believed,
 	// and makes differences pending. It returns soon after budget; done tells
 	// that the round is complete and the next call begins another.

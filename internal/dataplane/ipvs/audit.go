@@ -68,8 +68,11 @@ func (m *Mode) Audit(ctx context.Context, budget time.Duration) (dataplane.Drift
 // round lists the pieces: what attracts traffic first.
 func (m *Mode) round() []inspection {
 	pieces := []inspection{
+		m.retune,
 		of("addresses", m.inspectAddresses),
 		m.loadRules,
+		of("nftables", m.tables.Load),
+		m.inspectDispatch,
 		of("sets", m.sets.Load),
 	}
 	counts := m.countEntries()
@@ -84,6 +87,15 @@ func (m *Mode) round() []inspection {
 		pieces = append(pieces, of("servers", func(ctx context.Context) (int, error) { return m.inspectServers(ctx, piece) }))
 	}
 	return pieces
+}
+
+// retune sets again what the mode asks of the kernel and somebody else has changed, such
+// as expire_quiescent_template, without which affinity holds on to what drains.
+func (m *Mode) retune(ctx context.Context) (dataplane.Drift, error) {
+	if m.deps.Tune == nil {
+		return nil, nil
+	}
+	return nil, m.deps.Tune(ctx)
 }
 
 // inspectAddresses reads the device; one that is gone is made again.

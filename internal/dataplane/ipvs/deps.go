@@ -4,7 +4,9 @@ import (
 	"context"
 	"net/netip"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
@@ -17,6 +19,10 @@ type Deps struct {
 	Sets    Sets
 	Rules   Rules
 	Links   Links
+	// Flows is told which flows are stale; nil is nobody.
+	Flows Flows
+	// Tables are those of kube-proxy's nftables mode; nil is a kernel without.
+	Tables Tables
 	// Tune sets what the mode asks of the kernel (sysctls); nil asks nothing.
 	Tune func(ctx context.Context) error
 }
@@ -26,6 +32,7 @@ type Servers interface {
 	ListServers(ctx context.Context) (map[vserver.ServerKey]vserver.Server, error)
 	GetServers(ctx context.Context, keys []vserver.ServerKey) (map[vserver.ServerKey]vserver.Server, error)
 	ListDestinations(ctx context.Context, k vserver.ServerKey) (map[vserver.DestinationKey]vserver.Destination, error)
+	CountConnections(ctx context.Context, wanted map[vserver.DestinationKey]struct{}) (map[vserver.DestinationKey]vserver.Connections, error)
 	WriteServers(ctx context.Context, changes []vserver.ServerChange) []error
 	WriteDestinations(ctx context.Context, changes []vserver.DestinationChange) []error
 }
@@ -45,6 +52,17 @@ type Rules interface {
 	List(ctx context.Context) (map[rules.ChainKey]rules.Chain, map[rules.JumpKey]rules.Jump, error)
 	WriteChains(ctx context.Context, changes []rules.ChainChange) []error
 	WriteJumps(ctx context.Context, changes []rules.JumpChange) []error
+}
+
+// Flows is what the mode needs of kernel/conntrack. It never waits for the kernel.
+type Flows interface {
+	Order(list ...conntrack.Order)
+}
+
+// Tables is what the mode needs of kernel/nftables.
+type Tables interface {
+	List(ctx context.Context) (map[nftables.Key]struct{}, error)
+	Delete(ctx context.Context, keys []nftables.Key) []error
 }
 
 // Links is what the mode needs of kernel/link. It is the address table's store

@@ -36,10 +36,20 @@
 //	                                         entry; not excluded
 //	destinations  server, address, port      of one of our servers           audit: rotating reads
 //	addresses     address                    on kube-ipvs0                   events, audit: one dump
+//	nftables      family, name               kube-proxy, of ip and ip6:      audit: one list
+//	                                         removed, never written
 //
 // A server is named by its address, protocol and port in KUBE-CLUSTER-IP, the
 // KUBE-EXTERNAL-IPs, KUBE-LOAD-BALANCER, KUBE-NODE-PORT-SCTP-HASH or KUBE-DETOUR-END; or by its port
 // in KUBE-NODE-PORT-TCP or -UDP, if its address is in KUBE-NODE-PORT-IPS or on a
 // link of this machine. Such entries outlive their servers, so a process that dies
 // half-way through a deletion leaves no server without a mark.
+//
+// What else belongs to the life of a connection:
+//
+//	drain.go     destinations whose endpoint left go on at weight 0 for the connections they have
+//	flows.go     which flows of UDP and SCTP are stale in connection tracking
+//	takeover.go  rules of kube-proxy's other modes carry until everything of ours is in place
+//	handover.go  what a kube-proxy that comes after us takes over
+//	hold.go      nobody is let in while a server has no scheduler
 package ipvs

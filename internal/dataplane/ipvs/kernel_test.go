@@ -30,7 +30,8 @@ type kernel struct {
 	links   *linktest.Fake
 
 	calls  []string
-	failAt int // the number of the call that fails, from 1
+	failAt int    // the number of the call that fails, from 1
+	refuse string // a call that always fails
 	// watch, if set, is called before each call.
 	watch func()
 }
@@ -52,7 +53,7 @@ func (k *kernel) note(call string) error {
 		k.watch()
 	}
 	k.calls = append(k.calls, call)
-	if len(k.calls) == k.failAt {
+	if len(k.calls) == k.failAt || call == k.refuse {
 		return errPlanned
 	}
 	return nil
@@ -97,6 +98,13 @@ func (s servers) ListDestinations(ctx context.Context, k vserver.ServerKey) (map
 		return nil, err
 	}
 	return s.servers.ListDestinations(ctx, k)
+}
+
+func (s servers) CountConnections(ctx context.Context, wanted map[vserver.DestinationKey]struct{}) (map[vserver.DestinationKey]vserver.Connections, error) {
+	if err := s.note("count connections"); err != nil {
+		return nil, err
+	}
+	return s.servers.CountConnections(ctx, wanted)
 }
 
 func (s servers) WriteServers(ctx context.Context, c []vserver.ServerChange) []error {

@@ -78,9 +78,9 @@ func (m *Mode) serverLost(k vserver.ServerKey) {
 	}
 }
 
-// wantedDestinations lists the destinations wanted at one server.
+// wantedDestinations lists the destinations wanted at one server, draining ones included.
 func (m *Mode) wantedDestinations(k vserver.ServerKey) []vserver.DestinationKey {
-	var out []vserver.DestinationKey
+	out := m.drains.at(k)
 	if f, ok := m.frontends.Get(frontendKey(k)); ok {
 		for _, b := range f.Backends {
 			out = append(out, destinationKey(k, b.Addr))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -38,6 +39,7 @@ type Mode struct {
 	servers      *delta.Table[vserver.ServerKey, vserver.Server]
 	destinations *delta.Table[vserver.DestinationKey, vserver.Destination]
 	addresses    *delta.Table[netip.Addr, struct{}]
+	tables       *delta.Table[nftables.Key, struct{}]
 	pipeline     *dataplane.Pipeline
 
 	// Rows that several frontends share are kept until the last one leaves.
@@ -47,7 +49,17 @@ type Mode struct {
 	// healthClaims are for the health-check ports of Services.
 	healthClaims *delta.Claims[model.ServiceID, memberKey, struct{}]
 	detours      detours
+	drains       drains
+	flows        flows
+	takeover     takeover
+	cleared      bool // nothing is wanted any more
+	rival        bool // another program was found to write its dispatch again
+	successor    Successor
+	theirs       []rules.Family // in which rules of iptables mode are the successor's
+	carried      []model.Family // those that the successor carries
 	pace         pace
+	// found: the kernel was read, and what was found beside what is wanted was not looked at yet.
+	found bool
 	// leftovers caches left during one pass; nil is not computed.
 	leftovers *leftovers
 	// inspections are what is left of the audit's round in progress.
@@ -68,6 +80,8 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 		addressClaims: delta.NewClaims[model.FrontendKey, netip.Addr, struct{}](model.FrontendKey.Compare),
 		healthClaims:  delta.NewClaims[model.ServiceID, memberKey, struct{}](model.ServiceID.Compare),
 		detours:       newDetours(config.Families),
+		drains:        newDrains(),
+		flows:         flows{},
 	}
 	m.makeTables()
 	m.pipeline = dataplane.NewPipeline(
@@ -78,6 +92,7 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 		serverStage{m.servers, m},
 		m.destinations,
 		m.addresses,
+		m.tables,
 	)
 	m.wantBase()
 	return m
@@ -98,7 +113,7 @@ func (m *Mode) wantBase() {
 		m.sets.SetDesired(name, set)
 	}
 	for _, f := range m.config.Families {
-		for k, c := range m.config.baseRules(f, m.host.Node) {
+		for k, c := range m.config.baseRules(f, m.host.Node, m.takeover.holding) {
 			m.chains.SetDesired(k, c)
 		}
 		for k, j := range baseJumps(f) {
@@ -145,7 +160,7 @@ func (m *Mode) Start(ctx context.Context) error {
 // addresses and members tell which servers are ours.
 func (m *Mode) Load(ctx context.Context) error {
 	m.inspections = nil
-	for _, load := range []func(context.Context) (int, error){m.addresses.Load, m.sets.Load, m.members.Load} {
+	for _, load := range []func(context.Context) (int, error){m.tables.Load, m.addresses.Load, m.sets.Load, m.members.Load} {
 		if _, err := load(ctx); err != nil {
 			return err
 		}
@@ -159,21 +174,18 @@ func (m *Mode) Load(ctx context.Context) error {
 			return err
 		}
 	}
+	m.found = true
+	m.beginTakeover()
 	return nil
 }
 
 // Serves implements dataplane.Dataplane: without a virtual server nothing is carried,
-// unless kube-proxy's iptables mode did before.
+// unless another mode of kube-proxy's did before.
 func (m *Mode) Serves() bool {
 	for range m.servers.Actual() {
 		return true
 	}
-	for k, c := range m.chains.Actual() { // those of iptables mode carry until ours do
-		if leftByIPTables(k) && c.Rules != "" {
-			return true
-		}
-	}
-	return false
+	return m.foreignDispatch()
 }
 
 // Exclude replaces the ranges that hold virtual servers of others, and looks again
@@ -209,6 +221,9 @@ func (m *Mode) loadRules(ctx context.Context) (dataplane.Drift, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read rules: %w", err)
 	}
+	maps.DeleteFunc(jumps, func(k rules.JumpKey, _ rules.Jump) bool {
+		return !m.ownedChain(rules.ChainKey{Family: k.Family, Table: k.Table, Name: k.Target})
+	})
 	return dataplane.Drift{"chains": m.chains.LoadRows(chains), "jumps": m.jumps.LoadRows(jumps)}, nil
 }
 
@@ -245,12 +260,13 @@ func (m *Mode) change(c dataplane.Change) {
 	} else {
 		m.servers.DeleteDesired(before.key)
 	}
-	for k := range before.destinations {
-		if _, kept := after.destinations[k]; !kept {
-			m.destinations.DeleteDesired(k)
+	for _, k := range slices.AppendSeq(m.drains.at(serverKey(c.Key)), maps.Keys(before.destinations)) {
+		if _, stays := after.destinations[k]; !stays {
+			m.leave(k, c)
 		}
 	}
 	for k, d := range after.destinations {
+		m.drains.end(k, dataplane.DrainBack)
 		m.destinations.SetDesired(k, d)
 	}
 	share(m.members, m.memberClaims.Set(c.Key, after.members))
@@ -271,10 +287,20 @@ func share[O, K comparable](t *delta.Table[K, struct{}], holdings []delta.Holdin
 
 // Apply writes what is pending.
 func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane.Result {
+	if m.found && !opts.KeepOrphans {
+		m.found = false
+		m.drainFound()
+		m.staleFound()
+	}
+	m.endDrains(ctx)
 	m.wantDetours(m.hasServer)
 	m.leftovers = nil
 	result := m.applyDetours(ctx, opts, m.pipeline.Apply(ctx, opts))
+	if m.handsOver(opts) {
+		result = result.Then(m.pipeline.Apply(ctx, opts))
+	}
 	result.Paced = m.pace.held
+	m.orderFlows(opts.KeepOrphans)
 	return result
 }
 
@@ -283,6 +309,7 @@ func (m *Mode) Tables() []dataplane.TableStatus { return m.pipeline.Tables() }
 
 // Clear wants nothing at all: the next Apply takes everything away.
 func (m *Mode) Clear() {
+	m.cleared, m.takeover = true, takeover{}
 	for _, c := range m.frontends.Clear() {
 		m.change(c)
 	}

@@ -70,8 +70,11 @@ func (c Config) masqueradeClusterIP(w ruleWriter, node model.Node) string {
 // postrouting rewrites the source of what was marked, and of a pod that reaches
 // itself. A port that it takes for that is never one of the NodePorts: the answer
 // would be taken for a request to one (decisions 9).
-func (c Config) postrouting(w ruleWriter) {
+func (c Config) postrouting(w ruleWriter, takeover bool) {
 	var hairpin, marked []string
+	if takeover {
+		hairpin = append(hairpin, c.masqueradeVIPs(w))
+	}
 	for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
 		proto, ports := "-p "+p.String(), c.sourcePorts()
 		hairpin = append(hairpin, join(proto, w.commented(setLoopBack, "dst,dst,src"), "-j MASQUERADE", ports))

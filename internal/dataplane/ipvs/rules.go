@@ -107,11 +107,12 @@ func setComment(name string) string {
 }
 
 // baseRules renders all chains of a family but the one of the detours. They do
-// not depend on how many Services there are: rules refer to sets.
-func (c Config) baseRules(f model.Family, node model.Node) map[rules.ChainKey]rules.Chain {
+// not depend on how many Services there are: rules refer to sets. During a takeover there
+// is one more.
+func (c Config) baseRules(f model.Family, node model.Node, takeover bool) map[rules.ChainKey]rules.Chain {
 	w := ruleWriter{family: f, chains: map[rules.ChainKey]rules.Chain{}}
 	c.natRules(w, node)
-	c.postrouting(w)
+	c.postrouting(w, takeover)
 	c.detourRules(w, node)
 	c.filterRules(w)
 	c.accessRules(w)

@@ -32,7 +32,13 @@ func (s serverStore) Write(ctx context.Context, changes []delta.Change[vserver.S
 		batch[i] = vserver.ServerChange{Op: serverOps[c.Op], Key: c.Key, Server: c.Value}
 	}
 	defer s.mode.hold(ctx, changes)()
-	return s.servers.WriteServers(ctx, batch)
+	errs := s.servers.WriteServers(ctx, batch)
+	for i, c := range changes {
+		if c.Op == delta.Delete && failure(errs, i) == nil {
+			s.mode.flows.stale(c.Key)
+		}
+	}
+	return errs
 }
 
 // destinationStore reads and writes destinations.
@@ -64,12 +70,23 @@ func (s destinationStore) Write(ctx context.Context, changes []delta.Change[vser
 		batch[i] = vserver.DestinationChange{Op: serverOps[c.Op], Key: c.Key, Destination: c.Value}
 	}
 	errs := s.servers.WriteDestinations(ctx, batch)
-	for i, err := range errs {
-		if errors.Is(err, vserver.ErrNotExist) {
-			s.mode.serverLost(changes[i].Key.Server)
+	for i, c := range changes {
+		switch err := failure(errs, i); {
+		case errors.Is(err, vserver.ErrNotExist):
+			s.mode.serverLost(c.Key.Server)
+		case err == nil && c.Op != delta.Update:
+			s.mode.flows.stale(c.Key.Server)
 		}
 	}
 	return errs
+}
+
+// failure is that of one row; a batch without any may have no list.
+func failure(errs []error, i int) error {
+	if i >= len(errs) {
+		return nil
+	}
+	return errs[i]
 }
 
 // serverStage is the servers' table; the kernel drops the destinations of a

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -22,7 +23,10 @@ func (m *Mode) makeTables() {
 		Hold: func(k memberKey, _ bool) bool { return m.needed(k) },
 	})
 	m.chains = delta.NewTable(chainStore{m.deps.Rules}, delta.Options[rules.ChainKey, rules.Chain]{
-		Name: "chains", Compare: rules.ChainKey.Compare, Equal: same[rules.Chain], Owned: OwnedChain,
+		Name: "chains", Compare: rules.ChainKey.Compare, Equal: same[rules.Chain], Owned: m.ownedChain,
+		Batch: allChains,
+		Wait:  m.spared,
+		Hold:  func(k rules.ChainKey, _ bool) bool { return m.spared(k) || m.referred(k) },
 	})
 	m.jumps = delta.NewTable(jumpStore{m.deps.Rules}, delta.Options[rules.JumpKey, rules.Jump]{
 		Name: "jumps", Compare: compareJumps, Equal: same[rules.Jump],
@@ -41,7 +45,15 @@ func (m *Mode) makeTables() {
 		Wait: func(a netip.Addr) bool { return !m.baseInPlace(a) || !m.marks(a) || !m.served(a) },
 		Hold: func(a netip.Addr, _ bool) bool { return !m.marks(a) && m.serverLeftAt(a) },
 	})
+	m.tables = delta.NewTable(tableStore{m.deps.Tables}, delta.Options[nftables.Key, struct{}]{
+		Name: "nftables", Compare: compareTables, Equal: alike, Owned: m.ownedTable,
+		Hold: func(nftables.Key, bool) bool { return m.takeover.holding },
+	})
 }
+
+// allChains has chains written at once, however many there are: those that are deleted
+// refer to each other, and the room empties all of a call before it removes the first.
+const allChains = 1 << 20
 
 // baseInPlace tells whether the sets, chains and jumps of an address's family
 // are. Nothing new attracts traffic before that; what is there goes on changing.
@@ -53,7 +65,7 @@ func (m *Mode) baseInPlace(a netip.Addr) bool {
 		}
 	}
 	for k := range m.chains.AllUpdates() {
-		if k.Family == rules.Family(f) && !isDetourChain(k) {
+		if k.Family == rules.Family(f) && !isDetourChain(k) && !m.spared(k) {
 			return false
 		}
 	}

@@ -1,0 +1,287 @@
+package ipvs
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// A destination whose endpoint leaves while its server stays goes on for the
+// connections it has: it is desired with weight 0, which takes no new ones, until it is
+// idle or its time is over (decisions 11). That is desired state like any other, so it
+// survives a lost server, a failed write and an audit. What a new process finds under a
+// server that it wants, and does not want itself, drains from then on: nobody knows
+// since when.
+
+// drains are the destinations that drain, by their server.
+type drains struct {
+	of    map[vserver.ServerKey]map[vserver.DestinationKey]drain
+	count int
+	ended map[dataplane.DrainEnd]uint64
+	// look is when the kernel's counts of connections are read next, next a time before
+	// which no drain has had its own; zero if none has an end in time.
+	look, next time.Time
+	// unread is why counts could not be read the last time.
+	unread string
+}
+
+// drain is what is known of one of them.
+type drain struct {
+	// stopped is when the endpoint stopped serving; zero while it is kept
+	// (model.Frontend.Kept), and has all the time it needs.
+	stopped time.Time
+	limit   time.Duration
+	// quiet: no connection was established when they were counted last. What is counted
+	// still is closed, and remembered for a while.
+	quiet bool
+}
+
+// lookEvery is how often connections are counted while something drains, and lookSeldom
+// while all that drains has no end in time. Reading takes no more than one lookShare-th
+// of the time, however many servers there are.
+const (
+	lookEvery  = time.Second
+	lookSeldom = 10 * time.Second
+	lookShare  = 20
+)
+
+func newDrains() drains {
+	return drains{of: map[vserver.ServerKey]map[vserver.DestinationKey]drain{}, ended: map[dataplane.DrainEnd]uint64{}}
+}
+
+// deadline is when a drain ends at the latest; false for never.
+func (d drain) deadline() (time.Time, bool) {
+	return d.stopped.Add(d.limit), !d.stopped.IsZero()
+}
+
+func (d *drains) get(k vserver.DestinationKey) (drain, bool) {
+	one, ok := d.of[k.Server][k]
+	return one, ok
+}
+
+func (d *drains) set(k vserver.DestinationKey, one drain) {
+	if d.of[k.Server] == nil {
+		d.of[k.Server] = map[vserver.DestinationKey]drain{}
+	}
+	if _, had := d.of[k.Server][k]; !had {
+		soon := time.Now().Add(lookEvery)
+		if d.count == 0 || soon.Before(d.look) {
+			d.look = soon // what drains already is not judged any later for it
+		}
+		d.count++
+	}
+	d.of[k.Server][k] = one
+	if end, limited := one.deadline(); limited && (d.next.IsZero() || end.Before(d.next)) {
+		d.next = end
+	}
+}
+
+// end forgets a drain, if there is one, and counts how it ended.
+func (d *drains) end(k vserver.DestinationKey, how dataplane.DrainEnd) {
+	if _, had := d.get(k); !had {
+		return
+	}
+	delete(d.of[k.Server], k)
+	if len(d.of[k.Server]) == 0 {
+		delete(d.of, k.Server)
+	}
+	d.count--
+	d.ended[how]++
+}
+
+// all goes over everything that drains.
+func (d *drains) all() iter.Seq2[vserver.DestinationKey, drain] {
+	return func(yield func(vserver.DestinationKey, drain) bool) {
+		for _, list := range d.of {
+			for k, one := range list {
+				if !yield(k, one) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// at lists what drains at one server.
+func (d *drains) at(k vserver.ServerKey) []vserver.DestinationKey {
+	var out []vserver.DestinationKey
+	for dk := range d.of[k] {
+		out = append(out, dk)
+	}
+	return out
+}
+
+// drainable tells whether destinations of a frontend drain at all: UDP has no connections,
+// and dh goes on sending new ones to a destination that refuses them, for its hash knows
+// no other (ip_vs_dh_schedule, net/netfilter/ipvs/ip_vs_dh.c); sh without sh-fallback and
+// mh without mh-fallback are the same.
+func drainable(f *model.Frontend) bool {
+	if f.Key.Protocol == model.UDP || f.Drain == 0 {
+		return false
+	}
+	switch f.Scheduler.Name() {
+	case "dh":
+		return false
+	case "sh", "mh":
+		return f.Scheduler.KernelFlags()&vserver.FlagSched1 != 0
+	}
+	return true
+}
+
+// leave takes a destination out of a server that stays or goes with its frontend.
+func (m *Mode) leave(k vserver.DestinationKey, c dataplane.Change) {
+	switch {
+	case c.New == nil || c.Old != nil && c.Old.Service != c.New.Service:
+		m.drains.end(k, dataplane.DrainServiceDeleted)
+		m.destinations.DeleteDesired(k)
+	case !m.destinations.MayBeThere(k) || !drainable(c.New):
+		m.drains.end(k, dataplane.DrainDeadline)
+		m.destinations.DeleteDesired(k)
+	default:
+		m.drain(k, c.New)
+	}
+}
+
+// drain begins to drain a destination, or goes on with what is known by now.
+func (m *Mode) drain(k vserver.DestinationKey, f *model.Frontend) {
+	one, _ := m.drains.get(k)
+	one.limit = f.Drain
+	switch _, kept := slices.BinarySearchFunc(f.Kept, netip.AddrPortFrom(k.Addr, k.Port), netip.AddrPort.Compare); {
+	case kept:
+		one.stopped = time.Time{}
+	case one.stopped.IsZero():
+		one.stopped = time.Now()
+	}
+	m.drains.set(k, one)
+	m.destinations.SetDesired(k, vserver.Destination{})
+}
+
+// drainFound drains what was found in the kernel under servers that are wanted, and that
+// nobody asked for: it was a backend when an earlier process knew it, or kube-proxy.
+func (m *Mode) drainFound() {
+	if m.destinations.Counts().Orphans == 0 {
+		return
+	}
+	for _, k := range slices.Collect(m.destinations.AllDeletes()) {
+		if m.destinations.Deleting(k, false) {
+			continue
+		}
+		if f, ok := m.frontends.Get(frontendKey(k.Server)); ok && drainable(&f) {
+			m.drain(k, &f)
+		}
+	}
+}
+
+// endDrains ends what is idle, and what had its time. While neither can be, it costs
+// nothing, however much drains.
+func (m *Mode) endDrains(ctx context.Context) {
+	now := time.Now()
+	if m.drains.count == 0 || now.Before(m.drains.look) && !m.drains.over(now) {
+		return
+	}
+	ended, cut := m.idle(ctx, now), 0
+	m.drains.next = time.Time{}
+	for k, one := range m.drains.all() {
+		end, limited := one.deadline()
+		if _, idle := ended[k]; idle || !limited {
+			continue
+		}
+		switch {
+		case now.Before(end):
+			if m.drains.next.IsZero() || end.Before(m.drains.next) {
+				m.drains.next = end
+			}
+		case one.quiet:
+			ended[k] = dataplane.DrainEmpty
+		default:
+			ended[k] = dataplane.DrainDeadline
+			cut++
+		}
+	}
+	for k, how := range ended {
+		m.drains.end(k, how)
+		m.destinations.DeleteDesired(k)
+	}
+	if cut > 0 {
+		m.log.Info("drained for as long as they may, what connections are left is cut",
+			zap.Int("destinations", cut), zap.Int("draining", m.drains.count))
+	}
+}
+
+// over tells whether some drain may have had its time.
+func (d *drains) over(now time.Time) bool { return !d.next.IsZero() && !now.Before(d.next) }
+
+// idle finds the drained destinations without a connection, when it is time to look. One
+// read answers for all of them (/proc/net/ip_vs), and only those count whose weight of 0
+// is in the kernel by then: no other connection can come.
+func (m *Mode) idle(ctx context.Context, now time.Time) map[vserver.DestinationKey]dataplane.DrainEnd {
+	out := map[vserver.DestinationKey]dataplane.DrainEnd{}
+	if now.Before(m.drains.look) {
+		return out
+	}
+	wanted := map[vserver.DestinationKey]struct{}{}
+	for k := range m.drains.all() {
+		if have, there := m.destinations.Believed(k); there && have == (vserver.Destination{}) {
+			wanted[k] = struct{}{}
+		}
+	}
+	counts, err := m.deps.Servers.CountConnections(ctx, wanted)
+	m.sayUnread(ctx, err)
+	for k, c := range counts {
+		if c.Idle() {
+			out[k] = dataplane.DrainEmpty
+		} else {
+			one := m.drains.of[k.Server][k]
+			one.quiet = c.Active == 0
+			m.drains.of[k.Server][k] = one
+		}
+	}
+	m.drains.look = now.Add(max(m.drains.pause(), lookShare*time.Since(now)))
+	return out
+}
+
+// sayUnread tells why connections cannot be counted, once.
+func (m *Mode) sayUnread(ctx context.Context, err error) {
+	text := ""
+	if err != nil && ctx.Err() == nil {
+		text = err.Error()
+	}
+	if text != "" && text != m.drains.unread {
+		m.log.Warn("cannot count connections, so what drains stays until its time is over", zap.Error(err))
+	}
+	m.drains.unread = text
+}
+
+// pause is the time until connections are counted again.
+func (d *drains) pause() time.Duration {
+	if d.next.IsZero() {
+		return lookSeldom
+	}
+	return lookEvery
+}
+
+// Due implements dataplane.Dataplane: what drains has to be looked at.
+func (m *Mode) Due() time.Time {
+	switch d := &m.drains; {
+	case d.count == 0:
+		return time.Time{}
+	case !d.next.IsZero() && d.next.Before(d.look):
+		return d.next
+	default:
+		return d.look
+	}
+}
+
+// Drains implements dataplane.Dataplane.
+func (m *Mode) Drains() dataplane.Drains {
+	return dataplane.Drains{Now: m.drains.count, Ended: maps.Clone(m.drains.ended)}
+}

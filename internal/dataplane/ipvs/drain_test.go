@@ -1,0 +1,420 @@
+package ipvs_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/scheduler"
+)
+
+const (
+	first, second, third = "10.244.0.1:8080", "10.244.1.1:8080", "10.244.2.1:8080"
+	vip                  = "10.96.0.10"
+)
+
+// draining is a Service whose connections go on for half a minute.
+func draining(backends ...string) model.ServicePlan {
+	p := service("web", vip, backends...)
+	p.Frontends[0].Drain = 30 * time.Second
+	return p
+}
+
+// with changes the frontend of a plan.
+func with(p model.ServicePlan, change func(*model.Frontend)) model.ServicePlan {
+	change(&p.Frontends[0])
+	return p
+}
+
+// keeping keeps connections of endpoints that are no backends.
+func keeping(p model.ServicePlan, kept ...string) model.ServicePlan {
+	return with(p, func(f *model.Frontend) {
+		for _, k := range kept {
+			f.Kept = append(f.Kept, netip.MustParseAddrPort(k))
+		}
+	})
+}
+
+func destination(to string) vserver.DestinationKey {
+	a := netip.MustParseAddrPort(to)
+	server := vserver.ServerKey{Addr: netip.MustParseAddr(vip), Port: 80, Protocol: vserver.ProtocolTCP}
+	return vserver.DestinationKey{Server: server, Addr: a.Addr(), Port: a.Port()}
+}
+
+// busy gives destinations a connection that goes on.
+func (k *kernel) busy(to ...string) {
+	for _, d := range to {
+		k.servers.SetConnections(destination(d), vserver.Connections{Active: 1})
+	}
+}
+
+// weights are those of the destinations in the kernel.
+func (k *kernel) weights(t *testing.T) map[string]uint16 {
+	t.Helper()
+	out := map[string]uint16{}
+	found, err := k.servers.ListDestinations(t.Context(), destination(first).Server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, d := range found {
+		out[netip.AddrPortFrom(key.Addr, key.Port).String()] = d.Weight
+	}
+	return out
+}
+
+// wait lets time pass as the loop does: it applies whenever the mode is due.
+func wait(t *testing.T, m *ipvs.Mode, d time.Duration) {
+	t.Helper()
+	for end := time.Now().Add(d); ; {
+		due := m.Due()
+		if due.IsZero() || due.After(end) {
+			time.Sleep(time.Until(end))
+			return
+		}
+		time.Sleep(time.Until(due))
+		apply(t, m)
+	}
+}
+
+func wantWeights(t *testing.T, k *kernel, when string, want map[string]uint16) {
+	t.Helper()
+	if diff := cmp.Diff(want, k.weights(t)); diff != "" {
+		t.Errorf("%s, destinations (-want +got):\n%s", when, diff)
+	}
+}
+
+func wantEnds(t *testing.T, m *ipvs.Mode, want map[dataplane.DrainEnd]uint64) {
+	t.Helper()
+	if diff := cmp.Diff(dataplane.Drains{Ended: want}, m.Drains()); diff != "" {
+		t.Errorf("drains (-want +got):\n%s", diff)
+	}
+}
+
+func TestDrainToTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel()
+		m := begin(t, k, draining(first, second))
+		apply(t, m)
+		k.busy(second)
+		m.Set(draining(first))
+		apply(t, m)
+		wantWeights(t, k, "at once", map[string]uint16{first: 1, second: 0})
+		wait(t, m, 29*time.Second)
+		wantWeights(t, k, "before the deadline", map[string]uint16{first: 1, second: 0})
+		wait(t, m, 2*time.Second)
+		wantWeights(t, k, "after the deadline", map[string]uint16{first: 1})
+		wantEnds(t, m, map[dataplane.DrainEnd]uint64{dataplane.DrainDeadline: 1})
+		if due := m.Due(); !due.IsZero() {
+			t.Errorf("still due, in %s", time.Until(due))
+		}
+	})
+}
+
+// What is idle goes soon, and one read of the kernel judges everything that drains.
+func TestDrainUntilIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel()
+		m := begin(t, k, draining(first, second, third))
+		apply(t, m)
+		k.busy(second, third)
+		m.Set(draining(first))
+		apply(t, m)
+		wait(t, m, 5*time.Second)
+		wantWeights(t, k, "with connections", map[string]uint16{first: 1, second: 0, third: 0})
+		k.servers.SetConnections(destination(second), vserver.Connections{})
+		k.servers.SetConnections(destination(third), vserver.Connections{Inactive: 1})
+		k.calls = nil
+		wait(t, m, 3*time.Second)
+		wantWeights(t, k, "without", map[string]uint16{first: 1, third: 0})
+		if n := strings.Count(strings.Join(k.calls, "\n"), "count connections"); n != 3 {
+			t.Errorf("connections were counted %d times in 3 s", n)
+		}
+		k.servers.SetConnections(destination(third), vserver.Connections{})
+		wait(t, m, 2*time.Second)
+		wantEnds(t, m, map[dataplane.DrainEnd]uint64{dataplane.DrainEmpty: 2})
+	})
+}
+
+// In a large cluster some endpoint leaves all the time: what is idle goes all the same.
+func TestDrainUntilIdleWhileOthersLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel()
+		var all []string
+		for n := range 40 {
+			all = append(all, fmt.Sprintf("10.244.3.%d:8080", n+1))
+		}
+		m := begin(t, k, draining(all...))
+		apply(t, m)
+		for len(all) > 1 {
+			all = all[1:]
+			m.Set(draining(all...))
+			apply(t, m)
+			wait(t, m, 900*time.Millisecond)
+			if d := m.Drains(); d.Now > 3 {
+				t.Fatalf("%d drain, and none has a connection", d.Now)
+			}
+		}
+		wait(t, m, 3*time.Second)
+		wantEnds(t, m, map[dataplane.DrainEnd]uint64{dataplane.DrainEmpty: 39})
+	})
+}
+
+// A write that failed says nothing of the connections.
+func TestDrainOfARowOfUnknownState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel()
+		m := begin(t, k, draining(first, second, third))
+		apply(t, m)
+		k.busy(second, third)
+		m.Set(draining(first, third))
+		k.refuse = "write destinations"
+		m.Apply(t.Context(), dataplane.ApplyOptions{})
+		k.refuse = ""
+		m.Set(draining(first))
+		apply(t, m)
+		wantWeights(t, k, "after the retry", map[string]uint16{first: 1, second: 0, third: 0})
+	})
+}
+
+// A weight that is not in the kernel yet lets connections in that nobody has counted.
+func TestDrainIsNotJudgedBeforeItHasBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel()
+		m := begin(t, k, draining(first, second))
+		apply(t, m)
+		m.Set(draining(first))
+		k.servers.FailRow(destination(second), vserver.ErrBusy)
+		for range 5 {
+			time.Sleep(2 * time.Second)
+			m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
+		}
+		wantWeights(t, k, "while the weight cannot be written", map[string]uint16{first: 1, second: 1})
+		if d := m.Drains(); d.Now != 1 {
+			t.Errorf("drains %+v", d)
+		}
+	})
+}
+
+func TestBackBeforeTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel()
+		m := begin(t, k, draining(first, second))
+		apply(t, m)
+		k.busy(second)
+		m.Set(keeping(draining(first), second)) // not ready for a minute
+		apply(t, m)
+		wait(t, m, time.Minute)
+		wantWeights(t, k, "after a minute", map[string]uint16{first: 1, second: 0})
+		m.Set(draining(first, second))
+		apply(t, m)
+		wantWeights(t, k, "back", map[string]uint16{first: 1, second: 1})
+		wantEnds(t, m, map[dataplane.DrainEnd]uint64{dataplane.DrainBack: 1})
+	})
+}
+
+// The time begins when the endpoint stops serving, not when it takes nothing new.
+func TestKeptThenGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel()
+		m := begin(t, k, draining(first, second))
+		apply(t, m)
+		k.busy(second)
+		m.Set(keeping(draining(first), second))
+		apply(t, m)
+		wait(t, m, time.Hour)
+		m.Set(draining(first))
+		apply(t, m)
+		wait(t, m, 29*time.Second)
+		wantWeights(t, k, "before the deadline", map[string]uint16{first: 1, second: 0})
+		m.Set(with(draining(first), func(f *model.Frontend) { f.Drain = time.Minute })) // a new setting counts from the same moment
+		apply(t, m)
+		wait(t, m, 30*time.Second)
+		wantWeights(t, k, "before the new deadline", map[string]uint16{first: 1, second: 0})
+		wait(t, m, 2*time.Second)
+		wantWeights(t, k, "after it", map[string]uint16{first: 1})
+	})
+}
+
+func TestWhatIsCutAtOnce(t *testing.T) {
+	udp := func(p model.ServicePlan) model.ServicePlan {
+		return with(p, func(f *model.Frontend) { f.Key.Protocol = model.UDP })
+	}
+	scheduled := func(name, flags string) func(model.ServicePlan) model.ServicePlan {
+		return func(p model.ServicePlan) model.ServicePlan {
+			spec, err := scheduler.Parse(name, flags)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return with(p, func(f *model.Frontend) { f.Scheduler = spec })
+		}
+	}
+	for name, shape := range map[string]func(model.ServicePlan) model.ServicePlan{
+		"no time":             func(p model.ServicePlan) model.ServicePlan { return with(p, func(f *model.Frontend) { f.Drain = 0 }) },
+		"UDP":                 udp,
+		"dh":                  scheduled("dh", ""),
+		"sh without fallback": scheduled("sh", "sh-port"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newKernel()
+			m := begin(t, k, shape(draining(first, second)))
+			apply(t, m)
+			m.Set(shape(draining(first)))
+			apply(t, m)
+			if d := m.Drains(); d.Now != 0 {
+				t.Errorf("drains %+v", d)
+			}
+			if text := k.servers.String(); strings.Contains(text, second) || !strings.Contains(text, first) {
+				t.Errorf("in the kernel:\n%s", text)
+			}
+		})
+	}
+}
+
+// sh sends a client elsewhere while its destination drains, if it may.
+func TestShFallsBack(t *testing.T) {
+	k := newKernel()
+	sh := func(f *model.Frontend) { f.Scheduler = scheduler.MustParse("sh") }
+	m := begin(t, k, with(draining(first, second), sh))
+	apply(t, m)
+	k.busy(second)
+	m.Set(with(draining(first), sh))
+	apply(t, m)
+	wantWeights(t, k, "under sh", map[string]uint16{first: 1, second: 0})
+}
+
+func TestServiceDeletionCuts(t *testing.T) {
+	k := newKernel()
+	m := begin(t, k, draining(first, second))
+	apply(t, m)
+	k.busy(second)
+	m.Set(draining(first))
+	apply(t, m)
+	m.Set(gone("web"))
+	apply(t, m)
+	if text := k.servers.String(); text != "" {
+		t.Errorf("in the kernel:\n%s", text)
+	}
+	wantEnds(t, m, map[dataplane.DrainEnd]uint64{dataplane.DrainServiceDeleted: 1})
+}
+
+// Another Service on the same address has other backends.
+func TestAnotherServiceCuts(t *testing.T) {
+	k := newKernel()
+	m := begin(t, k, draining(first, second))
+	apply(t, m)
+	k.busy(first, second)
+	m.Set(draining(first)) // second drains
+	other := service("api", vip, third)
+	other.Frontends[0].Drain = time.Minute
+	m.Set(other)
+	m.Set(gone("web"))
+	apply(t, m)
+	wantWeights(t, k, "after the change of hands", map[string]uint16{third: 1})
+}
+
+// A process that dies leaves destinations with weight 0, and others whose endpoint left
+// while nobody looked: the next one drains them all, from then on.
+func TestDrainSurvivesARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel()
+		m := begin(t, k, draining(first, second, third))
+		apply(t, m)
+		k.busy(second, third)
+		m.Set(draining(first, third))
+		apply(t, m)
+		wait(t, m, 20*time.Second)
+
+		m = begin(t, k, draining(first))
+		m.Apply(t.Context(), dataplane.ApplyOptions{KeepOrphans: true, Retry: true})
+		wantWeights(t, k, "while some input cannot be read", map[string]uint16{first: 1, second: 0, third: 1})
+		apply(t, m)
+		wantWeights(t, k, "after the restart", map[string]uint16{first: 1, second: 0, third: 0})
+		wait(t, m, 29*time.Second)
+		wantWeights(t, k, "before the deadline", map[string]uint16{first: 1, second: 0, third: 0})
+		wait(t, m, 2*time.Second)
+		wantWeights(t, k, "after it", map[string]uint16{first: 1})
+	})
+}
+
+// A weight that somebody set to 0 is mended.
+func TestAWeightOfZeroOfABackendIsMended(t *testing.T) {
+	k := newKernel()
+	apply(t, begin(t, k, draining(first, second)))
+	k.servers.WriteDestinations(t.Context(), []vserver.DestinationChange{{Op: vserver.Update, Key: destination(second)}})
+	apply(t, begin(t, k, draining(first, second)))
+	wantWeights(t, k, "after a restart", map[string]uint16{first: 1, second: 1})
+}
+
+// A server that somebody deletes comes back with what drained there: the kernel keeps the
+// connections of a destination that it has in its trash.
+func TestALostServerComesBackWithWhatDrains(t *testing.T) {
+	k := newKernel()
+	m := begin(t, k, draining(first, second))
+	apply(t, m)
+	k.busy(second)
+	m.Set(draining(first))
+	apply(t, m)
+	k.servers.WriteServers(t.Context(), []vserver.ServerChange{{Op: vserver.Delete, Key: destination(first).Server}})
+	for done := false; !done; {
+		var err error
+		if _, done, err = m.Audit(t.Context(), time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(t, m)
+	wantWeights(t, k, "after the repair", map[string]uint16{first: 1, second: 0})
+}
+
+// Connections that are closed and remembered for a while are not cut at the deadline.
+func TestDrainOfClosedConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel()
+		m := begin(t, k, draining(first, second))
+		apply(t, m)
+		k.servers.SetConnections(destination(second), vserver.Connections{Inactive: 7})
+		m.Set(draining(first))
+		apply(t, m)
+		wait(t, m, 29*time.Second)
+		wantWeights(t, k, "before the deadline", map[string]uint16{first: 1, second: 0})
+		wait(t, m, 2*time.Second)
+		wantEnds(t, m, map[dataplane.DrainEnd]uint64{dataplane.DrainEmpty: 1})
+	})
+}
+
+// Without counts the deadline is what ends a drain.
+func TestDrainWithoutCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel()
+		m := begin(t, k, draining(first, second))
+		apply(t, m)
+		k.refuse = "count connections"
+		m.Set(draining(first))
+		apply(t, m)
+		wait(t, m, 31*time.Second)
+		wantWeights(t, k, "after the deadline", map[string]uint16{first: 1})
+	})
+}
+
+// Clear takes everything away, what drains included.
+func TestClearWhileDraining(t *testing.T) {
+	k := newKernel()
+	m := begin(t, k, draining(first, second))
+	apply(t, m)
+	k.busy(second)
+	m.Set(draining(first))
+	apply(t, m)
+	m.Clear()
+	apply(t, m)
+	if text := k.servers.String(); text != "" || !m.Due().IsZero() {
+		t.Errorf("left in the kernel:\n%s", text)
+	}
+}

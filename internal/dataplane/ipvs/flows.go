@@ -1,0 +1,114 @@
+package ipvs
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// IPVS tells connection tracking where it sent a flow (net.ipv4.vs.conntrack), and a flow
+// of UDP that goes on for ever keeps that for ever: its answers are looked for at a backend
+// that is gone (decisions 12). So when a destination or a server of a protocol without
+// connections of TCP's kind is deleted, or a destination added, the flows to it are compared
+// with who may answer by then. That is work for somebody else than the loop: here it is only
+// ordered, with what holds at that moment, after the kernel has it; a newer order takes the
+// place of an older one, so that nobody is judged by what held before. A first start orders
+// it for every server that is wanted, and so mends what changed while no agent ran; only
+// the flows of a server that an agent deleted right before it ended stay until they time out.
+
+// flows are the servers whose flows have to be looked at.
+type flows map[vserver.ServerKey]struct{}
+
+// stale notes a server whose flows may go to where nobody is. TCP mends itself: the entry
+// of a connection goes with it (expire_nodest_conn), and another one is another flow.
+func (f flows) stale(k vserver.ServerKey) {
+	if k.Protocol != vserver.ProtocolTCP {
+		f[k] = struct{}{}
+	}
+}
+
+// staleFound notes every server: nobody knows what changed before the kernel was read.
+func (m *Mode) staleFound() {
+	for k := range m.servers.AllDesired() {
+		m.flows.stale(k)
+	}
+}
+
+// orderFlows hands over what was noted. Destinations that stay because they may belong to
+// an input that cannot be read go on answering.
+func (m *Mode) orderFlows(keepOrphans bool) {
+	if len(m.flows) == 0 {
+		return
+	}
+	if m.deps.Flows != nil {
+		var stay map[vserver.ServerKey][]vserver.DestinationKey
+		if keepOrphans {
+			stay = m.leftDestinations()
+		}
+		m.deps.Flows.Order(m.orders(stay)...)
+	}
+	clear(m.flows)
+}
+
+// orders are those of the servers noted, and of the frontends whose clients take a detour
+// to one of them: what they dial is in the flow, not where they were taken.
+func (m *Mode) orders(stay map[vserver.ServerKey][]vserver.DestinationKey) []conntrack.Order {
+	if m.detoursLead() {
+		for from, d := range m.detours.from {
+			if _, noted := m.flows[serverKey(target(from, d))]; noted {
+				m.flows.stale(serverKey(from))
+			}
+		}
+	}
+	out := make([]conntrack.Order, 0, len(m.flows))
+	for k := range m.flows {
+		out = append(out, m.order(k, stay[k]))
+	}
+	return out
+}
+
+// detoursLead tells whether any detour leads to a server that was noted.
+func (m *Mode) detoursLead() bool {
+	for k := range m.flows {
+		if m.detours.targets[frontendKey(k)] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *Mode) order(k vserver.ServerKey, stay []vserver.DestinationKey) conntrack.Order {
+	o := conntrack.Order{Key: conntrack.Key{Addr: k.Addr, Port: k.Port, Protocol: k.Protocol}}
+	f, served := m.frontends.Get(frontendKey(k))
+	if !served {
+		o.Unserved = true
+		return o
+	}
+	o.Keep = m.answering(f)
+	if f.Detour.IsValid() {
+		if to, ok := m.frontends.Get(model.FrontendKey{Addr: f.Detour.Addr(), Port: f.Detour.Port(), Protocol: f.Key.Protocol}); ok {
+			o.Keep = append(o.Keep, m.answering(to)...)
+		}
+	}
+	for _, dk := range stay {
+		o.Keep = append(o.Keep, netip.AddrPortFrom(dk.Addr, dk.Port))
+	}
+	slices.SortFunc(o.Keep, netip.AddrPort.Compare)
+	o.Keep = slices.Compact(o.Keep)
+	return o
+}
+
+// answering lists who may answer for a frontend: its backends and what drains there.
+func (m *Mode) answering(f model.Frontend) []netip.AddrPort {
+	out := make([]netip.AddrPort, 0, len(f.Backends))
+	for _, b := range f.Backends {
+		out = append(out, b.Addr)
+	}
+	for _, k := range m.drains.at(serverKey(f.Key)) {
+		out = append(out, netip.AddrPortFrom(k.Addr, k.Port))
+	}
+	return out
+}

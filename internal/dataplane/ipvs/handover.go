@@ -1,0 +1,218 @@
+package ipvs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/delta"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// Successor is the mode of the kube-proxy that carries Services after us.
+type Successor string
+
+// The successors. Nobody is the clean-up of a node that is to carry nothing.
+const (
+	Nobody            Successor = ""
+	SuccessorIPVS     Successor = "ipvs"
+	SuccessorIPTables Successor = "iptables"
+	SuccessorNFTables Successor = "nftables"
+)
+
+// ParseSuccessor reads one as a person writes it.
+func ParseSuccessor(text string) (Successor, error) {
+	s := Successor(text)
+	if !slices.Contains([]Successor{Nobody, SuccessorIPVS, SuccessorIPTables, SuccessorNFTables}, s) {
+		return Nobody, fmt.Errorf("%q is no mode of kube-proxy: use ipvs, iptables or nftables", text)
+	}
+	return s, nil
+}
+
+// Ours alone: what kube-proxy has no name for. Its ipvs mode would keep it for ever, as
+// it was at the last moment, and so refuse or redirect what it carries itself.
+var (
+	ourSets   = []string{setNodePortIPs, setDetour, setDetourEnd, setNoLocal}
+	ourChains = map[string][]string{
+		"nat":    {chainDetour, chainDetourTo, chainDetourSCTP},
+		"filter": {chainAccept},
+		"mangle": {chainOutFilter},
+	}
+	// theirChains are those of our names that iptables mode uses.
+	theirChains = map[string][]string{
+		"nat":    {chainServices, chainPostrouting, chainMarkMasq},
+		"filter": {chainForward, chainFirewall},
+	}
+)
+
+// HandOver is the mode as a clean-up that leaves to a successor what that uses.
+//
+// A kube-proxy in ipvs mode takes over what has its names: it is to start after the
+// clean-up, and until then everything goes on carrying. One in iptables or nftables mode
+// is to start before: its rules come before IPVS, so what is left of ours carries only
+// connections that are older.
+func (m *Mode) HandOver(to Successor) dataplane.Dataplane {
+	m.successor = to
+	return handOver{m}
+}
+
+type handOver struct{ *Mode }
+
+// Load reads the kernel and wants what the successor takes over.
+func (h handOver) Load(ctx context.Context) error {
+	if err := h.findDispatch(ctx); err != nil {
+		return err
+	}
+	if err := h.Mode.Load(ctx); err != nil {
+		return err
+	}
+	switch h.successor {
+	case SuccessorIPVS:
+		h.keepForIPVS()
+	case SuccessorIPTables, SuccessorNFTables:
+		return h.checkDispatch()
+	}
+	return nil
+}
+
+// Remove leaves the device to a successor that uses it.
+func (h handOver) Remove(ctx context.Context) error {
+	if h.successor == SuccessorIPVS {
+		return nil
+	}
+	if err := h.removeJumps(ctx); err != nil {
+		return err
+	}
+	return h.Mode.Remove(ctx)
+}
+
+// removeJumps takes away our jumps to chains that are the successor's now: it has its own.
+// What is the same in both stays, for one rule cannot be told from the other.
+func (h handOver) removeJumps(ctx context.Context) error {
+	var batch []rules.JumpChange
+	for _, f := range h.theirs {
+		for k, j := range baseJumps(model.Family(f)) {
+			if slices.Contains(theirChains[k.Table], k.Target) && !sharedJump(k) {
+				batch = append(batch, rules.JumpChange{Op: rules.Delete, Key: k, Jump: j, Exact: true})
+			}
+		}
+	}
+	if len(batch) == 0 {
+		return nil
+	}
+	return errors.Join(h.deps.Rules.WriteJumps(ctx, batch)...)
+}
+
+// sharedJump tells whether iptables mode has the same jump, word for word: all but those
+// to KUBE-PROXY-FIREWALL (contract section 6.1).
+func sharedJump(k rules.JumpKey) bool { return k.Target != chainFirewall }
+
+// findDispatch looks for which families the successor has written its rules. Chains that
+// iptables mode has, too, are its own there.
+func (h handOver) findDispatch(ctx context.Context) error {
+	h.theirs, h.carried = nil, nil
+	switch h.successor {
+	case SuccessorIPTables:
+		chains, _, err := h.deps.Rules.List(ctx)
+		if err != nil {
+			return fmt.Errorf("read rules: %w", err)
+		}
+		for _, f := range h.config.Families {
+			if k := natChain(f, chainServices); dispatchesForOthers(k, chains[k]) {
+				h.theirs, h.carried = append(h.theirs, k.Family), append(h.carried, f)
+			}
+		}
+	case SuccessorNFTables:
+		found, err := tableStore{h.deps.Tables}.List(ctx)
+		if err != nil {
+			return fmt.Errorf("read nftables: %w", err)
+		}
+		for _, f := range h.config.Families {
+			if _, there := found[nftables.Key{Family: tableFamilies[f], Name: kubeProxyTable}]; there {
+				h.carried = append(h.carried, f)
+			}
+		}
+	}
+	return nil
+}
+
+// checkDispatch fails where clean-up would leave Services with nobody.
+func (h handOver) checkDispatch() error {
+	for k := range h.servers.Actual() {
+		if f := model.FamilyOf(k.Addr); !slices.Contains(h.carried, f) {
+			return fmt.Errorf("no kube-proxy in %s mode carries Services over %s here yet: start it first, or clean up without --for", h.successor, f)
+		}
+	}
+	return nil
+}
+
+// keepForIPVS wants all that is there, but for what is ours alone.
+func (h handOver) keepForIPVS() {
+	keep(h.servers)
+	keep(h.destinations)
+	keep(h.addresses)
+	for k := range maps.Collect(h.sets.Actual()) {
+		if !slices.Contains(ourSets, h.catalogue.known[k].name) {
+			h.sets.SetDesired(k, h.catalogue.sets[k])
+		}
+	}
+	for k := range maps.Collect(h.members.Actual()) {
+		if !slices.Contains(ourSets, h.catalogue.known[k.Set].name) {
+			h.members.SetDesired(k, struct{}{})
+		}
+	}
+	for k, c := range maps.Collect(h.chains.Actual()) {
+		if !slices.Contains(ourChains[k.Table], k.Name) && !leftByIPTables(k) {
+			h.chains.SetDesired(k, rules.Chain{Rules: handedOver(model.Family(k.Family), c.Rules)})
+		}
+	}
+	for k, j := range maps.Collect(h.jumps.Actual()) {
+		if !slices.Contains(ourChains[k.Table], k.Target) {
+			h.jumps.SetDesired(k, j)
+		}
+	}
+}
+
+// keep wants what is there.
+func keep[K comparable, V any](t *delta.Table[K, V]) {
+	for k, v := range maps.Collect(t.Actual()) {
+		t.SetDesired(k, v)
+	}
+}
+
+// handedOver leaves out the rules that name what is ours alone. NodePorts are on any
+// address of the node then, as they are in kube-proxy.
+func handedOver(f model.Family, text string) string {
+	var out []string
+	for line := range strings.SplitSeq(text, "\n") {
+		words := strings.Fields(line)
+		switch {
+		case slices.Contains(words, setName(f, setNodePortIPs)) && slices.Contains(words, chainNodePort):
+			out = append(out, "-m addrtype --dst-type LOCAL -j "+chainNodePort)
+		case !slices.ContainsFunc(words, func(w string) bool { return oursAlone(f, w) }):
+			out = append(out, line)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+func oursAlone(f model.Family, word string) bool {
+	for _, names := range ourChains {
+		if word != chainOutFilter && slices.Contains(names, word) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(ourSets, func(s string) bool { return word == setName(f, s) })
+}
+
+// ownedChain is OwnedChain, less what is left to a successor.
+func (m *Mode) ownedChain(k rules.ChainKey) bool {
+	left := slices.Contains(m.theirs, k.Family) && (leftByIPTables(k) || slices.Contains(theirChains[k.Table], k.Name))
+	return OwnedChain(k) && !left
+}

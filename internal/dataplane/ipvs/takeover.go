@@ -1,0 +1,200 @@
+package ipvs
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/delta"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// Where kube-proxy carried Services in its iptables or nftables mode, its rules rewrite
+// the destination in PREROUTING and OUTPUT: a packet that they take never comes to IPVS.
+// So they go on carrying while everything of ours is put in place beside them, and leave
+// last (decisions 3): the chain that both modes have, nat KUBE-SERVICES, changes from
+// theirs to ours in one restore, tables of nftables go in one transaction. From one packet
+// to the next new connections are ours; those that kube-proxy has rewritten are in the
+// connection table and need no rule.
+
+// takeover is what is known of the dispatch of another mode.
+type takeover struct {
+	// holding: it is left alone until ours is in place.
+	holding bool
+	begun   time.Time
+	retries int
+	said    bool // that it waits for input
+}
+
+// A row that cannot be written for good is not waited for without end: what it would carry
+// is better lost than all that changes from then on. It has had its chance after so many
+// passes that retried it, and so much time.
+const (
+	enoughRetries = 4
+	enoughTime    = 10 * time.Second
+)
+
+// beginTakeover notes what was read. Reading again is no new beginning.
+func (m *Mode) beginTakeover() {
+	switch foreign := m.foreignDispatch(); {
+	case !foreign || m.cleared:
+		m.takeover = takeover{}
+	case !m.takeover.holding:
+		m.takeover = takeover{holding: true, begun: time.Now()}
+		m.wantBase()
+	}
+}
+
+// handsOver tells, after a pass, whether it is time for the dispatch to change hands. While
+// some input cannot be read it carries what nobody knows here (law 3).
+func (m *Mode) handsOver(opts dataplane.ApplyOptions) bool {
+	t := &m.takeover
+	if !t.holding || opts.KeepOrphans {
+		m.sayWaiting(t.holding)
+		return false
+	}
+	if opts.Retry {
+		t.retries++
+	}
+	patient := t.retries < enoughRetries || time.Since(t.begun) < enoughTime
+	t.holding = patient && m.lacking()
+	if !t.holding {
+		m.wantBase()
+	}
+	return !t.holding
+}
+
+// masqueradeVIPs is a rule of the time in between. The VIPs are bound by then, so the host
+// dials them from themselves, and the rules that still carry send that to a pod, which may
+// be on another node: no answer to a VIP comes back from there.
+func (c Config) masqueradeVIPs(w ruleWriter) string {
+	return join(w.matchSet(setIPVSIPs, "src"), "-m addrtype --src-type LOCAL -j MASQUERADE", c.randomFully(w.family))
+}
+
+// sayWaiting tells, once, that changes have no effect yet: rules that nobody keeps up to
+// date come before ours.
+func (m *Mode) sayWaiting(waiting bool) {
+	if waiting && !m.takeover.said {
+		m.log.Warn("rules of kube-proxy's other mode carry Services as they were, until all input can be read")
+	}
+	m.takeover.said = waiting
+}
+
+// lacking tells whether anything of ours is not in place yet, resting rows included.
+func (m *Mode) lacking() bool {
+	updates := m.servers.Counts().Updates - m.pace.held
+	for _, c := range []delta.Counts{
+		m.sets.Counts(), m.members.Counts(), m.jumps.Counts(), m.destinations.Counts(), m.addresses.Counts(),
+	} {
+		updates += c.Updates
+	}
+	for k := range m.chains.AllUpdates() {
+		if !m.spared(k) {
+			updates++
+		}
+	}
+	return updates > 0
+}
+
+// foreignDispatch tells whether rules of another mode carry Services.
+func (m *Mode) foreignDispatch() bool {
+	if m.tables.Counts().Orphans > 0 {
+		return true
+	}
+	for _, f := range m.config.Families {
+		k := natChain(f, chainServices)
+		if c, _ := m.chains.Believed(k); dispatchesForOthers(k, c) {
+			return true
+		}
+	}
+	return false
+}
+
+// dispatchesForOthers tells whether a chain is the one of Services, as iptables mode has it.
+func dispatchesForOthers(k rules.ChainKey, c rules.Chain) bool {
+	if k.Table != "nat" || k.Name != chainServices {
+		return false
+	}
+	for word := range strings.FieldsSeq(c.Rules) {
+		if leftByIPTables(rules.ChainKey{Family: k.Family, Table: k.Table, Name: word}) {
+			return true
+		}
+	}
+	return false
+}
+
+// spared tells whether a chain is left alone for now.
+func (m *Mode) spared(k rules.ChainKey) bool {
+	if !m.takeover.holding {
+		return false
+	}
+	have, _ := m.chains.Believed(k)
+	return leftByIPTables(k) || dispatchesForOthers(k, have)
+}
+
+// referred tells whether a chain of iptables mode may still be referred to by the dispatch,
+// because that could not be replaced: its deletion would empty it under the packets.
+func (m *Mode) referred(k rules.ChainKey) bool {
+	if !leftByIPTables(k) {
+		return false
+	}
+	dispatch := rules.ChainKey{Family: k.Family, Table: "nat", Name: chainServices}
+	have, _ := m.chains.Believed(dispatch) // as it was read, if its state is unknown
+	return dispatchesForOthers(dispatch, have)
+}
+
+// inspectDispatch says when another program goes on writing what was taken over: the two
+// would undo each other's work for ever.
+func (m *Mode) inspectDispatch(context.Context) (dataplane.Drift, error) {
+	foreign := !m.takeover.holding && m.foreignDispatch()
+	if foreign && !m.rival {
+		m.log.Warn("a kube-proxy writes rules on this node, too: stop it")
+	}
+	m.rival = foreign
+	return nil, nil
+}
+
+// kubeProxyTable is what kube-proxy's nftables mode calls its tables, one of each family
+// (pkg/proxy/nftables/proxier.go).
+const kubeProxyTable = "kube-proxy"
+
+// tableFamilies are the families of those tables, by the address family that they carry.
+var tableFamilies = map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}
+
+// ownedTable tells whether a table is kube-proxy's, of a family that is served here, and
+// not left to a successor.
+func (m *Mode) ownedTable(k nftables.Key) bool {
+	return k.Name == kubeProxyTable && m.successor != SuccessorNFTables &&
+		slices.ContainsFunc(m.config.Families, func(f model.Family) bool { return tableFamilies[f] == k.Family })
+}
+
+func compareTables(a, b nftables.Key) int { return strings.Compare(a.Family+a.Name, b.Family+b.Name) }
+
+// tableStore reads and deletes tables of nftables; none is ever wanted.
+type tableStore struct{ tables Tables }
+
+var errNoTables = errors.New("tables of nftables are never written")
+
+// List returns the tables of the whole namespace.
+func (s tableStore) List(ctx context.Context) (map[nftables.Key]struct{}, error) {
+	if s.tables == nil {
+		return map[nftables.Key]struct{}{}, nil
+	}
+	return s.tables.List(ctx)
+}
+
+// Write deletes tables, all at once.
+func (s tableStore) Write(ctx context.Context, changes []delta.Change[nftables.Key, struct{}]) []error {
+	keys := make([]nftables.Key, len(changes))
+	for i, c := range changes {
+		if keys[i] = c.Key; c.Op != delta.Delete {
+			return []error{errNoTables}
+		}
+	}
+	return s.tables.Delete(ctx, keys)
+}
