@@ -22,26 +22,28 @@ var law = map[string][]string{
 	"scheduler": {},
 	"ipset":     {"github.com/vishvananda/netlink/...", "golang.org/x/sys/..."},
 
-	"internal/model":          {"scheduler"},
-	"internal/source":         {"internal/model", "k8s.io/api/...", "k8s.io/apimachinery/..."},
-	"internal/source/file":    {"internal/model", "internal/source", "k8s.io/api/...", "k8s.io/apimachinery/...", "sigs.k8s.io/json", "sigs.k8s.io/yaml", "go.yaml.in/yaml/v2", "github.com/fsnotify/fsnotify", zap},
-	"internal/source/kube":    {"internal/model", "internal/source", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "k8s.io/klog/v2", "golang.org/x/sync/errgroup", zap},
-	"internal/catalog":        {"internal/model", "internal/source", zap},
-	"internal/plan":           {"internal/model", "scheduler"},
-	"internal/delta":          {},
-	"internal/dataplane":      {"internal/model", "internal/delta"},
-	"internal/dataplane/ipvs": {"internal/model", "internal/delta", "internal/dataplane", "internal/kernel/...", "ipset", "scheduler", zap},
-	"internal/kernel/vserver": {"github.com/moby/ipvs", "golang.org/x/sys/...", zap},
-	"internal/kernel/link":    {"github.com/vishvananda/netlink/...", "golang.org/x/sys/...", zap},
-	"internal/kernel/rules":   {"github.com/coreos/go-iptables/...", "golang.org/x/sys/...", zap},
-	"internal/kernel/tune":    {"golang.org/x/sys/...", zap},
-	"internal/healthcheck":    {"internal/model", zap},
-	"internal/httpd":          {zap},
-	"internal/events":         {"internal/model", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "golang.org/x/time/rate", zap},
-	"internal/agent":          {"internal/model", "internal/catalog", "internal/dataplane", zap},
-	"internal/config":         {"scheduler", "k8s.io/kube-proxy/config/v1alpha1", "k8s.io/component-base/...", "k8s.io/apimachinery/...", "sigs.k8s.io/yaml", "sigs.k8s.io/json", "github.com/spf13/pflag", "github.com/fsnotify/fsnotify", zap},
-	"internal/inspect":        {"internal/agent"},
-	"internal/telemetry":      {"internal/model", "internal/catalog", "internal/agent", "internal/dataplane", "k8s.io/client-go/tools/metrics", "github.com/prometheus/client_golang/..."},
+	"internal/model":            {"scheduler"},
+	"internal/source":           {"internal/model", "k8s.io/api/...", "k8s.io/apimachinery/..."},
+	"internal/source/file":      {"internal/model", "internal/source", "k8s.io/api/...", "k8s.io/apimachinery/...", "sigs.k8s.io/json", "sigs.k8s.io/yaml", "go.yaml.in/yaml/v2", "github.com/fsnotify/fsnotify", zap},
+	"internal/source/kube":      {"internal/model", "internal/source", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "k8s.io/klog/v2", "golang.org/x/sync/errgroup", zap},
+	"internal/catalog":          {"internal/model", "internal/source", zap},
+	"internal/plan":             {"internal/model", "scheduler"},
+	"internal/delta":            {},
+	"internal/dataplane":        {"internal/model", "internal/delta"},
+	"internal/dataplane/ipvs":   {"internal/model", "internal/delta", "internal/dataplane", "internal/kernel/...", "ipset", "scheduler", zap},
+	"internal/kernel/vserver":   {"github.com/moby/ipvs", "golang.org/x/sys/...", zap},
+	"internal/kernel/link":      {"github.com/vishvananda/netlink/...", "golang.org/x/sys/...", zap},
+	"internal/kernel/rules":     {"github.com/coreos/go-iptables/...", "golang.org/x/sys/...", zap},
+	"internal/kernel/nftables":  {"golang.org/x/sys/...", zap},
+	"internal/kernel/conntrack": {"golang.org/x/sys/...", zap},
+	"internal/kernel/tune":      {"golang.org/x/sys/...", zap},
+	"internal/healthcheck":      {"internal/model", zap},
+	"internal/httpd":            {zap},
+	"internal/events":           {"internal/model", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "golang.org/x/time/rate", zap},
+	"internal/agent":            {"internal/model", "internal/catalog", "internal/dataplane", zap},
+	"internal/config":           {"scheduler", "k8s.io/kube-proxy/config/v1alpha1", "k8s.io/component-base/...", "k8s.io/apimachinery/...", "sigs.k8s.io/yaml", "sigs.k8s.io/json", "github.com/spf13/pflag", "github.com/fsnotify/fsnotify", zap},
+	"internal/inspect":          {"internal/agent"},
+	"internal/telemetry":        {"internal/model", "internal/catalog", "internal/agent", "internal/dataplane", "k8s.io/client-go/tools/metrics", "github.com/prometheus/client_golang/..."},
 }
 
 const zap = "go.uber.org/zap/..."
@@ -50,7 +52,7 @@ const zap = "go.uber.org/zap/..."
 var processes = []string{"internal/kernel/rules", "internal/kernel/tune"}
 
 // free are places to which the law does not apply: where rooms meet, and tests.
-var free = []string{"cmd/...", "e2e/...", "manifests", "internal/testkit/...", "ipset/ipsettest", "internal/kernel/link/linktest", "internal/kernel/rules/rulestest", "internal/kernel/vserver/vservertest"}
+var free = []string{"cmd/...", "e2e/...", "manifests", "internal/testkit/...", "ipset/ipsettest", "internal/kernel/conntrack/conntracktest", "internal/kernel/link/linktest", "internal/kernel/nftables/nftablestest", "internal/kernel/rules/rulestest", "internal/kernel/vserver/vservertest"}
 
 type pkg struct {
 	ImportPath string

@@ -65,6 +65,7 @@ func nodeChecks(t *tune.Tuner, c config.Config) []tune.Check {
 		return probeScheduler(ctx, log, name)
 	})...)
 	checks = append(checks, setChecks(t.ModuleFix, served, revision)...)
+	checks = append(checks, idleChecks(t, c.Timeouts, func() (idleHandle, error) { return vserver.New(log, vserver.Options{}) })...)
 	return append(checks, t.Checks(tune.CheckOptions{IPv6: slices.Contains(served, model.IPv6)})...)
 }
 

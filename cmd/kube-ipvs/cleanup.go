@@ -5,44 +5,65 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
 const cleanupHelp = `Remove everything of kube-ipvs from this node and nothing else: addresses, virtual
 servers, rules, sets and the device, in an order in which nothing is removed while
-something refers to it. Sysctls get back the values they had. No module is loaded
-for it, and what this kernel does not have is passed over. What could not be
-removed is listed, and the exit status is 1. Running it twice is fine. Names are
-kube-proxy's: stop a kube-proxy before, for its chains and sets go, too.`
+something refers to it. Sysctls get back the values they had. No module of IPVS or
+of sets is loaded for it, and what this kernel does not have is passed over. What
+could not be removed is listed, and the exit status is 1. Running it twice is fine.
+Names are kube-proxy's: stop a kube-proxy before, for its chains, sets and tables
+go, too.
+
+Where a kube-proxy is to carry on, say its mode with --for:
+
+  --for=ipvs      before it starts: all that it takes over stays and goes on carrying,
+                  connections included; what only kube-ipvs has goes
+  --for=iptables  after it has started: its rules stay, which carry new connections by
+                  then; those that IPVS still carries are cut
+  --for=nftables  after it has started: its tables stay. A kube-proxy that starts in
+                  this mode removes IPVS and rules itself before it writes its own, and
+                  so cuts for some seconds; this removes what it leaves`
 
 func newCleanup() *cobra.Command {
-	return &cobra.Command{
+	var successor string
+	cmd := &cobra.Command{
 		Use:   "cleanup",
 		Short: "remove everything of kube-ipvs from this node",
 		Long:  cleanupHelp,
 		Example: `  kube-ipvs cleanup
-  kube-ipvs cleanup --run-dir /run/kube-ipvs`,
+  kube-ipvs cleanup --run-dir /run/kube-ipvs
+  kube-ipvs cleanup --for=ipvs             # and then kube-proxy --proxy-mode=ipvs`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := check(cmd)
 			if err != nil {
 				return err
 			}
-			return cleanup(cmd.Context(), c, cmd.OutOrStdout())
+			to, err := ipvs.ParseSuccessor(successor)
+			if err != nil {
+				return fmt.Errorf("--for: %w", err)
+			}
+			return cleanup(cmd.Context(), c, to, cmd.OutOrStdout())
 		},
 	}
+	cmd.Flags().StringVar(&successor, "for", "", "mode of the kube-proxy that carries on: ipvs, iptables or nftables (default: nobody does)")
+	return cmd
 }
 
 // cleanup sweeps the kernel and puts the sysctls back. Both are done as far as they
 // go: what one cannot remove is no reason to leave the other.
-func cleanup(ctx context.Context, c config.Config, out io.Writer) error {
+func cleanup(ctx context.Context, c config.Config, to ipvs.Successor, out io.Writer) error {
 	log, _, err := newLogger(c)
 	if err != nil {
 		return err
@@ -58,10 +79,13 @@ func cleanup(ctx context.Context, c config.Config, out io.Writer) error {
 	}
 	defer func() { _ = k.close(nil) }()
 	both := model.Families() // also those that iptables does not serve any more
-	mode := k.newMode(log, fixed(c), both[:])
+	mode := k.newMode(log, fixed(c), both[:], nil)
 	unknown := knowHost(ctx, mode, k.link)
-	swept := sweep(ctx, mode, out)
-	return errors.Join(unseen, unknown, swept, restore(ctx, k.tuner, out))
+	swept := sweep(ctx, mode.HandOver(to), out)
+	if to != ipvs.Nobody && swept != nil {
+		return errors.Join(unseen, unknown, swept) // what is left may carry, and needs its sysctls
+	}
+	return errors.Join(unseen, unknown, swept, restore(ctx, k.tuner, to, out))
 }
 
 // knowHost tells the mode the addresses of this machine: a stopped kube-proxy's
@@ -91,11 +115,24 @@ func sweep(ctx context.Context, mode dataplane.Dataplane, out io.Writer) error {
 }
 
 // restore puts the sysctls back. The journal does not say which were required, so
-// any that is refused is a failure.
-func restore(ctx context.Context, t *tune.Tuner, out io.Writer) error {
-	restored := t.Restore(ctx)
+// any that is refused is a failure. A successor needs what it found right when it began,
+// but for what IPVS alone reads where it does not use that.
+func restore(ctx context.Context, t *tune.Tuner, to ipvs.Successor, out io.Writer) error {
+	var restored []tune.SysctlResult
+	switch to {
+	case ipvs.Nobody:
+		restored = t.Restore(ctx)
+	case ipvs.SuccessorIPVS:
+	default:
+		restored = t.RestoreKeys(ctx, slices.Concat(ipvsAlone, strictARP)...)
+	}
 	for _, r := range restored {
 		fmt.Fprintln(out, r)
 	}
 	return tune.Failure(restored, tune.Wanted)
+}
+
+// ipvsAlone are the sysctls that only IPVS reads.
+var ipvsAlone = []string{
+	"net.ipv4.vs.conntrack", "net.ipv4.vs.conn_reuse_mode", "net.ipv4.vs.expire_nodest_conn", "net.ipv4.vs.expire_quiescent_template",
 }

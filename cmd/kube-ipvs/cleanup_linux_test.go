@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 )
 
 // A kernel without ip_vs is no obstacle: what it does have is cleaned, twice if
@@ -32,7 +33,7 @@ func TestCleanupOnWhateverKernelThisIs(t *testing.T) {
 	iptables(t, "-t", "nat", "-N", "STRANGER")
 	for range 2 {
 		var out strings.Builder
-		if err := cleanup(t.Context(), c, &out); err != nil {
+		if err := cleanup(t.Context(), c, ipvs.Nobody, &out); err != nil {
 			t.Fatalf("%v\n%s", err, &out)
 		}
 		if left := iptables(t, "-t", "nat", "-S"); strings.Contains(left, "KUBE-") || !strings.Contains(left, "STRANGER") {

@@ -141,7 +141,7 @@ func TestPlanWithAConfigurationFile(t *testing.T) {
 		want string
 	}{
 		{"file", nil, "-s wlc\n"},
-		{"flag over it", []string{"--ipvs-scheduler=sh"}, "-s sh\n"},
+		{"flag over it", []string{"--ipvs-scheduler=sh"}, "-s sh -b sh-fallback\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out, notes, err := talk(append([]string{"plan", "--hostname-override=node-a", "--config", file}, tt.args...)...)

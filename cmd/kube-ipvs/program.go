@@ -21,6 +21,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/healthcheck"
 	"github.com/kube-ipvs/kube-ipvs/internal/httpd"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
@@ -38,6 +39,7 @@ type program struct {
 	follow  sources
 	served  []model.Family
 	mode    *ipvs.Mode
+	sweeper *conntrack.Sweeper // nil where the kernel lets nobody look at flows
 	known   *catalog.Catalog
 	loop    *agent.Agent
 	health  healthPorts
@@ -55,7 +57,12 @@ func newProgram(log *zap.Logger, c config.Config, k *kernel, follow sources, met
 		p.events = events.New(events.Options{Node: c.NodeName, Client: follow.client, Log: log})
 	}
 	tell := herald{p.events}
-	p.mode = k.newMode(log, p.live.now, p.served)
+	var flows ipvs.Flows
+	if k.flows != nil {
+		p.sweeper = conntrack.NewSweeper(log, k.flows, conntrack.SweeperOptions{Observed: p.swept})
+		flows = p.sweeper
+	}
+	p.mode = k.newMode(log, p.live.now, p.served, flows)
 	p.health = newHealthPorts(log, p.live.now, healthcheck.Options{Healthy: func() bool { return p.loop.Healthy() }, Failed: tell.noHealthPort})
 	p.loop = agent.New(agent.Options{
 		Log: log, Catalog: p.known, Mode: p.mode, NodeName: c.NodeName, Observer: p.metrics, Herald: tell,
@@ -82,6 +89,10 @@ func (p *program) run(ctx context.Context, socket net.Listener) error {
 		group.Go(func() error { return s.Run(ctx, p.known) })
 	}
 	group.Go(func() error { return p.health.Run(ctx) })
+	if p.sweeper != nil {
+		group.Go(func() error { return p.sweeper.Run(ctx) })
+	}
+	group.Go(func() error { return p.tryReuse(ctx) })
 	group.Go(func() error { return watchLink(ctx, p.log, p.kernel.link, p.loop, p.mode) })
 	group.Go(func() error {
 		return inspect.Serve(ctx, socket, inspect.Handler(p.loop, p.metrics.Handler()))
@@ -96,6 +107,16 @@ func (p *program) run(ctx context.Context, socket net.Listener) error {
 	})
 	p.events.Node(events.Starting, "")
 	return group.Wait()
+}
+
+// tryReuse does not hold up the start: what it finds is set when it is known.
+func (p *program) tryReuse(ctx context.Context) error {
+	p.kernel.tryReuse(ctx, p.log)
+	if p.kernel.reuse.Load() == nil {
+		return nil
+	}
+	_ = p.loop.Do(ctx, func(ctx context.Context) { _, _ = p.kernel.setSysctls(ctx, p.live.now()) }) // each refusal is named
+	return nil
 }
 
 func (p *program) listen(ctx context.Context, name, address string, h http.Handler, failed events.Kind) error {
@@ -125,6 +146,7 @@ func (p *program) measure() {
 	m.HealthPorts(p.health.count)
 	m.Events(p.events.Dropped)
 	m.RestoreFailures(func(f model.Family) uint64 { return p.kernel.rules.RestoreFailures(rules.Family(f)) })
+	m.IdleTimes(p.kernel.idle.inForce)
 	m.Sources(p.synced)
 	m.Features(func() []telemetry.Feature {
 		return []telemetry.Feature{{Name: "AllowServiceExternalIPs", Enabled: p.live.now().AllowExternalIPs}}
@@ -142,6 +164,10 @@ func (p *program) synced() map[string]bool {
 		out[string(o)] = !not
 	}
 	return out
+}
+
+func (p *program) swept(family uint8, took time.Duration, o conntrack.Outcome, err error) {
+	p.metrics.Swept(model.Family(family), took, o.Deleted, err)
 }
 
 func (p *program) watches() map[string]telemetry.Watch {

@@ -180,3 +180,28 @@ func TestReloadKeepsTheReplacement(t *testing.T) {
 		t.Errorf("tried %d times: %v", n, b.calls)
 	}
 }
+
+// How long connections go on, and for how long IPVS remembers them, changes in place.
+func TestReloadOfTimes(t *testing.T) {
+	const own = "---\napiVersion: kube-ipvs.io/v1alpha1\nkind: KubeIPVSConfiguration\n"
+	b := newBench(t, own+"drain: 5m\n")
+	for _, step := range []struct {
+		text    string
+		refuses map[string]error
+		outcome telemetry.Reload
+		want    string
+	}{
+		{own + "drain: 0s\n", nil, telemetry.Applied, "0s false"},
+		{own + "ipvsTimeouts: recommended\n", nil, telemetry.Applied, "30s true"},
+		{own + "drain: 2h\n", nil, telemetry.Refused, "30s true"},
+		{own + "drain: 1h\n", map[string]error{"ipvsTimeouts": errors.New("no answer")}, telemetry.RestartNeeded, "1h0m0s true"},
+	} {
+		b.write(step.text)
+		b.refuses = step.refuses
+		outcome, err := b.reload(t.Context())
+		c := b.live.now()
+		if got := fmt.Sprint(c.Drain, " ", c.Timeouts.Recommended); outcome != step.outcome || got != step.want {
+			t.Errorf("%s: %s, error %v, in force %s; want %s, %s", step.text, outcome, err, got, step.outcome, step.want)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
@@ -22,6 +23,9 @@ import (
 func openRemains(ctx context.Context, log *zap.Logger, c config.Config) (k *kernel, unseen, err error) {
 	k = &kernel{tuner: tune.New(log, tune.Options{RunDir: c.RunDir})}
 	if k.link, err = link.New(log, link.Options{}); err != nil {
+		return nil, nil, k.close(err)
+	}
+	if k.tables, err = nftables.New(log, nftables.Options{}); err != nil {
 		return nil, nil, k.close(err)
 	}
 	if k.servers, err = vserver.New(log, vserver.Options{}); err != nil && !errors.Is(err, vserver.ErrUnsupported) {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 )
 
 const rootHelp = `kube-ipvs serves Kubernetes Services on this node with the kernel's IP Virtual
@@ -61,7 +62,7 @@ func runRoot(cmd *cobra.Command, _ []string) error {
 		return writeConfig(c)
 	case c.Cleanup:
 		printWarnings(cmd, loaded)
-		return cleanup(cmd.Context(), c, cmd.OutOrStdout())
+		return cleanup(cmd.Context(), c, ipvs.Nobody, cmd.OutOrStdout())
 	}
 	return run(cmd.Context(), cmd.Flags(), loader, loaded)
 }

@@ -39,15 +39,38 @@ func (k *kernel) setSysctls(ctx context.Context, c config.Config) ([]tune.Sysctl
 	if !c.StrictARP { // what an earlier process set for it, or this one
 		k.tuner.RestoreKeys(ctx, strictARP...)
 	}
-	return k.tuner.Apply(ctx, tune.IPVSSysctls(tune.IPVSOptions{Release: release, StrictARP: c.StrictARP})), nil
+	o := tune.IPVSOptions{Release: release, StrictARP: c.StrictARP}
+	if r := k.reuse.Load(); r != nil {
+		mode, why := r.Best()
+		o.ReuseMode, o.ReuseWhy = &mode, why
+	}
+	return k.tuner.Apply(ctx, tune.IPVSSysctls(o)), nil
 }
 
-// setTimeouts leaves alone what is not asked for.
+// tryReuseWithin bounds the trial, which takes seconds only where packets are lost.
+const tryReuseWithin = 15 * time.Second
+
+// tryReuse finds out how this kernel takes a reused source port, for the number of its
+// release says little: distributions mend old ones. Where it cannot be tried the number
+// has to do.
+func (k *kernel) tryReuse(ctx context.Context, log *zap.Logger) {
+	ctx, cancel := context.WithTimeout(ctx, tryReuseWithin)
+	defer cancel()
+	r, err := vserver.ProbeReuse(ctx, log)
+	if err != nil {
+		log.Info("conn_reuse_mode goes by the kernel's release, for it could not be tried out", zap.Error(err))
+		return
+	}
+	log.Debug("reused source ports tried out", zap.Stringer("found", r))
+	k.reuse.Store(&r)
+}
+
+// setTimeouts leaves alone what is not asked for, and warns of what is too short.
 func (k *kernel) setTimeouts(ctx context.Context, c config.Config) error {
-	if k.servers == nil || c.Timeouts == (config.Timeouts{}) {
+	if k.idle == nil {
 		return nil
 	}
-	return k.servers.SetTimeouts(ctx, vserver.Timeouts(c.Timeouts))
+	return k.idle.keep(ctx, c.Timeouts)
 }
 
 // The sysctls of strict ARP.
@@ -66,7 +89,7 @@ func (k *kernel) retune(ctx context.Context, from, to config.Config) map[string]
 	}
 	if from.Timeouts != to.Timeouts {
 		if err := k.setTimeouts(ctx, to); err != nil {
-			for _, field := range []string{"ipvs.tcpTimeout", "ipvs.tcpFinTimeout", "ipvs.udpTimeout"} {
+			for _, field := range []string{"ipvs.tcpTimeout", "ipvs.tcpFinTimeout", "ipvs.udpTimeout", "ipvsTimeouts"} {
 				refused[field] = err
 			}
 		}
@@ -86,18 +109,6 @@ func (k *kernel) setStrictARP(ctx context.Context, c config.Config) error {
 	return tune.Failure(arp, tune.Wanted)
 }
 
-// sayKept tells that 0 leaves what the kernel has: nobody knows what it had before.
-func sayKept(log *zap.Logger, from, to config.Timeouts) {
-	for _, t := range []struct {
-		name     string
-		was, now time.Duration
-	}{{"ipvs.tcpTimeout", from.TCP, to.TCP}, {"ipvs.tcpFinTimeout", from.TCPFin, to.TCPFin}, {"ipvs.udpTimeout", from.UDP, to.UDP}} {
-		if t.was > 0 && t.now == 0 {
-			log.Warn("0 leaves what the kernel has", zap.String("setting", t.name), zap.Duration("kept", t.was))
-		}
-	}
-}
-
 // initialize does what takes more privileges than carrying Services does: modules,
 // sysctls, idle times (contract section 1.10). Afterwards CAP_NET_ADMIN suffices.
 // Nothing is programmed, and no API server is asked.
@@ -112,6 +123,7 @@ func initialize(ctx context.Context, log *zap.Logger, c config.Config) error {
 		return fmt.Errorf("ipvs mode cannot run on this node: %w", err)
 	}
 	k.prepare(ctx, log, c)
+	k.tryReuse(ctx, log)
 	picked, err := k.picker(log).pick(ctx, c.Scheduler)
 	if err == nil {
 		err = k.tune(ctx, c)

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
@@ -15,7 +16,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/healthcheck"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
@@ -34,6 +37,11 @@ type kernel struct {
 	rules   *rules.Handle
 	link    *link.Handle
 	tuner   *tune.Tuner
+	flows   *conntrack.Handle // nil where the kernel lets nobody look: stale flows time out
+	tables  *nftables.Handle
+	idle    *idleKeeper // of servers, and nil without
+	// reuse is how the kernel takes reused source ports, once that was tried out.
+	reuse atomic.Pointer[vserver.Reuse]
 }
 
 // openKernel loads the modules that are wanted and opens all handles. A kernel
@@ -45,6 +53,7 @@ func openKernel(ctx context.Context, log *zap.Logger, c config.Config) (*kernel,
 	if k.servers, err = vserver.New(log, vserver.Options{}); err != nil {
 		return nil, k.close(k.lacking("ip_vs", err))
 	}
+	k.idle = newIdleKeeper(log, k.servers, k.tuner)
 	if k.sets, err = ipset.New(ipset.Options{}); err != nil {
 		return nil, k.close(k.lacking("ip_set", err))
 	}
@@ -53,6 +62,12 @@ func openKernel(ctx context.Context, log *zap.Logger, c config.Config) (*kernel,
 	}
 	if k.rules, err = openRules(log, c); err != nil {
 		return nil, k.close(err)
+	}
+	if k.tables, err = nftables.New(log, nftables.Options{}); err != nil {
+		return nil, k.close(err)
+	}
+	if k.flows, err = conntrack.New(log, conntrack.Options{}); err != nil {
+		log.Warn("stale flows of UDP and SCTP stay until they time out", zap.Error(k.lacking("nf_conntrack_netlink", err)))
 	}
 	return k, nil
 }
@@ -66,7 +81,7 @@ func openRules(log *zap.Logger, c config.Config) (*rules.Handle, error) {
 func modules(t *tune.Tuner, c config.Config) []string {
 	return []string{
 		tune.IPVSModule(t.SuggestConnTabBits()), c.Scheduler.Algorithm().Module,
-		"nf_conntrack", "dummy", "ip_set", "xt_set",
+		"nf_conntrack", "nf_conntrack_netlink", "dummy", "ip_set", "xt_set",
 	}
 }
 
@@ -92,6 +107,12 @@ func (k *kernel) close(err error) error {
 	if k.link != nil {
 		k.link.Close()
 	}
+	if k.flows != nil {
+		k.flows.Close()
+	}
+	if k.tables != nil {
+		k.tables.Close()
+	}
 	return err
 }
 
@@ -106,8 +127,8 @@ func families(r *rules.Handle) []model.Family {
 
 // newMode joins the mode to its handles. Where cleanup found none there is a
 // stand-in that holds nothing.
-func (k *kernel) newMode(log *zap.Logger, now settings, families []model.Family) *ipvs.Mode {
-	deps := ipvs.Deps{Servers: noServers{}, Sets: noSets{}, Rules: noRules{}, Links: k.link}
+func (k *kernel) newMode(log *zap.Logger, now settings, families []model.Family, flows ipvs.Flows) *ipvs.Mode {
+	deps := ipvs.Deps{Servers: noServers{}, Sets: noSets{}, Rules: noRules{}, Links: k.link, Flows: flows}
 	deps.Tune = func(ctx context.Context) error { return k.tune(ctx, now()) }
 	if k.servers != nil {
 		deps.Servers = k.servers
@@ -117,6 +138,9 @@ func (k *kernel) newMode(log *zap.Logger, now settings, families []model.Family)
 	}
 	if k.rules != nil {
 		deps.Rules = k.rules
+	}
+	if k.tables != nil {
+		deps.Tables = k.tables
 	}
 	return ipvs.New(log, modeConfig(now(), families, k.rules), deps)
 }
@@ -145,7 +169,7 @@ func modeConfig(c config.Config, families []model.Family, tools *rules.Handle) i
 // planOptions are what plans depend on, for what is known of the host.
 func planOptions(c config.Config, families []model.Family, h model.Host) plan.Options {
 	return plan.Options{
-		Node: c.NodeName, Zone: h.Node.Zone, Scheduler: c.Scheduler, Host: ownAddress(c, h),
+		Node: c.NodeName, Zone: h.Node.Zone, Scheduler: c.Scheduler, Host: ownAddress(c, h), Drain: c.Drain,
 		IPv4: slices.Contains(families, model.IPv4), IPv6: slices.Contains(families, model.IPv6),
 		ExternalIPs: plan.ExternalIPs{Off: !c.AllowExternalIPs, Allowed: c.ExternalIPCIDRs},
 	}

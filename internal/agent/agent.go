@@ -31,6 +31,7 @@ type Observer interface {
 	Cycle(Cycle)
 	Drift(dataplane.Drift)
 	Tables([]dataplane.TableStatus)
+	Drains(dataplane.Drains)
 	Counts(Counts)
 }
 
@@ -116,9 +117,9 @@ type Agent struct {
 	debt      debt              // of any goroutine
 	pulse     pulse             // of any goroutine
 
-	coalesce, retry, repair, audit, reread timer
-	backoff                                time.Duration
-	repaired                               time.Time // the last repair
+	coalesce, retry, repair, audit, reread, due timer
+	backoff                                     time.Duration
+	repaired                                    time.Time // the last repair
 }
 
 // New returns an agent that has not begun.
@@ -133,7 +134,7 @@ func New(o Options) *Agent {
 		services: map[model.ServiceID]outcome{},
 		contests: map[contest]struct{}{},
 		health:   newHealthBook(),
-		coalesce: newTimer(), retry: newTimer(), repair: newTimer(), audit: newTimer(), reread: newTimer(),
+		coalesce: newTimer(), retry: newTimer(), repair: newTimer(), audit: newTimer(), reread: newTimer(), due: newTimer(),
 	}
 	return a
 }
@@ -183,6 +184,9 @@ func (a *Agent) wait(ctx context.Context) func(context.Context) {
 		a.repair.fired()
 		a.repaired = time.Now()
 		return func(ctx context.Context) { a.apply(ctx, false) }
+	case <-a.due.C():
+		a.due.fired()
+		return func(ctx context.Context) { a.apply(ctx, false) }
 	case <-a.moved:
 		return a.hostEvent
 	case <-a.reread.C():
@@ -205,7 +209,7 @@ func (a *Agent) woken(context.Context) {
 }
 
 func (a *Agent) stopTimers() {
-	for _, t := range []*timer{&a.coalesce, &a.retry, &a.repair, &a.audit, &a.reread} {
+	for _, t := range []*timer{&a.coalesce, &a.retry, &a.repair, &a.audit, &a.reread, &a.due} {
 		t.stop()
 	}
 }

@@ -44,9 +44,11 @@ type mode struct {
 	drift                       dataplane.Drift
 	serves                      bool
 	conflicts                   []dataplane.Conflict // what Set returns, once
-	paced                       int                  // rows that are held back, one less at each Apply
-	minPeriod                   time.Duration        // of the loop's options
-	stall                       chan struct{}        // Apply waits for its end, if it is there
+	due                         time.Time            // when the mode asks to be applied, once
+	drains                      dataplane.Drains
+	paced                       int           // rows that are held back, one less at each Apply
+	minPeriod                   time.Duration // of the loop's options
+	stall                       chan struct{} // Apply waits for its end, if it is there
 }
 
 func newMode() *mode { return &mode{plans: map[model.ServiceID]model.ServicePlan{}} }
@@ -158,6 +160,21 @@ func (m *mode) Tables() []dataplane.TableStatus {
 	return []dataplane.TableStatus{{Table: "servers", Desired: m.desired, Updates: m.dirty}}
 }
 
+func (m *mode) Due() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	due := m.due
+	if !due.IsZero() && !time.Now().Before(due) {
+		m.due, due = time.Time{}, time.Time{}
+	}
+	return due
+}
+
+func (m *mode) Drains() (d dataplane.Drains) {
+	m.locked(func() { d = m.drains })
+	return d
+}
+
 func (m *mode) WriteRows(io.Writer, string) error { return nil }
 func (m *mode) Clear()                            {}
 func (m *mode) Remove(context.Context) error      { return nil }
@@ -167,12 +184,14 @@ type seen struct {
 	cycles, drifts atomic.Int32
 	counts         atomic.Pointer[agent.Counts]
 	passes         atomic.Pointer[agent.Pass]
+	drains         atomic.Pointer[dataplane.Drains]
 }
 
 func (s *seen) Pass(p agent.Pass)              { s.passes.Store(&p) }
 func (s *seen) Cycle(agent.Cycle)              { s.cycles.Add(1) }
 func (s *seen) Drift(dataplane.Drift)          { s.drifts.Add(1) }
 func (s *seen) Tables([]dataplane.TableStatus) {}
+func (s *seen) Drains(d dataplane.Drains)      { s.drains.Store(&d) }
 func (s *seen) Counts(c agent.Counts)          { s.counts.Store(&c) }
 
 // world is a loop over a real catalog and compiler and the mode above.

@@ -37,6 +37,17 @@ func (a *Agent) apply(ctx context.Context, retry bool) {
 	case result.Pending == 0:
 		a.succeeded()
 	}
+	a.opts.Observer.Drains(a.opts.Mode.Drains())
+	a.wakeWhenDue()
+}
+
+// wakeWhenDue arranges for the next pass that the mode asks for by itself.
+func (a *Agent) wakeWhenDue() {
+	if due := a.opts.Mode.Due(); due.IsZero() {
+		a.due.stop()
+	} else {
+		a.due.arm(max(time.Until(due), a.opts.Coalesce))
+	}
 }
 
 // load reads the host, makes the mode ready and reads the kernel, once. Without

@@ -31,6 +31,8 @@ type Status struct {
 	// that a Service wants and another one has. Both count once for each Service.
 	Unbound   int `json:"unboundAddresses"`
 	Conflicts int `json:"addressConflicts"`
+	// Draining destinations have lost their endpoint and keep their connections.
+	Draining int `json:"draining"`
 	// NodePorts are the addresses on which NodePorts answer, HealthChecks the
 	// number of Services with a health-check port.
 	NodePorts    []netip.Addr `json:"nodePortAddresses"`
@@ -165,6 +167,7 @@ func (a *Agent) status() Status {
 		Synced: a.synced, Complete: a.complete, Ready: a.stats.ready,
 		Services: a.counts.Services, Skipped: a.counts.Skipped, Noted: a.counts.Noted,
 		Unbound: a.counts.Unbound, Conflicts: a.counts.Conflicts,
+		Draining:  a.opts.Mode.Drains().Now,
 		NodePorts: a.host.NodePorts, HealthChecks: len(a.health.told), Healthy: a.Healthy(),
 		Tables: a.opts.Mode.Tables(),
 		Cycles: a.stats.cycles, Written: map[string]uint64{},

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
@@ -46,6 +47,7 @@ var quickFiles = file.Options{Poll: 250 * time.Millisecond, Quiet: 2 * time.Mill
 func settings(work string, s Start) (config.Config, error) {
 	c := config.Defaults()
 	c.Own.SourceDir = filepath.Join(work, "manifests")
+	c.Own.Drain = &metav1.Duration{} // what a scenario removes is gone, unless it says otherwise
 	f := pflag.NewFlagSet("kube-ipvs", pflag.ContinueOnError)
 	config.Bind(f, &c)
 	if err := f.Parse(s.Flags); err != nil {
@@ -71,7 +73,7 @@ func modeConfig(c config.Config) ipvs.Config {
 
 func planOptions(c config.Config, h model.Host) plan.Options {
 	return plan.Options{
-		Node: NodeName, Zone: h.Node.Zone, Scheduler: c.Scheduler, IPv4: true, IPv6: true, Host: h,
+		Node: NodeName, Zone: h.Node.Zone, Scheduler: c.Scheduler, IPv4: true, IPv6: true, Host: h, Drain: c.Drain,
 		ExternalIPs: plan.ExternalIPs{Off: !c.AllowExternalIPs, Allowed: c.ExternalIPCIDRs},
 	}
 }
