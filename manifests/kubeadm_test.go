@@ -71,31 +71,20 @@ func asSet[T any](list []T) map[string]bool {
 	return set
 }
 
-// Whoever leaves a mode cleans up before the other one starts: the program that
-// wrote the rules knows them best.
-func TestCleanBeforeStart(t *testing.T) {
-	for _, tt := range []struct {
-		name, image, agent string
-		patches            []string
-	}{
-		{"from kube-proxy's iptables mode", "kube-proxy:old", "kube-ipvs:dev", []string{swap, "overlays/kubeadm-from-iptables/clean.yaml"}},
-		{"back to it", "kube-ipvs:dev", "kube-proxy:v1.36.3", []string{"overlays/kubeadm-rollback/daemonset.yaml"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			pod := merged(t, tt.patches...).Spec.Template.Spec
-			clean := only(t, pod.InitContainers)
-			equal(t, "agent", tt.agent, only(t, pod.Containers).Image)
-			equal(t, "cleaner", tt.image, clean.Image)
-			equal(t, "command", []string{"/usr/local/bin/kube-proxy", "--cleanup"}, clean.Command)
-			volumes := map[string]bool{}
-			for _, v := range pod.Volumes {
-				volumes[v.Name] = true
-			}
-			for _, m := range clean.VolumeMounts {
-				if !volumes[m.Name] {
-					t.Errorf("%s is mounted and no volume", m.Name)
-				}
-			}
-		})
+// On the way back what only kube-ipvs has goes before kube-proxy starts.
+func TestHandOverBeforeStart(t *testing.T) {
+	pod := merged(t, "overlays/kubeadm-rollback/daemonset.yaml").Spec.Template.Spec
+	clean := only(t, pod.InitContainers)
+	equal(t, "agent", "kube-proxy:v1.36.3", only(t, pod.Containers).Image)
+	equal(t, "cleaner", "kube-ipvs:dev", clean.Image)
+	equal(t, "command", []string{"/usr/local/bin/kube-ipvs", "cleanup", "--for=ipvs"}, clean.Command)
+	volumes := map[string]bool{}
+	for _, v := range pod.Volumes {
+		volumes[v.Name] = true
+	}
+	for _, m := range clean.VolumeMounts {
+		if !volumes[m.Name] {
+			t.Errorf("%s is mounted and no volume", m.Name)
+		}
 	}
 }
