@@ -6,7 +6,8 @@
 #   e2e/test-kube.sh TestCompaction      those whose names match
 #
 # KUBE_IPVS_E2E_OUTAGE is how long the API server is killed for, 5m if not set. KUBE_IPVS_E2E_MEMORY=10000x10 makes TestMemory
-# measure so many Services with so many endpoints each. The whole output goes to bin/e2e-kube.log, profiles to bin/e2e-kube/.
+# measure so many Services with so many endpoints each. KUBE_IPVS_E2E_BASELINE=1 makes TestTakeover restart kube-proxy in each mode
+# first, to compare with. The whole output goes to bin/e2e-kube.log, profiles and what both proxies print to bin/e2e-kube/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -21,8 +22,8 @@ say() { printf 'e2e-kube: %4ds  %s\n' "$SECONDS" "$*"; }
 count() { grep -cE "^ *--- $1:" "$log" || true; }
 
 mkdir -p bin/e2e-kube
-say 'etcd, kube-apiserver, kubectl (built once, some minutes)'
-go run ./e2e/kube/build
+say 'etcd, kube-apiserver, kubectl, kube-proxy (built once, some minutes)'
+controlplane=$(go run ./e2e/kube/build)
 say 'the agent, the runner, the tests'
 CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/kube-ipvs ./e2e/vm/vmrun ./e2e/kube/serve
 CGO_ENABLED=0 go test -c -o bin/kube-traffic.test ./e2e/kube/traffic
@@ -37,19 +38,20 @@ say "the agent on a kernel with IPVS ... ($log)"
 status=0
 rm -f bin/e2e-kube/*
 # The control planes are processes of serve; the guest reaches them at 10.0.2.2.
-OUTAGE=${KUBE_IPVS_E2E_OUTAGE:-5m} PATTERN=$pattern SRC=$src BIN=$bin bin/serve -- bash -c '
-	exec bin/vmrun -auto -m 3072 -timeout 25m -share "$PWD:$SRC" -share "$PWD/bin/e2e-kube:/run/kube-ipvs/out:rw" \
-		-copy "bin/kube-ipvs:$BIN/kube-ipvs" -copy "bin/kube-traffic.test:$BIN/kube-traffic.test" \
+OUTAGE=${KUBE_IPVS_E2E_OUTAGE:-5m} PATTERN=$pattern SRC=$src BIN=$bin PROXY=$controlplane/kube-proxy bin/serve -- bash -c '
+	exec bin/vmrun -auto -m 3072 -timeout 35m -share "$PWD:$SRC" -share "$PWD/bin/e2e-kube:/run/kube-ipvs/out:rw" \
+		-copy "$PROXY:$BIN/kube-proxy" -copy "bin/kube-ipvs:$BIN/kube-ipvs" -copy "bin/kube-traffic.test:$BIN/kube-traffic.test" \
 		-env "KUBE_IPVS_CLUSTERS=$KUBE_IPVS_CLUSTERS" -env KUBE_IPVS_E2E_KUBE=1 -env "KUBE_IPVS_E2E_OUTAGE=$OUTAGE" \
-		-env "KUBE_IPVS_BIN=$BIN/kube-ipvs" -env "KUBE_IPVS_SRC=$SRC" -env KUBE_IPVS_OUT=/run/kube-ipvs/out \
-		-env "KUBE_IPVS_E2E_MEMORY=${KUBE_IPVS_E2E_MEMORY:-}" \
-		-- "$BIN/kube-traffic.test" -test.v -test.timeout 24m -test.parallel 4 -test.run "$PATTERN"' 2>&1 |
+		-env "KUBE_IPVS_BIN=$BIN/kube-ipvs" -env "KUBE_IPVS_KUBE_PROXY=$BIN/kube-proxy" -env "KUBE_IPVS_SRC=$SRC" -env KUBE_IPVS_OUT=/run/kube-ipvs/out \
+		-env "KUBE_IPVS_E2E_MEMORY=${KUBE_IPVS_E2E_MEMORY:-}" -env "KUBE_IPVS_E2E_TAKEOVER=${KUBE_IPVS_E2E_TAKEOVER:-}" -env "KUBE_IPVS_E2E_BASELINE=${KUBE_IPVS_E2E_BASELINE:-}" \
+		-- "$BIN/kube-traffic.test" -test.v -test.timeout 34m -test.parallel 4 -test.run "$PATTERN"' 2>&1 |
 	tee "$log" | grep --line-buffered -E '^(figure:|--- |panic:|FAIL|vmrun:)' || status=1
 if [ "${PIPESTATUS[0]}" != 0 ] || [ "$(count FAIL)" != 0 ] || [ "$(count PASS)" = 0 ]; then
 	status=1
 fi
 if [ $status != 0 ]; then
-	grep -vE '^ *(=== |--- (PASS|SKIP))|^figure:' "$log" | tail -n 150
+	awk -f e2e/failed.awk "$log" | tail -n 150
+	say "failed: $(e2e/failed.sh "$log")"
 fi
 if [ -f bin/e2e-kube/memory.heap ]; then
 	say 'live heap by where it was allocated'

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,7 +31,12 @@ func (p *pod) serve(t *testing.T, port int) {
 	}
 }
 
-func serve(t *testing.T, s *space, c backend.Config) {
+// serve answers until the test ends.
+func serve(t *testing.T, s *space, c backend.Config) { _ = open(t, s, c) }
+
+// open answers until the test ends or the function that it returns is called: then it closes its sockets, and so cuts what is
+// connected to them.
+func open(t *testing.T, s *space, c backend.Config) func() {
 	t.Helper()
 	var server *backend.Server
 	err := s.do(func() (err error) {
@@ -43,12 +49,14 @@ func serve(t *testing.T, s *space, c backend.Config) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(ctx) }()
-	t.Cleanup(func() {
+	end := sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("backend %s: %v", c.Name, err)
 		}
 	})
+	t.Cleanup(end)
+	return end
 }
 
 // endpoints lists the addresses of pods, as the slices of a Service do.

@@ -1,6 +1,7 @@
 package packet
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -22,6 +23,9 @@ type service struct {
 	internalLocal, externalLocal bool
 	healthPort                   int
 	ranges                       []string // spec.loadBalancerSourceRanges
+
+	namespace string // empty: test
+	drain     string // the annotation of that name; empty: none
 }
 
 // port is a port of a Service; target is the endpoints' port.
@@ -94,11 +98,18 @@ func (s service) object() object {
 	if s.healthPort > 0 {
 		spec["healthCheckNodePort"] = s.healthPort
 	}
+	meta := object{"name": s.name, "namespace": s.in()}
+	if s.drain != "" {
+		meta["annotations"] = object{"kube-ipvs.io/drain": s.drain}
+	}
 	return object{
-		"apiVersion": "v1", "kind": "Service", "metadata": object{"name": s.name, "namespace": "test"}, "spec": spec,
+		"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec,
 		"status": object{"loadBalancer": object{"ingress": s.ingress()}},
 	}
 }
+
+// in is the namespace.
+func (s service) in() string { return cmp.Or(s.namespace, "test") }
 
 // kind is spec.type, by what the Service has.
 func (s service) kind() string {
@@ -163,7 +174,7 @@ func (s service) slice(family, number int, endpoints []object) object {
 	return object{
 		"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": fmt.Sprintf("IPv%d", family),
 		"metadata": object{
-			"name": fmt.Sprintf("%s-ipv%d-%d", s.name, family, number), "namespace": "test",
+			"name": fmt.Sprintf("%s-ipv%d-%d", s.name, family, number), "namespace": s.in(),
 			"labels": object{"kubernetes.io/service-name": s.name},
 		},
 		"ports": ports, "endpoints": endpoints,

@@ -23,9 +23,9 @@ const Variable = "KUBE_IPVS_CONTROLPLANE"
 // ErrNotBuilt says that a binary is not in the cache yet.
 var ErrNotBuilt = errors.New("not built yet; go run ./e2e/kube/build does it")
 
-// Set holds the absolute paths of one control plane's programs.
+// Set holds the absolute paths of one control plane's programs, and of the proxy of the same version.
 type Set struct {
-	Etcd, APIServer, Kubectl string
+	Etcd, APIServer, Kubectl, Proxy string
 }
 
 // program is one thing to build.
@@ -40,6 +40,7 @@ var programs = []program{
 	{name: "etcd", version: Etcd, pkg: "go.etcd.io/etcd/server/v3", ldflags: "-s -w", minutes: 1},
 	{name: "kube-apiserver", version: Kubernetes, pkg: "k8s.io/kubernetes/cmd/kube-apiserver", ldflags: stamp(), minutes: 5},
 	{name: "kubectl", version: Kubernetes, pkg: "k8s.io/kubernetes/cmd/kubectl", ldflags: stamp(), minutes: 1},
+	{name: "kube-proxy", version: Kubernetes, pkg: "k8s.io/kubernetes/cmd/kube-proxy", ldflags: stamp(), minutes: 1},
 }
 
 // stamp makes Kubernetes' programs report their version, which is "v0.0.0-master" in a build without its own scripts.
@@ -93,6 +94,7 @@ func setIn(dir string) Set {
 		Etcd:      filepath.Join(dir, "etcd"),
 		APIServer: filepath.Join(dir, "kube-apiserver"),
 		Kubectl:   filepath.Join(dir, "kubectl"),
+		Proxy:     filepath.Join(dir, "kube-proxy"),
 	}
 }
 

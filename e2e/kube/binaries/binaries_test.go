@@ -104,7 +104,7 @@ func TestBuildGoesOnWhereItEnded(t *testing.T) {
 	if _, err := b.Build(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"go.etcd.io/etcd/server/v3", "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes/cmd/kubectl"}
+	want := []string{"go.etcd.io/etcd/server/v3", "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes/cmd/kubectl", "k8s.io/kubernetes/cmd/kube-proxy"}
 	if diff := cmp.Diff(want, asked); diff != "" {
 		t.Errorf("programs built (-want +got):\n%s", diff)
 	}
@@ -115,7 +115,7 @@ func TestBuildGoesOnWhereItEnded(t *testing.T) {
 	if len(left) > 0 {
 		t.Errorf("unfinished files are left: %q", left)
 	}
-	if line := "controlplane: building kubectl " + Kubernetes + " (3 of 3)"; !strings.Contains(log.String(), line) {
+	if line := "controlplane: building kubectl " + Kubernetes + " (3 of 4)"; !strings.Contains(log.String(), line) {
 		t.Errorf("progress lacks %q:\n%s", line, log.String())
 	}
 }

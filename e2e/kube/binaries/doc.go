@@ -1,4 +1,5 @@
-// Package binaries builds and finds the programs of a real control plane: etcd, kube-apiserver and kubectl.
+// Package binaries builds and finds the programs of a real control plane: etcd, kube-apiserver and kubectl; and
+// kube-proxy, whose place kube-ipvs takes.
 //
 // Their versions are pinned by a module of their own, e2e/kube/controlplane, which holds no code; the go command builds them from
 // there, so neither a download of binaries nor a container registry is needed, and the agent's module stays small.

@@ -1,5 +1,5 @@
-// Command build makes the programs of the control plane that tests use, once: etcd, kube-apiserver and kubectl, as pinned in
-// e2e/kube/controlplane. Run it from the root of the repository:
+// Command build makes the programs of the control plane that tests use, once: etcd, kube-apiserver and kubectl, and kube-proxy, as
+// pinned in e2e/kube/controlplane. Run it from the root of the repository:
 //
 //	go run ./e2e/kube/build           # prints the directory that holds them; progress goes to standard error
 //	go run ./e2e/kube/build -where    # prints the directory and builds nothing
