@@ -15,7 +15,7 @@ IMAGE     ?= kube-ipvs:dev
 PLATFORMS ?=
 PUSH      ?=
 
-.PHONY: help build demo test test-unit race test-vm e2e-kube bench-memory bench fuzz golden lint verify vuln image manifests clean
+.PHONY: help build demo test test-unit race test-vm e2e-kube e2e-takeover e2e-kills e2e-million bench-memory bench fuzz golden lint verify vuln image manifests clean
 
 help: ## this list
 	@echo 'kube-ipvs: Kubernetes Services on the kernel'"'"'s IP Virtual Server'
@@ -44,7 +44,9 @@ race: ## all Go tests under the race detector; says what was skipped and why
 	@mkdir -p bin
 	@echo '$(GO) test -race -short ./... (all of it in bin/race.log)'
 	@$(GO) test -race -short -v ./... >bin/race.log 2>&1 || \
-		{ grep -vE '^ *(=== |--- (PASS|SKIP))' bin/race.log | grep -v '^?' | tail -n 300; exit 1; }
+		{ grep -vE '^ *(=== |--- (PASS|SKIP))' bin/race.log | grep -v '^?' | tail -n 300; \
+		  echo; echo 'race: what the failed tests wrote:'; awk -f e2e/failed.awk bin/race.log | tail -n 150; \
+		  echo "race: FAILED: $$(e2e/failed.sh bin/race.log)"; exit 1; }
 	@grep -E '^ok ' bin/race.log
 	@awk -f e2e/skipped.awk bin/race.log
 	@echo "race: $$(grep -cE '^ *--- PASS:' bin/race.log) passed, 0 failed, $$(grep -cE '^ *--- SKIP:' bin/race.log || true) skipped"
@@ -54,6 +56,15 @@ test-vm: ## contracts, scenarios and packets on a kernel with IPVS
 
 e2e-kube: ## a real API server, the agent, packets; builds the control plane once
 	@e2e/test-kube.sh
+
+e2e-takeover: ## kube-proxy in each mode, kube-ipvs, and back, with 1,000 Services under load
+	KUBE_IPVS_E2E_TAKEOVER=1 e2e/test-kube.sh TestTakeover
+
+e2e-kills: ## fifty times kill -9 during churn (make test has twelve)
+	KUBE_IPVS_E2E_KILLS=50 e2e/test-vm.sh packet TestKilledAtRandomMoments
+
+e2e-million: ## UDP that goes on beside a million flows of others
+	KUBE_IPVS_E2E_MILLION=1 e2e/test-vm.sh packet TestUDPBesideAMillionFlows
 
 bench-memory: ## RSS and live heap with 10,000 Services x 10 endpoints of a real API server
 	@KUBE_IPVS_E2E_MEMORY=$${KUBE_IPVS_E2E_MEMORY:-10000x10} e2e/test-kube.sh TestMemory

@@ -75,6 +75,13 @@ in_kernel() {
 
 not_in_kernel() { ! in_kernel "$1"; }
 
+# weight_zero tells whether a row takes no new connections, or is gone already.
+weight_zero() {
+	local rows
+	mapfile -t rows </proc/net/ip_vs
+	[[ ${rows[*]} != *"$1"* || ${rows[*]} =~ $1\ +Masq\ +0\  ]]
+}
+
 show_manifests() {
 	headline 'The manifests: ordinary Kubernetes objects in a directory'
 	run 'ls manifests'
@@ -159,10 +166,13 @@ show_edit() {
 	run "curl -s 'http://$web/[1-100]' | cut -d' ' -f1 | sort | uniq -c" bars
 	check 'the new pod takes its part' shared 100 4
 	note ''
-	note 'And one pod goes:'
-	follow "sed -i '/10.244.0.11/d' manifests/web-endpoints.yaml" not_in_kernel 0AF4000B:1F90
+	note 'And one pod goes. What it has begun may end: no new connections, until the old ones are over or five seconds are (kube-ipvs.io/drain):'
+	follow "sed -i '/10.244.0.11/d' manifests/web-endpoints.yaml" weight_zero 0AF4000B:1F90
 	run "curl -s 'http://$web/[1-100]' | cut -d' ' -f1 | sort | uniq -c" bars
 	check 'three are left, and no request was lost' shared 100 3
+	within 60 not_in_kernel 0AF4000B:1F90 || broken 'the pod that went is still in the kernel'
+	run "ipvsadm -Ln --tcp-service $web:80"
+	check 'it is out of the kernel' [ "$(grep -cF 10.244.0.11: <<<"$out")" -eq 0 ]
 }
 
 show_status() {

@@ -98,7 +98,7 @@ func (n *node) flags(s scenario.Start) []string {
 	}
 	return append([]string{
 		"--source-dir=" + filepath.Join(n.work, "manifests"), "--hostname-override=" + scenario.NodeName,
-		"--run-dir=" + n.run, "--ipvs-sync-period=" + period, "--log-level=debug",
+		"--run-dir=" + n.run, "--ipvs-sync-period=" + period, "--log-level=debug", "--drain=0s",
 	}, s.Flags...)
 }
 
@@ -278,8 +278,10 @@ func (n *node) Fault(string, []string) error {
 // Heal implements scenario.Driver.
 func (n *node) Heal() {}
 
-// Pace implements scenario.Driver. Kernels here may be emulated.
-func (n *node) Pace() (interval, deadline time.Duration) { return 100 * time.Millisecond, time.Minute }
+// Pace implements scenario.Driver. Kernels here may be emulated, on a machine that is busy with other things.
+func (n *node) Pace() (interval, deadline time.Duration) {
+	return 100 * time.Millisecond, 4 * time.Minute
+}
 
 // Close implements scenario.Driver.
 func (n *node) Close() {
