@@ -57,6 +57,19 @@ func classify(status int, text string) error {
 	return nil
 }
 
+// chainMessage is how nft misses the chain that a rule leads to.
+var chainMessage = regexp.MustCompile("Chain '([^']*)' does not exist")
+
+// missingChain is the chain that a tool misses by name, "" if it names none.
+func missingChain(text string) string {
+	for _, pattern := range []*regexp.Regexp{chainMessage, targetMessage} {
+		if m := pattern.FindStringSubmatch(text); m != nil {
+			return m[1]
+		}
+	}
+	return ""
+}
+
 // missingTarget tells a chain from an extension: the tools look for both by
 // the same message, and no extension has a dash in its name.
 func missingTarget(name string) error {

@@ -22,7 +22,7 @@ type Handle struct {
 	families []Family
 	per      map[Family]*familyTools
 
-	saves, restores, jumps, rows atomic.Uint64
+	saves, restores, jumps, bytes, rows atomic.Uint64
 }
 
 // familyTools is what a Handle needs for one family.
@@ -93,7 +93,10 @@ func (h *Handle) RandomFully(f Family) bool {
 
 // Counters may be called from any goroutine.
 func (h *Handle) Counters() Counters {
-	return Counters{Save: h.saves.Load(), Restore: h.restores.Load(), Jump: h.jumps.Load(), Rows: h.rows.Load()}
+	return Counters{
+		Save: h.saves.Load(), Restore: h.restores.Load(), Jump: h.jumps.Load(),
+		Bytes: h.bytes.Load(), Rows: h.rows.Load(),
+	}
 }
 
 // RestoreFailures counts the runs of iptables-restore that failed, as kube-proxy's

@@ -32,6 +32,11 @@ func (h *Handle) List(context.Context) (map[ChainKey]Chain, map[JumpKey]Jump, er
 	return nil, nil, errOS
 }
 
+// Write fails every row with ErrUnsupported.
+func (h *Handle) Write(_ context.Context, chains []ChainChange, rules []RuleChange) (chainErrs, ruleErrs []error) {
+	return unsupported(len(chains)), unsupported(len(rules))
+}
+
 // WriteChains fails every row with ErrUnsupported.
 func (h *Handle) WriteChains(_ context.Context, changes []ChainChange) []error {
 	return unsupported(len(changes))

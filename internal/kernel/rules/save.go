@@ -195,8 +195,7 @@ func saveText(f Family, chains map[ChainKey]Chain, jumps map[JumpKey]Jump, first
 			tables.at(k.Table).rules(noRow, k.Hook, jumps[k].Rule(k.Target))
 		}
 	}
-	text, _ := tables.render()
-	return text
+	return tables.render().text
 }
 
 // sortedKeys makes every walk over a map deterministic.

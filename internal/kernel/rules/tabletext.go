@@ -6,10 +6,10 @@ import "strings"
 const noRow = -1
 
 // tableText collects the restore lines of one table. iptables-restore wants
-// all declarations before the first rule, and a chain can be removed only
-// once nothing refers to it, hence three parts.
+// all declarations before the first rule, a rule can lead only to a chain that
+// is there, and a chain can be removed only once nothing refers to it.
 type tableText struct {
-	declared, appended, removed []textLine
+	declared, appended, inserted, deleted, removed []textLine
 }
 
 // textLine remembers the change it was written for, so that the line number
@@ -33,6 +33,16 @@ func (t *tableText) rules(row int, chain, text string) {
 	}
 }
 
+// insert makes the rule the first of the chain.
+func (t *tableText) insert(row int, chain, rule string) {
+	t.inserted = append(t.inserted, textLine{strings.TrimSpace("-I " + chain + " " + rule), row})
+}
+
+// delete takes the first rule like this out of the chain.
+func (t *tableText) delete(row int, chain, rule string) {
+	t.deleted = append(t.deleted, textLine{strings.TrimSpace("-D " + chain + " " + rule), row})
+}
+
 // remove deletes the (by then empty) chain.
 func (t *tableText) remove(row int, chain string) {
 	t.removed = append(t.removed, textLine{"-X " + chain, row})
@@ -48,24 +58,35 @@ func (s tableSet) at(table string) *tableText {
 	return s[table]
 }
 
-// render prints the tables in the order of their names; owners has the row
-// of each line.
-func (s tableSet) render() (text string, owners []int) {
+// script is restore input.
+type script struct {
+	text   string
+	owners []int // the row of each line
+	// commits has the line, counted from 1, that ends each table: the tools
+	// apply a table there, whatever becomes of those behind it.
+	commits map[string]int
+}
+
+// render prints the tables in the order of their names.
+func (s tableSet) render() script {
+	out := script{commits: map[string]int{}}
 	var b strings.Builder
 	put := func(line string, row int) {
 		b.WriteString(line)
 		b.WriteByte('\n')
-		owners = append(owners, row)
+		out.owners = append(out.owners, row)
 	}
 	for _, name := range sortedKeys(s, strings.Compare) {
 		put("*"+name, noRow)
 		t := s[name]
-		for _, part := range [][]textLine{t.declared, t.appended, t.removed} {
+		for _, part := range [][]textLine{t.declared, t.appended, t.inserted, t.deleted, t.removed} {
 			for _, line := range part {
 				put(line.text, line.row)
 			}
 		}
 		put("COMMIT", noRow)
+		out.commits[name] = len(out.owners)
 	}
-	return b.String(), owners
+	out.text = b.String()
+	return out
 }

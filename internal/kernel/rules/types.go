@@ -3,7 +3,9 @@ package rules
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"strconv"
+	"strings"
 )
 
 // The sentinels of the room, wrapped with the chain and the tool's message.
@@ -125,11 +127,32 @@ func (o Op) String() string {
 	return "op" + strconv.Itoa(int(o))
 }
 
-// ChainChange is one row for [Handle.WriteChains]; Chain is ignored by Delete.
+// ChainChange is one row for [Handle.Write]; Chain is ignored by Delete.
 type ChainChange struct {
 	Op    Op
 	Key   ChainKey
 	Chain Chain
+}
+
+// RuleChange is one row for [Handle.Write]: a rule put into or taken out of a
+// chain whose other rules stay.
+type RuleChange struct {
+	// Op is Add or Delete. Add makes the rule the first of its chain, whether or
+	// not there is one like it; Delete takes the first that is like it.
+	Op    Op
+	Chain ChainKey
+	Rule  string // one, without "-A CHAIN", in canonical form
+}
+
+// check refuses what would not be one line of input.
+func (c RuleChange) check() error {
+	switch {
+	case c.Op != Add && c.Op != Delete:
+		return fmt.Errorf("a rule is added or deleted: %w", ErrUnsupported)
+	case strings.ContainsAny(c.Rule, "\r\n"):
+		return fmt.Errorf("%q is not one rule: %w", c.Rule, ErrUnsupported)
+	}
+	return nil
 }
 
 // JumpChange is one row for [Handle.WriteJumps]; a Delete looks at its Key
@@ -161,6 +184,8 @@ func (c JumpChange) spares(have Jump) bool {
 type Counters struct {
 	// Processes launched, by purpose; each costs 5-20 ms of CPU.
 	Save, Restore, Jump uint64
-	// Rows applied, changes of chains and jumps alike.
+	// Bytes handed to iptables-restore.
+	Bytes uint64
+	// Rows applied, changes of chains, rules and jumps alike.
 	Rows uint64
 }

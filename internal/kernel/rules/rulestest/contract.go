@@ -19,6 +19,7 @@ type Client interface {
 	Families() []rules.Family
 	RandomFully(rules.Family) bool
 	List(context.Context) (map[rules.ChainKey]rules.Chain, map[rules.JumpKey]rules.Jump, error)
+	Write(context.Context, []rules.ChainChange, []rules.RuleChange) (chainErrs, ruleErrs []error)
 	WriteChains(context.Context, []rules.ChainChange) []error
 	WriteJumps(context.Context, []rules.JumpChange) []error
 	Counters() rules.Counters

@@ -1,7 +1,6 @@
 package rulestest
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -101,27 +100,6 @@ func (f *Fake) List(ctx context.Context) (map[rules.ChainKey]rules.Chain, map[ru
 	return l.Chains, l.Jumps, nil
 }
 
-// WriteChains does what rules.Handle does: bad rows fail, the rest is
-// applied, writes before deletions.
-func (f *Fake) WriteChains(ctx context.Context, changes []rules.ChainChange) []error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	errs := make([]error, len(changes))
-	if err := f.Plan.begin(ctx, CallWriteChains); err != nil {
-		for i := range errs {
-			errs[i] = err
-		}
-		return f.settleChains(changes, errs)
-	}
-	for i, c := range changes {
-		errs[i] = cmp.Or(f.refuse(c.Key), f.Plan.failChain(c.Key))
-	}
-	f.countFamilies(changes)
-	f.writeAll(changes, errs)
-	f.deleteAll(changes, errs)
-	return f.settleChains(changes, errs)
-}
-
 // refuse guards families not in use and chains that are not ours.
 func (f *Fake) refuse(k rules.ChainKey) error {
 	if !slices.Contains(f.families, k.Family) {
@@ -131,38 +109,6 @@ func (f *Fake) refuse(k rules.ChainKey) error {
 		return fmt.Errorf("chain is not ours: %w", rules.ErrUnsupported)
 	}
 	return nil
-}
-
-func (f *Fake) countFamilies(changes []rules.ChainChange) {
-	for _, family := range f.families {
-		if slices.ContainsFunc(changes, func(c rules.ChainChange) bool { return c.Key.Family == family }) {
-			f.counters.Restore++
-		}
-	}
-}
-
-// settleChains adds the key to every error, as the Handle does.
-func (f *Fake) settleChains(changes []rules.ChainChange, errs []error) []error {
-	for i, c := range changes {
-		if errs[i] != nil {
-			errs[i] = fmt.Errorf("%s chain %s: %w", c.Op, c.Key, errs[i])
-		}
-	}
-	return f.settle(errs)
-}
-
-func (f *Fake) settle(errs []error) []error {
-	failed := 0
-	for _, err := range errs {
-		if err != nil {
-			failed++
-		}
-	}
-	f.counters.Rows += uint64(len(errs) - failed)
-	if failed == 0 {
-		return nil
-	}
-	return errs
 }
 
 func (f *Fake) at(family rules.Family, name string) *table {

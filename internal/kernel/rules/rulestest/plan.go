@@ -12,9 +12,16 @@ type Call string
 // The calls of a Fake that the kernel can refuse.
 const (
 	CallList        Call = "List"
+	CallWrite       Call = "Write"
 	CallWriteChains Call = "WriteChains"
 	CallWriteJumps  Call = "WriteJumps"
 )
+
+// RuleKey names a rule of a chain, in canonical form.
+type RuleKey struct {
+	Chain rules.ChainKey
+	Rule  string
+}
 
 // Plan is the faults of a Fake. The zero Plan injects none.
 type Plan struct {
@@ -23,8 +30,9 @@ type Plan struct {
 	FailNth map[Call]int
 	// FailAlways maps a call to the error of every attempt.
 	FailAlways map[Call]error
-	// FailChains and FailJumps map a key to the error of its row.
+	// FailChains, FailRules and FailJumps map a key to the error of its row.
 	FailChains map[rules.ChainKey]error
+	FailRules  map[RuleKey]error
 	FailJumps  map[rules.JumpKey]error
 	// DropChain and DropJump leave rows out of List.
 	DropChain func(rules.ChainKey) bool
@@ -59,5 +67,9 @@ func (p *Plan) begin(ctx context.Context, c Call) error {
 func (p *Plan) Calls(c Call) int { return p.calls[c] }
 
 func (p *Plan) failChain(k rules.ChainKey) error { return p.FailChains[k] }
+
+func (p *Plan) failRule(c rules.RuleChange) error {
+	return p.FailRules[RuleKey{c.Chain, rules.Canonical(c.Chain.Family, c.Rule)}]
+}
 
 func (p *Plan) failJump(k rules.JumpKey) error { return p.FailJumps[k] }
