@@ -148,22 +148,29 @@ func (k *kernel) newMode(log *zap.Logger, now settings, families []model.Family,
 // modeConfig tells the mode what the settings and the tools say. Without tools
 // it supposes that they are recent.
 func modeConfig(c config.Config, families []model.Family, tools *rules.Handle) ipvs.Config {
-	mc := ipvs.Config{
+	return ipvs.Config{
 		Families:      families,
 		MasqueradeAll: c.MasqueradeAll,
-		MasqueradeBit: c.MasqueradeBit,
+		Masquerade:    masquerade(c, tools),
 		ExcludeCIDRs:  c.ExcludeCIDRs,
-		NodePorts:     ipvs.PortRange(c.NodePortRange),
-		Local: dataplane.LocalDetector{
-			Mode:         dataplane.LocalMode(c.DetectLocal.Mode),
-			ClusterCIDRs: c.DetectLocal.ClusterCIDRs,
-			Interface:    c.DetectLocal.Interface,
-		},
+		Local:         localDetector(c),
 	}
+}
+
+func localDetector(c config.Config) dataplane.LocalDetector {
+	return dataplane.LocalDetector{
+		Mode:         dataplane.LocalMode(c.DetectLocal.Mode),
+		ClusterCIDRs: c.DetectLocal.ClusterCIDRs,
+		Interface:    c.DetectLocal.Interface,
+	}
+}
+
+func masquerade(c config.Config, tools *rules.Handle) dataplane.Masquerade {
+	m := dataplane.Masquerade{Bit: c.MasqueradeBit, NodePorts: dataplane.PortRange(c.NodePortRange)}
 	if tools != nil {
-		mc.RandomFully = func(f model.Family) bool { return tools.RandomFully(rules.Family(f)) }
+		m.RandomFully = func(f model.Family) bool { return tools.RandomFully(rules.Family(f)) }
 	}
-	return mc
+	return m
 }
 
 // planOptions are what plans depend on, for what is known of the host.

@@ -13,21 +13,12 @@ type Config struct {
 	Families []model.Family
 	// MasqueradeAll rewrites the source of all traffic to cluster IPs.
 	MasqueradeAll bool
-	// MasqueradeBit is the bit of the packet mark that asks for it: 0 to 31.
-	MasqueradeBit uint8
-	// RandomFully tells whether this family's iptables knows --random-fully.
-	RandomFully func(model.Family) bool
-	// NodePorts is the port range of the API server's --service-node-port-range,
-	// which a rewritten source port must not come from; the zero range is unknown.
-	NodePorts PortRange
+	Masquerade    dataplane.Masquerade
 	// Local tells pods of this node from everybody else.
 	Local dataplane.LocalDetector
 	// ExcludeCIDRs hold virtual servers of others: never adopted, never deleted.
 	ExcludeCIDRs []netip.Prefix
 }
-
-// PortRange is a range of ports with both ends; the zero value is none.
-type PortRange struct{ First, Last uint16 }
 
 // excluded tells whether somebody else's virtual servers live at an address.
 func (c Config) excluded(a netip.Addr) bool {

@@ -317,17 +317,17 @@ func TestHealthCheckPort(t *testing.T) {
 
 func TestSourcePortsBesideNodePorts(t *testing.T) {
 	for name, tt := range map[string]struct {
-		nodePorts ipvs.PortRange
+		nodePorts dataplane.PortRange
 		want      string
 	}{
-		"default":     {ipvs.PortRange{First: 30000, Last: 32767}, "--to-ports 32768-65535"},
-		"high":        {ipvs.PortRange{First: 40000, Last: 65535}, "--to-ports 1024-39999"},
-		"nothing":     {ipvs.PortRange{}, "-j MASQUERADE --random-fully"},
-		"all of them": {ipvs.PortRange{First: 1, Last: 65535}, "-j MASQUERADE --random-fully"},
+		"default":     {dataplane.PortRange{First: 30000, Last: 32767}, "--to-ports 32768-65535"},
+		"high":        {dataplane.PortRange{First: 40000, Last: 65535}, "--to-ports 1024-39999"},
+		"nothing":     {dataplane.PortRange{}, "-j MASQUERADE --random-fully"},
+		"all of them": {dataplane.PortRange{First: 1, Last: 65535}, "-j MASQUERADE --random-fully"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, k := config(), newKernel()
-			c.NodePorts = tt.nodePorts
+			c.Masquerade.NodePorts = tt.nodePorts
 			m := ipvs.New(zap.NewNop(), c, k.deps())
 			if err := m.Load(t.Context()); err != nil {
 				t.Fatal(err)

@@ -1,8 +1,6 @@
 package ipvs
 
 import (
-	"fmt"
-
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
@@ -12,7 +10,7 @@ import (
 // filterRules let through what is on its way (contract section 5.3).
 func (c Config) filterRules(w ruleWriter) {
 	w.chain("filter", chainForward,
-		join(comment("kubernetes forwarding rules"), fmt.Sprintf("-m mark --mark %s/%s -j ACCEPT", c.mark(), c.mark())),
+		join(comment("kubernetes forwarding rules"), c.Masquerade.Marked(), "-j ACCEPT"),
 		join(comment("kubernetes forwarding conntrack rule"), "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"),
 	)
 	w.chain("filter", chainNodePort, join(w.commented(setHealthCheck, "dst"), "-j ACCEPT"))

@@ -222,8 +222,8 @@ func (l links) Remove(ctx context.Context) error {
 func config() ipvs.Config {
 	families := model.Families()
 	return ipvs.Config{
-		Families:      families[:],
-		MasqueradeBit: 14,
+		Families:   families[:],
+		Masquerade: dataplane.Masquerade{Bit: 14},
 		Local: dataplane.LocalDetector{
 			Mode:         dataplane.LocalClusterCIDR,
 			ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},

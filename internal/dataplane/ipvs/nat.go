@@ -50,7 +50,7 @@ func (c Config) natRules(w ruleWriter, node model.Node) {
 		)
 	}
 	w.chain("nat", chainNodePort, nodePorts...)
-	w.chain("nat", chainMarkMasq, fmt.Sprintf("-j MARK --set-xmark %s/%s", c.mark(), c.mark()))
+	w.chain("nat", chainMarkMasq, c.Masquerade.MarkRule())
 }
 
 // masqueradeClusterIP marks what has to leave with the node's address: all of
@@ -68,47 +68,16 @@ func (c Config) masqueradeClusterIP(w ruleWriter, node model.Node) string {
 }
 
 // postrouting rewrites the source of what was marked, and of a pod that reaches
-// itself. A port that it takes for that is never one of the NodePorts: the answer
-// would be taken for a request to one (decisions 9).
+// itself.
 func (c Config) postrouting(w ruleWriter, takeover bool) {
-	var hairpin, marked []string
+	var hairpin []string
 	if takeover {
 		hairpin = append(hairpin, c.masqueradeVIPs(w))
 	}
 	for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
-		proto, ports := "-p "+p.String(), c.sourcePorts()
-		hairpin = append(hairpin, join(proto, w.commented(setLoopBack, "dst,dst,src"), "-j MASQUERADE", ports))
-		marked = append(marked, join(proto, comment(snatComment), "-j MASQUERADE", ports, c.randomFully(w.family)))
+		hairpin = append(hairpin, "-p "+p.String()+" "+w.commented(setLoopBack, "dst,dst,src")+" -j MASQUERADE"+c.Masquerade.SourcePorts())
 	}
-	lines := append(hairpin,
-		fmt.Sprintf("-m mark ! --mark %s/%s -j RETURN", c.mark(), c.mark()),
-		fmt.Sprintf("-j MARK --set-xmark %s/0x0", c.mark()),
-	)
-	lines = append(lines, marked...)
-	lines = append(lines, join(comment(snatComment), "-j MASQUERADE", c.randomFully(w.family)))
-	w.chain("nat", chainPostrouting, lines...)
-}
-
-const snatComment = "kubernetes service traffic requiring SNAT"
-
-// lowestSourcePort is the first port that the kernel takes for a masqueraded
-// source port that was not privileged itself.
-const lowestSourcePort = 1024
-
-// sourcePorts is the bigger of the two ranges beside the NodePorts.
-func (c Config) sourcePorts() string {
-	r := c.NodePorts
-	if r == (PortRange{}) {
-		return ""
-	}
-	below, above := int(r.First)-lowestSourcePort, 65535-int(r.Last)
-	switch {
-	case above > 0 && above >= below:
-		return fmt.Sprintf("--to-ports %d-65535", int(r.Last)+1)
-	case below > 0:
-		return fmt.Sprintf("--to-ports %d-%d", lowestSourcePort, int(r.First)-1)
-	}
-	return "" // NodePorts are everywhere: there is nothing to choose from
+	w.chain("nat", chainPostrouting, append(hairpin, c.Masquerade.Rewrite(w.family)...)...)
 }
 
 // detourRules decide who takes a detour: pods of this node keep their address,
@@ -134,14 +103,6 @@ func outOfRange(w ruleWriter) string {
 		w.notInSet(setSourceCIDR, "dst,dst,src"),
 		w.notInSet(setSourceIP, "dst,dst,src"),
 	)
-}
-
-// randomFully is used where the family's iptables knows it.
-func (c Config) randomFully(f model.Family) string {
-	if c.RandomFully == nil || c.RandomFully(f) {
-		return "--random-fully"
-	}
-	return ""
 }
 
 // detourRule takes one frontend's clients to another address and port.

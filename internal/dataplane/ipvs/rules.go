@@ -120,9 +120,6 @@ func (c Config) baseRules(f model.Family, node model.Node, takeover bool) map[ru
 	return w.chains
 }
 
-// mark is the masquerade bit as iptables-save prints it.
-func (c Config) mark() string { return fmt.Sprintf("%#x", uint32(1)<<c.MasqueradeBit) }
-
 // join puts the parts of a rule together, leaving out empty ones.
 func join(parts ...string) string {
 	var out []string

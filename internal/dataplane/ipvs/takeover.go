@@ -73,7 +73,7 @@ func (m *Mode) handsOver(opts dataplane.ApplyOptions) bool {
 // dials them from themselves, and the rules that still carry send that to a pod, which may
 // be on another node: no answer to a VIP comes back from there.
 func (c Config) masqueradeVIPs(w ruleWriter) string {
-	return join(w.matchSet(setIPVSIPs, "src"), "-m addrtype --src-type LOCAL -j MASQUERADE", c.randomFully(w.family))
+	return join(w.matchSet(setIPVSIPs, "src"), "-m addrtype --src-type LOCAL -j MASQUERADE") + c.Masquerade.Random(w.family)
 }
 
 // sayWaiting tells, once, that changes have no effect yet: rules that nobody keeps up to

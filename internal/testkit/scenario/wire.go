@@ -63,8 +63,8 @@ func families() []model.Family {
 
 func modeConfig(c config.Config) ipvs.Config {
 	return ipvs.Config{
-		Families: families(), MasqueradeAll: c.MasqueradeAll, MasqueradeBit: c.MasqueradeBit, ExcludeCIDRs: c.ExcludeCIDRs,
-		NodePorts: ipvs.PortRange(c.NodePortRange),
+		Families: families(), MasqueradeAll: c.MasqueradeAll, ExcludeCIDRs: c.ExcludeCIDRs,
+		Masquerade: dataplane.Masquerade{Bit: c.MasqueradeBit, NodePorts: dataplane.PortRange(c.NodePortRange)},
 		Local: dataplane.LocalDetector{
 			Mode: dataplane.LocalMode(c.DetectLocal.Mode), ClusterCIDRs: c.DetectLocal.ClusterCIDRs, Interface: c.DetectLocal.Interface,
 		},
