@@ -1,0 +1,74 @@
+package iptables
+
+import (
+	"context"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// Config is what the mode is told about the node and by its operator.
+type Config struct {
+	// Families are the address families to serve.
+	Families []model.Family
+	// MasqueradeAll rewrites the source of all traffic to cluster IPs.
+	MasqueradeAll bool
+	Masquerade    dataplane.Masquerade
+	// Local tells pods of this node from everybody else.
+	Local dataplane.LocalDetector
+	// Everywhere tells whether NodePorts of a family answer on every address of this
+	// machine; else they do on those of model.Host.NodePorts. Nil is nowhere so.
+	Everywhere func(model.Family) bool
+	// Localhost has NodePorts answer on IPv4 loopback, too, for this machine itself
+	// (iptables.localhostNodePorts); it takes net.ipv4.conf.all.route_localnet.
+	Localhost bool
+	// DropInvalid drops what connection tracking finds invalid on its way through: such
+	// packets pass by DNAT untranslated. Not where tracking is liberal
+	// (net.netfilter.nf_conntrack_tcp_be_liberal).
+	DropInvalid bool
+	// Both: Services come from two sources, and those of files have chains of other names,
+	// so that two Services of one name do not share theirs.
+	Both bool
+	// AuditShare bounds what reading all rules costs: a round begins after this many times
+	// what the last reading took. 0 is DefaultAuditShare.
+	AuditShare int
+}
+
+// DefaultAuditShare keeps audits below a twentieth of one core.
+const DefaultAuditShare = 20
+
+// Deps are what the mode drives.
+type Deps struct {
+	Rules Rules
+	// Flows is told which flows are stale; nil is nobody.
+	Flows Flows
+	// Tables are those of kube-proxy's nftables mode; nil is a kernel without.
+	Tables Tables
+	// Tune sets what the mode asks of the kernel (sysctls); nil asks nothing.
+	Tune func(ctx context.Context) error
+	// Now is the time; nil is time.Now.
+	Now func() time.Time
+}
+
+// Rules is what the mode needs of kernel/rules. List is called by another goroutine
+// than the writes, and beside them.
+type Rules interface {
+	List(ctx context.Context) (map[rules.ChainKey]rules.Chain, map[rules.JumpKey]rules.Jump, error)
+	Write(ctx context.Context, chains []rules.ChainChange, edits []rules.RuleChange) (chainErrs, ruleErrs []error)
+	WriteJumps(ctx context.Context, changes []rules.JumpChange) []error
+}
+
+// Flows is what the mode needs of kernel/conntrack. It never waits for the kernel.
+type Flows interface {
+	Order(list ...conntrack.Order)
+}
+
+// Tables is what the mode needs of kernel/nftables.
+type Tables interface {
+	List(ctx context.Context) (map[nftables.Key]struct{}, error)
+	Delete(ctx context.Context, keys []nftables.Key) []error
+}

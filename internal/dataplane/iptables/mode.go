@@ -1,0 +1,442 @@
+package iptables
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/delta"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// Name selects this mode in --proxy-mode.
+const Name = "iptables"
+
+// Mode implements dataplane.Dataplane with rules alone. It belongs to the loop
+// goroutine.
+type Mode struct {
+	log    *zap.Logger
+	config Config
+	deps   Deps
+	host   model.Host
+
+	frontends *dataplane.Frontends
+	// inForce are the frontends of each Service that it really has.
+	inForce map[model.ServiceID]map[model.FrontendKey]struct{}
+
+	// The tables. chains and entries are written together.
+	chains  *delta.Tracker[rules.ChainKey, rules.Chain]
+	entries *delta.Tracker[entry, struct{}]
+	jumps   *delta.Table[rules.JumpKey, rules.Jump]
+	// sizes counts the wanted entries of each dispatch chain.
+	sizes map[rules.ChainKey]int
+
+	// Rows that several Services want are kept until the last one leaves.
+	chainClaims *delta.Claims[model.ServiceID, rules.ChainKey, rules.Chain]
+	entryClaims *delta.Claims[model.ServiceID, entry, struct{}]
+	healthPorts *delta.Claims[model.ServiceID, entry, struct{}]
+
+	cleared bool // nothing is wanted any more
+	doubt   bool // a write may or may not have been carried out: read before the next
+	flows   flows
+	audit   audit
+	foreign foreign
+}
+
+var _ dataplane.Dataplane = (*Mode)(nil)
+
+// New returns a mode that knows nothing of the kernel yet and wants its chains and
+// jumps and no Service.
+func New(log *zap.Logger, config Config, deps Deps) *Mode {
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	if config.AuditShare == 0 {
+		config.AuditShare = DefaultAuditShare
+	}
+	m := &Mode{
+		log: log.Named(Name), config: config, deps: deps,
+		frontends:   dataplane.NewFrontends(),
+		inForce:     map[model.ServiceID]map[model.FrontendKey]struct{}{},
+		chains:      delta.NewTracker[rules.ChainKey](same[rules.Chain]),
+		entries:     delta.NewTracker[entry](same[struct{}]),
+		sizes:       map[rules.ChainKey]int{},
+		chainClaims: delta.NewClaims[model.ServiceID, rules.ChainKey, rules.Chain](model.ServiceID.Compare),
+		entryClaims: delta.NewClaims[model.ServiceID, entry, struct{}](model.ServiceID.Compare),
+		healthPorts: delta.NewClaims[model.ServiceID, entry, struct{}](model.ServiceID.Compare),
+		flows:       flows{},
+	}
+	m.jumps = delta.NewTable(jumpStore{deps.Rules}, delta.Options[rules.JumpKey, rules.Jump]{
+		Name: "jumps", Compare: compareJumps, Equal: same[rules.Jump],
+		Wait: func(k rules.JumpKey) bool {
+			return !m.there(rules.ChainKey{Family: k.Family, Table: k.Table, Name: k.Target})
+		},
+	})
+	m.wantBase()
+	return m
+}
+
+func same[V comparable](a, b V) bool { return a == b }
+
+// Name implements dataplane.Dataplane.
+func (m *Mode) Name() string { return Name }
+
+// Conflicts lists the frontends that two Services want.
+func (m *Mode) Conflicts() []dataplane.Conflict { return m.frontends.Conflicts() }
+
+// there tells whether a chain is in place.
+func (m *Mode) there(k rules.ChainKey) bool {
+	_, ok := m.chains.Believed(k)
+	return ok
+}
+
+// wantBase wants the chains and jumps that every node has.
+func (m *Mode) wantBase() {
+	if m.cleared {
+		return
+	}
+	for _, f := range m.config.Families {
+		for k, c := range m.config.baseChains(f, m.host) {
+			m.chains.SetDesired(k, c)
+		}
+		for k, j := range baseJumps(f) {
+			m.jumps.SetDesired(k, j)
+		}
+		for _, e := range m.config.baseEntries(f) {
+			m.want(e, true)
+		}
+	}
+}
+
+// want keeps count of the entries of each chain beside wanting one, or not.
+func (m *Mode) want(e entry, wanted bool) {
+	_, was := m.entries.Desired(e)
+	switch {
+	case wanted && !was:
+		m.sizes[e.chain]++
+		m.entries.SetDesired(e, struct{}{})
+	case !wanted && was:
+		m.sizes[e.chain]--
+		m.entries.DeleteDesired(e)
+	}
+}
+
+// SetHost tells what is known of this machine: the addresses on which NodePorts answer
+// are in the rules, and its range of pods is in those of each Service.
+func (m *Mode) SetHost(host model.Host) {
+	before := m.host
+	m.host = host
+	m.wantBase()
+	if m.podsMoved(before.Node, host.Node) {
+		for id := range m.inForce {
+			m.renderService(id)
+		}
+	}
+}
+
+// podsMoved tells whether local traffic is told from other in another way.
+func (m *Mode) podsMoved(before, now model.Node) bool {
+	return slices.ContainsFunc(m.config.Families, func(f model.Family) bool {
+		was, had := m.config.Local.Match(f, before)
+		is, has := m.config.Local.Match(f, now)
+		return was != is || had != has
+	})
+}
+
+// Start sets what the mode asks of the kernel.
+func (m *Mode) Start(ctx context.Context) error {
+	if m.deps.Tune == nil {
+		return nil
+	}
+	return m.deps.Tune(ctx)
+}
+
+// Load reads the kernel.
+func (m *Mode) Load(ctx context.Context) error {
+	m.audit.stop()
+	if _, err := m.loadRules(ctx); err != nil {
+		return err
+	}
+	m.noteFound()
+	return m.loadForeign(ctx)
+}
+
+// loadRules reads all rules, and so settles what was in doubt.
+func (m *Mode) loadRules(ctx context.Context) (dataplane.Drift, error) {
+	chains, jumps, err := m.deps.Rules.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read rules: %w", err)
+	}
+	m.doubt = false
+	return m.believe(chains, jumps), nil
+}
+
+// ReloadRules reads all rules after a sign that somebody else has changed them.
+func (m *Mode) ReloadRules(ctx context.Context) error {
+	m.audit.stop()
+	drift, err := m.loadRules(ctx)
+	if err == nil && drift.Total() > 0 {
+		m.log.Warn("rules lost, will be written again", zap.Any("rows", drift))
+		m.noteFound()
+	}
+	return err
+}
+
+// believe takes a listing for what is there.
+func (m *Mode) believe(chains map[rules.ChainKey]rules.Chain, jumps map[rules.JumpKey]rules.Jump) dataplane.Drift {
+	found := map[entry]struct{}{}
+	for k, c := range chains {
+		switch {
+		case !m.mine(k):
+			delete(chains, k)
+		case isDispatch(k):
+			rest, entries := takeApart(k, c.Rules)
+			chains[k] = rules.Chain{Rules: rest}
+			for _, rule := range entries {
+				found[entry{k, rule}] = struct{}{}
+			}
+		}
+	}
+	maps.DeleteFunc(jumps, func(k rules.JumpKey, _ rules.Jump) bool {
+		return !m.mine(rules.ChainKey{Family: k.Family, Table: k.Table, Name: k.Target})
+	})
+	return dataplane.Drift{"chains": m.chains.Load(chains), "entries": m.entries.Load(found), "jumps": m.jumps.LoadRows(jumps)}
+}
+
+// mine tells whether a chain is this mode's, in a family that it serves.
+func (m *Mode) mine(k rules.ChainKey) bool {
+	return OwnedChain(k) && slices.Contains(m.config.Families, model.Family(k.Family))
+}
+
+// takeApart splits a dispatch chain into its entries and the rest behind them. What is
+// not in that form, because another mode has a chain of that name or a rule is there
+// twice, is all rest: it is written anew.
+func takeApart(k rules.ChainKey, text string) (rest string, entries []string) {
+	if text == "" {
+		return "", nil
+	}
+	lines := strings.Split(text, "\n")
+	end := len(lines)
+	for end > 0 && isRest(k, lines[end-1]) {
+		end--
+	}
+	seen := make(map[string]struct{}, end)
+	for _, l := range lines[:end] {
+		if _, twice := seen[l]; twice || isRest(k, l) || !isEntry(k, l) {
+			return text, nil
+		}
+		seen[l] = struct{}{}
+	}
+	return strings.Join(lines[end:], "\n"), lines[:end]
+}
+
+// isRest tells whether a rule stands behind the entries.
+func isRest(k rules.ChainKey, rule string) bool {
+	return k.Table == "nat" && k.Name == chainServices && strings.HasSuffix(rule, " -j "+chainNodePorts)
+}
+
+// isEntry tells whether a rule leads to a chain of a Service, or is a verdict of filter.
+func isEntry(k rules.ChainKey, rule string) bool {
+	if k.Table == "filter" {
+		return strings.Contains(rule, "--comment")
+	}
+	at := strings.LastIndex(rule, " -j ")
+	return at >= 0 && ofService(rules.ChainKey{Table: "nat", Name: rule[at+len(" -j "):]})
+}
+
+// Serves implements dataplane.Dataplane.
+func (m *Mode) Serves() bool {
+	for k := range m.chains.Actual() {
+		if ofService(k) {
+			return true
+		}
+	}
+	return m.foreign.serves()
+}
+
+// Set replaces what one Service wants. Memory only.
+func (m *Mode) Set(plan model.ServicePlan) []dataplane.Conflict {
+	changes, conflicts := m.frontends.Set(plan)
+	m.change(changes)
+	for _, h := range m.healthPorts.Set(plan.ID, renderHealth(plan.ID, plan.Health)) {
+		m.want(h.Key, h.Held)
+	}
+	return conflicts
+}
+
+// change renders the Services anew whose frontends changed.
+func (m *Mode) change(changes []dataplane.Change) {
+	touched := map[model.ServiceID]struct{}{}
+	for _, c := range changes {
+		if c.Old != nil {
+			touched[c.Old.Service] = struct{}{}
+			delete(m.inForce[c.Old.Service], c.Key)
+		}
+		if c.New != nil {
+			touched[c.New.Service] = struct{}{}
+			if m.inForce[c.New.Service] == nil {
+				m.inForce[c.New.Service] = map[model.FrontendKey]struct{}{}
+			}
+			m.inForce[c.New.Service][c.Key] = struct{}{}
+		}
+		m.flows.note(c)
+	}
+	for id := range touched {
+		m.renderService(id)
+	}
+}
+
+// renderService brings the rows of one Service into the tables.
+func (m *Mode) renderService(id model.ServiceID) {
+	frontends := make([]model.Frontend, 0, len(m.inForce[id]))
+	for k := range m.inForce[id] {
+		f, _ := m.frontends.Get(k)
+		frontends = append(frontends, f)
+	}
+	if len(frontends) == 0 {
+		delete(m.inForce, id)
+	}
+	slices.SortFunc(frontends, func(a, b model.Frontend) int { return a.Key.Compare(b.Key) })
+	r := m.config.render(frontends, m.host.Node)
+	for _, h := range m.chainClaims.Set(id, r.chains) {
+		if h.Held {
+			m.chains.SetDesired(h.Key, h.Value)
+		} else {
+			m.chains.DeleteDesired(h.Key)
+		}
+	}
+	for _, h := range m.entryClaims.Set(id, r.entries) {
+		m.want(h.Key, h.Held)
+	}
+}
+
+// Apply writes what is pending: chains and entries together, then jumps; what goes, in
+// the other order.
+func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane.Result {
+	pass := delta.Pass{Orphans: !opts.KeepOrphans, Retry: opts.Retry}
+	var out outcomes
+	if m.doubt && opts.Retry {
+		if _, err := m.loadRules(ctx); err != nil {
+			out.chains = delta.Failures(max(1, m.chains.Counts().Updates), err)
+			return m.result(out, opts)
+		}
+	}
+	hooked := m.jumps.Counts().Deletes > 0 // chains that jumps lead to cannot go yet
+	out = m.write(ctx, pass, !hooked)
+	out.jumps = m.jumps.ApplyUpdates(ctx, pass).Plus(m.jumps.ApplyDeletes(ctx, pass))
+	if hooked {
+		out = out.plus(m.write(ctx, pass, true))
+	}
+	m.orderFlows(opts.KeepOrphans || out.chains.Failed+out.entries.Failed > 0)
+	r := m.result(out, opts)
+	if !opts.KeepOrphans && r.Pending == 0 {
+		r.Pending += m.dropForeign(ctx, &r)
+	}
+	return r
+}
+
+// result is what became of a pass, in stage order.
+func (m *Mode) result(out outcomes, opts dataplane.ApplyOptions) dataplane.Result {
+	var r dataplane.Result
+	for _, s := range []dataplane.StageResult{{Stage: "chains", Outcome: out.chains}, {Stage: "entries", Outcome: out.entries}, {Stage: "jumps", Outcome: out.jumps}} {
+		if s.Written() > 0 || s.Failed > 0 {
+			r.Stages = append(r.Stages, s)
+		}
+	}
+	for _, c := range m.counts() {
+		r.Pending += c.Pending()
+		if opts.KeepOrphans {
+			r.Pending -= c.Orphans
+		}
+	}
+	return r
+}
+
+// counts are the sizes of the tables in stage order.
+func (m *Mode) counts() [3]delta.Counts {
+	return [3]delta.Counts{m.chains.Counts(), m.entries.Counts(), m.jumps.Counts()}
+}
+
+// Due implements dataplane.Dataplane: nothing is due by itself.
+func (m *Mode) Due() time.Time { return time.Time{} }
+
+// Drains implements dataplane.Dataplane: connection tracking keeps the connections of an
+// endpoint that takes no new ones, and nobody has to end them.
+func (m *Mode) Drains() dataplane.Drains { return dataplane.Drains{} }
+
+// Tables reports the sizes of the tables in stage order.
+func (m *Mode) Tables() []dataplane.TableStatus {
+	out := make([]dataplane.TableStatus, 0, 3)
+	for i, c := range m.counts() {
+		name := [3]string{"chains", "entries", "jumps"}[i]
+		out = append(out, dataplane.TableStatus{Table: name, Desired: c.Desired, Updates: c.Updates, Deletes: c.Deletes, Orphans: c.Orphans})
+	}
+	return out
+}
+
+// Kinds are what WriteRows can print.
+func Kinds() []string { return []string{"rules"} }
+
+// WriteRows prints what is desired as iptables-save does.
+func (m *Mode) WriteRows(w io.Writer, kind string) error {
+	if kind != "rules" {
+		return fmt.Errorf("iptables mode has no %s: it has rules alone", kind)
+	}
+	chains := maps.Collect(m.chains.AllDesired())
+	for k, text := range m.dispatchTexts(nil) {
+		chains[k] = rules.Chain{Rules: text}
+	}
+	return rules.WriteSave(w, chains, maps.Collect(m.jumps.AllDesired()), compareInHook)
+}
+
+// Clear wants nothing at all: the next Apply takes everything away.
+func (m *Mode) Clear() {
+	m.cleared = true
+	m.audit.stop()
+	m.frontends.Clear()
+	m.inForce = map[model.ServiceID]map[model.FrontendKey]struct{}{}
+	m.chainClaims = delta.NewClaims[model.ServiceID, rules.ChainKey, rules.Chain](model.ServiceID.Compare)
+	m.entryClaims = delta.NewClaims[model.ServiceID, entry, struct{}](model.ServiceID.Compare)
+	m.healthPorts = delta.NewClaims[model.ServiceID, entry, struct{}](model.ServiceID.Compare)
+	m.sizes = map[rules.ChainKey]int{}
+	clearTable(m.chains)
+	clearTable(m.entries)
+	clearTable(m.jumps.Tracker)
+}
+
+func clearTable[K comparable, V any](t *delta.Tracker[K, V]) {
+	for k := range maps.Collect(t.AllDesired()) {
+		t.DeleteDesired(k)
+	}
+}
+
+// Remove has nothing to take away: Start makes no objects.
+func (m *Mode) Remove(context.Context) error { return nil }
+
+// jumpStore reads and writes the jumps to our chains.
+type jumpStore struct{ rules Rules }
+
+// List returns the jumps.
+func (s jumpStore) List(ctx context.Context) (map[rules.JumpKey]rules.Jump, error) {
+	_, jumps, err := s.rules.List(ctx)
+	return jumps, err
+}
+
+// Write hands all changed jumps over at once.
+func (s jumpStore) Write(ctx context.Context, changes []delta.Change[rules.JumpKey, rules.Jump]) []error {
+	batch := make([]rules.JumpChange, len(changes))
+	for i, c := range changes {
+		batch[i] = rules.JumpChange{Op: ruleOps[c.Op], Key: c.Key, Jump: c.Value, Behind: above(c.Key)}
+	}
+	return s.rules.WriteJumps(ctx, batch)
+}
+
+var ruleOps = map[delta.Op]rules.Op{delta.Add: rules.Add, delta.Update: rules.Update, delta.Delete: rules.Delete}

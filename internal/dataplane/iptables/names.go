@@ -1,0 +1,72 @@
+package iptables
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// The chains of all Services (contract section 6.1).
+const (
+	chainServices    = "KUBE-SERVICES" // one in nat, one in filter
+	chainExternal    = "KUBE-EXTERNAL-SERVICES"
+	chainNodePorts   = "KUBE-NODEPORTS" // one in nat, one in filter
+	chainFirewall    = "KUBE-PROXY-FIREWALL"
+	chainForward     = "KUBE-FORWARD"
+	chainPostrouting = "KUBE-POSTROUTING"
+	chainMarkMasq    = "KUBE-MARK-MASQ"
+	chainCanary      = "KUBE-PROXY-CANARY"
+)
+
+// How the chains of one Service begin (contract section 6.3), all in nat.
+const (
+	prefixCluster  = "KUBE-SVC-"
+	prefixLocal    = "KUBE-SVL-"
+	prefixFirewall = "KUBE-FW-"
+	prefixExternal = "KUBE-EXT-"
+	prefixEndpoint = "KUBE-SEP-"
+)
+
+var (
+	fixedChains = map[string][]string{
+		"nat":    {chainServices, chainNodePorts, chainPostrouting, chainMarkMasq, chainCanary},
+		"filter": {chainServices, chainExternal, chainNodePorts, chainFirewall, chainForward, chainCanary},
+		"mangle": {chainCanary},
+	}
+	// dispatchChains hold a rule for each frontend.
+	dispatchChains = map[string][]string{
+		"nat":    {chainServices, chainNodePorts},
+		"filter": {chainServices, chainExternal, chainNodePorts, chainFirewall},
+	}
+	prefixes = []string{prefixCluster, prefixLocal, prefixFirewall, prefixExternal, prefixEndpoint}
+)
+
+// OwnedChain tells whether a chain is one of this mode's, by name.
+func OwnedChain(k rules.ChainKey) bool {
+	return slices.Contains(fixedChains[k.Table], k.Name) || ofService(k)
+}
+
+// ofService tells whether a chain belongs to one Service.
+func ofService(k rules.ChainKey) bool {
+	return k.Table == "nat" && slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(k.Name, p) })
+}
+
+// isDispatch tells whether a chain holds a rule for each frontend.
+func isDispatch(k rules.ChainKey) bool { return slices.Contains(dispatchChains[k.Table], k.Name) }
+
+// hashed is the part of a name that comes from its Service port: the first 16
+// characters of base32 of SHA-256 (contract section 6.3).
+func hashed(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "")))
+	return base32.StdEncoding.EncodeToString(sum[:])[:16]
+}
+
+// endpointChain names the chain of one endpoint of a Service port.
+func endpointChain(name string, p model.Protocol, to netip.AddrPort) string {
+	return prefixEndpoint + hashed(name, p.String(), to.String())
+}

@@ -1,0 +1,205 @@
+package iptables
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/delta"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+)
+
+// Chains and entries are one write: a Service that comes is chains and the rule that
+// leads there, and one process of iptables-restore carries out both.
+
+// outcomes are those of one pass, by table.
+type outcomes struct{ chains, entries, jumps delta.Outcome }
+
+func (o outcomes) plus(p outcomes) outcomes {
+	return outcomes{o.chains.Plus(p.chains), o.entries.Plus(p.entries), o.jumps.Plus(p.jumps)}
+}
+
+// batch is what one write carries out.
+type batch struct {
+	chains  []delta.Change[rules.ChainKey, rules.Chain]
+	entries []delta.Change[entry, struct{}]
+	// whole has the text of dispatch chains that are written anew, with all entries.
+	whole map[rules.ChainKey]string
+}
+
+// write carries out what is pending of chains and entries. Without removals chains that
+// are to go stay, and what is in them.
+func (m *Mode) write(ctx context.Context, p delta.Pass, removals bool) outcomes {
+	b := m.gather(p, removals)
+	if len(b.chains) == 0 && len(b.entries) == 0 {
+		return outcomes{}
+	}
+	changes := make([]rules.ChainChange, len(b.chains))
+	for i, c := range b.chains {
+		changes[i] = rules.ChainChange{Op: ruleOps[c.Op], Key: c.Key, Chain: c.Value}
+		if text, ok := b.whole[c.Key]; ok {
+			changes[i].Chain.Rules = text
+		}
+	}
+	// The entries that no edit carries out come and go with their chain.
+	var edits []rules.RuleChange
+	var edited []delta.Change[entry, struct{}]
+	with := map[rules.ChainKey][]delta.Change[entry, struct{}]{}
+	for _, c := range b.entries {
+		_, whole := b.whole[c.Key.chain]
+		if whole || m.chains.Deleting(c.Key.chain, p.Orphans) {
+			with[c.Key.chain] = append(with[c.Key.chain], c)
+			continue
+		}
+		edits, edited = append(edits, rules.RuleChange{Op: ruleOps[c.Op], Chain: c.Key.chain, Rule: c.Key.rule}), append(edited, c)
+	}
+	if len(changes) == 0 && len(edits) == 0 {
+		return outcomes{} // what is left goes with its chain, later
+	}
+	chainErrs, editErrs := m.deps.Rules.Write(ctx, changes, edits)
+	var out outcomes
+	for i, c := range b.chains {
+		err := at(chainErrs, i)
+		out.chains = out.chains.Plus(record(m, m.chains, c, err))
+		for _, e := range with[c.Key] {
+			out.entries = out.entries.Plus(record(m, m.entries, e, err))
+		}
+	}
+	for i, c := range edited {
+		out.entries = out.entries.Plus(record(m, m.entries, c, at(editErrs, i)))
+	}
+	return out
+}
+
+// gather collects what is pending and decides which dispatch chains are written anew:
+// those that are not there or end differently, and those of which so much changes that
+// single rules would cost more.
+func (m *Mode) gather(p delta.Pass, removals bool) batch {
+	b := batch{
+		chains:  m.chains.Updates(rules.ChainKey.Compare, p),
+		entries: append(m.entries.Updates(compareEntries, p), m.entries.Deletes(compareEntries, p)...),
+		whole:   map[rules.ChainKey]string{},
+	}
+	edits := map[rules.ChainKey]int{}
+	for _, c := range b.entries {
+		edits[c.Key.chain]++
+	}
+	anew := map[rules.ChainKey]struct{}{}
+	for _, c := range b.chains {
+		if isDispatch(c.Key) {
+			anew[c.Key] = struct{}{}
+		}
+	}
+	for k, n := range edits {
+		want, wanted := m.chains.Desired(k)
+		if _, is := anew[k]; is || !wanted || n <= fewEdits || n <= m.sizes[k]/4 {
+			continue
+		}
+		anew[k] = struct{}{}
+		b.chains = append(b.chains, delta.Change[rules.ChainKey, rules.Chain]{Op: delta.Update, Key: k, Value: want})
+	}
+	if len(anew) > 0 {
+		b.whole = m.dispatchTexts(anew)
+		b.keep(m, p)
+	}
+	b.entries = slices.DeleteFunc(b.entries, func(c delta.Change[entry, struct{}]) bool {
+		return !m.there(c.Key.chain) && b.lacks(c.Key.chain)
+	})
+	if removals {
+		b.chains = append(b.chains, m.chains.Deletes(rules.ChainKey.Compare, p)...)
+	}
+	return b
+}
+
+// fewEdits are always made one by one.
+const fewEdits = 64
+
+// lacks tells whether a write does not make a chain.
+func (b batch) lacks(k rules.ChainKey) bool {
+	_, made := b.whole[k]
+	return !made
+}
+
+// keep adds to chains that are written anew the entries that stay although nobody wants
+// them: they may belong to an input that could not be read.
+func (b *batch) keep(m *Mode, p delta.Pass) {
+	going := map[entry]struct{}{}
+	for _, c := range b.entries {
+		if c.Op == delta.Delete {
+			going[c.Key] = struct{}{}
+		}
+	}
+	if p.Orphans {
+		return
+	}
+	for e := range m.entries.AllDeletes() {
+		text, anew := b.whole[e.chain]
+		if _, goes := going[e]; anew && !goes && !m.entries.Deleting(e, false) {
+			b.whole[e.chain] = prepend(e.rule, text)
+		}
+	}
+}
+
+func prepend(rule, text string) string {
+	if text == "" {
+		return rule
+	}
+	return rule + "\n" + text
+}
+
+// dispatchTexts are the wanted dispatch chains with all their entries; nil is all chains.
+func (m *Mode) dispatchTexts(which map[rules.ChainKey]struct{}) map[rules.ChainKey]string {
+	lines := map[rules.ChainKey][]string{}
+	for k := range m.chains.AllDesired() {
+		if _, ok := which[k]; isDispatch(k) && (which == nil || ok) {
+			lines[k] = make([]string, 0, m.sizes[k]+1)
+		}
+	}
+	for e := range m.entries.AllDesired() {
+		if list, ok := lines[e.chain]; ok {
+			lines[e.chain] = append(list, e.rule)
+		}
+	}
+	out := make(map[rules.ChainKey]string, len(lines))
+	for k, list := range lines {
+		slices.Sort(list)
+		if rest, _ := m.chains.Desired(k); rest.Rules != "" {
+			list = append(list, rest.Rules)
+		}
+		out[k] = strings.Join(list, "\n")
+	}
+	return out
+}
+
+func at(errs []error, i int) error {
+	if i < len(errs) {
+		return errs[i]
+	}
+	return nil
+}
+
+// record notes what became of one row.
+func record[K comparable, V any](m *Mode, t *delta.Tracker[K, V], c delta.Change[K, V], err error) delta.Outcome {
+	if err != nil {
+		t.Failed(c)
+		m.doubt = m.doubt || uncertain(err)
+		return delta.Failures(1, err)
+	}
+	t.Applied(c)
+	m.audit.touch(c.Key)
+	switch c.Op {
+	case delta.Add:
+		return delta.Outcome{Adds: 1}
+	case delta.Update:
+		return delta.Outcome{Updates: 1}
+	default:
+		return delta.Outcome{Deletes: 1}
+	}
+}
+
+// uncertain tells whether a failed write may have been carried out all the same, or
+// failed for what is not as it is believed to be.
+func uncertain(err error) bool {
+	return !errors.Is(err, rules.ErrBusy) && !errors.Is(err, rules.ErrUnsupported)
+}
