@@ -30,7 +30,9 @@ func (s Settings) Check(hostname string) (Config, error) {
 		StrictARP:    proxy.IPVS.StrictARP,
 		Timeouts:     p.timeouts(),
 		Drain:        p.drain(own.Drain.Duration),
-		SyncPeriod:   proxy.IPVS.SyncPeriod.Duration, MinSyncPeriod: proxy.IPVS.MinSyncPeriod.Duration,
+		Mode:         p.mode(string(proxy.Mode)), OnMissing: p.onMissing(own.OnMissingIPVS), Promote: own.Promote,
+		SyncPeriod: proxy.IPVS.SyncPeriod.Duration, MinSyncPeriod: proxy.IPVS.MinSyncPeriod.Duration,
+		IPTablesSyncPeriod: proxy.IPTables.SyncPeriod.Duration, IPTablesMinSyncPeriod: proxy.IPTables.MinSyncPeriod.Duration,
 
 		DetectLocal:   p.detectLocal(),
 		MasqueradeAll: proxy.IPTables.MasqueradeAll,
@@ -38,6 +40,8 @@ func (s Settings) Check(hostname string) (Config, error) {
 		IPTables:      strings.TrimPrefix(own.IPTablesBackend, "auto"),
 		NodePorts:     p.nodePorts(proxy.NodePortAddresses),
 		NodePortRange: p.portRange(own.ServiceNodePortRange),
+
+		LocalhostNodePorts: *proxy.IPTables.LocalhostNodePorts,
 
 		AllowExternalIPs: p.featureGates(),
 		ExternalIPCIDRs:  p.cidrs("external-ip-allowed-cidrs", own.ExternalIPAllowedCIDRs),
@@ -56,7 +60,6 @@ func (s Settings) Check(hostname string) (Config, error) {
 	if c.Scheduler, err = scheduler.Parse(proxy.IPVS.Scheduler, ""); err != nil {
 		p.add("ipvs-scheduler", "%v", err)
 	}
-	p.mode(string(proxy.Mode))
 	p.choices(c)
 	p.limits(c)
 	c.effective = s.fill(c, p.gates)
@@ -101,22 +104,6 @@ func (p *problems) oneOf(flag, value string, allowed []string) {
 	}
 }
 
-// mode has one good value. Who comes with another mode of kube-proxy is told how to
-// get this one without touching the file.
-func (p *problems) mode(mode string) {
-	switch mode {
-	case "", "ipvs":
-	case "iptables", "nftables", "kernelspace":
-		reason := "%q is another mode of kube-proxy, and ipvs is what runs here"
-		if p.s.ConfigFile != "" && !p.s.given["proxy-mode"] {
-			reason += "; --proxy-mode=ipvs wins over the file"
-		}
-		p.add("proxy-mode", reason, mode)
-	default:
-		p.oneOf("proxy-mode", mode, []string{"ipvs"})
-	}
-}
-
 // limits looks at numbers and times.
 func (p *problems) limits(c Config) {
 	if bit := *p.s.Proxy.IPTables.MasqueradeBit; bit < 0 || bit > 31 {
@@ -128,7 +115,8 @@ func (p *problems) limits(c Config) {
 	if period := p.s.Proxy.ConfigSyncPeriod.Duration; period <= 0 {
 		p.add("config-sync-period", "%s is not more than 0", period)
 	}
-	p.periods(c)
+	p.periods("ipvs", c.SyncPeriod, c.MinSyncPeriod)
+	p.periods("iptables", c.IPTablesSyncPeriod, c.IPTablesMinSyncPeriod)
 	p.bound("readyz-watch-bound", c.ReadyzWatchBound)
 	if c.HealthzWatchBound != 0 {
 		p.bound("healthz-watch-bound", c.HealthzWatchBound)
@@ -138,15 +126,17 @@ func (p *problems) limits(c Config) {
 	}
 }
 
-func (p *problems) periods(c Config) {
+// periods looks at those of one mode, whose name their flags begin with.
+func (p *problems) periods(mode string, sync, least time.Duration) {
+	syncFlag, minFlag := mode+"-sync-period", mode+"-min-sync-period"
 	switch {
-	case c.SyncPeriod < time.Second:
-		p.add("ipvs-sync-period", "%s is too short, at least 1s", c.SyncPeriod)
-	case c.MinSyncPeriod > c.SyncPeriod:
-		p.add("ipvs-min-sync-period", "%s is longer than %s", c.MinSyncPeriod, p.s.with("ipvs-sync-period", c.SyncPeriod.String()))
+	case sync < time.Second:
+		p.add(syncFlag, "%s is too short, at least 1s", sync)
+	case least > sync:
+		p.add(minFlag, "%s is longer than %s", least, p.s.with(syncFlag, sync.String()))
 	}
-	if c.MinSyncPeriod < 0 {
-		p.add("ipvs-min-sync-period", "%s is less than 0", c.MinSyncPeriod)
+	if least < 0 {
+		p.add(minFlag, "%s is less than 0", least)
 	}
 }
 

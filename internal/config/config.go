@@ -29,6 +29,14 @@ type Config struct {
 	// the Node object.
 	BindAddress netip.Addr
 
+	// Mode is what was asked for to carry Services. Where it is ModeIPVS and the kernel
+	// lacks ip_vs, OnMissing says what comes of it (decision 2).
+	Mode      Mode
+	OnMissing OnMissing
+	// Promote: a node that carries Services in ModeIPTables for want of ip_vs changes to
+	// ModeIPVS without a restart when ip_vs appears.
+	Promote bool
+
 	Scheduler    scheduler.Spec
 	ExcludeCIDRs []netip.Prefix
 	StrictARP    bool
@@ -37,8 +45,10 @@ type Config struct {
 	// its Service does not say; 0 cuts them.
 	Drain time.Duration
 	// SyncPeriod is the time between two audits, MinSyncPeriod the least time between
-	// two changes of the kernel, 0 for none (decision 28).
-	SyncPeriod, MinSyncPeriod time.Duration
+	// two changes of the kernel, 0 for none (decision 28), in ModeIPVS. The other two
+	// are the same in ModeIPTables. Periods picks.
+	SyncPeriod, MinSyncPeriod                 time.Duration
+	IPTablesSyncPeriod, IPTablesMinSyncPeriod time.Duration
 
 	DetectLocal   DetectLocal
 	MasqueradeAll bool
@@ -48,6 +58,10 @@ type Config struct {
 	// masquerading keeps out of it.
 	NodePorts     NodePortSelection
 	NodePortRange PortRange
+	// LocalhostNodePorts: NodePorts answer on loopback addresses of IPv4, too, which
+	// takes route_localnet. Only in ModeIPTables (contract section 6.2, decision 23), and
+	// only if somebody said so: kube-proxy's default is the other way round.
+	LocalhostNodePorts bool
 	// AllowExternalIPs: external IPs are served, those in ExternalIPCIDRs, or all
 	// where it is empty.
 	AllowExternalIPs bool

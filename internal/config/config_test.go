@@ -17,7 +17,9 @@ func TestCheck(t *testing.T) {
 		want   []string // one for each mistake; none: good
 	}{
 		{"defaults", func(*config.Settings) {}, nil},
-		{"mode of a kube-proxy that is not here", func(s *config.Settings) { s.Proxy.Mode = "nftables" }, []string{`--proxy-mode: "nftables" is another mode of kube-proxy, and ipvs is what runs here`}},
+		{"mode of a kube-proxy that is not here", func(s *config.Settings) { s.Proxy.Mode = "nftables" }, []string{`--proxy-mode: "nftables" is not one of ipvs, iptables, auto: kube-proxy alone has it; say ipvs`}},
+		{"mode of Windows", func(s *config.Settings) { s.Proxy.Mode = "kernelspace" }, []string{`--proxy-mode: "kernelspace" is not one of ipvs, iptables, auto`}},
+		{"without IPVS", func(s *config.Settings) { s.Own.OnMissingIPVS = "panic" }, []string{`--on-missing-ipvs: "panic" is not one of iptables, fail`}},
 		{"scheduler", func(s *config.Settings) { s.Proxy.IPVS.Scheduler = "best" }, []string{`--ipvs-scheduler: unknown scheduler "best": use one of rr wrr`}},
 		{"blank name", func(s *config.Settings) { s.Proxy.HostnameOverride = "  " }, []string{"--hostname-override: is blank"}},
 		{"impossible name", func(s *config.Settings) { s.Proxy.HostnameOverride = "a_b" }, []string{`"a_b" cannot be the name of a Node`}},
@@ -34,6 +36,7 @@ func TestCheck(t *testing.T) {
 		{"level and format", func(s *config.Settings) { s.Own.LogLevel, s.Proxy.Logging.Format = "loud", "xml" }, []string{`--log-level: "loud"`, `--logging-format: "xml"`}},
 		{"run dir", func(s *config.Settings) { s.Own.RunDir = "run" }, []string{`--run-dir: "run" is not an absolute path`}},
 		{"sync period", func(s *config.Settings) { s.Proxy.IPVS.SyncPeriod.Duration = 1 }, []string{"--ipvs-sync-period: 1ns is too short"}},
+		{"sync period of iptables mode", func(s *config.Settings) { s.Proxy.IPTables.SyncPeriod.Duration = 1 }, []string{"--iptables-sync-period: 1ns is too short"}},
 		{"exclusion of a mapped range", func(s *config.Settings) { s.Proxy.IPVS.ExcludeCIDRs = []string{"::ffff:10.0.0.0/104"} }, []string{`--ipvs-exclude-cidrs: "::ffff:10.0.0.0/104" is not a CIDR`}},
 		{"addresses of NodePorts", func(s *config.Settings) {
 			s.Proxy.NodePortAddresses = []string{"primary", "Primary", " 10.0.0.1", "", "10.0.0.0/33"}
@@ -50,7 +53,7 @@ func TestCheck(t *testing.T) {
 		}, []string{`--node-address: "worker-1" is not an address of a node`, `"fe80::1%eth0"`, `"::"`, `"224.0.0.1"`, `"192.0.2.1/32"`}},
 		{"everything is reported together", func(s *config.Settings) {
 			s.Proxy.Mode, s.Proxy.IPVS.Scheduler, s.Proxy.IPTables.MasqueradeBit, s.Own.ServiceNodePortRange = "x", "y", new(int32(-1)), "z"
-		}, []string{"--service-node-port-range", "--ipvs-scheduler", "--proxy-mode", "--iptables-masquerade-bit"}},
+		}, []string{"--proxy-mode", "--service-node-port-range", "--ipvs-scheduler", "--iptables-masquerade-bit"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := config.Defaults()

@@ -13,7 +13,7 @@ import (
 // have to be written in a file to mean the same.
 func (s *Settings) fill(c Config, gates map[string]bool) Settings {
 	out := s.clone()
-	out.Proxy.Mode = "ipvs"
+	out.Proxy.Mode = kubeproxy.ProxyMode(c.Mode)
 	out.Proxy.FeatureGates, out.FeatureGates = gates, nil
 	out.Proxy.HealthzBindAddress, out.Proxy.MetricsBindAddress = c.Healthz, c.Metrics
 	out.Proxy.BindAddress = c.BindAddress.String()

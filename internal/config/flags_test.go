@@ -16,11 +16,11 @@ func TestFlagsOfKubeProxy(t *testing.T) {
 		"kube-api-content-type": "application/vnd.kubernetes.protobuf", "kube-api-qps": "5", "kube-api-burst": "10", "feature-gates": "[]",
 		"bind-address": "0.0.0.0", "healthz-bind-address": "0.0.0.0:10256", "metrics-bind-address": "127.0.0.1:10249",
 		"healthz-port": "10256", "metrics-port": "10249", "bind-address-hard-fail": "false", "profiling": "false", "show-hidden-metrics-for-version": "",
-		"proxy-mode":              "ipvs", // the only one here
-		"iptables-masquerade-bit": "14", "masquerade-all": "false", "iptables-localhost-nodeports": "true",
-		"iptables-sync-period": "30s", "iptables-min-sync-period": "1s", "ipvs-sync-period": "30s",
-		"ipvs-min-sync-period": "0s", // decision 28
-		"ipvs-scheduler":       "", "ipvs-exclude-cidrs": "[]", "ipvs-strict-arp": "false", "ipvs-tcp-timeout": "0s", "ipvs-tcpfin-timeout": "0s", "ipvs-udp-timeout": "0s",
+		"proxy-mode":                   "ipvs",  // kube-proxy's is iptables
+		"iptables-localhost-nodeports": "false", // kube-proxy's is true
+		"iptables-masquerade-bit":      "14", "masquerade-all": "false", "iptables-sync-period": "30s", "ipvs-sync-period": "30s",
+		"iptables-min-sync-period": "0s", "ipvs-min-sync-period": "0s", // decision 28
+		"ipvs-scheduler": "", "ipvs-exclude-cidrs": "[]", "ipvs-strict-arp": "false", "ipvs-tcp-timeout": "0s", "ipvs-tcpfin-timeout": "0s", "ipvs-udp-timeout": "0s",
 		"detect-local-mode": "ClusterCIDR", // what the empty one stands for
 		"cluster-cidr":      "", "pod-bridge-interface": "", "pod-interface-name-prefix": "", "nodeport-addresses": "[]", "oom-score-adj": "-999",
 		"conntrack-max-per-core": "32768", "conntrack-min": "131072", "conntrack-tcp-timeout-established": "24h0m0s", "conntrack-tcp-timeout-close-wait": "1h0m0s",
@@ -29,7 +29,7 @@ func TestFlagsOfKubeProxy(t *testing.T) {
 		"log-json-split-stream": "false", "log-json-info-buffer-size": "0", "boot-id-file": "", "machine-id-file": "",
 
 		"source-dir": "", "run-dir": "/run/kube-ipvs", "iptables-backend": "auto", "service-node-port-range": "30000-32767", "external-ip-allowed-cidrs": "[]",
-		"drain": "30s", "log-level": "", "watch-nodes": "auto", "readyz-watch-bound": "2m0s", "healthz-watch-bound": "0s",
+		"drain": "30s", "on-missing-ipvs": "iptables", "promote": "false", "log-level": "", "watch-nodes": "auto", "readyz-watch-bound": "2m0s", "healthz-watch-bound": "0s",
 	}
 	s := config.Defaults()
 	fs := pflag.NewFlagSet("kube-ipvs", pflag.ContinueOnError)

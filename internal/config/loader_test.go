@@ -44,7 +44,8 @@ configSyncPeriod: 1m
 conntrack: {maxPerCore: 0, min: 1, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 2s, udpTimeout: 3s, udpStreamTimeout: 4s, tcpBeLiberal: true}
 enableProfiling: true
 featureGates: {AllowServiceExternalIPs: false}
-iptables: {masqueradeAll: true, masqueradeBit: 0}
+mode: auto
+iptables: {masqueradeAll: true, masqueradeBit: 0, localhostNodePorts: true, syncPeriod: 2m, minSyncPeriod: 6s}
 ipvs: {syncPeriod: 1m, minSyncPeriod: 5s, scheduler: wlc, strictARP: true, tcpTimeout: 1h, tcpFinTimeout: 1m, udpTimeout: 2m, excludeCIDRs: [10.9.0.0/16]}
 logging: {format: json}
 oomScoreAdj: 0
@@ -55,6 +56,8 @@ clusterCIDR: not looked at
 `+ownHead+`sourceDir: /m
 runDir: /r
 iptablesBackend: nft
+onMissingIPVS: fail
+promote: true
 watchNodes: own
 drain: 90s
 readyzWatchBound: 1m
@@ -66,6 +69,7 @@ logLevel: warn
 		Client: config.Client{Kubeconfig: "/k", Master: "https://192.0.2.1", ContentType: "c", AcceptContentTypes: "a", QPS: 7.5, Burst: 9}, NodeName: "node-a", WatchNodes: config.WatchOwn,
 		BindAddress: netip.MustParseAddr("192.0.2.9"), Scheduler: scheduler.MustParse("wlc"), ExcludeCIDRs: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}, StrictARP: true,
 		Timeouts: config.Timeouts{TCP: time.Hour, TCPFin: time.Minute, UDP: 2 * time.Minute}, Drain: 90 * time.Second, SyncPeriod: time.Minute, MinSyncPeriod: 5 * time.Second,
+		Mode: config.ModeAuto, OnMissing: config.OnMissingFail, Promote: true, LocalhostNodePorts: true, IPTablesSyncPeriod: 2 * time.Minute, IPTablesMinSyncPeriod: 6 * time.Second,
 		DetectLocal: config.DetectLocal{Mode: "BridgeInterface", Interface: "cni0"}, MasqueradeAll: true, IPTables: "nft", NodePorts: config.NodePortSelection{All: true},
 		NodePortRange: config.PortRange{First: 30000, Last: 32767}, NodeAddresses: []netip.Addr{netip.MustParseAddr("192.0.2.3")},
 		Healthz: "0.0.0.0:10256", Metrics: "127.0.0.1:10249", BindHardFail: true, Profiling: true, ReadyzWatchBound: time.Minute, HealthzWatchBound: time.Hour,
@@ -114,10 +118,15 @@ func TestWarnings(t *testing.T) {
 			"resourceContainer: unknown field; ignored, as by kube-proxy"}},
 		{"field of ours", proxyHead + "watchNodes: own\n", nil, []string{"watchNodes: unknown field, is watchNodes of KubeIPVSConfiguration meant?; ignored, as by kube-proxy"}},
 		{"field twice", proxyHead + "clusterCIDR: 10.0.0.0/8\nclusterCIDR: 10.0.0.0/16\n", nil, []string{`FILE: document 1: line 4: key "clusterCIDR" already set in map; the last one counts`}},
-		{"flags without effect", "", []string{"--iptables-sync-period=1m", "--vmodule=a=1", "--boot-id-file=/x", "--log_json_split_stream"},
-			[]string{"accepted, but without effect here: --iptables-sync-period, --vmodule, --log-json-split-stream, --boot-id-file"}},
-		{"fields without effect", proxyHead + "winkernel: {sourceVip: 192.0.2.1}\niptables: {localhostNodePorts: true, syncPeriod: 1m}\nportRange: ''\n", nil,
-			[]string{"accepted, but without effect here: iptables.syncPeriod, winkernel.sourceVip"}},
+		{"flags without effect", "", []string{"--config-sync-period=1m", "--vmodule=a=1", "--boot-id-file=/x", "--log_json_split_stream"},
+			[]string{"accepted, but without effect here: --config-sync-period, --vmodule, --log-json-split-stream, --boot-id-file"}},
+		{"fields without effect", proxyHead + "winkernel: {sourceVip: 192.0.2.1}\nnftables: {masqueradeBit: 14, syncPeriod: 1m}\nportRange: ''\n", nil,
+			[]string{"accepted, but without effect here: nftables.syncPeriod, winkernel.sourceVip"}},
+		{"no IPVS and no way out of it", "", []string{"--proxy-mode=auto", "--on-missing-ipvs=fail"}, []string{"--on-missing-ipvs=fail: without effect with --proxy-mode=auto"}},
+		{"the same in a file", proxyHead + "mode: iptables\n---\n" + ownHead + "onMissingIPVS: fail\npromote: true\n", nil,
+			[]string{"onMissingIPVS: fail: without effect with mode: iptables", "promote: true: without effect with mode: iptables"}},
+		{"nothing to change from", ownHead + "onMissingIPVS: fail\n", []string{"--promote"}, []string{"--promote=true: without effect with onMissingIPVS: fail"}},
+		{"IPVS that may come later", proxyHead + "mode: ipvs\n---\n" + ownHead + "promote: true\n", []string{"--iptables-localhost-nodeports", "--iptables-sync-period=1m"}, nil},
 		{"bound that flaps", "", []string{"--readyz-watch-bound=30s"},
 			[]string{"--readyz-watch-bound=30s: a quiet watch says something once a minute, so /readyz will be red now and then"}},
 		{"gates of other programs", proxyHead + "featureGates: {Teleport: true, KubeProxyIPVS: true}\n", []string{"--feature-gates=Beam=false,AllAlpha=false"},
@@ -167,8 +176,10 @@ func TestRoundTrip(t *testing.T) {
 	}{
 		{"defaults", "", nil},
 		{"flags", "", []string{"--ipvs-scheduler=mh", "--bind-address=::", "--nodeport-addresses=primary,10.0.0.0/8", "--feature-gates=AllowServiceExternalIPs=false", "-v=5",
-			"--conntrack-max-per-core=0", "--oom-score-adj=0", "--healthz-watch-bound=1h", "--watch-nodes=own", "--metrics-port=1", "--kube-api-qps=0.5", "--ipvs-tcp-timeout=15m"}},
+			"--conntrack-max-per-core=0", "--oom-score-adj=0", "--healthz-watch-bound=1h", "--watch-nodes=own", "--metrics-port=1", "--kube-api-qps=0.5", "--ipvs-tcp-timeout=15m",
+			"--proxy-mode=auto", "--promote", "--iptables-localhost-nodeports", "--iptables-sync-period=1m", "--iptables-min-sync-period=1s"}},
 		{"file and flags", proxyHead + "ipvs: {scheduler: wlc}\nmode: iptables\n", []string{"--proxy-mode=ipvs", "--log-level=error", "--source-dir=/m"}},
+		{"no way out", proxyHead + "mode: ipvs\n", []string{"--on-missing-ipvs=fail"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			first := loaded(t, tt.file, tt.args...).Config

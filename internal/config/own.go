@@ -20,6 +20,13 @@ type KubeIPVSConfiguration struct {
 	// runDir is where socket, lock and journal live (--run-dir).
 	// Default /run/kube-ipvs.
 	RunDir string `json:"runDir"`
+	// onMissingIPVS says what mode: ipvs does on a kernel without IPVS: iptables, the
+	// default, carries Services in iptables mode; fail ends (--on-missing-ipvs,
+	// decision 2).
+	OnMissingIPVS string `json:"onMissingIPVS"`
+	// promote makes a node that runs in iptables mode for want of IPVS change to ipvs
+	// mode without a restart when IPVS appears (--promote). Default false.
+	Promote bool `json:"promote"`
 	// iptablesBackend is nft, legacy, or auto, the default: where the host's rules
 	// live (--iptables-backend).
 	IPTablesBackend string `json:"iptablesBackend"`

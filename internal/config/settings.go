@@ -62,13 +62,14 @@ func (s *Settings) complete() {
 	orElse(&s.Own.IPTablesBackend, "auto")
 	orElse(&s.Own.ServiceNodePortRange, "30000-32767")
 	orElse(&s.Own.WatchNodes, WatchAuto)
+	orElse(&s.Own.OnMissingIPVS, string(OnMissingIPTables))
 	orElse(&s.Own.Drain, &metav1.Duration{Duration: 30 * time.Second})
 	orElse(&s.Own.ReadyzWatchBound, &metav1.Duration{Duration: 2 * time.Minute})
 	orElse(&s.Own.HealthzWatchBound, &metav1.Duration{})
 }
 
 func completeProxy(p *kubeproxy.KubeProxyConfiguration) {
-	orElse(&p.Mode, "ipvs")
+	orElse(&p.Mode, kubeproxy.ProxyMode(ModeIPVS))
 	orElse(&p.DetectLocalMode, "ClusterCIDR")
 	orElse(&p.ClientConnection.ContentType, "application/vnd.kubernetes.protobuf")
 	orElse(&p.ClientConnection.QPS, 5)
@@ -84,20 +85,20 @@ func completeProxy(p *kubeproxy.KubeProxyConfiguration) {
 		}
 	}
 	orElse(&p.IPTables.MasqueradeBit, new(int32(14)))
-	orElse(&p.IPTables.LocalhostNodePorts, new(true))
+	orElse(&p.IPTables.LocalhostNodePorts, new(false)) // kube-proxy's is true
 	orElse(&p.NFTables.MasqueradeBit, new(int32(14)))
 	orElse(&p.OOMScoreAdj, new(int32(-999)))
 	orElse(&p.Conntrack.MaxPerCore, new(int32(32*1024)))
 	orElse(&p.Conntrack.Min, new(int32(128*1024)))
 }
 
-// completeTimes leaves out ipvs.minSyncPeriod, which is 0 unless set (decision 28).
+// completeTimes leaves out minSyncPeriod of ipvs and iptables, which is 0 unless set
+// (decision 28).
 func completeTimes(p *kubeproxy.KubeProxyConfiguration) {
 	second := metav1.Duration{Duration: time.Second}
 	half := metav1.Duration{Duration: 30 * time.Second}
 	orElse(&p.IPVS.SyncPeriod, half)
 	orElse(&p.IPTables.SyncPeriod, half)
-	orElse(&p.IPTables.MinSyncPeriod, second)
 	orElse(&p.NFTables.SyncPeriod, half)
 	orElse(&p.NFTables.MinSyncPeriod, second)
 	orElse(&p.ConfigSyncPeriod, metav1.Duration{Duration: 15 * time.Minute})

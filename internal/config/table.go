@@ -19,6 +19,7 @@ type Group string
 const (
 	Common     Group = "What is served, and where"
 	IPVS       Group = "IPVS"
+	IPTables   Group = "iptables mode"
 	Pods       Group = "Which traffic is that of local pods, and what is masqueraded"
 	Ports      Group = "Node ports and external IPs"
 	API        Group = "API server"
@@ -32,7 +33,7 @@ const (
 
 // Groups lists the groups that help shows.
 func Groups() []Group {
-	return []Group{Common, IPVS, Pods, Ports, API, HTTP, Process, Logs, Once}
+	return []Group{Common, IPVS, IPTables, Pods, Ports, API, HTTP, Process, Logs, Once}
 }
 
 // lineSettings are on the command line alone.
@@ -57,6 +58,8 @@ var planSettings = []setting{
 var ownSettings = []setting{
 	{"source-dir", "sourceDir", Common, func(s *Settings) any { return &s.Own.SourceDir }, "directory of manifests (Service, EndpointSlice, Node), or one file; watched"},
 	{"run-dir", "runDir", Common, func(s *Settings) any { return &s.Own.RunDir }, "directory of the agent's socket, lock and journal"},
+	{"on-missing-ipvs", "onMissingIPVS", Common, func(s *Settings) any { return &s.Own.OnMissingIPVS }, "what --proxy-mode=ipvs does on a kernel without IPVS: iptables (carry Services that way, with a warning) or fail"},
+	{"promote", "promote", Common, func(s *Settings) any { return &s.Own.Promote }, "change from iptables to ipvs without a restart when IPVS appears on a node that lacked it"},
 	{"iptables-backend", "iptablesBackend", Common, func(s *Settings) any { return &s.Own.IPTablesBackend }, "auto, nft or legacy; auto looks where the host's rules live"},
 	{"drain", "drain", IPVS, func(s *Settings) any { return &s.Own.Drain }, "how long connections of an endpoint go on that is gone: 0s (cut) to 1h; the annotation kube-ipvs.io/drain of a Service wins"},
 	{"", "ipvsTimeouts", IPVS, func(s *Settings) any { return &s.Own.IPVSTimeouts }, ""},

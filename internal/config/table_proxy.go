@@ -4,7 +4,7 @@ package config
 // flags have kube-proxy's names (contract section 1.1).
 var proxySettings = []setting{
 	{"hostname-override", "hostnameOverride", Common, func(s *Settings) any { return &s.Proxy.HostnameOverride }, "name of this node (default: the host's name)"},
-	{"proxy-mode", "mode", Common, func(s *Settings) any { return (*string)(&s.Proxy.Mode) }, "how to carry Services: ipvs"},
+	{"proxy-mode", "mode", Common, func(s *Settings) any { return (*string)(&s.Proxy.Mode) }, "how to carry Services: ipvs, iptables, or auto: ipvs where the kernel has it, else iptables"},
 	{"feature-gates", "featureGates", Common, func(s *Settings) any { return &s.Proxy.FeatureGates }, "gates of kube-proxy, Name=true,...; AllowServiceExternalIPs=false serves no external IPs, others change nothing"},
 
 	{"ipvs-scheduler", "ipvs.scheduler", IPVS, func(s *Settings) any { return &s.Proxy.IPVS.Scheduler }, "algorithm: rr wrr lc wlc lblc lblcr sh dh sed nq mh fo ovf (default rr)"},
@@ -15,6 +15,10 @@ var proxySettings = []setting{
 	{"ipvs-tcp-timeout", "ipvs.tcpTimeout", IPVS, func(s *Settings) any { return &s.Proxy.IPVS.TCPTimeout }, "idle time of TCP connections; 0 leaves the kernel's, recommended sets all three as fits the node"},
 	{"ipvs-tcpfin-timeout", "ipvs.tcpFinTimeout", IPVS, func(s *Settings) any { return &s.Proxy.IPVS.TCPFinTimeout }, "idle time of TCP connections after a FIN; 0 leaves the kernel's"},
 	{"ipvs-udp-timeout", "ipvs.udpTimeout", IPVS, func(s *Settings) any { return &s.Proxy.IPVS.UDPTimeout }, "idle time of UDP flows; 0 leaves the kernel's"},
+
+	{"iptables-sync-period", "iptables.syncPeriod", IPTables, func(s *Settings) any { return &s.Proxy.IPTables.SyncPeriod }, "time between two rounds that look for drift in the kernel, as --ipvs-sync-period is in ipvs mode"},
+	{"iptables-min-sync-period", "iptables.minSyncPeriod", IPTables, func(s *Settings) any { return &s.Proxy.IPTables.MinSyncPeriod }, "least time between two changes of the kernel; 0 writes at once"},
+	{"iptables-localhost-nodeports", "iptables.localhostNodePorts", IPTables, func(s *Settings) any { return &s.Proxy.IPTables.LocalhostNodePorts }, "NodePorts answer on loopback addresses of IPv4, too, which takes route_localnet; never in ipvs mode, and off unless set (kube-proxy: on)"},
 
 	{"detect-local-mode", "detectLocalMode", Pods, func(s *Settings) any { return (*string)(&s.Proxy.DetectLocalMode) }, "how pods of this node are told: ClusterCIDR, NodeCIDR, BridgeInterface, InterfaceNamePrefix"},
 	{"cluster-cidr", "clusterCIDR", Pods, func(s *Settings) any { return &s.Proxy.ClusterCIDR }, "ranges of pod addresses, one a family: 10.244.0.0/16,fd00:10:244::/56; without it only this host is masqueraded"},
@@ -51,9 +55,6 @@ var proxySettings = []setting{
 
 	{"config-sync-period", "configSyncPeriod", Unused, func(s *Settings) any { return &s.Proxy.ConfigSyncPeriod }, "time between two resyncs of informers"},
 	{"show-hidden-metrics-for-version", "showHiddenMetricsForVersion", Unused, func(s *Settings) any { return &s.Proxy.ShowHiddenMetricsForVersion }, "show metrics that this release hid"},
-	{"iptables-localhost-nodeports", "iptables.localhostNodePorts", Unused, func(s *Settings) any { return &s.Proxy.IPTables.LocalhostNodePorts }, "NodePorts on loopback addresses, of the mode iptables"},
-	{"iptables-sync-period", "iptables.syncPeriod", Unused, func(s *Settings) any { return &s.Proxy.IPTables.SyncPeriod }, "period of the mode iptables"},
-	{"iptables-min-sync-period", "iptables.minSyncPeriod", Unused, func(s *Settings) any { return &s.Proxy.IPTables.MinSyncPeriod }, "least period of the mode iptables"},
 	{"log-flush-frequency", "logging.flushFrequency", Unused, func(s *Settings) any { return &s.Proxy.Logging.FlushFrequency }, "logs are not held back"},
 	{"vmodule", "logging.vmodule", Unused, func(s *Settings) any { return &s.Proxy.Logging.VModule }, "verbosity of single source files"},
 	{"log-text-split-stream", "logging.options.text.splitStream", Unused, func(s *Settings) any { return &s.Proxy.Logging.Options.Text.SplitStream }, "logs go to standard error"},

@@ -1,0 +1,81 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Mode is what carries Services on this node (--proxy-mode).
+type Mode string
+
+// The modes. ModeAuto is ModeIPVS where the kernel can, else ModeIPTables without a
+// complaint.
+const (
+	ModeIPVS     Mode = "ipvs"
+	ModeIPTables Mode = "iptables"
+	ModeAuto     Mode = "auto"
+)
+
+// OnMissing says what ModeIPVS does on a kernel without ip_vs (--on-missing-ipvs,
+// decision 2).
+type OnMissing string
+
+// The values of --on-missing-ipvs: carry Services in ModeIPTables, or end.
+const (
+	OnMissingIPTables OnMissing = "iptables"
+	OnMissingFail     OnMissing = "fail"
+)
+
+// Periods are the time between two audits and the least time between two changes of
+// the kernel, 0 for none, where Services are carried in mode m. Those of ModeAuto
+// are those of ModeIPVS: ask for the mode that runs.
+func (c Config) Periods(m Mode) (sync, least time.Duration) {
+	if m == ModeIPTables {
+		return c.IPTablesSyncPeriod, c.IPTablesMinSyncPeriod
+	}
+	return c.SyncPeriod, c.MinSyncPeriod
+}
+
+// mode reads --proxy-mode. Who comes from kube-proxy's nftables mode is told what to
+// use instead, and how to get it without touching the file.
+func (p *problems) mode(text string) Mode {
+	modes := []string{string(ModeIPVS), string(ModeIPTables), string(ModeAuto)}
+	switch text {
+	case "":
+		return ModeIPVS
+	case "nftables":
+		reason := "%q is not one of %s: kube-proxy alone has it; say ipvs, which takes over what it left on this node"
+		if p.s.ConfigFile != "" && !p.s.given["proxy-mode"] {
+			reason += "; --proxy-mode=ipvs wins over the file"
+		}
+		p.add("proxy-mode", reason, text, strings.Join(modes, ", "))
+	default:
+		p.oneOf("proxy-mode", text, modes)
+	}
+	return Mode(text)
+}
+
+// onMissing reads --on-missing-ipvs.
+func (p *problems) onMissing(text string) OnMissing {
+	p.oneOf("on-missing-ipvs", text, []string{string(OnMissingIPTables), string(OnMissingFail)})
+	return OnMissing(text)
+}
+
+// idleModeSettings names settings that ask for what the mode never comes to.
+func (s *Settings) idleModeSettings(c Config) []string {
+	mode, fail := s.with("proxy-mode", string(c.Mode)), s.with("on-missing-ipvs", string(OnMissingFail))
+	var out []string
+	if c.OnMissing == OnMissingFail && (c.Mode == ModeIPTables || c.Mode == ModeAuto) {
+		out = append(out, fmt.Sprintf("%s: without effect with %s", fail, mode))
+	}
+	promote := s.with("promote", "true")
+	switch {
+	case !c.Promote:
+	case c.Mode == ModeIPTables:
+		out = append(out, fmt.Sprintf("%s: without effect with %s", promote, mode))
+	case c.Mode == ModeIPVS && c.OnMissing == OnMissingFail:
+		out = append(out, fmt.Sprintf("%s: without effect with %s", promote, fail))
+	}
+	return out
+}
