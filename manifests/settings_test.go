@@ -50,6 +50,7 @@ func TestArgumentsAreThoseOfTheProgram(t *testing.T) {
 	c := load(t, only(t, pod.Containers).Args, files)
 	equal(t, "node", "worker-1", c.NodeName)
 	equal(t, "kubeconfig", mounted+"kubeconfig.conf", c.Client.Kubeconfig)
+	equal(t, "mode", config.ModeIPVS, c.Mode)
 	equal(t, "the agent runs", [2]bool{}, [2]bool{c.InitOnly, c.Cleanup})
 	equal(t, "run directory", only(t, pod.Containers).VolumeMounts[1].MountPath, c.RunDir)
 	equal(t, "init prepares", true, load(t, only(t, pod.InitContainers).Args, files).InitOnly)
@@ -68,7 +69,9 @@ clusterCIDR: 10.244.0.0/16
 clientConnection: {kubeconfig: /var/lib/kube-proxy/kubeconfig.conf}
 `}
 	equal(t, "program", "/usr/local/bin/kube-proxy", command[0])
-	equal(t, "node", "worker-1", load(t, command[1:], files).NodeName)
+	c := load(t, command[1:], files)
+	equal(t, "node", "worker-1", c.NodeName)
+	equal(t, "mode", config.ModeIPVS, c.Mode)
 }
 
 // The settings that the ConfigMap shows as comments are known, and are the defaults.
@@ -77,8 +80,8 @@ func TestCommentsShowDefaults(t *testing.T) {
 	file := object[*corev1.ConfigMap](t, base(t)...).Data["config.conf"]
 	comment := regexp.MustCompile(`(?m)^# ([a-z][A-Za-z]+: )`)
 	shown := comment.ReplaceAllString(file, "$1")
-	if n := len(comment.FindAllString(file, -1)); n < 7 {
-		t.Fatalf("%d settings shown, want at least 7", n)
+	if n := len(comment.FindAllString(file, -1)); n < 9 {
+		t.Fatalf("%d settings shown, want at least 9", n)
 	}
 	want := load(t, args, map[string]string{"config.conf": file})
 	got := load(t, args, map[string]string{"config.conf": shown})
