@@ -58,6 +58,15 @@ func (s script) tableAt(line int) string {
 	return at
 }
 
+// line is one line of the input, counted from 1, "" for one that is not there.
+func (s script) line(n int) string {
+	lines := strings.SplitN(s.text, "\n", max(n, 0)+1)
+	if n < 1 || n > len(lines) {
+		return ""
+	}
+	return lines[n-1]
+}
+
 // explain adds what legacy leaves out: it fails a removal without a reason,
 // and for a chain that is ours and empty only a reference is left.
 func explain(err error, s script) error {
@@ -65,8 +74,7 @@ func explain(err error, s script) error {
 	if !errors.As(err, &e) || e.kind != nil {
 		return err
 	}
-	lines := strings.Split(s.text, "\n")
-	if n := faultyLine(e.text); n > 0 && n <= len(lines) && strings.HasPrefix(lines[n-1], "-X ") {
+	if strings.HasPrefix(s.line(faultyLine(e.text)), "-X ") {
 		return fmt.Errorf("still referenced: %w: %w", ErrBusy, err)
 	}
 	return err

@@ -47,6 +47,9 @@ func (h *Handle) WriteJumps(_ context.Context, changes []JumpChange) []error {
 	return unsupported(len(changes))
 }
 
+// JumpsThere fails with ErrUnsupported.
+func (h *Handle) JumpsThere(context.Context, []JumpKey) ([]JumpKey, error) { return nil, errOS }
+
 // Counters is zero.
 func (h *Handle) Counters() Counters { return Counters{} }
 

@@ -4,157 +4,211 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
-	"slices"
 	"strings"
-
-	"github.com/coreos/go-iptables/iptables"
 )
 
-// WriteJumps converges jumps in the given order. A jump that is there,
-// anywhere in its hook, is neither moved nor doubled; a missing one becomes
-// the first rule, so of several adds the last comes out on top; or it goes
-// behind others with [JumpChange.Behind], to the end with [JumpChange.Last]. Jumps to the same target with other
-// arguments are removed after the new one is in.
+// WriteJumps converges jumps in the given order, with one listing of each hook
+// concerned and one iptables-restore a family (more only after a failure). A jump
+// that is there, anywhere in its hook, is neither moved nor doubled; a missing one
+// becomes the first rule, so of several adds the last comes out on top; or it goes
+// behind others with [JumpChange.Behind], to the end with [JumpChange.Last]. Jumps
+// to the same target with other arguments are removed after the new one is in.
 // The result is nil when all is applied, else has one entry a change.
 func (h *Handle) WriteJumps(ctx context.Context, changes []JumpChange) []error {
 	errs := make([]error, len(changes))
-	var stop error
 	for i, c := range changes {
-		err := stop
-		if err == nil {
-			err = h.writeJump(ctx, c)
-		}
-		if err != nil {
-			errs[i] = fmt.Errorf("%s jump %s: %w", c.Op, c.Key, err)
-		}
-		if errors.Is(err, ErrBusy) || ctx.Err() != nil {
-			stop = err // the rest would wait for the same lock, one after the other
+		errs[i] = h.refuse(ChainKey{Family: c.Key.Family, Table: c.Key.Table, Name: c.Key.Target})
+	}
+	b := &jumpBatch{h: h, changes: changes, errs: errs}
+	for _, f := range h.families {
+		b.write(ctx, f)
+	}
+	for i, c := range changes {
+		if errs[i] != nil {
+			errs[i] = fmt.Errorf("%s jump %s: %w", c.Op, c.Key, errs[i])
 		}
 	}
 	return h.settle(errs)
 }
 
-func (h *Handle) writeJump(ctx context.Context, c JumpChange) error {
-	if err := h.refuse(ChainKey{Family: c.Key.Family, Table: c.Key.Table, Name: c.Key.Target}); err != nil {
-		return err
-	}
-	j := jumpWriter{h: h, ipt: h.per[c.Key.Family].ipt, key: c.Key}
-	present, at, err := j.list(ctx, c.Behind)
-	if err != nil {
-		return err
-	}
-	keep := -1
-	if c.Op != Delete {
-		if keep, err = j.ensure(ctx, present, c, at); err != nil {
-			return err
+// JumpsThere tells which jumps are missing, whatever their arguments, with one
+// listing of each hook concerned.
+func (h *Handle) JumpsThere(ctx context.Context, keys []JumpKey) (missing []JumpKey, err error) {
+	found := map[JumpKey]bool{}
+	read := map[ChainKey]bool{}
+	for _, key := range keys {
+		hook := hookOf(key)
+		if h.per[key.Family] == nil {
+			return nil, fmt.Errorf("look for jump %s: family is not in use: %w", key, ErrUnsupported)
+		}
+		if !read[hook] {
+			rules, err := h.readChain(ctx, hook)
+			if err != nil {
+				return nil, fmt.Errorf("look for jump %s: %w", key, err)
+			}
+			read[hook] = true
+			for _, rule := range rules {
+				if there, _, ok := jumpOf(hook, rule); ok {
+					found[there] = true
+				}
+			}
+		}
+		if !found[key] {
+			missing = append(missing, key)
 		}
 	}
-	for i, jump := range present {
-		if i == keep || c.spares(jump) {
+	return missing, nil
+}
+
+// jumpBatch writes changes of jumps, a family at a time; errs is indexed by row.
+type jumpBatch struct {
+	h       *Handle
+	changes []JumpChange
+	errs    []error
+	// stopped is what would hit every other attempt too: the rest would wait for
+	// the same lock, one after the other.
+	stopped error
+}
+
+// open are the rows of the family that did not fail.
+func (b *jumpBatch) open(f Family) []int {
+	var rows []int
+	for row, c := range b.changes {
+		if c.Key.Family == f && b.errs[row] == nil {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+func (b *jumpBatch) fail(rows []int, err error) {
+	for _, row := range rows {
+		b.errs[row] = err
+	}
+}
+
+// write leaves out row after row until the rest passes, each time by what the
+// hooks hold then: of several tables some may have been written already.
+func (b *jumpBatch) write(ctx context.Context, f Family) {
+	for rows := b.open(f); len(rows) > 0; rows = b.open(f) {
+		guilty, err := b.attempt(ctx, rows)
+		switch {
+		case err == nil:
+			return
+		case len(guilty) > 0:
+			b.fail(guilty, err)
+		default:
+			b.writeSingly(ctx, rows)
+			return
+		}
+	}
+}
+
+// writeSingly finds the guilty among rows by writing one after the other.
+func (b *jumpBatch) writeSingly(ctx context.Context, rows []int) {
+	for _, row := range rows {
+		if _, err := b.attempt(ctx, []int{row}); err != nil {
+			b.errs[row] = err
+		}
+	}
+}
+
+// attempt reads the hooks, and writes the rows at once. Of a refusal it tells
+// which rows are guilty, none if that is unknown.
+func (b *jumpBatch) attempt(ctx context.Context, rows []int) (guilty []int, err error) {
+	for races := 0; ; races++ {
+		if b.stopped != nil {
+			return rows, b.stopped
+		}
+		hooks, rest, err := b.read(ctx, rows)
+		if err != nil {
+			return rest, err
+		}
+		s := b.plan(hooks, rows)
+		if s.text == "" {
+			return nil, nil
+		}
+		f := b.changes[rows[0]].Key.Family
+		if err = b.h.restore(ctx, f, s.text); err == nil {
+			return nil, nil
+		}
+		switch {
+		case outOfTime(ctx, err):
+			b.stopped = err
+			return rows, err
+		case races < maxRaces && s.missedDeletion(err):
+		default:
+			return b.guilty(rows, s, err), err
+		}
+	}
+}
+
+// maxRaces bounds how often hooks are read again because somebody else was faster
+// to delete what was to be deleted.
+const maxRaces = 2
+
+// missedDeletion tells whether a rule to delete is not there any more.
+func (s script) missedDeletion(err error) bool {
+	return mayBeMissing(err) && strings.HasPrefix(s.line(lineOf(err)), "-D ")
+}
+
+// outOfTime errors would take the others as long: no process, no time left, the
+// lock not had.
+func outOfTime(ctx context.Context, err error) bool {
+	var e *toolError
+	return ctx.Err() != nil || errors.Is(err, ErrBusy) || !errors.As(err, &e) || e.status < 0
+}
+
+// read lists the hooks of the rows. If one cannot be read the rows that need it
+// are guilty.
+func (b *jumpBatch) read(ctx context.Context, rows []int) (hooks map[ChainKey][]string, guilty []int, err error) {
+	hooks = map[ChainKey][]string{}
+	for _, row := range rows {
+		hook := hookOf(b.changes[row].Key)
+		if _, known := hooks[hook]; known {
 			continue
 		}
-		if err := j.delete(ctx, jump); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// jumpWriter speaks to go-iptables about one key.
-type jumpWriter struct {
-	h   *Handle
-	ipt *iptables.IPTables
-	key JumpKey
-}
-
-// list reads the jumps of the key out of its hook, in order, and the number that
-// a rule behind the jumps to certain targets has. Comparing canonical text
-// replaces the tools' own check, which is known to miss rules over quoting.
-func (j jumpWriter) list(ctx context.Context, behind []string) (jumps []Jump, at int, err error) {
-	var lines []string
-	err = j.do(ctx, func() (err error) {
-		lines, err = j.ipt.List(j.key.Table, j.key.Hook)
-		return err
-	})
-	if err != nil {
-		return nil, 0, err
-	}
-	hook := ChainKey{Family: j.key.Family, Table: j.key.Table, Name: j.key.Hook}
-	number := 0
-	for _, line := range lines {
-		rule, ok := strings.CutPrefix(line, "-A "+j.key.Hook+" ")
-		if !ok {
+		if hooks[hook], err = b.h.readChain(ctx, hook); err == nil {
 			continue
 		}
-		number++
-		switch key, jump, ok := jumpOf(hook, rule); {
-		case ok && key == j.key:
-			jumps = append(jumps, jump)
-		case ok && slices.Contains(behind, key.Target):
-			at = number
+		if outOfTime(ctx, err) {
+			b.stopped = err
+			return nil, rows, err
 		}
+		for _, row := range rows {
+			if hookOf(b.changes[row].Key) == hook {
+				guilty = append(guilty, row)
+			}
+		}
+		return nil, guilty, err
 	}
-	return jumps, at + 1, nil
+	return hooks, nil, nil
 }
 
-// ensure returns the position in present of the jump to keep, -1 if it had
-// to be written; then at is its number in the hook, unless it is to be the last.
-func (j jumpWriter) ensure(ctx context.Context, present []Jump, c JumpChange, at int) (int, error) {
-	rule := Canonical(j.key.Family, c.Jump.Rule(j.key.Target))
-	for i, have := range present {
-		if Canonical(j.key.Family, have.Rule(j.key.Target)) == rule {
-			return i, nil
-		}
+func (b *jumpBatch) plan(hooks map[ChainKey][]string, rows []int) script {
+	p := newJumpPlan(hooks)
+	for _, row := range rows {
+		p.change(row, b.changes[row])
 	}
-	return -1, j.do(ctx, func() error {
-		if c.Last {
-			return j.ipt.Append(j.key.Table, j.key.Hook, Words(rule)...)
-		}
-		return j.ipt.Insert(j.key.Table, j.key.Hook, at, Words(rule)...)
-	})
+	return p.tables.render()
 }
 
-func (j jumpWriter) delete(ctx context.Context, jump Jump) error {
-	err := j.do(ctx, func() error {
-		return j.ipt.Delete(j.key.Table, j.key.Hook, Words(jump.Rule(j.key.Target))...)
-	})
-	if errors.Is(err, ErrNotExist) {
-		return nil // somebody else was faster
+// guilty are the row whose line was refused and those to a chain that the tool
+// misses by name; who writes alone is guilty in any case.
+func (b *jumpBatch) guilty(rows []int, s script, err error) []int {
+	if row, known := s.blame(err); known {
+		return []int{row}
 	}
-	return err
-}
-
-// do runs one go-iptables call. The library keeps its process to itself, so
-// the call is pinned to a thread and at the deadline the thread's children
-// are killed; the lock wait alone is bounded by the library's own timeout.
-func (j jumpWriter) do(ctx context.Context, call func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, j.h.opts.Timeout)
-	defer cancel()
-	if err := ctx.Err(); err != nil {
-		return err
+	var e *toolError
+	if len(rows) == 1 || !errors.As(err, &e) {
+		return rows
 	}
-	j.h.jumps.Add(1)
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	stop := killChildrenAfter(ctx)
-	defer stop()
-	err := call()
-	if err == nil {
-		return nil
-	}
-	return jumpError(ctx, err)
-}
-
-func jumpError(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("killed: %w", ctx.Err())
-	}
-	var e *iptables.Error
-	if errors.As(err, &e) {
-		if kind := classify(e.ExitStatus(), e.Error()); kind != nil {
-			return fmt.Errorf("%w: %w", kind, err)
+	var guilty []int
+	name, table := missingChain(e.text), s.tableAt(faultyLine(e.text))
+	for _, row := range rows {
+		if key := b.changes[row].Key; key.Target == name && key.Table == table {
+			guilty = append(guilty, row)
 		}
 	}
-	return err
+	return guilty
 }

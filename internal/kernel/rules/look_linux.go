@@ -167,7 +167,7 @@ var errIncompatible = errors.New("incompatible, use 'nft' tool")
 // readChain lists the rules of one chain, as printed.
 func (h *Handle) readChain(ctx context.Context, k ChainKey) ([]string, error) {
 	h.jumps.Add(1)
-	out, err := run(ctx, h.opts.listTimeout(), nil, h.per[k.Family].command, waitArg(h.opts), "-t", k.Table, "-S", k.Name)
+	out, err := run(ctx, h.opts.chainTimeout(h.backend), nil, h.per[k.Family].command, waitArg(h.opts), "-t", k.Table, "-S", k.Name)
 	if err != nil && strings.Contains(err.Error(), errIncompatible.Error()) {
 		err = fmt.Errorf("%w: %w", errIncompatible, err)
 	}

@@ -17,9 +17,10 @@ type Options struct {
 	// LockWait bounds the wait for the xtables lock, in whole seconds since
 	// the tools take no less. Default 5 s.
 	LockWait time.Duration
-	// Timeout bounds each process, lock wait included. Default 10 s. One that lists
-	// all rules of a family has listShare times that, for other modes of kube-proxy
-	// leave tens of thousands; one that writes many lines has perLine more for each.
+	// Timeout bounds each process, lock wait included. Default 10 s. One that works
+	// through all rules, as legacy's do whatever they are for, has listShare times
+	// that, for there may be hundreds of thousands; one that writes many lines has
+	// perLine more for each.
 	Timeout time.Duration
 	// Owned says which user chains are ours; required.
 	Owned func(ChainKey) bool
@@ -76,12 +77,25 @@ func (o Options) Validate() error {
 
 // How long a process may take whose work grows with the rules.
 const (
-	listShare = 6
-	perLine   = 5 * time.Millisecond
+	listShare     = 6
+	perLine       = 5 * time.Millisecond
+	perLineLegacy = 500 * time.Microsecond
 )
 
 func (o Options) listTimeout() time.Duration { return listShare * o.Timeout }
 
-func (o Options) writeTimeout(text string) time.Duration {
-	return o.Timeout + time.Duration(strings.Count(text, "\n"))*perLine
+// chainTimeout is for one that lists a chain.
+func (o Options) chainTimeout(b Backend) time.Duration {
+	if b == Legacy {
+		return o.listTimeout()
+	}
+	return o.Timeout
+}
+
+func (o Options) writeTimeout(b Backend, text string) time.Duration {
+	lines := time.Duration(strings.Count(text, "\n"))
+	if b == Legacy {
+		return o.listTimeout() + lines*perLineLegacy
+	}
+	return o.Timeout + lines*perLine
 }

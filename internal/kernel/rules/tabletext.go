@@ -33,6 +33,11 @@ func (t *tableText) rules(row int, chain, text string) {
 	}
 }
 
+// inOrder adds a line whose place among the others counts.
+func (t *tableText) inOrder(row int, line string) {
+	t.appended = append(t.appended, textLine{line, row})
+}
+
 // insert makes the rule the first of the chain.
 func (t *tableText) insert(row int, chain, rule string) {
 	t.inserted = append(t.inserted, textLine{strings.TrimSpace("-I " + chain + " " + rule), row})

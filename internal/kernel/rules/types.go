@@ -182,7 +182,9 @@ func (c JumpChange) spares(have Jump) bool {
 
 // Counters counts since the Handle was made.
 type Counters struct {
-	// Processes launched, by purpose; each costs 5-20 ms of CPU.
+	// Processes launched: iptables-save, iptables-restore, and iptables that lists
+	// one chain, mostly the hook of jumps. Each costs 5-20 ms of CPU, and with
+	// legacy what reading the table takes: 0.4 s for 170,000 rules.
 	Save, Restore, Jump uint64
 	// Bytes handed to iptables-restore.
 	Bytes uint64

@@ -240,7 +240,7 @@ func (h *Handle) restore(ctx context.Context, f Family, text string) error {
 	h.restores.Add(1)
 	h.bytes.Add(uint64(len(text)))
 	t := h.per[f]
-	_, err := run(ctx, h.opts.writeTimeout(text), strings.NewReader(text), t.restore, "--noflush", waitArg(h.opts))
+	_, err := run(ctx, h.opts.writeTimeout(h.backend, text), strings.NewReader(text), t.restore, "--noflush", waitArg(h.opts))
 	if err != nil && ctx.Err() == nil { // told to stop, we killed it: no failure
 		t.failures.Add(1)
 	}

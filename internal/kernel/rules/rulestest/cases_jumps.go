@@ -1,7 +1,11 @@
 package rulestest
 
 import (
+	"context"
+	"errors"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 )
@@ -103,7 +107,6 @@ func testJumpDeleted(t *testing.T, b *bench) {
 	}
 }
 
-// acceptJump is the jump that ends INPUT.
 // testJumpDeletedExactly: another program's jump to the same chain stays.
 func testJumpDeletedExactly(_ *testing.T, b *bench) {
 	for _, f := range b.Client.Families() {
@@ -117,6 +120,7 @@ func testJumpDeletedExactly(_ *testing.T, b *bench) {
 	}
 }
 
+// acceptJump is the jump that ends INPUT.
 func acceptJump(f rules.Family, args string) rules.JumpChange {
 	key := rules.JumpKey{Family: f, Table: "filter", Hook: "INPUT", Target: "KUBE-IPVS-ACCEPT"}
 	return last(rules.JumpChange{Op: rules.Add, Key: key, Jump: rules.Jump{Args: args}})
@@ -227,5 +231,120 @@ func testJumpRefused(t *testing.T, b *bench) {
 		b.wantJumps(map[rules.JumpKey]rules.Jump{})
 		b.jump(rules.Add, portals(f, "PREROUTING"), "-i cni0")
 		b.jump(rules.Delete, portals(f, "PREROUTING"), "")
+	}
+}
+
+// fourteenJumps are more than any mode has, in three tables.
+func fourteenJumps(f rules.Family) []rules.JumpChange {
+	out := ipvsJumps(f)
+	for _, hook := range []string{"INPUT", "FORWARD", "OUTPUT"} {
+		key := rules.JumpKey{Family: f, Table: "filter", Hook: hook, Target: "KUBE-FORWARD-2"}
+		out = append(out, rules.JumpChange{Op: rules.Add, Key: key, Jump: rules.Jump{Args: "-m conntrack --ctstate NEW"}})
+	}
+	return out
+}
+
+func testJumpProcesses(t *testing.T, b *bench) {
+	b.write(rules.Add, Shapes(b.Client.Families()...))
+	for _, f := range b.Client.Families() {
+		b.write(rules.Add, chainMap{{Family: f, Table: "filter", Name: "KUBE-FORWARD-2"}: {}})
+		changes := fourteenJumps(f)
+		hooks := map[rules.ChainKey]bool{}
+		for _, c := range changes {
+			hooks[rules.ChainKey{Family: f, Table: c.Key.Table, Name: c.Key.Hook}] = true
+		}
+		before := b.Client.Counters()
+		b.jumps(changes...)
+		after := b.Client.Counters()
+		if got := after.Restore - before.Restore; got != 1 || after.Bytes == before.Bytes {
+			t.Errorf("%d restores of %d bytes for %d jumps", got, after.Bytes-before.Bytes, len(changes))
+		}
+		if got := after.Jump - before.Jump; got != uint64(len(hooks)) {
+			t.Errorf("%d listings of %d hooks", got, len(hooks))
+		}
+		b.jumps(changes...)
+		if got := b.Client.Counters().Restore - after.Restore; got != 0 {
+			t.Errorf("%d restores for jumps that are there", got)
+		}
+		for i := range changes {
+			changes[i].Op = rules.Delete
+		}
+		b.jumps(changes...)
+		if got := b.Client.Counters().Restore - after.Restore; got != 1 {
+			t.Errorf("%d restores to delete %d jumps", got, len(changes))
+		}
+	}
+	b.wantJumps(map[rules.JumpKey]rules.Jump{})
+}
+
+// testJumpRefusedAlone: the refused ones are found in the batch, in every table,
+// and the others are written once and in order.
+func testJumpRefusedAlone(t *testing.T, b *bench) {
+	b.write(rules.Add, Shapes(b.Client.Families()...))
+	for _, f := range b.Client.Families() {
+		good := ipvsJumps(f)
+		bad := map[rules.JumpKey]bool{}
+		for _, c := range []rules.JumpChange{
+			{Key: rules.JumpKey{Family: f, Table: "filter", Hook: "INPUT", Target: "KUBE-NOT-THERE"}},
+			{Key: rules.JumpKey{Family: f, Table: "nat", Hook: "OUTPUT", Target: "KUBE-NOT-THERE"}},
+			{Key: rules.JumpKey{Family: f, Table: "nat", Hook: "OUTPUT", Target: "KUBE-MARK-MASQ"}, Jump: rules.Jump{Args: "-i cni0"}},
+		} {
+			c.Op = rules.Add
+			bad[c.Key] = true
+			good = append([]rules.JumpChange{c}, good...)
+		}
+		errs := b.Client.WriteJumps(t.Context(), good)
+		for i, c := range good {
+			if len(errs) != len(good) || (errs[i] != nil) != bad[c.Key] {
+				t.Fatalf("row %d of %v", i, errs)
+			}
+		}
+		b.wantHook(f, "filter", "FORWARD",
+			`-m comment --comment "kube-proxy firewall rules" -j KUBE-PROXY-FIREWALL`,
+			`-m comment --comment "kubernetes forwarding rules" -j KUBE-FORWARD`)
+		b.wantHook(f, "nat", "OUTPUT", portalsArgs+" -j KUBE-SERVICES")
+		b.wantHook(f, "filter", "INPUT",
+			`-m comment --comment "kubernetes ipvs access filter" -j KUBE-IPVS-FILTER`,
+			`-m comment --comment "kube-proxy firewall rules" -j KUBE-PROXY-FIREWALL`,
+			`-m comment --comment "kubernetes health check rules" -j KUBE-NODE-PORT`,
+			`-m comment --comment "kubernetes ipvs service traffic" -j KUBE-IPVS-ACCEPT`)
+	}
+}
+
+func testJumpsThere(t *testing.T, b *bench) {
+	for _, f := range b.Client.Families() {
+		b.write(rules.Add, chainMap{nat(f, "KUBE-SERVICES"): {}})
+		keys := []rules.JumpKey{portals(f, "PREROUTING"), portals(f, "OUTPUT")}
+		other := portals(f, "OUTPUT")
+		other.Target = "KUBE-OTHER"
+		keys = append(keys, other)
+		b.wantMissing(keys, keys...)
+		b.jump(rules.Add, keys[0], portalsArgs)
+		b.jump(rules.Add, keys[1], "-p tcp")
+		before := b.Client.Counters()
+		b.wantMissing(keys, other)
+		after := b.Client.Counters()
+		if got := after.Jump - before.Jump; got != 2 || after.Save != before.Save {
+			t.Errorf("%d listings of two hooks", got)
+		}
+		b.wantMissing(keys[:2])
+		b.wantMissing(nil)
+		nowhere := portals(f, "NOWHERE")
+		if _, err := b.Client.JumpsThere(t.Context(), []rules.JumpKey{nowhere}); err == nil {
+			t.Error("a hook that is not there can be read")
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if missing, err := b.Client.JumpsThere(ctx, []rules.JumpKey{portals(b.Client.Families()[0], "OUTPUT")}); !errors.Is(err, context.Canceled) || missing != nil {
+		t.Errorf("missing %v, %v", missing, err)
+	}
+}
+
+func (b *bench) wantMissing(keys []rules.JumpKey, want ...rules.JumpKey) {
+	b.t.Helper()
+	missing, err := b.Client.JumpsThere(b.t.Context(), keys)
+	if diff := cmp.Diff(want, missing); diff != "" || err != nil {
+		b.t.Fatalf("missing jumps (-want +got), %v:\n%s", err, diff)
 	}
 }

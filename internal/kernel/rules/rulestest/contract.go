@@ -22,6 +22,7 @@ type Client interface {
 	Write(context.Context, []rules.ChainChange, []rules.RuleChange) (chainErrs, ruleErrs []error)
 	WriteChains(context.Context, []rules.ChainChange) []error
 	WriteJumps(context.Context, []rules.JumpChange) []error
+	JumpsThere(context.Context, []rules.JumpKey) (missing []rules.JumpKey, err error)
 	Counters() rules.Counters
 }
 
@@ -79,6 +80,9 @@ func Contract(t *testing.T, newHost func(t *testing.T) Host) {
 		{"jump of ours is deleted beside another", testJumpDeletedExactly},
 		{"jump to a missing chain fails", testJumpMissing},
 		{"jump that its hook does not take fails", testJumpRefused},
+		{"one process a family for many jumps", testJumpProcesses},
+		{"refused jump among others fails alone", testJumpRefusedAlone},
+		{"jumps that are missing are told", testJumpsThere},
 		{"printed state replays on another host", func(t *testing.T, b *bench) { testReplay(t, b, newHost) }},
 		{"one process a family for a batch", testProcesses},
 		{"thousands of chains load", testLoad},

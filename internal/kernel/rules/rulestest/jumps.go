@@ -18,33 +18,81 @@ func (f *Fake) WriteJumps(ctx context.Context, changes []rules.JumpChange) []err
 	errs := make([]error, len(changes))
 	stop := f.Plan.begin(ctx, CallWriteJumps)
 	for i, c := range changes {
-		err := stop
-		if err == nil {
-			err = f.writeJump(c)
+		errs[i] = cmp.Or(stop, f.refuseJump(c.Key))
+	}
+	f.countJumps(good(changes, errs))
+	for i, c := range changes {
+		if errs[i] == nil {
+			errs[i] = f.writeJump(c)
 		}
-		if err != nil {
-			errs[i] = fmt.Errorf("%s jump %s: %w", c.Op, c.Key, err)
+		if errs[i] != nil {
+			errs[i] = fmt.Errorf("%s jump %s: %w", c.Op, c.Key, errs[i])
 		}
 	}
 	return f.settle(errs)
 }
 
-func (f *Fake) writeJump(c rules.JumpChange) error {
-	target := rules.ChainKey{Family: c.Key.Family, Table: c.Key.Table, Name: c.Key.Target}
-	if err := cmp.Or(f.refuse(target), f.Plan.failJump(c.Key)); err != nil {
-		return err
+// JumpsThere does what rules.Handle does.
+func (f *Fake) JumpsThere(ctx context.Context, keys []rules.JumpKey) (missing []rules.JumpKey, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	err = f.Plan.begin(ctx, CallJumpsThere)
+	read := map[rules.ChainKey]bool{}
+	for _, key := range keys {
+		if err = cmp.Or(err, f.checkHook(key)); err != nil {
+			return nil, fmt.Errorf("look for jump %s: %w", key, err)
+		}
+		read[hookOf(key)] = true
+		hook := f.at(key.Family, key.Table).chains[key.Hook]
+		if !slices.ContainsFunc(hook, func(rule string) bool { return endsIn(rule, key.Target) }) {
+			missing = append(missing, key)
+		}
 	}
-	t := f.at(c.Key.Family, c.Key.Table)
-	if t == nil || !slices.Contains(t.builtin, c.Key.Hook) {
+	f.counters.Jump += uint64(len(read))
+	return missing, err
+}
+
+func hookOf(k rules.JumpKey) rules.ChainKey {
+	return rules.ChainKey{Family: k.Family, Table: k.Table, Name: k.Hook}
+}
+
+func (f *Fake) refuseJump(k rules.JumpKey) error {
+	target := rules.ChainKey{Family: k.Family, Table: k.Table, Name: k.Target}
+	return cmp.Or(f.refuse(target), f.Plan.failJump(k), f.checkHook(k))
+}
+
+func (f *Fake) checkHook(k rules.JumpKey) error {
+	t := f.at(k.Family, k.Table)
+	if t == nil || !slices.Contains(t.builtin, k.Hook) {
 		return fmt.Errorf("no such hook: %w", rules.ErrUnsupported)
 	}
-	f.counters.Jump++ // the listing of the hook
+	return nil
+}
+
+// countJumps counts the processes and their input as the Handle would.
+func (f *Fake) countJumps(changes []rules.JumpChange) {
+	hooks := map[rules.ChainKey][]string{}
+	for _, c := range changes {
+		hook := hookOf(c.Key)
+		hooks[hook] = f.at(hook.Family, hook.Table).chains[hook.Name]
+	}
+	f.counters.Jump += uint64(len(hooks))
+	for _, family := range f.families {
+		if text := rules.JumpText(family, hooks, changes); text != "" {
+			f.counters.Restore++
+			f.counters.Bytes += uint64(len(text))
+		}
+	}
+}
+
+func (f *Fake) writeJump(c rules.JumpChange) error {
+	t := f.at(c.Key.Family, c.Key.Table)
 	rule := rules.Canonical(c.Key.Family, c.Jump.Rule(c.Key.Target))
 	if c.Op == rules.Delete {
 		if c.Exact {
 			t.chains[c.Key.Hook] = slices.DeleteFunc(t.chains[c.Key.Hook], func(r string) bool { return r == rule })
 		} else {
-			f.dropJumps(t, c.Key, "")
+			t.dropJumps(c.Key, "")
 		}
 		return nil
 	}
@@ -53,10 +101,9 @@ func (f *Fake) writeJump(c rules.JumpChange) error {
 		return err
 	}
 	if !slices.Contains(t.chains[c.Key.Hook], rule) {
-		f.counters.Jump++
 		t.chains[c.Key.Hook] = slices.Insert(t.chains[c.Key.Hook], place(t.chains[c.Key.Hook], c), rule)
 	}
-	f.dropJumps(t, c.Key, rule)
+	t.dropJumps(c.Key, rule)
 	return nil
 }
 
@@ -76,12 +123,11 @@ func place(hook []string, c rules.JumpChange) int {
 
 // dropJumps removes the jumps of the key except one that equals keep: the
 // last of them, since the tools delete the first that fits.
-func (f *Fake) dropJumps(t *table, key rules.JumpKey, keep string) {
+func (t *table) dropJumps(key rules.JumpKey, keep string) {
 	var out []string
 	kept := false
 	for _, r := range slices.Backward(t.chains[key.Hook]) {
 		if endsIn(r, key.Target) && (r != keep || kept) {
-			f.counters.Jump++
 			continue
 		}
 		kept = kept || r == keep

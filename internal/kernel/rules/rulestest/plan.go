@@ -15,6 +15,7 @@ const (
 	CallWrite       Call = "Write"
 	CallWriteChains Call = "WriteChains"
 	CallWriteJumps  Call = "WriteJumps"
+	CallJumpsThere  Call = "JumpsThere"
 )
 
 // RuleKey names a rule of a chain, in canonical form.

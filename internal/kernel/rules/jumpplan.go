@@ -1,0 +1,88 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+)
+
+// jumpPlan turns changes of jumps into lines for iptables-restore, row by row,
+// and follows what each line makes of the hooks.
+type jumpPlan struct {
+	hooks  map[ChainKey][]string // rules as printed
+	tables tableSet
+}
+
+func newJumpPlan(hooks map[ChainKey][]string) *jumpPlan {
+	p := &jumpPlan{hooks: map[ChainKey][]string{}, tables: tableSet{}}
+	for key, list := range hooks {
+		p.hooks[key] = slices.Clone(list)
+	}
+	return p
+}
+
+// hookOf is the built-in chain that a jump starts from.
+func hookOf(k JumpKey) ChainKey { return ChainKey{Family: k.Family, Table: k.Table, Name: k.Hook} }
+
+// change adds the lines of one row. A stale jump goes after the new one is in.
+func (p *jumpPlan) change(row int, c JumpChange) {
+	present, at := p.find(c)
+	keep := -1
+	if c.Op != Delete {
+		rule := Canonical(c.Key.Family, c.Jump.Rule(c.Key.Target))
+		keep = slices.IndexFunc(present, func(have string) bool { return Canonical(c.Key.Family, have) == rule })
+		if keep < 0 {
+			p.add(row, c, rule, at)
+		}
+	}
+	for i, have := range present {
+		if _, jump, _ := jumpOf(hookOf(c.Key), have); i != keep && !c.spares(jump) {
+			p.delete(row, c.Key, have)
+		}
+	}
+}
+
+// find lists the jumps of the key in its hook, in order, and the number that a
+// rule behind the jumps that have to come first has. Comparing canonical text
+// replaces the tools' own check, which is known to miss rules over quoting.
+func (p *jumpPlan) find(c JumpChange) (present []string, at int) {
+	hook := hookOf(c.Key)
+	for i, rule := range p.hooks[hook] {
+		switch key, _, ok := jumpOf(hook, rule); {
+		case ok && key == c.Key:
+			present = append(present, rule)
+		case ok && slices.Contains(c.Behind, key.Target):
+			at = i + 1
+		}
+	}
+	return present, at
+}
+
+func (p *jumpPlan) add(row int, c JumpChange, rule string, at int) {
+	hook := hookOf(c.Key)
+	line := fmt.Sprintf("-I %s %d %s", hook.Name, at+1, rule)
+	if c.Last {
+		at, line = len(p.hooks[hook]), fmt.Sprintf("-A %s %s", hook.Name, rule)
+	}
+	p.tables.at(hook.Table).inOrder(row, line)
+	p.hooks[hook] = slices.Insert(p.hooks[hook], at, rule)
+}
+
+// delete takes the first rule that equals it, as the tools do.
+func (p *jumpPlan) delete(row int, k JumpKey, rule string) {
+	hook, want := hookOf(k), Canonical(k.Family, rule)
+	p.tables.at(hook.Table).inOrder(row, fmt.Sprintf("-D %s %s", hook.Name, rule))
+	i := slices.IndexFunc(p.hooks[hook], func(have string) bool { return Canonical(k.Family, have) == want })
+	p.hooks[hook] = slices.Delete(p.hooks[hook], i, i+1)
+}
+
+// JumpText is what [Handle.WriteJumps] hands to iptables-restore --noflush for
+// one family whose hooks hold these rules, "" if there is nothing to write.
+func JumpText(f Family, hooks map[ChainKey][]string, changes []JumpChange) string {
+	p := newJumpPlan(hooks)
+	for row, c := range changes {
+		if c.Key.Family == f {
+			p.change(row, c)
+		}
+	}
+	return p.tables.render().text
+}
