@@ -1,11 +1,13 @@
 // Package nftables lists and removes whole tables of nf_tables, such as those
-// that kube-proxy's nftables mode leaves behind.
+// that kube-proxy's nftables mode leaves behind, and tells cheaply whether
+// anybody has changed any.
 //
 // It knows names of tables, nothing of what is in them, and it does not know
 // whose they are: a caller says which are to go.
 //
-//	List   ──► dump of all tables ──► map[Key]
-//	Delete ──► begin, one deletion a table, end: one message to the kernel
+//	List       ──► dump of all tables ──► map[Key]
+//	Delete     ──► begin, one deletion a table, end: one message to the kernel
+//	Generation ──► the number of the last transaction of anybody
 //
 // The law of the room: all or nothing. The deletions of one call are one
 // transaction of the kernel, so that no packet meets some of the tables and not

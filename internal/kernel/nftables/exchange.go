@@ -70,10 +70,33 @@ func (x *exchange) listOnce() (map[Key]struct{}, error) {
 	return tables, nil
 }
 
+// generation asks for the number of the last transaction.
+func (x *exchange) generation() (generation uint32, err error) {
+	x.seq++
+	if err := x.wire.Send(appendMessage(nil, getGen, 0, x.seq, 0, "")); err != nil {
+		return 0, err
+	}
+	err = x.answers(func(m message) (done bool, err error) {
+		switch {
+		case m.seq != x.seq:
+			return false, nil
+		case m.kind == nlError:
+			errno, err := m.verdict()
+			return true, errors.Join(err, dumpFault(errno))
+		}
+		generation, err = m.generation()
+		return true, err
+	})
+	if errors.Is(err, errAbsent) {
+		return 0, nil
+	}
+	return generation, err
+}
+
 // errAbsent: this kernel has no nf_tables.
 var errAbsent = errors.New("no nf_tables")
 
-// dumpFault reads the verdict on a dump. nfnetlink says EINVAL for a subsystem
+// dumpFault reads the verdict on a reading request. nfnetlink says EINVAL for a subsystem
 // that it does not have and cannot load (nfnetlink_rcv_msg).
 func dumpFault(errno syscall.Errno) error {
 	switch errno {

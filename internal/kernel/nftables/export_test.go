@@ -10,6 +10,7 @@ func Walk(b []byte) (messages int, tables []Key) {
 		messages++
 		b = rest
 		_, _ = m.verdict()
+		_, _ = m.generation()
 		if key, err := m.table(); err == nil {
 			tables = append(tables, key)
 		}

@@ -67,6 +67,8 @@ func (w *wire) Send(b []byte) error {
 	switch binary.NativeEndian.Uint16(b[4:]) {
 	case 10<<8 | 1:
 		w.dump(seq)
+	case 10<<8 | 16:
+		w.generation(seq)
 	case 0x10:
 		w.transaction(b)
 	}
@@ -96,6 +98,22 @@ func (w *wire) dump(seq uint32) {
 		end[6] |= 0x10
 	}
 	w.queue <- end
+}
+
+// generation answers with the number of transactions that arrived.
+func (w *wire) generation(seq uint32) {
+	switch {
+	case w.kernel.absent:
+		w.answer(seq, syscall.EINVAL)
+		return
+	case w.kernel.garble:
+		w.kernel.garble = false
+		defer w.generation(seq)
+		seq += 77 // first an answer to another request
+	}
+	b := []byte{28, 0, 0, 0, 15, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 1, 0}
+	binary.NativeEndian.PutUint32(b[8:], seq)
+	w.queue <- binary.BigEndian.AppendUint32(b, uint32(w.kernel.wrote))
 }
 
 // answer is a message of the kind error.
@@ -154,7 +172,17 @@ func TestKernelWithoutTables(t *testing.T) {
 			if errs := h.Delete(ctx, keysOf2); errs != nil {
 				t.Errorf("Delete: %v", errs)
 			}
+			if n, err := h.Generation(ctx); n != 0 || err != nil {
+				t.Errorf("Generation: %d, %v", n, err)
+			}
 		})
+	}
+}
+
+func TestGenerationOfThisRequest(t *testing.T) {
+	k := &kernel{wrote: 258, garble: true}
+	if n, err := k.handle().Generation(ctx); n != 258 || err != nil {
+		t.Errorf("got %d, %v", n, err)
 	}
 }
 

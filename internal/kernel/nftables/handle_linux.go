@@ -50,6 +50,17 @@ func (h *Handle) List(ctx context.Context) (map[Key]struct{}, error) {
 	return tables, nil
 }
 
+// Generation is a number that the kernel raises with every transaction on tables
+// of any family, by whomever; it wraps around. What is read while it stays the
+// same is still true. A kernel without nf_tables has 0.
+func (h *Handle) Generation(ctx context.Context) (uint32, error) {
+	generation, err := call(ctx, h, (*exchange).generation)
+	if err != nil {
+		return 0, fmt.Errorf("read generation of nftables: %w", err)
+	}
+	return generation, nil
+}
+
 // Delete removes tables with all that is in them, in one transaction: packets see
 // all of them or none. The errors are aligned with the keys; a nil slice means
 // that none of the tables exists any more. If one cannot be deleted none is, and

@@ -24,6 +24,9 @@ func (h *Handle) Close() {}
 // List fails with ErrUnsupported.
 func (h *Handle) List(context.Context) (map[Key]struct{}, error) { return nil, errPlatform }
 
+// Generation fails with ErrUnsupported.
+func (h *Handle) Generation(context.Context) (uint32, error) { return 0, errPlatform }
+
 // Delete fails every key with ErrUnsupported.
 func (h *Handle) Delete(_ context.Context, keys []Key) []error {
 	if len(keys) == 0 {

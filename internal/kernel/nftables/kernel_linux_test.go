@@ -219,3 +219,39 @@ type deaf struct {
 
 func (d deaf) Send([]byte) error { return nil }
 func (d deaf) Close() error      { close(d.closed); return d.Wire.Close() }
+
+// Rules of iptables-nft and of nft have one generation; those who look raise none.
+func TestGenerationFollowsTools(t *testing.T) {
+	h := openKernel(t)
+	generation := func() uint32 {
+		t.Helper()
+		n, err := h.Generation(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	iptables := func(args ...string) {
+		t.Helper()
+		if out, err := exec.Command("iptables-nft", args...).CombinedOutput(); err != nil {
+			t.Skipf("skipped: iptables-nft %s: %v: %s", strings.Join(args, " "), err, out)
+		}
+	}
+	iptables("-t", "nat", "-A", "OUTPUT", "-j", "RETURN")
+	before := generation()
+	iptables("-t", "nat", "-S")
+	if got := generation(); got != before {
+		t.Errorf("a listing raised %d to %d", before, got)
+	}
+	for _, args := range [][]string{
+		{"-t", "nat", "-A", "OUTPUT", "-p", "tcp", "-j", "RETURN"},
+		{"-t", "nat", "-D", "OUTPUT", "-p", "tcp", "-j", "RETURN"},
+		{"-t", "nat", "-F"},
+	} {
+		before = generation()
+		iptables(args...)
+		if got := generation(); got == before {
+			t.Errorf("iptables-nft %v left it at %d", args, got)
+		}
+	}
+}

@@ -30,8 +30,11 @@ const (
 	newTable   = subsystem << 8
 	getTable   = subsystem<<8 | 1
 	delTable   = subsystem<<8 | 2
+	newGen     = subsystem<<8 | 15
+	getGen     = subsystem<<8 | 16
 
 	tableName = 1
+	genID     = 1
 )
 
 var errMalformed = errors.New("malformed netlink answer")
@@ -113,20 +116,43 @@ func (m message) table() (Key, error) {
 	if m.kind != newTable || len(m.body) < familyLen {
 		return Key{}, fmt.Errorf("%w: message %#x of %d bytes for a table", errMalformed, m.kind, len(m.body))
 	}
-	key := Key{Family: familyName(m.body[0])}
+	value, err := m.attr(tableName)
+	if err != nil {
+		return Key{}, err
+	}
+	name, _, _ := bytes.Cut(value, []byte{0})
+	if len(name) == 0 {
+		return Key{}, fmt.Errorf("%w: table without a name", errMalformed)
+	}
+	return Key{Family: familyName(m.body[0]), Name: string(name)}, nil
+}
+
+// generation reads a message that tells the number of the last transaction.
+func (m message) generation() (uint32, error) {
+	if m.kind != newGen || len(m.body) < familyLen {
+		return 0, fmt.Errorf("%w: message %#x of %d bytes for a generation", errMalformed, m.kind, len(m.body))
+	}
+	value, err := m.attr(genID)
+	if err != nil {
+		return 0, err
+	}
+	if len(value) != 4 {
+		return 0, fmt.Errorf("%w: generation of %d bytes", errMalformed, len(value))
+	}
+	return binary.BigEndian.Uint32(value), nil
+}
+
+// attr is the value of the last attribute of a kind, nil if there is none.
+func (m message) attr(kind uint16) (value []byte, err error) {
 	for b := m.body[familyLen:]; len(b) >= attrLen; {
 		length := int(native.Uint16(b))
 		if length < attrLen || length > len(b) {
-			return Key{}, fmt.Errorf("%w: attribute of %d bytes in %d", errMalformed, length, len(b))
+			return nil, fmt.Errorf("%w: attribute of %d bytes in %d", errMalformed, length, len(b))
 		}
-		if native.Uint16(b[2:]) == tableName {
-			name, _, _ := bytes.Cut(b[attrLen:length], []byte{0})
-			key.Name = string(name)
+		if native.Uint16(b[2:]) == kind {
+			value = b[attrLen:length]
 		}
 		b = b[min(align(length), len(b)):]
 	}
-	if key.Name == "" {
-		return Key{}, fmt.Errorf("%w: table without a name", errMalformed)
-	}
-	return key, nil
+	return value, nil
 }

@@ -17,6 +17,7 @@ import (
 type Client interface {
 	List(context.Context) (map[nftables.Key]struct{}, error)
 	Delete(context.Context, []nftables.Key) []error
+	Generation(context.Context) (uint32, error)
 	Close()
 }
 
@@ -50,6 +51,7 @@ func Contract(t *testing.T, open func(t *testing.T) Subject) {
 		{"all or nothing", allOrNothing},
 		{"keys that would mean something else", meansSomethingElse},
 		{"many tables", manyTables},
+		{"every change has a generation of its own", generations},
 		{"an ended context", endedContext},
 	}
 	for _, c := range cases {
@@ -195,6 +197,39 @@ func manyTables(t *testing.T, s Subject) {
 	wantTables(t, s, four)
 }
 
+// generations: reading and deleting what is missing change nothing.
+func generations(t *testing.T, s Subject) {
+	generation := func() uint32 {
+		t.Helper()
+		n, err := s.Client.Generation(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	seen := map[uint32]bool{generation(): true}
+	for _, change := range []struct {
+		name string
+		do   func()
+		new  bool
+	}{
+		{"list", func() { wantTables(t, s) }, false},
+		{"add a table", func() { s.Add(t, four) }, true},
+		{"list it", func() { wantTables(t, s, four) }, false},
+		{"delete another", func() { wantDeleted(t, s, six) }, false},
+		{"add two", func() { s.Add(t, six, other) }, true},
+		{"delete one", func() { wantDeleted(t, s, four) }, true},
+		{"delete it again", func() { wantDeleted(t, s, four) }, false},
+	} {
+		change.do()
+		if n := generation(); seen[n] == change.new {
+			t.Errorf("%s: generation %d, after %v", change.name, n, seen)
+		} else {
+			seen[n] = true
+		}
+	}
+}
+
 func endedContext(t *testing.T, s Subject) {
 	s.Add(t, four)
 	ended, cancel := context.WithCancel(context.Background())
@@ -204,6 +239,9 @@ func endedContext(t *testing.T, s Subject) {
 	}
 	if errs := s.Client.Delete(ended, []nftables.Key{four}); len(errs) != 1 || !errors.Is(errs[0], context.Canceled) {
 		t.Errorf("Delete: %v, want %v", errs, context.Canceled)
+	}
+	if _, err := s.Client.Generation(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("Generation: %v, want %v", err, context.Canceled)
 	}
 	wantTables(t, s, four)
 }

@@ -22,6 +22,7 @@ type Fake struct {
 	mu     sync.Mutex
 	tables map[nftables.Key]struct{}
 	kept   map[nftables.Key]error // tables that cannot be deleted, and why
+	gen    uint32                 // transactions so far
 	calls  int                    // begun so far
 	nth    map[int]error
 	hangs  map[int]bool
@@ -39,9 +40,18 @@ func New(tables ...nftables.Key) *Fake {
 func (f *Fake) Add(tables ...nftables.Key) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.gen++
 	for _, k := range tables {
 		f.tables[k] = struct{}{}
 	}
+}
+
+// Change is a transaction that touches no table's name, as that of a program that
+// adds a rule.
+func (f *Fake) Change() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.gen++
 }
 
 // Keep makes every deletion of a table fail, fs.ErrPermission as if a program
@@ -112,6 +122,16 @@ func (f *Fake) List(ctx context.Context) (map[nftables.Key]struct{}, error) {
 	return maps.Clone(f.tables), nil
 }
 
+// Generation is nftables.Handle.Generation.
+func (f *Fake) Generation(ctx context.Context) (uint32, error) {
+	err := f.begin(ctx)
+	defer f.mu.Unlock()
+	if err != nil {
+		return 0, fmt.Errorf("read generation of nftables: %w", err)
+	}
+	return f.gen, nil
+}
+
 // Delete is nftables.Handle.Delete.
 func (f *Fake) Delete(ctx context.Context, keys []nftables.Key) []error {
 	if len(keys) == 0 {
@@ -134,8 +154,12 @@ func (f *Fake) Delete(ctx context.Context, keys []nftables.Key) []error {
 	if len(faults) > 0 {
 		return nftables.Together(keys, faults, nil)
 	}
+	before := len(f.tables)
 	for _, k := range keys {
 		delete(f.tables, k)
+	}
+	if len(f.tables) < before { // nothing is sent for what is missing
+		f.gen++
 	}
 	return nil
 }
