@@ -19,7 +19,7 @@ const childVariable = "KUBE_IPVS_VM_CHILD"
 
 // childTask travels from the runner to the child.
 type childTask struct {
-	Probe    bool // try IPVS instead of running a command
+	Probe    Need // try this instead of running a command
 	Command  []string
 	Env      []string
 	Dir      string
@@ -52,8 +52,8 @@ func childMain(text string) (int, error) {
 	if err := setUp(task); err != nil {
 		return StatusBroken, err
 	}
-	if task.Probe {
-		if err := probe(); err != nil {
+	if task.Probe != "" {
+		if err := probes[task.Probe](); err != nil {
 			return 1, err
 		}
 		return 0, nil
@@ -103,8 +103,49 @@ func writeSysctls() error {
 	return nil
 }
 
-// probe uses what the tests will use: a dummy link, and a request to IPVS that needs the right to change it.
-func probe() error {
+// probes use what the tests will use.
+var probes = map[Need]func() error{NeedIPVS: probeIPVS, NeedIPTables: probeIPTables}
+
+// probeIPTables makes links, and in both families a rule of each kind that carries a Service.
+func probeIPTables() error {
+	for _, link := range []netlink.Link{
+		&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "probe0"}, PeerName: "probe1"}, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "probe2"}},
+	} {
+		if err := netlink.LinkAdd(link); err != nil {
+			return fmt.Errorf("this kernel has no %s links: %w", link.Type(), err)
+		}
+	}
+	for _, kind := range []string{"nft", "legacy"} {
+		for _, program := range []string{"iptables-" + kind, "ip6tables-" + kind} {
+			path, ok := lookTool(program)
+			if !ok {
+				return fmt.Errorf("this machine has no %s", program)
+			}
+			cmd := exec.Command(path+"-restore", "--noflush")
+			cmd.Stdin = strings.NewReader(probeRules)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				return fmt.Errorf("%s cannot carry a Service in a network namespace: %w: %s", program, err, strings.TrimSpace(string(out)))
+			}
+		}
+	}
+	return nil
+}
+
+// probeRules have every match and target that iptables mode cannot do without.
+const probeRules = `*filter
+-A FORWARD -p tcp -m conntrack --ctstate NEW -m comment --comment "probe" -m tcp --dport 1 -j REJECT
+COMMIT
+*nat
+:PROBE - [0:0]
+-A PROBE -m statistic --mode random --probability 0.5 -m mark --mark 0x4000/0x4000 -j MARK --set-xmark 0x4000/0x0
+-A PROBE -p udp -m recent --set --name PROBE --rsource -m udp -j DNAT --to-destination :1
+-A PREROUTING -m addrtype --dst-type LOCAL -j PROBE
+-A POSTROUTING -j MASQUERADE
+COMMIT
+`
+
+// probeIPVS makes a dummy link, and a request to IPVS that needs the right to change it.
+func probeIPVS() error {
 	link := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "probe0"}}
 	if err := netlink.LinkAdd(link); err != nil {
 		return fmt.Errorf("this kernel has no dummy links: %w", err)

@@ -3,7 +3,7 @@
 // Many machines that build this project have no ip_vs: containers, cloud build hosts, small VMs. This room gives each of them the
 // same door, Run: a stock distribution kernel is booted in QEMU over a root file system held in RAM, the command runs there, its
 // output streams back and its exit status becomes ours. Where the host kernel can do it, RunInNetns gives the command a fresh
-// network namespace instead, and HostCanIPVS tells the two cases apart by trying.
+// network namespace instead, and HostCan tells the two cases apart by trying.
 //
 //	Options ──> Prepare ──> kernel   (the host's own, or a package unpacked into the cache, never installed)
 //	                   └──> root fs  (tools of the host with their libraries, modules; one cpio archive in the cache)

@@ -178,7 +178,7 @@ func TestGuestOrdinaryUser(t *testing.T) {
 		runAsNobody(t)
 		return
 	}
-	where, reason := Locate(t.Context())
+	where, reason := Locate(t.Context(), NeedIPVS)
 	t.Logf("an ordinary user gets %s: %v", where, reason)
 	if where == InVM && !strings.Contains(reason.Error(), "operation not permitted") {
 		t.Errorf("Locate = %s, %v, want the missing permission named", where, reason)

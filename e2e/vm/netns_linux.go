@@ -16,20 +16,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// probeLimit bounds the question whether the host can do IPVS.
+// probeLimit bounds the question what the host can do.
 const probeLimit = 20 * time.Second
 
 // probeModules are what a probe, run as root, asks the host's kernel to load first.
-var probeModules = []string{"ip_vs", "ip_vs_rr", "dummy", "nf_conntrack"}
+var probeModules = map[Need][]string{
+	NeedIPVS:     {"ip_vs", "ip_vs_rr", "dummy", "nf_conntrack"},
+	NeedIPTables: {"ip_tables", "ip6_tables", "nf_tables", "nft_compat", "veth", "bridge"},
+}
 
 // HostCanIPVS returns nil if this user can run IPVS and a dummy link in a fresh network namespace of the host's kernel, else the
 // reason why not. It tries: lists of loaded modules do not know what is built in, nor what a namespace may do.
-func HostCanIPVS(ctx context.Context) error {
-	loadModules(ctx, probeModules)
+func HostCanIPVS(ctx context.Context) error { return HostCan(ctx, NeedIPVS) }
+
+// HostCan returns nil if this user can do in a fresh network namespace of the host's kernel what a command needs, else the reason
+// why not.
+func HostCan(ctx context.Context, need Need) error {
+	loadModules(ctx, probeModules[need])
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
 	var said tail
-	status, err := runChild(ctx, childTask{Probe: true}, Options{Stdout: &said})
+	status, err := runChild(ctx, childTask{Probe: need}, Options{Stdout: &said})
 	if err != nil {
 		return err
 	}

@@ -192,14 +192,16 @@ func TestNetnsTimeout(t *testing.T) {
 	}
 }
 
-func TestHostCanIPVSGivesAReason(t *testing.T) {
-	where, reason := Locate(t.Context())
-	switch {
-	case where == InNetns && reason == nil:
-		t.Log("this host can")
-	case where == InVM && reason != nil && reason.Error() != "":
-		t.Logf("this host cannot: %v", reason)
-	default:
-		t.Errorf("Locate = %q, %v: the VM needs a reason, a namespace none", where, reason)
+func TestLocateGivesAReason(t *testing.T) {
+	for _, need := range []Need{NeedIPVS, NeedIPTables} {
+		where, reason := Locate(t.Context(), need)
+		switch {
+		case where == InNetns && reason == nil:
+			t.Logf("%s: this host can", need)
+		case where == InVM && reason != nil && reason.Error() != "":
+			t.Logf("%s: this host cannot: %v", need, reason)
+		default:
+			t.Errorf("Locate(%s) = %q, %v: the VM needs a reason, a namespace none", need, where, reason)
+		}
 	}
 }

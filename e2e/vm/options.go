@@ -64,6 +64,7 @@ type Options struct {
 	Shares  []Share
 	Copies  []Copy
 	Modules []string // loaded before the command; nil means DefaultModules
+	Need    Need     // of RunAnywhere: what the host has to have to be the place; NeedIPVS if empty
 
 	IPTables  string        // "nft" or "legacy": what the plain iptables names mean
 	Accel     string        // "auto", "kvm" or "tcg"
@@ -80,6 +81,7 @@ type Options struct {
 func (o *Options) Defaults() {
 	setDefault(&o.Dir, "/")
 	setDefault(&o.IPTables, "nft")
+	setDefault(&o.Need, NeedIPVS)
 	setDefault(&o.Accel, accelAuto)
 	setDefault(&o.MemoryMiB, 2048)
 	setDefault(&o.CPUs, 2)
@@ -110,6 +112,9 @@ func (o *Options) Validate() error {
 	}
 	if o.IPTables != "nft" && o.IPTables != "legacy" {
 		errs = append(errs, fmt.Errorf("iptables flavour %q: want nft or legacy", o.IPTables))
+	}
+	if _, err := ParseNeed(string(o.Need)); err != nil {
+		errs = append(errs, err)
 	}
 	if o.Accel != accelAuto && o.Accel != accelKVM && o.Accel != accelTCG {
 		errs = append(errs, fmt.Errorf("accelerator %q: want %s, %s or %s", o.Accel, accelAuto, accelKVM, accelTCG))

@@ -73,13 +73,13 @@ func TestValidateReportsAllMistakes(t *testing.T) {
 	if err := good.Validate(); err != nil {
 		t.Errorf("good options: %v", err)
 	}
-	bad := Options{IPTables: "ipfw", Accel: "hvf", MemoryMiB: 1, Env: []string{"1A=x", "NOVALUE", "a-b=c"}}
+	bad := Options{IPTables: "ipfw", Accel: "hvf", Need: "pf", MemoryMiB: 1, Env: []string{"1A=x", "NOVALUE", "a-b=c"}}
 	bad.Defaults()
 	err := bad.Validate()
 	if err == nil {
 		t.Fatal("bad options passed")
 	}
-	for _, part := range []string{"no command", `"ipfw"`, `"hvf"`, "256 MiB", `"1A=x"`, `"NOVALUE"`, `"a-b=c"`} {
+	for _, part := range []string{"no command", `"ipfw"`, `"hvf"`, `"pf"`, "256 MiB", `"1A=x"`, `"NOVALUE"`, `"a-b=c"`} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("error does not mention %s:\n%v", part, err)
 		}

@@ -20,5 +20,8 @@ func Run(context.Context, Options) (int, error) { return StatusBroken, errUnsupp
 // RunInNetns is unsupported on this OS.
 func RunInNetns(context.Context, Options) (int, error) { return StatusBroken, errUnsupported }
 
+// HostCan is unsupported on this OS.
+func HostCan(context.Context, Need) error { return errUnsupported }
+
 // HostCanIPVS is unsupported on this OS.
 func HostCanIPVS(context.Context) error { return errUnsupported }

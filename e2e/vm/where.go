@@ -21,22 +21,39 @@ const (
 // run that may happen in either place have to be below it.
 const privateDir = "/run/"
 
+// Need is what a command wants of a kernel.
+type Need string
+
+// What commands need. Each kernel that the VM boots has both.
+const (
+	NeedIPVS     Need = "ipvs"     // IPVS and the dummy link
+	NeedIPTables Need = "iptables" // iptables of both kinds, and links between namespaces
+)
+
+// ParseNeed reads one of them.
+func ParseNeed(text string) (Need, error) {
+	if need := Need(text); need == NeedIPVS || need == NeedIPTables {
+		return need, nil
+	}
+	return "", fmt.Errorf("need %q: want %s or %s", text, NeedIPVS, NeedIPTables)
+}
+
 // Locate tells where a run on this host would happen. The error says why it has to be the VM; it is nil for InNetns.
-func Locate(ctx context.Context) (Where, error) {
-	if err := HostCanIPVS(ctx); err != nil {
+func Locate(ctx context.Context, need Need) (Where, error) {
+	if err := HostCan(ctx, need); err != nil {
 		return InVM, err
 	}
 	return InNetns, nil
 }
 
-// RunAnywhere runs the command in a network namespace of the host if its kernel can do IPVS there, else in the VM.
+// RunAnywhere runs the command in a network namespace of the host if its kernel can do there what the command needs, else in the VM.
 func RunAnywhere(ctx context.Context, o Options) (int, error) {
 	o.Defaults()
 	if err := errors.Join(o.Validate(), o.validateAnywhere()); err != nil {
 		return StatusBroken, err
 	}
 	log := newProgress(o.Log)
-	where, reason := Locate(ctx)
+	where, reason := Locate(ctx, o.Need)
 	if where == InNetns {
 		log.printf("where: a network namespace of this host")
 		return RunInNetns(ctx, o)

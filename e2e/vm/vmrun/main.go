@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -49,7 +50,7 @@ func (t task) do(ctx context.Context, o vm.Options) int {
 	case t.prepare:
 		return report(0, vm.Prepare(ctx, os.Stderr))
 	case t.where:
-		where, reason := vm.Locate(ctx)
+		where, reason := vm.Locate(ctx, cmp.Or(o.Need, vm.NeedIPVS))
 		if reason != nil {
 			fmt.Fprintln(os.Stderr, "vmrun:", reason)
 		}
@@ -94,7 +95,7 @@ func usage(flags *flag.FlagSet) {
 func bindTask(flags *flag.FlagSet, t *task) {
 	flags.BoolVar(&t.prepare, "prepare", false, "fetch the kernel, build the root file system, run nothing")
 	flags.BoolVar(&t.where, "where", false, "print where -auto would run: netns or vm")
-	flags.BoolVar(&t.auto, "auto", false, "run in a network namespace of this host if its kernel has IPVS, else in the VM")
+	flags.BoolVar(&t.auto, "auto", false, "run in a network namespace of this host if its kernel has what -need names, else in the VM")
 }
 
 // bind declares the flags that describe a run.
@@ -109,6 +110,10 @@ func bind(flags *flag.FlagSet, o *vm.Options) {
 	flags.Func("env", "`K=V` for the command's environment; repeatable", func(text string) error {
 		o.Env = append(o.Env, text)
 		return nil
+	})
+	flags.Func("need", "what the kernel has to have for -auto and -where: ipvs or iptables (default ipvs)", func(text string) (err error) {
+		o.Need, err = vm.ParseNeed(text)
+		return err
 	})
 	flags.Func("modules", "space or comma separated `list` of modules loaded before the command", func(text string) error {
 		o.Modules = strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })

@@ -29,10 +29,10 @@ func TestFlags(t *testing.T) {
 			Shares: []vm.Share{{Host: dir, Guest: "/run/in"}, {Host: dir, Guest: "/run/out", Writable: true}},
 		}},
 		{name: "the rest", args: []string{
-			"-env", "A=1", "-env", "B=x y", "-modules", "ip_vs,dummy veth", "-iptables", "legacy", "-accel", "tcg", "-m", "512", "-smp", "1",
+			"-env", "A=1", "-env", "B=x y", "-modules", "ip_vs,dummy veth", "-iptables", "legacy", "-need", "iptables", "-accel", "tcg", "-m", "512", "-smp", "1",
 			"-timeout", "90s", "--", "x",
 		}, want: vm.Options{
-			Command: []string{"x"}, Env: []string{"A=1", "B=x y"}, Modules: []string{"ip_vs", "dummy", "veth"}, IPTables: "legacy",
+			Command: []string{"x"}, Env: []string{"A=1", "B=x y"}, Modules: []string{"ip_vs", "dummy", "veth"}, IPTables: "legacy", Need: vm.NeedIPTables,
 			Accel: "tcg", MemoryMiB: 512, CPUs: 1, Timeout: 90 * time.Second,
 		}},
 	}
@@ -57,7 +57,7 @@ func TestFlags(t *testing.T) {
 
 func TestBadFlagsAreRefused(t *testing.T) {
 	for _, args := range [][]string{
-		{"-share", "nowhere"}, {"-copy", "x:relative"}, {"-timeout", "soon"}, {"-m", "much"}, {"-no-such-flag"},
+		{"-share", "nowhere"}, {"-copy", "x:relative"}, {"-timeout", "soon"}, {"-m", "much"}, {"-no-such-flag"}, {"-need", "pf"},
 	} {
 		flags := flag.NewFlagSet("vmrun", flag.ContinueOnError)
 		flags.SetOutput(io.Discard)
