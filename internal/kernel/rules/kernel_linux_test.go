@@ -269,6 +269,49 @@ func TestCanonicalAgreesWithTools(t *testing.T) {
 	})
 }
 
+// A table that nothing has used is not loaded by asking for its stamp.
+func TestStampLoadsNothing(t *testing.T) {
+	namespace(t)
+	needBackend(t, rules.Legacy)
+	h := newHandle(t, rules.Options{Backend: rules.Legacy, Families: []rules.Family{rules.IPv4}})
+	for range 2 {
+		if _, err := h.Stamp(rules.IPv4, "security"); !errors.Is(err, rules.ErrUnsupported) {
+			t.Fatalf("got %v, want %v", err, rules.ErrUnsupported)
+		}
+	}
+	if _, err := h.Stamp(rules.IPv4, "nat"); err != nil {
+		t.Error(err)
+	}
+}
+
+// Whoever flushes the rules with the tools leaves another stamp.
+func TestStampFollowsFlush(t *testing.T) {
+	namespace(t)
+	needBackend(t, rules.Legacy)
+	h := newHandle(t, rules.Options{Backend: rules.Legacy})
+	for _, f := range h.Families() {
+		stamp := func() uint64 {
+			t.Helper()
+			n, err := h.Stamp(f, "nat")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		empty := stamp()
+		tool(t, "", binary(f, rules.Legacy, ""), "-t", "nat", "-A", "OUTPUT", "-p", "tcp", "-j", "RETURN")
+		one := stamp()
+		tool(t, "", binary(f, rules.Legacy, ""), "-t", "nat", "-S")
+		if one == empty || stamp() != one {
+			t.Errorf("%s: %#x, with a rule %#x, after a listing %#x", f, empty, one, stamp())
+		}
+		tool(t, "", binary(f, rules.Legacy, ""), "-t", "nat", "-F")
+		if stamp() != empty {
+			t.Errorf("%s: %#x, was %#x before the rule", f, stamp(), empty)
+		}
+	}
+}
+
 // BenchmarkWrite writes chains and jumps, each by one restore; jumps that are
 // there cost a listing of their hook.
 func BenchmarkWrite(b *testing.B) {

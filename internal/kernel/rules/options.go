@@ -93,9 +93,9 @@ func (o Options) chainTimeout(b Backend) time.Duration {
 }
 
 func (o Options) writeTimeout(b Backend, text string) time.Duration {
-	lines := time.Duration(strings.Count(text, "\n"))
+	lines := strings.Count(text, "\n")
 	if b == Legacy {
-		return o.listTimeout() + lines*perLineLegacy
+		return o.listTimeout() + time.Duration(lines)*perLineLegacy
 	}
-	return o.Timeout + lines*perLine
+	return o.Timeout + time.Duration(lines)*perLine
 }

@@ -92,10 +92,14 @@ func (c *content) add(save []byte) {
 // legacyInUse is found out without loading the legacy modules, which merely
 // running iptables-legacy-save would do.
 func legacyInUse(root string, f Family) bool {
-	name := "ip_tables_names"
-	if f == IPv6 {
-		name = "ip6_tables_names"
-	}
-	text, err := os.ReadFile(netFile(root, name))
+	text, err := os.ReadFile(netFile(root, namesFile(f)))
 	return err == nil && len(bytes.TrimSpace(text)) > 0
+}
+
+// namesFile lists the tables of legacy that are loaded in a namespace.
+func namesFile(f Family) string {
+	if f == IPv6 {
+		return "ip6_tables_names"
+	}
+	return "ip_tables_names"
 }

@@ -1,6 +1,7 @@
 package rulestest
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -146,5 +147,56 @@ func testRefused(t *testing.T, b *bench) {
 		}
 		b.wantChains(good)
 		b.write(rules.Delete, good)
+	}
+}
+
+func testStamp(t *testing.T, b *bench) {
+	for _, f := range b.Client.Families() {
+		if _, err := b.Client.Stamp(f, "broute"); !errors.Is(err, rules.ErrUnsupported) {
+			t.Errorf("stamp of no table: %v", err)
+		}
+		if b.Client.Backend() != rules.Legacy {
+			if _, err := b.Client.Stamp(f, "nat"); !errors.Is(err, rules.ErrUnsupported) {
+				t.Errorf("stamp of nft: %v", err)
+			}
+			continue
+		}
+		last := b.stamp(f, "nat")
+		for _, change := range []struct {
+			name string
+			do   func()
+			new  bool
+		}{
+			{"nothing", func() {}, false},
+			{"a new chain", func() { b.write(rules.Add, chainMap{nat(f, "KUBE-A"): {Rules: "-j RETURN"}}) }, true},
+			{"a list", func() { b.list() }, false},
+			{"another rule", func() { b.wantWritten(1, nil, []rules.RuleChange{addRule(nat(f, "KUBE-A"), lastRule)}) }, true},
+			{"a change of another table", func() { b.write(rules.Add, chainMap{outFilter(f, "filter"): {}}) }, false},
+			{"a jump", func() { b.load(f, "*nat\n-A OUTPUT -j KUBE-A\nCOMMIT\n") }, true},
+			{"a foreign chain", func() { b.load(f, "*nat\n:CNI-A - [0:0]\nCOMMIT\n") }, true},
+		} {
+			change.do()
+			now := b.stamp(f, "nat")
+			if (now != last) != change.new {
+				t.Errorf("%s: stamp %#x, was %#x", change.name, now, last)
+			}
+			last = now
+		}
+	}
+}
+
+func (b *bench) stamp(f rules.Family, table string) uint64 {
+	b.t.Helper()
+	n, err := b.Client.Stamp(f, table)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return n
+}
+
+func (b *bench) load(f rules.Family, text string) {
+	b.t.Helper()
+	if err := b.Load(f, text); err != nil {
+		b.t.Fatal(err)
 	}
 }

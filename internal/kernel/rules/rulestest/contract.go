@@ -23,6 +23,7 @@ type Client interface {
 	WriteChains(context.Context, []rules.ChainChange) []error
 	WriteJumps(context.Context, []rules.JumpChange) []error
 	JumpsThere(context.Context, []rules.JumpKey) (missing []rules.JumpKey, err error)
+	Stamp(f rules.Family, table string) (uint64, error)
 	Counters() rules.Counters
 }
 
@@ -85,6 +86,7 @@ func Contract(t *testing.T, newHost func(t *testing.T) Host) {
 		{"jumps that are missing are told", testJumpsThere},
 		{"printed state replays on another host", func(t *testing.T, b *bench) { testReplay(t, b, newHost) }},
 		{"one process a family for a batch", testProcesses},
+		{"stamp of a table follows changes of anybody", testStamp},
 		{"thousands of chains load", testLoad},
 		{"ended context stops everything", testContext},
 	} {

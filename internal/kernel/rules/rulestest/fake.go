@@ -1,8 +1,10 @@
 package rulestest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +20,7 @@ type Fake struct {
 
 	mu       sync.Mutex
 	owned    func(rules.ChainKey) bool
+	backend  rules.Backend
 	families []rules.Family
 	tables   map[tableKey]*table
 	counters rules.Counters
@@ -42,10 +45,14 @@ var builtins = map[string][]string{
 	"raw":    {"PREROUTING", "OUTPUT"},
 }
 
-// New makes an empty node; opts counts for Families and Owned only.
+// New makes an empty node; opts counts for Families, Owned and Backend only, which
+// is nft by default.
 func New(opts rules.Options) *Fake {
 	opts = opts.Defaults()
-	f := &Fake{owned: opts.Owned, families: slices.Clone(opts.Families), tables: map[tableKey]*table{}}
+	f := &Fake{
+		owned: opts.Owned, backend: cmp.Or(opts.Backend, rules.NFT),
+		families: slices.Clone(opts.Families), tables: map[tableKey]*table{},
+	}
 	slices.Sort(f.families)
 	for _, family := range f.families {
 		for name, hooks := range builtins {
@@ -59,8 +66,8 @@ func New(opts rules.Options) *Fake {
 	return f
 }
 
-// Backend is nft.
-func (f *Fake) Backend() rules.Backend { return rules.NFT }
+// Backend is the one asked for.
+func (f *Fake) Backend() rules.Backend { return f.backend }
 
 // Families are those asked for.
 func (f *Fake) Families() []rules.Family { return slices.Clone(f.families) }
@@ -73,6 +80,23 @@ func (f *Fake) Counters() rules.Counters {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.counters
+}
+
+// Stamp does what rules.Handle does, but sees every change.
+func (f *Fake) Stamp(family rules.Family, name string) (uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t := f.at(family, name)
+	err := f.Plan.begin(context.Background(), CallStamp)
+	if err == nil && (t == nil || f.backend != rules.Legacy) {
+		err = rules.ErrUnsupported
+	}
+	if err != nil {
+		return 0, fmt.Errorf("stamp of table %s %s: %w", family, name, err)
+	}
+	sum := fnv.New64a()
+	_ = rules.PrintSave(sum, []rules.SaveTable{{Name: name, Chains: t.save()}}) // a hash takes everything
+	return sum.Sum64(), nil
 }
 
 // List returns our chains and jumps, less the rows the plan drops.

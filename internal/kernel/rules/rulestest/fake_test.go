@@ -8,8 +8,12 @@ import (
 )
 
 func TestFakeKeepsContract(t *testing.T) {
-	rulestest.Contract(t, func(*testing.T) rulestest.Host {
-		f := rulestest.New(rules.Options{Owned: rulestest.Owned})
-		return rulestest.Host{Client: f, Load: f.Load, Save: f.Save}
-	})
+	for _, b := range []rules.Backend{rules.NFT, rules.Legacy} {
+		t.Run(string(b), func(t *testing.T) {
+			rulestest.Contract(t, func(*testing.T) rulestest.Host {
+				f := rulestest.New(rules.Options{Owned: rulestest.Owned, Backend: b})
+				return rulestest.Host{Client: f, Load: f.Load, Save: f.Save}
+			})
+		})
+	}
 }

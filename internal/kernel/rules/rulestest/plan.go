@@ -16,6 +16,7 @@ const (
 	CallWriteChains Call = "WriteChains"
 	CallWriteJumps  Call = "WriteJumps"
 	CallJumpsThere  Call = "JumpsThere"
+	CallStamp       Call = "Stamp"
 )
 
 // RuleKey names a rule of a chain, in canonical form.
