@@ -81,6 +81,9 @@ func (j *job) bindAddr(out []binding, kind model.Kind, addr netip.Addr) []bindin
 // mayBind is the guard of decision 10: what belongs to a machine stays with it,
 // and only the Service's ports of it are served.
 func (j *job) mayBind(addr netip.Addr) bool {
+	if j.opts.NoBinding {
+		return false
+	}
 	holder := j.opts.Host.Holder(addr)
 	if holder == "" {
 		return true

@@ -27,6 +27,8 @@ type Options struct {
 	Host model.Host
 	// ExternalIPs limits spec.externalIPs.
 	ExternalIPs ExternalIPs
+	// NoBinding: the mode puts no address on a link, so none has to be kept off one.
+	NoBinding bool
 }
 
 // ExternalIPs is what the operator lets spec.externalIPs ask for. The zero value

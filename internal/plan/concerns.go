@@ -17,12 +17,12 @@ func (o Options) Concerns(old Options, svc *model.Service) bool {
 		len(svc.ExternalIPs) > 0 && !o.ExternalIPs.equal(old.ExternalIPs) ||
 		hasNodePorts(svc.Ports) && !slices.Equal(o.Host.NodePorts, old.Host.NodePorts) ||
 		len(svc.SourceRanges) > 0 && !sameOwnAddresses(&o.Host, &old.Host) ||
-		otherHolder(&o.Host, &old.Host, svc)
+		!o.NoBinding && otherHolder(&o.Host, &old.Host, svc)
 }
 
 // concernsAll tells whether something changed that every plan looks at.
 func (o *Options) concernsAll(old Options) bool {
-	return o.Node != old.Node || o.Zone != old.Zone || o.Scheduler != old.Scheduler ||
+	return o.Node != old.Node || o.NoBinding != old.NoBinding || o.Zone != old.Zone || o.Scheduler != old.Scheduler ||
 		o.IPv4 != old.IPv4 || o.IPv6 != old.IPv6
 }
 

@@ -43,8 +43,22 @@ func NodePortAddresses(selection NodePortSelection, host model.Host) []netip.Add
 // holds tells whether an address is selected; node has those of the Node.
 func (s NodePortSelection) holds(addr netip.Addr, node []netip.Addr) bool {
 	f := model.FamilyOf(addr)
-	return s.All || inside(s.CIDRs, addr) || s.Primary && addr == firstOf(node, f) ||
-		!s.Primary && !s.Localhost && !slices.ContainsFunc(s.CIDRs, func(p netip.Prefix) bool { return model.FamilyOf(p.Addr()) == f })
+	return s.Everywhere(f) || inside(s.CIDRs, addr) || s.Primary && addr == firstOf(node, f)
+}
+
+// Everywhere tells whether NodePorts of a family answer on every address of the machine,
+// those to come included.
+func (s NodePortSelection) Everywhere(f model.Family) bool {
+	ofFamily := func(p netip.Prefix) bool { return model.FamilyOf(p.Addr()) == f }
+	open := func(p netip.Prefix) bool { return ofFamily(p) && p.Bits() == 0 }
+	return s.All || slices.ContainsFunc(s.CIDRs, open) ||
+		!s.Primary && !s.Localhost && !slices.ContainsFunc(s.CIDRs, ofFamily)
+}
+
+// Loopback tells whether NodePorts are to answer on IPv4 loopback, too, in a mode that
+// can have them do so.
+func (s NodePortSelection) Loopback() bool {
+	return s.Localhost || s.Everywhere(model.IPv4) || inside(s.CIDRs, netip.AddrFrom4([4]byte{127, 0, 0, 1}))
 }
 
 // firstOf is the first address of a family, the zero Addr without one.
