@@ -48,7 +48,7 @@ func (d LocalDetector) Match(f model.Family, node model.Node) (string, bool) {
 
 func matchSource(ranges []netip.Prefix, f model.Family) (string, bool) {
 	for _, p := range ranges {
-		if model.FamilyOf(p.Addr()) == f {
+		if model.FamilyOf(p.Addr()) == f && p.Bits() > 0 { // all addresses tell nothing
 			return fmt.Sprintf("-s %s", p.Masked()), true
 		}
 	}
