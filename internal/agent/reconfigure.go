@@ -5,6 +5,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
@@ -17,20 +18,50 @@ func (a *Agent) Reconfigure(ctx context.Context, change func(context.Context) er
 		if failed = change(ctx); failed != nil {
 			return
 		}
-		now := a.known
-		if a.opts.NodePorts != nil {
-			now.NodePorts = a.opts.NodePorts(now)
-		}
-		a.logHost(a.host, now)
-		a.move(now)
-		if a.opts.Health != nil {
-			a.opts.Health.Listen(now.NodePorts) // by new rules, even where the addresses are the same
-		}
-		a.hostMoved = false
-		if a.synced {
-			a.compileAll()
-		}
+		a.anew()
 		a.apply(ctx, false)
+	})
+	if err != nil {
+		return err // the loop may be writing failed just now
+	}
+	return failed
+}
+
+// anew goes by what is known of the host, and compiles all that was compiled before.
+func (a *Agent) anew() {
+	now := a.known
+	if a.opts.NodePorts != nil {
+		now.NodePorts = a.opts.NodePorts(now)
+	}
+	a.logHost(a.host, now)
+	a.move(now)
+	if a.opts.Health != nil {
+		a.opts.Health.Listen(now.NodePorts) // by new rules, even where the addresses are the same
+	}
+	a.hostMoved = false
+	if a.synced {
+		a.compileAll()
+	}
+}
+
+// Replace has the loop go on with another mode, for which change has made everything
+// ready: every Service is compiled for it, the kernel is read and written. What the old
+// mode has in the kernel is left to the new one to take over. An error of change leaves
+// everything as it was.
+func (a *Agent) Replace(ctx context.Context, mode dataplane.Dataplane, change func(context.Context) error) error {
+	var failed error
+	err := a.Do(ctx, func(ctx context.Context) {
+		if failed = change(ctx); failed != nil {
+			return
+		}
+		a.log.Info("mode replaced", zap.String("from", a.opts.Mode.Name()), zap.String("to", mode.Name()))
+		a.opts.Mode = mode
+		a.loaded, a.adopted, a.auditing = false, false, false
+		a.contests, a.counts.Conflicts = map[contest]struct{}{}, 0
+		a.due.stop()
+		a.anew()
+		a.retry.stop()
+		a.apply(ctx, true)
 	})
 	if err != nil {
 		return err // the loop may be writing failed just now
