@@ -28,6 +28,13 @@ var (
 	// SchedulerUnavailable: the kernel lacks a scheduler that is wanted, another is
 	// used (decision 2).
 	SchedulerUnavailable = Kind{"SchedulerUnavailable", "StartKubeProxy", true}
+	// ProxyModeFallback: the kernel lacks what ipvs mode needs, rules of iptables carry
+	// Services instead (decision 2).
+	ProxyModeFallback = Kind{"ProxyModeFallback", "StartKubeProxy", true}
+	// ProxyModeAvailable: the kernel has what it lacked, and ipvs mode could be used.
+	ProxyModeAvailable = Kind{"ProxyModeAvailable", "ChangeMode", false}
+	// ProxyModeChanged: another mode carries Services than when the agent started.
+	ProxyModeChanged = Kind{"ProxyModeChanged", "ChangeMode", false}
 	// InvalidConfiguration: a new configuration file is wrong, the old settings stay
 	// (decision 24).
 	InvalidConfiguration = Kind{"InvalidConfiguration", "Reload", true}

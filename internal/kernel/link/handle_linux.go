@@ -70,6 +70,15 @@ func (h *Handle) Ensure(ctx context.Context) (created bool, err error) {
 	return true, nil
 }
 
+// There tells whether the link exists.
+func (h *Handle) There(ctx context.Context) (bool, error) {
+	_, err := h.ours(ctx)
+	if errors.Is(err, ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // Remove deletes the link with all its addresses. A link that is not there is a
 // success; one of another type is left alone and is ErrExist. On a link with
 // thousands of addresses the kernel may need longer than one deadline: it goes on

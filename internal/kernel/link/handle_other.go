@@ -19,6 +19,9 @@ var errPlatform = fmt.Errorf("link addresses on %s: %w", runtime.GOOS, ErrUnsupp
 // New fails with ErrUnsupported.
 func New(*zap.Logger, Options) (*Handle, error) { return nil, errPlatform }
 
+// There is the Linux call of that name.
+func (h *Handle) There(context.Context) (bool, error) { return false, errPlatform }
+
 // Ensure fails with ErrUnsupported.
 func (h *Handle) Ensure(context.Context) (bool, error) { return false, errPlatform }
 

@@ -53,6 +53,12 @@ func Lacking(err error) error { return grade(Lacks, err) }
 // Warning marks an error as one that the node can live with. It is nil for nil.
 func Warning(err error) error { return grade(Warn, err) }
 
+// IsLacking tells whether an error says "this node cannot".
+func IsLacking(err error) bool {
+	var g graded
+	return errors.As(err, &g) && g.state == Lacks
+}
+
 func grade(s State, err error) error {
 	if err == nil {
 		return nil

@@ -90,6 +90,13 @@ const hashSizeFile = "sys/module/nf_conntrack/parameters/hashsize"
 // keeps its chains at about four connections; a larger one is left as it is. It is
 // not in the journal: the kernel would shrink it, but only by hashing all
 // connections anew while tracking waits, to gain 2 MiB at the most.
+// Liberal tells whether connection tracking lets packets pass that are out of their
+// window (net.netfilter.nf_conntrack_tcp_be_liberal). One that cannot be asked does not.
+func (t *Tuner) Liberal(ctx context.Context) bool {
+	n, err := t.number(ctx, "net.netfilter.nf_conntrack_tcp_be_liberal")
+	return err == nil && n != 0
+}
+
 func (t *Tuner) growHash(ctx context.Context, buckets int) SysctlResult {
 	r := SysctlResult{Sysctl: Sysctl{Key: "nf_conntrack hashsize", Value: strconv.Itoa(buckets), Policy: Wanted,
 		Why: "chains of the connection table stay short"}}

@@ -79,6 +79,17 @@ func IPVSSysctls(opts IPVSOptions) []Sysctl {
 	return all
 }
 
+// RulesSysctls returns what rules of iptables alone need. Localhost lets this machine
+// reach NodePorts on its loopback (contract section 6.2).
+func RulesSysctls(localhost bool) []Sysctl {
+	all := []Sysctl{{Key: "net.ipv4.ip_forward", Value: "1", Policy: Required, Why: "packets from clients to pods are forwarded"}}
+	if localhost {
+		all = append(all, Sysctl{Key: "net.ipv4.conf.all.route_localnet", Value: "1", Policy: Required,
+			Why: "NodePorts answer on loopback (localhostNodePorts)"})
+	}
+	return all
+}
+
 // reuseSysctl is conn_reuse_mode, or nothing where the kernel's own is best as far
 // as its release tells. A value that was tried out is set in any case: somebody
 // else may have set another one before.
