@@ -24,13 +24,16 @@ func newCheck() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
 		Short: "say what this node lacks, and the remedy",
-		Long: `Try everything that ipvs mode needs by using it: the device, a scheduler, the set
-types, iptables, for the families that the agent would serve. What is missing is
-named with the remedy. The exit status is 1 when the node cannot carry Services.
+		Long: `Try everything that the mode of --proxy-mode needs by using it: for ipvs the device,
+a scheduler, the set types and iptables, for the families that the agent would serve.
+What is missing is named with the remedy. The exit status is 1 when the node cannot
+carry Services. Where IPVS is missing the agent falls back to iptables mode, so that
+is a warning, unless --on-missing-ipvs=fail says otherwise.
 Modules of the kernel that this takes are loaded and stay loaded, as they do for
 the agent; nothing else is left behind.`,
 		Example: `  kube-ipvs check
-  kube-ipvs check --ipvs-scheduler mh`,
+  kube-ipvs check --ipvs-scheduler mh
+  kube-ipvs check --on-missing-ipvs=fail   # must this node carry Services with IPVS?`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := check(cmd)
@@ -38,12 +41,14 @@ the agent; nothing else is left behind.`,
 				return err
 			}
 			t := tune.New(zap.NewNop(), tune.Options{RunDir: c.RunDir})
-			t.LoadModules(cmd.Context(), modules(t, c)...)
+			if c.Mode != config.ModeIPTables {
+				t.LoadModules(cmd.Context(), modules(t, c)...)
+			}
 			verdicts := tune.RunChecks(cmd.Context(), nodeChecks(t, c))
 			if err := tune.WriteVerdicts(cmd.OutOrStdout(), verdicts); err != nil {
 				return err
 			}
-			return unfit(verdicts)
+			return unfit(c, verdicts)
 		},
 	}
 }
@@ -54,19 +59,43 @@ func nodeChecks(t *tune.Tuner, c config.Config) []tune.Check {
 	log := zap.NewNop()
 	served, err := servedFamilies(log, c)
 	checks := []tune.Check{
-		{Name: "device " + link.DefaultName, Fix: t.ModuleFix("dummy"), Run: func(ctx context.Context) error {
-			return grade(probeDummy(ctx, log), link.ErrUnsupported)
-		}},
 		{Name: "iptables", Fix: "install iptables and ip6tables; for IPv6, switch it on in the kernel", Run: func(context.Context) error {
 			return errors.Join(grade(err, rules.ErrUnsupported), tune.Warning(leftOut(served)))
 		}},
 	}
+	if c.Mode != config.ModeIPTables {
+		checks = append(checks, softened(c, ipvsChecks(log, t, c, served))...)
+	}
+	return append(checks, t.Checks(tune.CheckOptions{IPv6: slices.Contains(served, model.IPv6)})...)
+}
+
+// ipvsChecks are those of what ipvs mode needs besides rules.
+func ipvsChecks(log *zap.Logger, t *tune.Tuner, c config.Config, served []model.Family) []tune.Check {
+	checks := []tune.Check{{Name: "device " + link.DefaultName, Fix: t.ModuleFix("dummy"), Run: func(ctx context.Context) error {
+		return grade(probeDummy(ctx, log), link.ErrUnsupported)
+	}}}
 	checks = append(checks, schedulerChecks(t.ModuleFix, c.Scheduler, func(ctx context.Context, name string) error {
 		return probeScheduler(ctx, log, name)
 	})...)
 	checks = append(checks, setChecks(t.ModuleFix, served, revision)...)
-	checks = append(checks, idleChecks(t, c.Timeouts, func() (idleHandle, error) { return vserver.New(log, vserver.Options{}) })...)
-	return append(checks, t.Checks(tune.CheckOptions{IPv6: slices.Contains(served, model.IPv6)})...)
+	return append(checks, idleChecks(t, c.Timeouts, func() (idleHandle, error) { return vserver.New(log, vserver.Options{}) })...)
+}
+
+// softened makes a warning of what is missing where iptables mode takes over then.
+func softened(c config.Config, checks []tune.Check) []tune.Check {
+	if c.Mode == config.ModeIPVS && c.OnMissing == config.OnMissingFail {
+		return checks
+	}
+	for i, check := range checks {
+		checks[i].Run = func(ctx context.Context) error {
+			err := check.Run(ctx)
+			if tune.IsLacking(err) {
+				return tune.Warning(fmt.Errorf("%w; the agent would use iptables mode instead", err))
+			}
+			return err
+		}
+	}
+	return checks
 }
 
 // servedFamilies are those that the agent would serve; all, if that is not known.
@@ -181,10 +210,10 @@ func grade(err, unsupported error) error {
 }
 
 // unfit fails when the node cannot carry Services.
-func unfit(verdicts []tune.Verdict) error {
+func unfit(c config.Config, verdicts []tune.Verdict) error {
 	for _, v := range verdicts {
 		if v.State != tune.OK && v.State != tune.Warn {
-			return errors.New("this node cannot carry Services in ipvs mode")
+			return fmt.Errorf("this node cannot carry Services in %s mode", c.Mode)
 		}
 	}
 	return nil

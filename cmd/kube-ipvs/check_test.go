@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -56,7 +57,7 @@ func TestCheckSchedulers(t *testing.T) {
 			if diff := cmp.Diff(tt.states, states(t, checks)); diff != "" {
 				t.Errorf("states (-want +got):\n%s", diff)
 			}
-			if err := unfit(tune.RunChecks(t.Context(), checks)); (err != nil) != tt.unfit {
+			if err := unfit(config.Config{Mode: config.ModeIPVS}, tune.RunChecks(t.Context(), checks)); (err != nil) != tt.unfit {
 				t.Errorf("unfit: %v, want %t", err, tt.unfit)
 			}
 		})

@@ -29,14 +29,14 @@ func TestCleanupOnWhateverKernelThisIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.RunDir, c.IPTables, c.LogLevel = t.TempDir(), "nft", "error"
-	iptables(t, "-t", "nat", "-N", "KUBE-SERVICES")
-	iptables(t, "-t", "nat", "-N", "STRANGER")
+	tool(t, "-t", "nat", "-N", "KUBE-SERVICES")
+	tool(t, "-t", "nat", "-N", "STRANGER")
 	for range 2 {
 		var out strings.Builder
 		if err := cleanup(t.Context(), c, ipvs.Nobody, &out); err != nil {
 			t.Fatalf("%v\n%s", err, &out)
 		}
-		if left := iptables(t, "-t", "nat", "-S"); strings.Contains(left, "KUBE-") || !strings.Contains(left, "STRANGER") {
+		if left := tool(t, "-t", "nat", "-S"); strings.Contains(left, "KUBE-") || !strings.Contains(left, "STRANGER") {
 			t.Errorf("after cleanup:\n%s", left)
 		}
 	}
@@ -45,7 +45,7 @@ func TestCleanupOnWhateverKernelThisIs(t *testing.T) {
 	}
 }
 
-func iptables(t *testing.T, args ...string) string {
+func tool(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "iptables-nft", args...).CombinedOutput()
 	if err != nil {

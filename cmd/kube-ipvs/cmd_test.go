@@ -133,7 +133,7 @@ const (
 func TestPlanWithAConfigurationFile(t *testing.T) {
 	dir := directory(t, map[string]string{"web.yaml": manifest})
 	file := filepath.Join(directory(t, map[string]string{
-		"config": proxyFile + "ipvs: {scheduler: wlc}\niptables: {syncPeriod: 1m, masqueradeBit: 9}\n---\n" + ownFile + "sourceDir: " + dir + "\n",
+		"config": proxyFile + "ipvs: {scheduler: wlc}\niptables: {masqueradeBit: 9}\nnftables: {syncPeriod: 1m}\n---\n" + ownFile + "sourceDir: " + dir + "\n",
 	}), "config")
 	for _, tt := range []struct {
 		name string
@@ -148,7 +148,7 @@ func TestPlanWithAConfigurationFile(t *testing.T) {
 			if err != nil || !strings.Contains(out, tt.want) || !strings.Contains(out, "--set-xmark 0x200/0x200") {
 				t.Errorf("error %v, no %q in\n%s", err, tt.want, out)
 			}
-			if want := "warning: accepted, but without effect here: iptables.syncPeriod\n"; notes != want {
+			if want := "warning: accepted, but without effect here: nftables.syncPeriod\n"; notes != want {
 				t.Errorf("notes %q, want %q", notes, want)
 			}
 		})
@@ -235,7 +235,7 @@ func TestHelpIsReadable(t *testing.T) {
 		}
 		at = next
 	}
-	for _, hidden := range []string{"--healthz-port", "--vmodule", "--iptables-sync-period", "--boot-id-file"} {
+	for _, hidden := range []string{"--healthz-port", "--vmodule", "--config-sync-period", "--boot-id-file"} {
 		if strings.Contains(out, hidden) {
 			t.Errorf("%s is shown", hidden)
 		}

@@ -31,6 +31,15 @@ type idleKeeper struct {
 	now    atomic.Pointer[vserver.Timeouts] // as read; nil while nobody knows
 }
 
+// idleTimes are those in force, as far as they are known.
+func (k *kernel) idleTimes() (now telemetry.IdleTimes, known bool) {
+	idle := k.idle.Load()
+	if idle == nil {
+		return telemetry.IdleTimes{}, false
+	}
+	return idle.inForce()
+}
+
 func newIdleKeeper(log *zap.Logger, kernel idleKernel, tuner *tune.Tuner) *idleKeeper {
 	return &idleKeeper{log: log, kernel: kernel, tuner: tuner}
 }

@@ -16,10 +16,10 @@ const watchAgain = time.Second
 
 // watchLink has the loop repair the device and its addresses as soon as somebody
 // else takes them away, until ctx ends.
-func watchLink(ctx context.Context, log *zap.Logger, l *link.Handle, loop *agent.Agent, mode *ipvs.Mode) error {
+func watchLink(ctx context.Context, log *zap.Logger, l *link.Handle, loop *agent.Agent, mode func() *ipvs.Mode) error {
 	for ctx.Err() == nil {
 		err := l.Watch(ctx, func(e link.Event) {
-			repairLink(ctx, log, loop, mode, e)
+			repairLink(ctx, log, loop, mode(), e)
 			rereadHost(loop, e)
 		})
 		if err != nil && ctx.Err() == nil {
@@ -34,6 +34,9 @@ func watchLink(ctx context.Context, log *zap.Logger, l *link.Handle, loop *agent
 }
 
 func repairLink(ctx context.Context, log *zap.Logger, loop *agent.Agent, mode *ipvs.Mode, e link.Event) {
+	if mode == nil {
+		return // nothing is bound
+	}
 	var repair func(context.Context) error
 	switch e.Kind {
 	case link.OurAddressLost:

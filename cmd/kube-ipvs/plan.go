@@ -15,6 +15,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/source/file"
@@ -47,6 +48,9 @@ func newPlan() *cobra.Command {
   kube-ipvs plan --source-dir . --hostname-override worker-1 --show servers
   kube-ipvs plan --source-dir . --hostname-override worker-1 --show servers | diff - <(ipvsadm -Sn)
 
+  # the rules of a node without IPVS
+  kube-ipvs plan --source-dir . --hostname-override worker-1 --proxy-mode=iptables
+
   # NodePorts on two addresses, without a Node object
   kube-ipvs plan --source-dir . --hostname-override worker-1 --node-address 192.0.2.10,2001:db8::10`,
 		Args: noArguments,
@@ -54,6 +58,9 @@ func newPlan() *cobra.Command {
 			c, err := check(cmd)
 			if err != nil {
 				return err
+			}
+			if c.Mode == config.ModeIPTables && !cmd.Flags().Changed("show") {
+				show = iptables.Kinds()
 			}
 			return printPlan(c, show, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -91,10 +98,10 @@ func printPlan(c config.Config, show []string, out, problems io.Writer) error {
 }
 
 // planned hands the objects to a mode by the way the agent takes.
-func planned(c config.Config, objects file.Objects, notes io.Writer) *ipvs.Mode {
+func planned(c config.Config, objects file.Objects, notes io.Writer) plannedMode {
 	batch := delivered(c, objects)
 	families := model.Families()
-	mode := ipvs.New(zap.NewNop(), modeConfig(c, families[:], nil), ipvs.Deps{})
+	mode := modeWithoutKernel(c, families[:])
 	host := supposedHost(c, batch)
 	mode.SetHost(host)
 	compiler := compilerFor(fixed(c), families[:])(host)
@@ -110,6 +117,22 @@ func planned(c config.Config, objects file.Objects, notes io.Writer) *ipvs.Mode 
 	}
 	printConflicts(mode.Conflicts(), notes)
 	return mode
+}
+
+// plannedMode is a mode that says what it would write.
+type plannedMode interface {
+	dataplane.Dataplane
+	Conflicts() []dataplane.Conflict
+}
+
+// modeWithoutKernel makes the mode that is asked for; auto supposes a kernel with IPVS.
+func modeWithoutKernel(c config.Config, families []model.Family) plannedMode {
+	if c.Mode == config.ModeIPTables {
+		rc := rulesConfig(c, families, nil)
+		rc.DropInvalid = true // connection tracking is not liberal unless somebody makes it
+		return iptables.New(zap.NewNop(), rc, iptables.Deps{})
+	}
+	return ipvs.New(zap.NewNop(), modeConfig(c, families, nil), ipvs.Deps{})
 }
 
 // supposedHost is the machine as far as the manifests tell: its addresses are

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"runtime"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -38,7 +39,8 @@ type program struct {
 	kernel  *kernel
 	follow  sources
 	served  []model.Family
-	mode    *ipvs.Mode
+	chosen  choice
+	carrier atomic.Pointer[carrier]
 	sweeper *conntrack.Sweeper // nil where the kernel lets nobody look at flows
 	known   *catalog.Catalog
 	loop    *agent.Agent
@@ -48,26 +50,26 @@ type program struct {
 	reload  *reloader
 }
 
-func newProgram(log *zap.Logger, c config.Config, k *kernel, follow sources, metrics *telemetry.Metrics) *program {
+func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel, chosen choice, follow sources, metrics *telemetry.Metrics) *program {
 	p := &program{
-		log: log, started: time.Now(), live: newLive(c), kernel: k, follow: follow, served: families(k.rules),
+		log: log, started: time.Now(), live: newLive(c), kernel: k, chosen: chosen, follow: follow, served: families(k.rules),
 		known: catalog.New(log, c.NodeName, follow.origins...), metrics: metrics,
 	}
 	if follow.client != nil {
 		p.events = events.New(events.Options{Node: c.NodeName, Client: follow.client, Log: log})
 	}
 	tell := herald{p.events}
-	var flows ipvs.Flows
 	if k.flows != nil {
 		p.sweeper = conntrack.NewSweeper(log, k.flows, conntrack.SweeperOptions{Observed: p.swept})
-		flows = p.sweeper
 	}
-	p.mode = k.newMode(log, p.live.now, p.served, flows)
+	first := p.newCarrier(ctx, p.live.now)
+	p.carrier.Store(first)
+	auditPeriod, minPeriod := c.Periods(c.Mode)
 	p.health = newHealthPorts(log, p.live.now, healthcheck.Options{Healthy: func() bool { return p.loop.Healthy() }, Failed: tell.noHealthPort})
 	p.loop = agent.New(agent.Options{
-		Log: log, Catalog: p.known, Mode: p.mode, NodeName: c.NodeName, Observer: p.metrics, Herald: tell,
+		Log: log, Catalog: p.known, Mode: first, NodeName: c.NodeName, Observer: p.metrics, Herald: tell,
 		Compiler: compilerFor(p.live.now, p.served), Concerns: concernsFor(p.live.now, p.served),
-		Host: k.link, NodePorts: nodePortsFor(p.live.now), Health: p.health, AuditPeriod: c.SyncPeriod, MinPeriod: c.MinSyncPeriod,
+		Host: k.link, NodePorts: nodePortsFor(p.live.now), Health: p.health, AuditPeriod: auditPeriod, MinPeriod: minPeriod,
 	})
 	p.measure()
 	return p
@@ -75,8 +77,8 @@ func newProgram(log *zap.Logger, c config.Config, k *kernel, follow sources, met
 
 // sayPicked tells by an Event when the kernel lacks what was asked for.
 func (p *program) sayPicked(asked config.Config) {
-	if picked := p.live.now().Scheduler; picked != asked.Scheduler {
-		p.events.Node(events.SchedulerUnavailable, fmt.Sprintf("the kernel lacks scheduler %s, using %s", asked.Scheduler, picked))
+	if now := p.live.now(); now.Mode == config.ModeIPVS && now.Scheduler != asked.Scheduler {
+		p.events.Node(events.SchedulerUnavailable, fmt.Sprintf("the kernel lacks scheduler %s, using %s", asked.Scheduler, now.Scheduler))
 	}
 }
 
@@ -92,8 +94,13 @@ func (p *program) run(ctx context.Context, socket net.Listener) error {
 	if p.sweeper != nil {
 		group.Go(func() error { return p.sweeper.Run(ctx) })
 	}
-	group.Go(func() error { return p.tryReuse(ctx) })
-	group.Go(func() error { return watchLink(ctx, p.log, p.kernel.link, p.loop, p.mode) })
+	if c.Mode == config.ModeIPVS {
+		group.Go(func() error { return p.tryReuse(ctx) })
+	}
+	group.Go(func() error { return watchLink(ctx, p.log, p.kernel.link, p.loop, p.ipvsMode) })
+	group.Go(func() error { return p.guard(ctx) })
+	group.Go(func() error { return p.leaveIPVS(ctx) })
+	group.Go(func() error { return p.awaitIPVS(ctx) })
 	group.Go(func() error {
 		return inspect.Serve(ctx, socket, inspect.Handler(p.loop, p.metrics.Handler()))
 	})
@@ -106,6 +113,7 @@ func (p *program) run(ctx context.Context, socket net.Listener) error {
 		return p.listen(ctx, "metrics", c.Metrics, p.metricsHandler(c), events.FailedToStartMetricServer)
 	})
 	p.events.Node(events.Starting, "")
+	p.chosen.say(p.log, p.events)
 	return group.Wait()
 }
 
@@ -118,6 +126,9 @@ func (p *program) tryReuse(ctx context.Context) error {
 	_ = p.loop.Do(ctx, func(ctx context.Context) { _, _ = p.kernel.setSysctls(ctx, p.live.now()) }) // each refusal is named
 	return nil
 }
+
+// ipvsMode is the mode that runs if that is IPVS, else nil.
+func (p *program) ipvsMode() *ipvs.Mode { return p.carrier.Load().ipvs }
 
 func (p *program) listen(ctx context.Context, name, address string, h http.Handler, failed events.Kind) error {
 	return httpd.Serve(ctx, p.log, httpd.Listener{
@@ -138,7 +149,7 @@ func (p *program) lastWords(kind events.Kind, err error) {
 // measure joins the metrics to what is counted elsewhere.
 func (p *program) measure() {
 	m := p.metrics
-	m.Mode(ipvs.Name, ipvs.Name)
+	m.Mode(string(p.chosen.asked), string(p.chosen.active))
 	m.Families(p.served)
 	m.Build(buildVersion(), behavesAs)
 	m.Inputs(p.known.Changes)
@@ -146,7 +157,7 @@ func (p *program) measure() {
 	m.HealthPorts(p.health.count)
 	m.Events(p.events.Dropped)
 	m.RestoreFailures(func(f model.Family) uint64 { return p.kernel.rules.RestoreFailures(rules.Family(f)) })
-	m.IdleTimes(p.kernel.idle.inForce)
+	m.IdleTimes(p.kernel.idleTimes)
 	m.Sources(p.synced)
 	m.Features(func() []telemetry.Feature {
 		return []telemetry.Feature{{Name: "AllowServiceExternalIPs", Enabled: p.live.now().AllowExternalIPs}}
@@ -186,7 +197,7 @@ func (p *program) healthHandler() http.Handler {
 func (p *program) metricsHandler(c config.Config) http.Handler {
 	h := httpd.MetricsHandler(httpd.MetricsOptions{
 		Metrics: p.metrics.Handler(), SLIs: p.metrics.SLIs(),
-		Mode:    func() string { return ipvs.Name },
+		Mode:    func() string { return string(p.live.now().Mode) },
 		Configz: func() ([]byte, error) { return p.live.now().Configz() },
 		Flags:   p.flags,
 		Status: func() httpd.StatusInfo {

@@ -44,8 +44,20 @@ type steps struct {
 
 func (p *program) steps() steps {
 	return steps{
-		reconfigure: p.loop.Reconfigure, pick: p.kernel.picker(p.log).pick,
-		exclude: p.mode.Exclude, retune: p.kernel.retune,
+		reconfigure: p.loop.Reconfigure,
+		pick: func(ctx context.Context, want scheduler.Spec) (scheduler.Spec, error) {
+			if p.ipvsMode() == nil {
+				return want, nil // of no effect in iptables mode, until another mode tries it
+			}
+			return p.kernel.picker(p.log).pick(ctx, want)
+		},
+		exclude: func(ctx context.Context, cidrs []netip.Prefix) error { return p.carrier.Load().exclude(ctx, cidrs) },
+		retune: func(ctx context.Context, from, to config.Config) map[string]error {
+			if p.ipvsMode() == nil {
+				return nil
+			}
+			return p.kernel.retune(ctx, from, to)
+		},
 	}
 }
 
@@ -135,7 +147,7 @@ func (r *reloader) adopt(ctx context.Context, given config.Config) (refused map[
 		refused = r.steps.retune(ctx, before, next)
 		picked := next.Scheduler
 		next = config.Live(r.asked, given, slices.Collect(maps.Keys(refused))...)
-		asked, next.Scheduler = next, picked
+		asked, next.Scheduler, next.Mode = next, picked, before.Mode
 		r.live.set(next)
 		return nil
 	})

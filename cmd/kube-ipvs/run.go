@@ -9,7 +9,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 	"github.com/kube-ipvs/kube-ipvs/internal/source/kube"
 	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
@@ -44,22 +43,19 @@ func run(ctx context.Context, flags *pflag.FlagSet, loader *config.Loader, loade
 		return err
 	}
 	defer socket.Close()
-	k, err := openKernel(ctx, log, c)
+	asked := c
+	k, c, chosen, err := openKernel(ctx, log, c)
 	if err != nil {
-		return fmt.Errorf("ipvs mode cannot run on this node: %w", err)
+		return err
 	}
 	defer func() { _ = k.close(nil) }()
 	k.prepare(ctx, log, c)
-	asked := c
-	if c.Scheduler, err = k.picker(log).pick(ctx, c.Scheduler); err != nil {
-		return fmt.Errorf("ipvs mode cannot run on this node: %w", err)
-	}
-	log.Info("starting", zap.String("mode", ipvs.Name), zap.String("version", buildVersion()), zap.String("node", c.NodeName),
+	log.Info("starting", zap.String("mode", string(chosen.active)), zap.String("asked", string(chosen.asked)), zap.String("version", buildVersion()), zap.String("node", c.NodeName),
 		zap.Stringer("scheduler", c.Scheduler), zap.String("iptables", string(k.rules.Backend())), zap.Any("sources", follow.origins))
 	if c.DetectLocal.Mode == "ClusterCIDR" && len(c.DetectLocal.ClusterCIDRs) == 0 && !c.MasqueradeAll {
 		log.Warn("no --cluster-cidr: pods cannot be told from others, so only traffic of this host is masqueraded to cluster IPs")
 	}
-	p := newProgram(log, c, k, follow, metrics)
+	p := newProgram(ctx, log, c, k, chosen, follow, metrics)
 	host, _ := os.Hostname() // it was asked before, where it matters
 	p.reload = &reloader{
 		log: log, level: level, flags: flags, loader: loader, host: host, live: p.live, asked: asked,

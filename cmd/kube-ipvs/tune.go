@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 )
@@ -29,6 +28,11 @@ func (k *kernel) prepare(ctx context.Context, log *zap.Logger, c config.Config) 
 func (k *kernel) tune(ctx context.Context, c config.Config) error {
 	results, err := k.setSysctls(ctx, c)
 	return errors.Join(err, tune.Failure(results, tune.Required), k.setTimeouts(ctx, c))
+}
+
+// tuneRules sets what iptables mode needs.
+func (k *kernel) tuneRules(ctx context.Context, localhost bool) error {
+	return tune.Failure(k.tuner.Apply(ctx, tune.RulesSysctls(localhost)), tune.Required)
 }
 
 func (k *kernel) setSysctls(ctx context.Context, c config.Config) ([]tune.SysctlResult, error) {
@@ -67,10 +71,11 @@ func (k *kernel) tryReuse(ctx context.Context, log *zap.Logger) {
 
 // setTimeouts leaves alone what is not asked for, and warns of what is too short.
 func (k *kernel) setTimeouts(ctx context.Context, c config.Config) error {
-	if k.idle == nil {
+	idle := k.idle.Load()
+	if idle == nil {
 		return nil
 	}
-	return k.idle.keep(ctx, c.Timeouts)
+	return idle.keep(ctx, c.Timeouts)
 }
 
 // The sysctls of strict ARP.
@@ -118,19 +123,21 @@ func initialize(ctx context.Context, log *zap.Logger, c config.Config) error {
 		return fmt.Errorf("cannot start: %w", err)
 	}
 	defer lock.Close()
-	k, err := openKernel(ctx, log, c)
+	k, c, chosen, err := openKernel(ctx, log, c)
 	if err != nil {
-		return fmt.Errorf("ipvs mode cannot run on this node: %w", err)
+		return err
 	}
+	chosen.say(log, nil)
 	k.prepare(ctx, log, c)
-	k.tryReuse(ctx, log)
-	picked, err := k.picker(log).pick(ctx, c.Scheduler)
-	if err == nil {
+	if chosen.active == config.ModeIPTables {
+		err = k.tuneRules(ctx, rulesConfig(c, families(k.rules), k.rules).Localhost)
+	} else {
+		k.tryReuse(ctx, log)
 		err = k.tune(ctx, c)
 	}
 	if err = k.close(err); err != nil {
-		return fmt.Errorf("ipvs mode cannot run on this node: %w", err)
+		return fmt.Errorf("%s mode cannot run on this node: %w", chosen.active, err)
 	}
-	log.Info("node initialized", zap.String("mode", ipvs.Name), zap.Stringer("scheduler", picked))
+	log.Info("node initialized", zap.String("mode", string(chosen.active)), zap.Stringer("scheduler", c.Scheduler))
 	return nil
 }

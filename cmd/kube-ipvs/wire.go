@@ -14,6 +14,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/healthcheck"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
@@ -30,7 +31,7 @@ import (
 // This file is the only place where concrete rooms meet.
 
 // kernel holds the handles of the network namespace the process runs in. For run
-// none is nil.
+// servers and sets alone may be nil: iptables mode needs none.
 type kernel struct {
 	servers *vserver.Handle
 	sets    *ipset.Handle
@@ -39,26 +40,19 @@ type kernel struct {
 	tuner   *tune.Tuner
 	flows   *conntrack.Handle // nil where the kernel lets nobody look: stale flows time out
 	tables  *nftables.Handle
-	idle    *idleKeeper // of servers, and nil without
+	idle    atomic.Pointer[idleKeeper] // of servers, and nil without
 	// reuse is how the kernel takes reused source ports, once that was tried out.
 	reuse atomic.Pointer[vserver.Reuse]
 }
 
-// openKernel loads the modules that are wanted and opens all handles. A kernel
-// that lacks something is told with the remedy.
-func openKernel(ctx context.Context, log *zap.Logger, c config.Config) (*kernel, error) {
+// openBase opens what every mode needs. A kernel that lacks something is told with the
+// remedy.
+func openBase(ctx context.Context, log *zap.Logger, c config.Config) (*kernel, error) {
 	k := &kernel{tuner: tune.New(log, tune.Options{RunDir: c.RunDir})}
-	k.tuner.LoadModules(ctx, modules(k.tuner, c)...) // what is missing shows by use, below
+	k.tuner.LoadModules(ctx, "nf_conntrack", "nf_conntrack_netlink") // what is missing shows by use, below
 	var err error
-	if k.servers, err = vserver.New(log, vserver.Options{}); err != nil {
-		return nil, k.close(k.lacking("ip_vs", err))
-	}
-	k.idle = newIdleKeeper(log, k.servers, k.tuner)
-	if k.sets, err = ipset.New(ipset.Options{}); err != nil {
-		return nil, k.close(k.lacking("ip_set", err))
-	}
 	if k.link, err = link.New(log, link.Options{}); err != nil {
-		return nil, k.close(k.lacking("dummy", err))
+		return nil, k.close(err)
 	}
 	if k.rules, err = openRules(log, c); err != nil {
 		return nil, k.close(err)
@@ -72,6 +66,45 @@ func openKernel(ctx context.Context, log *zap.Logger, c config.Config) (*kernel,
 	return k, nil
 }
 
+// openIPVS loads the modules of IPVS and sets and opens them. It leaves nothing open that
+// is of no use alone.
+func (k *kernel) openIPVS(ctx context.Context, log *zap.Logger, c config.Config) (err error) {
+	k.tuner.LoadModules(ctx, modules(k.tuner, c)...)
+	defer func() {
+		if err != nil {
+			err = k.closeIPVS(err)
+		}
+	}()
+	if k.servers, err = vserver.New(log, vserver.Options{}); err != nil {
+		return k.lacking("ip_vs", err)
+	}
+	if k.sets, err = openSets(ctx); err != nil {
+		return k.lacking("ip_set", err)
+	}
+	if there, asked := k.link.There(ctx); asked != nil {
+		return asked
+	} else if !there {
+		if err = probeDummy(ctx, log); err != nil {
+			return k.lacking("dummy", err)
+		}
+	}
+	k.idle.Store(newIdleKeeper(log, k.servers, k.tuner))
+	return nil
+}
+
+// closeIPVS gives back what openIPVS opened, and returns err.
+func (k *kernel) closeIPVS(err error) error {
+	if k.servers != nil {
+		k.servers.Close()
+	}
+	if k.sets != nil {
+		err = errors.Join(err, k.sets.Close())
+	}
+	k.servers, k.sets = nil, nil
+	k.idle.Store(nil)
+	return err
+}
+
 func openRules(log *zap.Logger, c config.Config) (*rules.Handle, error) {
 	return rules.New(log, rules.Options{Backend: rules.Backend(c.IPTables), Owned: ipvs.OwnedChain})
 }
@@ -80,8 +113,7 @@ func openRules(log *zap.Logger, c config.Config) (*rules.Handle, error) {
 // itself answers at once.
 func modules(t *tune.Tuner, c config.Config) []string {
 	return []string{
-		tune.IPVSModule(t.SuggestConnTabBits()), c.Scheduler.Algorithm().Module,
-		"nf_conntrack", "nf_conntrack_netlink", "dummy", "ip_set", "xt_set",
+		tune.IPVSModule(t.SuggestConnTabBits()), c.Scheduler.Algorithm().Module, "dummy", "ip_set", "xt_set",
 	}
 }
 
@@ -98,12 +130,7 @@ func (k *kernel) lacking(module string, err error) error {
 
 // close gives back what is open and returns err.
 func (k *kernel) close(err error) error {
-	if k.servers != nil {
-		k.servers.Close()
-	}
-	if k.sets != nil {
-		err = errors.Join(err, k.sets.Close())
-	}
+	err = k.closeIPVS(err)
 	if k.link != nil {
 		k.link.Close()
 	}
@@ -123,6 +150,29 @@ func families(r *rules.Handle) []model.Family {
 		out = append(out, model.Family(f))
 	}
 	return out
+}
+
+// newRulesMode joins iptables mode to its handles.
+func (k *kernel) newRulesMode(ctx context.Context, log *zap.Logger, now settings, families []model.Family, flows iptables.Flows, both bool) *iptables.Mode {
+	mc := rulesConfig(now(), families, k.rules)
+	mc.Both, mc.DropInvalid = both, !k.tuner.Liberal(ctx)
+	return iptables.New(log, mc, iptables.Deps{
+		Rules: k.rules, Tables: k.tables, Flows: flows,
+		Tune: func(ctx context.Context) error { return k.tuneRules(ctx, mc.Localhost) },
+	})
+}
+
+// rulesConfig tells iptables mode what the settings and the tools say.
+func rulesConfig(c config.Config, families []model.Family, tools *rules.Handle) iptables.Config {
+	selected := plan.NodePortSelection(c.NodePorts)
+	return iptables.Config{
+		Families:      families,
+		MasqueradeAll: c.MasqueradeAll,
+		Masquerade:    masquerade(c, tools),
+		Local:         localDetector(c),
+		Everywhere:    selected.Everywhere,
+		Localhost:     c.LocalhostNodePorts && selected.Loopback() && slices.Contains(families, model.IPv4),
+	}
 }
 
 // newMode joins the mode to its handles. Where cleanup found none there is a
@@ -179,6 +229,7 @@ func planOptions(c config.Config, families []model.Family, h model.Host) plan.Op
 		Node: c.NodeName, Zone: h.Node.Zone, Scheduler: c.Scheduler, Host: ownAddress(c, h), Drain: c.Drain,
 		IPv4: slices.Contains(families, model.IPv4), IPv6: slices.Contains(families, model.IPv6),
 		ExternalIPs: plan.ExternalIPs{Off: !c.AllowExternalIPs, Allowed: c.ExternalIPCIDRs},
+		NoBinding:   c.Mode == config.ModeIPTables,
 	}
 }
 

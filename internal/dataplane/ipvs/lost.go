@@ -131,3 +131,13 @@ func (m *Mode) ReloadAddresses(ctx context.Context) error {
 	_, err := m.inspectAddresses(ctx)
 	return err
 }
+
+// ReloadRules reads chains and jumps again after a sign that somebody else has changed
+// them.
+func (m *Mode) ReloadRules(ctx context.Context) error {
+	drift, err := m.loadRules(ctx)
+	if err == nil && drift.Total() > 0 {
+		m.log.Warn("rules lost, will be written again", zap.Any("rows", drift))
+	}
+	return err
+}

@@ -267,3 +267,8 @@ func (s setStore) destroy(ctx context.Context, name string) error {
 	}
 	return err
 }
+
+// OwnedSet tells whether a set is one of ours, by name.
+func OwnedSet(name string) bool {
+	return slices.ContainsFunc(AllSets(), func(s ipset.Set) bool { return s.Name == name })
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
+)
+
+// Only a kernel that answers "I do not have that" costs the mode; one that could not be
+// asked is an error, for nobody knows what it has.
+func TestWhatCostsTheMode(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{"no ip_vs", fmt.Errorf("open: %w", vserver.ErrUnsupported), true},
+		{"no sets", fmt.Errorf("open: %w", ipset.ErrUnsupported), true},
+		{"no dummy links", fmt.Errorf("make: %w", link.ErrUnsupported), true},
+		{"no right to ask", fmt.Errorf("%w: %w", vserver.ErrUnsupported, os.ErrPermission), false},
+		{"no answer", context.DeadlineExceeded, false},
+		{"busy", link.ErrBusy, false},
+	} {
+		if got := lacksIPVS(tt.err); got != tt.want {
+			t.Errorf("%s: %t", tt.name, got)
+		}
+	}
+}
+
+func TestFallbackIsSaid(t *testing.T) {
+	missing := errors.New("ip_vs: not there")
+	for _, tt := range []struct {
+		name   string
+		chosen choice
+		level  zapcore.Level
+		want   string
+	}{
+		{"ipvs runs", choice{asked: config.ModeIPVS, active: config.ModeIPVS}, 0, ""},
+		{"iptables on purpose", choice{asked: config.ModeIPTables, active: config.ModeIPTables}, 0, ""},
+		{"fell back", choice{config.ModeIPVS, config.ModeIPTables, missing}, zapcore.WarnLevel, "falling back to iptables mode"},
+		{"chosen by itself", choice{config.ModeAuto, config.ModeIPTables, missing}, zapcore.InfoLevel, "no IPVS"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			core, logs := observer.New(zapcore.DebugLevel)
+			tt.chosen.say(zap.New(core), nil)
+			all := logs.All()
+			if tt.want == "" {
+				if len(all) > 0 {
+					t.Errorf("log %v", all)
+				}
+				return
+			}
+			if len(all) != 1 || all[0].Level != tt.level || !strings.Contains(all[0].Message, tt.want) || all[0].ContextMap()["error"] != missing.Error() {
+				t.Errorf("log %v", all)
+			}
+		})
+	}
+}
+
+// Without IPVS a node is fit, unless its agent is told to fail there.
+func TestMissingIPVSIsAWarningWhereTheAgentFallsBack(t *testing.T) {
+	lacks := []tune.Check{{Name: "ip_vs", Fix: "modprobe ip_vs", Run: func(context.Context) error { return tune.Lacking(errors.New("no ip_vs")) }}}
+	breaks := []tune.Check{{Name: "ip_vs", Run: func(context.Context) error { return errors.New("no answer") }}}
+	for _, tt := range []struct {
+		name   string
+		c      config.Config
+		checks []tune.Check
+		fit    bool
+	}{
+		{"falls back", config.Config{Mode: config.ModeIPVS, OnMissing: config.OnMissingIPTables}, lacks, true},
+		{"chooses", config.Config{Mode: config.ModeAuto}, lacks, true},
+		{"fails", config.Config{Mode: config.ModeIPVS, OnMissing: config.OnMissingFail}, lacks, false},
+		{"not known", config.Config{Mode: config.ModeIPVS, OnMissing: config.OnMissingIPTables}, breaks, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			verdicts := tune.RunChecks(t.Context(), softened(tt.c, append([]tune.Check(nil), tt.checks...)))
+			if err := unfit(tt.c, verdicts); (err == nil) != tt.fit {
+				t.Errorf("%v: %+v", err, verdicts)
+			}
+			if said := strings.Contains(verdicts[0].Detail, "would use iptables mode instead"); said != tt.fit {
+				t.Errorf("verdict %+v", verdicts[0])
+			}
+		})
+	}
+}
