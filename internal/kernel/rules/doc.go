@@ -1,10 +1,13 @@
-// Package rules turns chains and jumps into iptables state and lists what
+// Package rules turns chains, rules and jumps into iptables state and lists what
 // the kernel holds. It knows tables, chains, rules and the two backends
 // (nft and legacy); it knows nothing of Services, sets or marks.
 //
-//	List        iptables-save  ->  chains we own, jumps from built-in chains into them
-//	WriteChains changed chains ->  one iptables-restore --noflush per family
-//	WriteJumps  jumps          ->  go-iptables, one process per step (bootstrap only)
+//	List       iptables-save   ->  chains we own, jumps from built-in chains into them
+//	Write      changed chains,
+//	           single rules    ->  one iptables-restore --noflush per family
+//	WriteJumps jumps           ->  one listing per hook, one iptables-restore per family
+//	JumpsThere jumps           ->  one listing per hook
+//	Stamp      a table         ->  one system call (legacy; nft has a generation)
 //
 // Laws of the room:
 //
@@ -13,11 +16,15 @@
 //     rules stay exactly kube-proxy's, and a roll-back finds its own chains.
 //   - Only chains accepted by [Options.Owned] are ever read or written, and in
 //     a built-in chain only rules whose target is such a chain.
+//   - Processes are what a change costs, so they do not grow with it: a hook or a
+//     chain is listed once, everything of a family is written at once. A refusal
+//     alone takes more, to find the guilty row.
 //   - Every process has a deadline that includes the wait for the xtables lock.
-//   - A bad chain fails alone: its neighbours in the batch are written.
+//   - A bad chain, rule or jump fails alone: its neighbours in the batch are
+//     written, and a rule is not written twice on the way.
 //   - Exit statuses and messages of the tools end here; callers get
 //     [ErrExist], [ErrNotExist], [ErrBusy] and [ErrUnsupported].
 //
-// A [Handle] belongs to one goroutine; only [Handle.Counters] and
-// [Handle.RestoreFailures] may be called from others.
+// The writes of a [Handle] belong to one goroutine. Everything else may be called
+// from others, also beside a write, in the network namespace of their thread.
 package rules

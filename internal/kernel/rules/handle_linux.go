@@ -14,7 +14,7 @@ import (
 )
 
 // Handle reads and writes the iptables state of the network namespace of
-// the thread that calls it. One goroutine at a time.
+// the thread that calls it. Its writes belong to one goroutine at a time.
 type Handle struct {
 	log      *zap.Logger
 	opts     Options
@@ -111,7 +111,9 @@ func (h *Handle) RestoreFailures(f Family) uint64 {
 
 // List reads our chains and the jumps into them, in canonical form, with one
 // iptables-save per family. On an error nothing is returned: half a listing
-// must not be taken for deletions.
+// must not be taken for deletions. It may be called from another goroutine beside
+// a write: it sees each table as it is between two processes of that, but not all
+// tables of one moment.
 func (h *Handle) List(ctx context.Context) (map[ChainKey]Chain, map[JumpKey]Jump, error) {
 	l := NewListing(h.opts.Owned)
 	for _, f := range h.families {

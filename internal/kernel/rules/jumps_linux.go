@@ -32,7 +32,7 @@ func (h *Handle) WriteJumps(ctx context.Context, changes []JumpChange) []error {
 }
 
 // JumpsThere tells which jumps are missing, whatever their arguments, with one
-// listing of each hook concerned.
+// listing of each hook concerned. It may be called from any goroutine.
 func (h *Handle) JumpsThere(ctx context.Context, keys []JumpKey) (missing []JumpKey, err error) {
 	found := map[JumpKey]bool{}
 	read := map[ChainKey]bool{}

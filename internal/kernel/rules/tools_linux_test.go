@@ -130,6 +130,49 @@ cat $0.in >> $0.all`, ""))
 	}
 }
 
+// A refusal that names no line does not tell which tables were applied before it:
+// the chains do, so that no rule is added twice.
+func TestRulesAppliedBeforeARefusalWithoutLine(t *testing.T) {
+	dir := scripts(t, ipv4Scripts(`
+cat > $0.in
+grep -q filter $0.in && grep -q nat $0.in && { echo 'sendmsg() failed: Message too long' >&2; exit 1; }
+cat $0.in >> $0.all`, `case "$*" in *KUBE-F*) echo '-A KUBE-F -p tcp -j RETURN';; esac`))
+	h := newHandle(t, rules.Options{Families: []rules.Family{rules.IPv4}})
+	filter := rules.ChainKey{Family: rules.IPv4, Table: "filter", Name: "KUBE-F"}
+	_, errs := h.Write(t.Context(), nil, []rules.RuleChange{
+		{Op: rules.Add, Chain: filter, Rule: "-p tcp -j RETURN"},
+		{Op: rules.Delete, Chain: filter, Rule: "-p udp -j RETURN"},
+		{Op: rules.Add, Chain: keyA, Rule: "-p tcp -j RETURN"},
+		{Op: rules.Add, Chain: keyA, Rule: "-p udp -j RETURN"},
+	})
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "iptables-restore.all"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "*nat\n-I KUBE-A -p tcp -j RETURN\nCOMMIT\n*nat\n-I KUBE-A -p udp -j RETURN\nCOMMIT\n"
+	if diff := cmp.Diff(want, string(text)); diff != "" {
+		t.Errorf("written after the refusal (-want +got):\n%s", diff)
+	}
+}
+
+// What cannot be listed is not believed to be absent.
+func TestRuleOfUnreadableChainIsNotDeleted(t *testing.T) {
+	for part, says := range map[string]string{"permission denied": "permission denied", "use 'nft' tool": "chain \\`KUBE-A' in table \\`nat' is incompatible, use 'nft' tool."} {
+		tools := ipv4Scripts("echo 'line 2 failed: Bad rule (does a matching rule exist in that chain?).' >&2; exit 1",
+			`case "$*" in *KUBE-A*) echo "`+says+`" >&2; exit 1;; esac`)
+		tools["iptables-save"] = "echo \"# Table \\`nat' is incompatible, use 'nft' tool.\""
+		scripts(t, tools)
+		h := newHandle(t, rules.Options{Families: []rules.Family{rules.IPv4}})
+		_, errs := h.Write(t.Context(), nil, []rules.RuleChange{{Op: rules.Delete, Chain: keyA, Rule: "-j RETURN"}})
+		if len(errs) != 1 || errs[0] == nil || !strings.Contains(errs[0].Error(), part) {
+			t.Errorf("got %v, want one that says %q", errs, part)
+		}
+	}
+}
+
 func TestCutShortListingIsNotBelieved(t *testing.T) {
 	tools := ipv4Scripts("", "")
 	tools["iptables-save"] = "printf '*nat\n:KUBE-A - [0:0]\n'"
