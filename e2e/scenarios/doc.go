@@ -10,5 +10,8 @@
 //	TestRandomChanges    no file: changes, restarts, faults and damage at random,
 //	                     against a fresh compile; -seed repeats
 //	TestPlanIsStable     no file: the same cluster from other files gives the same plan
-//	TestOnKernel         every file with the program on a kernel that has IPVS
+//	TestOnKernel         every file of ipvs mode with the program on a kernel that has
+//	                     IPVS
+//	TestIPTablesOnKernel every file of iptables mode, iptables-*.txtar, with the program
+//	                     on any kernel, with iptables-nft and iptables-legacy
 package scenarios

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -25,27 +26,53 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/scenario"
 )
 
-// TestOnKernel runs every scenario with the program itself, KUBE_IPVS_BIN, on the
-// kernel of a place the runner of e2e/vm prepared, each in a network namespace of
+// TestOnKernel runs the scenarios of ipvs mode with the program itself, KUBE_IPVS_BIN, on
+// the kernel of a place the runner of e2e/vm prepared, each in a network namespace of
 // its own.
 func TestOnKernel(t *testing.T) {
+	binary := program(t, "a kernel with IPVS")
+	files := slices.DeleteFunc(scenario.List(t, "testdata"), ofIPTables)
+	scenario.Run(t, scenario.Options{
+		Files: files, Driver: "kernel",
+		Open: func(work string) (scenario.Driver, error) { return newNode(work, binary, "") },
+	})
+}
+
+// TestIPTablesOnKernel is the same for iptables mode, which any kernel carries, with each
+// of its backends.
+func TestIPTablesOnKernel(t *testing.T) {
+	binary := program(t, "network namespaces of its own")
+	files := slices.DeleteFunc(scenario.List(t, "testdata"), func(f string) bool { return !ofIPTables(f) })
+	for _, backend := range []string{"nft", "legacy"} {
+		t.Run(backend, func(t *testing.T) {
+			if _, err := exec.LookPath("iptables-" + backend); err != nil {
+				t.Skipf("no tools of this backend: %v", err)
+			}
+			scenario.Run(t, scenario.Options{
+				Files: files, Driver: "kernel",
+				Open: func(work string) (scenario.Driver, error) { return newNode(work, binary, backend) },
+			})
+		})
+	}
+}
+
+// program is the program to test, in a place where the test may change the network.
+func program(t *testing.T, wants string) string {
 	where, binary := os.Getenv("KUBE_IPVS_WHERE"), os.Getenv("KUBE_IPVS_BIN")
-	if where == "" {
-		t.Skip("KUBE_IPVS_WHERE is not set: this test wants a kernel with IPVS, see e2e/README.md")
+	if where == "" || binary == "" {
+		t.Skipf("KUBE_IPVS_WHERE or KUBE_IPVS_BIN is not set: this test wants %s, see e2e/README.md", wants)
 	}
 	if _, err := exec.LookPath(binary); err != nil {
 		t.Fatalf("KUBE_IPVS_BIN: %v", err)
 	}
-	scenario.Run(t, scenario.Options{
-		Files: scenario.List(t, "testdata"), Driver: "kernel",
-		Open: func(work string) (scenario.Driver, error) { return newNode(work, binary) },
-	})
+	return binary
 }
 
 // node is a network namespace with the program in it. The namespace is that of the
 // script's thread and ends with it; what is started from there is in it too.
 type node struct {
 	work, binary, run string
+	backend           string       // of iptables; empty is what the machine prefers
 	host              []netip.Addr // of the link host0
 
 	mu    sync.Mutex
@@ -58,7 +85,7 @@ var _ scenario.Driver = (*node)(nil)
 
 // newNode gives the calling thread a network namespace. The thread stays locked
 // to its goroutine and dies with it, and the namespace with the thread.
-func newNode(work, binary string) (*node, error) {
+func newNode(work, binary, backend string) (*node, error) {
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return nil, fmt.Errorf("make a network namespace: %w", err)
@@ -68,7 +95,7 @@ func newNode(work, binary string) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &node{work: work, binary: binary, run: run}
+	n := &node{work: work, binary: binary, run: run, backend: backend}
 	// Adding a destination fails with EINVAL while lo is down.
 	_, err = n.output("ip", "link", "set", "lo", "up")
 	return n, err
@@ -96,10 +123,23 @@ func (n *node) flags(s scenario.Start) []string {
 	if s.Audit {
 		period = "1s"
 	}
-	return append([]string{
+	flags := []string{
 		"--source-dir=" + filepath.Join(n.work, "manifests"), "--hostname-override=" + scenario.NodeName,
-		"--run-dir=" + n.run, "--ipvs-sync-period=" + period, "--log-level=debug", "--drain=0s",
-	}, s.Flags...)
+		"--run-dir=" + n.run, "--ipvs-sync-period=" + period, "--iptables-sync-period=" + period,
+		"--log-level=debug", "--drain=0s",
+	}
+	if n.rulesAlone() {
+		flags = append(flags, "--iptables-backend="+n.backend)
+	}
+	return append(flags, s.Flags...)
+}
+
+// iptables is the name of a tool of the node's backend: "ip6tables", "-save".
+func (n *node) iptables(family, verb string) string {
+	if n.rulesAlone() {
+		family += "-" + n.backend
+	}
+	return family + verb
 }
 
 // Stop implements scenario.Driver; the agent has to end well.
@@ -154,12 +194,15 @@ func (n *node) Log() string {
 func (n *node) Text(kind string) (string, error) {
 	switch kind {
 	case "servers":
+		if n.lacksIPVS() {
+			return "", nil
+		}
 		return n.output("ipvsadm", "-Sn")
 	case "sets":
 		return n.output("ipset", "save")
 	case "rules":
-		v4, err4 := n.output("iptables-save")
-		v6, err6 := n.output("ip6tables-save")
+		v4, err4 := n.output(n.iptables("iptables", "-save"))
+		v6, err6 := n.output(n.iptables("ip6tables", "-save"))
 		return "# ip\n" + v4 + "# ip6\n" + v6, errors.Join(err4, err6)
 	case "addresses":
 		return n.addresses()
@@ -171,6 +214,15 @@ func (n *node) Text(kind string) (string, error) {
 	}
 	return "", nil // Normal refuses the kind
 }
+
+// lacksIPVS tells whether the kernel has no virtual servers in which to look.
+func (n *node) lacksIPVS() bool {
+	_, err := os.Stat("/proc/net/ip_vs")
+	return n.rulesAlone() && errors.Is(err, fs.ErrNotExist)
+}
+
+// rulesAlone tells whether the node is one for iptables mode.
+func (n *node) rulesAlone() bool { return n.backend != "" }
 
 // addresses prints those of our link as commands that would add them; none
 // without the link.
@@ -198,7 +250,11 @@ func (n *node) addresses() (string, error) {
 
 // Tool implements scenario.Driver.
 func (n *node) Tool(args []string) error {
-	_, err := n.output(args[0], args[1:]...)
+	name := args[0]
+	if name == "iptables" || name == "ip6tables" {
+		name = n.iptables(name, "")
+	}
+	_, err := n.output(name, args[1:]...)
 	return err
 }
 
@@ -243,7 +299,7 @@ func (n *node) Gateway([]netip.Addr) error {
 }
 
 // Plan implements scenario.Driver. One process prints all kinds, each behind its
-// name: starting programs is what takes time here.
+// name: starting programs is what takes time here. A mode with one kind has no names.
 func (n *node) Plan(s scenario.Start) (map[string]string, error) {
 	args := append([]string{"plan"}, n.flags(s)...)
 	for _, a := range n.host {
@@ -254,6 +310,9 @@ func (n *node) Plan(s scenario.Start) (map[string]string, error) {
 		return nil, err
 	}
 	out, kind := map[string]string{}, ""
+	if n.rulesAlone() {
+		kind = "rules"
+	}
 	for line := range strings.Lines(text) {
 		if title := strings.TrimPrefix(strings.TrimSpace(line), "# "); slices.Contains(scenario.Kinds(), title) {
 			kind = title

@@ -3,7 +3,9 @@ package scenarios_test
 import (
 	"flag"
 	"os"
+	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"testing"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/scenario"
@@ -28,3 +30,6 @@ func TestOnFakes(t *testing.T) {
 		Open: func(work string) (scenario.Driver, error) { return scenario.NewFakes(work), nil },
 	})
 }
+
+// ofIPTables tells a scenario of iptables mode from one of ipvs mode by its name.
+func ofIPTables(file string) bool { return strings.HasPrefix(filepath.Base(file), "iptables-") }

@@ -16,7 +16,8 @@
 //
 //	start [FLAG...]               run the agent on manifests/, wait for its first sync;
 //	                              -audit: have it look for drift, often; -async: do not
-//	                              wait; all other flags are the agent's
+//	                              wait; all other flags are the agent's, the mode's
+//	                              too (--proxy-mode=iptables)
 //	terminate                     end it as SIGTERM does
 //	restart [-9] [-async]         end it (-9: as SIGKILL does), start it with the same flags
 //	put FILE TARGET               replace a file in one step, as cp does not
@@ -33,7 +34,8 @@
 //	                              an agent sees when it starts and when it audits; for
 //	                              fakes only
 //	kernel TOOL ARGUMENT...       change the kernel behind the agent's back: ipvsadm,
-//	                              ipset, iptables, ip6tables or ip with its own arguments
+//	                              ipset, iptables, ip6tables, ip or sysctl with its own
+//	                              arguments
 //	fault ROOM next|always        let calls of servers, sets, rules or links fail,
 //	fault ROOM nth N              from now on; all is any room
 //	fault ROOM row TEXT

@@ -206,3 +206,26 @@ func TestNoWordIsAwaitedOfTheDead(t *testing.T) {
 		},
 	})
 }
+
+// An audit of iptables mode reads the rules beside the loop's own writes.
+func TestIPTablesModeOverRulesAlone(t *testing.T) {
+	n := nodeWith(t, map[string]string{"web.yaml": web, "open.yaml": open})
+	must(t, n.Host(addrs("192.0.2.1")))
+	s := scenario.Start{Audit: true, Flags: []string{"--proxy-mode=iptables"}}
+	asWanted := func() bool {
+		diff, err := scenario.Differ(n, s)
+		return err == nil && diff == ""
+	}
+	must(t, n.Start(s))
+	eventually(t, n, "the kernel is as planned", asWanted)
+	must(t, n.Tool(strings.Fields("iptables -t nat -F")))
+	eventually(t, n, "the kernel is as planned again", asWanted)
+	if calls := n.Calls(); calls["servers"]+calls["sets"] > 0 {
+		t.Errorf("calls of other rooms: %v", calls)
+	}
+	must(t, n.Stop())
+	must(t, n.Cleanup(s))
+	if text, _ := n.Text("rules"); text != "" {
+		t.Errorf("rules left:\n%s", text)
+	}
+}

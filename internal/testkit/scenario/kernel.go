@@ -7,7 +7,9 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link/linktest"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
@@ -23,6 +25,8 @@ type kernel struct {
 	sets    *ipsettest.Fake
 	rules   *tiedRules
 	links   *linktest.Fake
+	// liberal is net.netfilter.nf_conntrack_tcp_be_liberal.
+	liberal atomic.Bool
 }
 
 func newKernel() *kernel {
@@ -35,7 +39,12 @@ func newKernel() *kernel {
 	}
 }
 
-// deps are the rooms for one process, behind its tap.
+// rulesDeps are the rooms of iptables mode for one process, behind its tap.
+func (k *kernel) rulesDeps(t *tap) iptables.Deps {
+	return iptables.Deps{Rules: tappedRules{k.rules, t}}
+}
+
+// deps are those of ipvs mode.
 func (k *kernel) deps(t *tap) ipvs.Deps {
 	return ipvs.Deps{
 		Servers: tappedServers{k.servers, t}, Sets: tappedSets{k.sets, t},
@@ -117,6 +126,15 @@ func (r *tiedRules) WriteChains(ctx context.Context, changes []rules.ChainChange
 		errs[at[i]] = err
 	}
 	return errs
+}
+
+// Write counts references: rules that refer to sets may go. None come, as the only
+// mode that writes so has no sets.
+func (r *tiedRules) Write(ctx context.Context, chains []rules.ChainChange, edits []rules.RuleChange) (chainErrs, ruleErrs []error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer r.count()
+	return r.Fake.Write(ctx, chains, edits)
 }
 
 // change is anything else that adds or removes rules.

@@ -1,10 +1,13 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
+	"slices"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
@@ -12,7 +15,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-// The four rooms of ipvs.Deps with a tap in front.
+// The rooms of the modes' Deps with a tap in front.
 
 type tappedServers struct {
 	ipvs.Servers
@@ -97,26 +100,111 @@ func (s tappedSets) Write(ctx context.Context, set ipset.Set, changes []ipset.Ch
 	return write(s.tap, roomSets, changes, text, func(good []ipset.Change) []error { return s.Sets.Write(ctx, set, good) })
 }
 
+// tappedRules are those of either mode.
 type tappedRules struct {
-	ipvs.Rules
+	*tiedRules
 	tap *tap
 }
+
+var (
+	_ ipvs.Rules     = tappedRules{}
+	_ iptables.Rules = tappedRules{}
+)
 
 func (r tappedRules) List(ctx context.Context) (map[rules.ChainKey]rules.Chain, map[rules.JumpKey]rules.Jump, error) {
 	if _, err := r.tap.enter(roomRules); err != nil {
 		return nil, nil, err
 	}
-	return r.Rules.List(ctx)
+	return r.tiedRules.List(ctx)
 }
 
 func (r tappedRules) WriteChains(ctx context.Context, changes []rules.ChainChange) []error {
 	text := func(c rules.ChainChange) string { return c.Op.String() + " " + c.Key.String() }
-	return write(r.tap, roomRules, changes, text, func(good []rules.ChainChange) []error { return r.Rules.WriteChains(ctx, good) })
+	return write(r.tap, roomRules, changes, text, func(good []rules.ChainChange) []error { return r.tiedRules.WriteChains(ctx, good) })
 }
 
 func (r tappedRules) WriteJumps(ctx context.Context, changes []rules.JumpChange) []error {
 	text := func(c rules.JumpChange) string { return c.Op.String() + " " + c.Key.String() }
-	return write(r.tap, roomRules, changes, text, func(good []rules.JumpChange) []error { return r.Rules.WriteJumps(ctx, good) })
+	return write(r.tap, roomRules, changes, text, func(good []rules.JumpChange) []error { return r.tiedRules.WriteJumps(ctx, good) })
+}
+
+// Write has rows of two kinds. It dies between two tables: each is committed as a whole.
+func (r tappedRules) Write(ctx context.Context, chains []rules.ChainChange, edits []rules.RuleChange) (chainErrs, ruleErrs []error) {
+	rows := make([]restoreRow, 0, len(chains)+len(edits))
+	for _, c := range chains {
+		rows = append(rows, restoreRow{chain: &c})
+	}
+	for _, e := range edits {
+		rows = append(rows, restoreRow{edit: &e})
+	}
+	errs := writeUpTo(r.tap, roomRules, rows, firstTables, restoreRow.String, func(good []restoreRow) []error {
+		chains, edits := apart(good)
+		chainErrs, ruleErrs := r.tiedRules.Write(ctx, chains, edits)
+		return slices.Concat(orNone(chainErrs, len(chains)), orNone(ruleErrs, len(edits)))
+	})
+	return errs[:len(chains)], errs[len(chains):]
+}
+
+// restoreRow is a row of Write: one of the two.
+type restoreRow struct {
+	chain *rules.ChainChange
+	edit  *rules.RuleChange
+}
+
+func (r restoreRow) key() rules.ChainKey {
+	if r.chain != nil {
+		return r.chain.Key
+	}
+	return r.edit.Chain
+}
+
+// String is "add ip nat KUBE-A" and, for a single rule, "add ip nat KUBE-A -j KUBE-B".
+func (r restoreRow) String() string {
+	if r.chain != nil {
+		return r.chain.Op.String() + " " + r.chain.Key.String()
+	}
+	return r.edit.Op.String() + " " + r.edit.Chain.String() + " " + r.edit.Rule
+}
+
+// apart are the rows as Write takes them; those of chains come first.
+func apart(rows []restoreRow) (chains []rules.ChainChange, edits []rules.RuleChange) {
+	for _, r := range rows {
+		if r.chain != nil {
+			chains = append(chains, *r.chain)
+		} else {
+			edits = append(edits, *r.edit)
+		}
+	}
+	return chains, edits
+}
+
+// orNone makes of no errors at all one for each row.
+func orNone(errs []error, rows int) []error {
+	if errs == nil {
+		return make([]error, rows)
+	}
+	return errs
+}
+
+// firstTables are the rows of the first half of the tables, in the order in which
+// they are committed: a table is written whole or not at all.
+func firstTables(rows []restoreRow) []restoreRow {
+	type table struct {
+		family rules.Family
+		name   string
+	}
+	of := func(r restoreRow) table { return table{r.key().Family, r.key().Table} }
+	var tables []table
+	for _, r := range rows {
+		if !slices.Contains(tables, of(r)) {
+			tables = append(tables, of(r))
+		}
+	}
+	slices.SortFunc(tables, func(a, b table) int {
+		return cmp.Or(cmp.Compare(a.family, b.family), cmp.Compare(a.name, b.name))
+	})
+	tables = tables[:len(tables)/2]
+	return slices.DeleteFunc(slices.Clone(rows), func(r restoreRow) bool { return !slices.Contains(tables, of(r)) })
 }
 
 type tappedLinks struct {

@@ -48,7 +48,7 @@ type fault struct {
 func newTap() *tap { return &tap{calls: map[string]int{}} }
 
 // enter counts a call and returns what is planned for it. half asks a write to
-// carry out the first half of its rows only: the process dies in the middle.
+// carry out the first part of its rows only: the process dies in the middle.
 func (t *tap) enter(room string) (half bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -145,9 +145,19 @@ func (t *tap) counts() map[string]int {
 
 // write passes a batch on, less the rows that are planned to fail.
 func write[C any](t *tap, room string, changes []C, text func(C) string, do func([]C) []error) []error {
+	return writeUpTo(t, room, changes, firstHalf[C], text, do)
+}
+
+func firstHalf[C any](changes []C) []C { return changes[:len(changes)/2] }
+
+// writeUpTo is write for a room that can die in some places only: part are the rows
+// that are carried out then.
+func writeUpTo[C any](t *tap, room string, changes []C, part func([]C) []C, text func(C) string, do func([]C) []error) []error {
 	half, err := t.enter(room)
-	if half && len(changes) > 1 {
-		do(changes[:len(changes)/2])
+	if half {
+		if some := part(changes); len(some) > 0 {
+			do(some)
+		}
 	}
 	errs := make([]error, len(changes))
 	if err != nil {

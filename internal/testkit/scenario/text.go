@@ -21,7 +21,8 @@ func Kinds() []string { return []string{"servers", "sets", "rules", "addresses"}
 //	servers    ipvsadm -Sn     a server, then its destinations; sorted as text
 //	sets       ipset save      without hash parameters, sets and entries sorted
 //	rules      iptables-save   "ip nat -N CHAIN" and "ip nat -A CHAIN ...": families
-//	           ("# ip", "# ip6")  and chains sorted, the rules of a chain in order
+//	           ("# ip", "# ip6")  and chains sorted, the rules of a chain in order, but
+//	                              for those that iptables mode keeps in no order
 //	addresses  ip addr add     sorted
 //	link                       as it is
 func Normal(kind, text string) (string, error) {
@@ -107,10 +108,27 @@ func flatChain(f rules.Family, table string, c rules.SaveChain) []string {
 	if !c.Builtin() {
 		lines = append(lines, fmt.Sprintf("%s %s -N %s", f, table, c.Name))
 	}
+	from := len(lines) // where the last run of entries begins
 	for _, r := range c.Rules {
 		lines = append(lines, fmt.Sprintf("%s %s -A %s %s", f, table, c.Name, rules.Canonical(f, r)))
+		if !isEntry(c.Name, r) {
+			slices.Sort(lines[from : len(lines)-1])
+			from = len(lines)
+		}
 	}
+	slices.Sort(lines[from:])
 	return lines
+}
+
+// dispatch are the chains in which iptables mode has a rule for each address of a Service,
+// in any order.
+var dispatch = []string{"KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-PROXY-FIREWALL"}
+
+// isEntry tells such a rule from those of ipvs mode, which match sets, and from the one
+// behind them all.
+func isEntry(chain, rule string) bool {
+	return slices.Contains(dispatch, chain) && strings.Contains(rule, "--comment") &&
+		!strings.Contains(rule, "--match-set") && !strings.HasSuffix(rule, "-j KUBE-NODEPORTS")
 }
 
 // matching keeps the lines that a regular expression matches.

@@ -40,3 +40,22 @@ func TestNormal(t *testing.T) {
 		t.Error("a listing that is cut off was believed")
 	}
 }
+
+func TestEntriesHaveNoOrder(t *testing.T) {
+	const last = `-A KUBE-SERVICES -m comment --comment "the last" -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS`
+	const a, b = `-A KUBE-SERVICES -d 10.96.0.1/32 -m comment --comment a -j KUBE-SVC-A`, `-A KUBE-SERVICES -d 10.96.0.2/32 -m comment --comment b -j KUBE-SVC-B`
+	normal := func(lines ...string) string {
+		text, err := scenario.Normal("rules", "# ip\n*nat\n:KUBE-SERVICES - [0:0]\n"+strings.Join(lines, "\n")+"\nCOMMIT\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	want := normal(a, b, last)
+	if got := normal(b, a, last); got != want {
+		t.Errorf("another order of entries shows:\n%s", got)
+	}
+	if got := normal(b, last, a); got == want {
+		t.Errorf("an entry behind the last rule does not show:\n%s", got)
+	}
+}

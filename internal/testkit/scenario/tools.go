@@ -23,10 +23,11 @@ func (k *kernel) tool(args []string) error {
 		"iptables":  func(a []string) error { return k.iptables(rules.IPv4, a) },
 		"ip6tables": func(a []string) error { return k.iptables(rules.IPv6, a) },
 		"ip":        k.ip,
+		"sysctl":    k.sysctl,
 	}
 	run, ok := tools[args[0]]
 	if !ok {
-		return fmt.Errorf("kernel: no tool %q: use ipvsadm, ipset, iptables, ip6tables or ip", args[0])
+		return fmt.Errorf("kernel: no tool %q: use ipvsadm, ipset, iptables, ip6tables, ip or sysctl", args[0])
 	}
 	if err := run(args[1:]); err != nil {
 		return fmt.Errorf("kernel %s: %w", strings.Join(args, " "), err)
@@ -144,8 +145,22 @@ func (k *kernel) ipset(args []string) error {
 	return errNotUnderstood
 }
 
-// iptables takes "-t TABLE" with "-F [CHAIN]", "-N CHAIN", "-A CHAIN RULE...";
-// -F alone empties the hooks too, of jumps to our chains at least.
+// sysctl takes "-w KEY=VALUE" of the one key that rules depend on.
+func (k *kernel) sysctl(args []string) error {
+	if len(args) != 2 || args[0] != "-w" {
+		return errNotUnderstood
+	}
+	value, ok := strings.CutPrefix(args[1], "net.netfilter.nf_conntrack_tcp_be_liberal=")
+	if !ok {
+		return errNotUnderstood
+	}
+	k.liberal.Store(value != "0")
+	return nil
+}
+
+// iptables takes "-t TABLE" with "-F [CHAIN]", "-N CHAIN", "-A CHAIN RULE...",
+// "-D CHAIN RULE..." and "-X CHAIN"; -F alone empties the hooks too, of jumps to our
+// chains at least.
 func (k *kernel) iptables(f rules.Family, args []string) error {
 	if len(args) < 3 || args[0] != "-t" {
 		return errNotUnderstood
@@ -159,6 +174,16 @@ func (k *kernel) iptables(f rules.Family, args []string) error {
 		return load(":" + rest[0] + " - [0:0]")
 	case verb == "-A" && len(rest) > 1:
 		return load("-A " + strings.Join(quoted(rest), " "))
+	case verb == "-D" && len(rest) > 1:
+		edit := rules.RuleChange{
+			Op: rules.Delete, Chain: rules.ChainKey{Family: f, Table: table, Name: rest[0]},
+			Rule: rules.Canonical(f, strings.Join(quoted(rest[1:]), " ")),
+		}
+		_, errs := k.rules.Write(context.Background(), nil, []rules.RuleChange{edit})
+		return errors.Join(errs...)
+	case verb == "-X" && len(rest) == 1:
+		gone := rules.ChainChange{Op: rules.Delete, Key: rules.ChainKey{Family: f, Table: table, Name: rest[0]}}
+		return errors.Join(k.rules.WriteChains(context.Background(), []rules.ChainChange{gone})...)
 	case verb == "-F" && len(rest) == 0:
 		return k.flushTable(f, table)
 	}

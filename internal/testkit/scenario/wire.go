@@ -17,6 +17,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -64,17 +65,34 @@ func families() []model.Family {
 func modeConfig(c config.Config) ipvs.Config {
 	return ipvs.Config{
 		Families: families(), MasqueradeAll: c.MasqueradeAll, ExcludeCIDRs: c.ExcludeCIDRs,
-		Masquerade: dataplane.Masquerade{Bit: c.MasqueradeBit, NodePorts: dataplane.PortRange(c.NodePortRange)},
-		Local: dataplane.LocalDetector{
-			Mode: dataplane.LocalMode(c.DetectLocal.Mode), ClusterCIDRs: c.DetectLocal.ClusterCIDRs, Interface: c.DetectLocal.Interface,
-		},
+		Masquerade: masquerade(c), Local: localDetector(c),
 	}
+}
+
+// rulesConfig is that of iptables mode; liberal tells how connection tracking is.
+func rulesConfig(c config.Config, liberal bool) iptables.Config {
+	selected := plan.NodePortSelection(c.NodePorts)
+	return iptables.Config{
+		Families: families(), MasqueradeAll: c.MasqueradeAll, Masquerade: masquerade(c), Local: localDetector(c),
+		Everywhere: selected.Everywhere, Localhost: c.LocalhostNodePorts && selected.Loopback(), DropInvalid: !liberal,
+	}
+}
+
+func localDetector(c config.Config) dataplane.LocalDetector {
+	return dataplane.LocalDetector{
+		Mode: dataplane.LocalMode(c.DetectLocal.Mode), ClusterCIDRs: c.DetectLocal.ClusterCIDRs, Interface: c.DetectLocal.Interface,
+	}
+}
+
+func masquerade(c config.Config) dataplane.Masquerade {
+	return dataplane.Masquerade{Bit: c.MasqueradeBit, NodePorts: dataplane.PortRange(c.NodePortRange)}
 }
 
 func planOptions(c config.Config, h model.Host) plan.Options {
 	return plan.Options{
 		Node: NodeName, Zone: h.Node.Zone, Scheduler: c.Scheduler, IPv4: true, IPv6: true, Host: h, Drain: c.Drain,
 		ExternalIPs: plan.ExternalIPs{Off: !c.AllowExternalIPs, Allowed: c.ExternalIPCIDRs},
+		NoBinding:   c.Mode == config.ModeIPTables,
 	}
 }
 
@@ -102,7 +120,7 @@ type process struct {
 }
 
 func startProcess(log *zap.Logger, c config.Config, s Start, k *kernel, t *tap) *process {
-	mode := ipvs.New(log, modeConfig(c), k.deps(t))
+	mode, bound := newMode(log, c, k, t)
 	known := catalog.New(log, c.NodeName, model.FromFile)
 	audit := time.Duration(-1)
 	if s.Audit {
@@ -119,7 +137,7 @@ func startProcess(log *zap.Logger, c config.Config, s Start, k *kernel, t *tap) 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return loop.Run(ctx) })
 	group.Go(func() error { return file.New(log, c.SourceDir, quickFiles).Run(ctx, known) })
-	group.Go(func() error { return watch(ctx, log, k, loop, mode) })
+	group.Go(func() error { return watch(ctx, log, k, loop, bound) })
 	go func() { p.done <- group.Wait() }()
 	return p
 }
@@ -130,12 +148,24 @@ func (p *process) stop() error {
 	return <-p.done
 }
 
-// watch has the loop repair what is lost of the link.
+// newMode makes the mode that the settings name; bound is nil if it binds no address.
+func newMode(log *zap.Logger, c config.Config, k *kernel, t *tap) (mode dataplane.Dataplane, bound *ipvs.Mode) {
+	if c.Mode == config.ModeIPTables {
+		return iptables.New(log, rulesConfig(c, k.liberal.Load()), k.rulesDeps(t)), nil
+	}
+	bound = ipvs.New(log, modeConfig(c), k.deps(t))
+	return bound, bound
+}
+
+// watch has the loop repair what is lost of the link, if the mode has one.
 func watch(ctx context.Context, log *zap.Logger, k *kernel, loop *agent.Agent, mode *ipvs.Mode) error {
 	return k.links.Watch(ctx, func(e link.Event) {
 		switch e.Kind {
 		case link.NodeAddressesChanged, link.Ready, link.Overrun:
 			loop.HostChanged()
+		}
+		if mode == nil {
+			return
 		}
 		repair := map[link.Kind]func(context.Context) error{
 			link.OurAddressLost: func(context.Context) error { mode.AddressLost(e.Addr); return nil },
@@ -159,7 +189,7 @@ func planned(c config.Config, host model.Host) (map[string]string, error) {
 	known := catalog.New(zap.NewNop(), c.NodeName, model.FromFile)
 	objects.Deliver(known)
 	batch := known.Take()
-	mode := ipvs.New(zap.NewNop(), modeConfig(c), ipvs.Deps{})
+	mode, kinds := modeWithoutKernel(c)
 	host.Node, host.Nodes = batch.Node, batch.Nodes
 	host.NodePorts = nodePorts(c)(host)
 	mode.SetHost(host)
@@ -168,7 +198,7 @@ func planned(c config.Config, host model.Host) (map[string]string, error) {
 		mode.Set(compiler.Compile(in.ID, in.Service, in.Slices))
 	}
 	out := map[string]string{}
-	for _, kind := range Kinds() {
+	for _, kind := range kinds {
 		var b strings.Builder
 		if err := mode.WriteRows(&b, kind); err != nil {
 			return nil, err
@@ -178,7 +208,17 @@ func planned(c config.Config, host model.Host) (map[string]string, error) {
 	return out, nil
 }
 
-// cleanUp sweeps the fakes as the program sweeps the kernel.
+// modeWithoutKernel is the mode that the settings name, and the kinds of rows it has. It
+// supposes that connection tracking is not liberal, as nobody has made it so.
+func modeWithoutKernel(c config.Config) (mode dataplane.Dataplane, kinds []string) {
+	if c.Mode == config.ModeIPTables {
+		return iptables.New(zap.NewNop(), rulesConfig(c, false), iptables.Deps{}), iptables.Kinds()
+	}
+	return ipvs.New(zap.NewNop(), modeConfig(c), ipvs.Deps{}), Kinds()
+}
+
+// cleanUp sweeps the fakes as the program sweeps the kernel, in ipvs mode whatever mode
+// ran: that knows the rules of both.
 func cleanUp(ctx context.Context, c config.Config, deps ipvs.Deps) error {
 	return dataplane.Sweep(ctx, ipvs.New(zap.NewNop(), modeConfig(c), deps), func(dataplane.Result) {})
 }
