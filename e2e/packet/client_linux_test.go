@@ -3,6 +3,7 @@ package packet
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,10 +16,18 @@ import (
 // The protocols that a virtual server has.
 var protos = []backend.Proto{backend.TCP, backend.UDP, backend.SCTP}
 
+// spoken are those of them that this kernel's sockets speak.
+func spoken() []backend.Proto {
+	if kernelHasSCTP() {
+		return protos
+	}
+	return slices.DeleteFunc(slices.Clone(protos), func(p backend.Proto) bool { return p == backend.SCTP })
+}
+
 // families are the two, by the number in their name.
 var families = []int{4, 6}
 
-// serve has a pod answer on a port, in every protocol and family, until the test ends. It says its name, and the port if that
+// serve has a pod answer on a port, in every protocol that the kernel has and in both families, until the test ends. It says its name, and the port if that
 // is not the usual one.
 func (p *pod) serve(t *testing.T, port int) {
 	t.Helper()
@@ -27,7 +36,11 @@ func (p *pod) serve(t *testing.T, port int) {
 		if port != 8080 {
 			name += ":" + strconv.Itoa(port)
 		}
-		serve(t, p.space, backend.Config{Name: name, TCP: at, HTTP: at, UDP: at, SCTP: at})
+		c := backend.Config{Name: name, TCP: at, HTTP: at, UDP: at, SCTP: at}
+		if !kernelHasSCTP() {
+			c.SCTP = ""
+		}
+		serve(t, p.space, c)
 	}
 }
 

@@ -16,8 +16,15 @@ type cluster struct {
 	agentA, agentB *proxy
 }
 
-// newCluster builds both nodes. Their agents do not run yet.
+// newCluster builds both nodes for a test of ipvs mode. Their agents do not run yet.
 func newCluster(t *testing.T, flags ...string) *cluster {
+	t.Helper()
+	needIPVS(t)
+	return buildCluster(t, flags...)
+}
+
+// buildCluster is newCluster for a test that any kernel can run.
+func buildCluster(t *testing.T, flags ...string) *cluster {
 	t.Helper()
 	needKernel(t)
 	c := &cluster{a: newNode(t, thisNode, 0), b: newNode(t, otherNode, 1)}

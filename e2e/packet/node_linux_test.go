@@ -1,9 +1,11 @@
 package packet
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // Names of the two nodes in manifests.
@@ -69,16 +71,32 @@ func newNode(t *testing.T, name string, index int) *node {
 	n.sysctl(t, "ipv6/icmp/ratelimit", "0")
 	n.sysctl(t, "ipv4/ip_forward", "1")
 	n.sysctl(t, "ipv6/conf/all/forwarding", "1")
-	for name, link := range map[string]netlink.Link{"cni0": &netlink.Bridge{}, "nowhere": &netlink.Dummy{}} {
-		*link.Attrs() = netlink.NewLinkAttrs()
-		link.Attrs().Name = name
-		n.must(t, n.links.LinkAdd(link))
-	}
+	bridge := &netlink.Bridge{LinkAttrs: netlink.NewLinkAttrs()}
+	bridge.Name = "cni0"
+	n.must(t, n.links.LinkAdd(bridge))
+	n.addNowhere(t)
 	n.owns(t, "cni0", bridgeAddr(index))
 	n.address(t, "nowhere", nowhereAddr.v4+"/32", nowhereAddr.v6+"/128")
 	n.route(t, "nowhere", "0.0.0.0/0", "")
 	n.route(t, "nowhere", "::/0", "")
 	return n
+}
+
+// addNowhere makes the link that swallows packets. Where the kernel has no dummy links it is one to an empty namespace whose
+// packets are addressed to their sender: nobody takes them.
+func (n *node) addNowhere(t *testing.T) {
+	t.Helper()
+	dummy := &netlink.Dummy{LinkAttrs: netlink.NewLinkAttrs()}
+	dummy.Name = "nowhere"
+	err := n.links.LinkAdd(dummy)
+	if !errors.Is(err, unix.EOPNOTSUPP) {
+		n.must(t, err)
+		return
+	}
+	void := newSpace(t, "void")
+	wire(t, n.space, "nowhere", void, "eth0")
+	n.must(t, n.links.LinkSetARPOff(n.link(t, "nowhere")))
+	void.must(t, void.links.LinkSetUp(void.link(t, "eth0")))
 }
 
 // owns gives a link of the node an address of each family.

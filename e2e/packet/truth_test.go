@@ -3,6 +3,7 @@ package packet
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -57,6 +58,30 @@ func cells() []cell {
 
 // readTruth reads a truth table and proves that it answers each cell once.
 func readTruth(text string) (map[cell]answer, error) {
+	truth, err := readLines(text)
+	errs := []error{err}
+	for _, c := range cells() {
+		if _, known := truth[c]; !known {
+			errs = append(errs, fmt.Errorf("%v is in no line", c))
+		}
+	}
+	return truth, errors.Join(errs...)
+}
+
+// readDifferences reads the rows in which another truth differs from a whole one, and proves that they are no more than that.
+func readDifferences(text string, whole map[cell]answer) (map[cell]answer, error) {
+	differs, err := readLines(text)
+	errs := []error{err}
+	for c, says := range differs {
+		if whole[c] == says {
+			errs = append(errs, fmt.Errorf("%v is %v anyway", c, says))
+		}
+	}
+	return differs, errors.Join(errs...)
+}
+
+// readLines reads rows and proves that none answers a cell again.
+func readLines(text string) (map[cell]answer, error) {
 	truth, from := map[cell]answer{}, map[cell]int{}
 	var errs []error
 	number := 0
@@ -74,11 +99,6 @@ func readTruth(text string) (map[cell]answer, error) {
 				errs = append(errs, fmt.Errorf("line %d: %v is in line %d already", number, c, from[c]))
 			}
 			truth[c], from[c] = says, number
-		}
-	}
-	for _, c := range cells() {
-		if from[c] == 0 {
-			errs = append(errs, fmt.Errorf("%v is in no line", c))
 		}
 	}
 	return truth, errors.Join(errs...)
@@ -126,6 +146,8 @@ const (
 	truthFile         = "testdata/truth.txt"
 	masqueradeAllFile = "testdata/truth-masquerade-all.txt"
 	noDetectorFile    = "testdata/truth-no-detector.txt"
+	// iptablesFile is how each of them differs in iptables mode.
+	iptablesFile = "testdata/iptables-differs.txt"
 )
 
 func truth(t *testing.T, file string) map[cell]answer {
@@ -139,6 +161,43 @@ func truth(t *testing.T, file string) map[cell]answer {
 		t.Fatalf("%s:\n%v", file, err)
 	}
 	return out
+}
+
+// truthOfIPTables is a table as iptables mode has it.
+func truthOfIPTables(t *testing.T, file string) map[cell]answer {
+	t.Helper()
+	all := truth(t, file)
+	text, err := os.ReadFile(iptablesFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	differs, err := readDifferences(string(text), all)
+	if err != nil {
+		t.Fatalf("%s beside %s:\n%v", iptablesFile, file, err)
+	}
+	maps.Copy(all, differs)
+	return all
+}
+
+// TestTruthOfIPTablesDiffersLittle: iptables mode has the same truth but for what is written down, in each of the tables.
+func TestTruthOfIPTablesDiffersLittle(t *testing.T) {
+	for _, file := range []string{truthFile, masqueradeAllFile, noDetectorFile} {
+		if all := truthOfIPTables(t, file); len(all) != len(cells()) {
+			t.Errorf("%s: %d cells, want the full product", file, len(all))
+		}
+	}
+	whole := truth(t, truthFile)
+	for _, tt := range []struct{ name, text, want string }{
+		{"no difference", "pod ClusterIP Local Local none refused -", "[pod ClusterIP Local Local none] is {refused -} anyway"},
+		{"more than the difference", "host|pod ExternalIP Local Local remote any node", "[host ExternalIP Local Local remote] is {any node} anyway"},
+		{"twice", "pod ClusterIP Local Local none dropped -\n* ClusterIP Local Local none dropped -", "line 2: [pod ClusterIP Local Local none] is in line 1 already"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, err := readDifferences(tt.text, whole); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want one with %s", err, tt.want)
+			}
+		})
+	}
 }
 
 // TestTruthIsWhole reads each table, and holds what the first means at some cells that its wildcards decide.

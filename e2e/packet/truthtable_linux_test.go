@@ -16,10 +16,16 @@ type truthWorld struct {
 	services map[cell]service // by the cell without client and frontend
 }
 
-// newTruthWorld starts both agents on the Services of the table, and on those of the hairpins: their only endpoint is web-a.
+// newTruthWorld starts both agents in ipvs mode.
 func newTruthWorld(t *testing.T, flags ...string) *truthWorld {
 	t.Helper()
-	w := &truthWorld{newCluster(t, flags...), map[cell]service{}}
+	return truthIn(t, newCluster(t, flags...))
+}
+
+// truthIn starts both agents on the Services of the table, and on those of the hairpins: their only endpoint is web-a.
+func truthIn(t *testing.T, c *cluster) *truthWorld {
+	t.Helper()
+	w := &truthWorld{c, map[cell]service{}}
 	w.webA.serve(t, 8080)
 	w.webB.serve(t, 8080)
 	for _, c := range cells() {
@@ -175,7 +181,7 @@ func (w *truthWorld) hairpins() []*question {
 	for _, c := range cells() {
 		if c[dimClient] == "pod" && c[dimEnds] == "local" {
 			c[dimClient], c[dimEnds] = self, self
-			out = append(out, w.questions(c, answer{"any", "node"}, protos...)...)
+			out = append(out, w.questions(c, answer{"any", "node"}, spoken()...)...)
 		}
 	}
 	return out

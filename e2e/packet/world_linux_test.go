@@ -4,7 +4,11 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"sync"
 	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // Addresses of the node, by the link they are on. What is masqueraded leaves with the address of the link it leaves by.
@@ -58,8 +62,39 @@ func needKernel(t *testing.T) {
 	}
 }
 
-// newWorld builds a world for one test. Tests that call t.Parallel may have one each at a time: nothing is shared.
+// needIPVS skips where the kernel cannot carry Services in ipvs mode.
+func needIPVS(t *testing.T) {
+	t.Helper()
+	needKernel(t)
+	if !kernelHasIPVS() {
+		t.Skip("this kernel has no IPVS: the test runs in the VM")
+	}
+}
+
+// kernelHasIPVS asks the kernel; who started the tests has loaded what they need.
+var kernelHasIPVS = sync.OnceValue(func() bool {
+	_, err := netlink.GenlFamilyGet("IPVS")
+	return err == nil
+})
+
+// kernelHasSCTP tells whether sockets of SCTP can be had.
+var kernelHasSCTP = sync.OnceValue(func() bool {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_SCTP)
+	if err == nil {
+		unix.Close(fd)
+	}
+	return err == nil
+})
+
+// newWorld builds a world for one test of ipvs mode. Tests that call t.Parallel may have one each at a time: nothing is shared.
 func newWorld(t *testing.T) *world {
+	t.Helper()
+	needIPVS(t)
+	return buildWorld(t)
+}
+
+// buildWorld is newWorld for a test that any kernel can run.
+func buildWorld(t *testing.T) *world {
 	t.Helper()
 	needKernel(t)
 	w := &world{node: newNode(t, thisNode, 0)}

@@ -1,0 +1,69 @@
+package packet
+
+import (
+	"testing"
+
+	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
+)
+
+// This file and those whose names begin like it are about iptables mode. Its tests are named TestIPTables…, so that they can be
+// asked for alone: they need no IPVS.
+
+// iptablesKinds are the programs that rules are written by.
+var iptablesKinds = []string{"nft", "legacy"}
+
+// inIPTables are the flags of an agent in iptables mode, without audits unless more flags say otherwise.
+func inIPTables(kind string, more ...string) []string {
+	return append([]string{"--proxy-mode", "iptables", "--iptables-backend", kind, "--iptables-sync-period", "1h"}, more...)
+}
+
+// eachKind runs a test with rules of either kind, each in a world of its own.
+func eachKind(t *testing.T, test func(t *testing.T, kind string)) {
+	t.Helper()
+	needKernel(t)
+	t.Parallel()
+	for _, kind := range iptablesKinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			test(t, kind)
+		})
+	}
+}
+
+// TestIPTablesTruthTable asks the kernel each cell of testdata/truth.txt, with the differences of iptables mode.
+func TestIPTablesTruthTable(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind string) {
+		all := truthOfIPTables(t, truthFile)
+		w := truthIn(t, buildCluster(t, inIPTables(kind, "--detect-local-mode", "NodeCIDR")...))
+		for _, proto := range []backend.Proto{backend.TCP, backend.UDP} {
+			t.Run(string(proto), func(t *testing.T) { put(t, truthColumns, w.all(all, proto)) })
+		}
+		t.Run("sctp", func(t *testing.T) {
+			if !kernelHasSCTP() {
+				t.Skip("this kernel has no SCTP sockets")
+			}
+			put(t, truthColumns, w.sctpBasics(all))
+		})
+		t.Run("an endpoint asks itself", func(t *testing.T) { put(t, truthColumns, w.hairpins()) })
+	})
+}
+
+// TestIPTablesTruthUnderOtherSettings asks by TCP alone: what differs is where packets come from.
+func TestIPTablesTruthUnderOtherSettings(t *testing.T) {
+	for _, tt := range []struct {
+		name, file string
+		flags      []string
+	}{
+		{"pods are told by the bridge", truthFile, []string{"--detect-local-mode", "BridgeInterface", "--pod-bridge-interface", "cni0"}},
+		{"masquerade all", masqueradeAllFile, []string{"--detect-local-mode", "NodeCIDR", "--masquerade-all"}},
+		{"no detector", noDetectorFile, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			eachKind(t, func(t *testing.T, kind string) {
+				all := truthOfIPTables(t, tt.file)
+				w := truthIn(t, buildCluster(t, inIPTables(kind, tt.flags...)...))
+				put(t, truthColumns, w.all(all, backend.TCP))
+			})
+		})
+	}
+}
