@@ -95,33 +95,46 @@ func (m *Mode) retune(ctx context.Context) error {
 	return m.deps.Tune(ctx)
 }
 
-// compare believes a listing, but for what was written since it began.
+// compare believes a listing, but for what was written since it began. A dispatch chain
+// that was touched is looked at in the next round.
 func (m *Mode) compare(l listing, touched map[any]struct{}) dataplane.Drift {
-	if len(touched) == 0 {
-		return m.believe(l.chains, l.jumps)
-	}
-	before := map[rules.ChainKey]struct{}{}
+	shared := map[rules.ChainKey][]string{}
 	for key := range touched {
 		switch k := key.(type) {
 		case rules.ChainKey:
-			if have, ok := m.chains.Believed(k); ok {
-				l.chains[k] = have
+			if isDispatch(k) {
+				shared[k] = nil
 			} else {
-				delete(l.chains, k)
+				restore(l.chains, k, m.chains.Believed)
 			}
 		case entry:
-			before[k.chain] = struct{}{}
+			shared[k.chain] = nil
+		case rules.JumpKey:
+			restore(l.jumps, k, m.jumps.Believed)
 		}
 	}
-	// A dispatch chain of which single rules changed is looked at in the next round.
-	for k := range before {
-		text, _ := m.chains.Believed(k)
+	if len(shared) > 0 {
 		for e := range m.entries.Actual() {
-			if e.chain == k {
-				text.Rules = prepend(e.rule, text.Rules)
+			if lines, ok := shared[e.chain]; ok {
+				shared[e.chain] = append(lines, e.rule)
 			}
 		}
-		l.chains[k] = text
+	}
+	for k, lines := range shared {
+		if have, ok := m.chains.Believed(k); ok {
+			l.chains[k] = rules.Chain{Rules: text(lines, have.Rules)}
+		} else {
+			delete(l.chains, k)
+		}
 	}
 	return m.believe(l.chains, l.jumps)
+}
+
+// restore puts what is believed of a row in the place of what was read.
+func restore[K comparable, V any](read map[K]V, k K, believed func(K) (V, bool)) {
+	if have, ok := believed(k); ok {
+		read[k] = have
+	} else {
+		delete(read, k)
+	}
 }

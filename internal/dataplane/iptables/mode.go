@@ -74,7 +74,7 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 		healthPorts: delta.NewClaims[model.ServiceID, entry, struct{}](model.ServiceID.Compare),
 		flows:       flows{},
 	}
-	m.jumps = delta.NewTable(jumpStore{deps.Rules}, delta.Options[rules.JumpKey, rules.Jump]{
+	m.jumps = delta.NewTable(jumpStore{deps.Rules, &m.audit}, delta.Options[rules.JumpKey, rules.Jump]{
 		Name: "jumps", Compare: compareJumps, Equal: same[rules.Jump],
 		Wait: func(k rules.JumpKey) bool {
 			return !m.there(rules.ChainKey{Family: k.Family, Table: k.Table, Name: k.Target})
@@ -216,9 +216,9 @@ func (m *Mode) mine(k rules.ChainKey) bool {
 	return OwnedChain(k) && slices.Contains(m.config.Families, model.Family(k.Family))
 }
 
-// takeApart splits a dispatch chain into its entries and the rest behind them. What is
-// not in that form, because another mode has a chain of that name or a rule is there
-// twice, is all rest: it is written anew.
+// takeApart splits a dispatch chain into its entries and the rest behind them. A chain
+// that is not in that form, because another mode has one of that name or a rule is there
+// twice, is all rest, so that it is written anew; what is an entry in it is one all the same.
 func takeApart(k rules.ChainKey, text string) (rest string, entries []string) {
 	if text == "" {
 		return "", nil
@@ -228,14 +228,17 @@ func takeApart(k rules.ChainKey, text string) (rest string, entries []string) {
 	for end > 0 && isRest(k, lines[end-1]) {
 		end--
 	}
+	rest = strings.Join(lines[end:], "\n")
 	seen := make(map[string]struct{}, end)
 	for _, l := range lines[:end] {
 		if _, twice := seen[l]; twice || isRest(k, l) || !isEntry(k, l) {
-			return text, nil
+			rest = text
+			continue
 		}
 		seen[l] = struct{}{}
+		entries = append(entries, l)
 	}
-	return strings.Join(lines[end:], "\n"), lines[:end]
+	return rest, entries
 }
 
 // isRest tells whether a rule stands behind the entries.
@@ -248,8 +251,7 @@ func isEntry(k rules.ChainKey, rule string) bool {
 	if k.Table == "filter" {
 		return strings.Contains(rule, "--comment")
 	}
-	at := strings.LastIndex(rule, " -j ")
-	return at >= 0 && ofService(rules.ChainKey{Table: "nat", Name: rule[at+len(" -j "):]})
+	return ofService(entry{k, rule}.target())
 }
 
 // Serves implements dataplane.Dataplane.
@@ -287,9 +289,10 @@ func (m *Mode) change(changes []dataplane.Change) {
 			}
 			m.inForce[c.New.Service][c.Key] = struct{}{}
 		}
-		m.flows.note(c)
+		m.noteFlows(c)
 	}
 	for id := range touched {
+		m.noteDetours(id)
 		m.renderService(id)
 	}
 }
@@ -335,7 +338,9 @@ func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane
 	if hooked {
 		out = out.plus(m.write(ctx, pass, true))
 	}
-	m.orderFlows(opts.KeepOrphans || out.chains.Failed+out.entries.Failed > 0)
+	if !opts.KeepOrphans {
+		m.orderFlows()
+	}
 	r := m.result(out, opts)
 	if !opts.KeepOrphans && r.Pending == 0 {
 		r.Pending += m.dropForeign(ctx, &r)
@@ -422,7 +427,10 @@ func clearTable[K comparable, V any](t *delta.Tracker[K, V]) {
 func (m *Mode) Remove(context.Context) error { return nil }
 
 // jumpStore reads and writes the jumps to our chains.
-type jumpStore struct{ rules Rules }
+type jumpStore struct {
+	rules Rules
+	audit *audit
+}
 
 // List returns the jumps.
 func (s jumpStore) List(ctx context.Context) (map[rules.JumpKey]rules.Jump, error) {
@@ -436,7 +444,13 @@ func (s jumpStore) Write(ctx context.Context, changes []delta.Change[rules.JumpK
 	for i, c := range changes {
 		batch[i] = rules.JumpChange{Op: ruleOps[c.Op], Key: c.Key, Jump: c.Value, Behind: above(c.Key)}
 	}
-	return s.rules.WriteJumps(ctx, batch)
+	errs := s.rules.WriteJumps(ctx, batch)
+	for i, c := range changes {
+		if at(errs, i) == nil {
+			s.audit.touch(c.Key)
+		}
+	}
+	return errs
 }
 
 var ruleOps = map[delta.Op]rules.Op{delta.Add: rules.Add, delta.Update: rules.Update, delta.Delete: rules.Delete}

@@ -19,6 +19,16 @@ type entry struct {
 	rule  string
 }
 
+// target is the chain that an entry leads to; its Name is empty if it leads to none.
+func (e entry) target() rules.ChainKey {
+	const jump = " -j "
+	k := rules.ChainKey{Family: e.chain.Family, Table: e.chain.Table}
+	if at := strings.LastIndex(e.rule, jump); at >= 0 {
+		k.Name = e.rule[at+len(jump):]
+	}
+	return k
+}
+
 func compareEntries(a, b entry) int {
 	return cmp.Or(a.chain.Compare(b.chain), cmp.Compare(a.rule, b.rule))
 }
@@ -60,7 +70,8 @@ type servicePort struct {
 	portKey
 	config Config
 	node   model.Node
-	// title is the name that rules show, hash the end of the chains' names.
+	// title is the name that rules show, named the one that names of chains are made of,
+	// and hash how those end.
 	title, named, hash string
 	affinity           time.Duration
 	// all and local are the endpoints by policy.
@@ -69,13 +80,19 @@ type servicePort struct {
 }
 
 func (c Config) newPort(r rows, k portKey, f model.Frontend, node model.Node) *servicePort {
-	p := &servicePort{rows: r, portKey: k, config: c, node: node, title: f.Name(), affinity: f.Affinity}
-	p.named = p.title
-	if c.Both && f.Service.Origin == model.FromFile {
-		p.named = string(f.Service.Origin) + "/" + p.title
+	named := c.nameOf(f)
+	return &servicePort{
+		rows: r, portKey: k, config: c, node: node, affinity: f.Affinity,
+		title: f.Name(), named: named, hash: hashed(named, k.protocol.String()),
 	}
-	p.hash = hashed(p.named, k.protocol.String())
-	return p
+}
+
+// nameOf names the Service port of a frontend in the names of chains.
+func (c Config) nameOf(f model.Frontend) string {
+	if c.Both && f.Service.Origin == model.FromFile {
+		return string(f.Service.Origin) + "/" + f.Name()
+	}
+	return f.Name()
 }
 
 func (p *servicePort) add(f model.Frontend) {

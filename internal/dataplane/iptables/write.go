@@ -30,8 +30,76 @@ type batch struct {
 
 // write carries out what is pending of chains and entries. Without removals chains that
 // are to go stay, and what is in them.
+//
+// A chain that is written anew has rules for all Services, and is refused for one that
+// leads nowhere. So what they lead to comes first then.
 func (m *Mode) write(ctx context.Context, p delta.Pass, removals bool) outcomes {
 	b := m.gather(p, removals)
+	if len(b.whole) == 0 {
+		return m.carryOut(ctx, b, p)
+	}
+	first, then := b.split()
+	out := m.carryOut(ctx, first, p)
+	if n := len(first.chains); n > 0 && out.chains.Failed == n {
+		return out.plus(m.fail(then, out.chains.Err()))
+	}
+	alone := m.leaveOut(&then)
+	return out.plus(m.carryOut(ctx, then, p)).plus(m.carryOut(ctx, alone, p))
+}
+
+// split parts what Services have of their own from the chains that lead there, and from
+// what nothing may lead to any more.
+func (b batch) split() (first, then batch) {
+	then.whole, then.entries = b.whole, b.entries
+	for _, c := range b.chains {
+		if c.Op == delta.Delete || isDispatch(c.Key) {
+			then.chains = append(then.chains, c)
+		} else {
+			first.chains = append(first.chains, c)
+		}
+	}
+	return first, then
+}
+
+// leaveOut takes new entries out of chains that are written anew if they lead to a chain
+// that could not be made, for one such rule has the whole chain refused. They are returned
+// to be tried one by one.
+func (m *Mode) leaveOut(b *batch) (alone batch) {
+	lost := map[entry]struct{}{}
+	b.entries = slices.DeleteFunc(b.entries, func(c delta.Change[entry, struct{}]) bool {
+		to := c.Key.target()
+		if c.Op != delta.Add || !ofService(to) || m.there(to) || b.lacks(c.Key.chain) {
+			return false
+		}
+		lost[c.Key] = struct{}{}
+		alone.entries = append(alone.entries, c)
+		return true
+	})
+	if len(lost) == 0 {
+		return alone
+	}
+	for k, all := range b.whole {
+		b.whole[k] = strings.Join(slices.DeleteFunc(strings.Split(all, "\n"), func(rule string) bool {
+			return has(lost, entry{k, rule})
+		}), "\n")
+	}
+	return alone
+}
+
+// fail gives up a batch that stands on another that failed.
+func (m *Mode) fail(b batch, err error) outcomes {
+	var out outcomes
+	for _, c := range b.chains {
+		out.chains = out.chains.Plus(record(m, m.chains, c, err))
+	}
+	for _, c := range b.entries {
+		out.entries = out.entries.Plus(record(m, m.entries, c, err))
+	}
+	return out
+}
+
+// carryOut makes one write of a batch.
+func (m *Mode) carryOut(ctx context.Context, b batch, p delta.Pass) outcomes {
 	if len(b.chains) == 0 && len(b.entries) == 0 {
 		return outcomes{}
 	}
@@ -100,11 +168,10 @@ func (m *Mode) gather(p delta.Pass, removals bool) batch {
 		b.chains = append(b.chains, delta.Change[rules.ChainKey, rules.Chain]{Op: delta.Update, Key: k, Value: want})
 	}
 	if len(anew) > 0 {
-		b.whole = m.dispatchTexts(anew)
-		b.keep(m, p)
+		m.dispatch(&b, anew, p)
 	}
 	b.entries = slices.DeleteFunc(b.entries, func(c delta.Change[entry, struct{}]) bool {
-		return !m.there(c.Key.chain) && b.lacks(c.Key.chain)
+		return b.lacks(c.Key.chain) && (!m.there(c.Key.chain) || m.doubt && c.Op == delta.Add && m.entries.MayBeThere(c.Key))
 	})
 	if removals {
 		b.chains = append(b.chains, m.chains.Deletes(rules.ChainKey.Compare, p)...)
@@ -121,31 +188,43 @@ func (b batch) lacks(k rules.ChainKey) bool {
 	return !made
 }
 
-// keep adds to chains that are written anew the entries that stay although nobody wants
-// them: they may belong to an input that could not be read.
-func (b *batch) keep(m *Mode, p delta.Pass) {
-	going := map[entry]struct{}{}
-	for _, c := range b.entries {
-		if c.Op == delta.Delete {
-			going[c.Key] = struct{}{}
+// dispatch gathers, for chains that are written anew, all that is pending of them, what
+// rests included, and their texts. Entries that stay although nobody wants them, since
+// they may belong to an input that could not be read, stay in them.
+func (m *Mode) dispatch(b *batch, anew map[rules.ChainKey]struct{}, p delta.Pass) {
+	all := delta.Pass{Orphans: p.Orphans, Retry: true}
+	b.entries = slices.DeleteFunc(b.entries, func(c delta.Change[entry, struct{}]) bool { return has(anew, c.Key.chain) })
+	for _, c := range append(m.entries.Updates(compareEntries, all), m.entries.Deletes(compareEntries, all)...) {
+		if has(anew, c.Key.chain) {
+			b.entries = append(b.entries, c)
 		}
 	}
-	if p.Orphans {
-		return
-	}
-	for e := range m.entries.AllDeletes() {
-		text, anew := b.whole[e.chain]
-		if _, goes := going[e]; anew && !goes && !m.entries.Deleting(e, false) {
-			b.whole[e.chain] = prepend(e.rule, text)
+	kept := map[rules.ChainKey][]string{}
+	if !p.Orphans {
+		for e := range m.entries.AllDeletes() {
+			if has(anew, e.chain) && !m.entries.Deleting(e, false) {
+				kept[e.chain] = append(kept[e.chain], e.rule)
+			}
 		}
+	}
+	b.whole = m.dispatchTexts(anew)
+	for k, list := range kept {
+		slices.Sort(list)
+		b.whole[k] = text(list, b.whole[k])
 	}
 }
 
-func prepend(rule, text string) string {
-	if text == "" {
-		return rule
+func has[K comparable](set map[K]struct{}, k K) bool {
+	_, ok := set[k]
+	return ok
+}
+
+// text is rules, one a line, and what stands behind them.
+func text(lines []string, rest string) string {
+	if rest != "" {
+		lines = append(lines, rest)
 	}
-	return rule + "\n" + text
+	return strings.Join(lines, "\n")
 }
 
 // dispatchTexts are the wanted dispatch chains with all their entries; nil is all chains.
@@ -164,10 +243,8 @@ func (m *Mode) dispatchTexts(which map[rules.ChainKey]struct{}) map[rules.ChainK
 	out := make(map[rules.ChainKey]string, len(lines))
 	for k, list := range lines {
 		slices.Sort(list)
-		if rest, _ := m.chains.Desired(k); rest.Rules != "" {
-			list = append(list, rest.Rules)
-		}
-		out[k] = strings.Join(list, "\n")
+		rest, _ := m.chains.Desired(k)
+		out[k] = text(list, rest.Rules)
 	}
 	return out
 }
@@ -200,6 +277,4 @@ func record[K comparable, V any](m *Mode, t *delta.Tracker[K, V], c delta.Change
 
 // uncertain tells whether a failed write may have been carried out all the same, or
 // failed for what is not as it is believed to be.
-func uncertain(err error) bool {
-	return !errors.Is(err, rules.ErrBusy) && !errors.Is(err, rules.ErrUnsupported)
-}
+func uncertain(err error) bool { return !errors.Is(err, rules.ErrUnsupported) }
