@@ -319,3 +319,16 @@ func externalLocal() func(*model.Service) {
 
 // sortedKeys is for messages.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// silentRules keeps nothing and refuses nothing: benchmarks measure the mode alone.
+type silentRules struct{}
+
+func (*silentRules) List(context.Context) (map[rules.ChainKey]rules.Chain, map[rules.JumpKey]rules.Jump, error) {
+	return nil, nil, nil
+}
+
+func (*silentRules) Write(context.Context, []rules.ChainChange, []rules.RuleChange) (chainErrs, ruleErrs []error) {
+	return nil, nil
+}
+
+func (*silentRules) WriteJumps(context.Context, []rules.JumpChange) []error { return nil }
