@@ -25,8 +25,8 @@ help: ## this list
 build: ## bin/kube-ipvs, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/kube-ipvs ./cmd/kube-ipvs
 
-demo: ## see it work: agent, backends and curl, on this machine or in a throw-away VM
-	@e2e/demo.sh
+demo: ## see it work: agent, backends and curl, on this machine or in a throw-away VM; MODE=iptables without IPVS
+	@MODE='$(MODE)' e2e/demo.sh
 
 test: ## every level this machine can run; installs what it needs
 	@e2e/install.sh
