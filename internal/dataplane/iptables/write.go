@@ -40,8 +40,8 @@ func (m *Mode) write(ctx context.Context, p delta.Pass, removals bool) outcomes 
 	}
 	first, then := b.split()
 	out := m.carryOut(ctx, first, p)
-	if n := len(first.chains); n > 0 && out.chains.Failed == n {
-		return out.plus(m.fail(then, out.chains.Err()))
+	if err := out.chains.Err(); out.chains.Failed == len(first.chains) && silent(err) {
+		return out.plus(m.fail(then, err))
 	}
 	alone := m.leaveOut(&then)
 	return out.plus(m.carryOut(ctx, then, p)).plus(m.carryOut(ctx, alone, p))
@@ -84,6 +84,12 @@ func (m *Mode) leaveOut(b *batch) (alone batch) {
 		}), "\n")
 	}
 	return alone
+}
+
+// silent tells whether the tools did not come to work at all: to ask again would take as
+// long again, and the loop is needed elsewhere.
+func silent(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, rules.ErrBusy)
 }
 
 // fail gives up a batch that stands on another that failed.
