@@ -1,0 +1,514 @@
+package iptables_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules/rulestest"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// history is what a mode goes through in the tests of failures: Services that come,
+// change and go.
+func history(do func(plans ...model.ServicePlan)) {
+	do(web, twin)
+	do(service("web", "10.96.0.10", "10.244.1.1", "10.244.1.2"), service("new", "10.96.0.11", "10.244.0.5"))
+	do(gone("twin"), service("web", "10.96.0.10"))
+	do(service("web", "10.96.0.10", "10.244.1.7"))
+}
+
+// afterHistory are the Services that are left.
+var afterHistory = []model.ServicePlan{service("new", "10.96.0.11", "10.244.0.5"), service("web", "10.96.0.10", "10.244.1.7")}
+
+func TestEveryCallFailsOnce(t *testing.T) {
+	want := clean(t, config(), afterHistory...).canonical(t)
+	for _, fault := range []struct {
+		name string
+		err  error
+		late bool
+	}{
+		{"refused", errPlanned, false}, {"busy", rules.ErrBusy, false},
+		{"carried out without an answer", context.DeadlineExceeded, true}, {"no answer", context.DeadlineExceeded, false},
+	} {
+		for n := 2; ; n++ { // the first is the first reading
+			k := newKernel()
+			k.failAt, k.with, k.late = n, fault.err, fault.late
+			m := begin(t, k)
+			history(func(plans ...model.ServicePlan) {
+				for _, p := range plans {
+					m.Set(p)
+				}
+				m.Apply(t.Context(), dataplane.ApplyOptions{Retry: len(plans) == 1})
+			})
+			if len(k.calls) < n {
+				if n < 6 {
+					t.Fatalf("only %d calls", len(k.calls))
+				}
+				break
+			}
+			m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
+			apply(t, m)
+			if diff := cmp.Diff(want, k.canonical(t)); diff != "" {
+				t.Errorf("%s: call %d (%s), kernel (-want +got):\n%s", fault.name, n, k.calls[n-1], diff)
+			}
+			if drift := round(t, m); drift != 0 {
+				t.Errorf("%s: call %d (%s), and in the end %d rows are not what is believed", fault.name, n, k.calls[n-1], drift)
+			}
+		}
+	}
+}
+
+// A rule that may be there is not added again before somebody has looked.
+func TestUnknownOutcomeIsReadBeforeTheRetry(t *testing.T) {
+	k := newKernel()
+	m := begin(t, k, twin)
+	apply(t, m)
+	k.forget()
+	k.failAt, k.with, k.late = 1, context.DeadlineExceeded, true
+	m.Set(web)
+	m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
+	m.Set(gone("web"))
+	m.Set(web)
+	m.Apply(t.Context(), dataplane.ApplyOptions{})
+	if n := strings.Count(k.String(), "web cluster IP\" -m tcp --dport 80 -j KUBE-SVC"); n != 1 {
+		t.Errorf("the rule is there %d times", n)
+	}
+	k.forget()
+	apply(t, m)
+	if diff := cmp.Diff([]string{"list"}, k.calls); diff != "" {
+		t.Errorf("calls of the retry (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(clean(t, config(), web, twin).canonical(t), k.canonical(t)); diff != "" {
+		t.Errorf("kernel (-want +got):\n%s", diff)
+	}
+}
+
+func TestReadErrorChangesNothing(t *testing.T) {
+	k := newKernel()
+	apply(t, begin(t, k, web))
+	text := k.String()
+	m := begin(t, k, web)
+	for name, read := range map[string]func() error{
+		"load":   func() error { return m.Load(t.Context()) },
+		"reload": func() error { return m.ReloadRules(t.Context()) },
+		"audit":  func() error { _, err := finish(t, m); return err },
+	} {
+		k.forget()
+		k.failAt = 1
+		if err := read(); !errors.Is(err, errPlanned) {
+			t.Errorf("%s: error %v", name, err)
+		}
+		k.forget()
+		if r := apply(t, m); len(r.Stages) != 0 || len(k.calls) != 0 {
+			t.Errorf("%s failed, and that wrote %+v", name, r.Stages)
+		}
+		k.now = k.now.Add(time.Hour)
+	}
+	if diff := cmp.Diff(text, k.String()); diff != "" {
+		t.Errorf("kernel (-before +after):\n%s", diff)
+	}
+}
+
+// While what is in doubt cannot be read nothing is written again.
+func TestRetryWaitsForTheReading(t *testing.T) {
+	k := newKernel()
+	m := begin(t, k, web)
+	k.forget()
+	k.failAt, k.with = 1, context.DeadlineExceeded
+	m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
+	k.Plan.FailAlways = map[rulestest.Call]error{rulestest.CallList: errPlanned}
+	k.forget()
+	r := m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
+	if r.Pending == 0 || !errors.Is(r.Total().Err(), errPlanned) || !slices.Equal(k.calls, []string{"list"}) {
+		t.Errorf("%d pending, error %v, calls %v", r.Pending, r.Total().Err(), k.calls)
+	}
+	k.Plan.FailAlways = nil
+	apply(t, m)
+}
+
+// natKey names a chain of nat of IPv4.
+func natKey(name string) rules.ChainKey {
+	return rules.ChainKey{Family: rules.IPv4, Table: "nat", Name: name}
+}
+
+// What is refused for good costs nobody else anything, first start included.
+func TestRefusedChainFailsAlone(t *testing.T) {
+	more := service("more", "10.96.0.11", "10.244.0.2")
+	pool, endpoints := chainsOf(t, web)
+	for _, broken := range append(endpoints, pool) {
+		for _, late := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, late %t", broken, late), func(t *testing.T) {
+				k := newKernel()
+				if late {
+					apply(t, begin(t, k))
+				}
+				k.Plan.FailChains = map[rules.ChainKey]error{natKey(strings.Fields(broken)[2]): rules.ErrUnsupported}
+				m := begin(t, k, web, more, twin)
+				r := m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
+				if r.Total().Failed == 0 || r.Pending == 0 {
+					t.Errorf("nothing failed: %+v", r)
+				}
+				served := func(when string) {
+					t.Helper()
+					if !slices.Equal(k.reaches(t, rules.IPv4, "10.96.0.11"), []string{"10.244.0.2:8080"}) || len(k.reaches(t, rules.IPv6, "fd00:96::10")) != 1 {
+						t.Errorf("%s: the others are not served:\n%s", when, k)
+					}
+				}
+				served("at first")
+				k.forget()
+				if r := m.Apply(t.Context(), dataplane.ApplyOptions{}); r.Total().Failed != 0 || len(k.calls) != 0 {
+					t.Errorf("a pass that does not retry wrote %v", k.calls)
+				}
+				m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
+				served("after a retry")
+				m.Set(service("more", "10.96.0.11", "10.244.0.9"))
+				m.Apply(t.Context(), dataplane.ApplyOptions{})
+				if !slices.Equal(k.reaches(t, rules.IPv4, "10.96.0.11"), []string{"10.244.0.9:8080"}) {
+					t.Error("a change of another Service did not come through")
+				}
+				k.Plan.FailChains = nil
+				apply(t, m)
+				if diff := cmp.Diff(clean(t, config(), web, service("more", "10.96.0.11", "10.244.0.9"), twin).canonical(t), k.canonical(t)); diff != "" {
+					t.Errorf("when all is well (-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// A Service that is served goes on as it was while its change is refused.
+func TestRefusedChangeOfAServiceThatIsServed(t *testing.T) {
+	k := newKernel()
+	m := begin(t, k, web)
+	apply(t, m)
+	pool, _ := chainsOf(t, web)
+	k.Plan.FailChains = map[rules.ChainKey]error{natKey(strings.Fields(pool)[2]): rules.ErrUnsupported}
+	m.Set(service("web", "10.96.0.10", "10.244.5.5"))
+	for range 3 {
+		m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
+		if got := k.reaches(t, rules.IPv4, "10.96.0.10"); !slices.Equal(got, []string{"10.244.0.1:8080", "10.244.1.1:8080"}) {
+			t.Fatalf("leads to %v", got)
+		}
+		// The dispatch chain is lost and written whole.
+		k.put(t, rules.IPv4, "nat", "KUBE-SERVICES", nil)
+		if err := m.ReloadRules(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestRefusedRuleFailsAlone(t *testing.T) {
+	k := newKernel()
+	m := begin(t, k)
+	apply(t, m)
+	rule := clean(t, config(), web).chain(t, rules.IPv4, "nat", "KUBE-SERVICES")[0]
+	k.Plan.FailRules = map[rulestest.RuleKey]error{{Chain: natKey("KUBE-SERVICES"), Rule: rule}: rules.ErrUnsupported}
+	m.Set(web)
+	m.Set(service("more", "10.96.0.11", "10.244.0.2"))
+	r := m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
+	if r.Total().Failed != 1 || r.Pending != 1 || len(k.reaches(t, rules.IPv4, "10.96.0.11")) != 1 {
+		t.Errorf("%d rows failed: %v", r.Total().Failed, r.Total().Err())
+	}
+	k.forget()
+	m.Apply(t.Context(), dataplane.ApplyOptions{})
+	if len(k.calls) != 0 {
+		t.Errorf("the row does not rest: %v", k.calls)
+	}
+	// Written whole, the chain has all its rules, and none is added after.
+	for i := range 70 {
+		m.Set(service(fmt.Sprint("s", i), fmt.Sprintf("10.98.0.%d", i), "10.244.0.1"))
+	}
+	m.Apply(t.Context(), dataplane.ApplyOptions{})
+	k.Plan.FailRules = nil
+	apply(t, m)
+	if n := len(k.chain(t, rules.IPv4, "nat", "KUBE-SERVICES")); n != 73 {
+		t.Errorf("%d rules, want those of 72 Services and the last", n)
+	}
+}
+
+func TestOneFamilyDoesNotStopTheOther(t *testing.T) {
+	k := newKernel()
+	k.Plan.FailChains = map[rules.ChainKey]error{{Family: rules.IPv6, Table: "nat", Name: "KUBE-MARK-MASQ"}: rules.ErrUnsupported}
+	m := begin(t, k, web, twin)
+	m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
+	if len(k.reaches(t, rules.IPv4, "10.96.0.10")) != 2 {
+		t.Errorf("IPv4 is not served:\n%s", k)
+	}
+}
+
+// A jump waits for its chain, and no chain goes before the jump to it.
+func TestJumpsComeLastAndGoFirst(t *testing.T) {
+	k := newKernel()
+	k.Plan.FailChains = map[rules.ChainKey]error{natKey("KUBE-POSTROUTING"): rules.ErrUnsupported}
+	m := begin(t, k)
+	m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
+	if text := k.Save(rules.IPv4); strings.Contains(text, "-A POSTROUTING") || !strings.Contains(text, "-A PREROUTING") {
+		t.Errorf("rules\n%s", text)
+	}
+	k.Plan.FailChains = nil
+	apply(t, m)
+	k.forget()
+	m.Clear()
+	apply(t, m)
+	if diff := cmp.Diff([]string{"write jumps", "write"}, k.calls); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}
+
+// finish audits until a round is complete, and counts what drifted.
+func finish(t *testing.T, m *iptables.Mode) (int, error) {
+	t.Helper()
+	total := 0
+	for {
+		drift, done, err := m.Audit(t.Context(), time.Second)
+		total += drift.Total()
+		if done {
+			return total, err
+		}
+	}
+}
+
+func round(t *testing.T, m *iptables.Mode) int {
+	t.Helper()
+	n, err := finish(t, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// drifts are what others may do to the rules.
+var drifts = map[string]func(t *testing.T, k *kernel){
+	"a chain lost": func(t *testing.T, k *kernel) {
+		pool, _ := chainsOf(t, web)
+		k.Delete(natKey(strings.Fields(pool)[2]))
+	},
+	"a chain emptied":   func(t *testing.T, k *kernel) { k.put(t, rules.IPv4, "nat", "KUBE-MARK-MASQ", nil) },
+	"a dispatch chain":  func(_ *testing.T, k *kernel) { k.Delete(natKey("KUBE-SERVICES")) },
+	"an entry lost":     func(t *testing.T, k *kernel) { k.edit(t, func(l []string) []string { return l[1:] }) },
+	"a foreign entry":   func(t *testing.T, k *kernel) { k.edit(t, disorders["a foreign rule among ours"]) },
+	"an entry twice":    func(t *testing.T, k *kernel) { k.edit(t, disorders["a rule twice"]) },
+	"the order changed": func(t *testing.T, k *kernel) { k.edit(t, disorders["the last is not last"]) },
+	"a jump lost": func(t *testing.T, k *kernel) {
+		key := rules.JumpKey{Family: rules.IPv4, Table: "nat", Hook: "POSTROUTING", Target: "KUBE-POSTROUTING"}
+		if errs := k.Fake.WriteJumps(t.Context(), []rules.JumpChange{{Op: rules.Delete, Key: key}}); errs != nil {
+			t.Fatal(errs)
+		}
+	},
+	"a canary": func(_ *testing.T, k *kernel) {
+		k.Delete(rules.ChainKey{Family: rules.IPv4, Table: "mangle", Name: "KUBE-PROXY-CANARY"})
+	},
+}
+
+// edit changes nat KUBE-SERVICES behind the mode's back.
+func (k *kernel) edit(t *testing.T, how func([]string) []string) {
+	t.Helper()
+	k.put(t, rules.IPv4, "nat", "KUBE-SERVICES", how(k.chain(t, rules.IPv4, "nat", "KUBE-SERVICES")))
+	k.Delete(natKey("KUBE-NODE-PORT"))
+}
+
+func TestAuditFindsAndMendsDrift(t *testing.T) {
+	for name, damage := range drifts {
+		t.Run(name, func(t *testing.T) {
+			k := newKernel()
+			m := begin(t, k, web, twin)
+			apply(t, m)
+			if n := round(t, m); n != 0 {
+				t.Fatalf("%d rows drifted without a reason", n)
+			}
+			want := k.canonical(t)
+			damage(t, k)
+			if round(t, m) == 0 {
+				t.Error("the audit saw nothing")
+			}
+			apply(t, m)
+			if diff := cmp.Diff(want, k.canonical(t), ignoring("KUBE-NODE-PORT")); diff != "" {
+				t.Errorf("kernel (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// blocked has readings stop, after they have read, until they are let go.
+func (k *kernel) blocked() (begun chan struct{}, letGo func()) {
+	begun, gate := make(chan struct{}, 8), make(chan struct{})
+	k.reading = func() { begun <- struct{}{}; <-gate }
+	return begun, func() { k.reading = nil; close(gate) }
+}
+
+// during audits: what happens while the reading is under way is judged by the audit.
+func during(t *testing.T, k *kernel, m *iptables.Mode, happens func()) int {
+	t.Helper()
+	begun, letGo := k.blocked()
+	if _, done, err := m.Audit(t.Context(), 0); done || err != nil {
+		t.Fatalf("a reading that is under way is done (%v)", err)
+	}
+	<-begun
+	happens()
+	letGo()
+	return round(t, m)
+}
+
+func TestWhatIsWrittenDuringAnAuditIsNoDrift(t *testing.T) {
+	c := config()
+	c.Everywhere = nil
+	h := host()
+	h.NodePorts = h.NodePorts[:1]
+	lost := rules.JumpKey{Family: rules.IPv4, Table: "nat", Hook: "POSTROUTING", Target: "KUBE-POSTROUTING"}
+	for name, happens := range map[string]func(t *testing.T, k *kernel, m *iptables.Mode){
+		"a new Service":      func(_ *testing.T, _ *kernel, m *iptables.Mode) { m.Set(service("new", "10.96.0.12", "10.244.0.7")) },
+		"a deleted Service":  func(_ *testing.T, _ *kernel, m *iptables.Mode) { m.Set(gone("web")) },
+		"another endpoint":   func(_ *testing.T, _ *kernel, m *iptables.Mode) { m.Set(service("web", "10.96.0.10", "10.244.0.7")) },
+		"a chain as a whole": func(_ *testing.T, _ *kernel, m *iptables.Mode) { m.SetHost(h) },
+		"both": func(_ *testing.T, _ *kernel, m *iptables.Mode) {
+			m.SetHost(h)
+			m.Set(service("new", "10.96.0.12", "10.244.0.7"))
+		},
+		"a jump": func(_ *testing.T, k *kernel, _ *iptables.Mode) { k.Plan.FailJumps = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newKernel()
+			k.Plan.FailJumps = map[rules.JumpKey]error{lost: rules.ErrUnsupported}
+			if name != "a jump" {
+				k.Plan.FailJumps = nil
+			}
+			m := start(t, k, c, web, twin)
+			m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
+			if n := during(t, k, m, func() { happens(t, k, m); apply(t, m) }); n != 0 {
+				t.Errorf("%d rows were taken for drift", n)
+			}
+			before := k.String()
+			if r := apply(t, m); len(r.Stages) != 0 {
+				t.Errorf("the audit had %+v written", r.Stages)
+			}
+			if n := round(t, m); n != 0 || k.String() != before {
+				t.Errorf("the next round found %d rows", n)
+			}
+		})
+	}
+}
+
+// What others do in that time is found all the same, at the latest one round later.
+func TestDriftDuringAnAudit(t *testing.T) {
+	k := newKernel()
+	m := begin(t, k, web, twin)
+	apply(t, m)
+	want := clean(t, config(), service("web", "10.96.0.10", "10.244.0.7"), twin).canonical(t)
+	during(t, k, m, func() {
+		m.Set(service("web", "10.96.0.10", "10.244.0.7"))
+		apply(t, m)
+		k.edit(t, func(l []string) []string { return l[1:] })
+	})
+	if round(t, m) == 0 {
+		t.Error("the next round saw nothing")
+	}
+	apply(t, m)
+	if diff := cmp.Diff(want, k.canonical(t), ignoring("KUBE-NODE-PORT")); diff != "" {
+		t.Errorf("kernel (-want +got):\n%s", diff)
+	}
+}
+
+// Reading all rules costs a small share of the time, however long it takes.
+func TestAuditRests(t *testing.T) {
+	c := config()
+	c.AuditShare = 10
+	k := newKernel()
+	m := start(t, k, c, web)
+	apply(t, m)
+	k.reading = func() { k.now = k.now.Add(3 * time.Second) }
+	round(t, m)
+	for _, tt := range []struct {
+		later time.Duration
+		reads int
+	}{{0, 0}, {29 * time.Second, 0}, {time.Second, 1}, {time.Second, 0}} {
+		k.now = k.now.Add(tt.later)
+		k.forget()
+		round(t, m)
+		if len(k.calls) != tt.reads {
+			t.Errorf("%v later: calls %v, want %d readings", tt.later, k.calls, tt.reads)
+		}
+	}
+}
+
+// What reads everything anew ends a reading that is under way, and believes the newer.
+func TestLoadDuringAReading(t *testing.T) {
+	for name, load := range map[string]func(*iptables.Mode, context.Context) error{"load": (*iptables.Mode).Load, "reload": (*iptables.Mode).ReloadRules} {
+		t.Run(name, func(t *testing.T) {
+			k := newKernel()
+			m := begin(t, k, web)
+			apply(t, m)
+			begun, letGo := k.blocked()
+			if _, done, err := m.Audit(t.Context(), 0); done || err != nil {
+				t.Fatalf("done %t, %v", done, err)
+			}
+			<-begun
+			k.edit(t, func(l []string) []string { return l[1:] })
+			letGo()
+			if err := load(m, t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			apply(t, m)
+			if n := round(t, m); n != 0 || len(k.reaches(t, rules.IPv4, "10.96.0.10")) != 2 {
+				t.Errorf("%d rows drifted after\n%s", n, k)
+			}
+		})
+	}
+}
+
+func TestAuditStopsWithItsContext(t *testing.T) {
+	k := newKernel()
+	m := begin(t, k, web)
+	apply(t, m)
+	begun, letGo := k.blocked()
+	ctx, stop := context.WithCancel(t.Context())
+	if _, done, _ := m.Audit(ctx, 0); done {
+		t.Fatal("done")
+	}
+	<-begun
+	stop()
+	if _, done, err := m.Audit(ctx, time.Minute); !done || !errors.Is(err, context.Canceled) {
+		t.Errorf("done %t, %v", done, err)
+	}
+	letGo()
+}
+
+// Something removed every rule on the node.
+func TestFlush(t *testing.T) {
+	k := newKernel()
+	m := begin(t, k, everyKind()...)
+	apply(t, m)
+	want := k.String()
+	k.Fake = newKernel().Fake
+	if err := m.ReloadRules(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, m)
+	if diff := cmp.Diff(want, k.String()); diff != "" {
+		t.Errorf("kernel (-before +after):\n%s", diff)
+	}
+}
+
+// Nobody told of the flush: the next change runs into it, and the retry mends all.
+func TestFlushThatNobodySaw(t *testing.T) {
+	k := newKernel()
+	m := begin(t, k, web)
+	apply(t, m)
+	k.Fake = newKernel().Fake
+	more := service("more", "10.96.0.11", "10.244.0.2")
+	m.Set(more)
+	m.Apply(t.Context(), dataplane.ApplyOptions{})
+	apply(t, m)
+	if diff := cmp.Diff(clean(t, config(), web, more).canonical(t), k.canonical(t)); diff != "" {
+		t.Errorf("kernel (-want +got):\n%s", diff)
+	}
+}
