@@ -133,6 +133,14 @@ func (n *proxy) edit(t *testing.T, change func()) agent.Status {
 	return n.settle(t, "write the change", func(s agent.Status) bool { return s.Cycles > before.Cycles && s.Failures == 0 })
 }
 
+// mode is the one that runs.
+func (n *proxy) mode(t *testing.T) string {
+	t.Helper()
+	s, err := n.status()
+	n.must(t, err)
+	return s.Mode
+}
+
 func (n *proxy) status() (agent.Status, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

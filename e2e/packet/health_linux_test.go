@@ -69,9 +69,15 @@ func TestHealthCheckNodePort(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.node.shell(t, locked)
+	w.healthChecks(t)
+}
+
+// healthChecks asks in whatever mode the agent runs.
+func (w *world) healthChecks(t *testing.T, flags ...string) {
+	t.Helper()
 	web := numberedService(1)
 	web.externalLocal, web.healthPort = true, healthPort
-	n := newAgent(t, w.node, "--detect-local-mode", "NodeCIDR")
+	n := newAgent(t, w.node, append([]string{"--detect-local-mode", "NodeCIDR"}, flags...)...)
 	n.writeFile(t, "nodes.yaml", w.nodes())
 	leaving := endpoints(w.pod1)
 	for i := range leaving {

@@ -1,6 +1,7 @@
 package packet
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
@@ -30,11 +31,35 @@ func eachKind(t *testing.T, test func(t *testing.T, kind string)) {
 	}
 }
 
+// speaksFrom has the node use one of its addresses where it has the choice, as the default route of a node does: where no virtual
+// address is the node's own, this is who the host is.
+func (n *node) speaksFrom(t *testing.T, addr pair) {
+	t.Helper()
+	n.shell(t, fmt.Sprintf("ip route replace default dev nowhere src %s; ip -6 route replace default dev nowhere src %s", addr.v4, addr.v6))
+}
+
+// iptablesWorld is a world for a test of iptables mode.
+func iptablesWorld(t *testing.T) *world {
+	t.Helper()
+	w := buildWorld(t)
+	w.node.speaksFrom(t, fabAddr)
+	return w
+}
+
+// iptablesTruth asks two nodes in iptables mode.
+func iptablesTruth(t *testing.T, kind string, flags ...string) *truthWorld {
+	t.Helper()
+	c := buildCluster(t, inIPTables(kind, flags...)...)
+	c.a.speaksFrom(t, fabAddr)
+	c.b.speaksFrom(t, otherAddr)
+	return truthIn(t, c)
+}
+
 // TestIPTablesTruthTable asks the kernel each cell of testdata/truth.txt, with the differences of iptables mode.
 func TestIPTablesTruthTable(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		all := truthOfIPTables(t, truthFile)
-		w := truthIn(t, buildCluster(t, inIPTables(kind, "--detect-local-mode", "NodeCIDR")...))
+		w := iptablesTruth(t, kind, "--detect-local-mode", "NodeCIDR")
 		for _, proto := range []backend.Proto{backend.TCP, backend.UDP} {
 			t.Run(string(proto), func(t *testing.T) { put(t, truthColumns, w.all(all, proto)) })
 		}
@@ -50,6 +75,7 @@ func TestIPTablesTruthTable(t *testing.T) {
 
 // TestIPTablesTruthUnderOtherSettings asks by TCP alone: what differs is where packets come from.
 func TestIPTablesTruthUnderOtherSettings(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name, file string
 		flags      []string
@@ -61,7 +87,7 @@ func TestIPTablesTruthUnderOtherSettings(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			eachKind(t, func(t *testing.T, kind string) {
 				all := truthOfIPTables(t, tt.file)
-				w := truthIn(t, buildCluster(t, inIPTables(kind, tt.flags...)...))
+				w := iptablesTruth(t, kind, tt.flags...)
 				put(t, truthColumns, w.all(all, backend.TCP))
 			})
 		})

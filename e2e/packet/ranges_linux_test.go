@@ -30,7 +30,12 @@ func (w *world) addDenied(t *testing.T) *pod {
 // TestSourceRanges asks load-balancer addresses under different ranges from everywhere.
 func TestSourceRanges(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	newWorld(t).sourceRanges(t)
+}
+
+// sourceRanges asks in whatever mode the agent runs.
+func (w *world) sourceRanges(t *testing.T, flags ...string) {
+	t.Helper()
 	denied := w.addDenied(t)
 	w.pod1.serve(t, 8080)
 	var services []service
@@ -68,7 +73,7 @@ func TestSourceRanges(t *testing.T) {
 		questions = append(questions, ask(tt.name+": NodePort is not filtered", denied, extAddr, s.nodePort, by(w.pod1))...)
 		questions = append(questions, ask(tt.name+": external IP is not filtered", denied, s.external, 80, by(w.pod1))...)
 	}
-	n := newAgent(t, w.node, "--detect-local-mode", "NodeCIDR")
+	n := newAgent(t, w.node, append([]string{"--detect-local-mode", "NodeCIDR"}, flags...)...)
 	n.writeFile(t, "node.yaml", w.node.manifest())
 	n.write(t, services...)
 	n.start(t)
@@ -88,7 +93,11 @@ func admitted(c *pod, admits []*pod, backend *pod) outcome {
 // TestSourceRangesOfTwoServicesDoNotMix: two Services share one address, each with a port and ranges of its own.
 func TestSourceRangesOfTwoServicesDoNotMix(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	newWorld(t).rangesDoNotMix(t)
+}
+
+func (w *world) rangesDoNotMix(t *testing.T, flags ...string) {
+	t.Helper()
 	denied := w.addDenied(t)
 	w.pod1.serve(t, 8080)
 	w.pod2.serve(t, 8080)
@@ -96,7 +105,7 @@ func TestSourceRangesOfTwoServicesDoNotMix(t *testing.T) {
 	one.ranges, one.backends = only(w.outside.addr), endpoints(w.pod1)
 	other.ranges, other.backends, other.lb = only(deniedAddr), endpoints(w.pod2), one.lb
 	other.ports = []port{{"tcp", "TCP", 81, 8080}, {"udp", "UDP", 81, 8080}}
-	n := newAgent(t, w.node, "--cluster-cidr", clusters)
+	n := newAgent(t, w.node, append([]string{"--cluster-cidr", clusters}, flags...)...)
 	n.write(t, one, other)
 	n.start(t)
 	put(t, []any{"Service", "client"}, slices.Concat(

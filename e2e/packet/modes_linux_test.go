@@ -1,0 +1,142 @@
+package packet
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/e2e/load"
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+)
+
+// steady starts clients of a Service, new ones all the time and some that hold on: one that is not masqueraded, one that is, and
+// the node itself.
+func (w *world) steady(t *testing.T, to pair) []*load.Run {
+	t.Helper()
+	var runs []*load.Run
+	for i, from := range []*pod{w.visitor, w.outside, w.host()} {
+		addr := to.of(families[i%2])
+		profile := load.Profile{To: netip.MustParseAddrPort(hostPort(addr, 80)), New: 20, Long: 5, Every: time.Second}
+		if from.name != "host" {
+			profile.Sources = []netip.Addr{from.source(addr)}
+		}
+		runs = append(runs, from.load(t, profile))
+	}
+	return runs
+}
+
+// settled stops the clients: none of their new connections failed, and of those held open so many live.
+func settled(t *testing.T, runs []*load.Run, live int) {
+	t.Helper()
+	for _, run := range runs {
+		got, err := run.Stop()
+		t.Logf("figure: of %d new connections %d failed, the slowest took %s; of %d held open %d live",
+			got.Started, got.Failures(), got.Worst().Round(time.Millisecond), len(got.Long.Conns), got.Long.Alive)
+		if err != nil || got.Failures() > 0 || got.Long.Alive < live {
+			t.Errorf("%v\n%s", err, report(got))
+		}
+	}
+}
+
+// inMode waits until the agent carries Services in a mode, with nothing left to write.
+func (n *proxy) inMode(t *testing.T, mode string) agent.Status {
+	t.Helper()
+	return n.settle(t, "be in "+mode+" mode", func(s agent.Status) bool { return s.Ready && s.Failures == 0 && s.Mode == mode })
+}
+
+// TestModeSwitch: the agent starts again with the other mode, there and back. Whoever connects meanwhile notices nothing. What
+// IPVS carries is cut when its connections had the time of those that drain; what rules carry goes on.
+func TestModeSwitch(t *testing.T) {
+	for _, iptables := range []string{"nft", "legacy"} {
+		t.Run(iptables, func(t *testing.T) {
+			w := newWorld(t)
+			n := newAgent(t, w.node, "--cluster-cidr", clusters, "--iptables-backend", iptables, "--drain", "2s")
+			n.writeFile(t, "nodes.yaml", w.nodes())
+			web := w.web(t)
+			n.write(t, web)
+			n.start(t)
+			runs := w.steady(t, web.vip)
+			more(t, runs[0], 20)
+			if _, err := n.stop(t); err != nil {
+				t.Errorf("SIGTERM: %v", err)
+			}
+			n.start(t, "--proxy-mode", "iptables")
+			n.inMode(t, "iptables")
+			poll(t, "what ipvs mode left to be gone", settleTimeout, func() error {
+				left := n.run(t, "sh", "-c", "ipvsadm -Sn; ipset list -n; ip -o link show dev kube-ipvs0 2>/dev/null; iptables-"+iptables+"-save | grep KUBE-IPVS")
+				if strings.TrimSpace(left) != "" {
+					return fmt.Errorf("left:\n%s", left)
+				}
+				return nil
+			})
+			more(t, runs[0], 20)
+			settled(t, runs, 0)
+
+			runs = w.steady(t, web.vip)
+			more(t, runs[0], 20)
+			if _, err := n.stop(t); err != nil {
+				t.Errorf("SIGTERM: %v", err)
+			}
+			n.start(t)
+			n.inMode(t, "ipvs")
+			more(t, runs[0], 20)
+			settled(t, runs, 5)
+			if left := n.run(t, "sh", "-c", "iptables-"+iptables+"-save | grep -E 'KUBE-(SVC|SEP|EXT|FW|SVL)-' || true"); left != "" {
+				t.Errorf("rules of iptables mode are left:\n%s", left)
+			}
+		})
+	}
+}
+
+// TestPromotion: a kernel without IPVS gets it while the agent carries Services with rules. With --promote the agent changes its
+// mode by itself, and whoever connects meanwhile notices nothing.
+func TestPromotion(t *testing.T) {
+	if _, err := os.Stat("/proc/net/ip_vs"); err == nil {
+		t.Skip("this kernel has IPVS already: a boot of its own, the group promotion of e2e/test-vm.sh, has it without")
+	}
+	// Nobody loads a module: neither the agent, nor the kernel on its behalf.
+	tools := t.TempDir()
+	if err := os.WriteFile(filepath.Join(tools, "modprobe"), []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	helper, err := os.ReadFile("/proc/sys/kernel/modprobe")
+	if err != nil {
+		t.Skipf("this kernel loads no modules: %v", err)
+	}
+	loads := func(program string) {
+		if err := os.WriteFile("/proc/sys/kernel/modprobe", []byte(program), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	w := buildWorld(t)
+	n := newAgent(t, w.node, "--cluster-cidr", clusters, "--promote")
+	n.run(t, "sh", "-ec", "for t in nat filter mangle; do iptables-nft -t $t -S; ip6tables-nft -t $t -S; done; modprobe -a dummy xt_set ip_set xt_statistic xt_MASQUERADE xt_mark xt_addrtype xt_comment xt_conntrack")
+	n.writeFile(t, "nodes.yaml", w.nodes())
+	web := w.web(t)
+	n.write(t, web)
+	loads("/bin/false")
+	defer loads(strings.TrimSpace(string(helper)))
+	n.launch(t, append([]string{"env", "PATH=" + tools + ":" + os.Getenv("PATH"), program()}, n.flags...))
+	n.inMode(t, "iptables")
+	if !strings.Contains(n.output.String(), "falling back to iptables mode") {
+		t.Error("the agent does not say that it fell back")
+	}
+	runs := w.steady(t, web.vip)
+	more(t, runs[0], 20)
+	loads(strings.TrimSpace(string(helper)))
+	n.run(t, "modprobe", "ip_vs")
+	n.inMode(t, "ipvs")
+	more(t, runs[0], 20)
+	settled(t, runs, 5)
+	if got := n.run(t, "ipvsadm", "-Ln"); !strings.Contains(got, web.vip.v4+":80 rr") {
+		t.Errorf("no virtual server of the Service:\n%s", got)
+	}
+	if left := n.run(t, "sh", "-c", "iptables-nft-save | grep -E 'KUBE-(SVC|SEP|EXT|FW|SVL)-' || true"); left != "" {
+		t.Errorf("rules of iptables mode are left:\n%s", left)
+	}
+}
