@@ -261,8 +261,11 @@ func (n *node) Tool(args []string) error {
 // Host implements scenario.Driver.
 func (n *node) Host(addrs []netip.Addr) error {
 	if n.host == nil {
-		_, err := n.output("ip", "link", "add", "host0", "up", "type", "dummy")
-		if err != nil {
+		kind := []string{"dummy"}
+		if n.rulesAlone() { // on a kernel that may lack that, too
+			kind = []string{"veth", "peer", "name", "peer0"}
+		}
+		if _, err := n.output("ip", append([]string{"link", "add", "host0", "up", "type"}, kind...)...); err != nil {
 			return err
 		}
 	}
