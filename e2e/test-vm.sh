@@ -7,11 +7,12 @@
 #   e2e/test-vm.sh packet TestAffinity  the tests of a group whose names match
 #
 # Groups: runner (the VM runner itself), rooms (each kernel room's contract on the real kernel), scenarios (the files of
-# e2e/scenarios with the real program), packet (client, node and backend namespaces, real packets).
+# e2e/scenarios with the real program), packet (client, node and backend namespaces, real packets), promotion (the same on a kernel
+# that gets IPVS later).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-groups=(runner rooms scenarios packet)
+groups=(runner rooms scenarios packet promotion)
 pattern=${2:-}
 if [ $# -gt 0 ]; then
 	groups=("$1")
@@ -71,6 +72,12 @@ packet() {
 	binary packet ./e2e/packet
 	in_guest packet 45m bin/kube-ipvs:/run/kube-ipvs/bin/kube-ipvs bin/packet.test:/run/kube-ipvs/bin/packet.test -- \
 		bash -c "cd /run/kube-ipvs/src/e2e/packet && /run/kube-ipvs/bin/packet.test -test.v -test.timeout 43m -test.run '${pattern:-.}'"
+}
+
+promotion() {
+	binary packet ./e2e/packet
+	in_guest promotion 15m bin/kube-ipvs:/run/kube-ipvs/bin/kube-ipvs bin/packet.test:/run/kube-ipvs/bin/packet.test -- \
+		bash -c "modprobe -r ip_vs_rr ip_vs && cd /run/kube-ipvs/src/e2e/packet && /run/kube-ipvs/bin/packet.test -test.v -test.timeout 14m -test.run '^TestPromotion$'"
 }
 
 # count KIND GROUP: how many tests ended so.

@@ -40,7 +40,7 @@ func (p *program) guard(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		if !p.loop.Condition().Served {
+		if p.loop.Condition().Updated.IsZero() {
 			continue // what is not written yet cannot be lost
 		}
 		sign, err := p.kernel.rulesSign(ctx)

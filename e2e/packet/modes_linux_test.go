@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -98,37 +97,28 @@ func TestPromotion(t *testing.T) {
 	if _, err := os.Stat("/proc/net/ip_vs"); err == nil {
 		t.Skip("this kernel has IPVS already: a boot of its own, the group promotion of e2e/test-vm.sh, has it without")
 	}
-	// Nobody loads a module: neither the agent, nor the kernel on its behalf.
-	tools := t.TempDir()
-	if err := os.WriteFile(filepath.Join(tools, "modprobe"), []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
-		t.Fatal(err)
+	// Nobody can load it: neither the agent, nor the kernel on its behalf.
+	const barred = "/etc/modprobe.d/no-ipvs.conf"
+	if err := os.WriteFile(barred, []byte("install ip_vs /bin/false\ninstall ip_vs_rr /bin/false\n"), 0o644); err != nil {
+		t.Skipf("modules cannot be kept away from this kernel: %v", err)
 	}
-	helper, err := os.ReadFile("/proc/sys/kernel/modprobe")
-	if err != nil {
-		t.Skipf("this kernel loads no modules: %v", err)
-	}
-	loads := func(program string) {
-		if err := os.WriteFile("/proc/sys/kernel/modprobe", []byte(program), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	defer os.Remove(barred)
 
 	w := buildWorld(t)
 	n := newAgent(t, w.node, "--cluster-cidr", clusters, "--promote")
-	n.run(t, "sh", "-ec", "for t in nat filter mangle; do iptables-nft -t $t -S; ip6tables-nft -t $t -S; done; modprobe -a dummy xt_set ip_set xt_statistic xt_MASQUERADE xt_mark xt_addrtype xt_comment xt_conntrack")
 	n.writeFile(t, "nodes.yaml", w.nodes())
 	web := w.web(t)
 	n.write(t, web)
-	loads("/bin/false")
-	defer loads(strings.TrimSpace(string(helper)))
-	n.launch(t, append([]string{"env", "PATH=" + tools + ":" + os.Getenv("PATH"), program()}, n.flags...))
+	n.start(t)
 	n.inMode(t, "iptables")
 	if !strings.Contains(n.output.String(), "falling back to iptables mode") {
 		t.Error("the agent does not say that it fell back")
 	}
 	runs := w.steady(t, web.vip)
 	more(t, runs[0], 20)
-	loads(strings.TrimSpace(string(helper)))
+	if err := os.Remove(barred); err != nil {
+		t.Fatal(err)
+	}
 	n.run(t, "modprobe", "ip_vs")
 	n.inMode(t, "ipvs")
 	more(t, runs[0], 20)
