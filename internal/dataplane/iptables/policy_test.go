@@ -288,3 +288,12 @@ func TestNodePortAddresses(t *testing.T) {
 		})
 	}
 }
+
+// A backend without weight takes no new connections.
+func TestWeightZeroIsNoEndpoint(t *testing.T) {
+	p := service("web", "10.96.0.1", "10.244.0.1", "10.244.0.2")
+	p.Frontends[0].Backends[0].Weight = 0
+	if got := clean(t, config(), p).reaches(t, rules.IPv4, "10.96.0.1"); !slices.Equal(got, []string{"10.244.0.2:8080"}) {
+		t.Errorf("leads to %v", got)
+	}
+}
