@@ -14,8 +14,11 @@ type view map[string][]string
 
 // viewScript prints everything in one go; a program start is what costs under emulation.
 const viewScript = `
-ipvsadm -Sn
-echo ==sets; ipset save
+echo ==servers; ipvsadm -Sn
+echo ==sets; ipset save` + rulesScript
+
+// rulesScript prints what there is without IPVS.
+const rulesScript = `
 echo ==rules4; iptables-$1-save
 echo ==rules6; ip6tables-$1-save
 echo ==addresses; ip -o addr show
@@ -24,7 +27,18 @@ echo ==links; ip -o link show`
 // look reads the kernel; backend is the iptables whose rules count.
 func (n *node) look(t *testing.T, backend string) view {
 	t.Helper()
-	out := n.run(t, "sh", "-ec", "echo ==servers;"+viewScript, "sh", backend)
+	return n.show(t, viewScript, backend)
+}
+
+// lookAtRules is look where there is nothing but rules, those of iptables mode. The rules that lead to Services stand in no order.
+func (n *node) lookAtRules(t *testing.T, backend string) view {
+	t.Helper()
+	return n.show(t, rulesScript, backend).withoutOrder()
+}
+
+func (n *node) show(t *testing.T, script, backend string) view {
+	t.Helper()
+	out := n.run(t, "sh", "-ec", script, "sh", backend)
 	v := view{}
 	for _, section := range strings.Split(out, "==")[1:] {
 		name, body, _ := strings.Cut(section, "\n")
@@ -50,6 +64,26 @@ func normal(kind string, lines []string) []string {
 	lines = slices.DeleteFunc(lines, func(l string) bool { return l == "" })
 	slices.Sort(lines)
 	return lines
+}
+
+// dispatching are the chains of iptables mode with a rule for each address of a Service.
+var dispatching = regexp.MustCompile(`^\S+ -A KUBE-(SERVICES|NODEPORTS|EXTERNAL-SERVICES|PROXY-FIREWALL) `)
+
+// withoutOrder sorts the rules of those chains, up to the way to NodePorts: what stands behind it is out of place, and stays there.
+func (v view) withoutOrder() view {
+	for _, kind := range []string{"rules4", "rules6"} {
+		lines := v[kind]
+		for from := 0; from < len(lines); {
+			end := from + 1
+			for end < len(lines) && dispatching.MatchString(lines[from]) && chainOf(lines[end]) == chainOf(lines[from]) &&
+				!strings.HasSuffix(lines[end], " -j KUBE-NODEPORTS") {
+				end++
+			}
+			slices.Sort(lines[from:end])
+			from = end
+		}
+	}
+	return v
 }
 
 // setSecrets are options that newer sets have: a random number, and a size that no user chose.

@@ -37,6 +37,7 @@ type churn struct {
 	*proxy
 	random *rand.Rand
 	there  map[int]bool // which Services have a manifest
+	kind   string       // of the rules in iptables mode; empty in ipvs mode
 }
 
 // edit changes a few Services: it deletes some, and writes others anew.
@@ -88,11 +89,20 @@ func (c *churn) service(i int) service {
 // before, meanwhile and while none runs. After each start the kernel is what the plan says, and clients of Services that did
 // not change notice nothing.
 func TestKilledAtRandomMoments(t *testing.T) {
-	w := newWorld(t)
+	newWorld(t).killedAtRandom(t, "")
+}
+
+// killedAtRandom does so in ipvs mode, or in iptables mode with one kind of rules.
+func (w *world) killedAtRandom(t *testing.T, kind string) {
+	t.Helper()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	n := newAgent(t, w.node, "--cluster-cidr", clusters, "--drain", "1s")
-	c := &churn{proxy: n, random: rand.New(rand.NewPCG(seed, 0)), there: map[int]bool{}}
+	flags := []string{"--cluster-cidr", clusters, "--drain", "1s"}
+	if kind != "" {
+		flags = inIPTables(kind, flags[:2]...)
+	}
+	n := newAgent(t, w.node, flags...)
+	c := &churn{kind: kind, proxy: n, random: rand.New(rand.NewPCG(seed, 0)), there: map[int]bool{}}
 	steady := w.web(t)
 	n.writeFile(t, "nodes.yaml", w.nodes())
 	n.write(t, steady)
@@ -148,12 +158,21 @@ func (c *churn) round(t *testing.T) int {
 	return killed
 }
 
+// ours is what of the node's kernel a plan speaks of.
+func (c *churn) ours(t *testing.T) view {
+	t.Helper()
+	if c.kind != "" {
+		return ours(c.lookAtRules(t, c.kind))
+	}
+	return ours(c.look(t, "nft"))
+}
+
 // asPlanned waits until the kernel is what the plan says. What drains is no part of a plan, and is over soon.
 func (c *churn) asPlanned(t *testing.T) error {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
 	for {
-		diff := cmp.Diff(c.planned(t), ours(c.look(t, "nft")))
+		diff := cmp.Diff(c.planned(t), c.ours(t))
 		if diff == "" {
 			return nil
 		}

@@ -87,7 +87,12 @@ var planAddress = regexp.MustCompile(`^ip addr add (\S+) dev (\S+).*$`)
 
 // ours are the lines of a view that a plan speaks of.
 func ours(v view) view {
-	out := view{"servers": v["servers"], "sets": v["sets"]}
+	out := view{}
+	for _, kind := range []string{"servers", "sets"} {
+		if _, looked := v[kind]; looked {
+			out[kind] = v[kind]
+		}
+	}
 	for _, kind := range []string{"rules4", "rules6", "addresses"} {
 		for _, line := range v[kind] {
 			if strings.Contains(line, "KUBE-") || strings.HasPrefix(line, "kube-ipvs0 ") {

@@ -29,6 +29,7 @@ type question struct {
 // outcome is what a question wants: answers, or a failure.
 type outcome struct {
 	answers []string        // names of backends, each of which has to answer, and nobody else
+	some    bool            // not each has to answer
 	sources []pair          // addresses that the backends may see; none: any
 	fails   backend.Failure // where there are no answers
 }
@@ -46,6 +47,12 @@ func by(pods ...*pod) outcome {
 		o.answers = append(o.answers, p.name)
 	}
 	slices.Sort(o.answers)
+	return o
+}
+
+// any wants answers by some of them.
+func (o outcome) any() outcome {
+	o.some = true
 	return o
 }
 
@@ -85,7 +92,7 @@ func (q *question) put() {
 		n = 1
 	}
 	q.got = q.client.askUntil(limit, q.proto, q.to, q.port, n, func(got *backend.Tally) bool {
-		return got.Failures() > 0 || got.OK >= fewest && len(got.Backends) >= len(q.want.answers)
+		return got.Failures() > 0 || got.OK >= fewest && (q.want.some || len(got.Backends) >= len(q.want.answers))
 	})
 	q.fault = q.judge()
 }
@@ -95,7 +102,7 @@ func (q *question) judge() string {
 	if q.want.fails != "" {
 		return q.judgeFailure()
 	}
-	if q.got.Failures() > 0 || !slices.Equal(slices.Sorted(maps.Keys(q.got.Backends)), q.want.answers) {
+	if q.got.Failures() > 0 || !q.want.are(slices.Sorted(maps.Keys(q.got.Backends))) {
 		return fmt.Sprintf("want answers by %v", q.want.answers)
 	}
 	if len(q.want.sources) == 0 {
@@ -107,6 +114,14 @@ func (q *question) judge() string {
 		}
 	}
 	return ""
+}
+
+// are tells whether those who answered are as wanted.
+func (o outcome) are(answered []string) bool {
+	if !o.some {
+		return slices.Equal(answered, o.answers)
+	}
+	return len(answered) > 0 && !slices.ContainsFunc(answered, func(name string) bool { return !slices.Contains(o.answers, name) })
 }
 
 // judgeFailure wants the one request to have failed in the right way. A host that sends UDP hears of either way from its own

@@ -116,6 +116,20 @@ const sweepTime = "kubeproxy_conntrack_reconciler_sync_duration_seconds"
 // metric is what the agent shows under a name with labels, 0 if there is none.
 func (n *proxy) metric(t *testing.T, name string) float64 {
 	t.Helper()
+	text := n.page(t, "/metrics")
+	_, rest, found := strings.Cut(text, "\n"+name+" ")
+	if !found {
+		return 0
+	}
+	number, _, _ := strings.Cut(rest, "\n")
+	value, err := strconv.ParseFloat(number, 64)
+	n.must(t, err)
+	return value
+}
+
+// page is what the agent shows people, by its path.
+func (n *proxy) page(t *testing.T, path string) string {
+	t.Helper()
 	client := http.Client{Timeout: toolTimeout, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
@@ -126,17 +140,10 @@ func (n *proxy) metric(t *testing.T, name string) float64 {
 			return conn, err
 		},
 	}}
-	resp, err := client.Get("http://127.0.0.1:10249/metrics")
+	resp, err := client.Get("http://127.0.0.1:10249" + path)
 	n.must(t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	n.must(t, err)
-	_, rest, found := strings.Cut(string(text), "\n"+name+" ")
-	if !found {
-		return 0
-	}
-	number, _, _ := strings.Cut(rest, "\n")
-	value, err := strconv.ParseFloat(number, 64)
-	n.must(t, err)
-	return value
+	return string(text)
 }
