@@ -14,10 +14,9 @@ var loopback = pair{v4: "127.0.0.1"}
 
 // besieged sends what is for 127.0.0.1 to the node, and takes what comes from there: no honest neighbour does.
 const besieged = `
-ip route del table local local 127.0.0.1 dev lo 2>/dev/null || true
-ip route del table local local 127.0.0.0/8 dev lo
+ip addr del 127.0.0.1/8 dev lo
 ip route add 127.0.0.0/8 via %s dev eth0 onlink
-sysctl -qw net.ipv4.conf.eth0.route_localnet=1 net.ipv4.conf.all.route_localnet=1`
+sysctl -qw net.ipv4.conf.all.route_localnet=1`
 
 // TestIPTablesLocalhostNodePorts: the host reaches NodePorts by 127.0.0.1 where it is told to, and nobody else reaches anything there,
 // although the kernel routes loopback addresses then.
