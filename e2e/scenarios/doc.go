@@ -8,7 +8,8 @@
 //	                     -every spoils every call of every file
 //	TestCrashAtEachCall  again, with the agent dying at kernel calls
 //	TestRandomChanges    no file: changes, restarts, faults and damage at random,
-//	                     against a fresh compile; -seed repeats
+//	                     against a fresh compile; -seed repeats; with the ending IPTables
+//	                     in iptables mode
 //	TestPlanIsStable     no file: the same cluster from other files gives the same plan
 //	TestOnKernel         every file of ipvs mode with the program on a kernel that has
 //	                     IPVS

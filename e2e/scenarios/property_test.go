@@ -22,6 +22,28 @@ var seed = flag.Uint64("seed", 0, "seed of TestRandomChanges; 0 takes new ones")
 // random. Whenever it stops for a moment the kernel must be what a fresh compile
 // of the manifests says: the agent has no memory that matters.
 func TestRandomChanges(t *testing.T) {
+	randomChanges(t, modeFlags["ipvs"], damages["ipvs"])
+}
+
+// TestRandomChangesIPTables is the same in iptables mode.
+func TestRandomChangesIPTables(t *testing.T) {
+	randomChanges(t, modeFlags["iptables"], damages["iptables"])
+}
+
+// modeFlags are what agents of each mode are started with, one of them in each run.
+var modeFlags = map[string][]string{
+	"ipvs": {
+		"", "--cluster-cidr=10.244.0.0/16 --masquerade-all", "--nodeport-addresses=primary",
+		"--nodeport-addresses=192.0.2.2/32 --ipvs-scheduler=sh", "--external-ip-allowed-cidrs=203.0.113.0/24",
+	},
+	"iptables": {
+		"--proxy-mode=iptables", "--proxy-mode=iptables --cluster-cidr=10.244.0.0/16", "--proxy-mode=iptables --masquerade-all",
+		"--proxy-mode=iptables --nodeport-addresses=192.0.2.2/32 --cluster-cidr=10.244.0.0/16",
+		"--proxy-mode=iptables --iptables-localhost-nodeports",
+	},
+}
+
+func randomChanges(t *testing.T, flags, damages []string) {
 	for i := range 6 {
 		s := *seed
 		if s == 0 {
@@ -29,8 +51,8 @@ func TestRandomChanges(t *testing.T) {
 		}
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
-			t.Logf("repeat with -run 'TestRandomChanges/%d' -seed=%d", i, s)
-			w := newWorld(t, s)
+			t.Logf("repeat with -run '%s' -seed=%d", t.Name(), s)
+			w := newWorld(t, s, flags, damages)
 			for range 25 {
 				for range 1 + w.r.IntN(12) {
 					w.step()
@@ -49,14 +71,17 @@ type world struct {
 	node  *scenario.Fakes
 	start scenario.Start
 	bad   map[string]bool // files that cannot be read
+	// damages are commands that somebody else on the node might give.
+	damages []string
 	done  []string        // what happened since the last calm
 }
 
-func newWorld(t *testing.T, seed uint64) *world {
+func newWorld(t *testing.T, seed uint64, flags, damages []string) *world {
 	work := t.TempDir()
-	w := &world{writer: writer{rand.New(rand.NewPCG(seed, 1))}, t: t, dir: filepath.Join(work, "manifests"), bad: map[string]bool{}}
-	w.start = scenario.Start{Audit: true, Flags: strings.Fields(w.one("", "--cluster-cidr=10.244.0.0/16 --masquerade-all",
-		"--nodeport-addresses=primary", "--nodeport-addresses=192.0.2.2/32 --ipvs-scheduler=sh", "--external-ip-allowed-cidrs=203.0.113.0/24"))}
+	w := &world{
+		writer: writer{rand.New(rand.NewPCG(seed, 1))}, t: t, dir: filepath.Join(work, "manifests"), bad: map[string]bool{}, damages: damages,
+	}
+	w.start = scenario.Start{Audit: true, Flags: strings.Fields(w.one(flags...))}
 	if err := os.Mkdir(w.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -185,9 +210,9 @@ func (w *world) fault() {
 	w.must(w.node.Fault(room, []string{"nth", fmt.Sprint(1 + w.r.IntN(6))}))
 }
 
-// damage does to the kernel what somebody else on the node might.
-func (w *world) damage() {
-	tool := w.one(
+// damages are what happens to the kernel of each mode.
+var damages = map[string][]string{
+	"ipvs": {
 		"ipvsadm -D -t 10.96.0.1:80", "ipvsadm -C", "ipvsadm -E -t 10.96.0.2:80 -s lc",
 		"ipvsadm -a -t 10.96.0.1:80 -r 10.9.9.9:80 -m", "ipvsadm -d -t 10.96.0.1:80 -r 10.244.1.5:8080",
 		"ipvsadm -E -t 192.0.2.1:30001 -s lc", "ipvsadm -D -t 192.0.2.2:30001", "ipvsadm -D -u 203.0.113.1:53",
@@ -197,7 +222,20 @@ func (w *world) damage() {
 		"ipset flush KUBE-CLUSTER-IP", "ipset add KUBE-CLUSTER-IP 10.9.9.9,tcp:80", "ipset del KUBE-IPVS-IPS 10.96.0.2",
 		"iptables -t nat -F", "iptables -t nat -F KUBE-SERVICES", "ip6tables -t filter -F KUBE-IPVS-FILTER",
 		"ip addr del 10.96.0.1/32 dev kube-ipvs0", "ip addr add 10.96.0.3/32 dev kube-ipvs0", "ip link del kube-ipvs0",
-	)
+	},
+	"iptables": {
+		"iptables -t nat -F", "ip6tables -t nat -F", "iptables -t filter -F", "ip6tables -t filter -F", "iptables -t mangle -X KUBE-PROXY-CANARY",
+		"iptables -t nat -F KUBE-SERVICES", "iptables -t nat -F KUBE-NODEPORTS", "iptables -t filter -F KUBE-EXTERNAL-SERVICES",
+		"iptables -t filter -F KUBE-PROXY-FIREWALL", "iptables -t nat -N KUBE-SEP-AAAAAAAAAAAAAAAA", "iptables -t nat -N KUBE-SVC-AAAAAAAAAAAAAAAA",
+		"iptables -t nat -A KUBE-SERVICES -p tcp -j RETURN", "iptables -t nat -A KUBE-SERVICES -d 10.9.9.9/32 -j KUBE-MARK-MASQ",
+		"iptables -t nat -A KUBE-NODEPORTS -p udp -j KUBE-MARK-MASQ", "ip6tables -t filter -A KUBE-SERVICES -p udp -j DROP",
+		"iptables -t nat -A KUBE-POSTROUTING -j RETURN", "iptables -t filter -F KUBE-FORWARD", "iptables -t nat -F KUBE-MARK-MASQ",
+	},
+}
+
+// damage does to the kernel what somebody else on the node might.
+func (w *world) damage() {
+	tool := w.one(w.damages...)
 	if slices.Contains(marks, tool) && w.marksTaken(tool) >= len(marks)-1 {
 		return
 	}
