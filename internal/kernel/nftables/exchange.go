@@ -70,6 +70,32 @@ func (x *exchange) listOnce() (map[Key]struct{}, error) {
 	return tables, nil
 }
 
+// leads asks for the rules of a chain and looks for one that leads to another.
+func (x *exchange) leads(table Key, chain, target string) (leads bool, err error) {
+	x.seq++
+	if err := x.wire.Send(appendRules(nil, x.seq, table, chain)); err != nil {
+		return false, err
+	}
+	err = x.answers(func(m message) (done bool, err error) {
+		if m.seq != x.seq {
+			return false, nil
+		}
+		if m.kind == nlError || m.kind == nlDone {
+			errno, err := m.verdict()
+			if errno == syscall.ENOENT { // no such table, or no such chain
+				return true, err
+			}
+			return true, errors.Join(err, dumpFault(errno))
+		}
+		leads = leads || m.leadsTo(target)
+		return false, nil
+	})
+	if errors.Is(err, errAbsent) {
+		return false, nil
+	}
+	return leads, err
+}
+
 // generation asks for the number of the last transaction.
 func (x *exchange) generation() (generation uint32, err error) {
 	x.seq++

@@ -61,6 +61,19 @@ func (h *Handle) Generation(ctx context.Context) (uint32, error) {
 	return generation, nil
 }
 
+// Leads tells whether a rule of a chain has a verdict that leads to another chain: a
+// jump, or a goto. A table or chain that is not there leads nowhere.
+func (h *Handle) Leads(ctx context.Context, table Key, chain, target string) (bool, error) {
+	if err := table.Check(); err != nil {
+		return false, err
+	}
+	leads, err := call(ctx, h, func(x *exchange) (bool, error) { return x.leads(table, chain, target) })
+	if err != nil {
+		return false, fmt.Errorf("read rules of chain %s of table %s: %w", chain, table, err)
+	}
+	return leads, nil
+}
+
 // Delete removes tables with all that is in them, in one transaction: packets see
 // all of them or none. The errors are aligned with the keys; a nil slice means
 // that none of the tables exists any more. If one cannot be deleted none is, and

@@ -24,6 +24,9 @@ func (h *Handle) Close() {}
 // List fails with ErrUnsupported.
 func (h *Handle) List(context.Context) (map[Key]struct{}, error) { return nil, errPlatform }
 
+// Leads is the Linux call of that name.
+func (h *Handle) Leads(context.Context, Key, string, string) (bool, error) { return false, errPlatform }
+
 // Generation fails with ErrUnsupported.
 func (h *Handle) Generation(context.Context) (uint32, error) { return 0, errPlatform }
 

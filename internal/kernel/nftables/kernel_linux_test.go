@@ -255,3 +255,36 @@ func TestGenerationFollowsTools(t *testing.T) {
 		}
 	}
 }
+
+// The jumps that iptables makes are verdicts of rules, and are seen without its tools.
+func TestLeads(t *testing.T) {
+	h := openKernel(t)
+	defer h.Close()
+	if _, err := exec.LookPath("iptables-nft"); err != nil {
+		t.Skipf("skipped: %v", err)
+	}
+	nat := nftables.Key{Family: "ip", Name: "nat"}
+	leads := func(want bool, chain, target string) {
+		t.Helper()
+		if got, err := h.Leads(t.Context(), nat, chain, target); got != want || err != nil {
+			t.Errorf("%s leads to %s: %t, %v; want %t", chain, target, got, err, want)
+		}
+	}
+	run := func(args ...string) {
+		t.Helper()
+		if out, err := exec.Command("iptables-nft", append([]string{"-t", "nat"}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("iptables-nft %v: %v\n%s", args, err, out)
+		}
+	}
+	leads(false, "PREROUTING", "KUBE-SERVICES") // no such table
+	run("-N", "KUBE-SERVICES")
+	run("-N", "KUBE-SERVICES-MORE")
+	run("-A", "PREROUTING", "-m", "comment", "--comment", "KUBE-SERVICES", "-j", "KUBE-SERVICES-MORE")
+	leads(false, "PREROUTING", "KUBE-SERVICES")
+	run("-A", "PREROUTING", "-m", "comment", "--comment", "portals", "-j", "KUBE-SERVICES")
+	leads(true, "PREROUTING", "KUBE-SERVICES")
+	leads(false, "OUTPUT", "KUBE-SERVICES")
+	leads(false, "NOBODY", "KUBE-SERVICES")
+	run("-F")
+	leads(false, "PREROUTING", "KUBE-SERVICES")
+}

@@ -30,11 +30,15 @@ const (
 	newTable   = subsystem << 8
 	getTable   = subsystem<<8 | 1
 	delTable   = subsystem<<8 | 2
+	newRule    = subsystem<<8 | 6
+	getRule    = subsystem<<8 | 7
 	newGen     = subsystem<<8 | 15
 	getGen     = subsystem<<8 | 16
 
-	tableName = 1
-	genID     = 1
+	tableName    = 1
+	genID        = 1
+	ruleChain    = 2 // beside tableName, in a question for rules
+	verdictChain = 2
 )
 
 var errMalformed = errors.New("malformed netlink answer")
@@ -62,6 +66,20 @@ func appendMessage(b []byte, kind, flags uint16, seq uint32, family uint8, name 
 	}
 	native.PutUint32(b[mark:], uint32(len(b)-mark))
 	return b
+}
+
+// appendRules adds the question for all rules of one chain.
+func appendRules(b []byte, seq uint32, table Key, chain string) []byte {
+	mark := len(b)
+	b = appendMessage(b, getRule, flagDump, seq, families[table.Family], table.Name)
+	b = appendAttr(b, ruleChain, append([]byte(chain), 0))
+	native.PutUint32(b[mark:], uint32(len(b)-mark))
+	return b
+}
+
+// leadsTo tells whether a message that describes a rule has a verdict that names a chain.
+func (m message) leadsTo(chain string) bool {
+	return m.kind == newRule && bytes.Contains(m.body, appendAttr(nil, verdictChain, append([]byte(chain), 0)))
 }
 
 func appendAttr(b []byte, kind uint16, value []byte) []byte {
