@@ -2,11 +2,15 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"hash/fnv"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 )
 
@@ -30,10 +34,9 @@ func sentinels(families []rules.Family) []rules.JumpKey {
 
 // guard has the loop write rules again that somebody flushed, until ctx ends.
 func (p *program) guard(ctx context.Context) error {
-	keys := sentinels(p.kernel.rules.Families())
+	keys, own := sentinels(p.kernel.rules.Families()), p.kernel.own
 	tick := time.NewTicker(guardPeriod)
 	defer tick.Stop()
-	var seen uint64
 	for {
 		select {
 		case <-ctx.Done():
@@ -41,21 +44,18 @@ func (p *program) guard(ctx context.Context) error {
 		case <-tick.C:
 		}
 		if p.loop.Condition().Updated.IsZero() {
-			continue // what is not written yet cannot be lost
+			continue // what was never written cannot be lost
 		}
-		sign, err := p.kernel.rulesSign(ctx)
-		if err != nil || sign == seen {
-			continue // the audit finds what this cannot
-		}
-		if p.lookAfter(ctx, keys) {
-			seen = sign
+		sign, err := own.sign(ctx)
+		if err == nil && sign != own.seen.Load() && p.lookAfter(ctx, keys) { // else the audit finds it
+			own.seen.Store(sign)
 		}
 	}
 }
 
 // lookAfter looks whether the sentinels stand, and has the loop mend what is lost.
 func (p *program) lookAfter(ctx context.Context, keys []rules.JumpKey) (done bool) {
-	missing, err := p.kernel.rules.JumpsThere(ctx, keys)
+	missing, err := p.kernel.missing(ctx, keys)
 	if err != nil || len(missing) == 0 {
 		return err == nil
 	}
@@ -65,6 +65,64 @@ func (p *program) lookAfter(ctx context.Context, keys []rules.JumpKey) (done boo
 		return false
 	}
 	return true
+}
+
+// missing asks which jumps are not there: where the rules are nftables' without a process.
+func (k *kernel) missing(ctx context.Context, keys []rules.JumpKey) ([]rules.JumpKey, error) {
+	if k.rules.Backend() != rules.NFT {
+		return k.rules.JumpsThere(ctx, keys)
+	}
+	var out []rules.JumpKey
+	for _, j := range keys {
+		leads, err := k.tables.Leads(ctx, nftables.Key{Family: j.Family.String(), Name: j.Table}, j.Hook, j.Target)
+		if err != nil {
+			return nil, err
+		}
+		if !leads {
+			out = append(out, j)
+		}
+	}
+	return out, nil
+}
+
+// ownWrites passes rules on and remembers the sign that they leave: what the agent wrote
+// itself is no reason to look. Only legacy needs that, where a look is a process that
+// reads a whole table; what somebody else changes in the same moment the audit finds.
+type ownWrites struct {
+	*rules.Handle
+	sign func(context.Context) (uint64, error)
+	seen atomic.Uint64
+}
+
+// Write implements the rules of a mode, as the next two do.
+func (o *ownWrites) Write(ctx context.Context, chains []rules.ChainChange, edits []rules.RuleChange) (chainErrs, ruleErrs []error) {
+	defer o.begin(ctx)(ctx)
+	return o.Handle.Write(ctx, chains, edits)
+}
+
+// WriteChains passes chains on.
+func (o *ownWrites) WriteChains(ctx context.Context, changes []rules.ChainChange) []error {
+	defer o.begin(ctx)(ctx)
+	return o.Handle.WriteChains(ctx, changes)
+}
+
+// WriteJumps passes jumps on.
+func (o *ownWrites) WriteJumps(ctx context.Context, changes []rules.JumpChange) []error {
+	defer o.begin(ctx)(ctx)
+	return o.Handle.WriteJumps(ctx, changes)
+}
+
+// begin is called before a write, and what it returns after it.
+func (o *ownWrites) begin(ctx context.Context) (end func(context.Context)) {
+	if o.Backend() == rules.NFT {
+		return func(context.Context) {}
+	}
+	before, err := o.sign(ctx)
+	return func(ctx context.Context) {
+		if after, failed := o.sign(ctx); err == nil && failed == nil {
+			o.seen.CompareAndSwap(before, after)
+		}
+	}
 }
 
 // rulesSign is another number after each change of the rules by anybody.
@@ -77,14 +135,10 @@ func (k *kernel) rulesSign(ctx context.Context) (uint64, error) {
 	for _, f := range k.rules.Families() {
 		for _, table := range []string{"nat", "filter"} {
 			n, err := k.rules.Stamp(f, table)
-			if err != nil {
+			if err != nil && !errors.Is(err, rules.ErrUnsupported) { // a table that is not loaded is empty
 				return 0, err
 			}
-			var b [8]byte
-			for i := range b {
-				b[i] = byte(n >> (8 * i))
-			}
-			_, _ = sum.Write(b[:]) // a hash takes everything
+			_ = binary.Write(sum, binary.LittleEndian, n) // a hash takes everything
 		}
 	}
 	return sum.Sum64(), nil

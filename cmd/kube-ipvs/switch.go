@@ -79,7 +79,7 @@ func (k *kernel) holdsIPVS(ctx context.Context) (bool, error) {
 // sweepIPVS removes what ipvs mode has left. The loop does it, for the rules are its own.
 func (p *program) sweepIPVS(ctx context.Context, k *kernel) {
 	both := model.Families()
-	k.rules = p.kernel.rules
+	k.rules, k.own = p.kernel.rules, p.kernel.own
 	mode := k.newMode(p.log, fixed(p.live.now()), both[:], nil)
 	removed := 0
 	err := p.loop.Do(ctx, func(ctx context.Context) {

@@ -36,6 +36,7 @@ type kernel struct {
 	servers *vserver.Handle
 	sets    *ipset.Handle
 	rules   *rules.Handle
+	own     *ownWrites // rules, for who writes
 	link    *link.Handle
 	tuner   *tune.Tuner
 	flows   *conntrack.Handle // nil where the kernel lets nobody look: stale flows time out
@@ -60,6 +61,7 @@ func openBase(ctx context.Context, log *zap.Logger, c config.Config) (*kernel, e
 	if k.tables, err = nftables.New(log, nftables.Options{}); err != nil {
 		return nil, k.close(err)
 	}
+	k.own = &ownWrites{Handle: k.rules, sign: k.rulesSign}
 	if k.flows, err = conntrack.New(log, conntrack.Options{}); err != nil {
 		log.Warn("stale flows of UDP and SCTP stay until they time out", zap.Error(k.lacking("nf_conntrack_netlink", err)))
 	}
@@ -157,7 +159,7 @@ func (k *kernel) newRulesMode(ctx context.Context, log *zap.Logger, now settings
 	mc := rulesConfig(now(), families, k.rules)
 	mc.Both, mc.DropInvalid = both, !k.tuner.Liberal(ctx)
 	return iptables.New(log, mc, iptables.Deps{
-		Rules: k.rules, Tables: k.tables, Flows: flows,
+		Rules: k.own, Tables: k.tables, Flows: flows,
 		Tune: func(ctx context.Context) error { return k.tuneRules(ctx, mc.Localhost) },
 	})
 }
@@ -186,7 +188,10 @@ func (k *kernel) newMode(log *zap.Logger, now settings, families []model.Family,
 	if k.sets != nil {
 		deps.Sets = k.sets
 	}
-	if k.rules != nil {
+	switch {
+	case k.own != nil:
+		deps.Rules = k.own
+	case k.rules != nil:
 		deps.Rules = k.rules
 	}
 	if k.tables != nil {
@@ -259,7 +264,12 @@ func concernsFor(now settings, families []model.Family) func(was, is model.Host)
 func nodePortsFor(now settings) func(model.Host) []netip.Addr {
 	return func(h model.Host) []netip.Addr {
 		c := now()
-		return plan.NodePortAddresses(plan.NodePortSelection(c.NodePorts), ownAddress(c, h))
+		selected := plan.NodePortSelection(c.NodePorts)
+		out := plan.NodePortAddresses(selected, ownAddress(c, h))
+		if c.Mode == config.ModeIPTables && c.LocalhostNodePorts && selected.Loopback() {
+			out = plan.WithLoopback(out) // IPVS cannot serve it
+		}
+		return out
 	}
 }
 
