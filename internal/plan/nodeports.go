@@ -55,10 +55,19 @@ func (s NodePortSelection) Everywhere(f model.Family) bool {
 		!s.Primary && !s.Localhost && !slices.ContainsFunc(s.CIDRs, ofFamily)
 }
 
+// loopback is the address by which NodePorts on IPv4 loopback are known.
+var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+
+// WithLoopback adds IPv4 loopback to the addresses on which NodePorts answer, sorted.
+func WithLoopback(addrs []netip.Addr) []netip.Addr {
+	i, _ := slices.BinarySearchFunc(addrs, loopback, netip.Addr.Compare)
+	return slices.Insert(addrs, i, loopback)
+}
+
 // Loopback tells whether NodePorts are to answer on IPv4 loopback, too, in a mode that
 // can have them do so.
 func (s NodePortSelection) Loopback() bool {
-	return s.Localhost || s.Everywhere(model.IPv4) || inside(s.CIDRs, netip.AddrFrom4([4]byte{127, 0, 0, 1}))
+	return s.Localhost || s.Everywhere(model.IPv4) || inside(s.CIDRs, loopback)
 }
 
 // firstOf is the first address of a family, the zero Addr without one.

@@ -107,7 +107,12 @@ func concerns(c config.Config) func(before, now model.Host) func(*model.Service)
 // nodePorts selects the addresses on which NodePorts answer.
 func nodePorts(c config.Config) func(model.Host) []netip.Addr {
 	return func(h model.Host) []netip.Addr {
-		return plan.NodePortAddresses(plan.NodePortSelection(c.NodePorts), h)
+		selected := plan.NodePortSelection(c.NodePorts)
+		out := plan.NodePortAddresses(selected, h)
+		if c.Mode == config.ModeIPTables && c.LocalhostNodePorts && selected.Loopback() {
+			out = plan.WithLoopback(out)
+		}
+		return out
 	}
 }
 
