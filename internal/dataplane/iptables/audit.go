@@ -2,6 +2,7 @@ package iptables
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,6 +17,7 @@ type audit struct {
 	reading chan listing
 	touched map[any]struct{} // rows written since the reading began
 	rested  time.Time        // when the next one may begin
+	untuned error            // of what is asked of the kernel, in this round
 }
 
 // listing is what a reading found, and how long it took.
@@ -66,9 +68,7 @@ func (m *Mode) Audit(ctx context.Context, budget time.Duration) (dataplane.Drift
 		if m.deps.Now().Before(a.rested) {
 			return nil, true, nil
 		}
-		if err := m.retune(ctx); err != nil {
-			return nil, true, err
-		}
+		a.untuned = m.retune(ctx)
 		a.start(ctx, m)
 	}
 	select {
@@ -78,9 +78,9 @@ func (m *Mode) Audit(ctx context.Context, budget time.Duration) (dataplane.Drift
 		a.reading, a.touched = nil, nil
 		a.rested = m.deps.Now().Add(time.Duration(m.config.AuditShare) * l.took)
 		if l.err != nil {
-			return nil, true, fmt.Errorf("read rules: %w", l.err)
+			return nil, true, errors.Join(a.untuned, fmt.Errorf("read rules: %w", l.err))
 		}
-		return m.compare(l, touched), true, m.loadForeign(ctx)
+		return m.compare(l, touched), true, errors.Join(a.untuned, m.loadForeign(ctx))
 	case <-ctx.Done():
 		return nil, true, ctx.Err()
 	case <-time.After(min(budget, glance)):

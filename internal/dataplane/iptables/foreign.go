@@ -15,7 +15,22 @@ import (
 
 // foreign is what the nftables mode of a kube-proxy has left: its tables carry Services
 // as they were, and go once ours do (decisions 3).
-type foreign struct{ tables []nftables.Key }
+type foreign struct {
+	tables  []nftables.Key
+	retries int
+}
+
+// patience is how many passes may try again what is refused before those tables go all
+// the same: a row that is refused for good must not keep them for ever.
+const patience = 3
+
+// mayGo tells whether the tables may go after a pass.
+func (f *foreign) mayGo(done, retry bool) bool {
+	if retry && !done {
+		f.retries++
+	}
+	return done || f.retries >= patience
+}
 
 func (f foreign) serves() bool { return len(f.tables) > 0 }
 

@@ -2,6 +2,7 @@ package iptables
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -338,11 +339,12 @@ func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane
 	if hooked {
 		out = out.plus(m.write(ctx, pass, true))
 	}
+	m.doubt = m.doubt || errors.Is(out.jumps.Err(), rules.ErrNotExist) // a chain went behind our back
 	if !opts.KeepOrphans {
 		m.orderFlows()
 	}
 	r := m.result(out, opts)
-	if !opts.KeepOrphans && r.Pending == 0 {
+	if !opts.KeepOrphans && m.foreign.mayGo(r.Pending == 0, opts.Retry) {
 		r.Pending += m.dropForeign(ctx, &r)
 	}
 	return r
