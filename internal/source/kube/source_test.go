@@ -222,7 +222,5 @@ func TestServerAway(t *testing.T) {
 	}
 	away.Store(false)
 	expect(t, out, "state complete", "service shop/web = kube[10.96.0.10]")
-	if p := s.Progress()["endpointslices"]; p.Err != nil {
-		t.Errorf("the trouble is over, but: %v", p.Err)
-	}
+	until(t, "end of the trouble", func() bool { return s.Progress()["endpointslices"].Err == nil }) // once it is watched again
 }
