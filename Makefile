@@ -15,7 +15,7 @@ IMAGE     ?= kube-ipvs:dev
 PLATFORMS ?=
 PUSH      ?=
 
-.PHONY: help build demo test test-unit race test-vm e2e-kube e2e-takeover e2e-kills e2e-million bench-memory bench fuzz golden lint verify vuln image manifests clean
+.PHONY: help build demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover e2e-kills e2e-million bench-memory bench fuzz golden lint verify vuln image manifests clean
 
 help: ## this list
 	@echo 'kube-ipvs: Kubernetes Services on the kernel'"'"'s IP Virtual Server'
@@ -30,11 +30,13 @@ demo: ## see it work: agent, backends and curl, on this machine or in a throw-aw
 
 test: ## every level this machine can run; installs what it needs
 	@e2e/install.sh
-	@echo 'test: 1/3 rooms and scenarios on fakes, kernel rooms on this kernel, race detector on'
+	@echo 'test: 1/4 rooms and scenarios on fakes, kernel rooms on this kernel, race detector on'
 	@$(MAKE) race
-	@echo 'test: 2/3 each scenario again, with kernel calls of every room failing once, and with crashes at them'
+	@echo 'test: 2/4 each scenario again, with kernel calls of every room failing once, and with crashes at them'
 	$(GO) test ./e2e/scenarios
-	@echo 'test: 3/3 the same contracts and scenarios, and packets, on a kernel with IPVS'
+	@echo 'test: 3/4 iptables mode, with packets, by both kinds of iptables'
+	@$(MAKE) e2e-iptables
+	@echo 'test: 4/4 the same contracts and scenarios, and packets, on a kernel with IPVS'
 	@$(MAKE) test-vm
 
 test-unit: ## rooms on fakes: no root, no network, under a minute
@@ -53,6 +55,9 @@ race: ## all Go tests under the race detector; says what was skipped and why
 
 test-vm: ## contracts, scenarios and packets on a kernel with IPVS
 	@e2e/test-vm.sh
+
+e2e-iptables: ## iptables mode with packets, natively where the kernel has iptables
+	@e2e/test-iptables.sh
 
 e2e-kube: ## a real API server, the agent, packets; builds the control plane once
 	@e2e/test-kube.sh

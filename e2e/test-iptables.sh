@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# test-iptables.sh: iptables mode with real packets, by both kinds of iptables: in network namespaces of this machine if its
+# kernel has iptables, else in a throw-away VM. The whole output goes to bin/iptables.log.
+#
+#   e2e/test-iptables.sh                    all tests of iptables mode
+#   e2e/test-iptables.sh TestIPTablesScale  those whose names match
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+pattern=${1:-^TestIPTables}
+log=bin/iptables.log
+
+say() { printf 'test-iptables: %s\n' "$*"; }
+
+# count KIND: how many tests ended so.
+count() { grep -cE "^ *--- $1:" "$log" || true; }
+
+e2e/install.sh tools
+mkdir -p bin
+say 'building the program, the runner and the tests'
+CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/kube-ipvs ./e2e/vm/vmrun
+CGO_ENABLED=0 go test -c -o bin/packet.test ./e2e/packet
+if [ "$(bin/vmrun -where -need iptables)" = vm ]; then
+	e2e/install.sh vm
+fi
+
+# Most of the time of a test is waiting, so there may be more of them than processors.
+start=$SECONDS status=0
+say "$pattern ..."
+bin/vmrun -auto -need iptables -timeout 45m -copy bin/kube-ipvs:/run/kube-ipvs/bin/kube-ipvs \
+	-copy bin/packet.test:/run/kube-ipvs/bin/packet.test -share "$PWD:/run/kube-ipvs/src" \
+	-env KUBE_IPVS_BIN=/run/kube-ipvs/bin/kube-ipvs -env "KUBE_IPVS_E2E_KILLS=${KUBE_IPVS_E2E_KILLS:-}" -- \
+	bash -c "cd /run/kube-ipvs/src/e2e/packet && /run/kube-ipvs/bin/packet.test -test.v -test.parallel 6 -test.timeout 43m -test.run '$pattern'" \
+	>"$log" || status=$?
+verdict=ok
+if [ "$status" -ne 0 ]; then
+	verdict=FAILED
+	awk -f e2e/failed.awk "$log" | tail -n 150
+	say "failed: $(e2e/failed.sh "$log")"
+fi
+awk -f e2e/skipped.awk "$log"
+say "$verdict in $((SECONDS - start))s: $(count PASS) passed, $(count FAIL) failed, $(count SKIP) skipped ($log)"
+exit "$status"
