@@ -73,7 +73,7 @@ type world struct {
 	bad   map[string]bool // files that cannot be read
 	// damages are commands that somebody else on the node might give.
 	damages []string
-	done  []string        // what happened since the last calm
+	done    []string // what happened since the last calm
 }
 
 func newWorld(t *testing.T, seed uint64, flags, damages []string) *world {
