@@ -6,7 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -38,7 +40,7 @@ func (p *process) start() error {
 	cmd := exec.Command(p.path, p.args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = dieWithParent()
-	if err := cmd.Start(); err != nil {
+	if err := startLasting(cmd); err != nil {
 		return fmt.Errorf("start %s: %w", p.name(), err)
 	}
 	p.cmd, p.done = cmd, make(chan struct{})
@@ -47,6 +49,26 @@ func (p *process) start() error {
 		close(done)
 	}(p.done)
 	return nil
+}
+
+// lasting is a thread that ends with this program and not before.
+var lasting = sync.OnceValue(func() chan<- func() {
+	calls := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for call := range calls {
+			call()
+		}
+	}()
+	return calls
+})
+
+// startLasting starts a program whose end is that of the thread which starts it: another thread may serve a test that enters a
+// namespace next, and ends with that.
+func startLasting(cmd *exec.Cmd) error {
+	started := make(chan error, 1)
+	lasting() <- func() { started <- cmd.Start() }
+	return <-started
 }
 
 // end sends a signal and returns when the program is gone, killing it when it takes too long. Ending what does not run is fine.

@@ -3,11 +3,14 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -44,4 +47,53 @@ func TestProcessesEndWithTheirStarter(t *testing.T) {
 	if err := awaitReady(t.Context(), log, gone); err != nil {
 		t.Errorf("process %d outlived its starter: %v", pid, err)
 	}
+}
+
+// TestProcessesOutliveThreads starts a program on a thread that ends then, as those do that entered a namespace.
+func TestProcessesOutliveThreads(t *testing.T) {
+	p := &process{path: "/bin/sleep", log: filepath.Join(t.TempDir(), "log"), args: []string{"1000"}}
+	if err := onEndingThread(t, p.start); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.signal(syscall.Signal(0)); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-p.ended():
+		t.Error("the program ended with the thread")
+	default:
+	}
+	if err := p.end(syscall.SIGKILL); err != nil {
+		t.Error(err)
+	}
+}
+
+// onEndingThread calls f on a thread, and returns when that has ended.
+func onEndingThread(t *testing.T, f func() error) error {
+	t.Helper()
+	thread, result := make(chan int, 1), make(chan error, 1)
+	var call func()
+	call = func() {
+		runtime.LockOSThread()
+		if syscall.Gettid() == os.Getpid() { // the first thread never ends; while it waits here another has to be taken
+			defer runtime.UnlockOSThread()
+			var other sync.WaitGroup
+			other.Go(call)
+			other.Wait()
+			return
+		}
+		thread <- syscall.Gettid()
+		result <- f()
+	}
+	go call()
+	task, err := fmt.Sprintf("/proc/self/task/%d", <-thread), <-result
+	ctx, cancel := context.WithTimeout(t.Context(), graceful)
+	defer cancel()
+	gone := func(context.Context) error {
+		if _, err := os.Stat(task); !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("thread %s goes on: %w", task, err)
+		}
+		return nil
+	}
+	return errors.Join(err, awaitReady(ctx, &process{}, gone))
 }
