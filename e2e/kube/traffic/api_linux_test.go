@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/kube/binaries"
@@ -36,6 +37,14 @@ func (w logWriter) Write(p []byte) (int, error) {
 // newAPI starts a control plane that ends with the test, or skips.
 func newAPI(t *testing.T, w *world, o cluster.Options) *api {
 	t.Helper()
+	a := openAPI(t, o)
+	a.connect(t, w)
+	return a
+}
+
+// openAPI starts a control plane that no node can reach yet.
+func openAPI(t *testing.T, o cluster.Options) *api {
+	t.Helper()
 	o.Log = logWriter{t}
 	c, err := cluster.Open(t.Context(), o)
 	if errors.Is(err, binaries.ErrNotBuilt) && os.Getenv("KUBE_IPVS_E2E_KUBE") != "1" {
@@ -50,12 +59,16 @@ func newAPI(t *testing.T, w *world, o cluster.Options) *api {
 		}
 	})
 	a := &api{Control: c}
-	a.connect(t, w)
+	config := a.adminConfig(t)
+	config.QPS, config.ContentType = -1, "application/vnd.kubernetes.protobuf"
+	if a.client, err = kubernetes.NewForConfig(config); err != nil {
+		t.Fatal(err)
+	}
 	return a
 }
 
-// connect makes the administrator's client, which goes straight to the server, and the relay in the node for the agent.
-func (a *api) connect(t *testing.T, w *world) {
+// adminConfig goes straight to the server.
+func (a *api) adminConfig(t *testing.T) *rest.Config {
 	t.Helper()
 	text, err := a.Kubeconfig(t.Context(), cluster.Admin)
 	if err != nil {
@@ -65,11 +78,13 @@ func (a *api) connect(t *testing.T, w *world) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.QPS, config.ContentType = -1, "application/vnd.kubernetes.protobuf"
-	if a.client, err = kubernetes.NewForConfig(config); err != nil {
-		t.Fatal(err)
-	}
-	server, err := url.Parse(config.Host)
+	return config
+}
+
+// connect makes the relay in the node for the agent.
+func (a *api) connect(t *testing.T, w *world) {
+	t.Helper()
+	server, err := url.Parse(a.adminConfig(t).Host)
 	if err != nil {
 		t.Fatal(err)
 	}
