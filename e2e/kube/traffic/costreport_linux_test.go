@@ -79,7 +79,11 @@ func (r *costReport) keep(t *testing.T) {
 	}
 	text, err := json.MarshalIndent(r, "", "  ")
 	must(t, err)
-	must(t, os.WriteFile(filepath.Join(dir, "iptables-cost-"+r.Backend+".json"), append(text, '\n'), 0o644))
+	name := "iptables-cost.json"
+	if r.Backend != "nft" {
+		name = "iptables-cost-" + r.Backend + ".json"
+	}
+	must(t, os.WriteFile(filepath.Join(dir, name), append(text, '\n'), 0o644))
 }
 
 // figures are the lines of a phase in the table.
