@@ -82,3 +82,38 @@ func TestReconfigureBeforeTheFirstSync(t *testing.T) {
 		}
 	})
 }
+
+// Another mode gets all that the first one had, reads the kernel before it writes, and
+// the first one is asked nothing any more. What cannot be made ready changes nothing.
+func TestReplace(t *testing.T) {
+	first, next := newMode(), newMode()
+	run(t, first, func(w *world) {
+		w.SetService(service("a", "10.96.0.1"))
+		w.SetService(service("b", "10.96.0.2"))
+		w.SetState(model.FromFile, source.Complete)
+		w.after(time.Second)
+		first.locked(func() { first.journal = nil })
+		bad := errors.New("no")
+		if err := w.loop.Replace(w.Context(), next, func(context.Context) error { return bad }); !errors.Is(err, bad) {
+			w.Errorf("error %v", err)
+		}
+		if err := w.loop.Replace(w.Context(), next, func(context.Context) error { return nil }); err != nil {
+			w.Fatal(err)
+		}
+		w.SetService(service("c", "10.96.0.3"))
+		w.after(time.Second)
+		next.locked(func() {
+			if want := []string{"host", "start", "load", "apply", "apply"}; !slices.Equal(next.journal, want) {
+				w.Errorf("the next mode was asked %v, want %v", next.journal, want)
+			}
+			if want := [][]string{{"a", "b"}, {"a", "b", "c"}}; !slices.EqualFunc(next.planned, want, slices.Equal) {
+				w.Errorf("the next mode applied %v, want %v", next.planned, want)
+			}
+		})
+		first.locked(func() {
+			if len(first.journal) > 0 {
+				w.Errorf("the first mode was asked %v", first.journal)
+			}
+		})
+	})
+}
