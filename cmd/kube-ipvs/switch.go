@@ -114,19 +114,17 @@ func (p *program) awaitIPVS(ctx context.Context) error {
 		p.events.Node(events.ProxyModeAvailable, hint)
 		return nil
 	}
-	for {
+	promoted := func() bool {
 		err := p.promote(ctx)
-		if err == nil {
-			return p.tryReuse(ctx)
+		if err != nil && ctx.Err() == nil {
+			p.log.Warn("change to ipvs mode failed, iptables mode goes on", zap.Error(err))
 		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		p.log.Warn("change to ipvs mode failed, iptables mode goes on", zap.Error(err))
-		if !p.await(ctx, lookForIPVS, func() bool { return true }) {
-			return nil
-		}
+		return err == nil
 	}
+	if !promoted() && !p.await(ctx, lookForIPVS, promoted) {
+		return nil
+	}
+	return p.tryReuse(ctx)
 }
 
 // ipvsThere asks without loading anything: who loads the module wants it.

@@ -86,10 +86,6 @@ func conntrackSysctl(name string, value int, why string) Sysctl {
 
 const hashSizeFile = "sys/module/nf_conntrack/parameters/hashsize"
 
-// growHash makes the hash table large enough for a quarter of the maximum, which
-// keeps its chains at about four connections; a larger one is left as it is. It is
-// not in the journal: the kernel would shrink it, but only by hashing all
-// connections anew while tracking waits, to gain 2 MiB at the most.
 // Liberal tells whether connection tracking lets packets pass that are out of their
 // window (net.netfilter.nf_conntrack_tcp_be_liberal). One that cannot be asked does not.
 func (t *Tuner) Liberal(ctx context.Context) bool {
@@ -97,6 +93,10 @@ func (t *Tuner) Liberal(ctx context.Context) bool {
 	return err == nil && n != 0
 }
 
+// growHash makes the hash table large enough for a quarter of the maximum, which
+// keeps its chains at about four connections; a larger one is left as it is. It is
+// not in the journal: the kernel would shrink it, but only by hashing all
+// connections anew while tracking waits, to gain 2 MiB at the most.
 func (t *Tuner) growHash(ctx context.Context, buckets int) SysctlResult {
 	r := SysctlResult{Sysctl: Sysctl{Key: "nf_conntrack hashsize", Value: strconv.Itoa(buckets), Policy: Wanted,
 		Why: "chains of the connection table stay short"}}
