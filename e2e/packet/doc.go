@@ -18,7 +18,8 @@
 // virtual server handles is silence, so an answer, and a refusal, can only come from what the agent set up.
 //
 // The tests need root, a kernel with IPVS and the tools named above; those of iptables mode, which are named TestIPTables…, need a
-// kernel with iptables and run natively on most machines. They skip, with the reason, where KUBE_IPVS_WHERE is not set; vmrun sets it. KUBE_IPVS_BIN is the path of the program under test.
+// kernel with iptables and run natively on most machines. They skip, with the reason, where KUBE_IPVS_WHERE is not set; vmrun
+// sets it. KUBE_IPVS_BIN is the path of the program under test.
 //
 // Its law: every wait has a deadline, and no test asserts how long something took, because time under emulation means
 // nothing; what was measured is logged.
