@@ -133,6 +133,9 @@ func (e *engine) drop(c *conn) {
 	if c.fd < 0 {
 		return
 	}
+	// A process that is being started by another thread has a copy of the socket until it runs its program, and a socket that is
+	// open anywhere goes on having news.
+	_ = unix.EpollCtl(e.epoll, unix.EPOLL_CTL_DEL, c.fd, nil) // one that is not there was never watched
 	unix.Close(c.fd)
 	c.fd = -1
 	e.slots[c.slot] = nil
