@@ -18,7 +18,10 @@ log=bin/e2e-kube.log
 src=/run/kube-ipvs/src
 bin=/run/kube-ipvs/bin
 need=ipvs
-[ "$pattern" != TestIPTablesCost ] || need=iptables
+minutes=35
+if [ "$pattern" = TestIPTablesCost ]; then
+	need=iptables minutes=120
+fi
 
 say() { printf 'e2e-kube: %4ds  %s\n' "$SECONDS" "$*"; }
 
@@ -42,14 +45,14 @@ say "the agent on a kernel with $need ... ($log)"
 status=0
 rm -f bin/e2e-kube/*
 # The control planes are processes of serve; the guest reaches them at 10.0.2.2.
-OUTAGE=${KUBE_IPVS_E2E_OUTAGE:-5m} PATTERN=$pattern SRC=$src BIN=$bin PROXY=$controlplane/kube-proxy NEED=$need bin/serve -- bash -c '
-	exec bin/vmrun -auto -need "$NEED" -m 3072 -timeout 35m -share "$PWD:$SRC" -share "$PWD/bin/e2e-kube:/run/kube-ipvs/out:rw" \
+OUTAGE=${KUBE_IPVS_E2E_OUTAGE:-5m} PATTERN=$pattern SRC=$src BIN=$bin PROXY=$controlplane/kube-proxy NEED=$need MINUTES=$minutes bin/serve -- bash -c '
+	exec bin/vmrun -auto -need "$NEED" -m 3072 -timeout "${MINUTES}m" -share "$PWD:$SRC" -share "$PWD/bin/e2e-kube:/run/kube-ipvs/out:rw" \
 		-copy "$PROXY:$BIN/kube-proxy" -copy "bin/kube-ipvs:$BIN/kube-ipvs" -copy "bin/kube-traffic.test:$BIN/kube-traffic.test" \
 		-env "KUBE_IPVS_CLUSTERS=$KUBE_IPVS_CLUSTERS" -env KUBE_IPVS_E2E_KUBE=1 -env "KUBE_IPVS_E2E_OUTAGE=$OUTAGE" \
 		-env "KUBE_IPVS_BIN=$BIN/kube-ipvs" -env "KUBE_IPVS_KUBE_PROXY=$BIN/kube-proxy" -env "KUBE_IPVS_SRC=$SRC" -env KUBE_IPVS_OUT=/run/kube-ipvs/out \
 		-env "KUBE_IPVS_E2E_MEMORY=${KUBE_IPVS_E2E_MEMORY:-}" -env "KUBE_IPVS_E2E_TAKEOVER=${KUBE_IPVS_E2E_TAKEOVER:-}" -env "KUBE_IPVS_E2E_BASELINE=${KUBE_IPVS_E2E_BASELINE:-}" \
 		-env "KUBE_IPVS_E2E_COST=${KUBE_IPVS_E2E_COST:-}" -env "KUBE_IPVS_E2E_COST_BACKEND=${KUBE_IPVS_E2E_COST_BACKEND:-}" \
-		-- "$BIN/kube-traffic.test" -test.v -test.timeout 34m -test.parallel 4 -test.run "$PATTERN"' 2>&1 |
+		-- "$BIN/kube-traffic.test" -test.v -test.timeout "$((MINUTES - 1))m" -test.parallel 4 -test.run "$PATTERN"' 2>&1 |
 	tee "$log" | grep --line-buffered -E '^(figure:|cost:|--- |panic:|FAIL|vmrun:)' || status=1
 if [ "${PIPESTATUS[0]}" != 0 ] || [ "$(count FAIL)" != 0 ] || [ "$(count PASS)" = 0 ]; then
 	status=1

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -56,15 +57,20 @@ type costReport struct {
 	Services  int       `json:"services"`
 	Endpoints int       `json:"endpointsEach"`
 	Backend   string    `json:"backend"`
+	Tool      string    `json:"tool"`
 	CPUs      int       `json:"cpus"`
 	Where     string    `json:"where"`
 	Changes   int       `json:"changes"`
 	Results   []*result `json:"results"`
 }
 
-func newCostReport(b *costBench) *costReport {
+func newCostReport(t *testing.T, b *costBench) *costReport {
+	t.Helper()
+	version, err := exec.Command("iptables-"+b.backend, "--version").Output()
+	must(t, err)
 	return &costReport{
-		Services: b.services, Endpoints: b.endpoints, Backend: b.backend, CPUs: runtime.NumCPU(), Where: os.Getenv("KUBE_IPVS_WHERE"), Changes: costChanges,
+		Services: b.services, Endpoints: b.endpoints, Backend: b.backend, Tool: strings.TrimSpace(string(version)),
+		CPUs: runtime.NumCPU(), Where: os.Getenv("KUBE_IPVS_WHERE"), Changes: costChanges,
 	}
 }
 
@@ -98,7 +104,19 @@ var figures = []struct {
 	{"time, worst", func(c cost) float64 { return c.Worst.Seconds() }, seconds, true},
 	{"CPU, agent and tools", func(c cost) float64 { return c.CPU.Seconds() }, seconds, false},
 	{"bytes to iptables-restore", func(c cost) float64 { return c.Bytes }, func(v float64) string { return fmt.Sprintf("%.0f", v) }, false},
-	{"processes", func(c cost) float64 { return c.Processes }, func(v float64) string { return fmt.Sprintf("%.1f", v) }, false},
+	{"processes", func(c cost) float64 { return c.Processes }, func(v float64) string { return fmt.Sprintf("%.2f", v) }, false},
+	{"of them iptables-restore", cost.restores, func(v float64) string { return fmt.Sprintf("%.2f", v) }, false},
+}
+
+// restores is how many of the processes are iptables-restore, of either family.
+func (c cost) restores() float64 {
+	n := 0
+	for name, launched := range c.Tools {
+		if strings.HasSuffix(name, "-restore") {
+			n += launched
+		}
+	}
+	return float64(n) / float64(len(c.Times))
 }
 
 func seconds(v float64) string { return fmt.Sprintf("%.3f s", v) }
@@ -106,8 +124,8 @@ func seconds(v float64) string { return fmt.Sprintf("%.3f s", v) }
 // print prints one table: a line for each figure, a column for each candidate, and how many times the first's it is.
 func (r *costReport) print() {
 	var text strings.Builder
-	fmt.Fprintf(&text, "\n%d Services with %d endpoints each, iptables-%s, %d CPUs (%s). Changes are %d, each %s after the answer to the one before;\n",
-		r.Services, r.Endpoints, r.Backend, r.CPUs, r.Where, r.Changes, costPause)
+	fmt.Fprintf(&text, "\n%d Services with %d endpoints each, %s, %d CPUs (%s). Changes are %d, each %s after the answer to the one before;\n",
+		r.Services, r.Endpoints, r.Tool, r.CPUs, r.Where, r.Changes, costPause)
 	text.WriteString("their figures are for one. kube-proxy v1.36.3 as deployed has minSyncPeriod 1s, its default; \"no pause\" is 1ms, for 0 means the default.\n\n")
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(table, "\t\t")
@@ -147,7 +165,12 @@ func ratio(theirs, ours float64) string {
 	return fmt.Sprintf("%.1fx", theirs/ours)
 }
 
-// check fails where the first candidate launches no fewer processes than another, or sends no fewer bytes.
+// byTheClock is how many processes more a change may seem to take: audits and canaries come by the clock. One change is one process at the
+// least, for all.
+const byTheClock = 0.25
+
+// check fails where the first candidate sends no fewer bytes than another, where it launches no fewer processes for the first load, and where
+// it launches more for a change.
 func (r *costReport) check(t *testing.T) {
 	t.Helper()
 	for p, phase := range phaseNames {
@@ -157,8 +180,12 @@ func (r *costReport) check(t *testing.T) {
 			if ours.Bytes >= theirs.Bytes {
 				t.Errorf("%s: %s sends %.0f bytes to iptables-restore, %s %.0f", phase, r.Results[0].Candidate, ours.Bytes, one.Candidate, theirs.Bytes)
 			}
-			if ours.Processes >= theirs.Processes {
-				t.Errorf("%s: %s launches %.1f processes, %s %.1f", phase, r.Results[0].Candidate, ours.Processes, one.Candidate, theirs.Processes)
+			most := theirs.Processes + byTheClock
+			if p == 0 {
+				most = theirs.Processes - 1
+			}
+			if ours.Processes > most {
+				t.Errorf("%s: %s launches %.2f processes, %s %.2f", phase, r.Results[0].Candidate, ours.Processes, one.Candidate, theirs.Processes)
 			}
 		}
 	}
