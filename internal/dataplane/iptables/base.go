@@ -128,7 +128,7 @@ func (c Config) nodePortRules(f model.Family, host model.Host) []string {
 }
 
 func (c Config) localhostRules() []string {
-	if !c.Localhost {
+	if !c.localhost() {
 		return nil
 	}
 	return []string{join("-d 127.0.0.0/8", comment(nodePortComment), "-m addrtype --src-type LOCAL", "-j", chainNodePorts)}
@@ -137,7 +137,7 @@ func (c Config) localhostRules() []string {
 // baseEntries are the rules of dispatch chains that belong to no frontend: who may route
 // to loopback with route_localnet is this machine alone.
 func (c Config) baseEntries(f model.Family) []entry {
-	if !c.Localhost || f != model.IPv4 {
+	if f != model.IPv4 {
 		return nil
 	}
 	return []entry{{

@@ -26,6 +26,9 @@ type Config struct {
 	// Localhost has NodePorts answer on IPv4 loopback, too, for this machine itself
 	// (iptables.localhostNodePorts); it takes net.ipv4.conf.all.route_localnet.
 	Localhost bool
+	// Loopback tells whether loopback is among the addresses that were chosen for
+	// NodePorts, which may change; nil is always so.
+	Loopback func() bool
 	// DropInvalid drops what connection tracking finds invalid on its way through: such
 	// packets pass by DNAT untranslated. Not where tracking is liberal
 	// (net.netfilter.nf_conntrack_tcp_be_liberal).
@@ -37,6 +40,9 @@ type Config struct {
 	// what the last reading took. 0 is DefaultAuditShare.
 	AuditShare int
 }
+
+// localhost tells whether NodePorts answer on loopback now.
+func (c Config) localhost() bool { return c.Localhost && (c.Loopback == nil || c.Loopback()) }
 
 // DefaultAuditShare keeps audits below a twentieth of one core.
 const DefaultAuditShare = 20

@@ -76,11 +76,11 @@ func (m *Mode) noteFound() {
 // orderFlows hands over what was noted, once the kernel has all of it: what could not be
 // written goes on answering.
 func (m *Mode) orderFlows() {
-	if len(m.flows) == 0 {
+	if len(m.flows) == 0 && !m.flushed {
 		return
 	}
 	unsettled := m.unsettled()
-	var out []conntrack.Order
+	out := m.untranslated(unsettled)
 	for k, hashes := range m.flows {
 		if !slices.ContainsFunc(hashes, func(h string) bool { return has(unsettled, h) }) {
 			out = append(out, m.order(k))
@@ -90,6 +90,28 @@ func (m *Mode) orderFlows() {
 	if m.deps.Flows != nil && len(out) > 0 {
 		m.deps.Flows.Order(out...)
 	}
+}
+
+// untranslated looks, once everything is in place again, for connections that began while
+// rules were lost: connection tracking goes on leaving them as they are, those that a
+// client begins anew from the same port included.
+func (m *Mode) untranslated(unsettled map[string]struct{}) (out []conntrack.Order) {
+	if !m.flushed || len(unsettled) > 0 {
+		return nil
+	}
+	m.flushed = false
+	for _, keys := range m.inForce {
+		for k := range keys {
+			if k.Protocol != model.UDP { // those are looked at in any case
+				out = append(out, conntrack.Order{Key: flowKey(k), Untranslated: true})
+			}
+		}
+	}
+	return out
+}
+
+func flowKey(k model.FrontendKey) conntrack.Key {
+	return conntrack.Key{Addr: k.Addr, Port: k.Port, Protocol: uint8(k.Protocol)}
 }
 
 // unsettled are the ends of the names of chains of Services that are not as they should
@@ -115,7 +137,7 @@ func (m *Mode) unsettled() map[string]struct{} {
 }
 
 func (m *Mode) order(k model.FrontendKey) conntrack.Order {
-	o := conntrack.Order{Key: conntrack.Key{Addr: k.Addr, Port: k.Port, Protocol: uint8(k.Protocol)}}
+	o := conntrack.Order{Key: flowKey(k)}
 	f, served := m.frontends.Get(k)
 	if !served {
 		o.Unserved = true

@@ -118,7 +118,10 @@ func (k *kernel) Order(list ...conntrack.Order) {
 	k.calls = append(k.calls, "order flows")
 	for _, o := range list {
 		text := "unserved"
-		if !o.Unserved {
+		switch {
+		case o.Untranslated:
+			text = "untranslated"
+		case !o.Unserved:
 			text = "keep"
 			for _, a := range o.Keep {
 				text += " " + a.String()

@@ -46,6 +46,7 @@ type Mode struct {
 	healthPorts *delta.Claims[model.ServiceID, entry, struct{}]
 
 	cleared bool // nothing is wanted any more
+	flushed bool // rules were lost, and packets went untranslated meanwhile
 	doubt   bool // a write may or may not have been carried out: read before the next
 	flows   flows
 	audit   audit
@@ -112,7 +113,7 @@ func (m *Mode) wantBase() {
 			m.jumps.SetDesired(k, j)
 		}
 		for _, e := range m.config.baseEntries(f) {
-			m.want(e, true)
+			m.want(e, m.config.localhost())
 		}
 	}
 }
@@ -187,6 +188,7 @@ func (m *Mode) ReloadRules(ctx context.Context) error {
 	if err == nil && drift.Total() > 0 {
 		m.log.Warn("rules lost, will be written again", zap.Any("rows", drift))
 		m.noteFound()
+		m.flushed = true
 	}
 	return err
 }

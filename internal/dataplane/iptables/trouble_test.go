@@ -496,9 +496,18 @@ func TestFlush(t *testing.T) {
 	if err := m.ReloadRules(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	clear(k.orders)
 	apply(t, m)
 	if diff := cmp.Diff(want, k.String()); diff != "" {
 		t.Errorf("kernel (-before +after):\n%s", diff)
+	}
+	for key, order := range k.orders { // connections that began meanwhile would stay as they are
+		if tcp := strings.HasSuffix(key, "/tcp"); tcp != (order == "untranslated") {
+			t.Errorf("%s: ordered %q", key, order)
+		}
+	}
+	if len(k.orders) == 0 {
+		t.Error("no flows were ordered to be looked at")
 	}
 }
 

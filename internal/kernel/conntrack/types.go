@@ -82,6 +82,10 @@ type Order struct {
 	// that were rewritten, whoever answers; Keep is not read. Flows that answer
 	// from Key itself are not ours.
 	Unserved bool
+	// Untranslated says that stale are only the flows that were never rewritten, though
+	// they should have been; Keep is not read. It is for protocols with connections, of
+	// which those that were rewritten go on.
+	Untranslated bool
 
 	// outdated, if it is there, says that a newer order for the key came while this one
 	// was being carried out, which says nothing any more then.
@@ -92,6 +96,9 @@ type Order struct {
 func (o Order) Stale(answers netip.AddrPort) bool {
 	if o.outdated != nil && o.outdated.Load() {
 		return false
+	}
+	if o.Untranslated {
+		return answers == o.Key.self()
 	}
 	if o.Unserved {
 		return answers != o.Key.self()

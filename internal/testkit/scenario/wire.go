@@ -74,7 +74,7 @@ func rulesConfig(c config.Config, liberal bool) iptables.Config {
 	selected := plan.NodePortSelection(c.NodePorts)
 	return iptables.Config{
 		Families: families(), MasqueradeAll: c.MasqueradeAll, Masquerade: masquerade(c), Local: localDetector(c),
-		Everywhere: selected.Everywhere, Localhost: c.LocalhostNodePorts && selected.Loopback(), DropInvalid: !liberal,
+		Everywhere: selected.Everywhere, Localhost: c.LocalhostNodePorts, Loopback: selected.Loopback, DropInvalid: !liberal,
 	}
 }
 
