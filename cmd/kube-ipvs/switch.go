@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -41,7 +42,7 @@ func (p *program) leaveIPVS(ctx context.Context) error {
 	}
 	drain := p.live.now().Drain
 	p.log.Info("ipvs mode left something here, which goes when its connections had their time", zap.Duration("in", drain))
-	if p.await(ctx, drain, func() bool { return true }) {
+	if p.await(ctx, drain, func() bool { return len(p.known.Unsynced()) == 0 }) { // what is not known may be carried by IPVS alone
 		p.sweepIPVS(ctx, k)
 	}
 	return nil
@@ -81,21 +82,26 @@ func (p *program) sweepIPVS(ctx context.Context, k *kernel) {
 	both := model.Families()
 	k.rules, k.own = p.kernel.rules, p.kernel.own
 	mode := k.newMode(p.log, fixed(p.live.now()), both[:], nil)
+	var failed error
 	removed := 0
 	err := p.loop.Do(ctx, func(ctx context.Context) {
-		err := knowHost(ctx, mode, k.link)
-		if err == nil {
-			err = dataplane.Sweep(ctx, mode.HandOver(ipvs.SuccessorIPTables), func(r dataplane.Result) { removed += r.Total().Written() })
+		if p.ipvsMode() != nil {
+			failed = errors.New("ipvs mode uses it again") // promoted meanwhile
+			return
 		}
-		if err != nil {
-			p.log.Warn("some of what ipvs mode left stays", zap.Error(err))
+		if failed = knowHost(ctx, mode, k.link); failed == nil {
+			failed = dataplane.Sweep(ctx, mode.HandOver(ipvs.SuccessorIPTables), func(r dataplane.Result) { removed += r.Total().Written() })
+		}
+		if failed == nil {
+			p.kernel.tuner.RestoreKeys(ctx, slices.Concat(ipvsAlone, strictARP)...) // each is logged
 		}
 	})
-	if err == nil {
+	switch {
+	case err != nil: // told to stop, and the loop may be writing failed just now
+	case failed != nil:
+		p.log.Warn("some of what ipvs mode left stays", zap.Error(failed))
+	default:
 		p.log.Info("what ipvs mode left is removed", zap.Int("rows", removed))
-		for _, r := range p.kernel.tuner.RestoreKeys(ctx, slices.Concat(ipvsAlone, strictARP)...) {
-			p.log.Debug("sysctl restored", zap.Stringer("key", r))
-		}
 	}
 }
 
@@ -134,8 +140,15 @@ func (p *program) ipvsThere(ctx context.Context) bool {
 		return false
 	}
 	defer s.Close()
-	_, err = s.ListServers(ctx)
-	return err == nil
+	if _, err := s.ListServers(ctx); err != nil {
+		return false
+	}
+	sets, err := openSets(ctx)
+	if err != nil {
+		return false
+	}
+	_ = sets.Close() // nothing was written to it
+	return probeDummy(ctx, p.log) == nil
 }
 
 // promote changes to ipvs mode between two cycles. The new mode takes over from the rules

@@ -26,12 +26,19 @@ func (k *kernel) prepare(ctx context.Context, log *zap.Logger, c config.Config) 
 // tune sets the sysctls of IPVS and its idle times; a sysctl that is required and
 // refused ends it.
 func (k *kernel) tune(ctx context.Context, c config.Config) error {
+	k.tuner.RestoreKeys(ctx, routeLocalnet) // of iptables mode, before
 	results, err := k.setSysctls(ctx, c)
 	return errors.Join(err, tune.Failure(results, tune.Required), k.setTimeouts(ctx, c))
 }
 
+// routeLocalnet lets packets to loopback in, and so is there for nobody who has no use for it.
+const routeLocalnet = "net.ipv4.conf.all.route_localnet"
+
 // tuneRules sets what iptables mode needs.
 func (k *kernel) tuneRules(ctx context.Context, localhost bool) error {
+	if !localhost {
+		k.tuner.RestoreKeys(ctx, routeLocalnet)
+	}
 	return tune.Failure(k.tuner.Apply(ctx, tune.RulesSysctls(localhost)), tune.Required)
 }
 
@@ -130,7 +137,8 @@ func initialize(ctx context.Context, log *zap.Logger, c config.Config) error {
 	chosen.say(log, nil)
 	k.prepare(ctx, log, c)
 	if chosen.active == config.ModeIPTables {
-		err = k.tuneRules(ctx, rulesConfig(c, families(k.rules), k.rules).Localhost)
+		mc := rulesConfig(c, families(k.rules), k.rules)
+		err = k.tuneRules(ctx, mc.Localhost && mc.Loopback())
 	} else {
 		k.tryReuse(ctx, log)
 		err = k.tune(ctx, c)

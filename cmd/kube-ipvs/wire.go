@@ -158,9 +158,11 @@ func families(r *rules.Handle) []model.Family {
 func (k *kernel) newRulesMode(ctx context.Context, log *zap.Logger, now settings, families []model.Family, flows iptables.Flows, both bool) *iptables.Mode {
 	mc := rulesConfig(now(), families, k.rules)
 	mc.Both, mc.DropInvalid = both, !k.tuner.Liberal(ctx)
+	mc.Everywhere = func(f model.Family) bool { return plan.NodePortSelection(now().NodePorts).Everywhere(f) }
+	mc.Loopback = func() bool { return plan.NodePortSelection(now().NodePorts).Loopback() }
 	return iptables.New(log, mc, iptables.Deps{
 		Rules: k.own, Tables: k.tables, Flows: flows,
-		Tune: func(ctx context.Context) error { return k.tuneRules(ctx, mc.Localhost) },
+		Tune: func(ctx context.Context) error { return k.tuneRules(ctx, mc.Localhost && mc.Loopback()) },
 	})
 }
 
@@ -173,7 +175,8 @@ func rulesConfig(c config.Config, families []model.Family, tools *rules.Handle) 
 		Masquerade:    masquerade(c, tools),
 		Local:         localDetector(c),
 		Everywhere:    selected.Everywhere,
-		Localhost:     c.LocalhostNodePorts && selected.Loopback() && slices.Contains(families, model.IPv4),
+		Localhost:     c.LocalhostNodePorts && slices.Contains(families, model.IPv4),
+		Loopback:      selected.Loopback,
 	}
 }
 
