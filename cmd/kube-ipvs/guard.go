@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/fnv"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -34,7 +35,7 @@ func sentinels(families []rules.Family) []rules.JumpKey {
 
 // guard has the loop write rules again that somebody flushed, until ctx ends.
 func (p *program) guard(ctx context.Context) error {
-	keys, own := sentinels(p.kernel.rules.Families()), p.kernel.own
+	own, stood := p.kernel.own, map[rules.JumpKey]bool{}
 	tick := time.NewTicker(guardPeriod)
 	defer tick.Stop()
 	for {
@@ -43,28 +44,43 @@ func (p *program) guard(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		if p.loop.Condition().Updated.IsZero() {
-			continue // what was never written cannot be lost
-		}
 		sign, err := own.sign(ctx)
-		if err == nil && sign != own.seen.Load() && p.lookAfter(ctx, keys) { // else the audit finds it
+		if err == nil && sign != own.seen.Load() && p.lookAfter(ctx, stood) { // else the audit finds it
 			own.seen.Store(sign)
 		}
 	}
 }
 
-// lookAfter looks whether the sentinels stand, and has the loop mend what is lost.
-func (p *program) lookAfter(ctx context.Context, keys []rules.JumpKey) (done bool) {
-	missing, err := p.kernel.missing(ctx, keys)
-	if err != nil || len(missing) == 0 {
-		return err == nil
+// lookAfter looks whether the sentinels stand, and has the loop mend what is lost: those
+// that stood before.
+func (p *program) lookAfter(ctx context.Context, stood map[rules.JumpKey]bool) (done bool) {
+	missing, err := p.kernel.missing(ctx, sentinels(p.kernel.rules.Families()))
+	if err != nil {
+		return false
 	}
-	p.log.Warn("somebody flushed rules, writing them again", zap.Stringer("missing", missing[0]), zap.Int("of", len(missing)))
+	lost := lostOf(stood, sentinels(p.kernel.rules.Families()), missing)
+	if len(lost) == 0 {
+		return true
+	}
+	p.log.Warn("somebody flushed rules, writing them again", zap.Stringer("missing", lost[0]), zap.Int("of", len(lost)))
 	if err := p.loop.Repair(ctx, p.carrier.Load().reload); err != nil && ctx.Err() == nil {
 		p.log.Warn("repair of rules failed, the audit will try again", zap.Error(err))
 		return false
 	}
 	return true
+}
+
+// lostOf are those that are missing and stood before; stood is brought up to date.
+func lostOf(stood map[rules.JumpKey]bool, all, missing []rules.JumpKey) (lost []rules.JumpKey) {
+	for _, k := range all {
+		switch {
+		case !slices.Contains(missing, k):
+			stood[k] = true
+		case stood[k]:
+			lost = append(lost, k)
+		}
+	}
+	return lost
 }
 
 // missing asks which jumps are not there: where the rules are nftables' without a process.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
@@ -12,9 +13,11 @@ type settings func() config.Config
 // fixed are settings that nobody changes.
 func fixed(c config.Config) settings { return func() config.Config { return c } }
 
-// live are settings that change while the agent runs. The loop replaces them, between
-// two cycles; any goroutine may read them.
-type live struct{ p atomic.Pointer[config.Config] }
+// live are settings that change while the agent runs; any goroutine may read them.
+type live struct {
+	p  atomic.Pointer[config.Config]
+	mu sync.Mutex // of who changes them
+}
 
 func newLive(c config.Config) *live {
 	l := &live{}
@@ -24,4 +27,16 @@ func newLive(c config.Config) *live {
 
 func (l *live) now() config.Config { return *l.p.Load() }
 
-func (l *live) set(c config.Config) { l.p.Store(&c) }
+func (l *live) set(c config.Config) { l.change(func(now *config.Config) { *now = c }) }
+
+// change makes other settings of those in force.
+func (l *live) change(f func(*config.Config)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var c config.Config
+	if now := l.p.Load(); now != nil {
+		c = *now
+	}
+	f(&c)
+	l.p.Store(&c)
+}

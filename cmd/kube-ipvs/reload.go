@@ -165,9 +165,9 @@ func (r *reloader) adopt(ctx context.Context, given config.Config) (refused map[
 // adoptAlone takes what needs no loop, for who looks at one that is stuck.
 func (r *reloader) adoptAlone(given config.Config) {
 	_ = setLevel(r.level, given) // it was checked
-	c := r.live.now()
-	c.ReadyzWatchBound, c.HealthzWatchBound = given.ReadyzWatchBound, given.HealthzWatchBound
-	r.live.set(c)
+	r.live.change(func(c *config.Config) {
+		c.ReadyzWatchBound, c.HealthzWatchBound = given.ReadyzWatchBound, given.HealthzWatchBound
+	})
 }
 
 // oneLine joins a list of mistakes as an Event shows it.

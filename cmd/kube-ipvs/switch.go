@@ -159,14 +159,14 @@ func (p *program) promote(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	promoted := func() config.Config {
+	promote := func(c *config.Config) { c.Mode, c.Scheduler = config.ModeIPVS, picked }
+	next := p.newCarrier(ctx, func() config.Config {
 		c := p.live.now()
-		c.Mode, c.Scheduler = config.ModeIPVS, picked
+		promote(&c)
 		return c
-	}
-	next := p.newCarrier(ctx, promoted)
+	})
 	err = p.loop.Replace(ctx, next, func(context.Context) error {
-		p.live.set(promoted())
+		p.live.change(promote)
 		p.carrier.Store(next)
 		return nil
 	})

@@ -26,7 +26,10 @@ const patience = 3
 
 // mayGo tells whether the tables may go after a pass.
 func (f *foreign) mayGo(done, retry bool) bool {
-	if retry && !done {
+	switch {
+	case done:
+		f.retries = 0
+	case retry:
 		f.retries++
 	}
 	return done || f.retries >= patience

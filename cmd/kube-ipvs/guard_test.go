@@ -1,0 +1,32 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+)
+
+// What was never there is not lost, and what was is lost once it is missing.
+func TestOnlyWhatStoodIsLost(t *testing.T) {
+	all := sentinels([]rules.Family{rules.IPv4, rules.IPv6})
+	if len(all) != 6 {
+		t.Fatalf("%d sentinels", len(all))
+	}
+	stood := map[rules.JumpKey]bool{}
+	for _, step := range []struct {
+		name          string
+		missing, want []rules.JumpKey
+	}{
+		{"nothing is written yet", all, nil},
+		{"one family is", all[3:], nil},
+		{"somebody flushed its nat", all[:2], all[:2]},
+		{"and it is mended, and the other is there", nil, nil},
+		{"everything is flushed", all, all},
+	} {
+		if diff := cmp.Diff(step.want, lostOf(stood, all, step.missing)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.name, diff)
+		}
+	}
+}
