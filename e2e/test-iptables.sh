@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test-iptables.sh: iptables mode with real packets, by both kinds of iptables: in network namespaces of this machine if its
-# kernel has iptables, else in a throw-away VM. The whole output goes to bin/iptables.log.
+# test-iptables.sh: iptables mode with real packets and by the files of e2e/scenarios, with both kinds of iptables: in network
+# namespaces of this machine if its kernel has iptables, else in a throw-away VM. The whole output goes to bin/iptables.log.
 #
 #   e2e/test-iptables.sh                    all tests of iptables mode
 #   e2e/test-iptables.sh TestIPTablesScale  those whose names match
@@ -20,6 +20,7 @@ mkdir -p bin
 say 'building the program, the runner and the tests'
 CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/kube-ipvs ./e2e/vm/vmrun
 CGO_ENABLED=0 go test -c -o bin/packet.test ./e2e/packet
+CGO_ENABLED=0 go test -c -o bin/scenarios.test ./e2e/scenarios
 if [ "$(bin/vmrun -where -need iptables)" = vm ]; then
 	e2e/install.sh vm
 fi
@@ -28,9 +29,10 @@ fi
 start=$SECONDS status=0
 say "$pattern ..."
 bin/vmrun -auto -need iptables -timeout 45m -copy bin/kube-ipvs:/run/kube-ipvs/bin/kube-ipvs \
-	-copy bin/packet.test:/run/kube-ipvs/bin/packet.test -share "$PWD:/run/kube-ipvs/src" \
+	-copy bin/packet.test:/run/kube-ipvs/bin/packet.test -copy bin/scenarios.test:/run/kube-ipvs/bin/scenarios.test -share "$PWD:/run/kube-ipvs/src" \
 	-env KUBE_IPVS_BIN=/run/kube-ipvs/bin/kube-ipvs -env "KUBE_IPVS_E2E_KILLS=${KUBE_IPVS_E2E_KILLS:-}" -- \
-	bash -c "cd /run/kube-ipvs/src/e2e/packet && /run/kube-ipvs/bin/packet.test -test.v -test.parallel 6 -test.timeout 43m -test.run '$pattern'" \
+	bash -c "cd /run/kube-ipvs/src/e2e/packet && /run/kube-ipvs/bin/packet.test -test.v -test.parallel 6 -test.timeout 33m -test.run '$pattern' &&
+		cd ../scenarios && /run/kube-ipvs/bin/scenarios.test -test.v -test.timeout 10m -test.run '$pattern'" \
 	>"$log" || status=$?
 verdict=ok
 if [ "$status" -ne 0 ]; then
