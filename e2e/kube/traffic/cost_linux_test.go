@@ -80,10 +80,13 @@ func TestIPTablesCost(t *testing.T) {
 	report := newCostReport(t, b)
 	for _, c := range costCandidates() {
 		if !t.Run(c.Name, func(t *testing.T) { report.add(b.measure(t, c)) }) {
-			t.Fatal("there is nothing to compare with")
+			break // what is known already is worth half an hour
 		}
+		report.keep(t)
 	}
-	report.keep(t)
+	if len(report.Results) < 2 {
+		t.Fatal("there is nothing to compare")
+	}
 	report.print()
 	report.check(t)
 }
