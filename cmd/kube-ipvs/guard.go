@@ -19,16 +19,23 @@ import (
 // message to the kernel, and nothing more while nothing has changed.
 const guardPeriod = 500 * time.Millisecond
 
-// sentinels are jumps that every flush of a table takes away (decision 25). All modes
-// have them.
+// sentinels are jumps that a flush of a table or of a hook takes away (decision 25), one
+// for each hook; the last two are of ipvs mode alone.
 func sentinels(families []rules.Family) []rules.JumpKey {
 	var out []rules.JumpKey
 	for _, f := range families {
-		out = append(out,
-			rules.JumpKey{Family: f, Table: "nat", Hook: "PREROUTING", Target: "KUBE-SERVICES"},
-			rules.JumpKey{Family: f, Table: "nat", Hook: "POSTROUTING", Target: "KUBE-POSTROUTING"},
-			rules.JumpKey{Family: f, Table: "filter", Hook: "FORWARD", Target: "KUBE-FORWARD"},
-		)
+		for _, j := range [][3]string{
+			{"nat", "PREROUTING", "KUBE-SERVICES"},
+			{"nat", "OUTPUT", "KUBE-SERVICES"},
+			{"nat", "POSTROUTING", "KUBE-POSTROUTING"},
+			{"filter", "FORWARD", "KUBE-FORWARD"},
+			{"filter", "INPUT", "KUBE-PROXY-FIREWALL"},
+			{"filter", "OUTPUT", "KUBE-SERVICES"},
+			{"filter", "OUTPUT", "KUBE-IPVS-OUT-FILTER"},
+			{"mangle", "OUTPUT", "KUBE-IPVS-OUT-FILTER"},
+		} {
+			out = append(out, rules.JumpKey{Family: f, Table: j[0], Hook: j[1], Target: j[2]})
+		}
 	}
 	return out
 }
@@ -70,13 +77,16 @@ func (p *program) lookAfter(ctx context.Context, stood map[rules.JumpKey]bool) (
 	return true
 }
 
-// lostOf are those that are missing and stood before; stood is brought up to date.
+// lostOf are those that are missing and stood before; stood is brought up to date: what
+// is lost once has to stand again before it can be lost another time, for nobody may want
+// it any more.
 func lostOf(stood map[rules.JumpKey]bool, all, missing []rules.JumpKey) (lost []rules.JumpKey) {
 	for _, k := range all {
 		switch {
 		case !slices.Contains(missing, k):
 			stood[k] = true
 		case stood[k]:
+			stood[k] = false
 			lost = append(lost, k)
 		}
 	}

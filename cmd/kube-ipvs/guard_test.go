@@ -11,7 +11,8 @@ import (
 // What was never there is not lost, and what was is lost once it is missing.
 func TestOnlyWhatStoodIsLost(t *testing.T) {
 	all := sentinels([]rules.Family{rules.IPv4, rules.IPv6})
-	if len(all) != 6 {
+	half := len(all) / 2
+	if half < 3 {
 		t.Fatalf("%d sentinels", len(all))
 	}
 	stood := map[rules.JumpKey]bool{}
@@ -20,9 +21,10 @@ func TestOnlyWhatStoodIsLost(t *testing.T) {
 		missing, want []rules.JumpKey
 	}{
 		{"nothing is written yet", all, nil},
-		{"one family is", all[3:], nil},
+		{"one family is", all[half:], nil},
 		{"somebody flushed its nat", all[:2], all[:2]},
-		{"and it is mended, and the other is there", nil, nil},
+		{"and it is not mended yet, or not wanted any more", all[:2], nil},
+		{"it is mended, and the other is there", nil, nil},
 		{"everything is flushed", all, all},
 	} {
 		if diff := cmp.Diff(step.want, lostOf(stood, all, step.missing)); diff != "" {

@@ -100,6 +100,9 @@ func (r *reloader) reload(ctx context.Context) (telemetry.Reload, error) {
 		now, later = r.withhold(now, later, refused)
 		r.told(r.asked)
 	}
+	if r.live.now().Mode == config.ModeIPTables {
+		now = r.withoutIPVS(now)
+	}
 	if len(now) > 0 {
 		r.log.Info("settings changed", zap.Strings("settings", now))
 		r.events.Node(events.ConfigurationReloaded, "new settings in force: "+strings.Join(now, ", "))
@@ -110,6 +113,15 @@ func (r *reloader) reload(ctx context.Context) (telemetry.Reload, error) {
 	r.log.Warn("changed settings that need a restart are not in force", zap.Strings("settings", later))
 	r.events.Node(events.RestartNeeded, "changed settings that need a restart are not in force: "+strings.Join(later, ", "))
 	return telemetry.RestartNeeded, nil
+}
+
+// withoutIPVS leaves out the settings that only ipvs mode has, and says so.
+func (r *reloader) withoutIPVS(names []string) []string {
+	idle := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !strings.HasPrefix(n, "ipvs") })
+	if len(idle) > 0 {
+		r.log.Info("changed settings are for ipvs mode, and have no effect in iptables mode", zap.Strings("settings", idle))
+	}
+	return slices.DeleteFunc(names, func(n string) bool { return strings.HasPrefix(n, "ipvs") })
 }
 
 // withhold moves what this process could not set from one list to the other: after a

@@ -84,22 +84,25 @@ func (p *program) sweepIPVS(ctx context.Context, k *kernel) {
 	mode := k.newMode(p.log, fixed(p.live.now()), both[:], nil)
 	var failed error
 	removed := 0
-	err := p.loop.Do(ctx, func(ctx context.Context) {
+	err := p.loop.Repair(ctx, func(ctx context.Context) error {
 		if p.ipvsMode() != nil {
 			failed = errors.New("ipvs mode uses it again") // promoted meanwhile
-			return
+			return failed
 		}
 		if failed = knowHost(ctx, mode, k.link); failed == nil {
 			failed = dataplane.Sweep(ctx, mode.HandOver(ipvs.SuccessorIPTables), func(r dataplane.Result) { removed += r.Total().Written() })
 		}
 		if failed == nil {
+			p.kernel.bound.Store(false)
+			p.carrier.Load().rules.Rebase()
 			p.kernel.tuner.RestoreKeys(ctx, slices.Concat(ipvsAlone, strictARP)...) // each is logged
 		}
+		return failed
 	})
 	switch {
-	case err != nil: // told to stop, and the loop may be writing failed just now
-	case failed != nil:
-		p.log.Warn("some of what ipvs mode left stays", zap.Error(failed))
+	case ctx.Err() != nil: // told to stop
+	case err != nil:
+		p.log.Warn("some of what ipvs mode left stays", zap.Error(err))
 	default:
 		p.log.Info("what ipvs mode left is removed", zap.Int("rows", removed))
 	}

@@ -36,7 +36,8 @@ type kernel struct {
 	servers *vserver.Handle
 	sets    *ipset.Handle
 	rules   *rules.Handle
-	own     *ownWrites // rules, for who writes
+	own     *ownWrites  // rules, for who writes
+	bound   atomic.Bool // in iptables mode: the device of ipvs mode is there
 	link    *link.Handle
 	tuner   *tune.Tuner
 	flows   *conntrack.Handle // nil where the kernel lets nobody look: stale flows time out
@@ -55,6 +56,11 @@ func openBase(ctx context.Context, log *zap.Logger, c config.Config) (*kernel, e
 	if k.link, err = link.New(log, link.Options{}); err != nil {
 		return nil, k.close(err)
 	}
+	there, err := k.link.There(ctx)
+	if err != nil {
+		return nil, k.close(err)
+	}
+	k.bound.Store(there)
 	if k.rules, err = openRules(log, c); err != nil {
 		return nil, k.close(err)
 	}
@@ -159,6 +165,7 @@ func (k *kernel) newRulesMode(ctx context.Context, log *zap.Logger, now settings
 	mc := rulesConfig(now(), families, k.rules)
 	mc.Both, mc.DropInvalid = both, !k.tuner.Liberal(ctx)
 	mc.Everywhere = func(f model.Family) bool { return plan.NodePortSelection(now().NodePorts).Everywhere(f) }
+	mc.Bound = k.bound.Load
 	mc.Loopback = func() bool { return plan.NodePortSelection(now().NodePorts).Loopback() }
 	return iptables.New(log, mc, iptables.Deps{
 		Rules: k.own, Tables: k.tables, Flows: flows,

@@ -38,6 +38,8 @@ func newRows(registry *prometheus.Registry) rows {
 // Mode says which mode was asked for and which one runs.
 func (m *Metrics) Mode(requested, active string) {
 	m.rows.mode.Reset()
+	m.rows.desired.Reset() // another mode has other tables
+	m.rows.pending.Reset()
 	m.rows.mode.WithLabelValues(requested, active).Set(1)
 }
 

@@ -85,9 +85,18 @@ func (c Config) baseChains(f model.Family, host model.Host) map[rules.ChainKey]r
 	}
 	put("filter", chainForward, c.forwardRules()...)
 	put("nat", chainServices, c.nodePortRules(f, host)...)
-	put("nat", chainPostrouting, c.Masquerade.Rewrite(f)...)
+	put("nat", chainPostrouting, slices.Concat(c.boundRules(f), c.Masquerade.Rewrite(f))...)
 	put("nat", chainMarkMasq, c.Masquerade.MarkRule())
 	return out
+}
+
+// boundRules give what this machine sends to its endpoints an address that can be answered
+// to, while the addresses of Services are its own.
+func (c Config) boundRules(f model.Family) []string {
+	if c.Bound == nil || !c.Bound() {
+		return nil
+	}
+	return []string{"-m conntrack --ctstate DNAT -m addrtype --src-type LOCAL -j MASQUERADE" + c.Masquerade.Random(f)}
 }
 
 // forwardRules let through what is on its way.

@@ -29,6 +29,10 @@ type Config struct {
 	// Loopback tells whether loopback is among the addresses that were chosen for
 	// NodePorts, which may change; nil is always so.
 	Loopback func() bool
+	// Bound tells whether addresses of Services are on a link of this machine, as ipvs
+	// mode leaves them; nil is never so. What the machine itself sends to one comes from
+	// that very address then, to which no endpoint of another node can answer.
+	Bound func() bool
 	// DropInvalid drops what connection tracking finds invalid on its way through: such
 	// packets pass by DNAT untranslated. Not where tracking is liberal
 	// (net.netfilter.nf_conntrack_tcp_be_liberal).

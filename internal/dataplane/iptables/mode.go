@@ -153,6 +153,9 @@ func (m *Mode) podsMoved(before, now model.Node) bool {
 	})
 }
 
+// Rebase renders anew what every node has, after what the settings tell has changed.
+func (m *Mode) Rebase() { m.wantBase() }
+
 // Start sets what the mode asks of the kernel.
 func (m *Mode) Start(ctx context.Context) error {
 	if m.deps.Tune == nil {
@@ -330,9 +333,14 @@ func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane
 	pass := delta.Pass{Orphans: !opts.KeepOrphans, Retry: opts.Retry}
 	var out outcomes
 	if m.doubt && opts.Retry {
+		lacked := m.lacking()
 		if _, err := m.loadRules(ctx); err != nil {
 			out.chains = delta.Failures(max(1, m.chains.Counts().Updates), err)
 			return m.result(out, opts)
+		}
+		if m.lacking() > lacked { // somebody goes on taking rules away
+			m.noteFound()
+			m.flushed = true
 		}
 	}
 	hooked := m.jumps.Counts().Deletes > 0 // chains that jumps lead to cannot go yet
@@ -350,6 +358,14 @@ func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane
 		r.Pending += m.dropForeign(ctx, &r)
 	}
 	return r
+}
+
+// lacking counts what is wanted and not known to be in place.
+func (m *Mode) lacking() (n int) {
+	for _, c := range m.counts() {
+		n += c.Updates
+	}
+	return n
 }
 
 // result is what became of a pass, in stage order.

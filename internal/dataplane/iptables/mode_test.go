@@ -620,3 +620,22 @@ func TestFlowsWaitForTheKernel(t *testing.T) {
 		}
 	})
 }
+
+// While the addresses of Services are bound, this machine dials them from themselves.
+func TestBoundAddressesAreMasqueraded(t *testing.T) {
+	const rule = "-m conntrack --ctstate DNAT -m addrtype --src-type LOCAL -j MASQUERADE --random-fully"
+	k, c, bound := newKernel(), config(), true
+	c.Bound = func() bool { return bound }
+	m := iptables.New(zap.NewNop(), c, k.deps())
+	if err := m.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{2, 0} { // one a family
+		apply(t, m)
+		if got := strings.Count(k.String(), rule); got != want {
+			t.Errorf("bound %t: %d rules, want %d", bound, got, want)
+		}
+		bound = false
+		m.Rebase()
+	}
+}

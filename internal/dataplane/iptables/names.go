@@ -30,6 +30,7 @@ const (
 	prefixFirewall = "KUBE-FW-"
 	prefixExternal = "KUBE-EXT-"
 	prefixEndpoint = "KUBE-SEP-"
+	prefixOld      = "KUBE-XLB-" // of kube-proxy until 1.23: not used, and in the way
 )
 
 var (
@@ -43,7 +44,7 @@ var (
 		"nat":    {chainServices, chainNodePorts},
 		"filter": {chainServices, chainExternal, chainNodePorts, chainFirewall},
 	}
-	prefixes = []string{prefixCluster, prefixLocal, prefixFirewall, prefixExternal, prefixEndpoint}
+	prefixes = []string{prefixCluster, prefixLocal, prefixFirewall, prefixExternal, prefixEndpoint, prefixOld}
 )
 
 // OwnedChain tells whether a chain is one of this mode's, by name.

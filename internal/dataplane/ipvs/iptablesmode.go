@@ -18,7 +18,7 @@ var (
 		"filter": {"KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-PROXY-CANARY"},
 		"mangle": {"KUBE-PROXY-CANARY"},
 	}
-	iptablesPrefixes = []string{"KUBE-SVC-", "KUBE-SVL-", "KUBE-SEP-", "KUBE-FW-", "KUBE-EXT-"} // all in nat
+	iptablesPrefixes = []string{"KUBE-SVC-", "KUBE-SVL-", "KUBE-SEP-", "KUBE-FW-", "KUBE-EXT-", "KUBE-XLB-"} // all in nat; the last until 1.23
 )
 
 // leftByIPTables tells whether a chain is one of iptables mode alone.
