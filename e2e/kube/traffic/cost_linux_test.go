@@ -34,7 +34,7 @@ const (
 // everything at once, is busy for ten minutes with 50,000 endpoints.
 const (
 	firstAnswer = 30 * time.Minute
-	oneChange   = time.Minute
+	oneChange   = 3 * time.Minute
 )
 
 // costBench is a cluster, and what proxies cost there.
