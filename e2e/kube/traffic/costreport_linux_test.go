@@ -126,7 +126,7 @@ func (r *costReport) print() {
 	var text strings.Builder
 	fmt.Fprintf(&text, "\n%d Services with %d endpoints each, %s, %d CPUs (%s). Changes are %d, each %s after the answer to the one before;\n",
 		r.Services, r.Endpoints, r.Tool, r.CPUs, r.Where, r.Changes, costPause)
-	text.WriteString("their figures are for one. kube-proxy v1.36.3 as deployed has minSyncPeriod 1s, its default; \"no pause\" is 1ms, for 0 means the default.\n\n")
+	text.WriteString("their figures are for one, times from the API server's word that it is written to the first answer. kube-proxy v1.36.3 as deployed has minSyncPeriod 1s, its default; \"no pause\" is 1ms, for 0 means the default.\n\n")
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(table, "\t\t")
 	for i, one := range r.Results {
@@ -165,12 +165,14 @@ func ratio(theirs, ours float64) string {
 	return fmt.Sprintf("%.1fx", theirs/ours)
 }
 
-// byTheClock is how many processes more a change may seem to take: audits and canaries come by the clock. One change is one process at the
-// least, for all.
+// byTheClock is how many processes more a change may seem to take: audits and canaries come by the clock.
 const byTheClock = 0.25
 
+// apiWrites is how many writes to the API one change is: each may be a process, for whoever does not wait for company.
+var apiWrites = []float64{0, 1, 2}
+
 // check fails where the first candidate sends no fewer bytes than another, where it launches no fewer processes for the first load, and where
-// it launches more for a change.
+// it launches more for a change than the other, and than a change is writes.
 func (r *costReport) check(t *testing.T) {
 	t.Helper()
 	for p, phase := range phaseNames {
@@ -180,7 +182,7 @@ func (r *costReport) check(t *testing.T) {
 			if ours.Bytes >= theirs.Bytes {
 				t.Errorf("%s: %s sends %.0f bytes to iptables-restore, %s %.0f", phase, r.Results[0].Candidate, ours.Bytes, one.Candidate, theirs.Bytes)
 			}
-			most := theirs.Processes + byTheClock
+			most := max(theirs.Processes, apiWrites[p]) + byTheClock
 			if p == 0 {
 				most = theirs.Processes - 1
 			}
