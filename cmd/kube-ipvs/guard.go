@@ -19,6 +19,9 @@ import (
 // message to the kernel, and nothing more while nothing has changed.
 const guardPeriod = 500 * time.Millisecond
 
+// guardRest is the longest time between two looks at what is lost and stays so.
+const guardRest = 30 * time.Second
+
 // sentinels are jumps that a flush of a table or of a hook takes away (decision 25), one
 // for each hook; the last two are of ipvs mode alone.
 func sentinels(families []rules.Family) []rules.JumpKey {
@@ -42,18 +45,26 @@ func sentinels(families []rules.Family) []rules.JumpKey {
 
 // guard has the loop write rules again that somebody flushed, until ctx ends.
 func (p *program) guard(ctx context.Context) error {
-	own, stood := p.kernel.own, map[rules.JumpKey]bool{}
-	tick := time.NewTicker(guardPeriod)
-	defer tick.Stop()
+	own, stood, of := p.kernel.own, map[rules.JumpKey]bool{}, p.carrier.Load()
+	period := guardPeriod
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-time.After(period):
+		}
+		if now := p.carrier.Load(); now != of { // another mode has other jumps
+			clear(stood)
+			of = now
 		}
 		sign, err := own.sign(ctx)
-		if err == nil && sign != own.seen.Load() && p.lookAfter(ctx, stood) { // else the audit finds it
+		switch {
+		case err != nil || sign == own.seen.Load(): // the audit finds what this cannot
+		case p.lookAfter(ctx, stood):
 			own.seen.Store(sign)
+			period = guardPeriod
+		default: // what cannot be mended is not tried at full speed
+			period = min(2*period, guardRest)
 		}
 	}
 }
@@ -72,21 +83,17 @@ func (p *program) lookAfter(ctx context.Context, stood map[rules.JumpKey]bool) (
 	p.log.Warn("somebody flushed rules, writing them again", zap.Stringer("missing", lost[0]), zap.Int("of", len(lost)))
 	if err := p.loop.Repair(ctx, p.carrier.Load().reload); err != nil && ctx.Err() == nil {
 		p.log.Warn("repair of rules failed, the audit will try again", zap.Error(err))
-		return false
 	}
-	return true
+	return false // to look once more: more may go while it is mended
 }
 
-// lostOf are those that are missing and stood before; stood is brought up to date: what
-// is lost once has to stand again before it can be lost another time, for nobody may want
-// it any more.
+// lostOf are those that are missing and stood before; stood is brought up to date.
 func lostOf(stood map[rules.JumpKey]bool, all, missing []rules.JumpKey) (lost []rules.JumpKey) {
 	for _, k := range all {
 		switch {
 		case !slices.Contains(missing, k):
 			stood[k] = true
 		case stood[k]:
-			stood[k] = false
 			lost = append(lost, k)
 		}
 	}

@@ -23,7 +23,7 @@ func TestOnlyWhatStoodIsLost(t *testing.T) {
 		{"nothing is written yet", all, nil},
 		{"one family is", all[half:], nil},
 		{"somebody flushed its nat", all[:2], all[:2]},
-		{"and it is not mended yet, or not wanted any more", all[:2], nil},
+		{"and once more before it is mended", all[:2], all[:2]},
 		{"it is mended, and the other is there", nil, nil},
 		{"everything is flushed", all, all},
 	} {
