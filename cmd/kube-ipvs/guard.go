@@ -59,7 +59,7 @@ func (p *program) guard(ctx context.Context) error {
 		}
 		sign, err := own.sign(ctx)
 		switch {
-		case err != nil || sign == own.seen.Load(): // the audit finds what this cannot
+		case err != nil || own.writing.Load() > 0 || sign == own.seen.Load(): // the audit finds what this cannot
 		case p.lookAfter(ctx, stood):
 			own.seen.Store(sign)
 			period = guardPeriod
@@ -125,6 +125,8 @@ type ownWrites struct {
 	*rules.Handle
 	sign func(context.Context) (uint64, error)
 	seen atomic.Uint64
+	// writing counts the writes under way, in the middle of which a sign says nothing.
+	writing atomic.Int32
 }
 
 // Write implements the rules of a mode, as the next two do.
@@ -151,7 +153,9 @@ func (o *ownWrites) begin(ctx context.Context) (end func(context.Context)) {
 		return func(context.Context) {}
 	}
 	before, err := o.sign(ctx)
+	o.writing.Add(1)
 	return func(ctx context.Context) {
+		defer o.writing.Add(-1)
 		if after, failed := o.sign(ctx); err == nil && failed == nil {
 			o.seen.CompareAndSwap(before, after)
 		}
