@@ -50,6 +50,11 @@ type program struct {
 	reload  *reloader
 }
 
+// slicePatience is how long a new Service waits for its first EndpointSlice before it is
+// written as one without endpoints. An API server that is busy takes tens of
+// milliseconds from one to the other.
+const slicePatience = 100 * time.Millisecond
+
 func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel, chosen choice, follow sources, metrics *telemetry.Metrics) *program {
 	p := &program{
 		log: log, started: time.Now(), live: newLive(c), kernel: k, chosen: chosen, follow: follow, served: families(k.rules),
@@ -58,6 +63,7 @@ func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel
 	if follow.client != nil {
 		p.events = events.New(events.Options{Node: c.NodeName, Client: follow.client, Log: log})
 	}
+	p.known.Await(slicePatience)
 	tell := herald{p.events}
 	if k.flows != nil {
 		p.sweeper = conntrack.NewSweeper(log, k.flows, conntrack.SweeperOptions{Observed: p.swept})

@@ -117,7 +117,7 @@ type Agent struct {
 	debt      debt              // of any goroutine
 	pulse     pulse             // of any goroutine
 
-	coalesce, retry, repair, audit, reread, due timer
+	coalesce, retry, repair, audit, reread, due, held timer
 	backoff                                     time.Duration
 	repaired                                    time.Time // the last repair
 }
@@ -134,7 +134,7 @@ func New(o Options) *Agent {
 		services: map[model.ServiceID]outcome{},
 		contests: map[contest]struct{}{},
 		health:   newHealthBook(),
-		coalesce: newTimer(), retry: newTimer(), repair: newTimer(), audit: newTimer(), reread: newTimer(), due: newTimer(),
+		coalesce: newTimer(), retry: newTimer(), repair: newTimer(), audit: newTimer(), reread: newTimer(), due: newTimer(), held: newTimer(),
 	}
 	return a
 }
@@ -175,6 +175,9 @@ func (a *Agent) wait(ctx context.Context) func(context.Context) {
 	case <-a.coalesce.C():
 		a.coalesce.fired()
 		return a.take
+	case <-a.held.C():
+		a.held.fired()
+		return a.take
 	case f := <-a.posts:
 		return f
 	case <-a.retry.C():
@@ -205,11 +208,16 @@ func (a *Agent) woken(context.Context) {
 		return
 	}
 	a.debt.owe()
-	a.coalesce.armUnlessSet(max(a.opts.Coalesce, a.opts.MinPeriod-time.Since(a.took)))
+	a.coalesce.armUnlessSet(a.pause())
+}
+
+// pause is how long the next batch waits for more changes.
+func (a *Agent) pause() time.Duration {
+	return max(a.opts.Coalesce, a.opts.MinPeriod-time.Since(a.took))
 }
 
 func (a *Agent) stopTimers() {
-	for _, t := range []*timer{&a.coalesce, &a.retry, &a.repair, &a.audit, &a.reread, &a.due} {
+	for _, t := range []*timer{&a.coalesce, &a.retry, &a.repair, &a.audit, &a.reread, &a.due, &a.held} {
 		t.stop()
 	}
 }

@@ -523,3 +523,32 @@ func TestReasonsAreLoggedOnceAChange(t *testing.T) {
 		}
 	})
 }
+
+// A new Service is written with its first slice, or without one when none comes. A
+// batch that had nothing but what waits does not begin the least time between two.
+func TestNewServiceAwaitsItsSlice(t *testing.T) {
+	m := newMode()
+	m.minPeriod = time.Minute
+	run(t, m, func(w *world) {
+		w.Await(10 * time.Second)
+		w.SetState(model.FromFile, source.Complete)
+		w.after(time.Hour)
+		for _, name := range []string{"a", "b"} {
+			w.SetService(service(name, "10.96.0.1"))
+			w.after(5 * time.Second)
+			if _, written := w.planned()[name]; written {
+				w.Errorf("%s was written before its slice", name)
+			}
+			if name == "a" {
+				w.SetSlice(model.Slice{ID: model.SliceID{Origin: model.FromFile, Namespace: "default", Name: name}, Service: service(name, "10.96.0.1").ID})
+				w.after(time.Second)
+			} else {
+				w.after(6 * time.Second)
+			}
+			if _, written := w.planned()[name]; !written {
+				w.Errorf("%s was not written", name)
+			}
+			w.after(time.Hour)
+		}
+	})
+}

@@ -47,9 +47,12 @@ type contest struct {
 // could be written, so nothing is taken.
 func (a *Agent) take(ctx context.Context) {
 	a.began = time.Now()
-	defer func() { a.took = time.Now() }()
 	batch := a.opts.Catalog.Take()
+	if len(batch.Services) > 0 || batch.NodeChanged {
+		defer func() { a.took = time.Now() }()
+	}
 	a.waitFor(batch.Triggers)
+	a.takeHeld(batch.Held)
 	if batch.NodeChanged {
 		a.logNode(batch.Node)
 		a.known.Node, a.known.Nodes, a.hostMoved = batch.Node, batch.Nodes, true
@@ -66,6 +69,15 @@ func (a *Agent) take(ctx context.Context) {
 	a.synced, a.complete = true, batch.Complete
 	a.compile(inputs)
 	a.apply(ctx, false)
+}
+
+// takeHeld arranges for what the catalog holds back.
+func (a *Agent) takeHeld(due time.Time) {
+	if due.IsZero() {
+		a.held.stop()
+	} else {
+		a.held.arm(max(time.Until(due), a.pause()))
+	}
 }
 
 // maxTriggers bounds what is remembered while nothing can be written at all.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
@@ -22,6 +23,9 @@ type Batch struct {
 	NodeChanged bool
 	// Triggers are when the changes of endpoints among it began.
 	Triggers []Trigger
+	// Held is when the first of the services is to be taken that wait for a slice; the
+	// zero time where none does.
+	Held time.Time
 	// Synced: every awaited origin is Partial or Complete; kernel writes may begin.
 	Synced bool
 	// Complete: every awaited origin is Complete; what nobody wants may go.
@@ -38,17 +42,20 @@ type Input struct {
 }
 
 // Take returns what is dirty and forgets that it was. Nothing else empties the
-// catalog's dirty set: who takes a batch answers for it.
+// catalog's dirty set: who takes a batch answers for it. Services that wait for their
+// first slice stay dirty; nobody is woken when their time is up.
 func (c *Catalog) Take() Batch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	b := Batch{Services: c.takeServices()}
+	held, until := c.held(time.Now())
+	b := Batch{Services: c.takeServices(held), Held: until}
 	b.Node, _ = c.node()
 	b.Nodes, b.NodeChanged = c.book.take()
 	b.NodeChanged = b.NodeChanged || c.nodeChanged
 	b.Synced, b.Complete = c.synced()
 	c.nodeChanged = false
 	b.Triggers, c.triggers = c.triggers, nil
+	c.took = true
 	c.changes.taken()
 	return b
 }
@@ -73,18 +80,22 @@ func sortInputs(list []Input) {
 	slices.SortFunc(list, func(a, b Input) int { return a.ID.Compare(b.ID) })
 }
 
-func (c *Catalog) takeServices() []Input {
-	if len(c.dirty) == 0 {
+// takeServices returns the dirty services but for the held ones, which become the
+// dirty set.
+func (c *Catalog) takeServices(held map[model.ServiceID]struct{}) []Input {
+	if len(c.dirty) == len(held) {
 		return nil
 	}
-	out := make([]Input, 0, len(c.dirty))
+	out := make([]Input, 0, len(c.dirty)-len(held))
 	for id := range c.dirty {
-		out = append(out, c.input(id))
+		if _, stays := held[id]; !stays {
+			out = append(out, c.input(id))
+		}
 	}
 	sortInputs(out)
 	// A new map, not clear: clearing costs what the map once held, which after
 	// the first sync would tax every single change with the size of the cluster.
-	c.dirty = map[model.ServiceID]struct{}{}
+	c.dirty = held
 	return out
 }
 

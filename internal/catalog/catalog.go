@@ -26,6 +26,11 @@ type Catalog struct {
 	owner map[model.SliceID]model.ServiceID
 	// dirty services have changed since the last Take.
 	dirty map[model.ServiceID]struct{}
+	// patience is how long a new service waits for its first slice, and since is when
+	// those came that wait, all of them dirty.
+	patience time.Duration
+	since    map[model.ServiceID]time.Time
+	took     bool // there was a Take
 	// states has exactly the origins that must have spoken.
 	states map[model.Origin]source.State
 	// nodes is our own Node as each origin tells it.
@@ -54,6 +59,7 @@ func New(log *zap.Logger, self string, origins ...model.Origin) *Catalog {
 		slices:   map[model.ServiceID]map[model.SliceID]model.Slice{},
 		owner:    map[model.SliceID]model.ServiceID{},
 		dirty:    map[model.ServiceID]struct{}{},
+		since:    map[model.ServiceID]time.Time{},
 		states:   map[model.Origin]source.State{},
 		nodes:    map[model.Origin]model.Node{},
 		gone:     map[model.Origin]bool{},
@@ -82,8 +88,12 @@ func (c *Catalog) poke() {
 func (c *Catalog) SetService(s model.Service) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if old, ok := c.services[s.ID]; ok && old.Equal(s) {
+	old, known := c.services[s.ID]
+	if known && old.Equal(s) {
 		return
+	}
+	if !known {
+		c.await(s.ID)
 	}
 	c.services[s.ID] = &s
 	c.changes.service()
@@ -99,6 +109,7 @@ func (c *Catalog) DeleteService(id model.ServiceID) {
 		return
 	}
 	delete(c.services, id)
+	delete(c.since, id)
 	c.changes.service()
 	c.dirty[id] = struct{}{}
 	c.poke()

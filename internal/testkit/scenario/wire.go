@@ -37,6 +37,7 @@ const NodeName = "node-a"
 // waiting is what a scenario is about.
 const (
 	quickCoalesce = time.Millisecond
+	quickPatience = 3 * time.Millisecond
 	quickRetry    = time.Millisecond
 	slowestRetry  = 20 * time.Millisecond
 	quickAudit    = 10 * time.Millisecond
@@ -127,6 +128,7 @@ type process struct {
 func startProcess(log *zap.Logger, c config.Config, s Start, k *kernel, t *tap) *process {
 	mode, bound := newMode(log, c, k, t)
 	known := catalog.New(log, c.NodeName, model.FromFile)
+	known.Await(quickPatience)
 	audit := time.Duration(-1)
 	if s.Audit {
 		audit = quickAudit
