@@ -32,21 +32,31 @@ type client struct {
 // clients are kinds that ask at the same time, through the phases of a test.
 type clients struct {
 	all   []*client
+	first uint16 // of the source ports
 	phase time.Time
 }
 
 // Source ports of new connections. IPVS knows an answer by the client's address and port and the backend's alone: were the same port used
 // for two virtual servers that choose the same backend, the older connection would never see its answer. So each kind of clients has ports
-// of its own, below those that kernels choose, and enough that none comes again before it is forgotten.
+// of its own, below those that kernels choose, and enough for the longest test. And clients that come after others begin with other ports:
+// a connection that nobody translated stays in connection tracking for up to two minutes, and one from the same port would not be translated
+// either.
 const (
 	firstPort = 11000
-	portsEach = 180 * newPerSecond
+	portsEach = 100 * newPerSecond
+	portsAll  = 12 * portsEach // of all kinds
+	portSets  = 3              // firstPort + portSets*portsAll is below what kernels choose
 )
+
+// newClients returns the nth clients of a test, without any kind.
+func newClients(n int) *clients {
+	return &clients{first: uint16(firstPort + n%portSets*portsAll)}
+}
 
 // add starts one kind, and returns when its long connections are open.
 func (cs *clients) add(t *testing.T, from *space, what string, to netip.AddrPort) {
 	t.Helper()
-	first := uint16(firstPort + len(cs.all)*portsEach)
+	first := cs.first + uint16(len(cs.all)*portsEach)
 	c := &client{name: from.name + " to " + what}
 	for c.run == nil || cs.shares(c) {
 		run, err := load.Start(t.Context(), load.Profile{

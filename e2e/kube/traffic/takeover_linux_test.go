@@ -32,8 +32,9 @@ type takeover struct {
 	kubeconfig         string
 	web, local, sticky *corev1.Service
 
-	bare []string // the node before the first proxy
-	run  string   // of kube-ipvs
+	bare  []string // the node before the first proxy
+	run   string   // of kube-ipvs
+	asked int      // how many clients there were
 }
 
 // TestTakeover puts kube-ipvs into the place of the real kube-proxy, and that back into its own, in each of kube-proxy's modes.
@@ -77,7 +78,8 @@ func newTakeover(t *testing.T) *takeover {
 // ask starts clients of all kinds.
 func (n *takeover) ask(t *testing.T) *clients {
 	t.Helper()
-	cs := &clients{}
+	cs := newClients(n.asked)
+	n.asked++
 	web := map[string]netip.AddrPort{
 		"ClusterIP":    vip(n.web),
 		"NodePort":     netip.AddrPortFrom(netip.MustParseAddr(nodeAddr), uint16(n.web.Spec.Ports[0].NodePort)),
