@@ -50,6 +50,12 @@ type program struct {
 	reload  *reloader
 }
 
+// periods are those that the configuration has for its mode.
+func periods(c config.Config) agent.Periods {
+	audit, least := c.Periods(c.Mode)
+	return agent.Periods{AuditPeriod: audit, MinPeriod: least}
+}
+
 // slicePatience is how long a new Service waits for its first EndpointSlice before it is
 // written as one without endpoints. An API server that is busy takes tens of
 // milliseconds from one to the other.
@@ -70,12 +76,11 @@ func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel
 	}
 	first := p.newCarrier(ctx, p.live.now)
 	p.carrier.Store(first)
-	auditPeriod, minPeriod := c.Periods(c.Mode)
 	p.health = newHealthPorts(log, p.live.now, healthcheck.Options{Healthy: func() bool { return p.loop.Healthy() }, Failed: tell.noHealthPort})
 	p.loop = agent.New(agent.Options{
 		Log: log, Catalog: p.known, Mode: first, NodeName: c.NodeName, Observer: p.metrics, Herald: tell,
 		Compiler: compilerFor(p.live.now, p.served), Concerns: concernsFor(p.live.now, p.served),
-		Host: k.link, NodePorts: nodePortsFor(p.live.now), Health: p.health, AuditPeriod: auditPeriod, MinPeriod: minPeriod,
+		Host: k.link, NodePorts: nodePortsFor(p.live.now), Health: p.health, Periods: periods(c),
 	})
 	p.measure()
 	return p

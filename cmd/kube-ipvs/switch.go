@@ -168,7 +168,8 @@ func (p *program) promote(ctx context.Context) error {
 		promote(&c)
 		return c
 	})
-	err = p.loop.Replace(ctx, next, func(context.Context) error {
+	promote(&c)
+	err = p.loop.Replace(ctx, next, periods(c), func(context.Context) error {
 		p.live.change(promote)
 		p.carrier.Store(next)
 		return nil

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -59,14 +60,19 @@ type Options struct {
 	// Coalesce is how long the loop waits after the first of several changes, so
 	// that a burst becomes one batch; 0 is DefaultCoalesce.
 	Coalesce time.Duration
+	Periods
+	// RetryMin and RetryMax bound the backoff of what failed; 0 are the defaults.
+	RetryMin, RetryMax time.Duration
+}
+
+// Periods are the times that belong to a mode.
+type Periods struct {
 	// MinPeriod is the least time between two batches (kube-proxy's minSyncPeriod);
 	// the first change after a longer rest does not wait for it.
 	MinPeriod time.Duration
 	// AuditPeriod is the time between two rounds that look for drift; 0 is
 	// DefaultAuditPeriod, negative none.
 	AuditPeriod time.Duration
-	// RetryMin and RetryMax bound the backoff of what failed; 0 are the defaults.
-	RetryMin, RetryMax time.Duration
 }
 
 // The defaults of Options.
@@ -111,15 +117,16 @@ type Agent struct {
 	counts    Counts
 	contests  map[contest]struct{}
 	health    healthBook
-	triggers  []catalog.Trigger // of changes that are not in the kernel yet
-	took      time.Time         // when the last batch was done
-	began     time.Time         // when the changes were taken that are being applied
-	debt      debt              // of any goroutine
-	pulse     pulse             // of any goroutine
+	triggers  []catalog.Trigger       // of changes that are not in the kernel yet
+	periods   atomic.Pointer[Periods] // of any goroutine
+	took      time.Time               // when the last batch was done
+	began     time.Time               // when the changes were taken that are being applied
+	debt      debt                    // of any goroutine
+	pulse     pulse                   // of any goroutine
 
 	coalesce, retry, repair, audit, reread, due, held timer
-	backoff                                     time.Duration
-	repaired                                    time.Time // the last repair
+	backoff                                           time.Duration
+	repaired                                          time.Time // the last repair
 }
 
 // New returns an agent that has not begun.
@@ -136,7 +143,16 @@ func New(o Options) *Agent {
 		health:   newHealthBook(),
 		coalesce: newTimer(), retry: newTimer(), repair: newTimer(), audit: newTimer(), reread: newTimer(), due: newTimer(), held: newTimer(),
 	}
+	a.goBy(o.Periods)
 	return a
+}
+
+// goBy has the loop, and those who ask about it, use the periods of a mode.
+func (a *Agent) goBy(p Periods) {
+	if p.AuditPeriod == 0 {
+		p.AuditPeriod = DefaultAuditPeriod
+	}
+	a.periods.Store(&p)
 }
 
 func (o *Options) setDefaults() {
@@ -144,7 +160,7 @@ func (o *Options) setDefaults() {
 		field *time.Duration
 		value time.Duration
 	}{
-		{&o.Coalesce, DefaultCoalesce}, {&o.AuditPeriod, DefaultAuditPeriod},
+		{&o.Coalesce, DefaultCoalesce},
 		{&o.RetryMin, DefaultRetryMin}, {&o.RetryMax, DefaultRetryMax},
 	} {
 		if *d.field == 0 {
@@ -213,7 +229,7 @@ func (a *Agent) woken(context.Context) {
 
 // pause is how long the next batch waits for more changes.
 func (a *Agent) pause() time.Duration {
-	return max(a.opts.Coalesce, a.opts.MinPeriod-time.Since(a.took))
+	return max(a.opts.Coalesce, a.periods.Load().MinPeriod-time.Since(a.took))
 }
 
 func (a *Agent) stopTimers() {

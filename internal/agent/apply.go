@@ -66,8 +66,8 @@ func (a *Agent) load(ctx context.Context) error {
 		return err
 	}
 	a.loaded = true
-	if a.opts.AuditPeriod > 0 {
-		a.audit.arm(a.opts.AuditPeriod)
+	if period := a.periods.Load().AuditPeriod; period > 0 {
+		a.audit.arm(period)
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func (a *Agent) inspect(ctx context.Context) {
 	next := time.Duration(0)
 	if done {
 		a.auditing = false
-		next = a.opts.AuditPeriod
+		next = a.periods.Load().AuditPeriod
 		a.stats.audits++
 	}
 	a.audit.arm(next)

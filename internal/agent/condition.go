@@ -51,7 +51,7 @@ func (a *Agent) Condition() Condition {
 }
 
 func (a *Agent) patience() time.Duration {
-	period := a.opts.AuditPeriod
+	period := a.periods.Load().AuditPeriod
 	if period <= 0 {
 		period = DefaultAuditPeriod
 	}

@@ -44,11 +44,11 @@ func (a *Agent) anew() {
 	}
 }
 
-// Replace has the loop go on with another mode, for which change has made everything
-// ready: every Service is compiled for it, the kernel is read and written. What the old
-// mode has in the kernel is left to the new one to take over. An error of change leaves
-// everything as it was.
-func (a *Agent) Replace(ctx context.Context, mode dataplane.Dataplane, change func(context.Context) error) error {
+// Replace has the loop go on with another mode and its periods, for which change has
+// made everything ready: every Service is compiled for it, the kernel is read and
+// written. What the old mode has in the kernel is left to the new one to take over. An
+// error of change leaves everything as it was.
+func (a *Agent) Replace(ctx context.Context, mode dataplane.Dataplane, p Periods, change func(context.Context) error) error {
 	var failed error
 	err := a.Do(ctx, func(ctx context.Context) {
 		if failed = change(ctx); failed != nil {
@@ -56,6 +56,8 @@ func (a *Agent) Replace(ctx context.Context, mode dataplane.Dataplane, change fu
 		}
 		a.log.Info("mode replaced", zap.String("from", a.opts.Mode.Name()), zap.String("to", mode.Name()))
 		a.opts.Mode = mode
+		a.goBy(p)
+		a.audit.stop()
 		a.loaded, a.adopted, a.auditing = false, false, false
 		a.contests, a.counts.Conflicts = map[contest]struct{}{}, 0
 		a.due.stop()

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
@@ -83,8 +84,8 @@ func TestReconfigureBeforeTheFirstSync(t *testing.T) {
 	})
 }
 
-// Another mode gets all that the first one had, reads the kernel before it writes, and
-// the first one is asked nothing any more. What cannot be made ready changes nothing.
+// Another mode gets all that the first one had, reads the kernel before it writes, is
+// audited in its own time, and the first one is asked nothing any more. What cannot be made ready changes nothing.
 func TestReplace(t *testing.T) {
 	first, next := newMode(), newMode()
 	run(t, first, func(w *world) {
@@ -94,16 +95,16 @@ func TestReplace(t *testing.T) {
 		w.after(time.Second)
 		first.locked(func() { first.journal = nil })
 		bad := errors.New("no")
-		if err := w.loop.Replace(w.Context(), next, func(context.Context) error { return bad }); !errors.Is(err, bad) {
+		if err := w.loop.Replace(w.Context(), next, agent.Periods{}, func(context.Context) error { return bad }); !errors.Is(err, bad) {
 			w.Errorf("error %v", err)
 		}
-		if err := w.loop.Replace(w.Context(), next, func(context.Context) error { return nil }); err != nil {
+		if err := w.loop.Replace(w.Context(), next, agent.Periods{AuditPeriod: 3 * time.Second}, func(context.Context) error { return nil }); err != nil {
 			w.Fatal(err)
 		}
 		w.SetService(service("c", "10.96.0.3"))
-		w.after(time.Second)
+		w.after(4 * time.Second)
 		next.locked(func() {
-			if want := []string{"host", "start", "load", "apply", "apply"}; !slices.Equal(next.journal, want) {
+			if want := []string{"host", "start", "load", "apply", "apply", "audit"}; !slices.Equal(next.journal, want) {
 				w.Errorf("the next mode was asked %v, want %v", next.journal, want)
 			}
 			if want := [][]string{{"a", "b"}, {"a", "b", "c"}}; !slices.EqualFunc(next.planned, want, slices.Equal) {

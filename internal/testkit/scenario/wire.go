@@ -137,7 +137,7 @@ func startProcess(log *zap.Logger, c config.Config, s Start, k *kernel, t *tap) 
 		Log: log, Catalog: known, Mode: mode, NodeName: c.NodeName, Observer: telemetry.New(),
 		Compiler: func(h model.Host) agent.Compiler { return plan.New(planOptions(c, h)) }, Concerns: concerns(c),
 		Host: tappedHost{k.links, t}, NodePorts: nodePorts(c),
-		Coalesce: quickCoalesce, AuditPeriod: audit, RetryMin: quickRetry, RetryMax: slowestRetry,
+		Coalesce: quickCoalesce, Periods: agent.Periods{AuditPeriod: audit}, RetryMin: quickRetry, RetryMax: slowestRetry,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &process{loop: loop, ctx: ctx, end: cancel, done: make(chan error, 1)}
