@@ -67,6 +67,7 @@ type Deps struct {
 // Rules is what the mode needs of kernel/rules. List is called by another goroutine
 // than the writes, and beside them.
 type Rules interface {
+	Backend() rules.Backend
 	List(ctx context.Context) (map[rules.ChainKey]rules.Chain, map[rules.JumpKey]rules.Jump, error)
 	Write(ctx context.Context, chains []rules.ChainChange, edits []rules.RuleChange) (chainErrs, ruleErrs []error)
 	WriteJumps(ctx context.Context, changes []rules.JumpChange) []error

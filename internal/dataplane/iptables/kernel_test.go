@@ -41,9 +41,13 @@ type kernel struct {
 	now     time.Time
 }
 
-func newKernel() *kernel {
+func newKernel() *kernel { return newKernelOf(rules.NFT) }
+
+var kinds = []rules.Backend{rules.NFT, rules.Legacy}
+
+func newKernelOf(b rules.Backend) *kernel {
 	return &kernel{
-		Fake:   rulestest.New(rules.Options{Owned: iptables.OwnedChain}),
+		Fake:   rulestest.New(rules.Options{Owned: iptables.OwnedChain, Backend: b}),
 		tables: nftablestest.New(),
 		orders: map[string]string{},
 		now:    time.Unix(1_000_000, 0),
@@ -325,6 +329,8 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 
 // silentRules keeps nothing and refuses nothing: benchmarks measure the mode alone.
 type silentRules struct{}
+
+func (*silentRules) Backend() rules.Backend { return rules.NFT }
 
 func (*silentRules) List(context.Context) (map[rules.ChainKey]rules.Chain, map[rules.JumpKey]rules.Jump, error) {
 	return nil, nil, nil

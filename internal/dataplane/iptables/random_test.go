@@ -223,7 +223,7 @@ func TestAnyStoryEndsTheSame(t *testing.T) {
 		seeds = 30
 	}
 	for seed := range seeds {
-		s := &story{kernel: newKernel(), r: seeded(t, seed), plans: map[model.ServiceID]model.ServicePlan{}}
+		s := &story{kernel: newKernelOf(kinds[seed%2]), r: seeded(t, seed), plans: map[model.ServiceID]model.ServicePlan{}}
 		s.config, s.host = randomConfig(s.r), host()
 		s.restart(t)
 		for range 5 + s.r.IntN(40) {

@@ -31,6 +31,12 @@ func history(do func(plans ...model.ServicePlan)) {
 var afterHistory = []model.ServicePlan{service("new", "10.96.0.11", "10.244.0.5"), service("web", "10.96.0.10", "10.244.1.7")}
 
 func TestEveryCallFailsOnce(t *testing.T) {
+	for _, b := range kinds {
+		t.Run(string(b), func(t *testing.T) { everyCallFailsOnce(t, b) })
+	}
+}
+
+func everyCallFailsOnce(t *testing.T, b rules.Backend) {
 	want := clean(t, config(), afterHistory...).canonical(t)
 	for _, fault := range []struct {
 		name string
@@ -41,7 +47,7 @@ func TestEveryCallFailsOnce(t *testing.T) {
 		{"carried out without an answer", context.DeadlineExceeded, true}, {"no answer", context.DeadlineExceeded, false},
 	} {
 		for n := 2; ; n++ { // the first is the first reading
-			k := newKernel()
+			k := newKernelOf(b)
 			k.failAt, k.with, k.late = n, fault.err, fault.late
 			m := begin(t, k)
 			history(func(plans ...model.ServicePlan) {
@@ -146,9 +152,10 @@ func TestRefusedChainFailsAlone(t *testing.T) {
 	more := service("more", "10.96.0.11", "10.244.0.2")
 	pool, endpoints := chainsOf(t, web)
 	for _, broken := range append(endpoints, pool) {
-		for _, late := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, late %t", broken, late), func(t *testing.T) {
-				k := newKernel()
+		for i := range 4 {
+			backend, late := kinds[i%2], i > 1
+			t.Run(fmt.Sprintf("%s, %s, late %t", broken, backend, late), func(t *testing.T) {
+				k := newKernelOf(backend)
 				if late {
 					apply(t, begin(t, k))
 				}
@@ -523,5 +530,26 @@ func TestFlushThatNobodySaw(t *testing.T) {
 	apply(t, m)
 	if diff := cmp.Diff(clean(t, config(), web, more).canonical(t), k.canonical(t)); diff != "" {
 		t.Errorf("kernel (-want +got):\n%s", diff)
+	}
+}
+
+// iptables-legacy-restore reads and writes the whole table however little it is told, so
+// what is two writes by nft is one: what the entries lead to comes with them.
+func TestFirstLoadOfLegacyIsOneWrite(t *testing.T) {
+	writes := map[rules.Backend]int{}
+	for _, b := range kinds {
+		k := newKernelOf(b)
+		apply(t, begin(t, k, afterHistory...))
+		for _, call := range k.calls {
+			if call == "write" {
+				writes[b]++
+			}
+		}
+		if diff := cmp.Diff(clean(t, config(), afterHistory...).canonical(t), k.canonical(t)); diff != "" {
+			t.Errorf("%s: kernel (-want +got):\n%s", b, diff)
+		}
+	}
+	if writes[rules.NFT] != 2 || writes[rules.Legacy] != 1 {
+		t.Errorf("%v writes, want 2 by nft and 1 by legacy", writes)
 	}
 }

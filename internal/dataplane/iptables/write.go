@@ -38,6 +38,11 @@ func (m *Mode) write(ctx context.Context, p delta.Pass, removals bool) outcomes 
 	if len(b.whole) == 0 {
 		return m.carryOut(ctx, b, p)
 	}
+	if m.deps.Rules.Backend() == rules.Legacy && b.replaces() {
+		if out, done := m.atOnce(ctx, b, p); done {
+			return out
+		}
+	}
 	first, then := b.split()
 	out := m.carryOut(ctx, first, p)
 	if err := out.chains.Err(); out.chains.Failed == len(first.chains) && silent(err) {
@@ -45,6 +50,25 @@ func (m *Mode) write(ctx context.Context, p delta.Pass, removals bool) outcomes 
 	}
 	alone := m.leaveOut(&then)
 	return out.plus(m.carryOut(ctx, then, p)).plus(m.carryOut(ctx, alone, p))
+}
+
+// replaces tells whether a batch can be written again when nobody knows how much of it
+// was carried out: all of it is whole chains.
+func (b batch) replaces() bool {
+	return !slices.ContainsFunc(b.chains, func(c delta.Change[rules.ChainKey, rules.Chain]) bool { return c.Op == delta.Delete }) &&
+		!slices.ContainsFunc(b.entries, func(c delta.Change[entry, struct{}]) bool { return b.lacks(c.Key.chain) })
+}
+
+// atOnce makes one write of what is two otherwise: for each, iptables-legacy-restore reads
+// the whole table and writes it anew, which is most of a first load. It is not done if
+// anything was refused; to find out what it was takes the two.
+func (m *Mode) atOnce(ctx context.Context, b batch, p delta.Pass) (out outcomes, done bool) {
+	w := m.forKernel(b, p)
+	chainErrs, _ := m.deps.Rules.Write(ctx, w.chains, nil)
+	if err := errors.Join(chainErrs...); err != nil && !silent(err) {
+		return outcomes{}, false
+	}
+	return m.recordAll(b, w, chainErrs, nil), true
 }
 
 // split parts what Services have of their own from the chains that lead there, and from
@@ -104,43 +128,57 @@ func (m *Mode) fail(b batch, err error) outcomes {
 	return out
 }
 
+// write is a batch in the words of the kernel room.
+type write struct {
+	chains []rules.ChainChange
+	edits  []rules.RuleChange
+	// edited are the entries of edits; the others come and go with their chain.
+	edited []delta.Change[entry, struct{}]
+	with   map[rules.ChainKey][]delta.Change[entry, struct{}]
+}
+
+func (m *Mode) forKernel(b batch, p delta.Pass) write {
+	w := write{chains: make([]rules.ChainChange, len(b.chains)), with: map[rules.ChainKey][]delta.Change[entry, struct{}]{}}
+	for i, c := range b.chains {
+		w.chains[i] = rules.ChainChange{Op: ruleOps[c.Op], Key: c.Key, Chain: c.Value}
+		if text, ok := b.whole[c.Key]; ok {
+			w.chains[i].Chain.Rules = text
+		}
+	}
+	for _, c := range b.entries {
+		if !b.lacks(c.Key.chain) || m.chains.Deleting(c.Key.chain, p.Orphans) {
+			w.with[c.Key.chain] = append(w.with[c.Key.chain], c)
+			continue
+		}
+		w.edits, w.edited = append(w.edits, rules.RuleChange{Op: ruleOps[c.Op], Chain: c.Key.chain, Rule: c.Key.rule}), append(w.edited, c)
+	}
+	return w
+}
+
 // carryOut makes one write of a batch.
 func (m *Mode) carryOut(ctx context.Context, b batch, p delta.Pass) outcomes {
 	if len(b.chains) == 0 && len(b.entries) == 0 {
 		return outcomes{}
 	}
-	changes := make([]rules.ChainChange, len(b.chains))
-	for i, c := range b.chains {
-		changes[i] = rules.ChainChange{Op: ruleOps[c.Op], Key: c.Key, Chain: c.Value}
-		if text, ok := b.whole[c.Key]; ok {
-			changes[i].Chain.Rules = text
-		}
-	}
-	// The entries that no edit carries out come and go with their chain.
-	var edits []rules.RuleChange
-	var edited []delta.Change[entry, struct{}]
-	with := map[rules.ChainKey][]delta.Change[entry, struct{}]{}
-	for _, c := range b.entries {
-		_, whole := b.whole[c.Key.chain]
-		if whole || m.chains.Deleting(c.Key.chain, p.Orphans) {
-			with[c.Key.chain] = append(with[c.Key.chain], c)
-			continue
-		}
-		edits, edited = append(edits, rules.RuleChange{Op: ruleOps[c.Op], Chain: c.Key.chain, Rule: c.Key.rule}), append(edited, c)
-	}
-	if len(changes) == 0 && len(edits) == 0 {
+	w := m.forKernel(b, p)
+	if len(w.chains) == 0 && len(w.edits) == 0 {
 		return outcomes{} // what is left goes with its chain, later
 	}
-	chainErrs, editErrs := m.deps.Rules.Write(ctx, changes, edits)
+	chainErrs, editErrs := m.deps.Rules.Write(ctx, w.chains, w.edits)
+	return m.recordAll(b, w, chainErrs, editErrs)
+}
+
+// recordAll notes what became of a batch.
+func (m *Mode) recordAll(b batch, w write, chainErrs, editErrs []error) outcomes {
 	var out outcomes
 	for i, c := range b.chains {
 		err := at(chainErrs, i)
 		out.chains = out.chains.Plus(record(m, m.chains, c, err))
-		for _, e := range with[c.Key] {
+		for _, e := range w.with[c.Key] {
 			out.entries = out.entries.Plus(record(m, m.entries, e, err))
 		}
 	}
-	for i, c := range edited {
+	for i, c := range w.edited {
 		out.entries = out.entries.Plus(record(m, m.entries, c, at(editErrs, i)))
 	}
 	return out
