@@ -47,7 +47,7 @@ func (c ServerChange) encode(b *buffer, op Op) {
 	mark := b.nest(attrServer)
 	b.serverKey(c.Key)
 	if op != Delete {
-		b.serverValue(c.Key, c.Server)
+		b.serverValue(c.Key, c.made(op))
 	}
 	b.unnest(mark)
 }
@@ -63,10 +63,19 @@ func (c ServerChange) settle(op Op, a answer) (next Op, again bool, err error) {
 	case op == Delete && missing(a.errno):
 		return op, false, nil
 	case a.errno == syscall.ENOENT:
-		return op, false, fmt.Errorf("scheduler %q: %w (%s)", c.Server.Scheduler, ErrUnsupported, a.errno.Error())
+		return op, false, c.unscheduled(op, a.errno)
 	default:
 		return op, false, a.fault()
 	}
+}
+
+// unscheduled is the refusal of a scheduler's name.
+func (c ServerChange) unscheduled(op Op, errno syscall.Errno) error {
+	why := ErrUnsupported
+	if c.Staged && op == Add {
+		why = ErrNoStaging
+	}
+	return fmt.Errorf("scheduler %q: %w (%s)", c.made(op).Scheduler, why, errno.Error())
 }
 
 func (c ServerChange) describe() string {

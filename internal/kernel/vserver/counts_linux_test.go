@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 )
@@ -33,6 +34,23 @@ func connect(t *testing.T, to vserver.DestinationKey) (end func()) {
 			}
 		}
 	}
+}
+
+// refuses dials a server whose destination listens. The kernel answers a packet it finds
+// no destination for with "port unreachable" (ip_vs_leave).
+func refuses(t *testing.T, to vserver.DestinationKey) bool {
+	t.Helper()
+	listener, err := net.Listen("tcp", netip.AddrPortFrom(to.Addr, to.Port).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	client, err := net.DialTimeout("tcp", netip.AddrPortFrom(to.Server.Addr, to.Server.Port).String(), 5*time.Second)
+	if err != nil {
+		return true
+	}
+	_ = client.Close()
+	return false
 }
 
 // TestCountsBesideAnotherNamespace: the servers of another namespace make the

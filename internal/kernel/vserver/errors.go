@@ -19,6 +19,9 @@ var (
 	// ErrUnsupported: this kernel has no IPVS, no such scheduler, or lacks the
 	// address family.
 	ErrUnsupported = errors.New("not supported by the kernel")
+	// ErrNoStaging: this kernel makes no server without a scheduler. It is an
+	// ErrUnsupported too.
+	ErrNoStaging = fmt.Errorf("staging %w", ErrUnsupported)
 	// ErrInterrupted: the table changed under a dump, again and again.
 	ErrInterrupted = errors.New("table changed while it was read")
 	// ErrUnknown: the request was sent and its answer lost (deadline, receive

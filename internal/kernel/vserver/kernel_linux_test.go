@@ -65,6 +65,7 @@ func TestKernelContract(t *testing.T) {
 			Schedulers: vservertest.Schedulers(),
 			AddMark:    addMark,
 			Connect:    connect,
+			Refuses:    refuses,
 			Readers:    map[string]func(*testing.T) string{"moby/ipvs": readLibrary},
 		}
 		if _, err := exec.LookPath("ipvsadm"); err == nil {

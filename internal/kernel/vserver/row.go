@@ -21,10 +21,17 @@ const (
 	ForwardRoute  uint8 = 3
 )
 
+// SchedulerNone is the name of no scheduler: a server under it takes destinations and
+// finds none for a packet. Linux 4.2 brought it (05f00505a89a, "ipvs: fix crash if
+// scheduler is changed"): ip_vs_add_service and ip_vs_edit_service in
+// net/netfilter/ipvs/ip_vs_ctl.c look no scheduler up for it. To set a real one from
+// there waits for no grace period, for there is no old one to let go of.
+const SchedulerNone = "none"
+
 // Server is what the kernel keeps of one virtual server. Two equal values need
 // no write.
 type Server struct {
-	// Scheduler is the algorithm's name, or "none": no new connections yet.
+	// Scheduler is the algorithm's name, or SchedulerNone: no new connections yet.
 	Scheduler string
 	// Flags is a union of the Flag constants.
 	Flags uint32
@@ -78,6 +85,20 @@ type ServerChange struct {
 	Op     Op
 	Key    ServerKey
 	Server Server
+	// Staged has Add make the server under SchedulerNone, to be filled and then updated
+	// to Server. One that is there already becomes Server at once: it may be in use. Add
+	// does not tell which of the two it was. A kernel that lacks the name refuses with
+	// ErrNoStaging.
+	Staged bool
+}
+
+// made is the server that an operation writes.
+func (c ServerChange) made(op Op) Server {
+	s := c.Server
+	if c.Staged && op == Add {
+		s.Scheduler = SchedulerNone
+	}
+	return s
 }
 
 // DestinationChange is one row of a WriteDestinations batch. Destination is not

@@ -35,6 +35,9 @@ type Subject struct {
 	// Connect makes one TCP connection to the only destination of a server that
 	// takes any, both on loopback addresses; what it gives back ends it.
 	Connect func(t *testing.T, to vserver.DestinationKey) (end func())
+	// Refuses tells whether a TCP client of a server finds nobody, although its only
+	// destination listens, both on loopback addresses.
+	Refuses func(t *testing.T, to vserver.DestinationKey) bool
 	// Readers print the table as `ipvsadm -Sn` does, by other code than ours.
 	Readers map[string]func(t *testing.T) string
 	// NoTimeouts is the reason why Timeouts cannot be tried, empty if they can.
@@ -52,6 +55,8 @@ func Contract(t *testing.T, open func(t *testing.T) Subject) {
 		{"flags and persistence are stored", flagsAndPersistence},
 		{"families and protocols are kept apart", familiesAndProtocols},
 		{"a server changes in place", serverChangesInPlace},
+		{"a staged server is filled and switched on", stagedServer},
+		{"staging spares what is there", stagingSparesServer},
 		{"a weight changes in place", weightChangesInPlace},
 		{"deleting a server takes its destinations", deleteTakesDestinations},
 		{"server writes converge", serverWritesConverge},

@@ -2,6 +2,7 @@ package vservertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -182,6 +183,56 @@ func serverChangesInPlace(t *testing.T, s Subject) {
 	for _, step := range steps {
 		writeServers(t, s, vserver.Update, map[vserver.ServerKey]vserver.Server{vip: step.server})
 		wantText(t, s, step.text, "-a -t 10.96.0.1:80 -r 10.0.0.1:8080 -m -w 1")
+	}
+}
+
+// stagedServer makes a server that nobody meets before it is whole, and makes it
+// unreachable again.
+func stagedServer(t *testing.T, s Subject) {
+	local := server("127.0.0.20:80", vserver.ProtocolTCP)
+	web := destination(local, "127.0.0.21:8080")
+	refuses := func(when string, want bool) {
+		t.Helper()
+		if s.Refuses != nil && s.Refuses(t, web) != want {
+			t.Errorf("%s: a client is refused: %t, want %t", when, !want, want)
+		}
+	}
+	row := func(scheduler string) string { return "-A -t 127.0.0.20:80 -s " + scheduler }
+	const filled = "-a -t 127.0.0.20:80 -r 127.0.0.21:8080 -m -w 1"
+
+	errs := s.Client.WriteServers(context.Background(), []vserver.ServerChange{{Op: vserver.Add, Key: local, Server: roundRobin, Staged: true}})
+	if errs != nil {
+		t.Fatal(errs[0])
+	}
+	wantText(t, s, row("none"))
+	writeDestination(t, s, vserver.Add, web, weight1)
+	wantText(t, s, row("none"), filled)
+	refuses("filled", true)
+	for _, name := range []string{"rr", "mh", "none", "mh", "none"} {
+		writeServers(t, s, vserver.Update, map[vserver.ServerKey]vserver.Server{local: {Scheduler: name}})
+		wantText(t, s, row(name), filled)
+		refuses(name, name == "none")
+	}
+}
+
+// stagingSparesServer: an add that meets a server never takes its scheduler away.
+func stagingSparesServer(t *testing.T, s Subject) {
+	startWith(t, s)
+	for _, name := range []string{"rr", "wrr"} {
+		errs := s.Client.WriteServers(context.Background(), []vserver.ServerChange{
+			{Op: vserver.Add, Key: vip, Server: vserver.Server{Scheduler: name}, Staged: true},
+		})
+		if errs != nil {
+			t.Fatal(errs[0])
+		}
+		wantText(t, s, "-A -t 10.96.0.1:80 -s "+name, "-a -t 10.96.0.1:80 -r 10.0.0.1:8080 -m -w 1")
+	}
+	errs := s.Client.WriteServers(context.Background(), []vserver.ServerChange{
+		{Op: vserver.Add, Key: vip, Server: vserver.Server{Scheduler: "nosuch"}, Staged: true},
+	})
+	wantErrors(t, errs, 1, map[int]error{0: vserver.ErrUnsupported}, "add server 10.96.0.1:80/tcp: ")
+	if errors.Is(errs[0], vserver.ErrNoStaging) {
+		t.Errorf("%v: it is not staging that was refused", errs[0])
 	}
 }
 

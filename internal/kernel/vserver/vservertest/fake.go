@@ -37,6 +37,27 @@ func (f *Fake) SetSchedulers(names ...string) {
 	f.table.SetSchedulers(names...)
 }
 
+// RefuseStaging is a kernel before 4.2, which has no scheduler of the name "none".
+func (f *Fake) RefuseStaging() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.table.Schedulers[vserver.SchedulerNone] = false
+}
+
+// Schedules tells whether a new connection to a server finds a destination.
+func (f *Fake) Schedules(k vserver.ServerKey) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.table.Schedule(k)
+}
+
+// GracePeriods counts the changes of servers that the kernel waited for.
+func (f *Fake) GracePeriods() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.table.GracePeriods
+}
+
 // SetConnections makes a destination have connections, also one that is not in
 // the table for the moment.
 func (f *Fake) SetConnections(k vserver.DestinationKey, c vserver.Connections) {
@@ -112,8 +133,15 @@ func (f *Fake) writeServer(c vserver.ServerChange) error {
 	var errno syscall.Errno
 	switch c.Op {
 	case vserver.Add:
-		if errno = t.AddServer(c.Key, c.Server); errno == syscall.EEXIST {
+		made := c.Server
+		if c.Staged {
+			made.Scheduler = vserver.SchedulerNone
+		}
+		switch errno = t.AddServer(c.Key, made); {
+		case errno == syscall.EEXIST:
 			errno = t.UpdateServer(c.Key, c.Server)
+		case errno == syscall.ENOENT && c.Staged:
+			return fmt.Errorf("scheduler %q: %w", made.Scheduler, vserver.ErrNoStaging)
 		}
 	case vserver.Update:
 		if errno = t.UpdateServer(c.Key, c.Server); errno == syscall.ESRCH {

@@ -15,14 +15,48 @@ import (
 func TestFakeContract(t *testing.T) {
 	Contract(t, func(*testing.T) Subject {
 		f := NewFake()
-		return Subject{Client: f, Schedulers: Schedulers(), Connect: func(_ *testing.T, to vserver.DestinationKey) func() {
-			f.SetConnections(to, vserver.Connections{Active: 1})
-			return func() { f.SetConnections(to, vserver.Connections{Inactive: 1}) }
-		}}
+		return Subject{
+			Client: f, Schedulers: Schedulers(),
+			Connect: func(_ *testing.T, to vserver.DestinationKey) func() {
+				f.SetConnections(to, vserver.Connections{Active: 1})
+				return func() { f.SetConnections(to, vserver.Connections{Inactive: 1}) }
+			},
+			Refuses: func(_ *testing.T, to vserver.DestinationKey) bool { return !f.Schedules(to.Server) },
+		}
 	})
 }
 
 var errPlanned = errors.New("planned")
+
+// TestFakeOfAnOldKernel: without the name "none" staging is refused, and nothing else.
+func TestFakeOfAnOldKernel(t *testing.T) {
+	f := NewFake()
+	f.RefuseStaging()
+	change := vserver.ServerChange{Op: vserver.Add, Key: vip, Server: roundRobin, Staged: true}
+	errs := f.WriteServers(context.Background(), []vserver.ServerChange{change})
+	wantErrors(t, errs, 1, map[int]error{0: vserver.ErrNoStaging}, "add server 10.96.0.1:80/tcp: ")
+	wantErrors(t, errs, 1, map[int]error{0: vserver.ErrUnsupported}, "")
+	if errs := addVIP(f); errs != nil {
+		t.Error(errs[0])
+	}
+}
+
+// TestFakeWaitsForGracePeriods: only where a server loses a scheduler.
+func TestFakeWaitsForGracePeriods(t *testing.T) {
+	f := NewFake()
+	for _, step := range []struct {
+		scheduler string
+		want      int
+	}{{"none", 0}, {"mh", 0}, {"mh", 0}, {"rr", 1}, {"none", 2}, {"none", 2}, {"rr", 2}} {
+		errs := f.WriteServers(context.Background(), []vserver.ServerChange{{Op: vserver.Update, Key: vip, Server: vserver.Server{Scheduler: step.scheduler}}})
+		if errs != nil {
+			t.Fatal(errs[0])
+		}
+		if got := f.GracePeriods(); got != step.want {
+			t.Errorf("after %s: %d grace periods, want %d", step.scheduler, got, step.want)
+		}
+	}
+}
 
 // addVIP is one call that writes one row.
 func addVIP(f *Fake) []error {

@@ -18,8 +18,11 @@ type Table struct {
 	// Connections that destinations have. Those of a destination that was deleted
 	// go on, and are counted again once it is back (ip_vs_trash_get_dest).
 	Connections map[vserver.DestinationKey]vserver.Connections
-	// Schedulers that exist. "none" always does.
+	// Schedulers that exist, vserver.SchedulerNone among them since Linux 4.2.
 	Schedulers map[string]bool
+	// GracePeriods counts how often an edit waited until every CPU had let go of a
+	// server's old scheduler (synchronize_rcu in ip_vs_edit_service).
+	GracePeriods int
 }
 
 // Schedulers lists those of Linux 6.1, as ipvsadm(8) does.
@@ -40,7 +43,7 @@ func NewTable() *Table {
 
 // SetSchedulers makes exactly these exist for adds and updates to come.
 func (t *Table) SetSchedulers(names ...string) {
-	t.Schedulers = map[string]bool{"none": true}
+	t.Schedulers = map[string]bool{vserver.SchedulerNone: true}
 	for _, name := range names {
 		t.Schedulers[name] = true
 	}
@@ -61,11 +64,15 @@ func (t *Table) AddServer(k vserver.ServerKey, s vserver.Server) syscall.Errno {
 
 // UpdateServer is IPVS_CMD_SET_SERVICE; the destinations stay.
 func (t *Table) UpdateServer(k vserver.ServerKey, s vserver.Server) syscall.Errno {
-	if _, ok := t.Servers[k]; !ok {
+	old, ok := t.Servers[k]
+	if !ok {
 		return syscall.ESRCH
 	}
 	if !t.Schedulers[s.Scheduler] {
 		return syscall.ENOENT
+	}
+	if old.Scheduler != s.Scheduler && old.Scheduler != vserver.SchedulerNone {
+		t.GracePeriods++
 	}
 	t.Servers[k] = s
 	return 0
@@ -79,6 +86,21 @@ func (t *Table) DeleteServer(k vserver.ServerKey) syscall.Errno {
 	delete(t.Servers, k)
 	delete(t.Destinations, k)
 	return 0
+}
+
+// Schedule tells whether a new connection to a server finds a destination
+// (ip_vs_schedule, net/netfilter/ipvs/ip_vs_core.c): without a scheduler it does not, and
+// none of the kernel's own picks one of weight 0 where another is to be had.
+func (t *Table) Schedule(k vserver.ServerKey) bool {
+	if s, ok := t.Servers[k]; !ok || s.Scheduler == vserver.SchedulerNone {
+		return false
+	}
+	for _, d := range t.Destinations[k] {
+		if d.Weight > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // AddDestination is IPVS_CMD_NEW_DEST.
