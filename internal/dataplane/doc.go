@@ -8,6 +8,9 @@
 //	updates     sets -> members -> chains -> jumps -> servers -> destinations -> addresses
 //	deletions   sets <- members <- chains <- jumps <- servers <- destinations <- addresses
 //
+// Between the updates of two stages the first may publish what it has made, when the
+// second has put into it what belongs there (Publisher).
+//
 // So nothing attracts traffic before its way back exists, and nothing is removed
 // while something refers to it. A failed row does not stop its neighbours; a row
 // waits for the rows that it needs itself.

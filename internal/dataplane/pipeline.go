@@ -15,6 +15,14 @@ type Stage interface {
 	Counts() delta.Counts
 }
 
+// Publisher is a stage some of whose rows are put in place in two steps, so that nobody
+// meets them before what the next stage puts into them: ApplyUpdates makes them, and
+// Publish, called when the next stage's updates have been tried, lets them be met.
+type Publisher interface {
+	Stage
+	Publish(ctx context.Context, p delta.Pass) delta.Outcome
+}
+
 // Pipeline runs the stages of a mode in order.
 type Pipeline struct {
 	stages []Stage
@@ -33,11 +41,18 @@ func NewPipeline(stages ...Stage) *Pipeline {
 	return &Pipeline{stages: stages}
 }
 
-// Apply writes what is pending: updates down the list, deletions up it.
+// Apply writes what is pending: updates down the list, deletions up it. What a stage
+// publishes follows the updates of the stage after it.
 func (p *Pipeline) Apply(ctx context.Context, opts ApplyOptions) Result {
 	outcomes := make([]delta.Outcome, len(p.stages))
 	for i, s := range p.stages {
 		outcomes[i] = s.ApplyUpdates(ctx, opts.pass())
+		if i == 0 {
+			continue
+		}
+		if below, ok := p.stages[i-1].(Publisher); ok {
+			outcomes[i-1] = outcomes[i-1].Plus(below.Publish(ctx, opts.pass()))
+		}
 	}
 	for i := len(p.stages) - 1; i >= 0; i-- {
 		outcomes[i] = outcomes[i].Plus(p.stages[i].ApplyDeletes(ctx, opts.pass()))

@@ -102,3 +102,28 @@ func TestTwoStagesOfOneNameAreABrokenBuild(t *testing.T) {
 	s := &stage{name: "same", journal: &journal}
 	dataplane.NewPipeline(s, s)
 }
+
+// publisher is a stage that puts rows in place in two steps.
+type publisher struct{ *stage }
+
+func (p publisher) Publish(context.Context, delta.Pass) delta.Outcome {
+	p.note("publish")
+	return delta.Outcome{Updates: 2}
+}
+
+// What a stage publishes comes after the next stage's updates, whatever became of them, and
+// counts as its own.
+func TestPublishingFollowsTheNextStage(t *testing.T) {
+	var journal []string
+	named := func(name string) *stage { return &stage{name: name, journal: &journal} }
+	middle := named("middle")
+	middle.fail = true
+	r := dataplane.NewPipeline(publisher{named("base")}, middle, named("top")).Apply(t.Context(), dataplane.ApplyOptions{KeepOrphans: true})
+	want := []string{"update base", "update middle", "publish base", "update top", "delete top", "delete middle", "delete base"}
+	if diff := cmp.Diff(want, journal); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+	if base := r.Stages[0]; base.Stage != "base" || base.Adds != 1 || base.Updates != 2 {
+		t.Errorf("first stage %+v, want one row added and two updated", base)
+	}
+}

@@ -51,5 +51,6 @@
 //	flows.go     which flows of UDP and SCTP are stale in connection tracking
 //	takeover.go  rules of kube-proxy's other modes carry until everything of ours is in place
 //	handover.go  what a kube-proxy that comes after us takes over
-//	hold.go      nobody is let in while a server has no scheduler
+//	hold.go      nobody is let in while a server that serves has no scheduler
+//	publish.go   a new server with many destinations is met when it is filled
 package ipvs

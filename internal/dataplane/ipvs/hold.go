@@ -20,12 +20,19 @@ import (
 // SCTP try again after a second. UDP does not, so it keeps its chance to be told. A host
 // that dials an address of its own other than a cluster IP is not held.
 
+// reschedules tells whether a server that is there loses a scheduler to get another: only
+// then the kernel waits.
+func (m *Mode) reschedules(k vserver.ServerKey, want vserver.Server) bool {
+	have, there := m.servers.Believed(k)
+	return there && have.Scheduler != want.Scheduler && have.Scheduler != vserver.SchedulerNone
+}
+
 // hold keeps new connections away from the servers among changes that get another
 // scheduler, until release is called.
 func (m *Mode) hold(ctx context.Context, changes []delta.Change[vserver.ServerKey, vserver.Server]) (release func()) {
 	held := map[string][]ipset.Change{}
 	for _, c := range changes {
-		if have, there := m.servers.Believed(c.Key); !there || have.Scheduler == c.Value.Scheduler || c.Key.Protocol == vserver.ProtocolUDP {
+		if !m.reschedules(c.Key, c.Value) || c.Key.Protocol == vserver.ProtocolUDP {
 			continue
 		}
 		k := memberKey{setName(model.FamilyOf(c.Key.Addr), setNoLocal), ipset.IPPort(c.Key.Addr, c.Key.Protocol, c.Key.Port)}

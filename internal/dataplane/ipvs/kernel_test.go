@@ -32,6 +32,7 @@ type kernel struct {
 	calls  []string
 	failAt int    // the number of the call that fails, from 1
 	refuse string // a call that always fails
+	diesAt int    // from the call with this number on all fail: nobody is left to make them
 	// watch, if set, is called before each call.
 	watch func()
 }
@@ -53,7 +54,7 @@ func (k *kernel) note(call string) error {
 		k.watch()
 	}
 	k.calls = append(k.calls, call)
-	if len(k.calls) == k.failAt || call == k.refuse {
+	if len(k.calls) == k.failAt || call == k.refuse || k.diesAt > 0 && len(k.calls) >= k.diesAt {
 		return errPlanned
 	}
 	return nil

@@ -58,6 +58,7 @@ type Mode struct {
 	theirs       []rules.Family // in which rules of iptables mode are the successor's
 	carried      []model.Family // those that the successor carries
 	pace         pace
+	staging      staging
 	// found: the kernel was read, and what was found beside what is wanted was not looked at yet.
 	found bool
 	// leftovers caches left during one pass; nil is not computed.

@@ -29,13 +29,17 @@ func (s serverStore) List(ctx context.Context) (map[vserver.ServerKey]vserver.Se
 func (s serverStore) Write(ctx context.Context, changes []delta.Change[vserver.ServerKey, vserver.Server]) []error {
 	batch := make([]vserver.ServerChange, len(changes))
 	for i, c := range changes {
-		batch[i] = vserver.ServerChange{Op: serverOps[c.Op], Key: c.Key, Server: c.Value}
+		batch[i] = vserver.ServerChange{Op: serverOps[c.Op], Key: c.Key, Server: c.Value, Staged: c.Op == delta.Add && s.mode.staged(c.Key)}
 	}
 	defer s.mode.hold(ctx, changes)()
-	errs := s.servers.WriteServers(ctx, batch)
+	errs := s.mode.writeServers(ctx, batch)
 	for i, c := range changes {
-		if c.Op == delta.Delete && failure(errs, i) == nil {
+		switch {
+		case failure(errs, i) != nil:
+		case c.Op == delta.Delete:
 			s.mode.flows.stale(c.Key)
+		case batch[i].Staged:
+			s.mode.staging.made = append(s.mode.staging.made, c.Key)
 		}
 	}
 	return errs
@@ -105,6 +109,7 @@ func (s serverStage) ApplyUpdates(ctx context.Context, p delta.Pass) delta.Outco
 		start := time.Now()
 		pace.begin()
 		out = out.Plus(s.Table.ApplyUpdates(ctx, p))
+		s.mode.noteStaged()
 		if pace.held == 0 {
 			return out
 		}
@@ -117,9 +122,8 @@ func (s serverStage) ApplyUpdates(ctx context.Context, p delta.Pass) delta.Outco
 
 // paced tells whether a server has to wait for its turn to get another scheduler.
 func (m *Mode) paced(k vserver.ServerKey) bool {
-	have, there := m.servers.Believed(k)
 	want, _ := m.servers.Desired(k)
-	return there && have.Scheduler != want.Scheduler && !m.pace.admit()
+	return m.reschedules(k, want) && !m.pace.admit()
 }
 
 // ApplyDeletes deletes servers, and forgets what went with them.

@@ -33,7 +33,9 @@ func (m *Mode) makeTables() {
 	})
 	m.servers = delta.NewTable(serverStore{m, m.deps.Servers}, delta.Options[vserver.ServerKey, vserver.Server]{
 		Name: "servers", Compare: vserver.ServerKey.Compare, Equal: same[vserver.Server], Owned: m.ownedServer,
-		Wait: func(k vserver.ServerKey) bool { return !m.baseInPlace(k.Addr) || !m.guarded(k) || m.paced(k) },
+		Wait: func(k vserver.ServerKey) bool {
+			return m.filling(k) != m.staging.publishing || !m.baseInPlace(k.Addr) || !m.guarded(k) || m.paced(k)
+		},
 	})
 	m.destinations = delta.NewTable(destinationStore{m, m.deps.Servers}, delta.Options[vserver.DestinationKey, vserver.Destination]{
 		Name: "destinations", Compare: vserver.DestinationKey.Compare, Equal: same[vserver.Destination],
