@@ -33,6 +33,8 @@ type Status struct {
 	Conflicts int `json:"addressConflicts"`
 	// Draining destinations have lost their endpoint and keep their connections.
 	Draining int `json:"draining"`
+	// Trash is how many deleted destinations the kernel may still keep.
+	Trash int `json:"trash"`
 	// NodePorts are the addresses on which NodePorts answer, HealthChecks the
 	// number of Services with a health-check port.
 	NodePorts    []netip.Addr `json:"nodePortAddresses"`
@@ -162,12 +164,13 @@ func (a *Agent) Status(ctx context.Context) (Status, error) {
 }
 
 func (a *Agent) status() Status {
+	drains := a.opts.Mode.Drains()
 	s := Status{
 		Node: a.opts.NodeName, Mode: a.opts.Mode.Name(),
 		Synced: a.synced, Complete: a.complete, Ready: a.stats.ready,
 		Services: a.counts.Services, Skipped: a.counts.Skipped, Noted: a.counts.Noted,
 		Unbound: a.counts.Unbound, Conflicts: a.counts.Conflicts,
-		Draining:  a.opts.Mode.Drains().Now,
+		Draining: drains.Now, Trash: drains.Trash.Len(time.Now()),
 		NodePorts: a.host.NodePorts, HealthChecks: len(a.health.told), Healthy: a.Healthy(),
 		Tables: a.opts.Mode.Tables(),
 		Cycles: a.stats.cycles, Written: map[string]uint64{},

@@ -1,5 +1,7 @@
 package dataplane
 
+import "time"
+
 // Drains is how destinations fare whose endpoints are backends no more and whose
 // connections go on.
 type Drains struct {
@@ -8,6 +10,29 @@ type Drains struct {
 	// Ended counts those that do not any more, by how it ended, since the mode was
 	// made.
 	Ended map[DrainEnd]uint64
+	// Trash is what was deleted lately, drained or not.
+	Trash Trash
+}
+
+// Trash tells of deleted destinations that the kernel still keeps, and has each that is
+// added walk by.
+type Trash []Deleted
+
+// Deleted are so many destinations that the kernel has let go of at that time.
+type Deleted struct {
+	Until time.Time
+	Count int
+}
+
+// Len is how many of them there may be at a time.
+func (t Trash) Len(now time.Time) int {
+	n := 0
+	for _, d := range t {
+		if now.Before(d.Until) {
+			n += d.Count
+		}
+	}
+	return n
 }
 
 // DrainEnd is how the draining of a destination ended.

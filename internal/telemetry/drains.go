@@ -3,6 +3,7 @@ package telemetry
 import (
 	"maps"
 	"sync/atomic"
+	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 )
@@ -19,6 +20,8 @@ func (m *Metrics) newDrains() {
 	m.drains.last.Store(&dataplane.Drains{})
 	m.pullGauge(ours+"draining_destinations", "Destinations that take no new connections and keep those they have.",
 		func(e emit) { e(float64(m.drains.last.Load().Now)) })
+	m.pullGauge(ours+"trash_destinations", "Destinations deleted in the last four minutes, which the kernel may keep in a list that each new destination walks.",
+		func(e emit) { e(float64(m.drains.last.Load().Trash.Len(time.Now()))) })
 	m.pullCounter(ours+"drained_total", "Destinations that have drained, by how it ended.",
 		func(e emit) {
 			ended := m.drains.last.Load().Ended

@@ -85,7 +85,7 @@ func happen(m *telemetry.Metrics, start time.Time) {
 	m.Cycle(agent.Cycle{Took: time.Millisecond, Rows: []agent.TableRows{{Table: "servers", Adds: 3, Updates: 2, Deletes: 1, Failed: 4}}})
 	m.Drift(dataplane.Drift{"addresses": 5})
 	m.Tables([]dataplane.TableStatus{{Table: "servers", Desired: 9, Updates: 7, Deletes: 6}})
-	m.Drains(dataplane.Drains{Now: 17, Ended: map[dataplane.DrainEnd]uint64{
+	m.Drains(dataplane.Drains{Now: 17, Trash: dataplane.Trash{{Until: time.Now().Add(time.Hour), Count: 22}}, Ended: map[dataplane.DrainEnd]uint64{
 		dataplane.DrainEmpty: 18, dataplane.DrainDeadline: 19, dataplane.DrainServiceDeleted: 20, dataplane.DrainBack: 21}})
 	m.Swept(model.IPv4, 5*time.Millisecond, 25, nil)
 	m.Swept(model.IPv6, time.Second, 26, errors.New("interrupted"))

@@ -48,6 +48,7 @@
 // What else belongs to the life of a connection:
 //
 //	drain.go     destinations whose endpoint left go on at weight 0 for the connections they have
+//	trash.go     those that have drained wait while the kernel keeps many that were deleted
 //	flows.go     which flows of UDP and SCTP are stale in connection tracking
 //	takeover.go  rules of kube-proxy's other modes carry until everything of ours is in place
 //	handover.go  what a kube-proxy that comes after us takes over

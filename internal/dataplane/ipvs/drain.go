@@ -43,10 +43,13 @@ type drain struct {
 	// quiet: no connection was established when they were counted last. What is counted
 	// still is closed, and remembered for a while.
 	quiet bool
+	// idle is since when it was counted to have no connection at all, and waits to be
+	// deleted (trash); zero if it has one, or was not counted.
+	idle time.Time
 }
 
 // lookEvery is how often connections are counted while something drains, and lookSeldom
-// while all that drains has no end in time. Reading takes no more than one lookShare-th
+// while all that drains has no end in time, or is over and waits for room (trash). Reading takes no more than one lookShare-th
 // of the time, however many servers there are.
 const (
 	lookEvery  = time.Second
@@ -188,11 +191,14 @@ func (m *Mode) endDrains(ctx context.Context) {
 	if m.drains.count == 0 || now.Before(m.drains.look) && !m.drains.over(now) {
 		return
 	}
-	ended, cut := m.idle(ctx, now), 0
+	ended, cut := map[vserver.DestinationKey]dataplane.DrainEnd{}, 0
+	for _, k := range m.goNow(m.idle(ctx, now), now) {
+		ended[k] = dataplane.DrainEmpty
+	}
 	m.drains.next = time.Time{}
 	for k, one := range m.drains.all() {
 		end, limited := one.deadline()
-		if _, idle := ended[k]; idle || !limited {
+		if _, ends := ended[k]; ends || !limited || one.waits(now) {
 			continue
 		}
 		switch {
@@ -217,17 +223,23 @@ func (m *Mode) endDrains(ctx context.Context) {
 	}
 }
 
+// waits tells whether a drain is over but for the room it needs among the deleted. Its time
+// does not matter then: there is nothing to cut.
+func (d drain) waits(now time.Time) bool {
+	return !d.idle.IsZero() && now.Sub(d.idle) < trashWait
+}
+
 // over tells whether some drain may have had its time.
 func (d *drains) over(now time.Time) bool { return !d.next.IsZero() && !now.Before(d.next) }
 
 // idle finds the drained destinations without a connection, when it is time to look. One
 // read answers for all of them (/proc/net/ip_vs), and only those count whose weight of 0
 // is in the kernel by then: no other connection can come.
-func (m *Mode) idle(ctx context.Context, now time.Time) map[vserver.DestinationKey]dataplane.DrainEnd {
-	out := map[vserver.DestinationKey]dataplane.DrainEnd{}
+func (m *Mode) idle(ctx context.Context, now time.Time) []vserver.DestinationKey {
 	if now.Before(m.drains.look) {
-		return out
+		return nil
 	}
+	var out []vserver.DestinationKey
 	wanted := map[vserver.DestinationKey]struct{}{}
 	for k := range m.drains.all() {
 		if have, there := m.destinations.Believed(k); there && have == (vserver.Destination{}) {
@@ -237,12 +249,16 @@ func (m *Mode) idle(ctx context.Context, now time.Time) map[vserver.DestinationK
 	counts, err := m.deps.Servers.CountConnections(ctx, wanted)
 	m.sayUnread(ctx, err)
 	for k, c := range counts {
-		if c.Idle() {
-			out[k] = dataplane.DrainEmpty
-		} else {
-			one := m.drains.of[k.Server][k]
-			one.quiet = c.Active == 0
-			m.drains.of[k.Server][k] = one
+		one := m.drains.of[k.Server][k]
+		one.quiet = c.Active == 0
+		switch {
+		case !c.Idle():
+			one.idle = time.Time{}
+		case one.idle.IsZero():
+			one.idle = now
+		}
+		if m.drains.of[k.Server][k] = one; c.Idle() {
+			out = append(out, k)
 		}
 	}
 	m.drains.look = now.Add(max(m.drains.pause(), lookShare*time.Since(now)))
@@ -283,5 +299,5 @@ func (m *Mode) Due() time.Time {
 
 // Drains implements dataplane.Dataplane.
 func (m *Mode) Drains() dataplane.Drains {
-	return dataplane.Drains{Now: m.drains.count, Ended: maps.Clone(m.drains.ended)}
+	return dataplane.Drains{Now: m.drains.count, Ended: maps.Clone(m.drains.ended), Trash: slices.Clone(dataplane.Trash(m.trash))}
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -98,7 +99,7 @@ func (m *Mode) leftDestinations() map[vserver.ServerKey][]vserver.DestinationKey
 	return out
 }
 
-// forgetDestinations drops those whose server the kernel has deleted.
+// forgetDestinations drops those whose server the kernel has deleted, and them with it.
 func (m *Mode) forgetDestinations() {
 	var gone []vserver.DestinationKey
 	for k := range m.destinations.AllDeletes() {
@@ -106,9 +107,14 @@ func (m *Mode) forgetDestinations() {
 			gone = append(gone, k)
 		}
 	}
+	had := 0
 	for _, k := range gone {
+		if _, there := m.destinations.Believed(k); there {
+			had++
+		}
 		m.destinations.DropActual(k)
 	}
+	m.trash.add(had, time.Now())
 }
 
 // refersTo tells whether one of the rules names the set as a word of its own.

@@ -50,6 +50,7 @@ type Mode struct {
 	healthClaims *delta.Claims[model.ServiceID, memberKey, struct{}]
 	detours      detours
 	drains       drains
+	trash        trash
 	flows        flows
 	takeover     takeover
 	cleared      bool // nothing is wanted any more

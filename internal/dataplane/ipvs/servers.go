@@ -74,6 +74,7 @@ func (s destinationStore) Write(ctx context.Context, changes []delta.Change[vser
 		batch[i] = vserver.DestinationChange{Op: serverOps[c.Op], Key: c.Key, Destination: c.Value}
 	}
 	errs := s.servers.WriteDestinations(ctx, batch)
+	s.mode.trash.add(s.deleted(changes, errs), time.Now())
 	for i, c := range changes {
 		switch err := failure(errs, i); {
 		case errors.Is(err, vserver.ErrNotExist):
@@ -83,6 +84,17 @@ func (s destinationStore) Write(ctx context.Context, changes []delta.Change[vser
 		}
 	}
 	return errs
+}
+
+// deleted counts the destinations that were deleted and are known to have been there.
+func (s destinationStore) deleted(changes []delta.Change[vserver.DestinationKey, vserver.Destination], errs []error) int {
+	n := 0
+	for i, c := range changes {
+		if _, there := s.mode.destinations.Believed(c.Key); there && c.Op == delta.Delete && failure(errs, i) == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // failure is that of one row; a batch without any may have no list.
