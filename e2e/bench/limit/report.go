@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+)
+
+// seconds is a time in the report.
+type seconds float64
+
+func toSeconds(d time.Duration) seconds { return seconds(d.Seconds()) }
+
+// table is what writing one table took.
+type table struct {
+	Name     string  `json:"name"`
+	Rows     int     `json:"rows"`
+	Messages int     `json:"messages"`
+	Sends    int     `json:"sends"`
+	Bytes    int     `json:"bytes"`
+	Packing  seconds `json:"packing"` // before the first send
+	Wall     seconds `json:"wall"`    // from the first send to the last answer
+	CPU      seconds `json:"cpu"`     // of this process, in the kernel too
+}
+
+// sum adds tables up.
+func sum(tables []table) table {
+	all := table{Name: "sum"}
+	for _, t := range tables {
+		all.Rows += t.Rows
+		all.Messages += t.Messages
+		all.Sends += t.Sends
+		all.Bytes += t.Bytes
+		all.Packing += t.Packing
+		all.Wall += t.Wall
+		all.CPU += t.CPU
+	}
+	return all
+}
+
+// report is what is printed. All times are seconds.
+type report struct {
+	Rows   counts  `json:"rows"`
+	Tables []table `json:"tables"`
+	Sum    table   `json:"sum"`
+	Took   seconds `json:"took,omitempty"`  // of an agent, as it was given
+	Times  float64 `json:"times,omitempty"` // Took by the sum's wall time
+}
+
+// compare fills in how many times the limit an agent took.
+func (r *report) compare(took time.Duration) {
+	if took > 0 && r.Sum.Wall > 0 {
+		r.Took = toSeconds(took)
+		r.Times = float64(r.Took / r.Sum.Wall)
+	}
+}
+
+func (r report) print(out io.Writer) error {
+	c := r.Rows
+	_, err := fmt.Fprintf(out, "%d virtual servers with %d destinations, %d sets with %d entries, %d addresses\n\n",
+		c.Servers, c.Destinations, c.Sets, c.Entries, c.Addresses)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "table\trows\tmessages\tsends\tKiB\tpacking ms\twall ms\tCPU ms\tµs a row\t")
+	for _, t := range append(r.Tables[:len(r.Tables):len(r.Tables)], r.Sum) {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%.1f\t%.1f\t%.1f\t%.2f\t\n", t.Name, t.Rows, t.Messages, t.Sends, t.Bytes>>10,
+			t.Packing*1e3, t.Wall*1e3, t.CPU*1e3, float64(t.Wall)*1e6/float64(max(t.Rows, 1)))
+	}
+	if err := errors.Join(err, w.Flush()); err != nil {
+		return err
+	}
+	if r.Times > 0 {
+		_, err = fmt.Fprintf(out, "\n%.3g s is %.1f times that.\n", r.Took, r.Times)
+	}
+	return err
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func aReport() report {
+	r := report{
+		Rows: counts{Servers: 1000, Destinations: 10_000, Sets: 1, Entries: 1000, Addresses: 1000},
+		Tables: []table{
+			{Name: "ipvs", Rows: 11_000, Messages: 11_000, Sends: 22, Bytes: 1 << 20, Packing: 0.01, Wall: 0.3, CPU: 0.25},
+			{Name: "addresses", Rows: 1000, Messages: 1000, Sends: 2, Bytes: 40 << 10, Packing: 0.001, Wall: 0.1, CPU: 0.05},
+		},
+	}
+	r.Sum = sum(r.Tables)
+	return r
+}
+
+func TestReport(t *testing.T) {
+	r := aReport()
+	r.compare(2 * time.Second)
+	var out strings.Builder
+	if err := r.print(&out); err != nil {
+		t.Fatal(err)
+	}
+	want := `1000 virtual servers with 10000 destinations, 1 sets with 1000 entries, 1000 addresses
+
+      table   rows  messages  sends   KiB  packing ms  wall ms  CPU ms  µs a row
+       ipvs  11000     11000     22  1024        10.0    300.0   250.0     27.27
+  addresses   1000      1000      2    40         1.0    100.0    50.0    100.00
+        sum  12000     12000     24  1064        11.0    400.0   300.0     33.33
+
+2 s is 5.0 times that.
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("report (-want +got):\n%s", diff)
+	}
+}
+
+func TestReportIsReadAgain(t *testing.T) {
+	want := aReport()
+	text, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got report
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("report (-want +got):\n%s", diff)
+	}
+	if strings.Contains(string(text), "times") {
+		t.Errorf("a multiple of nothing: %s", text)
+	}
+}
