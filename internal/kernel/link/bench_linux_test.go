@@ -1,0 +1,53 @@
+package link
+
+import (
+	"fmt"
+	"net/netip"
+	"syscall"
+	"testing"
+)
+
+// BenchmarkEncode packs additions of addresses: the cost is that of each address.
+func BenchmarkEncode(b *testing.B) {
+	for _, n := range []int{100, 1_000, 10_000} {
+		b.Run(fmt.Sprintf("addresses=%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				for i := range n {
+					changeAddr(benchChange(i), 7).Serialize()
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/address")
+		})
+	}
+}
+
+// BenchmarkDecode reads the addresses of a dump.
+func BenchmarkDecode(b *testing.B) {
+	for _, n := range []int{100, 1_000, 10_000} {
+		b.Run(fmt.Sprintf("addresses=%d", n), func(b *testing.B) {
+			var dump []byte
+			for i := range n {
+				dump = append(dump, changeAddr(benchChange(i), 7).Serialize()...)
+			}
+			b.SetBytes(int64(len(dump)))
+			b.ReportAllocs()
+			for b.Loop() {
+				messages, err := syscall.ParseNetlinkMessage(dump)
+				if err != nil || len(messages) != n {
+					b.Fatalf("%d messages, %v", len(messages), err)
+				}
+				for _, m := range messages {
+					if a, ok := parseAddr(m); !ok || !a.host || a.index != 7 {
+						b.Fatalf("%+v, %t", a, ok)
+					}
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/address")
+		})
+	}
+}
+
+func benchChange(i int) Change {
+	return Change{Op: Add, Addr: netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)})}
+}
