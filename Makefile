@@ -15,7 +15,7 @@ IMAGE     ?= kube-ipvs:dev
 PLATFORMS ?=
 PUSH      ?=
 
-.PHONY: help build demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover e2e-kills e2e-million bench-memory bench-iptables bench bench-micro fuzz golden lint verify vuln image manifests clean
+.PHONY: help build demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover e2e-kills e2e-million bench-memory bench-iptables bench bench-micro profile fuzz golden lint verify vuln image manifests clean
 
 help: ## this list
 	@echo 'kube-ipvs: Kubernetes Services on the kernel'"'"'s IP Virtual Server'
@@ -82,6 +82,9 @@ bench: ## what one change costs, and how that does not grow
 
 bench-micro: ## those that need no kernel, in a minute, against the last run on this machine
 	@KUBE_IPVS_CACHE='$(CACHE)' e2e/benchstat.sh
+
+profile: ## CPU, heap, block and trace of start, churn and idle in bin/profile; N=10000 Services, MODE=iptables without IPVS
+	@N='$(N)' MODE='$(MODE)' e2e/profile.sh
 
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	@for target in $$(grep -rho --include='*_test.go' -E '^func Fuzz[A-Za-z]+' internal ipset scheduler | awk '{ print $$2 }' | sort -u); do \

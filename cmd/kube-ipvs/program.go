@@ -96,6 +96,7 @@ func (p *program) sayPicked(asked config.Config) {
 // run returns when ctx ends or a part of it cannot go on.
 func (p *program) run(ctx context.Context, socket net.Listener) error {
 	c := p.live.now()
+	defer profileWaits(c.Profiling)()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.loop.Run(ctx) })
 	for _, s := range p.follow.list {
