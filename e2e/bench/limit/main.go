@@ -55,7 +55,7 @@ type options struct {
 	from, save          string
 	device, kind        string
 	tables              string
-	perSend             int
+	perSend, runs       int
 	took                time.Duration
 	json                bool
 }
@@ -71,6 +71,7 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.kind, "kind", "dummy", "the `type` of the link that gets the addresses, for kernels without dummy links")
 	flags.StringVar(&o.tables, "tables", strings.Join(tableNames, ","), "what to write, of these")
 	flags.IntVar(&o.perSend, "per-send", 512, "messages a send")
+	flags.IntVar(&o.runs, "runs", 3, "write so often, and tell the fastest: whatever else runs can only make it slower")
 	flags.DurationVar(&o.took, "took", 0, "the time an agent took for the same rows; it is printed as a multiple")
 	flags.BoolVar(&o.json, "json", false, "print JSON")
 	if err := flags.Parse(args); err != nil {
@@ -90,8 +91,8 @@ func (o options) check(rest []string) error {
 	if o.services < 0 || o.services > maxServices || o.endpoints < 0 || o.endpoints > maxEndpoints {
 		errs = append(errs, fmt.Errorf("want at most %d services of %d endpoints", maxServices, maxEndpoints))
 	}
-	if o.perSend < 1 {
-		errs = append(errs, errors.New("-per-send has to be 1 or more"))
+	if o.perSend < 1 || o.runs < 1 {
+		errs = append(errs, errors.New("-per-send and -runs have to be 1 or more"))
 	}
 	for name := range strings.SplitSeq(o.tables, ",") {
 		if !slices.Contains(tableNames, name) {

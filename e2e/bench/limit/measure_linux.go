@@ -17,22 +17,33 @@ import (
 // theLink carries the addresses in the namespace that is written to.
 const theLink = "limit0"
 
-// measure writes a sample and then all rows, each to a namespace of its own. That of the sample stays until the end: taking it down would
-// hold the locks that writing needs.
+// measure writes a sample and then all rows, as often as was asked for, each to a namespace of its own. They all stay until the end: taking
+// one down would hold the locks that writing needs.
 func measure(ctx context.Context, o options, all rows) (report, error) {
-	result := report{Rows: all.counts()}
+	result := report{Rows: all.counts(), Runs: o.runs}
 	err := apart(func() error {
 		if _, err := program(ctx, o, all.sample()); err != nil {
 			return fmt.Errorf("write a sample: %w", err)
 		}
-		return apart(func() error {
-			tables, err := program(ctx, o, all)
-			result.Tables, result.Sum = tables, sum(tables)
-			result.compare(o.took)
-			return err
-		})
+		return o.repeat(ctx, all, o.runs, result.take)
 	})
+	result.compare(o.took)
 	return result, err
+}
+
+// repeat writes all rows again inside of the namespace of the run before.
+func (o options) repeat(ctx context.Context, all rows, runs int, take func([]table)) error {
+	if runs == 0 {
+		return nil
+	}
+	return apart(func() error {
+		tables, err := program(ctx, o, all)
+		if err != nil {
+			return err
+		}
+		take(tables)
+		return o.repeat(ctx, all, runs-1, take)
+	})
 }
 
 // program packs rows, writes them to this thread's namespace and checks that they are there.

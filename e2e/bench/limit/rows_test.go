@@ -131,6 +131,7 @@ func TestFlagsAreChecked(t *testing.T) {
 		"-services -1":                 "at most 100000",
 		"-services 1 -endpoints 81":    "of 80 endpoints",
 		"-per-send 0":                  "-per-send",
+		"-runs 0":                      "-runs",
 		"-tables ipvs,rules":           `table "rules": want sets, ipvs, addresses`,
 		"-services 1 more":             "unexpected",
 		"-services 1 -tables ipvs,set": `table "set"`,
