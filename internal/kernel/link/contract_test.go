@@ -24,6 +24,8 @@ type handle interface {
 	Write(context.Context, []link.Change) []error
 	Local(context.Context) (map[netip.Addr]string, error)
 	Gateways(context.Context) ([]netip.Addr, error)
+	ListRoutes(context.Context) (map[netip.Prefix]struct{}, error)
+	WriteRoutes(context.Context, []link.RouteChange) []error
 	Watch(context.Context, func(link.Event)) error
 	Remove(context.Context) error
 	Counters() link.Counters
@@ -39,6 +41,9 @@ type somebody interface {
 	RemoveElsewhere(netip.Addr)
 	SetGateways(...netip.Addr)
 	AddByHand(netip.Addr)
+	LoseRoute(netip.Prefix)
+	AddRouteByHand(netip.Prefix)
+	RemoveRouteByHand(netip.Prefix)
 }
 
 // world is one kernel with one handle and somebody else.
@@ -64,6 +69,11 @@ var contract = map[string]func(*testing.T, world){
 	"own removal is not told":      testOwnRemoval,
 	"node addresses change":        testNodeAddresses,
 	"one watch at a time":          testSecondWatch,
+	"routes without the link":      testRoutes,
+	"one bad route among many":     testBadRoute,
+	"routes of others":             testForeignRoute,
+	"a route outlives addresses":   testRouteOutlivesAddresses,
+	"a route is lost":              testRouteLost,
 	"closed":                       testClosed,
 	"a context that is over":       testContextOver,
 }
@@ -214,6 +224,125 @@ func testGateways(t *testing.T, w world) {
 	}
 }
 
+func testRoutes(t *testing.T, w world) {
+	wantRoutes(t, w)
+	for range 2 {
+		mustWriteRoutes(t, w, link.Add, "10.96.0.0/16", "fd00:96::/112", "10.97.0.0/24")
+	}
+	wantRoutes(t, w, "10.96.0.0/16", "fd00:96::/112", "10.97.0.0/24")
+	for range 2 {
+		mustWriteRoutes(t, w, link.Delete, "10.96.0.0/16", "fd00:96::/112")
+	}
+	wantRoutes(t, w, "10.97.0.0/24")
+	if errs := w.WriteRoutes(t.Context(), nil); errs != nil {
+		t.Errorf("WriteRoutes of nothing = %v", errs)
+	}
+	if got := w.Counters(); got.Rows != 10 || got.Failed != 0 {
+		t.Errorf("Counters = %+v, want 10 rows, none failed", got)
+	}
+}
+
+func testBadRoute(t *testing.T, w world) {
+	rows := []link.RouteChange{{Op: link.Add}}
+	for _, p := range []string{"0.0.0.0/0", "::/0", "127.0.0.0/8", "224.0.0.0/4", "fe80::/10", "10.96.0.1/16", "::ffff:10.96.0.0/112", "10.96.0.0/16"} {
+		rows = append(rows, link.RouteChange{Op: link.Add, Prefix: netip.MustParsePrefix(p)})
+	}
+	rows = append(rows, link.RouteChange{Op: 9, Prefix: netip.MustParsePrefix("10.97.0.0/16")}, link.RouteChange{Op: link.Add, Prefix: netip.MustParsePrefix("fd00:96::/112")})
+	good := map[int]bool{8: true, 10: true}
+	errs := w.WriteRoutes(t.Context(), rows)
+	if len(errs) != len(rows) {
+		t.Fatalf("WriteRoutes returned %d errors for %d rows", len(errs), len(rows))
+	}
+	for i, err := range errs {
+		if good[i] != (err == nil) {
+			t.Errorf("row %d (%s): error %v", i, rows[i], err)
+		}
+	}
+	wantRoutes(t, w, "10.96.0.0/16", "fd00:96::/112")
+}
+
+func testForeignRoute(t *testing.T, w world) {
+	for _, text := range []string{"10.96.0.0/16", "fd00:96::/112"} {
+		p := netip.MustParsePrefix(text)
+		w.other.AddRouteByHand(p)
+		wantRoutes(t, w)
+		if errs := w.WriteRoutes(t.Context(), []link.RouteChange{{Op: link.Add, Prefix: p}}); len(errs) != 1 || !errors.Is(errs[0], link.ErrExist) {
+			t.Errorf("WriteRoutes where another's route is = %v, want %v", errs, link.ErrExist)
+		}
+		mustWriteRoutes(t, w, link.Delete, text)
+		if errs := w.WriteRoutes(t.Context(), []link.RouteChange{{Op: link.Add, Prefix: p}}); len(errs) != 1 || !errors.Is(errs[0], link.ErrExist) {
+			t.Errorf("after a deletion WriteRoutes = %v, want %v: another's route was deleted", errs, link.ErrExist)
+		}
+		w.other.RemoveRouteByHand(p)
+		mustWriteRoutes(t, w, link.Add, text)
+		wantRoutes(t, w, text)
+		mustWriteRoutes(t, w, link.Delete, text)
+	}
+}
+
+// The kernel drops the IPv4 routes of a link with its last address.
+func testRouteOutlivesAddresses(t *testing.T, w world) {
+	mustEnsure(t, w)
+	mustWriteRoutes(t, w, link.Add, "10.96.0.0/16", "fd00:96::/112")
+	mustWrite(t, w, link.Add, "192.0.2.1", "2001:db8::1")
+	mustWrite(t, w, link.Delete, "192.0.2.1", "2001:db8::1")
+	wantRoutes(t, w, "10.96.0.0/16", "fd00:96::/112")
+	if err := w.Remove(t.Context()); err != nil {
+		t.Fatalf("Remove: %v", err)
+	}
+	wantRoutes(t, w, "10.96.0.0/16", "fd00:96::/112")
+}
+
+func testRouteLost(t *testing.T, w world) {
+	mustEnsure(t, w)
+	mustWriteRoutes(t, w, link.Add, "10.96.0.0/16", "fd00:96::/112")
+	events := watchEvents(t, w)
+	for _, text := range []string{"10.96.0.0/16", "fd00:96::/112"} {
+		p := netip.MustParsePrefix(text)
+		// What this handle deletes itself is not told, nor is a deletion of nothing kept.
+		for range 2 {
+			mustWriteRoutes(t, w, link.Delete, text)
+		}
+		mustWriteRoutes(t, w, link.Add, text)
+		w.other.LoseRoute(p)
+		events.want(t, link.Event{Kind: link.OurRouteLost, Route: p})
+		w.other.AddRouteByHand(p)
+		w.other.RemoveRouteByHand(p) // another's
+		mustWriteRoutes(t, w, link.Add, text)
+	}
+	wantRoutes(t, w, "10.96.0.0/16", "fd00:96::/112")
+	w.other.AddElsewhere(netip.MustParseAddr("192.0.2.7"), "uplink0")
+	events.want(t, link.Event{Kind: link.NodeAddressesChanged, Addr: netip.MustParseAddr("192.0.2.7")})
+}
+
+func mustWriteRoutes(t *testing.T, w world, op link.Op, ranges ...string) {
+	t.Helper()
+	rows := make([]link.RouteChange, len(ranges))
+	for i, p := range ranges {
+		rows[i] = link.RouteChange{Op: op, Prefix: netip.MustParsePrefix(p)}
+	}
+	if errs := w.WriteRoutes(t.Context(), rows); errs != nil {
+		t.Fatalf("WriteRoutes: %v", errors.Join(errs...))
+	}
+}
+
+func wantRoutes(t *testing.T, w world, want ...string) {
+	t.Helper()
+	found, err := w.ListRoutes(t.Context())
+	if err != nil {
+		t.Fatalf("ListRoutes: %v", err)
+	}
+	var got []string
+	for p := range found {
+		got = append(got, p.String())
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(want, got) {
+		t.Errorf("routes (-want +got):\n%s", cmp.Diff(want, got))
+	}
+}
+
 func testLocal(t *testing.T, w world) {
 	mustEnsure(t, w)
 	mustWrite(t, w, link.Add, "10.96.0.1", "fd00:96::1")
@@ -261,7 +390,7 @@ func testLinkLost(t *testing.T, w world) {
 		{Kind: link.OurAddressLost, Addr: netip.MustParseAddr("fd00:96::1")},
 		{Kind: link.OurLinkLost},
 	}
-	if diff := cmp.Diff(want, lost, cmp.Comparer(sameAddr)); diff != "" {
+	if diff := cmp.Diff(want, lost, cmp.Comparer(func(a, b link.Event) bool { return a == b })); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	wantNoLink(t, w)

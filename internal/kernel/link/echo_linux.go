@@ -16,6 +16,7 @@ type echoes struct {
 	mu      sync.Mutex
 	active  bool // somebody watches; without a reader nothing is kept
 	deletes map[netip.Addr]int
+	routes  map[netip.Prefix]int
 	removed map[uint32]bool // links, by index; indexes are not used twice
 }
 
@@ -24,7 +25,7 @@ func (e *echoes) reset(active bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.active = active
-	e.deletes, e.removed = map[netip.Addr]int{}, map[uint32]bool{}
+	e.deletes, e.routes, e.removed = map[netip.Addr]int{}, map[netip.Prefix]int{}, map[uint32]bool{}
 }
 
 func (e *echoes) expect(c Change) {
@@ -45,13 +46,40 @@ func (e *echoes) cancel(c Change) {
 func (e *echoes) consume(a netip.Addr) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	switch e.deletes[a] {
+	return consume(e.deletes, a)
+}
+
+// expectRoute, cancelRoute and consumeRoute do for routes what their namesakes do for
+// addresses.
+func (e *echoes) expectRoute(c RouteChange) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.active && c.Op == Delete {
+		e.routes[c.Prefix]++
+	}
+}
+
+func (e *echoes) cancelRoute(c RouteChange) {
+	if c.Op == Delete {
+		e.consumeRoute(c.Prefix)
+	}
+}
+
+func (e *echoes) consumeRoute(p netip.Prefix) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return consume(e.routes, p)
+}
+
+// consume takes one off a count.
+func consume[K comparable](counts map[K]int, k K) bool {
+	switch counts[k] {
 	case 0:
 		return false
 	case 1:
-		delete(e.deletes, a)
+		delete(counts, k)
 	default:
-		e.deletes[a]--
+		counts[k]--
 	}
 	return true
 }

@@ -43,6 +43,20 @@ func (h *Handle) Write(_ context.Context, changes []Change) []error {
 	return errs
 }
 
+// ListRoutes fails with ErrUnsupported.
+func (h *Handle) ListRoutes(context.Context) (map[netip.Prefix]struct{}, error) {
+	return nil, errPlatform
+}
+
+// WriteRoutes fails every row with ErrUnsupported.
+func (h *Handle) WriteRoutes(_ context.Context, changes []RouteChange) []error {
+	errs := make([]error, len(changes))
+	for i := range errs {
+		errs[i] = errPlatform
+	}
+	return errs
+}
+
 // Watch fails with ErrUnsupported.
 func (h *Handle) Watch(context.Context, func(Event)) error { return errPlatform }
 

@@ -34,7 +34,7 @@ func kernelWorld(t testing.TB, kind string) world {
 	t.Helper()
 	enterNamespace(t)
 	n := newNeighbour(t, kind)
-	h, err := link.New(zaptest.NewLogger(t), link.Options{}.WithKind(kind))
+	h, err := link.New(zaptest.NewLogger(t), link.Options{WatchRoutes: true}.WithKind(kind))
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
@@ -75,6 +75,7 @@ func newNeighbour(t testing.TB, kind string) *neighbour {
 	}
 	n := &neighbour{t: t, nl: h, kind: kind}
 	n.must("delete the probe link", h.LinkDel(probe))
+	n.must("set lo up", n.nl.LinkSetUp(n.link("lo"))) // as on every machine
 	return n
 }
 
@@ -141,7 +142,6 @@ func (n *neighbour) anyLink(name string) netlink.Link {
 func (n *neighbour) SetGateways(hops ...netip.Addr) {
 	n.t.Helper()
 	l := n.anyLink("uplink0")
-	n.must("set lo up", n.nl.LinkSetUp(n.link("lo"))) // before, IPv4 takes no gateway
 	n.must("set uplink0 up", n.nl.LinkSetUp(l))
 	for _, all := range []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")} {
 		r := &netlink.Route{Dst: ipNet(all)}
@@ -155,6 +155,30 @@ func (n *neighbour) SetGateways(hops ...netip.Addr) {
 			n.must("add a default route", n.nl.RouteAdd(r))
 		}
 	}
+}
+
+// localRoute is a route of ours, or of another protocol.
+func (n *neighbour) localRoute(p netip.Prefix, protocol int) *netlink.Route {
+	n.t.Helper()
+	return &netlink.Route{
+		Dst: ipNet(p), LinkIndex: n.link("lo").Attrs().Index, Table: unix.RT_TABLE_LOCAL,
+		Type: unix.RTN_LOCAL, Scope: netlink.SCOPE_HOST, Protocol: netlink.RouteProtocol(protocol),
+	}
+}
+
+func (n *neighbour) LoseRoute(p netip.Prefix) {
+	n.t.Helper()
+	n.must("delete "+p.String(), n.nl.RouteDel(n.localRoute(p, link.RouteProtocol)))
+}
+
+func (n *neighbour) AddRouteByHand(p netip.Prefix) {
+	n.t.Helper()
+	n.must("add "+p.String(), n.nl.RouteAdd(n.localRoute(p, unix.RTPROT_STATIC)))
+}
+
+func (n *neighbour) RemoveRouteByHand(p netip.Prefix) {
+	n.t.Helper()
+	n.must("delete "+p.String(), n.nl.RouteDel(n.localRoute(p, unix.RTPROT_STATIC)))
 }
 
 func ipNet(p netip.Prefix) *net.IPNet {

@@ -347,3 +347,43 @@ func BenchmarkAdd(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkMakeLocal makes 10,000 addresses local one by one and by one route, and takes
+// them back.
+func BenchmarkMakeLocal(b *testing.B) {
+	const size = 10_000
+	handle := func(b *testing.B) *link.Handle {
+		h, _ := kernelHandle(b, link.Options{Timeout: time.Minute})
+		if _, err := h.Ensure(b.Context()); err != nil {
+			b.Fatalf("Ensure: %v", err)
+		}
+		return h
+	}
+	for _, family := range []struct{ name, first, all string }{
+		{"IPv4", "10.96.0.0", "10.96.0.0/16"}, {"IPv6", "fd00:96::", "fd00:96::/112"},
+	} {
+		b.Run(family.name+" addresses", func(b *testing.B) {
+			h, rows := handle(b), make([]link.Change, size)
+			for b.Loop() {
+				for _, op := range []link.Op{link.Add, link.Delete} {
+					for i, a := range block(family.first, size) {
+						rows[i] = link.Change{Op: op, Addr: a}
+					}
+					if errs := h.Write(b.Context(), rows); errs != nil {
+						b.Fatalf("Write: %v", errors.Join(errs...))
+					}
+				}
+			}
+		})
+		b.Run(family.name+" route", func(b *testing.B) {
+			h := handle(b)
+			for b.Loop() {
+				for _, op := range []link.Op{link.Add, link.Delete} {
+					if errs := h.WriteRoutes(b.Context(), []link.RouteChange{{Op: op, Prefix: netip.MustParsePrefix(family.all)}}); errs != nil {
+						b.Fatalf("WriteRoutes: %v", errors.Join(errs...))
+					}
+				}
+			}
+		})
+	}
+}

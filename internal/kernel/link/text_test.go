@@ -59,7 +59,10 @@ func TestStrings(t *testing.T) {
 		"our address lost 10.96.0.1": link.Event{Kind: link.OurAddressLost, Addr: a}.String(),
 		"node addresses changed 10.96.0.1": link.Event{
 			Kind: link.NodeAddressesChanged, Addr: a}.String(),
-		"kind(0)": link.Kind(0).String(),
+		"kind(0)":                      link.Kind(0).String(),
+		"our route lost fd00:96::/112": link.Event{Kind: link.OurRouteLost, Route: netip.MustParsePrefix("fd00:96::/112")}.String(),
+		"del local 10.96.0.0/16":       link.RouteChange{Op: link.Delete, Prefix: netip.MustParsePrefix("10.96.0.0/16")}.String(),
+		"add local invalid range":      link.RouteChange{Op: link.Add}.String(),
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)

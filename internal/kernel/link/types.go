@@ -95,11 +95,13 @@ const (
 	// Overrun says that events were lost. The watch goes on; like Ready it asks
 	// the receiver to read everything again.
 	Overrun
+	// OurRouteLost says that somebody else removed our local route of Route.
+	OurRouteLost
 )
 
 var kindNames = [...]string{
 	Ready: "ready", OurAddressLost: "our address lost", OurLinkLost: "our link lost",
-	NodeAddressesChanged: "node addresses changed", Overrun: "overrun",
+	NodeAddressesChanged: "node addresses changed", Overrun: "overrun", OurRouteLost: "our route lost",
 }
 
 // String returns the kind in words.
@@ -110,25 +112,30 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
-// Event is one thing a Watch saw. Addr is set for the two kinds that have one.
+// Event is one thing a Watch saw. Addr is set for the two kinds that have one, Route for
+// OurRouteLost.
 type Event struct {
-	Kind Kind
-	Addr netip.Addr
+	Kind  Kind
+	Addr  netip.Addr
+	Route netip.Prefix
 }
 
-// String returns the kind and, where there is one, the address.
+// String returns the kind and, where there is one, the address or range.
 func (e Event) String() string {
-	if !e.Addr.IsValid() {
-		return e.Kind.String()
+	switch {
+	case e.Addr.IsValid():
+		return e.Kind.String() + " " + e.Addr.String()
+	case e.Route.IsValid():
+		return e.Kind.String() + " " + e.Route.String()
 	}
-	return e.Kind.String() + " " + e.Addr.String()
+	return e.Kind.String()
 }
 
 // Counters are totals since New; they only grow.
 type Counters struct {
 	Calls       uint64 // exchanges with the kernel, one per slice or dump
-	Rows        uint64 // addresses written, failed ones included
-	Failed      uint64 // addresses that came back with an error
+	Rows        uint64 // addresses and routes written, failed ones included
+	Failed      uint64 // those that came back with an error
 	Timeouts    uint64 // exchanges given up at their deadline
 	Interrupted uint64 // dumps read again because the kernel changed under them
 	Reopened    uint64 // sockets replaced after the first
@@ -147,6 +154,9 @@ type Options struct {
 	// waits; what a slice bounds is the time until a cancelled context is seen and
 	// until other calls on this handle get their turn.
 	Slice int
+	// WatchRoutes has a Watch tell of lost routes, too. It costs a look at every route
+	// that comes to or leaves this machine, which with routing daemons are many.
+	WatchRoutes bool
 
 	// What this package's own tests change: the type of the link, "dummy", and the
 	// bytes of events that may wait for a busy watch.

@@ -10,7 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const watchGroups = unix.RTMGRP_LINK | unix.RTMGRP_IPV4_IFADDR | unix.RTMGRP_IPV6_IFADDR
+const (
+	watchGroups = unix.RTMGRP_LINK | unix.RTMGRP_IPV4_IFADDR | unix.RTMGRP_IPV6_IFADDR
+	routeGroups = unix.RTMGRP_IPV4_ROUTE | unix.RTMGRP_IPV6_ROUTE
+)
 
 // Watch tells what others do to our link and to the node's own addresses, until
 // the context ends or the handle is closed; then it returns nil. The first event
@@ -47,7 +50,11 @@ func (h *Handle) Watch(ctx context.Context, tell func(Event)) error {
 // watchOnce subscribes, tells the first event and goes on until the socket fails
 // or the context ends.
 func (h *Handle) watchOnce(ctx context.Context, first Kind, tell func(Event)) error {
-	c, err := h.ns.dial(h.opts.watchBuffer, watchGroups)
+	groups := uint32(watchGroups)
+	if h.opts.WatchRoutes {
+		groups |= routeGroups
+	}
+	c, err := h.ns.dial(h.opts.watchBuffer, groups)
 	if err != nil {
 		return err
 	}
@@ -90,6 +97,10 @@ func (w *watch) read(m syscall.NetlinkMessage) (Event, bool) {
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
 		if a, ok := parseAddr(m); ok {
 			return w.address(a, m.Header.Type == unix.RTM_DELADDR)
+		}
+	case unix.RTM_DELROUTE:
+		if p, ok := ourRoute(m); ok {
+			return Event{Kind: OurRouteLost, Route: p}, !w.echoes.consumeRoute(p)
 		}
 	}
 	return Event{}, false

@@ -22,6 +22,7 @@ type Fake struct {
 	kind   string // of the link under our name; empty if there is none
 	dummy  bool   // the kernel can make dummy links
 	addrs  map[netip.Addr]struct{}
+	routes map[netip.Prefix]bool // true: ours
 	local  map[netip.Addr]string
 	hops   []netip.Addr
 	watch  *queue // nil while nobody watches
@@ -34,7 +35,7 @@ type Fake struct {
 func New() *Fake {
 	return &Fake{
 		plan: newPlan(), name: link.DefaultName, dummy: true, closed: make(chan struct{}),
-		addrs: map[netip.Addr]struct{}{}, local: map[netip.Addr]string{},
+		addrs: map[netip.Addr]struct{}{}, routes: map[netip.Prefix]bool{}, local: map[netip.Addr]string{},
 	}
 }
 
@@ -117,6 +118,66 @@ func (f *Fake) Write(ctx context.Context, changes []link.Change) []error {
 	return errs
 }
 
+// ListRoutes does what link.Handle.ListRoutes does.
+func (f *Fake) ListRoutes(ctx context.Context) (map[netip.Prefix]struct{}, error) {
+	if err := f.enter(ctx, ListRoutes); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ourRoutes(), nil
+}
+
+// ourRoutes leaves out those of others. The caller holds the lock.
+func (f *Fake) ourRoutes() map[netip.Prefix]struct{} {
+	routes := map[netip.Prefix]struct{}{}
+	for p, ours := range f.routes {
+		if ours {
+			routes[p] = struct{}{}
+		}
+	}
+	return routes
+}
+
+// WriteRoutes does what link.Handle.WriteRoutes does.
+func (f *Fake) WriteRoutes(ctx context.Context, changes []link.RouteChange) []error {
+	whole := f.enter(ctx, WriteRoutes)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	errs, failed := make([]error, len(changes)), 0
+	for i, c := range changes {
+		if err := f.applyRoute(c, whole); err != nil {
+			errs[i] = fmt.Errorf("%s: %w", c, err)
+			failed++
+		}
+	}
+	f.count.Rows += uint64(len(changes))
+	f.count.Failed += uint64(failed)
+	if failed == 0 {
+		return nil
+	}
+	return errs
+}
+
+// applyRoute does one row. The caller holds the lock.
+func (f *Fake) applyRoute(c link.RouteChange, whole error) error {
+	if err := c.Check(); err != nil {
+		return err
+	}
+	ours, there := f.routes[c.Prefix]
+	switch {
+	case whole != nil:
+		return whole
+	case c.Op == link.Add && there && !ours:
+		return fmt.Errorf("by a route of somebody else it %w", link.ErrExist)
+	case c.Op == link.Add:
+		f.routes[c.Prefix] = true
+	case ours:
+		delete(f.routes, c.Prefix)
+	}
+	return nil
+}
+
 // Remove does what link.Handle.Remove does.
 func (f *Fake) Remove(ctx context.Context) error {
 	if err := f.enter(ctx, Remove); err != nil {
@@ -152,13 +213,14 @@ func (f *Fake) Close() {
 	}
 }
 
-// String prints the addresses as commands of ip-address(8), sorted. Without the
-// link it is empty.
+// String prints the addresses as commands of ip-address(8), sorted, and after them our
+// routes as commands of ip-route(8).
 func (f *Fake) String() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var b strings.Builder
 	_ = link.WriteAddrsOf(&b, f.name, maps.Keys(f.addrs))
+	_ = link.WriteRoutes(&b, maps.Keys(f.ourRoutes()))
 	return b.String()
 }
 

@@ -50,14 +50,16 @@ func calls(ctx context.Context, f *linktest.Fake) map[linktest.Call]error {
 	_, list := f.List(ctx)
 	_, local := f.Local(ctx)
 	_, gateways := f.Gateways(ctx)
+	_, listRoutes := f.ListRoutes(ctx)
 	return map[linktest.Call]error{
 		linktest.Ensure: ensure, linktest.List: list, linktest.Local: local, linktest.Gateways: gateways,
-		linktest.Write: errors.Join(f.Write(ctx, adds(second))...),
+		linktest.Write: errors.Join(f.Write(ctx, adds(second))...), linktest.ListRoutes: listRoutes,
+		linktest.WriteRoutes: errors.Join(f.WriteRoutes(ctx, []link.RouteChange{{Op: link.Add, Prefix: netip.MustParsePrefix("10.96.0.0/16")}})...),
 	}
 }
 
 func TestFailNth(t *testing.T) {
-	for _, call := range []linktest.Call{linktest.Ensure, linktest.List, linktest.Local, linktest.Gateways, linktest.Write} {
+	for _, call := range []linktest.Call{linktest.Ensure, linktest.List, linktest.Local, linktest.Gateways, linktest.Write, linktest.ListRoutes, linktest.WriteRoutes} {
 		t.Run(string(call), func(t *testing.T) {
 			f := bound(t, first)
 			f.FailNth(call, 2, errPlanned)

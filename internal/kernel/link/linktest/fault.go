@@ -21,6 +21,9 @@ const (
 	Gateways Call = "gateways"
 	Watch    Call = "watch"
 	Remove   Call = "remove"
+
+	ListRoutes  Call = "list routes"
+	WriteRoutes Call = "write routes"
 )
 
 // plan is what will go wrong. The zero value is a healthy kernel.

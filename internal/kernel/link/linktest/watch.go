@@ -91,6 +91,35 @@ func (f *Fake) LoseAddress(a netip.Addr) {
 	}
 }
 
+// LoseRoute removes a local route of ours as somebody else would, and tells the watch.
+func (f *Fake) LoseRoute(p netip.Prefix) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.routes[p] {
+		delete(f.routes, p)
+		f.send(link.Event{Kind: link.OurRouteLost, Route: p})
+	}
+}
+
+// AddRouteByHand makes a range local by a route that is not ours; where there is one of
+// ours it changes nothing.
+func (f *Fake) AddRouteByHand(p netip.Prefix) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, there := f.routes[p]; !there {
+		f.routes[p] = false
+	}
+}
+
+// RemoveRouteByHand removes a local route that is not ours.
+func (f *Fake) RemoveRouteByHand(p netip.Prefix) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if ours, there := f.routes[p]; there && !ours {
+		delete(f.routes, p)
+	}
+}
+
 // LoseLink removes the link as somebody else would: the watch hears of every
 // address and then of the link.
 func (f *Fake) LoseLink() {
