@@ -41,6 +41,8 @@ func repairLink(ctx context.Context, log *zap.Logger, loop *agent.Agent, mode *i
 	switch e.Kind {
 	case link.OurAddressLost:
 		repair = func(context.Context) error { mode.AddressLost(e.Addr); return nil }
+	case link.OurRouteLost:
+		repair = func(context.Context) error { mode.RouteLost(e.Route); return nil }
 	case link.OurLinkLost:
 		repair = mode.LinkLost
 	case link.Ready, link.Overrun:

@@ -28,7 +28,7 @@ kernel, without root, in the text of the operator's own tools.
   sets       as ipset save           (ipset restore reads it)
   rules      as iptables-save        (after "# ip" for iptables-restore --noflush, after "# ip6"
                                       for ip6tables-restore --noflush; the sets come first)
-  addresses  as ip addr add commands
+  addresses  as ip addr add commands, and ip route add for ranges that are local as a whole
 
 The addresses on which NodePorts answer are chosen, as --nodeport-addresses says,
 from those of the Node object of this name; --node-address names others instead.

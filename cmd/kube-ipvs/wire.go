@@ -53,7 +53,7 @@ func openBase(ctx context.Context, log *zap.Logger, c config.Config) (*kernel, e
 	k := &kernel{tuner: tune.New(log, tune.Options{RunDir: c.RunDir})}
 	k.tuner.LoadModules(ctx, "nf_conntrack", "nf_conntrack_netlink") // what is missing shows by use, below
 	var err error
-	if k.link, err = link.New(log, link.Options{}); err != nil {
+	if k.link, err = link.New(log, link.Options{WatchRoutes: c.VIPBinding != config.VIPBindingAddress}); err != nil {
 		return nil, k.close(err)
 	}
 	there, err := k.link.There(ctx)
@@ -219,6 +219,8 @@ func modeConfig(c config.Config, families []model.Family, tools *rules.Handle) i
 		Masquerade:    masquerade(c, tools),
 		ExcludeCIDRs:  c.ExcludeCIDRs,
 		Local:         localDetector(c),
+		Binding:       ipvs.Binding(c.VIPBinding),
+		ServiceCIDRs:  c.ServiceCIDRs,
 	}
 }
 

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -229,7 +231,7 @@ func (n *node) rulesAlone() bool { return n.backend != "" }
 func (n *node) addresses() (string, error) {
 	text, err := n.output("ip", "-o", "addr", "show", "dev", link.DefaultName)
 	if err != nil {
-		return "", nil
+		text = ""
 	}
 	found := map[netip.Addr]struct{}{}
 	for line := range strings.Lines(text) {
@@ -244,8 +246,34 @@ func (n *node) addresses() (string, error) {
 		found[prefix.Addr()] = struct{}{}
 	}
 	var b strings.Builder
-	err = link.WriteAddrs(&b, found)
+	if err := link.WriteAddrs(&b, found); err != nil {
+		return "", err
+	}
+	err = n.routes(&b)
 	return b.String(), err
+}
+
+// routes prints local routes of ours in the same way.
+func (n *node) routes(to io.Writer) error {
+	found := map[netip.Prefix]struct{}{}
+	for _, family := range []string{"-4", "-6"} {
+		text, err := n.output("ip", family, "route", "show", "table", "local", "proto", fmt.Sprint(link.RouteProtocol))
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(text) {
+			words := strings.Fields(line) // local 10.96.0.0/16 dev lo scope host
+			if len(words) < 4 || words[0] != "local" || words[3] != "lo" {
+				return fmt.Errorf("route %q is not one of ours", line)
+			}
+			prefix, err := netip.ParsePrefix(words[1])
+			if err != nil {
+				return err
+			}
+			found[prefix] = struct{}{}
+		}
+	}
+	return link.WriteRoutes(to, maps.Keys(found))
 }
 
 // Tool implements scenario.Driver.

@@ -28,6 +28,8 @@ func (s Settings) Check(hostname string) (Config, error) {
 		BindAddress:  p.bindAddress(),
 		ExcludeCIDRs: p.cidrs("ipvs-exclude-cidrs", proxy.IPVS.ExcludeCIDRs),
 		StrictARP:    proxy.IPVS.StrictARP,
+		VIPBinding:   p.vipBinding(own.VIPBinding),
+		ServiceCIDRs: p.serviceCIDRs(),
 		Timeouts:     p.timeouts(),
 		Drain:        p.drain(own.Drain.Duration),
 		Mode:         p.mode(string(proxy.Mode)), OnMissing: p.onMissing(own.OnMissingIPVS), Promote: own.Promote,

@@ -54,6 +54,8 @@ var meanings = []meaning{
 	{"WatchNodes", "watchNodes", atStart},
 	{"Mode", "mode", atStart},
 	{"OnMissing", "onMissingIPVS", atStart},
+	{"VIPBinding", "vipBinding", atStart},
+	{"ServiceCIDRs", "serviceCIDRs", atStart},
 	{"Promote", "promote", atStart},
 	{"SyncPeriod", "ipvs.syncPeriod", atStart},
 	{"MinSyncPeriod", "ipvs.minSyncPeriod", atStart},

@@ -40,6 +40,10 @@ type Config struct {
 	Scheduler    scheduler.Spec
 	ExcludeCIDRs []netip.Prefix
 	StrictARP    bool
+	// VIPBinding says how addresses of Services become local in ModeIPVS, ServiceCIDRs
+	// which of them may by one route; there is one unless it is VIPBindingAddress.
+	VIPBinding   VIPBinding
+	ServiceCIDRs []netip.Prefix
 	Timeouts     Timeouts
 	// Drain is how long connections of an endpoint go on that has stopped serving, where
 	// its Service does not say; 0 cuts them.

@@ -159,6 +159,7 @@ func (s *Settings) warnings(c Config) []string {
 		out = append(out, fmt.Sprintf("%s: a quiet watch says something once a minute, so /readyz will be red now and then", s.with("readyz-watch-bound", c.ReadyzWatchBound.String())))
 	}
 	out = append(out, s.idleModeSettings(c)...)
+	out = append(out, s.idleBinding(c)...)
 	for _, name := range []string{"healthz", "metrics"} {
 		if s.given[name+"-port"] {
 			out = append(out, fmt.Sprintf("--%s-port is deprecated, say --%[1]s-bind-address", name))

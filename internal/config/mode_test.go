@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 )
 
@@ -94,6 +96,27 @@ func TestPeriods(t *testing.T) {
 				if sync, least := c.Periods(mode); (periods{sync, least}) != want {
 					t.Errorf("%s: %s and %s, want %s and %s", mode, sync, least, want.sync, want.least)
 				}
+			}
+		})
+	}
+}
+
+// TestIdleBinding: what is said of addresses and never looked at is named.
+func TestIdleBinding(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		args []string
+		want []string
+	}{
+		{"nothing said", nil, nil},
+		{"route", []string{"--vip-binding=route", "--service-cidrs=10.96.0.0/16"}, nil},
+		{"auto", []string{"--vip-binding=auto", "--service-cidrs=10.96.0.0/16,fd00:96::/112"}, nil},
+		{"ranges alone", []string{"--service-cidrs=10.96.0.0/16"}, []string{"--service-cidrs: without effect with --vip-binding=address"}},
+		{"iptables mode", []string{"--proxy-mode=iptables", "--vip-binding=auto", "--service-cidrs=10.96.0.0/16"}, []string{"--vip-binding=auto: without effect with --proxy-mode=iptables"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, loaded(t, "", tt.args...).Warnings); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -43,6 +43,15 @@ type KubeIPVSConfiguration struct {
 	// which cuts them, to 1h (--drain, decision 11). Default 30s. A Service says otherwise
 	// by the annotation kube-ipvs.io/drain.
 	Drain *metav1.Duration `json:"drain"`
+	// vipBinding says how addresses of Services become local to this machine (--vip-binding,
+	// decision 35): address, the default, binds each to kube-ipvs0; route makes all of
+	// serviceCIDRs local by one route each, and binds what is not in them; auto does the
+	// first until there are thousands, and then the second.
+	VIPBinding string `json:"vipBinding"`
+	// serviceCIDRs are the ranges of cluster IPs, as the API server is told by
+	// --service-cluster-ip-range (--service-cidrs). There is no default, and vipBinding
+	// route and auto need them.
+	ServiceCIDRs []string `json:"serviceCIDRs"`
 	// ipvsTimeouts is recommended, or empty, the default. Recommended are idle times of
 	// IPVS that fit connection tracking and keepalive of the node, in place of
 	// ipvs.tcpTimeout (--ipvs-tcp-timeout=recommended, decision 21). ipvs.tcpFinTimeout and

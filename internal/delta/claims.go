@@ -1,6 +1,10 @@
 package delta
 
-import "slices"
+import (
+	"iter"
+	"maps"
+	"slices"
+)
 
 // Claims settle who holds each key when several owners want it: the owner that
 // comes first in the given order, whatever the order of asking. A key is held
@@ -104,6 +108,9 @@ func (c *Claims[O, K, V]) Claimants(k K) []O {
 	}
 	return owners
 }
+
+// Keys goes over the held keys, in no order.
+func (c *Claims[O, K, V]) Keys() iter.Seq[K] { return maps.Keys(c.byKey) }
 
 // Len is the number of held keys.
 func (c *Claims[O, K, V]) Len() int { return len(c.byKey) }

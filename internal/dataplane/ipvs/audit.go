@@ -70,6 +70,7 @@ func (m *Mode) round() []inspection {
 	pieces := []inspection{
 		m.retune,
 		of("addresses", m.inspectAddresses),
+		of("routes", m.inspectRoutes),
 		m.loadRules,
 		of("nftables", m.tables.Load),
 		m.inspectDispatch,

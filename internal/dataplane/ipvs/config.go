@@ -18,6 +18,10 @@ type Config struct {
 	Local dataplane.LocalDetector
 	// ExcludeCIDRs hold virtual servers of others: never adopted, never deleted.
 	ExcludeCIDRs []netip.Prefix
+	// Binding says how addresses become local to this machine; "" is BindAddress.
+	Binding Binding
+	// ServiceCIDRs are the ranges that may be local as a whole.
+	ServiceCIDRs []netip.Prefix
 }
 
 // excluded tells whether somebody else's virtual servers live at an address.

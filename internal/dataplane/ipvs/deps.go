@@ -65,11 +65,13 @@ type Tables interface {
 	Delete(ctx context.Context, keys []nftables.Key) []error
 }
 
-// Links is what the mode needs of kernel/link. It is the address table's store
-// and the device under it.
+// Links is what the mode needs of kernel/link. It is the store of addresses and routes,
+// and the device under the former.
 type Links interface {
 	Ensure(ctx context.Context) (created bool, err error)
 	List(ctx context.Context) (map[netip.Addr]struct{}, error)
 	Write(ctx context.Context, changes []link.Change) []error
+	ListRoutes(ctx context.Context) (map[netip.Prefix]struct{}, error)
+	WriteRoutes(ctx context.Context, changes []link.RouteChange) []error
 	Remove(ctx context.Context) error
 }

@@ -1,9 +1,9 @@
 // Package ipvs is the mode that carries Services with the kernel's IP Virtual
-// Server. It renders frontends into rows of seven tables and decides nothing
+// Server. It renders frontends into rows of eight tables and decides nothing
 // about Services or endpoints.
 //
 //	frontend ─┬─ virtual server ── destinations
-//	          ├─ address on kube-ipvs0, if it is to be ours
+//	          ├─ address on kube-ipvs0, if it is to be ours and no route makes it local
 //	          ├─ set entries  what to masquerade, accept, refuse (entries.go)
 //	          └─ a detour rule, if clients of this node go elsewhere (detours.go)
 //
@@ -35,6 +35,8 @@
 //	                                         KUBE-IPVS-IPS, or named by an   a dump where it is cheap
 //	                                         entry; not excluded
 //	destinations  server, address, port      of one of our servers           audit: rotating reads
+//	routes        range                      local, to lo, of our protocol   events, audit: one dump,
+//	                                         number (link.RouteProtocol)     where there are any
 //	addresses     address                    on kube-ipvs0                   events, audit: one dump
 //	nftables      family, name               kube-proxy, of ip and ip6:      audit: one list
 //	                                         removed, never written
@@ -47,6 +49,7 @@
 //
 // What else belongs to the life of a connection:
 //
+//	binding.go   addresses or routes: what makes service addresses local (decision 35)
 //	drain.go     destinations whose endpoint left go on at weight 0 for the connections they have
 //	trash.go     those that have drained wait while the kernel keeps many that were deleted
 //	flows.go     which flows of UDP and SCTP are stale in connection tracking

@@ -31,17 +31,24 @@ func (c Config) accessRules(w ruleWriter) {
 	if w.family == model.IPv6 {
 		ping, refuse = "-p ipv6-icmp -m icmp6 --icmpv6-type 128 -j RETURN", "icmp6-port-unreachable"
 	}
-	w.chain("filter", chainFilter,
+	lines := []string{
 		join(w.commented(setNoLocal, "dst,dst"), "-m conntrack --ctstate NEW -j DROP"),
-		w.matchSet(setLoadBalancer, "dst,dst")+" -j RETURN",
-		w.matchSet(setClusterIP, "dst,dst")+" -j RETURN",
-		w.matchSet(setExternalIP, "dst,dst")+" -j RETURN",
-		w.matchSet(setExternalIPLocal, "dst,dst")+" -j RETURN",
+		w.matchSet(setLoadBalancer, "dst,dst") + " -j RETURN",
+		w.matchSet(setClusterIP, "dst,dst") + " -j RETURN",
+		w.matchSet(setExternalIP, "dst,dst") + " -j RETURN",
+		w.matchSet(setExternalIPLocal, "dst,dst") + " -j RETURN",
+	}
+	// An address that no Service has is nobody's, and answers to nothing, ping included.
+	// The rules that follow are for those that are marked as ours.
+	for _, r := range w.ranges {
+		lines = append(lines, join("-d", r.String(), "-m conntrack --ctstate NEW", w.notInSet(setIPVSIPs, "dst"), "-j REJECT --reject-with "+refuse))
+	}
+	w.chain("filter", chainFilter, append(lines,
 		w.matchSet(setHealthCheck, "dst")+" -j RETURN",
 		"-m conntrack --ctstate DNAT -j RETURN", // a detour, which nobody can dial
 		ping,
 		join("-m conntrack --ctstate NEW", w.matchSet(setIPVSIPs, "dst"), "-j REJECT --reject-with "+refuse),
-	)
+	)...)
 	// A policy of DROP on INPUT is about the host's daemons, and Services go
 	// elsewhere. This stands last: rules of network policies come before.
 	w.chain("filter", chainAccept,

@@ -157,6 +157,7 @@ func (h handOver) keepForIPVS() {
 	keep(h.servers)
 	keep(h.destinations)
 	keep(h.addresses)
+	h.bindRouted()
 	for k := range maps.Collect(h.sets.Actual()) {
 		if !slices.Contains(ourSets, h.catalogue.known[k].name) {
 			h.sets.SetDesired(k, h.catalogue.sets[k])

@@ -212,6 +212,20 @@ func (l links) Write(ctx context.Context, c []link.Change) []error {
 	return l.links.Write(ctx, c)
 }
 
+func (l links) ListRoutes(ctx context.Context) (map[netip.Prefix]struct{}, error) {
+	if err := l.note("list routes"); err != nil {
+		return nil, err
+	}
+	return l.links.ListRoutes(ctx)
+}
+
+func (l links) WriteRoutes(ctx context.Context, c []link.RouteChange) []error {
+	if err := l.note("write routes"); err != nil {
+		return many(len(c), err)
+	}
+	return l.links.WriteRoutes(ctx, c)
+}
+
 func (l links) Remove(ctx context.Context) error {
 	if err := l.note("remove link"); err != nil {
 		return err

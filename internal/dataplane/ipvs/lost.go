@@ -132,10 +132,14 @@ func (m *Mode) LinkLost(ctx context.Context) error {
 // AddressLost records that somebody else unbound an address.
 func (m *Mode) AddressLost(a netip.Addr) { m.addresses.DropActual(a) }
 
-// ReloadAddresses reads the device again, after events were lost.
+// RouteLost records that somebody else deleted a local route of ours.
+func (m *Mode) RouteLost(p netip.Prefix) { m.routes.DropActual(p) }
+
+// ReloadAddresses reads the device and our routes again, after events were lost.
 func (m *Mode) ReloadAddresses(ctx context.Context) error {
 	_, err := m.inspectAddresses(ctx)
-	return err
+	_, routesErr := m.inspectRoutes(ctx)
+	return errors.Join(err, routesErr)
 }
 
 // ReloadRules reads chains and jumps again after a sign that somebody else has changed

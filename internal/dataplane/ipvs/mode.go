@@ -38,6 +38,7 @@ type Mode struct {
 	jumps        *delta.Table[rules.JumpKey, rules.Jump]
 	servers      *delta.Table[vserver.ServerKey, vserver.Server]
 	destinations *delta.Table[vserver.DestinationKey, vserver.Destination]
+	routes       *delta.Table[netip.Prefix, struct{}]
 	addresses    *delta.Table[netip.Addr, struct{}]
 	tables       *delta.Table[nftables.Key, struct{}]
 	pipeline     *dataplane.Pipeline
@@ -60,6 +61,7 @@ type Mode struct {
 	carried      []model.Family // those that the successor carries
 	pace         pace
 	staging      staging
+	binding      binding
 	// found: the kernel was read, and what was found beside what is wanted was not looked at yet.
 	found bool
 	// leftovers caches left during one pass; nil is not computed.
@@ -93,7 +95,8 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 		m.jumps,
 		serverStage{m.servers, m},
 		m.destinations,
-		m.addresses,
+		m.routes,
+		addressStage{m.addresses, m},
 		m.tables,
 	)
 	m.wantBase()
@@ -114,8 +117,9 @@ func (m *Mode) wantBase() {
 	for name, set := range m.catalogue.sets {
 		m.sets.SetDesired(name, set)
 	}
+	m.binding.guarded = m.toGuard()
 	for _, f := range m.config.Families {
-		for k, c := range m.config.baseRules(f, m.host.Node, m.takeover.holding) {
+		for k, c := range m.config.baseRules(f, m.host.Node, m.takeover.holding, m.binding.guarded) {
 			m.chains.SetDesired(k, c)
 		}
 		for k, j := range baseJumps(f) {
@@ -162,7 +166,7 @@ func (m *Mode) Start(ctx context.Context) error {
 // addresses and members tell which servers are ours.
 func (m *Mode) Load(ctx context.Context) error {
 	m.inspections = nil
-	for _, load := range []func(context.Context) (int, error){m.tables.Load, m.addresses.Load, m.sets.Load, m.members.Load} {
+	for _, load := range []func(context.Context) (int, error){m.tables.Load, m.loadRoutes, m.addresses.Load, m.sets.Load, m.members.Load} {
 		if _, err := load(ctx); err != nil {
 			return err
 		}
@@ -272,7 +276,9 @@ func (m *Mode) change(c dataplane.Change) {
 		m.destinations.SetDesired(k, d)
 	}
 	share(m.members, m.memberClaims.Set(c.Key, after.members))
-	share(m.addresses, m.addressClaims.Set(c.Key, after.addresses))
+	for _, h := range m.addressClaims.Set(c.Key, after.addresses) {
+		m.wantAddress(h.Key, h.Held)
+	}
 	m.detours.change(c)
 }
 
@@ -297,11 +303,12 @@ func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane
 	m.endDrains(ctx)
 	m.wantDetours(m.hasServer)
 	m.leftovers = nil
+	m.bind()
 	result := m.applyDetours(ctx, opts, m.pipeline.Apply(ctx, opts))
-	if m.handsOver(opts) {
+	if m.handsOver(opts) || m.overGuarded() {
 		result = result.Then(m.pipeline.Apply(ctx, opts))
 	}
-	result.Paced = m.pace.held
+	result.Paced = m.pace.held + m.binding.pace.held
 	m.orderFlows(opts.KeepOrphans)
 	return result
 }
@@ -321,6 +328,7 @@ func (m *Mode) Clear() {
 	clearTable(m.sets)
 	clearTable(m.chains)
 	clearTable(m.jumps)
+	clearTable(m.routes)
 }
 
 func clearTable[K comparable, V any](t *delta.Table[K, V]) {

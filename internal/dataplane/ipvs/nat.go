@@ -22,18 +22,20 @@ func (c Config) natRules(w ruleWriter, node model.Node) {
 	// a plug-in with host ports, rewrites it. kube-proxy asks with physdev where
 	// external IPs come from; that match switches bridge netfilter on for the
 	// whole machine, and the sets say enough.
-	w.chain("nat", chainServices,
+	lines := []string{
 		loopback,
 		join(w.commented(setDetour, "dst,dst"), "-j", chainDetour),
 		join(w.commented(setLoadBalancer, "dst,dst"), "-j", chainLoadBalancer),
 		c.masqueradeClusterIP(w, node),
+	}
+	w.chain("nat", chainServices, append(append(lines, masqueradeOwn(w)...),
 		join(w.commented(setExternalIP, "dst,dst"), "-j", chainMarkMasq),
 		join(w.commented(setExternalIP, "dst,dst"), "-j ACCEPT"),
 		join(w.commented(setExternalIPLocal, "dst,dst"), "-j ACCEPT"),
 		w.matchSet(setLoadBalancer, "dst,dst")+" -j ACCEPT", // before NodePorts: it may be a node's address
 		join(w.commented(setNodePortIPs, "dst"), "-j", chainNodePort),
 		w.matchSet(setClusterIP, "dst,dst")+" -j ACCEPT",
-	)
+	)...)
 	w.chain("nat", chainLoadBalancer,
 		join(w.commented(setLoadBalancerLocal, "dst,dst"), "-j RETURN"),
 		"-j "+chainMarkMasq,
@@ -65,6 +67,20 @@ func (c Config) masqueradeClusterIP(w ruleWriter, node model.Node) string {
 		return join("! "+local, w.commented(setClusterIP, "dst,dst"), target)
 	}
 	return join(w.commented(setClusterIP, "src,dst"), target)
+}
+
+// masqueradeOwn marks what this host sends to cluster IPs of a range that is local as a
+// whole. Over IPv4 the host dials those from the very address that it dials, as it does
+// bound ones (ip_route_output_key_hash_rcu in net/ipv4/route.c takes the destination of a
+// local route without a preferred source). Over IPv6 only an address that is bound is
+// preferred (RFC 6724 rule 1), and the host takes what is most like it of all it has: one
+// of the pods' range, which is not masqueraded, or even an external IP, which other nodes
+// have, too.
+func masqueradeOwn(w ruleWriter) []string {
+	if w.family != model.IPv6 || len(w.ranges) == 0 {
+		return nil
+	}
+	return []string{join("-m addrtype --src-type LOCAL", w.commented(setClusterIP, "dst,dst"), "-j "+chainMarkMasq)}
 }
 
 // postrouting rewrites the source of what was marked, and of a pod that reaches

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -72,6 +73,7 @@ func OwnedChain(k rules.ChainKey) bool {
 type ruleWriter struct {
 	family model.Family
 	chains map[rules.ChainKey]rules.Chain
+	ranges []netip.Prefix // local as a whole, of this family
 }
 
 func (w ruleWriter) chain(table, name string, lines ...string) {
@@ -108,9 +110,9 @@ func setComment(name string) string {
 
 // baseRules renders all chains of a family but the one of the detours. They do
 // not depend on how many Services there are: rules refer to sets. During a takeover there
-// is one more.
-func (c Config) baseRules(f model.Family, node model.Node, takeover bool) map[rules.ChainKey]rules.Chain {
-	w := ruleWriter{family: f, chains: map[rules.ChainKey]rules.Chain{}}
+// is one more. Ranges that are local as a whole have rules of their own.
+func (c Config) baseRules(f model.Family, node model.Node, takeover bool, ranges []netip.Prefix) map[rules.ChainKey]rules.Chain {
+	w := ruleWriter{family: f, chains: map[rules.ChainKey]rules.Chain{}, ranges: ofFamily(f, ranges)}
 	c.natRules(w, node)
 	c.postrouting(w, takeover)
 	c.detourRules(w, node)

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
@@ -42,10 +43,15 @@ func (m *Mode) makeTables() {
 		Wait: func(k vserver.DestinationKey) bool { _, there := m.servers.Believed(k.Server); return !there },
 		Hold: func(k vserver.DestinationKey, orphans bool) bool { return m.servers.Deleting(k.Server, orphans) },
 	})
+	m.routes = delta.NewTable(routeStore{m.deps.Links}, delta.Options[netip.Prefix, struct{}]{
+		Name: "routes", Compare: link.ComparePrefixes, Equal: alike,
+		Wait: func(p netip.Prefix) bool { return !m.baseInPlace(p.Addr()) },
+		Hold: func(p netip.Prefix, _ bool) bool { return m.lacksAddresses(p) },
+	})
 	m.addresses = delta.NewTable(addressStore{m.deps.Links}, delta.Options[netip.Addr, struct{}]{
 		Name: "addresses", Compare: netip.Addr.Compare, Equal: alike,
 		Wait: func(a netip.Addr) bool { return !m.baseInPlace(a) || !m.marks(a) || !m.served(a) },
-		Hold: func(a netip.Addr, _ bool) bool { return !m.marks(a) && m.serverLeftAt(a) },
+		Hold: func(a netip.Addr, _ bool) bool { return !m.marks(a) && m.serverLeftAt(a) || m.keeps(a) },
 	})
 	m.tables = delta.NewTable(tableStore{m.deps.Tables}, delta.Options[nftables.Key, struct{}]{
 		Name: "nftables", Compare: compareTables, Equal: alike, Owned: m.ownedTable,

@@ -18,8 +18,9 @@ import (
 func Kinds() []string { return []string{"servers", "sets", "rules", "addresses"} }
 
 // WriteRows prints what is desired, in the text of the tool an operator would
-// use: ipvsadm -Sn, ipset save, iptables-save, or ip addr add commands.
+// use: ipvsadm -Sn, ipset save, iptables-save, or ip addr add and ip route add commands.
 func (m *Mode) WriteRows(w io.Writer, kind string) error {
+	m.bind()
 	m.wantDetours(func(k model.FrontendKey) bool { _, wanted := m.frontends.Get(k); return wanted })
 	switch kind {
 	case "servers":
@@ -29,7 +30,10 @@ func (m *Mode) WriteRows(w io.Writer, kind string) error {
 	case "rules":
 		return rules.WriteSave(w, maps.Collect(m.chains.AllDesired()), maps.Collect(m.jumps.AllDesired()), compareInHook)
 	case "addresses":
-		return link.WriteAddrs(w, maps.Collect(m.addresses.AllDesired()))
+		if err := link.WriteAddrs(w, maps.Collect(m.addresses.AllDesired())); err != nil {
+			return err
+		}
+		return link.WriteRoutes(w, maps.Keys(maps.Collect(m.routes.AllDesired())))
 	}
 	return fmt.Errorf("no rows named %q: use one of %s", kind, strings.Join(Kinds(), ", "))
 }

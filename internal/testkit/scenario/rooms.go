@@ -230,6 +230,17 @@ func (l tappedLinks) Write(ctx context.Context, changes []link.Change) []error {
 	return write(l.tap, roomLinks, changes, link.Change.String, func(good []link.Change) []error { return l.Links.Write(ctx, good) })
 }
 
+func (l tappedLinks) ListRoutes(ctx context.Context) (map[netip.Prefix]struct{}, error) {
+	if _, err := l.tap.enter(roomLinks); err != nil {
+		return nil, err
+	}
+	return l.Links.ListRoutes(ctx)
+}
+
+func (l tappedLinks) WriteRoutes(ctx context.Context, changes []link.RouteChange) []error {
+	return write(l.tap, roomLinks, changes, link.RouteChange.String, func(good []link.RouteChange) []error { return l.Links.WriteRoutes(ctx, good) })
+}
+
 func (l tappedLinks) Remove(ctx context.Context) error {
 	if _, err := l.tap.enter(roomLinks); err != nil {
 		return err

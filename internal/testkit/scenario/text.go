@@ -23,7 +23,8 @@ func Kinds() []string { return []string{"servers", "sets", "rules", "addresses"}
 //	rules      iptables-save   "ip nat -N CHAIN" and "ip nat -A CHAIN ...": families
 //	           ("# ip", "# ip6")  and chains sorted, the rules of a chain in order, but
 //	                              for those that iptables mode keeps in no order
-//	addresses  ip addr add     sorted
+//	addresses  ip addr add,    sorted
+//	           ip route add
 //	link                       as it is
 func Normal(kind, text string) (string, error) {
 	switch kind {

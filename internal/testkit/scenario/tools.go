@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
@@ -220,7 +221,8 @@ func (k *kernel) flushTable(f rules.Family, table string) error {
 	return err
 }
 
-// ip takes "addr add|del PREFIX dev kube-ipvs0" and "link add|del kube-ipvs0".
+// ip takes "addr add|del PREFIX dev kube-ipvs0", "link add|del kube-ipvs0", and
+// "route add|del local PREFIX dev lo" with "proto 73" for a route of ours.
 func (k *kernel) ip(args []string) error {
 	if len(args) < 3 {
 		return errNotUnderstood
@@ -232,6 +234,9 @@ func (k *kernel) ip(args []string) error {
 	case "link del":
 		k.links.LoseLink()
 		return nil
+	}
+	if args[0] == "route" {
+		return k.ipRoute(args[1:])
 	}
 	prefix, err := netip.ParsePrefix(args[2])
 	if err != nil {
@@ -246,4 +251,28 @@ func (k *kernel) ip(args []string) error {
 		return nil
 	}
 	return errNotUnderstood
+}
+
+func (k *kernel) ipRoute(args []string) error {
+	if len(args) < 5 || args[1] != "local" || args[3] != "dev" || args[4] != "lo" {
+		return errNotUnderstood
+	}
+	prefix, err := netip.ParsePrefix(args[2])
+	if err != nil {
+		return err
+	}
+	ours := slices.Equal(args[5:], []string{"proto", strconv.Itoa(link.RouteProtocol)})
+	switch {
+	case args[0] == "add" && ours:
+		return errors.Join(k.links.WriteRoutes(context.Background(), []link.RouteChange{{Op: link.Add, Prefix: prefix}})...)
+	case args[0] == "add":
+		k.links.AddRouteByHand(prefix)
+	case args[0] == "del" && ours:
+		k.links.LoseRoute(prefix)
+	case args[0] == "del":
+		k.links.RemoveRouteByHand(prefix)
+	default:
+		return errNotUnderstood
+	}
+	return nil
 }

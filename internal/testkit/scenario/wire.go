@@ -67,6 +67,7 @@ func modeConfig(c config.Config) ipvs.Config {
 	return ipvs.Config{
 		Families: families(), MasqueradeAll: c.MasqueradeAll, ExcludeCIDRs: c.ExcludeCIDRs,
 		Masquerade: masquerade(c), Local: localDetector(c),
+		Binding: ipvs.Binding(c.VIPBinding), ServiceCIDRs: c.ServiceCIDRs,
 	}
 }
 
@@ -176,6 +177,7 @@ func watch(ctx context.Context, log *zap.Logger, k *kernel, loop *agent.Agent, m
 		}
 		repair := map[link.Kind]func(context.Context) error{
 			link.OurAddressLost: func(context.Context) error { mode.AddressLost(e.Addr); return nil },
+			link.OurRouteLost:   func(context.Context) error { mode.RouteLost(e.Route); return nil },
 			link.OurLinkLost:    mode.LinkLost,
 			link.Overrun:        mode.ReloadAddresses,
 		}[e.Kind]

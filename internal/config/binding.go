@@ -1,0 +1,69 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// VIPBinding says how addresses of Services become local to this machine in ModeIPVS
+// (--vip-binding, decision 35).
+type VIPBinding string
+
+// The values of --vip-binding: an address on the device for each, one route for each of
+// --service-cidrs and addresses for what is not in them, or the first as long as there
+// are few.
+const (
+	VIPBindingAddress VIPBinding = "address"
+	VIPBindingRoute   VIPBinding = "route"
+	VIPBindingAuto    VIPBinding = "auto"
+)
+
+// vipBinding reads --vip-binding. Where a range is to be routed it has to be told: from
+// the Services that are there nobody can say which addresses the next ones get, and a
+// guess that is too wide takes addresses of other machines away.
+func (p *problems) vipBinding(text string) VIPBinding {
+	b := VIPBinding(text)
+	p.oneOf("vip-binding", text, []string{string(VIPBindingAddress), string(VIPBindingRoute), string(VIPBindingAuto)})
+	if (b == VIPBindingRoute || b == VIPBindingAuto) && len(p.s.Own.ServiceCIDRs) == 0 {
+		p.add("service-cidrs", "is needed with %s: the ranges of cluster IPs, as the API server is told by --service-cluster-ip-range", p.s.with("vip-binding", text))
+	}
+	return b
+}
+
+// serviceCIDRs reads --service-cidrs. What pods have cannot be of Services too, and what
+// every machine has for itself cannot be either.
+func (p *problems) serviceCIDRs() []netip.Prefix {
+	const flag = "service-cidrs"
+	list := p.cidrs(flag, p.s.Own.ServiceCIDRs)
+	for _, r := range list {
+		a := r.Addr()
+		if r.Bits() == 0 || a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() {
+			p.add(flag, "%s cannot be a range of Services", r)
+		}
+		for _, pods := range p.podRanges() {
+			if pods.Overlaps(r) {
+				p.add(flag, "%s overlaps %s", r, p.s.with("cluster-cidr", p.s.Proxy.ClusterCIDR))
+			}
+		}
+	}
+	return list
+}
+
+// podRanges are those of --cluster-cidr that can be read, whatever the mode of telling
+// pods.
+func (p *problems) podRanges() []netip.Prefix {
+	quiet := problems{s: p.s}
+	return quiet.clusterCIDR("", p.s.Proxy.ClusterCIDR)
+}
+
+// idleBinding names settings of addresses that nobody looks at.
+func (s *Settings) idleBinding(c Config) []string {
+	binding, mode := s.with("vip-binding", string(c.VIPBinding)), s.with("proxy-mode", string(c.Mode))
+	switch {
+	case c.Mode == ModeIPTables && c.VIPBinding != VIPBindingAddress:
+		return []string{fmt.Sprintf("%s: without effect with %s", binding, mode)}
+	case c.VIPBinding == VIPBindingAddress && len(c.ServiceCIDRs) > 0:
+		return []string{fmt.Sprintf("%s: without effect with %s", s.name("service-cidrs"), binding)}
+	}
+	return nil
+}

@@ -1,0 +1,301 @@
+package ipvs
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/delta"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// A service address has to be local to this machine, so that its packets come to INPUT,
+// where IPVS waits. It is bound to kube-ipvs0, or one route makes the whole range local in
+// which it lies (decision 35): the kernel walks all addresses of a device for each that
+// comes or goes, and a route is one message whatever the size.
+//
+// With a route all addresses of the range are local, those of no Service, too, and sockets
+// of the host that listen on all addresses would answer there. So the route waits for the
+// rules that refuse all but what a frontend has (accessRules), and they stay until it is
+// gone. The marks in KUBE-IPVS-IPS are the same for either way, and so is who owns a
+// server. What a route cannot say is that an address without a server is not local yet: as
+// long as a server cannot be written, or between the deletion of a server and of its
+// entries, a port of a Service is the host's own port, as it is on an address that is
+// bound for the other ports of a Service.
+//
+// From one way to the other nothing is let go before the other is there: Hold of either
+// table sees to it. Addresses that are given up for a route go in small groups.
+
+// Binding says how service addresses become local to this machine (--vip-binding).
+type Binding string
+
+// The bindings. BindAuto is BindAddress until there are more than manyAddresses in the
+// ranges, and from then on BindRoute, for as long as the process runs: whoever has had so
+// many may have them again, and each change costs what it is to spare.
+const (
+	BindAddress Binding = "address"
+	BindRoute   Binding = "route"
+	BindAuto    Binding = "auto"
+)
+
+// manyAddresses is where BindAuto changes over. Measured on Linux 6.18, one address more
+// on a device with 1,000 costs 11 µs and with 10,000 costs 80 µs over IPv4, and its
+// removal 103 µs and 1,480 µs over IPv6, all under the routing lock that the start of a
+// pod needs. With 4,096 all of them come in some 0.2 s, and the dearest removal takes the
+// lock for half a millisecond; with ten times as many it is 35 s, and seconds for a batch.
+//
+// A process that finds routes goes on with them while there are more than half as many.
+const manyAddresses = 4096
+
+// binding is how it is done at the moment.
+type binding struct {
+	// routing: ranges are routed, where nothing forbids it.
+	routing bool
+	// ranges are routed now, or are to be; sorted.
+	ranges []netip.Prefix
+	// refused says why a range is not, for the log.
+	refused map[netip.Prefix]string
+	// guarded are those that the rules in force guard.
+	guarded []netip.Prefix
+	// pace is that of addresses that are given up for a route.
+	pace pace
+}
+
+// bind decides which ranges are local as a whole, and has the tables want it.
+func (m *Mode) bind() {
+	if m.cleared {
+		return
+	}
+	b := &m.binding
+	if !b.routing && (m.config.Binding == BindRoute || m.config.Binding == BindAuto && m.crowded()) {
+		b.routing = true
+		m.log.Info("service ranges are made local by routes", zap.Stringers("ranges", m.config.ServiceCIDRs))
+	}
+	ranges := m.routable()
+	if slices.Equal(ranges, b.ranges) {
+		return
+	}
+	b.ranges = ranges
+	for p := range maps.Collect(m.routes.AllDesired()) {
+		if !slices.Contains(ranges, p) {
+			m.routes.DeleteDesired(p)
+		}
+	}
+	for _, p := range ranges {
+		m.routes.SetDesired(p, struct{}{})
+	}
+	for a := range m.addressClaims.Keys() {
+		m.wantAddress(a, true)
+	}
+	m.wantBase()
+}
+
+// crowded tells whether there are too many addresses to bind each.
+func (m *Mode) crowded() bool {
+	limit := manyAddresses
+	if c := m.routes.Counts(); c.Desired+c.Deletes > 0 {
+		limit /= 2
+	}
+	if m.addressClaims.Len() <= limit {
+		return false
+	}
+	n := 0
+	for a := range m.addressClaims.Keys() {
+		if holds(m.config.ServiceCIDRs, a) {
+			n++
+		}
+	}
+	return n > limit
+}
+
+// routable lists the ranges to route. One that holds what somebody else has is none of
+// them: the local table is asked before all others, and this machine would lose the way
+// there. Its Services have addresses instead.
+func (m *Mode) routable() []netip.Prefix {
+	if !m.binding.routing {
+		return nil
+	}
+	var out []netip.Prefix
+	refused := map[netip.Prefix]string{}
+	for _, p := range m.config.ServiceCIDRs {
+		if !slices.Contains(m.config.Families, model.FamilyOf(p.Addr())) {
+			continue
+		}
+		if why := occupant(m.host, p); why != "" {
+			refused[p] = why
+			if m.binding.refused[p] != why {
+				m.log.Warn("range is not routed, its Services have addresses", zap.Stringer("range", p), zap.String("holds", why))
+			}
+			continue
+		}
+		out = append(out, p)
+	}
+	m.binding.refused = refused
+	slices.SortFunc(out, link.ComparePrefixes)
+	return slices.Compact(out)
+}
+
+// occupant names what of somebody else's lies in a range; "" is nothing.
+func occupant(h model.Host, p netip.Prefix) string {
+	for _, pods := range h.Node.PodCIDRs {
+		if pods.Overlaps(p) {
+			return fmt.Sprintf("pods of this node, %s", pods)
+		}
+	}
+	var found []netip.Addr
+	for _, list := range []func(func(netip.Addr) bool){maps.Keys(h.Links), maps.Keys(h.Nodes), slices.Values(h.Gateways)} {
+		for a := range list {
+			if p.Contains(a) {
+				found = append(found, a)
+			}
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	least := slices.MinFunc(found, netip.Addr.Compare)
+	return fmt.Sprintf("%s, %s", least, h.Holder(least))
+}
+
+// wantAddress has the address bound, unless nobody claims it or a route makes it local.
+func (m *Mode) wantAddress(a netip.Addr, claimed bool) {
+	if claimed && !holds(m.binding.ranges, a) {
+		m.addresses.SetDesired(a, struct{}{})
+	} else {
+		m.addresses.DeleteDesired(a)
+	}
+}
+
+// keeps tells whether an address that is not to be bound has to stay for now: it is of a
+// Service, and its route is not there, or others come first.
+func (m *Mode) keeps(a netip.Addr) bool {
+	if !holds(m.binding.ranges, a) || len(m.addressClaims.Claimants(a)) == 0 {
+		return false
+	}
+	for _, p := range m.binding.ranges {
+		if _, there := m.routes.Believed(p); there && p.Contains(a) {
+			return !m.binding.pace.admit()
+		}
+	}
+	return true
+}
+
+// lacksAddresses tells whether an address is not bound yet that a route makes local.
+func (m *Mode) lacksAddresses(p netip.Prefix) bool {
+	for a := range m.addresses.AllUpdates() {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// toGuard lists the ranges that are local as a whole, may be, or are to be.
+func (m *Mode) toGuard() []netip.Prefix {
+	out := slices.Collect(maps.Keys(maps.Collect(m.routes.AllDesired())))
+	out = slices.AppendSeq(out, m.routes.AllDeletes())
+	slices.SortFunc(out, link.ComparePrefixes)
+	return out
+}
+
+// overGuarded tells, after a pass, whether rules guard a range that is not local any
+// more, and has them changed.
+func (m *Mode) overGuarded() bool {
+	if m.cleared || slices.Equal(m.binding.guarded, m.toGuard()) {
+		return false
+	}
+	m.wantBase()
+	return true
+}
+
+// loadRoutes reads our routes. What is found is guarded.
+func (m *Mode) loadRoutes(ctx context.Context) (int, error) {
+	drift, err := m.routes.Load(ctx)
+	if err == nil && !m.cleared {
+		m.wantBase()
+	}
+	return drift, err
+}
+
+// inspectRoutes reads them again if there are any: the kernel lists all routes of this
+// machine for it.
+func (m *Mode) inspectRoutes(ctx context.Context) (int, error) {
+	if c := m.routes.Counts(); c.Desired+c.Deletes == 0 {
+		return 0, nil
+	}
+	return m.loadRoutes(ctx)
+}
+
+// bindRouted wants the addresses bound that a route makes local: a kube-proxy that comes
+// after us knows no routes, and what carries has to go on until it has bound them itself.
+func (h handOver) bindRouted() {
+	routed := slices.Collect(maps.Keys(maps.Collect(h.routes.Actual())))
+	for k := range h.servers.Actual() {
+		if holds(routed, k.Addr) && h.members.Known(markOf(k.Addr)) {
+			h.addressClaims.Set(frontendKey(k), map[netip.Addr]struct{}{k.Addr: {}})
+			h.addresses.SetDesired(k.Addr, struct{}{})
+		}
+	}
+}
+
+// holds tells whether one of the ranges has the address.
+func holds(ranges []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// ofFamily picks the ranges of a family.
+func ofFamily(f model.Family, ranges []netip.Prefix) []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(ranges), func(p netip.Prefix) bool { return model.FamilyOf(p.Addr()) != f })
+}
+
+// addressStage is the addresses' table, with a limit to how many a pass gives up for
+// routes.
+type addressStage struct {
+	*delta.Table[netip.Addr, struct{}]
+	mode *Mode
+}
+
+// ApplyDeletes unbinds addresses, and of those that a route makes local as many as one
+// pass has time for.
+func (s addressStage) ApplyDeletes(ctx context.Context, p delta.Pass) delta.Outcome {
+	var out delta.Outcome
+	pace := &s.mode.binding.pace
+	for begun := time.Now(); ; p.Retry = false { // what failed rests
+		start := time.Now()
+		pace.begin()
+		out = out.Plus(s.Table.ApplyDeletes(ctx, p))
+		if pace.held == 0 {
+			return out
+		}
+		pace.adapt(time.Since(start))
+		if time.Since(begun) > pacePass || ctx.Err() != nil {
+			return out
+		}
+	}
+}
+
+// routeStore reads and writes local routes.
+type routeStore struct{ links Links }
+
+// List returns those that are ours.
+func (s routeStore) List(ctx context.Context) (map[netip.Prefix]struct{}, error) {
+	return s.links.ListRoutes(ctx)
+}
+
+// Write hands all changes over in one batch.
+func (s routeStore) Write(ctx context.Context, changes []delta.Change[netip.Prefix, struct{}]) []error {
+	batch := make([]link.RouteChange, len(changes))
+	for i, c := range changes {
+		batch[i] = link.RouteChange{Op: link.Add, Prefix: c.Key}
+		if c.Op == delta.Delete {
+			batch[i].Op = link.Delete
+		}
+	}
+	return s.links.WriteRoutes(ctx, batch)
+}
