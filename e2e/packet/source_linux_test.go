@@ -30,6 +30,9 @@ func TestSourceOfClusterIPTraffic(t *testing.T) {
 	}{
 		{"cluster-cidr", []string{"--cluster-cidr", clusters}, pods},
 		{"masquerade-all", []string{"--cluster-cidr", clusters, "--masquerade-all"}, nil},
+		{"cluster-cidr, routed", append([]string{"--cluster-cidr", clusters}, routed...), pods},
+		{"masquerade-all, routed", append([]string{"--cluster-cidr", clusters, "--masquerade-all"}, routed...), nil},
+		{"no way to tell pods, routed", routed, map[string]bool{"pod-2": true, "visitor": true, "outside": true}},
 		{"no way to tell pods", nil, map[string]bool{"pod-2": true, "visitor": true, "outside": true}},
 		{"NodeCIDR", []string{"--detect-local-mode", "NodeCIDR"}, map[string]bool{"pod-2": true}},
 		{"BridgeInterface", []string{"--detect-local-mode", "BridgeInterface", "--pod-bridge-interface", "cni0"}, map[string]bool{"pod-2": true}},
