@@ -318,7 +318,7 @@ func (m *Mode) Tables() []dataplane.TableStatus { return m.pipeline.Tables() }
 
 // Clear wants nothing at all: the next Apply takes everything away.
 func (m *Mode) Clear() {
-	m.cleared, m.takeover = true, takeover{}
+	m.cleared, m.takeover, m.binding = true, takeover{}, binding{}
 	for _, c := range m.frontends.Clear() {
 		m.change(c)
 	}

@@ -76,6 +76,8 @@ func (h *Handle) settleRoutes(ctx context.Context, changes []RouteChange, errs [
 			errs[i] = nil
 		case c.Op == Add && errors.Is(errs[i], unix.EEXIST):
 			errs[i] = h.isOurs(ctx, c.Prefix)
+		case c.Op == Add && c.Prefix.Addr().Is6() && errors.Is(errs[i], unix.EACCES):
+			errs[i] = fmt.Errorf("IPv6 is disabled on lo: %w (%w)", ErrUnsupported, errs[i])
 		}
 		if errs[i] != nil {
 			failed++

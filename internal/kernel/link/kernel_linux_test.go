@@ -198,7 +198,12 @@ func (n *neighbour) AddByHand(a netip.Addr) {
 // disableIPv6 switches IPv6 off on our link.
 func (n *neighbour) disableIPv6() {
 	n.t.Helper()
-	key := "/proc/sys/net/ipv6/conf/" + link.DefaultName + "/disable_ipv6"
+	n.disableIPv6On(link.DefaultName)
+}
+
+func (n *neighbour) disableIPv6On(name string) {
+	n.t.Helper()
+	key := "/proc/sys/net/ipv6/conf/" + name + "/disable_ipv6"
 	n.must("disable IPv6", os.WriteFile(key, []byte("1"), 0o644))
 }
 

@@ -154,6 +154,40 @@ func TestDisabledIPv6IsNamed(t *testing.T) {
 	wantAddrs(t, world{h, n}, "10.96.0.1")
 }
 
+func TestDisabledIPv6IsNamedForRoutes(t *testing.T) {
+	h, n := kernelHandle(t, link.Options{})
+	n.disableIPv6On("lo")
+	errs := h.WriteRoutes(t.Context(), []link.RouteChange{
+		{Op: link.Add, Prefix: netip.MustParsePrefix("10.96.0.0/16")}, {Op: link.Add, Prefix: netip.MustParsePrefix("fd00:96::/112")},
+	})
+	if len(errs) != 2 || errs[0] != nil || !errors.Is(errs[1], link.ErrUnsupported) {
+		t.Errorf("WriteRoutes = %v, want only IPv6 not supported", errs)
+	}
+	wantRoutes(t, world{h, n}, "10.96.0.0/16")
+}
+
+// Why our routes lead to lo: our link would lose them, or not get them.
+func TestRoutesToOurLinkDoNotLast(t *testing.T) {
+	h, n := kernelHandle(t, link.Options{})
+	w := world{h, n}
+	mustEnsure(t, w)
+	to := func(text string) *netlink.Route {
+		r := n.localRoute(netip.MustParsePrefix(text), unix.RTPROT_STATIC)
+		r.LinkIndex = n.link(link.DefaultName).Attrs().Index
+		return r
+	}
+	if err := n.nl.RouteAdd(to("fd00:96::/112")); !errors.Is(err, unix.ENETDOWN) {
+		t.Errorf("an IPv6 route to a link that is down: %v, want %v", err, unix.ENETDOWN)
+	}
+	v4 := to("10.96.0.0/16")
+	n.must("add a route", n.nl.RouteAdd(v4))
+	mustWrite(t, w, link.Add, "192.0.2.1")
+	mustWrite(t, w, link.Delete, "192.0.2.1")
+	if err := n.nl.RouteDel(v4); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("the route after the last address: deleted with %v, want %v", err, unix.ESRCH)
+	}
+}
+
 func TestLostEventsAreTold(t *testing.T) {
 	h, n := kernelHandle(t, link.Options{}.WithWatchBuffer(1))
 	w := world{h, n}
