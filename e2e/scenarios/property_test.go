@@ -35,6 +35,7 @@ var modeFlags = map[string][]string{
 	"ipvs": {
 		"", "--cluster-cidr=10.244.0.0/16 --masquerade-all", "--nodeport-addresses=primary",
 		"--nodeport-addresses=192.0.2.2/32 --ipvs-scheduler=sh", "--external-ip-allowed-cidrs=203.0.113.0/24",
+		"--vip-binding=route --service-cidrs=10.96.0.0/16,fd00:10:96::/112",
 	},
 	"iptables": {
 		"--proxy-mode=iptables", "--proxy-mode=iptables --cluster-cidr=10.244.0.0/16", "--proxy-mode=iptables --masquerade-all",
@@ -119,11 +120,19 @@ func (w *world) step() {
 	case n < 78:
 		w.say("kill", func() { w.must(w.node.Kill()); w.must(w.node.Start(w.start)) })
 	case n < 82:
-		w.say("stop", func() { w.must(w.node.Stop()); w.must(w.node.Start(w.start)) })
+		w.say("stop", func() { w.must(w.node.Stop()); w.rebind(); w.must(w.node.Start(w.start)) })
 	case n < 92:
 		w.say("fault", w.fault)
 	default:
 		w.say("damage", w.damage)
+	}
+}
+
+// rebind changes between addresses and routes, where ranges are known.
+func (w *world) rebind() {
+	if at := slices.IndexFunc(w.start.Flags, func(f string) bool { return strings.HasPrefix(f, "--vip-binding=") }); at >= 0 {
+		w.start.Flags[at] = "--vip-binding=" + w.one("address", "route")
+		w.done = append(w.done, w.start.Flags[at])
 	}
 }
 
@@ -222,6 +231,7 @@ var damages = map[string][]string{
 		"ipset flush KUBE-CLUSTER-IP", "ipset add KUBE-CLUSTER-IP 10.9.9.9,tcp:80", "ipset del KUBE-IPVS-IPS 10.96.0.2",
 		"iptables -t nat -F", "iptables -t nat -F KUBE-SERVICES", "ip6tables -t filter -F KUBE-IPVS-FILTER",
 		"ip addr del 10.96.0.1/32 dev kube-ipvs0", "ip addr add 10.96.0.3/32 dev kube-ipvs0", "ip link del kube-ipvs0",
+		"ip route del local 10.96.0.0/16 dev lo proto 73", "ip route add local 10.97.0.0/16 dev lo proto 73",
 	},
 	"iptables": {
 		"iptables -t nat -F", "ip6tables -t nat -F", "iptables -t filter -F", "ip6tables -t filter -F", "iptables -t mangle -X KUBE-PROXY-CANARY",
@@ -247,8 +257,12 @@ func (w *world) damage() {
 // of its marks at least has to be left: without any nobody can know it again.
 var marks = []string{"ipset flush KUBE-CLUSTER-IP", "ipset del KUBE-IPVS-IPS 10.96.0.2", "ip link del kube-ipvs0"}
 
-// marksTaken counts the marks, other than the given one, taken since the last calm.
+// marksTaken counts the marks, other than the given one, taken since the last calm. What
+// is routed has no address on the device for one.
 func (w *world) marksTaken(other string) (n int) {
+	if slices.ContainsFunc(w.start.Flags, func(f string) bool { return strings.HasPrefix(f, "--service-cidrs=") }) {
+		n = 1
+	}
 	for _, m := range marks {
 		if m != other && slices.Contains(w.done, m) {
 			n++

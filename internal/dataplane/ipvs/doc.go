@@ -36,7 +36,7 @@
 //	                                         entry; not excluded
 //	destinations  server, address, port      of one of our servers           audit: rotating reads
 //	routes        range                      local, to lo, of our protocol   events, audit: one dump,
-//	                                         number (link.RouteProtocol)     where there are any
+//	                                         number (link.RouteProtocol)     seldom if none is wanted
 //	addresses     address                    on kube-ipvs0                   events, audit: one dump
 //	nftables      family, name               kube-proxy, of ip and ip6:      audit: one list
 //	                                         removed, never written
