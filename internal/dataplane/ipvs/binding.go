@@ -57,6 +57,8 @@ const manyAddresses = 4096
 type binding struct {
 	// routing: ranges are routed, where nothing forbids it.
 	routing bool
+	// judged: ranges are right for this machine, as far as it is known.
+	judged bool
 	// ranges are routed now, or are to be; sorted.
 	ranges []netip.Prefix
 	// refused says why a range is not, for the log.
@@ -74,9 +76,13 @@ func (m *Mode) bind() {
 	}
 	b := &m.binding
 	if !b.routing && (m.config.Binding == BindRoute || m.config.Binding == BindAuto && m.crowded()) {
-		b.routing = true
+		b.routing, b.judged = true, false
 		m.log.Info("service ranges are made local by routes", zap.Stringers("ranges", m.config.ServiceCIDRs))
 	}
+	if b.judged {
+		return
+	}
+	b.judged = true
 	ranges := m.routable()
 	if slices.Equal(ranges, b.ranges) {
 		return

@@ -133,6 +133,7 @@ func (m *Mode) wantBase() {
 func (m *Mode) SetHost(host model.Host) {
 	before := m.host
 	m.host = host
+	m.binding.judged = false
 	m.wantBase()
 	for _, a := range before.NodePorts {
 		if !slices.Contains(host.NodePorts, a) {
