@@ -1,0 +1,217 @@
+// Package report makes a table and a picture of cells. It measures nothing and asks nobody: the same cells are the same text.
+package report
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/kube-ipvs/kube-ipvs/e2e/bench/cell"
+)
+
+// Baseline is the candidate whose figures are 1.
+const Baseline = "kube-proxy-ipvs"
+
+// value is one figure of one cell. One that is not known has no number; one that is over is at least its number.
+type value struct {
+	number      float64
+	known, over bool
+	noisy       bool
+}
+
+func wait(w cell.Wait) value                  { return value{number: float64(w.Seconds), known: true, over: w.Over} }
+func number[T ~float64 | ~int](n T) value     { return value{number: float64(n), known: true} }
+func percentile(s cell.Samples, p int) value  { return wait(s.Percentile(float64(p))) }
+func change(c *cell.Changes, p int) (v value) { return noisy(c, percentile(c.Samples, p)) }
+
+// noisy marks a figure of samples whose halves differ too much, repeated or not.
+func noisy(c *cell.Changes, v value) value {
+	v.noisy = c.Halves > cell.Noisy
+	return v
+}
+
+// figure is one line of the table.
+type figure struct {
+	part, name string
+	of         func(*cell.Cell) value
+	text       func(float64) string
+}
+
+// figures are all lines, in order.
+func figures() []figure {
+	var out []figure
+	for _, part := range [][]figure{startFigures, idleFigures, changeFigures("one endpoint changes", endpoint), changeFigures("one Service comes", service),
+		churnFigures, rollFigures, packetFigures, netlinkFigures} {
+		out = append(out, part...)
+	}
+	return out
+}
+
+func endpoint(c *cell.Cell) *cell.Changes { return c.Endpoint.Calmer() }
+func service(c *cell.Cell) *cell.Changes  { return c.Service.Calmer() }
+
+// have makes a figure of a part that may be missing.
+func have[P any](part func(*cell.Cell) *P, of func(*P) value) func(*cell.Cell) value {
+	return func(c *cell.Cell) value {
+		if p := part(c); p != nil {
+			return of(p)
+		}
+		return value{}
+	}
+}
+
+func start(of func(*cell.Start) value) func(*cell.Cell) value {
+	return have(func(c *cell.Cell) *cell.Start { return c.Start }, of)
+}
+
+var startFigures = []figure{
+	{"start", "first Service answers", start(func(s *cell.Start) value { return wait(s.First) }), duration},
+	{"start", "API server's Service answers", func(c *cell.Cell) value {
+		if c.Start == nil || c.Start.Server == nil {
+			return value{}
+		}
+		return wait(*c.Start.Server)
+	}, duration},
+	{"start", "all probes answer", start(func(s *cell.Start) value { return wait(s.Last) }), duration},
+	{"start", "quiet since", start(func(s *cell.Start) value { return wait(s.Quiet) }), duration},
+	{"start", "CPU", start(func(s *cell.Start) value { return number(s.Cost.CPU()) }), duration},
+	{"start", "of it in the kernel", start(func(s *cell.Start) value { return number(s.Cost.System) }), duration},
+	{"start", "processes launched", start(func(s *cell.Start) value { return number(s.Cost.Launches) }), count},
+	{"start", "Services without an answer", start(func(s *cell.Start) value { return number(s.Unanswered) }), count},
+	{"start", "RSS after it", start(func(s *cell.Start) value { return number(s.Memory.RSS) }), memory},
+}
+
+func idle(of func(*cell.Idle) value) func(*cell.Cell) value {
+	return have(func(c *cell.Cell) *cell.Idle { return c.Idle }, of)
+}
+
+var idleFigures = []figure{
+	{"idle", "CPU in 30 s", idle(func(i *cell.Idle) value { return number(i.Cost.CPU() * 30 / i.Length) }), duration},
+	{"idle", "processes launched in 30 s", idle(func(i *cell.Idle) value { return number(i.Cost.Launches * 30 / float64(i.Length)) }), count},
+	{"idle", "machine in softirq in 30 s", idle(func(i *cell.Idle) value { return number(i.Cost.SoftIRQ * 30 / i.Length) }), duration},
+}
+
+func changeFigures(name string, part func(*cell.Cell) *cell.Changes) []figure {
+	return []figure{
+		{name, "p50", have(part, func(c *cell.Changes) value { return change(c, 50) }), duration},
+		{name, "p90", have(part, func(c *cell.Changes) value { return change(c, 90) }), duration},
+		{name, "p99", have(part, func(c *cell.Changes) value { return change(c, 99) }), duration},
+		{name, "CPU", have(part, func(c *cell.Changes) value { return noisy(c, number(c.Each.CPU())) }), duration},
+		{name, "of it in the kernel", have(part, func(c *cell.Changes) value { return noisy(c, number(c.Each.System)) }), duration},
+		{name, "processes launched", have(part, func(c *cell.Changes) value { return number(c.Each.Launches) }), count},
+	}
+}
+
+func churn(of func(*cell.Churn) value) func(*cell.Cell) value {
+	return have(func(c *cell.Cell) *cell.Churn { return c.Churn }, of)
+}
+
+var churnFigures = []figure{
+	{"many endpoints change", "changes a second", churn(func(c *cell.Churn) value { return number(float64(c.Changes) / float64(c.Length)) }), count},
+	{"many endpoints change", "a probe, p50", churn(func(c *cell.Churn) value { return percentile(c.Probes, 50) }), duration},
+	{"many endpoints change", "a probe, p99", churn(func(c *cell.Churn) value { return percentile(c.Probes, 99) }), duration},
+	{"many endpoints change", "p99, times that when quiet", calmRatio, count},
+	{"many endpoints change", "quiet after the last", churn(func(c *cell.Churn) value { return wait(c.CatchUp) }), duration},
+	{"many endpoints change", "CPU a change", churn(func(c *cell.Churn) value { return number(c.Each.CPU()) }), duration},
+	{"many endpoints change", "processes launched a change", churn(func(c *cell.Churn) value { return number(c.Each.Launches) }), count},
+	{"many endpoints change", "RSS after it", churn(func(c *cell.Churn) value { return number(c.Memory.RSS) }), memory},
+	{"many endpoints change", "most RSS ever", churn(func(c *cell.Churn) value { return number(c.Memory.Peak) }), memory},
+}
+
+// calmRatio compares a probe among other changes with one that is alone.
+func calmRatio(c *cell.Cell) value {
+	if c.Churn == nil || c.Endpoint == nil || len(c.Churn.Probes.Times) == 0 {
+		return value{}
+	}
+	calm, busy := endpoint(c).Percentile(99), c.Churn.Probes.Percentile(99)
+	if calm.Seconds == 0 || calm.Over {
+		return value{}
+	}
+	return value{number: float64(busy.Seconds / calm.Seconds), known: true, over: busy.Over}
+}
+
+func roll(of func(*cell.Roll) value) func(*cell.Cell) value {
+	return have(func(c *cell.Cell) *cell.Roll { return c.Roll }, of)
+}
+
+var rollFigures = []figure{
+	{"all endpoints of one change", "after the last write", roll(func(r *cell.Roll) value { return wait(r.Done) }), duration},
+	{"all endpoints of one change", "CPU", roll(func(r *cell.Roll) value { return number(r.Cost.CPU()) }), duration},
+	{"all endpoints of one change", "processes launched", roll(func(r *cell.Roll) value { return number(r.Cost.Launches) }), count},
+	{"all endpoints of one change", "connections that failed", roll(func(r *cell.Roll) value { return number(r.Failed) }), count},
+}
+
+func packets(of func(*cell.Packets) cell.Speed) func(*cell.Cell) value {
+	return have(func(c *cell.Cell) *cell.Packets { return c.Packets }, func(p *cell.Packets) value {
+		s := of(p)
+		return value{number: s.Median, known: true, noisy: s.Spread > cell.Noisy}
+	})
+}
+
+var packetFigures = []figure{
+	{"data plane", "connections a second", packets(func(p *cell.Packets) cell.Speed { return p.Rate }), count},
+	{"data plane", "the same without a proxy", packets(func(p *cell.Packets) cell.Speed { return p.RateDirect }), count},
+	{"data plane", "requests a second, one connection", packets(func(p *cell.Packets) cell.Speed { return p.Request }), count},
+	{"data plane", "the same without a proxy", packets(func(p *cell.Packets) cell.Speed { return p.RequestDirect }), count},
+}
+
+func netlink(traffic func(*cell.Netlink) cell.Traffic, pick func(messages, bytes float64) float64) func(*cell.Cell) value {
+	return have(func(c *cell.Cell) *cell.Netlink { return c.Netlink }, func(n *cell.Netlink) value { return number(pick(traffic(n).Sum())) })
+}
+
+func messages(m, _ float64) float64 { return m }
+func bytes(_, b float64) float64    { return b }
+
+var netlinkFigures = []figure{
+	{"netlink", "messages, one endpoint", netlink(func(n *cell.Netlink) cell.Traffic { return n.Change }, messages), count},
+	{"netlink", "bytes, one endpoint", netlink(func(n *cell.Netlink) cell.Traffic { return n.Change }, bytes), count},
+	{"netlink", "messages, one Service", netlink(func(n *cell.Netlink) cell.Traffic { return n.Service }, messages), count},
+	{"netlink", "bytes, one Service", netlink(func(n *cell.Netlink) cell.Traffic { return n.Service }, bytes), count},
+	{"netlink", "bytes, idle", netlink(func(n *cell.Netlink) cell.Traffic { return n.Idle }, bytes), count},
+}
+
+// duration prints seconds with three digits that count, in the unit that fits.
+func duration(s float64) string {
+	switch {
+	case s == 0:
+		return "0"
+	case s < 1e-3:
+		return digits(s*1e6) + " µs"
+	case s < 1:
+		return digits(s*1e3) + " ms"
+	case s < 120:
+		return digits(s) + " s"
+	default:
+		return digits(s/60) + " min"
+	}
+}
+
+func memory(mib float64) string { return digits(mib) + " MiB" }
+
+// count prints a number; large ones with their thousands apart.
+func count(n float64) string {
+	if n < 1000 {
+		return digits(n)
+	}
+	text := fmt.Sprintf("%.0f", n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// digits prints a number with at most three digits that count; two where it is very small, as ratios are.
+func digits(n float64) string {
+	switch {
+	case n == float64(int64(n)) && n < 1e6:
+		return fmt.Sprintf("%.0f", n)
+	case n < 1e-3:
+		return strconv.FormatFloat(n, 'f', 1-int(math.Floor(math.Log10(n))), 64)
+	case n < 9.995:
+		return strconv.FormatFloat(n, 'g', 3, 64)
+	case n < 99.95:
+		return fmt.Sprintf("%.1f", n)
+	default:
+		return fmt.Sprintf("%.0f", n)
+	}
+}
