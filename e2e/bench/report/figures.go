@@ -205,7 +205,7 @@ func digits(n float64) string {
 	switch {
 	case n == float64(int64(n)) && n < 1e6:
 		return fmt.Sprintf("%.0f", n)
-	case n < 1e-3:
+	case n > 0 && n < 1e-3:
 		return strconv.FormatFloat(n, 'f', 1-int(math.Floor(math.Log10(n))), 64)
 	case n < 9.995:
 		return strconv.FormatFloat(n, 'g', 3, 64)

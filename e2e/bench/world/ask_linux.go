@@ -1,0 +1,154 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
+)
+
+// pause is between two questions for an answer that is waited for: the CPUs are the candidate's. patience is for one question: a packet that
+// is lost while rules change comes again after a second, which would be taken for the candidate's.
+const (
+	pause    = time.Millisecond
+	patience = 250 * time.Millisecond
+)
+
+// ErrNotInTime says that the limit came before the answer.
+var ErrNotInTime = errors.New("not in time")
+
+var errOthers = errors.New("others answer")
+
+// Ask makes one request over a connection and from an address of its own, and returns the endpoint that answered. It has to be called inside
+// of the pod: see Inside.
+func (w *World) Ask(ctx context.Context, to netip.AddrPort) (netip.Addr, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	reply, err := backend.Ask(ctx, backend.TCP, to, w.Source())
+	return reply.Local.Addr(), err
+}
+
+// Inside runs f inside of the pod.
+func (w *World) Inside(f func() error) error { return w.Pod.Do(f) }
+
+// Until asks over new connections until the right endpoint answers, any if want is not valid, and returns when that was. The error is
+// ErrNotInTime where the limit came first.
+func (w *World) Until(ctx context.Context, to netip.AddrPort, want netip.Addr, limit time.Duration) (at time.Time, err error) {
+	deadline := time.Now().Add(limit)
+	err = w.Inside(func() error {
+		for {
+			from, err := w.Ask(ctx, to)
+			if at = time.Now(); err == nil && (!want.IsValid() || from == want) {
+				return nil
+			}
+			if err == nil {
+				err = errOthers
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if at.After(deadline) {
+				return fmt.Errorf("ask %s for %s: %w: %w", to, limit, ErrNotInTime, err)
+			}
+			time.Sleep(pause)
+		}
+	})
+	return at, err
+}
+
+// All asks one address after the other until each has answered, and returns when each did: nothing for those that did not before the
+// limit. done ends it early, where there is no use in going on.
+func (w *World) All(ctx context.Context, to []netip.AddrPort, limit time.Duration, done func() error) (at []time.Time, err error) {
+	at = make([]time.Time, len(to))
+	deadline := time.Now().Add(limit)
+	err = w.Inside(func() error {
+		for open := len(to); open > 0; {
+			for i, addr := range to {
+				if !at[i].IsZero() {
+					continue
+				}
+				if _, err := w.Ask(ctx, addr); err == nil {
+					at[i] = time.Now()
+					open--
+				}
+				if err := errors.Join(ctx.Err(), done()); err != nil {
+					return err
+				}
+				if time.Now().After(deadline) {
+					return nil
+				}
+				time.Sleep(pause)
+			}
+		}
+		return nil
+	})
+	return at, err
+}
+
+// Connect opens connections for a while, one after the other, each with one request, to the addresses in turn, and returns how many a
+// second were answered. They end with a reset, for a closed connection is remembered for minutes on the way. It has to be called inside of the pod.
+func (w *World) Connect(ctx context.Context, to []netip.AddrPort, length time.Duration) (float64, error) {
+	start, n := time.Now(), 0
+	for time.Since(start) < length {
+		if err := w.connect(ctx, to[n%len(to)]); err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return float64(n) / time.Since(start).Seconds(), nil
+}
+
+func (w *World) connect(ctx context.Context, to netip.AddrPort) error {
+	ctx, cancel := context.WithTimeout(ctx, longPatience)
+	defer cancel()
+	dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(w.Source(), 0))}
+	conn, err := dialer.DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_ = conn.(*net.TCPConn).SetLinger(0)
+	return exchange(ctx, conn)
+}
+
+// longPatience is for a request that has to be answered.
+const longPatience = 20 * time.Second
+
+var question = []byte("ask\n")
+
+// exchange makes one request.
+func exchange(ctx context.Context, conn net.Conn) error {
+	deadline, _ := ctx.Deadline()
+	_ = conn.SetDeadline(deadline)
+	if _, err := conn.Write(question); err != nil {
+		return err
+	}
+	var reply [256]byte
+	_, err := conn.Read(reply[:])
+	return err
+}
+
+// Request makes one request after the other over one connection for a while, and returns how many a second were answered. It has to be
+// called inside of the pod.
+func (w *World) Request(ctx context.Context, to netip.AddrPort, length time.Duration) (float64, error) {
+	ctx, cancel := context.WithTimeout(ctx, length+longPatience)
+	defer cancel()
+	dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(w.Source(), 0))}
+	conn, err := dialer.DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	start, n := time.Now(), 0
+	for time.Since(start) < length {
+		if err := exchange(ctx, conn); err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return float64(n) / time.Since(start).Seconds(), nil
+}

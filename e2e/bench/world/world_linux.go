@@ -1,0 +1,141 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
+)
+
+// Addresses that the API has to agree with.
+const (
+	NodeAddr    = "192.168.0.1" // the node's InternalIP
+	FarmAddr    = "192.168.0.2" // of the machine that all endpoints are on
+	BackendPort = 8080          // where each endpoint answers
+	ClusterCIDR = "10.244.0.0/16"
+)
+
+// Ranges of endpoints, of Services, and of addresses that the pod asks from.
+const (
+	everyEndpoint = "10.128.0.0/12"
+	everyService  = "10.96.0.0/16"
+	everySource   = "10.244.128.0/17"
+)
+
+// World is a node that has never seen a proxy, and what is around it. Its methods are for concurrent use.
+type World struct {
+	Node, Pod, farm *Space
+	asked           atomic.Uint32 // sources that were given out
+
+	stop    context.CancelFunc
+	running sync.WaitGroup
+}
+
+// New builds a world. The farm also answers on the ports given, where the API has a server among the endpoints.
+func New(ctx context.Context, ports ...int) (*World, error) {
+	w := &World{}
+	serving, stop := context.WithCancel(ctx)
+	w.stop = stop
+	for _, s := range []struct {
+		name string
+		at   **Space
+	}{{"node", &w.Node}, {"pod", &w.Pod}, {"farm", &w.farm}} {
+		made, err := newSpace(s.name)
+		if err != nil {
+			w.Close()
+			return nil, err
+		}
+		*s.at = made
+	}
+	if err := w.build(ctx); err != nil {
+		w.Close()
+		return nil, err
+	}
+	for _, port := range append([]int{BackendPort}, ports...) {
+		if err := w.serve(serving, port); err != nil {
+			w.Close()
+			return nil, err
+		}
+	}
+	// New links lose their first packets, which would come again after a second.
+	if _, err := w.Until(ctx, netip.AddrPortFrom(Endpoint(0), BackendPort), netip.Addr{}, longPatience); err != nil {
+		w.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// Close ends what the world runs; its namespaces end with the last process in them.
+func (w *World) Close() {
+	w.stop()
+	w.running.Wait()
+	for _, s := range []*Space{w.Node, w.Pod, w.farm} {
+		if s != nil {
+			_ = s.ns.Close()
+		}
+	}
+}
+
+// build makes links, addresses and routes. lo comes first: without it the kernel refuses destinations of IPVS with EINVAL.
+func (w *World) build(ctx context.Context) error {
+	if err := errors.Join(wire(w.Node, "be0", w.farm, "eth0"), wire(w.Node, "pod0", w.Pod, "eth0")); err != nil {
+		return err
+	}
+	if err := w.Node.Shell(ctx, `cd /proc/sys/net
+for f in ipv4/conf/all/rp_filter ipv4/conf/default/rp_filter ipv4/conf/be0/rp_filter ipv4/conf/pod0/rp_filter; do echo 0 >$f; done
+echo 0 >ipv4/icmp_ratelimit
+echo 1 >ipv4/ip_forward`); err != nil {
+		return err
+	}
+	return errors.Join(
+		w.Node.ip(ctx, "link set lo up", "link set be0 up", "link set pod0 up", "addr add "+NodeAddr+"/24 dev be0", "addr add 10.244.0.254/32 dev pod0",
+			"route add 10.244.0.9/32 dev pod0", "route add "+everySource+" via 10.244.0.9 dev pod0", "route add "+everyEndpoint+" via "+FarmAddr, "route add "+everyService+" via "+FarmAddr),
+		w.Pod.ip(ctx, "link set lo up", "link set eth0 up", "addr add 10.244.0.9/32 dev eth0", "route add local "+everySource+" dev lo",
+			"route add 10.244.0.254/32 dev eth0", "route add default via 10.244.0.254 dev eth0 onlink"),
+		w.farm.ip(ctx, "link set lo up", "link set eth0 up", "addr add "+FarmAddr+"/24 dev eth0", "route add local "+everyEndpoint+" dev lo", "route add local "+everyService+" dev lo",
+			"route add default via "+NodeAddr),
+	)
+}
+
+// serve answers on a port of every endpoint.
+func (w *World) serve(ctx context.Context, port int) error {
+	var server *backend.Server
+	err := w.farm.Do(func() (err error) {
+		server, err = backend.Listen(backend.Config{Name: "anyone", TCP: fmt.Sprintf("0.0.0.0:%d", port)})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	w.running.Go(func() { _ = server.Serve(ctx) }) // an error shows as endpoints that do not answer
+	return nil
+}
+
+// Listen opens a socket of the node's, for what others in this process serve there.
+func (w *World) Listen(address string) (l net.Listener, err error) {
+	err = w.Node.Do(func() (err error) {
+		l, err = net.Listen("tcp", address)
+		return err
+	})
+	return l, err
+}
+
+// Endpoint is the address of an endpoint by its number, which is below a million.
+func Endpoint(i int) netip.Addr {
+	n := uint32(10<<24|128<<16) + uint32(i) + 1
+	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
+}
+
+// sources is how many addresses the pod asks from.
+const sources = 1<<15 - 2
+
+// Source is an address that the pod has not asked from lately.
+func (w *World) Source() netip.Addr {
+	n := w.asked.Add(1)%sources + 1
+	return netip.AddrFrom4([4]byte{10, 244, 128 | byte(n>>8), byte(n)})
+}

@@ -1,0 +1,138 @@
+package world_test
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
+	"github.com/kube-ipvs/kube-ipvs/e2e/bench/world"
+)
+
+func newWorld(t *testing.T, ports ...int) *world.World {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root for namespaces of its own")
+	}
+	w, err := world.New(t.Context(), ports...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return w
+}
+
+var vip = netip.MustParseAddrPort("10.96.0.10:80")
+
+// carry makes the node's rules send a Service to an endpoint.
+func carry(t *testing.T, w *world.World, to netip.Addr) {
+	t.Helper()
+	if _, err := exec.LookPath("iptables"); err != nil {
+		t.Skip("needs iptables to carry a Service")
+	}
+	err := w.Node.Shell(t.Context(), "iptables -w 20 -t nat -F PREROUTING; iptables -w 20 -t nat -A PREROUTING -d 10.96.0.10 -p tcp --dport 80 -j DNAT --to-destination "+netip.AddrPortFrom(to, world.BackendPort).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEndpointsAnswerByTheirAddress(t *testing.T) {
+	w := newWorld(t, 6443)
+	err := w.Inside(func() error {
+		for _, i := range []int{0, 255, 99_999, 500_000} {
+			from, err := w.Ask(t.Context(), netip.AddrPortFrom(world.Endpoint(i), world.BackendPort))
+			if err != nil || from != world.Endpoint(i) {
+				t.Errorf("endpoint %d answers as %s, %v, want %s", i, from, err, world.Endpoint(i))
+			}
+		}
+		if _, err := w.Ask(t.Context(), netip.MustParseAddrPort(world.FarmAddr+":6443")); err != nil {
+			t.Errorf("the port that was asked for: %v", err)
+		}
+		if _, err := w.Ask(t.Context(), vip); backend.FailureOf(err) != backend.Refused {
+			t.Errorf("a Service that nobody carries: %v, want it refused at once", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestUntil(t *testing.T) {
+	w := newWorld(t)
+	old, added := world.Endpoint(1), world.Endpoint(2)
+	if _, err := w.Until(t.Context(), vip, netip.Addr{}, 20*time.Millisecond); !errors.Is(err, world.ErrNotInTime) {
+		t.Errorf("a Service that nobody carries: %v, want ErrNotInTime", err)
+	}
+	carry(t, w, old)
+	if _, err := w.Until(t.Context(), vip, netip.Addr{}, time.Minute); err != nil {
+		t.Error(err)
+	}
+	if _, err := w.Until(t.Context(), vip, added, 20*time.Millisecond); !errors.Is(err, world.ErrNotInTime) {
+		t.Errorf("the endpoint that is not there yet: %v, want ErrNotInTime", err)
+	}
+	changed := make(chan time.Time, 1)
+	go func() {
+		defer close(changed)
+		before := time.Now()
+		carry(t, w, added)
+		changed <- before
+	}()
+	at, err := w.Until(t.Context(), vip, added, time.Minute)
+	if before, ok := <-changed; err != nil || !ok || at.Before(before) {
+		t.Errorf("the new endpoint answers at %s, %v, before it was there (%s)", at, err, before)
+	}
+}
+
+func TestAll(t *testing.T) {
+	w := newWorld(t)
+	nobody := netip.MustParseAddrPort("10.96.0.11:80")
+	carry(t, w, world.Endpoint(1))
+	never := func() error { return nil }
+	at, err := w.All(t.Context(), []netip.AddrPort{nobody, vip}, 50*time.Millisecond, never)
+	if err != nil || !at[0].IsZero() || at[1].IsZero() {
+		t.Errorf("answers at %v, %v, want one of the second only", at, err)
+	}
+	ended := errors.New("the candidate ended")
+	if _, err := w.All(t.Context(), []netip.AddrPort{nobody}, time.Minute, func() error { return ended }); !errors.Is(err, ended) {
+		t.Errorf("error is %v, want that of done", err)
+	}
+}
+
+func TestSpeed(t *testing.T) {
+	w := newWorld(t)
+	direct := netip.AddrPortFrom(world.Endpoint(7), world.BackendPort)
+	err := w.Inside(func() error {
+		connections, err := w.Connect(t.Context(), []netip.AddrPort{direct}, 100*time.Millisecond)
+		if err != nil || connections < 1 {
+			t.Errorf("%g connections a second, %v", connections, err)
+		}
+		requests, err := w.Request(t.Context(), direct, 100*time.Millisecond)
+		if err != nil || requests < 1 {
+			t.Errorf("%g requests a second over one connection, %v", requests, err)
+		}
+		if _, err := w.Connect(t.Context(), []netip.AddrPort{vip}, 100*time.Millisecond); err == nil {
+			t.Error("connections to nobody were counted")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSourcesDiffer(t *testing.T) {
+	w := &world.World{}
+	pods := netip.MustParsePrefix(world.ClusterCIDR)
+	seen := map[netip.Addr]bool{}
+	for range 30_000 {
+		a := w.Source()
+		if seen[a] || !pods.Contains(a) {
+			t.Fatalf("%s was given out twice, or is no pod's", a)
+		}
+		seen[a] = true
+	}
+}
