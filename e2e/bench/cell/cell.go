@@ -124,7 +124,7 @@ type Start struct {
 	Probes int    `json:"probes"`
 	Cost   Cost   `json:"cost"` // until Quiet
 	Memory Memory `json:"memory"`
-	// Unanswered is how many of all Services did not answer once, when all was quiet.
+	// Unanswered is how many of all Services did not answer when all was quiet; they are not asked where a probe did not.
 	Unanswered int `json:"unanswered"`
 }
 

@@ -66,3 +66,9 @@ func order(cells []*Cell) {
 		return cmp.Or(cmp.Compare(a.Services, b.Services), cmp.Compare(rank[a.Candidate], rank[b.Candidate]))
 	})
 }
+
+// Encode is all cells as one text.
+func Encode(cells []*Cell) ([]byte, error) {
+	text, err := json.MarshalIndent(cells, "", "  ")
+	return append(text, '\n'), err
+}

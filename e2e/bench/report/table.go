@@ -184,7 +184,7 @@ func footnotes(b *strings.Builder, cells []*cell.Cell) {
 			ways[c.LaunchesBy] = true
 		}
 		for _, part := range slices.Sorted(maps.Keys(c.Missing)) {
-			notes = append(notes, fmt.Sprintf("%s, %s Services: no %s: %s", c.Candidate, count(float64(c.Services)), part, c.Missing[part]))
+			notes = append(notes, fmt.Sprintf("%s, %s Services: %s: %s", c.Candidate, count(float64(c.Services)), part, c.Missing[part]))
 		}
 	}
 	if len(ways) > 0 {

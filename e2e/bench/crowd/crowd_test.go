@@ -1,0 +1,197 @@
+package crowd
+
+import (
+	"context"
+	"io"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	corev1 "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/kube-ipvs/kube-ipvs/e2e/bench/world"
+)
+
+// newCrowd has a few members in a client that keeps objects and gives Services addresses.
+func newCrowd(t *testing.T, n int) (*Crowd, *fake.Clientset) {
+	t.Helper()
+	client := fake.NewClientset()
+	next := netip.MustParseAddr("10.96.0.10")
+	client.PrependReactor("create", "services", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		s := action.(clienttesting.CreateAction).GetObject().(*corev1.Service)
+		s.Spec.ClusterIP, next = next.String(), next.Next()
+		return false, nil, nil
+	})
+	c := &Crowd{client: client, endpoints: 3, spare: firstSpare, changed: map[int]bool{}, came: map[string]bool{}}
+	for i := range n {
+		s, slice := member(i, c.endpoints)
+		if _, err := c.create(t.Context(), s, slice); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clear(c.came)
+	if err := c.learn(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	return c, client
+}
+
+// state is all there is: Services, and the endpoints of slices.
+func state(t *testing.T, client *fake.Clientset) []string {
+	t.Helper()
+	var out []string
+	services, err := client.CoreV1().Services(namespace).List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range services.Items {
+		out = append(out, "service "+s.Name+" "+s.Spec.ClusterIP)
+	}
+	all, err := client.DiscoveryV1().EndpointSlices(namespace).List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all.Items {
+		line := "slice " + s.Name + " of " + s.Labels[discovery.LabelServiceName]
+		for _, e := range s.Endpoints {
+			line += " " + e.Addresses[0]
+		}
+		out = append(out, line)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestRestoreMakesItWhatItWas(t *testing.T) {
+	c, client := newCrowd(t, 10)
+	before := state(t, client)
+	random := rand.New(rand.NewPCG(1, 1))
+	for i := range 5 {
+		if err := c.ChangeMember(t.Context(), i, random); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.AddService(t.Context(), "newcomer-1"); err != nil {
+		t.Fatal(err)
+	}
+	if during := state(t, client); slices.Equal(before, during) {
+		t.Fatal("nothing was changed")
+	}
+	// The client of tests does not remove by label, so slices of newcomers are taken by hand.
+	client.PrependReactor("delete-collection", "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, client.Tracker().Delete(discovery.SchemeGroupVersion.WithResource("endpointslices"), namespace, "newcomer-1-v4")
+	})
+	if err := c.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if after := state(t, client); !slices.Equal(before, after) {
+		t.Errorf("before and after:\n%v\n%v", before, after)
+	}
+}
+
+func TestLoadBalancersGetAddresses(t *testing.T) {
+	c, client := newCrowd(t, 30)
+	for _, i := range []int{7, 27} {
+		s, err := client.CoreV1().Services(namespace).Get(t.Context(), memberName(i), metav1.GetOptions{})
+		if err != nil || len(s.Status.LoadBalancer.Ingress) != 1 {
+			t.Errorf("member %d has %v, %v, want an address", i, s.Status.LoadBalancer, err)
+		}
+	}
+	if c.VIP(7) == c.VIP(27) || !c.VIP(7).IsValid() {
+		t.Errorf("members are at %s and %s", c.VIP(7), c.VIP(27))
+	}
+}
+
+func TestBigIsReplacedStepByStep(t *testing.T) {
+	c, client := newCrowd(t, 0)
+	b, err := c.AddBig(t.Context(), "big")
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := func() (old, all int) {
+		found, err := client.DiscoveryV1().EndpointSlices(namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range found.Items {
+			for _, e := range s.Endpoints {
+				all++
+				if b.Old(netip.MustParseAddr(e.Addresses[0])) {
+					old++
+				}
+			}
+		}
+		return old, all
+	}
+	for n := range BigSteps {
+		if old, all := left(); old != BigEndpoints-n*perStep || all != BigEndpoints {
+			t.Fatalf("after %d steps %d of %d endpoints are old", n, old, all)
+		}
+		if err := b.Step(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if old, _ := left(); old != 0 {
+		t.Errorf("after all steps %d endpoints are old", old)
+	}
+}
+
+func TestProbeGetsAnEndpointThatNobodyHad(t *testing.T) {
+	c, client := newCrowd(t, 0)
+	if _, err := c.create(t.Context(), service(probeName(0)), slice(probeName(0), probeName(0), c.spares(1)...)); err != nil {
+		t.Fatal(err)
+	}
+	first, err := c.ChangeProbe(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := c.ChangeProbe(t.Context(), 0)
+	if err != nil || first == second {
+		t.Errorf("two changes give %s and %s, %v", first, second, err)
+	}
+	s, err := client.DiscoveryV1().EndpointSlices(namespace).Get(t.Context(), "probe-0-v4", metav1.GetOptions{})
+	if err != nil || len(s.Endpoints) != 1 || s.Endpoints[0].Addresses[0] != second.String() {
+		t.Errorf("the probe has %v, %v, want %s alone", s.Endpoints, err, second)
+	}
+}
+
+// TestAgainstAnAPIServer is the same with a real one.
+func TestAgainstAnAPIServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts an API server")
+	}
+	c, err := Open(t.Context(), 2, io.Discard)
+	if err != nil {
+		t.Skip("needs kube-apiserver and etcd: go run ./e2e/kube/build makes them once: ", err)
+	}
+	defer func() { _ = c.Close() }()
+	for _, n := range []int{10, 30} {
+		if err := c.Grow(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if at, err := c.KubernetesVIP(t.Context()); err != nil || at != netip.MustParseAddrPort("10.96.0.1:443") {
+		t.Errorf("the API server's Service is at %s, %v", at, err)
+	}
+	slice, err := c.client.DiscoveryV1().EndpointSlices("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
+	if err != nil || len(slice.Endpoints) != 1 || slice.Endpoints[0].Addresses[0] != world.FarmAddr {
+		t.Errorf("its endpoint is %v, %v, want the farm", slice.Endpoints, err)
+	}
+	if _, err := c.AddBig(t.Context(), "big"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all, err := c.client.DiscoveryV1().EndpointSlices(namespace).List(t.Context(), metav1.ListOptions{})
+	if want := 30 + Probes + 1; err != nil || len(all.Items) != want {
+		t.Errorf("%d slices, %v, want %d", len(all.Items), err, want)
+	}
+}

@@ -1,0 +1,98 @@
+// Package crowd is the Services of a benchmark, and the API server that they are written to. Every candidate meets the same objects, and
+// whatever was changed while one was measured is written back before the next.
+//
+//	members   N Services of M endpoints: of ten one has a NodePort, of twenty one a load balancer's address
+//	probes    a few Services of one endpoint: after a change of it every new connection shows whether it is known
+//	newcomers Services that come while a candidate runs
+//	the big   one Service of 500 endpoints, in five slices
+//
+// Names of members are numbers that are stirred: the order of names is not the order in which they were made, so Services that are
+// spread over both show when all are carried, in whatever order a candidate takes them.
+package crowd
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kube-ipvs/kube-ipvs/e2e/bench/world"
+)
+
+// namespace is where all Services are; both nodes, of which the candidate runs on the first and all endpoints are on the second.
+const (
+	namespace = "default"
+	Node      = "node-a"
+	otherNode = "node-b"
+)
+
+// memberName is one name for each number: the factor is odd, so no two numbers of 32 bits meet.
+func memberName(i int) string { return fmt.Sprintf("crowd-%08x", uint32(i)*2654435761) }
+
+// member is one of the Services, and its slice.
+func member(i, endpoints int) (*corev1.Service, *discovery.EndpointSlice) {
+	s := service(memberName(i))
+	switch {
+	case i%10 == 3:
+		s.Spec.Type = corev1.ServiceTypeNodePort
+	case i%20 == 7:
+		s.Spec.Type = corev1.ServiceTypeLoadBalancer
+	}
+	numbers := make([]int, endpoints)
+	for e := range numbers {
+		numbers[e] = i*endpoints + e
+	}
+	return s, slice(s.Name, s.Name, numbers...)
+}
+
+// service is a Service with one TCP port, 80.
+func service(name string) *corev1.Service {
+	return &corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}}},
+	}
+}
+
+// slice holds endpoints of a Service, by their numbers.
+func slice(name, service string, endpoints ...int) *discovery.EndpointSlice {
+	s := &discovery.EndpointSlice{
+		TypeMeta:    metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"},
+		ObjectMeta:  metav1.ObjectMeta{Name: name + "-v4", Namespace: namespace, Labels: map[string]string{discovery.LabelServiceName: service}},
+		AddressType: discovery.AddressTypeIPv4,
+		Ports:       []discovery.EndpointPort{{Name: ptr.To("http"), Port: ptr.To(int32(world.BackendPort)), Protocol: ptr.To(corev1.ProtocolTCP)}},
+	}
+	for _, e := range endpoints {
+		s.Endpoints = append(s.Endpoints, endpoint(e))
+	}
+	return s
+}
+
+func endpoint(i int) discovery.Endpoint {
+	return discovery.Endpoint{Addresses: []string{world.Endpoint(i).String()}, NodeName: ptr.To(otherNode), Conditions: discovery.EndpointConditions{Ready: ptr.To(true)}}
+}
+
+// Spread are the numbers of up to count members of n, half of them evenly in the order in which they were made, the others in that of their
+// names. The last of both orders are among them.
+func Spread(n, count int) []int {
+	byName := make([]int, n)
+	for i := range byName {
+		byName[i] = i
+	}
+	slices.SortFunc(byName, func(a, b int) int { return strings.Compare(memberName(a), memberName(b)) })
+	half := min((count+1)/2, n)
+	var out []int
+	for k := range half {
+		i := (k+1)*n/half - 1
+		for _, m := range []int{i, byName[i]} {
+			if len(out) < count && !slices.Contains(out, m) {
+				out = append(out, m)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,171 @@
+package drive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kube-ipvs/kube-ipvs/e2e/bench/cell"
+	"github.com/kube-ipvs/kube-ipvs/e2e/bench/crowd"
+)
+
+// change makes one change, and waits until it shows. The time is that from the API server's word that it is written: how long etcd's disk
+// takes is nobody's merit.
+type change func(ctx context.Context, n int) (cell.Wait, error)
+
+// changeProbe gives a probe another endpoint.
+func (r *run) changeProbe(limit time.Duration) change {
+	return func(ctx context.Context, n int) (cell.Wait, error) {
+		p := n % crowd.Probes
+		added, err := r.api.ChangeProbe(ctx, p)
+		if err != nil {
+			return cell.Wait{}, err
+		}
+		start := time.Now()
+		at, err := r.world.Until(ctx, r.api.Probe(p), added, limit)
+		return r.waited(start, at, err)
+	}
+}
+
+// addService lets a Service come; parts have names of their own.
+func (r *run) addService(part string) change {
+	return func(ctx context.Context, n int) (cell.Wait, error) {
+		vip, err := r.api.AddService(ctx, fmt.Sprintf("newcomer-%s-%d", part, n))
+		if err != nil {
+			return cell.Wait{}, err
+		}
+		start := time.Now()
+		at, err := r.world.Until(ctx, vip, netip.Addr{}, r.Limit)
+		return r.waited(start, at, err)
+	}
+}
+
+func (r *run) endpoint(ctx context.Context) (err error) {
+	r.cell.Endpoint, err = r.changes(ctx, "endpoint", func(string) change { return r.changeProbe(r.Limit) })
+	return err
+}
+
+func (r *run) service(ctx context.Context) (err error) {
+	r.cell.Service, err = r.changes(ctx, "service", r.addService)
+	return err
+}
+
+// changes measures a part, and once more where it was noisy.
+func (r *run) changes(ctx context.Context, part string, of func(name string) change) (*cell.Changes, error) {
+	out, err := r.once(ctx, part, of(part))
+	if err != nil || out.Halves <= cell.Noisy || len(out.Times) < r.Samples {
+		return out, err
+	}
+	out.Repeated, err = r.once(ctx, part, of(part+"-again"))
+	return out, err
+}
+
+// fewest is how many samples are taken even where the limit for the part is over before that.
+const fewest = 3
+
+// between is the most that is waited before a change, at random: candidates have clocks, too.
+const between = 700 * time.Millisecond
+
+func (r *run) once(ctx context.Context, part string, do change) (*cell.Changes, error) {
+	if _, _, err := r.subject.Rest(ctx, shortRest, r.Limit); err != nil {
+		return nil, err
+	}
+	var waits []cell.Wait
+	var sum cell.Cost
+	for began := time.Now(); len(waits) < r.Samples; {
+		if err := pauseFor(ctx, rand.N(between)); err != nil {
+			return nil, err
+		}
+		cost, _, over, err := r.used(ctx, func() error {
+			w, err := do(ctx, len(waits))
+			waits = append(waits, w)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		sum = sum.Add(cost)
+		if over || len(waits) >= fewest && time.Since(began) > r.Limit {
+			break
+		}
+	}
+	if len(waits) < r.Samples {
+		r.cell.Skip(part+", all samples", fmt.Sprintf("%d of %d in %s", len(waits), r.Samples, r.Limit))
+	}
+	out := &cell.Changes{Samples: cell.Summarize(waits), Each: sum.Per(len(waits))}
+	r.say("%s, %d Services: %s: p50 %s, p90 %s, p99 %s (halves differ by %.0f %%), CPU %.2f ms, %.2f processes each", r.cell.Candidate, r.n, part,
+		text(out.Percentile(50)), text(out.Percentile(90)), text(out.Percentile(99)), 100*out.Halves, 1e3*float64(out.Each.CPU()), out.Each.Launches)
+	return out, nil
+}
+
+// inChurn is how many times the length of the churn one probe may take; endpoints go on changing that long.
+const inChurn = 4
+
+// churn changes endpoints of members all the time, and one of a probe now and then.
+func (r *run) churn(ctx context.Context) error {
+	out := &cell.Churn{Wanted: float64(r.Rate)}
+	var waits []cell.Wait
+	var ended time.Time
+	cost, last, over, err := r.used(ctx, func() error {
+		writing, stop := context.WithCancel(ctx)
+		defer stop()
+		var writer sync.WaitGroup
+		var failed error
+		start := time.Now()
+		writer.Go(func() { out.Changes, failed = r.write(writing) })
+		var err error
+		probe := r.changeProbe(min(r.Limit, inChurn*r.Churn))
+		for err == nil && len(waits) < r.Samples && time.Since(start) < r.Churn {
+			var w cell.Wait
+			if err = pauseFor(ctx, rand.N(between/2)); err == nil {
+				w, err = probe(ctx, len(waits))
+				waits = append(waits, w)
+			}
+		}
+		stop()
+		writer.Wait()
+		ended = time.Now()
+		out.Length = cell.Took(ended.Sub(start))
+		return errors.Join(err, failed)
+	})
+	if err != nil {
+		return err
+	}
+	out.Probes, out.Each = cell.Summarize(waits), cost.Per(out.Changes+len(waits))
+	out.CatchUp = since(ended, last)
+	out.CatchUp.Over = over
+	if out.Memory, err = r.subject.Memory(); err != nil {
+		return err
+	}
+	r.cell.Churn = out
+	r.say("%s, %d Services: %.0f changes a second: p50 %s, p99 %s of %d, quiet %s after the last, CPU %.2f ms each, RSS %.0f MiB", r.cell.Candidate, r.n, float64(out.Changes)/float64(out.Length),
+		text(out.Probes.Percentile(50)), text(out.Probes.Percentile(99)), len(waits), text(out.CatchUp), 1e3*float64(out.Each.CPU()), out.Memory.RSS)
+	return nil
+}
+
+// write changes an endpoint of a random member at the rate wanted, until ctx ends, and returns how many. An API server that cannot follow
+// slows it down.
+func (r *run) write(ctx context.Context) (n int, err error) {
+	group, working := errgroup.WithContext(context.WithoutCancel(ctx))
+	group.SetLimit(8)
+	ticker := time.NewTicker(time.Second / time.Duration(r.Rate))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return n, group.Wait()
+		case <-working.Done():
+			return n, group.Wait()
+		case <-ticker.C:
+		}
+		i, own := r.random.IntN(r.n), rand.New(rand.NewPCG(uint64(n), 0))
+		n++
+		group.Go(func() error { return r.api.ChangeMember(working, i, own) })
+	}
+}

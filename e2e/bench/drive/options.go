@@ -1,0 +1,73 @@
+package drive
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+)
+
+// Options say what to measure.
+type Options struct {
+	Services   []int
+	Endpoints  int // of each Service
+	Candidates []Candidate
+	Parts      []string // of Parts; a start is always made
+	Samples    int      // of each kind of change
+	// Limit is for each answer that is waited for, and for each part as a whole.
+	Limit time.Duration
+	// Churn is how long endpoints change at Rate a second, at most: it ends earlier when Samples were taken.
+	Churn time.Duration
+	Rate  int
+	Out   string // directory of cells, and of what candidates print
+
+	KubeIPVS, KubeProxy string // programs
+
+	Log io.Writer // a line per step
+}
+
+// Parts that can be measured, in the order in which they are.
+func Parts() []string {
+	return []string{"start", "idle", "endpoint", "service", "packets", "netlink", "roll", "churn"}
+}
+
+// Validate joins all mistakes.
+func (o *Options) Validate() error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if len(o.Services) == 0 || slices.Min(o.Services) < 1 || slices.Max(o.Services) > 20_000 {
+		wrong("numbers of Services %v: want some, each 1 to 20,000", o.Services)
+	}
+	if o.Endpoints < 1 || o.Endpoints > 25 {
+		wrong("%d endpoints of a Service: want 1 to 25", o.Endpoints)
+	}
+	if len(o.Candidates) == 0 {
+		wrong("no candidates")
+	}
+	seen := map[string]bool{}
+	for _, c := range o.Candidates {
+		if seen[c.Name] {
+			wrong("candidate %s is named twice", c.Name)
+		}
+		seen[c.Name] = true
+	}
+	for _, p := range o.Parts {
+		if !slices.Contains(Parts(), p) {
+			wrong("part %q: want some of %v", p, Parts())
+		}
+	}
+	if o.Samples < 1 || o.Rate < 1 {
+		wrong("%d samples, %d changes a second: want at least 1", o.Samples, o.Rate)
+	}
+	if o.Limit <= 0 || o.Churn <= 0 {
+		wrong("limit %s, churn %s: want more than 0", o.Limit, o.Churn)
+	}
+	return errors.Join(errs...)
+}
+
+func (o *Options) wants(part string) bool { return slices.Contains(o.Parts, part) }
+
+func (o *Options) say(format string, args ...any) {
+	fmt.Fprintf(o.Log, "%s "+format+"\n", append([]any{time.Now().Format(time.TimeOnly)}, args...)...)
+}
