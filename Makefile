@@ -15,7 +15,7 @@ IMAGE     ?= kube-ipvs:dev
 PLATFORMS ?=
 PUSH      ?=
 
-.PHONY: help build demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover e2e-kills e2e-million bench-memory bench-iptables bench bench-micro profile fuzz golden lint verify vuln image manifests clean
+.PHONY: help build demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover e2e-kills e2e-million bench-memory bench-iptables bench-peers bench bench-micro profile fuzz golden lint verify vuln image manifests clean
 
 help: ## this list
 	@echo 'kube-ipvs: Kubernetes Services on the kernel'"'"'s IP Virtual Server'
@@ -76,6 +76,9 @@ bench-memory: ## RSS and live heap with 10,000 Services x 10 endpoints of a real
 
 bench-iptables: ## kube-ipvs against kube-proxy in iptables mode: time, bytes, processes; COST=500x10, COST_BACKEND=legacy
 	@KUBE_IPVS_E2E_COST=$(or $(COST),5000x10) KUBE_IPVS_E2E_COST_BACKEND=$(COST_BACKEND) e2e/test-kube.sh TestIPTablesCost
+
+bench-peers: ## kube-ipvs and kube-proxy in each mode, measured from outside; N=100,1000 CANDIDATES= PARTS= SAMPLES=
+	@N='$(N)' CANDIDATES='$(CANDIDATES)' PARTS='$(PARTS)' SAMPLES='$(SAMPLES)' e2e/bench-peers.sh
 
 bench: ## what one change costs, and how that does not grow
 	$(GO) test -run '^$$' -bench . -benchtime 300ms ./internal/... ./cmd/... ./ipset/...

@@ -86,10 +86,11 @@ func parse(args []string, out io.Writer) (drive.Options, error) {
 		return err
 	})
 	flags.StringVar(&parts, "parts", strings.Join(drive.Parts(), ","), "what is measured; a start is always made")
-	flags.IntVar(&o.Samples, "samples", 50, "of each kind of change")
+	flags.IntVar(&o.Samples, "samples", 50, "of each kind of change, when all is quiet")
 	flags.DurationVar(&o.Limit, "limit", 20*time.Minute, "for each answer that is waited for, and for each part")
-	flags.DurationVar(&o.Churn, "churn", time.Minute, "how long endpoints change all the time, at most")
+	flags.DurationVar(&o.Churn, "churn", time.Minute, "how long endpoints change all the time")
 	flags.IntVar(&o.Rate, "rate", 50, "of changes a second then")
+	flags.DurationVar(&o.Settle, "settle", 30*time.Second, "how long the machine may take to be quiet before and after a candidate")
 	flags.StringVar(&o.Out, "out", "bench-out", "`directory` of cells, and of what candidates print")
 	flags.StringVar(&o.KubeIPVS, "kube-ipvs", os.Getenv("KUBE_IPVS_BIN"), "the `program`")
 	flags.StringVar(&o.KubeProxy, "kube-proxy", os.Getenv("KUBE_IPVS_KUBE_PROXY"), "the `program`")

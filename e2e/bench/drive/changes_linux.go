@@ -107,7 +107,8 @@ func (r *run) once(ctx context.Context, part string, do change) (*cell.Changes, 
 // inChurn is how many times the length of the churn one probe may take; endpoints go on changing that long.
 const inChurn = 4
 
-// churn changes endpoints of members all the time, and one of a probe now and then.
+// churn changes endpoints of members all the time, and one of a probe now and then; the probe that is waited for when the time is over is
+// waited for still, with all changes going on.
 func (r *run) churn(ctx context.Context) error {
 	out := &cell.Churn{Wanted: float64(r.Rate)}
 	var waits []cell.Wait
@@ -121,7 +122,7 @@ func (r *run) churn(ctx context.Context) error {
 		writer.Go(func() { out.Changes, failed = r.write(writing) })
 		var err error
 		probe := r.changeProbe(min(r.Limit, inChurn*r.Churn))
-		for err == nil && len(waits) < r.Samples && time.Since(start) < r.Churn {
+		for err == nil && (len(waits) == 0 || time.Since(start) < r.Churn) {
 			var w cell.Wait
 			if err = pauseFor(ctx, rand.N(between/2)); err == nil {
 				w, err = probe(ctx, len(waits))

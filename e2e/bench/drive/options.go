@@ -14,13 +14,15 @@ type Options struct {
 	Endpoints  int // of each Service
 	Candidates []Candidate
 	Parts      []string // of Parts; a start is always made
-	Samples    int      // of each kind of change
+	Samples    int      // of each kind of change, when the candidate is quiet
 	// Limit is for each answer that is waited for, and for each part as a whole.
 	Limit time.Duration
-	// Churn is how long endpoints change at Rate a second, at most: it ends earlier when Samples were taken.
+	// Churn is how long endpoints change at Rate a second.
 	Churn time.Duration
 	Rate  int
-	Out   string // directory of cells, and of what candidates print
+	// Settle is how long is waited, at most, for the machine to be quiet before and after a candidate.
+	Settle time.Duration
+	Out    string // directory of cells, and of what candidates print
 
 	KubeIPVS, KubeProxy string // programs
 

@@ -65,9 +65,6 @@ type run struct {
 	server  bool       // default/kubernetes has an endpoint
 }
 
-// settled is how long the machine may take to be quiet before a candidate starts.
-const settled = 30 * time.Second
-
 // measure gives a candidate a world and measures what happens there.
 func measure(ctx context.Context, o Options, api *crowd.Crowd, m *meter.Meter, n int, c Candidate) (err error) {
 	port, err := api.Port()
@@ -100,7 +97,7 @@ func measure(ctx context.Context, o Options, api *crowd.Crowd, m *meter.Meter, n
 
 // calibrate measures the machine when it is quiet.
 func (r *run) calibrate() (*cell.Calibration, error) {
-	busy, err := meter.Settle(settled)
+	busy, err := meter.Settle(r.Settle)
 	if err != nil {
 		return nil, err
 	}

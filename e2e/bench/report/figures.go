@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/bench/cell"
+	"github.com/kube-ipvs/kube-ipvs/e2e/bench/stats"
 )
 
 // Baseline is the candidate whose figures are 1.
@@ -111,11 +112,22 @@ var churnFigures = []figure{
 	{"many endpoints change", "a probe, p50", churn(func(c *cell.Churn) value { return percentile(c.Probes, 50) }), duration},
 	{"many endpoints change", "a probe, p99", churn(func(c *cell.Churn) value { return percentile(c.Probes, 99) }), duration},
 	{"many endpoints change", "p99, times that when quiet", calmRatio, count},
+	{"many endpoints change", "median, second half to first", churn(growth), count},
 	{"many endpoints change", "quiet after the last", churn(func(c *cell.Churn) value { return wait(c.CatchUp) }), duration},
 	{"many endpoints change", "CPU a change", churn(func(c *cell.Churn) value { return number(c.Each.CPU()) }), duration},
 	{"many endpoints change", "processes launched a change", churn(func(c *cell.Churn) value { return number(c.Each.Launches) }), count},
 	{"many endpoints change", "RSS after it", churn(func(c *cell.Churn) value { return number(c.Memory.RSS) }), memory},
 	{"many endpoints change", "most RSS ever", churn(func(c *cell.Churn) value { return number(c.Memory.Peak) }), memory},
+}
+
+// growth is above 1 where changes queue up.
+func growth(c *cell.Churn) value {
+	times := make([]float64, len(c.Probes.Times))
+	for i, t := range c.Probes.Times {
+		times[i] = float64(t)
+	}
+	g := stats.Growth(times)
+	return value{number: g, known: g > 0}
 }
 
 // calmRatio compares a probe among other changes with one that is alone.

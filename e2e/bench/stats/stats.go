@@ -42,6 +42,15 @@ func Spread(samples ...float64) float64 {
 	return most/least - 1
 }
 
+// Growth is how many times the median of the first half that of the second half is, as Halves counts halves; 0 where there is none.
+func Growth(samples []float64) float64 {
+	half := len(samples) / 2
+	if first := Median(samples[:half]); first > 0 {
+		return Median(samples[len(samples)-half:]) / first
+	}
+	return 0
+}
+
 // Halves is the Spread between the medians of the first and the second half of the samples, in the order in which they were taken: what a
 // machine that became slower, or a backlog that grew, does to them. An odd sample in the middle belongs to neither half.
 func Halves(samples []float64) float64 {

@@ -54,6 +54,17 @@ func TestMedian(t *testing.T) {
 	}
 }
 
+func TestGrowth(t *testing.T) {
+	for _, tt := range []struct {
+		samples []float64
+		want    float64
+	}{{nil, 0}, {[]float64{1}, 0}, {[]float64{2, 2, 6, 6}, 3}, {[]float64{6, 6, 100, 3, 3}, 0.5}, {[]float64{0, 0, 1, 1}, 0}} {
+		if got := stats.Growth(tt.samples); got != tt.want {
+			t.Errorf("Growth(%v) = %g, want %g", tt.samples, got, tt.want)
+		}
+	}
+}
+
 func TestHalves(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -70,6 +81,9 @@ func TestHalves(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			if got := stats.Growth(tt.samples); got > 1 && stats.Halves(tt.samples) == 0 {
+				t.Errorf("Growth(%v) = %g of samples whose halves agree", tt.samples, got)
+			}
 			if got := stats.Halves(tt.samples); got != tt.want {
 				t.Errorf("Halves(%v) = %g, want %g", tt.samples, got, tt.want)
 			}

@@ -1,0 +1,55 @@
+package drive
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/e2e/bench/cell"
+	"github.com/kube-ipvs/kube-ipvs/e2e/kube/binaries"
+)
+
+// TestRun measures kube-proxy in iptables mode for some seconds, and a candidate that ends at once: the first has all its figures, the second
+// its reason, and both have cells.
+func TestRun(t *testing.T) {
+	if testing.Short() || os.Getuid() != 0 {
+		t.Skip("needs root, and starts an API server")
+	}
+	set, err := binaries.Find()
+	if err != nil {
+		t.Skip(err)
+	}
+	o := Options{
+		Services: []int{20}, Endpoints: 3, Parts: []string{"endpoint", "service", "roll", "churn"}, Samples: 2, Rate: 20, Out: t.TempDir(),
+		Limit: time.Minute, Churn: 2 * time.Second, Settle: time.Millisecond, KubeProxy: set.Proxy, Log: t.Output(),
+		Candidates: []Candidate{{"broken", "sh -c 'echo I cannot; exit 3'"}, Known()[3]},
+	}
+	err = Run(t.Context(), o)
+	if err == nil || !strings.Contains(err.Error(), "broken, 20 Services") || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("error is %v, want that of the broken candidate alone", err)
+	}
+	cells, err := cell.Load(o.Out)
+	if err != nil || len(cells) != 2 {
+		t.Fatalf("%d cells, %v, want both", len(cells), err)
+	}
+	broken, proxy := cells[0], cells[1]
+	if broken.Start != nil || !strings.Contains(broken.Missing["rest"], "exit status 3") {
+		t.Errorf("the broken candidate has %+v, %v", broken.Start, broken.Missing)
+	}
+	if s := proxy.Start; s == nil || s.Last.Over || s.Last.Seconds < s.First.Seconds || s.Unanswered != 0 || s.Cost.CPU() <= 0 || s.Cost.Launches < 1 {
+		t.Fatalf("start of kube-proxy is %+v, missing %v", s, proxy.Missing)
+	}
+	if c := proxy.Endpoint; c == nil || c.Missed > 0 || c.P50 <= 0 || c.Each.Launches < 1 {
+		t.Errorf("change of an endpoint is %+v", c)
+	}
+	if r := proxy.Roll; r == nil || r.Done.Over || r.Asked == 0 {
+		t.Errorf("roll is %+v", r)
+	}
+	if c := proxy.Churn; c == nil || c.Changes < 1 || len(c.Probes.Times) < 1 {
+		t.Errorf("churn is %+v", c)
+	}
+	if text, err := os.ReadFile(o.Out + "/cell-00020-broken.log"); err != nil || string(text) != "I cannot\n" {
+		t.Errorf("the broken candidate printed %q, %v", text, err)
+	}
+}
