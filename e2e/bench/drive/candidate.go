@@ -56,7 +56,7 @@ func ParseCandidate(text string) (Candidate, error) {
 		return Candidate{}, fmt.Errorf("candidate %q: want NAME=COMMAND LINE", text)
 	}
 	if !candidateName.MatchString(name) {
-		return Candidate{}, fmt.Errorf("candidate %q: want a name of small letters, digits, - and .", name)
+		return Candidate{}, fmt.Errorf("candidate %q: want a name of small letters, digits, dots and dashes", name)
 	}
 	return Candidate{Name: name, Command: command}, nil
 }

@@ -62,7 +62,6 @@ type run struct {
 	cell    *cell.Cell
 	n       int
 	random  *rand.Rand // the same for each candidate
-	server  bool       // default/kubernetes has an endpoint
 }
 
 // measure gives a candidate a world and measures what happens there.

@@ -183,8 +183,8 @@ func TestTap(t *testing.T) {
 	}
 	var missing error
 	err := meter.InNewNetwork(func() error {
-		tap, err := meter.NewTap()
-		if missing = err; err != nil {
+		var tap *meter.Tap
+		if tap, missing = meter.NewTap(); missing != nil {
 			return nil
 		}
 		if _, err := netlink.LinkList(); err != nil {

@@ -1,6 +1,7 @@
 package meter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,11 +86,13 @@ func (s *Subject) Began() time.Time { return s.began }
 // ErrEnded says that the program is not there any more.
 var ErrEnded = errors.New("the candidate ended by itself")
 
+var errNoStatus = errors.New("exit status 0")
+
 // Alive fails with ErrEnded when the program has ended.
 func (s *Subject) Alive() error {
 	select {
 	case <-s.ended:
-		return fmt.Errorf("%w: %v", ErrEnded, s.err)
+		return fmt.Errorf("%w: %w", ErrEnded, cmp.Or(s.err, errNoStatus))
 	default:
 		return nil
 	}

@@ -54,6 +54,7 @@ func slow(services int) *cell.Cell {
 		Endpoint: changes(4, 6, 5.5), Service: changes(8, 8.2, 11.7),
 		Churn: &cell.Churn{Changes: 900, Length: 20, Probes: cell.Summarize([]cell.Wait{{Seconds: 17}, {Seconds: 20, Over: true}}), CatchUp: cell.Wait{Seconds: 1200, Over: true}},
 	}
+	c.Before, c.After = &cell.Calibration{Spins: 100}, &cell.Calibration{Spins: 140}
 	c.Skip("netlink", "the kernel has no nlmon")
 	return c
 }

@@ -183,6 +183,10 @@ func footnotes(b *strings.Builder, cells []*cell.Cell) {
 		if c.LaunchesBy != "" {
 			ways[c.LaunchesBy] = true
 		}
+		if b, a := c.Before, c.After; b != nil && a != nil && stats.Spread(b.Spins, a.Spins) > cell.Noisy {
+			notes = append(notes, fmt.Sprintf("%s, %s Services: the machine was %.0f %% faster at one end of the measurement than at the other",
+				c.Candidate, count(float64(c.Services)), 100*stats.Spread(b.Spins, a.Spins)))
+		}
 		for _, part := range slices.Sorted(maps.Keys(c.Missing)) {
 			notes = append(notes, fmt.Sprintf("%s, %s Services: %s: %s", c.Candidate, count(float64(c.Services)), part, c.Missing[part]))
 		}
