@@ -3,6 +3,7 @@ package meter_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -181,11 +182,11 @@ func TestTap(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root for a network namespace")
 	}
-	var missing error
+	errMissing := errors.New("this kernel cannot copy what goes over netlink")
 	err := meter.InNewNetwork(func() error {
-		var tap *meter.Tap
-		if tap, missing = meter.NewTap(); missing != nil {
-			return nil
+		tap, err := meter.NewTap()
+		if err != nil {
+			return fmt.Errorf("%w: %w", errMissing, err)
 		}
 		if _, err := netlink.LinkList(); err != nil {
 			t.Error(err)
@@ -196,8 +197,8 @@ func TestTap(t *testing.T) {
 		}
 		return err
 	})
-	if missing != nil {
-		t.Skip("this kernel cannot copy what goes over netlink: ", missing)
+	if errors.Is(err, errMissing) {
+		t.Skip(err)
 	}
 	if err != nil {
 		t.Fatal(err)
