@@ -21,7 +21,10 @@ const (
 // ErrNotInTime says that the limit came before the answer.
 var ErrNotInTime = errors.New("not in time")
 
-var errOthers = errors.New("others answer")
+var (
+	errOthers = errors.New("others answer")
+	errNobody = errors.New("nobody has answered yet")
+)
 
 // Ask makes one request over a connection and from an address of its own, and returns the endpoint that answered. It has to be called inside
 // of the pod: see Inside.
@@ -35,29 +38,55 @@ func (w *World) Ask(ctx context.Context, to netip.AddrPort) (netip.Addr, error) 
 // Inside runs f inside of the pod.
 func (w *World) Inside(f func() error) error { return w.Pod.Do(f) }
 
+// askers is how many questions of Until may be open at once. One that has no answer after hedge is joined by another, for a packet may have
+// been lost in the moment before the answer was to be had; patience ends it before all askers wait.
+const (
+	askers = 16
+	hedge  = patience / askers
+)
+
+// answer is what became of a question.
+type answer struct {
+	from netip.Addr
+	at   time.Time
+	err  error
+}
+
 // Until asks over new connections until the right endpoint answers, any if want is not valid, and returns when that was. The error is
 // ErrNotInTime where the limit came first.
-func (w *World) Until(ctx context.Context, to netip.AddrPort, want netip.Addr, limit time.Duration) (at time.Time, err error) {
-	deadline := time.Now().Add(limit)
-	err = w.Inside(func() error {
-		for {
-			from, err := w.Ask(ctx, to)
-			if at = time.Now(); err == nil && (!want.IsValid() || from == want) {
-				return nil
+func (w *World) Until(ctx context.Context, to netip.AddrPort, want netip.Addr, limit time.Duration) (time.Time, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // of questions that are still open
+	answers := make(chan answer, askers)
+	last := errNobody
+	open := 0
+	for deadline := time.Now().Add(limit); ; {
+		if open < askers {
+			open++
+			w.asking <- func() {
+				from, err := w.Ask(ctx, to)
+				answers <- answer{from, time.Now(), err}
 			}
-			if err == nil {
-				err = errOthers
+		}
+		select {
+		case a := <-answers:
+			open--
+			if a.err == nil && (!want.IsValid() || a.from == want) {
+				return a.at, nil
 			}
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if at.After(deadline) {
-				return fmt.Errorf("ask %s for %s: %w: %w", to, limit, ErrNotInTime, err)
+			if last = a.err; last == nil {
+				last = errOthers
 			}
 			time.Sleep(pause)
+		case <-time.After(hedge):
 		}
-	})
-	return at, err
+		if ctx.Err() != nil {
+			return time.Now(), ctx.Err()
+		}
+		if now := time.Now(); now.After(deadline) {
+			return now, fmt.Errorf("ask %s for %s: %w: %w", to, limit, ErrNotInTime, last)
+		}
+	}
 }
 
 // All asks one address after the other until each has answered, and returns when each did: nothing for those that did not before the

@@ -16,6 +16,7 @@ import (
 type World struct {
 	Node, Pod, farm *Space
 	asked           atomic.Uint32 // sources that were given out
+	asking          chan func()   // to be called inside of the pod, by one of the askers
 
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -23,7 +24,7 @@ type World struct {
 
 // New builds a world. The farm also answers on the ports given, where the API has a server among the endpoints.
 func New(ctx context.Context, ports ...int) (*World, error) {
-	w := &World{}
+	w := &World{asking: make(chan func())}
 	serving, stop := context.WithCancel(ctx)
 	w.stop = stop
 	for _, s := range []struct {
@@ -47,6 +48,9 @@ func New(ctx context.Context, ports ...int) (*World, error) {
 			return nil, err
 		}
 	}
+	for range askers {
+		w.running.Go(func() { _ = w.Inside(w.ask) }) // entering a namespace that is there does not fail
+	}
 	// New links lose their first packets, which would come again after a second.
 	if _, err := w.Until(ctx, netip.AddrPortFrom(Endpoint(0), BackendPort), netip.Addr{}, longPatience); err != nil {
 		w.Close()
@@ -58,6 +62,7 @@ func New(ctx context.Context, ports ...int) (*World, error) {
 // Close ends what the world runs; its namespaces end with the last process in them.
 func (w *World) Close() {
 	w.stop()
+	close(w.asking)
 	w.running.Wait()
 	for _, s := range []*Space{w.Node, w.Pod, w.farm} {
 		if s != nil {
@@ -85,6 +90,14 @@ echo 1 >ipv4/ip_forward`); err != nil {
 		w.farm.ip(ctx, "link set lo up", "link set eth0 up", "addr add "+FarmAddr+"/24 dev eth0", "route add local "+everyEndpoint+" dev lo", "route add local "+everyService+" dev lo",
 			"route add default via "+NodeAddr),
 	)
+}
+
+// ask answers questions of Until, on a thread of its own: making one for each would cost more than the question.
+func (w *World) ask() error {
+	for question := range w.asking {
+		question()
+	}
+	return nil
 }
 
 // serve answers on a port of every endpoint.

@@ -87,6 +87,44 @@ func TestUntil(t *testing.T) {
 	}
 }
 
+// TestUntilDoesNotWaitForWhatWasLost: packets are thrown away until after the first question, which is given up after a quarter of a second.
+// The answer is known long before that, in one of a few attempts at least, for the machine may be busy.
+func TestUntilDoesNotWaitForWhatWasLost(t *testing.T) {
+	w := newWorld(t)
+	carry(t, w, world.Endpoint(1))
+	var took []time.Duration
+	for range 5 {
+		took = append(took, lostFirst(t, w))
+		if took[len(took)-1] < 60*time.Millisecond {
+			return
+		}
+	}
+	t.Errorf("answers came %s after they could", took)
+}
+
+// lostFirst is the time from the moment when packets get through until Until, which was called before, knows of an answer.
+func lostFirst(t *testing.T, w *world.World) time.Duration {
+	t.Helper()
+	lose := func(add string) {
+		err := w.Node.Shell(t.Context(), "iptables -w 20 -t mangle "+add+" PREROUTING -p tcp --dport 80 --syn -j DROP")
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	lose("-A")
+	answered := make(chan time.Time, 1)
+	go func() {
+		at, err := w.Until(t.Context(), vip, netip.Addr{}, time.Minute)
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- at
+	}()
+	lose("-D")
+	free := time.Now()
+	return (<-answered).Sub(free)
+}
+
 func TestAll(t *testing.T) {
 	w := newWorld(t)
 	nobody := netip.MustParseAddrPort("10.96.0.11:80")
