@@ -1,6 +1,7 @@
 package drive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -176,8 +177,8 @@ func (r *run) parts(ctx context.Context) error {
 			continue
 		}
 		if err := part.measure(ctx); err != nil {
-			if errors.Join(r.subject.Alive(), ctx.Err()) != nil {
-				return fmt.Errorf("%s: %w", part.name, errors.Join(err, r.subject.Alive()))
+			if ended := cmp.Or(r.subject.Alive(), ctx.Err()); ended != nil {
+				return fmt.Errorf("%s: %w", part.name, ended)
 			}
 			r.say("%s, %d Services: %s: %v", r.cell.Candidate, r.n, part.name, err)
 			r.cell.Skip(part.name, err.Error())
@@ -205,9 +206,10 @@ func (r *run) used(ctx context.Context, f func() error) (cost cell.Cost, last ti
 	return after.Sub(before), last, over, err
 }
 
-// How long a candidate that has done its work rests: after a change, and after a start, for some gather changes for a second.
+// How long a candidate that has done its work rests: after a change, so long that one that gathers changes for a second (kube-proxy's
+// minSyncPeriod, but in ipvs mode) takes the next at once; and after a start.
 const (
-	shortRest = 500 * time.Millisecond
+	shortRest = 1100 * time.Millisecond
 	longRest  = 3 * time.Second
 )
 

@@ -63,7 +63,10 @@ func about(b *strings.Builder, cells []*cell.Cell) {
 		fmt.Fprintf(b, "The machine itself was up to %.0f %% faster at one time than at another. \"~\" marks figures whose own halves or rounds differ by more than %.0f %%.\n",
 			100*stats.Spread(spins...), 100*cell.Noisy)
 	}
-	fmt.Fprintf(b, "In parentheses: times the figure of %s. \"> \": the limit of waiting came first.\n", Baseline)
+	if slices.Contains(candidatesOf(cells), Baseline) {
+		fmt.Fprintf(b, "In parentheses: times the figure of %s. ", Baseline)
+	}
+	b.WriteString("\"> \": the limit of waiting came first.\n")
 }
 
 func or(text, otherwise string) string {
