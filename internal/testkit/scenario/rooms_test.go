@@ -54,6 +54,18 @@ func TestDyingWriteLeavesWholeTables(t *testing.T) {
 	}
 }
 
+// What the kernel refuses it refuses a dying process, too.
+func TestDyingWriteIsRefusedRows(t *testing.T) {
+	r, tap := tapped(t)
+	tap.faults = []fault{{room: roomRules, nth: 1, crash: true}, {room: roomRules, row: "filter KUBE-FORWARD"}}
+	chains, edits := bothTables()
+	r.Write(t.Context(), chains, edits)
+	text := r.String()
+	if strings.Contains(text, ":KUBE-FORWARD") || strings.Count(text, "-A KUBE-NODEPORTS -p tcp -j RETURN") != 1 {
+		t.Errorf("the refused chain is there, or the rule beside it is not:\n%s", text)
+	}
+}
+
 func TestRowOfAWriteFailsAlone(t *testing.T) {
 	for _, row := range []string{"nat KUBE-SERVICES", "nat KUBE-NODEPORTS -p tcp"} {
 		r, tap := tapped(t)
