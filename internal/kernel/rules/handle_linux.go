@@ -23,13 +23,14 @@ type Handle struct {
 	per      map[Family]*familyTools
 
 	saves, restores, jumps, bytes, rows atomic.Uint64
+	listed                              atomic.Uint64 // bytes of the last listing
 }
 
 // familyTools is what a Handle needs for one family.
 type familyTools struct {
 	tools
-	ipt      *iptables.IPTables
-	failures atomic.Uint64 // of iptables-restore
+	randomFully bool
+	failures    atomic.Uint64 // of iptables-restore
 }
 
 // New chooses the backend, leaves out families the node lacks and fails with
@@ -50,12 +51,19 @@ func New(log *zap.Logger, opts Options) (*Handle, error) {
 		return nil, err
 	}
 	h := &Handle{log: log, opts: opts, backend: b, per: map[Family]*familyTools{}}
+	asked := map[string]bool{} // by program: both families may be one
 	for f, t := range found {
-		ipt, err := openIPTables(f, t, opts.LockWait)
-		if err != nil {
-			return nil, err
+		program := t.program()
+		randomFully, known := asked[program]
+		if !known {
+			ipt, err := openIPTables(f, t, opts.LockWait)
+			if err != nil {
+				return nil, err
+			}
+			randomFully = ipt.HasRandomFully()
+			asked[program] = randomFully
 		}
-		h.per[f] = &familyTools{tools: t, ipt: ipt}
+		h.per[f] = &familyTools{tools: t, randomFully: randomFully}
 		h.families = append(h.families, f)
 	}
 	slices.Sort(h.families)
@@ -88,7 +96,7 @@ func (h *Handle) Families() []Family { return slices.Clone(h.families) }
 // --random-fully (since 1.6.2).
 func (h *Handle) RandomFully(f Family) bool {
 	t := h.per[f]
-	return t != nil && t.ipt.HasRandomFully()
+	return t != nil && t.randomFully
 }
 
 // Counters may be called from any goroutine.
@@ -116,17 +124,25 @@ func (h *Handle) RestoreFailures(f Family) uint64 {
 // tables of one moment.
 func (h *Handle) List(ctx context.Context) (map[ChainKey]Chain, map[JumpKey]Jump, error) {
 	l := NewListing(h.opts.Owned)
+	listed := 0
 	for _, f := range h.families {
-		h.saves.Add(1)
-		out, err := run(ctx, h.opts.listTimeout(), nil, h.per[f].save)
+		out, tables, err := h.save(ctx, f)
 		if err != nil {
 			return nil, nil, fmt.Errorf("list chains of family %s: %w", f, err)
 		}
-		tables, err := ParseSave(bytes.NewReader(out))
-		if err != nil {
-			return nil, nil, fmt.Errorf("list chains of family %s: %w", f, err)
-		}
+		listed += len(out)
 		l.Add(f, tables)
 	}
+	h.listed.Store(uint64(listed))
 	return l.Chains, l.Jumps, nil
+}
+
+// save lists all tables of a family.
+func (h *Handle) save(ctx context.Context, f Family) (out []byte, tables []SaveTable, err error) {
+	h.saves.Add(1)
+	if out, err = run(ctx, h.opts.listTimeout(), nil, h.per[f].save); err != nil {
+		return nil, nil, err
+	}
+	tables, err = ParseSave(bytes.NewReader(out))
+	return out, tables, err
 }

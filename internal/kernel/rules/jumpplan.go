@@ -23,6 +23,21 @@ func newJumpPlan(hooks map[ChainKey][]string) *jumpPlan {
 // hookOf is the built-in chain that a jump starts from.
 func hookOf(k JumpKey) ChainKey { return ChainKey{Family: k.Family, Table: k.Table, Name: k.Hook} }
 
+// Hooks are the built-in chains of the tables that every kernel has, in the order in
+// which a packet meets them (iptables(8), "TABLES").
+func Hooks() map[string][]string {
+	return map[string][]string{
+		"filter": {"INPUT", "FORWARD", "OUTPUT"},
+		"nat":    {"PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"},
+		"mangle": {"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"},
+		"raw":    {"PREROUTING", "OUTPUT"},
+	}
+}
+
+// FewHooks are read one by one; to list everything is no more than a process, too, and
+// shows all of them.
+const FewHooks = 2
+
 // change adds the lines of one row. A stale jump goes after the new one is in.
 func (p *jumpPlan) change(row int, c JumpChange) {
 	present, at := p.find(c)

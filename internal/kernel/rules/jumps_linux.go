@@ -1,15 +1,17 @@
 package rules
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // WriteJumps converges jumps in the given order, with one listing of each hook
-// concerned and one iptables-restore a family (more only after a failure). A jump
-// that is there, anywhere in its hook, is neither moved nor doubled; a missing one
+// concerned, or of everything where that is little, and one iptables-restore a
+// family (more only after a failure). A jump that is there, anywhere in its hook, is neither moved nor doubled; a missing one
 // becomes the first rule, so of several adds the last comes out on top; or it goes
 // behind others with [JumpChange.Behind], to the end with [JumpChange.Last]. Jumps
 // to the same target with other arguments are removed after the new one is in.
@@ -162,6 +164,9 @@ func outOfTime(ctx context.Context, err error) bool {
 // read lists the hooks of the rows. If one cannot be read the rows that need it
 // are guilty.
 func (b *jumpBatch) read(ctx context.Context, rows []int) (hooks map[ChainKey][]string, guilty []int, err error) {
+	if hooks, listed := b.list(ctx, rows); listed {
+		return hooks, nil, nil
+	}
 	hooks = map[ChainKey][]string{}
 	for _, row := range rows {
 		hook := hookOf(b.changes[row].Key)
@@ -183,6 +188,39 @@ func (b *jumpBatch) read(ctx context.Context, rows []int) (hooks map[ChainKey][]
 		return nil, guilty, err
 	}
 	return hooks, nil, nil
+}
+
+// smallListing is what is listed as soon as one hook, in bytes: a process takes some
+// milliseconds to start.
+const smallListing = 256 << 10
+
+// list reads all hooks of the rows from one listing. It does not where that would take
+// long, or not show what is there; the hooks tell then, or why they cannot be read.
+func (b *jumpBatch) list(ctx context.Context, rows []int) (hooks map[ChainKey][]string, listed bool) {
+	hooks, known := map[ChainKey][]string{}, Hooks()
+	for _, row := range rows {
+		hook := hookOf(b.changes[row].Key)
+		if hooks[hook] = nil; !slices.Contains(known[hook.Table], hook.Name) {
+			return nil, false // missing from a listing it might be empty, or not exist
+		}
+	}
+	if len(hooks) <= FewHooks || b.h.listed.Load()+b.h.bytes.Load() > smallListing {
+		return nil, false
+	}
+	f := b.changes[rows[0]].Key.Family
+	out, tables, err := b.h.save(ctx, f)
+	if err != nil || bytes.Contains(out, []byte(errIncompatible.Error())) {
+		return nil, false
+	}
+	for _, t := range tables {
+		for _, c := range t.Chains {
+			hook := ChainKey{f, t.Name, c.Name}
+			if _, asked := hooks[hook]; asked && c.Builtin() {
+				hooks[hook] = c.Rules
+			}
+		}
+	}
+	return hooks, true
 }
 
 func (b *jumpBatch) plan(hooks map[ChainKey][]string, rows []int) script {

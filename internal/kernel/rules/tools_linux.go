@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -48,9 +49,25 @@ func lookTools(base string) (tools, error) {
 	return t, nil
 }
 
-// backend asks the command itself; versions before 1.8 know legacy only and
-// name no backend.
+// program is the file behind the command. The names of all tools of a backend lead to
+// one: xtables-nft-multi or xtables-legacy-multi.
+func (t tools) program() string {
+	path, err := filepath.EvalSymlinks(t.command)
+	if err != nil {
+		return t.command
+	}
+	return path
+}
+
+// backend goes by the program that carries the command, or asks it; versions before 1.8
+// know legacy only and name no backend.
 func (t tools) backend(ctx context.Context, timeout time.Duration) (Backend, error) {
+	switch filepath.Base(t.program()) {
+	case "xtables-nft-multi":
+		return NFT, nil
+	case "xtables-legacy-multi":
+		return Legacy, nil
+	}
 	out, err := run(ctx, timeout, nil, t.command, "--version")
 	if err != nil {
 		return "", fmt.Errorf("ask version: %w", err)

@@ -249,18 +249,22 @@ func testJumpProcesses(t *testing.T, b *bench) {
 	for _, f := range b.Client.Families() {
 		b.write(rules.Add, chainMap{{Family: f, Table: "filter", Name: "KUBE-FORWARD-2"}: {}})
 		changes := fourteenJumps(f)
-		hooks := map[rules.ChainKey]bool{}
-		for _, c := range changes {
-			hooks[rules.ChainKey{Family: f, Table: c.Key.Table, Name: c.Key.Hook}] = true
-		}
 		before := b.Client.Counters()
 		b.jumps(changes...)
 		after := b.Client.Counters()
 		if got := after.Restore - before.Restore; got != 1 || after.Bytes == before.Bytes {
 			t.Errorf("%d restores of %d bytes for %d jumps", got, after.Bytes-before.Bytes, len(changes))
 		}
-		if got := after.Jump - before.Jump; got != uint64(len(hooks)) {
-			t.Errorf("%d listings of %d hooks", got, len(hooks))
+		if hooks, all := after.Jump-before.Jump, after.Save-before.Save; hooks != 0 || all != 1 {
+			t.Errorf("%d listings of one hook and %d of everything for many hooks", hooks, all)
+		}
+		for n, c := range changes[:rules.FewHooks] { // each of another hook
+			before := b.Client.Counters()
+			b.jumps(changes[:n+1]...)
+			after := b.Client.Counters()
+			if got := after.Jump - before.Jump; got != uint64(n+1) || after.Save != before.Save {
+				t.Errorf("%d listings of one hook for %d, the last is %s", got, n+1, c.Key)
+			}
 		}
 		b.jumps(changes...)
 		if got := b.Client.Counters().Restore - after.Restore; got != 0 {

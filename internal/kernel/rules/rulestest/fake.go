@@ -37,14 +37,6 @@ type table struct {
 	chains  map[string][]string
 }
 
-// builtins are the hooks of the tables we know.
-var builtins = map[string][]string{
-	"filter": {"INPUT", "FORWARD", "OUTPUT"},
-	"nat":    {"PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"},
-	"mangle": {"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"},
-	"raw":    {"PREROUTING", "OUTPUT"},
-}
-
 // New makes an empty node; opts counts for Families, Owned and Backend only, which
 // is nft by default.
 func New(opts rules.Options) *Fake {
@@ -55,7 +47,7 @@ func New(opts rules.Options) *Fake {
 	}
 	slices.Sort(f.families)
 	for _, family := range f.families {
-		for name, hooks := range builtins {
+		for name, hooks := range rules.Hooks() {
 			t := &table{builtin: hooks, chains: map[string][]string{}}
 			for _, hook := range hooks {
 				t.chains[hook] = nil

@@ -76,13 +76,28 @@ func (f *Fake) countJumps(changes []rules.JumpChange) {
 		hook := hookOf(c.Key)
 		hooks[hook] = f.at(hook.Family, hook.Table).chains[hook.Name]
 	}
-	f.counters.Jump += uint64(len(hooks))
 	for _, family := range f.families {
+		switch n := countOf(family, hooks); {
+		case n > rules.FewHooks:
+			f.counters.Save++
+		default:
+			f.counters.Jump += uint64(n)
+		}
 		if text := rules.JumpText(family, hooks, changes); text != "" {
 			f.counters.Restore++
 			f.counters.Bytes += uint64(len(text))
 		}
 	}
+}
+
+func countOf(family rules.Family, hooks map[rules.ChainKey][]string) int {
+	n := 0
+	for hook := range hooks {
+		if hook.Family == family {
+			n++
+		}
+	}
+	return n
 }
 
 func (f *Fake) writeJump(c rules.JumpChange) error {

@@ -115,7 +115,7 @@ func lines(text string) func(yield func(string) bool) {
 // saveTables is the dump of one family, tables without any content left out.
 func (f *Fake) saveTables(family rules.Family) []rules.SaveTable {
 	var out []rules.SaveTable
-	for _, name := range slices.Sorted(maps.Keys(builtins)) {
+	for _, name := range slices.Sorted(maps.Keys(rules.Hooks())) {
 		if t := f.at(family, name); t != nil && t.used() {
 			out = append(out, rules.SaveTable{Name: name, Chains: t.save()})
 		}
