@@ -6,6 +6,7 @@ import (
 	"errors"
 	"hash/fnv"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,22 +46,17 @@ func sentinels(families []rules.Family) []rules.JumpKey {
 
 // guard has the loop write rules again that somebody flushed, until ctx ends.
 func (p *program) guard(ctx context.Context) error {
-	own, stood, of := p.kernel.own, map[rules.JumpKey]bool{}, p.carrier.Load()
-	period := guardPeriod
+	own, period := p.kernel.own, guardPeriod
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(period):
 		}
-		if now := p.carrier.Load(); now != of { // another mode has other jumps
-			clear(stood)
-			of = now
-		}
 		sign, err := own.sign(ctx)
 		switch {
 		case err != nil || own.writing.Load() > 0 || sign == own.seen.Load(): // the audit finds what this cannot
-		case p.lookAfter(ctx, stood):
+		case p.lookAfter(ctx):
 			own.seen.Store(sign)
 			period = guardPeriod
 		default: // what cannot be mended is not tried at full speed
@@ -71,12 +67,13 @@ func (p *program) guard(ctx context.Context) error {
 
 // lookAfter looks whether the sentinels stand, and has the loop mend what is lost: those
 // that stood before.
-func (p *program) lookAfter(ctx context.Context, stood map[rules.JumpKey]bool) (done bool) {
-	missing, err := p.kernel.missing(ctx, sentinels(p.kernel.rules.Families()))
+func (p *program) lookAfter(ctx context.Context) (done bool) {
+	all := sentinels(p.kernel.rules.Families())
+	missing, err := p.kernel.missing(ctx, all)
 	if err != nil {
 		return false
 	}
-	lost := lostOf(stood, sentinels(p.kernel.rules.Families()), missing)
+	lost := p.kernel.own.stood.lost(all, missing)
 	if len(lost) == 0 {
 		return true
 	}
@@ -87,13 +84,36 @@ func (p *program) lookAfter(ctx context.Context, stood map[rules.JumpKey]bool) (
 	return false // to look once more: more may go while it is mended
 }
 
-// lostOf are those that are missing and stood before; stood is brought up to date.
-func lostOf(stood map[rules.JumpKey]bool, all, missing []rules.JumpKey) (lost []rules.JumpKey) {
+// standing are the jumps that were seen or written, by any goroutine, and not taken away
+// by the agent itself.
+type standing struct {
+	mu    sync.Mutex
+	jumps map[rules.JumpKey]bool
+}
+
+// set notes that a jump stands, or that it is not to.
+func (s *standing) set(k rules.JumpKey, stands bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.note(k, stands)
+}
+
+func (s *standing) note(k rules.JumpKey, stands bool) {
+	if s.jumps == nil {
+		s.jumps = map[rules.JumpKey]bool{}
+	}
+	s.jumps[k] = stands
+}
+
+// lost are those that are missing and stood before; the others stand.
+func (s *standing) lost(all, missing []rules.JumpKey) (lost []rules.JumpKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, k := range all {
 		switch {
 		case !slices.Contains(missing, k):
-			stood[k] = true
-		case stood[k]:
+			s.note(k, true)
+		case s.jumps[k]:
 			lost = append(lost, k)
 		}
 	}
@@ -127,9 +147,20 @@ type ownWrites struct {
 	seen atomic.Uint64
 	// writing counts the writes under way, in the middle of which a sign says nothing.
 	writing atomic.Int32
+	// stood: a flush is to be noticed that comes before the first look.
+	stood standing
 }
 
-// Write implements the rules of a mode, as the next two do.
+// List implements the rules of a mode, and notes the jumps that are there.
+func (o *ownWrites) List(ctx context.Context) (map[rules.ChainKey]rules.Chain, map[rules.JumpKey]rules.Jump, error) {
+	chains, jumps, err := o.Handle.List(ctx)
+	for k := range jumps {
+		o.stood.set(k, true)
+	}
+	return chains, jumps, err
+}
+
+// Write passes chains and single rules on.
 func (o *ownWrites) Write(ctx context.Context, chains []rules.ChainChange, edits []rules.RuleChange) (chainErrs, ruleErrs []error) {
 	defer o.begin(ctx)(ctx)
 	return o.Handle.Write(ctx, chains, edits)
@@ -144,7 +175,13 @@ func (o *ownWrites) WriteChains(ctx context.Context, changes []rules.ChainChange
 // WriteJumps passes jumps on.
 func (o *ownWrites) WriteJumps(ctx context.Context, changes []rules.JumpChange) []error {
 	defer o.begin(ctx)(ctx)
-	return o.Handle.WriteJumps(ctx, changes)
+	errs := o.Handle.WriteJumps(ctx, changes)
+	for i, c := range changes {
+		if errs == nil || errs[i] == nil {
+			o.stood.set(c.Key, c.Op != rules.Delete)
+		}
+	}
+	return errs
 }
 
 // begin is called before a write, and what it returns after it.

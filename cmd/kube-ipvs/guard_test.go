@@ -15,7 +15,7 @@ func TestOnlyWhatStoodIsLost(t *testing.T) {
 	if half < 3 {
 		t.Fatalf("%d sentinels", len(all))
 	}
-	stood := map[rules.JumpKey]bool{}
+	var stood standing
 	for _, step := range []struct {
 		name          string
 		missing, want []rules.JumpKey
@@ -27,8 +27,20 @@ func TestOnlyWhatStoodIsLost(t *testing.T) {
 		{"it is mended, and the other is there", nil, nil},
 		{"everything is flushed", all, all},
 	} {
-		if diff := cmp.Diff(step.want, lostOf(stood, all, step.missing)); diff != "" {
+		if diff := cmp.Diff(step.want, stood.lost(all, step.missing)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step.name, diff)
 		}
+	}
+}
+
+// What the agent wrote stands before anybody has looked, and what it took away does not.
+func TestOwnJumpsStand(t *testing.T) {
+	all := sentinels([]rules.Family{rules.IPv4})
+	var stood standing
+	stood.set(all[0], true)
+	stood.set(all[1], true)
+	stood.set(all[1], false)
+	if diff := cmp.Diff(all[:1], stood.lost(all, all)); diff != "" {
+		t.Errorf("lost (-want +got):\n%s", diff)
 	}
 }
