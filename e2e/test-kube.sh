@@ -38,8 +38,8 @@ if [ "$(bin/vmrun -where -need $need 2>/dev/null)" = vm ]; then
 	e2e/install.sh vm
 fi
 
-say 'the control plane itself, the manifests'
-KUBE_IPVS_E2E_KUBE=1 go test -count=1 -run "$pattern" ./e2e/kube
+say 'the control plane itself, the manifests, what benchmarks ask of it'
+KUBE_IPVS_E2E_KUBE=1 go test -count=1 -run "$pattern" ./e2e/kube ./e2e/bench/crowd
 
 say "the agent on a kernel with $need ... ($log)"
 status=0

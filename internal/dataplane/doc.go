@@ -5,8 +5,8 @@
 // what attracts traffic last. Updates run down that list, deletions run it
 // backwards:
 //
-//	updates     sets -> members -> chains -> jumps -> servers -> destinations -> addresses
-//	deletions   sets <- members <- chains <- jumps <- servers <- destinations <- addresses
+//	updates     sets -> members -> chains -> jumps -> servers -> destinations -> routes -> addresses
+//	deletions   sets <- members <- chains <- jumps <- servers <- destinations <- routes <- addresses
 //
 // Between the updates of two stages the first may publish what it has made, when the
 // second has put into it what belongs there (Publisher).

@@ -14,7 +14,7 @@ import (
 // its reason, and both have cells.
 func TestRun(t *testing.T) {
 	if testing.Short() || os.Getuid() != 0 {
-		t.Skip("needs root, and starts an API server")
+		t.Skip("needs root, an API server and kube-proxy: go test ./e2e/bench/drive runs it, in a minute")
 	}
 	set, err := binaries.Find()
 	if err != nil {
