@@ -45,7 +45,7 @@ else
 	copies=(-copy "bin/bench:$guest/bench" -copy "bin/kube-ipvs:$guest/kube-ipvs" -copy "$controlplane/kube-proxy:$guest/kube-proxy")
 	[ -z "${COPY:-}" ] || copies+=(-copy "$COPY")
 	# The control plane is a process of serve; the guest reaches it at 10.0.2.2.
-	bin/serve -- bash -c 'exec bin/vmrun -env "KUBE_IPVS_CLUSTERS=$KUBE_IPVS_CLUSTERS" "$@"' vmrun -m 3072 -timeout "${HOURS:-12}h" "${copies[@]}" -share "$PWD/$out:$guest/out:rw" -- \
+	bin/serve -- bash -c 'exec bin/vmrun -env "KUBE_IPVS_CLUSTERS=$KUBE_IPVS_CLUSTERS" "$@"' vmrun -m 3072 -timeout "${HOURS:-12}h" "${copies[@]}" -share "$(realpath "$out"):$guest/out:rw" -- \
 		"$guest/bench" -kube-ipvs "$guest/kube-ipvs" -kube-proxy "$guest/kube-proxy" -out "$guest/out" "${flags[@]}" || status=1
 fi
 bin/bench report "$out"
