@@ -56,7 +56,7 @@ func (o observed) report(context.Context) httpd.Report {
 func (o observed) inSync() httpd.Check {
 	var reasons []string
 	for _, origin := range slices.Sorted(maps.Keys(o.known.Unsynced())) {
-		if o.known.Unsynced()[origin] != source.Starting {
+		if o.known.Unsynced()[origin] >= source.Partial {
 			continue
 		}
 		reasons = append(reasons, fmt.Sprintf("source %s has not delivered everything yet", origin))

@@ -64,12 +64,11 @@ const slicePatience = 100 * time.Millisecond
 func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel, chosen choice, follow sources, metrics *telemetry.Metrics) *program {
 	p := &program{
 		log: log, started: time.Now(), live: newLive(c), kernel: k, chosen: chosen, follow: follow, served: families(k.rules),
-		known: catalog.New(log, c.NodeName, follow.origins...), metrics: metrics,
+		known: follow.known, metrics: metrics,
 	}
 	if follow.client != nil {
 		p.events = events.New(events.Options{Node: c.NodeName, Client: follow.client, Log: log})
 	}
-	p.known.Await(slicePatience)
 	tell := herald{p.events}
 	if k.flows != nil {
 		p.sweeper = conntrack.NewSweeper(log, k.flows, conntrack.SweeperOptions{Observed: p.swept})
@@ -99,9 +98,7 @@ func (p *program) run(ctx context.Context, socket net.Listener) error {
 	defer profileWaits(c.Profiling)()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.loop.Run(ctx) })
-	for _, s := range p.follow.list {
-		group.Go(func() error { return s.Run(ctx, p.known) })
-	}
+	group.Go(func() error { return p.follow.wait(ctx) })
 	group.Go(func() error { return p.health.Run(ctx) })
 	if p.sweeper != nil {
 		group.Go(func() error { return p.sweeper.Run(ctx) })

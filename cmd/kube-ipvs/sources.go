@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
@@ -27,6 +30,10 @@ type sources struct {
 	list    []source.Source
 	kube    *kube.Source         // nil without an API server
 	client  kubernetes.Interface // of it
+	// Of sources that were started:
+	known   *catalog.Catalog
+	running *errgroup.Group
+	cancel  context.CancelFunc
 }
 
 func openSources(log *zap.Logger, c config.Config) (sources, error) {
@@ -75,4 +82,27 @@ func manyNodes(c config.Config) int {
 func (s *sources) add(o model.Origin, src source.Source) {
 	s.origins = append(s.origins, o)
 	s.list = append(s.list, src)
+}
+
+// start runs the sources into a catalog until ctx ends, or the first of them fails.
+func (s *sources) start(ctx context.Context, log *zap.Logger, node string) {
+	ctx, s.cancel = context.WithCancel(ctx)
+	s.known = catalog.New(log, node, s.origins...)
+	s.known.Await(slicePatience)
+	s.running, ctx = errgroup.WithContext(ctx)
+	for _, one := range s.list {
+		s.running.Go(func() error { return one.Run(ctx, s.known) })
+	}
+}
+
+// wait returns when all sources have ended, which they do with ctx at the latest.
+func (s *sources) wait(ctx context.Context) error {
+	defer context.AfterFunc(ctx, s.cancel)()
+	return s.running.Wait()
+}
+
+// end ends the sources; wait tells of their errors.
+func (s *sources) end() {
+	s.cancel()
+	_ = s.running.Wait()
 }

@@ -16,8 +16,10 @@ import (
 // Catalog is what the loop needs of the room that keeps the inputs.
 type Catalog interface {
 	Wake() <-chan struct{}
+	Coming() bool
 	Synced() bool
 	Take() catalog.Batch
+	TakeSome(limit int, first func(*model.Service) bool) (b catalog.Batch, more bool)
 	Matching(concerned func(*model.Service) bool) []catalog.Input
 }
 
@@ -111,6 +113,8 @@ type Agent struct {
 	complete  bool       // and could read all of it
 	loaded    bool       // the kernel was read
 	adopted   bool       // and what it held was told
+	prepared  time.Time  // when it was read, or written, before the sources were in sync
+	founding  bool       // then it carried nothing, and has what no source decides
 	auditing  bool       // in the middle of a round
 	stats     stats
 	services  map[model.ServiceID]outcome
@@ -172,6 +176,7 @@ func (o *Options) setDefaults() {
 // Run is the loop. It returns nil when ctx ends, and leaves the kernel as it is.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.stopTimers()
+	a.pulse.during(func() { a.prepare(ctx) })
 	for {
 		next := a.wait(ctx)
 		if next == nil {
@@ -218,9 +223,13 @@ func (a *Agent) wait(ctx context.Context) func(context.Context) {
 }
 
 // woken answers for the changes that the catalog has. While a source has not delivered
-// everything they are not ours to write yet, and no fault of this node.
+// everything they are no fault of this node, and ours to write only where nothing is
+// carried yet.
 func (a *Agent) woken(context.Context) {
 	if !a.opts.Catalog.Synced() {
+		if a.founding && a.opts.Catalog.Coming() {
+			a.coalesce.armUnlessSet(earlyPause)
+		}
 		return
 	}
 	a.debt.owe()

@@ -43,6 +43,7 @@ type mode struct {
 	planned                     [][]string // the Services that were set, at each Apply
 	drift                       dataplane.Drift
 	serves                      bool
+	founds                      bool
 	conflicts                   []dataplane.Conflict // what Set returns, once
 	due                         time.Time            // when the mode asks to be applied, once
 	drains                      dataplane.Drains
@@ -89,6 +90,11 @@ func (m *mode) Set(p model.ServicePlan) []dataplane.Conflict {
 
 func (m *mode) Serves() (yes bool) {
 	m.locked(func() { yes = m.serves })
+	return yes
+}
+
+func (m *mode) Founds() (yes bool) {
+	m.locked(func() { yes = m.founds })
 	return yes
 }
 

@@ -23,6 +23,7 @@ func (a *Agent) apply(ctx context.Context, retry bool) {
 		return
 	}
 	a.tellAdopted()
+	a.armAudit()
 	result := a.opts.Mode.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: !a.complete, Retry: retry})
 	a.record(start, result)
 	a.settleDebt()
@@ -66,10 +67,14 @@ func (a *Agent) load(ctx context.Context) error {
 		return err
 	}
 	a.loaded = true
-	if period := a.periods.Load().AuditPeriod; period > 0 {
-		a.audit.arm(period)
-	}
 	return nil
+}
+
+// armAudit begins the time to the first audit.
+func (a *Agent) armAudit() {
+	if period := a.periods.Load().AuditPeriod; period > 0 {
+		a.audit.armUnlessSet(period)
+	}
 }
 
 // begin is when the pass began that is to be applied: when its changes were taken,

@@ -13,8 +13,8 @@
 // the addresses of all nodes from the catalog, what is on the links from the
 // machine. Another host compiles again the Services that it concerns, and no other.
 //
-// The laws it keeps: no kernel write until every source has said what it can
-// (in sync); the host and the kernel are read before the first write; what merely looks
+// The laws it keeps: nothing is changed of what the kernel carries until every source has
+// said what it can (in sync), while an empty kernel is filled as Services come; the host and the kernel are read before the first write; what merely looks
 // orphaned stays while some input could not be read; what failed is retried with
 // backoff, and nothing else with it.
 package agent

@@ -12,24 +12,76 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// serveFirst puts into an empty kernel what everything else on a new node waits
-// for, the API server's Service and DNS, and returns the Services that are left
-// (decision 7). Where the kernel carries Services already nobody waits, and a plan
-// that lacks most of them would only change what is there.
-func (a *Agent) serveFirst(ctx context.Context, inputs []catalog.Input) (rest []catalog.Input) {
+// A kernel that carries nothing yet is filled in parts, each from its rules to its
+// addresses, so that the first Services answer while the rest is still listed, compiled
+// or written.
+const (
+	// firstPart is how many Services one part has; it bounds how long the API server's
+	// own waits that comes while another part is written.
+	firstPart = 512
+	// earlyPause is how long arrivals are gathered while the sources are still asked.
+	earlyPause = 50 * time.Millisecond
+)
+
+// takeEarly serves some of what has come before the sources are in sync, where nothing
+// was carried before: who has no endpoint yet waits, nothing is deleted, and nothing
+// follows from what is missing (law 3).
+func (a *Agent) takeEarly(ctx context.Context) {
+	if !a.founding || time.Since(a.prepared) > preparedFor {
+		return
+	}
+	batch, more := a.opts.Catalog.TakeSome(firstPart, urgent)
+	a.takeNodes(batch)
+	concerned, _ := a.adopt()
+	served := slices.DeleteFunc(concerned, func(in catalog.Input) bool {
+		_, known := a.services[in.ID]
+		return !known
+	})
+	if inputs := merged(served, batch.Services); len(inputs) > 0 {
+		a.serve(ctx, inputs)
+		a.prepared = time.Now()
+	}
+	if more {
+		a.coalesce.armUnlessSet(a.opts.Coalesce)
+	}
+}
+
+// serve writes some Services, and removes nothing. What fails stays pending.
+func (a *Agent) serve(ctx context.Context, inputs []catalog.Input) {
+	start := time.Now()
+	a.compile(inputs)
+	a.record(start, a.opts.Mode.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: true}))
+}
+
+// serveFirst fills a kernel that carries nothing yet, what everything else on a new node
+// waits for first, the API server's Service and DNS (decision 7), and returns what is
+// left for the last pass. Where the kernel carries Services already nobody waits, and a
+// plan that lacks most of them would only change what is there.
+func (a *Agent) serveFirst(ctx context.Context, inputs []catalog.Input) (last []catalog.Input) {
 	first, rest := part(inputs)
-	if len(first) == 0 || len(rest) == 0 || ctx.Err() != nil {
+	var parts [][]catalog.Input
+	if len(first) > 0 {
+		parts = append(parts, first)
+	}
+	size := firstPart
+	if !a.opts.Mode.Founds() {
+		size = max(len(rest), 1)
+	}
+	parts = slices.AppendSeq(parts, slices.Chunk(rest, size))
+	if len(parts) < 2 || ctx.Err() != nil {
 		return inputs
 	}
-	start := time.Now()
-	a.compile(first)
-	if err := a.load(ctx); err != nil || a.opts.Mode.Serves() {
-		return rest // apply tells about an error
+	if err := a.load(ctx); err != nil || a.opts.Mode.Serves() && !a.founding {
+		return inputs // apply tells about an error
 	}
-	result := a.opts.Mode.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: true})
-	a.log.Info("served first", zap.Int("services", len(first)), zap.Duration("took", time.Since(start)), zap.Int("pending", result.Pending))
-	a.record(start, result)
-	return rest
+	a.tellAdopted()
+	for i, inputs := range parts[:len(parts)-1] {
+		a.serve(ctx, inputs)
+		if i == 0 && len(first) > 0 {
+			a.log.Info("served first", zap.Int("services", len(first)))
+		}
+	}
+	return parts[len(parts)-1]
 }
 
 // part takes out the Services that come first.

@@ -2,6 +2,8 @@ package agent_test
 
 import (
 	"errors"
+	"fmt"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -81,4 +83,114 @@ func TestNothingToServeFirst(t *testing.T) {
 			})
 		})
 	}
+}
+
+// backed adds Services with an endpoint each, named by a number.
+func (w *world) backed(from, to int) {
+	for i := from; i < to; i++ {
+		s := service(fmt.Sprintf("s%04d", i), fmt.Sprintf("10.97.%d.%d", i/250, i%250+1))
+		w.SetService(s)
+		w.SetSlice(model.Slice{ID: model.SliceID{Origin: model.FromFile, Namespace: "default", Name: s.ID.Name}, Service: s.ID, Family: model.IPv4,
+			Ports:     []model.SlicePort{{Protocol: model.TCP, Port: 80}},
+			Endpoints: []model.Endpoint{{Addr: netip.MustParseAddr("10.244.0.1"), Ready: true, Serving: true}}})
+	}
+}
+
+// counts is how many Services each pass had.
+func (m *mode) counts() (n []int) {
+	m.locked(func() {
+		for _, p := range m.planned {
+			n = append(n, len(p))
+		}
+	})
+	return n
+}
+
+// An empty kernel is filled in parts, the last of which may remove what nobody wants.
+func TestFirstStartInParts(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		mode func(m *mode)
+		want []int
+	}{
+		{"a fresh node", func(*mode) {}, []int{0, 1, 513, 1025, 1201}},
+		{"a mode that writes all at once", func(m *mode) { m.founds = false }, []int{1, 1201}},
+		{"a node that carries Services", func(m *mode) { m.serves = true }, []int{1201}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := newMode()
+			m.founds = true
+			tt.mode(m)
+			run(t, m, func(w *world) {
+				w.after(time.Second)
+				w.backed(0, 1200)
+				w.SetService(service("kubernetes", "10.96.0.1"))
+				w.SetState(model.FromFile, source.Complete)
+				w.after(time.Second)
+				if diff := cmp.Diff(tt.want, m.counts()); diff != "" {
+					w.Errorf("Services at each pass (-want +got):\n%s", diff)
+				}
+				m.locked(func() {
+					for i, kept := range m.keptOrphans {
+						if last := i == len(m.keptOrphans)-1; kept == last {
+							w.Errorf("pass %d of %d keeps orphans: %t", i, len(m.keptOrphans), kept)
+						}
+					}
+				})
+			})
+		})
+	}
+}
+
+// What has come is served while more is on its way, where nothing was carried before.
+func TestServedWhileComing(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		serves bool
+		want   []int
+	}{{"a fresh node", false, []int{0, 512, 700, 701}}, {"a node that carries Services", true, []int{701}}} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := newMode()
+			m.founds, m.serves = true, tt.serves
+			run(t, m, func(w *world) {
+				w.backed(0, 100)
+				w.SetService(service("waits", "10.96.0.9")) // without an endpoint
+				w.after(time.Second)
+				w.SetState(model.FromFile, source.Coming)
+				w.backed(100, 700)
+				w.after(time.Second)
+				if s, err := w.loop.Status(w.Context()); err != nil || s.Synced || s.Ready {
+					w.Errorf("status %+v, error %v", s, err)
+				}
+				w.SetState(model.FromFile, source.Complete)
+				w.after(time.Second)
+				if diff := cmp.Diff(tt.want, m.counts()); diff != "" {
+					w.Errorf("Services at each pass (-want +got):\n%s", diff)
+				}
+				if s, err := w.loop.Status(w.Context()); err != nil || !s.Synced || !s.Ready {
+					w.Errorf("status %+v, error %v", s, err)
+				}
+			})
+		})
+	}
+}
+
+// A change of the host while Services come concerns those that are served, and no other.
+func TestHostChangesWhileComing(t *testing.T) {
+	m := newMode()
+	m.founds = true
+	run(t, m, func(w *world) {
+		w.backed(0, 3)
+		w.SetService(service("waits", "10.96.0.9"))
+		w.SetState(model.FromFile, source.Coming)
+		w.after(time.Second)
+		w.SetNode(model.FromFile, model.Node{Name: "node-a", Zone: "z2"})
+		w.backed(3, 4)
+		w.after(time.Second)
+		m.locked(func() {
+			if got := m.planned[len(m.planned)-1]; len(got) != 4 {
+				w.Errorf("served: %v", got)
+			}
+		})
+	})
 }

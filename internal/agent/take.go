@@ -43,20 +43,21 @@ type contest struct {
 	key   model.FrontendKey
 }
 
-// take compiles what changed and applies it. The sources are in sync: before, nothing
-// could be written, so nothing is taken.
+// take compiles what changed and applies it.
 func (a *Agent) take(ctx context.Context) {
+	if !a.opts.Catalog.Synced() {
+		a.takeEarly(ctx)
+		return
+	}
 	a.began = time.Now()
 	batch := a.opts.Catalog.Take()
 	if len(batch.Services) > 0 || batch.NodeChanged {
 		defer func() { a.took = time.Now() }()
 	}
+	a.outdated()
 	a.waitFor(batch.Triggers)
 	a.takeHeld(batch.Held)
-	if batch.NodeChanged {
-		a.logNode(batch.Node)
-		a.known.Node, a.known.Nodes, a.hostMoved = batch.Node, batch.Nodes, true
-	}
+	a.takeNodes(batch)
 	if !a.loaded && !a.hostRead {
 		_ = a.readHost(ctx) // spares a second compile; load asks again and tells
 	}
@@ -66,9 +67,17 @@ func (a *Agent) take(ctx context.Context) {
 		a.log.Info("sources in sync", zap.Int("services", len(inputs)), zap.Bool("complete", batch.Complete))
 		inputs = a.serveFirst(ctx, inputs)
 	}
+	first := !a.synced
 	a.synced, a.complete = true, batch.Complete
 	a.compile(inputs)
-	a.apply(ctx, false)
+	a.apply(ctx, first) // what failed before anybody could be told
+}
+
+func (a *Agent) takeNodes(batch catalog.Batch) {
+	if batch.NodeChanged {
+		a.logNode(batch.Node)
+		a.known.Node, a.known.Nodes, a.hostMoved = batch.Node, batch.Nodes, true
+	}
 }
 
 // takeHeld arranges for what the catalog holds back.

@@ -49,15 +49,19 @@ func (c *Catalog) Take() Batch {
 	defer c.mu.Unlock()
 	held, until := c.held(time.Now())
 	b := Batch{Services: c.takeServices(held), Held: until}
-	b.Node, _ = c.node()
-	b.Nodes, b.NodeChanged = c.book.take()
-	b.NodeChanged = b.NodeChanged || c.nodeChanged
+	c.takeNodes(&b)
 	b.Synced, b.Complete = c.synced()
-	c.nodeChanged = false
 	b.Triggers, c.triggers = c.triggers, nil
 	c.took = true
 	c.changes.taken()
 	return b
+}
+
+func (c *Catalog) takeNodes(b *Batch) {
+	b.Node, _ = c.node()
+	b.Nodes, b.NodeChanged = c.book.take()
+	b.NodeChanged = b.NodeChanged || c.nodeChanged
+	c.nodeChanged = false
 }
 
 // Matching returns the services that satisfy the predicate as they stand now,
@@ -127,7 +131,7 @@ func (c *Catalog) Synced() bool {
 func (c *Catalog) synced() (synced, complete bool) {
 	synced, complete = true, true
 	for _, s := range c.states {
-		synced = synced && s != source.Starting
+		synced = synced && s >= source.Partial
 		complete = complete && s == source.Complete
 	}
 	return synced, complete

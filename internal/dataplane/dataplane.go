@@ -24,6 +24,9 @@ type Dataplane interface {
 	Load(ctx context.Context) error
 	// Serves tells whether the kernel, as it was read, carries any Service.
 	Serves() bool
+	// Founds tells whether Apply has rows to write before any Service is known: those
+	// that all of them need.
+	Founds() bool
 	// Set replaces what one Service wants and returns the Services whose
 	// standing in a conflict over an address changed by it.
 	Set(plan model.ServicePlan) []Conflict

@@ -195,6 +195,9 @@ func (m *Mode) Serves() bool {
 	return m.foreignDispatch()
 }
 
+// Founds implements dataplane.Dataplane: sets, base chains and jumps.
+func (m *Mode) Founds() bool { return true }
+
 // Exclude replaces the ranges that hold virtual servers of others, and looks again
 // at which are ours by that. After an error the old ranges hold.
 func (m *Mode) Exclude(ctx context.Context, cidrs []netip.Prefix) error {

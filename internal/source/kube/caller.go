@@ -17,6 +17,7 @@ import (
 type caller struct {
 	*kind
 	source *Source
+	store  *store
 }
 
 var _ cache.ListerWatcherWithContext = (*caller)(nil)

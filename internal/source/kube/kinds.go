@@ -40,6 +40,10 @@ const (
 	ourSlices   = "!" + corev1.IsHeadlessService
 )
 
+// nodes is the name of the kind without which nothing can be served: an address of a
+// Node is never taken from it (decision 10).
+const nodes = "nodes"
+
 // watched are the kinds that are followed.
 func (s *Source) watched() []kind { return []kind{s.services(), s.slices(), s.nodes()} }
 
@@ -77,7 +81,7 @@ func (s *Source) slices() kind {
 
 func (s *Source) nodes() kind {
 	k := ask(s.client.CoreV1().Nodes(), func(l *corev1.NodeList) []corev1.Node { return l.Items })
-	k.name = "nodes"
+	k.name = nodes
 	if !s.opts.AllNodes {
 		k.fields = fields.OneTermEqualSelector(metav1.ObjectNameField, s.opts.Node).String()
 	}

@@ -77,23 +77,12 @@ func (s *Source) well(kind string) {
 	r.Err, r.Reason, r.Since = nil, "", time.Time{}
 }
 
-// synced notes that all objects of a kind were delivered. It tells whether that made
-// every kind complete for the first time.
-func (s *Source) synced(kind string) (complete bool) {
+// synced notes that all objects of a kind were delivered.
+func (s *Source) synced(kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.kinds[kind]
-	r.Heard = time.Now()
-	if r.Synced {
-		return false
-	}
-	r.Synced = true
-	for _, r := range s.kinds {
-		if !r.Synced {
-			return false
-		}
-	}
-	return true
+	r.Heard, r.Synced = time.Now(), true
 }
 
 // failed notes that a call failed; the reflector tries again. The log hears of each
@@ -115,6 +104,22 @@ func (s *Source) failed(kind, verb string, err error) {
 		zap.Bool("synced", r.Synced), zap.Duration("for", now.Sub(r.Since)), zap.Error(err))
 }
 
-// complete tells the Sink that everything was delivered. What an outage of the
-// server later hides is not gone, so this is never taken back.
-func (s *Source) complete(sink source.Sink) { sink.SetState(model.FromKube, source.Complete) }
+// tell tells the Sink what has been delivered: Nodes, then everything. What an outage of
+// the server later hides is not gone, so this is never taken back.
+func (s *Source) tell(sink source.Sink) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := source.Complete
+	for kind, r := range s.kinds {
+		switch {
+		case kind == nodes && !r.Synced:
+			return
+		case !r.Synced:
+			state = source.Coming
+		}
+	}
+	if state > s.state {
+		s.state = state
+		sink.SetState(model.FromKube, state)
+	}
+}

@@ -40,6 +40,7 @@ type Source struct {
 
 	mu    sync.Mutex
 	kinds map[string]*record
+	state source.State // as it was told
 }
 
 // New returns a source that reads from client.
@@ -54,7 +55,8 @@ func (s *Source) Run(ctx context.Context, sink source.Sink) error {
 	group, ctx := errgroup.WithContext(withLog(ctx, s.log))
 	for i := range kinds {
 		k := &kinds[i]
-		r := cache.NewReflectorWithOptions(&caller{k, s}, &converted{}, newStore(k, s, sink),
+		into := newStore(k, s, sink)
+		r := cache.NewReflectorWithOptions(&caller{k, s, into}, &converted{}, into,
 			cache.ReflectorOptions{Name: k.name, TypeDescription: k.name})
 		group.Go(func() error { s.follow(ctx, k.name, r); return nil })
 	}

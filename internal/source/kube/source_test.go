@@ -211,7 +211,7 @@ func TestServerAway(t *testing.T) {
 		return away.Load(), nil, errors.New("etcd is on holiday")
 	})
 	s, out := run(t, client, kube.Options{Node: "here"})
-	expect(t, out, "state starting", "service shop/web = kube[10.96.0.10]")
+	expect(t, out, "state coming", "service shop/web = kube[10.96.0.10]")
 	for deadline := time.Now().Add(20 * time.Second); s.Progress()["endpointslices"].Err == nil; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("nobody says why the source is not complete")

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"fmt"
+	"sync"
 
 	"k8s.io/client-go/tools/cache"
 
@@ -9,12 +10,15 @@ import (
 )
 
 // store is what a reflector fills: values go through it to the Sink, names stay.
-// One reflector uses it, from one goroutine.
+// One reflector uses it, from one goroutine, but for arrive.
 type store struct {
 	*kind
 	source *Source
 	sink   source.Sink
-	names  map[cache.ObjectName]struct{}
+
+	mu       sync.Mutex
+	names    map[cache.ObjectName]struct{}
+	replaced bool // a whole list came
 }
 
 var _ cache.ReflectorStore = (*store)(nil)
@@ -23,13 +27,26 @@ func newStore(k *kind, s *Source, sink source.Sink) *store {
 	return &store{kind: k, source: s, sink: sink, names: map[cache.ObjectName]struct{}{}}
 }
 
+// arrive delivers an object of the first list while the list is still coming. Names
+// that are not in the end of it are taken back by Replace.
+func (s *store) arrive(c *converted) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.replaced {
+		s.deliver(c)
+	}
+}
+
 // Add implements cache.ReflectorStore.
 func (s *store) Add(obj any) error {
 	c, err := s.object(obj)
-	if err == nil {
-		s.deliver(c)
+	if err != nil {
+		return err
 	}
-	return err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deliver(c)
+	return nil
 }
 
 // Update implements cache.ReflectorStore.
@@ -41,6 +58,8 @@ func (s *store) Delete(obj any) error {
 	if err != nil {
 		return err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	delete(s.names, c.name())
 	s.remove(s.sink, c.name())
 	return nil
@@ -57,8 +76,10 @@ func (s *store) Replace(list []any, _ string) error {
 		}
 		names[c.name()] = struct{}{}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	before := s.names
-	s.names = names
+	s.names, s.replaced = names, true
 	for _, obj := range list {
 		s.set(s.sink, obj.(*converted).value)
 	}
@@ -67,9 +88,8 @@ func (s *store) Replace(list []any, _ string) error {
 			s.remove(s.sink, name)
 		}
 	}
-	if s.source.synced(s.name) {
-		s.source.complete(s.sink)
-	}
+	s.source.synced(s.name)
+	s.source.tell(s.sink)
 	return nil
 }
 

@@ -79,6 +79,46 @@ func TestReplace(t *testing.T) {
 	mustBe("empty list", s.Replace(nil, "4"))
 }
 
+// What comes before the first list is whole is delivered, and taken back where the list
+// lacks it in the end; later lists are delivered whole.
+func TestArrive(t *testing.T) {
+	s, out, svc := serviceStore(t)
+	s.arrive(svc("a"))
+	s.arrive(svc("b"))
+	if len(out.have) != 2 || out.state != source.Starting {
+		t.Errorf("before the list: %v, state %s", out.have, out.state)
+	}
+	if err := s.Replace([]any{svc("b"), svc("c")}, "1"); err != nil {
+		t.Fatal(err)
+	}
+	s.arrive(svc("d"))
+	if len(out.have) != 2 || !out.have["b"] || !out.have["c"] || out.state != source.Complete {
+		t.Errorf("with the list: %v, state %s", out.have, out.state)
+	}
+}
+
+// Nodes are what everything else waits for, and what was told is never taken back.
+func TestTell(t *testing.T) {
+	for _, tt := range []struct {
+		kinds []string
+		want  []source.State
+	}{
+		{[]string{"nodes", "services", "endpointslices"}, []source.State{source.Coming, source.Coming, source.Complete}},
+		{[]string{"services", "nodes", "endpointslices"}, []source.State{source.Starting, source.Coming, source.Complete}},
+		{[]string{"services", "endpointslices", "nodes"}, []source.State{source.Starting, source.Starting, source.Complete}},
+	} {
+		s, out := New(zap.NewNop(), fake.NewClientset(), Options{Node: "here"}), &names{}
+		s.begin(s.watched())
+		for i, kind := range tt.kinds {
+			s.synced(kind)
+			s.tell(out)
+			if out.state != tt.want[i] {
+				t.Errorf("%v: state %s after %s, want %s", tt.kinds, out.state, kind, tt.want[i])
+			}
+		}
+	}
+}
+
 func TestStrangeObjects(t *testing.T) {
 	s, out, svc := serviceStore(t)
 	if err := s.Replace([]any{svc("a")}, "1"); err != nil {

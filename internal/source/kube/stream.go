@@ -135,6 +135,9 @@ func (s *stream) take(e watch.Event) watch.Event {
 			return s.strange(err)
 		}
 		e.Object = c
+		if s.listing {
+			s.store.arrive(c)
+		}
 	}
 	s.source.well(s.name)
 	return e

@@ -1,0 +1,61 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+)
+
+// preparedFor is how long the kernel is taken to be as it was read while the sources
+// were still asked: what changed since is found by the audit, as ever.
+const preparedFor = 30 * time.Second
+
+// prepare reads the kernel while the sources are still asked, and writes what no
+// source decides where nothing is carried yet: sets, base chains and jumps are in place
+// when the first Service is known. Where Services are carried already, by whomever, no row
+// is written before the sources are in sync (law 3). What fails is tried again, and told,
+// when they are.
+func (a *Agent) prepare(ctx context.Context) {
+	if !a.opts.Mode.Founds() {
+		return
+	}
+	start := time.Now()
+	if err := a.prepareHost(ctx); err != nil {
+		a.log.Warn("not prepared, will be tried again when the sources are in sync", zap.Error(err))
+		return
+	}
+	if err := a.load(ctx); err != nil {
+		a.log.Warn("not prepared, will be tried again when the sources are in sync", zap.Error(err))
+		return
+	}
+	a.prepared = time.Now()
+	if a.opts.Mode.Serves() {
+		return
+	}
+	a.tellAdopted()
+	result := a.opts.Mode.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: true})
+	a.log.Info("prepared", zap.Duration("took", time.Since(start)), zap.Int("pending", result.Pending))
+	a.record(start, result)
+	a.founding = true
+}
+
+// prepareHost reads the machine for the base rows. What the catalog has by now is dirty
+// and will be compiled for it in any case.
+func (a *Agent) prepareHost(ctx context.Context) error {
+	if err := a.readHost(ctx); err != nil {
+		return err
+	}
+	a.adopt()
+	return nil
+}
+
+// outdated forgets what was read so long before the sources were in sync that much may
+// have changed since.
+func (a *Agent) outdated() {
+	if !a.synced && a.loaded && time.Since(a.prepared) > preparedFor {
+		a.loaded, a.adopted, a.founding = false, false, false
+	}
+}

@@ -1,0 +1,67 @@
+package catalog
+
+import (
+	"slices"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/source"
+)
+
+// Coming tells whether TakeSome may have something: every awaited origin is
+// source.Coming at least.
+func (c *Catalog) Coming() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.coming()
+}
+
+func (c *Catalog) coming() bool {
+	for _, s := range c.states {
+		if s < source.Coming {
+			return false
+		}
+	}
+	return true
+}
+
+// TakeSome is Take for the time before the origins are in sync: it returns dirty
+// services that have an endpoint already, limit of them at most, those before others
+// that first says, else in the order of their IDs. The rest stays dirty; more tells that
+// some of it could be taken now. A service without endpoints waits for Take: its slices
+// may still come.
+func (c *Catalog) TakeSome(limit int, first func(*model.Service) bool) (b Batch, more bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.coming() {
+		return Batch{}, false
+	}
+	c.takeNodes(&b)
+	var urgent, others []model.ServiceID
+	for id := range c.dirty {
+		switch s := c.services[id]; {
+		case s == nil || !c.hasEndpoint(id):
+		case first(s):
+			urgent = append(urgent, id)
+		default:
+			others = append(others, id)
+		}
+	}
+	slices.SortFunc(urgent, model.ServiceID.Compare)
+	slices.SortFunc(others, model.ServiceID.Compare)
+	ids := append(urgent, others...)
+	more = len(ids) > limit
+	for _, id := range ids[:min(limit, len(ids))] {
+		b.Services = append(b.Services, c.input(id))
+		delete(c.dirty, id)
+	}
+	return b, more
+}
+
+func (c *Catalog) hasEndpoint(id model.ServiceID) bool {
+	for _, s := range c.slices[id] {
+		if len(s.Endpoints) > 0 {
+			return true
+		}
+	}
+	return false
+}

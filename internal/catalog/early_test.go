@@ -1,0 +1,80 @@
+package catalog_test
+
+import (
+	"slices"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/source"
+)
+
+// While the sources are asked only who has an endpoint can be taken, and the rest waits
+// for Take.
+func TestTakeSome(t *testing.T) {
+	c := catalog.New(zap.NewNop(), "here", model.FromKube)
+	some := func(limit int) (names []string, more bool) {
+		b, more := c.TakeSome(limit, func(s *model.Service) bool { return s.ID.Name == "kubernetes" })
+		for _, in := range b.Services {
+			names = append(names, in.ID.Name)
+		}
+		return names, more
+	}
+	for _, name := range []string{"a", "b", "c", "empty", "kubernetes", "none"} {
+		id := model.ServiceID{Origin: model.FromKube, Namespace: "ns", Name: name}
+		c.SetService(model.Service{ID: id})
+		slice := model.Slice{ID: model.SliceID{Origin: model.FromKube, Namespace: "ns", Name: name}, Service: id}
+		switch name {
+		case "none":
+			continue
+		case "empty":
+		default:
+			slice.Endpoints = []model.Endpoint{{}}
+		}
+		c.SetSlice(slice)
+	}
+	if names, more := some(10); c.Coming() || len(names) > 0 || more {
+		t.Errorf("took %v, %t before Nodes were known", names, more)
+	}
+	c.SetNode(model.FromKube, model.Node{Name: "here", Zone: "z"})
+	c.SetState(model.FromKube, source.Coming)
+	if !c.Coming() || c.Synced() {
+		t.Errorf("coming %t, synced %t", c.Coming(), c.Synced())
+	}
+	for _, step := range []struct {
+		want []string
+		more bool
+	}{{[]string{"kubernetes", "a"}, true}, {[]string{"b", "c"}, false}, {nil, false}} {
+		if got, more := some(2); !slices.Equal(got, step.want) || more != step.more {
+			t.Errorf("took %v, more %t, want %v, %t", got, more, step.want, step.more)
+		}
+	}
+	// What changed is taken again.
+	c.SetSlice(model.Slice{ID: model.SliceID{Origin: model.FromKube, Namespace: "ns", Name: "a-2"}, Service: model.ServiceID{Origin: model.FromKube, Namespace: "ns", Name: "a"}, Endpoints: []model.Endpoint{{}}})
+	if got, _ := some(2); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("took %v after a change", got)
+	}
+	c.SetState(model.FromKube, source.Complete)
+	var rest []string
+	for _, in := range c.Take().Services {
+		rest = append(rest, in.ID.Name)
+	}
+	if want := []string{"empty", "none"}; !slices.Equal(rest, want) {
+		t.Errorf("left for Take: %v, want %v", rest, want)
+	}
+}
+
+func TestTakeSomeTellsTheNode(t *testing.T) {
+	c := catalog.New(zap.NewNop(), "here", model.FromKube)
+	c.SetNode(model.FromKube, model.Node{Name: "here", Zone: "z"})
+	c.SetState(model.FromKube, source.Coming)
+	none := func(*model.Service) bool { return false }
+	if b, _ := c.TakeSome(1, none); !b.NodeChanged || b.Node.Zone != "z" {
+		t.Errorf("batch %+v", b)
+	}
+	if b, _ := c.TakeSome(1, none); b.NodeChanged {
+		t.Errorf("batch %+v tells it twice", b)
+	}
+}
