@@ -34,7 +34,7 @@ func openRemains(ctx context.Context, log *zap.Logger, c config.Config) (k *kern
 	if k.sets, err = openSets(ctx); err != nil && !errors.Is(err, ipset.ErrUnsupported) {
 		return nil, nil, k.close(err)
 	}
-	if k.rules, err = openRules(log, c); err != nil && !errors.Is(err, rules.ErrUnsupported) {
+	if k.rules, err = openRules(log, c, k.tables); err != nil && !errors.Is(err, rules.ErrUnsupported) {
 		return nil, nil, k.close(err)
 	}
 	if err != nil {

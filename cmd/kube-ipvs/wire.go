@@ -61,10 +61,10 @@ func openBase(ctx context.Context, log *zap.Logger, c config.Config) (*kernel, e
 		return nil, k.close(err)
 	}
 	k.bound.Store(there)
-	if k.rules, err = openRules(log, c); err != nil {
+	if k.tables, err = nftables.New(log, nftables.Options{}); err != nil {
 		return nil, k.close(err)
 	}
-	if k.tables, err = nftables.New(log, nftables.Options{}); err != nil {
+	if k.rules, err = openRules(log, c, k.tables); err != nil {
 		return nil, k.close(err)
 	}
 	k.own = &ownWrites{Handle: k.rules, sign: k.rulesSign}
@@ -113,8 +113,16 @@ func (k *kernel) closeIPVS(err error) error {
 	return err
 }
 
-func openRules(log *zap.Logger, c config.Config) (*rules.Handle, error) {
-	return rules.New(log, rules.Options{Backend: rules.Backend(c.IPTables), Owned: ipvs.OwnedChain})
+// openRules opens the rules; tables tell whether they have changed, nil for who lists once.
+func openRules(log *zap.Logger, c config.Config, tables *nftables.Handle) (*rules.Handle, error) {
+	o := rules.Options{Backend: rules.Backend(c.IPTables), Owned: ipvs.OwnedChain}
+	if tables != nil {
+		o.Generation = func(ctx context.Context) (uint64, error) {
+			n, err := tables.Generation(ctx)
+			return uint64(n), err
+		}
+	}
+	return rules.New(log, o)
 }
 
 // modules lists what IPVS needs; a kernel that has it built in or loads it by

@@ -9,10 +9,11 @@ import (
 )
 
 // pickBackend chooses where the host's rules live. Writing into the other
-// backend would leave two sets of rules that both see every packet.
-func pickBackend(ctx context.Context, log *zap.Logger, opts Options) (Backend, error) {
+// backend would leave two sets of rules that both see every packet. It returns what it
+// has seen of the backend, if it looked.
+func pickBackend(ctx context.Context, log *zap.Logger, opts Options) (Backend, content, error) {
 	if opts.Backend != "" {
-		return opts.Backend, nil
+		return opts.Backend, content{}, nil
 	}
 	nft := readContent(ctx, opts, NFT)
 	legacy := readContent(ctx, opts, Legacy)
@@ -24,19 +25,19 @@ func pickBackend(ctx context.Context, log *zap.Logger, opts Options) (Backend, e
 	default:
 		var err error
 		if b, err = defaultBackend(ctx, opts); err != nil {
-			return "", err
+			return "", content{}, err
 		}
 		reason = "default of the installed tools"
 	}
 	log.Info("iptables backend chosen", zap.String("backend", string(b)), zap.String("reason", reason),
 		zap.Int("nft_rules", nft.rules), zap.Int("legacy_rules", legacy.rules))
-	return b, nil
+	return b, map[Backend]content{NFT: nft, Legacy: legacy}[b], nil
 }
 
 // readContent sums up both families; tools that are missing or fail count
 // as no rules.
 func readContent(ctx context.Context, opts Options, b Backend) content {
-	var c content
+	c := content{generation: opts.generation(ctx, b), saved: map[Family][]byte{}}
 	for _, f := range opts.Families {
 		if b == Legacy && !legacyInUse(opts.Root, f) {
 			continue
@@ -46,6 +47,7 @@ func readContent(ctx context.Context, opts Options, b Backend) content {
 			continue
 		}
 		if out, err := run(ctx, opts.listTimeout(), nil, t.save); err == nil {
+			c.saved[f] = out
 			c.add(out)
 		}
 	}

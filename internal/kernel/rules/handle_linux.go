@@ -24,6 +24,7 @@ type Handle struct {
 
 	saves, restores, jumps, bytes, rows atomic.Uint64
 	listed                              atomic.Uint64 // bytes of the last listing
+	kept                                keptListings
 }
 
 // familyTools is what a Handle needs for one family.
@@ -42,7 +43,7 @@ func New(log *zap.Logger, opts Options) (*Handle, error) {
 	}
 	log = log.Named("rules")
 	ctx := context.Background() // each process is bounded by opts.Timeout
-	b, err := pickBackend(ctx, log, opts)
+	b, seen, err := pickBackend(ctx, log, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -67,6 +68,7 @@ func New(log *zap.Logger, opts Options) (*Handle, error) {
 		h.families = append(h.families, f)
 	}
 	slices.Sort(h.families)
+	h.remember(seen)
 	return h, nil
 }
 
@@ -126,7 +128,7 @@ func (h *Handle) List(ctx context.Context) (map[ChainKey]Chain, map[JumpKey]Jump
 	l := NewListing(h.opts.Owned)
 	listed := 0
 	for _, f := range h.families {
-		out, tables, err := h.save(ctx, f)
+		out, tables, err := h.save(ctx, f, false)
 		if err != nil {
 			return nil, nil, fmt.Errorf("list chains of family %s: %w", f, err)
 		}
@@ -137,12 +139,30 @@ func (h *Handle) List(ctx context.Context) (map[ChainKey]Chain, map[JumpKey]Jump
 	return l.Chains, l.Jumps, nil
 }
 
-// save lists all tables of a family.
-func (h *Handle) save(ctx context.Context, f Family) (out []byte, tables []SaveTable, err error) {
+// remember keeps what was listed to choose the backend.
+func (h *Handle) remember(seen content) {
+	for _, f := range h.families {
+		if out, ok := seen.saved[f]; ok {
+			if tables, err := ParseSave(bytes.NewReader(out)); err == nil {
+				h.kept.keep(f, seen.generation, out, tables)
+			}
+		}
+	}
+}
+
+// save lists all tables of a family, or remembers what it listed last if nothing has
+// changed since; with hooks it is enough that built-in chains have not.
+func (h *Handle) save(ctx context.Context, f Family, hooks bool) (out []byte, tables []SaveTable, err error) {
+	now := h.opts.generation(ctx, h.backend)
+	if l := h.kept.find(f, now, hooks); l != nil {
+		return l.out, l.tables, nil
+	}
 	h.saves.Add(1)
 	if out, err = run(ctx, h.opts.listTimeout(), nil, h.per[f].save); err != nil {
 		return nil, nil, err
 	}
-	tables, err = ParseSave(bytes.NewReader(out))
+	if tables, err = ParseSave(bytes.NewReader(out)); err == nil {
+		h.kept.keep(f, now, out, tables)
+	}
 	return out, tables, err
 }

@@ -113,7 +113,7 @@ func newHost(t *testing.T, b rules.Backend) rulestest.Host {
 	needBackend(t, b)
 	makeSets(t)
 	return rulestest.Host{
-		Client: newHandle(t, rules.Options{Backend: b}),
+		Client: newHandle(t, rules.Options{Backend: b, Generation: generation}),
 		Load: func(f rules.Family, text string) error {
 			tool(t, text, binary(f, b, "-restore"), "--noflush")
 			return nil

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -27,6 +28,10 @@ type Options struct {
 	// Link carries the service addresses: if it exists, its own disable_ipv6
 	// says whether IPv6 is usable, else those of all links. Default kube-ipvs0.
 	Link string
+	// Generation tells a number that each transaction of nftables in this network
+	// namespace makes larger by one, never 0 (NFT_MSG_GETGEN), so that what was listed
+	// is not listed again before somebody has written; nil lists each time.
+	Generation func(ctx context.Context) (uint64, error)
 	// Root is the directory that holds proc. Default "/".
 	Root string
 }

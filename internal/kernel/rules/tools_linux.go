@@ -82,6 +82,9 @@ func (t tools) backend(ctx context.Context, timeout time.Duration) (Backend, err
 type content struct {
 	kube  bool // has a KUBE- chain, ours or the kubelet's
 	rules int
+	// saved is what was listed, when generation was that of the rules.
+	saved      map[Family][]byte
+	generation uint64
 }
 
 // better: Kubernetes' own chains decide (the kubelet leaves
