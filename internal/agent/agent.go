@@ -72,8 +72,8 @@ type Periods struct {
 	// MinPeriod is the least time between two batches (kube-proxy's minSyncPeriod);
 	// the first change after a longer rest does not wait for it.
 	MinPeriod time.Duration
-	// AuditPeriod is the time between two rounds that look for drift; 0 is
-	// DefaultAuditPeriod, negative none.
+	// AuditPeriod is the least time between two rounds that look for drift; 0 is
+	// DefaultAuditPeriod, negative none. Rounds that take long come less often.
 	AuditPeriod time.Duration
 }
 
@@ -92,8 +92,14 @@ const repairPause = time.Second
 // hostPause is the least time between two readings of the host that events ask for.
 const hostPause = 100 * time.Millisecond
 
-// auditSlice bounds one stretch of an audit, so that a change waits no longer.
-const auditSlice = 50 * time.Millisecond
+const (
+	// auditSlice bounds one stretch of an audit, so that a change waits no longer.
+	auditSlice = 50 * time.Millisecond
+	// auditRest is how many times as long as a round took the next one waits at least: a
+	// node spends no more than a third of a percent of a processor on looking for drift,
+	// however much it carries. Up to a tenth of a second a round the period is as set.
+	auditRest = 300
+)
 
 // Agent is the loop and what it knows. All fields belong to the goroutine in
 // Run, but for posts.
@@ -116,6 +122,7 @@ type Agent struct {
 	prepared  time.Time  // when it was read, or written, before the sources were in sync
 	founding  bool       // then it carried nothing, and has what no source decides
 	auditing  bool       // in the middle of a round
+	round     rounds
 	stats     stats
 	services  map[model.ServiceID]outcome
 	counts    Counts

@@ -44,6 +44,7 @@ type mode struct {
 	drift                       dataplane.Drift
 	serves                      bool
 	founds                      bool
+	auditTakes                  time.Duration
 	conflicts                   []dataplane.Conflict // what Set returns, once
 	due                         time.Time            // when the mode asks to be applied, once
 	drains                      dataplane.Drains
@@ -151,6 +152,9 @@ func names(plans map[model.ServiceID]model.ServicePlan) []string {
 }
 
 func (m *mode) Audit(context.Context, time.Duration) (dataplane.Drift, bool, error) {
+	var takes time.Duration
+	m.locked(func() { takes = m.auditTakes })
+	time.Sleep(takes) // the bubble's clock
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.journal = append(m.journal, "audit")

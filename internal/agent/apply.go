@@ -152,10 +152,11 @@ func (a *Agent) inspect(ctx context.Context) {
 	}
 	start := time.Now()
 	drift, done, err := a.opts.Mode.Audit(ctx, auditSlice)
+	a.round.spent += time.Since(start)
 	next := time.Duration(0)
 	if done {
 		a.auditing = false
-		next = a.periods.Load().AuditPeriod
+		next = a.round.done(a.periods.Load().AuditPeriod)
 		a.stats.audits++
 	}
 	a.audit.arm(next)

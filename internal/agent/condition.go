@@ -22,6 +22,9 @@ type Condition struct {
 	// Patience is how long something may wait or take before that is a fault: two
 	// audit periods (contract section 8.2).
 	Patience time.Duration
+	// AuditTook is what the latest round of the audit cost the loop, AuditRest the time
+	// from it to the next; 0 before the first.
+	AuditTook, AuditRest time.Duration
 }
 
 // leastStuck is how long one thing may take however short the audit period is: a first
@@ -43,6 +46,7 @@ func (a *Agent) Condition() Condition {
 	c := Condition{
 		Served: a.debt.served.Load(), Updated: moment(&a.debt.paid), Owing: moment(&a.debt.since),
 		Busy: moment(&a.pulse.since), Patience: a.patience(),
+		AuditTook: time.Duration(a.round.took.Load()), AuditRest: time.Duration(a.round.rest.Load()),
 	}
 	if t := a.debt.trouble.Load(); t != nil {
 		c.Failures, c.LastError = t.failures, t.reason

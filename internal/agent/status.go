@@ -52,6 +52,8 @@ type Status struct {
 	// Audits counts complete rounds, Drifted the rows they found changed.
 	Audits  uint64 `json:"audits"`
 	Drifted uint64 `json:"drifted"`
+	// AuditRest is the time from the latest round to the next, in seconds.
+	AuditRest float64 `json:"auditRestSeconds"`
 	// Last is the latest cycle that wrote something.
 	Last *Cycle `json:"last,omitempty"`
 }
@@ -174,7 +176,7 @@ func (a *Agent) status() Status {
 		NodePorts: a.host.NodePorts, HealthChecks: len(a.health.told), Healthy: a.Healthy(),
 		Tables: a.opts.Mode.Tables(),
 		Cycles: a.stats.cycles, Written: map[string]uint64{},
-		Failures: a.stats.failures, Audits: a.stats.audits, Drifted: a.stats.drifted, Last: a.stats.last,
+		Failures: a.stats.failures, Audits: a.stats.audits, Drifted: a.stats.drifted, AuditRest: time.Duration(a.round.rest.Load()).Seconds(), Last: a.stats.last,
 	}
 	for table, n := range a.stats.written {
 		s.Written[table] = n

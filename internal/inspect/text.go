@@ -20,7 +20,7 @@ func WriteStatus(w io.Writer, s agent.Status) error {
 	fmt.Fprintf(t, "ports\tNodePorts on %s; %d health-check ports, %s\n", someAddresses(s.NodePorts), s.HealthChecks, verdict(s))
 	fmt.Fprintf(t, "draining\t%d destinations; %d deleted in the last minutes\n", s.Draining, s.Trash)
 	fmt.Fprintf(t, "cycles\t%d that wrote\n", s.Cycles)
-	fmt.Fprintf(t, "audits\t%d rounds, %d rows had drifted\n", s.Audits, s.Drifted)
+	fmt.Fprintf(t, "audits\t%d rounds%s, %d rows had drifted\n", s.Audits, next(s.AuditRest), s.Drifted)
 	if s.LastError != "" {
 		fmt.Fprintf(t, "failing\t%d times in a row: %s\n", s.Failures, oneLine(s.LastError))
 	}
@@ -115,4 +115,12 @@ func lastCycle(c agent.Cycle) string {
 		}
 	}
 	return text
+}
+
+// next says how long it is from one round of the audit to another.
+func next(rest float64) string {
+	if rest == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", the next after %s", time.Duration(rest*float64(time.Second)).Round(time.Second))
 }

@@ -1,0 +1,21 @@
+package agent
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// rounds knows what audits cost. took and rest are for any goroutine.
+type rounds struct {
+	spent      time.Duration // on the round in progress
+	took, rest atomic.Int64  // of the latest round, and until the next one, in nanoseconds
+}
+
+// done ends a round and returns how long the next one waits.
+func (r *rounds) done(period time.Duration) (rest time.Duration) {
+	rest = max(period, auditRest*r.spent)
+	r.took.Store(int64(r.spent))
+	r.rest.Store(int64(rest))
+	r.spent = 0
+	return rest
+}
