@@ -1,6 +1,6 @@
 // Package nftables lists and removes whole tables of nf_tables, such as those
-// that kube-proxy's nftables mode leaves behind, and tells cheaply whether
-// anybody has changed any.
+// that kube-proxy's nftables mode leaves behind, and tells whether and when
+// anybody has changed any, cheaply.
 //
 // It knows names of tables, nothing of what is in them, and it does not know
 // whose they are: a caller says which are to go.
@@ -8,6 +8,13 @@
 //	List       ──► dump of all tables ──► map[Key]
 //	Delete     ──► begin, one deletion a table, end: one message to the kernel
 //	Generation ──► the number of the last transaction of anybody
+//	Watch      ◄── the kernel's notification at the end of each transaction
+//
+// A watch costs nothing while nobody writes. The kernel describes each row of a
+// transaction to whoever listens, and afterwards tells the new generation in a
+// datagram of its own (nf_tables_commit); only that gets through the filter on
+// the socket, so a transaction of any size is one short message, and a few of
+// them are all the room there is. More than fit is one change, too.
 //
 // The law of the room: all or nothing. The deletions of one call are one
 // transaction of the kernel, so that no packet meets some of the tables and not

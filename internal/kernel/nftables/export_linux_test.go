@@ -15,6 +15,14 @@ func NewOver(log *zap.Logger, opts Options, open func() (Wire, error)) *Handle {
 	return h
 }
 
+// Ear hears of transactions, for tests that play the kernel.
+type Ear = ear
+
+// NewHearing is New for a watch by sockets of the test's own.
+func NewHearing(log *zap.Logger, listen func() (Ear, error)) *Handle {
+	return &Handle{log: log, opts: Options{}.Defaults(), listen: listen}
+}
+
 // MakeTables makes tables in one transaction. With an owner they belong to the
 // socket that is given back; closing it deletes them.
 func (h *Handle) MakeTables(keys []Key, owned bool) (Wire, error) {
@@ -52,3 +60,14 @@ func (h *Handle) MakeTables(keys []Key, owned bool) (Wire, error) {
 
 // OpenSocket opens a socket in the calling thread's namespace.
 func OpenSocket() (Wire, error) { return openSocket() }
+
+// OpenListener opens the socket of a watch, to be read.
+func OpenListener() (Wire, error) {
+	e, err := openEar()
+	if err != nil {
+		return nil, err
+	}
+	s := e.(earSocket).socket
+	s.in = make([]byte, receiveSize)
+	return s, nil
+}

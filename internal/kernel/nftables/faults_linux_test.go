@@ -1,6 +1,7 @@
 package nftables_test
 
 import (
+	stdcmp "cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -299,4 +300,103 @@ func TestStuckInTheKernel(t *testing.T) {
 			t.Errorf("after the kernel let go: %v, %d transactions", errs, k.wrote)
 		}
 	})
+}
+
+// Calls share a socket that stays open, and none uses one that failed another.
+func TestCallsShareASocket(t *testing.T) {
+	k := &kernel{tables: keysOf2}
+	opened, closed := 0, 0
+	h := nftables.NewOver(zap.NewNop(), nftables.Options{}, func() (nftables.Wire, error) {
+		opened++
+		return counted{&wire{kernel: k, queue: make(chan []byte, 100), closed: make(chan struct{})}, &closed}, nil
+	})
+	for _, step := range []struct {
+		name                   string
+		call                   func() error
+		wantOpened, wantClosed int
+	}{
+		{"first", func() error { _, err := h.Generation(ctx); return err }, 1, 0},
+		{"second", func() error { _, err := h.List(ctx); return err }, 1, 0},
+		{"one that fails", func() error {
+			k.garble = true
+			if _, err := h.List(ctx); err == nil {
+				return errors.New("it did not fail")
+			}
+			k.garble = false
+			return nil
+		}, 1, 1},
+		{"after it", func() error { return errors.Join(h.Delete(ctx, keysOf2)...) }, 2, 1},
+		{"once more", func() error { _, err := h.Generation(ctx); return err }, 2, 1},
+		{"close", func() error { h.Close(); return nil }, 2, 2},
+	} {
+		if err := step.call(); err != nil || opened != step.wantOpened || closed != step.wantClosed {
+			t.Errorf("%s: %v, %d sockets opened and %d closed, want %d and %d", step.name, err, opened, closed, step.wantOpened, step.wantClosed)
+		}
+	}
+}
+
+// counted counts how often it is closed.
+type counted struct {
+	nftables.Wire
+	closed *int
+}
+
+func (c counted) Close() error { *c.closed++; return c.Wire.Close() }
+
+// ear hears what it is sent, and breaks by an error.
+type ear struct {
+	news   chan error
+	closed chan struct{}
+}
+
+func (e ear) Interrupt() { e.news <- io.ErrClosedPipe }
+func (e ear) Close() error {
+	close(e.closed)
+	return nil
+}
+func (e ear) Await() error { return <-e.news }
+
+// A watch ends well with its context only, and always gives its socket back.
+func TestWatchEnds(t *testing.T) {
+	tests := map[string]struct {
+		listens, breaks error
+	}{
+		"by its context":      {},
+		"with its socket":     {breaks: syscall.EIO},
+		"before it has begun": {listens: syscall.EINVAL},
+		"without nfnetlink":   {listens: syscall.EPROTONOSUPPORT},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			e := ear{make(chan error, 9), make(chan struct{})}
+			h := nftables.NewHearing(zap.NewNop(), func() (nftables.Ear, error) { return e, tt.listens })
+			ctx, stop := context.WithCancel(ctx)
+			defer stop()
+			e.news <- nil
+			e.news <- nil
+			if tt.breaks != nil {
+				e.news <- tt.breaks
+			}
+			told := 0
+			err := h.Watch(ctx, func() {
+				if told++; told == 3 && tt.breaks == nil {
+					stop()
+				}
+			})
+			want := stdcmp.Or(tt.listens, tt.breaks)
+			if !errors.Is(err, want) {
+				t.Errorf("ended with %v, want %v", err, want)
+			}
+			if unsupported := tt.listens == syscall.EPROTONOSUPPORT; errors.Is(err, nftables.ErrUnsupported) != unsupported {
+				t.Errorf("error %v, is to be %v: %t", err, nftables.ErrUnsupported, unsupported)
+			}
+			if tt.listens != nil {
+				return
+			}
+			<-e.closed
+			if told != 3 {
+				t.Errorf("told %d times, want 3", told)
+			}
+		})
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"go.uber.org/zap"
@@ -11,13 +12,18 @@ import (
 )
 
 // Handle reaches the tables of one network namespace. Any number of goroutines
-// may use it; each call opens a socket of its own.
+// may use it; calls that do not meet share one socket, which stays open.
 type Handle struct {
-	log  *zap.Logger
-	opts Options
-	open func() (wire, error)
-	ns   namespace
-	held atomic.Int32 // calls the kernel has not come back from
+	log    *zap.Logger
+	opts   Options
+	open   func() (wire, error)
+	listen func() (ear, error)
+	ns     namespace
+	held   atomic.Int32 // calls the kernel has not come back from
+
+	mu     sync.Mutex
+	idle   *exchange // waits for the next call; nil while one uses it
+	closed bool
 }
 
 // heldLimit bounds the threads that wait inside the kernel for nobody.
@@ -31,11 +37,19 @@ func New(log *zap.Logger, opts Options) (*Handle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open nftables: %w", err)
 	}
-	return &Handle{log: log.Named("nftables"), opts: opts.Defaults(), open: ns.dial, ns: ns}, nil
+	return &Handle{log: log.Named("nftables"), opts: opts.Defaults(), open: ns.dial, listen: ns.listen, ns: ns}, nil
 }
 
 // Close gives the namespace back. The Handle is of no use afterwards.
-func (h *Handle) Close() { h.ns.close() }
+func (h *Handle) Close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.idle != nil {
+		_ = h.idle.wire.Close()
+	}
+	h.idle, h.closed = nil, true
+	h.ns.close()
+}
 
 // List reads the names of all tables, whoever made them. A kernel without
 // nf_tables has none. Asking lets the kernel load the module by itself.
@@ -92,9 +106,9 @@ func (h *Handle) Delete(ctx context.Context, keys []Key) []error {
 	return Together(keys, faults, err)
 }
 
-// call runs one use of a fresh socket and comes back at the deadline at the
-// latest. The kernel works through a request while the sender is inside its
-// system call, and does not listen to time-outs there: such a call is left behind.
+// call runs one use of a socket and comes back at the deadline at the latest. The
+// kernel works through a request while the sender is inside its system call, and
+// does not listen to time-outs there: such a call is left behind.
 func call[T any](ctx context.Context, h *Handle, use func(*exchange) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {
@@ -105,7 +119,7 @@ func call[T any](ctx context.Context, h *Handle, use func(*exchange) (T, error))
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.opts.Timeout)
 	defer cancel()
-	s, err := h.open()
+	x, err := h.take()
 	if errors.Is(err, unix.EPROTONOSUPPORT) { // no nfnetlink either
 		return none, nil
 	}
@@ -119,17 +133,48 @@ func call[T any](ctx context.Context, h *Handle, use func(*exchange) (T, error))
 	done := make(chan outcome, 1)
 	h.held.Add(1)
 	go func() {
-		value, err := use(&exchange{wire: s})
+		value, err := use(x)
 		h.held.Add(-1)
 		done <- outcome{value, err}
-		_ = s.Close()
 	}()
 	select {
 	case out := <-done:
+		h.give(x, out.err)
 		return out.value, out.err
 	case <-ctx.Done():
-		s.Interrupt()
+		x.wire.Interrupt()
+		go func() {
+			<-done
+			_ = x.wire.Close()
+		}()
 		h.log.Warn("nftables call left behind", zap.Error(ctx.Err()))
 		return none, fmt.Errorf("no answer from the kernel: %w: %w", ErrBusy, ctx.Err())
 	}
+}
+
+// take gives the socket that waits for use, or a new one.
+func (h *Handle) take() (*exchange, error) {
+	h.mu.Lock()
+	x := h.idle
+	h.idle = nil
+	h.mu.Unlock()
+	if x != nil {
+		return x, nil
+	}
+	s, err := h.open()
+	if err != nil {
+		return nil, err
+	}
+	return &exchange{wire: s}, nil
+}
+
+// give takes a socket back. After a failure answers may still be under way to it.
+func (h *Handle) give(x *exchange, failed error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if failed == nil && h.idle == nil && !h.closed {
+		h.idle = x
+		return
+	}
+	_ = x.wire.Close()
 }

@@ -30,6 +30,9 @@ func (h *Handle) Leads(context.Context, Key, string, string) (bool, error) { ret
 // Generation fails with ErrUnsupported.
 func (h *Handle) Generation(context.Context) (uint32, error) { return 0, errPlatform }
 
+// Watch fails with ErrUnsupported.
+func (h *Handle) Watch(context.Context, func()) error { return errPlatform }
+
 // Delete fails every key with ErrUnsupported.
 func (h *Handle) Delete(_ context.Context, keys []Key) []error {
 	if len(keys) == 0 {

@@ -2,6 +2,7 @@ package nftables_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -164,6 +165,10 @@ func TestWithoutPermission(t *testing.T) {
 	defer h.Close()
 	_, listed := h.List(context.Background())
 	deleted := errors.Join(h.Delete(context.Background(), []nftables.Key{kubeProxy})...)
+	watched := h.Watch(context.Background(), func() { t.Error("told of something") })
+	if !errors.Is(watched, fs.ErrPermission) {
+		t.Errorf("Watch: %v, want %v", watched, fs.ErrPermission)
+	}
 	for start, err := range map[string]error{"list nftables tables: ": listed, "delete table ip kube-proxy: ": deleted} {
 		want := start + "operation not permitted; run with the capability CAP_NET_ADMIN"
 		if !errors.Is(err, fs.ErrPermission) || err.Error() != want {
@@ -194,6 +199,40 @@ func TestKernelFromAnotherThread(t *testing.T) {
 	<-done
 	if tables, err := h.List(context.Background()); err != nil || len(tables) != 0 {
 		t.Errorf("tables %v, %v; want none", tables, err)
+	}
+}
+
+// TestTransactionsAreShort: whatever is in one, a listener gets one short message, and
+// so has room for the next.
+func TestTransactionsAreShort(t *testing.T) {
+	h := openKernel(t)
+	defer h.Close()
+	ear, err := nftables.OpenListener()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ear.Close()
+	var many []nftables.Key
+	for i := range 700 {
+		many = append(many, nftables.Key{Family: "ip", Name: fmt.Sprintf("%03d-%s", i, strings.Repeat("n", 100))})
+	}
+	defer time.AfterFunc(10*time.Second, ear.Interrupt).Stop()
+	for range 2 {
+		if err := makeTables(t, h, many, false); err != nil {
+			t.Fatal(err)
+		}
+		if errs := h.Delete(t.Context(), many); errs != nil {
+			t.Fatal(errs[0])
+		}
+		for _, what := range []string{"tables that came", "tables that went"} {
+			b, err := ear.Receive()
+			if err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			if kind := binary.NativeEndian.Uint16(b[4:]); kind != 10<<8|15 || len(b) > 100 {
+				t.Errorf("%s: message %#x in %d bytes, want one new generation", what, kind, len(b))
+			}
+		}
 	}
 }
 

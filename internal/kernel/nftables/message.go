@@ -25,6 +25,7 @@ const (
 	flagIntr    = 0x10 // answer: the dump met a change
 
 	subsystem  = 10 // NFNL_SUBSYS_NFTABLES
+	group      = 7  // NFNLGRP_NFTABLES
 	batchBegin = 0x10
 	batchEnd   = 0x11
 	newTable   = subsystem << 8

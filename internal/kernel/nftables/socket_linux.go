@@ -36,27 +36,37 @@ func (n namespace) here() bool {
 	return err == nil && os.SameFile(mine, current)
 }
 
-// dial opens a socket in the namespace.
+// dial opens a socket for calls in the namespace.
 func (n namespace) dial() (wire, error) {
+	return inside(n, func() (wire, error) { return openSocket() })
+}
+
+// listen opens a socket for notifications in the namespace.
+func (n namespace) listen() (ear, error) {
+	return inside(n, func() (ear, error) { return openEar() })
+}
+
+// inside runs open on a thread that is in the namespace.
+func inside[T any](n namespace, open func() (T, error)) (opened T, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if n.here() {
-		return openSocket()
+		return open()
 	}
 	current, err := os.Open(ownNamespace)
 	if err != nil {
-		return nil, fmt.Errorf("open the current network namespace: %w", err)
+		return opened, fmt.Errorf("open the current network namespace: %w", err)
 	}
 	defer current.Close()
 	if err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET); err != nil {
-		return nil, fmt.Errorf("enter the network namespace of the tables: %w", err)
+		return opened, fmt.Errorf("enter the network namespace of the tables: %w", err)
 	}
-	s, failed := openSocket()
+	opened, failed := open()
 	if err := unix.Setns(int(current.Fd()), unix.CLONE_NEWNET); err != nil {
 		runtime.LockOSThread() // never unlocked: the thread ends with its goroutine
-		return nil, fmt.Errorf("leave the network namespace of the tables: %w", err)
+		return opened, fmt.Errorf("leave the network namespace of the tables: %w", err)
 	}
-	return s, failed
+	return opened, failed
 }
 
 // receiveSize holds the largest datagram of a dump: the kernel fills 32 KiB
@@ -72,18 +82,31 @@ type socket struct {
 }
 
 func openSocket() (*socket, error) {
+	s, err := bindSocket(func(fd int) error {
+		// Only makes the answers shorter: no echo of the request.
+		_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1)
+		return nil
+	})
+	if err == nil {
+		s.in = make([]byte, receiveSize)
+	}
+	return s, err
+}
+
+// bindSocket opens a socket without room to receive into, and has it set up.
+func bindSocket(setUp func(fd int) error) (*socket, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
 	}
-	s := &socket{file: os.NewFile(uintptr(fd), "nftables netlink"), in: make([]byte, receiveSize)}
-	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		_ = s.Close()
-		return nil, os.NewSyscallError("bind", err)
+	s := &socket{file: os.NewFile(uintptr(fd), "nftables netlink")}
+	if err = os.NewSyscallError("bind", unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})); err == nil {
+		err = setUp(fd)
 	}
-	// Only makes the answers shorter: no echo of the request.
-	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1)
-	if s.raw, err = s.file.SyscallConn(); err != nil {
+	if err == nil {
+		s.raw, err = s.file.SyscallConn()
+	}
+	if err != nil {
 		_ = s.Close()
 		return nil, err
 	}

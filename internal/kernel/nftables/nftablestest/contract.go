@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -18,6 +19,7 @@ type Client interface {
 	List(context.Context) (map[nftables.Key]struct{}, error)
 	Delete(context.Context, []nftables.Key) []error
 	Generation(context.Context) (uint32, error)
+	Watch(ctx context.Context, changed func()) error
 	Close()
 }
 
@@ -52,6 +54,8 @@ func Contract(t *testing.T, open func(t *testing.T) Subject) {
 		{"keys that would mean something else", meansSomethingElse},
 		{"many tables", manyTables},
 		{"every change has a generation of its own", generations},
+		{"every change is told", changesAreTold},
+		{"many changes at once are told once or twice", burstsAreTold},
 		{"an ended context", endedContext},
 	}
 	for _, c := range cases {
@@ -230,6 +234,86 @@ func generations(t *testing.T, s Subject) {
 	}
 }
 
+// watch begins to watch. Each value that is received is a call of changed, which waits
+// until it is.
+func watch(t *testing.T, s Subject) <-chan struct{} {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	told, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- s.Client.Watch(ctx, func() {
+			select {
+			case told <- struct{}{}:
+			case <-ctx.Done():
+			}
+		})
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("Watch: %v", err)
+		}
+	})
+	heard(t, "the beginning", told)
+	return told
+}
+
+func heard(t *testing.T, what string, told <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-told:
+	case <-time.After(10 * time.Second):
+		t.Fatalf("not told of %s", what)
+	}
+}
+
+// quiet is how long nothing comes when all is told.
+const quiet = 300 * time.Millisecond
+
+func unheard(t *testing.T, what string, told <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-told:
+		t.Errorf("told of %s", what)
+	case <-time.After(quiet):
+	}
+}
+
+func changesAreTold(t *testing.T, s Subject) {
+	told := watch(t, s)
+	s.Add(t, four)
+	heard(t, "a table that came", told)
+	wantTables(t, s, four)
+	unheard(t, "a list", told)
+	s.Add(t, six, other)
+	heard(t, "two tables that came", told)
+	wantDeleted(t, s, four)
+	heard(t, "a table that was deleted", told)
+	wantDeleted(t, s, four)
+	unheard(t, "a table that was not there", told)
+	if s.Fill != nil {
+		s.Fill(t, six)
+		heard(t, "what was put into a table", told)
+	}
+}
+
+// burstsAreTold: changes that nobody has been told of yet are one, however many.
+func burstsAreTold(t *testing.T, s Subject) {
+	told := watch(t, s)
+	for range 100 {
+		s.Add(t, four)
+		wantDeleted(t, s, four)
+	}
+	heard(t, "the first of 200 changes", told)
+	select { // of those that came while that call waited
+	case <-told:
+	case <-time.After(quiet):
+	}
+	unheard(t, "more than that", told)
+	s.Add(t, six)
+	heard(t, "a change after them", told)
+}
+
 func endedContext(t *testing.T, s Subject) {
 	s.Add(t, four)
 	ended, cancel := context.WithCancel(context.Background())
@@ -239,6 +323,9 @@ func endedContext(t *testing.T, s Subject) {
 	}
 	if errs := s.Client.Delete(ended, []nftables.Key{four}); len(errs) != 1 || !errors.Is(errs[0], context.Canceled) {
 		t.Errorf("Delete: %v, want %v", errs, context.Canceled)
+	}
+	if err := s.Client.Watch(ended, func() { t.Error("told of something") }); err != nil {
+		t.Errorf("Watch: %v", err)
 	}
 	if _, err := s.Client.Generation(ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("Generation: %v, want %v", err, context.Canceled)

@@ -23,7 +23,8 @@ type Fake struct {
 	tables map[nftables.Key]struct{}
 	kept   map[nftables.Key]error // tables that cannot be deleted, and why
 	gen    uint32                 // transactions so far
-	calls  int                    // begun so far
+	ears   map[*ear]struct{}
+	calls  int // begun so far
 	nth    map[int]error
 	hangs  map[int]bool
 	always error
@@ -40,7 +41,7 @@ func New(tables ...nftables.Key) *Fake {
 func (f *Fake) Add(tables ...nftables.Key) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.gen++
+	f.commit()
 	for _, k := range tables {
 		f.tables[k] = struct{}{}
 	}
@@ -51,7 +52,39 @@ func (f *Fake) Add(tables ...nftables.Key) {
 func (f *Fake) Change() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.commit()
+}
+
+// commit ends a transaction.
+func (f *Fake) commit() {
 	f.gen++
+	f.notify()
+}
+
+func (f *Fake) notify() {
+	for e := range f.ears {
+		select {
+		case e.news <- struct{}{}:
+		default: // there is something to hear of already
+		}
+	}
+}
+
+// Overrun tells all watches that they may have missed something.
+func (f *Fake) Overrun() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.notify()
+}
+
+// BreakWatches ends all watches with an error.
+func (f *Fake) BreakWatches(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for e := range f.ears {
+		delete(f.ears, e)
+		e.broken <- err
+	}
 }
 
 // Keep makes every deletion of a table fail, fs.ErrPermission as if a program
@@ -132,6 +165,51 @@ func (f *Fake) Generation(ctx context.Context) (uint32, error) {
 	return f.gen, nil
 }
 
+// ear is one watch.
+type ear struct {
+	news   chan struct{}
+	broken chan error
+}
+
+// Watch is nftables.Handle.Watch. To begin is a call, to wait is none.
+func (f *Fake) Watch(ctx context.Context, changed func()) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	e, err := f.listen(ctx)
+	if err != nil {
+		return fmt.Errorf("watch nftables: %w", err)
+	}
+	defer f.leave(e)
+	for {
+		changed()
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-e.broken:
+			return fmt.Errorf("watch nftables: %w", err)
+		case <-e.news:
+		}
+	}
+}
+
+func (f *Fake) listen(ctx context.Context) (*ear, error) {
+	err := f.begin(ctx)
+	defer f.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	e := &ear{news: make(chan struct{}, 1), broken: make(chan error, 1)}
+	set(&f.ears, e, struct{}{})
+	return e, nil
+}
+
+func (f *Fake) leave(e *ear) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.ears, e)
+}
+
 // Delete is nftables.Handle.Delete.
 func (f *Fake) Delete(ctx context.Context, keys []nftables.Key) []error {
 	if len(keys) == 0 {
@@ -159,7 +237,7 @@ func (f *Fake) Delete(ctx context.Context, keys []nftables.Key) []error {
 		delete(f.tables, k)
 	}
 	if len(f.tables) < before { // nothing is sent for what is missing
-		f.gen++
+		f.commit()
 	}
 	return nil
 }

@@ -81,3 +81,26 @@ func TestFakeHangsUntilTheDeadline(t *testing.T) {
 		}
 	})
 }
+
+// A watch is told of an overrun, ends with an error when it is broken, and may be begun
+// again; it calls the kernel only to begin.
+func TestFakeWatchBreaks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := New()
+		f.FailCall(2, errPlanned)
+		for _, want := range []int{2, 0, 2} { // times it is told
+			told, ended := 0, make(chan error, 1)
+			go func() { ended <- f.Watch(t.Context(), func() { told++ }) }()
+			synctest.Wait()
+			f.Overrun()
+			synctest.Wait()
+			f.BreakWatches(errPlanned)
+			if err := <-ended; !errors.Is(err, errPlanned) || told != want {
+				t.Errorf("%v after %d calls, want %v after %d", err, told, errPlanned, want)
+			}
+		}
+		if f.Calls() != 3 {
+			t.Errorf("%d calls, want 3", f.Calls())
+		}
+	})
+}

@@ -1,0 +1,108 @@
+package nftables
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Watch calls changed after transactions on tables of any family, by whomever, and
+// once at the beginning, until ctx ends; then it returns nil. It listens before the
+// first call, and what a call reads is at least as new as what it is called for: so
+// nothing is missed. All that happens while a call runs is one more call. It may be
+// called for nothing. The calls are made on the goroutine of Watch.
+//
+// An error means that the kernel could not be listened to, fs.ErrPermission that it
+// takes CAP_NET_ADMIN; the call may be repeated.
+func (h *Handle) Watch(ctx context.Context, changed func()) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	e, err := h.listen()
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		err = fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	if err != nil {
+		return fmt.Errorf("watch nftables: open netlink socket: %w", err)
+	}
+	defer e.Close()
+	defer context.AfterFunc(ctx, e.Interrupt)()
+	for {
+		changed()
+		err := e.Await()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("watch nftables: %w", err)
+		}
+	}
+}
+
+const (
+	// earRoom is what the kernel keeps for a listener, in bytes: some ten
+	// notifications. It tells by ENOBUFS that there were more.
+	earRoom = 8 << 10
+	// drainLimit bounds one Await while somebody writes without a pause; what is
+	// left ends the next one.
+	drainLimit = 64
+)
+
+// earSocket is an ear.
+type earSocket struct{ *socket }
+
+func openEar() (ear, error) {
+	s, err := bindSocket(func(fd int) error {
+		// Both only make notifications cheaper: without them more come, to the same end.
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, earRoom)
+		_ = unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(onlyGenerations)), Filter: &onlyGenerations[0]})
+		// Unlike the groups of bind this fails on a kernel that has no such group.
+		return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, group))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return earSocket{s}, nil
+}
+
+// onlyGenerations passes datagrams that begin with a new generation. The kernel asks
+// it before it looks whether there is room (do_one_broadcast in af_netlink.c), so what
+// does not pass takes none.
+var onlyGenerations = [...]unix.SockFilter{
+	{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: 4}, // nlmsg_type
+	{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(loaded(newGen)), Jf: 1},
+	{Code: unix.BPF_RET | unix.BPF_K, K: 1 << 16},
+	{Code: unix.BPF_RET | unix.BPF_K, K: 0},
+}
+
+// loaded is a number of a netlink header as a filter loads it: as if it were in network
+// byte order.
+func loaded(n uint16) uint16 { return binary.BigEndian.Uint16(native.AppendUint16(nil, n)) }
+
+// Await implements ear.
+func (s earSocket) Await() error {
+	var failed error
+	var b [1]byte // the rest of a datagram is dropped: that it came is all there is to know
+	err := s.raw.Read(func(fd uintptr) bool {
+		heard := false
+		for range drainLimit {
+			_, failed = unix.Read(int(fd), b[:])
+			switch failed {
+			case nil, unix.ENOBUFS: // more than there is room for
+				heard, failed = true, nil
+			case unix.EINTR:
+			case unix.EAGAIN:
+				failed = nil
+				return heard
+			default:
+				return true
+			}
+		}
+		return true
+	})
+	return firstError(err, failed, "read")
+}
