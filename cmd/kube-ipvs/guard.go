@@ -8,20 +8,10 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 )
-
-// guardPeriod is how often somebody looks for a sign that rules were changed. It costs a
-// message to the kernel, and nothing more while nothing has changed.
-const guardPeriod = 500 * time.Millisecond
-
-// guardRest is the longest time between two looks at what is lost and stays so.
-const guardRest = 30 * time.Second
 
 // sentinels are jumps that a flush of a table or of a hook takes away (decision 25), one
 // for each hook; the last two are of ipvs mode alone.
@@ -46,42 +36,15 @@ func sentinels(families []rules.Family) []rules.JumpKey {
 
 // guard has the loop write rules again that somebody flushed, until ctx ends.
 func (p *program) guard(ctx context.Context) error {
-	own, period := p.kernel.own, guardPeriod
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(period):
-		}
-		sign, err := own.sign(ctx)
-		switch {
-		case err != nil || own.writing.Load() > 0 || sign == own.seen.Load(): // the audit finds what this cannot
-		case p.lookAfter(ctx):
-			own.seen.Store(sign)
-			period = guardPeriod
-		default: // what cannot be mended is not tried at full speed
-			period = min(2*period, guardRest)
-		}
+	k := p.kernel
+	s := newSentry(p.log, k.own, sentinels(k.rules.Families()))
+	s.missing = k.missing
+	s.repair = func(ctx context.Context) error { return p.loop.Repair(ctx, p.carrier.Load().reload) }
+	if k.rules.Backend() == rules.NFT {
+		s.watch, s.poll = k.tables.Watch, guardPeriod
 	}
-}
-
-// lookAfter looks whether the sentinels stand, and has the loop mend what is lost: those
-// that stood before.
-func (p *program) lookAfter(ctx context.Context) (done bool) {
-	all := sentinels(p.kernel.rules.Families())
-	missing, err := p.kernel.missing(ctx, all)
-	if err != nil {
-		return false
-	}
-	lost := p.kernel.own.stood.lost(all, missing)
-	if len(lost) == 0 {
-		return true
-	}
-	p.log.Warn("somebody flushed rules, writing them again", zap.Stringer("missing", lost[0]), zap.Int("of", len(lost)))
-	if err := p.loop.Repair(ctx, p.carrier.Load().reload); err != nil && ctx.Err() == nil {
-		p.log.Warn("repair of rules failed, the audit will try again", zap.Error(err))
-	}
-	return false // to look once more: more may go while it is mended
+	s.run(ctx)
+	return nil
 }
 
 // standing are the jumps that were seen or written, by any goroutine, and not taken away
@@ -140,13 +103,17 @@ func (k *kernel) missing(ctx context.Context, keys []rules.JumpKey) ([]rules.Jum
 
 // ownWrites passes rules on and remembers the sign that they leave: what the agent wrote
 // itself is no reason to look. Only legacy needs that, where a look is a process that
-// reads a whole table; what somebody else changes in the same moment the audit finds.
+// reads a whole table; what somebody else changes in the same moment the audit finds. With
+// nft a look costs little, and a few rules that the agent wrote are one.
 type ownWrites struct {
 	*rules.Handle
 	sign func(context.Context) (uint64, error)
 	seen atomic.Uint64
-	// writing counts the writes under way, in the middle of which a sign says nothing.
+	// writing counts the writes under way, in the middle of which a sign says nothing; with
+	// nft those of jumps alone. jumping counts all of these that ever began: until such a
+	// write has come back, a jump that is away may be one that the agent took away.
 	writing atomic.Int32
+	jumping atomic.Uint64
 	// stood: a flush is to be noticed that comes before the first look.
 	stood standing
 }
@@ -175,6 +142,9 @@ func (o *ownWrites) WriteChains(ctx context.Context, changes []rules.ChainChange
 // WriteJumps passes jumps on.
 func (o *ownWrites) WriteJumps(ctx context.Context, changes []rules.JumpChange) []error {
 	defer o.begin(ctx)(ctx)
+	o.writing.Add(1)
+	defer o.writing.Add(-1)
+	o.jumping.Add(1)
 	errs := o.Handle.WriteJumps(ctx, changes)
 	for i, c := range changes {
 		if errs == nil || errs[i] == nil {
@@ -207,13 +177,11 @@ func (k *kernel) rulesSign(ctx context.Context) (uint64, error) {
 	}
 	sum := fnv.New64a()
 	for _, f := range k.rules.Families() {
-		for _, table := range []string{"nat", "filter"} {
-			n, err := k.rules.Stamp(f, table)
-			if err != nil && !errors.Is(err, rules.ErrUnsupported) { // a table that is not loaded is empty
-				return 0, err
-			}
-			_ = binary.Write(sum, binary.LittleEndian, n) // a hash takes everything
+		n, err := k.rules.Stamp(f, "nat", "filter")
+		if err != nil && !errors.Is(err, rules.ErrUnsupported) { // tables that are not loaded are empty
+			return 0, err
 		}
+		_ = binary.Write(sum, binary.LittleEndian, n) // a hash takes everything
 	}
 	return sum.Sum64(), nil
 }

@@ -7,7 +7,7 @@
 //	           single rules    ->  one iptables-restore --noflush per family
 //	WriteJumps jumps           ->  one listing per hook, one iptables-restore per family
 //	JumpsThere jumps           ->  one listing per hook
-//	Stamp      a table         ->  one system call (legacy; nft has a generation)
+//	Stamp      tables          ->  one system call each (legacy; nft has a generation)
 //
 // Laws of the room:
 //

@@ -51,7 +51,7 @@ func (h *Handle) WriteJumps(_ context.Context, changes []JumpChange) []error {
 func (h *Handle) JumpsThere(context.Context, []JumpKey) ([]JumpKey, error) { return nil, errOS }
 
 // Stamp fails with ErrUnsupported.
-func (h *Handle) Stamp(Family, string) (uint64, error) { return 0, errOS }
+func (h *Handle) Stamp(Family, ...string) (uint64, error) { return 0, errOS }
 
 // Counters is zero.
 func (h *Handle) Counters() Counters { return Counters{} }

@@ -24,34 +24,37 @@ type tableInfo struct {
 // getInfo is IPT_SO_GET_INFO and IP6T_SO_GET_INFO.
 const getInfo = 64
 
-// Stamp is a number of a table of legacy that is another one when rules or chains
-// have come or gone, by whomever, read without a process from the network
-// namespace of the calling thread. It is made of how many there are, of their
-// size and of where the hooks begin: a change that leaves all of these alone, as
-// one rule for another of its size in a user chain, is not seen. It fails with
-// [ErrUnsupported] for a table that is not loaded, and loads none; with nft all
-// tables are such. It may be called from any goroutine.
-func (h *Handle) Stamp(f Family, table string) (uint64, error) {
+// Stamp is a number of tables of legacy that is another one when rules or chains
+// have come or gone in one of them, by whomever, read without a process from the
+// network namespace of the calling thread. It is made of how many there are, of
+// their size and of where the hooks begin: a change that leaves all of these alone,
+// as one rule for another of its size in a user chain, is not seen. A table that is
+// not loaded is one without rules, and is not loaded by this; where that is all of
+// them it fails with [ErrUnsupported], and so always with nft. It may be called from
+// any goroutine.
+func (h *Handle) Stamp(f Family, tables ...string) (uint64, error) {
 	if h.backend != Legacy || h.per[f] == nil {
-		return 0, fmt.Errorf("stamp of table %s %s: %w", f, table, ErrUnsupported)
+		return 0, fmt.Errorf("stamp of tables %s %s: %w", f, tables, ErrUnsupported)
 	}
-	info, err := h.tableInfo(f, table)
+	infos, err := h.tableInfos(f, tables)
 	if err != nil {
-		return 0, fmt.Errorf("stamp of table %s %s: %w", f, table, err)
+		return 0, fmt.Errorf("stamp of tables %s %s: %w", f, tables, err)
 	}
 	sum := fnv.New64a()
-	fmt.Fprint(sum, info)
+	fmt.Fprint(sum, infos)
 	return sum.Sum64(), nil
 }
 
-func (h *Handle) tableInfo(f Family, table string) (info tableInfo, err error) {
+// tableInfos asks for those that are loaded.
+func (h *Handle) tableInfos(f Family, tables []string) ([]tableInfo, error) {
 	// To ask the kernel for a table loads it.
-	loaded, err := tableLoaded(h.opts.Root, f, table)
+	loaded, err := tablesLoaded(h.opts.Root, f)
 	if err != nil {
-		return info, err
+		return nil, err
 	}
-	if !loaded {
-		return info, fmt.Errorf("not loaded: %w", ErrUnsupported)
+	tables = slices.DeleteFunc(slices.Clone(tables), func(t string) bool { return !slices.Contains(loaded, t) })
+	if len(tables) == 0 {
+		return nil, fmt.Errorf("not loaded: %w", ErrUnsupported)
 	}
 	domain, level := unix.AF_INET, unix.SOL_IP
 	if f == IPv6 {
@@ -59,28 +62,38 @@ func (h *Handle) tableInfo(f Family, table string) (info tableInfo, err error) {
 	}
 	fd, err := unix.Socket(domain, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 	if err != nil {
-		return info, os.NewSyscallError("socket", err)
+		return nil, os.NewSyscallError("socket", err)
 	}
 	defer unix.Close(fd)
-	copy(info.name[:len(info.name)-1], table)
-	size := uint32(unsafe.Sizeof(info))
+	infos := make([]tableInfo, len(tables))
+	for i, table := range tables {
+		if err := infos[i].read(fd, level, table); err != nil {
+			return nil, err
+		}
+	}
+	return infos, nil
+}
+
+func (i *tableInfo) read(fd, level int, table string) error {
+	copy(i.name[:len(i.name)-1], table)
+	size := uint32(unsafe.Sizeof(*i))
 	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), uintptr(level), getInfo,
-		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
+		uintptr(unsafe.Pointer(i)), uintptr(unsafe.Pointer(&size)), 0)
 	switch errno {
 	case 0:
-		return info, nil
+		return nil
 	case unix.ENOENT, unix.ENOPROTOOPT:
-		return info, fmt.Errorf("%w: %w", ErrUnsupported, errno)
+		return fmt.Errorf("%w: %w", ErrUnsupported, errno)
 	default:
-		return info, os.NewSyscallError("getsockopt", errno)
+		return os.NewSyscallError("getsockopt", errno)
 	}
 }
 
-// tableLoaded looks into the list of legacy's tables of the namespace.
-func tableLoaded(root string, f Family, table string) (bool, error) {
+// tablesLoaded is the list of legacy's tables of the namespace.
+func tablesLoaded(root string, f Family) ([]string, error) {
 	text, err := os.ReadFile(netFile(root, namesFile(f)))
 	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
+		return nil, nil
 	}
-	return slices.Contains(strings.Fields(string(text)), table), err
+	return strings.Fields(string(text)), err
 }

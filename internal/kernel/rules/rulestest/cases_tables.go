@@ -161,7 +161,10 @@ func testStamp(t *testing.T, b *bench) {
 			}
 			continue
 		}
-		last := b.stamp(f, "nat")
+		last, both := b.stamp(f, "nat"), b.stamp(f, "nat", "filter", "broute")
+		if got := b.stamp(f, "nat", "broute"); got != last {
+			t.Errorf("stamp %#x with a table that is none, %#x without", got, last)
+		}
 		for _, change := range []struct {
 			name string
 			do   func()
@@ -180,14 +183,18 @@ func testStamp(t *testing.T, b *bench) {
 			if (now != last) != change.new {
 				t.Errorf("%s: stamp %#x, was %#x", change.name, now, last)
 			}
-			last = now
+			now, last = b.stamp(f, "nat", "filter", "broute"), now
+			if other := change.name == "a change of another table"; (now != both) != (change.new || other) {
+				t.Errorf("%s: stamp of two tables %#x, was %#x", change.name, now, both)
+			}
+			both = now
 		}
 	}
 }
 
-func (b *bench) stamp(f rules.Family, table string) uint64 {
+func (b *bench) stamp(f rules.Family, tables ...string) uint64 {
 	b.t.Helper()
-	n, err := b.Client.Stamp(f, table)
+	n, err := b.Client.Stamp(f, tables...)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ type Client interface {
 	WriteChains(context.Context, []rules.ChainChange) []error
 	WriteJumps(context.Context, []rules.JumpChange) []error
 	JumpsThere(context.Context, []rules.JumpKey) (missing []rules.JumpKey, err error)
-	Stamp(f rules.Family, table string) (uint64, error)
+	Stamp(f rules.Family, tables ...string) (uint64, error)
 	Counters() rules.Counters
 }
 

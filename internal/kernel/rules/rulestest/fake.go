@@ -75,19 +75,24 @@ func (f *Fake) Counters() rules.Counters {
 }
 
 // Stamp does what rules.Handle does, but sees every change.
-func (f *Fake) Stamp(family rules.Family, name string) (uint64, error) {
+func (f *Fake) Stamp(family rules.Family, names ...string) (uint64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	t := f.at(family, name)
+	var there []rules.SaveTable
+	for _, name := range names {
+		if t := f.at(family, name); t != nil && f.backend == rules.Legacy {
+			there = append(there, rules.SaveTable{Name: name, Chains: t.save()})
+		}
+	}
 	err := f.Plan.begin(context.Background(), CallStamp)
-	if err == nil && (t == nil || f.backend != rules.Legacy) {
+	if err == nil && there == nil {
 		err = rules.ErrUnsupported
 	}
 	if err != nil {
-		return 0, fmt.Errorf("stamp of table %s %s: %w", family, name, err)
+		return 0, fmt.Errorf("stamp of tables %s %s: %w", family, names, err)
 	}
 	sum := fnv.New64a()
-	_ = rules.PrintSave(sum, []rules.SaveTable{{Name: name, Chains: t.save()}}) // a hash takes everything
+	_ = rules.PrintSave(sum, there) // a hash takes everything
 	return sum.Sum64(), nil
 }
 
