@@ -65,7 +65,7 @@ func (s *sentry) run(ctx context.Context) {
 		s.listen(ctx)
 	}()
 	last, pause := unclear, guardPeriod
-	for sleep(ctx, pause) && (last != unchanged || s.await(ctx)) {
+	for s.rest(ctx, last, pause) {
 		switch last = s.ask(ctx); last {
 		case unchanged:
 			pause = guardPeriod
@@ -75,10 +75,12 @@ func (s *sentry) run(ctx context.Context) {
 	}
 }
 
-// await waits, a pause after the last question, for a reason to ask another; false: ctx
-// ended.
-func (s *sentry) await(ctx context.Context) bool {
-	period := s.poll
+// rest waits after a question until there is a reason for another one; false: ctx ended.
+func (s *sentry) rest(ctx context.Context, last answer, pause time.Duration) bool {
+	if last != unchanged {
+		return sleep(ctx, pause)
+	}
+	asked, period := time.Now(), s.poll
 	if s.hears.Load() {
 		period = guardBelt
 	}
@@ -86,9 +88,10 @@ func (s *sentry) await(ctx context.Context) bool {
 	case <-ctx.Done():
 		return false
 	case <-s.news:
-	case <-time.After(period - guardPeriod):
+		return sleep(ctx, guardPeriod-time.Since(asked))
+	case <-time.After(period):
+		return true
 	}
-	return true
 }
 
 // listen has the kernel tell of changes, until ctx ends. It stays with each until that

@@ -221,7 +221,7 @@ func TestBrokenWatchIsBegunAgain(t *testing.T) {
 			t.Errorf("%d calls, want one: to hear again", n)
 		}
 		p.flush()
-		if _, repairs := p.counts(0); repairs != 1 {
+		if _, repairs := p.counts(guardPeriod); repairs != 1 {
 			t.Errorf("%d repairs of what came when it was begun again, want 1", repairs)
 		}
 	})

@@ -387,7 +387,7 @@ func TestWatchEnds(t *testing.T) {
 			if !errors.Is(err, want) {
 				t.Errorf("ended with %v, want %v", err, want)
 			}
-			if unsupported := tt.listens == syscall.EPROTONOSUPPORT; errors.Is(err, nftables.ErrUnsupported) != unsupported {
+			if unsupported := errors.Is(tt.listens, syscall.EPROTONOSUPPORT); errors.Is(err, nftables.ErrUnsupported) != unsupported {
 				t.Errorf("error %v, is to be %v: %t", err, nftables.ErrUnsupported, unsupported)
 			}
 			if tt.listens != nil {
