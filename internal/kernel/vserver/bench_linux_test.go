@@ -3,6 +3,7 @@ package vserver_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/moby/ipvs"
@@ -94,6 +95,73 @@ func BenchmarkPublish(b *testing.B) {
 			}
 		}
 	}
+}
+
+// BenchmarkSurvey looks at 1,000 servers of ten destinations: as text in pieces, and
+// exactly, 64 servers to a message and a dump for the destinations of each.
+func BenchmarkSurvey(b *testing.B) {
+	const each = 10
+	changes := servers(vserver.Add, 1000)
+	var rows []vserver.DestinationChange
+	keys := make([]vserver.ServerKey, len(changes))
+	for i, c := range changes {
+		keys[i] = c.Key
+		for j := range each {
+			key := destinationKey(c.Key, fmt.Sprintf("10.%d.%d.%d:80", 1+j, i/250, i%250))
+			rows = append(rows, vserver.DestinationChange{Op: vserver.Add, Key: key, Destination: vserver.Destination{Weight: 1}})
+		}
+	}
+	h := openKernel(b, vserver.Options{})
+	defer h.Close()
+	if errs := append(h.WriteServers(ctx, changes), h.WriteDestinations(ctx, rows)...); errs != nil {
+		b.Fatal(errors.Join(errs...))
+	}
+	for name, look := range map[string]func() (int, error){
+		"text":  func() (int, error) { return survey(h) },
+		"exact": func() (int, error) { return readExactly(h, keys) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			done := make(chan struct{}) // not on the locked thread, as above
+			go func() {
+				defer close(done)
+				for b.Loop() {
+					if n, err := look(); err != nil || n != len(keys) {
+						b.Errorf("%d servers, %v", n, err)
+					}
+				}
+			}()
+			<-done
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(rows)), "ns/row")
+		})
+	}
+}
+
+// survey takes a whole one and counts servers.
+func survey(h *vserver.Handle) (n int, err error) {
+	err = h.BeginSurvey(ctx)
+	for done := false; err == nil && !done; {
+		done, err = h.Survey(ctx, func(vserver.ServerKey, vserver.Sketch) { n++ })
+	}
+	return n, err
+}
+
+// readExactly counts the servers whose destinations were read.
+func readExactly(h *vserver.Handle, keys []vserver.ServerKey) (int, error) {
+	n := 0
+	for piece := range slices.Chunk(keys, 64) {
+		found, err := h.GetServers(ctx, piece)
+		if err != nil {
+			return n, err
+		}
+		for k := range found {
+			if _, err := h.ListDestinations(ctx, k); err != nil {
+				return n, err
+			}
+			n++
+		}
+	}
+	return n, nil
 }
 
 // publish writes a server, its destinations, and a staged server's scheduler.

@@ -2,10 +2,7 @@ package vserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 )
 
 // Connections is how many connections of one destination the kernel remembers:
@@ -19,10 +16,6 @@ type Connections struct {
 
 // Idle tells that the kernel remembers no connection of the destination.
 func (c Connections) Idle() bool { return c == Connections{} }
-
-// countsBuffer is how much of the list is held at a time. The kernel hands out a
-// page a call, or more where one server's rows take more.
-const countsBuffer = 64 << 10
 
 // CountConnections reads the counts of the wanted destinations, all from one
 // read of the kernel's list. One that is not in the result was not seen, which
@@ -72,24 +65,13 @@ func (h *Handle) askForCounts(ctx context.Context, list *countList) error {
 	return nil
 }
 
-func (h *Handle) readCounts(ctx context.Context, list *countList) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := h.free(); err != nil {
-		return err
-	}
-	h.count.Dumps++
-	file, err := bounded(ctx, h, h.opener.counts)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w (%w)", ErrUnsupported, err)
-	}
+func (h *Handle) readCounts(ctx context.Context, counts *countList) error {
+	file, err := h.openList(ctx)
 	if err != nil {
 		return err
 	}
-	// A read that is stuck keeps the file, so nobody waits for the closing.
-	defer func() { go func() { _ = file.Close() }() }()
-	return list.read(make([]byte, countsBuffer), func(b []byte) (int, error) {
-		return bounded(ctx, h, func() (int, error) { return io.ReadFull(file, b) })
-	})
+	defer letGo(file)
+	h.count.Dumps++
+	l := list{rows: counts, buf: make([]byte, listBuffer)}
+	return l.read(h.fill(ctx, file))
 }

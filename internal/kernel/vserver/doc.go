@@ -9,7 +9,8 @@
 //	[]DestinationChange                                       │
 //	[]error, one a row ◄── settle ◄── errno by sequence ◄─────┘
 //	map[key]value ◄── decode ◄── dump, whole or not at all ◄──┤
-//	map[key]Connections ◄── lines of /proc/net/ip_vs ◄────────┘
+//	map[key]Connections ◄── lines of /proc/net/ip_vs ◄────────┤
+//	key, Sketch, in pieces ◄── the same, without a map ◄──────┘
 //
 // Writes go many messages to a system call. The kernel works through one
 // buffer in order, goes on after a message it refuses and answers refusals in
@@ -19,7 +20,8 @@
 // The law of the room: what a caller is told is true. A write converges (an add
 // that meets the row becomes an update, an update that misses it becomes an
 // add, a delete that misses it is done), a read is complete or an error, and a
-// row whose answer was lost says so with ErrUnknown. Every kernel call has a
+// row whose answer was lost says so with ErrUnknown. Only a survey is less: it
+// is one cheap read of everything, and tells which servers to read. Every kernel call has a
 // deadline, also one that is stuck inside the kernel; after a time-out the
 // socket is given up and the next call opens a new one. While the kernel holds
 // four of the calls left behind so, further ones fail with ErrBusy at once.

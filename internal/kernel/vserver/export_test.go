@@ -16,16 +16,29 @@ var (
 	DecodeConnections = decodeConnections
 )
 
-// NewOver is New on sockets and a list of connection counts of the test's own.
-func NewOver(log *zap.Logger, opts Options, open func() (Wire, error), counts func() (io.ReadCloser, error)) (*Handle, error) {
-	return newHandle(log, opts, testOpener{open, counts})
+// NewOver is New on sockets and a list of the test's own.
+func NewOver(log *zap.Logger, opts Options, open func() (Wire, error), list func() (io.ReadCloser, error)) (*Handle, error) {
+	return newHandle(log, opts, testOpener{open, list})
 }
 
 // ReadCounts reads a list with a buffer of a chosen size.
-func ReadCounts(list io.Reader, size int, wanted map[DestinationKey]struct{}) (map[DestinationKey]Connections, error) {
-	l := newCountList(wanted)
-	err := l.read(make([]byte, size), func(b []byte) (int, error) { return io.ReadFull(list, b) })
-	return l.found, err
+func ReadCounts(text io.Reader, size int, wanted map[DestinationKey]struct{}) (map[DestinationKey]Connections, error) {
+	counts := newCountList(wanted)
+	l := list{rows: counts, buf: make([]byte, size)}
+	err := l.read(func(b []byte) (int, error) { return io.ReadFull(text, b) })
+	return counts.found, err
+}
+
+// ReadSketches reads a list with a buffer of a chosen size, and asks for servers where it
+// has to.
+func ReadSketches(text io.Reader, size int, ask func(ServerKey) (Server, bool, error), visit func(ServerKey, Sketch)) error {
+	s := sketcher{ask: ask, visit: visit}
+	l := list{rows: &s, buf: make([]byte, size)}
+	err := l.read(func(b []byte) (int, error) { return io.ReadFull(text, b) })
+	if err == nil {
+		s.close()
+	}
+	return err
 }
 
 // Drop gives the socket up, as a time-out does.
@@ -33,13 +46,13 @@ func Drop(h *Handle) { h.drop(ErrUnknown) }
 
 type testOpener struct {
 	sockets func() (wire, error)
-	list    func() (io.ReadCloser, error)
+	text    func() (io.ReadCloser, error)
 }
 
-func (o testOpener) open() (wire, error)            { return o.sockets() }
-func (o testOpener) counts() (io.ReadCloser, error) { return o.list() }
-func (o testOpener) within(f func() error) error    { return f() }
-func (o testOpener) Close() error                   { return nil }
+func (o testOpener) open() (wire, error)          { return o.sockets() }
+func (o testOpener) list() (io.ReadCloser, error) { return o.text() }
+func (o testOpener) within(f func() error) error  { return f() }
+func (o testOpener) Close() error                 { return nil }
 
 // ExtAck reads the verdict of the first message of a datagram.
 func ExtAck(b []byte) (error, error) {

@@ -59,6 +59,7 @@ type Handle struct {
 	out    buffer // reused; both are given up with the socket, because a call
 	in     []byte // that was abandoned may still use them
 	count  Counters
+	survey survey
 	held   atomic.Int32 // calls the kernel has not come back from
 }
 
@@ -80,8 +81,8 @@ type opener interface {
 	open() (wire, error)
 	// within runs a function on a thread of that namespace.
 	within(func() error) error
-	// counts opens the kernel's list of that namespace with connection counts.
-	counts() (io.ReadCloser, error)
+	// list opens the kernel's list of that namespace, as text.
+	list() (io.ReadCloser, error)
 	io.Closer
 }
 
@@ -106,6 +107,7 @@ func (h *Handle) Close() {
 		_ = h.wire.Close()
 		h.wire = nil
 	}
+	h.endSurvey()
 	_ = h.opener.Close()
 }
 

@@ -78,15 +78,16 @@ func (n *namespace) open() (w wire, err error) {
 	return w, err
 }
 
-// countsFile follows the thread that opens it.
-const countsFile = "/proc/thread-self/net/ip_vs"
+// listFile follows the thread that opens it, and only that: what is read from it is the
+// namespace it was opened in.
+const listFile = "/proc/thread-self/net/ip_vs"
 
-func (n *namespace) counts() (list io.ReadCloser, err error) {
+func (n *namespace) list() (text io.ReadCloser, err error) {
 	err = n.within(func() error {
-		list, err = os.Open(countsFile)
+		text, err = os.Open(listFile)
 		return err
 	})
-	return list, err
+	return text, err
 }
 
 // socket is a generic netlink socket under the runtime's poller, so that a

@@ -20,6 +20,8 @@ type Client interface {
 	Timeouts(context.Context) (vserver.Timeouts, error)
 	SetTimeouts(context.Context, vserver.Timeouts) error
 	CountConnections(context.Context, map[vserver.DestinationKey]struct{}) (map[vserver.DestinationKey]vserver.Connections, error)
+	BeginSurvey(context.Context) error
+	Survey(context.Context, func(vserver.ServerKey, vserver.Sketch)) (done bool, err error)
 	Counters() vserver.Counters
 	Close()
 }
@@ -70,6 +72,10 @@ func Contract(t *testing.T, open func(t *testing.T) Subject) {
 		{"a missing server has no destinations", missingServerHasNone},
 		{"connections are counted", connectionsAreCounted},
 		{"what is not there has no count", absentHasNoCount},
+		{"a survey shows all servers", surveyShowsAll},
+		{"a survey tells what changed", surveyTellsChanges},
+		{"a survey comes in pieces", surveyComesInPieces},
+		{"a survey begins anew", surveyBeginsAnew},
 		{"a probe leaves nothing", probeLeavesNothing},
 		{"timeouts", timeouts},
 		{"a change costs one message", changeCostsOneMessage},

@@ -3,7 +3,9 @@ package vservertest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"syscall"
@@ -20,6 +22,8 @@ type Fake struct {
 	plan     plan
 	count    vserver.Counters
 	timeouts vserver.Timeouts
+	// survey are the servers that the one in progress has still to show; nil is none.
+	survey []vserver.ServerKey
 }
 
 // NewFake is an empty table with all schedulers and the kernel's timeouts.
@@ -268,6 +272,61 @@ func (f *Fake) CountConnections(ctx context.Context, wanted map[vserver.Destinat
 		}
 	}
 	return shown(f, found), nil
+}
+
+// surveyPiece is how many servers a piece of a survey shows.
+const surveyPiece = 8
+
+// errNoSurvey is what a survey that was not begun fails with.
+var errNoSurvey = errors.New("no survey was begun")
+
+// BeginSurvey is vserver.Handle.BeginSurvey.
+func (f *Fake) BeginSurvey(ctx context.Context) error {
+	err := cmp.Or(f.begin(ctx), f.plan.surveys)
+	defer f.mu.Unlock()
+	f.survey = nil
+	if err != nil {
+		return fmt.Errorf("begin a survey of servers: %w", err)
+	}
+	f.count.Dumps++
+	f.survey = slices.SortedFunc(maps.Keys(shown(f, f.table.Servers)), vserver.ServerKey.Compare)
+	if f.plan.order != nil {
+		f.survey = f.plan.order(f.survey)
+	}
+	f.survey = append([]vserver.ServerKey{}, f.survey...)
+	return nil
+}
+
+// Survey is vserver.Handle.Survey, a few servers at a time.
+func (f *Fake) Survey(ctx context.Context, visit func(vserver.ServerKey, vserver.Sketch)) (done bool, err error) {
+	err = cmp.Or(f.begin(ctx), f.plan.surveys)
+	defer f.mu.Unlock()
+	if err == nil && f.survey == nil {
+		err = errNoSurvey
+	}
+	if err != nil {
+		f.survey = nil
+		return false, fmt.Errorf("survey servers: %w", err)
+	}
+	n := min(surveyPiece, len(f.survey))
+	for _, k := range f.survey[:n] {
+		if v, there := f.table.Servers[k]; there {
+			visit(k, f.sketch(k, v))
+		}
+	}
+	if f.survey = f.survey[n:]; len(f.survey) > 0 {
+		return false, nil
+	}
+	f.survey = nil
+	return true, nil
+}
+
+func (f *Fake) sketch(k vserver.ServerKey, v vserver.Server) vserver.Sketch {
+	sketch := vserver.SketchOf(k, v)
+	for dk, d := range shown(f, f.table.Destinations[k]) {
+		sketch.Add(dk, d)
+	}
+	return sketch
 }
 
 // Timeouts is vserver.Handle.Timeouts.

@@ -119,6 +119,8 @@ func TestFakeReadsFailAsPlanned(t *testing.T) {
 		"List":             func(f *Fake) error { _, _, err := f.List(ctx); return err },
 		"GetServer":        func(f *Fake) error { _, err := f.GetServer(ctx, vip); return err },
 		"CountConnections": func(f *Fake) error { _, err := f.CountConnections(ctx, keySet(web)); return err },
+		"BeginSurvey":      func(f *Fake) error { return f.BeginSurvey(ctx) },
+		"Survey":           func(f *Fake) error { _, err := f.Survey(ctx, nil); return err },
 		"Timeouts":         func(f *Fake) error { _, err := f.Timeouts(ctx); return err },
 		"SetTimeouts":      func(f *Fake) error { return f.SetTimeouts(ctx, vserver.Timeouts{UDP: time.Second}) },
 		"Probe":            func(f *Fake) error { return f.Probe(ctx, "rr") },
@@ -144,6 +146,34 @@ func TestFakeHidesRows(t *testing.T) {
 	wantText(t, s)
 	f.Heal()
 	wantText(t, s, "-A -t 10.96.0.1:80 -s rr", "-a -t 10.96.0.1:80 -r 10.0.0.1:8080 -m -w 1")
+}
+
+func TestFakeSurveysAsPlanned(t *testing.T) {
+	f := NewFake()
+	s := Subject{Client: f}
+	startWith(t, s)
+	second := server("10.96.0.2:80", vserver.ProtocolTCP)
+	writeServers(t, s, vserver.Add, map[vserver.ServerKey]vserver.Server{second: roundRobin})
+	f.ReorderSurveys(func(keys []vserver.ServerKey) []vserver.ServerKey { return []vserver.ServerKey{keys[1], keys[1]} })
+	times := map[vserver.ServerKey]int{}
+	if err := f.BeginSurvey(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Survey(context.Background(), func(k vserver.ServerKey, _ vserver.Sketch) { times[k]++ }); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[vserver.ServerKey]int{second: 2}, times); diff != "" {
+		t.Errorf("servers shown (-want +got):\n%s", diff)
+	}
+	f.FailSurveys(errPlanned)
+	if err := f.BeginSurvey(context.Background()); !errors.Is(err, errPlanned) {
+		t.Errorf("BeginSurvey: %v, want %v", err, errPlanned)
+	}
+	if _, err := f.ListServers(context.Background()); err != nil {
+		t.Errorf("another read: %v", err)
+	}
+	f.Heal()
+	wantSurvey(t, s)
 }
 
 func TestFakeHangsUntilTheDeadline(t *testing.T) {

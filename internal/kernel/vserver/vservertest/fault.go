@@ -21,6 +21,10 @@ type plan struct {
 	always error
 	rows   map[string]error
 	hidden map[string]bool
+	// surveys is what all surveys fail with, order what they show instead of each server
+	// once.
+	surveys error
+	order   func([]vserver.ServerKey) []vserver.ServerKey
 }
 
 // FailCall makes the nth call from now on fail as a whole, 1 being the next.
@@ -60,6 +64,22 @@ func (f *Fake) Hide(key fmt.Stringer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	set(&f.plan.hidden, key.String(), true)
+}
+
+// FailSurveys makes every survey fail and nothing else, as a list would that nobody may
+// open or that makes no sense. With nil they work again.
+func (f *Fake) FailSurveys(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.plan.surveys = err
+}
+
+// ReorderSurveys makes surveys pass over servers or repeat them, as the kernel's list does
+// when others come and go: they show what order makes of all keys.
+func (f *Fake) ReorderSurveys(order func([]vserver.ServerKey) []vserver.ServerKey) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.plan.order = order
 }
 
 // Heal forgets all faults.

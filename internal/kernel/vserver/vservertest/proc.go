@@ -1,6 +1,7 @@
 package vservertest
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -45,9 +46,22 @@ func procServer(k vserver.ServerKey, s vserver.Server) string {
 		text += "ops "
 	}
 	if s.Flags&vserver.FlagPersistent != 0 {
-		text += fmt.Sprintf("persistent %d FFFFFFFF", s.Timeout)
+		text += fmt.Sprintf("persistent %d %08X", s.Timeout*procHZ, procMask(k, s))
 	}
 	return text + "\n"
+}
+
+// procHZ is how many of the kernel's ticks are a second (CONFIG_HZ).
+const procHZ = 250
+
+// procMask is a netmask, or of IPv6 the length of a prefix with its bytes swapped.
+func procMask(k vserver.ServerKey, s vserver.Server) uint32 {
+	if k.Addr.Is4() {
+		return ^uint32(0) << s.HostBits
+	}
+	var b [4]byte
+	binary.NativeEndian.PutUint32(b[:], 128-uint32(s.HostBits))
+	return binary.BigEndian.Uint32(b[:])
 }
 
 func procEndpoint(a netip.Addr, port uint16) string {
