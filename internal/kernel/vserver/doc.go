@@ -20,8 +20,8 @@
 // The law of the room: what a caller is told is true. A write converges (an add
 // that meets the row becomes an update, an update that misses it becomes an
 // add, a delete that misses it is done), a read is complete or an error, and a
-// row whose answer was lost says so with ErrUnknown. Only a survey is less: it
-// is one cheap read of everything, and tells which servers to read. Every kernel call has a
+// row whose answer was lost says so with ErrUnknown. Only a survey is less: one
+// cheap read of everything, which tells what to read. Every kernel call has a
 // deadline, also one that is stuck inside the kernel; after a time-out the
 // socket is given up and the next call opens a new one. While the kernel holds
 // four of the calls left behind so, further ones fail with ErrBusy at once.

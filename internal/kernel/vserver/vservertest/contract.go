@@ -42,6 +42,9 @@ type Subject struct {
 	Refuses func(t *testing.T, to vserver.DestinationKey) bool
 	// Readers print the table as `ipvsadm -Sn` does, by other code than ours.
 	Readers map[string]func(t *testing.T) string
+	// PassesOver: a survey may miss servers, for the list is one of several namespaces, and
+	// those of earlier tests take their time to go.
+	PassesOver bool
 	// NoTimeouts is the reason why Timeouts cannot be tried, empty if they can.
 	NoTimeouts string
 }
