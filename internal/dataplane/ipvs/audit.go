@@ -31,13 +31,15 @@ func of(table string, read func(ctx context.Context) (int, error)) inspection {
 // message and one list of destinations.
 const serversAPiece = 64
 
-// Virtual servers that somebody put on an address of ours show in a dump of all
-// servers only, whose cost in the kernel grows with the square of their number.
-// Up to cheapDump servers every round has one, beyond only every seldom-th round.
-const (
-	cheapDump = 4096
-	seldom    = 16
-)
+// seldom is in how many rounds each server is read exactly once, though nothing is wrong
+// with it.
+const seldom = 16
+
+// cheapDump is up to how many virtual servers each round has a dump of all of them, where
+// it cannot survey them; beyond, only every seldom-th round has. Without either, servers
+// that somebody put on an address of ours do not show, and the cost of a dump in the
+// kernel grows with the square of their number.
+const cheapDump = 4096
 
 // Audit goes on with the round in progress, or begins one.
 func (m *Mode) Audit(ctx context.Context, budget time.Duration) (dataplane.Drift, bool, error) {
@@ -65,7 +67,7 @@ func (m *Mode) Audit(ctx context.Context, budget time.Duration) (dataplane.Drift
 	return drift, len(m.inspections) == 0, errors.Join(errs...)
 }
 
-// round lists the pieces: what attracts traffic first.
+// round lists the pieces: what attracts traffic first. The last of them orders more.
 func (m *Mode) round() []inspection {
 	pieces := []inspection{
 		m.retune,
@@ -80,14 +82,8 @@ func (m *Mode) round() []inspection {
 	for name := range m.sets.AllDesired() {
 		pieces = append(pieces, of("members", func(ctx context.Context) (int, error) { return m.inspectSet(ctx, name, counts[name]) }))
 	}
-	if m.rounds++; m.servers.Counts().Desired <= cheapDump || m.rounds%seldom == 0 {
-		pieces = append(pieces, of("servers", m.inspectAllServers))
-	}
-	keys := slices.SortedFunc(maps.Keys(maps.Collect(m.servers.AllDesired())), vserver.ServerKey.Compare)
-	for piece := range slices.Chunk(keys, serversAPiece) {
-		pieces = append(pieces, of("servers", func(ctx context.Context) (int, error) { return m.inspectServers(ctx, piece) }))
-	}
-	return pieces
+	m.rounds++
+	return append(pieces, m.beginSurvey)
 }
 
 // retune sets again what the mode asks of the kernel and somebody else has changed, such
@@ -171,10 +167,7 @@ func (m *Mode) inspectAllServers(ctx context.Context) (int, error) {
 // inspectServers compares some virtual servers and their destinations. Servers
 // that went while the round was waiting are passed over.
 func (m *Mode) inspectServers(ctx context.Context, keys []vserver.ServerKey) (int, error) {
-	keys = slices.DeleteFunc(slices.Clone(keys), func(k vserver.ServerKey) bool {
-		_, believed := m.servers.Believed(k)
-		return !believed
-	})
+	keys = slices.DeleteFunc(slices.Clone(keys), func(k vserver.ServerKey) bool { return !m.sees(k) })
 	found, err := m.deps.Servers.GetServers(ctx, keys)
 	if err != nil {
 		return 0, err
@@ -182,15 +175,18 @@ func (m *Mode) inspectServers(ctx context.Context, keys []vserver.ServerKey) (in
 	drift := 0
 	left := m.leftDestinations()
 	for _, k := range keys {
-		s, ok := found[k]
-		if !ok {
+		have, believed := m.servers.Believed(k)
+		s, there := found[k]
+		switch {
+		case !there && believed:
 			m.serverLost(k)
 			drift++
-			continue
-		}
-		if have, _ := m.servers.Believed(k); have != s {
+		case there && (!believed || have != s):
 			m.servers.SetActual(k, s)
 			drift++
+		}
+		if !there {
+			continue
 		}
 		n, err := m.inspectDestinations(ctx, k, left[k])
 		drift += n
@@ -215,7 +211,7 @@ func (m *Mode) inspectDestinations(ctx context.Context, k vserver.ServerKey, lef
 			drift++
 		}
 	}
-	for _, dk := range append(m.wantedDestinations(k), left...) {
+	for dk := range m.destinationsOf(k, left) {
 		_, there := found[dk]
 		if _, believed := m.destinations.Believed(dk); believed && !there {
 			m.destinations.DropActual(dk)

@@ -32,6 +32,8 @@ type Servers interface {
 	ListServers(ctx context.Context) (map[vserver.ServerKey]vserver.Server, error)
 	GetServers(ctx context.Context, keys []vserver.ServerKey) (map[vserver.ServerKey]vserver.Server, error)
 	ListDestinations(ctx context.Context, k vserver.ServerKey) (map[vserver.DestinationKey]vserver.Destination, error)
+	BeginSurvey(ctx context.Context) error
+	Survey(ctx context.Context, visit func(vserver.ServerKey, vserver.Sketch)) (done bool, err error)
 	CountConnections(ctx context.Context, wanted map[vserver.DestinationKey]struct{}) (map[vserver.DestinationKey]vserver.Connections, error)
 	WriteServers(ctx context.Context, changes []vserver.ServerChange) []error
 	WriteDestinations(ctx context.Context, changes []vserver.DestinationChange) []error

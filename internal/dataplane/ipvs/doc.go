@@ -31,10 +31,10 @@
 //	chains        family, table, name        one of our names, or of what    audit: iptables-save
 //	                                         iptables mode leaves
 //	jumps         family, table, hook, chain to one of our chains            audit: iptables-save
-//	servers       address, port, protocol    address on kube-ipvs0 or in     audit: rotating reads,
-//	                                         KUBE-IPVS-IPS, or named by an   a dump where it is cheap
-//	                                         entry; not excluded
-//	destinations  server, address, port      of one of our servers           audit: rotating reads
+//	servers       address, port, protocol    address on kube-ipvs0 or in     audit: a survey, then
+//	                                         KUBE-IPVS-IPS, or named by an   reads of what is in
+//	                                         entry; not excluded             doubt, rotating reads
+//	destinations  server, address, port      of one of our servers           audit: with their server
 //	routes        range                      local, to lo, of our protocol   events, audit: one dump,
 //	                                         number (link.RouteProtocol)     seldom if none is wanted
 //	addresses     address                    on kube-ipvs0                   events, audit: one dump
@@ -56,5 +56,6 @@
 //	takeover.go  rules of kube-proxy's other modes carry until everything of ours is in place
 //	handover.go  what a kube-proxy that comes after us takes over
 //	hold.go      nobody is let in while a server that serves has no scheduler
+//	survey.go    which servers an audit reads: those that a cheap list shows to be different
 //	publish.go   a new server with many destinations is met when it is filled
 package ipvs

@@ -101,6 +101,20 @@ func (s servers) ListDestinations(ctx context.Context, k vserver.ServerKey) (map
 	return s.servers.ListDestinations(ctx, k)
 }
 
+func (s servers) BeginSurvey(ctx context.Context) error {
+	if err := s.note("begin survey"); err != nil {
+		return err
+	}
+	return s.servers.BeginSurvey(ctx)
+}
+
+func (s servers) Survey(ctx context.Context, visit func(vserver.ServerKey, vserver.Sketch)) (bool, error) {
+	if err := s.note("survey"); err != nil {
+		return false, err
+	}
+	return s.servers.Survey(ctx, visit)
+}
+
 func (s servers) CountConnections(ctx context.Context, wanted map[vserver.DestinationKey]struct{}) (map[vserver.DestinationKey]vserver.Connections, error) {
 	if err := s.note("count connections"); err != nil {
 		return nil, err

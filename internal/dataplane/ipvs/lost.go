@@ -3,6 +3,7 @@ package ipvs
 import (
 	"context"
 	"errors"
+	"iter"
 	"maps"
 	"net/netip"
 	"slices"
@@ -74,20 +75,32 @@ func (m *Mode) releaseSet(ctx context.Context, set string) error {
 // destinations.
 func (m *Mode) serverLost(k vserver.ServerKey) {
 	m.servers.DropActual(k)
-	for _, dk := range append(m.wantedDestinations(k), m.leftDestinations()[k]...) {
+	for dk := range m.destinationsOf(k, m.leftDestinations()[k]) {
 		m.destinations.DropActual(dk)
 	}
 }
 
-// wantedDestinations lists the destinations wanted at one server, draining ones included.
-func (m *Mode) wantedDestinations(k vserver.ServerKey) []vserver.DestinationKey {
-	out := m.drains.at(k)
-	if f, ok := m.frontends.Get(frontendKey(k)); ok {
+// destinationsOf goes over the destinations that one server may have: those wanted,
+// draining ones included, and those left to be deleted. Each comes once.
+func (m *Mode) destinationsOf(k vserver.ServerKey, left []vserver.DestinationKey) iter.Seq[vserver.DestinationKey] {
+	return func(yield func(vserver.DestinationKey) bool) {
+		for dk := range m.drains.of[k] {
+			if !yield(dk) {
+				return
+			}
+		}
+		f, _ := m.frontends.Get(frontendKey(k))
 		for _, b := range f.Backends {
-			out = append(out, destinationKey(k, b.Addr))
+			if !yield(destinationKey(k, b.Addr)) {
+				return
+			}
+		}
+		for _, dk := range left {
+			if !yield(dk) {
+				return
+			}
 		}
 	}
-	return out
 }
 
 // leftDestinations sorts the destinations that are to be deleted by server.

@@ -69,6 +69,7 @@ type Mode struct {
 	// inspections are what is left of the audit's round in progress.
 	inspections []inspection
 	rounds      uint64
+	survey      survey
 }
 
 // New returns a mode that knows nothing of the kernel yet and wants its sets,
@@ -86,6 +87,7 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 		detours:       newDetours(config.Families),
 		drains:        newDrains(),
 		flows:         flows{},
+		survey:        survey{seen: map[vserver.ServerKey]struct{}{}, doubted: map[vserver.ServerKey]struct{}{}},
 	}
 	m.makeTables()
 	m.pipeline = dataplane.NewPipeline(

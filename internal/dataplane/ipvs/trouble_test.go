@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,8 +40,11 @@ func TestFailedReadIsNoDrift(t *testing.T) {
 				t.Errorf("call %d (%s) failed and was taken for drift: %v", n, k.calls[n-1], drift)
 			}
 		}
+		if call := k.calls[n-1]; strings.HasSuffix(call, "survey") {
+			failed = slices.Contains(k.calls, "get servers") // instead of it
+		}
 		if !failed {
-			t.Errorf("call %d failed and nobody was told", n)
+			t.Errorf("call %d (%s) failed and nobody was told", n, k.calls[n-1])
 		}
 	}
 }
