@@ -69,7 +69,7 @@ func TestRoundsReadEachServerSeldom(t *testing.T) {
 	}
 }
 
-// What the survey shows is found in each round, whoever's turn it is.
+// What the survey shows is found in each round, not only when it is the server's turn.
 func TestEachRoundFindsWhatIsShown(t *testing.T) {
 	for _, name := range []string{"server and its destinations", "all servers", "scheduler", "destination", "weight", "strange destination", "strange server"} {
 		t.Run(name, func(t *testing.T) {
@@ -298,9 +298,12 @@ func BenchmarkAudit(b *testing.B) {
 				b.Fatal(err)
 			}
 			for done := false; !done; {
-				done, _ = k.servers.Survey(b.Context(), func(k vserver.ServerKey, s vserver.Sketch) {
+				var err error
+				if done, err = k.servers.Survey(b.Context(), func(k vserver.ServerKey, s vserver.Sketch) {
 					list.keys, list.shown = append(list.keys, k), append(list.shown, s)
-				})
+				}); err != nil {
+					b.Fatal(err)
+				}
 			}
 			b.ReportAllocs()
 			for b.Loop() {
