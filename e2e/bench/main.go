@@ -138,7 +138,7 @@ func makeReport(dir string, out io.Writer) error {
 		return err
 	}
 	var table, bars strings.Builder
-	if err := errors.Join(report.Table(&table, cells), report.Bars(&bars, cells)); err != nil {
+	if err := errors.Join(report.Table(&table, cells), report.Goals(&table, cells), report.Bars(&bars, cells)); err != nil {
 		return err
 	}
 	all, err := cell.Encode(cells)

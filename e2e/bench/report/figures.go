@@ -139,7 +139,7 @@ func calmRatio(c *cell.Cell) value {
 	if calm.Seconds == 0 || calm.Over {
 		return value{}
 	}
-	return value{number: float64(busy.Seconds / calm.Seconds), known: true, over: busy.Over}
+	return noisy(endpoint(c), value{number: float64(busy.Seconds / calm.Seconds), known: true, over: busy.Over})
 }
 
 func roll(of func(*cell.Roll) value) func(*cell.Cell) value {

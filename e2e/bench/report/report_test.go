@@ -101,6 +101,32 @@ func TestTable(t *testing.T) {
 	golden(t, "table.md", out.String())
 }
 
+// TestGoals has all verdicts: goals that are met, missed and open, noisy figures, and cells that are missing.
+func TestGoals(t *testing.T) {
+	var out strings.Builder
+	few, many := fast(100), fast(10_000)
+	many.Endpoint = changes(0.006, 0.0061, 0.0004)
+	peer := slow(10_000)
+	peer.Packets = &cell.Packets{Rate: cell.NewSpeed([]float64{3100, 2900}), Request: cell.NewSpeed([]float64{9000})}
+	if err := report.Goals(&out, []*cell.Cell{few, slow(100), fast(1000), slow(1000), late(1000), many, peer}); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "goals.md", out.String())
+}
+
+// TestGoalsOfNothing judges nothing, and says so in each line.
+func TestGoalsOfNothing(t *testing.T) {
+	var out strings.Builder
+	if err := report.Goals(&out, []*cell.Cell{{Candidate: "other", Services: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		if strings.Contains(line, ": ") && strings.HasPrefix(line, "| ") && !strings.Contains(line, "not measured") {
+			t.Errorf("a verdict on nothing: %s", line)
+		}
+	}
+}
+
 // TestTableWithoutTheBaseline has figures and no ratios.
 func TestTableWithoutTheBaseline(t *testing.T) {
 	var out strings.Builder

@@ -19,7 +19,8 @@ func Table(w io.Writer, cells []*cell.Cell) error {
 	about(&b, cells)
 	for _, group := range byServices(cells) {
 		fmt.Fprintf(&b, "\n%s Services with %d endpoints each\n\n", count(float64(group[0].Services)), group[0].Endpoints)
-		writeAligned(&b, lines(group))
+		table := lines(group)
+		writeAligned(&b, table, 2, len(table[0]))
 	}
 	footnotes(&b, cells)
 	_, err := io.WriteString(w, b.String())
@@ -145,8 +146,8 @@ func ratio(v, base value) string {
 	return text
 }
 
-// writeAligned writes rows as a table of Markdown whose columns stand below each other.
-func writeAligned(b *strings.Builder, rows [][]string) {
+// writeAligned writes rows as a table of Markdown whose columns stand below each other. Numbers are in the columns from first to before last.
+func writeAligned(b *strings.Builder, rows [][]string, first, last int) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, text := range row {
@@ -156,7 +157,7 @@ func writeAligned(b *strings.Builder, rows [][]string) {
 	for n, row := range rows {
 		for i, text := range row {
 			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text))
-			if i < 2 {
+			if i < first || i >= last {
 				text += pad
 			} else {
 				text = pad + text
@@ -167,7 +168,7 @@ func writeAligned(b *strings.Builder, rows [][]string) {
 		if n == 0 {
 			for i, width := range widths {
 				rule := strings.Repeat("-", width+1)
-				if i < 2 {
+				if i < first || i >= last {
 					fmt.Fprintf(b, "|%s-", rule)
 				} else {
 					fmt.Fprintf(b, "|%s:", rule)
