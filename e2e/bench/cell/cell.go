@@ -34,6 +34,7 @@ type Cell struct {
 	LaunchesBy string `json:"launchesCountedBy,omitempty"`
 
 	Start    *Start   `json:"start,omitempty"`
+	Kernel   *Kernel  `json:"kernel,omitempty"`
 	Idle     *Idle    `json:"idle,omitempty"`
 	Endpoint *Changes `json:"endpointChange,omitempty"`
 	Service  *Changes `json:"newService,omitempty"`
@@ -126,6 +127,13 @@ type Start struct {
 	Memory Memory `json:"memory"`
 	// Unanswered is how many of all Services did not answer when all was quiet; they are not asked where a probe did not.
 	Unanswered int `json:"unanswered"`
+}
+
+// Kernel is how much is in the kernel after the start, on the node.
+type Kernel struct {
+	Servers      int `json:"virtualServers"`
+	Destinations int `json:"destinations"`
+	Rules        int `json:"rules"` // of iptables and IPv4, in all tables
 }
 
 // Idle is a time in which nothing changes.

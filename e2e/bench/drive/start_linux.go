@@ -47,6 +47,9 @@ func (r *run) start(ctx context.Context) error {
 		}
 	}
 	r.say("%s, %d Services: quiet since %s, CPU %.2f s, %.0f processes, RSS %.0f MiB, %d do not answer", r.cell.Candidate, r.n, text(out.Quiet), out.Cost.CPU(), out.Cost.Launches, out.Memory.RSS, out.Unanswered)
+	if err := r.kernel(ctx); err != nil {
+		r.cell.Skip("kernel", err.Error())
+	}
 	return r.cell.Save(r.Out)
 }
 

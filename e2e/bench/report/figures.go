@@ -79,8 +79,20 @@ var startFigures = []figure{
 	{"start", "of it in the kernel", start(func(s *cell.Start) value { return number(s.Cost.System) }), duration},
 	{"start", "processes launched", start(func(s *cell.Start) value { return number(s.Cost.Launches) }), count},
 	{"start", "Services without an answer", start(func(s *cell.Start) value { return number(s.Unanswered) }), count},
+	{"start", "destinations in IPVS", kernel(func(k *cell.Kernel) value { return value{number: float64(k.Destinations), known: k.Servers > 0} }), count},
 	{"start", "RSS after it", start(func(s *cell.Start) value { return number(s.Memory.RSS) }), memory},
+	{"start", memoryBound, kernel(func(k *cell.Kernel) value { return value{number: bound(k), known: k.Servers > 0} }), memory},
+	{"start", "rules of iptables", kernel(func(k *cell.Kernel) value { return number(k.Rules) }), count},
 }
+
+func kernel(of func(*cell.Kernel) value) func(*cell.Cell) value {
+	return have(func(c *cell.Cell) *cell.Kernel { return c.Kernel }, of)
+}
+
+// memoryBound is what the agent may hold with so many destinations.
+const memoryBound = "60 MiB + 2.5 KiB for each"
+
+func bound(k *cell.Kernel) float64 { return 60 + 2.5*float64(k.Destinations)/(1<<10) }
 
 func idle(of func(*cell.Idle) value) func(*cell.Cell) value {
 	return have(func(c *cell.Cell) *cell.Idle { return c.Idle }, of)

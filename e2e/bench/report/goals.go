@@ -124,6 +124,9 @@ func (b *board) memory() {
 	for _, f := range []figure{theFigure("start", "RSS after it"), theFigure("many endpoints change", "RSS after it")} {
 		s := b.to(Baseline, 10_000, f)
 		b.add(f.part+": "+f.name+" to "+Baseline, "below 1/2", "10,000", s.share()+b.values(Baseline, 10_000, f), s.below(0.5))
+		own, bound := b.own(10_000, f), b.own(10_000, theFigure("start", memoryBound))
+		r := own.by(bound)
+		b.add(f.part+": "+f.name+" to "+memoryBound+" endpoint", "below 1", "10,000", bound.beside(own, memory), r.below(1))
 	}
 }
 
@@ -137,6 +140,9 @@ func (b *board) packets() {
 		}
 		b.add("data plane: "+name+" to "+Baseline, "at least 1", "10,000", s.share()+b.values(Baseline, 10_000, f), verdict)
 	}
+	rules := theFigure("start", "rules of iptables")
+	few, many := b.own(100, rules), b.own(10_000, rules)
+	b.add("data plane: rules of iptables with 10,000 Services to those with 100", "at most 1", "100, 10,000", few.beside(many, count), many.by(few).atMost(1))
 }
 
 // spread is how far the rounds of the two candidates differ at most.

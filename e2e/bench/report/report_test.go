@@ -31,6 +31,7 @@ func fast(services int) *cell.Cell {
 			First: cell.Wait{Seconds: 0.5}, Server: &cell.Wait{Seconds: 0.4}, Last: cell.Wait{Seconds: 0.8}, Quiet: cell.Wait{Seconds: 1.1},
 			Cost: cell.Cost{User: 0.6, System: 0.2, Launches: 12}, Memory: cell.Memory{RSS: 84.25}, Probes: 100,
 		},
+		Kernel:   &cell.Kernel{Servers: services + 1, Destinations: 10 * services, Rules: 21},
 		Idle:     &cell.Idle{Length: 30, Cost: cell.Cost{User: 0.02, System: 0.01}},
 		Endpoint: changes(0.004, 0.0041, 0.0004), Service: changes(0.006, 0.0063, 0.0009),
 		Churn: &cell.Churn{
@@ -50,6 +51,7 @@ func slow(services int) *cell.Cell {
 			First: cell.Wait{Seconds: 8}, Last: cell.Wait{Seconds: 80.44}, Quiet: cell.Wait{Seconds: 130},
 			Cost: cell.Cost{User: 60, System: 38, Launches: 2489}, Memory: cell.Memory{RSS: 85.5},
 		},
+		Kernel:   &cell.Kernel{Servers: services + 1, Destinations: 10 * services, Rules: 34},
 		Idle:     &cell.Idle{Length: 60, Cost: cell.Cost{User: 14.8, Launches: 212}},
 		Endpoint: changes(4, 6, 5.5), Service: changes(8, 8.2, 11.7),
 		Churn: &cell.Churn{Changes: 900, Length: 20, Probes: cell.Summarize([]cell.Wait{{Seconds: 17}, {Seconds: 20, Over: true}}), CatchUp: cell.Wait{Seconds: 1200, Over: true}},

@@ -59,16 +59,25 @@ const toolTimeout = 2 * time.Minute
 
 // Shell runs lines of shell in the namespace, and stops at the first that fails.
 func (s *Space) Shell(ctx context.Context, script string) error {
+	_, err := s.Output(ctx, script)
+	return err
+}
+
+// Output runs lines of shell as Shell does, and returns what they print.
+func (s *Space) Output(ctx context.Context, script string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, toolTimeout)
 	defer cancel()
-	var output bytes.Buffer
+	var output, complaints bytes.Buffer
 	cmd := exec.CommandContext(ctx, "sh", "-ec", script)
-	cmd.Stdout, cmd.Stderr = &output, &output
+	cmd.Stdout, cmd.Stderr = &output, &complaints
 	if err := s.Do(cmd.Run); err != nil {
-		return fmt.Errorf("in %s: %w: %s\n%s", s.name, err, strings.TrimSpace(output.String()), script)
+		return nil, fmt.Errorf("in %s: %w: %s%s\n%s", s.name, err, bytes.TrimSpace(complaints.Bytes()), tail(output.Bytes()), script)
 	}
-	return nil
+	return output.Bytes(), nil
 }
+
+// tail is the end of what a program printed, for an error.
+func tail(output []byte) []byte { return bytes.TrimSpace(output[max(0, len(output)-1<<10):]) }
 
 // ip gives commands to ip in one go.
 func (s *Space) ip(ctx context.Context, commands ...string) error {
