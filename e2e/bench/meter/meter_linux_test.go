@@ -188,12 +188,24 @@ func TestTap(t *testing.T) {
 		if err != nil {
 			return fmt.Errorf("%w: %w", errMissing, err)
 		}
+		lo, err := netlink.LinkByName("lo")
+		if err == nil {
+			err = netlink.LinkSetUp(lo)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		raised := time.Now()
+		time.Sleep(20 * time.Millisecond) // so that what reads comes later than what writes
 		if _, err := netlink.LinkList(); err != nil {
 			t.Error(err)
 		}
 		traffic, lost, err := tap.Close()
 		if v := traffic["NETLINK_ROUTE"]; v.Messages < 1 || v.FromMessages < 2 || v.FromBytes <= v.Bytes || lost != 0 {
 			t.Errorf("a list of the links is %+v with %d lost, want a question and links", v, lost)
+		}
+		if at := tap.Changed(); at.After(raised) || at.Before(raised.Add(-time.Minute)) {
+			t.Errorf("the last change was at %s, want that before %s and not the list", at, raised)
 		}
 		return err
 	})

@@ -39,7 +39,9 @@ func TestMessagesIn(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := messagesIn(tt.in); got != tt.want {
+			got := 0
+			eachMessage(tt.in, func([]byte) { got++ })
+			if got != tt.want {
 				t.Errorf("%d messages, want %d", got, tt.want)
 			}
 		})

@@ -18,8 +18,17 @@ type Tap struct {
 	link    *netlink.Handle
 	device  netlink.Link
 	traffic cell.Traffic
+	changed time.Time // when the last message went to the kernel that asks for a change
+	writing map[string]time.Duration
+	open    map[uint16]*exchange // of each family
 	done    chan struct{}
 	err     error // why reading ended; to be read when done
+}
+
+// exchange is the last datagram to the kernel, and how its answers come.
+type exchange struct {
+	table string    // that it changes; nothing if none
+	mark  time.Time // when it, or the last answer so far, went by
 }
 
 // tapName is the device's.
@@ -31,7 +40,7 @@ func NewTap() (*Tap, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Tap{link: link, traffic: cell.Traffic{}, done: make(chan struct{}), fd: -1}
+	t := &Tap{link: link, traffic: cell.Traffic{}, writing: map[string]time.Duration{}, open: map[uint16]*exchange{}, done: make(chan struct{}), fd: -1}
 	if err = t.addDevice(); err == nil {
 		err = t.listen()
 	}
@@ -65,6 +74,9 @@ func (t *Tap) listen() (err error) {
 	if err := unix.SetsockoptTimeval(t.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait); err != nil {
 		return err
 	}
+	if err := unix.SetsockoptInt(t.fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1); err != nil {
+		return err
+	}
 	all := uint16(unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8)
 	return unix.Bind(t.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: t.device.Attrs().Index})
 }
@@ -72,14 +84,14 @@ func (t *Tap) listen() (err error) {
 // read takes datagrams until the device is gone, which is an error of the socket, and none is left.
 func (t *Tap) read() {
 	defer close(t.done)
-	buf := make([]byte, 1<<20)
+	buf, control := make([]byte, 1<<20), make([]byte, unix.CmsgSpace(16))
 	gone := false
 	for {
-		n, from, err := unix.Recvfrom(t.fd, buf, unix.MSG_TRUNC)
+		n, controls, _, from, err := unix.Recvmsg(t.fd, buf, control, unix.MSG_TRUNC)
 		switch {
 		case err == nil:
 			if from, ok := from.(*unix.SockaddrLinklayer); ok {
-				t.take(from, buf[:min(n, len(buf))], n)
+				t.take(from, stamp(control[:controls]), buf[:min(n, len(buf))], n)
 			}
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.ENETDOWN):
@@ -97,7 +109,7 @@ func (t *Tap) read() {
 
 // take counts one datagram. Its protocol is the family of netlink, its kind whether it goes to the kernel (drivers/net/nlmon.c, and
 // netlink_deliver_tap of net/netlink/af_netlink.c).
-func (t *Tap) take(from *unix.SockaddrLinklayer, datagram []byte, length int) {
+func (t *Tap) take(from *unix.SockaddrLinklayer, at time.Time, datagram []byte, length int) {
 	family := from.Protocol<<8 | from.Protocol>>8
 	if family == unix.NETLINK_CONNECTOR {
 		return // this program's own
@@ -108,13 +120,40 @@ func (t *Tap) take(from *unix.SockaddrLinklayer, datagram []byte, length int) {
 	}
 	v := t.traffic[name]
 	if from.Pkttype == unix.PACKET_KERNEL {
-		v.Messages += float64(messagesIn(datagram))
+		e := &exchange{mark: at}
+		eachMessage(datagram, func(message []byte) {
+			v.Messages++
+			if table := changing(family, message); table != "" {
+				e.table, t.changed = table, at
+			}
+		})
+		t.open[family] = e
 		v.Bytes += float64(length)
 	} else {
-		v.FromMessages += float64(messagesIn(datagram))
+		eachMessage(datagram, func(message []byte) {
+			v.FromMessages++
+			if e := t.open[family]; e != nil && e.table != "" && binary.NativeEndian.Uint16(message[4:]) == unix.NLMSG_ERROR {
+				t.writing[e.table] += at.Sub(e.mark)
+				e.mark = at
+			}
+		})
 		v.FromBytes += float64(length)
 	}
 	t.traffic[name] = v
+}
+
+// stamp is when the kernel copied a datagram, by the control message that comes with it; now, should there be none. Reading may lag behind.
+func stamp(control []byte) time.Time {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return time.Now()
+	}
+	for _, m := range messages {
+		if m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SCM_TIMESTAMPNS && len(m.Data) >= 16 {
+			return time.Unix(int64(binary.NativeEndian.Uint64(m.Data)), int64(binary.NativeEndian.Uint64(m.Data[8:])))
+		}
+	}
+	return time.Now()
 }
 
 var families = map[uint16]string{
@@ -122,19 +161,18 @@ var families = map[uint16]string{
 	unix.NETLINK_SOCK_DIAG: "NETLINK_SOCK_DIAG", unix.NETLINK_KOBJECT_UEVENT: "NETLINK_KOBJECT_UEVENT", unix.NETLINK_XFRM: "NETLINK_XFRM",
 }
 
-// messagesIn counts the messages of a datagram (nlmsghdr: its length comes first). One that makes no sense ends it and counts.
-func messagesIn(datagram []byte) int {
-	n := 0
+// eachMessage goes through the messages of a datagram (nlmsghdr: its length comes first). One that makes no sense ends it, and counts if it has a head.
+func eachMessage(datagram []byte, visit func(message []byte)) {
 	for len(datagram) >= unix.NLMSG_HDRLEN {
-		n++
 		length := int(binary.NativeEndian.Uint32(datagram))
 		aligned := (length + unix.NLMSG_ALIGNTO - 1) &^ (unix.NLMSG_ALIGNTO - 1)
 		if length < unix.NLMSG_HDRLEN || aligned >= len(datagram) {
-			break
+			visit(datagram)
+			return
 		}
+		visit(datagram[:length])
 		datagram = datagram[aligned:]
 	}
-	return n
 }
 
 // Close ends the counting and returns what there was, and how many datagrams came too fast.
@@ -147,6 +185,19 @@ func (t *Tap) Close() (cell.Traffic, int, error) {
 		return nil, 0, fmt.Errorf("count netlink: %w", err)
 	}
 	return t.traffic, int(lost.Drops), nil
+}
+
+// Changed is when the last message went to the kernel that asks for a change, zero without any. It is known after Close.
+func (t *Tap) Changed() time.Time { return t.changed }
+
+// Writing is how long changes took, by table: from each datagram with changes to the last answer (NLMSG_ERROR, which success is, too) to it. Programs
+// that write to one family at once blur it, and changes that want no answer are not in it. It is known after Close.
+func (t *Tap) Writing() map[string]cell.Seconds {
+	out := map[string]cell.Seconds{}
+	for table, took := range t.writing {
+		out[table] = cell.Took(took)
+	}
+	return out
 }
 
 func (t *Tap) release() {
