@@ -34,13 +34,16 @@ type Crowd struct {
 	probes []netip.AddrPort
 
 	mu      sync.Mutex
-	spare   int             // endpoints that were added, all of them new
+	spare   int             // the next endpoint that is added
 	changed map[int]bool    // members that are not what they were
 	came    map[string]bool // Services that came, with their slices of the same name
 }
 
-// firstSpare is the number of the first endpoint that nobody has at first.
-const firstSpare = 500_000
+// firstSpare is the number of the first endpoint that nobody has at first; from lastSpare on it begins again, with those that nobody has any more.
+const (
+	firstSpare = 500_000
+	lastSpare  = 1_000_000
+)
 
 // Probes is how many Services of one endpoint there are.
 const Probes = 8
@@ -211,14 +214,16 @@ func (c *Crowd) KubernetesVIP(ctx context.Context) (netip.AddrPort, error) {
 	return vip(s)
 }
 
-// spares are numbers of endpoints that nobody had.
+// spares are numbers of endpoints that nobody had, or not for long.
 func (c *Crowd) spares(n int) []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := make([]int, n)
 	for i := range out {
 		out[i] = c.spare
-		c.spare++
+		if c.spare++; c.spare == lastSpare {
+			c.spare = firstSpare
+		}
 	}
 	return out
 }
