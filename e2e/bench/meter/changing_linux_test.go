@@ -48,27 +48,31 @@ func TestChanging(t *testing.T) {
 // TestWritingTakesUntilTheLastAnswer: each answer that says how a change went is part of it, whatever comes later is not.
 func TestWritingTakesUntilTheLastAnswer(t *testing.T) {
 	tap := &Tap{traffic: map[string]cell.Volume{}, open: map[uint16]*exchange{}, writing: map[string]time.Duration{}}
-	message := func(kind uint16, command byte) []byte {
+	message := func(kind, flags uint16, command byte) []byte {
 		m := make([]byte, unix.NLMSG_HDRLEN+4)
 		binary.NativeEndian.PutUint32(m, uint32(len(m)))
 		binary.NativeEndian.PutUint16(m[4:], kind)
+		binary.NativeEndian.PutUint16(m[6:], flags)
 		m[unix.NLMSG_HDRLEN] = command
 		return m
 	}
-	const toKernel, toProcess = unix.PACKET_KERNEL, unix.PACKET_USER
+	request := func(command byte) []byte { return message(0x21, unix.NLM_F_REQUEST|unix.NLM_F_ACK, command) }
+	answer := message(unix.NLMSG_ERROR, unix.NLM_F_CAPPED, 0)
 	began := time.Unix(1000, 0)
 	for _, d := range []struct {
 		milliseconds int
-		kind         uint8
 		message      []byte
 	}{
-		{0, toKernel, message(0x21, 5)}, {3, toProcess, message(unix.NLMSG_ERROR, 0)}, {4, toProcess, message(unix.NLMSG_ERROR, 0)},
-		{90, toProcess, message(0x21, 1)},                                                                                     // somebody is told something
-		{100, toKernel, message(0x21, 8)}, {150, toProcess, message(0x21, 5)}, {151, toProcess, message(unix.NLMSG_ERROR, 0)}, // a list
-		{200, toKernel, message(0x21, 7)}, {210, toProcess, message(unix.NLMSG_ERROR, 0)},
+		{0, request(5)}, {3, answer}, {4, answer},
+		{90, message(0x21, 0, 1)},                                                   // somebody is told something
+		{100, request(8)}, {150, message(0x21, unix.NLM_F_MULTI, 5)}, {151, answer}, // a list
+		{200, request(7)}, {210, answer},
 	} {
-		from := &unix.SockaddrLinklayer{Protocol: unix.NETLINK_GENERIC << 8, Pkttype: d.kind}
+		from := &unix.SockaddrLinklayer{Protocol: unix.NETLINK_GENERIC << 8}
 		tap.take(from, began.Add(time.Duration(d.milliseconds)*time.Millisecond), d.message, len(d.message))
+	}
+	if v := tap.traffic["NETLINK_GENERIC"]; v.Messages != 3 || v.FromMessages != 6 {
+		t.Errorf("%v messages to the kernel and %v from it, want 3 and 6", v.Messages, v.FromMessages)
 	}
 	if got := tap.Writing(); len(got) != 1 || got[TableIPVS] != 0.014 {
 		t.Errorf("writing took %v, want 14 ms of IPVS", got)

@@ -107,8 +107,7 @@ func (t *Tap) read() {
 	}
 }
 
-// take counts one datagram. Its protocol is the family of netlink, its kind whether it goes to the kernel (drivers/net/nlmon.c, and
-// netlink_deliver_tap of net/netlink/af_netlink.c).
+// take counts one datagram. Its protocol is the family of netlink (netlink_deliver_tap of net/netlink/af_netlink.c).
 func (t *Tap) take(from *unix.SockaddrLinklayer, at time.Time, datagram []byte, length int) {
 	family := from.Protocol<<8 | from.Protocol>>8
 	if family == unix.NETLINK_CONNECTOR {
@@ -119,7 +118,7 @@ func (t *Tap) take(from *unix.SockaddrLinklayer, at time.Time, datagram []byte, 
 		name = fmt.Sprintf("family %d", family)
 	}
 	v := t.traffic[name]
-	if from.Pkttype == unix.PACKET_KERNEL {
+	if toKernel(family, datagram) {
 		e := &exchange{mark: at}
 		eachMessage(datagram, func(message []byte) {
 			v.Messages++
@@ -140,6 +139,12 @@ func (t *Tap) take(from *unix.SockaddrLinklayer, at time.Time, datagram []byte, 
 		v.FromBytes += float64(length)
 	}
 	t.traffic[name] = v
+}
+
+// toKernel tells by its first message where a datagram goes: the kernel takes requests only (netlink_rcv_skb of net/netlink/af_netlink.c), and sends none.
+// The kind of the packet does not tell: a copy of what is sent by a device is always outgoing (dev_queue_xmit_nit of net/core/dev.c).
+func toKernel(family uint16, datagram []byte) bool {
+	return family != unix.NETLINK_KOBJECT_UEVENT && len(datagram) >= unix.NLMSG_HDRLEN && binary.NativeEndian.Uint16(datagram[6:])&unix.NLM_F_REQUEST != 0
 }
 
 // stamp is when the kernel copied a datagram, by the control message that comes with it; now, should there be none. Reading may lag behind.
