@@ -32,21 +32,21 @@ mkdir -p "$out"
 say 'etcd, kube-apiserver, kube-proxy (built once, some minutes)'
 controlplane=$(go run ./e2e/kube/build)
 say 'the agent, the runner, the benchmark'
-CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/kube-ipvs ./e2e/vm/vmrun ./e2e/kube/serve ./e2e/bench
+CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/kube-ipvs ./e2e/vm/vmrun ./e2e/kube/serve ./e2e/bench ./e2e/bench/limit
 
 status=0
 if [ "$(bin/vmrun -where -need $need 2>/dev/null)" = netns ] && [ "$(id -u)" = 0 ]; then
 	say "on this machine, in namespaces of its own ($out)"
-	bin/bench -kube-ipvs bin/kube-ipvs -kube-proxy "$controlplane/kube-proxy" -out "$out" "${flags[@]}" || status=1
+	bin/bench -kube-ipvs bin/kube-ipvs -kube-proxy "$controlplane/kube-proxy" -writer "$PWD/bin/limit" -out "$out" "${flags[@]}" || status=1
 else
 	e2e/install.sh vm
 	say "in a VM ($out)"
 	guest=/run/kube-ipvs
-	copies=(-copy "bin/bench:$guest/bench" -copy "bin/kube-ipvs:$guest/kube-ipvs" -copy "$controlplane/kube-proxy:$guest/kube-proxy")
+	copies=(-copy "bin/bench:$guest/bench" -copy "bin/limit:$guest/limit" -copy "bin/kube-ipvs:$guest/kube-ipvs" -copy "$controlplane/kube-proxy:$guest/kube-proxy")
 	[ -z "${COPY:-}" ] || copies+=(-copy "$COPY")
 	# The control plane is a process of serve; the guest reaches it at 10.0.2.2.
 	bin/serve -- bash -c 'exec bin/vmrun -env "KUBE_IPVS_CLUSTERS=$KUBE_IPVS_CLUSTERS" "$@"' vmrun -m 3072 -timeout "${HOURS:-12}h" "${copies[@]}" -share "$(realpath "$out"):$guest/out:rw" -- \
-		"$guest/bench" -kube-ipvs "$guest/kube-ipvs" -kube-proxy "$guest/kube-proxy" -out "$guest/out" "${flags[@]}" || status=1
+		"$guest/bench" -kube-ipvs "$guest/kube-ipvs" -kube-proxy "$guest/kube-proxy" -writer "$guest/limit" -out "$guest/out" "${flags[@]}" || status=1
 fi
 bin/bench report "$out"
 say "$([ $status = 0 ] && echo ok || echo 'FAILED in part'): $out/bench.md, bench.svg, bench.json"

@@ -85,15 +85,20 @@ func parse(args []string, out io.Writer) (drive.Options, error) {
 		others = append(others, c)
 		return err
 	})
-	flags.StringVar(&parts, "parts", strings.Join(drive.Parts(), ","), "what is measured; a start is always made")
+	flags.StringVar(&parts, "parts", strings.Join(drive.Parts(), ","), "what is measured, of these and "+drive.Soaking+"; a start is always made")
 	flags.IntVar(&o.Samples, "samples", 50, "of each kind of change, when all is quiet")
 	flags.DurationVar(&o.Limit, "limit", 20*time.Minute, "for each answer that is waited for, and for each part")
 	flags.DurationVar(&o.Churn, "churn", time.Minute, "how long endpoints change all the time")
 	flags.IntVar(&o.Rate, "rate", 50, "of changes a second then")
 	flags.DurationVar(&o.Settle, "settle", 30*time.Second, "how long the machine may take to be quiet before and after a candidate")
+	flags.IntVar(&o.SoakChanges, "soak-changes", 180_000, "how many endpoints change in the part soak: an hour of 50 a second")
+	flags.IntVar(&o.SoakRate, "soak-rate", 200, "of changes a second then, at most")
+	flags.DurationVar(&o.Soak, "soak", time.Hour, "how long they may take")
+	flags.DurationVar(&o.Drift, "drift", 15*time.Minute, "how long is waited for the repair of a destination that was taken away by hand")
 	flags.StringVar(&o.Out, "out", "bench-out", "`directory` of cells, and of what candidates print")
 	flags.StringVar(&o.KubeIPVS, "kube-ipvs", os.Getenv("KUBE_IPVS_BIN"), "the `program`")
 	flags.StringVar(&o.KubeProxy, "kube-proxy", os.Getenv("KUBE_IPVS_KUBE_PROXY"), "the `program`")
+	flags.StringVar(&o.Writer, "writer", "", "the `program` for the part limit: go build ./e2e/bench/limit")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}

@@ -42,6 +42,9 @@ type Cell struct {
 	Roll     *Roll    `json:"roll,omitempty"`
 	Packets  *Packets `json:"packets,omitempty"`
 	Netlink  *Netlink `json:"netlink,omitempty"`
+	Soak     *Soak    `json:"soak,omitempty"`
+	Limit    *Limit   `json:"limit,omitempty"`
+	Counted  *Counted `json:"startCounted,omitempty"`
 
 	// Missing says why a part is not there, by its name.
 	Missing map[string]string `json:"missing,omitempty"`
@@ -140,6 +143,13 @@ type Kernel struct {
 type Idle struct {
 	Length Seconds `json:"length"`
 	Cost   Cost    `json:"cost"`
+	Drift  *Drift  `json:"drift,omitempty"`
+}
+
+// Drift is what becomes of a destination that somebody else took away.
+type Drift struct {
+	Back   Wait     `json:"back"`             // until it is in the kernel again
+	Period *Seconds `json:"period,omitempty"` // of looking for such, by the candidate's own word
 }
 
 // Samples are times of the same thing, in the order they were taken; those that the limit ended hold the limit.
@@ -208,6 +218,34 @@ type Churn struct {
 	Memory  Memory `json:"memory"`
 }
 
+// Soak is a long time's worth of changes, and what the candidate holds meanwhile.
+type Soak struct {
+	Wanted  int     `json:"wanted"`
+	Changes int     `json:"changes"`
+	Length  Seconds `json:"length"`
+	Slowest Seconds `json:"slowestProbe"`
+	Memory  []Held  `json:"memory"`
+}
+
+// Held is the RSS of all processes at a time since the beginning.
+type Held struct {
+	At  Seconds `json:"at"`
+	RSS float64 `json:"rssMiB"`
+}
+
+// Tenths are the RSS at the end of the first tenth of the time, and the median of the last one. There are none with fewer than ten samples.
+func (s *Soak) Tenths() (first, last float64, known bool) {
+	n := len(s.Memory)
+	if n < 10 {
+		return 0, 0, false
+	}
+	var end []float64
+	for _, h := range s.Memory[n-n/10:] {
+		end = append(end, h.RSS)
+	}
+	return s.Memory[n/10].RSS, stats.Median(end), true
+}
+
 // Roll is a Service whose endpoints are all replaced, in steps.
 type Roll struct {
 	Endpoints int  `json:"endpoints"`
@@ -236,6 +274,37 @@ type Speed struct {
 // NewSpeed sums up rounds.
 func NewSpeed(rounds []float64) Speed {
 	return Speed{Median: stats.Median(rounds), Spread: stats.Spread(rounds...), Rounds: rounds}
+}
+
+// Counted is another start, on a node of its own, with all counted that goes over netlink. Its times say how much the counting disturbs.
+type Counted struct {
+	// Programmed is the time until the last message that asks the kernel for a change, nil without any: whatever was programmed otherwise does
+	// not show.
+	Programmed *Wait   `json:"programmed,omitempty"`
+	Last       Wait    `json:"last"`  // as in Start
+	Quiet      Wait    `json:"quiet"` // as in Start
+	Cost       Cost    `json:"cost"`
+	Traffic    Traffic `json:"traffic"`
+	// Writing is how long the kernel was at changes, from each datagram to the last answer, by table: ipvs, sets, addresses, rules, flows.
+	Writing map[string]Seconds `json:"writing"`
+	Dropped int                `json:"dropped,omitempty"` // datagrams that came too fast to be counted
+}
+
+// Limit is how fast the rows can be written that the candidate had written after its start: packed beforehand, unchecked, to an empty kernel.
+type Limit struct {
+	Runs   int       `json:"runs"` // the fastest of so many
+	Tables []Written `json:"tables"`
+	Sum    Written   `json:"sum"`
+}
+
+// Written is one table of rows, or all.
+type Written struct {
+	Name     string  `json:"name"`
+	Rows     int     `json:"rows"`
+	Messages int     `json:"messages"`
+	Bytes    int     `json:"bytes"`
+	Wall     Seconds `json:"wall"`
+	CPU      Seconds `json:"cpu"`
 }
 
 // Netlink is what goes over netlink sockets of the node's network namespace, whoever has them open.

@@ -135,3 +135,17 @@ func TestTrafficPerChange(t *testing.T) {
 		t.Errorf("of two one is %g messages, %g bytes, want 3 and 33", messages, bytes)
 	}
 }
+
+func TestTenths(t *testing.T) {
+	s := &cell.Soak{}
+	for i := range 40 {
+		s.Memory = append(s.Memory, cell.Held{At: cell.Seconds(i), RSS: float64(100 + i)})
+	}
+	if first, last, known := s.Tenths(); first != 104 || last != 137.5 || !known {
+		t.Errorf("tenths are %v and %v, known %t, want the fifth sample and the median of the last four", first, last, known)
+	}
+	s.Memory = s.Memory[:9]
+	if _, _, known := s.Tenths(); known {
+		t.Error("nine samples have tenths")
+	}
+}

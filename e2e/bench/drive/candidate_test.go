@@ -51,7 +51,7 @@ func TestChoose(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	good := func() Options {
-		return Options{Services: []int{1}, Endpoints: 1, Candidates: Known(), Parts: Parts(), Samples: 1, Limit: time.Second, Churn: time.Second, Rate: 1}
+		return Options{Services: []int{1}, Endpoints: 1, Candidates: Known(), Parts: Parts(), Samples: 1, Limit: time.Second, Churn: time.Second, Drift: time.Second, Rate: 1}
 	}
 	if o := good(); o.Validate() != nil {
 		t.Fatal(o.Validate())
@@ -65,6 +65,8 @@ func TestOptions(t *testing.T) {
 		"an unknown part":    func(o *Options) { o.Parts = []string{"finish"} },
 		"samples":            func(o *Options) { o.Samples = 0 },
 		"limit":              func(o *Options) { o.Limit = 0 },
+		"soak":               func(o *Options) { o.Parts = []string{Soaking} },
+		"drift":              func(o *Options) { o.Drift = 0 },
 	} {
 		o := good()
 		if spoil(&o); o.Validate() == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"sync"
@@ -119,7 +120,7 @@ func (r *run) churn(ctx context.Context) error {
 		var writer sync.WaitGroup
 		var failed error
 		start := time.Now()
-		writer.Go(func() { out.Changes, failed = r.write(writing) })
+		writer.Go(func() { out.Changes, failed = r.write(writing, r.Rate, math.MaxInt) })
 		var err error
 		probe := r.changeProbe(min(r.Limit, inChurn*r.Churn))
 		for err == nil && (len(waits) == 0 || time.Since(start) < r.Churn) {
@@ -150,14 +151,14 @@ func (r *run) churn(ctx context.Context) error {
 	return nil
 }
 
-// write changes an endpoint of a random member at the rate wanted, until ctx ends, and returns how many. An API server that cannot follow
-// slows it down.
-func (r *run) write(ctx context.Context) (n int, err error) {
+// write changes an endpoint of a random member at the rate wanted, until ctx ends or so many were changed, and returns how many. An API server
+// that cannot follow slows it down.
+func (r *run) write(ctx context.Context, rate, most int) (n int, err error) {
 	group, working := errgroup.WithContext(context.WithoutCancel(ctx))
 	group.SetLimit(8)
-	ticker := time.NewTicker(time.Second / time.Duration(r.Rate))
+	ticker := time.NewTicker(time.Second / time.Duration(rate))
 	defer ticker.Stop()
-	for {
+	for n < most {
 		select {
 		case <-ctx.Done():
 			return n, group.Wait()
@@ -169,4 +170,5 @@ func (r *run) write(ctx context.Context) (n int, err error) {
 		n++
 		group.Go(func() error { return r.api.ChangeMember(working, i, own) })
 	}
+	return n, group.Wait()
 }

@@ -24,14 +24,24 @@ type Options struct {
 	Settle time.Duration
 	Out    string // directory of cells, and of what candidates print
 
+	// SoakChanges are made at SoakRate a second, for no longer than Soak.
+	SoakChanges, SoakRate int
+	Soak                  time.Duration
+	// Drift is how long is waited for the repair of what was changed by hand.
+	Drift time.Duration
+
 	KubeIPVS, KubeProxy string // programs
+	Writer              string // the program that finds the limit; none if empty
 
 	Log io.Writer // a line per step
 }
 
-// Parts that can be measured, in the order in which they are.
+// Soaking is a part that takes so long that it has to be asked for.
+const Soaking = "soak"
+
+// Parts that can be measured, but for Soaking, in the order in which they are.
 func Parts() []string {
-	return []string{"start", "idle", "endpoint", "service", "packets", "netlink", "roll", "churn"}
+	return []string{"start", "idle", "endpoint", "service", "packets", "netlink", "roll", "churn", "limit", "start-netlink"}
 }
 
 // Validate joins all mistakes.
@@ -55,15 +65,18 @@ func (o *Options) Validate() error {
 		seen[c.Name] = true
 	}
 	for _, p := range o.Parts {
-		if !slices.Contains(Parts(), p) {
-			wrong("part %q: want some of %v", p, Parts())
+		if !slices.Contains(Parts(), p) && p != Soaking {
+			wrong("part %q: want some of %v, %s", p, Parts(), Soaking)
 		}
 	}
 	if o.Samples < 1 || o.Rate < 1 {
 		wrong("%d samples, %d changes a second: want at least 1", o.Samples, o.Rate)
 	}
-	if o.Limit <= 0 || o.Churn <= 0 {
-		wrong("limit %s, churn %s: want more than 0", o.Limit, o.Churn)
+	if o.wants(Soaking) && (o.SoakChanges < 1 || o.SoakRate < 1 || o.Soak <= 0) {
+		wrong("soak: %d changes, %d a second for %s: want more than 0", o.SoakChanges, o.SoakRate, o.Soak)
+	}
+	if o.Limit <= 0 || o.Churn <= 0 || o.Drift <= 0 {
+		wrong("limit %s, churn %s, drift %s: want more than 0", o.Limit, o.Churn, o.Drift)
 	}
 	return errors.Join(errs...)
 }

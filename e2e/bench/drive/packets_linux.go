@@ -8,7 +8,6 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/bench/cell"
 	"github.com/kube-ipvs/kube-ipvs/e2e/bench/crowd"
-	"github.com/kube-ipvs/kube-ipvs/e2e/bench/meter"
 	"github.com/kube-ipvs/kube-ipvs/e2e/bench/world"
 )
 
@@ -93,11 +92,7 @@ func (r *run) netlink(ctx context.Context) (err error) {
 
 // tapped is what goes over netlink on the node while f runs.
 func (r *run) tapped(out *cell.Netlink, f func() error) (cell.Traffic, error) {
-	var tap *meter.Tap
-	err := r.world.Node.Do(func() (err error) {
-		tap, err = meter.NewTap()
-		return err
-	})
+	tap, err := r.tap()
 	if err != nil {
 		return nil, err
 	}

@@ -86,12 +86,34 @@ func measure(ctx context.Context, o Options, api *crowd.Crowd, m *meter.Meter, n
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	err = r.withCandidate(ctx, m, c, dir, func() error { return r.parts(ctx) })
+	saved := errors.New("the candidate has not started")
+	err = r.withCandidate(ctx, m, c, dir, func() error {
+		if err := r.start(ctx); err != nil {
+			return err
+		}
+		if r.wants("limit") {
+			saved = r.saveRows(ctx, dir)
+		}
+		return r.parts(ctx)
+	})
 	if err != nil {
 		r.cell.Skip("rest", err.Error())
 	}
 	after, calibrated := r.calibrate()
 	r.cell.After = after
+	if r.wants("limit") {
+		if saved == nil {
+			saved = r.limit(ctx, dir)
+		}
+		if saved != nil {
+			r.cell.Skip("limit", saved.Error())
+		}
+	}
+	if r.wants("start-netlink") {
+		if err := r.countStart(ctx, m, c); err != nil {
+			r.cell.Skip("start-netlink", err.Error())
+		}
+	}
 	return errors.Join(err, calibrated, r.cell.Save(o.Out))
 }
 
@@ -122,7 +144,7 @@ func (r *run) withCandidate(ctx context.Context, m *meter.Meter, c Candidate, di
 	if err != nil {
 		return err
 	}
-	output, err := os.Create(filepath.Join(r.Out, fmt.Sprintf("cell-%05d-%s.log", r.n, c.Name)))
+	output, err := os.Create(filepath.Join(r.Out, fmt.Sprintf("cell-%05d-%s.log", r.n, r.cell.Candidate)))
 	if err != nil {
 		return err
 	}
@@ -160,14 +182,11 @@ func (r *run) commandLine(ctx context.Context, c Candidate, dir, near string) (s
 
 // parts measures one after the other, and keeps what is known after each.
 func (r *run) parts(ctx context.Context) error {
-	if err := r.start(ctx); err != nil {
-		return err
-	}
 	for _, part := range []struct {
 		name    string
 		measure func(context.Context) error
 	}{
-		{"idle", r.idle}, {"endpoint", r.endpoint}, {"service", r.service}, {"packets", r.packets}, {"netlink", r.netlink}, {"roll", r.roll}, {"churn", r.churn},
+		{"idle", r.idle}, {"endpoint", r.endpoint}, {"service", r.service}, {"packets", r.packets}, {"netlink", r.netlink}, {"roll", r.roll}, {"churn", r.churn}, {Soaking, r.soak},
 	} {
 		if !r.wants(part.name) {
 			continue

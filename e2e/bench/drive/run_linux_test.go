@@ -22,7 +22,7 @@ func TestRun(t *testing.T) {
 	}
 	o := Options{
 		Services: []int{20}, Endpoints: 3, Parts: []string{"endpoint", "service", "roll", "churn"}, Samples: 2, Rate: 20, Out: t.TempDir(),
-		Limit: time.Minute, Churn: 2 * time.Second, Settle: time.Millisecond, KubeProxy: set.Proxy, Log: t.Output(),
+		Limit: time.Minute, Churn: 2 * time.Second, Drift: time.Second, Settle: time.Millisecond, KubeProxy: set.Proxy, Log: t.Output(),
 		Candidates: []Candidate{{"broken", "sh -c 'echo I cannot; exit 3'"}, Known()[3]},
 	}
 	err = Run(t.Context(), o)

@@ -12,8 +12,8 @@ import (
 // probes is how many members show that all are carried.
 const probes = 100
 
-// start waits until the probes answer, then until the candidate rests, and asks all Services once.
-func (r *run) start(ctx context.Context) error {
+// launched waits until the probes answer, then until the candidate rests.
+func (r *run) launched(ctx context.Context, out *cell.Start) error {
 	kubernetes, err := r.api.KubernetesVIP(ctx)
 	if err != nil {
 		return err
@@ -26,8 +26,7 @@ func (r *run) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	out := &cell.Start{Probes: len(asked) - 1}
-	r.cell.Start = out
+	out.Probes = len(asked) - 1
 	server := r.answered(at[0])
 	out.Server = &server
 	out.First, out.Last = r.firstAndLast(at[1:])
@@ -35,7 +34,15 @@ func (r *run) start(ctx context.Context) error {
 	if out.Quiet, err = r.quiet(ctx, out.Last); err != nil {
 		return err
 	}
-	if out.Cost, err = r.subject.Cost(); err != nil {
+	out.Cost, err = r.subject.Cost()
+	return err
+}
+
+// start waits until all is done, and asks all Services once.
+func (r *run) start(ctx context.Context) (err error) {
+	out := &cell.Start{}
+	r.cell.Start = out
+	if err := r.launched(ctx, out); err != nil {
 		return err
 	}
 	if out.Memory, err = r.subject.Memory(); err != nil {
@@ -134,5 +141,8 @@ func (r *run) idle(ctx context.Context) error {
 	}
 	r.cell.Idle = &cell.Idle{Length: cell.Took(time.Since(start)), Cost: after.Sub(before)}
 	r.say("%s, %d Services: idle: CPU %.3f s, %.0f processes in %s", r.cell.Candidate, r.n, r.cell.Idle.Cost.CPU(), r.cell.Idle.Cost.Launches, idleTime)
+	if err := r.drift(ctx); err != nil {
+		r.cell.Skip("drift", err.Error())
+	}
 	return nil
 }

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -55,7 +58,7 @@ func (s *Space) Do(f func() error) error {
 }
 
 // toolTimeout bounds one program; emulated kernels are slow, hanging ones are slower.
-const toolTimeout = 2 * time.Minute
+const toolTimeout = 10 * time.Minute
 
 // Shell runs lines of shell in the namespace, and stops at the first that fails.
 func (s *Space) Shell(ctx context.Context, script string) error {
@@ -74,6 +77,35 @@ func (s *Space) Output(ctx context.Context, script string) ([]byte, error) {
 		return nil, fmt.Errorf("in %s: %w: %s%s\n%s", s.name, err, bytes.TrimSpace(complaints.Bytes()), tail(output.Bytes()), script)
 	}
 	return output.Bytes(), nil
+}
+
+// getTimeout bounds one request of HTTP.
+const getTimeout = 30 * time.Second
+
+// Get asks a server in the namespace by HTTP and returns what it answers, which has to be a success.
+func (s *Space) Get(ctx context.Context, url string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, getTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	dial := func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+		err = s.Do(func() (err error) {
+			conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
+			return err
+		})
+		return conn, err
+	}
+	response, err := (&http.Transport{DialContext: dial, DisableKeepAlives: true}).RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("get %s: %s", url, response.Status)
+	}
+	return io.ReadAll(response.Body)
 }
 
 // tail is the end of what a program printed, for an error.
