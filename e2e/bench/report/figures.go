@@ -4,6 +4,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/bench/cell"
@@ -42,7 +43,7 @@ type figure struct {
 func figures() []figure {
 	var out []figure
 	for _, part := range [][]figure{startFigures, idleFigures, changeFigures("one endpoint changes", endpoint), changeFigures("one Service comes", service),
-		churnFigures, rollFigures, packetFigures, netlinkFigures} {
+		churnFigures, soakFigures, rollFigures, packetFigures, netlinkFigures} {
 		out = append(out, part...)
 	}
 	return out
@@ -75,8 +76,21 @@ var startFigures = []figure{
 	}, duration},
 	{"start", "all probes answer", start(func(s *cell.Start) value { return wait(s.Last) }), duration},
 	{"start", "quiet since", start(func(s *cell.Start) value { return wait(s.Quiet) }), duration},
+	{"start", programmed, counted(func(c *cell.Counted) value {
+		if c.Programmed == nil {
+			return value{}
+		}
+		return wait(*c.Programmed)
+	}), duration},
+	{"start", "quiet since, counted", counted(func(c *cell.Counted) value { return wait(c.Quiet) }), duration},
 	{"start", "CPU", start(func(s *cell.Start) value { return number(s.Cost.CPU()) }), duration},
 	{"start", "of it in the kernel", start(func(s *cell.Start) value { return number(s.Cost.System) }), duration},
+	{"start", writing, counted(func(c *cell.Counted) value { return tablesOf(c, limited...) }), duration},
+	{"start", "the limit of writing its rows", limit(func(l *cell.Limit) value { return number(l.Sum.Wall) }), duration},
+	{"start", timesLimit, overLimit(limited...), digits},
+	{"start", "of it sets, times the limit", overLimit("sets"), digits},
+	{"start", "of it IPVS, times the limit", overLimit("ipvs"), digits},
+	{"start", "of it addresses, times the limit", overLimit("addresses"), digits},
 	{"start", "processes launched", start(func(s *cell.Start) value { return number(s.Cost.Launches) }), count},
 	{"start", "Services without an answer", start(func(s *cell.Start) value { return number(s.Unanswered) }), count},
 	{"start", "destinations in IPVS", kernel(func(k *cell.Kernel) value { return value{number: float64(k.Destinations), known: k.Servers > 0} }), count},
@@ -87,6 +101,68 @@ var startFigures = []figure{
 
 func kernel(of func(*cell.Kernel) value) func(*cell.Cell) value {
 	return have(func(c *cell.Cell) *cell.Kernel { return c.Kernel }, of)
+}
+
+// programmed is of another start, in which netlink is counted.
+const programmed = "last change over netlink, counted"
+
+// counted makes a figure of the start that is counted; what was lost makes it noisy.
+func counted(of func(*cell.Counted) value) func(*cell.Cell) value {
+	return have(func(c *cell.Cell) *cell.Counted { return c.Counted }, func(c *cell.Counted) value {
+		v := of(c)
+		v.noisy = c.Dropped > 0
+		return v
+	})
+}
+
+// startTraffic is a figure of one family of netlink, both ways.
+func startTraffic(family string, pick func(messages, bytes float64) float64) func(*cell.Cell) value {
+	return counted(func(c *cell.Counted) value {
+		v, known := c.Traffic[family]
+		return value{number: pick(v.Messages+v.FromMessages, v.Bytes+v.FromBytes), known: known}
+	})
+}
+
+func limit(of func(*cell.Limit) value) func(*cell.Cell) value {
+	return have(func(c *cell.Cell) *cell.Limit { return c.Limit }, of)
+}
+
+const (
+	writing    = "writing sets, IPVS, addresses, counted"
+	timesLimit = "the same, times the limit"
+)
+
+// limited are the tables that a limit is known for.
+var limited = []string{"sets", "ipvs", "addresses"}
+
+// tablesOf is how long the kernel was at changes of some tables.
+func tablesOf(c *cell.Counted, tables ...string) (v value) {
+	for _, table := range tables {
+		took, known := c.Writing[table]
+		v.number += float64(took)
+		v.known = v.known || known
+	}
+	return v
+}
+
+// overLimit is how many times the limit writing some tables took.
+func overLimit(tables ...string) func(*cell.Cell) value {
+	return func(c *cell.Cell) value {
+		if c.Counted == nil || c.Limit == nil {
+			return value{}
+		}
+		least := 0.0
+		for _, t := range c.Limit.Tables {
+			if slices.Contains(tables, t.Name) {
+				least += float64(t.Wall)
+			}
+		}
+		v := tablesOf(c.Counted, tables...)
+		if least == 0 || !v.known {
+			return value{}
+		}
+		return value{number: v.number / least, known: true, noisy: c.Counted.Dropped > 0}
+	}
 }
 
 // memoryBound is what the agent may hold with so many destinations.
@@ -102,6 +178,22 @@ var idleFigures = []figure{
 	{"idle", "CPU in 30 s", idle(func(i *cell.Idle) value { return number(i.Cost.CPU() * 30 / i.Length) }), duration},
 	{"idle", "processes launched in 30 s", idle(func(i *cell.Idle) value { return number(i.Cost.Launches * 30 / float64(i.Length)) }), count},
 	{"idle", "machine in softirq in 30 s", idle(func(i *cell.Idle) value { return number(i.Cost.SoftIRQ * 30 / i.Length) }), duration},
+	{"idle", "lost destination is back", drift(func(d *cell.Drift) value { return wait(d.Back) }), duration},
+	{"idle", "period of looking for such", drift(func(d *cell.Drift) value {
+		if d.Period == nil {
+			return value{}
+		}
+		return number(*d.Period)
+	}), duration},
+}
+
+func drift(of func(*cell.Drift) value) func(*cell.Cell) value {
+	return have(func(c *cell.Cell) *cell.Drift {
+		if c.Idle == nil {
+			return nil
+		}
+		return c.Idle.Drift
+	}, of)
 }
 
 func changeFigures(name string, part func(*cell.Cell) *cell.Changes) []figure {
@@ -154,6 +246,31 @@ func calmRatio(c *cell.Cell) value {
 	return noisy(endpoint(c), value{number: float64(busy.Seconds / calm.Seconds), known: true, over: busy.Over})
 }
 
+func soak(of func(*cell.Soak) value) func(*cell.Cell) value {
+	return have(func(c *cell.Cell) *cell.Soak { return c.Soak }, of)
+}
+
+// tenth is one of the two that show whether memory grows.
+func tenth(pick func(first, last float64) float64) func(*cell.Cell) value {
+	return soak(func(s *cell.Soak) value {
+		first, last, known := s.Tenths()
+		if !known || first == 0 {
+			return value{}
+		}
+		return number(pick(first, last))
+	})
+}
+
+var soakFigures = []figure{
+	{"very many endpoints change", "changes", soak(func(s *cell.Soak) value { return number(s.Changes) }), count},
+	{"very many endpoints change", "in", soak(func(s *cell.Soak) value { return number(s.Length) }), duration},
+	{"very many endpoints change", "RSS after the first tenth", tenth(func(first, _ float64) float64 { return first }), memory},
+	{"very many endpoints change", "RSS in the last tenth", tenth(func(_, last float64) float64 { return last }), memory},
+	{"very many endpoints change", tenths, tenth(func(first, last float64) float64 { return last / first }), digits},
+}
+
+const tenths = "RSS, last tenth to first"
+
 func roll(of func(*cell.Roll) value) func(*cell.Cell) value {
 	return have(func(c *cell.Cell) *cell.Roll { return c.Roll }, of)
 }
@@ -187,6 +304,14 @@ func messages(m, _ float64) float64 { return m }
 func bytes(_, b float64) float64    { return b }
 
 var netlinkFigures = []figure{
+	{"netlink", "messages, start", counted(func(c *cell.Counted) value { return number(messages(c.Traffic.Sum())) }), count},
+	{"netlink", "messages, start: IPVS", startTraffic("NETLINK_GENERIC", messages), count},
+	{"netlink", "messages, start: sets and rules", startTraffic("NETLINK_NETFILTER", messages), count},
+	{"netlink", "messages, start: addresses", startTraffic("NETLINK_ROUTE", messages), count},
+	{"netlink", "bytes, start", counted(func(c *cell.Counted) value { return number(bytes(c.Traffic.Sum())) }), count},
+	{"netlink", "bytes, start: IPVS", startTraffic("NETLINK_GENERIC", bytes), count},
+	{"netlink", "bytes, start: sets and rules", startTraffic("NETLINK_NETFILTER", bytes), count},
+	{"netlink", "bytes, start: addresses", startTraffic("NETLINK_ROUTE", bytes), count},
 	{"netlink", "messages, one endpoint", netlink(func(n *cell.Netlink) cell.Traffic { return n.Change }, messages), count},
 	{"netlink", "bytes, one endpoint", netlink(func(n *cell.Netlink) cell.Traffic { return n.Change }, bytes), count},
 	{"netlink", "messages, one Service", netlink(func(n *cell.Netlink) cell.Traffic { return n.Service }, messages), count},

@@ -44,6 +44,7 @@ func (b *board) judge() {
 	b.idle()
 	b.churn()
 	b.memory()
+	b.soak()
 	b.packets()
 }
 
@@ -78,12 +79,17 @@ func (b *board) faster() {
 
 func (b *board) start() {
 	full := theFigure("start", "quiet since")
-	for _, f := range []figure{full, theFigure("start", "CPU")} {
+	for _, f := range []figure{full, theFigure("start", programmed), theFigure("start", "CPU")} {
 		b.share("start: "+f.name, f, 1000, 10)
 		b.share("start: "+f.name, f, 5000, 20)
 	}
 	for _, n := range b.sizes() {
 		b.most("start: processes launched", n, b.own(n, theFigure("start", "processes launched")), 15, count)
+	}
+	for _, n := range b.sizes() {
+		s := b.own(n, theFigure("start", timesLimit))
+		took, least := b.own(n, theFigure("start", writing)), b.own(n, theFigure("start", "the limit of writing its rows"))
+		b.add("start: "+writing+", times the limit", "at most 1.5", count(float64(n)), least.beside(took, duration), s.atMost(1.5))
 	}
 	for _, n := range b.sizes() {
 		first, all := b.own(n, theFigure("start", "first Service answers")), b.own(n, full)
@@ -93,6 +99,11 @@ func (b *board) start() {
 
 func (b *board) idle() {
 	b.share("idle: CPU", theFigure("idle", "CPU in 30 s"), 5000, 100)
+	back, period := theFigure("idle", "lost destination is back"), theFigure("idle", "period of looking for such")
+	for _, n := range b.sizes() {
+		took, every := b.own(n, back), b.own(n, period)
+		b.add("idle: lost destination is back, in periods of looking for such", "at most 1", count(float64(n)), every.beside(took, duration), took.by(every).atMost(1))
+	}
 }
 
 func (b *board) churn() {
@@ -128,6 +139,18 @@ func (b *board) memory() {
 		r := own.by(bound)
 		b.add(f.part+": "+f.name+" to "+memoryBound+" endpoint", "below 1", "10,000", bound.beside(own, memory), r.below(1))
 	}
+}
+
+// flat is how much more RSS the last tenth of a soak may have than the first: the heap breathes.
+const flat = 1.1
+
+func (b *board) soak() {
+	ratio, changes := b.own(10_000, theFigure("very many endpoints change", tenths)), b.own(10_000, theFigure("very many endpoints change", "changes"))
+	text := ratio.text(digits)
+	if ratio.why == "" {
+		text += fmt.Sprintf(" (%s changes)", changes.text(count))
+	}
+	b.add("very many endpoints change: "+tenths, "at most "+digits(flat), "10,000", text, ratio.atMost(flat))
 }
 
 func (b *board) packets() {

@@ -31,18 +31,34 @@ func fast(services int) *cell.Cell {
 			First: cell.Wait{Seconds: 0.5}, Server: &cell.Wait{Seconds: 0.4}, Last: cell.Wait{Seconds: 0.8}, Quiet: cell.Wait{Seconds: 1.1},
 			Cost: cell.Cost{User: 0.6, System: 0.2, Launches: 12}, Memory: cell.Memory{RSS: 84.25}, Probes: 100,
 		},
+		Counted: &cell.Counted{Programmed: &cell.Wait{Seconds: 0.9}, Last: cell.Wait{Seconds: 0.9}, Quiet: cell.Wait{Seconds: 1.2},
+			Traffic: cell.Traffic{"NETLINK_GENERIC": {Messages: 1100, Bytes: 110_000, FromMessages: 40, FromBytes: 4000}, "NETLINK_ROUTE": {Messages: 7, Bytes: 5000, FromMessages: 2, FromBytes: 200}},
+			Writing: map[string]cell.Seconds{"sets": 0.05, "ipvs": 0.25, "rules": 0.1}},
+		Limit:    &cell.Limit{Runs: 3, Tables: []cell.Written{{Name: "sets", Wall: 0.04}, {Name: "ipvs", Wall: 0.2}}, Sum: cell.Written{Rows: 11 * services, Wall: 0.24}},
 		Kernel:   &cell.Kernel{Servers: services + 1, Destinations: 10 * services, Rules: 21},
-		Idle:     &cell.Idle{Length: 30, Cost: cell.Cost{User: 0.02, System: 0.01}},
+		Idle:     &cell.Idle{Length: 30, Cost: cell.Cost{User: 0.02, System: 0.01}, Drift: &cell.Drift{Back: cell.Wait{Seconds: 14}, Period: ptr(30)}},
 		Endpoint: changes(0.004, 0.0041, 0.0004), Service: changes(0.006, 0.0063, 0.0009),
 		Churn: &cell.Churn{
 			Changes: 1000, Length: 20, Probes: cell.Summarize([]cell.Wait{{Seconds: 0.005}, {Seconds: 0.012}}),
 			CatchUp: cell.Wait{Seconds: 0.1}, Each: cell.Cost{User: 0.0003}, Memory: cell.Memory{RSS: 90, Peak: 101.5},
 		},
+		Soak:    soaked(90, 91),
 		Roll:    &cell.Roll{Endpoints: 500, Writes: 25, Done: cell.Wait{Seconds: 0.01}, Asked: 900, Cost: cell.Cost{User: 0.05}},
 		Packets: &cell.Packets{Rate: cell.NewSpeed([]float64{3000, 2900}), RateDirect: cell.NewSpeed([]float64{3500, 3400}), Request: cell.NewSpeed([]float64{9000, 20000}), RequestDirect: cell.NewSpeed([]float64{10000})},
 		Netlink: &cell.Netlink{Change: cell.Traffic{"NETLINK_GENERIC": {Messages: 2, Bytes: 200, FromMessages: 2, FromBytes: 80}}, Service: cell.Traffic{}, Idle: cell.Traffic{}, Length: 30},
 	}
 }
+
+// soaked is an hour's worth of changes in which memory goes from one size to another.
+func soaked(from, to float64) *cell.Soak {
+	s := &cell.Soak{Wanted: 180_000, Changes: 180_000, Length: 900}
+	for i := range 90 {
+		s.Memory = append(s.Memory, cell.Held{At: cell.Seconds(10 * i), RSS: from + (to-from)*float64(i)/89})
+	}
+	return s
+}
+
+func ptr(s cell.Seconds) *cell.Seconds { return &s }
 
 func slow(services int) *cell.Cell {
 	c := &cell.Cell{
@@ -57,6 +73,7 @@ func slow(services int) *cell.Cell {
 		Churn: &cell.Churn{Changes: 900, Length: 20, Probes: cell.Summarize([]cell.Wait{{Seconds: 17}, {Seconds: 20, Over: true}}), CatchUp: cell.Wait{Seconds: 1200, Over: true}},
 	}
 	c.Before, c.After = &cell.Calibration{Spins: 100}, &cell.Calibration{Spins: 140}
+	c.Counted = &cell.Counted{Programmed: &cell.Wait{Seconds: 129}, Quiet: cell.Wait{Seconds: 140}, Traffic: cell.Traffic{"NETLINK_GENERIC": {Messages: 5000, Bytes: 900_000}}, Dropped: 3}
 	c.Skip("netlink", "the kernel has no nlmon")
 	return c
 }
