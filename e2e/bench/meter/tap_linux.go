@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -21,6 +22,7 @@ type Tap struct {
 	changed time.Time // when the last message went to the kernel that asks for a change
 	writing map[string]time.Duration
 	open    map[uint16]*exchange // of each family
+	closed  atomic.Int64         // when the counting ended (UnixNano), 0 before: taking the device down is a change, too
 	done    chan struct{}
 	err     error // why reading ended; to be read when done
 }
@@ -110,7 +112,8 @@ func (t *Tap) read() {
 // take counts one datagram. Its protocol is the family of netlink (netlink_deliver_tap of net/netlink/af_netlink.c).
 func (t *Tap) take(from *unix.SockaddrLinklayer, at time.Time, datagram []byte, length int) {
 	family := from.Protocol<<8 | from.Protocol>>8
-	if family == unix.NETLINK_CONNECTOR {
+	closed := t.closed.Load()
+	if family == unix.NETLINK_CONNECTOR || closed != 0 && at.UnixNano() > closed {
 		return // this program's own
 	}
 	name := families[family]
@@ -182,6 +185,7 @@ func eachMessage(datagram []byte, visit func(message []byte)) {
 
 // Close ends the counting and returns what there was, and how many datagrams came too fast.
 func (t *Tap) Close() (cell.Traffic, int, error) {
+	t.closed.Store(time.Now().UnixNano())
 	lost, err := unix.GetsockoptTpacketStats(t.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 	err = errors.Join(err, t.link.LinkSetDown(t.device))
 	<-t.done
