@@ -26,7 +26,7 @@ func Goals(w io.Writer, cells []*cell.Cell) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, "\nGoals of %s\n\n", Ours)
 	writeAligned(&out, append([][]string{{"goal", "wanted", "Services", "measured", "verdict"}}, b.lines...), 2, 4)
-	out.WriteString("\n\"noisy\": halves or rounds of a figure differ by more than 25 %, or the machine's own speed did between the two cells. Starts are measured once.\n")
+	out.WriteString("\n\"noisy\": halves or rounds of a figure differ by more than 25 %, or the machine's own speed did between the two cells. Starts are measured once. A p99 of fewer than 100 samples is the slowest.\n")
 	_, err := io.WriteString(w, out.String())
 	return err
 }
