@@ -285,7 +285,8 @@ type Counted struct {
 	Quiet      Wait    `json:"quiet"` // as in Start
 	Cost       Cost    `json:"cost"`
 	Traffic    Traffic `json:"traffic"`
-	// Writing is how long the kernel was at changes, from each datagram to the last answer, by table: ipvs, sets, addresses, rules, flows.
+	// Writing is how long the kernel was at changes, from each datagram to the last answer, by table: ipvs, sets, addresses, links,
+	// routes, rules, flows.
 	Writing map[string]Seconds `json:"writing"`
 	Dropped int                `json:"dropped,omitempty"` // datagrams that came too fast to be counted
 }

@@ -10,7 +10,9 @@ import (
 const (
 	TableIPVS      = "ipvs"
 	TableSets      = "sets"
-	TableAddresses = "addresses" // links and routes, too
+	TableLinks     = "links"
+	TableAddresses = "addresses"
+	TableRoutes    = "routes" // and what else there is in rtnetlink
 	TableRules     = "rules"     // of nftables
 	TableFlows     = "flows"     // of connection tracking
 )
@@ -21,9 +23,7 @@ func changing(family uint16, message []byte) string {
 	kind := binary.NativeEndian.Uint16(message[4:])
 	switch family {
 	case unix.NETLINK_ROUTE:
-		if kind >= unix.RTM_BASE && kind&3 != rtmGet {
-			return TableAddresses
-		}
+		return routeTable(kind)
 	case unix.NETLINK_NETFILTER:
 		return netfilterTable(kind>>8, kind&0xff)
 	case unix.NETLINK_GENERIC:
@@ -34,8 +34,19 @@ func changing(family uint16, message []byte) string {
 	return ""
 }
 
-// rtmGet is the third of each four types of rtnetlink: new, del, get, set (include/uapi/linux/rtnetlink.h).
-const rtmGet = 2
+// routeTable knows the types of rtnetlink, of which each four are one object's: new, del, get, set (include/uapi/linux/rtnetlink.h).
+func routeTable(kind uint16) string {
+	const get = 2
+	switch {
+	case kind < unix.RTM_BASE || kind&3 == get:
+		return ""
+	case kind <= unix.RTM_SETLINK:
+		return TableLinks
+	case kind <= unix.RTM_GETADDR:
+		return TableAddresses
+	}
+	return TableRoutes
+}
 
 // ipvsReads are the commands of IPVS that read (enum of include/uapi/linux/ip_vs.h): GET_SERVICE, GET_DEST, GET_DAEMON, GET_CONFIG, GET_INFO.
 // Other families of generic netlink are hardly ever used on a node, and their numbers are not fixed, so every family is taken for IPVS.

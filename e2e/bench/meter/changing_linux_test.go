@@ -18,8 +18,8 @@ func TestChanging(t *testing.T) {
 		want         string
 	}{
 		{"an address is added", unix.NETLINK_ROUTE, unix.RTM_NEWADDR, 0, TableAddresses},
-		{"a route is deleted", unix.NETLINK_ROUTE, unix.RTM_DELROUTE, 0, TableAddresses},
-		{"a link is set", unix.NETLINK_ROUTE, unix.RTM_SETLINK, 0, TableAddresses},
+		{"a route is deleted", unix.NETLINK_ROUTE, unix.RTM_DELROUTE, 0, TableRoutes},
+		{"a link is set", unix.NETLINK_ROUTE, unix.RTM_SETLINK, 0, TableLinks},
 		{"addresses are listed", unix.NETLINK_ROUTE, unix.RTM_GETADDR, 0, ""},
 		{"the end of a list", unix.NETLINK_ROUTE, unix.NLMSG_DONE, 0, ""},
 		{"a destination of IPVS is added", unix.NETLINK_GENERIC, 0x21, 5, TableIPVS},
