@@ -13,8 +13,8 @@ const (
 	TableLinks     = "links"
 	TableAddresses = "addresses"
 	TableRoutes    = "routes" // and what else there is in rtnetlink
-	TableRules     = "rules"     // of nftables
-	TableFlows     = "flows"     // of connection tracking
+	TableRules     = "rules"  // of nftables
+	TableFlows     = "flows"  // of connection tracking
 )
 
 // changing is the table that a message to the kernel wants to change, nothing if it only asks. Flags do not tell: those of a dump are, in other
