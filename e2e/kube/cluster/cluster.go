@@ -192,3 +192,6 @@ func (c *Cluster) timed(what string, wait func() error) error {
 	fmt.Fprintf(c.options.Log, "cluster: %s is ready after %.1fs\n", what, time.Since(start).Seconds())
 	return nil
 }
+
+// APIServerPID is the process of the API server, for who measures it; 0 while it does not run. It is another one after each start.
+func (c *Cluster) APIServerPID() int { return c.apiserver.pid() }

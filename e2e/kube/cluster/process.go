@@ -100,6 +100,14 @@ func (p *process) signal(sig os.Signal) error {
 	return nil
 }
 
+// pid is that of the running program, 0 without one.
+func (p *process) pid() int {
+	if p.cmd == nil {
+		return 0
+	}
+	return p.cmd.Process.Pid
+}
+
 // ended is closed when the running program ends; without one it is nil and blocks for ever.
 func (p *process) ended() <-chan struct{} {
 	if p.cmd == nil {
