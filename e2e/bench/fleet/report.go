@@ -61,8 +61,14 @@ func (r *result) details(out io.Writer) {
 	}
 }
 
+// followed are the resources that agents and informers ask for; the server itself watches others.
+var followed = []string{"endpointslices", "nodes", "servicecidrs", "services"}
+
 func (w watched) print(out io.Writer, what string) {
-	for _, name := range slices.Sorted(maps.Keys(w.Events)) {
+	for _, name := range followed {
+		if w.Events[name] == 0 {
+			continue
+		}
 		fmt.Fprintf(out, "  watch events by %s: %.0f of %s, %s\n", what, w.Events[name], name, size(w.Sizes[name]))
 	}
 }

@@ -86,7 +86,7 @@ func parseRequests(r io.Reader) (out []Request, err error) {
 	lines := bufio.NewReader(r)
 	for {
 		line, err := lines.ReadBytes('\n')
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return out, nil // what has no end of line is being written
 		}
 		if err != nil {
