@@ -41,10 +41,10 @@ func (r *run) launched(ctx context.Context, out *cell.Start) error {
 // start waits until all is done, and asks all Services once.
 func (r *run) start(ctx context.Context) (err error) {
 	out := &cell.Start{}
-	r.cell.Start = out
 	if err := r.launched(ctx, out); err != nil {
 		return err
 	}
+	r.cell.Start = out
 	if out.Memory, err = r.subject.Memory(); err != nil {
 		return err
 	}
