@@ -110,9 +110,8 @@ func (c *Catalog) input(id model.ServiceID) Input {
 	}
 	in.Slices = make([]model.Slice, 0, len(c.slices[id]))
 	for _, s := range c.slices[id] {
-		in.Slices = append(in.Slices, s)
+		in.Slices = append(in.Slices, *s)
 	}
-	slices.SortFunc(in.Slices, func(a, b model.Slice) int { return compareSlice(a.ID, b.ID) })
 	return in
 }
 

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -20,10 +21,10 @@ type Catalog struct {
 	mu       sync.Mutex
 	services map[model.ServiceID]*model.Service
 	// slices are kept under the service they name, known or not, so that order
-	// of arrival does not matter. Slices that name none are not kept.
-	slices map[model.ServiceID]map[model.SliceID]model.Slice
-	// owner finds the entry of slices by the slice's own name.
-	owner map[model.SliceID]model.ServiceID
+	// of arrival does not matter, sorted by ID. Slices that name none are not kept.
+	slices map[model.ServiceID][]*model.Slice
+	// named finds a slice by its own name.
+	named map[model.SliceID]*model.Slice
 	// dirty services have changed since the last Take.
 	dirty map[model.ServiceID]struct{}
 	// patience is how long a new service waits for its first slice, and since is when
@@ -56,8 +57,8 @@ func New(log *zap.Logger, self string, origins ...model.Origin) *Catalog {
 		self:     self,
 		wake:     make(chan struct{}, 1),
 		services: map[model.ServiceID]*model.Service{},
-		slices:   map[model.ServiceID]map[model.SliceID]model.Slice{},
-		owner:    map[model.SliceID]model.ServiceID{},
+		slices:   map[model.ServiceID][]*model.Slice{},
+		named:    map[model.SliceID]*model.Slice{},
 		dirty:    map[model.ServiceID]struct{}{},
 		since:    map[model.ServiceID]time.Time{},
 		states:   map[model.Origin]source.State{},
@@ -120,44 +121,59 @@ func (c *Catalog) DeleteService(id model.ServiceID) {
 func (c *Catalog) SetSlice(s model.Slice) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if owner, ok := c.owner[s.ID]; ok {
-		if c.slices[owner][s.ID].Equal(s) {
-			return
-		}
-		if owner != s.Service {
-			c.dropSlice(owner, s.ID)
-		}
+	old := c.named[s.ID]
+	if old != nil && old.Equal(s) {
+		return
+	}
+	if old != nil && old.Service != s.Service {
+		c.dropSlice(old)
 	}
 	if s.Service == (model.ServiceID{}) {
 		return
 	}
 	c.changes.slice()
-	if c.slices[s.Service] == nil {
-		c.slices[s.Service] = map[model.SliceID]model.Slice{}
-	}
-	c.slices[s.Service][s.ID] = s
+	c.keepSlice(&s)
 	c.trigger(s)
-	c.owner[s.ID] = s.Service
 	c.touch(s.Service)
+}
+
+// keepSlice puts a slice among those of its service, in place of one of its name.
+func (c *Catalog) keepSlice(s *model.Slice) {
+	list := c.slices[s.Service]
+	if i, found := findSlice(list, s.ID); found {
+		list[i] = s
+	} else {
+		c.slices[s.Service] = slices.Insert(list, i, s)
+	}
+	c.named[s.ID] = s
+}
+
+func findSlice(list []*model.Slice, id model.SliceID) (int, bool) {
+	return slices.BinarySearchFunc(list, id, func(s *model.Slice, id model.SliceID) int { return compareSlice(s.ID, id) })
 }
 
 // DeleteSlice forgets a slice.
 func (c *Catalog) DeleteSlice(id model.SliceID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if owner, ok := c.owner[id]; ok {
+	if s, ok := c.named[id]; ok {
 		c.changes.slice()
-		c.dropSlice(owner, id)
+		c.dropSlice(s)
 	}
 }
 
-func (c *Catalog) dropSlice(owner model.ServiceID, id model.SliceID) {
-	delete(c.owner, id)
-	delete(c.slices[owner], id)
-	if len(c.slices[owner]) == 0 {
-		delete(c.slices, owner)
+func (c *Catalog) dropSlice(s *model.Slice) {
+	delete(c.named, s.ID)
+	list := c.slices[s.Service]
+	if i, found := findSlice(list, s.ID); found {
+		list = slices.Delete(list, i, i+1)
 	}
-	c.touch(owner)
+	if len(list) == 0 {
+		delete(c.slices, s.Service)
+	} else {
+		c.slices[s.Service] = list
+	}
+	c.touch(s.Service)
 }
 
 // touch marks a service dirty. Slices of a service we have not been told of (a
