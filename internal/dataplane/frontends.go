@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
@@ -15,13 +14,27 @@ import (
 // by namespace and name. It is the same for every mode, for two Services on one
 // address and port must never mix their backends.
 type Frontends struct {
-	claims *delta.Claims[claimant, model.FrontendKey, model.Frontend]
-	// known is the claimant that stands for each Service.
-	known map[model.ServiceID]claimant
-	// inForce are the frontends that were handed to the mode.
-	inForce map[model.FrontendKey]model.Frontend
+	// services have what each Service wants, if it wants anything.
+	services map[model.ServiceID]wish
+	// inForce are the frontends that were handed to the mode, in the lists of services.
+	inForce map[model.FrontendKey]*model.Frontend
 	// contested lists who wants a key, the holder first, where there are several.
 	contested map[model.FrontendKey][]claimant
+}
+
+// wish is what one Service wants, as it was planned.
+type wish struct {
+	born      int64            // as in claimant
+	frontends []model.Frontend // sorted by key
+}
+
+// get finds the frontend for a key; nil is none.
+func (w wish) get(k model.FrontendKey) *model.Frontend {
+	i, found := slices.BinarySearchFunc(w.frontends, k, func(fe model.Frontend, k model.FrontendKey) int { return fe.Key.Compare(k) })
+	if !found {
+		return nil
+	}
+	return &w.frontends[i]
 }
 
 // claimant is a Service with what decides its rank.
@@ -71,96 +84,124 @@ func (c Conflict) String() string {
 // NewFrontends returns Frontends without any Service.
 func NewFrontends() *Frontends {
 	return &Frontends{
-		claims:    delta.NewClaims[claimant, model.FrontendKey, model.Frontend](claimant.compare),
-		known:     map[model.ServiceID]claimant{},
-		inForce:   map[model.FrontendKey]model.Frontend{},
+		services:  map[model.ServiceID]wish{},
+		inForce:   map[model.FrontendKey]*model.Frontend{},
 		contested: map[model.FrontendKey][]claimant{},
 	}
 }
 
-// Set replaces what one Service wants. It returns what changed for the mode and
-// what changed in conflicts, both sorted by key. The cost is that of the keys
-// which the Service wanted or wants.
-func (f *Frontends) Set(plan model.ServicePlan) ([]Change, []Conflict) {
+// Set replaces what one Service wants; the plan's list is kept. It returns what changed
+// for the mode and what changed in conflicts, both sorted by key. The cost is that of the
+// keys which the Service wanted or wants.
+func (f *Frontends) Set(plan model.ServicePlan) (changes []Change, conflicts []Conflict) {
 	c := claimantOf(plan)
-	rows := make(map[model.FrontendKey]model.Frontend, len(plan.Frontends))
-	for _, fe := range plan.Frontends {
-		rows[fe.Key] = fe
-	}
-	var touched []model.FrontendKey
-	if old, ok := f.known[plan.ID]; ok && old != c {
-		touched = f.claim(old, nil) // created anew: it has lost its old rank
-	}
-	touched = append(touched, f.claim(c, rows)...)
-	if len(rows) == 0 {
-		delete(f.known, plan.ID)
+	before, now := f.services[plan.ID], wish{c.born, plan.Frontends}
+	if len(now.frontends) == 0 {
+		delete(f.services, plan.ID)
 	} else {
-		f.known[plan.ID] = c
+		f.services[plan.ID] = now
 	}
-	slices.SortFunc(touched, model.FrontendKey.Compare)
-	return f.settle(slices.Compact(touched))
-}
-
-func (f *Frontends) claim(c claimant, rows map[model.FrontendKey]model.Frontend) []model.FrontendKey {
-	holdings := f.claims.Set(c, rows)
-	keys := make([]model.FrontendKey, len(holdings))
-	for i, h := range holdings {
-		keys[i] = h.Key
-	}
-	return keys
-}
-
-// settle compares the touched keys with what is in force.
-func (f *Frontends) settle(keys []model.FrontendKey) (changes []Change, conflicts []Conflict) {
-	for _, k := range keys {
-		if ch, ok := f.enforce(k); ok {
+	for _, k := range keysOf(before, now) {
+		fe := now.get(k)
+		if !f.alone(plan.ID, k) {
+			var news []Conflict
+			fe, news = f.contest(c, k, fe)
+			conflicts = append(conflicts, news...)
+		}
+		if ch, ok := f.enforce(k, fe); ok {
 			changes = append(changes, ch)
 		}
-		conflicts = append(conflicts, f.judge(k)...)
 	}
 	return changes, conflicts
 }
 
-func (f *Frontends) enforce(k model.FrontendKey) (Change, bool) {
-	h := f.claims.Holder(k)
-	old, was := f.inForce[k]
-	ch := Change{Key: k}
-	if was {
-		ch.Old = &old
+// keysOf lists the keys of two wishes of one Service, sorted.
+func keysOf(before, now wish) []model.FrontendKey {
+	keys := make([]model.FrontendKey, 0, len(before.frontends)+len(now.frontends))
+	for _, w := range []wish{before, now} {
+		for i := range w.frontends {
+			keys = append(keys, w.frontends[i].Key)
+		}
 	}
-	if !h.Held {
-		delete(f.inForce, k)
-		return ch, was
-	}
-	if was && old.Equal(h.Value) {
-		return Change{}, false
-	}
-	f.inForce[k] = h.Value
-	ch.New = &h.Value
-	return ch, true
+	slices.SortFunc(keys, model.FrontendKey.Compare)
+	return slices.Compact(keys)
 }
 
-// judge says what is new in the conflict over one key, if there is one.
-func (f *Frontends) judge(k model.FrontendKey) []Conflict {
-	before, now := f.contested[k], f.claims.Claimants(k)
+// alone tells whether no other Service wants a key.
+func (f *Frontends) alone(id model.ServiceID, k model.FrontendKey) bool {
+	holder := f.inForce[k]
+	return (holder == nil || holder.Service == id) && len(f.contested[k]) == 0
+}
+
+// contest settles a key that others want, too, or wanted until now, by what one of them
+// wants of it at present; nil is nothing. It returns whose frontend wins.
+func (f *Frontends) contest(c claimant, k model.FrontendKey, wanted *model.Frontend) (*model.Frontend, []Conflict) {
+	now := f.others(c.id, k)
+	if wanted != nil {
+		i, _ := slices.BinarySearchFunc(now, c, claimant.compare)
+		now = slices.Insert(now, i, c)
+	}
+	conflicts := f.judge(k, now)
+	switch {
+	case len(now) == 0:
+		return nil, conflicts
+	case now[0] == c:
+		return wanted, conflicts
+	}
+	return f.services[now[0].id].get(k), conflicts
+}
+
+// others lists who else wants a key, by rank.
+func (f *Frontends) others(id model.ServiceID, k model.FrontendKey) []claimant {
+	if all := f.contested[k]; len(all) > 0 {
+		return slices.DeleteFunc(slices.Clone(all), func(c claimant) bool { return c.id == id })
+	}
+	holder := f.inForce[k].Service
+	return []claimant{{id: holder, born: f.services[holder].born}}
+}
+
+// enforce compares the frontend that a key has by now with the one in force.
+func (f *Frontends) enforce(k model.FrontendKey, now *model.Frontend) (Change, bool) {
+	old := f.inForce[k]
+	if now == nil {
+		delete(f.inForce, k)
+		return Change{Key: k, Old: old}, old != nil
+	}
+	f.inForce[k] = now // an equal one, too, lest it keep alive the list that it is in
+	if old != nil && old.Equal(*now) {
+		return Change{}, false
+	}
+	return Change{Key: k, Old: old, New: now}, true
+}
+
+// judge says what is new in the conflict over one key, if there is one, by who wants it
+// now.
+func (f *Frontends) judge(k model.FrontendKey, now []claimant) []Conflict {
+	before := f.contested[k]
 	if len(now) < 2 {
 		now = nil
 		delete(f.contested, k)
 	} else {
 		f.contested[k] = now
 	}
+	lostBefore, lostNow := before[min(1, len(before)):], now[min(1, len(now)):]
 	var out []Conflict
-	for _, c := range now[min(1, len(now)):] {
-		if len(before) == 0 || before[0] != now[0] || !slices.Contains(before[1:], c) {
+	for _, c := range lostNow {
+		if len(before) == 0 || before[0].id != now[0].id || !has(lostBefore, c.id) {
 			out = append(out, Conflict{Key: k, Winner: now[0].id, Loser: c.id})
 		}
 	}
-	for _, c := range before[min(1, len(before)):] {
-		if !slices.Contains(now[min(1, len(now)):], c) {
+	for _, c := range lostBefore {
+		if !has(lostNow, c.id) {
 			out = append(out, Conflict{Key: k, Loser: c.id, Over: true})
 		}
 	}
 	return out
+}
+
+// has tells whether a Service is in the list, whatever its age there.
+func has(list []claimant, id model.ServiceID) bool {
+	return slices.ContainsFunc(list, func(c claimant) bool { return c.id == id })
 }
 
 // Conflicts lists all that stand, in no order.
@@ -177,14 +218,17 @@ func (f *Frontends) Conflicts() []Conflict {
 // Get returns the frontend in force for a key.
 func (f *Frontends) Get(k model.FrontendKey) (model.Frontend, bool) {
 	fe, ok := f.inForce[k]
-	return fe, ok
+	if !ok {
+		return model.Frontend{}, false
+	}
+	return *fe, true
 }
 
 // Clear forgets every Service and returns what that changes for the mode.
 func (f *Frontends) Clear() []Change {
 	var changes []Change
 	for k, fe := range f.inForce {
-		changes = append(changes, Change{Key: k, Old: &fe})
+		changes = append(changes, Change{Key: k, Old: fe})
 	}
 	*f = *NewFrontends()
 	return changes
