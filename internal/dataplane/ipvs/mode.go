@@ -43,8 +43,9 @@ type Mode struct {
 	tables       *delta.Table[nftables.Key, struct{}]
 	pipeline     *dataplane.Pipeline
 
-	// Rows that several frontends share are kept until the last one leaves.
-	memberClaims  *delta.Claims[model.FrontendKey, memberKey, struct{}]
+	// Rows that several frontends share are kept until the last one leaves. Of entries
+	// it is known how many frontends have one beside the first.
+	shared        map[memberKey]int
 	addressClaims *delta.Claims[model.FrontendKey, netip.Addr, struct{}]
 
 	// healthClaims are for the health-check ports of Services.
@@ -81,7 +82,7 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 		deps:          deps,
 		catalogue:     newCatalogue(config.Families),
 		frontends:     dataplane.NewFrontends(),
-		memberClaims:  delta.NewClaims[model.FrontendKey, memberKey, struct{}](model.FrontendKey.Compare),
+		shared:        map[memberKey]int{},
 		addressClaims: delta.NewClaims[model.FrontendKey, netip.Addr, struct{}](model.FrontendKey.Compare),
 		healthClaims:  delta.NewClaims[model.ServiceID, memberKey, struct{}](model.ServiceID.Compare),
 		detours:       newDetours(config.Families),
@@ -281,11 +282,37 @@ func (m *Mode) change(c dataplane.Change) {
 		m.drains.end(k, dataplane.DrainBack)
 		m.destinations.SetDesired(k, d)
 	}
-	share(m.members, m.memberClaims.Set(c.Key, after.members))
+	m.changeMembers(before.members, after.members)
 	for _, h := range m.addressClaims.Set(c.Key, after.addresses) {
 		m.wantAddress(h.Key, h.Held)
 	}
 	m.detours.change(c)
+}
+
+// changeMembers takes the entries of one frontend from what it had to what it has.
+func (m *Mode) changeMembers(before, after map[memberKey]struct{}) {
+	for k := range after {
+		if _, had := before[k]; had {
+			continue
+		}
+		if _, wanted := m.members.Desired(k); wanted {
+			m.shared[k]++
+		}
+		m.members.SetDesired(k, struct{}{})
+	}
+	for k := range before {
+		if _, stays := after[k]; stays {
+			continue
+		}
+		switch m.shared[k] {
+		case 0:
+			m.members.DeleteDesired(k)
+		case 1:
+			delete(m.shared, k)
+		default:
+			m.shared[k]--
+		}
+	}
 }
 
 // share makes a table desire what is held.
