@@ -13,7 +13,7 @@ import (
 func BenchmarkTracker(b *testing.B) {
 	for _, n := range []int{100, 1_000, 10_000} {
 		b.Run(fmt.Sprintf("rows=%d", n), func(b *testing.B) {
-			t := delta.NewTracker[int](func(a, b int) bool { return a == b })
+			t := delta.NewTracker[int](intEqual)
 			for i := range n {
 				t.SetDesired(i, 0)
 				t.SetActual(i, 0)

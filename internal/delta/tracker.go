@@ -2,7 +2,6 @@ package delta
 
 import (
 	"iter"
-	"maps"
 	"slices"
 )
 
@@ -43,7 +42,7 @@ type Tracker[K comparable, V any] struct {
 	equal func(a, b V) bool
 
 	// The four maps are disjoint: a key is in at most one of them.
-	synced  map[K]V                    // desired and actual, equal
+	synced  shelf[K, V]                // desired and actual, equal
 	updates pendingMap[K, update[V]]   // desired; actual differs, is missing or unknown
 	deletes pendingMap[K, leftover[V]] // actual, not desired any more
 	orphans pendingMap[K, leftover[V]] // actual, found and not desired since
@@ -78,25 +77,30 @@ type leftover[V any] struct {
 
 // NewTracker returns an empty Tracker that compares values with equal.
 func NewTracker[K comparable, V any](equal func(a, b V) bool) *Tracker[K, V] {
+	return NewPackedTracker(equal, Packing[K]{})
+}
+
+// NewPackedTracker returns an empty Tracker that keeps its keys packed.
+func NewPackedTracker[K comparable, V any](equal func(a, b V) bool, p Packing[K]) *Tracker[K, V] {
 	return &Tracker[K, V]{
 		equal:   equal,
-		synced:  map[K]V{},
-		updates: newPendingMap[K, update[V]](),
-		deletes: newPendingMap[K, leftover[V]](),
-		orphans: newPendingMap[K, leftover[V]](),
+		synced:  newShelf[K, V](p),
+		updates: pendingMap[K, update[V]]{shelf: newShelf[K, update[V]](p)},
+		deletes: pendingMap[K, leftover[V]]{shelf: newShelf[K, leftover[V]](p)},
+		orphans: pendingMap[K, leftover[V]]{shelf: newShelf[K, leftover[V]](p)},
 	}
 }
 
 // SetDesired wants the row to be there with value v.
 func (t *Tracker[K, V]) SetDesired(k K, v V) {
-	if have, ok := t.synced[k]; ok {
+	if have, ok := t.synced.get(k); ok {
 		if !t.equal(have, v) {
-			delete(t.synced, k)
+			t.synced.remove(k)
 			t.updates.set(k, update[V]{want: v, have: have, actual: present})
 		}
 		return
 	}
-	if u, ok := t.updates.rows[k]; ok {
+	if u, ok := t.updates.get(k); ok {
 		u.resting = u.resting && t.equal(u.want, v)
 		u.want = v
 		t.settle(k, u)
@@ -115,10 +119,10 @@ func (t *Tracker[K, V]) SetDesired(k K, v V) {
 
 // leftover returns a row in place that is not desired.
 func (t *Tracker[K, V]) leftover(k K) (leftover[V], bool) {
-	if l, ok := t.deletes.rows[k]; ok {
+	if l, ok := t.deletes.get(k); ok {
 		return l, true
 	}
-	l, ok := t.orphans.rows[k]
+	l, ok := t.orphans.get(k)
 	return l, ok
 }
 
@@ -126,7 +130,7 @@ func (t *Tracker[K, V]) leftover(k K) (leftover[V], bool) {
 func (t *Tracker[K, V]) settle(k K, u update[V]) {
 	if u.actual == present && t.equal(u.want, u.have) {
 		t.updates.remove(k)
-		t.synced[k] = u.have
+		t.synced.set(k, u.have)
 		return
 	}
 	t.updates.set(k, u)
@@ -139,12 +143,12 @@ func (t *Tracker[K, V]) dropLeftover(k K) {
 
 // DeleteDesired wants the row to be gone.
 func (t *Tracker[K, V]) DeleteDesired(k K) {
-	if have, ok := t.synced[k]; ok {
-		delete(t.synced, k)
+	if have, ok := t.synced.get(k); ok {
+		t.synced.remove(k)
 		t.deletes.set(k, leftover[V]{have: have})
 		return
 	}
-	u, ok := t.updates.rows[k]
+	u, ok := t.updates.get(k)
 	if !ok {
 		return
 	}
@@ -161,16 +165,16 @@ func (t *Tracker[K, V]) DeleteDesired(k K) {
 // desired becomes an orphan, unless its deletion is pending already.
 func (t *Tracker[K, V]) SetActual(k K, v V) {
 	if want, ok := t.Desired(k); ok {
-		delete(t.synced, k)
+		t.synced.remove(k)
 		t.settle(k, update[V]{want: want, have: v, actual: present})
 		return
 	}
-	if l, ok := t.deletes.rows[k]; ok {
+	if l, ok := t.deletes.get(k); ok {
 		l.have, l.unsure = v, false
 		t.deletes.set(k, l)
 		return
 	}
-	l := t.orphans.rows[k]
+	l, _ := t.orphans.get(k)
 	l.have, l.unsure = v, false
 	t.orphans.set(k, l)
 }
@@ -178,7 +182,7 @@ func (t *Tracker[K, V]) SetActual(k K, v V) {
 // DropActual records that the row was seen to be missing.
 func (t *Tracker[K, V]) DropActual(k K) {
 	if want, ok := t.Desired(k); ok {
-		delete(t.synced, k)
+		t.synced.remove(k)
 		t.updates.set(k, update[V]{want: want})
 		return
 	}
@@ -197,11 +201,12 @@ func (t *Tracker[K, V]) Load(actual map[K]V) (drifted int) {
 	for _, k := range gone {
 		t.DropActual(k)
 	}
-	for k, u := range t.updates.rows {
+	t.updates.each(func(k K, u update[V]) bool {
 		if _, ok := actual[k]; !ok && u.actual == unknown {
 			t.DropActual(k) // stays in updates, as absent
 		}
-	}
+		return true
+	})
 	for k, v := range actual {
 		if have, ok := t.actual(k); !ok || !t.equal(have, v) {
 			drifted++
@@ -213,10 +218,10 @@ func (t *Tracker[K, V]) Load(actual map[K]V) (drifted int) {
 
 // actual returns the believed value of a row; false when absent or unknown.
 func (t *Tracker[K, V]) actual(k K) (V, bool) {
-	if v, ok := t.synced[k]; ok {
+	if v, ok := t.synced.get(k); ok {
 		return v, true
 	}
-	if u, ok := t.updates.rows[k]; ok {
+	if u, ok := t.updates.get(k); ok {
 		return u.have, u.actual == present
 	}
 	l, ok := t.leftover(k)
@@ -235,12 +240,12 @@ func (t *Tracker[K, V]) Applied(c Change[K, V]) {
 // Failed records that a change may or may not have been carried out. The row
 // rests until a pass retries, or until something else is wanted of it.
 func (t *Tracker[K, V]) Failed(c Change[K, V]) {
-	if u, ok := t.updates.rows[c.Key]; ok {
+	if u, ok := t.updates.get(c.Key); ok {
 		u.actual, u.resting = unknown, true
 		t.updates.set(c.Key, u)
 	}
 	for _, m := range []*pendingMap[K, leftover[V]]{&t.deletes, &t.orphans} {
-		if l, ok := m.rows[c.Key]; ok {
+		if l, ok := m.get(c.Key); ok {
 			l.unsure, l.resting = true, true
 			m.set(c.Key, l)
 		}
@@ -249,10 +254,10 @@ func (t *Tracker[K, V]) Failed(c Change[K, V]) {
 
 // Desired returns the wanted value of a row.
 func (t *Tracker[K, V]) Desired(k K) (V, bool) {
-	if v, ok := t.synced[k]; ok {
+	if v, ok := t.synced.get(k); ok {
 		return v, true
 	}
-	u, ok := t.updates.rows[k]
+	u, ok := t.updates.get(k)
 	return u.want, ok
 }
 
@@ -264,10 +269,10 @@ func (t *Tracker[K, V]) PendingDelete(k K) bool {
 
 // Deleting tells whether the row is to be deleted, orphans included or not.
 func (t *Tracker[K, V]) Deleting(k K, orphans bool) bool {
-	if _, ok := t.deletes.rows[k]; ok {
+	if _, ok := t.deletes.get(k); ok {
 		return true
 	}
-	_, ok := t.orphans.rows[k]
+	_, ok := t.orphans.get(k)
 	return ok && orphans
 }
 
@@ -283,7 +288,7 @@ func (t *Tracker[K, V]) Believed(k K) (V, bool) { return t.actual(k) }
 
 // MayBeThere tells whether the row is in place, or may be because a write of it failed.
 func (t *Tracker[K, V]) MayBeThere(k K) bool {
-	if u, ok := t.updates.rows[k]; ok {
+	if u, ok := t.updates.get(k); ok {
 		return u.actual != absent
 	}
 	return t.Known(k)
@@ -293,32 +298,22 @@ func (t *Tracker[K, V]) MayBeThere(k K) bool {
 // in no order.
 func (t *Tracker[K, V]) AllDeletes() iter.Seq[K] {
 	return func(yield func(K) bool) {
-		for _, m := range []pendingMap[K, leftover[V]]{t.deletes, t.orphans} {
-			for k := range m.rows {
-				if !yield(k) {
-					return
-				}
-			}
-		}
+		key := func(k K, _ leftover[V]) bool { return yield(k) }
+		_ = t.deletes.each(key) && t.orphans.each(key)
 	}
 }
 
 // AllUpdates goes over the desired rows that are not in place, in no order.
-func (t *Tracker[K, V]) AllUpdates() iter.Seq[K] { return maps.Keys(t.updates.rows) }
+func (t *Tracker[K, V]) AllUpdates() iter.Seq[K] {
+	return func(yield func(K) bool) {
+		t.updates.each(func(k K, _ update[V]) bool { return yield(k) })
+	}
+}
 
 // AllDesired goes over the desired rows in no order.
 func (t *Tracker[K, V]) AllDesired() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		for k, v := range t.synced {
-			if !yield(k, v) {
-				return
-			}
-		}
-		for k, u := range t.updates.rows {
-			if !yield(k, u.want) {
-				return
-			}
-		}
+		_ = t.synced.each(yield) && t.updates.each(func(k K, u update[V]) bool { return yield(k, u.want) })
 	}
 }
 
@@ -326,21 +321,10 @@ func (t *Tracker[K, V]) AllDesired() iter.Seq2[K, V] {
 // whose state is unknown is left out.
 func (t *Tracker[K, V]) Actual() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		for k, v := range t.synced {
-			if !yield(k, v) {
-				return
-			}
-		}
-		for k, u := range t.updates.rows {
-			if u.actual == present && !yield(k, u.have) {
-				return
-			}
-		}
-		for k := range t.AllDeletes() {
-			if l, _ := t.leftover(k); !yield(k, l.have) {
-				return
-			}
-		}
+		had := func(k K, l leftover[V]) bool { return yield(k, l.have) }
+		_ = t.synced.each(yield) &&
+			t.updates.each(func(k K, u update[V]) bool { return u.actual != present || yield(k, u.have) }) &&
+			t.deletes.each(had) && t.orphans.each(had)
 	}
 }
 
@@ -359,10 +343,10 @@ func (c Counts) Pending() int { return c.Updates + c.Deletes }
 // Counts returns the current sizes.
 func (t *Tracker[K, V]) Counts() Counts {
 	return Counts{
-		Desired: len(t.synced) + len(t.updates.rows),
-		Updates: len(t.updates.rows),
-		Deletes: len(t.deletes.rows) + len(t.orphans.rows),
-		Orphans: len(t.orphans.rows),
+		Desired: t.synced.len() + t.updates.len(),
+		Updates: t.updates.len(),
+		Deletes: t.deletes.len() + t.orphans.len(),
+		Orphans: t.orphans.len(),
 	}
 }
 
@@ -377,34 +361,34 @@ type Pass struct {
 // Updates lists the rows to add or update in a pass, sorted with cmp. Its cost
 // is that of what is pending.
 func (t *Tracker[K, V]) Updates(cmp func(a, b K) int, p Pass) []Change[K, V] {
-	out := make([]Change[K, V], 0, len(t.updates.rows))
-	for k, u := range t.updates.rows {
+	out := make([]Change[K, V], 0, t.updates.len())
+	t.updates.each(func(k K, u update[V]) bool {
 		if u.resting && !p.Retry {
-			continue
+			return true
 		}
 		op := Add
 		if u.actual == present {
 			op = Update
 		}
 		out = append(out, Change[K, V]{Op: op, Key: k, Value: u.want})
-	}
+		return true
+	})
 	slices.SortFunc(out, func(a, b Change[K, V]) int { return cmp(a.Key, b.Key) })
 	return out
 }
 
 // Deletes lists the rows to delete in a pass, in the reverse order of cmp.
 func (t *Tracker[K, V]) Deletes(cmp func(a, b K) int, p Pass) []Change[K, V] {
-	out := make([]Change[K, V], 0, len(t.deletes.rows))
-	collect := func(m pendingMap[K, leftover[V]]) {
-		for k, l := range m.rows {
-			if !l.resting || p.Retry {
-				out = append(out, Change[K, V]{Op: Delete, Key: k, Value: l.have})
-			}
+	out := make([]Change[K, V], 0, t.deletes.len())
+	collect := func(k K, l leftover[V]) bool {
+		if !l.resting || p.Retry {
+			out = append(out, Change[K, V]{Op: Delete, Key: k, Value: l.have})
 		}
+		return true
 	}
-	collect(t.deletes)
+	t.deletes.each(collect)
 	if p.Orphans {
-		collect(t.orphans)
+		t.orphans.each(collect)
 	}
 	slices.SortFunc(out, func(a, b Change[K, V]) int { return cmp(b.Key, a.Key) })
 	return out

@@ -235,19 +235,26 @@ func (n naive) check(t *testing.T, tr *delta.Tracker[string, int]) {
 }
 
 // FuzzTracker reads each pair of bytes as an operation on one of eight keys and
-// compares the tracker with the naive model after each.
+// compares the tracker with the naive model after each, and so for one that packs them.
 func FuzzTracker(f *testing.F) {
 	f.Add([]byte{0, 1, 8, 1, 16, 1, 24, 2, 32, 1, 40, 0})
 	f.Add([]byte{0, 0, 40, 0, 48, 0, 8, 0, 56, 0, 0, 3})
+	f.Add([]byte{0, 0, 5, 1, 32, 0, 13, 0, 8, 0, 32, 0, 21, 1, 48, 0})
 	f.Fuzz(func(t *testing.T, ops []byte) {
-		tr := newTracker()
-		n := naive{map[string]int{}, map[string]int{}, map[string]bool{}}
-		for len(ops) >= 2 {
-			step(tr, &n, ops[0]>>3, string('a'+rune(ops[0]&7)), int(ops[1]%3))
-			n.check(t, tr)
-			ops = ops[2:]
+		for _, tr := range []*delta.Tracker[string, int]{newTracker(), delta.NewPackedTracker(intEqual, halfPacked)} {
+			n := naive{map[string]int{}, map[string]int{}, map[string]bool{}}
+			for rest := ops; len(rest) >= 2; rest = rest[2:] {
+				step(tr, &n, rest[0]>>3, string('a'+rune(rest[0]&7)), int(rest[1]%3))
+				n.check(t, tr)
+			}
 		}
 	})
+}
+
+// halfPacked has a small form for a to d, and none for e to h.
+var halfPacked = delta.Packing[string]{
+	Pack:   func(k string) (delta.Small, bool) { return delta.Small{k[0]}, k < "e" },
+	Unpack: func(p delta.Small) string { return string(rune(p[0])) },
 }
 
 // step performs one operation on both.

@@ -20,7 +20,7 @@ func (m *Mode) makeTables() {
 		Hold: func(name string, _ bool) bool { return m.holdsEntries(name) },
 	})
 	m.members = delta.NewTable(memberStore{m, m.deps.Sets}, delta.Options[memberKey, struct{}]{
-		Name: "members", Compare: m.catalogue.compareMembers, Equal: alike, Batch: 4096,
+		Name: "members", Compare: m.catalogue.compareMembers, Equal: alike, Batch: 4096, Packing: packedMembers,
 		Hold: func(k memberKey, _ bool) bool { return m.needed(k) },
 	})
 	m.chains = delta.NewTable(chainStore{m.deps.Rules}, delta.Options[rules.ChainKey, rules.Chain]{
@@ -39,7 +39,7 @@ func (m *Mode) makeTables() {
 		},
 	})
 	m.destinations = delta.NewTable(destinationStore{m, m.deps.Servers}, delta.Options[vserver.DestinationKey, vserver.Destination]{
-		Name: "destinations", Compare: vserver.DestinationKey.Compare, Equal: same[vserver.Destination],
+		Name: "destinations", Compare: vserver.DestinationKey.Compare, Equal: same[vserver.Destination], Packing: packedDestinations,
 		Wait: func(k vserver.DestinationKey) bool { _, there := m.servers.Believed(k.Server); return !there },
 		Hold: func(k vserver.DestinationKey, orphans bool) bool { return m.servers.Deleting(k.Server, orphans) },
 	})

@@ -1,0 +1,78 @@
+package delta
+
+// Packing puts keys into a small form for the time that they are kept. Keys are most of
+// what a table holds, and the small form is nothing to the garbage collector. The zero
+// Packing keeps all keys as they are.
+type Packing[K comparable] struct {
+	// Pack returns the small form; false where a key has none. Then it is kept as it is.
+	Pack func(K) (Small, bool)
+	// Unpack gives back exactly the key that was packed.
+	Unpack func(Small) K
+}
+
+// Small is the small form of a key: two endpoints of IPv4 and a little more fit in.
+type Small [16]byte
+
+// shelf is a map by the keys of rows, of which it packs those that have a small form.
+type shelf[K comparable, R any] struct {
+	Packing[K]
+	small map[Small]R
+	rows  map[K]R // the others
+}
+
+func newShelf[K comparable, R any](p Packing[K]) shelf[K, R] {
+	s := shelf[K, R]{Packing: p, rows: map[K]R{}}
+	if p.Pack != nil {
+		s.small = map[Small]R{}
+	}
+	return s
+}
+
+func (s *shelf[K, R]) get(k K) (R, bool) {
+	if s.small != nil {
+		if p, ok := s.Pack(k); ok {
+			r, ok := s.small[p]
+			return r, ok
+		}
+	}
+	r, ok := s.rows[k]
+	return r, ok
+}
+
+func (s *shelf[K, R]) set(k K, r R) {
+	if s.small != nil {
+		if p, ok := s.Pack(k); ok {
+			s.small[p] = r
+			return
+		}
+	}
+	s.rows[k] = r
+}
+
+func (s *shelf[K, R]) remove(k K) {
+	if s.small != nil {
+		if p, ok := s.Pack(k); ok {
+			delete(s.small, p)
+			return
+		}
+	}
+	delete(s.rows, k)
+}
+
+func (s *shelf[K, R]) len() int { return len(s.small) + len(s.rows) }
+
+// each goes over the rows, in no order, until f returns false, and tells whether it never
+// did. A row that was looked at may be set meanwhile.
+func (s *shelf[K, R]) each(f func(K, R) bool) bool {
+	for p, r := range s.small {
+		if !f(s.Unpack(p), r) {
+			return false
+		}
+	}
+	for k, r := range s.rows {
+		if !f(k, r) {
+			return false
+		}
+	}
+	return true
+}
