@@ -263,30 +263,41 @@ func renderHealth(h model.HealthCheck) map[memberKey]struct{} {
 
 // change brings one frontend's rows into the tables.
 func (m *Mode) change(c dataplane.Change) {
-	var before, after rendering
-	if c.Old != nil {
-		before = render(*c.Old)
-	}
 	if c.New != nil {
-		after = render(*c.New)
-		m.servers.SetDesired(after.key, after.server)
+		m.servers.SetDesired(serverKey(c.Key), renderServer(*c.New))
 	} else {
-		m.servers.DeleteDesired(before.key)
+		m.servers.DeleteDesired(serverKey(c.Key))
 	}
-	for _, k := range slices.AppendSeq(m.drains.at(serverKey(c.Key)), maps.Keys(before.destinations)) {
-		if _, stays := after.destinations[k]; !stays {
-			m.leave(k, c)
-		}
-	}
-	for k, d := range after.destinations {
-		m.drains.end(k, dataplane.DrainBack)
-		m.destinations.SetDesired(k, d)
-	}
+	m.changeDestinations(c)
+	before, after := render(c.Old), render(c.New)
 	m.changeMembers(before.members, after.members)
 	for _, h := range m.addressClaims.Set(c.Key, after.addresses) {
 		m.wantAddress(h.Key, h.Held)
 	}
 	m.detours.change(c)
+}
+
+// changeDestinations touches those alone that come, go or change.
+func (m *Mode) changeDestinations(c dataplane.Change) {
+	server, before, after := serverKey(c.Key), backends(c.Old), backends(c.New)
+	for _, k := range m.drains.at(server) {
+		if _, stays := weighs(after, netip.AddrPortFrom(k.Addr, k.Port)); !stays {
+			m.leave(k, c)
+		}
+	}
+	for _, b := range before {
+		if _, stays := weighs(after, b.Addr); !stays {
+			m.leave(destinationKey(server, b.Addr), c)
+		}
+	}
+	for _, b := range after {
+		if weight, had := weighs(before, b.Addr); had && weight == b.Weight {
+			continue
+		}
+		k := destinationKey(server, b.Addr)
+		m.drains.end(k, dataplane.DrainBack)
+		m.destinations.SetDesired(k, vserver.Destination{Weight: b.Weight})
+	}
 }
 
 // changeMembers takes the entries of one frontend from what it had to what it has.

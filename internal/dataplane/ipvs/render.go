@@ -2,20 +2,18 @@ package ipvs
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// rendering is one frontend as rows. Destinations belong to their frontend
-// alone; addresses and entries may be shared with others.
+// rendering is what of one frontend's rows may be shared with others. Its server and
+// destinations belong to it alone.
 type rendering struct {
-	key          vserver.ServerKey
-	server       vserver.Server
-	destinations map[vserver.DestinationKey]vserver.Destination
-	addresses    map[netip.Addr]struct{}
-	members      map[memberKey]struct{}
+	addresses map[netip.Addr]struct{}
+	members   map[memberKey]struct{}
 }
 
 func frontendKey(k vserver.ServerKey) model.FrontendKey {
@@ -26,21 +24,33 @@ func serverKey(k model.FrontendKey) vserver.ServerKey {
 	return vserver.ServerKey{Addr: k.Addr, Port: k.Port, Protocol: uint8(k.Protocol)}
 }
 
-// render turns a frontend into rows.
-func render(f model.Frontend) rendering {
-	r := rendering{
-		key:          serverKey(f.Key),
-		server:       renderServer(f),
-		destinations: make(map[vserver.DestinationKey]vserver.Destination, len(f.Backends)),
-		members:      renderMembers(f),
+// render turns a frontend into rows; nil is none.
+func render(f *model.Frontend) rendering {
+	if f == nil {
+		return rendering{}
 	}
+	r := rendering{members: renderMembers(*f)}
 	if f.Bind {
 		r.addresses = map[netip.Addr]struct{}{f.Key.Addr: {}}
 	}
-	for _, b := range f.Backends {
-		r.destinations[destinationKey(r.key, b.Addr)] = vserver.Destination{Weight: b.Weight}
-	}
 	return r
+}
+
+// backends lists those of a frontend; nil has none.
+func backends(f *model.Frontend) []model.Backend {
+	if f == nil {
+		return nil
+	}
+	return f.Backends
+}
+
+// weighs finds the weight of a backend in a list, which is sorted.
+func weighs(list []model.Backend, to netip.AddrPort) (weight uint16, found bool) {
+	i, found := slices.BinarySearchFunc(list, to, func(b model.Backend, to netip.AddrPort) int { return b.Addr.Compare(to) })
+	if !found {
+		return 0, false
+	}
+	return list[i].Weight, true
 }
 
 func destinationKey(server vserver.ServerKey, to netip.AddrPort) vserver.DestinationKey {
