@@ -17,8 +17,8 @@ type Claims[O, K comparable, V any] struct {
 }
 
 type claim[O comparable, V any] struct {
+	value V // first, where an empty one takes no room
 	owner O
-	value V
 }
 
 // Holding is what became of a key: who holds it now, with which value.
@@ -71,7 +71,7 @@ func (c *Claims[O, K, V]) claim(owner O, k K, v V) {
 		list[i].value = v
 		return
 	}
-	c.byKey[k] = slices.Insert(list, i, claim[O, V]{owner, v})
+	c.byKey[k] = slices.Insert(list, i, claim[O, V]{owner: owner, value: v})
 }
 
 func (c *Claims[O, K, V]) release(owner O, k K) {

@@ -166,15 +166,34 @@ type Endpoint struct {
 	// Ready, Serving and Terminating are the conditions with the API's defaults
 	// filled in: nil counts as ready and serving, and as not terminating.
 	Ready, Serving, Terminating bool
-	// ZoneHints and NodeHints are hints.forZones and hints.forNodes.
-	ZoneHints, NodeHints []string
+	// Hints are whom the endpoint is meant for; nil is everybody.
+	Hints *Hints
+}
+
+// Hints are the names in hints.forZones and hints.forNodes.
+type Hints struct{ Zones, Nodes []string }
+
+// ZoneHints are the zones that the endpoint is meant for.
+func (e Endpoint) ZoneHints() []string {
+	if e.Hints == nil {
+		return nil
+	}
+	return e.Hints.Zones
+}
+
+// NodeHints are the Nodes that the endpoint is meant for.
+func (e Endpoint) NodeHints() []string {
+	if e.Hints == nil {
+		return nil
+	}
+	return e.Hints.Nodes
 }
 
 // Equal tells whether two endpoints mean the same.
 func (e Endpoint) Equal(o Endpoint) bool {
 	return e.Addr == o.Addr && e.Node == o.Node &&
 		e.Ready == o.Ready && e.Serving == o.Serving && e.Terminating == o.Terminating &&
-		slices.Equal(e.ZoneHints, o.ZoneHints) && slices.Equal(e.NodeHints, o.NodeHints)
+		(e.Hints == o.Hints || slices.Equal(e.ZoneHints(), o.ZoneHints()) && slices.Equal(e.NodeHints(), o.NodeHints()))
 }
 
 // Equal tells whether two slices mean the same.

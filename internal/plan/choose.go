@@ -73,9 +73,9 @@ func (c choice) reaches(e *model.Endpoint) bool {
 	case onNode:
 		return isOn(e, c.opts.Node)
 	case hintedNode:
-		return slices.Contains(e.NodeHints, c.opts.Node)
+		return slices.Contains(e.NodeHints(), c.opts.Node)
 	case hintedZone:
-		return slices.Contains(e.ZoneHints, c.opts.Zone)
+		return slices.Contains(e.ZoneHints(), c.opts.Zone)
 	}
 	return true
 }
@@ -94,8 +94,8 @@ func topology(o *Options, all []candidate) scope {
 	node, zone := hintTally{want: o.Node}, hintTally{want: o.Zone}
 	for _, c := range all {
 		if c.ep.Ready {
-			node.add(c.ep.NodeHints)
-			zone.add(c.ep.ZoneHints)
+			node.add(c.ep.NodeHints())
+			zone.add(c.ep.ZoneHints())
 		}
 	}
 	switch {

@@ -113,8 +113,8 @@ func (c candidate) compareStrength(o candidate) int {
 	return cmp.Or(
 		cmp.Compare(o.slice.ID.Name, c.slice.ID.Name),
 		cmp.Compare(a.Node, b.Node),
-		slices.Compare(a.ZoneHints, b.ZoneHints),
-		slices.Compare(a.NodeHints, b.NodeHints),
+		slices.Compare(a.ZoneHints(), b.ZoneHints()),
+		slices.Compare(a.NodeHints(), b.NodeHints()),
 	)
 }
 

@@ -64,7 +64,7 @@ func TestCategorizeEndpoints(t *testing.T) {
 		eps := []model.Endpoint{ready(a1, "far"), ready(a2, "far"), ready(a3, "far"), ready(a4, "far")}
 		for i, h := range hints {
 			if h != "" {
-				eps[i].ZoneHints = []string{h}
+				eps[i].Hints = &model.Hints{Zones: []string{h}}
 			}
 		}
 		return eps

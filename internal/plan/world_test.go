@@ -105,11 +105,12 @@ func randomEndpoint(r *rand.Rand, f model.Family) model.Endpoint {
 		ip = pick(r, addr("::1"), addr("10.0.0.1"), addr("fd00::1"))
 	}
 	e := model.Endpoint{Addr: ip, Node: pick(r, "here", "far", ""), Ready: coin(r), Serving: coin(r), Terminating: coin(r)}
+	e.Hints = &model.Hints{}
 	if r.IntN(4) > 0 {
-		e.ZoneHints = []string{pick(r, "z1", "z2")}
+		e.Hints.Zones = []string{pick(r, "z1", "z2")}
 	}
 	if r.IntN(4) > 0 {
-		e.NodeHints = []string{pick(r, "here", "far")}
+		e.Hints.Nodes = []string{pick(r, "here", "far")}
 	}
 	return e
 }

@@ -152,7 +152,7 @@ func (p *problems) endpoint(family model.Family, i int, in *discoveryv1.Endpoint
 	if in.NodeName != nil {
 		out.Node = *in.NodeName
 	}
-	out.ZoneHints, out.NodeHints = hints(in.Hints)
+	out.Hints = hints(in.Hints)
 	return out, true
 }
 
@@ -163,15 +163,16 @@ func or(b *bool, unset bool) bool {
 	return *b
 }
 
-func hints(in *discoveryv1.EndpointHints) (zones, nodes []string) {
-	if in == nil {
-		return nil, nil
+func hints(in *discoveryv1.EndpointHints) *model.Hints {
+	if in == nil || len(in.ForZones)+len(in.ForNodes) == 0 {
+		return nil
 	}
+	out := &model.Hints{}
 	for _, z := range in.ForZones {
-		zones = append(zones, z.Name)
+		out.Zones = append(out.Zones, z.Name)
 	}
 	for _, n := range in.ForNodes {
-		nodes = append(nodes, n.Name)
+		out.Nodes = append(out.Nodes, n.Name)
 	}
-	return zones, nodes
+	return out
 }

@@ -20,8 +20,8 @@ func showSlice(s model.Slice) string {
 	}
 	for _, e := range s.Endpoints {
 		line := fmt.Sprintf("endpoint %s node=%q ready=%t serving=%t terminating=%t", e.Addr, e.Node, e.Ready, e.Serving, e.Terminating)
-		if len(e.ZoneHints)+len(e.NodeHints) > 0 {
-			line += fmt.Sprintf(" zones=%v nodes=%v", e.ZoneHints, e.NodeHints)
+		if len(e.ZoneHints())+len(e.NodeHints()) > 0 {
+			line += fmt.Sprintf(" zones=%v nodes=%v", e.ZoneHints(), e.NodeHints())
 		}
 		out = append(out, line)
 	}

@@ -2,6 +2,7 @@ package ipvs
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -29,8 +30,8 @@ func here(k model.FrontendKey) ipset.Entry {
 // guards lists the entries without which a frontend's server must not be there:
 // those that keep clients out, those that have its traffic masqueraded and
 // accepted, and those that tell a next process that the server is ours.
-func guards(f model.Frontend) []memberKey {
-	l := entryList{family: model.FamilyOf(f.Key.Addr)}
+func guards(f *model.Frontend) []memberKey {
+	l := entryList{family: model.FamilyOf(f.Key.Addr), list: make([]memberKey, 0, 2+len(f.Hairpin))}
 	if f.NoLocal {
 		l.add(setNoLocal, here(f.Key))
 	}
@@ -53,7 +54,7 @@ func guards(f model.Frontend) []memberKey {
 }
 
 // loadBalancer adds the ranges before what makes them count.
-func (l *entryList) loadBalancer(f model.Frontend) {
+func (l *entryList) loadBalancer(f *model.Frontend) {
 	for _, r := range f.SourceRanges {
 		l.add(setSourceCIDR, ipset.IPPortNet(f.Key.Addr, uint8(f.Key.Protocol), f.Key.Port, r))
 	}
@@ -85,7 +86,7 @@ func nodePortEntry(k model.FrontendKey) ipset.Entry {
 	return ipset.Port(k.Port)
 }
 
-func (l *entryList) nodePort(f model.Frontend) {
+func (l *entryList) nodePort(f *model.Frontend) {
 	sets := nodePortSets[f.Key.Protocol]
 	if f.Local {
 		l.add(sets[1], nodePortEntry(f.Key))
@@ -94,9 +95,12 @@ func (l *entryList) nodePort(f model.Frontend) {
 	l.add(setNodePortIPs, ipset.IP(f.Key.Addr))
 }
 
-// renderMembers lists all entries that a frontend claims. The addresses of
-// NodePorts are wanted whether there are any or not, see SetHost.
-func renderMembers(f model.Frontend) map[memberKey]struct{} {
+// renderMembers lists all entries that a frontend claims, each once; nil claims none. The
+// addresses of NodePorts are wanted whether there are any or not, see SetHost.
+func renderMembers(f *model.Frontend) []memberKey {
+	if f == nil {
+		return nil
+	}
 	l := entryList{family: model.FamilyOf(f.Key.Addr), list: guards(f)}
 	if f.Detour.IsValid() && (f.NoLocal || len(f.Backends) > 0) {
 		l.add(setDetour, here(f.Key)) // without any endpoint its own server refuses
@@ -104,13 +108,10 @@ func renderMembers(f model.Frontend) map[memberKey]struct{} {
 	for _, ep := range f.Hairpin {
 		l.add(setLoopBack, ipset.IPPortIP(ep.Addr(), uint8(f.Key.Protocol), ep.Port(), ep.Addr()))
 	}
-	out := make(map[memberKey]struct{}, len(l.list))
-	for _, k := range l.list {
-		if f.Kind != model.KindNodePort || k != nodePortIP(f.Key.Addr) {
-			out[k] = struct{}{}
-		}
+	if f.Kind == model.KindNodePort {
+		return slices.DeleteFunc(l.list, func(k memberKey) bool { return k == nodePortIP(f.Key.Addr) })
 	}
-	return out
+	return l.list
 }
 
 // markOf is the entry that tells that a bound address is ours.

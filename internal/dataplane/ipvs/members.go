@@ -56,9 +56,13 @@ func (s memberStore) Write(ctx context.Context, changes []delta.Change[memberKey
 	var errs []error
 	for start := 0; start < len(changes); {
 		name := changes[start].Key.Set
-		var batch []ipset.Change
-		for i := start; i < len(changes) && changes[i].Key.Set == name; i++ {
-			batch = append(batch, memberChange(changes[i]))
+		end := start
+		for end < len(changes) && changes[end].Key.Set == name {
+			end++
+		}
+		batch := make([]ipset.Change, 0, end-start)
+		for _, c := range changes[start:end] {
+			batch = append(batch, memberChange(c))
 		}
 		full := false
 		for i, err := range s.sets.Write(ctx, s.mode.catalogue.sets[name], batch) {
@@ -79,7 +83,7 @@ func (s memberStore) Write(ctx context.Context, changes []delta.Change[memberKey
 		if full {
 			s.mode.setFull(name)
 		}
-		start += len(batch)
+		start = end
 	}
 	return errs
 }

@@ -269,9 +269,8 @@ func (m *Mode) change(c dataplane.Change) {
 		m.servers.DeleteDesired(serverKey(c.Key))
 	}
 	m.changeDestinations(c)
-	before, after := render(c.Old), render(c.New)
-	m.changeMembers(before.members, after.members)
-	for _, h := range m.addressClaims.Set(c.Key, after.addresses) {
+	m.changeMembers(renderMembers(c.Old), renderMembers(c.New))
+	for _, h := range m.addressClaims.Set(c.Key, bound(c.New)) {
 		m.wantAddress(h.Key, h.Held)
 	}
 	m.detours.change(c)
@@ -301,20 +300,17 @@ func (m *Mode) changeDestinations(c dataplane.Change) {
 }
 
 // changeMembers takes the entries of one frontend from what it had to what it has.
-func (m *Mode) changeMembers(before, after map[memberKey]struct{}) {
-	for k := range after {
-		if _, had := before[k]; had {
-			continue
-		}
+func (m *Mode) changeMembers(before, after []memberKey) {
+	if slices.Equal(before, after) {
+		return
+	}
+	for _, k := range without(after, before) {
 		if _, wanted := m.members.Desired(k); wanted {
 			m.shared[k]++
 		}
 		m.members.SetDesired(k, struct{}{})
 	}
-	for k := range before {
-		if _, stays := after[k]; stays {
-			continue
-		}
+	for _, k := range without(before, after) {
 		switch m.shared[k] {
 		case 0:
 			m.members.DeleteDesired(k)
@@ -324,6 +320,24 @@ func (m *Mode) changeMembers(before, after map[memberKey]struct{}) {
 			m.shared[k]--
 		}
 	}
+}
+
+// without lists the entries of one list that another has not.
+func without(list, other []memberKey) []memberKey {
+	if len(other) == 0 {
+		return list
+	}
+	there := make(map[memberKey]struct{}, len(other))
+	for _, k := range other {
+		there[k] = struct{}{}
+	}
+	var out []memberKey
+	for _, k := range list {
+		if _, has := there[k]; !has {
+			out = append(out, k)
+		}
+	}
+	return out
 }
 
 // share makes a table desire what is held.

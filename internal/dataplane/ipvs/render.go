@@ -9,12 +9,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// rendering is what of one frontend's rows may be shared with others. Its server and
-// destinations belong to it alone.
-type rendering struct {
-	addresses map[netip.Addr]struct{}
-	members   map[memberKey]struct{}
-}
+// This file turns a frontend into its server and destinations, which belong to it alone.
 
 func frontendKey(k vserver.ServerKey) model.FrontendKey {
 	return model.FrontendKey{Addr: k.Addr, Port: k.Port, Protocol: model.Protocol(k.Protocol)}
@@ -24,16 +19,12 @@ func serverKey(k model.FrontendKey) vserver.ServerKey {
 	return vserver.ServerKey{Addr: k.Addr, Port: k.Port, Protocol: uint8(k.Protocol)}
 }
 
-// render turns a frontend into rows; nil is none.
-func render(f *model.Frontend) rendering {
-	if f == nil {
-		return rendering{}
+// bound lists the addresses that a frontend has bound, one or none.
+func bound(f *model.Frontend) map[netip.Addr]struct{} {
+	if f == nil || !f.Bind {
+		return nil
 	}
-	r := rendering{members: renderMembers(*f)}
-	if f.Bind {
-		r.addresses = map[netip.Addr]struct{}{f.Key.Addr: {}}
-	}
-	return r
+	return map[netip.Addr]struct{}{f.Key.Addr: {}}
 }
 
 // backends lists those of a frontend; nil has none.

@@ -99,7 +99,7 @@ func (m *Mode) guarded(k vserver.ServerKey) bool {
 	if !ok {
 		return false
 	}
-	for _, e := range guards(f) {
+	for _, e := range guards(&f) {
 		if _, there := m.members.Believed(e); !there {
 			return false
 		}

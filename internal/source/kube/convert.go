@@ -119,27 +119,37 @@ func slice(s model.Slice) model.Slice {
 	for i := range s.Ports {
 		s.Ports[i].Name = one(s.Ports[i].Name)
 	}
+	var seen []*model.Hints
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
 		e.Node = one(e.Node)
-		var before model.Endpoint
-		if i > 0 {
-			before = s.Endpoints[i-1]
+		if e.Hints != nil {
+			e.Hints = hints(e.Hints, &seen)
 		}
-		e.ZoneHints, e.NodeHints = hints(e.ZoneHints, before.ZoneHints), hints(e.NodeHints, before.NodeHints)
 	}
 	return s
 }
 
-// hints shares the list of the endpoint before, which mostly is the same.
-func hints(list, before []string) []string {
-	if slices.Equal(list, before) {
-		return before
+// fewHints are how many different ones of a slice are remembered: a cluster has a few
+// zones, and hints for nodes are as many as nodes.
+const fewHints = 8
+
+// hints returns the one copy of hints that many endpoints of a slice have.
+func hints(h *model.Hints, seen *[]*model.Hints) *model.Hints {
+	for _, s := range *seen {
+		if slices.Equal(s.Zones, h.Zones) && slices.Equal(s.Nodes, h.Nodes) {
+			return s
+		}
 	}
-	for i := range list {
-		list[i] = one(list[i])
+	for _, list := range [][]string{h.Zones, h.Nodes} {
+		for i := range list {
+			list[i] = one(list[i])
+		}
 	}
-	return list
+	if len(*seen) < fewHints {
+		*seen = append(*seen, h)
+	}
+	return h
 }
 
 // node keeps of another Node nothing but its addresses.

@@ -198,8 +198,8 @@ func TestOneCopyOfAString(t *testing.T) {
 	if unsafe.StringData(a.ID.Namespace) != unsafe.StringData(b.ID.Namespace) {
 		t.Error("two copies of one namespace")
 	}
-	x := slice(model.Slice{Endpoints: []model.Endpoint{{Node: strings.Clone("n1"), ZoneHints: []string{strings.Clone("z")}}, {Node: strings.Clone("n1"), ZoneHints: []string{strings.Clone("z")}}}})
-	if unsafe.StringData(x.Endpoints[0].Node) != unsafe.StringData(x.Endpoints[1].Node) || unsafe.StringData(x.Endpoints[0].ZoneHints[0]) != unsafe.StringData(x.Endpoints[1].ZoneHints[0]) {
-		t.Error("two copies of one node's name or zone")
+	x := slice(model.Slice{Endpoints: []model.Endpoint{{Node: strings.Clone("n1"), Hints: &model.Hints{Zones: []string{strings.Clone("z")}}}, {Node: strings.Clone("n1"), Hints: &model.Hints{Zones: []string{strings.Clone("z")}}}}})
+	if unsafe.StringData(x.Endpoints[0].Node) != unsafe.StringData(x.Endpoints[1].Node) || x.Endpoints[0].Hints != x.Endpoints[1].Hints {
+		t.Error("two copies of one node's name or hints")
 	}
 }

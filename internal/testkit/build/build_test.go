@@ -43,7 +43,7 @@ func TestSlice(t *testing.T) {
 		Family:  model.IPv6,
 		Ports:   []model.SlicePort{{Name: "http", Protocol: model.TCP, Port: 8080}, {Name: "dns", Protocol: model.UDP, Port: 5353}},
 		Endpoints: []model.Endpoint{
-			{Addr: v6, Node: "a", Ready: true, Serving: true, ZoneHints: []string{"z"}, NodeHints: []string{"n"}},
+			{Addr: v6, Node: "a", Ready: true, Serving: true, Hints: &model.Hints{Zones: []string{"z"}, Nodes: []string{"n"}}},
 			{Addr: v6, Node: "b"},
 			{Addr: v6, Serving: true, Terminating: true},
 			{Addr: v6, Terminating: true},

@@ -74,12 +74,12 @@ func Dead(addr, node string) model.Endpoint {
 
 // ForZones returns the endpoint with these zone hints.
 func ForZones(e model.Endpoint, zones ...string) model.Endpoint {
-	e.ZoneHints = zones
+	e.Hints = &model.Hints{Zones: zones, Nodes: e.NodeHints()}
 	return e
 }
 
 // ForNodes returns the endpoint with these node hints.
 func ForNodes(e model.Endpoint, nodes ...string) model.Endpoint {
-	e.NodeHints = nodes
+	e.Hints = &model.Hints{Zones: e.ZoneHints(), Nodes: nodes}
 	return e
 }
