@@ -124,7 +124,7 @@ type Agent struct {
 	auditing  bool       // in the middle of a round
 	round     rounds
 	stats     stats
-	services  map[model.ServiceID]outcome
+	services  map[model.ServiceID]*outcome
 	counts    Counts
 	contests  map[contest]struct{}
 	health    healthBook
@@ -149,7 +149,7 @@ func New(o Options) *Agent {
 		posts:    make(chan func(context.Context)),
 		moved:    make(chan struct{}, 1),
 		compiler: o.Compiler(model.Host{}),
-		services: map[model.ServiceID]outcome{},
+		services: map[model.ServiceID]*outcome{},
 		contests: map[contest]struct{}{},
 		health:   newHealthBook(),
 		coalesce: newTimer(), retry: newTimer(), repair: newTimer(), audit: newTimer(), reread: newTimer(), due: newTimer(), held: newTimer(),

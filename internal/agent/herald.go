@@ -28,7 +28,7 @@ func (a *Agent) herald(tell func(Herald)) {
 }
 
 // tellAddresses tells about the addresses that are newly not bound, or refused.
-func (a *Agent) tellAddresses(id model.ServiceID, before, now outcome) {
+func (a *Agent) tellAddresses(id model.ServiceID, before, now *outcome) {
 	if another(before.unbound, now.unbound) {
 		a.herald(func(h Herald) { h.Unbound(id, now.unbound, a.host.Holder) })
 	}

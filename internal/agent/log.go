@@ -57,7 +57,7 @@ func (a *Agent) tellAdopted() {
 }
 
 // logOutcome says once what is not served of a Service, and why.
-func (a *Agent) logOutcome(id model.ServiceID, before, now outcome) {
+func (a *Agent) logOutcome(id model.ServiceID, before, now *outcome) {
 	if now.skipped != "" && now.skipped != before.skipped {
 		a.log.Info("service skipped", zap.Stringer("service", id), zap.String("reason", now.skipped))
 	}

@@ -15,20 +15,35 @@ import (
 
 // outcome is what became of one Service, for status and for logging changes once.
 type outcome struct {
-	frontends int
-	skipped   string
-	notes     []string
-	unbound   []netip.Addr
-	refused   []netip.Addr
-	noLocal   [2]NoLocal // IPv4, IPv6
+	served  bool // it has frontends
+	skipped string
+	notes   []string
+	unbound []netip.Addr
+	refused []netip.Addr
+	noLocal [2]NoLocal // IPv4, IPv6
+}
+
+// nothing is the outcome of a Service that is not there, and plain that of most: they are
+// served, and there is nothing to say about them. Both are shared.
+var nothing, plain = &outcome{}, &outcome{served: true}
+
+func outcomeOf(p model.ServicePlan) *outcome {
+	o := &outcome{served: len(p.Frontends) > 0, skipped: p.Skipped, notes: p.Notes, unbound: p.Unbound, refused: p.Refused, noLocal: noLocal(p.Frontends)}
+	if o.skipped != "" || len(o.notes)+len(o.unbound)+len(o.refused) > 0 || o.noLocal != plain.noLocal {
+		return o
+	}
+	if o.served {
+		return plain
+	}
+	return nothing
 }
 
 // counts is what the Service adds to the counts of all.
-func (o outcome) counts() Counts {
+func (o *outcome) counts() Counts {
 	c := Counts{Unbound: len(o.unbound), NoLocal4: o.noLocal[0], NoLocal6: o.noLocal[1]}
 	if o.skipped != "" {
 		c.Skipped = 1
-	} else if o.frontends > 0 {
+	} else if o.served {
 		c.Services = 1
 	}
 	if len(o.notes) > 0 {
@@ -122,10 +137,12 @@ func (a *Agent) compile(inputs []catalog.Input) {
 // set hands one plan to the mode, and logs what people would ask about.
 func (a *Agent) set(p model.ServicePlan) {
 	conflicts := a.opts.Mode.Set(p)
-	before, now := a.services[p.ID], outcome{frontends: len(p.Frontends), skipped: p.Skipped, notes: p.Notes, unbound: p.Unbound,
-		refused: p.Refused, noLocal: noLocal(p.Frontends)}
+	before, now := a.services[p.ID], outcomeOf(p)
+	if before == nil {
+		before = nothing
+	}
 	a.logOutcome(p.ID, before, now)
-	if now.frontends == 0 && now.skipped == "" {
+	if !now.served && now.skipped == "" {
 		delete(a.services, p.ID)
 	} else {
 		a.services[p.ID] = now
