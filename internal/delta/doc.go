@@ -22,6 +22,10 @@
 // only a pass that retries writes it, so that a change costs what it touches and
 // not what keeps failing.
 //
+// Of a row on which both sides agree one key and one value are kept. A table of many rows
+// has its keys packed (Packing), and what is pending gives its room back (pendingMap), so
+// that a first start that writes everything leaves nothing behind.
+//
 // Nothing here knows what a row means, and nothing is safe for concurrent use:
 // the loop goroutine owns it all.
 package delta

@@ -58,4 +58,8 @@
 //	hold.go      nobody is let in while a server that serves has no scheduler
 //	survey.go    which servers an audit reads: those that a cheap list shows to be different
 //	publish.go   a new server with many destinations is met when it is filled
+//
+// What is kept of a frontend is its rows, in the tables, and the frontend itself, in
+// dataplane.Frontends: whatever else follows from it is rendered again (entries.go), and
+// the keys of the many rows are packed (packing.go). BenchmarkMemory says what it comes to.
 package ipvs
