@@ -146,6 +146,12 @@ func (noServers) CountConnections(context.Context, map[vserver.DestinationKey]st
 	return nil, nil
 }
 
+func (noServers) BeginSurvey(context.Context) error { return nil }
+
+func (noServers) Survey(context.Context, func(vserver.ServerKey, vserver.Sketch)) (bool, error) {
+	return true, nil
+}
+
 func (noServers) WriteServers(context.Context, []vserver.ServerChange) []error           { return nil }
 func (noServers) WriteDestinations(context.Context, []vserver.DestinationChange) []error { return nil }
 
