@@ -26,6 +26,7 @@ func run(ctx context.Context, flags *pflag.FlagSet, loader *config.Loader, loade
 	if c.InitOnly {
 		return initialize(ctx, log, c)
 	}
+	boundMemory()
 	kube.CatchKlog(log)
 	metrics := telemetry.New()
 	metrics.RESTClient() // before there is a client

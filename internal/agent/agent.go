@@ -59,6 +59,8 @@ type Options struct {
 	// Herald is told what the owners of Services should know; nil is nobody.
 	Herald Herald
 
+	// Ready is called once, when the first sync is done; nil is nobody.
+	Ready func()
 	// Coalesce is how long the loop waits after the first of several changes, so
 	// that a burst becomes one batch; 0 is DefaultCoalesce.
 	Coalesce time.Duration

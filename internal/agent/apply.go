@@ -133,6 +133,9 @@ func (a *Agent) succeeded() {
 	if !a.stats.ready {
 		a.stats.ready = true
 		a.log.Info("first sync done", zap.Int("services", len(a.services)))
+		if a.opts.Ready != nil {
+			a.opts.Ready()
+		}
 	}
 }
 

@@ -17,8 +17,8 @@ type Connections struct {
 // Idle tells that the kernel remembers no connection of the destination.
 func (c Connections) Idle() bool { return c == Connections{} }
 
-// CountConnections reads the counts of the wanted destinations, all from one
-// read of the kernel's list. One that is not in the result was not seen, which
+// CountConnections reads the counts of the wanted destinations: those of few
+// servers with a dump for each, all others from one read of the kernel's list. One that is not in the result was not seen, which
 // does not say that it is gone: the table may change while it is read. One that
 // was seen twice, for that reason or because older kernels list the servers of
 // other network namespaces too, is as busy as its busiest row.
@@ -29,14 +29,16 @@ func (c Connections) Idle() bool { return c == Connections{} }
 // (ip_vs_info_seq_next, ip_vs_info_array). So what the list lacks is asked for over
 // netlink, with a dump for each server.
 //
-// The time grows with the whole table, not with what is wanted. A list that
-// cannot be understood to its end is an error.
+// A list that cannot be understood to its end is an error.
 func (h *Handle) CountConnections(ctx context.Context, wanted map[DestinationKey]struct{}) (map[DestinationKey]Connections, error) {
 	list := newCountList(wanted)
 	if len(wanted) == 0 {
 		return list.found, nil
 	}
-	err := h.readCounts(ctx, list)
+	var err error
+	if len(list.servers) > max(fewServers, h.listed/askShare) {
+		err = h.readCounts(ctx, list)
+	}
 	if err == nil {
 		err = h.askForCounts(ctx, list)
 	}
@@ -45,6 +47,14 @@ func (h *Handle) CountConnections(ctx context.Context, wanted map[DestinationKey
 	}
 	return list.found, nil
 }
+
+// A dump of one server costs as much as some of the rows of the list, which costs all of
+// its rows: fewServers is always asked for one by one, and so is one in askShare of the
+// servers that the list had when it was read last.
+const (
+	fewServers = 4
+	askShare   = 8
+)
 
 // askForCounts fills in what the list lacks.
 func (h *Handle) askForCounts(ctx context.Context, list *countList) error {
@@ -73,5 +83,9 @@ func (h *Handle) readCounts(ctx context.Context, counts *countList) error {
 	defer letGo(file)
 	h.count.Dumps++
 	l := list{rows: counts, buf: make([]byte, listBuffer)}
-	return l.read(h.fill(ctx, file))
+	if err := l.read(h.fill(ctx, file)); err != nil {
+		return err
+	}
+	h.listed = l.servers
+	return nil
 }

@@ -141,6 +141,46 @@ func TestForeignRowsCostNoMemory(t *testing.T) {
 	}
 }
 
+// nowhere are destinations that no kernel can have, of so many servers that the list is
+// read for them.
+func nowhere() map[vserver.DestinationKey]struct{} {
+	wanted := map[vserver.DestinationKey]struct{}{}
+	for port := range uint16(8) {
+		wanted[vserver.DestinationKey{Server: vserver.ServerKey{Port: port}}] = struct{}{}
+	}
+	return wanted
+}
+
+// TestCountsOfFewServers: what the whole list costs is not paid for some of its servers.
+func TestCountsOfFewServers(t *testing.T) {
+	p := newPeer()
+	h := open(t, p, vserver.Options{})
+	defer h.Close()
+	for _, c := range servers(vserver.Add, 100) {
+		_ = p.table.AddServer(c.Key, vserver.Server{Scheduler: "rr"})
+		_ = p.table.AddDestination(destinationKey(c.Key, "10.0.0.1:80"), vserver.Destination{Weight: 1})
+	}
+	lists := 0
+	p.list = func(r io.Reader) io.ReadCloser { lists++; return io.NopCloser(r) }
+	for _, step := range []struct{ servers, lists, dumps int }{
+		{4, 0, 4}, {12, 1, 1}, {12, 0, 12}, {13, 1, 1}, // that the list has 100 was not known at first
+	} {
+		wanted := map[vserver.DestinationKey]struct{}{}
+		for _, c := range servers(vserver.Add, step.servers) {
+			wanted[destinationKey(c.Key, "10.0.0.1:80")] = struct{}{}
+		}
+		before := h.Counters().Dumps
+		lists = 0
+		got, err := h.CountConnections(ctx, wanted)
+		if err != nil || len(got) != step.servers {
+			t.Errorf("%d servers: %d counts, %v", step.servers, len(got), err)
+		}
+		if dumps := int(h.Counters().Dumps - before); lists != step.lists || dumps != step.dumps {
+			t.Errorf("%d servers: %d lists and %d reads, want %d and %d", step.servers, lists, dumps, step.lists, step.dumps)
+		}
+	}
+}
+
 // TestCountsThatDoNotCome: the file is opened and read under the deadline, and a
 // failed read gives no counts.
 func TestCountsThatDoNotCome(t *testing.T) {
@@ -163,12 +203,12 @@ func TestCountsThatDoNotCome(t *testing.T) {
 				h := open(t, p, vserver.Options{})
 				defer h.Close()
 				start := time.Now()
-				got, err := h.CountConnections(ctx, map[vserver.DestinationKey]struct{}{{}: {}})
+				got, err := h.CountConnections(ctx, nowhere())
 				if got != nil || !errors.Is(err, tt.want) || time.Since(start) > 5*time.Second {
 					t.Errorf("%v, %v after %s; want %v within 5s", got, err, time.Since(start), tt.want)
 				}
 				p.list = io.NopCloser
-				if _, err := h.CountConnections(ctx, map[vserver.DestinationKey]struct{}{{}: {}}); err != nil {
+				if _, err := h.CountConnections(ctx, nowhere()); err != nil {
 					t.Errorf("the next time: %v", err)
 				}
 			})
@@ -198,7 +238,7 @@ func TestCountsWithoutIPVS(t *testing.T) {
 	h := open(t, p, vserver.Options{})
 	defer h.Close()
 	p.family = 0 // unloaded
-	_, err := h.CountConnections(ctx, map[vserver.DestinationKey]struct{}{{}: {}})
+	_, err := h.CountConnections(ctx, nowhere())
 	if !errors.Is(err, vserver.ErrUnsupported) || errors.Is(err, vserver.ErrNotExist) {
 		t.Errorf("error %v, want %v", err, vserver.ErrUnsupported)
 	}
@@ -273,10 +313,8 @@ func TestCountsThatTheListLacks(t *testing.T) {
 		destinationKey(two, "10.0.0.4:80"):   {},
 		destinationKey(three, "10.0.0.5:80"): {Inactive: 5},
 	}
-	wanted := map[vserver.DestinationKey]struct{}{
-		destinationKey(three, "10.0.0.6:80"): {}, // not there
-		{}:                                   {}, // nowhere
-	}
+	wanted := nowhere()
+	wanted[destinationKey(three, "10.0.0.6:80")] = struct{}{} // not there
 	for k := range want {
 		wanted[k] = struct{}{}
 	}

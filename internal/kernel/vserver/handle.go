@@ -59,6 +59,7 @@ type Handle struct {
 	out    buffer // reused; both are given up with the socket, because a call
 	in     []byte // that was abandoned may still use them
 	count  Counters
+	listed int // servers in the kernel's list when it was read last
 	survey survey
 	held   atomic.Int32 // calls the kernel has not come back from
 }

@@ -25,6 +25,8 @@ type list struct {
 	lines int
 	buf   []byte
 	kept  int // of buf: the start of a line whose end is still to come
+	// servers is how many rows of servers there were.
+	servers int
 }
 
 // rows takes the rows as they come. A row that makes no sense is errMalformed;
@@ -119,6 +121,7 @@ func (l *list) line(b []byte) error {
 // serverRow opens the rows of a server.
 func (l *list) serverRow(b []byte) error {
 	name, rest := cutField(b)
+	l.servers++
 	var s serverLine
 	if s.key.Protocol, s.mine = listedProtocol(name); !s.mine {
 		if !foreignServer(name) {
