@@ -64,14 +64,18 @@ func (s *shelf[K, R]) len() int { return len(s.small) + len(s.rows) }
 // each goes over the rows, in no order, until f returns false, and tells whether it never
 // did. A row that was looked at may be set meanwhile.
 func (s *shelf[K, R]) each(f func(K, R) bool) bool {
-	for p, r := range s.small {
-		if !f(s.Unpack(p), r) {
-			return false
+	if len(s.small) > 0 { // most have rows of one kind, and going over none costs, too
+		for p, r := range s.small {
+			if !f(s.Unpack(p), r) {
+				return false
+			}
 		}
 	}
-	for k, r := range s.rows {
-		if !f(k, r) {
-			return false
+	if len(s.rows) > 0 {
+		for k, r := range s.rows {
+			if !f(k, r) {
+				return false
+			}
 		}
 	}
 	return true
