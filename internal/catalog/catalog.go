@@ -131,6 +131,9 @@ func (c *Catalog) SetSlice(s model.Slice) {
 	if s.Service == (model.ServiceID{}) {
 		return
 	}
+	if svc, known := c.services[s.Service]; known {
+		s.Service = svc.ID // one copy of its name
+	}
 	c.changes.slice()
 	c.keepSlice(&s)
 	c.trigger(s)

@@ -115,7 +115,7 @@ func service(s model.Service) model.Service {
 }
 
 func slice(s model.Slice) model.Slice {
-	s.ID.Namespace, s.Service.Namespace, s.Service.Name = one(s.ID.Namespace), one(s.Service.Namespace), one(s.Service.Name)
+	s.ID.Namespace, s.Service.Namespace = one(s.ID.Namespace), one(s.Service.Namespace)
 	for i := range s.Ports {
 		s.Ports[i].Name = one(s.Ports[i].Name)
 	}
