@@ -128,11 +128,11 @@ func forecasts(results []*result, fleet, rates []int) (out []forecast) {
 }
 
 func reportForecasts(out io.Writer, list []forecast) {
-	fmt.Fprintln(out, "\n| on paper | Services | agents | changes/s | events/s | sent/s | server cores | idle/s | all list once: sent | server CPU | server memory for clients |")
-	fmt.Fprintln(out, "|---|---|---|---|---|---|---|---|---|---|---|")
+	fmt.Fprintln(out, "\n| on paper | Services | agents | changes/s | events/s | sent/s | server cores | idle/s | all list once: sent | server CPU |")
+	fmt.Fprintln(out, "|---|---|---|---|---|---|---|---|---|---|")
 	for _, f := range list {
-		fmt.Fprintf(out, "| %s | %.0f | %.0f | %.0f | %.0f | %s | %.1f | %s | %s | %.0f s | %s |\n", f.Kind, f.Services, f.Agents, f.Rate, f.Events, size(f.EventBytes),
-			f.EventCores, size(f.IdleBytes), size(f.StormBytes), f.StormCPU, size(f.Memory))
+		fmt.Fprintf(out, "| %s | %.0f | %.0f | %.0f | %.0f | %s | %.1f | %s | %s | %.0f s |\n", f.Kind, f.Services, f.Agents, f.Rate, f.Events, size(f.EventBytes),
+			f.EventCores, size(f.IdleBytes), size(f.StormBytes), f.StormCPU)
 	}
 }
 

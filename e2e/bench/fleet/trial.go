@@ -522,6 +522,6 @@ func (r *result) conclude() {
 	r.Cost = paper.Cost{
 		Services: float64(r.Services), ListBytes: last.ListDown, ListCPU: list,
 		EventBytes: last.ChangeDown, EventCPU: r.ChangeFit.Each, ChangeCPU: r.ChangeFit.Base,
-		IdleBytes: r.IdleDown, ServerMemory: max(0, r.RSSFit.Each),
+		IdleBytes: r.IdleDown,
 	}
 }

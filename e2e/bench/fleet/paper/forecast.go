@@ -13,37 +13,25 @@ type Cost struct {
 	ChangeCPU  float64 `json:"changeCPU"`
 	// IdleBytes a second go to an agent while nothing changes.
 	IdleBytes float64 `json:"idleBytes"`
-	// ServerMemory is what the server's RSS grows by for an agent, in bytes.
-	ServerMemory float64 `json:"serverMemory"`
 }
 
-// fields are all that depend on the number of Services.
-func (c *Cost) fields() []*float64 {
-	return []*float64{&c.ListBytes, &c.ListCPU, &c.EventBytes, &c.EventCPU, &c.ChangeCPU, &c.IdleBytes, &c.ServerMemory}
-}
-
-// Scale is the cost with another number of Services: on a line through what was measured, never below nothing. A single measurement is
-// taken for lists as a share (twice the Services, twice the list), and as it is for the rest.
+// Scale is the cost with another number of Services. Lists are on a line through what was measured, never below nothing; a single
+// measurement is taken as a share (twice the Services, twice the list). The rest does not depend on the number of Services, and is the mean.
 func Scale(measured []Cost, services float64) Cost {
-	if len(measured) == 0 {
-		return Cost{Services: services}
+	out := Cost{Services: services}
+	var bytes, cpu []Point
+	for _, c := range measured {
+		bytes, cpu = append(bytes, Point{c.Services, c.ListBytes}), append(cpu, Point{c.Services, c.ListCPU})
+		n := float64(len(measured))
+		out.EventBytes += c.EventBytes / n
+		out.EventCPU += c.EventCPU / n
+		out.ChangeCPU += c.ChangeCPU / n
+		out.IdleBytes += c.IdleBytes / n
 	}
 	if len(measured) == 1 {
-		c := measured[0]
-		if c.Services > 0 {
-			c.ListBytes, c.ListCPU = c.ListBytes*services/c.Services, c.ListCPU*services/c.Services
-		}
-		c.Services = services
-		return c
+		bytes, cpu = append(bytes, Point{}), append(cpu, Point{})
 	}
-	out := Cost{Services: services}
-	for i, to := range out.fields() {
-		points := make([]Point, len(measured))
-		for n := range measured {
-			points[n] = Point{X: measured[n].Services, Y: *measured[n].fields()[i]}
-		}
-		*to = max(0, Fit(points).At(services))
-	}
+	out.ListBytes, out.ListCPU = max(0, Fit(bytes).At(services)), max(0, Fit(cpu).At(services))
 	return out
 }
 
@@ -60,7 +48,6 @@ type Forecast struct {
 	// StormBytes and StormCPU (seconds) are those of all agents that list once.
 	StormBytes float64 `json:"stormBytes"`
 	StormCPU   float64 `json:"stormCPU"`
-	Memory     float64 `json:"memory"` // of the server, for its clients, in bytes
 }
 
 // At is the forecast for a number of agents and changes a second: every term is the measured one times these.
@@ -74,6 +61,5 @@ func (c Cost) At(agents, rate float64) Forecast {
 		IdleBytes:  agents * c.IdleBytes,
 		StormBytes: agents * c.ListBytes,
 		StormCPU:   agents * c.ListCPU,
-		Memory:     agents * c.ServerMemory,
 	}
 }

@@ -27,14 +27,18 @@ func TestFit(t *testing.T) {
 }
 
 func TestScale(t *testing.T) {
-	one := Cost{Services: 1000, ListBytes: 10, ListCPU: 2, EventBytes: 3, IdleBytes: 1}
-	if got := Scale([]Cost{one}, 5000); got != (Cost{Services: 5000, ListBytes: 50, ListCPU: 10, EventBytes: 3, IdleBytes: 1}) {
+	one := Cost{Services: 1000, ListBytes: 10, ListCPU: 2, EventBytes: 3, EventCPU: 8, ChangeCPU: 6, IdleBytes: 1}
+	got := Scale([]Cost{one}, 5000)
+	if !near(got.ListBytes, 50) || !near(got.ListCPU, 10) || got.EventBytes != 3 || got.EventCPU != 8 || got.ChangeCPU != 6 || got.IdleBytes != 1 {
 		t.Errorf("from one measurement: %+v", got)
 	}
-	two := Cost{Services: 5000, ListBytes: 50, ListCPU: 6, EventBytes: 3, IdleBytes: 0.1}
-	got := Scale([]Cost{one, two}, 10_000)
-	if !near(got.ListBytes, 100) || !near(got.ListCPU, 11) || !near(got.EventBytes, 3) || got.IdleBytes != 0 {
+	two := Cost{Services: 5000, ListBytes: 50, ListCPU: 6, EventBytes: 5, EventCPU: 4, ChangeCPU: 6, IdleBytes: 2}
+	got = Scale([]Cost{one, two}, 10_000)
+	if !near(got.ListBytes, 100) || !near(got.ListCPU, 11) || !near(got.EventBytes, 4) || !near(got.EventCPU, 6) || !near(got.IdleBytes, 1.5) {
 		t.Errorf("from two measurements: %+v", got)
+	}
+	if got := Scale([]Cost{one, {Services: 2000}}, 10_000); got.ListBytes != 0 {
+		t.Errorf("a line that falls: %+v", got)
 	}
 	if got := Scale(nil, 7); got != (Cost{Services: 7}) {
 		t.Errorf("from nothing: %+v", got)
@@ -42,10 +46,10 @@ func TestScale(t *testing.T) {
 }
 
 func TestForecast(t *testing.T) {
-	c := Cost{Services: 1000, ListBytes: 2e6, ListCPU: 0.05, EventBytes: 2000, EventCPU: 20e-6, ChangeCPU: 1e-3, IdleBytes: 10, ServerMemory: 1e5}
+	c := Cost{Services: 1000, ListBytes: 2e6, ListCPU: 0.05, EventBytes: 2000, EventCPU: 20e-6, ChangeCPU: 1e-3, IdleBytes: 10}
 	f := c.At(5000, 50)
 	want := Forecast{Services: 1000, Agents: 5000, Rate: 50, Events: 250_000, EventBytes: 5e8, EventCores: 5.05, IdleBytes: 50_000,
-		StormBytes: 1e10, StormCPU: 250, Memory: 5e8}
+		StormBytes: 1e10, StormCPU: 250}
 	if !near(f.EventCores, want.EventCores) {
 		t.Errorf("%v cores, want %v", f.EventCores, want.EventCores)
 	}
