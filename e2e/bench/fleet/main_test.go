@@ -45,6 +45,14 @@ func TestConclude(t *testing.T) {
 	}
 }
 
+func TestConcludeWithoutALine(t *testing.T) {
+	r := result{Steps: []step{{Agents: 1, Added: 1, ListCPU: 2}, {Agents: 5, Added: 4, ListCPU: 1}}}
+	r.conclude()
+	if r.Cost.ListCPU != 0.25 {
+		t.Errorf("a list costs %v where the line falls, want that of the last step, 0.25", r.Cost.ListCPU)
+	}
+}
+
 func TestForecastsOfWhatWasMeasured(t *testing.T) {
 	got := forecasts([]*result{
 		{Kind: "b", Cost: paper.Cost{Services: 10, ListBytes: 100}},
