@@ -34,7 +34,7 @@ type Servers interface {
 	ListDestinations(ctx context.Context, k vserver.ServerKey) (map[vserver.DestinationKey]vserver.Destination, error)
 	BeginSurvey(ctx context.Context) error
 	Survey(ctx context.Context, visit func(vserver.ServerKey, vserver.Sketch)) (done bool, err error)
-	CountConnections(ctx context.Context, wanted map[vserver.DestinationKey]struct{}) (map[vserver.DestinationKey]vserver.Connections, error)
+	Count(wanted map[vserver.DestinationKey]struct{}) vserver.Counting
 	WriteServers(ctx context.Context, changes []vserver.ServerChange) []error
 	WriteDestinations(ctx context.Context, changes []vserver.DestinationChange) []error
 }

@@ -30,6 +30,12 @@ type drains struct {
 	// look is when the kernel's counts of connections are read next, next a time before
 	// which no drain has had its own; zero if none has an end in time.
 	look, next time.Time
+	// counting is the reading in progress, of asked, which has taken spent by now; rested
+	// is when another one may begin.
+	counting vserver.Counting
+	asked    map[vserver.DestinationKey]struct{}
+	spent    time.Duration
+	rested   time.Time
 	// unread is why counts could not be read the last time.
 	unread string
 }
@@ -49,8 +55,9 @@ type drain struct {
 }
 
 // lookEvery is how often connections are counted while something drains, and lookSeldom
-// while all that drains has no end in time, or is over and waits for room (trash). Reading takes no more than one lookShare-th
-// of the time, however many servers there are.
+// while all that drains has no end in time, or is over and waits for room (trash). Reading
+// takes no more than one lookShare-th of the time, however many servers there are, and goes
+// on by a piece at a time, so that a change does not wait for all of it.
 const (
 	lookEvery  = time.Second
 	lookSeldom = 10 * time.Second
@@ -77,7 +84,10 @@ func (d *drains) set(k vserver.DestinationKey, one drain) {
 	}
 	if _, had := d.of[k.Server][k]; !had {
 		soon := time.Now().Add(lookEvery)
-		if d.count == 0 || soon.Before(d.look) {
+		if soon.Before(d.rested) {
+			soon = d.rested
+		}
+		if d.counting == nil && (d.count == 0 || soon.Before(d.look)) {
 			d.look = soon // what drains already is not judged any later for it
 		}
 		d.count++
@@ -94,6 +104,7 @@ func (d *drains) end(k vserver.DestinationKey, how dataplane.DrainEnd) {
 		return
 	}
 	delete(d.of[k.Server], k)
+	delete(d.asked, k) // it may have been counted before it took connections again
 	if len(d.of[k.Server]) == 0 {
 		delete(d.of, k.Server)
 	}
@@ -232,37 +243,61 @@ func (d drain) waits(now time.Time) bool {
 // over tells whether some drain may have had its time.
 func (d *drains) over(now time.Time) bool { return !d.next.IsZero() && !now.Before(d.next) }
 
-// idle finds the drained destinations without a connection, when it is time to look. One
-// read answers for all of them (/proc/net/ip_vs), and only those count whose weight of 0
-// is in the kernel by then: no other connection can come.
+// idle finds the drained destinations without a connection, when it is time to look and
+// all of it was read. Only those count whose weight of 0 was in the kernel when the reading
+// began, and ever since: no other connection can come.
 func (m *Mode) idle(ctx context.Context, now time.Time) []vserver.DestinationKey {
-	if now.Before(m.drains.look) {
+	d := &m.drains
+	if now.Before(d.look) {
 		return nil
 	}
-	var out []vserver.DestinationKey
-	wanted := map[vserver.DestinationKey]struct{}{}
-	for k := range m.drains.all() {
-		if have, there := m.destinations.Believed(k); there && have == (vserver.Destination{}) {
-			wanted[k] = struct{}{}
-		}
+	if d.counting == nil {
+		d.asked, d.spent = m.countable(), 0
+		d.counting = m.deps.Servers.Count(d.asked)
 	}
-	counts, err := m.deps.Servers.CountConnections(ctx, wanted)
+	counts, done, err := d.counting.Next(ctx)
+	d.spent += time.Since(now)
+	if !done && err == nil {
+		return nil // look is over: the rest is due at once
+	}
 	m.sayUnread(ctx, err)
+	var out []vserver.DestinationKey
 	for k, c := range counts {
-		one := m.drains.of[k.Server][k]
-		one.quiet = c.Active == 0
-		switch {
-		case !c.Idle():
-			one.idle = time.Time{}
-		case one.idle.IsZero():
-			one.idle = now
-		}
-		if m.drains.of[k.Server][k] = one; c.Idle() {
+		if _, still := d.asked[k]; still && d.judge(k, c, now) {
 			out = append(out, k)
 		}
 	}
-	m.drains.look = now.Add(max(m.drains.pause(), lookShare*time.Since(now)))
+	d.counting, d.asked = nil, nil
+	d.rested = now.Add(lookShare * d.spent)
+	if d.look = now.Add(d.pause()); d.look.Before(d.rested) {
+		d.look = d.rested
+	}
 	return out
+}
+
+// countable are the drained destinations whose weight is 0 in the kernel.
+func (m *Mode) countable() map[vserver.DestinationKey]struct{} {
+	out := map[vserver.DestinationKey]struct{}{}
+	for k := range m.drains.all() {
+		if have, there := m.destinations.Believed(k); there && have == (vserver.Destination{}) {
+			out[k] = struct{}{}
+		}
+	}
+	return out
+}
+
+// judge notes what was counted, and tells whether there is no connection.
+func (d *drains) judge(k vserver.DestinationKey, c vserver.Connections, now time.Time) (idle bool) {
+	one := d.of[k.Server][k]
+	one.quiet = c.Active == 0
+	switch {
+	case !c.Idle():
+		one.idle = time.Time{}
+	case one.idle.IsZero():
+		one.idle = now
+	}
+	d.of[k.Server][k] = one
+	return c.Idle()
 }
 
 // sayUnread tells why connections cannot be counted, once.

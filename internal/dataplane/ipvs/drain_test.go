@@ -146,6 +146,37 @@ func TestDrainUntilIdle(t *testing.T) {
 	})
 }
 
+// Connections are counted in pieces, between which things change: a destination that took
+// connections again after it was counted is not judged by what it had before.
+func TestDrainIsCountedInPieces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel()
+		var old []string
+		for i := range 20 {
+			old = append(old, fmt.Sprintf("10.244.0.%d:8080", i+1))
+		}
+		m := begin(t, k, draining(append(old, third)...))
+		apply(t, m)
+		m.Set(draining(third))
+		apply(t, m)
+		time.Sleep(time.Until(m.Due()))
+		apply(t, m) // the first piece, with the first destination in it
+		if len(k.weights(t)) != 21 || m.Due().After(time.Now()) {
+			t.Fatalf("%d destinations are left, due in %s: nothing was read in pieces", len(k.weights(t)), time.Until(m.Due()))
+		}
+		m.Set(draining(first, third))
+		apply(t, m)
+		k.busy(first)
+		m.Set(draining(third))
+		apply(t, m)
+		wait(t, m, 5*time.Second)
+		wantWeights(t, k, "when all was read", map[string]uint16{first: 0, third: 1})
+		if d := m.Drains(); d.Now != 1 || d.Ended[dataplane.DrainEmpty] != 19 || d.Ended[dataplane.DrainBack] != 1 {
+			t.Errorf("drains %+v", d)
+		}
+	})
+}
+
 // In a large cluster some endpoint leaves all the time: what is idle goes all the same.
 func TestDrainUntilIdleWhileOthersLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -115,11 +115,25 @@ func (s servers) Survey(ctx context.Context, visit func(vserver.ServerKey, vserv
 	return s.servers.Survey(ctx, visit)
 }
 
-func (s servers) CountConnections(ctx context.Context, wanted map[vserver.DestinationKey]struct{}) (map[vserver.DestinationKey]vserver.Connections, error) {
-	if err := s.note("count connections"); err != nil {
-		return nil, err
+func (s servers) Count(wanted map[vserver.DestinationKey]struct{}) vserver.Counting {
+	return tallied{s, s.servers.Count(wanted), new(bool)}
+}
+
+// tallied is a counting of which the beginning is noted.
+type tallied struct {
+	servers
+	vserver.Counting
+	begun *bool
+}
+
+func (n tallied) Next(ctx context.Context) (map[vserver.DestinationKey]vserver.Connections, bool, error) {
+	if !*n.begun {
+		*n.begun = true
+		if err := n.note("count connections"); err != nil {
+			return nil, false, err
+		}
 	}
-	return s.servers.CountConnections(ctx, wanted)
+	return n.Counting.Next(ctx)
 }
 
 func (s servers) WriteServers(ctx context.Context, c []vserver.ServerChange) []error {

@@ -142,9 +142,7 @@ func (noServers) ListDestinations(context.Context, vserver.ServerKey) (map[vserv
 	return nil, nil
 }
 
-func (noServers) CountConnections(context.Context, map[vserver.DestinationKey]struct{}) (map[vserver.DestinationKey]vserver.Connections, error) {
-	return nil, nil
-}
+func (noServers) Count(map[vserver.DestinationKey]struct{}) vserver.Counting { return nil }
 
 func (noServers) BeginSurvey(context.Context) error { return nil }
 

@@ -3,6 +3,9 @@ package vserver
 import (
 	"context"
 	"fmt"
+	"io"
+	"maps"
+	"slices"
 )
 
 // Connections is how many connections of one destination the kernel remembers:
@@ -17,75 +20,115 @@ type Connections struct {
 // Idle tells that the kernel remembers no connection of the destination.
 func (c Connections) Idle() bool { return c == Connections{} }
 
-// CountConnections reads the counts of the wanted destinations: those of few
-// servers with a dump for each, all others from one read of the kernel's list. One that is not in the result was not seen, which
-// does not say that it is gone: the table may change while it is read. One that
-// was seen twice, for that reason or because older kernels list the servers of
-// other network namespaces too, is as busy as its busiest row.
+// Counting is a count of connections, made in pieces so that other calls may go on in
+// between.
+type Counting interface {
+	// Next goes on by a piece. With the last it returns the counts of the destinations
+	// that were seen. One that was not need not be gone: the table may change while it is
+	// read. After an error the counting is over.
+	Next(ctx context.Context) (found map[DestinationKey]Connections, done bool, err error)
+}
+
+// Count begins to count the connections of the wanted destinations. Some may be taken out
+// of them until the end, and none put in. Those of few servers are read with a dump for each, all others from the
+// kernel's list. A destination that was seen twice in that, because the table changed or
+// because older kernels list the servers of other network namespaces too, is as busy as
+// its busiest row.
 //
 // The list passes servers over where another network namespace has some too: until
 // the table of each namespace became its own, the kernel counted those on the way
 // down the list, but not when it took the list up again for the next piece
 // (ip_vs_info_seq_next, ip_vs_info_array). So what the list lacks is asked for over
-// netlink, with a dump for each server.
-//
-// A list that cannot be understood to its end is an error.
-func (h *Handle) CountConnections(ctx context.Context, wanted map[DestinationKey]struct{}) (map[DestinationKey]Connections, error) {
-	list := newCountList(wanted)
-	if len(wanted) == 0 {
-		return list.found, nil
-	}
-	var err error
-	if len(list.servers) > max(fewServers, h.listed/askShare) {
-		err = h.readCounts(ctx, list)
-	}
-	if err == nil {
-		err = h.askForCounts(ctx, list)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("count connections of %d destinations: %w", len(wanted), err)
-	}
-	return list.found, nil
+// netlink, with a dump for each server. A list that cannot be understood to its end is an
+// error.
+func (h *Handle) Count(wanted map[DestinationKey]struct{}) Counting {
+	c := &counting{h: h, counts: newCountList(wanted)}
+	c.listing = len(c.counts.servers) > max(fewServers, h.listed/askShare)
+	return c
 }
 
-// A dump of one server costs as much as some of the rows of the list, which costs all of
-// its rows: fewServers is always asked for one by one, and so is one in askShare of the
-// servers that the list had when it was read last.
 const (
+	// A dump of one server costs as much as some fifty of the list, and the list has all:
+	// so fewServers is always asked for one by one, and so is one in askShare of the
+	// servers that the list had when it was read last.
 	fewServers = 4
-	askShare   = 8
+	askShare   = 50
+	// asksAPiece is how many servers one piece asks for.
+	asksAPiece = 16
 )
 
-// askForCounts fills in what the list lacks.
-func (h *Handle) askForCounts(ctx context.Context, list *countList) error {
-	for server := range list.lacking() {
-		request := func(b *buffer) { b.server(server) }
-		decode := func(body []byte) (DestinationKey, Connections, bool, error) {
-			k, c, err := decodeConnections(server, body)
-			return k, c, true, err
-		}
-		counts, err := dump(ctx, h, cmdGetDestination, request, decode)
-		if err != nil {
-			return fmt.Errorf("list destinations of %s: %w", server, err)
-		}
-		for k, c := range counts {
-			list.add(k, c)
-		}
-	}
-	return nil
+// counting is the Counting of a Handle.
+type counting struct {
+	h       *Handle
+	counts  *countList
+	listing bool // the list is to be read, or is being read
+	list    list
+	file    io.ReadCloser // nil before the list is open
+	lacking []ServerKey   // to be asked for, once the list was read
+	asking  bool
 }
 
-func (h *Handle) readCounts(ctx context.Context, counts *countList) error {
-	file, err := h.openList(ctx)
-	if err != nil {
-		return err
+// Next implements Counting.
+func (c *counting) Next(ctx context.Context) (found map[DestinationKey]Connections, done bool, err error) {
+	if c.listing {
+		err = c.read(ctx)
+	} else {
+		done, err = c.ask(ctx)
 	}
-	defer letGo(file)
-	h.count.Dumps++
-	l := list{rows: counts, buf: make([]byte, listBuffer)}
-	if err := l.read(h.fill(ctx, file)); err != nil {
-		return err
+	switch {
+	case err != nil:
+		return nil, false, fmt.Errorf("count connections of %d destinations: %w", len(c.counts.wanted), err)
+	case done:
+		return c.counts.found, true, nil
 	}
-	h.listed = l.servers
-	return nil
+	return nil, false, nil
+}
+
+// read goes on with the list.
+func (c *counting) read(ctx context.Context) (err error) {
+	if c.file == nil {
+		if c.file, err = c.h.openList(ctx); err != nil {
+			c.file = nil
+			return err
+		}
+		c.h.count.Dumps++
+		c.list = list{rows: c.counts, buf: make([]byte, listBuffer)}
+	}
+	end, err := c.list.piece(c.h.fill(ctx, c.file))
+	if end || err != nil {
+		letGo(c.file)
+		c.listing = false
+	}
+	if end {
+		c.h.listed = c.list.servers
+	}
+	return err
+}
+
+// ask fills in what the list lacks, some servers at a time.
+func (c *counting) ask(ctx context.Context) (done bool, err error) {
+	if !c.asking {
+		c.asking, c.lacking = true, slices.Collect(maps.Keys(c.counts.lacking()))
+	}
+	n := min(asksAPiece, len(c.lacking))
+	for _, server := range c.lacking[:n] {
+		if err := c.askFor(ctx, server); err != nil {
+			return false, fmt.Errorf("list destinations of %s: %w", server, err)
+		}
+	}
+	c.lacking = c.lacking[n:]
+	return len(c.lacking) == 0, nil
+}
+
+func (c *counting) askFor(ctx context.Context, server ServerKey) error {
+	request := func(b *buffer) { b.server(server) }
+	decode := func(body []byte) (DestinationKey, Connections, bool, error) {
+		k, one, err := decodeConnections(server, body)
+		return k, one, true, err
+	}
+	counts, err := dump(ctx, c.h, cmdGetDestination, request, decode)
+	for k, one := range counts {
+		c.counts.add(k, one)
+	}
+	return err
 }

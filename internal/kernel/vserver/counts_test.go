@@ -156,14 +156,14 @@ func TestCountsOfFewServers(t *testing.T) {
 	p := newPeer()
 	h := open(t, p, vserver.Options{})
 	defer h.Close()
-	for _, c := range servers(vserver.Add, 100) {
+	for _, c := range servers(vserver.Add, 600) {
 		_ = p.table.AddServer(c.Key, vserver.Server{Scheduler: "rr"})
 		_ = p.table.AddDestination(destinationKey(c.Key, "10.0.0.1:80"), vserver.Destination{Weight: 1})
 	}
 	lists := 0
 	p.list = func(r io.Reader) io.ReadCloser { lists++; return io.NopCloser(r) }
 	for _, step := range []struct{ servers, lists, dumps int }{
-		{4, 0, 4}, {12, 1, 1}, {12, 0, 12}, {13, 1, 1}, // that the list has 100 was not known at first
+		{4, 0, 4}, {12, 1, 1}, {12, 0, 12}, {13, 1, 1}, // that the list has 600 was not known at first
 	} {
 		wanted := map[vserver.DestinationKey]struct{}{}
 		for _, c := range servers(vserver.Add, step.servers) {
@@ -171,7 +171,7 @@ func TestCountsOfFewServers(t *testing.T) {
 		}
 		before := h.Counters().Dumps
 		lists = 0
-		got, err := h.CountConnections(ctx, wanted)
+		got, err := vservertest.CountAll(ctx, h.Count(wanted))
 		if err != nil || len(got) != step.servers {
 			t.Errorf("%d servers: %d counts, %v", step.servers, len(got), err)
 		}
@@ -203,12 +203,12 @@ func TestCountsThatDoNotCome(t *testing.T) {
 				h := open(t, p, vserver.Options{})
 				defer h.Close()
 				start := time.Now()
-				got, err := h.CountConnections(ctx, nowhere())
+				got, err := vservertest.CountAll(ctx, h.Count(nowhere()))
 				if got != nil || !errors.Is(err, tt.want) || time.Since(start) > 5*time.Second {
 					t.Errorf("%v, %v after %s; want %v within 5s", got, err, time.Since(start), tt.want)
 				}
 				p.list = io.NopCloser
-				if _, err := h.CountConnections(ctx, nowhere()); err != nil {
+				if _, err := vservertest.CountAll(ctx, h.Count(nowhere())); err != nil {
 					t.Errorf("the next time: %v", err)
 				}
 			})
@@ -238,7 +238,7 @@ func TestCountsWithoutIPVS(t *testing.T) {
 	h := open(t, p, vserver.Options{})
 	defer h.Close()
 	p.family = 0 // unloaded
-	_, err := h.CountConnections(ctx, nowhere())
+	_, err := vservertest.CountAll(ctx, h.Count(nowhere()))
 	if !errors.Is(err, vserver.ErrUnsupported) || errors.Is(err, vserver.ErrNotExist) {
 		t.Errorf("error %v, want %v", err, vserver.ErrUnsupported)
 	}
@@ -340,7 +340,7 @@ func TestCountsThatTheListLacks(t *testing.T) {
 				p.table.Connections[k] = c
 			}
 			p.list = func(r io.Reader) io.ReadCloser { return io.NopCloser(without(t, r, tt.hide)) }
-			got, err := h.CountConnections(ctx, wanted)
+			got, err := vservertest.CountAll(ctx, h.Count(wanted))
 			if diff := cmp.Diff(want, got); diff != "" || err != nil {
 				t.Errorf("%v; counts (-want +got):\n%s", err, diff)
 			}

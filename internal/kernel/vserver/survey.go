@@ -71,7 +71,7 @@ func (h *Handle) endSurvey() {
 // What it shows is a suspicion and not the truth. The kernel takes its list up again by
 // counting servers (ip_vs_info_array), so each that comes or goes meanwhile makes it pass
 // over another one or show it twice, and so may the servers of other network namespaces
-// (see CountConnections). Whoever wants to know reads the server itself.
+// (see Handle.Count). Whoever wants to know reads the server itself.
 func (h *Handle) Survey(ctx context.Context, visit func(ServerKey, Sketch)) (done bool, err error) {
 	s := &h.survey
 	switch {

@@ -19,7 +19,7 @@ type Client interface {
 	Probe(ctx context.Context, scheduler string) error
 	Timeouts(context.Context) (vserver.Timeouts, error)
 	SetTimeouts(context.Context, vserver.Timeouts) error
-	CountConnections(context.Context, map[vserver.DestinationKey]struct{}) (map[vserver.DestinationKey]vserver.Connections, error)
+	Count(map[vserver.DestinationKey]struct{}) vserver.Counting
 	BeginSurvey(context.Context) error
 	Survey(context.Context, func(vserver.ServerKey, vserver.Sketch)) (done bool, err error)
 	Counters() vserver.Counters

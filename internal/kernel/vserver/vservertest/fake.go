@@ -254,24 +254,55 @@ func (f *Fake) Probe(ctx context.Context, scheduler string) error {
 	return vserver.ProbeWith(ctx, f, scheduler)
 }
 
-// CountConnections is vserver.Handle.CountConnections.
-func (f *Fake) CountConnections(ctx context.Context, wanted map[vserver.DestinationKey]struct{}) (map[vserver.DestinationKey]vserver.Connections, error) {
-	found := make(map[vserver.DestinationKey]vserver.Connections, len(wanted))
-	if len(wanted) == 0 {
-		return found, nil
+// Count is vserver.Handle.Count, a few destinations at a time.
+func (f *Fake) Count(wanted map[vserver.DestinationKey]struct{}) vserver.Counting {
+	keys := slices.SortedFunc(maps.Keys(wanted), vserver.DestinationKey.Compare)
+	return &counting{fake: f, left: keys, found: make(map[vserver.DestinationKey]vserver.Connections, len(wanted))}
+}
+
+// countPiece is how many destinations a piece of a counting looks at.
+const countPiece = 8
+
+type counting struct {
+	fake  *Fake
+	left  []vserver.DestinationKey
+	found map[vserver.DestinationKey]vserver.Connections
+}
+
+// Next implements vserver.Counting.
+func (c *counting) Next(ctx context.Context) (found map[vserver.DestinationKey]vserver.Connections, done bool, err error) {
+	f := c.fake
+	if len(c.left) == 0 {
+		return c.found, true, nil
 	}
-	err := f.begin(ctx)
+	err = f.begin(ctx)
 	defer f.mu.Unlock()
 	if err != nil {
-		return nil, fmt.Errorf("count connections of %d destinations: %w", len(wanted), err)
+		return nil, false, fmt.Errorf("count connections: %w", err)
 	}
-	f.count.Dumps++
-	for k := range wanted {
+	if len(c.found) == 0 {
+		f.count.Dumps++
+	}
+	n := min(countPiece, len(c.left))
+	for _, k := range c.left[:n] {
 		if _, there := f.table.Destinations[k.Server][k]; there {
-			found[k] = f.table.Connections[k]
+			c.found[k] = f.table.Connections[k]
 		}
 	}
-	return shown(f, found), nil
+	if c.left = c.left[n:]; len(c.left) > 0 {
+		return nil, false, nil
+	}
+	return shown(f, c.found), true, nil
+}
+
+// CountAll counts all pieces of a counting.
+func CountAll(ctx context.Context, c vserver.Counting) (map[vserver.DestinationKey]vserver.Connections, error) {
+	for {
+		found, done, err := c.Next(ctx)
+		if done || err != nil {
+			return found, err
+		}
+	}
 }
 
 // surveyPiece is how many servers a piece of a survey shows.

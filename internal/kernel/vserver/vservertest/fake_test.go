@@ -118,7 +118,7 @@ func TestFakeReadsFailAsPlanned(t *testing.T) {
 		"ListDestinations": func(f *Fake) error { _, err := f.ListDestinations(ctx, vip); return err },
 		"List":             func(f *Fake) error { _, _, err := f.List(ctx); return err },
 		"GetServer":        func(f *Fake) error { _, err := f.GetServer(ctx, vip); return err },
-		"CountConnections": func(f *Fake) error { _, err := f.CountConnections(ctx, keySet(web)); return err },
+		"Count":            func(f *Fake) error { _, err := CountAll(ctx, f.Count(keySet(web))); return err },
 		"BeginSurvey":      func(f *Fake) error { return f.BeginSurvey(ctx) },
 		"Survey":           func(f *Fake) error { _, err := f.Survey(ctx, nil); return err },
 		"Timeouts":         func(f *Fake) error { _, err := f.Timeouts(ctx); return err },
