@@ -190,7 +190,11 @@ func (s Samples) Percentile(p float64) Wait {
 // Changes are many changes of one kind, each made when the candidate was quiet.
 type Changes struct {
 	Samples
-	Each Cost `json:"each"` // of one, from the write until the candidate is quiet again
+	Each   Cost    `json:"each"`             // of one, from the write until the candidate is quiet again
+	Length Seconds `json:"length,omitempty"` // how long that was, for one
+	// CPU and Launches are the medians of all: now and then a change meets what the candidate does at rest.
+	CPU      Seconds `json:"medianCPU"`
+	Launches float64 `json:"medianLaunches"`
 	// Repeated is the same measured a second time, because the first was noisy.
 	Repeated *Changes `json:"repeated,omitempty"`
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/bench/cell"
 	"github.com/kube-ipvs/kube-ipvs/e2e/bench/crowd"
+	"github.com/kube-ipvs/kube-ipvs/e2e/bench/stats"
 )
 
 // change makes one change, and waits until it shows. The time is that from the API server's word that it is written: how long etcd's disk
@@ -79,10 +80,13 @@ func (r *run) once(ctx context.Context, part string, do change) (*cell.Changes, 
 	}
 	var waits []cell.Wait
 	var sum cell.Cost
+	var length time.Duration
+	var cpus, launches []float64
 	for began := time.Now(); len(waits) < r.Samples; {
 		if err := pauseFor(ctx, rand.N(between)); err != nil {
 			return nil, err
 		}
+		start := time.Now()
 		cost, _, over, err := r.used(ctx, func() error {
 			w, err := do(ctx, len(waits))
 			waits = append(waits, w)
@@ -92,6 +96,8 @@ func (r *run) once(ctx context.Context, part string, do change) (*cell.Changes, 
 			return nil, err
 		}
 		sum = sum.Add(cost)
+		length += time.Since(start)
+		cpus, launches = append(cpus, float64(cost.CPU())), append(launches, cost.Launches)
 		if over || len(waits) >= fewest && time.Since(began) > r.Limit {
 			break
 		}
@@ -99,9 +105,10 @@ func (r *run) once(ctx context.Context, part string, do change) (*cell.Changes, 
 	if len(waits) < r.Samples {
 		r.cell.Skip(part+", all samples", fmt.Sprintf("%d of %d in %s", len(waits), r.Samples, r.Limit))
 	}
-	out := &cell.Changes{Samples: cell.Summarize(waits), Each: sum.Per(len(waits))}
-	r.say("%s, %d Services: %s: p50 %s, p90 %s, p99 %s (halves differ by %.0f %%), CPU %.2f ms, %.2f processes each", r.cell.Candidate, r.n, part,
-		text(out.Percentile(50)), text(out.Percentile(90)), text(out.Percentile(99)), 100*out.Halves, 1e3*float64(out.Each.CPU()), out.Each.Launches)
+	out := &cell.Changes{Samples: cell.Summarize(waits), Each: sum.Per(len(waits)), Length: cell.Took(length / time.Duration(len(waits)))}
+	out.CPU, out.Launches = cell.Seconds(stats.Median(cpus)), stats.Median(launches)
+	r.say("%s, %d Services: %s: p50 %s, p90 %s, p99 %s (halves differ by %.0f %%), CPU %.2f ms (mean %.2f), %.0f processes (mean %.2f)", r.cell.Candidate, r.n, part,
+		text(out.Percentile(50)), text(out.Percentile(90)), text(out.Percentile(99)), 100*out.Halves, 1e3*float64(out.CPU), 1e3*float64(out.Each.CPU()), out.Launches, out.Each.Launches)
 	return out, nil
 }
 

@@ -196,14 +196,27 @@ func drift(of func(*cell.Drift) value) func(*cell.Cell) value {
 	}, of)
 }
 
+// aboveRest is the CPU time of a change without what the candidate would have used in that time at rest.
+const aboveRest = "CPU, less that at rest"
+
+func above(c *cell.Cell, changes *cell.Changes) value {
+	if changes == nil || changes.Length == 0 || c.Idle == nil || c.Idle.Length == 0 {
+		return value{}
+	}
+	rest := c.Idle.Cost.CPU() / c.Idle.Length * changes.Length
+	return noisy(changes, number(max(changes.CPU-rest, 0)))
+}
+
 func changeFigures(name string, part func(*cell.Cell) *cell.Changes) []figure {
 	return []figure{
 		{name, "p50", have(part, func(c *cell.Changes) value { return change(c, 50) }), duration},
 		{name, "p90", have(part, func(c *cell.Changes) value { return change(c, 90) }), duration},
 		{name, "p99", have(part, func(c *cell.Changes) value { return change(c, 99) }), duration},
-		{name, "CPU", have(part, func(c *cell.Changes) value { return noisy(c, number(c.Each.CPU())) }), duration},
-		{name, "of it in the kernel", have(part, func(c *cell.Changes) value { return noisy(c, number(c.Each.System)) }), duration},
-		{name, "processes launched", have(part, func(c *cell.Changes) value { return number(c.Each.Launches) }), count},
+		{name, "CPU", have(part, func(c *cell.Changes) value { return noisy(c, number(c.CPU)) }), duration},
+		{name, aboveRest, func(c *cell.Cell) value { return above(c, part(c)) }, duration},
+		{name, "in the kernel, mean", have(part, func(c *cell.Changes) value { return noisy(c, number(c.Each.System)) }), duration},
+		{name, "processes launched", have(part, func(c *cell.Changes) value { return number(c.Launches) }), count},
+		{name, "processes launched, mean", have(part, func(c *cell.Changes) value { return number(c.Each.Launches) }), count},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -92,6 +93,7 @@ func changes(p50, later, cpu cell.Seconds) *cell.Changes {
 	return &cell.Changes{
 		Samples: cell.Summarize([]cell.Wait{{Seconds: p50}, {Seconds: p50}, {Seconds: later}, {Seconds: later}}),
 		Each:    cell.Cost{User: cpu * 3 / 4, System: cpu / 4, Launches: float64(cpu) * 10},
+		CPU:     cpu, Launches: math.Floor(float64(cpu) * 10), Length: 0.5,
 	}
 }
 
