@@ -33,11 +33,7 @@ func (a *Agent) takeEarly(ctx context.Context) {
 	batch, more := a.opts.Catalog.TakeSome(firstPart, urgent)
 	a.takeNodes(batch)
 	concerned, _ := a.adopt()
-	served := slices.DeleteFunc(concerned, func(in catalog.Input) bool {
-		_, known := a.services[in.ID]
-		return !known
-	})
-	if inputs := merged(served, batch.Services); len(inputs) > 0 {
+	if inputs := merged(concerned, batch.Services); len(inputs) > 0 {
 		a.serve(ctx, inputs)
 		a.prepared = time.Now()
 	}

@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
+	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
 
 // cluster delivers the API server's Service, DNS under a distribution's own name, and
@@ -190,6 +192,65 @@ func TestHostChangesWhileComing(t *testing.T) {
 		m.locked(func() {
 			if got := m.planned[len(m.planned)-1]; len(got) != 4 {
 				w.Errorf("served: %v", got)
+			}
+		})
+	})
+}
+
+// New settings while Services come are those of all that are served, and nobody is
+// served for them who waits.
+func TestSettingsChangeWhileComing(t *testing.T) {
+	m := newMode()
+	m.founds = true
+	run(t, m, func(w *world) {
+		w.backed(0, 3)
+		w.SetService(service("waits", "10.96.0.9"))
+		w.SetState(model.FromFile, source.Coming)
+		w.after(time.Second)
+		if err := w.loop.Reconfigure(w.Context(), func(context.Context) error {
+			w.settings.Scheduler = scheduler.MustParse("wlc")
+			return nil
+		}); err != nil {
+			w.Fatal(err)
+		}
+		w.backed(3, 4)
+		w.after(time.Second)
+		check := func(when string, want int) {
+			m.locked(func() {
+				if got := names(m.plans); len(got) != want {
+					w.Errorf("%s, planned: %v", when, got)
+				}
+				for id, p := range m.plans {
+					for _, f := range p.Frontends {
+						if f.Scheduler.Name() != "wlc" {
+							w.Errorf("%s, %s goes by %s", when, id, f.Scheduler)
+						}
+					}
+				}
+			})
+		}
+		check("before the rest has come", 4)
+		w.SetState(model.FromFile, source.Complete)
+		w.after(time.Second)
+		check("then", 5)
+	})
+}
+
+// A host that changes while Services come makes nobody served who waits.
+func TestHostMovesWhileComing(t *testing.T) {
+	m := newMode()
+	m.founds = true
+	run(t, m, func(w *world) {
+		w.backed(0, 3)
+		w.SetService(service("waits", "10.96.0.9"))
+		w.SetState(model.FromFile, source.Coming)
+		w.after(time.Second)
+		w.host.set("10.96.0.9", "10.97.0.1") // which those look at that have it
+		w.loop.HostChanged()
+		w.after(time.Second)
+		m.locked(func() {
+			if got := names(m.plans); len(got) != 3 {
+				w.Errorf("planned: %v", got)
 			}
 		})
 	})

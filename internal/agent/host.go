@@ -92,7 +92,8 @@ func (a *Agent) readAgain(ctx context.Context) (changed bool) {
 }
 
 // adopt makes what is known of the host what is compiled for. It returns the
-// Services that look at what has changed.
+// Services that look at what has changed; before the sources are in sync those of them
+// that are served already, for the others are still to be taken.
 func (a *Agent) adopt() (concerned []catalog.Input, changed bool) {
 	if !a.hostMoved {
 		return nil, false // comparing costs what all Nodes cost
@@ -107,7 +108,19 @@ func (a *Agent) adopt() (concerned []catalog.Input, changed bool) {
 	}
 	a.logHost(before, now)
 	a.move(now)
-	return a.opts.Catalog.Matching(a.opts.Concerns(before, now)), true
+	return a.matching(a.opts.Concerns(before, now)), true
+}
+
+// matching asks the catalog for Services that were taken.
+func (a *Agent) matching(concerned func(*model.Service) bool) []catalog.Input {
+	inputs := a.opts.Catalog.Matching(concerned)
+	if a.synced {
+		return inputs
+	}
+	return slices.DeleteFunc(inputs, func(in catalog.Input) bool {
+		_, served := a.services[in.ID]
+		return !served
+	})
 }
 
 // move makes now what is compiled for, and tells who works by it.

@@ -39,7 +39,7 @@ func (a *Agent) anew() {
 		a.opts.Health.Listen(now.NodePorts) // by new rules, even where the addresses are the same
 	}
 	a.hostMoved = false
-	if a.synced {
+	if a.synced || len(a.services) > 0 {
 		a.compileAll()
 	}
 }
@@ -58,7 +58,7 @@ func (a *Agent) Replace(ctx context.Context, mode dataplane.Dataplane, p Periods
 		a.opts.Mode = mode
 		a.goBy(p)
 		a.audit.stop()
-		a.loaded, a.adopted, a.auditing = false, false, false
+		a.loaded, a.adopted, a.auditing, a.founding = false, false, false, false
 		a.contests, a.counts.Conflicts = map[contest]struct{}{}, 0
 		a.due.stop()
 		a.anew()
@@ -71,9 +71,9 @@ func (a *Agent) Replace(ctx context.Context, mode dataplane.Dataplane, p Periods
 	return failed
 }
 
-// compileAll compiles what the catalog has, dirty or not.
+// compileAll compiles all Services that were taken, dirty or not.
 func (a *Agent) compileAll() {
-	all := a.opts.Catalog.Matching(func(*model.Service) bool { return true })
+	all := a.matching(func(*model.Service) bool { return true })
 	a.compile(all)
 	a.log.Info("all services compiled anew", zap.Int("services", len(all)))
 }
