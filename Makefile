@@ -15,7 +15,7 @@ IMAGE     ?= kube-ipvs:dev
 PLATFORMS ?=
 PUSH      ?=
 
-.PHONY: help build demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover e2e-kills e2e-million bench-memory bench-iptables bench-peers bench-fleet bench bench-micro profile fuzz golden lint verify vuln image manifests clean
+.PHONY: help build demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover e2e-kills e2e-million bench-memory bench-iptables bench-peers bench-limits bench-fleet bench bench-micro profile fuzz golden lint verify vuln image manifests clean
 
 help: ## this list
 	@echo 'kube-ipvs: Kubernetes Services on the kernel'"'"'s IP Virtual Server'
@@ -79,6 +79,9 @@ bench-iptables: ## kube-ipvs against kube-proxy in iptables mode: time, bytes, p
 
 bench-peers: ## kube-ipvs and kube-proxy in each mode, measured from outside; N=100,1000 CANDIDATES= PARTS= SAMPLES=
 	@N='$(N)' CANDIDATES='$(CANDIDATES)' PARTS='$(PARTS)' SAMPLES='$(SAMPLES)' e2e/bench-peers.sh
+
+bench-limits: ## what limits of the kernel cost, with and without what goes around them; in throw-away VMs
+	@e2e/bench-limits.sh
 
 bench-fleet: ## what thousands of agents cost an API server, from what some do; N=1000,5000 K=1,10,50 KINDS= RATE= FLEET= RATES=
 	@N='$(N)' K='$(K)' KINDS='$(KINDS)' RATE='$(RATE)' FLEET='$(FLEET)' RATES='$(RATES)' e2e/bench-fleet.sh

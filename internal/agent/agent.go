@@ -101,6 +101,8 @@ const (
 	// node spends no more than a third of a percent of a processor on looking for drift,
 	// however much it carries. Up to a tenth of a second a round the period is as set.
 	auditRest = 300
+	// longestRest bounds that, in periods: what drifted is found some day.
+	longestRest = 20
 )
 
 // Agent is the loop and what it knows. All fields belong to the goroutine in

@@ -13,7 +13,7 @@ type rounds struct {
 
 // done ends a round and returns how long the next one waits.
 func (r *rounds) done(period time.Duration) (rest time.Duration) {
-	rest = max(period, auditRest*r.spent)
+	rest = min(max(period, auditRest*r.spent), longestRest*period)
 	r.took.Store(int64(r.spent))
 	r.rest.Store(int64(rest))
 	r.spent = 0

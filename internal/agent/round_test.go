@@ -18,6 +18,7 @@ func TestLongAuditsComeLessOften(t *testing.T) {
 	}{
 		{"short", 50 * time.Millisecond, 30 * time.Second, 119},
 		{"long", time.Second, 5 * time.Minute, 12},
+		{"very long", time.Minute, 10 * time.Minute, 6},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m := newMode()
