@@ -18,8 +18,11 @@ type entryList struct {
 	list   []memberKey
 }
 
+// add puts an entry on the list, unless it is there: a source range may be given twice.
 func (l *entryList) add(set string, e ipset.Entry) {
-	l.list = append(l.list, memberKey{setName(l.family, set), e})
+	if k := (memberKey{setName(l.family, set), e}); !slices.Contains(l.list, k) {
+		l.list = append(l.list, k)
+	}
 }
 
 // here is the entry that names a server by address, protocol and port.

@@ -377,3 +377,29 @@ func randomPlan(rnd *rand.Rand) model.ServicePlan {
 	}
 	return p
 }
+
+// A range that is given twice is one, and goes with the last mention of it.
+func TestRangesGivenTwice(t *testing.T) {
+	k := newKernel()
+	m := begin(t, k)
+	limited := func(ranges ...string) {
+		t.Helper()
+		p := service("web", vip, first)
+		f := &p.Frontends[0]
+		f.Kind = model.KindLoadBalancer
+		for _, r := range ranges {
+			f.SourceRanges = append(f.SourceRanges, netip.MustParsePrefix(r))
+		}
+		m.Set(p)
+		apply(t, m)
+		_, entries, err := k.sets.List(t.Context(), "KUBE-LOAD-BALANCER-SOURCE-CIDR")
+		distinct := slices.Compact(slices.Sorted(slices.Values(ranges)))
+		if err != nil || len(entries) != len(distinct) {
+			t.Errorf("ranges %v: entries %v, %v", ranges, entries, err)
+		}
+	}
+	limited("10.0.0.0/8", "10.0.0.0/8", "192.0.2.0/24")
+	limited("10.0.0.0/8", "192.0.2.0/24")
+	limited("192.0.2.0/24")
+	limited()
+}
