@@ -89,6 +89,8 @@ type TableRows struct {
 	Updates int    `json:"updates"`
 	Deletes int    `json:"deletes"`
 	Failed  int    `json:"failed"`
+	// Took is the time of the calls that wrote them.
+	Took time.Duration `json:"tookNanoseconds"`
 }
 
 // Counts says how Services fare; see Status for the meaning of each.
@@ -144,7 +146,7 @@ func (a *Agent) record(start time.Time, r dataplane.Result) {
 		a.stats.written = map[string]uint64{}
 	}
 	for _, s := range r.Stages {
-		c.Rows = append(c.Rows, TableRows{s.Stage, s.Adds, s.Updates, s.Deletes, s.Failed})
+		c.Rows = append(c.Rows, TableRows{s.Stage, s.Adds, s.Updates, s.Deletes, s.Failed, s.Took})
 		a.stats.written[s.Stage] += uint64(s.Written())
 	}
 	if r.Total().Written() > 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Store reads and writes the rows of one table for real.
@@ -67,6 +68,8 @@ type Outcome struct {
 	Adds, Updates, Deletes int
 	// Failed are the rows that stay pending.
 	Failed int
+	// Took is the time that the store needed for its writes.
+	Took time.Duration
 	// reasons are the first few: a thousand rows that fail for one cause are one
 	// piece of news.
 	reasons [3]error
@@ -127,6 +130,7 @@ func (o Outcome) Written() int { return o.Adds + o.Updates + o.Deletes }
 // Plus adds two outcomes up.
 func (o Outcome) Plus(p Outcome) Outcome {
 	o.Adds, o.Updates, o.Deletes, o.Failed = o.Adds+p.Adds, o.Updates+p.Updates, o.Deletes+p.Deletes, o.Failed+p.Failed
+	o.Took += p.Took
 	for _, r := range p.reasons {
 		if r != nil {
 			o.because(r)
@@ -200,7 +204,9 @@ func (t *Table[K, V]) write(ctx context.Context, changes []Change[K, V]) Outcome
 	var out Outcome
 	for len(changes) > 0 {
 		n := min(len(changes), t.opts.Batch)
+		begun := time.Now()
 		errs := t.store.Write(ctx, changes[:n])
+		out.Took += time.Since(begun)
 		out = out.Plus(t.record(changes[:n], errs))
 		if changes = changes[n:]; silent(errs) {
 			break

@@ -58,8 +58,8 @@ func TestApplyConverges(t *testing.T) {
 	tab.SetDesired("stale", 2)
 	tab.SetDesired("new", 1)
 	out := tab.ApplyUpdates(t.Context(), all).Plus(tab.ApplyDeletes(t.Context(), all))
-	if want := (delta.Outcome{Adds: 1, Updates: 1, Deletes: 1}); out != want {
-		t.Errorf("outcome %+v, want %+v", out, want)
+	if out.Took = 0; out != (delta.Outcome{Adds: 1, Updates: 1, Deletes: 1}) {
+		t.Errorf("outcome %+v, want a row each", out)
 	}
 	if diff := gocmp.Diff(map[string]int{"stale": 2, "new": 1}, s.rows); diff != "" {
 		t.Errorf("store (-want +got):\n%s", diff)

@@ -9,16 +9,17 @@ import (
 
 // rows is what becomes of rows and of the Services behind them.
 type rows struct {
-	written, failed, drifted     *prometheus.CounterVec
-	desired, pending, mode, fare *prometheus.GaugeVec
-	took                         prometheus.Histogram
-	unbound, conflicts           prometheus.Gauge
+	written, failed, drifted, spent *prometheus.CounterVec
+	desired, pending, mode, fare    *prometheus.GaugeVec
+	took                            prometheus.Histogram
+	unbound, conflicts              prometheus.Gauge
 }
 
 func newRows(registry *prometheus.Registry) rows {
 	r := rows{
 		written:   counters(ours+"rows_written_total", "Rows written to the kernel.", "table", "op"),
 		failed:    counters(ours+"rows_failed_total", "Writes of rows that failed; each is tried again.", "table"),
+		spent:     counters(ours+"write_seconds_total", "Time of the calls that wrote rows to the kernel.", "table"),
 		drifted:   counters(ours+"rows_drifted_total", "Rows that something else changed, found by an audit.", "table"),
 		desired:   gauges(ours+"rows_desired", "Rows wanted in the kernel.", "table"),
 		pending:   gauges(ours+"rows_pending", "Rows that are not as wanted, by what is to be done.", "table", "op"),
@@ -31,7 +32,7 @@ func newRows(registry *prometheus.Registry) rows {
 			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 10), // 0.1 ms to 26 s
 		}),
 	}
-	registry.MustRegister(r.written, r.failed, r.drifted, r.desired, r.pending, r.mode, r.fare, r.unbound, r.conflicts, r.took)
+	registry.MustRegister(r.written, r.failed, r.drifted, r.spent, r.desired, r.pending, r.mode, r.fare, r.unbound, r.conflicts, r.took)
 	return r
 }
 
@@ -50,6 +51,7 @@ func (r *rows) cycle(c agent.Cycle) {
 		r.written.WithLabelValues(t.Table, "update").Add(float64(t.Updates))
 		r.written.WithLabelValues(t.Table, "delete").Add(float64(t.Deletes))
 		r.failed.WithLabelValues(t.Table).Add(float64(t.Failed))
+		r.spent.WithLabelValues(t.Table).Add(t.Took.Seconds())
 	}
 }
 

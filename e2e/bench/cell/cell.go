@@ -128,6 +128,8 @@ type Start struct {
 	Probes int    `json:"probes"`
 	Cost   Cost   `json:"cost"` // until Quiet
 	Memory Memory `json:"memory"`
+	// Writing is the time of the calls that wrote sets, ipvs, addresses and rules, by the candidate's own metric; nil where it has none.
+	Writing map[string]Seconds `json:"writing,omitempty"`
 	// Unanswered is how many of all Services did not answer when all was quiet; they are not asked where a probe did not.
 	Unanswered int `json:"unanswered"`
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kube-ipvs/kube-ipvs/e2e/bench/cell"
 )
 
 // ownServer is where kube-ipvs and kube-proxy show their settings unless told otherwise.
@@ -49,17 +51,46 @@ func periodIn(configz []byte) (time.Duration, error) {
 // auditPeriod is the time from the beginning of one round to that of the next; 0 where
 // there was none.
 func auditPeriod(metrics string) time.Duration {
-	var seconds float64
-	for line := range strings.Lines(metrics) {
-		name, text, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if name != "kube_ipvs_audit_rest_seconds" && name != "kube_ipvs_audit_round_seconds" {
-			continue
-		}
-		n, err := strconv.ParseFloat(text, 64)
-		if err != nil || n == 0 {
-			return 0
-		}
-		seconds += n
+	rest, round := metric(metrics, "kube_ipvs_audit_rest_seconds"), metric(metrics, "kube_ipvs_audit_round_seconds")
+	if rest == 0 || round == 0 {
+		return 0
 	}
-	return time.Duration(seconds * float64(time.Second))
+	return time.Duration((rest + round) * float64(time.Second))
+}
+
+// writing asks kube-ipvs what it needed to write its rows, by what the limit calls them.
+func (r *run) writing(ctx context.Context) map[string]cell.Seconds {
+	metrics, err := r.world.Node.Get(ctx, ownServer+"/metrics")
+	if err != nil {
+		return nil
+	}
+	return writingIn(string(metrics))
+}
+
+func writingIn(metrics string) map[string]cell.Seconds {
+	out := map[string]cell.Seconds{}
+	for name, tables := range map[string][]string{
+		"sets": {"sets", "members"}, "ipvs": {"servers", "destinations"}, "addresses": {"addresses", "routes"}, "rules": {"chains", "jumps"},
+	} {
+		for _, table := range tables {
+			if took := metric(metrics, fmt.Sprintf("kube_ipvs_write_seconds_total{table=%q}", table)); took > 0 {
+				out[name] += cell.Seconds(took)
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// metric finds the value of a series in the text format of Prometheus; 0 where there is none.
+func metric(text, series string) float64 {
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, series+" "); ok {
+			n, _ := strconv.ParseFloat(strings.TrimSpace(value), 64) // 0 is none, too
+			return n
+		}
+	}
+	return 0
 }

@@ -2,8 +2,11 @@ package drive
 
 import (
 	"errors"
+	"maps"
 	"testing"
 	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/e2e/bench/cell"
 )
 
 func TestPeriodIn(t *testing.T) {
@@ -25,5 +28,15 @@ func TestAuditPeriod(t *testing.T) {
 		if got := auditPeriod(none); got != 0 {
 			t.Errorf("period %s in %q", got, none)
 		}
+	}
+}
+
+func TestWritingIn(t *testing.T) {
+	const told = "kube_ipvs_write_seconds_total{table=\"members\"} 0.5\nkube_ipvs_write_seconds_total{table=\"sets\"} 0.25\nkube_ipvs_write_seconds_total{table=\"destinations\"} 2\nkube_ipvs_write_seconds_total{table=\"chains\"} 0\n"
+	if got, want := writingIn(told), map[string]cell.Seconds{"sets": 0.75, "ipvs": 2}; !maps.Equal(got, want) {
+		t.Errorf("writing %v, want %v", got, want)
+	}
+	if got := writingIn("other 1\n"); got != nil {
+		t.Errorf("writing %v", got)
 	}
 }

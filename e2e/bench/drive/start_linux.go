@@ -45,6 +45,7 @@ func (r *run) start(ctx context.Context) (err error) {
 		return err
 	}
 	r.cell.Start = out
+	out.Writing = r.writing(ctx)
 	if out.Memory, err = r.subject.Memory(); err != nil {
 		return err
 	}

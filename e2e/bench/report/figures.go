@@ -85,7 +85,7 @@ var startFigures = []figure{
 	{"start", "quiet since, counted", counted(func(c *cell.Counted) value { return wait(c.Quiet) }), duration},
 	{"start", "CPU", start(func(s *cell.Start) value { return number(s.Cost.CPU()) }), duration},
 	{"start", "of it in the kernel", start(func(s *cell.Start) value { return number(s.Cost.System) }), duration},
-	{"start", writing, counted(func(c *cell.Counted) value { return tablesOf(c, limited...) }), duration},
+	{"start", writing, func(c *cell.Cell) value { return tablesOf(c, limited...) }, duration},
 	{"start", "the limit of writing its rows", limit(func(l *cell.Limit) value { return number(l.Sum.Wall) }), duration},
 	{"start", timesLimit, overLimit(limited...), digits},
 	{"start", "of it sets, times the limit", overLimit("sets"), digits},
@@ -128,18 +128,26 @@ func limit(of func(*cell.Limit) value) func(*cell.Cell) value {
 }
 
 const (
-	writing    = "writing sets, IPVS, addresses, counted"
+	writing    = "writing sets, IPVS, addresses"
 	timesLimit = "the same, times the limit"
 )
 
 // limited are the tables that a limit is known for.
 var limited = []string{"sets", "ipvs", "addresses"}
 
-// tablesOf is how long the kernel was at changes of some tables.
-func tablesOf(c *cell.Counted, tables ...string) (v value) {
+// tablesOf is how long writing some tables took, by the candidate's own clock if it has one, else from the netlink of the start that is
+// counted, which counting makes longer.
+func tablesOf(c *cell.Cell, tables ...string) (v value) {
+	var took map[string]cell.Seconds
+	switch {
+	case c.Start != nil && len(c.Start.Writing) > 0:
+		took = c.Start.Writing
+	case c.Counted != nil:
+		took, v.noisy = c.Counted.Writing, c.Counted.Dropped > 0
+	}
 	for _, table := range tables {
-		took, known := c.Writing[table]
-		v.number += float64(took)
+		one, known := took[table]
+		v.number += float64(one)
 		v.known = v.known || known
 	}
 	return v
@@ -148,7 +156,7 @@ func tablesOf(c *cell.Counted, tables ...string) (v value) {
 // overLimit is how many times the limit writing some tables took.
 func overLimit(tables ...string) func(*cell.Cell) value {
 	return func(c *cell.Cell) value {
-		if c.Counted == nil || c.Limit == nil {
+		if c.Limit == nil {
 			return value{}
 		}
 		least := 0.0
@@ -157,11 +165,12 @@ func overLimit(tables ...string) func(*cell.Cell) value {
 				least += float64(t.Wall)
 			}
 		}
-		v := tablesOf(c.Counted, tables...)
+		v := tablesOf(c, tables...)
 		if least == 0 || !v.known {
 			return value{}
 		}
-		return value{number: v.number / least, known: true, noisy: c.Counted.Dropped > 0}
+		v.number /= least
+		return v
 	}
 }
 

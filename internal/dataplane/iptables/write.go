@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
@@ -64,11 +65,15 @@ func (b batch) replaces() bool {
 // anything was refused; to find out what it was takes the two.
 func (m *Mode) atOnce(ctx context.Context, b batch, p delta.Pass) (out outcomes, done bool) {
 	w := m.forKernel(b, p)
+	begun := time.Now()
 	chainErrs, _ := m.deps.Rules.Write(ctx, w.chains, nil)
+	took := time.Since(begun)
 	if err := errors.Join(chainErrs...); err != nil && !silent(err) {
-		return outcomes{}, false
+		return outcomes{chains: delta.Outcome{Took: took}}, false
 	}
-	return m.recordAll(b, w, chainErrs, nil), true
+	out = m.recordAll(b, w, chainErrs, nil)
+	out.chains.Took = took
+	return out, true
 }
 
 // split parts what Services have of their own from the chains that lead there, and from
@@ -164,8 +169,12 @@ func (m *Mode) carryOut(ctx context.Context, b batch, p delta.Pass) outcomes {
 	if len(w.chains) == 0 && len(w.edits) == 0 {
 		return outcomes{} // what is left goes with its chain, later
 	}
+	begun := time.Now()
 	chainErrs, editErrs := m.deps.Rules.Write(ctx, w.chains, w.edits)
-	return m.recordAll(b, w, chainErrs, editErrs)
+	took := time.Since(begun)
+	out := m.recordAll(b, w, chainErrs, editErrs)
+	out.chains.Took = took // that of its entries, too: they are lines of one write
+	return out
 }
 
 // recordAll notes what became of a batch.
