@@ -97,10 +97,10 @@ const hostPause = 100 * time.Millisecond
 const (
 	// auditSlice bounds one stretch of an audit, so that a change waits no longer.
 	auditSlice = 50 * time.Millisecond
-	// auditRest is how many times as long as a round took the next one waits at least: a
-	// node spends no more than a third of a percent of a processor on looking for drift,
-	// however much it carries. Up to a tenth of a second a round the period is as set.
-	auditRest = 300
+	// auditCost is what a round may cost: one that takes so many times as long is followed
+	// by so many periods. With the default period looking for drift takes no more than a
+	// third of a percent of a processor, however much the node carries.
+	auditCost = 100 * time.Millisecond
 	// longestRest bounds that, in periods: what drifted is found some day.
 	longestRest = 20
 )

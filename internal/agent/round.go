@@ -13,7 +13,7 @@ type rounds struct {
 
 // done ends a round and returns how long the next one waits.
 func (r *rounds) done(period time.Duration) (rest time.Duration) {
-	rest = min(max(period, auditRest*r.spent), longestRest*period)
+	rest = time.Duration(float64(period) * min(max(1, float64(r.spent)/float64(auditCost)), longestRest))
 	r.took.Store(int64(r.spent))
 	r.rest.Store(int64(rest))
 	r.spent = 0
