@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
-	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
 
@@ -170,8 +169,7 @@ func TestAffinityKeepsAClientOnOneBackend(t *testing.T) {
 	t.Logf("9 requests each\n%s", table)
 
 	web.affinity = 0
-	n.write(t, web)
-	n.settle(t, "write a second cycle", func(s agent.Status) bool { return s.Cycles == 2 })
+	n.edit(t, func() { n.write(t, web) })
 	if got := w.outside.ask(backend.TCP, web.vip.v4, 80, 9); len(got.Backends) != 3 {
 		t.Errorf("without affinity: want answers by three backends\n%s", text(got))
 	}

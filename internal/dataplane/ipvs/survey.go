@@ -19,6 +19,8 @@ import (
 //	as believed                       done
 //	not as believed, or not shown     in doubt
 //	not believed, at an address ours  in doubt
+//	some of ours not shown            strangers are looked for in a dump of all servers,
+//	                                  as they are every 16th round
 //	its turn, every 16th round        in doubt: the list leaves out the scheduler's flags
 //	                                  and the thresholds of destinations
 
@@ -52,9 +54,24 @@ func (m *Mode) goOnSurveying(ctx context.Context) (dataplane.Drift, error) {
 		m.inspections = append(m.inspections, m.goOnSurveying)
 	default:
 		m.survey.unread = ""
+		missed := m.missed()
+		if missed && m.servers.Counts().Desired <= cheapDump || m.rounds%seldom == 0 {
+			m.inspections = append(m.inspections, of("servers", m.inspectAllServers))
+		}
 		m.inspections = append(m.inspections, m.exactly(m.inDoubt())...)
 	}
 	return nil, nil
+}
+
+// missed puts in doubt what is believed and was not shown, and tells whether there is any.
+// A list that passes over servers of ours may pass over strangers, too.
+func (m *Mode) missed() (some bool) {
+	for k := range m.servers.Actual() {
+		if _, seen := m.survey.seen[k]; !seen {
+			m.survey.doubted[k], some = struct{}{}, true
+		}
+	}
+	return some
 }
 
 // judge compares what is shown of a server, of which left are to be deleted, with what is
@@ -99,11 +116,6 @@ func turn(k vserver.ServerKey) uint64 {
 
 // inDoubt lists what a survey leaves to be read, in order.
 func (m *Mode) inDoubt() []vserver.ServerKey {
-	for k := range m.servers.Actual() {
-		if _, seen := m.survey.seen[k]; !seen {
-			m.survey.doubted[k] = struct{}{}
-		}
-	}
 	return slices.SortedFunc(maps.Keys(m.survey.doubted), vserver.ServerKey.Compare)
 }
 
