@@ -23,12 +23,14 @@ func (a *Agent) prepare(ctx context.Context) {
 		return
 	}
 	start := time.Now()
-	if err := a.prepareHost(ctx); err != nil {
-		a.log.Warn("not prepared, will be tried again when the sources are in sync", zap.Error(err))
-		return
+	err := a.prepareHost(ctx)
+	if err == nil {
+		err = a.load(ctx)
 	}
-	if err := a.load(ctx); err != nil {
-		a.log.Warn("not prepared, will be tried again when the sources are in sync", zap.Error(err))
+	if err != nil {
+		if ctx.Err() == nil { // told to stop: what was interrupted is no failure
+			a.log.Warn("not prepared, will be tried again when the sources are in sync", zap.Error(err))
+		}
 		return
 	}
 	a.prepared = time.Now()

@@ -10,6 +10,9 @@
 //	              convert, note      list, watch   (the name is remembered)
 //	              how it does        and again
 //
+// The first list is handed on object by object while it is streamed, so that an empty
+// kernel can be filled meanwhile (source.Coming); its end takes back what is not in it.
+//
 // The law it keeps: an API server that is away, slow, restarted or short of memory
 // changes nothing. A watch that ends is begun again, a list that fails is tried again
 // with backoff, and until it succeeds what was delivered stays delivered. Only a

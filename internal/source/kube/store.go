@@ -66,7 +66,8 @@ func (s *store) Delete(obj any) error {
 }
 
 // Replace implements cache.ReflectorStore: it delivers a complete list, and takes
-// back what is not in it. A list with something strange in it changes nothing.
+// back what is not in it, what has arrived of the first list included. A list with
+// something strange in it changes nothing more than that.
 func (s *store) Replace(list []any, _ string) error {
 	names := make(map[cache.ObjectName]struct{}, len(list))
 	for _, obj := range list {
