@@ -195,6 +195,9 @@ func MustParse(name string) Spec {
 	return s
 }
 
+// Plain is the same algorithm without flags.
+func (s Spec) Plain() Spec { return Spec{name: s.name} }
+
 // Name is the name the kernel knows the algorithm by.
 func (s Spec) Name() string { return s.name }
 

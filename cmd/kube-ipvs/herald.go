@@ -26,6 +26,14 @@ func (h herald) Refused(id model.ServiceID, addrs []netip.Addr) {
 	}))
 }
 
+func (h herald) BadAnnotations(id model.ServiceID, why []string) {
+	h.events.Service(id, events.AnnotationRefused, strings.Join(why, "; "))
+}
+
+func (h herald) BadNode(why []string) {
+	h.events.Node(events.NodeAnnotationRefused, strings.Join(why, "; "))
+}
+
 func (h herald) Lost(id model.ServiceID, conflicts []dataplane.Conflict) {
 	h.events.Service(id, events.AddressConflict, list(conflicts, dataplane.Conflict.String))
 }

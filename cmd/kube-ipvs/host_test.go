@@ -137,8 +137,8 @@ func TestWhomAnotherHostConcerns(t *testing.T) {
 		{"a zone", host(), model.Host{Node: model.Node{Zone: "east"}}, true, true},
 	} {
 		q := ask(tt.before, tt.now)
-		if q(&plain) != tt.plain || q(&open) != tt.open {
-			t.Errorf("%s: plain %t, open %t, want %t, %t", tt.name, q(&plain), q(&open), tt.plain, tt.open)
+		if q(&plain, nil) != tt.plain || q(&open, nil) != tt.open {
+			t.Errorf("%s: plain %t, open %t, want %t, %t", tt.name, q(&plain, nil), q(&open, nil), tt.plain, tt.open)
 		}
 	}
 }

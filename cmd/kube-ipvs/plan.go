@@ -138,7 +138,7 @@ func modeWithoutKernel(c config.Config, families []model.Family) plannedMode {
 // supposedHost is the machine as far as the manifests tell: its addresses are
 // those of its Node, or those that are given instead.
 func supposedHost(c config.Config, batch catalog.Batch) model.Host {
-	h := model.Host{Node: batch.Node, Nodes: batch.Nodes, Links: map[netip.Addr]string{}}
+	h := model.Host{Node: batch.Node, Nodes: batch.Nodes, Weights: batch.Weights, Links: map[netip.Addr]string{}}
 	addrs := c.NodeAddresses
 	if len(addrs) == 0 {
 		addrs = batch.Node.Addresses

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
@@ -54,10 +55,27 @@ func (p picker) try(ctx context.Context, s scheduler.Spec) error {
 	if err != nil || used {
 		return err
 	}
+	return p.probe(ctx, s)
+}
+
+// probe has the kernel use the algorithm for a moment.
+func (p picker) probe(ctx context.Context, s scheduler.Spec) error {
 	if err := vserver.ProbeWith(ctx, p.servers, s.Name()); err != nil {
 		return p.lacking(s.Algorithm().Module, fmt.Errorf("try scheduler %s in the kernel: %w", s, err))
 	}
 	return nil
+}
+
+// tryScheduler asks for one that a Service asks for. Without IPVS none is used.
+func (p *program) tryScheduler(ctx context.Context, s scheduler.Spec) error {
+	if p.live.now().Mode != config.ModeIPVS {
+		return nil
+	}
+	k := p.kernel.picker(p.log)
+	if k.live(s.Algorithm().Module) {
+		return nil
+	}
+	return k.probe(ctx, s)
 }
 
 // live tells whether a module is loaded and ready: its scheduler is registered then.

@@ -254,7 +254,7 @@ func planOptions(c config.Config, families []model.Family, h model.Host) plan.Op
 		Node: c.NodeName, Zone: h.Node.Zone, Scheduler: c.Scheduler, Host: ownAddress(c, h), Drain: c.Drain,
 		IPv4: slices.Contains(families, model.IPv4), IPv6: slices.Contains(families, model.IPv6),
 		ExternalIPs: plan.ExternalIPs{Off: !c.AllowExternalIPs, Allowed: c.ExternalIPCIDRs},
-		NoBinding:   c.Mode == config.ModeIPTables,
+		NoBinding:   c.Mode == config.ModeIPTables, NoPolicy: c.Mode == config.ModeIPTables,
 	}
 }
 
@@ -273,10 +273,10 @@ func compilerFor(now settings, families []model.Family) func(model.Host) agent.C
 }
 
 // concernsFor makes the question which Services another host concerns.
-func concernsFor(now settings, families []model.Family) func(was, is model.Host) func(*model.Service) bool {
-	return func(was, is model.Host) func(*model.Service) bool {
+func concernsFor(now settings, families []model.Family) func(was, is model.Host) func(*model.Service, []*model.Slice) bool {
+	return func(was, is model.Host) func(*model.Service, []*model.Slice) bool {
 		old, opts := planOptions(now(), families, was), planOptions(now(), families, is)
-		return func(s *model.Service) bool { return opts.Concerns(old, s) }
+		return func(s *model.Service, behind []*model.Slice) bool { return opts.Concerns(old, s, behind) }
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
 
 // Catalog is what the loop needs of the room that keeps the inputs.
@@ -20,7 +21,7 @@ type Catalog interface {
 	Synced() bool
 	Take() catalog.Batch
 	TakeSome(limit int, first func(*model.Service) bool) (b catalog.Batch, more bool)
-	Matching(concerned func(*model.Service) bool) []catalog.Input
+	Matching(concerned func(*model.Service, []*model.Slice) bool) []catalog.Input
 }
 
 // Compiler turns one Service into frontends; *plan.Compiler is one.
@@ -48,11 +49,14 @@ type Options struct {
 	// Compiler makes the compiler for what is known of the host, and Concerns the
 	// question which Services are compiled differently for another one.
 	Compiler func(host model.Host) Compiler
-	Concerns func(before, now model.Host) func(*model.Service) bool
+	Concerns func(before, now model.Host) func(*model.Service, []*model.Slice) bool
 	// Host reads what this machine answers on by itself, and NodePorts selects on
 	// which of that NodePorts do; nil selects nothing.
 	Host      HostReader
 	NodePorts func(model.Host) []netip.Addr
+	// TryScheduler asks the kernel for a scheduler that a Service asks for; nil is a
+	// kernel that takes every one.
+	TryScheduler func(context.Context, scheduler.Spec) error
 	// Health is told what health-check ports answer; nil is nobody.
 	Health   Health
 	Observer Observer
@@ -127,6 +131,7 @@ type Agent struct {
 	founding  bool       // then it carried nothing, and has what no source decides
 	auditing  bool       // in the middle of a round
 	round     rounds
+	tried     map[scheduler.Spec]bool // schedulers that the kernel took
 	stats     stats
 	services  map[model.ServiceID]*outcome
 	counts    Counts
@@ -139,9 +144,9 @@ type Agent struct {
 	debt      debt                    // of any goroutine
 	pulse     pulse                   // of any goroutine
 
-	coalesce, retry, repair, audit, reread, due, held timer
-	backoff                                           time.Duration
-	repaired                                          time.Time // the last repair
+	coalesce, retry, repair, audit, reread, due, held, again timer
+	backoff                                                  time.Duration
+	repaired                                                 time.Time // the last repair
 }
 
 // New returns an agent that has not begun.
@@ -156,7 +161,8 @@ func New(o Options) *Agent {
 		services: map[model.ServiceID]*outcome{},
 		contests: map[contest]struct{}{},
 		health:   newHealthBook(),
-		coalesce: newTimer(), retry: newTimer(), repair: newTimer(), audit: newTimer(), reread: newTimer(), due: newTimer(), held: newTimer(),
+		tried:    map[scheduler.Spec]bool{},
+		coalesce: newTimer(), retry: newTimer(), repair: newTimer(), audit: newTimer(), reread: newTimer(), due: newTimer(), held: newTimer(), again: newTimer(),
 	}
 	a.goBy(o.Periods)
 	return a
@@ -227,6 +233,9 @@ func (a *Agent) wait(ctx context.Context) func(context.Context) {
 	case <-a.reread.C():
 		a.reread.fired()
 		return a.follow
+	case <-a.again.C():
+		a.again.fired()
+		return a.tryRefused
 	case <-a.audit.C():
 		a.audit.fired()
 		return a.inspect
@@ -253,7 +262,7 @@ func (a *Agent) pause() time.Duration {
 }
 
 func (a *Agent) stopTimers() {
-	for _, t := range []*timer{&a.coalesce, &a.retry, &a.repair, &a.audit, &a.reread, &a.due, &a.held} {
+	for _, t := range []*timer{&a.coalesce, &a.retry, &a.repair, &a.audit, &a.reread, &a.due, &a.held, &a.again} {
 		t.stop()
 	}
 }

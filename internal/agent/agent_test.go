@@ -212,6 +212,8 @@ type world struct {
 	host   *host
 	health *health
 	heard  *herald
+	// lacks are the schedulers that the kernel refuses, with what it says.
+	lacks map[string]error
 	// settings are what the compiler goes by, but for the host.
 	settings plan.Options
 	seen     *seen
@@ -235,15 +237,18 @@ func (w *world) options(h model.Host) plan.Options {
 func run(t *testing.T, m *mode, test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.DebugLevel)
-		w := &world{T: t, mode: m, host: &host{}, health: &health{}, heard: &herald{}, settings: settings(), seen: &seen{}, logs: logs,
+		w := &world{T: t, mode: m, host: &host{}, health: &health{}, heard: &herald{}, lacks: map[string]error{}, settings: settings(), seen: &seen{}, logs: logs,
 			Catalog: catalog.New(zap.NewNop(), "node-a", model.FromFile)}
 		w.loop = agent.New(agent.Options{
 			Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: m, Observer: w.seen, Health: w.health, Herald: w.heard, Periods: agent.Periods{MinPeriod: m.minPeriod},
 			Host: w.host, NodePorts: func(h model.Host) []netip.Addr { return plan.NodePortAddresses(plan.NodePortSelection{}, h) },
 			Compiler: func(h model.Host) agent.Compiler { return plan.New(w.options(h)) },
-			Concerns: func(before, now model.Host) func(*model.Service) bool {
-				return func(s *model.Service) bool { return w.options(now).Concerns(w.options(before), s) }
+			Concerns: func(before, now model.Host) func(*model.Service, []*model.Slice) bool {
+				return func(s *model.Service, behind []*model.Slice) bool {
+					return w.options(now).Concerns(w.options(before), s, behind)
+				}
 			},
+			TryScheduler: func(_ context.Context, s scheduler.Spec) error { return w.lacks[s.Name()] },
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)

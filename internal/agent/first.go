@@ -32,6 +32,7 @@ func (a *Agent) takeEarly(ctx context.Context) {
 	}
 	batch, more := a.opts.Catalog.TakeSome(firstPart, urgent)
 	a.takeNodes(batch)
+	a.trySchedulers(ctx, batch.Services)
 	concerned, _ := a.adopt()
 	if inputs := merged(concerned, batch.Services); len(inputs) > 0 {
 		a.serve(ctx, inputs)

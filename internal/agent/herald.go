@@ -17,6 +17,11 @@ type Herald interface {
 	// Refused: the operator does not allow external IPs (decision 31). It is told all of
 	// them when there is another one.
 	Refused(id model.ServiceID, addrs []netip.Addr)
+	// BadAnnotations: annotations are not followed, each with the reason. It is told all of
+	// them when there is another one.
+	BadAnnotations(id model.ServiceID, list []string)
+	// BadNode: annotations of this Node are not followed.
+	BadNode(list []string)
 	// Lost: older Services have what this one claims (decision 15); what is new of it.
 	Lost(id model.ServiceID, list []dataplane.Conflict)
 }
@@ -27,18 +32,22 @@ func (a *Agent) herald(tell func(Herald)) {
 	}
 }
 
-// tellAddresses tells about the addresses that are newly not bound, or refused.
-func (a *Agent) tellAddresses(id model.ServiceID, before, now *outcome) {
+// tellOutcome tells about the addresses that are newly not bound, or refused, and about
+// annotations that are newly not followed.
+func (a *Agent) tellOutcome(id model.ServiceID, before, now *outcome) {
 	if another(before.unbound, now.unbound) {
 		a.herald(func(h Herald) { h.Unbound(id, now.unbound, a.host.Holder) })
 	}
 	if another(before.refused, now.refused) {
 		a.herald(func(h Herald) { h.Refused(id, now.refused) })
 	}
+	if another(before.bad, now.bad) {
+		a.herald(func(h Herald) { h.BadAnnotations(id, now.bad) })
+	}
 }
 
-func another(before, now []netip.Addr) bool {
-	return slices.ContainsFunc(now, func(a netip.Addr) bool { return !slices.Contains(before, a) })
+func another[T comparable](before, now []T) bool {
+	return slices.ContainsFunc(now, func(one T) bool { return !slices.Contains(before, one) })
 }
 
 // tellLost tells each loser once of what it lost.

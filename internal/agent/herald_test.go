@@ -35,6 +35,8 @@ func (h *herald) Unbound(id model.ServiceID, list []netip.Addr, holder func(neti
 }
 func (h *herald) Refused(id model.ServiceID, list []netip.Addr)      { h.add("%s refused %v", id, list) }
 func (h *herald) Lost(id model.ServiceID, list []dataplane.Conflict) { h.add("%s lost %v", id, list) }
+func (h *herald) BadAnnotations(id model.ServiceID, list []string)   { h.add("%s bad %v", id, list) }
+func (h *herald) BadNode(list []string)                              { h.add("node bad %v", list) }
 
 func (h *herald) take() []string {
 	h.mu.Lock()

@@ -112,7 +112,7 @@ func (a *Agent) adopt() (concerned []catalog.Input, changed bool) {
 }
 
 // matching asks the catalog for Services that were taken.
-func (a *Agent) matching(concerned func(*model.Service) bool) []catalog.Input {
+func (a *Agent) matching(concerned func(*model.Service, []*model.Slice) bool) []catalog.Input {
 	inputs := a.opts.Catalog.Matching(concerned)
 	if a.synced {
 		return inputs

@@ -68,7 +68,7 @@ func (a *Agent) logOutcome(id model.ServiceID, before, now *outcome) {
 		}
 	}
 	a.logUnbound(id, before.unbound, now.unbound)
-	a.tellAddresses(id, before, now)
+	a.tellOutcome(id, before, now)
 }
 
 // noteLevel keeps back what is true of every Service for a moment: its slices come
@@ -101,10 +101,14 @@ func (a *Agent) logUnbound(id model.ServiceID, before, now []netip.Addr) {
 
 // logNode says what of our Node could not be used.
 func (a *Agent) logNode(n model.Node) {
-	for _, p := range n.Problems {
-		if !slices.Contains(a.known.Node.Problems, p) {
+	before := slices.Concat(a.known.Node.Problems, a.known.Node.BadAnnotations)
+	for _, p := range slices.Concat(n.Problems, n.BadAnnotations) {
+		if !slices.Contains(before, p) {
 			a.log.Warn("part of the node not used", zap.String("reason", p))
 		}
+	}
+	if another(a.known.Node.BadAnnotations, n.BadAnnotations) {
+		a.herald(func(h Herald) { h.BadNode(n.BadAnnotations) })
 	}
 }
 

@@ -61,6 +61,7 @@ func (a *Agent) Replace(ctx context.Context, mode dataplane.Dataplane, p Periods
 		a.loaded, a.adopted, a.auditing, a.founding = false, false, false, false
 		a.contests, a.counts.Conflicts = map[contest]struct{}{}, 0
 		a.due.stop()
+		a.forgetSchedulers(ctx)
 		a.anew()
 		a.retry.stop()
 		a.apply(ctx, true)
@@ -73,7 +74,7 @@ func (a *Agent) Replace(ctx context.Context, mode dataplane.Dataplane, p Periods
 
 // compileAll compiles all Services that were taken, dirty or not.
 func (a *Agent) compileAll() {
-	all := a.matching(func(*model.Service) bool { return true })
+	all := a.matching(func(*model.Service, []*model.Slice) bool { return true })
 	a.compile(all)
 	a.log.Info("all services compiled anew", zap.Int("services", len(all)))
 }

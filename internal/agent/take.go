@@ -20,6 +20,7 @@ type outcome struct {
 	notes   []string
 	unbound []netip.Addr
 	refused []netip.Addr
+	bad     []string   // annotations that are not followed
 	noLocal [2]NoLocal // IPv4, IPv6
 }
 
@@ -28,8 +29,8 @@ type outcome struct {
 var nothing, plain = &outcome{}, &outcome{served: true}
 
 func outcomeOf(p model.ServicePlan) *outcome {
-	o := &outcome{served: len(p.Frontends) > 0, skipped: p.Skipped, notes: p.Notes, unbound: p.Unbound, refused: p.Refused, noLocal: noLocal(p.Frontends)}
-	if o.skipped != "" || len(o.notes)+len(o.unbound)+len(o.refused) > 0 || o.noLocal != plain.noLocal {
+	o := &outcome{served: len(p.Frontends) > 0, skipped: p.Skipped, notes: p.Notes, unbound: p.Unbound, refused: p.Refused, bad: p.BadAnnotations, noLocal: noLocal(p.Frontends)}
+	if o.skipped != "" || len(o.notes)+len(o.unbound)+len(o.refused)+len(o.bad) > 0 || o.noLocal != plain.noLocal {
 		return o
 	}
 	if o.served {
@@ -76,6 +77,7 @@ func (a *Agent) take(ctx context.Context) {
 	if !a.loaded && !a.hostRead {
 		_ = a.readHost(ctx) // spares a second compile; load asks again and tells
 	}
+	a.trySchedulers(ctx, batch.Services)
 	concerned, _ := a.adopt()
 	inputs := merged(concerned, batch.Services)
 	if !a.synced {
@@ -91,7 +93,7 @@ func (a *Agent) take(ctx context.Context) {
 func (a *Agent) takeNodes(batch catalog.Batch) {
 	if batch.NodeChanged {
 		a.logNode(batch.Node)
-		a.known.Node, a.known.Nodes, a.hostMoved = batch.Node, batch.Nodes, true
+		a.known.Node, a.known.Nodes, a.known.Weights, a.hostMoved = batch.Node, batch.Nodes, batch.Weights, true
 	}
 }
 

@@ -19,7 +19,10 @@ type Batch struct {
 	// Nodes has the addresses of all Nodes, ours included, with the name of the
 	// Node, the first by name where several claim one. It is never changed after.
 	Nodes map[netip.Addr]string
-	// NodeChanged tells that Node or Nodes is not what the batch before had.
+	// Weights has what Nodes say of the weight of their endpoints, by the name of the
+	// Node; those that say nothing are not in it. It is never changed after.
+	Weights map[string]model.NodeWeight
+	// NodeChanged tells that Node, Nodes or Weights is not what the batch before had.
 	NodeChanged bool
 	// Triggers are when the changes of endpoints among it began.
 	Triggers []Trigger
@@ -59,20 +62,23 @@ func (c *Catalog) Take() Batch {
 
 func (c *Catalog) takeNodes(b *Batch) {
 	b.Node, _ = c.node()
-	b.Nodes, b.NodeChanged = c.book.take()
-	b.NodeChanged = b.NodeChanged || c.nodeChanged
+	var moved, reweighed bool
+	b.Nodes, moved = c.book.take()
+	b.Weights, reweighed = c.weights.take()
+	b.NodeChanged = moved || reweighed || c.nodeChanged
 	c.nodeChanged = false
 }
 
 // Matching returns the services that satisfy the predicate as they stand now,
 // dirty or not, sorted by ID. It walks over all of them, so it is for what
-// concerns many at once; the predicate must not call the catalog.
-func (c *Catalog) Matching(concerned func(*model.Service) bool) []Input {
+// concerns many at once; the predicate is shown each with the slices behind it, keeps
+// neither, and must not call the catalog.
+func (c *Catalog) Matching(concerned func(*model.Service, []*model.Slice) bool) []Input {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []Input
 	for id, s := range c.services {
-		if concerned(s) {
+		if concerned(s, c.slices[id]) {
 			out = append(out, c.input(id))
 		}
 	}

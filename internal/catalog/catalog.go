@@ -40,6 +40,8 @@ type Catalog struct {
 	nodeChanged bool
 	// book has the addresses of all Nodes.
 	book addressBook
+	// weights has what Nodes say of the weight of their endpoints.
+	weights weightBook
 	// begun is when the catalog was made; triggers are those of the changes since the
 	// last Take, and changes what was counted.
 	begun    time.Time
@@ -65,6 +67,7 @@ func New(log *zap.Logger, self string, origins ...model.Origin) *Catalog {
 		nodes:    map[model.Origin]model.Node{},
 		gone:     map[model.Origin]bool{},
 		book:     newAddressBook(),
+		weights:  newWeightBook(),
 		begun:    time.Now(),
 	}
 	for _, o := range origins {

@@ -345,7 +345,7 @@ func TestMatching(t *testing.T) {
 	c.SetSlice(slice("s", "a", "10.0.0.1"))
 	c.Take()
 	c.SetService(service("b", 80, 81))
-	got := c.Matching(func(s *model.Service) bool { return len(s.Ports) > 0 })
+	got := c.Matching(func(s *model.Service, _ []*model.Slice) bool { return len(s.Ports) > 0 })
 	want := "default/a ports=1 s,10.0.0.1\ndefault/b ports=2\ndefault/c ports=1\n"
 	if diff := cmp.Diff(want, show(catalog.Batch{Services: got})); diff != "" {
 		t.Errorf("services (-want +got):\n%s", diff)

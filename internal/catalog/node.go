@@ -5,12 +5,13 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
 )
 
-// SetNode keeps our own Node, and of every Node the addresses: no Service may
-// take one of them away from its machine.
+// SetNode keeps our own Node, and of every Node the addresses, for no Service may
+// take one of them away from its machine, and what it says of the weight of its endpoints.
 func (c *Catalog) SetNode(origin model.Origin, n model.Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.book.set(nodeKey{n.Name, origin}, n.Addresses)
+	c.weights.set(nodeKey{n.Name, origin}, weightOf(&n))
 	if n.Name == c.self {
 		before, had := c.node()
 		c.nodes[origin] = n
@@ -28,6 +29,7 @@ func (c *Catalog) DeleteNode(origin model.Origin, name string) {
 	defer c.mu.Unlock()
 	if name != c.self || origin != model.FromKube {
 		c.book.set(nodeKey{name, origin}, nil)
+		c.weights.set(nodeKey{name, origin}, nil)
 	}
 	if name == c.self {
 		before, had := c.node()
@@ -42,7 +44,7 @@ func (c *Catalog) DeleteNode(origin model.Origin, name string) {
 }
 
 func (c *Catalog) pokeForNodes() {
-	if c.nodeChanged || c.book.stale {
+	if c.nodeChanged || c.book.stale || c.weights.stale {
 		c.poke()
 	}
 }

@@ -45,11 +45,11 @@ func TestKinds(t *testing.T) {
 		r := newRig(t, events.Options{Limits: events.Limits{Burst: 100}})
 		r.run()
 		for _, k := range []events.Kind{events.Starting, events.FailedToStartProxierHealthcheck, events.FailedToStartMetricServer,
-			events.SchedulerUnavailable, events.InvalidConfiguration, events.ConfigurationReloaded, events.RestartNeeded} {
+			events.SchedulerUnavailable, events.InvalidConfiguration, events.ConfigurationReloaded, events.RestartNeeded, events.NodeAnnotationRefused} {
 			r.Node(k, "")
 			r.pass(0)
 		}
-		for _, k := range []events.Kind{events.VIPConflictsWithNode, events.AddressConflict, events.ExternalIPRefused,
+		for _, k := range []events.Kind{events.VIPConflictsWithNode, events.AddressConflict, events.ExternalIPRefused, events.AnnotationRefused,
 			events.FailedToStartServiceHealthcheck} {
 			r.Service(svc("web"), k, "")
 			r.pass(0)

@@ -42,6 +42,8 @@ var (
 	ConfigurationReloaded = Kind{"ConfigurationReloaded", "Reload", false}
 	// RestartNeeded: some settings of a new file wait for a restart.
 	RestartNeeded = Kind{"RestartNeeded", "Reload", true}
+	// NodeAnnotationRefused: an annotation of the Node is not followed.
+	NodeAnnotationRefused = Kind{"AnnotationRefused", "ReadNode", true}
 )
 
 // The kinds about a Service; the last is that of kube-proxy (contract section 11.1).
@@ -55,6 +57,9 @@ var (
 	// ExternalIPRefused: an external IP is outside of what this cluster allows
 	// (decision 31).
 	ExternalIPRefused = Kind{"ExternalIPRefused", "Bind", true}
+	// AnnotationRefused: an annotation of the Service, or of its slices, is not followed:
+	// it cannot be read, the kernel lacks what it asks for, or it has no effect here.
+	AnnotationRefused = Kind{"AnnotationRefused", "ReadPolicy", true}
 	// FailedToStartServiceHealthcheck: the healthCheckNodePort cannot be listened on.
 	FailedToStartServiceHealthcheck = Kind{"FailedToStartServiceHealthcheck", "Listen", true}
 )

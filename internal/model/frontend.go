@@ -102,6 +102,17 @@ type Frontend struct {
 	// Drain is how long connections of an endpoint go on that has stopped serving and
 	// is a backend no more; 0 cuts them (kube-ipvs.io/drain, --drain, decisions 11).
 	Drain time.Duration
+	// OnePacket has each datagram scheduled on its own, so that one client socket reaches
+	// all backends; for UDP alone. A reply does not get the address of the frontend
+	// (ip_vs_update_conntrack, net/netfilter/ipvs/ip_vs_nfct.c).
+	OnePacket bool
+	// SlowStart is the time in which the weight of a backend that is new beside others
+	// climbs to its own; 0 gives it at once (kube-ipvs.io/slow-start).
+	SlowStart time.Duration
+	// Limit bounds the connections of each backend (kube-ipvs.io/max-connections).
+	Limit Limit
+	// Forward is how packets get to the backends (kube-ipvs.io/forward).
+	Forward Forward
 	// Kept are the endpoints, sorted, that are no backends and whose connections go on
 	// without a limit in time: a policy or a hint passes them over, they serve while
 	// they terminate, or they are not ready for the moment. No new connection goes there.
@@ -121,7 +132,8 @@ func (f Frontend) Equal(o Frontend) bool {
 		f.Scheduler == o.Scheduler && f.Affinity == o.Affinity &&
 		f.Bind == o.Bind && f.Local == o.Local && f.NoLocal == o.NoLocal &&
 		f.OwnNode == o.OwnNode && f.Detour == o.Detour && slices.Equal(f.SourceRanges, o.SourceRanges) &&
-		f.Drain == o.Drain && slices.Equal(f.Backends, o.Backends) && slices.Equal(f.Kept, o.Kept) && slices.Equal(f.Hairpin, o.Hairpin)
+		f.Drain == o.Drain && f.OnePacket == o.OnePacket && f.SlowStart == o.SlowStart && f.Limit == o.Limit && f.Forward == o.Forward &&
+		slices.Equal(f.Backends, o.Backends) && slices.Equal(f.Kept, o.Kept) && slices.Equal(f.Hairpin, o.Hairpin)
 }
 
 // Backend is one address and port behind a frontend.
@@ -150,6 +162,9 @@ type ServicePlan struct {
 	Skipped string
 	// Notes say, a sentence each, what of it is not served and why, sorted.
 	Notes []string
+	// BadAnnotations are those of the notes that say which annotation is not followed,
+	// and why, sorted.
+	BadAnnotations []string
 	// Unbound are the addresses that are served but belong to a node, sorted.
 	Unbound []netip.Addr
 	// Refused are the external IPs that the operator does not allow, sorted.

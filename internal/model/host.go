@@ -5,6 +5,8 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+
+	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
 
 // Host is what is known of the machine that the agent runs on and of its place
@@ -23,6 +25,19 @@ type Host struct {
 	// NodePorts are the addresses of this machine on which NodePorts answer, sorted
 	// (--nodeport-addresses, contract section 1.7).
 	NodePorts []netip.Addr
+	// Weights has what Nodes say of the weight of their endpoints, by the name of the
+	// Node; those that say nothing are not in it.
+	Weights map[string]NodeWeight
+	// Refused are the schedulers that the kernel was asked for and does not have, with
+	// what it said.
+	Refused map[scheduler.Spec]string
+}
+
+// NodeWeight is the annotation kube-ipvs.io/weight of a Node.
+type NodeWeight struct {
+	Weight uint16
+	// Bad says why it cannot be used; the weight counts for nothing then.
+	Bad string
 }
 
 // Holder says whose an address is already, empty if it is free. An address that
@@ -44,5 +59,6 @@ func (h Host) Holder(a netip.Addr) string {
 // Equal tells whether two hosts mean the same.
 func (h Host) Equal(o Host) bool {
 	return h.Node.Equal(o.Node) && maps.Equal(h.Links, o.Links) && maps.Equal(h.Nodes, o.Nodes) &&
-		slices.Equal(h.Gateways, o.Gateways) && slices.Equal(h.NodePorts, o.NodePorts)
+		slices.Equal(h.Gateways, o.Gateways) && slices.Equal(h.NodePorts, o.NodePorts) &&
+		maps.Equal(h.Weights, o.Weights) && maps.Equal(h.Refused, o.Refused)
 }

@@ -83,10 +83,11 @@ type Service struct {
 	// HealthCheckNodePort is spec.healthCheckNodePort where it counts: type
 	// LoadBalancer and ExternalLocal; else 0.
 	HealthCheckNodePort uint16
-	// Drain is the annotation kube-ipvs.io/drain where it has one; nil is this node's
-	// setting (--drain). See Frontend.Drain.
-	Drain *time.Duration
-	// Problems says, a field each, what could not be used of the object.
+	// Policy is what its annotations ask for; nil where none of ours could be read.
+	Policy *Policy
+	// BadAnnotations says, one each, which annotations of ours could not be used.
+	BadAnnotations []string
+	// Problems says, a field each, what else could not be used of the object.
 	Problems []string
 }
 
@@ -112,14 +113,10 @@ func (s Service) Equal(o Service) bool {
 	return s.ID == o.ID && s.Created.Equal(o.Created) && s.Type == o.Type && s.Headless == o.Headless &&
 		s.ProxyName == o.ProxyName && s.HasProxyName == o.HasProxyName &&
 		s.Affinity == o.Affinity && s.InternalLocal == o.InternalLocal &&
-		s.ExternalLocal == o.ExternalLocal && s.HealthCheckNodePort == o.HealthCheckNodePort && sameDrain(s.Drain, o.Drain) &&
+		s.ExternalLocal == o.ExternalLocal && s.HealthCheckNodePort == o.HealthCheckNodePort && s.Policy.Equal(o.Policy) &&
 		slices.Equal(s.ClusterIPs, o.ClusterIPs) && slices.Equal(s.Ports, o.Ports) &&
 		slices.Equal(s.ExternalIPs, o.ExternalIPs) && slices.Equal(s.Ingress, o.Ingress) &&
-		slices.Equal(s.SourceRanges, o.SourceRanges) && slices.Equal(s.Problems, o.Problems)
-}
-
-func sameDrain(a, b *time.Duration) bool {
-	return a == b || a != nil && b != nil && *a == *b
+		slices.Equal(s.SourceRanges, o.SourceRanges) && slices.Equal(s.BadAnnotations, o.BadAnnotations) && slices.Equal(s.Problems, o.Problems)
 }
 
 // SliceID identifies an EndpointSlice within the agent.
@@ -146,7 +143,12 @@ type Slice struct {
 	// (annotation endpoints.kubernetes.io/last-change-trigger-time); the zero time
 	// where nobody says. Two slices that differ in it alone mean the same.
 	Triggered time.Time
-	// Problems says, a field each, what could not be used of the object.
+	// Weight is that of its endpoints where their Node has none (kube-ipvs.io/weight);
+	// nil leaves it to the Service.
+	Weight *uint16
+	// BadAnnotations says, one each, which annotations of ours could not be used.
+	BadAnnotations []string
+	// Problems says, a field each, what else could not be used of the object.
 	Problems []string
 }
 
@@ -200,7 +202,7 @@ func (e Endpoint) Equal(o Endpoint) bool {
 func (s Slice) Equal(o Slice) bool {
 	return s.ID == o.ID && s.Service == o.Service && s.Family == o.Family &&
 		slices.Equal(s.Ports, o.Ports) && slices.EqualFunc(s.Endpoints, o.Endpoints, Endpoint.Equal) &&
-		slices.Equal(s.Problems, o.Problems)
+		same(s.Weight, o.Weight) && slices.Equal(s.BadAnnotations, o.BadAnnotations) && slices.Equal(s.Problems, o.Problems)
 }
 
 // Node is what we read of a v1.Node.
@@ -216,7 +218,12 @@ type Node struct {
 	// taint ToBeDeletedByClusterAutoscaler), so load balancers are to look elsewhere
 	// (KEP-3836).
 	Leaving bool
-	// Problems says, a field each, what could not be used of the object.
+	// Weight is that of the endpoints on this Node (kube-ipvs.io/weight); nil leaves it
+	// to their slice or Service.
+	Weight *uint16
+	// BadAnnotations says, one each, which annotations of ours could not be used.
+	BadAnnotations []string
+	// Problems says, a field each, what else could not be used of the object.
 	Problems []string
 }
 
@@ -224,5 +231,5 @@ type Node struct {
 func (n Node) Equal(o Node) bool {
 	return n.Name == o.Name && n.Zone == o.Zone && n.Leaving == o.Leaving &&
 		slices.Equal(n.PodCIDRs, o.PodCIDRs) && slices.Equal(n.Addresses, o.Addresses) &&
-		slices.Equal(n.Problems, o.Problems)
+		same(n.Weight, o.Weight) && slices.Equal(n.BadAnnotations, o.BadAnnotations) && slices.Equal(n.Problems, o.Problems)
 }

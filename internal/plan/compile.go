@@ -29,6 +29,8 @@ type Options struct {
 	ExternalIPs ExternalIPs
 	// NoBinding: the mode puts no address on a link, so none has to be kept off one.
 	NoBinding bool
+	// NoPolicy: the mode picks backends at random, whatever annotations ask for.
+	NoPolicy bool
 }
 
 // ExternalIPs is what the operator lets spec.externalIPs ask for. The zero value
@@ -75,6 +77,7 @@ func (c *Compiler) Compile(id model.ServiceID, svc *model.Service, slices []mode
 	j := job{opts: &c.opts, id: id, svc: svc, slices: slices}
 	bindings := j.bind()
 	if len(bindings) == 0 {
+		plan.BadAnnotations = svc.BadAnnotations
 		plan.Skipped = unusable(svc, j.notes)
 		return plan
 	}
@@ -82,6 +85,8 @@ func (c *Compiler) Compile(id model.ServiceID, svc *model.Service, slices []mode
 	plan.Frontends = j.frontends(bindings)
 	plan.Health = j.health()
 	plan.Unbound, plan.Refused = sortedAddrs(j.unbound), sortedAddrs(j.refused)
+	plan.BadAnnotations = j.badAnnotations(plan.Frontends)
+	j.notes = append(j.notes, plan.BadAnnotations...)
 	j.notePlan()
 	plan.Notes = j.notes.sorted()
 	return plan
@@ -148,14 +153,14 @@ func (j *job) frontend(b *binding) model.Frontend {
 		Kind:      b.kind,
 		Service:   j.id,
 		PortName:  j.ports[b.port].Name,
-		Scheduler: j.opts.Scheduler,
+		Scheduler: j.scheduler(),
 		Affinity:  j.svc.Affinity,
 		Bind:      b.bind,
 		Local:     local,
 		Backends:  g.list(local),
-		Drain:     j.drain(),
 		Kept:      g.kept(local),
 	}
+	j.shape(&f)
 	f.NoLocal = local && len(f.Backends) == 0 && g.somewhere
 	if local && b.kind.External() {
 		f.Detour = g.detour
@@ -167,14 +172,6 @@ func (j *job) frontend(b *binding) model.Frontend {
 		f.SourceRanges, f.OwnNode = j.side(family).ranges, j.side(family).ownNode
 	}
 	return f
-}
-
-// drain is how long connections outlive their endpoint.
-func (j *job) drain() time.Duration {
-	if j.svc.Drain != nil {
-		return *j.svc.Drain
-	}
-	return j.opts.Drain
 }
 
 // local tells whether the policy that governs a kind of frontend is Local.

@@ -10,10 +10,11 @@ import (
 
 // Concerns tells whether the plan of a Service may be another under these
 // Options than it was under the old ones. It errs on the side of yes. It is
-// asked for every Service whenever something of the node changes, so a Service
-// that looks at nothing of what changed costs next to nothing.
-func (o Options) Concerns(old Options, svc *model.Service) bool {
+// asked for every Service, with the slices behind it, whenever something of the node
+// changes, so a Service that looks at nothing of what changed costs next to nothing.
+func (o Options) Concerns(old Options, svc *model.Service, behind []*model.Slice) bool {
 	return o.concernsAll(old) ||
+		!o.NoPolicy && (otherVerdict(&o.Host, &old.Host, svc) || otherWeights(&o.Host, &old.Host, behind)) ||
 		len(svc.ExternalIPs) > 0 && !o.ExternalIPs.equal(old.ExternalIPs) ||
 		hasNodePorts(svc.Ports) && !slices.Equal(o.Host.NodePorts, old.Host.NodePorts) ||
 		len(svc.SourceRanges) > 0 && !sameOwnAddresses(&o.Host, &old.Host) ||
@@ -22,7 +23,7 @@ func (o Options) Concerns(old Options, svc *model.Service) bool {
 
 // concernsAll tells whether something changed that every plan looks at.
 func (o *Options) concernsAll(old Options) bool {
-	return o.Node != old.Node || o.NoBinding != old.NoBinding || o.Zone != old.Zone || o.Scheduler != old.Scheduler ||
+	return o.Node != old.Node || o.NoBinding != old.NoBinding || o.NoPolicy != old.NoPolicy || o.Zone != old.Zone || o.Scheduler != old.Scheduler ||
 		o.IPv4 != old.IPv4 || o.IPv6 != old.IPv6
 }
 
@@ -44,4 +45,24 @@ func otherHolder(now, old *model.Host, svc *model.Service) bool {
 	differs := func(a netip.Addr) bool { return now.Holder(a) != old.Holder(a) }
 	return slices.ContainsFunc(svc.ClusterIPs, differs) || slices.ContainsFunc(svc.ExternalIPs, differs) ||
 		slices.ContainsFunc(svc.Ingress, func(in model.Ingress) bool { return differs(in.Addr) })
+}
+
+// otherVerdict tells whether the kernel has the scheduler that the Service asks for, and
+// had not, or the other way round.
+func otherVerdict(now, old *model.Host, svc *model.Service) bool {
+	if svc.Policy == nil || svc.Policy.Scheduler.IsZero() {
+		return false
+	}
+	return now.Refused[svc.Policy.Scheduler] != old.Refused[svc.Policy.Scheduler]
+}
+
+// otherWeights tells whether a Node that endpoints are on says something else of their
+// weight than before.
+func otherWeights(now, old *model.Host, behind []*model.Slice) bool {
+	if maps.Equal(now.Weights, old.Weights) {
+		return false
+	}
+	return slices.ContainsFunc(behind, func(s *model.Slice) bool {
+		return slices.ContainsFunc(s.Endpoints, func(e model.Endpoint) bool { return now.Weights[e.Node] != old.Weights[e.Node] })
+	})
 }

@@ -68,11 +68,11 @@ func (j *job) decided(port int, f model.Family) *group {
 func (j *job) decide(g *group, p model.Protocol, all []candidate) {
 	if !j.svc.InternalLocal || g.external {
 		c := choose(j.opts, all, false)
-		g.cluster, g.clusterKept = backends(all, c), kept(p, all, c)
+		g.cluster, g.clusterKept = j.backends(all, c), kept(p, all, c)
 	}
 	if j.svc.InternalLocal || g.external && j.svc.ExternalLocal {
 		c := choose(j.opts, all, true)
-		g.local, g.localKept = backends(all, c), kept(p, all, c)
+		g.local, g.localKept = j.backends(all, c), kept(p, all, c)
 	}
 	if slices.Equal(g.cluster, g.local) {
 		g.local = g.cluster
@@ -83,7 +83,7 @@ func (j *job) decide(g *group, p model.Protocol, all []candidate) {
 
 // backends lists the candidates that the choice takes, in their order. Plans
 // are kept for long, so the list is made to measure.
-func backends(all []candidate, c choice) []model.Backend {
+func (j *job) backends(all []candidate, c choice) []model.Backend {
 	n := count(all, c.takes)
 	if n == 0 {
 		return nil
@@ -91,7 +91,7 @@ func backends(all []candidate, c choice) []model.Backend {
 	out := make([]model.Backend, 0, n)
 	for _, e := range all {
 		if c.takes(e.ep) {
-			out = append(out, model.Backend{Addr: e.addr, Weight: model.DefaultWeight})
+			out = append(out, model.Backend{Addr: e.addr, Weight: j.weight(e)})
 		}
 	}
 	return out

@@ -67,7 +67,7 @@ func TestDrain(t *testing.T) {
 		annotation *time.Duration
 		want       time.Duration
 	}{{nil, 30 * time.Second}, {new(time.Duration(0)), 0}, {new(time.Minute), time.Minute}} {
-		svc.Drain = tt.annotation
+		svc.Policy = &model.Policy{Drain: tt.annotation}
 		if f := plan.New(o).Compile(svc.ID, svc, nil).Frontends[0]; f.Drain != tt.want {
 			t.Errorf("%v: drain %s, want %s", tt.annotation, f.Drain, tt.want)
 		}

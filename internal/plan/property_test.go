@@ -86,7 +86,7 @@ func TestBackendsAreEndpointsThatServe(t *testing.T) {
 	eachWorld(t, func(t *testing.T, _ *rand.Rand, w world) {
 		for _, f := range w.compile().Frontends {
 			for _, b := range f.Backends {
-				if model.FamilyOf(b.Addr.Addr()) != model.FamilyOf(f.Key.Addr) || b.Weight != model.DefaultWeight {
+				if model.FamilyOf(b.Addr.Addr()) != model.FamilyOf(f.Key.Addr) || !slices.Contains([]uint16{model.DefaultWeight, 3, 5, 7}, b.Weight) {
 					t.Errorf("%s: backend %v", f.Key, b)
 				}
 				if !slices.ContainsFunc(w.sources(f, b.Addr), func(e model.Endpoint) bool { return mayServe(f, e) }) {
@@ -205,7 +205,7 @@ func TestNothingOfANodeIsBound(t *testing.T) {
 func changed(r *rand.Rand, o plan.Options) plan.Options {
 	for range 1 + r.IntN(2) {
 		other := randomWorld(r).opts
-		switch r.IntN(6) {
+		switch r.IntN(8) {
 		case 0:
 			o.Host.Links = other.Host.Links
 		case 1:
@@ -218,6 +218,10 @@ func changed(r *rand.Rand, o plan.Options) plan.Options {
 			o.ExternalIPs = other.ExternalIPs
 		case 5:
 			o.Zone, o.IPv6 = other.Zone, other.IPv6
+		case 6:
+			o.Host.Weights = other.Host.Weights
+		case 7:
+			o.Host.Refused = other.Host.Refused
 		}
 	}
 	return o
@@ -228,7 +232,7 @@ func TestWhatDoesNotConcernDoesNotChange(t *testing.T) {
 	eachWorld(t, func(t *testing.T, r *rand.Rand, w world) {
 		want, next := w.compile(), w
 		next.opts = changed(r, w.opts)
-		concerns := next.opts.Concerns(w.opts, w.svc)
+		concerns := next.opts.Concerns(w.opts, w.svc, pointers(w.slices))
 		said[concerns]++
 		if concerns {
 			return

@@ -10,7 +10,7 @@ import (
 )
 
 // notOurs says why a Service is none of our business, empty if it is ours: the
-// same three that kube-proxy leaves alone. The sources filter most of them; file
+// three that kube-proxy leaves alone, and whoever asks for it (decisions 19). The sources filter most of them; file
 // input and a label that is added later get here.
 func notOurs(svc *model.Service) string {
 	switch {
@@ -20,6 +20,8 @@ func notOurs(svc *model.Service) string {
 		return "type ExternalName: clients are sent to a DNS name"
 	case svc.Headless:
 		return "headless: clients reach the endpoints directly"
+	case svc.Policy != nil && svc.Policy.Skip:
+		return "annotation kube-ipvs.io/skip: not served on this node"
 	}
 	return ""
 }
@@ -27,7 +29,7 @@ func notOurs(svc *model.Service) string {
 // unusable says why nothing of a Service that is ours can be served: what the
 // source could not read of it, and what was found on the way here.
 func unusable(svc *model.Service, found notes) string {
-	reasons := slices.Concat(found, svc.Problems)
+	reasons := slices.Concat(found, svc.BadAnnotations, svc.Problems)
 	if len(svc.ClusterIPs) == 0 {
 		reasons = append(reasons, "no cluster IP")
 	}

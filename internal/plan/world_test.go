@@ -6,10 +6,12 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/plan"
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/build"
+	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
 
 // world is one random input. Names, addresses and ports come from small pools,
@@ -29,6 +31,7 @@ func randomWorld(r *rand.Rand) world {
 	w.opts.IPv6 = r.IntN(4) > 0
 	w.opts.Zone = pick(r, "z1", "z2", "")
 	w.opts.Host = randomHost(r)
+	w.svc.Policy = randomPolicy(r)
 	w.svc.InternalLocal, w.svc.ExternalLocal = coin(r), coin(r)
 	w.svc.ClusterIPs = some(r, "10.96.0.1", "fd00:96::1", "10.96.0.2", "127.0.0.1")
 	w.svc.SourceRanges = pick(r, nil, nets("192.0.2.0/24"), nets("203.0.113.0/24", "2001:db8::/64"), nets("0.0.0.0/0", "fd00::/8"))
@@ -71,7 +74,31 @@ func randomHost(r *rand.Rand) model.Host {
 		h.Nodes[addr(pick(r, outsiders...))] = "far"
 	}
 	h.NodePorts = some(r, outsiders...)
+	if coin(r) {
+		h.Weights = map[string]model.NodeWeight{pick(r, "here", "far"): pick(r, model.NodeWeight{Weight: 7}, model.NodeWeight{Bad: "heavy"})}
+	}
+	if coin(r) {
+		h.Refused = map[scheduler.Spec]string{scheduler.MustParse(pick(r, "sh", "wlc")): "not there"}
+	}
 	return h
+}
+
+// randomPolicy is what annotations ask for; mostly nothing.
+func randomPolicy(r *rand.Rand) *model.Policy {
+	if coin(r) {
+		return nil
+	}
+	return &model.Policy{
+		Scheduler: pick(r, scheduler.Spec{}, scheduler.MustParse("sh"), scheduler.MustParse("wlc")), OnePacket: coin(r),
+		Weight: pick(r, nil, new(uint16(5))), SlowStart: pick(r, 0, time.Minute),
+	}
+}
+
+func pointers(list []model.Slice) (out []*model.Slice) {
+	for i := range list {
+		out = append(out, &list[i])
+	}
+	return out
 }
 
 func randomExternals(r *rand.Rand, w *world) {
@@ -85,6 +112,7 @@ func randomExternals(r *rand.Rand, w *world) {
 
 func randomSlice(r *rand.Rand, name string) model.Slice {
 	s := build.Slice(pick(r, "web", "web", "web", "other"), name, build.Family(pick(r, model.IPv4, model.IPv6)))
+	s.Weight = pick(r, nil, nil, new(uint16(3)))
 	for _, port := range []string{"", "a", "b"} {
 		if coin(r) {
 			s.Ports = append(s.Ports, model.SlicePort{Name: port, Protocol: pick(r, model.TCP, model.UDP), Port: uint16(8000 + r.IntN(2))})

@@ -18,6 +18,9 @@ func Node(in *corev1.Node) model.Node {
 		out.Zone = in.Labels[corev1.LabelTopologyZone]
 		out.PodCIDRs = p.podCIDRs(&in.Spec)
 		out.Addresses = p.nodeAddresses(in.Status.Addresses)
+		asked := annotations{of: in.Annotations}
+		out.Weight = asked.onlyWeight("a Node", "that of the EndpointSlice or Service holds")
+		out.BadAnnotations = asked.done()
 		out.Leaving = in.DeletionTimestamp != nil || slices.ContainsFunc(in.Spec.Taints, leaves)
 	}
 	out.Problems = p.done()

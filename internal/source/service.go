@@ -36,7 +36,8 @@ func Service(origin model.Origin, in *corev1.Service) model.Service {
 		out.Affinity = p.affinity(&in.Spec)
 		out.InternalLocal = p.internalLocal(in.Spec.InternalTrafficPolicy)
 		p.external(&out, in)
-		out.Drain = p.drain(in.Annotations)
+		asked := annotations{of: in.Annotations}
+		out.Policy, out.BadAnnotations = asked.policy(), asked.done()
 	}
 	out.Problems = p.done()
 	return out

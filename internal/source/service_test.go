@@ -59,10 +59,11 @@ func showService(s model.Service) string {
 	if s.Affinity > 0 {
 		out = append(out, "affinity "+s.Affinity.String())
 	}
-	if s.Drain != nil {
-		out = append(out, "drain "+s.Drain.String())
-	}
+	out = append(out, showPolicy(s.Policy)...)
 	out = append(out, showExternal(s)...)
+	for _, b := range s.BadAnnotations {
+		out = append(out, "bad "+b)
+	}
 	for _, p := range s.Problems {
 		out = append(out, "problem "+p)
 	}

@@ -23,6 +23,9 @@ func Slice(origin model.Origin, in *discoveryv1.EndpointSlice) model.Slice {
 		out.Ports = p.slicePorts(in.Ports)
 		out.Endpoints = p.endpoints(out.Family, in.Endpoints)
 		out.Triggered = triggered(in)
+		asked := annotations{of: in.Annotations}
+		out.Weight = asked.onlyWeight("an EndpointSlice", "that of the Service holds")
+		out.BadAnnotations = asked.done()
 	}
 	out.Problems = p.done()
 	return out

@@ -290,12 +290,13 @@ func (m *Mode) changeDestinations(c dataplane.Change) {
 		}
 	}
 	for _, b := range after {
-		if weight, had := weighs(before, b.Addr); had && weight == b.Weight {
+		want := renderDestination(c.New, b.Weight)
+		if weight, had := weighs(before, b.Addr); had && renderDestination(c.Old, weight) == want {
 			continue
 		}
 		k := destinationKey(server, b.Addr)
 		m.drains.end(k, dataplane.DrainBack)
-		m.destinations.SetDesired(k, vserver.Destination{Weight: b.Weight})
+		m.destinations.SetDesired(k, want)
 	}
 }
 

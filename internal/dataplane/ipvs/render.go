@@ -54,5 +54,16 @@ func renderServer(f model.Frontend) vserver.Server {
 		s.Flags |= vserver.FlagPersistent
 		s.Timeout = uint32(f.Affinity / time.Second)
 	}
+	if f.OnePacket {
+		s.Flags |= vserver.FlagOnePacket
+	}
 	return s
+}
+
+var forwards = map[model.Forward]uint8{
+	model.ForwardNAT: vserver.ForwardMasq, model.ForwardDirect: vserver.ForwardRoute, model.ForwardTunnel: vserver.ForwardTunnel,
+}
+
+func renderDestination(f *model.Frontend, weight uint16) vserver.Destination {
+	return vserver.Destination{Weight: weight, Forward: forwards[f.Forward], Upper: f.Limit.Upper, Lower: f.Limit.Lower}
 }

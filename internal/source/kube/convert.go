@@ -152,10 +152,11 @@ func hints(h *model.Hints, seen *[]*model.Hints) *model.Hints {
 	return h
 }
 
-// node keeps of another Node nothing but its addresses.
+// node keeps of another Node nothing but its addresses, and what it says of the weight of
+// its endpoints.
 func (s *Source) node(n model.Node) model.Node {
 	if n.Name == s.opts.Node {
 		return n
 	}
-	return model.Node{Name: n.Name, Addresses: n.Addresses}
+	return model.Node{Name: n.Name, Addresses: n.Addresses, Weight: n.Weight, BadAnnotations: n.BadAnnotations}
 }

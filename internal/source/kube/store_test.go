@@ -172,8 +172,8 @@ func TestAnnotationOfAServiceArrives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.value.(model.Service).Drain; got == nil || *got != 5*time.Minute {
-		t.Errorf("drain %v, want 5m", got)
+	if p := c.value.(model.Service).Policy; p == nil || p.Drain == nil || *p.Drain != 5*time.Minute {
+		t.Errorf("policy %+v, want a drain of 5m", p)
 	}
 }
 

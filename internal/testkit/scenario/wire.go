@@ -94,15 +94,15 @@ func planOptions(c config.Config, h model.Host) plan.Options {
 	return plan.Options{
 		Node: NodeName, Zone: h.Node.Zone, Scheduler: c.Scheduler, IPv4: true, IPv6: true, Host: h, Drain: c.Drain,
 		ExternalIPs: plan.ExternalIPs{Off: !c.AllowExternalIPs, Allowed: c.ExternalIPCIDRs},
-		NoBinding:   c.Mode == config.ModeIPTables,
+		NoBinding:   c.Mode == config.ModeIPTables, NoPolicy: c.Mode == config.ModeIPTables,
 	}
 }
 
 // concerns asks which Services another host concerns.
-func concerns(c config.Config) func(before, now model.Host) func(*model.Service) bool {
-	return func(before, now model.Host) func(*model.Service) bool {
+func concerns(c config.Config) func(before, now model.Host) func(*model.Service, []*model.Slice) bool {
+	return func(before, now model.Host) func(*model.Service, []*model.Slice) bool {
 		old, opts := planOptions(c, before), planOptions(c, now)
-		return func(s *model.Service) bool { return opts.Concerns(old, s) }
+		return func(s *model.Service, behind []*model.Slice) bool { return opts.Concerns(old, s, behind) }
 	}
 }
 

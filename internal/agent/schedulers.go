@@ -1,0 +1,90 @@
+package agent
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/scheduler"
+)
+
+// A scheduler that a Service asks for is tried in the kernel before it is compiled for
+// (decisions 16). What is refused is part of what is known of the host, so that whoever
+// asks for it is compiled anew when that changes.
+
+// tryAgain is how long a refused scheduler waits for its module to appear.
+const tryAgain = 30 * time.Second
+
+// trySchedulers tries those that nobody has asked for before.
+func (a *Agent) trySchedulers(ctx context.Context, inputs []catalog.Input) {
+	if a.opts.TryScheduler == nil {
+		return
+	}
+	for _, in := range inputs {
+		if in.Service == nil || in.Service.Policy == nil {
+			continue
+		}
+		want := in.Service.Policy.Scheduler
+		if _, refused := a.known.Refused[want]; want.IsZero() || refused || a.tried[want] {
+			continue
+		}
+		a.tryScheduler(ctx, want)
+	}
+}
+
+// tryScheduler keeps what the kernel says to one. An error that is not about the
+// scheduler counts as a refusal, too: it is asked again soon.
+func (a *Agent) tryScheduler(ctx context.Context, s scheduler.Spec) {
+	err := a.opts.TryScheduler(ctx, s)
+	if ctx.Err() != nil {
+		return // told to stop
+	}
+	before, refused := a.known.Refused[s]
+	switch {
+	case err == nil:
+		a.tried[s] = true
+		if !refused {
+			return
+		}
+		a.log.Info("the kernel has the scheduler by now", zap.Stringer("scheduler", s))
+		a.refuse(func(m map[scheduler.Spec]string) { delete(m, s) })
+	case !refused || before != err.Error():
+		a.log.Warn("the kernel does not take the scheduler that a service asks for, that of the node is used", zap.Stringer("scheduler", s), zap.Error(err))
+		a.refuse(func(m map[scheduler.Spec]string) { m[s] = err.Error() })
+	}
+	a.again.armUnlessSet(tryAgain)
+}
+
+// refuse changes what is known of the host, which was handed out and stays as it was.
+func (a *Agent) refuse(change func(map[scheduler.Spec]string)) {
+	now := maps.Clone(a.known.Refused)
+	if now == nil {
+		now = map[scheduler.Spec]string{}
+	}
+	change(now)
+	a.known.Refused, a.hostMoved = now, true
+}
+
+// tryRefused asks the kernel again for what it refused, and writes what follows.
+func (a *Agent) tryRefused(ctx context.Context) {
+	for s := range a.known.Refused {
+		a.tryScheduler(ctx, s)
+	}
+	if len(a.known.Refused) > 0 {
+		a.again.armUnlessSet(tryAgain)
+	}
+	if concerned, changed := a.adopt(); changed {
+		a.compile(concerned)
+		a.apply(ctx, false)
+	}
+}
+
+// forgetSchedulers has all of them tried anew: another mode has another kernel.
+func (a *Agent) forgetSchedulers(ctx context.Context) {
+	a.tried, a.known.Refused = map[scheduler.Spec]bool{}, nil
+	a.trySchedulers(ctx, a.matching(func(s *model.Service, _ []*model.Slice) bool { return s.Policy != nil }))
+}

@@ -1,0 +1,99 @@
+package agent_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/source"
+	"github.com/kube-ipvs/kube-ipvs/scheduler"
+)
+
+func (w *world) wantSchedulers(want map[string]string) {
+	w.Helper()
+	got := map[string]string{}
+	w.mode.locked(func() {
+		for id, p := range w.mode.plans {
+			got[id.Name] = p.Frontends[0].Scheduler.Name()
+		}
+		clear(w.mode.plans)
+	})
+	if diff := cmp.Diff(want, got); diff != "" {
+		w.Errorf("compiled (-want +got):\n%s", diff)
+	}
+}
+
+func scheduled(name, vip, algorithm string) model.Service {
+	s := service(name, vip)
+	s.Policy = &model.Policy{Scheduler: scheduler.MustParse(algorithm)}
+	return s
+}
+
+// A scheduler that the kernel lacks costs the Services that ask for it their choice and
+// nothing else; they get it when the module appears.
+func TestSchedulerIsTriedBeforeItIsUsed(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		w.lacks["mh"] = errors.New("no module")
+		w.SetService(service("plain", "10.96.0.1"))
+		w.SetService(scheduled("maglev", "10.96.0.2", "mh"))
+		w.SetService(scheduled("least", "10.96.0.3", "wlc"))
+		w.SetState(model.FromFile, source.Complete)
+		w.after(time.Second)
+		w.wantSchedulers(map[string]string{"plain": "rr", "maglev": "rr", "least": "wlc"})
+		want := []string{"default/maglev bad [metadata.annotations[kube-ipvs.io/scheduler]: mh (mh-fallback,mh-port) is not to be had here (no module): rr holds]"}
+		if diff := cmp.Diff(want, w.heard.take()); diff != "" {
+			w.Errorf("told (-want +got):\n%s", diff)
+		}
+
+		w.after(time.Minute) // it is asked for again, and nothing is new
+		w.wantSchedulers(map[string]string{})
+		w.SetService(scheduled("another", "10.96.0.4", "mh"))
+		w.after(time.Second)
+		w.wantSchedulers(map[string]string{"another": "rr"})
+		w.heard.take()
+
+		delete(w.lacks, "mh")
+		w.after(time.Minute)
+		w.wantSchedulers(map[string]string{"maglev": "mh", "another": "mh"})
+		if told := w.heard.take(); told != nil {
+			w.Errorf("told %q of what is well again", told)
+		}
+	})
+}
+
+// A weight of a Node is compiled into the Services that have endpoints there, and a bad
+// one of our own is told once.
+func TestWeightOfANode(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		w.SetService(service("here", "10.96.0.1"))
+		w.SetService(service("there", "10.96.0.2"))
+		behind := endpoints("there", 1)
+		behind.Endpoints[0].Node = "node-b"
+		w.SetSlice(behind)
+		w.SetState(model.FromFile, source.Complete)
+		w.after(time.Second)
+		w.planned()
+		w.SetNode(model.FromFile, model.Node{Name: "node-b", Weight: new(uint16(7))})
+		w.after(time.Second)
+		w.mode.locked(func() {
+			if len(w.mode.plans) != 1 {
+				w.Errorf("%d Services compiled, want the one with an endpoint there", len(w.mode.plans))
+			}
+			for id, p := range w.mode.plans {
+				if got := p.Frontends[0].Backends; len(got) != 1 || got[0].Weight != 7 {
+					w.Errorf("%s: backends %v, want one of weight 7", id, got)
+				}
+			}
+		})
+		w.SetNode(model.FromFile, model.Node{Name: "node-a", BadAnnotations: []string{"heavy"}})
+		w.after(time.Second)
+		w.SetNode(model.FromFile, model.Node{Name: "node-a", Zone: "z", BadAnnotations: []string{"heavy"}})
+		w.after(time.Second)
+		if diff := cmp.Diff([]string{"node bad [heavy]"}, w.heard.take()); diff != "" {
+			w.Errorf("told (-want +got):\n%s", diff)
+		}
+	})
+}

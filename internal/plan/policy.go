@@ -1,0 +1,130 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/scheduler"
+)
+
+// This file follows what annotations ask for, as far as it can be had, and says what is
+// not followed.
+
+// asked is the policy of the Service; the zero Policy where it asks for nothing, or the
+// mode follows none.
+func (j *job) asked() model.Policy {
+	if j.svc.Policy == nil || j.opts.NoPolicy {
+		return model.Policy{}
+	}
+	return *j.svc.Policy
+}
+
+// scheduler is the algorithm of the Service's frontends.
+func (j *job) scheduler() scheduler.Spec {
+	want := j.asked().Scheduler
+	if _, refused := j.opts.Host.Refused[want]; want.IsZero() || refused {
+		return j.opts.Scheduler
+	}
+	return want
+}
+
+// shape gives a frontend what the policy says beside the scheduler and the weights.
+func (j *job) shape(f *model.Frontend) {
+	p := j.asked()
+	f.Drain = j.opts.Drain
+	if p.Drain != nil {
+		f.Drain = *p.Drain
+	}
+	f.OnePacket = p.OnePacket && f.Key.Protocol == model.UDP
+	if f.Limit = p.Limit; counts(f.Scheduler) {
+		f.SlowStart = p.SlowStart
+	}
+}
+
+// counts tells whether an algorithm shares connections by weight one after the other. Those
+// that hash share by weight, too, but another weight of one backend sends clients of all
+// to other ones.
+func counts(s scheduler.Spec) bool {
+	return s.Algorithm().Weight == scheduler.WeightShare && !slices.Contains([]string{"sh", "mh"}, s.Name())
+}
+
+// weight is that of an endpoint: what its Node says of it goes before its slice, and that
+// before the Service (decisions 17).
+func (j *job) weight(e candidate) uint16 {
+	if j.opts.NoPolicy {
+		return model.DefaultWeight
+	}
+	if w, said := j.opts.Host.Weights[e.ep.Node]; said && w.Bad == "" {
+		return w.Weight
+	}
+	if e.slice.Weight != nil {
+		return *e.slice.Weight
+	}
+	if p := j.svc.Policy; p != nil && p.Weight != nil {
+		return *p.Weight
+	}
+	return model.DefaultWeight
+}
+
+// badAnnotations says which annotations are not followed: what cannot be read of the
+// Service, its slices and the Nodes of its endpoints, what the kernel lacks, and what has
+// no effect here.
+func (j *job) badAnnotations(frontends []model.Frontend) []string {
+	out := notes(slices.Clone(j.svc.BadAnnotations))
+	for i := range j.slices {
+		if s := &j.slices[i]; s.Service == j.id {
+			for _, bad := range s.BadAnnotations {
+				out.addf("EndpointSlice %s: %s", s.ID, bad)
+			}
+			j.badNodes(s, &out)
+		}
+	}
+	if p := j.svc.Policy; p != nil {
+		j.withoutEffect(p, frontends, &out)
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out.sorted()
+}
+
+// badNodes names the Nodes of a slice's endpoints whose weight cannot be read.
+func (j *job) badNodes(s *model.Slice, out *notes) {
+	if len(j.opts.Host.Weights) == 0 {
+		return
+	}
+	for i := range s.Endpoints {
+		if w := j.opts.Host.Weights[s.Endpoints[i].Node]; w.Bad != "" {
+			out.addf("Node %s: %s", s.Endpoints[i].Node, w.Bad)
+		}
+	}
+}
+
+// withoutEffect says what the policy asks for and does not get.
+func (j *job) withoutEffect(p *model.Policy, frontends []model.Frontend, out *notes) {
+	if j.opts.NoPolicy {
+		if !p.Equal(&model.Policy{Skip: p.Skip}) {
+			out.addf("%s have no effect: this node carries Services without IPVS, each backend gets the same share", annotation("*"))
+		}
+		return
+	}
+	if why, refused := j.opts.Host.Refused[p.Scheduler]; refused {
+		out.addf("%s: %s is not to be had here (%s): %s holds", annotation("scheduler"), p.Scheduler, why, j.opts.Scheduler)
+	}
+	used := j.scheduler()
+	if p.OnePacket && !slices.ContainsFunc(frontends, func(f model.Frontend) bool { return f.OnePacket }) {
+		out.addf("%s: no port of the Service is UDP: no effect", annotation("one-packet"))
+	}
+	if p.SlowStart > 0 && !counts(used) {
+		out.addf("%s: scheduler %s does not count connections by weight: endpoints get their whole share at once", annotation("slow-start"), used.Name())
+	}
+	if p.Weight != nil && *p.Weight > 0 && used.Algorithm().Weight == scheduler.WeightIgnored {
+		out.addf("%s: scheduler %s knows no weights but 0: no effect", annotation("weight"), used.Name())
+	}
+}
+
+// annotation is how one of ours is named where people read of it.
+func annotation(key string) string {
+	return fmt.Sprintf("metadata.annotations[kube-ipvs.io/%s]", key)
+}

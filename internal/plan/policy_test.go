@@ -1,0 +1,175 @@
+package plan_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/plan"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/build"
+	"github.com/kube-ipvs/kube-ipvs/scheduler"
+)
+
+// asking gives a Service a policy.
+func asking(p model.Policy) func(*model.Service) {
+	return func(s *model.Service) { s.Policy = &p }
+}
+
+// balance prints how a frontend is balanced.
+func balance(f model.Frontend) string {
+	out := []string{f.Key.String(), f.Scheduler.String()}
+	if f.OnePacket {
+		out = append(out, "one-packet")
+	}
+	if f.SlowStart > 0 {
+		out = append(out, "slow-start="+f.SlowStart.String())
+	}
+	if f.Limit != (model.Limit{}) {
+		out = append(out, fmt.Sprintf("limit=%d,%d", f.Limit.Upper, f.Limit.Lower))
+	}
+	for _, b := range f.Backends {
+		out = append(out, fmt.Sprintf("%s*%d", b.Addr, b.Weight))
+	}
+	return strings.Join(out, " ")
+}
+
+// TestPolicy: what annotations ask for, what of it is had, and what is said of the rest.
+func TestPolicy(t *testing.T) {
+	spec := scheduler.MustParse
+	udp := func(s *model.Service) { build.PortOver(model.UDP, "dns", 53)(s) }
+	weigh := func(s model.Slice, w uint16) model.Slice { s.Weight = &w; return s }
+	plain := webSlice("s1", ready("10.0.0.1", "here"), ready("10.0.0.2", "far"))
+	host := func(change func(*model.Host)) plan.Options {
+		o := here
+		change(&o.Host)
+		return o
+	}
+	const both = " 10.0.0.1:8080*1 10.0.0.2:8080*1"
+	for _, tt := range []struct {
+		name string
+		opts plan.Options
+		svc  *model.Service
+		from []model.Slice
+		want string
+		bad  string
+	}{
+		{"nothing", here, web(), []model.Slice{plain}, "10.96.0.1:80/tcp rr" + both, ""},
+		{"a scheduler", here, web(asking(model.Policy{Scheduler: spec("mh")})), []model.Slice{plain}, "10.96.0.1:80/tcp mh (mh-fallback,mh-port)" + both, ""},
+		{
+			"one that the kernel lacks", host(func(h *model.Host) { h.Refused = map[scheduler.Spec]string{spec("mh"): "module missing"} }),
+			web(asking(model.Policy{Scheduler: spec("mh")})), []model.Slice{plain},
+			"10.96.0.1:80/tcp rr" + both,
+			"metadata.annotations[kube-ipvs.io/scheduler]: mh (mh-fallback,mh-port) is not to be had here (module missing): rr holds",
+		},
+		{"another that it lacks", host(func(h *model.Host) { h.Refused = map[scheduler.Spec]string{spec("mh"): "x"} }), web(asking(model.Policy{Scheduler: spec("wlc")})), []model.Slice{plain}, "10.96.0.1:80/tcp wlc" + both, ""},
+		{
+			"one packet, for UDP alone", here, web(udp, asking(model.Policy{OnePacket: true})), []model.Slice{plain},
+			"10.96.0.1:53/udp rr one-packet\n10.96.0.1:80/tcp rr" + both, "",
+		},
+		{
+			"one packet without UDP", here, web(asking(model.Policy{OnePacket: true})), []model.Slice{plain}, "10.96.0.1:80/tcp rr" + both,
+			"metadata.annotations[kube-ipvs.io/one-packet]: no port of the Service is UDP: no effect",
+		},
+		{"slow start", here, web(asking(model.Policy{Scheduler: spec("wlc"), SlowStart: time.Minute})), []model.Slice{plain}, "10.96.0.1:80/tcp wlc slow-start=1m0s" + both, ""},
+		{
+			"slow start of one that knows no weights", here, web(asking(model.Policy{SlowStart: time.Minute})), []model.Slice{plain}, "10.96.0.1:80/tcp rr" + both,
+			"metadata.annotations[kube-ipvs.io/slow-start]: scheduler rr does not count connections by weight: endpoints get their whole share at once",
+		},
+		{
+			"slow start of one that hashes", here, web(asking(model.Policy{Scheduler: spec("sh"), SlowStart: time.Minute})), []model.Slice{plain}, "10.96.0.1:80/tcp sh (sh-fallback)" + both,
+			"metadata.annotations[kube-ipvs.io/slow-start]: scheduler sh does not count connections by weight: endpoints get their whole share at once",
+		},
+		{"a limit", here, web(asking(model.Policy{Limit: model.Limit{Upper: 100, Lower: 50}})), []model.Slice{plain}, "10.96.0.1:80/tcp rr limit=100,50" + both, ""},
+		{
+			"weights: Node before slice before Service", host(func(h *model.Host) { h.Weights = map[string]model.NodeWeight{"far": {Weight: 9}} }),
+			web(asking(model.Policy{Scheduler: spec("wrr"), Weight: new(uint16(2))})),
+			[]model.Slice{weigh(webSlice("s1", ready("10.0.0.1", "here"), ready("10.0.0.2", "far")), 5), webSlice("s2", ready("10.0.0.3", "here"))},
+			"10.96.0.1:80/tcp wrr 10.0.0.1:8080*5 10.0.0.2:8080*9 10.0.0.3:8080*2", "",
+		},
+		{
+			"a Node without work", host(func(h *model.Host) { h.Weights = map[string]model.NodeWeight{"far": {}} }), web(), []model.Slice{plain},
+			"10.96.0.1:80/tcp rr 10.0.0.1:8080*1 10.0.0.2:8080*0", "",
+		},
+		{
+			"a Node that nobody understands", host(func(h *model.Host) { h.Weights = map[string]model.NodeWeight{"far": {Weight: 3, Bad: "heavy"}} }), web(), []model.Slice{plain},
+			"10.96.0.1:80/tcp rr" + both, "Node far: heavy",
+		},
+		{
+			"and one that is none of its own", host(func(h *model.Host) { h.Weights = map[string]model.NodeWeight{"farther": {Bad: "heavy"}} }), web(), []model.Slice{plain},
+			"10.96.0.1:80/tcp rr" + both, "",
+		},
+		{
+			"a weight that the scheduler passes over", here, web(asking(model.Policy{Weight: new(uint16(2))})), []model.Slice{plain},
+			"10.96.0.1:80/tcp rr 10.0.0.1:8080*2 10.0.0.2:8080*2",
+			"metadata.annotations[kube-ipvs.io/weight]: scheduler rr knows no weights but 0: no effect",
+		},
+		{"no work at all", here, web(asking(model.Policy{Weight: new(uint16(0))})), []model.Slice{plain}, "10.96.0.1:80/tcp rr 10.0.0.1:8080*0 10.0.0.2:8080*0", ""},
+		{
+			"a mode that follows none", func() plan.Options { o := here; o.NoPolicy = true; return o }(),
+			web(asking(model.Policy{Scheduler: spec("mh"), Weight: new(uint16(2)), Limit: model.Limit{Upper: 3}})), []model.Slice{weigh(plain, 5)},
+			"10.96.0.1:80/tcp rr" + both,
+			"metadata.annotations[kube-ipvs.io/*] have no effect: this node carries Services without IPVS, each backend gets the same share",
+		},
+		{"skip", here, web(asking(model.Policy{Skip: true})), []model.Slice{plain}, "skipped: annotation kube-ipvs.io/skip: not served on this node", ""},
+		{
+			"what sources could not read", here,
+			web(func(s *model.Service) { s.BadAnnotations = []string{"of the Service"} }),
+			[]model.Slice{func() model.Slice { s := plain; s.BadAnnotations = []string{"of the slice"}; return s }()},
+			"10.96.0.1:80/tcp rr" + both, "EndpointSlice default/s1: of the slice\nof the Service",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := plan.New(tt.opts).Compile(tt.svc.ID, tt.svc, tt.from)
+			var got []string
+			for _, f := range p.Frontends {
+				got = append(got, balance(f))
+			}
+			if p.Skipped != "" {
+				got = append(got, "skipped: "+p.Skipped)
+			}
+			if diff := cmp.Diff(tt.want, strings.Join(got, "\n")); diff != "" {
+				t.Errorf("frontends (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.bad, strings.Join(p.BadAnnotations, "\n")); diff != "" {
+				t.Errorf("annotations that are not followed (-want +got):\n%s", diff)
+			}
+			for _, bad := range p.BadAnnotations {
+				if !strings.Contains(strings.Join(p.Notes, "\n"), bad) {
+					t.Errorf("no note says %q", bad)
+				}
+			}
+		})
+	}
+}
+
+// A Node that says another weight, or a kernel that says another thing of a scheduler,
+// concerns those who look at it.
+func TestWhomPolicyConcerns(t *testing.T) {
+	before, after := here, here
+	after.Host.Weights = map[string]model.NodeWeight{"far": {Weight: 2}}
+	after.Host.Refused = map[scheduler.Spec]string{scheduler.MustParse("mh"): "x"}
+	there, elsewhere := webSlice("s", ready("10.0.0.1", "far")), webSlice("s", ready("10.0.0.1", "here"))
+	for _, tt := range []struct {
+		name   string
+		svc    *model.Service
+		behind *model.Slice
+		want   bool
+	}{
+		{"an endpoint on it", web(), &there, true},
+		{"an endpoint elsewhere", web(), &elsewhere, false},
+		{"its scheduler", web(asking(model.Policy{Scheduler: scheduler.MustParse("mh")})), &elsewhere, true},
+		{"another scheduler", web(asking(model.Policy{Scheduler: scheduler.MustParse("sh")})), &elsewhere, false},
+	} {
+		if got := after.Concerns(before, tt.svc, []*model.Slice{tt.behind}); got != tt.want {
+			t.Errorf("%s: concerned %t, want %t", tt.name, got, tt.want)
+		}
+	}
+	before.NoPolicy, after.NoPolicy = true, true
+	if after.Concerns(before, web(), []*model.Slice{&there}) {
+		t.Error("a mode that follows no policy is concerned by a weight")
+	}
+}
