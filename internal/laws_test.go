@@ -23,7 +23,7 @@ var law = map[string][]string{
 	"ipset":     {"github.com/vishvananda/netlink/...", "golang.org/x/sys/..."},
 
 	"internal/model":              {"scheduler"},
-	"internal/source":             {"internal/model", "k8s.io/api/...", "k8s.io/apimachinery/..."},
+	"internal/source":             {"internal/model", "scheduler", "k8s.io/api/...", "k8s.io/apimachinery/..."},
 	"internal/source/file":        {"internal/model", "internal/source", "k8s.io/api/...", "k8s.io/apimachinery/...", "sigs.k8s.io/json", "sigs.k8s.io/yaml", "go.yaml.in/yaml/v2", "github.com/fsnotify/fsnotify", zap},
 	"internal/source/kube":        {"internal/model", "internal/source", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "k8s.io/klog/v2", "golang.org/x/sync/errgroup", zap},
 	"internal/catalog":            {"internal/model", "internal/source", zap},
@@ -41,7 +41,7 @@ var law = map[string][]string{
 	"internal/healthcheck":        {"internal/model", zap},
 	"internal/httpd":              {zap},
 	"internal/events":             {"internal/model", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "golang.org/x/time/rate", zap},
-	"internal/agent":              {"internal/model", "internal/catalog", "internal/dataplane", zap},
+	"internal/agent":              {"internal/model", "scheduler", "internal/catalog", "internal/dataplane", zap},
 	"internal/config":             {"scheduler", "k8s.io/kube-proxy/config/v1alpha1", "k8s.io/component-base/...", "k8s.io/apimachinery/...", "sigs.k8s.io/yaml", "sigs.k8s.io/json", "github.com/spf13/pflag", "github.com/fsnotify/fsnotify", zap},
 	"internal/inspect":            {"internal/agent"},
 	"internal/telemetry":          {"internal/model", "internal/catalog", "internal/agent", "internal/dataplane", "k8s.io/client-go/tools/metrics", "github.com/prometheus/client_golang/..."},
