@@ -31,6 +31,7 @@ func Run(ctx context.Context, o Options) error {
 	m := meter.New()
 	defer m.Close()
 	o.say("processes are counted by %s", m.LaunchesBy())
+	warm(ctx, o, api, m)
 	var errs []error
 	for _, n := range o.Services {
 		if err := api.Grow(ctx, n); err != nil {

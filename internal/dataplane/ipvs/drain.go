@@ -49,18 +49,25 @@ type drain struct {
 	// quiet: no connection was established when they were counted last. What is counted
 	// still is closed, and remembered for a while.
 	quiet bool
+	// look is when its connections are counted next, and wait how long after that again.
+	look time.Time
+	wait time.Duration
 	// idle is since when it was counted to have no connection at all, and waits to be
 	// deleted (trash); zero if it has one, or was not counted.
 	idle time.Time
 }
 
-// lookEvery is how often connections are counted while something drains, and lookSeldom
-// while all that drains has no end in time, or is over and waits for room (trash). Reading
-// takes no more than one lookShare-th of the time, however many servers there are, and goes
-// on by a piece at a time, so that a change does not wait for all of it.
+// The connections of what drains are counted after lookFirst, and from then on after twice
+// the time: most have none by then or keep one for long. lookOften is the longest such time
+// while a drain has an end, lookSeldom while it has none. Those whose turns are close to each
+// other are counted together, lookGap apart. Reading takes no more than one lookShare-th of
+// the time, however many servers there are, and goes on by a piece at a time, so that a
+// change does not wait for all of it.
 const (
-	lookEvery  = time.Second
+	lookFirst  = time.Second
+	lookOften  = 5 * time.Second
 	lookSeldom = 10 * time.Second
+	lookGap    = 500 * time.Millisecond
 	lookShare  = 20
 )
 
@@ -83,12 +90,9 @@ func (d *drains) set(k vserver.DestinationKey, one drain) {
 		d.of[k.Server] = map[vserver.DestinationKey]drain{}
 	}
 	if _, had := d.of[k.Server][k]; !had {
-		soon := time.Now().Add(lookEvery)
-		if soon.Before(d.rested) {
-			soon = d.rested
-		}
-		if d.counting == nil && (d.count == 0 || soon.Before(d.look)) {
-			d.look = soon // what drains already is not judged any later for it
+		one.look, one.wait = time.Now().Add(lookFirst), lookFirst
+		if d.counting == nil && (d.count == 0 || one.look.Before(d.look)) {
+			d.look = later(one.look, d.rested) // what drains already is not judged any later for it
 		}
 		d.count++
 	}
@@ -252,7 +256,7 @@ func (m *Mode) idle(ctx context.Context, now time.Time) []vserver.DestinationKey
 		return nil
 	}
 	if d.counting == nil {
-		d.asked, d.spent = m.countable(), 0
+		d.asked, d.spent = m.countable(now), 0
 		d.counting = m.deps.Servers.Count(d.asked)
 	}
 	counts, done, err := d.counting.Next(ctx)
@@ -268,22 +272,52 @@ func (m *Mode) idle(ctx context.Context, now time.Time) []vserver.DestinationKey
 		}
 	}
 	d.counting, d.asked = nil, nil
-	d.rested = now.Add(lookShare * d.spent)
-	if d.look = now.Add(d.pause()); d.look.Before(d.rested) {
-		d.look = d.rested
-	}
+	d.rested = now.Add(max(lookShare*d.spent, lookGap))
+	d.look = later(d.nextLook(), d.rested)
 	return out
 }
 
-// countable are the drained destinations whose weight is 0 in the kernel.
-func (m *Mode) countable() map[vserver.DestinationKey]struct{} {
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// countable are the drained destinations whose turn it is, and whose weight is 0 in the
+// kernel.
+func (m *Mode) countable(now time.Time) map[vserver.DestinationKey]struct{} {
 	out := map[vserver.DestinationKey]struct{}{}
-	for k := range m.drains.all() {
-		if have, there := m.destinations.Believed(k); there && have == (vserver.Destination{}) {
+	for k, one := range m.drains.all() {
+		if now.Before(one.look) {
+			continue
+		}
+		m.drains.of[k.Server][k] = one.counted(now)
+		if have, there := m.destinations.Believed(k); there && have.Weight == 0 {
 			out[k] = struct{}{}
 		}
 	}
 	return out
+}
+
+// counted puts off the next look.
+func (d drain) counted(now time.Time) drain {
+	longest := lookSeldom
+	if _, limited := d.deadline(); limited {
+		longest = lookOften
+	}
+	d.look, d.wait = now.Add(d.wait), min(2*d.wait, longest)
+	return d
+}
+
+// nextLook is when the first of all is counted again; the zero time without any.
+func (d *drains) nextLook() (first time.Time) {
+	for _, one := range d.all() {
+		if first.IsZero() || one.look.Before(first) {
+			first = one.look
+		}
+	}
+	return first
 }
 
 // judge notes what was counted, and tells whether there is no connection.
@@ -295,6 +329,9 @@ func (d *drains) judge(k vserver.DestinationKey, c vserver.Connections, now time
 		one.idle = time.Time{}
 	case one.idle.IsZero():
 		one.idle = now
+		fallthrough
+	default: // if it stays it waits for room (goNow)
+		one.look, one.wait = now.Add(lookSeldom), lookSeldom
 	}
 	d.of[k.Server][k] = one
 	return c.Idle()
@@ -310,14 +347,6 @@ func (m *Mode) sayUnread(ctx context.Context, err error) {
 		m.log.Warn("cannot count connections, so what drains stays until its time is over", zap.Error(err))
 	}
 	m.drains.unread = text
-}
-
-// pause is the time until connections are counted again.
-func (d *drains) pause() time.Duration {
-	if d.next.IsZero() {
-		return lookSeldom
-	}
-	return lookEvery
 }
 
 // Due implements dataplane.Dataplane: what drains has to be looked at.
