@@ -29,7 +29,7 @@ type Handle struct {
 
 // totals are the Counters while they are written from several goroutines.
 type totals struct {
-	calls, rows, failed, timeouts, interrupted, reopened, overruns atomic.Uint64
+	calls, rows, failed, timeouts, interrupted, reopened, overruns, events atomic.Uint64
 }
 
 // New returns a handle for the network namespace of the calling thread. It opens
@@ -110,6 +110,7 @@ func (h *Handle) Counters() Counters {
 		Interrupted: h.count.interrupted.Load(),
 		Reopened:    h.count.reopened.Load(),
 		Overruns:    h.count.overruns.Load(),
+		Events:      h.count.events.Load(),
 	}
 }
 

@@ -3,6 +3,7 @@ package link_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -186,6 +187,32 @@ func TestRoutesToOurLinkDoNotLast(t *testing.T) {
 	if err := n.nl.RouteDel(v4); !errors.Is(err, unix.ESRCH) {
 		t.Errorf("the route after the last address: deleted with %v, want %v", err, unix.ESRCH)
 	}
+}
+
+// What we bind ourselves wakes nobody; a loss does, and so does what is new elsewhere,
+// whether the link was there before the watch or was made anew since.
+func TestOwnAddressesWakeNobody(t *testing.T) {
+	h, n := kernelHandle(t, link.Options{})
+	w := world{h, n}
+	mustEnsure(t, w)
+	l := watchEvents(t, w)
+	for i, step := range []string{"at first", "anew"} {
+		before := h.Counters().Events
+		for _, a := range block("10.96.0.0", 100) {
+			mustWrite(t, w, link.Add, a.String())
+		}
+		n.AddElsewhere(netip.MustParseAddr(fmt.Sprintf("192.0.2.%d", i+1)), "uplink0")
+		l.until(t, link.NodeAddressesChanged)
+		if woken := h.Counters().Events - before; woken > 20 {
+			t.Errorf("%s: woken %d times", step, woken)
+		}
+		n.LoseAddress(netip.MustParseAddr("10.96.0.1"))
+		l.until(t, link.OurAddressLost)
+		n.LoseLink()
+		l.until(t, link.OurLinkLost)
+		mustEnsure(t, w)
+	}
+	l.stop(t)
 }
 
 func TestLostEventsAreTold(t *testing.T) {

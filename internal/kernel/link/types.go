@@ -140,6 +140,7 @@ type Counters struct {
 	Interrupted uint64 // dumps read again because the kernel changed under them
 	Reopened    uint64 // sockets replaced after the first
 	Overruns    uint64 // times the watch lost events
+	Events      uint64 // messages that the watch was woken by
 }
 
 // Options configure a Handle. The zero value is the default.

@@ -69,8 +69,15 @@ func (h *Handle) watchOnce(ctx context.Context, first Kind, tell func(Event)) er
 	}
 	w.index = d.index
 	tell(Event{Kind: first})
-	for {
+	for passed := uint32(0); ; {
+		if passed != w.index {
+			passed = w.index
+			if err := c.passOver(passed); err != nil {
+				h.log.Debug("what we bind ourselves is read, too", zap.Error(err)) // a kernel without filters
+			}
+		}
 		err := c.receive(func(m syscall.NetlinkMessage) {
+			h.count.events.Add(1)
 			if e, ok := w.read(m); ok {
 				tell(e)
 			}
