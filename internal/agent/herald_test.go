@@ -109,3 +109,36 @@ func TestNoLocalIsCounted(t *testing.T) {
 		}
 	})
 }
+
+// A Service with annotations that are not followed counts once, served or not, until they
+// are right or it is gone.
+func TestRefusedAnnotationsAreCounted(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		want := func(when string, n int) {
+			w.Helper()
+			w.after(time.Second)
+			if c := w.seen.counts.Load(); c.RefusedAnnotations != n {
+				w.Errorf("%s: counts %+v, want %d with annotations that are not followed", when, c, n)
+			}
+			if st, err := w.loop.Status(w.Context()); err != nil || st.RefusedAnnotations != n {
+				w.Errorf("%s: status %+v, error %v", when, st, err)
+			}
+		}
+		good, bad, skipped := service("good", "10.96.0.1"), service("bad", "10.96.0.2"), service("skipped", "10.96.0.3")
+		bad.BadAnnotations = []string{"weight: heavy", "drain: forever"}
+		skipped.ClusterIPs, skipped.BadAnnotations = nil, []string{"weight: heavy"}
+		for _, s := range []model.Service{good, bad, skipped} {
+			w.SetService(s)
+		}
+		w.SetState(model.FromFile, source.Complete)
+		want("at first", 2)
+		bad.BadAnnotations = bad.BadAnnotations[:1]
+		w.SetService(bad)
+		want("one put right of two", 2)
+		bad.BadAnnotations = nil
+		w.SetService(bad)
+		want("both put right", 1)
+		w.DeleteService(skipped.ID)
+		want("deleted", 0)
+	})
+}

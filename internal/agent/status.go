@@ -26,6 +26,9 @@ type Status struct {
 	Services int `json:"services"`
 	Skipped  int `json:"skipped"`
 	Noted    int `json:"noted"`
+	// RefusedAnnotations are Services with an annotation that is not followed, their own
+	// or that of a slice or a Node behind them.
+	RefusedAnnotations int `json:"refusedAnnotations"`
 	// Unbound addresses of Services belong to a node, this one or another: they
 	// are served where they arrive, but not made ours. Conflicts are frontends
 	// that a Service wants and another one has. Both count once for each Service.
@@ -95,7 +98,7 @@ type TableRows struct {
 
 // Counts says how Services fare; see Status for the meaning of each.
 type Counts struct {
-	Services, Skipped, Noted, Unbound, Conflicts int
+	Services, Skipped, Noted, RefusedAnnotations, Unbound, Conflicts int
 	// NoLocal4 and NoLocal6 are Services that a policy Local leaves without backends
 	// on this node though they have some elsewhere, by family.
 	NoLocal4, NoLocal6 NoLocal
@@ -112,7 +115,8 @@ func (n NoLocal) plus(o NoLocal, sign int) NoLocal {
 func (c Counts) plus(o Counts, sign int) Counts {
 	return Counts{
 		Services: c.Services + sign*o.Services, Skipped: c.Skipped + sign*o.Skipped, Noted: c.Noted + sign*o.Noted,
-		Unbound: c.Unbound + sign*o.Unbound, Conflicts: c.Conflicts + sign*o.Conflicts,
+		RefusedAnnotations: c.RefusedAnnotations + sign*o.RefusedAnnotations,
+		Unbound:            c.Unbound + sign*o.Unbound, Conflicts: c.Conflicts + sign*o.Conflicts,
 		NoLocal4: c.NoLocal4.plus(o.NoLocal4, sign), NoLocal6: c.NoLocal6.plus(o.NoLocal6, sign),
 	}
 }
@@ -173,7 +177,7 @@ func (a *Agent) status() Status {
 		Node: a.opts.NodeName, Mode: a.opts.Mode.Name(),
 		Synced: a.synced, Complete: a.complete, Ready: a.stats.ready,
 		Services: a.counts.Services, Skipped: a.counts.Skipped, Noted: a.counts.Noted,
-		Unbound: a.counts.Unbound, Conflicts: a.counts.Conflicts,
+		RefusedAnnotations: a.counts.RefusedAnnotations, Unbound: a.counts.Unbound, Conflicts: a.counts.Conflicts,
 		Draining: drains.Now, Trash: drains.Trash.Len(time.Now()),
 		NodePorts: a.host.NodePorts, HealthChecks: len(a.health.told), Healthy: a.Healthy(),
 		Tables: a.opts.Mode.Tables(),

@@ -50,6 +50,9 @@ func (o *outcome) counts() Counts {
 	if len(o.notes) > 0 {
 		c.Noted = 1
 	}
+	if len(o.bad) > 0 {
+		c.RefusedAnnotations = 1
+	}
 	return c
 }
 

@@ -89,7 +89,7 @@ func happen(m *telemetry.Metrics, start time.Time) {
 		dataplane.DrainEmpty: 18, dataplane.DrainDeadline: 19, dataplane.DrainServiceDeleted: 20, dataplane.DrainBack: 21}})
 	m.Swept(model.IPv4, 5*time.Millisecond, 25, nil)
 	m.Swept(model.IPv6, time.Second, 26, errors.New("interrupted"))
-	m.Counts(agent.Counts{Services: 10, Skipped: 11, Noted: 12, Unbound: 13, Conflicts: 14,
+	m.Counts(agent.Counts{Services: 10, Skipped: 11, Noted: 12, RefusedAnnotations: 27, Unbound: 13, Conflicts: 14,
 		NoLocal4: agent.NoLocal{Internal: 1, External: 2}, NoLocal6: agent.NoLocal{Internal: 3, External: 4}})
 }
 

@@ -12,7 +12,7 @@ type rows struct {
 	written, failed, drifted, spent *prometheus.CounterVec
 	desired, pending, mode, fare    *prometheus.GaugeVec
 	took                            prometheus.Histogram
-	unbound, conflicts              prometheus.Gauge
+	unbound, conflicts, refused     prometheus.Gauge
 }
 
 func newRows(registry *prometheus.Registry) rows {
@@ -27,12 +27,13 @@ func newRows(registry *prometheus.Registry) rows {
 		fare:      gauges(ours+"services", "Services by what becomes of them.", "state"),
 		unbound:   gauge(ours+"unbound_addresses", "Addresses of Services that belong to a node and are not bound."),
 		conflicts: gauge(ours+"address_conflicts", "Frontends that a Service wants and another one has."),
+		refused:   gauge(ours+"refused_annotations", "Services with at least one annotation that is not followed."),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: ours + "apply_duration_seconds", Help: "Time of one pass that wrote rows.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 10), // 0.1 ms to 26 s
 		}),
 	}
-	registry.MustRegister(r.written, r.failed, r.drifted, r.spent, r.desired, r.pending, r.mode, r.fare, r.unbound, r.conflicts, r.took)
+	registry.MustRegister(r.written, r.failed, r.drifted, r.spent, r.desired, r.pending, r.mode, r.fare, r.unbound, r.conflicts, r.refused, r.took)
 	return r
 }
 
@@ -75,4 +76,5 @@ func (r *rows) counts(c agent.Counts) {
 	r.fare.WithLabelValues("noted").Set(float64(c.Noted))
 	r.unbound.Set(float64(c.Unbound))
 	r.conflicts.Set(float64(c.Conflicts))
+	r.refused.Set(float64(c.RefusedAnnotations))
 }
