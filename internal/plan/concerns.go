@@ -63,6 +63,10 @@ func otherWeights(now, old *model.Host, behind []*model.Slice) bool {
 		return false
 	}
 	return slices.ContainsFunc(behind, func(s *model.Slice) bool {
-		return slices.ContainsFunc(s.Endpoints, func(e model.Endpoint) bool { return now.Weights[e.Node] != old.Weights[e.Node] })
+		return slices.ContainsFunc(s.Endpoints, func(e model.Endpoint) bool {
+			w, says := now.Weights[e.Node]
+			before, said := old.Weights[e.Node]
+			return says != said || w != before // weight 0 is not nothing
+		})
 	})
 }

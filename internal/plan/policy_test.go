@@ -168,6 +168,11 @@ func TestWhomPolicyConcerns(t *testing.T) {
 			t.Errorf("%s: concerned %t, want %t", tt.name, got, tt.want)
 		}
 	}
+	idle := before
+	idle.Host.Weights = map[string]model.NodeWeight{"far": {}}
+	if !idle.Concerns(before, web(), []*model.Slice{&there}) || !before.Concerns(idle, web(), []*model.Slice{&there}) {
+		t.Error("an endpoint is not concerned by a Node that begins or ends to say weight 0")
+	}
 	before.NoPolicy, after.NoPolicy = true, true
 	if after.Concerns(before, web(), []*model.Slice{&there}) {
 		t.Error("a mode that follows no policy is concerned by a weight")
