@@ -199,7 +199,9 @@ func (n *node) Text(kind string) (string, error) {
 		if n.lacksIPVS() {
 			return "", nil
 		}
-		return n.output("ipvsadm", "-Sn")
+		saved, err := n.output("ipvsadm", "-Sn")
+		listed, errListed := n.output("ipvsadm", "-Ln", "--thresholds")
+		return withThresholds(saved, listed), errors.Join(err, errListed)
 	case "sets":
 		return n.output("ipset", "save")
 	case "rules":

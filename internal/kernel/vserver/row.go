@@ -52,7 +52,7 @@ type Destination struct {
 	Weight uint16
 	// Forward is one of the Forward constants.
 	Forward uint8
-	// Upper and Lower are connection thresholds, 0 for none. kube-ipvs writes 0.
+	// Upper and Lower are connection thresholds, 0 for none.
 	Upper, Lower uint32
 }
 

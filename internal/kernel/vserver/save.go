@@ -14,9 +14,9 @@ import (
 
 // WriteSave prints rows as `ipvsadm -Sn` does, in a form that `ipvsadm -R`
 // reads: each server followed by its destinations, in the order of the keys.
-// The lines are the tool's own but for rows that kube-ipvs never writes: the
-// tool forgets connection thresholds. The tool's order of addresses is not a
-// usable one, it compares the first four bytes as a signed difference.
+// The lines are the tool's own but for connection thresholds, which it reads
+// and does not print. The tool's order of addresses is not a usable one, it
+// compares the first four bytes as a signed difference.
 // Destinations of servers that are not in the map are left out.
 func WriteSave(w io.Writer, servers map[ServerKey]Server, destinations map[DestinationKey]Destination) error {
 	out := bufio.NewWriter(w)

@@ -199,7 +199,7 @@ func planned(c config.Config, host model.Host) (map[string]string, error) {
 	objects.Deliver(known)
 	batch := known.Take()
 	mode, kinds := modeWithoutKernel(c)
-	host.Node, host.Nodes = batch.Node, batch.Nodes
+	host.Node, host.Nodes, host.Weights = batch.Node, batch.Nodes, batch.Weights
 	host.NodePorts = nodePorts(c)(host)
 	mode.SetHost(host)
 	compiler := plan.New(planOptions(c, host))
