@@ -25,7 +25,7 @@ func (s *Source) unlessMany(k *kind) {
 			counted = true
 			if n > s.opts.ManyNodes {
 				selector = fields.OneTermEqualSelector(metav1.ObjectNameField, s.opts.Node).String()
-				s.log.Warn("too many nodes to follow them all: an address of a service that another node has would be bound here",
+				s.log.Warn("too many nodes to follow them all: an address of a service that another node has would be bound here, and weights that other nodes ask for are not known",
 					zap.Int("nodes", n), zap.Int("most", s.opts.ManyNodes))
 			}
 		}
