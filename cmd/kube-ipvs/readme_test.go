@@ -5,18 +5,23 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/source"
+	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
 
 // block is a fenced block of the README that names a file: a manifest, or what
 // the program prints for it.
 var block = regexp.MustCompile("(?ms)^```(yaml|console) (\\S+)\n(.*?)^```$")
 
-// The examples of the README are run as they stand.
+// The examples of the README are run as they stand. What goes to standard error is shown
+// where the command ends with 2>&1.
 func TestReadmeExamples(t *testing.T) {
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -35,13 +40,56 @@ func TestReadmeExamples(t *testing.T) {
 		for _, example := range strings.Split(body, "$ kube-ipvs ")[1:] {
 			commands++
 			command, want, _ := strings.Cut(example, "\n")
-			if diff := cmp.Diff(want, execute(t, strings.Fields(command)...)); diff != "" {
+			if diff := cmp.Diff(want, shown(t, command)); diff != "" {
 				t.Errorf("kube-ipvs %s (-README +got):\n%s", command, diff)
 			}
 		}
 	}
 	if commands < 3 {
 		t.Errorf("%d commands found in the README, want at least 3", commands)
+	}
+}
+
+// shown is what a reader of the README sees who types the command.
+func shown(t *testing.T, command string) string {
+	t.Helper()
+	words, both := strings.CutSuffix(command, " 2>&1")
+	out, notes, err := talk(strings.Fields(words)...)
+	if err != nil {
+		t.Fatalf("kube-ipvs %s: %v", words, err)
+	}
+	if both {
+		return notes + out // as they come: notes first
+	}
+	return out
+}
+
+// The tables of the README name every scheduler, with what it makes of weights, and no
+// annotation that is not read.
+func TestReadmePolicy(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Policy per Service\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	rows := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` +\\|[^|]*\\| ([^|]*?) +\\|").FindAllStringSubmatch(section, -1) {
+		rows[m[1]] = m[2]
+	}
+	for _, a := range scheduler.Algorithms() {
+		if rows[a.Name] != a.Weight.String() {
+			t.Errorf("scheduler %s has weights %q in the README, want %s", a.Name, rows[a.Name], a.Weight)
+		}
+		delete(rows, a.Name)
+	}
+	if len(rows) < 8 {
+		t.Errorf("the README has %d annotations, want 8 at least", len(rows))
+	}
+	for key := range rows {
+		if !slices.Contains(source.Keys(), key) {
+			t.Errorf("the README has an annotation %s that nobody reads", key)
+		}
 	}
 }
 
