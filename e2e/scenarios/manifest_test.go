@@ -29,10 +29,35 @@ func (w writer) service(name string) string {
 	labels := w.one("", "", "", ", labels: {service.kubernetes.io/service-proxy-name: other}")
 	return fmt.Sprintf(`apiVersion: v1
 kind: Service
-metadata: {namespace: default, name: %s, creationTimestamp: "202%d-01-01T00:00:00Z"%s}
+metadata: {namespace: default, name: %s, creationTimestamp: "202%d-01-01T00:00:00Z"%s%s}
 spec: {%s}
 %s---
-%s`, name, w.r.IntN(3), labels, strings.Join(fields, ", "), status, w.slice(name, "own"))
+%s`, name, w.r.IntN(3), labels, w.annotations(), strings.Join(fields, ", "), status, w.slice(name, "own"))
+}
+
+// annotations are those of a Service, none of them for most; some cannot be read.
+func (w writer) annotations() string {
+	var asked []string
+	for _, a := range []string{
+		"scheduler: " + w.one("wlc", "mh", "sh", "lc", "best"), "scheduler-flags: " + w.one("none", "sh-port", "mh-port"),
+		w.weight(), "one-packet: " + w.one(`"true"`, `"false"`, `"yes"`), "max-connections: " + w.one(`"9"`, `"9,3"`, `"3,9"`, `"0"`),
+		"skip: " + w.one(`"true"`, `"false"`, `"false"`, `"yes"`),
+	} {
+		if w.r.IntN(6) == 0 {
+			asked = append(asked, "kube-ipvs.io/"+a)
+		}
+	}
+	return ", annotations: {" + strings.Join(asked, ", ") + "}"
+}
+
+// weight is one that somebody asks for.
+func (w writer) weight() string {
+	return "weight: " + w.one(`"0"`, `"0"`, `"1"`, `"5"`, `"65535"`, `"heavy"`)
+}
+
+// weighted is the annotation of a slice or a Node; most have none.
+func (w writer) weighted() string {
+	return w.one("", "", ", annotations: {kube-ipvs.io/"+w.weight()+"}")
 }
 
 func (w writer) clusterIPs() string {
@@ -88,9 +113,9 @@ func (w writer) slice(service, suffix string) string {
 	}
 	labels := w.one("", "", "", "", "", `, service.kubernetes.io/headless: ""`)
 	text := fmt.Sprintf("apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n"+
-		"metadata: {namespace: default, name: %s-%s-%s, labels: {kubernetes.io/service-name: %s%s}}\naddressType: %s\n"+
+		"metadata: {namespace: default, name: %s-%s-%s, labels: {kubernetes.io/service-name: %s%s}%s}\naddressType: %s\n"+
 		"ports: [{name: p, port: %d}, {name: q, port: 8443}, {name: u, port: 5353, protocol: UDP}, {name: s, port: 9090, protocol: SCTP}]\nendpoints:\n",
-		service, suffix, strings.ToLower(family), service, labels, family, 8080+w.r.IntN(2))
+		service, suffix, strings.ToLower(family), service, labels, w.weighted(), family, 8080+w.r.IntN(2))
 	for range w.r.IntN(5) {
 		text += w.endpoint(fmt.Sprintf(format, w.r.IntN(6)))
 	}
@@ -106,8 +131,8 @@ func (w writer) endpoint(addr string) string {
 // nodes are this node and its neighbour, which has one of the addresses that
 // Services name, or not.
 func (w writer) nodes() string {
-	return fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata: {name: %s, labels: {topology.kubernetes.io/zone: %s}}\n"+
-		"status: {addresses: [%s]}\n---\napiVersion: v1\nkind: Node\nmetadata: {name: node-b}\nstatus: {addresses: [{type: InternalIP, address: %s}]}\n",
-		scenario.NodeName, w.one("east", "west"), w.one("", "{type: InternalIP, address: 192.0.2.1}", "{type: ExternalIP, address: 192.0.2.2}"),
-		w.one("192.0.2.9", "203.0.113.2", "198.51.100.1"))
+	return fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata: {name: %s, labels: {topology.kubernetes.io/zone: %s}%s}\n"+
+		"status: {addresses: [%s]}\n---\napiVersion: v1\nkind: Node\nmetadata: {name: node-b%s}\nstatus: {addresses: [{type: InternalIP, address: %s}]}\n",
+		scenario.NodeName, w.one("east", "west"), w.weighted(),
+		w.one("", "{type: InternalIP, address: 192.0.2.1}", "{type: ExternalIP, address: 192.0.2.2}"), w.weighted(), w.one("192.0.2.9", "203.0.113.2", "198.51.100.1"))
 }

@@ -105,13 +105,13 @@ func (w *world) must(err error) {
 // step does one thing.
 func (w *world) step() {
 	switch n := w.r.IntN(100); {
-	case n < 45:
+	case n < 41:
 		w.say("service", func() { n := w.name(); w.put("service-"+n+".yaml", w.service(n)) })
-	case n < 55:
+	case n < 51:
 		w.say("slice", func() { w.put("slice-"+w.name()+".yaml", w.slice(w.name(), w.name())) })
-	case n < 63:
+	case n < 59:
 		w.say("remove", w.removeFile)
-	case n < 68:
+	case n < 63:
 		w.say("bad file", w.spoilFile)
 	case n < 71:
 		w.say("node", func() { w.put("node.yaml", w.nodes()) })
