@@ -222,6 +222,7 @@ func (k *kernel) newMode(log *zap.Logger, now settings, families []model.Family,
 // it supposes that they are recent.
 func modeConfig(c config.Config, families []model.Family, tools *rules.Handle) ipvs.Config {
 	return ipvs.Config{
+		Node:          c.NodeName,
 		Families:      families,
 		MasqueradeAll: c.MasqueradeAll,
 		Masquerade:    masquerade(c, tools),

@@ -9,6 +9,9 @@ import (
 
 // Config is what the mode is told about the node and by its operator.
 type Config struct {
+	// Node is the name of this node, by which its order of destinations differs from
+	// that of others.
+	Node string
 	// Families are the address families to serve.
 	Families []model.Family
 	// MasqueradeAll rewrites the source of all traffic to cluster IPs.

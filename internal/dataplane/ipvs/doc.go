@@ -58,6 +58,7 @@
 //	hold.go      nobody is let in while a server that serves has no scheduler
 //	survey.go    which servers an audit reads: those that a cheap list shows to be different
 //	publish.go   a new server with many destinations is met when it is filled
+//	sequence.go  each node adds destinations in an order of its own (decision 20)
 //
 // What is kept of a frontend is its rows, in the tables, and the frontend itself, in
 // dataplane.Frontends: whatever else follows from it is rendered again (entries.go), and

@@ -63,6 +63,7 @@ type Mode struct {
 	pace         pace
 	staging      staging
 	binding      binding
+	sequence     sequence
 	// found: the kernel was read, and what was found beside what is wanted was not looked at yet.
 	found bool
 	// leftovers caches left during one pass; nil is not computed.
@@ -88,6 +89,7 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 		detours:       newDetours(config.Families),
 		drains:        newDrains(),
 		flows:         flows{},
+		sequence:      newSequence(config.Node),
 		survey:        survey{seen: map[vserver.ServerKey]struct{}{}, doubted: map[vserver.ServerKey]struct{}{}},
 	}
 	m.makeTables()
@@ -263,6 +265,7 @@ func renderHealth(h model.HealthCheck) map[memberKey]struct{} {
 
 // change brings one frontend's rows into the tables.
 func (m *Mode) change(c dataplane.Change) {
+	m.sequence.forget()
 	if c.New != nil {
 		m.servers.SetDesired(serverKey(c.Key), renderServer(*c.New))
 	} else {

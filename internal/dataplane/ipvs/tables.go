@@ -39,7 +39,7 @@ func (m *Mode) makeTables() {
 		},
 	})
 	m.destinations = delta.NewTable(destinationStore{m, m.deps.Servers}, delta.Options[vserver.DestinationKey, vserver.Destination]{
-		Name: "destinations", Compare: vserver.DestinationKey.Compare, Equal: same[vserver.Destination], Packing: packedDestinations,
+		Name: "destinations", Compare: m.compareDestinations, Equal: same[vserver.Destination], Packing: packedDestinations,
 		Wait: func(k vserver.DestinationKey) bool { _, there := m.servers.Believed(k.Server); return !there },
 		Hold: func(k vserver.DestinationKey, orphans bool) bool { return m.servers.Deleting(k.Server, orphans) },
 	})

@@ -65,7 +65,7 @@ func families() []model.Family {
 
 func modeConfig(c config.Config) ipvs.Config {
 	return ipvs.Config{
-		Families: families(), MasqueradeAll: c.MasqueradeAll, ExcludeCIDRs: c.ExcludeCIDRs,
+		Node: c.NodeName, Families: families(), MasqueradeAll: c.MasqueradeAll, ExcludeCIDRs: c.ExcludeCIDRs,
 		Masquerade: masquerade(c), Local: localDetector(c),
 		Binding: ipvs.Binding(c.VIPBinding), ServiceCIDRs: c.ServiceCIDRs,
 	}

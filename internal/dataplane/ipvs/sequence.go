@@ -1,0 +1,97 @@
+package ipvs
+
+import (
+	"cmp"
+	"encoding/binary"
+	"hash/fnv"
+	"net/netip"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/scheduler"
+)
+
+// A destination that is added becomes the first of its server's list (list_add_rcu in
+// __ip_vs_update_dest, net/netfilter/ipvs/ip_vs_ctl.c). There rr and wrr begin, and there
+// lc, wlc, sed and nq find the first of those that are equal: so where every node adds
+// destinations in the order of their addresses, the last of them gets the first connection
+// of every node, and with many nodes and few connections most of all (decisions 20). So
+// each node has an order of its own, which is the same after a restart.
+//
+// That order is only of what is added at once. What is there is not moved, and what comes
+// later goes before it.
+
+// sequence compares destinations. It is for one goroutine.
+type sequence struct {
+	node uint64
+	// server is that of the latest comparison, seed what the order of its destinations
+	// follows from, own whether it has an order of this node.
+	server vserver.ServerKey
+	seed   uint64
+	own    bool
+}
+
+func newSequence(node string) sequence {
+	h := fnv.New64a()
+	h.Write([]byte(node)) // never fails
+	return sequence{node: h.Sum64()}
+}
+
+// forget is called when the scheduler of some server may have changed.
+func (s *sequence) forget() { s.server = vserver.ServerKey{} }
+
+// compareDestinations keeps the destinations of a server together.
+func (m *Mode) compareDestinations(a, b vserver.DestinationKey) int {
+	if a.Server != b.Server {
+		return a.Server.Compare(b.Server)
+	}
+	s := &m.sequence
+	if s.server != a.Server {
+		f, _ := m.frontends.Get(frontendKey(a.Server))
+		s.server, s.seed, s.own = a.Server, s.of(a.Server), anyFirst(f.Scheduler)
+	}
+	if s.own {
+		if c := cmp.Compare(mixPlace(s.seed, a.Addr, a.Port), mixPlace(s.seed, b.Addr, b.Port)); c != 0 {
+			return c
+		}
+	}
+	if c := a.Addr.Compare(b.Addr); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.Port, b.Port)
+}
+
+// of is the seed of one server.
+func (s *sequence) of(k vserver.ServerKey) uint64 {
+	return mix(mixPlace(s.node, k.Addr, k.Port), uint64(k.Protocol))
+}
+
+// anyFirst tells whether it is all the same to clients where a scheduler begins. Those that
+// hash make their tables in the order of the list (ip_vs_sh_reassign, ip_vs_mh_populate), and
+// a client is to meet the same destination whichever node it comes by; fo and ovf give all to
+// one of those that have the same weight, which should be one for the cluster.
+func anyFirst(spec scheduler.Spec) bool {
+	switch spec.Name() {
+	case "sh", "dh", "mh", "fo", "ovf":
+		return false
+	}
+	return true
+}
+
+// mixPlace mixes an address and a port into a hash. An address of IPv4 leaves room for the
+// port in its second word.
+func mixPlace(h uint64, a netip.Addr, port uint16) uint64 {
+	b := a.As16()
+	upper, lower := binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])
+	return mix(h^upper*0x9e3779b97f4a7c15, lower^uint64(port)<<48)
+}
+
+// mix is a step of a hash of words, whose every bit follows from all bits of both (the
+// finalizer of MurmurHash3).
+func mix(h, word uint64) uint64 {
+	h ^= word
+	h ^= h >> 33
+	h *= 0xff51afd7ed558ccd
+	h ^= h >> 33
+	h *= 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}
