@@ -36,6 +36,8 @@ type Status struct {
 	Conflicts int `json:"addressConflicts"`
 	// Draining destinations have lost their endpoint and keep their connections.
 	Draining int `json:"draining"`
+	// Climbing destinations are new, and get their whole weight by and by.
+	Climbing int `json:"climbing"`
 	// Trash is how many deleted destinations the kernel may still keep.
 	Trash int `json:"trash"`
 	// NodePorts are the addresses on which NodePorts answer, HealthChecks the
@@ -178,7 +180,7 @@ func (a *Agent) status() Status {
 		Synced: a.synced, Complete: a.complete, Ready: a.stats.ready,
 		Services: a.counts.Services, Skipped: a.counts.Skipped, Noted: a.counts.Noted,
 		RefusedAnnotations: a.counts.RefusedAnnotations, Unbound: a.counts.Unbound, Conflicts: a.counts.Conflicts,
-		Draining: drains.Now, Trash: drains.Trash.Len(time.Now()),
+		Draining: drains.Now, Climbing: drains.Climbing, Trash: drains.Trash.Len(time.Now()),
 		NodePorts: a.host.NodePorts, HealthChecks: len(a.health.told), Healthy: a.Healthy(),
 		Tables: a.opts.Mode.Tables(),
 		Cycles: a.stats.cycles, Written: map[string]uint64{},

@@ -37,7 +37,7 @@ type Dataplane interface {
 	// Due is when Apply has something to do although nothing changes; the zero time
 	// for never. A time that is past means now.
 	Due() time.Time
-	// Drains tells what drains, and how that ended that did.
+	// Drains tells what drains, and how that ended that did, and what climbs.
 	Drains() Drains
 	// Audit goes on with a round of comparing the kernel with what is believed,
 	// and makes differences pending. It returns soon after budget; done tells

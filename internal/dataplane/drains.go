@@ -3,13 +3,16 @@ package dataplane
 import "time"
 
 // Drains is how destinations fare whose endpoints are backends no more and whose
-// connections go on.
+// connections go on, and how many have just come.
 type Drains struct {
 	// Now is how many drain at the moment.
 	Now int
 	// Ended counts those that do not any more, by how it ended, since the mode was
 	// made.
 	Ended map[DrainEnd]uint64
+	// Climbing are those that do not drain, but came a moment ago: their weight climbs to
+	// its own (model.Frontend.SlowStart).
+	Climbing int
 	// Trash is what was deleted lately, drained or not.
 	Trash Trash
 }

@@ -31,7 +31,7 @@ func (r reader) Status(context.Context) (agent.Status, error) { return r.status,
 
 var sample = agent.Status{
 	Node: "node-a", Mode: "ipvs", Synced: true, Complete: true, Ready: true, Services: 2, Noted: 1, RefusedAnnotations: 4, Cycles: 3,
-	Unbound: 1, Conflicts: 2, Draining: 5, Trash: 7, HealthChecks: 3, Healthy: true,
+	Unbound: 1, Conflicts: 2, Draining: 5, Climbing: 4, Trash: 7, HealthChecks: 3, Healthy: true,
 	NodePorts: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")},
 	Tables:    []dataplane.TableStatus{{Table: "servers", Desired: 4}},
 	Written:   map[string]uint64{"servers": 4},
@@ -149,7 +149,7 @@ state     serving
 services  2 served, 0 skipped, 1 with notes, 4 with annotations that are not followed
 claims    1 addresses left unbound, as a node has them; 2 conflicts
 ports     NodePorts on 192.0.2.1, 2001:db8::1; 3 health-check ports, healthy
-draining  5 destinations; 7 deleted in the last minutes
+draining  5 destinations; 7 deleted in the last minutes; 4 climb to their weight
 cycles    3 that wrote
 audits    0 rounds, 0 rows had drifted
 last      03:04:05, 1 services compiled, took 1.5ms: destinations +1 ~0 -1

@@ -18,7 +18,7 @@ func WriteStatus(w io.Writer, s agent.Status) error {
 	fmt.Fprintf(t, "services\t%d served, %d skipped, %d with notes, %d with annotations that are not followed\n", s.Services, s.Skipped, s.Noted, s.RefusedAnnotations)
 	fmt.Fprintf(t, "claims\t%d addresses left unbound, as a node has them; %d conflicts\n", s.Unbound, s.Conflicts)
 	fmt.Fprintf(t, "ports\tNodePorts on %s; %d health-check ports, %s\n", someAddresses(s.NodePorts), s.HealthChecks, verdict(s))
-	fmt.Fprintf(t, "draining\t%d destinations; %d deleted in the last minutes\n", s.Draining, s.Trash)
+	fmt.Fprintf(t, "draining\t%d destinations; %d deleted in the last minutes; %d climb to their weight\n", s.Draining, s.Trash, s.Climbing)
 	fmt.Fprintf(t, "cycles\t%d that wrote\n", s.Cycles)
 	fmt.Fprintf(t, "audits\t%d rounds%s, %d rows had drifted\n", s.Audits, next(s.AuditRest), s.Drifted)
 	if s.LastError != "" {

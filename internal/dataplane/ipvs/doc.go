@@ -51,6 +51,7 @@
 //
 //	binding.go   addresses or routes: what makes service addresses local (decision 35)
 //	drain.go     destinations whose endpoint left go on at weight 0 for the connections they have
+//	ramp.go      destinations that come beside others climb to their weight (slow start)
 //	trash.go     those that have drained wait while the kernel keeps many that were deleted
 //	flows.go     which flows of UDP and SCTP are stale in connection tracking
 //	takeover.go  rules of kube-proxy's other modes carry until everything of ours is in place

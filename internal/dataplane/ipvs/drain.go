@@ -157,6 +157,7 @@ func drainable(f *model.Frontend) bool {
 
 // leave takes a destination out of a server that stays or goes with its frontend.
 func (m *Mode) leave(k vserver.DestinationKey, c dataplane.Change) {
+	m.ramp.forget(k)
 	switch {
 	case c.New == nil || c.Old != nil && c.Old.Service != c.New.Service:
 		m.drains.end(k, dataplane.DrainServiceDeleted)
@@ -349,9 +350,9 @@ func (m *Mode) sayUnread(ctx context.Context, err error) {
 	m.drains.unread = text
 }
 
-// Due implements dataplane.Dataplane: what drains has to be looked at.
-func (m *Mode) Due() time.Time {
-	switch d := &m.drains; {
+// due is when what drains has to be looked at; zero for never.
+func (d *drains) due() time.Time {
+	switch {
 	case d.count == 0:
 		return time.Time{}
 	case !d.next.IsZero() && d.next.Before(d.look):
@@ -363,5 +364,5 @@ func (m *Mode) Due() time.Time {
 
 // Drains implements dataplane.Dataplane.
 func (m *Mode) Drains() dataplane.Drains {
-	return dataplane.Drains{Now: m.drains.count, Ended: maps.Clone(m.drains.ended), Trash: slices.Clone(dataplane.Trash(m.trash))}
+	return dataplane.Drains{Now: m.drains.count, Climbing: m.ramp.count, Ended: maps.Clone(m.drains.ended), Trash: slices.Clone(dataplane.Trash(m.trash))}
 }

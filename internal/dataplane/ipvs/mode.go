@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -52,6 +53,7 @@ type Mode struct {
 	healthClaims *delta.Claims[model.ServiceID, memberKey, struct{}]
 	detours      detours
 	drains       drains
+	ramp         ramp
 	trash        trash
 	flows        flows
 	takeover     takeover
@@ -88,6 +90,7 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 		healthClaims:  delta.NewClaims[model.ServiceID, memberKey, struct{}](model.ServiceID.Compare),
 		detours:       newDetours(config.Families),
 		drains:        newDrains(),
+		ramp:          newRamp(),
 		flows:         flows{},
 		sequence:      newSequence(config.Node),
 		survey:        survey{seen: map[vserver.ServerKey]struct{}{}, doubted: map[vserver.ServerKey]struct{}{}},
@@ -187,6 +190,7 @@ func (m *Mode) Load(ctx context.Context) error {
 		}
 	}
 	m.found = true
+	m.beginRamp()
 	m.beginTakeover()
 	return nil
 }
@@ -282,6 +286,8 @@ func (m *Mode) change(c dataplane.Change) {
 // changeDestinations touches those alone that come, go or change.
 func (m *Mode) changeDestinations(c dataplane.Change) {
 	server, before, after := serverKey(c.Key), backends(c.Old), backends(c.New)
+	was, by := scale(c.Old), scale(c.New)
+	m.ramp.noteNews(c)
 	for _, k := range m.drains.at(server) {
 		if _, stays := weighs(after, netip.AddrPortFrom(k.Addr, k.Port)); !stays {
 			m.leave(k, c)
@@ -293,8 +299,8 @@ func (m *Mode) changeDestinations(c dataplane.Change) {
 		}
 	}
 	for _, b := range after {
-		want := renderDestination(c.New, b.Weight)
-		if weight, had := weighs(before, b.Addr); had && renderDestination(c.Old, weight) == want {
+		want := renderDestination(c.New, b.Weight*by)
+		if weight, had := weighs(before, b.Addr); had && renderDestination(c.Old, weight*was) == want {
 			continue
 		}
 		k := destinationKey(server, b.Addr)
@@ -363,6 +369,7 @@ func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane
 		m.staleFound()
 	}
 	m.endDrains(ctx)
+	m.climb(time.Now(), !opts.KeepOrphans)
 	m.wantDetours(m.hasServer)
 	m.leftovers = nil
 	m.bind()
@@ -373,6 +380,15 @@ func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane
 	result.Paced = m.pace.held + m.binding.pace.held
 	m.orderFlows(opts.KeepOrphans)
 	return result
+}
+
+// Due implements dataplane.Dataplane: what drains has to be looked at, what climbs goes on.
+func (m *Mode) Due() time.Time {
+	drains, ramp := m.drains.due(), m.ramp.due()
+	if drains.IsZero() || !ramp.IsZero() && ramp.Before(drains) {
+		return ramp
+	}
+	return drains
 }
 
 // Tables reports the sizes of the tables in stage order.

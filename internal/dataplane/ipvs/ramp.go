@@ -1,0 +1,321 @@
+package ipvs
+
+import (
+	"maps"
+	"net/netip"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// A backend that comes to a frontend with a slow start (model.Frontend.SlowStart) begins
+// with the smallest weight and climbs to its own over that time, while others that carry
+// theirs take the load. Where nobody else does there is nothing to spare it: a Service that
+// begins has its weights at once.
+//
+// That a climb has steps all weights of such a frontend are multiplied (scale). Its present
+// weight is desired state like any other, so it survives a failed write, an audit and a
+// lost server. Nothing is kept for a restart: a destination that is found beside others of
+// full weight tells by its own how far its climb had come.
+
+// ramp is what climbs, by its server, and what came since the last pass.
+type ramp struct {
+	of    map[vserver.ServerKey]map[vserver.DestinationKey]climb
+	count int
+	// next is when some step is due; it means nothing while nothing climbs.
+	next time.Time
+	// news are the frontends with a slow start that have changed. Whether a backend is new
+	// beside others is asked of the kernel, which was not read yet when the first come.
+	news map[vserver.ServerKey]newcomers
+	// starting: until then the kernel is filled from nothing, by and by, and who comes
+	// second is no newcomer.
+	starting time.Time
+}
+
+// newcomers are those backends of a frontend that had no weight before: all of them, if the
+// frontend is new to this process.
+type newcomers struct {
+	all   bool
+	addrs map[netip.AddrPort]struct{}
+}
+
+func (n newcomers) has(b model.Backend) bool {
+	_, has := n.addrs[b.Addr]
+	return has || n.all
+}
+
+// climb is what is known of one that climbs.
+type climb struct {
+	// window is how long a whole climb takes, done the part of it that lay behind at since.
+	window, done time.Duration
+	since        time.Time
+}
+
+const (
+	// rampSteps are those of a climb, unless they were closer than rampPause. The fewer they
+	// are the larger is the common divisor of all weights, and the shorter the series of
+	// connections in which wrr passes over what climbs (ip_vs_wrr_gcd_weight).
+	rampSteps = 20
+	rampPause = time.Second
+	// startsWithin bounds the time in which a kernel is filled from nothing, where some
+	// input cannot be read and so no pass is the last of it.
+	startsWithin = time.Minute
+)
+
+func newRamp() ramp {
+	return ramp{of: map[vserver.ServerKey]map[vserver.DestinationKey]climb{}, news: map[vserver.ServerKey]newcomers{}}
+}
+
+// step is the time between two steps.
+func (c climb) step() time.Duration { return max(c.window/rampSteps, rampPause) }
+
+// end is when the climb is over.
+func (c climb) end() time.Time { return c.since.Add(c.window - c.done) }
+
+// at is the part of the window that lies behind by the latest step.
+func (c climb) at(now time.Time) time.Duration {
+	if !now.Before(c.end()) {
+		return c.window
+	}
+	return c.done + now.Sub(c.since).Truncate(c.step())
+}
+
+// due is when the next step is.
+func (c climb) due(now time.Time) time.Time {
+	next := c.since.Add(now.Sub(c.since).Truncate(c.step()) + c.step())
+	if end := c.end(); end.Before(next) {
+		return end
+	}
+	return next
+}
+
+// weight is that of a destination whose own is full, which is not 0.
+func (c climb) weight(now time.Time, full uint16) uint16 {
+	window := uint64(c.window)
+	return max(uint16((uint64(full)*uint64(c.at(now))+window-1)/window), 1)
+}
+
+// over takes the fraction that lies behind to another window.
+func (c climb) over(now time.Time, window time.Duration) climb {
+	if c.window == window {
+		return c
+	}
+	return climb{window: window, done: time.Duration(float64(c.at(now)) / float64(c.window) * float64(window)), since: now}
+}
+
+// found is the climb that has brought a destination to a weight.
+func found(now time.Time, window time.Duration, weight, full uint16) climb {
+	return climb{window: window, done: window * time.Duration(weight) / time.Duration(full), since: now}
+}
+
+func (r *ramp) get(k vserver.DestinationKey) (climb, bool) {
+	c, ok := r.of[k.Server][k]
+	return c, ok
+}
+
+func (r *ramp) set(k vserver.DestinationKey, c climb, now time.Time) {
+	if r.of[k.Server] == nil {
+		r.of[k.Server] = map[vserver.DestinationKey]climb{}
+	}
+	if _, had := r.of[k.Server][k]; !had {
+		if r.count++; r.count == 1 {
+			r.next = time.Time{}
+		}
+	}
+	r.of[k.Server][k] = c
+	r.wake(c, now)
+}
+
+// wake arranges for the next step of a climb, but all that are due in one rampPause go
+// together.
+func (r *ramp) wake(c climb, now time.Time) {
+	due := c.due(now)
+	if soon := now.Add(rampPause); due.Before(soon) {
+		due = soon
+	}
+	if r.next.IsZero() || due.Before(r.next) {
+		r.next = due
+	}
+}
+
+// forget is for one that does not climb any more.
+func (r *ramp) forget(k vserver.DestinationKey) {
+	if _, had := r.get(k); !had {
+		return
+	}
+	delete(r.of[k.Server], k)
+	if len(r.of[k.Server]) == 0 {
+		delete(r.of, k.Server)
+	}
+	r.count--
+}
+
+// due is when some step is; zero for never.
+func (r *ramp) due() time.Time {
+	if r.count == 0 {
+		return time.Time{}
+	}
+	return r.next
+}
+
+// beginRamp notes, when the kernel was read, whether it is to be filled from nothing.
+func (m *Mode) beginRamp() {
+	m.ramp.starting = time.Now().Add(startsWithin)
+	for range m.servers.Actual() {
+		m.ramp.starting = time.Time{}
+		return
+	}
+}
+
+// scale is what weights of a frontend are multiplied by, so that a climb to the smallest
+// has steps, too: as much as leaves room for the largest. All of them are, so their
+// proportions stay; lblc and lblcr alone also read a weight as the number of connections
+// from which on a destination is overloaded (is_overloaded in ip_vs_lblc.c).
+func scale(f *model.Frontend) uint16 {
+	if f == nil || f.SlowStart == 0 {
+		return 1
+	}
+	most := uint16(0)
+	for _, b := range f.Backends {
+		most = max(most, b.Weight)
+	}
+	for _, by := range []uint16{100, 10} {
+		if uint32(most)*uint32(by) <= maxWeight {
+			return by
+		}
+	}
+	return 1
+}
+
+// maxWeight is the largest that a destination may have here (vserver.Destination).
+const maxWeight = 65535
+
+// noteNews remembers who came to a frontend until the next pass.
+func (r *ramp) noteNews(c dataplane.Change) {
+	server := serverKey(c.Key)
+	if c.New == nil || c.New.SlowStart == 0 {
+		delete(r.news, server)
+		r.count -= len(r.of[server])
+		delete(r.of, server)
+		return
+	}
+	n := r.news[server]
+	n.all = n.all || c.Old == nil
+	for _, b := range c.New.Backends {
+		if weight, _ := weighs(backends(c.Old), b.Addr); weight == 0 && b.Weight > 0 && !n.all {
+			if n.addrs == nil {
+				n.addrs = map[netip.AddrPort]struct{}{}
+			}
+			n.addrs[b.Addr] = struct{}{}
+		}
+	}
+	r.news[server] = n
+}
+
+// climb begins the climbs of who came, and takes the steps that are due. Where nothing did
+// and none is it costs nothing, however much climbs. The last pass that fills an empty
+// kernel is the first that is told everything.
+func (m *Mode) climb(now time.Time, toldAll bool) {
+	r := &m.ramp
+	for server, news := range r.news {
+		if f, ok := m.frontends.Get(frontendKey(server)); ok {
+			m.judgeNews(server, &f, news, now)
+		}
+	}
+	clear(r.news)
+	if toldAll {
+		r.starting = time.Time{}
+	}
+	if r.count > 0 && !now.Before(r.next) {
+		m.takeSteps(now)
+	}
+}
+
+// judgeNews tells who of a frontend climbs.
+func (m *Mode) judgeNews(server vserver.ServerKey, f *model.Frontend, news newcomers, now time.Time) {
+	by, alike := scale(f), news.all && m.foundAlike(server, f)
+	if !m.servers.MayBeThere(server) || now.Before(m.ramp.starting) || !m.carriesWhole(server, f, news, alike, by) {
+		m.settle(server, f, by)
+		return
+	}
+	for _, b := range f.Backends {
+		k, full := destinationKey(server, b.Addr), b.Weight*by
+		c, climbs := m.ramp.get(k)
+		have, _ := m.destinations.Believed(k)
+		switch {
+		case full == 0:
+			m.ramp.forget(k)
+			continue
+		case climbs:
+			c = c.over(now, f.SlowStart)
+		case !news.has(b) || have.Weight >= full || have.Weight > 0 && alike:
+			continue
+		default:
+			c = found(now, f.SlowStart, have.Weight, full)
+		}
+		m.ramp.set(k, c, now)
+		m.destinations.SetDesired(k, renderDestination(f, c.weight(now, full)))
+	}
+}
+
+// carriesWhole tells whether some backend of a frontend carries its whole weight in the kernel,
+// or has it by now.
+func (m *Mode) carriesWhole(server vserver.ServerKey, f *model.Frontend, news newcomers, alike bool, by uint16) bool {
+	for _, b := range f.Backends {
+		k, full := destinationKey(server, b.Addr), b.Weight*by
+		_, climbs := m.ramp.get(k)
+		have, _ := m.destinations.Believed(k)
+		if full > 0 && !climbs && (!news.has(b) || have.Weight >= full || have.Weight > 0 && alike) {
+			return true
+		}
+	}
+	return false
+}
+
+// foundAlike tells whether all backends that were found in the kernel have one weight there.
+// None of them climbs, then: they are kube-proxy's, or of a time before the slow start, and
+// get their whole weights in one batch.
+func (m *Mode) foundAlike(server vserver.ServerKey, f *model.Frontend) bool {
+	one := uint16(0)
+	for _, b := range f.Backends {
+		have, _ := m.destinations.Believed(destinationKey(server, b.Addr))
+		switch {
+		case b.Weight == 0 || have.Weight == 0 || have.Weight == one:
+		case one == 0:
+			one = have.Weight
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// settle ends all climbs of a server: nobody else takes the load.
+func (m *Mode) settle(server vserver.ServerKey, f *model.Frontend, by uint16) {
+	for k := range maps.Clone(m.ramp.of[server]) {
+		weight, _ := weighs(f.Backends, netip.AddrPortFrom(k.Addr, k.Port))
+		m.destinations.SetDesired(k, renderDestination(f, weight*by))
+		m.ramp.forget(k)
+	}
+}
+
+// takeSteps has all that climbs climb on.
+func (m *Mode) takeSteps(now time.Time) {
+	r := &m.ramp
+	r.next = time.Time{}
+	for server, list := range r.of {
+		f, _ := m.frontends.Get(frontendKey(server))
+		by := scale(&f)
+		for k, c := range list {
+			weight, _ := weighs(f.Backends, netip.AddrPortFrom(k.Addr, k.Port))
+			m.destinations.SetDesired(k, renderDestination(&f, c.weight(now, weight*by)))
+			if !now.Before(c.end()) {
+				r.forget(k)
+				continue
+			}
+			r.wake(c, now)
+		}
+	}
+}
