@@ -236,7 +236,7 @@ func (m *Mode) climb(now time.Time, toldAll bool) {
 // judgeNews tells who of a frontend climbs.
 func (m *Mode) judgeNews(server vserver.ServerKey, f *model.Frontend, news newcomers, now time.Time) {
 	by, alike := scale(f), news.all && m.foundAlike(server, f)
-	if !m.servers.MayBeThere(server) || now.Before(m.ramp.starting) || !m.carriesWhole(server, f, news, alike, by) {
+	if now.Before(m.ramp.starting) || !m.carriesWhole(server, f, news, alike, by) {
 		m.settle(server, f, by)
 		return
 	}
@@ -260,14 +260,18 @@ func (m *Mode) judgeNews(server vserver.ServerKey, f *model.Frontend, news newco
 	}
 }
 
-// carriesWhole tells whether some backend of a frontend carries its whole weight in the kernel,
-// or has it by now.
+// carriesWhole tells whether some backend of a frontend is in the kernel with its whole
+// weight, or with what was the whole of it until now.
 func (m *Mode) carriesWhole(server vserver.ServerKey, f *model.Frontend, news newcomers, alike bool, by uint16) bool {
 	for _, b := range f.Backends {
 		k, full := destinationKey(server, b.Addr), b.Weight*by
 		_, climbs := m.ramp.get(k)
 		have, _ := m.destinations.Believed(k)
-		if full > 0 && !climbs && (!news.has(b) || have.Weight >= full || have.Weight > 0 && alike) {
+		carries := have.Weight >= full || have.Weight > 0 && alike
+		if !news.has(b) {
+			carries = !climbs && m.destinations.MayBeThere(k)
+		}
+		if full > 0 && carries {
 			return true
 		}
 	}

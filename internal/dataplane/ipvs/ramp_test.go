@@ -163,6 +163,15 @@ func TestNoSlowStartOfAService(t *testing.T) {
 		set(t, m, slow(second, third))
 		wantWeights(t, k, "alone", map[string]uint16{first: 0, second: 100, third: 100})
 	})
+	t.Run("that could not be made yet", func(t *testing.T) {
+		k := newKernel()
+		m := begin(t, k, slow(first))
+		k.refuse = "write servers"
+		m.Apply(t.Context(), dataplane.ApplyOptions{})
+		k.refuse = ""
+		set(t, m, slow(first, second))
+		wantWeights(t, k, "made", whole)
+	})
 	t.Run("that is made anew", func(t *testing.T) {
 		k := newKernel()
 		m := climbing(t, k, 0)
@@ -206,6 +215,16 @@ func TestSlowStartOfAReturn(t *testing.T) {
 		m.Set(slow(first))
 		set(t, m, slow(first, second))
 		wantWeights(t, k, "away and back before a pass", map[string]uint16{first: 100, second: 100})
+	})
+}
+
+// A change between two steps is none.
+func TestSlowStartBetweenSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel()
+		m := climbing(t, k, 1900*time.Millisecond)
+		set(t, m, slow(first, second, third))
+		wantWeights(t, k, "with another one", map[string]uint16{first: 100, second: 5, third: 1})
 	})
 }
 
