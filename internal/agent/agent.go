@@ -141,12 +141,13 @@ type Agent struct {
 	periods   atomic.Pointer[Periods] // of any goroutine
 	took      time.Time               // when the last batch was done
 	began     time.Time               // when the changes were taken that are being applied
+	updates   updates                 // of the kernel, that the log was not told of yet
 	debt      debt                    // of any goroutine
 	pulse     pulse                   // of any goroutine
 
-	coalesce, retry, repair, audit, reread, due, held, again timer
-	backoff                                                  time.Duration
-	repaired                                                 time.Time // the last repair
+	coalesce, retry, repair, audit, reread, due, held, again, saying timer
+	backoff                                                          time.Duration
+	repaired                                                         time.Time // the last repair
 }
 
 // New returns an agent that has not begun.
@@ -162,7 +163,7 @@ func New(o Options) *Agent {
 		contests: map[contest]struct{}{},
 		health:   newHealthBook(),
 		tried:    map[scheduler.Spec]bool{},
-		coalesce: newTimer(), retry: newTimer(), repair: newTimer(), audit: newTimer(), reread: newTimer(), due: newTimer(), held: newTimer(), again: newTimer(),
+		coalesce: newTimer(), retry: newTimer(), repair: newTimer(), audit: newTimer(), reread: newTimer(), due: newTimer(), held: newTimer(), again: newTimer(), saying: newTimer(),
 	}
 	a.goBy(o.Periods)
 	return a
@@ -236,6 +237,9 @@ func (a *Agent) wait(ctx context.Context) func(context.Context) {
 	case <-a.again.C():
 		a.again.fired()
 		return a.tryRefused
+	case <-a.saying.C():
+		a.saying.fired()
+		return func(context.Context) { a.sayUpdated() }
 	case <-a.audit.C():
 		a.audit.fired()
 		return a.inspect
@@ -262,7 +266,10 @@ func (a *Agent) pause() time.Duration {
 }
 
 func (a *Agent) stopTimers() {
-	for _, t := range []*timer{&a.coalesce, &a.retry, &a.repair, &a.audit, &a.reread, &a.due, &a.held, &a.again} {
+	if a.saying.set {
+		a.sayUpdated()
+	}
+	for _, t := range []*timer{&a.coalesce, &a.retry, &a.repair, &a.audit, &a.reread, &a.due, &a.held, &a.again, &a.saying} {
 		t.stop()
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"net/netip"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 )
@@ -157,8 +155,7 @@ func (a *Agent) record(start time.Time, r dataplane.Result) {
 	}
 	if r.Total().Written() > 0 {
 		a.stats.cycles++
-		a.log.Info("kernel updated", zap.Int("services", services), zap.Array("rows", rowCounts(c.Rows)),
-			zap.Duration("took", c.Took), zap.Int("pending", r.Pending))
+		a.tellUpdate(c)
 	}
 	a.stats.last = &c
 	a.opts.Observer.Cycle(c)

@@ -145,11 +145,11 @@ func (r *run) withCandidate(ctx context.Context, m *meter.Meter, c Candidate, di
 	if err != nil {
 		return err
 	}
-	output, err := os.Create(filepath.Join(r.Out, fmt.Sprintf("cell-%05d-%s.log", r.n, r.cell.Candidate)))
+	output, err := os.Create(filepath.Join(dir, r.cell.Candidate+".log"))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, output.Close()) }()
+	defer func() { err = errors.Join(err, r.keep(output)) }()
 	cmd := exec.Command("sh", "-c", "exec "+line)
 	cmd.Stdout, cmd.Stderr = output, output
 	r.cell.Command = cmd.Args
@@ -158,6 +158,17 @@ func (r *run) withCandidate(ctx context.Context, m *meter.Meter, c Candidate, di
 	}
 	defer func() { err = errors.Join(err, r.subject.Stop()) }()
 	return f()
+}
+
+// keep copies what a candidate has printed to the cells. It is written elsewhere at first: they may be on a disk that is far away, and a
+// program that prints waits for it.
+func (r *run) keep(output *os.File) error {
+	defer func() { _ = output.Close() }() // nothing is written to it any more
+	text, err := os.ReadFile(output.Name())
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(r.Out, fmt.Sprintf("cell-%05d-%s.log", r.n, r.cell.Candidate)), text, 0o644)
 }
 
 // commandLine writes the files that a candidate wants, and fills them in.
