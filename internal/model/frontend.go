@@ -111,7 +111,9 @@ type Frontend struct {
 	SlowStart time.Duration
 	// Limit bounds the connections of each backend (kube-ipvs.io/max-connections).
 	Limit Limit
-	// Forward is how packets get to the backends (kube-ipvs.io/forward).
+	// Forward is how packets get to the backends (kube-ipvs.io/forward). All but ForwardNAT
+	// keep the address of the client as well, whatever the policy, and have backends on the
+	// port of the frontend alone.
 	Forward Forward
 	// Kept are the endpoints, sorted, that are no backends and whose connections go on
 	// without a limit in time: a policy or a hint passes them over, they serve while

@@ -99,6 +99,8 @@ type job struct {
 	svc    *model.Service
 	slices []model.Slice
 	notes  notes
+	// rewritten says which frontends are not forwarded as asked.
+	rewritten notes
 	// ports are those of the Service that can be served; everything below counts
 	// a port by its place here.
 	ports []model.ServicePort
@@ -162,7 +164,7 @@ func (j *job) frontend(b *binding) model.Frontend {
 	}
 	j.shape(&f)
 	f.NoLocal = local && len(f.Backends) == 0 && g.somewhere
-	if local && b.kind.External() {
+	if b.kind.External() && (local || f.Forward != model.ForwardNAT) {
 		f.Detour = g.detour
 	}
 	switch b.kind {

@@ -14,7 +14,7 @@ import (
 // changes, so a Service that looks at nothing of what changed costs next to nothing.
 func (o Options) Concerns(old Options, svc *model.Service, behind []*model.Slice) bool {
 	return o.concernsAll(old) ||
-		!o.NoPolicy && (otherVerdict(&o.Host, &old.Host, svc) || otherWeights(&o.Host, &old.Host, behind)) ||
+		!o.NoPolicy && (otherVerdict(&o.Host, &old.Host, svc) || otherWeights(&o.Host, &old.Host, behind) || otherHostEndpoints(&o.Host, &old.Host, svc, behind)) ||
 		len(svc.ExternalIPs) > 0 && !o.ExternalIPs.equal(old.ExternalIPs) ||
 		hasNodePorts(svc.Ports) && !slices.Equal(o.Host.NodePorts, old.Host.NodePorts) ||
 		len(svc.SourceRanges) > 0 && !sameOwnAddresses(&o.Host, &old.Host) ||

@@ -7,11 +7,11 @@ import (
 )
 
 // bindDetours decides where the clients of this node are taken from external
-// frontends under policy Local: to the cluster IP, which has all endpoints. If
-// internalTrafficPolicy is Local, too, it has not; then a Detour frontend stands
+// frontends under policy Local, or of which the backends answer themselves: to the cluster
+// IP, which has all endpoints. If internalTrafficPolicy is Local, too, it has not; then a Detour frontend stands
 // beside it, on a port that the Service does not have.
 func (j *job) bindDetours(out []binding) []binding {
-	if !j.svc.ExternalLocal {
+	if !j.svc.ExternalLocal && j.asked().Forward == model.ForwardNAT {
 		return out
 	}
 	var shadows []uint16

@@ -40,6 +40,7 @@ func (j *job) shape(f *model.Frontend) {
 	if f.Limit = p.Limit; counts(f.Scheduler) {
 		f.SlowStart = p.SlowStart
 	}
+	f.Forward = j.forward(f)
 }
 
 // counts tells whether an algorithm shares connections by weight one after the other. Those
@@ -71,7 +72,7 @@ func (j *job) weight(e candidate) uint16 {
 // Service, its slices and the Nodes of its endpoints, what the kernel lacks, and what has
 // no effect here.
 func (j *job) badAnnotations(frontends []model.Frontend) []string {
-	out := notes(slices.Clone(j.svc.BadAnnotations))
+	out := append(notes(slices.Clone(j.svc.BadAnnotations)), j.rewritten...)
 	for i := range j.slices {
 		if s := &j.slices[i]; s.Service == j.id {
 			for _, bad := range s.BadAnnotations {
@@ -118,6 +119,9 @@ func (j *job) withoutEffect(p *model.Policy, frontends []model.Frontend, out *no
 	}
 	if p.SlowStart > 0 && !counts(used) {
 		out.addf("%s: scheduler %s does not count connections by weight: endpoints get their whole share at once", annotation("slow-start"), used.Name())
+	}
+	if p.Forward != model.ForwardNAT && !slices.ContainsFunc(frontends, func(f model.Frontend) bool { return forwards(f.Kind) }) {
+		out.addf("%s: the Service has no external address: no effect", annotation("forward"))
 	}
 	if p.Weight != nil && *p.Weight > 0 && used.Algorithm().Weight == scheduler.WeightIgnored {
 		out.addf("%s: scheduler %s knows no weights but 0: no effect", annotation("weight"), used.Name())

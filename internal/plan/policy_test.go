@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -172,9 +173,113 @@ func TestWhomPolicyConcerns(t *testing.T) {
 	idle.Host.Weights = map[string]model.NodeWeight{"far": {}}
 	if !idle.Concerns(before, web(), []*model.Slice{&there}) || !before.Concerns(idle, web(), []*model.Slice{&there}) {
 		t.Error("an endpoint is not concerned by a Node that begins or ends to say weight 0")
+	before.Host.Weights = after.Host.Weights
+	after.Host.Nodes = map[netip.Addr]string{addr("10.0.0.1"): "far"}
+	external := web(asking(model.Policy{Forward: model.ForwardTunnel}))
+	if !after.Concerns(before, external, []*model.Slice{&there}) {
+		t.Error("a Service that asks for a tunnel is not concerned by an endpoint on a Node's network")
+	}
+	if after.Concerns(before, web(), []*model.Slice{&there}) {
+		t.Error("a Service that asks for nothing is concerned by an endpoint on a Node's network")
 	}
 	before.NoPolicy, after.NoPolicy = true, true
 	if after.Concerns(before, web(), []*model.Slice{&there}) {
 		t.Error("a mode that follows no policy is concerned by a weight")
+	}
+}
+
+// forwarding prints how a frontend forwards, and where clients of this node are taken.
+func forwarding(f model.Frontend) string {
+	out := fmt.Sprintf("%s %s %s", f.Kind, f.Key, f.Forward)
+	if f.Detour.IsValid() {
+		out += " detour=" + f.Detour.String()
+	}
+	return out
+}
+
+// TestForward: which frontends are forwarded as kube-ipvs.io/forward asks, and why others
+// are not.
+func TestForward(t *testing.T) {
+	at80 := func(eps ...model.Endpoint) model.Slice {
+		return build.Slice("web", "s", build.Endpoints(eps...), build.Target("http", 80))
+	}
+	external := func(s *model.Service) { s.Type, s.ExternalIPs = "NodePort", []netip.Addr{addr("203.0.113.1")} }
+	balanced := func(s *model.Service) {
+		s.Type, s.Ingress = "LoadBalancer", []model.Ingress{{Addr: addr("203.0.113.2")}}
+	}
+	nodePort := func(s *model.Service) { s.Ports[0].NodePort = 30080 }
+	way := func(f model.Forward) func(*model.Service) { return asking(model.Policy{Forward: f}) }
+	tunnel, pods := way(model.ForwardTunnel), at80(ready("10.0.0.1", "here"), ready("10.0.0.2", "far"))
+	host := func(change func(*model.Host)) plan.Options {
+		o := here
+		change(&o.Host)
+		return o
+	}
+	const note = "metadata.annotations[kube-ipvs.io/forward]: "
+	for _, tt := range []struct {
+		name string
+		opts plan.Options
+		svc  *model.Service
+		from model.Slice
+		want string
+		bad  string
+	}{
+		{
+			"external addresses alone", host(func(h *model.Host) { h.NodePorts = []netip.Addr{addr("192.168.0.1")} }),
+			web(tunnel, external, balanced, nodePort), pods,
+			"ClusterIP 10.96.0.1:80/tcp nat\nNodePort 192.168.0.1:30080/tcp nat\n" +
+				"ExternalIP 203.0.113.1:80/tcp tunnel detour=10.96.0.1:80\nLoadBalancer 203.0.113.2:80/tcp tunnel detour=10.96.0.1:80", "",
+		},
+		{"dr", here, web(way(model.ForwardDirect), external), pods, "ClusterIP 10.96.0.1:80/tcp nat\nExternalIP 203.0.113.1:80/tcp dr detour=10.96.0.1:80", ""},
+		{"nat", here, web(way(model.ForwardNAT), external), pods, "ClusterIP 10.96.0.1:80/tcp nat\nExternalIP 203.0.113.1:80/tcp nat", ""},
+		{
+			"SCTP", here, web(tunnel, external, func(s *model.Service) { s.Ports[0].Protocol = model.SCTP }),
+			build.Slice("web", "s", build.Endpoints(ready("10.0.0.1", "here")), build.TargetOver(model.SCTP, "http", 80)),
+			"ClusterIP 10.96.0.1:80/sctp nat\nExternalIP 203.0.113.1:80/sctp tunnel detour=10.96.0.1:80", "",
+		},
+		{
+			"both policies Local", here, web(tunnel, external, func(s *model.Service) { s.InternalLocal, s.ExternalLocal = true, true }), pods,
+			"ClusterIP 10.96.0.1:80/tcp nat\nDetour 10.96.0.1:32848/tcp nat\nExternalIP 203.0.113.1:80/tcp tunnel detour=10.96.0.1:32848", "",
+		},
+		{"nobody behind it", here, web(tunnel, external), at80(), "ClusterIP 10.96.0.1:80/tcp nat\nExternalIP 203.0.113.1:80/tcp tunnel detour=10.96.0.1:80", ""},
+		{
+			"no external address", here, web(tunnel), pods, "ClusterIP 10.96.0.1:80/tcp nat",
+			note + "the Service has no external address: no effect",
+		},
+		{
+			"another port", here, web(tunnel, external), webSlice("s", ready("10.0.0.1", "here"), ready("10.0.0.2", "far")),
+			"ClusterIP 10.96.0.1:80/tcp nat\nExternalIP 203.0.113.1:80/tcp nat",
+			note + "203.0.113.1:80/tcp is forwarded by nat, not tunnel: endpoint 10.0.0.1:8080 is not on port 80, and the port stays in the packet",
+		},
+		{
+			"an endpoint on a Node's network", host(func(h *model.Host) { h.Nodes = map[netip.Addr]string{addr("192.168.0.2"): "far"} }),
+			web(tunnel, external), at80(ready("10.0.0.1", "here"), ready("192.168.0.2", "far")),
+			"ClusterIP 10.96.0.1:80/tcp nat\nExternalIP 203.0.113.1:80/tcp nat",
+			note + `203.0.113.1:80/tcp is forwarded by nat, not tunnel: endpoint 192.168.0.2:80 is an address of node "far", and a pod on a host's network has no 203.0.113.1 of its own`,
+		},
+		{
+			"an address of this node", host(func(h *model.Host) { h.Links = map[netip.Addr]string{addr("203.0.113.1"): "eth0"} }),
+			web(tunnel, external), pods, "ClusterIP 10.96.0.1:80/tcp nat\nExternalIP 203.0.113.1:80/tcp nat",
+			note + "203.0.113.1:80/tcp is forwarded by nat, not tunnel: 203.0.113.1 is an address of this node, on link eth0: answers from it would be dropped",
+		},
+		{
+			"a mode that follows none", func() plan.Options { o := here; o.NoPolicy = true; return o }(), web(tunnel, external), pods,
+			"ClusterIP 10.96.0.1:80/tcp nat\nExternalIP 203.0.113.1:80/tcp nat",
+			"metadata.annotations[kube-ipvs.io/*] have no effect: this node carries Services without IPVS, each backend gets the same share",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := plan.New(tt.opts).Compile(tt.svc.ID, tt.svc, []model.Slice{tt.from})
+			var got []string
+			for _, f := range p.Frontends {
+				got = append(got, forwarding(f))
+			}
+			if diff := cmp.Diff(tt.want, strings.Join(got, "\n")); diff != "" {
+				t.Errorf("frontends (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.bad, strings.Join(p.BadAnnotations, "\n")); diff != "" {
+				t.Errorf("annotations that are not followed (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -166,7 +166,7 @@ func TestDetoursLeadToTheWholeCluster(t *testing.T) {
 		everybody.svc.InternalLocal, everybody.svc.ExternalLocal = false, false
 		cluster, all := byKey(everybody.compile()), byKey(w.compile())
 		for _, f := range all {
-			if f.Detour.IsValid() != (f.Kind.External() && f.Local) {
+			if f.Detour.IsValid() != (f.Kind.External() && (f.Local || f.Forward != model.ForwardNAT)) {
 				t.Errorf("%s %s: detour %v", f.Kind, f.Key, f.Detour)
 			}
 			if !f.Detour.IsValid() {

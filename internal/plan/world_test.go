@@ -91,6 +91,7 @@ func randomPolicy(r *rand.Rand) *model.Policy {
 	return &model.Policy{
 		Scheduler: pick(r, scheduler.Spec{}, scheduler.MustParse("sh"), scheduler.MustParse("wlc")), OnePacket: coin(r),
 		Weight: pick(r, nil, new(uint16(5))), SlowStart: pick(r, 0, time.Minute),
+		Forward: pick(r, model.ForwardNAT, model.ForwardDirect, model.ForwardTunnel),
 	}
 }
 

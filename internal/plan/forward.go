@@ -1,0 +1,60 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// This file follows kube-ipvs.io/forward. A packet that is forwarded as it is keeps its
+// destination, address and port, and the backend answers the client itself. That is for
+// clients from outside: one on this node has it as its router in either case, so it is
+// taken to the cluster IP (bindDetours), where pods reach themselves, too.
+
+// forwards tells whether frontends of a kind are forwarded as the annotation asks. Node
+// ports are on addresses of the node, of which the backend has none, and nobody outside
+// dials a cluster IP.
+func forwards(k model.Kind) bool { return k == model.KindExternalIP || k == model.KindLoadBalancer }
+
+// forward is how packets get to the backends of a frontend: as asked, or by nat, as a
+// whole, where that cannot be. Why is noted.
+func (j *job) forward(f *model.Frontend) model.Forward {
+	way := j.asked().Forward
+	if way == model.ForwardNAT || !forwards(f.Kind) {
+		return model.ForwardNAT
+	}
+	if why := j.rewrites(f); why != "" {
+		j.rewritten.addf("%s: %s is forwarded by nat, not %s: %s", annotation("forward"), f.Key, way, why)
+		return model.ForwardNAT
+	}
+	return way
+}
+
+// rewrites says why packets of a frontend have to be rewritten, empty if they need not.
+// Its backends are of its own family already (join).
+func (j *job) rewrites(f *model.Frontend) string {
+	if !f.Bind {
+		return fmt.Sprintf("%s is %s: answers from it would be dropped", f.Key.Addr, j.opts.Host.Holder(f.Key.Addr))
+	}
+	for _, b := range f.Backends {
+		if holder := j.opts.Host.Holder(b.Addr.Addr()); holder != "" {
+			return fmt.Sprintf("endpoint %s is %s, and a pod on a host's network has no %s of its own", b.Addr, holder, f.Key.Addr)
+		}
+		if b.Addr.Port() != f.Key.Port {
+			return fmt.Sprintf("endpoint %s is not on port %d, and the port stays in the packet", b.Addr, f.Key.Port)
+		}
+	}
+	return ""
+}
+
+// otherHostEndpoints tells whether an endpoint of a Service that asks for another way than
+// nat came to be on a host's network, or is there no more.
+func otherHostEndpoints(now, old *model.Host, svc *model.Service, behind []*model.Slice) bool {
+	if svc.Policy == nil || svc.Policy.Forward == model.ForwardNAT {
+		return false
+	}
+	return slices.ContainsFunc(behind, func(s *model.Slice) bool {
+		return slices.ContainsFunc(s.Endpoints, func(e model.Endpoint) bool { return now.Holder(e.Addr) != old.Holder(e.Addr) })
+	})
+}
