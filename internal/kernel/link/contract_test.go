@@ -26,6 +26,8 @@ type handle interface {
 	Gateways(context.Context) ([]netip.Addr, error)
 	ListRoutes(context.Context) (map[netip.Prefix]struct{}, error)
 	WriteRoutes(context.Context, []link.RouteChange) []error
+	ListDetached(context.Context) (map[netip.Addr]bool, error)
+	WriteDetached(context.Context, []link.Change) []error
 	Watch(context.Context, func(link.Event)) error
 	Remove(context.Context) error
 	Counters() link.Counters
@@ -74,6 +76,9 @@ var contract = map[string]func(*testing.T, world){
 	"routes of others":             testForeignRoute,
 	"a route outlives addresses":   testRouteOutlivesAddresses,
 	"a route is lost":              testRouteLost,
+	"detached addresses":           testDetached,
+	"detached, and bound again":    testDetachedLost,
+	"what cannot be detached":      testNotDetached,
 	"closed":                       testClosed,
 	"a context that is over":       testContextOver,
 }
@@ -313,6 +318,91 @@ func testRouteLost(t *testing.T, w world) {
 	wantRoutes(t, w, "10.96.0.0/16", "fd00:96::/112")
 	w.other.AddElsewhere(netip.MustParseAddr("192.0.2.7"), "uplink0")
 	events.want(t, link.Event{Kind: link.NodeAddressesChanged, Addr: netip.MustParseAddr("192.0.2.7")})
+}
+
+func testDetached(t *testing.T, w world) {
+	mustEnsure(t, w)
+	mustWrite(t, w, link.Add, "203.0.113.1", "203.0.113.2", "10.96.0.1")
+	wantDetached(t, w)
+	for range 2 {
+		mustWriteDetached(t, w, link.Add, "203.0.113.1", "203.0.113.2")
+	}
+	wantAddrs(t, w, "203.0.113.1", "203.0.113.2", "10.96.0.1")
+	wantDetached(t, w, "203.0.113.1", "203.0.113.2")
+	wantRoutes(t, w)
+	for range 2 {
+		mustWriteDetached(t, w, link.Delete, "203.0.113.1")
+	}
+	wantDetached(t, w, "203.0.113.2")
+	mustWrite(t, w, link.Delete, "203.0.113.2") // and a route that nobody needs is left
+	wantDetached(t, w, "203.0.113.2")
+	if err := w.Remove(t.Context()); err != nil {
+		t.Fatalf("Remove: %v", err)
+	}
+	mustWriteDetached(t, w, link.Delete, "203.0.113.2")
+	wantDetached(t, w)
+}
+
+// An address that is bound anew is local for everybody again.
+func testDetachedLost(t *testing.T, w world) {
+	mustEnsure(t, w)
+	a := netip.MustParseAddr("203.0.113.1")
+	mustWrite(t, w, link.Add, a.String())
+	mustWriteDetached(t, w, link.Add, a.String())
+	w.other.LoseAddress(a)
+	mustWrite(t, w, link.Add, a.String())
+	wantDetached(t, w, "203.0.113.1 in part")
+	mustWrite(t, w, link.Add, a.String()) // it is there, and nothing changes
+	mustWriteDetached(t, w, link.Add, a.String())
+	wantDetached(t, w, a.String())
+	mustWrite(t, w, link.Add, a.String())
+	wantDetached(t, w, a.String())
+}
+
+func testNotDetached(t *testing.T, w world) {
+	rows := append(changes(link.Add, "203.0.113.1", "2001:db8::1", "127.0.0.1"), link.Change{Op: 9, Addr: netip.MustParseAddr("203.0.113.1")})
+	errs := w.WriteDetached(t.Context(), rows)
+	if len(errs) != len(rows) || !errors.Is(errs[0], link.ErrNotExist) {
+		t.Fatalf("WriteDetached without the link = %v, want %v first", errs, link.ErrNotExist)
+	}
+	mustEnsure(t, w)
+	mustWrite(t, w, link.Add, "203.0.113.1", "2001:db8::1")
+	for i, err := range w.WriteDetached(t.Context(), rows) {
+		if (err == nil) != (i == 0) {
+			t.Errorf("row %d (%s): error %v", i, rows[i], err)
+		}
+	}
+	wantDetached(t, w, "203.0.113.1")
+	if errs := w.WriteDetached(t.Context(), nil); errs != nil {
+		t.Errorf("WriteDetached of nothing = %v", errs)
+	}
+}
+
+func mustWriteDetached(t *testing.T, w world, op link.Op, addrs ...string) {
+	t.Helper()
+	if errs := w.WriteDetached(t.Context(), changes(op, addrs...)); errs != nil {
+		t.Fatalf("WriteDetached: %v", errors.Join(errs...))
+	}
+}
+
+func wantDetached(t *testing.T, w world, want ...string) {
+	t.Helper()
+	found, err := w.ListDetached(t.Context())
+	if err != nil {
+		t.Fatalf("ListDetached: %v", err)
+	}
+	var got []string
+	for a, complete := range found {
+		text := a.String()
+		if !complete {
+			text += " in part"
+		}
+		got = append(got, text)
+	}
+	slices.Sort(got)
+	if !slices.Equal(want, got) {
+		t.Errorf("detached (-want +got):\n%s", cmp.Diff(want, got))
+	}
 }
 
 func mustWriteRoutes(t *testing.T, w world, op link.Op, ranges ...string) {

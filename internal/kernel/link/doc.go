@@ -2,12 +2,13 @@
 // node, and tells what somebody else did to it.
 //
 // It knows nothing of Services: callers hand in addresses, or ranges that become local
-// by a route (see RouteProtocol), and get back one error per row. It never sets the link up (an address on a link that is down is
+// by a route (see RouteProtocol), or addresses that are to be local to marked packets alone
+// (DetachedTable), and get back one error per row. It never sets the link up (an address on a link that is down is
 // still local, and a link that is up would answer neighbours), and it never
 // decides which address may be bound.
 //
-// Flow in: Ensure, Write, WriteRoutes and Remove turn rows into rtnetlink messages.
-// Flow out: List and Local read addresses, ListRoutes our routes, Gateways the way out;
+// Flow in: Ensure, Write, WriteRoutes, WriteDetached and Remove turn rows into rtnetlink messages.
+// Flow out: List and Local read addresses, ListRoutes and ListDetached our routes, Gateways the way out;
 // Watch reports losses and changes of the node's own addresses.
 //
 //	Write ──▶ slices of messages ──▶ one socket, one deadline a slice ──▶ kernel

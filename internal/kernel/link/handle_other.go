@@ -57,6 +57,16 @@ func (h *Handle) WriteRoutes(_ context.Context, changes []RouteChange) []error {
 	return errs
 }
 
+// ListDetached fails with ErrUnsupported.
+func (h *Handle) ListDetached(context.Context) (map[netip.Addr]bool, error) {
+	return nil, errPlatform
+}
+
+// WriteDetached fails every row with ErrUnsupported.
+func (h *Handle) WriteDetached(ctx context.Context, changes []Change) []error {
+	return h.Write(ctx, changes)
+}
+
 // Watch fails with ErrUnsupported.
 func (h *Handle) Watch(context.Context, func(Event)) error { return errPlatform }
 

@@ -158,6 +158,8 @@ type Options struct {
 	// WatchRoutes has a Watch tell of lost routes, too. It costs a look at every route
 	// that comes to or leaves this machine, which with routing daemons are many.
 	WatchRoutes bool
+	// DetachMark has marked packets see detached addresses; DetachMark(14) if zero.
+	DetachMark uint32
 
 	// What this package's own tests change: the type of the link, "dummy", and the
 	// bytes of events that may wait for a busy watch.
@@ -175,6 +177,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Slice <= 0 {
 		o.Slice = 200
+	}
+	if o.DetachMark == 0 {
+		o.DetachMark = DetachMark(14)
 	}
 	if o.kind == "" {
 		o.kind = "dummy"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"net/netip"
 	"slices"
@@ -23,6 +24,7 @@ type Fake struct {
 	dummy  bool   // the kernel can make dummy links
 	addrs  map[netip.Addr]struct{}
 	routes map[netip.Prefix]bool // true: ours
+	aside  map[netip.Addr]bool   // detached; true: completely
 	local  map[netip.Addr]string
 	hops   []netip.Addr
 	watch  *queue // nil while nobody watches
@@ -35,7 +37,7 @@ type Fake struct {
 func New() *Fake {
 	return &Fake{
 		plan: newPlan(), name: link.DefaultName, dummy: true, closed: make(chan struct{}),
-		addrs: map[netip.Addr]struct{}{}, routes: map[netip.Prefix]bool{}, local: map[netip.Addr]string{},
+		addrs: map[netip.Addr]struct{}{}, routes: map[netip.Prefix]bool{}, aside: map[netip.Addr]bool{}, local: map[netip.Addr]string{},
 	}
 }
 
@@ -178,6 +180,77 @@ func (f *Fake) applyRoute(c link.RouteChange, whole error) error {
 	return nil
 }
 
+// ListDetached does what link.Handle.ListDetached does.
+func (f *Fake) ListDetached(ctx context.Context) (map[netip.Addr]bool, error) {
+	if err := f.enter(ctx, ListDetached); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.aside), nil
+}
+
+// WriteDetached does what link.Handle.WriteDetached does.
+func (f *Fake) WriteDetached(ctx context.Context, changes []link.Change) []error {
+	whole := f.enter(ctx, WriteDetached)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	errs, failed := make([]error, len(changes)), 0
+	for i, c := range changes {
+		if err := f.detach(c, whole); err != nil {
+			errs[i] = fmt.Errorf("%s to those detached: %w", c, err)
+			failed++
+		}
+	}
+	f.count.Rows += uint64(len(changes))
+	f.count.Failed += uint64(failed)
+	if failed == 0 {
+		return nil
+	}
+	return errs
+}
+
+// detach does one row. The caller holds the lock.
+func (f *Fake) detach(c link.Change, whole error) error {
+	if err := link.CheckDetach(c); err != nil {
+		return err
+	}
+	if whole != nil {
+		return whole
+	}
+	if c.Op == link.Delete {
+		delete(f.aside, c.Addr)
+		return nil
+	}
+	if err := f.ours(); err != nil {
+		return err
+	}
+	f.aside[c.Addr] = true
+	return nil
+}
+
+// detached are the addresses that are it completely. The caller holds the lock.
+func (f *Fake) detached() iter.Seq[netip.Addr] {
+	return func(yield func(netip.Addr) bool) {
+		for a, complete := range f.aside {
+			if complete && !yield(a) {
+				return
+			}
+		}
+	}
+}
+
+// bind puts an address on the link: the kernel makes it local for everybody. The caller
+// holds the lock.
+func (f *Fake) bind(a netip.Addr) {
+	if _, bound := f.addrs[a]; !bound {
+		if _, aside := f.aside[a]; aside {
+			f.aside[a] = false
+		}
+	}
+	f.addrs[a] = struct{}{}
+}
+
 // Remove does what link.Handle.Remove does.
 func (f *Fake) Remove(ctx context.Context) error {
 	if err := f.enter(ctx, Remove); err != nil {
@@ -214,13 +287,14 @@ func (f *Fake) Close() {
 }
 
 // String prints the addresses as commands of ip-address(8), sorted, and after them our
-// routes as commands of ip-route(8).
+// routes and which addresses are detached as commands of ip-route(8).
 func (f *Fake) String() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var b strings.Builder
 	_ = link.WriteAddrsOf(&b, f.name, maps.Keys(f.addrs))
 	_ = link.WriteRoutes(&b, maps.Keys(f.ourRoutes()))
+	_ = link.WriteDetached(&b, link.DetachMark(14), f.detached())
 	return b.String()
 }
 
@@ -289,7 +363,7 @@ func (f *Fake) apply(c link.Change, whole error) error {
 		return err
 	}
 	if c.Op == link.Add {
-		f.addrs[c.Addr] = struct{}{}
+		f.bind(c.Addr)
 	} else {
 		delete(f.addrs, c.Addr)
 	}

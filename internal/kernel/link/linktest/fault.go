@@ -24,6 +24,9 @@ const (
 
 	ListRoutes  Call = "list routes"
 	WriteRoutes Call = "write routes"
+
+	ListDetached  Call = "list detached"
+	WriteDetached Call = "write detached"
 )
 
 // plan is what will go wrong. The zero value is a healthy kernel.

@@ -194,6 +194,6 @@ func (f *Fake) AddByHand(a netip.Addr) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.kind == "dummy" {
-		f.addrs[a] = struct{}{}
+		f.bind(a)
 	}
 }

@@ -1,0 +1,330 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"syscall"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// toTable is the action of a rule that has a table looked at (FR_ACT_TO_TBL,
+// include/uapi/linux/fib_rules.h).
+const toTable = 1
+
+// detachment is what there is of detached addresses.
+type detachment struct {
+	// routes are those of our table, attached the addresses that are local for everybody.
+	routes, attached map[netip.Addr]struct{}
+	// rules are the marks of those that lead to our table.
+	rules []fwmark
+}
+
+type fwmark struct{ mark, mask uint32 }
+
+// ListDetached returns the addresses that are detached. False: something of it is missing,
+// so that the address is local for everybody, or for nobody.
+func (h *Handle) ListDetached(ctx context.Context) (map[netip.Addr]bool, error) {
+	d, err := h.detachment(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list detached addresses: %w", err)
+	}
+	ruled := slices.Contains(d.rules, h.detachMark())
+	out := make(map[netip.Addr]bool, len(d.routes))
+	for a := range d.routes {
+		_, attached := d.attached[a]
+		out[a] = ruled && !attached
+	}
+	return out, nil
+}
+
+func (h *Handle) detachMark() fwmark { return fwmark{h.opts.DetachMark, h.opts.DetachMark} }
+
+func (h *Handle) detachment(ctx context.Context) (detachment, error) {
+	d := detachment{routes: map[netip.Addr]struct{}{}, attached: map[netip.Addr]struct{}{}}
+	found, err := steady(ctx, h, func(c *conn) (found []hostRoute, err error) {
+		err = c.query(dumpRoutes(unix.AF_INET), func(m syscall.NetlinkMessage) {
+			if r, ok := parseHostRoute(m); ok {
+				found = append(found, r)
+			}
+		})
+		return found, err
+	})
+	if err != nil {
+		return d, err
+	}
+	for _, r := range found {
+		if r.ours {
+			d.routes[r.to] = struct{}{}
+		} else {
+			d.attached[r.to] = struct{}{}
+		}
+	}
+	d.rules, err = steady(ctx, h, func(c *conn) (found []fwmark, err error) {
+		dump := request(unix.RTM_GETRULE, unix.NLM_F_DUMP, &nl.RtMsg{RtMsg: unix.RtMsg{Family: unix.AF_INET}})
+		err = c.query(dump, func(m syscall.NetlinkMessage) {
+			if r, ok := ourRule(m); ok {
+				found = append(found, r)
+			}
+		})
+		return found, err
+	})
+	return d, err
+}
+
+// hostRoute is a local route to one address: ours in our table, or anybody's in the one that
+// everybody looks at.
+type hostRoute struct {
+	to   netip.Addr
+	ours bool
+}
+
+func parseHostRoute(m syscall.NetlinkMessage) (r hostRoute, ok bool) {
+	if m.Header.Type != unix.RTM_NEWROUTE || len(m.Data) < unix.SizeofRtMsg {
+		return r, false
+	}
+	info := nl.DeserializeRtMsg(m.Data)
+	if info.Type != unix.RTN_LOCAL || info.Dst_len != 32 || info.Flags&unix.RTM_F_CLONED != 0 {
+		return r, false
+	}
+	attrs, err := nl.ParseRouteAttr(m.Data[unix.SizeofRtMsg:])
+	if err != nil {
+		return r, false
+	}
+	for _, a := range attrs {
+		if a.Attr.Type == unix.RTA_DST {
+			r.to, _ = netip.AddrFromSlice(a.Value)
+		}
+	}
+	switch t := table(info, attrs); {
+	case t == DetachedTable && info.Protocol == RouteProtocol:
+		r.ours = true
+	case t != unix.RT_TABLE_LOCAL:
+		return r, false
+	}
+	return r, r.to.IsValid()
+}
+
+// ourRule reads the mark of a rule that leads to our table.
+func ourRule(m syscall.NetlinkMessage) (fwmark, bool) {
+	if m.Header.Type != unix.RTM_NEWRULE || len(m.Data) < unix.SizeofRtMsg {
+		return fwmark{}, false
+	}
+	attrs, err := nl.ParseRouteAttr(m.Data[unix.SizeofRtMsg:])
+	if err != nil {
+		return fwmark{}, false
+	}
+	var r fwmark
+	ours := false
+	for _, a := range attrs {
+		if len(a.Value) < 4 {
+			continue
+		}
+		switch value := nl.NativeEndian().Uint32(a.Value); a.Attr.Type {
+		case nl.FRA_TABLE:
+			ours = value == DetachedTable
+		case nl.FRA_FWMARK:
+			r.mark = value
+		case nl.FRA_FWMASK:
+			r.mask = value
+		}
+	}
+	return r, ours
+}
+
+// WriteDetached detaches bound addresses, and makes detached ones local for everybody again
+// where they are still bound. The result is nil if all rows are applied, else it has one
+// error per row, nil for those that are. Without the link, additions have ErrNotExist.
+func (h *Handle) WriteDetached(ctx context.Context, changes []Change) []error {
+	errs := make([]error, len(changes))
+	var add, del []int
+	for i, c := range changes {
+		switch errs[i] = CheckDetach(c); {
+		case errs[i] != nil:
+		case c.Op == Add:
+			add = append(add, i)
+		default:
+			del = append(del, i)
+		}
+	}
+	if len(del) > 0 {
+		h.attach(ctx, changes, del, errs)
+	}
+	if len(add) > 0 {
+		h.detach(ctx, changes, add, errs)
+	}
+	return h.settleDetached(changes, errs)
+}
+
+// detach has the route that replaces another in place before that goes.
+func (h *Handle) detach(ctx context.Context, changes []Change, rows []int, errs []error) {
+	d, err := h.ours(ctx)
+	if err == nil {
+		rows = h.forEach(ctx, changes, rows, errs, unix.EEXIST, func(a netip.Addr) *nl.NetlinkRequest { return detachedRoute(a, true) })
+		err = h.rule(ctx)
+	}
+	if err != nil {
+		spread(rows, errs, err)
+		return
+	}
+	h.forEach(ctx, changes, rows, errs, unix.ESRCH, func(a netip.Addr) *nl.NetlinkRequest { return attachedRoute(a, d.index, false) })
+}
+
+// attach takes the rule away before the last route, for routes are what tells that there
+// is something of ours.
+func (h *Handle) attach(ctx context.Context, changes []Change, rows []int, errs []error) {
+	found, err := h.detachment(ctx)
+	if err == nil {
+		rows, err = h.restore(ctx, changes, rows, errs)
+	}
+	for _, i := range rows {
+		delete(found.routes, changes[i].Addr)
+	}
+	if err == nil && len(found.routes) == 0 {
+		err = h.dropRules(ctx, found.rules)
+	}
+	if err != nil {
+		spread(rows, errs, err)
+		return
+	}
+	h.forEach(ctx, changes, rows, errs, unix.ESRCH, func(a netip.Addr) *nl.NetlinkRequest { return detachedRoute(a, false) })
+}
+
+// restore makes those addresses local for everybody that are bound.
+func (h *Handle) restore(ctx context.Context, changes []Change, rows []int, errs []error) ([]int, error) {
+	d, err := h.ours(ctx)
+	if errors.Is(err, ErrNotExist) {
+		return rows, nil
+	}
+	if err != nil {
+		return rows, err
+	}
+	bound, err := h.List(ctx)
+	if err != nil {
+		return rows, err
+	}
+	var here []int
+	for _, i := range rows {
+		if _, is := bound[changes[i].Addr]; is {
+			here = append(here, i)
+		}
+	}
+	h.forEach(ctx, changes, here, errs, unix.EEXIST, func(a netip.Addr) *nl.NetlinkRequest { return attachedRoute(a, d.index, true) })
+	return slices.DeleteFunc(slices.Clone(rows), func(i int) bool { return errs[i] != nil }), nil
+}
+
+// rule makes sure that marked packets look at our table, and those with another mark that
+// was ours do not.
+func (h *Handle) rule(ctx context.Context) error {
+	found, err := h.detachment(ctx)
+	if err != nil {
+		return err
+	}
+	want := h.detachMark()
+	if !slices.Contains(found.rules, want) {
+		if err := h.one(ctx, changeRule(want, true)); err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("add rule to table %d: %w", DetachedTable, err)
+		}
+	}
+	return h.dropRules(ctx, slices.DeleteFunc(found.rules, func(r fwmark) bool { return r == want }))
+}
+
+func (h *Handle) dropRules(ctx context.Context, list []fwmark) error {
+	for _, r := range list {
+		if err := h.one(ctx, changeRule(r, false)); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, ErrNotExist) {
+			return fmt.Errorf("delete rule to table %d: %w", DetachedTable, err)
+		}
+	}
+	return nil
+}
+
+// forEach sends one request for each row and returns those that succeeded. One error says
+// that it is so already.
+func (h *Handle) forEach(ctx context.Context, changes []Change, rows []int, errs []error, already error, of func(netip.Addr) *nl.NetlinkRequest) []int {
+	reqs := make([]*nl.NetlinkRequest, len(rows))
+	for n, i := range rows {
+		reqs[n] = of(changes[i].Addr)
+	}
+	if len(reqs) == 0 {
+		return nil
+	}
+	answers, err := h.batch(ctx, reqs...)
+	if err != nil {
+		spread(rows, errs, err)
+		return nil
+	}
+	var good []int
+	for n, i := range rows {
+		if errs[i] = answers[n]; errors.Is(errs[i], already) {
+			errs[i] = nil
+		}
+		if errs[i] == nil {
+			good = append(good, i)
+		}
+	}
+	return good
+}
+
+// spread gives rows the error of what was done for all of them.
+func spread(rows []int, errs []error, err error) {
+	for _, i := range rows {
+		errs[i] = err
+	}
+}
+
+// settleDetached names the row in what failed, counts, and returns nil if nothing did.
+func (h *Handle) settleDetached(changes []Change, errs []error) []error {
+	failed := 0
+	for i, c := range changes {
+		if errs[i] != nil {
+			failed++
+			errs[i] = fmt.Errorf("%s to those detached: %w", c, errs[i])
+		}
+	}
+	h.count.rows.Add(uint64(len(changes)))
+	h.count.failed.Add(uint64(failed))
+	if failed == 0 {
+		return nil
+	}
+	return errs
+}
+
+func detachedRoute(a netip.Addr, add bool) *nl.NetlinkRequest {
+	return localRoute(a, add, unix.RtMsg{Protocol: RouteProtocol},
+		nl.NewRtAttr(unix.RTA_TABLE, nl.Uint32Attr(DetachedTable)), nl.NewRtAttr(unix.RTA_OIF, nl.Uint32Attr(loopback)))
+}
+
+// attachedRoute is the one that the kernel makes for an address itself (fib_add_ifaddr in
+// net/ipv4/fib_frontend.c).
+func attachedRoute(a netip.Addr, index uint32, add bool) *nl.NetlinkRequest {
+	return localRoute(a, add, unix.RtMsg{Protocol: unix.RTPROT_KERNEL, Table: unix.RT_TABLE_LOCAL},
+		nl.NewRtAttr(unix.RTA_OIF, nl.Uint32Attr(index)), nl.NewRtAttr(unix.RTA_PREFSRC, a.AsSlice()))
+}
+
+func localRoute(a netip.Addr, add bool, info unix.RtMsg, more ...nl.NetlinkRequestData) *nl.NetlinkRequest {
+	kind, flags := unix.RTM_DELROUTE, 0
+	if add {
+		kind, flags = unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL
+	}
+	info.Family, info.Dst_len, info.Scope, info.Type = unix.AF_INET, 32, unix.RT_SCOPE_HOST, unix.RTN_LOCAL
+	return request(kind, flags, append([]nl.NetlinkRequestData{&nl.RtMsg{RtMsg: info}, nl.NewRtAttr(unix.RTA_DST, a.AsSlice())}, more...)...)
+}
+
+// changeRule adds or deletes a rule that leads to our table.
+func changeRule(r fwmark, add bool) *nl.NetlinkRequest {
+	kind, flags := unix.RTM_DELRULE, 0
+	if add {
+		kind, flags = unix.RTM_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_EXCL
+	}
+	info := &nl.RtMsg{RtMsg: unix.RtMsg{Family: unix.AF_INET, Type: toTable}}
+	parts := []nl.NetlinkRequestData{info, nl.NewRtAttr(nl.FRA_TABLE, nl.Uint32Attr(DetachedTable)),
+		nl.NewRtAttr(nl.FRA_FWMARK, nl.Uint32Attr(r.mark)), nl.NewRtAttr(nl.FRA_FWMASK, nl.Uint32Attr(r.mask))}
+	if add {
+		parts = append(parts, nl.NewRtAttr(nl.FRA_PRIORITY, nl.Uint32Attr(detachedPriority)), nl.NewRtAttr(nl.FRA_PROTOCOL, nl.Uint8Attr(RouteProtocol)))
+	}
+	return request(kind, flags, parts...)
+}
