@@ -73,6 +73,7 @@ func (m *Mode) round() []inspection {
 		m.retune,
 		of("addresses", m.inspectAddresses),
 		of("routes", m.inspectRoutes),
+		of("detached", m.inspectDetached),
 		m.loadRules,
 		of("nftables", m.tables.Load),
 		m.inspectDispatch,

@@ -171,11 +171,13 @@ func occupant(h model.Host, p netip.Prefix) string {
 
 // wantAddress has the address bound, unless nobody claims it or a route makes it local.
 func (m *Mode) wantAddress(a netip.Addr, claimed bool) {
-	if claimed && !holds(m.binding.ranges, a) {
+	bound := claimed && !holds(m.binding.ranges, a)
+	if bound {
 		m.addresses.SetDesired(a, struct{}{})
 	} else {
 		m.addresses.DeleteDesired(a)
 	}
+	m.wantDetached(a, bound)
 }
 
 // keeps tells whether an address that is not to be bound has to stay for now: it is of a

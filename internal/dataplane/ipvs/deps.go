@@ -75,5 +75,7 @@ type Links interface {
 	Write(ctx context.Context, changes []link.Change) []error
 	ListRoutes(ctx context.Context) (map[netip.Prefix]struct{}, error)
 	WriteRoutes(ctx context.Context, changes []link.RouteChange) []error
+	ListDetached(ctx context.Context) (map[netip.Addr]bool, error)
+	WriteDetached(ctx context.Context, changes []link.Change) []error
 	Remove(ctx context.Context) error
 }

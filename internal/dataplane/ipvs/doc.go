@@ -1,9 +1,10 @@
 // Package ipvs is the mode that carries Services with the kernel's IP Virtual
-// Server. It renders frontends into rows of eight tables and decides nothing
+// Server. It renders frontends into rows of nine tables and decides nothing
 // about Services or endpoints.
 //
 //	frontend ─┬─ virtual server ── destinations
-//	          ├─ address on kube-ipvs0, if it is to be ours and no route makes it local
+//	          ├─ address on kube-ipvs0, if it is to be ours and no route makes it local;
+//	          │  detached, if backends answer from it themselves (direct.go)
 //	          ├─ set entries  what to masquerade, accept, refuse (entries.go)
 //	          └─ a detour rule, if clients of this node go elsewhere (detours.go)
 //
@@ -11,16 +12,20 @@
 // and for ten thousand. Where a packet meets them:
 //
 //	from a pod or outside         from this host
-//	nat PREROUTING                mangle OUTPUT      source ranges, Local policies
-//	  KUBE-SERVICES                 KUBE-IPVS-OUT-FILTER
-//	    detour? masquerade?       nat OUTPUT
-//	filter INPUT                    KUBE-SERVICES
-//	  KUBE-IPVS-FILTER            IPVS takes it
+//	mangle PREROUTING             mangle OUTPUT      source ranges, Local policies
+//	  KUBE-DIRECT  detached?        KUBE-IPVS-OUT-FILTER
+//	nat PREROUTING                nat OUTPUT
+//	  KUBE-SERVICES                 KUBE-SERVICES
+//	    detour? masquerade?       IPVS takes it
+//	filter INPUT
+//	  KUBE-IPVS-FILTER
 //	  KUBE-PROXY-FIREWALL
 //	  ... other people's rules
 //	  KUBE-IPVS-ACCEPT
 //	IPVS takes it
 //	                 nat POSTROUTING: KUBE-POSTROUTING
+//
+// What a pod here answers itself comes by mangle FORWARD: KUBE-DIRECT-MSS.
 //
 // Owners, so that a new process with no memory knows its own (names are
 // kube-proxy's where it has one, so that one can take over from the other):
@@ -38,6 +43,9 @@
 //	routes        range                      local, to lo, of our protocol   events, audit: one dump,
 //	                                         number (link.RouteProtocol)     seldom if none is wanted
 //	addresses     address                    on kube-ipvs0                   events, audit: one dump
+//	detached      address                    route of our protocol number    audit: two dumps,
+//	                                         in link.DetachedTable, with     seldom if none is wanted
+//	                                         the rule that leads there
 //	nftables      family, name               kube-proxy, of ip and ip6:      audit: one list
 //	                                         removed, never written
 //
@@ -50,6 +58,7 @@
 // What else belongs to the life of a connection:
 //
 //	binding.go   addresses or routes: what makes service addresses local (decision 35)
+//	direct.go    backends that have the address of a frontend, and answer from it
 //	drain.go     destinations whose endpoint left go on at weight 0 for the connections they have
 //	ramp.go      destinations that come beside others climb to their weight (slow start)
 //	trash.go     those that have drained wait while the kernel keeps many that were deleted

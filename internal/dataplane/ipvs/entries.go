@@ -42,7 +42,7 @@ func guards(f *model.Frontend) []memberKey {
 	case model.KindClusterIP:
 		l.add(setClusterIP, here(f.Key))
 	case model.KindExternalIP:
-		l.add(pick(f.Local, setExternalIPLocal, setExternalIP), here(f.Key))
+		l.add(pick(keepsClient(f), setExternalIPLocal, setExternalIP), here(f.Key))
 	case model.KindLoadBalancer:
 		l.loadBalancer(f)
 	case model.KindNodePort:
@@ -67,11 +67,15 @@ func (l *entryList) loadBalancer(f *model.Frontend) {
 			l.add(setSourceIP, ipset.IPPortIP(f.Key.Addr, uint8(f.Key.Protocol), f.Key.Port, f.Key.Addr))
 		}
 	}
-	if f.Local {
+	if keepsClient(f) {
 		l.add(setLoadBalancerLocal, here(f.Key))
 	}
 	l.add(setLoadBalancer, here(f.Key))
 }
+
+// keepsClient tells whether clients from outside keep their address: the policy says so, or
+// the backend could not answer them.
+func keepsClient(f *model.Frontend) bool { return f.Local || f.Forward != model.ForwardNAT }
 
 // nodePortSets are the sets of a protocol's NodePorts, the second for those with
 // a Local policy.

@@ -38,11 +38,11 @@ func ParseSuccessor(text string) (Successor, error) {
 // Ours alone: what kube-proxy has no name for. Its ipvs mode would keep it for ever, as
 // it was at the last moment, and so refuse or redirect what it carries itself.
 var (
-	ourSets   = []string{setNodePortIPs, setDetour, setDetourEnd, setNoLocal}
+	ourSets   = []string{setNodePortIPs, setDetour, setDetourEnd, setNoLocal, setDirectIPs}
 	ourChains = map[string][]string{
 		"nat":    {chainDetour, chainDetourTo, chainDetourSCTP},
 		"filter": {chainAccept},
-		"mangle": {chainOutFilter},
+		"mangle": {chainOutFilter, chainDirect, chainDirectMSS},
 	}
 	// theirChains are those of our names that iptables mode uses.
 	theirChains = map[string][]string{
@@ -97,7 +97,7 @@ func (h handOver) Remove(ctx context.Context) error {
 func (h handOver) removeJumps(ctx context.Context) error {
 	var batch []rules.JumpChange
 	for _, f := range h.theirs {
-		for k, j := range baseJumps(model.Family(f)) {
+		for k, j := range baseJumps(model.Family(f), false) {
 			if slices.Contains(theirChains[k.Table], k.Target) && !sharedJump(k) {
 				batch = append(batch, rules.JumpChange{Op: rules.Delete, Key: k, Jump: j, Exact: true})
 			}

@@ -254,6 +254,20 @@ func (l links) WriteRoutes(ctx context.Context, c []link.RouteChange) []error {
 	return l.links.WriteRoutes(ctx, c)
 }
 
+func (l links) ListDetached(ctx context.Context) (map[netip.Addr]bool, error) {
+	if err := l.note("list detached"); err != nil {
+		return nil, err
+	}
+	return l.links.ListDetached(ctx)
+}
+
+func (l links) WriteDetached(ctx context.Context, c []link.Change) []error {
+	if err := l.note("write detached"); err != nil {
+		return many(len(c), err)
+	}
+	return l.links.WriteDetached(ctx, c)
+}
+
 func (l links) Remove(ctx context.Context) error {
 	if err := l.note("remove link"); err != nil {
 		return err

@@ -152,7 +152,8 @@ func (m *Mode) RouteLost(p netip.Prefix) { m.routes.DropActual(p) }
 func (m *Mode) ReloadAddresses(ctx context.Context) error {
 	_, err := m.inspectAddresses(ctx)
 	_, routesErr := m.inspectRoutes(ctx)
-	return errors.Join(err, routesErr)
+	_, detachedErr := m.inspectDetached(ctx)
+	return errors.Join(err, routesErr, detachedErr)
 }
 
 // ReloadRules reads chains and jumps again after a sign that somebody else has changed

@@ -178,6 +178,10 @@ func (noLinks) List(context.Context) (map[netip.Addr]struct{}, error) {
 func (noLinks) Write(context.Context, []link.Change) []error            { return nil }
 func (noLinks) WriteRoutes(context.Context, []link.RouteChange) []error { return nil }
 func (noLinks) Remove(context.Context) error                            { return nil }
+func (noLinks) WriteDetached(context.Context, []link.Change) []error    { return nil }
+
+func (noLinks) ListDetached(context.Context) (map[netip.Addr]bool, error) { return nil, nil }
+
 func (noLinks) ListRoutes(context.Context) (map[netip.Prefix]struct{}, error) {
 	return map[netip.Prefix]struct{}{}, nil
 }

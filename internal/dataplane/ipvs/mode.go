@@ -41,6 +41,7 @@ type Mode struct {
 	destinations *delta.Table[vserver.DestinationKey, vserver.Destination]
 	routes       *delta.Table[netip.Prefix, struct{}]
 	addresses    *delta.Table[netip.Addr, struct{}]
+	detached     *delta.Table[netip.Addr, bool]
 	tables       *delta.Table[nftables.Key, struct{}]
 	pipeline     *dataplane.Pipeline
 
@@ -66,6 +67,8 @@ type Mode struct {
 	staging      staging
 	binding      binding
 	sequence     sequence
+	// directs are the addresses from which backends answer themselves, or did.
+	directs map[netip.Addr]struct{}
 	// found: the kernel was read, and what was found beside what is wanted was not looked at yet.
 	found bool
 	// leftovers caches left during one pass; nil is not computed.
@@ -93,6 +96,7 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 		ramp:          newRamp(),
 		flows:         flows{},
 		sequence:      newSequence(config.Node),
+		directs:       map[netip.Addr]struct{}{},
 		survey:        survey{seen: map[vserver.ServerKey]struct{}{}, doubted: map[vserver.ServerKey]struct{}{}},
 	}
 	m.makeTables()
@@ -105,6 +109,7 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 		m.destinations,
 		m.routes,
 		addressStage{m.addresses, m},
+		m.detached,
 		m.tables,
 	)
 	m.wantBase()
@@ -123,15 +128,23 @@ func (m *Mode) Conflicts() []dataplane.Conflict { return m.frontends.Conflicts()
 // wantBase wants the sets, chains and jumps that every Service needs.
 func (m *Mode) wantBase() {
 	for name, set := range m.catalogue.sets {
+		if known := m.catalogue.known[name]; known.name == setDirectIPs && !m.answered(known.family) {
+			m.sets.DeleteDesired(name)
+			continue
+		}
 		m.sets.SetDesired(name, set)
 	}
 	m.binding.guarded = m.toGuard()
 	for _, f := range m.config.Families {
-		for k, c := range m.config.baseRules(f, m.host.Node, m.takeover.holding, m.binding.guarded) {
+		direct := m.answered(f)
+		for k, c := range m.config.baseRules(f, m.host.Node, m.takeover.holding, m.binding.guarded, direct) {
 			m.chains.SetDesired(k, c)
 		}
-		for k, j := range baseJumps(f) {
+		for k, j := range baseJumps(f, direct) {
 			m.jumps.SetDesired(k, j)
+		}
+		if !direct {
+			m.unwantDirect(f)
 		}
 	}
 }
@@ -175,7 +188,7 @@ func (m *Mode) Start(ctx context.Context) error {
 // addresses and members tell which servers are ours.
 func (m *Mode) Load(ctx context.Context) error {
 	m.inspections = nil
-	for _, load := range []func(context.Context) (int, error){m.tables.Load, m.loadRoutes, m.addresses.Load, m.sets.Load, m.members.Load} {
+	for _, load := range []func(context.Context) (int, error){m.tables.Load, m.loadRoutes, m.addresses.Load, m.loadDetached, m.sets.Load, m.members.Load} {
 		if _, err := load(ctx); err != nil {
 			return err
 		}
@@ -277,7 +290,9 @@ func (m *Mode) change(c dataplane.Change) {
 	}
 	m.changeDestinations(c)
 	m.changeMembers(renderMembers(c.Old), renderMembers(c.New))
-	for _, h := range m.addressClaims.Set(c.Key, bound(c.New)) {
+	holdings := m.addressClaims.Set(c.Key, bound(c.New))
+	m.direct(c)
+	for _, h := range holdings {
 		m.wantAddress(h.Key, h.Held)
 	}
 	m.detours.change(c)

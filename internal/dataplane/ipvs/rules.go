@@ -31,6 +31,10 @@ const (
 	chainDetourSCTP = "KUBE-DETOUR-SCTP"
 	// chainAccept stands behind all other rules of INPUT.
 	chainAccept = "KUBE-IPVS-ACCEPT"
+	// Of addresses from which backends answer themselves: what comes to them, and a tunnel's
+	// room. They are there while there are such addresses.
+	chainDirect    = "KUBE-DIRECT"
+	chainDirectMSS = "KUBE-DIRECT-MSS"
 )
 
 var chainTables = map[string][]string{
@@ -40,7 +44,7 @@ var chainTables = map[string][]string{
 	"filter": {
 		chainForward, chainNodePort, chainFirewall, chainSourceRanges, chainFilter, chainOutFilter, chainAccept,
 	},
-	"mangle": {chainOutFilter},
+	"mangle": {chainOutFilter, chainDirect, chainDirectMSS},
 }
 
 // jumps are listed in the order in which they are put at the head of their hook
@@ -59,6 +63,8 @@ var jumps = []struct {
 	{"filter", "INPUT", chainFilter, "kubernetes ipvs access filter", false},
 	{"filter", "OUTPUT", chainOutFilter, "kubernetes ipvs access filter", false},
 	{"mangle", "OUTPUT", chainOutFilter, "kubernetes ipvs access filter", false},
+	{"mangle", "PREROUTING", chainDirect, "kubernetes direct server return", false},
+	{"mangle", "FORWARD", chainDirectMSS, "kubernetes direct server return", false},
 	{"filter", "INPUT", chainAccept, "kubernetes service traffic", true},
 }
 
@@ -110,8 +116,9 @@ func setComment(name string) string {
 
 // baseRules renders all chains of a family but the one of the detours. They do
 // not depend on how many Services there are: rules refer to sets. During a takeover there
-// is one more. Ranges that are local as a whole have rules of their own.
-func (c Config) baseRules(f model.Family, node model.Node, takeover bool, ranges []netip.Prefix) map[rules.ChainKey]rules.Chain {
+// is one more. Ranges that are local as a whole have rules of their own, and so have
+// addresses from which others answer.
+func (c Config) baseRules(f model.Family, node model.Node, takeover bool, ranges []netip.Prefix, direct bool) map[rules.ChainKey]rules.Chain {
 	w := ruleWriter{family: f, chains: map[rules.ChainKey]rules.Chain{}, ranges: ofFamily(f, ranges)}
 	c.natRules(w, node)
 	c.postrouting(w, takeover)
@@ -119,6 +126,9 @@ func (c Config) baseRules(f model.Family, node model.Node, takeover bool, ranges
 	c.filterRules(w)
 	c.accessRules(w)
 	outputRules(w)
+	if direct {
+		c.directRules(w)
+	}
 	return w.chains
 }
 
@@ -133,11 +143,15 @@ func join(parts ...string) string {
 	return strings.Join(out, " ")
 }
 
-// baseJumps renders the jumps of a family.
-func baseJumps(f model.Family) map[rules.JumpKey]rules.Jump {
+// baseJumps renders the jumps of a family, with those to the chains of addresses from which
+// others answer or without.
+func baseJumps(f model.Family, direct bool) map[rules.JumpKey]rules.Jump {
 	out := map[rules.JumpKey]rules.Jump{}
 	for _, j := range jumps {
 		key := rules.JumpKey{Family: rules.Family(f), Table: j.table, Hook: j.hook, Target: j.target}
+		if !direct && isDirectChain(rules.ChainKey{Table: j.table, Name: j.target}) {
+			continue
+		}
 		out[key] = rules.Jump{Args: comment(j.comment)}
 	}
 	return out

@@ -149,7 +149,10 @@ func (s serverStage) ApplyDeletes(ctx context.Context, p delta.Pass) delta.Outco
 }
 
 // addressStore binds and unbinds addresses on kube-ipvs0.
-type addressStore struct{ links Links }
+type addressStore struct {
+	mode  *Mode
+	links Links
+}
 
 // List returns the addresses on the link; none while the link is missing.
 func (s addressStore) List(ctx context.Context) (map[netip.Addr]struct{}, error) {
@@ -162,6 +165,12 @@ func (s addressStore) List(ctx context.Context) (map[netip.Addr]struct{}, error)
 
 // Write hands all changes over in one batch. A device that is gone is made again.
 func (s addressStore) Write(ctx context.Context, changes []delta.Change[netip.Addr, struct{}]) []error {
+	errs := s.write(ctx, changes)
+	s.mode.boundAnew(changes, errs)
+	return errs
+}
+
+func (s addressStore) write(ctx context.Context, changes []delta.Change[netip.Addr, struct{}]) []error {
 	batch := make([]link.Change, len(changes))
 	for i, c := range changes {
 		batch[i] = link.Change{Op: link.Add, Addr: c.Key}

@@ -16,7 +16,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-// The sets, by their IPv4 names: kube-proxy's (contract section 4), and four of
+// The sets, by their IPv4 names: kube-proxy's (contract section 4), and five of
 // our own.
 const (
 	setLoopBack          = "KUBE-LOOP-BACK"
@@ -46,6 +46,9 @@ const (
 	// setNoLocal are the frontends that a Local policy leaves without an endpoint
 	// here while there are some elsewhere; and for moments others (see hold.go).
 	setNoLocal = "KUBE-NO-LOCAL"
+	// setDirectIPs are the addresses from which backends answer themselves. It is there
+	// while there are any.
+	setDirectIPs = "KUBE-DIRECT-IPS"
 )
 
 // setTypes stand in the order in which entries are added, and against which they
@@ -75,6 +78,7 @@ var setTypes = []struct {
 	{setNodePortTCP, ipset.BitmapPort, "Kubernetes nodeport TCP port for masquerade purpose"},
 	{setNodePortUDP, ipset.BitmapPort, "Kubernetes nodeport UDP port for masquerade purpose"},
 	{setNodePortSCTP, ipset.HashIPPort, "Kubernetes nodeport SCTP port for masquerade purpose with type 'hash ip:port'"},
+	{setDirectIPs, ipset.HashIP, "Kubernetes service address from which endpoints answer themselves"},
 	{setHealthCheck, ipset.BitmapPort, "Kubernetes health check node port"},
 	{setIPVSIPs, ipset.HashIP, ""},
 }

@@ -48,10 +48,16 @@ func (m *Mode) makeTables() {
 		Wait: func(p netip.Prefix) bool { return !m.baseInPlace(p.Addr()) },
 		Hold: func(p netip.Prefix, _ bool) bool { return m.lacksAddresses(p) },
 	})
-	m.addresses = delta.NewTable(addressStore{m.deps.Links}, delta.Options[netip.Addr, struct{}]{
+	m.addresses = delta.NewTable(addressStore{m, m.deps.Links}, delta.Options[netip.Addr, struct{}]{
 		Name: "addresses", Compare: netip.Addr.Compare, Equal: alike,
 		Wait: func(a netip.Addr) bool { return !m.baseInPlace(a) || !m.marks(a) || !m.served(a) },
-		Hold: func(a netip.Addr, _ bool) bool { return !m.marks(a) && m.serverLeftAt(a) || m.keeps(a) },
+		Hold: func(a netip.Addr, _ bool) bool {
+			return !m.marks(a) && m.serverLeftAt(a) || m.detached.PendingDelete(a) || m.keeps(a)
+		},
+	})
+	m.detached = delta.NewTable(detachedStore{m.deps.Links}, delta.Options[netip.Addr, bool]{
+		Name: "detached", Compare: netip.Addr.Compare, Equal: same[bool],
+		Wait: func(a netip.Addr) bool { return !m.marked(a) },
 	})
 	m.tables = delta.NewTable(tableStore{m.deps.Tables}, delta.Options[nftables.Key, struct{}]{
 		Name: "nftables", Compare: compareTables, Equal: alike, Owned: m.ownedTable,
@@ -64,7 +70,8 @@ func (m *Mode) makeTables() {
 const allChains = 1 << 20
 
 // baseInPlace tells whether the sets, chains and jumps of an address's family
-// are. Nothing new attracts traffic before that; what is there goes on changing.
+// are. Nothing new attracts traffic before that; what is there goes on changing. Chains
+// with a match that a kernel may lack are not waited for.
 func (m *Mode) baseInPlace(a netip.Addr) bool {
 	f := model.FamilyOf(a)
 	for name := range m.sets.AllUpdates() {
@@ -73,12 +80,12 @@ func (m *Mode) baseInPlace(a netip.Addr) bool {
 		}
 	}
 	for k := range m.chains.AllUpdates() {
-		if k.Family == rules.Family(f) && !isDetourChain(k) && !m.spared(k) {
+		if k.Family == rules.Family(f) && !isDetourChain(k) && k.Name != chainDirectMSS && !m.spared(k) {
 			return false
 		}
 	}
 	for k := range m.jumps.AllUpdates() {
-		if k.Family == rules.Family(f) {
+		if k.Family == rules.Family(f) && k.Target != chainDirectMSS {
 			return false
 		}
 	}
@@ -91,6 +98,13 @@ func (m *Mode) baseInPlace(a netip.Addr) bool {
 func (m *Mode) marks(a netip.Addr) bool {
 	_, ok := m.members.Believed(markOf(a))
 	return ok
+}
+
+// marked tells whether packets to an address are marked, and it is there to be detached.
+func (m *Mode) marked(a netip.Addr) bool {
+	_, bound := m.addresses.Believed(a)
+	_, named := m.members.Believed(directIP(a))
+	return bound && named && m.baseInPlace(a)
 }
 
 // guarded tells whether the entries are in place that a server must not be without.
@@ -173,6 +187,8 @@ func (m *Mode) needed(k memberKey) bool {
 	switch m.catalogue.known[k.Set].name {
 	case setIPVSIPs:
 		return m.addresses.PendingDelete(k.Entry.Addr) || m.serverLeftAt(k.Entry.Addr)
+	case setDirectIPs:
+		return m.detached.PendingDelete(k.Entry.Addr)
 	case setNodePortIPs:
 		return m.serverLeftAt(k.Entry.Addr)
 	case setNodePortTCP:

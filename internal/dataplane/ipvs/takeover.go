@@ -89,7 +89,7 @@ func (m *Mode) sayWaiting(waiting bool) {
 func (m *Mode) lacking() bool {
 	updates := m.servers.Counts().Updates - m.pace.held
 	for _, c := range []delta.Counts{
-		m.sets.Counts(), m.members.Counts(), m.jumps.Counts(), m.destinations.Counts(), m.routes.Counts(), m.addresses.Counts(),
+		m.sets.Counts(), m.members.Counts(), m.jumps.Counts(), m.destinations.Counts(), m.routes.Counts(), m.addresses.Counts(), m.detached.Counts(),
 	} {
 		updates += c.Updates
 	}

@@ -33,7 +33,10 @@ func (m *Mode) WriteRows(w io.Writer, kind string) error {
 		if err := link.WriteAddrs(w, maps.Collect(m.addresses.AllDesired())); err != nil {
 			return err
 		}
-		return link.WriteRoutes(w, maps.Keys(maps.Collect(m.routes.AllDesired())))
+		if err := link.WriteRoutes(w, maps.Keys(maps.Collect(m.routes.AllDesired()))); err != nil {
+			return err
+		}
+		return link.WriteDetached(w, link.DetachMark(m.config.Masquerade.Bit), maps.Keys(maps.Collect(m.detached.AllDesired())))
 	}
 	return fmt.Errorf("no rows named %q: use one of %s", kind, strings.Join(Kinds(), ", "))
 }

@@ -241,6 +241,17 @@ func (l tappedLinks) WriteRoutes(ctx context.Context, changes []link.RouteChange
 	return write(l.tap, roomLinks, changes, link.RouteChange.String, func(good []link.RouteChange) []error { return l.Links.WriteRoutes(ctx, good) })
 }
 
+func (l tappedLinks) ListDetached(ctx context.Context) (map[netip.Addr]bool, error) {
+	if _, err := l.tap.enter(roomLinks); err != nil {
+		return nil, err
+	}
+	return l.Links.ListDetached(ctx)
+}
+
+func (l tappedLinks) WriteDetached(ctx context.Context, changes []link.Change) []error {
+	return write(l.tap, roomLinks, changes, link.Change.String, func(good []link.Change) []error { return l.Links.WriteDetached(ctx, good) })
+}
+
 func (l tappedLinks) Remove(ctx context.Context) error {
 	if _, err := l.tap.enter(roomLinks); err != nil {
 		return err

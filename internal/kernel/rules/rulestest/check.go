@@ -72,6 +72,7 @@ var ruleOptions = map[string]ruleOption{
 	"--seconds": {1, nil}, "--hitcount": {1, nil}, "--name": {1, nil}, "--mask": {1, nil},
 	"--ipvs": {}, "--vproto": {1, nil}, "--vaddr": {1, nil}, "--vport": {1, nil}, "--vdir": {1, nil}, "--vmethod": {1, nil}, "--vportctl": {1, nil},
 	"--limit": {1, nil}, "--limit-burst": {1, nil}, "--log-prefix": {1, nil}, "--log-level": {1, nil},
+	"--mss": {1, nil}, "--set-mss": {1, nil},
 	"--set-xmark": {1, nil}, "--save-mark": {}, "--restore-mark": {}, "--nfmask": {1, nil}, "--ctmask": {1, nil},
 	"--reject-with": {1, nil}, "--random": {}, "--random-fully": {}, "--persistent": {},
 	"--to-destination": {1, (*ruleCheck).translation}, "--to-source": {1, (*ruleCheck).translation}, "--to-ports": {1, (*ruleCheck).ports},
@@ -81,7 +82,7 @@ var ruleOptions = map[string]ruleOption{
 const (
 	protocols    = "tcp udp sctp dccp udplite icmp ipv6-icmp esp ah"
 	addressTypes = "UNSPEC UNICAST LOCAL BROADCAST ANYCAST MULTICAST BLACKHOLE UNREACHABLE PROHIBIT"
-	matches      = "comment mark set conntrack state addrtype physdev statistic recent ipvs limit multiport icmp icmp6 connmark"
+	matches      = "comment mark set conntrack state addrtype physdev statistic recent ipvs limit multiport icmp icmp6 connmark tcpmss"
 	withPorts    = "tcp udp sctp dccp udplite"
 )
 
@@ -90,7 +91,7 @@ const (
 var placed = map[string]string{
 	"ACCEPT": "filter nat mangle raw", "RETURN": "filter nat mangle raw", "DROP": "filter mangle raw", "REJECT": "filter",
 	"MARK": "filter nat mangle raw", "CONNMARK": "filter nat mangle raw", "LOG": "filter nat mangle raw", "NFLOG": "filter nat mangle raw",
-	"MASQUERADE": "nat", "DNAT": "nat", "SNAT": "nat", "REDIRECT": "nat", "TPROXY": "mangle", "NOTRACK": "raw", "CT": "raw",
+	"MASQUERADE": "nat", "DNAT": "nat", "SNAT": "nat", "REDIRECT": "nat", "TPROXY": "mangle", "TCPMSS": "mangle filter", "NOTRACK": "raw", "CT": "raw",
 }
 
 func among(list, word string) bool { return slices.Contains(strings.Fields(list), word) }

@@ -87,6 +87,10 @@ var shapes = []shape{
 -p tcp -m comment --comment "ns1/svc1:p80 has no local endpoints" -m addrtype --dst-type LOCAL -m tcp --dport 30080 -j DROP`},
 	{"mangle", "KUBE-IPVS-OUT-FILTER", `-m set --match-set SET-LOAD-BALANCER-FW dst,dst -m set ! --match-set SET-LOAD-BALANCER-SOURCE-CID dst,dst,src -m set ! --match-set SET-LOAD-BALANCER-SOURCE-IP dst,dst,src -j DROP
 -m set --match-set SET-NO-LOCAL dst,dst -m set --match-set SET-CLUSTER-IP dst,dst -j DROP`},
+	{"mangle", "KUBE-DIRECT", `-m comment --comment "Kubernetes service address from which endpoints answer themselves" -m set --match-set SET-IPVS-IPS dst -j MARK --set-xmark 0x1000/0x1000`},
+	{"mangle", "KUBE-DIRECT-MSS", `! -p tcp -j RETURN
+-m set ! --match-set SET-IPVS-IPS src -j RETURN
+-p tcp -m tcp --tcp-flags SYN,ACK SYN,ACK -m tcpmss --mss 1420:1439 -j TCPMSS --set-mss 1400`},
 	{"mangle", "KUBE-MARK", `-d VIP -p tcp -m tcp --dport 80 -j MARK --set-xmark 0x4001/0xffffffff
 -m mark --mark 0x1 -j MARK --set-xmark 0x0/0x4000`},
 	{"mangle", "KUBE-PROXY-CANARY", ""},

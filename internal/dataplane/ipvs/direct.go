@@ -1,0 +1,193 @@
+package ipvs
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/delta"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
+)
+
+// Backends of a frontend with another way than nat have its address and answer from it
+// (kube-ipvs.io/forward). Every node may be the director of such a connection, and the one
+// with the backend, which forwards what comes from the address and not to it. IPv4 drops
+// that where the address is local, so it is detached (link.DetachedTable):
+//
+//	mangle PREROUTING   to one of KUBE-DIRECT-IPS: mark       KUBE-DIRECT
+//	routing             marked: local                         rows of the table "detached"
+//	INPUT               as ever: filters, then IPVS
+//
+//	mangle FORWARD      a SYN,ACK from one of them: less MSS  KUBE-DIRECT-MSS
+//
+// The rules are there while some address needs them. An address that was detached once
+// stays so while a Service has it: when backends stop to answer themselves, those of
+// connections that are there go on, here or on another node, for as long as these live.
+
+// directIP is the entry that tells that others answer from an address.
+func directIP(a netip.Addr) memberKey {
+	return memberKey{setName(model.FamilyOf(a), setDirectIPs), ipset.IP(a)}
+}
+
+// direct follows whether others answer from the address of a frontend.
+func (m *Mode) direct(c dataplane.Change) {
+	a := c.Key.Addr
+	_, is := m.directs[a]
+	want := is
+	switch {
+	case !m.addressClaims.Holder(a).Held:
+		want = false
+	case c.New != nil && c.New.Forward != model.ForwardNAT:
+		want = true
+	case !is:
+		_, want = m.detached.Believed(a)
+	}
+	if want != is {
+		m.setDirect(a, want)
+	}
+}
+
+// setDirect notes it of an address. Who calls it sees to wantAddress.
+func (m *Mode) setDirect(a netip.Addr, is bool) {
+	f := model.FamilyOf(a)
+	before := m.answered(f)
+	if is {
+		m.directs[a] = struct{}{}
+		m.members.SetDesired(directIP(a), struct{}{})
+	} else {
+		delete(m.directs, a)
+		m.members.DeleteDesired(directIP(a))
+	}
+	if before != m.answered(f) {
+		m.wantBase()
+	}
+}
+
+// answered tells whether others answer from any address of a family.
+func (m *Mode) answered(f model.Family) bool {
+	for a := range m.directs {
+		if model.FamilyOf(a) == f {
+			return true
+		}
+	}
+	return false
+}
+
+// loadDetached reads which addresses are detached. Those that a Service has stay so.
+func (m *Mode) loadDetached(ctx context.Context) (int, error) {
+	drift, err := m.detached.Load(ctx)
+	if err != nil {
+		return drift, err
+	}
+	for a := range m.detached.Actual() {
+		if _, is := m.directs[a]; !is && m.addressClaims.Holder(a).Held {
+			m.setDirect(a, true)
+			m.wantAddress(a, true)
+		}
+	}
+	return drift, nil
+}
+
+// inspectDetached reads them again, where there should be none every seldom-th round: the
+// kernel lists all routes of this machine for it.
+func (m *Mode) inspectDetached(ctx context.Context) (int, error) {
+	if c := m.detached.Counts(); c.Desired+c.Deletes == 0 && m.rounds%seldom != 0 {
+		return 0, nil
+	}
+	return m.loadDetached(ctx)
+}
+
+// wantDetached has a bound address detached, if others answer from it.
+func (m *Mode) wantDetached(a netip.Addr, bound bool) {
+	if _, is := m.directs[a]; is && bound && a.Is4() {
+		m.detached.SetDesired(a, true)
+	} else {
+		m.detached.DeleteDesired(a)
+	}
+}
+
+// boundAnew notes that the kernel has made addresses local for everybody.
+func (m *Mode) boundAnew(changes []delta.Change[netip.Addr, struct{}], errs []error) {
+	for i, c := range changes {
+		if _, there := m.detached.Believed(c.Key); there && c.Op != delta.Delete && failure(errs, i) == nil {
+			m.detached.SetActual(c.Key, false)
+		}
+	}
+}
+
+// directRules mark what is for detached addresses, and see to it that tunnels to backends
+// have room for their header.
+func (c Config) directRules(w ruleWriter) {
+	mark := link.DetachMark(c.Masquerade.Bit)
+	w.chain("mangle", chainDirect, join(w.commented(setDirectIPs, "dst"), fmt.Sprintf("-j MARK --set-xmark %#x/%#x", mark, mark)))
+	w.chain("mangle", chainDirectMSS, segments(w)...)
+}
+
+// A tunnel puts another IP header in front of packets to the backend. The client makes them
+// as large as the backend said in its SYN,ACK, which does not come by the director: so it is
+// made to say less where it leaves its node. There is no rule to subtract, but by ranges.
+var (
+	// headers are those of IP and TCP together, without options; tunnelHeader is what a tunnel adds.
+	headers      = map[model.Family]int{model.IPv4: 40, model.IPv6: 60}
+	tunnelHeader = map[model.Family]int{model.IPv4: 20, model.IPv6: 40}
+	// commonMTUs are those of pods in networks with and without tunnels of their own; one
+	// between two of them loses what it has beyond the lesser.
+	commonMTUs = []int{1280, 1360, 1400, 1420, 1440, 1450, 1460, 1480, 1500, 8900, 8950, 9000}
+)
+
+const largestSegment = 65535
+
+// segments lower the segment size that a SYN,ACK offers. Of a range the least counts; the
+// ranges rise, so that what one has lowered is never lowered by another.
+func segments(w ruleWriter) []string {
+	const synAck = "-p tcp -m tcp --tcp-flags SYN,ACK SYN,ACK"
+	lines := []string{"! -p tcp -j RETURN", join(w.notInSet(setDirectIPs, "src"), "-j RETURN")}
+	for i, mtu := range commonMTUs {
+		from, to := mtu-headers[w.family], largestSegment
+		if i+1 < len(commonMTUs) {
+			to = commonMTUs[i+1] - headers[w.family] - 1
+		}
+		lines = append(lines, fmt.Sprintf("%s -m tcpmss --mss %d:%d -j TCPMSS --set-mss %d", synAck, from, to, from-tunnelHeader[w.family]))
+	}
+	return lines
+}
+
+// unwantDirect takes the rules of a family away.
+func (m *Mode) unwantDirect(f model.Family) {
+	for _, j := range jumps {
+		k := rules.ChainKey{Family: rules.Family(f), Table: j.table, Name: j.target}
+		if isDirectChain(k) {
+			m.jumps.DeleteDesired(rules.JumpKey{Family: k.Family, Table: j.table, Hook: j.hook, Target: j.target})
+			m.chains.DeleteDesired(k)
+		}
+	}
+}
+
+// isDirectChain tells whether a chain is there for backends that answer themselves.
+func isDirectChain(k rules.ChainKey) bool {
+	return k.Table == "mangle" && (k.Name == chainDirect || k.Name == chainDirectMSS)
+}
+
+// detachedStore detaches addresses.
+type detachedStore struct{ links Links }
+
+// List returns those that are detached; false is in part.
+func (s detachedStore) List(ctx context.Context) (map[netip.Addr]bool, error) {
+	return s.links.ListDetached(ctx)
+}
+
+// Write hands all changes over in one batch.
+func (s detachedStore) Write(ctx context.Context, changes []delta.Change[netip.Addr, bool]) []error {
+	batch := make([]link.Change, len(changes))
+	for i, c := range changes {
+		batch[i] = link.Change{Op: link.Add, Addr: c.Key}
+		if c.Op == delta.Delete {
+			batch[i].Op = link.Delete
+		}
+	}
+	return s.links.WriteDetached(ctx, batch)
+}

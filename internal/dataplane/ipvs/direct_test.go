@@ -1,0 +1,202 @@
+package ipvs_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
+)
+
+// forwarded is a plan with one external IP, bound, that is forwarded in some way.
+func forwarded(vip string, way model.Forward) model.ServicePlan {
+	p := service("web", "10.96.0.10", "10.244.0.1:80", "10.244.1.1:80")
+	f := p.Frontends[0]
+	f.Key.Addr, f.Kind, f.Forward, f.Hairpin = netip.MustParseAddr(vip), model.KindExternalIP, way, nil
+	if f.Key.Addr.Is6() {
+		f.Backends = []model.Backend{{Addr: netip.MustParseAddrPort("[fd00::1]:80"), Weight: 1}}
+	}
+	p.Frontends = append(p.Frontends, f)
+	return p
+}
+
+// directState prints what there is of an address from which backends answer themselves.
+func directState(t *testing.T, k *kernel, vip string) string {
+	t.Helper()
+	a := netip.MustParseAddr(vip)
+	var out []string
+	found, err := k.links.ListDetached(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if complete, there := found[a]; there {
+		out = append(out, fmt.Sprintf("detached=%t", complete))
+	}
+	for _, set := range []string{"KUBE-DIRECT-IPS", "KUBE-6-DIRECT-IPS"} {
+		_, entries, err := k.sets.List(t.Context(), set)
+		if err != nil {
+			continue // it is not there while nobody needs it
+		}
+		for _, e := range entries {
+			if e == ipset.IP(a) {
+				out = append(out, "marked")
+			}
+		}
+	}
+	chains, jumps, err := k.rules.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key := range chains {
+		if key.Table == "mangle" && key.Name == "KUBE-DIRECT" && key.Family == rules.Family(model.FamilyOf(a)) {
+			out = append(out, "rules")
+		}
+	}
+	for key := range jumps {
+		if key.Hook == "FORWARD" && key.Target == "KUBE-DIRECT-MSS" && key.Family == rules.Family(model.FamilyOf(a)) {
+			out = append(out, "jump")
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func methods(t *testing.T, k *kernel, vip string) string {
+	t.Helper()
+	server := vserver.ServerKey{Addr: netip.MustParseAddr(vip), Port: 80, Protocol: 6}
+	found, err := k.servers.ListDestinations(t.Context(), server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ways := map[uint8]int{}
+	for _, d := range found {
+		ways[d.Forward]++
+	}
+	return fmt.Sprint(ways)
+}
+
+// TestDirectReturn goes with one address from nat to a tunnel and back, through a restart,
+// and away.
+func TestDirectReturn(t *testing.T) {
+	const vip = "203.0.113.10"
+	k := newKernel()
+	m := begin(t, k, forwarded(vip, model.ForwardNAT))
+	expect := func(when, state, ways string) {
+		t.Helper()
+		if diff := cmp.Diff(state, directState(t, k, vip)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+		if got := methods(t, k, vip); got != ways {
+			t.Errorf("%s: destinations by method %s, want %s", when, got, ways)
+		}
+	}
+	apply(t, m)
+	expect("nat", "", "map[0:2]")
+
+	m.Set(forwarded(vip, model.ForwardTunnel))
+	r := apply(t, m)
+	expect("tunnel", "detached=true marked rules jump", "map[2:2]")
+	for _, s := range r.Stages {
+		if s.Stage == "destinations" && (s.Adds+s.Deletes != 0 || s.Updates != 2) {
+			t.Errorf("another method for two destinations: %+v, want it changed in place", s.Outcome)
+		}
+	}
+	if got := k.masqueraded(t, vip); got {
+		t.Error("clients of a tunnel are masqueraded")
+	}
+
+	k.links.LoseAddress(netip.MustParseAddr(vip))
+	m.AddressLost(netip.MustParseAddr(vip))
+	apply(t, m)
+	expect("bound anew", "detached=true marked rules jump", "map[2:2]")
+
+	m.Set(forwarded(vip, model.ForwardNAT))
+	apply(t, m)
+	expect("nat again: connections that are there go on", "detached=true marked rules jump", "map[0:2]")
+	if got := k.masqueraded(t, vip); !got {
+		t.Error("clients are not masqueraded")
+	}
+
+	m = begin(t, k, forwarded(vip, model.ForwardNAT))
+	if r := apply(t, m); r.Total().Written() != 0 {
+		t.Errorf("a new process wrote %d rows", r.Total().Written())
+	}
+	expect("after a restart", "detached=true marked rules jump", "map[0:2]")
+
+	m.Set(gone("web"))
+	apply(t, m)
+	expect("gone", "", "map[]")
+
+	m.Set(forwarded(vip, model.ForwardTunnel))
+	apply(t, m)
+	m.Clear()
+	apply(t, m)
+	expect("cleaned up", "", "map[]")
+}
+
+// A Service that comes after the kernel was read finds its address detached, too.
+func TestDetachedBeforeItsService(t *testing.T) {
+	const vip = "203.0.113.10"
+	k := newKernel()
+	apply(t, begin(t, k, forwarded(vip, model.ForwardTunnel)))
+	m := begin(t, k)
+	m.Apply(t.Context(), dataplane.ApplyOptions{KeepOrphans: true})
+	m.Set(forwarded(vip, model.ForwardNAT))
+	apply(t, m)
+	if got := directState(t, k, vip); got != "detached=true marked rules jump" {
+		t.Errorf("the address is %q", got)
+	}
+}
+
+// IPv6 asks nobody whose source an address is.
+func TestDirectReturnOverIPv6(t *testing.T) {
+	const vip = "2001:db8::10"
+	k := newKernel()
+	apply(t, begin(t, k, forwarded(vip, model.ForwardTunnel)))
+	if got := directState(t, k, vip); got != "marked rules jump" {
+		t.Errorf("the address is %q", got)
+	}
+	if got := methods(t, k, vip); got != "map[2:1]" {
+		t.Errorf("destinations by method %s", got)
+	}
+}
+
+// What somebody else attached again is detached by the next audit.
+func TestDetachedDrift(t *testing.T) {
+	const vip = "203.0.113.10"
+	k := newKernel()
+	m := begin(t, k, forwarded(vip, model.ForwardTunnel))
+	apply(t, m)
+	if errs := k.links.WriteDetached(t.Context(), []link.Change{{Op: link.Delete, Addr: netip.MustParseAddr(vip)}}); errs != nil {
+		t.Fatal(errs)
+	}
+	if round(t, m) == 0 {
+		t.Error("an audit finds nothing")
+	}
+	apply(t, m)
+	if got := directState(t, k, vip); got != "detached=true marked rules jump" {
+		t.Errorf("the address is %q", got)
+	}
+}
+
+// masqueraded tells whether the rules masquerade clients of an external IP.
+func (k *kernel) masqueraded(t *testing.T, vip string) bool {
+	t.Helper()
+	_, entries, err := k.sets.List(t.Context(), "KUBE-EXTERNAL-IP")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Addr == netip.MustParseAddr(vip) {
+			return true
+		}
+	}
+	return false
+}
