@@ -251,8 +251,43 @@ func (n *node) addresses() (string, error) {
 	if err := link.WriteAddrs(&b, found); err != nil {
 		return "", err
 	}
-	err = n.routes(&b)
+	if err := n.routes(&b); err != nil {
+		return "", err
+	}
+	err = n.detached(&b)
 	return b.String(), err
+}
+
+// detached prints which addresses are local to marked packets alone, in the same way.
+func (n *node) detached(to io.Writer) error {
+	rules, err := n.output("ip", "-4", "rule", "show")
+	if err != nil {
+		return err
+	}
+	routes, err := n.output("ip", "-4", "route", "show", "table", "all", "proto", fmt.Sprint(link.RouteProtocol))
+	if err != nil {
+		return err
+	}
+	local, err := n.output("ip", "-4", "route", "show", "table", "local")
+	if err != nil {
+		return err
+	}
+	found := map[netip.Addr]struct{}{}
+	lookup := fmt.Sprintf(" lookup %d", link.DetachedTable)
+	for line := range strings.Lines(routes) {
+		words := strings.Fields(line) // local 203.0.113.1 dev lo table 7373 scope host
+		if len(words) < 6 || words[5] != fmt.Sprint(link.DetachedTable) {
+			continue
+		}
+		a, err := netip.ParseAddr(words[1])
+		if err != nil {
+			return err
+		}
+		if strings.Contains(rules, lookup) && !strings.Contains(local, "local "+words[1]+" ") {
+			found[a] = struct{}{}
+		}
+	}
+	return link.WriteDetached(to, link.DetachMark(14), maps.Keys(found))
 }
 
 // routes prints local routes of ours in the same way.

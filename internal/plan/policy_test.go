@@ -173,6 +173,7 @@ func TestWhomPolicyConcerns(t *testing.T) {
 	idle.Host.Weights = map[string]model.NodeWeight{"far": {}}
 	if !idle.Concerns(before, web(), []*model.Slice{&there}) || !before.Concerns(idle, web(), []*model.Slice{&there}) {
 		t.Error("an endpoint is not concerned by a Node that begins or ends to say weight 0")
+	}
 	before.Host.Weights = after.Host.Weights
 	after.Host.Nodes = map[netip.Addr]string{addr("10.0.0.1"): "far"}
 	external := web(asking(model.Policy{Forward: model.ForwardTunnel}))

@@ -12,8 +12,8 @@ const (
 	flagHashed uint32 = 0x2
 )
 
-// Forwarding methods of a Destination. kube-ipvs writes ForwardMasq only; the
-// others tell what somebody else left behind.
+// Forwarding methods of a Destination. kube-ipvs writes all but ForwardLocal,
+// which tells what somebody else left behind.
 const (
 	ForwardMasq   uint8 = 0
 	ForwardLocal  uint8 = 1
