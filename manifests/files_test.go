@@ -30,9 +30,11 @@ type kustomization struct {
 
 // kinds makes an empty object of each kind that a manifest may be.
 var kinds = map[string]func() any{
-	"v1 ServiceAccount":                               func() any { return new(corev1.ServiceAccount) },
-	"v1 ConfigMap":                                    func() any { return new(corev1.ConfigMap) },
-	"apps/v1 DaemonSet":                               func() any { return new(appsv1.DaemonSet) },
+	"v1 ServiceAccount":  func() any { return new(corev1.ServiceAccount) },
+	"v1 ConfigMap":       func() any { return new(corev1.ConfigMap) },
+	"v1 Service":         func() any { return new(corev1.Service) },
+	"apps/v1 Deployment": func() any { return new(appsv1.Deployment) },
+	"apps/v1 DaemonSet":  func() any { return new(appsv1.DaemonSet) },
 	"rbac.authorization.k8s.io/v1 ClusterRole":        func() any { return new(rbacv1.ClusterRole) },
 	"rbac.authorization.k8s.io/v1 ClusterRoleBinding": func() any { return new(rbacv1.ClusterRoleBinding) },
 	"kustomize.config.k8s.io/v1beta1 Kustomization":   func() any { return new(kustomization) },

@@ -23,7 +23,7 @@ func TestEveryManifestIsWhatKubernetesUnderstands(t *testing.T) {
 
 // Every manifest is used by a kustomization, and what a kustomization uses is there.
 func TestKustomizationsAreComplete(t *testing.T) {
-	used := map[string]bool{"install.yaml": true}
+	used := map[string]bool{"install.yaml": true, "dsr-backend.yaml": true}
 	for _, file := range manifests(t) {
 		if filepath.Base(file) != "kustomization.yaml" {
 			continue
@@ -46,6 +46,26 @@ func TestKustomizationsAreComplete(t *testing.T) {
 		if !used[file] {
 			t.Errorf("%s is in no kustomization", file)
 		}
+	}
+}
+
+// The example of direct server return is one Service of which the pods have the address,
+// on the port that the Service has.
+func TestDirectReturnFitsTogether(t *testing.T) {
+	svc := object[*corev1.Service](t, "dsr-backend.yaml")
+	pod := object[*appsv1.Deployment](t, "dsr-backend.yaml").Spec.Template
+	if got := svc.Annotations["kube-ipvs.io/forward"]; got != "tunnel" {
+		t.Errorf("forward is %q", got)
+	}
+	if diff := cmp.Diff(svc.Spec.Selector, pod.Labels); diff != "" {
+		t.Errorf("labels (-selector +pod):\n%s", diff)
+	}
+	if diff := cmp.Diff(strings.Join(svc.Spec.ExternalIPs, " "), pod.Spec.InitContainers[0].Env[0].Value); diff != "" {
+		t.Errorf("addresses (-Service +pod):\n%s", diff)
+	}
+	port := svc.Spec.Ports[0]
+	if listens := pod.Spec.Containers[0].Ports[0].ContainerPort; port.Port != listens || port.TargetPort.IntVal != listens {
+		t.Errorf("port %d of the Service leads to %s, the pod listens on %d", port.Port, port.TargetPort.String(), listens)
 	}
 }
 

@@ -11,7 +11,8 @@
 //	                           │ cni0 10.244.0.254
 //	         pod-1 10.244.0.1, pod-2 .2, pod-3 .3
 //
-// Where it matters which node forwards there are two, each with an agent, see cluster. Who reaches what, and whom the backend
+// Where it matters which node forwards there are two, each with an agent, see cluster, and where backends answer themselves the
+// outside has a link to either, see direct. Who reaches what, and whom the backend
 // sees, is written down in testdata/truth.txt, which TestTruthTable asks cell by cell.
 //
 // Everything has an IPv6 address too. The node's default route leads to a link that swallows packets: an address that no

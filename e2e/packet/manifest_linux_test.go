@@ -25,7 +25,8 @@ type service struct {
 	ranges                       []string // spec.loadBalancerSourceRanges
 
 	namespace string // empty: test
-	drain     string // the annotation of that name; empty: none
+	drain     string // the annotations of these names; empty: none
+	forward   string
 }
 
 // port is a port of a Service; target is the endpoints' port.
@@ -99,8 +100,14 @@ func (s service) object() object {
 		spec["healthCheckNodePort"] = s.healthPort
 	}
 	meta := object{"name": s.name, "namespace": s.in()}
-	if s.drain != "" {
-		meta["annotations"] = object{"kube-ipvs.io/drain": s.drain}
+	annotations := object{}
+	for name, value := range map[string]string{"drain": s.drain, "forward": s.forward} {
+		if value != "" {
+			annotations["kube-ipvs.io/"+name] = value
+		}
+	}
+	if len(annotations) > 0 {
+		meta["annotations"] = annotations
 	}
 	return object{
 		"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec,
