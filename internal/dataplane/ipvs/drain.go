@@ -49,25 +49,22 @@ type drain struct {
 	// quiet: no connection was established when they were counted last. What is counted
 	// still is closed, and remembered for a while.
 	quiet bool
-	// look is when its connections are counted next, and wait how long after that again.
+	// look is when its connections are counted next.
 	look time.Time
-	wait time.Duration
 	// idle is since when it was counted to have no connection at all, and waits to be
 	// deleted (trash); zero if it has one, or was not counted.
 	idle time.Time
 }
 
-// The connections of what drains are counted after lookFirst, and from then on after twice
-// the time: most have none by then or keep one for long. lookOften is the longest such time
-// while a drain has an end, lookSeldom while it has none. Those whose turns are close to each
-// other are counted together, lookGap apart. Reading takes no more than one lookShare-th of
-// the time, however many servers there are, and goes on by a piece at a time, so that a
-// change does not wait for all of it.
+// The connections of what drains are counted after lookFirst, for most have none by then,
+// and after that together with those of all others, every lookOften while a drain has an
+// end in time and every lookSeldom while it has none. Reading takes no more than one
+// lookShare-th of the time, however many servers there are, and goes on by a piece at a
+// time, so that a change does not wait for all of it.
 const (
 	lookFirst  = time.Second
 	lookOften  = 5 * time.Second
 	lookSeldom = 10 * time.Second
-	lookGap    = 500 * time.Millisecond
 	lookShare  = 20
 )
 
@@ -90,7 +87,7 @@ func (d *drains) set(k vserver.DestinationKey, one drain) {
 		d.of[k.Server] = map[vserver.DestinationKey]drain{}
 	}
 	if _, had := d.of[k.Server][k]; !had {
-		one.look, one.wait = time.Now().Add(lookFirst), lookFirst
+		one.look = time.Now().Add(lookFirst)
 		if d.counting == nil && (d.count == 0 || one.look.Before(d.look)) {
 			d.look = later(one.look, d.rested) // what drains already is not judged any later for it
 		}
@@ -273,7 +270,7 @@ func (m *Mode) idle(ctx context.Context, now time.Time) []vserver.DestinationKey
 		}
 	}
 	d.counting, d.asked = nil, nil
-	d.rested = now.Add(max(lookShare*d.spent, lookGap))
+	d.rested = now.Add(max(lookShare*d.spent, lookFirst))
 	d.look = later(d.nextLook(), d.rested)
 	return out
 }
@@ -303,11 +300,11 @@ func (m *Mode) countable(now time.Time) map[vserver.DestinationKey]struct{} {
 
 // counted puts off the next look.
 func (d drain) counted(now time.Time) drain {
-	longest := lookSeldom
+	period := lookSeldom
 	if _, limited := d.deadline(); limited {
-		longest = lookOften
+		period = lookOften
 	}
-	d.look, d.wait = now.Add(d.wait), min(2*d.wait, longest)
+	d.look = now.Truncate(period).Add(period)
 	return d
 }
 
@@ -332,7 +329,7 @@ func (d *drains) judge(k vserver.DestinationKey, c vserver.Connections, now time
 		one.idle = now
 		fallthrough
 	default: // if it stays it waits for room (goNow)
-		one.look, one.wait = now.Add(lookSeldom), lookSeldom
+		one.look = now.Add(lookSeldom)
 	}
 	d.of[k.Server][k] = one
 	return c.Idle()

@@ -135,7 +135,7 @@ func TestDrainUntilIdle(t *testing.T) {
 		wantWeights(t, k, "with connections", map[string]uint16{first: 1, second: 0, third: 0})
 		k.servers.SetConnections(destination(second), vserver.Connections{})
 		k.servers.SetConnections(destination(third), vserver.Connections{Inactive: 1})
-		wait(t, m, 3*time.Second)
+		wait(t, m, 6*time.Second)
 		wantWeights(t, k, "without", map[string]uint16{first: 1, third: 0})
 		k.calls = nil
 		wait(t, m, 10*time.Second)
