@@ -73,6 +73,9 @@ func (h *Handle) detachment(ctx context.Context) (detachment, error) {
 		})
 		return found, err
 	})
+	if errors.Is(err, ErrUnsupported) {
+		err = nil // a kernel with one table for all has no rules (CONFIG_IP_MULTIPLE_TABLES)
+	}
 	return d, err
 }
 
