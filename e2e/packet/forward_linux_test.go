@@ -325,7 +325,7 @@ func TestDirectReturnTellsOfTheTunnel(t *testing.T) {
 			_, written := unix.Write(fd, make([]byte, tt.size)) // fails once it is known
 			mtu, err := unix.GetsockoptInt(fd, tt.level, tt.known)
 			if err == nil && mtu != tt.want {
-				err = fmt.Errorf("MTU %d, want %d (%v)", mtu, tt.want, written)
+				err = errors.Join(fmt.Errorf("MTU %d, want %d", mtu, tt.want), written)
 			}
 			return err
 		})
