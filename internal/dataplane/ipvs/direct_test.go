@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
@@ -183,6 +184,27 @@ func TestDetachedDrift(t *testing.T) {
 	apply(t, m)
 	if got := directState(t, k, vip); got != "detached=true marked rules jump" {
 		t.Errorf("the address is %q", got)
+	}
+}
+
+// A kube-proxy in ipvs mode knows nothing of it: the address is bound like any other, and
+// destinations are masqueraded.
+func TestHandOverOfDirectReturn(t *testing.T) {
+	const vip = "203.0.113.10"
+	k := newKernel()
+	apply(t, begin(t, k, forwarded(vip, model.ForwardTunnel)))
+	if err := handOver(t, k, ipvs.SuccessorIPVS); err != nil {
+		t.Fatal(err)
+	}
+	if got := directState(t, k, vip); got != "" {
+		t.Errorf("left: %s", got)
+	}
+	if got := methods(t, k, vip); got != "map[0:2]" {
+		t.Errorf("destinations by method %s", got)
+	}
+	found, err := k.links.List(t.Context())
+	if _, bound := found[netip.MustParseAddr(vip)]; err != nil || !bound {
+		t.Errorf("the address is not bound: %v", err)
 	}
 }
 

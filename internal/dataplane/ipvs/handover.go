@@ -12,6 +12,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
@@ -155,7 +156,11 @@ func (h handOver) checkDispatch() error {
 // keepForIPVS wants all that is there, but for what is ours alone.
 func (h handOver) keepForIPVS() {
 	keep(h.servers)
-	keep(h.destinations)
+	// One that kube-proxy finds keeps its method, and none of its addresses is detached.
+	for k, d := range maps.Collect(h.destinations.Actual()) {
+		d.Forward = vserver.ForwardMasq
+		h.destinations.SetDesired(k, d)
+	}
 	keep(h.addresses)
 	h.bindRouted()
 	for k := range maps.Collect(h.sets.Actual()) {

@@ -450,3 +450,53 @@ func BenchmarkMakeLocal(b *testing.B) {
 		})
 	}
 }
+
+// A detached address is local by our table alone, and what is attached again is local as if
+// nothing had been.
+func TestDetachedIsLocalToMarkedPackets(t *testing.T) {
+	h, n := kernelHandle(t, link.Options{})
+	a := netip.MustParseAddr("203.0.113.1")
+	if _, err := h.Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	tables := func() (found []int) {
+		t.Helper()
+		routes, err := n.nl.RouteListFiltered(unix.AF_INET, &netlink.Route{Dst: ipNet(netip.PrefixFrom(a, 32)), Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_DST)
+		n.must("list routes", err)
+		for _, r := range routes {
+			found = append(found, r.Table)
+		}
+		return found
+	}
+	rules := func() (found []int) {
+		t.Helper()
+		list, err := n.nl.RuleList(unix.AF_INET)
+		n.must("list rules", err)
+		for _, r := range list {
+			if r.Table == link.DetachedTable {
+				found = append(found, int(r.Mark))
+			}
+		}
+		return found
+	}
+	step := func(what string, errs []error, wantTables, wantRules []int) {
+		t.Helper()
+		if errs != nil {
+			t.Fatalf("%s: %v", what, errors.Join(errs...))
+		}
+		if got := tables(); !slices.Equal(got, wantTables) {
+			t.Errorf("%s: local by tables %v, want %v", what, got, wantTables)
+		}
+		if got := rules(); !slices.Equal(got, wantRules) {
+			t.Errorf("%s: rules by mark %v, want %v", what, got, wantRules)
+		}
+	}
+	mark := int(link.DetachMark(14))
+	add, del := []link.Change{{Op: link.Add, Addr: a}}, []link.Change{{Op: link.Delete, Addr: a}}
+	step("bound", h.Write(t.Context(), add), []int{unix.RT_TABLE_LOCAL}, nil)
+	step("detached", h.WriteDetached(t.Context(), add), []int{link.DetachedTable}, []int{mark})
+	step("attached", h.WriteDetached(t.Context(), del), []int{unix.RT_TABLE_LOCAL}, nil)
+	step("detached again", h.WriteDetached(t.Context(), add), []int{link.DetachedTable}, []int{mark})
+	step("unbound", h.Write(t.Context(), del), []int{link.DetachedTable}, []int{mark})
+	step("attached where it is not bound", h.WriteDetached(t.Context(), del), nil, nil)
+}
