@@ -25,7 +25,11 @@ type serving struct {
 func (s serving) String() string { return s.proto + " " + s.server.String() + " -> " + s.pod.String() }
 
 // row is what the kernel tells of one; inactive connections are above all those that have ended and are remembered for a while.
-type row struct{ weight, active, inactive int }
+type row struct {
+	weight, active, inactive int
+	scheduled                uint32 // connections since it was made
+	upper, lower             uint32 // connection thresholds
+}
 
 // rowPause is between two reads of a watch. The agent looks for what has drained once a second, so that nothing is gone before it
 // was seen to drain.
@@ -37,6 +41,7 @@ type watch struct {
 	looks []time.Time
 	rows  map[serving]row
 	past  map[serving][]turn
+	anew  map[serving]int // how often one was seen to have forgotten what it had scheduled
 }
 
 // turn is a change of one destination: to a weight, or away.
@@ -53,7 +58,7 @@ const gone = "gone"
 // watch begins to look, and goes on until the test ends.
 func (n *node) watch(t *testing.T) *watch {
 	t.Helper()
-	w := &watch{rows: map[serving]row{}, past: map[serving][]turn{}}
+	w := &watch{rows: map[serving]row{}, past: map[serving][]turn{}, anew: map[serving]int{}}
 	stop, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
 		ended <- n.do(func() error { return w.run(stop) })
@@ -96,8 +101,12 @@ func (w *watch) seen(rows map[serving]row) {
 		w.past[key] = append(w.past[key], turn{time.Now(), len(w.looks), now, w.rows[key]})
 	}
 	for key, r := range rows {
-		if old, had := w.rows[key]; !had || old.weight != r.weight {
+		old, had := w.rows[key]
+		if !had || old.weight != r.weight {
 			note(key, strconv.Itoa(r.weight))
+		}
+		if r.scheduled < old.scheduled {
+			w.anew[key]++
 		}
 	}
 	for key := range w.rows {
@@ -173,6 +182,28 @@ func (w *watch) weights(key serving) string {
 	return strings.Join(out, " ")
 }
 
+// unbroken fails unless a destination had these weights and was never made anew, however short it was away: the kernel counts what
+// each has scheduled, and begins again with what is made anew. It has to have scheduled something, or it would not tell.
+func (w *watch) unbroken(t *testing.T, key serving, weights string) {
+	t.Helper()
+	if got := w.weights(key); got != weights {
+		t.Errorf("%v: weights %s, want %s", key, got, weights)
+	}
+	poll(t, fmt.Sprintf("%v to have counted a connection", key), settleTimeout, func() error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.rows[key].scheduled == 0 {
+			return fmt.Errorf("%+v", w.rows[key])
+		}
+		return nil
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.anew[key] > 0 {
+		t.Errorf("%v was made anew %d times", key, w.anew[key])
+	}
+}
+
 // readRows reads all destinations, in a dump for each server: /proc/net/ip_vs leaves servers out where another namespace has some
 // too, and each test has a namespace.
 func readRows(handle *ipvs.Handle) (map[serving]row, error) {
@@ -190,7 +221,9 @@ func readRows(handle *ipvs.Handle) (map[serving]row, error) {
 			return nil, fmt.Errorf("list destinations: %w", err)
 		}
 		for _, d := range destinations {
-			rows[serving{protocols[s.Protocol], addrPort(s.Address, s.Port), addrPort(d.Address, d.Port)}] = row{d.Weight, d.ActiveConnections, d.InactiveConnections}
+			rows[serving{protocols[s.Protocol], addrPort(s.Address, s.Port), addrPort(d.Address, d.Port)}] = row{
+				d.Weight, d.ActiveConnections, d.InactiveConnections, d.Stats.Connections, d.UpperThreshold, d.LowerThreshold,
+			}
 		}
 	}
 	return rows, nil
