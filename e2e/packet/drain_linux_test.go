@@ -111,8 +111,8 @@ func TestDrainEnds(t *testing.T) {
 	web := w.web(t)
 	n := newAgent(t, w.node, "--cluster-cidr", clusters)
 	cut, patient := web, web
-	cut.name, cut.drain = "cut", "0s"
-	patient.name, patient.drain, patient.vip = "patient", "1h", pair{"10.96.0.85", "fd00:96::85"}
+	cut.name, cut.annotations = "cut", annotations{"drain": "0s"}
+	patient.name, patient.annotations, patient.vip = "patient", annotations{"drain": "1h"}, pair{"10.96.0.85", "fd00:96::85"}
 	n.write(t, cut, patient)
 	n.start(t)
 	watch := w.node.watch(t)

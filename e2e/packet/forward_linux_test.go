@@ -43,7 +43,7 @@ func newDirect(t *testing.T, way string, backends ...func(*cluster) *pod) *direc
 		d.outside.sysctl(t, "ipv4/conf/"+link+"/rp_filter", "0")
 	}
 	d.web = service{
-		name: "web", vip: pair{"10.96.0.20", "fd00:96::20"}, external: directVIP, forward: way,
+		name: "web", vip: pair{"10.96.0.20", "fd00:96::20"}, external: directVIP, annotations: annotations{"forward": way},
 		ports: []port{{"tcp", "TCP", 8080, 8080}, {"udp", "UDP", 8080, 8080}},
 	}
 	for _, of := range backends {
@@ -343,7 +343,7 @@ func TestDirectReturnEnds(t *testing.T) {
 		old[family] = d.outside.connect(t, directVIP.of(family))
 		old[family].carry(t, 4096)
 	}
-	d.web.forward = ""
+	d.web.annotations = nil
 	for _, n := range []*proxy{d.agentA, d.agentB} {
 		n.edit(t, func() { n.write(t, d.web) })
 	}
@@ -363,7 +363,7 @@ func TestDirectReturnEnds(t *testing.T) {
 			t.Errorf("IPv%d: of a new connection the server saw no answer", family)
 		}
 	}
-	d.web.forward = "tunnel"
+	d.web.annotations = annotations{"forward": "tunnel"}
 	for _, n := range []*proxy{d.agentA, d.agentB} {
 		n.edit(t, func() { n.write(t, d.web) })
 	}

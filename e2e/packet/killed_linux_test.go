@@ -80,7 +80,7 @@ func (c *churn) service(i int) service {
 	}
 	s.internalLocal, s.externalLocal = sometimes(), sometimes() && (s.nodePort > 0 || s.lb != pair{})
 	if !sometimes() {
-		s.drain = "0s"
+		s.annotations = annotations{"drain": "0s"}
 	}
 	return s
 }

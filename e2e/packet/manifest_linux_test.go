@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 // service is a Service and its endpoints, in the words of a test.
@@ -24,9 +25,23 @@ type service struct {
 	healthPort                   int
 	ranges                       []string // spec.loadBalancerSourceRanges
 
-	namespace string // empty: test
-	drain     string // the annotations of these names; empty: none
-	forward   string
+	namespace   string // empty: test
+	annotations annotations
+}
+
+// annotations are those of kube-ipvs.io, by what follows it.
+type annotations map[string]string
+
+// object is how a manifest says them; nil where there are none.
+func (a annotations) object() object {
+	if len(a) == 0 {
+		return nil
+	}
+	out := object{}
+	for key, value := range a {
+		out["kube-ipvs.io/"+key] = value
+	}
+	return out
 }
 
 // port is a port of a Service; target is the endpoints' port.
@@ -39,7 +54,8 @@ type port struct {
 type endpoint struct {
 	addr, node  string
 	unready     bool
-	terminating bool // not ready, and still serving
+	terminating bool   // not ready, and still serving
+	weight      string // that of its slice, as its annotation says it; empty: none
 }
 
 // webPorts are one port for each protocol, on one number.
@@ -62,12 +78,30 @@ func (s service) items() []object {
 		if s.vip.of(family) == "" {
 			continue
 		}
-		ends := s.endpointObjects(family)
-		for i := 0; i == 0 || i < len(ends); i += sliceSize {
-			items = append(items, s.slice(family, i/sliceSize, ends[i:min(i+sliceSize, len(ends))]))
+		number := 0
+		for _, weight := range s.weights() {
+			ends := s.endpointObjects(family, weight)
+			for i := 0; i == 0 || i < len(ends); i += sliceSize {
+				items = append(items, s.slice(family, number, weight, ends[i:min(i+sliceSize, len(ends))]))
+				number++
+			}
 		}
 	}
 	return items
+}
+
+// weights are those of slices, each once, in the order of the backends.
+func (s service) weights() []string {
+	var out []string
+	for _, e := range s.backends {
+		if !slices.Contains(out, e.weight) {
+			out = append(out, e.weight)
+		}
+	}
+	if out == nil {
+		return []string{""}
+	}
+	return out
 }
 
 func list(items ...object) []byte {
@@ -99,16 +133,7 @@ func (s service) object() object {
 	if s.healthPort > 0 {
 		spec["healthCheckNodePort"] = s.healthPort
 	}
-	meta := object{"name": s.name, "namespace": s.in()}
-	annotations := object{}
-	for name, value := range map[string]string{"drain": s.drain, "forward": s.forward} {
-		if value != "" {
-			annotations["kube-ipvs.io/"+name] = value
-		}
-	}
-	if len(annotations) > 0 {
-		meta["annotations"] = annotations
-	}
+	meta := object{"name": s.name, "namespace": s.in(), "annotations": s.annotations.object()}
 	return object{
 		"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec,
 		"status": object{"loadBalancer": object{"ingress": s.ingress()}},
@@ -160,10 +185,11 @@ func policy(local bool) string {
 	return "Cluster"
 }
 
-func (s service) endpointObjects(family int) []object {
+// endpointObjects are those of one family in slices of one weight.
+func (s service) endpointObjects(family int, weight string) []object {
 	var out []object
 	for _, e := range s.backends {
-		if netip.MustParseAddr(e.addr).Is4() == (family == 4) {
+		if netip.MustParseAddr(e.addr).Is4() == (family == 4) && e.weight == weight {
 			out = append(out, object{
 				"addresses": []string{e.addr}, "nodeName": e.node,
 				"conditions": object{"ready": !e.unready && !e.terminating, "serving": !e.unready, "terminating": e.terminating},
@@ -173,7 +199,11 @@ func (s service) endpointObjects(family int) []object {
 	return out
 }
 
-func (s service) slice(family, number int, endpoints []object) object {
+func (s service) slice(family, number int, weight string, endpoints []object) object {
+	said := annotations{}
+	if weight != "" {
+		said["weight"] = weight
+	}
 	var ports []object
 	for _, p := range s.ports {
 		ports = append(ports, object{"name": p.name, "protocol": p.proto, "port": p.target})
@@ -182,7 +212,7 @@ func (s service) slice(family, number int, endpoints []object) object {
 		"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": fmt.Sprintf("IPv%d", family),
 		"metadata": object{
 			"name": fmt.Sprintf("%s-ipv%d-%d", s.name, family, number), "namespace": s.in(),
-			"labels": object{"kubernetes.io/service-name": s.name},
+			"labels": object{"kubernetes.io/service-name": s.name}, "annotations": said.object(),
 		},
 		"ports": ports, "endpoints": endpoints,
 	}
@@ -192,7 +222,7 @@ func (s service) slice(family, number int, endpoints []object) object {
 func (n *node) object(internal pair) object {
 	pods := podRange(n.index)
 	return object{
-		"apiVersion": "v1", "kind": "Node", "metadata": object{"name": n.name},
+		"apiVersion": "v1", "kind": "Node", "metadata": object{"name": n.name, "annotations": n.annotations.object()},
 		"spec":   object{"podCIDR": pods.v4, "podCIDRs": pods.all()},
 		"status": object{"addresses": []object{{"type": "InternalIP", "address": internal.v4}, {"type": "InternalIP", "address": internal.v6}}},
 	}

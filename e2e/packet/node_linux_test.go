@@ -42,6 +42,8 @@ type node struct {
 	name  string // in manifests
 	index int    // pods have 10.244.index.0/24 and fd00:10:244:index::/64
 	own   []pair // its addresses, by which it talks to others, the bridge's first
+
+	annotations annotations
 }
 
 // nowhereAddr is on the link that swallows packets.

@@ -96,7 +96,7 @@ func TestReusedSourcePorts(t *testing.T) {
 	for i, end := range []string{"in order", "by a reset"} {
 		t.Run("connections end "+end, func(t *testing.T) {
 			doors := w.doors(t, 3*i, 3)
-			s := service{name: fmt.Sprintf("reuse-%d", i), vip: pair{v4: fmt.Sprintf("10.96.0.8%d", i+1)}, ports: webPorts()[:1], drain: "3s"}
+			s := service{name: fmt.Sprintf("reuse-%d", i), vip: pair{v4: fmt.Sprintf("10.96.0.8%d", i+1)}, ports: webPorts()[:1], annotations: annotations{"drain": "3s"}}
 			for _, d := range doors {
 				s.backends = append(s.backends, d.endpoint)
 			}
@@ -119,7 +119,7 @@ func TestReusedSourcePorts(t *testing.T) {
 			more(t, run, 3*wrap)
 			// One that is cut, and with it what is under way there.
 			cut := time.Now()
-			s.backends, s.drain = s.backends[1:], "0s"
+			s.backends, s.annotations = s.backends[1:], annotations{"drain": "0s"}
 			n.write(t, s)
 			watch.wait(t, doors[1].at(s), gone)
 			more(t, run, 3*wrap)

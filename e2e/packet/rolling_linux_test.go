@@ -34,7 +34,7 @@ func TestRollingUpdate(t *testing.T) {
 	w := newWorld(t)
 	r := &rollout{
 		proxy: newAgent(t, w.node, "--cluster-cidr", clusters), old: w.workers(t, 0, rolled), fresh: w.workers(t, rolled, rolled),
-		service: service{name: "rolling", vip: pair{v4: rollService}, ports: webPorts()[:1], drain: rollDrain.String()},
+		service: service{name: "rolling", vip: pair{v4: rollService}, ports: webPorts()[:1], annotations: annotations{"drain": rollDrain.String()}},
 		left:    map[*worker]time.Time{}, ended: map[*worker]bool{},
 	}
 	// Half of the backends come when the first connections are held already, so that some drain with and some without.
