@@ -138,21 +138,13 @@ func (r *rollout) bury() error {
 	return waiting
 }
 
-// judge looks at what became of everybody. A machine that stalls for a second sends the first packet of a connection twice, and if
-// its destination begins to drain between the two, the kernel takes the second for a new connection by an old port and forgets the
-// first (ip_vs_in, net/netfilter/ipvs/ip_vs_core.c): on such a machine a few may fail, and the figure says that it proves nothing.
+// judge looks at what became of everybody.
 func (r *rollout) judge(t *testing.T, busy *load.Run, held []*load.Run) {
 	t.Helper()
 	got, err := busy.Stop()
 	t.Logf("figure: %d new connections, %.0f a second, %d failed, the slowest %s, at most %s late",
 		got.Started, got.Rate(), got.Failures(), got.Worst().Round(time.Millisecond), got.Late.Round(time.Millisecond))
-	stalled := got.Late > time.Second
-	if err != nil || !stalled && got.Failures() > 0 || got.Failures() > got.Started/100 {
-		t.Errorf("new connections: %v\n%s", err, report(got))
-	}
-	if stalled && got.Failures() > 0 {
-		t.Logf("figure: the machine stalled, so this is no proof: %d failed, of which %d were sent twice\n%s", got.Failures(), got.Resent, report(got))
-	}
+	unfailing(t, got, err)
 	busyWith := map[string]int{} // connections held open, by the name of their backend
 	cuts, alive := 0, 0
 	for _, run := range held {

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
 	"github.com/kube-ipvs/kube-ipvs/e2e/load"
@@ -68,6 +69,21 @@ func (p *pod) load(t *testing.T, profile load.Profile) *load.Run {
 	}
 	t.Cleanup(func() { _, _ = run.Stop() }) // the test has looked, or failed already
 	return run
+}
+
+// unfailing wants every new connection to have been answered. A machine that stalls for a second sends the first packet of a
+// connection twice, and if its destination begins to drain between the two, or packets overtake each other, the kernel takes the
+// second for a new connection by an old port and forgets the first (ip_vs_in, net/netfilter/ipvs/ip_vs_core.c): on such a machine a
+// few may fail, and the figure says that it proves nothing.
+func unfailing(t *testing.T, got load.Report, err error) {
+	t.Helper()
+	stalled := got.Late > time.Second
+	if err != nil || !stalled && got.Failures() > 0 || got.Failures() > got.Started/100 {
+		t.Errorf("new connections: %v\n%s", err, report(got))
+	}
+	if stalled && got.Failures() > 0 {
+		t.Logf("figure: the machine stalled, so this is no proof: %d failed, of which %d were sent twice\n%s", got.Failures(), got.Resent, report(got))
+	}
 }
 
 // report prints a run for a message.
