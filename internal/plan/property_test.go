@@ -86,7 +86,7 @@ func TestBackendsAreEndpointsThatServe(t *testing.T) {
 	eachWorld(t, func(t *testing.T, _ *rand.Rand, w world) {
 		for _, f := range w.compile().Frontends {
 			for _, b := range f.Backends {
-				if model.FamilyOf(b.Addr.Addr()) != model.FamilyOf(f.Key.Addr) || !slices.Contains([]uint16{model.DefaultWeight, 3, 5, 7}, b.Weight) {
+				if model.FamilyOf(b.Addr.Addr()) != model.FamilyOf(f.Key.Addr) || !slices.Contains([]uint16{0, model.DefaultWeight, 3, 5, 7}, b.Weight) {
 					t.Errorf("%s: backend %v", f.Key, b)
 				}
 				if !slices.ContainsFunc(w.sources(f, b.Addr), func(e model.Endpoint) bool { return mayServe(f, e) }) {

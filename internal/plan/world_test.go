@@ -75,7 +75,7 @@ func randomHost(r *rand.Rand) model.Host {
 	}
 	h.NodePorts = some(r, outsiders...)
 	if coin(r) {
-		h.Weights = map[string]model.NodeWeight{pick(r, "here", "far"): pick(r, model.NodeWeight{Weight: 7}, model.NodeWeight{Bad: "heavy"})}
+		h.Weights = map[string]model.NodeWeight{pick(r, "here", "far"): pick(r, model.NodeWeight{Weight: 7}, model.NodeWeight{}, model.NodeWeight{Bad: "heavy"})}
 	}
 	if coin(r) {
 		h.Refused = map[scheduler.Spec]string{scheduler.MustParse(pick(r, "sh", "wlc")): "not there"}
