@@ -59,6 +59,10 @@ rooms() {
 		copies+=("bin/$(basename "$room").test:/run/kube-ipvs/bin/$(basename "$room").test")
 		script+="; echo '# $room'; cd /run/kube-ipvs/src/$room; /run/kube-ipvs/bin/$(basename "$room").test -test.v -test.run '${pattern:-.}' || failed=1"
 	done
+	# Of a room that stands on others only what needs a kernel: the rest has run natively.
+	binary ipvs ./internal/dataplane/ipvs
+	copies+=(bin/ipvs.test:/run/kube-ipvs/bin/ipvs.test)
+	script+="; echo '# internal/dataplane/ipvs'; cd /run/kube-ipvs/src/internal/dataplane/ipvs; /run/kube-ipvs/bin/ipvs.test -test.v -test.run '${pattern:-TestOnKernel}' || failed=1"
 	in_guest rooms 20m "${copies[@]}" -- bash -c "$script; exit \$failed"
 }
 
