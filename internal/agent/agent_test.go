@@ -213,7 +213,7 @@ type world struct {
 	health *health
 	heard  *herald
 	// lacks are the schedulers that the kernel refuses, with what it says.
-	lacks map[string]error
+	lacks sync.Map // string to error
 	// settings are what the compiler goes by, but for the host.
 	settings plan.Options
 	seen     *seen
@@ -237,7 +237,7 @@ func (w *world) options(h model.Host) plan.Options {
 func run(t *testing.T, m *mode, test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.DebugLevel)
-		w := &world{T: t, mode: m, host: &host{}, health: &health{}, heard: &herald{}, lacks: map[string]error{}, settings: settings(), seen: &seen{}, logs: logs,
+		w := &world{T: t, mode: m, host: &host{}, health: &health{}, heard: &herald{}, settings: settings(), seen: &seen{}, logs: logs,
 			Catalog: catalog.New(zap.NewNop(), "node-a", model.FromFile)}
 		w.loop = agent.New(agent.Options{
 			Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: m, Observer: w.seen, Health: w.health, Herald: w.heard, Periods: agent.Periods{MinPeriod: m.minPeriod},
@@ -248,7 +248,11 @@ func run(t *testing.T, m *mode, test func(w *world)) {
 					return w.options(now).Concerns(w.options(before), s, behind)
 				}
 			},
-			TryScheduler: func(_ context.Context, s scheduler.Spec) error { return w.lacks[s.Name()] },
+			TryScheduler: func(_ context.Context, s scheduler.Spec) error {
+				err, _ := w.lacks.Load(s.Name())
+				refused, _ := err.(error)
+				return refused
+			},
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)

@@ -36,7 +36,7 @@ func scheduled(name, vip, algorithm string) model.Service {
 // nothing else; they get it when the module appears.
 func TestSchedulerIsTriedBeforeItIsUsed(t *testing.T) {
 	run(t, newMode(), func(w *world) {
-		w.lacks["mh"] = errors.New("no module")
+		w.lacks.Store("mh", errors.New("no module"))
 		w.SetService(service("plain", "10.96.0.1"))
 		w.SetService(scheduled("maglev", "10.96.0.2", "mh"))
 		w.SetService(scheduled("least", "10.96.0.3", "wlc"))
@@ -55,7 +55,7 @@ func TestSchedulerIsTriedBeforeItIsUsed(t *testing.T) {
 		w.wantSchedulers(map[string]string{"another": "rr"})
 		w.heard.take()
 
-		delete(w.lacks, "mh")
+		w.lacks.Delete("mh")
 		w.after(time.Minute)
 		w.wantSchedulers(map[string]string{"maglev": "mh", "another": "mh"})
 		if told := w.heard.take(); told != nil {
