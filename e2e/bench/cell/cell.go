@@ -197,6 +197,8 @@ type Changes struct {
 	// CPU and Launches are the medians of all: now and then a change meets what the candidate does at rest.
 	CPU      Seconds `json:"medianCPU"`
 	Launches float64 `json:"medianLaunches"`
+	// Told is when a watch alone had the same changes; nil where nothing was watched.
+	Told *Samples `json:"told,omitempty"`
 	// Repeated is the same measured a second time, because the first was noisy.
 	Repeated *Changes `json:"repeated,omitempty"`
 }
@@ -214,10 +216,11 @@ func (c *Changes) Calmer() *Changes {
 
 // Churn is what becomes of a change while many others are made.
 type Churn struct {
-	Wanted  float64 `json:"wantedPerSecond"`
-	Changes int     `json:"changes"`
-	Length  Seconds `json:"length"` // of the writing
-	Probes  Samples `json:"probes"` // of a Service that changes meanwhile
+	Wanted  float64  `json:"wantedPerSecond"`
+	Changes int      `json:"changes"`
+	Length  Seconds  `json:"length"`         // of the writing
+	Probes  Samples  `json:"probes"`         // of a Service that changes meanwhile
+	Told    *Samples `json:"told,omitempty"` // the same changes, as a watch alone has them
 	// CatchUp is the time from the last write until the candidate is quiet: its backlog.
 	CatchUp Wait   `json:"catchUp"`
 	Each    Cost   `json:"each"` // of one change, from the first until the candidate is quiet

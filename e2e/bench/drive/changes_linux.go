@@ -31,8 +31,36 @@ func (r *run) changeProbe(limit time.Duration) change {
 		}
 		start := time.Now()
 		at, err := r.world.Until(ctx, r.api.Probe(p), added, limit)
+		if err := r.noteTold(ctx, start, added); err != nil {
+			return cell.Wait{}, err
+		}
 		return r.waited(start, at, err)
 	}
+}
+
+// toldWithin bounds the wait for a watch that nothing but the API server can hold up.
+const toldWithin = 30 * time.Second
+
+// noteTold notes when a watch alone had the change.
+func (r *run) noteTold(ctx context.Context, start time.Time, added netip.Addr) error {
+	ctx, cancel := context.WithTimeout(ctx, toldWithin)
+	defer cancel()
+	at, err := r.arrivals.At(ctx, added)
+	if err != nil {
+		return fmt.Errorf("a watch beside the candidate: %w", err)
+	}
+	r.told = append(r.told, since(start, at))
+	return nil
+}
+
+// allTold are those since the last call; nil for none.
+func (r *run) allTold() *cell.Samples {
+	if len(r.told) == 0 {
+		return nil
+	}
+	out := cell.Summarize(r.told)
+	r.told = nil
+	return &out
 }
 
 // addService lets a Service come; parts have names of their own.
@@ -78,6 +106,7 @@ func (r *run) once(ctx context.Context, part string, do change) (*cell.Changes, 
 	if _, _, err := r.subject.Rest(ctx, shortRest, r.Limit); err != nil {
 		return nil, err
 	}
+	r.told = nil
 	var waits []cell.Wait
 	var sum cell.Cost
 	var length time.Duration
@@ -107,6 +136,7 @@ func (r *run) once(ctx context.Context, part string, do change) (*cell.Changes, 
 	}
 	out := &cell.Changes{Samples: cell.Summarize(waits), Each: sum.Per(len(waits)), Length: cell.Took(length / time.Duration(len(waits)))}
 	out.CPU, out.Launches = cell.Seconds(stats.Median(cpus)), stats.Median(launches)
+	out.Told = r.allTold()
 	r.say("%s, %d Services: %s: p50 %s, p90 %s, p99 %s (halves differ by %.0f %%), CPU %.2f ms (mean %.2f), %.0f processes (mean %.2f)", r.cell.Candidate, r.n, part,
 		text(out.Percentile(50)), text(out.Percentile(90)), text(out.Percentile(99)), 100*out.Halves, 1e3*float64(out.CPU), 1e3*float64(out.Each.CPU()), out.Launches, out.Each.Launches)
 	return out, nil
@@ -119,6 +149,7 @@ const inChurn = 4
 // waited for still, with all changes going on.
 func (r *run) churn(ctx context.Context) error {
 	out := &cell.Churn{Wanted: float64(r.Rate)}
+	r.told = nil
 	var waits []cell.Wait
 	var ended time.Time
 	cost, last, over, err := r.used(ctx, func() error {
@@ -147,6 +178,7 @@ func (r *run) churn(ctx context.Context) error {
 		return err
 	}
 	out.Probes, out.Each = cell.Summarize(waits), cost.Per(out.Changes+len(waits))
+	out.Told = r.allTold()
 	out.CatchUp = since(ended, last)
 	out.CatchUp.Over = over
 	if out.Memory, err = r.subject.Memory(); err != nil {

@@ -64,6 +64,9 @@ type run struct {
 	cell    *cell.Cell
 	n       int
 	random  *rand.Rand // the same for each candidate
+	// arrivals follows the probes beside the candidate, and told is how long changes took to get there.
+	arrivals *crowd.Arrivals
+	told     []cell.Wait
 }
 
 // measure gives a candidate a world and measures what happens there.
@@ -87,6 +90,10 @@ func measure(ctx context.Context, o Options, api *crowd.Crowd, m *meter.Meter, n
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if r.arrivals, err = api.WatchProbes(ctx); err != nil {
+		return err
+	}
+	defer r.arrivals.Stop()
 	saved := errors.New("the candidate has not started")
 	err = r.withCandidate(ctx, m, c, dir, func() error {
 		if err := r.start(ctx); err != nil {

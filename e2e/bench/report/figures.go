@@ -221,12 +221,22 @@ func changeFigures(name string, part func(*cell.Cell) *cell.Changes) []figure {
 		{name, "p50", have(part, func(c *cell.Changes) value { return change(c, 50) }), duration},
 		{name, "p90", have(part, func(c *cell.Changes) value { return change(c, 90) }), duration},
 		{name, "p99", have(part, func(c *cell.Changes) value { return change(c, 99) }), duration},
+		{name, "p50 of a watch alone", have(part, func(c *cell.Changes) value { return told(c.Calmer().Told, 50) }), duration},
+		{name, "p99 of a watch alone", have(part, func(c *cell.Changes) value { return told(c.Calmer().Told, 99) }), duration},
 		{name, "CPU", have(part, func(c *cell.Changes) value { return noisy(c, number(c.CPU)) }), duration},
 		{name, aboveRest, func(c *cell.Cell) value { return above(c, part(c)) }, duration},
 		{name, "in the kernel, mean", have(part, func(c *cell.Changes) value { return noisy(c, number(c.Each.System)) }), duration},
 		{name, "processes launched", have(part, func(c *cell.Changes) value { return number(c.Launches) }), count},
 		{name, "processes launched, mean", have(part, func(c *cell.Changes) value { return number(c.Each.Launches) }), count},
 	}
+}
+
+// told is what a watch that does nothing else makes of the same changes; no candidate can be faster.
+func told(s *cell.Samples, p int) value {
+	if s == nil {
+		return value{}
+	}
+	return percentile(*s, p)
 }
 
 func churn(of func(*cell.Churn) value) func(*cell.Cell) value {
@@ -237,6 +247,8 @@ var churnFigures = []figure{
 	{"many endpoints change", "changes a second", churn(func(c *cell.Churn) value { return number(float64(c.Changes) / float64(c.Length)) }), count},
 	{"many endpoints change", "a probe, p50", churn(func(c *cell.Churn) value { return percentile(c.Probes, 50) }), duration},
 	{"many endpoints change", "a probe, p99", churn(func(c *cell.Churn) value { return percentile(c.Probes, 99) }), duration},
+	{"many endpoints change", "p50 of a watch alone", churn(func(c *cell.Churn) value { return told(c.Told, 50) }), duration},
+	{"many endpoints change", "p99 of a watch alone", churn(func(c *cell.Churn) value { return told(c.Told, 99) }), duration},
 	{"many endpoints change", "p99, times that when quiet", calmRatio, count},
 	{"many endpoints change", "median, second half to first", churn(growth), count},
 	{"many endpoints change", "quiet after the last", churn(func(c *cell.Churn) value { return wait(c.CatchUp) }), duration},
