@@ -57,10 +57,10 @@ type drain struct {
 }
 
 // The connections of what drains are counted after lookFirst, for most have none by then,
-// and after that together with those of all others, every lookOften while a drain has an
-// end in time and every lookSeldom while it has none. Reading takes no more than one
-// lookShare-th of the time, however many servers there are, and goes on by a piece at a
-// time, so that a change does not wait for all of it.
+// and after that together with those of all others: every lookOften while a drain has an
+// end in time and connections that are established, else every lookSeldom. Reading takes
+// no more than one lookShare-th of the time, however many servers there are, and goes on by
+// a piece at a time, so that a change does not wait for all of it.
 const (
 	lookFirst  = time.Second
 	lookOften  = 5 * time.Second
@@ -304,9 +304,12 @@ func (d drain) counted(now time.Time) drain {
 	if _, limited := d.deadline(); limited {
 		period = lookOften
 	}
-	d.look = now.Truncate(period).Add(period)
+	d.look = nextTurn(now, period)
 	return d
 }
+
+// nextTurn is the next of the times that all drains have in common.
+func nextTurn(now time.Time, period time.Duration) time.Time { return now.Truncate(period).Add(period) }
 
 // nextLook is when the first of all is counted again; the zero time without any.
 func (d *drains) nextLook() (first time.Time) {
@@ -323,8 +326,11 @@ func (d *drains) judge(k vserver.DestinationKey, c vserver.Connections, now time
 	one := d.of[k.Server][k]
 	one.quiet = c.Active == 0
 	switch {
-	case !c.Idle():
+	case !one.quiet:
 		one.idle = time.Time{}
+	case !c.Idle(): // what is closed is remembered for a minute or two
+		one.idle = time.Time{}
+		one.look = nextTurn(now, lookSeldom)
 	case one.idle.IsZero():
 		one.idle = now
 		fallthrough
