@@ -7,16 +7,22 @@ import (
 	"go.uber.org/zap"
 )
 
-// sayEvery is the least time between two lines of the log about what was written. Where
-// endpoints change all the time, a line for each pass would be most of the log, and
-// whoever reads it may be slow: the loop waits for it.
-const sayEvery = time.Second
+const (
+	// sayEvery is the time between two lines of the log about what was written, while
+	// something is all the time. A line for each pass would be most of the log then, and
+	// whoever reads it may be slow: the loop waits for it.
+	sayEvery = time.Second
+	// sayAtOnce are the lines that come at once after a rest of that time.
+	sayAtOnce = 8
+)
 
 // updates adds up the passes that the log was not told of yet.
 type updates struct {
 	passes int
 	sum    Cycle
 	told   time.Time
+	// atOnce are the lines since the last rest, sayAtOnce at most.
+	atOnce int
 }
 
 // add joins a pass to those before it.
@@ -36,14 +42,20 @@ func (u *updates) add(c Cycle) {
 	}
 }
 
-// tellUpdate tells the log of a pass that wrote something, at once if it was told of none
-// for a while.
+// tellUpdate tells the log of a pass that wrote something, at once if it was told of few
+// lately.
 func (a *Agent) tellUpdate(c Cycle) {
-	a.updates.add(c)
-	if wait := sayEvery - time.Since(a.updates.told); wait > 0 {
+	u := &a.updates
+	u.add(c)
+	wait := sayEvery - time.Since(u.told)
+	if wait <= 0 && !a.saying.set { // a set timer is one that is about to fire
+		u.atOnce = 0
+	}
+	if u.atOnce == sayAtOnce {
 		a.saying.armUnlessSet(wait)
 		return
 	}
+	u.atOnce++
 	a.sayUpdated()
 }
 
@@ -56,5 +68,5 @@ func (a *Agent) sayUpdated() {
 		fields = append(fields, zap.Int("passes", u.passes))
 	}
 	a.log.Info("kernel updated", fields...)
-	*u = updates{told: time.Now()}
+	*u = updates{told: time.Now(), atOnce: u.atOnce}
 }
