@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/bench/cell"
 	"github.com/kube-ipvs/kube-ipvs/e2e/bench/meter"
@@ -13,24 +12,14 @@ import (
 
 // countStart launches the candidate once more, on a node of its own, and counts netlink. A copy of all messages costs, so the start that is
 // measured goes without.
-func (r *run) countStart(ctx context.Context, m *meter.Meter, c Candidate) (err error) {
+func (r *run) countStart(ctx context.Context, m *meter.Meter, c Candidate) error {
 	if s := r.cell.Start; s == nil || s.Quiet.Over {
 		return errors.New("the start was not over")
 	}
-	port, err := r.api.Port()
-	if err != nil {
-		return err
-	}
-	w, err := world.New(ctx, port)
-	if err != nil {
-		return err
-	}
-	defer w.Close()
-	dir, err := os.MkdirTemp("", "kube-ipvs-bench-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	return onNode(ctx, r.api, func(w *world.World, dir string) error { return r.countStartOn(ctx, m, c, w, dir) })
+}
+
+func (r *run) countStartOn(ctx context.Context, m *meter.Meter, c Candidate, w *world.World, dir string) error {
 	again := &run{Options: r.Options, api: r.api, world: w, n: r.n, cell: &cell.Cell{Candidate: c.Name + "-counted"}}
 	var start cell.Start
 	tap, err := again.tap()

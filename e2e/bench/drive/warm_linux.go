@@ -24,7 +24,25 @@ func warm(ctx context.Context, o Options, api *crowd.Crowd, m *meter.Meter) {
 	}
 }
 
-func warmOne(ctx context.Context, o Options, api *crowd.Crowd, m *meter.Meter, c Candidate) (err error) {
+func warmOne(ctx context.Context, o Options, api *crowd.Crowd, m *meter.Meter, c Candidate) error {
+	kubernetes, err := api.KubernetesVIP(ctx)
+	if err != nil {
+		return err
+	}
+	return onNode(ctx, api, func(w *world.World, dir string) error {
+		r := &run{Options: o, api: api, world: w, random: rand.New(rand.NewPCG(1, 0)), cell: &cell.Cell{Candidate: c.Name}}
+		return r.withCandidate(ctx, m, c, dir, func() error {
+			if _, err := w.All(ctx, []netip.AddrPort{kubernetes}, min(o.Limit, warmWithin), r.subject.Alive); err != nil {
+				return err
+			}
+			_, _, err := r.subject.Rest(ctx, longRest, min(o.Limit, warmWithin))
+			return err
+		})
+	})
+}
+
+// onNode runs f with a node that nobody has used, and a directory that is gone afterwards.
+func onNode(ctx context.Context, api *crowd.Crowd, f func(w *world.World, dir string) error) (err error) {
 	port, err := api.Port()
 	if err != nil {
 		return err
@@ -39,18 +57,7 @@ func warmOne(ctx context.Context, o Options, api *crowd.Crowd, m *meter.Meter, c
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	kubernetes, err := api.KubernetesVIP(ctx)
-	if err != nil {
-		return err
-	}
-	r := &run{Options: o, api: api, world: w, random: rand.New(rand.NewPCG(1, 0)), cell: &cell.Cell{Candidate: c.Name}}
-	return r.withCandidate(ctx, m, c, dir, func() error {
-		if _, err := w.All(ctx, []netip.AddrPort{kubernetes}, min(o.Limit, warmWithin), r.subject.Alive); err != nil {
-			return err
-		}
-		_, _, err := r.subject.Rest(ctx, longRest, min(o.Limit, warmWithin))
-		return err
-	})
+	return f(w, dir)
 }
 
 // warmWithin bounds one such start.
