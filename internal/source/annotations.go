@@ -86,7 +86,7 @@ func (a *annotations) policy() *model.Policy {
 		OnePacket: a.truth(keyOnePacket), Skip: a.truth(keySkip),
 		Drain: a.drain(), SlowStart: a.slowStart(), Limit: a.limit(), Forward: a.forward(),
 	}
-	a.strange(Keys())
+	a.strange()
 	if p.Equal(&model.Policy{}) {
 		return nil
 	}
@@ -104,12 +104,13 @@ func (a *annotations) onlyWeight(kind, holds string) *uint16 {
 			a.bad(ours+key, "it may stand on a Service, not on %s", kind)
 		}
 	}
-	a.strange(Keys())
+	a.strange()
 	return w
 }
 
 // strange names keys of ours that nobody knows, sorted.
-func (a *annotations) strange(known []string) {
+func (a *annotations) strange() {
+	known := Keys()
 	for _, key := range slices.Sorted(maps.Keys(a.of)) {
 		if name, is := strings.CutPrefix(key, ours); is && !slices.Contains(known, name) {
 			a.bad(key, "there is no such annotation; those of %s are %s", strings.TrimSuffix(ours, "/"), strings.Join(known, ", "))

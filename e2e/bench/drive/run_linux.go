@@ -70,26 +70,16 @@ type run struct {
 }
 
 // measure gives a candidate a world and measures what happens there.
-func measure(ctx context.Context, o Options, api *crowd.Crowd, m *meter.Meter, n int, c Candidate) (err error) {
-	port, err := api.Port()
-	if err != nil {
-		return err
-	}
-	w, err := world.New(ctx, port)
-	if err != nil {
-		return err
-	}
-	defer w.Close()
+func measure(ctx context.Context, o Options, api *crowd.Crowd, m *meter.Meter, n int, c Candidate) error {
+	return onNode(ctx, api, func(w *world.World, dir string) error { return measureOn(ctx, o, api, m, n, c, w, dir) })
+}
+
+func measureOn(ctx context.Context, o Options, api *crowd.Crowd, m *meter.Meter, n int, c Candidate, w *world.World, dir string) (err error) {
 	r := &run{Options: o, api: api, world: w, n: n, random: rand.New(rand.NewPCG(1, uint64(n)))}
 	r.cell = &cell.Cell{Candidate: c.Name, Services: n, Endpoints: o.Endpoints, Began: time.Now(), Machine: meter.Describe(), LaunchesBy: m.LaunchesBy()}
 	if r.cell.Before, err = r.calibrate(); err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "kube-ipvs-bench-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	if r.arrivals, err = api.WatchProbes(ctx); err != nil {
 		return err
 	}

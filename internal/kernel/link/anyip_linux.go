@@ -69,7 +69,6 @@ func (h *Handle) WriteRoutes(ctx context.Context, changes []RouteChange) []error
 // settleRoutes turns "already so" into success, names the row in what is left, counts,
 // and returns nil if nothing failed.
 func (h *Handle) settleRoutes(ctx context.Context, changes []RouteChange, errs []error) []error {
-	failed := 0
 	for i, c := range changes {
 		switch {
 		case c.Op == Delete && errors.Is(errs[i], unix.ESRCH):
@@ -80,16 +79,10 @@ func (h *Handle) settleRoutes(ctx context.Context, changes []RouteChange, errs [
 			errs[i] = fmt.Errorf("IPv6 is disabled on lo: %w (%w)", ErrUnsupported, errs[i])
 		}
 		if errs[i] != nil {
-			failed++
 			errs[i] = fmt.Errorf("%s: %w", c, errs[i])
 		}
 	}
-	h.count.rows.Add(uint64(len(changes)))
-	h.count.failed.Add(uint64(failed))
-	if failed == 0 {
-		return nil
-	}
-	return errs
+	return h.tally(errs)
 }
 
 // isOurs returns nil if the route that is there is ours: the kernel allows one for a range.

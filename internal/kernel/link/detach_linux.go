@@ -281,19 +281,12 @@ func spread(rows []int, errs []error, err error) {
 
 // settleDetached names the row in what failed, counts, and returns nil if nothing did.
 func (h *Handle) settleDetached(changes []Change, errs []error) []error {
-	failed := 0
 	for i, c := range changes {
 		if errs[i] != nil {
-			failed++
 			errs[i] = fmt.Errorf("%s to those detached: %w", c, errs[i])
 		}
 	}
-	h.count.rows.Add(uint64(len(changes)))
-	h.count.failed.Add(uint64(failed))
-	if failed == 0 {
-		return nil
-	}
-	return errs
+	return h.tally(errs)
 }
 
 func detachedRoute(a netip.Addr, add bool) *nl.NetlinkRequest {

@@ -76,14 +76,24 @@ func fail(changes []Change, errs []error, err error) {
 // settle turns "already so" into success, names the row in what is left, counts,
 // and returns nil if nothing failed.
 func (h *Handle) settle(changes []Change, errs []error) []error {
-	failed := 0
 	for i, c := range changes {
 		if errs[i] = settled(c, errs[i]); errs[i] != nil {
-			failed++
 			errs[i] = fmt.Errorf("%s on link %s: %w", c, h.opts.Name, errs[i])
 		}
 	}
-	h.count.rows.Add(uint64(len(changes)))
+	return h.tally(errs)
+}
+
+// tally counts rows that were written, an error or nil each, and returns nil if none
+// failed.
+func (h *Handle) tally(errs []error) []error {
+	failed := 0
+	for _, err := range errs {
+		if err != nil {
+			failed++
+		}
+	}
+	h.count.rows.Add(uint64(len(errs)))
 	h.count.failed.Add(uint64(failed))
 	if failed == 0 {
 		return nil
