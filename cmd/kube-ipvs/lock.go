@@ -7,10 +7,15 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // errRunning says that another process has the run directory.
 var errRunning = errors.New("another kube-ipvs is running")
+
+// lockWait is how long a lock is waited for. Whoever held it may have been killed a moment ago while it began a process: the
+// kernel keeps the lock until that one has become another program, which takes a busy machine a while.
+const lockWait = 2 * time.Second
 
 // lockRunDir makes this process the only one that writes to the kernel for a run
 // directory, until the file is closed or the process ends, however it ends. The
@@ -25,7 +30,7 @@ func lockRunDir(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open lock: %w", err)
 	}
-	if err := flock(f); err != nil {
+	if err := flockSoon(f); err != nil {
 		defer f.Close()
 		return nil, fmt.Errorf("lock %s: %w%s", path, err, holder(f))
 	}
@@ -33,6 +38,18 @@ func lockRunDir(dir string) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("write %s: %w", path, err), f.Close())
 	}
 	return f, nil
+}
+
+// flockSoon takes the lock as soon as it is free, or fails with errRunning when it was not within lockWait.
+func flockSoon(f *os.File) error {
+	deadline := time.Now().Add(lockWait)
+	for {
+		err := flock(f)
+		if !errors.Is(err, errRunning) || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(lockWait / 100)
+	}
 }
 
 // sign leaves the number of this process, for the message of whoever comes second.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestOneAgentARunDirectory(t *testing.T) {
@@ -27,6 +28,34 @@ func TestOneAgentARunDirectory(t *testing.T) {
 		t.Fatalf("lock after the first was closed: %v", err)
 	}
 	_ = again.Close()
+}
+
+// A process that was begun by an agent holds its lock until it is another program, and may outlive the agent so long.
+func TestLockOfAnAgentThatWasKilled(t *testing.T) {
+	dir := t.TempDir()
+	first, err := lockRunDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := make(chan error)
+	go func() {
+		again, err := lockRunDir(dir)
+		if err == nil {
+			err = again.Close()
+		}
+		tried <- err
+	}()
+	select {
+	case err := <-tried:
+		t.Fatalf("lock beside the first: error %v, want to wait", err)
+	case <-time.After(lockWait / 4):
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-tried; err != nil {
+		t.Errorf("lock after the first was closed: %v", err)
+	}
 }
 
 // What a crash leaves is a file without a lock: it stops nobody, and neither does
