@@ -98,7 +98,7 @@ func printPlan(c config.Config, show []string, out, problems io.Writer) error {
 }
 
 // planned hands the objects to a mode by the way the agent takes.
-func planned(c config.Config, objects file.Objects, notes io.Writer) plannedMode {
+func planned(c config.Config, objects file.Objects, notes io.Writer) dataplane.Dataplane {
 	batch := delivered(c, objects)
 	families := model.Families()
 	mode := modeWithoutKernel(c, families[:])
@@ -115,18 +115,12 @@ func planned(c config.Config, objects file.Objects, notes io.Writer) plannedMode
 			fmt.Fprintf(notes, "%s: %s\n", p.ID, n)
 		}
 	}
-	printConflicts(mode.Conflicts(), notes)
+	printConflicts(mode.Frontends().Conflicts(), notes)
 	return mode
 }
 
-// plannedMode is a mode that says what it would write.
-type plannedMode interface {
-	dataplane.Dataplane
-	Conflicts() []dataplane.Conflict
-}
-
 // modeWithoutKernel makes the mode that is asked for; auto supposes a kernel with IPVS.
-func modeWithoutKernel(c config.Config, families []model.Family) plannedMode {
+func modeWithoutKernel(c config.Config, families []model.Family) dataplane.Dataplane {
 	if c.Mode == config.ModeIPTables {
 		rc := rulesConfig(c, families, nil)
 		rc.DropInvalid = true // connection tracking is not liberal unless somebody makes it

@@ -29,13 +29,14 @@ import (
 // mode is a dataplane in memory: it journals what the loop asks of it and fails
 // on demand.
 type mode struct {
-	mu      sync.Mutex
-	journal []string
-	plans   map[model.ServiceID]model.ServicePlan
-	desired int // rows, one for each Set
-	dirty   int // of which are to be written
-	resting int // of which failed before
-	host    model.Host
+	frontends *dataplane.Frontends // of the loop alone
+	mu        sync.Mutex
+	journal   []string
+	plans     map[model.ServiceID]model.ServicePlan
+	desired   int // rows, one for each Set
+	dirty     int // of which are to be written
+	resting   int // of which failed before
+	host      model.Host
 
 	startErr, loadErr, applyErr error
 	keptOrphans                 []bool
@@ -53,7 +54,9 @@ type mode struct {
 	stall                       chan struct{} // Apply waits for its end, if it is there
 }
 
-func newMode() *mode { return &mode{plans: map[model.ServiceID]model.ServicePlan{}} }
+func newMode() *mode {
+	return &mode{plans: map[model.ServiceID]model.ServicePlan{}, frontends: dataplane.NewFrontends()}
+}
 
 // locked lets a test look at the mode, or change it, while the loop runs.
 func (m *mode) locked(f func()) {
@@ -82,12 +85,15 @@ func (m *mode) Set(p model.ServicePlan) []dataplane.Conflict {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.plans[p.ID] = p
+	m.frontends.Set(p)
 	m.dirty++
 	m.desired++
 	news := m.conflicts
 	m.conflicts = nil
 	return news
 }
+
+func (m *mode) Frontends() *dataplane.Frontends { return m.frontends }
 
 func (m *mode) Serves() (yes bool) {
 	m.locked(func() { yes = m.serves })

@@ -30,6 +30,8 @@ type Dataplane interface {
 	// Set replaces what one Service wants and returns the Services whose
 	// standing in a conflict over an address changed by it.
 	Set(plan model.ServicePlan) []Conflict
+	// Frontends are what Services want, and who has it, for those who only read.
+	Frontends() *Frontends
 	// SetHost tells what is known of the machine the agent runs on.
 	SetHost(host model.Host)
 	// Apply writes what is pending.

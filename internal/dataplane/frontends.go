@@ -215,6 +215,21 @@ func (f *Frontends) Conflicts() []Conflict {
 	return out
 }
 
+// Wanted lists what one Service wants, sorted by key, whether it gets it or not. The list
+// is never changed.
+func (f *Frontends) Wanted(id model.ServiceID) []model.Frontend { return f.services[id].frontends }
+
+// Lost lists what of it another Service has, sorted by key.
+func (f *Frontends) Lost(id model.ServiceID) []Conflict {
+	var out []Conflict
+	for _, fe := range f.services[id].frontends {
+		if holder := f.inForce[fe.Key].Service; holder != id {
+			out = append(out, Conflict{Key: fe.Key, Winner: holder, Loser: id})
+		}
+	}
+	return out
+}
+
 // Get returns the frontend in force for a key.
 func (f *Frontends) Get(k model.FrontendKey) (model.Frontend, bool) {
 	fe, ok := f.inForce[k]

@@ -91,8 +91,8 @@ func same[V comparable](a, b V) bool { return a == b }
 // Name implements dataplane.Dataplane.
 func (m *Mode) Name() string { return Name }
 
-// Conflicts lists the frontends that two Services want.
-func (m *Mode) Conflicts() []dataplane.Conflict { return m.frontends.Conflicts() }
+// Frontends implements dataplane.Dataplane.
+func (m *Mode) Frontends() *dataplane.Frontends { return m.frontends }
 
 // there tells whether a chain is in place.
 func (m *Mode) there(k rules.ChainKey) bool {

@@ -425,7 +425,7 @@ func TestConflictDoesNotMix(t *testing.T) {
 	k := newKernel()
 	m := begin(t, k, web)
 	late := service("z-late", "10.96.0.10", "10.244.9.9")
-	if conflicts := m.Set(late); len(conflicts) != 1 || len(m.Conflicts()) != 1 {
+	if conflicts := m.Set(late); len(conflicts) != 1 || len(m.Frontends().Conflicts()) != 1 {
 		t.Errorf("conflicts %v", conflicts)
 	}
 	apply(t, m)

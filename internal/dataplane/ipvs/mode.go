@@ -122,8 +122,8 @@ func (m *Mode) Name() string { return Name }
 // String prints the mode with its stages in order.
 func (m *Mode) String() string { return Name + " " + m.pipeline.String() }
 
-// Conflicts lists the frontends that two Services want.
-func (m *Mode) Conflicts() []dataplane.Conflict { return m.frontends.Conflicts() }
+// Frontends implements dataplane.Dataplane.
+func (m *Mode) Frontends() *dataplane.Frontends { return m.frontends }
 
 // wantBase wants the sets, chains and jumps that every Service needs.
 func (m *Mode) wantBase() {

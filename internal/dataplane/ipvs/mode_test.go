@@ -263,7 +263,7 @@ func TestConflictIsReportedAndDoesNotMix(t *testing.T) {
 	late := service("z-late", "10.96.0.10", "10.244.9.9:8080")
 	conflicts := m.Set(late)
 	apply(t, m)
-	if len(conflicts) != 1 || conflicts[0].Loser.Name != "z-late" || len(m.Conflicts()) != 1 {
+	if len(conflicts) != 1 || conflicts[0].Loser.Name != "z-late" || len(m.Frontends().Conflicts()) != 1 {
 		t.Errorf("conflicts %v", conflicts)
 	}
 	if strings.Contains(k.servers.String(), "10.244.9.9") {
