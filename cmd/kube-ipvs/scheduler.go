@@ -78,6 +78,14 @@ func (p *program) tryScheduler(ctx context.Context, s scheduler.Spec) error {
 	return k.probe(ctx, s)
 }
 
+// tryGUE asks for tunnels that a Service asks for. Without IPVS none is used.
+func (p *program) tryGUE(ctx context.Context) error {
+	if p.live.now().Mode != config.ModeIPVS {
+		return nil
+	}
+	return p.kernel.servers.ProbeGUE(ctx)
+}
+
 // live tells whether a module is loaded and ready: its scheduler is registered then.
 // One that is built in has no such file.
 func (p picker) live(module string) bool {

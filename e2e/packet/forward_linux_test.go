@@ -32,6 +32,14 @@ type direct struct {
 	web service
 }
 
+// ways are what a Service says of how it is forwarded.
+var ways = map[string]annotations{
+	"dr": {"forward": "dr"}, "tunnel": {"forward": "tunnel"}, "gue": {"forward": "tunnel", "tunnel": "gue:" + guePort},
+}
+
+// guePort is where pods take tunnels by GUE.
+const guePort = "5555"
+
 // newDirect has both web pods serve on port 8080, by a Service that forwards in some way.
 func newDirect(t *testing.T, way string, backends ...func(*cluster) *pod) *direct {
 	t.Helper()
@@ -43,7 +51,7 @@ func newDirect(t *testing.T, way string, backends ...func(*cluster) *pod) *direc
 		d.outside.sysctl(t, "ipv4/conf/"+link+"/rp_filter", "0")
 	}
 	d.web = service{
-		name: "web", vip: pair{"10.96.0.20", "fd00:96::20"}, external: directVIP, annotations: annotations{"forward": way},
+		name: "web", vip: pair{"10.96.0.20", "fd00:96::20"}, external: directVIP, annotations: ways[way],
 		ports: []port{{"tcp", "TCP", 8080, 8080}, {"udp", "UDP", 8080, 8080}},
 	}
 	for _, of := range backends {
@@ -53,7 +61,7 @@ func newDirect(t *testing.T, way string, backends ...func(*cluster) *pod) *direc
 		if way == "dr" {
 			p.ownsDirectly(t)
 		} else {
-			p.ownsByTunnel(t)
+			p.ownsByTunnel(t, way)
 		}
 		d.web.backends = append(d.web.backends, endpoints(p)...)
 	}
@@ -64,9 +72,14 @@ func webA(c *cluster) *pod { return c.webA }
 func webB(c *cluster) *pod { return c.webB }
 
 // ownsByTunnel gives a pod the address behind the ends of tunnels, by what the init container of the example does.
-func (p *pod) ownsByTunnel(t *testing.T) {
+func (p *pod) ownsByTunnel(t *testing.T, way string) {
 	t.Helper()
-	p.run(t, "env", "VIPS="+strings.Join(directVIP.all(), " "), "sh", "-ec", exampleScript(t))
+	gue := ""
+	if way == "gue" {
+		gue = guePort
+		p.run(t, "modprobe", "fou") // for the whole machine, which nobody in a pod may ask for
+	}
+	p.run(t, "env", "VIPS="+strings.Join(directVIP.all(), " "), "GUE="+gue, "sh", "-ec", exampleScript(t))
 }
 
 // exampleScript is that of manifests/dsr-backend.yaml.
@@ -228,12 +241,22 @@ const megabyte = 1 << 20
 // TestDirectReturnByTunnel: the pod of another node answers the client without node-a, large packets fit into the tunnel, and the
 // client is seen.
 func TestDirectReturnByTunnel(t *testing.T) {
-	t.Parallel()
-	d := newDirect(t, "tunnel", webB)
+	for _, tt := range []struct {
+		way     string
+		headers map[int]int // of the tunnel
+	}{{"tunnel", map[int]int{4: 20, 6: 40}}, {"gue", map[int]int{4: 20 + 8 + 4, 6: 40 + 8 + 4}}} {
+		t.Run(tt.way, func(t *testing.T) {
+			t.Parallel()
+			newDirect(t, tt.way, webB).bypasses(t, tt.headers)
+		})
+	}
+}
+
+func (d *direct) bypasses(t *testing.T, headers map[int]int) {
 	d.start(t, d.web)
 	table := newTable("family", "answers seen by node-a", "bytes to the client by node-a", "by node-b", "segment")
 	for _, family := range families {
-		vip, room := directVIP.of(family), map[int]int{4: 1500 - 20 - 40, 6: 1500 - 40 - 60}[family]
+		vip, room := directVIP.of(family), 1500-headers[family]-map[int]int{4: 40, 6: 60}[family]
 		byA, byB := d.a.sent(t, "ext0"), d.b.sent(t, "ext1")
 		c := d.outside.connect(t, vip)
 		name, client := c.carry(t, megabyte)
@@ -306,15 +329,23 @@ func TestDirectReturnOnOneLink(t *testing.T) {
 
 // TestDirectReturnTellsOfTheTunnel: who sends datagrams that do not fit, and does not want them cut, learns how large they may be.
 func TestDirectReturnTellsOfTheTunnel(t *testing.T) {
-	t.Parallel()
-	d := newDirect(t, "tunnel", webB)
+	for way, header := range map[string]int{"tunnel": 0, "gue": 8 + 4} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			newDirect(t, way, webB).tellsOfTheTunnel(t, header)
+		})
+	}
+}
+
+// tellsOfTheTunnel wants the MTU that a tunnel leaves whose packets have another header beside that of IP.
+func (d *direct) tellsOfTheTunnel(t *testing.T, header int) {
 	d.start(t, d.web)
 	for _, tt := range []struct {
 		family, size, want         int
 		level, discover, do, known int
 	}{
-		{4, 1500 - 28, 1480, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO, unix.IP_MTU},
-		{6, 1500 - 48, 1460, unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO, unix.IPV6_MTU},
+		{4, 1500 - 28, 1480 - header, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO, unix.IP_MTU},
+		{6, 1500 - 48, 1460 - header, unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO, unix.IPV6_MTU},
 	} {
 		to := netip.MustParseAddrPort(hostPort(directVIP.of(tt.family), 8080))
 		fd := d.outside.datagrams(t, netip.AddrPortFrom(d.outside.source(to.Addr().String()), 0))
@@ -363,7 +394,7 @@ func TestDirectReturnEnds(t *testing.T) {
 			t.Errorf("IPv%d: of a new connection the server saw no answer", family)
 		}
 	}
-	d.web.annotations = annotations{"forward": "tunnel"}
+	d.web.annotations = ways["tunnel"]
 	for _, n := range []*proxy{d.agentA, d.agentB} {
 		n.edit(t, func() { n.write(t, d.web) })
 	}

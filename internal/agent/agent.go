@@ -57,6 +57,8 @@ type Options struct {
 	// TryScheduler asks the kernel for a scheduler that a Service asks for; nil is a
 	// kernel that takes every one.
 	TryScheduler func(context.Context, scheduler.Spec) error
+	// TryGUE asks it in the same way for tunnels by GUE.
+	TryGUE func(context.Context) error
 	// Health is told what health-check ports answer; nil is nobody.
 	Health   Health
 	Observer Observer
@@ -132,6 +134,7 @@ type Agent struct {
 	auditing  bool       // in the middle of a round
 	round     rounds
 	tried     map[scheduler.Spec]bool // schedulers that the kernel took
+	triedGUE  bool                    // and tunnels by GUE
 	stats     stats
 	services  map[model.ServiceID]*outcome
 	counts    Counts

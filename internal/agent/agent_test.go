@@ -218,7 +218,7 @@ type world struct {
 	host   *host
 	health *health
 	heard  *herald
-	// lacks are the schedulers that the kernel refuses, with what it says.
+	// lacks are the schedulers that the kernel refuses, and gue, with what it says.
 	lacks sync.Map // string to error
 	// settings are what the compiler goes by, but for the host.
 	settings plan.Options
@@ -253,6 +253,11 @@ func run(t *testing.T, m *mode, test func(w *world)) {
 				return func(s *model.Service, behind []*model.Slice) bool {
 					return w.options(now).Concerns(w.options(before), s, behind)
 				}
+			},
+			TryGUE: func(context.Context) error {
+				err, _ := w.lacks.Load("gue")
+				refused, _ := err.(error)
+				return refused
 			},
 			TryScheduler: func(_ context.Context, s scheduler.Spec) error {
 				err, _ := w.lacks.Load(s.Name())

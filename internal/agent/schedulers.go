@@ -12,8 +12,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
 
-// A scheduler that a Service asks for is tried in the kernel before it is compiled for
-// (decisions 16). What is refused is part of what is known of the host, so that whoever
+// A scheduler or a tunnel that a Service asks for is tried in the kernel before it is
+// compiled for (decisions 16). What is refused is part of what is known of the host, so that whoever
 // asks for it is compiled anew when that changes.
 
 // tryAgain is how long a refused scheduler waits for its module to appear.
@@ -21,15 +21,15 @@ const tryAgain = 30 * time.Second
 
 // trySchedulers tries those that nobody has asked for before.
 func (a *Agent) trySchedulers(ctx context.Context, inputs []catalog.Input) {
-	if a.opts.TryScheduler == nil {
-		return
-	}
 	for _, in := range inputs {
 		if in.Service == nil || in.Service.Policy == nil {
 			continue
 		}
+		if in.Service.Policy.GUE != 0 && !a.triedGUE && a.known.NoGUE == "" {
+			a.tryGUE(ctx)
+		}
 		want := in.Service.Policy.Scheduler
-		if _, refused := a.known.Refused[want]; want.IsZero() || refused || a.tried[want] {
+		if _, refused := a.known.Refused[want]; a.opts.TryScheduler == nil || want.IsZero() || refused || a.tried[want] {
 			continue
 		}
 		a.tryScheduler(ctx, want)
@@ -59,6 +59,31 @@ func (a *Agent) tryScheduler(ctx context.Context, s scheduler.Spec) {
 	a.again.armUnlessSet(tryAgain)
 }
 
+// tryGUE keeps what the kernel says to tunnels by GUE.
+func (a *Agent) tryGUE(ctx context.Context) {
+	if a.opts.TryGUE == nil {
+		return
+	}
+	said := ""
+	err := a.opts.TryGUE(ctx)
+	if ctx.Err() != nil {
+		return // told to stop
+	}
+	if a.triedGUE = err == nil; !a.triedGUE {
+		said = err.Error()
+		a.again.armUnlessSet(tryAgain)
+	}
+	if said == a.known.NoGUE {
+		return
+	}
+	a.known.NoGUE, a.hostMoved = said, true
+	if a.triedGUE {
+		a.log.Info("the kernel forwards by GUE by now")
+	} else {
+		a.log.Warn("the kernel does not forward by GUE, which a service asks for: nat is used", zap.Error(err))
+	}
+}
+
 // refuse changes what is known of the host, which was handed out and stays as it was.
 func (a *Agent) refuse(change func(map[scheduler.Spec]string)) {
 	now := maps.Clone(a.known.Refused)
@@ -74,6 +99,9 @@ func (a *Agent) tryRefused(ctx context.Context) {
 	for s := range a.known.Refused {
 		a.tryScheduler(ctx, s)
 	}
+	if a.known.NoGUE != "" {
+		a.tryGUE(ctx)
+	}
 	if len(a.known.Refused) > 0 {
 		a.again.armUnlessSet(tryAgain)
 	}
@@ -86,5 +114,6 @@ func (a *Agent) tryRefused(ctx context.Context) {
 // forgetSchedulers has all of them tried anew: another mode has another kernel.
 func (a *Agent) forgetSchedulers(ctx context.Context) {
 	a.tried, a.known.Refused = map[scheduler.Spec]bool{}, nil
+	a.triedGUE, a.known.NoGUE = false, ""
 	a.trySchedulers(ctx, a.matching(func(s *model.Service, _ []*model.Slice) bool { return s.Policy != nil }))
 }

@@ -2,6 +2,8 @@ package agent_test
 
 import (
 	"errors"
+	"fmt"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -60,6 +62,42 @@ func TestSchedulerIsTriedBeforeItIsUsed(t *testing.T) {
 		w.wantSchedulers(map[string]string{"maglev": "mh", "another": "mh"})
 		if told := w.heard.take(); told != nil {
 			w.Errorf("told %q of what is well again", told)
+		}
+	})
+}
+
+// So it is with a tunnel.
+func TestTunnelIsTriedBeforeItIsUsed(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		ways := func() (got []string) {
+			w.mode.locked(func() {
+				for _, p := range w.mode.plans {
+					for _, f := range p.Frontends[1:] {
+						got = append(got, fmt.Sprintf("%s %s %d", f.Key.Addr, f.Forward, f.GUE))
+					}
+				}
+				clear(w.mode.plans)
+			})
+			return got
+		}
+		w.lacks.Store("gue", errors.New("an old kernel"))
+		s := service("direct", "10.96.0.1")
+		s.ExternalIPs = []netip.Addr{netip.MustParseAddr("203.0.113.1")}
+		s.Policy = &model.Policy{Forward: model.ForwardTunnel, GUE: 5555}
+		w.SetService(s)
+		w.SetState(model.FromFile, source.Complete)
+		w.after(time.Second)
+		if diff := cmp.Diff([]string{"203.0.113.1 nat 0"}, ways()); diff != "" {
+			w.Errorf("forwarded (-want +got):\n%s", diff)
+		}
+		w.after(time.Minute) // it is asked for again, and nothing is new
+		if got := ways(); got != nil {
+			w.Errorf("compiled anew: %q", got)
+		}
+		w.lacks.Delete("gue")
+		w.after(time.Minute)
+		if diff := cmp.Diff([]string{"203.0.113.1 tunnel 5555"}, ways()); diff != "" {
+			w.Errorf("forwarded (-want +got):\n%s", diff)
 		}
 	})
 }

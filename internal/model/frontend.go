@@ -115,6 +115,9 @@ type Frontend struct {
 	// keep the address of the client as well, whatever the policy, and have backends on the
 	// port of the frontend alone.
 	Forward Forward
+	// GUE is the UDP port of the backends to which ForwardTunnel sends packets wrapped by Generic UDP Encapsulation; 0 wraps
+	// them in IP alone (kube-ipvs.io/tunnel).
+	GUE uint16
 	// Kept are the endpoints, sorted, that are no backends and whose connections go on
 	// without a limit in time: a policy or a hint passes them over, they serve while
 	// they terminate, or they are not ready for the moment. No new connection goes there.
@@ -134,7 +137,7 @@ func (f Frontend) Equal(o Frontend) bool {
 		f.Scheduler == o.Scheduler && f.Affinity == o.Affinity &&
 		f.Bind == o.Bind && f.Local == o.Local && f.NoLocal == o.NoLocal &&
 		f.OwnNode == o.OwnNode && f.Detour == o.Detour && slices.Equal(f.SourceRanges, o.SourceRanges) &&
-		f.Drain == o.Drain && f.OnePacket == o.OnePacket && f.SlowStart == o.SlowStart && f.Limit == o.Limit && f.Forward == o.Forward &&
+		f.Drain == o.Drain && f.OnePacket == o.OnePacket && f.SlowStart == o.SlowStart && f.Limit == o.Limit && f.Forward == o.Forward && f.GUE == o.GUE &&
 		slices.Equal(f.Backends, o.Backends) && slices.Equal(f.Kept, o.Kept) && slices.Equal(f.Hairpin, o.Hairpin)
 }
 

@@ -31,6 +31,8 @@ type Host struct {
 	// Refused are the schedulers that the kernel was asked for and does not have, with
 	// what it said.
 	Refused map[scheduler.Spec]string
+	// NoGUE says why the kernel does not forward by Frontend.GUE, once it was asked; empty else.
+	NoGUE string
 }
 
 // NodeWeight is the annotation kube-ipvs.io/weight of a Node.
@@ -60,5 +62,5 @@ func (h Host) Holder(a netip.Addr) string {
 func (h Host) Equal(o Host) bool {
 	return h.Node.Equal(o.Node) && maps.Equal(h.Links, o.Links) && maps.Equal(h.Nodes, o.Nodes) &&
 		slices.Equal(h.Gateways, o.Gateways) && slices.Equal(h.NodePorts, o.NodePorts) &&
-		maps.Equal(h.Weights, o.Weights) && maps.Equal(h.Refused, o.Refused)
+		maps.Equal(h.Weights, o.Weights) && maps.Equal(h.Refused, o.Refused) && h.NoGUE == o.NoGUE
 }

@@ -26,6 +26,8 @@ type Policy struct {
 	Limit Limit
 	// Forward is how packets get from the external addresses to the endpoints.
 	Forward Forward
+	// GUE is Frontend.GUE.
+	GUE uint16
 }
 
 // Equal tells whether two policies ask for the same; nil asks for nothing.
@@ -34,7 +36,7 @@ func (p *Policy) Equal(o *Policy) bool {
 		return p == o
 	}
 	return p.Scheduler == o.Scheduler && same(p.Weight, o.Weight) && p.OnePacket == o.OnePacket && p.Skip == o.Skip &&
-		same(p.Drain, o.Drain) && p.SlowStart == o.SlowStart && p.Limit == o.Limit && p.Forward == o.Forward
+		same(p.Drain, o.Drain) && p.SlowStart == o.SlowStart && p.Limit == o.Limit && p.Forward == o.Forward && p.GUE == o.GUE
 }
 
 func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
@@ -56,7 +58,7 @@ const (
 	ForwardNAT Forward = iota
 	// ForwardDirect puts the packet on the link of the backend as it is (ipvsadm -g).
 	ForwardDirect
-	// ForwardTunnel wraps it in another IP header (ipvsadm -i).
+	// ForwardTunnel wraps it in another IP header (ipvsadm -i), and UDP where Frontend.GUE says so.
 	ForwardTunnel
 )
 

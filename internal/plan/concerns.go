@@ -47,13 +47,17 @@ func otherHolder(now, old *model.Host, svc *model.Service) bool {
 		slices.ContainsFunc(svc.Ingress, func(in model.Ingress) bool { return differs(in.Addr) })
 }
 
-// otherVerdict tells whether the kernel has the scheduler that the Service asks for, and
-// had not, or the other way round.
+// otherVerdict tells whether the kernel has the scheduler or the tunnel that the Service
+// asks for, and had not, or the other way round.
 func otherVerdict(now, old *model.Host, svc *model.Service) bool {
-	if svc.Policy == nil || svc.Policy.Scheduler.IsZero() {
+	switch p := svc.Policy; {
+	case p == nil:
 		return false
+	case p.GUE != 0 && now.NoGUE != old.NoGUE:
+		return true
+	default:
+		return now.Refused[p.Scheduler] != old.Refused[p.Scheduler]
 	}
-	return now.Refused[svc.Policy.Scheduler] != old.Refused[svc.Policy.Scheduler]
 }
 
 // otherWeights tells whether a Node that endpoints are on says something else of their

@@ -34,6 +34,9 @@ func (j *job) forward(f *model.Frontend) model.Forward {
 // rewrites says why packets of a frontend have to be rewritten, empty if they need not.
 // Its backends are of its own family already (join).
 func (j *job) rewrites(f *model.Frontend) string {
+	if p := j.asked(); p.Forward == model.ForwardTunnel && p.GUE != 0 && j.opts.Host.NoGUE != "" {
+		return fmt.Sprintf("%s asks for GUE, which is not to be had here (%s)", annotation("tunnel"), j.opts.Host.NoGUE)
+	}
 	if !f.Bind {
 		return fmt.Sprintf("%s is %s: answers from it would be dropped", f.Key.Addr, j.opts.Host.Holder(f.Key.Addr))
 	}

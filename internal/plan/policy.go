@@ -40,7 +40,9 @@ func (j *job) shape(f *model.Frontend) {
 	if f.Limit = p.Limit; counts(f.Scheduler) {
 		f.SlowStart = p.SlowStart
 	}
-	f.Forward = j.forward(f)
+	if f.Forward = j.forward(f); f.Forward == model.ForwardTunnel {
+		f.GUE = p.GUE
+	}
 }
 
 // counts tells whether an algorithm shares connections by weight one after the other. Those
@@ -122,6 +124,9 @@ func (j *job) withoutEffect(p *model.Policy, frontends []model.Frontend, out *no
 	}
 	if p.Forward != model.ForwardNAT && !slices.ContainsFunc(frontends, func(f model.Frontend) bool { return forwards(f.Kind) }) {
 		out.addf("%s: the Service has no external address: no effect", annotation("forward"))
+	}
+	if p.GUE != 0 && p.Forward != model.ForwardTunnel {
+		out.addf("%s: there is no %s: tunnel beside it: no effect", annotation("tunnel"), annotation("forward"))
 	}
 	if p.Weight != nil && *p.Weight > 0 && used.Algorithm().Weight == scheduler.WeightIgnored {
 		out.addf("%s: scheduler %s knows no weights but 0: no effect", annotation("weight"), used.Name())

@@ -152,7 +152,7 @@ func TestPolicy(t *testing.T) {
 func TestWhomPolicyConcerns(t *testing.T) {
 	before, after := here, here
 	after.Host.Weights = map[string]model.NodeWeight{"far": {Weight: 2}}
-	after.Host.Refused = map[scheduler.Spec]string{scheduler.MustParse("mh"): "x"}
+	after.Host.Refused, after.Host.NoGUE = map[scheduler.Spec]string{scheduler.MustParse("mh"): "x"}, "x"
 	there, elsewhere := webSlice("s", ready("10.0.0.1", "far")), webSlice("s", ready("10.0.0.1", "here"))
 	for _, tt := range []struct {
 		name   string
@@ -163,6 +163,8 @@ func TestWhomPolicyConcerns(t *testing.T) {
 		{"an endpoint on it", web(), &there, true},
 		{"an endpoint elsewhere", web(), &elsewhere, false},
 		{"its scheduler", web(asking(model.Policy{Scheduler: scheduler.MustParse("mh")})), &elsewhere, true},
+		{"its tunnel", web(asking(model.Policy{Forward: model.ForwardTunnel, GUE: 5555})), &elsewhere, true},
+		{"another tunnel", web(asking(model.Policy{Forward: model.ForwardTunnel})), &elsewhere, false},
 		{"another scheduler", web(asking(model.Policy{Scheduler: scheduler.MustParse("sh")})), &elsewhere, false},
 	} {
 		if got := after.Concerns(before, tt.svc, []*model.Slice{tt.behind}); got != tt.want {
@@ -192,6 +194,9 @@ func TestWhomPolicyConcerns(t *testing.T) {
 // forwarding prints how a frontend forwards, and where clients of this node are taken.
 func forwarding(f model.Frontend) string {
 	out := fmt.Sprintf("%s %s %s", f.Kind, f.Key, f.Forward)
+	if f.GUE != 0 {
+		out += fmt.Sprintf(" gue=%d", f.GUE)
+	}
 	if f.Detour.IsValid() {
 		out += " detour=" + f.Detour.String()
 	}
@@ -232,6 +237,21 @@ func TestForward(t *testing.T) {
 				"ExternalIP 203.0.113.1:80/tcp tunnel detour=10.96.0.1:80\nLoadBalancer 203.0.113.2:80/tcp tunnel detour=10.96.0.1:80", "",
 		},
 		{"dr", here, web(way(model.ForwardDirect), external), pods, "ClusterIP 10.96.0.1:80/tcp nat\nExternalIP 203.0.113.1:80/tcp dr detour=10.96.0.1:80", ""},
+		{
+			"GUE", here, web(asking(model.Policy{Forward: model.ForwardTunnel, GUE: 5555}), external), pods,
+			"ClusterIP 10.96.0.1:80/tcp nat\nExternalIP 203.0.113.1:80/tcp tunnel gue=5555 detour=10.96.0.1:80", "",
+		},
+		{
+			"GUE that the kernel lacks", host(func(h *model.Host) { h.NoGUE = "too old" }), web(asking(model.Policy{Forward: model.ForwardTunnel, GUE: 5555}), external), pods,
+			"ClusterIP 10.96.0.1:80/tcp nat\nExternalIP 203.0.113.1:80/tcp nat",
+			note + "203.0.113.1:80/tcp is forwarded by nat, not tunnel: metadata.annotations[kube-ipvs.io/tunnel] asks for GUE, which is not to be had here (too old)",
+		},
+		{"a lack that matters to none", host(func(h *model.Host) { h.NoGUE = "too old" }), web(tunnel, external), pods, "ClusterIP 10.96.0.1:80/tcp nat\nExternalIP 203.0.113.1:80/tcp tunnel detour=10.96.0.1:80", ""},
+		{
+			"GUE without a tunnel", here, web(asking(model.Policy{Forward: model.ForwardDirect, GUE: 5555}), external), pods,
+			"ClusterIP 10.96.0.1:80/tcp nat\nExternalIP 203.0.113.1:80/tcp dr detour=10.96.0.1:80",
+			"metadata.annotations[kube-ipvs.io/tunnel]: there is no metadata.annotations[kube-ipvs.io/forward]: tunnel beside it: no effect",
+		},
 		{"nat", here, web(way(model.ForwardNAT), external), pods, "ClusterIP 10.96.0.1:80/tcp nat\nExternalIP 203.0.113.1:80/tcp nat", ""},
 		{
 			"SCTP", here, web(tunnel, external, func(s *model.Service) { s.Ports[0].Protocol = model.SCTP }),

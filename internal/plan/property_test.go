@@ -221,7 +221,7 @@ func changed(r *rand.Rand, o plan.Options) plan.Options {
 		case 6:
 			o.Host.Weights = other.Host.Weights
 		case 7:
-			o.Host.Refused = other.Host.Refused
+			o.Host.Refused, o.Host.NoGUE = other.Host.Refused, other.Host.NoGUE
 		}
 	}
 	return o

@@ -78,6 +78,7 @@ func randomHost(r *rand.Rand) model.Host {
 		h.Weights = map[string]model.NodeWeight{pick(r, "here", "far"): pick(r, model.NodeWeight{Weight: 7}, model.NodeWeight{}, model.NodeWeight{Bad: "heavy"})}
 	}
 	if coin(r) {
+		h.NoGUE = "not here"
 		h.Refused = map[scheduler.Spec]string{scheduler.MustParse(pick(r, "sh", "wlc")): "not there"}
 	}
 	return h
@@ -91,7 +92,7 @@ func randomPolicy(r *rand.Rand) *model.Policy {
 	return &model.Policy{
 		Scheduler: pick(r, scheduler.Spec{}, scheduler.MustParse("sh"), scheduler.MustParse("wlc")), OnePacket: coin(r),
 		Weight: pick(r, nil, new(uint16(5))), SlowStart: pick(r, 0, time.Minute),
-		Forward: pick(r, model.ForwardNAT, model.ForwardDirect, model.ForwardTunnel),
+		Forward: pick(r, model.ForwardNAT, model.ForwardDirect, model.ForwardTunnel), GUE: pick[uint16](r, 0, 5555),
 	}
 }
 

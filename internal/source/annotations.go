@@ -26,6 +26,7 @@ const (
 	keySlowStart      = "slow-start"
 	keyMaxConnections = "max-connections"
 	keyForward        = "forward"
+	keyTunnel         = "tunnel"
 )
 
 // The annotations of kube-router that mean the same, read where ours is absent. Its flags
@@ -38,7 +39,7 @@ const (
 // Keys are the annotations that a Service may have, without ours, in the order in which
 // people are told of them.
 func Keys() []string {
-	return []string{keyScheduler, keySchedulerFlags, keyWeight, keyOnePacket, keyDrain, keySkip, keySlowStart, keyMaxConnections, keyForward}
+	return []string{keyScheduler, keySchedulerFlags, keyWeight, keyOnePacket, keyDrain, keySkip, keySlowStart, keyMaxConnections, keyForward, keyTunnel}
 }
 
 // The bounds of durations. A drain may be none at all; a slow start shorter than a second
@@ -84,7 +85,7 @@ func (a *annotations) policy() *model.Policy {
 	p := model.Policy{
 		Scheduler: a.scheduler(), Weight: a.weight("the other sources of weights hold"),
 		OnePacket: a.truth(keyOnePacket), Skip: a.truth(keySkip),
-		Drain: a.drain(), SlowStart: a.slowStart(), Limit: a.limit(), Forward: a.forward(),
+		Drain: a.drain(), SlowStart: a.slowStart(), Limit: a.limit(), Forward: a.forward(), GUE: a.gue(),
 	}
 	a.strange()
 	if p.Equal(&model.Policy{}) {
@@ -262,4 +263,19 @@ func (a *annotations) forward() model.Forward {
 		a.bad(ours+keyForward, "%s is not nat, dr or tunnel, taken as nat", quote(text))
 	}
 	return way
+}
+
+// gue reads what tunnels wrap packets in: the UDP port of "gue:5555", 0 for "ipip".
+func (a *annotations) gue() uint16 {
+	text, said := a.text(keyTunnel)
+	if !said || text == "ipip" {
+		return 0
+	}
+	number, is := strings.CutPrefix(text, "gue:")
+	port, err := strconv.ParseUint(number, 10, 16)
+	if !is || err != nil || port == 0 {
+		a.bad(ours+keyTunnel, "%s is not ipip, or gue with a UDP port such as gue:5555, taken as ipip", quote(text))
+		return 0
+	}
+	return uint16(port)
 }

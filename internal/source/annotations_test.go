@@ -37,6 +37,7 @@ func showPolicy(p *model.Policy) (out []string) {
 	add(p.SlowStart > 0, "slow start %s", p.SlowStart)
 	add(p.Limit != model.Limit{}, "limit %d,%d", p.Limit.Upper, p.Limit.Lower)
 	add(p.Forward != model.ForwardNAT, "forward %s", p.Forward)
+	add(p.GUE != 0, "gue %d", p.GUE)
 	return out
 }
 
@@ -81,6 +82,9 @@ func TestPolicy(t *testing.T) {
 		{"and from where on again", map[string]string{"kube-ipvs.io/max-connections": "1000, 800"}, "limit 1000,800"},
 		{"no limit", map[string]string{"kube-ipvs.io/max-connections": "0"}, ""},
 		{"tunnel", map[string]string{"kube-ipvs.io/forward": "tunnel"}, "forward tunnel"},
+		{"gue", map[string]string{"kube-ipvs.io/forward": "tunnel", "kube-ipvs.io/tunnel": "gue:5555"}, "forward tunnel\ngue 5555"},
+		{"the largest port", map[string]string{"kube-ipvs.io/tunnel": "gue:65535"}, "gue 65535"},
+		{"the tunnel there always is", map[string]string{"kube-ipvs.io/tunnel": "ipip"}, ""},
 		{"direct", map[string]string{"kube-ipvs.io/forward": "dr"}, "forward dr"},
 		{"nat", map[string]string{"kube-ipvs.io/forward": "nat"}, ""},
 		{"all", map[string]string{
@@ -110,6 +114,7 @@ func TestBadAnnotationsOfAService(t *testing.T) {
 		slow    = " is not 0s or a duration from 1s to 1h such as 30s: endpoints get their whole weight at once"
 		limit   = " is not a number of connections, or two such as 1000,800 of which the second is not the larger: there is no limit"
 		forward = " is not nat, dr or tunnel, taken as nat"
+		tunnel  = " is not ipip, or gue with a UDP port such as gue:5555, taken as ipip"
 		unknown = `unknown scheduler `
 		names   = `: use one of rr wrr lc wlc lblc lblcr sh dh sed nq mh fo ovf: the scheduler of the node holds`
 	)
@@ -174,9 +179,16 @@ func TestBadAnnotationsOfAService(t *testing.T) {
 		{"forward", "ipip", `"ipip"` + forward},
 		{"forward", "gre", `"gre"` + forward},
 		{"forward", "direct-return", `"direct-return"` + forward},
-		{"schedular", "rr", "there is no such annotation; those of kube-ipvs.io are scheduler, scheduler-flags, weight, one-packet, drain, skip, slow-start, max-connections, forward"},
-		{"Weight", "1", "there is no such annotation; those of kube-ipvs.io are scheduler, scheduler-flags, weight, one-packet, drain, skip, slow-start, max-connections, forward"},
-		{"", "x", "there is no such annotation; those of kube-ipvs.io are scheduler, scheduler-flags, weight, one-packet, drain, skip, slow-start, max-connections, forward"},
+		{"tunnel", "", `""` + tunnel},
+		{"tunnel", "gue", `"gue"` + tunnel},
+		{"tunnel", "gue:", `"gue:"` + tunnel},
+		{"tunnel", "gue:0", `"gue:0"` + tunnel},
+		{"tunnel", "gue:65536", `"gue:65536"` + tunnel},
+		{"tunnel", "gre:5555", `"gre:5555"` + tunnel},
+		{"tunnel", "5555", `"5555"` + tunnel},
+		{"schedular", "rr", "there is no such annotation; those of kube-ipvs.io are scheduler, scheduler-flags, weight, one-packet, drain, skip, slow-start, max-connections, forward, tunnel"},
+		{"Weight", "1", "there is no such annotation; those of kube-ipvs.io are scheduler, scheduler-flags, weight, one-packet, drain, skip, slow-start, max-connections, forward, tunnel"},
+		{"", "x", "there is no such annotation; those of kube-ipvs.io are scheduler, scheduler-flags, weight, one-packet, drain, skip, slow-start, max-connections, forward, tunnel"},
 	} {
 		t.Run(tt.key+"="+tt.value[:min(len(tt.value), 20)], func(t *testing.T) {
 			asked := map[string]string{"kube-ipvs.io/drain": "7s", "kube-ipvs.io/" + tt.key: tt.value}
@@ -230,7 +242,7 @@ func TestWeightsElsewhere(t *testing.T) {
 		{"a bad one", map[string]string{"kube-ipvs.io/weight": "heavy"}, `bad metadata.annotations[kube-ipvs.io/weight]: "heavy" is not a whole number from 0 to 65535: %[2]s`},
 		{"what belongs elsewhere", map[string]string{"kube-ipvs.io/scheduler": "rr"}, "bad metadata.annotations[kube-ipvs.io/scheduler]: it may stand on a Service, not on %[1]s"},
 		{"what nobody knows", map[string]string{"kube-ipvs.io/wait": "1"}, "bad metadata.annotations[kube-ipvs.io/wait]: there is no such annotation; " +
-			"those of kube-ipvs.io are scheduler, scheduler-flags, weight, one-packet, drain, skip, slow-start, max-connections, forward"},
+			"those of kube-ipvs.io are scheduler, scheduler-flags, weight, one-packet, drain, skip, slow-start, max-connections, forward, tunnel"},
 	} {
 		show := func(weight *uint16, bad []string) string {
 			var out []string

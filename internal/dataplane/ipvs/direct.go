@@ -131,15 +131,19 @@ func (c Config) directRules(w ruleWriter) {
 // as large as the backend said in its SYN,ACK, which does not come by the director: so it is
 // made to say less where it leaves its node. There is no rule to subtract, but by ranges.
 var (
-	// headers are those of IP and TCP together, without options; tunnelHeader is what a tunnel adds.
+	// headers are those of IP and TCP together, without options; tunnelHeader is what a tunnel adds at most.
 	headers      = map[model.Family]int{model.IPv4: 40, model.IPv6: 60}
-	tunnelHeader = map[model.Family]int{model.IPv4: 20, model.IPv6: 40}
+	tunnelHeader = map[model.Family]int{model.IPv4: 20 + gueHeader, model.IPv6: 40 + gueHeader}
 	// commonMTUs are those of pods in networks with and without tunnels of their own; one
 	// between two of them loses what it has beyond the lesser.
 	commonMTUs = []int{1280, 1360, 1400, 1420, 1440, 1450, 1460, 1480, 1500, 8900, 8950, 9000}
 )
 
-const largestSegment = 65535
+const (
+	largestSegment = 65535
+	// gueHeader are those of UDP and GUE, which few tunnels add: 12 bytes less for all are less than to tell them apart.
+	gueHeader = 8 + 4
+)
 
 // segments lower the segment size that a SYN,ACK offers. Of a range the least counts; the
 // ranges rise, so that what one has lowered is never lowered by another.

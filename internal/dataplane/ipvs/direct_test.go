@@ -113,6 +113,17 @@ func TestDirectReturn(t *testing.T) {
 		t.Error("clients of a tunnel are masqueraded")
 	}
 
+	gue := forwarded(vip, model.ForwardTunnel)
+	gue.Frontends[1].GUE = 5555
+	m.Set(gue)
+	apply(t, m)
+	expect("GUE", "detached=true marked rules jump", "map[2:2]")
+	if got := k.servers.String(); strings.Count(got, " --tun-type gue --tun-port 5555 --tun-nocsum\n") != 2 {
+		t.Errorf("servers, with tunnels by GUE wanted:\n%s", got)
+	}
+	m.Set(forwarded(vip, model.ForwardTunnel))
+	apply(t, m)
+
 	k.links.LoseAddress(netip.MustParseAddr(vip))
 	m.AddressLost(netip.MustParseAddr(vip))
 	apply(t, m)

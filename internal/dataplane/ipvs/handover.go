@@ -158,7 +158,7 @@ func (h handOver) keepForIPVS() {
 	keep(h.servers)
 	// One that kube-proxy finds keeps its method, and none of its addresses is detached.
 	for k, d := range maps.Collect(h.destinations.Actual()) {
-		d.Forward = vserver.ForwardMasq
+		d.Forward, d.Tunnel, d.TunnelPort, d.TunnelFlags = vserver.ForwardMasq, vserver.TunnelIPIP, 0, 0
 		h.destinations.SetDesired(k, d)
 	}
 	keep(h.addresses)

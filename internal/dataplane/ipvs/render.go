@@ -65,5 +65,9 @@ var forwards = map[model.Forward]uint8{
 }
 
 func renderDestination(f *model.Frontend, weight uint16) vserver.Destination {
-	return vserver.Destination{Weight: weight, Forward: forwards[f.Forward], Upper: f.Limit.Upper, Lower: f.Limit.Lower}
+	d := vserver.Destination{Weight: weight, Forward: forwards[f.Forward], Upper: f.Limit.Upper, Lower: f.Limit.Lower}
+	if f.GUE != 0 {
+		d.Tunnel, d.TunnelPort = vserver.TunnelGUE, f.GUE
+	}
+	return d
 }

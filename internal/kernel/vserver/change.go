@@ -85,7 +85,15 @@ func (c ServerChange) describe() string {
 func (c DestinationChange) wanted() Op { return c.Op }
 
 // Check refuses a row that cannot be expressed to the kernel, with ErrInvalid.
-func (c DestinationChange) Check() error { return c.Key.check() }
+func (c DestinationChange) Check() error {
+	if err := c.Key.check(); err != nil || c.Op == Delete || c.Destination.Tunnel == TunnelIPIP {
+		return err
+	}
+	if c.Destination.Forward != ForwardTunnel || c.Destination.Tunnel == TunnelGUE && c.Destination.TunnelPort == 0 {
+		return fmt.Errorf("%s is no tunnel with a port: %w", saveForward(c.Destination), ErrInvalid)
+	}
+	return nil
+}
 
 func (c DestinationChange) command(op Op) uint8 {
 	return [...]uint8{Add: cmdNewDestination, Update: cmdSetDestination, Delete: cmdDelDestination}[op]

@@ -95,7 +95,7 @@ func eachAttr(b []byte, visit func(kind uint16, value []byte) error) error {
 
 // fields collects the attributes of one nest by number; unknown ones and those
 // beyond the highest this room reads (statistics) are dropped.
-type fields [12][]byte
+type fields [16][]byte
 
 func readFields(b []byte) (f fields, err error) {
 	err = eachAttr(b, func(kind uint16, value []byte) error {
@@ -245,11 +245,23 @@ func (f fields) destination() (Destination, error) {
 	if err := errors.Join(errForward, errWeight, errUpper, errLower); err != nil {
 		return Destination{}, err
 	}
-	return Destination{
+	d := Destination{
 		Weight:  uint16(min(weight, math.MaxUint16)),
 		Forward: uint8(forward & 0x7),
 		Upper:   upper, Lower: lower,
-	}, nil
+	}
+	return d, f.tunnel(&d)
+}
+
+// tunnel reads what kernels tell that have more than one kind of them. It counts for tunnels alone.
+func (f fields) tunnel(d *Destination) error {
+	if d.Forward != ForwardTunnel || len(f[destTunnel]) == 0 || f[destTunnel][0] == TunnelIPIP {
+		return nil
+	}
+	port, errPort := f.port(destTunPort)
+	flags, errFlags := f.u16(destTunFlag)
+	d.Tunnel, d.TunnelPort, d.TunnelFlags = f[destTunnel][0], port, flags
+	return errors.Join(errPort, errFlags)
 }
 
 func cString(b []byte) string {

@@ -66,6 +66,9 @@ const (
 	destActive  = 7
 	destInact   = 8
 	destFamily  = 11
+	destTunnel  = 13
+	destTunPort = 14
+	destTunFlag = 15
 )
 
 // maxName is the longest scheduler or engine name, IP_VS_SCHEDNAME_MAXLEN less
@@ -112,6 +115,12 @@ func (b *buffer) unnest(mark int) {
 	for len(*b)%4 != 0 {
 		*b = append(*b, 0)
 	}
+}
+
+func (b *buffer) u8(kind uint16, value uint8) {
+	mark := b.nest(kind)
+	*b = append(*b, value)
+	b.unnest(mark)
 }
 
 func (b *buffer) u16(kind, value uint16) {
@@ -201,6 +210,12 @@ func (b *buffer) destinationValue(d Destination) {
 	b.u32(destWeight, uint32(d.Weight))
 	b.u32(destUpper, d.Upper)
 	b.u32(destLower, d.Lower)
+	if d.Tunnel == TunnelIPIP {
+		return // what a kernel takes that is told nothing (ip_vs_genl_parse_dest), or has nothing else
+	}
+	b.u8(destTunnel, d.Tunnel)
+	b.port(destTunPort, d.TunnelPort)
+	b.u16(destTunFlag, d.TunnelFlags)
 }
 
 // server writes the attribute that names a server and nothing else of it.

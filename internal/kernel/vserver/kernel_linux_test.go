@@ -70,7 +70,7 @@ func TestKernelContract(t *testing.T) {
 			Readers:    map[string]func(*testing.T) string{"moby/ipvs": readLibrary},
 		}
 		if _, err := exec.LookPath("ipvsadm"); err == nil {
-			s.Readers["ipvsadm -Sn"] = readTool
+			s.Readers["ipvsadm -Sn"], s.ReadsTunnels = readTool, "ipvsadm -Sn"
 		}
 		return s
 	})

@@ -87,10 +87,14 @@ func readServerValue(k vserver.ServerKey, f map[uint16][]byte) vserver.Server {
 }
 
 func readDestination(f map[uint16][]byte) vserver.Destination {
-	return vserver.Destination{
+	d := vserver.Destination{
 		Forward: uint8(binary.NativeEndian.Uint32(f[3])), Weight: uint16(binary.NativeEndian.Uint32(f[4])),
 		Upper: binary.NativeEndian.Uint32(f[5]), Lower: binary.NativeEndian.Uint32(f[6]),
 	}
+	if len(f[13]) > 0 {
+		d.Tunnel, d.TunnelPort, d.TunnelFlags = f[13][0], binary.BigEndian.Uint16(f[14]), binary.NativeEndian.Uint16(f[15])
+	}
+	return d
 }
 
 // serverRow is the body of an answer with one server, HASHED and statistics
@@ -112,5 +116,6 @@ func destinationRow(k vserver.DestinationKey, d vserver.Destination, c vserver.C
 	return nestAttr(2,
 		addrAttr(1, k.Addr), portAttr(2, k.Port), u16Attr(11, familyOf(k.Addr)), u32Attr(3, uint32(d.Forward)),
 		u32Attr(4, uint32(d.Weight)), u32Attr(5, d.Upper), u32Attr(6, d.Lower),
-		u32Attr(7, c.Active), u32Attr(8, c.Inactive), nestAttr(10, u32Attr(1, 5)))
+		u32Attr(7, c.Active), u32Attr(8, c.Inactive), nestAttr(10, u32Attr(1, 5)),
+		attr(13, []byte{d.Tunnel}), portAttr(14, d.TunnelPort), u16Attr(15, d.TunnelFlags))
 }

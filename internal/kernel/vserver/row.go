@@ -21,6 +21,14 @@ const (
 	ForwardRoute  uint8 = 3
 )
 
+// What ForwardTunnel wraps packets in (enum in include/uapi/linux/ip_vs.h). kube-ipvs writes the first two; GUE is there since Linux 5.3
+// ("ipvs: allow tunneling with gue encapsulation").
+const (
+	TunnelIPIP uint8 = 0 // another IP header alone
+	TunnelGUE  uint8 = 1 // UDP and Generic UDP Encapsulation (draft-ietf-intarea-gue) as well
+	TunnelGRE  uint8 = 2
+)
+
 // SchedulerNone is the name of no scheduler: a server under it takes destinations and
 // finds none for a packet. Linux 4.2 brought it (05f00505a89a, "ipvs: fix crash if
 // scheduler is changed"): ip_vs_add_service and ip_vs_edit_service in
@@ -50,8 +58,10 @@ type Destination struct {
 	// Weight 0 takes no new connections. The kernel allows more than 65535;
 	// such a weight, written by somebody else, is read as 65535.
 	Weight uint16
-	// Forward is one of the Forward constants.
-	Forward uint8
+	// TunnelPort is the UDP port of TunnelGUE, and TunnelFlags say how its checksums are made: kube-ipvs writes 0, none.
+	TunnelPort, TunnelFlags uint16
+	// Forward is one of the Forward constants, and Tunnel what ForwardTunnel wraps packets in.
+	Forward, Tunnel uint8
 	// Upper and Lower are connection thresholds, 0 for none.
 	Upper, Lower uint32
 }

@@ -60,7 +60,7 @@ func SaveServer(k ServerKey, s Server) string {
 func SaveDestination(k DestinationKey, d Destination) string {
 	text := fmt.Sprintf("-a %s -r %s %s -w %d", saveKey(k.Server), netip.AddrPortFrom(k.Addr, k.Port), saveForward(d), d.Weight)
 	if d.Forward == ForwardTunnel {
-		text += " --tun-type ipip"
+		text += " --tun-type " + saveTunnel(d)
 	}
 	if d.Upper != 0 {
 		text += fmt.Sprintf(" -x %d", d.Upper)
@@ -104,6 +104,18 @@ func saveMask(k ServerKey, s Server) string {
 	}
 	mask := bits.ReverseBytes32(^uint32(0) << s.HostBits)
 	return netip.AddrFrom4([4]byte{byte(mask), byte(mask >> 8), byte(mask >> 16), byte(mask >> 24)}).String()
+}
+
+// saveTunnel prints a kind of tunnel with what belongs to it.
+func saveTunnel(d Destination) string {
+	if d.Tunnel == TunnelIPIP {
+		return "ipip"
+	}
+	checksums := [...]string{"--tun-nocsum", "--tun-csum", "--tun-remcsum"}[min(d.TunnelFlags, 2)]
+	if d.Tunnel == TunnelGRE {
+		return "gre " + checksums
+	}
+	return fmt.Sprintf("gue --tun-port %d %s", d.TunnelPort, checksums)
 }
 
 func saveForward(d Destination) string {

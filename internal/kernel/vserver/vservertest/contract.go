@@ -17,6 +17,7 @@ type Client interface {
 	WriteServers(context.Context, []vserver.ServerChange) []error
 	WriteDestinations(context.Context, []vserver.DestinationChange) []error
 	Probe(ctx context.Context, scheduler string) error
+	ProbeGUE(context.Context) error
 	Timeouts(context.Context) (vserver.Timeouts, error)
 	SetTimeouts(context.Context, vserver.Timeouts) error
 	Count(map[vserver.DestinationKey]struct{}) vserver.Counting
@@ -40,6 +41,8 @@ type Subject struct {
 	// Refuses tells whether a TCP client of a server finds nobody, although its only
 	// destination listens, both on loopback addresses.
 	Refuses func(t *testing.T, to vserver.DestinationKey) bool
+	// ReadsTunnels is the one of Readers that knows kinds of tunnels.
+	ReadsTunnels string
 	// Readers print the table as `ipvsadm -Sn` does, by other code than ours.
 	Readers map[string]func(t *testing.T) string
 	// PassesOver: a survey may miss servers, for the list is one of several namespaces, and
@@ -80,6 +83,7 @@ func Contract(t *testing.T, open func(t *testing.T) Subject) {
 		{"a survey comes in pieces", surveyComesInPieces},
 		{"a survey begins anew", surveyBeginsAnew},
 		{"a probe leaves nothing", probeLeavesNothing},
+		{"kinds of tunnels", kindsOfTunnels},
 		{"timeouts", timeouts},
 		{"a change costs one message", changeCostsOneMessage},
 		{"an ended context writes nothing", endedContext},

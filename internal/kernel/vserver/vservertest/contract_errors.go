@@ -186,5 +186,8 @@ func probeLeavesNothing(t *testing.T, s Subject) {
 	if err := s.Client.Probe(context.Background(), "nosuch"); !errors.Is(err, vserver.ErrUnsupported) {
 		t.Errorf("Probe of an unknown scheduler: %v, want %v", err, vserver.ErrUnsupported)
 	}
+	if err := s.Client.ProbeGUE(context.Background()); err != nil {
+		t.Error(err)
+	}
 	wantText(t, s, slices.DeleteFunc(strings.Split(before, "\n"), func(line string) bool { return line == "" })...)
 }

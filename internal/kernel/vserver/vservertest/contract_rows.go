@@ -251,3 +251,31 @@ func deleteTakesDestinations(t *testing.T, s Subject) {
 	writeServers(t, s, vserver.Add, map[vserver.ServerKey]vserver.Server{vip: roundRobin})
 	wantText(t, s, "-A -t 10.96.0.1:80 -s rr")
 }
+
+// kindsOfTunnels changes what a destination's packets are wrapped in, in place.
+func kindsOfTunnels(t *testing.T, s Subject) {
+	startWith(t, s)
+	k := destination(vip, "10.0.0.1:8080")
+	gue := vserver.Destination{Weight: 2, Forward: vserver.ForwardTunnel, Tunnel: vserver.TunnelGUE, TunnelPort: 5555}
+	other := gue
+	other.TunnelPort = 6080
+	for _, d := range []vserver.Destination{gue, other, {Weight: 2, Forward: vserver.ForwardTunnel}, gue, {Weight: 2}} {
+		writeDestination(t, s, vserver.Update, k, d)
+		got, err := s.Client.ListDestinations(context.Background(), vip)
+		if err != nil || got[k] != d {
+			t.Errorf("destination %+v, error %v, want %+v", got[k], err, d)
+		}
+		if read := s.Readers[s.ReadsTunnels]; read != nil {
+			if diff := cmp.Diff(SortSave(read(t)), SortSave(save(t, s))); diff != "" {
+				t.Errorf("our list against %s (-%[1]s +ours):\n%s", s.ReadsTunnels, diff)
+			}
+		}
+	}
+	gue.TunnelPort = 0
+	for name, d := range map[string]vserver.Destination{"no port": gue, "no tunnel": {Tunnel: vserver.TunnelGUE, TunnelPort: 5555}} {
+		errs := s.Client.WriteDestinations(context.Background(), []vserver.DestinationChange{{Op: vserver.Update, Key: k, Destination: d}})
+		if len(errs) != 1 || !errors.Is(errs[0], vserver.ErrInvalid) {
+			t.Errorf("%s: errors %v, want %v", name, errs, vserver.ErrInvalid)
+		}
+	}
+}

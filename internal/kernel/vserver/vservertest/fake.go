@@ -48,6 +48,13 @@ func (f *Fake) RefuseStaging() {
 	f.table.Schedulers[vserver.SchedulerNone] = false
 }
 
+// OneTunnel is a kernel before 5.3, which wraps packets in IP alone.
+func (f *Fake) OneTunnel() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.table.OneTunnel = true
+}
+
 // Schedules tells whether a new connection to a server finds a destination.
 func (f *Fake) Schedules(k vserver.ServerKey) bool {
 	f.mu.Lock()
@@ -253,6 +260,9 @@ func (f *Fake) GetServers(ctx context.Context, keys []vserver.ServerKey) (map[vs
 func (f *Fake) Probe(ctx context.Context, scheduler string) error {
 	return vserver.ProbeWith(ctx, f, scheduler)
 }
+
+// ProbeGUE is vserver.Handle.ProbeGUE.
+func (f *Fake) ProbeGUE(ctx context.Context) error { return vserver.ProbeGUEWith(ctx, f) }
 
 // Count is vserver.Handle.Count, a few destinations at a time.
 func (f *Fake) Count(wanted map[vserver.DestinationKey]struct{}) vserver.Counting {

@@ -41,6 +41,18 @@ func TestFakeOfAnOldKernel(t *testing.T) {
 	}
 }
 
+// TestFakeThatKnowsOneTunnel: another is read over, and a probe tells.
+func TestFakeThatKnowsOneTunnel(t *testing.T) {
+	f := NewFake()
+	f.OneTunnel()
+	if err := f.ProbeGUE(context.Background()); !errors.Is(err, vserver.ErrNoGUE) || !errors.Is(err, vserver.ErrUnsupported) {
+		t.Errorf("error %v, want %v", err, vserver.ErrNoGUE)
+	}
+	if s := f.String(); s != "" {
+		t.Errorf("the probe left\n%s", s)
+	}
+}
+
 // TestFakeWaitsForGracePeriods: only where a server loses a scheduler.
 func TestFakeWaitsForGracePeriods(t *testing.T) {
 	f := NewFake()

@@ -23,6 +23,8 @@ type Table struct {
 	// GracePeriods counts how often an edit waited until every CPU had let go of a
 	// server's old scheduler (synchronize_rcu in ip_vs_edit_service).
 	GracePeriods int
+	// OneTunnel is a kernel before Linux 5.3: it reads over kinds of tunnels.
+	OneTunnel bool
 }
 
 // Schedulers lists those of Linux 6.1, as ipvsadm(8) does.
@@ -115,8 +117,16 @@ func (t *Table) AddDestination(k vserver.DestinationKey, d vserver.Destination) 
 	if !forwardable(k.Addr) {
 		return syscall.EINVAL
 	}
-	rows[k] = d
+	rows[k] = t.read(d)
 	return 0
+}
+
+// read is what the kernel takes of a destination that it is told (ip_vs_genl_parse_dest).
+func (t *Table) read(d vserver.Destination) vserver.Destination {
+	if t.OneTunnel {
+		d.Tunnel, d.TunnelPort, d.TunnelFlags = vserver.TunnelIPIP, 0, 0
+	}
+	return d
 }
 
 // UpdateDestination is IPVS_CMD_SET_DEST; connections stay.
@@ -128,7 +138,7 @@ func (t *Table) UpdateDestination(k vserver.DestinationKey, d vserver.Destinatio
 	if _, ok := rows[k]; !ok {
 		return syscall.ENOENT
 	}
-	rows[k] = d
+	rows[k] = t.read(d)
 	return 0
 }
 
