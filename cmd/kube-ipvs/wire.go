@@ -251,11 +251,15 @@ func masquerade(c config.Config, tools *rules.Handle) dataplane.Masquerade {
 
 // planOptions are what plans depend on, for what is known of the host.
 func planOptions(c config.Config, families []model.Family, h model.Host) plan.Options {
+	var routed []netip.Prefix
+	if c.VIPBinding != config.VIPBindingAddress {
+		routed = c.ServiceCIDRs
+	}
 	return plan.Options{
 		Node: c.NodeName, Zone: h.Node.Zone, Scheduler: c.Scheduler, Host: ownAddress(c, h), Drain: c.Drain,
 		IPv4: slices.Contains(families, model.IPv4), IPv6: slices.Contains(families, model.IPv6),
 		ExternalIPs: plan.ExternalIPs{Off: !c.AllowExternalIPs, Allowed: c.ExternalIPCIDRs},
-		NoBinding:   c.Mode == config.ModeIPTables, NoPolicy: c.Mode == config.ModeIPTables,
+		NoBinding:   c.Mode == config.ModeIPTables, NoPolicy: c.Mode == config.ModeIPTables, Routed: routed,
 	}
 }
 

@@ -29,6 +29,8 @@ type Options struct {
 	ExternalIPs ExternalIPs
 	// NoBinding: the mode puts no address on a link, so none has to be kept off one.
 	NoBinding bool
+	// Routed are the ranges that the mode may make local as a whole (--vip-binding).
+	Routed []netip.Prefix
 	// NoPolicy: the mode picks backends at random, whatever annotations ask for.
 	NoPolicy bool
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -39,6 +40,9 @@ func (j *job) rewrites(f *model.Frontend) string {
 	}
 	if !f.Bind {
 		return fmt.Sprintf("%s is %s: answers from it would be dropped", f.Key.Addr, j.opts.Host.Holder(f.Key.Addr))
+	}
+	if i := slices.IndexFunc(j.opts.Routed, func(p netip.Prefix) bool { return p.Contains(f.Key.Addr) }); i >= 0 {
+		return fmt.Sprintf("%s is in %s, which --vip-binding makes local as a whole: answers from it would be dropped", f.Key.Addr, j.opts.Routed[i])
 	}
 	for _, b := range f.Backends {
 		if holder := j.opts.Host.Holder(b.Addr.Addr()); holder != "" {

@@ -284,6 +284,11 @@ func TestForward(t *testing.T) {
 			note + "203.0.113.1:80/tcp is forwarded by nat, not tunnel: 203.0.113.1 is an address of this node, on link eth0: answers from it would be dropped",
 		},
 		{
+			"a range that is local as a whole", func() plan.Options { o := here; o.Routed = nets("203.0.113.0/24"); return o }(), web(tunnel, external), pods,
+			"ClusterIP 10.96.0.1:80/tcp nat\nExternalIP 203.0.113.1:80/tcp nat",
+			note + "203.0.113.1:80/tcp is forwarded by nat, not tunnel: 203.0.113.1 is in 203.0.113.0/24, which --vip-binding makes local as a whole: answers from it would be dropped",
+		},
+		{
 			"a mode that follows none", func() plan.Options { o := here; o.NoPolicy = true; return o }(), web(tunnel, external), pods,
 			"ClusterIP 10.96.0.1:80/tcp nat\nExternalIP 203.0.113.1:80/tcp nat",
 			"metadata.annotations[kube-ipvs.io/*] have no effect: this node carries Services without IPVS, each backend gets the same share",
