@@ -47,9 +47,10 @@ func (j *job) shape(f *model.Frontend) {
 
 // counts tells whether an algorithm shares connections by weight one after the other. Those
 // that hash share by weight, too, but another weight of one backend sends clients of all
-// to other ones.
+// to other ones; those of locality take a weight for a number of connections as well
+// (is_overloaded in net/netfilter/ipvs/ip_vs_lblc.c), which is not to be multiplied.
 func counts(s scheduler.Spec) bool {
-	return s.Algorithm().Weight == scheduler.WeightShare && !slices.Contains([]string{"sh", "mh"}, s.Name())
+	return s.Algorithm().Weight == scheduler.WeightShare && !slices.Contains([]string{"sh", "mh", "lblc", "lblcr"}, s.Name())
 }
 
 // weight is that of an endpoint: what its Node says of it goes before its slice, and that

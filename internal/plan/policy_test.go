@@ -84,6 +84,10 @@ func TestPolicy(t *testing.T) {
 			"slow start of one that hashes", here, web(asking(model.Policy{Scheduler: spec("sh"), SlowStart: time.Minute})), []model.Slice{plain}, "10.96.0.1:80/tcp sh (sh-fallback)" + both,
 			"metadata.annotations[kube-ipvs.io/slow-start]: scheduler sh does not count connections by weight: endpoints get their whole share at once",
 		},
+		{
+			"slow start of one that counts connections to a weight", here, web(asking(model.Policy{Scheduler: spec("lblc"), SlowStart: time.Minute})), []model.Slice{plain}, "10.96.0.1:80/tcp lblc" + both,
+			"metadata.annotations[kube-ipvs.io/slow-start]: scheduler lblc does not count connections by weight: endpoints get their whole share at once",
+		},
 		{"a limit", here, web(asking(model.Policy{Limit: model.Limit{Upper: 100, Lower: 50}})), []model.Slice{plain}, "10.96.0.1:80/tcp rr limit=100,50" + both, ""},
 		{
 			"weights: Node before slice before Service", host(func(h *model.Host) { h.Weights = map[string]model.NodeWeight{"far": {Weight: 9}} }),

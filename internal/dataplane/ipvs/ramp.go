@@ -171,8 +171,7 @@ func (m *Mode) beginRamp() {
 
 // scale is what weights of a frontend are multiplied by, so that a climb to the smallest
 // has steps, too: as much as leaves room for the largest. All of them are, so their
-// proportions stay; lblc and lblcr alone also read a weight as the number of connections
-// from which on a destination is overloaded (is_overloaded in ip_vs_lblc.c).
+// proportions stay, and the plan has no slow start for schedulers to which it would matter.
 func scale(f *model.Frontend) uint16 {
 	if f == nil || f.SlowStart == 0 {
 		return 1
