@@ -15,7 +15,7 @@ CGO_ENABLED=0 go build -trimpath -o bin/ ./e2e/vm/vmrun
 bench() {
 	CGO_ENABLED=0 go test -c -o "bin/$1.test" "./internal/kernel/$1"
 	bin/vmrun -m 3072 -timeout 30m -copy "bin/$1.test:/run/kube-ipvs/$1.test" -- sh -c \
-		"modprobe ip_vs conn_tab_bits=$2 && exec /run/kube-ipvs/$1.test -test.run '^\$' -test.bench '^Benchmark($4)\$' -test.benchtime $3" >"bin/limits-$1-$2.log" || {
+		"modprobe -r ip_vs_rr ip_vs && modprobe ip_vs conn_tab_bits=$2 && exec /run/kube-ipvs/$1.test -test.run '^\$' -test.bench '^Benchmark($4)\$' -test.benchtime $3" >"bin/limits-$1-$2.log" || {
 		tail -n 20 "bin/limits-$1-$2.log" >&2
 		exit 1
 	}
