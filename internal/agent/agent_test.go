@@ -191,6 +191,27 @@ func (m *mode) Drains() (d dataplane.Drains) {
 	return d
 }
 
+func (m *mode) Pending(most int) []dataplane.PendingTable {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := dataplane.PendingTable{Table: "servers", More: max(0, m.dirty-most)}
+	for range min(m.dirty, most) {
+		t.Rows = append(t.Rows, dataplane.PendingRow{Op: delta.Add, Text: "row", Failed: m.resting > 0})
+	}
+	return []dataplane.PendingTable{t}
+}
+
+func (m *mode) Moving(list *dataplane.MovingList) {
+	m.locked(func() {
+		for range m.drains.Now {
+			list.Add(dataplane.Moving{})
+		}
+		for range m.drains.Climbing {
+			list.Add(dataplane.Moving{Climbs: true})
+		}
+	})
+}
+
 func (m *mode) WriteRows(io.Writer, string) error { return nil }
 func (m *mode) Clear()                            {}
 func (m *mode) Remove(context.Context) error      { return nil }

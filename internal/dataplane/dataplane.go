@@ -47,6 +47,11 @@ type Dataplane interface {
 	Audit(ctx context.Context, budget time.Duration) (drift Drift, done bool, err error)
 	// Tables reports the sizes of the mode's tables in stage order.
 	Tables() []TableStatus
+	// Pending lists what is not in place, in stage order, no more than most rows of each
+	// table; those without any are left out.
+	Pending(most int) []PendingTable
+	// Moving adds what drains and what climbs to a list, in no order.
+	Moving(list *MovingList)
 	// WriteRows prints the desired rows of one kind ("servers", "sets", "rules",
 	// "addresses") in the text of the operator's own tool.
 	WriteRows(w io.Writer, kind string) error

@@ -1,0 +1,42 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/source"
+)
+
+// Readers are told of what is not in place and of what moves, as much as they ask for.
+func TestPendingAndMoving(t *testing.T) {
+	m := newMode()
+	m.applyErr = errors.New("no memory")
+	m.drains = dataplane.Drains{Now: 3, Climbing: 2}
+	run(t, m, func(w *world) {
+		for name, vip := range map[string]string{"a": "10.96.0.1", "b": "10.96.0.2", "c": "10.96.0.3"} {
+			w.SetService(service(name, vip))
+		}
+		w.SetState(model.FromFile, source.Complete)
+		w.after(time.Second)
+		pending, err := w.loop.Pending(w.Context(), 2)
+		if err != nil || len(pending) != 1 || len(pending[0].Rows) != 2 || pending[0].More != 1 || !pending[0].Rows[0].Failed {
+			w.Errorf("pending %+v, error %v", pending, err)
+		}
+		rows, more, err := w.loop.Moving(w.Context(), 1, func(m dataplane.Moving) bool { return m.Climbs })
+		if err != nil || len(rows) != 1 || !rows[0].Climbs || more != 1 {
+			w.Errorf("moving %+v and %d more, error %v", rows, more, err)
+		}
+		over, cancel := context.WithCancel(w.Context())
+		cancel()
+		if _, err := w.loop.Pending(over, 1); err == nil {
+			w.Error("pending rows of a loop that was not asked")
+		}
+		if _, _, err := w.loop.Moving(over, 1, nil); err == nil {
+			w.Error("what moves, of a loop that was not asked")
+		}
+	})
+}

@@ -1,0 +1,126 @@
+package ipvs
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/delta"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
+)
+
+// This file puts what is not in place, and what moves, into words, for those who only read.
+
+// Pending implements dataplane.Dataplane.
+func (m *Mode) Pending(most int) []dataplane.PendingTable {
+	all := []dataplane.PendingTable{
+		pendingOf(m.sets, most, setCommand),
+		pendingOf(m.members, most, memberCommand),
+		pendingOf(m.chains, most, func(c delta.Change[rules.ChainKey, rules.Chain]) string {
+			return rules.ChainCommand(rules.ChainChange{Op: ruleOps[c.Op], Key: c.Key, Chain: c.Value})
+		}),
+		pendingOf(m.jumps, most, func(c delta.Change[rules.JumpKey, rules.Jump]) string {
+			return rules.JumpCommand(rules.JumpChange{Op: ruleOps[c.Op], Key: c.Key, Jump: c.Value})
+		}),
+		pendingOf(m.servers, most, func(c delta.Change[vserver.ServerKey, vserver.Server]) string {
+			return vserver.ServerCommand(vserver.ServerChange{Op: serverOps[c.Op], Key: c.Key, Server: c.Value})
+		}),
+		pendingOf(m.destinations, most, func(c delta.Change[vserver.DestinationKey, vserver.Destination]) string {
+			return vserver.DestinationCommand(vserver.DestinationChange{Op: serverOps[c.Op], Key: c.Key, Destination: c.Value})
+		}),
+		pendingOf(m.routes, most, func(c delta.Change[netip.Prefix, struct{}]) string {
+			return ipCommand(c.Op, "route", fmt.Sprintf("local %s dev lo proto %d", c.Key, link.RouteProtocol))
+		}),
+		pendingOf(m.addresses, most, func(c delta.Change[netip.Addr, struct{}]) string {
+			return ipCommand(c.Op, "addr", fmt.Sprintf("%s dev %s", netip.PrefixFrom(c.Key, c.Key.BitLen()), link.DefaultName))
+		}),
+		pendingOf(m.detached, most, func(c delta.Change[netip.Addr, bool]) string {
+			return ipCommand(c.Op, "route", fmt.Sprintf("local %s dev lo table %d proto %d", c.Key, link.DetachedTable, link.RouteProtocol))
+		}),
+		pendingOf(m.tables, most, func(c delta.Change[nftables.Key, struct{}]) string {
+			return fmt.Sprintf("nft %s table %s", c.Op, c.Key)
+		}),
+	}
+	return slices.DeleteFunc(all, func(t dataplane.PendingTable) bool { return len(t.Rows) == 0 && t.More == 0 })
+}
+
+func pendingOf[K comparable, V any](t *delta.Table[K, V], most int, text func(delta.Change[K, V]) string) dataplane.PendingTable {
+	return dataplane.ListPending(t.Name(), t.Tracker, most, text)
+}
+
+// setCommand says how to make a set what it should be; one of another shape is replaced.
+func setCommand(c delta.Change[string, ipset.Set]) string {
+	if c.Op == delta.Delete {
+		return "ipset destroy " + c.Key
+	}
+	return "ipset " + c.Value.SaveLine()
+}
+
+func memberCommand(c delta.Change[memberKey, struct{}]) string {
+	line := c.Key.Entry.SaveLine(c.Key.Set)
+	if c.Op == delta.Delete {
+		line = "del" + strings.TrimPrefix(line, "add")
+	}
+	return "ipset " + line
+}
+
+// ipCommand is one of ip(8).
+func ipCommand(op delta.Op, object, words string) string {
+	verb := "add"
+	if op == delta.Delete {
+		verb = "del"
+	}
+	return "ip " + object + " " + verb + " " + words
+}
+
+// Moving implements dataplane.Dataplane.
+func (m *Mode) Moving(list *dataplane.MovingList) {
+	for server, leaving := range m.drains.of {
+		f, _ := m.frontends.Get(frontendKey(server))
+		for k, d := range leaving {
+			one := moving(&f, k)
+			one.Since, one.Connections = d.stopped, d.connections()
+			if end, limited := d.deadline(); limited {
+				one.Until = end
+			}
+			list.Add(one)
+		}
+	}
+	now := time.Now()
+	for server, coming := range m.ramp.of {
+		f, _ := m.frontends.Get(frontendKey(server))
+		by := scale(&f)
+		for k, c := range coming {
+			one := moving(&f, k)
+			weight, _ := weighs(f.Backends, one.Backend)
+			one.Climbs, one.Full, one.Weight = true, weight*by, c.weight(now, weight*by)
+			one.Since, one.Until = c.since.Add(-c.done), c.end()
+			list.Add(one)
+		}
+	}
+}
+
+func moving(f *model.Frontend, k vserver.DestinationKey) dataplane.Moving {
+	return dataplane.Moving{
+		Frontend: frontendKey(k.Server), Service: f.Service, PortName: f.PortName, Backend: netip.AddrPortFrom(k.Addr, k.Port),
+	}
+}
+
+// connections tells what the latest count has shown.
+func (d drain) connections() dataplane.ConnectionState {
+	switch {
+	case !d.idle.IsZero():
+		return dataplane.ConnectionsNone
+	case d.quiet:
+		return dataplane.ConnectionsClosed
+	}
+	return dataplane.ConnectionsUnknown
+}
