@@ -43,7 +43,7 @@ var law = map[string][]string{
 	"internal/events":             {"internal/model", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "golang.org/x/time/rate", zap},
 	"internal/agent":              {"internal/model", "scheduler", "internal/catalog", "internal/dataplane", zap},
 	"internal/config":             {"scheduler", "k8s.io/kube-proxy/config/v1alpha1", "k8s.io/component-base/...", "k8s.io/apimachinery/...", "sigs.k8s.io/yaml", "sigs.k8s.io/json", "github.com/spf13/pflag", "github.com/fsnotify/fsnotify", zap},
-	"internal/inspect":            {"internal/agent"},
+	"internal/inspect":            {"internal/agent", "internal/dataplane", "internal/model"},
 	"internal/telemetry":          {"internal/model", "internal/catalog", "internal/agent", "internal/dataplane", "k8s.io/client-go/tools/metrics", "github.com/prometheus/client_golang/..."},
 }
 

@@ -23,6 +23,7 @@ import (
 
 // reader answers with a fixed status or error.
 type reader struct {
+	inspect.Lists
 	status agent.Status
 	err    error
 }

@@ -27,12 +27,14 @@ const answerWithin = 5 * time.Second
 // Reader is what the server asks; *agent.Agent is one.
 type Reader interface {
 	Status(ctx context.Context) (agent.Status, error)
+	Lists
 }
 
 // Handler serves the state of the agent and its metrics.
 func Handler(r Reader, metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+pathMetrics, metrics)
+	handleLists(mux, r)
 	mux.HandleFunc("GET "+pathStatus, func(w http.ResponseWriter, req *http.Request) {
 		ctx, cancel := context.WithTimeout(req.Context(), answerWithin)
 		defer cancel()

@@ -1,0 +1,46 @@
+package inspect_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
+	goldenfile "github.com/kube-ipvs/kube-ipvs/internal/testkit/golden"
+)
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	goldenfile.Check(t, name, got)
+}
+
+// status is that of an answer.
+func status(t *testing.T, h http.Handler, path string) int {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+	return w.Code
+}
+
+// halting is a socket that answers one question with a beginning.
+func halting(t *testing.T, beginning string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "agent.sock")
+	l, err := inspect.Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		if _, err := c.Read(make([]byte, 4096)); err == nil {
+			_, _ = io.WriteString(c, beginning)
+		}
+	}()
+	return path
+}

@@ -1,0 +1,143 @@
+package inspect
+
+import (
+	"net/netip"
+	"time"
+)
+
+// List is what a reader gets: rows, and how many more there are that were not sent, by what they are. The JSON of
+// lists and rows is kept for good: manifests/schemas says what it may have.
+type List[R any] struct {
+	Items []R            `json:"items"`
+	More  map[string]int `json:"more,omitempty"`
+}
+
+// ServiceState says in a word how a Service fares.
+type ServiceState string
+
+// The states. Where several hold it is the first of them.
+const (
+	StateSkipped    ServiceState = "skipped"     // nothing of it is served, see Reason
+	StateConflict   ServiceState = "conflict"    // another Service has a frontend that it wants
+	StateNoBackends ServiceState = "no backends" // it has frontends, and none of them a backend
+	StateNoted      ServiceState = "noted"       // it lacks something that it asks for, see Notes
+	StateServing    ServiceState = "serving"
+)
+
+// ServiceRow is what the agent knows of one Service.
+type ServiceRow struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Source is where it comes from: kube or file.
+	Source string       `json:"source"`
+	State  ServiceState `json:"state"`
+	Reason string       `json:"reason,omitempty"`
+	// Kinds are those of its frontends, VIPs their addresses but for NodePorts, which are on addresses of the
+	// node, and Ports those that a client dials: 80/tcp.
+	Kinds []string     `json:"kinds"`
+	VIPs  []netip.Addr `json:"vips"`
+	Ports []string     `json:"ports"`
+	// Backends is the number of different ones that take new connections, Frontends that of its frontends.
+	Backends   int      `json:"backends"`
+	Frontends  int      `json:"frontends"`
+	Schedulers []string `json:"schedulers"`
+	// Affinity, Drain and SlowStart are the longest of its frontends.
+	Affinity      float64  `json:"affinitySeconds,omitempty"`
+	Drain         float64  `json:"drainSeconds,omitempty"`
+	SlowStart     float64  `json:"slowStartSeconds,omitempty"`
+	Forward       []string `json:"forward,omitempty"`
+	InternalLocal bool     `json:"internalLocal,omitempty"`
+	ExternalLocal bool     `json:"externalLocal,omitempty"`
+	Notes         []string `json:"notes,omitempty"`
+	// BadAnnotations are the notes about annotations that are not followed.
+	BadAnnotations []string     `json:"badAnnotations,omitempty"`
+	Unbound        []netip.Addr `json:"unboundAddresses,omitempty"`
+	Refused        []netip.Addr `json:"refusedAddresses,omitempty"`
+	// Lost are the frontends that another Service has.
+	Lost []string `json:"lostFrontends,omitempty"`
+}
+
+// FrontendRow is one address, port and protocol on which a Service answers.
+type FrontendRow struct {
+	Frontend  string     `json:"frontend"`
+	Address   netip.Addr `json:"address"`
+	Port      uint16     `json:"port"`
+	Protocol  string     `json:"protocol"`
+	Kind      string     `json:"kind"`
+	Namespace string     `json:"namespace"`
+	Name      string     `json:"name"`
+	PortName  string     `json:"portName,omitempty"`
+	Scheduler string     `json:"scheduler"`
+	// Backends take new connections, Kept are endpoints that go on with those they have.
+	Backends int      `json:"backends"`
+	Kept     int      `json:"kept"`
+	Flags    []string `json:"flags,omitempty"`
+	// Winner is the Service that has it instead.
+	Winner string `json:"winner,omitempty"`
+}
+
+// BackendState says what a backend takes.
+type BackendState string
+
+// The states.
+const (
+	BackendServing BackendState = "serving" // new connections
+	BackendClosed  BackendState = "closed"  // none, for its weight is 0
+	BackendKept    BackendState = "kept"    // none, and those that it has go on
+)
+
+// BackendRow is one backend of a Service.
+type BackendRow struct {
+	Backend   string     `json:"backend"`
+	Address   netip.Addr `json:"address"`
+	Port      uint16     `json:"port"`
+	Protocol  string     `json:"protocol"`
+	Namespace string     `json:"namespace"`
+	Name      string     `json:"name"`
+	PortName  string     `json:"portName,omitempty"`
+	// Frontends is how many of the Service send there.
+	Frontends int          `json:"frontends"`
+	Weight    uint16       `json:"weight"`
+	State     BackendState `json:"state"`
+}
+
+// PendingRow is a row of the kernel that is not in place.
+type PendingRow struct {
+	Table string `json:"table"`
+	Op    string `json:"op"`
+	// Row is what an operator would type to have it in place.
+	Row string `json:"row"`
+	// Failed: writing it was tried, and it rests until the next retry.
+	Failed bool `json:"failed,omitempty"`
+	// Orphan: nobody ever asked for it. It stays while some input cannot be read.
+	Orphan bool `json:"orphan,omitempty"`
+}
+
+// ConflictRow is a frontend that two Services want.
+type ConflictRow struct {
+	Frontend string `json:"frontend"`
+	Holder   string `json:"holder"`
+	Loser    string `json:"loser"`
+	Why      string `json:"why"`
+}
+
+// MovingRow is a destination that drains or climbs.
+type MovingRow struct {
+	Frontend  string `json:"frontend"`
+	Backend   string `json:"backend"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	PortName  string `json:"portName,omitempty"`
+	// State is draining or climbing.
+	State string `json:"state"`
+	// Since is when it began; without it the endpoint is kept for as long as its connections last. Until is when
+	// it ends at the latest.
+	Since *time.Time `json:"since,omitempty"`
+	Until *time.Time `json:"until,omitempty"`
+	// Connections of one that drains: none, closed (some are remembered) or unknown (some are established, or
+	// nobody has counted yet).
+	Connections string `json:"connections,omitempty"`
+	// Weight climbs to FullWeight.
+	Weight     uint16 `json:"weight"`
+	FullWeight uint16 `json:"fullWeight,omitempty"`
+}
