@@ -134,21 +134,26 @@ func nodePortIP(a netip.Addr) memberKey {
 // namingSets are the sets whose entries name a server in full.
 var namingSets = []string{setClusterIP, setExternalIP, setExternalIPLocal, setLoadBalancer, setNodePortSCTP, setDetourEnd}
 
-// named tells whether an entry of ours names a server, by all of it or, for
-// NodePorts, by port and node address.
+// named tells whether an entry of ours names a server.
 func (m *Mode) named(k vserver.ServerKey) bool {
+	_, local := m.host.Links[k.Addr]
+	return named(k, local, m.members.Known)
+}
+
+// named tells whether an entry that is there names a server, by all of it or, for
+// NodePorts, by port and node address; local: that it is one is known without an entry.
+func named(k vserver.ServerKey, local bool, there func(memberKey) bool) bool {
 	family, e := model.FamilyOf(k.Addr), ipset.IPPort(k.Addr, k.Protocol, k.Port)
 	for _, set := range namingSets {
-		if m.members.Known(memberKey{setName(family, set), e}) {
+		if there(memberKey{setName(family, set), e}) {
 			return true
 		}
 	}
 	set := nodePortSets[model.Protocol(k.Protocol)][0]
-	if set == "" || !m.members.Known(memberKey{setName(family, set), ipset.Port(k.Port)}) {
+	if set == "" || !there(memberKey{setName(family, set), ipset.Port(k.Port)}) {
 		return false
 	}
-	_, local := m.host.Links[k.Addr]
-	return local || m.members.Known(nodePortIP(k.Addr))
+	return local || there(nodePortIP(k.Addr))
 }
 
 func pick[T any](yes bool, a, b T) T {
