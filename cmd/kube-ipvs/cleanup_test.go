@@ -36,12 +36,8 @@ type served struct {
 
 func serve(t *testing.T) served {
 	t.Helper()
-	c, err := config.Defaults().Check("node-a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	k := served{c, vservertest.NewFake(), ipsettest.New(),
-		rulestest.New(rules.Options{Owned: ipvs.OwnedChain, Families: []rules.Family{rules.IPv4, rules.IPv6}}), linktest.New()}
+	k := emptyKernel(t)
+	c := k.config
 	objects, _, err := file.Load(directory(t, map[string]string{"web.yaml": manifest}))
 	if err != nil {
 		t.Fatal(err)
@@ -62,6 +58,17 @@ func serve(t *testing.T) served {
 		t.Fatalf("%d rows pending", r.Pending)
 	}
 	return k
+}
+
+// emptyKernel carries nothing yet.
+func emptyKernel(t *testing.T) served {
+	t.Helper()
+	c, err := config.Defaults().Check("node-a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return served{c, vservertest.NewFake(), ipsettest.New(),
+		rulestest.New(rules.Options{Owned: ipvs.OwnedChain, Families: []rules.Family{rules.IPv4, rules.IPv6}}), linktest.New()}
 }
 
 func (k served) deps() ipvs.Deps {

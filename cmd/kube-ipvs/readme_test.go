@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
@@ -131,7 +132,7 @@ func TestReadmeFlags(t *testing.T) {
 	}
 	root := newRoot()
 	known := map[string]bool{"--help": true, "--version": true, "--output": true}
-	for _, cmd := range append(root.Commands(), root) {
+	for _, cmd := range below(root) {
 		for _, flags := range []*pflag.FlagSet{cmd.PersistentFlags(), cmd.LocalNonPersistentFlags()} {
 			flags.VisitAll(func(f *pflag.Flag) {
 				known["--"+f.Name] = true
@@ -146,4 +147,13 @@ func TestReadmeFlags(t *testing.T) {
 			t.Errorf("%s is in the README but no flag", f)
 		}
 	}
+}
+
+// below lists a command and all verbs below it.
+func below(cmd *cobra.Command) []*cobra.Command {
+	all := []*cobra.Command{cmd}
+	for _, c := range cmd.Commands() {
+		all = append(all, below(c)...)
+	}
+	return all
 }
