@@ -32,7 +32,8 @@ func newShow() *cobra.Command {
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	show.AddCommand(agentViews()...)
+	show.AddCommand(serviceViews()...)
+	show.AddCommand(changeViews()...)
 	show.AddCommand(newShowStatus(), newShowKernel())
 	return show
 }
@@ -77,12 +78,12 @@ func printStatus(p page, output string, s agent.Status) error {
 	return p.encode(output, s)
 }
 
-// agentViews are the lists of the running agent.
-func agentViews() []*cobra.Command {
+// serviceViews are what the running agent knows of Services.
+func serviceViews() []*cobra.Command {
 	return []*cobra.Command{
 		view[inspect.ServiceRow]{
 			use: "services", takes: takesService, filters: byService | byVIP | byBackend,
-			short: "Services: their addresses, ports and number of backends, and how they fare",
+			short: "addresses, ports and number of backends of Services, and how they fare",
 			long: `States: serving; noted (it lacks something it asks for, -o wide says what); no backends; conflict (another
 Service has a frontend that it wants); skipped (nothing of it is served, -o wide says why).`,
 			example: `  kube-ipvs show services -o wide
@@ -93,7 +94,7 @@ Service has a frontend that it wants); skipped (nothing of it is served, -o wide
 		}.command(),
 		view[inspect.FrontendRow]{
 			use: "frontends", takes: takesService, filters: byService | byVIP | byBackend,
-			short: "frontends: each address and port on which a Service answers, or wants to",
+			short: "each address and port on which a Service answers, or wants to",
 			long: `Flags: local (the policy that governs it is Local), silent (no backend here, some elsewhere), affinity, one-packet,
 dr and tunnel (backends answer themselves), ranges (only some clients may), detour (clients of this node go elsewhere),
 slow-start, limit (connections of each backend). WINNER is the Service that has it instead.`,
@@ -105,7 +106,7 @@ slow-start, limit (connections of each backend). WINNER is the Service that has 
 		}.command(),
 		view[inspect.BackendRow]{
 			use: "backends", takes: takesService, filters: byService | byVIP | byBackend,
-			short: "backends: where frontends send to",
+			short: "where frontends send to, with weights",
 			long:  `States: serving; closed (its weight is 0, so it gets no new connections); kept (it is passed over, and the connections it has go on).`,
 			example: `  kube-ipvs show backends shop/cart
   kube-ipvs show backends --vip 10.96.0.10:80
@@ -113,6 +114,12 @@ slow-start, limit (connections of each backend). WINNER is the Service that has 
 			table: inspect.BackendTable,
 			open:  fromAgent((*inspect.Client).Backends),
 		}.command(),
+	}
+}
+
+// changeViews are what is not, or not yet, as somebody wants it.
+func changeViews() []*cobra.Command {
+	return []*cobra.Command{
 		view[inspect.PendingRow]{
 			use:   "pending",
 			short: "rows of the kernel that are not in place, as one would type them",

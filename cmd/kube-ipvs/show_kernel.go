@@ -18,7 +18,8 @@ import (
 )
 
 const showKernelHelp = `Show what the kernel holds, read from it and not from the agent. Nothing is changed, and no
-module of IPVS or of sets is loaded: what is not loaded holds nothing.
+module of IPVS or of sets is loaded: what is not loaded holds nothing. Rules are those that
+the tools of iptables show (--iptables-backend).
 
 OWNER names the Services that a row is for, where an agent runs; kube-ipvs is ours, and of
 no Service that is known; foreign is somebody else's, and never touched.`
@@ -150,7 +151,7 @@ func (r *kernelReader) openRules(_ context.Context, c config.Config) error {
 	}
 	h, err := openRules(zap.NewNop(), c, nil)
 	if errors.Is(err, rules.ErrUnsupported) {
-		return fmt.Errorf("%w\n  remedy: install iptables", err)
+		return fmt.Errorf("%w\n  remedy: %s", err, map[bool]string{true: "install iptables", false: "run as root"}[os.Geteuid() == 0])
 	}
 	if err != nil {
 		return err

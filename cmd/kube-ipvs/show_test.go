@@ -16,6 +16,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
@@ -115,8 +116,8 @@ func (s shop) drain(t *testing.T, objects file.Objects) {
 	slice.Endpoints = slice.Endpoints[:1]
 	s.known.SetSlice(slice)
 	s.await(t, func() bool {
-		rows, _, err := s.loop.Moving(t.Context(), 10, nil)
-		return err == nil && len(rows) == 3
+		moving, err := s.loop.Moving(t.Context(), dataplane.MovingList{Most: 10})
+		return err == nil && len(moving.Rows) == 3
 	})
 }
 

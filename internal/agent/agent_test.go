@@ -196,18 +196,21 @@ func (m *mode) Pending(most int) []dataplane.PendingTable {
 	defer m.mu.Unlock()
 	t := dataplane.PendingTable{Table: "servers", More: max(0, m.dirty-most)}
 	for range min(m.dirty, most) {
-		t.Rows = append(t.Rows, dataplane.PendingRow{Op: delta.Add, Text: "row", Failed: m.resting > 0})
+		t.Rows = append(t.Rows, dataplane.PendingRow{Op: delta.Add, Text: func() string { return "row" }, Failed: m.resting > 0})
 	}
 	return []dataplane.PendingTable{t}
 }
 
+// climbing is the backend that climbs.
+var climbing = netip.MustParseAddrPort("10.244.0.9:80")
+
 func (m *mode) Moving(list *dataplane.MovingList) {
 	m.locked(func() {
 		for range m.drains.Now {
-			list.Add(dataplane.Moving{})
+			list.Add(netip.AddrPort{}, func() dataplane.Moving { return dataplane.Moving{} })
 		}
 		for range m.drains.Climbing {
-			list.Add(dataplane.Moving{Climbs: true})
+			list.Add(climbing, func() dataplane.Moving { return dataplane.Moving{Climbs: true} })
 		}
 	})
 }

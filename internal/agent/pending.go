@@ -15,12 +15,12 @@ func (a *Agent) Pending(ctx context.Context, most int) ([]dataplane.PendingTable
 	return list, nil
 }
 
-// Moving lists what drains and what climbs, no more than most of what is wanted, and says how much more there
-// is. want is called by the loop and has to be quick; nil wants everything.
-func (a *Agent) Moving(ctx context.Context, most int, want func(dataplane.Moving) bool) (rows []dataplane.Moving, more int, err error) {
-	list := &dataplane.MovingList{Most: most, Want: want}
-	if err := a.Do(ctx, func(context.Context) { a.opts.Mode.Moving(list) }); err != nil {
-		return nil, 0, err // the loop may be writing list just now
+// Moving lists what drains and what climbs, as much as the list asks for. What chooses is called by the loop and has
+// to be quick.
+func (a *Agent) Moving(ctx context.Context, list dataplane.MovingList) (dataplane.MovingList, error) {
+	filled := &list
+	if err := a.Do(ctx, func(context.Context) { a.opts.Mode.Moving(filled) }); err != nil {
+		return dataplane.MovingList{}, err // the loop may be writing list just now
 	}
-	return list.Rows, list.More, nil
+	return *filled, nil
 }

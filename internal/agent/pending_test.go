@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -26,16 +27,16 @@ func TestPendingAndMoving(t *testing.T) {
 		if err != nil || len(pending) != 1 || len(pending[0].Rows) != 2 || pending[0].More != 1 || !pending[0].Rows[0].Failed {
 			w.Errorf("pending %+v, error %v", pending, err)
 		}
-		rows, more, err := w.loop.Moving(w.Context(), 1, func(m dataplane.Moving) bool { return m.Climbs })
-		if err != nil || len(rows) != 1 || !rows[0].Climbs || more != 1 {
-			w.Errorf("moving %+v and %d more, error %v", rows, more, err)
+		moving, err := w.loop.Moving(w.Context(), dataplane.MovingList{Most: 1, To: func(to netip.AddrPort) bool { return to == climbing }})
+		if err != nil || len(moving.Rows) != 1 || !moving.Rows[0].Climbs || moving.More != 1 {
+			w.Errorf("moving %+v, error %v", moving, err)
 		}
 		over, cancel := context.WithCancel(w.Context())
 		cancel()
 		if _, err := w.loop.Pending(over, 1); err == nil {
 			w.Error("pending rows of a loop that was not asked")
 		}
-		if _, _, err := w.loop.Moving(over, 1, nil); err == nil {
+		if _, err := w.loop.Moving(over, dataplane.MovingList{}); err == nil {
 			w.Error("what moves, of a loop that was not asked")
 		}
 	})

@@ -48,9 +48,9 @@ type Dataplane interface {
 	// Tables reports the sizes of the mode's tables in stage order.
 	Tables() []TableStatus
 	// Pending lists what is not in place, in stage order, no more than most rows of each
-	// table; those without any are left out.
+	// table; tables without any are left out.
 	Pending(most int) []PendingTable
-	// Moving adds what drains and what climbs to a list, in no order.
+	// Moving adds what drains and what climbs to a list.
 	Moving(list *MovingList)
 	// WriteRows prints the desired rows of one kind ("servers", "sets", "rules",
 	// "addresses") in the text of the operator's own tool.

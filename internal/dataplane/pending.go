@@ -1,9 +1,7 @@
 package dataplane
 
 import (
-	"cmp"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
@@ -13,7 +11,7 @@ import (
 // PendingTable is what of one table is not in place.
 type PendingTable struct {
 	Table string
-	// Rows are some of them, sorted by operation and text; More is how many there are besides.
+	// Rows are some of them, in no order; More is how many there are besides.
 	Rows []PendingRow
 	More int
 }
@@ -21,22 +19,21 @@ type PendingTable struct {
 // PendingRow is one row that is not in place.
 type PendingRow struct {
 	Op delta.Op
-	// Text is what an operator would type to have it in place.
-	Text string
+	// Text is what an operator would type to have it in place. Any goroutine may ask, so that the loop does not.
+	Text func() string
 	// Failed: writing it was tried, and it rests until the next retry.
 	Failed bool
 	// Orphan: it was found and nobody ever asked for it. It stays while some input cannot be read.
 	Orphan bool
 }
 
-// ListPending puts the pending rows of one table into words, no more than most.
+// ListPending lists the pending rows of one table, no more than most. text is asked later, by whom it concerns.
 func ListPending[K comparable, V any](table string, t *delta.Tracker[K, V], most int, text func(delta.Change[K, V]) string) PendingTable {
 	rows, more := t.PendingRows(most)
 	out := PendingTable{Table: table, More: more}
 	for _, r := range rows {
-		out.Rows = append(out.Rows, PendingRow{Op: r.Op, Text: text(r.Change), Failed: r.Resting, Orphan: r.Orphan})
+		out.Rows = append(out.Rows, PendingRow{Op: r.Op, Text: func() string { return text(r.Change) }, Failed: r.Resting, Orphan: r.Orphan})
 	}
-	slices.SortFunc(out.Rows, func(a, b PendingRow) int { return cmp.Or(cmp.Compare(a.Op, b.Op), cmp.Compare(a.Text, b.Text)) })
 	return out
 }
 
@@ -67,20 +64,26 @@ const (
 	ConnectionsNone                           // there is none
 )
 
-// MovingList collects what moves, no more than Most that are wanted.
+// MovingList collects what moves, in no order.
 type MovingList struct {
+	// Most is how many are collected. At and To choose frontends and backends; nil is all.
 	Most int
-	Want func(Moving) bool // nil wants all
+	At   func(model.FrontendKey, model.ServiceID) bool
+	To   func(netip.AddrPort) bool
+	// Rows are what was collected, and More counts what is chosen besides.
 	Rows []Moving
 	More int
 }
 
-// Add takes one.
-func (l *MovingList) Add(m Moving) {
+// Chooses tells whether anything of a frontend is asked for.
+func (l *MovingList) Chooses(f *model.Frontend) bool { return l.At == nil || l.At(f.Key, f.Service) }
+
+// Add takes one at a frontend that is chosen; it is made if it is collected.
+func (l *MovingList) Add(to netip.AddrPort, row func() Moving) {
 	switch {
-	case l.Want != nil && !l.Want(m):
+	case l.To != nil && !l.To(to):
 	case len(l.Rows) < l.Most:
-		l.Rows = append(l.Rows, m)
+		l.Rows = append(l.Rows, row())
 	default:
 		l.More++
 	}

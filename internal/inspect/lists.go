@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -21,7 +22,7 @@ type Lists interface {
 	Services(ctx context.Context) ([]model.ServiceID, error)
 	Look(ctx context.Context, ids []model.ServiceID, visit func(agent.Known)) error
 	Pending(ctx context.Context, most int) ([]dataplane.PendingTable, error)
-	Moving(ctx context.Context, most int, want func(dataplane.Moving) bool) (rows []dataplane.Moving, more int, err error)
+	Moving(ctx context.Context, list dataplane.MovingList) (dataplane.MovingList, error)
 }
 
 // Paths of lists.
@@ -51,20 +52,20 @@ func handleLists(mux *http.ServeMux, l Lists) {
 	mux.Handle("GET "+pathPending, listing(func(ctx context.Context, _ Filter, out *listWriter) error {
 		tables, err := l.Pending(ctx, mostPending)
 		for _, t := range tables {
-			for _, r := range t.Rows {
-				out.row(PendingRow{Table: t.Table, Op: r.Op.String(), Row: r.Text, Failed: r.Failed, Orphan: r.Orphan})
+			for _, r := range pendingRows(t) {
+				out.row(r)
 			}
 			out.leaveOut(t.Table, t.More)
 		}
 		return err
 	}))
 	mux.Handle("GET "+pathDraining, listing(func(ctx context.Context, f Filter, out *listWriter) error {
-		rows, more, err := l.Moving(ctx, mostMoving, f.wantsMoving)
-		slices.SortFunc(rows, compareMoving)
-		for _, m := range rows {
+		list, err := l.Moving(ctx, f.moving(mostMoving))
+		slices.SortFunc(list.Rows, compareMoving)
+		for _, m := range list.Rows {
 			out.row(movingRow(m))
 		}
-		out.leaveOut("draining", more)
+		out.leaveOut("draining", list.More)
 		return err
 	}))
 }
@@ -87,7 +88,7 @@ func known[R any](l Lists, chosen func(Filter, model.ServiceID) bool, rows func(
 }
 
 // listing answers with one list. The loop has answerWithin for each piece of it.
-func listing(make func(context.Context, Filter, *listWriter) error) http.Handler {
+func listing(fill func(context.Context, Filter, *listWriter) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		f, err := parseFilter(req.URL.Query())
 		if err != nil {
@@ -97,7 +98,7 @@ func listing(make func(context.Context, Filter, *listWriter) error) http.Handler
 		ctx, heard, stop := silence(req.Context(), answerWithin)
 		defer stop()
 		out := &listWriter{w: w, heard: heard, enc: json.NewEncoder(w)}
-		out.end(make(ctx, f, out))
+		out.end(fill(ctx, f, out))
 	})
 }
 
@@ -175,9 +176,18 @@ func compareMoving(a, b dataplane.Moving) int {
 	return cmp.Or(a.Service.Compare(b.Service), a.Frontend.Compare(b.Frontend), a.Backend.Compare(b.Backend))
 }
 
-// wantsMoving tells whether something that moves is chosen.
-func (f Filter) wantsMoving(m dataplane.Moving) bool {
-	return f.ofService(m.Service) && f.VIP.Has(m.Frontend.Addr, m.Frontend.Port) && f.Backend.Has(m.Backend.Addr(), m.Backend.Port())
+// moving asks for what is chosen of what moves.
+func (f Filter) moving(most int) dataplane.MovingList {
+	list := dataplane.MovingList{Most: most}
+	if f.ByService() || !f.VIP.Everywhere() {
+		list.At = func(k model.FrontendKey, id model.ServiceID) bool {
+			return f.ofService(id) && f.VIP.Has(k.Addr, k.Port)
+		}
+	}
+	if !f.Backend.Everywhere() {
+		list.To = func(to netip.AddrPort) bool { return f.Backend.Has(to.Addr(), to.Port()) }
+	}
+	return list
 }
 
 // ask asks for a list; its error says what to do.

@@ -61,13 +61,16 @@ func (l *lists) Pending(context.Context, int) ([]dataplane.PendingTable, error) 
 	return l.pending, l.err
 }
 
-func (l *lists) Moving(_ context.Context, most int, want func(dataplane.Moving) bool) (rows []dataplane.Moving, more int, err error) {
-	list := dataplane.MovingList{Most: most, Want: want}
+func (l *lists) Moving(_ context.Context, list dataplane.MovingList) (dataplane.MovingList, error) {
 	for _, m := range l.moving {
-		list.Add(m)
+		if list.Chooses(&model.Frontend{Key: m.Frontend, Service: m.Service}) {
+			list.Add(m.Backend, func() dataplane.Moving { return m })
+		}
 	}
-	return list.Rows, list.More, l.err
+	return list, l.err
 }
+
+func says(text string) func() string { return func() string { return text } }
 
 var rr = scheduler.MustParse("rr")
 
@@ -142,8 +145,8 @@ func TestListsTravelAndAreShown(t *testing.T) {
 	kept.Since, kept.Until, kept.Backend, kept.Connections = time.Time{}, time.Time{}, netip.MustParseAddrPort("10.244.0.5:8080"), dataplane.ConnectionsUnknown
 	climbs.Climbs, climbs.Weight, climbs.Full, climbs.Backend, climbs.Connections = true, 25, 100, netip.MustParseAddrPort("10.244.0.6:8080"), 0
 	c := client(t, &lists{known: cluster(), moving: []dataplane.Moving{climbs, kept, moving}, pending: []dataplane.PendingTable{
-		{Table: "servers", More: 3, Rows: []dataplane.PendingRow{{Op: delta.Add, Text: "ipvsadm -A -t 10.96.0.10:80 -s rr", Failed: true}, {Op: delta.Delete, Text: "ipvsadm -D -t 10.96.0.9:80", Orphan: true}}},
-		{Table: "addresses", Rows: []dataplane.PendingRow{{Op: delta.Add, Text: "ip addr add 10.96.0.10/32 dev kube-ipvs0"}}},
+		{Table: "servers", More: 3, Rows: []dataplane.PendingRow{{Op: delta.Add, Text: says("ipvsadm -A -t 10.96.0.10:80 -s rr"), Failed: true}, {Op: delta.Delete, Text: says("ipvsadm -D -t 10.96.0.9:80"), Orphan: true}}},
+		{Table: "addresses", Rows: []dataplane.PendingRow{{Op: delta.Add, Text: says("ip addr add 10.96.0.10/32 dev kube-ipvs0")}}},
 	}})
 	var text strings.Builder
 	services, err := c.Services(t.Context(), inspect.Filter{})
@@ -209,6 +212,23 @@ func TestFilters(t *testing.T) {
 	l := &lists{known: cluster()}
 	if _, err := client(t, l).Services(t.Context(), inspect.Filter{Name: "cart"}); err != nil || l.looked != 1 {
 		t.Errorf("the loop was asked about %d Services, error %v, want 1", l.looked, err)
+	}
+	moving := []dataplane.Moving{
+		{Service: id("shop/cart"), Frontend: model.FrontendKey{Addr: netip.MustParseAddr("10.96.0.10"), Port: 80}, Backend: netip.MustParseAddrPort("10.244.0.4:80")},
+		{Service: id("shop/old"), Frontend: model.FrontendKey{Addr: netip.MustParseAddr("10.96.0.11"), Port: 80}, Backend: netip.MustParseAddrPort("10.244.0.4:80")},
+		{Service: id("shop/old"), Frontend: model.FrontendKey{Addr: netip.MustParseAddr("10.96.0.12"), Port: 80}, Backend: netip.MustParseAddrPort("10.244.0.5:80")},
+	}
+	for _, tt := range []struct {
+		filter inspect.Filter
+		want   int
+	}{
+		{inspect.Filter{}, 3}, {inspect.Filter{Name: "old"}, 2}, {inspect.Filter{VIP: place("10.96.0.11")}, 1},
+		{inspect.Filter{Backend: place("10.244.0.4")}, 2}, {inspect.Filter{Name: "old", Backend: place("10.244.0.4:80")}, 1}, {inspect.Filter{Namespace: "x"}, 0},
+	} {
+		list, err := client(t, &lists{moving: moving}).Draining(t.Context(), tt.filter)
+		if err != nil || len(list.Items) != tt.want {
+			t.Errorf("%+v: %d drain, error %v, want %d", tt.filter, len(list.Items), err, tt.want)
+		}
 	}
 	for _, name := range []string{"old", "copy"} { // of a conflict both are asked for
 		c, err := client(t, &lists{known: cluster()}).Conflicts(t.Context(), inspect.Filter{Name: name})

@@ -262,6 +262,20 @@ func why(c dataplane.Conflict) string {
 	return "the holder is older, or as old and first by name"
 }
 
+// pendingRows are those of one table: what is added, updated and deleted, each by its text.
+func pendingRows(t dataplane.PendingTable) []PendingRow {
+	out := make([]PendingRow, len(t.Rows))
+	for i, r := range t.Rows {
+		out[i] = PendingRow{Table: t.Table, Op: r.Op.String(), Row: r.Text(), Failed: r.Failed, Orphan: r.Orphan}
+	}
+	slices.SortFunc(out, func(a, b PendingRow) int {
+		return cmp.Or(cmp.Compare(opRank[a.Op], opRank[b.Op]), cmp.Compare(a.Row, b.Row))
+	})
+	return out
+}
+
+var opRank = map[string]int{"add": 1, "update": 2, "delete": 3}
+
 // movingRow is what drains or climbs.
 func movingRow(m dataplane.Moving) MovingRow {
 	r := MovingRow{

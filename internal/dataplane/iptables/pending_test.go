@@ -11,7 +11,7 @@ func TestPendingInWords(t *testing.T) {
 	var words []string
 	for _, table := range m.Pending(1000) {
 		for _, r := range table.Rows {
-			words = append(words, table.Table+" "+r.Op.String()+": "+r.Text)
+			words = append(words, table.Table+" "+r.Op.String()+": "+r.Text())
 		}
 	}
 	got := strings.Join(words, "\n")

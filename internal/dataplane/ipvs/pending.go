@@ -85,32 +85,47 @@ func ipCommand(op delta.Op, object, words string) string {
 func (m *Mode) Moving(list *dataplane.MovingList) {
 	for server, leaving := range m.drains.of {
 		f, _ := m.frontends.Get(frontendKey(server))
+		if !list.Chooses(&f) {
+			continue
+		}
 		for k, d := range leaving {
-			one := moving(&f, k)
-			one.Since, one.Connections = d.stopped, d.connections()
-			if end, limited := d.deadline(); limited {
-				one.Until = end
-			}
-			list.Add(one)
+			list.Add(backendOf(k), func() dataplane.Moving { return d.moving(&f, k) })
 		}
 	}
 	now := time.Now()
 	for server, coming := range m.ramp.of {
 		f, _ := m.frontends.Get(frontendKey(server))
-		by := scale(&f)
+		if !list.Chooses(&f) {
+			continue
+		}
 		for k, c := range coming {
-			one := moving(&f, k)
-			weight, _ := weighs(f.Backends, one.Backend)
-			one.Climbs, one.Full, one.Weight = true, weight*by, c.weight(now, weight*by)
-			one.Since, one.Until = c.since.Add(-c.done), c.end()
-			list.Add(one)
+			list.Add(backendOf(k), func() dataplane.Moving { return c.moving(&f, k, now) })
 		}
 	}
 }
 
+func backendOf(k vserver.DestinationKey) netip.AddrPort { return netip.AddrPortFrom(k.Addr, k.Port) }
+
+func (d drain) moving(f *model.Frontend, k vserver.DestinationKey) dataplane.Moving {
+	one := moving(f, k)
+	one.Since, one.Connections = d.stopped, d.connections()
+	if end, limited := d.deadline(); limited {
+		one.Until = end
+	}
+	return one
+}
+
+func (c climb) moving(f *model.Frontend, k vserver.DestinationKey, now time.Time) dataplane.Moving {
+	one := moving(f, k)
+	weight, _ := weighs(f.Backends, one.Backend)
+	one.Climbs, one.Full = true, weight*scale(f)
+	one.Weight, one.Since, one.Until = c.weight(now, one.Full), c.since.Add(-c.done), c.end()
+	return one
+}
+
 func moving(f *model.Frontend, k vserver.DestinationKey) dataplane.Moving {
 	return dataplane.Moving{
-		Frontend: frontendKey(k.Server), Service: f.Service, PortName: f.PortName, Backend: netip.AddrPortFrom(k.Addr, k.Port),
+		Frontend: frontendKey(k.Server), Service: f.Service, PortName: f.PortName, Backend: backendOf(k),
 	}
 }
 

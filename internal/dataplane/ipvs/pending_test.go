@@ -2,6 +2,7 @@ package ipvs_test
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
 // pendingTexts prints pending rows, but for those of sets, chains and jumps.
@@ -20,9 +22,12 @@ func pendingTexts(tables []dataplane.PendingTable) []string {
 		if slices.Contains([]string{"sets", "chains", "jumps"}, t.Table) {
 			continue
 		}
+		var rows []string
 		for _, r := range t.Rows {
-			out = append(out, fmt.Sprintf("%s %s: %s", t.Table, r.Op, r.Text))
+			rows = append(rows, fmt.Sprintf("%s %s: %s", t.Table, r.Op, r.Text()))
 		}
+		slices.Sort(rows)
+		out = append(out, rows...)
 	}
 	return out
 }
@@ -91,10 +96,15 @@ func TestMoving(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("moving (-want +got):\n%s", diff)
 		}
-		list = &dataplane.MovingList{Most: 10, Want: func(r dataplane.Moving) bool { return !r.Climbs }}
+		list = &dataplane.MovingList{Most: 10, To: func(to netip.AddrPort) bool { return to.String() == third }}
 		m.Moving(list)
 		if len(list.Rows) != 1 || list.More != 0 {
 			t.Errorf("%d drain and %d more, want 1", len(list.Rows), list.More)
+		}
+		list = &dataplane.MovingList{Most: 10, At: func(_ model.FrontendKey, id model.ServiceID) bool { return id.Name != "web" }}
+		m.Moving(list)
+		if len(list.Rows)+list.More != 0 {
+			t.Errorf("of another Service %d rows and %d more", len(list.Rows), list.More)
 		}
 		list = &dataplane.MovingList{Most: 1}
 		m.Moving(list)
