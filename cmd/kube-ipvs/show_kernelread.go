@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
@@ -291,12 +292,17 @@ func (r *kernelReader) rules(ctx context.Context, q query) (list inspect.List[in
 	if err != nil {
 		return list, err
 	}
+	byChain := chainOwners(owners, chains)
 	for _, k := range slices.SortedFunc(maps.Keys(jumps), rules.JumpKey.Compare) {
-		list.Items = append(list.Items, ruleRow(owners, rules.ChainKey{Family: k.Family, Table: k.Table, Name: k.Hook}, 0, jumps[k].Rule(k.Target)))
+		list.Items = append(list.Items, ruleRow(rules.ChainKey{Family: k.Family, Table: k.Table, Name: k.Hook}, 0, jumps[k].Rule(k.Target), nil))
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(chains), rules.ChainKey.Compare) {
 		for i, rule := range strings.Split(chains[k].Rules, "\n") {
-			list.Items = append(list.Items, ruleRow(owners, k, i+1, rule))
+			services := ruleOwners(owners, rule)
+			if services == nil {
+				services = byChain[k]
+			}
+			list.Items = append(list.Items, ruleRow(k, i+1, rule, services))
 		}
 	}
 	list.Items = slices.DeleteFunc(list.Items, func(row inspect.KernelRuleRow) bool {
@@ -306,18 +312,48 @@ func (r *kernelReader) rules(ctx context.Context, q query) (list inspect.List[in
 	return list, nil
 }
 
-func ruleRow(owners *inspect.Owners, k rules.ChainKey, number int, rule string) inspect.KernelRuleRow {
+func ruleRow(k rules.ChainKey, number int, rule string, services []string) inspect.KernelRuleRow {
 	if rule == "" {
 		number = 0
-	}
-	to := ruleTarget(rule)
-	services := owners.Titled(to.comment)
-	if services == nil && to.addr.IsValid() {
-		services = owners.Frontend(netip.AddrPortFrom(to.addr, to.port), to.protocol)
 	}
 	return inspect.KernelRuleRow{
 		Family: k.Family.String(), Table: k.Table, Chain: k.Name, Number: number, Rule: rule, Owned: inspect.OwnedBy(true, services),
 	}
+}
+
+// ruleOwners are the Services that a rule names in its comment, or whose address it matches.
+func ruleOwners(owners *inspect.Owners, rule string) []string {
+	to := ruleTarget(rule)
+	if services := owners.Titled(to.comment); services != nil || !to.addr.IsValid() {
+		return services
+	}
+	return owners.Frontend(netip.AddrPortFrom(to.addr, to.port), to.protocol)
+}
+
+// chainDepth is how many chains of a Service lead to each other: that of its firewall, of what comes from outside, of
+// all its endpoints, of one of them.
+const chainDepth = 4
+
+// chainOwners are the Services that chains of iptables mode belong to: those of the rules that lead there.
+func chainOwners(owners *inspect.Owners, chains map[rules.ChainKey]rules.Chain) map[rules.ChainKey][]string {
+	out := map[rules.ChainKey][]string{}
+	for range chainDepth {
+		for k, c := range chains {
+			for rule := range strings.SplitSeq(c.Rules, "\n") {
+				services := out[k]
+				if services == nil {
+					services = ruleOwners(owners, rule)
+				}
+				for _, to := range rules.Targets(rule) {
+					next := rules.ChainKey{Family: k.Family, Table: k.Table, Name: to}
+					if services != nil && out[next] == nil && iptables.ServiceChain(next) {
+						out[next] = services
+					}
+				}
+			}
+		}
+	}
+	return out
 }
 
 // target is what a rule is about: where packets go that it matches, and its comment.

@@ -306,7 +306,8 @@ func TestShowWhatTheKernelHoldsWithoutAnAgent(t *testing.T) {
 	}
 }
 
-// A rule belongs to the Service that its comment names, or whose address it matches.
+// A rule belongs to the Service that its comment names, or whose address it matches, and a chain to those of the rules
+// that lead there.
 func TestRulesBelongToServices(t *testing.T) {
 	s := openShop(t)
 	frontends, err := inspect.NewClient(s.config.Socket()).Frontends(t.Context(), inspect.Filter{})
@@ -322,10 +323,24 @@ func TestRulesBelongToServices(t *testing.T) {
 		`-j RETURN`: "",
 		``:          "",
 	} {
-		row := ruleRow(o, rules.ChainKey{Family: rules.IPv4, Table: "nat", Name: "KUBE-X"}, 1, rule)
-		if got := strings.Join(row.Services, ","); got != want {
+		if got := strings.Join(ruleOwners(o, rule), ","); got != want {
 			t.Errorf("%s belongs to %q, want %q", rule, got, want)
 		}
+	}
+	chain := func(name string) rules.ChainKey { return rules.ChainKey{Family: rules.IPv4, Table: "nat", Name: name} }
+	got := chainOwners(o, map[rules.ChainKey]rules.Chain{
+		chain("KUBE-SERVICES"): {Rules: "-d 10.96.0.10/32 -p tcp -m tcp --dport 80 -j KUBE-SVC-A\n-d 10.96.0.12/32 -p tcp -m tcp --dport 80 -j KUBE-FW-B\n-j KUBE-SVC-C"},
+		chain("KUBE-SVC-A"):    {Rules: "-j KUBE-MARK-MASQ\n-j KUBE-SEP-A"},
+		chain("KUBE-FW-B"):     {Rules: "-j KUBE-EXT-B"},
+		chain("KUBE-EXT-B"):    {Rules: "-j KUBE-SVC-B"},
+		chain("KUBE-SVC-B"):    {Rules: "-j KUBE-SEP-B"},
+	})
+	want := map[rules.ChainKey][]string{
+		chain("KUBE-SVC-A"): {"shop/cart"}, chain("KUBE-SEP-A"): {"shop/cart"}, chain("KUBE-FW-B"): {"shop/copy"},
+		chain("KUBE-EXT-B"): {"shop/copy"}, chain("KUBE-SVC-B"): {"shop/copy"}, chain("KUBE-SEP-B"): {"shop/copy"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("chains (-want +got):\n%s", diff)
 	}
 }
 

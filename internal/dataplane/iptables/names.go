@@ -52,6 +52,9 @@ func OwnedChain(k rules.ChainKey) bool {
 	return slices.Contains(fixedChains[k.Table], k.Name) || ofService(k)
 }
 
+// ServiceChain tells whether a chain belongs to one Service, for those who read the kernel without a mode.
+func ServiceChain(k rules.ChainKey) bool { return ofService(k) }
+
 // ofService tells whether a chain belongs to one Service.
 func ofService(k rules.ChainKey) bool {
 	return k.Table == "nat" && slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(k.Name, p) })
