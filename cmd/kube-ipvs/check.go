@@ -2,9 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -20,37 +25,83 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
 
+const checkHelp = `Try everything that the mode of --proxy-mode needs by using it: for ipvs the device,
+the schedulers, the set types and iptables, for the families that the agent would serve.
+Then look for what hurts Services all the same: sysctls, full tables, checksum offload
+of VXLAN, reverse path filters, other owners of IPVS, a kube-proxy, network plug-ins
+that serve Services themselves, rules of both kinds of iptables, ports that collide.
+
+The first three lines at most say what is wrong, worst first; the table has every
+answer, and the remedy below each that needs one. The exit status is 1 when the node
+cannot carry Services. Where IPVS is missing the agent falls back to iptables mode, so
+that is a warning, unless --on-missing-ipvs=fail says otherwise.
+
+Modules of the kernel that this takes are loaded and stay loaded, as they do for
+the agent; nothing else is left behind, and no setting is changed.`
+
 func newCheck() *cobra.Command {
-	return &cobra.Command{
+	var output string
+	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "say what this node lacks, and the remedy",
-		Long: `Try everything that the mode of --proxy-mode needs by using it: for ipvs the device,
-a scheduler, the set types and iptables, for the families that the agent would serve.
-What is missing is named with the remedy. The exit status is 1 when the node cannot
-carry Services. Where IPVS is missing the agent falls back to iptables mode, so that
-is a warning, unless --on-missing-ipvs=fail says otherwise.
-Modules of the kernel that this takes are loaded and stay loaded, as they do for
-the agent; nothing else is left behind.`,
+		Long:  checkHelp,
 		Example: `  kube-ipvs check
   kube-ipvs check --ipvs-scheduler mh
-  kube-ipvs check --on-missing-ipvs=fail   # must this node carry Services with IPVS?`,
+  kube-ipvs check --on-missing-ipvs=fail   # must this node carry Services with IPVS?
+
+  # what is wrong, for a program
+  kube-ipvs check -o json | jq -r '.items[] | select(.state != "ok") | .name'`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := check(cmd)
 			if err != nil {
 				return err
 			}
+			if output != "text" && output != "json" {
+				return fmt.Errorf("--output: %q is not one of text, json", output)
+			}
 			t := tune.New(zap.NewNop(), tune.Options{RunDir: c.RunDir})
 			if c.Mode != config.ModeIPTables {
 				t.LoadModules(cmd.Context(), modules(t, c)...)
 			}
 			verdicts := tune.RunChecks(cmd.Context(), nodeChecks(t, c))
-			if err := tune.WriteVerdicts(cmd.OutOrStdout(), verdicts); err != nil {
-				return err
-			}
-			return unfit(c, verdicts)
+			unfit := unfit(c, verdicts)
+			return errors.Join(writeCheck(cmd.OutOrStdout(), output, verdicts, unfit == nil), unfit)
 		},
 	}
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	return cmd
+}
+
+// checkReport is the answer of check to a program (manifests/schemas/check.schema.json).
+type checkReport struct {
+	Items []checkItem `json:"items"`
+	// Fit tells that the node can carry Services.
+	Fit bool `json:"fit"`
+}
+
+type checkItem struct {
+	Name   string     `json:"name"`
+	State  tune.State `json:"state"`
+	Detail string     `json:"detail,omitempty"`
+	Remedy string     `json:"remedy,omitempty"`
+}
+
+func writeCheck(w io.Writer, output string, verdicts []tune.Verdict, fit bool) error {
+	if output == "json" {
+		report := checkReport{Items: []checkItem{}, Fit: fit}
+		for _, v := range verdicts {
+			report.Items = append(report.Items, checkItem{v.Name, v.State, v.Detail, v.Fix})
+		}
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(report)
+	}
+	if err := tune.WriteSummary(w, verdicts); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	return tune.WriteVerdicts(w, verdicts)
 }
 
 // nodeChecks are the questions that only use can answer, and those of the tuner,
@@ -66,7 +117,35 @@ func nodeChecks(t *tune.Tuner, c config.Config) []tune.Check {
 	if c.Mode != config.ModeIPTables {
 		checks = append(checks, softened(c, ipvsChecks(log, t, c, served))...)
 	}
-	return append(checks, t.Checks(tune.CheckOptions{IPv6: slices.Contains(served, model.IPv6)})...)
+	checks = append(checks, backendCheck(func(ctx context.Context) map[rules.Backend]int { return rules.Census(ctx, rules.Options{}) }))
+	checks = append(checks, t.Checks(tune.CheckOptions{IPv6: slices.Contains(served, model.IPv6)})...)
+	checks = append(checks, t.Doctor(doctorOptions(c))...)
+	if c.Mode != config.ModeIPTables {
+		checks = append(checks, ownerChecks(lookAround(log, t, c))...)
+	}
+	return checks
+}
+
+// doctorOptions are what the agent would do with these settings.
+func doctorOptions(c config.Config) tune.DoctorOptions {
+	o := tune.DoctorOptions{
+		IPVS: c.Mode != config.ModeIPTables, StrictARP: c.StrictARP, Running: answers(c.Socket()),
+		NodePorts: [2]uint16{c.NodePortRange.First, c.NodePortRange.Last}, Sysctls: tune.RulesSysctls(c.LocalhostNodePorts),
+	}
+	if o.IPVS {
+		// Without a release conn_reuse_mode is left out: the agent tries out what is best.
+		o.Sysctls = tune.IPVSSysctls(tune.IPVSOptions{StrictARP: c.StrictARP})
+	}
+	return o
+}
+
+// answers tells whether a process listens at a socket.
+func answers(socket string) bool {
+	conn, err := net.DialTimeout("unix", socket, time.Second)
+	if err != nil {
+		return false
+	}
+	return conn.Close() == nil
 }
 
 // ipvsChecks are those of what ipvs mode needs besides rules.
@@ -77,6 +156,9 @@ func ipvsChecks(log *zap.Logger, t *tune.Tuner, c config.Config, served []model.
 	checks = append(checks, schedulerChecks(t.ModuleFix, c.Scheduler, func(ctx context.Context, name string) error {
 		return probeScheduler(ctx, log, name)
 	})...)
+	checks = append(checks, otherSchedulers(c.Scheduler, func(ctx context.Context, name string) error {
+		return probeScheduler(ctx, log, name)
+	}))
 	checks = append(checks, setChecks(t.ModuleFix, served, revision)...)
 	return append(checks, idleChecks(t, c.Timeouts, func() (idleHandle, error) { return vserver.New(log, vserver.Options{}) })...)
 }
@@ -137,6 +219,35 @@ func schedulerChecks(fix func(module string) string, want scheduler.Spec, probe 
 		}})
 	}
 	return checks
+}
+
+// otherSchedulers tells which algorithms annotations may ask for besides: what this
+// kernel lacks a Service does without.
+func otherSchedulers(want scheduler.Spec, probe func(ctx context.Context, name string) error) tune.Check {
+	return tune.Check{Name: "other schedulers", Fix: "run as root", Run: func(ctx context.Context) error {
+		var have, lack []string
+		for _, name := range scheduler.Names() {
+			if name == want.Name() || name == scheduler.Default {
+				continue
+			}
+			switch err := probe(ctx, name); {
+			case err == nil:
+				have = append(have, name)
+			case errors.Is(err, vserver.ErrUnsupported):
+				lack = append(lack, name)
+			default:
+				return tune.Warning(err)
+			}
+		}
+		var parts []string
+		if len(have) > 0 {
+			parts = append(parts, strings.Join(have, " "))
+		}
+		if len(lack) > 0 {
+			parts = append(parts, "not in this kernel: "+strings.Join(lack, " "))
+		}
+		return tune.Note("%s", strings.Join(parts, "; "))
+	}}
 }
 
 func probeScheduler(ctx context.Context, log *zap.Logger, name string) error {

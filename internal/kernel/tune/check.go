@@ -10,8 +10,9 @@ import (
 )
 
 // Check is one question to the node. Run returns nil if all is well; an error made
-// by Lacking or Warning says that the answer is no, any other that there is no
-// answer. Fix tells a person what to do about it.
+// by Lacking or Warning says that the answer is no, one by Note that all is well and
+// what else is to be known, any other that there is no answer. Fix tells a person what
+// to do about it, unless the error has a remedy of its own (Remedied).
 type Check struct {
 	Name string
 	Run  func(context.Context) error
@@ -31,10 +32,10 @@ const (
 
 // Verdict is the outcome of one Check. Fix is empty if there is nothing to mend.
 type Verdict struct {
-	Name   string `json:"name"`
-	State  State  `json:"state"`
-	Detail string `json:"detail,omitempty"`
-	Fix    string `json:"fix,omitempty"`
+	Name   string
+	State  State
+	Detail string
+	Fix    string
 }
 
 // graded is an error that carries its State.
@@ -52,6 +53,27 @@ func Lacking(err error) error { return grade(Lacks, err) }
 
 // Warning marks an error as one that the node can live with. It is nil for nil.
 func Warning(err error) error { return grade(Warn, err) }
+
+// Note says of an answer that is all right what a person may want to know.
+func Note(format string, args ...any) error { return grade(OK, fmt.Errorf(format, args...)) }
+
+// remedied is an error that knows what to do about it.
+type remedied struct {
+	fix string
+	error
+}
+
+// Unwrap returns the error that has the remedy.
+func (r remedied) Unwrap() error { return r.error }
+
+// Remedied gives an error the remedy that fits what was found, which then stands
+// instead of the Fix of the Check. It is nil for nil.
+func Remedied(err error, fix string) error {
+	if err == nil {
+		return nil
+	}
+	return remedied{fix, err}
+}
 
 // IsLacking tells whether an error says "this node cannot".
 func IsLacking(err error) bool {
@@ -88,6 +110,12 @@ func verdict(c Check, err error) Verdict {
 	if g := (graded{}); errors.As(err, &g) {
 		v.State = g.state
 	}
+	if r := (remedied{}); errors.As(err, &r) {
+		v.Fix = r.fix
+	}
+	if v.State == OK {
+		v.Fix = ""
+	}
 	return v
 }
 
@@ -104,7 +132,7 @@ func WriteVerdicts(w io.Writer, verdicts []Verdict) error {
 		fmt.Fprintln(out, strings.TrimRight(line, " "))
 	}
 	for _, v := range verdicts {
-		row(v.State, v.Name, v.Detail)
+		row(v.State, v.Name, inOneLine(v.Detail))
 		if v.Fix != "" {
 			row("", "", "fix: "+v.Fix)
 		}

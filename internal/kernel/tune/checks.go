@@ -50,7 +50,7 @@ func (t *Tuner) checkRelease(context.Context) error {
 	if _, ok := ParseVersion(release); !ok {
 		return Warning(fmt.Errorf("kernel release %q has no version number", release))
 	}
-	return nil
+	return Note("%s", release)
 }
 
 // checkWritable opens a key for writing and writes nothing, which is where a

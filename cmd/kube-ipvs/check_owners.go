@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
+)
+
+// population is who lives in IPVS, and what tells whose they are.
+type population struct {
+	servers   []vserver.ServerKey
+	bound     map[netip.Addr]struct{} // on our device
+	routes    []netip.Prefix          // local as a whole, by a route of ours
+	local     map[netip.Addr]string   // this machine's own
+	entries   []ipset.Entry           // of our sets
+	listeners []tune.Listener
+	excluded  []netip.Prefix
+}
+
+// strangers are the servers that carry no mark of ours (dataplane/ipvs/doc.go) and are not
+// in a range that is set aside for others.
+func (p population) strangers() []vserver.ServerKey {
+	marked := map[netip.Addr]bool{}
+	ports := map[uint16]bool{}
+	for _, e := range p.entries {
+		if e.Addr.IsValid() {
+			marked[e.Addr] = true
+		} else {
+			ports[e.Port] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(p.servers), func(k vserver.ServerKey) bool {
+		_, bound := p.bound[k.Addr]
+		_, local := p.local[k.Addr]
+		holds := func(r netip.Prefix) bool { return r.Contains(k.Addr) }
+		return bound || marked[k.Addr] || local && ports[k.Port] || slices.ContainsFunc(p.routes, holds) || slices.ContainsFunc(p.excluded, holds)
+	})
+}
+
+// collisions are the servers on addresses of this machine whose port a socket has, too:
+// IPVS takes its packets.
+func (p population) collisions() []vserver.ServerKey {
+	return slices.DeleteFunc(slices.Clone(p.servers), func(k vserver.ServerKey) bool {
+		_, local := p.local[k.Addr]
+		udp := k.Protocol == vserver.ProtocolUDP
+		return !local || !udp && k.Protocol != vserver.ProtocolTCP || !slices.Contains(p.listeners, tune.Listener{TCP: !udp, Port: k.Port})
+	})
+}
+
+// ownerChecks ask whose the virtual servers are, and whether sockets have their ports.
+func ownerChecks(look func(context.Context) (population, error)) []tune.Check {
+	const fix = "run as root, in the network namespace of the host"
+	return []tune.Check{
+		{Name: "virtual servers of others", Fix: fix, Run: func(ctx context.Context) error {
+			p, err := look(ctx)
+			if err != nil {
+				return err
+			}
+			if list := p.strangers(); len(list) > 0 {
+				return tune.Remedied(tune.Warning(fmt.Errorf("%d of %d are not of kube-ipvs: %s", len(list), len(p.servers), some(list))), foreignFix(list[0]))
+			}
+			return tune.Note("none; %d in all", len(p.servers))
+		}},
+		{Name: "sockets on node ports", Fix: fix, Run: func(ctx context.Context) error {
+			p, err := look(ctx)
+			if err != nil {
+				return err
+			}
+			if list := p.collisions(); len(list) > 0 {
+				return tune.Remedied(tune.Warning(fmt.Errorf("a process listens where IPVS takes the packets: %s", some(list))),
+					fmt.Sprintf("ss -lntup 'sport = :%d' names it; let it listen elsewhere, or give the Service another nodePort", list[0].Port))
+			}
+			return nil
+		}},
+	}
+}
+
+func foreignFix(k vserver.ServerKey) string {
+	return fmt.Sprintf("ipvsadm -Ln shows them; where others need them --ipvs-exclude-cidrs=%s keeps Services away from there; else %s",
+		netip.PrefixFrom(k.Addr, k.Addr.BitLen()), deletion(k))
+}
+
+// deletion is the command that deletes a server.
+func deletion(k vserver.ServerKey) string {
+	option := map[uint8]string{vserver.ProtocolTCP: "-t", vserver.ProtocolUDP: "-u", vserver.ProtocolSCTP: "--sctp-service"}[k.Protocol]
+	return fmt.Sprintf("ipvsadm -D %s %s", option, netip.AddrPortFrom(k.Addr, k.Port))
+}
+
+// some names the first of many.
+func some(list []vserver.ServerKey) string {
+	const most = 3
+	slices.SortFunc(list, vserver.ServerKey.Compare)
+	names := make([]string, 0, most)
+	for _, k := range list[:min(most, len(list))] {
+		names = append(names, k.String())
+	}
+	if more := len(list) - most; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// lookAround reads the population of the kernel once, for all that ask.
+func lookAround(log *zap.Logger, t *tune.Tuner, c config.Config) func(context.Context) (population, error) {
+	var p population
+	var err error
+	seen := false
+	return func(ctx context.Context) (population, error) {
+		if !seen {
+			seen = true
+			p, err = readPopulation(ctx, log, t, c)
+		}
+		return p, err
+	}
+}
+
+func readPopulation(ctx context.Context, log *zap.Logger, t *tune.Tuner, c config.Config) (population, error) {
+	p := population{excluded: c.ExcludeCIDRs}
+	s, err := vserver.New(log, vserver.Options{})
+	if errors.Is(err, vserver.ErrUnsupported) {
+		return p, nil // nothing lives there, and other checks say why
+	}
+	if err != nil {
+		return p, err
+	}
+	defer s.Close()
+	servers, err := s.ListServers(ctx)
+	if err != nil {
+		return p, err
+	}
+	for k := range servers {
+		p.servers = append(p.servers, k)
+	}
+	if p.listeners, err = t.Listeners(); err != nil {
+		return p, err
+	}
+	if err := p.readLinks(ctx, log); err != nil {
+		return p, err
+	}
+	return p, p.readSets(ctx)
+}
+
+func (p *population) readLinks(ctx context.Context, log *zap.Logger) error {
+	l, err := link.New(log, link.Options{})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if p.bound, err = l.List(ctx); err != nil && !errors.Is(err, link.ErrNotExist) {
+		return err
+	}
+	routes, err := l.ListRoutes(ctx)
+	if err != nil {
+		return err
+	}
+	for r := range routes {
+		p.routes = append(p.routes, r)
+	}
+	p.local, err = l.Local(ctx)
+	return err
+}
+
+func (p *population) readSets(ctx context.Context) error {
+	h, err := openSets(ctx)
+	if errors.Is(err, ipset.ErrUnsupported) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	sets, err := h.ListSets(ctx)
+	if err != nil {
+		return err
+	}
+	for _, set := range sets {
+		if !ipvs.OwnedSet(set.Name) {
+			continue
+		}
+		_, entries, err := h.List(ctx, set.Name)
+		if err != nil {
+			return err
+		}
+		p.entries = append(p.entries, entries...)
+	}
+	return nil
+}
+
+// backendCheck warns where rules of both backends stand.
+func backendCheck(census func(context.Context) map[rules.Backend]int) tune.Check {
+	return tune.Check{Name: "iptables backends", Fix: "install iptables", Run: func(ctx context.Context) error {
+		count := census(ctx)
+		nft, legacy := count[rules.NFT], count[rules.Legacy]
+		if nft > 0 && legacy > 0 {
+			return tune.Remedied(tune.Warning(fmt.Errorf("rules of both kinds are there, nft %d and legacy %d: each packet passes both, and a tool sees but its own", nft, legacy)),
+				backendFix(nft, legacy))
+		}
+		return tune.Note("rules: nft %d, legacy %d", nft, legacy)
+	}}
+}
+
+// backendFix takes the kind that has fewer away.
+func backendFix(nft, legacy int) string {
+	fewer := "legacy"
+	if nft < legacy {
+		fewer = "nft"
+	}
+	return fmt.Sprintf("iptables-%[1]s-save shows those of the smaller kind; let who wrote them use the other (update-alternatives --config iptables), "+
+		"then for table in filter nat mangle raw: iptables-%[1]s -t $table -F && iptables-%[1]s -t $table -X; the same with ip6tables-%[1]s", fewer)
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
+	"github.com/kube-ipvs/kube-ipvs/scheduler"
+)
+
+func serverAt(addrPort string, protocol uint8) vserver.ServerKey {
+	at := netip.MustParseAddrPort(addrPort)
+	return vserver.ServerKey{Addr: at.Addr(), Port: at.Port(), Protocol: protocol}
+}
+
+// one asks one check.
+func one(t *testing.T, c tune.Check) tune.Verdict {
+	t.Helper()
+	return tune.RunChecks(t.Context(), []tune.Check{c})[0]
+}
+
+// Each server is one that carries a mark of ours, is set aside for others, or is a
+// stranger.
+func TestCheckOwners(t *testing.T) {
+	addr := netip.MustParseAddr
+	ours := population{
+		servers: []vserver.ServerKey{
+			serverAt("10.96.0.1:443", vserver.ProtocolTCP), serverAt("10.96.0.9:53", vserver.ProtocolUDP), serverAt("192.0.2.1:30080", vserver.ProtocolTCP),
+			serverAt("10.97.3.4:80", vserver.ProtocolTCP), serverAt("198.18.0.1:80", vserver.ProtocolTCP),
+		},
+		bound: map[netip.Addr]struct{}{addr("10.96.0.1"): {}}, local: map[netip.Addr]string{addr("192.0.2.1"): "eth0"},
+		routes: []netip.Prefix{netip.MustParsePrefix("10.97.0.0/16")}, excluded: []netip.Prefix{netip.MustParsePrefix("198.18.0.0/24")},
+		entries: []ipset.Entry{ipset.IPPort(addr("10.96.0.9"), ipset.UDP, 53), ipset.Port(30080)},
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(*population)
+		of     int // which check
+		state  tune.State
+		says   string
+		fix    string
+	}{
+		{name: "ours alone", state: tune.OK, says: "none; 5 in all"},
+		{name: "no sockets", of: 1, state: tune.OK},
+		{name: "a stranger", change: func(p *population) { p.servers = append(p.servers, serverAt("192.0.2.1:8443", vserver.ProtocolTCP)) },
+			state: tune.Warn, says: "1 of 6 are not of kube-ipvs: 192.0.2.1:8443/tcp", fix: "ipvsadm -D -t 192.0.2.1:8443"},
+		{name: "no set left", change: func(p *population) { p.entries = nil },
+			state: tune.Warn, says: "2 of 5 are not of kube-ipvs: 192.0.2.1:30080/tcp, 10.96.0.9:53/udp", fix: "--ipvs-exclude-cidrs=192.0.2.1/32"},
+		{name: "a socket on a NodePort", change: func(p *population) { p.listeners = []tune.Listener{{TCP: true, Port: 30080}, {Port: 30080}} }, of: 1,
+			state: tune.Warn, says: "where IPVS takes the packets: 192.0.2.1:30080/tcp", fix: "ss -lntup 'sport = :30080'"},
+		{name: "a socket of another protocol", change: func(p *population) { p.listeners = []tune.Listener{{Port: 30080}} }, of: 1, state: tune.OK},
+		{name: "a socket on the port of a ClusterIP", change: func(p *population) { p.listeners = []tune.Listener{{TCP: true, Port: 443}} }, of: 1, state: tune.OK},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := ours
+			if tt.change != nil {
+				tt.change(&p)
+			}
+			v := one(t, ownerChecks(func(context.Context) (population, error) { return p, nil })[tt.of])
+			if v.State != tt.state || !strings.Contains(v.Detail, tt.says) || !strings.Contains(v.Fix, tt.fix) {
+				t.Errorf("%+v, want %s, %q, %q", v, tt.state, tt.says, tt.fix)
+			}
+		})
+	}
+	for _, c := range ownerChecks(func(context.Context) (population, error) { return population{}, errors.New("no answer") }) {
+		if v := one(t, c); v.State != tune.Failed || v.Fix == "" {
+			t.Errorf("%+v, want failed", v)
+		}
+	}
+}
+
+func TestSomeOfMany(t *testing.T) {
+	var list []vserver.ServerKey
+	for _, p := range []string{"192.0.2.5:1", "192.0.2.4:1", "192.0.2.1:1", "192.0.2.3:1", "192.0.2.2:1"} {
+		list = append(list, serverAt(p, vserver.ProtocolTCP))
+	}
+	if got, want := some(list), "192.0.2.1:1/tcp, 192.0.2.2:1/tcp, 192.0.2.3:1/tcp, and 2 more"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestCheckBackends(t *testing.T) {
+	for _, tt := range []struct {
+		nft, legacy int
+		state       tune.State
+		fix         string
+	}{
+		{0, 0, tune.OK, ""}, {40, 0, tune.OK, ""}, {0, 40, tune.OK, ""},
+		{40, 3, tune.Warn, "iptables-legacy -t $table -F"}, {2, 40, tune.Warn, "iptables-nft -t $table -F"},
+	} {
+		v := one(t, backendCheck(func(context.Context) map[rules.Backend]int {
+			return map[rules.Backend]int{rules.NFT: tt.nft, rules.Legacy: tt.legacy}
+		}))
+		if v.State != tt.state || !strings.Contains(v.Fix, tt.fix) {
+			t.Errorf("nft %d, legacy %d: %+v, want %s with %q", tt.nft, tt.legacy, v, tt.state, tt.fix)
+		}
+	}
+}
+
+func TestOtherSchedulers(t *testing.T) {
+	for _, tt := range []struct {
+		name, lacks string
+		broken      error
+		state       tune.State
+		detail      string
+	}{
+		{name: "all", state: tune.OK, detail: "wrr lc lblc lblcr sh dh sed nq mh fo ovf"},
+		{name: "not all", lacks: "mh fo", state: tune.OK, detail: "wrr lc lblc lblcr sh dh sed nq ovf; not in this kernel: mh fo"},
+		{name: "no answer", broken: errors.New("timeout"), state: tune.Warn, detail: "timeout"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v := one(t, otherSchedulers(scheduler.MustParse("wlc"), func(_ context.Context, name string) error {
+				if strings.Contains(tt.lacks, name) {
+					return vserver.ErrUnsupported
+				}
+				return tt.broken
+			}))
+			if v.State != tt.state || v.Detail != tt.detail {
+				t.Errorf("%+v, want %s %q", v, tt.state, tt.detail)
+			}
+		})
+	}
+}
+
+// Programs are told the same as people.
+func TestCheckForPrograms(t *testing.T) {
+	verdicts := []tune.Verdict{
+		{Name: "a", State: tune.OK}, {Name: "b", State: tune.OK, Detail: "seen"},
+		{Name: "c", State: tune.Warn, Detail: "d", Fix: "f"}, {Name: "e", State: tune.Lacks, Detail: "d", Fix: "f"}, {Name: "g", State: tune.Failed, Detail: "d", Fix: "f"},
+	}
+	var b bytes.Buffer
+	if err := writeCheck(&b, "json", verdicts, false); err != nil {
+		t.Fatal(err)
+	}
+	fits(t, "check", b.String())
+	for _, bad := range []string{`{"items": []}`, `{"items": [{"name": "a", "state": "good"}], "fit": true}`,
+		`{"items": [{"name": "a", "state": "ok", "remedy": "none"}], "fit": true}`, `{"items": [{"name": "a", "state": "missing"}], "fit": false}`, `{"items": [], "fit": true, "more": 1}`} {
+		if validate(t, "check", bad) == nil {
+			t.Errorf("the schema takes %s", bad)
+		}
+	}
+}
+
+// The real program on this machine, whatever it lacks.
+func TestCheckHere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped: asks this machine's kernel")
+	}
+	out, err := try("check", "-o", "json", "--run-dir", t.TempDir())
+	fits(t, "check", out)
+	if fit := strings.Contains(out, `"fit": true`); fit != (err == nil) {
+		t.Errorf("fit %t, and the program ends with %v", fit, err)
+	}
+	out, _ = try("check", "--run-dir", t.TempDir())
+	summary, table, found := strings.Cut(out, "\n\n")
+	if !found || strings.Count(summary, "\n") > 2 || !strings.Contains(table, "kernel release") {
+		t.Errorf("no summary of three lines at most before the table:\n%s", out)
+	}
+}

@@ -1,0 +1,269 @@
+package tune
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// DoctorOptions say what the agent would do here.
+type DoctorOptions struct {
+	// IPVS asks for what ipvs mode is hurt by.
+	IPVS bool
+	// Sysctls are those that the agent sets at its start.
+	Sysctls []Sysctl
+	// StrictARP tells that the agent sets strict ARP.
+	StrictARP bool
+	// Running tells that an agent answers: its listeners are nobody else's.
+	Running bool
+	// NodePorts are the first and the last port that NodePorts are taken from; 0, 0
+	// where none is set aside.
+	NodePorts [2]uint16
+	// ChecksumOffload tells whether a link leaves the checksums of what it sends to
+	// the hardware; nil asks the kernel (ETHTOOL_GTXCSUM).
+	ChecksumOffload func(link string) (bool, error)
+}
+
+// Doctor returns questions about what hurts Services that this node carries, or would
+// carry: each is answered from files of the kernel, and nothing is changed. All of them
+// warn at worst, but for sysctls that the agent needs and cannot set, and a run
+// directory that it cannot write to.
+func (t *Tuner) Doctor(o DoctorOptions) []Check {
+	if o.ChecksumOffload == nil {
+		o.ChecksumOffload = checksumOffload
+	}
+	type question struct {
+		name string
+		ask  func(DoctorOptions) error
+		ipvs bool
+	}
+	var checks []Check
+	for _, q := range []question{
+		{"run directory", t.askRunDir, false},
+		{"sysctls", t.askSysctls, false},
+		{"connection tracking in use", t.askConntrackUse, false},
+		{"ipvs connections", t.askConnections, true},
+		{"bridged traffic", t.askBridges, false},
+		{"reverse path filter", t.askReversePath, false},
+		{"vxlan checksum offload", t.askVXLAN, false},
+		{"strict arp", t.askARP, true},
+		{"other owners of ipvs", t.askOwners, true},
+		{"kube-proxy", t.askKubeProxy, false},
+		{"network plug-in", t.askPlugin, false},
+		{"node port range", t.askPortRange, false},
+	} {
+		if q.ipvs && !o.IPVS {
+			continue
+		}
+		checks = append(checks, Check{Name: q.name, Fix: "make it readable: as root, with the host's /proc and /sys",
+			Run: func(ctx context.Context) error { return bounded(ctx, func() error { return q.ask(o) }) }})
+	}
+	return checks
+}
+
+// askRunDir asks the nearest directory that is there, and makes none.
+func (t *Tuner) askRunDir(DoctorOptions) error {
+	dir := t.opts.RunDir
+	for {
+		err := unix.Access(dir, unix.W_OK)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir):
+			dir = filepath.Dir(dir)
+		default:
+			return Remedied(Lacking(fmt.Errorf("%s cannot be written to: %w; the agent would not start", dir, err)),
+				fmt.Sprintf("run as root, mount the host's %s writable, or choose another with --run-dir", t.opts.RunDir))
+		}
+	}
+}
+
+// askSysctls says which keys the agent is going to change, and which it cannot.
+func (t *Tuner) askSysctls(o DoctorOptions) error {
+	var later, never, fix []string
+	state := Warn
+	for _, s := range o.Sysctls {
+		name, err := keyPath(s.Key)
+		if err != nil {
+			return err
+		}
+		have, err := t.read(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // its module is not loaded, which others tell
+			continue
+		case err != nil:
+			return fmt.Errorf("read sysctl %s: %w", s.Key, err)
+		case have == s.Value:
+			continue
+		}
+		text := fmt.Sprintf("%s=%s is to be %s (%s)", s.Key, have, s.Value, s.Why)
+		if t.writable(name) {
+			later = append(later, text)
+			continue
+		}
+		never, fix = append(never, text), append(fix, s.String())
+		if s.Policy == Required {
+			state = Lacks
+		}
+	}
+	switch {
+	case len(never) > 0:
+		return Remedied(grade(state, fmt.Errorf("cannot be set from here: %s", strings.Join(never, ", "))),
+			"on the host: sysctl -w "+strings.Join(fix, " ")+"; or run privileged")
+	case len(later) > 0:
+		return Note("the agent sets them when it starts: %s", strings.Join(later, ", "))
+	}
+	return nil
+}
+
+// writable opens a key for writing and writes nothing.
+func (t *Tuner) writable(name string) bool {
+	f, err := os.OpenFile(t.path(name), os.O_WRONLY, 0)
+	if err != nil {
+		return false
+	}
+	return f.Close() == nil
+}
+
+// askConntrackUse warns before the table is full: new connections are dropped then
+// ("nf_conntrack: table full, dropping packet").
+func (t *Tuner) askConntrackUse(DoctorOptions) error {
+	count, err := t.count("proc/sys/net/netfilter/nf_conntrack_count")
+	if errors.Is(err, fs.ErrNotExist) {
+		return Note("not loaded")
+	}
+	if err != nil {
+		return err
+	}
+	most, err := t.count("proc/sys/net/netfilter/nf_conntrack_max")
+	if err != nil {
+		return err
+	}
+	if most > 0 && count*10 >= most*8 { // 0 is without a limit
+		return Remedied(Warning(fmt.Errorf("%d of %d connections: when the table is full new ones are dropped", count, most)),
+			fmt.Sprintf("sysctl -w net.netfilter.nf_conntrack_max=%d, and for good --conntrack-min=%[1]d", 2*most))
+	}
+	return Note("%d of %d connections", count, most)
+}
+
+func (t *Tuner) count(name string) (int, error) {
+	text, err := t.read(name)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, fmt.Errorf("read %s: %w", name, err)
+	}
+	return n, nil
+}
+
+// chainLength is how many connections a bucket may have before each packet pays for it.
+const chainLength = 4
+
+// askConnections compares the connections that IPVS has with its buckets. The kernel
+// tells both per destination (ip_vs_info_seq_show); a table of another network
+// namespace is not in there.
+func (t *Tuner) askConnections(DoctorOptions) error {
+	bits, err := t.count("sys/module/ip_vs/parameters/conn_tab_bits")
+	if errors.Is(err, fs.ErrNotExist) {
+		return Note("not loaded")
+	}
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(t.path("proc/net/ip_vs"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Note("the kernel does not tell: no /proc/net/ip_vs")
+	}
+	if err != nil {
+		return err
+	}
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		// -> address:port forward weight active inactive
+		f := strings.Fields(line)
+		if len(f) < 6 || f[0] != "->" || f[1] == "RemoteAddress:Port" {
+			continue
+		}
+		for _, column := range f[4:6] {
+			c, err := strconv.Atoi(column)
+			if err != nil {
+				return fmt.Errorf("read /proc/net/ip_vs: %w", err)
+			}
+			n += c
+		}
+	}
+	buckets := 1 << bits
+	if n > chainLength*buckets {
+		want := bits
+		for want < 20 && n > 1<<want {
+			want++
+		}
+		return Remedied(Warning(fmt.Errorf("%d connections in %d buckets: each packet passes %d others", n, buckets, n/buckets)),
+			fmt.Sprintf("echo 'options ip_vs conn_tab_bits=%d' > /etc/modprobe.d/ip_vs.conf and restart the node", want))
+	}
+	return Note("%d connections, %d buckets", n, buckets)
+}
+
+// askPortRange asks whether connections of this node may take ports of NodePorts.
+func (t *Tuner) askPortRange(o DoctorOptions) error {
+	first, last := int(o.NodePorts[0]), int(o.NodePorts[1])
+	if last == 0 {
+		return Note("no range is set aside")
+	}
+	text, err := t.read("proc/sys/net/ipv4/ip_local_port_range")
+	if err != nil {
+		return err
+	}
+	var low, high int
+	if _, err := fmt.Sscan(text, &low, &high); err != nil {
+		return fmt.Errorf("read ip_local_port_range %q: %w", text, err)
+	}
+	reserved, err := t.read("proc/sys/net/ipv4/ip_local_reserved_ports")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	from, to := max(first, low), min(last, high)
+	if from > to || covered(reserved, from, to) {
+		return nil
+	}
+	all := fmt.Sprintf("%d-%d", first, last)
+	if reserved != "" {
+		all = reserved + "," + all
+	}
+	return Remedied(Warning(fmt.Errorf("connections of this node take ports %d-%d, which NodePorts have, too (net.ipv4.ip_local_port_range=%d %d)", from, to, low, high)),
+		"sysctl -w net.ipv4.ip_local_reserved_ports="+all+", or --service-node-port-range as the API server has it")
+}
+
+// covered tells whether a list such as 8080,30000-32767 has each port of a range.
+func covered(list string, from, to int) bool {
+	type span struct{ from, to int }
+	var spans []span
+	for part := range strings.SplitSeq(list, ",") {
+		low, high, ok := strings.Cut(strings.TrimSpace(part), "-")
+		if !ok {
+			high = low
+		}
+		a, errA := strconv.Atoi(low)
+		b, errB := strconv.Atoi(high)
+		if errA == nil && errB == nil {
+			spans = append(spans, span{a, b})
+		}
+	}
+	slices.SortFunc(spans, func(a, b span) int { return a.from - b.from })
+	for _, s := range spans {
+		if s.from <= from && from <= s.to {
+			from = s.to + 1
+		}
+	}
+	return from > to
+}

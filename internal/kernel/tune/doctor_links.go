@@ -1,0 +1,233 @@
+package tune
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// links lists the links of the network namespace by name.
+func (t *Tuner) links() ([]string, error) {
+	entries, err := os.ReadDir(t.path("sys/class/net"))
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, nil
+}
+
+// kind is the kind of a link as the kernel names it in its uevent (DEVTYPE): vxlan,
+// bridge, vlan, bond; empty for others.
+func (t *Tuner) kind(link string) string {
+	b, err := os.ReadFile(t.path("sys/class/net", link, "uevent"))
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(b)) {
+		if kind, ok := strings.CutPrefix(strings.TrimSpace(line), "DEVTYPE="); ok {
+			return kind
+		}
+	}
+	return ""
+}
+
+// uplink tells whether a link leads off this machine: hardware has a device, and bonds
+// and VLANs stand on such.
+func (t *Tuner) uplink(link string) bool {
+	if kind := t.kind(link); kind == "bond" || kind == "vlan" {
+		return true
+	}
+	_, err := os.Stat(t.path("sys/class/net", link, "device"))
+	return err == nil
+}
+
+// mendedVXLAN is the release since which a UDP checksum of 0, as VXLAN has it, is left
+// alone when a packet is masqueraded (Linux: netfilter: nat: never update the UDP
+// checksum when it's 0).
+var mendedVXLAN = Version{5, 7}
+
+// askVXLAN: before mendedVXLAN, packets to service addresses that are masqueraded twice
+// and leave through VXLAN have a wrong checksum, and get there after 1 to 63 seconds of
+// TCP's trying (kubernetes/kubernetes#88986).
+func (t *Tuner) askVXLAN(o DoctorOptions) error {
+	release, err := t.Release()
+	if err != nil {
+		return err
+	}
+	version, known := ParseVersion(release)
+	links, err := t.links()
+	if err != nil {
+		return err
+	}
+	links = slices.DeleteFunc(links, func(name string) bool { return t.kind(name) != "vxlan" })
+	if len(links) == 0 || known && !version.Before(mendedVXLAN) {
+		return nil
+	}
+	var offloading, fix []string
+	for _, name := range links {
+		on, err := o.ChecksumOffload(name)
+		if err != nil {
+			return fmt.Errorf("ask whether %s offloads checksums: %w", name, err)
+		}
+		if on {
+			offloading = append(offloading, name)
+			fix = append(fix, "ethtool -K "+name+" tx-checksum-ip-generic off")
+		}
+	}
+	if len(offloading) == 0 {
+		return nil
+	}
+	return Remedied(Warning(fmt.Errorf("%s offloads checksums, which kernels before %s get wrong (%s), unless the distribution mended it: "+
+		"connections to service addresses take 1 to 63 seconds to open", strings.Join(offloading, ", "), mendedVXLAN, release)), strings.Join(fix, " && "))
+}
+
+// strict is the value of rp_filter by which a packet is dropped when the way back to its
+// source leads through another link (Documentation/networking/ip-sysctl.rst; the larger
+// one of conf/all and the link's own holds).
+const strict = 1
+
+// askReversePath looks at links that lead off this machine. One alone is harmless, for all
+// ways back lead through it; those of pods are strict on purpose with some plug-ins.
+func (t *Tuner) askReversePath(DoctorOptions) error {
+	links, err := t.links()
+	if err != nil {
+		return err
+	}
+	all, err := t.count("proc/sys/net/ipv4/conf/all/rp_filter")
+	if err != nil {
+		return err
+	}
+	var uplinks, filtered, fix []string
+	for _, name := range links {
+		if !t.uplink(name) {
+			continue
+		}
+		uplinks = append(uplinks, name)
+		own, err := t.count("proc/sys/net/ipv4/conf/" + name + "/rp_filter")
+		if errors.Is(err, fs.ErrNotExist) { // without IPv4, or gone
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if max(all, own) == strict {
+			filtered = append(filtered, name)
+			fix = append(fix, "net.ipv4.conf."+strings.ReplaceAll(name, ".", "/")+".rp_filter=2")
+		}
+	}
+	switch {
+	case len(filtered) == 0:
+		return nil
+	case len(uplinks) == 1:
+		return Note("strict on %s, which is harmless: no other link leads off this machine", filtered[0])
+	}
+	return Remedied(Warning(fmt.Errorf("strict on %s, and %d links lead off this machine: clients are dropped without a word whose way back leads through another one",
+		strings.Join(filtered, ", "), len(uplinks))), "sysctl -w "+strings.Join(fix, " "))
+}
+
+// askBridges: two pods on one bridge answer each other past the rules, unless bridges hand
+// their packets to them; then the client of a service address gets its answer from a
+// stranger.
+func (t *Tuner) askBridges(DoctorOptions) error {
+	links, err := t.links()
+	if err != nil {
+		return err
+	}
+	bridges := slices.DeleteFunc(links, func(name string) bool { return !t.carriesPods(name) })
+	if len(bridges) == 0 {
+		return nil
+	}
+	var off []string
+	for _, key := range []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables"} {
+		n, err := t.count("proc/sys/net/bridge/" + key)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if n == 0 {
+			off = append(off, "net.bridge."+key+"=1")
+		}
+	}
+	if len(off) == 0 {
+		return nil
+	}
+	return Remedied(Warning(fmt.Errorf("%s passes packets between its pods by the rules: a pod that dials a Service whose endpoint is on the same bridge gets no answer",
+		strings.Join(bridges, ", "))), "modprobe br_netfilter && sysctl -w "+strings.Join(off, " "))
+}
+
+// carriesPods tells whether a link is a bridge with ports that is not known to be for
+// something else.
+func (t *Tuner) carriesPods(link string) bool {
+	if strings.HasPrefix(link, "docker") || strings.HasPrefix(link, "virbr") {
+		return false
+	}
+	ports, err := os.ReadDir(t.path("sys/class/net", link, "brif"))
+	return err == nil && len(ports) > 0
+}
+
+// askARP: with IPVS all service addresses are bound on every node, and the kernel answers
+// ARP for them on all links, which whoever announces an address from one node does not expect.
+func (t *Tuner) askARP(o DoctorOptions) error {
+	ignore, err := t.count("proc/sys/net/ipv4/conf/all/arp_ignore")
+	if err != nil {
+		return err
+	}
+	announce, err := t.count("proc/sys/net/ipv4/conf/all/arp_announce")
+	if err != nil {
+		return err
+	}
+	if o.StrictARP || ignore >= 1 && announce == 2 {
+		return nil
+	}
+	running := t.processes()
+	for _, p := range announcers {
+		if running[p.name] {
+			return Remedied(Warning(fmt.Errorf("%s (%s) runs, and this node answers ARP for every service address (arp_ignore=%d, arp_announce=%d)",
+				p.name, p.what, ignore, announce)), "--ipvs-strict-arp (ipvs.strictARP: true)")
+		}
+	}
+	return Note("arp_ignore=%d, arp_announce=%d: this node answers ARP for service addresses; --ipvs-strict-arp where somebody announces them on the link", ignore, announce)
+}
+
+// process is one that a checker knows by its name (comm).
+type process struct{ name, what string }
+
+// The announcers of addresses by ARP.
+var announcers = []process{{"speaker", "MetalLB"}, {"kube-vip", "kube-vip"}, {"keepalived", "VRRP"}}
+
+// The owners of virtual servers.
+var owners = []process{{"keepalived", "its virtual_server sections"}, {"kube-vip", "with lb_enable"}, {"ldirectord", "its virtual servers"}, {"kube-router", "with --run-service-proxy"}}
+
+// processes are the names of those that are visible from here; of another process
+// namespace none is.
+func (t *Tuner) processes() map[string]bool {
+	names := map[string]bool{}
+	dirs, err := os.ReadDir(t.path("proc"))
+	if err != nil {
+		return names
+	}
+	for _, d := range dirs {
+		if _, err := strconv.Atoi(d.Name()); err != nil {
+			continue
+		}
+		comm, err := t.read("proc/" + d.Name() + "/comm")
+		if err != nil { // it has ended
+			continue
+		}
+		// Our image has a link named kube-proxy, for manifests that start that.
+		if exe, err := os.Readlink(t.path("proc", d.Name(), "exe")); err == nil && path.Base(exe) == ourName {
+			comm = ourName
+		}
+		names[comm] = true
+	}
+	return names
+}
+
+const ourName = "kube-ipvs"

@@ -1,0 +1,241 @@
+package tune_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+)
+
+// well is a node that has nothing to mend: one uplink, a bridge with a pod, VXLAN.
+func well(t *testing.T) node {
+	t.Helper()
+	n := newNode(t)
+	n.healthy(t)
+	for key, value := range map[string]string{
+		"net.ipv4.vs.conntrack": "1", "net.ipv4.vs.expire_nodest_conn": "1", "net.ipv4.vs.expire_quiescent_template": "1",
+		"net.ipv4.ip_forward": "1", "net.netfilter.nf_conntrack_count": "1000",
+		"net.ipv4.conf.all.rp_filter": "0", "net.ipv4.conf.eth0.rp_filter": "1", "net.ipv4.conf.eth1.rp_filter": "2",
+		"net.ipv4.conf.all.arp_ignore": "0", "net.ipv4.conf.all.arp_announce": "0",
+		"net.ipv4.ip_local_port_range": "32768 60999", "net.ipv4.ip_local_reserved_ports": "",
+		"net.bridge.bridge-nf-call-iptables": "1", "net.bridge.bridge-nf-call-ip6tables": "1",
+	} {
+		n.sysctl(t, key, value)
+	}
+	n.link(t, "eth0", "")
+	n.file(t, "sys/class/net/eth0/device/vendor", "0x1af4")
+	n.link(t, "cni0", "bridge")
+	n.file(t, "sys/class/net/cni0/brif/veth1/port_no", "1")
+	n.link(t, "flannel.1", "vxlan")
+	n.file(t, "proc/net/ip_vs", ipvsList)
+	n.file(t, "proc/net/tcp", socketsHead+socket("00000000:2808", "0A"))
+	n.file(t, "proc/net/udp", socketsHead)
+	n.process(t, 1, "systemd")
+	return n
+}
+
+func (n node) link(t *testing.T, name, kind string) {
+	t.Helper()
+	text := "INTERFACE=" + name
+	if kind != "" {
+		text = "DEVTYPE=" + kind + "\n" + text
+	}
+	n.file(t, "sys/class/net/"+name+"/uevent", text)
+}
+
+func (n node) process(t *testing.T, pid int, comm string) {
+	t.Helper()
+	n.file(t, fmt.Sprintf("proc/%d/comm", pid), comm)
+}
+
+const (
+	ipvsList = `IP Virtual Server version 1.2.1 (size=4096)
+Prot LocalAddress:Port Scheduler Flags
+  -> RemoteAddress:Port Forward Weight ActiveConn InActConn
+TCP  0A600001:01BB rr
+  -> 0A000005:192B      Masq    1      3          4`
+	socketsHead = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+)
+
+// socket is a line of /proc/net/tcp.
+func socket(local, state string) string {
+	return "   0: " + local + " 00000000:0000 " + state + " 00000000:00000000 00:00000000 00000000     0        0 1 1\n"
+}
+
+// first has what a person sees before the table.
+func first(t *testing.T, verdicts []tune.Verdict) string {
+	t.Helper()
+	var b strings.Builder
+	if err := tune.WriteSummary(&b, verdicts); err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(b.String(), "\n"); lines > 3 {
+		t.Errorf("a summary of %d lines:\n%s", lines, &b)
+	}
+	return b.String()
+}
+
+func options() tune.DoctorOptions {
+	return tune.DoctorOptions{
+		IPVS: true, NodePorts: [2]uint16{30000, 32767}, Sysctls: tune.IPVSSysctls(tune.IPVSOptions{Release: "6.1.0"}),
+		ChecksumOffload: func(string) (bool, error) { return true, nil },
+	}
+}
+
+// Each broken node: its cause and the command that mends it.
+func TestDoctor(t *testing.T) {
+	set := func(key, value string) func(*testing.T, node) {
+		return func(t *testing.T, n node) { n.sysctl(t, key, value) }
+	}
+	file := func(name, text string) func(*testing.T, node) {
+		return func(t *testing.T, n node) { n.file(t, name, text) }
+	}
+	process := func(name string) func(*testing.T, node) {
+		return func(t *testing.T, n node) { n.process(t, 7, name) }
+	}
+	link := func(name, kind string) func(*testing.T, node) {
+		return func(t *testing.T, n node) { n.link(t, name, kind) }
+	}
+	for name, tt := range map[string]struct {
+		breaks []func(*testing.T, node)
+		says   string // of the summary
+		fix    string
+		opts   func(*tune.DoctorOptions)
+	}{
+		"all well":       {says: "ok: 12 checks, nothing to mend"},
+		"conntrack full": {breaks: []func(*testing.T, node){set("net.netfilter.nf_conntrack_count", "260000")}, says: "warning: connection tracking in use: 260000 of 262144", fix: "sysctl -w net.netfilter.nf_conntrack_max=524288"},
+		"long chains": {breaks: []func(*testing.T, node){file("sys/module/ip_vs/parameters/conn_tab_bits", "8"), file("proc/net/ip_vs", strings.Replace(ipvsList, "     3          4", "  3000       4000", 1))},
+			says: "warning: ipvs connections: 7000 connections in 256 buckets: each packet passes 27 others", fix: "conn_tab_bits=13"},
+		"bridge without rules": {breaks: []func(*testing.T, node){set("net.bridge.bridge-nf-call-iptables", "0")}, says: "warning: bridged traffic: cni0", fix: "sysctl -w net.bridge.bridge-nf-call-iptables=1"},
+		"br_netfilter missing": {breaks: []func(*testing.T, node){func(t *testing.T, n node) { n.remove(t, "proc/sys/net/bridge/bridge-nf-call-iptables") }},
+			says: "warning: bridged traffic: cni0", fix: "modprobe br_netfilter"},
+		"vxlan on an old kernel": {breaks: []func(*testing.T, node){set("kernel.osrelease", "4.15.0-20")}, says: "warning: vxlan checksum offload: flannel.1", fix: "ethtool -K flannel.1 tx-checksum-ip-generic off"},
+		"vxlan without offload": {breaks: []func(*testing.T, node){set("kernel.osrelease", "4.15.0-20")}, says: "ok: 12 checks",
+			opts: func(o *tune.DoctorOptions) { o.ChecksumOffload = func(string) (bool, error) { return false, nil } }},
+		"vxlan not told": {breaks: []func(*testing.T, node){set("kernel.osrelease", "4.15.0-20")}, says: "failed: vxlan checksum offload: ask whether flannel.1", fix: "root",
+			opts: func(o *tune.DoctorOptions) {
+				o.ChecksumOffload = func(string) (bool, error) { return false, errors.New("no") }
+			}},
+		"two uplinks": {breaks: []func(*testing.T, node){link("eth1", ""), file("sys/class/net/eth1/device/vendor", "1")},
+			says: "warning: reverse path filter: strict on eth0, and 2 links", fix: "sysctl -w net.ipv4.conf.eth0.rp_filter=2"},
+		"strict everywhere": {breaks: []func(*testing.T, node){link("eth0.7", "vlan"), set("net.ipv4.conf.all.rp_filter", "1"), file("proc/sys/net/ipv4/conf/eth0.7/rp_filter", "0")},
+			says: "strict on eth0, eth0.7", fix: "net.ipv4.conf.eth0/7.rp_filter=2"},
+		"MetalLB":               {breaks: []func(*testing.T, node){process("speaker")}, says: "warning: strict arp: speaker (MetalLB) runs", fix: "--ipvs-strict-arp"},
+		"keepalived":            {breaks: []func(*testing.T, node){process("keepalived")}, says: "warning: other owners of ipvs: keepalived runs", fix: "--ipvs-exclude-cidrs"},
+		"kube-vip, strict":      {breaks: []func(*testing.T, node){process("kube-vip")}, says: "warning: other owners of ipvs: kube-vip runs", fix: "lb_enable=false", opts: func(o *tune.DoctorOptions) { o.StrictARP = true }},
+		"kube-proxy":            {breaks: []func(*testing.T, node){process("kube-proxy")}, says: "warning: kube-proxy: kube-proxy runs", fix: "delete daemonset kube-proxy"},
+		"kube-proxy not seen":   {breaks: []func(*testing.T, node){file("proc/net/tcp", socketsHead+socket("00000000:2810", "0A"))}, says: "warning: kube-proxy: somebody listens on port 10256", fix: "ss -ltnp 'sport = :10256'"},
+		"an agent on that port": {breaks: []func(*testing.T, node){file("proc/net/tcp", socketsHead+socket("00000000:2810", "0A"))}, says: "ok: 12 checks", opts: func(o *tune.DoctorOptions) { o.Running = true }},
+		"our image, started as kube-proxy": {breaks: []func(*testing.T, node){process("kube-proxy"), func(t *testing.T, n node) {
+			if err := os.Symlink("/usr/local/bin/kube-ipvs", n.path("proc/7/exe")); err != nil {
+				t.Fatal(err)
+			}
+		}}, says: "ok: 12 checks"},
+		"Cilium":      {breaks: []func(*testing.T, node){link("cilium_host", ""), file("sys/fs/bpf/tc/globals/cilium_lb4_reverse_sk", "")}, says: "warning: network plug-in: Cilium translates", fix: "kube-proxy-replacement false"},
+		"Calico eBPF": {breaks: []func(*testing.T, node){link("bpfin.cali", "")}, says: "warning: network plug-in: Calico carries Services", fix: `"bpfEnabled":false`},
+		"local ports": {breaks: []func(*testing.T, node){set("net.ipv4.ip_local_port_range", "1024 65535"), set("net.ipv4.ip_local_reserved_ports", "9100")},
+			says: "warning: node port range: connections of this node take ports 30000-32767", fix: "ip_local_reserved_ports=9100,30000-32767"},
+		"local ports, reserved":        {breaks: []func(*testing.T, node){set("net.ipv4.ip_local_port_range", "1024 65535"), set("net.ipv4.ip_local_reserved_ports", "30000-31000,31001-32767")}, says: "ok: 12 checks"},
+		"a sysctl that the agent sets": {breaks: []func(*testing.T, node){set("net.ipv4.ip_forward", "0")}, says: "ok: 12 checks"},
+		"a strange count":              {breaks: []func(*testing.T, node){set("net.netfilter.nf_conntrack_count", "many")}, says: "failed: connection tracking in use", fix: "root"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := well(t)
+			for _, b := range tt.breaks {
+				b(t, n)
+			}
+			o := options()
+			if tt.opts != nil {
+				tt.opts(&o)
+			}
+			verdicts := tune.RunChecks(t.Context(), n.tuner(t).Doctor(o))
+			if got := first(t, verdicts); !strings.Contains(got, tt.says) {
+				t.Errorf("the first lines lack %q:\n%s", tt.says, got)
+			}
+			bad := 0
+			for _, v := range verdicts {
+				if v.State == tune.OK {
+					continue
+				}
+				bad++
+				if tt.fix == "" || !strings.Contains(v.Fix, tt.fix) && v.Name != "strict arp" {
+					t.Errorf("%+v, want the remedy %q", v, tt.fix)
+				}
+			}
+			if (bad == 0) != (tt.fix == "") {
+				t.Errorf("%d found, want the remedy %q", bad, tt.fix)
+			}
+		})
+	}
+}
+
+func TestDoctorOfRules(t *testing.T) {
+	n := well(t)
+	o := options()
+	o.IPVS = false
+	for _, c := range n.tuner(t).Doctor(o) {
+		if strings.Contains(c.Name, "ipvs") || c.Name == "strict arp" {
+			t.Errorf("check %q without IPVS", c.Name)
+		}
+	}
+}
+
+func TestDoctorWithoutARunDirectory(t *testing.T) {
+	n := well(t)
+	writeFile(t, n.run, "a file is in the way", 0o600)
+	tuner := tune.New(zap.NewNop(), tune.Options{Root: n.root, RunDir: filepath.Join(n.run, "below")})
+	v := verdictOf(t, tune.RunChecks(t.Context(), tuner.Doctor(options())), "run directory")
+	if v.State != tune.Lacks || !strings.Contains(v.Fix, "--run-dir") {
+		t.Errorf("%+v, want missing with another --run-dir", v)
+	}
+}
+
+func TestSummaryNamesAll(t *testing.T) {
+	got := first(t, []tune.Verdict{
+		{Name: "a", State: tune.Warn, Detail: "1"}, {Name: "b", State: tune.OK}, {Name: "c", State: tune.Lacks, Detail: "x\ny"},
+		{Name: "d", State: tune.Warn, Detail: "2"}, {Name: "e", State: tune.Failed, Detail: "?"}, {Name: "f", State: tune.Warn, Detail: "3"},
+	})
+	want := "missing: c: x; y\nfailed: e: ?\nwarning: a: 1; and 2 more below: d, f\n"
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("summary (-want +got):\n%s", diff)
+	}
+}
+
+func TestRemedies(t *testing.T) {
+	got := tune.RunChecks(t.Context(), []tune.Check{
+		{Name: "a", Run: answer(tune.Note("42 of %d", 43)), Fix: "never"},
+		{Name: "b", Run: answer(tune.Remedied(tune.Warning(errors.New("w")), "own")), Fix: "general"},
+		{Name: "c", Run: answer(tune.Warning(tune.Remedied(errors.New("w"), "own"))), Fix: "general"},
+		{Name: "d", Run: answer(tune.Remedied(nil, "own")), Fix: "general"},
+	})
+	want := []tune.Verdict{
+		{Name: "a", State: tune.OK, Detail: "42 of 43"},
+		{Name: "b", State: tune.Warn, Detail: "w", Fix: "own"},
+		{Name: "c", State: tune.Warn, Detail: "w", Fix: "own"},
+		{Name: "d", State: tune.OK},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("verdicts (-want +got):\n%s", diff)
+	}
+}
+
+func TestListeners(t *testing.T) {
+	n := well(t)
+	n.file(t, "proc/net/tcp", socketsHead+socket("00000000:7530", "0A")+socket("0100007F:7531", "0A")+socket("0A000001:7532", "01"))
+	n.file(t, "proc/net/tcp6", socketsHead+socket("00000000000000000000000000000000:7530", "0A")+socket("00000000000000000000000001000000:7533", "0A"))
+	n.file(t, "proc/net/udp", socketsHead+socket("00000000:0035", "07")+socket("00000000:0036", "01"))
+	got, err := n.tuner(t).Listeners()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]tune.Listener{{Port: 53}, {TCP: true, Port: 30000}}, got); diff != "" {
+		t.Errorf("listeners (-want +got):\n%s", diff)
+	}
+}
