@@ -48,7 +48,7 @@ runner() {
 
 rooms() {
 	local copies=() script='set -u; failed=0' room
-	local rooms=(internal/kernel/vserver internal/kernel/link internal/kernel/nftables internal/kernel/conntrack ipset e2e/bench/limit)
+	local rooms=(internal/kernel/vserver internal/kernel/link internal/kernel/nftables internal/kernel/conntrack internal/kernel/capture ipset e2e/bench/limit)
 	if [ -n "$pattern" ] || ! has_iptables; then
 		rooms+=(internal/kernel/rules)
 	else

@@ -38,6 +38,8 @@ var law = map[string][]string{
 	"internal/kernel/nftables":    {"golang.org/x/sys/...", zap},
 	"internal/kernel/conntrack":   {"golang.org/x/sys/...", zap},
 	"internal/kernel/tune":        {"golang.org/x/sys/...", zap},
+	"internal/kernel/capture":     {"golang.org/x/net/bpf", "golang.org/x/sys/..."},
+	"internal/trace":              {"internal/kernel/capture"},
 	"internal/healthcheck":        {"internal/model", zap},
 	"internal/httpd":              {zap},
 	"internal/events":             {"internal/model", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/...", "golang.org/x/time/rate", zap},
@@ -133,6 +135,7 @@ func TestRoomsReachOnlyWhatTheyMay(t *testing.T) {
 		"ipset":           {module + "internal/...", "k8s.io/..."},
 		"internal/model":  {"k8s.io/...", "go.uber.org/...", "github.com/vishvananda/...", "os/exec", "net/http"},
 		"internal/plan":   {"k8s.io/...", "go.uber.org/...", "github.com/vishvananda/...", "github.com/moby/...", "os/exec", "net/http"},
+		"internal/trace":  {"k8s.io/...", "go.uber.org/...", "github.com/vishvananda/...", "github.com/moby/...", "os/exec", "net/http"},
 		"internal/delta":  {module + "...", "k8s.io/...", "go.uber.org/...", "os/exec", "net/http"},
 		"internal/config": {"k8s.io/client-go/...", "os/exec"},
 	}

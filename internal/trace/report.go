@@ -1,0 +1,193 @@
+package trace
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/capture"
+)
+
+// The names of stations, in the order in which they are reached.
+const (
+	Arrived   = "arrived"   // at this machine, to the VIP
+	Untouched = "untouched" // left again, still to the VIP: nobody here serves it
+	Chosen    = "chosen"    // an endpoint
+	Left      = "left"      // for the endpoint
+	Answered  = "answered"  // by the endpoint
+	Returned  = "returned"  // the answer left for the client, from the VIP
+	Refused   = "refused"   // by a reset or a message of ICMP
+)
+
+// Station is one that a connection reached.
+type Station struct {
+	Name  string
+	Links []string      // on which it was seen
+	At    time.Duration // since the trace began
+	Text  string        // for people
+}
+
+// Connection is the way of one.
+type Connection struct {
+	Client, Backend netip.AddrPort // Backend is not valid if none was chosen
+	Stations        []Station
+	// Why says what may have ended it short of its client, most likely first; empty if
+	// nothing did.
+	Why []string
+}
+
+// Report says what became of each connection, in the order in which they were seen.
+func (t *Tracer) Report() []Connection {
+	halves := map[netip.AddrPort][]Answer{}
+	clients := slices.Clone(t.order)
+	for _, a := range t.answers {
+		client, ok := t.clientOf(a, t.backs[a])
+		if !ok || t.target.From.IsValid() && client.Addr() != t.target.From {
+			continue
+		}
+		if !slices.Contains(clients, client) {
+			clients = append(clients, client)
+		}
+		halves[client] = append(halves[client], a)
+	}
+	var all []Connection
+	for _, client := range clients {
+		all = append(all, t.connection(client, halves[client]))
+	}
+	slices.SortStableFunc(all, func(a, b Connection) int { return cmp.Compare(a.Stations[0].At, b.Stations[0].At) })
+	return all
+}
+
+// connection joins the halves. A client that uses its port again has several backends; the
+// last one counts, and each is named.
+func (t *Tracer) connection(client netip.AddrPort, halves []Answer) Connection {
+	c := Connection{Client: client}
+	f := t.fronts[client]
+	if f != nil {
+		c.arrive(client, f)
+	}
+	local := f == nil || !f.request.seen && !f.untouched.seen
+	for _, a := range halves {
+		c.pass(a, t.backs[a], client, local, t.target.VIP)
+	}
+	if f != nil {
+		c.back(f, t.target.VIP, len(halves) > 0)
+	}
+	c.Why = t.why(c, local)
+	return c
+}
+
+func (c *Connection) add(name string, s sighting, format string, args ...any) {
+	c.Stations = append(c.Stations, Station{Name: name, Links: s.links, At: s.at, Text: fmt.Sprintf(format, args...)})
+}
+
+func (c *Connection) arrive(client netip.AddrPort, f *front) {
+	if f.request.seen {
+		c.add(Arrived, f.request, "%s from %s", on(f.request), client)
+	}
+	if f.untouched.seen {
+		c.add(Untouched, f.untouched, "%s, still to the service address", on(f.untouched))
+	}
+}
+
+// pass is what was seen of the half with a backend.
+func (c *Connection) pass(a Answer, b *back, client netip.AddrPort, local bool, vip netip.AddrPort) {
+	c.Backend = a.Backend
+	begin := b.request
+	if !begin.seen {
+		begin = b.answer
+	}
+	if local {
+		c.add(Chosen, sighting{at: begin.at}, "%s, dialled by this machine", a.Backend)
+	} else {
+		c.add(Chosen, sighting{at: begin.at}, "%s", a.Backend)
+	}
+	if b.request.seen {
+		source := "with its source kept"
+		if a.Peer != client {
+			source = "with its source rewritten to " + a.Peer.String()
+		}
+		if local && a.Peer.Addr() == vip.Addr() {
+			source = "with the service address as its source"
+		}
+		c.add(Left, b.request, "%s %s", on(b.request), source)
+	}
+	if b.answer.seen {
+		how := ""
+		if b.answer.reset {
+			how = ", by a reset: nobody listens there"
+		}
+		c.add(Answered, b.answer, "by %s %s%s", a.Backend, on(b.answer), how)
+	}
+	c.refuse(b.refusals)
+}
+
+// back is what went to the client.
+func (c *Connection) back(f *front, vip netip.AddrPort, chosen bool) {
+	switch {
+	case f.answer.seen && f.answer.reset && !chosen:
+		c.add(Refused, f.answer, "%s by a reset from %s", on(f.answer), vip)
+	case f.answer.seen && !chosen:
+		c.add(Returned, f.answer, "%s as %s; no endpoint was seen: it is on this machine itself, or was not looked for", on(f.answer), vip)
+	case f.answer.seen:
+		c.add(Returned, f.answer, "%s as %s", on(f.answer), vip)
+	}
+	c.refuse(f.refusals)
+}
+
+// refuse names one message of each kind.
+func (c *Connection) refuse(list []refusal) {
+	for i, r := range list {
+		if slices.IndexFunc(list, func(o refusal) bool { return o.text == r.text && o.by == r.by }) == i {
+			s := sighting{at: r.at, links: []string{r.link}}
+			c.add(Refused, s, "%s by %s: %s", on(s), r.by, r.text)
+		}
+	}
+}
+
+// on names the links of a sighting.
+func on(s sighting) string {
+	if len(s.links) == 0 {
+		return "on an unknown link"
+	}
+	return "on " + strings.Join(s.links, ", ")
+}
+
+// why says what may have ended a connection that did not get back to its client.
+func (t *Tracer) why(c Connection, local bool) []string {
+	has := func(name string) bool {
+		return slices.ContainsFunc(c.Stations, func(s Station) bool { return s.Name == name })
+	}
+	switch {
+	case has(Refused) && t.target.Serving == 0:
+		return []string{"no endpoint takes new connections"}
+	case has(Refused), has(Returned), local && has(Answered):
+		return nil
+	case has(Answered):
+		return []string{
+			"the answer was dropped on its way back: the policy of FORWARD, or a rule there",
+			"pods on one bridge whose packets pass by the rules (net.bridge.bridge-nf-call-iptables=0)",
+			"connection tracking lost the flow (net.ipv4.vs.conntrack=0, or its table is full)",
+		}
+	case has(Left):
+		return []string{
+			"the endpoint does not answer: it does not listen, or a NetworkPolicy drops the packet",
+			"the way there or back is broken: route, tunnel, MTU, reverse path filter of its node",
+		}
+	case has(Untouched):
+		return []string{"nobody on this node serves the address: no virtual server, and it is not local"}
+	case t.target.Serving == 0:
+		return []string{"no endpoint takes new connections"}
+	}
+	why := []string{
+		"a rule dropped it: source ranges, a Local policy without an endpoint here, a NetworkPolicy",
+		"the reverse path filter dropped it, for the way back to the client leads through another link",
+	}
+	if t.target.Protocol == capture.TCP {
+		why = append(why, "the scheduler had no endpoint for it (limits reached, all at weight 0)")
+	}
+	return why
+}
