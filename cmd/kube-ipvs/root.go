@@ -46,6 +46,7 @@ func newRoot() *cobra.Command {
 	root.SetUsageFunc(usage)
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(newPlan(), newShow(), newCheck(), newCleanup(), newVersion())
+	root.AddCommand(newTrace())
 	return root
 }
 

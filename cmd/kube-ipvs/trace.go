@@ -1,0 +1,329 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/capture"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/trace"
+)
+
+const traceHelp = `Follow real packets to one address and port of a Service, on all links of this node,
+for some seconds, and name the stations that each connection reached:
+
+  arrived    at this node, on these links, from its client
+  untouched  left again, still to the service address: nobody here serves it
+  chosen     an endpoint
+  left       for the endpoint, with its source kept or rewritten
+  answered   by the endpoint
+  returned   the answer left for the client, from the service address
+  refused    by a reset or a message of ICMP
+
+Nothing is changed and no packet is made: it only looks, with a filter in the kernel
+that lets by what is to or from the address and its endpoints. It ends after --for or
+--packets, or when it is told to (Ctrl-C), and says how many packets it missed. It needs
+CAP_NET_RAW and CAP_NET_ADMIN. Endpoints are those of IPVS; in iptables mode only the
+side of the client is seen.`
+
+// traceOptions bound a trace.
+type traceOptions struct {
+	duration time.Duration
+	packets  int
+	from     string
+	output   string
+}
+
+const (
+	longestTrace = time.Minute
+	mostPackets  = 10_000
+)
+
+func newTrace() *cobra.Command {
+	var o traceOptions
+	cmd := &cobra.Command{
+		Use:   "trace ADDRESS:PORT[/PROTOCOL]",
+		Short: "follow real packets of one service address",
+		Long:  traceHelp,
+		Example: `  # what becomes of the next connections to this Service?
+  kube-ipvs trace 10.96.0.20:80
+
+  # DNS, for half a minute or 500 packets, of one pod
+  kube-ipvs trace 10.96.0.10:53/udp --for 30s --packets 500 --from 10.244.1.7
+
+  # a NodePort over IPv6, for a program
+  kube-ipvs trace '[2001:db8::10]:30080' -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			target, err := o.target(args[0])
+			if err != nil {
+				return err
+			}
+			return follow(cmd, target, o)
+		},
+	}
+	cmd.Flags().DurationVar(&o.duration, "for", 10*time.Second, "how long to look, 1m at most")
+	cmd.Flags().IntVar(&o.packets, "packets", 200, "how many packets to look at, 10000 at most")
+	cmd.Flags().StringVar(&o.from, "from", "", "address of the client that alone is followed")
+	cmd.Flags().StringVarP(&o.output, "output", "o", "text", "text or json")
+	return cmd
+}
+
+// target checks what was asked for.
+func (o traceOptions) target(text string) (trace.Target, error) {
+	t := trace.Target{Protocol: capture.TCP}
+	addr, protocol, given := strings.Cut(text, "/")
+	if given {
+		numbers := map[string]uint8{"tcp": capture.TCP, "udp": capture.UDP, "sctp": capture.SCTP}
+		if t.Protocol = numbers[strings.ToLower(protocol)]; t.Protocol == 0 {
+			return t, fmt.Errorf("%q: protocol %q is not one of tcp, udp, sctp", text, protocol)
+		}
+	}
+	vip, err := netip.ParseAddrPort(addr)
+	if err != nil || vip.Port() == 0 || vip.Addr().Is4In6() || vip.Addr().Zone() != "" {
+		return t, fmt.Errorf("%q is not an address and a port such as 10.96.0.10:53/udp or [fd00::a]:80", text)
+	}
+	t.VIP = vip
+	if o.from != "" {
+		if t.From, err = netip.ParseAddr(o.from); err != nil || t.From.Is4() != vip.Addr().Is4() {
+			return t, fmt.Errorf("--from: %q is not an address of the family of %s", o.from, vip.Addr())
+		}
+	}
+	switch {
+	case o.duration <= 0 || o.duration > longestTrace:
+		return t, fmt.Errorf("--for: %s is not between 0 and %s", o.duration, longestTrace)
+	case o.packets < 1 || o.packets > mostPackets:
+		return t, fmt.Errorf("--packets: %d is not between 1 and %d", o.packets, mostPackets)
+	case o.output != "text" && o.output != "json":
+		return t, fmt.Errorf("--output: %q is not one of text, json", o.output)
+	}
+	return t, nil
+}
+
+// follow looks at packets and prints what was seen, also when it is ended early.
+func follow(cmd *cobra.Command, target trace.Target, o traceOptions) error {
+	log := zap.NewNop()
+	served, err := findBackends(cmd.Context(), log, &target)
+	if err != nil {
+		return err
+	}
+	target.Backends = watched(target.Backends)
+	socket, err := capture.Open(capture.Filter{Protocol: target.Protocol, Endpoints: append([]netip.AddrPort{target.VIP}, target.Backends...)})
+	if errors.Is(err, os.ErrPermission) {
+		return fmt.Errorf("%w\n  remedy: run as root, or with CAP_NET_RAW", err)
+	}
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
+	origin, done := origins(log, target)
+	defer done()
+	fmt.Fprintf(cmd.ErrOrStderr(), "looking at %s and %d endpoints for %s or %d packets; Ctrl-C ends it\n",
+		serverKey(target), len(target.Backends), o.duration, o.packets)
+	report, err := watch(cmd.Context(), socket, origin, target, o)
+	report.Served = served
+	return errors.Join(err, writeTrace(cmd.OutOrStdout(), o.output, report))
+}
+
+func serverKey(t trace.Target) vserver.ServerKey {
+	return vserver.ServerKey{Addr: t.VIP.Addr(), Port: t.VIP.Port(), Protocol: t.Protocol}
+}
+
+// findBackends asks IPVS for the destinations of the address, those that take new
+// connections first; served is false where it has no such server.
+func findBackends(ctx context.Context, log *zap.Logger, t *trace.Target) (served bool, err error) {
+	h, err := vserver.New(log, vserver.Options{})
+	if errors.Is(err, vserver.ErrUnsupported) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer h.Close()
+	_, err = h.GetServer(ctx, serverKey(*t))
+	if errors.Is(err, vserver.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	destinations, err := h.ListDestinations(ctx, serverKey(*t))
+	if err != nil {
+		return false, err
+	}
+	var draining []netip.AddrPort
+	for k, d := range destinations {
+		if at := netip.AddrPortFrom(k.Addr, k.Port); d.Weight > 0 {
+			t.Backends = append(t.Backends, at)
+		} else {
+			draining = append(draining, at)
+		}
+	}
+	t.Serving = len(t.Backends)
+	slices.SortFunc(t.Backends, netip.AddrPort.Compare)
+	slices.SortFunc(draining, netip.AddrPort.Compare)
+	t.Backends = append(t.Backends, draining...)
+	return true, nil
+}
+
+// watched are the backends that fit into a filter beside the address.
+func watched(backends []netip.AddrPort) []netip.AddrPort {
+	return backends[:min(len(backends), capture.MostEndpoints-1)]
+}
+
+// originOf tells who began a connection that is answered so, and what it dialled.
+type originOf func(context.Context, trace.Answer) (client, dialled netip.AddrPort, ok bool)
+
+// origins asks connection tracking. Where that cannot be asked nobody is known, and the
+// tracer goes by what it sees.
+func origins(log *zap.Logger, t trace.Target) (of originOf, done func()) {
+	h, err := conntrack.New(log, conntrack.Options{Deadline: time.Second})
+	if err != nil {
+		return func(context.Context, trace.Answer) (client, dialled netip.AddrPort, ok bool) {
+			return client, dialled, false
+		}, func() {}
+	}
+	return func(ctx context.Context, a trace.Answer) (netip.AddrPort, netip.AddrPort, bool) {
+		client, dialled, err := h.Origin(ctx, t.Protocol, a.Backend, a.Peer)
+		return client, netip.AddrPortFrom(dialled.Addr, dialled.Port), err == nil
+	}, h.Close
+}
+
+// packets is a capture.Socket.
+type packets interface {
+	Next(context.Context) (capture.Packet, error)
+	Stats() (capture.Stats, error)
+}
+
+// watch collects until the time, the packets or the patience of the caller are over.
+func watch(ctx context.Context, from packets, origin originOf, target trace.Target, o traceOptions) (traceReport, error) {
+	start := time.Now()
+	limited, cancel := context.WithTimeout(ctx, o.duration)
+	defer cancel()
+	t := trace.New(target)
+	taken := 0
+	var failed error
+	for taken < o.packets {
+		p, err := from.Next(limited)
+		if err != nil {
+			if limited.Err() == nil {
+				failed = err
+			}
+			break
+		}
+		if !t.Add(time.Since(start), p) {
+			continue
+		}
+		taken++
+		for _, a := range t.Unknown() {
+			if client, dialled, ok := origin(limited, a); ok {
+				t.Resolve(a, client, dialled)
+			}
+		}
+	}
+	stats, err := from.Stats()
+	return traceReport{target: target, took: time.Since(start), packets: taken, lost: stats.Lost, left: t.Left(), connections: t.Report()}, errors.Join(failed, err)
+}
+
+// traceReport is what was seen.
+type traceReport struct {
+	target      trace.Target
+	took        time.Duration
+	packets     int
+	lost        uint64
+	left        int
+	connections []trace.Connection
+	Served      bool // IPVS has the address
+}
+
+// The same for programs (manifests/schemas/trace.schema.json).
+type (
+	traceJSON struct {
+		VIP         string                `json:"vip"`
+		Served      bool                  `json:"served"`
+		Endpoints   int                   `json:"endpoints"`
+		Seconds     float64               `json:"seconds"`
+		Packets     int                   `json:"packets"`
+		Lost        uint64                `json:"lost"`
+		Unfollowed  int                   `json:"unfollowed"`
+		Connections []traceConnectionJSON `json:"connections"`
+	}
+	traceConnectionJSON struct {
+		Client   string             `json:"client"`
+		Backend  string             `json:"backend,omitempty"`
+		Stations []traceStationJSON `json:"stations"`
+		Why      []string           `json:"why,omitempty"`
+	}
+	traceStationJSON struct {
+		Station string   `json:"station"`
+		Seconds float64  `json:"seconds"`
+		Links   []string `json:"links,omitempty"`
+		Text    string   `json:"text"`
+	}
+)
+
+func writeTrace(w io.Writer, output string, r traceReport) error {
+	if output == "json" {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(r.json())
+	}
+	return r.write(w)
+}
+
+func (r traceReport) json() traceJSON {
+	j := traceJSON{VIP: serverKey(r.target).String(), Served: r.Served, Endpoints: r.target.Serving, Seconds: r.took.Seconds(),
+		Packets: r.packets, Lost: r.lost, Unfollowed: r.left, Connections: []traceConnectionJSON{}}
+	for _, c := range r.connections {
+		one := traceConnectionJSON{Client: c.Client.String(), Why: c.Why}
+		if c.Backend.IsValid() {
+			one.Backend = c.Backend.String()
+		}
+		for _, s := range c.Stations {
+			one.Stations = append(one.Stations, traceStationJSON{s.Name, s.At.Seconds(), s.Links, s.Text})
+		}
+		j.Connections = append(j.Connections, one)
+	}
+	return j
+}
+
+func (r traceReport) write(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %d packets of %d connections in %.1f s, %d lost; endpoints that take new ones: %d\n",
+		serverKey(r.target), r.packets, len(r.connections), r.took.Seconds(), r.lost, r.target.Serving)
+	if !r.Served {
+		fmt.Fprintln(&b, "IPVS has no such server, so no endpoints were looked for")
+	}
+	if r.left > 0 {
+		fmt.Fprintf(&b, "%d packets belong to more connections than are followed (%d): --from chooses a client\n", r.left, trace.MostConnections)
+	}
+	if len(r.connections) == 0 {
+		fmt.Fprintln(&b, "nothing was seen: no client dials it by this node, or what they send does not get here")
+	}
+	for i, c := range r.connections {
+		fmt.Fprintf(&b, "\nconnection %d, of %s\n", i+1, c.Client)
+		for n, s := range c.Stations {
+			fmt.Fprintf(&b, "  %d  %+7.3fs  %-9s  %s\n", n+1, s.At.Seconds(), s.Name, s.Text)
+		}
+		if len(c.Why) > 0 {
+			fmt.Fprintf(&b, "  no further; what that may be:\n")
+		}
+		for _, why := range c.Why {
+			fmt.Fprintf(&b, "    - %s\n", why)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
