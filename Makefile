@@ -15,7 +15,7 @@ IMAGE     ?= kube-ipvs:dev
 PLATFORMS ?=
 PUSH      ?=
 
-.PHONY: help build demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover e2e-kills e2e-million bench-memory bench-iptables bench-peers bench-limits bench-fleet bench bench-micro profile fuzz golden lint verify vuln image manifests clean
+.PHONY: help build man demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover e2e-kills e2e-million bench-memory bench-iptables bench-peers bench-limits bench-fleet bench bench-micro profile fuzz golden lint verify vuln image manifests clean
 
 help: ## this list
 	@echo 'kube-ipvs: Kubernetes Services on the kernel'"'"'s IP Virtual Server'
@@ -24,6 +24,10 @@ help: ## this list
 
 build: ## bin/kube-ipvs, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/kube-ipvs ./cmd/kube-ipvs
+
+man: build ## manual pages of all verbs in bin/man, from what --help says
+	@rm -rf bin/man
+	@bin/kube-ipvs man bin/man
 
 demo: ## see it work: agent, backends and curl, on this machine or in a throw-away VM; MODE=iptables without IPVS
 	@MODE='$(MODE)' e2e/demo.sh

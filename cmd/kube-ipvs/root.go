@@ -44,9 +44,9 @@ func newRoot() *cobra.Command {
 	root.Flags().SortFlags = false
 	root.SetGlobalNormalizationFunc(config.Dashes)
 	root.SetUsageFunc(usage)
-	root.CompletionOptions.DisableDefaultCmd = true
+	root.CompletionOptions.DisableDefaultCmd = true // ours has examples
 	root.AddCommand(newPlan(), newShow(), newCheck(), newCleanup(), newVersion())
-	root.AddCommand(newTrace())
+	root.AddCommand(newTrace(), newCompletion(), newMan())
 	return root
 }
 

@@ -44,6 +44,8 @@ func newShowStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "state of the loop, sizes of its tables, rows written",
+		Long: `Print the state of the running agent between two passes of its loop: what it serves, the rows
+that are wanted, in place and pending in each table, what failed last, and what it has written.`,
 		Example: `  kube-ipvs show status
   kube-ipvs show status -o json
   kube-ipvs show status --watch`,

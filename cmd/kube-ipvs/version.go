@@ -15,7 +15,10 @@ func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "print the version",
-		Args:  noArguments,
+		Long: `Print the version of the program, of the Go that built it, and what it was built for.
+Without a release it is the commit.`,
+		Example: "  kube-ipvs version",
+		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			fmt.Fprintf(cmd.OutOrStdout(), "kube-ipvs %s %s %s/%s\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return nil

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+// newMan is for who packages the program (make man), so help does not show it.
+func newMan() *cobra.Command {
+	return &cobra.Command{
+		Use:     "man DIRECTORY",
+		Short:   "write the manual pages",
+		Long:    "Write one page of section 8 for each verb into a directory, from the same text as --help.",
+		Example: "  kube-ipvs man /usr/local/share/man/man8",
+		Hidden:  true,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return writeMan(cmd.Root(), args[0])
+		},
+	}
+}
+
+// writeMan makes the same bytes of the same commit: the date is that of the commit.
+func writeMan(root *cobra.Command, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make the directory of manual pages: %w", err)
+	}
+	root.DisableAutoGenTag = true
+	date := commitDate()
+	header := &doc.GenManHeader{Title: "KUBE-IPVS", Section: "8", Date: &date, Source: "kube-ipvs " + buildVersion(), Manual: "Kubernetes Services with IPVS"}
+	if err := doc.GenManTree(root, header, dir); err != nil {
+		return fmt.Errorf("write manual pages: %w", err)
+	}
+	return nil
+}
+
+// commitDate is when the commit was made that the program was built from; where that is
+// not known, the beginning of time.
+func commitDate() time.Time {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if t, err := time.Parse(time.RFC3339, s.Value); err == nil && s.Key == "vcs.time" {
+				return t.UTC()
+			}
+		}
+	}
+	return time.Unix(0, 0).UTC()
+}
