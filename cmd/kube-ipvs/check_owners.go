@@ -22,32 +22,45 @@ import (
 // population is who lives in IPVS, and what tells whose they are.
 type population struct {
 	servers   []vserver.ServerKey
-	bound     map[netip.Addr]struct{} // on our device
-	routes    []netip.Prefix          // local as a whole, by a route of ours
-	local     map[netip.Addr]string   // this machine's own
-	entries   []ipset.Entry           // of our sets
+	bound     map[netip.Addr]struct{}    // on our device
+	routes    []netip.Prefix             // local as a whole, by a route of ours
+	local     map[netip.Addr]string      // this machine's own
+	marks     map[netip.Addr]bool        // in KUBE-IPVS-IPS
+	named     map[vserver.ServerKey]bool // by an entry with an address; nodePort by one without
 	listeners []tune.Listener
 	excluded  []netip.Prefix
+}
+
+// nodePort is a server that an entry names by its port, on any address of this machine.
+func nodePort(protocol uint8, port uint16) vserver.ServerKey {
+	return vserver.ServerKey{Port: port, Protocol: protocol}
 }
 
 // strangers are the servers that carry no mark of ours (dataplane/ipvs/doc.go) and are not
 // in a range that is set aside for others.
 func (p population) strangers() []vserver.ServerKey {
-	marked := map[netip.Addr]bool{}
-	ports := map[uint16]bool{}
-	for _, e := range p.entries {
-		if e.Addr.IsValid() {
-			marked[e.Addr] = true
-		} else {
-			ports[e.Port] = true
-		}
-	}
 	return slices.DeleteFunc(slices.Clone(p.servers), func(k vserver.ServerKey) bool {
 		_, bound := p.bound[k.Addr]
 		_, local := p.local[k.Addr]
 		holds := func(r netip.Prefix) bool { return r.Contains(k.Addr) }
-		return bound || marked[k.Addr] || local && ports[k.Port] || slices.ContainsFunc(p.routes, holds) || slices.ContainsFunc(p.excluded, holds)
+		return bound || p.marks[k.Addr] || p.named[k] || local && p.named[nodePort(k.Protocol, k.Port)] ||
+			slices.ContainsFunc(p.routes, holds) || slices.ContainsFunc(p.excluded, holds)
 	})
+}
+
+// mark takes in an entry of one of our sets. The names of those for IPv6 differ at their
+// beginning alone.
+func (p *population) mark(set ipset.Set, e ipset.Entry) {
+	switch {
+	case set.Type == ipset.HashIP && strings.HasSuffix(set.Name, "IPVS-IPS"):
+		p.marks[e.Addr] = true
+	case set.Type == ipset.HashIPPort:
+		p.named[vserver.ServerKey{Addr: e.Addr, Port: e.Port, Protocol: e.Protocol}] = true
+	case strings.HasSuffix(set.Name, "NODE-PORT-TCP"):
+		p.named[nodePort(vserver.ProtocolTCP, e.Port)] = true
+	case strings.HasSuffix(set.Name, "NODE-PORT-UDP"):
+		p.named[nodePort(vserver.ProtocolUDP, e.Port)] = true
+	}
 }
 
 // collisions are the servers on addresses of this machine whose port a socket has, too:
@@ -128,7 +141,7 @@ func lookAround(log *zap.Logger, t *tune.Tuner, c config.Config) func(context.Co
 }
 
 func readPopulation(ctx context.Context, log *zap.Logger, t *tune.Tuner, c config.Config) (population, error) {
-	p := population{excluded: c.ExcludeCIDRs}
+	p := population{excluded: c.ExcludeCIDRs, marks: map[netip.Addr]bool{}, named: map[vserver.ServerKey]bool{}}
 	s, err := vserver.New(log, vserver.Options{})
 	if errors.Is(err, vserver.ErrUnsupported) {
 		return p, nil // nothing lives there, and other checks say why
@@ -194,7 +207,9 @@ func (p *population) readSets(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		p.entries = append(p.entries, entries...)
+		for _, e := range entries {
+			p.mark(set, e)
+		}
 	}
 	return nil
 }

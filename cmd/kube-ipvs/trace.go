@@ -204,37 +204,65 @@ func origins(log *zap.Logger, t trace.Target) (of originOf, done func()) {
 // packets is a capture.Socket.
 type packets interface {
 	Next(context.Context) (capture.Packet, error)
+	Queued() (capture.Packet, bool, error)
 	Stats() (capture.Stats, error)
 }
 
-// watch collects until the time, the packets or the patience of the caller are over.
+// watch collects until the time, the packets or the patience of the caller are over. What
+// has come by then is looked at, too.
 func watch(ctx context.Context, from packets, origin originOf, target trace.Target, o traceOptions) (traceReport, error) {
-	start := time.Now()
+	w := watcher{Tracer: trace.New(target), start: time.Now(), origin: origin, most: o.packets}
 	limited, cancel := context.WithTimeout(ctx, o.duration)
 	defer cancel()
-	t := trace.New(target)
-	taken := 0
 	var failed error
-	for taken < o.packets {
-		p, err := from.Next(limited)
-		if err != nil {
-			if limited.Err() == nil {
-				failed = err
-			}
-			break
-		}
-		if !t.Add(time.Since(start), p) {
-			continue
-		}
-		taken++
-		for _, a := range t.Unknown() {
-			if client, dialled, ok := origin(limited, a); ok {
-				t.Resolve(a, client, dialled)
-			}
+	for failed == nil && limited.Err() == nil && w.taken < w.most {
+		var p capture.Packet
+		if p, failed = from.Next(limited); failed == nil {
+			w.take(limited, p)
 		}
 	}
+	if limited.Err() != nil {
+		failed = w.rest(context.WithoutCancel(ctx), from)
+	}
 	stats, err := from.Stats()
-	return traceReport{target: target, took: time.Since(start), packets: taken, lost: stats.Lost, left: t.Left(), connections: t.Report()}, errors.Join(failed, err)
+	return traceReport{target: target, took: time.Since(w.start), packets: w.taken, lost: stats.Lost, left: w.Left(), connections: w.Report()}, errors.Join(failed, err)
+}
+
+// watcher hands packets to a tracer and asks for what that does not know.
+type watcher struct {
+	*trace.Tracer
+	start       time.Time
+	origin      originOf
+	taken, most int
+}
+
+func (w *watcher) take(ctx context.Context, p capture.Packet) {
+	if !w.Add(time.Since(w.start), p) {
+		return
+	}
+	w.taken++
+	for _, a := range w.Unknown() {
+		if client, dialled, ok := w.origin(ctx, a); ok {
+			w.Resolve(a, client, dialled)
+		}
+	}
+}
+
+// restWithin is how long what waits is read at the end.
+const restWithin = time.Second
+
+// rest takes what has come and was not read.
+func (w *watcher) rest(ctx context.Context, from packets) error {
+	ctx, cancel := context.WithTimeout(ctx, restWithin)
+	defer cancel()
+	for w.taken < w.most && ctx.Err() == nil {
+		p, ok, err := from.Queued()
+		if err != nil || !ok {
+			return err
+		}
+		w.take(ctx, p)
+	}
+	return nil
 }
 
 // traceReport is what was seen.

@@ -62,6 +62,14 @@ func (p *tape) Next(ctx context.Context) (capture.Packet, error) {
 	return next, nil
 }
 
+func (p *tape) Queued() (next capture.Packet, ok bool, err error) {
+	if len(p.packets) == 0 {
+		return next, false, nil
+	}
+	next, err = p.Next(context.Background())
+	return next, true, err
+}
+
 func (p *tape) Stats() (capture.Stats, error) { return capture.Stats{Passed: 9, Lost: 2}, nil }
 
 const traced, tracedBackend, tracedClient, tracedPeer = "10.96.0.20:80", "10.244.1.5:8080", "203.0.113.5:40000", "10.0.0.1:61000"
@@ -155,6 +163,12 @@ func TestTraceEndedEarly(t *testing.T) {
 	if err != nil || r.lost != 2 {
 		t.Errorf("%+v, %v", r, err)
 	}
+	origin := func(context.Context, trace.Answer) (client, dialled netip.AddrPort, ok bool) {
+		return client, dialled, false
+	}
+	if r, err := watch(ctx, &tape{tracePackets()}, origin, traceTarget(), traceOptions{duration: time.Hour, packets: 2}); err != nil || r.packets != 2 {
+		t.Errorf("%d packets, %v; want the 2 that had come", r.packets, err)
+	}
 	broken := errors.New("broken")
 	if _, err := watch(t.Context(), failing{broken}, nil, traceTarget(), traceOptions{duration: time.Hour, packets: 2}); !errors.Is(err, broken) {
 		t.Errorf("error %v, want %v", err, broken)
@@ -168,4 +182,5 @@ func TestTraceEndedEarly(t *testing.T) {
 type failing struct{ err error }
 
 func (f failing) Next(context.Context) (capture.Packet, error) { return capture.Packet{}, f.err }
+func (f failing) Queued() (capture.Packet, bool, error)        { return capture.Packet{}, false, nil }
 func (f failing) Stats() (capture.Stats, error)                { return capture.Stats{}, nil }

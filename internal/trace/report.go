@@ -70,14 +70,67 @@ func (t *Tracer) connection(client netip.AddrPort, halves []Answer) Connection {
 		c.arrive(client, f)
 	}
 	local := f == nil || !f.request.seen && !f.untouched.seen
-	for _, a := range halves {
-		c.pass(a, t.backs[a], client, local, t.target.VIP)
+	merged, order := t.merge(halves)
+	for _, backend := range order {
+		h := merged[backend]
+		c.pass(Answer{backend, h.peer}, &h.back, client, local, t.target.VIP)
 	}
 	if f != nil {
 		c.back(f, t.target.VIP, len(halves) > 0)
 	}
 	c.Why = t.why(c, local)
 	return c
+}
+
+// half is what was seen of one backend, whatever source it was asked from.
+type half struct {
+	back
+	peer netip.AddrPort
+}
+
+// merge makes one of the halves with the same backend: where packets of bridges come by the
+// rules, the bridge sees an answer with the source given back already, and so another peer
+// than its port did.
+func (t *Tracer) merge(halves []Answer) (merged map[netip.AddrPort]*half, order []netip.AddrPort) {
+	merged = map[netip.AddrPort]*half{}
+	for _, a := range halves {
+		b := t.backs[a]
+		h := merged[a.Backend]
+		if h == nil {
+			h = &half{peer: a.Peer}
+			merged[a.Backend] = h
+			order = append(order, a.Backend)
+		}
+		if b.request.seen && !h.request.seen {
+			h.peer = a.Peer
+		}
+		h.request.merge(b.request)
+		h.answer.merge(b.answer)
+		for _, r := range b.refusals {
+			keep(&h.refusals, r)
+		}
+	}
+	return merged, order
+}
+
+// merge adds what was seen of the same direction.
+func (s *sighting) merge(o sighting) {
+	switch {
+	case !o.seen:
+		return
+	case !s.seen:
+		*s = o
+		return
+	case o.at < s.at:
+		s.at, s.reset = o.at, o.reset
+	}
+	links := slices.Clone(s.links)
+	for _, l := range o.links {
+		if len(links) < mostLinks && !slices.Contains(links, l) {
+			links = append(links, l)
+		}
+	}
+	s.links = links
 }
 
 func (c *Connection) add(name string, s sighting, format string, args ...any) {

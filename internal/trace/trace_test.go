@@ -128,6 +128,16 @@ func TestStations(t *testing.T) {
  ? pods on one bridge whose packets pass by the rules (net.bridge.bridge-nf-call-iptables=0)
  ? connection tracking lost the flow (net.ipv4.vs.conntrack=0, or its table is full)
 `},
+		{name: "a bridge that sees the source given back", packets: []string{
+			"in eth0 203.0.113.5:40000>10.96.0.20:80 SYN seq=7", "out cni0 10.0.0.1:61000>10.244.1.5:8080 SYN seq=9", "out veth2 10.0.0.1:61000>10.244.1.5:8080 SYN seq=9",
+			"passing veth2 10.244.1.5:8080>10.0.0.1:61000", "in cni0 10.244.1.5:8080>203.0.113.5:40000", "out eth0 10.96.0.20:80>203.0.113.5:40000",
+		}, origins: []origin{{web1, node, client, vip}}, want: `203.0.113.5:40000
+ arrived on eth0 from 203.0.113.5:40000
+ chosen 10.244.1.5:8080
+ left on cni0, veth2 with its source rewritten to 10.0.0.1:61000
+ answered by 10.244.1.5:8080 on veth2, cni0
+ returned on eth0 as 10.96.0.20:80
+`},
 		{name: "this machine itself", packets: []string{"out cni0 10.0.0.1:61000>10.244.1.5:8080 SYN seq=7", "in cni0 10.244.1.5:8080>10.0.0.1:61000"},
 			origins: []origin{{web1, node, "10.96.0.20:45000", vip}}, want: `10.96.0.20:45000
  chosen 10.244.1.5:8080, dialled by this machine

@@ -62,7 +62,7 @@ type back struct {
 	seq             uint32
 	syn             bool
 
-	asked    bool
+	asked    int
 	resolved bool
 	client   netip.AddrPort
 	dialled  netip.AddrPort
@@ -213,12 +213,15 @@ func (t *Tracer) back(a Answer) *back {
 	return b
 }
 
-// Unknown are the halves whose client is to be looked up; each is told once.
+// mostAsked is how often a half is told that nobody knows anything about.
+const mostAsked = 3
+
+// Unknown are the halves whose client is to be looked up, as long as that may help.
 func (t *Tracer) Unknown() []Answer {
 	var list []Answer
 	for _, a := range t.answers {
-		if b := t.backs[a]; !b.asked {
-			b.asked = true
+		if b := t.backs[a]; !b.resolved && b.asked < mostAsked {
+			b.asked++
 			list = append(list, a)
 		}
 	}

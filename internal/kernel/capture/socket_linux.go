@@ -76,20 +76,48 @@ func (s *Socket) Next(ctx context.Context) (Packet, error) {
 	stop := context.AfterFunc(ctx, func() { _ = s.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	for {
+		if ctx.Err() != nil {
+			return Packet{}, ctx.Err()
+		}
 		n, from, err := s.receive()
 		switch {
-		case ctx.Err() != nil:
+		case err != nil && ctx.Err() != nil:
 			return Packet{}, ctx.Err()
 		case err != nil:
 			return Packet{}, fmt.Errorf("read packets: %w", err)
 		}
-		p, err := decode(s.buf[:n])
-		if err != nil {
-			continue
+		if p, ok := s.packet(n, from); ok {
+			return p, nil
 		}
-		p.Link, p.Direction = s.link(from.Ifindex), direction(from.Pkttype)
-		return p, nil
 	}
+}
+
+// Queued gives a packet that has come already, without waiting, also once the context of
+// Next was over; ok is false if there is none.
+func (s *Socket) Queued() (p Packet, ok bool, err error) {
+	for !ok {
+		var n int
+		var from unix.Sockaddr
+		var failed error
+		err = s.raw.Control(func(fd uintptr) { n, from, failed = unix.Recvfrom(int(fd), s.buf, unix.MSG_DONTWAIT) })
+		switch {
+		case errors.Is(failed, unix.EAGAIN):
+			return Packet{}, false, nil
+		case err != nil || failed != nil:
+			return Packet{}, false, fmt.Errorf("read packets that wait: %w", errors.Join(err, failed))
+		}
+		if l, isLink := from.(*unix.SockaddrLinklayer); isLink {
+			p, ok = s.packet(n, *l)
+		}
+	}
+	return p, true, nil
+}
+
+// packet reads what was received; ok is false for what is cut short.
+func (s *Socket) packet(n int, from unix.SockaddrLinklayer) (p Packet, ok bool) {
+	p, err := decode(s.buf[:n])
+	p.Link, p.Direction = s.link(from.Ifindex), direction(from.Pkttype)
+	return p, err == nil
 }
 
 func (s *Socket) receive() (n int, from unix.SockaddrLinklayer, err error) {

@@ -177,6 +177,26 @@ func TestNextEnds(t *testing.T) {
 	}
 }
 
+// What came before the end is not lost by it.
+func TestQueued(t *testing.T) {
+	n := newNeighbours(t)
+	s := open(t, capture.TCP, here+":80")
+	n.dial(t, "tcp", here+":80", false)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Next(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Next: %v, want %v", err, context.Canceled)
+	}
+	for i, want := range []capture.Direction{capture.In, capture.Out} {
+		if p, ok, err := s.Queued(); err != nil || !ok || p.Direction != want || p.Link != "near0" {
+			t.Errorf("packet %d: %+v, %t, %v; want one going %s", i, p, ok, err, want)
+		}
+	}
+	if p, ok, err := s.Queued(); ok || err != nil {
+		t.Errorf("%+v, %t, %v; want none", p, ok, err)
+	}
+}
+
 // What nobody takes is counted, and bounded.
 func TestLossIsCounted(t *testing.T) {
 	n := newNeighbours(t)

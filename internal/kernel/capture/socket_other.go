@@ -19,6 +19,9 @@ func Open(Filter) (*Socket, error) { return nil, errOS }
 // Next fails with ErrUnsupported.
 func (s *Socket) Next(context.Context) (Packet, error) { return Packet{}, errOS }
 
+// Queued fails with ErrUnsupported.
+func (s *Socket) Queued() (Packet, bool, error) { return Packet{}, false, errOS }
+
 // Stats fails with ErrUnsupported.
 func (s *Socket) Stats() (Stats, error) { return Stats{}, errOS }
 
