@@ -142,7 +142,7 @@ func TestCheckNames(t *testing.T) {
 	n := newAgent(t, w.node, "--cluster-cidr", clusters)
 	n.write(t, web)
 	n.start(t)
-	before := n.node.look(t, "nft")
+	before := n.look(t, "nft")
 	out, err := n.verb("check")
 	if err != nil {
 		t.Errorf("a node that carries Services is not fit: %v", err)
@@ -165,7 +165,7 @@ func TestCheckNames(t *testing.T) {
 	serve(t, w.node.space, backend.Config{Name: "daemon", TCP: ":" + strconv.Itoa(web.nodePort)})
 	wantNamed(t, n, "sockets on node ports")
 	w.node.shell(t, "ipvsadm -D -t 203.0.113.1:8443 && iptables-legacy -F INPUT")
-	if after := n.node.look(t, "nft"); strings.Join(after["servers"], "\n") != strings.Join(before["servers"], "\n") {
+	if after := n.look(t, "nft"); strings.Join(after["servers"], "\n") != strings.Join(before["servers"], "\n") {
 		t.Errorf("check left servers behind:\n%v", after["servers"])
 	}
 }

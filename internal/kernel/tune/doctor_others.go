@@ -120,7 +120,7 @@ func (t *Tuner) askPlugin(DoctorOptions) error {
 	case has("cilium_"):
 		return t.askCilium()
 	case has("bpfin.cali") || has("bpfout.cali"):
-		return Remedied(Warning(errors.New("Calico carries Services itself with eBPF (bpfin.cali): it and the agent would fight over them")),
+		return Remedied(Warning(errors.New("the eBPF of Calico carries Services itself (bpfin.cali): it and the agent would fight over them")),
 			`kubectl patch felixconfiguration default --type merge -p '{"spec":{"bpfEnabled":false}}', or do without kube-ipvs`)
 	case has("cali"):
 		return Note("Calico: it finds kube-ipvs0 and does what IPVS takes, once it is started anew; its iptables backend has to be that of the node")
@@ -138,7 +138,7 @@ func (t *Tuner) askCilium() error {
 	_, err := os.Stat(t.path("sys/fs/bpf/tc/globals/cilium_lb4_reverse_sk"))
 	switch {
 	case err == nil:
-		return Remedied(Warning(errors.New("Cilium translates service addresses in the sockets of pods (kube-proxy replacement): their connections do not come to IPVS")),
+		return Remedied(Warning(errors.New("sockets of pods are translated by Cilium (kube-proxy replacement): their connections do not come to IPVS")),
 			"cilium config set kube-proxy-replacement false, or do without kube-ipvs")
 	case errors.Is(err, fs.ErrNotExist):
 		return Note("Cilium: it has to leave Services alone (kubeProxyReplacement=false; cilium-dbg status tells)")

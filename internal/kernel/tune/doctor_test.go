@@ -138,8 +138,8 @@ func TestDoctor(t *testing.T) {
 				t.Fatal(err)
 			}
 		}}, says: "ok: 12 checks"},
-		"Cilium":      {breaks: []func(*testing.T, node){link("cilium_host", ""), file("sys/fs/bpf/tc/globals/cilium_lb4_reverse_sk", "")}, says: "warning: network plug-in: Cilium translates", fix: "kube-proxy-replacement false"},
-		"Calico eBPF": {breaks: []func(*testing.T, node){link("bpfin.cali", "")}, says: "warning: network plug-in: Calico carries Services", fix: `"bpfEnabled":false`},
+		"Cilium":      {breaks: []func(*testing.T, node){link("cilium_host", ""), file("sys/fs/bpf/tc/globals/cilium_lb4_reverse_sk", "")}, says: "warning: network plug-in: sockets of pods are translated by Cilium", fix: "kube-proxy-replacement false"},
+		"Calico eBPF": {breaks: []func(*testing.T, node){link("bpfin.cali", "")}, says: "warning: network plug-in: the eBPF of Calico carries Services", fix: `"bpfEnabled":false`},
 		"local ports": {breaks: []func(*testing.T, node){set("net.ipv4.ip_local_port_range", "1024 65535"), set("net.ipv4.ip_local_reserved_ports", "9100")},
 			says: "warning: node port range: connections of this node take ports 30000-32767", fix: "ip_local_reserved_ports=9100,30000-32767"},
 		"local ports, reserved":        {breaks: []func(*testing.T, node){set("net.ipv4.ip_local_port_range", "1024 65535"), set("net.ipv4.ip_local_reserved_ports", "30000-31000,31001-32767")}, says: "ok: 12 checks"},

@@ -1,0 +1,28 @@
+package rules_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+)
+
+// Rules of both kinds are counted, of both families and whoever wrote them.
+func TestCensus(t *testing.T) {
+	namespace(t)
+	for _, b := range backends {
+		needBackend(t, b)
+	}
+	want := map[rules.Backend]int{rules.NFT: 0, rules.Legacy: 0}
+	if diff := cmp.Diff(want, rules.Census(t.Context(), rules.Options{})); diff != "" {
+		t.Errorf("an empty namespace (-want +got):\n%s", diff)
+	}
+	tool(t, "", binary(rules.IPv4, rules.NFT, ""), "-A", "INPUT", "-j", "ACCEPT")
+	tool(t, "", binary(rules.IPv6, rules.NFT, ""), "-A", "INPUT", "-j", "ACCEPT")
+	tool(t, "", binary(rules.IPv4, rules.Legacy, ""), "-t", "nat", "-A", "OUTPUT", "-j", "ACCEPT")
+	want = map[rules.Backend]int{rules.NFT: 2, rules.Legacy: 1}
+	if diff := cmp.Diff(want, rules.Census(t.Context(), rules.Options{})); diff != "" {
+		t.Errorf("census (-want +got):\n%s", diff)
+	}
+}
