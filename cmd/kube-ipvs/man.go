@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,12 +32,28 @@ func writeMan(root *cobra.Command, dir string) error {
 		return fmt.Errorf("make the directory of manual pages: %w", err)
 	}
 	root.DisableAutoGenTag = true
+	asMarkdown(root)
 	date := commitDate()
 	header := &doc.GenManHeader{Title: "KUBE-IPVS", Section: "8", Date: &date, Source: "kube-ipvs " + buildVersion(), Manual: "Kubernetes Services with IPVS"}
 	if err := doc.GenManTree(root, header, dir); err != nil {
 		return fmt.Errorf("write manual pages: %w", err)
 	}
 	return nil
+}
+
+// asMarkdown keeps lists as they are: what help indents by two columns is a block to
+// Markdown, which pages are made of, from four on.
+func asMarkdown(cmd *cobra.Command) {
+	lines := strings.Split(cmd.Long, "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(line, "  ") {
+			lines[i] = "  " + line
+		}
+	}
+	cmd.Long = strings.Join(lines, "\n")
+	for _, c := range cmd.Commands() {
+		asMarkdown(c)
+	}
 }
 
 // commitDate is when the commit was made that the program was built from; where that is

@@ -77,6 +77,10 @@ func TestManualPages(t *testing.T) {
 			t.Errorf("%s has no example, or is of no section:\n%s", name, page)
 		}
 	})
+	// A list stays one: it is in a block that is not filled.
+	if _, list, _ := strings.Cut(got["kube-ipvs-trace.8"], ".EX\n"); !strings.HasPrefix(list, "arrived    at this node") || !strings.Contains(list, "\nuntouched  left again") {
+		t.Errorf("the stations of trace(8) are not a list:\n%s", got["kube-ipvs-trace.8"])
+	}
 	if text := got["kube-ipvs-check.8"]; !strings.Contains(text, "are loaded and stay loaded") {
 		t.Errorf("check(8) does not say what help says:\n%s", text)
 	}

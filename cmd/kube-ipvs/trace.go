@@ -119,6 +119,7 @@ func follow(cmd *cobra.Command, target trace.Target, o traceOptions) error {
 	if err != nil {
 		return err
 	}
+	all := len(target.Backends)
 	target.Backends = watched(target.Backends)
 	socket, err := capture.Open(capture.Filter{Protocol: target.Protocol, Endpoints: append([]netip.AddrPort{target.VIP}, target.Backends...)})
 	if errors.Is(err, os.ErrPermission) {
@@ -133,7 +134,7 @@ func follow(cmd *cobra.Command, target trace.Target, o traceOptions) error {
 	fmt.Fprintf(cmd.ErrOrStderr(), "looking at %s and %d endpoints for %s or %d packets; Ctrl-C ends it\n",
 		serverKey(target), len(target.Backends), o.duration, o.packets)
 	report, err := watch(cmd.Context(), socket, origin, target, o)
-	report.Served = served
+	report.served, report.unwatched = served, all-len(target.Backends)
 	return errors.Join(err, writeTrace(cmd.OutOrStdout(), o.output, report))
 }
 
@@ -273,7 +274,8 @@ type traceReport struct {
 	lost        uint64
 	left        int
 	connections []trace.Connection
-	Served      bool // IPVS has the address
+	served      bool // IPVS has the address
+	unwatched   int  // endpoints that no filter had room for
 }
 
 // The same for programs (manifests/schemas/trace.schema.json).
@@ -282,6 +284,7 @@ type (
 		VIP         string                `json:"vip"`
 		Served      bool                  `json:"served"`
 		Endpoints   int                   `json:"endpoints"`
+		Unwatched   int                   `json:"unwatched"`
 		Seconds     float64               `json:"seconds"`
 		Packets     int                   `json:"packets"`
 		Lost        uint64                `json:"lost"`
@@ -312,7 +315,7 @@ func writeTrace(w io.Writer, output string, r traceReport) error {
 }
 
 func (r traceReport) json() traceJSON {
-	j := traceJSON{VIP: serverKey(r.target).String(), Served: r.Served, Endpoints: r.target.Serving, Seconds: r.took.Seconds(),
+	j := traceJSON{VIP: serverKey(r.target).String(), Served: r.served, Endpoints: r.target.Serving, Unwatched: r.unwatched, Seconds: r.took.Seconds(),
 		Packets: r.packets, Lost: r.lost, Unfollowed: r.left, Connections: []traceConnectionJSON{}}
 	for _, c := range r.connections {
 		one := traceConnectionJSON{Client: c.Client.String(), Why: c.Why}
@@ -331,7 +334,10 @@ func (r traceReport) write(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d packets of %d connections in %.1f s, %d lost; endpoints that take new ones: %d\n",
 		serverKey(r.target), r.packets, len(r.connections), r.took.Seconds(), r.lost, r.target.Serving)
-	if !r.Served {
+	if r.unwatched > 0 {
+		fmt.Fprintf(&b, "%d endpoints are not watched, for a filter has room for %d: connections to them seem to end after they arrived\n", r.unwatched, capture.MostEndpoints-1)
+	}
+	if !r.served {
 		fmt.Fprintln(&b, "IPVS has no such server, so no endpoints were looked for")
 	}
 	if r.left > 0 {

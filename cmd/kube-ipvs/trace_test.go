@@ -101,7 +101,7 @@ func watchTape(t *testing.T, o traceOptions) traceReport {
 	if r.took > 10*time.Second {
 		t.Errorf("it took %s", r.took)
 	}
-	r.took, r.Served = 1500*time.Millisecond, true
+	r.took, r.served = 1500*time.Millisecond, true
 	for i := range r.connections {
 		for j := range r.connections[i].Stations {
 			r.connections[i].Stations[j].At = 0
@@ -152,6 +152,22 @@ func TestTraceIsBounded(t *testing.T) {
 	r := watchTape(t, traceOptions{duration: time.Hour, packets: 2})
 	if r.packets != 2 || len(r.connections) != 1 {
 		t.Errorf("%d packets of %d connections, want 2 of 1", r.packets, len(r.connections))
+	}
+}
+
+// More endpoints than a filter holds are no secret.
+func TestTraceOfManyEndpoints(t *testing.T) {
+	many := make([]netip.AddrPort, 500)
+	for i := range many {
+		many[i] = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 244, byte(i >> 8), byte(i)}), 80)
+	}
+	f := capture.Filter{Protocol: capture.TCP, Endpoints: append([]netip.AddrPort{netip.MustParseAddrPort(traced)}, watched(many)...)}
+	if err := f.Check(); err != nil || len(f.Endpoints) != capture.MostEndpoints {
+		t.Errorf("%d endpoints, %v", len(f.Endpoints), err)
+	}
+	var b bytes.Buffer
+	if err := writeTrace(&b, "text", traceReport{target: traceTarget(), served: true, unwatched: 405}); err != nil || !strings.Contains(b.String(), "405 endpoints are not watched") {
+		t.Errorf("%v, text\n%s", err, &b)
 	}
 }
 

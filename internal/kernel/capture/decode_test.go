@@ -88,8 +88,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// FuzzDecode: packets come from anybody.
-func FuzzDecode(f *testing.F) {
+// FuzzPacket: packets come from anybody.
+func FuzzPacket(f *testing.F) {
 	f.Add(ipv4(ICMP, "192.0.2.1", "10.0.0.1", 0, 0, icmp(3, 3, ipv4(UDP, "10.0.0.1", "10.96.0.10", 0, 0, udp(4001, 53)))))
 	f.Add(ipv6(TCP, "fd00::1", "fd00:96::a", tcp(4001, 80, 7, SYN)))
 	f.Fuzz(func(t *testing.T, b []byte) {
