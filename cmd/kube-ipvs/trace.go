@@ -35,8 +35,8 @@ for some seconds, and name the stations that each connection reached:
 Nothing is changed and no packet is made: it only looks, with a filter in the kernel
 that lets by what is to or from the address and its endpoints. It ends after --for or
 --packets, or when it is told to (Ctrl-C), and says how many packets it missed. It needs
-CAP_NET_RAW and CAP_NET_ADMIN. Endpoints are those of IPVS; in iptables mode only the
-side of the client is seen.`
+CAP_NET_RAW and CAP_NET_ADMIN. Endpoints are those of IPVS; of others, as in iptables
+mode, connection tracking tells which was chosen, and their packets are not seen.`
 
 // traceOptions bound a trace.
 type traceOptions struct {
@@ -129,11 +129,11 @@ func follow(cmd *cobra.Command, target trace.Target, o traceOptions) error {
 		return err
 	}
 	defer socket.Close()
-	origin, done := origins(log, target)
-	defer done()
+	known := newTracked(log, target)
+	defer known.close()
 	fmt.Fprintf(cmd.ErrOrStderr(), "looking at %s and %d endpoints for %s or %d packets; Ctrl-C ends it\n",
 		serverKey(target), len(target.Backends), o.duration, o.packets)
-	report, err := watch(cmd.Context(), socket, origin, target, o)
+	report, err := watch(cmd.Context(), socket, known, target, o)
 	report.served, report.unwatched = served, all-len(target.Backends)
 	return errors.Join(err, writeTrace(cmd.OutOrStdout(), o.output, report))
 }
@@ -184,22 +184,48 @@ func watched(backends []netip.AddrPort) []netip.AddrPort {
 	return backends[:min(len(backends), capture.MostEndpoints-1)]
 }
 
-// originOf tells who began a connection that is answered so, and what it dialled.
-type originOf func(context.Context, trace.Answer) (client, dialled netip.AddrPort, ok bool)
+// flows is what connection tracking knows: who began a connection that is answered so, and
+// what it dialled; and who answers a client.
+type flows interface {
+	origin(context.Context, trace.Answer) (client, dialled netip.AddrPort, ok bool)
+	answers(ctx context.Context, client netip.AddrPort) (trace.Answer, bool)
+}
 
-// origins asks connection tracking. Where that cannot be asked nobody is known, and the
-// tracer goes by what it sees.
-func origins(log *zap.Logger, t trace.Target) (of originOf, done func()) {
+// tracked asks connection tracking about one service address. Without a handle nobody is
+// known, and the tracer goes by what it sees.
+type tracked struct {
+	handle *conntrack.Handle
+	target trace.Target
+}
+
+func newTracked(log *zap.Logger, t trace.Target) tracked {
 	h, err := conntrack.New(log, conntrack.Options{Deadline: time.Second})
 	if err != nil {
-		return func(context.Context, trace.Answer) (client, dialled netip.AddrPort, ok bool) {
-			return client, dialled, false
-		}, func() {}
+		h = nil
 	}
-	return func(ctx context.Context, a trace.Answer) (netip.AddrPort, netip.AddrPort, bool) {
-		client, dialled, err := h.Origin(ctx, t.Protocol, a.Backend, a.Peer)
-		return client, netip.AddrPortFrom(dialled.Addr, dialled.Port), err == nil
-	}, h.Close
+	return tracked{h, t}
+}
+
+func (t tracked) close() {
+	if t.handle != nil {
+		t.handle.Close()
+	}
+}
+
+func (t tracked) origin(ctx context.Context, a trace.Answer) (client, dialled netip.AddrPort, ok bool) {
+	if t.handle == nil {
+		return client, dialled, false
+	}
+	client, key, err := t.handle.Origin(ctx, t.target.Protocol, a.Backend, a.Peer)
+	return client, netip.AddrPortFrom(key.Addr, key.Port), err == nil
+}
+
+func (t tracked) answers(ctx context.Context, client netip.AddrPort) (trace.Answer, bool) {
+	if t.handle == nil {
+		return trace.Answer{}, false
+	}
+	from, to, err := t.handle.Answers(ctx, client, conntrack.Key{Addr: t.target.VIP.Addr(), Port: t.target.VIP.Port(), Protocol: t.target.Protocol})
+	return trace.Answer{Backend: from, Peer: to}, err == nil
 }
 
 // packets is a capture.Socket.
@@ -211,8 +237,8 @@ type packets interface {
 
 // watch collects until the time, the packets or the patience of the caller are over. What
 // has come by then is looked at, too.
-func watch(ctx context.Context, from packets, origin originOf, target trace.Target, o traceOptions) (traceReport, error) {
-	w := watcher{Tracer: trace.New(target), start: time.Now(), origin: origin, most: o.packets}
+func watch(ctx context.Context, from packets, known flows, target trace.Target, o traceOptions) (traceReport, error) {
+	w := watcher{Tracer: trace.New(target), start: time.Now(), flows: known, most: o.packets}
 	limited, cancel := context.WithTimeout(ctx, o.duration)
 	defer cancel()
 	var failed error
@@ -225,6 +251,7 @@ func watch(ctx context.Context, from packets, origin originOf, target trace.Targ
 	if limited.Err() != nil {
 		failed = w.rest(context.WithoutCancel(ctx), from)
 	}
+	w.choose(context.WithoutCancel(ctx))
 	stats, err := from.Stats()
 	return traceReport{target: target, took: time.Since(w.start), packets: w.taken, lost: stats.Lost, left: w.Left(), connections: w.Report()}, errors.Join(failed, err)
 }
@@ -232,8 +259,8 @@ func watch(ctx context.Context, from packets, origin originOf, target trace.Targ
 // watcher hands packets to a tracer and asks for what that does not know.
 type watcher struct {
 	*trace.Tracer
+	flows
 	start       time.Time
-	origin      originOf
 	taken, most int
 }
 
@@ -264,6 +291,17 @@ func (w *watcher) rest(ctx context.Context, from packets) error {
 		w.take(ctx, p)
 	}
 	return nil
+}
+
+// choose asks who answers those whose endpoint was not seen.
+func (w *watcher) choose(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, restWithin)
+	defer cancel()
+	for _, client := range w.Unchosen() {
+		if a, ok := w.answers(ctx, client); ok {
+			w.Choose(client, a)
+		}
+	}
 }
 
 // traceReport is what was seen.
@@ -335,10 +373,10 @@ func (r traceReport) write(w io.Writer) error {
 	fmt.Fprintf(&b, "%s: %d packets of %d connections in %.1f s, %d lost; endpoints that take new ones: %d\n",
 		serverKey(r.target), r.packets, len(r.connections), r.took.Seconds(), r.lost, r.target.Serving)
 	if r.unwatched > 0 {
-		fmt.Fprintf(&b, "%d endpoints are not watched, for a filter has room for %d: connections to them seem to end after they arrived\n", r.unwatched, capture.MostEndpoints-1)
+		fmt.Fprintf(&b, "%d endpoints are not watched, for a filter has room for %d; connection tracking tells when one was chosen\n", r.unwatched, capture.MostEndpoints-1)
 	}
 	if !r.served {
-		fmt.Fprintln(&b, "IPVS has no such server, so no endpoints were looked for")
+		fmt.Fprintln(&b, "IPVS has no such server, so packets of endpoints were not looked for")
 	}
 	if r.left > 0 {
 		fmt.Fprintf(&b, "%d packets belong to more connections than are followed (%d): --from chooses a client\n", r.left, trace.MostConnections)

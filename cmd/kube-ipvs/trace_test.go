@@ -88,13 +88,21 @@ func traceTarget() trace.Target {
 	return trace.Target{VIP: netip.MustParseAddrPort(traced), Protocol: capture.TCP, Backends: []netip.AddrPort{netip.MustParseAddrPort(tracedBackend)}, Serving: 1}
 }
 
+// knownFlows has those of one client, and of one whose endpoint nobody saw.
+type knownFlows struct{}
+
+func (knownFlows) origin(_ context.Context, a trace.Answer) (client, dialled netip.AddrPort, ok bool) {
+	return netip.MustParseAddrPort(tracedClient), netip.MustParseAddrPort(traced), a.Peer == netip.MustParseAddrPort(tracedPeer)
+}
+
+func (knownFlows) answers(_ context.Context, client netip.AddrPort) (trace.Answer, bool) {
+	return trace.Answer{Backend: netip.MustParseAddrPort("10.244.3.3:8080"), Peer: client}, client.Port() == 1
+}
+
 // watchTape is what a person gets of the tape.
 func watchTape(t *testing.T, o traceOptions) traceReport {
 	t.Helper()
-	origin := func(_ context.Context, a trace.Answer) (client, dialled netip.AddrPort, ok bool) {
-		return netip.MustParseAddrPort(tracedClient), netip.MustParseAddrPort(traced), a.Peer == netip.MustParseAddrPort(tracedPeer)
-	}
-	r, err := watch(t.Context(), &tape{tracePackets()}, origin, traceTarget(), o)
+	r, err := watch(t.Context(), &tape{tracePackets()}, knownFlows{}, traceTarget(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,10 +135,10 @@ connection 1, of 203.0.113.5:40000
 
 connection 2, of 203.0.113.6:1
   1   +0.000s  arrived    on eth0 from 203.0.113.6:1
+  2   +0.000s  chosen     10.244.3.3:8080, by connection tracking; its packets were not watched
   no further; what that may be:
-    - a rule dropped it: source ranges, a Local policy without an endpoint here, a NetworkPolicy
-    - the reverse path filter dropped it, for the way back to the client leads through another link
-    - the scheduler had no endpoint for it (limits reached, all at weight 0)
+    - the endpoint does not answer: it does not listen, or a NetworkPolicy drops the packet
+    - the way there or back is broken: route, tunnel, MTU, reverse path filter of its node
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("text (-want +got):\n%s", diff)
@@ -175,18 +183,15 @@ func TestTraceOfManyEndpoints(t *testing.T) {
 func TestTraceEndedEarly(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	r, err := watch(ctx, &tape{}, nil, traceTarget(), traceOptions{duration: time.Hour, packets: 2})
+	r, err := watch(ctx, &tape{}, tracked{}, traceTarget(), traceOptions{duration: time.Hour, packets: 2})
 	if err != nil || r.lost != 2 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	origin := func(context.Context, trace.Answer) (client, dialled netip.AddrPort, ok bool) {
-		return client, dialled, false
-	}
-	if r, err := watch(ctx, &tape{tracePackets()}, origin, traceTarget(), traceOptions{duration: time.Hour, packets: 2}); err != nil || r.packets != 2 {
+	if r, err := watch(ctx, &tape{tracePackets()}, tracked{}, traceTarget(), traceOptions{duration: time.Hour, packets: 2}); err != nil || r.packets != 2 {
 		t.Errorf("%d packets, %v; want the 2 that had come", r.packets, err)
 	}
 	broken := errors.New("broken")
-	if _, err := watch(t.Context(), failing{broken}, nil, traceTarget(), traceOptions{duration: time.Hour, packets: 2}); !errors.Is(err, broken) {
+	if _, err := watch(t.Context(), failing{broken}, tracked{}, traceTarget(), traceOptions{duration: time.Hour, packets: 2}); !errors.Is(err, broken) {
 		t.Errorf("error %v, want %v", err, broken)
 	}
 	var b bytes.Buffer

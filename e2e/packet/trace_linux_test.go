@@ -132,6 +132,36 @@ func TestTrace(t *testing.T) {
 	}
 }
 
+// TestIPTablesTrace: without IPVS nobody lists endpoints, and connection tracking tells which was chosen.
+func TestIPTablesTrace(t *testing.T) {
+	t.Parallel()
+	w := buildWorld(t)
+	w.pod1.serve(t, 8080)
+	web := numberedService(1)
+	web.backends = endpoints(w.pod1)
+	n := newAgent(t, w.node, "--cluster-cidr", clusters, "--proxy-mode", "iptables")
+	n.write(t, web)
+	n.start(t)
+	for _, tt := range []struct {
+		name string
+		from *pod
+		to   pair
+		port int
+	}{{"pod to ClusterIP", w.pod2, web.vip, 80}, {"outside to NodePort", w.outside, fabAddr, web.nodePort}} {
+		for _, family := range families {
+			text := n.trace(t, hostPort(tt.to.of(family), tt.port), "json", func() { tt.from.askFor(patience, backend.TCP, tt.to.of(family), tt.port, 1) })
+			got := readTrace(t, text)
+			if got.Served || len(got.Connections) != 1 || len(got.Connections[0].Stations) != 3 || got.Connections[0].Why != nil {
+				t.Errorf("%s, IPv%d: want one connection that arrived, was sent to an endpoint and returned\n%s", tt.name, family, text)
+				continue
+			}
+			if want := netip.MustParseAddrPort(hostPort(w.pod1.addr.of(family), 8080)).String(); got.Connections[0].Backend != want {
+				t.Errorf("%s, IPv%d: %s was chosen, want %s\n%s", tt.name, family, got.Connections[0].Backend, want, text)
+			}
+		}
+	}
+}
+
 // TestCheckNames: what is broken on a node is named in the first three lines, by the real kernel.
 func TestCheckNames(t *testing.T) {
 	t.Parallel()

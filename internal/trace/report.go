@@ -153,7 +153,9 @@ func (c *Connection) pass(a Answer, b *back, client netip.AddrPort, local bool, 
 	if !begin.seen {
 		begin = b.answer
 	}
-	if local {
+	if !begin.seen { // looked up, and not watched
+		c.add(Chosen, sighting{at: c.Stations[0].At}, "%s, by connection tracking; its packets were not watched", a.Backend)
+	} else if local {
 		c.add(Chosen, sighting{at: begin.at}, "%s, dialled by this machine", a.Backend)
 	} else {
 		c.add(Chosen, sighting{at: begin.at}, "%s", a.Backend)
@@ -184,7 +186,7 @@ func (c *Connection) back(f *front, vip netip.AddrPort, chosen bool) {
 	case f.answer.seen && f.answer.reset && !chosen:
 		c.add(Refused, f.answer, "%s by a reset from %s", on(f.answer), vip)
 	case f.answer.seen && !chosen:
-		c.add(Returned, f.answer, "%s as %s; no endpoint was seen: it is on this machine itself, or was not looked for", on(f.answer), vip)
+		c.add(Returned, f.answer, "%s as %s; no endpoint was seen", on(f.answer), vip)
 	case f.answer.seen:
 		c.add(Returned, f.answer, "%s as %s", on(f.answer), vip)
 	}
@@ -225,7 +227,7 @@ func (t *Tracer) why(c Connection, local bool) []string {
 			"pods on one bridge whose packets pass by the rules (net.bridge.bridge-nf-call-iptables=0)",
 			"connection tracking lost the flow (net.ipv4.vs.conntrack=0, or its table is full)",
 		}
-	case has(Left):
+	case has(Left), has(Chosen):
 		return []string{
 			"the endpoint does not answer: it does not listen, or a NetworkPolicy drops the packet",
 			"the way there or back is broken: route, tunnel, MTU, reverse path filter of its node",

@@ -181,7 +181,7 @@ func TestStations(t *testing.T) {
 `},
 		{name: "an endpoint of this machine", packets: []string{"in eth0 203.0.113.5:40000>10.96.0.20:80 SYN seq=7", "out eth0 10.96.0.20:80>203.0.113.5:40000"}, want: `203.0.113.5:40000
  arrived on eth0 from 203.0.113.5:40000
- returned on eth0 as 10.96.0.20:80; no endpoint was seen: it is on this machine itself, or was not looked for
+ returned on eth0 as 10.96.0.20:80; no endpoint was seen
 `},
 		{name: "one client alone", change: func(target *trace.Target) { target.From = netip.MustParseAddr("203.0.113.6") },
 			packets: []string{"in eth0 203.0.113.5:40000>10.96.0.20:80 SYN seq=7", "in eth0 203.0.113.6:40000>10.96.0.20:80 SYN seq=8", "out veth3 203.0.113.6:40000>10.244.1.5:8080 SYN seq=8", "out veth3 10.0.0.1:61000>10.244.1.5:8080 SYN seq=7"},
@@ -217,6 +217,50 @@ func TestStations(t *testing.T) {
 				t.Errorf("stations (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Where packets to endpoints are not seen, connection tracking knows who was chosen.
+func TestChosenWithoutPackets(t *testing.T) {
+	tr := trace.New(trace.Target{VIP: at(vip), Protocol: capture.TCP, Backends: []netip.AddrPort{at(web1)}, Serving: 200})
+	for _, p := range []string{
+		"in eth0 203.0.113.5:40000>10.96.0.20:80 SYN seq=7", "out eth0 10.96.0.20:80>203.0.113.5:40000",
+		"in eth0 203.0.113.5:40001>10.96.0.20:80 SYN seq=8", "out veth3 203.0.113.5:40001>10.244.1.5:8080 SYN seq=8",
+		"in eth0 203.0.113.5:40002>10.96.0.20:80 SYN seq=9", "in eth0 203.0.113.5:40003>10.96.0.20:80 SYN seq=10",
+	} {
+		tr.Add(0, packet(t, p))
+	}
+	want := []netip.AddrPort{at(client), at("203.0.113.5:40002"), at("203.0.113.5:40003")}
+	if diff := cmp.Diff(want, tr.Unchosen(), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
+		t.Errorf("unchosen (-want +got):\n%s", diff)
+	}
+	tr.Choose(at(client), trace.Answer{Backend: at(web2), Peer: at(node)})
+	tr.Choose(at("203.0.113.5:40002"), trace.Answer{Backend: at(web2), Peer: at("203.0.113.5:40002")})
+	tr.Choose(at("203.0.113.5:40003"), trace.Answer{Backend: at(vip), Peer: at("203.0.113.5:40003")})
+	tr.Choose(at("203.0.113.9:1"), trace.Answer{Backend: at(web2), Peer: at("203.0.113.9:1")}) // never seen
+	wantLines := `203.0.113.5:40000
+ arrived on eth0 from 203.0.113.5:40000
+ chosen 10.244.2.7:8080, by connection tracking; its packets were not watched
+ returned on eth0 as 10.96.0.20:80
+203.0.113.5:40001
+ arrived on eth0 from 203.0.113.5:40001
+ chosen 10.244.1.5:8080
+ left on veth3 with its source kept
+ ? the endpoint does not answer: it does not listen, or a NetworkPolicy drops the packet
+ ? the way there or back is broken: route, tunnel, MTU, reverse path filter of its node
+203.0.113.5:40002
+ arrived on eth0 from 203.0.113.5:40002
+ chosen 10.244.2.7:8080, by connection tracking; its packets were not watched
+ ? the endpoint does not answer: it does not listen, or a NetworkPolicy drops the packet
+ ? the way there or back is broken: route, tunnel, MTU, reverse path filter of its node
+203.0.113.5:40003
+ arrived on eth0 from 203.0.113.5:40003
+ ? a rule dropped it: source ranges, a Local policy without an endpoint here, a NetworkPolicy
+ ? the reverse path filter dropped it, for the way back to the client leads through another link
+ ? the scheduler had no endpoint for it (limits reached, all at weight 0)
+`
+	if diff := cmp.Diff(wantLines, lines(tr.Report())); diff != "" {
+		t.Errorf("stations (-want +got):\n%s", diff)
 	}
 }
 

@@ -235,6 +235,29 @@ func (t *Tracer) Resolve(a Answer, client, dialled netip.AddrPort) {
 	}
 }
 
+// Unchosen are the clients none of whose packets were seen on their way to an endpoint:
+// those are not known, more than can be watched, or on this machine itself.
+func (t *Tracer) Unchosen() []netip.AddrPort {
+	chosen := map[netip.AddrPort]bool{}
+	for _, a := range t.answers {
+		if client, ok := t.clientOf(a, t.backs[a]); ok {
+			chosen[client] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(t.order), func(c netip.AddrPort) bool { return chosen[c] })
+}
+
+// Choose says who answers a client. One that is answered by the VIP itself was never sent
+// to an endpoint.
+func (t *Tracer) Choose(client netip.AddrPort, a Answer) {
+	if a.Backend == t.target.VIP || t.fronts[client] == nil {
+		return
+	}
+	if b := t.back(a); b != nil && !b.resolved {
+		b.resolved, b.client, b.dialled = true, client, t.target.VIP
+	}
+}
+
 // Left is how many packets belonged to connections beyond those that are followed.
 func (t *Tracer) Left() int { return t.left }
 

@@ -22,7 +22,8 @@
 // already is a success. A dump that changed under the reader is done again, and a
 // call that the kernel does not answer in time gives its socket up.
 //
-// Besides, Origin looks one flow up by its answers, for people who follow packets.
+// Besides, Origin and Answers look one flow up by either direction, for people who follow
+// packets.
 //
 // A Handle does this at once; a Sweeper collects orders from any goroutine, does
 // it off their path and tries again what failed.

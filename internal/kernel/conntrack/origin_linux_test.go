@@ -30,5 +30,15 @@ func TestOrigin(t *testing.T) {
 		if !errors.Is(err, tt.err) || err == nil && (client.String() != tt.client || dialled != tt.dialled) {
 			t.Errorf("%s to %s: %s dialled %s, %v; want %s, %s, %v", tt.from, tt.to, client, dialled, err, tt.client, tt.dialled, tt.err)
 		}
+		if tt.err != nil {
+			continue
+		}
+		from, to, err := h.Answers(t.Context(), client, dialled)
+		if err != nil || from.String() != tt.from || to.String() != tt.to {
+			t.Errorf("%s to %s is answered from %s to %s, %v; want %s, %s", client, dialled, from, to, err, tt.from, tt.to)
+		}
+	}
+	if _, _, err := h.Answers(t.Context(), netip.MustParseAddrPort("10.244.0.9:4001"), dns); !errors.Is(err, conntrack.ErrNotExist) {
+		t.Errorf("Answers: %v, want %v", err, conntrack.ErrNotExist)
 	}
 }
