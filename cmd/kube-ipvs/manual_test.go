@@ -40,7 +40,7 @@ func TestVerbsAreDescribed(t *testing.T) {
 }
 
 // pages reads what man writes.
-func pages(t *testing.T) map[string]string {
+func manualPages(t *testing.T) map[string]string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "man8")
 	if out := execute(t, "man", dir); out != "" {
@@ -63,8 +63,8 @@ func pages(t *testing.T) map[string]string {
 
 // There is a page for each verb that help shows, twice the same.
 func TestManualPages(t *testing.T) {
-	got := pages(t)
-	if diff := cmp.Diff(got, pages(t)); diff != "" {
+	got := manualPages(t)
+	if diff := cmp.Diff(got, manualPages(t)); diff != "" {
 		t.Errorf("another run writes others (-first +second):\n%s", diff)
 	}
 	each(newRoot(), func(c *cobra.Command) {

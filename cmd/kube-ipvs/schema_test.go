@@ -18,7 +18,9 @@ func fits(t *testing.T, schema, text string) {
 
 func validate(t *testing.T, schema, text string) error {
 	t.Helper()
-	compiled, err := jsonschema.NewCompiler().Compile(filepath.Join("..", "..", "manifests", "schemas", schema+".schema.json"))
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	compiled, err := c.Compile(filepath.Join(schemas, schema+".schema.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

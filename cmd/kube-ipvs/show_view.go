@@ -77,7 +77,7 @@ func (v view[R]) commandOr(named func(*cobra.Command, []string, viewOptions) err
 	cmd := &cobra.Command{
 		Use:     strings.TrimSpace(v.use + " " + optional(v.takes)),
 		Short:   v.short,
-		Long:    strings.ToUpper(v.short[:1]) + v.short[1:] + ".\n\n" + v.long,
+		Long:    strings.TrimSpace(strings.ToUpper(v.short[:1]) + v.short[1:] + ".\n\n" + v.long),
 		Example: v.example,
 		Args:    v.arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -86,9 +86,6 @@ func (v view[R]) commandOr(named func(*cobra.Command, []string, viewOptions) err
 			}
 			return v.run(cmd, args, o)
 		},
-	}
-	if v.long == "" {
-		cmd.Long = ""
 	}
 	o.bindOutput(cmd.Flags(), "table", "table, wide, json or yaml")
 	o.bindTable(cmd.Flags(), v.table().Names())
