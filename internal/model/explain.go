@@ -1,0 +1,75 @@
+package model
+
+import "net/netip"
+
+// Use says what becomes of an endpoint under one policy.
+type Use string
+
+// The uses.
+const (
+	// UseBackend takes new connections.
+	UseBackend Use = "used"
+	// UseDrained is a backend of weight 0: it takes no new connections, because somebody
+	// said so.
+	UseDrained Use = "drained"
+	// UseKept takes no new connections, and goes on with those it has (Frontend.Kept).
+	UseKept Use = "kept"
+	// UseNone is no backend.
+	UseNone Use = "unused"
+)
+
+// Backend tells whether the endpoint is among Frontend.Backends.
+func (u Use) Backend() bool { return u == UseBackend || u == UseDrained }
+
+// Verdict is what one policy makes of an endpoint, and why.
+type Verdict struct {
+	Use Use `json:"use"`
+	// Why is in words, empty for an endpoint that is used like any other.
+	Why string `json:"why,omitempty"`
+	// Weight is that of a backend.
+	Weight uint16 `json:"weight"`
+}
+
+// EndpointStory is one endpoint behind one port of a Service, as one slice lists it.
+type EndpointStory struct {
+	Address netip.AddrPort `json:"address"`
+	// Slice and Node name where it is listed and where it runs; Node may be empty.
+	Slice string `json:"slice"`
+	Node  string `json:"node,omitempty"`
+	// Ready, Serving and Terminating are its conditions.
+	Ready       bool `json:"ready"`
+	Serving     bool `json:"serving"`
+	Terminating bool `json:"terminating"`
+	// Cluster and Local are what the two traffic policies make of it; nil where no
+	// frontend of the port has that policy.
+	Cluster *Verdict `json:"cluster,omitempty"`
+	Local   *Verdict `json:"local,omitempty"`
+}
+
+// Of is the verdict of one policy; nil where no frontend has it.
+func (e EndpointStory) Of(local bool) *Verdict {
+	if local {
+		return e.Local
+	}
+	return e.Cluster
+}
+
+// PortStory is what stands behind one port of a Service in one family.
+type PortStory struct {
+	Family   string `json:"family"`
+	Name     string `json:"name,omitempty"`
+	Port     uint16 `json:"port"`
+	Protocol string `json:"protocol"`
+	// Endpoints are all that any slice lists for the family, used or not, by address.
+	Endpoints []EndpointStory `json:"endpoints"`
+}
+
+// Backends counts the endpoints that one policy uses for new connections.
+func (p PortStory) Backends(local bool) (n int) {
+	for _, e := range p.Endpoints {
+		if v := e.Of(local); v != nil && v.Use == UseBackend {
+			n++
+		}
+	}
+	return n
+}
