@@ -27,6 +27,8 @@ type Catalog interface {
 // Compiler turns one Service into frontends; *plan.Compiler is one.
 type Compiler interface {
 	Compile(id model.ServiceID, svc *model.Service, slices []model.Slice) model.ServicePlan
+	// Explain says of each endpoint what becomes of it, and why.
+	Explain(id model.ServiceID, svc *model.Service, slices []model.Slice) []model.PortStory
 }
 
 // Observer is told what happened, between cycles, on the loop goroutine.
@@ -54,6 +56,9 @@ type Options struct {
 	// which of that NodePorts do; nil selects nothing.
 	Host      HostReader
 	NodePorts func(model.Host) []netip.Addr
+	// LocalPod tells whether an address counts as one of a pod of this node, where addresses
+	// tell that; nil is never so.
+	LocalPod func(netip.Addr, model.Node) bool
 	// TryScheduler asks the kernel for a scheduler that a Service asks for; nil is a
 	// kernel that takes every one.
 	TryScheduler func(context.Context, scheduler.Spec) error

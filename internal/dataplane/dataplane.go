@@ -14,6 +14,7 @@ import (
 // called by the loop goroutine alone. Set and SetHost work in memory only;
 // everything else talks to the kernel and honours the context's deadline.
 type Dataplane interface {
+	Explainer
 	// Name is the value of --proxy-mode that selects it.
 	Name() string
 	// Start makes ready what the mode stands on (device, sysctls) and may be

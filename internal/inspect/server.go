@@ -46,6 +46,9 @@ func Handler(r Reader, metrics http.Handler) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(s) // the client went away
 	})
+	if e, ok := r.(Explainer); ok {
+		handleExplain(mux, e)
+	}
 	return mux
 }
 

@@ -415,14 +415,11 @@ func Kinds() []string { return []string{"rules"} }
 
 // WriteRows prints what is desired as iptables-save does.
 func (m *Mode) WriteRows(w io.Writer, kind string) error {
-	if kind != "rules" {
-		return fmt.Errorf("iptables mode has no %s: it has rules alone", kind)
+	print, err := m.Snapshot(kind)
+	if err != nil {
+		return err
 	}
-	chains := maps.Collect(m.chains.AllDesired())
-	for k, text := range m.dispatchTexts(nil) {
-		chains[k] = rules.Chain{Rules: text}
-	}
-	return rules.WriteSave(w, chains, maps.Collect(m.jumps.AllDesired()), compareInHook)
+	return print(w)
 }
 
 // Clear wants nothing at all: the next Apply takes everything away.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -22,23 +23,41 @@ func Kinds() []string { return []string{"servers", "sets", "rules", "addresses"}
 func (m *Mode) WriteRows(w io.Writer, kind string) error {
 	m.bind()
 	m.wantDetours(func(k model.FrontendKey) bool { _, wanted := m.frontends.Get(k); return wanted })
+	print, err := m.Snapshot(kind)
+	if err != nil {
+		return err
+	}
+	return print(w)
+}
+
+// Snapshot implements dataplane.Explainer.
+func (m *Mode) Snapshot(kind string) (func(io.Writer) error, error) {
 	switch kind {
 	case "servers":
-		return vserver.WriteSave(w, maps.Collect(m.servers.AllDesired()), maps.Collect(m.destinations.AllDesired()))
+		servers, destinations := maps.Collect(m.servers.AllDesired()), maps.Collect(m.destinations.AllDesired())
+		return func(w io.Writer) error { return vserver.WriteSave(w, servers, destinations) }, nil
 	case "sets":
-		return ipset.WriteSave(w, m.contents()...)
+		contents := m.contents()
+		return func(w io.Writer) error { return ipset.WriteSave(w, contents...) }, nil
 	case "rules":
-		return rules.WriteSave(w, maps.Collect(m.chains.AllDesired()), maps.Collect(m.jumps.AllDesired()), compareInHook)
+		chains, jumps := maps.Collect(m.chains.AllDesired()), maps.Collect(m.jumps.AllDesired())
+		return func(w io.Writer) error { return rules.WriteSave(w, chains, jumps, compareInHook) }, nil
 	case "addresses":
-		if err := link.WriteAddrs(w, maps.Collect(m.addresses.AllDesired())); err != nil {
-			return err
-		}
-		if err := link.WriteRoutes(w, maps.Keys(maps.Collect(m.routes.AllDesired()))); err != nil {
-			return err
-		}
-		return link.WriteDetached(w, link.DetachMark(m.config.Masquerade.Bit), maps.Keys(maps.Collect(m.detached.AllDesired())))
+		addrs, routes, detached := maps.Collect(m.addresses.AllDesired()), maps.Collect(m.routes.AllDesired()), maps.Collect(m.detached.AllDesired())
+		return func(w io.Writer) error { return m.config.writeAddresses(w, addrs, routes, detached) }, nil
 	}
-	return fmt.Errorf("no rows named %q: use one of %s", kind, strings.Join(Kinds(), ", "))
+	return nil, fmt.Errorf("no rows named %q: use one of %s", kind, strings.Join(Kinds(), ", "))
+}
+
+// writeAddresses prints what makes addresses local.
+func (c Config) writeAddresses(w io.Writer, addrs map[netip.Addr]struct{}, routes map[netip.Prefix]struct{}, detached map[netip.Addr]bool) error {
+	if err := link.WriteAddrs(w, addrs); err != nil {
+		return err
+	}
+	if err := link.WriteRoutes(w, maps.Keys(routes)); err != nil {
+		return err
+	}
+	return link.WriteDetached(w, link.DetachMark(c.Masquerade.Bit), maps.Keys(detached))
 }
 
 // contents are the desired sets with their desired entries.

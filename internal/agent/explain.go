@@ -1,0 +1,355 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// Question asks for the story of one Service or of one address.
+type Question struct {
+	// Service is namespace/name; empty asks for an address.
+	Service string
+	// Address is what somebody dials, or where a backend listens. Port 0 is all of its ports,
+	// Protocol 0 all protocols.
+	Address  netip.Addr
+	Port     uint16
+	Protocol model.Protocol
+	// From is the source of packets; the zero Addr has one of each origin tell its way.
+	From netip.Addr
+}
+
+// String prints what is asked for.
+func (q Question) String() string {
+	switch {
+	case q.Service != "":
+		return q.Service
+	case q.Port == 0:
+		return q.Address.String()
+	case q.Protocol == 0:
+		return netip.AddrPortFrom(q.Address, q.Port).String()
+	}
+	return model.FrontendKey{Addr: q.Address, Port: q.Port, Protocol: q.Protocol}.String()
+}
+
+// Story is all that the agent knows of what was asked for. Field names in JSON are kept for
+// good.
+type Story struct {
+	Asked string `json:"asked"`
+	Node  string `json:"node"`
+	Mode  string `json:"mode"`
+	// Synced, Complete, Ready and LastError: see Status.
+	Synced    bool   `json:"synced"`
+	Complete  bool   `json:"complete"`
+	Ready     bool   `json:"ready"`
+	LastError string `json:"lastError,omitempty"`
+	// Holder says whose an address is that was asked for, empty if it is no machine's.
+	Holder string `json:"holder,omitempty"`
+	// Services that have what was asked for, and those that would like to.
+	Services []ServiceStory `json:"services"`
+	// Rows are those of the frontends that were asked for, if they are in force.
+	Rows dataplane.FrontendRows `json:"rows"`
+}
+
+// ServiceStory is what is known of one Service.
+type ServiceStory struct {
+	Name   string `json:"name"`
+	Source string `json:"source"`
+	Type   string `json:"type"`
+	// InternalPolicy and ExternalPolicy are Cluster or Local.
+	InternalPolicy string       `json:"internalTrafficPolicy"`
+	ExternalPolicy string       `json:"externalTrafficPolicy"`
+	Affinity       string       `json:"affinity,omitempty"`
+	SourceRanges   []string     `json:"sourceRanges"`
+	Skipped        string       `json:"skipped,omitempty"`
+	Notes          []string     `json:"notes"`
+	BadAnnotations []string     `json:"badAnnotations"`
+	Unbound        []netip.Addr `json:"unbound"`
+	Refused        []netip.Addr `json:"refused"`
+	// Frontends are what it wants, by key, whether it has it or not.
+	Frontends []FrontendStory `json:"frontends"`
+	// Ports are the endpoints behind it.
+	Ports []model.PortStory `json:"ports"`
+	// Waiting: it has not been compiled yet as it stands now.
+	Waiting bool `json:"waiting"`
+}
+
+// FrontendStory is one frontend of a Service.
+type FrontendStory struct {
+	Key  string `json:"key"`
+	Kind string `json:"kind"`
+	// Asked: it is what was asked for.
+	Asked     bool   `json:"asked"`
+	PortName  string `json:"portName,omitempty"`
+	Scheduler string `json:"scheduler"`
+	Forward   string `json:"forward"`
+	// Bind, Local, NoLocal, SourceRanges and Detour: see model.Frontend.
+	Bind         bool     `json:"bind"`
+	Local        bool     `json:"local"`
+	NoLocal      bool     `json:"noLocal"`
+	SourceRanges []string `json:"sourceRanges"`
+	Detour       string   `json:"detour,omitempty"`
+	// Backends, and how many of them take new connections.
+	Backends int `json:"backends"`
+	Taking   int `json:"taking"`
+	// HeldBy is the Service that has the key instead, and ranks before this one.
+	HeldBy string `json:"heldBy,omitempty"`
+	// Ways are those of packets to it, if it is in force and was asked for.
+	Ways []Way `json:"ways"`
+}
+
+// Way is that of a packet from one origin.
+type Way struct {
+	Origin dataplane.Origin `json:"origin"`
+	Source string           `json:"source,omitempty"`
+	dataplane.Walk
+}
+
+// Explain answers a question. The loop is asked once, for a Service or the few that have to do
+// with an address.
+func (a *Agent) Explain(ctx context.Context, q Question) (Story, error) {
+	inputs := a.opts.Catalog.Matching(func(s *model.Service, behind []*model.Slice) bool { return q.concerns(s, behind) })
+	var told Story
+	var failed error
+	err := a.Do(ctx, func(context.Context) { told, failed = a.tell(q, inputs) })
+	if err != nil {
+		return Story{}, err // the loop may be writing told just now
+	}
+	return told, failed
+}
+
+// concerns tells whether a Service has to do with what is asked for.
+func (q Question) concerns(s *model.Service, behind []*model.Slice) bool {
+	if q.Service != "" {
+		return s.ID.String() == q.Service
+	}
+	has := func(a netip.Addr) bool { return a == q.Address }
+	return slices.ContainsFunc(s.ClusterIPs, has) || slices.ContainsFunc(s.ExternalIPs, has) ||
+		slices.ContainsFunc(s.Ingress, func(in model.Ingress) bool { return has(in.Addr) }) ||
+		q.Port != 0 && slices.ContainsFunc(s.Ports, func(p model.ServicePort) bool { return p.NodePort == q.Port }) ||
+		slices.ContainsFunc(behind, func(sl *model.Slice) bool { return q.behind(sl) })
+}
+
+// behind tells whether a slice lists the address as an endpoint.
+func (q Question) behind(s *model.Slice) bool {
+	return slices.ContainsFunc(s.Endpoints, func(e model.Endpoint) bool { return e.Addr == q.Address }) &&
+		(q.Port == 0 || slices.ContainsFunc(s.Ports, func(p model.SlicePort) bool { return p.Port == q.Port }))
+}
+
+func (a *Agent) tell(q Question, inputs []catalog.Input) (Story, error) {
+	s := a.status()
+	out := Story{
+		Asked: q.String(), Node: s.Node, Mode: s.Mode, Synced: s.Synced, Complete: s.Complete, Ready: s.Ready, LastError: s.LastError,
+		Services: []ServiceStory{},
+	}
+	if q.Address.IsValid() {
+		out.Holder = a.host.Holder(q.Address)
+	}
+	var keys []model.FrontendKey
+	for _, in := range inputs {
+		one, asked := a.tellService(q, in)
+		if q.Service == "" && len(asked) == 0 && !concernsSpec(q, in) {
+			continue // a NodePort of that number, elsewhere
+		}
+		out.Services = append(out.Services, one)
+		keys = append(keys, asked...)
+	}
+	slices.SortFunc(keys, model.FrontendKey.Compare)
+	rows, err := a.opts.Mode.RowsOf(slices.Compact(keys))
+	if err != nil {
+		return Story{}, fmt.Errorf("tell the rows of %s: %w", q, err)
+	}
+	out.Rows = rows
+	return out, nil
+}
+
+// concernsSpec tells whether a Service has to do with an address but for a NodePort.
+func concernsSpec(q Question, in catalog.Input) bool {
+	q.Port = 0
+	behind := make([]*model.Slice, len(in.Slices))
+	for i := range in.Slices {
+		behind[i] = &in.Slices[i]
+	}
+	return q.concerns(in.Service, behind)
+}
+
+// tellService tells of one Service, and which of its frontends are asked for.
+func (a *Agent) tellService(q Question, in catalog.Input) (ServiceStory, []model.FrontendKey) {
+	svc, now := in.Service, a.compiler.Compile(in.ID, in.Service, in.Slices)
+	out := ServiceStory{
+		Name: in.ID.String(), Source: string(in.ID.Origin), Type: svc.Type,
+		InternalPolicy: policy(svc.InternalLocal), ExternalPolicy: policy(svc.ExternalLocal), SourceRanges: texts(svc.SourceRanges),
+		Skipped: now.Skipped, Notes: filled(now.Notes), BadAnnotations: filled(now.BadAnnotations), Unbound: filled(now.Unbound), Refused: filled(now.Refused),
+		Frontends: []FrontendStory{}, Ports: filled(a.compiler.Explain(in.ID, svc, in.Slices)),
+	}
+	if svc.Affinity > 0 {
+		out.Affinity = svc.Affinity.Round(time.Second).String()
+	}
+	wanted := a.opts.Mode.Frontends().Wanted(in.ID)
+	out.Waiting = !slices.EqualFunc(wanted, now.Frontends, model.Frontend.Equal)
+	var keys []model.FrontendKey
+	for i := range wanted {
+		one := a.tellFrontend(q, &wanted[i])
+		if one.Asked && one.HeldBy == "" {
+			keys = append(keys, wanted[i].Key)
+		}
+		out.Frontends = append(out.Frontends, one)
+	}
+	return out, keys
+}
+
+func policy(local bool) string {
+	if local {
+		return "Local"
+	}
+	return "Cluster"
+}
+
+// filled is a list that is [] in JSON where it is empty.
+func filled[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func texts[T fmt.Stringer](list []T) []string {
+	out := make([]string, len(list))
+	for i, one := range list {
+		out[i] = one.String()
+	}
+	return out
+}
+
+// asks tells whether a frontend is what is asked for: all of a Service, or those at an address
+// or with it as a backend.
+func (q Question) asks(f *model.Frontend) bool {
+	if q.Service != "" {
+		return true
+	}
+	if q.Protocol != 0 && q.Protocol != f.Key.Protocol {
+		return false
+	}
+	return f.Key.Addr == q.Address && (q.Port == 0 || q.Port == f.Key.Port) ||
+		slices.ContainsFunc(f.Backends, func(b model.Backend) bool {
+			return b.Addr.Addr() == q.Address && (q.Port == 0 || q.Port == b.Addr.Port())
+		})
+}
+
+func (a *Agent) tellFrontend(q Question, f *model.Frontend) FrontendStory {
+	out := FrontendStory{
+		Key: f.Key.String(), Kind: f.Kind.String(), Asked: q.asks(f), PortName: f.PortName, Scheduler: f.Scheduler.String(), Forward: f.Forward.String(),
+		Bind: f.Bind, Local: f.Local, NoLocal: f.NoLocal, SourceRanges: texts(f.SourceRanges), Backends: len(f.Backends), Ways: []Way{},
+	}
+	for _, b := range f.Backends {
+		if b.Weight > 0 {
+			out.Taking++
+		}
+	}
+	if f.Detour.IsValid() {
+		out.Detour = model.FrontendKey{Addr: f.Detour.Addr(), Port: f.Detour.Port(), Protocol: f.Key.Protocol}.String()
+	}
+	if holder, _ := a.opts.Mode.Frontends().Get(f.Key); holder.Service != f.Service {
+		out.HeldBy = holder.Service.String()
+	} else if out.Asked && f.Kind != model.KindDetour {
+		out.Ways = a.ways(q, f)
+	}
+	return out
+}
+
+// ways are those of packets of each origin, or of the source that is asked for.
+func (a *Agent) ways(q Question, f *model.Frontend) []Way {
+	p := dataplane.Packet{To: *f, Node: a.host.Node}
+	if f.Detour.IsValid() {
+		key := model.FrontendKey{Addr: f.Detour.Addr(), Port: f.Detour.Port(), Protocol: f.Key.Protocol}
+		if to, ok := a.opts.Mode.Frontends().Get(key); ok && to.Service == f.Service {
+			p.Detour = &to
+		}
+	}
+	if q.From.IsValid() {
+		if q.From.Is4() != f.Key.Addr.Is4() {
+			return []Way{}
+		}
+		p.Source, p.Origin = q.From, a.originOf(q.From)
+		return []Way{{Origin: p.Origin, Source: q.From.String(), Walk: a.opts.Mode.Walk(p)}}
+	}
+	out := make([]Way, 0, len(dataplane.Origins()))
+	for _, o := range dataplane.Origins() {
+		p.Origin = o
+		out = append(out, Way{Origin: o, Walk: a.opts.Mode.Walk(p)})
+	}
+	return out
+}
+
+// originOf tells where packets of an address come from: this machine, a pod of it by the range
+// that its Node has, or outside.
+func (a *Agent) originOf(from netip.Addr) dataplane.Origin {
+	_, here := a.host.Links[from]
+	switch {
+	case here:
+		return dataplane.FromHost
+	case a.opts.LocalPod != nil && a.opts.LocalPod(from, a.host.Node):
+		return dataplane.FromPod
+	case slices.ContainsFunc(a.host.Node.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(from) }):
+		return dataplane.FromPod
+	}
+	return dataplane.FromOutside
+}
+
+// ParseQuestion reads what is asked for: namespace/name, or ip[:port[/protocol]]. A name without a
+// namespace is one in the namespace default.
+func ParseQuestion(text, from string) (q Question, err error) {
+	if from != "" {
+		if q.From, err = netip.ParseAddr(from); err != nil {
+			return q, fmt.Errorf("%q is not an IP address", from)
+		}
+		q.From = q.From.Unmap()
+	}
+	rest, proto, named := strings.Cut(text, "/")
+	addr, port, isAddr := parseAddress(rest)
+	if !isAddr {
+		if !named {
+			rest, proto = "default", text
+		}
+		if rest == "" || proto == "" || strings.ContainsAny(proto, "/:") {
+			return q, fmt.Errorf("%q is neither namespace/name nor ip[:port[/protocol]]", text)
+		}
+		q.Service = rest + "/" + proto
+		return q, nil
+	}
+	q.Address, q.Port = addr, port
+	if named {
+		if q.Protocol, err = model.ParseProtocol(cmp.Or(strings.ToUpper(proto), "?")); err != nil {
+			return q, err
+		}
+	}
+	return q, nil
+}
+
+// parseAddress reads an address with a port or without.
+func parseAddress(text string) (netip.Addr, uint16, bool) {
+	if a, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
+		return a.Unmap(), 0, true
+	}
+	ap, err := netip.ParseAddrPort(text)
+	return ap.Addr().Unmap(), ap.Port(), err == nil
+}
+
+// Rows copies the desired rows of one kind between two cycles, and returns who prints the copy.
+func (a *Agent) Rows(ctx context.Context, kind string) (func(io.Writer) error, error) {
+	var out func(io.Writer) error
+	var failed error
+	if err := a.Do(ctx, func(context.Context) { out, failed = a.opts.Mode.Snapshot(kind) }); err != nil {
+		return nil, err // the loop may be writing out just now
+	}
+	return out, failed
+}

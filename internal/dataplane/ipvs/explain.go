@@ -1,0 +1,278 @@
+package ipvs
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/delta"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
+)
+
+// This file is for those who ask: what some frontends have, and what the kernel has of ours.
+
+// RowsOf implements dataplane.Explainer.
+func (m *Mode) RowsOf(keys []model.FrontendKey) (dataplane.FrontendRows, error) {
+	s := selection{mode: m, servers: map[vserver.ServerKey]vserver.Server{}, destinations: map[vserver.DestinationKey]vserver.Destination{},
+		addrs: map[netip.Addr]struct{}{}, routes: map[netip.Prefix]struct{}{}, detached: map[netip.Addr]bool{}, entries: map[memberKey]struct{}{}}
+	s.out = dataplane.FrontendRows{Pending: []string{}, Draining: []string{}}
+	for _, k := range keys {
+		if f, ok := m.frontends.Get(k); ok {
+			s.frontend(&f)
+		}
+	}
+	err := s.print()
+	return s.out, err
+}
+
+// selection gathers the rows of some frontends.
+type selection struct {
+	mode         *Mode
+	servers      map[vserver.ServerKey]vserver.Server
+	destinations map[vserver.DestinationKey]vserver.Destination
+	entries      map[memberKey]struct{}
+	addrs        map[netip.Addr]struct{}
+	routes       map[netip.Prefix]struct{}
+	detached     map[netip.Addr]bool
+	families     [2]bool // IPv4, IPv6
+	out          dataplane.FrontendRows
+}
+
+// pend adds a row that is not in place.
+func pend[K, V comparable](s *selection, t *delta.Table[K, V], k K, line string) {
+	want, wanted := t.Desired(k)
+	if have, there := t.Believed(k); wanted && (!there || have != want) {
+		s.out.Pending = append(s.out.Pending, t.Name()+": "+line)
+	}
+}
+
+func (s *selection) frontend(f *model.Frontend) {
+	m, server := s.mode, serverKey(f.Key)
+	s.families[pick(f.Key.Addr.Is4(), 0, 1)] = true
+	if want, ok := m.servers.Desired(server); ok {
+		s.servers[server] = want
+		pend(s, m.servers, server, vserver.SaveServer(server, want))
+	}
+	for _, b := range f.Backends {
+		s.destination(destinationKey(server, b.Addr))
+	}
+	for _, k := range m.drains.at(server) {
+		s.destination(k)
+		s.out.Draining = append(s.out.Draining, fmt.Sprintf("%s %s", f.Key, netip.AddrPortFrom(k.Addr, k.Port)))
+	}
+	for _, e := range renderMembers(f) {
+		s.entry(e)
+	}
+	if f.Kind == model.KindNodePort {
+		s.entry(nodePortIP(f.Key.Addr))
+	}
+	s.address(f.Key.Addr)
+}
+
+func (s *selection) destination(k vserver.DestinationKey) {
+	if want, ok := s.mode.destinations.Desired(k); ok {
+		s.destinations[k] = want
+		pend(s, s.mode.destinations, k, vserver.SaveDestination(k, want))
+	}
+}
+
+func (s *selection) entry(k memberKey) {
+	if _, wanted := s.mode.members.Desired(k); wanted {
+		s.entries[k] = struct{}{}
+		pend(s, s.mode.members, k, k.Entry.SaveLine(k.Set))
+	}
+}
+
+// address adds what makes an address local.
+func (s *selection) address(a netip.Addr) {
+	m := s.mode
+	if _, wanted := m.addresses.Desired(a); wanted {
+		s.addrs[a] = struct{}{}
+		pend(s, m.addresses, a, a.String())
+	}
+	for p := range m.routes.AllDesired() {
+		if p.Contains(a) {
+			s.routes[p] = struct{}{}
+			pend(s, m.routes, p, p.String())
+		}
+	}
+	if _, wanted := m.detached.Desired(a); wanted {
+		s.detached[a] = true
+		s.entry(directIP(a))
+		pend(s, m.detached, a, a.String())
+	}
+}
+
+// print turns the rows into text, together with the rules of the families.
+func (s *selection) print() error {
+	var servers, sets, rule, addrs strings.Builder
+	for k := range s.entries {
+		fmt.Fprintln(&sets, k.Entry.SaveLine(k.Set))
+	}
+	lines := slices.Sorted(strings.Lines(sets.String()))
+	chains, jumps := s.rules()
+	for _, err := range []error{
+		vserver.WriteSave(&servers, s.servers, s.destinations),
+		rules.WriteSave(&rule, chains, jumps, compareInHook),
+		s.mode.config.writeAddresses(&addrs, s.addrs, s.routes, s.detached),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	s.out.Desired = map[string]string{"servers": servers.String(), "sets": strings.Join(lines, ""), "rules": rule.String(), "addresses": addrs.String()}
+	slices.Sort(s.out.Pending)
+	return nil
+}
+
+// rules are those of the families: they do not depend on the frontends, but for detours.
+func (s *selection) rules() (map[rules.ChainKey]rules.Chain, map[rules.JumpKey]rules.Jump) {
+	m := s.mode
+	chains, jumps := maps.Collect(m.chains.AllDesired()), maps.Collect(m.jumps.AllDesired())
+	maps.DeleteFunc(chains, func(k rules.ChainKey, _ rules.Chain) bool { return !s.families[pick(k.Family == rules.IPv4, 0, 1)] })
+	maps.DeleteFunc(jumps, func(k rules.JumpKey, _ rules.Jump) bool { return !s.families[pick(k.Family == rules.IPv4, 0, 1)] })
+	for k := range chains {
+		pend(s, m.chains, k, k.String())
+	}
+	for k := range jumps {
+		pend(s, m.jumps, k, k.String())
+	}
+	return chains, jumps
+}
+
+// Expect has servers seen in the kernel by the next Load although nothing else marks them as
+// ours: they are wanted.
+func (m *Mode) Expect(keys []vserver.ServerKey) {
+	for _, k := range keys {
+		m.servers.SetDesired(k, vserver.Server{})
+	}
+}
+
+// WriteFound prints what Load has found in the kernel of what is ours, as WriteRows prints what
+// is desired. The header of a set that only grew is as it is wanted.
+func (m *Mode) WriteFound(_ context.Context, w io.Writer, kind string) error {
+	switch kind {
+	case "servers":
+		return vserver.WriteSave(w, maps.Collect(m.servers.Actual()), maps.Collect(m.destinations.Actual()))
+	case "sets":
+		return ipset.WriteSave(w, m.foundSets()...)
+	case "rules":
+		return rules.WriteSave(w, maps.Collect(m.chains.Actual()), maps.Collect(m.jumps.Actual()), compareInHook)
+	case "addresses":
+		return m.config.writeAddresses(w, maps.Collect(m.addresses.Actual()), maps.Collect(m.routes.Actual()), maps.Collect(m.detached.Actual()))
+	}
+	return fmt.Errorf("no rows named %q: use one of %s", kind, strings.Join(Kinds(), ", "))
+}
+
+// foundSets are the sets in the kernel with their entries.
+func (m *Mode) foundSets() []ipset.Contents {
+	byName := map[string]*ipset.Contents{}
+	for name, set := range m.sets.Actual() {
+		if want := m.catalogue.sets[name]; sameSet(want, set) {
+			set = want
+		}
+		byName[name] = &ipset.Contents{Set: set}
+	}
+	for k := range m.members.Actual() {
+		if c, ok := byName[k.Set]; ok {
+			c.Entries = append(c.Entries, k.Entry)
+		}
+	}
+	out := make([]ipset.Contents, 0, len(byName))
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		out = append(out, *byName[name])
+	}
+	return out
+}
+
+// Look reads of the kernel what concerns some servers and sets, as text by kind, with the rules
+// and addresses of ours: what RowsOf says is desired can be looked up there. A kind that could
+// not be read is in failed, and only there.
+func Look(ctx context.Context, d Deps, servers []vserver.ServerKey, sets []string) (found map[string]string, failed map[string]error) {
+	found, failed = map[string]string{}, map[string]error{}
+	for kind, read := range map[string]func(io.Writer) error{
+		"servers":   func(w io.Writer) error { return lookServers(ctx, d.Servers, servers, w) },
+		"sets":      func(w io.Writer) error { return lookSets(ctx, d.Sets, sets, w) },
+		"rules":     func(w io.Writer) error { return lookRules(ctx, d.Rules, w) },
+		"addresses": func(w io.Writer) error { return lookAddresses(ctx, d.Links, w) },
+	} {
+		var b strings.Builder
+		if err := read(&b); err != nil {
+			failed[kind] = err
+			continue
+		}
+		found[kind] = b.String()
+	}
+	return found, failed
+}
+
+func lookServers(ctx context.Context, d Servers, keys []vserver.ServerKey, w io.Writer) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	servers, err := d.GetServers(ctx, keys)
+	if err != nil {
+		return err
+	}
+	destinations := map[vserver.DestinationKey]vserver.Destination{}
+	for k := range servers {
+		behind, err := d.ListDestinations(ctx, k)
+		if err != nil {
+			return err
+		}
+		maps.Copy(destinations, behind)
+	}
+	return vserver.WriteSave(w, servers, destinations)
+}
+
+func lookSets(ctx context.Context, d Sets, names []string, w io.Writer) error {
+	there, err := d.ListSets(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range there {
+		if !slices.Contains(names, s.Name) {
+			continue
+		}
+		_, entries, err := d.List(ctx, s.Name)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			fmt.Fprintln(w, e.SaveLine(s.Name))
+		}
+	}
+	return nil
+}
+
+func lookRules(ctx context.Context, d Rules, w io.Writer) error {
+	chains, jumps, err := d.List(ctx)
+	if err != nil {
+		return err
+	}
+	return rules.WriteSave(w, chains, jumps, compareInHook)
+}
+
+func lookAddresses(ctx context.Context, d Links, w io.Writer) error {
+	addrs, err := addressStore{links: d}.List(ctx)
+	if err != nil {
+		return err
+	}
+	routes, err := d.ListRoutes(ctx)
+	if err != nil {
+		return err
+	}
+	if err := link.WriteAddrs(w, addrs); err != nil {
+		return err
+	}
+	return link.WriteRoutes(w, maps.Keys(routes))
+}

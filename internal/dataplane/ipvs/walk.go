@@ -1,0 +1,270 @@
+package ipvs
+
+import (
+	"fmt"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// This file says in words what a packet meets, in the order of doc.go: nat.go decides whose
+// source is rewritten and who takes a detour, filter.go who is let in, entries.go which sets
+// a frontend is in. Each step names the chain, and the set by which it applies.
+
+// walker is one packet on its way.
+type walker struct {
+	dataplane.Walk
+	config Config
+	packet dataplane.Packet
+	// at is the frontend that the packet is for: another one after a detour.
+	at     model.Frontend
+	family model.Family
+	marked bool // its source is to be rewritten
+	taken  bool // by a detour
+}
+
+// Walk tells the way of the first packet of a connection to a frontend that is in force.
+func (m *Mode) Walk(p dataplane.Packet) dataplane.Walk { return m.config.walk(p) }
+
+func (c Config) walk(p dataplane.Packet) dataplane.Walk {
+	w := &walker{config: c, packet: p, at: p.To, family: model.FamilyOf(p.To.Key.Addr)}
+	way := []func(){w.direct, w.nat, w.input, w.balance, w.postrouting}
+	if p.Origin == dataplane.FromHost {
+		way = []func(){w.output, w.nat, w.balance, w.postrouting}
+	}
+	for _, step := range way {
+		if step(); w.Ended() {
+			break
+		}
+	}
+	return w.Walk
+}
+
+func (w *walker) set(name string) string { return setName(w.family, name) }
+
+// host tells whether this machine itself is the client.
+func (w *walker) host() bool { return w.packet.Origin == dataplane.FromHost }
+
+// direct is the mark by which a detached address is local (directRules).
+func (w *walker) direct() {
+	if w.at.Forward != model.ForwardNAT && w.at.Bind {
+		w.Addf("mangle PREROUTING %s: %s is in %s, mark %#x makes the detached address local", chainDirect, w.at.Key.Addr,
+			w.set(setDirectIPs), link.DetachMark(w.config.Masquerade.Bit))
+	}
+}
+
+// output is what the host's own packets meet before IPVS takes them (outputRules).
+func (w *walker) output() {
+	f := w.at
+	chain := "mangle OUTPUT " + chainOutFilter
+	switch in, known := w.packet.InRanges(); {
+	case len(f.SourceRanges) == 0:
+	case f.Bind && !f.OwnNode:
+		w.Stop(dataplane.EndDropped, "%s: the host dials %s from that very address, and no range of loadBalancerSourceRanges (%s) holds this node",
+			chain, f.Key.Addr, w.packet.RangesText())
+	case f.OwnNode && (f.Bind || !known):
+		w.Addf("%s: this node is inside loadBalancerSourceRanges (%s, %s): passes", chain, w.set(setSourceCIDR), w.set(setSourceIP))
+	case known && !in:
+		w.Stop(dataplane.EndDropped, "%s: %s is in none of loadBalancerSourceRanges (%s)", chain, w.packet.Source, w.packet.RangesText())
+	case known:
+		w.Addf("%s: %s is inside loadBalancerSourceRanges (%s): passes", chain, w.packet.Source, w.set(setSourceCIDR))
+	default:
+		w.Stop(dataplane.EndDropped, "%s: no address of this node is in loadBalancerSourceRanges (%s)", chain, w.packet.RangesText())
+	}
+	switch {
+	case w.Ended():
+	case f.Kind == model.KindDetour:
+		w.Stop(dataplane.EndDropped, "%s: %s is in %s, which nobody dials", chain, f.Key, w.set(setDetourEnd))
+	case f.NoLocal && f.Kind == model.KindClusterIP:
+		w.Stop(dataplane.EndDropped, "%s: %s is in %s: internalTrafficPolicy is Local and no endpoint is on this node", chain, f.Key, w.set(setNoLocal))
+	}
+}
+
+// nat is KUBE-SERVICES of the nat table (natRules): a detour, then masquerading by kind.
+func (w *walker) nat() {
+	hook := "nat PREROUTING"
+	if w.host() {
+		hook = "nat OUTPUT"
+	}
+	chain := hook + " " + chainServices
+	if w.detour(chain) {
+		return
+	}
+	f := w.at
+	switch f.Kind {
+	case model.KindClusterIP:
+		w.clusterIP(chain)
+	case model.KindLoadBalancer:
+		w.external(chain, setLoadBalancer, setLoadBalancerLocal, keepsClient(&f))
+	case model.KindExternalIP:
+		w.external(chain, setExternalIP, setExternalIPLocal, keepsClient(&f))
+	case model.KindNodePort:
+		sets := nodePortSets[f.Key.Protocol]
+		w.Addf("%s: %s is in %s: to %s", chain, f.Key.Addr, w.set(setNodePortIPs), chainNodePort)
+		w.external("nat "+chainNodePort, sets[0], sets[1], f.Local)
+	}
+}
+
+// detour takes clients of this node to another frontend (detourRules).
+func (w *walker) detour(chain string) (taken bool) {
+	f := w.at
+	if !f.Detour.IsValid() || !f.NoLocal && len(f.Backends) == 0 {
+		return false
+	}
+	if w.packet.Detour == nil {
+		return false
+	}
+	_, tells := w.config.Local.Match(w.family, w.packet.Node)
+	switch in, known := w.packet.InRanges(); {
+	case !w.host() && known && !in:
+		return false
+	case w.packet.Origin == dataplane.FromOutside, w.packet.Origin == dataplane.FromPod && !tells:
+		return false
+	}
+	to := chainDetourTo
+	if f.Key.Protocol == model.SCTP {
+		to = chainDetourSCTP
+	}
+	w.marked = w.host()
+	w.Addf("%s: in %s, from this node: %s, %s takes it to %s, which has all endpoints%s", chain, w.set(setDetour), chainDetour, to, f.Detour,
+		pick(w.marked, ", and it is marked for masquerade", ""))
+	w.at, w.taken = *w.packet.Detour, true
+	return true
+}
+
+// clusterIP marks who has to come from the node's address (masqueradeClusterIP, masqueradeOwn).
+func (w *walker) clusterIP(chain string) {
+	name, why := w.set(setClusterIP), ""
+	_, tells := w.config.Local.Match(w.family, w.packet.Node)
+	switch {
+	case w.config.MasqueradeAll:
+		w.marked, why = true, "everybody is masqueraded (masqueradeAll)"
+	case tells && w.packet.Origin != dataplane.FromPod:
+		w.marked, why = true, "it does not come from a pod of this node"
+	case tells:
+		why = "it comes from a pod of this node"
+	case w.host():
+		w.marked, why = true, "the host sends it from a cluster IP"
+	default:
+		why = "nothing tells pods of this node from others (--cluster-cidr)"
+	}
+	w.Addf("%s: in %s; %s: %s", chain, name, why, w.intent())
+}
+
+// external marks by the set that a kind has for policy Cluster, and not by the one for Local.
+func (w *walker) external(chain, cluster, local string, keeps bool) {
+	if keeps {
+		w.Addf("%s: in %s: %s", chain, w.set(local), w.intent())
+		return
+	}
+	w.marked = true
+	w.Addf("%s: in %s: %s", chain, w.set(cluster), w.intent())
+}
+
+func (w *walker) intent() string {
+	return pick(w.marked, fmt.Sprintf("marked %s for masquerade (%s)", w.config.Masquerade.Value(), chainMarkMasq), "source kept")
+}
+
+// input is how the packet becomes local, and the filter table (accessRules, filterRules).
+func (w *walker) input() {
+	f := w.at
+	switch {
+	case f.Bind:
+		w.Addf("routing: %s is local (kube-ipvs0, or a local route of its range)", f.Key.Addr)
+	case f.Kind == model.KindNodePort:
+		w.Addf("routing: %s is an address of this node", f.Key.Addr)
+	default:
+		w.Addf("routing: %s belongs to a node and is not bound; it is served where it is local", f.Key.Addr)
+	}
+	if w.taken {
+		w.Addf("filter INPUT %s: taken by a detour (ctstate DNAT): passes", chainFilter)
+	} else {
+		w.filter()
+	}
+	if !w.Ended() {
+		w.Addf("filter INPUT: rules of others, then %s accepts", chainAccept)
+	}
+}
+
+func (w *walker) filter() {
+	f := w.at
+	chain := "filter INPUT " + chainFilter
+	switch {
+	case f.NoLocal:
+		w.Stop(dataplane.EndDropped, "%s: %s is in %s: %s is Local and no endpoint is on this node", chain, f.Key, w.set(setNoLocal), policyOf(f.Kind))
+		return
+	case f.Kind == model.KindDetour:
+		w.Stop(dataplane.EndRefused, "%s: %s is for detours, nobody dials it", chain, f.Key)
+		return
+	case f.Kind == model.KindNodePort:
+		w.Addf("%s: %s is an address of this node: passes", chain, f.Key.Addr)
+	default:
+		w.Addf("%s: in %s: passes", chain, w.set(w.kindSet()))
+	}
+	if len(f.SourceRanges) == 0 {
+		return
+	}
+	chain = "filter INPUT " + chainFirewall + " " + chainSourceRanges
+	switch in, known := w.packet.InRanges(); {
+	case !known:
+		w.Addf("%s: in %s: passes from %s (%s), from elsewhere it is dropped", chain, w.set(setLoadBalancerFW), w.packet.RangesText(), w.set(setSourceCIDR))
+	case in:
+		w.Addf("%s: %s is inside loadBalancerSourceRanges (%s): passes", chain, w.packet.Source, w.set(setSourceCIDR))
+	default:
+		w.Stop(dataplane.EndDropped, "%s: %s is in none of loadBalancerSourceRanges (%s)", chain, w.packet.Source, w.packet.RangesText())
+	}
+}
+
+// kindSet is the set by which KUBE-IPVS-FILTER lets a kind pass.
+func (w *walker) kindSet() string {
+	switch w.at.Kind {
+	case model.KindLoadBalancer:
+		return setLoadBalancer
+	case model.KindExternalIP:
+		return pick(keepsClient(&w.at), setExternalIPLocal, setExternalIP)
+	}
+	return setClusterIP
+}
+
+func policyOf(k model.Kind) string {
+	return pick(k.External(), "externalTrafficPolicy", "internalTrafficPolicy")
+}
+
+// balance is IPVS.
+func (w *walker) balance() {
+	f := w.at
+	hook := pick(w.host(), "LOCAL_OUT", "LOCAL_IN")
+	taking := dataplane.BackendsText(f.Backends)
+	switch {
+	case taking != "":
+	case len(f.Backends) > 0:
+		w.Stop(dataplane.EndRefused, "IPVS %s: virtual server %s has backends of weight 0 alone", hook, f.Key)
+	default:
+		w.Stop(dataplane.EndRefused, "IPVS %s: virtual server %s has no destination", hook, f.Key)
+	}
+	if w.Ended() {
+		return
+	}
+	affinity := ""
+	if f.Affinity > 0 {
+		affinity = fmt.Sprintf(", a client that came before stays for %s", f.Affinity)
+	}
+	w.Addf("IPVS %s: virtual server %s, scheduler %s%s: one of %s", hook, f.Key, f.Scheduler, affinity, taking)
+}
+
+// postrouting rewrites the source, or leaves it.
+func (w *walker) postrouting() {
+	w.End = dataplane.EndForwarded
+	f := w.at
+	switch {
+	case f.Forward != model.ForwardNAT:
+		w.SourceKept = !w.marked
+		w.Addf("forwarded as it is (%s): the backend has %s itself and answers the client", f.Forward, f.Key.Addr)
+	case w.marked:
+		w.Addf("nat POSTROUTING %s: source becomes the node's address", chainPostrouting)
+	default:
+		w.SourceKept = true
+		w.Addf("nat POSTROUTING %s: source kept, but for a pod that reaches itself (%s)", chainPostrouting, w.set(setLoopBack))
+	}
+}
