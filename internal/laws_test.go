@@ -46,6 +46,8 @@ var law = map[string][]string{
 	"internal/agent":              {"internal/model", "scheduler", "internal/catalog", "internal/dataplane", zap},
 	"internal/config":             {"scheduler", "k8s.io/kube-proxy/config/v1alpha1", "k8s.io/component-base/...", "k8s.io/apimachinery/...", "sigs.k8s.io/yaml", "sigs.k8s.io/json", "github.com/spf13/pflag", "github.com/fsnotify/fsnotify", zap},
 	"internal/inspect":            {"internal/agent", "internal/dataplane", "internal/model"},
+	"internal/explain":            {"internal/model", "internal/dataplane", "internal/agent", "internal/rowdiff"},
+	"internal/rowdiff":            {},
 	"internal/telemetry":          {"internal/model", "internal/catalog", "internal/agent", "internal/dataplane", "k8s.io/client-go/tools/metrics", "github.com/prometheus/client_golang/..."},
 }
 

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -14,9 +13,9 @@ func main() {
 	ctx, stop := untilTold()
 	defer stop()
 	if err := newRoot().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "kube-ipvs:", err)
+		code := report(err, os.Stderr)
 		stop()
-		os.Exit(1)
+		os.Exit(code)
 	}
 }
 

@@ -40,6 +40,7 @@ a manifest could not be read, for then the plan lacks what it says.`
 
 func newPlan() *cobra.Command {
 	var show []string
+	var against string
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "print what would be in the kernel",
@@ -50,6 +51,9 @@ func newPlan() *cobra.Command {
 
   # the rules of a node without IPVS
   kube-ipvs plan --source-dir . --hostname-override worker-1 --proxy-mode=iptables
+
+  # what would change if these manifests were applied instead?
+  kube-ipvs plan --source-dir now --diff-against next --hostname-override worker-1
 
   # NodePorts on two addresses, without a Node object
   kube-ipvs plan --source-dir . --hostname-override worker-1 --node-address 192.0.2.10,2001:db8::10`,
@@ -62,10 +66,14 @@ func newPlan() *cobra.Command {
 			if c.Mode == config.ModeIPTables && !cmd.Flags().Changed("show") {
 				show = iptables.Kinds()
 			}
+			if against != "" {
+				return diffPlans(c, against, show, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			}
 			return printPlan(c, show, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().StringSliceVar(&show, "show", ipvs.Kinds(), "what to print: "+strings.Join(ipvs.Kinds(), ", "))
+	cmd.Flags().StringVar(&against, "diff-against", "", "manifests that would be applied: print the rows that they would change")
 	config.BindPlan(cmd.Flags(), new(config.Settings))
 	return cmd
 }
@@ -73,10 +81,8 @@ func newPlan() *cobra.Command {
 // printPlan compiles the manifests into a mode that has no kernel, and prints what
 // it would want there.
 func printPlan(c config.Config, show []string, out, problems io.Writer) error {
-	for _, kind := range show {
-		if !slices.Contains(ipvs.Kinds(), kind) {
-			return fmt.Errorf("--show: %q is not one of %s", kind, strings.Join(ipvs.Kinds(), ", "))
-		}
+	if err := checkKinds(show); err != nil {
+		return err
 	}
 	if c.SourceDir == "" {
 		return errNoSource
@@ -97,14 +103,28 @@ func printPlan(c config.Config, show []string, out, problems io.Writer) error {
 	return reportProblems(bad, problems)
 }
 
+func checkKinds(show []string) error {
+	for _, kind := range show {
+		if !slices.Contains(ipvs.Kinds(), kind) {
+			return fmt.Errorf("--show: %q is not one of %s", kind, strings.Join(ipvs.Kinds(), ", "))
+		}
+	}
+	return nil
+}
+
 // planned hands the objects to a mode by the way the agent takes.
 func planned(c config.Config, objects file.Objects, notes io.Writer) dataplane.Dataplane {
 	batch := delivered(c, objects)
 	families := model.Families()
 	mode := modeWithoutKernel(c, families[:])
-	host := supposedHost(c, batch)
+	compileInto(mode, c, families[:], batch, supposedHost(c, batch), notes)
+	return mode
+}
+
+// compileInto has a mode want all that a batch says, and tells what is not served.
+func compileInto(mode dataplane.Dataplane, c config.Config, families []model.Family, batch catalog.Batch, host model.Host, notes io.Writer) {
 	mode.SetHost(host)
-	compiler := compilerFor(fixed(c), families[:])(host)
+	compiler := compilerFor(fixed(c), families)(host)
 	for _, in := range batch.Services {
 		p := compiler.Compile(in.ID, in.Service, in.Slices)
 		mode.Set(p) // what it says of conflicts is of the moment, see below
@@ -116,7 +136,6 @@ func planned(c config.Config, objects file.Objects, notes io.Writer) dataplane.D
 		}
 	}
 	printConflicts(mode.Frontends().Conflicts(), notes)
-	return mode
 }
 
 // modeWithoutKernel makes the mode that is asked for; auto supposes a kernel with IPVS.

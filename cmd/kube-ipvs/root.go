@@ -45,8 +45,7 @@ func newRoot() *cobra.Command {
 	root.SetGlobalNormalizationFunc(config.Dashes)
 	root.SetUsageFunc(usage)
 	root.CompletionOptions.DisableDefaultCmd = true // ours has examples
-	root.AddCommand(newPlan(), newShow(), newCheck(), newCleanup(), newVersion())
-	root.AddCommand(newTrace(), newCompletion(), newMan())
+	root.AddCommand(newPlan(), newShow(), newExplain(), newDiff(), newTrace(), newCheck(), newCleanup(), newVersion(), newCompletion(), newMan())
 	return root
 }
 

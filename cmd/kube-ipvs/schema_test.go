@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/explain"
 )
 
 // fits fails where a JSON text is not what manifests/schemas says of it.
@@ -29,4 +31,14 @@ func validate(t *testing.T, schema, text string) error {
 		t.Fatalf("%v in\n%s", err, text)
 	}
 	return compiled.Validate(value)
+}
+
+// checkSchema fails if what -o json prints is not what the schema says.
+func checkSchema(t *testing.T, r explain.Report) {
+	t.Helper()
+	var b strings.Builder
+	if err := printReport(&b, "json", r); err != nil {
+		t.Fatal(err)
+	}
+	fits(t, "explain", b.String())
 }

@@ -1,6 +1,10 @@
 package model
 
-import "net/netip"
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
 
 // Use says what becomes of an endpoint under one policy.
 type Use string
@@ -72,4 +76,18 @@ func (p PortStory) Backends(local bool) (n int) {
 		}
 	}
 	return n
+}
+
+// ParseFrontendKey reads what FrontendKey.String prints.
+func ParseFrontendKey(text string) (FrontendKey, error) {
+	at, proto, _ := strings.Cut(text, "/")
+	ap, err := netip.ParseAddrPort(at)
+	if err != nil {
+		return FrontendKey{}, fmt.Errorf("frontend %q: %w", text, err)
+	}
+	p, err := ParseProtocol(strings.ToUpper(proto))
+	if err != nil {
+		return FrontendKey{}, fmt.Errorf("frontend %q: %w", text, err)
+	}
+	return FrontendKey{Addr: ap.Addr(), Port: ap.Port(), Protocol: p}, nil
 }

@@ -194,14 +194,23 @@ func (m *Mode) foundSets() []ipset.Contents {
 	return out
 }
 
+// Spot is where Look looks.
+type Spot struct {
+	// Servers are looked for, and all that are at one of Addrs.
+	Servers []vserver.ServerKey
+	Addrs   []netip.Addr
+	// Sets are those whose entries are listed.
+	Sets []string
+}
+
 // Look reads of the kernel what concerns some servers and sets, as text by kind, with the rules
 // and addresses of ours: what RowsOf says is desired can be looked up there. A kind that could
-// not be read is in failed, and only there.
-func Look(ctx context.Context, d Deps, servers []vserver.ServerKey, sets []string) (found map[string]string, failed map[string]error) {
+// not be read is in failed, and only there; so is one of a room that is nil.
+func Look(ctx context.Context, d Deps, at Spot) (found map[string]string, failed map[string]error) {
 	found, failed = map[string]string{}, map[string]error{}
 	for kind, read := range map[string]func(io.Writer) error{
-		"servers":   func(w io.Writer) error { return lookServers(ctx, d.Servers, servers, w) },
-		"sets":      func(w io.Writer) error { return lookSets(ctx, d.Sets, sets, w) },
+		"servers":   func(w io.Writer) error { return lookServers(ctx, d.Servers, at, w) },
+		"sets":      func(w io.Writer) error { return lookSets(ctx, d.Sets, at.Sets, w) },
 		"rules":     func(w io.Writer) error { return lookRules(ctx, d.Rules, w) },
 		"addresses": func(w io.Writer) error { return lookAddresses(ctx, d.Links, w) },
 	} {
@@ -215,16 +224,20 @@ func Look(ctx context.Context, d Deps, servers []vserver.ServerKey, sets []strin
 	return found, failed
 }
 
-func lookServers(ctx context.Context, d Servers, keys []vserver.ServerKey, w io.Writer) error {
-	if len(keys) == 0 {
+func lookServers(ctx context.Context, d Servers, at Spot, w io.Writer) error {
+	if len(at.Servers)+len(at.Addrs) == 0 {
 		return nil
 	}
-	servers, err := d.GetServers(ctx, keys)
+	servers, err := d.ListServers(ctx)
 	if err != nil {
 		return err
 	}
 	destinations := map[vserver.DestinationKey]vserver.Destination{}
 	for k := range servers {
+		if !slices.Contains(at.Servers, k) && !slices.Contains(at.Addrs, k.Addr) {
+			delete(servers, k)
+			continue
+		}
 		behind, err := d.ListDestinations(ctx, k)
 		if err != nil {
 			return err

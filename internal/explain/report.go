@@ -1,0 +1,152 @@
+package explain
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/rowdiff"
+)
+
+// Report is the whole story. Field names in JSON are kept for good; their schema is
+// manifests/schemas/explain.schema.json.
+type Report struct {
+	Asked string `json:"asked"`
+	// OK: nothing is wrong. Verdict says so, or what is wrong, a sentence each.
+	OK      bool     `json:"ok"`
+	Verdict []string `json:"verdict"`
+	// Story is what the agent says; nil where there is none to ask, and NoAgent says why.
+	Story   *agent.Story `json:"story,omitempty"`
+	NoAgent string       `json:"noAgent,omitempty"`
+	Kernel  Kernel       `json:"kernel"`
+}
+
+// Kernel is what the kernel has, beside what is wanted there.
+type Kernel struct {
+	// Servers are the virtual servers and destinations, as ipvsadm -Sn prints them.
+	Servers []string `json:"servers"`
+	// Connections are those that it remembers, by destination.
+	Connections []Connections `json:"connections"`
+	// Missing rows are wanted and not there, Foreign ones there and wanted by nobody: servers
+	// at the addresses that were asked for, and destinations of theirs. Both by kind.
+	Missing []Rows `json:"missing"`
+	Foreign []Rows `json:"foreign"`
+	// Unread says which kinds could not be read, and why.
+	Unread []Unread `json:"unread"`
+}
+
+// Rows are some of one kind and group (rowdiff.Row).
+type Rows struct {
+	Kind  string   `json:"kind"`
+	Group string   `json:"group"`
+	Rows  []string `json:"rows"`
+	// Of is how many the group is wanted to have in all.
+	Of int `json:"of"`
+}
+
+// Connections are how many the kernel remembers of one destination.
+type Connections struct {
+	Server      string `json:"server"`
+	Destination string `json:"destination"`
+	Active      uint32 `json:"active"`
+	Inactive    uint32 `json:"inactive"`
+}
+
+// Unread is a kind of rows that nobody could read.
+type Unread struct {
+	Kind string `json:"kind"`
+	Why  string `json:"why"`
+}
+
+// Found is what was read of the kernel.
+type Found struct {
+	// Text is what is there, by kind, and Failed why a kind could not be read. One that is in
+	// neither was not looked at.
+	Text   map[string]string
+	Failed map[string]error
+	// Connections of the destinations.
+	Connections []Connections
+	// Others tells of the group of a server whether somebody else's frontend is there, who
+	// was not asked for.
+	Others func(group string) bool
+}
+
+// kinds are in the order in which they are told: what attracts traffic first.
+var kinds = []string{"servers", "addresses", "rules", "sets"}
+
+// New makes a report; story is nil where the agent did not answer, for the reason noAgent.
+func New(asked string, story *agent.Story, noAgent error, found Found) Report {
+	r := Report{Asked: asked, Story: story, Kernel: compare(story, found)}
+	if noAgent != nil {
+		r.NoAgent = noAgent.Error()
+	}
+	v := verdict{report: &r}
+	r.Verdict, r.OK = v.reach()
+	return r
+}
+
+// compare holds what is wanted against what is there.
+func compare(story *agent.Story, found Found) Kernel {
+	k := Kernel{Servers: []string{}, Connections: found.Connections, Missing: []Rows{}, Foreign: []Rows{}, Unread: []Unread{}}
+	if k.Connections == nil {
+		k.Connections = []Connections{}
+	}
+	for line := range strings.Lines(found.Text["servers"]) {
+		k.Servers = append(k.Servers, strings.TrimSpace(line))
+	}
+	for _, kind := range kinds {
+		if err := found.Failed[kind]; err != nil {
+			k.Unread = append(k.Unread, Unread{kind, oneLine(err.Error())})
+			continue
+		}
+		text, read := found.Text[kind]
+		if !read {
+			continue
+		}
+		var want []rowdiff.Row
+		if story != nil {
+			want = rowdiff.Parse(kind, story.Rows.Desired[kind])
+		}
+		missing, foreign := sides(kind, rowdiff.Parse(kind, text), want)
+		if story != nil {
+			k.Missing = append(k.Missing, missing...)
+		}
+		if kind == "servers" && story != nil {
+			k.Foreign = append(k.Foreign, slices.DeleteFunc(foreign, func(r Rows) bool { return r.Of == 0 && found.Others != nil && found.Others(r.Group) })...)
+		}
+	}
+	return k
+}
+
+// sides are the rows that only one side has, by group.
+func sides(kind string, have, want []rowdiff.Row) (missing, foreign []Rows) {
+	wanted := map[string]int{}
+	for _, r := range want {
+		wanted[r.Group]++
+	}
+	one := func(group string, rows []rowdiff.Row, others []rowdiff.Row) Rows {
+		out := Rows{Kind: kind, Group: group, Of: wanted[group], Rows: []string{}}
+		for _, r := range rows {
+			if r.Group == group && !slices.Contains(others, r) {
+				out.Rows = append(out.Rows, r.Text)
+			}
+		}
+		return out
+	}
+	var seen []string
+	for _, r := range slices.Concat(want, have) {
+		if slices.Contains(seen, r.Group) || kind != "servers" && wanted[r.Group] == 0 {
+			continue
+		}
+		seen = append(seen, r.Group)
+		if m := one(r.Group, want, have); len(m.Rows) > 0 {
+			missing = append(missing, m)
+		}
+		if f := one(r.Group, have, want); len(f.Rows) > 0 {
+			foreign = append(foreign, f)
+		}
+	}
+	return missing, foreign
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

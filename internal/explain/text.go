@@ -1,0 +1,212 @@
+package explain
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// Write prints the report for people: the verdict in the first lines, then what it follows from.
+func (r Report) Write(w io.Writer) error {
+	p := &page{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
+	for _, line := range r.Verdict {
+		p.line("%s", line)
+	}
+	if r.Story != nil {
+		p.story(r.Story)
+	}
+	p.kernel(r.Kernel)
+	if r.Story != nil {
+		p.packets(r.Story)
+	}
+	return p.out.Flush()
+}
+
+type page struct{ out *tabwriter.Writer }
+
+func (p *page) line(format string, args ...any) { fmt.Fprintf(p.out, format+"\n", args...) }
+
+// section begins one; its columns are its own.
+func (p *page) section(title string, columns ...string) {
+	_ = p.out.Flush() // the last flush tells of errors
+	p.line("\n%s", title)
+	if len(columns) > 0 {
+		p.line("  %s", strings.Join(columns, "\t"))
+	}
+}
+
+func (p *page) story(s *agent.Story) {
+	for i := range s.Services {
+		one := &s.Services[i]
+		p.section("Service " + one.Name)
+		p.line("  type\t%s, from %s", one.Type, one.Source)
+		p.line("  policies\tinternal %s, external %s", one.InternalPolicy, one.ExternalPolicy)
+		if one.Affinity != "" {
+			p.line("  affinity\tClientIP, %s", one.Affinity)
+		}
+		if len(one.SourceRanges) > 0 {
+			p.line("  source ranges\t%s", strings.Join(one.SourceRanges, ", "))
+		}
+		for _, n := range one.Notes {
+			p.line("  note\t%s", n)
+		}
+		p.frontends(one, s.Mode)
+		p.endpoints(one)
+	}
+	if len(s.Rows.Pending)+len(s.Rows.Draining) == 0 {
+		return
+	}
+	p.section("Pending")
+	for _, row := range s.Rows.Pending {
+		p.line("  to write\t%s", row)
+	}
+	for _, row := range s.Rows.Draining {
+		p.line("  draining\t%s", row)
+	}
+}
+
+func (p *page) frontends(s *agent.ServiceStory, mode string) {
+	if len(s.Frontends) == 0 {
+		return
+	}
+	p.section("Frontends", "ADDRESS", "KIND", "SCHEDULER", "POLICY", "BACKENDS", "STATE")
+	for _, f := range s.Frontends {
+		p.line("  %s\t%s\t%s\t%s\t%d\t%s", f.Key, f.Kind, f.Scheduler, policyOf(f.Local), f.Backends, stateOf(f, mode))
+	}
+}
+
+func policyOf(local bool) string {
+	if local {
+		return "Local"
+	}
+	return "Cluster"
+}
+
+// stateOf says who has the frontend, and what is particular about it. In iptables mode nothing is
+// bound.
+func stateOf(f agent.FrontendStory, mode string) string {
+	var words []string
+	switch {
+	case f.HeldBy != "":
+		return "lost to " + f.HeldBy
+	case f.NoLocal:
+		words = append(words, "silent: no endpoint on this node")
+	case f.Backends == 0:
+		words = append(words, "refuses: no endpoint")
+	case f.Taking == 0:
+		words = append(words, "refuses: all are drained")
+	default:
+		words = append(words, "serves")
+	}
+	if mode == "ipvs" && !f.Bind && f.Kind != model.KindNodePort.String() {
+		words = append(words, "not bound")
+	}
+	if f.Detour != "" {
+		words = append(words, "clients of this node go to "+f.Detour)
+	}
+	if f.Forward != model.ForwardNAT.String() {
+		words = append(words, "forwarded by "+f.Forward)
+	}
+	return strings.Join(words, "; ")
+}
+
+func (p *page) endpoints(s *agent.ServiceStory) {
+	for _, port := range s.Ports {
+		title := fmt.Sprintf("Endpoints of port %d/%s, %s", port.Port, port.Protocol, port.Family)
+		if len(port.Endpoints) == 0 {
+			p.section(title)
+			p.line("  none")
+			continue
+		}
+		p.section(title, "ADDRESS", "NODE", "POLICY", "USE", "WEIGHT", "WHY")
+		for _, e := range port.Endpoints {
+			p.verdict(e, "Cluster", e.Cluster)
+			p.verdict(e, "Local", e.Local)
+		}
+	}
+}
+
+func (p *page) verdict(e model.EndpointStory, policy string, v *model.Verdict) {
+	if v == nil {
+		return
+	}
+	weight := "-"
+	if v.Use.Backend() {
+		weight = fmt.Sprint(v.Weight)
+	}
+	p.line("  %s\t%s\t%s\t%s\t%s\t%s", e.Address, orDash(e.Node), policy, v.Use, weight, orDash(v.Why))
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func (p *page) kernel(k Kernel) {
+	p.section("Kernel")
+	for _, line := range k.Servers {
+		p.line("  %s%s", line, k.connections(line))
+	}
+	for _, rows := range k.Missing {
+		for _, row := range rows.Rows {
+			p.line("  missing: %s", row)
+		}
+	}
+	for _, rows := range k.Foreign {
+		for _, row := range rows.Rows {
+			p.line("  foreign: %s", row)
+		}
+	}
+	for _, u := range k.Unread {
+		p.line("  %s: %s", u.Kind, u.Why)
+	}
+	if len(k.Servers)+len(k.Missing)+len(k.Foreign)+len(k.Unread) == 0 {
+		p.line("  nothing is missing, and no virtual server is here")
+	}
+}
+
+// connections of the destination that a line is.
+func (k Kernel) connections(line string) string {
+	words := strings.Fields(line)
+	if len(words) < 5 || words[0] != "-a" {
+		return ""
+	}
+	for _, c := range k.Connections {
+		if strings.HasPrefix(c.Server, words[2]+"/") && c.Destination == words[4] && flagOf[c.Server[strings.LastIndexByte(c.Server, '/')+1:]] == words[1] {
+			return fmt.Sprintf("   %d active, %d inactive connections", c.Active, c.Inactive)
+		}
+	}
+	return ""
+}
+
+// flagOf are the options by which ipvsadm names a protocol.
+var flagOf = map[string]string{"tcp": "-t", "udp": "-u", "sctp": "--sctp-service"}
+
+// fromOf are the origins in words.
+var fromOf = map[dataplane.Origin]string{
+	dataplane.FromPod: "a pod of this node", dataplane.FromHost: "this host", dataplane.FromOutside: "outside",
+}
+
+func (p *page) packets(s *agent.Story) {
+	for i := range s.Services {
+		for _, f := range s.Services[i].Frontends {
+			for _, w := range f.Ways {
+				from := fromOf[w.Origin]
+				if w.Source != "" {
+					from = fmt.Sprintf("%s (%s)", w.Source, w.Origin)
+				}
+				p.section(fmt.Sprintf("Packets to %s from %s: %s", f.Key, from, w.End))
+				for n, step := range w.Steps {
+					p.line("  %d. %s", n+1, step)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,448 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// verdict gathers what is wrong, the first cause first.
+type verdict struct {
+	report *Report
+	wrong  []string
+	// minor is what is worth knowing, and no reason for anything not to work.
+	minor []string
+}
+
+func (v *verdict) wrongf(format string, args ...any) { add(&v.wrong, fmt.Sprintf(format, args...)) }
+func (v *verdict) minorf(format string, args ...any) { add(&v.minor, fmt.Sprintf(format, args...)) }
+
+// add keeps each sentence once.
+func add(list *[]string, text string) {
+	if !slices.Contains(*list, text) {
+		*list = append(*list, text)
+	}
+}
+
+// reach goes from what keeps everything from working to what keeps a part of it.
+func (v *verdict) reach() (lines []string, ok bool) {
+	if v.report.Story == nil {
+		v.alone()
+		return append(v.wrong, v.minor...), false
+	}
+	for _, look := range []func(){v.nobody, v.skipped, v.lost, v.unread, v.kernel, v.asked, v.dark, v.late, v.drained, v.notes} {
+		look()
+	}
+	if len(v.wrong) == 0 {
+		return append([]string{v.well()}, v.minor...), true
+	}
+	return append(v.wrong, v.minor...), false
+}
+
+// alone says what can be said without an agent.
+func (v *verdict) alone() {
+	k := v.report.Kernel
+	v.wrongf("%s; what it would want is not known", v.report.NoAgent)
+	servers, destinations := 0, 0
+	for _, line := range k.Servers {
+		if strings.HasPrefix(line, "-A ") {
+			servers++
+		} else {
+			destinations++
+		}
+	}
+	v.unread()
+	switch {
+	case servers > 0:
+		v.wrongf("the kernel has %s for %s, with %s", count(servers, "virtual server"), v.report.Asked, count(destinations, "destination"))
+	case len(k.Unread) == 0:
+		v.wrongf("the kernel has no virtual server for %s", v.report.Asked)
+	}
+}
+
+// nobody says that there is no such Service, and why an address is nobody's.
+func (v *verdict) nobody() {
+	s := v.report.Story
+	if !s.Synced {
+		v.wrongf("the agent still waits for its sources: it does not know all Services yet")
+	}
+	isService := strings.Contains(s.Asked, "/") && !strings.ContainsAny(s.Asked, ".:")
+	switch {
+	case len(s.Services) > 0:
+	case isService || !strings.ContainsAny(s.Asked, ".:"):
+		v.wrongf("no Service %s is known to this node", s.Asked)
+	case s.Holder != "":
+		v.wrongf("no Service is served at %s: it is %s", s.Asked, s.Holder)
+	default:
+		v.wrongf("no Service is served at %s, and none has it as an endpoint", s.Asked)
+	}
+}
+
+// skipped names Services that are not served at all, or not at what is asked for.
+func (v *verdict) skipped() {
+	for i := range v.report.Story.Services {
+		s := &v.report.Story.Services[i]
+		switch {
+		case s.Skipped != "":
+			v.wrongf("%s is not served: %s", s.Name, s.Skipped)
+		case slices.ContainsFunc(s.Frontends, func(f agent.FrontendStory) bool { return f.Asked }):
+		case slices.ContainsFunc(s.Frontends, func(f agent.FrontendStory) bool { return f.Kind != model.KindDetour.String() }):
+			v.elsewhere(s)
+		}
+	}
+}
+
+// elsewhere tells of a Service that has to do with an address and does not answer there.
+func (v *verdict) elsewhere(s *agent.ServiceStory) {
+	for _, p := range s.Ports {
+		for _, e := range p.Endpoints {
+			for _, w := range []*model.Verdict{e.Cluster, e.Local} {
+				if w != nil && !w.Use.Backend() && strings.HasPrefix(v.report.Story.Asked, e.Address.Addr().String()) {
+					v.wrongf("%s is an endpoint of %s that takes no new connections: %s", e.Address, s.Name, w.Why)
+				}
+			}
+		}
+	}
+	var at []string
+	for _, f := range s.Frontends {
+		if f.Kind != model.KindDetour.String() {
+			at = append(at, f.Key)
+		}
+	}
+	for _, n := range s.Notes {
+		if !strings.HasSuffix(n, noBackends) {
+			v.wrongf("%s: %s", s.Name, n)
+		}
+	}
+	if len(v.wrong) == 0 {
+		v.wrongf("%s does not answer at %s, but at %s", s.Name, v.report.Story.Asked, few(at))
+	}
+}
+
+// lost names the winners of conflicts.
+func (v *verdict) lost() {
+	v.eachAsked(func(s *agent.ServiceStory, f *agent.FrontendStory) {
+		switch {
+		case f.HeldBy == "":
+		case f.Kind == model.KindNodePort.String():
+			v.wrongf("node port %s collides: %s has it, which comes first by age, then by name; %s does not get it", f.Key, f.HeldBy, s.Name)
+		default:
+			v.wrongf("%s belongs to %s, which comes first by age, then by name; %s does not get it", f.Key, f.HeldBy, s.Name)
+		}
+	})
+}
+
+func (v *verdict) eachAsked(visit func(*agent.ServiceStory, *agent.FrontendStory)) {
+	for i := range v.report.Story.Services {
+		s := &v.report.Story.Services[i]
+		for j := range s.Frontends {
+			if s.Frontends[j].Asked {
+				visit(s, &s.Frontends[j])
+			}
+		}
+	}
+}
+
+// unread says what the kernel did not tell: often it lacks a module.
+func (v *verdict) unread() {
+	for _, u := range v.report.Kernel.Unread {
+		v.wrongf("%s cannot be read of the kernel: %s", nounOf[u.Kind], u.Why)
+	}
+}
+
+var nounOf = map[string]string{"servers": "virtual servers", "addresses": "addresses", "rules": "rules of iptables", "sets": "sets"}
+
+// kernel compares it with what is wanted.
+func (v *verdict) kernel() {
+	k := v.report.Kernel
+	for _, m := range k.Missing {
+		v.missing(m)
+	}
+	for _, f := range k.Foreign {
+		v.foreign(f)
+	}
+}
+
+func (v *verdict) missing(m Rows) {
+	who := "somebody else took it away, or it could not be written"
+	switch {
+	case m.Kind == "servers":
+		v.missingServer(m)
+	case m.Kind == "rules" && len(m.Rows) == m.Of && strings.Contains(m.Rows[0], " -N "):
+		v.wrongf("chain %s is missing in the kernel: %s", m.Group, who)
+	case m.Kind == "rules":
+		v.wrongf("%s lacks %d of %d rules in the kernel (%s): %s", chainOrHook(m.Group), len(m.Rows), wantedRules(m), m.Rows[0], "somebody flushed or changed it, or they could not be written")
+	case m.Kind == "sets":
+		v.wrongf("set %s lacks %s in the kernel (%s): %s", m.Group, entries(len(m.Rows)), m.Rows[0], who)
+	default:
+		for _, row := range m.Rows {
+			v.wrongf("address is missing in the kernel (%s): %s", row, who)
+		}
+	}
+}
+
+// wantedRules counts without the row that declares the chain.
+func wantedRules(m Rows) int {
+	if strings.Contains(m.Group, " KUBE-") {
+		return m.Of - 1
+	}
+	return m.Of
+}
+
+func chainOrHook(group string) string {
+	if strings.Contains(group, " KUBE-") {
+		return "chain " + group
+	}
+	return "hook " + group
+}
+
+func entries(n int) string {
+	if n == 1 {
+		return "an entry"
+	}
+	return fmt.Sprintf("%d entries", n)
+}
+
+// missingServer tells a server that is gone from one that is different, for which it looks at what
+// stands there instead.
+func (v *verdict) missingServer(m Rows) {
+	if !slices.ContainsFunc(v.report.Kernel.Servers, func(l string) bool { return strings.HasPrefix(l, "-A "+m.Group+" ") }) {
+		v.wrongf("virtual server %s is missing in the kernel: somebody else took it away, or it could not be written", m.Group)
+		return
+	}
+	for _, row := range m.Rows {
+		if have := v.instead(row); have != "" {
+			v.wrongf("the kernel has it otherwise than wanted: %q instead of %q", have, row)
+		} else {
+			v.wrongf("destination is missing in the kernel: %s", row)
+		}
+	}
+}
+
+// instead finds what the kernel has in place of a server or destination.
+func (v *verdict) instead(row string) string {
+	i := slices.IndexFunc(v.report.Kernel.Servers, func(l string) bool { return rowKey(l) == rowKey(row) })
+	if i < 0 {
+		return ""
+	}
+	return v.report.Kernel.Servers[i]
+}
+
+// rowKey is what names a server (-A -t addr) or a destination (-a -t addr -r addr).
+func rowKey(line string) string {
+	words := strings.Fields(line)
+	n := 3
+	if len(words) > 0 && words[0] == "-a" {
+		n = 5
+	}
+	return strings.Join(words[:min(n, len(words))], " ")
+}
+
+func (v *verdict) foreign(f Rows) {
+	for _, row := range f.Rows {
+		wanted := slices.ContainsFunc(v.report.Kernel.Missing, func(m Rows) bool {
+			return slices.ContainsFunc(m.Rows, func(l string) bool { return rowKey(l) == rowKey(row) })
+		})
+		switch {
+		case wanted: // told already: it is different
+		case f.Of == 0 && strings.HasPrefix(row, "-A "):
+			v.wrongf("foreign virtual server %s in the kernel: no Service has it (%s)", f.Group, row)
+		case f.Of > 0:
+			v.wrongf("foreign destination in the kernel, which no Service has: %s", row)
+		}
+	}
+}
+
+// asked is the way from one source, if there is one.
+func (v *verdict) asked() {
+	v.eachAsked(func(_ *agent.ServiceStory, f *agent.FrontendStory) {
+		for _, w := range f.Ways {
+			if w.Source != "" && w.End != dataplane.EndForwarded {
+				v.wrongf("a packet from %s to %s is %s: %s", w.Source, f.Key, w.End, w.Why)
+			}
+		}
+	})
+}
+
+// dark names frontends that nobody stands behind.
+func (v *verdict) dark() {
+	for i := range v.report.Story.Services {
+		s := &v.report.Story.Services[i]
+		for _, n := range s.Notes {
+			if strings.HasSuffix(n, noBackends) {
+				v.wrongf("%s: %s", s.Name, strings.TrimSuffix(n, noBackends)+outcome(n))
+			}
+		}
+	}
+	v.eachAsked(func(s *agent.ServiceStory, f *agent.FrontendStory) {
+		switch {
+		case f.HeldBy != "" || f.Taking > 0:
+		case f.Backends > 0:
+			v.wrongf("%s: %s: all of its backends (%d) have weight 0 and are drained: clients are refused%s", s.Name, f.Key, f.Backends, v.drainers(s))
+		case !f.NoLocal && !slices.ContainsFunc(s.Notes, func(n string) bool { return strings.HasSuffix(n, noBackends) }):
+			v.wrongf("%s: %s has no backends: clients are refused", s.Name, f.Key)
+		}
+	})
+}
+
+// noBackends ends the notes of a plan that say why nobody stands behind a port.
+const noBackends = ": no backends"
+
+// outcome is what clients hear then.
+func outcome(note string) string {
+	if strings.Contains(note, "TrafficPolicy is Local") {
+		return ": clients hear nothing"
+	}
+	return ": clients are refused"
+}
+
+// drainers say who drains.
+func (v *verdict) drainers(s *agent.ServiceStory) string {
+	for _, p := range s.Ports {
+		for _, e := range p.Endpoints {
+			for _, w := range []*model.Verdict{e.Cluster, e.Local} {
+				if w != nil && w.Use == model.UseDrained {
+					return " (" + w.Why + ")"
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// late names what is still to be written.
+func (v *verdict) late() {
+	s := v.report.Story
+	if n := len(s.Rows.Pending); n > 0 {
+		v.wrongf("%s not in the kernel yet (%s)%s", are(n, "row"), s.Rows.Pending[0], because(s.LastError))
+	} else if s.LastError != "" {
+		v.minorf("the agent could not write something else: %s", oneLine(s.LastError))
+	}
+	for _, one := range s.Services {
+		if one.Waiting {
+			v.wrongf("%s has changed a moment ago: the agent has not compiled it yet", one.Name)
+		}
+	}
+}
+
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ": " + oneLine(why)
+}
+
+// drained names endpoints that somebody has taken out of service, and those that are passed by,
+// together where the reason is the same.
+func (v *verdict) drained() {
+	for i := range v.report.Story.Services {
+		s := &v.report.Story.Services[i]
+		var whys []string
+		who := map[string][]string{}
+		for _, p := range s.Ports {
+			for _, e := range p.Endpoints {
+				for _, w := range []*model.Verdict{e.Cluster, e.Local} {
+					if w == nil || w.Use == model.UseBackend {
+						continue
+					}
+					why := "not used: " + w.Why
+					if w.Use == model.UseDrained {
+						why = "drained: " + w.Why
+					}
+					add(&whys, why)
+					list := who[why]
+					add(&list, e.Address.String())
+					who[why] = list
+				}
+			}
+		}
+		for _, why := range whys {
+			v.minorf("%s: %s %s", s.Name, endpointsAre(who[why]), why)
+		}
+	}
+	if d := v.report.Story.Rows.Draining; len(d) > 0 {
+		v.minorf("draining, for the connections they have: %s", few(d))
+	}
+}
+
+func endpointsAre(all []string) string {
+	if len(all) == 1 {
+		return "endpoint " + all[0] + " is"
+	}
+	return fmt.Sprintf("%d endpoints (%s) are", len(all), few(all))
+}
+
+// notes are what plans have to say beside.
+func (v *verdict) notes() {
+	for i := range v.report.Story.Services {
+		s := &v.report.Story.Services[i]
+		if s.Skipped != "" {
+			continue
+		}
+		for _, n := range s.BadAnnotations {
+			v.wrongf("%s: annotation is not followed: %s", s.Name, n)
+		}
+		for _, n := range s.Notes {
+			if !strings.HasSuffix(n, noBackends) && !slices.Contains(s.BadAnnotations, n) {
+				v.wrongf("%s: %s", s.Name, n)
+			}
+		}
+		if len(s.SourceRanges) > 0 {
+			v.minorf("%s: only clients in %s may use its load-balancer addresses", s.Name, few(s.SourceRanges))
+		}
+	}
+}
+
+// well says that nothing is wrong.
+func (v *verdict) well() string {
+	frontends := 0
+	v.eachAsked(func(*agent.ServiceStory, *agent.FrontendStory) { frontends++ })
+	taking, all := map[string]struct{}{}, map[string]struct{}{}
+	names := []string{}
+	for _, s := range v.report.Story.Services {
+		names = append(names, s.Name)
+		for _, p := range s.Ports {
+			for _, e := range p.Endpoints {
+				all[e.Address.String()] = struct{}{}
+				for _, w := range []*model.Verdict{e.Cluster, e.Local} {
+					if w != nil && w.Use == model.UseBackend {
+						taking[e.Address.String()] = struct{}{}
+					}
+				}
+			}
+		}
+	}
+	kernel := "the kernel has all of it"
+	if len(v.report.Kernel.Servers) == 0 && v.report.Story.Mode == "ipvs" {
+		kernel = "the kernel was not looked at"
+	}
+	return fmt.Sprintf("all is well: %s is served at %s, %d of %s take new connections, and %s",
+		few(names), count(frontends, "frontend"), len(taking), count(len(all), "endpoint"), kernel)
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func are(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun + " is"
+	}
+	return fmt.Sprintf("%d %ss are", n, noun)
+}
+
+// few lists the first of many.
+func few(all []string) string {
+	const most = 5
+	if len(all) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
+	}
+	return strings.Join(all, ", ")
+}
