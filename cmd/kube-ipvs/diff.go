@@ -205,7 +205,7 @@ func diff(ctx context.Context, c config.Config, asked wanting, k readers, out io
 // printDiff prints the rows of one kind that only one side has, and their number.
 func printDiff(out io.Writer, kind string, active config.Mode, kernel, desired string) (int, error) {
 	lines := rowdiff.Compare(rowdiff.Parse(kind, kernel), rowdiff.Parse(kind, desired), func(group string) bool {
-		return kind == "rules" && !(active == config.ModeIPTables && dispatches(group))
+		return kind == "rules" && (active != config.ModeIPTables || !dispatches(group))
 	})
 	return len(lines), rowdiff.Write(out, kind, lines)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -267,6 +268,21 @@ func TestExplainNamesTheCause(t *testing.T) {
 				golden.Check(t, "explain/"+strings.ReplaceAll(tt.name, " ", "-")+".txt", b.String())
 			})
 		})
+	}
+}
+
+// The README shows an answer as it is, but for some of its packets.
+func TestReadmeExplains(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	must(t, err)
+	answer, err := os.ReadFile("testdata/explain/foreign-server-on-the-VIP.txt")
+	must(t, err)
+	head, rest, _ := strings.Cut(string(answer), "\nPackets")
+	_, last, _ := strings.Cut(rest, "\nPackets to 10.96.0.10:80/tcp from outside")
+	for _, part := range []string{head, last} {
+		if part == "" || !strings.Contains(string(readme), part) {
+			t.Errorf("not in the README:\n%s", part)
+		}
 	}
 }
 

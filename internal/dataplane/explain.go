@@ -15,7 +15,7 @@ type Explainer interface {
 	RowsOf(keys []model.FrontendKey) (FrontendRows, error)
 	// Snapshot copies the desired rows of one kind, as Dataplane.WriteRows has them. What it
 	// returns prints the copy, and may be called by any goroutine.
-	Snapshot(kind string) (print func(io.Writer) error, err error)
+	Snapshot(kind string) (write func(io.Writer) error, err error)
 }
 
 // FrontendRows are the rows of some frontends.

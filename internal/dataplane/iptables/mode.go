@@ -415,11 +415,11 @@ func Kinds() []string { return []string{"rules"} }
 
 // WriteRows prints what is desired as iptables-save does.
 func (m *Mode) WriteRows(w io.Writer, kind string) error {
-	print, err := m.Snapshot(kind)
+	write, err := m.Snapshot(kind)
 	if err != nil {
 		return err
 	}
-	return print(w)
+	return write(w)
 }
 
 // Clear wants nothing at all: the next Apply takes everything away.

@@ -23,11 +23,11 @@ func Kinds() []string { return []string{"servers", "sets", "rules", "addresses"}
 func (m *Mode) WriteRows(w io.Writer, kind string) error {
 	m.bind()
 	m.wantDetours(func(k model.FrontendKey) bool { _, wanted := m.frontends.Get(k); return wanted })
-	print, err := m.Snapshot(kind)
+	write, err := m.Snapshot(kind)
 	if err != nil {
 		return err
 	}
-	return print(w)
+	return write(w)
 }
 
 // Snapshot implements dataplane.Explainer.

@@ -135,7 +135,7 @@ func (w *walker) detour(chain string) (taken bool) {
 
 // clusterIP marks who has to come from the node's address (masqueradeClusterIP, masqueradeOwn).
 func (w *walker) clusterIP(chain string) {
-	name, why := w.set(setClusterIP), ""
+	var why string
 	_, tells := w.config.Local.Match(w.family, w.packet.Node)
 	switch {
 	case w.config.MasqueradeAll:
@@ -149,7 +149,7 @@ func (w *walker) clusterIP(chain string) {
 	default:
 		why = "nothing tells pods of this node from others (--cluster-cidr)"
 	}
-	w.Addf("%s: in %s; %s: %s", chain, name, why, w.intent())
+	w.Addf("%s: in %s; %s: %s", chain, w.set(setClusterIP), why, w.intent())
 }
 
 // external marks by the set that a kind has for policy Cluster, and not by the one for Local.
