@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -70,10 +71,9 @@ func (v *verdict) nobody() {
 	if !s.Synced {
 		v.wrongf("the agent still waits for its sources: it does not know all Services yet")
 	}
-	isService := strings.Contains(s.Asked, "/") && !strings.ContainsAny(s.Asked, ".:")
 	switch {
 	case len(s.Services) > 0:
-	case isService || !strings.ContainsAny(s.Asked, ".:"):
+	case !strings.ContainsAny(s.Asked, ".:"): // names have neither
 		v.wrongf("no Service %s is known to this node", s.Asked)
 	case s.Holder != "":
 		v.wrongf("no Service is served at %s: it is %s", s.Asked, s.Holder)
@@ -98,10 +98,11 @@ func (v *verdict) skipped() {
 
 // elsewhere tells of a Service that has to do with an address and does not answer there.
 func (v *verdict) elsewhere(s *agent.ServiceStory) {
+	address := addressOf(v.report.Story.Asked)
 	for _, p := range s.Ports {
 		for _, e := range p.Endpoints {
 			for _, w := range []*model.Verdict{e.Cluster, e.Local} {
-				if w != nil && !w.Use.Backend() && strings.HasPrefix(v.report.Story.Asked, e.Address.Addr().String()) {
+				if w != nil && !w.Use.Backend() && e.Address.Addr() == address {
 					v.wrongf("%s is an endpoint of %s that takes no new connections: %s", e.Address, s.Name, w.Why)
 				}
 			}
@@ -121,6 +122,19 @@ func (v *verdict) elsewhere(s *agent.ServiceStory) {
 	if len(v.wrong) == 0 {
 		v.wrongf("%s does not answer at %s, but at %s", s.Name, v.report.Story.Asked, few(at))
 	}
+}
+
+// addressOf is the address in ip[:port[/protocol]]; the zero Addr in anything else.
+func addressOf(asked string) netip.Addr {
+	text, _, _ := strings.Cut(asked, "/")
+	if ap, err := netip.ParseAddrPort(text); err == nil {
+		return ap.Addr()
+	}
+	a, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return a
 }
 
 // lost names the winners of conflicts.

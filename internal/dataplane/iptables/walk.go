@@ -138,6 +138,11 @@ func (w *walker) refuse() {
 		w.Stop(dataplane.EndDropped, "%s: the policy is Local and no endpoint is on this node", chain)
 		return
 	}
+	if w.packet.Origin == dataplane.FromHost && f.Kind != model.KindClusterIP && f.Kind != model.KindNodePort {
+		w.Stop(dataplane.EndDropped, "%s has no endpoints, and what refuses it (%s) is for INPUT and FORWARD alone: it goes untranslated to where %s is routed, and nobody answers",
+			f.Name(), chain, f.Key.Addr)
+		return
+	}
 	w.Stop(dataplane.EndRefused, "%s: %s has no endpoints", chain, f.Name())
 }
 

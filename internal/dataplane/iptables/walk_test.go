@@ -44,7 +44,7 @@ func TestWalk(t *testing.T) {
 		{"cluster IP", external, []model.Slice{far}, model.KindClusterIP, "", "pod forwarded with its source, host forwarded, outside forwarded"},
 		{"no endpoints", external, nil, model.KindClusterIP, "", "pod refused, host refused, outside refused"},
 		{"load balancer", external, []model.Slice{far}, model.KindLoadBalancer, "", "pod forwarded, host forwarded, outside forwarded"},
-		{"load balancer without endpoints", external, nil, model.KindLoadBalancer, "", "pod refused, host refused, outside refused"},
+		{"load balancer without endpoints", external, nil, model.KindLoadBalancer, "", "pod refused, host dropped, outside refused"},
 		{"Local", append(external, externalLocal()), []model.Slice{here, far}, model.KindLoadBalancer, "",
 			"pod forwarded with its source, host forwarded, outside forwarded with its source"},
 		{"Local, nobody here", append(external, externalLocal()), []model.Slice{far}, model.KindLoadBalancer, "",

@@ -127,6 +127,9 @@ func (w *walker) detour(chain string) (taken bool) {
 		to = chainDetourSCTP
 	}
 	w.marked = w.host()
+	if in, known := w.packet.InRanges(); !in && !known && !w.host() {
+		w.Addf("nat %s: what comes from outside of loadBalancerSourceRanges (%s) goes on, to where it is dropped", chainDetour, w.packet.RangesText())
+	}
 	w.Addf("%s: in %s, from this node: %s, %s takes it to %s, which has all endpoints%s", chain, w.set(setDetour), chainDetour, to, f.Detour,
 		pick(w.marked, ", and it is marked for masquerade", ""))
 	w.at, w.taken = *w.packet.Detour, true
