@@ -18,6 +18,8 @@
 // A group is one port in one family: its frontends share the two lists that
 // choose.go knows, by the policy of their kind.
 //
+// Explain (explain.go) says of each endpoint what its port's lists make of it, and why.
+//
 // The law it keeps: the plan is a function of its arguments and the Options
 // alone. The order of slices, of the endpoints in them, and of the Service's
 // addresses never shows; no argument is changed; the cost depends on this
