@@ -32,7 +32,7 @@ var outputs = map[string]reflect.Type{
 }
 
 // reports have a schema, too, and tests of their own that compare what they print with it.
-var reports = []string{"check", "trace"}
+var reports = []string{"check", "explain", "top", "trace"}
 
 // conforms validates an output and returns how many items it has.
 func conforms(t *testing.T, name, output string) (items int) {
@@ -110,7 +110,7 @@ func TestSchemasHaveEachField(t *testing.T) {
 		t.Errorf("%d schemas, error %v, want one for each of %d outputs", len(files), err, len(outputs)+len(reports))
 	}
 	for name, row := range outputs {
-		top := parsed(t, name)
+		top := parsedSchema(t, name)
 		closed(t, name, top)
 		of := top
 		if name != "status" {
@@ -118,14 +118,14 @@ func TestSchemasHaveEachField(t *testing.T) {
 		}
 		compareFields(t, name, of, row)
 	}
-	status := parsed(t, "status")
+	status := parsedSchema(t, "status")
 	compareFields(t, "status.tables", dig(status, "properties", "tables", "items"), reflect.TypeFor[dataplane.TableStatus]())
 	compareFields(t, "status.last", dig(status, "properties", "last"), reflect.TypeFor[agent.Cycle]())
 	compareFields(t, "status.last.rows", dig(status, "properties", "last", "properties", "rows", "items"), reflect.TypeFor[agent.TableRows]())
 }
 
 // parsed is a schema as it is written.
-func parsed(t *testing.T, name string) (top map[string]any) {
+func parsedSchema(t *testing.T, name string) (top map[string]any) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(schemas, name+".schema.json"))
 	if err == nil {
