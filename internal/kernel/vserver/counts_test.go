@@ -26,6 +26,9 @@ func (p *peer) connect(_ *testing.T, to vserver.DestinationKey) (end func()) {
 		p.table.Connections[to] = c
 	}
 	set(vserver.Connections{Active: 1})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.table.Carry(to, vserver.Traffic{Connections: 1, PacketsIn: 3, PacketsOut: 2, BytesIn: 160, BytesOut: 112})
 	return func() { set(vserver.Connections{Inactive: 1}) }
 }
 
@@ -369,7 +372,7 @@ func without(t *testing.T, r io.Reader, texts []string) io.Reader {
 func TestDecodeConnections(t *testing.T) {
 	server := serverKey("10.96.0.1:80", vserver.ProtocolTCP)
 	key := destinationKey(server, "10.0.0.1:80")
-	whole := destinationRow(key, vserver.Destination{Weight: 1}, vserver.Connections{Active: 7, Inactive: 1<<32 - 1})
+	whole := destinationRow(key, vserver.Destination{Weight: 1}, vserver.Connections{Active: 7, Inactive: 1<<32 - 1}, vserver.Traffic{})
 	k, c, err := vserver.DecodeConnections(server, whole)
 	if want := (vserver.Connections{Active: 7}); err != nil || k != key || c != want {
 		t.Errorf("%s %+v, %v; want %s %+v: a count below zero counts nothing", k, c, err, key, want)

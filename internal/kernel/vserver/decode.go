@@ -94,7 +94,7 @@ func eachAttr(b []byte, visit func(kind uint16, value []byte) error) error {
 }
 
 // fields collects the attributes of one nest by number; unknown ones and those
-// beyond the highest this room reads (statistics) are dropped.
+// beyond the highest this room reads are dropped.
 type fields [16][]byte
 
 func readFields(b []byte) (f fields, err error) {

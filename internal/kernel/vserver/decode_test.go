@@ -16,7 +16,7 @@ func body(row []byte) []byte { return row[4:] }
 
 func TestDecodeServerRejectsIncompleteRows(t *testing.T) {
 	key := serverKey("10.96.0.1:80", vserver.ProtocolTCP)
-	whole := body(serverRow(key, vserver.Server{Scheduler: "rr"}))
+	whole := body(serverRow(key, vserver.Server{Scheduler: "rr"}, vserver.Traffic{}))
 	if _, _, mine, err := vserver.DecodeServer(whole); err != nil || !mine {
 		t.Fatalf("a whole row: mine %t, %v", mine, err)
 	}
@@ -109,8 +109,8 @@ func TestVerdicts(t *testing.T) {
 // FuzzAnswer: whatever a datagram holds, reading it ends and does not panic.
 func FuzzAnswer(f *testing.F) {
 	key := serverKey("10.96.0.1:80", vserver.ProtocolTCP)
-	f.Add(datagram(0x1d, 2, 1, 1, serverRow(key, vserver.Server{Scheduler: "rr"})))
-	f.Add(datagram(0x1d, 2, 1, 1, append([]byte{1, 1, 0, 0}, destinationRow(destinationKey(key, "10.0.0.1:80"), vserver.Destination{Weight: 1}, vserver.Connections{})...)))
+	f.Add(datagram(0x1d, 2, 1, 1, serverRow(key, vserver.Server{Scheduler: "rr"}, vserver.Traffic{})))
+	f.Add(datagram(0x1d, 2, 1, 1, append([]byte{1, 1, 0, 0}, destinationRow(destinationKey(key, "10.0.0.1:80"), vserver.Destination{Weight: 1}, vserver.Connections{}, vserver.Traffic{})...)))
 	f.Add(datagram(2, 0x300, 1, 1, append(make([]byte, 20), cAttr(1, "text")...)))
 	f.Add(datagram(3, 0x10, 1, 1, make([]byte, 4)))
 	f.Add([]byte{0, 0, 0, 0})

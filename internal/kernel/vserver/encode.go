@@ -55,7 +55,9 @@ const (
 	serverFlags     = 7
 	serverTimeout   = 8
 	serverNetmask   = 9
+	serverStats     = 10
 	serverEngine    = 11
+	serverStats64   = 12
 
 	destAddr    = 1
 	destPort    = 2
@@ -65,10 +67,18 @@ const (
 	destLower   = 6
 	destActive  = 7
 	destInact   = 8
+	destStats   = 10
 	destFamily  = 11
+	destStats64 = 12
 	destTunnel  = 13
 	destTunPort = 14
 	destTunFlag = 15
+
+	statConnections = 1 // inside either kind of statistics
+	statPacketsIn   = 2
+	statPacketsOut  = 3
+	statBytesIn     = 4
+	statBytesOut    = 5
 )
 
 // maxName is the longest scheduler or engine name, IP_VS_SCHEDNAME_MAXLEN less

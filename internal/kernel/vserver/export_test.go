@@ -14,6 +14,8 @@ var (
 	DecodeServer      = decodeServer
 	DecodeDestination = decodeDestination
 	DecodeConnections = decodeConnections
+
+	DecodeDestinationTraffic = decodeDestinationTraffic
 )
 
 // NewOver is New on sockets and a list of the test's own.
@@ -39,6 +41,20 @@ func ReadSketches(text io.Reader, size int, ask func(ServerKey) (Server, bool, e
 		s.close()
 	}
 	return err
+}
+
+// ReadLoads reads a list with a buffer of a chosen size.
+func ReadLoads(text io.Reader, size int) (map[ServerKey]Load, error) {
+	loads := &loadList{found: map[ServerKey]Load{}}
+	l := list{rows: loads, buf: make([]byte, size)}
+	err := l.read(func(b []byte) (int, error) { return io.ReadFull(text, b) })
+	loads.close()
+	return loads.found, err
+}
+
+// DecodeServerTraffic reads one row.
+func DecodeServerTraffic(body []byte) (ServerKey, ServerTraffic, bool, error) {
+	return decodeServerTraffic(body, map[string]string{})
 }
 
 // Drop gives the socket up, as a time-out does.
@@ -79,6 +95,8 @@ func Walk(b []byte) (messages int) {
 			_, _, _, _ = decodeServer(body)
 			_, _, _ = decodeDestination(ServerKey{}, body)
 			_, _, _ = decodeConnections(ServerKey{}, body)
+			_, _, _, _ = decodeServerTraffic(body, map[string]string{})
+			_, _, _ = decodeDestinationTraffic(ServerKey{}, body)
 		}
 	}
 	return messages

@@ -28,6 +28,9 @@ func u16Attr(kind, v uint16) []byte { return attr(kind, binary.NativeEndian.Appe
 func u32Attr(kind uint16, v uint32) []byte {
 	return attr(kind, binary.NativeEndian.AppendUint32(nil, v))
 }
+func u64Attr(kind uint16, v uint64) []byte {
+	return attr(kind, binary.NativeEndian.AppendUint64(nil, v))
+}
 func portAttr(kind, v uint16) []byte         { return attr(kind, binary.BigEndian.AppendUint16(nil, v)) }
 func cAttr(kind uint16, v string) []byte     { return attr(kind, append([]byte(v), 0)) }
 func nestAttr(k uint16, in ...[]byte) []byte { return attr(k|0x8000, slices.Concat(in...)) }
@@ -99,7 +102,7 @@ func readDestination(f map[uint16][]byte) vserver.Destination {
 
 // serverRow is the body of an answer with one server, HASHED and statistics
 // included.
-func serverRow(k vserver.ServerKey, s vserver.Server) []byte {
+func serverRow(k vserver.ServerKey, s vserver.Server, carried vserver.Traffic) []byte {
 	flags := binary.NativeEndian.AppendUint32(nil, s.Flags|0x2)
 	flags = binary.NativeEndian.AppendUint32(flags, ^uint32(0))
 	mask := binary.BigEndian.AppendUint32(nil, ^uint32(0)<<s.HostBits)
@@ -109,13 +112,26 @@ func serverRow(k vserver.ServerKey, s vserver.Server) []byte {
 	return append([]byte{1, 1, 0, 0}, nestAttr(1,
 		u16Attr(1, familyOf(k.Addr)), u16Attr(2, uint16(k.Protocol)), addrAttr(3, k.Addr), portAttr(4, k.Port),
 		cAttr(6, s.Scheduler), attr(7, flags), u32Attr(8, s.Timeout), attr(9, mask),
-		nestAttr(10, u32Attr(1, 5)), nestAttr(12, u32Attr(1, 5)))...)
+		narrowStats(carried), wideStats(carried))...)
 }
 
-func destinationRow(k vserver.DestinationKey, d vserver.Destination, c vserver.Connections) []byte {
+func destinationRow(k vserver.DestinationKey, d vserver.Destination, c vserver.Connections, carried vserver.Traffic) []byte {
 	return nestAttr(2,
 		addrAttr(1, k.Addr), portAttr(2, k.Port), u16Attr(11, familyOf(k.Addr)), u32Attr(3, uint32(d.Forward)),
 		u32Attr(4, uint32(d.Weight)), u32Attr(5, d.Upper), u32Attr(6, d.Lower),
-		u32Attr(7, c.Active), u32Attr(8, c.Inactive), nestAttr(10, u32Attr(1, 5)),
+		u32Attr(7, c.Active), u32Attr(8, c.Inactive),
+		narrowStats(carried), wideStats(carried),
 		attr(13, []byte{d.Tunnel}), portAttr(14, d.TunnelPort), u16Attr(15, d.TunnelFlags))
+}
+
+// narrowStats is IPVS_SVC_ATTR_STATS, which wraps; wideStats is the one that does not. The
+// rates behind the counters are of no use here.
+func narrowStats(t vserver.Traffic) []byte {
+	return nestAttr(10, u32Attr(1, uint32(t.Connections)), u32Attr(2, uint32(t.PacketsIn)), u32Attr(3, uint32(t.PacketsOut)),
+		u64Attr(4, t.BytesIn), u64Attr(5, t.BytesOut), u32Attr(6, 9), u32Attr(10, 9))
+}
+
+func wideStats(t vserver.Traffic) []byte {
+	return nestAttr(12, u64Attr(1, t.Connections), u64Attr(2, t.PacketsIn), u64Attr(3, t.PacketsOut),
+		u64Attr(4, t.BytesIn), u64Attr(5, t.BytesOut), u64Attr(6, 9), u64Attr(10, 9))
 }

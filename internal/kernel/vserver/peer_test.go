@@ -171,7 +171,7 @@ func (p *peer) process(m []byte, port uint32) [][]byte {
 			errno = syscall.ESRCH
 			break
 		}
-		data = append(data, reply(p.family, 0, serverRow(k, v)))
+		data = append(data, reply(p.family, 0, serverRow(k, v, p.table.Carried[k])))
 	default:
 		errno = p.write(cmd, attrs(m[20:]))
 	}
@@ -217,12 +217,12 @@ func (p *peer) dump(cmd byte, body []byte, reply func(kind, flags uint16, body [
 			rows = append(rows, nestAttr(1, u16Attr(1, 2), u32Attr(5, mark), cAttr(6, "rr")))
 		}
 		for _, k := range slices.SortedFunc(maps.Keys(p.table.Servers), vserver.ServerKey.Compare) {
-			rows = append(rows, serverRow(k, p.table.Servers[k])[4:])
+			rows = append(rows, serverRow(k, p.table.Servers[k], p.table.Carried[k])[4:])
 		}
 	} else {
 		of := p.table.Destinations[readServerKey(attrs(attrs(body)[1]))]
 		for _, k := range slices.SortedFunc(maps.Keys(of), vserver.DestinationKey.Compare) {
-			rows = append(rows, destinationRow(k, of[k], p.table.Connections[k]))
+			rows = append(rows, destinationRow(k, of[k], p.table.Connections[k], p.table.CarriedBy[k]))
 		}
 	}
 	if p.twice(p.dumps) && len(rows) > 0 {

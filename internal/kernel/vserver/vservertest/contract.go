@@ -23,6 +23,9 @@ type Client interface {
 	Count(map[vserver.DestinationKey]struct{}) vserver.Counting
 	BeginSurvey(context.Context) error
 	Survey(context.Context, func(vserver.ServerKey, vserver.Sketch)) (done bool, err error)
+	ListTraffic(context.Context) (map[vserver.ServerKey]vserver.ServerTraffic, error)
+	ListDestinationTraffic(context.Context, vserver.ServerKey) (map[vserver.DestinationKey]vserver.DestinationTraffic, error)
+	ListLoads(context.Context) (map[vserver.ServerKey]vserver.Load, error)
 	Counters() vserver.Counters
 	Close()
 }
@@ -78,6 +81,8 @@ func Contract(t *testing.T, open func(t *testing.T) Subject) {
 		{"a missing server has no destinations", missingServerHasNone},
 		{"connections are counted", connectionsAreCounted},
 		{"what is not there has no count", absentHasNoCount},
+		{"traffic is counted", trafficIsCounted},
+		{"loads are added up", loadsAreAddedUp},
 		{"a survey shows all servers", surveyShowsAll},
 		{"a survey tells what changed", surveyTellsChanges},
 		{"a survey comes in pieces", surveyComesInPieces},

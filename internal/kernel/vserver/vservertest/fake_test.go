@@ -19,6 +19,7 @@ func TestFakeContract(t *testing.T) {
 			Client: f, Schedulers: Schedulers(),
 			Connect: func(_ *testing.T, to vserver.DestinationKey) func() {
 				f.SetConnections(to, vserver.Connections{Active: 1})
+				f.Carry(to, vserver.Traffic{Connections: 1, PacketsIn: 3, PacketsOut: 2, BytesIn: 160, BytesOut: 112})
 				return func() { f.SetConnections(to, vserver.Connections{Inactive: 1}) }
 			},
 			Refuses: func(_ *testing.T, to vserver.DestinationKey) bool { return !f.Schedules(to.Server) },
@@ -131,11 +132,17 @@ func TestFakeReadsFailAsPlanned(t *testing.T) {
 		"List":             func(f *Fake) error { _, _, err := f.List(ctx); return err },
 		"GetServer":        func(f *Fake) error { _, err := f.GetServer(ctx, vip); return err },
 		"Count":            func(f *Fake) error { _, err := CountAll(ctx, f.Count(keySet(web))); return err },
+		"ListTraffic":      func(f *Fake) error { _, err := f.ListTraffic(ctx); return err },
+		"ListLoads":        func(f *Fake) error { _, err := f.ListLoads(ctx); return err },
 		"BeginSurvey":      func(f *Fake) error { return f.BeginSurvey(ctx) },
-		"Survey":           func(f *Fake) error { _, err := f.Survey(ctx, nil); return err },
-		"Timeouts":         func(f *Fake) error { _, err := f.Timeouts(ctx); return err },
-		"SetTimeouts":      func(f *Fake) error { return f.SetTimeouts(ctx, vserver.Timeouts{UDP: time.Second}) },
-		"Probe":            func(f *Fake) error { return f.Probe(ctx, "rr") },
+		"ListDestinationTraffic": func(f *Fake) error {
+			_, err := f.ListDestinationTraffic(ctx, vip)
+			return err
+		},
+		"Survey":      func(f *Fake) error { _, err := f.Survey(ctx, nil); return err },
+		"Timeouts":    func(f *Fake) error { _, err := f.Timeouts(ctx); return err },
+		"SetTimeouts": func(f *Fake) error { return f.SetTimeouts(ctx, vserver.Timeouts{UDP: time.Second}) },
+		"Probe":       func(f *Fake) error { return f.Probe(ctx, "rr") },
 	}
 	for name, read := range reads {
 		t.Run(name, func(t *testing.T) {

@@ -18,6 +18,10 @@ type Table struct {
 	// Connections that destinations have. Those of a destination that was deleted
 	// go on, and are counted again once it is back (ip_vs_trash_get_dest).
 	Connections map[vserver.DestinationKey]vserver.Connections
+	// Carried and CarriedBy are what servers and destinations have carried since they
+	// were made.
+	Carried   map[vserver.ServerKey]vserver.Traffic
+	CarriedBy map[vserver.DestinationKey]vserver.Traffic
 	// Schedulers that exist, vserver.SchedulerNone among them since Linux 4.2.
 	Schedulers map[string]bool
 	// GracePeriods counts how often an edit waited until every CPU had let go of a
@@ -38,6 +42,8 @@ func NewTable() *Table {
 		Servers:      make(map[vserver.ServerKey]vserver.Server),
 		Destinations: make(map[vserver.ServerKey]map[vserver.DestinationKey]vserver.Destination),
 		Connections:  make(map[vserver.DestinationKey]vserver.Connections),
+		Carried:      make(map[vserver.ServerKey]vserver.Traffic),
+		CarriedBy:    make(map[vserver.DestinationKey]vserver.Traffic),
 	}
 	t.SetSchedulers(Schedulers()...)
 	return t
@@ -85,8 +91,12 @@ func (t *Table) DeleteServer(k vserver.ServerKey) syscall.Errno {
 	if _, ok := t.Servers[k]; !ok {
 		return syscall.ESRCH
 	}
+	for d := range t.Destinations[k] {
+		delete(t.CarriedBy, d)
+	}
 	delete(t.Servers, k)
 	delete(t.Destinations, k)
+	delete(t.Carried, k)
 	return 0
 }
 
@@ -152,7 +162,21 @@ func (t *Table) DeleteDestination(k vserver.DestinationKey) syscall.Errno {
 		return syscall.ENOENT
 	}
 	delete(rows, k)
+	delete(t.CarriedBy, k)
 	return 0
+}
+
+// Carry adds to what a destination and its server have carried.
+func (t *Table) Carry(k vserver.DestinationKey, more vserver.Traffic) {
+	t.CarriedBy[k] = add(t.CarriedBy[k], more)
+	t.Carried[k.Server] = add(t.Carried[k.Server], more)
+}
+
+func add(a, b vserver.Traffic) vserver.Traffic {
+	return vserver.Traffic{
+		Connections: a.Connections + b.Connections, PacketsIn: a.PacketsIn + b.PacketsIn, PacketsOut: a.PacketsOut + b.PacketsOut,
+		BytesIn: a.BytesIn + b.BytesIn, BytesOut: a.BytesOut + b.BytesOut,
+	}
 }
 
 // AllDestinations is a copy of the destinations of all servers in one map.
