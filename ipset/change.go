@@ -49,6 +49,9 @@ type Options struct {
 	// Timeout bounds each call whose context has no earlier deadline. 0 means
 	// DefaultTimeout.
 	Timeout time.Duration
+	// Called is told of each exchange with the kernel how long it took, and what it
+	// failed with; nil is nobody.
+	Called func(took time.Duration, err error)
 }
 
 // DefaultTimeout bounds a call when Options say nothing.
@@ -58,6 +61,9 @@ const DefaultTimeout = 5 * time.Second
 func (o Options) Defaults() Options {
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout
+	}
+	if o.Called == nil {
+		o.Called = func(time.Duration, error) {}
 	}
 	return o
 }

@@ -26,16 +26,17 @@ type conn struct {
 	netns   netns
 	seq     uint32
 	timeout time.Duration
+	called  func(took time.Duration, err error)
 	buf     []byte
 }
 
 // dial opens the socket in the current network namespace.
-func dial(timeout time.Duration) (*conn, error) {
+func dial(o Options) (*conn, error) {
 	ns, err := currentNetns()
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{netns: ns, timeout: timeout, buf: make([]byte, replySize)}
+	c := &conn{netns: ns, timeout: o.Timeout, called: o.Called, buf: make([]byte, replySize)}
 	if err := c.open(); err != nil {
 		ns.close()
 		return nil, err
@@ -114,8 +115,10 @@ func (c *conn) exchange(ctx context.Context, b []byte, first uint32, each func(r
 	if err := c.ready(ctx); err != nil {
 		return err
 	}
+	start := time.Now()
 	stop, err := c.deadline(ctx)
 	defer stop()
+	defer func() { c.called(time.Since(start), err) }()
 	defer func() {
 		if err != nil {
 			err = errors.Join(noReply(ctx, err), c.drop())

@@ -34,7 +34,7 @@ func New(o Options) (*Handle, error) {
 	if err := o.Validate(); err != nil {
 		return nil, &Error{Op: OpProbe, Err: err}
 	}
-	c, err := dial(o.Defaults().Timeout)
+	c, err := dial(o.Defaults())
 	if err != nil {
 		return nil, &Error{Op: OpProbe, Err: err}
 	}

@@ -183,7 +183,7 @@ func softened(c config.Config, checks []tune.Check) []tune.Check {
 // servedFamilies are those that the agent would serve; all, if that is not known.
 func servedFamilies(log *zap.Logger, c config.Config) ([]model.Family, error) {
 	all := model.Families()
-	r, err := openRules(log, c, nil)
+	r, err := openRules(log, c, nil, nil)
 	if err != nil {
 		return all[:], err
 	}

@@ -168,11 +168,15 @@ func (p *program) measure() {
 	m.RestoreFailures(func(f model.Family) uint64 { return p.kernel.rules.RestoreFailures(rules.Family(f)) })
 	m.IdleTimes(p.kernel.idleTimes)
 	m.Sources(p.synced)
+	p.kernel.calls.tell(m.KernelCall)
 	m.Features(func() []telemetry.Feature {
 		return []telemetry.Feature{{Name: "AllowServiceExternalIPs", Enabled: p.live.now().AllowExternalIPs}}
 	})
 	if p.follow.kube != nil {
 		m.Watches(p.watches)
+	}
+	if most := p.live.now().ServiceMetrics; most > 0 {
+		m.Services(p.serviceSources(most))
 	}
 }
 

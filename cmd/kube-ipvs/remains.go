@@ -31,10 +31,10 @@ func openRemains(ctx context.Context, log *zap.Logger, c config.Config) (k *kern
 	if k.servers, err = vserver.New(log, vserver.Options{}); err != nil && !errors.Is(err, vserver.ErrUnsupported) {
 		return nil, nil, k.close(err)
 	}
-	if k.sets, err = openSets(ctx); err != nil && !errors.Is(err, ipset.ErrUnsupported) {
+	if k.sets, err = openSets(ctx, nil); err != nil && !errors.Is(err, ipset.ErrUnsupported) {
 		return nil, nil, k.close(err)
 	}
-	if k.rules, err = openRules(log, c, k.tables); err != nil && !errors.Is(err, rules.ErrUnsupported) {
+	if k.rules, err = openRules(log, c, k.tables, nil); err != nil && !errors.Is(err, rules.ErrUnsupported) {
 		return nil, nil, k.close(err)
 	}
 	if err != nil {
@@ -45,8 +45,8 @@ func openRemains(ctx context.Context, log *zap.Logger, c config.Config) (k *kern
 
 // openSets fails with ipset.ErrUnsupported already where only the first question
 // would show that there are no sets.
-func openSets(ctx context.Context) (*ipset.Handle, error) {
-	h, err := ipset.New(ipset.Options{})
+func openSets(ctx context.Context, called called) (*ipset.Handle, error) {
+	h, err := ipset.New(ipset.Options{Called: called})
 	if err != nil {
 		return nil, err
 	}

@@ -146,7 +146,7 @@ func (p *program) ipvsThere(ctx context.Context) bool {
 	if _, err := s.ListServers(ctx); err != nil {
 		return false
 	}
-	sets, err := openSets(ctx)
+	sets, err := openSets(ctx, nil)
 	if err != nil {
 		return false
 	}

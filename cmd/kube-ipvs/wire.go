@@ -43,6 +43,7 @@ type kernel struct {
 	flows   *conntrack.Handle // nil where the kernel lets nobody look: stale flows time out
 	tables  *nftables.Handle
 	idle    atomic.Pointer[idleKeeper] // of servers, and nil without
+	calls   calls
 	// reuse is how the kernel takes reused source ports, once that was tried out.
 	reuse atomic.Pointer[vserver.Reuse]
 }
@@ -53,7 +54,7 @@ func openBase(ctx context.Context, log *zap.Logger, c config.Config) (*kernel, e
 	k := &kernel{tuner: tune.New(log, tune.Options{RunDir: c.RunDir})}
 	k.tuner.LoadModules(ctx, "nf_conntrack", "nf_conntrack_netlink") // what is missing shows by use, below
 	var err error
-	if k.link, err = link.New(log, link.Options{WatchRoutes: c.VIPBinding != config.VIPBindingAddress, DetachMark: link.DetachMark(c.MasqueradeBit)}); err != nil {
+	if k.link, err = link.New(log, link.Options{Called: k.calls.of("link"), WatchRoutes: c.VIPBinding != config.VIPBindingAddress, DetachMark: link.DetachMark(c.MasqueradeBit)}); err != nil {
 		return nil, k.close(err)
 	}
 	there, err := k.link.There(ctx)
@@ -64,7 +65,7 @@ func openBase(ctx context.Context, log *zap.Logger, c config.Config) (*kernel, e
 	if k.tables, err = nftables.New(log, nftables.Options{}); err != nil {
 		return nil, k.close(err)
 	}
-	if k.rules, err = openRules(log, c, k.tables); err != nil {
+	if k.rules, err = openRules(log, c, k.tables, k.calls.of("rules")); err != nil {
 		return nil, k.close(err)
 	}
 	k.own = &ownWrites{Handle: k.rules, sign: k.rulesSign}
@@ -83,10 +84,10 @@ func (k *kernel) openIPVS(ctx context.Context, log *zap.Logger, c config.Config)
 			err = k.closeIPVS(err)
 		}
 	}()
-	if k.servers, err = vserver.New(log, vserver.Options{}); err != nil {
+	if k.servers, err = vserver.New(log, vserver.Options{Called: k.calls.of("vserver")}); err != nil {
 		return k.lacking("ip_vs", err)
 	}
-	if k.sets, err = openSets(ctx); err != nil {
+	if k.sets, err = openSets(ctx, k.calls.of("ipset")); err != nil {
 		return k.lacking("ip_set", err)
 	}
 	if there, asked := k.link.There(ctx); asked != nil {
@@ -114,8 +115,8 @@ func (k *kernel) closeIPVS(err error) error {
 }
 
 // openRules opens the rules; tables tell whether they have changed, nil for who lists once.
-func openRules(log *zap.Logger, c config.Config, tables *nftables.Handle) (*rules.Handle, error) {
-	o := rules.Options{Backend: rules.Backend(c.IPTables), Owned: ipvs.OwnedChain}
+func openRules(log *zap.Logger, c config.Config, tables *nftables.Handle, called called) (*rules.Handle, error) {
+	o := rules.Options{Called: called, Backend: rules.Backend(c.IPTables), Owned: ipvs.OwnedChain}
 	if tables != nil {
 		o.Generation = func(ctx context.Context) (uint64, error) {
 			n, err := tables.Generation(ctx)

@@ -51,11 +51,12 @@ func (s Settings) Check(hostname string) (Config, error) {
 
 		BindHardFail: proxy.BindAddressHardFail, Profiling: proxy.EnableProfiling,
 		ReadyzWatchBound: own.ReadyzWatchBound.Duration, HealthzWatchBound: own.HealthzWatchBound.Duration,
-		Conntrack:   p.conntrack(),
-		OOMScoreAdj: int(*proxy.OOMScoreAdj),
-		RunDir:      own.RunDir,
-		LogLevel:    s.logLevel(),
-		LogFormat:   proxy.Logging.Format,
+		ServiceMetrics: p.notNegative("service-metrics", *own.ServiceMetrics),
+		Conntrack:      p.conntrack(),
+		OOMScoreAdj:    int(*proxy.OOMScoreAdj),
+		RunDir:         own.RunDir,
+		LogLevel:       s.logLevel(),
+		LogFormat:      proxy.Logging.Format,
 	}
 	c.Healthz, c.Metrics = p.listeners(c.BindAddress)
 	var err error

@@ -73,6 +73,7 @@ var meanings = []meaning{
 	{"Metrics", "metricsBindAddress", atStart},
 	{"BindHardFail", "bindAddressHardFail", atStart},
 	{"Profiling", "enableProfiling", atStart},
+	{"ServiceMetrics", "serviceMetrics", atStart},
 	{"Conntrack.MaxPerCore", "conntrack.maxPerCore", atStart},
 	{"Conntrack.Min", "conntrack.min", atStart},
 	{"Conntrack.TCPEstablished", "conntrack.tcpEstablishedTimeout", atStart},

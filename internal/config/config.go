@@ -82,6 +82,8 @@ type Config struct {
 	// ReadyzWatchBound and HealthzWatchBound are how old the progress of a watch may
 	// be (decision 26). The latter may be 0: any age.
 	ReadyzWatchBound, HealthzWatchBound time.Duration
+	// ServiceMetrics is how many Services have metrics of their own; 0 reads nothing.
+	ServiceMetrics int
 
 	Conntrack   Conntrack
 	OOMScoreAdj int

@@ -64,6 +64,7 @@ vipBinding: route
 serviceCIDRs: [10.96.0.0/16, "fd00:96::1/112"]
 readyzWatchBound: 1m
 healthzWatchBound: 1h
+serviceMetrics: 0
 logLevel: warn
 `, "--master=https://192.0.2.1", "--init-only", "--node-address=192.0.2.3").Config
 	want := config.Config{

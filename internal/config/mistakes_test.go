@@ -105,6 +105,7 @@ var badFields = []input{
 	{name: "routes to pods", file: proxyHead + "clusterCIDR: 10.244.0.0/16\n---\n" + ownHead + "vipBinding: auto\nserviceCIDRs: [10.96.0.0/16, 10.240.0.0/12]\n"},
 	own("nodes to watch", "watchNodes: some\n"),
 	own("drain beyond an hour", "drain: 61m\n"),
+	own("fewer metrics by Service than none", "serviceMetrics: -1\n"),
 	own("drain below 0", "drain: -1s\n"),
 	own("drain that is no duration", "drain: short\n"),
 	own("idle times of no profile", "ipvsTimeouts: 2h\n"),

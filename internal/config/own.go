@@ -68,4 +68,7 @@ type KubeIPVSConfiguration struct {
 	// never. Load balancers leave a node that is red, and when the API server is away
 	// all nodes would be at once.
 	HealthzWatchBound *metav1.Duration `json:"healthzWatchBound"`
+	// serviceMetrics is how many Services have metrics of their own; those beyond are
+	// summed (--service-metrics). 0 is no metrics by Service at all. Default 500.
+	ServiceMetrics *int32 `json:"serviceMetrics"`
 }

@@ -67,6 +67,7 @@ func (s *Settings) complete() {
 	orElse(&s.Own.Drain, &metav1.Duration{Duration: 30 * time.Second})
 	orElse(&s.Own.ReadyzWatchBound, &metav1.Duration{Duration: 2 * time.Minute})
 	orElse(&s.Own.HealthzWatchBound, &metav1.Duration{})
+	orElse(&s.Own.ServiceMetrics, new(int32(500)))
 }
 
 func completeProxy(p *kubeproxy.KubeProxyConfiguration) {

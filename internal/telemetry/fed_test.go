@@ -1,6 +1,7 @@
 package telemetry_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -64,6 +65,11 @@ func ask(m *telemetry.Metrics, start time.Time) {
 	})
 	m.HealthPorts(func() (open, failed int) { return 15, 16 })
 	m.Events(func() uint64 { return 6 })
+	n := newNode()
+	n.serve("cart", []string{"10.0.0.1:80"}, "10.96.0.1:80")
+	n.serve("front", []string{"10.0.0.1:80"}, "10.96.0.2:80")
+	n.carry("10.96.0.1:80", 28)
+	m.Services(n.sources(1))
 	m.IdleTimes(func() (telemetry.IdleTimes, bool) {
 		return telemetry.IdleTimes{TCP: 22 * time.Second, TCPFin: 23 * time.Second, UDP: 24 * time.Second}, true
 	})
@@ -87,6 +93,7 @@ func happen(m *telemetry.Metrics, start time.Time) {
 	m.Tables([]dataplane.TableStatus{{Table: "servers", Desired: 9, Updates: 7, Deletes: 6}})
 	m.Drains(dataplane.Drains{Now: 17, Trash: dataplane.Trash{{Until: time.Now().Add(time.Hour), Count: 22}}, Ended: map[dataplane.DrainEnd]uint64{
 		dataplane.DrainEmpty: 18, dataplane.DrainDeadline: 19, dataplane.DrainServiceDeleted: 20, dataplane.DrainBack: 21}})
+	m.KernelCall("vserver", time.Millisecond, context.DeadlineExceeded)
 	m.Swept(model.IPv4, 5*time.Millisecond, 25, nil)
 	m.Swept(model.IPv6, time.Second, 26, errors.New("interrupted"))
 	m.Counts(agent.Counts{Services: 10, Skipped: 11, Noted: 12, RefusedAnnotations: 27, Unbound: 13, Conflicts: 14,

@@ -31,6 +31,7 @@ type Metrics struct {
 	rows     rows
 	drains   drains
 	sweeps   sweeps
+	calls    kernelCalls
 	proxy    proxy
 	probes   probes
 	settings settings
@@ -49,6 +50,7 @@ func New() *Metrics {
 	m.rows = newRows(m.registry)
 	m.newDrains()
 	m.sweeps = newSweeps(m.registry)
+	m.calls = newCalls(m.registry)
 	m.proxy = newProxy(m.registry)
 	m.probes = newProbes(m.registry)
 	m.settings = newSettings(m.registry)

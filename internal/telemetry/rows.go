@@ -12,6 +12,7 @@ type rows struct {
 	written, failed, drifted, spent *prometheus.CounterVec
 	desired, pending, mode, fare    *prometheus.GaugeVec
 	took                            prometheus.Histogram
+	batch                           *prometheus.HistogramVec
 	unbound, conflicts, refused     prometheus.Gauge
 }
 
@@ -33,7 +34,8 @@ func newRows(registry *prometheus.Registry) rows {
 			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 10), // 0.1 ms to 26 s
 		}),
 	}
-	registry.MustRegister(r.written, r.failed, r.drifted, r.spent, r.desired, r.pending, r.mode, r.fare, r.unbound, r.conflicts, r.refused, r.took)
+	r.batch = histograms(ours+"batch_rows", "Rows of a table that one pass wrote, failed ones included.", prometheus.ExponentialBuckets(1, 4, 10), "table") // 1 to 262,144
+	registry.MustRegister(r.written, r.failed, r.drifted, r.spent, r.desired, r.pending, r.mode, r.fare, r.unbound, r.conflicts, r.refused, r.took, r.batch)
 	return r
 }
 
@@ -53,6 +55,9 @@ func (r *rows) cycle(c agent.Cycle) {
 		r.written.WithLabelValues(t.Table, "delete").Add(float64(t.Deletes))
 		r.failed.WithLabelValues(t.Table).Add(float64(t.Failed))
 		r.spent.WithLabelValues(t.Table).Add(t.Took.Seconds())
+		if n := t.Adds + t.Updates + t.Deletes + t.Failed; n > 0 {
+			r.batch.WithLabelValues(t.Table).Observe(float64(n))
+		}
 	}
 }
 

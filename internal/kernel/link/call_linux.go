@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+	"time"
 
 	"github.com/vishvananda/netlink/nl"
 )
@@ -44,18 +45,20 @@ func call[T any](ctx context.Context, h *Handle, use func(*conn) (T, error)) (T,
 		return zero, err
 	}
 	h.count.calls.Add(1)
-	c, done := h.socket, make(chan outcome[T], 1)
+	c, done, start := h.socket, make(chan outcome[T], 1), time.Now()
 	go func() {
 		value, err := use(c)
 		done <- outcome[T]{value, err}
 	}()
 	select {
 	case out := <-done:
+		h.opts.Called(time.Since(start), out.err)
 		if c.broken {
 			h.drop()
 		}
 		return out.value, out.err
 	case <-ctx.Done():
+		h.opts.Called(time.Since(start), ctx.Err())
 		h.count.timeouts.Add(1)
 		h.socket = nil
 		h.stuck.Add(1)

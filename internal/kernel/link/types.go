@@ -150,6 +150,9 @@ type Options struct {
 	// Timeout is the longest a single exchange with the kernel may take where the
 	// context sets no earlier deadline; 5 s if zero.
 	Timeout time.Duration
+	// Called is told of each exchange how long the caller waited, and what it came back
+	// with; nil is nobody. Any goroutine that uses the Handle calls it.
+	Called func(took time.Duration, err error)
 	// Slice is the number of addresses in one send; 200 if zero. The kernel takes
 	// and releases its routing lock for every address and hands it to whoever
 	// waits; what a slice bounds is the time until a cancelled context is seen and
@@ -171,6 +174,9 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	if o.Name == "" {
 		o.Name = DefaultName
+	}
+	if o.Called == nil {
+		o.Called = func(time.Duration, error) {}
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = 5 * time.Second

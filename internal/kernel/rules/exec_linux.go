@@ -46,6 +46,16 @@ func run(ctx context.Context, timeout time.Duration, stdin io.Reader, tool strin
 	return stdout.Bytes(), nil
 }
 
+// run is run for a Handle, which tells what each process took.
+func (h *Handle) run(ctx context.Context, timeout time.Duration, stdin io.Reader, tool string, args ...string) ([]byte, error) {
+	start := time.Now()
+	out, err := run(ctx, timeout, stdin, tool, args...)
+	if h.opts.Called != nil {
+		h.opts.Called(time.Since(start), err)
+	}
+	return out, err
+}
+
 func newToolError(ctx context.Context, tool, stderr string, err error) error {
 	e := &toolError{tool: tool, status: -1, text: strings.TrimSpace(stderr), cause: err}
 	var exit *exec.ExitError

@@ -158,7 +158,7 @@ func (h *Handle) save(ctx context.Context, f Family, hooks bool) (out []byte, ta
 		return l.out, l.tables, nil
 	}
 	h.saves.Add(1)
-	if out, err = run(ctx, h.opts.listTimeout(), nil, h.per[f].save); err != nil {
+	if out, err = h.run(ctx, h.opts.listTimeout(), nil, h.per[f].save); err != nil {
 		return nil, nil, err
 	}
 	if tables, err = ParseSave(bytes.NewReader(out)); err == nil {

@@ -167,7 +167,7 @@ var errIncompatible = errors.New("incompatible, use 'nft' tool")
 // readChain lists the rules of one chain, as printed.
 func (h *Handle) readChain(ctx context.Context, k ChainKey) ([]string, error) {
 	h.jumps.Add(1)
-	out, err := run(ctx, h.opts.chainTimeout(h.backend), nil, h.per[k.Family].command, waitArg(h.opts), "-t", k.Table, "-S", k.Name)
+	out, err := h.run(ctx, h.opts.chainTimeout(h.backend), nil, h.per[k.Family].command, waitArg(h.opts), "-t", k.Table, "-S", k.Name)
 	if err != nil && strings.Contains(err.Error(), errIncompatible.Error()) {
 		err = fmt.Errorf("%w: %w", errIncompatible, err)
 	}
@@ -186,7 +186,7 @@ func (h *Handle) readChain(ctx context.Context, k ChainKey) ([]string, error) {
 // readTable reads all chains of a table.
 func (h *Handle) readTable(ctx context.Context, f Family, table string) (map[string]*contents, error) {
 	h.saves.Add(1)
-	out, err := run(ctx, h.opts.listTimeout(), nil, h.per[f].save, "-t", table)
+	out, err := h.run(ctx, h.opts.listTimeout(), nil, h.per[f].save, "-t", table)
 	if err != nil {
 		return nil, fmt.Errorf("list table %s of family %s: %w", table, f, err)
 	}

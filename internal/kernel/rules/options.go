@@ -32,6 +32,9 @@ type Options struct {
 	// namespace makes larger by one, never 0 (NFT_MSG_GETGEN), so that what was listed
 	// is not listed again before somebody has written; nil lists each time.
 	Generation func(ctx context.Context) (uint64, error)
+	// Called is told of each process that lists or writes how long it took, and what it
+	// failed with; nil is nobody.
+	Called func(took time.Duration, err error)
 	// Root is the directory that holds proc. Default "/".
 	Root string
 }

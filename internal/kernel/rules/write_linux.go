@@ -242,7 +242,7 @@ func (h *Handle) restore(ctx context.Context, f Family, text string, hooks bool)
 	h.bytes.Add(uint64(len(text)))
 	t := h.per[f]
 	err := h.noting(ctx, f, text, hooks, func() error {
-		_, err := run(ctx, h.opts.writeTimeout(h.backend, text), strings.NewReader(text), t.restore, "--noflush", waitArg(h.opts))
+		_, err := h.run(ctx, h.opts.writeTimeout(h.backend, text), strings.NewReader(text), t.restore, "--noflush", waitArg(h.opts))
 		return err
 	})
 	if err != nil && ctx.Err() == nil { // told to stop, we killed it: no failure

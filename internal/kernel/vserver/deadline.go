@@ -3,6 +3,7 @@ package vserver
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // heldLimit bounds the threads that wait inside the kernel for nobody: each
@@ -29,7 +30,7 @@ func bounded[T any](ctx context.Context, h *Handle, use func() (T, error)) (T, e
 		value T
 		err   error
 	}
-	done := make(chan result, 1)
+	done, start := make(chan result, 1), time.Now()
 	h.held.Add(1)
 	go func() {
 		value, err := use()
@@ -38,8 +39,10 @@ func bounded[T any](ctx context.Context, h *Handle, use func() (T, error)) (T, e
 	}()
 	select {
 	case r := <-done:
+		h.opts.Called(time.Since(start), r.err)
 		return r.value, r.err
 	case <-ctx.Done():
+		h.opts.Called(time.Since(start), ctx.Err())
 		return none, ctx.Err()
 	}
 }

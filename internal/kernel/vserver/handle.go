@@ -21,6 +21,9 @@ type Options struct {
 	ChunkRows int
 	// DumpAttempts is how often an interrupted dump is started. Default 4.
 	DumpAttempts int
+	// Called is told of each kernel call how long the caller waited, and what it came
+	// back with; nil is nobody.
+	Called func(took time.Duration, err error)
 }
 
 // Defaults fills in what was left at zero.
@@ -33,6 +36,9 @@ func (o Options) Defaults() Options {
 	}
 	if o.DumpAttempts <= 0 {
 		o.DumpAttempts = 4
+	}
+	if o.Called == nil {
+		o.Called = func(time.Duration, error) {}
 	}
 	return o
 }

@@ -1,0 +1,35 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// kernelCalls are those of the kernel rooms: one exchange over netlink, one read of a list, one
+// process of iptables.
+type kernelCalls struct {
+	took *prometheus.HistogramVec
+	late *prometheus.CounterVec
+}
+
+func newCalls(registry *prometheus.Registry) kernelCalls {
+	c := kernelCalls{
+		took: histograms(ours+"kernel_call_duration_seconds", "How long one call of a kernel room was waited for, by room.",
+			prometheus.ExponentialBuckets(0.0001, 4, 9), "room"), // 0.1 ms to 6.6 s
+		late: counters(ours+"kernel_call_timeouts_total", "Calls of a kernel room that were given up at their deadline.", "room"),
+	}
+	registry.MustRegister(c.took, c.late)
+	return c
+}
+
+// KernelCall shows one call of a kernel room. Any goroutine may call it.
+func (m *Metrics) KernelCall(room string, took time.Duration, err error) {
+	m.calls.took.WithLabelValues(room).Observe(took.Seconds())
+	late := m.calls.late.WithLabelValues(room) // there from the first call on, for rate()
+	if errors.Is(err, context.DeadlineExceeded) {
+		late.Inc()
+	}
+}

@@ -1,0 +1,210 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+)
+
+// ServiceSources is where the metrics by Service come from. None is asked by the loop,
+// and none of the readings of the kernel disturbs it: they have handles of their own.
+type ServiceSources struct {
+	// Traffic reads what all virtual servers have carried. In a mode without any it
+	// fails with ErrNoServers, and the metrics are absent.
+	Traffic func(ctx context.Context, visit func(model.FrontendKey, VirtualServer)) error
+	// Loads reads what their destinations have at the moment.
+	Loads func(ctx context.Context, visit func(model.FrontendKey, Load)) error
+	// Services and Look tell whose servers they are; Changes whether that may be another
+	// answer than before.
+	Services func(ctx context.Context) ([]model.ServiceID, error)
+	Look     func(ctx context.Context, ids []model.ServiceID, visit func(agent.Known)) error
+	Changes  func() catalog.Changes
+	// Most is how many Services have series of their own.
+	Most int
+}
+
+// ErrNoServers: the mode that runs has no virtual servers.
+var ErrNoServers = errors.New("no virtual servers in this mode")
+
+const (
+	// serviceRest is how long a reading is shown: two scrapers, or a person beside one,
+	// cost as much as one.
+	serviceRest = 10 * time.Second
+	// servicePatience bounds a reading, and servicePatienceNames the part of it that waits
+	// for the loop: one that is stuck or busy has the names of before.
+	servicePatience      = 5 * time.Second
+	servicePatienceNames = 2 * time.Second
+	// nameRest is how old names may be although nothing says that they changed: an address
+	// of the node that comes or goes is no change of a Service.
+	nameRest = time.Minute
+)
+
+// services shows the traffic of each Service. One scrape at a time reads; all others get
+// what it read.
+type services struct {
+	sources ServiceSources
+
+	mu     sync.Mutex
+	ledger ledger
+	read   time.Time // when the kernel was read last, whatever came of it
+	known  bool      // it was, and told what servers carried
+	loaded bool      // and what they had
+	named  time.Time // when names were read last
+	stamp  catalog.Changes
+	failed map[string]uint64
+}
+
+// What a reading is of, as the label of what failed.
+const (
+	ofNames       = "names"
+	ofTraffic     = "traffic"
+	ofConnections = "connections"
+)
+
+// Services shows what each Service carries, up to so many of them, and all others
+// together. It reads when somebody scrapes, once in ten seconds at most.
+func (m *Metrics) Services(s ServiceSources) {
+	m.registry.MustRegister(&services{
+		sources: s, ledger: newLedger(s.Most), failed: map[string]uint64{ofNames: 0, ofTraffic: 0, ofConnections: 0},
+	})
+}
+
+func serviceDesc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(ours+name, help, labels, nil)
+}
+
+var (
+	serviceConnections = serviceDesc("service_connections_total", "Connections that destinations of a Service were given, as the kernel counts them.", "namespace", "service")
+	servicePackets     = serviceDesc("service_packets_total", "Packets of a Service, in from clients and out to them.", "namespace", "service", "direction")
+	serviceBytes       = serviceDesc("service_bytes_total", "Bytes of a Service, in from clients and out to them, with headers from IP on.", "namespace", "service", "direction")
+	serviceRemembered  = serviceDesc("service_connections", "Connections of a Service that the kernel remembers: active are established, inactive all others.", "namespace", "service", "state")
+	serviceEndpoints   = serviceDesc("service_endpoints", "Endpoints of a Service: serving take new connections, kept and draining only go on with those they have, kept without a limit in time.", "namespace", "service", "state")
+	serviceInfo        = serviceDesc("service_info", "1 for each scheduler that virtual servers of a Service have.", "namespace", "service", "scheduler")
+	servicesSummed     = serviceDesc("services_summed", "Services that have no series of their own and are shown together as (others): see --service-metrics.")
+	serviceFailed      = serviceDesc("service_reads_failed_total", "Readings for the metrics by Service that failed: those metrics are absent, or their names old, until one succeeds.", "of")
+)
+
+// Describe implements prometheus.Collector.
+func (s *services) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{serviceConnections, servicePackets, serviceBytes, serviceRemembered, serviceEndpoints, serviceInfo, servicesSummed, serviceFailed} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (s *services) Collect(ch chan<- prometheus.Metric) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refresh()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	for of, n := range s.failed {
+		counter(serviceFailed, n, of)
+	}
+	if !s.known {
+		return
+	}
+	gauge(servicesSummed, float64(s.ledger.summed))
+	for a := range s.ledger.accounts() {
+		ns, name := a.namespace, a.name
+		counter(serviceConnections, a.carried.Connections, ns, name)
+		counter(servicePackets, a.carried.PacketsIn, ns, name, "in")
+		counter(servicePackets, a.carried.PacketsOut, ns, name, "out")
+		counter(serviceBytes, a.carried.BytesIn, ns, name, "in")
+		counter(serviceBytes, a.carried.BytesOut, ns, name, "out")
+		gauge(serviceEndpoints, float64(a.serving), ns, name, "serving")
+		for _, scheduler := range a.schedulers {
+			gauge(serviceInfo, 1, ns, name, scheduler)
+		}
+		if !s.loaded || a.partial {
+			continue // what is not known is absent
+		}
+		gauge(serviceRemembered, float64(a.active), ns, name, "active")
+		gauge(serviceRemembered, float64(a.inactive), ns, name, "inactive")
+		gauge(serviceEndpoints, float64(a.kept), ns, name, "kept")
+		gauge(serviceEndpoints, float64(a.draining), ns, name, "draining")
+	}
+}
+
+// refresh reads again what is too old.
+func (s *services) refresh() {
+	if !s.read.IsZero() && time.Since(s.read) < serviceRest {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), servicePatience)
+	defer cancel()
+	s.known, s.loaded = false, false
+	if s.rename(ctx) {
+		s.known = s.count(ofTraffic, s.carried(ctx))
+	}
+	if s.known {
+		s.loaded = s.count(ofConnections, s.loads(ctx))
+	}
+	s.read = time.Now()
+}
+
+// count books a failure; that a mode has no servers is none.
+func (s *services) count(of string, err error) (ok bool) {
+	if err != nil && !errors.Is(err, ErrNoServers) {
+		s.failed[of]++
+	}
+	return err == nil
+}
+
+func (s *services) carried(ctx context.Context) error {
+	round := s.ledger.begin()
+	if err := s.sources.Traffic(ctx, round.server); err != nil {
+		return err
+	}
+	round.end()
+	return nil
+}
+
+func (s *services) loads(ctx context.Context) error {
+	round := s.ledger.beginLoads()
+	if err := s.sources.Loads(ctx, round.load); err != nil {
+		return err
+	}
+	round.end()
+	return nil
+}
+
+// rename learns whose servers they are, where that may have changed. The names of before
+// will do while the loop does not answer; without any there is nothing to show.
+func (s *services) rename(ctx context.Context) (ok bool) {
+	now := s.sources.Changes()
+	if s.fresh(now) {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, servicePatienceNames)
+	defer cancel()
+	var known []agent.Known
+	ids, err := s.sources.Services(ctx)
+	if err == nil {
+		known = make([]agent.Known, 0, len(ids))
+		err = s.sources.Look(ctx, ids, func(k agent.Known) { known = append(known, k) })
+	}
+	if !s.count(ofNames, err) {
+		return !s.named.IsZero()
+	}
+	s.ledger.rename(known)
+	s.named, s.stamp = time.Now(), now
+	return true
+}
+
+// fresh tells that names cannot be others than those that were read. Where changes waited
+// for the loop when that was done, nobody knows whether it had taken them.
+func (s *services) fresh(now catalog.Changes) bool {
+	return !s.named.IsZero() && time.Since(s.named) < nameRest && now == s.stamp && s.stamp.PendingServices+s.stamp.PendingSlices == 0
+}
