@@ -48,6 +48,7 @@ var law = map[string][]string{
 	"internal/inspect":            {"internal/agent", "internal/dataplane", "internal/model"},
 	"internal/explain":            {"internal/model", "internal/dataplane", "internal/agent", "internal/rowdiff"},
 	"internal/rowdiff":            {},
+	"internal/top":                {"internal/kernel/vserver", "charm.land/bubbletea/v2"},
 	"internal/telemetry":          {"internal/model", "internal/catalog", "internal/agent", "internal/dataplane", "k8s.io/client-go/tools/metrics", "github.com/prometheus/client_golang/..."},
 }
 
