@@ -169,6 +169,7 @@ func (p *program) measure() {
 	m.IdleTimes(p.kernel.idleTimes)
 	m.Sources(p.synced)
 	p.kernel.calls.tell(m.KernelCall)
+	m.Sets(p.newSetReader().fill)
 	m.Features(func() []telemetry.Feature {
 		return []telemetry.Feature{{Name: "AllowServiceExternalIPs", Enabled: p.live.now().AllowExternalIPs}}
 	})

@@ -65,6 +65,9 @@ func ask(m *telemetry.Metrics, start time.Time) {
 	})
 	m.HealthPorts(func() (open, failed int) { return 15, 16 })
 	m.Events(func() uint64 { return 6 })
+	m.Sets(func(context.Context) ([]telemetry.SetFill, error) {
+		return []telemetry.SetFill{{Name: "KUBE-CLUSTER-IP", Entries: 29, Most: 58}}, nil
+	})
 	n := newNode()
 	n.serve("cart", []string{"10.0.0.1:80"}, "10.96.0.1:80")
 	n.serve("front", []string{"10.0.0.1:80"}, "10.96.0.2:80")

@@ -1,0 +1,54 @@
+package telemetry
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// SetFill is how full one set is.
+type SetFill struct {
+	Name string
+	// Entries are those in it, Most as many as it takes; it grows once it refuses one.
+	Entries, Most uint32
+}
+
+// setsRest is how long a reading of sets is shown, setsPatience how long it may take.
+const (
+	setsRest     = 10 * time.Second
+	setsPatience = 2 * time.Second
+)
+
+// Sets shows how full the sets are that have a limit, and what they hold. It reads when
+// somebody scrapes, once in ten seconds at most; what cannot be read is absent.
+func (m *Metrics) Sets(read func(ctx context.Context) ([]SetFill, error)) {
+	var (
+		mu   sync.Mutex
+		last []SetFill
+		at   time.Time
+	)
+	sets := func() []SetFill {
+		mu.Lock()
+		defer mu.Unlock()
+		if at.IsZero() || time.Since(at) >= setsRest {
+			ctx, cancel := context.WithTimeout(context.Background(), setsPatience)
+			defer cancel()
+			var err error
+			if last, err = read(ctx); err != nil {
+				last = nil
+			}
+			at = time.Now()
+		}
+		return last
+	}
+	m.pullGauge(ours+"set_entries", "Entries of a set that has a limit.", func(e emit) {
+		for _, s := range sets() {
+			e(float64(s.Entries), s.Name)
+		}
+	}, "set")
+	m.pullGauge(ours+"set_fill_ratio", "How full a set is that has a limit, 1 is full: it grows, by being replaced, once it refuses an entry.", func(e emit) {
+		for _, s := range sets() {
+			e(float64(s.Entries)/float64(max(1, s.Most)), s.Name)
+		}
+	}, "set")
+}
