@@ -15,7 +15,7 @@ IMAGE     ?= kube-ipvs:dev
 PLATFORMS ?=
 PUSH      ?=
 
-.PHONY: help build man demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover e2e-kills e2e-million bench-memory bench-iptables bench-peers bench-limits bench-fleet bench bench-micro profile fuzz golden lint verify vuln image manifests clean
+.PHONY: help build man demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover e2e-kills e2e-million bench-memory bench-iptables bench-peers bench-limits bench-fleet bench bench-micro profile alerts fuzz golden lint verify vuln image manifests clean
 
 help: ## this list
 	@echo 'kube-ipvs: Kubernetes Services on the kernel'"'"'s IP Virtual Server'
@@ -98,6 +98,9 @@ bench-micro: ## those that need no kernel, in a minute, against the last run on 
 
 profile: ## CPU, heap, block and trace of start, churn and idle in bin/profile; N=10000 Services, MODE=iptables without IPVS
 	@N='$(N)' MODE='$(MODE)' e2e/profile.sh
+
+alerts: ## dashboard and alert rules against Prometheus' parser and engine, which are a module of their own
+	cd e2e/alerts && $(GO) vet ./... && $(GO) test ./...
 
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	@for target in $$(grep -rho --include='*_test.go' -E '^func Fuzz[A-Za-z]+' internal ipset scheduler | awk '{ print $$2 }' | sort -u); do \

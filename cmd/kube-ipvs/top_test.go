@@ -51,7 +51,12 @@ func agentAt(t *testing.T) *inspect.Client {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- inspect.Serve(ctx, l, inspect.Handler(shopKeeper{}, http.NotFoundHandler())) }()
-	t.Cleanup(func() { cancel(); <-done })
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
 	return inspect.NewClient(path)
 }
 

@@ -20,7 +20,9 @@ func expressions(t *testing.T) map[string]string {
 			Title, Type string
 			Targets     []struct{ Expr string }
 		}
-		Templating struct{ List []struct{ Name, Definition string } }
+		Templating struct {
+			List []struct{ Name, Definition string }
+		}
 	}
 	read(t, "kube-ipvs.dashboard.json", &dashboard, json.Unmarshal)
 	for _, p := range dashboard.Panels {

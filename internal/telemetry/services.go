@@ -30,7 +30,7 @@ type ServiceSources struct {
 	Most int
 }
 
-// ErrNoServers: the mode that runs has no virtual servers.
+// ErrNoServers says that the mode that runs has no virtual servers.
 var ErrNoServers = errors.New("no virtual servers in this mode")
 
 const (
