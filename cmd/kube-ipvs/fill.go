@@ -25,7 +25,7 @@ type setReader struct {
 func (p *program) newSetReader() *setReader {
 	return &setReader{
 		carries: func() bool { return p.ipvsMode() != nil },
-		open:    func() (setStat, error) { return ipset.New(ipset.Options{}) },
+		open:    func() (setStat, error) { return ipset.New(ipset.Options{Called: p.kernel.calls.of("metrics")}) },
 	}
 }
 

@@ -28,7 +28,9 @@ type trafficReader struct {
 func (p *program) newTrafficReader() *trafficReader {
 	return &trafficReader{
 		carries: func() bool { return p.ipvsMode() != nil },
-		open:    func() (trafficKernel, error) { return vserver.New(p.log, vserver.Options{}) },
+		open: func() (trafficKernel, error) {
+			return vserver.New(p.log, vserver.Options{Called: p.kernel.calls.of("metrics")})
+		},
 	}
 }
 

@@ -17,7 +17,7 @@ type kernelCalls struct {
 
 func newCalls(registry *prometheus.Registry) kernelCalls {
 	c := kernelCalls{
-		took: histograms(ours+"kernel_call_duration_seconds", "How long one call of a kernel room was waited for, by room.",
+		took: histograms(ours+"kernel_call_duration_seconds", "How long one call of a kernel room was waited for, by room; metrics are the calls that read for these.",
 			prometheus.ExponentialBuckets(0.0001, 4, 9), "room"), // 0.1 ms to 6.6 s
 		late: counters(ours+"kernel_call_timeouts_total", "Calls of a kernel room that were given up at their deadline.", "room"),
 	}

@@ -6,7 +6,10 @@
 //	                             ─► /metrics/slis
 //
 // What happens is told by calls (Pass, Cycle, Probed); what merely is gets asked for
-// when somebody scrapes (Inputs, Loop, Watches), so that a loop that is stuck shows.
+// when somebody scrapes (Inputs, Loop, Watches), so that a loop that is stuck shows. What
+// Services carry is asked of the kernel then, by functions that were handed in and once for
+// all scrapes of ten seconds (Services): an account for each Service up to a number of them,
+// and one for all others (ledger).
 //
 // The law it keeps: a metric of kube-proxy that means something in ipvs mode is there
 // with its name, type, labels and buckets (contract section 9), so that dashboards and
