@@ -187,7 +187,7 @@ func (p *population) readLinks(ctx context.Context, log *zap.Logger) error {
 }
 
 func (p *population) readSets(ctx context.Context) error {
-	h, err := openSets(ctx)
+	h, err := openSets(ctx, nil)
 	if errors.Is(err, ipset.ErrUnsupported) {
 		return nil
 	}

@@ -104,13 +104,6 @@ type carrier struct {
 	rules *iptables.Mode // nil in another mode
 }
 
-// EachDraining tells of what drains, in the mode in which something does.
-func (c *carrier) EachDraining(visit func(dataplane.Draining)) {
-	if c.ipvs != nil {
-		c.ipvs.EachDraining(visit)
-	}
-}
-
 // newCarrier makes the mode that settings name.
 func (p *program) newCarrier(ctx context.Context, now settings) *carrier {
 	var flows ipvs.Flows // the same for both modes

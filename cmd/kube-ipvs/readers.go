@@ -51,12 +51,12 @@ func openReaders(ctx context.Context, log *zap.Logger, c config.Config) (readers
 	} else {
 		k.servers, out.deps.Servers = nil, unreadServers{err: err}
 	}
-	if k.sets, err = openSets(ctx); err == nil {
+	if k.sets, err = openSets(ctx, nil); err == nil {
 		out.deps.Sets = k.sets
 	} else {
 		k.sets, out.deps.Sets = nil, unreadSets{err: err}
 	}
-	if k.rules, err = openRules(log, c, k.tables); err == nil {
+	if k.rules, err = openRules(log, c, k.tables, nil); err == nil {
 		out.deps.Rules, out.rules, out.families = k.rules, k.rules, families(k.rules)
 	} else {
 		out.deps.Rules = unreadRules{err: err}

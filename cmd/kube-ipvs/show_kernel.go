@@ -136,7 +136,7 @@ func (r *kernelReader) openSets(ctx context.Context, _ config.Config) error {
 		r.note("ipset is not loaded: there are no sets")
 		return nil
 	}
-	h, err := openSets(ctx)
+	h, err := openSets(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (r *kernelReader) openRules(_ context.Context, c config.Config) error {
 		r.note("iptables-legacy is not in use: there are no rules")
 		return nil
 	}
-	h, err := openRules(zap.NewNop(), c, nil)
+	h, err := openRules(zap.NewNop(), c, nil, nil)
 	if errors.Is(err, rules.ErrUnsupported) {
 		return fmt.Errorf("%w\n  remedy: %s", err, map[bool]string{true: "install iptables", false: "run as root"}[os.Geteuid() == 0])
 	}

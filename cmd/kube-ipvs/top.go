@@ -122,20 +122,26 @@ func (f topFlags) show(cmd *cobra.Command, from *top.Source, service string) err
 // namesFrom asks the agent whose virtual servers there are, and what drains.
 func namesFrom(ctx context.Context, agent *inspect.Client) (top.Names, error) {
 	out := top.Names{Of: map[vserver.ServerKey]top.Name{}, Draining: map[vserver.DestinationKey]time.Time{}}
-	names, err := agent.Names(ctx)
+	names, err := agent.Names(ctx, inspect.Filter{})
 	if err != nil {
 		return out, err
 	}
-	draining, err := agent.Draining(ctx)
+	moving, err := agent.Draining(ctx, inspect.Filter{})
 	if err != nil {
 		return out, err
 	}
-	for _, n := range names {
+	for _, n := range names.Items {
 		out.Of[serverKey(n.Addr, n.Port, n.Protocol)] = top.Name{Namespace: n.Namespace, Name: n.Service}
 	}
-	for _, d := range draining {
-		k := vserver.DestinationKey{Server: serverKey(d.Addr, d.Port, d.Protocol), Addr: d.Endpoint.Addr(), Port: d.Endpoint.Port()}
-		out.Draining[k] = d.Until
+	for _, d := range moving.Items {
+		at, errAt := model.ParseFrontendKey(d.Frontend)
+		to, errTo := netip.ParseAddrPort(d.Backend)
+		if err := errors.Join(errAt, errTo); err != nil {
+			return out, fmt.Errorf("read what drains: %w", err)
+		}
+		if d.State == inspect.Draining && d.Until != nil {
+			out.Draining[vserver.DestinationKey{Server: serverKey(at.Addr, at.Port, at.Protocol), Addr: to.Addr(), Port: to.Port()}] = *d.Until
+		}
 	}
 	return out, nil
 }

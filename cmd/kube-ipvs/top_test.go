@@ -35,9 +35,13 @@ func (shopKeeper) Look(_ context.Context, ids []model.ServiceID, visit func(agen
 	return nil
 }
 
-func (shopKeeper) Draining(context.Context) ([]dataplane.Draining, error) {
+func (shopKeeper) Pending(context.Context, int) ([]dataplane.PendingTable, error) { return nil, nil }
+
+func (shopKeeper) Moving(_ context.Context, list dataplane.MovingList) (dataplane.MovingList, error) {
 	key := model.FrontendKey{Addr: netip.MustParseAddr("10.96.0.1"), Port: 80, Protocol: model.TCP}
-	return []dataplane.Draining{{Frontend: key, Addr: netip.MustParseAddrPort("10.0.0.2:8080"), Until: time.Now().Add(time.Hour)}}, nil
+	to := netip.MustParseAddrPort("10.0.0.2:8080")
+	list.Add(to, func() dataplane.Moving { return dataplane.Moving{Frontend: key, Backend: to, Until: time.Now().Add(time.Hour)} })
+	return list, nil
 }
 
 // agentAt serves at a socket.

@@ -132,13 +132,13 @@ func follow(cmd *cobra.Command, target trace.Target, o traceOptions) error {
 	known := newTracked(log, target)
 	defer known.close()
 	fmt.Fprintf(cmd.ErrOrStderr(), "looking at %s and %d endpoints for %s or %d packets; Ctrl-C ends it\n",
-		serverKey(target), len(target.Backends), o.duration, o.packets)
+		tracedServer(target), len(target.Backends), o.duration, o.packets)
 	report, err := watch(cmd.Context(), socket, known, target, o)
 	report.served, report.unwatched = served, all-len(target.Backends)
 	return errors.Join(err, writeTrace(cmd.OutOrStdout(), o.output, report))
 }
 
-func serverKey(t trace.Target) vserver.ServerKey {
+func tracedServer(t trace.Target) vserver.ServerKey {
 	return vserver.ServerKey{Addr: t.VIP.Addr(), Port: t.VIP.Port(), Protocol: t.Protocol}
 }
 
@@ -153,14 +153,14 @@ func findBackends(ctx context.Context, log *zap.Logger, t *trace.Target) (served
 		return false, err
 	}
 	defer h.Close()
-	_, err = h.GetServer(ctx, serverKey(*t))
+	_, err = h.GetServer(ctx, tracedServer(*t))
 	if errors.Is(err, vserver.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	destinations, err := h.ListDestinations(ctx, serverKey(*t))
+	destinations, err := h.ListDestinations(ctx, tracedServer(*t))
 	if err != nil {
 		return false, err
 	}
@@ -353,7 +353,7 @@ func writeTrace(w io.Writer, output string, r traceReport) error {
 }
 
 func (r traceReport) json() traceJSON {
-	j := traceJSON{VIP: serverKey(r.target).String(), Served: r.served, Endpoints: r.target.Serving, Unwatched: r.unwatched, Seconds: r.took.Seconds(),
+	j := traceJSON{VIP: tracedServer(r.target).String(), Served: r.served, Endpoints: r.target.Serving, Unwatched: r.unwatched, Seconds: r.took.Seconds(),
 		Packets: r.packets, Lost: r.lost, Unfollowed: r.left, Connections: []traceConnectionJSON{}}
 	for _, c := range r.connections {
 		one := traceConnectionJSON{Client: c.Client.String(), Why: c.Why}
@@ -371,7 +371,7 @@ func (r traceReport) json() traceJSON {
 func (r traceReport) write(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d packets of %d connections in %.1f s, %d lost; endpoints that take new ones: %d\n",
-		serverKey(r.target), r.packets, len(r.connections), r.took.Seconds(), r.lost, r.target.Serving)
+		tracedServer(r.target), r.packets, len(r.connections), r.took.Seconds(), r.lost, r.target.Serving)
 	if r.unwatched > 0 {
 		fmt.Fprintf(&b, "%d endpoints are not watched, for a filter has room for %d; connection tracking tells when one was chosen\n", r.unwatched, capture.MostEndpoints-1)
 	}

@@ -43,8 +43,8 @@ func TestTraceTarget(t *testing.T) {
 	o := traceOptions{duration: time.Second, packets: 1, output: "text"}
 	for text, want := range map[string]string{"10.96.0.10:53": "10.96.0.10:53/tcp", "10.96.0.10:53/UDP": "10.96.0.10:53/udp", "[fd00::a]:38412/sctp": "[fd00::a]:38412/sctp"} {
 		got, err := o.target(text)
-		if err != nil || serverKey(got).String() != want {
-			t.Errorf("%s: %s, %v; want %s", text, serverKey(got), err, want)
+		if err != nil || tracedServer(got).String() != want {
+			t.Errorf("%s: %s, %v; want %s", text, tracedServer(got), err, want)
 		}
 	}
 }

@@ -1,11 +1,6 @@
 package dataplane
 
-import (
-	"net/netip"
-	"time"
-
-	"github.com/kube-ipvs/kube-ipvs/internal/model"
-)
+import "time"
 
 // Drains is how destinations fare whose endpoints are backends no more and whose
 // connections go on, and how many have just come.
@@ -20,14 +15,6 @@ type Drains struct {
 	Climbing int
 	// Trash is what was deleted lately, drained or not.
 	Trash Trash
-}
-
-// Draining is one destination that drains.
-type Draining struct {
-	Frontend model.FrontendKey
-	Addr     netip.AddrPort
-	// Until is when its connections are cut at the latest; the zero time is never.
-	Until time.Time
 }
 
 // Trash tells of deleted destinations that the kernel still keeps, and has each that is

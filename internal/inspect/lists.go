@@ -47,6 +47,7 @@ func handleLists(mux *http.ServeMux, l Lists) {
 	mux.Handle("GET "+pathServices, known(l, Filter.ofService, serviceRows))
 	mux.Handle("GET "+pathFrontends, known(l, Filter.ofService, frontendRows))
 	mux.Handle("GET "+pathBackends, known(l, Filter.ofService, backendRows))
+	mux.Handle("GET "+pathNames, known(l, Filter.ofService, nameRows))
 	anyService := func(Filter, model.ServiceID) bool { return true } // one that is chosen may be the holder
 	mux.Handle("GET "+pathConflicts, known(l, anyService, conflictRows))
 	mux.Handle("GET "+pathPending, listing(func(ctx context.Context, _ Filter, out *listWriter) error {

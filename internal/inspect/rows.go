@@ -280,10 +280,10 @@ var opRank = map[string]int{"add": 1, "update": 2, "delete": 3}
 func movingRow(m dataplane.Moving) MovingRow {
 	r := MovingRow{
 		Frontend: m.Frontend.String(), Backend: m.Backend.String(), Namespace: m.Service.Namespace, Name: m.Service.Name, PortName: m.PortName,
-		State: "draining", Since: moment(m.Since), Until: moment(m.Until), Weight: m.Weight, FullWeight: m.Full,
+		State: Draining, Since: moment(m.Since), Until: moment(m.Until), Weight: m.Weight, FullWeight: m.Full,
 	}
 	if m.Climbs {
-		r.State = "climbing"
+		r.State = Climbing
 		return r
 	}
 	r.Connections = map[dataplane.ConnectionState]string{

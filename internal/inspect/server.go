@@ -35,7 +35,6 @@ func Handler(r Reader, metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+pathMetrics, metrics)
 	handleLists(mux, r)
-	serveNames(mux, r)
 	mux.HandleFunc("GET "+pathStatus, func(w http.ResponseWriter, req *http.Request) {
 		ctx, cancel := context.WithTimeout(req.Context(), answerWithin)
 		defer cancel()

@@ -121,6 +121,12 @@ type ConflictRow struct {
 	Why      string `json:"why"`
 }
 
+// States of a MovingRow.
+const (
+	Draining = "draining" // it has lost its endpoint and keeps its connections
+	Climbing = "climbing" // it is new, and gets its weight by and by
+)
+
 // MovingRow is a destination that drains or climbs.
 type MovingRow struct {
 	Frontend  string `json:"frontend"`
@@ -128,7 +134,7 @@ type MovingRow struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	PortName  string `json:"portName,omitempty"`
-	// State is draining or climbing.
+	// State is Draining or Climbing.
 	State string `json:"state"`
 	// Since is when it began; without it the endpoint is kept for as long as its connections last. Until is when
 	// it ends at the latest.

@@ -369,14 +369,3 @@ func (d *drains) due() time.Time {
 func (m *Mode) Drains() dataplane.Drains {
 	return dataplane.Drains{Now: m.drains.count, Climbing: m.ramp.count, Ended: maps.Clone(m.drains.ended), Trash: slices.Clone(dataplane.Trash(m.trash))}
 }
-
-// EachDraining tells of each destination that drains, in no order.
-func (m *Mode) EachDraining(visit func(dataplane.Draining)) {
-	for k, d := range m.drains.all() {
-		end, limited := d.deadline()
-		if !limited {
-			end = time.Time{}
-		}
-		visit(dataplane.Draining{Frontend: frontendKey(k.Server), Addr: netip.AddrPortFrom(k.Addr, k.Port), Until: end})
-	}
-}

@@ -120,8 +120,8 @@ func destinationRow(k vserver.DestinationKey, d vserver.Destination, c vserver.C
 		addrAttr(1, k.Addr), portAttr(2, k.Port), u16Attr(11, familyOf(k.Addr)), u32Attr(3, uint32(d.Forward)),
 		u32Attr(4, uint32(d.Weight)), u32Attr(5, d.Upper), u32Attr(6, d.Lower),
 		u32Attr(7, c.Active), u32Attr(8, c.Inactive),
-		narrowStats(carried), wideStats(carried),
-		attr(13, []byte{d.Tunnel}), portAttr(14, d.TunnelPort), u16Attr(15, d.TunnelFlags))
+		attr(13, []byte{d.Tunnel}), portAttr(14, d.TunnelPort), u16Attr(15, d.TunnelFlags),
+		narrowStats(carried), wideStats(carried))
 }
 
 // narrowStats is IPVS_SVC_ATTR_STATS, which wraps; wideStats is the one that does not. The
