@@ -15,7 +15,7 @@ IMAGE     ?= kube-ipvs:dev
 PLATFORMS ?=
 PUSH      ?=
 
-.PHONY: help build man demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover e2e-kills e2e-million bench-memory bench-iptables bench-peers bench-limits bench-fleet bench bench-micro profile alerts fuzz golden lint verify vuln image manifests clean
+.PHONY: help build man demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover recordings e2e-kills e2e-million bench-memory bench-iptables bench-peers bench-limits bench-fleet bench bench-micro profile alerts fuzz golden lint verify vuln image manifests clean
 
 help: ## this list
 	@echo 'kube-ipvs: Kubernetes Services on the kernel'"'"'s IP Virtual Server'
@@ -68,6 +68,10 @@ e2e-kube: ## a real API server, the agent, packets; builds the control plane onc
 
 e2e-takeover: ## kube-proxy in each mode, kube-ipvs, and back, with 1,000 Services under load
 	KUBE_IPVS_E2E_TAKEOVER=1 e2e/test-kube.sh TestTakeover
+
+recordings: ## what the verbs print, run in the VM, into e2e/recordings and README; look at the diff
+	KUBE_IPVS_E2E_RECORD=1 e2e/test-vm.sh packet TestRecordings
+	KUBE_IPVS_E2E_RECORD=1 $(GO) test -count=1 -run TestReadmeRecordings ./cmd/kube-ipvs
 
 e2e-kills: ## fifty times kill -9 during churn (make test has twelve)
 	KUBE_IPVS_E2E_KILLS=50 e2e/test-vm.sh packet TestKilledAtRandomMoments

@@ -22,14 +22,18 @@ say() { printf 'test-vm: %s\n' "$*"; }
 
 # in_guest GROUP TIMEOUT COPY... -- COMMAND: runs the command where IPVS is; its output goes to the group's log.
 in_guest() {
-	local group=$1 timeout=$2 copies=()
+	local group=$1 timeout=$2 copies=() record=()
 	shift 2
 	while [ "$1" != -- ]; do
 		copies+=(-copy "$1")
 		shift
 	done
 	shift
-	bin/vmrun -auto -timeout "$timeout" "${copies[@]}" -share "$PWD:/run/kube-ipvs/src" \
+	if [ -n "${KUBE_IPVS_E2E_RECORD:-}" ]; then
+		mkdir -p e2e/recordings
+		record=(-share "$PWD/e2e/recordings:/run/kube-ipvs/recordings:rw" -env KUBE_IPVS_E2E_RECORD=/run/kube-ipvs/recordings)
+	fi
+	bin/vmrun -auto -timeout "$timeout" "${copies[@]}" "${record[@]}" -share "$PWD:/run/kube-ipvs/src" \
 		-env KUBE_IPVS_BIN=/run/kube-ipvs/bin/kube-ipvs -env "KUBE_IPVS_E2E_MILLION=${KUBE_IPVS_E2E_MILLION:-}" \
 		-env "KUBE_IPVS_E2E_KILLS=${KUBE_IPVS_E2E_KILLS:-}" -- "$@" >"bin/vm-$group.log"
 }

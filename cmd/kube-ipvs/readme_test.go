@@ -51,6 +51,48 @@ func TestReadmeExamples(t *testing.T) {
 	}
 }
 
+// recording is a fenced block of the README that shows what a verb prints on a node, and
+// names the file that has it.
+var recording = regexp.MustCompile("(?ms)^```text (e2e/recordings/\\S+)\n(.*?)^```$")
+
+// What the README shows of the verbs is what make recordings has written. With
+// KUBE_IPVS_E2E_RECORD it is put there.
+func TestReadmeRecordings(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := map[string]bool{}
+	fresh := recording.ReplaceAllStringFunc(string(text), func(found string) string {
+		file := recording.FindStringSubmatch(found)[1]
+		shown[file] = true
+		body, err := os.ReadFile(filepath.Join("../..", file))
+		if err != nil {
+			t.Error(err)
+			return found
+		}
+		return "```text " + file + "\n" + string(body) + "```"
+	})
+	if os.Getenv("KUBE_IPVS_E2E_RECORD") != "" {
+		if err := os.WriteFile("../../README.md", []byte(fresh), 0o644); err != nil { //nolint:gosec // as readable as it was
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(string(text), fresh); diff != "" {
+		t.Errorf("README shows something else than is recorded: make recordings (-README +recorded):\n%s", diff)
+	}
+	files, err := filepath.Glob("../../e2e/recordings/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no recordings, error %v", err)
+	}
+	for _, f := range files {
+		if name := "e2e/recordings/" + filepath.Base(f); !shown[name] {
+			t.Errorf("%s is not in the README", name)
+		}
+	}
+}
+
 // shown is what a reader of the README sees who types the command.
 func shown(t *testing.T, command string) string {
 	t.Helper()

@@ -40,7 +40,9 @@ func (shopKeeper) Pending(context.Context, int) ([]dataplane.PendingTable, error
 func (shopKeeper) Moving(_ context.Context, list dataplane.MovingList) (dataplane.MovingList, error) {
 	key := model.FrontendKey{Addr: netip.MustParseAddr("10.96.0.1"), Port: 80, Protocol: model.TCP}
 	to := netip.MustParseAddrPort("10.0.0.2:8080")
-	list.Add(to, func() dataplane.Moving { return dataplane.Moving{Frontend: key, Backend: to, Until: time.Now().Add(time.Hour)} })
+	list.Add(to, func() dataplane.Moving {
+		return dataplane.Moving{Frontend: key, Backend: to, Until: time.Now().Add(time.Hour)}
+	})
 	return list, nil
 }
 

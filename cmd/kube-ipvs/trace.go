@@ -253,7 +253,8 @@ func watch(ctx context.Context, from packets, known flows, target trace.Target, 
 	}
 	w.choose(context.WithoutCancel(ctx))
 	stats, err := from.Stats()
-	return traceReport{target: target, took: time.Since(w.start), packets: w.taken, lost: stats.Lost, left: w.Left(), connections: w.Report()}, errors.Join(failed, err)
+	took := time.Since(w.start)
+	return traceReport{target: target, took: took, packets: w.taken, lost: stats.Lost, left: w.Left(), connections: w.Report(took)}, errors.Join(failed, err)
 }
 
 // watcher hands packets to a tracer and asks for what that does not know.
@@ -334,6 +335,7 @@ type (
 		Backend  string             `json:"backend,omitempty"`
 		Stations []traceStationJSON `json:"stations"`
 		Why      []string           `json:"why,omitempty"`
+		UnderWay bool               `json:"underWay,omitempty"`
 	}
 	traceStationJSON struct {
 		Station string   `json:"station"`
@@ -356,7 +358,7 @@ func (r traceReport) json() traceJSON {
 	j := traceJSON{VIP: tracedServer(r.target).String(), Served: r.served, Endpoints: r.target.Serving, Unwatched: r.unwatched, Seconds: r.took.Seconds(),
 		Packets: r.packets, Lost: r.lost, Unfollowed: r.left, Connections: []traceConnectionJSON{}}
 	for _, c := range r.connections {
-		one := traceConnectionJSON{Client: c.Client.String(), Why: c.Why}
+		one := traceConnectionJSON{Client: c.Client.String(), Why: c.Why, UnderWay: c.UnderWay}
 		if c.Backend.IsValid() {
 			one.Backend = c.Backend.String()
 		}
@@ -388,6 +390,9 @@ func (r traceReport) write(w io.Writer) error {
 		fmt.Fprintf(&b, "\nconnection %d, of %s\n", i+1, c.Client)
 		for n, s := range c.Stations {
 			fmt.Fprintf(&b, "  %d  %+7.3fs  %-9s  %s\n", n+1, s.At.Seconds(), s.Name, s.Text)
+		}
+		if c.UnderWay {
+			fmt.Fprintf(&b, "  under way when the trace ended\n")
 		}
 		if len(c.Why) > 0 {
 			fmt.Fprintf(&b, "  no further; what that may be:\n")

@@ -120,7 +120,8 @@ func watchTape(t *testing.T, o traceOptions) traceReport {
 
 func TestTraceText(t *testing.T) {
 	var b bytes.Buffer
-	if err := writeTrace(&b, "text", watchTape(t, traceOptions{duration: 50 * time.Millisecond, packets: 100})); err != nil {
+	// What comes no further is not said to be broken within a second.
+	if err := writeTrace(&b, "text", watchTape(t, traceOptions{duration: 1100 * time.Millisecond, packets: 100})); err != nil {
 		t.Fatal(err)
 	}
 	want := `10.96.0.20:80/tcp: 3 packets of 2 connections in 1.5 s, 2 lost; endpoints that take new ones: 1

@@ -27,6 +27,7 @@ type service struct {
 
 	namespace   string // empty: test
 	annotations annotations
+	labels      map[string]string
 }
 
 // annotations are those of kube-ipvs.io, by what follows it.
@@ -133,7 +134,7 @@ func (s service) object() object {
 	if s.healthPort > 0 {
 		spec["healthCheckNodePort"] = s.healthPort
 	}
-	meta := object{"name": s.name, "namespace": s.in(), "annotations": s.annotations.object()}
+	meta := object{"name": s.name, "namespace": s.in(), "annotations": s.annotations.object(), "labels": s.labels}
 	return object{
 		"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec,
 		"status": object{"loadBalancer": object{"ingress": s.ingress()}},

@@ -29,6 +29,7 @@ import (
 // mode is a dataplane in memory: it journals what the loop asks of it and fails
 // on demand.
 type mode struct {
+	leaves    netip.AddrPort       // drains, with drains
 	frontends *dataplane.Frontends // of the loop alone
 	mu        sync.Mutex
 	journal   []string
@@ -206,6 +207,12 @@ var climbing = netip.MustParseAddrPort("10.244.0.9:80")
 
 func (m *mode) Moving(list *dataplane.MovingList) {
 	m.locked(func() {
+		if m.leaves.IsValid() {
+			list.Add(m.leaves, func() dataplane.Moving {
+				return dataplane.Moving{Frontend: model.FrontendKey{Addr: netip.MustParseAddr("10.96.0.1"), Port: 80, Protocol: model.TCP},
+					Service: model.ServiceID{Namespace: "default", Name: "web"}, Backend: m.leaves}
+			})
+		}
 		for range m.drains.Now {
 			list.Add(netip.AddrPort{}, func() dataplane.Moving { return dataplane.Moving{} })
 		}

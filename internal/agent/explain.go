@@ -54,6 +54,9 @@ type Story struct {
 	LastError string `json:"lastError,omitempty"`
 	// Holder says whose an address is that was asked for, empty if it is no machine's.
 	Holder string `json:"holder,omitempty"`
+	// Leaving are the frontends, with their Services, at which a destination drains that listens
+	// at the address and is no endpoint any more.
+	Leaving []string `json:"leaving"`
 	// Services that have what was asked for, and those that would like to.
 	Services []ServiceStory `json:"services"`
 	// Rows are those of the frontends that were asked for, if they are in force.
@@ -149,10 +152,10 @@ func (a *Agent) tell(q Question, inputs []catalog.Input) (Story, error) {
 	s := a.status()
 	out := Story{
 		Asked: q.String(), Node: s.Node, Mode: s.Mode, Synced: s.Synced, Complete: s.Complete, Ready: s.Ready, LastError: s.LastError,
-		Services: []ServiceStory{},
+		Leaving: []string{}, Services: []ServiceStory{},
 	}
 	if q.Address.IsValid() {
-		out.Holder = a.host.Holder(q.Address)
+		out.Holder, out.Leaving = a.host.Holder(q.Address), a.leaving(q)
 	}
 	var keys []model.FrontendKey
 	for _, in := range inputs {
@@ -170,6 +173,25 @@ func (a *Agent) tell(q Question, inputs []catalog.Input) (Story, error) {
 	}
 	out.Rows = rows
 	return out, nil
+}
+
+// mostLeaving bounds what is told of one address that drains.
+const mostLeaving = 100
+
+// leaving lists where a destination at the address drains.
+func (a *Agent) leaving(q Question) []string {
+	list := dataplane.MovingList{Most: mostLeaving, To: func(to netip.AddrPort) bool {
+		return to.Addr() == q.Address && (q.Port == 0 || q.Port == to.Port())
+	}}
+	a.opts.Mode.Moving(&list)
+	out := []string{}
+	for _, m := range list.Rows {
+		if !m.Climbs && (q.Protocol == 0 || q.Protocol == m.Frontend.Protocol) {
+			out = append(out, fmt.Sprintf("%s of %s", m.Frontend, m.Service))
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // concernsSpec tells whether a Service has to do with an address but for a NodePort.

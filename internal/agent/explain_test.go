@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -65,6 +67,37 @@ func TestExplain(t *testing.T) {
 		}
 		if s = ask("10.96.0.99:80", ""); len(s.Services) != 0 || s.Rows.Desired["servers"] != "" {
 			w.Errorf("story of an address of nobody: %+v", s)
+		}
+	})
+}
+
+// An address that is no endpoint any more, and drains, is not unknown.
+func TestExplainWhatDrains(t *testing.T) {
+	m := newMode()
+	m.drains = dataplane.Drains{Climbing: 1}
+	run(t, m, func(w *world) {
+		w.SetState(model.FromFile, source.Complete)
+		w.after(time.Second)
+		ask := func(text string) []string {
+			q, err := agent.ParseQuestion(text, "")
+			if err != nil {
+				w.Fatal(err)
+			}
+			s, err := w.loop.Explain(w.Context(), q)
+			if err != nil || len(s.Services) > 0 {
+				w.Errorf("story %+v, error %v", s, err)
+			}
+			return s.Leaving
+		}
+		if got := ask(climbing.String()); len(got) > 0 {
+			w.Errorf("what climbs is told to drain: %q", got)
+		}
+		w.mode.locked(func() { m.leaves = climbing })
+		if diff := cmp.Diff([]string{"10.96.0.1:80/tcp of default/web"}, ask(climbing.String())); diff != "" {
+			w.Errorf("(-want +got):\n%s", diff)
+		}
+		if got := ask("10.244.0.9:81"); len(got) > 0 {
+			w.Errorf("another port drains: %q", got)
 		}
 	})
 }

@@ -58,7 +58,7 @@ func (p *page) story(s *agent.Story) {
 		p.frontends(one, s.Mode)
 		p.endpoints(one)
 	}
-	if len(s.Rows.Pending)+len(s.Rows.Draining) == 0 {
+	if len(s.Rows.Pending)+len(s.Rows.Draining)+len(s.Leaving) == 0 {
 		return
 	}
 	p.section("Pending")
@@ -67,6 +67,9 @@ func (p *page) story(s *agent.Story) {
 	}
 	for _, row := range s.Rows.Draining {
 		p.line("  draining\t%s", row)
+	}
+	for _, where := range s.Leaving {
+		p.line("  draining\t%s", where)
 	}
 }
 

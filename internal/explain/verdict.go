@@ -77,6 +77,8 @@ func (v *verdict) nobody() {
 		v.wrongf("no Service %s is known to this node", s.Asked)
 	case s.Holder != "":
 		v.wrongf("no Service is served at %s: it is %s", s.Asked, s.Holder)
+	case len(s.Leaving) > 0:
+		v.wrongf("%s is no endpoint any more: it drains, and keeps the connections that it has, at %s", s.Asked, few(s.Leaving))
 	default:
 		v.wrongf("no Service is served at %s, and none has it as an endpoint", s.Asked)
 	}

@@ -37,10 +37,15 @@ type Connection struct {
 	// Why says what may have ended it short of its client, most likely first; empty if
 	// nothing did.
 	Why []string
+	// UnderWay: it came no further yet when the trace ended.
+	UnderWay bool
 }
 
-// Report says what became of each connection, in the order in which they were seen.
-func (t *Tracer) Report() []Connection {
+// patience is how long what follows a station may take, before it is asked why it does not.
+const patience = time.Second
+
+// Report says what became of each connection, in the order in which they were seen, by the end of the trace.
+func (t *Tracer) Report(end time.Duration) []Connection {
 	halves := map[netip.AddrPort][]Answer{}
 	clients := slices.Clone(t.order)
 	for _, a := range t.answers {
@@ -55,10 +60,26 @@ func (t *Tracer) Report() []Connection {
 	}
 	var all []Connection
 	for _, client := range clients {
-		all = append(all, t.connection(client, halves[client]))
+		c := t.connection(client, halves[client])
+		if len(c.Why) > 0 && !c.refused() && end-c.last() < patience {
+			c.Why, c.UnderWay = nil, true
+		}
+		all = append(all, c)
 	}
 	slices.SortStableFunc(all, func(a, b Connection) int { return cmp.Compare(a.Stations[0].At, b.Stations[0].At) })
 	return all
+}
+
+// last is when the last station was reached.
+func (c *Connection) last() (at time.Duration) {
+	for _, s := range c.Stations {
+		at = max(at, s.At)
+	}
+	return at
+}
+
+func (c *Connection) refused() bool {
+	return slices.ContainsFunc(c.Stations, func(s Station) bool { return s.Name == Refused })
 }
 
 // connection joins the halves. A client that uses its port again has several backends; the

@@ -213,7 +213,7 @@ func TestStations(t *testing.T) {
 					}
 				}
 			}
-			if diff := cmp.Diff(tt.want, lines(tr.Report())); diff != "" {
+			if diff := cmp.Diff(tt.want, lines(tr.Report(time.Hour))); diff != "" {
 				t.Errorf("stations (-want +got):\n%s", diff)
 			}
 		})
@@ -259,8 +259,20 @@ func TestChosenWithoutPackets(t *testing.T) {
  ? the reverse path filter dropped it, for the way back to the client leads through another link
  ? the scheduler had no endpoint for it (limits reached, all at weight 0)
 `
-	if diff := cmp.Diff(wantLines, lines(tr.Report())); diff != "" {
+	if diff := cmp.Diff(wantLines, lines(tr.Report(time.Hour))); diff != "" {
 		t.Errorf("stations (-want +got):\n%s", diff)
+	}
+}
+
+// A connection that came no further a moment before the end is not said to be broken.
+func TestConnectionsUnderWay(t *testing.T) {
+	tr := trace.New(trace.Target{VIP: at(vip), Protocol: capture.TCP, Backends: []netip.AddrPort{at(web1)}, Serving: 1})
+	tr.Add(time.Second, packet(t, "in eth0 203.0.113.5:40000>10.96.0.20:80 SYN"))
+	for end, want := range map[time.Duration]bool{1100 * time.Millisecond: true, 5 * time.Second: false} {
+		c := tr.Report(end)[0]
+		if c.UnderWay != want || (len(c.Why) == 0) != want {
+			t.Errorf("after %s: under way %t, why %q", end, c.UnderWay, c.Why)
+		}
 	}
 }
 
@@ -275,7 +287,7 @@ func TestOthersAreLeftOut(t *testing.T) {
 			t.Errorf("%+v is counted", p)
 		}
 	}
-	if got := tr.Report(); len(got) > 0 {
+	if got := tr.Report(time.Hour); len(got) > 0 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -292,7 +304,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		p.Src = netip.AddrPortFrom(p.Src.Addr(), uint16(10000+i))
 		tr.Add(0, p)
 	}
-	if n := len(tr.Report()); n != trace.MostConnections {
+	if n := len(tr.Report(time.Hour)); n != trace.MostConnections {
 		t.Errorf("%d connections, want %d", n, trace.MostConnections)
 	}
 	if want := 2*many - 5*trace.MostConnections; tr.Left() != want {

@@ -88,7 +88,7 @@ func (t *Tuner) askRunDir(DoctorOptions) error {
 
 // askSysctls says which keys the agent is going to change, and which it cannot.
 func (t *Tuner) askSysctls(o DoctorOptions) error {
-	var later, never, fix []string
+	var later, set, never, fix []string
 	state := Warn
 	for _, s := range o.Sysctls {
 		name, err := keyPath(s.Key)
@@ -106,7 +106,7 @@ func (t *Tuner) askSysctls(o DoctorOptions) error {
 		}
 		text := fmt.Sprintf("%s=%s is to be %s (%s)", s.Key, have, s.Value, s.Why)
 		if t.writable(name) {
-			later = append(later, text)
+			later, set = append(later, text), append(set, s.String())
 			continue
 		}
 		never, fix = append(never, text), append(fix, s.String())
@@ -118,6 +118,8 @@ func (t *Tuner) askSysctls(o DoctorOptions) error {
 	case len(never) > 0:
 		return Remedied(grade(state, fmt.Errorf("cannot be set from here: %s", strings.Join(never, ", "))),
 			"on the host: sysctl -w "+strings.Join(fix, " ")+"; or run privileged")
+	case len(later) > 0 && o.Running:
+		return Remedied(Warning(fmt.Errorf("changed by somebody else, until the agent looks for drift: %s", strings.Join(later, ", "))), "sysctl -w "+strings.Join(set, " "))
 	case len(later) > 0:
 		return Note("the agent sets them when it starts: %s", strings.Join(later, ", "))
 	}

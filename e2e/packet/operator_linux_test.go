@@ -1,0 +1,131 @@
+package packet
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// looks are what people and programs do to see what an agent carries.
+var looks = []struct {
+	name string
+	args []string // of the program; nil is a scrape of the metrics
+}{
+	{"nothing", []string{"version"}},
+	{"show services", []string{"show", "services", "-o", "json"}},
+	{"show frontends", []string{"show", "frontends"}},
+	{"show backends", []string{"show", "backends"}},
+	{"show pending", []string{"show", "pending"}},
+	{"show kernel servers", []string{"show", "kernel", "servers"}},
+	{"explain", []string{"explain", "test/svc-0007"}},
+	{"top --once", []string{"top", "--once"}},
+	{"a scrape", nil},
+	{"diff", []string{"diff"}},
+}
+
+// TestLooksSlowNobody carries many Services and looks at them in every way there is, while a client asks the loop something small
+// all the time: how long that takes with nothing beside it and with each look is printed, with what the look costs.
+func TestLooksSlowNobody(t *testing.T) {
+	services := 500
+	if text := os.Getenv("KUBE_IPVS_E2E_SERVICES"); text != "" {
+		var err error
+		if services, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("KUBE_IPVS_E2E_SERVICES: %v", err)
+		}
+	}
+	w := newWorld(t)
+	n := newAgent(t, w.node, "--cluster-cidr", clusters, "--drain=0s")
+	var all []object
+	for i := range services {
+		all = append(all, numbered(i).items()...)
+	}
+	n.writeFile(t, "all.yaml", list(all...))
+	n.start(t)
+	table := newTable("look", "took", "its CPU", "the agent's CPU", "bytes", "the loop answers: median", "p99", "slowest")
+	for _, l := range looks {
+		var out string
+		var cost, agentCost, took time.Duration
+		delays := n.while(t, func() {
+			begun, before := time.Now(), n.cpu(t)
+			if l.args == nil {
+				out = n.page(t, "/metrics")
+			} else {
+				out, cost = n.looked(t, l.args...)
+			}
+			took, agentCost = time.Since(begun), n.cpu(t)-before
+		})
+		ms := func(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }
+		table.row(l.name, ms(took), ms(cost), ms(agentCost), len(out), ms(quantile(delays, 0.5)), ms(quantile(delays, 0.99)), ms(delays[len(delays)-1]))
+	}
+	t.Logf("%d Services of %d endpoints\n%s", services, manyEndpoints, table)
+}
+
+// while asks the loop for its state all the time until f is done, and a second at least. It returns how long the answers took, sorted.
+func (n *proxy) while(t *testing.T, f func()) []time.Duration {
+	t.Helper()
+	done := make(chan struct{})
+	var delays []time.Duration
+	end := time.Now().Add(time.Second)
+	go func() {
+		defer close(done)
+		f()
+	}()
+	for running := true; running || time.Now().Before(end); {
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+		begun := time.Now()
+		if _, err := n.status(); err != nil {
+			t.Fatal(err)
+		}
+		delays = append(delays, time.Since(begun))
+		time.Sleep(10 * time.Millisecond)
+	}
+	slices.Sort(delays)
+	return delays
+}
+
+// looked runs a verb, of which a difference is no failure, and returns what it prints and the processor time it took.
+func (n *proxy) looked(t *testing.T, args ...string) (string, time.Duration) {
+	t.Helper()
+	cmd := exec.Command(program(), append(args, n.flags...)...)
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := n.do(cmd.Run)
+	if err != nil {
+		t.Errorf("kube-ipvs %s: %v: %s", strings.Join(args, " "), err, &stderr)
+	}
+	usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	return stdout.String(), time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// cpu is the processor time of the agent so far.
+func (n *proxy) cpu(t *testing.T) time.Duration {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.process.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), ") ") // the name may have blanks; proc(5)
+	fields := strings.Fields(rest)
+	user, errUser := strconv.Atoi(fields[11])
+	system, errSystem := strconv.Atoi(fields[12])
+	if errUser != nil || errSystem != nil {
+		t.Fatalf("times in %q", rest)
+	}
+	const tick = 10 * time.Millisecond // USER_HZ is 100 on all of Linux
+	return time.Duration(user+system) * tick
+}
+
+// quantile is one of sorted times.
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
+}
