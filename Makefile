@@ -15,7 +15,7 @@ IMAGE     ?= kube-ipvs:dev
 PLATFORMS ?=
 PUSH      ?=
 
-.PHONY: help build man demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover recordings e2e-kills e2e-million bench-memory bench-iptables bench-peers bench-limits bench-fleet bench bench-micro profile alerts fuzz golden lint verify vuln image manifests clean
+.PHONY: help build man demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover recordings e2e-kills e2e-million bench-memory bench-iptables bench-peers bench-limits bench-looks bench-fleet bench bench-micro profile alerts fuzz golden lint verify vuln image manifests clean
 
 help: ## this list
 	@echo 'kube-ipvs: Kubernetes Services on the kernel'"'"'s IP Virtual Server'
@@ -90,6 +90,10 @@ bench-peers: ## kube-ipvs and kube-proxy in each mode, measured from outside; N=
 
 bench-limits: ## what limits of the kernel cost, with and without what goes around them; in throw-away VMs
 	@e2e/bench-limits.sh
+
+bench-looks: ## what show, explain, diff, top and a scrape cost with N=10000 Services, and what they cost the loop
+	KUBE_IPVS_E2E_SERVICES=$(or $(N),10000) e2e/test-vm.sh packet TestLooksSlowNobody
+	@grep -A 12 'Services of 10 endpoints' bin/vm-packet.log
 
 bench-fleet: ## what thousands of agents cost an API server, from what some do; N=1000,5000 K=1,10,50 KINDS= RATE= FLEET= RATES=
 	@N='$(N)' K='$(K)' KINDS='$(KINDS)' RATE='$(RATE)' FLEET='$(FLEET)' RATES='$(RATES)' e2e/bench-fleet.sh

@@ -35,7 +35,7 @@ in_guest() {
 	fi
 	bin/vmrun -auto -timeout "$timeout" "${copies[@]}" "${record[@]}" -share "$PWD:/run/kube-ipvs/src" \
 		-env KUBE_IPVS_BIN=/run/kube-ipvs/bin/kube-ipvs -env "KUBE_IPVS_E2E_MILLION=${KUBE_IPVS_E2E_MILLION:-}" \
-		-env "KUBE_IPVS_E2E_KILLS=${KUBE_IPVS_E2E_KILLS:-}" -- "$@" >"bin/vm-$group.log"
+		-env "KUBE_IPVS_E2E_KILLS=${KUBE_IPVS_E2E_KILLS:-}" -env "KUBE_IPVS_E2E_SERVICES=${KUBE_IPVS_E2E_SERVICES:-}" -- "$@" >"bin/vm-$group.log"
 }
 
 # binary NAME PACKAGE: a static test binary.
