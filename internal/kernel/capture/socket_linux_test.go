@@ -202,7 +202,7 @@ func TestLossIsCounted(t *testing.T) {
 	n := newNeighbours(t)
 	s := open(t, capture.UDP, here+":53")
 	const packets = 8000
-	done := make(chan error, 1)
+	done, found := make(chan error, 1), make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
 		done <- func() error {
@@ -214,14 +214,23 @@ func TestLossIsCounted(t *testing.T) {
 				return err
 			}
 			defer c.Close()
-			for range packets {
+			for i := range packets {
 				if _, err := c.Write(make([]byte, 1000)); err != nil && !errors.Is(err, unix.ECONNREFUSED) {
 					return err
+				}
+				if i == 0 {
+					<-found // the neighbour: until then the kernel keeps few packets
 				}
 			}
 			return nil
 		}()
 	}()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := s.Next(ctx); err != nil {
+		t.Fatal(err)
+	}
+	close(found)
 	must(t, <-done)
 	got, err := s.Stats()
 	if err != nil || got.Lost == 0 || got.Lost >= got.Passed {
