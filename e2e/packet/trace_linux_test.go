@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -64,6 +65,19 @@ func readTrace(t *testing.T, text string) wayReport {
 	return got
 }
 
+// meets has the node find its pod's addresses, which may take it a second try: a trace would show that.
+func (w *world) meets(t *testing.T, p *pod) {
+	t.Helper()
+	for _, family := range families {
+		poll(t, fmt.Sprintf("the node to reach %s over IPv%d", p.name, family), settleTimeout, func() error {
+			if got := w.host().askFor(patience, backend.TCP, p.addr.of(family), 8080, 1); got.Backends[p.name] != 1 {
+				return errors.New(text(got))
+			}
+			return nil
+		})
+	}
+}
+
 // TestTrace: real connections by every kind of way, and the stations that each reached.
 func TestTrace(t *testing.T) {
 	t.Parallel()
@@ -77,6 +91,7 @@ func TestTrace(t *testing.T) {
 	n := newAgent(t, w.node, "--cluster-cidr", clusters)
 	n.write(t, web, silent, empty)
 	n.start(t)
+	w.meets(t, w.pod1)
 	const whole, onlyHost = "arrived chosen left answered returned", "chosen left answered"
 	for _, tt := range []struct {
 		name     string
@@ -142,6 +157,7 @@ func TestIPTablesTrace(t *testing.T) {
 	n := newAgent(t, w.node, "--cluster-cidr", clusters, "--proxy-mode", "iptables")
 	n.write(t, web)
 	n.start(t)
+	w.meets(t, w.pod1)
 	for _, tt := range []struct {
 		name string
 		from *pod
