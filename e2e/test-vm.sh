@@ -33,6 +33,11 @@ in_guest() {
 		mkdir -p e2e/recordings
 		record=(-share "$PWD/e2e/recordings:/run/kube-ipvs/recordings:rw" -env KUBE_IPVS_E2E_RECORD=/run/kube-ipvs/recordings)
 	fi
+	if [ -n "${KUBE_IPVS_E2E_SCRAPES:-}" ]; then
+		rm -rf bin/scrapes
+		mkdir -p bin/scrapes
+		record+=(-share "$PWD/bin/scrapes:/run/kube-ipvs/scrapes:rw" -env KUBE_IPVS_E2E_SCRAPES=/run/kube-ipvs/scrapes)
+	fi
 	bin/vmrun -auto -timeout "$timeout" "${copies[@]}" "${record[@]}" -share "$PWD:/run/kube-ipvs/src" \
 		-env KUBE_IPVS_BIN=/run/kube-ipvs/bin/kube-ipvs -env "KUBE_IPVS_E2E_MILLION=${KUBE_IPVS_E2E_MILLION:-}" \
 		-env "KUBE_IPVS_E2E_KILLS=${KUBE_IPVS_E2E_KILLS:-}" -env "KUBE_IPVS_E2E_SERVICES=${KUBE_IPVS_E2E_SERVICES:-}" -- "$@" >"bin/vm-$group.log"
