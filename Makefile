@@ -15,7 +15,7 @@ IMAGE     ?= kube-ipvs:dev
 PLATFORMS ?=
 PUSH      ?=
 
-.PHONY: help build man demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover recordings e2e-kills e2e-million bench-memory bench-iptables bench-peers bench-limits bench-looks bench-fleet bench bench-micro profile alerts fuzz golden lint verify vuln image manifests clean
+.PHONY: help build man demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover recordings e2e-kills e2e-million bench-memory bench-iptables bench-peers bench-limits bench-looks bench-fleet bench bench-micro profile alerts dashboard fuzz golden lint verify vuln image manifests clean
 
 help: ## this list
 	@echo 'kube-ipvs: Kubernetes Services on the kernel'"'"'s IP Virtual Server'
@@ -109,6 +109,12 @@ profile: ## CPU, heap, block and trace of start, churn and idle in bin/profile; 
 
 alerts: ## dashboard and alert rules against Prometheus' parser and engine, which are a module of their own
 	cd e2e/alerts && $(GO) vet ./... && $(GO) test ./...
+
+dashboard: ## its picture in manifests/monitoring, of a busy node in the VM; KEEP=1 draws what was scraped last
+	@e2e/install.sh browser
+	$(if $(KEEP),,KUBE_IPVS_E2E_SCRAPES=1 e2e/test-vm.sh packet TestDashboardData)
+	cd e2e/alerts && $(GO) run ./evaluate >../../bin/dashboard.json
+	e2e/dashboard/draw.sh manifests/monitoring/dashboard.png
 
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	@for target in $$(grep -rho --include='*_test.go' -E '^func Fuzz[A-Za-z]+' internal ipset scheduler | awk '{ print $$2 }' | sort -u); do \

@@ -3,7 +3,8 @@
 #
 #   e2e/install.sh tools      the kernel's tools: ip, iptables, ipset, ipvsadm, nft, conntrack ...
 #   e2e/install.sh vm         QEMU, to run a kernel with ip_vs where the host has none, and the tools it copies
-#   e2e/install.sh            both
+#   e2e/install.sh browser    a browser without a window, and npm: for the picture of the dashboard
+#   e2e/install.sh            tools and vm
 #
 # Nothing is touched when every command is already there, so it may run before each test.
 set -euo pipefail
@@ -29,6 +30,11 @@ ping                iputils-ping      iputils            ICMP echo of virtual ad
 VM='
 qemu-system-x86_64  qemu-system-x86   qemu-system-x86    booting a kernel that has ip_vs
 unshare             util-linux        util-linux         mount, unshare and nsenter inside that kernel
+'
+BROWSER='
+chromium-headless-shell  chromium-headless-shell  chromium-headless  a browser without a window
+node                nodejs            nodejs             reading how high the page is
+npm                 npm               nodejs-npm         the library that draws charts, pinned
 '
 
 say() { printf 'install: %s\n' "$*"; }
@@ -101,8 +107,9 @@ rows_of() {
 	case $1 in
 	tools) printf '%s' "$TOOLS" ;;
 	vm) printf '%s%s' "$TOOLS" "$VM" ;;
+	browser) printf '%s' "$BROWSER" ;;
 	*)
-		say "unknown group $1; the groups are: tools vm" >&2
+		say "unknown group $1; the groups are: tools vm browser" >&2
 		return 2
 		;;
 	esac
