@@ -72,6 +72,7 @@ func (r *rows) tables(tables []dataplane.TableStatus) {
 		r.desired.WithLabelValues(t.Table).Set(float64(t.Desired))
 		r.pending.WithLabelValues(t.Table, "update").Set(float64(t.Updates))
 		r.pending.WithLabelValues(t.Table, "delete").Set(float64(t.Deletes))
+		r.drifted.WithLabelValues(t.Table) // there before the first drift, or a rate would not see it
 	}
 }
 
