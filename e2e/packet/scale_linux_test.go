@@ -36,7 +36,7 @@ func numbered(i int) service {
 
 func numberedEndpoint(i, e int) endpoint {
 	n := i*(manyEndpoints+1) + e
-	return endpoint{addr: fmt.Sprintf("10.245.%d.%d", n/250, n%250+1), node: []string{thisNode, otherNode, otherNode}[e%3]}
+	return endpoint{addr: fmt.Sprintf("10.%d.%d.%d", 245+n/62500, n/250%250, n%250+1), node: []string{thisNode, otherNode, otherNode}[e%3]}
 }
 
 // TestCostOfOneChangeAndOfARestart counts, on a thousand Services, the kernel's work for one edited endpoint and for a restart
