@@ -64,7 +64,10 @@ func (m *Metrics) Handler() http.Handler {
 }
 
 // Pass shows one try to make the kernel what is wanted.
-func (m *Metrics) Pass(p agent.Pass) { m.proxy.pass(p, m.families()) }
+func (m *Metrics) Pass(p agent.Pass) {
+	m.rows.pass(p)
+	m.proxy.pass(p, m.families())
+}
 
 // Cycle counts the rows of one pass.
 func (m *Metrics) Cycle(c agent.Cycle) { m.rows.cycle(c) }

@@ -132,6 +132,19 @@ func TestRowsAddUp(t *testing.T) {
 		`kube_ipvs_rows_desired{table="servers"} 9`)
 }
 
+// What drifted is mended when a pass leaves nothing to do, and once.
+func TestMendedRows(t *testing.T) {
+	m := telemetry.New()
+	m.Drift(dataplane.Drift{"addresses": 5})
+	m.Pass(agent.Pass{})
+	m.Tables([]dataplane.TableStatus{{Table: "addresses"}})
+	wants(t, get(t, m.Handler()), `kube_ipvs_rows_drifted_total{table="addresses"} 5`, `kube_ipvs_rows_mended_total{table="addresses"} 0`)
+	for range 2 {
+		m.Pass(agent.Pass{OK: true})
+	}
+	wants(t, get(t, m.Handler()), `kube_ipvs_rows_drifted_total{table="addresses"} 5`, `kube_ipvs_rows_mended_total{table="addresses"} 5`)
+}
+
 func TestServiceChangesCountOnceForEachFamily(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

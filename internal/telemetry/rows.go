@@ -9,18 +9,22 @@ import (
 
 // rows is what becomes of rows and of the Services behind them.
 type rows struct {
-	written, failed, drifted, spent *prometheus.CounterVec
-	desired, pending, mode, fare    *prometheus.GaugeVec
-	took                            prometheus.Histogram
-	batch                           *prometheus.HistogramVec
-	unbound, conflicts, refused     prometheus.Gauge
+	written, failed, drifted, mended, spent *prometheus.CounterVec
+	desired, pending, mode, fare            *prometheus.GaugeVec
+	took                                    prometheus.Histogram
+	batch                                   *prometheus.HistogramVec
+	unbound, conflicts, refused             prometheus.Gauge
+	// owed are rows that drifted and are not mended yet, by table.
+	owed map[string]int
 }
 
 func newRows(registry *prometheus.Registry) rows {
 	r := rows{
+		owed:      map[string]int{},
 		written:   counters(ours+"rows_written_total", "Rows written to the kernel.", "table", "op"),
 		failed:    counters(ours+"rows_failed_total", "Writes of rows that failed; each is tried again.", "table"),
 		spent:     counters(ours+"write_seconds_total", "Time of the calls that wrote rows to the kernel.", "table"),
+		mended:    counters(ours+"rows_mended_total", "Rows that had drifted and are as wanted again.", "table"),
 		drifted:   counters(ours+"rows_drifted_total", "Rows that something else changed, found by an audit.", "table"),
 		desired:   gauges(ours+"rows_desired", "Rows wanted in the kernel.", "table"),
 		pending:   gauges(ours+"rows_pending", "Rows that are not as wanted, by what is to be done.", "table", "op"),
@@ -35,7 +39,7 @@ func newRows(registry *prometheus.Registry) rows {
 		}),
 	}
 	r.batch = histograms(ours+"batch_rows", "Rows of a table that one pass wrote, failed ones included.", prometheus.ExponentialBuckets(1, 4, 10), "table") // 1 to 262,144
-	registry.MustRegister(r.written, r.failed, r.drifted, r.spent, r.desired, r.pending, r.mode, r.fare, r.unbound, r.conflicts, r.refused, r.took, r.batch)
+	registry.MustRegister(r.written, r.failed, r.drifted, r.mended, r.spent, r.desired, r.pending, r.mode, r.fare, r.unbound, r.conflicts, r.refused, r.took, r.batch)
 	return r
 }
 
@@ -64,7 +68,19 @@ func (r *rows) cycle(c agent.Cycle) {
 func (r *rows) drift(d dataplane.Drift) {
 	for table, n := range d {
 		r.drifted.WithLabelValues(table).Add(float64(n))
+		r.owed[table] += n
 	}
+}
+
+// pass counts what had drifted as mended when nothing is left to do.
+func (r *rows) pass(p agent.Pass) {
+	if !p.OK {
+		return
+	}
+	for table, n := range r.owed {
+		r.mended.WithLabelValues(table).Add(float64(n))
+	}
+	clear(r.owed)
 }
 
 func (r *rows) tables(tables []dataplane.TableStatus) {
@@ -72,6 +88,7 @@ func (r *rows) tables(tables []dataplane.TableStatus) {
 		r.desired.WithLabelValues(t.Table).Set(float64(t.Desired))
 		r.pending.WithLabelValues(t.Table, "update").Set(float64(t.Updates))
 		r.pending.WithLabelValues(t.Table, "delete").Set(float64(t.Deletes))
+		r.mended.WithLabelValues(t.Table)
 		r.drifted.WithLabelValues(t.Table) // there before the first drift, or a rate would not see it
 	}
 }
