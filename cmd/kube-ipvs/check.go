@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -93,9 +92,7 @@ func writeCheck(w io.Writer, output string, verdicts []tune.Verdict, fit bool) e
 		for _, v := range verdicts {
 			report.Items = append(report.Items, checkItem{v.Name, v.State, v.Detail, v.Fix})
 		}
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(report)
+		return page{out: w}.encode(output, report)
 	}
 	if err := tune.WriteSummary(w, verdicts); err != nil {
 		return err

@@ -165,20 +165,3 @@ func TestCheckForPrograms(t *testing.T) {
 		}
 	}
 }
-
-// The real program on this machine, whatever it lacks.
-func TestCheckHere(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped: asks this machine's kernel")
-	}
-	out, err := try("check", "-o", "json", "--run-dir", t.TempDir())
-	fits(t, "check", out)
-	if fit := strings.Contains(out, `"fit": true`); fit != (err == nil) {
-		t.Errorf("fit %t, and the program ends with %v", fit, err)
-	}
-	out, _ = try("check", "--run-dir", t.TempDir())
-	summary, table, found := strings.Cut(out, "\n\n")
-	if !found || strings.Count(summary, "\n") > 2 || !strings.Contains(table, "kernel release") {
-		t.Errorf("no summary of three lines at most before the table:\n%s", out)
-	}
-}

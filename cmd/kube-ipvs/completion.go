@@ -20,7 +20,7 @@ func newCompletion() *cobra.Command {
 		Use:   "completion " + strings.Join(shells, "|"),
 		Short: "print a script that completes commands",
 		Long:  completionHelp,
-		Example: `  # this session
+		Example: `  # in this shell
   source <(kube-ipvs completion bash)
 
   # for good

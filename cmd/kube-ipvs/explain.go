@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
@@ -96,16 +94,8 @@ func printReport(w io.Writer, output string, r explain.Report) error {
 	switch output {
 	case "text":
 		return r.Write(w)
-	case "json":
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(r)
-	case "yaml":
-		text, err := yaml.Marshal(r)
-		if err == nil {
-			_, err = w.Write(text)
-		}
-		return err
+	case "json", "yaml":
+		return page{out: w}.encode(output, r)
 	}
 	return fmt.Errorf("--output: %q is not one of text, json, yaml", output)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -347,9 +346,7 @@ type (
 
 func writeTrace(w io.Writer, output string, r traceReport) error {
 	if output == "json" {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(r.json())
+		return page{out: w}.encode(output, r.json())
 	}
 	return r.write(w)
 }

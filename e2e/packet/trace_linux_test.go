@@ -194,6 +194,13 @@ func TestCheckNames(t *testing.T) {
 		t.Errorf("a node that carries Services is not fit: %v", err)
 	}
 	t.Logf("check\n%s", out)
+	var told struct {
+		Fit   bool
+		Items []struct{ Name, State string }
+	}
+	if text, err := n.verb("check", "-o", "json"); err != nil || json.Unmarshal([]byte(text), &told) != nil || !told.Fit || len(told.Items) < 20 {
+		t.Errorf("error %v, fit %t, %d items in\n%s", err, told.Fit, len(told.Items), text)
+	}
 	names := []string{"virtual servers of others", "sockets on node ports", "iptables backends", "connection tracking in use", "node port range"}
 	for _, name := range names {
 		if first := head(out); strings.Contains(first, name) {

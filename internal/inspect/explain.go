@@ -40,7 +40,7 @@ func handleExplain(mux *http.ServeMux, e Explainer) {
 		defer cancel()
 		s, err := e.Explain(ctx, q)
 		if err != nil {
-			http.Error(w, "the loop is busy or stuck: "+err.Error(), http.StatusServiceUnavailable)
+			busy(w, err)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")

@@ -158,7 +158,7 @@ func (l *listWriter) leaveOut(what string, n int) {
 func (l *listWriter) end(err error) {
 	switch {
 	case err != nil && !l.begun:
-		http.Error(l.w, "the loop is busy or stuck: "+err.Error(), http.StatusServiceUnavailable)
+		busy(l.w, err)
 		return
 	case err != nil:
 		panic(http.ErrAbortHandler)

@@ -40,7 +40,7 @@ func Handler(r Reader, metrics http.Handler) http.Handler {
 		defer cancel()
 		s, err := r.Status(ctx)
 		if err != nil {
-			http.Error(w, "the loop is busy or stuck: "+err.Error(), http.StatusServiceUnavailable)
+			busy(w, err)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -50,6 +50,11 @@ func Handler(r Reader, metrics http.Handler) http.Handler {
 		handleExplain(mux, e)
 	}
 	return mux
+}
+
+// busy answers in place of a loop that did not.
+func busy(w http.ResponseWriter, err error) {
+	http.Error(w, "the loop is busy or stuck: "+err.Error(), http.StatusServiceUnavailable)
 }
 
 // Listen opens the socket with mode 0600, in place of one that a process left

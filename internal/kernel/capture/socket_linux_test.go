@@ -31,7 +31,7 @@ func newNeighbours(t *testing.T) neighbours {
 	runtime.LockOSThread()
 	other, err := netns.New()
 	if err != nil {
-		t.Skipf("no network namespace of its own: %v", err)
+		t.Skipf("needs a network namespace of its own: %v", err)
 	}
 	t.Cleanup(func() { _ = other.Close() })
 	own, err := netns.New() // and we are in it
@@ -106,7 +106,7 @@ func open(t *testing.T, protocol uint8, endpoints ...string) *capture.Socket {
 	}
 	s, err := capture.Open(f)
 	if errors.Is(err, os.ErrPermission) {
-		t.Skip(err)
+		t.Skipf("packet sockets need CAP_NET_RAW: %v", err)
 	}
 	must(t, err)
 	t.Cleanup(s.Close)
