@@ -62,14 +62,14 @@ func openBase(ctx context.Context, log *zap.Logger, c config.Config) (*kernel, e
 		return nil, k.close(err)
 	}
 	k.bound.Store(there)
-	if k.tables, err = nftables.New(log, nftables.Options{}); err != nil {
+	if k.tables, err = nftables.New(log, nftables.Options{Called: k.calls.of("nftables")}); err != nil {
 		return nil, k.close(err)
 	}
 	if k.rules, err = openRules(log, c, k.tables, k.calls.of("rules")); err != nil {
 		return nil, k.close(err)
 	}
 	k.own = &ownWrites{Handle: k.rules, sign: k.rulesSign}
-	if k.flows, err = conntrack.New(log, conntrack.Options{}); err != nil {
+	if k.flows, err = conntrack.New(log, conntrack.Options{Called: k.calls.of("conntrack")}); err != nil {
 		log.Warn("stale flows of UDP and SCTP stay until they time out", zap.Error(k.lacking("nf_conntrack_netlink", err)))
 	}
 	return k, nil

@@ -20,7 +20,8 @@ import (
 // comparing them.
 const recordings = "../recordings"
 
-// recorded are the verbs with their arguments, by the name of the recording.
+// recorded are the verbs with their arguments, by the name of the recording. NEXT is a directory
+// of other manifests, and two quotes are an argument that is empty.
 var recorded = []struct{ name, args string }{
 	{"check", "check"},
 	{"show-status", "show status"},
@@ -37,6 +38,10 @@ var recorded = []struct{ name, args string }{
 	{"explain-address", "explain 198.51.100.20:80 --from 192.0.2.200"},
 	{"top", "top --once"},
 	{"trace", "trace 198.51.100.20:80 --for 2s --packets 5000"},
+	{"show-kernel-rules", "show kernel rules KUBE-NODE-PORT"},
+	{"plan", "plan --hostname-override node-a --show servers,addresses"},
+	{"plan-diff", "plan --hostname-override node-a --diff-against NEXT"},
+	{"completion", "__complete show kernel ''"},
 	{"diff", "diff"},
 }
 
@@ -85,6 +90,7 @@ func TestRecordings(t *testing.T) {
 	until(t, busy, "connections held open", func(r load.Report) bool { return r.Long.Alive == 6 })
 	shop[0].backends[0].terminating = true // the first pod drains
 	n.edit(t, func() { n.write(t, shop[0]) })
+	next := n.grown(t, shop)
 	for _, r := range recorded {
 		t.Run(r.name, func(t *testing.T) {
 			switch r.name {
@@ -97,16 +103,60 @@ func TestRecordings(t *testing.T) {
 				n.run(t, "ipvsadm", "-e", "-t", "10.96.0.23:80", "-r", b8080(1), "-m", "-w", "9")
 				n.run(t, "ipvsadm", "-A", "-t", "10.96.0.23:81", "-s", "rr")
 			}
-			out, err := n.try(program(), append(strings.Fields(r.args), n.runDir()...)...)
-			if err != nil && !strings.Contains(err.Error(), "exit status 1") {
-				t.Fatal(err)
-			}
-			compareRecording(t, r.name, "$ kube-ipvs "+r.args+"\n"+n.anonymous(out))
+			n.record(t, r.name, r.args, next)
 		})
 	}
 	if got, err := busy.Stop(); err != nil || got.Failures() > 0 || got.Long.Cuts() > 0 {
 		t.Errorf("clients beside the verbs: %v\n%s", err, report(got))
 	}
+	if _, err := n.stop(t); err != nil {
+		t.Fatal(err)
+	}
+	n.record(t, "cleanup", "cleanup", next)
+}
+
+// record runs a verb and compares what it prints with its recording.
+func (n *proxy) record(t *testing.T, name, args, next string) {
+	t.Helper()
+	out, err := n.try(program(), n.arguments(args, next)...)
+	if err != nil && !strings.Contains(err.Error(), "exit status 1") {
+		t.Fatal(err)
+	}
+	compareRecording(t, name, "$ kube-ipvs "+strings.ReplaceAll(args, "NEXT", "next")+"\n"+n.anonymous(out))
+}
+
+// grown are the manifests of the agent with one more endpoint, in a directory of their own.
+func (n *proxy) grown(t *testing.T, shop []service) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(n.manifests)); err != nil {
+		t.Fatal(err)
+	}
+	names := shop[1]
+	names.backends = append(slices.Clone(names.backends), endpoint{addr: podAddr(1, 8).v4, node: otherNode})
+	other := proxy{node: n.node, manifests: dir}
+	other.write(t, names)
+	return dir
+}
+
+// arguments are those of a verb as a person gives them, and where what it works on is.
+func (n *proxy) arguments(text, next string) (args []string) {
+	for _, a := range strings.Fields(text) {
+		switch a {
+		case "NEXT":
+			a = next
+		case "''":
+			a = ""
+		}
+		args = append(args, a)
+	}
+	switch args[0] {
+	case "plan":
+		return append(args, "--source-dir", n.manifests)
+	case "__complete":
+		return args
+	}
+	return append(args, n.runDir()...)
 }
 
 // runDir is the flag that names the agent's run directory.

@@ -72,7 +72,7 @@ func (h *Handle) bounded(ctx context.Context, deadline time.Duration, use func()
 		n   int
 		err error
 	}
-	done := make(chan result, 1)
+	done, start := make(chan result, 1), time.Now()
 	h.held.Add(1)
 	go func() {
 		n, err := use()
@@ -81,11 +81,13 @@ func (h *Handle) bounded(ctx context.Context, deadline time.Duration, use func()
 	}()
 	select {
 	case r := <-done:
+		h.opts.Called(time.Since(start), r.err)
 		if r.err != nil {
 			return 0, fmt.Errorf("%w: %w", ErrBusy, r.err)
 		}
 		return r.n, nil
 	case <-ctx.Done():
+		h.opts.Called(time.Since(start), ctx.Err())
 		return 0, fmt.Errorf("no answer from the kernel: %w: %w", ErrBusy, ctx.Err())
 	}
 }

@@ -221,6 +221,31 @@ func TestSocketThatFailed(t *testing.T) {
 	}
 }
 
+// TestCallsAreToldOf: with how long each was waited for, one that never came back too.
+func TestCallsAreToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPeer(staleFlows(dns, 3)...)
+		var good, late int
+		h := p.handle(t, conntrack.Options{Called: func(took time.Duration, err error) {
+			switch {
+			case err == nil && took == 0:
+				good++
+			case errors.Is(err, context.DeadlineExceeded) && took == 30*time.Second:
+				late++
+			default:
+				t.Errorf("told of %s, %v", took, err)
+			}
+		}})
+		if _, err := h.Sweep(t.Context(), []conntrack.Order{keep(dns)}); err != nil || good == 0 || late != 0 {
+			t.Errorf("a sweep: %v, told of %d calls and %d late ones", err, good, late)
+		}
+		good, p.mute = 0, always
+		if _, err := h.Sweep(t.Context(), []conntrack.Order{keep(dns)}); err == nil || good != 1 || late != 1 {
+			t.Errorf("no answer: %v, told of %d calls and %d late ones, want a message taken and no answer to it", err, good, late)
+		}
+	})
+}
+
 // TestKernelThatHoldsCalls: threads that wait in the kernel for nobody are few.
 func TestKernelThatHoldsCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

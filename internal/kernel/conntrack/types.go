@@ -147,6 +147,10 @@ type Options struct {
 	// Attempts is how often a dump is started that the kernel says changed under
 	// the reader. Default 4.
 	Attempts int
+	// Called is told of each wait for the kernel, for it to take a message or to give a
+	// datagram, how long it took and what came of it; the error of one that was not
+	// answered in time is context.DeadlineExceeded. It must not block. Default: nobody.
+	Called func(took time.Duration, err error)
 }
 
 // Defaults fills in what was left at zero.
@@ -165,6 +169,9 @@ func (o Options) Defaults() Options {
 	}
 	if o.Attempts <= 0 {
 		o.Attempts = 4
+	}
+	if o.Called == nil {
+		o.Called = func(time.Duration, error) {}
 	}
 	return o
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -33,8 +34,10 @@ type kernel struct {
 	stuck     chan struct{}                            // a send returns when this is closed
 }
 
-func (k *kernel) handle() *nftables.Handle {
-	return nftables.NewOver(zap.NewNop(), nftables.Options{}, func() (nftables.Wire, error) {
+func (k *kernel) handle() *nftables.Handle { return k.handleWith(nftables.Options{}) }
+
+func (k *kernel) handleWith(opts nftables.Options) *nftables.Handle {
+	return nftables.NewOver(zap.NewNop(), opts, func() (nftables.Wire, error) {
 		return &wire{kernel: k, queue: make(chan []byte, 100), closed: make(chan struct{})}, nil
 	})
 }
@@ -299,6 +302,32 @@ func TestStuckInTheKernel(t *testing.T) {
 		if errs := h.Delete(ctx, keysOf2); errs != nil || k.wrote != 1 {
 			t.Errorf("after the kernel let go: %v, %d transactions", errs, k.wrote)
 		}
+	})
+}
+
+// Each call is told of once, with how long its caller waited.
+func TestCallsAreToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &kernel{tables: keysOf2}
+		type call struct {
+			took time.Duration
+			late bool
+		}
+		var told []call
+		h := k.handleWith(nftables.Options{Called: func(took time.Duration, err error) {
+			told = append(told, call{took, errors.Is(err, context.DeadlineExceeded)})
+		}})
+		if _, err := h.List(ctx); err != nil {
+			t.Fatal(err)
+		}
+		k.stuck = make(chan struct{})
+		if _, err := h.List(ctx); err == nil {
+			t.Error("no error without an answer")
+		}
+		if want := []call{{}, {5 * time.Second, true}}; !slices.Equal(told, want) {
+			t.Errorf("told of %+v, want %+v", told, want)
+		}
+		close(k.stuck)
 	})
 }
 

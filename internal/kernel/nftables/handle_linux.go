@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
@@ -130,7 +131,7 @@ func call[T any](ctx context.Context, h *Handle, use func(*exchange) (T, error))
 		value T
 		err   error
 	}
-	done := make(chan outcome, 1)
+	done, start := make(chan outcome, 1), time.Now()
 	h.held.Add(1)
 	go func() {
 		value, err := use(x)
@@ -139,9 +140,11 @@ func call[T any](ctx context.Context, h *Handle, use func(*exchange) (T, error))
 	}()
 	select {
 	case out := <-done:
+		h.opts.Called(time.Since(start), out.err)
 		h.give(x, out.err)
 		return out.value, out.err
 	case <-ctx.Done():
+		h.opts.Called(time.Since(start), ctx.Err())
 		x.wire.Interrupt()
 		go func() {
 			<-done

@@ -78,12 +78,19 @@ func familyName(number uint8) string {
 type Options struct {
 	// Timeout bounds every call, whatever the kernel does. Default 5 s.
 	Timeout time.Duration
+	// Called is told of each call how long the caller waited, and what it came back
+	// with: context.DeadlineExceeded where no answer did. It must not block. Default:
+	// nobody.
+	Called func(took time.Duration, err error)
 }
 
 // Defaults fills in what was left at zero.
 func (o Options) Defaults() Options {
 	if o.Timeout <= 0 {
 		o.Timeout = 5 * time.Second
+	}
+	if o.Called == nil {
+		o.Called = func(time.Duration, error) {}
 	}
 	return o
 }
