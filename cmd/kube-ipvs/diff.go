@@ -150,7 +150,8 @@ func (s sourcesWant) batch(ctx context.Context) (catalog.Batch, error) {
 	for !follow.known.Synced() {
 		select {
 		case <-ctx.Done():
-			return catalog.Batch{}, fmt.Errorf("the sources did not tell all they have: %w", context.Cause(ctx))
+			reason := observed{known: follow.known, progress: follow.progress()}.inSync().Reason
+			return catalog.Batch{}, fmt.Errorf("what is wanted is not known: %s: %w", reason, context.Cause(ctx))
 		case <-follow.known.Wake():
 		}
 	}
