@@ -28,7 +28,7 @@ func TestDashboardData(t *testing.T) {
 		t.Skip("KUBE_IPVS_E2E_SCRAPES names no directory to keep scrapes in: make dashboard does")
 	}
 	w := newWorld(t)
-	b := &busyShop{world: w, proxy: newAgent(t, w.node, "--cluster-cidr", clusters, "--ipvs-sync-period", "20s", "--service-metrics", "4")}
+	b := &busyShop{world: w, proxy: newAgent(t, w.node, "--cluster-cidr", clusters, "--ipvs-sync-period", "5s", "--service-metrics", "4")}
 	b.open(t)
 	steps := b.steps(t)
 	tick := time.NewTicker(scrapedEach)

@@ -263,7 +263,11 @@ func (w *walker) postrouting() {
 	switch {
 	case f.Forward != model.ForwardNAT:
 		w.SourceKept = !w.marked
-		w.Addf("forwarded as it is (%s): the backend has %s itself and answers the client", f.Forward, f.Key.Addr)
+		how := f.Forward.String()
+		if f.GUE != 0 {
+			how += fmt.Sprintf(" by GUE, UDP port %d", f.GUE)
+		}
+		w.Addf("forwarded as it is (%s): the backend has %s itself and answers the client", how, f.Key.Addr)
 	case w.marked:
 		w.Addf("nat POSTROUTING %s: source becomes the node's address", chainPostrouting)
 	default:

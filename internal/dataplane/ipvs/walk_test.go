@@ -114,6 +114,21 @@ func TestWalk(t *testing.T) {
 var setNames = regexp.MustCompile(`(?:in|\() ?(KUBE-[A-Z0-9-]+)`)
 
 // What a walk says a frontend is in, it is in: the entries are those of the rows.
+// TestWalkNamesTheTunnel: which header a backend finds around a packet.
+func TestWalkNamesTheTunnel(t *testing.T) {
+	m := ipvs.New(zap.NewNop(), ipvs.Config{}, ipvs.Deps{})
+	for _, tt := range []struct {
+		gue  uint16
+		want string
+	}{{0, "(tunnel)"}, {5555, "(tunnel by GUE, UDP port 5555)"}} {
+		to := frontend(model.KindExternalIP, "203.0.113.1:80/tcp", func(f *model.Frontend) { f.Forward, f.GUE = model.ForwardTunnel, tt.gue })
+		steps := m.Walk(dataplane.Packet{Origin: dataplane.FromOutside, To: to}).Steps
+		if last := steps[len(steps)-1]; !strings.Contains(last, tt.want) {
+			t.Errorf("GUE port %d: the last step is %q, want %s in it", tt.gue, last, tt.want)
+		}
+	}
+}
+
 func TestWalkNamesTheSetsThatAreWritten(t *testing.T) {
 	detour := func(f *model.Frontend) { f.Detour, f.Local = netip.MustParseAddrPort("10.96.0.10:80"), true }
 	cluster := frontend(model.KindClusterIP, "10.96.0.10:80/tcp", nil)
