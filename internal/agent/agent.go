@@ -16,7 +16,7 @@ import (
 
 // Catalog is what the loop needs of the room that keeps the inputs.
 type Catalog interface {
-	Wake() <-chan struct{}
+	Wake() <-chan time.Time
 	Coming() bool
 	Synced() bool
 	Take() catalog.Batch
@@ -217,8 +217,8 @@ func (a *Agent) wait(ctx context.Context) func(context.Context) {
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-a.opts.Catalog.Wake():
-		return a.woken
+	case since := <-a.opts.Catalog.Wake():
+		return func(context.Context) { a.woken(since) }
 	case <-a.coalesce.C():
 		a.coalesce.fired()
 		return a.take
@@ -256,8 +256,8 @@ func (a *Agent) wait(ctx context.Context) func(context.Context) {
 
 // woken answers for the changes that the catalog has. While a source has not delivered
 // everything they are no fault of this node, and ours to write only where nothing is
-// carried yet.
-func (a *Agent) woken(context.Context) {
+// carried yet. What came while the loop was busy has waited for company since.
+func (a *Agent) woken(since time.Time) {
 	if !a.opts.Catalog.Synced() {
 		if a.founding && a.opts.Catalog.Coming() {
 			a.coalesce.armUnlessSet(earlyPause)
@@ -265,12 +265,12 @@ func (a *Agent) woken(context.Context) {
 		return
 	}
 	a.debt.owe()
-	a.coalesce.armUnlessSet(a.pause())
+	a.coalesce.armUnlessSet(a.pause(a.opts.Coalesce - time.Since(since)))
 }
 
-// pause is how long the next batch waits for more changes.
-func (a *Agent) pause() time.Duration {
-	return max(a.opts.Coalesce, a.periods.Load().MinPeriod-time.Since(a.took))
+// pause is how long the next batch waits for more changes, at least for company.
+func (a *Agent) pause(company time.Duration) time.Duration {
+	return max(company, a.periods.Load().MinPeriod-time.Since(a.took))
 }
 
 func (a *Agent) stopTimers() {

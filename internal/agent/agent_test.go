@@ -359,6 +359,26 @@ func TestABurstIsOneBatch(t *testing.T) {
 	})
 }
 
+// What comes while the loop is busy has its company by then, and waits no longer.
+func TestWhatCameMeanwhileIsTakenAtOnce(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		w.SetState(model.FromFile, source.Complete)
+		w.want(time.Second, "start", "load", "apply")
+		hold := make(chan struct{})
+		w.mode.locked(func() { w.mode.stall = hold })
+		w.SetService(service("a", "10.96.0.1"))
+		w.after(10 * time.Millisecond)
+		w.SetService(service("b", "10.96.0.2"))
+		w.after(10 * time.Millisecond)
+		w.mode.locked(func() { w.mode.stall = nil })
+		close(hold)
+		w.want(time.Millisecond, "apply", "apply")
+		if s, err := w.loop.Status(w.Context()); err != nil || s.Services != 2 {
+			w.Errorf("status %+v, error %v", s, err)
+		}
+	})
+}
+
 // With a least time between batches the first change after a rest is still served at
 // once, and the others together when it is over.
 func TestMinPeriod(t *testing.T) {

@@ -105,7 +105,7 @@ func (a *Agent) takeHeld(due time.Time) {
 	if due.IsZero() {
 		a.held.stop()
 	} else {
-		a.held.arm(max(time.Until(due), a.pause()))
+		a.held.arm(max(time.Until(due), a.pause(a.opts.Coalesce)))
 	}
 }
 

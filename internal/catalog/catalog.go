@@ -16,7 +16,7 @@ import (
 type Catalog struct {
 	log  *zap.Logger
 	self string
-	wake chan struct{}
+	wake chan time.Time
 
 	mu       sync.Mutex
 	services map[model.ServiceID]*model.Service
@@ -57,7 +57,7 @@ func New(log *zap.Logger, self string, origins ...model.Origin) *Catalog {
 	c := &Catalog{
 		log:      log.Named("catalog"),
 		self:     self,
-		wake:     make(chan struct{}, 1),
+		wake:     make(chan time.Time, 1),
 		services: map[model.ServiceID]*model.Service{},
 		slices:   map[model.ServiceID][]*model.Slice{},
 		named:    map[model.SliceID]*model.Slice{},
@@ -76,14 +76,14 @@ func New(log *zap.Logger, self string, origins ...model.Origin) *Catalog {
 	return c
 }
 
-// Wake is ready to receive when something changed since the last Take. One slot:
-// any number of changes in between is one wake.
-func (c *Catalog) Wake() <-chan struct{} { return c.wake }
+// Wake is ready to receive when something changed since the last Take, and tells when
+// the first of it came. One slot: any number of changes in between is one wake.
+func (c *Catalog) Wake() <-chan time.Time { return c.wake }
 
 // poke wakes the reader; a full slot means that it will look anyway.
 func (c *Catalog) poke() {
 	select {
-	case c.wake <- struct{}{}:
+	case c.wake <- time.Now():
 	default:
 	}
 }
