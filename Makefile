@@ -15,7 +15,7 @@ IMAGE     ?= kube-ipvs:dev
 PLATFORMS ?=
 PUSH      ?=
 
-.PHONY: help build man demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover recordings e2e-kills e2e-million bench-memory bench-iptables bench-peers bench-limits bench-looks bench-fleet bench bench-micro profile alerts dashboard fuzz golden lint verify vuln image manifests clean
+.PHONY: help build man demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover recordings e2e-kills e2e-million soak bench-memory bench-iptables bench-peers bench-limits bench-looks bench-fleet bench bench-micro profile alerts dashboard fuzz golden lint verify vuln image manifests clean
 
 help: ## this list
 	@echo 'kube-ipvs: Kubernetes Services on the kernel'"'"'s IP Virtual Server'
@@ -78,6 +78,10 @@ e2e-kills: ## fifty times kill -9 during churn (make test has twelve)
 
 e2e-million: ## UDP that goes on beside a million flows of others
 	KUBE_IPVS_E2E_MILLION=1 e2e/test-vm.sh packet TestUDPBesideAMillionFlows
+
+soak: ## FOR=1h of churn, traffic, faults and restarts in the VM: what grows, and who noticed
+	@KUBE_IPVS_E2E_SOAK=$(or $(FOR),1h) KUBE_IPVS_E2E_MINUTES=$${KUBE_IPVS_E2E_MINUTES:-90} e2e/test-vm.sh packet '^TestSoak$$'
+	@sed -n '/what happened/,/answers by backend/p' bin/vm-packet.log
 
 bench-memory: ## RSS and live heap with 10,000 Services x 10 endpoints of a real API server
 	@KUBE_IPVS_E2E_MEMORY=$${KUBE_IPVS_E2E_MEMORY:-10000x10} e2e/test-kube.sh TestMemory

@@ -8,12 +8,13 @@
 #
 # Groups: runner (the VM runner itself), rooms (each kernel room's contract on the real kernel), scenarios (the files of
 # e2e/scenarios with the real program), packet (client, node and backend namespaces, real packets), promotion (the same on a kernel
-# that gets IPVS later).
+# that gets IPVS later). KUBE_IPVS_E2E_MINUTES is how long the packet group may take, 43 if not set.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 groups=(runner rooms scenarios packet promotion)
 pattern=${2:-}
+minutes=${KUBE_IPVS_E2E_MINUTES:-43}
 if [ $# -gt 0 ]; then
 	groups=("$1")
 fi
@@ -40,7 +41,7 @@ in_guest() {
 	fi
 	bin/vmrun -auto -timeout "$timeout" "${copies[@]}" "${record[@]}" -share "$PWD:/run/kube-ipvs/src" \
 		-env KUBE_IPVS_BIN=/run/kube-ipvs/bin/kube-ipvs -env "KUBE_IPVS_E2E_MILLION=${KUBE_IPVS_E2E_MILLION:-}" \
-		-env "KUBE_IPVS_E2E_KILLS=${KUBE_IPVS_E2E_KILLS:-}" -env "KUBE_IPVS_E2E_SERVICES=${KUBE_IPVS_E2E_SERVICES:-}" -- "$@" >"bin/vm-$group.log"
+		-env "KUBE_IPVS_E2E_KILLS=${KUBE_IPVS_E2E_KILLS:-}" -env "KUBE_IPVS_E2E_SOAK=${KUBE_IPVS_E2E_SOAK:-}" -env "KUBE_IPVS_E2E_SERVICES=${KUBE_IPVS_E2E_SERVICES:-}" -- "$@" >"bin/vm-$group.log"
 }
 
 # binary NAME PACKAGE: a static test binary.
@@ -88,8 +89,8 @@ packet() {
 		skip+='|^TestIPTables'
 		say "packet: TestIPTables... not in the VM: this kernel has iptables, and 'make e2e-iptables' runs them here"
 	fi
-	in_guest packet 45m bin/kube-ipvs:/run/kube-ipvs/bin/kube-ipvs bin/packet.test:/run/kube-ipvs/bin/packet.test -- \
-		bash -c "cd /run/kube-ipvs/src/e2e/packet && /run/kube-ipvs/bin/packet.test -test.v -test.timeout 43m -test.run '${pattern:-.}' -test.skip '$skip'"
+	in_guest packet "$((minutes + 2))m" bin/kube-ipvs:/run/kube-ipvs/bin/kube-ipvs bin/packet.test:/run/kube-ipvs/bin/packet.test -- \
+		bash -c "cd /run/kube-ipvs/src/e2e/packet && /run/kube-ipvs/bin/packet.test -test.v -test.timeout ${minutes}m -test.run '${pattern:-.}' -test.skip '$skip'"
 }
 
 promotion() {
