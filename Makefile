@@ -81,7 +81,7 @@ e2e-million: ## UDP that goes on beside a million flows of others
 
 soak: ## FOR=1h of churn, traffic, faults and restarts in the VM: what grows, and who noticed
 	@KUBE_IPVS_E2E_SOAK=$(or $(FOR),1h) KUBE_IPVS_E2E_MINUTES=$${KUBE_IPVS_E2E_MINUTES:-90} e2e/test-vm.sh packet '^TestSoak$$'
-	@sed -n '/what happened/,/answers by backend/p' bin/vm-packet.log
+	@sed -n '/what happened/,/^--- /p' bin/vm-packet.log
 
 bench-memory: ## RSS and live heap with 10,000 Services x 10 endpoints of a real API server
 	@KUBE_IPVS_E2E_MEMORY=$${KUBE_IPVS_E2E_MEMORY:-10000x10} e2e/test-kube.sh TestMemory

@@ -214,7 +214,7 @@ func TestSoak(t *testing.T) {
 	w := newWorld(t)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	n := newAgent(t, w.node, "--cluster-cidr", clusters, "--drain", "2s", "--ipvs-sync-period", "5s")
+	n := newAgent(t, w.node, "--cluster-cidr", clusters, "--drain", "2s", "--ipvs-sync-period", "2s")
 	s := &soak{churn: &churn{proxy: n, random: rand.New(rand.NewPCG(seed, 0)), there: map[int]bool{}}, world: w, counted: map[string]int{}}
 	web := w.web(t)
 	web.lb = pair{"198.18.3.1", "2001:db8:3::1"}
