@@ -29,7 +29,7 @@ func (t *Tuner) Checks(opts CheckOptions) []Check {
 	checks := []Check{
 		{Name: "kernel release", Run: t.checkRelease, Fix: "mount /proc"},
 		{Name: "sysctls writable", Run: t.checkWritable,
-			Fix: "run privileged, or mount /proc/sys writable, or set the sysctls on the host"},
+			Fix: "mount the host's /proc/sys/net at /host/proc/sys/net, or set the sysctls on the host, or run privileged"},
 		{Name: "connection tracking", Run: t.checkConntrack, Fix: t.ModuleFix("nf_conntrack")},
 		{Name: "ipvs connection table", Run: func(context.Context) error { return t.checkConnTab(want) },
 			Fix: fmt.Sprintf("echo 'options ip_vs conn_tab_bits=%d' > /etc/modprobe.d/ip_vs.conf and load ip_vs anew, "+

@@ -220,6 +220,35 @@ func TestRefusedRestoreKeepsTheJournal(t *testing.T) {
 	wantFiles(t, n.run, "sysctls.json")
 }
 
+// A container that is not privileged sets sysctls of the network where the node's own
+// are mounted, and reads all others where they always are.
+func TestSysctlsOfTheHostBesideReadOnlyOnes(t *testing.T) {
+	if !ownMounts(t) {
+		return
+	}
+	n := newNode(t)
+	n.sysctl(t, key, "0")
+	n.readOnly(t)
+	n.file(t, "host/"+sysctlFile(key), "0")
+	results := n.tuner(t).Apply(t.Context(), forward(tune.Required))
+	if err := tune.Failure(results, tune.Required); err != nil {
+		t.Fatal(err)
+	}
+	n.wantFile(t, "host/"+sysctlFile(key), "1")
+	n.wantSysctl(t, key, "0") // two files here, and one in a kernel
+	if v := verdictOf(t, tune.RunChecks(t.Context(), n.tuner(t).Checks(tune.CheckOptions{})), "sysctls writable"); v.State != tune.OK {
+		t.Errorf("verdict %+v, want ok", v)
+	}
+	want := []string{key + "=0: restored (it was 1)"}
+	if diff := cmp.Diff(want, texts(n.tuner(t).Restore(t.Context()))); diff != "" {
+		t.Errorf("restored (-want +got):\n%s", diff)
+	}
+	n.wantFile(t, "host/"+sysctlFile(key), "0")
+	if release, err := n.tuner(t).Release(); err != nil || release != "6.1.0-18-amd64" {
+		t.Errorf("release %q, error %v", release, err)
+	}
+}
+
 // A pipe without a writer stands for a key whose reader waits for a kernel lock.
 func TestKeyThatNeverAnswers(t *testing.T) {
 	n := newNode(t)

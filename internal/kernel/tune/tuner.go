@@ -62,8 +62,27 @@ func (t *Tuner) Release() (string, error) {
 	return release, nil
 }
 
+// Sysctls of the network are below netSysctls. A container has /proc/sys read-only
+// unless it is privileged; one that is not may have the node's own mounted beside it, at
+// hostNetSysctls, which with CAP_NET_ADMIN suffices to set them.
+const (
+	netSysctls     = "proc/sys/net"
+	hostNetSysctls = "host/proc/sys/net"
+)
+
 func (t *Tuner) path(elem ...string) string {
-	return filepath.Join(append([]string{t.opts.Root}, elem...)...)
+	name := filepath.Join(elem...)
+	if key, ok := strings.CutPrefix(name, netSysctls+"/"); ok && t.hasHostSysctls() {
+		name = filepath.Join(hostNetSysctls, key)
+	}
+	return filepath.Join(t.opts.Root, name)
+}
+
+// hasHostSysctls looks each time: a mount may come and go, and a look is cheap beside what
+// follows. A directory without the keys of every network namespace is no such mount.
+func (t *Tuner) hasHostSysctls() bool {
+	_, err := os.Stat(filepath.Join(t.opts.Root, hostNetSysctls, "ipv4"))
+	return err == nil
 }
 
 // read returns a file of the kernel in one line, with single blanks.
