@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # install.sh: put on this machine what the tests need and what it lacks.
 #
-#   e2e/install.sh tools      the kernel's tools: ip, iptables, ipset, ipvsadm, nft, conntrack ...
+#   e2e/install.sh tools      the kernel's tools: ip, iptables, ipset, ipvsadm, nft, conntrack ..., and an OCI runtime
 #   e2e/install.sh vm         QEMU, to run a kernel with ip_vs where the host has none, and the tools it copies
 #   e2e/install.sh browser    a browser without a window, and npm: for the picture of the dashboard
 #   e2e/install.sh            tools and vm
@@ -26,6 +26,7 @@ curl                curl              curl               HTTP clients in packet 
 ps                  procps            procps-ng          process listings, sysctl
 strace              strace            strace             counting system calls
 ping                iputils-ping      iputils            ICMP echo of virtual addresses
+crun                crun              crun               the agent in a container, as a kubelet has it
 '
 VM='
 qemu-system-x86_64  qemu-system-x86   qemu-system-x86    booting a kernel that has ip_vs

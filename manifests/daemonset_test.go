@@ -1,6 +1,9 @@
 package manifests_test
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -52,38 +55,129 @@ func TestPod(t *testing.T) {
 	equal(t, "nodes", map[string]string{"kubernetes.io/os": "linux"}, pod.NodeSelector)
 	// SIGTERM ends it within 2 s, and nothing is gained by waiting longer.
 	equal(t, "grace", int64(5), *pod.TerminationGracePeriodSeconds)
-	directory, file := directoryOrCreate, fileOrCreate
+	directory, file, there := directoryOrCreate, fileOrCreate, corev1.HostPathDirectory
 	equal(t, "volumes", []corev1.Volume{
 		configMap("config", object[*corev1.ConfigMap](t, base(t)...).Name),
 		hostPath("run", "/run/kube-ipvs", &directory),
 		hostPath("xtables-lock", "/run/xtables.lock", &file),
 		hostPath("lib-modules", "/lib/modules", nil),
+		hostPath("sysctls", "/proc/sys/net", &there),
 	}, pod.Volumes)
 }
 
-// Only the container that ends before the agent starts has privileges.
-func TestPrivileges(t *testing.T) {
-	pod := object[*appsv1.DaemonSet](t, base(t)...).Spec.Template.Spec
+// restricted is what every container of ours that touches the kernel has: a list of
+// capabilities and nothing else.
+func restricted(capabilities ...corev1.Capability) *corev1.SecurityContext {
 	yes, no, root := true, false, int64(0)
-	equal(t, "init", &corev1.SecurityContext{Privileged: &yes, ReadOnlyRootFilesystem: &yes}, only(t, pod.InitContainers).SecurityContext)
-	equal(t, "agent", &corev1.SecurityContext{
+	return &corev1.SecurityContext{
 		RunAsUser:                &root,
+		Privileged:               &no,
 		AllowPrivilegeEscalation: &no,
 		ReadOnlyRootFilesystem:   &yes,
 		SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_ADMIN", "NET_RAW"}},
-	}, only(t, pod.Containers).SecurityContext)
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: capabilities},
+	}
 }
 
-// Both containers see the same files, and the settings are the same.
-func TestContainersAgree(t *testing.T) {
+// No container is privileged, whatever is installed, swapped or cleaned up; modules are
+// loaded by whom that was asked of.
+func TestPrivileges(t *testing.T) {
+	agent := restricted("NET_ADMIN", "NET_RAW")
 	pod := object[*appsv1.DaemonSet](t, base(t)...).Spec.Template.Spec
+	equal(t, "init containers of the base", 0, len(pod.InitContainers))
+	equal(t, "agent", agent, only(t, pod.Containers).SecurityContext)
+	equal(t, "agent in place of kubeadm's", agent, only(t, merged(t, kubeadm, swap).Spec.Template.Spec.Containers).SecurityContext)
+	cleanup := object[*appsv1.DaemonSet](t, "overlays/cleanup/daemonset.yaml").Spec.Template.Spec
+	equal(t, "cleanup", agent, only(t, cleanup.InitContainers).SecurityContext)
+	back := merged(t, kubeadm, "overlays/kubeadm-rollback/daemonset.yaml").Spec.Template.Spec
+	equal(t, "cleanup before kube-proxy", agent, only(t, back.InitContainers).SecurityContext)
+	loader := merged(t, "base/daemonset.yaml", loading).Spec.Template.Spec
+	equal(t, "loader of modules", restricted("NET_ADMIN", "NET_RAW", "SYS_MODULE"), only(t, loader.InitContainers).SecurityContext)
+	equal(t, "agent beside it", agent, only(t, loader.Containers).SecurityContext)
+}
+
+// Who is not privileged finds sysctls where it may write them.
+func TestSysctlsAreMounted(t *testing.T) {
+	want := corev1.VolumeMount{Name: "sysctls", MountPath: "/host/proc/sys/net"}
+	for file, pod := range map[string]corev1.PodSpec{
+		"base":             object[*appsv1.DaemonSet](t, base(t)...).Spec.Template.Spec,
+		"modules":          merged(t, "base/daemonset.yaml", loading).Spec.Template.Spec,
+		"kubeadm":          merged(t, kubeadm, swap).Spec.Template.Spec,
+		"kubeadm-rollback": merged(t, kubeadm, "overlays/kubeadm-rollback/daemonset.yaml").Spec.Template.Spec,
+		"cleanup":          object[*appsv1.DaemonSet](t, "overlays/cleanup/daemonset.yaml").Spec.Template.Spec,
+	} {
+		for _, c := range append(pod.InitContainers, pod.Containers...) {
+			ours := c.SecurityContext.Capabilities != nil && len(c.SecurityContext.Capabilities.Add) > 0
+			if ours && !slices.Contains(c.VolumeMounts, want) {
+				t.Errorf("%s: %s cannot set sysctls: %v", file, c.Name, c.VolumeMounts)
+			}
+		}
+		there := corev1.HostPathDirectory
+		if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return cmp.Equal(v, hostPath("sysctls", "/proc/sys/net", &there)) }) {
+			t.Errorf("%s: the volume of sysctls is not there: %v", file, pod.Volumes)
+		}
+	}
+}
+
+// Who asks for the profile of our own gets it for the agent, and nothing else changes.
+func TestOwnSeccompProfile(t *testing.T) {
+	before, after := merged(t, "base/daemonset.yaml"), merged(t, "base/daemonset.yaml", profiled)
+	name := "kube-ipvs.json"
+	equal(t, "profile", &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: &name},
+		only(t, after.Spec.Template.Spec.Containers).SecurityContext.SeccompProfile)
+	after.Spec.Template.Spec.Containers[0].SecurityContext.SeccompProfile = before.Spec.Template.Spec.Containers[0].SecurityContext.SeccompProfile
+	equal(t, "everything else", before, after)
+	if _, err := os.Stat(filepath.Join("seccomp", name)); err != nil {
+		t.Error(err)
+	}
+}
+
+// The profile allows by name, and nothing that reaches out of a container. That it is
+// enough is shown by running the agent under it (TestRestrictedPod).
+func TestSeccompProfile(t *testing.T) {
+	var profile struct {
+		DefaultAction   string   `json:"defaultAction"`
+		DefaultErrnoRet int      `json:"defaultErrnoRet"`
+		Architectures   []string `json:"architectures"`
+		Syscalls        []struct {
+			Names    []string         `json:"names"`
+			Action   string           `json:"action"`
+			ErrnoRet int              `json:"errnoRet"`
+			Args     []map[string]any `json:"args"`
+		} `json:"syscalls"`
+	}
+	strict(t, "profile", read(t, "seccomp/kube-ipvs.json"), &profile)
+	equal(t, "what is not named", "SCMP_ACT_ERRNO", profile.DefaultAction)
+	freely := profile.Syscalls[0]
+	equal(t, "allowed", "SCMP_ACT_ALLOW", freely.Action)
+	equal(t, "order of names", true, slices.IsSorted(freely.Names))
+	for _, name := range []string{
+		"add_key", "bpf", "chroot", "clone", "clone3", "delete_module", "finit_module", "init_module", "io_uring_setup", "kexec_load", "keyctl",
+		"mknod", "mknodat", "mount", "move_mount", "open_by_handle_at", "perf_event_open", "personality", "pivot_root", "process_vm_readv",
+		"process_vm_writev", "ptrace", "reboot", "setns", "setuid", "socket", "swapon", "umount2", "unshare", "userfaultfd",
+	} {
+		if slices.Contains(freely.Names, name) {
+			t.Errorf("%s is allowed, whatever its arguments", name)
+		}
+	}
+	for _, limited := range profile.Syscalls[1:] {
+		if limited.Action == "SCMP_ACT_ALLOW" && len(limited.Args) != 1 {
+			t.Errorf("%v is allowed with arguments %v", limited.Names, limited.Args)
+		}
+	}
+}
+
+// With the component that loads modules both containers see the same files, and the
+// settings are the same.
+func TestContainersAgree(t *testing.T) {
+	pod := merged(t, "base/daemonset.yaml", loading).Spec.Template.Spec
 	first, agent := only(t, pod.InitContainers), only(t, pod.Containers)
 	equal(t, "mounts", []corev1.VolumeMount{
 		{Name: "config", MountPath: "/var/lib/kube-proxy", ReadOnly: true},
 		{Name: "run", MountPath: "/run/kube-ipvs"},
 		{Name: "xtables-lock", MountPath: "/run/xtables.lock"},
 		{Name: "lib-modules", MountPath: "/lib/modules", ReadOnly: true},
+		{Name: "sysctls", MountPath: "/host/proc/sys/net"},
 	}, agent.VolumeMounts)
 	equal(t, "mounts of init", agent.VolumeMounts, first.VolumeMounts)
 	equal(t, "arguments", []string{"--config=/var/lib/kube-proxy/config.conf", "--hostname-override=$(NODE_NAME)"}, agent.Args)

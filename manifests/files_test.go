@@ -38,6 +38,7 @@ var kinds = map[string]func() any{
 	"rbac.authorization.k8s.io/v1 ClusterRole":        func() any { return new(rbacv1.ClusterRole) },
 	"rbac.authorization.k8s.io/v1 ClusterRoleBinding": func() any { return new(rbacv1.ClusterRoleBinding) },
 	"kustomize.config.k8s.io/v1beta1 Kustomization":   func() any { return new(kustomization) },
+	"kustomize.config.k8s.io/v1alpha1 Component":      func() any { return new(kustomization) },
 }
 
 // documents splits a YAML file. What holds only comments is no document.

@@ -10,10 +10,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// merged is kubeadm's DaemonSet with patches on it, as kubectl patch makes it.
-func merged(t *testing.T, patches ...string) *appsv1.DaemonSet {
+// merged is a DaemonSet with patches on it, as kubectl patch and kustomize make it.
+func merged(t *testing.T, file string, patches ...string) *appsv1.DaemonSet {
 	t.Helper()
-	text := read(t, "testdata/kubeadm.yaml")
+	text := read(t, file)
 	now, err := yaml.YAMLToJSON(text)
 	for _, file := range patches {
 		var patch []byte
@@ -34,23 +34,29 @@ func merged(t *testing.T, patches ...string) *appsv1.DaemonSet {
 	return d
 }
 
-const swap = "overlays/kubeadm/daemonset.yaml"
+const (
+	kubeadm  = "testdata/kubeadm.yaml" // what kubeadm left
+	swap     = "overlays/kubeadm/daemonset.yaml"
+	loading  = "components/modules/daemonset.yaml"
+	profiled = "components/seccomp/daemonset.yaml"
+)
 
 // The patch changes what it names; of what it does not name nothing is lost.
 func TestSwapKeepsWhatKubeadmMade(t *testing.T) {
-	before, after := merged(t), merged(t, swap)
+	before, after := merged(t, kubeadm), merged(t, kubeadm, swap)
 	was, is := only(t, before.Spec.Template.Spec.Containers), only(t, after.Spec.Template.Spec.Containers)
 	equal(t, "image", "kube-ipvs:dev", is.Image)
 	equal(t, "command", was.Command, is.Command)
 	equal(t, "environment", was.Env, is.Env)
-	equal(t, "privileges", was.SecurityContext, is.SecurityContext)
 
 	run := corev1.VolumeMount{Name: "run", MountPath: "/run/kube-ipvs"}
-	equal(t, "mounts", asSet(append(was.VolumeMounts, run)), asSet(is.VolumeMounts))
+	sysctls := corev1.VolumeMount{Name: "sysctls", MountPath: "/host/proc/sys/net"}
+	equal(t, "mounts", asSet(append(was.VolumeMounts, run, sysctls)), asSet(is.VolumeMounts))
 
-	// The rest of the pod is the same but for the volume and the grace.
-	directory := directoryOrCreate
-	volumes := append(before.Spec.Template.Spec.Volumes, hostPath("run", "/run/kube-ipvs", &directory))
+	// The rest of the pod is the same but for the volumes and the grace.
+	directory, there := directoryOrCreate, corev1.HostPathDirectory
+	volumes := append(before.Spec.Template.Spec.Volumes,
+		hostPath("run", "/run/kube-ipvs", &directory), hostPath("sysctls", "/proc/sys/net", &there))
 	equal(t, "volumes", asSet(volumes), asSet(after.Spec.Template.Spec.Volumes))
 	after.Spec.Template.Spec.Containers = before.Spec.Template.Spec.Containers
 	after.Spec.Template.Spec.Volumes = before.Spec.Template.Spec.Volumes
@@ -73,7 +79,7 @@ func asSet[T any](list []T) map[string]bool {
 
 // On the way back what only kube-ipvs has goes before kube-proxy starts.
 func TestHandOverBeforeStart(t *testing.T) {
-	pod := merged(t, "overlays/kubeadm-rollback/daemonset.yaml").Spec.Template.Spec
+	pod := merged(t, kubeadm, "overlays/kubeadm-rollback/daemonset.yaml").Spec.Template.Spec
 	clean := only(t, pod.InitContainers)
 	equal(t, "agent", "kube-proxy:v1.36.3", only(t, pod.Containers).Image)
 	equal(t, "cleaner", "kube-ipvs:dev", clean.Image)

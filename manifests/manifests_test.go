@@ -124,7 +124,8 @@ func TestImageIsTheSameEverywhere(t *testing.T) {
 			pod := d.Spec.Template.Spec
 			for _, c := range append(pod.InitContainers, pod.Containers...) {
 				seen++
-				if c.Image != string(m[1]) && c.Image != previous {
+				patched := c.Image == "" && file == profiled // the image is the base's
+				if c.Image != string(m[1]) && c.Image != previous && !patched {
 					t.Errorf("%s: %s: %s is %q, make image builds %q", file, key, c.Name, c.Image, m[1])
 				}
 			}

@@ -53,7 +53,7 @@ func TestArgumentsAreThoseOfTheProgram(t *testing.T) {
 	equal(t, "mode", config.ModeIPVS, c.Mode)
 	equal(t, "the agent runs", [2]bool{}, [2]bool{c.InitOnly, c.Cleanup})
 	equal(t, "run directory", only(t, pod.Containers).VolumeMounts[1].MountPath, c.RunDir)
-	equal(t, "init prepares", true, load(t, only(t, pod.InitContainers).Args, files).InitOnly)
+	equal(t, "init prepares", true, load(t, only(t, merged(t, "base/daemonset.yaml", loading).Spec.Template.Spec.InitContainers).Args, files).InitOnly)
 
 	clean := object[*appsv1.DaemonSet](t, "overlays/cleanup/daemonset.yaml").Spec.Template.Spec
 	equal(t, "cleanup cleans", []string{"cleanup"}, only(t, clean.InitContainers).Args)
@@ -61,7 +61,7 @@ func TestArgumentsAreThoseOfTheProgram(t *testing.T) {
 
 // What the DaemonSet of kubeadm says starts kube-ipvs as it stands.
 func TestArgumentsOfKubeadm(t *testing.T) {
-	command := only(t, merged(t, swap).Spec.Template.Spec.Containers).Command
+	command := only(t, merged(t, kubeadm, swap).Spec.Template.Spec.Containers).Command
 	files := map[string]string{"config.conf": `apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 mode: ""

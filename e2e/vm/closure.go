@@ -27,7 +27,7 @@ var requiredTools = strings.Fields(`
 	iptables-legacy iptables-legacy-save iptables-legacy-restore ip6tables-legacy ip6tables-legacy-save ip6tables-legacy-restore
 	xtables-nft-multi xtables-legacy-multi
 	ipset ipvsadm nft conntrack modprobe insmod rmmod lsmod depmod modinfo
-	curl strace ping getent`)
+	curl strace ping getent crun`)
 
 // optionalTools come along when the host has them.
 var optionalTools = strings.Fields(`gawk mawk jq less nc socat tcpdump ethtool arping hping3 hexdump column time iperf3 arptables ebtables
