@@ -15,7 +15,7 @@ IMAGE     ?= kube-ipvs:dev
 PLATFORMS ?=
 PUSH      ?=
 
-.PHONY: help build man demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover recordings e2e-kills e2e-million soak bench-memory bench-iptables bench-peers bench-limits bench-looks bench-fleet bench bench-micro profile alerts dashboard fuzz golden lint verify vuln image manifests clean
+.PHONY: help build reproducible sbom man demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover recordings e2e-kills e2e-million bench-memory bench-iptables bench-peers bench-limits bench-looks bench-fleet bench bench-micro profile alerts dashboard fuzz golden lint verify vuln image manifests clean
 
 help: ## this list
 	@echo 'kube-ipvs: Kubernetes Services on the kernel'"'"'s IP Virtual Server'
@@ -23,7 +23,13 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## bin/kube-ipvs, static
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/kube-ipvs ./cmd/kube-ipvs
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o bin/kube-ipvs ./cmd/kube-ipvs
+
+reproducible: ## two builds in two places have the same bytes; FRESH=1 compiles everything twice
+	@FRESH='$(FRESH)' e2e/reproducible.sh
+
+sbom: build ## bin/kube-ipvs.cdx.json, what the program is made of, as CycloneDX
+	@e2e/sbom.sh bin/kube-ipvs '$(VERSION)'
 
 man: build ## manual pages of all verbs in bin/man, from what --help says
 	@rm -rf bin/man

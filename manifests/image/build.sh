@@ -4,10 +4,15 @@
 #   PLATFORMS  comma list such as linux/amd64,linux/arm64; empty: this machine's
 #   PUSH       not empty: push it to where its name says
 #   VERSION    what kube-ipvs --version prints
+# The program in it has the same bytes whenever it is built of one commit by one Go. The image says it is of the commit's time,
+# or of SOURCE_DATE_EPOCH; what Debian's packages bring is that of the day.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 : "${IMAGE:?is the name of the image, such as kube-ipvs:dev}" "${PLATFORMS:=}" "${PUSH:=}" "${VERSION:=}"
+
+: "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct 2>/dev/null || date +%s)}"
+export SOURCE_DATE_EPOCH # BuildKit reads it from the environment
 
 build=(--file manifests/image/Dockerfile --build-arg "VERSION=$VERSION")
 [[ -z $PLATFORMS ]] || build+=(--platform "$PLATFORMS")
@@ -39,7 +44,7 @@ machine() {
 # podman and buildah take the same words. Not all their versions know BUILDPLATFORM; those would compile under emulation.
 with_buildah() {
 	local tool=$1
-	build+=(--build-arg "BUILDPLATFORM=$(machine)")
+	build+=(--build-arg "BUILDPLATFORM=$(machine)" --timestamp "$SOURCE_DATE_EPOCH")
 	if ! several; then
 		"$tool" build "${build[@]}" --tag "$IMAGE" .
 		[[ -z $PUSH ]] || "$tool" push "$IMAGE"
