@@ -127,7 +127,7 @@ func ourRoute(m syscall.NetlinkMessage) (netip.Prefix, bool) {
 	if !inet || info.Protocol != RouteProtocol || info.Type != unix.RTN_LOCAL || info.Flags&unix.RTM_F_CLONED != 0 {
 		return netip.Prefix{}, false
 	}
-	attrs, err := nl.ParseRouteAttr(m.Data[unix.SizeofRtMsg:])
+	attrs, err := parseAttrs(m.Data[unix.SizeofRtMsg:])
 	if err != nil || table(info, attrs) != unix.RT_TABLE_LOCAL {
 		return netip.Prefix{}, false
 	}
@@ -141,5 +141,6 @@ func ourRoute(m syscall.NetlinkMessage) (netip.Prefix, bool) {
 			out = nl.NativeEndian().Uint32(a.Value)
 		}
 	}
-	return netip.PrefixFrom(to, int(info.Dst_len)), to.IsValid() && out == loopback
+	p := netip.PrefixFrom(to, int(info.Dst_len))
+	return p, p.IsValid() && out == loopback
 }

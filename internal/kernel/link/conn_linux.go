@@ -160,7 +160,7 @@ func (c *conn) receive(each func(syscall.NetlinkMessage)) error {
 	if sender, ok := from.(*unix.SockaddrNetlink); !ok || sender.Pid != 0 {
 		return nil
 	}
-	messages, err := syscall.ParseNetlinkMessage(c.buf[:n])
+	messages, err := parseMessages(c.buf[:n])
 	if err != nil {
 		return c.socketError("read a message of the kernel", err, nil)
 	}

@@ -94,7 +94,7 @@ func parseHostRoute(m syscall.NetlinkMessage) (r hostRoute, ok bool) {
 	if info.Type != unix.RTN_LOCAL || info.Dst_len != 32 || info.Flags&unix.RTM_F_CLONED != 0 {
 		return r, false
 	}
-	attrs, err := nl.ParseRouteAttr(m.Data[unix.SizeofRtMsg:])
+	attrs, err := parseAttrs(m.Data[unix.SizeofRtMsg:])
 	if err != nil {
 		return r, false
 	}
@@ -117,7 +117,7 @@ func ourRule(m syscall.NetlinkMessage) (fwmark, bool) {
 	if m.Header.Type != unix.RTM_NEWRULE || len(m.Data) < unix.SizeofRtMsg {
 		return fwmark{}, false
 	}
-	attrs, err := nl.ParseRouteAttr(m.Data[unix.SizeofRtMsg:])
+	attrs, err := parseAttrs(m.Data[unix.SizeofRtMsg:])
 	if err != nil {
 		return fwmark{}, false
 	}

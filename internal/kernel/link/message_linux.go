@@ -2,6 +2,7 @@ package link
 
 import (
 	"net/netip"
+	"slices"
 	"syscall"
 
 	"github.com/vishvananda/netlink/nl"
@@ -102,13 +103,29 @@ func changeAddr(c Change, index uint32) *nl.NetlinkRequest {
 	return r
 }
 
+// parseAttrs reads attributes, and parseMessages a datagram. Both parsers go on behind the
+// padding of what they have read, which after the last one need not be there.
+func parseAttrs(b []byte) ([]syscall.NetlinkRouteAttr, error) { return nl.ParseRouteAttr(padded(b)) }
+
+func parseMessages(b []byte) ([]syscall.NetlinkMessage, error) {
+	return syscall.ParseNetlinkMessage(padded(b))
+}
+
+// padded fills up to the alignment of netlink (NLMSG_ALIGNTO, RTA_ALIGNTO).
+func padded(b []byte) []byte {
+	if missing := -len(b) & (unix.NLMSG_ALIGNTO - 1); missing > 0 {
+		return append(slices.Clip(b), make([]byte, missing)...)
+	}
+	return b
+}
+
 // parseAddr reads a new or deleted address; ok is false for other families.
 func parseAddr(m syscall.NetlinkMessage) (a address, ok bool) {
 	if len(m.Data) < unix.SizeofIfAddrmsg {
 		return a, false
 	}
 	info := nl.DeserializeIfAddrmsg(m.Data)
-	attrs, err := nl.ParseRouteAttr(m.Data[unix.SizeofIfAddrmsg:])
+	attrs, err := parseAttrs(m.Data[unix.SizeofIfAddrmsg:])
 	if err != nil || (info.Family != unix.AF_INET && info.Family != unix.AF_INET6) {
 		return a, false
 	}
@@ -135,7 +152,7 @@ func parseLink(m syscall.NetlinkMessage) (d device, ok bool) {
 		return d, false
 	}
 	info := nl.DeserializeIfInfomsg(m.Data)
-	attrs, err := nl.ParseRouteAttr(m.Data[unix.SizeofIfInfomsg:])
+	attrs, err := parseAttrs(m.Data[unix.SizeofIfInfomsg:])
 	if err != nil || info.Family != unix.AF_UNSPEC {
 		return d, false
 	}
@@ -152,7 +169,7 @@ func parseLink(m syscall.NetlinkMessage) (d device, ok bool) {
 }
 
 func linkKind(info []byte) string {
-	attrs, _ := nl.ParseRouteAttr(info)
+	attrs, _ := parseAttrs(info)
 	for _, attr := range attrs {
 		if attr.Attr.Type == nl.IFLA_INFO_KIND {
 			return unix.ByteSliceToString(attr.Value)

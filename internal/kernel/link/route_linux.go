@@ -47,7 +47,7 @@ func defaultHops(m syscall.NetlinkMessage) []netip.Addr {
 	if !inet || info.Dst_len != 0 || info.Type != unix.RTN_UNICAST || info.Flags&unix.RTM_F_CLONED != 0 {
 		return nil
 	}
-	attrs, err := nl.ParseRouteAttr(m.Data[unix.SizeofRtMsg:])
+	attrs, err := parseAttrs(m.Data[unix.SizeofRtMsg:])
 	if err != nil || table(info, attrs) != unix.RT_TABLE_MAIN {
 		return nil
 	}
@@ -89,7 +89,7 @@ func multipath(b []byte) (out []netip.Addr) {
 		if size < unix.SizeofRtNexthop || size > len(b) {
 			return out
 		}
-		if attrs, err := nl.ParseRouteAttr(b[unix.SizeofRtNexthop:size]); err == nil {
+		if attrs, err := parseAttrs(b[unix.SizeofRtNexthop:size]); err == nil {
 			out = append(out, nextHops(attrs)...)
 		}
 		b = b[min(size, len(b)):]
