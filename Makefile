@@ -127,12 +127,8 @@ dashboard: ## its picture in manifests/monitoring, of a busy node in the VM; KEE
 	cd e2e/alerts && $(GO) run ./evaluate >../../bin/dashboard.json
 	e2e/dashboard/draw.sh manifests/monitoring/dashboard.png
 
-fuzz: ## each fuzz target for FUZZTIME (10s)
-	@for target in $$(grep -rho --include='*_test.go' -E '^func Fuzz[A-Za-z]+' internal ipset scheduler | awk '{ print $$2 }' | sort -u); do \
-		dir=$$(grep -rl --include='*_test.go' "^func $$target(" internal ipset scheduler | head -1 | xargs dirname); \
-		echo "fuzz: $$dir $$target"; \
-		$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) ./$$dir | tail -1; \
-	done
+fuzz: ## each fuzz target for FUZZTIME (10s), one line each; TARGET= chooses some
+	@FUZZTIME='$(FUZZTIME)' e2e/fuzz.sh $(TARGET)
 
 golden: ## rewrite the expectations of the scenarios; look at the diff
 	$(GO) test -run TestOnFakes ./e2e/scenarios -update
