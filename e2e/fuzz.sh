@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 : "${FUZZTIME:=10s}"
+# An input that reaches something new is made smaller, by default for up to a minute: the whole of a short run.
 mkdir -p bin/fuzz
 cache=$(go env GOCACHE)/fuzz/$(go list -m)
 root=$PWD status=0
@@ -16,7 +17,7 @@ number() { grep -oE "$1: [0-9]+" "$2" | tail -n 1 | grep -oE '[0-9]+$' || echo 0
 try() {
 	local dir=$1 target=$2 program=$root/bin/fuzz/${1//\//-}.test log=$root/bin/fuzz/${1//\//-}-$2.log
 	local start=$EPOCHREALTIME verdict=ok
-	(cd "$dir" && "$program" -test.run '^$' -test.fuzz "^$target\$" -test.fuzztime "$FUZZTIME" -test.fuzzcachedir "$cache/$dir") >"$log" 2>&1 ||
+	(cd "$dir" && "$program" -test.run '^$' -test.fuzz "^$target\$" -test.fuzztime "$FUZZTIME" -test.fuzzminimizetime 20x -test.fuzzcachedir "$cache/$dir") >"$log" 2>&1 ||
 		verdict=FAILED status=1
 	local took=$(((${EPOCHREALTIME/./} - ${start/./}) / 100000))
 	printf '%-26s %-18s %10d execs %5d new %5d.%ds %s\n' "$dir" "$target" "$(number execs "$log")" "$(number 'new interesting' "$log")" \
