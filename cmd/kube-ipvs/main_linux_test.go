@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
 // stuckProcess makes this test binary a process that never comes to an end by
@@ -16,7 +18,8 @@ const stuckProcess = "KUBE_IPVS_TEST_STUCK"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(stuckProcess) == "" {
-		os.Exit(m.Run())
+		goleak.VerifyTestMain(m)
+		return
 	}
 	ctx, stop := untilTold()
 	defer stop()

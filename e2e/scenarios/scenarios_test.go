@@ -2,11 +2,12 @@ package scenarios_test
 
 import (
 	"flag"
-	"os"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"testing"
+
+	"go.uber.org/goleak"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/scenario"
 )
@@ -20,7 +21,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // TestOnFakes runs every scenario on fakes of the kernel.

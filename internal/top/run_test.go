@@ -33,10 +33,19 @@ func (s *screenText) has(text string) bool {
 	return strings.Contains(s.text.String(), text)
 }
 
+// keyboard is a pipe that ends with the test: a terminal's reader waits for what is no
+// terminal until then.
+func keyboard(t *testing.T) (io.Reader, io.Writer) {
+	t.Helper()
+	keys, press := io.Pipe()
+	t.Cleanup(func() { _ = press.Close() })
+	return keys, press
+}
+
 // The whole of it, on a terminal that is a pipe: samples come, keys are heard, q ends it.
 func TestRunOnATerminal(t *testing.T) {
 	n := newNode(t)
-	keys, press := io.Pipe()
+	keys, press := keyboard(t)
 	var shown screenText
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -67,7 +76,7 @@ func TestRunOnATerminal(t *testing.T) {
 func TestRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	keys, _ := io.Pipe()
+	keys, _ := keyboard(t)
 	err := top.RunWith(ctx, newNode(t).source(), top.Screen{Every: time.Second}, tea.WithInput(keys), tea.WithOutput(io.Discard), tea.WithoutSignals())
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want %v", err, context.Canceled)
