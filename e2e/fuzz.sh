@@ -12,7 +12,7 @@ cache=$(go env GOCACHE)/fuzz/$(go list -m)
 root=$PWD status=0
 
 # number KEY LOG: what the last line of progress says.
-number() { grep -oE "$1: [0-9]+" "$2" | tail -n 1 | grep -oE '[0-9]+$' || echo 0; }
+number() { grep -aoE "$1: [0-9]+" "$2" | tail -n 1 | grep -oE '[0-9]+$' || echo 0; }
 
 try() {
 	local dir=$1 target=$2 program=$root/bin/fuzz/${1//\//-}.test log=$root/bin/fuzz/${1//\//-}-$2.log
