@@ -32,6 +32,7 @@ func TestManifestsAccepted(t *testing.T) {
 	}{
 		{"install.yaml", []string{"apply", "--filename=" + filepath.Join(manifests, "install.yaml")}, ours},
 		{"base", []string{"apply", "--kustomize=" + filepath.Join(manifests, "base")}, ours},
+		{"base with all components", []string{"apply", "--kustomize=" + composed(t, manifests)}, ours},
 	}
 	overlays, err := filepath.Glob(filepath.Join(manifests, "overlays", "*"))
 	if err != nil || len(overlays) < 3 {
@@ -68,3 +69,31 @@ var (
 	}
 	theirs = []string{"daemonset.apps/kube-proxy"}
 )
+
+// composed is a kustomization of somebody's own: the base with every component.
+func composed(t *testing.T, manifests string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	components, err := filepath.Glob(filepath.Join(manifests, "components", "*"))
+	if err != nil || len(components) < 2 {
+		t.Fatalf("components %v, error %v", components, err)
+	}
+	text := "resources: [" + relative(t, dir, filepath.Join(manifests, "base")) + "]\ncomponents:\n"
+	for _, c := range components {
+		text += "- " + relative(t, dir, c) + "\n"
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// relative is a path as kustomize wants it.
+func relative(t *testing.T, from, to string) string {
+	t.Helper()
+	path, err := filepath.Rel(from, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
