@@ -33,7 +33,7 @@ type saveParser struct {
 }
 
 func (p *saveParser) line(line string) error {
-	words := strings.Fields(volatile.ReplaceAllString(line, "$1"))
+	words := strings.Fields(line)
 	switch {
 	case len(words) == 0:
 		return nil
@@ -105,6 +105,8 @@ func headerWord(s *Set, word, value string) (known bool, err error) {
 		s.HashSize, err = parseUint32(value)
 	case "maxelem":
 		s.MaxElem, err = parseUint32(value)
+	case "bucketsize", "initval": // of the hash table, and no two sets have the same
+		_, err = strconv.ParseUint(value, 0, 32)
 	case "range":
 		s.PortFrom, s.PortTo, err = parseRange(value)
 	default:

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -55,8 +54,6 @@ func WriteSave(w io.Writer, contents ...Contents) error {
 	}
 	return nil
 }
-
-var volatile = regexp.MustCompile(`(?m)^(create .*?) bucketsize \d+ initval 0x[0-9a-f]+`)
 
 // NormalizeSave brings the text of `ipset save` into the form of WriteSave: no
 // volatile hash parameters, sets by name, entries in order. Lines it cannot
