@@ -15,7 +15,7 @@ IMAGE     ?= kube-ipvs:dev
 PLATFORMS ?=
 PUSH      ?=
 
-.PHONY: help build reproducible sbom man demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover recordings e2e-kills e2e-million bench-memory bench-iptables bench-peers bench-limits bench-looks bench-fleet bench bench-micro profile alerts dashboard fuzz golden lint verify vuln image manifests clean
+.PHONY: help build reproducible sbom cover man demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover recordings e2e-kills e2e-million bench-memory bench-iptables bench-peers bench-limits bench-looks bench-fleet bench bench-micro profile alerts dashboard fuzz golden lint verify vuln image manifests clean
 
 help: ## this list
 	@echo 'kube-ipvs: Kubernetes Services on the kernel'"'"'s IP Virtual Server'
@@ -107,6 +107,12 @@ bench-looks: ## what show, explain, diff, top and a scrape cost with N=10000 Ser
 
 bench-fleet: ## what thousands of agents cost an API server, from what some do; N=1000,5000 K=1,10,50 KINDS= RATE= FLEET= RATES=
 	@N='$(N)' K='$(K)' KINDS='$(KINDS)' RATE='$(RATE)' FLEET='$(FLEET)' RATES='$(RATES)' e2e/bench-fleet.sh
+
+cover: ## how much of each room its own tests run, lowest first; bin/cover.out for go tool cover
+	@mkdir -p bin
+	@$(GO) test -short -coverprofile bin/cover.out ./cmd/... ./internal/... ./ipset/... ./scheduler/... >bin/cover.log 2>&1 || \
+		{ grep -vE '^ok |no test files' bin/cover.log | tail -n 100; echo 'cover: FAILED (bin/cover.log)'; exit 1; }
+	@awk -f e2e/cover.awk bin/cover.out
 
 bench: ## what one change costs, and how that does not grow
 	$(GO) test -run '^$$' -bench . -benchtime 300ms ./internal/... ./cmd/... ./ipset/...
