@@ -156,6 +156,7 @@ type Agent struct {
 	coalesce, retry, repair, audit, reread, due, held, again, saying timer
 	backoff                                                          time.Duration
 	repaired                                                         time.Time // the last repair
+	warned                                                           time.Time // the last warning that applying failed
 }
 
 // New returns an agent that has not begun.

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/netip"
 	"slices"
@@ -448,6 +449,33 @@ func TestFailureIsRetriedWithBackoffAndNothingElse(t *testing.T) {
 		}
 	})
 }
+
+// A cause that is over all of a sudden asks for a try within a second, however often it was there; the log is as with any other.
+func TestCauseThatMayEndIsAskedForOften(t *testing.T) {
+	m := newMode()
+	m.applyErr = fmt.Errorf("write: %w", held{errors.New("locked")})
+	run(t, m, func(w *world) {
+		w.SetService(service("a", "10.96.0.1"))
+		w.SetState(model.FromFile, source.Complete)
+		w.after(time.Minute)
+		if n := len(w.after(time.Minute)); n < 60 || n > 65 {
+			w.Errorf("%d calls in a minute, want one a second and an audit every 30 s", n)
+		}
+		if n := w.logs.FilterMessage("apply failed, will retry").Len(); n > 15 {
+			w.Errorf("%d warnings in two minutes", n)
+		}
+		m.locked(func() { m.applyErr = nil })
+		w.after(time.Second)
+		if s, _ := w.loop.Status(w.Context()); s.LastError != "" {
+			w.Errorf("a second after the end: %+v", s)
+		}
+	})
+}
+
+// held is an error that asks to be tried again soon.
+type held struct{ error }
+
+func (held) RetryWithin() time.Duration { return time.Second }
 
 func TestKernelThatCannotBeReadIsNotWritten(t *testing.T) {
 	m := newMode()

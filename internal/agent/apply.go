@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"math"
 	"time"
 
 	"go.uber.org/zap"
@@ -107,7 +109,7 @@ func (a *Agent) failed(ctx context.Context, err error, pending int, retry bool) 
 	}
 	if retry || !a.retry.set {
 		a.backoff = min(max(a.backoff*2, a.opts.RetryMin), a.opts.RetryMax)
-		a.retry.arm(a.backoff)
+		a.retry.arm(min(a.backoff, within(err)))
 	}
 	if err == nil {
 		return
@@ -116,10 +118,22 @@ func (a *Agent) failed(ctx context.Context, err error, pending int, retry bool) 
 	news := a.stats.lastError == nil || a.stats.lastError.Error() != err.Error()
 	a.stats.lastError = err
 	a.debt.trouble.Store(&trouble{failures: a.stats.failures, reason: err.Error()})
-	if retry || news {
+	// What is tried more often than the backoff says is not told more often.
+	if news || retry && time.Since(a.warned) >= a.backoff/2 {
+		a.warned = time.Now()
 		a.log.Warn("apply failed, will retry",
-			zap.Int("pending", pending), zap.Duration("in", a.backoff), zap.Uint64("attempt", a.stats.failures), zap.Error(err))
+			zap.Int("pending", pending), zap.Duration("in", min(a.backoff, within(err))), zap.Uint64("attempt", a.stats.failures), zap.Error(err))
 	}
+}
+
+// within is how soon an error asks to be tried again whose cause is over all of a sudden and
+// costs little to ask for; other errors never ask.
+func within(err error) time.Duration {
+	var e interface{ RetryWithin() time.Duration }
+	if errors.As(err, &e) {
+		return e.RetryWithin()
+	}
+	return math.MaxInt64
 }
 
 func (a *Agent) succeeded() {

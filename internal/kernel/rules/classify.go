@@ -9,6 +9,9 @@ import (
 // lockMessage is printed when the wait for the xtables lock ends without it.
 const lockMessage = "holding the xtables lock"
 
+// lockStatus is how legacy's tools end then.
+const lockStatus = 4
+
 // messages maps what the tools say to the sentinels, first match wins. The
 // exit status cannot do it: status 4 is a lock time-out for the legacy tools
 // and any refusal by the kernel for the nft ones.
@@ -51,7 +54,7 @@ func classify(status int, text string) error {
 			return m.kind
 		}
 	}
-	if status == 4 && text == "" {
+	if status == lockStatus && text == "" {
 		return ErrBusy
 	}
 	return nil

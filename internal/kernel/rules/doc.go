@@ -19,7 +19,8 @@
 //   - Processes are what a change costs, so they do not grow with it: a hook or a
 //     chain is listed once, everything of a family is written at once. A refusal
 //     alone takes more, to find the guilty row.
-//   - Every process has a deadline that includes the wait for the xtables lock.
+//   - Every process has a deadline that includes the wait for the xtables lock. One
+//     that was waited for in vain is not waited for again before it is free.
 //   - A bad chain, rule or jump fails alone: its neighbours in the batch are
 //     written, and a rule is not written twice on the way.
 //   - Exit statuses and messages of the tools end here; callers get

@@ -25,6 +25,7 @@ type Handle struct {
 	saves, restores, jumps, bytes, rows atomic.Uint64
 	listed                              atomic.Uint64 // bytes of the last listing
 	kept                                keptListings
+	lock                                lockWatch
 }
 
 // familyTools is what a Handle needs for one family.

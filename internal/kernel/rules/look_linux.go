@@ -166,8 +166,12 @@ var errIncompatible = errors.New("incompatible, use 'nft' tool")
 
 // readChain lists the rules of one chain, as printed.
 func (h *Handle) readChain(ctx context.Context, k ChainKey) ([]string, error) {
+	command := h.per[k.Family].command
+	if err := h.free(command); err != nil {
+		return nil, fmt.Errorf("list chain %s: %w", k, err)
+	}
 	h.jumps.Add(1)
-	out, err := h.run(ctx, h.opts.chainTimeout(h.backend), nil, h.per[k.Family].command, waitArg(h.opts), "-t", k.Table, "-S", k.Name)
+	out, err := h.runLocked(ctx, h.opts.chainTimeout(h.backend), nil, command, waitArg(h.opts), "-t", k.Table, "-S", k.Name)
 	if err != nil && strings.Contains(err.Error(), errIncompatible.Error()) {
 		err = fmt.Errorf("%w: %w", errIncompatible, err)
 	}

@@ -238,11 +238,14 @@ func (b *batch) restore(ctx context.Context, text string) error {
 // restore runs iptables-restore --noflush once; hooks tells that the text changes
 // built-in chains.
 func (h *Handle) restore(ctx context.Context, f Family, text string, hooks bool) error {
+	t := h.per[f]
+	if err := h.free(t.restore); err != nil {
+		return err
+	}
 	h.restores.Add(1)
 	h.bytes.Add(uint64(len(text)))
-	t := h.per[f]
 	err := h.noting(ctx, f, text, hooks, func() error {
-		_, err := h.run(ctx, h.opts.writeTimeout(h.backend, text), strings.NewReader(text), t.restore, "--noflush", waitArg(h.opts))
+		_, err := h.runLocked(ctx, h.opts.writeTimeout(h.backend, text), strings.NewReader(text), t.restore, "--noflush", waitArg(h.opts))
 		return err
 	})
 	if err != nil && ctx.Err() == nil { // told to stop, we killed it: no failure
