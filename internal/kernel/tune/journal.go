@@ -27,31 +27,47 @@ type entry struct {
 type journal struct {
 	path    string
 	entries map[string]entry
+	// unread is why the file could not be read, as when a process has no file descriptor
+	// left: it is left as it is, for it may be whole.
+	unread error
 }
 
-// openJournal reads the journal. One that cannot be read is moved aside, never
+// openJournal reads the journal. One that makes no sense is moved aside, never
 // overwritten: a person may still make sense of it. The note tells of that; it is
 // in the log too, since no result has room for it when nothing is to be changed.
 func (t *Tuner) openJournal() (*journal, string) {
 	j := &journal{path: filepath.Join(t.opts.RunDir, journalName), entries: map[string]entry{}}
 	b, err := os.ReadFile(j.path)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		t.unreadable("")
 		return j, ""
+	case err != nil:
+		j.unread = fmt.Errorf("the journal cannot be read, and stays: %w", err)
+		return j, t.unreadable(j.unread.Error())
 	}
-	if err == nil {
-		err = json.Unmarshal(b, &j.entries)
-	}
-	if err == nil && j.entries != nil {
+	if err = json.Unmarshal(b, &j.entries); err == nil && j.entries != nil {
+		t.unreadable("")
 		return j, ""
 	}
 	j.entries = map[string]entry{}
 	aside := j.path + ".bad"
 	note := fmt.Sprintf("an unreadable journal was moved to %s: %v", aside, err)
 	if moveErr := os.Rename(j.path, aside); moveErr != nil {
-		note = fmt.Sprintf("the journal can be neither read nor moved: %v; %v", err, moveErr)
+		j.unread = fmt.Errorf("the journal can be neither read nor moved: %w; %w", err, moveErr)
+		note = j.unread.Error()
 	}
-	t.log.Warn("journal of sysctls is unreadable", zap.String("note", note))
-	return j, note
+	return j, t.unreadable(note)
+}
+
+// unreadable notes what is wrong with the journal, nothing if all is well with it, and
+// warns of it once. It returns the note.
+func (t *Tuner) unreadable(note string) string {
+	if note != "" && note != t.journal {
+		t.log.Warn("journal of sysctls is unreadable", zap.String("note", note))
+	}
+	t.journal = note
+	return note
 }
 
 // remember notes a change that is about to be made. The function returned takes
@@ -87,7 +103,7 @@ func (j *journal) keys() []string { return slices.Sorted(maps.Keys(j.entries)) }
 
 // close writes what is left, or removes the file if nothing is.
 func (j *journal) close() error {
-	if len(j.entries) > 0 {
+	if len(j.entries) > 0 || j.unread != nil {
 		return j.save()
 	}
 	if err := os.Remove(j.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -97,6 +113,9 @@ func (j *journal) close() error {
 }
 
 func (j *journal) save() error {
+	if j.unread != nil {
+		return j.unread
+	}
 	b, err := json.MarshalIndent(j.entries, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode the journal: %w", err)

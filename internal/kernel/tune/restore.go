@@ -36,7 +36,7 @@ func (t *Tuner) restore(ctx context.Context, asked func(key string) bool) []Sysc
 			book.forget(key)
 		}
 	}
-	if err := book.close(); err != nil {
+	if err := book.close(); err != nil && book.unread == nil { // of that it was warned
 		t.log.Warn("journal of sysctls stays", zap.Error(err))
 	}
 	return results

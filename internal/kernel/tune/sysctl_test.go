@@ -323,8 +323,8 @@ func TestNotesAreLogged(t *testing.T) {
 		},
 		"no journal can be read or written": {
 			have: "0", prepare: func(_ *testing.T, n *node) { n.run = n.path("proc/sys/kernel/osrelease/run") },
-			want: []string{"warn: journal of sysctls is unreadable: neither read nor moved",
-				"info: sysctl changed: cleanup will not restore it"},
+			want: []string{"warn: journal of sysctls is unreadable: cannot be read, and stays",
+				"info: sysctl changed: cannot be read, and stays: cleanup will not restore it"},
 		},
 		"nor can the key": {
 			prepare: func(t *testing.T, n *node) {
@@ -348,7 +348,7 @@ func TestNotesAreLogged(t *testing.T) {
 			for _, e := range logged() {
 				line := e.Level.String() + ": " + e.Message
 				note, _ := e.ContextMap()["note"].(string)
-				for _, part := range []string{"was moved", "neither read nor moved", "cleanup will not restore it"} {
+				for _, part := range []string{"was moved", "cannot be read, and stays", "cleanup will not restore it"} {
 					if strings.Contains(note, part) {
 						line += ": " + part
 					}
@@ -359,6 +359,48 @@ func TestNotesAreLogged(t *testing.T) {
 				t.Errorf("log (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestJournalThatCannotBeReadStays: a process without a file descriptor cannot read the journal, and that says nothing of what is in it.
+// Here a link that leads to itself refuses to be read.
+func TestJournalThatCannotBeReadStays(t *testing.T) {
+	n := newNode(t)
+	n.sysctl(t, key, "0")
+	tuner, logged := n.observed()
+	tuner.Apply(t.Context(), forward(tune.Required))
+	path := filepath.Join(n.run, "sysctls.json")
+	steps := []func() error{
+		func() error { return os.Rename(path, path+".whole") },
+		func() error { return os.Symlink(path, path) },
+		func() error {
+			n.sysctl(t, key, "0")
+			for range 2 {
+				if r := tuner.Apply(t.Context(), forward(tune.Required))[0]; r.Outcome == tune.Refused {
+					t.Errorf("result %s", r)
+				}
+				tuner.Restore(t.Context())
+			}
+			wantFiles(t, n.run, "sysctls.json", "sysctls.json.whole")
+			return nil
+		},
+		func() error { return os.Rename(path+".whole", path) },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tuner.Restore(t.Context())
+	n.wantSysctl(t, key, "0")
+	warnings := 0
+	for _, e := range logged() {
+		if e.Message == "journal of sysctls is unreadable" {
+			warnings++
+		}
+	}
+	if warnings != 1 {
+		t.Errorf("%d warnings of the journal, want one", warnings)
 	}
 }
 

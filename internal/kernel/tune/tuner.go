@@ -31,6 +31,8 @@ type Tuner struct {
 	opts Options
 	// refused has why keys were refused when they were tried last.
 	refused map[string]string
+	// journal is what was wrong with the journal when it was opened last.
+	journal string
 }
 
 // New returns a tuner. It touches nothing.
