@@ -23,22 +23,23 @@ const lockWait = 2 * time.Second
 // files of one name.
 func lockRunDir(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("make run directory: %w", err)
+		return nil, fmt.Errorf("make run directory: %w%s", err, runDirFix)
 	}
 	path := filepath.Join(dir, "agent.lock")
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open lock: %w", err)
+		return nil, fmt.Errorf("open lock: %w%s", err, runDirFix)
 	}
 	if err := flockSoon(f); err != nil {
 		defer f.Close()
 		return nil, fmt.Errorf("lock %s: %w%s", path, err, holder(f))
 	}
-	if err := sign(f); err != nil {
-		return nil, errors.Join(fmt.Errorf("write %s: %w", path, err), f.Close())
-	}
+	_ = sign(f) // on a full disk the lock is held by nobody with a name
 	return f, nil
 }
+
+// runDirFix follows why a run directory cannot be used.
+const runDirFix = "\n  remedy: make the run directory writable, or choose another by --run-dir"
 
 // flockSoon takes the lock as soon as it is free, or fails with errRunning when it was not within lockWait.
 func flockSoon(f *os.File) error {

@@ -77,6 +77,30 @@ func TestLockFileOfACrash(t *testing.T) {
 	}
 }
 
+// A full disk is no reason not to start: the lock is held all the same, by nobody with a name.
+func TestLockOnAFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink("/dev/full", filepath.Join(dir, "agent.lock")); err != nil {
+		t.Fatal(err)
+	}
+	f, err := lockRunDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := lockRunDir(dir); !errors.Is(err, errRunning) {
+		t.Errorf("second lock: error %v, want %v", err, errRunning)
+	}
+}
+
+// A run directory that cannot be used is named, with what to do.
+func TestRunDirectoryThatCannotBeUsed(t *testing.T) {
+	file := filepath.Join(directory(t, map[string]string{"file": ""}), "file")
+	if _, err := lockRunDir(filepath.Join(file, "run")); err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "remedy: ") {
+		t.Errorf("error %v, want the directory and a remedy", err)
+	}
+}
+
 // Neither verb touches the kernel while another process has the run directory.
 func TestVerbsThatWriteWaitForNobody(t *testing.T) {
 	run, source := t.TempDir(), directory(t, map[string]string{"web.yaml": manifest})

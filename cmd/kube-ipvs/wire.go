@@ -66,7 +66,7 @@ func openBase(ctx context.Context, log *zap.Logger, c config.Config) (*kernel, e
 		return nil, k.close(err)
 	}
 	if k.rules, err = openRules(log, c, k.tables, k.calls.of("rules")); err != nil {
-		return nil, k.close(err)
+		return nil, k.close(denied(err))
 	}
 	k.own = &ownWrites{Handle: k.rules, sign: k.rulesSign}
 	if k.flows, err = conntrack.New(log, conntrack.Options{Called: k.calls.of("conntrack")}); err != nil {
@@ -134,10 +134,18 @@ func modules(t *tune.Tuner, c config.Config) []string {
 	}
 }
 
+// denied adds to an error what a person can do where the kernel refuses a process.
+func denied(err error) error {
+	if errors.Is(err, os.ErrPermission) {
+		return fmt.Errorf("%w\n  remedy: run as root, or with CAP_NET_ADMIN", err)
+	}
+	return err
+}
+
 // lacking adds to an error what a person can do about the missing module.
 func (k *kernel) lacking(module string, err error) error {
 	if errors.Is(err, os.ErrPermission) {
-		return fmt.Errorf("%w\n  remedy: run as root, or with CAP_NET_ADMIN", err)
+		return denied(err)
 	}
 	if fix := k.tuner.ModuleFix(module); fix != "" {
 		return fmt.Errorf("%w\n  remedy: %s", err, fix)

@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"errors"
+	"io/fs"
 	"regexp"
 	"strconv"
 	"strings"
@@ -12,6 +14,9 @@ const lockMessage = "holding the xtables lock"
 // lockStatus is how legacy's tools end then.
 const lockStatus = 4
 
+// errDenied: a capability is missing, so that nothing works here.
+var errDenied = errors.Join(ErrUnsupported, fs.ErrPermission)
+
 // messages maps what the tools say to the sentinels, first match wins. The
 // exit status cannot do it: status 4 is a lock time-out for the legacy tools
 // and any refusal by the kernel for the nft ones.
@@ -19,6 +24,7 @@ var messages = []struct {
 	text string
 	kind error
 }{
+	{"you must be root", errDenied},
 	{lockMessage, ErrBusy},
 	{"Resource temporarily unavailable", ErrBusy},
 	{"Device or resource busy", ErrBusy},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,6 +52,7 @@ func TestToolFailures(t *testing.T) {
 		{"lock not had", "echo 'Another app is currently holding the xtables lock; waited 5s' >&2; exit 4", rules.ErrBusy, "xtables lock"},
 		{"silent status 4", "exit 4", rules.ErrBusy, ""},
 		{"no kernel side", `echo "can't initialize iptables table: Table does not exist" >&2; exit 3`, rules.ErrUnsupported, "can't initialize"},
+		{"no capability", `echo "iptables v1.8.9 (nf_tables): Could not fetch rule set generation id: Permission denied (you must be root)" >&2; exit 4`, fs.ErrPermission, "Permission denied"},
 		{"match not there", `echo "Couldn't load match 'ipvs':No such file" >&2; exit 2`, rules.ErrUnsupported, "ipvs"},
 		{"target extension not there", "echo \"Couldn't load target \\`TPROXY':No such file or directory\" >&2; exit 2", rules.ErrUnsupported, "TPROXY"},
 		{"chain not there", "echo \"Couldn't load target \\`KUBE-B':No such file or directory\" >&2; exit 2", rules.ErrNotExist, "KUBE-B"},
