@@ -31,6 +31,7 @@ crun                crun              crun               the agent in a containe
 VM='
 qemu-system-x86_64  qemu-system-x86   qemu-system-x86    booting a kernel that has ip_vs
 unshare             util-linux        util-linux         mount, unshare and nsenter inside that kernel
+keepalived          keepalived        keepalived         another owner of virtual servers beside the agent
 '
 BROWSER='
 chromium-headless-shell  chromium-headless-shell  chromium-headless  a browser without a window

@@ -20,13 +20,13 @@ var requiredTools = strings.Fields(`
 	sha256sum shuf sleep sort split stat stdbuf stty sync tac tail tee test timeout touch tr true truncate tty uname uniq wc
 	which whoami xargs yes
 	awk egrep fgrep find grep sed diff cmp tar gzip
-	dmesg flock mount mountpoint nsenter setsid umount unshare
+	dmesg flock mount mountpoint nsenter prlimit setpriv setsid umount unshare
 	ps pgrep pkill pidof sysctl free
 	ip ss bridge tc nstat
 	iptables-nft iptables-nft-save iptables-nft-restore ip6tables-nft ip6tables-nft-save ip6tables-nft-restore
 	iptables-legacy iptables-legacy-save iptables-legacy-restore ip6tables-legacy ip6tables-legacy-save ip6tables-legacy-restore
 	xtables-nft-multi xtables-legacy-multi
-	ipset ipvsadm nft conntrack modprobe insmod rmmod lsmod depmod modinfo
+	ipset ipvsadm keepalived nft conntrack modprobe insmod rmmod lsmod depmod modinfo
 	curl strace ping getent crun`)
 
 // optionalTools come along when the host has them.
