@@ -122,7 +122,8 @@ func (k *kernel) setStrictARP(ctx context.Context, c config.Config) error {
 }
 
 // initialize does what takes more privileges than carrying Services does: modules,
-// sysctls, idle times (contract section 1.10). Afterwards CAP_NET_ADMIN suffices.
+// sysctls, idle times (contract section 1.10). Afterwards CAP_NET_ADMIN suffices, and
+// CAP_NET_RAW for iptables.
 // Nothing is programmed, and no API server is asked.
 func initialize(ctx context.Context, log *zap.Logger, c config.Config) error {
 	lock, err := lockRunDir(c.RunDir)

@@ -66,7 +66,7 @@ func openBase(ctx context.Context, log *zap.Logger, c config.Config) (*kernel, e
 		return nil, k.close(err)
 	}
 	if k.rules, err = openRules(log, c, k.tables, k.calls.of("rules")); err != nil {
-		return nil, k.close(denied(err))
+		return nil, k.close(denied(err, "CAP_NET_ADMIN and CAP_NET_RAW"))
 	}
 	k.own = &ownWrites{Handle: k.rules, sign: k.rulesSign}
 	if k.flows, err = conntrack.New(log, conntrack.Options{Called: k.calls.of("conntrack")}); err != nil {
@@ -135,9 +135,9 @@ func modules(t *tune.Tuner, c config.Config) []string {
 }
 
 // denied adds to an error what a person can do where the kernel refuses a process.
-func denied(err error) error {
+func denied(err error, capabilities string) error {
 	if errors.Is(err, os.ErrPermission) {
-		return fmt.Errorf("%w\n  remedy: run as root, or with CAP_NET_ADMIN", err)
+		return fmt.Errorf("%w\n  remedy: run as root, or with %s", err, capabilities)
 	}
 	return err
 }
@@ -145,7 +145,7 @@ func denied(err error) error {
 // lacking adds to an error what a person can do about the missing module.
 func (k *kernel) lacking(module string, err error) error {
 	if errors.Is(err, os.ErrPermission) {
-		return denied(err)
+		return denied(err, "CAP_NET_ADMIN")
 	}
 	if fix := k.tuner.ModuleFix(module); fix != "" {
 		return fmt.Errorf("%w\n  remedy: %s", err, fix)

@@ -14,6 +14,13 @@ const lockMessage = "holding the xtables lock"
 // lockStatus is how legacy's tools end then.
 const lockStatus = 4
 
+// setMessage is printed by iptables's match of sets, which asks for them by a raw socket
+// (extensions/libxt_set.h, get_version), and setFix is what that takes.
+const (
+	setMessage = "Can't open socket to ipset"
+	setFix     = "rules that name a set take CAP_NET_RAW, also to be listed"
+)
+
 // errDenied: a capability is missing, so that nothing works here.
 var errDenied = errors.Join(ErrUnsupported, fs.ErrPermission)
 
@@ -25,6 +32,7 @@ var messages = []struct {
 	kind error
 }{
 	{"you must be root", errDenied},
+	{setMessage, errDenied},
 	{lockMessage, ErrBusy},
 	{"Resource temporarily unavailable", ErrBusy},
 	{"Device or resource busy", ErrBusy},

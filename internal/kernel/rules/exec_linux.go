@@ -71,6 +71,9 @@ func newToolError(ctx context.Context, tool, stderr string, err error) error {
 		e.status = exit.ExitCode()
 	}
 	e.kind = classify(e.status, e.text)
+	if strings.Contains(e.text, setMessage) {
+		e.text += " (" + setFix + ")"
+	}
 	if e.text == "" {
 		e.text = err.Error()
 	}

@@ -53,6 +53,7 @@ func TestToolFailures(t *testing.T) {
 		{"silent status 4", "exit 4", rules.ErrBusy, ""},
 		{"no kernel side", `echo "can't initialize iptables table: Table does not exist" >&2; exit 3`, rules.ErrUnsupported, "can't initialize"},
 		{"no capability", `echo "iptables v1.8.9 (nf_tables): Could not fetch rule set generation id: Permission denied (you must be root)" >&2; exit 4`, fs.ErrPermission, "Permission denied"},
+		{"no capability for sets", `echo "Can't open socket to ipset." >&2; exit 2`, fs.ErrPermission, "CAP_NET_RAW"},
 		{"match not there", `echo "Couldn't load match 'ipvs':No such file" >&2; exit 2`, rules.ErrUnsupported, "ipvs"},
 		{"target extension not there", "echo \"Couldn't load target \\`TPROXY':No such file or directory\" >&2; exit 2", rules.ErrUnsupported, "TPROXY"},
 		{"chain not there", "echo \"Couldn't load target \\`KUBE-B':No such file or directory\" >&2; exit 2", rules.ErrNotExist, "KUBE-B"},
