@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 )
 
@@ -102,6 +103,9 @@ func RunChecks(ctx context.Context, checks []Check) []Verdict {
 	return verdicts
 }
 
+// deniedFix is for a process that may not ask.
+const deniedFix = "run as root, or with CAP_NET_ADMIN and CAP_NET_RAW"
+
 func verdict(c Check, err error) Verdict {
 	if err == nil {
 		return Verdict{Name: c.Name, State: OK}
@@ -109,6 +113,9 @@ func verdict(c Check, err error) Verdict {
 	v := Verdict{Name: c.Name, State: Failed, Detail: err.Error(), Fix: c.Fix}
 	if g := (graded{}); errors.As(err, &g) {
 		v.State = g.state
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		v.Fix = deniedFix // whatever else the check is about, nobody knows
 	}
 	if r := (remedied{}); errors.As(err, &r) {
 		v.Fix = r.fix

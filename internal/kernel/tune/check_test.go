@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -23,6 +24,7 @@ func TestRunChecks(t *testing.T) {
 		{Name: "wrapped", Run: answer(fmt.Errorf("probe: %w", tune.Lacking(errors.New("no rr")))), Fix: "modprobe ip_vs_rr"},
 		{Name: "slow", Run: answer(tune.Warning(errors.New("small table")))},
 		{Name: "unknown", Run: answer(errors.New("timeout")), Fix: "try again"},
+		{Name: "denied", Run: answer(tune.Lacking(fmt.Errorf("probe: %w", os.ErrPermission))), Fix: "modprobe dummy"},
 		{Name: "graded nothing", Run: answer(errors.Join(tune.Lacking(nil), tune.Warning(nil)))},
 	})
 	want := []tune.Verdict{
@@ -31,6 +33,7 @@ func TestRunChecks(t *testing.T) {
 		{Name: "wrapped", State: tune.Lacks, Detail: "probe: no rr", Fix: "modprobe ip_vs_rr"},
 		{Name: "slow", State: tune.Warn, Detail: "small table"},
 		{Name: "unknown", State: tune.Failed, Detail: "timeout", Fix: "try again"},
+		{Name: "denied", State: tune.Lacks, Detail: "probe: permission denied", Fix: "run as root, or with CAP_NET_ADMIN and CAP_NET_RAW"},
 		{Name: "graded nothing", State: tune.OK},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
