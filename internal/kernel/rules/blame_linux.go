@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 )
@@ -85,11 +86,11 @@ func explain(err error, s script) error {
 func tooLong(err error) bool { return strings.Contains(err.Error(), "Message too long") }
 
 // hopeless errors would hit every other attempt too: no process, no time
-// left, the lock not had, the table not there.
+// left, the lock not had, a capability or the table not there.
 func hopeless(ctx context.Context, err error) bool {
 	var e *toolError
 	if ctx.Err() != nil || !errors.As(err, &e) || e.status < 0 {
 		return true
 	}
-	return strings.Contains(e.text, lockMessage) || strings.Contains(e.text, "can't initialize")
+	return errors.Is(err, fs.ErrPermission) || strings.Contains(e.text, lockMessage) || strings.Contains(e.text, "can't initialize")
 }

@@ -87,6 +87,23 @@ func TestHangingJumpIsKilled(t *testing.T) {
 	}
 }
 
+// A capability that is missing refuses every row: nobody looks for the guilty one.
+func TestMissingCapabilityIsAskedForOnce(t *testing.T) {
+	scripts(t, ipv4Scripts(`echo "Can't open socket to ipset." >&2; exit 2`, ""))
+	h := newHandle(t, rules.Options{Families: []rules.Family{rules.IPv4}})
+	before := h.Counters().Restore
+	changes := addA()
+	for _, name := range []string{"KUBE-B", "KUBE-C", "KUBE-D"} {
+		changes = append(changes, rules.ChainChange{Op: rules.Add, Key: rules.ChainKey{Family: rules.IPv4, Table: "nat", Name: name}})
+	}
+	if errs := h.WriteChains(t.Context(), changes); len(errs) != len(changes) || !errors.Is(errs[3], fs.ErrPermission) {
+		t.Errorf("got %v, want every row denied", errs)
+	}
+	if n := h.Counters().Restore - before; n != 1 {
+		t.Errorf("%d processes, want one", n)
+	}
+}
+
 func TestBusyLockStopsJumps(t *testing.T) {
 	scripts(t, ipv4Scripts("", `case "$*" in *OUTPUT*) echo 'Another app is currently holding the xtables lock.' >&2; exit 4;; esac`))
 	h := newHandle(t, rules.Options{Families: []rules.Family{rules.IPv4}})
