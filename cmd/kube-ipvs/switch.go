@@ -90,7 +90,7 @@ func (p *program) sweepIPVS(ctx context.Context, k *kernel) {
 			return failed
 		}
 		if failed = knowHost(ctx, mode, k.link); failed == nil {
-			failed = dataplane.Sweep(ctx, mode.HandOver(ipvs.SuccessorIPTables), func(r dataplane.Result) { removed += r.Total().Written() })
+			failed = dataplane.Sweep(ctx, mode.HandOver(ipvs.SuccessorOurs), func(r dataplane.Result) { removed += r.Total().Written() })
 		}
 		if failed == nil {
 			p.kernel.bound.Store(false)

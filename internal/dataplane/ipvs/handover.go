@@ -25,6 +25,9 @@ const (
 	SuccessorIPVS     Successor = "ipvs"
 	SuccessorIPTables Successor = "iptables"
 	SuccessorNFTables Successor = "nftables"
+	// SuccessorOurs is iptables mode of this agent. Who hands over to it knows that it
+	// carries every family: where no Service has an endpoint its rules do not show that.
+	SuccessorOurs Successor = "iptables mode of this agent"
 )
 
 // ParseSuccessor reads one as a person writes it.
@@ -119,6 +122,10 @@ func sharedJump(k rules.JumpKey) bool { return k.Target != chainFirewall }
 func (h handOver) findDispatch(ctx context.Context) error {
 	h.theirs, h.carried = nil, nil
 	switch h.successor {
+	case SuccessorOurs:
+		for _, f := range h.config.Families {
+			h.theirs, h.carried = append(h.theirs, natChain(f, chainServices).Family), append(h.carried, f)
+		}
 	case SuccessorIPTables:
 		chains, _, err := h.deps.Rules.List(ctx)
 		if err != nil {

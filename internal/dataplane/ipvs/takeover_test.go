@@ -368,6 +368,37 @@ func TestHandOverToIPTablesMode(t *testing.T) {
 	}
 }
 
+// Iptables mode of this agent has no rule in nat that shows it while no Service has an
+// endpoint; what IPVS has left goes all the same, and its chains stay.
+func TestHandOverToOurIPTablesMode(t *testing.T) {
+	k := newKernel()
+	apply(t, begin(t, k, draining()))
+	const bare = `*nat
+:KUBE-SERVICES - [0:0]
+:KUBE-POSTROUTING - [0:0]
+-A PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+COMMIT
+*filter
+:KUBE-FORWARD - [0:0]
+:KUBE-PROXY-FIREWALL - [0:0]
+COMMIT
+`
+	for _, f := range []rules.Family{rules.IPv4, rules.IPv6} {
+		if err := k.rules.Load(f, bare); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := handOver(t, k, ipvs.SuccessorOurs); err != nil {
+		t.Fatal(err)
+	}
+	if k.servers.String() != "" || strings.Contains(k.links.String(), vip) || strings.Contains(k.String(), "IPVS") {
+		t.Errorf("left:\n%s", k)
+	}
+	if text := k.rules.Save(rules.IPv4); !strings.Contains(text, "-j KUBE-SERVICES") {
+		t.Errorf("a jump of the successor is gone:\n%s", text)
+	}
+}
+
 func TestHandOverToNFTablesMode(t *testing.T) {
 	k := newKernel()
 	apply(t, begin(t, k, draining(first)))
