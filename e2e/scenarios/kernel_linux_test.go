@@ -178,6 +178,22 @@ func (n *node) Status(ctx context.Context) (agent.Status, error) {
 	return inspect.NewClient(filepath.Join(n.run, "agent.sock")).Status(ctx)
 }
 
+// Rows implements scenario.Driver.
+func (n *node) Rows(ctx context.Context) (map[string]string, error) {
+	client := inspect.NewClient(filepath.Join(n.run, "agent.sock"))
+	status, err := client.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, kind := range scenario.KindsOf(status.Mode) {
+		if out[kind], err = client.Rows(ctx, kind); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 // Write takes what the agent logs.
 func (n *node) Write(p []byte) (int, error) {
 	n.mu.Lock()
@@ -378,7 +394,7 @@ func (n *node) Plan(s scenario.Start) (map[string]string, error) {
 		return nil, err
 	}
 	out, kind := map[string]string{}, ""
-	if n.rulesAlone() {
+	if n.rulesAlone() || slices.Contains(s.Flags, "--proxy-mode=iptables") {
 		kind = "rules"
 	}
 	for line := range strings.Lines(text) {

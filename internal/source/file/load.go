@@ -49,6 +49,20 @@ func Load(path string) (Objects, []Problem, error) {
 	return c.Objects, append(s.problems(), s.passedOver()...), nil
 }
 
+// Read parses one manifest as a Source does. The error says why the file is bad; a bad
+// file has no objects.
+func Read(name string, data []byte) (Objects, error) {
+	c := parse([]text{{name: name, data: data}})[0]
+	if len(c.faults) > 0 {
+		return Objects{}, fmt.Errorf("bad manifest: %s", strings.Join(reasons(c.faults), "; "))
+	}
+	var out collector
+	for i := range c.objects {
+		c.objects[i].value.set(&out)
+	}
+	return out.Objects, nil
+}
+
 // passedOver says, a problem a file, what of other kinds is in the manifests: a
 // kind that is misspelled is one of them.
 func (s *store) passedOver() []Problem {

@@ -18,7 +18,7 @@
 //	                              -audit: have it look for drift, often; -async: do not
 //	                              wait; all other flags are the agent's, the mode's
 //	                              too (--proxy-mode=iptables)
-//	terminate                     end it as SIGTERM does
+//	terminate [-9]                end it as SIGTERM does (-9: as SIGKILL does)
 //	restart [-9] [-async]         end it (-9: as SIGKILL does), start it with the same flags
 //	put FILE TARGET               replace a file in one step, as cp does not
 //	expect KIND FILE [REGEXP]     wait until the lines of the kernel that match are FILE's
@@ -27,6 +27,11 @@
 //	mark                          settle, and begin to count written rows anew
 //	written TABLE N               settle; N rows were written since; TABLE may be total
 //	plan                          wait until the kernel holds what `kube-ipvs plan` says
+//	foreign                       take all that the kernel holds for somebody else's
+//	agree                         wait until what a fresh compile says, what the agent wants
+//	                              and what the kernel holds besides foreign rows are the
+//	                              same, and those are as they were
+//	look                          ask the agent for its status: the loop comes round
 //	host [ADDRESS...]             give the machine these addresses of its own, on the
 //	                              link host0, and take from it all others; it has none
 //	                              until then, whatever its Node says
@@ -36,8 +41,10 @@
 //	kernel TOOL ARGUMENT...       change the kernel behind the agent's back: ipvsadm,
 //	                              ipset, iptables, ip6tables, ip or sysctl with its own
 //	                              arguments
+//	damage TOOL ARGUMENT...       the same, whether or not the kernel lets it be done
 //	fault ROOM next|always        let calls of servers, sets, rules or links fail,
 //	fault ROOM nth N              from now on; all is any room
+//	fault ROOM crash N            let the agent die in the Nth, and another take its place
 //	fault ROOM row TEXT
 //	heal                          end all faults
 //	cleanup                       remove everything of ours, as `kube-ipvs cleanup` does

@@ -41,6 +41,8 @@ type Driver interface {
 	// Plan prints what the agent, started so, would want in the kernel of this host,
 	// by kind.
 	Plan(s Start) (map[string]string, error)
+	// Rows prints what the running agent wants in the kernel, by kind.
+	Rows(ctx context.Context) (map[string]string, error)
 	// Cleanup removes everything of ours; the agent must not run.
 	Cleanup(s Start) error
 	// Fault plans failures of kernel calls, Heal ends them. A driver with a real

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 // Fakes is a node without a kernel: agents in this process, one at a time, over
 // fakes that outlive them.
 type Fakes struct {
-	work   string
+	in     inputs
 	kernel *kernel
 	tap    *tap
 	log    logBuffer
@@ -35,8 +36,21 @@ var _ Driver = (*Fakes)(nil)
 var errNotRunning = errors.New("no agent is running")
 
 // NewFakes returns an empty node whose agents read work/manifests.
-func NewFakes(work string) *Fakes {
-	f := &Fakes{work: work, kernel: newKernel(), tap: newTap()}
+func NewFakes(work string) *Fakes { return newFakes(onDisk{filepath.Join(work, "manifests")}) }
+
+// NewFedFakes returns an empty node whose agents are fed. It remembers the end of what
+// they log alone, for it may live long.
+func NewFedFakes(feed *Feed) *Fakes {
+	f := newFakes(feed)
+	f.log.most = mostLog
+	return f
+}
+
+// mostLog is how many bytes of a log are kept where not all are, twice that for moments.
+const mostLog = 32 << 10
+
+func newFakes(in inputs) *Fakes {
+	f := &Fakes{in: in, kernel: newKernel(), tap: newTap()}
 	f.tap.crash = f.rise
 	return f
 }
@@ -71,12 +85,12 @@ func (f *Fakes) Start(s Start) error {
 }
 
 func (f *Fakes) start() error {
-	c, err := settings(f.work, f.last)
+	c, err := settings(f.in.path(), f.last)
 	if err != nil {
 		return err
 	}
 	f.tap.revive()
-	f.proc = startProcess(f.log.logger(), c, f.last, f.kernel, f.tap)
+	f.proc = startProcess(f.log.logger(), c, f.last, f.in, f.kernel, f.tap)
 	return nil
 }
 
@@ -121,16 +135,46 @@ func (f *Fakes) Kill() error {
 
 // Status implements Driver.
 func (f *Fakes) Status(ctx context.Context) (agent.Status, error) {
+	var s agent.Status
+	err := f.ask(ctx, func(ctx context.Context, p *process) (err error) {
+		s, err = p.loop.Status(ctx)
+		return err
+	})
+	return s, err
+}
+
+// ask has the running agent answer before ctx ends; a dead one does not.
+func (f *Fakes) ask(ctx context.Context, question func(context.Context, *process) error) error {
 	f.mu.Lock()
 	p := f.proc
 	f.mu.Unlock()
 	if p == nil {
-		return agent.Status{}, errNotRunning
+		return errNotRunning
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(p.ctx, cancel)() // a dead agent does not answer
-	return p.loop.Status(ctx)
+	defer context.AfterFunc(p.ctx, cancel)()
+	return question(ctx, p)
+}
+
+// Rows implements Driver.
+func (f *Fakes) Rows(ctx context.Context) (map[string]string, error) {
+	type answer struct {
+		rows map[string]string
+		err  error
+	}
+	answers := make(chan answer, 1)
+	err := f.ask(ctx, func(ctx context.Context, p *process) error {
+		return p.loop.Do(ctx, func(context.Context) {
+			rows, err := rowsOf(p.mode, KindsOf(p.mode.Name()))
+			answers <- answer{rows, err}
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	a := <-answers
+	return a.rows, a.err
 }
 
 // Log implements Driver.
@@ -153,7 +197,7 @@ func (f *Fakes) Gateway(hops []netip.Addr) error {
 
 // Plan implements Driver.
 func (f *Fakes) Plan(s Start) (map[string]string, error) {
-	c, err := settings(f.work, s)
+	c, err := settings(f.in.path(), s)
 	if err != nil {
 		return nil, err
 	}
@@ -161,12 +205,12 @@ func (f *Fakes) Plan(s Start) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return planned(c, host)
+	return planned(c, f.in, host)
 }
 
 // Cleanup implements Driver. Like an operator it tries twice.
 func (f *Fakes) Cleanup(s Start) error {
-	c, err := settings(f.work, s)
+	c, err := settings(f.in.path(), s)
 	if err != nil {
 		return err
 	}
@@ -195,6 +239,8 @@ func (f *Fakes) Close() { _ = f.Stop() }
 
 // logBuffer keeps what agents log, in the format of --logging-format=text.
 type logBuffer struct {
+	most int // how many bytes of its end are kept; 0 is all
+
 	mu   sync.Mutex
 	text bytes.Buffer
 }
@@ -209,6 +255,9 @@ func (b *logBuffer) logger() *zap.Logger {
 func (b *logBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.most > 0 && b.text.Len() > 2*b.most {
+		b.text.Next(b.text.Len() - b.most)
+	}
 	return b.text.Write(p)
 }
 

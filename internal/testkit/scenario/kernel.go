@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules/rulestest"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver/vservertest"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
 	"github.com/kube-ipvs/kube-ipvs/ipset/ipsettest"
 )
 
@@ -58,6 +60,15 @@ func (k *kernel) host() (h model.Host, err error) {
 		h.Gateways, err = k.links.Gateways(context.Background())
 	}
 	return h, err
+}
+
+// holdsIPVS tells whether there is a device, or a set, of ipvs mode.
+func (k *kernel) holdsIPVS() bool {
+	if _, err := k.links.List(context.Background()); err == nil {
+		return true
+	}
+	found, err := k.sets.ListSets(context.Background())
+	return err != nil || slices.ContainsFunc(found, func(s ipset.Set) bool { return ipvs.OwnedSet(s.Name) })
 }
 
 // setHost gives the machine addresses and takes others away, each with its event.

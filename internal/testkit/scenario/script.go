@@ -19,6 +19,7 @@ import (
 type script struct {
 	opts   Options
 	driver Driver
+	judge  *Judge
 	work   string
 	last   Start // of the agent, for restarts
 	async  bool
@@ -111,26 +112,13 @@ func replaceFile(path, text string) error {
 	return os.Rename(hidden, path)
 }
 
-// quiet tells whether the agent has nothing left to write. Orphans stay while a
-// file cannot be read.
+// quiet tells whether the agent has nothing left to write.
 func (s *script) quiet() error {
 	status, err := s.status()
 	if err != nil {
 		return err
 	}
-	if !status.Ready || status.Failures > 0 {
-		return fmt.Errorf("the agent is not done: %s", status.LastError)
-	}
-	for _, t := range status.Tables {
-		left := t.Updates + t.Deletes
-		if !status.Complete {
-			left -= t.Orphans
-		}
-		if left > 0 {
-			return fmt.Errorf("the agent has %d rows of %s left to write", left, t.Table)
-		}
-	}
-	return nil
+	return Quiet(status)
 }
 
 // rewrite notes what is there as the new content of a file of the script, once

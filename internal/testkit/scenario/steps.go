@@ -32,7 +32,7 @@ const many = math.MaxInt
 
 var steps = map[string]step{
 	"start":      {usage: "start [-audit] [-async] [flag...]", most: many, run: (*script).start},
-	"terminate":  {usage: "terminate", run: (*script).terminate},
+	"terminate":  {usage: "terminate [-9]", most: 1, run: (*script).terminate},
 	"restart":    {usage: "restart [-9] [-async]", most: 2, run: (*script).restart},
 	"put":        {usage: "put FILE TARGET", least: 2, most: 2, run: (*script).put},
 	"expect":     {usage: "expect KIND FILE [REGEXP]", least: 2, most: 3, run: (*script).expect},
@@ -41,10 +41,14 @@ var steps = map[string]step{
 	"mark":       {usage: "mark", run: (*script).mark},
 	"written":    {usage: "written TABLE N", least: 2, most: 2, run: (*script).written},
 	"plan":       {usage: "plan", run: (*script).plan},
+	"foreign":    {usage: "foreign", run: func(s *script, _ call) error { return s.judge.Foreign() }},
+	"agree":      {usage: "agree", run: (*script).agree},
+	"look":       {usage: "look", run: (*script).look},
 	"host":       {usage: "host [ADDRESS...]", most: many, run: func(s *script, c call) error { return withAddresses(c.args, s.driver.Host) }},
 	"gateway":    {usage: "gateway [ADDRESS...]", most: many, run: func(s *script, c call) error { return withAddresses(c.args, s.driver.Gateway) }},
 	"kernel":     {usage: "kernel TOOL ARGUMENT...", least: 2, most: many, run: func(s *script, c call) error { return s.driver.Tool(c.args) }},
-	"fault":      {usage: "fault ROOM next|always|nth N|row TEXT", least: 2, most: 3, run: func(s *script, c call) error { return s.driver.Fault(c.args[0], c.args[1:]) }},
+	"damage":     {usage: "damage TOOL ARGUMENT...", least: 2, most: many, run: (*script).damage},
+	"fault":      {usage: "fault ROOM next|always|nth N|crash N|row TEXT", least: 2, most: 3, run: func(s *script, c call) error { return s.driver.Fault(c.args[0], c.args[1:]) }},
 	"heal":       {usage: "heal", run: func(s *script, _ call) error { s.driver.Heal(); return nil }},
 	"cleanup":    {usage: "cleanup", run: func(s *script, _ call) error { return s.driver.Cleanup(s.last) }},
 }
@@ -78,7 +82,36 @@ func withAddresses(args []string, do func([]netip.Addr) error) error {
 	return do(addrs)
 }
 
-func (s *script) terminate(call) error { return s.driver.Stop() }
+func (s *script) terminate(c call) error {
+	switch strings.Join(c.args, " ") {
+	case "":
+		return s.driver.Stop()
+	case "-9":
+		return s.driver.Kill()
+	}
+	return fmt.Errorf("terminate %s: the only signal is -9", c.args[0])
+}
+
+// damage does not mind that what it means to damage is not there.
+func (s *script) damage(c call) error {
+	if err := s.driver.Tool(c.args); err != nil {
+		c.ts.Logf("%v", err)
+	}
+	return nil
+}
+
+// look lets the loop come round, whatever it answers.
+func (s *script) look(c call) error {
+	if _, err := s.status(); err != nil {
+		c.ts.Logf("%v", err)
+	}
+	return nil
+}
+
+func (s *script) agree(call) error {
+	_, deadline := s.driver.Pace()
+	return s.judge.Agree(s.last, deadline)
+}
 
 func (s *script) restart(c call) error {
 	end := s.driver.Stop

@@ -110,14 +110,14 @@ func (t *tap) parse(room string, spec []string) (fault, error) {
 	case len(spec) == 1 && spec[0] == "always":
 	case len(spec) == 2 && spec[0] == "row":
 		f.row = spec[1]
-	case len(spec) == 2 && spec[0] == "nth":
+	case len(spec) == 2 && (spec[0] == "nth" || spec[0] == "crash"):
 		n, err := strconv.Atoi(spec[1])
 		if err != nil || n < 1 {
 			return f, fmt.Errorf("fault: %q is no number of a call", spec[1])
 		}
-		f.nth = t.calls[room] + n
+		f.nth, f.crash = t.calls[room]+n, spec[0] == "crash"
 	default:
-		return f, fmt.Errorf("fault: %q is not next, always, nth N or row TEXT", strings.Join(spec, " "))
+		return f, fmt.Errorf("fault: %q is not next, always, nth N, crash N or row TEXT", strings.Join(spec, " "))
 	}
 	return f, nil
 }

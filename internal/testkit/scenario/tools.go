@@ -176,12 +176,8 @@ func (k *kernel) iptables(f rules.Family, args []string) error {
 	case verb == "-A" && len(rest) > 1:
 		return load("-A " + strings.Join(quoted(rest), " "))
 	case verb == "-D" && len(rest) > 1:
-		edit := rules.RuleChange{
-			Op: rules.Delete, Chain: rules.ChainKey{Family: f, Table: table, Name: rest[0]},
-			Rule: rules.Canonical(f, strings.Join(quoted(rest[1:]), " ")),
-		}
-		_, errs := k.rules.Write(context.Background(), nil, []rules.RuleChange{edit})
-		return errors.Join(errs...)
+		chain := rules.ChainKey{Family: f, Table: table, Name: rest[0]}
+		return k.rules.change(func() error { return k.rules.Unload(chain, strings.Join(quoted(rest[1:]), " ")) })
 	case verb == "-X" && len(rest) == 1:
 		gone := rules.ChainChange{Op: rules.Delete, Key: rules.ChainKey{Family: f, Table: table, Name: rest[0]}}
 		return errors.Join(k.rules.WriteChains(context.Background(), []rules.ChainChange{gone})...)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -41,14 +40,16 @@ const (
 	quickRetry    = time.Millisecond
 	slowestRetry  = 20 * time.Millisecond
 	quickAudit    = 10 * time.Millisecond
+	quickSweep    = 5 * time.Millisecond
+	quickShare    = 1 // of the time, which audits of iptables mode rest again
 )
 
 var quickFiles = file.Options{Poll: 250 * time.Millisecond, Quiet: 2 * time.Millisecond, Patience: 50 * time.Millisecond}
 
 // settings reads the flags that scenarios use.
-func settings(work string, s Start) (config.Config, error) {
+func settings(manifests string, s Start) (config.Config, error) {
 	c := config.Defaults()
-	c.Own.SourceDir = filepath.Join(work, "manifests")
+	c.Own.SourceDir = manifests
 	c.Own.Drain = &metav1.Duration{} // what a scenario removes is gone, unless it says otherwise
 	f := pflag.NewFlagSet("kube-ipvs", pflag.ContinueOnError)
 	config.Bind(f, &c)
@@ -77,6 +78,7 @@ func rulesConfig(c config.Config, liberal bool) iptables.Config {
 	return iptables.Config{
 		Families: families(), MasqueradeAll: c.MasqueradeAll, Masquerade: masquerade(c), Local: localDetector(c),
 		Everywhere: selected.Everywhere, Localhost: c.LocalhostNodePorts, Loopback: selected.Loopback, DropInvalid: !liberal,
+		AuditShare: quickShare,
 	}
 }
 
@@ -121,12 +123,13 @@ func nodePorts(c config.Config) func(model.Host) []netip.Addr {
 // process is an agent in this process.
 type process struct {
 	loop *agent.Agent
-	ctx  context.Context // ends with the agent
+	mode dataplane.Dataplane // of the loop goroutine
+	ctx  context.Context     // ends with the agent
 	end  context.CancelFunc
 	done chan error
 }
 
-func startProcess(log *zap.Logger, c config.Config, s Start, k *kernel, t *tap) *process {
+func startProcess(log *zap.Logger, c config.Config, s Start, in inputs, k *kernel, t *tap) *process {
 	mode, bound := newMode(log, c, k, t)
 	known := catalog.New(log, c.NodeName, model.FromFile)
 	known.Await(quickPatience)
@@ -141,11 +144,14 @@ func startProcess(log *zap.Logger, c config.Config, s Start, k *kernel, t *tap) 
 		Coalesce: quickCoalesce, Periods: agent.Periods{AuditPeriod: audit}, RetryMin: quickRetry, RetryMax: slowestRetry,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &process{loop: loop, ctx: ctx, end: cancel, done: make(chan error, 1)}
+	p := &process{loop: loop, mode: mode, ctx: ctx, end: cancel, done: make(chan error, 1)}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return loop.Run(ctx) })
-	group.Go(func() error { return file.New(log, c.SourceDir, quickFiles).Run(ctx, known) })
+	group.Go(func() error { return in.source(log).Run(ctx, known) })
 	group.Go(func() error { return watch(ctx, log, k, loop, bound) })
+	if rulesMode, is := mode.(*iptables.Mode); is {
+		group.Go(func() error { leaveIPVS(ctx, log, loop, rulesMode, ipvs.New(log, modeConfig(c), k.deps(t)), k); return nil })
+	}
 	go func() { p.done <- group.Wait() }()
 	return p
 }
@@ -188,15 +194,52 @@ func watch(ctx context.Context, log *zap.Logger, k *kernel, loop *agent.Agent, m
 	})
 }
 
-// planned prints what the manifests ask for on a host with the given links and
+// leaveIPVS takes away what ipvs mode has left, once iptables mode carries Services. The
+// loop does it, as in the program; what fails is tried again.
+func leaveIPVS(ctx context.Context, log *zap.Logger, loop *agent.Agent, mode *iptables.Mode, left *ipvs.Mode, k *kernel) {
+	sweep := func(ctx context.Context) error {
+		host, err := k.host()
+		if err != nil {
+			return err
+		}
+		left.SetHost(host)
+		if err := dataplane.Sweep(ctx, left.HandOver(ipvs.SuccessorOurs), func(dataplane.Result) {}); err != nil {
+			return err
+		}
+		mode.Rebase()
+		return nil
+	}
+	served := func() bool {
+		s, err := loop.Status(ctx)
+		return err == nil && s.Ready && s.Complete // what is not known may be carried by IPVS alone
+	}
+	for tick := time.NewTicker(quickSweep); ; {
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		case <-tick.C:
+		}
+		if !served() {
+			continue
+		}
+		if !k.holdsIPVS() {
+			tick.Stop()
+			return
+		}
+		if err := loop.Repair(ctx, sweep); err != nil {
+			log.Warn("some of what ipvs mode left stays", zap.Error(err))
+		}
+	}
+}
+
+// planned prints what the inputs ask for on a host with the given links and
 // gateways, from nothing: the oracle.
-func planned(c config.Config, host model.Host) (map[string]string, error) {
-	objects, _, err := file.Load(c.SourceDir)
-	if err != nil {
+func planned(c config.Config, in inputs, host model.Host) (map[string]string, error) {
+	known := catalog.New(zap.NewNop(), c.NodeName, model.FromFile)
+	if err := in.deliver(known); err != nil {
 		return nil, err
 	}
-	known := catalog.New(zap.NewNop(), c.NodeName, model.FromFile)
-	objects.Deliver(known)
 	batch := known.Take()
 	mode, kinds := modeWithoutKernel(c)
 	host.Node, host.Nodes, host.Weights = batch.Node, batch.Nodes, batch.Weights
@@ -206,6 +249,11 @@ func planned(c config.Config, host model.Host) (map[string]string, error) {
 	for _, in := range batch.Services {
 		mode.Set(compiler.Compile(in.ID, in.Service, in.Slices))
 	}
+	return rowsOf(mode, kinds)
+}
+
+// rowsOf prints what a mode wants, by kind.
+func rowsOf(mode dataplane.Dataplane, kinds []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, kind := range kinds {
 		var b strings.Builder
@@ -217,13 +265,21 @@ func planned(c config.Config, host model.Host) (map[string]string, error) {
 	return out, nil
 }
 
+// KindsOf are the kinds of rows that a mode has, by its name.
+func KindsOf(mode string) []string {
+	if mode == string(config.ModeIPTables) {
+		return iptables.Kinds()
+	}
+	return Kinds()
+}
+
 // modeWithoutKernel is the mode that the settings name, and the kinds of rows it has. It
 // supposes that connection tracking is not liberal, as nobody has made it so.
 func modeWithoutKernel(c config.Config) (mode dataplane.Dataplane, kinds []string) {
 	if c.Mode == config.ModeIPTables {
-		return iptables.New(zap.NewNop(), rulesConfig(c, false), iptables.Deps{}), iptables.Kinds()
+		return iptables.New(zap.NewNop(), rulesConfig(c, false), iptables.Deps{}), KindsOf(string(c.Mode))
 	}
-	return ipvs.New(zap.NewNop(), modeConfig(c), ipvs.Deps{}), Kinds()
+	return ipvs.New(zap.NewNop(), modeConfig(c), ipvs.Deps{}), KindsOf(string(c.Mode))
 }
 
 // cleanUp sweeps the fakes as the program sweeps the kernel, in ipvs mode whatever mode

@@ -190,6 +190,19 @@ func (t *table) load(family rules.Family, c rules.SaveChain) {
 	}
 }
 
+// Unload removes the first rule of any chain that is this one, as iptables -D does.
+func (f *Fake) Unload(chain rules.ChainKey, rule string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if t := f.at(chain.Family, chain.Table); t != nil {
+		if i := slices.Index(t.chains[chain.Name], rules.Canonical(chain.Family, rule)); i >= 0 {
+			t.chains[chain.Name] = slices.Delete(t.chains[chain.Name], i, i+1)
+			return nil
+		}
+	}
+	return fmt.Errorf("rule %q of %s: %w", rule, chain, rules.ErrNotExist)
+}
+
 // Delete removes a chain and every rule that refers to it, as somebody else
 // on the node might.
 func (f *Fake) Delete(key rules.ChainKey) {
