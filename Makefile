@@ -15,7 +15,7 @@ IMAGE     ?= kube-ipvs:dev
 PLATFORMS ?=
 PUSH      ?=
 
-.PHONY: help build reproducible sbom cover man demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover recordings e2e-kills e2e-million bench-memory bench-iptables bench-peers bench-limits bench-looks bench-fleet bench bench-micro profile alerts dashboard fuzz golden lint verify vuln image manifests clean
+.PHONY: help build reproducible sbom man demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover recordings e2e-kills e2e-million soak model model-vm bench-memory bench-iptables bench-peers bench-limits bench-looks bench-fleet cover bench bench-micro profile alerts dashboard fuzz golden lint verify vuln image manifests clean
 
 help: ## this list
 	@echo 'kube-ipvs: Kubernetes Services on the kernel'"'"'s IP Virtual Server'
@@ -88,6 +88,14 @@ e2e-million: ## UDP that goes on beside a million flows of others
 soak: ## FOR=1h of churn, traffic, faults and restarts in the VM: what grows, and who noticed
 	@KUBE_IPVS_E2E_SOAK=$(or $(FOR),1h) KUBE_IPVS_E2E_MINUTES=$${KUBE_IPVS_E2E_MINUTES:-90} e2e/test-vm.sh packet '^TestSoak$$'
 	@sed -n '/what happened/,/^--- /p' bin/vm-packet.log
+
+model: ## random walks on fakes against a fresh compile; OPS=1000000 operations, SEED= of the first walk repeats
+	@mkdir -p bin/walks
+	$(GO) test -count=1 -timeout 0 -v -run '^TestModel$$' ./e2e/scenarios -ops $(or $(OPS),100000) -seed $(or $(SEED),0) -keep '$(CURDIR)/bin/walks'
+
+model-vm: ## the same with the program on a kernel with IPVS, for MINUTES=10 or until OPS=1000 are done
+	@OPS='$(OPS)' SEED='$(SEED)' MINUTES='$(MINUTES)' e2e/test-vm.sh model
+	@grep -E 'so far|model test' bin/vm-model.log | tail -n 1
 
 bench-memory: ## RSS and live heap with 10,000 Services x 10 endpoints of a real API server
 	@KUBE_IPVS_E2E_MEMORY=$${KUBE_IPVS_E2E_MEMORY:-10000x10} e2e/test-kube.sh TestMemory

@@ -5,6 +5,7 @@
 #   e2e/test-vm.sh                     all groups
 #   e2e/test-vm.sh packet              one group
 #   e2e/test-vm.sh packet TestAffinity  the tests of a group whose names match
+#   OPS=500 e2e/test-vm.sh model        random walks, which are in no run of all groups
 #
 # Groups: runner (the VM runner itself), rooms (each kernel room's contract on the real kernel), scenarios (the files of
 # e2e/scenarios with the real program), packet (client, node and backend namespaces, real packets), promotion (the same on a kernel
@@ -24,6 +25,10 @@ say() { printf 'test-vm: %s\n' "$*"; }
 # in_guest GROUP TIMEOUT COPY... -- COMMAND: runs the command where IPVS is; its output goes to the group's log.
 in_guest() {
 	local group=$1 timeout=$2 copies=() record=()
+	if [ "$group" = model ]; then
+		mkdir -p bin/walks
+		record=(-share "$PWD/bin/walks:/run/kube-ipvs/walks:rw")
+	fi
 	shift 2
 	while [ "$1" != -- ]; do
 		copies+=(-copy "$1")
@@ -32,7 +37,7 @@ in_guest() {
 	shift
 	if [ -n "${KUBE_IPVS_E2E_RECORD:-}" ]; then
 		mkdir -p e2e/recordings
-		record=(-share "$PWD/e2e/recordings:/run/kube-ipvs/recordings:rw" -env KUBE_IPVS_E2E_RECORD=/run/kube-ipvs/recordings)
+		record+=(-share "$PWD/e2e/recordings:/run/kube-ipvs/recordings:rw" -env KUBE_IPVS_E2E_RECORD=/run/kube-ipvs/recordings)
 	fi
 	if [ -n "${KUBE_IPVS_E2E_SCRAPES:-}" ]; then
 		rm -rf bin/scrapes
@@ -80,6 +85,15 @@ scenarios() {
 	binary scenarios ./e2e/scenarios
 	in_guest scenarios 25m bin/kube-ipvs:/run/kube-ipvs/bin/kube-ipvs bin/scenarios.test:/run/kube-ipvs/bin/scenarios.test -- \
 		bash -c "cd /run/kube-ipvs/src/e2e/scenarios && /run/kube-ipvs/bin/scenarios.test -test.v -test.timeout 23m -test.run '${pattern:-TestOnKernel|AcrossProcesses}'"
+}
+
+# model is bounded by MINUTES; a walk that has failed takes some more to become short.
+model() {
+	local minutes=${MINUTES:-10}
+	binary scenarios ./e2e/scenarios
+	in_guest model "$((minutes + 25))m" bin/kube-ipvs:/run/kube-ipvs/bin/kube-ipvs bin/scenarios.test:/run/kube-ipvs/bin/scenarios.test -- \
+		bash -c "cd /run/kube-ipvs/src/e2e/scenarios && /run/kube-ipvs/bin/scenarios.test -test.v -test.timeout 0 -test.run '${pattern:-^TestModelOnKernel$}' \
+			-ops ${OPS:-1000} -seed ${SEED:-0} -for ${minutes}m -keep /run/kube-ipvs/walks"
 }
 
 packet() {

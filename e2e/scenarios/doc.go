@@ -7,12 +7,13 @@
 //	TestFailEachCall     again, with kernel calls failing once, each in its turn;
 //	                     -every spoils every call of every file
 //	TestCrashAtEachCall  again, with the agent dying at kernel calls
-//	TestRandomChanges    no file: changes, restarts, faults and damage at random,
-//	                     against a fresh compile; -seed repeats; with the ending IPTables
-//	                     in iptables mode
+//	TestModel            no file: random walks of changes, restarts, other flags, faults
+//	                     and damage, in both modes, against a fresh compile; -ops is how
+//	                     many operations, -seed repeats; see internal/testkit/walk
 //	TestPlanIsStable     no file: the same cluster from other files gives the same plan
 //	TestOnKernel         every file of ipvs mode with the program on a kernel that has
 //	                     IPVS
+//	TestModelOnKernel    random walks with the program on a kernel that has IPVS, for a time
 //	TestIPTablesOnKernel every file of iptables mode, iptables-*.txtar, with the program
 //	                     on any kernel, with iptables-nft and iptables-legacy
 package scenarios

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/scenario"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/walk"
 )
 
 // TestPlanIsStable plans the same cluster from files that are named, filled and
@@ -90,16 +91,16 @@ func planOf(t *testing.T, binary, dir string) string {
 
 // cluster is a number of documents that can be laid out as files in many ways.
 type cluster struct {
-	writer
+	walk.Writer
 	documents []string
 }
 
 // newCluster makes Services that meet on addresses and ports, slices and nodes.
 func newCluster(seed uint64) *cluster {
-	c := &cluster{writer: writer{rand.New(rand.NewPCG(seed, 2))}}
-	text := c.nodes()
+	c := &cluster{Writer: walk.Writer{Rand: rand.New(rand.NewPCG(seed, 2))}}
+	text := c.Nodes()
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
-		text += "---\n" + c.service(name) + "---\n" + c.slice(name, "more")
+		text += "---\n" + c.Service(name) + "---\n" + c.Slice(name, name, "more")
 	}
 	c.documents = strings.Split(text, "---\n")
 	return c
@@ -112,16 +113,16 @@ func (c *cluster) layOut(t *testing.T, dir string) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	files := make([][]string, 1+c.r.IntN(len(c.documents)))
-	for _, at := range c.r.Perm(len(c.documents)) {
-		f := c.r.IntN(len(files))
+	files := make([][]string, 1+c.IntN(len(c.documents)))
+	for _, at := range c.Perm(len(c.documents)) {
+		f := c.IntN(len(files))
 		files[f] = append(files[f], c.shuffled(c.documents[at]))
 	}
 	for i, documents := range files {
 		if len(documents) == 0 {
 			continue // an empty file is taken for one that is being written
 		}
-		name := fmt.Sprintf("%03d-%d.yaml", c.r.IntN(1000), i)
+		name := fmt.Sprintf("%03d-%d.yaml", c.IntN(1000), i)
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(strings.Join(documents, "---\n")), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -136,6 +137,6 @@ func (c *cluster) shuffled(document string) string {
 	}
 	lines := strings.SplitAfter(strings.TrimSuffix(endpoints, "\n"), "\n")
 	lines[len(lines)-1] += "\n"
-	c.r.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
+	c.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
 	return head + "endpoints:\n" + strings.Join(lines, "")
 }

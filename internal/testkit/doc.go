@@ -3,6 +3,8 @@
 //
 //	build    short constructors for model values
 //	golden   comparison with files in testdata, rewritten by -update
+//	scenario behaviours written down as files, on fakes or on a kernel
+//	walk     the model test: random operations, and what they shrink to
 //
 // What is here must make a test easier to read, not shorter at any price: a
 // row of a table should still show the input that it is about.

@@ -150,7 +150,10 @@ func startProcess(log *zap.Logger, c config.Config, s Start, in inputs, k *kerne
 	group.Go(func() error { return in.source(log).Run(ctx, known) })
 	group.Go(func() error { return watch(ctx, log, k, loop, bound) })
 	if rulesMode, is := mode.(*iptables.Mode); is {
-		group.Go(func() error { leaveIPVS(ctx, log, loop, rulesMode, ipvs.New(log, modeConfig(c), k.deps(t)), k); return nil })
+		group.Go(func() error {
+			leaveIPVS(ctx, log, loop, rulesMode, ipvs.New(log, modeConfig(c), k.deps(t)), k)
+			return nil
+		})
 	}
 	go func() { p.done <- group.Wait() }()
 	return p
