@@ -95,7 +95,7 @@ func keeping(t *testing.T) string {
 	dir := *keepIn
 	if dir == "" {
 		var err error
-		if dir, err = os.MkdirTemp("", "walks"); err != nil {
+		if dir, err = os.MkdirTemp("", "walks"); err != nil { //nolint:usetesting // what is kept outlives the test
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = os.Remove(dir) }) // unless there is something in it

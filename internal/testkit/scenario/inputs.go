@@ -13,11 +13,11 @@ import (
 )
 
 // inputs are what agents on fakes are told, by a source while they run and at once where
-// a plan is made.
+// a plan is made. dir is what --source-dir says; path is that where no flag says it.
 type inputs interface {
 	path() string
-	source(log *zap.Logger) source.Source
-	deliver(sink source.Sink) error
+	source(log *zap.Logger, dir string) source.Source
+	deliver(sink source.Sink, dir string) error
 }
 
 // onDisk are manifests in a directory.
@@ -25,10 +25,12 @@ type onDisk struct{ dir string }
 
 func (d onDisk) path() string { return d.dir }
 
-func (d onDisk) source(log *zap.Logger) source.Source { return file.New(log, d.dir, quickFiles) }
+func (onDisk) source(log *zap.Logger, dir string) source.Source {
+	return file.New(log, dir, quickFiles)
+}
 
-func (d onDisk) deliver(sink source.Sink) error {
-	objects, _, err := file.Load(d.dir)
+func (onDisk) deliver(sink source.Sink, dir string) error {
+	objects, _, err := file.Load(dir)
 	if err == nil {
 		objects.Deliver(sink)
 	}
@@ -112,9 +114,9 @@ func (f *Feed) Run(ctx context.Context, sink source.Sink) error {
 
 func (f *Feed) path() string { return "fed" }
 
-func (f *Feed) source(*zap.Logger) source.Source { return f }
+func (f *Feed) source(*zap.Logger, string) source.Source { return f }
 
-func (f *Feed) deliver(sink source.Sink) error {
+func (f *Feed) deliver(sink source.Sink, _ string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.world().deliver(sink, world{})

@@ -147,7 +147,7 @@ func startProcess(log *zap.Logger, c config.Config, s Start, in inputs, k *kerne
 	p := &process{loop: loop, mode: mode, ctx: ctx, end: cancel, done: make(chan error, 1)}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return loop.Run(ctx) })
-	group.Go(func() error { return in.source(log).Run(ctx, known) })
+	group.Go(func() error { return in.source(log, c.SourceDir).Run(ctx, known) })
 	group.Go(func() error { return watch(ctx, log, k, loop, bound) })
 	if rulesMode, is := mode.(*iptables.Mode); is {
 		group.Go(func() error {
@@ -240,7 +240,7 @@ func leaveIPVS(ctx context.Context, log *zap.Logger, loop *agent.Agent, mode *ip
 // gateways, from nothing: the oracle.
 func planned(c config.Config, in inputs, host model.Host) (map[string]string, error) {
 	known := catalog.New(zap.NewNop(), c.NodeName, model.FromFile)
-	if err := in.deliver(known); err != nil {
+	if err := in.deliver(known, c.SourceDir); err != nil {
 		return nil, err
 	}
 	batch := known.Take()
