@@ -102,9 +102,14 @@ func (g *generator) file() string {
 }
 
 // host gives the machine other addresses; one of them is wanted by Services, too, and
-// one belongs to another Node at times.
+// one belongs to another Node at times. On a kernel it keeps one at least: the plan of a
+// program that is told of none goes by its Node.
 func (g *generator) host() Operation {
-	return Operation{Verb: Host, Args: g.some("192.0.2.1", "192.0.2.2", "2001:db8::1")}
+	args := g.some("192.0.2.1", "192.0.2.2", "2001:db8::1")
+	if len(args) == 0 && g.on == Kernel {
+		args = []string{firstAddress}
+	}
+	return Operation{Verb: Host, Args: args}
 }
 
 // hops may be an address that Services want.

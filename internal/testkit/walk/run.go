@@ -95,6 +95,9 @@ type Failure struct {
 // Error implements error.
 func (f *Failure) Error() string { return fmt.Sprintf("operation %d: %v", f.At+1, f.Err) }
 
+// firstAddress is the machine's until the walk changes that.
+const firstAddress = "192.0.2.1"
+
 // anchor lets no agent start without manifests: it would wait; see the scenario
 // empty-directory-keeps-kernel.
 const (
@@ -138,6 +141,9 @@ type runner struct {
 }
 
 func (r *runner) begin() error {
+	if err := addresses([]string{firstAddress}, r.node.Host); err != nil {
+		return err
+	}
 	if r.walk.Foreign {
 		r.putForeign()
 		if err := r.judge.Foreign(); err != nil {

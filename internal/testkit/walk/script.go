@@ -13,6 +13,7 @@ func Script(w Walk, comment string) []byte {
 	for line := range strings.Lines(comment) {
 		s.say("# " + strings.TrimRight(line, "\n"))
 	}
+	s.say("host", firstAddress)
 	if w.Foreign {
 		s.foreign()
 		s.say("foreign")
