@@ -48,6 +48,7 @@ type mode struct {
 	serves                      bool
 	founds                      bool
 	auditTakes                  time.Duration
+	auditErr                    error                // what audits cannot read
 	conflicts                   []dataplane.Conflict // what Set returns, once
 	due                         time.Time            // when the mode asks to be applied, once
 	drains                      dataplane.Drains
@@ -169,7 +170,7 @@ func (m *mode) Audit(context.Context, time.Duration) (dataplane.Drift, bool, err
 	d := m.drift
 	m.drift = nil
 	m.dirty += d.Total()
-	return d, true, nil
+	return d, true, m.auditErr
 }
 
 func (m *mode) Tables() []dataplane.TableStatus {

@@ -165,7 +165,10 @@ func (a *Agent) inspect(ctx context.Context) {
 	moved := false
 	if !a.auditing {
 		a.auditing = true
-		moved = a.readAgain(ctx)
+		var err error
+		if moved, err = a.readAgain(ctx); err != nil {
+			a.auditFailed(err)
+		}
 	}
 	start := time.Now()
 	drift, done, err := a.opts.Mode.Audit(ctx, auditSlice)
@@ -179,6 +182,10 @@ func (a *Agent) inspect(ctx context.Context) {
 	a.audit.arm(next)
 	if err != nil && ctx.Err() == nil {
 		a.log.Warn("part of the audit failed, will be read again", zap.Error(err))
+		a.auditFailed(err)
+	}
+	if done {
+		a.stats.auditError, a.round.failed = a.round.failed, nil
 	}
 	if drift.Total() > 0 {
 		a.opts.Observer.Drift(drift)
@@ -192,4 +199,11 @@ func (a *Agent) inspect(ctx context.Context) {
 		a.inStep()
 		a.tellPass(start, true, true)
 	}
+}
+
+// auditFailed notes what a round could not read. It is told of until a round reads
+// everything.
+func (a *Agent) auditFailed(err error) {
+	a.round.failures.Add(1)
+	a.round.failed, a.stats.auditError = err, err
 }

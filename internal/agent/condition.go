@@ -25,6 +25,8 @@ type Condition struct {
 	// AuditTook is what the latest round of the audit cost the loop, AuditRest the time
 	// from it to the next; 0 before the first.
 	AuditTook, AuditRest time.Duration
+	// AuditFailures counts what audits could not read.
+	AuditFailures uint64
 }
 
 // leastStuck is how long one thing may take however short the audit period is: a first
@@ -47,6 +49,7 @@ func (a *Agent) Condition() Condition {
 		Served: a.debt.served.Load(), Updated: moment(&a.debt.paid), Owing: moment(&a.debt.since),
 		Busy: moment(&a.pulse.since), Patience: a.patience(),
 		AuditTook: time.Duration(a.round.took.Load()), AuditRest: time.Duration(a.round.rest.Load()),
+		AuditFailures: a.round.failures.Load(),
 	}
 	if t := a.debt.trouble.Load(); t != nil {
 		c.Failures, c.LastError = t.failures, t.reason

@@ -40,7 +40,7 @@ func (a *Agent) hostEvent(context.Context) {
 
 // follow takes over what has changed of the machine and writes what follows.
 func (a *Agent) follow(ctx context.Context) {
-	if a.readAgain(ctx) {
+	if changed, _ := a.readAgain(ctx); changed {
 		a.apply(ctx, false)
 	}
 }
@@ -79,16 +79,17 @@ func (a *Agent) needHost(ctx context.Context) error {
 
 // readAgain takes over what has changed of the machine and tells whether anything
 // has. What cannot be read now, the next audit reads.
-func (a *Agent) readAgain(ctx context.Context) (changed bool) {
+func (a *Agent) readAgain(ctx context.Context) (changed bool, err error) {
 	if err := a.readHost(ctx); err != nil {
-		if ctx.Err() == nil {
-			a.log.Warn("host cannot be read, what was known of it holds", zap.Error(err))
+		if ctx.Err() != nil {
+			return false, nil // told to stop
 		}
-		return false
+		a.log.Warn("host cannot be read, what was known of it holds", zap.Error(err))
+		return false, err
 	}
 	concerned, changed := a.adopt()
 	a.compile(concerned)
-	return changed
+	return changed, nil
 }
 
 // adopt makes what is known of the host what is compiled for. It returns the

@@ -5,10 +5,13 @@ import (
 	"time"
 )
 
-// rounds knows what audits cost. took and rest are for any goroutine.
+// rounds knows what audits cost, and how they fail. took, rest and failures are for any
+// goroutine.
 type rounds struct {
 	spent      time.Duration // on the round in progress
-	took, rest atomic.Int64  // of the latest round, and until the next one, in nanoseconds
+	failed     error         // what that could not read
+	failures   atomic.Uint64
+	took, rest atomic.Int64 // of the latest round, and until the next one, in nanoseconds
 }
 
 // done ends a round and returns how long the next one waits.

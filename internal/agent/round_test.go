@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -36,4 +37,25 @@ func TestLongAuditsComeLessOften(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Who cannot look for drift says so until a round has read everything: nothing is pending
+// meanwhile, so nothing else tells of it.
+func TestAuditThatCannotReadIsTold(t *testing.T) {
+	m := newMode()
+	run(t, m, func(w *world) {
+		w.SetState(model.FromFile, source.Complete)
+		for _, tt := range []struct {
+			err  error
+			told string
+			seen uint64
+		}{{nil, "", 0}, {errors.New("read sets: busy"), "read sets: busy", 1}, {errors.New("read sets: denied"), "read sets: denied", 2}, {nil, "", 2}} {
+			m.locked(func() { m.auditErr = tt.err })
+			w.after(31 * time.Second)
+			s, err := w.loop.Status(w.Context())
+			if c := w.loop.Condition(); err != nil || s.AuditError != tt.told || c.AuditFailures != tt.seen {
+				w.Errorf("audits fail with %v: status has %q, %d counted, want %q and %d; error %v", tt.err, s.AuditError, c.AuditFailures, tt.told, tt.seen, err)
+			}
+		}
+	})
 }

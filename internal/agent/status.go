@@ -57,6 +57,9 @@ type Status struct {
 	Drifted uint64 `json:"drifted"`
 	// AuditRest is the time from the latest round to the next, in seconds.
 	AuditRest float64 `json:"auditRestSeconds"`
+	// AuditError is what the latest round, or the one in progress, could not read: drift
+	// there is not seen.
+	AuditError string `json:"auditError,omitempty"`
 	// Last is the latest cycle that wrote something.
 	Last *Cycle `json:"last,omitempty"`
 }
@@ -130,8 +133,10 @@ type stats struct {
 	failures  uint64
 	lastError error
 	audits    uint64
-	drifted   uint64
-	last      *Cycle
+	// auditError is what could not be read of late.
+	auditError error
+	drifted    uint64
+	last       *Cycle
 }
 
 func (s *stats) taken(services int) { s.services += services }
@@ -188,6 +193,9 @@ func (a *Agent) status() Status {
 	}
 	if a.stats.lastError != nil {
 		s.LastError = a.stats.lastError.Error()
+	}
+	if a.stats.auditError != nil {
+		s.AuditError = a.stats.auditError.Error()
 	}
 	return s
 }

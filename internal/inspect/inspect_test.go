@@ -209,8 +209,13 @@ func TestManyAddressesFitOnALine(t *testing.T) {
 
 func TestJoinedErrorsKeepTheColumns(t *testing.T) {
 	var b bytes.Buffer
-	err := inspect.WriteStatus(&b, agent.Status{Failures: 2, LastError: "add a: busy\nadd b: busy"})
-	if want := "failing   2 times in a row: add a: busy; add b: busy\n"; err != nil || !strings.Contains(b.String(), want) {
-		t.Errorf("want %q in\n%s (error %v)", want, &b, err)
+	err := inspect.WriteStatus(&b, agent.Status{Failures: 2, LastError: "add a: busy\nadd b: busy", AuditError: "list a: busy\nlist b: busy"})
+	for _, want := range []string{
+		"failing   2 times in a row: add a: busy; add b: busy\n",
+		"blind     drift may go unseen: list a: busy; list b: busy\n",
+	} {
+		if err != nil || !strings.Contains(b.String(), want) {
+			t.Errorf("want %q in\n%s (error %v)", want, &b, err)
+		}
 	}
 }

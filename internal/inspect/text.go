@@ -21,6 +21,9 @@ func WriteStatus(w io.Writer, s agent.Status) error {
 	fmt.Fprintf(t, "draining\t%d destinations; %d deleted in the last minutes; %d climb to their weight\n", s.Draining, s.Trash, s.Climbing)
 	fmt.Fprintf(t, "cycles\t%d that wrote\n", s.Cycles)
 	fmt.Fprintf(t, "audits\t%d rounds%s, %d rows had drifted\n", s.Audits, next(s.AuditRest), s.Drifted)
+	if s.AuditError != "" {
+		fmt.Fprintf(t, "blind\tdrift may go unseen: %s\n", oneLine(s.AuditError))
+	}
 	if s.LastError != "" {
 		fmt.Fprintf(t, "failing\t%d times in a row: %s\n", s.Failures, oneLine(s.LastError))
 	}

@@ -14,6 +14,8 @@ func (m *Metrics) Loop(read func() agent.Condition) {
 		func(e emit) { e(since(read().Owing)) })
 	m.pullGauge(ours+"loop_failures", "How often in a row applying has failed.",
 		func(e emit) { e(float64(read().Failures)) })
+	m.pullCounter(ours+"audit_failures_total", "Pieces of rounds of looking for drift that could not be read: the host, a table.",
+		func(e emit) { e(float64(read().AuditFailures)) })
 	m.pullGauge(ours+"audit_round_seconds", "What the latest round of looking for drift cost the loop.",
 		func(e emit) { e(read().AuditTook.Seconds()) })
 	m.pullGauge(ours+"audit_rest_seconds", "From one round of looking for drift to the next: the sync period, or more where a round takes long.",
