@@ -17,14 +17,23 @@ import (
 // enough that a change never waits long for one.
 
 // inspection reads one piece and returns how many rows drifted.
-type inspection func(ctx context.Context) (dataplane.Drift, error)
+type inspection struct {
+	// table is what it reads, empty where no other piece reads the same.
+	table string
+	read  func(ctx context.Context) (dataplane.Drift, error)
+}
 
 // of is an inspection of one table.
 func of(table string, read func(ctx context.Context) (int, error)) inspection {
-	return func(ctx context.Context) (dataplane.Drift, error) {
+	return inspection{table, func(ctx context.Context) (dataplane.Drift, error) {
 		n, err := read(ctx)
 		return dataplane.Drift{table: n}, err
-	}
+	}}
+}
+
+// alone is an inspection that no other one is like.
+func alone(read func(ctx context.Context) (dataplane.Drift, error)) inspection {
+	return inspection{read: read}
 }
 
 // serversAPiece is how many virtual servers one inspection reads, each with one
@@ -51,7 +60,7 @@ func (m *Mode) Audit(ctx context.Context, budget time.Duration) (dataplane.Drift
 	for until := time.Now().Add(budget); len(m.inspections) > 0; {
 		next := m.inspections[0]
 		m.inspections = m.inspections[1:]
-		found, err := next(ctx)
+		found, err := next.read(ctx)
 		for table, n := range found {
 			if n > 0 {
 				drift[table] += n
@@ -59,6 +68,9 @@ func (m *Mode) Audit(ctx context.Context, budget time.Duration) (dataplane.Drift
 		}
 		if err != nil {
 			errs = append(errs, err)
+		}
+		if unanswered(err) { // each of its kind would cost its deadline
+			m.inspections = slices.DeleteFunc(m.inspections, func(i inspection) bool { return i.table != "" && i.table == next.table })
 		}
 		if !time.Now().Before(until) {
 			break
@@ -70,13 +82,13 @@ func (m *Mode) Audit(ctx context.Context, budget time.Duration) (dataplane.Drift
 // round lists the pieces: what attracts traffic first. The last of them orders more.
 func (m *Mode) round() []inspection {
 	pieces := []inspection{
-		m.retune,
+		alone(m.retune),
 		of("addresses", m.inspectAddresses),
 		of("routes", m.inspectRoutes),
 		of("detached", m.inspectDetached),
-		m.loadRules,
+		alone(m.loadRules),
 		of("nftables", m.tables.Load),
-		m.inspectDispatch,
+		alone(m.inspectDispatch),
 		of("sets", m.sets.Load),
 	}
 	counts := m.countEntries()
@@ -84,7 +96,7 @@ func (m *Mode) round() []inspection {
 		pieces = append(pieces, of("members", func(ctx context.Context) (int, error) { return m.inspectSet(ctx, name, counts[name]) }))
 	}
 	m.rounds++
-	return append(pieces, m.beginSurvey)
+	return append(pieces, alone(m.beginSurvey))
 }
 
 // retune sets again what the mode asks of the kernel and somebody else has changed, such

@@ -3,6 +3,7 @@ package ipvs_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -32,6 +33,7 @@ type kernel struct {
 	calls  []string
 	failAt int    // the number of the call that fails, from 1
 	refuse string // a call that always fails
+	silent string // a call that is never answered in time
 	diesAt int    // from the call with this number on all fail: nobody is left to make them
 	// watch, if set, is called before each call.
 	watch func()
@@ -56,6 +58,9 @@ func (k *kernel) note(call string) error {
 	k.calls = append(k.calls, call)
 	if len(k.calls) == k.failAt || call == k.refuse || k.diesAt > 0 && len(k.calls) >= k.diesAt {
 		return errPlanned
+	}
+	if call == k.silent {
+		return fmt.Errorf("no reply: %w", context.DeadlineExceeded)
 	}
 	return nil
 }

@@ -51,41 +51,52 @@ func (s memberStore) collect(ctx context.Context, name string, into map[memberKe
 	return err
 }
 
-// Write hands each run of one set to the kernel in one call.
+// Write hands each run of one set to the kernel in one call. Once one is not answered in
+// time the rest is not tried: each would cost its deadline.
 func (s memberStore) Write(ctx context.Context, changes []delta.Change[memberKey, struct{}]) []error {
-	var errs []error
+	errs := make([]error, len(changes))
+	var silence error
 	for start := 0; start < len(changes); {
 		name := changes[start].Key.Set
 		end := start
 		for end < len(changes) && changes[end].Key.Set == name {
 			end++
 		}
-		batch := make([]ipset.Change, 0, end-start)
-		for _, c := range changes[start:end] {
-			batch = append(batch, memberChange(c))
-		}
-		full := false
-		for i, err := range s.sets.Write(ctx, s.mode.catalogue.sets[name], batch) {
-			if err == nil {
-				continue
+		if silence == nil {
+			silence = s.writeSet(ctx, name, changes[start:end], errs[start:end])
+		} else {
+			for i := start; i < end; i++ {
+				errs[i] = notTried(name, silence)
 			}
-			switch {
-			case errors.Is(err, ipset.ErrNotExist):
-				s.mode.setLost(name)
-			case errors.Is(err, ipset.ErrFull):
-				full = true
-			}
-			if errs == nil {
-				errs = make([]error, len(changes))
-			}
-			errs[start+i] = err
-		}
-		if full {
-			s.mode.setFull(name)
 		}
 		start = end
 	}
 	return errs
+}
+
+// writeSet changes entries of one set and notes the error of each. It returns one that
+// says that there was no answer.
+func (s memberStore) writeSet(ctx context.Context, name string, changes []delta.Change[memberKey, struct{}], errs []error) (silence error) {
+	batch := make([]ipset.Change, 0, len(changes))
+	for _, c := range changes {
+		batch = append(batch, memberChange(c))
+	}
+	copy(errs, s.sets.Write(ctx, s.mode.catalogue.sets[name], batch))
+	full := false
+	for _, err := range errs {
+		switch {
+		case errors.Is(err, ipset.ErrNotExist):
+			s.mode.setLost(name)
+		case errors.Is(err, ipset.ErrFull):
+			full = true
+		case unanswered(err):
+			silence = err
+		}
+	}
+	if full {
+		s.mode.setFull(name)
+	}
+	return silence
 }
 
 func memberChange(c delta.Change[memberKey, struct{}]) ipset.Change {

@@ -210,20 +210,40 @@ func (s setStore) List(ctx context.Context) (map[string]ipset.Set, error) {
 	return out, nil
 }
 
-// Write creates, replaces and destroys sets one by one: there are some forty.
+// Write creates, replaces and destroys sets one by one: there are some forty. Once one is
+// not answered in time the rest is not tried: each would cost its deadline.
 func (s setStore) Write(ctx context.Context, changes []delta.Change[string, ipset.Set]) []error {
 	errs := make([]error, len(changes))
+	var silence error
 	for i, c := range changes {
-		switch c.Op {
-		case delta.Add:
-			errs[i] = s.create(ctx, c.Value)
-		case delta.Update:
-			errs[i] = s.replace(ctx, c.Value)
-		case delta.Delete:
-			errs[i] = s.destroy(ctx, c.Key)
+		if silence != nil {
+			errs[i] = notTried(c.Key, silence)
+			continue
+		}
+		if errs[i] = s.change(ctx, c); unanswered(errs[i]) {
+			silence = errs[i]
 		}
 	}
 	return errs
+}
+
+// unanswered tells whether a call came to its deadline.
+func unanswered(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
+
+// notTried is why a set was left out: another one had no answer.
+func notTried(set string, silence error) error {
+	return fmt.Errorf("set %s: not tried: %w", set, silence)
+}
+
+func (s setStore) change(ctx context.Context, c delta.Change[string, ipset.Set]) error {
+	switch c.Op {
+	case delta.Add:
+		return s.create(ctx, c.Value)
+	case delta.Update:
+		return s.replace(ctx, c.Value)
+	default:
+		return s.destroy(ctx, c.Key)
+	}
 }
 
 func (s setStore) create(ctx context.Context, set ipset.Set) error {

@@ -38,7 +38,7 @@ func (m *Mode) beginSurvey(ctx context.Context) (dataplane.Drift, error) {
 	if err := m.deps.Servers.BeginSurvey(ctx); err != nil {
 		return nil, m.withoutSurvey(ctx, err)
 	}
-	m.inspections = append(m.inspections, m.goOnSurveying)
+	m.inspections = append(m.inspections, alone(m.goOnSurveying))
 	return nil, nil
 }
 
@@ -51,7 +51,7 @@ func (m *Mode) goOnSurveying(ctx context.Context) (dataplane.Drift, error) {
 	case err != nil:
 		return nil, m.withoutSurvey(ctx, err)
 	case !done:
-		m.inspections = append(m.inspections, m.goOnSurveying)
+		m.inspections = append(m.inspections, alone(m.goOnSurveying))
 	default:
 		m.survey.unread = ""
 		missed := m.missed()

@@ -49,6 +49,71 @@ func TestFailedReadIsNoDrift(t *testing.T) {
 	}
 }
 
+// Each call that the kernel does not answer costs its deadline of seconds, and the loop
+// waits for it: one is enough to know.
+func TestSilentKernelIsNotAskedAgain(t *testing.T) {
+	for _, tt := range []struct {
+		silent string
+		begun  bool // what is wanted is in place already
+		do     func(m *ipvs.Mode)
+	}{
+		{"write sets", false, func(m *ipvs.Mode) { m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true}) }},
+		{"write members", false, func(m *ipvs.Mode) { m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true}) }},
+		{"write members", true, func(m *ipvs.Mode) { m.Clear(); m.Apply(t.Context(), dataplane.ApplyOptions{}) }},
+		{"list members", true, wholeRound(t)},
+		{"get servers", true, wholeRound(t)},
+	} {
+		t.Run(fmt.Sprintf("%s/%t", tt.silent, tt.begun), func(t *testing.T) {
+			k := newKernel()
+			k.servers.FailSurveys(errPlanned) // each server is read by itself
+			m := begin(t, k, bothFamilies()...)
+			if tt.begun {
+				apply(t, m)
+			}
+			k.calls, k.silent = nil, tt.silent
+			tt.do(m)
+			asked := 0
+			for _, call := range k.calls {
+				if call == tt.silent {
+					asked++
+				}
+			}
+			if asked != 1 {
+				t.Errorf("asked %d times, want once", asked)
+			}
+			k.silent = ""
+			apply(t, m)
+			round(t, m)
+		})
+	}
+}
+
+// bothFamilies are Services of two families enough for several pieces of a round.
+func bothFamilies() (plans []model.ServicePlan) {
+	for i := range 130 {
+		vip := netip.AddrFrom4([4]byte{10, 96, 1, byte(i)}).String()
+		if i%2 == 0 {
+			vip = fmt.Sprintf("fd00::%d", i+1)
+		}
+		plans = append(plans, service(fmt.Sprint("svc", i), vip))
+	}
+	return plans
+}
+
+func wholeRound(t *testing.T) func(m *ipvs.Mode) {
+	return func(m *ipvs.Mode) {
+		failed := false
+		for done := false; !done; {
+			var err error
+			_, done, err = m.Audit(t.Context(), 0)
+			failed = failed || err != nil
+		}
+		if !failed {
+			t.Error("the round said nothing")
+		}
+	}
+}
+
 func TestDeviceGoneWithoutAnEvent(t *testing.T) {
 	for name, notice := range map[string]func(t *testing.T, m *ipvs.Mode){
 		"told to read again": func(t *testing.T, m *ipvs.Mode) {
