@@ -15,7 +15,7 @@ IMAGE     ?= kube-ipvs:dev
 PLATFORMS ?=
 PUSH      ?=
 
-.PHONY: help build reproducible sbom man demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover recordings e2e-kills e2e-million soak model model-vm bench-memory bench-iptables bench-peers bench-limits bench-looks bench-fleet cover bench bench-micro profile alerts dashboard fuzz golden lint verify vuln image manifests clean
+.PHONY: help build reproducible sbom man demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover recordings faults e2e-kills e2e-million soak model model-vm bench-memory bench-iptables bench-peers bench-limits bench-looks bench-fleet cover bench bench-micro profile alerts dashboard fuzz golden lint verify vuln image manifests clean
 
 help: ## this list
 	@echo 'kube-ipvs: Kubernetes Services on the kernel'"'"'s IP Virtual Server'
@@ -42,7 +42,7 @@ test: ## every level this machine can run; installs what it needs
 	@e2e/install.sh
 	@echo 'test: 1/4 rooms and scenarios on fakes, kernel rooms on this kernel, race detector on'
 	@$(MAKE) race
-	@echo 'test: 2/4 each scenario again, with kernel calls of every room failing once, and with crashes at them'
+	@echo 'test: 2/4 each scenario again, with kernel calls of every room failing in every way, and with crashes at them'
 	$(GO) test ./e2e/scenarios
 	@echo 'test: 3/4 iptables mode, with packets, by both kinds of iptables'
 	@$(MAKE) e2e-iptables
@@ -78,6 +78,11 @@ e2e-takeover: ## kube-proxy in each mode, kube-ipvs, and back, with 1,000 Servic
 recordings: ## what the verbs print, run in the VM, into e2e/recordings and README; look at the diff
 	KUBE_IPVS_E2E_RECORD=1 e2e/test-vm.sh packet TestRecordings
 	KUBE_IPVS_E2E_RECORD=1 $(GO) test -count=1 -run TestReadmeRecordings ./cmd/kube-ipvs
+
+faults: ## every way to fail x every kernel room x every scenario: what was tried, and survived; N=100 a scenario, RUN= one
+	@mkdir -p bin
+	$(GO) test -count=1 -timeout 3h -run 'TestFaults$(if $(RUN),/$(RUN))' ./e2e/scenarios -faults $(or $(N),100) -table $(CURDIR)/bin/faults.txt
+	@cat bin/faults.txt
 
 e2e-kills: ## fifty times kill -9 during churn (make test has twelve)
 	KUBE_IPVS_E2E_KILLS=50 e2e/test-vm.sh packet TestKilledAtRandomMoments

@@ -4,9 +4,13 @@
 //
 //	TestOnFakes          every file on fakes of the kernel; -update rewrites what
 //	                     the files expect
-//	TestFailEachCall     again, with kernel calls failing once, each in its turn;
-//	                     -every spoils every call of every file
+//	TestFaults           again, with kernel calls that fail, hang, are late, lose their
+//	                     reply or are refused, once or for a while, whole or a row of
+//	                     them; prints a table. -faults N tries more of a file (make
+//	                     faults), -every each kind of fault at each call of each file
 //	TestCrashAtEachCall  again, with the agent dying at kernel calls
+//	TestKernelFails..., TestRefusedRow..., TestKernelThat..., TestLoopAnswers...
+//	                     no file: what status, health and metrics tell of faults, and
 //	TestModel            no file: random walks of changes, restarts, other flags, faults
 //	                     and damage, in both modes, against a fresh compile; -ops is how
 //	                     many operations, -seed repeats; see internal/testkit/walk

@@ -11,21 +11,65 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/scenario"
 )
 
-var every = flag.Bool("every", false, "let every call of every scenario fail in its turn, which takes an hour")
+var every = flag.Bool("every", false, "try every kind of fault and a crash at every call of every scenario, which takes a day")
 
-// TestFailEachCall runs every scenario again and again; each time another kernel
-// call fails once. Wherever that is, the kernel must end up as the file says.
-func TestFailEachCall(t *testing.T) {
-	eachCall(t, scenario.Options{Rough: true}, (*scenario.Fakes).FailCall)
+// plan is one kind of fault as the table has it.
+type plan struct {
+	name string
+	scenario.Trouble
+}
+
+// faultPlan is everything that calls of the kernel rooms do to the agent.
+func faultPlan() []plan {
+	plans := []plan{
+		{"fails once", scenario.Trouble{Kind: scenario.Fail, Times: 1}},
+		{"fails for a while", scenario.Trouble{Kind: scenario.Fail}},
+		{"hangs once", scenario.Trouble{Kind: scenario.Hang, Times: 1}},
+		{"hangs for a while", scenario.Trouble{Kind: scenario.Hang}},
+		{"answers late", scenario.Trouble{Kind: scenario.Late, Times: 3}},
+		{"loses its reply", scenario.Trouble{Kind: scenario.Lost, Times: 1}},
+		{"loses replies for a while", scenario.Trouble{Kind: scenario.Lost, Times: 5}},
+		{"interrupted mid-dump", scenario.Trouble{Kind: scenario.Interrupted, Times: 1}},
+		{"interrupted for a while", scenario.Trouble{Kind: scenario.Interrupted, Times: 5}},
+		{"one row refused for a while", scenario.Trouble{Kind: scenario.Fail, Row: true}},
+		{"one row's reply lost", scenario.Trouble{Kind: scenario.Lost, Row: true, Times: 1}},
+	}
+	for _, errno := range scenario.Errnos() {
+		plans = append(plans,
+			plan{string(errno), scenario.Trouble{Kind: errno, Times: 1}},
+			plan{string(errno) + " for a while", scenario.Trouble{Kind: errno, Times: 5}},
+			plan{string(errno) + " for one row", scenario.Trouble{Kind: errno, Row: true, Times: 5}})
+	}
+	return plans
+}
+
+// TestFaults runs every scenario again and again; each time a kernel call goes wrong in
+// another way. Wherever that is, the agent answers and tells of it meanwhile, and the
+// kernel ends up as the file says.
+func TestFaults(t *testing.T) {
+	faults := newTally()
+	t.Cleanup(func() { faults.write(t) })
+	eachScenario(t, scenario.Options{Rough: true}, func(t *testing.T, file, name string, calls map[string]int) {
+		for _, a := range attempts(name, calls) {
+			t.Run(a.String(), func(t *testing.T) { a.run(t, file, faults) })
+		}
+	})
 }
 
 // TestCrashAtEachCall is the same with an agent that dies in the middle of the
 // call, and is started again.
 func TestCrashAtEachCall(t *testing.T) {
-	eachCall(t, scenario.Options{Crash: true}, (*scenario.Fakes).CrashAtCall)
+	o := scenario.Options{Crash: true}
+	eachScenario(t, o, func(t *testing.T, file, name string, calls map[string]int) {
+		for _, p := range some(name, picks(name, calls), 1) {
+			t.Run(fmt.Sprintf("%s-%d", p.room, p.nth), func(t *testing.T) {
+				run(t, file, o, func(f *scenario.Fakes) { f.CrashAtCall(p.room, p.nth) })
+			})
+		}
+	})
 }
 
-func eachCall(t *testing.T, o scenario.Options, spoil func(f *scenario.Fakes, room string, nth int)) {
+func eachScenario(t *testing.T, o scenario.Options, spoil func(t *testing.T, file, name string, calls map[string]int)) {
 	for _, file := range scenario.List(t, "testdata") {
 		name := strings.TrimSuffix(filepath.Base(file), ".txtar")
 		if few && o.Crash != (turn(name, 2) == 0) {
@@ -33,13 +77,56 @@ func eachCall(t *testing.T, o scenario.Options, spoil func(f *scenario.Fakes, ro
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, p := range picks(name, count(t, file, o)) {
-				t.Run(fmt.Sprintf("%s-%d", p.room, p.nth), func(t *testing.T) {
-					run(t, file, o, func(f *scenario.Fakes) { spoil(f, p.room, p.nth) })
-				})
-			}
+			spoil(t, file, name, count(t, file, o))
 		})
 	}
+}
+
+// attempt is one fault at one call.
+type attempt struct {
+	plan
+	pick
+}
+
+func (a attempt) String() string {
+	return fmt.Sprintf("%s-%d-%s", a.room, a.nth, strings.ReplaceAll(a.name, " ", "-"))
+}
+
+// faultsAScenario is how many of all faults at all picked calls one scenario has. All
+// scenarios together have each fault in each room many times.
+var faultsAScenario = flag.Int("faults", 18, "how many faults each scenario has, evenly spread over kinds and calls")
+
+func attempts(scene string, calls map[string]int) []attempt {
+	var all []attempt
+	for _, p := range picks(scene, calls) {
+		for _, f := range faultPlan() {
+			all = append(all, attempt{f, p})
+		}
+	}
+	return some(scene, all, *faultsAScenario)
+}
+
+// run tries one fault. What does not come, for no such call is made or can go wrong so, is
+// not counted.
+func (a attempt) run(t *testing.T, file string, faults *tally) {
+	var node *scenario.Fakes
+	trouble := a.Trouble
+	trouble.Room, trouble.Call = a.room, a.nth
+	run(t, file, scenario.Options{Rough: true}, func(f *scenario.Fakes) {
+		node = f
+		f.Trouble(trouble)
+	})
+	t.Cleanup(func() {
+		if node == nil {
+			return
+		}
+		if err := node.Witnessed(); err != nil {
+			t.Errorf("%v; the log:\n%s", err, node.Log())
+		}
+		if node.Struck() {
+			faults.count(a.name, a.room, !t.Failed(), node.Told())
+		}
+	})
 }
 
 // pick is one call of one room, counted from 1.
@@ -48,7 +135,7 @@ type pick struct {
 	nth  int
 }
 
-// picksARoom is how many calls of a room fail in one scenario. Most calls are like
+// picksARoom is how many calls of a room are picked in one scenario. Most calls are like
 // those of all other scenarios: each begins by making forty sets.
 const picksARoom = 3
 
@@ -66,11 +153,24 @@ func picks(scene string, calls map[string]int) []pick {
 			all = append(all, pick{room, i + 1 + turn(scene+room, min(stride, n-i))})
 		}
 	}
-	if (few || testing.Short()) && len(all) > 0 && !*every {
-		at := turn(scene, len(all))
-		all = all[at : at+1]
-	}
 	return all
+}
+
+// some chooses as many as most, and under the race detector or with -short one. They are
+// evenly spread, and others in each scenario.
+func some[T any](scene string, all []T, most int) []T {
+	if few || testing.Short() {
+		most = 1
+	}
+	if *every || len(all) <= most {
+		return all
+	}
+	out := make([]T, 0, most)
+	for i := range most {
+		from, to := i*len(all)/most, (i+1)*len(all)/most
+		out = append(out, all[from+turn(fmt.Sprint(scene, i), to-from)])
+	}
+	return out
 }
 
 // turn is a number below n that differs from text to text.

@@ -42,14 +42,19 @@
 //	                              ipset, iptables, ip6tables, ip or sysctl with its own
 //	                              arguments
 //	damage TOOL ARGUMENT...       the same, whether or not the kernel lets it be done
-//	fault ROOM next|always        let calls of servers, sets, rules or links fail,
-//	fault ROOM nth N              from now on; all is any room
+//	fault ROOM next [KIND]        let calls of servers, sets, rules or links fail,
+//	fault ROOM nth|for N [KIND]   from now on, all is any room: the next, the Nth, so
+//	fault ROOM always [KIND]      many, or every one; or those rows of writes that have
+//	fault ROOM row TEXT [KIND]    the text in them
 //	fault ROOM crash N            let the agent die in the Nth, and another take its place
-//	fault ROOM row TEXT
 //	heal                          end all faults
 //	cleanup                       remove everything of ours, as `kube-ipvs cleanup` does
 //
-// KIND is servers, sets, rules, addresses or link; Normal says in which form. A
+// The KIND of what is expected is servers, sets, rules, addresses or link; Normal says in
+// which form. That of a fault is how calls fail, as FaultKind has it: fail, hang, late,
+// lost (carried out, but not answered), interrupted (lists), or ENOBUFS, EBUSY, ENOMEM,
+// EEXIST, ENOENT, EPERM in the words of the room. A call that cannot fail so by what its
+// room promises passes, and the fault waits for the next. A
 // condition before a step keeps it to one driver, [fakes] or [kernel], or to runs in
 // which calls fail or agents die unasked, [rough] and [crash]. Faults are for fakes
 // only. What plan says holds for the addresses of host; a NodePort of a scenario

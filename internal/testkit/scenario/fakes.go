@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"path/filepath"
 	"sync"
@@ -13,6 +15,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
 )
 
 // Fakes is a node without a kernel: agents in this process, one at a time, over
@@ -29,6 +32,8 @@ type Fakes struct {
 	rose bool // an agent crashed, and another has taken its place
 	// Audited makes every agent look for drift, whatever its scenario says.
 	audited bool
+	witness witness
+	metrics *telemetry.Metrics // of the last agent
 }
 
 var _ Driver = (*Fakes)(nil)
@@ -55,19 +60,46 @@ func newFakes(in inputs) *Fakes {
 	return f
 }
 
-// FailCall makes the nth call of a room fail, counted from the node's beginning,
-// and all agents audit, as what fails in a repair is left to them.
-func (f *Fakes) FailCall(room string, nth int) {
+// Trouble is a fault that a scenario does not know of.
+type Trouble struct {
+	// Room and Call say which call is the first that it may hit, counted from the node's
+	// beginning.
+	Room string
+	Call int
+	Kind FaultKind
+	// Times is how many calls it hits; 0 is all of the room until the agent has told of it.
+	Times int
+	// Row hits one row of a write alone, instead of calls.
+	Row bool
+}
+
+// Trouble plans a fault, and all agents audit, as what fails in a repair is left to them.
+func (f *Fakes) Trouble(t Trouble) {
 	f.audited = true
-	f.tap.faults = append(f.tap.faults, fault{room: room, nth: nth})
+	if t.Times == 0 {
+		t.Times = endless
+	}
+	f.tap.struck = f.witness.begin(f)
+	f.tap.add(&fault{room: t.Room, from: t.Call, times: t.Times, kind: t.Kind, one: t.Row, trouble: true})
 }
 
 // CrashAtCall makes the agent die at the nth call of a room, in the middle of it
 // if it writes rows, and start again.
 func (f *Fakes) CrashAtCall(room string, nth int) {
 	f.audited = true
-	f.tap.faults = append(f.tap.faults, fault{room: room, nth: nth, crash: true})
+	f.tap.add(&fault{room: room, from: nth, times: 1, crash: true})
 }
+
+// Struck tells whether the planned trouble has come. It is asked when the script is over.
+func (f *Fakes) Struck() bool { return f.witness.struck.Load() }
+
+// Told tells whether the agent has told of trouble that lasts; the rest was over by itself.
+// It is asked when the script is over.
+func (f *Fakes) Told() bool { return f.witness.told.Load() }
+
+// Witnessed is what the agent failed to do in its trouble: to answer, and to tell of it. It
+// is asked when the script is over.
+func (f *Fakes) Witnessed() error { return f.witness.verdict() }
 
 // Calls is how many calls each room had.
 func (f *Fakes) Calls() map[string]int { return f.tap.counts() }
@@ -90,7 +122,8 @@ func (f *Fakes) start() error {
 		return err
 	}
 	f.tap.revive()
-	f.proc = startProcess(f.log.logger(), c, f.last, f.in, f.kernel, f.tap)
+	f.metrics = telemetry.New()
+	f.proc = startProcess(f.log.logger(), c, f.last, f.in, f.kernel, f.tap, f.metrics)
 	return nil
 }
 
@@ -177,6 +210,19 @@ func (f *Fakes) Rows(ctx context.Context) (map[string]string, error) {
 	return a.rows, a.err
 }
 
+// Metrics are those of the last agent, as it serves them.
+func (f *Fakes) Metrics() string {
+	f.mu.Lock()
+	m := f.metrics
+	f.mu.Unlock()
+	if m == nil {
+		return ""
+	}
+	answer := httptest.NewRecorder()
+	m.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return answer.Body.String()
+}
+
 // Log implements Driver.
 func (f *Fakes) Log() string { return f.log.String() }
 
@@ -214,6 +260,7 @@ func (f *Fakes) Cleanup(s Start) error {
 	if err != nil {
 		return err
 	}
+	f.witness.leave(f) // nobody can tell any more
 	f.tap.revive()
 	deps := f.kernel.deps(f.tap)
 	if err = cleanUp(context.Background(), c, deps); err != nil && f.audited {
@@ -235,7 +282,10 @@ func (f *Fakes) Pace() (interval, deadline time.Duration) {
 }
 
 // Close implements Driver.
-func (f *Fakes) Close() { _ = f.Stop() }
+func (f *Fakes) Close() {
+	f.witness.leave(f)
+	_ = f.Stop()
+}
 
 // logBuffer keeps what agents log, in the format of --logging-format=text.
 type logBuffer struct {

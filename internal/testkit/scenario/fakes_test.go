@@ -100,9 +100,18 @@ func TestFaultsHoldUntilHealed(t *testing.T) {
 
 func TestFaultIsSpelledRight(t *testing.T) {
 	n := node(t)
-	for _, spec := range [][]string{{"cellar", "next"}, {"sets", "soon"}, {"sets", "nth", "0"}, {"sets", "row"}} {
-		if err := n.Fault(spec[0], spec[1:]); err == nil {
-			t.Errorf("fault %q was taken", spec)
+	for _, line := range []string{
+		"cellar next", "sets soon", "sets nth 0", "sets row", "sets for", "sets for ever", "sets next sooner", "sets always hang twice", "links row 10.96.0.10 hang",
+		"sets row 10.96.0.10 EEXIST", "sets next EIO",
+	} {
+		if words := strings.Fields(line); n.Fault(words[0], words[1:]) == nil {
+			t.Errorf("fault %s was taken", line)
+		}
+	}
+	for _, line := range []string{"all next", "sets for 3", "rules always hang", "links nth 2 ENOBUFS", "servers row 10.96.0.10 ENOENT", "servers row 10.96.0.10"} {
+		words := strings.Fields(line)
+		if err := n.Fault(words[0], words[1:]); err != nil {
+			t.Errorf("fault %s: %v", line, err)
 		}
 	}
 }

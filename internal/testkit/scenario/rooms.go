@@ -23,34 +23,52 @@ type tappedServers struct {
 }
 
 func (s tappedServers) ListServers(ctx context.Context) (map[vserver.ServerKey]vserver.Server, error) {
-	if _, err := s.tap.enter(roomServers); err != nil {
-		return nil, err
-	}
-	return s.Servers.ListServers(ctx)
+	return read(ctx, s.tap, roomServers, s.Servers.ListServers)
 }
 
 func (s tappedServers) GetServers(ctx context.Context, keys []vserver.ServerKey) (map[vserver.ServerKey]vserver.Server, error) {
-	if _, err := s.tap.enter(roomServers); err != nil {
-		return nil, err
-	}
-	return s.Servers.GetServers(ctx, keys)
+	return read(ctx, s.tap, roomServers, func(ctx context.Context) (map[vserver.ServerKey]vserver.Server, error) {
+		return s.Servers.GetServers(ctx, keys)
+	})
 }
 
 func (s tappedServers) ListDestinations(ctx context.Context, k vserver.ServerKey) (map[vserver.DestinationKey]vserver.Destination, error) {
-	if _, err := s.tap.enter(roomServers); err != nil {
-		return nil, err
-	}
-	return s.Servers.ListDestinations(ctx, k)
+	return read(ctx, s.tap, roomServers, func(ctx context.Context) (map[vserver.DestinationKey]vserver.Destination, error) {
+		return s.Servers.ListDestinations(ctx, k)
+	})
+}
+
+func (s tappedServers) BeginSurvey(ctx context.Context) error {
+	return s.tap.one(ctx, roomServers, looks, func() error { return s.Servers.BeginSurvey(ctx) })
+}
+
+func (s tappedServers) Survey(ctx context.Context, visit func(vserver.ServerKey, vserver.Sketch)) (done bool, err error) {
+	err = s.tap.one(ctx, roomServers, looks, func() (err error) { done, err = s.Servers.Survey(ctx, visit); return err })
+	return done, err
+}
+
+func (s tappedServers) Count(wanted map[vserver.DestinationKey]struct{}) vserver.Counting {
+	return tappedCounting{s.Servers.Count(wanted), s.tap}
+}
+
+type tappedCounting struct {
+	vserver.Counting
+	tap *tap
+}
+
+func (c tappedCounting) Next(ctx context.Context) (found map[vserver.DestinationKey]vserver.Connections, done bool, err error) {
+	err = c.tap.one(ctx, roomServers, looks, func() (err error) { found, done, err = c.Counting.Next(ctx); return err })
+	return found, done, err
 }
 
 func (s tappedServers) WriteServers(ctx context.Context, changes []vserver.ServerChange) []error {
 	text := func(c vserver.ServerChange) string { return c.Op.String() + " " + c.Key.String() }
-	return write(s.tap, roomServers, changes, text, func(good []vserver.ServerChange) []error { return s.Servers.WriteServers(ctx, good) })
+	return write(ctx, s.tap, roomServers, changes, text, func(good []vserver.ServerChange) []error { return s.Servers.WriteServers(ctx, good) })
 }
 
 func (s tappedServers) WriteDestinations(ctx context.Context, changes []vserver.DestinationChange) []error {
 	text := func(c vserver.DestinationChange) string { return c.Op.String() + " " + c.Key.String() }
-	return write(s.tap, roomServers, changes, text, func(good []vserver.DestinationChange) []error {
+	return write(ctx, s.tap, roomServers, changes, text, func(good []vserver.DestinationChange) []error {
 		return s.Servers.WriteDestinations(ctx, good)
 	})
 }
@@ -61,43 +79,29 @@ type tappedSets struct {
 }
 
 func (s tappedSets) ListSets(ctx context.Context) ([]ipset.Set, error) {
-	if _, err := s.tap.enter(roomSets); err != nil {
-		return nil, err
-	}
-	return s.Sets.ListSets(ctx)
+	return read(ctx, s.tap, roomSets, s.Sets.ListSets)
 }
 
-func (s tappedSets) List(ctx context.Context, name string) (ipset.Set, []ipset.Entry, error) {
-	if _, err := s.tap.enter(roomSets); err != nil {
-		return ipset.Set{}, nil, err
-	}
-	return s.Sets.List(ctx, name)
+func (s tappedSets) List(ctx context.Context, name string) (found ipset.Set, entries []ipset.Entry, err error) {
+	err = s.tap.one(ctx, roomSets, reads, func() (err error) { found, entries, err = s.Sets.List(ctx, name); return err })
+	return found, entries, err
 }
 
 func (s tappedSets) Create(ctx context.Context, set ipset.Set) error {
-	if _, err := s.tap.enter(roomSets); err != nil {
-		return err
-	}
-	return s.Sets.Create(ctx, set)
+	return s.tap.one(ctx, roomSets, makes, func() error { return s.Sets.Create(ctx, set) })
 }
 
 func (s tappedSets) Replace(ctx context.Context, set ipset.Set, entries []ipset.Entry) error {
-	if _, err := s.tap.enter(roomSets); err != nil {
-		return err
-	}
-	return s.Sets.Replace(ctx, set, entries)
+	return s.tap.one(ctx, roomSets, makes, func() error { return s.Sets.Replace(ctx, set, entries) })
 }
 
 func (s tappedSets) Destroy(ctx context.Context, name string) error {
-	if _, err := s.tap.enter(roomSets); err != nil {
-		return err
-	}
-	return s.Sets.Destroy(ctx, name)
+	return s.tap.one(ctx, roomSets, removes, func() error { return s.Sets.Destroy(ctx, name) })
 }
 
 func (s tappedSets) Write(ctx context.Context, set ipset.Set, changes []ipset.Change) []error {
 	text := func(c ipset.Change) string { return c.Op.String() + " " + set.Name + " " + c.Entry.String() }
-	return write(s.tap, roomSets, changes, text, func(good []ipset.Change) []error { return s.Sets.Write(ctx, set, good) })
+	return write(ctx, s.tap, roomSets, changes, text, func(good []ipset.Change) []error { return s.Sets.Write(ctx, set, good) })
 }
 
 // tappedRules are those of either mode.
@@ -111,21 +115,19 @@ var (
 	_ iptables.Rules = tappedRules{}
 )
 
-func (r tappedRules) List(ctx context.Context) (map[rules.ChainKey]rules.Chain, map[rules.JumpKey]rules.Jump, error) {
-	if _, err := r.tap.enter(roomRules); err != nil {
-		return nil, nil, err
-	}
-	return r.tiedRules.List(ctx)
+func (r tappedRules) List(ctx context.Context) (chains map[rules.ChainKey]rules.Chain, jumps map[rules.JumpKey]rules.Jump, err error) {
+	err = r.tap.one(ctx, roomRules, reads, func() (err error) { chains, jumps, err = r.tiedRules.List(ctx); return err })
+	return chains, jumps, err
 }
 
 func (r tappedRules) WriteChains(ctx context.Context, changes []rules.ChainChange) []error {
 	text := func(c rules.ChainChange) string { return c.Op.String() + " " + c.Key.String() }
-	return write(r.tap, roomRules, changes, text, func(good []rules.ChainChange) []error { return r.tiedRules.WriteChains(ctx, good) })
+	return write(ctx, r.tap, roomRules, changes, text, func(good []rules.ChainChange) []error { return r.tiedRules.WriteChains(ctx, good) })
 }
 
 func (r tappedRules) WriteJumps(ctx context.Context, changes []rules.JumpChange) []error {
 	text := func(c rules.JumpChange) string { return c.Op.String() + " " + c.Key.String() }
-	return write(r.tap, roomRules, changes, text, func(good []rules.JumpChange) []error { return r.tiedRules.WriteJumps(ctx, good) })
+	return write(ctx, r.tap, roomRules, changes, text, func(good []rules.JumpChange) []error { return r.tiedRules.WriteJumps(ctx, good) })
 }
 
 // Write has rows of two kinds. It dies between two tables: each is committed as a whole.
@@ -137,7 +139,7 @@ func (r tappedRules) Write(ctx context.Context, chains []rules.ChainChange, edit
 	for _, e := range edits {
 		rows = append(rows, restoreRow{edit: &e})
 	}
-	errs := writeUpTo(r.tap, roomRules, rows, firstTables, restoreRow.String, func(good []restoreRow) []error {
+	errs := writeUpTo(ctx, r.tap, roomRules, rows, firstTables, restoreRow.String, func(good []restoreRow) []error {
 		chains, edits := apart(good)
 		chainErrs, ruleErrs := r.tiedRules.Write(ctx, chains, edits)
 		return slices.Concat(orNone(chainErrs, len(chains)), orNone(ruleErrs, len(edits)))
@@ -212,51 +214,37 @@ type tappedLinks struct {
 	tap *tap
 }
 
-func (l tappedLinks) Ensure(ctx context.Context) (bool, error) {
-	if _, err := l.tap.enter(roomLinks); err != nil {
-		return false, err
-	}
-	return l.Links.Ensure(ctx)
+func (l tappedLinks) Ensure(ctx context.Context) (created bool, err error) {
+	err = l.tap.one(ctx, roomLinks, makes, func() (err error) { created, err = l.Links.Ensure(ctx); return err })
+	return created, err
 }
 
 func (l tappedLinks) List(ctx context.Context) (map[netip.Addr]struct{}, error) {
-	if _, err := l.tap.enter(roomLinks); err != nil {
-		return nil, err
-	}
-	return l.Links.List(ctx)
+	return read(ctx, l.tap, roomLinks, l.Links.List)
 }
 
 func (l tappedLinks) Write(ctx context.Context, changes []link.Change) []error {
-	return write(l.tap, roomLinks, changes, link.Change.String, func(good []link.Change) []error { return l.Links.Write(ctx, good) })
+	return write(ctx, l.tap, roomLinks, changes, link.Change.String, func(good []link.Change) []error { return l.Links.Write(ctx, good) })
 }
 
 func (l tappedLinks) ListRoutes(ctx context.Context) (map[netip.Prefix]struct{}, error) {
-	if _, err := l.tap.enter(roomLinks); err != nil {
-		return nil, err
-	}
-	return l.Links.ListRoutes(ctx)
+	return read(ctx, l.tap, roomLinks, l.Links.ListRoutes)
 }
 
 func (l tappedLinks) WriteRoutes(ctx context.Context, changes []link.RouteChange) []error {
-	return write(l.tap, roomLinks, changes, link.RouteChange.String, func(good []link.RouteChange) []error { return l.Links.WriteRoutes(ctx, good) })
+	return write(ctx, l.tap, roomLinks, changes, link.RouteChange.String, func(good []link.RouteChange) []error { return l.Links.WriteRoutes(ctx, good) })
 }
 
 func (l tappedLinks) ListDetached(ctx context.Context) (map[netip.Addr]bool, error) {
-	if _, err := l.tap.enter(roomLinks); err != nil {
-		return nil, err
-	}
-	return l.Links.ListDetached(ctx)
+	return read(ctx, l.tap, roomLinks, l.Links.ListDetached)
 }
 
 func (l tappedLinks) WriteDetached(ctx context.Context, changes []link.Change) []error {
-	return write(l.tap, roomLinks, changes, link.Change.String, func(good []link.Change) []error { return l.Links.WriteDetached(ctx, good) })
+	return write(ctx, l.tap, roomLinks, changes, link.Change.String, func(good []link.Change) []error { return l.Links.WriteDetached(ctx, good) })
 }
 
 func (l tappedLinks) Remove(ctx context.Context) error {
-	if _, err := l.tap.enter(roomLinks); err != nil {
-		return err
-	}
-	return l.Links.Remove(ctx)
+	return l.tap.one(ctx, roomLinks, removes, func() error { return l.Links.Remove(ctx) })
 }
 
 // tappedHost reads the host through the same tap as the link.
@@ -266,15 +254,9 @@ type tappedHost struct {
 }
 
 func (h tappedHost) Local(ctx context.Context) (map[netip.Addr]string, error) {
-	if _, err := h.tap.enter(roomLinks); err != nil {
-		return nil, err
-	}
-	return h.HostReader.Local(ctx)
+	return read(ctx, h.tap, roomLinks, h.HostReader.Local)
 }
 
 func (h tappedHost) Gateways(ctx context.Context) ([]netip.Addr, error) {
-	if _, err := h.tap.enter(roomLinks); err != nil {
-		return nil, err
-	}
-	return h.HostReader.Gateways(ctx)
+	return read(ctx, h.tap, roomLinks, h.HostReader.Gateways)
 }

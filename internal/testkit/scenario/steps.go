@@ -48,7 +48,7 @@ var steps = map[string]step{
 	"gateway":    {usage: "gateway [ADDRESS...]", most: many, run: func(s *script, c call) error { return withAddresses(c.args, s.driver.Gateway) }},
 	"kernel":     {usage: "kernel TOOL ARGUMENT...", least: 2, most: many, run: func(s *script, c call) error { return s.driver.Tool(c.args) }},
 	"damage":     {usage: "damage TOOL ARGUMENT...", least: 2, most: many, run: (*script).damage},
-	"fault":      {usage: "fault ROOM next|always|nth N|crash N|row TEXT", least: 2, most: 3, run: func(s *script, c call) error { return s.driver.Fault(c.args[0], c.args[1:]) }},
+	"fault":      {usage: "fault ROOM next|always|nth N|for N|crash N|row TEXT [KIND]", least: 2, most: 4, run: func(s *script, c call) error { return s.driver.Fault(c.args[0], c.args[1:]) }},
 	"heal":       {usage: "heal", run: func(s *script, _ call) error { s.driver.Heal(); return nil }},
 	"cleanup":    {usage: "cleanup", run: func(s *script, _ call) error { return s.driver.Cleanup(s.last) }},
 }

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // The rooms whose calls a tap counts and lets fail.
@@ -26,56 +28,167 @@ var (
 	errDead     = errors.New("the process is dead")
 )
 
+// quickCall is the deadline of a call. A real room bounds each by itself (its
+// Options.Timeout), for the loop's context has no deadline.
+const quickCall = 20 * time.Millisecond
+
 // tap sits between the agent and its kernel rooms: it counts calls and lets them
 // fail as planned. All calls of a dead process fail; nothing reaches the kernel.
 type tap struct {
 	mu     sync.Mutex
 	calls  map[string]int
-	faults []fault
+	faults []*fault
 	dead   bool
 	crash  func() // called once in a new goroutine when a planned crash happens
+	// hits counts what trouble has hit, and struck is called for the first; nil is nobody.
+	hits   int
+	struck func()
+	// called is told of each call; nil is nobody.
+	called func(room string, took time.Duration, err error)
 }
 
-// fault is one line of the plan. nth counts the calls of its room since the tap
-// was made; 0 means every call. A row fault hits rows of writes, not calls.
+// fault is one line of the plan. It hits calls of its room from a number on, counted
+// since the tap was made, that may go wrong so; with text in row it hits rows of writes
+// instead, not calls.
 type fault struct {
 	room  string
-	nth   int
-	row   string
+	from  int
+	times int // how many it may still hit; endless is until it is healed
+	kind  FaultKind
 	crash bool
+	// trouble is what the script does not know of.
+	trouble bool
+
+	row string
+	// one hits a row alone: that in the middle of the first write that it can hit, until it
+	// is healed. row is that row, then, less its operation.
+	one bool
 }
+
+const endless = -1
+
+// done tells whether a fault is used up.
+func (f *fault) done() bool { return f.times == 0 }
 
 func newTap() *tap { return &tap{calls: map[string]int{}} }
 
-// enter counts a call and returns what is planned for it. half asks a write to
-// carry out the first part of its rows only: the process dies in the middle.
-func (t *tap) enter(room string) (half bool, err error) {
+// verdict is what is planned for a call: err is what its caller is told instead of what
+// the room says, the zero value lets it pass.
+type verdict struct {
+	err error
+	// half asks a write to carry out the first part of its rows: the process dies in the
+	// middle. whole asks for all.
+	half, whole bool
+	late        bool // what the room says comes shortly before the deadline
+}
+
+// enter counts a call and returns what is planned for it, at the deadline if it hangs.
+func (t *tap) enter(ctx context.Context, room string, a access) verdict {
+	v, kind := t.judge(room, a)
+	if kind == Hang {
+		wait(ctx, quickCall)
+		if t.isDead() {
+			return verdict{err: errDead}
+		}
+	}
+	return v
+}
+
+func (t *tap) judge(room string, a access) (verdict, FaultKind) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.dead {
-		return false, errDead
+		return verdict{err: errDead}, ""
 	}
 	t.calls[room]++
-	for _, f := range t.faults {
-		if f.row != "" || f.room != room || f.nth != 0 && f.nth != t.calls[room] {
-			continue
-		}
-		if !f.crash {
-			return false, errInjected
-		}
+	f := t.find(room, a)
+	if f == nil {
+		return verdict{}, ""
+	}
+	t.use(f)
+	switch {
+	case f.crash:
 		t.dead = true
 		go t.crash()
-		return true, errDead
+		return verdict{err: errDead, half: true}, ""
+	case f.kind == Late:
+		return verdict{late: true}, Late
 	}
-	return false, nil
+	return verdict{err: f.kind.answer(room), whole: a > looks && f.kind.carriedOut(room)}, f.kind
 }
 
-func (t *tap) row(room, text string) error {
+// find returns the fault that hits a call.
+func (t *tap) find(room string, a access) *fault {
+	for _, f := range t.faults {
+		if f.row == "" && !f.one && f.room == room && !f.done() && t.calls[room] >= f.from && (f.crash || f.kind.can(room, a)) {
+			return f
+		}
+	}
+	return nil
+}
+
+// use notes a hit.
+func (t *tap) use(f *fault) {
+	if f.times > 0 {
+		f.times--
+	}
+	if !f.trouble {
+		return
+	}
+	if t.hits++; t.hits == 1 {
+		t.struck()
+	}
+}
+
+// wait ends with the context or after the time.
+func wait(ctx context.Context, d time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	<-ctx.Done()
+}
+
+// aim has faults of one row choose theirs among those of a write that nothing else hits.
+func (t *tap) aim(room string, texts []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, f := range t.faults {
-		if f.row != "" && f.room == room && strings.Contains(text, f.row) {
-			return errInjected
+		if !f.one || f.row != "" || f.room != room || t.calls[room] < f.from {
+			continue
+		}
+		able := slices.DeleteFunc(slices.Clone(texts), func(text string) bool {
+			return !f.kind.canRow(room, text) || t.hitting(room, text) != nil
+		})
+		if len(able) > 0 {
+			f.row = rowOf(able[len(able)/2])
+		}
+	}
+}
+
+// rowOf is the text of a row without the operation.
+func rowOf(text string) string {
+	_, row, _ := strings.Cut(text, " ")
+	return row
+}
+
+// row returns what is planned for one row of a write.
+func (t *tap) row(room, text string) (whole bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f := t.hitting(room, text)
+	if f == nil {
+		return false, nil
+	}
+	t.use(f)
+	return f.kind.carriedOut(room), f.kind.answer(room)
+}
+
+// hitting returns the fault that hits a row.
+func (t *tap) hitting(room, text string) *fault {
+	for _, f := range t.faults {
+		switch {
+		case f.row == "" || f.room != room || f.done() || !f.kind.canRow(room, text):
+		case f.one && rowOf(text) == f.row, !f.one && strings.Contains(text, f.row):
+			return f
 		}
 	}
 	return nil
@@ -102,30 +215,69 @@ func (t *tap) plan(room string, spec []string) error {
 	return nil
 }
 
-func (t *tap) parse(room string, spec []string) (fault, error) {
-	f := fault{room: room}
-	switch {
-	case len(spec) == 1 && spec[0] == "next":
-		f.nth = t.calls[room] + 1
-	case len(spec) == 1 && spec[0] == "always":
-	case len(spec) == 2 && spec[0] == "row":
-		f.row = spec[1]
-	case len(spec) == 2 && (spec[0] == "nth" || spec[0] == "crash"):
-		n, err := strconv.Atoi(spec[1])
-		if err != nil || n < 1 {
-			return f, fmt.Errorf("fault: %q is no number of a call", spec[1])
+// arguments is how many words follow each way to say when, the kind aside.
+var arguments = map[string]int{"next": 0, "always": 0, "nth": 1, "for": 1, "row": 1, "crash": 1}
+
+func (t *tap) parse(room string, spec []string) (*fault, error) {
+	f := &fault{room: room, from: t.calls[room] + 1, times: 1, kind: Fail}
+	n, known := arguments[spec[0]]
+	if !known || len(spec) < 1+n || len(spec) > 2+n {
+		return nil, fmt.Errorf("fault: %q is not next, always, nth N, for N, crash N or row TEXT, and a kind", strings.Join(spec, " "))
+	}
+	if len(spec) == 2+n {
+		if f.kind = FaultKind(spec[1+n]); !slices.Contains(FaultKinds(), f.kind) {
+			return nil, fmt.Errorf("fault: no kind %q: use one of %v", f.kind, FaultKinds())
 		}
-		f.nth, f.crash = t.calls[room]+n, spec[0] == "crash"
-	default:
-		return f, fmt.Errorf("fault: %q is not next, always, nth N, crash N or row TEXT", strings.Join(spec, " "))
+	}
+	switch spec[0] {
+	case "always":
+		f.times = endless
+		return f, nil
+	case "row":
+		f.times, f.row = endless, spec[1]
+		if !f.kind.canRow(room, "") {
+			return nil, fmt.Errorf("fault: a row of %s is never answered by %s", room, f.kind)
+		}
+		return f, nil
+	case "next":
+		return f, nil
+	}
+	count, err := strconv.Atoi(spec[1])
+	if err != nil || count < 1 {
+		return nil, fmt.Errorf("fault: %q is no number of a call, or of calls", spec[1])
+	}
+	if spec[0] != "for" {
+		f.from, f.crash = t.calls[room]+count, spec[0] == "crash"
+	} else {
+		f.times = count
 	}
 	return f, nil
+}
+
+func (t *tap) add(f *fault) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.faults = append(t.faults, f)
 }
 
 func (t *tap) heal() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.faults = nil
+}
+
+// endTrouble ends what the script does not know of.
+func (t *tap) endTrouble() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.faults = slices.DeleteFunc(t.faults, func(f *fault) bool { return f.trouble })
+}
+
+// lasting tells how often trouble has hit, and whether it has to be ended.
+func (t *tap) lasting() (hits int, lasts bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.hits, slices.ContainsFunc(t.faults, func(f *fault) bool { return f.trouble && f.times == endless })
 }
 
 func (t *tap) kill()   { t.setDead(true) }
@@ -137,48 +289,115 @@ func (t *tap) setDead(dead bool) {
 	t.dead = dead
 }
 
+func (t *tap) isDead() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.dead
+}
+
 func (t *tap) counts() map[string]int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return maps.Clone(t.calls)
 }
 
+// tellTo has calls reported.
+func (t *tap) tellTo(called func(room string, took time.Duration, err error)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.called = called
+}
+
+// tell reports a call that began so long ago.
+func (t *tap) tell(room string, began time.Time, err error) {
+	t.mu.Lock()
+	called := t.called
+	t.mu.Unlock()
+	if called != nil {
+		called(room, time.Since(began), err)
+	}
+}
+
+// one passes on a call that is carried out as a whole or not at all.
+func (t *tap) one(ctx context.Context, room string, a access, do func() error) (err error) {
+	began := time.Now()
+	defer func() { t.tell(room, began, err) }()
+	v := t.enter(ctx, room, a)
+	if v.err != nil && !v.whole {
+		return v.err
+	}
+	err = do()
+	if v.late {
+		wait(ctx, quickCall/2)
+	}
+	if v.err != nil {
+		return v.err
+	}
+	return err
+}
+
+// read passes on a call that reads rows.
+func read[T any](ctx context.Context, t *tap, room string, list func(context.Context) (T, error)) (rows T, err error) {
+	err = t.one(ctx, room, reads, func() (err error) { rows, err = list(ctx); return err })
+	return rows, err
+}
+
 // write passes a batch on, less the rows that are planned to fail.
-func write[C any](t *tap, room string, changes []C, text func(C) string, do func([]C) []error) []error {
-	return writeUpTo(t, room, changes, firstHalf[C], text, do)
+func write[C any](ctx context.Context, t *tap, room string, changes []C, text func(C) string, do func([]C) []error) []error {
+	return writeUpTo(ctx, t, room, changes, firstHalf[C], text, do)
 }
 
 func firstHalf[C any](changes []C) []C { return changes[:len(changes)/2] }
 
 // writeUpTo is write for a room that can die in some places only: part are the rows
 // that are carried out then.
-func writeUpTo[C any](t *tap, room string, changes []C, part func([]C) []C, text func(C) string, do func([]C) []error) []error {
-	half, err := t.enter(room)
-	if half {
-		refused := func(c C) bool { return t.row(room, text(c)) != nil } // by the kernel, whoever asks
-		if some := slices.DeleteFunc(slices.Clone(part(changes)), refused); len(some) > 0 {
-			do(some)
-		}
-	}
+func writeUpTo[C any](ctx context.Context, t *tap, room string, changes []C, part func([]C) []C, text func(C) string, do func([]C) []error) []error {
+	began := time.Now()
+	v := t.enter(ctx, room, writes)
+	defer func() { t.tell(room, began, v.err) }()
 	errs := make([]error, len(changes))
-	if err != nil {
+	switch { // what the kernel refuses it refuses whoever asks
+	case v.half:
+		writeRows(t, room, part(changes), errs, text, do)
+	case v.err == nil || v.whole:
+		writeRows(t, room, changes, errs, text, do)
+	}
+	if v.err != nil {
 		for i := range errs {
-			errs[i] = fmt.Errorf("%s: %w", text(changes[i]), err)
+			errs[i] = fmt.Errorf("%s: %w", text(changes[i]), v.err)
 		}
 		return errs
 	}
+	if v.late {
+		wait(ctx, quickCall/2)
+	}
+	return errs
+}
+
+// writeRows carries out the rows that nothing is planned for, and notes the errors of all.
+func writeRows[C any](t *tap, room string, changes []C, errs []error, text func(C) string, do func([]C) []error) {
+	texts := make([]string, len(changes))
+	for i, c := range changes {
+		texts[i] = text(c)
+	}
+	t.aim(room, texts)
 	var good []C
 	var at []int
 	for i, c := range changes {
-		if errs[i] = t.row(room, text(c)); errs[i] == nil {
+		whole, err := t.row(room, texts[i])
+		if err != nil {
+			errs[i] = fmt.Errorf("%s: %w", texts[i], err)
+		}
+		if err == nil || whole {
 			good, at = append(good, c), append(at, i)
 		}
 	}
 	if len(good) == 0 {
-		return errs
+		return
 	}
 	for i, err := range do(good) {
-		errs[at[i]] = err
+		if errs[at[i]] == nil {
+			errs[at[i]] = err
+		}
 	}
-	return errs
 }

@@ -129,7 +129,7 @@ type process struct {
 	done chan error
 }
 
-func startProcess(log *zap.Logger, c config.Config, s Start, in inputs, k *kernel, t *tap) *process {
+func startProcess(log *zap.Logger, c config.Config, s Start, in inputs, k *kernel, t *tap, m *telemetry.Metrics) *process {
 	mode, bound := newMode(log, c, k, t)
 	known := catalog.New(log, c.NodeName, model.FromFile)
 	known.Await(quickPatience)
@@ -138,11 +138,13 @@ func startProcess(log *zap.Logger, c config.Config, s Start, in inputs, k *kerne
 		audit = quickAudit
 	}
 	loop := agent.New(agent.Options{
-		Log: log, Catalog: known, Mode: mode, NodeName: c.NodeName, Observer: telemetry.New(),
+		Log: log, Catalog: known, Mode: mode, NodeName: c.NodeName, Observer: m,
 		Compiler: func(h model.Host) agent.Compiler { return plan.New(planOptions(c, h)) }, Concerns: concerns(c),
 		Host: tappedHost{k.links, t}, NodePorts: nodePorts(c),
 		Coalesce: quickCoalesce, Periods: agent.Periods{AuditPeriod: audit}, RetryMin: quickRetry, RetryMax: slowestRetry,
 	})
+	m.Loop(loop.Condition)
+	t.tellTo(m.KernelCall)
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &process{loop: loop, mode: mode, ctx: ctx, end: cancel, done: make(chan error, 1)}
 	group, ctx := errgroup.WithContext(ctx)

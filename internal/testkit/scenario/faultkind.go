@@ -1,0 +1,149 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
+)
+
+// FaultKind is a way in which a kernel call fails. One that is the name of an errno has the
+// call answered by what its room makes of that.
+type FaultKind string
+
+// The kinds beside errnos.
+const (
+	Fail        FaultKind = "fail"        // an error that nobody knows; nothing is carried out
+	Hang        FaultKind = "hang"        // no answer before the deadline; nothing is carried out
+	Late        FaultKind = "late"        // carried out, and answered shortly before the deadline
+	Lost        FaultKind = "lost"        // carried out, but not answered
+	Interrupted FaultKind = "interrupted" // a list that changes while it is read, however often that is begun
+)
+
+// errnos are those that faults know.
+var errnos = map[FaultKind]syscall.Errno{
+	"ENOBUFS": syscall.ENOBUFS, "EBUSY": syscall.EBUSY, "ENOMEM": syscall.ENOMEM,
+	"EEXIST": syscall.EEXIST, "ENOENT": syscall.ENOENT, "EPERM": syscall.EPERM,
+}
+
+// FaultKinds lists all, errnos last.
+func FaultKinds() []FaultKind {
+	return append([]FaultKind{Fail, Hang, Late, Lost, Interrupted}, Errnos()...)
+}
+
+// Errnos lists those that are errnos.
+func Errnos() []FaultKind { return slices.Sorted(maps.Keys(errnos)) }
+
+// words are the errors of a room that stand for an answer of the kernel, of which its
+// callers alone know.
+type words struct {
+	// unknown is that of a write whose outcome nobody knows, for there was no answer.
+	unknown error
+	errnos  map[FaultKind]error
+	// interrupted is that of a list; nil is a room that has no such error.
+	interrupted error
+}
+
+var dictionary = map[string]words{
+	// answer.fault, and exchange where the answer is missing
+	roomServers: {
+		unknown: vserver.ErrUnknown, interrupted: vserver.ErrInterrupted,
+		errnos: map[FaultKind]error{"EBUSY": vserver.ErrBusy, "EEXIST": vserver.ErrExist, "ENOENT": vserver.ErrNotExist, "ENOBUFS": vserver.ErrUnknown},
+	},
+	roomSets: {
+		interrupted: ipset.ErrInterrupted,
+		errnos:      map[FaultKind]error{"EBUSY": ipset.ErrBusy, "EEXIST": ipset.ErrExist, "ENOENT": ipset.ErrNotExist},
+	},
+	// what the tools say of an errno, by classify: of EPERM that they cannot fetch the
+	// generation
+	roomRules: {
+		errnos: map[FaultKind]error{"EBUSY": rules.ErrBusy, "EEXIST": rules.ErrExist, "ENOENT": rules.ErrNotExist, "EPERM": rules.ErrUnsupported},
+	},
+	// sentinels, and socketError
+	roomLinks: {
+		unknown: link.ErrBusy, interrupted: link.ErrInterrupted,
+		errnos: map[FaultKind]error{"EBUSY": link.ErrBusy, "EEXIST": link.ErrExist, "ENOENT": link.ErrNotExist, "ENOMEM": link.ErrBusy, "ENOBUFS": link.ErrBusy},
+	},
+}
+
+// answer is what a room returns for a call that went wrong so.
+func (k FaultKind) answer(room string) error {
+	w := dictionary[room]
+	switch k {
+	case Hang, Lost:
+		return because(w.unknown, context.DeadlineExceeded)
+	case Interrupted:
+		return because(w.interrupted, nil)
+	}
+	if errno, is := errnos[k]; is {
+		return because(w.errnos[k], errno)
+	}
+	return errInjected
+}
+
+// because joins the word of a room, the kernel's own and that of the test; none may be there.
+func because(word, kernel error) error {
+	err := errInjected
+	if kernel != nil {
+		err = fmt.Errorf("%w: %w", err, kernel)
+	}
+	if word != nil {
+		err = fmt.Errorf("%w: %w", word, err)
+	}
+	return err
+}
+
+// carriedOut tells whether the kernel has done what was asked although the caller is told
+// of an error. Over netlink ENOBUFS is a buffer that had no room for the answer.
+func (k FaultKind) carriedOut(room string) bool {
+	return k == Lost || k == "ENOBUFS" && room != roomRules
+}
+
+// access is what a call is for.
+type access uint8
+
+const (
+	reads   access = iota // rows, all or an error
+	looks                 // one of many pieces of a list, which may change meanwhile
+	writes                // rows, an error for each
+	makes                 // one object
+	removes               // one object
+)
+
+// can tells whether a call may go wrong so by the contract of its room. What would be a
+// lie is left out: a list that says "there is none" of what there is, and words of what a
+// room settles by itself, an entry that is added and exists.
+func (k FaultKind) can(room string, a access) bool {
+	switch k {
+	case Interrupted:
+		return a == reads && dictionary[room].interrupted != nil
+	case Lost:
+		return a > looks // to whom it is Hang
+	case "ENOENT":
+		return a == writes
+	case "EEXIST":
+		if room == roomServers || room == roomRules {
+			return a == writes
+		}
+		return a == makes
+	}
+	return true
+}
+
+// canRow is can for one row of a write, of which text begins with the operation.
+func (k FaultKind) canRow(room, text string) bool {
+	switch k {
+	case Hang, Late, Interrupted:
+		return false
+	case "ENOENT", "EEXIST":
+		return !strings.HasPrefix(text, "del") && (room == roomServers || room == roomRules || room == roomLinks && k == "ENOENT")
+	}
+	return true
+}

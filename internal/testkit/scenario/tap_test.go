@@ -1,0 +1,130 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
+)
+
+// batch writes three rows through a tap and returns those that were carried out.
+func batch(t *testing.T, tap *tap, room string) (done []string, errs []error) {
+	t.Helper()
+	self := func(row string) string { return row }
+	errs = write(t.Context(), tap, room, []string{"add a", "add b", "delete c"}, self, func(good []string) []error {
+		done = append(done, good...)
+		return nil
+	})
+	return done, errs
+}
+
+func TestKindsOfFaults(t *testing.T) {
+	for _, tt := range []struct {
+		room, spec string
+		done       string // what reaches the kernel
+		failed     string
+		is         []error
+	}{
+		{roomServers, "next", "", "add a add b delete c", nil},
+		{roomServers, "next hang", "", "add a add b delete c", []error{vserver.ErrUnknown, context.DeadlineExceeded}},
+		{roomServers, "next late", "add a add b delete c", "", nil},
+		{roomServers, "next lost", "add a add b delete c", "add a add b delete c", []error{vserver.ErrUnknown}},
+		{roomServers, "next ENOBUFS", "add a add b delete c", "add a add b delete c", []error{vserver.ErrUnknown}},
+		{roomRules, "next ENOBUFS", "", "add a add b delete c", nil},
+		{roomSets, "always EBUSY", "", "add a add b delete c", []error{ipset.ErrBusy}},
+		{roomLinks, "for 1 ENOENT", "", "add a add b delete c", []error{link.ErrNotExist}},
+		{roomLinks, "nth 2", "add a add b delete c", "", nil},
+		{roomLinks, "next EEXIST", "add a add b delete c", "", nil}, // a success to the room
+		{roomSets, "next interrupted", "add a add b delete c", "", nil},
+		{roomServers, "row b", "add a delete c", "add b", nil},
+		{roomServers, "row b lost", "add a add b delete c", "add b", []error{vserver.ErrUnknown}},
+		{roomServers, "row c ENOENT", "add a add b delete c", "", nil}, // a success to the room
+	} {
+		t.Run(tt.room+" "+tt.spec, func(t *testing.T) {
+			tap := newTap()
+			if err := tap.plan(tt.room, strings.Fields(tt.spec)); err != nil {
+				t.Fatal(err)
+			}
+			done, errs := batch(t, tap, tt.room)
+			if got := strings.Join(done, " "); got != tt.done {
+				t.Errorf("carried out: %q, want %q", got, tt.done)
+			}
+			var failed []string
+			for i, err := range errs {
+				if err != nil {
+					failed = append(failed, []string{"add a", "add b", "delete c"}[i])
+				}
+				for _, want := range append(tt.is, errInjected) {
+					if err != nil && !errors.Is(err, want) {
+						t.Errorf("%v is not %v", err, want)
+					}
+				}
+			}
+			if got := strings.Join(failed, " "); got != tt.failed {
+				t.Errorf("failed: %q, want %q", got, tt.failed)
+			}
+		})
+	}
+}
+
+// What a room never says of a list is not said of one: the fault waits for a write.
+func TestListsAreNeverAbsent(t *testing.T) {
+	for _, kind := range []FaultKind{"ENOENT", "EEXIST", Lost} {
+		for _, room := range Rooms() {
+			if kind.can(room, reads) || kind.can(room, looks) {
+				t.Errorf("a list of %s may be answered by %s", room, kind)
+			}
+		}
+	}
+	tap := newTap()
+	if err := tap.plan(roomServers, []string{"next", "ENOENT"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read(t.Context(), tap, roomServers, func(context.Context) (int, error) { return 1, nil }); err != nil {
+		t.Error(err)
+	}
+	if _, errs := batch(t, tap, roomServers); !errors.Is(errs[0], vserver.ErrNotExist) {
+		t.Errorf("the write after it: %v", errs)
+	}
+}
+
+// Trouble of one row takes the middle one and stays with it, and is told of once.
+func TestTroubleOfOneRow(t *testing.T) {
+	tap, struck := newTap(), 0
+	tap.struck = func() { struck++ }
+	tap.add(&fault{room: roomSets, times: endless, kind: Fail, one: true, trouble: true})
+	for range 3 {
+		if done, _ := batch(t, tap, roomSets); !slices.Equal(done, []string{"add a", "delete c"}) {
+			t.Errorf("carried out: %v", done)
+		}
+	}
+	if hits, lasts := tap.lasting(); struck != 1 || hits != 3 || !lasts {
+		t.Errorf("told %d times of %d hits, lasting %t", struck, hits, lasts)
+	}
+	tap.endTrouble()
+	if done, _ := batch(t, tap, roomSets); len(done) != 3 {
+		t.Errorf("carried out after the end: %v", done)
+	}
+}
+
+// A call that hangs ends with its context, or at its deadline.
+func TestHangEnds(t *testing.T) {
+	tap := newTap()
+	if err := tap.plan(roomRules, []string{"always", "hang"}); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	if _, errs := batch(t, tap, roomRules); !errors.Is(errs[0], context.DeadlineExceeded) || time.Since(start) < quickCall {
+		t.Errorf("after %s: %v", time.Since(start), errs[0])
+	}
+	tap.kill()
+	if _, errs := batch(t, tap, roomRules); !errors.Is(errs[0], errDead) {
+		t.Errorf("of a dead process: %v", errs[0])
+	}
+}
