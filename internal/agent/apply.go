@@ -167,7 +167,7 @@ func (a *Agent) inspect(ctx context.Context) {
 		a.auditing = true
 		var err error
 		if moved, err = a.readAgain(ctx); err != nil {
-			a.auditFailed(err)
+			a.auditFailed(ctx, err)
 		}
 	}
 	start := time.Now()
@@ -182,7 +182,7 @@ func (a *Agent) inspect(ctx context.Context) {
 	a.audit.arm(next)
 	if err != nil && ctx.Err() == nil {
 		a.log.Warn("part of the audit failed, will be read again", zap.Error(err))
-		a.auditFailed(err)
+		a.auditFailed(ctx, err)
 	}
 	if done {
 		a.stats.auditError, a.round.failed = a.round.failed, nil
@@ -195,7 +195,7 @@ func (a *Agent) inspect(ctx context.Context) {
 	switch {
 	case moved || drift.Total() > 0:
 		a.apply(ctx, false)
-	case done && err == nil && !a.retry.set: // a quiet node is in step all the same
+	case done && err == nil && a.stats.auditError == nil && !a.retry.set: // a quiet node is in step all the same
 		a.inStep()
 		a.tellPass(start, true, true)
 	}
@@ -203,7 +203,10 @@ func (a *Agent) inspect(ctx context.Context) {
 
 // auditFailed notes what a round could not read. It is told of until a round reads
 // everything.
-func (a *Agent) auditFailed(err error) {
+func (a *Agent) auditFailed(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return // told to stop: what was interrupted is no failure
+	}
 	a.round.failures.Add(1)
 	a.round.failed, a.stats.auditError = err, err
 }

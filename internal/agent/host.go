@@ -81,10 +81,9 @@ func (a *Agent) needHost(ctx context.Context) error {
 // has. What cannot be read now, the next audit reads.
 func (a *Agent) readAgain(ctx context.Context) (changed bool, err error) {
 	if err := a.readHost(ctx); err != nil {
-		if ctx.Err() != nil {
-			return false, nil // told to stop
+		if ctx.Err() == nil {
+			a.log.Warn("host cannot be read, what was known of it holds", zap.Error(err))
 		}
-		a.log.Warn("host cannot be read, what was known of it holds", zap.Error(err))
 		return false, err
 	}
 	concerned, changed := a.adopt()

@@ -59,3 +59,22 @@ func TestAuditThatCannotReadIsTold(t *testing.T) {
 		}
 	})
 }
+
+// A round that could not read the machine does not say that the node is in step.
+func TestBlindRoundIsNoSignOfLife(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		w.SetState(model.FromFile, source.Complete)
+		w.after(31 * time.Second)
+		before := w.loop.Condition().Updated
+		w.host.failing(errors.New("no answer"))
+		w.after(time.Minute)
+		if now := w.loop.Condition().Updated; !now.Equal(before) {
+			w.Errorf("in step at %s, after rounds that could not read the host; before them at %s", now, before)
+		}
+		w.host.failing(nil)
+		w.after(time.Minute)
+		if now := w.loop.Condition().Updated; !now.After(before) {
+			w.Errorf("not in step since %s", now)
+		}
+	})
+}
