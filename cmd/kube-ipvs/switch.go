@@ -43,9 +43,26 @@ func (p *program) leaveIPVS(ctx context.Context) error {
 	drain := p.live.now().Drain
 	p.log.Info("ipvs mode left something here, which goes when its connections had their time", zap.Duration("in", drain))
 	if p.await(ctx, drain, func() bool { return len(p.known.Unsynced()) == 0 }) { // what is not known may be carried by IPVS alone
-		p.sweepIPVS(ctx, k)
+		insist(ctx, func() bool { return p.sweepIPVS(ctx, k) })
 	}
 	return nil
+}
+
+// The pauses between tries of what has to be done once.
+const (
+	insistMin = time.Second
+	insistMax = time.Minute
+)
+
+// insist does something until it is done, or ctx ends.
+func insist(ctx context.Context, do func() (done bool)) {
+	for pause := insistMin; !do(); pause = min(2*pause, insistMax) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
 }
 
 // await waits for a time again and again until something is so; false: ctx ended.
@@ -77,36 +94,43 @@ func (k *kernel) holdsIPVS(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// sweepIPVS removes what ipvs mode has left. The loop does it, for the rules are its own.
-func (p *program) sweepIPVS(ctx context.Context, k *kernel) {
+// sweepIPVS removes what ipvs mode has left, and tells whether nothing remains to be done.
+// The loop does it, for the rules are its own.
+func (p *program) sweepIPVS(ctx context.Context, k *kernel) (done bool) {
 	both := model.Families()
 	k.rules, k.own = p.kernel.rules, p.kernel.own
 	mode := k.newMode(p.log, fixed(p.live.now()), both[:], nil)
-	var failed error
 	removed := 0
 	err := p.loop.Repair(ctx, func(ctx context.Context) error {
 		if p.ipvsMode() != nil {
-			failed = errors.New("ipvs mode uses it again") // promoted meanwhile
-			return failed
+			return errUsedAgain // promoted meanwhile
 		}
-		if failed = knowHost(ctx, mode, k.link); failed == nil {
-			failed = dataplane.Sweep(ctx, mode.HandOver(ipvs.SuccessorOurs), func(r dataplane.Result) { removed += r.Total().Written() })
+		if err := knowHost(ctx, mode, k.link); err != nil {
+			return err
 		}
-		if failed == nil {
-			p.kernel.bound.Store(false)
-			p.carrier.Load().rules.Rebase()
-			p.kernel.tuner.RestoreKeys(ctx, slices.Concat(ipvsAlone, strictARP)...) // each is logged
+		if err := dataplane.Sweep(ctx, mode.HandOver(ipvs.SuccessorOurs), func(r dataplane.Result) { removed += r.Total().Written() }); err != nil {
+			return err
 		}
-		return failed
+		p.kernel.bound.Store(false)
+		p.carrier.Load().rules.Rebase()
+		p.kernel.tuner.RestoreKeys(ctx, slices.Concat(ipvsAlone, strictARP)...) // each is logged
+		return nil
 	})
 	switch {
 	case ctx.Err() != nil: // told to stop
+	case errors.Is(err, errUsedAgain):
+		p.log.Info("what ipvs mode left stays", zap.Error(err))
 	case err != nil:
-		p.log.Warn("some of what ipvs mode left stays", zap.Error(err))
+		p.log.Warn("some of what ipvs mode left stays, and will be tried again", zap.Error(err))
+		return false
 	default:
 		p.log.Info("what ipvs mode left is removed", zap.Int("rows", removed))
 	}
+	return true
 }
+
+// errUsedAgain: what one mode had left another one carries by now.
+var errUsedAgain = errors.New("ipvs mode uses it again")
 
 // lookForIPVS is how often a node that fell back asks whether it has IPVS by now.
 const lookForIPVS = 15 * time.Second
