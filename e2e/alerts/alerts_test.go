@@ -167,6 +167,7 @@ var cases = []struct {
 	{"KubeIPVSDrift", `kube_ipvs_rows_drifted_total{` + node + `, table="chains"} 0+1x60`, `kube_ipvs_rows_drifted_total{` + node + `, table="chains"} 0x20 4x60`},
 	{"KubeIPVSSlowProgramming", programming("0+1x60", "0x60"), programming("0+1x60", "0+1x60")},
 	{"KubeIPVSKernelTimeouts", `kube_ipvs_kernel_call_timeouts_total{` + node + `, room="link"} 0x30 1x30`, `kube_ipvs_kernel_call_timeouts_total{` + node + `, room="link"} 3x60`},
+	{"KubeIPVSBlind", `kube_ipvs_audit_failures_total{` + node + `} 0+1x60`, `kube_ipvs_audit_failures_total{` + node + `} 0x5 3x60`},
 	{"KubeIPVSWatchOld", `kube_ipvs_watch_age_seconds{` + node + `, kind="Service"} 0+60x60`, `kube_ipvs_watch_age_seconds{` + node + `, kind="Service"} 0+60x6 0+60x6 0x60`},
 	{"KubeIPVSWatchFailing", `kube_ipvs_watch_failing{` + node + `, kind="Node", reason="Forbidden"} 1x60`, `kube_ipvs_watch_failing{` + node + `, kind="Node", reason="Timeout"} 1x3 stale`},
 	{"KubeIPVSConfigRefused", `kube_ipvs_config_last_reload_successful{` + node + `} 1 0x60`, `kube_ipvs_config_last_reload_successful{` + node + `} 0x3 1x60`},
