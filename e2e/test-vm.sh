@@ -9,7 +9,8 @@
 #
 # Groups: runner (the VM runner itself), rooms (each kernel room's contract on the real kernel), scenarios (the files of
 # e2e/scenarios with the real program), packet (client, node and backend namespaces, real packets), promotion (the same on a kernel
-# that gets IPVS later). KUBE_IPVS_E2E_MINUTES is how long the packet group may take, 43 if not set.
+# that gets IPVS later). KUBE_IPVS_E2E_MINUTES is how long the packet group may take, 43 if not set. RACE=1 builds all
+# of it with the race detector.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -49,8 +50,17 @@ in_guest() {
 		-env "KUBE_IPVS_E2E_KILLS=${KUBE_IPVS_E2E_KILLS:-}" -env "KUBE_IPVS_E2E_SOAK=${KUBE_IPVS_E2E_SOAK:-}" -env "KUBE_IPVS_E2E_SERVICES=${KUBE_IPVS_E2E_SERVICES:-}" -- "$@" >"bin/vm-$group.log"
 }
 
-# binary NAME PACKAGE: a static test binary.
-binary() { CGO_ENABLED=0 go test -c -o "bin/$1.test" "$2"; }
+# compile COMMAND ARGUMENT...: go, for the guest: static, or with the race detector, whose C library the guest's tools bring along.
+compile() {
+	if [ -n "${RACE:-}" ]; then
+		CGO_ENABLED=1 go "$1" -race -tags netgo,osusergo "${@:2}"
+	else
+		CGO_ENABLED=0 go "$@"
+	fi
+}
+
+# binary NAME PACKAGE: a test binary.
+binary() { compile test -c -o "bin/$1.test" "$2"; }
 
 # has_iptables: whether tests of rules run on this machine's own kernel, with both backends.
 has_iptables() {
@@ -120,7 +130,8 @@ count() { grep -cE "^ *--- $1:" "bin/vm-$2.log" || true; }
 
 mkdir -p bin
 say 'building the program and the runner'
-CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/kube-ipvs ./e2e/vm/vmrun
+compile build -trimpath -o bin/ ./cmd/kube-ipvs
+CGO_ENABLED=0 go build -trimpath -o bin/ ./e2e/vm/vmrun
 status=0
 for group in "${groups[@]}"; do
 	start=$SECONDS

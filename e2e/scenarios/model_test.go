@@ -37,7 +37,7 @@ func TestModel(t *testing.T) {
 	}
 	h := &walk.Hunt{
 		Open:     func() (walk.Node, error) { return walk.NewFakes(), nil },
-		Patience: 5 * time.Second, Again: 2 * time.Second, Tries: 2, Budget: walk.Budget{Runs: 400, Time: 2 * time.Minute},
+		Patience: time.Minute, Again: 10 * time.Second, Tries: 2, Budget: walk.Budget{Runs: 400, Time: 2 * time.Minute},
 		Dir: keeping(t), Count: &walk.Count{},
 		Repeat: func(w walk.Walk) string {
 			return fmt.Sprintf("make model SEED=%d OPS=%d", w.Seed, min(opsAWalk, total))
