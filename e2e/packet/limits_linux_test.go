@@ -14,8 +14,115 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 )
 
+// limit is what a process may lack.
+type limit struct {
+	name  string
+	shell string // takes it away; $RUN is the run directory, and exec "$@" ends it
+	ends  bool   // the agent cannot run
+	waits bool   // it runs and carries nothing new; otherwise it carries what it is given
+	says  string // what it prints, if anything
+}
+
+// lacks starts a program that lacks a capability.
+func lacks(capability string) string {
+	return fmt.Sprintf(`exec setpriv --bounding-set=-%s --inh-caps=-%[1]s -- "$@"`, capability)
+}
+
+var limits = []limit{
+	{name: "nothing is lacking", shell: `exec "$@"`},
+	{name: "CAP_NET_ADMIN", shell: lacks("net_admin"), ends: true, says: "remedy: run as root, or with CAP_NET_ADMIN and CAP_NET_RAW"},
+	{name: "CAP_NET_RAW", shell: lacks("net_raw"), waits: true, says: "take CAP_NET_RAW"},
+	{name: "CAP_SYS_MODULE", shell: lacks("sys_module")},
+	{name: "CAP_SYS_ADMIN", shell: lacks("sys_admin")},
+	{name: "CAP_DAC_OVERRIDE", shell: lacks("dac_override")},
+	{name: "CAP_SYS_RESOURCE", shell: lacks("sys_resource"), says: "out-of-memory score stays"},
+	{name: "room in the run directory", shell: `mount -t tmpfs -o size=4k tmpfs $RUN; head -c 8192 /dev/zero >$RUN/fill || true; exec "$@"`, says: "no space left on device"},
+	{name: "a run directory to write to", shell: `mount -t tmpfs -o ro tmpfs $RUN; exec "$@"`, ends: true, says: "--run-dir"},
+	{name: "a /proc/sys to write to", shell: `mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; exec "$@"`, waits: true, says: "net.ipv4.vs.conntrack"},
+	{name: "memory", shell: `export GOMEMLIMIT=16MiB; exec "$@"`},
+}
+
 // limitWatched is how long an agent is watched that lacks something.
 const limitWatched = 10 * time.Second
+
+// TestLimits starts the agent without something that it is used to: it says what, and either ends or carries what it is given, and it
+// never tries all the time.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.pod1.serve(t, 8080)
+	table := newTable("lacking", "runs", "carries", "warnings", "processes in 10s", "CPU in 10s", "check", "it says")
+	for i, tt := range limits {
+		t.Run(tt.name, func(t *testing.T) {
+			w.node.shell(t, "sysctl -qw net.ipv4.vs.conntrack=0 || true") // there is no such key before the first start
+			n := newAgent(t, w.node, "--cluster-cidr", clusters)
+			s := service{name: fmt.Sprintf("limited-%d", i), vip: pair{v4: fmt.Sprintf("10.96.2.%d", i+1)}, ports: webPorts()[:1], backends: endpoints(w.pod1)}
+			n.write(t, s)
+			n.launch(t, append(tt.under(n), n.flags...))
+			calls, cpu := "-", time.Duration(0)
+			if !tt.ends {
+				tt.settle(t, w, n, s.vip.v4)
+				calls, cpu = tt.watch(t, n)
+				if _, err := n.stop(t); err != nil {
+					t.Errorf("SIGTERM: %v", err)
+				}
+			} else if err := n.wait(t); err == nil {
+				t.Error("it ended, and with success")
+			}
+			table.row(tt.name, !tt.ends, !tt.ends && !tt.waits, n.warnings(), calls, cpu, tt.checked(n), n.firstSaid(tt.says))
+			if err := n.hasSaid(tt.says); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Logf("figure: what an agent says and does that lacks something\n%s", table)
+}
+
+// settle waits until the agent carries the address that is new, or says that it cannot.
+func (l limit) settle(t *testing.T, w *world, n *proxy, addr string) {
+	t.Helper()
+	poll(t, "answers, or a reason", settleTimeout, func() error {
+		if l.waits {
+			return n.hasSaid("apply failed")
+		}
+		if got := w.outside.askFor(silence, backend.TCP, addr, 80, 1); got.OK != 1 {
+			return fmt.Errorf("%s", text(got))
+		}
+		return nil
+	})
+}
+
+// watch counts what the agent does in a while in which there is nothing to do, or nothing that it can.
+func (l limit) watch(t *testing.T, n *proxy) (calls string, cpu time.Duration) {
+	t.Helper()
+	before, called, said := n.cpu(t), n.metric(t, ruleCalls), n.warnings()
+	time.Sleep(limitWatched)
+	processes, warnings := n.metric(t, ruleCalls)-called, n.warnings()-said
+	if processes > 20 || warnings > 20 {
+		t.Errorf("%.0f processes and %d warnings in %s", processes, warnings, limitWatched)
+	}
+	if fails := n.hasSaid("apply failed") == nil; fails != l.waits {
+		t.Errorf("something fails: %t, want %t", fails, l.waits)
+	}
+	return fmt.Sprint(processes), n.cpu(t) - before
+}
+
+// under is the command line that runs the program without something, in a mount namespace of its own.
+func (l limit) under(n *proxy) []string {
+	return []string{"unshare", "-m", "sh", "-ec", "RUN=" + n.runDir()[1] + "\n" + l.shell, "sh", program()}
+}
+
+// checked is the first that kube-ipvs check finds wrong under the same limit.
+func (l limit) checked(n *proxy) string {
+	args := append(l.under(n), "check")
+	out, _ := n.try(args[0], append(args[1:], n.flags...)...) // the exit status is that of what is found
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, "FAIL") || strings.Contains(line, "fail") {
+			return brief(line)
+		}
+	}
+	return "fit"
+}
 
 // warnings are how many lines the agent has printed that a person should read.
 func (n *proxy) warnings() int {
@@ -26,6 +133,14 @@ func (n *proxy) warnings() int {
 		}
 	}
 	return count
+}
+
+// hasSaid fails unless the agent has printed something.
+func (n *proxy) hasSaid(what string) error {
+	if !strings.Contains(n.output.String(), what) {
+		return fmt.Errorf("not a word of %q:\n%s", what, n.output.tail())
+	}
+	return nil
 }
 
 // firstSaid is the first line with a text.
