@@ -79,7 +79,7 @@ func ask(about string, c *pod, to pair, port int, want outcome, by ...backend.Pr
 // Requests of one question: enough to meet each of several endpoints although other questions take turns with it.
 const (
 	fewest = 4
-	most   = 24
+	most   = 60
 )
 
 // put makes the requests, and judges.
