@@ -37,7 +37,8 @@ func (c *caller) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 	o.LabelSelector, o.FieldSelector = c.labels, c.fields
 	limited, cancel := context.WithTimeout(ctx, listLimit)
 	defer cancel()
-	in, err := c.list(withReporter(limited, c.fails(ctx, "list")), o)
+	limited = withAllowance(withReporter(limited, c.fails(ctx, "list")), newAllowance(c.source.mostList))
+	in, err := c.list(limited, o)
 	if err != nil {
 		c.fails(ctx, "list")(err)
 		return nil, err
@@ -56,7 +57,7 @@ func (c *caller) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 func (c *caller) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.LabelSelector, o.FieldSelector = c.labels, c.fields
 	s := newStream(ctx, c, o.SendInitialEvents != nil && *o.SendInitialEvents)
-	in, err := c.watch(withReporter(s.ctx, s.fault), o)
+	in, err := c.watch(withAllowance(withReporter(s.ctx, s.fault), s.allowance), o)
 	if err == nil {
 		go s.run(in)
 		return s, nil

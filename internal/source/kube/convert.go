@@ -57,6 +57,9 @@ func (k *kind) convert(obj runtime.Object) (*converted, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %T among the %s: %w", errStrange, obj, k.name, err)
 	}
+	if in.GetName() == "" {
+		return nil, fmt.Errorf("%w: %T without a name among the %s", errStrange, obj, k.name)
+	}
 	c := &converted{value: k.read(obj)}
 	if c.value == nil {
 		return nil, fmt.Errorf("%w: %s/%s among the %s is a %T", errStrange, in.GetNamespace(), in.GetName(), k.name, obj)
@@ -88,11 +91,15 @@ func (k *kind) convertList(in runtime.Object) (*list, error) {
 	return out, err
 }
 
-// bookmark is what is left of one: its version, and whether it ends a streamed list.
+// bookmark is what is left of one: its version, and whether it ends a streamed list. With
+// no version the next watch would begin anywhere, and miss what was deleted until then.
 func bookmark(obj runtime.Object) (c *converted, endsList bool, err error) {
 	in, err := meta.Accessor(obj)
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: bookmark of type %T: %w", errStrange, obj, err)
+	}
+	if in.GetResourceVersion() == "" {
+		return nil, false, fmt.Errorf("%w: a bookmark without a version", errStrange)
 	}
 	c = &converted{}
 	c.meta.ResourceVersion = in.GetResourceVersion()

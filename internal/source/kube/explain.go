@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -43,7 +44,8 @@ type callError struct {
 }
 
 func (e *callError) Error() string {
-	text := fmt.Sprintf("%s %s: %s: %v", e.verb, e.kind, e.problem, e.cause)
+	cause := cmp.Or(e.cause.Error(), "an error without a word")
+	text := fmt.Sprintf("%s %s: %s: %s", e.verb, e.kind, e.problem, cause)
 	if e.remedy != "" {
 		text += "; " + e.remedy
 	}
@@ -74,6 +76,7 @@ var causes = []struct {
 	{NotAPI, status(http.StatusMultipleChoices, http.StatusInternalServerError-1), "the API server does not understand us", "is the server's URL right, and it not older than Kubernetes 1.21?"},
 	{Timeout, among(syscall.ECONNRESET, syscall.EPIPE), "the connection to the API server broke", ""},
 	{NotAPI, unreadable, "what answers does not write like a Kubernetes API server", "is the server's URL right, or a proxy in between?"},
+	{NotAPI, senseless, "what answers does not write like a Kubernetes API server", "is the server's URL right, or a proxy in between?"},
 	{Other, func(error) bool { return true }, "the call failed", ""},
 }
 
@@ -159,12 +162,17 @@ func unreadable(err error) bool {
 	if errors.Is(err, errStrange) {
 		return true
 	}
-	for _, text := range []string{"couldn't get version/kind", "unable to decode", "no kind ", "serializer", "malformed HTTP", "0-length response", "does not appear to be a protobuf message", "illegal tag", "illegal wireType", "proto: ", "unexpected EOF"} {
+	for _, text := range []string{"couldn't get version/kind", "unable to decode", "no kind ", "serializer", "malformed HTTP", "0-length response", "does not appear to be a protobuf message", "illegal tag", "illegal wireType", "proto: ", "unexpected EOF", "json: cannot unmarshal", "gzip: ", "stopped after 10 redirects", errEndless.Error()} {
 		if strings.Contains(err.Error(), text) {
 			return true
 		}
 	}
 	return false
+}
+
+// senseless: an event of type ERROR with an object that tells of none.
+func senseless(err error) bool {
+	return as[*apierrors.UnexpectedObjectError](err) || status(0, http.StatusMultipleChoices-1)(err)
 }
 
 // undecodable: client-go makes an internal error of a server of what it cannot read

@@ -31,5 +31,13 @@ const (
 	calm = 2 * time.Minute
 )
 
+// What is read of an answer before something came of it. The limit of an event is that
+// of client-go for those in protobuf; etcd takes objects of 1.5 MB at most. Lists are 50 MB
+// for 10,000 slices of 100 endpoints, twice that for 5,000 Nodes or in JSON.
+const (
+	mostEvent = 16 << 20
+	mostList  = 512 << 20
+)
+
 // remind is how often the log may repeat what is wrong.
 const remind = 5 * time.Minute

@@ -17,7 +17,8 @@ func withReporter(ctx context.Context, tell func(error)) context.Context {
 
 // report wraps a transport. client-go tries many things again by itself, for
 // minutes, and hides some: a watch that timed out ten times is an empty watch, without
-// an error. Whoever looks at Progress shall see the first.
+// an error. Whoever looks at Progress shall see the first. And it reads whatever it is
+// sent; see allowance.
 func report(next http.RoundTripper) http.RoundTripper { return &reporter{next} }
 
 type reporter struct{ next http.RoundTripper }
@@ -25,6 +26,9 @@ type reporter struct{ next http.RoundTripper }
 // RoundTrip implements http.RoundTripper.
 func (r *reporter) RoundTrip(q *http.Request) (*http.Response, error) {
 	a, err := r.next.RoundTrip(q)
+	if err == nil {
+		bound(q, a)
+	}
 	tell, ok := q.Context().Value(reporterKey{}).(func(error))
 	switch {
 	case !ok || q.Context().Err() != nil:

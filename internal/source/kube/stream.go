@@ -31,17 +31,19 @@ type stream struct {
 	result  chan watch.Event
 	began   time.Time
 
-	timer   *time.Timer
-	mute    atomic.Bool // the timer ended it
-	faulted atomic.Bool // something was noted already
-	tell    func(error)
+	// allowance is for one event.
+	allowance *allowance
+	timer     *time.Timer
+	mute      atomic.Bool // the timer ended it
+	faulted   atomic.Bool // something was noted already
+	tell      func(error)
 	// listing: the bookmark that ends a streamed list has not come. Before run it
 	// belongs to the caller, then to run.
 	listing bool
 }
 
 func newStream(ctx context.Context, c *caller, listing bool) *stream {
-	s := &stream{caller: c, stopped: make(chan struct{}), result: make(chan watch.Event), began: time.Now(), listing: listing}
+	s := &stream{caller: c, stopped: make(chan struct{}), result: make(chan watch.Event), began: time.Now(), listing: listing, allowance: newAllowance(mostEvent)}
 	s.tell = c.fails(ctx, "watch")
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.timer = time.AfterFunc(s.patience(), func() { s.mute.Store(true); s.cancel() })
@@ -109,6 +111,7 @@ func (s *stream) pass(e watch.Event, ok, first bool) bool {
 		s.closed(first)
 		return false
 	}
+	s.allowance.renew()
 	out := s.take(e)
 	s.timer.Reset(s.patience())
 	return s.send(out) && out.Type != watch.Error
