@@ -24,6 +24,7 @@ import (
 
 // drains are the destinations that drain, by their server.
 type drains struct {
+	began time.Time // of which turns are counted
 	of    map[vserver.ServerKey]map[vserver.DestinationKey]drain
 	count int
 	ended map[dataplane.DrainEnd]uint64
@@ -69,7 +70,7 @@ const (
 )
 
 func newDrains() drains {
-	return drains{of: map[vserver.ServerKey]map[vserver.DestinationKey]drain{}, ended: map[dataplane.DrainEnd]uint64{}}
+	return drains{began: time.Now(), of: map[vserver.ServerKey]map[vserver.DestinationKey]drain{}, ended: map[dataplane.DrainEnd]uint64{}}
 }
 
 // deadline is when a drain ends at the latest; false for never.
@@ -290,7 +291,7 @@ func (m *Mode) countable(now time.Time) map[vserver.DestinationKey]struct{} {
 		if now.Before(one.look) {
 			continue
 		}
-		m.drains.of[k.Server][k] = one.counted(now)
+		m.drains.of[k.Server][k] = m.drains.counted(one, now)
 		if have, there := m.destinations.Believed(k); there && have.Weight == 0 {
 			out[k] = struct{}{}
 		}
@@ -299,17 +300,20 @@ func (m *Mode) countable(now time.Time) map[vserver.DestinationKey]struct{} {
 }
 
 // counted puts off the next look.
-func (d drain) counted(now time.Time) drain {
+func (d *drains) counted(one drain, now time.Time) drain {
 	period := lookSeldom
-	if _, limited := d.deadline(); limited {
+	if _, limited := one.deadline(); limited {
 		period = lookOften
 	}
-	d.look = nextTurn(now, period)
-	return d
+	one.look = d.nextTurn(now, period)
+	return one
 }
 
-// nextTurn is the next of the times that all drains have in common.
-func nextTurn(now time.Time, period time.Duration) time.Time { return now.Truncate(period).Add(period) }
+// nextTurn is the next of the times that all drains have in common. They are counted from
+// a moment of this process: multiples of the time of day would be of a clock that is set.
+func (d *drains) nextTurn(now time.Time, period time.Duration) time.Time {
+	return d.began.Add(now.Sub(d.began).Truncate(period) + period)
+}
 
 // nextLook is when the first of all is counted again; the zero time without any.
 func (d *drains) nextLook() (first time.Time) {
@@ -330,7 +334,7 @@ func (d *drains) judge(k vserver.DestinationKey, c vserver.Connections, now time
 		one.idle = time.Time{}
 	case !c.Idle(): // what is closed is remembered for a minute or two
 		one.idle = time.Time{}
-		one.look = nextTurn(now, lookSeldom)
+		one.look = d.nextTurn(now, lookSeldom)
 	case one.idle.IsZero():
 		one.idle = now
 		fallthrough

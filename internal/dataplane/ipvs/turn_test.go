@@ -1,0 +1,24 @@
+package ipvs
+
+import (
+	"testing"
+	"time"
+)
+
+// Turns are of the clock that nobody sets, and the same for whoever asks within one.
+func TestTurnsAreOfTheMonotonicClock(t *testing.T) {
+	d := newDrains()
+	for _, after := range []time.Duration{0, time.Millisecond, 3 * time.Second, lookOften, time.Hour} {
+		now := d.began.Add(after)
+		got := d.nextTurn(now, lookOften)
+		if wall := got.Round(0); got == wall {
+			t.Errorf("after %s: the turn at %v has lost its monotonic reading", after, got)
+		}
+		if left := got.Sub(now); left <= 0 || left > lookOften {
+			t.Errorf("after %s: the next turn is in %s", after, left)
+		}
+	}
+	if a, b := d.nextTurn(d.began.Add(time.Second), lookOften), d.nextTurn(d.began.Add(2*time.Second), lookOften); a != b {
+		t.Errorf("two turns, %v and %v", a, b)
+	}
+}
