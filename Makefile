@@ -15,7 +15,7 @@ IMAGE     ?= kube-ipvs:dev
 PLATFORMS ?=
 PUSH      ?=
 
-.PHONY: help build reproducible sbom man demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover recordings faults e2e-kills e2e-million soak model model-vm bench-memory bench-iptables bench-peers bench-limits bench-looks bench-fleet cover bench bench-micro profile alerts dashboard fuzz golden lint verify vuln image manifests clean
+.PHONY: help build reproducible sbom man demo test test-unit race test-vm e2e-iptables e2e-kube e2e-takeover recordings faults e2e-kills e2e-million soak model model-vm storm bench-memory bench-iptables bench-peers bench-limits bench-looks bench-fleet cover bench bench-micro profile alerts dashboard fuzz golden lint verify vuln image manifests clean
 
 help: ## this list
 	@echo 'kube-ipvs: Kubernetes Services on the kernel'"'"'s IP Virtual Server'
@@ -101,6 +101,10 @@ model: ## random walks on fakes against a fresh compile; OPS=1000000 operations,
 model-vm: ## the same with the program on a kernel with IPVS, for MINUTES=10 or until OPS=1000 are done
 	@OPS='$(OPS)' SEED='$(SEED)' MINUTES='$(MINUTES)' e2e/test-vm.sh model
 	@grep -E 'so far|model test' bin/vm-model.log | tail -n 1
+
+storm: ## FOR=1m of 10,000 changes of slices a second from an API server, on fakes; and a list of 50 MB
+	@KUBE_IPVS_STORM=$(or $(FOR),1m) $(GO) test -count=1 -v -run '^TestStorm$$' ./internal/testkit/scenario
+	@KUBE_IPVS_STORM=1 $(GO) test -count=1 -v -run '^TestLongList$$' ./internal/source/kube
 
 bench-memory: ## RSS and live heap with 10,000 Services x 10 endpoints of a real API server
 	@KUBE_IPVS_E2E_MEMORY=$${KUBE_IPVS_E2E_MEMORY:-10000x10} e2e/test-kube.sh TestMemory

@@ -127,16 +127,20 @@ func encode(obj k8sruntime.Object, gv schema.GroupVersion, kind string) []byte {
 	return out
 }
 
-// stream is the watch events of a streamed list, each framed by its length in four
-// bytes.
+// watchFrame is an event of a watch, framed by its length in four bytes.
+func watchFrame(event string, obj k8sruntime.Object, gv schema.GroupVersion, kind string) []byte {
+	raw := metav1.WatchEvent{Type: event, Object: k8sruntime.RawExtension{Raw: encode(obj, gv, kind)}}
+	body, err := raw.Marshal() // the envelope of an event has no envelope
+	if err != nil {
+		panic(err)
+	}
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
+}
+
+// stream is the watch events of a streamed list.
 func (b bulk) stream(kind string) (out []byte) {
 	send := func(event string, obj k8sruntime.Object, gv schema.GroupVersion, kind string) {
-		raw := metav1.WatchEvent{Type: event, Object: k8sruntime.RawExtension{Raw: encode(obj, gv, kind)}}
-		body, err := raw.Marshal() // the envelope of an event has no envelope
-		if err != nil {
-			panic(err)
-		}
-		out = append(binary.BigEndian.AppendUint32(out, uint32(len(body))), body...)
+		out = append(out, watchFrame(event, obj, gv, kind)...)
 	}
 	end := metav1.ObjectMeta{ResourceVersion: "999999", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}
 	switch kind {

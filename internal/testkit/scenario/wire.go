@@ -245,7 +245,11 @@ func planned(c config.Config, in inputs, host model.Host) (map[string]string, er
 	if err := in.deliver(known, c.SourceDir); err != nil {
 		return nil, err
 	}
-	batch := known.Take()
+	return wanted(c, host, known.Take())
+}
+
+// wanted prints what follows from a catalog that holds everything.
+func wanted(c config.Config, host model.Host, batch catalog.Batch) (map[string]string, error) {
 	mode, kinds := modeWithoutKernel(c)
 	host.Node, host.Nodes, host.Weights = batch.Node, batch.Nodes, batch.Weights
 	host.NodePorts = nodePorts(c)(host)
