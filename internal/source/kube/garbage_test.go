@@ -253,7 +253,7 @@ func TestListWithoutAnEnd(t *testing.T) {
 			ended := make(chan error, 1)
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() { ended <- src.Run(ctx, out) }()
-			defer func() { cancel(); <-ended }()
+			defer func() { cancel(); mustDo(t, <-ended) }()
 			p := trouble(t, src, kube.NotAPI)
 			mentions(t, p.Err, "longer than any", "more than 4 MiB", helps)
 			if logs.Len() != 1 {

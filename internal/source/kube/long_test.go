@@ -38,7 +38,6 @@ type crowd struct {
 	// breaks is how many lists break off in the middle before one is whole.
 	breaks int
 	asked  int
-	sent   int
 }
 
 func (c *crowd) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -127,7 +127,7 @@ func runWith(t *testing.T, log *zap.Logger, client kubernetes.Interface, o kube.
 func expect(t *testing.T, s *sink, want ...string) {
 	t.Helper()
 	slices.Sort(want)
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		diff := cmp.Diff(strings.Join(want, "\n"), s.String())
 		if diff == "" {
 			return
