@@ -1,10 +1,17 @@
 package kube_test
 
 import (
+	"flag"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-// No test leaves a goroutine behind, which then would be the room's.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// No test leaves a goroutine behind, which then would be the room's. Most of them wait out
+// the pauses between two tries, so many at once take no longer than few.
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "24"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
