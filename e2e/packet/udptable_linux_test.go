@@ -130,6 +130,13 @@ func (n *proxy) metric(t *testing.T, name string) float64 {
 // page is what the agent shows people, by its path.
 func (n *proxy) page(t *testing.T, path string) string {
 	t.Helper()
+	_, text := n.get(t, "http://127.0.0.1:10249"+path)
+	return text
+}
+
+// get asks the agent from its node.
+func (n *proxy) get(t *testing.T, url string) (code int, body string) {
+	t.Helper()
 	client := http.Client{Timeout: toolTimeout, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
@@ -140,10 +147,10 @@ func (n *proxy) page(t *testing.T, path string) string {
 			return conn, err
 		},
 	}}
-	resp, err := client.Get("http://127.0.0.1:10249" + path)
+	resp, err := client.Get(url)
 	n.must(t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	n.must(t, err)
-	return string(text)
+	return resp.StatusCode, string(text)
 }

@@ -1,0 +1,172 @@
+package packet
+
+import (
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
+)
+
+// Of the clock: how far it jumps, how long connections may drain meanwhile, how long a backend climbs, and for how long the
+// processor time of the agent is looked at.
+const (
+	jump       = 24 * time.Hour
+	jumpDrain  = time.Minute
+	jumpClimb  = 45 * time.Second
+	jumpWindow = 5 * time.Second
+)
+
+// setClock moves the clock of this machine, and nothing that counts from its boot.
+func setClock(t *testing.T, by time.Duration) {
+	t.Helper()
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_REALTIME, &now); err != nil {
+		t.Fatal(err)
+	}
+	then := unix.NsecToTimespec(now.Nano() + by.Nanoseconds())
+	if err := unix.ClockSettime(unix.CLOCK_REALTIME, &then); err != nil {
+		t.Fatalf("set the clock: %v", err)
+	}
+}
+
+// jumped is what is under way when the clock is set.
+type jumped struct {
+	*proxy
+	w      *world
+	rows   *watch
+	held   held // at a backend that has left, with a time
+	sticky pair
+	chosen string // the backend of whoever asks there
+}
+
+// spends is the processor time that the agent takes in a while.
+func (j *jumped) spends(t *testing.T) time.Duration {
+	t.Helper()
+	before, end := j.cpu(t), time.Now().Add(jumpWindow)
+	poll(t, "a while to pass", settleTimeout, func() error {
+		if left := time.Until(end); left > 0 {
+			return &waiting{left}
+		}
+		return nil
+	})
+	return j.cpu(t) - before
+}
+
+type waiting struct{ left time.Duration }
+
+func (w *waiting) Error() string { return w.left.String() + " are left" }
+
+// well asks everything that shows whether somebody has noticed.
+func (j *jumped) well(t *testing.T, when string) {
+	t.Helper()
+	j.held.ask(t)
+	if tally := j.w.visitor.ask(backend.TCP, j.sticky.v4, 80, 4); tally.OK != 4 || tally.Backends[j.chosen] != 4 {
+		t.Errorf("%s: a client was not kept on %s\n%s", when, j.chosen, text(tally))
+	}
+	for _, url := range []string{"http://127.0.0.1:10256/healthz", "http://127.0.0.1:10256/livez"} {
+		if code, body := j.get(t, url); code != http.StatusOK {
+			t.Errorf("%s: %s answers %d:\n%s", when, url, code, body)
+		}
+	}
+	before := j.shown(t).Audits
+	poll(t, "another round of the audit "+when, settleTimeout, func() error {
+		if now := j.shown(t).Audits; now <= before {
+			return &waiting{}
+		}
+		return nil
+	})
+}
+
+// TestClockJumps: the clock is set a day forward and two days back while connections drain, a client is kept on its backend,
+// a backend climbs and audits run. All of it counts from the boot of the machine: nothing ends early, nothing is late, nobody
+// spins, and what becomes idle under the clock that was set back goes in its time.
+func TestClockJumps(t *testing.T) {
+	if os.Getenv("KUBE_IPVS_E2E_CLOCK") == "" {
+		t.Skip("it sets the clock of the machine: the group promotion of e2e/test-vm.sh has one of its own")
+	}
+	w := newWorld(t)
+	web := w.web(t)
+	patient, climbing, sticky := web, web, web
+	patient.name, patient.vip, patient.annotations = "patient", pair{"10.96.0.85", "fd00:96::85"}, annotations{"drain": "1h"}
+	climbing.name, climbing.vip = "climbing", pair{"10.96.0.86", "fd00:96::86"}
+	climbing.annotations, climbing.backends = annotations{"scheduler": "wrr", "slow-start": jumpClimb.String()}, endpoints(w.pod2, w.remote1)
+	sticky.name, sticky.vip, sticky.affinity = "sticky", pair{"10.96.0.87", "fd00:96::87"}, 600
+	n := newAgent(t, w.node, "--cluster-cidr", clusters, "--drain", jumpDrain.String(), "--ipvs-sync-period", "2s")
+	n.write(t, web, patient, climbing, sticky)
+	n.start(t)
+	j := &jumped{proxy: n, w: w, rows: w.node.watch(t), held: w.visitor.holdAt(t, backend.TCP, web.vip.v4, w.pod1), sticky: sticky.vip}
+	for name := range w.visitor.ask(backend.TCP, sticky.vip.v4, 80, 1).Backends {
+		j.chosen = name
+	}
+	long := w.visitor.holdAt(t, backend.TCP, patient.vip.v4, w.pod1)
+	quiet := j.spends(t)
+
+	web.backends, patient.backends, climbing.backends = endpoints(w.pod2, w.remote1), endpoints(w.pod2, w.remote1), endpoints(w.pod1, w.pod2, w.remote1)
+	n.write(t, web, patient, climbing)
+	leaving, leavingLong := destination(web, backend.TCP, w.pod1, 4), destination(patient, backend.TCP, w.pod1, 4)
+	coming := destination(climbing, backend.TCP, w.pod1, 4)
+	j.rows.wait(t, leaving, "0")
+	j.rows.wait(t, leavingLong, "0")
+	left := j.rows.turns(leaving)[0].at
+	for _, x := range j.rows.turns(leaving) {
+		left = x.at
+	}
+	said := len(n.output.String())
+	defer setClock(t, jump)
+	for _, by := range []time.Duration{jump, -2 * jump} {
+		setClock(t, by)
+		when := "after the clock went by " + by.String()
+		busy := j.spends(t)
+		t.Logf("figure: %s the agent took %v of the processor in %v; before it was %v", when, busy, jumpWindow, quiet)
+		if busy > 4*quiet+jumpWindow/5 {
+			t.Errorf("%s the agent takes %v in %v, before it was %v", when, busy, jumpWindow, quiet)
+		}
+		j.well(t, when)
+	}
+	j.rows.wait(t, leaving, gone)
+	turns := j.rows.turns(leaving)
+	took := turns[len(turns)-1].at.Sub(left)
+	t.Logf("figure: a drain of %v took %v", jumpDrain, took.Round(100*time.Millisecond))
+	if took < jumpDrain-2*time.Second {
+		t.Errorf("a drain of %v ended after %v", jumpDrain, took)
+	}
+	j.ramped(t, coming)
+	if err := j.rows.is(leavingLong, "0"); err != nil {
+		t.Errorf("with a connection: %v", err)
+	}
+	long.conn.Close()
+	poll(t, "what is idle to go while the clock is a day behind", 2*settleTimeout, func() error { return j.rows.is(leavingLong, gone) })
+	for _, line := range strings.Split(n.output.String()[said:], "\n") {
+		if strings.Contains(line, "WARN") || strings.Contains(line, "warn") || strings.Contains(line, "error") {
+			t.Errorf("the log has %s", line)
+		}
+	}
+}
+
+// ramped waits for the end of a climb: it took its time, and never went back.
+func (j *jumped) ramped(t *testing.T, key serving) {
+	t.Helper()
+	full := j.rows.turns(destination(service{vip: pair{"10.96.0.86", "fd00:96::86"}}, backend.TCP, j.w.pod2, 4))
+	j.rows.wait(t, key, full[len(full)-1].now)
+	turns := j.rows.turns(key)
+	weight := 0
+	for _, x := range turns {
+		now, err := strconv.Atoi(x.now)
+		if err != nil || now < weight {
+			t.Errorf("weights of the climb: %s", j.rows.weights(key))
+			break
+		}
+		weight = now
+	}
+	took := turns[len(turns)-1].at.Sub(turns[0].at)
+	t.Logf("figure: a climb of %v took %v: %s", jumpClimb, took.Round(100*time.Millisecond), j.rows.weights(key))
+	if took < jumpClimb*4/5 {
+		t.Errorf("a climb of %v took %v", jumpClimb, took)
+	}
+}
