@@ -1,4 +1,5 @@
 package kube
 
-// BoundLists has lists of a source that does not run yet be no longer than so many bytes.
-func (s *Source) BoundLists(bytes int64) { s.mostList = bytes }
+// Bound has lists and events of a source that does not run yet be no longer than so many
+// bytes.
+func (s *Source) Bound(bytes int64) { s.mostList, s.mostEvent = bytes, bytes }

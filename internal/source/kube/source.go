@@ -41,13 +41,13 @@ type Source struct {
 	mu    sync.Mutex
 	kinds map[string]*record
 	state source.State // as it was told
-	// mostList bounds the bytes of a list; a test has a smaller one.
-	mostList int64
+	// mostList and mostEvent bound bytes; a test has smaller ones.
+	mostList, mostEvent int64
 }
 
 // New returns a source that reads from client.
 func New(log *zap.Logger, client kubernetes.Interface, o Options) *Source {
-	return &Source{log: log.Named("kube"), client: client, opts: o, kinds: map[string]*record{}, mostList: mostList}
+	return &Source{log: log.Named("kube"), client: client, opts: o, kinds: map[string]*record{}, mostList: mostList, mostEvent: mostEvent}
 }
 
 // Run follows the API until ctx ends; then it returns nil.

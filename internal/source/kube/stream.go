@@ -43,7 +43,7 @@ type stream struct {
 }
 
 func newStream(ctx context.Context, c *caller, listing bool) *stream {
-	s := &stream{caller: c, stopped: make(chan struct{}), result: make(chan watch.Event), began: time.Now(), listing: listing, allowance: newAllowance(mostEvent)}
+	s := &stream{caller: c, stopped: make(chan struct{}), result: make(chan watch.Event), began: time.Now(), listing: listing, allowance: newAllowance(c.source.mostEvent)}
 	s.tell = c.fails(ctx, "watch")
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.timer = time.AfterFunc(s.patience(), func() { s.mute.Store(true); s.cancel() })
