@@ -168,6 +168,7 @@ func watches(r *http.Request) bool {
 }
 
 func TestGarbageForAList(t *testing.T) {
+	t.Parallel()
 	pods := `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"x"}}]}`
 	together(t, lists, []garbage{
 		{"a list of another kind", text(200, "application/json", pods), kube.NotAPI, []string{helps}},
@@ -191,6 +192,7 @@ func TestGarbageForAList(t *testing.T) {
 }
 
 func TestGarbageForAWatch(t *testing.T) {
+	t.Parallel()
 	together(t, watches, []garbage{
 		{"an event of no known type", raw("REJOICED", `{"kind":"Service","apiVersion":"v1","metadata":{"name":"web"}}`), kube.NotAPI, []string{"REJOICED", helps}},
 		{"an error without words", raw("ERROR", `{"kind":"Status","apiVersion":"v1"}`), kube.NotAPI, []string{helps}},
@@ -276,6 +278,7 @@ func TestAnswerWithoutAnEnd(t *testing.T) {
 // is well: nothing is complete before, nothing is lost after, and the tries take a bounded
 // time.
 func TestListsBreakOffAgainAndAgain(t *testing.T) {
+	t.Parallel()
 	all := make([]*corev1.Service, 50)
 	want := []string{"state complete"}
 	for i := range all {
