@@ -49,7 +49,7 @@ test: ## every level this machine can run; installs what it needs
 	@echo 'test: 4/4 the same contracts and scenarios, and packets, on a kernel with IPVS'
 	@$(MAKE) test-vm
 
-test-unit: ## rooms on fakes: no root, no network, under a minute
+test-unit: ## rooms on fakes: no root, no network, two minutes
 	$(GO) test -short ./cmd/... ./internal/... ./ipset/... ./scheduler/... ./e2e/scenarios/...
 
 race: ## all Go tests under the race detector; says what was skipped and why
