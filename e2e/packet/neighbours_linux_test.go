@@ -366,9 +366,11 @@ func TestRulesLockHeld(t *testing.T) {
 		got, err := run.Stop()
 		t.Logf("figure: of %d new connections %d failed, at most %s late; of %d held open %d live",
 			got.Started, got.Failures(), got.Late.Round(time.Millisecond), len(got.Long.Conns), got.Long.Alive)
-		if got.Late < patience/2 { // a machine that stands still for so long proves nothing
-			unfailing(t, got, err)
+		if got.Late >= patience/2 {
+			t.Logf("not judged: this machine stood still for %s, and a request may take %s", got.Late.Round(time.Millisecond), patience)
+			continue
 		}
+		unfailing(t, got, err)
 	}
 }
 
