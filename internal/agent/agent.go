@@ -136,6 +136,7 @@ type Agent struct {
 	adopted   bool       // and what it held was told
 	prepared  time.Time  // when it was read, or written, before the sources were in sync
 	founding  bool       // then it carried nothing, and has what no source decides
+	part      portion    // of what it is filled with
 	auditing  bool       // in the middle of a round
 	round     rounds
 	tried     map[scheduler.Spec]bool // schedulers that the kernel took

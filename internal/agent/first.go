@@ -16,12 +16,20 @@ import (
 // addresses, so that the first Services answer while the rest is still listed, compiled
 // or written.
 const (
-	// firstPart is how many Services one part has; it bounds how long the API server's
-	// own waits that comes while another part is written.
-	firstPart = 512
+	// firstPart is how many Services the first part has: few, so that the first of them
+	// answer at once. Each part has partGrowth times as many as the one before, since each
+	// costs something by itself, and lastPart at most: that bounds how long the API server's
+	// own Service waits that comes while another part is written.
+	firstPart, partGrowth, lastPart = 16, 4, 512
 	// earlyPause is how long arrivals are gathered while the sources are still asked.
 	earlyPause = 50 * time.Millisecond
 )
+
+// portion is how many Services the next part has.
+type portion struct{ grown int }
+
+func (p *portion) size() int { return max(p.grown, firstPart) }
+func (p *portion) grow()     { p.grown = min(p.size()*partGrowth, lastPart) }
 
 // takeEarly serves some of what has come before the sources are in sync, where nothing
 // was carried before: who has no endpoint yet waits, nothing is deleted, and nothing
@@ -30,12 +38,13 @@ func (a *Agent) takeEarly(ctx context.Context) {
 	if !a.founding || time.Since(a.prepared) > preparedFor {
 		return
 	}
-	batch, more := a.opts.Catalog.TakeSome(firstPart, urgent)
+	batch, more := a.opts.Catalog.TakeSome(a.part.size(), urgent)
 	a.takeNodes(batch)
 	a.trySchedulers(ctx, batch.Services)
 	concerned, _ := a.adopt()
 	if inputs := merged(concerned, batch.Services); len(inputs) > 0 {
 		a.serve(ctx, inputs)
+		a.part.grow()
 		a.prepared = time.Now()
 	}
 	if more {
@@ -56,15 +65,10 @@ func (a *Agent) serve(ctx context.Context, inputs []catalog.Input) {
 // plan that lacks most of them would only change what is there.
 func (a *Agent) serveFirst(ctx context.Context, inputs []catalog.Input) (last []catalog.Input) {
 	first, rest := part(inputs)
-	var parts [][]catalog.Input
+	parts := a.parts(rest)
 	if len(first) > 0 {
-		parts = append(parts, first)
+		parts = slices.Insert(parts, 0, first)
 	}
-	size := firstPart
-	if !a.opts.Mode.Founds() {
-		size = max(len(rest), 1)
-	}
-	parts = slices.AppendSeq(parts, slices.Chunk(rest, size))
 	if len(parts) < 2 || ctx.Err() != nil {
 		return inputs
 	}
@@ -79,6 +83,19 @@ func (a *Agent) serveFirst(ctx context.Context, inputs []catalog.Input) (last []
 		}
 	}
 	return parts[len(parts)-1]
+}
+
+// parts divides what may be written bit by bit.
+func (a *Agent) parts(rest []catalog.Input) (parts [][]catalog.Input) {
+	for len(rest) > 0 {
+		n := len(rest)
+		if a.opts.Mode.Founds() {
+			n = min(n, a.part.size())
+			a.part.grow()
+		}
+		parts, rest = append(parts, rest[:n]), rest[n:]
+	}
+	return parts
 }
 
 // part takes out the Services that come first.

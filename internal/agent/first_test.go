@@ -115,7 +115,7 @@ func TestFirstStartInParts(t *testing.T) {
 		mode func(m *mode)
 		want []int
 	}{
-		{"a fresh node", func(*mode) {}, []int{0, 1, 513, 1025, 1201}},
+		{"a fresh node", func(*mode) {}, []int{0, 1, 17, 81, 337, 849, 1201}},
 		{"a mode that writes all at once", func(m *mode) { m.founds = false }, []int{1, 1201}},
 		{"a node that carries Services", func(m *mode) { m.serves = true }, []int{1201}},
 	} {
@@ -150,7 +150,7 @@ func TestServedWhileComing(t *testing.T) {
 		name   string
 		serves bool
 		want   []int
-	}{{"a fresh node", false, []int{0, 512, 700, 701}}, {"a node that carries Services", true, []int{701}}} {
+	}{{"a fresh node", false, []int{0, 16, 80, 336, 700, 701}}, {"a node that carries Services", true, []int{701}}} {
 		t.Run(tt.name, func(t *testing.T) {
 			m := newMode()
 			m.founds, m.serves = true, tt.serves
