@@ -112,6 +112,9 @@ const (
 	// by so many periods. With the default period looking for drift takes no more than a
 	// third of a percent of a processor, however much the node carries.
 	auditCost = 100 * time.Millisecond
+	// auditShare is how many times longer it takes to write rows than to read them: 3.4
+	// times with 1,000 Services.
+	auditShare = 4
 	// longestRest bounds that, in periods: what drifted is found some day.
 	longestRest = 20
 )

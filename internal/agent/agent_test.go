@@ -47,7 +47,7 @@ type mode struct {
 	drift                       dataplane.Drift
 	serves                      bool
 	founds                      bool
-	auditTakes                  time.Duration
+	auditTakes, writingTakes    time.Duration
 	auditErr                    error                // what audits cannot read
 	conflicts                   []dataplane.Conflict // what Set returns, once
 	due                         time.Time            // when the mode asks to be applied, once
@@ -142,7 +142,7 @@ func (m *mode) Apply(_ context.Context, o dataplane.ApplyOptions) dataplane.Resu
 	}
 	r := dataplane.Result{}
 	if m.dirty > 0 {
-		r.Stages = []dataplane.StageResult{{Stage: "servers", Outcome: delta.Outcome{Adds: m.dirty}}}
+		r.Stages = []dataplane.StageResult{{Stage: "servers", Outcome: delta.Outcome{Adds: m.dirty, Took: m.writingTakes}}}
 	}
 	m.dirty, m.resting = 0, 0
 	return r

@@ -25,9 +25,9 @@ func (a *Agent) apply(ctx context.Context, retry bool) {
 		return
 	}
 	a.tellAdopted()
-	a.armAudit()
 	result := a.opts.Mode.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: !a.complete, Retry: retry})
 	a.record(start, result)
+	a.armAudit()
 	a.settleDebt()
 	a.tellPass(start, result.Pending == 0, result.Total().Failed == 0 || result.Total().Written() > 0)
 	a.tellHealth()
@@ -74,8 +74,8 @@ func (a *Agent) load(ctx context.Context) error {
 
 // armAudit begins the time to the first audit.
 func (a *Agent) armAudit() {
-	if period := a.periods.Load().AuditPeriod; period > 0 {
-		a.audit.armUnlessSet(period)
+	if period := a.periods.Load().AuditPeriod; period > 0 && !a.audit.set {
+		a.audit.arm(a.round.first(period))
 	}
 }
 

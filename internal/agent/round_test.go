@@ -39,6 +39,38 @@ func TestLongAuditsComeLessOften(t *testing.T) {
 	}
 }
 
+// What took long to write is not read at once: the first round would cost as much as many
+// that come later.
+func TestFirstAuditAfterMuchWriting(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		takes, first time.Duration
+	}{
+		{name: "little", takes: 100 * time.Millisecond, first: 30 * time.Second},
+		{name: "much", takes: 4 * time.Second, first: 5 * time.Minute},
+		{name: "very much", takes: time.Minute, first: 10 * time.Minute},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := newMode()
+			m.writingTakes = tt.takes
+			run(t, m, func(w *world) {
+				w.SetService(service("web", "10.96.0.1"))
+				w.SetState(model.FromFile, source.Complete)
+				for _, at := range []struct {
+					wait   time.Duration
+					audits uint64
+				}{{tt.first - time.Second, 0}, {2 * time.Second, 1}, {30 * time.Second, 2}} {
+					w.after(at.wait)
+					s, err := w.loop.Status(w.Context())
+					if err != nil || s.Audits != at.audits || at.audits == 0 && s.AuditRest != tt.first.Seconds() {
+						w.Errorf("after %s more: %d rounds, %v s to the next, want %d; error %v", at.wait, s.Audits, s.AuditRest, at.audits, err)
+					}
+				}
+			})
+		})
+	}
+}
+
 // Who cannot look for drift says so until a round has read everything: nothing is pending
 // meanwhile, so nothing else tells of it.
 func TestAuditThatCannotReadIsTold(t *testing.T) {

@@ -55,7 +55,8 @@ type Status struct {
 	// Audits counts complete rounds, Drifted the rows they found changed.
 	Audits  uint64 `json:"audits"`
 	Drifted uint64 `json:"drifted"`
-	// AuditRest is the time from the latest round to the next, in seconds.
+	// AuditRest is the time from the latest round, or the end of the first writing, to the
+	// next, in seconds.
 	AuditRest float64 `json:"auditRestSeconds"`
 	// AuditError is what the latest round, or the one in progress, could not read: drift
 	// there is not seen.
@@ -157,6 +158,9 @@ func (a *Agent) record(start time.Time, r dataplane.Result) {
 	for _, s := range r.Stages {
 		c.Rows = append(c.Rows, TableRows{s.Stage, s.Adds, s.Updates, s.Deletes, s.Failed, s.Took})
 		a.stats.written[s.Stage] += uint64(s.Written())
+		if !a.audit.set && s.Failed == 0 {
+			a.round.wrote += s.Took
+		}
 	}
 	if r.Total().Written() > 0 {
 		a.stats.cycles++

@@ -152,6 +152,8 @@ type Idle struct {
 type Drift struct {
 	Back   Wait     `json:"back"`             // until it is in the kernel again
 	Period *Seconds `json:"period,omitempty"` // of looking for such, by the candidate's own word
+	Length *Seconds `json:"length,omitempty"` // of the time that was measured until then
+	Cost   *Cost    `json:"cost,omitempty"`   // in that time
 }
 
 // Samples are times of the same thing, in the order they were taken; those that the limit ended hold the limit.

@@ -49,6 +49,10 @@ func (r *run) drift(ctx context.Context) error {
 		return fmt.Errorf("%s has no destinations", vip)
 	}
 	lost := all[0]
+	before, err := r.subject.Cost()
+	if err != nil {
+		return err
+	}
 	start := time.Now()
 	if err := h.DelDestination(s, lost); err != nil {
 		return fmt.Errorf("take a destination of %s away: %w", vip, err)
@@ -56,6 +60,12 @@ func (r *run) drift(ctx context.Context) error {
 	if out.Back, err = r.untilBack(ctx, h, s, lost, start); err != nil {
 		return err
 	}
+	after, err := r.subject.Cost()
+	if err != nil {
+		return err
+	}
+	length, cost := cell.Took(time.Since(start)), after.Sub(before)
+	out.Length, out.Cost = &length, &cost
 	r.cell.Idle.Drift = out
 	r.say("%s, %d Services: a destination that was taken away is back after %s", r.cell.Candidate, r.n, text(out.Back))
 	return nil

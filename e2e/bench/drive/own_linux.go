@@ -48,11 +48,11 @@ func periodIn(configz []byte) (time.Duration, error) {
 	return period, nil
 }
 
-// auditPeriod is the time from the beginning of one round to that of the next; 0 where
-// there was none.
+// auditPeriod is the time from the beginning of one round to that of the next, or from the
+// start to the first; 0 where there is none.
 func auditPeriod(metrics string) time.Duration {
 	rest, round := metric(metrics, "kube_ipvs_audit_rest_seconds"), metric(metrics, "kube_ipvs_audit_round_seconds")
-	if rest == 0 || round == 0 {
+	if rest == 0 {
 		return 0
 	}
 	return time.Duration((rest + round) * float64(time.Second))

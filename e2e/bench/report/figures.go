@@ -187,6 +187,7 @@ var idleFigures = []figure{
 	{"idle", "CPU in 30 s", idle(func(i *cell.Idle) value { return number(i.Cost.CPU() * 30 / i.Length) }), duration},
 	{"idle", "processes launched in 30 s", idle(func(i *cell.Idle) value { return number(i.Cost.Launches * 30 / float64(i.Length)) }), count},
 	{"idle", "machine in softirq in 30 s", idle(func(i *cell.Idle) value { return number(i.Cost.SoftIRQ * 30 / i.Length) }), duration},
+	{"idle", "CPU in 30 s, with a repair", idle(repairing), duration},
 	{"idle", "lost destination is back", drift(func(d *cell.Drift) value { return wait(d.Back) }), duration},
 	{"idle", "period of looking for such", drift(func(d *cell.Drift) value {
 		if d.Period == nil {
@@ -194,6 +195,16 @@ var idleFigures = []figure{
 		}
 		return number(*d.Period)
 	}), duration},
+}
+
+// repairing is the CPU time of rest and of the wait for a repair: a candidate that looks for
+// drift more seldom than every 30 s does so once in that time, at least. Of others a rest has that in it.
+func repairing(i *cell.Idle) value {
+	cpu, length := i.Cost.CPU(), i.Length
+	if d := i.Drift; d != nil && d.Cost != nil && d.Length != nil {
+		cpu, length = cpu+d.Cost.CPU(), length+*d.Length
+	}
+	return number(cpu * 30 / length)
 }
 
 func drift(of func(*cell.Drift) value) func(*cell.Cell) value {

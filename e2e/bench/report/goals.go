@@ -98,7 +98,9 @@ func (b *board) start() {
 }
 
 func (b *board) idle() {
-	b.share("idle: CPU", theFigure("idle", "CPU in 30 s"), 5000, 100)
+	for _, name := range []string{"CPU in 30 s", "CPU in 30 s, with a repair"} {
+		b.share("idle: "+name, theFigure("idle", name), 5000, 100)
+	}
 	back, period := theFigure("idle", "lost destination is back"), theFigure("idle", "period of looking for such")
 	for _, n := range b.sizes() {
 		took, every := b.own(n, back), b.own(n, period)

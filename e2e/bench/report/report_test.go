@@ -37,7 +37,7 @@ func fast(services int) *cell.Cell {
 			Writing: map[string]cell.Seconds{"sets": 0.05, "ipvs": 0.25, "rules": 0.1}},
 		Limit:    &cell.Limit{Runs: 3, Tables: []cell.Written{{Name: "sets", Wall: 0.04}, {Name: "ipvs", Wall: 0.2}}, Sum: cell.Written{Rows: 11 * services, Wall: 0.24}},
 		Kernel:   &cell.Kernel{Servers: services + 1, Destinations: 10 * services, Rules: 21},
-		Idle:     &cell.Idle{Length: 30, Cost: cell.Cost{User: 0.02, System: 0.01}, Drift: &cell.Drift{Back: cell.Wait{Seconds: 14}, Period: ptr(30)}},
+		Idle:     &cell.Idle{Length: 30, Cost: cell.Cost{User: 0.02, System: 0.01}, Drift: &cell.Drift{Back: cell.Wait{Seconds: 14}, Period: ptr(30), Length: ptr(14), Cost: &cell.Cost{User: 0.1, System: 0.04}}},
 		Endpoint: changes(0.004, 0.0041, 0.0004), Service: changes(0.006, 0.0063, 0.0009),
 		Churn: &cell.Churn{
 			Changes: 1000, Length: 20, Probes: cell.Summarize([]cell.Wait{{Seconds: 0.005}, {Seconds: 0.012}}),
