@@ -121,6 +121,72 @@ func TestDrainToTheDeadline(t *testing.T) {
 	})
 }
 
+// What ends together is deleted in parts, so that a change that comes meanwhile waits for one
+// of them only.
+func TestDrainsEndInParts(t *testing.T) {
+	const backends, part = 500, 128
+	for _, tt := range []struct {
+		name string
+		busy bool
+		how  dataplane.DrainEnd
+	}{{"idle", false, dataplane.DrainEmpty}, {"over", true, dataplane.DrainDeadline}} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newKernel()
+				m := begin(t, k, rolled(backends))
+				apply(t, m)
+				for b := range k.weights(t) {
+					if tt.busy {
+						k.busy(b)
+					}
+				}
+				m.Set(rolled(1))
+				apply(t, m)
+				deleted := 0
+				for end := time.Now().Add(time.Minute); time.Now().Before(end) && deleted < backends-1; {
+					time.Sleep(time.Until(m.Due()))
+					n := apply(t, m).Total().Deletes
+					if n > part {
+						t.Errorf("%d deleted in one pass", n)
+					}
+					deleted += n
+				}
+				wantWeights(t, k, "in the end", map[string]uint16{"10.244.1.1:8080": 1})
+				wantEnds(t, m, map[dataplane.DrainEnd]uint64{tt.how: backends - 1})
+				if due := m.Due(); !due.IsZero() {
+					t.Errorf("still due, in %s", time.Until(due))
+				}
+			})
+		})
+	}
+}
+
+// Who comes back before its part is deleted stays.
+func TestBackBeforeItsPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel()
+		m := begin(t, k, rolled(500))
+		apply(t, m)
+		m.Set(rolled(1))
+		apply(t, m)
+		for len(k.weights(t)) == 500 {
+			time.Sleep(time.Until(m.Due()))
+			apply(t, m)
+		}
+		m.Set(rolled(500))
+		wait(t, m, time.Minute)
+		apply(t, m)
+		if n := len(k.weights(t)); n != 500 {
+			t.Errorf("%d destinations, want 500", n)
+		}
+		for b, w := range k.weights(t) {
+			if w != 1 {
+				t.Errorf("%s has weight %d", b, w)
+			}
+		}
+	})
+}
+
 // What is idle goes soon, one read of the kernel judges everything that drains, and what
 // has connections for longer is looked at less often.
 func TestDrainUntilIdle(t *testing.T) {
