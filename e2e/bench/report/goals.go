@@ -49,11 +49,13 @@ func (b *board) judge() {
 }
 
 func (b *board) endpoint() {
-	p50, cpu := theFigure("one endpoint changes", "p50"), theFigure("one endpoint changes", aboveRest)
+	p50 := theFigure("one endpoint changes", "p50")
 	b.share("one endpoint: p50", p50, 1000, 100)
 	b.share("one endpoint: p50", p50, 5000, 200)
-	b.share("one endpoint: "+aboveRest, cpu, 1000, 300)
-	b.share("one endpoint: "+aboveRest, cpu, 5000, 1000)
+	for _, name := range []string{"CPU", aboveRest} {
+		b.share("one endpoint: "+name, theFigure("one endpoint changes", name), 1000, 300)
+		b.share("one endpoint: "+name, theFigure("one endpoint changes", name), 5000, 1000)
+	}
 	for _, n := range b.sizes() {
 		b.most("one endpoint: processes launched", n, b.own(n, theFigure("one endpoint changes", "processes launched")), 0, count)
 	}
