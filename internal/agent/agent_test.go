@@ -252,7 +252,8 @@ type world struct {
 	health *health
 	heard  *herald
 	// lacks are the schedulers that the kernel refuses, and gue, with what it says.
-	lacks sync.Map // string to error
+	lacks sync.Map     // string to error
+	asked atomic.Int64 // how often the kernel was asked for one of them
 	// settings are what the compiler goes by, but for the host.
 	settings plan.Options
 	seen     *seen
@@ -288,11 +289,13 @@ func run(t *testing.T, m *mode, test func(w *world)) {
 				}
 			},
 			TryGUE: func(context.Context) error {
+				w.asked.Add(1)
 				err, _ := w.lacks.Load("gue")
 				refused, _ := err.(error)
 				return refused
 			},
 			TryScheduler: func(_ context.Context, s scheduler.Spec) error {
+				w.asked.Add(1)
 				err, _ := w.lacks.Load(s.Name())
 				refused, _ := err.(error)
 				return refused

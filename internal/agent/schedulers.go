@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"time"
 
@@ -19,27 +21,50 @@ import (
 // tryAgain is how long a refused scheduler waits for its module to appear.
 const tryAgain = 30 * time.Second
 
+// inquiry is one round of questions to the kernel. A kernel that does not answer one would
+// let each of the others wait for its whole deadline, too, and with it the loop.
+type inquiry struct {
+	unanswered error // of the question that got no answer, which is the last one that was asked
+}
+
+// errNotAsked says of a question that nobody knows the answer.
+var errNotAsked = errors.New("not asked, for a question before got no answer")
+
+// ask puts a question, unless one before got no answer: then it fails with errNotAsked.
+func (q *inquiry) ask(ctx context.Context, question func(context.Context) error) error {
+	if q.unanswered != nil {
+		return fmt.Errorf("%w: %w", errNotAsked, q.unanswered)
+	}
+	err := question(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		q.unanswered = err
+	}
+	return err
+}
+
 // trySchedulers tries those that nobody has asked for before.
 func (a *Agent) trySchedulers(ctx context.Context, inputs []catalog.Input) {
+	var q inquiry
 	for _, in := range inputs {
 		if in.Service == nil || in.Service.Policy == nil {
 			continue
 		}
 		if in.Service.Policy.GUE != 0 && !a.triedGUE && a.known.NoGUE == "" {
-			a.tryGUE(ctx)
+			a.tryGUE(ctx, &q)
 		}
 		want := in.Service.Policy.Scheduler
 		if _, refused := a.known.Refused[want]; a.opts.TryScheduler == nil || want.IsZero() || refused || a.tried[want] {
 			continue
 		}
-		a.tryScheduler(ctx, want)
+		a.tryScheduler(ctx, &q, want)
 	}
 }
 
 // tryScheduler keeps what the kernel says to one. An error that is not about the
-// scheduler counts as a refusal, too: it is asked again soon.
-func (a *Agent) tryScheduler(ctx context.Context, s scheduler.Spec) {
-	err := a.opts.TryScheduler(ctx, s)
+// scheduler counts as a refusal, too: it is asked again soon. One that was not asked is
+// no news of what was refused before.
+func (a *Agent) tryScheduler(ctx context.Context, q *inquiry, s scheduler.Spec) {
+	err := q.ask(ctx, func(ctx context.Context) error { return a.opts.TryScheduler(ctx, s) })
 	if ctx.Err() != nil {
 		return // told to stop
 	}
@@ -52,7 +77,7 @@ func (a *Agent) tryScheduler(ctx context.Context, s scheduler.Spec) {
 		}
 		a.log.Info("the kernel has the scheduler by now", zap.Stringer("scheduler", s))
 		a.refuse(func(m map[scheduler.Spec]string) { delete(m, s) })
-	case !refused || before != err.Error():
+	case !refused || before != err.Error() && !errors.Is(err, errNotAsked):
 		a.log.Warn("the kernel does not take the scheduler that a service asks for, that of the node is used", zap.Stringer("scheduler", s), zap.Error(err))
 		a.refuse(func(m map[scheduler.Spec]string) { m[s] = err.Error() })
 	}
@@ -60,12 +85,12 @@ func (a *Agent) tryScheduler(ctx context.Context, s scheduler.Spec) {
 }
 
 // tryGUE keeps what the kernel says to tunnels by GUE.
-func (a *Agent) tryGUE(ctx context.Context) {
+func (a *Agent) tryGUE(ctx context.Context, q *inquiry) {
 	if a.opts.TryGUE == nil {
 		return
 	}
 	said := ""
-	err := a.opts.TryGUE(ctx)
+	err := q.ask(ctx, a.opts.TryGUE)
 	if ctx.Err() != nil {
 		return // told to stop
 	}
@@ -73,7 +98,7 @@ func (a *Agent) tryGUE(ctx context.Context) {
 		said = err.Error()
 		a.again.armUnlessSet(tryAgain)
 	}
-	if said == a.known.NoGUE {
+	if said == a.known.NoGUE || a.known.NoGUE != "" && errors.Is(err, errNotAsked) {
 		return
 	}
 	a.known.NoGUE, a.hostMoved = said, true
@@ -96,11 +121,12 @@ func (a *Agent) refuse(change func(map[scheduler.Spec]string)) {
 
 // tryRefused asks the kernel again for what it refused, and writes what follows.
 func (a *Agent) tryRefused(ctx context.Context) {
+	var q inquiry
 	for s := range a.known.Refused {
-		a.tryScheduler(ctx, s)
+		a.tryScheduler(ctx, &q, s)
 	}
 	if a.known.NoGUE != "" {
-		a.tryGUE(ctx)
+		a.tryGUE(ctx, &q)
 	}
 	if len(a.known.Refused) > 0 {
 		a.again.armUnlessSet(tryAgain)

@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -62,6 +63,42 @@ func TestSchedulerIsTriedBeforeItIsUsed(t *testing.T) {
 		w.wantSchedulers(map[string]string{"maglev": "mh", "another": "mh"})
 		if told := w.heard.take(); told != nil {
 			w.Errorf("told %q of what is well again", told)
+		}
+	})
+}
+
+// Where the kernel does not answer each question would cost its whole deadline: one is
+// enough in a round, and what was not asked is not known, as if it had got no answer, too.
+func TestKernelWithoutAnAnswerIsAskedOnce(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		wanted := map[string]string{"a": "mh", "b": "wlc", "c": "sh", "tunnel": "sed"}
+		silent := fmt.Errorf("probe: %w", context.DeadlineExceeded)
+		for _, name := range []string{"mh", "wlc", "sh", "sed", "gue"} {
+			w.lacks.Store(name, silent)
+		}
+		for i, name := range []string{"a", "b", "c", "tunnel"} {
+			s := scheduled(name, fmt.Sprintf("10.96.0.%d", i+1), wanted[name])
+			if name == "tunnel" {
+				s.Policy.Forward, s.Policy.GUE = model.ForwardTunnel, 5555
+			}
+			w.SetService(s)
+		}
+		w.SetState(model.FromFile, source.Complete)
+		w.after(time.Second)
+		w.wantSchedulers(map[string]string{"a": "rr", "b": "rr", "c": "rr", "tunnel": "rr"})
+		if n := w.asked.Swap(0); n != 1 {
+			w.Errorf("%d questions to a kernel that does not answer, want 1", n)
+		}
+		w.after(40 * time.Second) // the next round
+		w.mode.locked(func() { clear(w.mode.plans) })
+		if n := w.asked.Swap(0); n != 1 {
+			w.Errorf("%d questions in the next round, want 1", n)
+		}
+		w.lacks.Clear()
+		w.after(time.Minute)
+		w.wantSchedulers(wanted)
+		if n := w.asked.Load(); n != 5 {
+			w.Errorf("%d questions to a kernel that answers again, want one for each of 4 schedulers and the tunnel", n)
 		}
 	})
 }
