@@ -10,6 +10,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/source/kube"
 	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
 )
@@ -26,7 +27,7 @@ func run(ctx context.Context, flags *pflag.FlagSet, loader *config.Loader, loade
 	if c.InitOnly {
 		return initialize(ctx, log, c)
 	}
-	boundMemory()
+	boundMemory(log, tune.New(log, tune.Options{}).MemoryLimit)
 	kube.CatchKlog(log)
 	metrics := telemetry.New()
 	metrics.RESTClient() // before there is a client

@@ -1,6 +1,7 @@
 // Package tune prepares the node: it loads kernel modules, sets sysctls, those of
 // connection tracking included, and puts them back, sets the process's own score
-// for the kernel's killer, and says in words what the kernel lacks.
+// for the kernel's killer, finds what bounds its memory, and says in words what the kernel
+// lacks.
 //
 // It knows names of modules and keys, nothing of Services, and it never decides
 // that the agent cannot run: everything that fails comes back as a result with a
