@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,15 +31,32 @@ type DoctorOptions struct {
 	// ChecksumOffload tells whether a link leaves the checksums of what it sends to
 	// the hardware; nil asks the kernel (ETHTOOL_GTXCSUM).
 	ChecksumOffload func(link string) (bool, error)
+	// RawSocket opens a raw socket and closes it; nil asks the kernel.
+	RawSocket func() error
+	// Room tells what is left of the file system of a directory; nil asks the kernel
+	// (statfs(2)).
+	Room func(dir string) (Room, error)
+}
+
+// Room is what a file system has left: bytes, and files that can still be made. What it
+// does not bound is math.MaxUint64.
+type Room struct {
+	Bytes, Files uint64
 }
 
 // Doctor returns questions about what hurts Services that this node carries, or would
 // carry: each is answered from files of the kernel, and nothing is changed. All of them
-// warn at worst, but for sysctls that the agent needs and cannot set, and a run
-// directory that it cannot write to.
+// warn at worst, but for sysctls that the agent needs and cannot set, a run directory
+// in which it cannot make files, and rules that may not name sets.
 func (t *Tuner) Doctor(o DoctorOptions) []Check {
 	if o.ChecksumOffload == nil {
 		o.ChecksumOffload = checksumOffload
+	}
+	if o.RawSocket == nil {
+		o.RawSocket = rawSocket
+	}
+	if o.Room == nil {
+		o.Room = roomOf
 	}
 	type question struct {
 		name string
@@ -48,6 +66,7 @@ func (t *Tuner) Doctor(o DoctorOptions) []Check {
 	var checks []Check
 	for _, q := range []question{
 		{"run directory", t.askRunDir, false},
+		{"sets in rules", t.askSets, true},
 		{"sysctls", t.askSysctls, false},
 		{"connection tracking in use", t.askConntrackUse, false},
 		{"ipvs connections", t.askConnections, true},
@@ -69,21 +88,75 @@ func (t *Tuner) Doctor(o DoctorOptions) []Check {
 	return checks
 }
 
-// askRunDir asks the nearest directory that is there, and makes none.
-func (t *Tuner) askRunDir(DoctorOptions) error {
-	dir := t.opts.RunDir
+// askRunDir asks the nearest directory that is there, and makes none. Lock and socket are
+// files that the agent makes at its start; the journal is one that has content.
+func (t *Tuner) askRunDir(o DoctorOptions) error {
+	dir, err := nearest(t.opts.RunDir)
+	if err != nil {
+		return Remedied(Lacking(fmt.Errorf("%s cannot be written to: %w; the agent would not start", dir, err)),
+			fmt.Sprintf("run as root, mount the host's %s writable, or choose another with --run-dir", t.opts.RunDir))
+	}
+	fix := fmt.Sprintf("make room on the file system of %s, or choose another directory with --run-dir", dir)
+	switch room, err := o.Room(dir); {
+	case err != nil:
+		return fmt.Errorf("ask how much room %s has: %w", dir, err)
+	case room.Files == 0:
+		return Remedied(Lacking(fmt.Errorf("%s can take no more files; the agent would not start", dir)), fix)
+	case room.Bytes == 0:
+		return Remedied(Warning(fmt.Errorf("%s is full: no journal can be written of the sysctls that the agent sets, so that cleanup would not restore them", dir)), fix)
+	}
+	return nil
+}
+
+// nearest is the directory itself or the first above it that is there, and why it cannot be
+// written to.
+func nearest(dir string) (string, error) {
 	for {
 		err := unix.Access(dir, unix.W_OK)
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir):
-			dir = filepath.Dir(dir)
-		default:
-			return Remedied(Lacking(fmt.Errorf("%s cannot be written to: %w; the agent would not start", dir, err)),
-				fmt.Sprintf("run as root, mount the host's %s writable, or choose another with --run-dir", t.opts.RunDir))
+		if !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+			return dir, err
 		}
+		dir = filepath.Dir(dir)
 	}
+}
+
+// roomOf leaves out what is set aside for root, who the agent is. Some file systems make
+// files as long as they have bytes, and say 0 of 0.
+func roomOf(dir string) (Room, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return Room{}, err
+	}
+	room := Room{Bytes: math.MaxUint64, Files: math.MaxUint64}
+	if s.Blocks > 0 {
+		room.Bytes = s.Bfree * uint64(s.Bsize)
+	}
+	if s.Files > 0 {
+		room.Files = s.Ffree
+	}
+	return room, nil
+}
+
+// askSets opens what iptables's match of sets opens to ask for one (extensions/libxt_set.h,
+// get_version).
+func (t *Tuner) askSets(o DoctorOptions) error {
+	err := o.RawSocket()
+	if errors.Is(err, fs.ErrPermission) {
+		return Remedied(Lacking(fmt.Errorf("iptables opens a raw socket for each rule that names a set: %w; the agent would carry no Service that is new", err)),
+			"take CAP_NET_RAW: capabilities.add in the pod, CapabilityBoundingSet in the unit")
+	}
+	if err != nil {
+		return fmt.Errorf("open a raw socket: %w", err)
+	}
+	return nil
+}
+
+func rawSocket() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW)
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
 }
 
 // askSysctls says which keys the agent is going to change, and which it cannot.

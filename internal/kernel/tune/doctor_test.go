@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 )
@@ -86,6 +87,8 @@ func options() tune.DoctorOptions {
 	return tune.DoctorOptions{
 		IPVS: true, NodePorts: [2]uint16{30000, 32767}, Sysctls: tune.IPVSSysctls(tune.IPVSOptions{Release: "6.1.0"}),
 		ChecksumOffload: func(string) (bool, error) { return true, nil },
+		RawSocket:       func() error { return nil },
+		Room:            func(string) (tune.Room, error) { return tune.Room{Bytes: 1, Files: 1}, nil },
 	}
 }
 
@@ -109,7 +112,7 @@ func TestDoctor(t *testing.T) {
 		fix    string
 		opts   func(*tune.DoctorOptions)
 	}{
-		"all well":       {says: "ok: 12 checks, nothing to mend"},
+		"all well":       {says: "ok: 13 checks, nothing to mend"},
 		"conntrack full": {breaks: []func(*testing.T, node){set("net.netfilter.nf_conntrack_count", "260000")}, says: "warning: connection tracking in use: 260000 of 262144", fix: "sysctl -w net.netfilter.nf_conntrack_max=524288"},
 		"long chains": {breaks: []func(*testing.T, node){file("sys/module/ip_vs/parameters/conn_tab_bits", "8"), file("proc/net/ip_vs", strings.Replace(ipvsList, "     3          4", "  3000       4000", 1))},
 			says: "warning: ipvs connections: 7000 connections in 256 buckets: each packet passes 27 others", fix: "conn_tab_bits=13"},
@@ -117,7 +120,7 @@ func TestDoctor(t *testing.T) {
 		"br_netfilter missing": {breaks: []func(*testing.T, node){func(t *testing.T, n node) { n.remove(t, "proc/sys/net/bridge/bridge-nf-call-iptables") }},
 			says: "warning: bridged traffic: cni0", fix: "modprobe br_netfilter"},
 		"vxlan on an old kernel": {breaks: []func(*testing.T, node){set("kernel.osrelease", "4.15.0-20")}, says: "warning: vxlan checksum offload: flannel.1", fix: "ethtool -K flannel.1 tx-checksum-ip-generic off"},
-		"vxlan without offload": {breaks: []func(*testing.T, node){set("kernel.osrelease", "4.15.0-20")}, says: "ok: 12 checks",
+		"vxlan without offload": {breaks: []func(*testing.T, node){set("kernel.osrelease", "4.15.0-20")}, says: "ok: 13 checks",
 			opts: func(o *tune.DoctorOptions) { o.ChecksumOffload = func(string) (bool, error) { return false, nil } }},
 		"vxlan not told": {breaks: []func(*testing.T, node){set("kernel.osrelease", "4.15.0-20")}, says: "failed: vxlan checksum offload: ask whether flannel.1", fix: "root",
 			opts: func(o *tune.DoctorOptions) {
@@ -132,18 +135,18 @@ func TestDoctor(t *testing.T) {
 		"kube-vip, strict":      {breaks: []func(*testing.T, node){process("kube-vip")}, says: "warning: other owners of ipvs: kube-vip runs", fix: "lb_enable=false", opts: func(o *tune.DoctorOptions) { o.StrictARP = true }},
 		"kube-proxy":            {breaks: []func(*testing.T, node){process("kube-proxy")}, says: "warning: kube-proxy: kube-proxy runs", fix: "delete daemonset kube-proxy"},
 		"kube-proxy not seen":   {breaks: []func(*testing.T, node){file("proc/net/tcp", socketsHead+socket("00000000:2810", "0A"))}, says: "warning: kube-proxy: somebody listens on port 10256", fix: "ss -ltnp 'sport = :10256'"},
-		"an agent on that port": {breaks: []func(*testing.T, node){file("proc/net/tcp", socketsHead+socket("00000000:2810", "0A"))}, says: "ok: 12 checks", opts: func(o *tune.DoctorOptions) { o.Running = true }},
+		"an agent on that port": {breaks: []func(*testing.T, node){file("proc/net/tcp", socketsHead+socket("00000000:2810", "0A"))}, says: "ok: 13 checks", opts: func(o *tune.DoctorOptions) { o.Running = true }},
 		"our image, started as kube-proxy": {breaks: []func(*testing.T, node){process("kube-proxy"), func(t *testing.T, n node) {
 			if err := os.Symlink("/usr/local/bin/kube-ipvs", n.path("proc/7/exe")); err != nil {
 				t.Fatal(err)
 			}
-		}}, says: "ok: 12 checks"},
+		}}, says: "ok: 13 checks"},
 		"Cilium":      {breaks: []func(*testing.T, node){link("cilium_host", ""), file("sys/fs/bpf/tc/globals/cilium_lb4_reverse_sk", "")}, says: "warning: network plug-in: sockets of pods are translated by Cilium", fix: "kube-proxy-replacement false"},
 		"Calico eBPF": {breaks: []func(*testing.T, node){link("bpfin.cali", "")}, says: "warning: network plug-in: the eBPF of Calico carries Services", fix: `"bpfEnabled":false`},
 		"local ports": {breaks: []func(*testing.T, node){set("net.ipv4.ip_local_port_range", "1024 65535"), set("net.ipv4.ip_local_reserved_ports", "9100")},
 			says: "warning: node port range: connections of this node take ports 30000-32767", fix: "ip_local_reserved_ports=9100,30000-32767"},
-		"local ports, reserved":        {breaks: []func(*testing.T, node){set("net.ipv4.ip_local_port_range", "1024 65535"), set("net.ipv4.ip_local_reserved_ports", "30000-31000,31001-32767")}, says: "ok: 12 checks"},
-		"a sysctl that the agent sets": {breaks: []func(*testing.T, node){set("net.ipv4.ip_forward", "0")}, says: "ok: 12 checks"},
+		"local ports, reserved":        {breaks: []func(*testing.T, node){set("net.ipv4.ip_local_port_range", "1024 65535"), set("net.ipv4.ip_local_reserved_ports", "30000-31000,31001-32767")}, says: "ok: 13 checks"},
+		"a sysctl that the agent sets": {breaks: []func(*testing.T, node){set("net.ipv4.ip_forward", "0")}, says: "ok: 13 checks"},
 		"a strange count":              {breaks: []func(*testing.T, node){set("net.netfilter.nf_conntrack_count", "many")}, says: "failed: connection tracking in use", fix: "root"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -194,6 +197,48 @@ func TestDoctorWithoutARunDirectory(t *testing.T) {
 	v := verdictOf(t, tune.RunChecks(t.Context(), tuner.Doctor(options())), "run directory")
 	if v.State != tune.Lacks || !strings.Contains(v.Fix, "--run-dir") {
 		t.Errorf("%+v, want missing with another --run-dir", v)
+	}
+}
+
+// What the agent cannot do without is missing; what it can is a warning.
+func TestDoctorTellsWhatIsLost(t *testing.T) {
+	room := func(r tune.Room, err error) func(*tune.DoctorOptions) {
+		return func(o *tune.DoctorOptions) { o.Room = func(string) (tune.Room, error) { return r, err } }
+	}
+	socket := func(err error) func(*tune.DoctorOptions) {
+		return func(o *tune.DoctorOptions) { o.RawSocket = func() error { return err } }
+	}
+	for name, tt := range map[string]struct {
+		check     string
+		lacks     func(*tune.DoctorOptions)
+		state     tune.State
+		says, fix string
+	}{
+		"no bytes":      {"run directory", room(tune.Room{Files: 1}, nil), tune.Warn, "cleanup would not restore", "make room"},
+		"no files":      {"run directory", room(tune.Room{Bytes: 1}, nil), tune.Lacks, "the agent would not start", "--run-dir"},
+		"nobody knows":  {"run directory", room(tune.Room{}, errors.New("no")), tune.Failed, "how much room", "root"},
+		"CAP_NET_RAW":   {"sets in rules", socket(os.NewSyscallError("socket", unix.EPERM)), tune.Lacks, "carry no Service that is new", "take CAP_NET_RAW"},
+		"no descriptor": {"sets in rules", socket(unix.EMFILE), tune.Failed, "too many open files", "root"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options()
+			tt.lacks(&o)
+			v := verdictOf(t, tune.RunChecks(t.Context(), well(t).tuner(t).Doctor(o)), tt.check)
+			if v.State != tt.state || !strings.Contains(v.Detail, tt.says) || !strings.Contains(v.Fix, tt.fix) {
+				t.Errorf("%+v, want %s, %q and %q", v, tt.state, tt.says, tt.fix)
+			}
+		})
+	}
+}
+
+// Rules of iptables mode name no sets.
+func TestDoctorOfRulesNeedsNoRawSocket(t *testing.T) {
+	o := options()
+	o.IPVS, o.RawSocket = false, func() error { return unix.EPERM }
+	for _, v := range tune.RunChecks(t.Context(), well(t).tuner(t).Doctor(o)) {
+		if v.State != tune.OK {
+			t.Errorf("%+v, want all well", v)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -269,4 +270,42 @@ func TestKeyThatNeverAnswers(t *testing.T) {
 		t.Fatalf("open the pipe: %v", err)
 	}
 	_ = w.Close()
+}
+
+// A run directory is asked for as it is: read-only, full, or out of files.
+func TestRunDirectoryThatTakesNothing(t *testing.T) {
+	if !ownMounts(t) {
+		return
+	}
+	for name, tt := range map[string]struct {
+		flags   uintptr
+		options string
+		fill    bool
+		want    tune.State
+	}{
+		"room":      {0, "size=64k", false, tune.OK},
+		"no bound":  {0, "size=0,nr_inodes=0", false, tune.OK},
+		"read-only": {unix.MS_RDONLY, "size=64k", false, tune.Lacks},
+		"full":      {0, "size=4k", true, tune.Warn},
+		"no files":  {0, "size=64k,nr_inodes=1", false, tune.Lacks},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := well(t)
+			if err := os.MkdirAll(n.run, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := unix.Mount("tmpfs", n.run, "tmpfs", tt.flags, tt.options); err != nil {
+				t.Fatalf("mount: %v", err)
+			}
+			defer func() { _ = unix.Unmount(n.run, unix.MNT_DETACH) }()
+			if tt.fill {
+				writeFile(t, filepath.Join(n.run, "fill"), strings.Repeat("x", 4096), 0o600)
+			}
+			o := options()
+			o.Room = nil
+			if v := verdictOf(t, tune.RunChecks(t.Context(), n.tuner(t).Doctor(o)), "run directory"); v.State != tt.want || (v.Fix == "") != (tt.want == tune.OK) {
+				t.Errorf("%+v, want %s and a remedy", v, tt.want)
+			}
+		})
+	}
 }
