@@ -47,6 +47,11 @@ func list[T any](all []T, text func(T) string) string {
 	return strings.Join(out, "; ")
 }
 
+// noSysctl is told by the kernel's handles.
+func (h herald) noSysctl(why error) {
+	h.events.Node(events.SysctlRefused, "nothing new is carried: "+oneLine(why))
+}
+
 // noHealthPort is told by healthcheck.
 func (h herald) noHealthPort(id model.ServiceID, address netip.AddrPort, err error) {
 	h.events.Service(id, events.FailedToStartServiceHealthcheck, fmt.Sprintf("node cannot answer on health-check port %d: %v", address.Port(), err))

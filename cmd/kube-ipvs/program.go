@@ -70,6 +70,7 @@ func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel
 		p.events = events.New(events.Options{Node: c.NodeName, Client: follow.client, Log: log})
 	}
 	tell := herald{p.events}
+	k.sysctlRefused = tell.noSysctl
 	if k.flows != nil {
 		p.sweeper = conntrack.NewSweeper(log, k.flows, conntrack.SweeperOptions{Observed: p.swept})
 	}

@@ -28,7 +28,21 @@ func (k *kernel) prepare(ctx context.Context, log *zap.Logger, c config.Config) 
 func (k *kernel) tune(ctx context.Context, c config.Config) error {
 	k.tuner.RestoreKeys(ctx, routeLocalnet) // of iptables mode, before
 	results, err := k.setSysctls(ctx, c)
-	return errors.Join(err, tune.Failure(results, tune.Required), k.setTimeouts(ctx, c))
+	return errors.Join(err, k.demand(results), k.setTimeouts(ctx, c))
+}
+
+// demand fails where a sysctl is refused without which nothing may be carried. It tells so
+// each time that this begins, or that there is another reason.
+func (k *kernel) demand(results []tune.SysctlResult) error {
+	err, said := tune.Demand(results), ""
+	if err != nil {
+		said = err.Error()
+	}
+	if said != "" && said != k.unset && k.sysctlRefused != nil {
+		k.sysctlRefused(err)
+	}
+	k.unset = said
+	return err
 }
 
 // routeLocalnet lets packets to loopback in, and so is there for nobody who has no use for it.
@@ -39,7 +53,7 @@ func (k *kernel) tuneRules(ctx context.Context, localhost bool) error {
 	if !localhost {
 		k.tuner.RestoreKeys(ctx, routeLocalnet)
 	}
-	return tune.Failure(k.tuner.Apply(ctx, tune.RulesSysctls(localhost)), tune.Required)
+	return k.demand(k.tuner.Apply(ctx, tune.RulesSysctls(localhost)))
 }
 
 func (k *kernel) setSysctls(ctx context.Context, c config.Config) ([]tune.SysctlResult, error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -89,5 +90,37 @@ func TestRefusedSettingsAreNamed(t *testing.T) {
 	refused := k.retune(t.Context(), config.Config{}, config.Config{StrictARP: true, Timeouts: config.Timeouts{TCP: time.Minute}})
 	if refused["ipvs.strictARP"] == nil || len(refused) != 1 {
 		t.Errorf("refused %v", refused)
+	}
+}
+
+// A sysctl that is required and refused is told with its name and the remedy, once each time
+// that it begins.
+func TestRefusedSysctlIsTold(t *testing.T) {
+	k, root := node(t)
+	var told []string
+	k.sysctlRefused = func(why error) { told = append(told, why.Error()) }
+	key := filepath.Join(root, "proc/sys/net/ipv4/vs/conntrack")
+	spoil := func() {
+		if err := errors.Join(os.Remove(key), os.Mkdir(key, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mend := func() {
+		if err := errors.Join(os.Remove(key), os.WriteFile(key, []byte("0\n"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, step := range []struct {
+		change func()
+		fails  bool
+		told   int
+	}{{spoil, true, 1}, {func() {}, true, 1}, {mend, false, 1}, {spoil, true, 2}} {
+		step.change()
+		if err := k.tune(t.Context(), config.Config{}); (err != nil) != step.fails || len(told) != step.told {
+			t.Errorf("step %d: %v, told %q; want an error %t, told %d times", i, err, told, step.fails, step.told)
+		}
+	}
+	if want := "remedy: on the host: sysctl -w net.ipv4.vs.conntrack=1; or mount"; !strings.Contains(told[0], want) {
+		t.Errorf("told %q, want %q", told[0], want)
 	}
 }

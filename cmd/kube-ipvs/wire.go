@@ -46,6 +46,10 @@ type kernel struct {
 	calls   calls
 	// reuse is how the kernel takes reused source ports, once that was tried out.
 	reuse atomic.Pointer[vserver.Reuse]
+	// sysctlRefused is told why nothing may be carried, nil where nobody is; unset is what it was told last,
+	// the loop's own.
+	sysctlRefused func(why error)
+	unset         string
 }
 
 // openBase opens what every mode needs. A kernel that lacks something is told with the

@@ -45,7 +45,8 @@ func TestKinds(t *testing.T) {
 		r := newRig(t, events.Options{Limits: events.Limits{Burst: 100}})
 		r.run()
 		for _, k := range []events.Kind{events.Starting, events.FailedToStartProxierHealthcheck, events.FailedToStartMetricServer,
-			events.SchedulerUnavailable, events.InvalidConfiguration, events.ConfigurationReloaded, events.RestartNeeded, events.NodeAnnotationRefused} {
+			events.SchedulerUnavailable, events.InvalidConfiguration, events.ConfigurationReloaded, events.RestartNeeded, events.NodeAnnotationRefused,
+			events.SysctlRefused} {
 			r.Node(k, "")
 			r.pass(0)
 		}

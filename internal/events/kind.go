@@ -44,6 +44,9 @@ var (
 	RestartNeeded = Kind{"RestartNeeded", "Reload", true}
 	// NodeAnnotationRefused: an annotation of the Node is not followed.
 	NodeAnnotationRefused = Kind{"AnnotationRefused", "ReadNode", true}
+	// SysctlRefused: a sysctl that Services need is wrong and cannot be set, so that
+	// nothing new is carried.
+	SysctlRefused = Kind{"SysctlRefused", "Prepare", true}
 )
 
 // The kinds about a Service; the last is that of kube-proxy (contract section 11.1).

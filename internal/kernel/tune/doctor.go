@@ -190,7 +190,7 @@ func (t *Tuner) askSysctls(o DoctorOptions) error {
 	switch {
 	case len(never) > 0:
 		return Remedied(grade(state, fmt.Errorf("cannot be set from here: %s", strings.Join(never, ", "))),
-			"on the host: sysctl -w "+strings.Join(fix, " ")+"; or mount its /proc/sys/net at /host/proc/sys/net")
+			setOnHost(fix))
 	case len(later) > 0 && o.Running:
 		return Remedied(Warning(fmt.Errorf("changed by somebody else, until the agent looks for drift: %s", strings.Join(later, ", "))), "sysctl -w "+strings.Join(set, " "))
 	case len(later) > 0:

@@ -93,6 +93,13 @@ func TestReadOnlySysctls(t *testing.T) {
 	if !errors.Is(err, unix.EROFS) || !strings.Contains(err.Error(), `set sysctl net.ipv4.ip_forward from "0" to "1"`) {
 		t.Errorf("Failure = %v, want the key, both values and the reason", err)
 	}
+	err = tune.Demand(results)
+	if !errors.Is(err, unix.EROFS) || !strings.Contains(err.Error(), "remedy: on the host: sysctl -w net.ipv4.ip_forward=1; or mount") {
+		t.Errorf("Demand = %v, want the reason, and the remedy for the key that is wrong alone", err)
+	}
+	if err := tune.Demand(results[:2]); err != nil {
+		t.Errorf("Demand = %v of keys that are right or missing, want none", err)
+	}
 	verdicts := tune.RunChecks(t.Context(), n.tuner(t).Checks(tune.CheckOptions{}))
 	if v := verdictOf(t, verdicts, "sysctls writable"); v.State != tune.Warn || v.Fix == "" {
 		t.Errorf("verdict %+v, want a warning with a fix", v)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // Policy says what it means that a key cannot be set.
@@ -167,6 +168,26 @@ func (r SysctlResult) String() string {
 		s += "; " + r.Note
 	}
 	return s
+}
+
+// Demand fails where keys that are required were refused, and says what a person can do.
+func Demand(results []SysctlResult) error {
+	err := Failure(results, Required)
+	if err == nil {
+		return nil
+	}
+	var unset []string
+	for _, r := range results {
+		if r.Outcome == Refused && r.Policy == Required {
+			unset = append(unset, r.Sysctl.String())
+		}
+	}
+	return fmt.Errorf("%w; remedy: %s", err, setOnHost(unset))
+}
+
+// setOnHost is the remedy for keys that cannot be set from here.
+func setOnHost(assignments []string) string {
+	return "on the host: sysctl -w " + strings.Join(assignments, " ") + "; or mount its /proc/sys/net at /host/proc/sys/net"
 }
 
 // Failure joins the errors of the refused keys that have the policy, or nil.
