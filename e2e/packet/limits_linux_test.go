@@ -21,6 +21,7 @@ type limit struct {
 	ends  bool   // the agent cannot run
 	waits bool   // it runs and carries nothing new; otherwise it carries what it is given
 	says  string // what it prints, if anything
+	finds string // what kube-ipvs check finds: state and name; nothing that is missing or failed, if empty
 }
 
 // lacks starts a program that lacks a capability.
@@ -30,16 +31,17 @@ func lacks(capability string) string {
 
 var limits = []limit{
 	{name: "nothing is lacking", shell: `exec "$@"`},
-	{name: "CAP_NET_ADMIN", shell: lacks("net_admin"), ends: true, says: "remedy: run as root, or with CAP_NET_ADMIN and CAP_NET_RAW"},
-	{name: "CAP_NET_RAW", shell: lacks("net_raw"), waits: true, says: "take CAP_NET_RAW"},
+	{name: "CAP_NET_ADMIN", shell: lacks("net_admin"), ends: true, says: "remedy: run as root, or with CAP_NET_ADMIN and CAP_NET_RAW", finds: "failed"},
+	{name: "CAP_NET_RAW", shell: lacks("net_raw"), waits: true, says: "take CAP_NET_RAW", finds: "missing sets in rules"},
 	{name: "CAP_SYS_MODULE", shell: lacks("sys_module")},
 	{name: "CAP_SYS_ADMIN", shell: lacks("sys_admin")},
 	{name: "CAP_DAC_OVERRIDE", shell: lacks("dac_override")},
 	{name: "CAP_SYS_RESOURCE", shell: lacks("sys_resource"), says: "out-of-memory score stays"},
-	{name: "room in the run directory", shell: `mount -t tmpfs -o size=4k tmpfs $RUN; head -c 8192 /dev/zero >$RUN/fill || true; exec "$@"`, says: "no space left on device"},
-	{name: "a run directory to write to", shell: `mount -t tmpfs -o ro tmpfs $RUN; exec "$@"`, ends: true, says: "--run-dir"},
-	{name: "a /proc/sys to write to", shell: `mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; exec "$@"`, waits: true, says: "net.ipv4.vs.conntrack"},
+	{name: "room in the run directory", shell: `mount -t tmpfs -o size=4k tmpfs $RUN; head -c 8192 /dev/zero >$RUN/fill || true; exec "$@"`, says: "no space left on device", finds: "warning run directory"},
+	{name: "a run directory to write to", shell: `mount -t tmpfs -o ro tmpfs $RUN; exec "$@"`, ends: true, says: "--run-dir", finds: "missing run directory"},
+	{name: "a /proc/sys to write to", shell: `mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; exec "$@"`, waits: true, says: "net.ipv4.vs.conntrack", finds: "missing sysctls"},
 	{name: "memory", shell: `export GOMEMLIMIT=16MiB; exec "$@"`},
+	{name: "memory of a control group", shell: inGroup(`$(mktemp -d `+groups+`/kube-ipvs-limited-XXXX)`, "64M"), says: "below the limit of the control group"},
 }
 
 // limitWatched is how long an agent is watched that lacks something.
@@ -51,6 +53,7 @@ func TestLimits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.pod1.serve(t, 8080)
+	t.Cleanup(func() { w.node.shell(t, "rmdir "+groups+"/kube-ipvs-limited-* || true") })
 	table := newTable("lacking", "runs", "carries", "warnings", "processes in 10s", "CPU in 10s", "check", "it says")
 	for i, tt := range limits {
 		t.Run(tt.name, func(t *testing.T) {
@@ -69,7 +72,7 @@ func TestLimits(t *testing.T) {
 			} else if err := n.wait(t); err == nil {
 				t.Error("it ended, and with success")
 			}
-			table.row(tt.name, !tt.ends, !tt.ends && !tt.waits, n.warnings(), calls, cpu, tt.checked(n), n.firstSaid(tt.says))
+			table.row(tt.name, !tt.ends, !tt.ends && !tt.waits, n.warnings(), calls, cpu, tt.checked(t, n), n.firstSaid(tt.says))
 			if err := n.hasSaid(tt.says); err != nil {
 				t.Error(err)
 			}
@@ -113,13 +116,21 @@ func (l limit) under(n *proxy) []string {
 }
 
 // checked is the first that kube-ipvs check finds wrong under the same limit.
-func (l limit) checked(n *proxy) string {
+func (l limit) checked(t *testing.T, n *proxy) string {
+	t.Helper()
 	args := append(l.under(n), "check")
 	out, _ := n.try(args[0], append(args[1:], n.flags...)...) // the exit status is that of what is found
 	for line := range strings.Lines(out) {
-		if strings.Contains(line, "FAIL") || strings.Contains(line, "fail") {
+		line = strings.Join(strings.Fields(line), " ")
+		switch bad := strings.HasPrefix(line, "missing ") || strings.HasPrefix(line, "failed "); {
+		case l.finds != "" && strings.HasPrefix(line, l.finds+" "):
 			return brief(line)
+		case l.finds == "" && bad:
+			t.Errorf("check finds what the agent does without: %s", line)
 		}
+	}
+	if l.finds != "" {
+		t.Errorf("check does not find %q:\n%s", l.finds, out)
 	}
 	return "fit"
 }
