@@ -12,6 +12,9 @@
 //
 // The first list is handed on object by object while it is streamed, so that an empty
 // kernel can be filled meanwhile (source.Coming); its end takes back what is not in it.
+// Nothing can be filled without the Nodes, so these are asked for first, and the other
+// lists begin when they were delivered; a list of Nodes that is slow or fails holds them
+// up by headStart at most.
 //
 // The law it keeps: an API server that is away, slow, restarted or short of memory
 // changes nothing. A watch that ends is begun again, a list that fails is tried again

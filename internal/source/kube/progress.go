@@ -82,6 +82,9 @@ func (s *Source) synced(kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.kinds[kind]
+	if kind == nodes && !r.Synced {
+		close(s.haveNodes)
+	}
 	r.Heard, r.Synced = time.Now(), true
 }
 

@@ -38,6 +38,9 @@ type Source struct {
 	client kubernetes.Interface
 	opts   Options
 
+	// haveNodes is closed when all Nodes were delivered.
+	haveNodes chan struct{}
+
 	mu    sync.Mutex
 	kinds map[string]*record
 	state source.State // as it was told
@@ -47,7 +50,10 @@ type Source struct {
 
 // New returns a source that reads from client.
 func New(log *zap.Logger, client kubernetes.Interface, o Options) *Source {
-	return &Source{log: log.Named("kube"), client: client, opts: o, kinds: map[string]*record{}, mostList: mostList, mostEvent: mostEvent}
+	return &Source{
+		log: log.Named("kube"), client: client, opts: o, kinds: map[string]*record{}, haveNodes: make(chan struct{}),
+		mostList: mostList, mostEvent: mostEvent,
+	}
 }
 
 // Run follows the API until ctx ends; then it returns nil.
@@ -55,14 +61,34 @@ func (s *Source) Run(ctx context.Context, sink source.Sink) error {
 	kinds := s.watched()
 	s.begin(kinds)
 	group, ctx := errgroup.WithContext(withLog(ctx, s.log))
+	ahead := s.headStart(ctx)
 	for i := range kinds {
 		k := &kinds[i]
 		into := newStore(k, s, sink)
 		r := cache.NewReflectorWithOptions(&caller{k, s, into}, &converted{}, into,
 			cache.ReflectorOptions{Name: k.name, TypeDescription: k.name})
-		group.Go(func() error { s.follow(ctx, k.name, r); return nil })
+		group.Go(func() error {
+			if k.name != nodes {
+				<-ahead
+			}
+			s.follow(ctx, k.name, r)
+			return nil
+		})
 	}
 	return group.Wait()
+}
+
+// headStart is over when all Nodes were delivered, or when they took too long.
+func (s *Source) headStart(ctx context.Context) (over <-chan struct{}) {
+	ctx, cancel := context.WithTimeout(ctx, headStart)
+	go func() {
+		defer cancel()
+		select {
+		case <-s.haveNodes:
+		case <-ctx.Done():
+		}
+	}()
+	return ctx.Done()
 }
 
 // follow lists and watches until ctx ends, with pauses that grow while the server
