@@ -12,9 +12,10 @@
 //
 // The first list is handed on object by object while it is streamed, so that an empty
 // kernel can be filled meanwhile (source.Coming); its end takes back what is not in it.
-// Nothing can be filled without the Nodes, so these are asked for first, and the other
-// lists begin when they were delivered; a list of Nodes that is slow or fails holds them
-// up by headStart at most.
+// Nothing can be filled without the Nodes, and everything on a new node waits for the
+// API server's own Service, so these are asked for first (first.go), and the large lists
+// begin when they were delivered; what is slow or fails of this holds them up by headStart
+// at most.
 //
 // The law it keeps: an API server that is away, slow, restarted or short of memory
 // changes nothing. A watch that ends is begun again, a list that fails is tried again

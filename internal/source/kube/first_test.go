@@ -2,15 +2,20 @@ package kube_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	v1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -77,7 +82,7 @@ func noteLists(client *fake.Clientset) *firstLists {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		kind := a.GetResource().Resource
-		if _, before := f.at[kind]; !before && kind != "nodes" && a.GetNamespace() == metav1.NamespaceAll {
+		if _, before := f.at[kind]; !before && kind != "nodes" && everywhere(a) {
 			f.at[kind] = time.Since(begin)
 		}
 		return false, nil, nil
@@ -121,6 +126,85 @@ func TestNodesFirst(t *testing.T) {
 					t.Errorf("have %s", have)
 				}
 			})
+		})
+	}
+}
+
+// The API server's own Service is asked for apart and served while the large lists have
+// not begun to come; these are believed then, and it is not asked for again.
+func TestAPIServersOwnServiceFirst(t *testing.T) {
+	s := newServer(t)
+	own, slice := wire("kubernetes", "10.96.0.1", "5"), webSlice("192.0.2.1")
+	own.Namespace, slice.Namespace, slice.Name = "default", "default", "kubernetes"
+	slice.Labels[discoveryv1.LabelServiceName] = "kubernetes"
+	s.play("early services", listOf("9", own))
+	s.play("early endpointslices", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(discoveryv1.EndpointSliceList{
+			TypeMeta: typeOf("discovery.k8s.io/v1", "EndpointSliceList"), ListMeta: metav1.ListMeta{ResourceVersion: "9"}, Items: []discoveryv1.EndpointSlice{*slice},
+		})
+	})
+	begin, newer := make(chan struct{}), own.DeepCopy()
+	newer.Spec.ClusterIP, newer.ResourceVersion = "10.96.0.2", "12"
+	hold := func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-begin:
+		case <-r.Context().Done():
+		}
+	}
+	s.play("services", then(hold, events("ADDED", newer), s.end("20")), events("ERROR", status(410, metav1.StatusReasonExpired, "too old")), s.stream("30", newer))
+	s.play("endpointslices", then(hold, s.stream("20")))
+	src, out, logs := s.follow("{}")
+	expect(t, out, "state coming", "service default/kubernetes = kube[10.96.0.1]", "slice default/kubernetes = kube of default/kubernetes: 1")
+	close(begin)
+	expect(t, out, "state complete", "service default/kubernetes = kube[10.96.0.2]")
+	until(t, "the second list", func() bool { return len(s.requests("services")) > 2 })
+	until(t, "the end of it", func() bool { return src.Progress()["services"].Err == nil })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for kind, want := range map[string]url.Values{
+		"early services":       {"resourceVersion": {"0"}, "fieldSelector": {"spec.clusterIP!=None,metadata.name=kubernetes"}, "labelSelector": {"!service.kubernetes.io/service-proxy-name"}},
+		"early endpointslices": {"resourceVersion": {"0"}, "labelSelector": {"!service.kubernetes.io/headless,kubernetes.io/service-name=kubernetes"}},
+	} {
+		if diff := cmp.Diff([]url.Values{want}, s.asked[kind]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", kind, diff)
+		}
+	}
+	if logs.Len() > 0 {
+		t.Errorf("log %v", logs.All())
+	}
+}
+
+// A server that does not answer the early questions costs the start a second; one that
+// refuses them, or answers nonsense, nothing. Nobody is told.
+func TestEarlyQuestionsAreBestEffort(t *testing.T) {
+	t.Run("silence", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			objects := fake.NewClientset(web("10.96.0.10"))
+			lists, client := noteLists(objects), &hanging{Interface: objects}
+			client.verb.Store("early list")
+			bubble(t, client, zap.NewNop())
+			time.Sleep(1001 * time.Millisecond)
+			synctest.Wait()
+			lists.want(t, time.Second)
+		})
+	})
+	for name, answer := range map[string]http.HandlerFunc{
+		"forbidden": fail(403, metav1.StatusReasonForbidden, "not in this namespace"),
+		"nonsense":  text(200, "text/html", "<html>please sign in</html>"),
+		"no list":   text(200, "application/json", `{"hello": "world"}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t)
+			s.play("early services", answer)
+			s.play("early endpointslices", answer)
+			s.play("services", s.stream("9", wire("web", "10.96.0.1", "5")))
+			src, out, logs := s.follow("{}")
+			expect(t, out, "state complete", "service shop/web = kube[10.96.0.1]")
+			if p := src.Progress()["services"]; p.Err != nil || logs.Len() > 0 {
+				t.Errorf("progress %+v, log %v", p, logs.All())
+			}
 		})
 	}
 }

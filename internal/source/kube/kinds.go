@@ -45,10 +45,12 @@ const (
 const nodes = "nodes"
 
 // watched are the kinds that are followed.
-func (s *Source) watched() []kind { return []kind{s.services(), s.slices(), s.nodes()} }
+func (s *Source) watched() []kind {
+	return []kind{s.services(metav1.NamespaceAll), s.slices(metav1.NamespaceAll), s.nodes()}
+}
 
-func (s *Source) services() kind {
-	k := ask(s.client.CoreV1().Services(metav1.NamespaceAll), func(l *corev1.ServiceList) []corev1.Service { return l.Items })
+func (s *Source) services(namespace string) kind {
+	k := ask(s.client.CoreV1().Services(namespace), func(l *corev1.ServiceList) []corev1.Service { return l.Items })
 	k.name, k.labels, k.fields = "services", ourServices, withAddress
 	k.read = func(obj runtime.Object) any {
 		if in, ok := obj.(*corev1.Service); ok {
@@ -63,8 +65,8 @@ func (s *Source) services() kind {
 	return k
 }
 
-func (s *Source) slices() kind {
-	k := ask(s.client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll), func(l *discoveryv1.EndpointSliceList) []discoveryv1.EndpointSlice { return l.Items })
+func (s *Source) slices(namespace string) kind {
+	k := ask(s.client.DiscoveryV1().EndpointSlices(namespace), func(l *discoveryv1.EndpointSliceList) []discoveryv1.EndpointSlice { return l.Items })
 	k.name, k.labels = "endpointslices", ourSlices
 	k.read = func(obj runtime.Object) any {
 		if in, ok := obj.(*discoveryv1.EndpointSlice); ok {
@@ -99,7 +101,7 @@ func (s *Source) nodes() kind {
 	return k
 }
 
-// asker is a typed client of one kind, in all namespaces.
+// asker is a typed client of one kind.
 type asker[L runtime.Object] interface {
 	List(ctx context.Context, o metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)

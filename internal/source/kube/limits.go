@@ -20,10 +20,10 @@ const (
 	brief = time.Second
 )
 
-// headStart is how long the other lists wait for that of the Nodes, which is small and
-// without which nothing can be served; beside two large ones it would end with them. A
-// server that is well needs a part of it for the 10 MB of DefaultManyNodes, and where it
-// is slow, or refuses the Nodes, the start is a second longer.
+// headStart is how long the large lists wait for that of the Nodes, which is small and
+// without which nothing can be served, and for the API server's own Service; beside two
+// large ones these would come late. A server that is well needs a part of it for the 10 MB
+// of DefaultManyNodes, and where it is slow, or refuses, the start is a second longer.
 const headStart = time.Second
 
 // The pauses between two attempts are each up to twice as long, at random: with ten

@@ -42,7 +42,7 @@ type crowd struct {
 
 func (c *crowd) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	kind := filepath.Base(r.URL.Path)
-	if kind != "endpointslices" {
+	if kind != "endpointslices" || early(r) {
 		bulk{streams: true}.handler().ServeHTTP(w, r)
 		return
 	}

@@ -98,6 +98,10 @@ func (b bulk) handler() http.Handler {
 		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if early(r) {
+			http.NotFound(w, r)
+			return
+		}
 		initial := r.URL.Query().Get("sendInitialEvents") != ""
 		kind := filepath.Base(r.URL.Path)
 		if r.URL.Query().Get("watch") == "" {

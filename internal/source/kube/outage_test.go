@@ -56,7 +56,10 @@ func TestSpread(t *testing.T) {
 		begin := time.Now()
 		for i := range agents {
 			client := fake.NewClientset()
-			client.PrependReactor("list", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
+			client.PrependReactor("list", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				if !everywhere(a) {
+					return false, nil, nil
+				}
 				mu.Lock()
 				defer mu.Unlock()
 				calls[i] = append(calls[i], time.Since(begin))
@@ -85,13 +88,26 @@ func TestSpread(t *testing.T) {
 	})
 }
 
+// everywhere tells lists of all namespaces from the early ones.
+func everywhere(a clienttesting.Action) bool { return a.GetNamespace() == metav1.NamespaceAll }
+
+// counts counts lists of all namespaces.
+func counts(lists *atomic.Int32) clienttesting.ReactionFunc {
+	return func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if everywhere(a) {
+			lists.Add(1)
+		}
+		return false, nil, nil
+	}
+}
+
 // A watch that says nothing for long is not trusted, and what was missed comes by a
 // list. Until then Heard grows old.
 func TestSilentWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(web("10.96.0.1"))
 		var lists atomic.Int32
-		client.PrependReactor("list", "services", func(clienttesting.Action) (bool, runtime.Object, error) { lists.Add(1); return false, nil, nil })
+		client.PrependReactor("list", "services", counts(&lists))
 		client.PrependWatchReactor("services", func(clienttesting.Action) (bool, watch.Interface, error) { return true, watch.NewFake(), nil })
 		s, out := bubble(t, client, zap.NewNop())
 		synctest.Wait()
@@ -115,7 +131,7 @@ func TestBookmarksCount(t *testing.T) {
 		client := fake.NewClientset()
 		events := watch.NewFake()
 		var lists atomic.Int32
-		client.PrependReactor("list", "services", func(clienttesting.Action) (bool, runtime.Object, error) { lists.Add(1); return false, nil, nil })
+		client.PrependReactor("list", "services", counts(&lists))
 		client.PrependWatchReactor("services", func(clienttesting.Action) (bool, watch.Interface, error) { return true, events, nil })
 		s, _ := bubble(t, client, zap.NewNop())
 		for range 30 {
@@ -150,16 +166,20 @@ type hangingCore struct {
 }
 
 func (c hangingCore) Services(ns string) corev1.ServiceInterface {
-	return hangingServices{c.CoreV1Interface.Services(ns), c.h}
+	if ns != metav1.NamespaceAll {
+		return hangingServices{c.CoreV1Interface.Services(ns), c.h, "early "}
+	}
+	return hangingServices{c.CoreV1Interface.Services(ns), c.h, ""}
 }
 
 type hangingServices struct {
 	corev1.ServiceInterface
-	h *hanging
+	h       *hanging
+	purpose string
 }
 
 func (c hangingServices) List(ctx context.Context, o metav1.ListOptions) (*v1.ServiceList, error) {
-	if c.h.verb.Load() == "list" {
+	if c.h.verb.Load() == c.purpose+"list" {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}

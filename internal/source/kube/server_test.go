@@ -56,6 +56,9 @@ func newServer(t *testing.T) *server {
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	kind := filepath.Base(r.URL.Path)
+	if early(r) {
+		kind = "early " + kind
+	}
 	s.mu.Lock()
 	s.asked[kind] = append(s.asked[kind], r.URL.Query())
 	step := s.nothing
@@ -92,8 +95,17 @@ func (s *server) requests(kind string) (out []string) {
 	return out
 }
 
-// nothing streams an empty list and stays.
-func (s *server) nothing(w http.ResponseWriter, r *http.Request) { s.stream("1")(w, r) }
+// early tells questions for the API server's own Service.
+func early(r *http.Request) bool { return strings.Contains(r.URL.Path, "/namespaces/default/") }
+
+// nothing streams an empty list and stays; of the API server's own Service it knows nothing.
+func (s *server) nothing(w http.ResponseWriter, r *http.Request) {
+	if early(r) {
+		http.NotFound(w, r)
+		return
+	}
+	s.stream("1")(w, r)
+}
 
 // stream answers with a streamed list at version rv, and stays open.
 func (s *server) stream(rv string, objects ...runtime.Object) http.HandlerFunc {

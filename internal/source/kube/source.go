@@ -61,34 +61,28 @@ func (s *Source) Run(ctx context.Context, sink source.Sink) error {
 	kinds := s.watched()
 	s.begin(kinds)
 	group, ctx := errgroup.WithContext(withLog(ctx, s.log))
-	ahead := s.headStart(ctx)
+	stores := make(map[string]*store, len(kinds))
 	for i := range kinds {
-		k := &kinds[i]
-		into := newStore(k, s, sink)
-		r := cache.NewReflectorWithOptions(&caller{k, s, into}, &converted{}, into,
-			cache.ReflectorOptions{Name: k.name, TypeDescription: k.name})
+		stores[kinds[i].name] = newStore(&kinds[i], s, sink)
+	}
+	ahead := make(chan struct{})
+	group.Go(func() error {
+		defer close(ahead)
+		s.headStart(ctx, group, stores)
+		return nil
+	})
+	for name, into := range stores {
+		r := cache.NewReflectorWithOptions(&caller{into.kind, s, into}, &converted{}, into,
+			cache.ReflectorOptions{Name: name, TypeDescription: name})
 		group.Go(func() error {
-			if k.name != nodes {
+			if name != nodes {
 				<-ahead
 			}
-			s.follow(ctx, k.name, r)
+			s.follow(ctx, name, r)
 			return nil
 		})
 	}
 	return group.Wait()
-}
-
-// headStart is over when all Nodes were delivered, or when they took too long.
-func (s *Source) headStart(ctx context.Context) (over <-chan struct{}) {
-	ctx, cancel := context.WithTimeout(ctx, headStart)
-	go func() {
-		defer cancel()
-		select {
-		case <-s.haveNodes:
-		case <-ctx.Done():
-		}
-	}()
-	return ctx.Done()
 }
 
 // follow lists and watches until ctx ends, with pauses that grow while the server

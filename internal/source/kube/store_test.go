@@ -33,7 +33,7 @@ func (n *names) SetState(_ model.Origin, state source.State) { n.state = state }
 func serviceStore(t *testing.T) (*store, *names, func(name string) *converted) {
 	t.Helper()
 	s := New(zap.NewNop(), fake.NewClientset(), Options{Node: "here"})
-	k := s.services()
+	k := s.services(metav1.NamespaceAll)
 	s.begin([]kind{k})
 	out := &names{have: map[string]bool{}}
 	return newStore(&k, s, out), out, func(name string) *converted {
@@ -137,7 +137,7 @@ func TestStrangeObjects(t *testing.T) {
 // A list is read whole or not at all, and taken apart on the way.
 func TestConvertList(t *testing.T) {
 	s := New(zap.NewNop(), fake.NewClientset(), Options{Node: "here"})
-	k := s.services()
+	k := s.services(metav1.NamespaceAll)
 	in := &corev1.ServiceList{ListMeta: metav1.ListMeta{ResourceVersion: "9", Continue: "more"}, Items: []corev1.Service{*svc("a"), *svc("b")}}
 	got, err := k.convertList(in)
 	if err != nil || got.ResourceVersion != "9" || got.Continue != "more" || len(got.Items) != 2 {
@@ -165,7 +165,7 @@ func TestConvertList(t *testing.T) {
 
 // An annotation that says something of a Service is read before the object goes.
 func TestAnnotationOfAServiceArrives(t *testing.T) {
-	k := New(zap.NewNop(), fake.NewClientset(), Options{}).services()
+	k := New(zap.NewNop(), fake.NewClientset(), Options{}).services(metav1.NamespaceAll)
 	c, err := k.convert(&corev1.Service{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "shop", Name: "web", Annotations: map[string]string{"kube-ipvs.io/drain": "5m"},
 	}})

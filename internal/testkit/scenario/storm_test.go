@@ -128,6 +128,10 @@ func frame(event, version, kind string, obj interface{ Marshal() ([]byte, error)
 
 // ServeHTTP implements http.Handler.
 func (s *storm) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("watch") == "" { // the API server's own Service is asked for apart
+		http.NotFound(w, r)
+		return
+	}
 	w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf;stream=watch")
 	flush := http.NewResponseController(w).Flush
 	kind := path.Base(r.URL.Path)
