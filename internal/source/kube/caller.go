@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,12 @@ type caller struct {
 	*kind
 	source *Source
 	store  *store
+
+	// breaks counts the streamed lists in a row that broke off; broke is why the last
+	// one did, until List was refused for it. A stream writes them before its reflector
+	// hears of its end.
+	breaks int
+	broke  error
 }
 
 var _ cache.ListerWatcherWithContext = (*caller)(nil)
@@ -34,6 +41,10 @@ func (c *caller) Watch(o metav1.ListOptions) (watch.Interface, error) {
 
 // ListWithContext implements cache.ListerWithContext.
 func (c *caller) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	if err := c.broke; err != nil {
+		c.broke = nil
+		return nil, fmt.Errorf("the stream of the list broke off: %w", err)
+	}
 	o.LabelSelector, o.FieldSelector = c.labels, c.fields
 	limited, cancel := context.WithTimeout(ctx, listLimit)
 	defer cancel()
@@ -55,6 +66,7 @@ func (c *caller) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 
 // WatchWithContext implements cache.WatcherWithContext.
 func (c *caller) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	c.broke = nil
 	o.LabelSelector, o.FieldSelector = c.labels, c.fields
 	s := newStream(ctx, c, o.SendInitialEvents != nil && *o.SendInitialEvents)
 	in, err := c.watch(withAllowance(withReporter(s.ctx, s.fault), s.allowance), o)
@@ -69,7 +81,29 @@ func (c *caller) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 	if !s.listing || !unstreamed(err) {
 		s.fault(err)
 	}
+	if s.listing && lost(err) {
+		c.brokeOff(err)
+		// client-go waits by itself where nobody listens, up to a minute and without
+		// looking at the context; an error that it does not know has it list at once.
+		err = errors.New(err.Error())
+	}
 	return nil, err
+}
+
+// brokeOff notes why a streamed list broke off, which is no reason to list otherwise:
+// client-go would go on with a plain list, several times the memory here and there. It is
+// refused that, and begins another stream after a pause. Where one after the other breaks,
+// something in between may bear none, and the plain list is asked for. A server that was
+// not reached at all counts for nothing.
+func (c *caller) brokeOff(err error) {
+	if !unreached(err) {
+		c.breaks++
+	}
+	if c.breaks < streamTries {
+		c.broke = err
+		return
+	}
+	c.breaks = 0
 }
 
 // fails returns what notes failures of a verb, until ctx ends.

@@ -71,10 +71,10 @@ var causes = []struct {
 	{NoRoute, among(syscall.ENETUNREACH, syscall.EHOSTUNREACH), "no way leads to the API server", "is the network of this node up, and the address right?"},
 	{Busy, apierrors.IsTooManyRequests, "the API server is busy", ""},
 	{Timeout, silent, "the API server does not answer", "is it running, or a firewall in between?"},
+	{Timeout, torn, "the connection to the API server broke", ""},
 	{NotAPI, undecodable, "what answers does not write like a Kubernetes API server", "is the server's URL right, or a proxy in between?"},
 	{ServerError, status(http.StatusInternalServerError, 599), "the API server cannot do it", "its log says why"},
 	{NotAPI, status(http.StatusMultipleChoices, http.StatusInternalServerError-1), "the API server does not understand us", "is the server's URL right, and it not older than Kubernetes 1.21?"},
-	{Timeout, among(syscall.ECONNRESET, syscall.EPIPE), "the connection to the API server broke", ""},
 	{NotAPI, unreadable, "what answers does not write like a Kubernetes API server", "is the server's URL right, or a proxy in between?"},
 	{NotAPI, senseless, "what answers does not write like a Kubernetes API server", "is the server's URL right, or a proxy in between?"},
 	{Other, func(error) bool { return true }, "the call failed", ""},
@@ -178,7 +178,31 @@ func senseless(err error) bool {
 // undecodable: client-go makes an internal error of a server of what it cannot read
 // in a watch, connections that break included.
 func undecodable(err error) bool {
-	return strings.Contains(err.Error(), "unable to decode an event from the watch stream") && !strings.Contains(err.Error(), "connection")
+	return inStream(err) && !torn(err)
+}
+
+func inStream(err error) bool {
+	return strings.Contains(err.Error(), "unable to decode an event from the watch stream")
+}
+
+// torn tells errors of a connection that broke, which a watch has as text alone: of TCP,
+// of HTTP/2 as a whole, and of one of its streams.
+func torn(err error) bool {
+	if errors.Is(err, errCut) || among(syscall.ECONNRESET, syscall.EPIPE)(err) {
+		return true
+	}
+	text := err.Error()
+	return inStream(err) && strings.Contains(text, "connection") || (inStream(err) || as[*url.Error](err)) && strings.Contains(text, "stream error: ")
+}
+
+// lost tells errors that are no answer of a server: nothing follows from them about what
+// it can do.
+func lost(err error) bool { return torn(err) || as[*url.Error](err) }
+
+// unreached tells errors of a connection that did not come about.
+func unreached(err error) bool {
+	var call *net.OpError
+	return errors.As(err, &call) && call.Op == "dial"
 }
 
 func silent(err error) bool {

@@ -37,6 +37,11 @@ const (
 	calm = 2 * time.Minute
 )
 
+// streamTries is how many streamed lists in a row may break off before a plain list is
+// asked for. Two of them can be the same server that goes away twice, as in an update; a
+// third is hardly.
+const streamTries = 3
+
 // What is read of an answer before something came of it. The limit of an event is that
 // of client-go for those in protobuf; etcd takes objects of 1.5 MB at most. Lists are 50 MB
 // for 10,000 slices of 100 endpoints, twice that for 5,000 Nodes or in JSON.

@@ -117,8 +117,8 @@ func mostAlive() (stop func() uint64) {
 // TestLongList: a list of slices of a hundred endpoints, 50 MB of it where asked for, needs
 // while it comes what is kept of it in the end, and a stated part of what is on the wire:
 // streamed less than that, plain the message, how a reader grows to it, and the objects.
-// Lists that break off before it cost nothing that stays; after a stream that does the
-// list is asked for plain.
+// Lists that break off before it cost nothing that stays; after a stream that does another
+// is begun.
 func TestLongList(t *testing.T) {
 	size := 400
 	if os.Getenv("KUBE_IPVS_STORM") != "" {
@@ -131,7 +131,8 @@ func TestLongList(t *testing.T) {
 		wire    float64 // what may be alive besides, as a part of what came
 	}{
 		{"streamed", true, 0, 0.75},
-		{"streamed, broken off, then plain", true, 1, 6},
+		{"streamed, broken off, then streamed", true, 1, 0.75},
+		{"streamed, broken off three times, then plain", true, 3, 6},
 		{"plain", false, 0, 6},
 		{"plain, broken off twice", false, 2, 6},
 	} {

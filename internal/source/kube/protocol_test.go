@@ -111,17 +111,37 @@ func TestEmptyList(t *testing.T) {
 	expect(t, out, "state complete")
 }
 
-// A stream that breaks off is no list: nothing is deleted, nothing is complete, and
-// the next attempt is a plain list, not the same again at once.
+// A stream that breaks off is no list: nothing is deleted, nothing is complete. It is
+// begun again after a pause, and where one after the other breaks a plain list follows.
 func TestStreamBreaksOff(t *testing.T) {
-	s := newServer(t)
-	s.play("services", events("ADDED", wire("web", "10.96.0.1", "5")),
-		listOf("9", wire("web", "10.96.0.1", "5"), wire("two", "10.96.0.2", "6")), s.stay)
-	_, out, _ := s.follow("{}")
-	until(t, "the watch", func() bool { return len(s.requests("services")) > 2 })
-	expect(t, out, "state complete", "service shop/web = kube[10.96.0.1]", "service shop/two = kube[10.96.0.2]")
-	if diff := cmp.Diff([]string{`stream rv=""`, `list rv="0"`, `watch rv="9"`}, s.requests("services")); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
+	begun := events("ADDED", wire("web", "10.96.0.1", "5"))
+	broken := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	for name, tt := range map[string]struct {
+		breaks int
+		how    http.HandlerFunc
+		want   []string
+	}{
+		"once":             {1, begun, []string{`stream rv=""`, `stream rv=""`}},
+		"at its beginning": {1, broken, []string{`stream rv=""`, `stream rv=""`}},
+		"in the middle":    {1, then(begun, broken), []string{`stream rv=""`, `stream rv=""`}},
+		"always":           {3, then(begun, broken), []string{`stream rv=""`, `stream rv=""`, `stream rv=""`, `list rv="0"`, `watch rv="9"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, at := newServer(t), &clocked{}
+			steps := slices.Repeat([]http.HandlerFunc{at.before(tt.how)}, tt.breaks)
+			s.play("services", append(steps, at.before(s.has("9", wire("web", "10.96.0.1", "5"), wire("two", "10.96.0.2", "6"))))...)
+			src, out, _ := s.follow("{}")
+			trouble(t, src, kube.Timeout)
+			expect(t, out, "state complete", "service shop/web = kube[10.96.0.1]", "service shop/two = kube[10.96.0.2]")
+			until(t, "the watch", func() bool { return src.Progress()["services"].Err == nil })
+			if diff := cmp.Diff(tt.want, s.requests("services")); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+			if pause := at.at[1].Sub(at.at[0]); pause < 700*time.Millisecond {
+				t.Errorf("begun again after %s", pause)
+			}
+		})
 	}
 }
 

@@ -72,7 +72,7 @@ func (s *Source) Run(ctx context.Context, sink source.Sink) error {
 		return nil
 	})
 	for name, into := range stores {
-		r := cache.NewReflectorWithOptions(&caller{into.kind, s, into}, &converted{}, into,
+		r := cache.NewReflectorWithOptions(&caller{kind: into.kind, source: s, store: into}, &converted{}, into,
 			cache.ReflectorOptions{Name: name, TypeDescription: name})
 		group.Go(func() error {
 			if name != nodes {

@@ -123,6 +123,9 @@ func (s *stream) take(e watch.Event) watch.Event {
 	case watch.Error:
 		if err := apierrors.FromObject(e.Object); !s.listing || !unstreamed(err) {
 			s.fault(err)
+			if s.listing && lost(err) {
+				s.brokeOff(err)
+			}
 		}
 		return e
 	case watch.Bookmark:
@@ -130,7 +133,9 @@ func (s *stream) take(e watch.Event) watch.Event {
 		if err != nil {
 			return s.strange(err)
 		}
-		s.listing = s.listing && !endsList
+		if s.listing && endsList {
+			s.listing, s.breaks = false, 0
+		}
 		e.Object = c
 	default:
 		c, err := s.convert(e.Object)
@@ -157,6 +162,10 @@ func (s *stream) strange(err error) watch.Event {
 func (s *stream) closed(first bool) {
 	switch {
 	case s.listing:
+		if !s.faulted.Load() {
+			s.fault(errCut)
+		}
+		s.brokeOff(errCut)
 		// client-go would ask for the stream again at once, and again.
 		s.send(failure(apierrors.NewInternalError(errCut)))
 	case first && time.Since(s.began) < brief && !s.faulted.Load():
