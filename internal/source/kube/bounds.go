@@ -1,7 +1,9 @@
 package kube
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +20,14 @@ var errEndless = errors.New("the answer is longer than any of an API server")
 type allowance struct {
 	most int64
 	read atomic.Int64 // since the last renewal
+	// start is how the last answer begins, of those that are read by whoever made the
+	// allowance; empty where keeps is not set.
+	start []byte
+	keeps bool
 }
+
+// startKept is how much is kept of the start of a list: one with nothing in it is shorter.
+const startKept = 4 << 10
 
 func newAllowance(most int64) *allowance { return &allowance{most: most} }
 
@@ -35,6 +44,7 @@ func withAllowance(ctx context.Context, a *allowance) context.Context {
 // bound puts an answer under the allowance of its request.
 func bound(q *http.Request, r *http.Response) {
 	if a, ok := q.Context().Value(allowanceKey{}).(*allowance); ok {
+		a.start = nil
 		r.Body = &boundBody{r.Body, a}
 	}
 }
@@ -47,8 +57,31 @@ type boundBody struct {
 // Read implements io.Reader.
 func (b *boundBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	if b.keeps {
+		b.start = append(b.start, p[:min(n, startKept-len(b.start))]...)
+	}
 	if b.read.Add(int64(n)) > b.most {
 		return n, fmt.Errorf("%w: more than %d MiB", errEndless, b.most>>20)
 	}
 	return n, err
+}
+
+// kindless tells whether the answer was JSON that says not of which kind it is. client-go
+// takes any such object for what was asked for.
+func (a *allowance) kindless() bool {
+	d := json.NewDecoder(bytes.NewReader(a.start))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return false // protobuf, or no answer at all
+	}
+	for d.More() {
+		key, err := d.Token()
+		var value any
+		if err != nil || d.Decode(&value) != nil {
+			return true
+		}
+		if key == "kind" {
+			return value == "" || value == nil
+		}
+	}
+	return true
 }

@@ -48,7 +48,8 @@ func (c *caller) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 	o.LabelSelector, o.FieldSelector = c.labels, c.fields
 	limited, cancel := context.WithTimeout(ctx, listLimit)
 	defer cancel()
-	limited = withAllowance(withReporter(limited, c.fails(ctx, "list")), newAllowance(c.source.mostList))
+	allowed := &allowance{most: c.source.mostList, keeps: true}
+	limited = withAllowance(withReporter(limited, c.fails(ctx, "list")), allowed)
 	in, err := c.list(limited, o)
 	if err != nil {
 		c.fails(ctx, "list")(err)
@@ -56,6 +57,9 @@ func (c *caller) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 	}
 	c.source.heard(c.name)
 	out, err := c.convertList(in)
+	if err == nil && len(out.Items) == 0 && allowed.kindless() {
+		err = fmt.Errorf("%w: what answers is no list of %s: JSON without a kind", errStrange, c.name)
+	}
 	if err != nil {
 		err = fmt.Errorf("list %s: %w", c.name, err)
 		c.fails(ctx, "list")(err)
