@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,6 +28,8 @@ type caller struct {
 	// hears of its end.
 	breaks int
 	broke  error
+	// short: the last watch ended before its time.
+	short atomic.Bool
 }
 
 var _ cache.ListerWatcherWithContext = (*caller)(nil)
@@ -71,8 +76,17 @@ func (c *caller) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 // WatchWithContext implements cache.WatcherWithContext.
 func (c *caller) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	c.broke = nil
+	listing := o.SendInitialEvents != nil && *o.SendInitialEvents
+	if c.short.Swap(false) && !listing {
+		if err := c.scatter(ctx); err != nil {
+			return nil, err
+		}
+	}
 	o.LabelSelector, o.FieldSelector = c.labels, c.fields
-	s := newStream(ctx, c, o.SendInitialEvents != nil && *o.SendInitialEvents)
+	s := newStream(ctx, c, listing)
+	if o.TimeoutSeconds != nil {
+		s.lasts = time.Duration(*o.TimeoutSeconds) * time.Second
+	}
 	in, err := c.watch(withAllowance(withReporter(s.ctx, s.fault), s.allowance), o)
 	if err == nil {
 		go s.run(in)
@@ -92,6 +106,18 @@ func (c *caller) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 		err = errors.New(err.Error())
 	}
 	return nil, err
+}
+
+// scatter waits at random before a watch is begun again that the server did not end in its
+// time: it ended those of all agents then. client-go, which would begin it at once, has
+// pauses for errors alone.
+func (c *caller) scatter(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(rand.N(scattered)):
+		return nil
+	}
 }
 
 // brokeOff notes why a streamed list broke off, which is no reason to list otherwise:

@@ -37,6 +37,10 @@ const (
 	calm = 2 * time.Minute
 )
 
+// scattered is over what time agents begin their watches again that a server ended all at
+// once, as it does when it stops. A change of that moment is served so much later.
+const scattered = time.Second
+
 // streamTries is how many streamed lists in a row may break off before a plain list is
 // asked for. Two of them can be the same server that goes away twice, as in an update; a
 // third is hardly.

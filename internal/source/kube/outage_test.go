@@ -88,6 +88,62 @@ func TestSpread(t *testing.T) {
 	})
 }
 
+// Watches that a server ends all at once are not begun again all at once, and those that
+// end in their time without a pause.
+func TestWatchesAreScattered(t *testing.T) {
+	const agents, life = 100, 10 * time.Second
+	for name, inTime := range map[string]bool{"before their time": false, "in their time": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				var pauses []time.Duration
+				for range agents {
+					client, watches, ended := fake.NewClientset(), 0, time.Time{}
+					client.PrependWatchReactor("services", func(a clienttesting.Action) (bool, watch.Interface, error) {
+						mu.Lock()
+						defer mu.Unlock()
+						events := watch.NewFake()
+						if watches++; watches > 1 {
+							if watches == 2 {
+								pauses = append(pauses, time.Since(ended))
+							}
+							return true, events, nil
+						}
+						until := life
+						if inTime {
+							seconds := a.(clienttesting.WatchActionImpl).ListOptions.TimeoutSeconds
+							until = time.Duration(*seconds) * time.Second
+						}
+						ended = time.Now().Add(until)
+						go func() {
+							for ; time.Until(ended) > time.Minute; time.Sleep(time.Minute) {
+								events.Action(watch.Bookmark, wire("", "", "7"))
+							}
+							time.Sleep(time.Until(ended))
+							events.Stop()
+						}()
+						return true, events, nil
+					})
+					bubble(t, client, zap.NewNop())
+				}
+				time.Sleep(12 * time.Minute)
+				mu.Lock()
+				defer mu.Unlock()
+				var tenths [10]int
+				for _, p := range pauses {
+					tenths[min(9, p/(100*time.Millisecond))]++
+				}
+				if len(pauses) != agents || slices.Max(pauses) > time.Second {
+					t.Fatalf("%d begun again, after %v", len(pauses), pauses)
+				}
+				if most := slices.Max(tenths[:]); !inTime && most > 30 || inTime && slices.Max(pauses) != 0 { // 10 are to be expected
+					t.Errorf("begun again by 100 ms: %v", tenths)
+				}
+			})
+		})
+	}
+}
+
 // everywhere tells lists of all namespaces from the early ones.
 func everywhere(a clienttesting.Action) bool { return a.GetNamespace() == metav1.NamespaceAll }
 

@@ -30,6 +30,7 @@ type stream struct {
 	stop    sync.Once
 	result  chan watch.Event
 	began   time.Time
+	lasts   time.Duration // as it was asked to
 
 	// allowance is for one event.
 	allowance *allowance
@@ -169,7 +170,9 @@ func (s *stream) closed(first bool) {
 		// client-go would ask for the stream again at once, and again.
 		s.send(failure(apierrors.NewInternalError(errCut)))
 	case first && time.Since(s.began) < brief && !s.faulted.Load():
-		s.fault(errBrief)
+		s.fault(errBrief) // a pause of ours follows
+	default:
+		s.short.Store(time.Since(s.began) < s.lasts)
 	}
 }
 
