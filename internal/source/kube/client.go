@@ -3,6 +3,7 @@ package kube
 import (
 	"errors"
 	"fmt"
+	"net/http"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -50,12 +51,35 @@ func NewClient(o ClientOptions) (kubernetes.Interface, error) {
 		return nil, err
 	}
 	o.apply(config)
-	client, err := kubernetes.NewForConfig(config)
+	shared, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of the API server: %w", err)
+	}
+	own := *shared
+	own.CheckRedirect = stayThere
+	client, err := kubernetes.NewForConfigAndClient(config, &own)
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the API server: %w", err)
 	}
 	return client, nil
 }
+
+// stayThere refuses redirects away from the API server. net/http takes the credentials out
+// of a request to another host, and client-go, which adds them to each attempt, puts them
+// back.
+func stayThere(q *http.Request, before []*http.Request) error {
+	from := before[0].URL
+	switch {
+	case q.URL.Scheme != from.Scheme || q.URL.Host != from.Host:
+		return fmt.Errorf("%w: a redirect to %s://%s, which is not told our credentials", errStrange, q.URL.Scheme, q.URL.Host)
+	case len(before) >= mostRedirects:
+		return fmt.Errorf("%w: stopped after %d redirects", errStrange, mostRedirects)
+	}
+	return nil
+}
+
+// mostRedirects is the bound of net/http, which a check of our own takes away.
+const mostRedirects = 10
 
 // apply sets what does not depend on where the server is.
 func (o ClientOptions) apply(config *rest.Config) {
@@ -72,7 +96,9 @@ func (o ClientOptions) apply(config *rest.Config) {
 	if config.Burst = o.Burst; o.Burst == 0 {
 		config.Burst = defaultBurst
 	}
-	config.UserAgent = o.UserAgent
+	if config.UserAgent = o.UserAgent; o.UserAgent == "" {
+		config.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
 	if config.BearerTokenFile != "" {
 		// client-go by itself would use a refused token for the rest of its minute.
 		tokens := transport.NewCachedFileTokenSource(config.BearerTokenFile)

@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,4 +96,29 @@ func TestNewClient(t *testing.T) {
 	mustDo(t, err)
 	_, out := run(t, client, kube.Options{Node: "here"})
 	expect(t, out, "state complete")
+}
+
+// A server that sends us elsewhere, as a proxy with a login page does, is followed to no
+// other host, for the token would come along.
+func TestTokenStaysHere(t *testing.T) {
+	for name, user := range map[string]func(*testing.T) string{
+		"token":      func(*testing.T) string { return "{token: secret}" },
+		"token file": func(t *testing.T) string { return "{tokenFile: " + file(t, "token", "secret") + "}" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, other := newServer(t), newServer(t)
+			other.play("services", func(w http.ResponseWriter, r *http.Request) {
+				t.Errorf("%s followed, with the token: %t", r.Method, r.Header.Get("Authorization") != "")
+				other.nothing(w, r)
+			})
+			s.play("services", func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Authorization") != "Bearer secret" {
+					t.Errorf("no token came: %v", r.Header)
+				}
+				redirect(other.URL+r.URL.Path)(w, r)
+			})
+			src, _, _ := s.follow(user(t))
+			mentions(t, trouble(t, src, kube.NotAPI).Err, "a redirect to "+other.URL, helps)
+		})
+	}
 }

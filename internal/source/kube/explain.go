@@ -162,7 +162,7 @@ func unreadable(err error) bool {
 	if errors.Is(err, errStrange) {
 		return true
 	}
-	for _, text := range []string{"couldn't get version/kind", "unable to decode", "no kind ", "serializer", "malformed HTTP", "0-length response", "does not appear to be a protobuf message", "illegal tag", "illegal wireType", "proto: ", "unexpected EOF", "json: cannot unmarshal", "gzip: ", "stopped after 10 redirects", errEndless.Error()} {
+	for _, text := range []string{"couldn't get version/kind", "unable to decode", "no kind ", "serializer", "malformed HTTP", "0-length response", "does not appear to be a protobuf message", "illegal tag", "illegal wireType", "proto: ", "unexpected EOF", "json: cannot unmarshal", "gzip: ", errEndless.Error()} {
 		if strings.Contains(err.Error(), text) {
 			return true
 		}
