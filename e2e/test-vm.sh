@@ -10,9 +10,11 @@
 # Groups: runner (the VM runner itself), rooms (each kernel room's contract on the real kernel), scenarios (the files of
 # e2e/scenarios with the real program), packet (client, node and backend namespaces, real packets), promotion (the same on a kernel
 # that gets IPVS later, the same in a container that may load none, and what sets the clock of the machine; each of them alone).
-# KUBE_IPVS_E2E_MINUTES is how long the packet group may take, 43 if not set. RACE=1 builds all of it with the race detector.
+# KUBE_IPVS_E2E_MINUTES is how long the packet group may take, 43 if not set. RACE=1 builds all of it with the race
+# detector: what it finds in a test or in an agent fails the test.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. e2e/compile.sh
 
 groups=(runner rooms scenarios packet promotion)
 pattern=${2:-}
@@ -50,15 +52,6 @@ in_guest() {
 		-env "KUBE_IPVS_E2E_KILLS=${KUBE_IPVS_E2E_KILLS:-}" -env "KUBE_IPVS_E2E_SOAK=${KUBE_IPVS_E2E_SOAK:-}" -env "KUBE_IPVS_E2E_SERVICES=${KUBE_IPVS_E2E_SERVICES:-}" -- "$@" >"bin/vm-$group.log"
 }
 
-# compile COMMAND ARGUMENT...: go, for the guest: static, or with the race detector, whose C library the guest's tools bring along.
-compile() {
-	if [ -n "${RACE:-}" ]; then
-		CGO_ENABLED=1 go "$1" -race -tags netgo,osusergo "${@:2}"
-	else
-		CGO_ENABLED=0 go "$@"
-	fi
-}
-
 # binary NAME PACKAGE: a test binary.
 binary() { compile test -c -o "bin/$1.test" "$2"; }
 
@@ -88,13 +81,15 @@ rooms() {
 	binary ipvs ./internal/dataplane/ipvs
 	copies+=(bin/ipvs.test:/run/kube-ipvs/bin/ipvs.test)
 	script+="; echo '# internal/dataplane/ipvs'; cd /run/kube-ipvs/src/internal/dataplane/ipvs; /run/kube-ipvs/bin/ipvs.test -test.v -test.run '${pattern:-TestOnKernel}' || failed=1"
-	in_guest rooms 20m "${copies[@]}" -- bash -c "$script; exit \$failed"
+	in_guest rooms "$(patience 20)m" "${copies[@]}" -- bash -c "$script; exit \$failed"
 }
 
 scenarios() {
+	local minutes
+	minutes=$(patience 23)
 	binary scenarios ./e2e/scenarios
-	in_guest scenarios 25m bin/kube-ipvs:/run/kube-ipvs/bin/kube-ipvs bin/scenarios.test:/run/kube-ipvs/bin/scenarios.test -- \
-		bash -c "cd /run/kube-ipvs/src/e2e/scenarios && /run/kube-ipvs/bin/scenarios.test -test.v -test.timeout 23m -test.run '${pattern:-TestOnKernel|AcrossProcesses}'"
+	in_guest scenarios "$((minutes + 2))m" bin/kube-ipvs:/run/kube-ipvs/bin/kube-ipvs bin/scenarios.test:/run/kube-ipvs/bin/scenarios.test -- \
+		bash -c "cd /run/kube-ipvs/src/e2e/scenarios && /run/kube-ipvs/bin/scenarios.test -test.v -test.timeout ${minutes}m -test.run '${pattern:-TestOnKernel|AcrossProcesses}'"
 }
 
 # model is bounded by MINUTES; a walk that has failed takes some more to become short.

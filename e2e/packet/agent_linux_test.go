@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kube-ipvs/kube-ipvs/e2e/races"
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 )
@@ -42,6 +43,9 @@ func newAgent(t *testing.T, on *node, flags ...string) *proxy {
 	n.client = inspect.NewClient(filepath.Join(run, "agent.sock"))
 	t.Cleanup(func() {
 		n.kill(t)
+		if found := races.In(n.output.String()); found != "" {
+			t.Errorf("the agent of %s has a data race:\n%s", on.name, found)
+		}
 		if t.Failed() {
 			t.Logf("output of the agent of %s:\n%s", on.name, n.output.tail())
 		}

@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kube-ipvs/kube-ipvs/e2e/races"
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
@@ -36,7 +37,7 @@ func TestOnKernel(t *testing.T) {
 	files := slices.DeleteFunc(scenario.List(t, "testdata"), ofIPTables)
 	scenario.Run(t, scenario.Options{
 		Files: files, Driver: "kernel",
-		Open: func(work string) (scenario.Driver, error) { return newNode(work, binary, "") },
+		Open: func(work string) (scenario.Driver, error) { return newNode(t, work, binary, "") },
 	})
 }
 
@@ -52,7 +53,7 @@ func TestIPTablesOnKernel(t *testing.T) {
 			}
 			scenario.Run(t, scenario.Options{
 				Files: files, Driver: "kernel",
-				Open: func(work string) (scenario.Driver, error) { return newNode(work, binary, backend) },
+				Open: func(work string) (scenario.Driver, error) { return newNode(t, work, binary, backend) },
 			})
 		})
 	}
@@ -73,6 +74,7 @@ func program(t *testing.T, wants string) string {
 // node is a network namespace with the program in it. The namespace is that of the
 // script's thread and ends with it; what is started from there is in it too.
 type node struct {
+	t                 testing.TB // it fails where the race detector found something in an agent
 	work, binary, run string
 	backend           string       // of iptables; empty is what the machine prefers
 	host              []netip.Addr // of the link host0
@@ -87,7 +89,7 @@ var _ scenario.Driver = (*node)(nil)
 
 // newNode gives the calling thread a network namespace. The thread stays locked
 // to its goroutine and dies with it, and the namespace with the thread.
-func newNode(work, binary, backend string) (*node, error) {
+func newNode(t testing.TB, work, binary, backend string) (*node, error) {
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return nil, fmt.Errorf("make a network namespace: %w", err)
@@ -97,7 +99,7 @@ func newNode(work, binary, backend string) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &node{work: work, binary: binary, run: run, backend: backend}
+	n := &node{t: t, work: work, binary: binary, run: run, backend: backend}
 	// Adding a destination fails with EINVAL while lo is down.
 	_, err = n.output("ip", "link", "set", "lo", "up")
 	return n, err
@@ -430,6 +432,9 @@ func (n *node) Pace() (interval, deadline time.Duration) {
 func (n *node) Close() {
 	if n.agent != nil {
 		_ = n.Kill()
+	}
+	if found := races.In(n.Log()); found != "" {
+		n.t.Errorf("%s: an agent has a data race:\n%s", filepath.Base(n.work), found)
 	}
 	_ = os.RemoveAll(n.run)
 }

@@ -25,7 +25,7 @@ func TestModelOnKernel(t *testing.T) {
 	h := &walk.Hunt{
 		Open: func() (walk.Node, error) {
 			work := t.TempDir()
-			n, err := newNode(work, binary, "")
+			n, err := newNode(t, work, binary, "")
 			if err != nil {
 				return nil, err
 			}
