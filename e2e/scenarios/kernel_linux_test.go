@@ -95,7 +95,7 @@ func newNode(t testing.TB, work, binary, backend string) (*node, error) {
 		return nil, fmt.Errorf("make a network namespace: %w", err)
 	}
 	// The path of a unix socket is short; that of work may not be.
-	run, err := os.MkdirTemp("", "node")
+	run, err := os.MkdirTemp("", "node") //nolint:usetesting // t.TempDir is too long for that
 	if err != nil {
 		return nil, err
 	}
