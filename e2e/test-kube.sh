@@ -10,17 +10,19 @@
 # first, to compare with. KUBE_IPVS_E2E_COST=5000x10 makes TestIPTablesCost compare what both proxies pay in iptables mode, with the rules
 # in KUBE_IPVS_E2E_COST_BACKEND, nft if not set; it needs a kernel with iptables only. The whole output goes to bin/e2e-kube.log, profiles
 # and what both proxies print to bin/e2e-kube/.
+# RACE=1 builds agent and tests with the race detector: what it finds in one of them fails the test.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. e2e/compile.sh
 
 pattern=${1:-.}
 log=bin/e2e-kube.log
 src=/run/kube-ipvs/src
 bin=/run/kube-ipvs/bin
 need=ipvs
-minutes=35
+minutes=$(patience 35)
 if [ "$pattern" = TestIPTablesCost ]; then
-	need=iptables minutes=120
+	need=iptables minutes=$(patience 120)
 fi
 
 say() { printf 'e2e-kube: %4ds  %s\n' "$SECONDS" "$*"; }
@@ -32,8 +34,9 @@ mkdir -p bin/e2e-kube
 say 'etcd, kube-apiserver, kubectl, kube-proxy (built once, some minutes)'
 controlplane=$(go run ./e2e/kube/build)
 say 'the agent, the runner, the tests'
-CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/kube-ipvs ./e2e/vm/vmrun ./e2e/kube/serve
-CGO_ENABLED=0 go test -c -o bin/kube-traffic.test ./e2e/kube/traffic
+compile build -trimpath -o bin/ ./cmd/kube-ipvs
+CGO_ENABLED=0 go build -trimpath -o bin/ ./e2e/vm/vmrun ./e2e/kube/serve
+compile test -c -o bin/kube-traffic.test ./e2e/kube/traffic
 if [ "$(bin/vmrun -where -need $need 2>/dev/null)" = vm ]; then
 	e2e/install.sh vm
 fi

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kube-ipvs/kube-ipvs/e2e/races"
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 )
@@ -52,6 +53,9 @@ func newProgram(t *testing.T, w *world, program, run string, flags ...string) *p
 	p.client = inspect.NewClient(filepath.Join(run, "agent.sock"))
 	t.Cleanup(func() {
 		p.kill(t)
+		if found := races.In(p.output.String()); found != "" {
+			t.Errorf("the agent has a data race:\n%s", found)
+		}
 		if t.Failed() {
 			t.Logf("output of the agent:\n%s", p.output.tail())
 		}
