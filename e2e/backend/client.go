@@ -111,6 +111,15 @@ func (c *Conn) LocalAddr() netip.AddrPort { return addrPort(c.conn.LocalAddr()) 
 // Close ends the connection in the protocol's own orderly way.
 func (c *Conn) Close() error { return c.conn.Close() }
 
+// Reset ends a TCP connection at once, by a reset: no kernel on the way remembers it for minutes, as it does one that was closed.
+func (c *Conn) Reset() error {
+	conn, ok := c.conn.(*net.TCPConn)
+	if !ok {
+		return fmt.Errorf("reset a connection by %s: TCP alone has that", c.proto)
+	}
+	return errors.Join(conn.SetLinger(0), conn.Close())
+}
+
 // Failure is how a request ended that got no answer.
 type Failure string
 
