@@ -43,8 +43,8 @@ func TestMemoryIsBoundByTheControlGroup(t *testing.T) {
 			if got := debug.SetMemoryLimit(-1); got != tt.want {
 				t.Errorf("soft limit %d, want %d", got, tt.want)
 			}
-			if got := debug.SetGCPercent(100); got != garbageShare {
-				t.Errorf("GOGC %d, want %d", got, garbageShare)
+			if got := debug.SetGCPercent(100); got != firstShare {
+				t.Errorf("GOGC %d, want %d", got, firstShare)
 			}
 			var said []string
 			for _, e := range logs.All() {

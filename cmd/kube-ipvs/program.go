@@ -80,7 +80,8 @@ func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel
 	p.loop = agent.New(agent.Options{
 		Log: log, Catalog: p.known, Mode: first, NodeName: c.NodeName, Observer: p.metrics, Herald: tell,
 		Compiler: compilerFor(p.live.now, p.served), Concerns: concernsFor(p.live.now, p.served),
-		Host: k.link, NodePorts: nodePortsFor(p.live.now), Health: p.health, TryScheduler: p.tryScheduler, TryGUE: p.tryGUE, LocalPod: localPodFor(p.live.now), Periods: periods(c), Ready: giveBackMemory,
+		Host: k.link, NodePorts: nodePortsFor(p.live.now), Health: p.health, TryScheduler: p.tryScheduler, TryGUE: p.tryGUE, LocalPod: localPodFor(p.live.now), Periods: periods(c),
+		Prepared: follow.prepared, Ready: giveBackMemory,
 	})
 	p.measure()
 	return p

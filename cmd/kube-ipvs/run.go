@@ -27,6 +27,7 @@ func run(ctx context.Context, flags *pflag.FlagSet, loader *config.Loader, loade
 	if c.InitOnly {
 		return initialize(ctx, log, c)
 	}
+	moreThreads()
 	boundMemory(log, tune.New(log, tune.Options{}).MemoryLimit)
 	kube.CatchKlog(log)
 	metrics := telemetry.New()

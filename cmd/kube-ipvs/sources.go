@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -30,6 +31,8 @@ type sources struct {
 	list    []source.Source
 	kube    *kube.Source         // nil without an API server
 	client  kubernetes.Interface // of it
+	// prepared is told when the loop is ready for what comes.
+	prepared func()
 	// Of sources that were started:
 	known   *catalog.Catalog
 	running *errgroup.Group
@@ -56,8 +59,11 @@ func openSources(log *zap.Logger, c config.Config) (sources, error) {
 		return s, fmt.Errorf("cannot reach an API server: %w", err)
 	}
 	s.client = client
+	prepared := make(chan struct{})
+	s.prepared = sync.OnceFunc(func() { close(prepared) })
 	s.kube = kube.New(log, client, kube.Options{
-		Node: c.NodeName, AllNodes: c.WatchNodes != config.WatchOwn, ManyNodes: manyNodes(c),
+		Prepared: prepared,
+		Node:     c.NodeName, AllNodes: c.WatchNodes != config.WatchOwn, ManyNodes: manyNodes(c),
 	})
 	s.add(model.FromKube, s.kube)
 	return s, nil

@@ -70,6 +70,9 @@ type Options struct {
 	// Herald is told what the owners of Services should know; nil is nobody.
 	Herald Herald
 
+	// Prepared is called once, when what can be done before there are Services is done;
+	// nil is nobody.
+	Prepared func()
 	// Ready is called once, when the first sync is done; nil is nobody.
 	Ready func()
 	// Coalesce is how long the loop waits after the first of several changes, so
@@ -208,6 +211,9 @@ func (o *Options) setDefaults() {
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.stopTimers()
 	a.pulse.during(func() { a.prepare(ctx) })
+	if a.opts.Prepared != nil {
+		a.opts.Prepared()
+	}
 	for {
 		next := a.wait(ctx)
 		if next == nil {

@@ -26,9 +26,9 @@ func (c *Catalog) coming() bool {
 
 // TakeSome is Take for the time before the origins are in sync: it returns dirty
 // services that have an endpoint already, limit of them at most, those before others
-// that first says, else in the order of their IDs. The rest stays dirty; more tells that
-// some of it could be taken now. A service without endpoints waits for Take: its slices
-// may still come.
+// that first says, else any, sorted by ID. The rest stays dirty; more tells that some of it
+// could be taken now. A service without endpoints waits for Take: its slices may still
+// come.
 func (c *Catalog) TakeSome(limit int, first func(*model.Service) bool) (b Batch, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,11 +46,11 @@ func (c *Catalog) TakeSome(limit int, first func(*model.Service) bool) (b Batch,
 			others = append(others, id)
 		}
 	}
-	slices.SortFunc(urgent, model.ServiceID.Compare)
-	slices.SortFunc(others, model.ServiceID.Compare)
 	ids := append(urgent, others...)
 	more = len(ids) > limit
-	for _, id := range ids[:min(limit, len(ids))] {
+	ids = ids[:min(limit, len(ids))]
+	slices.SortFunc(ids, model.ServiceID.Compare)
+	for _, id := range ids {
 		b.Services = append(b.Services, c.input(id))
 		delete(c.dirty, id)
 	}

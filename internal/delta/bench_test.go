@@ -3,6 +3,7 @@ package delta_test
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"testing"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
@@ -27,6 +28,35 @@ func BenchmarkTracker(b *testing.B) {
 				}
 				t.Applied(changes[0])
 			}
+		})
+	}
+}
+
+// wide is as large as the key of a destination.
+type wide struct{ server, backend netip.AddrPort }
+
+func compareWide(a, b wide) int {
+	return cmp.Or(a.server.Compare(b.server), a.backend.Compare(b.backend))
+}
+
+// BenchmarkUpdates lists what is to be written of a part of a first start.
+func BenchmarkUpdates(b *testing.B) {
+	for _, n := range []int{10, 1_000, 7_000} {
+		b.Run(fmt.Sprintf("rows=%d", n), func(b *testing.B) {
+			t := delta.NewTracker[wide](intEqual)
+			for i := range n {
+				at := func(upper, i int) netip.AddrPort {
+					return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(upper), byte(i >> 8), byte(i)}), 80)
+				}
+				t.SetDesired(wide{at(96, i/10), at(244, i)}, i)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if changes := t.Updates(compareWide, delta.Pass{}); len(changes) != n {
+					b.Fatalf("%d changes, want %d", len(changes), n)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/row")
 		})
 	}
 }

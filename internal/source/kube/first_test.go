@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/source/kube"
 )
 
 // nodesAnswer is a client whose lists of Nodes do something else first.
@@ -102,23 +104,33 @@ func (f *firstLists) want(t *testing.T, at time.Duration) {
 	}
 }
 
-// Nodes are listed first, and the large lists begin at the moment they are known. A list
-// of Nodes that is slow, or fails again and again, holds up the others for a second and
-// no longer.
+// Nodes are listed first, and the large lists begin at the moment they are known and the
+// agent is prepared. A list of Nodes that is slow, or fails again and again, and an agent that
+// is not prepared, hold up the others for two seconds and no longer.
 func TestNodesFirst(t *testing.T) {
 	for name, tt := range map[string]struct {
-		nodes func(context.Context) error
-		want  time.Duration
+		nodes    func(context.Context) error
+		prepared time.Duration // 0 for nobody who says so
+		want     time.Duration
 	}{
-		"quick": {after(300 * time.Millisecond), 300 * time.Millisecond},
-		"slow":  {after(time.Minute), time.Second},
-		"fails": {func(context.Context) error { return errors.New("etcd is on holiday") }, time.Second},
+		"quick":      {after(300 * time.Millisecond), 0, 300 * time.Millisecond},
+		"slow":       {after(time.Minute), 0, 2 * time.Second},
+		"fails":      {func(context.Context) error { return errors.New("etcd is on holiday") }, 0, 2 * time.Second},
+		"first":      {after(300 * time.Millisecond), 100 * time.Millisecond, 300 * time.Millisecond},
+		"last":       {after(300 * time.Millisecond), time.Second, time.Second},
+		"unprepared": {after(300 * time.Millisecond), time.Hour, 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				objects := fake.NewClientset(web("10.96.0.10"), node("here", "192.168.0.1"))
 				lists := noteLists(objects)
-				_, out := bubble(t, &nodesAnswer{objects, tt.nodes}, zap.NewNop())
+				o := kube.Options{Node: "here"}
+				if tt.prepared > 0 {
+					prepared := make(chan struct{})
+					defer time.AfterFunc(tt.prepared, func() { close(prepared) }).Stop()
+					o.Prepared = prepared
+				}
+				_, out := follow(t, &nodesAnswer{objects, tt.nodes}, zap.NewNop(), o)
 				time.Sleep(tt.want + time.Millisecond)
 				synctest.Wait()
 				lists.want(t, tt.want)
@@ -175,7 +187,7 @@ func TestAPIServersOwnServiceFirst(t *testing.T) {
 	}
 }
 
-// A server that does not answer the early questions costs the start a second; one that
+// A server that does not answer the early questions costs the start two seconds; one that
 // refuses them, or answers nonsense, nothing. Nobody is told.
 func TestEarlyQuestionsAreBestEffort(t *testing.T) {
 	t.Run("silence", func(t *testing.T) {
@@ -184,9 +196,9 @@ func TestEarlyQuestionsAreBestEffort(t *testing.T) {
 			lists, client := noteLists(objects), &hanging{Interface: objects}
 			client.verb.Store("early list")
 			bubble(t, client, zap.NewNop())
-			time.Sleep(1001 * time.Millisecond)
+			time.Sleep(2001 * time.Millisecond)
 			synctest.Wait()
-			lists.want(t, time.Second)
+			lists.want(t, 2*time.Second)
 		})
 	})
 	for name, answer := range map[string]http.HandlerFunc{

@@ -21,10 +21,11 @@ const (
 )
 
 // headStart is how long the large lists wait for that of the Nodes, which is small and
-// without which nothing can be served, and for the API server's own Service; beside two
-// large ones these would come late. A server that is well needs a part of it for the 10 MB
-// of DefaultManyNodes, and where it is slow, or refuses, the start is a second longer.
-const headStart = time.Second
+// without which nothing can be served, for the API server's own Service, and for the agent
+// itself; beside two large ones these would come late. A server that is well needs a part of
+// it for the 10 MB of DefaultManyNodes, and where it is slow, or refuses, the start is so much
+// longer.
+const headStart = 2 * time.Second
 
 // The pauses between two attempts are each up to twice as long, at random: with ten
 // thousand agents a server that comes back after a while sees 300 of them a second at

@@ -33,8 +33,13 @@ import (
 // bubble runs a source on a fake client in the time of a synctest bubble.
 func bubble(t *testing.T, client kubernetes.Interface, log *zap.Logger) (s *kube.Source, out *sink) {
 	t.Helper()
+	return follow(t, client, log, kube.Options{Node: "here"})
+}
+
+func follow(t *testing.T, client kubernetes.Interface, log *zap.Logger, o kube.Options) (s *kube.Source, out *sink) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	s, out = kube.New(log, client, kube.Options{Node: "here"}), &sink{}
+	s, out = kube.New(log, client, o), &sink{}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx, out) }()
 	t.Cleanup(func() {

@@ -25,6 +25,9 @@ type Options struct {
 	// ManyNodes is the number of Nodes in the cluster beyond which the others are not
 	// followed after all; 0 is no bound. It is looked at once, at the start.
 	ManyNodes int
+	// Prepared is closed when the agent has done what its start needs the processors for:
+	// the large lists wait for that, too (headStart). nil is nobody to wait for.
+	Prepared <-chan struct{}
 }
 
 // DefaultManyNodes keeps what all agents of a cluster cost its API server within
@@ -65,9 +68,9 @@ func (s *Source) Run(ctx context.Context, sink source.Sink) error {
 	for i := range kinds {
 		stores[kinds[i].name] = newStore(&kinds[i], s, sink)
 	}
-	ahead := make(chan struct{})
+	started := make(chan struct{})
 	group.Go(func() error {
-		defer close(ahead)
+		defer close(started)
 		s.headStart(ctx, group, stores)
 		return nil
 	})
@@ -76,7 +79,7 @@ func (s *Source) Run(ctx context.Context, sink source.Sink) error {
 			cache.ReflectorOptions{Name: name, TypeDescription: name})
 		group.Go(func() error {
 			if name != nodes {
-				<-ahead
+				<-started
 			}
 			s.follow(ctx, name, r)
 			return nil

@@ -19,6 +19,10 @@ var (
 	errCut    = errors.New("the stream ended before the list was complete")
 )
 
+// ahead is how many events may wait for the reflector: with none each costs two changes of
+// goroutine, which is most of what a small one costs.
+const ahead = 64
+
 // stream is a watch, or a list that is streamed by one, on its way to a reflector.
 type stream struct {
 	*caller
@@ -44,7 +48,7 @@ type stream struct {
 }
 
 func newStream(ctx context.Context, c *caller, listing bool) *stream {
-	s := &stream{caller: c, stopped: make(chan struct{}), result: make(chan watch.Event), began: time.Now(), listing: listing, allowance: newAllowance(c.source.mostEvent)}
+	s := &stream{caller: c, stopped: make(chan struct{}), result: make(chan watch.Event, ahead), began: time.Now(), listing: listing, allowance: newAllowance(c.source.mostEvent)}
 	s.tell = c.fails(ctx, "watch")
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.timer = time.AfterFunc(s.patience(), func() { s.mute.Store(true); s.cancel() })
