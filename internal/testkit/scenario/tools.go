@@ -171,7 +171,9 @@ func (k *kernel) iptables(f rules.Family, args []string) error {
 		return k.rules.change(func() error { return k.rules.Load(f, "*"+table+"\n"+text+"\nCOMMIT\n") })
 	}
 	switch {
-	case (verb == "-F" || verb == "-N") && len(rest) == 1:
+	case verb == "-F" && len(rest) == 1:
+		return k.flushChain(rules.ChainKey{Family: f, Table: table, Name: rest[0]})
+	case verb == "-N" && len(rest) == 1:
 		return load(":" + rest[0] + " - [0:0]")
 	case verb == "-A" && len(rest) > 1:
 		return load("-A " + strings.Join(quoted(rest), " "))
@@ -198,6 +200,15 @@ func quoted(words []string) []string {
 	return out
 }
 
+// flushChain empties a chain; where there is none, the tool complains and nothing changes.
+func (k *kernel) flushChain(key rules.ChainKey) error {
+	err := k.rules.change(func() error { return k.rules.Flush(key) })
+	if errors.Is(err, rules.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 func (k *kernel) flushTable(f rules.Family, table string) error {
 	ctx := context.Background()
 	chains, jumps, err := k.rules.List(ctx)
@@ -211,7 +222,7 @@ func (k *kernel) flushTable(f rules.Family, table string) error {
 	}
 	for key := range chains {
 		if key.Family == f && key.Table == table {
-			err = errors.Join(append(k.rules.WriteChains(ctx, []rules.ChainChange{{Op: rules.Update, Key: key}}), err)...)
+			err = errors.Join(k.flushChain(key), err)
 		}
 	}
 	return err

@@ -203,6 +203,19 @@ func (f *Fake) Unload(chain rules.ChainKey, rule string) error {
 	return fmt.Errorf("rule %q of %s: %w", rule, chain, rules.ErrNotExist)
 }
 
+// Flush empties a chain, as "iptables -F" does: one that is not there stays away.
+func (f *Fake) Flush(key rules.ChainKey) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if t := f.at(key.Family, key.Table); t != nil {
+		if _, there := t.chains[key.Name]; there {
+			t.chains[key.Name] = nil
+			return nil
+		}
+	}
+	return fmt.Errorf("chain %s: %w", key, rules.ErrNotExist)
+}
+
 // Delete removes a chain and every rule that refers to it, as somebody else
 // on the node might.
 func (f *Fake) Delete(key rules.ChainKey) {
