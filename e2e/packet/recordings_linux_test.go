@@ -176,6 +176,7 @@ var varying = []struct {
 	with string
 }{
 	{regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\S+|\b\d\d:\d\d:\d\d(\.\d+)?\b`), "TIME"},
+	{regexp.MustCompile(`\b(\d+h)?\d+m\d+(\.\d+)?s\b`), "1s"}, // a time of more than a minute, as others
 	{regexp.MustCompile(`(^|[\s(=+~]-?)\d+(\.\d+)?(ns|µs|ms|s|m|h|[kMGTKi]*B?|%)?([\s,;:)/]|$)`), "${1}N${4}"},
 	{regexp.MustCompile(`(^|[\s(=+~]-?)\d+(\.\d+)?(ns|µs|ms|s|m|h|[kMGTKi]*B?|%)?([\s,;:)/]|$)`), "${1}N${4}"}, // those that shared a blank
 	{regexp.MustCompile(`:\d{5}\b`), ":PORT"},
