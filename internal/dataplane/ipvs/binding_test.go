@@ -160,6 +160,25 @@ func TestBindingChangesInPlace(t *testing.T) {
 	}
 }
 
+// A route whose deletion lost its reply is deleted again in the same pass, and what guards it
+// goes with it: nothing is pending afterwards, so no other pass would see to that.
+func TestGuardGoesWithALostReply(t *testing.T) {
+	k := newKernel()
+	settle(t, beginWith(t, k, ipvs.BindRoute, host(), web, dual, beside))
+	m := beginWith(t, k, ipvs.BindAddress, host(), web, dual, beside)
+	k.lose = true
+	settle(t, m)
+	if k.lose {
+		t.Error("no reply was lost")
+	}
+	wantLinks(t, k, addressesAll)
+	for _, p := range []netip.Prefix{range4, range6} {
+		if text := k.rules.String(); strings.Contains(text, "-d "+p.String()) {
+			t.Errorf("rules guard %s:\n%s", p, text)
+		}
+	}
+}
+
 // While some input cannot be read, what was found stays, and what guards it.
 func TestRoutesStayWhileInputIsMissing(t *testing.T) {
 	k := newKernel()

@@ -32,6 +32,7 @@ type kernel struct {
 
 	calls  []string
 	failAt int    // the number of the call that fails, from 1
+	lose   bool   // the reply to the first row of the next call that writes routes
 	refuse string // a call that always fails
 	silent string // a call that is never answered in time
 	diesAt int    // from the call with this number on all fail: nobody is left to make them
@@ -256,7 +257,13 @@ func (l links) WriteRoutes(ctx context.Context, c []link.RouteChange) []error {
 	if err := l.note("write routes"); err != nil {
 		return many(len(c), err)
 	}
-	return l.links.WriteRoutes(ctx, c)
+	errs := l.links.WriteRoutes(ctx, c)
+	if l.lose && errs == nil {
+		l.lose = false
+		errs = make([]error, len(c))
+		errs[0] = errPlanned
+	}
+	return errs
 }
 
 func (l links) ListDetached(ctx context.Context) (map[netip.Addr]bool, error) {

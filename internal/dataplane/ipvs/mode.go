@@ -391,6 +391,9 @@ func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane
 	result := m.applyDetours(ctx, opts, m.pipeline.Apply(ctx, opts))
 	if m.handsOver(opts) || m.overGuarded() {
 		result = result.Then(m.pipeline.Apply(ctx, opts))
+		if m.overGuarded() { // of a route that is gone only now
+			result = result.Then(m.pipeline.Apply(ctx, opts))
+		}
 	}
 	result.Paced = m.pace.held + m.binding.pace.held
 	m.orderFlows(opts.KeepOrphans)
