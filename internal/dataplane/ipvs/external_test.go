@@ -296,6 +296,33 @@ func TestNodeAddressesFollowTheHost(t *testing.T) {
 	}
 }
 
+// What tells that a NodePort's server is ours stays until that is gone, although the node has
+// lost the address and the Service was not compiled for it yet: a process that dies in
+// between leaves nothing that the next one does not know.
+func TestLostNodeAddressStaysWithItsServers(t *testing.T) {
+	k := newKernel()
+	m := begin(t, k, external("web", "10.96.0.10", "192.168.0.1", model.KindNodePort, nil))
+	apply(t, m)
+	moved := host()
+	lost := netip.MustParseAddr("192.168.0.1")
+	delete(moved.Links, lost)
+	moved.NodePorts = slices.DeleteFunc(slices.Clone(moved.NodePorts), func(a netip.Addr) bool { return a == lost })
+	m.SetHost(moved)
+	m.Apply(t.Context(), dataplane.ApplyOptions{})
+	if s := k.sets.String(); !strings.Contains(s, "add KUBE-NODE-PORT-IPS 192.168.0.1\n") {
+		t.Errorf("the address of a server in place is forgotten:\n%s", s)
+	}
+	next := ipvs.New(zap.NewNop(), config(), k.deps())
+	next.SetHost(moved)
+	if err := next.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, next)
+	if s := k.String(); strings.Contains(s, "192.168.0.1") {
+		t.Errorf("left in the kernel:\n%s", s)
+	}
+}
+
 func TestHealthCheckPort(t *testing.T) {
 	k := newKernel()
 	p := service("web", "10.96.0.10")

@@ -147,6 +147,8 @@ func (m *Mode) holdsEntries(set string) bool {
 type leftovers struct {
 	addrs map[netip.Addr]struct{}
 	ports map[port]struct{}
+	// nodes are the addresses of NodePorts in place; nil until somebody asks.
+	nodes map[netip.Addr]struct{}
 }
 
 // port is a port of any address.
@@ -158,7 +160,7 @@ type port struct {
 // left computes the leftovers once in a pass.
 func (m *Mode) left() *leftovers {
 	if m.leftovers == nil {
-		m.leftovers = &leftovers{map[netip.Addr]struct{}{}, map[port]struct{}{}}
+		m.leftovers = &leftovers{addrs: map[netip.Addr]struct{}{}, ports: map[port]struct{}{}}
 		for k := range m.servers.AllDeletes() {
 			m.leftovers.addrs[k.Addr] = struct{}{}
 			m.leftovers.ports[port{k.Protocol, k.Port}] = struct{}{}
@@ -173,6 +175,24 @@ func (m *Mode) left() *leftovers {
 func (m *Mode) serverLeftAt(a netip.Addr) bool {
 	_, left := m.left().addrs[a]
 	return left
+}
+
+// nodePortAt tells whether a virtual server of a NodePort is in place at an address. When
+// the node has lost that, but a Service was not compiled for it yet, its servers there are
+// still wanted and go with the next pass: they are known until then. All servers are walked
+// for it, once in a pass in which the node has lost an address.
+func (m *Mode) nodePortAt(a netip.Addr) bool {
+	l := m.left()
+	if l.nodes == nil {
+		l.nodes = map[netip.Addr]struct{}{}
+		for k := range m.servers.Actual() {
+			if f, wanted := m.frontends.Get(frontendKey(k)); wanted && f.Kind == model.KindNodePort {
+				l.nodes[k.Addr] = struct{}{}
+			}
+		}
+	}
+	_, there := l.nodes[a]
+	return there
 }
 
 // serverLeftOn tells it of a port.
@@ -190,7 +210,7 @@ func (m *Mode) needed(k memberKey) bool {
 	case setDirectIPs:
 		return m.detached.PendingDelete(k.Entry.Addr)
 	case setNodePortIPs:
-		return m.serverLeftAt(k.Entry.Addr)
+		return m.serverLeftAt(k.Entry.Addr) || m.nodePortAt(k.Entry.Addr)
 	case setNodePortTCP:
 		return m.serverLeftOn(model.TCP, k.Entry.Port)
 	case setNodePortUDP:
