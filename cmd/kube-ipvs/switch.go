@@ -79,11 +79,14 @@ func (p *program) await(ctx context.Context, period time.Duration, is func() boo
 	}
 }
 
-// holdsIPVS asks what costs little: whether there is a device, or a set, of ipvs mode.
+// holdsIPVS asks what costs little: whether there is a device, a route or a set of ipvs mode.
 func (k *kernel) holdsIPVS(ctx context.Context) (bool, error) {
-	there, err := k.link.There(ctx)
-	if err != nil || there || k.sets == nil {
+	if there, err := k.link.There(ctx); err != nil || there {
 		return there, err
+	}
+	routes, err := k.link.ListRoutes(ctx)
+	if err != nil || len(routes) > 0 || k.sets == nil {
+		return len(routes) > 0, err
 	}
 	found, err := k.sets.ListSets(ctx)
 	for _, s := range found {

@@ -62,9 +62,12 @@ func (k *kernel) host() (h model.Host, err error) {
 	return h, err
 }
 
-// holdsIPVS tells whether there is a device, or a set, of ipvs mode.
+// holdsIPVS tells whether there is a device, a route or a set of ipvs mode.
 func (k *kernel) holdsIPVS() bool {
 	if _, err := k.links.List(context.Background()); err == nil {
+		return true
+	}
+	if routes, err := k.links.ListRoutes(context.Background()); err != nil || len(routes) > 0 {
 		return true
 	}
 	found, err := k.sets.ListSets(context.Background())
