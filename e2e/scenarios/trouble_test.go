@@ -149,7 +149,10 @@ func TestKernelFailsFromTheBeginning(t *testing.T) {
 // and no more calls than tries.
 func (n troubled) paced(room string) {
 	n.Helper()
-	from, start, calls := n.until("the backoff is long", failedSo(8)), time.Now(), n.Calls()[room]
+	n.until("the backoff is long", failedSo(8))
+	// The time begins before the state that it is counted from.
+	start, calls := time.Now(), n.Calls()[room]
+	from := n.until("the backoff is long", failedSo(8))
 	to := n.until("it goes on", failedSo(from.Failures+6))
 	tries, most := to.Failures-from.Failures, 1+uint64(time.Since(start)/mostPause)
 	if tries > most {
