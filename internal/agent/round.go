@@ -15,8 +15,8 @@ type rounds struct {
 	took, rest atomic.Int64 // of the latest round, and until the next one, in nanoseconds
 }
 
-// first returns how long the first round waits: as long as one that costs auditShare of
-// what writing has cost. What was just written need not be read at once.
+// first returns how long the first round waits: as long as one after a round that took an
+// auditShare-th of what writing took. What was just written need not be read at once.
 func (r *rounds) first(period time.Duration) (rest time.Duration) {
 	rest = restAfter(r.wrote/auditShare, period)
 	r.wrote = 0
