@@ -10,12 +10,16 @@ import (
 // iptables-save prints: addresses, interfaces and protocol first, then the
 // matches in their order, then the target, with every value spelled as the
 // tools of either backend spell it. A rule it cannot take apart comes back
-// with its spaces trimmed and nothing else changed, so it still compares.
+// with its spaces trimmed and nothing else changed, so it still compares. One
+// that matches everything and does nothing is left out.
 func Canonical(f Family, rules string) string {
 	var out []string
 	for line := range strings.Lines(rules) {
-		if line = strings.TrimSpace(line); line != "" {
-			out = append(out, canonicalRule(f, line))
+		if line = trim(line); line != "" {
+			line = canonicalRule(f, line)
+		}
+		if line != "" {
+			out = append(out, line)
 		}
 	}
 	return strings.Join(out, "\n")
@@ -56,7 +60,7 @@ var jumpNames = map[string]string{"-j": "-j", "--jump": "-j", "-g": "-g", "--got
 func Targets(rules string) []string {
 	var out []string
 	for line := range strings.Lines(rules) {
-		if p, ok := parseRule(IPv4, strings.TrimSpace(line)); ok && p.target.name != "" {
+		if p, ok := parseRule(IPv4, trim(line)); ok && p.target.name != "" {
 			out = append(out, p.target.name)
 		}
 	}
@@ -66,7 +70,7 @@ func Targets(rules string) []string {
 func countLines(rules string) int {
 	n := 0
 	for line := range strings.Lines(rules) {
-		if strings.TrimSpace(line) != "" {
+		if trim(line) != "" {
 			n++
 		}
 	}

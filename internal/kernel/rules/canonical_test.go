@@ -22,6 +22,8 @@ var spellings = []struct {
 	{"and-mark", 6, "mangle", "-j MARK --and-mark 0xffffbfff", "-j MARK --set-xmark 0x0/0x4000"},
 	{"set-mark", 4, "mangle", "-j MARK --set-mark 16385", "-j MARK --set-xmark 0x4001/0xffffffff"},
 	{"set-mark with mask", 4, "mangle", "-j MARK --set-mark 0x3/0x1", "-j MARK --set-xmark 0x3/0x3"},
+	{"a comment like an option", 4, "nat", `-m comment --comment "-c" -j RETURN`, "-m comment --comment -c -j RETURN"},
+	{"a comment like a negation", 4, "nat", `-m comment --comment "!" -j RETURN`, `-m comment --comment "!" -j RETURN`},
 	{"mark match", 4, "nat", "-m mark ! --mark 0x00004000/0x00004000 -j RETURN", "-m mark ! --mark 0x4000/0x4000 -j RETURN"},
 	{"full mask is not shown", 6, "nat", "-m mark --mark 1/0xffffffff -j RETURN", "-m mark --mark 0x1 -j RETURN"},
 	{"zero mark", 4, "nat", "-m mark --mark 0 -j RETURN", "-m mark --mark 0x0 -j RETURN"},
@@ -118,6 +120,11 @@ func FuzzCanonical(f *testing.F) {
 	for _, tc := range spellings {
 		f.Add(tc.in)
 	}
+	f.Add("-j \f -i c")            // a space of Unicode is a letter here, at the end of a rule, too
+	f.Add("-s 0.0.0.0/0\n-j DROP") // all, to nowhere
+	f.Add("-m mark --mark -f 0")   // a value that stands behind no option
+	f.Add("-m comment --comment \"-c\" - 0")
+	f.Add("-m comment --dport -p tCp") // ports of no protocol yet
 	f.Fuzz(func(t *testing.T, rule string) {
 		once := rules.Canonical(rules.IPv4, rule)
 		if twice := rules.Canonical(rules.IPv4, once); twice != once {

@@ -180,8 +180,8 @@ func (h *Handle) readChain(ctx context.Context, k ChainKey) ([]string, error) {
 	}
 	var rules []string
 	for line := range strings.Lines(string(out)) {
-		if rule, ok := strings.CutPrefix(strings.TrimSpace(line)+" ", "-A "+k.Name+" "); ok {
-			rules = append(rules, strings.TrimSpace(rule))
+		if rule, ok := strings.CutPrefix(trim(line)+" ", "-A "+k.Name+" "); ok {
+			rules = append(rules, trim(rule))
 		}
 	}
 	return rules, nil

@@ -16,12 +16,12 @@ type ruleParser struct {
 
 // step consumes one option with its arguments.
 func (p *ruleParser) step() bool {
-	not := p.words[0].val == "!" && len(p.words) > 1
+	not := p.words[0].raw == "!" && len(p.words) > 1
 	option := p.words[0]
 	if not {
 		option = p.words[1]
 	}
-	if !option.bare() {
+	if !option.bare() || !strings.HasPrefix(option.val, "-") {
 		return false
 	}
 	if letter, ok := headNames[option.val]; ok {
@@ -34,8 +34,8 @@ func (p *ruleParser) step() bool {
 		return p.takeTarget(jumpNames[option.val])
 	case !not && (option.val == "-c" || option.val == "--set-counters"):
 		return p.skip(3)
-	case isPortOption(option.val) && !p.ownsPorts():
-		p.implyProtocolMatch()
+	case isPortOption(option.val) && !p.ownsPorts() && !p.implyProtocolMatch():
+		return false
 	}
 	if p.current == nil {
 		return false
@@ -89,18 +89,21 @@ func (p *ruleParser) takeTarget(option string) bool {
 	return p.skip(2)
 }
 
-// takeOption moves one "[!] --name args..." to the current extension.
+// takeOption moves one "[!] --name args..." to the current extension. A
+// comment is one argument, whatever it looks like: "-c" is saved bare.
 func (p *ruleParser) takeOption(not bool) {
 	o := extOption{not: not}
 	if not {
 		p.words = p.words[1:]
 	}
 	o.name, p.words = p.words[0].val, p.words[1:]
-	for len(p.words) > 0 && p.words[0].val != "!" && !strings.HasPrefix(p.words[0].raw, "-") {
+	for len(p.words) > 0 && (o.name == "--comment" && len(o.args) == 0 || isArgument(p.words[0])) {
 		o.args, p.words = append(o.args, p.words[0]), p.words[1:]
 	}
 	p.current.options = append(p.current.options, o)
 }
+
+func isArgument(t token) bool { return t.raw != "!" && !strings.HasPrefix(t.raw, "-") }
 
 func isPortOption(name string) bool {
 	switch name {
@@ -122,11 +125,11 @@ func hasPorts(match string) bool {
 func (p *ruleParser) ownsPorts() bool { return p.current != nil && hasPorts(p.current.name) }
 
 // implyProtocolMatch is what the tools do on "-p tcp --dport": load tcp,
-// once.
-func (p *ruleParser) implyProtocolMatch() {
+// once. Without a protocol in front they refuse the rule.
+func (p *ruleParser) implyProtocolMatch() bool {
 	proto := p.rule.head["-p"]
 	if len(proto) != 2 || !hasPorts(proto[1]) {
-		return
+		return false
 	}
 	i := slices.IndexFunc(p.rule.matches, func(e extension) bool { return e.name == proto[1] })
 	if i < 0 {
@@ -134,4 +137,5 @@ func (p *ruleParser) implyProtocolMatch() {
 		p.rule.matches = append(p.rule.matches, extension{name: proto[1]})
 	}
 	p.current = &p.rule.matches[i]
+	return true
 }

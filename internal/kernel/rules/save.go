@@ -136,7 +136,7 @@ func (p *saveParser) rule(s string) error {
 		p.add(SaveChain{Name: name})
 	}
 	c := &p.tables[len(p.tables)-1].Chains[p.index[name]]
-	c.Rules = append(c.Rules, strings.TrimSpace(rule))
+	c.Rules = append(c.Rules, trim(rule))
 	return nil
 }
 
@@ -153,7 +153,7 @@ func PrintSave(w io.Writer, tables []SaveTable) error {
 		}
 		for _, c := range t.Chains {
 			for _, r := range c.Rules {
-				fmt.Fprintf(b, "-A %s\n", strings.TrimSpace(c.Name+" "+r))
+				fmt.Fprintf(b, "-A %s\n", trim(c.Name+" "+r))
 			}
 		}
 		fmt.Fprintln(b, "COMMIT")

@@ -60,7 +60,14 @@ func word(rule string, i int) (end int, val string, ok bool) {
 	return i, b.String(), !quoted
 }
 
-func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
+// spaces are what stands between two words of a rule. Unicode has more; to
+// iptables those are letters of a word.
+const spaces = " \t\n\r"
+
+func isSpace(c byte) bool { return strings.IndexByte(spaces, c) >= 0 }
+
+// trim removes the spaces around a rule.
+func trim(rule string) string { return strings.Trim(rule, spaces) }
 
 // Quote spells a free string as iptables-save does: bare when it consists of
 // letters, digits, '_' and '-' only, else in double quotes, with both kinds
