@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -50,15 +51,22 @@ func (l *Loader) Watch(ctx context.Context, log *zap.Logger, changed func()) err
 	defer poll.Stop()
 	var settled <-chan time.Time
 	var longest time.Time
+	look := true
 	for {
-		w.arm(l.path)
-		if settled == nil && l.news() {
+		if look {
+			w.arm(l.path)
+		}
+		if look && settled == nil && l.news() {
 			changed()
 		}
+		look = true
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-w.events():
+		case event := <-w.events():
+			if look = w.concerns(event.Name); !look {
+				continue
+			}
 			// A file that is written in place is read when nobody writes any more.
 			if settled == nil {
 				longest = time.Now().Add(patience)
@@ -105,6 +113,8 @@ type dirWatch struct {
 	notify *fsnotify.Watcher
 	// refused are the directories whose watch was refused, said once.
 	refused map[string]bool
+	// way is the file under each name that the way to it goes by.
+	way []string
 }
 
 func (w *dirWatch) open(refuse bool) (err error) {
@@ -143,7 +153,8 @@ func (w *dirWatch) arm(path string) {
 	if w.notify == nil {
 		return
 	}
-	dirs := waypoints(path)
+	var dirs []string
+	dirs, w.way = waypoints(path)
 	for _, old := range w.notify.WatchList() {
 		if !slices.Contains(dirs, old) {
 			_ = w.notify.Remove(old) // it may be gone already
@@ -158,17 +169,26 @@ func (w *dirWatch) arm(path string) {
 	}
 }
 
+// concerns tells whether a name is on the way. Others in the same directories are not
+// looked at: a log that is written there, at each line.
+func (w *dirWatch) concerns(name string) bool {
+	return slices.ContainsFunc(w.way, func(path string) bool {
+		return path == name || strings.HasPrefix(path, name+string(filepath.Separator))
+	})
+}
+
 // mostLinks bounds a way that leads in a circle.
 const mostLinks = 16
 
 // waypoints are the directories in which a name on the way to a file stands: that
 // of the file, and where it is a link, or stands below one, those of what it leads to.
-func waypoints(path string) []string {
+// way has the names of the file in them.
+func waypoints(path string) (dirs, way []string) {
 	path, err := filepath.Abs(path)
 	if err != nil {
-		return nil
+		return nil, nil
 	}
-	dirs := []string{filepath.Dir(path)}
+	way = append(way, path)
 	for range mostLinks {
 		target, err := os.Readlink(path)
 		if err != nil {
@@ -178,11 +198,14 @@ func waypoints(path string) []string {
 			target = filepath.Join(filepath.Dir(path), target)
 		}
 		path = target
-		dirs = append(dirs, filepath.Dir(path))
+		way = append(way, path)
 	}
 	if end, err := filepath.EvalSymlinks(path); err == nil {
-		dirs = append(dirs, filepath.Dir(end))
+		way = append(way, end)
+	}
+	for _, name := range way {
+		dirs = append(dirs, filepath.Dir(name))
 	}
 	slices.Sort(dirs)
-	return slices.Compact(dirs)
+	return slices.Compact(dirs), way
 }

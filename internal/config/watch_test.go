@@ -180,6 +180,31 @@ func TestSameContentIsNoChange(t *testing.T) {
 	}
 }
 
+// TestNeighboursAreNotLookedAt: who writes to other files beside the file does not make
+// the agent read it each time. What a second link to it does makes no event.
+func TestNeighboursAreNotLookedAt(t *testing.T) {
+	w := newWatched(t)
+	w.write("config.conf", "rr")
+	w.run(time.Millisecond, never, false)
+	elsewhere := t.TempDir()
+	w.write("new", "sh")
+	w.must(os.Link(filepath.Join(w.dir, "new"), filepath.Join(elsewhere, "second")))
+	w.must(os.Rename(filepath.Join(w.dir, "new"), w.path)) // one event, and told after it
+	w.until("sh")
+	told := w.calls.Load()
+	w.dir = elsewhere
+	w.write("second", "wlc")
+	for i := range 50 {
+		w.must(os.WriteFile(filepath.Join(filepath.Dir(w.path), "log"), make([]byte, i), 0o600))
+		time.Sleep(time.Millisecond)
+	}
+	if n := w.calls.Load() - told; n != 0 {
+		t.Errorf("the neighbour's writes told of %d changes", n)
+	}
+	w.must(os.Chmod(w.path, 0o640))
+	w.until("wlc")
+}
+
 // TestPollingSees: what no event tells is found by looking.
 func TestPollingSees(t *testing.T) {
 	w := newWatched(t)
