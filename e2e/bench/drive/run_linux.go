@@ -174,13 +174,14 @@ func (r *run) commandLine(ctx context.Context, c Candidate, dir, near string) (s
 	if err != nil {
 		return "", err
 	}
-	kubeconfig, own := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "own")
-	if err := errors.Join(os.WriteFile(kubeconfig, text, 0o600), os.Mkdir(own, 0o755)); err != nil {
+	// As in a pod, the configuration is alone in its directory: whoever watches that is not woken by what a candidate prints.
+	kubeconfig, own, conf := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "own"), filepath.Join(dir, "conf")
+	if err := errors.Join(os.WriteFile(kubeconfig, text, 0o600), os.Mkdir(own, 0o755), os.Mkdir(conf, 0o755)); err != nil {
 		return "", err
 	}
 	values := map[string]string{"kubeconfig": kubeconfig, "node": crowd.Node, "dir": own, "kube-ipvs": r.KubeIPVS, "kube-proxy": r.KubeProxy}
 	for _, mode := range modes {
-		path := filepath.Join(dir, mode+".conf")
+		path := filepath.Join(conf, mode+".conf")
 		if err := os.WriteFile(path, []byte(proxyConfig(mode, kubeconfig, world.ClusterCIDR)), 0o644); err != nil {
 			return "", err
 		}

@@ -72,10 +72,10 @@ const (
 )
 
 // endsAtOnce is how many drains end in one pass, at most: the rest follow in the next, and
-// what has changed by then goes before them. 300 deletions held up a change for 100 ms on an
-// emulated kernel; and as after each pass the kernel walks its table of connections
-// (expire_nodest_conn), they are not many.
-const endsAtOnce = 128
+// what has changed by then goes before them: 300 deletions held up a change for 100 ms on an
+// emulated kernel. As after each pass the kernel walks its table of connections
+// (expire_nodest_conn), they are no fewer.
+const endsAtOnce = 32
 
 func newDrains() drains {
 	return drains{began: time.Now(), of: map[vserver.ServerKey]map[vserver.DestinationKey]drain{}, ended: map[dataplane.DrainEnd]uint64{}}
@@ -103,6 +103,11 @@ func (d *drains) set(k vserver.DestinationKey, one drain) {
 		d.count++
 	}
 	d.of[k.Server][k] = one
+	d.ends(one)
+}
+
+// ends notes that a drain has an end in time.
+func (d *drains) ends(one drain) {
 	if end, limited := one.deadline(); limited && (d.next.IsZero() || end.Before(d.next)) {
 		d.next = end
 	}
@@ -251,11 +256,17 @@ func (d *drains) leave() map[vserver.DestinationKey]dataplane.DrainEnd {
 // overdue adds what had its time, as far as it ends in this pass, and says of how many
 // connections are cut.
 func (d *drains) overdue(now time.Time, ended map[vserver.DestinationKey]dataplane.DrainEnd) (cut int) {
+	if !d.over(now) {
+		return 0
+	}
 	d.next = time.Time{}
 	for k, one := range d.all() {
 		end, limited := one.deadline()
-		if _, ends := ended[k]; ends || !limited || one.waits(now) {
+		if _, ends := ended[k]; ends || !limited {
 			continue
+		}
+		if !one.idle.IsZero() { // its time does not matter while it waits for room: there is nothing to cut
+			end = later(end, one.idle.Add(trashWait))
 		}
 		switch {
 		case now.Before(end) || len(ended) >= endsAtOnce:
@@ -270,12 +281,6 @@ func (d *drains) overdue(now time.Time, ended map[vserver.DestinationKey]datapla
 		}
 	}
 	return cut
-}
-
-// waits tells whether a drain is over but for the room it needs among the deleted. Its time
-// does not matter then: there is nothing to cut.
-func (d drain) waits(now time.Time) bool {
-	return !d.idle.IsZero() && now.Sub(d.idle) < trashWait
 }
 
 // over tells whether some drain may have had its time.
@@ -363,6 +368,9 @@ func (d *drains) nextLook() (first time.Time) {
 // judge notes what was counted, and tells whether there is no connection.
 func (d *drains) judge(k vserver.DestinationKey, c vserver.Connections, now time.Time) (idle bool) {
 	one := d.of[k.Server][k]
+	if !one.idle.IsZero() && !c.Idle() {
+		d.ends(one) // it does not wait any more
+	}
 	one.quiet = c.Active == 0
 	switch {
 	case !one.quiet:

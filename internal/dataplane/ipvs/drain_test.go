@@ -124,7 +124,7 @@ func TestDrainToTheDeadline(t *testing.T) {
 // What ends together is deleted in parts, so that a change that comes meanwhile waits for one
 // of them only.
 func TestDrainsEndInParts(t *testing.T) {
-	const backends, part = 500, 128
+	const backends, part = 500, 32
 	for _, tt := range []struct {
 		name string
 		busy bool

@@ -216,6 +216,25 @@ func TestConnectionOfOneThatWaits(t *testing.T) {
 	})
 }
 
+// One that comes when the time is over has none left.
+func TestLateConnectionOfOneThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, m := crowded(t)
+		wait(t, m, time.Minute)
+		var waiting string
+		for to, w := range k.weights(t) {
+			if w == 0 {
+				waiting = to
+			}
+		}
+		k.busy(waiting)
+		wait(t, m, 12*time.Second)
+		if _, there := k.weights(t)[waiting]; there {
+			t.Error("still there after its time")
+		}
+	})
+}
+
 // When connections cannot be counted any more, what waits goes in the end all the same.
 func TestWaitingEndsWithoutCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -100,22 +100,8 @@ func BenchmarkPublish(b *testing.B) {
 // BenchmarkSurvey looks at 1,000 servers of ten destinations: as text in pieces, and
 // exactly, 64 servers to a message and a dump for the destinations of each.
 func BenchmarkSurvey(b *testing.B) {
-	const each = 10
-	changes := servers(vserver.Add, 1000)
-	var rows []vserver.DestinationChange
-	keys := make([]vserver.ServerKey, len(changes))
-	for i, c := range changes {
-		keys[i] = c.Key
-		for j := range each {
-			key := destinationKey(c.Key, fmt.Sprintf("10.%d.%d.%d:80", 1+j, i/250, i%250))
-			rows = append(rows, vserver.DestinationChange{Op: vserver.Add, Key: key, Destination: vserver.Destination{Weight: 1}})
-		}
-	}
-	h := openKernel(b, vserver.Options{})
+	h, keys, rows := benchTable(b, 1000)
 	defer h.Close()
-	if errs := append(h.WriteServers(ctx, changes), h.WriteDestinations(ctx, rows)...); errs != nil {
-		b.Fatal(errors.Join(errs...))
-	}
 	for name, look := range map[string]func() (int, error){
 		"text":  func() (int, error) { return survey(h) },
 		"exact": func() (int, error) { return readExactly(h, keys) },
@@ -134,6 +120,60 @@ func BenchmarkSurvey(b *testing.B) {
 			<-done
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(rows)), "ns/row")
 		})
+	}
+}
+
+// benchTable fills a namespace with so many servers of ten destinations.
+func benchTable(b *testing.B, n int) (*vserver.Handle, []vserver.ServerKey, []vserver.DestinationChange) {
+	const each = 10
+	changes := servers(vserver.Add, n)
+	var rows []vserver.DestinationChange
+	keys := make([]vserver.ServerKey, len(changes))
+	for i, c := range changes {
+		keys[i] = c.Key
+		for j := range each {
+			key := destinationKey(c.Key, fmt.Sprintf("10.%d.%d.%d:80", 1+j, i/250, i%250))
+			rows = append(rows, vserver.DestinationChange{Op: vserver.Add, Key: key, Destination: vserver.Destination{Weight: 1}})
+		}
+	}
+	h := openKernel(b, vserver.Options{})
+	if errs := append(h.WriteServers(ctx, changes), h.WriteDestinations(ctx, rows)...); errs != nil {
+		b.Fatal(errors.Join(errs...))
+	}
+	return h, keys, rows
+}
+
+// BenchmarkCount counts the connections of one destination of each of some servers, of 1,000
+// and of 5,000: by the list, and with a dump for each of them. It is what askShare follows.
+func BenchmarkCount(b *testing.B) {
+	for _, n := range []int{1000, 5000} {
+		h, keys, rows := benchTable(b, n)
+		for _, share := range []int{100, 25, 10, 4} {
+			wanted := map[vserver.DestinationKey]struct{}{}
+			for i := range n / share {
+				wanted[rows[i*len(rows)/len(keys)].Key] = struct{}{}
+			}
+			for name, list := range map[string]bool{"list": true, "dumps": false} {
+				b.Run(fmt.Sprintf("%d/%d/%s", n, len(wanted), name), func(b *testing.B) {
+					done := make(chan struct{}) // not on the locked thread, as above
+					go func() {
+						defer close(done)
+						for b.Loop() {
+							c := vserver.CountBy(h, list, wanted)
+							for over := false; !over; {
+								var err error
+								if _, over, err = c.Next(ctx); err != nil {
+									b.Error(err)
+									return
+								}
+							}
+						}
+					}()
+					<-done
+				})
+			}
+		}
+		h.Close()
 	}
 }
 

@@ -20,6 +20,8 @@ type change interface {
 	settle(Op, answer) (next Op, again bool, err error)
 	// describe names the row and the operation for an error text.
 	describe() string
+	// servers is how many more there are once the operation is done.
+	servers(Op) int
 }
 
 func (c ServerChange) wanted() Op { return c.Op }
@@ -82,6 +84,10 @@ func (c ServerChange) describe() string {
 	return c.Op.String() + " server " + c.Key.String()
 }
 
+func (c ServerChange) servers(op Op) int {
+	return [...]int{Add: 1, Update: 0, Delete: -1}[op]
+}
+
 func (c DestinationChange) wanted() Op { return c.Op }
 
 // Check refuses a row that cannot be expressed to the kernel, with ErrInvalid.
@@ -129,6 +135,8 @@ func (c DestinationChange) settle(op Op, a answer) (next Op, again bool, err err
 func (c DestinationChange) describe() string {
 	return c.Op.String() + " destination " + c.Key.String()
 }
+
+func (c DestinationChange) servers(Op) int { return 0 }
 
 func missing(errno syscall.Errno) bool {
 	return errno == syscall.ENOENT || errno == syscall.ESRCH

@@ -43,18 +43,18 @@ type Counting interface {
 // error.
 func (h *Handle) Count(wanted map[DestinationKey]struct{}) Counting {
 	c := &counting{h: h, counts: newCountList(wanted)}
-	c.listing = len(c.counts.servers) > max(fewServers, h.listed/askShare)
+	c.listing = len(c.counts.servers) > max(fewServers, h.servers/askShare)
 	return c
 }
 
 const (
-	// A dump of one server costs as much as some fifty of the list, and the list has all:
-	// so fewServers is always asked for one by one, and so is one in askShare of the
-	// servers that the list had when it was read last.
+	// A dump of one server costs as much as some ten of the list, and the list has all: so
+	// fewServers is always asked for one by one, and so is one in askShare of those that
+	// there are (BenchmarkCount).
 	fewServers = 4
-	askShare   = 50
-	// asksAPiece is how many servers one piece asks for.
-	asksAPiece = 16
+	askShare   = 10
+	// asksAPiece is how many servers one piece asks for: 5 ms on an emulated kernel.
+	asksAPiece = 8
 )
 
 // counting is the Counting of a Handle.
@@ -100,7 +100,7 @@ func (c *counting) read(ctx context.Context) (err error) {
 		c.listing = false
 	}
 	if end {
-		c.h.listed = c.list.servers
+		c.h.servers = c.list.servers
 	}
 	return err
 }

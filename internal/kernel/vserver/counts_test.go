@@ -166,7 +166,7 @@ func TestCountsOfFewServers(t *testing.T) {
 	lists := 0
 	p.list = func(r io.Reader) io.ReadCloser { lists++; return io.NopCloser(r) }
 	for _, step := range []struct{ servers, lists, dumps int }{
-		{4, 0, 4}, {12, 1, 1}, {12, 0, 12}, {13, 1, 1}, // that the list has 600 was not known at first
+		{4, 0, 4}, {12, 1, 1}, {60, 0, 60}, {61, 1, 1}, // that the list has 600 was not known at first
 	} {
 		wanted := map[vserver.DestinationKey]struct{}{}
 		for _, c := range servers(vserver.Add, step.servers) {
@@ -181,6 +181,42 @@ func TestCountsOfFewServers(t *testing.T) {
 		if dumps := int(h.Counters().Dumps - before); lists != step.lists || dumps != step.dumps {
 			t.Errorf("%d servers: %d lists and %d reads, want %d and %d", step.servers, lists, dumps, step.lists, step.dumps)
 		}
+	}
+}
+
+// TestCountsKnowWhatWasWritten: the list need not be read once to know how long it is.
+func TestCountsKnowWhatWasWritten(t *testing.T) {
+	p := newPeer()
+	h := open(t, p, vserver.Options{})
+	defer h.Close()
+	lists := 0
+	p.list = func(r io.Reader) io.ReadCloser { lists++; return io.NopCloser(r) }
+	count := func(want int) {
+		t.Helper()
+		lists = 0
+		wanted := map[vserver.DestinationKey]struct{}{}
+		for _, c := range servers(vserver.Add, 12) {
+			wanted[destinationKey(c.Key, "10.0.0.1:80")] = struct{}{}
+		}
+		if _, err := vservertest.CountAll(ctx, h.Count(wanted)); err != nil || lists != want {
+			t.Errorf("%d lists, %v, want %d", lists, err, want)
+		}
+	}
+	must(t, h.WriteServers(ctx, servers(vserver.Add, 600)))
+	must(t, h.WriteServers(ctx, servers(vserver.Add, 600))) // there already
+	count(0)
+	must(t, h.WriteServers(ctx, servers(vserver.Delete, 500)))
+	count(1)
+	if _, err := h.ListServers(ctx); err != nil {
+		t.Fatal(err)
+	}
+	count(1)
+}
+
+func must(t *testing.T, errs []error) {
+	t.Helper()
+	if errs != nil {
+		t.Fatal(errors.Join(errs...))
 	}
 }
 

@@ -101,3 +101,8 @@ func Walk(b []byte) (messages int) {
 	}
 	return messages
 }
+
+// CountBy is Count by the kernel's list, or with a dump for each server.
+func CountBy(h *Handle, list bool, wanted map[DestinationKey]struct{}) Counting {
+	return &counting{h: h, counts: newCountList(wanted), listing: list}
+}

@@ -65,9 +65,11 @@ type Handle struct {
 	out    buffer // reused; both are given up with the socket, because a call
 	in     []byte // that was abandoned may still use them
 	count  Counters
-	listed int // servers in the kernel's list when it was read last
-	survey survey
-	held   atomic.Int32 // calls the kernel has not come back from
+	// servers is how many there are: in the list, or table, when it was read last, and
+	// what was written since.
+	servers int
+	survey  survey
+	held    atomic.Int32 // calls the kernel has not come back from
 }
 
 // wire is one netlink socket: send puts one buffer of messages to the kernel

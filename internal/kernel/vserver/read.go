@@ -16,6 +16,7 @@ func (h *Handle) ListServers(ctx context.Context) (map[ServerKey]Server, error) 
 	if err != nil {
 		return nil, fmt.Errorf("list servers: %w", err)
 	}
+	h.servers = len(servers)
 	return servers, nil
 }
 

@@ -92,7 +92,7 @@ func (h *Handle) Survey(ctx context.Context, visit func(ServerKey, Sketch)) (don
 	if done {
 		s.drawn.close()
 		s.begun = false
-		h.listed = s.list.servers
+		h.servers = s.list.servers
 	}
 	return done, nil
 }

@@ -92,7 +92,7 @@ type Load struct {
 // others come and go, or where another network namespace has some too (see
 // Handle.Count). One that is listed twice is as busy as its busier row.
 func (h *Handle) ListLoads(ctx context.Context) (map[ServerKey]Load, error) {
-	loads := &loadList{found: make(map[ServerKey]Load, h.listed)}
+	loads := &loadList{found: make(map[ServerKey]Load, max(0, h.servers))}
 	file, err := h.openList(ctx)
 	if err == nil {
 		defer letGo(file)

@@ -117,7 +117,9 @@ func (b *batch[C]) settle(r row, a answer, lost error, final bool) {
 	switch {
 	case !a.known:
 		b.fail(r.index, fmt.Errorf("%w: %w", ErrUnknown, lost))
-	case a.errno != 0:
+	case a.errno == 0:
+		b.handle.servers += b.changes[r.index].servers(r.op)
+	default:
 		next, again, err := b.changes[r.index].settle(r.op, a)
 		if err != nil {
 			b.handle.doubtFamily(a.errno)
