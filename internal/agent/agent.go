@@ -110,7 +110,7 @@ const hostPause = 100 * time.Millisecond
 
 const (
 	// auditSlice bounds one stretch of an audit, so that a change waits no longer.
-	auditSlice = 50 * time.Millisecond
+	auditSlice = 10 * time.Millisecond
 	// auditCost is what a round may cost: one that takes so many times as long is followed
 	// by so many periods. With the default period looking for drift takes no more than a
 	// third of a percent of a processor, however much the node carries.
