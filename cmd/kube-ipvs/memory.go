@@ -11,9 +11,8 @@ import (
 
 // garbageShare is how much garbage may lie about, in percent of what is in use, before it
 // is collected. Most of what is in use is there for good and changes are small, so less
-// than Go's 100 costs little, 5 % of the CPU of 50 changes a second: the node's memory belongs
-// to its pods.
-const garbageShare = 30
+// than Go's 100 costs little: the node's memory belongs to its pods.
+const garbageShare = 50
 
 // firstShare is the same until everything was written once: what is in use grows all the
 // time then, and each collection looks at all of it. It is a seventh of the CPU of a start with
