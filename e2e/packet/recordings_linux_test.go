@@ -213,7 +213,7 @@ func compareRecording(t *testing.T, name, got string) {
 func TestSteadyText(t *testing.T) {
 	for in, want := range map[string]string{
 		"10.96.0.20:80  3  1.5ms":         "10.96.0.20:80 N N",
-		"web-3 30080 for 4m59s, 12% ":     "web-3 N for 4m59s, N",
+		"web-3 30080 for 4m59s, 12% ":     "web-3 N for N, N",
 		"took 12.3ms: rows +0 ~1 -12":     "took N: rows +N ~N -N",
 		"from 10.0.0.1:41234 at 03:04:05": "from 10.0.0.1:PORT at TIME",
 	} {
