@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -103,10 +102,10 @@ func (p *program) sweepIPVS(ctx context.Context, k *kernel) (done bool) {
 	both := model.Families()
 	k.rules, k.own = p.kernel.rules, p.kernel.own
 	mode := k.newMode(p.log, fixed(p.live.now()), both[:], nil)
-	removed := 0
-	err := p.loop.Repair(ctx, func(ctx context.Context) error {
-		if p.ipvsMode() != nil {
-			return errUsedAgain // promoted meanwhile
+	removed, promoted := 0, false
+	err := p.loop.Sweep(ctx, func(ctx context.Context) error {
+		if promoted = p.ipvsMode() != nil; promoted {
+			return nil
 		}
 		if err := knowHost(ctx, mode, k.link); err != nil {
 			return err
@@ -121,8 +120,8 @@ func (p *program) sweepIPVS(ctx context.Context, k *kernel) (done bool) {
 	})
 	switch {
 	case ctx.Err() != nil: // told to stop
-	case errors.Is(err, errUsedAgain):
-		p.log.Info("what ipvs mode left stays", zap.Error(err))
+	case promoted:
+		p.log.Info("what ipvs mode left stays: ipvs mode uses it again")
 	case err != nil:
 		p.log.Warn("some of what ipvs mode left stays, and will be tried again", zap.Error(err))
 		return false
@@ -131,9 +130,6 @@ func (p *program) sweepIPVS(ctx context.Context, k *kernel) (done bool) {
 	}
 	return true
 }
-
-// errUsedAgain: what one mode had left another one carries by now.
-var errUsedAgain = errors.New("ipvs mode uses it again")
 
 // lookForIPVS is how often a node that fell back asks whether it has IPVS by now.
 const lookForIPVS = 15 * time.Second

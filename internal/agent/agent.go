@@ -323,3 +323,18 @@ func (a *Agent) Repair(ctx context.Context, f func(context.Context) error) error
 	}
 	return failed
 }
+
+// Sweep is Repair for f that removes what another mode left. Status tells what that fails
+// with until it succeeds.
+func (a *Agent) Sweep(ctx context.Context, f func(context.Context) error) error {
+	return a.Repair(ctx, func(ctx context.Context) error {
+		err := f(ctx)
+		if ctx.Err() == nil {
+			a.stats.sweepError = err
+		}
+		if err != nil && ctx.Err() == nil {
+			a.round.failures.Add(1)
+		}
+		return err
+	})
+}

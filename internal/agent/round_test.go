@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -87,6 +88,27 @@ func TestAuditThatCannotReadIsTold(t *testing.T) {
 			s, err := w.loop.Status(w.Context())
 			if c := w.loop.Condition(); err != nil || s.AuditError != tt.told || c.AuditFailures != tt.seen {
 				w.Errorf("audits fail with %v: status has %q, %d counted, want %q and %d; error %v", tt.err, s.AuditError, c.AuditFailures, tt.told, tt.seen, err)
+			}
+		}
+	})
+}
+
+// What another mode left and cannot be removed is told of until it is.
+func TestSweepThatFailsIsTold(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		w.SetState(model.FromFile, source.Complete)
+		for _, tt := range []struct {
+			err  error
+			told string
+			seen uint64
+		}{{errors.New("delete sets: busy"), "delete sets: busy", 1}, {errors.New("delete sets: denied"), "delete sets: denied", 2}, {nil, "", 2}} {
+			if err := w.loop.Sweep(w.Context(), func(context.Context) error { return tt.err }); !errors.Is(err, tt.err) {
+				w.Errorf("got %v, want %v", err, tt.err)
+			}
+			w.after(31 * time.Second) // an audit does not end it
+			s, err := w.loop.Status(w.Context())
+			if c := w.loop.Condition(); err != nil || s.SweepError != tt.told || c.AuditFailures != tt.seen {
+				w.Errorf("a sweep fails with %v: status has %q, %d counted, want %q and %d; error %v", tt.err, s.SweepError, c.AuditFailures, tt.told, tt.seen, err)
 			}
 		}
 	})

@@ -61,6 +61,8 @@ type Status struct {
 	// AuditError is what the latest round, or the one in progress, could not read: drift
 	// there is not seen.
 	AuditError string `json:"auditError,omitempty"`
+	// SweepError is why something stays that another mode left.
+	SweepError string `json:"sweepError,omitempty"`
 	// Last is the latest cycle that wrote something.
 	Last *Cycle `json:"last,omitempty"`
 }
@@ -136,6 +138,8 @@ type stats struct {
 	audits    uint64
 	// auditError is what could not be read of late.
 	auditError error
+	// sweepError is why something of another mode stays.
+	sweepError error
 	drifted    uint64
 	last       *Cycle
 }
@@ -200,6 +204,9 @@ func (a *Agent) status() Status {
 	}
 	if a.stats.auditError != nil {
 		s.AuditError = a.stats.auditError.Error()
+	}
+	if a.stats.sweepError != nil {
+		s.SweepError = a.stats.sweepError.Error()
 	}
 	return s
 }

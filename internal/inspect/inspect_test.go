@@ -209,10 +209,11 @@ func TestManyAddressesFitOnALine(t *testing.T) {
 
 func TestJoinedErrorsKeepTheColumns(t *testing.T) {
 	var b bytes.Buffer
-	err := inspect.WriteStatus(&b, agent.Status{Failures: 2, LastError: "add a: busy\nadd b: busy", AuditError: "list a: busy\nlist b: busy"})
+	err := inspect.WriteStatus(&b, agent.Status{Failures: 2, LastError: "add a: busy\nadd b: busy", AuditError: "list a: busy\nlist b: busy", SweepError: "delete a: busy\ndelete b: busy"})
 	for _, want := range []string{
 		"failing   2 times in a row: add a: busy; add b: busy\n",
 		"blind     drift may go unseen: list a: busy; list b: busy\n",
+		"left      some of what another mode wrote: delete a: busy; delete b: busy\n",
 	} {
 		if err != nil || !strings.Contains(b.String(), want) {
 			t.Errorf("want %q in\n%s (error %v)", want, &b, err)

@@ -24,6 +24,9 @@ func WriteStatus(w io.Writer, s agent.Status) error {
 	if s.AuditError != "" {
 		fmt.Fprintf(t, "blind\tdrift may go unseen: %s\n", oneLine(s.AuditError))
 	}
+	if s.SweepError != "" {
+		fmt.Fprintf(t, "left\tsome of what another mode wrote: %s\n", oneLine(s.SweepError))
+	}
 	if s.LastError != "" {
 		fmt.Fprintf(t, "failing\t%d times in a row: %s\n", s.Failures, oneLine(s.LastError))
 	}

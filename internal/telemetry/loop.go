@@ -14,7 +14,7 @@ func (m *Metrics) Loop(read func() agent.Condition) {
 		func(e emit) { e(since(read().Owing)) })
 	m.pullGauge(ours+"loop_failures", "How often in a row applying has failed.",
 		func(e emit) { e(float64(read().Failures)) })
-	m.pullCounter(ours+"audit_failures_total", "Pieces of rounds of looking for drift that could not be read: the host, a table.",
+	m.pullCounter(ours+"audit_failures_total", "Pieces of rounds of looking for drift that could not be read: the host, a table. Failed attempts to remove what another mode left, too.",
 		func(e emit) { e(float64(read().AuditFailures)) })
 	m.pullGauge(ours+"audit_round_seconds", "What the latest round of looking for drift cost the loop.",
 		func(e emit) { e(read().AuditTook.Seconds()) })

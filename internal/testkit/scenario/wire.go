@@ -232,7 +232,7 @@ func leaveIPVS(ctx context.Context, log *zap.Logger, loop *agent.Agent, mode *ip
 			tick.Stop()
 			return
 		}
-		if err := loop.Repair(ctx, sweep); err != nil {
+		if err := loop.Sweep(ctx, sweep); err != nil {
 			log.Warn("some of what ipvs mode left stays", zap.Error(err))
 		}
 	}

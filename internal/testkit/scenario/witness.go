@@ -86,7 +86,7 @@ func (w *witness) watch(f *Fakes) error {
 		case time.Since(asked) > overAfter:
 			return nil
 		case time.Since(begun) > tellWithin:
-			return fmt.Errorf("the agent does not tell of its trouble: last error %q, of audits %q", status.LastError, status.AuditError)
+			return fmt.Errorf("the agent does not tell of its trouble: last error %q, of audits %q, of the sweep %q", status.LastError, status.AuditError, status.SweepError)
 		}
 		select {
 		case <-time.After(interval):
@@ -108,7 +108,7 @@ func (w *witness) ask(f *Fakes) (agent.Status, error) {
 }
 
 func told(s agent.Status) bool {
-	return strings.Contains(s.LastError+s.AuditError, errInjected.Error())
+	return strings.Contains(s.LastError+s.AuditError+s.SweepError, errInjected.Error())
 }
 
 var failing = regexp.MustCompile(`(?m)^kube_ipvs_(loop_failures|audit_failures_total) [1-9]`)
