@@ -101,11 +101,17 @@ func (t *tap) judge(room string, a access) (verdict, FaultKind) {
 		return verdict{err: errDead}, ""
 	}
 	t.calls[room]++
-	f := t.find(room, a)
+	f := t.find(room, a, nil)
 	if f == nil {
 		return verdict{}, ""
 	}
 	t.use(f)
+	if f.kind == Late { // with whatever else is planned for it
+		if other := t.find(room, a, f); other != nil {
+			t.use(other)
+			f = other
+		}
+	}
 	switch {
 	case f.crash:
 		t.dead = true
@@ -117,10 +123,10 @@ func (t *tap) judge(room string, a access) (verdict, FaultKind) {
 	return verdict{err: f.kind.answer(room), whole: a > looks && f.kind.carriedOut(room)}, f.kind
 }
 
-// find returns the fault that hits a call.
-func (t *tap) find(room string, a access) *fault {
+// find returns the fault that hits a call, another one than that.
+func (t *tap) find(room string, a access, that *fault) *fault {
 	for _, f := range t.faults {
-		if f.row == "" && !f.one && f.room == room && !f.done() && t.calls[room] >= f.from && (f.crash || f.kind.can(room, a)) {
+		if f != that && f.row == "" && !f.one && f.room == room && !f.done() && t.calls[room] >= f.from && (f.crash || f.kind.can(room, a)) {
 			return f
 		}
 	}
