@@ -3,8 +3,11 @@ package packet
 import (
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
 )
@@ -24,6 +27,21 @@ type bench struct {
 	*proxy
 	w   *world
 	web service
+}
+
+// keep sets a sysctl again and again, for the agent does: once it has tried how the kernel reuses connections, and in each audit.
+func (b *bench) keep(t *testing.T, name, value string) {
+	t.Helper()
+	b.sysctl(t, name, value)
+	ctx, ended := t.Context(), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			_ = b.do(func() error { return os.WriteFile(filepath.Join("/proc/sys/net", name), []byte(value), 0) }) // as it did before
+			time.Sleep(50 * time.Millisecond)
+		}
+	}()
+	t.Cleanup(func() { <-ended })
 }
 
 // put writes another web, which the agent has soon.
@@ -105,7 +123,7 @@ var situations = []broken{
 		}
 		b.sysctl(t, "ipv4/conf/all/rp_filter", "1")
 	}, "check", []string{"reverse path filter", "strict"}},
-	{"no forwarding", func(t *testing.T, b *bench) { b.sysctl(t, "ipv4/ip_forward", "0") }, "check", []string{"ip_forward"}},
+	{"no forwarding", func(t *testing.T, b *bench) { b.keep(t, "ipv4/ip_forward", "0") }, "check", []string{"ip_forward"}},
 	{"rules of the other iptables", func(t *testing.T, b *bench) {
 		b.run(t, "iptables-legacy", "-t", "nat", "-N", "KUBE-SERVICES")
 		b.run(t, "iptables-legacy", "-t", "nat", "-A", "KUBE-SERVICES", "-j", "RETURN")
