@@ -193,18 +193,23 @@ func TestBackFromWaiting(t *testing.T) {
 	})
 }
 
+// connect gives one that waits a connection.
+func connect(t *testing.T, k *kernel) (waiting string) {
+	for to, w := range k.weights(t) {
+		if w == 0 {
+			waiting = to
+		}
+	}
+	k.busy(waiting)
+	return waiting
+}
+
 // A connection that comes to one that waits, because somebody else gave it a weight, has
 // its time as any other.
 func TestConnectionOfOneThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, m := crowded(t)
-		var waiting string
-		for to, w := range k.weights(t) {
-			if w == 0 {
-				waiting = to
-			}
-		}
-		k.busy(waiting)
+		waiting := connect(t, k)
 		wait(t, m, 12*time.Second)
 		if _, there := k.weights(t)[waiting]; !there {
 			t.Fatal("cut while it waited")
@@ -221,13 +226,7 @@ func TestLateConnectionOfOneThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, m := crowded(t)
 		wait(t, m, time.Minute)
-		var waiting string
-		for to, w := range k.weights(t) {
-			if w == 0 {
-				waiting = to
-			}
-		}
-		k.busy(waiting)
+		waiting := connect(t, k)
 		wait(t, m, 12*time.Second)
 		if _, there := k.weights(t)[waiting]; there {
 			t.Error("still there after its time")
