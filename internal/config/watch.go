@@ -55,9 +55,9 @@ func (l *Loader) Watch(ctx context.Context, log *zap.Logger, changed func()) err
 	for {
 		if look {
 			w.arm(l.path)
-		}
-		if look && settled == nil && l.news() {
-			changed()
+			if settled == nil && l.news() {
+				changed()
+			}
 		}
 		look = true
 		select {
