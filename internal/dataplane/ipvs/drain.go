@@ -59,11 +59,13 @@ type drain struct {
 	idle time.Time
 }
 
-// The connections of what drains are counted after lookFirst, for most have none by then,
-// and after that together with those of all others: every lookOften while a drain has an
-// end in time and connections that are established, else every lookSeldom. Reading takes
-// no more than one lookShare-th of the time, however many servers there are, and goes on by
-// a piece at a time, so that a change does not wait for all of it.
+// The connections of what drains are counted for the first time after lookFirst, for most
+// have none by then, at the next of the turns that all drains have in common, one each
+// lookOften: a look of its own for each of a few changes in a row was a quarter of what they
+// cost. After that it is each turn while a drain has an end in time and connections that are
+// established, else every lookSeldom. Reading takes no more than one lookShare-th of the time,
+// however many servers there are, and goes on by a piece at a time, so that a change does not
+// wait for all of it.
 const (
 	lookFirst  = time.Second
 	lookOften  = 5 * time.Second
@@ -96,7 +98,7 @@ func (d *drains) set(k vserver.DestinationKey, one drain) {
 		d.of[k.Server] = map[vserver.DestinationKey]drain{}
 	}
 	if _, had := d.of[k.Server][k]; !had {
-		one.look = time.Now().Add(lookFirst)
+		one.look = d.firstLook(one, time.Now())
 		if d.counting == nil && (d.count == 0 || one.look.Before(d.look)) {
 			d.look = later(one.look, d.rested) // what drains already is not judged any later for it
 		}
@@ -347,6 +349,16 @@ func (d *drains) counted(one drain, now time.Time) drain {
 	}
 	one.look = d.nextTurn(now, period)
 	return one
+}
+
+// firstLook is when a new drain is counted: in time for its end, if that is soon.
+func (d *drains) firstLook(one drain, now time.Time) time.Time {
+	first := now.Add(lookFirst)
+	turn := d.nextTurn(first, lookOften)
+	if end, limited := one.deadline(); limited && !turn.Before(end) {
+		return first
+	}
+	return turn
 }
 
 // nextTurn is the next of the times that all drains have in common. They are counted from

@@ -214,6 +214,45 @@ func TestDrainUntilIdle(t *testing.T) {
 	})
 }
 
+// What begins to drain within a turn is counted at its end, all in one reading; but in time
+// for its own end, if that is sooner.
+func TestDrainsAreFirstCountedTogether(t *testing.T) {
+	const turn = 5 * time.Second
+	for _, tt := range []struct {
+		name    string
+		limit   time.Duration
+		counted int
+	}{
+		{"within a turn", time.Minute, 1},
+		{"with an end before it", 2 * time.Second, 3},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newKernel()
+				limited := func(backends ...string) model.ServicePlan {
+					return with(draining(backends...), func(f *model.Frontend) { f.Drain = tt.limit })
+				}
+				fourth := "10.244.3.1:8080"
+				all := []string{first, second, third, fourth}
+				m := begin(t, k, limited(all...)) // which is when turns begin
+				apply(t, m)
+				k.calls = nil
+				for n := len(all) - 1; n > 0; n-- {
+					m.Set(limited(all[:n]...))
+					apply(t, m)
+					wait(t, m, 1300*time.Millisecond)
+				}
+				wait(t, m, turn)
+				wantWeights(t, k, "after the turn", map[string]uint16{first: 1})
+				wantEnds(t, m, map[dataplane.DrainEnd]uint64{dataplane.DrainEmpty: 3})
+				if n := strings.Count(strings.Join(k.calls, "\n"), "count connections"); n != tt.counted {
+					t.Errorf("connections were counted %d times, want %d", n, tt.counted)
+				}
+			})
+		})
+	}
+}
+
 // Connections are counted in pieces, between which things change: a destination that took
 // connections again after it was counted is not judged by what it had before.
 func TestDrainIsCountedInPieces(t *testing.T) {
@@ -260,11 +299,11 @@ func TestDrainUntilIdleWhileOthersLeave(t *testing.T) {
 			m.Set(draining(all...))
 			apply(t, m)
 			wait(t, m, 900*time.Millisecond)
-			if d := m.Drains(); d.Now > 3 {
+			if d := m.Drains(); d.Now > 7 { // of six seconds
 				t.Fatalf("%d drain, and none has a connection", d.Now)
 			}
 		}
-		wait(t, m, 3*time.Second)
+		wait(t, m, 6*time.Second)
 		wantEnds(t, m, map[dataplane.DrainEnd]uint64{dataplane.DrainEmpty: 39})
 	})
 }

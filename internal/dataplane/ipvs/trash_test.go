@@ -51,7 +51,7 @@ func TestTrashIsCounted(t *testing.T) {
 		m.Set(draining(first, second))
 		apply(t, m)
 		wantTrash(t, m, "one draining", 1)
-		wait(t, m, 2*time.Second)
+		wait(t, m, 6*time.Second)
 		wantTrash(t, m, "drained", 2)
 		time.Sleep(100 * time.Second)
 		m.Set(gone("web"))
@@ -77,7 +77,7 @@ func TestDrainedWaitForRoomInTheTrash(t *testing.T) {
 		apply(t, m)
 		m.Set(rolled(1))
 		apply(t, m)
-		wait(t, m, 2*time.Second)
+		wait(t, m, 6*time.Second)
 		if left := len(k.weights(t)); left != rollout-full {
 			t.Errorf("%d are left at first, want %d", left, rollout-full)
 		}
@@ -118,7 +118,7 @@ func crowded(t *testing.T) (*kernel, *ipvs.Mode) {
 	apply(t, m)
 	m.Set(rolled(1))
 	apply(t, m)
-	wait(t, m, 2*time.Second)
+	wait(t, m, 6*time.Second)
 	if len(k.weights(t)) < 300 {
 		t.Fatalf("%d destinations: nothing waits", len(k.weights(t)))
 	}
@@ -169,7 +169,7 @@ func TestWhatDoesNotWaitForTheTrash(t *testing.T) {
 			}
 			m.Set(with(service("other", "10.96.0.77", first), func(f *model.Frontend) { f.Drain = 30 * time.Second }))
 			apply(t, m)
-			wait(t, m, 2*time.Second)
+			wait(t, m, 6*time.Second)
 			leaves(t, k, "10.96.0.77:80 -r "+second)
 		})
 	})
