@@ -48,12 +48,6 @@ func collectAt(share int) {
 	}
 }
 
-// afterTheStart is called once everything was written.
-func afterTheStart() {
-	usualThreads()
-	giveBackMemory()
-}
-
 // giveBackMemory gives the garbage of the start, which is the most there ever is, back to
 // the node, and has less of it from now on. It takes some milliseconds for each 10 MiB in use,
 // beside everything else.
