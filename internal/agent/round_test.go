@@ -19,7 +19,7 @@ func TestLongAuditsComeLessOften(t *testing.T) {
 		rounds      uint64 // in an hour
 	}{
 		{"short", 50 * time.Millisecond, 30 * time.Second, 119},
-		{"long", time.Second, 5 * time.Minute, 12},
+		{"long", time.Second, 500 * time.Second, 8},
 		{"very long", time.Minute, 10 * time.Minute, 6},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -47,8 +47,8 @@ func TestFirstAuditAfterMuchWriting(t *testing.T) {
 		name         string
 		takes, first time.Duration
 	}{
-		{name: "little", takes: 100 * time.Millisecond, first: 30 * time.Second},
-		{name: "much", takes: 4 * time.Second, first: 5 * time.Minute},
+		{name: "little", takes: 200 * time.Millisecond, first: 30 * time.Second},
+		{name: "much", takes: 4 * time.Second, first: 500 * time.Second},
 		{name: "very much", takes: time.Minute, first: 10 * time.Minute},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
