@@ -56,3 +56,14 @@ func TestMemoryIsBoundByTheControlGroup(t *testing.T) {
 		})
 	}
 }
+
+func TestGarbageIsBoundWhereMuchIsInUse(t *testing.T) {
+	for _, tt := range []struct {
+		live uint64
+		want int
+	}{{0, garbageShare}, {1, garbageShare}, {28 << 20, garbageShare}, {56 << 20, 25}, {70 << 20, leastShare}, {1 << 40, leastShare}} {
+		if got := garbageFor(tt.live); got != tt.want {
+			t.Errorf("%d MiB in use: %d %%, want %d", tt.live>>20, got, tt.want)
+		}
+	}
+}

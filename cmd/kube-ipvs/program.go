@@ -48,6 +48,7 @@ type program struct {
 	events  *events.Recorder
 	metrics *telemetry.Metrics
 	reload  *reloader
+	rush    rush
 }
 
 // periods are those that the configuration has for its mode.
@@ -61,7 +62,7 @@ func periods(c config.Config) agent.Periods {
 // milliseconds from one to the other.
 const slicePatience = 100 * time.Millisecond
 
-func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel, chosen choice, follow sources, metrics *telemetry.Metrics, atOnce *threads) *program {
+func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel, chosen choice, follow sources, metrics *telemetry.Metrics) *program {
 	p := &program{
 		log: log, started: time.Now(), live: newLive(c), kernel: k, chosen: chosen, follow: follow, served: families(k.rules),
 		known: follow.known, metrics: metrics,
@@ -78,10 +79,10 @@ func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel
 	p.carrier.Store(first)
 	p.health = newHealthPorts(log, p.live.now, healthcheck.Options{Healthy: func() bool { return p.loop.Healthy() }, Failed: tell.noHealthPort})
 	p.loop = agent.New(agent.Options{
-		Log: log, Catalog: p.known, Mode: first, NodeName: c.NodeName, Observer: counting{p.metrics, atOnce}, Herald: tell,
+		Log: log, Catalog: p.known, Mode: first, NodeName: c.NodeName, Observer: cycled{p.metrics, &p.rush}, Herald: tell,
 		Compiler: compilerFor(p.live.now, p.served), Concerns: concernsFor(p.live.now, p.served),
 		Host: k.link, NodePorts: nodePortsFor(p.live.now), Health: p.health, TryScheduler: p.tryScheduler, TryGUE: p.tryGUE, LocalPod: localPodFor(p.live.now), Periods: periods(c),
-		Prepared: follow.prepared, Ready: func() { atOnce.start(); giveBackMemory() },
+		Prepared: follow.prepared, Ready: p.rush.start,
 	})
 	p.measure()
 	return p

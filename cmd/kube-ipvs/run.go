@@ -27,7 +27,8 @@ func run(ctx context.Context, flags *pflag.FlagSet, loader *config.Loader, loade
 	if c.InitOnly {
 		return initialize(ctx, log, c)
 	}
-	atOnce := newThreads()
+	moreThreads()
+	usualPages(log)
 	boundMemory(log, tune.New(log, tune.Options{}).MemoryLimit)
 	kube.CatchKlog(log)
 	metrics := telemetry.New()
@@ -60,7 +61,7 @@ func run(ctx context.Context, flags *pflag.FlagSet, loader *config.Loader, loade
 	if c.DetectLocal.Mode == "ClusterCIDR" && len(c.DetectLocal.ClusterCIDRs) == 0 && !c.MasqueradeAll {
 		log.Warn("no --cluster-cidr: pods cannot be told from others, so only traffic of this host is masqueraded to cluster IPs")
 	}
-	p := newProgram(ctx, log, c, k, chosen, follow, metrics, atOnce)
+	p := newProgram(ctx, log, c, k, chosen, follow, metrics)
 	host, _ := os.Hostname() // it was asked before, where it matters
 	p.reload = &reloader{
 		log: log, level: level, flags: flags, loader: loader, host: host, live: p.live, asked: asked,
