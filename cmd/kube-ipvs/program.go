@@ -68,7 +68,7 @@ func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel
 		known: follow.known, metrics: metrics,
 	}
 	if follow.client != nil {
-		p.events = events.New(events.Options{Node: c.NodeName, Client: follow.client, Log: log})
+		p.events = events.New(events.Options{Node: c.NodeName, API: follow.client, Log: log})
 	}
 	tell := herald{p.events}
 	k.sysctlRefused = tell.noSysctl

@@ -8,7 +8,6 @@ import (
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
@@ -29,8 +28,8 @@ var errNoSource = errors.New("nothing says what to serve; give one of\n" +
 type sources struct {
 	origins []model.Origin
 	list    []source.Source
-	kube    *kube.Source         // nil without an API server
-	client  kubernetes.Interface // of it
+	kube    *kube.Source // nil without an API server
+	client  *kube.Client // of it
 	// prepared is told when the loop is ready for what comes.
 	prepared func()
 	// Of sources that were started:

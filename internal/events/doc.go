@@ -1,8 +1,8 @@
 // Package events tells users, through Events of the API group events.k8s.io/v1, what
 // this node cannot do for a Service and what happens to the agent itself.
 //
-//	agent ─► Service, Node ─► queue ─► limits ─► UID ─► broadcaster ─► sink ─► API
-//	         never block      bounded                   client-go      patient
+//	agent ─► Service, Node ─► queue ─► limits ─► UID ─► series? ─► API
+//	         never block      bounded                             patient
 //
 // It knows the words of model and the events API. It does not know why something is
 // said: the agent decides that, and says it as often as it likes.
@@ -16,10 +16,12 @@
 //   - all Services together get ten Events, then one in ten seconds: at worst 50,000 Events
 //     from 5,000 nodes, then 500 a second. Events about the Node do not wait for these.
 //
-// The broadcaster of client-go numbers repetitions as a series. Four of its habits would
-// lose or bend what was said, and sink.go mends them: it names the instance after the
-// host name rather than the Node, counts another text as a repetition, gives up after two
-// minutes without an API server, and at once when the server is overloaded.
+// What is said again while the API keeps the Event that says it, an hour, is a series of
+// that Event: kubectl shows how often it was said. The broadcaster of client-go, which
+// numbers series too, is not used: it draws every type of the API into the program, names
+// the instance after the host name rather than the Node, counts another text as a
+// repetition, forgets an Event after six minutes, gives up after two minutes without an API
+// server, and at once when the server is overloaded.
 //
 // The law it keeps: telling never delays doing. Nothing blocks the caller, memory is
 // bounded whatever is said and however long the API is away, and what could not be said

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/events"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -90,7 +91,7 @@ func TestNoteFitsIntoTheAPI(t *testing.T) {
 	}
 }
 
-// A node name may have 253 bytes, the instance 128.
+// A node name may have 253 bytes, as the name of an Event, and the instance 128.
 func TestLongNodeNameIsCutInTheInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, events.Options{Node: strings.Repeat("n", 253)})
@@ -102,6 +103,9 @@ func TestLongNodeNameIsCutInTheInstance(t *testing.T) {
 		}
 		if got := r.only().Regarding.Name; len(got) != 253 || !utf8.ValidString(got) {
 			t.Errorf("the event is about node %q", got)
+		}
+		if got := validation.IsDNS1123Subdomain(r.only().Name); len(got) > 0 {
+			t.Errorf("the event has the name %q: %v", r.only().Name, got)
 		}
 		r.end()
 	})

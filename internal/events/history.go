@@ -64,17 +64,6 @@ func (h *history) admit(m message) verdict {
 	return admitted
 }
 
-// saidAt returns when a text was said, if it is the last one about its subject.
-func (h *history) saidAt(s subject, text string) (time.Time, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	e, ok := h.get(s)
-	if !ok || e.text != text {
-		return time.Time{}, false
-	}
-	return e.at, true
-}
-
 func (h *history) get(s subject) (*entry, bool) {
 	v, ok := h.subjects.Get(s)
 	if !ok {
@@ -87,8 +76,8 @@ func (h *history) same(e *entry, m message) bool {
 	return e.text == m.text && m.at.Sub(e.at) < h.limits.Repeat
 }
 
-// memory is how long an entry can matter: until its bucket is full, its text may be
-// repeated, and its Event can no longer be on the way.
+// memory is how long an entry can matter: until its bucket is full and its text may be
+// repeated.
 func (h *history) memory() time.Duration {
-	return max(h.limits.SubjectEvery*time.Duration(h.limits.SubjectBurst), h.limits.Repeat, h.limits.MaxAge)
+	return max(h.limits.SubjectEvery*time.Duration(h.limits.SubjectBurst), h.limits.Repeat)
 }

@@ -13,10 +13,10 @@ import (
 	"go.uber.org/zap/zaptest"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/events"
+	"github.com/kube-ipvs/kube-ipvs/internal/source/kube"
 )
 
 var resource = schema.GroupResource{Group: "events.k8s.io", Resource: "events"}
@@ -240,11 +240,11 @@ func TestRunEndsThoughTheServerHangs(t *testing.T) {
 	}))
 	defer server.Close()
 	defer close(release)
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	client, err := kube.NewClient(kube.ClientOptions{Master: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := events.New(events.Options{Node: "n1", Client: client, Log: zaptest.NewLogger(t)})
+	r := events.New(events.Options{Node: "n1", API: client, Log: zaptest.NewLogger(t)})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()

@@ -9,7 +9,10 @@ import (
 
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
-	"k8s.io/client-go/kubernetes"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
@@ -49,10 +52,18 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
+// API is what a Recorder needs of the API server.
+type API interface {
+	ListServices(ctx context.Context, namespace string, o metav1.ListOptions) (*corev1.ServiceList, error)
+	CreateEvent(ctx context.Context, e *eventsv1.Event) error
+	// PatchEvent changes an Event by a strategic merge patch.
+	PatchEvent(ctx context.Context, namespace, name string, patch []byte) error
+}
+
 // Options are what a Recorder is made of. Node is the name of this Node.
 type Options struct {
 	Node   string
-	Client kubernetes.Interface
+	API    API
 	Log    *zap.Logger
 	Limits Limits
 }
@@ -61,17 +72,16 @@ type Options struct {
 // nothing, for an agent without an API server.
 type Recorder struct {
 	node    string
-	client  kubernetes.Interface
+	api     API
 	log     *zap.Logger
 	limits  Limits
 	history *history
+	// written are the Events that may become series: series by words.
+	written *cache.LRUExpireCache
 	// What waits; the Node has its own queue so that it never waits for Services.
 	services, nodes *queue
 	overall         *rate.Limiter
 	dropped         atomic.Uint64
-	// troubled counts Events that the API server did not take at the first try. While
-	// there are any, nothing else is handed to the broadcaster.
-	troubled atomic.Int32
 }
 
 // New makes a Recorder. What is said before Run is sent by Run.
@@ -79,10 +89,11 @@ func New(o Options) *Recorder {
 	limits := o.Limits.withDefaults()
 	return &Recorder{
 		node:     o.Node,
-		client:   o.Client,
+		api:      o.API,
 		log:      o.Log.Named("events"),
 		limits:   limits,
 		history:  newHistory(limits),
+		written:  cache.NewLRUExpireCache(limits.Subjects),
 		services: newQueue(limits.Queue),
 		nodes:    newQueue(limits.Queue),
 		overall:  rate.NewLimiter(rate.Every(limits.Every), limits.Burst),
@@ -96,14 +107,9 @@ func (r *Recorder) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	out, err := r.start(ctx)
-	if err != nil {
-		return err
-	}
-	defer out.Shutdown()
 	var senders sync.WaitGroup
-	senders.Go(func() { r.sendNodes(ctx, out) })
-	senders.Go(func() { r.sendServices(ctx, out) })
+	senders.Go(func() { r.sendNodes(ctx) })
+	senders.Go(func() { r.sendServices(ctx) })
 	senders.Wait()
 	return nil
 }

@@ -16,10 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
-	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/events"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -46,11 +44,7 @@ type rig struct {
 func newRig(t *testing.T, o events.Options) *rig {
 	t.Helper()
 	r := &rig{t: t, done: make(chan error, 1)}
-	client := fake.NewClientset()
-	client.PrependReactor("list", "services", r.list)
-	client.PrependReactor("create", "events", r.create)
-	client.PrependReactor("patch", "events", r.patch)
-	o.Client, o.Log = client, zaptest.NewLogger(t)
+	o.API, o.Log = (*server)(r), zaptest.NewLogger(t)
 	if o.Node == "" {
 		o.Node = "n1"
 	}
@@ -80,43 +74,39 @@ func (r *rig) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func (r *rig) list(a k8stesting.Action) (bool, runtime.Object, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l := a.(k8stesting.ListActionImpl)
-	options := l.GetListOptions()
-	r.lookups = append(r.lookups, fmt.Sprintf("%s %s %q", l.GetNamespace(), options.FieldSelector, options.ResourceVersion))
-	if err := call(r.onLookup); err != nil {
-		return true, nil, err
+// server is a rig as the recorder sees it.
+type server rig
+
+func (s *server) ListServices(_ context.Context, namespace string, o metav1.ListOptions) (*corev1.ServiceList, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lookups = append(s.lookups, fmt.Sprintf("%s %s %q", namespace, o.FieldSelector, o.ResourceVersion))
+	if err := call(s.onLookup); err != nil {
+		return nil, err
 	}
 	list := &corev1.ServiceList{}
-	if r.gone == nil || !r.gone(options.ResourceVersion) {
-		name, _ := l.GetListRestrictions().Fields.RequiresExactMatch("metadata.name")
-		list.Items = []corev1.Service{{ObjectMeta: metav1.ObjectMeta{Namespace: l.GetNamespace(), Name: name, UID: types.UID("uid-of-" + name)}}}
+	if s.gone == nil || !s.gone(o.ResourceVersion) {
+		name, _ := fields.ParseSelectorOrDie(o.FieldSelector).RequiresExactMatch(metav1.ObjectNameField)
+		list.Items = []corev1.Service{{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("uid-of-" + name)}}}
 	}
-	return true, list, nil
+	return list, nil
 }
 
-func (r *rig) create(a k8stesting.Action) (bool, runtime.Object, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := call(r.onCreate); err != nil {
-		return true, nil, err
+func (s *server) CreateEvent(_ context.Context, e *eventsv1.Event) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := call(s.onCreate); err != nil {
+		return err
 	}
-	e := a.(k8stesting.CreateAction).GetObject().(*eventsv1.Event)
-	r.created = append(r.created, e.DeepCopy())
-	return true, e, nil
+	s.created = append(s.created, e.DeepCopy())
+	return nil
 }
 
-func (r *rig) patch(a k8stesting.Action) (bool, runtime.Object, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p := a.(k8stesting.PatchAction)
-	r.patched = append(r.patched, string(p.GetPatch()))
-	if err := call(r.onPatch); err != nil {
-		return true, nil, err
-	}
-	return true, &eventsv1.Event{}, nil
+func (s *server) PatchEvent(_ context.Context, namespace, name string, patch []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.patched = append(s.patched, fmt.Sprintf("%s/%s %s", namespace, name, patch))
+	return call(s.onPatch)
 }
 
 func call(f func() error) error {

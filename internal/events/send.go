@@ -4,31 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"time"
 
 	"go.uber.org/zap"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/events"
 )
-
-// start makes the broadcaster and lets it write through our sink.
-func (r *Recorder) start(ctx context.Context) (events.EventBroadcaster, error) {
-	b := events.NewBroadcaster(r.sink())
-	if err := b.StartRecordingToSinkWithContext(ctx); err != nil {
-		b.Shutdown()
-		return nil, fmt.Errorf("start the event broadcaster: %w", err)
-	}
-	return b, nil
-}
 
 // sendNodes sends what is said about the Node. The limit of its subject is all that
 // holds it back: there is one object and a handful of kinds.
-func (r *Recorder) sendNodes(ctx context.Context, out events.EventBroadcaster) {
+func (r *Recorder) sendNodes(ctx context.Context) {
 	for {
 		m, ok := r.next(ctx, r.nodes)
 		if !ok {
@@ -36,12 +22,12 @@ func (r *Recorder) sendNodes(ctx context.Context, out events.EventBroadcaster) {
 		}
 		// kubectl describe node looks for Events with the name in place of the UID, as
 		// the kubelet writes them; kube-proxy writes none and is not found.
-		r.hand(out, m, types.UID(m.name))
+		r.write(ctx, m, types.UID(m.name))
 	}
 }
 
 // sendServices sends what is said about Services, within the limit for all of them.
-func (r *Recorder) sendServices(ctx context.Context, out events.EventBroadcaster) {
+func (r *Recorder) sendServices(ctx context.Context) {
 	for {
 		m, ok := r.next(ctx, r.services)
 		if !ok || r.overall.Wait(ctx) != nil {
@@ -56,17 +42,16 @@ func (r *Recorder) sendServices(ctx context.Context, out events.EventBroadcaster
 		case uid == "":
 			r.log.Debug("no event, the service is gone", m.service(), zap.String("reason", m.Reason))
 		default:
-			r.hand(out, m, uid)
+			r.write(ctx, m, uid)
 		}
 	}
 }
 
-// next waits for a message that may be sent. While the API server does not take what it
-// was given, messages rather wait in the queue, where there is a bound.
+// next waits for a message that may be sent.
 func (r *Recorder) next(ctx context.Context, q *queue) (message, bool) {
 	for {
 		m, ok := q.take(ctx)
-		if !ok || !r.waitForAPI(ctx) {
+		if !ok {
 			return message{}, false
 		}
 		switch {
@@ -91,16 +76,6 @@ var (
 	errTooMany = errors.New("too many of this kind about this object")
 )
 
-// hand gives an Event to the broadcaster. That counts Events as repetitions that differ
-// in their text alone; so each text has a controller of its own, which the sink undoes.
-func (r *Recorder) hand(out events.EventBroadcaster, m message, uid types.UID) {
-	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: m.kind, Namespace: m.namespace, Name: m.name, UID: uid}
-	text := fnv.New64a()
-	text.Write([]byte(m.text))
-	recorder := out.NewRecorder(scheme.Scheme, fmt.Sprintf("%s/%x", controller, text.Sum64()))
-	recorder.Eventf(ref, nil, m.eventType(), m.Reason, m.Action, "%s", m.text)
-}
-
 // lookUp finds the UID of the Service a message is about, however long it takes.
 func (r *Recorder) lookUp(ctx context.Context, m message) (uid types.UID, err error) {
 	ask := func(ctx context.Context) (err error) {
@@ -117,7 +92,7 @@ func (r *Recorder) lookUp(ctx context.Context, m message) (uid types.UID, err er
 func (r *Recorder) serviceUID(ctx context.Context, o object) (types.UID, error) {
 	// The cache of the server first; it may not have seen a Service that is new.
 	for _, version := range []string{"0", ""} {
-		list, err := r.client.CoreV1().Services(o.namespace).List(ctx, metav1.ListOptions{
+		list, err := r.api.ListServices(ctx, o.namespace, metav1.ListOptions{
 			FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, o.name).String(),
 			ResourceVersion: version,
 		})

@@ -149,5 +149,5 @@ func (c *caller) fails(ctx context.Context, verb string) func(error) {
 // fake client, which does not know how. Otherwise they are (WatchListClient is on by
 // default since client-go 0.35), and a server that refuses is asked for a plain list.
 func (c *caller) IsWatchListSemanticsUnSupported() bool {
-	return watchlist.DoesClientNotSupportWatchListSemantics(c.source.client)
+	return watchlist.DoesClientNotSupportWatchListSemantics(c.source.api)
 }

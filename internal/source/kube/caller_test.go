@@ -40,7 +40,7 @@ func TestPlainListAfterARefusedStream(t *testing.T) {
 		"no such name":       {dial(&net.DNSError{Name: "api"}), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := New(zap.NewNop(), fake.NewClientset(), Options{Node: "here"})
+			s := New(zap.NewNop(), Of(fake.NewClientset()), Options{Node: "here"})
 			k, listed := s.services(metav1.NamespaceAll), 0
 			k.watch = func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, tt.err }
 			k.list = func(context.Context, metav1.ListOptions) (runtime.Object, error) {

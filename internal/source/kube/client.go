@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 )
@@ -45,7 +44,7 @@ var ErrNoCluster = errors.New("no kubeconfig, no master, and this process does n
 // one after 30 s without a frame (HTTP2_READ_IDLE_TIMEOUT_SECONDS in the environment)
 // and gives up 15 s later (HTTP2_PING_TIMEOUT_SECONDS). A server that cannot speak
 // HTTP/2, or DISABLE_HTTP2, takes that away; the limits in limits.go hold then.
-func NewClient(o ClientOptions) (kubernetes.Interface, error) {
+func NewClient(o ClientOptions) (*Client, error) {
 	config, err := restConfig(o)
 	if err != nil {
 		return nil, err
@@ -57,7 +56,7 @@ func NewClient(o ClientOptions) (kubernetes.Interface, error) {
 	}
 	own := *shared
 	own.CheckRedirect = stayThere
-	client, err := kubernetes.NewForConfigAndClient(config, &own)
+	client, err := newClient(config, &own)
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the API server: %w", err)
 	}

@@ -1,5 +1,32 @@
 package kube
 
+import (
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/watchlist"
+)
+
 // Bound has lists and events of a source that does not run yet be no longer than so many
 // bytes.
 func (s *Source) Bound(bytes int64) { s.mostList, s.mostEvent = bytes, bytes }
+
+// Of makes an API of a clientset of client-go, for tests with its fake.
+func Of(c kubernetes.Interface) API { return clientset{c} }
+
+type clientset struct{ kubernetes.Interface }
+
+func (c clientset) Services(namespace string) Resource[*corev1.ServiceList] {
+	return c.CoreV1().Services(namespace)
+}
+
+func (c clientset) EndpointSlices(namespace string) Resource[*discoveryv1.EndpointSliceList] {
+	return c.DiscoveryV1().EndpointSlices(namespace)
+}
+
+func (c clientset) Nodes() Resource[*corev1.NodeList] { return c.CoreV1().Nodes() }
+
+// IsWatchListSemanticsUnSupported repeats what the fake says of itself.
+func (c clientset) IsWatchListSemanticsUnSupported() bool {
+	return watchlist.DoesClientNotSupportWatchListSemantics(c.Interface)
+}

@@ -130,7 +130,7 @@ func TestNodesFirst(t *testing.T) {
 					defer time.AfterFunc(tt.prepared, func() { close(prepared) }).Stop()
 					o.Prepared = prepared
 				}
-				_, out := follow(t, &nodesAnswer{objects, tt.nodes}, zap.NewNop(), o)
+				_, out := follow(t, kube.Of(&nodesAnswer{objects, tt.nodes}), zap.NewNop(), o)
 				time.Sleep(tt.want + time.Millisecond)
 				synctest.Wait()
 				lists.want(t, tt.want)
@@ -195,7 +195,7 @@ func TestEarlyQuestionsAreBestEffort(t *testing.T) {
 			objects := fake.NewClientset(web("10.96.0.10"))
 			lists, client := noteLists(objects), &hanging{Interface: objects}
 			client.verb.Store("early list")
-			bubble(t, client, zap.NewNop())
+			bubble(t, kube.Of(client), zap.NewNop())
 			time.Sleep(2001 * time.Millisecond)
 			synctest.Wait()
 			lists.want(t, 2*time.Second)

@@ -50,7 +50,7 @@ func (s *Source) watched() []kind {
 }
 
 func (s *Source) services(namespace string) kind {
-	k := ask(s.client.CoreV1().Services(namespace), func(l *corev1.ServiceList) []corev1.Service { return l.Items })
+	k := ask(s.api.Services(namespace), func(l *corev1.ServiceList) []corev1.Service { return l.Items })
 	k.name, k.labels, k.fields = "services", ourServices, withAddress
 	k.read = func(obj runtime.Object) any {
 		if in, ok := obj.(*corev1.Service); ok {
@@ -66,7 +66,7 @@ func (s *Source) services(namespace string) kind {
 }
 
 func (s *Source) slices(namespace string) kind {
-	k := ask(s.client.DiscoveryV1().EndpointSlices(namespace), func(l *discoveryv1.EndpointSliceList) []discoveryv1.EndpointSlice { return l.Items })
+	k := ask(s.api.EndpointSlices(namespace), func(l *discoveryv1.EndpointSliceList) []discoveryv1.EndpointSlice { return l.Items })
 	k.name, k.labels = "endpointslices", ourSlices
 	k.read = func(obj runtime.Object) any {
 		if in, ok := obj.(*discoveryv1.EndpointSlice); ok {
@@ -82,7 +82,7 @@ func (s *Source) slices(namespace string) kind {
 }
 
 func (s *Source) nodes() kind {
-	k := ask(s.client.CoreV1().Nodes(), func(l *corev1.NodeList) []corev1.Node { return l.Items })
+	k := ask(s.api.Nodes(), func(l *corev1.NodeList) []corev1.Node { return l.Items })
 	k.name = nodes
 	if !s.opts.AllNodes {
 		k.fields = fields.OneTermEqualSelector(metav1.ObjectNameField, s.opts.Node).String()
@@ -101,20 +101,14 @@ func (s *Source) nodes() kind {
 	return k
 }
 
-// asker is a typed client of one kind.
-type asker[L runtime.Object] interface {
-	List(ctx context.Context, o metav1.ListOptions) (L, error)
-	Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
-}
-
-// ask makes a kind of a typed client; items are those of its list.
+// ask makes a kind of a resource; items are those of its list.
 func ask[L runtime.Object, T any, P interface {
 	*T
 	runtime.Object
-}](client asker[L], items func(L) []T) kind {
+}](of Resource[L], items func(L) []T) kind {
 	return kind{
-		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
-		watch: client.Watch,
+		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return of.List(ctx, o) },
+		watch: of.Watch,
 		each: func(list runtime.Object, visit func(runtime.Object) error) error {
 			typed, ok := list.(L)
 			if !ok {

@@ -48,7 +48,7 @@ func TestManyNodes(t *testing.T) {
 				counted.Add(1)
 				return true, &corev1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: "1", RemainingItemCount: &tt.rest}, Items: []corev1.Node{*node("x", "192.168.0.9")}}, nil
 			})
-			_, out := run(t, client, kube.Options{Node: "here", AllNodes: true, ManyNodes: tt.many})
+			_, out := run(t, kube.Of(client), kube.Options{Node: "here", AllNodes: true, ManyNodes: tt.many})
 			expect(t, out, "state complete", "node here = kube z1 [10.244.0.0/24] [192.168.0.1]")
 			if got := *selector.Load(); got != tt.want {
 				t.Errorf("asks for %q, want %q", got, tt.want)

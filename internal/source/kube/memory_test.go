@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -229,19 +230,19 @@ func peak() (stop func() uint64) {
 	return func() uint64 { close(done); return <-most }
 }
 
-func dial(b *testing.B, h http.Handler) kubernetes.Interface {
+// serve returns the URL of a server.
+func serve(b *testing.B, h http.Handler) string {
 	s := httptest.NewServer(h)
 	b.Cleanup(func() { s.CloseClientConnections(); s.Close() })
-	client, err := kube.NewClient(kube.ClientOptions{Master: s.URL})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return client
+	return s.URL
 }
 
 // ours is the heap that a source and its values need.
 func ours(b *testing.B, h bulk) (kept, top uint64) {
-	client := dial(b, h.handler())
+	client, err := kube.NewClient(kube.ClientOptions{Master: serve(b, h.handler())})
+	if err != nil {
+		b.Fatal(err)
+	}
 	before := live()
 	stop := peak()
 	ctx, cancel := context.WithCancel(b.Context())
@@ -266,7 +267,10 @@ func ours(b *testing.B, h bulk) (kept, top uint64) {
 
 // informer is the heap that client-go needs to keep the objects themselves.
 func informer(b *testing.B, h bulk) (kept, top uint64) {
-	client := dial(b, h.handler())
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: serve(b, h.handler()), ContentConfig: rest.ContentConfig{ContentType: protobufType}})
+	if err != nil {
+		b.Fatal(err)
+	}
 	before := live()
 	stop := peak()
 	ctx, cancel := context.WithCancel(b.Context())

@@ -31,12 +31,12 @@ import (
 )
 
 // bubble runs a source on a fake client in the time of a synctest bubble.
-func bubble(t *testing.T, client kubernetes.Interface, log *zap.Logger) (s *kube.Source, out *sink) {
+func bubble(t *testing.T, client kube.API, log *zap.Logger) (s *kube.Source, out *sink) {
 	t.Helper()
 	return follow(t, client, log, kube.Options{Node: "here"})
 }
 
-func follow(t *testing.T, client kubernetes.Interface, log *zap.Logger, o kube.Options) (s *kube.Source, out *sink) {
+func follow(t *testing.T, client kube.API, log *zap.Logger, o kube.Options) (s *kube.Source, out *sink) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	s, out = kube.New(log, client, o), &sink{}
@@ -70,7 +70,7 @@ func TestSpread(t *testing.T) {
 				calls[i] = append(calls[i], time.Since(begin))
 				return true, nil, errors.New("away")
 			})
-			bubble(t, client, zap.NewNop())
+			bubble(t, kube.Of(client), zap.NewNop())
 		}
 		time.Sleep(10 * time.Minute)
 		mu.Lock()
@@ -129,7 +129,7 @@ func TestWatchesAreScattered(t *testing.T) {
 						}()
 						return true, events, nil
 					})
-					bubble(t, client, zap.NewNop())
+					bubble(t, kube.Of(client), zap.NewNop())
 				}
 				time.Sleep(12 * time.Minute)
 				mu.Lock()
@@ -170,7 +170,7 @@ func TestSilentWatch(t *testing.T) {
 		var lists atomic.Int32
 		client.PrependReactor("list", "services", counts(&lists))
 		client.PrependWatchReactor("services", func(clienttesting.Action) (bool, watch.Interface, error) { return true, watch.NewFake(), nil })
-		s, out := bubble(t, client, zap.NewNop())
+		s, out := bubble(t, kube.Of(client), zap.NewNop())
 		synctest.Wait()
 		_, err := client.CoreV1().Services("shop").Update(t.Context(), web("10.96.0.2"), metav1.UpdateOptions{})
 		mustDo(t, err)
@@ -194,7 +194,7 @@ func TestBookmarksCount(t *testing.T) {
 		var lists atomic.Int32
 		client.PrependReactor("list", "services", counts(&lists))
 		client.PrependWatchReactor("services", func(clienttesting.Action) (bool, watch.Interface, error) { return true, events, nil })
-		s, _ := bubble(t, client, zap.NewNop())
+		s, _ := bubble(t, kube.Of(client), zap.NewNop())
 		for range 30 {
 			time.Sleep(time.Minute)
 			events.Action(watch.Bookmark, wire("", "", "7"))
@@ -263,7 +263,7 @@ func TestRequestHangs(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client := &hanging{Interface: fake.NewClientset(web("10.96.0.1"))}
 				client.verb.Store(verb)
-				s, out := bubble(t, client, zap.NewNop())
+				s, out := bubble(t, kube.Of(client), zap.NewNop())
 				time.Sleep(limit - time.Second)
 				if p := s.Progress()["services"]; p.Err != nil || p.Synced != (verb == "watch") {
 					t.Errorf("before the deadline: %+v", p)
@@ -297,7 +297,7 @@ func TestOutageInTheLog(t *testing.T) {
 			return err != nil, nil, err
 		})
 		core, logs := observer.New(zap.InfoLevel)
-		s, _ := bubble(t, client, zap.New(core))
+		s, _ := bubble(t, kube.Of(client), zap.New(core))
 		time.Sleep(22 * time.Minute)
 		if n := logs.Len(); n < 4 || n > 5 { // at 0, 5, 10, 15 and 20 minutes and the pause before the next call
 			t.Errorf("%d lines in 22 minutes: %v", n, logs.All())

@@ -8,7 +8,6 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
@@ -37,9 +36,9 @@ const DefaultManyNodes = 500
 
 // Source implements source.Source. It can be run once.
 type Source struct {
-	log    *zap.Logger
-	client kubernetes.Interface
-	opts   Options
+	log  *zap.Logger
+	api  API
+	opts Options
 
 	// haveNodes is closed when all Nodes were delivered.
 	haveNodes chan struct{}
@@ -51,10 +50,10 @@ type Source struct {
 	mostList, mostEvent int64
 }
 
-// New returns a source that reads from client.
-func New(log *zap.Logger, client kubernetes.Interface, o Options) *Source {
+// New returns a source that reads from api.
+func New(log *zap.Logger, api API, o Options) *Source {
 	return &Source{
-		log: log.Named("kube"), client: client, opts: o, kinds: map[string]*record{}, haveNodes: make(chan struct{}),
+		log: log.Named("kube"), api: api, opts: o, kinds: map[string]*record{}, haveNodes: make(chan struct{}),
 		mostList: mostList, mostEvent: mostEvent,
 	}
 }

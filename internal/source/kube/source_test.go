@@ -18,7 +18,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -103,12 +102,12 @@ func node(name, addr string) *corev1.Node {
 }
 
 // run follows a client until the test ends.
-func run(t *testing.T, client kubernetes.Interface, o kube.Options) (*kube.Source, *sink) {
+func run(t *testing.T, client kube.API, o kube.Options) (*kube.Source, *sink) {
 	t.Helper()
 	return runWith(t, zaptest.NewLogger(t), client, o)
 }
 
-func runWith(t *testing.T, log *zap.Logger, client kubernetes.Interface, o kube.Options) (*kube.Source, *sink) {
+func runWith(t *testing.T, log *zap.Logger, client kube.API, o kube.Options) (*kube.Source, *sink) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	s, out := kube.New(log, client, o), &sink{}
@@ -147,7 +146,7 @@ func mustDo(t *testing.T, err error) {
 
 func TestFollowsTheAPI(t *testing.T) {
 	client := fake.NewClientset(web("10.96.0.10"), webSlice("10.244.0.1"), node("here", "192.168.0.1"), node("far", "192.168.0.2"))
-	s, out := run(t, client, kube.Options{Node: "here", AllNodes: true})
+	s, out := run(t, kube.Of(client), kube.Options{Node: "here", AllNodes: true})
 	here, far := "node here = kube z1 [10.244.0.0/24] [192.168.0.1]", "node far = kube  [] [192.168.0.2]"
 	expect(t, out, "state complete", "service shop/web = kube[10.96.0.10]", "slice shop/web-1 = kube of shop/web: 1", here, far)
 
@@ -182,7 +181,7 @@ func TestAsksForWhatItReads(t *testing.T) {
 				asked[a.GetResource().Resource] = strings.TrimSpace(r.Labels.String() + " " + r.Fields.String())
 				return false, nil, nil
 			})
-			_, out := run(t, client, kube.Options{Node: "here", AllNodes: all})
+			_, out := run(t, kube.Of(client), kube.Options{Node: "here", AllNodes: all})
 			expect(t, out, "state complete")
 			want := map[string]string{
 				"services":       "!service.kubernetes.io/service-proxy-name spec.clusterIP!=None",
@@ -210,7 +209,7 @@ func TestServerAway(t *testing.T) {
 	client.PrependReactor("list", "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return away.Load(), nil, errors.New("etcd is on holiday")
 	})
-	s, out := run(t, client, kube.Options{Node: "here"})
+	s, out := run(t, kube.Of(client), kube.Options{Node: "here"})
 	expect(t, out, "state coming", "service shop/web = kube[10.96.0.10]")
 	for deadline := time.Now().Add(20 * time.Second); s.Progress()["endpointslices"].Err == nil; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {

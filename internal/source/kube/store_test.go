@@ -32,7 +32,7 @@ func (n *names) SetState(_ model.Origin, state source.State) { n.state = state }
 
 func serviceStore(t *testing.T) (*store, *names, func(name string) *converted) {
 	t.Helper()
-	s := New(zap.NewNop(), fake.NewClientset(), Options{Node: "here"})
+	s := New(zap.NewNop(), Of(fake.NewClientset()), Options{Node: "here"})
 	k := s.services(metav1.NamespaceAll)
 	s.begin([]kind{k})
 	out := &names{have: map[string]bool{}}
@@ -107,7 +107,7 @@ func TestTell(t *testing.T) {
 		{[]string{"services", "nodes", "endpointslices"}, []source.State{source.Starting, source.Coming, source.Complete}},
 		{[]string{"services", "endpointslices", "nodes"}, []source.State{source.Starting, source.Starting, source.Complete}},
 	} {
-		s, out := New(zap.NewNop(), fake.NewClientset(), Options{Node: "here"}), &names{}
+		s, out := New(zap.NewNop(), Of(fake.NewClientset()), Options{Node: "here"}), &names{}
 		s.begin(s.watched())
 		for i, kind := range tt.kinds {
 			s.synced(kind)
@@ -136,7 +136,7 @@ func TestStrangeObjects(t *testing.T) {
 
 // A list is read whole or not at all, and taken apart on the way.
 func TestConvertList(t *testing.T) {
-	s := New(zap.NewNop(), fake.NewClientset(), Options{Node: "here"})
+	s := New(zap.NewNop(), Of(fake.NewClientset()), Options{Node: "here"})
 	k := s.services(metav1.NamespaceAll)
 	in := &corev1.ServiceList{ListMeta: metav1.ListMeta{ResourceVersion: "9", Continue: "more"}, Items: []corev1.Service{*svc("a"), *svc("b")}}
 	got, err := k.convertList(in)
@@ -165,7 +165,7 @@ func TestConvertList(t *testing.T) {
 
 // An annotation that says something of a Service is read before the object goes.
 func TestAnnotationOfAServiceArrives(t *testing.T) {
-	k := New(zap.NewNop(), fake.NewClientset(), Options{}).services(metav1.NamespaceAll)
+	k := New(zap.NewNop(), Of(fake.NewClientset()), Options{}).services(metav1.NamespaceAll)
 	c, err := k.convert(&corev1.Service{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "shop", Name: "web", Annotations: map[string]string{"kube-ipvs.io/drain": "5m"},
 	}})
@@ -179,7 +179,7 @@ func TestAnnotationOfAServiceArrives(t *testing.T) {
 
 // Of other Nodes only the addresses are kept; our own is kept whole.
 func TestOwnNode(t *testing.T) {
-	s := New(zap.NewNop(), fake.NewClientset(), Options{Node: "here"})
+	s := New(zap.NewNop(), Of(fake.NewClientset()), Options{Node: "here"})
 	for _, name := range []string{"here", "far"} {
 		in := model.Node{Name: name, Zone: "z", Leaving: true, Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}
 		want := in

@@ -11,8 +11,11 @@ import (
 	discovery "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/bench/fleet/plane"
 	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
@@ -84,8 +87,14 @@ const (
 
 // runInformers follows the API server as kube-proxy does, until ctx ends.
 func runInformers(ctx context.Context, options kube.ClientOptions, node string, m *Member) error {
-	// The client of agents, with kube-proxy's defaults: protobuf, 5 requests a second.
-	client, err := kube.NewClient(options)
+	config, err := clientcmd.BuildConfigFromFlags("", options.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	// kube-proxy's defaults (contract section 1.1), as clients of agents have them.
+	config.QPS, config.Burst, config.UserAgent = 5, 10, options.UserAgent
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
 	}

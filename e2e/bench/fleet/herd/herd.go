@@ -121,10 +121,10 @@ func (h *Herd) List(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := client.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{ResourceVersion: "0"}); err != nil {
+	if _, err := client.Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{ResourceVersion: "0"}); err != nil {
 		return fmt.Errorf("list Services: %w", err)
 	}
-	if _, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List(ctx, metav1.ListOptions{ResourceVersion: "0"}); err != nil {
+	if _, err := client.EndpointSlices(metav1.NamespaceAll).List(ctx, metav1.ListOptions{ResourceVersion: "0"}); err != nil {
 		return fmt.Errorf("list EndpointSlices: %w", err)
 	}
 	return nil
