@@ -212,12 +212,33 @@ func testStore(t *testing.T, c cluster.Control) {
 	if err := c.Create(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
+	replaceEndpoints(t, c)
 	steps := errors.Join(c.KillAPIServer(t.Context()), c.DeleteStored(t.Context(), "services/specs", "default", "a"), c.StartAPIServer(t.Context()))
 	if steps != nil {
 		t.Fatal(steps)
 	}
 	if got := kubectl(t, c, "get", "services", "--output=name"); strings.Contains(got, "/a\n") || !strings.Contains(got, "/b\n") {
 		t.Errorf("Services a and b were made and a was deleted, but there are\n%s", got)
+	}
+}
+
+// replaceEndpoints gives an endpoint two other addresses, one after the other.
+func replaceEndpoints(t *testing.T, c cluster.Control) {
+	const list = `{"apiVersion": "v1", "kind": "List", "items": [
+	{"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": {"name": "b-1", "namespace": "default"}, "addressType": "IPv4",
+		"endpoints": [{"addresses": ["10.0.0.1"]}, {"addresses": ["10.0.0.2"]}]}]}`
+	second := cluster.Replacement{Namespace: "default", Slice: "b-1", Endpoint: 1, Address: "10.0.0.3"}
+	third := second
+	third.Address = "10.0.0.4"
+	err := errors.Join(c.Create(t.Context(), list), c.Replace(t.Context(), []cluster.Replacement{second, third}, 10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := c.Replaced(t.Context()); err != nil || n != 2 {
+		t.Errorf("Replaced = %d, %v, want 2", n, err)
+	}
+	if got := kubectl(t, c, "get", "endpointslice", "b-1", "--output=jsonpath={.endpoints[*].addresses[*]}"); got != "10.0.0.1 10.0.0.4" {
+		t.Errorf("the slice has endpoints %s", got)
 	}
 }
 

@@ -3,6 +3,7 @@ package crowd
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -234,15 +236,31 @@ func (c *Crowd) ChangeProbe(ctx context.Context, p int) (netip.Addr, error) {
 	return world.Endpoint(added[0]), c.update(ctx, slice(probeName(p), probeName(p), added...))
 }
 
-// ChangeMember puts another endpoint into the place of one of a member's.
-func (c *Crowd) ChangeMember(ctx context.Context, i int, random *rand.Rand) error {
-	_, s := member(i, c.endpoints)
-	s.Endpoints[random.IntN(len(s.Endpoints))] = endpoint(c.spares(1)[0])
+// ChangeMembers puts another endpoint into the place of one of a random member's, so many a second, until ctx ends or so many were changed, and
+// returns how many. An API server that cannot follow slows it down. Whoever runs the API server makes the changes: in a guest they would cost
+// half a processor, that of the candidates.
+func (c *Crowd) ChangeMembers(ctx context.Context, random *rand.Rand, rate, most int) (int, error) {
+	members, changes := make([]int, most), make([]cluster.Replacement, most)
+	for k, spare := range c.spares(most) {
+		members[k] = random.IntN(len(c.vips))
+		changes[k] = cluster.Replacement{
+			Namespace: namespace, Slice: sliceName(memberName(members[k])), Endpoint: random.IntN(c.endpoints), Address: world.Endpoint(spare).String(),
+		}
+	}
+	err := c.control.Replace(ctx, changes, rate)
+	counting, cancel := context.WithTimeout(context.WithoutCancel(ctx), countWithin)
+	defer cancel()
+	n, uncounted := c.control.Replaced(counting)
 	c.mu.Lock()
-	c.changed[i] = true
-	c.mu.Unlock()
-	return c.update(ctx, s)
+	defer c.mu.Unlock()
+	for _, i := range members[:n] {
+		c.changed[i] = true
+	}
+	return int(n), errors.Join(err, uncounted)
 }
+
+// countWithin is for the last changes, which are under way when the others are ended.
+const countWithin = time.Minute
 
 // AddService writes a Service and then its slice, as the control plane does, and returns where it is to answer when the API server has
 // answered the second.

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/kube-ipvs/kube-ipvs/e2e/kube/cluster"
+
 	"github.com/kube-ipvs/kube-ipvs/e2e/bench/world"
 )
 
@@ -29,7 +31,7 @@ func newCrowd(t *testing.T, n int) (*Crowd, *fake.Clientset) {
 		s.Spec.ClusterIP, next = next.String(), next.Next()
 		return false, nil, nil
 	})
-	c := &Crowd{client: client, endpoints: 3, spare: firstSpare, changed: map[int]bool{}, came: map[string]bool{}}
+	c := &Crowd{control: &control{client: client}, client: client, endpoints: 3, spare: firstSpare, changed: map[int]bool{}, came: map[string]bool{}}
 	for i := range n {
 		s, slice := member(i, c.endpoints)
 		if _, err := c.create(t.Context(), s, slice); err != nil {
@@ -42,6 +44,31 @@ func newCrowd(t *testing.T, n int) (*Crowd, *fake.Clientset) {
 	}
 	return c, client
 }
+
+// control makes replacements by the client of tests, at once.
+type control struct {
+	cluster.Control
+	client *fake.Clientset
+	made   int64
+}
+
+func (c *control) Replace(ctx context.Context, changes []cluster.Replacement, _ int) error {
+	for _, r := range changes {
+		slices := c.client.DiscoveryV1().EndpointSlices(r.Namespace)
+		s, err := slices.Get(ctx, r.Slice, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		s.Endpoints[r.Endpoint].Addresses = []string{r.Address}
+		if _, err := slices.Update(ctx, s, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+		c.made++
+	}
+	return nil
+}
+
+func (c *control) Replaced(context.Context) (int64, error) { return c.made, nil }
 
 // state is all there is: Services, and the endpoints of slices.
 func state(t *testing.T, client *fake.Clientset) []string {
@@ -73,10 +100,8 @@ func TestRestoreMakesItWhatItWas(t *testing.T) {
 	c, client := newCrowd(t, 10)
 	before := state(t, client)
 	random := rand.New(rand.NewPCG(1, 1))
-	for i := range 5 {
-		if err := c.ChangeMember(t.Context(), i, random); err != nil {
-			t.Fatal(err)
-		}
+	if n, err := c.ChangeMembers(t.Context(), random, 1000, 5); n != 5 || err != nil {
+		t.Fatalf("%d changed, %v, want 5", n, err)
 	}
 	if _, err := c.AddService(t.Context(), "newcomer-1"); err != nil {
 		t.Fatal(err)

@@ -58,11 +58,13 @@ func service(name string) *corev1.Service {
 	}
 }
 
+func sliceName(name string) string { return name + "-v4" }
+
 // slice holds endpoints of a Service, by their numbers.
 func slice(name, service string, endpoints ...int) *discovery.EndpointSlice {
 	s := &discovery.EndpointSlice{
 		TypeMeta:    metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"},
-		ObjectMeta:  metav1.ObjectMeta{Name: name + "-v4", Namespace: namespace, Labels: map[string]string{discovery.LabelServiceName: service}},
+		ObjectMeta:  metav1.ObjectMeta{Name: sliceName(name), Namespace: namespace, Labels: map[string]string{discovery.LabelServiceName: service}},
 		AddressType: discovery.AddressTypeIPv4,
 		Ports:       []discovery.EndpointPort{{Name: ptr.To("http"), Port: ptr.To(int32(world.BackendPort)), Protocol: ptr.To(corev1.ProtocolTCP)}},
 	}

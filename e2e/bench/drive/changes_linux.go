@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"net/netip"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/bench/cell"
 	"github.com/kube-ipvs/kube-ipvs/e2e/bench/crowd"
@@ -149,6 +146,7 @@ const inChurn = 4
 // waited for still, with all changes going on.
 func (r *run) churn(ctx context.Context) error {
 	out := &cell.Churn{Wanted: float64(r.Rate)}
+	most := int((inChurn+1)*r.Churn.Seconds()) * r.Rate
 	r.told = nil
 	var waits []cell.Wait
 	var ended time.Time
@@ -158,7 +156,7 @@ func (r *run) churn(ctx context.Context) error {
 		var writer sync.WaitGroup
 		var failed error
 		start := time.Now()
-		writer.Go(func() { out.Changes, failed = r.write(writing, r.Rate, math.MaxInt) })
+		writer.Go(func() { out.Changes, failed = r.api.ChangeMembers(writing, r.random, r.Rate, most) })
 		var err error
 		probe := r.changeProbe(min(r.Limit, inChurn*r.Churn))
 		for err == nil && (len(waits) == 0 || time.Since(start) < r.Churn) {
@@ -188,26 +186,4 @@ func (r *run) churn(ctx context.Context) error {
 	r.say("%s, %d Services: %.0f changes a second: p50 %s, p99 %s of %d, quiet %s after the last, CPU %.2f ms each, RSS %.0f MiB", r.cell.Candidate, r.n, float64(out.Changes)/float64(out.Length),
 		text(out.Probes.Percentile(50)), text(out.Probes.Percentile(99)), len(waits), text(out.CatchUp), 1e3*float64(out.Each.CPU()), out.Memory.RSS)
 	return nil
-}
-
-// write changes an endpoint of a random member at the rate wanted, until ctx ends or so many were changed, and returns how many. An API server
-// that cannot follow slows it down.
-func (r *run) write(ctx context.Context, rate, most int) (n int, err error) {
-	group, working := errgroup.WithContext(context.WithoutCancel(ctx))
-	group.SetLimit(8)
-	ticker := time.NewTicker(time.Second / time.Duration(rate))
-	defer ticker.Stop()
-	for n < most {
-		select {
-		case <-ctx.Done():
-			return n, group.Wait()
-		case <-working.Done():
-			return n, group.Wait()
-		case <-ticker.C:
-		}
-		i, own := r.random.IntN(r.n), rand.New(rand.NewPCG(uint64(n), 0))
-		n++
-		group.Go(func() error { return r.api.ChangeMember(working, i, own) })
-	}
-	return n, group.Wait()
 }

@@ -43,7 +43,7 @@ func (r *run) soak(ctx context.Context) error {
 func (r *run) soakAll(ctx context.Context, out *cell.Soak, start time.Time) error {
 	probe := r.changeProbe(r.Limit)
 	for n := 0; out.Changes < out.Wanted && time.Since(start) < r.Soak; n++ {
-		changes, err := r.write(ctx, r.SoakRate, min(soakRound, out.Wanted-out.Changes))
+		changes, err := r.api.ChangeMembers(ctx, r.random, r.SoakRate, min(soakRound, out.Wanted-out.Changes))
 		out.Changes += changes
 		if err != nil {
 			return err

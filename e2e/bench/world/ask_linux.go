@@ -11,10 +11,11 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
 )
 
-// pause is between two questions for an answer that is waited for: the CPUs are the candidate's. patience is for one question: a packet that
+// pause is between two questions for an answer that is waited for: the CPUs are the candidate's, and a question takes one of an emulated
+// machine for 2 ms. patience is for one question: a packet that
 // is lost while rules change comes again after a second, which would be taken for the candidate's.
 const (
-	pause    = time.Millisecond
+	pause    = 3 * time.Millisecond
 	patience = 250 * time.Millisecond
 )
 

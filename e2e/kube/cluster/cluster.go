@@ -28,6 +28,7 @@ type Cluster struct {
 	http      *http.Client // as Admin
 	etcd      *etcd
 	apiserver process
+	replaced  replaced
 }
 
 // Start makes new keys, starts etcd and the API server and returns when both are ready. It fails with binaries.ErrNotBuilt when

@@ -13,6 +13,8 @@ type Control interface {
 	Kubectl(ctx context.Context, args ...string) (string, error)
 	Apply(ctx context.Context, manifests string, flags ...string) error
 	Create(ctx context.Context, list string) error
+	Replace(ctx context.Context, changes []Replacement, rate int) error
+	Replaced(ctx context.Context) (changes int64, err error)
 	DeleteStored(ctx context.Context, resource, namespace, name string) error
 
 	StartAPIServer(ctx context.Context) error

@@ -1,11 +1,14 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/kube/binaries"
 )
@@ -40,6 +43,7 @@ func TestControl(t *testing.T) {
 	for name, c := range openBoth(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Run("kubectl", func(t *testing.T) { testKubectl(t, c) })
+			t.Run("replace", func(t *testing.T) { testReplace(t, c) })
 			t.Run("life", func(t *testing.T) { testLife(t, c) })
 			if revision, err := c.Compact(t.Context()); err != nil || revision != 42 {
 				t.Errorf("Compact = %d, %v, want 42", revision, err)
@@ -61,6 +65,35 @@ func TestControl(t *testing.T) {
 			}
 		})
 	}
+}
+
+func testReplace(t *testing.T, c Control) {
+	web := Replacement{Namespace: "shop", Slice: "web", Endpoint: 2, Address: "10.0.0.9"}
+	wantReplaced := func(least, most int64) {
+		t.Helper()
+		if n, err := c.Replaced(t.Context()); err != nil || n < least || n > most {
+			t.Errorf("Replaced = %d, %v, want %d to %d", n, err, least, most)
+		}
+	}
+	if err := c.Replace(t.Context(), []Replacement{web, web, web}, 1000); err != nil {
+		t.Error(err)
+	}
+	wantReplaced(3, 3)
+	nobody := web
+	nobody.Slice = "nobody"
+	if err := c.Replace(t.Context(), []Replacement{web, nobody, web}, 1000); err == nil || !strings.Contains(err.Error(), "endpoint 2 of slice shop/nobody") {
+		t.Errorf("Replace in a slice that is not there: %v", err)
+	}
+	if err := c.Replace(t.Context(), []Replacement{web}, 0); err == nil {
+		t.Error("Replace at a rate of nothing goes well")
+	}
+	// Whoever has had enough is told how many were made, and no more are.
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := c.Replace(ctx, slices.Repeat([]Replacement{web}, 100_000), 500); err != nil {
+		t.Errorf("Replace until its context ends: %v", err)
+	}
+	wantReplaced(1, 99_999)
 }
 
 func testKubectl(t *testing.T, c Control) {

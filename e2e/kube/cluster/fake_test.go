@@ -89,6 +89,10 @@ func fakeAPIServer() error {
 		return fmt.Errorf("cannot start: %s", reason)
 	}
 	ready := func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPatch {
+			fakePatch(w, r)
+			return
+		}
 		if err := get(r.Context(), http.DefaultClient, argument("etcd-servers")+"/health"); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		}
@@ -99,6 +103,18 @@ func fakeAPIServer() error {
 		TLSConfig: &tls.Config{ClientAuth: tls.RequireAnyClientCert},
 	}
 	return server.ListenAndServeTLS(argument("tls-cert-file"), argument("tls-private-key-file"))
+}
+
+// fakePatch takes the one patch that tests send.
+func fakePatch(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	const path, want = "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices/web", `[{"op":"replace","path":"/endpoints/2/addresses","value":["10.0.0.9"]}]`
+	if err != nil || r.URL.Path != path || string(body) != want {
+		http.Error(w, fmt.Sprintf("%s: %s, %v", r.URL, body, err), http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, `{"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice"}`)
 }
 
 // startAndHang starts what it was told to, with its output in a file, and waits to be killed.

@@ -23,6 +23,9 @@ type call struct {
 	Input   string   `json:"input,omitempty"`
 	Who     Identity `json:"who,omitzero"`
 	Options Options  `json:"options,omitzero"`
+
+	Replacements []Replacement `json:"replacements,omitempty"`
+	Rate         int           `json:"rate,omitempty"`
 }
 
 type answer struct {
@@ -52,7 +55,7 @@ func NewHost(reached netip.Addr, log io.Writer) *Host {
 // Path is where the handler answers.
 func (h *Host) Path() string { return h.path }
 
-// ServeHTTP does one call. Only kubectl is cut short when its client goes away: a cluster must not be left half started.
+// ServeHTTP does one call. Only kubectl and replacements are cut short when their client goes away: a cluster must not be left half started.
 func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != h.path || r.Method != http.MethodPost {
 		http.NotFound(w, r)
@@ -64,7 +67,7 @@ func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ctx := r.Context()
-	if asked.Method != "kubectl" {
+	if asked.Method != "kubectl" && asked.Method != "replace" {
 		ctx = context.WithoutCancel(ctx)
 	}
 	given, err := h.do(ctx, asked)
@@ -115,6 +118,10 @@ func (h *Host) doWith(ctx context.Context, c *Cluster, asked call) (given answer
 		given.Number, err = c.Compact(ctx)
 	case "create":
 		err = c.Create(ctx, asked.Input)
+	case "replace":
+		err = c.Replace(ctx, asked.Replacements, asked.Rate)
+	case "replaced":
+		given.Number, err = c.Replaced(ctx)
 	case "delete-stored":
 		if len(asked.Args) != 3 {
 			return given, fmt.Errorf("delete-stored: %d arguments, want resource, namespace and name", len(asked.Args))

@@ -111,6 +111,19 @@ func (r *remote) Create(ctx context.Context, list string) error {
 	return err
 }
 
+func (r *remote) Replace(ctx context.Context, changes []Replacement, rate int) error {
+	_, err := r.call(ctx, call{Method: "replace", Replacements: changes, Rate: rate})
+	if ctx.Err() != nil {
+		return nil // its end, as here
+	}
+	return err
+}
+
+func (r *remote) Replaced(ctx context.Context) (int64, error) {
+	given, err := r.call(ctx, call{Method: "replaced"})
+	return given.Number, err
+}
+
 func (r *remote) DeleteStored(ctx context.Context, resource, namespace, name string) error {
 	_, err := r.call(ctx, call{Method: "delete-stored", Args: []string{resource, namespace, name}})
 	return err
