@@ -155,6 +155,7 @@ type Agent struct {
 	triggers  []catalog.Trigger       // of changes that are not in the kernel yet
 	periods   atomic.Pointer[Periods] // of any goroutine
 	took      time.Time               // when the last batch was done
+	pressed   time.Duration           // how long it took, if there was hardly a pause before it
 	began     time.Time               // when the changes were taken that are being applied
 	updates   updates                 // of the kernel, that the log was not told of yet
 	debt      debt                    // of any goroutine
@@ -279,9 +280,23 @@ func (a *Agent) woken(since time.Time) {
 	a.coalesce.armUnlessSet(a.pause(a.opts.Coalesce - time.Since(since)))
 }
 
-// pause is how long the next batch waits for more changes, at least for company.
+// longestBreak bounds how long the loop rests after a batch.
+const longestBreak = 50 * time.Millisecond
+
+// pause is how long the next batch waits for more changes, at least for company. Where one
+// batch follows another, as on a machine that is slow or busy, it waits for as long as the
+// last one took: there are fewer and larger batches, and each costs less.
 func (a *Agent) pause(company time.Duration) time.Duration {
-	return max(company, a.periods.Load().MinPeriod-time.Since(a.took))
+	rest := max(min(a.pressed, longestBreak), a.periods.Load().MinPeriod)
+	return max(company, rest-time.Since(a.took))
+}
+
+// done notes that a batch is written, which began at that time.
+func (a *Agent) done(began time.Time) {
+	pressed := began.Sub(a.took) < a.opts.Coalesce+min(a.pressed, longestBreak)
+	if a.took, a.pressed = time.Now(), 0; pressed {
+		a.pressed = a.took.Sub(began)
+	}
 }
 
 func (a *Agent) stopTimers() {

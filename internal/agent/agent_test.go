@@ -55,6 +55,7 @@ type mode struct {
 	paced                       int           // rows that are held back, one less at each Apply
 	minPeriod                   time.Duration // of the loop's options
 	stall                       chan struct{} // Apply waits for its end, if it is there
+	applyTakes                  time.Duration
 }
 
 func newMode() *mode {
@@ -114,7 +115,9 @@ func (m *mode) SetHost(h model.Host) {
 
 func (m *mode) Apply(_ context.Context, o dataplane.ApplyOptions) dataplane.Result {
 	var stall chan struct{}
-	m.locked(func() { stall = m.stall })
+	var takes time.Duration
+	m.locked(func() { stall, takes = m.stall, m.applyTakes })
+	time.Sleep(takes)
 	if stall != nil {
 		<-stall
 	}
@@ -381,6 +384,25 @@ func TestWhatCameMeanwhileIsTakenAtOnce(t *testing.T) {
 		if s, err := w.loop.Status(w.Context()); err != nil || s.Services != 2 {
 			w.Errorf("status %+v, error %v", s, err)
 		}
+	})
+}
+
+// Where changes come all the time the loop is busy for half of it at most, with batches that
+// are larger; what is alone then is taken as soon as ever.
+func TestManyChangesAreFewBatches(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		w.SetState(model.FromFile, source.Complete)
+		w.want(time.Second, "start", "load", "apply")
+		w.mode.locked(func() { w.mode.applyTakes = 20 * time.Millisecond })
+		for i := range 1000 {
+			w.SetService(service("a", fmt.Sprintf("10.96.%d.%d", i/250, i%250)))
+			time.Sleep(time.Millisecond)
+		}
+		if applied := len(w.after(time.Second)); applied < 20 || applied > 30 {
+			w.Errorf("%d batches of 20 ms in a second, want half of it", applied)
+		}
+		w.SetService(service("a", "10.96.9.1"))
+		w.want(agent.DefaultCoalesce+20*time.Millisecond, "apply")
 	})
 }
 

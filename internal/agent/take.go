@@ -71,7 +71,7 @@ func (a *Agent) take(ctx context.Context) {
 	a.began = time.Now()
 	batch := a.opts.Catalog.Take()
 	if len(batch.Services) > 0 || batch.NodeChanged {
-		defer func() { a.took = time.Now() }()
+		defer a.done(a.began)
 	}
 	a.outdated()
 	a.waitFor(batch.Triggers)
