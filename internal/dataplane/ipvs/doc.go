@@ -60,6 +60,7 @@
 //	binding.go   addresses or routes: what makes service addresses local (decision 35)
 //	direct.go    backends that have the address of a frontend, and answer from it
 //	drain.go     destinations whose endpoint left go on at weight 0 for the connections they have
+//	ends.go      when what drains ends at the latest
 //	ramp.go      destinations that come beside others climb to their weight (slow start)
 //	trash.go     those that have drained wait while the kernel keeps many that were deleted
 //	flows.go     which flows of UDP and SCTP are stale in connection tracking

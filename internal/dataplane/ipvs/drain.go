@@ -28,15 +28,17 @@ type drains struct {
 	of    map[vserver.ServerKey]map[vserver.DestinationKey]drain
 	count int
 	ended map[dataplane.DrainEnd]uint64
-	// look is when the kernel's counts of connections are read next, next a time before
-	// which no drain has had its own; zero if none has an end in time.
-	look, next time.Time
+	// look is when the kernel's counts of connections are read next.
+	look time.Time
+	ends ends
 	// counting is the reading in progress, of asked, which has taken spent by now; rested
 	// is when another one may begin.
 	counting vserver.Counting
 	asked    map[vserver.DestinationKey]struct{}
 	spent    time.Duration
 	rested   time.Time
+	// since is when something could have been done first that changes went before.
+	since time.Time
 	// leaving are those that were counted to be idle, and may be deleted.
 	leaving []vserver.DestinationKey
 	// unread is why counts could not be read the last time.
@@ -57,6 +59,8 @@ type drain struct {
 	// idle is since when it was counted to have no connection at all, and waits to be
 	// deleted (trash); zero if it has one, or was not counted.
 	idle time.Time
+	// due is when it is looked at for its end, as ends has it; zero for never.
+	due time.Time
 }
 
 // The connections of what drains are counted for the first time after lookFirst, for most
@@ -73,6 +77,10 @@ const (
 	lookShare  = 20
 )
 
+// lookPatience is how long what drains lets passes with changes go before it: what there is to
+// read or to delete can wait, and a change cannot.
+const lookPatience = 250 * time.Millisecond
+
 // endsAtOnce is how many drains end in one pass, at most: the rest follow in the next, and
 // what has changed by then goes before them: 300 deletions held up a change for 100 ms on an
 // emulated kernel. As after each pass the kernel walks its table of connections
@@ -81,6 +89,15 @@ const endsAtOnce = 32
 
 func newDrains() drains {
 	return drains{began: time.Now(), of: map[vserver.ServerKey]map[vserver.DestinationKey]drain{}, ended: map[dataplane.DrainEnd]uint64{}}
+}
+
+// end is when a drain ends if nothing happens before; false for never.
+func (d drain) end() (time.Time, bool) {
+	at, limited := d.deadline()
+	if limited && !d.idle.IsZero() { // its time does not matter while it waits for room: there is nothing to cut
+		at = later(at, d.idle.Add(trashWait))
+	}
+	return at, limited
 }
 
 // deadline is when a drain ends at the latest; false for never.
@@ -104,15 +121,7 @@ func (d *drains) set(k vserver.DestinationKey, one drain) {
 		}
 		d.count++
 	}
-	d.of[k.Server][k] = one
-	d.ends(one)
-}
-
-// ends notes that a drain has an end in time.
-func (d *drains) ends(one drain) {
-	if end, limited := one.deadline(); limited && (d.next.IsZero() || end.Before(d.next)) {
-		d.next = end
-	}
+	d.of[k.Server][k] = d.arrange(k, one)
 }
 
 // end forgets a drain, if there is one, and counts how it ended.
@@ -127,6 +136,7 @@ func (d *drains) end(k vserver.DestinationKey, how dataplane.DrainEnd) {
 	}
 	d.count--
 	d.ended[how]++
+	d.sweepEnds()
 }
 
 // all goes over everything that drains.
@@ -235,6 +245,23 @@ func (m *Mode) endDrains(ctx context.Context) {
 	}
 }
 
+// mayEnd tells whether a pass may end drains: if it has no changes, or others with changes
+// went before for long enough.
+func (d *drains) mayEnd(changed bool, now time.Time) bool {
+	if !changed || d.count == 0 || !d.anything(now) {
+		d.since = time.Time{}
+		return true
+	}
+	if d.since.IsZero() {
+		d.since = now
+	}
+	if now.Sub(d.since) < lookPatience {
+		return false
+	}
+	d.since = time.Time{}
+	return true
+}
+
 // anything tells whether it is time to look, or a drain may end.
 func (d *drains) anything(now time.Time) bool {
 	return len(d.leaving) > 0 || !now.Before(d.look) || d.over(now)
@@ -255,38 +282,8 @@ func (d *drains) leave() map[vserver.DestinationKey]dataplane.DrainEnd {
 	return ended
 }
 
-// overdue adds what had its time, as far as it ends in this pass, and says of how many
-// connections are cut.
-func (d *drains) overdue(now time.Time, ended map[vserver.DestinationKey]dataplane.DrainEnd) (cut int) {
-	if !d.over(now) {
-		return 0
-	}
-	d.next = time.Time{}
-	for k, one := range d.all() {
-		end, limited := one.deadline()
-		if _, ends := ended[k]; ends || !limited {
-			continue
-		}
-		if !one.idle.IsZero() { // its time does not matter while it waits for room: there is nothing to cut
-			end = later(end, one.idle.Add(trashWait))
-		}
-		switch {
-		case now.Before(end) || len(ended) >= endsAtOnce:
-			if d.next.IsZero() || end.Before(d.next) {
-				d.next = end
-			}
-		case one.quiet:
-			ended[k] = dataplane.DrainEmpty
-		default:
-			ended[k] = dataplane.DrainDeadline
-			cut++
-		}
-	}
-	return cut
-}
-
 // over tells whether some drain may have had its time.
-func (d *drains) over(now time.Time) bool { return !d.next.IsZero() && !now.Before(d.next) }
+func (d *drains) over(now time.Time) bool { return len(d.ends) > 0 && !now.Before(d.ends.next()) }
 
 // idle finds the drained destinations without a connection, when it is time to look and
 // all of it was read. Only those count whose weight of 0 was in the kernel when the reading
@@ -380,9 +377,6 @@ func (d *drains) nextLook() (first time.Time) {
 // judge notes what was counted, and tells whether there is no connection.
 func (d *drains) judge(k vserver.DestinationKey, c vserver.Connections, now time.Time) (idle bool) {
 	one := d.of[k.Server][k]
-	if !one.idle.IsZero() && !c.Idle() {
-		d.ends(one) // it does not wait any more
-	}
 	one.quiet = c.Active == 0
 	switch {
 	case !one.quiet:
@@ -396,7 +390,7 @@ func (d *drains) judge(k vserver.DestinationKey, c vserver.Connections, now time
 	default: // if it stays it waits for room (goNow)
 		one.look = now.Add(lookSeldom)
 	}
-	d.of[k.Server][k] = one
+	d.of[k.Server][k] = d.arrange(k, one) // it may not wait any more
 	return c.Idle()
 }
 
@@ -419,8 +413,8 @@ func (d *drains) due() time.Time {
 		return time.Time{}
 	case len(d.leaving) > 0:
 		return time.Now()
-	case !d.next.IsZero() && d.next.Before(d.look):
-		return d.next
+	case len(d.ends) > 0 && d.ends.next().Before(d.look):
+		return d.ends.next()
 	default:
 		return d.look
 	}

@@ -73,6 +73,8 @@ type Mode struct {
 	found bool
 	// leftovers caches left during one pass; nil is not computed.
 	leftovers *leftovers
+	// changed: frontends are not what they were at the last Apply.
+	changed bool
 	// inspections are what is left of the audit's round in progress.
 	inspections []inspection
 	rounds      uint64
@@ -282,6 +284,7 @@ func renderHealth(h model.HealthCheck) map[memberKey]struct{} {
 
 // change brings one frontend's rows into the tables.
 func (m *Mode) change(c dataplane.Change) {
+	m.changed = true
 	m.sequence.forget()
 	if c.New != nil {
 		m.servers.SetDesired(serverKey(c.Key), renderServer(*c.New))
@@ -383,7 +386,10 @@ func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane
 		m.drainFound()
 		m.staleFound()
 	}
-	m.endDrains(ctx)
+	if m.drains.mayEnd(m.changed, time.Now()) {
+		m.endDrains(ctx)
+	}
+	m.changed = false
 	m.climb(time.Now(), !opts.KeepOrphans)
 	m.wantDetours(m.hasServer)
 	m.leftovers = nil

@@ -55,6 +55,8 @@ const (
 	askShare   = 10
 	// asksAPiece is how many servers one piece asks for: 5 ms on an emulated kernel.
 	asksAPiece = 8
+	// countBuffer is how much of the list one piece reads: 10 ms on an emulated kernel.
+	countBuffer = 16 << 10
 )
 
 // counting is the Counting of a Handle.
@@ -92,7 +94,7 @@ func (c *counting) read(ctx context.Context) (err error) {
 			return err
 		}
 		c.h.count.Dumps++
-		c.list = list{rows: c.counts, buf: make([]byte, listBuffer)}
+		c.list = list{rows: c.counts, buf: make([]byte, countBuffer)}
 	}
 	end, err := c.list.piece(c.h.fill(ctx, c.file))
 	if end || err != nil {

@@ -1,0 +1,95 @@
+package ipvs
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+)
+
+// ends are the times at which drains end at the latest, soonest first, so that a pass finds
+// those that are over without a walk over all that drains. An entry that is no longer true
+// stays until its time has come, or until such entries are most of all: drains end sooner
+// than they must, and begin anew.
+type ends []ending
+
+// ending is when one drain ends, if that is still what it waits for (drain.due).
+type ending struct {
+	at  time.Time
+	key vserver.DestinationKey
+}
+
+// Len, Less, Swap, Push and Pop implement heap.Interface.
+func (e ends) Len() int           { return len(e) }
+func (e ends) Less(i, j int) bool { return e[i].at.Before(e[j].at) }
+func (e ends) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
+func (e *ends) Push(x any)        { *e = append(*e, x.(ending)) }
+func (e *ends) Pop() any {
+	last := (*e)[len(*e)-1]
+	(*e)[len(*e)-1] = ending{}
+	*e = (*e)[:len(*e)-1]
+	return last
+}
+
+// next is the soonest; the zero time without any.
+func (e ends) next() time.Time {
+	if len(e) == 0 {
+		return time.Time{}
+	}
+	return e[0].at
+}
+
+// fewEnds are so few that those that are no longer true are not worth a walk.
+const fewEnds = 64
+
+// arrange returns a drain that ends when it has to, if it has an end in time.
+func (d *drains) arrange(k vserver.DestinationKey, one drain) drain {
+	at, limited := one.end()
+	if !limited || !one.due.IsZero() && !at.Before(one.due) {
+		return one // or later than it is looked at, which arranges anew
+	}
+	one.due = at
+	heap.Push(&d.ends, ending{at, k})
+	return one
+}
+
+// sweepEnds drops what is no longer true, where that is most.
+func (d *drains) sweepEnds() {
+	if len(d.ends) < fewEnds+2*d.count {
+		return
+	}
+	kept := d.ends[:0]
+	for _, e := range d.ends {
+		if one, still := d.get(e.key); still && one.due.Equal(e.at) {
+			kept = append(kept, e)
+		}
+	}
+	clear(d.ends[len(kept):])
+	d.ends = kept
+	heap.Init(&d.ends)
+}
+
+// overdue adds what had its time, as far as it ends in this pass, and says of how many
+// connections are cut.
+func (d *drains) overdue(now time.Time, ended map[vserver.DestinationKey]dataplane.DrainEnd) (cut int) {
+	for d.over(now) && len(ended) < endsAtOnce {
+		e := heap.Pop(&d.ends).(ending)
+		one, still := d.get(e.key)
+		if _, ends := ended[e.key]; !still || ends || !one.due.Equal(e.at) {
+			continue
+		}
+		one.due = time.Time{}
+		if at, limited := one.end(); !limited || now.Before(at) {
+			d.of[e.key.Server][e.key] = d.arrange(e.key, one)
+			continue
+		}
+		if one.quiet {
+			ended[e.key] = dataplane.DrainEmpty
+		} else {
+			ended[e.key] = dataplane.DrainDeadline
+			cut++
+		}
+	}
+	return cut
+}
