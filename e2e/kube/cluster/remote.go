@@ -112,11 +112,10 @@ func (r *remote) Create(ctx context.Context, list string) error {
 }
 
 func (r *remote) Replace(ctx context.Context, changes []Replacement, rate int) error {
-	_, err := r.call(ctx, call{Method: "replace", Replacements: changes, Rate: rate})
-	if ctx.Err() != nil {
-		return nil // its end, as here
+	if _, err := r.call(ctx, call{Method: "replace", Replacements: changes, Rate: rate}); ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil // its end, as here
 }
 
 func (r *remote) Replaced(ctx context.Context) (int64, error) {
