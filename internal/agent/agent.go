@@ -311,6 +311,9 @@ func (a *Agent) stopTimers() {
 // Do has the loop run f between two cycles and waits until it did. It fails when
 // ctx ends first, as it does when the loop is stuck or has ended.
 func (a *Agent) Do(ctx context.Context, f func(context.Context)) error {
+	if ctx.Err() != nil { // a loop that has nothing else to do would run f all the same
+		return context.Cause(ctx)
+	}
 	done := make(chan struct{})
 	select {
 	case a.posts <- func(ctx context.Context) { defer close(done); f(ctx) }:
