@@ -88,12 +88,16 @@ func testReplace(t *testing.T, c Control) {
 		t.Error("Replace at a rate of nothing goes well")
 	}
 	// Whoever has had enough is told how many were made, and no more are.
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if err := c.Replace(ctx, slices.Repeat([]Replacement{web}, 100_000), 500); err != nil {
+	if err := c.Replace(ctx, slices.Repeat([]Replacement{web}, 5000), 500); err != nil {
 		t.Errorf("Replace until its context ends: %v", err)
 	}
-	wantReplaced(1, 99_999)
+	wantReplaced(1, 4999)
+	if err := c.Replace(ctx, []Replacement{web}, 1); err != nil {
+		t.Errorf("Replace after the end of its context: %v", err)
+	}
+	wantReplaced(0, 0)
 }
 
 func testKubectl(t *testing.T, c Control) {

@@ -111,7 +111,11 @@ func (r *remote) Create(ctx context.Context, list string) error {
 	return err
 }
 
+// Replace begins with none at all: a call that is cut short on its way would leave the number of the last one.
 func (r *remote) Replace(ctx context.Context, changes []Replacement, rate int) error {
+	if _, err := r.call(context.WithoutCancel(ctx), call{Method: "replace", Rate: rate}); err != nil {
+		return err
+	}
 	if _, err := r.call(ctx, call{Method: "replace", Replacements: changes, Rate: rate}); ctx.Err() == nil {
 		return err
 	}
