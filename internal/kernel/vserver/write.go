@@ -31,14 +31,14 @@ type row struct {
 
 // batch is one call of write: the changes, their errors so far, and what the
 // next pass has to repeat.
-type batch[C change] struct {
+type batch[C change[C]] struct {
 	handle  *Handle
 	changes []C
 	errs    []error
 	again   []row
 }
 
-func write[C change](ctx context.Context, h *Handle, changes []C) []error {
+func write[C change[C]](ctx context.Context, h *Handle, changes []C) []error {
 	b := &batch[C]{handle: h, changes: changes, errs: make([]error, len(changes))}
 	todo := b.admit()
 	for pass := 1; len(todo) > 0; pass++ {
@@ -98,12 +98,15 @@ func (b *batch[C]) run(ctx context.Context, todo []row, final bool) error {
 func (b *batch[C]) pack(todo []row) chunk {
 	var c chunk
 	limit := b.handle.wire.SendLimit()
-	for _, r := range todo[:min(len(todo), b.handle.opts.ChunkRows)] {
+	for i, r := range todo[:min(len(todo), b.handle.opts.ChunkRows)] {
 		previous := c.last
-		change := b.changes[r.index]
-		mark := b.handle.begin(&c, change.command(r.op))
-		change.encode(&b.handle.out, r.op)
-		b.handle.out.end(mark)
+		if i > 0 && r.op == todo[i-1].op && b.changes[r.index].alike(b.changes[todo[i-1].index]) {
+			b.changes[r.index].amend(b.handle.repeat(&c), r.op)
+		} else {
+			mark := b.handle.begin(&c, b.changes[r.index].command(r.op))
+			b.changes[r.index].encode(&b.handle.out, r.op)
+			b.handle.out.end(mark)
+		}
 		if len(b.handle.out) > limit && c.count > 1 {
 			b.handle.undo(&c, previous)
 			break
