@@ -59,25 +59,39 @@ func (c *conn) close() { _ = c.file.Close() }
 func (c *conn) interrupt() { _ = c.file.SetDeadline(time.Unix(1, 0)) }
 
 // batch sends all requests with one system call and returns one error for each.
-// Only the last asks for an acknowledgement: the kernel handles them in order and
-// answers the failing ones anyway, so its silence about a row means success once
-// the last has been answered. The second result is a failure of the socket.
 func (c *conn) batch(reqs []*nl.NetlinkRequest) ([]error, error) {
-	var out []byte
+	return c.exchange(len(reqs), nil, func(out []byte, i int, seq uint32, flags uint16) []byte {
+		reqs[i].Seq = seq
+		reqs[i].Flags |= flags
+		return append(out, reqs[i].Serialize()...)
+	})
+}
+
+// bind is batch for addresses of a link, of which there may be thousands.
+func (c *conn) bind(changes []Change, index uint32) ([]error, error) {
+	return c.exchange(len(changes), make([]byte, 0, len(changes)*maxChange), func(out []byte, i int, seq uint32, flags uint16) []byte {
+		return appendChange(out, changes[i], index, seq, flags)
+	})
+}
+
+// exchange packs n requests into out, sends them with one system call and returns
+// one error for each. Only the last asks for an acknowledgement: the kernel handles
+// them in order and answers the failing ones anyway, so its silence about a row means
+// success once the last has been answered. The second result is a failure of the socket.
+func (c *conn) exchange(n int, out []byte, pack func(out []byte, i int, seq uint32, flags uint16) []byte) ([]error, error) {
 	first := c.seq + 1
-	for i, r := range reqs {
-		c.seq++
-		r.Seq = c.seq
-		r.Flags |= unix.NLM_F_REQUEST
-		if i == len(reqs)-1 {
-			r.Flags |= unix.NLM_F_ACK
+	for i := range n {
+		flags := uint16(unix.NLM_F_REQUEST)
+		if i == n-1 {
+			flags |= unix.NLM_F_ACK
 		}
-		out = append(out, r.Serialize()...)
+		c.seq++
+		out = pack(out, i, c.seq, flags)
 	}
 	if err := c.send(out); err != nil {
 		return nil, err
 	}
-	errs := make([]error, len(reqs))
+	errs := make([]error, n)
 	for answered := false; !answered; {
 		err := c.receive(func(m syscall.NetlinkMessage) {
 			i := int64(m.Header.Seq) - int64(first)

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"slices"
 	"syscall"
@@ -11,6 +12,9 @@ import (
 
 // skipStatistics keeps counters out of link messages (RTEXT_FILTER_SKIP_STATS).
 const skipStatistics = 1 << 3
+
+// native is the byte order of all but addresses.
+var native = binary.NativeEndian
 
 // address is one address as the kernel reports it.
 type address struct {
@@ -81,26 +85,54 @@ func dumpAddrs() *nl.NetlinkRequest {
 	return request(unix.RTM_GETADDR, unix.NLM_F_DUMP, nl.NewIfAddrmsg(unix.AF_UNSPEC))
 }
 
-// changeAddr binds or unbinds a host address on a link.
-func changeAddr(c Change, index uint32) *nl.NetlinkRequest {
-	kind, flags := unix.RTM_DELADDR, 0
+// maxChange is the longest message about an address: both headers, a local and a plain
+// address of IPv6, and flags.
+const maxChange = unix.SizeofNlMsghdr + unix.SizeofIfAddrmsg + 2*(unix.SizeofRtAttr+16) + unix.SizeofRtAttr + 4
+
+// appendChange packs a request to bind or to unbind a host address on a link. It makes
+// the bytes itself: a tree of attribute objects costs more than the kernel's own work.
+func appendChange(out []byte, c Change, index, seq uint32, flags uint16) []byte {
+	kind, family := uint16(unix.RTM_DELADDR), uint8(unix.AF_INET)
 	if c.Op == Add {
-		kind, flags = unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL
+		kind, flags = unix.RTM_NEWADDR, flags|unix.NLM_F_CREATE|unix.NLM_F_EXCL
 	}
-	family := unix.AF_INET
 	if c.Addr.Is6() {
 		family = unix.AF_INET6
 	}
-	info := nl.NewIfAddrmsg(family)
-	info.Prefixlen, info.Index = uint8(c.Addr.BitLen()), index
-	raw := c.Addr.AsSlice()
-	r := request(kind, flags, info, nl.NewRtAttr(unix.IFA_LOCAL, raw), nl.NewRtAttr(unix.IFA_ADDRESS, raw))
+	start := len(out)
+	out = native.AppendUint32(out, 0) // the length, which is known at the end
+	out = native.AppendUint16(out, kind)
+	out = native.AppendUint16(out, flags)
+	out = native.AppendUint32(out, seq)
+	out = native.AppendUint32(out, 0)                       // sender: the kernel fills it in
+	out = append(out, family, uint8(c.Addr.BitLen()), 0, 0) // struct ifaddrmsg, flags and scope 0
+	out = native.AppendUint32(out, index)
+	out = appendAddr(out, unix.IFA_LOCAL, c.Addr)
+	out = appendAddr(out, unix.IFA_ADDRESS, c.Addr)
 	if c.Op == Add && c.Addr.Is6() {
 		// Without it the address is tentative until duplicate detection has run,
 		// and detection never runs on a link that is down.
-		r.AddData(nl.NewRtAttr(unix.IFA_FLAGS, nl.Uint32Attr(unix.IFA_F_NODAD)))
+		out = appendAttr(out, unix.IFA_FLAGS, 4)
+		out = native.AppendUint32(out, unix.IFA_F_NODAD)
 	}
-	return r
+	native.PutUint32(out[start:], uint32(len(out)-start))
+	return out
+}
+
+// appendAttr packs the head of an attribute with so many bytes, a multiple of four.
+func appendAttr(out []byte, kind uint16, size int) []byte {
+	out = native.AppendUint16(out, uint16(unix.SizeofRtAttr+size))
+	return native.AppendUint16(out, kind)
+}
+
+func appendAddr(out []byte, kind uint16, a netip.Addr) []byte {
+	out = appendAttr(out, kind, a.BitLen()/8)
+	if a.Is4() {
+		raw := a.As4()
+		return append(out, raw[:]...)
+	}
+	raw := a.As16()
+	return append(out, raw[:]...)
 }
 
 // parseAttrs reads attributes, and parseMessages a datagram. Both parsers go on behind the

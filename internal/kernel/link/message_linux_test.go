@@ -1,6 +1,7 @@
 package link
 
 import (
+	"bytes"
 	"net/netip"
 	"slices"
 	"syscall"
@@ -14,6 +15,45 @@ import (
 func heard(kind uint16, r *nl.NetlinkRequest) []byte {
 	r.Type = kind
 	return r.Serialize()
+}
+
+// changeAddr is a change as the library packs it.
+func changeAddr(c Change, index uint32) *nl.NetlinkRequest {
+	kind, flags := unix.RTM_DELADDR, 0
+	if c.Op == Add {
+		kind, flags = unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL
+	}
+	family := unix.AF_INET
+	if c.Addr.Is6() {
+		family = unix.AF_INET6
+	}
+	info := nl.NewIfAddrmsg(family)
+	info.Prefixlen, info.Index = uint8(c.Addr.BitLen()), index
+	raw := c.Addr.AsSlice()
+	r := request(kind, flags, info, nl.NewRtAttr(unix.IFA_LOCAL, raw), nl.NewRtAttr(unix.IFA_ADDRESS, raw))
+	if c.Op == Add && c.Addr.Is6() {
+		r.AddData(nl.NewRtAttr(unix.IFA_FLAGS, nl.Uint32Attr(unix.IFA_F_NODAD)))
+	}
+	return r
+}
+
+// What is packed by hand is what the library packs.
+func TestChangesArePackedAsByTheLibrary(t *testing.T) {
+	for _, op := range []Op{Add, Delete} {
+		for _, addr := range []string{"10.96.0.10", "fd00:96::10"} {
+			c := Change{Op: op, Addr: netip.MustParseAddr(addr)}
+			want := changeAddr(c, 7)
+			want.Seq, want.Flags = 42, want.Flags|unix.NLM_F_REQUEST|unix.NLM_F_ACK
+			before := []byte("before")
+			got := appendChange(before, c, 7, 42, unix.NLM_F_REQUEST|unix.NLM_F_ACK)
+			if !bytes.Equal(got[len(before):], want.Serialize()) {
+				t.Errorf("%s: %x, not %x", c, got[len(before):], want.Serialize())
+			}
+			if len(got)-len(before) > maxChange {
+				t.Errorf("%s: %d bytes, more than %d", c, len(got)-len(before), maxChange)
+			}
+		}
+	}
 }
 
 // seeds are of each kind of message that is read.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -35,20 +34,20 @@ func (h *Handle) Write(ctx context.Context, changes []Change) []error {
 
 // writeSlice sends one slice. Its error is that of the exchange as a whole.
 func (h *Handle) writeSlice(ctx context.Context, index uint32, changes []Change, errs []error) error {
-	rows := make([]int, 0, len(changes)) // request -> row; bad rows are not sent
-	reqs := make([]*nl.NetlinkRequest, 0, len(changes))
+	rows := make([]int, 0, len(changes))    // request -> row; bad rows are not sent
+	sent := make([]Change, 0, len(changes)) // a copy: a call that is late goes on with it
 	for i, c := range changes {
 		if errs[i] = c.Check(); errs[i] == nil {
-			rows, reqs = append(rows, i), append(reqs, changeAddr(c, index))
+			rows, sent = append(rows, i), append(sent, c)
 		}
 	}
-	if len(reqs) == 0 {
+	if len(sent) == 0 {
 		return nil
 	}
-	for _, i := range rows {
-		h.echoes.expect(changes[i])
+	for _, c := range sent {
+		h.echoes.expect(c)
 	}
-	answers, err := h.batch(ctx, reqs...)
+	answers, err := call(ctx, h, func(c *conn) ([]error, error) { return c.bind(sent, index) })
 	for n, i := range rows {
 		if err == nil {
 			errs[i] = answers[n]
