@@ -89,8 +89,11 @@ func (s destinationStore) Write(ctx context.Context, changes []delta.Change[vser
 // deleted counts the destinations that were deleted and are known to have been there.
 func (s destinationStore) deleted(changes []delta.Change[vserver.DestinationKey, vserver.Destination], errs []error) int {
 	n := 0
-	for i, c := range changes {
-		if _, there := s.mode.destinations.Believed(c.Key); there && c.Op == delta.Delete && failure(errs, i) == nil {
+	for i := range changes {
+		if changes[i].Op != delta.Delete || failure(errs, i) != nil {
+			continue
+		}
+		if _, there := s.mode.destinations.Believed(changes[i].Key); there {
 			n++
 		}
 	}
