@@ -54,3 +54,20 @@ func BenchmarkDecode(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkValidate checks entries before they are packed.
+func BenchmarkValidate(b *testing.B) {
+	set := Set{Name: "bench", Type: HashIPPortIP, Family: IPv4}
+	changes := make([]Change, 0, 1000)
+	for _, e := range benchMembers(cap(changes)) {
+		changes = append(changes, AddEntry(e))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		w := writer{set: set, changes: changes}
+		if rows := w.admit(); len(rows) != len(changes) {
+			b.Fatal(w.errs)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(changes)), "ns/entry")
+}
