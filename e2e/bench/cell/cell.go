@@ -317,6 +317,8 @@ type Written struct {
 	Bytes    int     `json:"bytes"`
 	Wall     Seconds `json:"wall"`
 	CPU      Seconds `json:"cpu"`
+	// Rooms is what the rooms of kube-ipvs take for the same rows when nothing else goes on; 0 where they were not asked.
+	Rooms Seconds `json:"rooms,omitempty"`
 }
 
 // Netlink is what goes over netlink sockets of the node's network namespace, whoever has them open.

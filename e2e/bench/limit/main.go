@@ -9,8 +9,11 @@
 //
 // The packing is its own, not that of the rooms that the agent uses: nothing is checked, compared, counted or repeated, many messages
 // go to a send, and only the last of a send asks for an answer. What is measured begins with the first send and ends with the last
-// answer; packing is given apart. Reading before and after is done by the rooms' own readers, and a row that is missing, too many or
+// answer; packing is given apart, and is part of what the rooms take. Reading before and after is done by the rooms' own readers, and a row that is missing, too many or
 // different afterwards is an error.
+//
+// The same rows are then written once more by the rooms that the agent uses, in batches of its size, to a namespace of their own: what
+// the agent's way of programming costs beyond the floor when nothing else goes on, as reading and compiling do while it starts.
 //
 // Three things favour the floor: a set begins with the number of buckets it had grown to, modules are loaded by a small write beforehand,
 // and no rules are written. One is against it: the kernel keeps the servers of all namespaces in one table, so where the rows came from

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -25,25 +26,51 @@ func measure(ctx context.Context, o options, all rows) (report, error) {
 		if _, err := program(ctx, o, all.sample()); err != nil {
 			return fmt.Errorf("write a sample: %w", err)
 		}
-		return o.repeat(ctx, all, o.runs, result.take)
+		return o.repeat(ctx, all, o.runs, &result)
 	})
 	result.compare(o.took)
 	return result, err
 }
 
-// repeat writes all rows again inside of the namespace of the run before.
-func (o options) repeat(ctx context.Context, all rows, runs int, take func([]table)) error {
+// repeat writes all rows again inside of the namespace of the run before, then by the agent's rooms inside of that.
+func (o options) repeat(ctx context.Context, all rows, runs int, result *report) error {
 	if runs == 0 {
 		return nil
 	}
 	return apart(func() error {
 		tables, err := program(ctx, o, all)
-		if err != nil {
+		if err := errors.Join(err, o.clear()); err != nil {
 			return err
 		}
-		take(tables)
-		return o.repeat(ctx, all, runs-1, take)
+		result.take(tables)
+		return apart(func() error {
+			took, err := byRooms(ctx, o, all)
+			if err := errors.Join(err, o.clear()); err != nil {
+				return fmt.Errorf("by the agent's rooms: %w", err)
+			}
+			result.takeRooms(took)
+			return o.repeat(ctx, all, runs-1, result)
+		})
 	})
+}
+
+// clear takes away the virtual servers that were written, which the next ones would share a table with.
+func (o options) clear() error {
+	if !o.wants(tableIPVS) {
+		return nil
+	}
+	family, err := ipvsFamily()
+	if err != nil {
+		return err
+	}
+	s, err := dial(unix.NETLINK_GENERIC)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	p := &parcel{}
+	p.genl(family, flushServers)
+	return s.write(p.cut(1))
 }
 
 // program packs rows, writes them to this thread's namespace and checks that they are there.

@@ -37,6 +37,7 @@ const (
 const (
 	newServer      = 1
 	newDestination = 5
+	flushServers   = 17
 
 	attrServer      = 1
 	attrDestination = 2

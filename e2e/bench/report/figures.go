@@ -91,6 +91,9 @@ var startFigures = []figure{
 	{"start", "of it sets, times the limit", overLimit("sets"), digits},
 	{"start", "of it IPVS, times the limit", overLimit("ipvs"), digits},
 	{"start", "of it addresses, times the limit", overLimit("addresses"), digits},
+	{"start", "its rooms alone, times the limit", limit(func(l *cell.Limit) value {
+		return value{number: float64(l.Sum.Rooms / l.Sum.Wall), known: l.Sum.Rooms > 0 && l.Sum.Wall > 0}
+	}), digits},
 	{"start", "processes launched", start(func(s *cell.Start) value { return number(s.Cost.Launches) }), count},
 	{"start", "Services without an answer", start(func(s *cell.Start) value { return number(s.Unanswered) }), count},
 	{"start", "destinations in IPVS", kernel(func(k *cell.Kernel) value { return value{number: float64(k.Destinations), known: k.Servers > 0} }), count},
