@@ -27,6 +27,8 @@ type drains struct {
 	began time.Time // of which turns are counted
 	of    map[vserver.ServerKey]map[vserver.DestinationKey]drain
 	count int
+	// fresh is how many began since the last pass that might end some.
+	fresh int
 	ended map[dataplane.DrainEnd]uint64
 	// look is when the kernel's counts of connections are read next.
 	look time.Time
@@ -37,6 +39,8 @@ type drains struct {
 	asked    map[vserver.DestinationKey]struct{}
 	spent    time.Duration
 	rested   time.Time
+	// piece is when the last piece of it was read.
+	piece time.Time
 	// since is when something could have been done first that changes went before.
 	since time.Time
 	// leaving are those that were counted to be idle, and may be deleted.
@@ -69,7 +73,7 @@ type drain struct {
 // cost. After that it is each turn while a drain has an end in time and connections that are
 // established, else every lookSeldom. Reading takes no more than one lookShare-th of the time,
 // however many servers there are, and goes on by a piece at a time, so that a change does not
-// wait for all of it.
+// wait for all of it: by as many as fit into that share, where passes are far between.
 const (
 	lookFirst  = time.Second
 	lookOften  = 5 * time.Second
@@ -84,7 +88,7 @@ const lookPatience = 250 * time.Millisecond
 // endsAtOnce is how many drains end in one pass, at most: the rest follow in the next, and
 // what has changed by then goes before them: 300 deletions held up a change for 100 ms on an
 // emulated kernel. As after each pass the kernel walks its table of connections
-// (expire_nodest_conn), they are no fewer.
+// (expire_nodest_conn), they are no fewer. They are more where more begin (atOnce).
 const endsAtOnce = 32
 
 func newDrains() drains {
@@ -120,6 +124,7 @@ func (d *drains) set(k vserver.DestinationKey, one drain) {
 			d.look = later(one.look, d.rested) // what drains already is not judged any later for it
 		}
 		d.count++
+		d.fresh++
 	}
 	d.of[k.Server][k] = d.arrange(k, one)
 }
@@ -227,14 +232,15 @@ func (m *Mode) drainFound() {
 // nothing, however much drains.
 func (m *Mode) endDrains(ctx context.Context) {
 	now, d := time.Now(), &m.drains
+	most := d.atOnce()
 	if d.count == 0 || !d.anything(now) {
 		return
 	}
 	if len(d.leaving) == 0 {
 		d.leaving = m.goNow(m.idle(ctx, now), now)
 	}
-	ended := d.leave()
-	cut := d.overdue(now, ended)
+	ended := d.leave(most)
+	cut := d.overdue(now, ended, most)
 	for k, how := range ended {
 		d.end(k, how)
 		m.destinations.DeleteDesired(k)
@@ -243,6 +249,15 @@ func (m *Mode) endDrains(ctx context.Context) {
 		m.log.Info("drained for as long as they may, what connections are left is cut",
 			zap.Int("destinations", cut), zap.Int("draining", d.count))
 	}
+}
+
+// atOnce is how many drains may end in a pass. Where changes never stop and a pass takes long,
+// more may begin between two passes than end in one: so that they do not add up, twice as many
+// end then.
+func (d *drains) atOnce() int {
+	most := max(endsAtOnce, 2*d.fresh)
+	d.fresh = 0
+	return most
 }
 
 // mayEnd tells whether a pass may end drains: if it has no changes, or others with changes
@@ -268,9 +283,9 @@ func (d *drains) anything(now time.Time) bool {
 }
 
 // leave takes as many of those that may be deleted as end in one pass.
-func (d *drains) leave() map[vserver.DestinationKey]dataplane.DrainEnd {
+func (d *drains) leave(most int) map[vserver.DestinationKey]dataplane.DrainEnd {
 	ended := map[vserver.DestinationKey]dataplane.DrainEnd{}
-	n := min(len(d.leaving), endsAtOnce)
+	n := min(len(d.leaving), most)
 	for _, k := range d.leaving[:n] {
 		if one, still := d.get(k); still && !one.idle.IsZero() {
 			ended[k] = dataplane.DrainEmpty
@@ -294,11 +309,16 @@ func (m *Mode) idle(ctx context.Context, now time.Time) []vserver.DestinationKey
 		return nil
 	}
 	if d.counting == nil {
-		d.asked, d.spent = m.countable(now), 0
+		d.asked, d.spent, d.piece = m.countable(now), 0, now
 		d.counting = m.deps.Servers.Count(d.asked)
 	}
+	share := now.Sub(d.piece) / lookShare
 	counts, done, err := d.counting.Next(ctx)
-	d.spent += time.Since(now)
+	for !done && err == nil && time.Since(now) < share {
+		counts, done, err = d.counting.Next(ctx)
+	}
+	d.piece = time.Now()
+	d.spent += d.piece.Sub(now)
 	if !done && err == nil {
 		return nil // look is over: the rest is due at once
 	}

@@ -308,6 +308,51 @@ func TestDrainUntilIdleWhileOthersLeave(t *testing.T) {
 	})
 }
 
+// Where changes never stop and a pass takes long, what ends keeps up with what begins: what
+// drains is what began within its time, and does not grow with the changes.
+func TestEndsKeepUpWithWhatBegins(t *testing.T) {
+	const leaving, pass = 100, 2 * time.Second // in each pass, which takes so long
+	for _, tt := range []struct {
+		name   string
+		busy   bool
+		how    dataplane.DrainEnd
+		passes int
+		most   int // of passes, whose drains go on at once
+	}{
+		{"over", true, dataplane.DrainDeadline, 60, 22}, // a limit of 15 passes
+		{"idle", false, dataplane.DrainEmpty, 20, 10},   // as many as fit into the trash
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newKernel()
+				backends := func(n int) (out []string) {
+					for i := n * leaving; i < (n+2)*leaving; i++ {
+						out = append(out, fmt.Sprintf("10.%d.%d.1:8080", 100+i/250, i%250+1))
+					}
+					return out
+				}
+				m := begin(t, k, draining(backends(0)...))
+				apply(t, m)
+				for n := range tt.passes {
+					if old := backends(n); tt.busy {
+						k.busy(old[:leaving]...)
+					}
+					m.Set(draining(backends(n + 1)...))
+					time.Sleep(pass)
+					apply(t, m)
+				}
+				d := m.Drains()
+				if d.Now > tt.most*leaving {
+					t.Errorf("%d drain after %d passes, want those of %d at most", d.Now, tt.passes, tt.most)
+				}
+				if n := d.Ended[tt.how]; n < uint64((tt.passes-tt.most)*leaving) || len(d.Ended) != 1 {
+					t.Errorf("ended %v", d.Ended)
+				}
+			})
+		})
+	}
+}
+
 // A write that failed says nothing of the connections.
 func TestDrainOfARowOfUnknownState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

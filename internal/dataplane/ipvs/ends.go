@@ -70,10 +70,10 @@ func (d *drains) sweepEnds() {
 	heap.Init(&d.ends)
 }
 
-// overdue adds what had its time, as far as it ends in this pass, and says of how many
-// connections are cut.
-func (d *drains) overdue(now time.Time, ended map[vserver.DestinationKey]dataplane.DrainEnd) (cut int) {
-	for d.over(now) && len(ended) < endsAtOnce {
+// overdue adds what had its time, as far as it ends in this pass, in which most may end, and
+// says of how many connections are cut.
+func (d *drains) overdue(now time.Time, ended map[vserver.DestinationKey]dataplane.DrainEnd, most int) (cut int) {
+	for d.over(now) && len(ended) < most {
 		e := heap.Pop(&d.ends).(ending)
 		one, still := d.get(e.key)
 		if _, ends := ended[e.key]; !still || ends || !one.due.Equal(e.at) {

@@ -54,7 +54,7 @@ func TestEndsAreThoseOfAWalk(t *testing.T) {
 			got := map[vserver.DestinationKey]dataplane.DrainEnd{}
 			for more := true; more; more = d.over(now) { // 32 at a time
 				some := map[vserver.DestinationKey]dataplane.DrainEnd{}
-				d.overdue(now, some)
+				d.overdue(now, some, endsAtOnce)
 				for k, how := range some {
 					d.end(k, how)
 					got[k] = how
@@ -83,7 +83,7 @@ func BenchmarkEndDrain(b *testing.B) {
 			for b.Loop() {
 				d.set(one, drain{stopped: now})
 				ended := map[vserver.DestinationKey]dataplane.DrainEnd{}
-				if d.overdue(now, ended); len(ended) != 1 {
+				if d.overdue(now, ended, endsAtOnce); len(ended) != 1 {
 					b.Fatalf("%d ended", len(ended))
 				}
 				d.end(one, ended[one])
