@@ -11,6 +11,8 @@ import (
 	discovery "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	toolswatch "k8s.io/client-go/tools/watch"
 )
 
 // Arrivals are the times at which this process, which follows the slices of the probes and does nothing with them, was told of their endpoints:
@@ -29,8 +31,18 @@ func (c *Crowd) WatchProbes(ctx context.Context) (*Arrivals, error) {
 	for p := range names {
 		names[p] = probeName(p)
 	}
-	events, err := c.client.DiscoveryV1().EndpointSlices(namespace).Watch(ctx, metav1.ListOptions{
-		LabelSelector: fmt.Sprintf("%s in (%s)", discovery.LabelServiceName, strings.Join(names, ",")),
+	slices := c.client.DiscoveryV1().EndpointSlices(namespace)
+	of := fmt.Sprintf("%s in (%s)", discovery.LabelServiceName, strings.Join(names, ","))
+	list, err := slices.List(ctx, metav1.ListOptions{LabelSelector: of})
+	if err != nil {
+		return nil, fmt.Errorf("list the probes: %w", err)
+	}
+	// An API server ends every watch after half an hour or more (--min-request-timeout).
+	events, err := toolswatch.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.LabelSelector = of
+			return slices.Watch(ctx, o)
+		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch the probes: %w", err)

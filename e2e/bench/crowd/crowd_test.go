@@ -6,7 +6,9 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strconv"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
@@ -14,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/kube/cluster"
@@ -184,6 +187,43 @@ func TestProbeGetsAnEndpointThatNobodyHad(t *testing.T) {
 	s, err := client.DiscoveryV1().EndpointSlices(namespace).Get(t.Context(), "probe-0-v4", metav1.GetOptions{})
 	if err != nil || len(s.Endpoints) != 1 || s.Endpoints[0].Addresses[0] != second.String() {
 		t.Errorf("the probe has %v, %v, want %s alone", s.Endpoints, err, second)
+	}
+}
+
+// An API server ends a watch after half an hour or more: the next one goes on where it was.
+func TestArrivalsOutliveAWatch(t *testing.T) {
+	c, client := newCrowd(t, 0)
+	client.PrependReactor("list", "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &discovery.EndpointSliceList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
+	})
+	watches := make(chan *watch.FakeWatcher, 2)
+	client.PrependWatchReactor("endpointslices", func(clienttesting.Action) (bool, watch.Interface, error) {
+		w := watch.NewFake()
+		watches <- w
+		return true, w, nil
+	})
+	a, err := c.WatchProbes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for i, spare := range c.spares(2) {
+		addr := world.Endpoint(spare)
+		s := slice(probeName(0), probeName(0), spare)
+		s.ResourceVersion = strconv.Itoa(2 + i)
+		var w *watch.FakeWatcher
+		select {
+		case w = <-watches:
+		case <-ctx.Done():
+			t.Fatalf("there is no watch %d", i+1)
+		}
+		w.Add(s)
+		if _, err := a.At(ctx, addr); err != nil {
+			t.Fatalf("by watch %d: %v", i+1, err)
+		}
+		w.Stop()
 	}
 }
 
