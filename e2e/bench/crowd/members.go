@@ -79,7 +79,7 @@ func endpoint(i int) discovery.Endpoint {
 }
 
 // Spread are the numbers of up to count members of n, half of them evenly in the order in which they were made, the others in that of their
-// names. The last of both orders are among them.
+// names. The first and the last of both orders are among them.
 func Spread(n, count int) []int {
 	byName := make([]int, n)
 	for i := range byName {
@@ -89,7 +89,10 @@ func Spread(n, count int) []int {
 	half := min((count+1)/2, n)
 	var out []int
 	for k := range half {
-		i := (k+1)*n/half - 1
+		i := n - 1
+		if half > 1 {
+			i = k * (n - 1) / (half - 1)
+		}
 		for _, m := range []int{i, byName[i]} {
 			if len(out) < count && !slices.Contains(out, m) {
 				out = append(out, m)

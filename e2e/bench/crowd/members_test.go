@@ -31,14 +31,22 @@ func TestSpread(t *testing.T) {
 	if len(got) < 90 || len(got) > 100 {
 		t.Errorf("%d members, want about 100", len(got))
 	}
-	last := 0
+	first, last := 0, 0
 	for i := range 1000 {
 		if memberName(i) > memberName(last) {
 			last = i
 		}
+		if memberName(i) < memberName(first) {
+			first = i
+		}
 	}
-	if !slices.Contains(got, 999) || !slices.Contains(got, last) {
-		t.Errorf("the last made (999) or the last by name (%d) is not in %v", last, got)
+	for what, i := range map[string]int{"first made": 0, "last made": 999, "first by name": first, "last by name": last} {
+		if !slices.Contains(got, i) {
+			t.Errorf("the %s, %d, is not in %v", what, i, got)
+		}
+	}
+	if one := Spread(7, 1); !slices.Equal(one, []int{6}) {
+		t.Errorf("one of seven: %v, want the last made", one)
 	}
 	if all := Spread(5, 100); len(all) != 5 {
 		t.Errorf("of five members %v, want each once", all)
