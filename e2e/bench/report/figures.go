@@ -91,7 +91,7 @@ var startFigures = []figure{
 	{"start", "of it sets, times the limit", overLimit("sets"), digits},
 	{"start", "of it IPVS, times the limit", overLimit("ipvs"), digits},
 	{"start", "of it addresses, times the limit", overLimit("addresses"), digits},
-	{"start", "its rooms alone, times the limit", limit(func(l *cell.Limit) value {
+	{"start", roomsAlone, limit(func(l *cell.Limit) value {
 		return value{number: float64(l.Sum.Rooms / l.Sum.Wall), known: l.Sum.Rooms > 0 && l.Sum.Wall > 0}
 	}), digits},
 	{"start", "processes launched", start(func(s *cell.Start) value { return number(s.Cost.Launches) }), count},
@@ -133,6 +133,7 @@ func limit(of func(*cell.Limit) value) func(*cell.Cell) value {
 const (
 	writing    = "writing sets, IPVS, addresses"
 	timesLimit = "the same, times the limit"
+	roomsAlone = "its rooms alone, times the limit"
 )
 
 // limited are the tables that a limit is known for.
