@@ -20,9 +20,9 @@ const (
 	patience     = 250 * time.Millisecond
 )
 
-// pauseAfter is how long the next question waits when an answer was waited for so long already. It grows, so that an answer is seen late by a
-// tenth at most, and waiting does not make itself longer: with 50 changes a second on an emulated machine questions that came every 3 ms took
-// more of its processors than the candidate did.
+// pauseAfter is how long the next question waits when an answer was waited for so long already. It grows, so that waiting does not make
+// itself longer, but an answer is seen late by a tenth at most, or by the first pause: when questions came every 3 ms, asking and answering took
+// more of an emulated machine under 50 changes a second than the candidate did.
 func pauseAfter(waited time.Duration) time.Duration {
 	return min(max(pause, waited/10), longestPause)
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestPauseAfter: what is waited for long is asked for seldom, and seen late by a tenth at most.
+// TestPauseAfter: what is waited for long is asked for seldom, and seen late by a tenth at most, or by the first pause.
 func TestPauseAfter(t *testing.T) {
 	for waited, want := range map[time.Duration]time.Duration{
 		0:                      pause,
