@@ -3,6 +3,7 @@
 #
 #   e2e/install.sh tools      the kernel's tools: ip, iptables, ipset, ipvsadm, nft, conntrack ..., and an OCI runtime
 #   e2e/install.sh vm         QEMU, to run a kernel with ip_vs where the host has none, and the tools it copies
+#   e2e/install.sh uml        what builds a kernel that is a program
 #   e2e/install.sh browser    a browser without a window, and npm: for the picture of the dashboard
 #   e2e/install.sh            tools and vm
 #
@@ -32,6 +33,15 @@ VM='
 qemu-system-x86_64  qemu-system-x86   qemu-system-x86    booting a kernel that has ip_vs
 unshare             util-linux        util-linux         mount, unshare and nsenter inside that kernel
 keepalived          keepalived        keepalived         another owner of virtual servers beside the agent
+'
+UML='
+gcc                 gcc               gcc                compiling it
+make                make              make               building it
+flex                flex              flex               reading its configuration
+bison               bison             bison              reading its configuration
+bc                  bc                bc                 computing its constants
+xz                  xz-utils          xz                 unpacking its source
+taskset             util-linux        util-linux         keeping it on one CPU
 '
 BROWSER='
 chromium-headless-shell  chromium-headless-shell  chromium-headless  a browser without a window
@@ -109,9 +119,10 @@ rows_of() {
 	case $1 in
 	tools) printf '%s' "$TOOLS" ;;
 	vm) printf '%s%s' "$TOOLS" "$VM" ;;
+	uml) printf '%s' "$UML" ;;
 	browser) printf '%s' "$BROWSER" ;;
 	*)
-		say "unknown group $1; the groups are: tools vm browser" >&2
+		say "unknown group $1; the groups are: tools vm uml browser" >&2
 		return 2
 		;;
 	esac

@@ -20,6 +20,9 @@ type attempt struct {
 // runAccelerated chooses between hardware virtualisation and emulation. A /dev/kvm that exists proves little: some hosts hang
 // in the firmware. So the first run of each host boot tries it for a few seconds and the answer is remembered.
 func runAccelerated(ctx context.Context, o Options, kernel Kernel, initrd *os.File, log *progress) (int, error) {
+	if o.Accel == accelUML {
+		return boot(ctx, o, kernel, initrd, attempt{accel: accelUML, limit: bootLimit}, log)
+	}
 	if o.Accel == accelTCG || o.Accel == accelAuto && !kvmWorthTrying() {
 		return boot(ctx, o, kernel, initrd, attempt{accel: accelTCG, limit: bootLimit}, log)
 	}

@@ -9,11 +9,12 @@
 //	                   └──> root fs  (tools of the host with their libraries, modules; one cpio archive in the cache)
 //	        ──> overlay              (init, configuration, the command, files copied in; one small archive a run)
 //	        ──> QEMU                 console: kernel messages · output: the command · report: "up", "exit N"
+//	         or a kernel that is a program, built from the distribution's source into the cache, with a namespace of the host as its network
 //
 // What this room may not know: Kubernetes, IPVS rows, or anything the command does. It is a place to run, not a test.
 //
 // Its law: nothing is left behind. The archives handed to QEMU live in anonymous memory, QEMU dies with the runner, the host's
-// package database and kernel are never changed, and the only thing that stays is the cache directory outside the repository.
+// package database and kernel are never changed (the lists of packages for that source are a copy of their own), and the only thing that stays is the cache directory outside the repository.
 //
 // vmrun is the command over this package; e2e/README.md tells how to use it.
 package vm

@@ -27,11 +27,21 @@ port() {
 mount -a || give_up "cannot mount the kernel's file systems"
 ln -s /proc/self/fd /dev/fd
 
-# Written by the runner: MODULES, SHARES (tag options directory), KUBE_IPVS_DIR.
+# Written by the runner: MACHINE (qemu or uml), MODULES, SHARES (tag type options directory), KUBE_IPVS_DIR.
 . /kube-ipvs/config
 
-modprobe -a virtio_pci virtio_console virtio_net virtio_rng $MODULES || echo "init: a module is missing" >/dev/console
-output=$(port output) && report=$(port report) || give_up "no virtio ports"
+if [ $MACHINE = uml ]; then
+	# Two serial lines are files of the host; a line's discipline would change what is written.
+	output=/dev/ttyS0 report=/dev/ttyS1
+	for line in $output $report; do
+		stty -F $line raw -echo || give_up "no serial line $line"
+	done
+	ip link set vec0 name eth0
+	modprobe -a $MODULES || echo "init: a module is missing" >/dev/console
+else
+	modprobe -a virtio_pci virtio_console virtio_net virtio_rng $MODULES || echo "init: a module is missing" >/dev/console
+	output=$(port output) && report=$(port report) || give_up "no virtio ports"
+fi
 exec 4>"$report"
 
 # lo first: adding a destination in a namespace whose lo is down is answered with EINVAL.
@@ -51,10 +61,10 @@ for interface in all default eth0; do
 done
 [ ! -e /proc/sys/net/netfilter/nf_conntrack_max ] || echo 1048576 >/proc/sys/net/netfilter/nf_conntrack_max
 
-while read -r tag options directory; do
+while read -r tag type options directory; do
 	[ -n "$tag" ] || continue
 	mkdir -p "$directory"
-	mount -t 9p -o "$options" "$tag" "$directory" || give_up "cannot mount the share $directory"
+	mount -t "$type" -o "$options" "$tag" "$directory" || give_up "cannot mount the share $directory"
 done <<<"$SHARES"
 
 # The command writes into a pipe, not into the port: a port can be opened once only, and scripts do open /dev/stderr.

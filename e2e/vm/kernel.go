@@ -19,8 +19,20 @@ type Kernel struct {
 // needed must be in a kernel, built in or as modules, for it to be of use here.
 var needed = []string{"ip_vs", "dummy", "virtio_pci", "virtio_console", "virtio_net", "9p", "9pnet_virtio"}
 
-// findKernel prefers what is there: the host's own kernels, then the cache, then the distribution's package.
+// kernelFinder finds a kernel, and fills the cache with it when it has to.
+type kernelFinder = func(ctx context.Context, cache string, log *progress) (Kernel, error)
+
+// findKernel finds one for QEMU.
 func findKernel(ctx context.Context, cache string, log *progress) (Kernel, error) {
+	kernel, err := findPacked(ctx, cache, log)
+	if err != nil {
+		return Kernel{}, err
+	}
+	return kernel.unpacked(ctx, cache, log), nil
+}
+
+// findPacked prefers what is there: the host's own kernels, then the cache, then the distribution's package.
+func findPacked(ctx context.Context, cache string, log *progress) (Kernel, error) {
 	if kernel, ok := kernelUnder("/"); ok {
 		return kernel, nil
 	}

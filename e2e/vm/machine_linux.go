@@ -18,9 +18,12 @@ const qemuProgram = "qemu-system-x86_64"
 // powerOffLimit bounds the time between the exit report and QEMU's end; everything of value is on the host by then.
 const powerOffLimit = 10 * time.Second
 
-// machine is one running QEMU with the readers of its three pipes.
+// machine is one running QEMU, or kernel that is a program, with the readers of its three pipes.
 type machine struct {
+	program string // what runs the guest
 	cmd     *exec.Cmd
+	start   func() error
+	tidy    func() // what is left when it has ended
 	started time.Time
 	ended   chan struct{} // closed when QEMU is gone and reaped
 	reports chan report   // closed when the report pipe ends
@@ -29,11 +32,13 @@ type machine struct {
 	stderr  tail // what QEMU itself says
 }
 
-// startMachine starts QEMU. It is started and awaited on one thread of its own, because the kernel ties "die with your parent" to
+// startMachine starts a guest. It is started and awaited on one thread of its own, because the kernel ties "die with your parent" to
 // the parent's thread.
 func startMachine(o Options, kernel Kernel, initrd *os.File, accel string, log *progress) (*machine, error) {
 	m := &machine{ended: make(chan struct{}), reports: make(chan report, 8)}
-	m.cmd = exec.Command(qemuProgram, qemuArgs(o, kernel, accel)...)
+	if err := m.plan(o, kernel, accel); err != nil {
+		return nil, err
+	}
 	m.cmd.Stderr = &m.stderr
 	m.cmd.SysProcAttr = dieWithRunner()
 	m.cmd.ExtraFiles = []*os.File{initrd}
@@ -52,16 +57,27 @@ func startMachine(o Options, kernel Kernel, initrd *os.File, accel string, log *
 	started := make(chan error)
 	go m.supervise(started)
 	if err := <-started; err != nil {
-		return nil, fmt.Errorf("start %s (run e2e/install.sh vm): %w", qemuProgram, err)
+		return nil, fmt.Errorf("start %s (run e2e/install.sh vm): %w", m.program, err)
 	}
 	return m, nil
+}
+
+// plan fills in what is started, and how.
+func (m *machine) plan(o Options, kernel Kernel, accel string) error {
+	if accel == accelUML {
+		return m.planUML(o, kernel)
+	}
+	m.program, m.tidy = qemuProgram, func() {}
+	m.cmd = exec.Command(m.program, qemuArgs(o, kernel, accel)...)
+	m.start = m.cmd.Start
+	return nil
 }
 
 // pipe hands QEMU the writing end of a new pipe and reads the other until it ends.
 func (m *machine) pipe(read func(io.Reader)) error {
 	r, w, err := os.Pipe()
 	if err != nil {
-		return fmt.Errorf("create a pipe for %s: %w", qemuProgram, err)
+		return fmt.Errorf("create a pipe for %s: %w", m.program, err)
 	}
 	m.cmd.ExtraFiles = append(m.cmd.ExtraFiles, w)
 	m.readers.Go(func() {
@@ -86,15 +102,15 @@ func (m *machine) closeWriters() {
 }
 
 func (m *machine) supervise(started chan<- error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+	runtime.LockOSThread() // for good: the thread may be in another namespace by now, and ends with this goroutine
 	defer close(m.ended)
+	defer m.tidy()
 	m.started = time.Now()
-	err := m.cmd.Start()
+	err := m.start()
 	m.closeWriters()
 	started <- err
 	if err == nil {
-		_ = m.cmd.Wait() // QEMU's own status says nothing about the guest
+		_ = m.cmd.Wait() // its own status says nothing about the guest
 	}
 }
 
@@ -126,7 +142,7 @@ func (m *machine) follow(ctx context.Context, limit time.Duration, up func(relea
 			case !open && booted:
 				return StatusBroken, fmt.Errorf("the guest ended without an exit status")
 			case !open:
-				return StatusBroken, fmt.Errorf("%w: %s ended", errNoBoot, qemuProgram)
+				return StatusBroken, fmt.Errorf("%w: %s ended", errNoBoot, m.program)
 			case got.exited:
 				m.awaitPowerOff()
 				return got.status, nil
@@ -160,7 +176,7 @@ func (m *machine) stop() {
 func (m *machine) lastWords() string {
 	text := "--- end of the console ---\n" + m.console.String()
 	if complaint := m.stderr.String(); complaint != "" {
-		text += "\n--- " + qemuProgram + " ---\n" + complaint
+		text += "\n--- " + m.program + " ---\n" + complaint
 	}
 	return text
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -67,7 +68,7 @@ type Options struct {
 	Need    Need     // of RunAnywhere: what the host has to have to be the place; NeedIPVS if empty
 
 	IPTables  string        // "nft" or "legacy": what the plain iptables names mean
-	Accel     string        // "auto", "kvm" or "tcg"
+	Accel     string        // "auto", "kvm", "tcg", or "uml": a newer kernel, which is a program itself
 	MemoryMiB int           // of the guest
 	CPUs      int           // of the guest
 	Timeout   time.Duration // of the whole run, boot included
@@ -84,6 +85,9 @@ func (o *Options) Defaults() {
 	setDefault(&o.Need, NeedIPVS)
 	setDefault(&o.Accel, accelAuto)
 	setDefault(&o.MemoryMiB, 2048)
+	if o.Accel == accelUML {
+		setDefault(&o.CPUs, 1)
+	}
 	setDefault(&o.CPUs, 2)
 	setDefault(&o.Timeout, 20*time.Minute)
 	if o.Modules == nil {
@@ -116,8 +120,8 @@ func (o *Options) Validate() error {
 	if _, err := ParseNeed(string(o.Need)); err != nil {
 		errs = append(errs, err)
 	}
-	if o.Accel != accelAuto && o.Accel != accelKVM && o.Accel != accelTCG {
-		errs = append(errs, fmt.Errorf("accelerator %q: want %s, %s or %s", o.Accel, accelAuto, accelKVM, accelTCG))
+	if ways := []string{accelAuto, accelKVM, accelTCG, accelUML}; !slices.Contains(ways, o.Accel) {
+		errs = append(errs, fmt.Errorf("accelerator %q: want one of %s", o.Accel, strings.Join(ways, ", ")))
 	}
 	if o.MemoryMiB < 256 || o.CPUs < 1 || o.Timeout <= 0 {
 		errs = append(errs, errors.New("want at least 256 MiB of memory, one CPU and a positive time-out"))

@@ -53,16 +53,24 @@ func iptablesNames() []string {
 func guestConfig(o Options) string {
 	var shares strings.Builder
 	for i, share := range o.Shares {
+		if o.Accel == accelUML {
+			shares.WriteString(umlShare(share))
+			continue
+		}
 		// With the loose cache the guest believes that nobody else writes, which is right for what is read-only. What the
 		// guest writes must be on the host when the run ends, so there is no cache then.
 		options := "ro,cache=loose"
 		if share.Writable {
 			options = "rw,cache=none"
 		}
-		fmt.Fprintf(&shares, "%s trans=virtio,version=9p2000.L,msize=524288,%s %s\n", shareTag(i), options, share.Guest)
+		fmt.Fprintf(&shares, "%s 9p trans=virtio,version=9p2000.L,msize=524288,%s %s\n", shareTag(i), options, share.Guest)
 	}
-	return fmt.Sprintf("MODULES=%s\nSHARES=%s\nKUBE_IPVS_DIR=%s\n",
-		quote(strings.Join(o.Modules, " ")), quote(shares.String()), quote(o.Dir))
+	machine := "qemu"
+	if o.Accel == accelUML {
+		machine = accelUML
+	}
+	return fmt.Sprintf("MACHINE=%s\nMODULES=%s\nSHARES=%s\nKUBE_IPVS_DIR=%s\n",
+		machine, quote(strings.Join(o.Modules, " ")), quote(shares.String()), quote(o.Dir))
 }
 
 // guestCommand is the script that becomes the command.

@@ -41,7 +41,7 @@ func TestConfigCanBeSourced(t *testing.T) {
 	config := guestConfig(Options{Modules: []string{"ip_vs", "dummy"}, Dir: "/it's here", Shares: []Share{
 		{Guest: "/src"}, {Guest: "/run/out", Writable: true},
 	}})
-	got := bash(t, config+`echo "$MODULES|$KUBE_IPVS_DIR"; while read -r tag options directory; do
+	got := bash(t, config+`echo "$MODULES|$KUBE_IPVS_DIR"; while read -r tag type options directory; do
 		[ -z "$tag" ] || echo "$tag $directory ${options##*msize=524288,}"; done <<<"$SHARES"`)
 	want := "ip_vs dummy|/it's here\nshare0 /src ro,cache=loose\nshare1 /run/out rw,cache=none\n"
 	if diff := cmp.Diff(want, got); diff != "" {

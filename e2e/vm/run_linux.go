@@ -25,11 +25,11 @@ var errNoBoot = errors.New("the guest did not boot")
 
 // Prepare fetches a kernel and builds the root file system, both into the cache, without running anything.
 func Prepare(ctx context.Context, log io.Writer) (err error) {
-	_, _, err = prepare(ctx, newProgress(log))
+	_, _, err = prepare(ctx, findKernel, newProgress(log))
 	return err
 }
 
-func prepare(ctx context.Context, log *progress) (Kernel, string, error) {
+func prepare(ctx context.Context, find kernelFinder, log *progress) (Kernel, string, error) {
 	cache, err := CacheDir()
 	if err != nil {
 		return Kernel{}, "", err
@@ -42,11 +42,10 @@ func prepare(ctx context.Context, log *progress) (Kernel, string, error) {
 	if err := sweep(cache); err != nil {
 		return Kernel{}, "", err
 	}
-	kernel, err := findKernel(ctx, cache, log)
+	kernel, err := find(ctx, cache, log)
 	if err != nil {
 		return Kernel{}, "", err
 	}
-	kernel = kernel.unpacked(ctx, cache, log)
 	parts, err := findRootfs(kernel)
 	if err != nil {
 		return Kernel{}, "", err
@@ -82,7 +81,11 @@ func Run(ctx context.Context, o Options) (int, error) {
 		return StatusBroken, err
 	}
 	log := newProgress(o.Log)
-	kernel, image, err := prepare(ctx, log)
+	find := findKernel
+	if o.Accel == accelUML {
+		find = findUML
+	}
+	kernel, image, err := prepare(ctx, find, log)
 	if err != nil {
 		return StatusBroken, err
 	}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -207,14 +208,21 @@ func (c *Crowd) VIP(i int) netip.AddrPort { return c.vips[i] }
 // Probe is where a probe answers.
 func (c *Crowd) Probe(p int) netip.AddrPort { return c.probes[p] }
 
-// KubernetesVIP is where the API server's own Service is.
+// KubernetesVIP is where the API server's own Service is. A server that has just started writes it some moments after it is ready.
 func (c *Crowd) KubernetesVIP(ctx context.Context) (netip.AddrPort, error) {
-	s, err := c.client.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{})
-	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("ask for Service kubernetes: %w", err)
+	for deadline := time.Now().Add(ownServiceWithin); ; time.Sleep(100 * time.Millisecond) {
+		s, err := c.client.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{})
+		switch {
+		case err == nil:
+			return vip(s)
+		case !apierrors.IsNotFound(err) || time.Now().After(deadline):
+			return netip.AddrPort{}, fmt.Errorf("ask for Service kubernetes: %w", err)
+		}
 	}
-	return vip(s)
 }
+
+// ownServiceWithin bounds how long a server takes to write its own Service.
+const ownServiceWithin = 20 * time.Second
 
 // spares are numbers of endpoints that nobody had, or not for long.
 func (c *Crowd) spares(n int) []int {

@@ -260,3 +260,19 @@ func TestAgainstAnAPIServer(t *testing.T) {
 		t.Errorf("%d slices, %v, want %d", len(all.Items), err, want)
 	}
 }
+
+// TestKubernetesVIPIsAwaited: a server that is ready may not have written its own Service yet.
+func TestKubernetesVIPIsAwaited(t *testing.T) {
+	c, client := newCrowd(t, 0)
+	go func() {
+		time.Sleep(150 * time.Millisecond)
+		own := service("kubernetes")
+		own.Namespace = "default"
+		if _, err := client.CoreV1().Services(own.Namespace).Create(t.Context(), own, metav1.CreateOptions{}); err != nil {
+			t.Error(err)
+		}
+	}()
+	if got, err := c.KubernetesVIP(t.Context()); err != nil || !got.IsValid() {
+		t.Errorf("it is at %s, %v", got, err)
+	}
+}

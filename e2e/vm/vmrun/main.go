@@ -102,9 +102,9 @@ func bindTask(flags *flag.FlagSet, t *task) {
 func bind(flags *flag.FlagSet, o *vm.Options) {
 	flags.StringVar(&o.Dir, "dir", "/", "working `directory` of the command")
 	flags.StringVar(&o.IPTables, "iptables", "nft", "what the plain iptables names mean: nft or legacy")
-	flags.StringVar(&o.Accel, "accel", "auto", "auto, kvm or tcg")
+	flags.StringVar(&o.Accel, "accel", "auto", "auto, kvm, tcg, or uml: a newer kernel that is a program itself, built once")
 	flags.IntVar(&o.MemoryMiB, "m", 2048, "memory of the guest in `MiB`")
-	flags.IntVar(&o.CPUs, "smp", 2, "CPUs of the guest")
+	flags.IntVar(&o.CPUs, "smp", 0, "CPUs of the guest (default 2, with -accel uml 1)")
 	flags.DurationVar(&o.Timeout, "timeout", 0, "of the whole run (default 20m)")
 	flags.BoolVar(&o.Verbose, "v", false, "show the kernel's console on standard error")
 	flags.Func("env", "`K=V` for the command's environment; repeatable", func(text string) error {

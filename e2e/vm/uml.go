@@ -1,0 +1,38 @@
+package vm
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+)
+
+// accelUML is no accelerator: the guest's kernel is itself a program of the host (User-mode Linux,
+// Documentation/virt/uml/user_mode_linux_howto_v2.rst). It computes at full speed; system calls, page faults and new processes cost several
+// times what they cost natively, where under emulation they cost twenty times as much.
+const accelUML = "uml"
+
+// umlLink is the link of the host that becomes the guest's. Its frames go through a packet socket: opening a tap device is a fault in Linux 7.2.
+const umlLink = "guest"
+
+// umlArgs builds the command line of such a kernel. Directory dir is its own, for as long as it runs.
+func umlArgs(o Options, dir string) []string {
+	return []string{
+		fmt.Sprintf("mem=%dM", o.MemoryMiB), "ncpus=" + strconv.Itoa(o.CPUs),
+		// Several CPUs need it, and it switches several times faster than by ptrace.
+		"seccomp=on",
+		fmt.Sprintf("initrd=/proc/self/fd/%d", fdInitrd), "rdinit=/init", "quiet", "dummy.numdummies=0", "panic=-1",
+		"uml_dir=" + filepath.Join(dir, "uml"), "umid=guest",
+		"con=null", fmt.Sprintf("con0=null,fd:%d", fdConsole),
+		"ssl=null", fmt.Sprintf("ssl0=null,fd:%d", fdOutput), fmt.Sprintf("ssl1=null,fd:%d", fdReport),
+		"vec0:transport=raw,ifname=" + umlLink + ",depth=128,gro=1",
+	}
+}
+
+// umlShare is the line of guestConfig for a directory that such a guest mounts from its host by itself.
+func umlShare(share Share) string {
+	access := "ro"
+	if share.Writable {
+		access = "rw"
+	}
+	return fmt.Sprintf("none hostfs %s,%s %s\n", access, share.Host, share.Guest)
+}

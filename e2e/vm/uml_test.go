@@ -1,0 +1,98 @@
+package vm
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestUMLArgs(t *testing.T) {
+	args := umlArgs(Options{MemoryMiB: 512, CPUs: 3}, "/tmp/own")
+	for _, want := range []string{
+		"mem=512M", "ncpus=3", "seccomp=on", "initrd=/proc/self/fd/3", "uml_dir=/tmp/own/uml", "con0=null,fd:4", "ssl0=null,fd:5", "ssl1=null,fd:6",
+		"panic=-1", "dummy.numdummies=0",
+	} {
+		if !slices.Contains(args, want) {
+			t.Errorf("%v lack %s", args, want)
+		}
+	}
+}
+
+func TestUMLConfigCanBeSourced(t *testing.T) {
+	config := guestConfig(Options{Accel: accelUML, Shares: []Share{{Host: "/a", Guest: "/src"}, {Host: "/b", Guest: "/run/out", Writable: true}}})
+	got := bash(t, config+`echo $MACHINE; while read -r tag type options directory; do [ -z "$tag" ] || echo "$type $options $directory"; done <<<"$SHARES"`)
+	if diff := cmp.Diff("uml\nhostfs ro,/a /src\nhostfs rw,/b /run/out\n", got); diff != "" {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+}
+
+func TestMirror(t *testing.T) {
+	for name, tt := range map[string]struct{ targets, want string }{
+		"Debian's own":  {"Others main http://others/\nDebian main http://mirror/security/\nDebian contrib http://mirror/c/\nDebian main http://mirror/debian/\n", "http://mirror/debian/"},
+		"somebody else": {"Ubuntu main http://mirror/ubuntu/\n\n", ""},
+		"nothing":       {"", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := mirrorOf(tt.targets); got != tt.want {
+				t.Errorf("mirror %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// source is a directory that looks like that of a kernel, and what make does in it: its olddefconfig drops a line.
+func source(t *testing.T, drops string) (dir string, run func(...string) (string, error)) {
+	t.Helper()
+	dir = t.TempDir()
+	clock := filepath.Join(dir, "arch/um/kernel/time.c")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(clock), 0o755), os.WriteFile(clock, []byte("/* time */\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(dir, ".config")
+	return dir, func(args ...string) (string, error) {
+		switch args[0] {
+		case "x86_64_defconfig":
+			return "", os.WriteFile(config, []byte("CONFIG_UML=y\n"), 0o644)
+		case "olddefconfig":
+			text, err := os.ReadFile(config)
+			return "", errors.Join(err, os.WriteFile(config, []byte(strings.ReplaceAll(string(text), drops+"\n", "")), 0o644))
+		case "kernelrelease":
+			return "9.9.9\n", nil
+		}
+		return "", errors.New("make what?")
+	}
+}
+
+func TestConfigureUML(t *testing.T) {
+	dir, run := source(t, "CONFIG_NOTHING=y")
+	release, err := configureUML(dir, run)
+	if release != "9.9.9" || err != nil {
+		t.Errorf("release %q, %v", release, err)
+	}
+	clock, err := os.ReadFile(filepath.Join(dir, "arch/um/kernel/time.c"))
+	if err != nil || string(clock) != "/* time */\n"+umlClock {
+		t.Errorf("the kernel's clock is\n%s%v", clock, err)
+	}
+	dir, run = source(t, "CONFIG_IP_VS=y")
+	if _, err = configureUML(dir, run); err == nil || !strings.Contains(err.Error(), "cannot be configured with CONFIG_IP_VS=y") {
+		t.Errorf("a kernel that will have no IPVS: %v, want it named", err)
+	}
+}
+
+func TestFindUMLUsesWhatIsThere(t *testing.T) {
+	cache := t.TempDir()
+	root := umlRoot(cache)
+	if err := errors.Join(os.MkdirAll(root, 0o755), os.WriteFile(filepath.Join(root, "release"), []byte("9.9.9\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	kernel, err := findUML(t.Context(), cache, newProgress(os.Stderr))
+	want := Kernel{Release: "9.9.9", Image: filepath.Join(root, "linux"), Modules: filepath.Join(root, "modules")}
+	if kernel != want || err != nil {
+		t.Errorf("found %+v, %v; want %+v", kernel, err, want)
+	}
+}
