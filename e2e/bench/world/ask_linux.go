@@ -11,20 +11,21 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
 )
 
-// pause is between two questions for an answer that is waited for, at first: the CPUs are the candidate's, and a question takes one of an
-// emulated machine for 2 ms. patience is for one question: a packet that is lost while rules change comes again after a second, which would
-// be taken for the candidate's.
+// How long the next question waits for an answer that is waited for: at first half as long again as a question takes, for the CPUs are the
+// candidate's, within these bounds. A question takes one of an emulated machine for 2 ms, others for less than half of one. patience is for one
+// question: a packet that is lost while rules change comes again after a second, which would be taken for the candidate's.
 const (
-	pause        = 3 * time.Millisecond
-	longestPause = 25 * time.Millisecond
-	patience     = 250 * time.Millisecond
+	shortestPause = 500 * time.Microsecond
+	pause         = 3 * time.Millisecond
+	longestPause  = 25 * time.Millisecond
+	patience      = 250 * time.Millisecond
 )
 
-// pauseAfter is how long the next question waits when an answer was waited for so long already. It grows, so that waiting does not make
-// itself longer, but an answer is seen late by a tenth at most, or by the first pause: when questions came every 3 ms, asking and answering took
-// more of an emulated machine under 50 changes a second than the candidate did.
-func pauseAfter(waited time.Duration) time.Duration {
-	return min(max(pause, waited/10), longestPause)
+// pauseAfter is how long the next question waits when the last one took so long, and an answer was waited for so long already. It grows, so that
+// waiting does not make itself longer, but an answer is seen late by a tenth at most, or by the first pause: when questions came every 3 ms, asking
+// and answering took more of an emulated machine under 50 changes a second than the candidate did.
+func pauseAfter(took, waited time.Duration) time.Duration {
+	return min(max(shortestPause, min(took*3/2, pause), waited/10), longestPause)
 }
 
 // ErrNotInTime says that the limit came before the answer.
@@ -58,6 +59,7 @@ const (
 type answer struct {
 	from netip.Addr
 	at   time.Time
+	took time.Duration
 	err  error
 }
 
@@ -74,8 +76,10 @@ func (w *World) Until(ctx context.Context, to netip.AddrPort, want netip.Addr, l
 		if open < askers {
 			open++
 			w.asking <- func() {
+				asked := time.Now()
 				from, err := w.Ask(ctx, to)
-				answers <- answer{from, time.Now(), err}
+				at := time.Now()
+				answers <- answer{from, at, at.Sub(asked), err}
 			}
 		}
 		select {
@@ -87,8 +91,8 @@ func (w *World) Until(ctx context.Context, to netip.AddrPort, want netip.Addr, l
 			if last = a.err; last == nil {
 				last = errOthers
 			}
-			time.Sleep(pauseAfter(time.Since(begun)))
-		case <-time.After(max(hedge, pauseAfter(time.Since(begun)))):
+			time.Sleep(pauseAfter(a.took, time.Since(begun)))
+		case <-time.After(max(hedge, pauseAfter(0, time.Since(begun)))):
 		}
 		if ctx.Err() != nil {
 			return time.Now(), ctx.Err()
@@ -110,8 +114,11 @@ func (w *World) All(ctx context.Context, to []netip.AddrPort, limit time.Duratio
 				if !at[i].IsZero() {
 					continue
 				}
-				if _, err := w.Ask(ctx, addr); err == nil {
-					at[i] = time.Now()
+				asked := time.Now()
+				_, err := w.Ask(ctx, addr)
+				answered := time.Now()
+				if err == nil {
+					at[i] = answered
 					open--
 				}
 				if err := errors.Join(ctx.Err(), done()); err != nil {
@@ -120,7 +127,7 @@ func (w *World) All(ctx context.Context, to []netip.AddrPort, limit time.Duratio
 				if time.Now().After(deadline) {
 					return nil
 				}
-				time.Sleep(pause)
+				time.Sleep(pauseAfter(answered.Sub(asked), 0))
 			}
 		}
 		return nil
