@@ -277,7 +277,23 @@ func (a *Agent) woken(since time.Time) {
 		return
 	}
 	a.debt.owe()
-	a.coalesce.armUnlessSet(a.pause(a.opts.Coalesce - time.Since(since)))
+	a.coalesce.armUnlessSet(a.pause(a.company() - time.Since(since)))
+}
+
+// A change after so long a rest is most likely alone: what comes with it, such as the
+// objects of one file or of one read from the API server, comes within a moment. The next
+// one waits for company, so a burst is two batches and not one.
+const (
+	aloneAfter = 100 * time.Millisecond
+	briefly    = time.Millisecond
+)
+
+// company is how long the first of several changes waits for the others.
+func (a *Agent) company() time.Duration {
+	if time.Since(a.took) < aloneAfter {
+		return a.opts.Coalesce
+	}
+	return min(briefly, a.opts.Coalesce)
 }
 
 // longestBreak bounds how long the loop rests after a batch.

@@ -357,7 +357,7 @@ func TestABurstIsOneBatch(t *testing.T) {
 		w.want(time.Second, "start", "load", "apply")
 		for _, name := range []string{"a", "b", "c"} {
 			w.SetService(service(name, "10.96.0.1"))
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond / 4)
 		}
 		w.want(time.Second, "apply")
 		s, err := w.loop.Status(w.Context())
@@ -403,6 +403,23 @@ func TestManyChangesAreFewBatches(t *testing.T) {
 		}
 		w.SetService(service("a", "10.96.9.1"))
 		w.want(agent.DefaultCoalesce+20*time.Millisecond, "apply")
+	})
+}
+
+// A change after a rest waits for what comes in the same moment, and no longer; what follows
+// on it waits for more company.
+func TestLoneChangeHardlyWaits(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		w.SetState(model.FromFile, source.Complete)
+		w.want(time.Second, "start", "load", "apply")
+		w.SetService(service("a", "10.96.0.1"))
+		time.Sleep(time.Millisecond / 2)
+		w.SetService(service("b", "10.96.0.2"))
+		w.want(time.Millisecond, "apply")
+		w.SetService(service("c", "10.96.0.3"))
+		w.want(agent.DefaultCoalesce - time.Millisecond)
+		w.SetService(service("d", "10.96.0.4"))
+		w.want(2*time.Millisecond, "apply")
 	})
 }
 
