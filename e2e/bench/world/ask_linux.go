@@ -51,9 +51,24 @@ func (w *World) Inside(f func() error) error { return w.Pod.Do(f) }
 // askers is how many questions of Until may be open at once. One that has no answer after hedge is joined by another, for a packet may have
 // been lost in the moment before the answer was to be had; patience ends it before all askers wait.
 const (
-	askers = 16
-	hedge  = patience / askers
+	askers       = 16
+	hedge        = patience / askers
+	firstHedge   = 2 * time.Millisecond
+	hedgeLonger  = 4 // times what a question took that was answered
+	hedgeGrowing = 2
 )
+
+// hedges says how long each next question waits for those that are open.
+type hedges time.Duration
+
+// answered begins again: the next question is worth another one when it takes much longer than that.
+func (h *hedges) answered(took time.Duration) { *h = hedges(max(firstHedge, hedgeLonger*took)) }
+
+func (h *hedges) next() time.Duration {
+	now := min(time.Duration(*h), hedge)
+	*h = hedges(now * hedgeGrowing)
+	return now
+}
 
 // answer is what became of a question.
 type answer struct {
@@ -70,7 +85,7 @@ func (w *World) Until(ctx context.Context, to netip.AddrPort, want netip.Addr, l
 	defer cancel() // of questions that are still open
 	answers := make(chan answer, askers)
 	last := errNobody
-	open := 0
+	open, patient := 0, hedges(hedge)
 	begun := time.Now()
 	for deadline := begun.Add(limit); ; {
 		if open < askers {
@@ -91,8 +106,9 @@ func (w *World) Until(ctx context.Context, to netip.AddrPort, want netip.Addr, l
 			if last = a.err; last == nil {
 				last = errOthers
 			}
+			patient.answered(a.took)
 			time.Sleep(pauseAfter(a.took, time.Since(begun)))
-		case <-time.After(max(hedge, pauseAfter(0, time.Since(begun)))):
+		case <-time.After(max(patient.next(), pauseAfter(0, time.Since(begun)))):
 		}
 		if ctx.Err() != nil {
 			return time.Now(), ctx.Err()

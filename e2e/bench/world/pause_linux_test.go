@@ -1,6 +1,7 @@
 package world
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -20,5 +21,27 @@ func TestPauseAfter(t *testing.T) {
 		if got := pauseAfter(tt.took, tt.waited); got != tt.want {
 			t.Errorf("a question that took %s, after %s: %s, want %s", tt.took, tt.waited, got, tt.want)
 		}
+	}
+}
+
+// TestHedges: a question that takes much longer than the last one is soon joined by another, and less soon by more.
+func TestHedges(t *testing.T) {
+	patient := hedges(hedge)
+	waits := func(n int) (out []time.Duration) {
+		for range n {
+			out = append(out, patient.next())
+		}
+		return out
+	}
+	if got := waits(2); got[0] != hedge || got[1] != hedge {
+		t.Errorf("before the first answer: %s, want %s", got, hedge)
+	}
+	patient.answered(400 * time.Microsecond)
+	if got, want := waits(5), []time.Duration{firstHedge, 2 * firstHedge, 4 * firstHedge, hedge, hedge}; !slices.Equal(got, want) {
+		t.Errorf("after an answer in 0.4 ms: %s, want %s", got, want)
+	}
+	patient.answered(patience)
+	if got := waits(1); got[0] != hedge {
+		t.Errorf("after an answer that was late: %s, want %s", got, hedge)
 	}
 }
