@@ -10,6 +10,7 @@
 # Groups: runner (the VM runner itself), rooms (each kernel room's contract on the real kernel), scenarios (the files of
 # e2e/scenarios with the real program), packet (client, node and backend namespaces, real packets), promotion (the same on a kernel
 # that gets IPVS later, the same in a container that may load none, and what sets the clock of the machine; each of them alone).
+# ACCEL=uml boots a newer kernel, which is a program, instead of the emulated one of the distribution: some minutes instead of many.
 # KUBE_IPVS_E2E_MINUTES is how long the packet group may take, 43 if not set. RACE=1 builds all of it with the race
 # detector: what it finds in a test or in an agent fails the test.
 set -euo pipefail
@@ -47,7 +48,7 @@ in_guest() {
 		mkdir -p bin/scrapes
 		record+=(-share "$PWD/bin/scrapes:/run/kube-ipvs/scrapes:rw" -env KUBE_IPVS_E2E_SCRAPES=/run/kube-ipvs/scrapes)
 	fi
-	bin/vmrun -auto -timeout "$timeout" "${copies[@]}" "${record[@]}" -share "$PWD:/run/kube-ipvs/src" \
+	bin/vmrun -auto -accel "${ACCEL:-auto}" -timeout "$timeout" "${copies[@]}" "${record[@]}" -share "$PWD:/run/kube-ipvs/src" \
 		-env KUBE_IPVS_BIN=/run/kube-ipvs/bin/kube-ipvs -env "KUBE_IPVS_E2E_MILLION=${KUBE_IPVS_E2E_MILLION:-}" \
 		-env "KUBE_IPVS_E2E_KILLS=${KUBE_IPVS_E2E_KILLS:-}" -env "KUBE_IPVS_E2E_SOAK=${KUBE_IPVS_E2E_SOAK:-}" -env "KUBE_IPVS_E2E_SERVICES=${KUBE_IPVS_E2E_SERVICES:-}" -- "$@" >"bin/vm-$group.log"
 }

@@ -26,15 +26,19 @@ func (c Config) filterRules(w ruleWriter) {
 // on service ports and to ping (decisions 9), everything else that is new is
 // refused. On INPUT a packet still carries the service address: IPVS takes it
 // later in that hook.
+//
+// Every packet to a Service comes by here, so what most of them match stands first,
+// and where a state decides too it is asked before a set is: that is one look at the
+// packet, and a set is a hash and a search.
 func (c Config) accessRules(w ruleWriter) {
 	ping, refuse := "-p icmp -m icmp --icmp-type 8 -j RETURN", "icmp-port-unreachable"
 	if w.family == model.IPv6 {
 		ping, refuse = "-p ipv6-icmp -m icmp6 --icmpv6-type 128 -j RETURN", "icmp6-port-unreachable"
 	}
 	lines := []string{
-		join(w.commented(setNoLocal, "dst,dst"), "-m conntrack --ctstate NEW -j DROP"),
-		w.matchSet(setLoadBalancer, "dst,dst") + " -j RETURN",
+		join("-m conntrack --ctstate NEW", w.commented(setNoLocal, "dst,dst"), "-j DROP"),
 		w.matchSet(setClusterIP, "dst,dst") + " -j RETURN",
+		w.matchSet(setLoadBalancer, "dst,dst") + " -j RETURN",
 		w.matchSet(setExternalIP, "dst,dst") + " -j RETURN",
 		w.matchSet(setExternalIPLocal, "dst,dst") + " -j RETURN",
 	}
@@ -52,8 +56,8 @@ func (c Config) accessRules(w ruleWriter) {
 	// A policy of DROP on INPUT is about the host's daemons, and Services go
 	// elsewhere. This stands last: rules of network policies come before.
 	w.chain("filter", chainAccept,
-		w.matchSet(setLoadBalancer, "dst,dst")+" -j ACCEPT",
 		w.matchSet(setClusterIP, "dst,dst")+" -j ACCEPT",
+		w.matchSet(setLoadBalancer, "dst,dst")+" -j ACCEPT",
 		w.matchSet(setExternalIP, "dst,dst")+" -j ACCEPT",
 		w.matchSet(setExternalIPLocal, "dst,dst")+" -j ACCEPT",
 		join("-m conntrack --ctstate DNAT", w.matchSet(setIPVSIPs, "dst"), "-j ACCEPT"),
@@ -70,12 +74,16 @@ func (c Config) accessRules(w ruleWriter) {
 //
 // The host dials a bound address from that very address, which says nothing of the
 // node: the set of source IPs has it where a range holds the node (OwnNode).
+//
+// What IPVS forwards passes here, too, on its way out: a packet of a connection that
+// is there is asked for its state, and for one set.
 func outputRules(w ruleWriter) {
 	w.chain("filter", chainOutFilter)
 	w.chain("mangle", chainOutFilter,
-		join(w.matchSet(setLoadBalancerFW, "dst,dst"), w.matchSet(setIPVSIPs, "src"), w.notInSet(setSourceIP, "dst,dst,src"), "-j DROP"),
-		join(outOfRange(w), "-j DROP"),
-		join(w.matchSet(setNoLocal, "dst,dst"), w.matchSet(setClusterIP, "dst,dst"), "-m conntrack --ctstate NEW -j DROP"),
-		join(w.commented(setDetourEnd, "dst,dst"), "-j DROP"), // not taken there, but dialled
+		join("-m conntrack --ctstate NEW", w.matchSet(setNoLocal, "dst,dst"), w.matchSet(setClusterIP, "dst,dst"), "-j DROP"),
+		join("-m conntrack ! --ctstate RELATED,ESTABLISHED", w.commented(setDetourEnd, "dst,dst"), "-j DROP"), // not taken there, but dialled
+		join(w.notInSet(setLoadBalancerFW, "dst,dst"), "-j RETURN"),
+		join(w.matchSet(setIPVSIPs, "src"), w.notInSet(setSourceIP, "dst,dst,src"), "-j DROP"),
+		join(w.notInSet(setSourceCIDR, "dst,dst,src"), w.notInSet(setSourceIP, "dst,dst,src"), "-j DROP"),
 	)
 }
