@@ -54,6 +54,7 @@ It needs root, and the programs that go run ./e2e/kube/build makes.
 Examples:
   bench -kube-ipvs bin/kube-ipvs -kube-proxy ~/.cache/kube-ipvs/controlplane-*/kube-proxy -out bin/bench
   bench -n 100 -candidates kube-proxy-iptables -parts start,endpoint -samples 20 -kube-proxy /usr/bin/kube-proxy
+  bench -n 5000 -parts-of kube-proxy-nftables=start,endpoint -kube-ipvs bin/kube-ipvs -kube-proxy /usr/bin/kube-proxy
   bench -candidates kube-ipvs -candidate 'mine=/opt/mine --kubeconfig {kubeconfig} --node {node}' -kube-ipvs bin/kube-ipvs
 
 In a command line {kubeconfig}, {node}, {dir} (empty, to write to), {config-ipvs}, {config-iptables} and {config-nftables} (files for
@@ -86,6 +87,17 @@ func parse(args []string, out io.Writer) (drive.Options, error) {
 		return err
 	})
 	flags.StringVar(&parts, "parts", strings.Join(drive.Parts(), ","), "what is measured, of these and "+drive.Soaking+"; a start is always made")
+	flags.Func("parts-of", "other parts for one candidate, as `NAME=PARTS`; repeatable", func(text string) error {
+		name, list, found := strings.Cut(text, "=")
+		if !found {
+			return fmt.Errorf("%q: want NAME=PARTS", text)
+		}
+		if o.PartsOf == nil {
+			o.PartsOf = map[string][]string{}
+		}
+		o.PartsOf[name] = words(list)
+		return nil
+	})
 	flags.IntVar(&o.Samples, "samples", 50, "of each kind of change, when all is quiet")
 	flags.DurationVar(&o.Limit, "limit", 20*time.Minute, "for each answer that is waited for, and for each part")
 	flags.DurationVar(&o.Churn, "churn", time.Minute, "how long endpoints change all the time")

@@ -14,7 +14,9 @@ type Options struct {
 	Endpoints  int // of each Service
 	Candidates []Candidate
 	Parts      []string // of Parts; a start is always made
-	Samples    int      // of each kind of change, when the candidate is quiet
+	// PartsOf are those of candidates by name that have parts of their own.
+	PartsOf map[string][]string
+	Samples int // of each kind of change, when the candidate is quiet
 	// Limit is for each answer that is waited for, and for each part as a whole.
 	Limit time.Duration
 	// Churn is how long endpoints change at Rate a second.
@@ -64,7 +66,13 @@ func (o *Options) Validate() error {
 		}
 		seen[c.Name] = true
 	}
-	for _, p := range o.Parts {
+	parts := o.Parts
+	for name, own := range o.PartsOf {
+		if parts = append(slices.Clip(parts), own...); !seen[name] {
+			wrong("parts of %s: it is no candidate", name)
+		}
+	}
+	for _, p := range parts {
 		if !slices.Contains(Parts(), p) && p != Soaking {
 			wrong("part %q: want some of %v, %s", p, Parts(), Soaking)
 		}
@@ -72,13 +80,22 @@ func (o *Options) Validate() error {
 	if o.Samples < 1 || o.Rate < 1 {
 		wrong("%d samples, %d changes a second: want at least 1", o.Samples, o.Rate)
 	}
-	if o.wants(Soaking) && (o.SoakChanges < 1 || o.SoakRate < 1 || o.Soak <= 0) {
+	if slices.Contains(parts, Soaking) && (o.SoakChanges < 1 || o.SoakRate < 1 || o.Soak <= 0) {
 		wrong("soak: %d changes, %d a second for %s: want more than 0", o.SoakChanges, o.SoakRate, o.Soak)
 	}
 	if o.Limit <= 0 || o.Churn <= 0 || o.Drift <= 0 {
 		wrong("limit %s, churn %s, drift %s: want more than 0", o.Limit, o.Churn, o.Drift)
 	}
 	return errors.Join(errs...)
+}
+
+// of are the options for one candidate.
+func (o *Options) of(c Candidate) Options {
+	own := *o
+	if parts, ok := o.PartsOf[c.Name]; ok {
+		own.Parts = parts
+	}
+	return own
 }
 
 func (o *Options) wants(part string) bool { return slices.Contains(o.Parts, part) }

@@ -39,7 +39,7 @@ func Run(ctx context.Context, o Options) error {
 		}
 		o.say("%d Services with %d endpoints each are in the API", n, o.Endpoints)
 		for _, c := range o.Candidates {
-			err := measure(ctx, o, api, m, n, c)
+			err := measure(ctx, o.of(c), api, m, n, c)
 			if err = errors.Join(err, ctx.Err()); ctx.Err() != nil {
 				return err
 			}
