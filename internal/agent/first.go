@@ -21,12 +21,21 @@ const (
 	// costs something by itself, and lastPart at most: that bounds how long the API server's
 	// own Service waits that comes while another part is written.
 	firstPart, partGrowth, lastPart = 16, 4, 512
-	// earlyPause is how long arrivals are gathered while the sources are still asked.
-	earlyPause = 50 * time.Millisecond
+	// earlyPause is how long arrivals are gathered while the sources are still asked, and
+	// firstPause how long they are for the first part, which a few of them fill.
+	earlyPause, firstPause = 50 * time.Millisecond, 10 * time.Millisecond
 )
 
 // portion is how many Services the next part has.
 type portion struct{ grown int }
+
+// pause is how long arrivals are gathered for it.
+func (p *portion) pause() time.Duration {
+	if p.grown == 0 {
+		return firstPause
+	}
+	return earlyPause
+}
 
 func (p *portion) size() int { return max(p.grown, firstPart) }
 func (p *portion) grow()     { p.grown = min(p.size()*partGrowth, lastPart) }
@@ -44,7 +53,9 @@ func (a *Agent) takeEarly(ctx context.Context) {
 	concerned, _ := a.adopt()
 	if inputs := merged(concerned, batch.Services); len(inputs) > 0 {
 		a.serve(ctx, inputs)
-		a.part.grow()
+		if len(inputs) >= firstPart/2 { // the API server's own Service comes by itself
+			a.part.grow()
+		}
 		a.prepared = time.Now()
 	}
 	if more {
