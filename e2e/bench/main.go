@@ -87,16 +87,19 @@ func parse(args []string, out io.Writer) (drive.Options, error) {
 		return err
 	})
 	flags.StringVar(&parts, "parts", strings.Join(drive.Parts(), ","), "what is measured, of these and "+drive.Soaking+"; a start is always made")
+	o.PartsOf, o.SamplesOf = map[string][]string{}, map[string]int{}
 	flags.Func("parts-of", "other parts for one candidate, as `NAME=PARTS`; repeatable", func(text string) error {
 		name, list, found := strings.Cut(text, "=")
 		if !found {
 			return fmt.Errorf("%q: want NAME=PARTS", text)
 		}
-		if o.PartsOf == nil {
-			o.PartsOf = map[string][]string{}
-		}
 		o.PartsOf[name] = words(list)
 		return nil
+	})
+	flags.Func("samples-of", "another number of samples for one candidate, as `NAME=N`; repeatable", func(text string) (err error) {
+		name, number, _ := strings.Cut(text, "=")
+		o.SamplesOf[name], err = strconv.Atoi(number)
+		return err
 	})
 	flags.IntVar(&o.Samples, "samples", 50, "of each kind of change, when all is quiet")
 	flags.DurationVar(&o.Limit, "limit", 20*time.Minute, "for each answer that is waited for, and for each part")

@@ -14,14 +14,14 @@ import (
 
 func TestFlags(t *testing.T) {
 	var out strings.Builder
-	o, err := parse([]string{"-n", "10, 20", "-candidates", "kube-proxy-ipvs", "-candidate", "mine=/opt/mine {kubeconfig}", "-parts", "start,roll", "-parts-of", "mine=start", "-samples", "7"}, &out)
+	o, err := parse([]string{"-n", "10, 20", "-candidates", "kube-proxy-ipvs", "-candidate", "mine=/opt/mine {kubeconfig}", "-parts", "start,roll", "-parts-of", "mine=start", "-samples", "7", "-samples-of", "mine=3"}, &out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(o.Services, []int{10, 20}) || len(o.Candidates) != 2 || o.Candidates[1].Command != "/opt/mine {kubeconfig}" || !slices.Equal(o.Parts, []string{"start", "roll"}) || !slices.Equal(o.PartsOf["mine"], []string{"start"}) || o.Samples != 7 {
+	if !slices.Equal(o.Services, []int{10, 20}) || len(o.Candidates) != 2 || o.Candidates[1].Command != "/opt/mine {kubeconfig}" || !slices.Equal(o.Parts, []string{"start", "roll"}) || !slices.Equal(o.PartsOf["mine"], []string{"start"}) || o.Samples != 7 || o.SamplesOf["mine"] != 3 {
 		t.Errorf("options are %+v", o)
 	}
-	for _, args := range [][]string{{"-n", "20,10"}, {"-n", "x"}, {"-candidates", "nobody"}, {"-candidates", ""}, {"-parts", "end"}, {"-parts-of", "start"}, {"-parts-of", "nobody=start"}, {"-parts-of", "kube-ipvs=end"}, {"more"}, {"-candidate", "x"}} {
+	for _, args := range [][]string{{"-n", "20,10"}, {"-n", "x"}, {"-candidates", "nobody"}, {"-candidates", ""}, {"-parts", "end"}, {"-parts-of", "start"}, {"-samples-of", "kube-ipvs"}, {"-samples-of", "kube-ipvs=0"}, {"-samples-of", "nobody=3"}, {"-parts-of", "nobody=start"}, {"-parts-of", "kube-ipvs=end"}, {"more"}, {"-candidate", "x"}} {
 		if _, err := parse(args, &out); err == nil {
 			t.Errorf("%v is no error", args)
 		}

@@ -14,9 +14,10 @@ type Options struct {
 	Endpoints  int // of each Service
 	Candidates []Candidate
 	Parts      []string // of Parts; a start is always made
-	// PartsOf are those of candidates by name that have parts of their own.
-	PartsOf map[string][]string
-	Samples int // of each kind of change, when the candidate is quiet
+	// PartsOf and SamplesOf are for candidates by name that have their own.
+	PartsOf   map[string][]string
+	SamplesOf map[string]int
+	Samples   int // of each kind of change, when the candidate is quiet
 	// Limit is for each answer that is waited for, and for each part as a whole.
 	Limit time.Duration
 	// Churn is how long endpoints change at Rate a second.
@@ -77,6 +78,11 @@ func (o *Options) Validate() error {
 			wrong("part %q: want some of %v, %s", p, Parts(), Soaking)
 		}
 	}
+	for name, samples := range o.SamplesOf {
+		if !seen[name] || samples < 1 {
+			wrong("%d samples of %s: want at least 1, of a candidate", samples, name)
+		}
+	}
 	if o.Samples < 1 || o.Rate < 1 {
 		wrong("%d samples, %d changes a second: want at least 1", o.Samples, o.Rate)
 	}
@@ -94,6 +100,9 @@ func (o *Options) of(c Candidate) Options {
 	own := *o
 	if parts, ok := o.PartsOf[c.Name]; ok {
 		own.Parts = parts
+	}
+	if samples, ok := o.SamplesOf[c.Name]; ok {
+		own.Samples = samples
 	}
 	return own
 }
