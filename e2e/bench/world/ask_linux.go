@@ -86,6 +86,9 @@ func (w *World) Until(ctx context.Context, to netip.AddrPort, want netip.Addr, l
 	answers := make(chan answer, askers)
 	last := errNobody
 	open, patient := 0, hedges(hedge)
+	if took := w.took.Load(); took > 0 {
+		patient.answered(time.Duration(took))
+	}
 	begun := time.Now()
 	for deadline := begun.Add(limit); ; {
 		if open < askers {
@@ -101,12 +104,14 @@ func (w *World) Until(ctx context.Context, to netip.AddrPort, want netip.Addr, l
 		case a := <-answers:
 			open--
 			if a.err == nil && (!want.IsValid() || a.from == want) {
+				w.took.Store(int64(a.took))
 				return a.at, nil
 			}
 			if last = a.err; last == nil {
 				last = errOthers
 			}
 			patient.answered(a.took)
+			w.took.Store(int64(a.took))
 			time.Sleep(pauseAfter(a.took, time.Since(begun)))
 		case <-time.After(max(patient.next(), pauseAfter(0, time.Since(begun)))):
 		}

@@ -16,6 +16,7 @@ import (
 type World struct {
 	Node, Pod, farm *Space
 	asked           atomic.Uint32 // sources that were given out
+	took            atomic.Int64  // the last question that was answered, in nanoseconds
 	asking          chan func()   // to be called inside of the pod, by one of the askers
 
 	stop    context.CancelFunc
