@@ -23,10 +23,19 @@ const (
 // errNoBoot says that the guest's init never reported in, so the command has not started.
 var errNoBoot = errors.New("the guest did not boot")
 
-// Prepare fetches a kernel and builds the root file system, both into the cache, without running anything.
-func Prepare(ctx context.Context, log io.Writer) (err error) {
-	_, _, err = prepare(ctx, findKernel, newProgress(log))
+// Prepare fetches or builds the kernel that the options ask for, and the root file system, both into the cache, without running anything.
+func Prepare(ctx context.Context, o Options) (err error) {
+	o.Defaults()
+	_, _, err = prepare(ctx, o.finder(), newProgress(o.Log))
 	return err
+}
+
+// finder finds the kernel that the options ask for.
+func (o *Options) finder() kernelFinder {
+	if o.Accel == accelUML {
+		return findUML
+	}
+	return findKernel
 }
 
 func prepare(ctx context.Context, find kernelFinder, log *progress) (Kernel, string, error) {
@@ -81,11 +90,7 @@ func Run(ctx context.Context, o Options) (int, error) {
 		return StatusBroken, err
 	}
 	log := newProgress(o.Log)
-	find := findKernel
-	if o.Accel == accelUML {
-		find = findUML
-	}
-	kernel, image, err := prepare(ctx, find, log)
+	kernel, image, err := prepare(ctx, o.finder(), log)
 	if err != nil {
 		return StatusBroken, err
 	}

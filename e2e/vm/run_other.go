@@ -5,14 +5,13 @@ package vm
 import (
 	"context"
 	"errors"
-	"io"
 )
 
 // errUnsupported is the answer of everything that needs Linux namespaces, anonymous memory or a Linux host's tools.
 var errUnsupported = errors.New("running kernels is unsupported on this OS: Linux is needed")
 
 // Prepare is unsupported on this OS.
-func Prepare(context.Context, io.Writer) error { return errUnsupported }
+func Prepare(context.Context, Options) error { return errUnsupported }
 
 // Run is unsupported on this OS.
 func Run(context.Context, Options) (int, error) { return StatusBroken, errUnsupported }

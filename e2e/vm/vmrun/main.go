@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string) int {
 func (t task) do(ctx context.Context, o vm.Options) int {
 	switch {
 	case t.prepare:
-		return report(0, vm.Prepare(ctx, os.Stderr))
+		return report(0, vm.Prepare(ctx, o))
 	case t.where:
 		where, reason := vm.Locate(ctx, cmp.Or(o.Need, vm.NeedIPVS))
 		if reason != nil {
