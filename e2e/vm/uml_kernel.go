@@ -150,7 +150,7 @@ func fetchUML(ctx context.Context, dir string, log *progress) (source string, er
 	if err := os.MkdirAll(filepath.Join(lists, "partial"), 0o755); err != nil {
 		return "", err
 	}
-	sources := filepath.Join(lists, "sources.list")
+	sources := filepath.Join(dir, "sources.list") // not among the lists, where apt-get removes what it does not know
 	if err := os.WriteFile(sources, []byte("deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] "+mirror+" "+umlSuite+" main\n"), 0o644); err != nil {
 		return "", err
 	}
