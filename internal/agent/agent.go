@@ -295,14 +295,14 @@ func (a *Agent) woken(since time.Time) {
 // already. What comes later waits for company, so a burst is two batches and not one.
 const (
 	aloneAfter  = 100 * time.Millisecond
-	gatherTime  = 250 * time.Microsecond
-	gatherTurns = 1 << 12
+	gatherTurns = 32
 )
 
-// gather lets others run, who are at handing over what has come, for a moment that is too
-// short for a timer: when nothing else runs those of Go take a millisecond at least.
+// gather lets others run, who are at handing over what has come: several turns, as it goes
+// from hand to hand. No timer is as short as that; when nothing else runs those of Go take a
+// millisecond at least.
 func gather() {
-	for start, turns := time.Now(), 0; turns < gatherTurns && time.Since(start) < gatherTime; turns++ {
+	for range gatherTurns {
 		runtime.Gosched()
 	}
 }
