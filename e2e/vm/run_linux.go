@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -150,4 +151,10 @@ func boot(ctx context.Context, o Options, kernel Kernel, initrd *os.File, try at
 // dieWithRunner makes the kernel end a child when the thread that started it ends, which covers a runner killed outright.
 func dieWithRunner() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+}
+
+// endTogether makes the end of a context end what a helper has started, too: a build is many processes.
+func endTogether(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 }

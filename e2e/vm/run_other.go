@@ -5,6 +5,7 @@ package vm
 import (
 	"context"
 	"errors"
+	"os/exec"
 )
 
 // errUnsupported is the answer of everything that needs Linux namespaces, anonymous memory or a Linux host's tools.
@@ -24,3 +25,5 @@ func HostCan(context.Context, Need) error { return errUnsupported }
 
 // HostCanIPVS is unsupported on this OS.
 func HostCanIPVS(context.Context) error { return errUnsupported }
+
+func endTogether(*exec.Cmd) {}

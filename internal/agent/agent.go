@@ -296,13 +296,20 @@ func (a *Agent) woken(since time.Time) {
 const (
 	aloneAfter  = 100 * time.Millisecond
 	gatherTurns = 32
+	gatherTime  = 250 * time.Microsecond
 )
 
 // gather lets others run, who are at handing over what has come: several turns, as it goes
-// from hand to hand. No timer is as short as that; when nothing else runs those of Go take a
-// millisecond at least.
+// from hand to hand, and where they run beside the loop for some time. No timer is as short
+// as that; when nothing else runs those of Go take a millisecond at least.
 func gather() {
 	for range gatherTurns {
+		runtime.Gosched()
+	}
+	if runtime.GOMAXPROCS(0) == 1 {
+		return
+	}
+	for start, turns := time.Now(), 0; time.Since(start) < gatherTime && turns < gatherTurns<<7; turns++ {
 		runtime.Gosched()
 	}
 }

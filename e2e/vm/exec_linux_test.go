@@ -1,0 +1,49 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestHelpersEndTogether: who gives up a build does not leave its compilers running.
+func TestHelpersEndTogether(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	dir := t.TempDir()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := output(ctx, dir, "sh", "-c", "sleep 60 & echo $! >child.new; mv child.new child; wait")
+		ended <- err
+	}()
+	var child int
+	for child == 0 {
+		text, err := os.ReadFile(filepath.Join(dir, "child"))
+		if err == nil {
+			child, err = strconv.Atoi(strings.TrimSpace(string(text)))
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("a helper that was given up has succeeded")
+	}
+	gone := func() bool { // or nobody has waited for it yet
+		text, err := os.ReadFile("/proc/" + strconv.Itoa(child) + "/stat")
+		return err != nil || strings.Contains(string(text), ") Z ")
+	}
+	for deadline := time.Now().Add(10 * time.Second); !gone(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			_ = syscall.Kill(child, syscall.SIGKILL)
+			t.Fatal("its own helper goes on")
+		}
+	}
+}
