@@ -93,20 +93,7 @@ func parse(args []string, out io.Writer) (drive.Options, error) {
 		return err
 	})
 	flags.StringVar(&parts, "parts", strings.Join(drive.Parts(), ","), "what is measured, of these and "+drive.Soaking+"; a start is always made")
-	o.PartsOf, o.SamplesOf = map[string][]string{}, map[string]int{}
-	flags.Func("parts-of", "other parts for one candidate, as `NAME=PARTS`; repeatable", func(text string) error {
-		name, list, found := strings.Cut(text, "=")
-		if !found {
-			return fmt.Errorf("%q: want NAME=PARTS", text)
-		}
-		o.PartsOf[name] = words(list)
-		return nil
-	})
-	flags.Func("samples-of", "another number of samples for one candidate, as `NAME=N`; repeatable", func(text string) (err error) {
-		name, number, _ := strings.Cut(text, "=")
-		o.SamplesOf[name], err = strconv.Atoi(number)
-		return err
-	})
+	bindOwn(flags, &o)
 	flags.IntVar(&o.Samples, "samples", 50, "of each kind of change, when all is quiet")
 	flags.DurationVar(&o.Limit, "limit", 20*time.Minute, "for each answer that is waited for, and for each part")
 	flags.DurationVar(&o.Churn, "churn", time.Minute, "how long endpoints change all the time")
@@ -136,6 +123,24 @@ func parse(args []string, out io.Writer) (drive.Options, error) {
 	}
 	o.Candidates, o.Parts = append(chosen, others...), words(parts)
 	return o, o.Validate()
+}
+
+// bindOwn declares the flags of what a candidate has for itself.
+func bindOwn(flags *flag.FlagSet, o *drive.Options) {
+	o.PartsOf, o.SamplesOf = map[string][]string{}, map[string]int{}
+	flags.Func("parts-of", "other parts for one candidate, as `NAME=PARTS`; repeatable", func(text string) error {
+		name, list, found := strings.Cut(text, "=")
+		if !found {
+			return fmt.Errorf("%q: want NAME=PARTS", text)
+		}
+		o.PartsOf[name] = words(list)
+		return nil
+	})
+	flags.Func("samples-of", "another number of samples for one candidate, as `NAME=N`; repeatable", func(text string) (err error) {
+		name, number, _ := strings.Cut(text, "=")
+		o.SamplesOf[name], err = strconv.Atoi(number)
+		return err
+	})
 }
 
 func words(list string) []string {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 )
@@ -67,20 +68,11 @@ func (o *Options) Validate() error {
 		}
 		seen[c.Name] = true
 	}
-	parts := o.Parts
-	for name, own := range o.PartsOf {
-		if parts = append(slices.Clip(parts), own...); !seen[name] {
-			wrong("parts of %s: it is no candidate", name)
-		}
-	}
+	errs = append(errs, o.validateOwn(seen))
+	parts := slices.Concat(append(slices.Collect(maps.Values(o.PartsOf)), o.Parts)...)
 	for _, p := range parts {
 		if !slices.Contains(Parts(), p) && p != Soaking {
 			wrong("part %q: want some of %v, %s", p, Parts(), Soaking)
-		}
-	}
-	for name, samples := range o.SamplesOf {
-		if !seen[name] || samples < 1 {
-			wrong("%d samples of %s: want at least 1, of a candidate", samples, name)
 		}
 	}
 	if o.Samples < 1 || o.Rate < 1 {
@@ -91,6 +83,22 @@ func (o *Options) Validate() error {
 	}
 	if o.Limit <= 0 || o.Churn <= 0 || o.Drift <= 0 {
 		wrong("limit %s, churn %s, drift %s: want more than 0", o.Limit, o.Churn, o.Drift)
+	}
+	return errors.Join(errs...)
+}
+
+// validateOwn reports what somebody has for himself who is no candidate.
+func (o *Options) validateOwn(candidates map[string]bool) error {
+	var errs []error
+	for name := range o.PartsOf {
+		if !candidates[name] {
+			errs = append(errs, fmt.Errorf("parts of %s: it is no candidate", name))
+		}
+	}
+	for name, samples := range o.SamplesOf {
+		if !candidates[name] || samples < 1 {
+			errs = append(errs, fmt.Errorf("%d samples of %s: want at least 1, of a candidate", samples, name))
+		}
 	}
 	return errors.Join(errs...)
 }
