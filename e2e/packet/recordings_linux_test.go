@@ -14,6 +14,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
 	"github.com/kube-ipvs/kube-ipvs/e2e/load"
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 )
 
 // recordings is where what the verbs print is kept, for readers. KUBE_IPVS_E2E_RECORD is a directory to write them to instead of
@@ -90,6 +91,8 @@ func TestRecordings(t *testing.T) {
 	until(t, busy, "connections held open", func(r load.Report) bool { return r.Long.Alive == 6 })
 	shop[0].backends[0].terminating = true // the first pod drains
 	n.edit(t, func() { n.write(t, shop[0]) })
+	// What has no connection is gone at the next turn of counting them, up to six seconds later.
+	n.settle(t, "let go of what nobody uses", func(s agent.Status) bool { return s.Draining == 1 })
 	next := n.grown(t, shop)
 	for _, r := range recorded {
 		t.Run(r.name, func(t *testing.T) {
