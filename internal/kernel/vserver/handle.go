@@ -95,9 +95,12 @@ type opener interface {
 	io.Closer
 }
 
-// receiveSize holds the largest datagram of a dump: the kernel fills 32 KiB
-// whatever it is offered.
-const receiveSize = 64 << 10
+// largestDatagram is what the kernel fills in a dump at most, whatever it is offered, and
+// receiveSize is that many times over: small answers are fetched by one call.
+const (
+	largestDatagram = 32 << 10
+	receiveSize     = 2 * largestDatagram
+)
 
 // newHandle opens the first socket and finds the kernel's IPVS family.
 func newHandle(log *zap.Logger, opts Options, o opener) (*Handle, error) {
@@ -171,25 +174,53 @@ func (h *Handle) call(ctx context.Context, use func(wire) (int, error)) (int, er
 // transact sends the messages in h.out and hands the answers to visit until it
 // is done. Messages that do not answer sequence numbers from first on are left
 // out. The kernel has worked through the whole buffer when the send returns, so
-// the first answer is fetched in the same call.
+// the answers are fetched in the same call.
 func (h *Handle) transact(ctx context.Context, messages int, first uint32, visit visitor) error {
 	h.count.Sends++
 	h.count.Messages += uint64(messages)
-	out, in := h.out, h.in
+	out, in, last := h.out, h.in, h.seq
 	n, err := h.call(ctx, func(w wire) (int, error) {
 		if err := w.Send(out); err != nil {
 			return 0, err
 		}
-		return w.Receive(in)
+		return receive(w, in, last)
 	})
 	for err == nil {
 		var done bool
 		if done, err = h.digest(in[:n], first, visit); done || err != nil {
 			return err
 		}
-		n, err = h.call(ctx, func(w wire) (int, error) { return w.Receive(in) })
+		n, err = h.call(ctx, func(w wire) (int, error) { return receive(w, in, last) })
 	}
 	return fmt.Errorf("exchange %d messages: %w", messages, err)
+}
+
+// receive takes datagrams until one ends the answer to the message of the given number, as
+// long as there is room for another one. Each is a system call; the goroutine and the clock
+// of a call under a deadline cost several of them.
+func receive(w wire, in []byte, last uint32) (n int, err error) {
+	for {
+		got, err := w.Receive(in[n:])
+		if err != nil {
+			return 0, err
+		}
+		if ends(in[n:n+got], last) || len(in)-n-got < largestDatagram {
+			return n + got, nil
+		}
+		n += align4(got)
+	}
+}
+
+// ends tells whether the verdict of that message is in a datagram, or what cannot be read.
+func ends(datagram []byte, last uint32) bool {
+	for len(datagram) > 0 {
+		m, rest, err := nextMessage(datagram)
+		if err != nil || m.seq == last && (m.kind == nlError || m.kind == nlDone) {
+			return true
+		}
+		datagram = rest
+	}
+	return false
 }
 
 // visitor takes the answers one by one and says which is the last.
