@@ -71,8 +71,9 @@ func defaultBackend(ctx context.Context, opts Options) (Backend, error) {
 	return "", fmt.Errorf("choose iptables backend: no iptables tools found: %w", ErrUnsupported)
 }
 
-// probeFamily finds the tools of a family and tries them once.
-func probeFamily(ctx context.Context, opts Options, f Family, b Backend) (tools, error) {
+// probeFamily finds the tools of a family and tries them once, unless what was seen says
+// that they work.
+func probeFamily(ctx context.Context, opts Options, f Family, b Backend, seen content) (tools, error) {
 	if f == IPv6 {
 		if err := ipv6Usable(opts); err != nil {
 			return tools{}, err
@@ -81,6 +82,9 @@ func probeFamily(ctx context.Context, opts Options, f Family, b Backend) (tools,
 	t, err := findTools(ctx, opts.Timeout, f, b)
 	if err != nil {
 		return tools{}, err
+	}
+	if b == NFT && seen.opened(f) {
+		return t, nil
 	}
 	// Listing a built-in chain makes the tool open its table, which an
 	// absent kernel side refuses; iptables-save would print nothing instead.
@@ -91,11 +95,11 @@ func probeFamily(ctx context.Context, opts Options, f Family, b Backend) (tools,
 }
 
 // usable leaves out the families this node lacks, saying so once each.
-func usable(ctx context.Context, log *zap.Logger, opts Options, b Backend) (map[Family]tools, error) {
+func usable(ctx context.Context, log *zap.Logger, opts Options, b Backend, seen content) (map[Family]tools, error) {
 	found := map[Family]tools{}
 	var errs []error
 	for _, f := range opts.Families {
-		t, err := probeFamily(ctx, opts, f, b)
+		t, err := probeFamily(ctx, opts, f, b, seen)
 		switch {
 		case err == nil:
 			found[f] = t

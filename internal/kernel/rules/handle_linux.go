@@ -48,7 +48,7 @@ func New(log *zap.Logger, opts Options) (*Handle, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := usable(ctx, log, opts, b)
+	found, err := usable(ctx, log, opts, b, seen)
 	if err != nil {
 		return nil, err
 	}

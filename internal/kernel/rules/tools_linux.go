@@ -87,6 +87,13 @@ type content struct {
 	generation uint64
 }
 
+// opened tells whether listing a family opened the tables of nft: its tools fail where the
+// kernel has none, and say in place of the rules which table is not theirs to change.
+func (c content) opened(f Family) bool {
+	listed, ok := c.saved[f]
+	return ok && !bytes.Contains(listed, []byte("incompatible"))
+}
+
 // better: Kubernetes' own chains decide (the kubelet leaves
 // KUBE-IPTABLES-HINT in mangle for this purpose), then the number of rules.
 func (c content) better(o content) bool {
