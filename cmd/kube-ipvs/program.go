@@ -82,7 +82,7 @@ func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel
 		Log: log, Catalog: p.known, Mode: first, NodeName: c.NodeName, Observer: cycled{p.metrics, &p.rush}, Herald: tell,
 		Compiler: compilerFor(p.live.now, p.served), Concerns: concernsFor(p.live.now, p.served),
 		Host: k.link, NodePorts: nodePortsFor(p.live.now), Health: p.health, TryScheduler: p.tryScheduler, TryGUE: p.tryGUE, LocalPod: localPodFor(p.live.now), Periods: periods(c),
-		Prepared: follow.prepared, Ready: p.rush.start,
+		OneProcessor: runtime.NumCPU() == 1, Prepared: follow.prepared, Ready: p.rush.start,
 	})
 	p.measure()
 	return p

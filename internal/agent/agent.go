@@ -22,6 +22,7 @@ type Catalog interface {
 	Synced() bool
 	Take() catalog.Batch
 	TakeSome(limit int, first func(*model.Service) bool) (b catalog.Batch, more bool)
+	Hold(few int, limit time.Duration) (release func())
 	Matching(concerned func(*model.Service, []*model.Slice) bool) []catalog.Input
 }
 
@@ -70,6 +71,9 @@ type Options struct {
 	Observer Observer
 	// Herald is told what the owners of Services should know; nil is nobody.
 	Herald Herald
+
+	// OneProcessor: what else runs in this process does so at the cost of the loop.
+	OneProcessor bool
 
 	// Prepared is called once, when what can be done before there are Services is done;
 	// nil is nobody.
@@ -295,13 +299,16 @@ func (a *Agent) woken(since time.Time) {
 // already. What comes later waits for company, so a burst is two batches and not one.
 const (
 	aloneAfter  = 100 * time.Millisecond
-	gatherTurns = 32
-	gatherTime  = 250 * time.Microsecond
+	gatherTurns = 4
+	gatherTime  = 100 * time.Microsecond
+	gatherMost  = 4096
 )
 
-// gather lets others run, who are at handing over what has come: several turns, as it goes
-// from hand to hand, and where they run beside the loop for some time. No timer is as short
-// as that; when nothing else runs those of Go take a millisecond at least.
+// gather lets others run, who are at handing over what has come from hand to hand. With one
+// processor a turn is over when all of them wait again, and what they woke: some turns are
+// enough, of which each reads the clock. Where they run beside the loop it takes turns for
+// some time. No timer is as short as that; when nothing else runs those of Go take a
+// millisecond at least.
 func gather() {
 	for range gatherTurns {
 		runtime.Gosched()
@@ -309,7 +316,7 @@ func gather() {
 	if runtime.GOMAXPROCS(0) == 1 {
 		return
 	}
-	for start, turns := time.Now(), 0; time.Since(start) < gatherTime && turns < gatherTurns<<7; turns++ {
+	for start, turns := time.Now(), gatherTurns; time.Since(start) < gatherTime && turns < gatherMost; turns++ {
 		runtime.Gosched()
 	}
 }

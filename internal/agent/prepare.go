@@ -22,6 +22,7 @@ func (a *Agent) prepare(ctx context.Context) {
 	if !a.opts.Mode.Founds() {
 		return
 	}
+	defer a.holdSources()()
 	start := time.Now()
 	err := a.prepareHost(ctx)
 	if err == nil {

@@ -3,6 +3,7 @@ package catalog
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -17,6 +18,7 @@ type Catalog struct {
 	log  *zap.Logger
 	self string
 	wake chan time.Time
+	gate atomic.Pointer[gate] // nil while nobody holds
 
 	mu       sync.Mutex
 	services map[model.ServiceID]*model.Service
@@ -90,6 +92,7 @@ func (c *Catalog) poke() {
 
 // SetService keeps a Service and marks it dirty unless it is what we had.
 func (c *Catalog) SetService(s model.Service) {
+	c.pass()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old, known := c.services[s.ID]
@@ -122,6 +125,7 @@ func (c *Catalog) DeleteService(id model.ServiceID) {
 // SetSlice keeps a slice under the service it names. One that moved from another
 // service changes both.
 func (c *Catalog) SetSlice(s model.Slice) {
+	c.pass()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old := c.named[s.ID]
