@@ -2,7 +2,10 @@ package agent_test
 
 import (
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -46,6 +49,40 @@ func TestPrepare(t *testing.T) {
 						}
 					}
 				})
+			})
+		})
+	}
+}
+
+// Where nothing runs beside the loop the sources bring some objects while the kernel is
+// prepared, and the rest when it is.
+func TestSourcesWaitForRows(t *testing.T) {
+	for name, tt := range map[string]struct {
+		one  bool
+		want int64
+	}{"one processor": {true, 64}, "more": {false, 200}} {
+		t.Run(name, func(t *testing.T) {
+			m := newMode()
+			m.founds, m.oneProcessor, m.applyTakes = true, tt.one, 100*time.Millisecond
+			run(t, m, func(w *world) {
+				synctest.Wait() // the loop writes
+				var brought atomic.Int64
+				go func() {
+					for i := range 200 {
+						w.SetService(service(fmt.Sprint(i), fmt.Sprintf("10.96.1.%d", i)))
+						brought.Add(1)
+					}
+				}()
+				time.Sleep(50 * time.Millisecond)
+				synctest.Wait()
+				if got := brought.Load(); got != tt.want {
+					w.Errorf("%d Services came while the kernel was prepared, want %d", got, tt.want)
+				}
+				time.Sleep(100 * time.Millisecond)
+				synctest.Wait()
+				if got := brought.Load(); got != 200 {
+					w.Errorf("%d Services came, want 200", got)
+				}
 			})
 		})
 	}

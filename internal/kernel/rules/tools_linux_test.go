@@ -228,6 +228,30 @@ func TestMissingFamilyIsLeftOut(t *testing.T) {
 	}
 }
 
+// The tools of nft that have listed their tables are not tried once more, those that did not
+// get that far, or not all of it, are.
+func TestListingIsTrial(t *testing.T) {
+	for name, tt := range map[string]struct {
+		save  string
+		tried bool
+	}{
+		"listed":            {"", false},
+		"a table of others": {"echo \"# Table \\`nat' is incompatible, use 'nft' tool.\"", true},
+		"cannot be listed":  {"exit 4", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			trial := filepath.Join(t.TempDir(), "trial")
+			scripts(t, map[string]string{"iptables-nft": "echo \"$*\" >" + trial, "iptables-nft-save": tt.save, "iptables-nft-restore": ""})
+			if _, err := rules.New(zap.NewNop(), rules.Options{Owned: rulestest.Owned}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Stat(trial); (err == nil) != tt.tried {
+				t.Errorf("tried: %v, want %v", err == nil, tt.tried)
+			}
+		})
+	}
+}
+
 func TestNoToolsAtAll(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	if _, err := rules.New(zap.NewNop(), rules.Options{Owned: rulestest.Owned}); !errors.Is(err, rules.ErrUnsupported) {

@@ -28,6 +28,13 @@ func TestCallsAreToldOf(t *testing.T) {
 		if len(told) != 1 || told[0] != (call{}) {
 			t.Errorf("one row: told of %+v, want one call without an error", told)
 		}
+		told = nil
+		if _, err := h.ListDestinations(ctx, servers(vserver.Add, 1)[0].Key); err != nil {
+			t.Fatal(err)
+		}
+		if len(told) != 1 || told[0] != (call{}) {
+			t.Errorf("a list and its end: told of %+v, want one call without an error", told)
+		}
 		told, p.mute = nil, func(int) bool { return true }
 		if _, err := h.ListTraffic(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("error %v", err)
