@@ -48,9 +48,8 @@ const (
 )
 
 // holdSources has the sources wait while something is written that others wait for, where
-// they take turns with the loop: lists of thousands of objects take most of them, so the first
-// Services answered half as late again as they could. Where a processor is left for them they
-// go on.
+// they take turns with the loop: lists of thousands of objects take most of them, and the first
+// Services answer later. Where a processor is left for them they go on.
 func (a *Agent) holdSources() (release func()) {
 	if !a.opts.OneProcessor {
 		return func() {}
