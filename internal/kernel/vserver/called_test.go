@@ -28,8 +28,12 @@ func TestCallsAreToldOf(t *testing.T) {
 		if len(told) != 1 || told[0] != (call{}) {
 			t.Errorf("one row: told of %+v, want one call without an error", told)
 		}
+		server := servers(vserver.Add, 1)[0].Key
+		if errs := h.WriteDestinations(ctx, []vserver.DestinationChange{{Op: vserver.Add, Key: vserver.DestinationKey{Server: server, Addr: server.Addr, Port: 8080}}}); errs != nil {
+			t.Fatal(errs)
+		}
 		told = nil
-		if _, err := h.ListDestinations(ctx, servers(vserver.Add, 1)[0].Key); err != nil {
+		if _, err := h.ListDestinations(ctx, server); err != nil {
 			t.Fatal(err)
 		}
 		if len(told) != 1 || told[0] != (call{}) {

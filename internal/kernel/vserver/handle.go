@@ -96,7 +96,7 @@ type opener interface {
 }
 
 // largestDatagram is what the kernel fills in a dump at most, whatever it is offered, and
-// receiveSize is that many times over: small answers are fetched by one call.
+// receiveSize has room for another one: small answers are fetched by one call.
 const (
 	largestDatagram = 32 << 10
 	receiveSize     = 2 * largestDatagram
