@@ -2,6 +2,7 @@ package catalog_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,17 +20,17 @@ func TestHold(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := catalog.New(zap.NewNop(), "node-a")
 				open := c.Hold(2, time.Second)
-				brought := 0
+				var brought atomic.Int64 // read between two of its writes, which nothing orders
 				go func() {
 					for i := range 5 {
 						c.SetService(model.Service{ID: model.ServiceID{Namespace: "shop", Name: fmt.Sprint(i)}})
-						brought++
+						brought.Add(1)
 					}
 				}()
 				time.Sleep(500 * time.Millisecond)
 				synctest.Wait()
-				if brought != 2 {
-					t.Errorf("%d Services came while held, want 2", brought)
+				if got := brought.Load(); got != 2 {
+					t.Errorf("%d Services came while held, want 2", got)
 				}
 				if release {
 					open()
@@ -37,8 +38,8 @@ func TestHold(t *testing.T) {
 					time.Sleep(500 * time.Millisecond)
 				}
 				synctest.Wait()
-				if got := len(c.Take().Services); brought != 5 || got != 5 {
-					t.Errorf("%d of %d Services are there, want 5", got, brought)
+				if got, put := len(c.Take().Services), brought.Load(); put != 5 || got != 5 {
+					t.Errorf("%d of %d Services are there, want 5", got, put)
 				}
 				open()
 				c.SetService(model.Service{ID: model.ServiceID{Namespace: "shop", Name: "later"}})
