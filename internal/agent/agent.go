@@ -118,8 +118,8 @@ const (
 	auditSlice = 10 * time.Millisecond
 	// auditCost is what a round may cost: one that takes so many times as long is followed
 	// by so many periods. With the default period looking for drift takes no more than a
-	// fifteenth of a percent of a processor, however much the node carries.
-	auditCost = 20 * time.Millisecond
+	// twenty-fifth of a percent of a processor, however much the node carries.
+	auditCost = 12 * time.Millisecond
 	// auditShare is how many times longer it takes to write rows than to read them: 3.4
 	// times with 1,000 Services.
 	auditShare = 4

@@ -18,8 +18,8 @@ func TestLongAuditsComeLessOften(t *testing.T) {
 		takes, rest time.Duration
 		rounds      uint64 // in an hour
 	}{
-		{"short", 20 * time.Millisecond, 30 * time.Second, 119},
-		{"long", 400 * time.Millisecond, 10 * time.Minute, 6},
+		{"short", 12 * time.Millisecond, 30 * time.Second, 119},
+		{"long", 240 * time.Millisecond, 10 * time.Minute, 6},
 		{"very long", time.Minute, 10 * time.Minute, 6},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -47,8 +47,8 @@ func TestFirstAuditAfterMuchWriting(t *testing.T) {
 		name         string
 		takes, first time.Duration
 	}{
-		{name: "little", takes: 80 * time.Millisecond, first: 30 * time.Second},
-		{name: "much", takes: time.Second, first: 375 * time.Second},
+		{name: "little", takes: 48 * time.Millisecond, first: 30 * time.Second},
+		{name: "much", takes: 600 * time.Millisecond, first: 375 * time.Second},
 		{name: "very much", takes: time.Minute, first: 10 * time.Minute},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

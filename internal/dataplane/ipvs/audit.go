@@ -126,9 +126,9 @@ func (m *Mode) countEntries() map[string]int {
 }
 
 // inspectSet compares the entries of one set, of which there were so many when the
-// round began. As many and no strange one among them lack none: what came and went
-// meanwhile makes for a second look or, at worst, for the next round's. Looking for
-// what is gone costs a walk over the entries of all sets.
+// round began. As many and no strange one among them lack none, for the kernel lists none
+// twice: what came and went meanwhile makes for a second look or, at worst, for the next
+// round's. Looking for what is gone costs a walk over the entries of all sets.
 func (m *Mode) inspectSet(ctx context.Context, name string, count int) (int, error) {
 	found, entries, err := m.deps.Sets.List(ctx, name)
 	if errors.Is(err, ipset.ErrNotExist) {
@@ -138,17 +138,19 @@ func (m *Mode) inspectSet(ctx context.Context, name string, count int) (int, err
 	if err != nil || !sameShape(found, m.catalogue.sets[name]) {
 		return 0, err // a wrong header is the business of the sets' inspection
 	}
-	there := make(map[ipset.Entry]struct{}, len(entries))
 	drift := 0
 	for _, e := range entries {
-		there[e] = struct{}{}
 		if _, ok := m.members.Believed(memberKey{name, e}); !ok {
 			m.members.SetActual(memberKey{name, e}, struct{}{})
 			drift++
 		}
 	}
-	if drift == 0 && len(there) == count {
+	if drift == 0 && len(entries) == count {
 		return 0, nil
+	}
+	there := make(map[ipset.Entry]struct{}, len(entries))
+	for _, e := range entries {
+		there[e] = struct{}{}
 	}
 	var gone []memberKey
 	for k := range m.members.Actual() {
