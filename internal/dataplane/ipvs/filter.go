@@ -27,15 +27,16 @@ func (c Config) filterRules(w ruleWriter) {
 // refused. On INPUT a packet still carries the service address: IPVS takes it
 // later in that hook.
 //
-// Every packet to a Service comes by here, so what most of them match stands first,
-// and where a state decides too it is asked before a set is: that is one look at the
-// packet, and a set is a hash and a search.
+// Every packet to a Service comes by here, and only what is new is ever refused: what is not
+// goes by at once. That is one look at the packet, and a set is a hash and a search. Of what
+// is new, what most of it matches stands first. Rules that refuse say what, wherever they stand.
 func (c Config) accessRules(w ruleWriter) {
 	ping, refuse := "-p icmp -m icmp --icmp-type 8 -j RETURN", "icmp-port-unreachable"
 	if w.family == model.IPv6 {
 		ping, refuse = "-p ipv6-icmp -m icmp6 --icmpv6-type 128 -j RETURN", "icmp6-port-unreachable"
 	}
 	lines := []string{
+		"-m conntrack ! --ctstate NEW -j RETURN",
 		join("-m conntrack --ctstate NEW", w.commented(setNoLocal, "dst,dst"), "-j DROP"),
 		w.matchSet(setClusterIP, "dst,dst") + " -j RETURN",
 		w.matchSet(setLoadBalancer, "dst,dst") + " -j RETURN",
@@ -76,10 +77,11 @@ func (c Config) accessRules(w ruleWriter) {
 // node: the set of source IPs has it where a range holds the node (OwnNode).
 //
 // What IPVS forwards passes here, too, on its way out: a packet of a connection that
-// is there is asked for its state, and for one set.
+// is there meets one rule, which asks for its state and for one set.
 func outputRules(w ruleWriter) {
 	w.chain("filter", chainOutFilter)
 	w.chain("mangle", chainOutFilter,
+		join("-m conntrack --ctstate RELATED,ESTABLISHED", w.notInSet(setLoadBalancerFW, "dst,dst"), "-j RETURN"),
 		join("-m conntrack --ctstate NEW", w.matchSet(setNoLocal, "dst,dst"), w.matchSet(setClusterIP, "dst,dst"), "-j DROP"),
 		join("-m conntrack ! --ctstate RELATED,ESTABLISHED", w.commented(setDetourEnd, "dst,dst"), "-j DROP"), // not taken there, but dialled
 		join(w.notInSet(setLoadBalancerFW, "dst,dst"), "-j RETURN"),

@@ -29,12 +29,12 @@ func (c Config) natRules(w ruleWriter, node model.Node) {
 		c.masqueradeClusterIP(w, node),
 	}
 	w.chain("nat", chainServices, append(append(lines, masqueradeOwn(w)...),
+		w.matchSet(setClusterIP, "dst,dst")+" -j ACCEPT", // most come for one, and no other set has its entries
 		join(w.commented(setExternalIP, "dst,dst"), "-j", chainMarkMasq),
 		join(w.commented(setExternalIP, "dst,dst"), "-j ACCEPT"),
 		join(w.commented(setExternalIPLocal, "dst,dst"), "-j ACCEPT"),
 		w.matchSet(setLoadBalancer, "dst,dst")+" -j ACCEPT", // before NodePorts: it may be a node's address
 		join(w.commented(setNodePortIPs, "dst"), "-j", chainNodePort),
-		w.matchSet(setClusterIP, "dst,dst")+" -j ACCEPT",
 	)...)
 	w.chain("nat", chainLoadBalancer,
 		join(w.commented(setLoadBalancerLocal, "dst,dst"), "-j RETURN"),
