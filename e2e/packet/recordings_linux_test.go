@@ -184,7 +184,7 @@ var varying = []struct {
 	{regexp.MustCompile(`(^|[\s(=+~]-?)\d+(\.\d+)?(ns|µs|ms|s|m|h|[kMGTKi]*B?|%)?([\s,;:)/]|$)`), "${1}N${4}"}, // those that shared a blank
 	{regexp.MustCompile(`:\d{5}\b`), ":PORT"},
 	{regexp.MustCompile(`\b\d+\.\d+\.\d+-\S+`), "RELEASE"},
-	{regexp.MustCompile(`(kernel release )\d\S+`), "${1}RELEASE"}, // of a kernel that nobody distributes
+	{regexp.MustCompile(`(kernel release +)\d\S+`), "${1}RELEASE"}, // of a kernel that nobody distributes
 	{regexp.MustCompile(`(conn_tab_bits=)\d+`), "${1}N"},
 	{regexp.MustCompile(` +`), " "},
 	{regexp.MustCompile(`(?m) $`), ""},
