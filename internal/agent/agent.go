@@ -80,7 +80,7 @@ type Options struct {
 	Prepared func()
 	// Ready is called once, when the first sync is done; nil is nobody.
 	Ready func()
-	// Coalesce is how long the loop waits after the first of several changes, so
+	// Coalesce is how long after a batch the next one waits for more changes, so
 	// that a burst becomes one batch; 0 is DefaultCoalesce.
 	Coalesce time.Duration
 	Periods
@@ -273,7 +273,9 @@ func (a *Agent) wait(ctx context.Context) func(context.Context) {
 
 // woken answers for the changes that the catalog has. While a source has not delivered
 // everything they are no fault of this node, and ours to write only where nothing is
-// carried yet. What came while the loop was busy has waited for company since.
+// carried yet. A change waits for company until Coalesce after the last batch, or after it
+// came itself where that was before, while the loop was busy: what comes one by one waits
+// for nothing, and a burst is two batches.
 func (a *Agent) woken(since time.Time) {
 	if !a.opts.Catalog.Synced() {
 		if a.founding && a.opts.Catalog.Coming() {
@@ -282,23 +284,20 @@ func (a *Agent) woken(since time.Time) {
 		return
 	}
 	a.debt.owe()
-	company := a.opts.Coalesce
-	if time.Since(a.took) >= aloneAfter {
-		company = 0
+	company := a.opts.Coalesce - max(time.Since(a.took), time.Since(since))
+	if company <= 0 {
 		gather()
 		select {
 		case <-a.opts.Catalog.Wake(): // of what is taken now
 		default:
 		}
 	}
-	a.coalesce.armUnlessSet(a.pause(company - time.Since(since)))
+	a.coalesce.armUnlessSet(a.pause(company))
 }
 
-// A change after so long a rest is most likely alone: what belongs to it, such as other
-// objects of the same file or of the same read from the API server, is in this process
-// already. What comes later waits for company, so a burst is two batches and not one.
+// What belongs to a change, such as other objects of the same file or of the same read from
+// the API server, is in this process already when the loop hears of it.
 const (
-	aloneAfter  = 100 * time.Millisecond
 	gatherTurns = 4
 	gatherTime  = 100 * time.Microsecond
 	gatherMost  = 4096

@@ -422,6 +422,19 @@ func TestLoneChangeDoesNotWait(t *testing.T) {
 	})
 }
 
+// One by one, however many, each is written as it comes.
+func TestNoneOfSingleChangesWaits(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		w.SetState(model.FromFile, source.Complete)
+		w.want(time.Second, "start", "load", "apply")
+		for i := range 20 {
+			w.SetService(service("a", fmt.Sprintf("10.96.0.%d", i+1)))
+			w.want(0, "apply")
+			w.want(agent.DefaultCoalesce)
+		}
+	})
+}
+
 // What belongs to it is handed over by then: it may take turns with the loop.
 func TestLoneChangeHasWhatCameWithIt(t *testing.T) {
 	run(t, newMode(), func(w *world) {
