@@ -13,7 +13,7 @@ import (
 
 // How speed is measured: rounds of each kind, in turn, and how long one is; and to how many Services connections go.
 const (
-	speedRounds = 5
+	speedRounds = 15
 	speedLength = time.Second
 	speedVIPs   = 16
 )
