@@ -44,6 +44,7 @@ type Cell struct {
 	Netlink  *Netlink `json:"netlink,omitempty"`
 	Soak     *Soak    `json:"soak,omitempty"`
 	Limit    *Limit   `json:"limit,omitempty"`
+	Unasked  *Unasked `json:"startUnasked,omitempty"`
 	Counted  *Counted `json:"startCounted,omitempty"`
 
 	// Missing says why a part is not there, by its name.
@@ -319,6 +320,13 @@ type Written struct {
 	CPU      Seconds `json:"cpu"`
 	// Rooms is what the rooms of kube-ipvs take for the same rows when nothing else goes on; 0 where they were not asked.
 	Rooms Seconds `json:"rooms,omitempty"`
+}
+
+// Unasked is another start, on another node, of whose Services none is asked before all is quiet.
+type Unasked struct {
+	Quiet   Wait               `json:"quiet"`
+	Cost    Cost               `json:"cost"`              // until Quiet
+	Writing map[string]Seconds `json:"writing,omitempty"` // as of a Start
 }
 
 // Netlink is what goes over netlink sockets of the node's network namespace, whoever has them open.

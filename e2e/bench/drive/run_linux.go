@@ -105,6 +105,8 @@ func measureOn(ctx context.Context, o Options, api *crowd.Crowd, m *meter.Meter,
 		}
 		if saved != nil {
 			r.cell.Skip("limit", saved.Error())
+		} else if err := r.startUnasked(ctx, m, c); err != nil {
+			r.cell.Skip("start-unasked", err.Error())
 		}
 	}
 	if r.wants("start-netlink") {

@@ -56,6 +56,9 @@ func (r *run) soakAll(ctx context.Context, out *cell.Soak, start time.Time) erro
 		if w.Over {
 			return fmt.Errorf("after %d changes a probe does not answer", out.Changes)
 		}
+		if tenth := max(out.Wanted/10, 1); out.Changes/tenth > (out.Changes-changes)/tenth {
+			r.say("%s, %d Services: %d of %d changes after %s", r.cell.Candidate, r.n, out.Changes, out.Wanted, time.Since(start).Round(time.Second))
+		}
 	}
 	return ctx.Err()
 }

@@ -85,12 +85,14 @@ var startFigures = []figure{
 	{"start", "quiet since, counted", counted(func(c *cell.Counted) value { return wait(c.Quiet) }), duration},
 	{"start", "CPU", start(func(s *cell.Start) value { return number(s.Cost.CPU()) }), duration},
 	{"start", "of it in the kernel", start(func(s *cell.Start) value { return number(s.Cost.System) }), duration},
-	{"start", writing, func(c *cell.Cell) value { return tablesOf(c, limited...) }, duration},
+	{"start", writing, func(c *cell.Cell) value { return tables(writingOf(c), limited...) }, duration},
 	{"start", "the limit of writing its rows", limit(func(l *cell.Limit) value { return number(l.Sum.Wall) }), duration},
-	{"start", timesLimit, overLimit(limited...), digits},
-	{"start", "of it sets, times the limit", overLimit("sets"), digits},
-	{"start", "of it IPVS, times the limit", overLimit("ipvs"), digits},
-	{"start", "of it addresses, times the limit", overLimit("addresses"), digits},
+	{"start", timesLimit, overLimit(writingOf, limited...), digits},
+	{"start", "of it sets, times the limit", overLimit(writingOf, "sets"), digits},
+	{"start", "of it IPVS, times the limit", overLimit(writingOf, "ipvs"), digits},
+	{"start", "of it addresses, times the limit", overLimit(writingOf, "addresses"), digits},
+	{"start", "writing, with nobody asking", func(c *cell.Cell) value { return tables(unaskedWriting(c), limited...) }, duration},
+	{"start", unaskedTimes, overLimit(unaskedWriting, limited...), digits},
 	{"start", roomsAlone, limit(func(l *cell.Limit) value {
 		return value{number: float64(l.Sum.Rooms / l.Sum.Wall), known: l.Sum.Rooms > 0 && l.Sum.Wall > 0}
 	}), digits},
@@ -131,26 +133,45 @@ func limit(of func(*cell.Limit) value) func(*cell.Cell) value {
 }
 
 const (
-	writing    = "writing sets, IPVS, addresses"
-	timesLimit = "the same, times the limit"
-	roomsAlone = "its rooms alone, times the limit"
+	writing      = "writing sets, IPVS, addresses"
+	timesLimit   = "the same, times the limit"
+	unaskedTimes = "that, times the limit"
+	roomsAlone   = "its rooms alone, times the limit"
 )
 
 // limited are the tables that a limit is known for.
 var limited = []string{"sets", "ipvs", "addresses"}
 
-// tablesOf is how long writing some tables took, by the candidate's own clock if it has one, else from the netlink of the start that is
-// counted, which counting makes longer.
-func tablesOf(c *cell.Cell, tables ...string) (v value) {
-	var took map[string]cell.Seconds
+// written is how long writing took, by table. It is noisy where something of it was lost.
+type written struct {
+	took  map[string]cell.Seconds
+	noisy bool
+}
+
+// writingOf is by the candidate's own clock if it has one, else from the netlink of the start that is counted, which counting makes longer.
+func writingOf(c *cell.Cell) written {
 	switch {
 	case c.Start != nil && len(c.Start.Writing) > 0:
-		took = c.Start.Writing
+		return written{took: c.Start.Writing}
 	case c.Counted != nil:
-		took, v.noisy = c.Counted.Writing, c.Counted.Dropped > 0
+		return written{c.Counted.Writing, c.Counted.Dropped > 0}
 	}
-	for _, table := range tables {
-		one, known := took[table]
+	return written{}
+}
+
+// unaskedWriting is that of the start in which nobody asks.
+func unaskedWriting(c *cell.Cell) written {
+	if c.Unasked == nil {
+		return written{}
+	}
+	return written{took: c.Unasked.Writing}
+}
+
+// tables is how long writing some of them took.
+func tables(w written, names ...string) value {
+	v := value{noisy: w.noisy}
+	for _, name := range names {
+		one, known := w.took[name]
 		v.number += float64(one)
 		v.known = v.known || known
 	}
@@ -158,18 +179,18 @@ func tablesOf(c *cell.Cell, tables ...string) (v value) {
 }
 
 // overLimit is how many times the limit writing some tables took.
-func overLimit(tables ...string) func(*cell.Cell) value {
+func overLimit(of func(*cell.Cell) written, names ...string) func(*cell.Cell) value {
 	return func(c *cell.Cell) value {
 		if c.Limit == nil {
 			return value{}
 		}
 		least := 0.0
 		for _, t := range c.Limit.Tables {
-			if slices.Contains(tables, t.Name) {
+			if slices.Contains(names, t.Name) {
 				least += float64(t.Wall)
 			}
 		}
-		v := tablesOf(c, tables...)
+		v := tables(of(c), names...)
 		if least == 0 || !v.known {
 			return value{}
 		}

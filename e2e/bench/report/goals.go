@@ -94,6 +94,9 @@ func (b *board) start() {
 		b.add("start: "+writing+", times the limit", "at most 1.5", count(float64(n)), least.beside(took, duration), s.atMost(1.5))
 	}
 	for _, n := range b.sizes() {
+		b.most("start: writing with nobody asking, times the limit", n, b.own(n, theFigure("start", unaskedTimes)), 1.5, digits)
+	}
+	for _, n := range b.sizes() {
 		b.most("start: writing by "+roomsAlone, n, b.own(n, theFigure("start", roomsAlone)), 1.5, digits)
 	}
 	for _, n := range b.sizes() {

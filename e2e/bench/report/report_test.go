@@ -35,6 +35,7 @@ func fast(services int) *cell.Cell {
 		Counted: &cell.Counted{Programmed: &cell.Wait{Seconds: 0.9}, Last: cell.Wait{Seconds: 0.9}, Quiet: cell.Wait{Seconds: 1.2},
 			Traffic: cell.Traffic{"NETLINK_GENERIC": {Messages: 1100, Bytes: 110_000, FromMessages: 40, FromBytes: 4000}, "NETLINK_ROUTE": {Messages: 7, Bytes: 5000, FromMessages: 2, FromBytes: 200}},
 			Writing: map[string]cell.Seconds{"sets": 0.05, "ipvs": 0.25, "rules": 0.1}},
+		Unasked:  &cell.Unasked{Quiet: cell.Wait{Seconds: 0.9}, Writing: map[string]cell.Seconds{"sets": 0.05, "ipvs": 0.3, "rules": 0.1}},
 		Limit:    &cell.Limit{Runs: 3, Tables: []cell.Written{{Name: "sets", Wall: 0.04}, {Name: "ipvs", Wall: 0.2}}, Sum: cell.Written{Rows: 11 * services, Wall: 0.24, Rooms: 0.3}},
 		Kernel:   &cell.Kernel{Servers: services + 1, Destinations: 10 * services, Rules: 21},
 		Idle:     &cell.Idle{Length: 30, Cost: cell.Cost{User: 0.02, System: 0.01}, Drift: &cell.Drift{Back: cell.Wait{Seconds: 14}, Period: ptr(30), Length: ptr(14), Cost: &cell.Cost{User: 0.1, System: 0.04}}},
