@@ -96,6 +96,9 @@ func (r *run) changes(ctx context.Context, part string, of func(name string) cha
 // fewest is how many samples are taken even where the limit for the part is over before that.
 const fewest = 3
 
+// sayEach is how often a part tells how far it is.
+const sayEach = time.Minute
+
 // between is the most that is waited before a change, at random: candidates have clocks, too.
 const between = 700 * time.Millisecond
 
@@ -108,7 +111,7 @@ func (r *run) once(ctx context.Context, part string, do change) (*cell.Changes, 
 	var sum cell.Cost
 	var length time.Duration
 	var cpus, launches []float64
-	for began := time.Now(); len(waits) < r.Samples; {
+	for began, said := time.Now(), time.Now(); len(waits) < r.Samples; {
 		if err := pauseFor(ctx, rand.N(between)); err != nil {
 			return nil, err
 		}
@@ -126,6 +129,10 @@ func (r *run) once(ctx context.Context, part string, do change) (*cell.Changes, 
 		cpus, launches = append(cpus, float64(cost.CPU())), append(launches, cost.Launches)
 		if over || len(waits) >= fewest && time.Since(began) > r.Limit {
 			break
+		}
+		if time.Since(said) > sayEach {
+			said = time.Now()
+			r.say("%s, %d Services: %s: %d of %d, the last took %s", r.cell.Candidate, r.n, part, len(waits), r.Samples, text(waits[len(waits)-1]))
 		}
 	}
 	if len(waits) < r.Samples {

@@ -16,6 +16,9 @@ func (r *run) startUnasked(ctx context.Context, m *meter.Meter, c Candidate) err
 	if r.cell.Start == nil || len(r.cell.Start.Writing) == 0 {
 		return errNotTold
 	}
+	if err := r.api.Restore(ctx); err != nil { // as many as the limit has been found for
+		return err
+	}
 	return onNode(ctx, r.api, func(w *world.World, dir string) error { return r.startUnaskedOn(ctx, m, c, w, dir) })
 }
 
