@@ -51,7 +51,7 @@ func (r *run) limit(ctx context.Context, dir string) error {
 	}
 	r.cell.Limit = out
 	r.say("%s, %d Services: the limit of writing its %d rows is %.3g s", r.cell.Candidate, r.n, out.Sum.Rows, out.Sum.Wall)
-	return nil
+	return r.cell.Save(r.Out)
 }
 
 // clearIPVS empties the table of virtual servers, of this thread's namespace: the kernel has one hash table for all namespaces.

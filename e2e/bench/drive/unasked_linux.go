@@ -29,8 +29,8 @@ func (r *run) startUnaskedOn(ctx context.Context, m *meter.Meter, c Candidate, w
 		if out.Quiet, err = again.written(ctx, r.cell.Kernel); err != nil {
 			return err
 		}
-		out.Writing = again.writing(ctx)
 		out.Cost, err = again.subject.Cost()
+		out.Writing = again.writing(ctx)
 		return err
 	})
 	if err != nil {
