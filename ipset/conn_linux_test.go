@@ -82,15 +82,19 @@ func TestUnansweredRowsCarryTheError(t *testing.T) {
 		t.Fatal(err)
 	}
 	changes := []Change{AddEntry(Port(1)), DeleteEntry(Port(2)), AddEntry(Port(3))}
-	w := writer{h: h, set: set, changes: changes, rows: []int{1, 2}}
+	w := &writer{h: h, set: set, changes: changes, rows: []int{1, 2}}
+	other := &writer{h: h, set: Set{Name: "b", Type: BitmapPort}, changes: changes, rows: []int{0}}
 	if err := h.conn.file.Close(); err != nil { // the socket is pulled from under it
 		t.Fatal(err)
 	}
-	w.send(t.Context())
+	h.sendAll(t.Context(), []*writer{w, other})
 	for i, want := range []error{nil, os.ErrClosed, os.ErrClosed} {
 		if !errors.Is(w.errs[i], want) {
 			t.Errorf("row %d: %v, want %v", i, w.errs[i], want)
 		}
+	}
+	if !errors.Is(other.errs[0], os.ErrClosed) {
+		t.Errorf("row of the next set: %v", other.errs)
 	}
 	if errs := h.Write(t.Context(), set, changes); errs != nil {
 		t.Errorf("next write: %v", errs)

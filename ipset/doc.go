@@ -25,6 +25,9 @@
 //	Change ─┘     └──── a refused element: its neighbours are sent again,
 //	                    each in a message of its own, in one system call
 //
+// WriteAll does so for several sets, and CreateAll makes several, with the
+// messages of up to thirty-two in one system call.
+//
 // # Laws
 //
 // A list is complete or an error: long sets span several messages and are

@@ -127,14 +127,28 @@ func (h *Handle) next(cmd, flags uint16) {
 func (h *Handle) command(ctx context.Context) error {
 	h.msg.end()
 	var code error
-	err := h.conn.exchange(ctx, h.msg.b, h.conn.seq, func(r reply) (done bool, err error) {
+	_, err := h.verdicts(ctx, 1, func(_ int, c error, _ []byte) { code = c })
+	return errors.Join(err, code)
+}
+
+// verdicts sends the messages that were built, n of them, and hands on what the kernel
+// says of each: code is nil for one that is carried out, body the text of the answer. It
+// answers in order, so those behind the answered ones are of unknown state.
+func (h *Handle) verdicts(ctx context.Context, n int, each func(i int, code error, body []byte)) (answered int, err error) {
+	first := h.conn.seq - uint32(n) + 1
+	err = h.conn.exchange(ctx, h.msg.b, first, func(r reply) (done bool, err error) {
 		if r.typ != unix.NLMSG_ERROR {
 			return false, nil
 		}
-		code, err = status(r.body)
-		return true, err
+		code, err := status(r.body)
+		if err != nil {
+			return false, err
+		}
+		each(int(r.seq-first), code, r.body)
+		answered++
+		return answered == n, nil
 	})
-	return errors.Join(err, code)
+	return answered, err
 }
 
 // ask ends a request that is answered by one message of attributes.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 )
 
 // Handle exists on Linux only; here New always fails with ErrUnsupported.
@@ -38,6 +39,11 @@ func (h *Handle) List(context.Context, string) (Set, []Entry, error) { return Se
 // Create fails with ErrUnsupported.
 func (h *Handle) Create(context.Context, Set) error { return errOS }
 
+// CreateAll fails every set with ErrUnsupported.
+func (h *Handle) CreateAll(_ context.Context, sets ...Set) []error {
+	return slices.Repeat([]error{errOS}, len(sets))
+}
+
 // Destroy fails with ErrUnsupported.
 func (h *Handle) Destroy(context.Context, string) error { return errOS }
 
@@ -66,6 +72,15 @@ func (h *Handle) Write(_ context.Context, _ Set, changes []Change) []error {
 		errs[i] = errOS
 	}
 	return errs
+}
+
+// WriteAll fails every change with ErrUnsupported.
+func (h *Handle) WriteAll(ctx context.Context, batches ...Batch) [][]error {
+	out := make([][]error, len(batches))
+	for i, b := range batches {
+		out[i] = h.Write(ctx, b.Set, b.Changes)
+	}
+	return out
 }
 
 // Replace fails with ErrUnsupported.

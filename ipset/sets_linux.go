@@ -1,7 +1,10 @@
 package ipset
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"slices"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -14,16 +17,74 @@ import (
 // The kernel's own "create unless it exists" is not offered: it accepts a set
 // of the other family. List and compare with Set.Compatible instead.
 func (h *Handle) Create(ctx context.Context, s Set) error {
-	if err := s.Validate(); err != nil {
-		return &Error{Op: OpCreate, Set: s.Name, Err: err}
+	return cmp.Or(h.CreateAll(ctx, s)...)
+}
+
+// CreateAll is Create for several sets, some thirty in one exchange with the kernel. It
+// returns nil when all were made, else one error per set, nil for those made. When the
+// context ends or the socket fails, the sets under way and all later ones carry that error.
+func (h *Handle) CreateAll(ctx context.Context, sets ...Set) []error {
+	c := creator{h: h, sets: sets, revisions: make([]uint8, len(sets))}
+	for some := range slices.Chunk(c.admit(ctx), maxTogether) {
+		c.send(ctx, some)
 	}
-	rev, err := h.Revision(ctx, s.Type, s.Family)
-	if err != nil {
-		return &Error{Op: OpCreate, Set: s.Name, Err: err}
+	return c.errs
+}
+
+// creator is the state of one CreateAll.
+type creator struct {
+	h         *Handle
+	sets      []Set
+	revisions []uint8
+	errs      []error // nil until something fails
+	failed    error   // of the socket
+}
+
+func (c *creator) reject(i int, err error) {
+	if c.errs == nil {
+		c.errs = make([]error, len(c.sets))
 	}
-	h.begin(nl.IPSET_CMD_CREATE, unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_EXCL)
-	h.msg.create(s.WithDefaults(), rev)
-	return fail(OpCreate, Error{Set: s.Name}, h.command(ctx))
+	c.errs[i] = fail(OpCreate, Error{Set: c.sets[i].Name}, err)
+}
+
+// admit returns the indexes of the sets worth sending.
+func (c *creator) admit(ctx context.Context) (good []int) {
+	for i, s := range c.sets {
+		err := cmp.Or(c.failed, s.Validate())
+		if err == nil {
+			if c.revisions[i], err = c.h.Revision(ctx, s.Type, s.Family); errors.Is(err, context.DeadlineExceeded) {
+				c.failed = err // each would wait as long
+			}
+		}
+		if err != nil {
+			c.reject(i, err)
+			continue
+		}
+		good = append(good, i)
+	}
+	return good
+}
+
+func (c *creator) send(ctx context.Context, some []int) {
+	answered := 0
+	if c.failed == nil {
+		c.h.msg.b = c.h.msg.b[:0]
+		for _, i := range some {
+			c.h.next(nl.IPSET_CMD_CREATE, unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_EXCL)
+			c.h.msg.create(c.sets[i].WithDefaults(), c.revisions[i])
+			c.h.msg.end()
+		}
+		answered, c.failed = c.h.verdicts(ctx, len(some), func(n int, code error, _ []byte) {
+			if code != nil {
+				c.reject(some[n], code)
+			}
+		})
+	}
+	if c.failed != nil {
+		for _, i := range some[answered:] {
+			c.reject(i, c.failed)
+		}
+	}
 }
 
 // Destroy removes a set with its entries. It fails with ErrNotExist, and with

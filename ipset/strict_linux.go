@@ -59,21 +59,70 @@ func (h *Handle) each(ctx context.Context, op Op, name string, entries []Entry) 
 // before every write, for a few microseconds, because the kernel silently drops
 // fields of an entry that the set's type does not have.
 func (h *Handle) header(ctx context.Context, name string) (Set, error) {
-	if err := checkNames(name); err != nil {
-		return Set{}, err
-	}
-	s := Set{Name: name}
-	h.begin(nl.IPSET_CMD_HEADER, 0)
-	h.msg.str(nl.IPSET_ATTR_SETNAME, name)
-	err := h.ask(ctx, func(a attr) {
-		switch a.typ {
-		case nl.IPSET_ATTR_TYPENAME:
-			s.Type = Type(a.str())
-		case nl.IPSET_ATTR_FAMILY:
-			s.Family = Family(a.u8())
+	sets, errs := h.headers(ctx, []string{name})
+	return sets[0], errs[0]
+}
+
+// headers is header for several sets at once. An error that is none of a single set is
+// that of all which have no answer.
+func (h *Handle) headers(ctx context.Context, names []string) (sets []Set, errs []error) {
+	sets, errs = make([]Set, len(names)), make([]error, len(names))
+	for start := 0; start < len(names); start += maxTogether {
+		end := min(start+maxTogether, len(names))
+		if err := h.someHeaders(ctx, names[start:end], sets[start:end], errs[start:end]); err != nil {
+			for i := end; i < len(names); i++ {
+				errs[i] = err
+			}
+			break
 		}
+	}
+	return sets, errs
+}
+
+func (h *Handle) someHeaders(ctx context.Context, names []string, sets []Set, errs []error) error {
+	first := h.conn.seq + 1
+	var asked []int // the name that each message is about
+	h.msg.b = h.msg.b[:0]
+	for i, name := range names {
+		if errs[i] = checkNames(name); errs[i] != nil {
+			continue
+		}
+		sets[i].Name = name
+		asked = append(asked, i)
+		h.next(nl.IPSET_CMD_HEADER, 0)
+		h.msg.str(nl.IPSET_ATTR_SETNAME, name)
+		h.msg.end()
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	answered := 0
+	err := h.conn.exchange(ctx, h.msg.b, first, func(r reply) (done bool, err error) {
+		i := asked[r.seq-first]
+		if r.typ == unix.NLMSG_ERROR {
+			errs[i], err = status(r.body)
+		} else {
+			err = eachAttr(r.body, sets[i].take)
+		}
+		answered++
+		return answered == len(asked), err
 	})
-	return s, err
+	if err != nil {
+		for _, i := range asked[answered:] { // the kernel answers in order
+			errs[i] = err
+		}
+	}
+	return err
+}
+
+// take reads an attribute of a header.
+func (s *Set) take(a attr) {
+	switch a.typ {
+	case nl.IPSET_ATTR_TYPENAME:
+		s.Type = Type(a.str())
+	case nl.IPSET_ATTR_FAMILY:
+		s.Family = Family(a.u8())
+	}
 }
 
 // failEntry is fail for an entry, whose shape tells which codes apply.

@@ -14,9 +14,14 @@ import (
 // quarter of a millisecond under the kernel's ipset lock. Of single messages
 // fewer go out together, because each may be answered by an error of its own and
 // the default receive buffer holds about 270 of those.
+//
+// Of messages of many elements several go out together until they have this many bytes: a
+// refused one comes back whole, and the receive buffer has room for all.
 const (
 	maxElements = 512
 	maxSingles  = 128
+	maxTogether = 32
+	maxBytes    = 16 << 10
 )
 
 // Write applies the changes to the set in their order, hundreds per message,
@@ -33,37 +38,136 @@ func (h *Handle) Write(ctx context.Context, s Set, changes []Change) []error {
 	if len(changes) == 0 {
 		return nil
 	}
-	w := writer{h: h, set: s, changes: changes}
-	found, err := h.header(ctx, s.Name)
-	if err = cmp.Or(err, s.sameShape(found)); err != nil {
-		w.rejectAll(err)
-		return w.errs
-	}
-	w.rows = w.admit()
-	w.send(ctx)
-	return w.errs
+	return h.WriteAll(ctx, Batch{s, changes})[0]
 }
 
-// writer is the state of one Write.
+// WriteAll is Write for several sets at once, in two exchanges with the kernel where each
+// of them would take two: it asks for all of the sets, and then sends what there is for each.
+// The results are those of the batches, and these are written in their order, but for
+// rows behind a refused one. A set appears in one batch only.
+func (h *Handle) WriteAll(ctx context.Context, batches ...Batch) [][]error {
+	writers := make([]*writer, len(batches))
+	for i, b := range batches {
+		writers[i] = &writer{h: h, set: b.Set, changes: b.Changes}
+	}
+	h.admit(ctx, writers)
+	h.sendAll(ctx, writers)
+	out := make([][]error, len(batches))
+	for i, w := range writers {
+		out[i] = w.errs
+	}
+	return out
+}
+
+// admit asks for the sets, some at a time, and rejects what is for others than those that are there.
+func (h *Handle) admit(ctx context.Context, writers []*writer) {
+	names := make([]string, len(writers))
+	for i, w := range writers {
+		names[i] = w.set.Name
+	}
+	found, errs := h.headers(ctx, names)
+	for i, w := range writers {
+		if err := cmp.Or(errs[i], w.set.sameShape(found[i])); err != nil {
+			w.rejectAll(err)
+		} else {
+			w.rows = w.admit()
+		}
+	}
+}
+
+// sendAll works off the rows of all writers, in order. After an error
+// nothing more is sent, and the rows not answered carry it.
+func (h *Handle) sendAll(ctx context.Context, writers []*writer) {
+	for {
+		sent := h.together(writers)
+		if len(sent) == 0 {
+			return
+		}
+		if err := h.batches(ctx, sent); err != nil {
+			for _, w := range writers {
+				w.reject(err, w.rows...)
+			}
+			return
+		}
+	}
+}
+
+// together builds the next messages, one of each writer, as many as may go out at once.
+func (h *Handle) together(writers []*writer) (sent []*writer) {
+	h.msg.b = h.msg.b[:0]
+	for _, w := range writers {
+		if len(w.rows) == 0 {
+			continue
+		}
+		if len(sent) == maxTogether || len(h.msg.b) > maxBytes {
+			break
+		}
+		w.sent, w.code, w.line = w.run(), nil, 0
+		w.rows = w.rows[len(w.sent):]
+		w.elements()
+		if sent = append(sent, w); len(w.rows) > 0 {
+			break // the next set is not ahead of this one
+		}
+	}
+	return sent
+}
+
+// batches sends what together built. Each message is answered; the kernel applies the elements
+// of one in order and stops at the first that it refuses, which it names by line number; that row
+// gets the error and those behind it are sent one by one. An error returned means that nothing
+// more can be sent; it is noted for the rows that have no answer.
+func (h *Handle) batches(ctx context.Context, sent []*writer) error {
+	answered, err := h.verdicts(ctx, len(sent), func(i int, code error, body []byte) {
+		sent[i].code, sent[i].line = code, refusedLine(body)
+	})
+	for i, w := range sent {
+		switch {
+		case err != nil && i >= answered: // the kernel answers in order
+			w.reject(err, w.sent...)
+		case err != nil:
+			w.reject(err, w.refused()...)
+		default:
+			err = w.settle(ctx)
+		}
+	}
+	return err
+}
+
+// writer is the state of what is written to one set.
 type writer struct {
 	h       *Handle
 	set     Set
 	changes []Change
 	rows    []int   // indexes of changes still to be sent
 	errs    []error // nil until something fails
+
+	sent []int  // those under way, and what the kernel said of them
+	code error  // nil: all of them are applied
+	line uint32 // the refused one, counted from 1; 0 is none
 }
 
-// send works off the rows, message by message. After an error nothing more is
-// sent, and the rows not answered carry it.
-func (w *writer) send(ctx context.Context) {
-	for len(w.rows) > 0 {
-		run := w.run()
-		w.rows = w.rows[len(run):]
-		if err := w.batch(ctx, run); err != nil {
-			w.reject(err, w.rows...)
-			return
-		}
+// settle notes what became of the rows under way, and sends those again that the kernel
+// did not come to.
+func (w *writer) settle(ctx context.Context) error {
+	rest := w.refused()
+	if len(rest) == 0 {
+		return nil
 	}
+	return w.singles(ctx, rest)
+}
+
+// refused notes what the kernel refused of the rows under way, and returns those that it
+// did not come to.
+func (w *writer) refused() (rest []int) {
+	switch {
+	case w.code == nil:
+		return nil
+	case w.line == 0 || int(w.line) > len(w.sent): // about the message, not about an element
+		w.reject(w.code, w.sent...)
+		return nil
+	}
+	w.reject(w.code, w.sent[w.line-1])
+	return w.sent[w.line:]
 }
 
 // admit returns the indexes of the rows worth sending.
@@ -110,46 +214,15 @@ func (w *writer) run() []int {
 	return w.rows
 }
 
-// batch sends rows as the elements of one message. The kernel applies them in
-// order and stops at the first it refuses, which it names by line number; that
-// row gets the error and those behind it are sent one by one. An error returned
-// means that nothing more can be sent; it is noted for the rows given.
-func (w *writer) batch(ctx context.Context, rows []int) error {
-	w.elements(rows)
-	var code error
-	var line uint32
-	err := w.h.conn.exchange(ctx, w.h.msg.b, w.h.conn.seq, func(r reply) (done bool, err error) {
-		if r.typ != unix.NLMSG_ERROR {
-			return false, nil
-		}
-		code, err = status(r.body)
-		line = refusedLine(r.body)
-		return true, err
-	})
-	if err != nil {
-		w.reject(err, rows...)
-		return err
-	}
-	if code == nil {
-		return nil
-	}
-	if line == 0 || int(line) > len(rows) { // about the message, not about an element
-		w.reject(code, rows...)
-		return nil
-	}
-	w.reject(code, rows[line-1])
-	return w.singles(ctx, rows[line:])
-}
-
-// elements builds the message of a batch. The line number stands before the
+// elements appends the message of the rows under way. The line number stands before the
 // elements, so that it is found in a reply without measuring them.
-func (w *writer) elements(rows []int) {
+func (w *writer) elements() {
 	h := w.h
-	h.begin(commands[w.changes[rows[0]].Op], unix.NLM_F_ACK)
+	h.next(commands[w.changes[w.sent[0]].Op], unix.NLM_F_ACK)
 	h.msg.str(nl.IPSET_ATTR_SETNAME, w.set.Name)
 	h.msg.lineno(0)
 	at := h.msg.nest(nl.IPSET_ATTR_ADT)
-	for n, i := range rows {
+	for n, i := range w.sent {
 		h.msg.entry(w.changes[i].Entry, uint32(n+1))
 	}
 	h.msg.unnest(at)
@@ -186,7 +259,7 @@ func (w *writer) singles(ctx context.Context, rows []int) error {
 }
 
 func (w *writer) single(ctx context.Context, rows []int) error {
-	h, first := w.h, w.h.conn.seq+1
+	h := w.h
 	h.msg.b = h.msg.b[:0]
 	for _, i := range rows {
 		h.next(commands[w.changes[i].Op], unix.NLM_F_ACK)
@@ -194,20 +267,13 @@ func (w *writer) single(ctx context.Context, rows []int) error {
 		h.msg.entry(w.changes[i].Entry, 0)
 		h.msg.end()
 	}
-	answered := 0
-	err := h.conn.exchange(ctx, h.msg.b, first, func(r reply) (done bool, err error) {
-		if r.typ != unix.NLMSG_ERROR {
-			return false, nil
-		}
-		code, err := status(r.body)
+	answered, err := h.verdicts(ctx, len(rows), func(i int, code error, _ []byte) {
 		if code != nil {
-			w.reject(code, rows[r.seq-first])
+			w.reject(code, rows[i])
 		}
-		answered++
-		return answered == len(rows), err
 	})
 	if err != nil {
-		w.reject(err, rows[answered:]...) // the kernel answers in order
+		w.reject(err, rows[answered:]...)
 	}
 	return err
 }

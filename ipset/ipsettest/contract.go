@@ -17,6 +17,7 @@ type Client interface {
 	Stat(ctx context.Context) ([]ipset.Info, error)
 	List(ctx context.Context, name string) (ipset.Set, []ipset.Entry, error)
 	Create(ctx context.Context, s ipset.Set) error
+	CreateAll(ctx context.Context, sets ...ipset.Set) []error
 	Destroy(ctx context.Context, name string) error
 	Flush(ctx context.Context, name string) error
 	Swap(ctx context.Context, a, b string) error
@@ -25,6 +26,7 @@ type Client interface {
 	Delete(ctx context.Context, name string, entries ...ipset.Entry) error
 	Test(ctx context.Context, name string, e ipset.Entry) (bool, error)
 	Write(ctx context.Context, s ipset.Set, changes []ipset.Change) []error
+	WriteAll(ctx context.Context, batches ...ipset.Batch) [][]error
 	Replace(ctx context.Context, s ipset.Set, entries []ipset.Entry) error
 	Close() error
 }
@@ -46,6 +48,7 @@ func Contract(t *testing.T, open func(t *testing.T) Subject) {
 		"Version":                        checkVersion,
 		"CreateTwice":                    checkCreateTwice,
 		"CreateInvalid":                  checkCreateInvalid,
+		"CreateAll":                      checkCreateAll,
 		"DefaultsAreReadBack":            checkDefaults,
 		"HashSizeIsRounded":              checkRounding,
 		"NamesAreChecked":                checkNames,
@@ -58,6 +61,8 @@ func Contract(t *testing.T, open func(t *testing.T) Subject) {
 		"WriteRefusesOtherType":          checkWriteOtherType,
 		"WriteKeepsOrder":                checkWriteOrder,
 		"WriteManyRuns":                  checkManyRuns,
+		"WriteAllSets":                   checkWriteAll,
+		"WriteAllOfManySets":             checkWriteAllMany,
 		"FullSet":                        checkFull,
 		"PortOutsideKernelRange":         checkPortRange,
 		"NoMatchIsOneMember":             checkNoMatch,

@@ -1,6 +1,8 @@
 package ipsettest
 
 import (
+	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -41,6 +43,38 @@ func checkCreateInvalid(t *testing.T, s Subject) {
 		wantErr(t, s.Create(t.Context(), set), ipset.ErrInvalid, "create x")
 	}
 	wantSave(t, s)
+}
+
+// checkCreateAll makes more sets than go out at once, among them some that cannot be made, which
+// are nothing to the others.
+func checkCreateAll(t *testing.T, s Subject) {
+	must(t, errors.Join(s.CreateAll(t.Context())...), s.Create(t.Context(), hash("s07", ipset.HashIP, ipset.IPv4)))
+	var sets []ipset.Set
+	for i := range 70 {
+		sets = append(sets, hash(fmt.Sprintf("s%02d", i), ipset.HashIPPort, ipset.IPv6))
+	}
+	sets[3].Type = "hash:net"
+	sets[40].Name = sets[39].Name
+	errs := s.CreateAll(t.Context(), sets...)
+	if len(errs) != len(sets) {
+		t.Fatalf("CreateAll = %v", errs)
+	}
+	for i, err := range errs {
+		switch i {
+		case 3:
+			wantErr(t, err, ipset.ErrInvalid, "create s03")
+		case 7, 40:
+			wantErr(t, err, ipset.ErrExist, "create "+sets[i].Name)
+		default:
+			must(t, err)
+		}
+	}
+	made, err := s.ListSets(t.Context())
+	must(t, err)
+	if len(made) != len(sets)-2 {
+		t.Errorf("%d sets are there, want %d", len(made), len(sets)-2)
+	}
+	must(t, errors.Join(s.CreateAll(t.Context(), hash("t0", ipset.HashIP, ipset.IPv4), ipset.Set{Name: "t1", Type: ipset.BitmapPort})...))
 }
 
 func checkDefaults(t *testing.T, s Subject) {

@@ -145,6 +145,76 @@ func checkManyRuns(t *testing.T, s Subject) {
 	}
 }
 
+// checkWriteAll writes to sets of which some are not there, have another type or refuse rows, in
+// several messages: none of that is anything to the others.
+func checkWriteAll(t *testing.T, s Subject) {
+	ports, small := ipset.Set{Name: "p", Type: ipset.BitmapPort, PortFrom: 0, PortTo: 2000}, ipset.Set{Name: "small", Type: ipset.BitmapPort, PortFrom: 10, PortTo: 20}
+	found, wanted := hash("other", ipset.HashIP, ipset.IPv4), hash("other", ipset.HashIPPort, ipset.IPv4)
+	for _, set := range []ipset.Set{ports, small, found} {
+		must(t, s.Create(t.Context(), set))
+	}
+	var many []ipset.Change
+	for port := range uint16(1200) {
+		many = append(many, ipset.AddEntry(ipset.Port(port)))
+	}
+	for port := range uint16(1199) {
+		many = append(many, ipset.DeleteEntry(ipset.Port(port)))
+	}
+	claimed := ipset.Set{Name: "small", Type: ipset.BitmapPort}
+	add := func(ports ...uint16) (c []ipset.Change) {
+		for _, port := range ports {
+			c = append(c, ipset.AddEntry(ipset.Port(port)))
+		}
+		return c
+	}
+	errs := s.WriteAll(t.Context(),
+		ipset.Batch{Set: ipset.Set{Name: "gone", Type: ipset.BitmapPort}, Changes: add(1)},
+		ipset.Batch{Set: claimed, Changes: add(10, 9, 15, 21, 20)},
+		ipset.Batch{Set: wanted, Changes: []ipset.Change{ipset.AddEntry(parse(t, wanted, "10.0.0.1,tcp:80")[0])}},
+		ipset.Batch{Set: ports, Changes: many},
+		ipset.Batch{Set: found},
+	)
+	if len(errs) != 5 || len(errs[0]) != 1 || len(errs[1]) != 5 || len(errs[2]) != 1 || errs[3] != nil || errs[4] != nil {
+		t.Fatalf("WriteAll = %v", errs)
+	}
+	wantErr(t, errs[0][0], ipset.ErrNotExist, "add 1 to gone")
+	wantErr(t, errs[2][0], ipset.ErrInvalid, "hash:ip")
+	for i, err := range errs[1] {
+		if i%2 == 0 {
+			must(t, err)
+		} else {
+			wantErr(t, err, ipset.ErrInvalid, "to small")
+		}
+	}
+	wantSave(t, s, found.SaveLine(), ports.SaveLine(), "add p 1199", small.SaveLine(), "add small 10", "add small 15", "add small 20")
+	if errs := s.WriteAll(t.Context()); len(errs) != 0 {
+		t.Errorf("WriteAll of nothing = %v", errs)
+	}
+}
+
+// checkWriteAllMany writes to more sets than are asked for at once, each with more than goes out with
+// others.
+func checkWriteAllMany(t *testing.T, s Subject) {
+	var batches []ipset.Batch
+	for i := range 70 {
+		set := hash(fmt.Sprintf("s%02d", i), ipset.HashIPPort, ipset.IPv4)
+		must(t, s.Create(t.Context(), set))
+		b := ipset.Batch{Set: set}
+		for j := range 10 + 8*i {
+			b.Changes = append(b.Changes, ipset.AddEntry(ipset.IPPort(netip.AddrFrom4([4]byte{10, byte(i), byte(j >> 8), byte(j)}), ipset.TCP, 80)))
+		}
+		batches = append(batches, b)
+	}
+	for i, errs := range s.WriteAll(t.Context(), batches...) {
+		must(t, errors.Join(errs...))
+		_, entries, err := s.List(t.Context(), batches[i].Set.Name)
+		must(t, err)
+		if len(entries) != len(batches[i].Changes) {
+			t.Errorf("%s has %d entries, %d were written", batches[i].Set.Name, len(entries), len(batches[i].Changes))
+		}
+	}
+}
+
 // checkFull writes a batch over the brim, alone and with deletions behind it.
 func checkFull(t *testing.T, s Subject) {
 	set := ipset.Set{Name: "a", Type: ipset.HashIP, Family: ipset.IPv4, HashSize: 64, MaxElem: 100}

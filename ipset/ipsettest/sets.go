@@ -2,6 +2,7 @@ package ipsettest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/bits"
 
@@ -20,6 +21,18 @@ func (f *Fake) Create(ctx context.Context, s ipset.Set) error {
 		f.insert(rounded(s.WithDefaults()))
 		return nil
 	})
+}
+
+// CreateAll is Create for several sets, like Handle.CreateAll.
+func (f *Fake) CreateAll(ctx context.Context, sets ...ipset.Set) []error {
+	errs := make([]error, len(sets))
+	for i, s := range sets {
+		errs[i] = f.Create(ctx, s)
+	}
+	if errors.Join(errs...) == nil {
+		return nil
+	}
+	return errs
 }
 
 // rounded gives a hash size as the kernel stores it: a power of two from 64.

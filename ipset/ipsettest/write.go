@@ -87,6 +87,15 @@ func (f *Fake) Write(ctx context.Context, s ipset.Set, changes []ipset.Change) [
 	return errs
 }
 
+// WriteAll is Write for several sets, like Handle.WriteAll.
+func (f *Fake) WriteAll(ctx context.Context, batches ...ipset.Batch) [][]error {
+	out := make([][]error, len(batches))
+	for i, b := range batches {
+		out[i] = f.Write(ctx, b.Set, b.Changes)
+	}
+	return out
+}
+
 // row applies one change of a Write.
 func (f *Fake) row(ctx context.Context, want ipset.Set, c ipset.Change) error {
 	where := &ipset.Error{Op: c.Op, Set: want.Name, Entry: c.Entry.String()}

@@ -74,17 +74,18 @@ func setsByRoom(ctx context.Context, all rows) (func() error, error) {
 	if err != nil {
 		return nil, err
 	}
-	changes := make([][]ipset.Change, len(all.Sets))
+	sets, batches := make([]ipset.Set, len(all.Sets)), make([]ipset.Batch, len(all.Sets))
 	for i, s := range all.Sets {
+		sets[i], batches[i].Set = s.Set, s.Set
 		for _, e := range s.Entries {
-			changes[i] = append(changes[i], ipset.AddEntry(e))
+			batches[i].Changes = append(batches[i].Changes, ipset.AddEntry(e))
 		}
 	}
 	return func() error {
 		defer func() { _ = h.Close() }()
-		var errs []error
-		for i, s := range all.Sets {
-			errs = append(errs, h.Create(ctx, s.Set), inBatches(changes[i], func(batch []ipset.Change) []error { return h.Write(ctx, s.Set, batch) }))
+		errs := h.CreateAll(ctx, sets...)
+		for _, of := range h.WriteAll(ctx, batches...) {
+			errs = append(errs, of...)
 		}
 		return errors.Join(errs...)
 	}, nil

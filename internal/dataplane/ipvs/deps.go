@@ -43,10 +43,11 @@ type Servers interface {
 type Sets interface {
 	ListSets(ctx context.Context) ([]ipset.Set, error)
 	List(ctx context.Context, name string) (ipset.Set, []ipset.Entry, error)
-	Create(ctx context.Context, s ipset.Set) error
+	CreateAll(ctx context.Context, sets ...ipset.Set) []error
 	Replace(ctx context.Context, s ipset.Set, entries []ipset.Entry) error
 	Destroy(ctx context.Context, name string) error
 	Write(ctx context.Context, s ipset.Set, changes []ipset.Change) []error
+	WriteAll(ctx context.Context, batches ...ipset.Batch) [][]error
 }
 
 // Rules is what the mode needs of kernel/rules.

@@ -172,11 +172,11 @@ func (s sets) List(ctx context.Context, name string) (ipset.Set, []ipset.Entry, 
 	return s.sets.List(ctx, name)
 }
 
-func (s sets) Create(ctx context.Context, set ipset.Set) error {
+func (s sets) CreateAll(ctx context.Context, list ...ipset.Set) []error {
 	if err := s.note("write sets"); err != nil {
-		return err
+		return many(len(list), err)
 	}
-	return s.sets.Create(ctx, set)
+	return s.sets.CreateAll(ctx, list...)
 }
 
 func (s sets) Replace(ctx context.Context, set ipset.Set, e []ipset.Entry) error {
@@ -198,6 +198,17 @@ func (s sets) Write(ctx context.Context, set ipset.Set, c []ipset.Change) []erro
 		return many(len(c), err)
 	}
 	return s.sets.Write(ctx, set, c)
+}
+
+func (s sets) WriteAll(ctx context.Context, batches ...ipset.Batch) [][]error {
+	if err := s.note("write members"); err != nil {
+		out := make([][]error, len(batches))
+		for i, b := range batches {
+			out[i] = many(len(b.Changes), err)
+		}
+		return out
+	}
+	return s.sets.WriteAll(ctx, batches...)
 }
 
 type ruleset struct{ *kernel }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
@@ -23,11 +24,14 @@ func (c catalogue) compareMembers(a, b memberKey) int {
 type memberStore struct {
 	mode *Mode
 	sets Sets
+	// Of the last Write, to be used again.
+	changes []ipset.Change
+	batches []ipset.Batch
 }
 
 // List returns the entries of all our sets that exist in the right shape. The
 // entries of another shape go with their set.
-func (s memberStore) List(ctx context.Context) (map[memberKey]struct{}, error) {
+func (s *memberStore) List(ctx context.Context) (map[memberKey]struct{}, error) {
 	out := map[memberKey]struct{}{}
 	for name, found := range s.mode.sets.Actual() {
 		if !sameShape(found, s.mode.catalogue.sets[name]) {
@@ -40,7 +44,7 @@ func (s memberStore) List(ctx context.Context) (map[memberKey]struct{}, error) {
 	return out, nil
 }
 
-func (s memberStore) collect(ctx context.Context, name string, into map[memberKey]struct{}) error {
+func (s *memberStore) collect(ctx context.Context, name string, into map[memberKey]struct{}) error {
 	_, entries, err := s.sets.List(ctx, name)
 	if errors.Is(err, ipset.ErrNotExist) {
 		return nil
@@ -51,37 +55,29 @@ func (s memberStore) collect(ctx context.Context, name string, into map[memberKe
 	return err
 }
 
-// Write hands each run of one set to the kernel in one call. Once one is not answered in
-// time the rest is not tried: each would cost its deadline.
-func (s memberStore) Write(ctx context.Context, changes []delta.Change[memberKey, struct{}]) []error {
-	errs := make([]error, len(changes))
-	var silence error
-	for start := 0; start < len(changes); {
-		name := changes[start].Key.Set
-		end := start
-		for end < len(changes) && changes[end].Key.Set == name {
-			end++
+// Write hands the entries of all sets to the kernel in one call: they come sorted by set.
+func (s *memberStore) Write(ctx context.Context, changes []delta.Change[memberKey, struct{}]) []error {
+	s.changes, s.batches = slices.Grow(s.changes[:0], len(changes)), s.batches[:0]
+	for first, i := 0, 0; i < len(changes); i++ {
+		s.changes = append(s.changes, memberChange(changes[i]))
+		if set := changes[i].Key.Set; i+1 == len(changes) || changes[i+1].Key.Set != set {
+			s.batches = append(s.batches, ipset.Batch{Set: s.mode.catalogue.sets[set], Changes: s.changes[first:]})
+			first = i + 1
 		}
-		if silence == nil {
-			silence = s.writeSet(ctx, name, changes[start:end], errs[start:end])
-		} else {
-			for i := start; i < end; i++ {
-				errs[i] = notTried(name, silence)
-			}
+	}
+	errs := make([]error, 0, len(changes))
+	for i, of := range s.sets.WriteAll(ctx, s.batches...) {
+		if of == nil {
+			of = make([]error, len(s.batches[i].Changes))
 		}
-		start = end
+		s.judge(s.batches[i].Set.Name, of)
+		errs = append(errs, of...)
 	}
 	return errs
 }
 
-// writeSet changes entries of one set and notes the error of each. It returns one that
-// says that there was no answer.
-func (s memberStore) writeSet(ctx context.Context, name string, changes []delta.Change[memberKey, struct{}], errs []error) (silence error) {
-	batch := make([]ipset.Change, 0, len(changes))
-	for _, c := range changes {
-		batch = append(batch, memberChange(c))
-	}
-	copy(errs, s.sets.Write(ctx, s.mode.catalogue.sets[name], batch))
+// judge notes what errors tell of a set itself.
+func (s *memberStore) judge(name string, errs []error) {
 	full := false
 	for _, err := range errs {
 		switch {
@@ -89,14 +85,11 @@ func (s memberStore) writeSet(ctx context.Context, name string, changes []delta.
 			s.mode.setLost(name)
 		case errors.Is(err, ipset.ErrFull):
 			full = true
-		case unanswered(err):
-			silence = err
 		}
 	}
 	if full {
 		s.mode.setFull(name)
 	}
-	return silence
 }
 
 func memberChange(c delta.Change[memberKey, struct{}]) ipset.Change {

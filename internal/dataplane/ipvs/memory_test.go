@@ -159,10 +159,11 @@ func (noSets) List(context.Context, string) (ipset.Set, []ipset.Entry, error) {
 	return ipset.Set{}, nil, ipset.ErrNotExist
 }
 
-func (noSets) Create(context.Context, ipset.Set) error                         { return nil }
+func (noSets) CreateAll(context.Context, ...ipset.Set) []error                 { return nil }
 func (noSets) Replace(context.Context, ipset.Set, []ipset.Entry) error         { return nil }
 func (noSets) Destroy(context.Context, string) error                           { return nil }
 func (noSets) Write(context.Context, ipset.Set, []ipset.Change) (none []error) { return nil }
+func (noSets) WriteAll(_ context.Context, b ...ipset.Batch) [][]error          { return make([][]error, len(b)) }
 
 func (noRules) List(context.Context) (map[rules.ChainKey]rules.Chain, map[rules.JumpKey]rules.Jump, error) {
 	return map[rules.ChainKey]rules.Chain{}, map[rules.JumpKey]rules.Jump{}, nil

@@ -49,10 +49,11 @@ func (s serverStore) Write(ctx context.Context, changes []delta.Change[vserver.S
 type destinationStore struct {
 	mode    *Mode
 	servers Servers
+	batch   []vserver.DestinationChange // of the last Write, to be used again
 }
 
 // List returns the destinations of the virtual servers that are ours.
-func (s destinationStore) List(ctx context.Context) (map[vserver.DestinationKey]vserver.Destination, error) {
+func (s *destinationStore) List(ctx context.Context) (map[vserver.DestinationKey]vserver.Destination, error) {
 	out := map[vserver.DestinationKey]vserver.Destination{}
 	for k := range s.mode.servers.Actual() {
 		found, err := s.servers.ListDestinations(ctx, k) // none of one that went meanwhile
@@ -68,12 +69,12 @@ func (s destinationStore) List(ctx context.Context) (map[vserver.DestinationKey]
 
 // Write hands all changes over in one batch. A destination without its server
 // tells that the server was lost: it becomes pending again with all it had.
-func (s destinationStore) Write(ctx context.Context, changes []delta.Change[vserver.DestinationKey, vserver.Destination]) []error {
-	batch := make([]vserver.DestinationChange, len(changes))
-	for i, c := range changes {
-		batch[i] = vserver.DestinationChange{Op: serverOps[c.Op], Key: c.Key, Destination: c.Value}
+func (s *destinationStore) Write(ctx context.Context, changes []delta.Change[vserver.DestinationKey, vserver.Destination]) []error {
+	s.batch = slices.Grow(s.batch[:0], len(changes))
+	for _, c := range changes {
+		s.batch = append(s.batch, vserver.DestinationChange{Op: serverOps[c.Op], Key: c.Key, Destination: c.Value})
 	}
-	errs := s.servers.WriteDestinations(ctx, batch)
+	errs := s.servers.WriteDestinations(ctx, s.batch)
 	s.mode.trash.add(s.deleted(changes, errs), time.Now())
 	for i, c := range changes {
 		switch err := failure(errs, i); {
@@ -87,7 +88,7 @@ func (s destinationStore) Write(ctx context.Context, changes []delta.Change[vser
 }
 
 // deleted counts the destinations that were deleted and are known to have been there.
-func (s destinationStore) deleted(changes []delta.Change[vserver.DestinationKey, vserver.Destination], errs []error) int {
+func (s *destinationStore) deleted(changes []delta.Change[vserver.DestinationKey, vserver.Destination], errs []error) int {
 	n := 0
 	for i := range changes {
 		if changes[i].Op != delta.Delete || failure(errs, i) != nil {

@@ -210,21 +210,42 @@ func (s setStore) List(ctx context.Context) (map[string]ipset.Set, error) {
 	return out, nil
 }
 
-// Write creates, replaces and destroys sets one by one: there are some forty. Once one is
-// not answered in time the rest is not tried: each would cost its deadline.
+// Write creates sets together, which come first, and replaces and destroys others one by one:
+// there are some forty. Once one is not answered in time the rest is not tried: each would cost its deadline.
 func (s setStore) Write(ctx context.Context, changes []delta.Change[string, ipset.Set]) []error {
 	errs := make([]error, len(changes))
+	made := s.createAll(ctx, changes)
 	var silence error
 	for i, c := range changes {
-		if silence != nil {
+		switch {
+		case silence != nil:
 			errs[i] = notTried(c.Key, silence)
 			continue
+		case c.Op == delta.Add:
+			errs[i] = s.created(ctx, c.Value, made[c.Key])
+		default:
+			errs[i] = s.change(ctx, c)
 		}
-		if errs[i] = s.change(ctx, c); unanswered(errs[i]) {
+		if unanswered(errs[i]) {
 			silence = errs[i]
 		}
 	}
 	return errs
+}
+
+// createAll makes the sets to be added, and returns what became of those that failed.
+func (s setStore) createAll(ctx context.Context, changes []delta.Change[string, ipset.Set]) map[string]error {
+	var sets []ipset.Set
+	for _, c := range changes {
+		if c.Op == delta.Add {
+			sets = append(sets, c.Value)
+		}
+	}
+	failed := map[string]error{}
+	for i, err := range s.sets.CreateAll(ctx, sets...) {
+		failed[sets[i].Name] = err
+	}
+	return failed
 }
 
 // unanswered tells whether a call came to its deadline.
@@ -236,18 +257,14 @@ func notTried(set string, silence error) error {
 }
 
 func (s setStore) change(ctx context.Context, c delta.Change[string, ipset.Set]) error {
-	switch c.Op {
-	case delta.Add:
-		return s.create(ctx, c.Value)
-	case delta.Update:
+	if c.Op == delta.Update {
 		return s.replace(ctx, c.Value)
-	default:
-		return s.destroy(ctx, c.Key)
 	}
+	return s.destroy(ctx, c.Key)
 }
 
-func (s setStore) create(ctx context.Context, set ipset.Set) error {
-	err := s.sets.Create(ctx, set)
+// created answers for a set that was to be made: one that is there already may be of another shape.
+func (s setStore) created(ctx context.Context, set ipset.Set, err error) error {
 	if !errors.Is(err, ipset.ErrExist) {
 		return err
 	}

@@ -19,7 +19,7 @@ func (m *Mode) makeTables() {
 		Name: "sets", Compare: m.catalogue.compare, Equal: sameSet,
 		Hold: func(name string, _ bool) bool { return m.holdsEntries(name) },
 	})
-	m.members = delta.NewTable(memberStore{m, m.deps.Sets}, delta.Options[memberKey, struct{}]{
+	m.members = delta.NewTable(&memberStore{mode: m, sets: m.deps.Sets}, delta.Options[memberKey, struct{}]{
 		Name: "members", Compare: m.catalogue.compareMembers, Equal: alike, Batch: 4096, Packing: packedMembers,
 		Hold: func(k memberKey, _ bool) bool { return m.needed(k) },
 	})
@@ -38,7 +38,7 @@ func (m *Mode) makeTables() {
 			return m.filling(k) != m.staging.publishing || !m.baseInPlace(k.Addr) || !m.guarded(k) || m.paced(k)
 		},
 	})
-	m.destinations = delta.NewTable(destinationStore{m, m.deps.Servers}, delta.Options[vserver.DestinationKey, vserver.Destination]{
+	m.destinations = delta.NewTable(&destinationStore{mode: m, servers: m.deps.Servers}, delta.Options[vserver.DestinationKey, vserver.Destination]{
 		Name: "destinations", Compare: m.compareDestinations, Equal: same[vserver.Destination], Packing: packedDestinations,
 		Wait: func(k vserver.DestinationKey) bool { _, there := m.servers.Believed(k.Server); return !there },
 		Hold: func(k vserver.DestinationKey, orphans bool) bool { return m.servers.Deleting(k.Server, orphans) },

@@ -3,6 +3,7 @@ package vserver
 import (
 	"context"
 	"fmt"
+	"slices"
 	"syscall"
 )
 
@@ -49,9 +50,11 @@ func (h *Handle) undo(c *chunk, previous int) {
 // exchange sends a chunk and collects the answer to each message. The last one
 // is acknowledged, which means that all before it are done; data is called with
 // answers that carry rows. On an error the answers that did arrive are known
-// and the others are not.
+// and the others are not. The answers are good until the next exchange.
 func (h *Handle) exchange(ctx context.Context, c chunk, data func(i int, m message) error) ([]answer, error) {
-	answers := make([]answer, c.count)
+	h.answers = slices.Grow(h.answers[:0], c.count)[:c.count]
+	answers := h.answers
+	clear(answers)
 	h.out.setFlag(c.last, nlAck)
 	err := h.transact(ctx, c.count, c.first, func(m message) (bool, error) {
 		i := int(m.seq - c.first)

@@ -65,6 +65,10 @@ type Handle struct {
 	out    buffer // reused; both are given up with the socket, because a call
 	in     []byte // that was abandoned may still use them
 	count  Counters
+	// Of the last batch and chunk, to be used again: memory that is new to a process costs more
+	// than what is put into it.
+	todo    []row
+	answers []answer
 	// servers is how many there are: in the list, or table, when it was read last, and
 	// what was written since.
 	servers int

@@ -29,8 +29,8 @@ type row struct {
 	op    Op
 }
 
-// batch is one call of write: the changes, their errors so far, and what the
-// next pass has to repeat.
+// batch is one call of write: the changes, their errors so far, nil while there
+// are none, and what the next pass has to repeat.
 type batch[C change[C]] struct {
 	handle  *Handle
 	changes []C
@@ -39,7 +39,7 @@ type batch[C change[C]] struct {
 }
 
 func write[C change[C]](ctx context.Context, h *Handle, changes []C) []error {
-	b := &batch[C]{handle: h, changes: changes, errs: make([]error, len(changes))}
+	b := &batch[C]{handle: h, changes: changes}
 	todo := b.admit()
 	for pass := 1; len(todo) > 0; pass++ {
 		b.again = nil
@@ -49,15 +49,12 @@ func write[C change[C]](ctx context.Context, h *Handle, changes []C) []error {
 		}
 		todo = b.again
 	}
-	if !slices.ContainsFunc(b.errs, func(err error) bool { return err != nil }) {
-		return nil
-	}
 	return b.errs
 }
 
 // admit keeps rows that cannot be expressed away from the kernel.
 func (b *batch[C]) admit() []row {
-	todo := make([]row, 0, len(b.changes))
+	todo := slices.Grow(b.handle.todo[:0], len(b.changes))
 	for i, c := range b.changes {
 		if err := c.Check(); err != nil {
 			b.fail(i, err)
@@ -65,6 +62,7 @@ func (b *batch[C]) admit() []row {
 		}
 		todo = append(todo, row{index: i, op: c.wanted()})
 	}
+	b.handle.todo = todo
 	return todo
 }
 
@@ -139,6 +137,9 @@ func (b *batch[C]) settle(r row, a answer, lost error, final bool) {
 }
 
 func (b *batch[C]) fail(i int, err error) {
+	if b.errs == nil {
+		b.errs = make([]error, len(b.changes))
+	}
 	b.errs[i] = fmt.Errorf("%s: %w", b.changes[i].describe(), err)
 }
 

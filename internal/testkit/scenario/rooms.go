@@ -87,8 +87,11 @@ func (s tappedSets) List(ctx context.Context, name string) (found ipset.Set, ent
 	return found, entries, err
 }
 
-func (s tappedSets) Create(ctx context.Context, set ipset.Set) error {
-	return s.tap.one(ctx, roomSets, makes, func() error { return s.Sets.Create(ctx, set) })
+func (s tappedSets) CreateAll(ctx context.Context, sets ...ipset.Set) []error {
+	text := func(set ipset.Set) string { return "create " + set.Name }
+	return write(ctx, s.tap, roomSets, sets, text, func(good []ipset.Set) []error {
+		return orNone(s.Sets.CreateAll(ctx, good...), len(good))
+	})
 }
 
 func (s tappedSets) Replace(ctx context.Context, set ipset.Set, entries []ipset.Entry) error {
@@ -102,6 +105,51 @@ func (s tappedSets) Destroy(ctx context.Context, name string) error {
 func (s tappedSets) Write(ctx context.Context, set ipset.Set, changes []ipset.Change) []error {
 	text := func(c ipset.Change) string { return c.Op.String() + " " + set.Name + " " + c.Entry.String() }
 	return write(ctx, s.tap, roomSets, changes, text, func(good []ipset.Change) []error { return s.Sets.Write(ctx, set, good) })
+}
+
+// WriteAll is of rows like Write: a batch may be carried out in part.
+func (s tappedSets) WriteAll(ctx context.Context, batches ...ipset.Batch) [][]error {
+	var rows []memberRow
+	for _, b := range batches {
+		for _, c := range b.Changes {
+			rows = append(rows, memberRow{b.Set, c})
+		}
+	}
+	errs := write(ctx, s.tap, roomSets, rows, memberRow.String, func(good []memberRow) (errs []error) {
+		batches := batched(good)
+		for i, of := range s.Sets.WriteAll(ctx, batches...) {
+			errs = append(errs, orNone(of, len(batches[i].Changes))...)
+		}
+		return errs
+	})
+	out := make([][]error, len(batches))
+	for i, b := range batches {
+		n := len(b.Changes)
+		out[i], errs = errs[:n:n], errs[n:]
+	}
+	return out
+}
+
+// memberRow is a row of WriteAll.
+type memberRow struct {
+	set    ipset.Set
+	change ipset.Change
+}
+
+func (r memberRow) String() string {
+	return r.change.Op.String() + " " + r.set.Name + " " + r.change.Entry.String()
+}
+
+// batched puts rows together again, which come set by set.
+func batched(rows []memberRow) (batches []ipset.Batch) {
+	for _, r := range rows {
+		if len(batches) == 0 || batches[len(batches)-1].Set.Name != r.set.Name {
+			batches = append(batches, ipset.Batch{Set: r.set})
+		}
+		last := &batches[len(batches)-1]
+		last.Changes = append(last.Changes, r.change)
+	}
+	return batches
 }
 
 // tappedRules are those of either mode.
