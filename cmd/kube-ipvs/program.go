@@ -82,11 +82,23 @@ func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel
 		Log: log, Catalog: p.known, Mode: first, NodeName: c.NodeName, Observer: cycled{p.metrics, &p.rush}, Herald: tell,
 		Compiler: compilerFor(p.live.now, p.served), Concerns: concernsFor(p.live.now, p.served),
 		Host: k.link, NodePorts: nodePortsFor(p.live.now), Health: p.health, TryScheduler: p.tryScheduler, TryGUE: p.tryGUE, LocalPod: localPodFor(p.live.now), Periods: periods(c),
-		OneProcessor: runtime.NumCPU() == 1, Prepared: follow.prepared, Ready: p.rush.start,
+		OneProcessor: oneProcessor(), Prepared: p.prepared, Ready: p.rush.start,
 	})
 	p.measure()
 	return p
 }
+
+// prepared is called when the loop is ready for what comes.
+func (p *program) prepared() {
+	if oneProcessor() {
+		usualThreads()
+	}
+	if p.follow.prepared != nil {
+		p.follow.prepared()
+	}
+}
+
+func oneProcessor() bool { return runtime.NumCPU() == 1 }
 
 // sayPicked tells by an Event when the kernel lacks what was asked for.
 func (p *program) sayPicked(asked config.Config) {

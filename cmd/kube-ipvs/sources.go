@@ -30,6 +30,7 @@ type sources struct {
 	list    []source.Source
 	kube    *kube.Source // nil without an API server
 	client  *kube.Client // of it
+	turns   *source.Turns
 	// prepared is told when the loop is ready for what comes.
 	prepared func()
 	// Of sources that were started:
@@ -39,7 +40,7 @@ type sources struct {
 }
 
 func openSources(log *zap.Logger, c config.Config) (sources, error) {
-	var s sources
+	s := sources{turns: &source.Turns{}}
 	if c.SourceDir != "" {
 		s.add(model.FromFile, file.New(log, c.SourceDir, file.Options{}))
 	}
@@ -50,6 +51,7 @@ func openSources(log *zap.Logger, c config.Config) (sources, error) {
 		Kubeconfig: c.Client.Kubeconfig, Master: c.Client.Master,
 		ContentType: c.Client.ContentType, AcceptContentTypes: c.Client.AcceptContentTypes,
 		QPS: c.Client.QPS, Burst: c.Client.Burst, UserAgent: "kube-ipvs/" + buildVersion(),
+		Turns: s.turns,
 	})
 	if errors.Is(err, kube.ErrNoCluster) {
 		return s, errNoSource
@@ -94,6 +96,7 @@ func (s *sources) start(ctx context.Context, log *zap.Logger, node string) {
 	ctx, s.cancel = context.WithCancel(ctx)
 	s.known = catalog.New(log, node, s.origins...)
 	s.known.Await(slicePatience)
+	s.known.Share(s.turns)
 	s.running, ctx = errgroup.WithContext(ctx)
 	for _, one := range s.list {
 		s.running.Go(func() error { return one.Run(ctx, s.known) })

@@ -216,7 +216,12 @@ func (o *Options) setDefaults() {
 // Run is the loop. It returns nil when ctx ends, and leaves the kernel as it is.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.stopTimers()
-	a.pulse.during(func() { a.prepare(ctx) })
+	a.pulse.during(func() {
+		a.prepare(ctx)
+		if !a.opts.Catalog.Synced() {
+			a.takeEarly(ctx) // the API server's own Service, mostly, before anything else is asked for
+		}
+	})
 	if a.opts.Prepared != nil {
 		a.opts.Prepared()
 	}
@@ -279,7 +284,7 @@ func (a *Agent) wait(ctx context.Context) func(context.Context) {
 func (a *Agent) woken(since time.Time) {
 	if !a.opts.Catalog.Synced() {
 		if a.founding && a.opts.Catalog.Coming() {
-			a.coalesce.armUnlessSet(a.part.pause())
+			a.coalesce.armUnlessSet(a.gathers())
 		}
 		return
 	}
@@ -291,6 +296,9 @@ func (a *Agent) woken(since time.Time) {
 		case <-a.opts.Catalog.Wake(): // of what is taken now
 		default:
 		}
+	}
+	if !a.synced {
+		a.coalesce.stop() // of what was still coming
 	}
 	a.coalesce.armUnlessSet(a.pause(company))
 }

@@ -57,7 +57,8 @@ type mode struct {
 	minPeriod                   time.Duration // of the loop's options
 	stall                       chan struct{} // Apply waits for its end, if it is there
 	applyTakes                  time.Duration
-	oneProcessor                bool // to be set before run
+	oneProcessor                bool   // to be set before run
+	prepared                    func() // called when the loop says that it is; to be set before run
 }
 
 func newMode() *mode {
@@ -285,7 +286,7 @@ func run(t *testing.T, m *mode, test func(w *world)) {
 		w := &world{T: t, mode: m, host: &host{}, health: &health{}, heard: &herald{}, settings: settings(), seen: &seen{}, logs: logs,
 			Catalog: catalog.New(zap.NewNop(), "node-a", model.FromFile)}
 		w.loop = agent.New(agent.Options{
-			Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: m, Observer: w.seen, Health: w.health, Herald: w.heard, Periods: agent.Periods{MinPeriod: m.minPeriod}, OneProcessor: m.oneProcessor,
+			Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: m, Observer: w.seen, Health: w.health, Herald: w.heard, Periods: agent.Periods{MinPeriod: m.minPeriod}, OneProcessor: m.oneProcessor, Prepared: m.prepared,
 			Host: w.host, NodePorts: func(h model.Host) []netip.Addr { return plan.NodePortAddresses(plan.NodePortSelection{}, h) },
 			Compiler: func(h model.Host) agent.Compiler { return plan.New(w.options(h)) },
 			Concerns: func(before, now model.Host) func(*model.Service, []*model.Slice) bool {

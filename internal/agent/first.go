@@ -21,40 +21,51 @@ const (
 	// costs something by itself, and lastPart at most: that bounds how long the API server's
 	// own Service waits that comes while another part is written.
 	firstPart, partGrowth, lastPart = 16, 4, 512
-	// earlyPause is how long arrivals are gathered while the sources are still asked, and
-	// firstPause how long they are for the first part, which a few of them fill.
-	earlyPause, firstPause = 50 * time.Millisecond, 10 * time.Millisecond
+	// firstPause is how long arrivals are gathered for the first part, which a few of them
+	// fill, and earlyPause for each later one, while the sources are still asked.
+	firstPause, earlyPause = 10 * time.Millisecond, 50 * time.Millisecond
+	// latePause is how long that is, on one processor, when a part may have more than
+	// latePart: little comes in a moment there, and each part costs some calls of the kernel,
+	// of the sets most of all.
+	latePause, latePart = 4 * earlyPause, firstPart * partGrowth
 )
 
 // portion is how many Services the next part has.
 type portion struct{ grown int }
 
-// pause is how long arrivals are gathered for it.
-func (p *portion) pause() time.Duration {
-	if p.grown == 0 {
+func (p *portion) size() int { return max(p.grown, firstPart) }
+func (p *portion) grow()     { p.grown = min(p.size()*partGrowth, lastPart) }
+
+// gathers is how long arrivals are gathered for the next part.
+func (a *Agent) gathers() time.Duration {
+	switch {
+	case a.part.grown == 0:
 		return firstPause
+	case a.opts.OneProcessor && a.part.size() > latePart:
+		return latePause
 	}
 	return earlyPause
 }
 
-func (p *portion) size() int { return max(p.grown, firstPart) }
-func (p *portion) grow()     { p.grown = min(p.size()*partGrowth, lastPart) }
+// holdFor bounds how long the sources wait for something to be written.
+const holdFor = 500 * time.Millisecond
 
-// holdFor bounds how long the sources wait for something to be written. They bring this many
-// objects meanwhile: so many Services with their slices that the next part need not wait.
+// While the rules are written that no source decides, the sources may bring what the first
+// part has: so many Services with their slices. Nothing may come while a part is written.
 const (
-	holdFor  = 500 * time.Millisecond
-	holdPast = 4 * firstPart
+	holdPrepares = 4 * firstPart
+	holdServes   = 0
 )
 
 // holdSources has the sources wait while something is written that others wait for, where
-// they take turns with the loop: lists of thousands of objects take most of them, and the first
-// Services answer later. Where a processor is left for them they go on.
-func (a *Agent) holdSources() (release func()) {
+// they take turns with the loop: lists of thousands of objects take most of them. Writing
+// a thousand Services beside them took three times as long as without. Where a processor is
+// left for them they go on.
+func (a *Agent) holdSources(few int) (release func()) {
 	if !a.opts.OneProcessor {
 		return func() {}
 	}
-	return a.opts.Catalog.Hold(holdPast, holdFor)
+	return a.opts.Catalog.Hold(few, holdFor)
 }
 
 // takeEarly serves some of what has come before the sources are in sync, where nothing
@@ -69,7 +80,7 @@ func (a *Agent) takeEarly(ctx context.Context) {
 	a.trySchedulers(ctx, batch.Services)
 	concerned, _ := a.adopt()
 	if inputs := merged(concerned, batch.Services); len(inputs) > 0 {
-		defer a.holdSources()()
+		defer a.holdSources(holdServes)()
 		a.serve(ctx, inputs)
 		if len(inputs) >= firstPart/2 { // the API server's own Service comes by itself
 			a.part.grow()

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -171,6 +174,89 @@ func TestServedWhileComing(t *testing.T) {
 				}
 				if s, err := w.loop.Status(w.Context()); err != nil || !s.Synced || !s.Ready {
 					w.Errorf("status %+v, error %v", s, err)
+				}
+			})
+		})
+	}
+}
+
+// What came while the kernel was prepared is served before anything else is asked for.
+func TestServedBeforeMoreIsAskedFor(t *testing.T) {
+	m := newMode()
+	m.founds, m.applyTakes = true, 100*time.Millisecond
+	var served [][]string
+	m.prepared = func() { m.locked(func() { served = slices.Clone(m.planned) }) }
+	run(t, m, func(w *world) {
+		synctest.Wait() // the loop writes what no source decides
+		w.backed(0, 1)
+		w.SetState(model.FromFile, source.Coming)
+		w.after(time.Second)
+		if diff := cmp.Diff([][]string{{}, {"s0000"}}, served); diff != "" {
+			w.Errorf("Services at each pass (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// On one processor nothing comes while a part is written.
+func TestNothingComesWhileWritten(t *testing.T) {
+	for name, tt := range map[string]struct {
+		one  bool
+		want int64
+	}{"one processor": {true, 0}, "more": {false, 100}} {
+		t.Run(name, func(t *testing.T) {
+			m := newMode()
+			m.founds, m.oneProcessor = true, tt.one
+			run(t, m, func(w *world) {
+				w.SetState(model.FromFile, source.Coming)
+				w.after(time.Second)
+				m.locked(func() { m.applyTakes = 100 * time.Millisecond })
+				w.backed(0, 16)
+				time.Sleep(50 * time.Millisecond) // it is gathered for 10 ms
+				var brought atomic.Int64
+				go func() {
+					for i := range 100 {
+						w.SetService(service(fmt.Sprint("more", i), fmt.Sprintf("10.98.0.%d", i)))
+						brought.Add(1)
+					}
+				}()
+				synctest.Wait()
+				if got := brought.Load(); got != tt.want {
+					w.Errorf("%d Services came while others were written, want %d", got, tt.want)
+				}
+				time.Sleep(100 * time.Millisecond)
+				synctest.Wait()
+				if got := brought.Load(); got != 100 {
+					w.Errorf("%d Services came, want 100", got)
+				}
+			})
+		})
+	}
+}
+
+// On one processor parts are gathered for longer once the first Services answer, but not
+// beyond the end of what comes.
+func TestGatheredForLonger(t *testing.T) {
+	for name, tt := range map[string]struct {
+		one  bool
+		want []int
+	}{
+		"one processor": {true, []int{0, 10, 60, 260, 460, 500}},
+		"more":          {false, []int{0, 10, 60, 110, 160, 210, 260, 310, 360, 410, 460, 500}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMode()
+			m.founds, m.oneProcessor = true, tt.one
+			run(t, m, func(w *world) {
+				w.SetState(model.FromFile, source.Coming)
+				w.after(time.Second)
+				for i := range 500 {
+					w.backed(i, i+1)
+					w.after(time.Millisecond)
+				}
+				w.SetState(model.FromFile, source.Complete)
+				w.after(5 * time.Millisecond)
+				if diff := cmp.Diff(tt.want, m.counts()); diff != "" {
+					w.Errorf("Services at each pass (-want +got):\n%s", diff)
 				}
 			})
 		})

@@ -22,7 +22,7 @@ func (a *Agent) prepare(ctx context.Context) {
 	if !a.opts.Mode.Founds() {
 		return
 	}
-	defer a.holdSources()()
+	defer a.holdSources(holdPrepares)()
 	start := time.Now()
 	err := a.prepareHost(ctx)
 	if err == nil {

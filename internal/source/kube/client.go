@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/source"
 )
 
 // ClientOptions say how the API server is reached. Without Kubeconfig and Master it
@@ -23,6 +25,8 @@ type ClientOptions struct {
 	Burst int
 	// UserAgent names this program in the server's audit log.
 	UserAgent string
+	// Turns are waited for before more is read from the server; nil waits for nobody.
+	Turns *source.Turns
 }
 
 // The bounds of kube-proxy (contract section 1.1).
@@ -105,4 +109,7 @@ func (o ClientOptions) apply(config *rest.Config) {
 		config.BearerToken, config.BearerTokenFile = "", ""
 	}
 	config.Wrap(report)
+	if o.Turns != nil {
+		config.Dial = polite{o.Turns}.dial
+	}
 }
