@@ -322,11 +322,23 @@ type Written struct {
 	Rooms Seconds `json:"rooms,omitempty"`
 }
 
-// Unasked is another start, on another node, of whose Services none is asked before all is quiet.
+// Unasked is another start, on another node, of whose Services none is asked before all is quiet: of several the one in which writing took
+// the middle time.
 type Unasked struct {
 	Quiet   Wait               `json:"quiet"`
 	Cost    Cost               `json:"cost"`              // until Quiet
 	Writing map[string]Seconds `json:"writing,omitempty"` // as of a Start
+	Spread  float64            `json:"spread"`            // how much longer writing took in the longest than in the shortest, as a share
+}
+
+// Wrote is what writing took, but for rules, which processes write.
+func (u *Unasked) Wrote() (sum Seconds) {
+	for name, took := range u.Writing {
+		if name != "rules" {
+			sum += took
+		}
+	}
+	return sum
 }
 
 // Netlink is what goes over netlink sockets of the node's network namespace, whoever has them open.

@@ -159,12 +159,12 @@ func writingOf(c *cell.Cell) written {
 	return written{}
 }
 
-// unaskedWriting is that of the start in which nobody asks.
+// unaskedWriting is that of the starts in which nobody asks.
 func unaskedWriting(c *cell.Cell) written {
 	if c.Unasked == nil {
 		return written{}
 	}
-	return written{took: c.Unasked.Writing}
+	return written{c.Unasked.Writing, c.Unasked.Spread > cell.Noisy}
 }
 
 // tables is how long writing some of them took.
