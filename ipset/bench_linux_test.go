@@ -78,6 +78,50 @@ func fillExec(_ context.Context, t testing.TB, _ *ipset.Handle, changes []ipset.
 	return nil
 }
 
+// BenchmarkSets compares the ways to write a few entries to each of several sets, as a part of a
+// start does: a call for each set, and one for all.
+func BenchmarkSets(b *testing.B) {
+	const sets, entries = 8, 20
+	var batches []ipset.Batch
+	for i := range sets {
+		set := benchSet
+		set.Name = fmt.Sprint("bench", i)
+		batches = append(batches, ipset.Batch{Set: set, Changes: manyChanges(entries)})
+	}
+	for _, way := range []struct {
+		name  string
+		write func(*testing.B, *ipset.Handle) error
+	}{
+		{"each", func(b *testing.B, h *ipset.Handle) (err error) {
+			for _, one := range batches {
+				err = errors.Join(err, errors.Join(h.Write(b.Context(), one.Set, one.Changes)...))
+			}
+			return err
+		}},
+		{"together", func(b *testing.B, h *ipset.Handle) (err error) {
+			for _, errs := range h.WriteAll(b.Context(), batches...) {
+				err = errors.Join(err, errors.Join(errs...))
+			}
+			return err
+		}},
+	} {
+		b.Run(way.name, func(b *testing.B) {
+			h := openKernel(b)
+			for _, one := range batches {
+				if err := h.Create(b.Context(), one.Set); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for b.Loop() { // what is there already is written as what is not
+				if err := way.write(b, h); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*sets), "ns/set")
+		})
+	}
+}
+
 func BenchmarkList(b *testing.B) {
 	h := openKernel(b)
 	if err := h.Create(b.Context(), benchSet); err != nil {

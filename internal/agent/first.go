@@ -59,8 +59,8 @@ const (
 
 // holdSources has the sources wait while something is written that others wait for, where
 // they take turns with the loop: lists of thousands of objects take most of them. To write
-// a thousand Services beside them took more than twice as long as without. Where a processor
-// is left for them they go on.
+// a thousand Services beside them took half as long again. Where a processor is left for them
+// they go on.
 func (a *Agent) holdSources(few int) (release func()) {
 	if !a.opts.OneProcessor {
 		return func() {}

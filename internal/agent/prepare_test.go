@@ -54,6 +54,27 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
+// held brings n Services while the loop writes, of which so many come before it is done.
+func (w *world) held(n, want int64) {
+	var brought atomic.Int64
+	go func() {
+		for i := range n {
+			w.SetService(service(fmt.Sprint("more", i), fmt.Sprintf("10.98.0.%d", i)))
+			brought.Add(1)
+		}
+	}()
+	time.Sleep(50 * time.Millisecond)
+	synctest.Wait()
+	if got := brought.Load(); got != want {
+		w.Errorf("%d Services came while the loop wrote, want %d", got, want)
+	}
+	time.Sleep(100 * time.Millisecond)
+	synctest.Wait()
+	if got := brought.Load(); got != n {
+		w.Errorf("%d Services came, want %d", got, n)
+	}
+}
+
 // Where nothing runs beside the loop the sources bring some objects while the kernel is
 // prepared, and the rest when it is.
 func TestSourcesWaitForRows(t *testing.T) {
@@ -66,23 +87,7 @@ func TestSourcesWaitForRows(t *testing.T) {
 			m.founds, m.oneProcessor, m.applyTakes = true, tt.one, 100*time.Millisecond
 			run(t, m, func(w *world) {
 				synctest.Wait() // the loop writes
-				var brought atomic.Int64
-				go func() {
-					for i := range 200 {
-						w.SetService(service(fmt.Sprint(i), fmt.Sprintf("10.96.1.%d", i)))
-						brought.Add(1)
-					}
-				}()
-				time.Sleep(50 * time.Millisecond)
-				synctest.Wait()
-				if got := brought.Load(); got != tt.want {
-					w.Errorf("%d Services came while the kernel was prepared, want %d", got, tt.want)
-				}
-				time.Sleep(100 * time.Millisecond)
-				synctest.Wait()
-				if got := brought.Load(); got != 200 {
-					w.Errorf("%d Services came, want 200", got)
-				}
+				w.held(200, tt.want)
 			})
 		})
 	}
