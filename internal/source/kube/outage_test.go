@@ -354,7 +354,7 @@ func TestUnreachable(t *testing.T) {
 }
 
 // An agent that reaches the server by the cluster IP that it has to serve itself is
-// told so.
+// told so at the first failure, which is the one that is logged.
 func TestByClusterIP(t *testing.T) {
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	mustDo(t, err)
@@ -363,8 +363,12 @@ func TestByClusterIP(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
 	client, err := kube.NewClient(kube.ClientOptions{Master: "http://" + address})
 	mustDo(t, err)
-	s, _ := run(t, client, kube.Options{Node: "here"})
+	core, logs := observer.New(zap.WarnLevel)
+	s, _ := runWith(t, zap.New(core), client, kube.Options{Node: "here"})
 	mentions(t, trouble(t, s, kube.Refused).Err, "cluster IP", "give --master")
+	for _, l := range logs.All() {
+		mentions(t, errors.New(l.ContextMap()["error"].(string)), "cluster IP", "give --master", address)
+	}
 }
 
 // wire between client and server, which can be cut without either being told.

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,8 +33,8 @@ func (r *reporter) RoundTrip(q *http.Request) (*http.Response, error) {
 	tell, ok := q.Context().Value(reporterKey{}).(func(error))
 	switch {
 	case !ok || q.Context().Err() != nil:
-	case err != nil:
-		tell(err)
+	case err != nil: // as whoever called hears it of http.Client, with who was called
+		tell(&url.Error{Op: q.Method, URL: q.URL.Redacted(), Err: err})
 	case a.Header.Get("Retry-After") != "" && (a.StatusCode == http.StatusTooManyRequests || a.StatusCode >= http.StatusInternalServerError):
 		tell(apierrors.NewGenericServerResponse(a.StatusCode, q.Method, schema.GroupResource{}, "", a.Status, 0, true))
 	}
