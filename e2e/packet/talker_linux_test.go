@@ -108,6 +108,28 @@ func (k *talker) end() {
 	})
 }
 
+// family is 4 or 6.
+func (k *talker) family() int {
+	if k.to.Addr().Is4() {
+		return 4
+	}
+	return 6
+}
+
+// local is where it sends from.
+func (k *talker) local(t *testing.T) netip.AddrPort {
+	t.Helper()
+	at, err := unix.Getsockname(k.fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if six, ok := at.(*unix.SockaddrInet6); ok {
+		return netip.AddrPortFrom(netip.AddrFrom16(six.Addr), uint16(six.Port))
+	}
+	four := at.(*unix.SockaddrInet4)
+	return netip.AddrPortFrom(netip.AddrFrom4(four.Addr), uint16(four.Port))
+}
+
 // await waits until one has answered so often from now on.
 func (k *talker) await(t *testing.T, by string, n int) {
 	t.Helper()

@@ -1,12 +1,16 @@
 package packet
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack/conntracktest"
 )
 
@@ -107,6 +111,23 @@ func (c *conversation) changes(t *testing.T) {
 		c.replace(t, pod1, pod2)
 	})
 	t.Run("deleted and made again", func(t *testing.T) { c.deleted(t, pod2, pod1) })
+	t.Run("back after late answers", func(t *testing.T) {
+		c.nobody(t, pod1)
+		c.late(t, pod2)
+		c.replace(t, pod1, pod2)
+	})
+}
+
+// late has the kernel remember answers of a pod which came when it had forgotten whom they were for.
+func (c *conversation) late(t *testing.T, p *pod) {
+	t.Helper()
+	for _, k := range c.talkers {
+		backend, client := netip.MustParseAddrPort(hostPort(p.addr.of(k.family()), 8080)), k.local(t)
+		err := c.table.Add(conntracktest.To(conntrack.Key{Addr: client.Addr(), Port: client.Port(), Protocol: conntrack.ProtocolUDP}, backend, client))
+		if err != nil && !errors.Is(err, unix.EEXIST) { // it may have happened by itself
+			t.Fatalf("%s: %v", k.name, err)
+		}
+	}
 }
 
 // talk starts the clients: a pod by both families, and a machine outside by a node port, where the node puts its own address.
@@ -205,11 +226,7 @@ func (c *conversation) answered(t *testing.T, start time.Time, old, fresh *pod) 
 
 // serving is the destination that a client's datagrams go to.
 func (c *conversation) serving(k *talker, p *pod) serving {
-	family := 6
-	if k.to.Addr().Is4() {
-		family = 4
-	}
-	return serving{"UDP", k.to, netip.MustParseAddrPort(hostPort(p.addr.of(family), 8080))}
+	return serving{"UDP", k.to, netip.MustParseAddrPort(hostPort(p.addr.of(k.family()), 8080))}
 }
 
 // since is when a destination came that came after a moment.

@@ -13,20 +13,29 @@ import (
 // of UDP that goes on for ever keeps that for ever: its answers are looked for at a backend
 // that is gone (decisions 12). So when a destination or a server of a protocol without
 // connections of TCP's kind is deleted, or a destination added, the flows to it are compared
-// with who may answer by then. That is work for somebody else than the loop: here it is only
+// with who may answer by then; and what a destination sent before it was added, answers to
+// flows that were deleted, is looked for, as it would keep those clients out. That is work for somebody else than the loop: here it is only
 // ordered, with what holds at that moment, after the kernel has it; a newer order takes the
 // place of an older one, so that nobody is judged by what held before. A first start orders
 // it for every server that is wanted, and so mends what changed while no agent ran; only
 // the flows of a server that an agent deleted right before it ended stay until they time out.
 
-// flows are the servers whose flows have to be looked at.
-type flows map[vserver.ServerKey]struct{}
+// flows are the servers whose flows have to be looked at, with the destinations that were
+// added.
+type flows map[vserver.ServerKey][]netip.AddrPort
 
 // stale notes a server whose flows may go to where nobody is. TCP mends itself: the entry
 // of a connection goes with it (expire_nodest_conn), and another one is another flow.
 func (f flows) stale(k vserver.ServerKey) {
-	if k.Protocol != vserver.ProtocolTCP {
-		f[k] = struct{}{}
+	if _, noted := f[k]; !noted && k.Protocol != vserver.ProtocolTCP {
+		f[k] = nil
+	}
+}
+
+// fresh notes a destination that was added.
+func (f flows) fresh(k vserver.DestinationKey) {
+	if k.Server.Protocol != vserver.ProtocolTCP {
+		f[k.Server] = append(f[k.Server], netip.AddrPortFrom(k.Addr, k.Port))
 	}
 }
 
@@ -93,6 +102,7 @@ func (m *Mode) order(k vserver.ServerKey, stay []vserver.DestinationKey) conntra
 			o.Keep = append(o.Keep, m.answering(to)...)
 		}
 	}
+	o.Fresh = m.flows[k]
 	for _, dk := range stay {
 		o.Keep = append(o.Keep, netip.AddrPortFrom(dk.Addr, dk.Port))
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// swept keeps what was ordered, by key, and forgets it when it is asked.
+// swept keeps what was ordered, by key, and forgets it when it is asked. Who is fresh has a
+// plus.
 type swept struct {
 	*kernel
 	orders map[string]string
@@ -27,7 +28,11 @@ func (s *swept) Order(list ...conntrack.Order) {
 		if !o.Unserved {
 			text = "keep"
 			for _, a := range o.Keep {
-				text += " " + a.String()
+				mark := " "
+				if slices.Contains(o.Fresh, a) {
+					mark = " +"
+				}
+				text += mark + a.String()
 			}
 		}
 		s.orders[netip.AddrPortFrom(o.Key.Addr, o.Key.Port).String()] = text
@@ -68,10 +73,10 @@ func TestFlowsOfUDP(t *testing.T) {
 	dns := func(backends ...string) model.ServicePlan { return over(model.UDP, draining(backends...)) }
 	m, s := sweeping(t, k, dns(first, second))
 	apply(t, m)
-	s.want(t, "at the first start", map[string]string{vip + ":80": "keep " + first + " " + second})
+	s.want(t, "at the first start", map[string]string{vip + ":80": "keep +" + first + " +" + second})
 	m.Set(dns(first, second, third))
 	apply(t, m)
-	s.want(t, "one more backend", map[string]string{vip + ":80": "keep " + first + " " + second + " " + third})
+	s.want(t, "one more backend", map[string]string{vip + ":80": "keep " + first + " " + second + " +" + third})
 	m.Set(dns(first))
 	apply(t, m)
 	s.want(t, "two less", map[string]string{vip + ":80": "keep " + first})
@@ -83,7 +88,7 @@ func TestFlowsOfUDP(t *testing.T) {
 	s.want(t, "none", map[string]string{vip + ":80": "keep"})
 	m.Set(dns(third))
 	apply(t, m)
-	s.want(t, "the first one again", map[string]string{vip + ":80": "keep " + third})
+	s.want(t, "the first one again", map[string]string{vip + ":80": "keep +" + third})
 	m.Set(gone("web"))
 	apply(t, m)
 	s.want(t, "without the Service", map[string]string{vip + ":80": "unserved"})
@@ -112,7 +117,7 @@ func TestFlowsOfSCTPThatDrain(t *testing.T) {
 	apply(t, m)
 	m.Set(over(model.SCTP, draining(third)))
 	apply(t, m)
-	s.want(t, "another one begins", map[string]string{vip + ":80": "keep " + first + " " + second + " " + third})
+	s.want(t, "another one begins", map[string]string{vip + ":80": "keep " + first + " " + second + " +" + third})
 }
 
 // What stays because some input cannot be read goes on answering.
@@ -126,7 +131,7 @@ func TestFlowsWhileInputIsMissing(t *testing.T) {
 	}
 	m.Set(over(model.UDP, draining(first, third)))
 	m.Apply(t.Context(), dataplane.ApplyOptions{KeepOrphans: true, Retry: true})
-	s.want(t, "with a new backend", map[string]string{vip + ":80": "keep " + first + " " + second + " " + third})
+	s.want(t, "with a new backend", map[string]string{vip + ":80": "keep " + first + " " + second + " +" + third})
 }
 
 // Nobody knows what changed while no agent ran, or whether the last one came to sweep.
@@ -162,8 +167,9 @@ func TestFlowsOfADetour(t *testing.T) {
 	}
 	m, s := sweeping(t, newKernel(), plan(first, second))
 	apply(t, m)
-	both := "keep " + first + " " + second
-	s.want(t, "at the first start", map[string]string{vip + ":80": both, balancer + ":80": both})
+	s.want(t, "at the first start", map[string]string{
+		vip + ":80": "keep +" + first + " +" + second, balancer + ":80": "keep +" + first + " " + second,
+	})
 	m.Set(plan(first))
 	apply(t, m)
 	s.want(t, "without the second", map[string]string{vip + ":80": "keep " + first, balancer + ":80": "keep " + first})

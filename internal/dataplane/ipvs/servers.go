@@ -80,7 +80,10 @@ func (s *destinationStore) Write(ctx context.Context, changes []delta.Change[vse
 		switch err := failure(errs, i); {
 		case errors.Is(err, vserver.ErrNotExist):
 			s.mode.serverLost(c.Key.Server)
-		case err == nil && c.Op != delta.Update:
+		case err != nil || c.Op == delta.Update:
+		case c.Op == delta.Add:
+			s.mode.flows.fresh(c.Key)
+		default:
 			s.mode.flows.stale(c.Key.Server)
 		}
 	}

@@ -46,6 +46,8 @@ var contract = map[string]func(*testing.T, world){
 	"closed":                             testClosed,
 	"a masqueraded flow":                 testMasqueraded,
 	"an answer from another port is not": testOtherPortAnswers,
+	"answers that came late":             testLateAnswers,
+	"late answers among many keys":       testLateAnswersOfMany,
 }
 
 func TestFakeKeepsContract(t *testing.T) {
@@ -338,4 +340,46 @@ func testOtherPortAnswers(t *testing.T, w world) {
 	w.add(t, from(dns, "10.244.0.1:4001", "10.244.1.1:5354"))
 	w.sweep(t, 1, keep(dns, "10.244.1.1:5353"))
 	w.want(t)
+}
+
+// late is a flow that an answer began which came when its flow was gone.
+func late(backend, client string) conntracktest.Flow { return from(key(client), backend) }
+
+// testLateAnswers: only what shuts a client out of who is fresh.
+func testLateAnswers(t *testing.T, w world) {
+	answered, rewritten, tcp := late("10.244.1.1:5353", "10.244.0.1:4002"), late("10.244.1.1:5353", "10.244.0.1:4003"), late("10.244.1.1:5353", "10.244.0.1:4004")
+	answered.Replied = true
+	rewritten.Towards = netip.MustParseAddrPort("192.168.0.1:4003")
+	tcp.Protocol = conntrack.ProtocolTCP
+	stays := []conntracktest.Flow{
+		answered, rewritten, tcp,
+		late("10.244.1.2:5353", "10.244.0.1:4001"), // by who is not fresh
+		late("10.244.1.1:5354", "10.244.0.1:4001"), // from another port
+		late("10.244.0.1:4001", "10.244.1.3:5353"), // the other way round
+		late("[fd00:10:244:1::2]:5353", "[fd00:10:244::1]:4001"),
+	}
+	w.add(t, stays...)
+	w.add(t, late("10.244.1.1:5353", "10.244.0.1:4001"), late("[fd00:10:244:1::1]:5353", "[fd00:10:244::1]:4001"))
+	o, o6 := keep(dns, "10.244.1.1:5353", "10.244.1.2:5353"), keep(dns6, "[fd00:10:244:1::1]:5353", "[fd00:10:244:1::2]:5353")
+	o.Fresh, o6.Fresh = o.Keep[:1], o6.Keep[:1]
+	if out := w.sweep(t, 2, o, o6); out.Whole != 0 {
+		t.Errorf("Sweep = %+v: the kernel is to give those that were asked for", out)
+	}
+	w.want(t, stays...)
+}
+
+func testLateAnswersOfMany(t *testing.T, w world) {
+	stays := slices.Collect(conntracktest.Foreign(4, 100))
+	w.add(t, stays...)
+	var orders []conntrack.Order
+	for i := range 20 {
+		backend := fmt.Sprintf("10.244.1.%d:%d", 1+i%2, 5000+i)
+		o := keep(key(fmt.Sprintf("10.96.1.1:%d", 53+i)), backend)
+		o.Fresh = o.Keep
+		orders = append(orders, o)
+		w.add(t, late(backend, "10.244.0.1:4001"))
+	}
+	w.sweep(t, 1, orders[0])
+	w.sweep(t, 19, orders...)
+	w.want(t, stays...)
 }

@@ -3,11 +3,13 @@
 //
 // It knows keys that clients dial and who may answer them, not Services: a
 // caller says for each key whose answers may go on, and every other flow to it
-// goes. Nothing else in the table is touched, and nothing is ever added.
+// goes; and of whom answers may have come late, which begin flows that nobody ever
+// answers and that keep a client out (Order.Fresh): those go, too. Nothing else in
+// the table is touched, and nothing is ever added.
 //
 //	[]Order ──► dump request ──────► first socket ──► kernel
 //	                                                    │ flows, 32 KiB at a time
-//	stale? ◄── original destination, who answers ◄──────┘
+//	stale? ◄── both directions, ever answered? ◄────────┘
 //	  │
 //	  └──► up to 1,024 deletions ──► second socket ──► kernel
 //

@@ -27,14 +27,15 @@ func DecodeFlow(body []byte) (k Key, answers netip.AddrPort, deletion []byte, er
 	if err != nil {
 		return k, answers, nil, err
 	}
-	if answers, err = f.answers(); err != nil {
-		return f.key, answers, nil, err
+	reply, err := f.reply()
+	if err != nil {
+		return f.key(), answers, nil, err
 	}
 	deletion, ok, err := f.appendDeletion(nil, 1, 4)
 	if !ok {
 		deletion = nil
 	}
-	return f.key, answers, deletion, err
+	return f.key(), reply.source, deletion, err
 }
 
 // Digest reads a datagram as a sweep does, and returns how many messages it has.

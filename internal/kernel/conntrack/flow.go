@@ -9,6 +9,7 @@ import (
 const (
 	attrOriginal = 1
 	attrReply    = 2
+	attrStatus   = 3
 	attrID       = 12
 	attrZone     = 18
 	attrFilter   = 25
@@ -31,10 +32,16 @@ const (
 
 // What a filter compares (net/netfilter/nf_internals.h, CTA_FILTER_F_*).
 const (
+	matchSource          = 1 << 0
 	matchDestination     = 1 << 1
 	matchProtocol        = 1 << 3
+	matchSourcePort      = 1 << 4
 	matchDestinationPort = 1 << 5
 )
+
+// seenReply: somebody answered (IPS_SEEN_REPLY of
+// include/uapi/linux/netfilter/nf_conntrack_common.h).
+const seenReply = 1 << 1
 
 // Families of nfgenmsg.
 const (
@@ -60,6 +67,14 @@ type tuple struct {
 func (t tuple) key() Key {
 	return Key{Addr: t.destination.Addr(), Port: t.destination.Port(), Protocol: t.protocol}
 }
+
+// sender is who sends in this direction.
+func (t tuple) sender() Key {
+	return Key{Addr: t.source.Addr(), Port: t.source.Port(), Protocol: t.protocol}
+}
+
+// back is the other direction of a flow that nobody rewrites.
+func (t tuple) back() tuple { return tuple{t.destination, t.source, t.protocol} }
 
 // decodeTuple reads a tuple. What it does not know it leaves out: then the
 // address is not valid, and no key is like it.
@@ -126,7 +141,7 @@ func decodePorts(b []byte) (protocol uint8, source, destination uint16, err erro
 // flow is one entry of the table as a dump tells it. The raw parts point into the
 // datagram; they name the flow in a deletion.
 type flow struct {
-	key      Key
+	tuple
 	original []byte // the tuple, with its zone if it has one of its own
 	rest     []byte // attributes that follow the tuple
 }
@@ -145,21 +160,27 @@ func decodeFlow(body []byte) (f flow, err error) {
 		}
 		if kind == attrOriginal {
 			t, err := decodeTuple(value)
-			f.key, f.original = t.key(), value
+			f.tuple, f.original = t, value
 			return f, err
 		}
 	}
 	return f, nil
 }
 
-// answers is who answers a flow; not valid if the kernel does not say.
-func (f flow) answers() (netip.AddrPort, error) {
+// reply is the other direction, whose source answers the flow; its addresses are not valid
+// if the kernel does not say.
+func (f flow) reply() (tuple, error) {
 	value, err := findAttr(f.rest, attrReply)
 	if err != nil {
-		return netip.AddrPort{}, err
+		return tuple{}, err
 	}
-	t, err := decodeTuple(value)
-	return t.source, err
+	return decodeTuple(value)
+}
+
+// unanswered tells whether nobody answered so far; a kernel that does not say did not.
+func (f flow) unanswered() (bool, error) {
+	value, err := findAttr(f.rest, attrStatus)
+	return len(value) == 4 && binary.BigEndian.Uint32(value)&seenReply == 0, err
 }
 
 // appendDeletion appends the request to delete exactly this flow: the tuple, its

@@ -1,6 +1,8 @@
 package conntrack
 
 import (
+	"iter"
+	"net/netip"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -37,6 +39,7 @@ func (l *lane) put(o Order) {
 	if _, waits := l.waiting[o.Key]; !waits {
 		l.queue = append(l.queue, o.Key)
 	}
+	o.Fresh = union(l.waiting[o.Key].Fresh, o.Fresh)
 	l.waiting[o.Key] = o
 	for _, j := range l.running {
 		if old, has := j.outdated[o.Key]; has {
@@ -46,6 +49,16 @@ func (l *lane) put(o Order) {
 	if !l.fresh {
 		l.fresh, l.came = true, time.Now()
 	}
+}
+
+// union are the entries of both.
+func union(a, b []netip.AddrPort) []netip.AddrPort {
+	if len(a) == 0 {
+		return b
+	}
+	out := slices.Concat(a, b)
+	slices.SortFunc(out, netip.AddrPort.Compare)
+	return slices.Compact(out)
 }
 
 // take begins a sweep with up to n orders.
@@ -70,7 +83,7 @@ func (l *lane) take(n int) *job {
 func (l *lane) settle(j *job, out Outcome, err error) (previous string) {
 	l.stats.Sweeps++
 	l.stats.Deleted += uint64(out.Deleted)
-	l.unasked = out.Whole > 0 && !manyPorts(j.orders, Order.key)
+	l.unasked = out.Whole > 0 && !manyPorts(slices.Values(j.orders))
 	previous = l.problem
 	if err != nil {
 		l.stats.Failures++
@@ -137,16 +150,24 @@ func (l *lane) due(opts SweeperOptions) time.Time {
 
 // readsAll tells whether a sweep of what waits will have to read all flows.
 func (l *lane) readsAll() bool {
-	return l.unasked || manyPorts(l.queue, func(k Key) Key { return k })
+	return l.unasked || manyPorts(func(yield func(Order) bool) {
+		for _, k := range l.queue {
+			if !yield(l.waiting[k]) {
+				return
+			}
+		}
+	})
 }
 
-func (o Order) key() Key { return o.Key }
-
 // manyPorts tells whether there are more ports than are asked for one by one.
-func manyPorts[T any](list []T, key func(T) Key) bool {
+func manyPorts(orders iter.Seq[Order]) bool {
 	seen := map[query]struct{}{}
-	for _, one := range list {
-		if seen[portOf(key(one))] = struct{}{}; len(seen) > FilteredPorts {
+	for o := range orders {
+		seen[portOf(o.Key)] = struct{}{}
+		for _, k := range o.fresh() {
+			seen[portFrom(k)] = struct{}{}
+		}
+		if len(seen) > FilteredPorts {
 			return true
 		}
 	}

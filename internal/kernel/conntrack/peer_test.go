@@ -3,6 +3,7 @@ package conntrack_test
 import (
 	"encoding/binary"
 	"io"
+	"net/netip"
 	"slices"
 	"sync"
 	"syscall"
@@ -215,8 +216,13 @@ func matcher(filter, tuple []byte) func(conntracktest.Flow) bool {
 				return false // the wrong way round
 			}
 		}
-		ports := f.Protocol != conntrack.ProtocolSCTP && flags&32 != 0
-		return (flags&8 == 0 || proto[1][0] == f.Protocol) && (!ports || binary.BigEndian.Uint16(proto[3]) == f.Dialled.Port())
+		if flags&1 != 0 && string(ip[1]) != string(f.Client.Addr().AsSlice()) {
+			return false
+		}
+		port := func(flag uint32, kind uint16, of netip.AddrPort) bool {
+			return flags&flag == 0 || f.Protocol == conntrack.ProtocolSCTP || binary.BigEndian.Uint16(proto[kind]) == of.Port()
+		}
+		return (flags&8 == 0 || proto[1][0] == f.Protocol) && port(16, 2, f.Client) && port(32, 3, f.Dialled)
 	}
 }
 

@@ -198,19 +198,33 @@ func (d *dump) meet(body []byte) error {
 		return err
 	}
 	d.outcome.Seen++
-	if f.key.Addr.IsValid() && !d.query.answeredBy(f.key) {
+	if f.destination.Addr().IsValid() && !d.query.answeredBy(f.tuple) {
 		d.all.Store(true)
 	}
-	o, ours := d.orders[f.key]
-	if !ours {
-		return nil
-	}
-	from, err := f.answers()
-	if err != nil || !from.IsValid() || !o.Stale(from) {
+	stale, err := d.stale(f)
+	if err != nil || !stale {
 		return err
 	}
 	d.outcome.Stale++
 	return d.collect(f)
+}
+
+// stale tells whether a flow goes: by who answers it, or because it shuts its client out.
+func (w wanted) stale(f flow) (bool, error) {
+	o, ours := w.orders[f.key()]
+	_, fresh := w.fresh[f.sender()]
+	if !ours && !fresh {
+		return false, nil
+	}
+	reply, err := f.reply()
+	if err != nil || !reply.source.IsValid() {
+		return false, err
+	}
+	if ours {
+		return o.Stale(reply.source), nil
+	}
+	unanswered, err := f.unanswered()
+	return unanswered && reply == f.back(), err
 }
 
 // collect puts a deletion into the batch.

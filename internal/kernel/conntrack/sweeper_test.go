@@ -137,6 +137,30 @@ func TestNewerOrderReplaces(t *testing.T) {
 	}
 }
 
+// TestFreshOfAReplacedOrder: who was fresh is still, where the order of it was replaced
+// before it was carried out.
+func TestFreshOfAReplacedOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, conntrack.SweeperOptions{})
+		for _, backend := range []string{"10.244.1.1:53", "10.244.1.2:53", "10.244.1.3:53"} {
+			r.add(t, late(backend, "10.244.0.1:4001"))
+		}
+		one, two := keep(dns, "10.244.1.1:53"), keep(dns, "10.244.1.1:53", "10.244.1.2:53")
+		one.Fresh, two.Fresh = one.Keep, two.Keep[1:]
+		r.Order(one)
+		r.Order(two)
+		r.Order(keep(dns, "10.244.1.1:53", "10.244.1.2:53"))
+		r.want(t, time.Second, "20ms IPv4, 1 keys: 2 deleted")
+		if !slices.Equal(one.Fresh, one.Keep) || len(two.Fresh) != 1 {
+			t.Errorf("the caller's own orders changed: %v, %v", one, two)
+		}
+		r.table.FailNth(1, errors.New("no"))
+		r.add(t, late("10.244.1.2:53", "10.244.0.1:4001"))
+		r.Order(two)
+		r.want(t, 2*time.Second, "1.02s IPv4, 1 keys: failed", "2.02s IPv4, 1 keys: 1 deleted")
+	})
+}
+
 // TestFailedSweepIsRepeated: after 1 s, twice as long after each failure, 30 s at
 // most, and it is said once.
 func TestFailedSweepIsRepeated(t *testing.T) {

@@ -78,6 +78,17 @@ type Order struct {
 	// rewritten (they answer from Key itself) included. The caller does not change
 	// it afterwards.
 	Keep []netip.AddrPort
+	// Fresh are those of Keep whose datagrams to a client would shut it out: an answer that
+	// comes after its flow was deleted begins a flow of its own, from who answers to the
+	// client. While the kernel remembers that, whatever the client sends to the key and IPVS
+	// gives to the same one is dropped, because its answers would belong to two flows
+	// (__nf_conntrack_confirm in net/netfilter/nf_conntrack_core.c), for 30 s
+	// (nf_conntrack_udp_timeout). So flows that one of them began, that nobody rewrote and
+	// nobody answered, are deleted, whoever they went to: the next datagram begins such a one
+	// again. Where netfilter rewrites the flow, not IPVS, there is no need: it gives the client
+	// another port then (get_unique_tuple in nf_nat_core.c). Those of a replaced order that
+	// waits are added. They may come in any order.
+	Fresh []netip.AddrPort
 	// Unserved says that the key is nobody's any more. Stale are the flows to it
 	// that were rewritten, whoever answers; Keep is not read. Flows that answer
 	// from Key itself are not ours.
@@ -90,6 +101,15 @@ type Order struct {
 	// outdated, if it is there, says that a newer order for the key came while this one
 	// was being carried out, which says nothing any more then.
 	outdated *atomic.Bool
+}
+
+// fresh are those that are Fresh, as what they send is from.
+func (o Order) fresh() []Key {
+	out := make([]Key, len(o.Fresh))
+	for i, a := range o.Fresh {
+		out[i] = Key{Addr: a.Addr(), Port: a.Port(), Protocol: o.Key.Protocol}
+	}
+	return out
 }
 
 // Stale tells whether a flow to the key of this order goes, by who answers it.

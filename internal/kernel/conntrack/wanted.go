@@ -4,24 +4,29 @@ import (
 	"encoding/binary"
 )
 
-// wanted are the orders of one family, by key. The order for one key that comes
-// last in a list counts.
+// wanted are the orders of one family, by key, and who is fresh in any of them. The order
+// for one key that comes last in a list counts.
 type wanted struct {
 	family uint8
 	orders map[Key]Order
+	fresh  map[Key]struct{}
 }
 
 func newWanted(family uint8, list []Order) wanted {
-	w := wanted{family: family, orders: map[Key]Order{}}
+	w := wanted{family: family, orders: map[Key]Order{}, fresh: map[Key]struct{}{}}
 	for _, o := range list {
 		if o.Key.Addr.IsValid() && o.Key.family() == family {
 			w.orders[o.Key] = o
+			for _, k := range o.fresh() {
+				w.fresh[k] = struct{}{}
+			}
 		}
 	}
 	return w
 }
 
-// query is what a dump asks for: flows that are like the key in some respects.
+// query is what a dump asks for: flows that are like the key, or whose sender is like it, in
+// some respects.
 type query struct {
 	Key
 	match uint32 // of filterOriginal; what is not compared is zero in the key
@@ -32,13 +37,16 @@ type query struct {
 var everything = query{}
 
 // whole tells whether the query may be for very many flows more than are wanted.
-func (q query) whole() bool { return q.match&matchDestinationPort == 0 && !q.few }
+func (q query) whole() bool { return q.match&(matchDestinationPort|matchSourcePort) == 0 && !q.few }
+
+// bySender tells whether the key is that of who sends.
+func (q query) bySender() bool { return q.match&matchSourcePort != 0 }
 
 // fewFlows is how many flows of a protocol cost next to nothing to read.
 const fewFlows = 20_000
 
 // queries are the dumps that together give every flow that is wanted, one for each
-// port. Every dump makes the kernel go through its whole table, and a flow that it
+// port of a key, or of who is fresh. Every dump makes the kernel go through its whole table, and a flow that it
 // gives costs four times as much as one that it passes over: so the keys with one
 // port share a dump, and for more than limit ports there is one of all flows of
 // their protocol, as there is where that was small the last time. (100,000 flows:
@@ -57,6 +65,9 @@ func (w wanted) queries(limit int, few func(query) bool) []query {
 		ports[portOf(k)]++
 		protocols[all] = true
 	}
+	for k := range w.fresh {
+		ports[portFrom(k)]++
+	}
 	mixed := len(protocols) > 1
 	switch {
 	case len(ports) > limit && mixed:
@@ -72,15 +83,20 @@ func (w wanted) queries(limit int, few func(query) bool) []query {
 
 // byPort asks for each port; ports are those of the keys, and how many keys have it.
 func (w wanted) byPort(ports map[query]int) (list []query) {
-	for k := range w.orders {
-		q := portOf(k)
+	ask := func(k Key, q query, address uint32) {
 		switch n := ports[q]; {
 		case n == 1 && w.family == 4:
-			list = append(list, query{Key: k, match: q.match | matchDestination})
+			list = append(list, query{Key: k, match: q.match | address})
 		case n > 0:
 			list = append(list, q)
 			ports[q] = 0 // the others with this port are answered too
 		}
+	}
+	for k := range w.orders {
+		ask(k, portOf(k), matchDestination)
+	}
+	for k := range w.fresh {
+		ask(k, portFrom(k), matchSource)
 	}
 	return list
 }
@@ -89,13 +105,22 @@ func portOf(k Key) query {
 	return query{Key: Key{Port: k.Port, Protocol: k.Protocol}, match: matchProtocol | matchDestinationPort}
 }
 
+// portFrom is portOf of a sender.
+func portFrom(k Key) query {
+	return query{Key: Key{Port: k.Port, Protocol: k.Protocol}, match: matchProtocol | matchSourcePort}
+}
+
 // answeredBy tells whether a kernel that filters may answer the query with a flow.
 // It compares ports for two protocols only.
-func (q query) answeredBy(k Key) bool {
+func (q query) answeredBy(t tuple) bool {
+	k := t.key()
+	if q.bySender() {
+		k = t.sender()
+	}
 	ports := k.Protocol == ProtocolTCP || k.Protocol == ProtocolUDP
 	return (q.match&matchProtocol == 0 || k.Protocol == q.Protocol) &&
-		(q.match&matchDestination == 0 || k.Addr == q.Addr) &&
-		(q.match&matchDestinationPort == 0 || !ports || k.Port == q.Port)
+		(q.match&(matchDestination|matchSource) == 0 || k.Addr == q.Addr) &&
+		(q.match&(matchDestinationPort|matchSourcePort) == 0 || !ports || k.Port == q.Port)
 }
 
 // appendDump appends the request for the flows of a family that a query is for.
@@ -104,12 +129,14 @@ func (q query) appendDump(b []byte, seq uint32, family uint8) []byte {
 	mark := len(b)
 	b = appendHeader(b, getFlows, flagDump, seq, nfFamily(family))
 	if q.match != 0 {
-		proto := attr(tupleProto|nested,
-			attr(protoNumber, []byte{q.Protocol}),
-			attr(protoDestinationPort, binary.BigEndian.AppendUint16(nil, q.Port)))
+		address, port := uint16(ipv4Destination), uint16(protoDestinationPort)
+		if q.bySender() {
+			address, port = ipv4Source, protoSourcePort
+		}
+		proto := attr(tupleProto|nested, attr(protoNumber, []byte{q.Protocol}), attr(port, binary.BigEndian.AppendUint16(nil, q.Port)))
 		var ip []byte
-		if q.match&matchDestination != 0 {
-			ip = attr(tupleIP|nested, attr(ipv4Destination, q.Addr.AsSlice()))
+		if q.match&(matchDestination|matchSource) != 0 {
+			ip = attr(tupleIP|nested, attr(address, q.Addr.AsSlice()))
 		}
 		b = appendAttr(b, attrOriginal|nested, ip, proto)
 		b = appendAttr(b, attrFilter|nested,

@@ -12,6 +12,7 @@ import (
 const (
 	ctaTupleOrig  = 1
 	ctaTupleReply = 2
+	ctaStatus     = 3
 	ctaTimeout    = 7
 	ctaID         = 12
 	ctaZone       = 18
@@ -19,7 +20,15 @@ const (
 	nested        = 1 << 15
 )
 
-// AppendFlow appends the attributes that name a flow: both directions and the zone.
+// What ctaStatus says of a flow: that somebody answered (IPS_SEEN_REPLY), and that it is in
+// the table (IPS_CONFIRMED), without which the kernel takes none.
+const (
+	seenReply = 1 << 1
+	confirmed = 1 << 3
+)
+
+// AppendFlow appends the attributes that a flow has: both directions, the zone and whether
+// somebody answered.
 // It allocates nothing of its own: there may be a million.
 func AppendFlow(b []byte, f Flow) []byte {
 	b = appendTuple(b, ctaTupleOrig, f.Protocol, f.Client, f.Dialled)
@@ -27,7 +36,11 @@ func AppendFlow(b []byte, f Flow) []byte {
 	if f.Zone != 0 {
 		b = append(b, tlv(ctaZone, binary.BigEndian.AppendUint16(nil, f.Zone))...)
 	}
-	return b
+	status := uint32(confirmed)
+	if f.Replied {
+		status |= seenReply
+	}
+	return binary.BigEndian.AppendUint32(appendLong(b, ctaStatus, 4), status)
 }
 
 func appendTuple(b []byte, kind uint16, protocol uint8, from, to netip.AddrPort) []byte {
@@ -87,6 +100,9 @@ func ParseFlow(b []byte) (f Flow, id uint32, err error) {
 	}
 	if zone := attrs[ctaZone]; len(zone) == 2 {
 		f.Zone = binary.BigEndian.Uint16(zone)
+	}
+	if status := attrs[ctaStatus]; len(status) == 4 {
+		f.Replied = binary.BigEndian.Uint32(status)&seenReply != 0
 	}
 	if number := attrs[ctaID]; len(number) == 4 {
 		id = binary.BigEndian.Uint32(number)

@@ -114,10 +114,13 @@ func (f *Fake) Sweep(ctx context.Context, orders []conntrack.Order) (conntrack.O
 
 // sweepFamily has the lock.
 func (f *Fake) sweepFamily(v4 bool, orders []conntrack.Order, out *conntrack.Outcome) {
-	wanted := map[conntrack.Key]conntrack.Order{}
+	wanted, fresh := map[conntrack.Key]conntrack.Order{}, map[conntrack.Key]bool{}
 	for _, o := range orders {
 		if o.Key.Addr.IsValid() && o.Key.Addr.Is4() == v4 {
 			wanted[o.Key] = o
+			for _, a := range o.Fresh {
+				fresh[conntrack.Key{Addr: a.Addr(), Port: a.Port(), Protocol: o.Key.Protocol}] = true
+			}
 		}
 	}
 	if len(wanted) == 0 {
@@ -125,7 +128,10 @@ func (f *Fake) sweepFamily(v4 bool, orders []conntrack.Order, out *conntrack.Out
 	}
 	asked := map[port]bool{}
 	for k := range wanted {
-		asked[portOf(k)] = true
+		asked[port{k.Protocol, k.Port, false}] = true
+	}
+	for k := range fresh {
+		asked[port{k.Protocol, k.Port, true}] = true
 	}
 	whole := len(asked) > conntrack.FilteredPorts
 	if whole {
@@ -133,10 +139,11 @@ func (f *Fake) sweepFamily(v4 bool, orders []conntrack.Order, out *conntrack.Out
 	}
 	for flow := range f.flows {
 		o, ours := wanted[flow.Key()]
-		if ours || whole && flow.Dialled.Addr().Is4() == v4 {
+		sent := fresh[flow.sender()]
+		if ours || sent || whole && flow.Dialled.Addr().Is4() == v4 {
 			out.Seen++
 		}
-		if ours && o.Stale(flow.Answers) {
+		if ours && o.Stale(flow.Answers) || !ours && sent && flow.alone() {
 			out.Stale++
 			out.Deleted++
 			f.remove(flow)
@@ -148,9 +155,15 @@ func (f *Fake) sweepFamily(v4 bool, orders []conntrack.Order, out *conntrack.Out
 type port struct {
 	protocol uint8
 	number   uint16
+	from     bool // of who sends
 }
 
-func portOf(k conntrack.Key) port { return port{k.Protocol, k.Port} }
+func (f Flow) sender() conntrack.Key {
+	return conntrack.Key{Addr: f.Client.Addr(), Port: f.Client.Port(), Protocol: f.Protocol}
+}
+
+// alone tells whether nobody rewrites a flow, and nobody answered.
+func (f Flow) alone() bool { return !f.Replied && f.Answers == f.Dialled && f.Towards == f.Client }
 
 // Close makes later sweeps fail.
 func (f *Fake) Close() {

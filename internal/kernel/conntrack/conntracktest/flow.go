@@ -15,6 +15,7 @@ type Flow struct {
 	Client, Dialled  netip.AddrPort // the original direction
 	Answers, Towards netip.AddrPort // the other direction: who answers, and to whom
 	Zone             uint16
+	Replied          bool // somebody answered so far
 }
 
 // To returns a flow from a client to a key that somebody answers; it is masqueraded
