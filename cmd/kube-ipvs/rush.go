@@ -37,11 +37,14 @@ func (r *rush) start() {
 func (r *rush) changed(services int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now := time.Now(); !r.much && now.Sub(r.since) >= time.Second {
-		r.since, r.changes = now, 0
-	}
 	r.changes += services
-	if r.started && !r.much && r.changes > quietChanges {
+	if r.much {
+		return
+	}
+	if now := time.Now(); now.Sub(r.since) >= time.Second {
+		r.since, r.changes = now, services
+	}
+	if r.started && r.changes > quietChanges {
 		r.rises(func() {})
 	}
 }

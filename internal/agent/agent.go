@@ -161,6 +161,7 @@ type Agent struct {
 	periods   atomic.Pointer[Periods] // of any goroutine
 	took      time.Time               // when the last batch was done
 	pressed   time.Duration           // how long it took, if there was hardly a pause before it
+	turn      time.Time               // when the loop began to do what it does now
 	began     time.Time               // when the changes were taken that are being applied
 	updates   updates                 // of the kernel, that the log was not told of yet
 	debt      debt                    // of any goroutine
@@ -168,6 +169,7 @@ type Agent struct {
 
 	coalesce, retry, repair, audit, reread, due, held, again, saying timer
 	backoff                                                          time.Duration
+	wakes                                                            time.Time // when due was set to
 	repaired                                                         time.Time // the last repair
 	warned                                                           time.Time // the last warning that applying failed
 }
@@ -216,7 +218,7 @@ func (o *Options) setDefaults() {
 // Run is the loop. It returns nil when ctx ends, and leaves the kernel as it is.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.stopTimers()
-	a.pulse.during(func() {
+	a.during(func() {
 		a.prepare(ctx)
 		if !a.opts.Catalog.Synced() {
 			a.takeEarly(ctx) // the API server's own Service, mostly, before anything else is asked for
@@ -230,8 +232,16 @@ func (a *Agent) Run(ctx context.Context) error {
 		if next == nil {
 			return nil
 		}
-		a.pulse.during(func() { next(ctx) })
+		a.during(func() { next(ctx) })
 	}
+}
+
+// during has the loop do something. It reads the clock once for all that asks when the turn
+// began: where the clock is a call of the kernel, as in many virtual machines, one of them
+// is a hundredth of what a change costs.
+func (a *Agent) during(f func()) {
+	a.turn = time.Now()
+	a.pulse.during(a.turn, f)
 }
 
 // wait returns what is to be done next, nil when ctx ends.
@@ -240,7 +250,7 @@ func (a *Agent) wait(ctx context.Context) func(context.Context) {
 	case <-ctx.Done():
 		return nil
 	case since := <-a.opts.Catalog.Wake():
-		return func(context.Context) { a.woken(since) }
+		return func(ctx context.Context) { a.woken(ctx, since) }
 	case <-a.coalesce.C():
 		a.coalesce.fired()
 		return a.take
@@ -281,15 +291,15 @@ func (a *Agent) wait(ctx context.Context) func(context.Context) {
 // carried yet. A change waits for company until Coalesce after the last batch, or after it
 // came itself where that was before, while the loop was busy: what comes one by one waits
 // for nothing, and a burst is two batches.
-func (a *Agent) woken(since time.Time) {
+func (a *Agent) woken(ctx context.Context, since time.Time) {
 	if !a.opts.Catalog.Synced() {
 		if a.founding && a.opts.Catalog.Coming() {
 			a.coalesce.armUnlessSet(a.gathers())
 		}
 		return
 	}
-	a.debt.owe()
-	company := a.opts.Coalesce - max(time.Since(a.took), time.Since(since))
+	a.debt.owe(a.turn)
+	company := a.opts.Coalesce - max(a.turn.Sub(a.took), a.turn.Sub(since))
 	if company <= 0 {
 		gather()
 		select {
@@ -300,7 +310,11 @@ func (a *Agent) woken(since time.Time) {
 	if !a.synced {
 		a.coalesce.stop() // of what was still coming
 	}
-	a.coalesce.armUnlessSet(a.pause(company))
+	if rest := a.pause(company, a.turn); rest > 0 || a.coalesce.set {
+		a.coalesce.armUnlessSet(rest)
+	} else {
+		a.take(ctx)
+	}
 }
 
 // What belongs to a change, such as other objects of the same file or of the same read from
@@ -334,9 +348,9 @@ const longestBreak = 50 * time.Millisecond
 // pause is how long the next batch waits for more changes, at least for company. Where one
 // batch follows another, as on a machine that is slow or busy, it waits for as long as the
 // last one took: there are fewer and larger batches, and each costs less.
-func (a *Agent) pause(company time.Duration) time.Duration {
+func (a *Agent) pause(company time.Duration, now time.Time) time.Duration {
 	rest := max(min(a.pressed, longestBreak), a.periods.Load().MinPeriod)
-	return max(company, rest-time.Since(a.took))
+	return max(company, rest-now.Sub(a.took))
 }
 
 // done notes that a batch is written, which began at that time.

@@ -19,17 +19,18 @@ func (a *Agent) apply(ctx context.Context, retry bool) {
 	}
 	start := a.begin()
 	if err := a.load(ctx); err != nil {
-		a.debt.owe()
+		a.debt.owe(a.turn)
 		a.failed(ctx, err, 0, true)
-		a.tellPass(start, false, false)
+		a.tellPass(start, time.Now(), false, false)
 		return
 	}
 	a.tellAdopted()
 	result := a.opts.Mode.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: !a.complete, Retry: retry})
-	a.record(start, result)
+	ended := time.Now()
+	a.record(start, ended, result)
 	a.armAudit()
-	a.settleDebt()
-	a.tellPass(start, result.Pending == 0, result.Total().Failed == 0 || result.Total().Written() > 0)
+	a.settleDebt(ended)
+	a.tellPass(start, ended, result.Pending == 0, result.Total().Failed == 0 || result.Total().Written() > 0)
 	a.tellHealth()
 	if result.Paced > 0 {
 		a.coalesce.armUnlessSet(a.opts.Coalesce) // with what has changed by then
@@ -38,7 +39,7 @@ func (a *Agent) apply(ctx context.Context, retry bool) {
 	case result.Pending > result.Paced:
 		a.failed(ctx, result.Total().Err(), result.Pending, retry)
 	case result.Pending == 0:
-		a.succeeded()
+		a.succeeded(ended)
 	}
 	a.opts.Observer.Drains(a.opts.Mode.Drains())
 	a.wakeWhenDue()
@@ -46,10 +47,12 @@ func (a *Agent) apply(ctx context.Context, retry bool) {
 
 // wakeWhenDue arranges for the next pass that the mode asks for by itself.
 func (a *Agent) wakeWhenDue() {
-	if due := a.opts.Mode.Due(); due.IsZero() {
+	switch due := a.opts.Mode.Due(); {
+	case due.IsZero():
 		a.due.stop()
-	} else {
+	case !a.due.set || !due.Equal(a.wakes):
 		a.due.arm(max(time.Until(due), a.opts.Coalesce))
+		a.wakes = due
 	}
 }
 
@@ -93,8 +96,8 @@ func (a *Agent) begin() time.Time {
 // tellPass reports one pass. What was written ends the wait of the changes of endpoints
 // it was for: a row that the kernel refuses for good must not hold up the measure of
 // all others.
-func (a *Agent) tellPass(start time.Time, ok, written bool) {
-	p := Pass{At: start, Took: time.Since(start), OK: ok}
+func (a *Agent) tellPass(start, ended time.Time, ok, written bool) {
+	p := Pass{At: start, Took: ended.Sub(start), OK: ok}
 	if written {
 		p.Triggers, a.triggers = a.triggers, nil
 	}
@@ -136,13 +139,13 @@ func within(err error) time.Duration {
 	return math.MaxInt64
 }
 
-func (a *Agent) succeeded() {
+func (a *Agent) succeeded(now time.Time) {
 	if a.stats.lastError != nil {
 		a.log.Info("everything pending is written again", zap.Uint64("attempt", a.stats.failures))
 	}
 	a.backoff, a.stats.failures, a.stats.lastError = 0, 0, nil
 	a.debt.trouble.Store(nil)
-	a.inStep()
+	a.inStep(now)
 	a.retry.stop()
 	if !a.stats.ready {
 		a.stats.ready = true
@@ -154,10 +157,7 @@ func (a *Agent) succeeded() {
 }
 
 // inStep notes that nothing is left to do.
-func (a *Agent) inStep() {
-	now := time.Now()
-	a.debt.paid.Store(&now)
-}
+func (a *Agent) inStep(now time.Time) { a.debt.paid.Store(&now) }
 
 // inspect goes on with the audit for a moment and repairs what it found. A round
 // begins with the host, of which only some changes make events.
@@ -196,8 +196,9 @@ func (a *Agent) inspect(ctx context.Context) {
 	case moved || drift.Total() > 0:
 		a.apply(ctx, false)
 	case done && err == nil && a.stats.auditError == nil && !a.retry.set: // a quiet node is in step all the same
-		a.inStep()
-		a.tellPass(start, true, true)
+		now := time.Now()
+		a.inStep(now)
+		a.tellPass(start, now, true, true)
 	}
 }
 

@@ -75,8 +75,7 @@ func moment(p *atomic.Pointer[time.Time]) time.Time {
 // pulse knows since when the loop is at what it does now.
 type pulse struct{ since atomic.Pointer[time.Time] }
 
-func (p *pulse) during(f func()) {
-	now := time.Now()
+func (p *pulse) during(now time.Time, f func()) {
 	p.since.Store(&now)
 	defer p.since.Store(nil)
 	f()

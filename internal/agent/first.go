@@ -96,7 +96,8 @@ func (a *Agent) takeEarly(ctx context.Context) {
 func (a *Agent) serve(ctx context.Context, inputs []catalog.Input) {
 	start := time.Now()
 	a.compile(inputs)
-	a.record(start, a.opts.Mode.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: true}))
+	result := a.opts.Mode.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: true})
+	a.record(start, time.Now(), result)
 }
 
 // serveFirst fills a kernel that carries nothing yet, what everything else on a new node

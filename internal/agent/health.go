@@ -69,9 +69,8 @@ type trouble struct {
 	reason   string
 }
 
-func (d *debt) owe() {
+func (d *debt) owe(now time.Time) {
 	if d.since.Load() == nil {
-		now := time.Now()
 		d.since.CompareAndSwap(nil, &now)
 	}
 }
@@ -92,7 +91,7 @@ func (a *Agent) Healthy() bool {
 
 // settleDebt judges a pass. A few rows that the kernel refuses for good are no
 // reason to turn away the traffic of all Services; half of what is wanted is.
-func (a *Agent) settleDebt() {
+func (a *Agent) settleDebt(now time.Time) {
 	wanted, missing := 0, 0
 	for _, t := range a.opts.Mode.Tables() {
 		wanted += t.Desired
@@ -101,6 +100,6 @@ func (a *Agent) settleDebt() {
 	if 2*missing <= wanted {
 		a.debt.pay()
 	} else {
-		a.debt.owe()
+		a.debt.owe(now)
 	}
 }

@@ -40,8 +40,9 @@ func (a *Agent) prepare(ctx context.Context) {
 	}
 	a.tellAdopted()
 	result := a.opts.Mode.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: true})
-	a.log.Info("prepared", zap.Duration("took", time.Since(start)), zap.Int("pending", result.Pending))
-	a.record(start, result)
+	ended := time.Now()
+	a.log.Info("prepared", zap.Duration("took", ended.Sub(start)), zap.Int("pending", result.Pending))
+	a.record(start, ended, result)
 	a.founding = true
 }
 

@@ -147,7 +147,7 @@ type stats struct {
 func (s *stats) taken(services int) { s.services += services }
 
 // record notes what one pass did. A pass that did nothing is no cycle.
-func (a *Agent) record(start time.Time, r dataplane.Result) {
+func (a *Agent) record(start, ended time.Time, r dataplane.Result) {
 	a.opts.Observer.Tables(a.opts.Mode.Tables())
 	a.opts.Observer.Counts(a.counts)
 	services := a.stats.services
@@ -155,7 +155,7 @@ func (a *Agent) record(start time.Time, r dataplane.Result) {
 	if len(r.Stages) == 0 {
 		return
 	}
-	c := Cycle{At: start, Took: time.Since(start), Services: services, Pending: r.Pending}
+	c := Cycle{At: start, Took: ended.Sub(start), Services: services, Pending: r.Pending}
 	if a.stats.written == nil {
 		a.stats.written = map[string]uint64{}
 	}

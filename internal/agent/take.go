@@ -68,7 +68,7 @@ func (a *Agent) take(ctx context.Context) {
 		a.takeEarly(ctx)
 		return
 	}
-	a.began = time.Now()
+	a.began = a.turn
 	batch := a.opts.Catalog.Take()
 	if len(batch.Services) > 0 || batch.NodeChanged {
 		defer a.done(a.began)
@@ -105,7 +105,7 @@ func (a *Agent) takeHeld(due time.Time) {
 	if due.IsZero() {
 		a.held.stop()
 	} else {
-		a.held.arm(max(time.Until(due), a.pause(a.opts.Coalesce)))
+		a.held.arm(max(due.Sub(a.turn), a.pause(a.opts.Coalesce, a.turn)))
 	}
 }
 

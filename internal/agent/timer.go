@@ -14,8 +14,14 @@ func newTimer() timer {
 	return timer{t: t}
 }
 
-// C delivers when the timer fires; call fired then.
-func (t *timer) C() <-chan time.Time { return t.t.C }
+// C delivers when the timer fires; call fired then. It is nil while the timer is not set:
+// whoever selects would read the clock for each timer that is stopped.
+func (t *timer) C() <-chan time.Time {
+	if !t.set {
+		return nil
+	}
+	return t.t.C
+}
 
 func (t *timer) arm(d time.Duration) {
 	t.t.Reset(d)

@@ -47,7 +47,7 @@ func (u *updates) add(c Cycle) {
 func (a *Agent) tellUpdate(c Cycle) {
 	u := &a.updates
 	u.add(c)
-	wait := sayEvery - time.Since(u.told)
+	wait := sayEvery - c.At.Add(c.Took).Sub(u.told)
 	if wait <= 0 && !a.saying.set { // a set timer is one that is about to fire
 		u.atOnce = 0
 	}

@@ -50,7 +50,7 @@ type Input struct {
 func (c *Catalog) Take() Batch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	held, until := c.held(time.Now())
+	held, until := c.held()
 	b := Batch{Services: c.takeServices(held), Held: until}
 	c.takeNodes(&b)
 	b.Synced, b.Complete = c.synced()

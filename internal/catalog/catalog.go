@@ -93,6 +93,9 @@ func (c *Catalog) Wake() <-chan time.Time { return c.wake }
 
 // poke wakes the reader; a full slot means that it will look anyway.
 func (c *Catalog) poke() {
+	if len(c.wake) > 0 {
+		return
+	}
 	select {
 	case c.wake <- time.Now():
 	default:

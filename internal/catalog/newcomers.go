@@ -26,8 +26,12 @@ func (c *Catalog) await(id model.ServiceID) {
 
 // held returns the services that go on waiting and when the first of them is due. Of
 // the others nothing is remembered.
-func (c *Catalog) held(now time.Time) (held map[model.ServiceID]struct{}, until time.Time) {
+func (c *Catalog) held() (held map[model.ServiceID]struct{}, until time.Time) {
 	held = map[model.ServiceID]struct{}{}
+	if len(c.since) == 0 {
+		return held, until
+	}
+	now := time.Now()
 	for id, since := range c.since {
 		due := since.Add(c.patience)
 		if len(c.slices[id]) > 0 || !now.Before(due) {

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -274,15 +273,15 @@ type addressStage struct {
 func (s addressStage) ApplyDeletes(ctx context.Context, p delta.Pass) delta.Outcome {
 	var out delta.Outcome
 	pace := &s.mode.binding.pace
-	for begun := time.Now(); ; p.Retry = false { // what failed rests
-		start := time.Now()
+	for ; ; p.Retry = false { // what failed rests
 		pace.begin()
-		out = out.Plus(s.Table.ApplyDeletes(ctx, p))
+		group := s.Table.ApplyDeletes(ctx, p)
+		out = out.Plus(group)
 		if pace.held == 0 {
 			return out
 		}
-		pace.adapt(time.Since(start))
-		if time.Since(begun) > pacePass || ctx.Err() != nil {
+		pace.adapt(group.Took)
+		if out.Took > pacePass || ctx.Err() != nil {
 			return out
 		}
 	}

@@ -114,12 +114,12 @@ func (d *drains) get(k vserver.DestinationKey) (drain, bool) {
 	return one, ok
 }
 
-func (d *drains) set(k vserver.DestinationKey, one drain) {
+func (d *drains) set(k vserver.DestinationKey, one drain, now time.Time) {
 	if d.of[k.Server] == nil {
 		d.of[k.Server] = map[vserver.DestinationKey]drain{}
 	}
 	if _, had := d.of[k.Server][k]; !had {
-		one.look = d.firstLook(one, time.Now())
+		one.look = d.firstLook(one, now)
 		if d.counting == nil && (d.count == 0 || one.look.Before(d.look)) {
 			d.look = later(one.look, d.rested) // what drains already is not judged any later for it
 		}
@@ -200,15 +200,16 @@ func (m *Mode) leave(k vserver.DestinationKey, c dataplane.Change) {
 
 // drain begins to drain a destination, or goes on with what is known by now.
 func (m *Mode) drain(k vserver.DestinationKey, f *model.Frontend) {
+	now := time.Now()
 	one, _ := m.drains.get(k)
 	one.limit = f.Drain
 	switch _, kept := slices.BinarySearchFunc(f.Kept, netip.AddrPortFrom(k.Addr, k.Port), netip.AddrPort.Compare); {
 	case kept:
 		one.stopped = time.Time{}
 	case one.stopped.IsZero():
-		one.stopped = time.Now()
+		one.stopped = now
 	}
-	m.drains.set(k, one)
+	m.drains.set(k, one, now)
 	m.destinations.SetDesired(k, vserver.Destination{})
 }
 
@@ -230,8 +231,8 @@ func (m *Mode) drainFound() {
 
 // endDrains ends what is idle, and what had its time. While neither can be, it costs
 // nothing, however much drains.
-func (m *Mode) endDrains(ctx context.Context) {
-	now, d := time.Now(), &m.drains
+func (m *Mode) endDrains(ctx context.Context, now time.Time) {
+	d := &m.drains
 	most := d.atOnce()
 	if d.count == 0 || !d.anything(now) {
 		return

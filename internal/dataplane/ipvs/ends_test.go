@@ -34,10 +34,10 @@ func TestEndsAreThoseOfAWalk(t *testing.T) {
 				if one.stopped.IsZero() {
 					one.stopped = now
 				}
-				d.set(k, one)
+				d.set(k, one, now)
 			case op == 2 && there: // its endpoint is ready again
 				one.stopped = time.Time{}
-				d.set(k, one)
+				d.set(k, one, now)
 			case op == 3 && there:
 				d.judge(k, vserver.Connections{Active: uint32(random.IntN(2)), Inactive: uint32(random.IntN(2))}, now)
 			case op == 4:
@@ -76,12 +76,12 @@ func BenchmarkEndDrain(b *testing.B) {
 		b.Run(fmt.Sprintf("draining=%d", n), func(b *testing.B) {
 			d, now := newDrains(), time.Now()
 			for i := range n {
-				d.set(drained(i), drain{stopped: now, limit: time.Hour})
+				d.set(drained(i), drain{stopped: now, limit: time.Hour}, now)
 			}
 			one := drained(n)
 			b.ReportAllocs()
 			for b.Loop() {
-				d.set(one, drain{stopped: now})
+				d.set(one, drain{stopped: now}, now)
 				ended := map[vserver.DestinationKey]dataplane.DrainEnd{}
 				if d.overdue(now, ended, endsAtOnce); len(ended) != 1 {
 					b.Fatalf("%d ended", len(ended))
@@ -102,7 +102,7 @@ func TestChangesGoFirst(t *testing.T) {
 		}
 	}
 	want("nothing drains", true, true)
-	d.set(drained(1), drain{stopped: now, limit: time.Second})
+	d.set(drained(1), drain{stopped: now, limit: time.Second}, now)
 	want("nothing to do yet", true, true)
 	now = now.Add(10 * time.Second)
 	want("a change, and a drain that is over", true, false)

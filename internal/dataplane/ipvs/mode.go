@@ -386,11 +386,12 @@ func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane
 		m.drainFound()
 		m.staleFound()
 	}
-	if m.drains.mayEnd(m.changed, time.Now()) {
-		m.endDrains(ctx)
+	now := time.Now()
+	if m.drains.mayEnd(m.changed, now) {
+		m.endDrains(ctx, now)
 	}
 	m.changed = false
-	m.climb(time.Now(), !opts.KeepOrphans)
+	m.climb(now, !opts.KeepOrphans)
 	m.wantDetours(m.hasServer)
 	m.leftovers = nil
 	m.bind()

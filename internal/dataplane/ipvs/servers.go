@@ -75,7 +75,9 @@ func (s *destinationStore) Write(ctx context.Context, changes []delta.Change[vse
 		s.batch = append(s.batch, vserver.DestinationChange{Op: serverOps[c.Op], Key: c.Key, Destination: c.Value})
 	}
 	errs := s.servers.WriteDestinations(ctx, s.batch)
-	s.mode.trash.add(s.deleted(changes, errs), time.Now())
+	if n := s.deleted(changes, errs); n > 0 {
+		s.mode.trash.add(n, time.Now())
+	}
 	for i, c := range changes {
 		switch err := failure(errs, i); {
 		case errors.Is(err, vserver.ErrNotExist):
@@ -124,16 +126,16 @@ type serverStage struct {
 func (s serverStage) ApplyUpdates(ctx context.Context, p delta.Pass) delta.Outcome {
 	var out delta.Outcome
 	pace := &s.mode.pace
-	for begun := time.Now(); ; p.Retry = false { // what failed rests
-		start := time.Now()
+	for ; ; p.Retry = false { // what failed rests
 		pace.begin()
-		out = out.Plus(s.Table.ApplyUpdates(ctx, p))
+		group := s.Table.ApplyUpdates(ctx, p)
+		out = out.Plus(group)
 		s.mode.noteStaged()
 		if pace.held == 0 {
 			return out
 		}
-		pace.adapt(time.Since(start))
-		if time.Since(begun) > pacePass || ctx.Err() != nil {
+		pace.adapt(group.Took)
+		if out.Took > pacePass || ctx.Err() != nil {
 			return out
 		}
 	}

@@ -24,13 +24,13 @@ func (h *Handle) free() error {
 // what it uses must not be used again.
 func bounded[T any](ctx context.Context, h *Handle, use func() (T, error)) (T, error) {
 	var none T
-	ctx, cancel := context.WithTimeout(ctx, h.opts.CallTimeout)
-	defer cancel()
 	type result struct {
 		value T
 		err   error
 	}
 	done, start := make(chan result, 1), time.Now()
+	deadline := time.NewTimer(h.opts.CallTimeout)
+	defer deadline.Stop()
 	h.held.Add(1)
 	go func() {
 		value, err := use()
@@ -41,6 +41,9 @@ func bounded[T any](ctx context.Context, h *Handle, use func() (T, error)) (T, e
 	case r := <-done:
 		h.opts.Called(time.Since(start), r.err)
 		return r.value, r.err
+	case <-deadline.C:
+		h.opts.Called(time.Since(start), context.DeadlineExceeded)
+		return none, context.DeadlineExceeded
 	case <-ctx.Done():
 		h.opts.Called(time.Since(start), ctx.Err())
 		return none, ctx.Err()
