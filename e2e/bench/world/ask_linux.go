@@ -124,38 +124,6 @@ func (w *World) Until(ctx context.Context, to netip.AddrPort, want netip.Addr, l
 	}
 }
 
-// All asks one address after the other until each has answered, and returns when each did: nothing for those that did not before the
-// limit. done ends it early, where there is no use in going on.
-func (w *World) All(ctx context.Context, to []netip.AddrPort, limit time.Duration, done func() error) (at []time.Time, err error) {
-	at = make([]time.Time, len(to))
-	deadline := time.Now().Add(limit)
-	err = w.Inside(func() error {
-		for open := len(to); open > 0; {
-			for i, addr := range to {
-				if !at[i].IsZero() {
-					continue
-				}
-				asked := time.Now()
-				_, err := w.Ask(ctx, addr)
-				answered := time.Now()
-				if err == nil {
-					at[i] = answered
-					open--
-				}
-				if err := errors.Join(ctx.Err(), done()); err != nil {
-					return err
-				}
-				if time.Now().After(deadline) {
-					return nil
-				}
-				time.Sleep(pauseAfter(answered.Sub(asked), 0))
-			}
-		}
-		return nil
-	})
-	return at, err
-}
-
 // Connect opens connections for a while, one after the other, each with one request, to the addresses in turn, and returns how many a
 // second were answered. They end with a reset, for a closed connection is remembered for minutes on the way. It has to be called inside of the pod.
 func (w *World) Connect(ctx context.Context, to []netip.AddrPort, length time.Duration) (float64, error) {
