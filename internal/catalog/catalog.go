@@ -115,7 +115,7 @@ func (c *Catalog) SetService(s model.Service) {
 		c.await(s.ID)
 	}
 	c.services[s.ID] = &s
-	c.changes.service()
+	c.changes.service(c.took)
 	c.touch(s.ID)
 }
 
@@ -129,7 +129,7 @@ func (c *Catalog) DeleteService(id model.ServiceID) {
 	}
 	delete(c.services, id)
 	delete(c.since, id)
-	c.changes.service()
+	c.changes.service(c.took)
 	c.dirty[id] = struct{}{}
 	c.poke()
 }
@@ -153,7 +153,7 @@ func (c *Catalog) SetSlice(s model.Slice) {
 	if svc, known := c.services[s.Service]; known {
 		s.Service = svc.ID // one copy of its name
 	}
-	c.changes.slice()
+	c.changes.slice(c.took)
 	c.keepSlice(&s)
 	c.trigger(s)
 	c.touch(s.Service)
@@ -179,7 +179,7 @@ func (c *Catalog) DeleteSlice(id model.SliceID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s, ok := c.named[id]; ok {
-		c.changes.slice()
+		c.changes.slice(c.took)
 		c.dropSlice(s)
 	}
 }

@@ -12,13 +12,21 @@ type Changes struct {
 	// the last Take.
 	Services, Slices               uint64
 	PendingServices, PendingSlices int
-	// Last is when the latest of them came.
+	// Last is when the latest of them came; before the first Take, which ends the start, when
+	// the first did: to read the clock for each object of the lists was a tenth of a start
+	// where that is a call of the kernel.
 	Last time.Time
 }
 
-func (c *Changes) service() { c.Services++; c.PendingServices++; c.Last = time.Now() }
+func (c *Changes) service(took bool) { c.Services++; c.PendingServices++; c.came(took) }
 
-func (c *Changes) slice() { c.Slices++; c.PendingSlices++; c.Last = time.Now() }
+func (c *Changes) slice(took bool) { c.Slices++; c.PendingSlices++; c.came(took) }
+
+func (c *Changes) came(took bool) {
+	if took || c.Last.IsZero() {
+		c.Last = time.Now()
+	}
+}
 
 func (c *Changes) taken() { c.PendingServices, c.PendingSlices = 0, 0 }
 

@@ -23,6 +23,9 @@ var (
 // goroutine, which is most of what a small one costs.
 const ahead = 64
 
+// aMoment is how exact the signs of life are that the objects of a list are.
+const aMoment = 100 * time.Millisecond
+
 // stream is a watch, or a list that is streamed by one, on its way to a reflector.
 type stream struct {
 	*caller
@@ -39,6 +42,7 @@ type stream struct {
 	// allowance is for one event.
 	allowance *allowance
 	timer     *time.Timer
+	noted     atomic.Bool // an object of a list was a sign of life a moment ago
 	mute      atomic.Bool // the timer ended it
 	faulted   atomic.Bool // something was noted already
 	tell      func(error)
@@ -118,8 +122,23 @@ func (s *stream) pass(e watch.Event, ok, first bool) bool {
 	}
 	s.allowance.renew()
 	out := s.take(e)
-	s.timer.Reset(s.patience())
 	return s.send(out) && out.Type != watch.Error
+}
+
+// lively notes that the server speaks, but not for each object of a list: that reads the clock
+// twice, which was a tenth of a start where that is a call of the kernel.
+func (s *stream) lively() {
+	switch {
+	case !s.listing:
+		s.noted.Store(false)
+	case s.noted.Load():
+		return
+	default:
+		s.noted.Store(true)
+		time.AfterFunc(aMoment, func() { s.noted.Store(false) })
+	}
+	s.source.well(s.name)
+	s.timer.Reset(s.patience())
 }
 
 // take converts an event and notes what it says about the server.
@@ -152,7 +171,7 @@ func (s *stream) take(e watch.Event) watch.Event {
 			s.store.arrive(c)
 		}
 	}
-	s.source.well(s.name)
+	s.lively()
 	return e
 }
 
