@@ -116,7 +116,7 @@ func (c *conn) exchange(ctx context.Context, b []byte, first uint32, each func(r
 		return err
 	}
 	start := time.Now()
-	stop, err := c.deadline(ctx)
+	stop, err := c.deadline(ctx, start)
 	defer stop()
 	defer func() { c.called(time.Since(start), err) }()
 	defer func() {
@@ -149,11 +149,11 @@ func (c *conn) ready(ctx context.Context) error {
 	return nil
 }
 
-// deadline arms the socket with the context's deadline or the default, and
+// deadline arms the socket with the context's deadline or the default from start on, and
 // with its cancellation. stop waits for a cancellation that is under way, lest
 // it hit the next request.
-func (c *conn) deadline(ctx context.Context) (stop func(), err error) {
-	file, when := c.file, time.Now().Add(c.timeout)
+func (c *conn) deadline(ctx context.Context, start time.Time) (stop func(), err error) {
+	file, when := c.file, start.Add(c.timeout)
 	if d, ok := ctx.Deadline(); ok && d.Before(when) {
 		when = d
 	}

@@ -229,7 +229,7 @@ func TestStopWaitsForCancellation(t *testing.T) {
 		defer func() { _ = errors.Join(r.Close(), w.Close()) }()
 		c := &conn{file: r, timeout: time.Hour}
 		ctx, cancel := context.WithCancel(t.Context())
-		stop, err := c.deadline(ctx)
+		stop, err := c.deadline(ctx, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
