@@ -10,15 +10,16 @@ import (
 )
 
 // IPVS tells connection tracking where it sent a flow (net.ipv4.vs.conntrack), and a flow
-// of UDP that goes on for ever keeps that for ever: its answers are looked for at a backend
-// that is gone (decisions 12). So when a destination or a server of a protocol without
-// connections of TCP's kind is deleted, or a destination added, the flows to it are compared
-// with who may answer by then; and what a destination sent before it was added, answers to
-// flows that were deleted, is looked for, as it would keep those clients out. That is work for somebody else than the loop: here it is only
-// ordered, with what holds at that moment, after the kernel has it; a newer order takes the
-// place of an older one, so that nobody is judged by what held before. A first start orders
-// it for every server that is wanted, and so mends what changed while no agent ran; only
-// the flows of a server that an agent deleted right before it ended stay until they time out.
+// of UDP that goes on for ever keeps that for ever: its answers are looked for at a
+// backend that is gone (decisions 12). So when a destination or a server of a protocol
+// without connections of TCP's kind is deleted, or a destination added, the flows to it
+// are compared with who may answer by then; and what a destination sent before it was
+// added, answers to flows that were deleted, is looked for, as it would keep those clients
+// out. That is work for somebody else than the loop: here it is only ordered, with what
+// holds at that moment, after the kernel has it; a newer order takes the place of an older
+// one, so that nobody is judged by what held before. A first start orders it for every
+// server that is wanted, and so mends what changed while no agent ran; only the flows of a
+// server that an agent deleted right before it ended stay until they time out.
 
 // flows are the servers whose flows have to be looked at, with the destinations that were
 // added.
