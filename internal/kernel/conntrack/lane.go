@@ -102,13 +102,18 @@ func (l *lane) end(j *job) {
 }
 
 // putBack makes orders wait again, first in the queue, but for those that a newer
-// one has replaced: it waits, or was carried out meanwhile.
+// one has replaced: it waits, with who was fresh, or was carried out meanwhile.
 func (l *lane) putBack(j *job) {
 	var keys []Key
 	for _, o := range j.orders {
-		if !j.outdated[o.Key].Load() {
+		newer, waits := l.waiting[o.Key]
+		switch {
+		case !j.outdated[o.Key].Load():
 			l.waiting[o.Key] = o
 			keys = append(keys, o.Key)
+		case waits:
+			newer.Fresh = union(o.Fresh, newer.Fresh)
+			l.waiting[o.Key] = newer
 		}
 	}
 	l.queue = append(keys, l.queue...)

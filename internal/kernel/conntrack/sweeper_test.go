@@ -161,6 +161,43 @@ func TestFreshOfAReplacedOrder(t *testing.T) {
 	})
 }
 
+// TestFreshOfAnOrderThatFails: nor is it forgotten where the order is replaced while the sweep
+// runs, which fails.
+func TestFreshOfAnOrderThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := conntracktest.New()
+		if err := table.Add(late("10.244.1.1:53", "10.244.0.1:4001")); err != nil {
+			t.Fatal(err)
+		}
+		var once sync.Once
+		s := conntrack.NewSweeper(zap.NewNop(), tableFunc(func(ctx context.Context, orders []conntrack.Order) (out conntrack.Outcome, err error) {
+			once.Do(func() {
+				time.Sleep(100 * time.Millisecond)
+				err = errors.New("no")
+			})
+			if err == nil {
+				out, err = table.Sweep(ctx, orders)
+			}
+			return out, err
+		}), conntrack.SweeperOptions{})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		one := keep(dns, "10.244.1.1:53")
+		one.Fresh = one.Keep
+		s.Order(one)
+		go func() {
+			time.Sleep(50 * time.Millisecond)
+			s.Order(keep(dns, "10.244.1.1:53"))
+		}()
+		if err := s.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := table.Flows(); len(got) > 0 {
+			t.Errorf("left: %v", got)
+		}
+	})
+}
+
 // TestFailedSweepIsRepeated: after 1 s, twice as long after each failure, 30 s at
 // most, and it is said once.
 func TestFailedSweepIsRepeated(t *testing.T) {
