@@ -49,8 +49,6 @@ type program struct {
 	metrics *telemetry.Metrics
 	reload  *reloader
 	rush    rush
-	// written is closed when the first sync is done.
-	written chan struct{}
 }
 
 // periods are those that the configuration has for its mode.
@@ -67,7 +65,7 @@ const slicePatience = 100 * time.Millisecond
 func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel, chosen choice, follow sources, metrics *telemetry.Metrics) *program {
 	p := &program{
 		log: log, started: time.Now(), live: newLive(c), kernel: k, chosen: chosen, follow: follow, served: families(k.rules),
-		known: follow.known, metrics: metrics, written: make(chan struct{}),
+		known: follow.known, metrics: metrics,
 	}
 	if follow.client != nil {
 		p.events = events.New(events.Options{Node: c.NodeName, API: follow.client, Log: log})
@@ -84,7 +82,7 @@ func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel
 		Log: log, Catalog: p.known, Mode: first, NodeName: c.NodeName, Observer: cycled{p.metrics, &p.rush}, Herald: tell,
 		Compiler: compilerFor(p.live.now, p.served), Concerns: concernsFor(p.live.now, p.served),
 		Host: k.link, NodePorts: nodePortsFor(p.live.now), Health: p.health, TryScheduler: p.tryScheduler, TryGUE: p.tryGUE, LocalPod: localPodFor(p.live.now), Periods: periods(c),
-		OneProcessor: oneProcessor(), Prepared: p.prepared, Ready: p.ready,
+		OneProcessor: oneProcessor(), Prepared: p.prepared, Ready: p.rush.start,
 	})
 	p.measure()
 	return p
@@ -98,12 +96,6 @@ func (p *program) prepared() {
 	if p.follow.prepared != nil {
 		p.follow.prepared()
 	}
-}
-
-// ready is called when the loop has written everything for the first time.
-func (p *program) ready() {
-	p.rush.start()
-	close(p.written)
 }
 
 func oneProcessor() bool { return runtime.NumCPU() == 1 }
@@ -127,7 +119,7 @@ func (p *program) run(ctx context.Context, socket net.Listener) error {
 		group.Go(func() error { return p.sweeper.Run(ctx) })
 	}
 	if c.Mode == config.ModeIPVS {
-		group.Go(func() error { return p.tryReuseLater(ctx) })
+		group.Go(func() error { return p.tryReuse(ctx) })
 	}
 	group.Go(func() error { return watchLink(ctx, p.log, p.kernel.link, p.loop, p.ipvsMode) })
 	group.Go(func() error { return p.guard(ctx) })
@@ -149,24 +141,7 @@ func (p *program) run(ctx context.Context, socket net.Listener) error {
 	return group.Wait()
 }
 
-// reusePatience bounds how long the trial waits for the first sync: who is carried already,
-// while an API server is away, is carried as well as this kernel can.
-const reusePatience = 30 * time.Second
-
-// tryReuseLater leaves the processor to the start: a namespace, its servers and connections
-// take a fortieth of the time until a small node's first answer. Until then the kernel's
-// release tells.
-func (p *program) tryReuseLater(ctx context.Context) error {
-	select {
-	case <-p.written:
-	case <-time.After(reusePatience):
-	case <-ctx.Done():
-		return nil
-	}
-	return p.tryReuse(ctx)
-}
-
-// tryReuse sets what it finds when that is known.
+// tryReuse does not hold up the start: what it finds is set when it is known.
 func (p *program) tryReuse(ctx context.Context) error {
 	p.kernel.tryReuse(ctx, p.log)
 	if p.kernel.reuse.Load() == nil {
