@@ -144,9 +144,6 @@ func (p *program) run(ctx context.Context, socket net.Listener) error {
 // tryReuse does not hold up the start: what it finds is set when it is known.
 func (p *program) tryReuse(ctx context.Context) error {
 	p.kernel.tryReuse(ctx, p.log)
-	if p.kernel.reuse.Load() == nil {
-		return nil
-	}
 	_ = p.loop.Do(ctx, func(ctx context.Context) { _, _ = p.kernel.setSysctls(ctx, p.live.now()) }) // each refusal is named
 	return nil
 }

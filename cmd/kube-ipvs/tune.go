@@ -57,19 +57,33 @@ func (k *kernel) tuneRules(ctx context.Context, localhost bool) error {
 }
 
 func (k *kernel) setSysctls(ctx context.Context, c config.Config) ([]tune.SysctlResult, error) {
-	release, err := k.tuner.Release()
-	if err != nil {
-		return nil, err
-	}
 	if !c.StrictARP { // what an earlier process set for it, or this one
 		k.tuner.RestoreKeys(ctx, strictARP...)
 	}
-	o := tune.IPVSOptions{Release: release, StrictARP: c.StrictARP}
-	if r := k.reuse.Load(); r != nil {
-		mode, why := r.Best()
-		o.ReuseMode, o.ReuseWhy = &mode, why
+	o := tune.IPVSOptions{StrictARP: c.StrictARP}
+	if trial := k.reuse.Load(); trial != nil { // before, conn_reuse_mode stays as it is, by an earlier process perhaps
+		if err := trial.answer(k.tuner, &o); err != nil {
+			return nil, err
+		}
 	}
 	return k.tuner.Apply(ctx, tune.IPVSSysctls(o)), nil
+}
+
+// reuseTrial is what came out of a trial of reused source ports, or why nothing did.
+type reuseTrial struct {
+	found vserver.Reuse
+	err   error
+}
+
+// answer says what conn_reuse_mode is to be; what could not be tried goes by the kernel's release.
+func (r *reuseTrial) answer(tuner *tune.Tuner, o *tune.IPVSOptions) (err error) {
+	if r.err != nil {
+		o.Release, err = tuner.Release()
+		return err
+	}
+	mode, why := r.found.Best()
+	o.ReuseMode, o.ReuseWhy = &mode, why
+	return nil
 }
 
 // tryReuseWithin bounds the trial, which takes seconds only where packets are lost.
@@ -84,10 +98,10 @@ func (k *kernel) tryReuse(ctx context.Context, log *zap.Logger) {
 	r, err := vserver.ProbeReuse(ctx, log)
 	if err != nil {
 		log.Info("conn_reuse_mode goes by the kernel's release, for it could not be tried out", zap.Error(err))
-		return
+	} else {
+		log.Debug("reused source ports tried out", zap.Stringer("found", r))
 	}
-	log.Debug("reused source ports tried out", zap.Stringer("found", r))
-	k.reuse.Store(&r)
+	k.reuse.Store(&reuseTrial{r, err})
 }
 
 // setTimeouts leaves alone what is not asked for, and warns of what is too short.
