@@ -43,7 +43,7 @@ func findUML(ctx context.Context, cache string, log *progress) (Kernel, error) {
 
 // umlRoot is where it is kept: what it is made of is in its name.
 func umlRoot(cache string) string {
-	sum := sha256.Sum256([]byte(umlConfig + umlClock))
+	sum := sha256.Sum256([]byte(umlConfig + umlClock + strconv.Itoa(umlTick)))
 	return filepath.Join(cache, fmt.Sprintf("uml-%x", sum[:6]))
 }
 
@@ -101,6 +101,9 @@ func configureUML(source string, run func(...string) (string, error)) (release s
 	if err := errors.Join(appendTo(path, umlConfig), appendTo(filepath.Join(source, "arch/um/kernel/time.c"), umlClock)); err != nil {
 		return "", err
 	}
+	if err := setTick(source); err != nil {
+		return "", err
+	}
 	if _, err := run("olddefconfig"); err != nil {
 		return "", err
 	}
@@ -113,6 +116,27 @@ func configureUML(source string, run func(...string) (string, error)) (release s
 	}
 	text, err := run("kernelrelease")
 	return strings.TrimSpace(text), err
+}
+
+// umlTick is how often a second the clock ticks: as in Debian's own kernels (CONFIG_HZ). A task that wakes another goes on until the next tick
+// where both have the same CPU, and with the 100 of UML that was most of what a change took.
+const umlTick = 250
+
+// fixedTick is where UML, which leaves nobody a choice, has it.
+const fixedTick = "config HZ\n\tint\n\tdefault "
+
+// setTick has the clock tick umlTick times a second.
+func setTick(source string) error {
+	path := filepath.Join(source, "arch/um/Kconfig")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	const theirs = fixedTick + "100\n"
+	if strings.Count(string(text), theirs) != 1 {
+		return fmt.Errorf("how often the clock ticks is not where it was: %s lacks %q", path, theirs)
+	}
+	return os.WriteFile(path, []byte(strings.Replace(string(text), theirs, fixedTick+strconv.Itoa(umlTick)+"\n", 1)), 0o644)
 }
 
 // appendTo adds to a file that is there.

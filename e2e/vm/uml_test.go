@@ -49,9 +49,11 @@ func TestMirror(t *testing.T) {
 func source(t *testing.T, drops string) (dir string, run func(...string) (string, error)) {
 	t.Helper()
 	dir = t.TempDir()
-	clock := filepath.Join(dir, "arch/um/kernel/time.c")
-	if err := errors.Join(os.MkdirAll(filepath.Dir(clock), 0o755), os.WriteFile(clock, []byte("/* time */\n"), 0o644)); err != nil {
-		t.Fatal(err)
+	for name, text := range map[string]string{"kernel/time.c": "/* time */\n", "Kconfig": "config X\n\n" + fixedTick + "100\n\nconfig Y\n"} {
+		name = filepath.Join(dir, "arch/um", name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	config := filepath.Join(dir, ".config")
 	return dir, func(args ...string) (string, error) {
@@ -77,6 +79,13 @@ func TestConfigureUML(t *testing.T) {
 	clock, err := os.ReadFile(filepath.Join(dir, "arch/um/kernel/time.c"))
 	if err != nil || string(clock) != "/* time */\n"+umlClock {
 		t.Errorf("the kernel's clock is\n%s%v", clock, err)
+	}
+	kconfig := filepath.Join(dir, "arch/um/Kconfig")
+	if ticks, err := os.ReadFile(kconfig); err != nil || string(ticks) != "config X\n\n"+fixedTick+"250\n\nconfig Y\n" {
+		t.Errorf("the kernel's clock ticks as in\n%s%v", ticks, err)
+	}
+	if _, err = configureUML(dir, run); err == nil || !strings.Contains(err.Error(), kconfig+" lacks") {
+		t.Errorf("a kernel whose clock ticks otherwise: %v, want the file named", err)
 	}
 	dir, run = source(t, "CONFIG_IP_VS=y")
 	if _, err = configureUML(dir, run); err == nil || !strings.Contains(err.Error(), "cannot be configured with CONFIG_IP_VS=y") {
