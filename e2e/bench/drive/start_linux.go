@@ -29,7 +29,8 @@ func (r *run) launched(ctx context.Context, out *cell.Start) error {
 	out.Probes = len(asked) - 1
 	server := r.answered(at[0])
 	out.Server = &server
-	out.First, out.Last = r.firstAndLast(at[1:])
+	out.First, _ = r.firstAndLast(at)
+	_, out.Last = r.firstAndLast(at[1:])
 	r.say("%s, %d Services: the first answers after %s, the last of %d after %s", r.cell.Candidate, r.n, text(out.First), out.Probes, text(out.Last))
 	if out.Quiet, err = r.quiet(ctx, out.Last); err != nil {
 		return err
