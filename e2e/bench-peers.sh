@@ -56,5 +56,5 @@ else
 		"$guest/bench" -kube-ipvs "$guest/kube-ipvs" -kube-proxy "$guest/kube-proxy" -writer "$guest/limit" -out "$guest/out" "${flags[@]}" || status=1
 fi
 bin/bench report "$out"
-say "$([ $status = 0 ] && echo ok || echo 'FAILED in part'): $out/bench.md, bench.svg, bench.json"
+say "$([ $status = 0 ] && echo ok || echo 'FAILED in part'): $out/bench.md, brief.md, bench.svg, bench.json"
 exit $status

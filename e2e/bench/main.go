@@ -55,7 +55,7 @@ const usage = `bench measures programs that carry Kubernetes Services, one after
 It needs root, and the programs that go run ./e2e/kube/build makes.
 
   bench [flags]        measures, and writes a cell of JSON for each candidate and number of Services
-  bench report DIR     makes a table, a picture and one file of all cells that are in a directory
+  bench report DIR     makes a table, a brief one, a picture and one file of all cells that are in a directory
 
 Examples:
   bench -kube-ipvs bin/kube-ipvs -kube-proxy ~/.cache/kube-ipvs/controlplane-*/kube-proxy -out bin/bench
@@ -162,21 +162,21 @@ func numbers(list string) ([]int, error) {
 	return out, nil
 }
 
-// makeReport prints the table, and writes it, the picture and all cells beside them.
+// makeReport prints the table, and writes it, a brief one, the picture and all cells beside them.
 func makeReport(dir string, out io.Writer) error {
 	cells, err := cell.Load(dir)
 	if err != nil {
 		return err
 	}
-	var table, bars strings.Builder
-	if err := errors.Join(report.Table(&table, cells), report.Goals(&table, cells), report.Bars(&bars, cells)); err != nil {
+	var table, brief, bars strings.Builder
+	if err := errors.Join(report.Table(&table, cells), report.Goals(&table, cells), report.Brief(&brief, cells), report.Bars(&bars, cells)); err != nil {
 		return err
 	}
 	all, err := cell.Encode(cells)
 	if err != nil {
 		return err
 	}
-	for name, text := range map[string]string{"bench.md": table.String(), "bench.svg": bars.String(), "bench.json": string(all)} {
+	for name, text := range map[string]string{"bench.md": table.String(), "brief.md": brief.String(), "bench.svg": bars.String(), "bench.json": string(all)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			return err
 		}

@@ -53,7 +53,7 @@ func TestReportOfADirectory(t *testing.T) {
 	if err := run(t.Context(), []string{"report", dir}, &out); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"bench.md", "bench.svg", "bench.json"} {
+	for _, name := range []string{"bench.md", "brief.md", "bench.svg", "bench.json"} {
 		if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || len(text) == 0 {
 			t.Errorf("%s: %d bytes, %v", name, len(text), err)
 		}

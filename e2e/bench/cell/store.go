@@ -72,3 +72,11 @@ func Encode(cells []*Cell) ([]byte, error) {
 	text, err := json.MarshalIndent(cells, "", "  ")
 	return append(text, '\n'), err
 }
+
+// Decode is the other way round.
+func Decode(text []byte) (cells []*Cell, err error) {
+	if err := json.Unmarshal(text, &cells); err != nil {
+		return nil, fmt.Errorf("read cells: %w", err)
+	}
+	return cells, nil
+}

@@ -123,6 +123,40 @@ func TestTable(t *testing.T) {
 	golden(t, "table.md", out.String())
 }
 
+func TestBrief(t *testing.T) {
+	var out strings.Builder
+	if err := report.Brief(&out, []*cell.Cell{fast(100), fast(1000), slow(1000), late(1000)}); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "brief.md", out.String())
+}
+
+// TestREADMEHasTheFigures: the tables that people read are those of the cells that are kept.
+func TestREADMEHasTheFigures(t *testing.T) {
+	cells, err := cell.Decode(read(t, "../results/bench.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var brief, all, bars strings.Builder
+	if err := errors.Join(report.Brief(&brief, cells), report.Table(&all, cells), report.Goals(&all, cells), report.Bars(&bars, cells)); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"../../../README.md": brief.String(), "../results/README.md": all.String(), "../results/bench.svg": bars.String()} {
+		if !strings.Contains(string(read(t, name)), want) {
+			t.Errorf("%s is not of the cells in bench.json: bench report makes it", name)
+		}
+	}
+}
+
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
 // TestGoals has all verdicts: goals that are met, missed and open, noisy figures, and cells that are missing.
 func TestGoals(t *testing.T) {
 	var out strings.Builder
