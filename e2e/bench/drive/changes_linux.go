@@ -18,7 +18,7 @@ import (
 // takes is nobody's merit.
 type change func(ctx context.Context, n int) (cell.Wait, error)
 
-// changeProbe gives a probe another endpoint.
+// changeProbe gives a probe another endpoint. When the first connection has come to that, it is asked whether it answers, too.
 func (r *run) changeProbe(limit time.Duration) change {
 	return func(ctx context.Context, n int) (cell.Wait, error) {
 		p := n % crowd.Probes
@@ -27,7 +27,10 @@ func (r *run) changeProbe(limit time.Duration) change {
 			return cell.Wait{}, err
 		}
 		start := time.Now()
-		at, err := r.world.Until(ctx, r.api.Probe(p), added, limit)
+		at, err := r.world.Reached(ctx, r.api.Probe(p), added, limit)
+		if err == nil {
+			_, err = r.world.Until(ctx, r.api.Probe(p), added, limit)
+		}
 		if err := r.noteTold(ctx, start, added); err != nil {
 			return cell.Wait{}, err
 		}

@@ -15,7 +15,7 @@ import (
 // its turn comes again, a quarter of a second later with a hundred addresses, but for the first of all of them, which has a turn in each round.
 // Addresses asked one after the other, without such a rest, took half of one CPU, and a start nearly twice as long.
 const (
-	together     = 10
+	together     = 20
 	restShare    = 9
 	shortestRest = 5 * time.Millisecond
 	longestRest  = patience

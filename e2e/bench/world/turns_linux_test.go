@@ -8,20 +8,18 @@ import (
 
 // TestTurns: the first is asked in each round, each other once in so many, and nobody who has answered.
 func TestTurns(t *testing.T) {
-	at := make([]time.Time, 22)
+	at := make([]time.Time, 42)
 	var turn turns
-	for i, want := range [][]int{
-		{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, {0, 10, 11, 12, 13, 14, 15, 16, 17, 18}, {0, 19, 20, 21, 1, 2, 3, 4, 5, 6},
-	} {
+	for i, want := range [][]int{span(1, 19), span(20, 38), append(span(39, 41), span(1, 16)[1:]...)} {
 		if got := turn.next(at); !slices.Equal(got, want) {
 			t.Errorf("round %d asks %v, want %v", i, got, want)
 		}
 	}
-	for i := range at[:18] {
+	for i := range at[:38] {
 		at[i] = time.Unix(1, 0)
 	}
 	for range 2 {
-		if got := turn.next(at); !slices.Equal(got, []int{18, 19, 20, 21}) {
+		if got := turn.next(at); !slices.Equal(got, span(38, 41)[1:]) {
 			t.Errorf("those that are left: %v", got)
 		}
 	}
@@ -31,4 +29,13 @@ func TestTurns(t *testing.T) {
 	if got := turn.next(at[:1]); got != nil {
 		t.Errorf("of one that has answered: %v", got)
 	}
+}
+
+// span is the first address, and some that follow each other.
+func span(from, to int) []int {
+	out := []int{0}
+	for i := from; i <= to; i++ {
+		out = append(out, i)
+	}
+	return out
 }

@@ -18,6 +18,7 @@ type World struct {
 	asked           atomic.Uint32 // sources that were given out
 	took            atomic.Int64  // the last question that was answered, in nanoseconds
 	asking          chan func()   // to be called inside of the pod, by one of the askers
+	opener          *opener
 
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -43,6 +44,11 @@ func New(ctx context.Context, ports ...int) (*World, error) {
 		w.Close()
 		return nil, err
 	}
+	var err error
+	if w.opener, err = newOpener(w.Pod, w.farm); err != nil {
+		w.Close()
+		return nil, err
+	}
 	for _, port := range append([]int{BackendPort}, ports...) {
 		if err := w.serve(serving, port); err != nil {
 			w.Close()
@@ -65,6 +71,9 @@ func (w *World) Close() {
 	w.stop()
 	close(w.asking)
 	w.running.Wait()
+	if w.opener != nil {
+		w.opener.close()
+	}
 	for _, s := range []*Space{w.Node, w.Pod, w.farm} {
 		if s != nil {
 			_ = s.ns.Close()

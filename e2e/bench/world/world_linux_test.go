@@ -174,3 +174,33 @@ func TestSourcesDiffer(t *testing.T) {
 		seen[a] = true
 	}
 }
+
+func TestReached(t *testing.T) {
+	w := newWorld(t)
+	old, added := world.Endpoint(1), world.Endpoint(2)
+	if _, err := w.Reached(t.Context(), vip, old, 20*time.Millisecond); !errors.Is(err, world.ErrNotInTime) {
+		t.Errorf("a Service that nobody carries: %v, want ErrNotInTime", err)
+	}
+	carry(t, w, old)
+	for range 3 {
+		before := time.Now()
+		at, err := w.Reached(t.Context(), vip, old, time.Minute)
+		if err != nil || at.Before(before) || at.After(time.Now()) {
+			t.Errorf("a connection came at %s, %v, want a time since %s", at, err, before)
+		}
+	}
+	if _, err := w.Reached(t.Context(), vip, added, 20*time.Millisecond); !errors.Is(err, world.ErrNotInTime) {
+		t.Errorf("the endpoint that is not there yet: %v, want ErrNotInTime", err)
+	}
+	changed := make(chan time.Time, 1)
+	go func() {
+		defer close(changed)
+		before := time.Now()
+		carry(t, w, added)
+		changed <- before
+	}()
+	at, err := w.Reached(t.Context(), vip, added, time.Minute)
+	if before, ok := <-changed; err != nil || !ok || at.Before(before) {
+		t.Errorf("a connection came to the new endpoint at %s, %v, before it was there (%s)", at, err, before)
+	}
+}
