@@ -132,8 +132,8 @@ func checksum(addresses, header []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// arrived waits for a while for a packet to one address, and returns when it came.
-func (o *opener) arrived(to netip.Addr, wait time.Duration) (at time.Time, came bool, err error) {
+// arrived waits for a while for a packet to one address that has come since then, and returns when it came.
+func (o *opener) arrived(to netip.Addr, since time.Time, wait time.Duration) (at time.Time, came bool, err error) {
 	timeout := unix.NsecToTimespec(wait.Nanoseconds())
 	n, err := unix.Ppoll([]unix.PollFd{{Fd: int32(o.see), Events: unix.POLLIN}}, &timeout, nil)
 	if n == 0 || errors.Is(err, unix.EINTR) {
@@ -153,8 +153,9 @@ func (o *opener) arrived(to netip.Addr, wait time.Duration) (at time.Time, came 
 		if size < ipTo+4 || netip.AddrFrom4([4]byte(o.packet[ipTo:])) != to {
 			continue // of who was looked for before
 		}
-		at, err = received(o.control[:controls])
-		return at, err == nil, err
+		if at, err = received(o.control[:controls]); err != nil || !at.Before(since) {
+			return at, err == nil, err
+		}
 	}
 }
 
@@ -183,7 +184,7 @@ func (w *World) Reached(ctx context.Context, to netip.AddrPort, endpoint netip.A
 			return time.Now(), err
 		}
 		waited := time.Since(begun)
-		at, came, err := w.opener.arrived(endpoint, min(max(shortestWait, waited/10), longestWait))
+		at, came, err := w.opener.arrived(endpoint, begun, min(max(shortestWait, waited/10), longestWait))
 		if came || err != nil {
 			return at, err
 		}

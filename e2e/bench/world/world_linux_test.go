@@ -1,6 +1,7 @@
 package world_test
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"os"
@@ -71,7 +72,13 @@ func TestUntil(t *testing.T) {
 	if _, err := w.Until(t.Context(), vip, netip.Addr{}, time.Minute); err != nil {
 		t.Error(err)
 	}
-	if _, err := w.Until(t.Context(), vip, added, 20*time.Millisecond); !errors.Is(err, world.ErrNotInTime) {
+	becomes(t, w, added, w.Until)
+}
+
+// becomes tells whether who waits for an endpoint in the place of another is told when it is there, and not before.
+func becomes(t *testing.T, w *world.World, added netip.Addr, wait func(context.Context, netip.AddrPort, netip.Addr, time.Duration) (time.Time, error)) {
+	t.Helper()
+	if _, err := wait(t.Context(), vip, added, 20*time.Millisecond); !errors.Is(err, world.ErrNotInTime) {
 		t.Errorf("the endpoint that is not there yet: %v, want ErrNotInTime", err)
 	}
 	changed := make(chan time.Time, 1)
@@ -81,9 +88,9 @@ func TestUntil(t *testing.T) {
 		carry(t, w, added)
 		changed <- before
 	}()
-	at, err := w.Until(t.Context(), vip, added, time.Minute)
+	at, err := wait(t.Context(), vip, added, time.Minute)
 	if before, ok := <-changed; err != nil || !ok || at.Before(before) {
-		t.Errorf("the new endpoint answers at %s, %v, before it was there (%s)", at, err, before)
+		t.Errorf("the new endpoint is seen at %s, %v, before it was there (%s)", at, err, before)
 	}
 }
 
@@ -189,18 +196,5 @@ func TestReached(t *testing.T) {
 			t.Errorf("a connection came at %s, %v, want a time since %s", at, err, before)
 		}
 	}
-	if _, err := w.Reached(t.Context(), vip, added, 20*time.Millisecond); !errors.Is(err, world.ErrNotInTime) {
-		t.Errorf("the endpoint that is not there yet: %v, want ErrNotInTime", err)
-	}
-	changed := make(chan time.Time, 1)
-	go func() {
-		defer close(changed)
-		before := time.Now()
-		carry(t, w, added)
-		changed <- before
-	}()
-	at, err := w.Reached(t.Context(), vip, added, time.Minute)
-	if before, ok := <-changed; err != nil || !ok || at.Before(before) {
-		t.Errorf("a connection came to the new endpoint at %s, %v, before it was there (%s)", at, err, before)
-	}
+	becomes(t, w, added, w.Reached)
 }
