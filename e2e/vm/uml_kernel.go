@@ -118,8 +118,8 @@ func configureUML(source string, run func(...string) (string, error)) (release s
 	return strings.TrimSpace(text), err
 }
 
-// umlTick is how often a second the clock ticks: as in Debian's own kernels (CONFIG_HZ). A task that wakes another goes on until the next tick
-// where both have the same CPU, and with the 100 of UML that was most of what a change took.
+// umlTick is how often a second the clock ticks: as in Debian's own kernels (CONFIG_HZ). Tasks that share a CPU change over at a tick, and
+// with the 100 of UML what is measured in milliseconds waited for some.
 const umlTick = 250
 
 // fixedTick is where UML, which leaves nobody a choice, has it.

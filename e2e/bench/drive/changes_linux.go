@@ -63,8 +63,8 @@ func (r *run) allTold() *cell.Samples {
 	return &out
 }
 
-// addService lets a Service come; parts have names of their own. The time is that from the API server's word about its slice: to choose an address
-// takes the API server the longer the more there are, 70 ms with 10,000.
+// addService lets a Service come; parts have names of their own. The time is that from the API server's word about its slice: both writes take it
+// the longer the more Services there are, 30 ms with 1,000 and 70 ms with 10,000, which is no candidate's.
 func (r *run) addService(part string) change {
 	return func(ctx context.Context, n int) (cell.Wait, error) {
 		vip, err := r.api.AddService(ctx, fmt.Sprintf("newcomer-%s-%d", part, n))

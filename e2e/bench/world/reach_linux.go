@@ -19,8 +19,8 @@ import (
 type opener struct {
 	send, see int // sockets: raw in the pod, of packets in the farm
 	port      uint16
-	packet    [1 << 8]byte
-	control   [1 << 8]byte
+	packet    [ipSize + tcpSize]byte
+	control   [64]byte // the time of one packet
 }
 
 // How long who waits for a connection to come rests between two, a tenth of what was waited by then: a connection that nobody awaits takes a third
