@@ -227,6 +227,12 @@ func (b *board) cell(candidate string, n int) *cell.Cell {
 	return nil
 }
 
+// skipped is the name by which a cell says why it has none of a part's figures.
+var skipped = map[string]string{
+	"one endpoint changes": "endpoint", "one Service comes": "service", "idle": "idle", "many endpoints change": "churn",
+	"very many endpoints change": "soak", "data plane": "packets",
+}
+
 // of is a figure of one cell, or why it is not known.
 func (b *board) of(candidate string, n int, f figure) span {
 	c := b.cell(candidate, n)
@@ -235,7 +241,11 @@ func (b *board) of(candidate string, n int, f figure) span {
 	}
 	v := f.of(c)
 	if !v.known {
-		return span{why: fmt.Sprintf("%s, %s Services: not known: %s, %s", candidate, count(float64(n)), f.part, f.name)}
+		who := fmt.Sprintf("%s, %s Services", candidate, count(float64(n)))
+		if reason := c.Missing[skipped[f.part]]; reason != "" {
+			return span{why: fmt.Sprintf("%s: %s", who, reason)}
+		}
+		return span{why: fmt.Sprintf("%s: not known: %s, %s", who, f.part, f.name)}
 	}
 	s := span{low: v.number, high: v.number, noisy: v.noisy}
 	if v.over {
