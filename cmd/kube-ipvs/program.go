@@ -49,6 +49,7 @@ type program struct {
 	metrics *telemetry.Metrics
 	reload  *reloader
 	rush    rush
+	filled  chan struct{} // closed when everything was written once
 }
 
 // periods are those that the configuration has for its mode.
@@ -65,7 +66,7 @@ const slicePatience = 100 * time.Millisecond
 func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel, chosen choice, follow sources, metrics *telemetry.Metrics) *program {
 	p := &program{
 		log: log, started: time.Now(), live: newLive(c), kernel: k, chosen: chosen, follow: follow, served: families(k.rules),
-		known: follow.known, metrics: metrics,
+		known: follow.known, metrics: metrics, filled: make(chan struct{}),
 	}
 	if follow.client != nil {
 		p.events = events.New(events.Options{Node: c.NodeName, API: follow.client, Log: log})
@@ -82,7 +83,7 @@ func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel
 		Log: log, Catalog: p.known, Mode: first, NodeName: c.NodeName, Observer: cycled{p.metrics, &p.rush}, Herald: tell,
 		Compiler: compilerFor(p.live.now, p.served), Concerns: concernsFor(p.live.now, p.served),
 		Host: k.link, NodePorts: nodePortsFor(p.live.now), Health: p.health, TryScheduler: p.tryScheduler, TryGUE: p.tryGUE, LocalPod: localPodFor(p.live.now), Periods: periods(c),
-		OneProcessor: oneProcessor(), Prepared: p.prepared, Ready: p.rush.start,
+		OneProcessor: oneProcessor(), Prepared: p.prepared, Ready: p.ready,
 	})
 	p.measure()
 	return p
@@ -96,6 +97,12 @@ func (p *program) prepared() {
 	if p.follow.prepared != nil {
 		p.follow.prepared()
 	}
+}
+
+// ready is called when everything was written once.
+func (p *program) ready() {
+	close(p.filled)
+	p.rush.start()
 }
 
 func oneProcessor() bool { return runtime.NumCPU() == 1 }
@@ -141,11 +148,30 @@ func (p *program) run(ctx context.Context, socket net.Listener) error {
 	return group.Wait()
 }
 
-// tryReuse does not hold up the start: what it finds is set when it is known.
+// reusePatience is how long the trial waits for the start to be over, which something that
+// cannot be written, or an API server that is away, can put off for any time.
+const reusePatience = 10 * time.Second
+
+// tryReuse does not hold up the start, for which a small node has one processor: it comes
+// after that, and what it finds is set when it is known.
 func (p *program) tryReuse(ctx context.Context) error {
+	if !p.afterStart(ctx, reusePatience) {
+		return nil
+	}
 	p.kernel.tryReuse(ctx, p.log)
 	_ = p.loop.Do(ctx, func(ctx context.Context) { _, _ = p.kernel.setSysctls(ctx, p.live.now()) }) // each refusal is named
 	return nil
+}
+
+// afterStart waits until everything was written once, or for so long. It is false when ctx
+// ends before.
+func (p *program) afterStart(ctx context.Context, most time.Duration) bool {
+	select {
+	case <-p.filled:
+	case <-time.After(most):
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
 }
 
 // ipvsMode is the mode that runs if that is IPVS, else nil.
