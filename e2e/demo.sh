@@ -27,9 +27,24 @@ iptables) wanted=iptables ;;
 	;;
 esac
 
-say 'building kube-ipvs, the servers and the runner (the first time takes a minute or two)'
+# build compiles and prints how many packages are done, every five seconds: from an empty cache it takes minutes.
+build() {
+	local log=bin/demo-build.log start=$SECONDS compiler
+	CGO_ENABLED=0 go build -v -trimpath -o bin/ ./cmd/kube-ipvs ./e2e/backend/cmd/backend ./e2e/vm/vmrun >"$log" 2>&1 &
+	compiler=$!
+	while sleep 0.2 && kill -0 "$compiler" 2>/dev/null; do
+		if [ $(((SECONDS - start) % 5)) = 4 ]; then
+			say "$(grep -vc '^go: ' "$log") packages compiled, $(grep -c '^go: ' "$log") modules downloaded, $((SECONDS - start))s"
+			sleep 1
+		fi
+	done
+	wait "$compiler" || { cat "$log" >&2; return 1; }
+	say "built in $((SECONDS - start))s"
+}
+
+say 'building kube-ipvs, the servers and the runner'
 mkdir -p bin
-CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/kube-ipvs ./e2e/backend/cmd/backend ./e2e/vm/vmrun
+build
 
 say "asking the kernel of this machine for $wanted"
 where=$(bin/vmrun -need "$mode" -where 2>/dev/null) # the reason is said when it runs

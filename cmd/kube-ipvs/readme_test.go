@@ -55,7 +55,7 @@ func TestReadmeExamples(t *testing.T) {
 // names the file that has it.
 var recording = regexp.MustCompile("(?ms)^```text (e2e/recordings/\\S+)\n(.*?)^```$")
 
-// What the README shows of the verbs is what make recordings has written. With
+// What the README shows of the verbs is what make golden WHAT=recordings has written. With
 // KUBE_IPVS_E2E_RECORD it is put there.
 func TestReadmeRecordings(t *testing.T) {
 	text, err := os.ReadFile("../../README.md")
@@ -80,7 +80,7 @@ func TestReadmeRecordings(t *testing.T) {
 		return
 	}
 	if diff := cmp.Diff(string(text), fresh); diff != "" {
-		t.Errorf("README shows something else than is recorded: make recordings (-README +recorded):\n%s", diff)
+		t.Errorf("README shows something else than is recorded: make golden WHAT=recordings (-README +recorded):\n%s", diff)
 	}
 	files, err := filepath.Glob("../../e2e/recordings/*.txt")
 	if err != nil || len(files) == 0 {

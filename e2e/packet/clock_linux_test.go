@@ -145,7 +145,7 @@ func strange(line string) bool {
 // clock that was set back goes in its time.
 func TestClockJumps(t *testing.T) {
 	if os.Getenv("KUBE_IPVS_E2E_CLOCK") == "" {
-		t.Skip("it sets the clock of the machine: the group promotion of e2e/test-vm.sh has one of its own")
+		t.Skip("it sets the clock of the machine: the stage contracts of make test has a guest of its own for it")
 	}
 	w := newWorld(t)
 	web := w.web(t)

@@ -106,7 +106,7 @@ func (w *world) held(t *testing.T, iptables string) view {
 func TestRestrictedPodGetsModules(t *testing.T) {
 	needKernel(t)
 	if _, err := os.Stat("/sys/module/ip_vs"); err == nil {
-		t.Skip("this kernel has IPVS already: a boot of its own, the group promotion of e2e/test-vm.sh, has it without")
+		t.Skip("this kernel has IPVS already: the stage contracts of make test removes the modules first")
 	}
 	w := buildWorld(t)
 	n := newAgent(t, w.node, "--cluster-cidr", clusters, "--oom-score-adj", "0", "--ipvs-scheduler", "wlc", "--on-missing-ipvs", "fail")

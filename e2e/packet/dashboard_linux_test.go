@@ -20,12 +20,12 @@ const (
 )
 
 // TestDashboardData has the shop busy for some minutes in which things happen, and keeps what the agent tells Prometheus meanwhile,
-// each page in a file named by when it was asked for, in Unix milliseconds; that of an agent that is down is empty. make dashboard
+// each page in a file named by when it was asked for, in Unix milliseconds; that of an agent that is down is empty. make golden WHAT=dashboard
 // makes a picture of it.
 func TestDashboardData(t *testing.T) {
 	dir := os.Getenv("KUBE_IPVS_E2E_SCRAPES")
 	if dir == "" {
-		t.Skip("KUBE_IPVS_E2E_SCRAPES names no directory to keep scrapes in: make dashboard does")
+		t.Skip("KUBE_IPVS_E2E_SCRAPES names no directory to keep scrapes in: make golden WHAT=dashboard does")
 	}
 	w := newWorld(t)
 	b := &busyShop{world: w, proxy: newAgent(t, w.node, "--cluster-cidr", clusters, "--ipvs-sync-period", "5s", "--service-metrics", "4")}

@@ -25,55 +25,73 @@ const lookPause = 500 * time.Millisecond
 // everyTable are all with rules, but for those of the older iptables.
 var everyTable = append([]string{"nftables"}, ruleTables...)
 
-var damages = []damage{
-	{name: "IPv4 address deleted", script: "ip addr del 10.96.0.20/32 dev kube-ipvs0", event: true},
-	{name: "IPv6 address deleted", script: "ip addr del fd00:96::20/128 dev kube-ipvs0", event: true},
-	{name: "all addresses flushed", script: "ip addr flush dev kube-ipvs0", event: true},
-	{name: "device deleted", script: "ip link del kube-ipvs0", event: true},
-	{name: "device set up, and down again", script: "ip link set kube-ipvs0 up; ip link set kube-ipvs0 down", event: true},
-	{name: "a stranger's address on our device", script: "ip addr add 10.96.99.99/32 dev kube-ipvs0"},
-	{name: "virtual server deleted", script: "ipvsadm -D -t 10.96.0.20:80"},
-	{name: "IPv6 virtual server deleted", script: "ipvsadm -D -u [fd00:96::20]:80"},
-	{name: "destination deleted", script: "ipvsadm -d -t 10.96.0.20:80 -r 10.244.0.1:8080"},
-	{name: "destination's weight changed", script: "ipvsadm -e -t 10.96.0.20:80 -r 10.244.0.1:8080 -m -w 0"},
-	{name: "destination added", script: "ipvsadm -a -t 10.96.0.20:80 -r 10.244.9.9:8080 -m"},
-	{name: "scheduler changed", script: "ipvsadm -E -t 10.96.0.20:80 -s wlc"},
-	{name: "virtual server added to our address", script: "ipvsadm -A -t 10.96.0.20:99 -s rr; ipvsadm -a -t 10.96.0.20:99 -r 10.244.9.9:99 -m"},
-	{name: "old servers restored, one on our address", script: `printf '%s\n' "-A -t 10.96.0.20:99 -s wlc" "-a -t 10.96.0.20:99 -r 10.244.9.9:99 -m -w 1" \
-		"-a -t 10.96.0.20:80 -r 10.244.9.9:8080 -m -w 1" | ipvsadm --restore`},
-	{name: "every virtual server deleted", script: "ipvsadm -C", hits: []string{"servers"}},
-	{name: "idle times changed", script: "ipvsadm --set 100 50 70"},
-	{name: "sysctls changed back", script: "sysctl -w net.ipv4.vs.conntrack=0 net.ipv4.vs.expire_nodest_conn=0 net.ipv4.ip_forward=0"},
-	{name: "set entry deleted", script: "ipset del KUBE-CLUSTER-IP 10.96.0.20,tcp:80"},
-	{name: "set entry added", script: "ipset add KUBE-CLUSTER-IP 10.96.0.99,tcp:80"},
-	{name: "all sets flushed", script: "ipset flush", hits: []string{"sets"}},
-	{name: "all sets destroyed that let themselves be", script: "for set in $(ipset list -name); do ipset destroy $set 2>/dev/null || true; done", hits: []string{"sets"}},
-	{name: "chain flushed", script: "iptables-nft -t nat -F KUBE-SERVICES"},
-	{name: "rule added to a chain", script: "iptables-nft -t nat -I KUBE-SERVICES -j ACCEPT"},
-	{name: "jump deleted", script: `iptables-nft -t nat -D PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES`, event: true},
-	{name: "all rules of IPv4 gone", script: "iptables-nft -F; iptables-nft -X; iptables-nft -t nat -F; iptables-nft -t nat -X",
-		event: true, hits: []string{"iptables filter", "iptables nat"}},
-	{name: "all rules gone", script: `for ip in iptables ip6tables; do for table in filter nat mangle raw; do $ip-nft -t $table -F; $ip-nft -t $table -X; done; done`,
-		event: true, hits: ruleTables},
-	{name: "a firewall's own rules restored", event: true, script: `for ip in iptables ip6tables; do cat $1/$ip-[fnmr]* | $ip-nft-restore; done`},
-	{name: "nftables flushed", script: "nft flush ruleset", event: true, hits: everyTable},
-	{name: "a firewall's own nftables loaded", event: true, hits: ruleTables, script: "{ echo flush ruleset; nft list table inet other; nft list table bridge other; } | nft -f -"},
-	{name: "set destroyed with every rule that names it", script: `for table in filter nat mangle; do
-			iptables-nft -t $table -S | sed -n "/ KUBE-IPVS-IPS /s/^-A/iptables-nft -t $table -D/p" | sh -e
-		done; ipset destroy KUBE-IPVS-IPS`},
-	{name: "load balancer's address deleted", script: "ip addr del 198.18.3.1/32 dev kube-ipvs0", event: true},
-	{name: "virtual server of a NodePort deleted", script: "ipvsadm -D -t 192.168.0.1:30080"},
-	{name: "source range deleted", script: "ipset del KUBE-LOAD-BALANCER-SOURCE-CIDR 198.18.3.1,tcp:80,203.0.113.0/24"},
-	{name: "source range added", script: "ipset add KUBE-LOAD-BALANCER-SOURCE-CIDR 198.18.3.1,tcp:80,203.0.0.0/16"},
-	{name: "node's addresses flushed from their set", script: "ipset flush KUBE-NODE-PORT-IPS"},
-	{name: "ways of the node's own clients deleted", script: "iptables-nft -t nat -F KUBE-DETOUR-TO; ip6tables-nft -t nat -F KUBE-DETOUR"},
-	{name: "filter of the host's own traffic deleted", script: "iptables-nft -t mangle -F KUBE-IPVS-OUT-FILTER"},
-}
+// Damages, by what they are to. Each list has a test of its own, so that several guests share them.
+var (
+	damagedAddresses = []damage{ // and settings
+		{name: "IPv4 address deleted", script: "ip addr del 10.96.0.20/32 dev kube-ipvs0", event: true},
+		{name: "IPv6 address deleted", script: "ip addr del fd00:96::20/128 dev kube-ipvs0", event: true},
+		{name: "all addresses flushed", script: "ip addr flush dev kube-ipvs0", event: true},
+		{name: "device deleted", script: "ip link del kube-ipvs0", event: true},
+		{name: "device set up, and down again", script: "ip link set kube-ipvs0 up; ip link set kube-ipvs0 down", event: true},
+		{name: "a stranger's address on our device", script: "ip addr add 10.96.99.99/32 dev kube-ipvs0"},
+		{name: "idle times changed", script: "ipvsadm --set 100 50 70"},
+		{name: "sysctls changed back", script: "sysctl -w net.ipv4.vs.conntrack=0 net.ipv4.vs.expire_nodest_conn=0 net.ipv4.ip_forward=0"},
+		{name: "load balancer's address deleted", script: "ip addr del 198.18.3.1/32 dev kube-ipvs0", event: true},
+	}
+	damagedServers = []damage{
+		{name: "virtual server deleted", script: "ipvsadm -D -t 10.96.0.20:80"},
+		{name: "IPv6 virtual server deleted", script: "ipvsadm -D -u [fd00:96::20]:80"},
+		{name: "destination deleted", script: "ipvsadm -d -t 10.96.0.20:80 -r 10.244.0.1:8080"},
+		{name: "destination's weight changed", script: "ipvsadm -e -t 10.96.0.20:80 -r 10.244.0.1:8080 -m -w 0"},
+		{name: "destination added", script: "ipvsadm -a -t 10.96.0.20:80 -r 10.244.9.9:8080 -m"},
+		{name: "scheduler changed", script: "ipvsadm -E -t 10.96.0.20:80 -s wlc"},
+		{name: "virtual server added to our address", script: "ipvsadm -A -t 10.96.0.20:99 -s rr; ipvsadm -a -t 10.96.0.20:99 -r 10.244.9.9:99 -m"},
+		{name: "old servers restored, one on our address", script: `printf '%s\n' "-A -t 10.96.0.20:99 -s wlc" "-a -t 10.96.0.20:99 -r 10.244.9.9:99 -m -w 1" \
+			"-a -t 10.96.0.20:80 -r 10.244.9.9:8080 -m -w 1" | ipvsadm --restore`},
+		{name: "every virtual server deleted", script: "ipvsadm -C", hits: []string{"servers"}},
+		{name: "virtual server of a NodePort deleted", script: "ipvsadm -D -t 192.168.0.1:30080"},
+	}
+	damagedSets = []damage{
+		{name: "set entry deleted", script: "ipset del KUBE-CLUSTER-IP 10.96.0.20,tcp:80"},
+		{name: "set entry added", script: "ipset add KUBE-CLUSTER-IP 10.96.0.99,tcp:80"},
+		{name: "all sets flushed", script: "ipset flush", hits: []string{"sets"}},
+		{name: "all sets destroyed that let themselves be", script: "for set in $(ipset list -name); do ipset destroy $set 2>/dev/null || true; done", hits: []string{"sets"}},
+		{name: "source range deleted", script: "ipset del KUBE-LOAD-BALANCER-SOURCE-CIDR 198.18.3.1,tcp:80,203.0.113.0/24"},
+		{name: "source range added", script: "ipset add KUBE-LOAD-BALANCER-SOURCE-CIDR 198.18.3.1,tcp:80,203.0.0.0/16"},
+		{name: "node's addresses flushed from their set", script: "ipset flush KUBE-NODE-PORT-IPS"},
+	}
+	damagedRules = []damage{
+		{name: "chain flushed", script: "iptables-nft -t nat -F KUBE-SERVICES"},
+		{name: "rule added to a chain", script: "iptables-nft -t nat -I KUBE-SERVICES -j ACCEPT"},
+		{name: "jump deleted", script: `iptables-nft -t nat -D PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES`, event: true},
+		{name: "all rules of IPv4 gone", script: "iptables-nft -F; iptables-nft -X; iptables-nft -t nat -F; iptables-nft -t nat -X",
+			event: true, hits: []string{"iptables filter", "iptables nat"}},
+		{name: "all rules gone", script: `for ip in iptables ip6tables; do for table in filter nat mangle raw; do $ip-nft -t $table -F; $ip-nft -t $table -X; done; done`,
+			event: true, hits: ruleTables},
+		{name: "a firewall's own rules restored", event: true, script: `for ip in iptables ip6tables; do cat $1/$ip-[fnmr]* | $ip-nft-restore; done`},
+		{name: "nftables flushed", script: "nft flush ruleset", event: true, hits: everyTable},
+		{name: "a firewall's own nftables loaded", event: true, hits: ruleTables, script: "{ echo flush ruleset; nft list table inet other; nft list table bridge other; } | nft -f -"},
+		{name: "set destroyed with every rule that names it", script: `for table in filter nat mangle; do
+				iptables-nft -t $table -S | sed -n "/ KUBE-IPVS-IPS /s/^-A/iptables-nft -t $table -D/p" | sh -e
+			done; ipset destroy KUBE-IPVS-IPS`},
+		{name: "ways of the node's own clients deleted", script: "iptables-nft -t nat -F KUBE-DETOUR-TO; ip6tables-nft -t nat -F KUBE-DETOUR"},
+		{name: "filter of the host's own traffic deleted", script: "iptables-nft -t mangle -F KUBE-IPVS-OUT-FILTER"},
+	}
+)
 
-// TestDamageIsRepaired has somebody else take away what the agent wrote, among neighbours with objects of every kind, and waits until the
-// kernel is as before and traffic flows. Nobody restarts or edits anything, and what neighbours have stays as it was, but for what
-// the damage itself took of it.
-func TestDamageIsRepaired(t *testing.T) {
+func TestDamageToAddressesIsRepaired(t *testing.T) { repaired(t, damagedAddresses) }
+
+func TestDamageToServersIsRepaired(t *testing.T) { repaired(t, damagedServers) }
+
+func TestDamageToSetsIsRepaired(t *testing.T) { repaired(t, damagedSets) }
+
+func TestDamageToRulesIsRepaired(t *testing.T) { repaired(t, damagedRules) }
+
+// repaired has another program take away what the agent wrote, among neighbours with objects of every kind, and waits until the
+// kernel is as before and traffic flows. Neither the agent nor a manifest is touched, and what neighbours have stays as it was, but for
+// what the damage itself took of it.
+func repaired(t *testing.T, damages []damage) {
+	t.Helper()
 	t.Parallel()
 	w := newWorld(t)
 	near := newNeighbours(t, w)

@@ -44,8 +44,8 @@ var limits = []limit{
 	{name: "memory of a control group", shell: inGroup(`$(mktemp -d `+groups+`/kube-ipvs-limited-XXXX)`, "64M"), says: "below the limit of the control group"},
 }
 
-// limitWatched is how long an agent is watched that lacks something.
-const limitWatched = 10 * time.Second
+// limitWatched is how long an agent is watched that lacks something. Retries begin after 0.1 s and double.
+const limitWatched = 4 * time.Second
 
 // TestLimits starts the agent without something that it is used to: it says what, and either ends or carries what it is given, and it
 // never tries all the time.
@@ -54,7 +54,7 @@ func TestLimits(t *testing.T) {
 	w := newWorld(t)
 	w.pod1.serve(t, 8080)
 	t.Cleanup(func() { w.node.shell(t, "rmdir "+groups+"/kube-ipvs-limited-* || true") })
-	table := newTable("lacking", "runs", "carries", "warnings", "processes in 10s", "CPU in 10s", "check", "it says")
+	table := newTable("lacking", "runs", "carries", "warnings", "processes in "+limitWatched.String(), "CPU meanwhile", "check", "it says")
 	for i, tt := range limits {
 		t.Run(tt.name, func(t *testing.T) {
 			w.node.shell(t, "sysctl -qw net.ipv4.vs.conntrack=0 || true") // there is no such key before the first start

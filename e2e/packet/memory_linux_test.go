@@ -90,6 +90,9 @@ func (n *proxy) supervise(t *testing.T, within time.Duration, args []string) (st
 // after it. The kernel's rows stay and go on carrying; with memory enough the next agent catches up.
 func TestKilledForMemory(t *testing.T) {
 	t.Parallel()
+	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil && strings.Contains(string(text), "User Mode Linux") {
+		t.Skip("User-mode Linux kills no process at the memory limit of its control group: the stage contracts of make test runs it")
+	}
 	w := newWorld(t)
 	web := w.web(t)
 	w.pod3.serve(t, 8080)

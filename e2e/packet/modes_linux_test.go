@@ -110,7 +110,7 @@ func TestModeSwitch(t *testing.T) {
 // mode by itself, and whoever connects meanwhile notices nothing.
 func TestPromotion(t *testing.T) {
 	if _, err := os.Stat("/proc/net/ip_vs"); err == nil {
-		t.Skip("this kernel has IPVS already: a boot of its own, the group promotion of e2e/test-vm.sh, has it without")
+		t.Skip("this kernel has IPVS already: the stage contracts of make test removes the modules first")
 	}
 	// Nobody can load it: neither the agent, nor the kernel on its behalf.
 	const barred = "/etc/modprobe.d/no-ipvs.conf"

@@ -266,7 +266,7 @@ func TestPluginRewritesItsChains(t *testing.T) {
 	before := n.settle(t, "have written everything", func(s agent.Status) bool { return s.Failures == 0 })
 	cpu, begun := n.cpu(t), time.Now()
 	n.background(t, "sh", "-c", cni)
-	time.Sleep(20 * time.Second)
+	n.settle(t, "have audited beside the plugin", func(s agent.Status) bool { return s.Audits >= before.Audits+2 })
 	cost, took := n.cpu(t)-cpu, time.Since(begun)
 	now := n.settle(t, "have written everything", func(s agent.Status) bool { return s.Failures == 0 && s.Audits > before.Audits })
 	if diff := cmp.Diff(before.Written, now.Written); diff != "" || now.Drifted != before.Drifted {
@@ -299,10 +299,10 @@ func (n *neighbours) connected(t *testing.T, after damage) {
 // asked are the new connections that were answered, or not.
 func asked(r load.Report) int { return r.OK + r.Failures() }
 
-// lockHeld is how long somebody holds the lock of legacy's tools.
-const lockHeld = 60 * time.Second
+// lockHeld is how long another program holds the lock of legacy's tools: twice the deadline of a call that waits for it.
+const lockHeld = 20 * time.Second
 
-// TestRulesLockHeld has somebody hold the lock of legacy's tools for a minute, as a program does that hangs. Requests and connections go on,
+// TestRulesLockHeld has another program hold the lock of legacy's tools, as one does that hangs. Requests and connections go on,
 // and endpoints change all the time; what needs rules waits, says so, and is there when the lock is free.
 func TestRulesLockHeld(t *testing.T) {
 	t.Parallel()

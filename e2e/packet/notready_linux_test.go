@@ -9,10 +9,13 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/load"
 )
 
-// away is how long an endpoint is not ready: twice the time that one may drain which has left.
-const away = 60 * time.Second
+// away is how long an endpoint is not ready: more than twice awayDrain, the time for which an endpoint that has left may drain.
+const (
+	awayDrain = 8 * time.Second
+	away      = 20 * time.Second
+)
 
-// TestNotReadyAndBack: an endpoint that is not ready for a minute keeps its connections, for it is listed and may come back; its
+// TestNotReadyAndBack: an endpoint that is not ready for longer than it may drain keeps its connections, for it is listed and may come back; its
 // destination only changes its weight, and never goes. A Service that is deleted cuts.
 func TestNotReadyAndBack(t *testing.T) {
 	t.Parallel()
@@ -20,7 +23,7 @@ func TestNotReadyAndBack(t *testing.T) {
 	workers := w.workers(t, 0, 2)
 	k := workers[0]
 	s := service{name: "doubtful", vip: pair{v4: "10.96.0.83"}, ports: webPorts()[:1], backends: []endpoint{k.endpoint, workers[1].endpoint}}
-	n := newAgent(t, w.node, "--cluster-cidr", clusters)
+	n := newAgent(t, w.node, "--cluster-cidr", clusters, "--drain", awayDrain.String())
 	n.write(t, s)
 	n.start(t)
 	watch := w.node.watch(t)
@@ -41,7 +44,7 @@ func TestNotReadyAndBack(t *testing.T) {
 	}
 	turn(true, "0")
 	since := held.Report()
-	until(t, held, "a minute to pass", func(r load.Report) bool { return r.Took > since.Took+away })
+	until(t, held, "twice the drain time to pass", func(r load.Report) bool { return r.Took > since.Took+away })
 	during := held.Report()
 	turn(false, "1")
 	atReturn := fresh.Report().Backends[k.name]

@@ -210,7 +210,7 @@ func compareRecording(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(steadyText(string(want)), steadyText(got)); diff != "" {
-		t.Errorf("not what is recorded: make recordings, and look at the difference (-recorded +got):\n%s", diff)
+		t.Errorf("not what is recorded: make golden WHAT=recordings, and look at the difference (-recorded +got):\n%s", diff)
 	}
 }
 

@@ -205,7 +205,7 @@ func (s *soak) weigh(t *testing.T) (w weight) {
 func TestSoak(t *testing.T) {
 	text := os.Getenv("KUBE_IPVS_E2E_SOAK")
 	if text == "" {
-		t.Skip("takes an hour: make soak")
+		t.Skip("takes an hour: make stress WHAT=soak")
 	}
 	length, err := time.ParseDuration(text)
 	if err != nil {

@@ -47,7 +47,7 @@ func TestUDPGoesWhereItsBackendIs(t *testing.T) {
 // TestUDPBesideAMillionFlows: nothing else in a table with a million flows is touched, and the agent does not grow with it.
 func TestUDPBesideAMillionFlows(t *testing.T) {
 	if os.Getenv("KUBE_IPVS_E2E_MILLION") == "" {
-		t.Skip("takes seven minutes where it is emulated: make e2e-million runs it")
+		t.Skip("takes seven minutes where it is emulated: make stress WHAT=million runs it")
 	}
 	c := newConversation(t)
 	c.fill(t)

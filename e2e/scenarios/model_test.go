@@ -40,7 +40,7 @@ func TestModel(t *testing.T) {
 		Patience: time.Minute, Again: 10 * time.Second, Tries: 2, Budget: walk.Budget{Runs: 400, Time: 2 * time.Minute},
 		Dir: keeping(t), Count: &walk.Count{},
 		Repeat: func(w walk.Walk) string {
-			return fmt.Sprintf("make model SEED=%d OPS=%d", w.Seed, min(opsAWalk, total))
+			return fmt.Sprintf("make stress WHAT=model SEED=%d OPS=%d", w.Seed, min(opsAWalk, total))
 		},
 	}
 	first := firstSeed()

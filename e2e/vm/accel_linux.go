@@ -17,13 +17,22 @@ type attempt struct {
 	trial bool
 }
 
+// fastest returns User-mode Linux where it was built and this user may use it, unless KVM is known to work; else accelQEMU.
+func fastest() string {
+	cache, err := CacheDir()
+	if err == nil && !kvmKnownGood() && os.Geteuid() == 0 && exists(umlRoot(cache)) {
+		return accelUML
+	}
+	return accelQEMU
+}
+
 // runAccelerated chooses between hardware virtualisation and emulation. A /dev/kvm that exists proves little: some hosts hang
 // in the firmware. So the first run of each host boot tries it for a few seconds and the answer is remembered.
 func runAccelerated(ctx context.Context, o Options, kernel Kernel, initrd *os.File, log *progress) (int, error) {
 	if o.Accel == accelUML {
 		return boot(ctx, o, kernel, initrd, attempt{accel: accelUML, limit: bootLimit}, log)
 	}
-	if o.Accel == accelTCG || o.Accel == accelAuto && !kvmWorthTrying() {
+	if o.Accel == accelTCG || o.Accel == accelQEMU && !kvmWorthTrying() {
 		return boot(ctx, o, kernel, initrd, attempt{accel: accelTCG, limit: bootLimit}, log)
 	}
 	if o.Accel == accelKVM || kvmKnownGood() {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 )
 
@@ -47,18 +48,54 @@ func enclosingModule(dir string) string {
 // unfinished starts the names of what is not complete yet.
 const unfinished = ".new-"
 
-// sweep removes what builders that were killed left unfinished. Only the holder of the cache's lock may.
+// sweep removes what builders that were killed left unfinished, and the directories of guests whose runner was killed. Only the holder
+// of the cache's lock may call it. A guest that runs holds a lock of its own on its directory.
 func sweep(cache string) error {
 	left, err := filepath.Glob(filepath.Join(cache, unfinished+"*"))
 	if err != nil {
 		return err
 	}
 	for _, dir := range left {
-		if err := os.RemoveAll(dir); err != nil {
+		free, release := tryLock(dir)
+		if !free {
+			continue
+		}
+		err := os.RemoveAll(dir)
+		release()
+		if err != nil {
 			return fmt.Errorf("clean the cache: %w", err)
 		}
 	}
 	return nil
+}
+
+// ownDir makes a directory in the cache that sweep leaves alone until release is called or this process ends.
+func ownDir(cache, pattern string) (dir string, release func(), err error) {
+	for {
+		dir, err := os.MkdirTemp(cache, unfinished+pattern)
+		if err != nil {
+			return "", nil, err
+		}
+		// A sweep of another process may come between the two calls, and takes the directory with it.
+		if free, release := tryLock(dir); free && exists(dir) {
+			return dir, release, nil
+		} else if free {
+			release()
+		}
+	}
+}
+
+// tryLock takes the lock of a file or directory if no other process holds it.
+func tryLock(path string) (free bool, release func()) {
+	file, err := os.Open(path)
+	if err != nil {
+		return errors.Is(err, os.ErrNotExist), func() {}
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		file.Close()
+		return false, nil
+	}
+	return true, func() { file.Close() }
 }
 
 // publish makes target by calling build on a temporary sibling and renaming it into place, so that a reader sees all or

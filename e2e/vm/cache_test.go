@@ -134,3 +134,19 @@ func writeFiles(t *testing.T, dir string, files map[string]string) {
 		}
 	}
 }
+
+// TestSweepLeavesRunningGuestsAlone has a guest's directory in the cache while another run begins, and after the guest has ended.
+func TestSweepLeavesRunningGuestsAlone(t *testing.T) {
+	cache := t.TempDir()
+	dir, release, err := ownDir(cache, "uml-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sweep(cache); err != nil || !exists(dir) {
+		t.Fatalf("the directory of a guest that runs was removed (%v)", err)
+	}
+	release()
+	if err := sweep(cache); err != nil || exists(dir) {
+		t.Fatalf("the directory of a guest that was killed is still there (%v)", err)
+	}
+}

@@ -68,7 +68,7 @@ type Options struct {
 	Need    Need     // of RunAnywhere: what the host has to have to be the place; NeedIPVS if empty
 
 	IPTables  string        // "nft" or "legacy": what the plain iptables names mean
-	Accel     string        // "auto", "kvm", "tcg", or "uml": a newer kernel, which is a program itself
+	Accel     string        // "auto": the fastest that works; "qemu": KVM or emulation; "kvm"; "tcg"; "uml": User-mode Linux, a newer kernel
 	MemoryMiB int           // of the guest
 	CPUs      int           // of the guest
 	Timeout   time.Duration // of the whole run, boot included
@@ -84,6 +84,9 @@ func (o *Options) Defaults() {
 	setDefault(&o.IPTables, "nft")
 	setDefault(&o.Need, NeedIPVS)
 	setDefault(&o.Accel, accelAuto)
+	if o.Accel == accelAuto {
+		o.Accel = fastest()
+	}
 	setDefault(&o.MemoryMiB, 2048)
 	if o.Accel == accelUML {
 		setDefault(&o.CPUs, 1)
@@ -120,7 +123,7 @@ func (o *Options) Validate() error {
 	if _, err := ParseNeed(string(o.Need)); err != nil {
 		errs = append(errs, err)
 	}
-	if ways := []string{accelAuto, accelKVM, accelTCG, accelUML}; !slices.Contains(ways, o.Accel) {
+	if ways := []string{accelAuto, accelQEMU, accelKVM, accelTCG, accelUML}; !slices.Contains(ways, o.Accel) {
 		errs = append(errs, fmt.Errorf("accelerator %q: want one of %s", o.Accel, strings.Join(ways, ", ")))
 	}
 	if o.MemoryMiB < 256 || o.CPUs < 1 || o.Timeout <= 0 {

@@ -57,12 +57,13 @@ func TestParseCopy(t *testing.T) {
 }
 
 func TestDefaultsKeepWhatWasChosen(t *testing.T) {
+	t.Setenv("KUBE_IPVS_CACHE", t.TempDir()) // no kernel was built there
 	o := Options{IPTables: "legacy", MemoryMiB: 512, Modules: []string{}}
 	o.Defaults()
 	if o.IPTables != "legacy" || o.MemoryMiB != 512 || len(o.Modules) != 0 {
 		t.Errorf("Defaults changed chosen values: %+v", o)
 	}
-	if o.Timeout != 20*time.Minute || o.CPUs != 2 || o.Accel != accelAuto || o.Dir != "/" || o.Stdout == nil || o.Log == nil {
+	if o.Timeout != 20*time.Minute || o.CPUs != 2 || o.Accel != accelQEMU || o.Dir != "/" || o.Stdout == nil || o.Log == nil {
 		t.Errorf("Defaults left something out: %+v", o)
 	}
 }

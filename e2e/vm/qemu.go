@@ -7,7 +7,8 @@ import (
 )
 
 const (
-	accelAuto = "auto"
+	accelAuto = "auto" // the fastest that works: KVM, else User-mode Linux if it was built, else emulation
+	accelQEMU = "qemu" // the distribution's kernel, by KVM where that works, else emulated
 	accelKVM  = "kvm"
 	accelTCG  = "tcg"
 )

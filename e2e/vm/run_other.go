@@ -26,4 +26,6 @@ func HostCan(context.Context, Need) error { return errUnsupported }
 // HostCanIPVS is unsupported on this OS.
 func HostCanIPVS(context.Context) error { return errUnsupported }
 
+func fastest() string { return accelQEMU }
+
 func endTogether(*exec.Cmd) {}

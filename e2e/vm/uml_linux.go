@@ -149,7 +149,7 @@ func (m *machine) planUML(o Options, kernel Kernel) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp(cache, unfinished+"uml-") // if this process is killed, the next one sweeps it away
+	dir, release, err := ownDir(cache, "uml-") // if this process is killed, the next one sweeps it away
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,8 @@ func (m *machine) planUML(o Options, kernel Kernel) error {
 		if network != nil {
 			network.close()
 		}
-		_ = os.RemoveAll(dir) // swept away later
+		_ = os.RemoveAll(dir) // what stays is swept away later
+		release()
 	}
 	return nil
 }

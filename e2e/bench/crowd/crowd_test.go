@@ -230,7 +230,7 @@ func TestArrivalsOutliveAWatch(t *testing.T) {
 // TestAgainstAnAPIServer is the same with a real one.
 func TestAgainstAnAPIServer(t *testing.T) {
 	if testing.Short() {
-		t.Skip("starts an API server: make e2e-kube runs it")
+		t.Skip("starts an API server: make e2e WHAT=kube runs it")
 	}
 	c, err := Open(t.Context(), 2, io.Discard)
 	if err != nil {

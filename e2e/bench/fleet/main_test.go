@@ -105,7 +105,7 @@ func TestSize(t *testing.T) {
 // TestSmallFleet is the whole of it, with few agents: that everything is counted, not how much it is.
 func TestSmallFleet(t *testing.T) {
 	if testing.Short() {
-		t.Skip("starts an API server: make bench-fleet does so, too")
+		t.Skip("starts an API server: make bench WHAT=fleet does so, too")
 	}
 	if _, err := binaries.Find(); errors.Is(err, binaries.ErrNotBuilt) {
 		t.Skip("needs kube-apiserver and etcd: go run ./e2e/kube/build makes them once: ", err)

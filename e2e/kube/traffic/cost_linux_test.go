@@ -71,7 +71,7 @@ func costCandidates() []candidate {
 func TestIPTablesCost(t *testing.T) {
 	b := &costBench{backend: cmp.Or(os.Getenv("KUBE_IPVS_E2E_COST_BACKEND"), "nft")}
 	if _, err := fmt.Sscanf(os.Getenv("KUBE_IPVS_E2E_COST"), "%dx%d", &b.services, &b.endpoints); err != nil {
-		t.Skip("KUBE_IPVS_E2E_COST is not set, as in 5000x10: make bench-iptables sets it")
+		t.Skip("KUBE_IPVS_E2E_COST is not set, as in 5000x10: make bench WHAT=iptables sets it")
 	}
 	needKernel(t)
 	b.api = openAPI(t, cluster.Options{})

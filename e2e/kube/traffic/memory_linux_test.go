@@ -28,7 +28,7 @@ const bulkTimeout = 10 * time.Minute
 func TestMemory(t *testing.T) {
 	var services, endpoints int
 	if _, err := fmt.Sscanf(os.Getenv("KUBE_IPVS_E2E_MEMORY"), "%dx%d", &services, &endpoints); err != nil {
-		t.Skip("KUBE_IPVS_E2E_MEMORY is not set, as in 10000x10: make bench-memory sets it")
+		t.Skip("KUBE_IPVS_E2E_MEMORY is not set, as in 10000x10: make bench WHAT=memory sets it")
 	}
 	w := newWorld(t)
 	a := newAPI(t, w, cluster.Options{})

@@ -40,7 +40,7 @@ type takeover struct {
 // TestTakeover puts kube-ipvs into the place of the real kube-proxy, and that back into its own, in each of kube-proxy's modes.
 func TestTakeover(t *testing.T) {
 	if os.Getenv("KUBE_IPVS_E2E_TAKEOVER") == "" {
-		t.Skip("starts kube-proxy ten times, which takes ten minutes and more where it is emulated: make e2e-takeover runs it")
+		t.Skip("starts kube-proxy ten times, which takes ten minutes and more where it is emulated: make stress WHAT=takeover runs it")
 	}
 	n := newTakeover(t)
 	for _, round := range []struct {

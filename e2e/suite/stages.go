@@ -1,0 +1,344 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/e2e/kube/binaries"
+)
+
+// The levels.
+var (
+	levelTest = []string{"race", "faults", "packets", "contracts", "iptables", "alerts", "kube"}
+	levelAll  = append(slices.Clone(levelTest), "runner", "fuzz", "kills", "million", "model", "model-guest", "storm", "takeover", "micro")
+)
+
+// expand replaces the names of levels by their stages.
+func expand(names []string) (stages []string) {
+	for _, name := range names {
+		switch name {
+		case "test":
+			stages = append(stages, levelTest...)
+		case "all":
+			stages = append(stages, levelAll...)
+		default:
+			stages = append(stages, name)
+		}
+	}
+	return stages
+}
+
+// unitLimit bounds one unit of a queue, and guestLimit the life of a guest.
+const (
+	unitLimit  = "15m"
+	guestLimit = "45m"
+)
+
+// guestPackages have test binaries that run in guests, or without the race detector on this machine.
+var guestPackages = strings.Fields(`./e2e/packet ./e2e/scenarios ./internal/kernel/vserver ./internal/kernel/link ./internal/kernel/nftables
+	./internal/kernel/conntrack ./internal/kernel/capture ./internal/kernel/rules ./internal/dataplane/ipvs ./ipset ./e2e/bench/limit`)
+
+// stages are all stages, those that others need first.
+func (c *config) stages() []*stage {
+	command := func(args ...string) func(context.Context, *recorder) error {
+		return func(ctx context.Context, r *recorder) error { return r.command(ctx, nil, nil, args...) }
+	}
+	return []*stage{
+		{name: "tools", about: "install what the tests need and this machine lacks", cores: 0.5, run: command("e2e/install.sh", "tools", "vm", "uml")},
+		{name: "build", about: "the program and the test binaries for guests, compiled once", cores: 1, run: c.build},
+		{name: "kernels", about: "guest kernels and root file systems, built once into the cache", cores: 0.5, after: []string{"tools", "build"}, run: c.kernels},
+		{name: "packets", about: "packets and scenario files through the program, in guests side by side", cores: 1, after: []string{"kernels"}, run: c.packets},
+		{name: "contracts", about: "kernel contracts and a smoke of packets on the distribution's kernel", cores: 0.5, after: []string{"kernels"}, run: c.contracts},
+		{name: "iptables", about: "iptables mode with packets, by both kinds of iptables", cores: 0.5, after: []string{"tools", "build"}, run: c.iptables},
+		{name: "race", about: "all packages on fakes and on this kernel, race detector on", cores: 1, after: []string{"tools"}, run: c.raced},
+		{name: "faults", about: "each scenario with failing kernel calls and crashes", cores: 1, after: []string{"build"}, run: c.faults},
+		{name: "alerts", about: "dashboard and alert rules against Prometheus' own engine", cores: 0.5, run: c.alerts},
+		{name: "kube", about: "the program with a real API server", cores: 0.5, after: []string{"kernels"}, run: c.kube},
+		{name: "verify", about: "format, vet on Linux and Darwin, tidy modules", cores: 1, run: command("make", "verify")},
+		{name: "lint", about: "style and import rules", cores: 1, run: command("make", "lint")},
+		{name: "vuln", about: "known vulnerabilities", cores: 0.5, run: command("make", "vuln")},
+		{name: "demo-ipvs", about: "the demo in ipvs mode", cores: 0.5, after: []string{"kernels"}, run: command("make", "demo")},
+		{name: "demo-iptables", about: "the demo in iptables mode", cores: 0.5, after: []string{"kernels"}, run: command("make", "demo", "MODE=iptables")},
+		{name: "scenarios", about: "the scenario files alone, with the program in guests; RUN= some files", cores: 1, after: []string{"kernels"}, run: c.scenarios},
+		{name: "runner", about: "the runner of guests: exit status, output, nothing left behind", cores: 1, after: []string{"kernels"}, run: c.runner},
+		{name: "fuzz", about: "each fuzz target for FUZZTIME (10s)", cores: 2, run: command("e2e/fuzz.sh")},
+		{name: "micro", about: "benchmarks that need no kernel, against the last run here", cores: 2, run: command("e2e/benchstat.sh")},
+		{name: "mutants", about: "one condition flipped in each of forty places: which tests notice", cores: 2, run: command("go", "run", "./e2e/mutants")},
+		{name: "model", about: "random walks on fakes: OPS=100000 operations, SEED= of the first walk", cores: 2, run: c.model},
+		{name: "storm", about: "an API server with 10,000 changes a second for FOR=1m, and a list of 50 MB", cores: 2, run: c.storm},
+		{name: "every-fault", about: "N=100 faults a scenario, RUN= one scenario; the table is in bin/faults.txt", cores: 2, run: c.everyFault},
+		{name: "takeover", about: "kube-proxy in each mode, kube-ipvs, and back, under load", cores: 1, after: []string{"kernels"}, run: c.takeover},
+		c.single("model-guest", "random walks with the program in a guest, for MINUTES=10 or OPS=1000", single{test: "TestModelOnKernel", scenarios: true, share: "walks"}),
+		c.single("kills", "fifty times kill -9 during churn", single{test: "TestKilledAtRandomMoments", env: "KUBE_IPVS_E2E_KILLS=" + or("KUBE_IPVS_E2E_KILLS", "50")}),
+		c.single("million", "UDP beside a million flows of other programs", single{test: "TestUDPBesideAMillionFlows", env: "KUBE_IPVS_E2E_MILLION=1"}),
+		c.single("soak", "FOR=1h of churn, traffic, faults and restarts", single{test: "TestSoak", env: "KUBE_IPVS_E2E_SOAK=" + or("FOR", "1h")}),
+		c.single("queries", "what each query of an operator costs the agent, with N=10000 Services", single{test: "TestLooksSlowNobody", env: "KUBE_IPVS_E2E_SERVICES=" + or("KUBE_IPVS_E2E_SERVICES", "10000")}),
+		c.single("recordings", "what the verbs print, into e2e/recordings", single{test: "TestRecordings", env: "KUBE_IPVS_E2E_RECORD=/run/kube-ipvs/out", share: "../e2e/recordings"}),
+		c.single("scrapes", "the metrics of a busy node, for the picture of the dashboard", single{test: "TestDashboardData", env: "KUBE_IPVS_E2E_SCRAPES=/run/kube-ipvs/out", share: "scrapes"}),
+	}
+}
+
+// or returns a variable of the environment, or a default.
+func or(name, otherwise string) string {
+	return cmp.Or(os.Getenv(name), otherwise)
+}
+
+// build compiles what the guests run.
+func (c *config) build(ctx context.Context, r *recorder) error {
+	dir := filepath.Join(root, "bin/guest")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	env, flags := []string{"CGO_ENABLED=0"}, []string{"-ldflags=-w"}
+	if c.race {
+		// The detector needs C; what it finds in an agent fails the test, see e2e/races.
+		env, flags = []string{"CGO_ENABLED=1"}, []string{"-ldflags=-w", "-race", "-tags=netgo,osusergo"}
+	}
+	return errors.Join(
+		r.command(ctx, nil, []string{"CGO_ENABLED=0"}, "go", "build", "-o", "bin/", "./e2e/vm/vmrun", "./e2e/kube/serve"),
+		r.command(ctx, nil, env, slices.Concat([]string{"go", "build"}, flags, []string{"-o", dir + "/", "./cmd/kube-ipvs", "./e2e/backend/cmd/backend"})...),
+		r.command(ctx, nil, env, slices.Concat([]string{"go", "test", "-c", "-vet=off"}, flags, []string{"-o", dir + "/"}, guestPackages)...))
+}
+
+// kernels chooses the guests' kernel and fills the cache with it.
+func (c *config) kernels(ctx context.Context, r *recorder) error {
+	where, err := exec.CommandContext(ctx, filepath.Join(root, "bin/vmrun"), "-where").Output()
+	if err != nil {
+		return fmt.Errorf("ask where IPVS is: %w", err)
+	}
+	c.accel = c.kernel
+	if strings.TrimSpace(string(where)) == "netns" && c.kernel == "auto" {
+		r.say("network namespaces of this machine, whose kernel has IPVS")
+		return nil
+	}
+	if c.kernel == "auto" || c.kernel == "uml" {
+		err := r.command(ctx, nil, nil, "bin/vmrun", "-prepare", "-accel", "uml")
+		switch {
+		case err == nil:
+			c.accel = "uml"
+		case c.kernel == "uml":
+			return err
+		default:
+			c.accel = "qemu"
+		}
+	}
+	if err := r.command(ctx, nil, nil, "bin/vmrun", "-prepare", "-accel", "qemu"); err != nil {
+		return err
+	}
+	r.say("guests run on %s", c.accel)
+	return nil
+}
+
+// emulated reports whether guests are slow, and few.
+func (c *config) emulated() bool { return c.accel != "uml" }
+
+// packets runs packet tests and scenario files in one queue.
+func (c *config) packets(ctx context.Context, r *recorder) error {
+	tests, err := testsOf("e2e/packet", func(name string) bool {
+		return c.wanted(name) && !strings.HasPrefix(name, "TestIPTables") && !slices.Contains(distribution, name)
+	})
+	if err != nil {
+		return err
+	}
+	units := testUnits(c.known, r.stage, "packet", "e2e/packet", tests)
+	if c.pattern == "" {
+		units = append(units, c.scenarioUnits()...)
+	}
+	c.sort(r.stage, units)
+	return c.pool(r.stage, units).run(ctx, r)
+}
+
+// scenarios runs the scenario files without the packet tests.
+func (c *config) scenarios(ctx context.Context, r *recorder) error {
+	return c.pool(r.stage, c.scenarioUnits()).run(ctx, r)
+}
+
+// sort puts the slowest unit first.
+func (c *config) sort(stage string, units []unit) {
+	slices.SortStableFunc(units, func(a, b unit) int {
+		return int(c.known.of(stage, b.name) - c.known.of(stage, a.name))
+	})
+}
+
+// wanted reports whether a test is part of this run.
+func (c *config) wanted(test string) bool {
+	return c.pattern == "" || regexp.MustCompile(c.pattern).MatchString(test)
+}
+
+// scenarioBatches is the number of units that the scenario files are dealt into: enough to fill the last minutes of the queue evenly.
+const scenarioBatches = 24
+
+// scenarioUnits deals the scenario files into batches. Those of iptables mode are no part of TestOnKernel.
+func (c *config) scenarioUnits() (units []unit) {
+	files, _ := filepath.Glob(filepath.Join(root, "e2e/scenarios/testdata/*.txtar"))
+	var names []string
+	for _, file := range files {
+		if name := strings.TrimSuffix(filepath.Base(file), ".txtar"); !strings.HasPrefix(name, "iptables") && c.wanted(name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	for i, batch := range c.known.deal("scenario", names, scenarioBatches) {
+		pattern := "^TestOnKernel$/^(" + strings.Join(batch, "|") + ")$"
+		units = append(units, unit{fmt.Sprintf("scenarios:batch-%02d", i), testScript("scenarios", "e2e/scenarios", pattern, "")})
+	}
+	return append(units, unit{"scenarios:AcrossProcesses", testScript("scenarios", "e2e/scenarios", "AcrossProcesses", "")})
+}
+
+// pool returns the guests for a queue that any of them can work through.
+func (c *config) pool(name string, units []unit) *pool {
+	p := &pool{
+		name: name, units: units, guests: c.guests, accel: c.accel, need: "ipvs", memory: 2048, limit: guestLimit,
+		copies: []string{"kube-ipvs", "packet.test", "scenarios.test"},
+	}
+	if p.guests == 0 {
+		p.guests = 5
+		if c.emulated() {
+			p.guests = 2
+		}
+	}
+	return p
+}
+
+// Tests of modules that come later need a kernel with modules that can be removed, and the memory limit of a control group has no effect
+// in User-mode Linux. The clock is set last.
+var (
+	distribution = []string{"TestKilledForMemory", "TestPromotion", "TestRestrictedPodGetsModules", "TestClockJumps"}
+	smoke       = []string{"TestByClusterIP", "TestNodePorts", "TestRestarts"}
+)
+
+// contracts runs on the kernel that distributions ship, in one boot.
+func (c *config) contracts(ctx context.Context, r *recorder) error {
+	var units []unit
+	for _, pkg := range guestPackages {
+		name, pattern := filepath.Base(pkg), "."
+		switch name {
+		case "packet", "scenarios":
+			continue
+		case "ipvs":
+			pattern = "TestOnKernel" // the rest of it runs natively
+		case "rules":
+			if hasIPTables() {
+				r.say("internal/kernel/rules runs in the race stage: this machine's kernel has iptables")
+				continue
+			}
+		}
+		units = append(units, unit{name + ":contract", testScript(name, strings.TrimPrefix(pkg, "./"), pattern, "")})
+	}
+	for _, test := range smoke {
+		units = append(units, unit{"packet:" + test, testScript("packet", "e2e/packet", "^"+test+"$", "")})
+	}
+	for _, test := range distribution {
+		script := ""
+		switch test {
+		case "TestPromotion", "TestRestrictedPodGetsModules":
+			script = "for try in {1..30}; do modprobe -r ip_vs_rr ip_vs && break; sleep 1; done\n"
+		case "TestClockJumps":
+			script = "modprobe -a ip_vs ip_vs_rr || exit 1\n"
+		}
+		units = append(units, unit{"packet:" + test, script + testScript("packet", "e2e/packet", "^"+test+"$", "KUBE_IPVS_E2E_CLOCK=1")})
+	}
+	p := c.pool(r.stage, units)
+	p.guests, p.accel = 1, "qemu"
+	for _, pkg := range guestPackages {
+		p.copies = append(p.copies, filepath.Base(pkg)+".test")
+	}
+	slices.Sort(p.copies)
+	p.copies = slices.Compact(p.copies)
+	return p.run(ctx, r)
+}
+
+// hasIPTables reports whether tests of rules run on this machine's own kernel, with both backends.
+func hasIPTables() bool {
+	return exec.Command("unshare", "-n", "sh", "-c", "iptables-nft -t nat -S PREROUTING && iptables-legacy -t nat -S PREROUTING").Run() == nil
+}
+
+// iptables runs iptables mode in namespaces of this machine, or in guests.
+func (c *config) iptables(ctx context.Context, r *recorder) error {
+	tests, err := testsOf("e2e/packet", func(name string) bool { return c.wanted(name) && strings.HasPrefix(name, "TestIPTables") })
+	if err != nil {
+		return err
+	}
+	units := testUnits(c.known, r.stage, "packet", "e2e/packet", tests)
+	if c.wanted("TestIPTablesOnKernel") {
+		units = append(units, unit{"scenarios:TestIPTablesOnKernel", testScript("scenarios", "e2e/scenarios", "^TestIPTablesOnKernel$", "")})
+	}
+	c.sort(r.stage, units)
+	p := c.pool(r.stage, units)
+	p.need, p.guests, p.accel = "iptables", 4, "auto"
+	return p.run(ctx, r)
+}
+
+// raced runs all packages with the race detector, the slowest first.
+func (c *config) raced(ctx context.Context, r *recorder) error {
+	out, err := exec.CommandContext(ctx, "go", "list", "./...").Output()
+	if err != nil {
+		return fmt.Errorf("go list: %w", err)
+	}
+	var packages []string
+	for _, path := range strings.Fields(string(out)) {
+		packages = append(packages, shortPackage(path))
+	}
+	r.plan(len(packages), "packages")
+	args := []string{"go", "test", "-race", "-short", "-v", "-vet=off", "-ldflags=-w", "-timeout=20m"}
+	for _, pkg := range c.known.slowestFirst(r.stage, packages) {
+		args = append(args, "./"+strings.TrimPrefix(pkg, module))
+	}
+	return r.command(ctx, newParser(r, "race", true), nil, args...)
+}
+
+// faults runs the scenarios on fakes with trouble, without the race detector, which has them with less of it.
+func (c *config) faults(ctx context.Context, r *recorder) error {
+	pattern := c.pattern
+	if pattern == "" {
+		pattern = "."
+	}
+	script := fmt.Sprintf("cd e2e/scenarios && exec %s -test.v -test.timeout 20m -test.run '%s'", filepath.Join(root, "bin/guest/scenarios.test"), pattern)
+	return r.command(ctx, newParser(r, "faults", false), nil, "bash", "-c", script)
+}
+
+// alerts runs the tests of a module of its own, whose binary is kept in the cache as long as its sources are the same.
+func (c *config) alerts(ctx context.Context, r *recorder) error {
+	sum, err := hashOf("e2e/alerts")
+	if err != nil {
+		return err
+	}
+	for _, pkg := range []string{".", "evaluate"} {
+		name := strings.NewReplacer(".", "rules").Replace(pkg)
+		binary := filepath.Join(c.cache, "alerts-"+sum, name+".test")
+		if _, err := os.Stat(binary); err != nil {
+			r.say("compiling the engine of Prometheus, once")
+			build := fmt.Sprintf("cd e2e/alerts && go vet ./%s && go test -c -o %s.new ./%s && mv %s.new %s", pkg, binary, pkg, binary, binary)
+			if err := r.command(ctx, nil, nil, "bash", "-c", build); err != nil {
+				return err
+			}
+		}
+		run := fmt.Sprintf("cd e2e/alerts/%s && exec %s -test.v", pkg, binary)
+		if err := r.command(ctx, newParser(r, name, false), nil, "bash", "-c", run); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kube runs where the control plane is in the cache: its build takes longer than everything else.
+func (c *config) kube(ctx context.Context, r *recorder) error {
+	if _, err := binaries.Find(); errors.Is(err, binaries.ErrNotBuilt) && !c.buildControlPlane {
+		return skipped("etcd and kube-apiserver are not in the cache: make e2e WHAT=kube builds them, which takes some 13 minutes, and runs this stage")
+	} else if err != nil && !errors.Is(err, binaries.ErrNotBuilt) {
+		return err
+	}
+	env := []string{"KUBE_IPVS_E2E_OUTAGE=" + (45 * time.Second).String()}
+	return r.command(ctx, newParser(r, "kube", false), env, "e2e/test-kube.sh")
+}
