@@ -33,7 +33,9 @@ func TestModelOnKernel(t *testing.T) {
 		},
 		Patience: time.Minute, Again: 20 * time.Second, Tries: 1, Budget: walk.Budget{Runs: 30, Time: 8 * time.Minute},
 		Dir: keeping(t), Count: &walk.Count{},
-		Repeat: func(w walk.Walk) string { return fmt.Sprintf("make stress WHAT=model-guest SEED=%d OPS=%d", w.Seed, opsAWalkOnKernel) },
+		Repeat: func(w walk.Walk) string {
+			return fmt.Sprintf("make stress WHAT=model-guest SEED=%d OPS=%d", w.Seed, opsAWalkOnKernel)
+		},
 	}
 	first := firstSeed()
 	defer watched(t, h.Count, first)()

@@ -125,6 +125,7 @@ func (c *config) runStages(ctx context.Context, stages []*stage, out, errOut io.
 			fmt.Fprintln(errOut, "suite:", err)
 			os.Exit(statusFailed)
 		}
+		r.nice = st.nice
 		report.start(st, r)
 		return r
 	}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -44,6 +45,7 @@ func (c counts) all() int { return c.passed + c.failed + c.skipped }
 // A recorder keeps what one stage has done so far. Its methods may be called by several goroutines.
 type recorder struct {
 	stage string
+	nice  int // of the processes that it starts
 	begun time.Time
 	log   io.WriteCloser
 
@@ -193,6 +195,9 @@ func (r *recorder) progress() string {
 // command runs a program of this machine. Its output goes to the log, and through parse where that is not nil.
 func (r *recorder) command(ctx context.Context, parse io.Writer, env []string, args ...string) error {
 	fmt.Fprintf(r, "$ %s\n", strings.Join(args, " "))
+	if r.nice > 0 {
+		args = append([]string{"nice", "-n", strconv.Itoa(r.nice)}, args...)
+	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), env...)
 	out := io.Writer(&lineWriter{each: func(line string) {

@@ -57,15 +57,15 @@ func (c *config) stages() []*stage {
 		{name: "build", about: "the program and the test binaries for guests, compiled once", cores: 1, run: c.build},
 		{name: "kernels", about: "guest kernels and root file systems, built once into the cache", cores: 0.5, after: []string{"tools", "build"}, run: c.kernels},
 		{name: "packets", about: "packets and scenario files through the program, in guests side by side", cores: 1, after: []string{"kernels"}, run: c.packets},
-		{name: "contracts", about: "kernel contracts and a smoke of packets on the distribution's kernel", cores: 0.5, after: []string{"kernels"}, run: c.contracts},
-		{name: "iptables", about: "iptables mode with packets, by both kinds of iptables", cores: 0.5, after: []string{"tools", "build"}, run: c.iptables},
-		{name: "race", about: "all packages on fakes and on this kernel, race detector on", cores: 1, after: []string{"tools"}, run: c.raced},
-		{name: "faults", about: "each scenario with failing kernel calls and crashes", cores: 1, after: []string{"build"}, run: c.faults},
-		{name: "alerts", about: "dashboard and alert rules against Prometheus' own engine", cores: 0.5, run: c.alerts},
+		{name: "iptables", about: "iptables mode with packets, by both kinds of iptables", cores: 0.5, nice: 2, after: []string{"tools", "build"}, run: c.iptables},
+		{name: "race", about: "all packages on fakes and on this kernel, race detector on", cores: 1, nice: 10, after: []string{"tools"}, run: c.raced},
+		{name: "contracts", about: "kernel contracts and a smoke of packets on the distribution's kernel", cores: 0.5, nice: 5, after: []string{"kernels"}, run: c.contracts},
+		{name: "faults", about: "each scenario with failing kernel calls and crashes", cores: 1, nice: 10, after: []string{"build"}, run: c.faults},
 		{name: "kube", about: "the program with a real API server", cores: 0.5, after: []string{"kernels"}, run: c.kube},
-		{name: "verify", about: "format, vet on Linux and Darwin, tidy modules", cores: 1, run: command("make", "verify")},
-		{name: "lint", about: "style and import rules", cores: 1, run: command("make", "lint")},
-		{name: "vuln", about: "known vulnerabilities", cores: 0.5, run: command("make", "vuln")},
+		{name: "verify", about: "format, vet on Linux and Darwin, tidy modules", cores: 0.5, nice: 15, run: command("make", "verify")},
+		{name: "lint", about: "style and import rules", cores: 0.5, nice: 15, run: command("make", "lint")},
+		{name: "vuln", about: "known vulnerabilities", cores: 0.5, nice: 15, run: command("make", "vuln")},
+		{name: "alerts", about: "dashboard and alert rules against Prometheus' own engine", cores: 0.5, nice: 15, run: c.alerts},
 		{name: "demo-ipvs", about: "the demo in ipvs mode", cores: 0.5, after: []string{"kernels"}, run: command("make", "demo")},
 		{name: "demo-iptables", about: "the demo in iptables mode", cores: 0.5, after: []string{"kernels"}, run: command("make", "demo", "MODE=iptables")},
 		{name: "scenarios", about: "the scenario files alone, with the program in guests; RUN= some files", cores: 1, after: []string{"kernels"}, run: c.scenarios},
@@ -215,7 +215,7 @@ func (c *config) pool(name string, units []unit) *pool {
 // in User-mode Linux. The clock is set last.
 var (
 	distribution = []string{"TestKilledForMemory", "TestPromotion", "TestRestrictedPodGetsModules", "TestClockJumps"}
-	smoke       = []string{"TestByClusterIP", "TestNodePorts", "TestRestarts"}
+	smoke        = []string{"TestByClusterIP", "TestNodePorts", "TestRestarts"}
 )
 
 // contracts runs on the kernel that distributions ship, in one boot.
