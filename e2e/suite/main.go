@@ -117,6 +117,7 @@ func list(out io.Writer, stages []*stage) {
 func (c *config) runStages(ctx context.Context, stages []*stage, out, errOut io.Writer) int {
 	// One cache serves all checkouts only if paths of this one are in none of its entries.
 	os.Setenv("GOFLAGS", strings.TrimSpace(os.Getenv("GOFLAGS")+" -trimpath"))
+	os.Setenv("CGO_ENABLED", "0") // all but the race detector builds the same packages, once
 	report := &reporter{out: out, begun: time.Now()}
 	s := newSchedule(stages, float64(runtime.NumCPU()))
 	s.recorder = func(st *stage) *recorder {

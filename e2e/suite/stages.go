@@ -98,13 +98,14 @@ func (c *config) build(ctx context.Context, r *recorder) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	env, flags := []string{"CGO_ENABLED=0"}, []string{"-ldflags=-w"}
+	var env []string
+	flags := []string{"-ldflags=-w"}
 	if c.race {
 		// The detector needs C; what it finds in an agent fails the test, see e2e/races.
 		env, flags = []string{"CGO_ENABLED=1"}, []string{"-ldflags=-w", "-race", "-tags=netgo,osusergo"}
 	}
 	return errors.Join(
-		r.command(ctx, nil, []string{"CGO_ENABLED=0"}, "go", "build", "-o", "bin/", "./e2e/vm/vmrun", "./e2e/kube/serve"),
+		r.command(ctx, nil, nil, "go", "build", "-o", "bin/", "./e2e/vm/vmrun", "./e2e/kube/serve"),
 		r.command(ctx, nil, env, slices.Concat([]string{"go", "build"}, flags, []string{"-o", dir + "/", "./cmd/kube-ipvs", "./e2e/backend/cmd/backend"})...),
 		r.command(ctx, nil, env, slices.Concat([]string{"go", "test", "-c", "-vet=off"}, flags, []string{"-o", dir + "/"}, guestPackages)...))
 }
@@ -295,7 +296,7 @@ func (c *config) raced(ctx context.Context, r *recorder) error {
 	for _, pkg := range c.known.slowestFirst(r.stage, packages) {
 		args = append(args, "./"+strings.TrimPrefix(pkg, module))
 	}
-	return r.command(ctx, newParser(r, "race", true), nil, args...)
+	return r.command(ctx, newParser(r, "race", true), []string{"CGO_ENABLED=1"}, args...)
 }
 
 // faults runs the scenarios on fakes with trouble, without the race detector, which has them with less of it.
