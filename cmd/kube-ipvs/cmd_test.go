@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
@@ -177,7 +178,8 @@ func TestCleanupByFlag(t *testing.T) {
 	}
 	defer lock.Close()
 	for _, arg := range []string{"cleanup", "--cleanup"} {
-		if _, err := try(arg, "--run-dir", dir); err == nil || !strings.Contains(err.Error(), "stop the agent first") {
+		synctest.Test(t, func(*testing.T) { _, err = try(arg, "--run-dir", dir) }) // waits for lockWait
+		if err == nil || !strings.Contains(err.Error(), "stop the agent first") {
 			t.Errorf("%s: error %v, want one about the agent that runs", arg, err)
 		}
 	}

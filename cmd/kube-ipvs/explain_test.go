@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
@@ -31,6 +30,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/source/file"
 	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/golden"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 	"github.com/kube-ipvs/kube-ipvs/ipset/ipsettest"
 )
@@ -114,11 +114,7 @@ func (n *fakeNode) start() {
 			n.Error(err)
 		}
 	})
-	select {
-	case <-ready:
-	case <-time.After(time.Minute):
-		n.Fatal("the agent did not get ready")
-	}
+	poll.Receive(n, "the agent to be ready", ready)
 }
 
 func (n *fakeNode) explain(text, from string) explain.Report {

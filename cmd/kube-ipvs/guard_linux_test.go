@@ -14,10 +14,11 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
-// A flush by the tools is noticed because the kernel tells of it, long before anybody
-// would have asked.
+// The sentry notices a flush by the tools because the kernel reports it. Both poll periods
+// are an hour, so that no poll notices the flush.
 func TestKernelTellsOfFlush(t *testing.T) {
 	runtime.LockOSThread() // and never unlocked: the thread ends with the test
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
@@ -48,35 +49,24 @@ func TestKernelTellsOfFlush(t *testing.T) {
 		return missing, err
 	}
 	s.repair = func(context.Context) error { mended <- struct{}{}; return nil }
-	s.watch, s.poll = k.tables.Watch, time.Hour
+	s.watch, s.poll, s.belt = k.tables.Watch, time.Hour, time.Hour
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { // on a thread in another namespace
 		defer close(done)
 		s.run(ctx)
 	}()
-	if n := receive(t, "a look", looked); n != 0 {
+	if n := poll.Receive(t, "the look at the beginning", looked); n != 0 {
 		t.Fatalf("%d jumps are missing at the beginning", n)
 	}
 	nat := len(slices.DeleteFunc(slices.Clone(jumps), func(j rules.JumpKey) bool { return j.Table != "nat" }))
 	tool(t, "-t", "nat", "-F")
 	start := time.Now()
-	if n := receive(t, "a look", looked); n != nat {
+	if n := poll.Receive(t, "the look after the flush", looked); n != nat {
 		t.Errorf("%d jumps are missing, want the %d of nat", n, nat)
 	}
-	receive(t, "a repair", mended)
+	poll.Receive(t, "the repair", mended)
 	t.Logf("noticed after %v", time.Since(start))
 	stop()
 	<-done
-}
-
-// receive waits for half the time after which somebody would look without being told.
-func receive[T any](t *testing.T, what string, from <-chan T) (v T) {
-	t.Helper()
-	select {
-	case v = <-from:
-	case <-time.After(guardBelt / 2):
-		t.Fatalf("%s has not come", what)
-	}
-	return v
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/healthcheck"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
 // A Service that answers on the node, and asks for two addresses of nodes.
@@ -194,18 +194,18 @@ func listening(t *testing.T, h healthPorts) []string {
 	port := uint16(free.Addr().(*net.TCPAddr).Port)
 	free.Close()
 	h.Set(model.ServiceID{Name: "web"}, model.HealthCheck{Port: port, IPv4: model.LocalEndpoints{Served: true, Ready: 1}})
+	var status []healthcheck.PortStatus
+	poll.Until(t, "the status of the port", func() bool {
+		status = h.Status() // lists a port that no address has open, too
+		return len(status) > 0
+	})
 	var out []string
-	for until := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		status := h.Status() // tells of a port that is opened nowhere, too
-		for _, s := range status {
-			if s.Listening {
-				out = append(out, s.Address.Addr().String())
-			}
-		}
-		if len(status) > 0 || time.Now().After(until) {
-			return out
+	for _, s := range status {
+		if s.Listening {
+			out = append(out, s.Address.Addr().String())
 		}
 	}
+	return out
 }
 
 // The addresses of a Node are told by the batch, which plan and agent share.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -16,7 +17,7 @@ func TestOneAgentARunDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = lockRunDir(dir)
+	synctest.Test(t, func(*testing.T) { _, err = lockRunDir(dir) }) // waits for lockWait
 	if want := fmt.Sprintf("(process %d)", os.Getpid()); !errors.Is(err, errRunning) || !strings.Contains(err.Error(), want) {
 		t.Errorf("second lock: error %v, want %v %s", err, errRunning, want)
 	}
@@ -37,25 +38,27 @@ func TestLockOfAnAgentThatWasKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tried := make(chan error)
-	go func() {
-		again, err := lockRunDir(dir)
-		if err == nil {
-			err = again.Close()
+	synctest.Test(t, func(t *testing.T) {
+		tried := make(chan error)
+		go func() {
+			again, err := lockRunDir(dir)
+			if err == nil {
+				err = again.Close()
+			}
+			tried <- err
+		}()
+		select {
+		case err := <-tried:
+			t.Fatalf("lock beside the first: error %v, want to wait", err)
+		case <-time.After(lockWait - lockWait/100): // the bubble's clock
 		}
-		tried <- err
-	}()
-	select {
-	case err := <-tried:
-		t.Fatalf("lock beside the first: error %v, want to wait", err)
-	case <-time.After(lockWait / 4):
-	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-tried; err != nil {
-		t.Errorf("lock after the first was closed: %v", err)
-	}
+		if err := first.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-tried; err != nil {
+			t.Errorf("lock after the first was closed: %v", err)
+		}
+	})
 }
 
 // What a crash leaves is a file without a lock: it stops nobody, and neither does
@@ -88,7 +91,8 @@ func TestLockOnAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := lockRunDir(dir); !errors.Is(err, errRunning) {
+	synctest.Test(t, func(*testing.T) { _, err = lockRunDir(dir) }) // waits for lockWait
+	if !errors.Is(err, errRunning) {
 		t.Errorf("second lock: error %v, want %v", err, errRunning)
 	}
 }
@@ -117,7 +121,7 @@ func TestVerbsThatWriteWaitForNobody(t *testing.T) {
 		"cleanup": {[]string{"cleanup", "--run-dir", run}, "stop the agent first: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := try(tt.args...)
+			synctest.Test(t, func(*testing.T) { _, err = try(tt.args...) }) // waits for lockWait
 			if !errors.Is(err, errRunning) || !strings.HasPrefix(err.Error(), tt.want) {
 				t.Errorf("error %v, want %q with %v", err, tt.want, errRunning)
 			}

@@ -38,13 +38,14 @@ type sentry struct {
 	// watch is nftables.Handle.Watch; nil where nobody tells.
 	watch func(ctx context.Context, changed func()) error
 	poll  time.Duration
+	belt  time.Duration // guardBelt; a test sets another
 
 	hears atomic.Bool // watch tells of changes
 	news  chan struct{}
 }
 
 func newSentry(log *zap.Logger, own *ownWrites, jumps []rules.JumpKey) *sentry {
-	return &sentry{log: log, own: own, jumps: jumps, poll: guardPoll, news: make(chan struct{})}
+	return &sentry{log: log, own: own, jumps: jumps, poll: guardPoll, belt: guardBelt, news: make(chan struct{})}
 }
 
 // answer is what came of a question.
@@ -82,7 +83,7 @@ func (s *sentry) rest(ctx context.Context, last answer, pause time.Duration) boo
 	}
 	asked, period := time.Now(), s.poll
 	if s.hears.Load() {
-		period = guardBelt
+		period = s.belt
 	}
 	select {
 	case <-ctx.Done():

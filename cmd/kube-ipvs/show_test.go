@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
@@ -23,6 +22,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/source/file"
 	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
 // shopManifests are Services of each state; the address of shop/stuck is refused by the kernel.
@@ -124,11 +124,7 @@ func (s shop) drain(t *testing.T, objects file.Objects) {
 // await polls until something holds.
 func (s shop) await(t *testing.T, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never came:\n%s\n%s", s.servers, s.links)
-		}
-	}
+	poll.Until(t, "a state of the agent", holds, s.servers.String, s.links.String)
 }
 
 // show runs a verb of show against the agent.

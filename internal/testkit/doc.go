@@ -3,6 +3,7 @@
 //
 //	build    short constructors for model values
 //	golden   comparison with files in testdata, rewritten by -update
+//	poll     waits for states that others bring about
 //	scenario behaviours written down as files, on fakes or on a kernel
 //	walk     the model test: random operations, and what they shrink to
 //
