@@ -1,6 +1,7 @@
 package backend_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
 // serve starts a server for the test's duration and shows that it ends without complaint.
@@ -60,7 +63,7 @@ func config(proto backend.Proto, address string) backend.Config {
 
 func limited(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), poll.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -179,7 +182,11 @@ func TestFailuresAreSorted(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+			timeout := poll.Patience
+			if tt.want == backend.Timeout {
+				timeout = 200 * time.Millisecond
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), timeout)
 			defer cancel()
 			_, err := backend.Ask(ctx, tt.proto, netip.MustParseAddrPort(tt.to), netip.Addr{})
 			if got := backend.FailureOf(err); err == nil || got != tt.want {
@@ -302,7 +309,7 @@ func TestRepeat(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s hold=%t one=%t", proto, keep.Hold, keep.OneConn), func(t *testing.T) {
 				server := serve(t, config(proto, "127.0.0.1:0"))
-				keep.Proto, keep.To, keep.Timeout = proto, server.Addr(proto), 5*time.Second
+				keep.Proto, keep.To, keep.Timeout = proto, server.Addr(proto), poll.Patience
 				got := keep.Repeat(context.Background(), 7)
 				want := &backend.Tally{
 					OK: 7, Backends: map[string]int{"web-1": 7}, Clients: map[netip.Addr]int{netip.MustParseAddr("127.0.0.1"): 7},
@@ -325,54 +332,68 @@ func TestRepeatEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestStreamCountsAnOutage cuts a running stream's backend off and looks for the failures and the answers before them.
+// fickle is a TCP server that answers each request until it is cut off. From then on it hangs up on each request.
+type fickle struct {
+	to               netip.AddrPort
+	cutOff           atomic.Bool
+	answers, hangUps atomic.Int64
+}
+
+func newFickle(t *testing.T) *fickle {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	f := &fickle{to: netip.MustParseAddrPort(l.Addr().String())}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go f.serve(conn)
+		}
+	}()
+	return f
+}
+
+func (f *fickle) serve(conn net.Conn) {
+	defer conn.Close()
+	for in := bufio.NewReader(conn); ; {
+		if _, err := in.ReadString('\n'); err != nil {
+			return
+		}
+		if f.cutOff.Load() {
+			f.hangUps.Add(1)
+			return
+		}
+		fmt.Fprintf(conn, "web-1 local=%s client=%s\n", conn.LocalAddr(), conn.RemoteAddr())
+		f.answers.Add(1)
+	}
+}
+
+// TestStreamCountsAnOutage cuts the backend of a running stream off. The stream counts the answers before and the failures after.
 func TestStreamCountsAnOutage(t *testing.T) {
 	for _, oneConn := range []bool{false, true} {
 		t.Run(fmt.Sprintf("one connection %t", oneConn), func(t *testing.T) {
-			server, err := backend.Listen(config(backend.TCP, "127.0.0.1:0"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			serving, stopServing := context.WithCancel(context.Background())
-			defer stopServing()
-			ended := make(chan error, 1)
-			go func() { ended <- server.Serve(serving) }()
-
+			server := newFickle(t)
 			streaming, stop := context.WithCancel(context.Background())
 			defer stop()
 			result := make(chan *backend.Tally, 1)
-			load := backend.Load{Proto: backend.TCP, To: server.Addr(backend.TCP), Timeout: time.Second, OneConn: oneConn}
+			load := backend.Load{Proto: backend.TCP, To: server.to, Timeout: poll.Patience, OneConn: oneConn}
 			go func() { result <- load.Stream(streaming, 200) }()
 
-			waitAnswer(t, load)
-			stopServing()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
-			waitRefused(t, load)
+			poll.Until(t, "ten answers", func() bool { return server.answers.Load() >= 10 })
+			server.cutOff.Store(true)
+			poll.Until(t, "ten requests in the outage", func() bool { return server.hangUps.Load() >= 10 })
 			stop()
-			got := <-result
-			if got.OK == 0 || got.Failed[backend.Refused]+got.Failed[backend.Reset] == 0 {
-				t.Errorf("stream saw %d answers and failures %v, want some of both", got.OK, got.Failed)
+			got := poll.Receive(t, "the end of the stream", result)
+			if int64(got.OK) != server.answers.Load() || int64(got.Failed[backend.Reset]) != server.hangUps.Load() || got.Failures() != got.Failed[backend.Reset] {
+				t.Errorf("the stream counts %d answers and failures %v, want %d answers and %d resets",
+					got.OK, got.Failed, server.answers.Load(), server.hangUps.Load())
 			}
 		})
-	}
-}
-
-// waitAnswer returns when requests have been answered for as long as the stream needs to be answered too.
-func waitAnswer(t *testing.T, l backend.Load) {
-	t.Helper()
-	if tally := l.Repeat(limited(t), 200); tally.Failures() > 0 {
-		t.Fatalf("%d of 200 requests failed: %v", tally.Failures(), tally.Failed)
-	}
-}
-
-// waitRefused returns when a second stream of 20 requests was refused, so that the first met the outage too.
-func waitRefused(t *testing.T, l backend.Load) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
-	defer cancel()
-	if tally := l.Stream(ctx, 100); tally.OK > 0 || tally.Failures() == 0 {
-		t.Fatalf("after the end of the server: %d answers, failures %v", tally.OK, tally.Failed)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
 	"github.com/kube-ipvs/kube-ipvs/e2e/load"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
 // serve starts the server of e2e/backend and returns its address and how to end it.
@@ -103,10 +104,19 @@ func answer(conn net.Conn) {
 
 func keepSilent(conn net.Conn) { _, _ = conn.Read(make([]byte, 1)) }
 
+// silentUntil returns how a server treats a connection that it neither answers nor closes
+// until end is closed.
+func silentUntil(end <-chan struct{}) func(net.Conn) {
+	return func(conn net.Conn) {
+		<-end
+		conn.Close()
+	}
+}
+
 func begin(t *testing.T, p load.Profile) *load.Run {
 	t.Helper()
 	if p.Timeout == 0 {
-		p.Timeout = 10 * time.Second
+		p.Timeout = poll.Patience
 	}
 	run, err := load.Start(t.Context(), p)
 	if err != nil {
@@ -131,18 +141,14 @@ func text(r load.Report) string {
 	return b.String()
 }
 
-// until waits for a state of a run.
-func until(t *testing.T, run *load.Run, what string, ok func(load.Report) bool) load.Report {
+// until returns the first report that has the state.
+func until(t *testing.T, run *load.Run, what string, ok func(load.Report) bool) (r load.Report) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		r := run.Report()
-		if ok(r) {
-			return r
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waited for %s:\n%s", what, text(r))
-		}
-	}
+	poll.Until(t, what, func() bool {
+		r = run.Report()
+		return ok(r)
+	}, func() string { return text(r) })
+	return r
 }
 
 func TestNewConnectionsAreCounted(t *testing.T) {
@@ -197,7 +203,11 @@ func TestFailuresAreCountedByKind(t *testing.T) {
 		}, backend.Other},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			run := begin(t, load.Profile{To: tt.to(t), New: 200, Long: 2, Every: time.Hour, Timeout: 200 * time.Millisecond})
+			timeout := poll.Patience
+			if tt.want == backend.Timeout {
+				timeout = 200 * time.Millisecond
+			}
+			run := begin(t, load.Profile{To: tt.to(t), New: 200, Long: 2, Every: time.Hour, Timeout: timeout})
 			until(t, run, "failures", func(r load.Report) bool { return r.Failures() >= 20 && r.Long.Cuts() == 2 })
 			r := stop(t, run)
 			if r.Failed[tt.want] != r.Started || r.OK != 0 || r.First[tt.want].Err == nil || r.First[tt.want].At.Before(r.Began) {
@@ -212,14 +222,16 @@ func TestFailuresAreCountedByKind(t *testing.T) {
 
 // TestStartsDoNotWait: nobody answers, and connections are started all the same.
 func TestStartsDoNotWait(t *testing.T) {
-	v := listen(t, keepSilent)
-	run := begin(t, load.Profile{To: v.to, New: 400, Timeout: 2 * time.Second})
+	end := make(chan struct{})
+	v := listen(t, silentUntil(end))
+	run := begin(t, load.Profile{To: v.to, New: 400})
 	r := until(t, run, "connections that wait together", func(r load.Report) bool { return r.Started-r.OK-r.Failures() >= 200 })
 	if r.OK != 0 {
 		t.Errorf("%d answers by nobody", r.OK)
 	}
-	if r := stop(t, run); r.Failed[backend.Timeout] != r.Started {
-		t.Errorf("want a timeout for each")
+	close(end)
+	if r := stop(t, run); r.Failed[backend.Reset] != r.Started {
+		t.Errorf("want a reset of each connection")
 	}
 }
 
@@ -266,18 +278,32 @@ func TestACutIsCountedOnce(t *testing.T) {
 	}
 }
 
-// TestSilenceCutsLongConnections: one that is not answered in time does not count as alive.
+// TestSilenceCutsLongConnections: a connection that is not answered in time does not count as alive. A busy machine may miss the
+// time of the first answer; the test then tries a longer one.
 func TestSilenceCutsLongConnections(t *testing.T) {
+	timeout := 300 * time.Millisecond
+	for ; timeout <= poll.Patience; timeout *= 3 {
+		if r := silenced(t, timeout); r.Long.Opened == 2 {
+			if r.Long.Alive != 0 || r.Long.Answers != 2 {
+				t.Errorf("want one answer each")
+			}
+			return
+		}
+	}
+	t.Errorf("the first answers did not come within %s", timeout/3)
+}
+
+// silenced is the report of two long connections that were cut because only their first request was answered.
+func silenced(t *testing.T, timeout time.Duration) load.Report {
+	t.Helper()
 	v := listen(t, func(c net.Conn) {
 		_, _ = bufio.NewReader(c).ReadString('\n')
 		fmt.Fprintln(c, "web-1 once")
 		keepSilent(c)
 	})
-	run := begin(t, load.Profile{To: v.to, Long: 2, Every: 20 * time.Millisecond, Timeout: 300 * time.Millisecond})
+	run := begin(t, load.Profile{To: v.to, Long: 2, Every: 20 * time.Millisecond, Timeout: timeout})
 	until(t, run, "two cuts", func(r load.Report) bool { return r.Long.Failed[backend.Timeout] == 2 })
-	if r := stop(t, run); r.Long.Opened != 2 || r.Long.Alive != 0 || r.Long.Answers != 2 {
-		t.Errorf("want one answer each")
-	}
+	return stop(t, run)
 }
 
 func TestPortsAreUsedAgain(t *testing.T) {
@@ -293,19 +319,22 @@ func TestPortsAreUsedAgain(t *testing.T) {
 	if len(used) != 10 || slices.Min(slices.Collect(maps.Keys(used))) != ports.First || slices.Max(slices.Collect(maps.Keys(used))) != ports.Last {
 		t.Errorf("ports %v, want %d to %d", used, ports.First, ports.Last)
 	}
-	if r.Started != r.OK || r.NoPort != 0 {
+	// A late run starts up to 32 connections in one turn, so that all ten ports may be in use for a moment: NoPort may be above 0.
+	if r.Started != r.OK {
 		t.Errorf("want all answered")
 	}
 }
 
 // TestNoPortIsNoFailure: a client without a free port has no opinion about the network.
 func TestNoPortIsNoFailure(t *testing.T) {
-	v := listen(t, keepSilent)
-	run := begin(t, load.Profile{To: v.to, Ports: load.Ports{First: 23500, Last: 23503}, New: 200, Timeout: time.Second})
+	end := make(chan struct{})
+	v := listen(t, silentUntil(end))
+	run := begin(t, load.Profile{To: v.to, Ports: load.Ports{First: 23500, Last: 23503}, New: 200})
 	r := until(t, run, "all ports to be taken", func(r load.Report) bool { return r.NoPort >= 20 })
 	if r.Started < 4 || r.Failed[backend.Other] > 0 {
 		t.Errorf("want four under way:\n%s", text(r))
 	}
+	close(end)
 	stop(t, run)
 }
 
@@ -335,19 +364,13 @@ func TestEnterIsCalledOnce(t *testing.T) {
 func TestContextEndsARun(t *testing.T) {
 	to, _ := serve(t, "web-1", "127.0.0.1:0")
 	ctx, cancel := context.WithCancel(t.Context())
-	run, err := load.Start(ctx, load.Profile{To: to, New: 100, Timeout: time.Second})
+	run, err := load.Start(ctx, load.Profile{To: to, New: 100, Timeout: poll.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
 	until(t, run, "answers", func(r load.Report) bool { return r.OK >= 5 })
 	cancel()
-	last := 0
-	until(t, run, "no more starts", func(r load.Report) bool {
-		time.Sleep(100 * time.Millisecond) // ten more, if it went on
-		same := r.Started == last
-		last = r.Started
-		return same
-	})
+	poll.Receive(t, "the end of the run", run.Ended())
 	if r := stop(t, run); r.OK != r.Started {
 		t.Errorf("the end of a run is no failure:\n%s", text(r))
 	}
