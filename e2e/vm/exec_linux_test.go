@@ -9,7 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
 // TestHelpersEndTogether: who gives up a build does not leave its compilers running.
@@ -22,7 +23,7 @@ func TestHelpersEndTogether(t *testing.T) {
 		ended <- err
 	}()
 	var child int
-	for child == 0 {
+	poll.Until(t, "the number of the helper's own helper", func() bool {
 		text, err := os.ReadFile(filepath.Join(dir, "child"))
 		if err == nil {
 			child, err = strconv.Atoi(strings.TrimSpace(string(text)))
@@ -30,8 +31,8 @@ func TestHelpersEndTogether(t *testing.T) {
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Millisecond)
-	}
+		return child != 0
+	})
 	cancel()
 	if err := <-ended; err == nil {
 		t.Error("a helper that was given up has succeeded")
@@ -40,10 +41,10 @@ func TestHelpersEndTogether(t *testing.T) {
 		text, err := os.ReadFile("/proc/" + strconv.Itoa(child) + "/stat")
 		return err != nil || strings.Contains(string(text), ") Z ")
 	}
-	for deadline := time.Now().Add(10 * time.Second); !gone(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
+	t.Cleanup(func() {
+		if !gone() {
 			_ = syscall.Kill(child, syscall.SIGKILL)
-			t.Fatal("its own helper goes on")
 		}
-	}
+	})
+	poll.Until(t, "the end of the helper's own helper", gone)
 }

@@ -2,6 +2,7 @@ package vm
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
 // needNamespaces skips where the user may not make namespaces, as in most containers.
@@ -168,20 +171,16 @@ func processesWith(marker string) []int {
 // awaitNone polls until list is empty. The kernel ends processes asynchronously, so the first look may be too early.
 func awaitNone(t *testing.T, list func() []int) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		left := list()
-		if len(left) == 0 {
-			return
+	var left []int
+	t.Cleanup(func() {
+		for _, pid := range left {
+			_ = unix.Kill(pid, unix.SIGKILL)
 		}
-		if time.Now().After(deadline) {
-			for _, pid := range left {
-				_ = unix.Kill(pid, unix.SIGKILL)
-			}
-			t.Fatalf("processes %v are still there", left)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	})
+	poll.Until(t, "the end of all processes", func() bool {
+		left = list()
+		return len(left) == 0
+	}, func() string { return fmt.Sprintf("processes %v are still there", left) })
 }
 
 func TestNetnsTimeout(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
@@ -207,7 +208,7 @@ func TestArrivalsOutliveAWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Stop()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for i, spare := range c.spares(2) {
 		addr := world.Endpoint(spare)
@@ -264,15 +265,17 @@ func TestAgainstAnAPIServer(t *testing.T) {
 // TestKubernetesVIPIsAwaited: a server that is ready may not have written its own Service yet.
 func TestKubernetesVIPIsAwaited(t *testing.T) {
 	c, client := newCrowd(t, 0)
-	go func() {
-		time.Sleep(150 * time.Millisecond)
-		own := service("kubernetes")
-		own.Namespace = "default"
-		if _, err := client.CoreV1().Services(own.Namespace).Create(t.Context(), own, metav1.CreateOptions{}); err != nil {
-			t.Error(err)
+	own := service("kubernetes")
+	own.Namespace, own.Spec.ClusterIP = "default", "10.96.0.1"
+	requests := 0
+	client.PrependReactor("get", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
+		requests++
+		if requests < 3 {
+			return true, nil, apierrors.NewNotFound(corev1.Resource("services"), own.Name)
 		}
-	}()
-	if got, err := c.KubernetesVIP(t.Context()); err != nil || !got.IsValid() {
-		t.Errorf("it is at %s, %v", got, err)
+		return true, own, nil
+	})
+	if got, err := c.KubernetesVIP(t.Context()); err != nil || !got.IsValid() || requests != 3 {
+		t.Errorf("the Service is at %s, %v, after %d requests, want an address after 3", got, err, requests)
 	}
 }

