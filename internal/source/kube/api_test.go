@@ -181,7 +181,7 @@ func TestClientBoundsRequestsOfAllGroups(t *testing.T) {
 	})
 	c, err := kube.NewClient(kube.ClientOptions{Master: s.URL, QPS: 0.001, Burst: 2})
 	mustDo(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, first := c.Nodes().List(ctx, metav1.ListOptions{})
 	_, second := c.EndpointSlices("").List(ctx, metav1.ListOptions{})

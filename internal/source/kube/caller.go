@@ -115,7 +115,7 @@ func (c *caller) scatter(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(rand.N(scattered)):
+	case <-time.After(rand.N(c.source.waits.scattered)):
 		return nil
 	}
 }

@@ -19,7 +19,7 @@ const ownName = "kubernetes"
 // served comes before them, too: beside the lists it takes twice as long. It ends when all
 // of that is done, or took too long.
 func (s *Source) headStart(ctx context.Context, group *errgroup.Group, stores map[string]*store) {
-	ctx, cancel := context.WithTimeout(ctx, headStart)
+	ctx, cancel := context.WithTimeout(ctx, s.waits.headStart)
 	defer cancel()
 	early := s.early()
 	answers := make(chan func(), len(early))

@@ -136,7 +136,7 @@ func (g garbage) run(t *testing.T, meant func(*http.Request) bool) {
 	mentions(t, p.Err, g.words...)
 	until(t, "the next try", func() bool { return asked.count() >= 2 })
 	asked.mu.Lock()
-	if pause := asked.at[1].Sub(asked.at[0]); pause < 500*time.Millisecond {
+	if pause := asked.at[1].Sub(asked.at[0]); pause < kube.HastenedPause {
 		t.Errorf("asked again after %v", pause)
 	}
 	asked.mu.Unlock()
@@ -264,6 +264,7 @@ func TestAnswerWithoutAnEnd(t *testing.T) {
 			core, logs := observer.New(zap.InfoLevel)
 			src, out := kube.New(zap.New(core), client, kube.Options{Node: "here"}), &sink{}
 			src.Bound(most)
+			src.Hasten()
 			ended := make(chan error, 1)
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() { ended <- src.Run(ctx, out) }()

@@ -347,7 +347,7 @@ func TestUnreachable(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			client, err := kube.NewClient(kube.ClientOptions{Master: tt.master})
 			mustDo(t, err)
-			s, _ := run(t, client, kube.Options{Node: "here"})
+			s, _ := run(t, client, kube.Options{Node: "here"}, (*kube.Source).Hasten)
 			mentions(t, trouble(t, s, tt.reason).Err, tt.words...)
 		})
 	}
@@ -364,7 +364,7 @@ func TestByClusterIP(t *testing.T) {
 	client, err := kube.NewClient(kube.ClientOptions{Master: "http://" + address})
 	mustDo(t, err)
 	core, logs := observer.New(zap.WarnLevel)
-	s, _ := runWith(t, zap.New(core), client, kube.Options{Node: "here"})
+	s, _ := runWith(t, zap.New(core), client, kube.Options{Node: "here"}, (*kube.Source).Hasten)
 	mentions(t, trouble(t, s, kube.Refused).Err, "cluster IP", "give --master")
 	for _, l := range logs.All() {
 		mentions(t, errors.New(l.ContextMap()["error"].(string)), "cluster IP", "give --master", address)
@@ -436,7 +436,7 @@ func TestHalfOpen(t *testing.T) {
 	s.play("services", then(events("ADDED", wire("web", "10.96.0.1", "5")), first), s.stream("30", wire("web", "10.96.0.2", "10")))
 	client, err := kube.NewClient(kube.ClientOptions{Kubeconfig: kubeconfig(t, "https://"+l.Addr().String(), authority(t, s.Server), "{}"), QPS: 100, Burst: 100})
 	mustDo(t, err)
-	src, out := run(t, client, kube.Options{Node: "here"})
+	src, out := run(t, client, kube.Options{Node: "here"}, (*kube.Source).Hasten)
 	expect(t, out, "state complete", "service shop/web = kube[10.96.0.1]")
 	heard := src.Progress()["services"].Heard
 	l.cut.Store(true)
@@ -456,6 +456,6 @@ func TestTokenFileVanishes(t *testing.T) {
 	client, err := kube.NewClient(kube.ClientOptions{Kubeconfig: kubeconfig(t, s.URL, authority(t, s.Server), "{tokenFile: "+token+"}")})
 	mustDo(t, err)
 	mustDo(t, os.Remove(token))
-	src, _ := run(t, client, kube.Options{Node: "here"})
+	src, _ := run(t, client, kube.Options{Node: "here"}, (*kube.Source).Hasten)
 	mentions(t, trouble(t, src, kube.Unauthorized).Err, token, "is the file still there")
 }

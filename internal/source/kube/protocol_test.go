@@ -130,15 +130,17 @@ func TestStreamBreaksOff(t *testing.T) {
 			t.Parallel()
 			s, at := newServer(t), &clocked{}
 			steps := slices.Repeat([]http.HandlerFunc{at.before(tt.how)}, tt.breaks)
-			s.play("services", append(steps, at.before(s.has("9", wire("web", "10.96.0.1", "5"), wire("two", "10.96.0.2", "6"))))...)
+			seen := make(chan struct{})
+			s.play("services", append(steps, at.before(onceClosed(seen, s.has("9", wire("web", "10.96.0.1", "5"), wire("two", "10.96.0.2", "6")))))...)
 			src, out, _ := s.follow("{}")
 			trouble(t, src, kube.Timeout)
+			close(seen)
 			expect(t, out, "state complete", "service shop/web = kube[10.96.0.1]", "service shop/two = kube[10.96.0.2]")
 			until(t, "the watch", func() bool { return src.Progress()["services"].Err == nil })
 			if diff := cmp.Diff(tt.want, s.requests("services")); diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}
-			if pause := at.at[1].Sub(at.at[0]); pause < 700*time.Millisecond {
+			if pause := at.at[1].Sub(at.at[0]); pause < kube.HastenedPause {
 				t.Errorf("begun again after %s", pause)
 			}
 		})
@@ -211,6 +213,7 @@ func TestRetryAfter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)
 			var asked time.Time
+			seen := make(chan struct{})
 			s.play("services", fail(422, metav1.StatusReasonInvalid, "no streams"), func(w http.ResponseWriter, r *http.Request) {
 				asked = time.Now()
 				w.Header().Set("Retry-After", "1")
@@ -219,10 +222,11 @@ func TestRetryAfter(t *testing.T) {
 				if pause := time.Since(asked); pause < 900*time.Millisecond {
 					t.Errorf("asked again after %s", pause)
 				}
-				listOf("9", wire("web", "10.96.0.1", "5"))(w, r)
+				onceClosed(seen, listOf("9", wire("web", "10.96.0.1", "5")))(w, r)
 			}, s.stay)
 			src, out, logs := s.follow("{}")
 			trouble(t, src, map[int]kube.Reason{429: kube.Busy, 503: kube.ServerError}[code])
+			close(seen)
 			expect(t, out, "state complete", "service shop/web = kube[10.96.0.1]")
 			until(t, "end of the outage", func() bool { return logs.FilterMessage("API server answers again").Len() == 1 })
 			if diff := cmp.Diff([]string{`stream rv=""`, `list rv="0"`, `list rv="0"`, `watch rv="9"`}, s.requests("services")); diff != "" {

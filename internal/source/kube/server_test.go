@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -25,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/source/kube"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
 // server is an API server as a test wants it: each request of a kind goes to its
@@ -70,6 +70,18 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Unlock()
 	step(w, r)
+}
+
+// onceClosed answers when the channel is closed: a test that has to see a failure closes it
+// afterwards, so that the failure does not end before.
+func onceClosed(seen <-chan struct{}, answer http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-seen:
+			answer(w, r)
+		case <-r.Context().Done():
+		}
+	}
 }
 
 func (s *server) play(kind string, steps ...http.HandlerFunc) {
@@ -243,18 +255,14 @@ func (s *server) follow(user string) (*kube.Source, *sink, *observer.ObservedLog
 	})
 	mustDo(s.t, err)
 	core, logs := observer.New(zap.InfoLevel)
-	src, out := runWith(s.t, zap.New(core), client, kube.Options{Node: "here"})
+	src, out := runWith(s.t, zap.New(core), client, kube.Options{Node: "here"}, (*kube.Source).Hasten)
 	return src, out, logs
 }
 
-// until waits for something to become true.
+// until waits for a state.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(90 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("timed out: %s", what)
-		}
-	}
+	poll.Until(t, what, is)
 }
 
 // trouble waits for services to fail, and returns how.

@@ -48,13 +48,18 @@ type Source struct {
 	state source.State // as it was told
 	// mostList and mostEvent bound bytes; a test has smaller ones.
 	mostList, mostEvent int64
+	waits               waits
 }
+
+// waits are times that a Source waits for a server that may need them; a test sets shorter
+// ones.
+type waits struct{ firstPause, headStart, scattered time.Duration }
 
 // New returns a source that reads from api.
 func New(log *zap.Logger, api API, o Options) *Source {
 	return &Source{
 		log: log.Named("kube"), api: api, opts: o, kinds: map[string]*record{}, haveNodes: make(chan struct{}),
-		mostList: mostList, mostEvent: mostEvent,
+		mostList: mostList, mostEvent: mostEvent, waits: waits{firstPause, headStart, scattered},
 	}
 }
 
@@ -91,14 +96,14 @@ func (s *Source) Run(ctx context.Context, sink source.Sink) error {
 // does not answer and are never two agents' at once. (The backoff that client-go has
 // for this begins anew every two minutes, outage or not.)
 func (s *Source) follow(ctx context.Context, kind string, r *cache.Reflector) {
-	pause := backoff()
+	pause := s.backoff()
 	for ctx.Err() == nil {
 		begun := time.Now()
 		if err := r.ListAndWatchWithContext(ctx); err != nil {
 			s.log.Debug("will list again", zap.String("kind", kind), zap.Error(err)) // the caller has told of it
 		}
 		if time.Since(begun) > calm {
-			pause = backoff()
+			pause = s.backoff()
 		}
 		select {
 		case <-ctx.Done():
@@ -107,6 +112,6 @@ func (s *Source) follow(ctx context.Context, kind string, r *cache.Reflector) {
 	}
 }
 
-func backoff() wait.Backoff {
-	return wait.Backoff{Duration: firstPause, Cap: longestPause, Steps: pauses, Factor: 2, Jitter: 1}
+func (s *Source) backoff() wait.Backoff {
+	return wait.Backoff{Duration: s.waits.firstPause, Cap: longestPause, Steps: pauses, Factor: 2, Jitter: 1}
 }

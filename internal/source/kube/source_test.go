@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
@@ -24,6 +23,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
 	"github.com/kube-ipvs/kube-ipvs/internal/source/kube"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
 // sink keeps what it is told, as lines.
@@ -102,15 +102,19 @@ func node(name, addr string) *corev1.Node {
 }
 
 // run follows a client until the test ends.
-func run(t *testing.T, client kube.API, o kube.Options) (*kube.Source, *sink) {
+func run(t *testing.T, client kube.API, o kube.Options, prepare ...func(*kube.Source)) (*kube.Source, *sink) {
 	t.Helper()
-	return runWith(t, zaptest.NewLogger(t), client, o)
+	return runWith(t, zaptest.NewLogger(t), client, o, prepare...)
 }
 
-func runWith(t *testing.T, log *zap.Logger, client kube.API, o kube.Options) (*kube.Source, *sink) {
+// runWith calls prepare with the source before the source runs.
+func runWith(t *testing.T, log *zap.Logger, client kube.API, o kube.Options, prepare ...func(*kube.Source)) (*kube.Source, *sink) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	s, out := kube.New(log, client, o), &sink{}
+	for _, p := range prepare {
+		p(s)
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx, out) }()
 	t.Cleanup(func() {
@@ -126,15 +130,9 @@ func runWith(t *testing.T, log *zap.Logger, client kube.API, o kube.Options) (*k
 func expect(t *testing.T, s *sink, want ...string) {
 	t.Helper()
 	slices.Sort(want)
-	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		diff := cmp.Diff(strings.Join(want, "\n"), s.String())
-		if diff == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("sink (-want +got):\n%s", diff)
-		}
-	}
+	all := strings.Join(want, "\n")
+	poll.Until(t, "the objects in the sink", func() bool { return s.String() == all },
+		func() string { return "sink (-want +got):\n" + cmp.Diff(all, s.String()) })
 }
 
 func mustDo(t *testing.T, err error) {
@@ -209,13 +207,9 @@ func TestServerAway(t *testing.T) {
 	client.PrependReactor("list", "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return away.Load(), nil, errors.New("etcd is on holiday")
 	})
-	s, out := run(t, kube.Of(client), kube.Options{Node: "here"})
+	s, out := run(t, kube.Of(client), kube.Options{Node: "here"}, (*kube.Source).Hasten)
 	expect(t, out, "state coming", "service shop/web = kube[10.96.0.10]")
-	for deadline := time.Now().Add(20 * time.Second); s.Progress()["endpointslices"].Err == nil; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("nobody says why the source is not complete")
-		}
-	}
+	until(t, "the reason why the source is not complete", func() bool { return s.Progress()["endpointslices"].Err != nil })
 	if p := s.Progress()["endpointslices"]; p.Synced || !strings.Contains(p.Err.Error(), "on holiday") {
 		t.Errorf("progress %+v", p)
 	}
