@@ -278,7 +278,7 @@ func (f *Fakes) Heal() { f.tap.heal() }
 
 // Pace implements Driver.
 func (f *Fakes) Pace() (interval, deadline time.Duration) {
-	return 2 * time.Millisecond, 20 * time.Second
+	return 2 * time.Millisecond, time.Minute
 }
 
 // Close implements Driver.

@@ -64,7 +64,7 @@ func TestJudgeTellsWhatIsDifferent(t *testing.T) {
 	must(t, n.Tool(strings.Fields("ipvsadm -A -t 198.51.100.7:80 -s wlc")))
 	j := scenario.NewJudge(n)
 	must(t, j.Foreign())
-	must(t, n.Start(scenario.Start{}))
+	must(t, n.Start(scenario.Start{Audit: true})) // Agree gives up after some audits
 	_, deadline := n.Pace()
 	must(t, j.Agree(scenario.Start{}, deadline))
 	other := scenario.Start{Flags: []string{"--ipvs-scheduler=lc"}}
