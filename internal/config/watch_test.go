@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
 const never = time.Hour
@@ -87,16 +89,11 @@ func (w *watched) run(quiet, poll time.Duration, pollOnly bool) {
 // wanted one, "" for a file that cannot be loaded.
 func (w *watched) until(scheduler string) {
 	w.t.Helper()
-	deadline := time.After(10 * time.Second)
 	for {
-		select {
-		case <-w.told:
-			l, err := w.loader.Load("node-a")
-			if scheduler == "" && err != nil || scheduler != "" && err == nil && l.Config.Scheduler.Name() == scheduler {
-				return
-			}
-		case <-deadline:
-			w.t.Fatalf("nobody told of the change to %q", scheduler)
+		poll.Receive(w.t, fmt.Sprintf("the change to %q", scheduler), w.told)
+		l, err := w.loader.Load("node-a")
+		if scheduler == "" && err != nil || scheduler != "" && err == nil && l.Config.Scheduler.Name() == scheduler {
+			return
 		}
 	}
 }

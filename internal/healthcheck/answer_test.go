@@ -9,13 +9,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap/zaptest"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/healthcheck"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
 const (
@@ -140,13 +140,8 @@ var byValue = cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
 // wait polls until the status is as wanted.
 func (h *harness) wait(want ...healthcheck.PortStatus) {
 	h.t.Helper()
-	var diff string
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if diff = cmp.Diff(want, h.Status(), byValue); diff == "" {
-			return
-		}
-	}
-	h.t.Fatalf("status (-want +got):\n%s", diff)
+	poll.Until(h.t, "the status", func() bool { return cmp.Equal(want, h.Status(), byValue) },
+		func() string { return "status (-want +got):\n" + cmp.Diff(want, h.Status(), byValue) })
 }
 
 // reply is what came back.

@@ -210,7 +210,7 @@ func TestSetGrowsOnce(t *testing.T) {
 	k := newKernel()
 	k.sets.Plant(ipset.Set{Name: "KUBE-CLUSTER-IP", Type: ipset.HashIPPort, Family: ipset.IPv4, HashSize: 64, MaxElem: 65536})
 	m := ipvs.New(zap.NewNop(), config(), k.deps())
-	const ports = 150_000
+	const ports = 72_000
 	p := model.ServicePlan{ID: model.ServiceID{Name: "many"}}
 	for i := range ports {
 		key := model.FrontendKey{Addr: netip.AddrFrom4([4]byte{10, 96, byte(i >> 16), byte(i >> 8)}), Port: uint16(i&255 + 1), Protocol: model.TCP}
@@ -226,8 +226,8 @@ func TestSetGrowsOnce(t *testing.T) {
 	m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
 	apply(t, m)
 	set, entries, err := k.sets.List(t.Context(), "KUBE-CLUSTER-IP")
-	if err != nil || len(entries) != ports || set.MaxElem != 524288 {
-		t.Errorf("%d entries of at most %d (%v), want %d of 524288", len(entries), set.MaxElem, err, ports)
+	if err != nil || len(entries) != ports || set.MaxElem != 262144 {
+		t.Errorf("%d entries of at most %d (%v), want %d of 262144", len(entries), set.MaxElem, err, ports)
 	}
 }
 

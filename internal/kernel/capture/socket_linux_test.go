@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/capture"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
 // neighbours are two network namespaces with a link between them. The test's thread is
@@ -115,7 +116,7 @@ func open(t *testing.T, protocol uint8, endpoints ...string) *capture.Socket {
 
 func next(t *testing.T, s *capture.Socket) capture.Packet {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), poll.Patience)
 	defer cancel()
 	p, err := s.Next(ctx)
 	if err != nil {
@@ -225,7 +226,7 @@ func TestLossIsCounted(t *testing.T) {
 			return nil
 		}()
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), poll.Patience)
 	defer cancel()
 	if _, err := s.Next(ctx); err != nil {
 		t.Fatal(err)

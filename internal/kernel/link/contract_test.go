@@ -15,6 +15,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link/linktest"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
 // handle is what both the kernel's handle and the fake are.
@@ -609,8 +610,8 @@ func (l *eventLog) next(t *testing.T) link.Event {
 		return e
 	case err := <-l.end:
 		t.Fatalf("watch ended: %v", err)
-	case <-time.After(20 * time.Second):
-		t.Fatal("no event")
+	case <-time.After(poll.Patience):
+		t.Fatalf("waited %s in vain for an event", poll.Patience)
 	}
 	return link.Event{}
 }
@@ -649,8 +650,8 @@ func (l *eventLog) ended(t *testing.T) {
 		if err != nil {
 			t.Errorf("watch ended with %v", err)
 		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("watch goes on")
+	case <-time.After(poll.Patience):
+		t.Fatalf("waited %s in vain for the end of the watch", poll.Patience)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
 // These tests are about what only a kernel has: flags, time-outs, lost events.
@@ -266,7 +267,7 @@ func TestStuckCallIsAbandoned(t *testing.T) {
 		t.Fatalf("List while the kernel is stuck: %v, want busy", err)
 	}
 	close(release)
-	eventually(t, func() bool {
+	poll.Until(t, "an answer of the kernel that is no longer stuck", func() bool {
 		_, err := h.Local(t.Context())
 		return err == nil
 	})
@@ -280,7 +281,7 @@ func TestStuckCallIsAbandoned(t *testing.T) {
 // deadline that a busy machine may need a second try.
 func mustWriteEventually(t *testing.T, w world) {
 	t.Helper()
-	eventually(t, func() bool {
+	poll.Until(t, "a write within the deadline", func() bool {
 		_, err := w.Ensure(t.Context())
 		return err == nil && w.Write(t.Context(), changes(link.Add, "10.96.0.1")) == nil
 	})
@@ -370,17 +371,6 @@ func TestListIsWholeOrNone(t *testing.T) {
 			}
 			t.Logf("%d dumps were interrupted", h.Counters().Interrupted)
 		})
-	}
-}
-
-// eventually polls until the claim holds.
-func eventually(t *testing.T, claim func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !claim(); {
-		if time.Now().After(deadline) {
-			t.Fatal("it never came true")
-		}
-		runtime.Gosched()
 	}
 }
 

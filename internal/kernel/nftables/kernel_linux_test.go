@@ -19,6 +19,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables/nftablestest"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
 // enterNamespace moves the test's goroutine into a network namespace of its own.
@@ -216,7 +217,7 @@ func TestTransactionsAreShort(t *testing.T) {
 	for i := range 700 {
 		many = append(many, nftables.Key{Family: "ip", Name: fmt.Sprintf("%03d-%s", i, strings.Repeat("n", 100))})
 	}
-	defer time.AfterFunc(10*time.Second, ear.Interrupt).Stop()
+	defer time.AfterFunc(poll.Patience, ear.Interrupt).Stop()
 	for range 2 {
 		if err := makeTables(t, h, many, false); err != nil {
 			t.Fatal(err)

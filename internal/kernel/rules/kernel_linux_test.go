@@ -20,6 +20,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules/rulestest"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
 var backends = []rules.Backend{rules.NFT, rules.Legacy}
@@ -92,9 +93,14 @@ func makeSets(t *testing.T) {
 	tool(t, text.String(), "ipset", "restore")
 }
 
+// newHandle has a handle wait a minute for each process unless the options say otherwise, so that no process is killed because
+// the machine is busy.
 func newHandle(t *testing.T, opts rules.Options) *rules.Handle {
 	t.Helper()
 	opts.Owned = rulestest.Owned
+	if opts.Timeout == 0 {
+		opts.Timeout = poll.Patience
+	}
 	h, err := rules.New(zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel)), opts)
 	if err != nil {
 		t.Fatal(err)

@@ -62,7 +62,10 @@ func TestToolFailures(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			scripts(t, ipv4Scripts(tc.restore, ""))
-			h := newHandle(t, rules.Options{Families: []rules.Family{rules.IPv4}, LockWait: time.Second, Timeout: 1500 * time.Millisecond})
+			h := newHandle(t, rules.Options{Families: []rules.Family{rules.IPv4}, LockWait: time.Second})
+			if tc.want == context.DeadlineExceeded {
+				h.SetTimeout(300 * time.Millisecond)
+			}
 			errs := h.WriteChains(t.Context(), addA())
 			if len(errs) != 1 || !errors.Is(errs[0], tc.want) {
 				t.Fatalf("got %v, want %v", errs, tc.want)
@@ -79,7 +82,8 @@ func TestToolFailures(t *testing.T) {
 // go-iptables starts its own processes; a hanging one must end all the same.
 func TestHangingJumpIsKilled(t *testing.T) {
 	scripts(t, ipv4Scripts("", `case "$*" in *KUBE-A*|*OUTPUT*) exec sleep 60;; esac`))
-	h := newHandle(t, rules.Options{Families: []rules.Family{rules.IPv4}, LockWait: time.Second, Timeout: 1500 * time.Millisecond})
+	h := newHandle(t, rules.Options{Families: []rules.Family{rules.IPv4}, LockWait: time.Second})
+	h.SetTimeout(300 * time.Millisecond)
 	key := rules.JumpKey{Family: rules.IPv4, Table: "nat", Hook: "OUTPUT", Target: "KUBE-A"}
 	errs := h.WriteJumps(t.Context(), []rules.JumpChange{{Op: rules.Add, Key: key}})
 	if len(errs) != 1 || !errors.Is(errs[0], context.DeadlineExceeded) {

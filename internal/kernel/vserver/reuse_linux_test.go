@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
 // probed runs a probe, or skips where there is nothing to probe.
@@ -90,11 +91,8 @@ func TestProbeLeavesNoThreadBehind(t *testing.T) {
 	before := namespaces(t)
 	_, _ = vserver.ProbeReuse(ctx, zaptest.NewLogger(t)) // with IPVS or without
 	added := func(name string) bool { return !slices.Contains(before, name) }
-	for deadline := time.Now().Add(10 * time.Second); slices.ContainsFunc(namespaces(t), added); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("threads in %v, before in %v", namespaces(t), before)
-		}
-	}
+	poll.Until(t, "all threads in the namespaces of before", func() bool { return !slices.ContainsFunc(namespaces(t), added) },
+		func() string { return fmt.Sprintf("threads in %v, before in %v", namespaces(t), before) })
 }
 
 // TestApartFromTheFirstThread: that one never ends, so it must not be moved.
@@ -141,7 +139,7 @@ func TestLostPacketIsSeen(t *testing.T) {
 	defer filler.Close()
 	accepted := make(chan error, 1)
 	go func() {
-		for deadline := time.Now().Add(10 * time.Second); !waitsForAnswer(t, from) && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(poll.Patience); !waitsForAnswer(t, from) && time.Now().Before(deadline); {
 			time.Sleep(time.Millisecond)
 		}
 		var err error

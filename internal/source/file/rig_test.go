@@ -19,6 +19,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
 	"github.com/kube-ipvs/kube-ipvs/internal/source/file"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
 // recorder is a Sink that keeps what is in force and what was called.
@@ -153,15 +154,12 @@ func (g *rig) must(err error) {
 	}
 }
 
-// until polls for a condition.
+// until waits for a state.
 func (g *rig) until(what string, cond func() bool) {
 	g.Helper()
-	for end := time.Now().Add(20 * time.Second); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			g.Fatalf("timed out waiting until %s\nin force: %s\nstate: %s\nstatus: %+v\nlog: %v",
-				what, g.sink.names(), g.sink.now(), g.source.Status(), g.logs.All())
-		}
-	}
+	poll.Until(g, what, cond, func() string {
+		return fmt.Sprintf("in force: %s\nstate: %s\nstatus: %+v\nlog: %v", g.sink.names(), g.sink.now(), g.source.Status(), g.logs.All())
+	})
 }
 
 func (g *rig) untilHas(names string) {
