@@ -106,7 +106,18 @@ func (f *Fake) List(ctx context.Context) (map[rules.ChainKey]rules.Chain, map[ru
 	l := rules.NewListing(f.owned)
 	for _, family := range f.families {
 		f.counters.Save++
-		l.Add(family, f.saveTables(family))
+		tables := f.saveTables(family)
+		for i, t := range tables {
+			tables[i].Chains = slices.DeleteFunc(t.Chains, func(c rules.SaveChain) bool {
+				key := rules.ChainKey{Family: family, Table: t.Name, Name: c.Name}
+				if c.Builtin() || !f.owned(key) {
+					return false
+				}
+				l.Chains[key] = rules.Chain{Rules: strings.Join(c.Rules, "\n")} // written in the form of the kernel
+				return true
+			})
+		}
+		l.Add(family, tables)
 	}
 	for k := range l.Chains {
 		if f.Plan.DropChain != nil && f.Plan.DropChain(k) {

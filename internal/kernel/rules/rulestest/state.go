@@ -12,6 +12,12 @@ import (
 // writeAll creates and fills, leaving out row after row with a target that
 // is not there, until the rest fits: what a transaction retried does.
 func (f *Fake) writeAll(changes []rules.ChainChange, errs []error) {
+	texts := make([]string, len(changes)) // in the form of the kernel
+	for i, c := range changes {
+		if c.Op != rules.Delete && errs[i] == nil {
+			texts[i] = rules.Canonical(c.Key.Family, c.Chain.Rules)
+		}
+	}
 	for {
 		coming := f.coming(changes, errs)
 		bad := false
@@ -19,7 +25,7 @@ func (f *Fake) writeAll(changes []rules.ChainChange, errs []error) {
 			if c.Op == rules.Delete || errs[i] != nil {
 				continue
 			}
-			errs[i] = f.check(c, coming)
+			errs[i] = f.check(c.Key, texts[i], coming)
 			bad = bad || errs[i] != nil
 		}
 		if !bad {
@@ -28,8 +34,7 @@ func (f *Fake) writeAll(changes []rules.ChainChange, errs []error) {
 	}
 	for i, c := range changes {
 		if c.Op != rules.Delete && errs[i] == nil {
-			text := rules.Canonical(c.Key.Family, c.Chain.Rules)
-			f.at(c.Key.Family, c.Key.Table).chains[c.Key.Name] = slices.Collect(lines(text))
+			f.at(c.Key.Family, c.Key.Table).chains[c.Key.Name] = slices.Collect(lines(texts[i]))
 		}
 	}
 }
@@ -45,16 +50,17 @@ func (f *Fake) coming(changes []rules.ChainChange, errs []error) map[rules.Chain
 	return m
 }
 
-func (f *Fake) check(c rules.ChainChange, coming map[rules.ChainKey]bool) error {
-	t := f.at(c.Key.Family, c.Key.Table)
+// check returns why a chain with the rules of the text cannot be written.
+func (f *Fake) check(key rules.ChainKey, text string, coming map[rules.ChainKey]bool) error {
+	t := f.at(key.Family, key.Table)
 	if t == nil {
-		return fmt.Errorf("table %s: %w", c.Key.Table, rules.ErrUnsupported)
+		return fmt.Errorf("table %s: %w", key.Table, rules.ErrUnsupported)
 	}
 	there := func(chain string) bool {
-		return t.has(chain) || coming[rules.ChainKey{Family: c.Key.Family, Table: c.Key.Table, Name: chain}]
+		return t.has(chain) || coming[rules.ChainKey{Family: key.Family, Table: key.Table, Name: chain}]
 	}
-	for line := range lines(rules.Canonical(c.Key.Family, c.Chain.Rules)) {
-		if err := checkRule(c.Key.Family, c.Key.Table, line, there); err != nil {
+	for line := range lines(text) {
+		if err := checkRule(key.Family, key.Table, line, there); err != nil {
 			return err
 		}
 	}
