@@ -45,7 +45,7 @@ func (f *forgetful) Text(kind string) (string, error) {
 func hunt(t *testing.T, open func() walk.Node) *walk.Hunt {
 	return &walk.Hunt{
 		Open:     func() (walk.Node, error) { return open(), nil },
-		Patience: 3 * time.Second, Again: 20 * time.Millisecond, Tries: 2, Budget: walk.Budget{Runs: 500, Time: time.Minute},
+		Patience: 3 * time.Second, Again: 20 * time.Millisecond, Tries: 2, Budget: walk.Budget{Runs: 500, Time: time.Hour},
 		Dir: t.TempDir(), Count: &walk.Count{}, Repeat: func(w walk.Walk) string { return fmt.Sprintf("again %d", w.Seed) },
 	}
 }
