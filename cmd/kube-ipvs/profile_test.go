@@ -1,7 +1,7 @@
 package main
 
 import (
-	"runtime/pprof"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -12,26 +12,39 @@ import (
 //go:noinline
 func waitHere() { <-time.After(10 * blockSample) }
 
-func waitsSeen(t *testing.T) bool {
+// waitsCounted returns how many waits in waitHere the profile has. The profile keeps them as
+// long as the process runs.
+func waitsCounted(t *testing.T) (n int64) {
 	t.Helper()
-	var text strings.Builder
-	if err := pprof.Lookup("block").WriteTo(&text, 1); err != nil {
-		t.Fatal(err)
+	records := make([]runtime.BlockProfileRecord, 10_000)
+	used, all := runtime.BlockProfile(records)
+	if !all {
+		t.Fatalf("the profile has %d records", used)
 	}
-	return strings.Contains(text.String(), "waitHere")
+	for _, r := range records[:used] {
+		frames := runtime.CallersFrames(r.Stack())
+		for more := true; more; {
+			var frame runtime.Frame
+			if frame, more = frames.Next(); strings.HasSuffix(frame.Function, ".waitHere") {
+				n += r.Count
+			}
+		}
+	}
+	return n
 }
 
 func TestWaitsAreProfiledOnDemand(t *testing.T) {
+	before := waitsCounted(t)
 	stop := profileWaits(false)
 	waitHere()
 	stop()
-	if waitsSeen(t) {
-		t.Fatal("a wait was counted without profiling")
+	if n := waitsCounted(t); n != before {
+		t.Fatalf("%d waits were counted without profiling", n-before)
 	}
 	stop = profileWaits(true)
 	waitHere()
 	stop()
-	if !waitsSeen(t) {
+	if n := waitsCounted(t); n == before {
 		t.Error("a wait was not counted with profiling")
 	}
 }
