@@ -185,11 +185,15 @@ func (r *recorder) progress() string {
 	} else if r.note != "" {
 		line += ": " + r.note
 	}
-	const width = 150
-	if len(line) > width {
-		line = line[:width-3] + "..."
+	return shorten(line, 150)
+}
+
+// shorten cuts a text that is longer than a line should be.
+func shorten(text string, width int) string {
+	if len(text) > width {
+		return text[:width-3] + "..."
 	}
-	return line
+	return text
 }
 
 // command runs a program of this machine. Its output goes to the log, and through parse where that is not nil.
@@ -215,7 +219,7 @@ func (r *recorder) command(ctx context.Context, parse io.Writer, env []string, a
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = 30 * time.Second
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s: %w", strings.Join(args, " "), err)
+		return fmt.Errorf("%s: %w", shorten(strings.Join(args, " "), 100), err)
 	}
 	return nil
 }

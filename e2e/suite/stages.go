@@ -296,7 +296,8 @@ func (c *config) raced(ctx context.Context, r *recorder) error {
 	for _, pkg := range c.known.slowestFirst(r.stage, packages) {
 		args = append(args, "./"+strings.TrimPrefix(pkg, module))
 	}
-	return r.command(ctx, newParser(r, "race", true), []string{"CGO_ENABLED=1"}, args...)
+	// By default a program with the detector sleeps for a second at its end.
+	return r.command(ctx, newParser(r, "race", true), []string{"CGO_ENABLED=1", "GORACE=atexit_sleep_ms=10"}, args...)
 }
 
 // faults runs the scenarios on fakes with trouble, without the race detector, which has them with less of it.
