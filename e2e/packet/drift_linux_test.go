@@ -35,7 +35,7 @@ var (
 		{name: "device set up, and down again", script: "ip link set kube-ipvs0 up; ip link set kube-ipvs0 down", event: true},
 		{name: "a stranger's address on our device", script: "ip addr add 10.96.99.99/32 dev kube-ipvs0"},
 		{name: "idle times changed", script: "ipvsadm --set 100 50 70"},
-		{name: "sysctls changed back", script: "sysctl -w net.ipv4.vs.conntrack=0 net.ipv4.vs.expire_nodest_conn=0 net.ipv4.ip_forward=0"},
+		{name: "sysctls changed back", script: "sysctl -w net.ipv4.vs.conntrack=0 net.ipv4.vs.expire_nodest_conn=0 net.ipv4.ip_forward=0", hits: []string{"forwarding"}},
 		{name: "load balancer's address deleted", script: "ip addr del 198.18.3.1/32 dev kube-ipvs0", event: true},
 	}
 	damagedServers = []damage{
