@@ -509,7 +509,11 @@ func TestEveryCallFailsOnce(t *testing.T) {
 // The oracle: after any sequence of changes, restarts and failures the kernel is
 // what a fresh mode makes of the last state.
 func TestAnySequenceEndsLikeAFreshStart(t *testing.T) {
-	for seed := range uint64(100) {
+	seeds := uint64(100)
+	if testing.Short() {
+		seeds = 40
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			k := newKernel()
