@@ -46,6 +46,10 @@ func goTest(ctx context.Context, r *recorder, env []string, args ...string) erro
 	return r.command(ctx, newParser(r, r.stage, true), env, append([]string{"go", "test", "-count=1", "-vet=off", "-v"}, args...)...)
 }
 
+func (c *config) long(ctx context.Context, r *recorder) error {
+	return goTest(ctx, r, nil, "-timeout", "2h", "./...")
+}
+
 func (c *config) model(ctx context.Context, r *recorder) error {
 	walks := filepath.Join(root, "bin/walks")
 	if err := os.MkdirAll(walks, 0o755); err != nil {

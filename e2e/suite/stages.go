@@ -19,7 +19,7 @@ import (
 // The levels.
 var (
 	levelTest = []string{"race", "faults", "packets", "contracts", "iptables", "alerts", "kube"}
-	levelAll  = append(slices.Clone(levelTest), "runner", "fuzz", "kills", "million", "model", "model-guest", "storm", "takeover", "micro")
+	levelAll  = append(slices.Clone(levelTest), "long", "runner", "fuzz", "kills", "million", "model", "model-guest", "storm", "takeover", "micro")
 )
 
 // expand replaces the names of levels by their stages.
@@ -69,6 +69,7 @@ func (c *config) stages() []*stage {
 		{name: "demo-ipvs", about: "the demo in ipvs mode", cores: 0.5, after: []string{"kernels"}, run: command("make", "demo")},
 		{name: "demo-iptables", about: "the demo in iptables mode", cores: 0.5, after: []string{"kernels"}, run: command("make", "demo", "MODE=iptables")},
 		{name: "scenarios", about: "the scenario files alone, with the program in guests; RUN= some files", cores: 1, after: []string{"kernels"}, run: c.scenarios},
+		{name: "long", about: "all packages in the sizes that make test leaves out (no -short)", cores: 2, run: c.long},
 		{name: "runner", about: "the runner of guests: exit status, output, nothing left behind", cores: 1, after: []string{"kernels"}, run: c.runner},
 		{name: "fuzz", about: "each fuzz target for FUZZTIME (10s)", cores: 2, run: command("e2e/fuzz.sh")},
 		{name: "micro", about: "benchmarks that need no kernel, against the last run here", cores: 2, run: command("e2e/benchstat.sh")},
