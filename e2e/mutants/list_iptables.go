@@ -1,0 +1,47 @@
+package main
+
+// Mutants of the iptables mode.
+var iptablesMutants = []mutant{
+	{
+		Name: "iptables/first-endpoints-leave-flows", File: "internal/dataplane/iptables/flows.go",
+		Breaks: "A UDP flow that began before its Service had endpoints stays untranslated.",
+		Old:    "holdsAll(c.New.Backends, c.Old.Backends) && len(c.Old.Backends) > 0 {",
+		New:    "holdsAll(c.New.Backends, c.Old.Backends) {",
+	},
+	{
+		Name: "iptables/flows-before-rules", File: "internal/dataplane/iptables/flows.go",
+		Breaks: "Stale flows are deleted before the new rules are in place, and begin again by the old ones.",
+		Old:    "if !slices.ContainsFunc(hashes, func(h string) bool { return has(unsettled, h) }) {",
+		New:    "if len(hashes) > 0 {",
+	},
+	{
+		Name: "iptables/tables-dropped-early", File: "internal/dataplane/iptables/foreign.go",
+		Breaks: "The tables of kube-proxy's nftables mode go before the rules that replace them are in place.",
+		Old:    "return done || f.retries >= patience",
+		New:    "return done || f.retries < patience",
+	},
+	{
+		Name: "iptables/flush-leaves-connections", File: "internal/dataplane/iptables/mode.go",
+		Breaks: "Connections that began while rules were flushed stay untranslated after the repair.",
+		Old:    "if m.lacking() > lacked {",
+		New:    "if m.lacking() > lacked && m.cleared {",
+	},
+	{
+		Name: "iptables/pod-range-not-followed", File: "internal/dataplane/iptables/mode.go",
+		Breaks: "The rules of Services go on telling local traffic by the range of pods that the node had before.",
+		Old:    "return was != is || had != has",
+		New:    "return had != has",
+	},
+	{
+		Name: "iptables/audits-without-rest", File: "internal/dataplane/iptables/audit.go",
+		Breaks: "All rules are listed without a pause, which takes a whole processor with many Services.",
+		Old:    "if m.deps.Now().Before(a.rested) {",
+		New:    "if m.deps.Now().Before(a.rested) && a.untuned != nil {",
+	},
+	{
+		Name: "iptables/one-bad-rule-refuses-all", File: "internal/dataplane/iptables/write.go",
+		Breaks: "One Service whose chain is refused keeps the whole dispatch chain from being written.",
+		Old:    "if c.Op != delta.Add || !ofService(to) || m.there(to) || b.lacks(c.Key.chain) {",
+		New:    "if c.Op != delta.Add || !ofService(to) || !m.there(to) || b.lacks(c.Key.chain) {",
+	},
+}

@@ -1,0 +1,113 @@
+package main
+
+// Mutants of the ipvs mode.
+var ipvsMutants = []mutant{
+	{
+		Name: "ipvs/stale-flows-of-udp-only", File: "internal/dataplane/ipvs/flows.go",
+		Breaks: "SCTP flows go on to a backend that is gone, for stale flows are ordered for UDP only.",
+		Old:    "if _, noted := f[k]; !noted && k.Protocol != vserver.ProtocolTCP {",
+		New:    "if _, noted := f[k]; !noted && k.Protocol == vserver.ProtocolUDP {",
+	},
+	{
+		Name: "ipvs/drain-counted-before-weight-zero", File: "internal/dataplane/ipvs/drain.go",
+		Breaks: "A drain is counted idle before its weight 0 is written, and ends under connections that come meanwhile.",
+		Old:    "there && have.Weight == 0 {",
+		New:    "there {",
+	},
+	{
+		Name: "ipvs/hashing-scheduler-drains", File: "internal/dataplane/ipvs/drain.go",
+		Breaks: "Clients whose hash leads to a draining destination are refused, for sh without fallback knows no other.",
+		Old:    "return f.Scheduler.KernelFlags()&vserver.FlagSched1 != 0",
+		New:    "return f.Scheduler.KernelFlags()&vserver.FlagSched1 == 0",
+	},
+	{
+		Name: "ipvs/drain-survives-its-service", File: "internal/dataplane/ipvs/drain.go",
+		Breaks: "The endpoints of a Service stay behind an address that another Service has taken over.",
+		Old:    "case c.New == nil || c.Old != nil && c.Old.Service != c.New.Service:",
+		New:    "case c.New == nil:",
+	},
+	{
+		Name: "ipvs/address-before-server", File: "internal/dataplane/ipvs/tables.go",
+		Breaks: "An address is bound before it has a virtual server, so the host itself answers its clients.",
+		Old:    "return !m.baseInPlace(a) || !m.marks(a) || !m.served(a)",
+		New:    "return !m.baseInPlace(a) || !m.marks(a)",
+	},
+	{
+		Name: "ipvs/mark-goes-before-server", File: "internal/dataplane/ipvs/tables.go",
+		Breaks: "The mark of an address goes before its virtual server, which the next process does not know as its own.",
+		Old:    "return m.addresses.PendingDelete(k.Entry.Addr) || m.serverLeftAt(k.Entry.Addr)",
+		New:    "return m.addresses.PendingDelete(k.Entry.Addr)",
+	},
+	{
+		Name: "ipvs/unguarded-server", File: "internal/dataplane/ipvs/tables.go",
+		Breaks: "A virtual server is made before the entries that keep clients out of it.",
+		Old:    "!m.baseInPlace(k.Addr) || !m.guarded(k) || m.paced(k)",
+		New:    "!m.baseInPlace(k.Addr) || m.paced(k)",
+	},
+	{
+		Name: "ipvs/takeover-with-partial-input", File: "internal/dataplane/ipvs/takeover.go",
+		Breaks: "The rules of kube-proxy's other mode go although some input cannot be read, and its Services go with them.",
+		Old:    "if !t.holding || opts.KeepOrphans {",
+		New:    "if !t.holding {",
+	},
+	{
+		Name: "ipvs/udp-held", File: "internal/dataplane/ipvs/hold.go",
+		Breaks: "UDP datagrams, which no client sends again, are dropped while a scheduler changes.",
+		Old:    "if !m.reschedules(c.Key, c.Value) || c.Key.Protocol == vserver.ProtocolUDP {",
+		New:    "if !m.reschedules(c.Key, c.Value) {",
+	},
+	{
+		Name: "ipvs/hold-outlives-its-process", File: "internal/dataplane/ipvs/hold.go",
+		Breaks: "Clients stay locked out of a server whose scheduler was being changed when the agent died, while input is partial.",
+		Old:    "if m.catalogue.known[k.Set].name == setNoLocal {",
+		New:    "if m.catalogue.known[k.Set].name == setNoLocal && m.cleared {",
+	},
+	{
+		Name: "ipvs/staging-refused-asked-again", File: "internal/dataplane/ipvs/publish.go",
+		Breaks: "A kernel that makes no server without a scheduler is asked to do so for each server.",
+		Old:    "if !ok || m.staging.refused {",
+		New:    "if !ok {",
+	},
+	{
+		Name: "ipvs/first-fill-climbs", File: "internal/dataplane/ipvs/ramp.go",
+		Breaks: "Backends climb slowly on a node that is filled for the first time, though no other backend carries the load.",
+		Old:    "if now.Before(m.ramp.starting) || !m.carriesWhole(server, f, news, alike, by) {",
+		New:    "if !m.carriesWhole(server, f, news, alike, by) {",
+	},
+	{
+		Name: "ipvs/drained-wait-for-ever", File: "internal/dataplane/ipvs/trash.go",
+		Breaks: "Drained destinations never leave while the kernel's list of deleted destinations is long.",
+		Old:    "for room < len(idle) && now.Sub(since(idle[room])) >= trashWait {",
+		New:    "for room < len(idle) && now.Sub(since(idle[room])) < 0 {",
+	},
+	{
+		Name: "ipvs/lost-entries-overlooked", File: "internal/dataplane/ipvs/audit.go",
+		Breaks: "An audit overlooks that another program has deleted entries of a set.",
+		Old:    "if drift == 0 && len(entries) == count {",
+		New:    "if drift == 0 && len(entries) <= count {",
+	},
+	{
+		Name: "ipvs/silent-kernel-audited-in-full", File: "internal/dataplane/ipvs/audit.go",
+		Breaks: "An audit of a kernel that does not answer blocks the loop for one deadline a piece.",
+		Old:    "if unanswered(err) { // each",
+		New:    "if unanswered(err) && next.table == \"\" { // each",
+	},
+	{
+		Name: "ipvs/lost-server-stays-lost", File: "internal/dataplane/ipvs/servers.go",
+		Breaks: "A virtual server that another program deleted is not made again when one of its destinations changes.",
+		Old:    "case errors.Is(err, vserver.ErrNotExist):",
+		New:    "case errors.Is(err, vserver.ErrNotExist) && c.Op == delta.Delete:",
+	},
+	{
+		Name: "ipvs/shared-entry-goes-with-one", File: "internal/dataplane/ipvs/mode.go",
+		Breaks: "An entry that two frontends need goes with the first of them.",
+		Old:    "if _, wanted := m.members.Desired(k); wanted {",
+		New:    "if _, wanted := m.members.Desired(k); wanted && m.shared[k] > 0 {",
+	},
+	{
+		Name: "ipvs/unshown-server-trusted", File: "internal/dataplane/ipvs/survey.go",
+		Breaks: "An audit takes a virtual server for present that the kernel's list does not show.",
+		Old:    "if _, seen := m.survey.seen[k]; !seen {",
+		New:    "if _, seen := m.survey.seen[k]; !seen && m.rounds%seldom == 0 {",
+	},
+}
