@@ -19,7 +19,7 @@ var (
 			Name: "plan/node-weight-zero-ignored", File: "internal/plan/concerns.go",
 			Breaks: "The weight 0 that a Node begins to ask for is not applied to the endpoints on it.",
 			Old:    "return says != said || w != before // weight 0 is not nothing",
-			New:    "return w != before",
+			New:    "return w != before || says != said && w.Weight > 0",
 		},
 		{
 			Name: "plan/node-ports-stay", File: "internal/plan/concerns.go",

@@ -29,6 +29,7 @@ Examples:
 
   go run ./e2e/mutants                        all mutants
   go run ./e2e/mutants -list                  the names of all mutants and what each of them breaks
+  go run ./e2e/mutants -build                 does each mutant compile? a minute or two
   go run ./e2e/mutants -run '^agent/'         the mutants of the package agent
   go run ./e2e/mutants -keep-going=false      all mutants, up to the first that survives
   nice go run ./e2e/mutants -p 1              one compiler at a time, at a low priority
@@ -40,6 +41,7 @@ Flags:
 // settings are what the command line asks for.
 type settings struct {
 	list      bool
+	build     bool
 	run       *regexp.Regexp
 	keepGoing bool
 	confirm   bool
@@ -57,6 +59,7 @@ func parseSettings(args []string, out io.Writer) (settings, error) {
 		flags.PrintDefaults()
 	}
 	flags.BoolVar(&s.list, "list", false, "print the mutants and run nothing")
+	flags.BoolVar(&s.build, "build", false, "compile the package of each mutant and run no test")
 	run := flags.String("run", "", "try only the mutants whose name matches this `REGEXP`")
 	flags.BoolVar(&s.keepGoing, "keep-going", true, "go on after a mutant that survives")
 	flags.BoolVar(&s.confirm, "confirm", true, "run the test that failed once more, with the mutant and without it")
@@ -144,6 +147,9 @@ func measure(ctx context.Context, s settings, mutants []mutant, out io.Writer) (
 		return false, err
 	}
 	defer os.RemoveAll(temp)
+	if s.build {
+		return compile(ctx, &trial{root: root, temp: temp}, mutants, out), nil
+	}
 	tests, err := listTests(ctx, root, module)
 	if err != nil {
 		return false, err
@@ -166,4 +172,21 @@ func measure(ctx context.Context, s settings, mutants []mutant, out io.Writer) (
 		}
 	}
 	return report(out, all) && ctx.Err() == nil, nil
+}
+
+// compile reports whether the mutated package of each mutant compiles.
+func compile(ctx context.Context, t *trial, mutants []mutant, out io.Writer) (passed bool) {
+	passed = true
+	for _, m := range mutants {
+		overlay, err := t.overlay(m)
+		if err == nil {
+			_, err = goOutput(ctx, t.root, "build", "-trimpath", "-overlay="+overlay, "./"+m.dir())
+		}
+		if err != nil {
+			passed = false
+			fmt.Fprintf(out, "%s: %v\n", m.Name, err)
+		}
+	}
+	fmt.Fprintf(out, "%d mutants compiled\n", len(mutants))
+	return passed
 }

@@ -618,6 +618,54 @@ func TestChangesDoNotDisturbTheBackoff(t *testing.T) {
 	})
 }
 
+// TestChangesDoNotPushTheRetryBack checks that a refused row is tried again after the backoff, however often something else
+// changes meanwhile, and that changes do not double the backoff.
+func TestChangesDoNotPushTheRetryBack(t *testing.T) {
+	m := newMode()
+	m.applyErr = errors.New("refused")
+	run(t, m, func(w *world) {
+		w.SetState(model.FromFile, source.Complete)
+		w.SetService(service("a", "10.96.0.1"))
+		w.after(10 * time.Millisecond)
+		m.locked(func() { m.retried = nil })
+		for i := range 75 { // 750 ms, in which retries are due after 100, 200 and 400 ms
+			s := service("b", "10.96.0.2")
+			s.Created = time.Unix(int64(i+1), 0)
+			w.SetService(s)
+			w.after(10 * time.Millisecond)
+		}
+		m.locked(func() {
+			retries := 0
+			for _, retry := range m.retried {
+				if retry {
+					retries++
+				}
+			}
+			if retries != 3 || len(m.retried) < 75 {
+				w.Errorf("%d retries among %d passes, want 3 among 75 or more", retries, len(m.retried))
+			}
+		})
+	})
+}
+
+// TestChangesDoNotReadAnUnreadableKernel checks that a kernel that cannot be read is read again after the backoff, and not
+// at each change.
+func TestChangesDoNotReadAnUnreadableKernel(t *testing.T) {
+	m := newMode()
+	m.loadErr = errors.New("interrupted")
+	run(t, m, func(w *world) {
+		w.SetState(model.FromFile, source.Complete)
+		w.after(10 * time.Minute)
+		w.after(25 * time.Second) // an appointment stands, none is due for a while
+		for i := range 10 {
+			s := service("a", "10.96.0.1")
+			s.Created = time.Unix(int64(i+1), 0)
+			w.SetService(s)
+			w.want(10 * time.Millisecond)
+		}
+	})
+}
+
 func TestZoneOfTheNodeReplansEverything(t *testing.T) {
 	run(t, newMode(), func(w *world) {
 		w.SetService(service("a", "10.96.0.1"))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
@@ -116,5 +117,28 @@ func TestReplace(t *testing.T) {
 				w.Errorf("the first mode was asked %v", first.journal)
 			}
 		})
+	})
+}
+
+// TestReplaceForgetsConflicts checks that conflicts of the old mode are not counted in a mode that has none.
+func TestReplaceForgetsConflicts(t *testing.T) {
+	first, next := newMode(), newMode()
+	a := service("a", "10.96.0.1")
+	first.conflicts = []dataplane.Conflict{{Key: model.FrontendKey{Addr: a.ClusterIPs[0], Port: 80, Protocol: model.TCP}, Loser: a.ID}}
+	run(t, first, func(w *world) {
+		w.SetService(a)
+		w.SetState(model.FromFile, source.Complete)
+		w.after(time.Second)
+		if s, _ := w.loop.Status(w.Context()); s.Conflicts != 1 {
+			w.Errorf("%d conflicts in the first mode, want 1", s.Conflicts)
+		}
+		if err := w.loop.Replace(w.Context(), next, agent.Periods{}, func(context.Context) error { return nil }); err != nil {
+			w.Fatal(err)
+		}
+		w.SetService(service("b", "10.96.0.2"))
+		w.after(time.Second)
+		if s, _ := w.loop.Status(w.Context()); s.Conflicts != 0 {
+			w.Errorf("%d conflicts in the next mode, want 0", s.Conflicts)
+		}
 	})
 }

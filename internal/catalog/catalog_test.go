@@ -314,6 +314,19 @@ func TestAddressesOfAllNodes(t *testing.T) {
 	}
 }
 
+// TestOwnNodeKeepsItsAddressesWhileItIsDeleted checks that the addresses and the weight of this machine stay known while its
+// Node object is missing, so that no Service takes one of the addresses.
+func TestOwnNodeKeepsItsAddressesWhileItIsDeleted(t *testing.T) {
+	c := newCatalog(t, model.FromKube)
+	c.SetNode(model.FromKube, model.Node{Name: "n1", Addresses: addresses("192.0.2.1"), Weight: new(uint16(3))})
+	c.Take()
+	c.DeleteNode(model.FromKube, "n1")
+	b := c.Take()
+	if diff := cmp.Diff(map[string]model.NodeWeight{"n1": {Weight: 3}}, b.Weights); diff != "" || b.Nodes[netip.MustParseAddr("192.0.2.1")] != "n1" || b.NodeChanged {
+		t.Errorf("changed %t, want false; addresses %v; weights (-want +got):\n%s", b.NodeChanged, b.Nodes, diff)
+	}
+}
+
 // What a batch has stays as it was, whatever is told later.
 func TestAddressesInABatchDoNotChange(t *testing.T) {
 	c := newCatalog(t, model.FromKube)

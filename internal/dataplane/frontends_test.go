@@ -107,3 +107,16 @@ func TestSameAgainIsNoChange(t *testing.T) {
 		t.Errorf("changes %+v, still in force: %t", changes, left)
 	}
 }
+
+// TestOldPlanIsNotKept checks that a frontend that is planned again as it was comes from the newer plan, so that the list of
+// the older one can be freed.
+func TestOldPlanIsNotKept(t *testing.T) {
+	f := dataplane.NewFrontends()
+	f.Set(plan("a", 1, 1))
+	again := plan("a", 1, 1)
+	f.Set(again)
+	changes, _ := f.Set(plan("a", 1, 2))
+	if len(changes) != 1 || changes[0].Old != &again.Frontends[0] {
+		t.Errorf("changes %+v, want one from the frontend of the second plan", changes)
+	}
+}

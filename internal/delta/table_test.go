@@ -215,3 +215,21 @@ func BenchmarkOneChange(b *testing.B) {
 		})
 	}
 }
+
+// TestGivenUpRowIsSeenWithoutItsMark checks that a row that is to be deleted stays pending when nothing tells any more whose
+// it is, until it is gone.
+func TestGivenUpRowIsSeenWithoutItsMark(t *testing.T) {
+	s := &store{rows: map[string]int{}, fail: map[string]error{}}
+	owned := true
+	tab := newTable(s, func(o *delta.Options[string, int]) { o.Owned = func(string) bool { return owned } })
+	tab.SetDesired("a", 1)
+	tab.ApplyUpdates(t.Context(), all)
+	tab.DeleteDesired("a")
+	owned = false
+	if _, err := tab.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if out := tab.ApplyDeletes(t.Context(), all); out.Deletes != 1 || len(s.rows) != 0 {
+		t.Errorf("outcome %+v, and the store has %v, want the row deleted", out, s.rows)
+	}
+}

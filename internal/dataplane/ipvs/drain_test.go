@@ -389,6 +389,31 @@ func TestDrainIsNotJudgedBeforeItHasBegun(t *testing.T) {
 	})
 }
 
+// TestDrainIsNotJudgedWhileItsWeightIsNotZero checks that a drain does not end by a count of connections from a moment in
+// which another program had given its destination a weight.
+func TestDrainIsNotJudgedWhileItsWeightIsNotZero(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel()
+		m := begin(t, k, draining(first, second))
+		apply(t, m)
+		m.Set(draining(first))
+		apply(t, m)
+		weight := vserver.DestinationChange{Op: vserver.Update, Key: destination(second), Destination: vserver.Destination{Weight: 1}}
+		if errs := k.servers.WriteDestinations(t.Context(), []vserver.DestinationChange{weight}); errs != nil {
+			t.Fatal(errs)
+		}
+		if drift := round(t, m); drift != 1 {
+			t.Fatalf("the audit found %d rows, want the one with a weight", drift)
+		}
+		time.Sleep(6 * time.Second) // connections are due to be counted
+		apply(t, m)
+		wantWeights(t, k, "after the repair", map[string]uint16{first: 1, second: 0})
+		if d := m.Drains(); d.Now != 1 {
+			t.Errorf("drains %+v", d)
+		}
+	})
+}
+
 func TestBackBeforeTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKernel()

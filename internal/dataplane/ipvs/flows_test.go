@@ -120,6 +120,16 @@ func TestFlowsOfSCTPThatDrain(t *testing.T) {
 	s.want(t, "another one begins", map[string]string{vip + ":80": "keep " + first + " " + second + " +" + third})
 }
 
+// TestFlowsOfSCTPWhoseServerGoes checks that the flows of an association end with its virtual server.
+func TestFlowsOfSCTPWhoseServerGoes(t *testing.T) {
+	m, s := sweeping(t, newKernel(), over(model.SCTP, draining(first, second)))
+	apply(t, m)
+	s.orders = map[string]string{}
+	m.Set(gone("web"))
+	apply(t, m)
+	s.want(t, "without the Service", map[string]string{vip + ":80": "unserved"})
+}
+
 // What stays because some input cannot be read goes on answering.
 func TestFlowsWhileInputIsMissing(t *testing.T) {
 	k := newKernel()
