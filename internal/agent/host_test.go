@@ -190,6 +190,28 @@ func TestAuditReadsTheHost(t *testing.T) {
 	})
 }
 
+// TestAuditFollowsAReplacedGateway checks that another next hop in the place of the first one is protected from Services.
+func TestAuditFollowsAReplacedGateway(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		gateway := func(addr string) netip.Addr {
+			w.host.mu.Lock()
+			defer w.host.mu.Unlock()
+			w.host.gateways = []netip.Addr{netip.MustParseAddr(addr)}
+			return w.host.gateways[0]
+		}
+		old := gateway("192.0.2.254")
+		w.SetState(model.FromFile, source.Complete)
+		w.after(time.Second)
+		now := gateway("192.0.2.253")
+		w.want(30*time.Second, "host", "audit", "apply")
+		w.mode.locked(func() {
+			if w.mode.host.Holder(now) == "" || w.mode.host.Holder(old) != "" {
+				w.Errorf("the gateway %s is not known in the place of %s: %+v", now, old, w.mode.host)
+			}
+		})
+	})
+}
+
 func TestHostThatCannotBeReadLaterStays(t *testing.T) {
 	run(t, newMode(), func(w *world) {
 		w.host.set("192.0.2.1")

@@ -83,6 +83,26 @@ func TestConflictIsReportedOnceAndEnds(t *testing.T) {
 	}
 }
 
+// TestLoserIsToldOfANewWinner checks that a Service that does not get its address is told when a third one takes it over.
+func TestLoserIsToldOfANewWinner(t *testing.T) {
+	f := dataplane.NewFrontends()
+	for i, name := range []string{"old", "middle", "young"} {
+		f.Set(plan(name, int64(i+1), byte(i+1)))
+	}
+	_, conflicts := f.Set(gone("old"))
+	var said []string
+	for _, c := range conflicts {
+		said = append(said, c.String())
+	}
+	want := []string{
+		"10.96.0.1:80/tcp belongs to ns/middle, which comes first by age, then by name; ns/young does not get it",
+		"10.96.0.1:80/tcp: ns/middle is in no conflict any more",
+	}
+	if diff := cmp.Diff(want, said); diff != "" {
+		t.Errorf("conflicts (-want +got):\n%s", diff)
+	}
+}
+
 func TestLoserChangesNothing(t *testing.T) {
 	f := dataplane.NewFrontends()
 	f.Set(plan("old", 1, 1))

@@ -83,12 +83,20 @@ func TestFailedRowStopsNothing(t *testing.T) {
 }
 
 func TestKeptOrphansAreNotPending(t *testing.T) {
-	p, _ := three(func(_, _, top *stage) { top.counts = delta.Counts{Desired: 9, Updates: 1, Deletes: 5, Orphans: 4} })
-	if got := p.Apply(t.Context(), dataplane.ApplyOptions{KeepOrphans: true}).Pending; got != 2 {
-		t.Errorf("%d pending with orphans kept, want 2", got)
-	}
-	if got := p.Apply(t.Context(), dataplane.ApplyOptions{}).Pending; got != 6 {
-		t.Errorf("%d pending, want 6", got)
+	for name, tt := range map[string]struct {
+		counts    delta.Counts
+		kept, all int
+	}{
+		"beside other rows": {delta.Counts{Desired: 9, Updates: 1, Deletes: 5, Orphans: 4}, 2, 6},
+		"orphans alone":     {delta.Counts{Desired: 9, Deletes: 4, Orphans: 4}, 0, 4},
+	} {
+		p, _ := three(func(_, _, top *stage) { top.counts = tt.counts })
+		if got := p.Apply(t.Context(), dataplane.ApplyOptions{KeepOrphans: true}).Pending; got != tt.kept {
+			t.Errorf("%s: %d pending with orphans kept, want %d", name, got, tt.kept)
+		}
+		if got := p.Apply(t.Context(), dataplane.ApplyOptions{}).Pending; got != tt.all {
+			t.Errorf("%s: %d pending, want %d", name, got, tt.all)
+		}
 	}
 }
 

@@ -270,6 +270,19 @@ func TestCleanupOfOtherModes(t *testing.T) {
 	}
 }
 
+// TestCleanupNamesWhatIsLeft checks that a cleanup that the kernel refuses a part of says so, and leaves the device by which
+// the next cleanup knows the rest.
+func TestCleanupNamesWhatIsLeft(t *testing.T) {
+	k := newKernel()
+	apply(t, begin(t, k, web))
+	k.refuse = "write servers"
+	m := ipvs.New(zaptest.NewLogger(t), config(), k.deps())
+	err := dataplane.Sweep(t.Context(), m, func(dataplane.Result) {})
+	if err == nil || !strings.Contains(err.Error(), "could not be removed: 1 servers") || slices.Contains(k.calls, "remove link") {
+		t.Errorf("error %v after %v", err, k.calls)
+	}
+}
+
 func TestTablesOfNFTablesModeGoLast(t *testing.T) {
 	k := newKernel()
 	nft := tables{k, map[nftables.Key]struct{}{
