@@ -36,7 +36,7 @@ var agentMutants = []mutant{
 		Name: "agent/moved-host-not-applied", File: "internal/agent/apply.go",
 		Breaks: "What an audit reads of the host's new addresses is not written until something else changes.",
 		Old:    "case moved || drift.Total() > 0:",
-		New:    "case drift.Total() > 0:",
+		New:    "case moved && err != nil || drift.Total() > 0:",
 	},
 	{
 		Name: "agent/one-refused-row-is-unhealthy", File: "internal/agent/health.go",
