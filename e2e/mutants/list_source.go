@@ -39,8 +39,8 @@ var sourceMutants = []mutant{
 		New:    "if len(c.faults) > 0 && !k.everGood {\n\t\ts.logBad",
 	},
 	{
-		Name: "file/renamed-file-is-gone", File: "internal/source/file/store.go",
-		Breaks: "A file that is replaced while it is read looks deleted for a moment.",
+		Name: "file/renamed-file-is-unusable", File: "internal/source/file/store.go",
+		Breaks: "A file that is renamed while it is read counts as unusable, and the source as partial.",
 		Old:    "if !moved || attempt == maxAttempts {",
 		New:    "if !moved || attempt < maxAttempts {",
 	},

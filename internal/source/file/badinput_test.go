@@ -307,4 +307,7 @@ func TestFileThatGoesWhileItIsRead(t *testing.T) {
 	if p := g.problems(); p != "" {
 		t.Errorf("problems: %s", p)
 	}
+	if told := g.logs.FilterMessage("manifest not usable").All(); len(told) > 0 {
+		t.Errorf("a file that moved was told to be unusable: %v", told)
+	}
 }
