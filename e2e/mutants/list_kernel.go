@@ -66,7 +66,7 @@ var kernelMutants = []mutant{
 		Name: "conntrack/answered-flow-deleted", File: "internal/kernel/conntrack/sweep.go",
 		Breaks: "A flow that a pod began itself, and that is answered, is deleted when the pod becomes a backend.",
 		Old:    "return unanswered && reply == f.back(), err",
-		New:    "return reply == f.back(), err",
+		New:    "return (unanswered || err == nil) && reply == f.back(), err",
 	},
 	{
 		Name: "conntrack/flow-without-tuple", File: "internal/kernel/conntrack/flow.go",

@@ -150,7 +150,8 @@ func checkManyRuns(t *testing.T, s Subject) {
 func checkWriteAll(t *testing.T, s Subject) {
 	ports, small := ipset.Set{Name: "p", Type: ipset.BitmapPort, PortFrom: 0, PortTo: 2000}, ipset.Set{Name: "small", Type: ipset.BitmapPort, PortFrom: 10, PortTo: 20}
 	found, wanted := hash("other", ipset.HashIP, ipset.IPv4), hash("other", ipset.HashIPPort, ipset.IPv4)
-	for _, set := range []ipset.Set{ports, small, found} {
+	found6, wanted4 := hash("six", ipset.HashIP, ipset.IPv6), hash("six", ipset.HashIP, ipset.IPv4)
+	for _, set := range []ipset.Set{ports, small, found, found6} {
 		must(t, s.Create(t.Context(), set))
 	}
 	var many []ipset.Change
@@ -173,12 +174,14 @@ func checkWriteAll(t *testing.T, s Subject) {
 		ipset.Batch{Set: wanted, Changes: []ipset.Change{ipset.AddEntry(parse(t, wanted, "10.0.0.1,tcp:80")[0])}},
 		ipset.Batch{Set: ports, Changes: many},
 		ipset.Batch{Set: found},
+		ipset.Batch{Set: wanted4, Changes: []ipset.Change{ipset.AddEntry(parse(t, wanted4, "10.0.0.1")[0])}},
 	)
-	if len(errs) != 5 || len(errs[0]) != 1 || len(errs[1]) != 5 || len(errs[2]) != 1 || errs[3] != nil || errs[4] != nil {
+	if len(errs) != 6 || len(errs[5]) != 1 || len(errs[0]) != 1 || len(errs[1]) != 5 || len(errs[2]) != 1 || errs[3] != nil || errs[4] != nil {
 		t.Fatalf("WriteAll = %v", errs)
 	}
 	wantErr(t, errs[0][0], ipset.ErrNotExist, "add 1 to gone")
 	wantErr(t, errs[2][0], ipset.ErrInvalid, "hash:ip")
+	wantErr(t, errs[5][0], ipset.ErrInvalid, "inet6")
 	for i, err := range errs[1] {
 		if i%2 == 0 {
 			must(t, err)
@@ -186,7 +189,7 @@ func checkWriteAll(t *testing.T, s Subject) {
 			wantErr(t, err, ipset.ErrInvalid, "to small")
 		}
 	}
-	wantSave(t, s, found.SaveLine(), ports.SaveLine(), "add p 1199", small.SaveLine(), "add small 10", "add small 15", "add small 20")
+	wantSave(t, s, found.SaveLine(), ports.SaveLine(), "add p 1199", found6.SaveLine(), small.SaveLine(), "add small 10", "add small 15", "add small 20")
 	if errs := s.WriteAll(t.Context()); len(errs) != 0 {
 		t.Errorf("WriteAll of nothing = %v", errs)
 	}

@@ -38,14 +38,15 @@ func TestDecodeOddFlows(t *testing.T) {
 		body   []byte
 		broken bool
 	}{
-		"nothing":                    {nil, true},
-		"no attributes":              {[]byte{2, 0, 0, 0}, false},
-		"no tuple":                   {conntracktest.AppendID([]byte{2, 0, 0, 0}, 99), false},
-		"an empty tuple":             {append([]byte{2, 0, 0, 0}, 4, 0, 1, 0x80), false},
-		"an attribute that overruns": {short, true},
-		"an attribute of no length":  {append([]byte{2, 0, 0, 0}, 0, 0, 1, 0), true},
-		"an attribute that is cut":   {append([]byte{2, 0, 0, 0}, 4, 0), true},
-		"no number of the entry":     {whole[:len(whole)-8], false},
+		"nothing":                      {nil, true},
+		"no attributes":                {[]byte{2, 0, 0, 0}, false},
+		"no tuple":                     {conntracktest.AppendID([]byte{2, 0, 0, 0}, 99), false},
+		"an empty tuple":               {append([]byte{2, 0, 0, 0}, 4, 0, 1, 0x80), false},
+		"an empty tuple with a number": {conntracktest.AppendID(append([]byte{2, 0, 0, 0}, 4, 0, 1, 0x80), 99), false},
+		"an attribute that overruns":   {short, true},
+		"an attribute of no length":    {append([]byte{2, 0, 0, 0}, 0, 0, 1, 0), true},
+		"an attribute that is cut":     {append([]byte{2, 0, 0, 0}, 4, 0), true},
+		"no number of the entry":       {whole[:len(whole)-8], false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

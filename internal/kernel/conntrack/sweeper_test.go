@@ -362,6 +362,32 @@ func TestShortSweepPassesALongOne(t *testing.T) {
 	})
 }
 
+// TestLongSweepsOfBothFamiliesTakeTurns checks that the whole table is read for one family at a time.
+func TestLongSweepsOfBothFamiliesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, most, sweeps atomic.Int64
+		long := tableFunc(func(context.Context, []conntrack.Order) (conntrack.Outcome, error) {
+			most.Store(max(most.Load(), running.Add(1)))
+			defer running.Add(-1)
+			sweeps.Add(1)
+			time.Sleep(5 * time.Second)
+			return conntrack.Outcome{}, nil
+		})
+		s := conntrack.NewSweeper(zap.NewNop(), long, conntrack.SweeperOptions{})
+		for i := range 10 {
+			s.Order(keep(key(fmt.Sprintf("10.96.1.1:%d", 53+i))), keep(key(fmt.Sprintf("[fd00:96::1]:%d", 53+i))))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if err := s.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if sweeps.Load() != 2 || most.Load() != 1 {
+			t.Errorf("%d sweeps, %d of them at a time, want 2, one after the other", sweeps.Load(), most.Load())
+		}
+	})
+}
+
 // TestRunEndsWithItsContext: also in the middle of a sweep, which is no failure.
 func TestRunEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
