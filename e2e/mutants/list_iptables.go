@@ -30,7 +30,7 @@ var iptablesMutants = []mutant{
 		Name: "iptables/pod-range-not-followed", File: "internal/dataplane/iptables/mode.go",
 		Breaks: "The rules of Services go on telling local traffic by the range of pods that the node had before.",
 		Old:    "return was != is || had != has",
-		New:    "return had != has",
+		New:    "return was != is && had != has",
 	},
 	{
 		Name: "iptables/audits-without-rest", File: "internal/dataplane/iptables/audit.go",

@@ -12,7 +12,7 @@ var ipvsMutants = []mutant{
 		Name: "ipvs/drain-counted-before-weight-zero", File: "internal/dataplane/ipvs/drain.go",
 		Breaks: "A drain is counted idle before its weight 0 is written, and ends under connections that come meanwhile.",
 		Old:    "there && have.Weight == 0 {",
-		New:    "there {",
+		New:    "there && have.Weight < maxWeight {",
 	},
 	{
 		Name: "ipvs/hashing-scheduler-drains", File: "internal/dataplane/ipvs/drain.go",
