@@ -75,8 +75,8 @@ var ipvsMutants = []mutant{
 		New:    "if !m.carriesWhole(server, f, news, alike, by) {",
 	},
 	{
-		Name: "ipvs/drained-wait-for-ever", File: "internal/dataplane/ipvs/trash.go",
-		Breaks: "Drained destinations never leave while the kernel's list of deleted destinations is long.",
+		Name: "ipvs/drained-wait-for-room", File: "internal/dataplane/ipvs/trash.go",
+		Breaks: "Drained destinations without a deadline wait for as long as the kernel's list of deleted ones is long.",
 		Old:    "for room < len(idle) && now.Sub(since(idle[room])) >= trashWait {",
 		New:    "for room < len(idle) && now.Sub(since(idle[room])) < 0 {",
 	},

@@ -2,6 +2,7 @@ package ipvs_test
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -105,6 +106,32 @@ func TestDrainedWaitForRoomInTheTrash(t *testing.T) {
 		wait(t, m, 30*time.Second)
 		wantWeights(t, k, "in the end", map[string]uint16{"10.244.1.1:8080": 1})
 		wantEnds(t, m, map[dataplane.DrainEnd]uint64{dataplane.DrainEmpty: rollout - 1})
+	})
+}
+
+// TestKeptEndpointsDoNotWaitForTheTrashForEver checks that drained destinations without a deadline leave once they have waited
+// for four minutes, whether there is room for them by then or not.
+func TestKeptEndpointsDoNotWaitForTheTrashForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel()
+		all := rolled(rollout)
+		m := begin(t, k, all)
+		apply(t, m)
+		m.Set(with(rolled(1), func(f *model.Frontend) {
+			for _, b := range all.Frontends[0].Backends[1:] {
+				f.Kept = append(f.Kept, b.Addr)
+			}
+			slices.SortFunc(f.Kept, netip.AddrPort.Compare)
+		}))
+		apply(t, m)
+		wait(t, m, 200*time.Second)
+		if left := len(k.weights(t)); left < 1000 {
+			t.Errorf("%d are left while the trash is full, want 1000 or more", left)
+		}
+		wait(t, m, 70*time.Second)
+		if left := len(k.weights(t)); left != 1 {
+			t.Errorf("%d are left in the end, want the backend", left)
+		}
 	})
 }
 
