@@ -527,9 +527,13 @@ func TestFlushThatNobodySaw(t *testing.T) {
 	more := service("more", "10.96.0.11", "10.244.0.2")
 	m.Set(more)
 	m.Apply(t.Context(), dataplane.ApplyOptions{})
+	clear(k.orders)
 	apply(t, m)
 	if diff := cmp.Diff(clean(t, config(), web, more).canonical(t), k.canonical(t)); diff != "" {
 		t.Errorf("kernel (-want +got):\n%s", diff)
+	}
+	if got := k.orders["10.96.0.10:80/tcp"]; got != "untranslated" { // connections that began meanwhile would stay as they are
+		t.Errorf("connections of the Service that was flushed: ordered %q, want untranslated", got)
 	}
 }
 
