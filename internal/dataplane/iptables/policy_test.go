@@ -223,6 +223,12 @@ func TestDetectorFollowsTheNode(t *testing.T) {
 	if diff := cmp.Diff(asTold(policyCases[8].want, "detector"), describe(t, k)); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
 	}
+	h.Node.PodCIDRs = []netip.Prefix{netip.MustParsePrefix("10.245.0.0/16")}
+	m.SetHost(h)
+	apply(t, m)
+	if text := k.String(); strings.Contains(text, "10.244.0.0/16") || !strings.Contains(text, "-s 10.245.0.0/16") {
+		t.Errorf("the rules do not follow the range that replaces the first one:\n%s", text)
+	}
 	m.SetHost(host())
 	apply(t, m)
 	if diff := cmp.Diff(before, k.String()); diff != "" {
