@@ -119,7 +119,7 @@ func (c *config) runStages(ctx context.Context, stages []*stage, out, errOut io.
 	os.Setenv("GOFLAGS", strings.TrimSpace(os.Getenv("GOFLAGS")+" -trimpath"))
 	os.Setenv("CGO_ENABLED", "0") // all but the race detector builds the same packages, once
 	report := &reporter{out: out, begun: time.Now()}
-	s := newSchedule(stages, float64(runtime.NumCPU())+0.5) // guests wait most of the time
+	s := newSchedule(stages, float64(runtime.NumCPU())+1) // guests wait most of the time
 	s.recorder = func(st *stage) *recorder {
 		r, err := newRecorder(filepath.Join(root, "bin/logs"), st.name)
 		if err != nil {

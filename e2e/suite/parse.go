@@ -65,6 +65,10 @@ func (p *parser) line(line string) {
 		p.end(m, line)
 		return
 	}
+	if line == "testing: warning: no tests to run" && !p.byPkg {
+		p.bad = true
+		p.to.add(result{name: p.prefix, outcome: fail, output: []string{"no test matches the pattern of this unit"}})
+	}
 	if m := said.FindStringSubmatch(line); m != nil {
 		p.reason[p.test] = m[1]
 	}

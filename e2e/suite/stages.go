@@ -62,10 +62,10 @@ func (c *config) stages() []*stage {
 		{name: "contracts", about: "kernel contracts and a smoke of packets on the distribution's kernel", cores: 0.5, nice: 5, after: []string{"kernels"}, run: c.contracts},
 		{name: "faults", about: "each scenario with failing kernel calls and crashes", cores: 1, nice: 10, after: []string{"build"}, run: c.faults},
 		{name: "kube", about: "the program with a real API server", cores: 0.5, after: []string{"kernels"}, run: c.kube},
-		{name: "verify", about: "format, vet on Linux and Darwin, tidy modules", cores: 0.5, nice: 15, run: command("make", "verify")},
-		{name: "lint", about: "style and import rules", cores: 0.5, nice: 15, run: command("make", "lint")},
-		{name: "vuln", about: "known vulnerabilities", cores: 0.5, nice: 15, run: command("make", "vuln")},
-		{name: "alerts", about: "dashboard and alert rules against Prometheus' own engine", cores: 0.5, nice: 15, run: c.alerts},
+		{name: "verify", about: "format, vet on Linux and Darwin, tidy modules", cores: 0.5, nice: 15, after: []string{"tools"}, run: command("make", "verify")},
+		{name: "lint", about: "style and import rules", cores: 0.5, nice: 15, after: []string{"tools"}, run: command("make", "lint")},
+		{name: "vuln", about: "known vulnerabilities", cores: 0.5, nice: 15, after: []string{"tools"}, run: command("make", "vuln")},
+		{name: "alerts", about: "dashboard and alert rules against Prometheus' own engine", cores: 0.5, nice: 15, after: []string{"tools"}, run: c.alerts},
 		{name: "demo-ipvs", about: "the demo in ipvs mode", cores: 0.5, after: []string{"kernels"}, run: command("make", "demo")},
 		{name: "demo-iptables", about: "the demo in iptables mode", cores: 0.5, after: []string{"kernels"}, run: command("make", "demo", "MODE=iptables")},
 		{name: "scenarios", about: "the scenario files alone, with the program in guests; RUN= some files", cores: 1, after: []string{"kernels"}, run: c.scenarios},
@@ -213,16 +213,28 @@ func (c *config) pool(name string, units []unit) *pool {
 	return p
 }
 
-// Tests of modules that come later need a kernel with modules that can be removed, and the memory limit of a control group has no effect
-// in User-mode Linux. The clock is set last.
+// Tests of modules that come later need a kernel with modules that can be removed, and come first, for other tests load more of them. The
+// memory limit of a control group has no effect in User-mode Linux. The clock is set last.
 var (
-	distribution = []string{"TestKilledForMemory", "TestPromotion", "TestRestrictedPodGetsModules", "TestClockJumps"}
-	smoke        = []string{"TestByClusterIP", "TestNodePorts", "TestRestarts"}
+	lateModules  = []string{"TestPromotion", "TestRestrictedPodGetsModules"}
+	smoke        = []string{"TestTruthTable", "TestVIPAnswersPing", "TestRestartsFailNoRequest", "TestKilledForMemory", "TestClockJumps"}
+	distribution = []string{"TestPromotion", "TestRestrictedPodGetsModules", "TestKilledForMemory", "TestClockJumps"} // in no other stage
 )
+
+// removeIPVS takes the modules of IPVS out of the kernel of a guest, or ends the unit. What used them last may take a moment to let go.
+const removeIPVS = `for try in {1..30}; do modprobe -r $(lsmod | sed -n 's/^\(ip_vs_[^ ]*\|xt_ipvs\) .*/\1/p') ip_vs && break; sleep 1; done
+[ ! -e /proc/net/ip_vs ] || { echo 'the modules of IPVS cannot be removed'; exit 1; }
+`
 
 // contracts runs on the kernel that distributions ship, in one boot.
 func (c *config) contracts(ctx context.Context, r *recorder) error {
 	var units []unit
+	packet := func(test, before, env string) {
+		units = append(units, unit{"packet:" + test, before + testScript("packet", "e2e/packet", "^"+test+"$", env)})
+	}
+	for _, test := range lateModules {
+		packet(test, removeIPVS, "")
+	}
 	for _, pkg := range guestPackages {
 		name, pattern := filepath.Base(pkg), "."
 		switch name {
@@ -239,17 +251,7 @@ func (c *config) contracts(ctx context.Context, r *recorder) error {
 		units = append(units, unit{name + ":contract", testScript(name, strings.TrimPrefix(pkg, "./"), pattern, "")})
 	}
 	for _, test := range smoke {
-		units = append(units, unit{"packet:" + test, testScript("packet", "e2e/packet", "^"+test+"$", "")})
-	}
-	for _, test := range distribution {
-		script := ""
-		switch test {
-		case "TestPromotion", "TestRestrictedPodGetsModules":
-			script = "for try in {1..30}; do modprobe -r ip_vs_rr ip_vs && break; sleep 1; done\n"
-		case "TestClockJumps":
-			script = "modprobe -a ip_vs ip_vs_rr || exit 1\n"
-		}
-		units = append(units, unit{"packet:" + test, script + testScript("packet", "e2e/packet", "^"+test+"$", "KUBE_IPVS_E2E_CLOCK=1")})
+		packet(test, "modprobe -a ip_vs ip_vs_rr || exit 1\n", "KUBE_IPVS_E2E_CLOCK=1")
 	}
 	p := c.pool(r.stage, units)
 	p.guests, p.accel = 1, "qemu"

@@ -77,7 +77,8 @@ func TestParserFailsAUnitThatEndsWithoutAResult(t *testing.T) {
 	p := newParser(r, "guest-0", false)
 	_, _ = io.WriteString(p, "=== ITEM packet:TestX\n=== RUN   TestX\npanic: test timed out\n=== DONE packet:TestX 2\n")
 	_, _ = io.WriteString(p, "=== ITEM packet:TestY\n=== RUN   TestY\n--- PASS: TestY (0.01s)\n=== DONE packet:TestY 0\n=== ITEM packet:TestZ\n=== RUN   TestZ\n")
-	if diff := cmp.Diff([]string{"FAIL packet:TestX", "PASS packet:TestY"}, outcomes(r.results)); diff != "" {
+	_, _ = io.WriteString(newParser(r, "guest-1", false), "=== ITEM packet:TestRenamed\ntesting: warning: no tests to run\nPASS\n=== DONE packet:TestRenamed 0\n")
+	if diff := cmp.Diff([]string{"FAIL packet:TestX", "PASS packet:TestY", "FAIL packet:"}, outcomes(r.results)); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}
 	if !slices.Contains(r.results[0].output, "panic: test timed out") {
@@ -219,6 +220,22 @@ func TestEveryStageIsWhole(t *testing.T) {
 	for _, s := range all {
 		if s.about == "" || s.run == nil {
 			t.Errorf("stage %s is not whole", s.name)
+		}
+	}
+}
+
+// TestNamedTestsExist looks for a test that was renamed.
+func TestNamedTestsExist(t *testing.T) {
+	old := root
+	root, _ = filepath.Abs("../..")
+	t.Cleanup(func() { root = old })
+	got, err := testsOf("e2e/packet", func(string) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range slices.Concat(smoke, distribution, lateModules) {
+		if !slices.Contains(got, name) {
+			t.Errorf("e2e/packet has no %s", name)
 		}
 	}
 }
