@@ -116,8 +116,8 @@ func list(out io.Writer, stages []*stage) {
 // runStages runs the stages and prints the report.
 func (c *config) runStages(ctx context.Context, stages []*stage, out, errOut io.Writer) int {
 	// One cache serves all checkouts only if paths of this one are in none of its entries.
-	os.Setenv("GOFLAGS", strings.TrimSpace(os.Getenv("GOFLAGS")+" -trimpath"))
-	os.Setenv("CGO_ENABLED", "0") // all but the race detector builds the same packages, once
+	_ = os.Setenv("GOFLAGS", strings.TrimSpace(os.Getenv("GOFLAGS")+" -trimpath"))
+	_ = os.Setenv("CGO_ENABLED", "0") // all but the race detector builds the same packages, once
 	report := &reporter{out: out, begun: time.Now()}
 	s := newSchedule(stages, float64(runtime.NumCPU())+1) // guests wait most of the time
 	s.recorder = func(st *stage) *recorder {

@@ -91,7 +91,7 @@ func (p *parser) item(m []string) {
 		return
 	}
 	if m[3] != "0" && !p.bad {
-		p.to.add(result{name: m[2], outcome: fail, took: time.Since(p.since), output: tail(p.kept, maxFailureLines)})
+		p.to.add(result{name: m[2], outcome: fail, took: time.Since(p.since), output: tail(p.kept)})
 	}
 	p.to.timed(m[2], time.Since(p.since))
 	p.to.running(p.lane, "")
@@ -117,7 +117,7 @@ func (p *parser) end(m []string, line string) {
 		p.bad = true
 		p.keep(line)
 		if !strings.HasPrefix(line, " ") {
-			res.output = tail(p.kept, maxFailureLines)
+			res.output = tail(p.kept)
 		}
 	}
 	if !strings.HasPrefix(line, " ") && res.outcome != fail {
@@ -140,7 +140,7 @@ func (p *parser) pkg(m []string) {
 		p.to.add(res)
 	}
 	if m[1] == "FAIL" && !bad {
-		p.to.add(result{name: name + ":", outcome: fail, output: tail(p.kept, maxFailureLines)})
+		p.to.add(result{name: name + ":", outcome: fail, output: tail(p.kept)})
 	}
 	p.batch, p.kept = nil, nil
 	p.to.finishUnit()
@@ -153,6 +153,7 @@ func (p *parser) pkg(m []string) {
 // shortPackage cuts the module off a package's path.
 func shortPackage(path string) string { return strings.TrimPrefix(path, module+"/") }
 
-func tail(lines []string, n int) []string {
-	return append([]string(nil), lines[max(0, len(lines)-n):]...)
+// tail returns what is kept of a failed test's output.
+func tail(lines []string) []string {
+	return append([]string(nil), lines[max(0, len(lines)-maxFailureLines):]...)
 }

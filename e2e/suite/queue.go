@@ -45,17 +45,17 @@ func (p *pool) run(ctx context.Context, r *recorder) error {
 	}
 	defer os.RemoveAll(dir)
 	r.plan(len(p.units), "units")
-	errs := make([]error, min(p.guests, len(p.units)))
+	ended := make([]error, min(p.guests, len(p.units)))
 	var guests sync.WaitGroup
-	for i := range errs {
-		guests.Go(func() { errs[i] = p.guest(ctx, r, dir, i) })
+	for i := range ended {
+		guests.Go(func() { ended[i] = p.guest(ctx, r, dir, i) })
 	}
 	guests.Wait()
 	left, err := filepath.Glob(filepath.Join(dir, "todo", "*"))
 	if len(left) > 0 {
-		errs = append(errs, fmt.Errorf("%d units were never started, the first is %s", len(left), filepath.Base(left[0])))
+		err = fmt.Errorf("%d units were never started, the first is %s", len(left), filepath.Base(left[0]))
 	}
-	return errors.Join(append(errs, err)...)
+	return errors.Join(errors.Join(ended...), err)
 }
 
 // fill writes the queue into a new directory: one file for each unit, whose name begins with its rank.

@@ -34,9 +34,6 @@ type result struct {
 	output  []string // of a failure, its last lines
 }
 
-// top reports whether the result is of a test rather than of a subtest.
-func (r result) top() bool { return !strings.Contains(r.name[strings.LastIndex(r.name, ":")+1:], "/") }
-
 // counts are the results of a stage by outcome.
 type counts struct{ passed, failed, skipped int }
 

@@ -27,12 +27,6 @@ type reporter struct {
 	ended  []*recorder
 }
 
-func (p *reporter) printf(format string, args ...any) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.line(fmt.Sprintf(format, args...))
-}
-
 // line needs the lock.
 func (p *reporter) line(text string) {
 	fmt.Fprintf(p.out, "%7s  %s\n", seconds(time.Since(p.begun).Round(time.Second)), text)
@@ -119,7 +113,7 @@ func (p *reporter) summary(stages []*stage) {
 		sum.passed, sum.failed, sum.skipped = sum.passed+r.totals.passed, sum.failed+r.totals.failed, sum.skipped+r.totals.skipped
 	}
 	fmt.Fprintf(table, "total\t%s\t%s\t%s\t\n", p.total(), seconds(time.Since(p.begun)), sum)
-	table.Flush()
+	_ = table.Flush()
 	p.skips()
 	p.slowest(10)
 	p.failures()
@@ -231,5 +225,5 @@ func logTail(r *recorder) []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	return tail(strings.Split(strings.TrimSpace(string(text)), "\n"), maxFailureLines)
+	return tail(strings.Split(strings.TrimSpace(string(text)), "\n"))
 }

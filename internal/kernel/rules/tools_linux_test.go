@@ -63,7 +63,7 @@ func TestToolFailures(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			scripts(t, ipv4Scripts(tc.restore, ""))
 			h := newHandle(t, rules.Options{Families: []rules.Family{rules.IPv4}, LockWait: time.Second})
-			if tc.want == context.DeadlineExceeded {
+			if errors.Is(tc.want, context.DeadlineExceeded) {
 				h.SetTimeout(300 * time.Millisecond)
 			}
 			errs := h.WriteChains(t.Context(), addA())
