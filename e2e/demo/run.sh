@@ -34,6 +34,7 @@ leave() {
 # start_agent returns when the agent has brought the kernel in line with the manifests.
 start_agent() {
 	command_line "kube-ipvs ${mode_flags:+$mode_flags }--source-dir manifests --hostname-override node-a --cluster-cidr $cidrs 2>agent.log &"
+	: >agent.log # the words of the agent before would be taken for those of this one
 	# shellcheck disable=SC2086 # several flags, or none
 	kube-ipvs $mode_flags --source-dir manifests --hostname-override node-a --cluster-cidr "$cidrs" 2>agent.log &
 	agent=$! dirty=yes
