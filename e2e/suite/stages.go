@@ -62,10 +62,10 @@ func (c *config) stages() []*stage {
 		{name: "contracts", about: "kernel contracts and a smoke of packets on the distribution's kernel", cores: 0.5, nice: 5, after: []string{"kernels"}, run: c.contracts},
 		{name: "faults", about: "each scenario with failing kernel calls and crashes", cores: 1, nice: 10, after: []string{"build"}, run: c.faults},
 		{name: "kube", about: "the program with a real API server", cores: 0.5, after: []string{"kernels"}, run: c.kube},
-		{name: "verify", about: "format, vet on Linux and Darwin, tidy modules", cores: 0.5, nice: 15, after: []string{"tools"}, run: command("make", "verify")},
-		{name: "lint", about: "style and import rules", cores: 0.5, nice: 15, after: []string{"tools"}, run: command("make", "lint")},
-		{name: "vuln", about: "known vulnerabilities", cores: 0.5, nice: 15, after: []string{"tools"}, run: command("make", "vuln")},
-		{name: "alerts", about: "dashboard and alert rules against Prometheus' own engine", cores: 0.5, nice: 15, after: []string{"tools"}, run: c.alerts},
+		{name: "verify", about: "format, vet on Linux and Darwin, tidy modules", nice: 15, after: []string{"tools"}, run: command("make", "verify")},
+		{name: "lint", about: "style and import rules", nice: 15, after: []string{"tools"}, run: command("make", "lint")},
+		{name: "vuln", about: "known vulnerabilities", nice: 15, after: []string{"tools"}, run: command("make", "vuln")},
+		{name: "alerts", about: "dashboard and alert rules against Prometheus' own engine", nice: 15, after: []string{"tools"}, run: c.alerts},
 		{name: "demo-ipvs", about: "the demo in ipvs mode", cores: 0.5, after: []string{"kernels"}, run: command("make", "demo")},
 		{name: "demo-iptables", about: "the demo in iptables mode", cores: 0.5, after: []string{"kernels"}, run: command("make", "demo", "MODE=iptables")},
 		{name: "scenarios", about: "the scenario files alone, with the program in guests; RUN= some files", cores: 1, after: []string{"kernels"}, run: c.scenarios},
@@ -154,6 +154,7 @@ func (c *config) packets(ctx context.Context, r *recorder) error {
 	units := testUnits(c.known, r.stage, "packet", "e2e/packet", tests)
 	if c.pattern == "" {
 		units = append(units, c.scenarioUnits()...)
+		units = append(units, c.kernelUnits(r, false)...)
 	}
 	c.sort(r.stage, units)
 	return c.pool(r.stage, units).run(ctx, r)
@@ -202,7 +203,10 @@ func (c *config) scenarioUnits() (units []unit) {
 func (c *config) pool(name string, units []unit) *pool {
 	p := &pool{
 		name: name, units: units, guests: c.guests, accel: c.accel, need: "ipvs", memory: 2048, limit: guestLimit,
-		copies: []string{"kube-ipvs", "packet.test", "scenarios.test"},
+		copies: []string{"kube-ipvs"},
+	}
+	for _, pkg := range guestPackages {
+		p.copies = append(p.copies, filepath.Base(pkg)+".test")
 	}
 	if p.guests == 0 {
 		p.guests = 5
@@ -226,6 +230,38 @@ const removeIPVS = `for try in {1..30}; do modprobe -r $(lsmod | sed -n 's/^\(ip
 [ ! -e /proc/net/ip_vs ] || { echo 'the modules of IPVS cannot be removed'; exit 1; }
 `
 
+// kernelUnits returns a unit for each package that speaks to the kernel: all of its tests, or the contracts that fakes and kernels share.
+func (c *config) kernelUnits(r *recorder, contracts bool) (units []unit) {
+	for _, pkg := range guestPackages {
+		name, pattern := filepath.Base(pkg), "."
+		if contracts {
+			pattern = "Contract"
+		}
+		switch name {
+		case "packet", "scenarios":
+			continue
+		case "ipvs":
+			pattern = "TestOnKernel" // the rest of it runs natively
+			if contracts {
+				continue
+			}
+		case "limit":
+			if contracts {
+				continue
+			}
+		case "capture":
+			pattern = "."
+		case "rules":
+			if hasIPTables() {
+				r.say("internal/kernel/rules runs in the race stage: this machine's kernel has iptables")
+				continue
+			}
+		}
+		units = append(units, unit{name + ":kernel", testScript(name, strings.TrimPrefix(pkg, "./"), pattern, "")})
+	}
+	return units
+}
+
 // contracts runs on the kernel that distributions ship, in one boot.
 func (c *config) contracts(ctx context.Context, r *recorder) error {
 	var units []unit
@@ -235,31 +271,12 @@ func (c *config) contracts(ctx context.Context, r *recorder) error {
 	for _, test := range lateModules {
 		packet(test, removeIPVS, "")
 	}
-	for _, pkg := range guestPackages {
-		name, pattern := filepath.Base(pkg), "."
-		switch name {
-		case "packet", "scenarios":
-			continue
-		case "ipvs":
-			pattern = "TestOnKernel" // the rest of it runs natively
-		case "rules":
-			if hasIPTables() {
-				r.say("internal/kernel/rules runs in the race stage: this machine's kernel has iptables")
-				continue
-			}
-		}
-		units = append(units, unit{name + ":contract", testScript(name, strings.TrimPrefix(pkg, "./"), pattern, "")})
-	}
+	units = append(units, c.kernelUnits(r, true)...)
 	for _, test := range smoke {
 		packet(test, "modprobe -a ip_vs ip_vs_rr || exit 1\n", "KUBE_IPVS_E2E_CLOCK=1")
 	}
 	p := c.pool(r.stage, units)
 	p.guests, p.accel = 1, "qemu"
-	for _, pkg := range guestPackages {
-		p.copies = append(p.copies, filepath.Base(pkg)+".test")
-	}
-	slices.Sort(p.copies)
-	p.copies = slices.Compact(p.copies)
 	return p.run(ctx, r)
 }
 
