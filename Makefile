@@ -24,7 +24,7 @@ help: ## this list
 	@echo 'kube-ipvs: Kubernetes Services on the kernel'"'"'s IP Virtual Server'
 	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
-	@echo 'WHAT= without a value lists the choices. KERNEL=uml|qemu|kvm chooses the guests'"'"' kernel, RUN=REGEXP the tests.'
+	@echo 'Without WHAT= the choices are listed. KERNEL=uml|qemu|kvm chooses the kernel of guests, RUN=REGEXP the tests.'
 
 build: ## bin/kube-ipvs, static
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o bin/kube-ipvs ./cmd/kube-ipvs
@@ -34,7 +34,7 @@ demo: ## agent, backends and curl, here or in a throw-away VM; MODE=iptables wit
 
 ##@ Test
 
-test: ## every level that can find a defect in a change: 20 minutes; installs what it needs
+test: ## every level that can find a defect in a change: 12 minutes; installs what it needs
 	@e2e/suite.sh test $(WITH)
 
 test-unit: ## packages on fakes: no root, no network, two minutes
@@ -43,11 +43,11 @@ test-unit: ## packages on fakes: no root, no network, two minutes
 test-all: ## every level in its full size, hours: before a release
 	@e2e/suite.sh all
 
-e2e: ## one level of make test: WHAT=packets|scenarios|contracts|iptables|race|faults|kube|..., RUN=TestAffinity
+e2e: ## one level of make test: WHAT=packets|contracts|iptables|race|faults|kube, RUN=TestAffinity
 	@e2e/suite.sh $(or $(WHAT),-list)
 
-stress: ## one long test: WHAT=kills|million|soak|storm|takeover|model|faults|mutants|...
-	@e2e/stress.sh $(WHAT)
+stress: ## one long test: WHAT=kills|million|soak|storm|takeover|model|mutants|...
+	@e2e/suite.sh $(or $(WHAT),-list)
 
 fuzz: ## each fuzz target for FUZZTIME (10s); TARGET=FuzzAnswer chooses some
 	@FUZZTIME='$(FUZZTIME)' e2e/fuzz.sh $(TARGET)

@@ -73,7 +73,7 @@ func (c *config) stages() []*stage {
 		{name: "runner", about: "the runner of guests: exit status, output, nothing left behind", cores: 1, after: []string{"kernels"}, run: c.runner},
 		{name: "fuzz", about: "each fuzz target for FUZZTIME (10s)", cores: 2, run: command("e2e/fuzz.sh")},
 		{name: "micro", about: "benchmarks that need no kernel, against the last run here", cores: 2, run: command("e2e/benchstat.sh")},
-		{name: "mutants", about: "one condition flipped in each of 93 places: which tests notice; RUN= some", cores: 2, run: command("go", "run", "./e2e/mutants")},
+		{name: "mutants", about: "one condition flipped in each of 93 places: which tests notice; RUN= some", cores: 2, run: command("go", "run", "./e2e/mutants", "-run", cmp.Or(c.pattern, "."))},
 		{name: "model", about: "random walks on fakes: OPS=100000 operations, SEED= of the first walk", cores: 2, run: c.model},
 		{name: "storm", about: "an API server with 10,000 changes a second for FOR=1m, and a list of 50 MB", cores: 2, run: c.storm},
 		{name: "every-fault", about: "N=100 faults a scenario, RUN= one scenario; the table is in bin/faults.txt", cores: 2, run: c.everyFault},
