@@ -119,7 +119,7 @@ func (c *config) runStages(ctx context.Context, stages []*stage, out, errOut io.
 	_ = os.Setenv("GOFLAGS", strings.TrimSpace(os.Getenv("GOFLAGS")+" -trimpath"))
 	_ = os.Setenv("CGO_ENABLED", "0") // all but the race detector builds the same packages, once
 	report := &reporter{out: out, begun: time.Now()}
-	s := newSchedule(stages, float64(runtime.NumCPU())+1) // guests wait most of the time
+	s := newSchedule(stages, float64(runtime.NumCPU()))
 	s.recorder = func(st *stage) *recorder {
 		r, err := newRecorder(filepath.Join(root, "bin/logs"), st.name)
 		if err != nil {

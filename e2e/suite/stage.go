@@ -15,7 +15,7 @@ type stage struct {
 	name  string
 	about string
 	after []string // names of the stages that have to pass first; those that are not part of the run are ignored
-	cores float64  // processors that the stage keeps busy; it starts while that many are free. Zero: it takes what the others leave
+	cores float64  // processors that the stage keeps busy; it starts while that many are free; with 0 it never waits for others
 	nice  int      // niceness of its processes (nice(1)): what computes gives way to guests, whose clients wait for answers
 	run   func(ctx context.Context, r *recorder) error
 }

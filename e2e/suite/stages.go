@@ -56,7 +56,7 @@ func (c *config) stages() []*stage {
 		{name: "tools", about: "install what the tests need and this machine lacks", cores: 0.5, run: command("e2e/install.sh", "tools", "vm", "uml")},
 		{name: "build", about: "the program and the test binaries for guests, compiled once", cores: 1, run: c.build},
 		{name: "kernels", about: "guest kernels and root file systems, built once into the cache", cores: 0.5, after: []string{"tools", "build"}, run: c.kernels},
-		{name: "packets", about: "packets and scenario files through the program, in guests side by side", cores: 1, after: []string{"kernels"}, run: c.packets},
+		{name: "packets", about: "packets and scenario files through the program, in guests side by side", after: []string{"kernels"}, run: c.packets},
 		{name: "iptables", about: "iptables mode with packets, by both kinds of iptables", cores: 0.5, nice: 2, after: []string{"tools", "build"}, run: c.iptables},
 		{name: "race", about: "all packages on fakes and on this kernel, race detector on", cores: 1, nice: 10, after: []string{"tools"}, run: c.raced},
 		{name: "contracts", about: "kernel contracts and a smoke of packets on the distribution's kernel", cores: 0.5, nice: 5, after: []string{"kernels"}, run: c.contracts},
