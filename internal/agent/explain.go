@@ -106,6 +106,8 @@ type FrontendStory struct {
 	Taking   int `json:"taking"`
 	// HeldBy is the Service that has the key instead, and ranks before this one.
 	HeldBy string `json:"heldBy,omitempty"`
+	// HeldAs is what that Service has the key as ("cluster IP"), where that decided; empty where age or name did.
+	HeldAs string `json:"heldAs,omitempty"`
 	// Ways are those of packets to it, if it is in force and was asked for.
 	Ways []Way `json:"ways"`
 }
@@ -282,6 +284,9 @@ func (a *Agent) tellFrontend(q Question, f *model.Frontend) FrontendStory {
 	}
 	if holder, _ := a.opts.Mode.Frontends().Get(f.Key); holder.Service != f.Service {
 		out.HeldBy = holder.Service.String()
+		if holder.Kind.Rank() != f.Kind.Rank() {
+			out.HeldAs = holder.Kind.Noun()
+		}
 	} else if out.Asked && f.Kind != model.KindDetour {
 		out.Ways = a.ways(q, f)
 	}

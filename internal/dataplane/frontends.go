@@ -9,10 +9,11 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Frontends settles which Service keeps each frontend: the older one (a Service
-// without a date is the youngest), then the one from Kubernetes, then the first
-// by namespace and name. It is the same for every mode, for two Services on one
-// address and port must never mix their backends.
+// Frontends decides which Service keeps each frontend: the one with the strongest
+// kind of claim (model.Kind.Rank), then the older one (a Service without a date is
+// the youngest), then the one from Kubernetes, then the first by namespace and name.
+// It is the same for every mode, for two Services on one address and port must never
+// mix their backends. An external IP never takes what was allocated to another Service.
 type Frontends struct {
 	// services have what each Service wants, if it wants anything.
 	services map[model.ServiceID]wish
@@ -40,11 +41,13 @@ func (w wish) get(k model.FrontendKey) *model.Frontend {
 // claimant is a Service with what decides its rank.
 type claimant struct {
 	id   model.ServiceID
-	born int64 // Unix nanoseconds
+	born int64      // Unix nanoseconds
+	kind model.Kind // of what it wants under the key
 }
 
 func (c claimant) compare(o claimant) int {
 	return cmp.Or(
+		cmp.Compare(c.kind.Rank(), o.kind.Rank()),
 		cmp.Compare(c.born, o.born),
 		cmp.Compare(c.id.Origin.Rank(), o.id.Origin.Rank()),
 		c.id.Compare(o.id),
@@ -70,7 +73,9 @@ type Change struct {
 type Conflict struct {
 	Key           model.FrontendKey
 	Winner, Loser model.ServiceID
-	Over          bool
+	// Kind is what Winner has the key as, where that decided; zero where age or name did.
+	Kind model.Kind
+	Over bool
 }
 
 // String says it in a sentence for people.
@@ -78,7 +83,18 @@ func (c Conflict) String() string {
 	if c.Over {
 		return fmt.Sprintf("%s: %s is in no conflict any more", c.Key, c.Loser)
 	}
+	if c.Kind != 0 {
+		return fmt.Sprintf("%s belongs to %s, whose %s it is; %s does not get it", c.Key, c.Winner, c.Kind.Noun(), c.Loser)
+	}
 	return fmt.Sprintf("%s belongs to %s, which comes first by age, then by name; %s does not get it", c.Key, c.Winner, c.Loser)
+}
+
+// decisive returns the winner's kind if it is what decides against the loser's.
+func decisive(winner, loser model.Kind) model.Kind {
+	if winner.Rank() == loser.Rank() {
+		return 0
+	}
+	return winner
 }
 
 // NewFrontends returns Frontends without any Service.
@@ -138,6 +154,7 @@ func (f *Frontends) alone(id model.ServiceID, k model.FrontendKey) bool {
 func (f *Frontends) contest(c claimant, k model.FrontendKey, wanted *model.Frontend) (*model.Frontend, []Conflict) {
 	now := f.others(c.id, k)
 	if wanted != nil {
+		c.kind = wanted.Kind
 		i, _ := slices.BinarySearchFunc(now, c, claimant.compare)
 		now = slices.Insert(now, i, c)
 	}
@@ -156,8 +173,8 @@ func (f *Frontends) others(id model.ServiceID, k model.FrontendKey) []claimant {
 	if all := f.contested[k]; len(all) > 0 {
 		return slices.DeleteFunc(slices.Clone(all), func(c claimant) bool { return c.id == id })
 	}
-	holder := f.inForce[k].Service
-	return []claimant{{id: holder, born: f.services[holder].born}}
+	holder := f.inForce[k]
+	return []claimant{{id: holder.Service, born: f.services[holder.Service].born, kind: holder.Kind}}
 }
 
 // enforce compares the frontend that a key has by now with the one in force.
@@ -188,7 +205,7 @@ func (f *Frontends) judge(k model.FrontendKey, now []claimant) []Conflict {
 	var out []Conflict
 	for _, c := range lostNow {
 		if len(before) == 0 || before[0].id != now[0].id || !has(lostBefore, c.id) {
-			out = append(out, Conflict{Key: k, Winner: now[0].id, Loser: c.id})
+			out = append(out, Conflict{Key: k, Winner: now[0].id, Loser: c.id, Kind: decisive(now[0].kind, c.kind)})
 		}
 	}
 	for _, c := range lostBefore {
@@ -209,7 +226,7 @@ func (f *Frontends) Conflicts() []Conflict {
 	var out []Conflict
 	for k, list := range f.contested {
 		for _, c := range list[1:] {
-			out = append(out, Conflict{Key: k, Winner: list[0].id, Loser: c.id})
+			out = append(out, Conflict{Key: k, Winner: list[0].id, Loser: c.id, Kind: decisive(list[0].kind, c.kind)})
 		}
 	}
 	return out
@@ -223,8 +240,8 @@ func (f *Frontends) Wanted(id model.ServiceID) []model.Frontend { return f.servi
 func (f *Frontends) Lost(id model.ServiceID) []Conflict {
 	var out []Conflict
 	for _, fe := range f.services[id].frontends {
-		if holder := f.inForce[fe.Key].Service; holder != id {
-			out = append(out, Conflict{Key: fe.Key, Winner: holder, Loser: id})
+		if holder := f.inForce[fe.Key]; holder.Service != id {
+			out = append(out, Conflict{Key: fe.Key, Winner: holder.Service, Loser: id, Kind: decisive(holder.Kind, fe.Kind)})
 		}
 	}
 	return out

@@ -1,6 +1,7 @@
 package dataplane_test
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -10,7 +11,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// FuzzFrontends has four Services take and leave four keys and grow younger, and compares who holds each with the eldest that wants it.
+// FuzzFrontends has four Services take and leave four keys by every kind of claim and grow younger, and compares who holds each key with
+// the Service whose claim is the strongest, and of those the eldest.
 // What is told of changes and conflicts, applied to what was told before, has to come to the same.
 func FuzzFrontends(f *testing.F) {
 	f.Add([]byte{0x1f, 0x0f, 0x10, 0x31, 0x8f})
@@ -48,13 +50,16 @@ func wanting(op byte, step int) model.ServicePlan {
 	for bit := range 4 {
 		if op&(1<<bit) != 0 {
 			p.Frontends = append(p.Frontends, model.Frontend{
-				Key:     model.FrontendKey{Addr: netip.AddrFrom4([4]byte{10, 96, 0, byte(bit)}), Port: 80, Protocol: model.TCP},
-				Service: p.ID, Affinity: time.Duration(step % 3),
+				Key:  model.FrontendKey{Addr: netip.AddrFrom4([4]byte{10, 96, 0, byte(bit)}), Port: 80, Protocol: model.TCP},
+				Kind: model.Kind(1 + (int(op>>4)+bit+step%2)%4), Service: p.ID, Affinity: time.Duration(step % 3),
 			})
 		}
 	}
 	return p
 }
+
+// strength says in words of this test which kind of claim comes first.
+var strength = map[model.Kind]int{model.KindClusterIP: 1, model.KindLoadBalancer: 2, model.KindNodePort: 3, model.KindExternalIP: 4}
 
 func compareFrontends(t *testing.T, f *dataplane.Frontends, plans map[model.ServiceID]model.ServicePlan, told map[model.FrontendKey]model.Frontend) {
 	t.Helper()
@@ -67,7 +72,8 @@ func compareFrontends(t *testing.T, f *dataplane.Frontends, plans map[model.Serv
 				if fe.Key != k {
 					continue
 				}
-				if want.Service == (model.ServiceID{}) || p.Created.Before(best.Created) || p.Created.Equal(best.Created) && p.ID.Compare(best.ID) < 0 {
+				order := cmp.Or(cmp.Compare(strength[fe.Kind], strength[want.Kind]), p.Created.Compare(best.Created), p.ID.Compare(best.ID))
+				if want.Service == (model.ServiceID{}) || order < 0 {
 					best, want = p, fe
 				}
 			}

@@ -60,6 +60,34 @@ func TestOlderServiceKeepsTheAddress(t *testing.T) {
 	}
 }
 
+// as has a Service want vip by a field of another kind.
+func as(kind model.Kind, p model.ServicePlan) model.ServicePlan {
+	p.Frontends[0].Kind = kind
+	return p
+}
+
+// TestAllocatedAddressIsNotTakenByAnOlderClaim has an older Service name in its spec what belongs to a younger one.
+func TestAllocatedAddressIsNotTakenByAnOlderClaim(t *testing.T) {
+	kinds := []model.Kind{model.KindClusterIP, model.KindLoadBalancer, model.KindNodePort, model.KindExternalIP}
+	for i, strong := range kinds {
+		for _, weak := range kinds[i+1:] {
+			f := dataplane.NewFrontends()
+			f.Set(as(strong, plan("owner", 2, 2)))
+			_, conflicts := f.Set(as(weak, plan("claimant", 1, 1)))
+			if got := heldBy(f); got != "owner" {
+				t.Errorf("%s against an older %s: held by %s", strong, weak, got)
+			}
+			want := "10.96.0.1:80/tcp belongs to ns/owner, whose " + strong.Noun() + " it is; ns/claimant does not get it"
+			if len(conflicts) != 1 || conflicts[0].String() != want || f.Conflicts()[0] != conflicts[0] || f.Lost(conflicts[0].Loser)[0] != conflicts[0] {
+				t.Errorf("conflicts %v and %v, want %q", conflicts, f.Conflicts(), want)
+			}
+			if f.Set(gone("owner")); heldBy(f) != "claimant" {
+				t.Errorf("%s went, and an %s did not get its place", strong, weak)
+			}
+		}
+	}
+}
+
 func TestConflictIsReportedOnceAndEnds(t *testing.T) {
 	f := dataplane.NewFrontends()
 	var said []string

@@ -144,6 +144,8 @@ func (v *verdict) lost() {
 	v.eachAsked(func(s *agent.ServiceStory, f *agent.FrontendStory) {
 		switch {
 		case f.HeldBy == "":
+		case f.HeldAs != "":
+			v.wrongf("%s belongs to %s, whose %s it is; %s does not get it", f.Key, f.HeldBy, f.HeldAs, s.Name)
 		case f.Kind == model.KindNodePort.String():
 			v.wrongf("node port %s collides: %s has it, which comes first by age, then by name; %s does not get it", f.Key, f.HeldBy, s.Name)
 		default:

@@ -256,6 +256,9 @@ func conflictRows(k agent.Known, f Filter) []ConflictRow {
 
 // why says by which rule the holder has it (dataplane.Frontends).
 func why(c dataplane.Conflict) string {
+	if c.Kind != 0 {
+		return "it is the holder's " + c.Kind.Noun()
+	}
 	if c.Winner.Origin != c.Loser.Origin {
 		return "the holder is older, or as old and comes from " + string(c.Winner.Origin)
 	}

@@ -61,6 +61,35 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
+// Rank orders the claims of several Services on one address and port, the first being the strongest: what the API server allocated to one
+// Service (a cluster IP, spec.clusterIPs), what a load balancer's controller did (status.loadBalancer), a node port of this node, and
+// what anybody may write who may write a Service (spec.externalIPs, CVE-2020-8554).
+func (k Kind) Rank() int {
+	switch k {
+	case KindLoadBalancer:
+		return 1
+	case KindNodePort:
+		return 2
+	case KindExternalIP:
+		return 3
+	default:
+		return 0
+	}
+}
+
+// Noun prints the kind as part of a sentence: "cluster IP".
+func (k Kind) Noun() string {
+	if k >= KindClusterIP && int(k) < len(kindNouns) {
+		return kindNouns[k]
+	}
+	return "address"
+}
+
+var kindNouns = [...]string{
+	KindClusterIP: "cluster IP", KindExternalIP: "external IP", KindLoadBalancer: "load-balancer address",
+	KindNodePort: "node port", KindDetour: "cluster IP",
+}
+
 // External tells whether externalTrafficPolicy governs a frontend of the kind.
 func (k Kind) External() bool {
 	return k == KindExternalIP || k == KindLoadBalancer || k == KindNodePort

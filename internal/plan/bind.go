@@ -19,12 +19,6 @@ type binding struct {
 	bind bool
 }
 
-// nouns are the kinds of addresses in the words of a note.
-var nouns = [...]string{
-	model.KindClusterIP: "cluster IP", model.KindExternalIP: "external IP",
-	model.KindLoadBalancer: "load-balancer address", model.KindNodePort: "node port",
-}
-
 // bind lists every address and port on which the Service answers, sorted by key
 // and unique, and notes which of them cannot be served. Without a cluster IP
 // there is nothing to serve.
@@ -60,7 +54,7 @@ func (j *job) addresses() int {
 // bindAddr appends one binding for each port of the Service, or a note.
 func (j *job) bindAddr(out []binding, kind model.Kind, addr netip.Addr) []binding {
 	if why := j.refuse(kind, addr); why != "" {
-		j.notes.addf("%s %s is not served: %s", nouns[kind], addr, why)
+		j.notes.addf("%s %s is not served: %s", kind.Noun(), addr, why)
 		if why == notAllowed {
 			j.refused = append(j.refused, addr)
 		}
@@ -184,10 +178,10 @@ func (j *job) noteLoser(winner, loser binding) {
 	case winner.kind == loser.kind && winner.port == loser.port:
 	case loser.kind != model.KindNodePort:
 		j.notes.addf("%s %s is its %s already: it answers there once, as that%s",
-			nouns[loser.kind], addr, nouns[winner.kind], j.unlimited(loser))
+			loser.kind.Noun(), addr, winner.kind.Noun(), j.unlimited(loser))
 	case winner.kind != model.KindNodePort:
 		j.notes.addf("node port %d/%s of port %q does not answer on %s: port %q of its %s does",
-			number, loser.key.Protocol, name, addr, other, nouns[winner.kind])
+			number, loser.key.Protocol, name, addr, other, winner.kind.Noun())
 	default:
 		j.notes.addf("node port %d/%s is listed twice: port %q does not answer there", number, loser.key.Protocol, name)
 	}
