@@ -42,15 +42,25 @@ type NodeWeight struct {
 	Bad string
 }
 
-// Holder says whose an address is already, empty if it is free. An address that
-// has a holder is never bound (decisions 10): the node would answer for another
-// machine, or lose a way it needs.
+// Holder names the owner of an address, empty if it is free. An address that has an
+// owner is not bound: the node would answer for another machine, or lose a way it
+// needs. Cluster IPs ask Uses instead.
 func (h Host) Holder(a netip.Addr) string {
-	if name, ok := h.Links[a]; ok {
-		return "an address of this node, on link " + name
+	if why := h.Uses(a); why != "" {
+		return why
 	}
 	if name, ok := h.Nodes[a]; ok {
 		return fmt.Sprintf("an address of node %q", name)
+	}
+	return ""
+}
+
+// Uses names what this machine itself uses an address for, empty if nothing. It goes by
+// the kernel alone: what a Node says of its addresses (status.addresses, which its
+// kubelet may write) never takes a cluster IP from a Service.
+func (h Host) Uses(a netip.Addr) string {
+	if name, ok := h.Links[a]; ok {
+		return "an address of this node, on link " + name
 	}
 	if slices.Contains(h.Gateways, a) {
 		return "the default gateway of this node"

@@ -60,7 +60,7 @@ func (j *job) bindAddr(out []binding, kind model.Kind, addr netip.Addr) []bindin
 		}
 		return out
 	}
-	family, bind := model.FamilyOf(addr), j.mayBind(addr)
+	family, bind := model.FamilyOf(addr), j.mayBind(kind, addr)
 	if s := j.side(family); kind == model.KindClusterIP && (!s.served() || addr.Less(s.clusterIP)) {
 		s.clusterIP, s.bind = addr, bind
 	}
@@ -72,13 +72,18 @@ func (j *job) bindAddr(out []binding, kind model.Kind, addr netip.Addr) []bindin
 	return out
 }
 
-// mayBind is the guard of decision 10: what belongs to a machine stays with it,
-// and only the Service's ports of it are served.
-func (j *job) mayBind(addr netip.Addr) bool {
+// mayBind reports whether an address may be put on our link. What belongs to a machine
+// stays with it, and only the Service's ports of it are served. A cluster IP was
+// allocated by the API server, so only this machine's own use of it counts.
+func (j *job) mayBind(kind model.Kind, addr netip.Addr) bool {
 	if j.opts.NoBinding {
 		return false
 	}
-	holder := j.opts.Host.Holder(addr)
+	owner := j.opts.Host.Holder
+	if kind == model.KindClusterIP {
+		owner = j.opts.Host.Uses
+	}
+	holder := owner(addr)
 	if holder == "" {
 		return true
 	}
