@@ -34,7 +34,7 @@ demo: ## agent, backends and curl, here or in a throw-away VM; MODE=iptables wit
 
 ##@ Test
 
-test: ## every level that can find a defect in a change: 12 minutes; installs what it needs
+test: ## every level that can find a defect in a change: 13 minutes; installs what it needs
 	@e2e/suite.sh test $(WITH)
 
 test-unit: ## packages on fakes: no root, no network, two minutes
@@ -42,6 +42,7 @@ test-unit: ## packages on fakes: no root, no network, two minutes
 
 test-all: ## every level in its full size, hours: before a release
 	@e2e/suite.sh all
+	@e2e/suite.sh -race packets iptables
 
 e2e: ## one level of make test: WHAT=packets|contracts|iptables|race|faults|kube, RUN=TestAffinity
 	@e2e/suite.sh $(or $(WHAT),-list)

@@ -37,10 +37,11 @@ func expand(names []string) (stages []string) {
 	return stages
 }
 
-// unitLimit bounds one unit of a queue, and guestLimit the life of a guest.
+// unitLimit bounds one unit of a queue, and guestLimit the life of a guest. The race detector makes programs slow.
 const (
-	unitLimit  = "15m"
-	guestLimit = "45m"
+	unitLimit      = "15m"
+	guestLimit     = "45m"
+	raceGuestLimit = "3h"
 )
 
 // guestPackages have test binaries that run in guests, or without the race detector on this machine.
@@ -207,6 +208,9 @@ func (c *config) pool(name string, units []unit) *pool {
 	}
 	for _, pkg := range guestPackages {
 		p.copies = append(p.copies, filepath.Base(pkg)+".test")
+	}
+	if c.race {
+		p.limit = raceGuestLimit
 	}
 	if p.guests == 0 {
 		p.guests = 5
