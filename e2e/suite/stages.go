@@ -64,7 +64,7 @@ func (c *config) stages() []*stage {
 		{name: "faults", about: "each scenario with failing kernel calls and crashes", cores: 1, nice: 10, after: []string{"build"}, run: c.faults},
 		{name: "kube", about: "the program with a real API server", cores: 0.5, after: []string{"kernels"}, run: c.kube},
 		{name: "verify", about: "format, vet on Linux and Darwin, tidy modules", nice: 15, after: []string{"tools"}, run: command("make", "verify")},
-		{name: "lint", about: "style and import rules", nice: 15, after: []string{"tools"}, run: command("make", "lint")},
+		{name: "lint", about: "style and import rules", nice: 10, after: []string{"tools"}, run: command("make", "lint")},
 		{name: "vuln", about: "known vulnerabilities", nice: 15, after: []string{"tools"}, run: command("make", "vuln")},
 		{name: "alerts", about: "dashboard and alert rules against Prometheus' own engine", nice: 15, after: []string{"tools"}, run: c.alerts},
 		{name: "demo-ipvs", about: "the demo in ipvs mode", cores: 0.5, after: []string{"kernels"}, run: command("make", "demo")},
