@@ -316,7 +316,7 @@ func (c *config) raced(ctx context.Context, r *recorder) error {
 		packages = append(packages, shortPackage(path))
 	}
 	r.plan(len(packages), "packages")
-	args := []string{"go", "test", "-race", "-short", "-v", "-vet=off", "-ldflags=-w", "-timeout=20m"}
+	args := []string{"go", "test", "-race", "-short", "-v", "-vet=off", "-ldflags=-w", "-timeout=40m"}
 	for _, pkg := range c.known.slowestFirst(r.stage, packages) {
 		args = append(args, "./"+strings.TrimPrefix(pkg, module))
 	}
@@ -330,7 +330,7 @@ func (c *config) faults(ctx context.Context, r *recorder) error {
 	if pattern == "" {
 		pattern = "."
 	}
-	script := fmt.Sprintf("cd e2e/scenarios && exec %s -test.v -test.timeout 20m -test.run '%s'", filepath.Join(root, "bin/guest/scenarios.test"), pattern)
+	script := fmt.Sprintf("cd e2e/scenarios && exec %s -test.v -test.timeout 40m -test.run '%s'", filepath.Join(root, "bin/guest/scenarios.test"), pattern)
 	return r.command(ctx, newParser(r, "faults", false), nil, "bash", "-c", script)
 }
 
