@@ -29,9 +29,9 @@ var looks = []struct {
 	{"diff", []string{"diff"}},
 }
 
-// TestLooksSlowNobody carries many Services and looks at them in every way there is, while a client asks the loop something small
+// TestQueriesLeaveTheLoopFree carries many Services and looks at them in every way there is, while a client asks the loop something small
 // all the time: how long that takes with nothing beside it and with each look is printed, with what the look costs.
-func TestLooksSlowNobody(t *testing.T) {
+func TestQueriesLeaveTheLoopFree(t *testing.T) {
 	services := 500
 	if text := os.Getenv("KUBE_IPVS_E2E_SERVICES"); text != "" {
 		var err error

@@ -69,7 +69,7 @@ func (c *config) everyFault(ctx context.Context, r *recorder) error {
 		pattern += "/" + c.pattern
 	}
 	table := filepath.Join(root, "bin/faults.txt")
-	if err := goTest(ctx, r, nil, "-timeout", "12h", "-run", pattern, "./e2e/scenarios", "-faults", or("N", "100"), "-table", table); err != nil {
+	if err := goTest(ctx, r, nil, "-timeout", "12h", "-run", pattern, "./e2e/scenarios", "-faults", or("N", "18"), "-table", table); err != nil {
 		return err
 	}
 	text, err := os.ReadFile(table)

@@ -111,8 +111,8 @@ func TestConflictIsReportedOnceAndEnds(t *testing.T) {
 	}
 }
 
-// TestLoserIsToldOfANewWinner checks that a Service that does not get its address is told when a third one takes it over.
-func TestLoserIsToldOfANewWinner(t *testing.T) {
+// TestLoserIsToldWhenTheWinnerChanges checks that a Service that does not get its address is told when a third one takes it over.
+func TestLoserIsToldWhenTheWinnerChanges(t *testing.T) {
 	f := dataplane.NewFrontends()
 	for i, name := range []string{"old", "middle", "young"} {
 		f.Set(plan(name, int64(i+1), byte(i+1)))

@@ -54,7 +54,7 @@ func TestEndpointsAnswerByTheirAddress(t *testing.T) {
 			t.Errorf("the port that was asked for: %v", err)
 		}
 		if _, err := w.Ask(t.Context(), vip); backend.FailureOf(err) != backend.Refused {
-			t.Errorf("a Service that nobody carries: %v, want it refused at once", err)
+			t.Errorf("a Service that no proxy serves: %v, want it refused at once", err)
 		}
 		return nil
 	})
@@ -67,7 +67,7 @@ func TestUntil(t *testing.T) {
 	w := newWorld(t)
 	old, added := world.Endpoint(1), world.Endpoint(2)
 	if _, err := w.Until(t.Context(), vip, netip.Addr{}, 20*time.Millisecond); !errors.Is(err, world.ErrNotInTime) {
-		t.Errorf("a Service that nobody carries: %v, want ErrNotInTime", err)
+		t.Errorf("a Service that no proxy serves: %v, want ErrNotInTime", err)
 	}
 	carry(t, w, old)
 	if _, err := w.Until(t.Context(), vip, netip.Addr{}, time.Minute); err != nil {
@@ -121,12 +121,12 @@ func TestUntilOutlivesALostPacket(t *testing.T) {
 
 func TestAll(t *testing.T) {
 	w := newWorld(t)
-	nobody := netip.MustParseAddrPort("10.96.0.11:80")
+	unserved := netip.MustParseAddrPort("10.96.0.11:80")
 	carry(t, w, world.Endpoint(1))
 	never := func() error { return nil }
 	answered := false
 	for limit := 50 * time.Millisecond; !answered && limit < poll.Patience; limit *= 3 { // a busy machine needs longer
-		at, err := w.All(t.Context(), []netip.AddrPort{nobody, vip}, limit, never)
+		at, err := w.All(t.Context(), []netip.AddrPort{unserved, vip}, limit, never)
 		if err != nil || !at[0].IsZero() {
 			t.Fatalf("answers at %v, %v, want one of the second only", at, err)
 		}
@@ -136,7 +136,7 @@ func TestAll(t *testing.T) {
 		t.Error("the second address has not answered")
 	}
 	ended := errors.New("the candidate ended")
-	if _, err := w.All(t.Context(), []netip.AddrPort{nobody}, time.Minute, func() error { return ended }); !errors.Is(err, ended) {
+	if _, err := w.All(t.Context(), []netip.AddrPort{unserved}, time.Minute, func() error { return ended }); !errors.Is(err, ended) {
 		t.Errorf("error is %v, want that of done", err)
 	}
 }
@@ -154,7 +154,7 @@ func TestSpeed(t *testing.T) {
 			t.Errorf("%g requests a second over one connection, %v", requests, err)
 		}
 		if _, err := w.Connect(t.Context(), []netip.AddrPort{vip}, 100*time.Millisecond); err == nil {
-			t.Error("connections to nobody were counted")
+			t.Error("connections to an unserved address were counted")
 		}
 		return nil
 	})
@@ -180,7 +180,7 @@ func TestReached(t *testing.T) {
 	w := newWorld(t)
 	old, added := world.Endpoint(1), world.Endpoint(2)
 	if _, err := w.Reached(t.Context(), vip, old, 20*time.Millisecond); !errors.Is(err, world.ErrNotInTime) {
-		t.Errorf("a Service that nobody carries: %v, want ErrNotInTime", err)
+		t.Errorf("a Service that no proxy serves: %v, want ErrNotInTime", err)
 	}
 	carry(t, w, old)
 	for range 3 {
