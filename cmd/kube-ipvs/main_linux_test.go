@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
 // stuckProcess makes this test binary a process that never comes to an end by
@@ -50,7 +52,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	go func() { defer close(ended); _ = cmd.Wait() }()
 	again := time.NewTicker(10 * time.Millisecond) // one may come before the first is dealt with
 	defer again.Stop()
-	for deadline := time.After(20 * time.Second); ; {
+	for deadline := time.After(poll.Patience); ; {
 		select {
 		case <-again.C:
 			_ = cmd.Process.Signal(os.Interrupt)

@@ -11,16 +11,11 @@ import (
 	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
-const (
-	// answerWithin is how long an agent in trouble may take to answer.
-	answerWithin = 5 * time.Second
-	// tellWithin is how long it may take to tell of trouble that lasts.
-	tellWithin = 10 * time.Second
-	// overAfter is how long nothing may ask for the row in trouble until it is over.
-	overAfter = 200 * time.Millisecond
-)
+// overAfter is how long nothing may ask for the row in trouble until it is over.
+const overAfter = 200 * time.Millisecond
 
 // witness watches an agent from the first hit of its trouble on: it has to answer, and its
 // status and its metrics have to tell of what lasts. Then the trouble ends.
@@ -85,7 +80,7 @@ func (w *witness) watch(f *Fakes) error {
 			return nil
 		case time.Since(asked) > overAfter:
 			return nil
-		case time.Since(begun) > tellWithin:
+		case time.Since(begun) > poll.Patience:
 			return fmt.Errorf("the agent does not tell of its trouble: last error %q, of audits %q, of the sweep %q", status.LastError, status.AuditError, status.SweepError)
 		}
 		select {
@@ -98,11 +93,11 @@ func (w *witness) watch(f *Fakes) error {
 
 // ask is Status of an agent that has to answer, if one runs.
 func (w *witness) ask(f *Fakes) (agent.Status, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), poll.Patience)
 	defer cancel()
 	status, err := f.Status(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return status, fmt.Errorf("the agent did not answer for %s: %w", answerWithin, err)
+		return status, fmt.Errorf("the agent did not answer for %s: %w", poll.Patience, err)
 	}
 	return status, nil // or none runs
 }
