@@ -13,13 +13,14 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver/vservertest"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
 func TestHandleContract(t *testing.T) {
 	vservertest.Contract(t, func(t *testing.T) vservertest.Subject {
 		p := newPeer()
 		return vservertest.Subject{
-			Client:     open(t, p, vserver.Options{}),
+			Client:     open(t, p, vserver.Options{CallTimeout: poll.Patience}),
 			Schedulers: vservertest.Schedulers(),
 			AddMark:    func(_ *testing.T, mark uint32) { p.marks = append(p.marks, mark) },
 			Connect:    p.connect,
