@@ -60,7 +60,7 @@ func (c *config) stages() []*stage {
 		{name: "packets", about: "packets and scenario files through the program, in guests side by side", after: []string{"kernels"}, run: c.packets},
 		{name: "iptables", about: "iptables mode with packets, by both kinds of iptables", cores: 0.5, nice: 2, after: []string{"tools", "build"}, run: c.iptables},
 		{name: "race", about: "all packages on fakes and on this kernel, race detector on", cores: 1, nice: 5, after: []string{"tools"}, run: c.raced},
-		{name: "contracts", about: "kernel contracts and a smoke of packets on the distribution's kernel", cores: 0.5, nice: 5, after: []string{"kernels"}, run: c.contracts},
+		{name: "contracts", about: "kernel contracts and a smoke of packets on the distribution's kernel", cores: 0.5, after: []string{"kernels"}, run: c.contracts},
 		{name: "faults", about: "each scenario with failing kernel calls and crashes", cores: 1, nice: 5, after: []string{"build"}, run: c.faults},
 		{name: "kube", about: "the program with a real API server", cores: 0.5, after: []string{"kernels"}, run: c.kube},
 		{name: "verify", about: "format, vet on Linux and Darwin, tidy modules", nice: 15, after: []string{"tools"}, run: command("make", "verify")},
