@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -105,11 +106,12 @@ func (s sourcesWant) wanted(ctx context.Context) (config.Mode, func(context.Cont
 	if c.Mode != config.ModeIPTables {
 		c.Mode = config.ModeIPVS
 	}
-	batch, err := s.batch(ctx)
+	batch, servers, err := s.batch(ctx)
 	if err != nil {
 		return c.Mode, nil, err
 	}
-	host := model.Host{Node: batch.Node, Nodes: batch.Nodes, Weights: batch.Weights}
+	host := batch.Host()
+	host.PodRanges, host.APIServers = c.DetectLocal.ClusterCIDRs, servers
 	if host.Links, err = s.k.host.Local(ctx); err != nil {
 		return c.Mode, nil, fmt.Errorf("read the addresses of this machine: %w", err)
 	}
@@ -137,21 +139,21 @@ func (s sourcesWant) mode(ctx context.Context, c config.Config, batch catalog.Ba
 	return iptables.New(zap.NewNop(), rc, iptables.Deps{})
 }
 
-// batch is all that the sources say.
-func (s sourcesWant) batch(ctx context.Context) (catalog.Batch, error) {
+// batch is all that the sources say, and at which addresses the API server is reached.
+func (s sourcesWant) batch(ctx context.Context) (catalog.Batch, []netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, syncWithin)
 	defer cancel()
 	follow, err := openSources(zap.NewNop(), s.c)
 	if err != nil {
-		return catalog.Batch{}, err
+		return catalog.Batch{}, nil, err
 	}
-	follow.start(ctx, zap.NewNop(), s.c.NodeName)
+	follow.start(ctx, zap.NewNop(), s.c)
 	defer follow.end()
 	for !follow.known.Synced() {
 		select {
 		case <-ctx.Done():
 			reason := observed{known: follow.known, progress: follow.progress()}.inSync().Reason
-			return catalog.Batch{}, fmt.Errorf("what is wanted is not known: %s: %w", reason, context.Cause(ctx))
+			return catalog.Batch{}, nil, fmt.Errorf("what is wanted is not known: %s: %w", reason, context.Cause(ctx))
 		case <-follow.known.Wake():
 		}
 	}
@@ -160,12 +162,12 @@ func (s sourcesWant) batch(ctx context.Context) (catalog.Batch, error) {
 		time.Sleep(time.Until(batch.Held))
 		more := follow.known.Take()
 		more.Services = append(batch.Services, more.Services...)
-		batch.Services, batch.Held = more.Services, more.Held
+		batch = more
 	}
 	if !batch.Complete {
-		return batch, errors.New("some of the sources cannot be read whole: what they say is not known")
+		return batch, nil, errors.New("some of the sources cannot be read whole: what they say is not known")
 	}
-	return batch, nil
+	return batch, follow.reached.Addrs(), nil
 }
 
 // diff prints what is different. Whatever cannot be read makes the answer unknown.

@@ -151,7 +151,8 @@ func modeWithoutKernel(c config.Config, families []model.Family) dataplane.Datap
 // supposedHost is the machine as far as the manifests tell: its addresses are
 // those of its Node, or those that are given instead.
 func supposedHost(c config.Config, batch catalog.Batch) model.Host {
-	h := model.Host{Node: batch.Node, Nodes: batch.Nodes, Weights: batch.Weights, Links: map[netip.Addr]string{}}
+	h := batch.Host()
+	h.Links, h.PodRanges = map[netip.Addr]string{}, c.DetectLocal.ClusterCIDRs
 	addrs := c.NodeAddresses
 	if len(addrs) == 0 {
 		addrs = batch.Node.Addresses
@@ -166,6 +167,7 @@ func supposedHost(c config.Config, batch catalog.Batch) model.Host {
 // delivered is everything that the objects say, in one batch.
 func delivered(c config.Config, objects file.Objects) catalog.Batch {
 	known := catalog.New(zap.NewNop(), c.NodeName, model.FromFile)
+	known.Remember(newNodeClaims(zap.NewNop(), c.RunDir).load())
 	objects.Deliver(known)
 	return known.Take()
 }

@@ -48,7 +48,7 @@ func run(ctx context.Context, flags *pflag.FlagSet, loader *config.Loader, loade
 	}
 	defer socket.Close()
 	asked := c
-	follow.start(ctx, log, c.NodeName) // lists come while the kernel is opened
+	follow.start(ctx, log, c) // lists come while the kernel is opened
 	defer follow.end()
 	k, c, chosen, err := openKernel(ctx, log, c)
 	if err != nil {

@@ -147,8 +147,8 @@ shop  copy   ClusterIP,ExternalIP  10.96.0.12,203.0.113.5  80/tcp  0  rr  confli
 `,
 		"services cart --no-headers -n shop": "shop  cart  ClusterIP,ExternalIP,NodePort  10.96.0.10,203.0.113.5  80/tcp,30080/tcp  1  rr  serving\n",
 		"frontends --vip 203.0.113.5": `FRONTEND            KIND        SERVICE         SCHEDULER  BACKENDS  FLAGS  WINNER
-203.0.113.5:80/tcp  ExternalIP  shop/cart:http  rr         1         -      -
-203.0.113.5:80/tcp  ExternalIP  shop/copy       rr         0         -      shop/cart
+203.0.113.5:80/tcp  ExternalIP  shop/cart:http  rr         1         bound  -
+203.0.113.5:80/tcp  ExternalIP  shop/copy       rr         0         bound  shop/cart
 `,
 		"backends shop/cart": `BACKEND              SERVICE         FRONTENDS  WEIGHT  STATE
 10.244.0.5:8080/tcp  shop/cart:http  3          1       serving

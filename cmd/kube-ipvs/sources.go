@@ -31,6 +31,8 @@ type sources struct {
 	kube    *kube.Source // nil without an API server
 	client  *kube.Client // of it
 	turns   *source.Turns
+	// reached has the addresses at which the API server is reached.
+	reached *kube.Reached
 	// prepared is told when the loop is ready for what comes.
 	prepared func()
 	// Of sources that were started:
@@ -40,7 +42,7 @@ type sources struct {
 }
 
 func openSources(log *zap.Logger, c config.Config) (sources, error) {
-	s := sources{turns: &source.Turns{}}
+	s := sources{turns: &source.Turns{}, reached: &kube.Reached{}}
 	if c.SourceDir != "" {
 		s.add(model.FromFile, file.New(log, c.SourceDir, file.Options{}))
 	}
@@ -51,7 +53,7 @@ func openSources(log *zap.Logger, c config.Config) (sources, error) {
 		Kubeconfig: c.Client.Kubeconfig, Master: c.Client.Master,
 		ContentType: c.Client.ContentType, AcceptContentTypes: c.Client.AcceptContentTypes,
 		QPS: c.Client.QPS, Burst: c.Client.Burst, UserAgent: "kube-ipvs/" + buildVersion(),
-		Turns: s.turns,
+		Turns: s.turns, Reached: s.reached,
 	})
 	if errors.Is(err, kube.ErrNoCluster) {
 		return s, errNoSource
@@ -92,9 +94,10 @@ func (s *sources) add(o model.Origin, src source.Source) {
 }
 
 // start runs the sources into a catalog until ctx ends, or the first of them fails.
-func (s *sources) start(ctx context.Context, log *zap.Logger, node string) {
+func (s *sources) start(ctx context.Context, log *zap.Logger, c config.Config) {
 	ctx, s.cancel = context.WithCancel(ctx)
-	s.known = catalog.New(log, node, s.origins...)
+	s.known = catalog.New(log, c.NodeName, s.origins...)
+	s.known.Remember(newNodeClaims(log, c.RunDir).load())
 	s.known.Await(slicePatience)
 	s.known.Share(s.turns)
 	s.running, ctx = errgroup.WithContext(ctx)

@@ -145,6 +145,8 @@ func TestTruthUnderOtherSettings(t *testing.T) {
 		}},
 		{"masquerade all", masqueradeAllFile, []string{"--detect-local-mode", "NodeCIDR", "--masquerade-all"}},
 		{"no detector", noDetectorFile, nil},
+		{"external addresses are captured", truthFile, []string{"--detect-local-mode", "NodeCIDR", "--external-binding", "capture"}},
+		{"external addresses are bound", truthFile, []string{"--detect-local-mode", "NodeCIDR", "--external-binding", "bind"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			all := truth(t, tt.file)

@@ -272,25 +272,34 @@ func (n *node) addresses() (string, error) {
 	if err := n.routes(&b); err != nil {
 		return "", err
 	}
-	err = n.detached(&b)
+	err = n.detached(&b, found)
 	return b.String(), err
 }
 
 // detached prints which addresses are local to marked packets alone, in the same way.
-func (n *node) detached(to io.Writer) error {
-	rules, err := n.output("ip", "-4", "rule", "show")
-	if err != nil {
-		return err
-	}
-	routes, err := n.output("ip", "-4", "route", "show", "table", "all", "proto", fmt.Sprint(link.RouteProtocol))
-	if err != nil {
-		return err
-	}
-	local, err := n.output("ip", "-4", "route", "show", "table", "local")
-	if err != nil {
-		return err
-	}
+func (n *node) detached(to io.Writer, bound map[netip.Addr]struct{}) error {
 	found := map[netip.Addr]struct{}{}
+	for _, family := range []string{"-4", "-6"} {
+		if err := n.detachedOf(family, found); err != nil {
+			return err
+		}
+	}
+	return link.WriteDetached(to, link.DetachMark(14), maps.Keys(found), func(a netip.Addr) bool { _, is := bound[a]; return is })
+}
+
+func (n *node) detachedOf(family string, found map[netip.Addr]struct{}) error {
+	rules, err := n.output("ip", family, "rule", "show")
+	if err != nil {
+		return err
+	}
+	routes, err := n.output("ip", family, "route", "show", "table", "all", "proto", fmt.Sprint(link.RouteProtocol))
+	if err != nil {
+		return err
+	}
+	local, err := n.output("ip", family, "route", "show", "table", "local")
+	if err != nil {
+		return err
+	}
 	lookup := fmt.Sprintf(" lookup %d", link.DetachedTable)
 	for line := range strings.Lines(routes) {
 		words := strings.Fields(line) // local 203.0.113.1 dev lo table 7373 scope host
@@ -301,11 +310,11 @@ func (n *node) detached(to io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if strings.Contains(rules, lookup) && !strings.Contains(local, "local "+words[1]+" ") {
+		if strings.Contains(rules, lookup) && (a.Is6() || !strings.Contains(local, "local "+words[1]+" ")) {
 			found[a] = struct{}{}
 		}
 	}
-	return link.WriteDetached(to, link.DetachMark(14), maps.Keys(found))
+	return nil
 }
 
 // routes prints local routes of ours in the same way.

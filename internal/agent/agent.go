@@ -58,6 +58,13 @@ type Options struct {
 	// which of that NodePorts do; nil selects nothing.
 	Host      HostReader
 	NodePorts func(model.Host) []netip.Addr
+	// APIServers returns the addresses at which the API server is reached, sorted; nil is a node without one. Who knows of
+	// another calls HostChanged.
+	APIServers func() []netip.Addr
+	// PodRanges are the ranges of pods of the whole cluster, where they are known.
+	PodRanges []netip.Prefix
+	// Remember keeps for the next process which addresses that Services claim a Node has or had; nil does not.
+	Remember func(map[netip.Addr]string)
 	// LocalPod tells whether an address counts as one of a pod of this node, where addresses
 	// tell that; nil is never so.
 	LocalPod func(netip.Addr, model.Node) bool
@@ -135,37 +142,39 @@ type Agent struct {
 	posts chan func(context.Context)
 	moved chan struct{} // the host's addresses changed
 
-	compiler  Compiler
-	host      model.Host // what was compiled for
-	known     model.Host // what is known by now, but for NodePorts
-	hostRead  bool       // the machine was asked, and it answered
-	hostMoved bool       // known is not what is compiled for
-	asked     time.Time  // when it was asked last
-	synced    bool       // every source has delivered what it can
-	complete  bool       // and could read all of it
-	loaded    bool       // the kernel was read
-	adopted   bool       // and what it held was told
-	prepared  time.Time  // when it was read, or written, before the sources were in sync
-	founding  bool       // then it carried nothing, and has what no source decides
-	part      portion    // of what it is filled with
-	auditing  bool       // in the middle of a round
-	round     rounds
-	tried     map[scheduler.Spec]bool // schedulers that the kernel took
-	triedGUE  bool                    // and tunnels by GUE
-	stats     stats
-	services  map[model.ServiceID]*outcome
-	counts    Counts
-	contests  map[contest]struct{}
-	health    healthBook
-	triggers  []catalog.Trigger       // of changes that are not in the kernel yet
-	periods   atomic.Pointer[Periods] // of any goroutine
-	took      time.Time               // when the last batch was done
-	pressed   time.Duration           // how long it took, if there was hardly a pause before it
-	turn      time.Time               // when the loop began to do what it does now
-	began     time.Time               // when the changes were taken that are being applied
-	updates   updates                 // of the kernel, that the log was not told of yet
-	debt      debt                    // of any goroutine
-	pulse     pulse                   // of any goroutine
+	compiler Compiler
+	host     model.Host // what was compiled for
+	known    model.Host // what is known by now, but for NodePorts
+	// remembered is what Options.Remember was told last.
+	remembered map[netip.Addr]string
+	hostRead   bool      // the machine was asked, and it answered
+	hostMoved  bool      // known is not what is compiled for
+	asked      time.Time // when it was asked last
+	synced     bool      // every source has delivered what it can
+	complete   bool      // and could read all of it
+	loaded     bool      // the kernel was read
+	adopted    bool      // and what it held was told
+	prepared   time.Time // when it was read, or written, before the sources were in sync
+	founding   bool      // then it carried nothing, and has what no source decides
+	part       portion   // of what it is filled with
+	auditing   bool      // in the middle of a round
+	round      rounds
+	tried      map[scheduler.Spec]bool // schedulers that the kernel took
+	triedGUE   bool                    // and tunnels by GUE
+	stats      stats
+	services   map[model.ServiceID]*outcome
+	counts     Counts
+	contests   map[contest]struct{}
+	health     healthBook
+	triggers   []catalog.Trigger       // of changes that are not in the kernel yet
+	periods    atomic.Pointer[Periods] // of any goroutine
+	took       time.Time               // when the last batch was done
+	pressed    time.Duration           // how long it took, if there was hardly a pause before it
+	turn       time.Time               // when the loop began to do what it does now
+	began      time.Time               // when the changes were taken that are being applied
+	updates    updates                 // of the kernel, that the log was not told of yet
+	debt       debt                    // of any goroutine
+	pulse      pulse                   // of any goroutine
 
 	coalesce, retry, repair, audit, reread, due, held, again, saying timer
 	backoff                                                          time.Duration
@@ -182,6 +191,7 @@ func New(o Options) *Agent {
 		log:      o.Log.Named("agent"),
 		posts:    make(chan func(context.Context)),
 		moved:    make(chan struct{}, 1),
+		known:    model.Host{PodRanges: o.PodRanges},
 		compiler: o.Compiler(model.Host{}),
 		services: map[model.ServiceID]*outcome{},
 		contests: map[contest]struct{}{},

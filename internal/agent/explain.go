@@ -95,8 +95,9 @@ type FrontendStory struct {
 	PortName  string `json:"portName,omitempty"`
 	Scheduler string `json:"scheduler"`
 	Forward   string `json:"forward"`
-	// Bind, Local, NoLocal, SourceRanges and Detour: see model.Frontend.
+	// Bind, Capture, Local, NoLocal, SourceRanges and Detour: see model.Frontend.
 	Bind         bool     `json:"bind"`
+	Capture      bool     `json:"capture"`
 	Local        bool     `json:"local"`
 	NoLocal      bool     `json:"noLocal"`
 	SourceRanges []string `json:"sourceRanges"`
@@ -272,7 +273,7 @@ func (q Question) asks(f *model.Frontend) bool {
 func (a *Agent) tellFrontend(q Question, f *model.Frontend) FrontendStory {
 	out := FrontendStory{
 		Key: f.Key.String(), Kind: f.Kind.String(), Asked: q.asks(f), PortName: f.PortName, Scheduler: f.Scheduler.String(), Forward: f.Forward.String(),
-		Bind: f.Bind, Local: f.Local, NoLocal: f.NoLocal, SourceRanges: texts(f.SourceRanges), Backends: len(f.Backends), Ways: []Way{},
+		Bind: f.Bind, Capture: f.Capture, Local: f.Local, NoLocal: f.NoLocal, SourceRanges: texts(f.SourceRanges), Backends: len(f.Backends), Ways: []Way{},
 	}
 	for _, b := range f.Backends {
 		if b.Weight > 0 {

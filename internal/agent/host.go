@@ -57,8 +57,12 @@ func (a *Agent) readHost(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the gateways of this machine: %w", err)
 	}
-	if !a.hostRead || !maps.Equal(links, a.known.Links) || !slices.Equal(gateways, a.known.Gateways) {
-		a.known.Links, a.known.Gateways, a.hostMoved = links, gateways, true
+	var servers []netip.Addr
+	if a.opts.APIServers != nil {
+		servers = a.opts.APIServers()
+	}
+	if !a.hostRead || !maps.Equal(links, a.known.Links) || !slices.Equal(gateways, a.known.Gateways) || !slices.Equal(servers, a.known.APIServers) {
+		a.known.Links, a.known.Gateways, a.known.APIServers, a.hostMoved = links, gateways, servers, true
 	}
 	a.hostRead = true
 	return nil

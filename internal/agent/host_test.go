@@ -233,7 +233,8 @@ func TestHostThatCannotBeReadLaterStays(t *testing.T) {
 	})
 }
 
-// An address that turns out to be a node's is given up, and taken back after.
+// An address that turns out to be this node's is given up, and taken back after. One that was another node's is not taken
+// back while the Service has it: the machine may be alive.
 func TestGuardUnbindsAndBinds(t *testing.T) {
 	run(t, newMode(), func(w *world) {
 		s := service("a", "10.96.0.1")
@@ -250,12 +251,14 @@ func TestGuardUnbindsAndBinds(t *testing.T) {
 			compiled, unbound int
 			level             string
 		}{
+			{"a link has it", func() { w.host.set("192.0.2.7"); w.loop.HostChanged() }, 1, 1, "warn"},
+			{"the link loses it", func() { w.host.set(); w.loop.HostChanged() }, 1, 0, "info"},
 			{"another node has it", func() {
 				w.SetNode(model.FromFile, model.Node{Name: "node-b", Addresses: s.ExternalIPs})
 			}, 1, 1, "warn"},
 			{"a link has it too", func() { w.host.set("192.0.2.7"); w.loop.HostChanged() }, 1, 1, ""},
 			{"the node goes", func() { w.DeleteNode(model.FromFile, "node-b") }, 0, 1, ""},
-			{"the link loses it", func() { w.host.set(); w.loop.HostChanged() }, 1, 0, "info"},
+			{"the link loses it, too", func() { w.host.set(); w.loop.HostChanged() }, 1, 1, ""},
 		} {
 			w.logs.TakeAll()
 			step.do()

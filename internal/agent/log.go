@@ -87,13 +87,13 @@ const conflictWithNode = "VIPConflictsWithNode"
 func (a *Agent) logUnbound(id model.ServiceID, before, now []netip.Addr) {
 	for _, addr := range now {
 		if !slices.Contains(before, addr) {
-			a.log.Warn("address of a service is not bound, it belongs to a node", zap.Stringer("service", id), zap.Stringer("address", addr),
+			a.log.Warn("address of a service is not bound, only its ports are served", zap.Stringer("service", id), zap.Stringer("address", addr),
 				zap.String("reason", conflictWithNode), zap.String("holder", a.host.Holder(addr)))
 		}
 	}
 	for _, addr := range before {
 		if !slices.Contains(now, addr) {
-			a.log.Info("address of a service is in no conflict with a node any more", zap.Stringer("service", id), zap.Stringer("address", addr),
+			a.log.Info("address of a service is free, no other machine has it any more", zap.Stringer("service", id), zap.Stringer("address", addr),
 				zap.String("reason", conflictWithNode))
 		}
 	}

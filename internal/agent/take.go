@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -97,6 +98,11 @@ func (a *Agent) takeNodes(batch catalog.Batch) {
 	if batch.NodeChanged {
 		a.logNode(batch.Node)
 		a.known.Node, a.known.Nodes, a.known.Weights, a.hostMoved = batch.Node, batch.Nodes, batch.Weights, true
+		a.known.Endpoints, a.known.Guarded = batch.Endpoints, batch.Guarded
+	}
+	if a.opts.Remember != nil && !maps.Equal(a.remembered, batch.Kept) {
+		a.remembered = batch.Kept
+		a.opts.Remember(batch.Kept)
 	}
 }
 

@@ -22,7 +22,14 @@ type Batch struct {
 	// Weights has what Nodes say of the weight of their endpoints, by the name of the
 	// Node; those that say nothing are not in it. It is never changed after.
 	Weights map[string]model.NodeWeight
-	// NodeChanged tells that Node, Nodes or Weights is not what the batch before had.
+	// Endpoints are the addresses that a Service claims from outside the cluster and an
+	// endpoint has, Guarded those that a Node had, with its name. Neither is changed after.
+	Endpoints map[netip.Addr]struct{}
+	Guarded   map[netip.Addr]string
+	// Kept are the addresses that a Service claims from outside the cluster and a Node has or
+	// had, with its name: what the next process is to be told by Remember.
+	Kept map[netip.Addr]string
+	// NodeChanged tells that any of these but Kept is not what the batch before had.
 	NodeChanged bool
 	// Triggers are when the changes of endpoints among it began.
 	Triggers []Trigger
@@ -33,6 +40,11 @@ type Batch struct {
 	Synced bool
 	// Complete: every awaited origin is Complete; what nobody wants may go.
 	Complete bool
+}
+
+// Host is what the batch says of this machine and the others.
+func (b *Batch) Host() model.Host {
+	return model.Host{Node: b.Node, Nodes: b.Nodes, Weights: b.Weights, Endpoints: b.Endpoints, Guarded: b.Guarded}
 }
 
 // Input is one service as it stands now.
@@ -65,7 +77,11 @@ func (c *Catalog) takeNodes(b *Batch) {
 	var moved, reweighed bool
 	b.Nodes, moved = c.book.take()
 	b.Weights, reweighed = c.weights.take()
-	b.NodeChanged = moved || reweighed || c.nodeChanged
+	_, complete := c.synced()
+	var contested bool
+	b.Endpoints, b.Guarded, contested = c.claimed.take(b.Nodes, complete)
+	b.Kept = c.claimed.kept
+	b.NodeChanged = moved || reweighed || contested || c.nodeChanged
 	c.nodeChanged = false
 }
 

@@ -41,6 +41,8 @@ type Catalog struct {
 	nodeChanged bool
 	// book has the addresses of all Nodes.
 	book addressBook
+	// claimed has the addresses that Services claim, and who else has them.
+	claimed claimBook
 	// weights has what Nodes say of the weight of their endpoints.
 	weights weightBook
 	// begun is when the catalog was made; triggers are those of the changes since the
@@ -69,6 +71,7 @@ func New(log *zap.Logger, self string, origins ...model.Origin) *Catalog {
 		nodes:    map[model.Origin]model.Node{},
 		gone:     map[model.Origin]bool{},
 		book:     newAddressBook(),
+		claimed:  newClaimBook(),
 		weights:  newWeightBook(),
 		begun:    time.Now(),
 	}
@@ -115,6 +118,7 @@ func (c *Catalog) SetService(s model.Service) {
 		c.await(s.ID)
 	}
 	c.services[s.ID] = &s
+	c.claimed.service(old, &s)
 	c.changes.service(c.took)
 	c.touch(s.ID)
 }
@@ -124,9 +128,11 @@ func (c *Catalog) SetService(s model.Service) {
 func (c *Catalog) DeleteService(id model.ServiceID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.services[id]; !ok {
+	old, ok := c.services[id]
+	if !ok {
 		return
 	}
+	c.claimed.service(old, nil)
 	delete(c.services, id)
 	delete(c.since, id)
 	c.changes.service(c.took)
@@ -154,9 +160,11 @@ func (c *Catalog) SetSlice(s model.Slice) {
 		s.Service = svc.ID // one copy of its name
 	}
 	c.changes.slice(c.took)
+	c.claimed.slice(c.named[s.ID], &s)
 	c.keepSlice(&s)
 	c.trigger(s)
 	c.touch(s.Service)
+	c.pokeForNodes()
 }
 
 // keepSlice puts a slice among those of its service, in place of one of its name.
@@ -185,6 +193,8 @@ func (c *Catalog) DeleteSlice(id model.SliceID) {
 }
 
 func (c *Catalog) dropSlice(s *model.Slice) {
+	c.claimed.slice(s, nil)
+	c.pokeForNodes()
 	delete(c.named, s.ID)
 	list := c.slices[s.Service]
 	if i, found := findSlice(list, s.ID); found {

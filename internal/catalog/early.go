@@ -28,7 +28,7 @@ func (c *Catalog) coming() bool {
 // services that have an endpoint already, limit of them at most, those before others
 // that first says, else any, sorted by ID. The rest stays dirty; more tells that some of it
 // could be taken now. A service without endpoints waits for Take: its slices may still
-// come.
+// come. So does one with external addresses: an endpoint that is not known yet may have them.
 func (c *Catalog) TakeSome(limit int, first func(*model.Service) bool) (b Batch, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,7 +39,7 @@ func (c *Catalog) TakeSome(limit int, first func(*model.Service) bool) (b Batch,
 	var urgent, others []model.ServiceID
 	for id := range c.dirty {
 		switch s := c.services[id]; {
-		case s == nil || !c.hasEndpoint(id):
+		case s == nil || !c.hasEndpoint(id) || len(s.ExternalIPs)+len(s.Ingress) > 0:
 		case first(s):
 			urgent = append(urgent, id)
 		default:

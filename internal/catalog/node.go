@@ -1,6 +1,8 @@
 package catalog
 
 import (
+	"net/netip"
+
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
 )
@@ -10,7 +12,7 @@ import (
 func (c *Catalog) SetNode(origin model.Origin, n model.Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.book.set(nodeKey{n.Name, origin}, n.Addresses)
+	c.setAddresses(nodeKey{n.Name, origin}, n.Addresses)
 	c.weights.set(nodeKey{n.Name, origin}, weightOf(&n))
 	if n.Name == c.self {
 		before, had := c.node()
@@ -28,7 +30,7 @@ func (c *Catalog) DeleteNode(origin model.Origin, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if name != c.self || origin != model.FromKube {
-		c.book.set(nodeKey{name, origin}, nil)
+		c.setAddresses(nodeKey{name, origin}, nil)
 		c.weights.set(nodeKey{name, origin}, nil)
 	}
 	if name == c.self {
@@ -43,8 +45,14 @@ func (c *Catalog) DeleteNode(origin model.Origin, name string) {
 	c.pokeForNodes()
 }
 
+// setAddresses keeps the addresses of a Node.
+func (c *Catalog) setAddresses(k nodeKey, addrs []netip.Addr) {
+	c.claimed.moved(k.name, c.book.of[k], addrs)
+	c.book.set(k, addrs)
+}
+
 func (c *Catalog) pokeForNodes() {
-	if c.nodeChanged || c.book.stale || c.weights.stale {
+	if c.nodeChanged || c.book.stale || c.weights.stale || c.claimed.stale {
 		c.poke()
 	}
 }

@@ -18,6 +18,24 @@ const (
 	VIPBindingAuto    VIPBinding = "auto"
 )
 
+// ExternalBinding says how external and load-balancer addresses of Services become local to this machine in ModeIPVS
+// (--external-binding).
+type ExternalBinding string
+
+// The values of --external-binding: bound to the device where no other machine may have the address and else captured by port,
+// bound wherever it is certain that no Node has it, or captured by port in any case.
+const (
+	ExternalBindingAuto    ExternalBinding = "auto"
+	ExternalBindingBind    ExternalBinding = "bind"
+	ExternalBindingCapture ExternalBinding = "capture"
+)
+
+// externalBinding reads --external-binding.
+func (p *problems) externalBinding(text string) ExternalBinding {
+	p.oneOf("external-binding", text, []string{string(ExternalBindingAuto), string(ExternalBindingBind), string(ExternalBindingCapture)})
+	return ExternalBinding(text)
+}
+
 // vipBinding reads --vip-binding. Where a range is to be routed it has to be told: from
 // the Services that are there nobody can say which addresses the next ones get, and a
 // guess that is too wide takes addresses of other machines away.
@@ -62,6 +80,8 @@ func (s *Settings) idleBinding(c Config) []string {
 	switch {
 	case c.Mode == ModeIPTables && c.VIPBinding != VIPBindingAddress:
 		return []string{fmt.Sprintf("%s: without effect with %s", binding, mode)}
+	case c.Mode == ModeIPTables && c.ExternalBinding != ExternalBindingAuto:
+		return []string{fmt.Sprintf("%s: without effect with %s", s.with("external-binding", string(c.ExternalBinding)), mode)}
 	case c.VIPBinding == VIPBindingAddress && len(c.ServiceCIDRs) > 0:
 		return []string{fmt.Sprintf("%s: without effect with %s", s.name("service-cidrs"), binding)}
 	}

@@ -36,6 +36,7 @@ var meanings = []meaning{
 	{"NodePorts", "nodePortAddresses", atOnce},
 	{"ExternalIPCIDRs", "externalIPAllowedCIDRs", atOnce},
 	{"AllowExternalIPs", "featureGates", atOnce},
+	{"ExternalBinding", "externalBinding", atOnce},
 	{"LogLevel", "logLevel", atOnce},
 	{"ReadyzWatchBound", "readyzWatchBound", atOnce},
 	{"HealthzWatchBound", "healthzWatchBound", atOnce},

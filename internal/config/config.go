@@ -44,7 +44,9 @@ type Config struct {
 	// which of them may by one route; there is one unless it is VIPBindingAddress.
 	VIPBinding   VIPBinding
 	ServiceCIDRs []netip.Prefix
-	Timeouts     Timeouts
+	// ExternalBinding says how external and load-balancer addresses become local in ModeIPVS.
+	ExternalBinding ExternalBinding
+	Timeouts        Timeouts
 	// Drain is how long connections of an endpoint go on that has stopped serving, where
 	// its Service does not say; 0 cuts them.
 	Drain time.Duration

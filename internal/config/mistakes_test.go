@@ -100,6 +100,7 @@ var badFields = []input{
 	own("port range", "serviceNodePortRange: 32767-30000\n"),
 	own("external IPs", "externalIPAllowedCIDRs: [192.0.2.0/24, all]\n"),
 	own("binding", "vipBinding: routes\n"),
+	own("external binding", "externalBinding: bound\n"),
 	own("routes to nowhere", "vipBinding: route\n"),
 	own("routes to what is no range of Services", "vipBinding: route\nserviceCIDRs: [10.96.0.0, 0.0.0.0/0, 127.0.0.0/8, \"fe80::/64\"]\n"),
 	{name: "routes to pods", file: proxyHead + "clusterCIDR: 10.244.0.0/16\n---\n" + ownHead + "vipBinding: auto\nserviceCIDRs: [10.96.0.0/16, 10.240.0.0/12]\n"},

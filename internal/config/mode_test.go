@@ -111,6 +111,7 @@ func TestIdleBinding(t *testing.T) {
 		{"nothing said", nil, nil},
 		{"route", []string{"--vip-binding=route", "--service-cidrs=10.96.0.0/16"}, nil},
 		{"auto", []string{"--vip-binding=auto", "--service-cidrs=10.96.0.0/16,fd00:96::/112"}, nil},
+		{"external addresses in iptables mode", []string{"--proxy-mode=iptables", "--external-binding=bind"}, []string{"--external-binding=bind: without effect with --proxy-mode=iptables"}},
 		{"ranges alone", []string{"--service-cidrs=10.96.0.0/16"}, []string{"--service-cidrs: without effect with --vip-binding=address"}},
 		{"iptables mode", []string{"--proxy-mode=iptables", "--vip-binding=auto", "--service-cidrs=10.96.0.0/16"}, []string{"--vip-binding=auto: without effect with --proxy-mode=iptables"}},
 	} {

@@ -48,6 +48,11 @@ type KubeIPVSConfiguration struct {
 	// serviceCIDRs local by one route each, and binds what is not in them; auto does the
 	// first until there are thousands, and then the second.
 	VIPBinding string `json:"vipBinding"`
+	// externalBinding says how external IPs and load-balancer addresses become local to this
+	// machine (--external-binding): auto, the default, binds what no other machine may have
+	// and captures the rest by port; bind leaves out only what this machine, a Node or the API
+	// server has now; capture binds none.
+	ExternalBinding string `json:"externalBinding"`
 	// serviceCIDRs are the ranges of cluster IPs, as the API server is told by
 	// --service-cluster-ip-range (--service-cidrs). There is no default, and vipBinding
 	// route and auto need them.

@@ -64,6 +64,7 @@ func (s *Settings) complete() {
 	orElse(&s.Own.WatchNodes, WatchAuto)
 	orElse(&s.Own.OnMissingIPVS, string(OnMissingIPTables))
 	orElse(&s.Own.VIPBinding, string(VIPBindingAddress))
+	orElse(&s.Own.ExternalBinding, string(ExternalBindingAuto))
 	orElse(&s.Own.Drain, &metav1.Duration{Duration: 30 * time.Second})
 	orElse(&s.Own.ReadyzWatchBound, &metav1.Duration{Duration: 2 * time.Minute})
 	orElse(&s.Own.HealthzWatchBound, &metav1.Duration{})

@@ -63,6 +63,7 @@ var ownSettings = []setting{
 	{"iptables-backend", "iptablesBackend", Common, func(s *Settings) any { return &s.Own.IPTablesBackend }, "auto, nft or legacy; auto looks where the host's rules live"},
 	{"drain", "drain", IPVS, func(s *Settings) any { return &s.Own.Drain }, "how long connections of an endpoint go on that is gone: 0s (cut) to 1h; the annotation kube-ipvs.io/drain of a Service wins"},
 	{"vip-binding", "vipBinding", IPVS, func(s *Settings) any { return &s.Own.VIPBinding }, "how addresses of Services become local: address (one each on kube-ipvs0), route (one local route for each of --service-cidrs, and addresses for the rest), or auto: address until there are thousands"},
+	{"external-binding", "externalBinding", IPVS, func(s *Settings) any { return &s.Own.ExternalBinding }, "how external IPs and load-balancer addresses become local: auto (bound to kube-ipvs0 if no other machine may have the address, else captured by port), bind, or capture"},
 	{"service-cidrs", "serviceCIDRs", IPVS, func(s *Settings) any { return &s.Own.ServiceCIDRs }, "ranges of cluster IPs, as the API server is told by its --service-cluster-ip-range; needed unless --vip-binding=address"},
 	{"", "ipvsTimeouts", IPVS, func(s *Settings) any { return &s.Own.IPVSTimeouts }, ""},
 	{"service-node-port-range", "serviceNodePortRange", Ports, func(s *Settings) any { return &s.Own.ServiceNodePortRange }, "ports of NodePorts, as the API server is told: masquerading takes none of them; 0-0 if it may"},

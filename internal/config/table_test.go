@@ -70,7 +70,7 @@ func samples(row setting) (file, flag string) {
 		"logging.format": {"json", "text"}, "logging.vmodule": {`[{"filePattern": "a", "verbosity": 1}]`, "b=2"}, "featureGates": {`{"KubeProxyIPVS": true}`, "KubeProxyIPVS=false"},
 		"runDir": {"/a", "/b"}, "iptablesBackend": {"nft", "legacy"}, "serviceNodePortRange": {"30000-30100", "31000-31100"},
 		"externalIPAllowedCIDRs": {`["10.1.0.0/16"]`, "10.2.0.0/16"}, "watchNodes": {"own", "all"}, "onMissingIPVS": {"fail", "iptables"}, "logLevel": {"warn", "error"}, "iptables.localhostNodePorts": {"true", "false"}, "promote": {"true", "false"},
-		"vipBinding": {"route\nserviceCIDRs: [10.96.0.0/16]", "address"}, "serviceCIDRs": {`["10.96.0.0/16"]`, "10.97.0.0/16"},
+		"vipBinding": {"route\nserviceCIDRs: [10.96.0.0/16]", "address"}, "externalBinding": {"bind", "capture"}, "serviceCIDRs": {`["10.96.0.0/16"]`, "10.97.0.0/16"},
 	}
 	if s, ok := special[row.field]; ok {
 		return s[0], s[1]

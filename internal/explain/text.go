@@ -106,7 +106,10 @@ func stateOf(f agent.FrontendStory, mode string) string {
 	default:
 		words = append(words, "serves")
 	}
-	if mode == "ipvs" && !f.Bind && f.Kind != model.KindNodePort.String() {
+	switch {
+	case f.Capture:
+		words = append(words, "captured by port")
+	case mode == "ipvs" && !f.Bind && f.Kind != model.KindNodePort.String():
 		words = append(words, "not bound")
 	}
 	if f.Detour != "" {

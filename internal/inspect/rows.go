@@ -151,6 +151,8 @@ func frontendFlags(f *model.Frontend) []string {
 		holds bool
 		word  string
 	}{
+		{f.Bind && f.Kind.External(), "bound"},
+		{f.Capture, "captured by port"},
 		{f.Local, "local"},
 		{f.NoLocal, "silent"},
 		{f.Affinity > 0, "affinity " + shortDuration(f.Affinity)},

@@ -107,9 +107,12 @@ type Frontend struct {
 	Scheduler scheduler.Spec
 	// Affinity keeps a client address on its backend for so long; 0 is off.
 	Affinity time.Duration
-	// Bind: the address is to be ours, put on kube-ipvs0. False where it is an
-	// address of a node already (decisions 9 and 10): then only the port is served.
+	// Bind: the address is to be put on kube-ipvs0. False where another machine needs
+	// it (decisions 9 and 10): then only the port is served.
 	Bind bool
+	// Capture: the address is neither bound nor on a link of this machine. Packets to the
+	// port are taken to the virtual server, all others go where they went before.
+	Capture bool
 	// Local: the policy that governs the frontend is Local. Backends are on this
 	// node, and an external client keeps its source address.
 	Local bool
@@ -164,7 +167,7 @@ func (f Frontend) Name() string { return joinPort(f.Service.String(), f.PortName
 func (f Frontend) Equal(o Frontend) bool {
 	return f.Key == o.Key && f.Kind == o.Kind && f.Service == o.Service && f.PortName == o.PortName &&
 		f.Scheduler == o.Scheduler && f.Affinity == o.Affinity &&
-		f.Bind == o.Bind && f.Local == o.Local && f.NoLocal == o.NoLocal &&
+		f.Bind == o.Bind && f.Capture == o.Capture && f.Local == o.Local && f.NoLocal == o.NoLocal &&
 		f.OwnNode == o.OwnNode && f.Detour == o.Detour && slices.Equal(f.SourceRanges, o.SourceRanges) &&
 		f.Drain == o.Drain && f.OnePacket == o.OnePacket && f.SlowStart == o.SlowStart && f.Limit == o.Limit && f.Forward == o.Forward && f.GUE == o.GUE &&
 		slices.Equal(f.Backends, o.Backends) && slices.Equal(f.Kept, o.Kept) && slices.Equal(f.Hairpin, o.Hairpin)
@@ -199,7 +202,8 @@ type ServicePlan struct {
 	// BadAnnotations are those of the notes that say which annotation is not followed,
 	// and why, sorted.
 	BadAnnotations []string
-	// Unbound are the addresses that are served but belong to a node, sorted.
+	// Unbound are the addresses that are served but not bound, for another machine needs
+	// them, sorted.
 	Unbound []netip.Addr
 	// Refused are the external IPs that the operator does not allow, sorted.
 	Refused []netip.Addr

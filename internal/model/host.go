@@ -22,6 +22,15 @@ type Host struct {
 	// Nodes has the InternalIPs and ExternalIPs of all Nodes, this one's included,
 	// with the name of the Node.
 	Nodes map[netip.Addr]string
+	// Guarded are addresses of Nodes that are gone or say no more that they have them, with
+	// the name of the Node: as long as a Service claims one, the machine may still have it.
+	Guarded map[netip.Addr]string
+	// Endpoints are the addresses that a Service claims and an endpoint of some Service has.
+	Endpoints map[netip.Addr]struct{}
+	// APIServers are the addresses at which this agent reaches its API server, sorted.
+	APIServers []netip.Addr
+	// PodRanges are the ranges of pods of the whole cluster, where they are known.
+	PodRanges []netip.Prefix
 	// NodePorts are the addresses of this machine on which NodePorts answer, sorted
 	// (--nodeport-addresses, contract section 1.7).
 	NodePorts []netip.Addr
@@ -46,11 +55,36 @@ type NodeWeight struct {
 // owner is not bound: the node would answer for another machine, or lose a way it
 // needs. Cluster IPs ask Uses instead.
 func (h Host) Holder(a netip.Addr) string {
+	if why := h.Reserved(a); why != "" {
+		return why
+	}
+	if name, ok := h.Guarded[a]; ok {
+		return fmt.Sprintf("an address that node %q had", name)
+	}
+	if _, ok := h.Endpoints[a]; ok {
+		return "the address of an endpoint"
+	}
+	for _, ranges := range [][]netip.Prefix{h.Node.PodCIDRs, h.PodRanges} {
+		for _, r := range ranges {
+			if r.Contains(a) {
+				return fmt.Sprintf("in a range of pods, %s", r)
+			}
+		}
+	}
+	return ""
+}
+
+// Reserved names who is known for certain to have an address now, empty if no one is: this
+// machine, a Node, or the API server.
+func (h Host) Reserved(a netip.Addr) string {
 	if why := h.Uses(a); why != "" {
 		return why
 	}
 	if name, ok := h.Nodes[a]; ok {
 		return fmt.Sprintf("an address of node %q", name)
+	}
+	if slices.Contains(h.APIServers, a) {
+		return "an address of the API server"
 	}
 	return ""
 }
@@ -71,6 +105,8 @@ func (h Host) Uses(a netip.Addr) string {
 // Equal tells whether two hosts mean the same.
 func (h Host) Equal(o Host) bool {
 	return h.Node.Equal(o.Node) && maps.Equal(h.Links, o.Links) && maps.Equal(h.Nodes, o.Nodes) &&
+		maps.Equal(h.Guarded, o.Guarded) && maps.Equal(h.Endpoints, o.Endpoints) &&
+		slices.Equal(h.APIServers, o.APIServers) && slices.Equal(h.PodRanges, o.PodRanges) &&
 		slices.Equal(h.Gateways, o.Gateways) && slices.Equal(h.NodePorts, o.NodePorts) &&
 		maps.Equal(h.Weights, o.Weights) && maps.Equal(h.Refused, o.Refused) && h.NoGUE == o.NoGUE
 }

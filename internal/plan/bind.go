@@ -15,8 +15,9 @@ type binding struct {
 	kind model.Kind
 	// port is a place in job.ports.
 	port int
-	// bind: the address is to be put on our link.
-	bind bool
+	// bind: the address is to be put on our link. capture: packets to the port are taken to
+	// the virtual server without that.
+	bind, capture bool
 }
 
 // bind lists every address and port on which the Service answers, sorted by key
@@ -61,35 +62,46 @@ func (j *job) bindAddr(out []binding, kind model.Kind, addr netip.Addr) []bindin
 		return out
 	}
 	family, bind := model.FamilyOf(addr), j.mayBind(kind, addr)
+	_, onLink := j.opts.Host.Links[addr]
+	capture := !bind && !j.opts.NoBinding && !onLink
 	if s := j.side(family); kind == model.KindClusterIP && (!s.served() || addr.Less(s.clusterIP)) {
 		s.clusterIP, s.bind = addr, bind
 	}
 	for i, p := range j.ports {
 		key := model.FrontendKey{Addr: addr, Port: p.Port, Protocol: p.Protocol}
-		out = append(out, binding{key: key, kind: kind, port: i, bind: bind})
+		out = append(out, binding{key: key, kind: kind, port: i, bind: bind, capture: capture})
 		j.group(i, family).external = j.group(i, family).external || kind.External()
 	}
 	return out
 }
 
-// mayBind reports whether an address may be put on our link. What belongs to a machine
+// mayBind reports whether an address may be put on our link. What another machine needs
 // stays with it, and only the Service's ports of it are served. A cluster IP was
 // allocated by the API server, so only this machine's own use of it counts.
 func (j *job) mayBind(kind model.Kind, addr netip.Addr) bool {
 	if j.opts.NoBinding {
 		return false
 	}
-	owner := j.opts.Host.Holder
-	if kind == model.KindClusterIP {
-		owner = j.opts.Host.Uses
-	}
-	holder := owner(addr)
+	holder := j.holder(kind, addr)
 	if holder == "" {
-		return true
+		return kind == model.KindClusterIP || j.opts.External != ExternalCapture
 	}
 	j.notes.addf("%s is not bound on this node: it is %s (VIPConflictsWithNode)", addr, holder)
 	j.unbound = append(j.unbound, addr)
 	return false
+}
+
+// holder names whose an address is as far as a kind of address has to respect it.
+func (j *job) holder(kind model.Kind, addr netip.Addr) string {
+	h := &j.opts.Host
+	switch {
+	case kind == model.KindClusterIP:
+		return h.Uses(addr)
+	case j.opts.External == ExternalBind:
+		return h.Reserved(addr)
+	default:
+		return h.Holder(addr)
+	}
 }
 
 func (j *job) bindExternalIPs(out []binding) []binding {

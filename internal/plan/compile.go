@@ -29,6 +29,8 @@ type Options struct {
 	ExternalIPs ExternalIPs
 	// NoBinding: the mode puts no address on a link, so none has to be kept off one.
 	NoBinding bool
+	// External says how external and load-balancer addresses become local.
+	External ExternalBinding
 	// Routed are the ranges that the mode may make local as a whole (--vip-binding).
 	Routed []netip.Prefix
 	// NoPolicy: the mode picks backends at random, whatever annotations ask for.
@@ -44,6 +46,21 @@ type ExternalIPs struct {
 	// (--external-ip-allowed-cidrs).
 	Allowed []netip.Prefix
 }
+
+// ExternalBinding says how external and load-balancer addresses become local to this machine
+// (--external-binding). Cluster IPs are bound in any case.
+type ExternalBinding string
+
+// The values of ExternalBinding.
+const (
+	// ExternalAuto binds what no other machine may have, and captures the rest by port.
+	ExternalAuto ExternalBinding = "auto"
+	// ExternalBind binds all but what this machine uses itself, the addresses of Nodes and
+	// those of the API server.
+	ExternalBind ExternalBinding = "bind"
+	// ExternalCapture binds none: each is captured by port.
+	ExternalCapture ExternalBinding = "capture"
+)
 
 // serves tells whether frontends of the family are wanted on this node.
 func (o Options) serves(f model.Family) bool {
@@ -160,6 +177,7 @@ func (j *job) frontend(b *binding) model.Frontend {
 		Scheduler: j.scheduler(),
 		Affinity:  j.svc.Affinity,
 		Bind:      b.bind,
+		Capture:   b.capture,
 		Local:     local,
 		Backends:  g.list(local),
 		Kept:      g.kept(local),

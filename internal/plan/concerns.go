@@ -18,7 +18,7 @@ func (o Options) Concerns(old Options, svc *model.Service, behind []*model.Slice
 		len(svc.ExternalIPs) > 0 && !o.ExternalIPs.equal(old.ExternalIPs) ||
 		hasNodePorts(svc.Ports) && !slices.Equal(o.Host.NodePorts, old.Host.NodePorts) ||
 		len(svc.SourceRanges) > 0 && !sameOwnAddresses(&o.Host, &old.Host) ||
-		!o.NoBinding && otherHolder(&o.Host, &old.Host, svc)
+		!o.NoBinding && (otherHolder(&o.Host, &old.Host, svc) || hasExternal(svc) && o.External != old.External)
 }
 
 // concernsAll tells whether something changed that every plan looks at.
@@ -38,6 +38,9 @@ func sameOwnAddresses(a, b *model.Host) bool {
 	}
 	return slices.Equal(a.Node.Addresses, b.Node.Addresses)
 }
+
+// hasExternal reports whether a Service has addresses that ExternalBinding is about.
+func hasExternal(svc *model.Service) bool { return len(svc.ExternalIPs)+len(svc.Ingress) > 0 }
 
 // otherHolder tells whether one of the Service's addresses belongs to somebody
 // else than before.

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -39,13 +40,14 @@ func (j *job) rewrites(f *model.Frontend) string {
 		return fmt.Sprintf("%s asks for GUE, which is not to be had here (%s)", annotation("tunnel"), j.opts.Host.NoGUE)
 	}
 	if !f.Bind {
-		return fmt.Sprintf("%s is %s: answers from it would be dropped", f.Key.Addr, j.opts.Host.Holder(f.Key.Addr))
+		holder := cmp.Or(j.holder(f.Kind, f.Key.Addr), "not bound on this node")
+		return fmt.Sprintf("%s is %s: answers from it would be dropped", f.Key.Addr, holder)
 	}
 	if i := slices.IndexFunc(j.opts.Routed, func(p netip.Prefix) bool { return p.Contains(f.Key.Addr) }); i >= 0 {
 		return fmt.Sprintf("%s is in %s, which --vip-binding makes local as a whole: answers from it would be dropped", f.Key.Addr, j.opts.Routed[i])
 	}
 	for _, b := range f.Backends {
-		if holder := j.opts.Host.Holder(b.Addr.Addr()); holder != "" {
+		if holder := j.opts.Host.Reserved(b.Addr.Addr()); holder != "" {
 			return fmt.Sprintf("endpoint %s is %s, and a pod on a host's network has no %s of its own", b.Addr, holder, f.Key.Addr)
 		}
 		if b.Addr.Port() != f.Key.Port {
@@ -62,6 +64,6 @@ func otherHostEndpoints(now, old *model.Host, svc *model.Service, behind []*mode
 		return false
 	}
 	return slices.ContainsFunc(behind, func(s *model.Slice) bool {
-		return slices.ContainsFunc(s.Endpoints, func(e model.Endpoint) bool { return now.Holder(e.Addr) != old.Holder(e.Addr) })
+		return slices.ContainsFunc(s.Endpoints, func(e model.Endpoint) bool { return now.Reserved(e.Addr) != old.Reserved(e.Addr) })
 	})
 }

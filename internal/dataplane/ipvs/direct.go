@@ -44,11 +44,19 @@ func (m *Mode) direct(c dataplane.Change) {
 	case c.New != nil && c.New.Forward != model.ForwardNAT:
 		want = true
 	case !is:
-		_, want = m.detached.Believed(a)
+		want = m.answeredBefore(a)
 	}
 	if want != is {
 		m.setDirect(a, want)
 	}
+}
+
+// answeredBefore reports whether the kernel has an address as it is when others answer from
+// it: bound and detached. One that is detached alone has captured ports.
+func (m *Mode) answeredBefore(a netip.Addr) bool {
+	_, bound := m.addresses.Believed(a)
+	_, detached := m.detached.Believed(a)
+	return bound && detached
 }
 
 // setDirect notes it of an address. Who calls it sees to wantAddress.
@@ -84,7 +92,7 @@ func (m *Mode) loadDetached(ctx context.Context) (int, error) {
 		return drift, err
 	}
 	for a := range m.detached.Actual() {
-		if _, is := m.directs[a]; !is && m.addressClaims.Holder(a).Held {
+		if _, is := m.directs[a]; !is && m.addressClaims.Holder(a).Held && m.answeredBefore(a) {
 			m.setDirect(a, true)
 			m.wantAddress(a, true)
 		}
@@ -101,19 +109,20 @@ func (m *Mode) inspectDetached(ctx context.Context) (int, error) {
 	return m.loadDetached(ctx)
 }
 
-// wantDetached has a bound address detached, if others answer from it.
+// wantDetached has an address detached, if it is bound and others answer from it, or if
+// ports of it are captured.
 func (m *Mode) wantDetached(a netip.Addr, bound bool) {
-	if _, is := m.directs[a]; is && bound && a.Is4() {
+	if _, is := m.directs[a]; is && bound && a.Is4() || m.captured(a) {
 		m.detached.SetDesired(a, true)
 	} else {
 		m.detached.DeleteDesired(a)
 	}
 }
 
-// boundAnew notes that the kernel has made addresses local for everybody.
+// boundAnew notes that the kernel has made IPv4 addresses local for all packets.
 func (m *Mode) boundAnew(changes []delta.Change[netip.Addr, struct{}], errs []error) {
 	for i, c := range changes {
-		if _, there := m.detached.Believed(c.Key); there && c.Op != delta.Delete && failure(errs, i) == nil {
+		if _, there := m.detached.Believed(c.Key); there && c.Key.Is4() && c.Op != delta.Delete && failure(errs, i) == nil {
 			m.detached.SetActual(c.Key, false)
 		}
 	}
@@ -160,11 +169,25 @@ func segments(w ruleWriter) []string {
 	return lines
 }
 
-// unwantDirect takes the rules of a family away.
-func (m *Mode) unwantDirect(f model.Family) {
+// extras are the chains and sets of a family that some address needs now.
+func (m *Mode) extras(f model.Family) extras { return extras{m.answered(f), m.capturing(f)} }
+
+// hasSet reports whether a set is wanted: those that are always there are.
+func (e extras) hasSet(name string) bool {
+	switch name {
+	case setDirectIPs:
+		return e.direct
+	case setCapture, setCaptureIPs:
+		return e.capture
+	}
+	return true
+}
+
+// unwantExtras takes the rules of a family away that no address needs.
+func (m *Mode) unwantExtras(f model.Family, wanted extras) {
 	for _, j := range jumps {
 		k := rules.ChainKey{Family: rules.Family(f), Table: j.table, Name: j.target}
-		if isDirectChain(k) {
+		if !wanted.has(k) {
 			m.jumps.DeleteDesired(rules.JumpKey{Family: k.Family, Table: j.table, Hook: j.hook, Target: j.target})
 			m.chains.DeleteDesired(k)
 		}

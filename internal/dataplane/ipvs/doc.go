@@ -5,6 +5,7 @@
 //	frontend ─┬─ virtual server ── destinations
 //	          ├─ address on kube-ipvs0, if it is to be ours and no route makes it local;
 //	          │  detached, if backends answer from it themselves (direct.go)
+//	          ├─ a captured port, where another machine needs the address (capture.go)
 //	          ├─ set entries  what to masquerade, accept, refuse (entries.go)
 //	          └─ a detour rule, if clients of this node go elsewhere (detours.go)
 //
@@ -14,6 +15,7 @@
 //	from a pod or outside         from this host
 //	mangle PREROUTING             mangle OUTPUT      source ranges, Local policies
 //	  KUBE-DIRECT  detached?        KUBE-IPVS-OUT-FILTER
+//	  KUBE-CAPTURE captured?
 //	nat PREROUTING                nat OUTPUT
 //	  KUBE-SERVICES                 KUBE-SERVICES
 //	    detour? masquerade?       IPVS takes it
@@ -58,6 +60,7 @@
 // What else belongs to the life of a connection:
 //
 //	binding.go   addresses or routes: what makes service addresses local (decision 35)
+//	capture.go   ports of addresses that are not bound
 //	direct.go    backends that have the address of a frontend, and answer from it
 //	drain.go     destinations whose endpoint left go on at weight 0 for the connections they have
 //	ends.go      when what drains ends at the latest

@@ -112,6 +112,9 @@ func renderMembers(f *model.Frontend) []memberKey {
 	if f.Detour.IsValid() && (f.NoLocal || len(f.Backends) > 0) {
 		l.add(setDetour, here(f.Key)) // without any endpoint its own server refuses
 	}
+	if f.Capture {
+		l.addCapture(f)
+	}
 	for _, ep := range f.Hairpin {
 		l.add(setLoopBack, ipset.IPPortIP(ep.Addr(), uint8(f.Key.Protocol), ep.Port(), ep.Addr()))
 	}

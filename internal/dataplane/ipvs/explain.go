@@ -107,7 +107,11 @@ func (s *selection) address(a netip.Addr) {
 	}
 	if _, wanted := m.detached.Desired(a); wanted {
 		s.detached[a] = true
-		s.entry(directIP(a))
+		if m.captured(a) {
+			s.entry(memberKey{setName(model.FamilyOf(a), setCaptureIPs), ipset.IP(a)})
+		} else {
+			s.entry(directIP(a))
+		}
 		pend(s, m.detached, a, a.String())
 	}
 }

@@ -42,11 +42,11 @@ func ParseSuccessor(text string) (Successor, error) {
 // Ours alone: what kube-proxy has no name for. Its ipvs mode would keep it for ever, as
 // it was at the last moment, and so refuse or redirect what it carries itself.
 var (
-	ourSets   = []string{setNodePortIPs, setDetour, setDetourEnd, setNoLocal, setDirectIPs}
+	ourSets   = []string{setNodePortIPs, setDetour, setDetourEnd, setNoLocal, setDirectIPs, setCapture, setCaptureIPs}
 	ourChains = map[string][]string{
 		"nat":    {chainDetour, chainDetourTo, chainDetourSCTP},
-		"filter": {chainAccept},
-		"mangle": {chainOutFilter, chainDirect, chainDirectMSS},
+		"filter": {chainAccept, chainCapture},
+		"mangle": {chainOutFilter, chainDirect, chainDirectMSS, chainCapture},
 	}
 	// theirChains are those of our names that iptables mode uses.
 	theirChains = map[string][]string{
@@ -101,7 +101,7 @@ func (h handOver) Remove(ctx context.Context) error {
 func (h handOver) removeJumps(ctx context.Context) error {
 	var batch []rules.JumpChange
 	for _, f := range h.theirs {
-		for k, j := range baseJumps(model.Family(f), false) {
+		for k, j := range baseJumps(model.Family(f), extras{}) {
 			if slices.Contains(theirChains[k.Table], k.Target) && !sharedJump(k) {
 				batch = append(batch, rules.JumpChange{Op: rules.Delete, Key: k, Jump: j, Exact: true})
 			}

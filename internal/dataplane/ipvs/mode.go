@@ -69,6 +69,8 @@ type Mode struct {
 	sequence     sequence
 	// directs are the addresses from which backends answer themselves, or did.
 	directs map[netip.Addr]struct{}
+	// captures are the addresses with captured ports.
+	captures captures
 	// found: the kernel was read, and what was found beside what is wanted was not looked at yet.
 	found bool
 	// leftovers caches left during one pass; nil is not computed.
@@ -99,6 +101,7 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 		flows:         flows{},
 		sequence:      newSequence(config.Node),
 		directs:       map[netip.Addr]struct{}{},
+		captures:      newCaptures(),
 		survey:        survey{seen: map[vserver.ServerKey]struct{}{}, doubted: map[vserver.ServerKey]struct{}{}},
 	}
 	m.makeTables()
@@ -130,7 +133,7 @@ func (m *Mode) Frontends() *dataplane.Frontends { return m.frontends }
 // wantBase wants the sets, chains and jumps that every Service needs.
 func (m *Mode) wantBase() {
 	for name, set := range m.catalogue.sets {
-		if known := m.catalogue.known[name]; known.name == setDirectIPs && !m.answered(known.family) {
+		if known := m.catalogue.known[name]; !m.extras(known.family).hasSet(known.name) {
 			m.sets.DeleteDesired(name)
 			continue
 		}
@@ -138,16 +141,14 @@ func (m *Mode) wantBase() {
 	}
 	m.binding.guarded = m.toGuard()
 	for _, f := range m.config.Families {
-		direct := m.answered(f)
-		for k, c := range m.config.baseRules(f, m.host.Node, m.takeover.holding, m.binding.guarded, direct) {
+		more := m.extras(f)
+		for k, c := range m.config.baseRules(f, m.host.Node, m.takeover.holding, m.binding.guarded, more) {
 			m.chains.SetDesired(k, c)
 		}
-		for k, j := range baseJumps(f, direct) {
+		for k, j := range baseJumps(f, more) {
 			m.jumps.SetDesired(k, j)
 		}
-		if !direct {
-			m.unwantDirect(f)
-		}
+		m.unwantExtras(f, more)
 	}
 }
 
@@ -295,6 +296,7 @@ func (m *Mode) change(c dataplane.Change) {
 	m.changeMembers(renderMembers(c.Old), renderMembers(c.New))
 	holdings := m.addressClaims.Set(c.Key, bound(c.New))
 	m.direct(c)
+	m.capture(c)
 	for _, h := range holdings {
 		m.wantAddress(h.Key, h.Held)
 	}

@@ -35,6 +35,8 @@ const (
 	// room. They are there while there are such addresses.
 	chainDirect    = "KUBE-DIRECT"
 	chainDirectMSS = "KUBE-DIRECT-MSS"
+	// chainCapture, one in mangle and one in filter, is there while an address has captured ports.
+	chainCapture = "KUBE-CAPTURE"
 )
 
 var chainTables = map[string][]string{
@@ -42,9 +44,9 @@ var chainTables = map[string][]string{
 		chainServices, chainPostrouting, chainNodePort, chainLoadBalancer, chainMarkMasq, chainDetour, chainDetourTo, chainDetourSCTP,
 	},
 	"filter": {
-		chainForward, chainNodePort, chainFirewall, chainSourceRanges, chainFilter, chainOutFilter, chainAccept,
+		chainForward, chainNodePort, chainFirewall, chainSourceRanges, chainFilter, chainOutFilter, chainAccept, chainCapture,
 	},
-	"mangle": {chainOutFilter, chainDirect, chainDirectMSS},
+	"mangle": {chainOutFilter, chainDirect, chainDirectMSS, chainCapture},
 }
 
 // jumps are listed in the order in which they are put at the head of their hook
@@ -57,6 +59,7 @@ var jumps = []struct {
 	{"nat", "PREROUTING", chainServices, "kubernetes service portals", false},
 	{"nat", "POSTROUTING", chainPostrouting, "kubernetes postrouting rules", false},
 	{"filter", "FORWARD", chainForward, "kubernetes forwarding rules", false},
+	{"filter", "FORWARD", chainCapture, "kubernetes captured ports", false},
 	{"filter", "INPUT", chainNodePort, "kubernetes health check rules", false},
 	{"filter", "INPUT", chainFirewall, "kube-proxy firewall rules", false},
 	{"filter", "FORWARD", chainFirewall, "kube-proxy firewall rules", false},
@@ -65,6 +68,7 @@ var jumps = []struct {
 	{"mangle", "OUTPUT", chainOutFilter, "kubernetes ipvs access filter", false},
 	{"mangle", "PREROUTING", chainDirect, "kubernetes direct server return", false},
 	{"mangle", "FORWARD", chainDirectMSS, "kubernetes direct server return", false},
+	{"mangle", "PREROUTING", chainCapture, "kubernetes captured ports", false},
 	{"filter", "INPUT", chainAccept, "kubernetes service traffic", true},
 }
 
@@ -80,6 +84,23 @@ type ruleWriter struct {
 	family model.Family
 	chains map[rules.ChainKey]rules.Chain
 	ranges []netip.Prefix // local as a whole, of this family
+}
+
+// extras are the chains of a family that are there while some address needs them.
+type extras struct {
+	direct  bool // backends answer from it themselves
+	capture bool // ports of it are captured
+}
+
+// has reports whether a chain is wanted: those that are always there are.
+func (e extras) has(k rules.ChainKey) bool {
+	switch {
+	case isDirectChain(k):
+		return e.direct
+	case isCaptureChain(k):
+		return e.capture
+	}
+	return true
 }
 
 func (w ruleWriter) chain(table, name string, lines ...string) {
@@ -117,8 +138,8 @@ func setComment(name string) string {
 // baseRules renders all chains of a family but the one of the detours. They do
 // not depend on how many Services there are: rules refer to sets. During a takeover there
 // is one more. Ranges that are local as a whole have rules of their own, and so have
-// addresses from which others answer.
-func (c Config) baseRules(f model.Family, node model.Node, takeover bool, ranges []netip.Prefix, direct bool) map[rules.ChainKey]rules.Chain {
+// addresses from which others answer and those with captured ports.
+func (c Config) baseRules(f model.Family, node model.Node, takeover bool, ranges []netip.Prefix, more extras) map[rules.ChainKey]rules.Chain {
 	w := ruleWriter{family: f, chains: map[rules.ChainKey]rules.Chain{}, ranges: ofFamily(f, ranges)}
 	c.natRules(w, node)
 	c.postrouting(w, takeover)
@@ -126,8 +147,11 @@ func (c Config) baseRules(f model.Family, node model.Node, takeover bool, ranges
 	c.filterRules(w)
 	c.accessRules(w)
 	outputRules(w)
-	if direct {
+	if more.direct {
 		c.directRules(w)
+	}
+	if more.capture {
+		c.captureRules(w)
 	}
 	return w.chains
 }
@@ -143,13 +167,12 @@ func join(parts ...string) string {
 	return strings.Join(out, " ")
 }
 
-// baseJumps renders the jumps of a family, with those to the chains of addresses from which
-// others answer or without.
-func baseJumps(f model.Family, direct bool) map[rules.JumpKey]rules.Jump {
+// baseJumps renders the jumps of a family.
+func baseJumps(f model.Family, more extras) map[rules.JumpKey]rules.Jump {
 	out := map[rules.JumpKey]rules.Jump{}
 	for _, j := range jumps {
 		key := rules.JumpKey{Family: rules.Family(f), Table: j.table, Hook: j.hook, Target: j.target}
-		if !direct && isDirectChain(rules.ChainKey{Table: j.table, Name: j.target}) {
+		if !more.has(rules.ChainKey{Table: j.table, Name: j.target}) {
 			continue
 		}
 		out[key] = rules.Jump{Args: comment(j.comment)}

@@ -16,7 +16,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-// The sets, by their IPv4 names: kube-proxy's (contract section 4), and five of
+// The sets, by their IPv4 names: kube-proxy's (contract section 4), and seven of
 // our own.
 const (
 	setLoopBack          = "KUBE-LOOP-BACK"
@@ -49,6 +49,10 @@ const (
 	// setDirectIPs are the addresses from which backends answer themselves. It is there
 	// while there are any.
 	setDirectIPs = "KUBE-DIRECT-IPS"
+	// setCapture are the addresses and ports whose packets become local although the address is not bound, setCaptureIPs the
+	// addresses of those. They are there while there are any.
+	setCapture    = "KUBE-CAPTURE"
+	setCaptureIPs = "KUBE-CAPTURE-IPS"
 )
 
 // setTypes stand in the order in which entries are added, and against which they
@@ -79,6 +83,8 @@ var setTypes = []struct {
 	{setNodePortUDP, ipset.BitmapPort, "Kubernetes nodeport UDP port for masquerade purpose"},
 	{setNodePortSCTP, ipset.HashIPPort, "Kubernetes nodeport SCTP port for masquerade purpose with type 'hash ip:port'"},
 	{setDirectIPs, ipset.HashIP, "Kubernetes service address from which endpoints answer themselves"},
+	{setCapture, ipset.HashIPPort, "Kubernetes service ip + port of an address that another machine has"},
+	{setCaptureIPs, ipset.HashIP, "Kubernetes service address that another machine has"},
 	{setHealthCheck, ipset.BitmapPort, "Kubernetes health check node port"},
 	{setIPVSIPs, ipset.HashIP, ""},
 }

@@ -100,8 +100,11 @@ func (m *Mode) marks(a netip.Addr) bool {
 	return ok
 }
 
-// marked tells whether packets to an address are marked, and it is there to be detached.
+// marked reports whether packets to an address are marked, and it may be detached.
 func (m *Mode) marked(a netip.Addr) bool {
+	if m.captured(a) {
+		return m.mayCapture(a)
+	}
 	_, bound := m.addresses.Believed(a)
 	_, named := m.members.Believed(directIP(a))
 	return bound && named && m.baseInPlace(a)
@@ -215,6 +218,8 @@ func (m *Mode) needed(k memberKey) bool {
 		return m.serverLeftOn(model.TCP, k.Entry.Port)
 	case setNodePortUDP:
 		return m.serverLeftOn(model.UDP, k.Entry.Port)
+	case setCaptureIPs:
+		return false
 	case setLoopBack, setDetour, setHealthCheck, setNodePortLocalTCP, setNodePortLocalUDP:
 		return false
 	}

@@ -57,7 +57,7 @@ func (c Config) writeAddresses(w io.Writer, addrs map[netip.Addr]struct{}, route
 	if err := link.WriteRoutes(w, maps.Keys(routes)); err != nil {
 		return err
 	}
-	return link.WriteDetached(w, link.DetachMark(c.Masquerade.Bit), maps.Keys(detached))
+	return link.WriteDetached(w, link.DetachMark(c.Masquerade.Bit), maps.Keys(detached), func(a netip.Addr) bool { _, bound := addrs[a]; return bound })
 }
 
 // contents are the desired sets with their desired entries.

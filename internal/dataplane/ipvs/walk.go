@@ -46,8 +46,16 @@ func (w *walker) set(name string) string { return setName(w.family, name) }
 // host tells whether this machine itself is the client.
 func (w *walker) host() bool { return w.packet.Origin == dataplane.FromHost }
 
-// direct is the mark by which a detached address is local (directRules).
+// direct is the mark by which a detached address is local (directRules, captureRules).
 func (w *walker) direct() {
+	if w.at.Capture && !marks(&w.at) {
+		w.Stop(dataplane.EndRefused, "filter FORWARD %s: %s is captured, and has no endpoint", chainCapture, w.at.Key)
+		return
+	}
+	if w.at.Capture {
+		w.Addf("mangle PREROUTING %s: %s is in %s, mark %#x makes packets to this port local", chainCapture, w.at.Key,
+			w.set(setCapture), link.DetachMark(w.config.Masquerade.Bit))
+	}
 	if w.at.Forward != model.ForwardNAT && w.at.Bind {
 		w.Addf("mangle PREROUTING %s: %s is in %s, mark %#x makes the detached address local", chainDirect, w.at.Key.Addr,
 			w.set(setDirectIPs), link.DetachMark(w.config.Masquerade.Bit))
@@ -177,8 +185,10 @@ func (w *walker) input() {
 		w.Addf("routing: %s is local (kube-ipvs0, or a local route of its range)", f.Key.Addr)
 	case f.Kind == model.KindNodePort:
 		w.Addf("routing: %s is an address of this node", f.Key.Addr)
+	case f.Capture:
+		w.Addf("routing: %s is not bound; marked packets are local (table %d)", f.Key.Addr, link.DetachedTable)
 	default:
-		w.Addf("routing: %s belongs to a node and is not bound; it is served where it is local", f.Key.Addr)
+		w.Addf("routing: %s is on a link of this machine", f.Key.Addr)
 	}
 	if w.taken {
 		w.Addf("filter INPUT %s: taken by a detour (ctstate DNAT): passes", chainFilter)

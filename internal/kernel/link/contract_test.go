@@ -79,6 +79,7 @@ var contract = map[string]func(*testing.T, world){
 	"a route is lost":              testRouteLost,
 	"detached addresses":           testDetached,
 	"detached, and bound again":    testDetachedLost,
+	"detached and not bound":       testCaptured,
 	"what cannot be detached":      testNotDetached,
 	"closed":                       testClosed,
 	"a context that is over":       testContextOver,
@@ -344,7 +345,23 @@ func testDetached(t *testing.T, w world) {
 	wantDetached(t, w)
 }
 
-// An address that is bound anew is local for everybody again.
+// An address that is not bound is detached all the same, over both families, and one that
+// is bound later is local for all packets, over IPv4.
+func testCaptured(t *testing.T, w world) {
+	mustEnsure(t, w)
+	mustWriteDetached(t, w, link.Add, "203.0.113.1", "2001:db8::1", "2001:db8::2")
+	wantAddrs(t, w)
+	wantDetached(t, w, "2001:db8::1", "2001:db8::2", "203.0.113.1")
+	mustWrite(t, w, link.Add, "203.0.113.1", "2001:db8::1")
+	wantDetached(t, w, "2001:db8::1", "2001:db8::2", "203.0.113.1 in part")
+	mustWriteDetached(t, w, link.Delete, "203.0.113.1", "2001:db8::1")
+	wantDetached(t, w, "2001:db8::2")
+	wantAddrs(t, w, "203.0.113.1", "2001:db8::1")
+	mustWriteDetached(t, w, link.Delete, "2001:db8::2")
+	wantDetached(t, w)
+}
+
+// An address that is bound again is local for all packets again.
 func testDetachedLost(t *testing.T, w world) {
 	mustEnsure(t, w)
 	a := netip.MustParseAddr("203.0.113.1")
@@ -361,13 +378,13 @@ func testDetachedLost(t *testing.T, w world) {
 }
 
 func testNotDetached(t *testing.T, w world) {
-	rows := append(changes(link.Add, "203.0.113.1", "2001:db8::1", "127.0.0.1"), link.Change{Op: 9, Addr: netip.MustParseAddr("203.0.113.1")})
+	rows := append(changes(link.Add, "203.0.113.1", "127.0.0.1", "fe80::1"), link.Change{Op: 9, Addr: netip.MustParseAddr("203.0.113.1")})
 	errs := w.WriteDetached(t.Context(), rows)
 	if len(errs) != len(rows) || !errors.Is(errs[0], link.ErrNotExist) {
 		t.Fatalf("WriteDetached without the link = %v, want %v first", errs, link.ErrNotExist)
 	}
 	mustEnsure(t, w)
-	mustWrite(t, w, link.Add, "203.0.113.1", "2001:db8::1")
+	mustWrite(t, w, link.Add, "203.0.113.1")
 	for i, err := range w.WriteDetached(t.Context(), rows) {
 		if (err == nil) != (i == 0) {
 			t.Errorf("row %d (%s): error %v", i, rows[i], err)

@@ -2,7 +2,6 @@ package link
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -10,26 +9,31 @@ import (
 	"slices"
 )
 
-// An IPv4 address is detached when it is bound as before, and local to marked packets
-// alone: the route by which the kernel makes every address local is in a table of ours
-// instead, at which only they look. What else has the address as its destination follows
-// the other tables.
+// An address is detached when it is local to marked packets alone: a route in a table of
+// ours makes it local, and only they look there. What else has the address as its
+// destination follows the other tables. Two kinds of addresses are detached.
 //
-// That is for addresses from which others answer, too. The kernel drops a packet that is to
-// be forwarded and has a source that is local to this machine, whatever rp_filter says
-// (__fib_validate_source in net/ipv4/fib_frontend.c), unless accept_local of the link is
-// set, for all sources of all who send there. It asks for the source without the mark, or
-// with the mark of the packet itself (src_valid_mark), and answers are not marked. With an
-// address that is not bound at all the kernel could send no ICMP from it, such as
-// "fragmentation needed" (icmp_route_lookup in net/ipv4/icmp.c takes a source that is bound).
-// IPv6 does not look at the source, so its addresses stay as they are.
+// Captured by port: an address that another machine has, too, is not bound. What comes for
+// the ports of a Service is marked, and everything else goes to that machine.
 //
 //	ip route add local VIP dev lo table 7373 proto 73
 //	ip rule add fwmark MARK/MARK lookup 7373 priority 73
+//
+// Answered by others: an IPv4 address that is bound, and from which backends answer
+// themselves. The route by which the kernel makes every address local goes.
+//
 //	ip route del local VIP dev kube-ipvs0 table local
 //
+// For the kernel drops a packet that is to be forwarded and has a source that is local to
+// this machine, whatever rp_filter says (__fib_validate_source in net/ipv4/fib_frontend.c),
+// unless accept_local of the link is set, for all sources of all who send there. It asks for
+// the source without the mark, or with the mark of the packet itself (src_valid_mark), and
+// answers are not marked. With an address that is not bound at all the kernel could send no
+// ICMP from it, such as "fragmentation needed" (icmp_route_lookup in net/ipv4/icmp.c takes a
+// source that is bound). IPv6 does not look at the source, so its bound addresses stay local.
+//
 // The rule stands behind that of the table "local", which is the first of all, and is there
-// as long as the table has a route of ours.
+// as long as the table has a route of ours in its family.
 
 const (
 	// DetachedTable is the routing table of detached addresses. Rules that lead there are
@@ -49,33 +53,23 @@ func DetachMark(taken uint8) uint32 {
 	return 1 << 12
 }
 
-// errFamily is why no IPv6 address can be detached.
-var errFamily = errors.New("only IPv4 addresses can be detached")
-
-// CheckDetach returns why the row of a WriteDetached can never be written, or nil.
-func CheckDetach(c Change) error {
-	if err := c.Check(); err != nil {
-		return err
-	}
-	if !c.Addr.Is4() {
-		return errFamily
-	}
-	return nil
-}
-
-// WriteDetached prints how addresses are detached, sorted, as commands of ip(8).
-func WriteDetached(w io.Writer, mark uint32, addrs iter.Seq[netip.Addr]) error {
+// WriteDetached prints how addresses are detached, sorted, as commands of ip(8). Of those
+// that are bound the route goes that makes them local for all packets.
+func WriteDetached(w io.Writer, mark uint32, addrs iter.Seq[netip.Addr], bound func(netip.Addr) bool) error {
 	all := slices.SortedFunc(addrs, netip.Addr.Compare)
-	if len(all) == 0 {
-		return nil
-	}
 	out := bufio.NewWriter(w)
 	for _, a := range all {
 		fmt.Fprintf(out, "ip route add local %s dev lo table %d proto %d\n", a, DetachedTable, RouteProtocol)
 	}
-	fmt.Fprintf(out, "ip rule add fwmark %#x/%#x lookup %d priority %d\n", mark, mark, DetachedTable, detachedPriority)
+	for _, tool := range []string{"ip", "ip -6"} {
+		if slices.ContainsFunc(all, func(a netip.Addr) bool { return a.Is4() == (tool == "ip") }) {
+			fmt.Fprintf(out, "%s rule add fwmark %#x/%#x lookup %d priority %d\n", tool, mark, mark, DetachedTable, detachedPriority)
+		}
+	}
 	for _, a := range all {
-		fmt.Fprintf(out, "ip route del local %s dev %s table local\n", a, DefaultName)
+		if a.Is4() && bound(a) {
+			fmt.Fprintf(out, "ip route del local %s dev %s table local\n", a, DefaultName)
+		}
 	}
 	return out.Flush()
 }

@@ -20,34 +20,56 @@ const toTable = 1
 type detachment struct {
 	// routes are those of our table, attached the addresses that are local for everybody.
 	routes, attached map[netip.Addr]struct{}
-	// rules are the marks of those that lead to our table.
-	rules []fwmark
+	// rules are those that lead to our table.
+	rules []tableRule
 }
 
-type fwmark struct{ mark, mask uint32 }
+// tableRule has the packets with a mark look at our table.
+type tableRule struct {
+	family     int
+	mark, mask uint32
+}
+
+// familyOf is the address family of rtnetlink.
+func familyOf(a netip.Addr) int {
+	if a.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}
 
 // ListDetached returns the addresses that are detached. False: something of it is missing,
-// so that the address is local for everybody, or for nobody.
+// so that the address is local for all packets, or for none.
 func (h *Handle) ListDetached(ctx context.Context) (map[netip.Addr]bool, error) {
 	d, err := h.detachment(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list detached addresses: %w", err)
 	}
-	ruled := slices.Contains(d.rules, h.detachMark())
 	out := make(map[netip.Addr]bool, len(d.routes))
 	for a := range d.routes {
 		_, attached := d.attached[a]
-		out[a] = ruled && !attached
+		out[a] = !attached && slices.Contains(d.rules, h.detachRule(familyOf(a)))
 	}
 	return out, nil
 }
 
-func (h *Handle) detachMark() fwmark { return fwmark{h.opts.DetachMark, h.opts.DetachMark} }
+func (h *Handle) detachRule(family int) tableRule {
+	return tableRule{family, h.opts.DetachMark, h.opts.DetachMark}
+}
 
 func (h *Handle) detachment(ctx context.Context) (detachment, error) {
 	d := detachment{routes: map[netip.Addr]struct{}{}, attached: map[netip.Addr]struct{}{}}
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+		if err := h.detachmentOf(ctx, family, &d); err != nil {
+			return d, err
+		}
+	}
+	return d, nil
+}
+
+func (h *Handle) detachmentOf(ctx context.Context, family int, d *detachment) error {
 	found, err := steady(ctx, h, func(c *conn) (found []hostRoute, err error) {
-		err = c.query(dumpRoutes(unix.AF_INET), func(m syscall.NetlinkMessage) {
+		err = c.query(dumpRoutes(family), func(m syscall.NetlinkMessage) {
 			if r, ok := parseHostRoute(m); ok {
 				found = append(found, r)
 			}
@@ -55,17 +77,18 @@ func (h *Handle) detachment(ctx context.Context) (detachment, error) {
 		return found, err
 	})
 	if err != nil {
-		return d, err
+		return err
 	}
 	for _, r := range found {
-		if r.ours {
+		switch {
+		case r.ours:
 			d.routes[r.to] = struct{}{}
-		} else {
+		case family == unix.AF_INET:
 			d.attached[r.to] = struct{}{}
 		}
 	}
-	d.rules, err = steady(ctx, h, func(c *conn) (found []fwmark, err error) {
-		dump := request(unix.RTM_GETRULE, unix.NLM_F_DUMP, &nl.RtMsg{RtMsg: unix.RtMsg{Family: unix.AF_INET}})
+	list, err := steady(ctx, h, func(c *conn) (found []tableRule, err error) {
+		dump := request(unix.RTM_GETRULE, unix.NLM_F_DUMP, &nl.RtMsg{RtMsg: unix.RtMsg{Family: uint8(family)}})
 		err = c.query(dump, func(m syscall.NetlinkMessage) {
 			if r, ok := ourRule(m); ok {
 				found = append(found, r)
@@ -76,11 +99,12 @@ func (h *Handle) detachment(ctx context.Context) (detachment, error) {
 	if errors.Is(err, ErrUnsupported) {
 		err = nil // a kernel with one table for all has no rules (CONFIG_IP_MULTIPLE_TABLES)
 	}
-	return d, err
+	d.rules = append(d.rules, list...)
+	return err
 }
 
-// hostRoute is a local route to one address: ours in our table, or anybody's in the one that
-// everybody looks at.
+// hostRoute is a local route to one address: ours in our table, or any in the one that
+// all packets look at.
 type hostRoute struct {
 	to   netip.Addr
 	ours bool
@@ -91,7 +115,7 @@ func parseHostRoute(m syscall.NetlinkMessage) (r hostRoute, ok bool) {
 		return r, false
 	}
 	info := nl.DeserializeRtMsg(m.Data)
-	if info.Type != unix.RTN_LOCAL || info.Dst_len != 32 || info.Flags&unix.RTM_F_CLONED != 0 {
+	if info.Type != unix.RTN_LOCAL || info.Flags&unix.RTM_F_CLONED != 0 {
 		return r, false
 	}
 	attrs, err := parseAttrs(m.Data[unix.SizeofRtMsg:])
@@ -103,6 +127,9 @@ func parseHostRoute(m syscall.NetlinkMessage) (r hostRoute, ok bool) {
 			r.to, _ = netip.AddrFromSlice(a.Value)
 		}
 	}
+	if int(info.Dst_len) != r.to.BitLen() {
+		return r, false
+	}
 	switch t := table(info, attrs); {
 	case t == DetachedTable && info.Protocol == RouteProtocol:
 		r.ours = true
@@ -113,15 +140,15 @@ func parseHostRoute(m syscall.NetlinkMessage) (r hostRoute, ok bool) {
 }
 
 // ourRule reads the mark of a rule that leads to our table.
-func ourRule(m syscall.NetlinkMessage) (fwmark, bool) {
+func ourRule(m syscall.NetlinkMessage) (tableRule, bool) {
 	if m.Header.Type != unix.RTM_NEWRULE || len(m.Data) < unix.SizeofRtMsg {
-		return fwmark{}, false
+		return tableRule{}, false
 	}
 	attrs, err := parseAttrs(m.Data[unix.SizeofRtMsg:])
 	if err != nil {
-		return fwmark{}, false
+		return tableRule{}, false
 	}
-	var r fwmark
+	r := tableRule{family: int(nl.DeserializeRtMsg(m.Data).Family)}
 	ours := false
 	for _, a := range attrs {
 		if len(a.Value) < 4 {
@@ -139,14 +166,14 @@ func ourRule(m syscall.NetlinkMessage) (fwmark, bool) {
 	return r, ours
 }
 
-// WriteDetached detaches bound addresses, and makes detached ones local for everybody again
-// where they are still bound. The result is nil if all rows are applied, else it has one
+// WriteDetached detaches addresses, bound or not, and makes those local for all packets again
+// that are not to be detached any more and still bound. The result is nil if all rows are applied, else it has one
 // error per row, nil for those that are. Without the link, additions have ErrNotExist.
 func (h *Handle) WriteDetached(ctx context.Context, changes []Change) []error {
 	errs := make([]error, len(changes))
 	var add, del []int
 	for i, c := range changes {
-		switch errs[i] = CheckDetach(c); {
+		switch errs[i] = c.Check(); {
 		case errs[i] != nil:
 		case c.Op == Add:
 			add = append(add, i)
@@ -168,12 +195,13 @@ func (h *Handle) detach(ctx context.Context, changes []Change, rows []int, errs 
 	d, err := h.ours(ctx)
 	if err == nil {
 		rows = h.forEach(ctx, changes, rows, errs, unix.EEXIST, func(a netip.Addr) *nl.NetlinkRequest { return detachedRoute(a, true) })
-		err = h.rule(ctx)
+		err = h.rules(ctx, changes, rows)
 	}
 	if err != nil {
 		spread(rows, errs, err)
 		return
 	}
+	rows = slices.DeleteFunc(slices.Clone(rows), func(i int) bool { return changes[i].Addr.Is6() })
 	h.forEach(ctx, changes, rows, errs, unix.ESRCH, func(a netip.Addr) *nl.NetlinkRequest { return attachedRoute(a, d.index, false) })
 }
 
@@ -187,8 +215,8 @@ func (h *Handle) attach(ctx context.Context, changes []Change, rows []int, errs 
 	for _, i := range rows {
 		delete(found.routes, changes[i].Addr)
 	}
-	if err == nil && len(found.routes) == 0 {
-		err = h.dropRules(ctx, found.rules)
+	if err == nil {
+		err = h.dropRules(ctx, slices.DeleteFunc(found.rules, func(r tableRule) bool { return found.leadsTo(r.family) }))
 	}
 	if err != nil {
 		spread(rows, errs, err)
@@ -197,7 +225,17 @@ func (h *Handle) attach(ctx context.Context, changes []Change, rows []int, errs 
 	h.forEach(ctx, changes, rows, errs, unix.ESRCH, func(a netip.Addr) *nl.NetlinkRequest { return detachedRoute(a, false) })
 }
 
-// restore makes those addresses local for everybody that are bound.
+// leadsTo reports whether our table has a route of the family.
+func (d detachment) leadsTo(family int) bool {
+	for a := range d.routes {
+		if familyOf(a) == family {
+			return true
+		}
+	}
+	return false
+}
+
+// restore makes those IPv4 addresses local for all packets that are bound.
 func (h *Handle) restore(ctx context.Context, changes []Change, rows []int, errs []error) ([]int, error) {
 	d, err := h.ours(ctx)
 	if errors.Is(err, ErrNotExist) {
@@ -212,7 +250,7 @@ func (h *Handle) restore(ctx context.Context, changes []Change, rows []int, errs
 	}
 	var here []int
 	for _, i := range rows {
-		if _, is := bound[changes[i].Addr]; is {
+		if _, is := bound[changes[i].Addr]; is && changes[i].Addr.Is4() {
 			here = append(here, i)
 		}
 	}
@@ -220,23 +258,28 @@ func (h *Handle) restore(ctx context.Context, changes []Change, rows []int, errs
 	return slices.DeleteFunc(slices.Clone(rows), func(i int) bool { return errs[i] != nil }), nil
 }
 
-// rule makes sure that marked packets look at our table, and those with another mark that
-// was ours do not.
-func (h *Handle) rule(ctx context.Context) error {
+// rules makes sure that marked packets of the rows' families look at our table, and those
+// with another mark that was ours do not.
+func (h *Handle) rules(ctx context.Context, changes []Change, rows []int) error {
 	found, err := h.detachment(ctx)
 	if err != nil {
 		return err
 	}
-	want := h.detachMark()
-	if !slices.Contains(found.rules, want) {
-		if err := h.one(ctx, changeRule(want, true)); err != nil && !errors.Is(err, unix.EEXIST) {
-			return fmt.Errorf("add rule to table %d: %w", DetachedTable, err)
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+		if !slices.ContainsFunc(rows, func(i int) bool { return familyOf(changes[i].Addr) == family }) {
+			continue
+		}
+		want := h.detachRule(family)
+		if !slices.Contains(found.rules, want) {
+			if err := h.one(ctx, changeRule(want, true)); err != nil && !errors.Is(err, unix.EEXIST) {
+				return fmt.Errorf("add rule to table %d: %w", DetachedTable, err)
+			}
 		}
 	}
-	return h.dropRules(ctx, slices.DeleteFunc(found.rules, func(r fwmark) bool { return r == want }))
+	return h.dropRules(ctx, slices.DeleteFunc(found.rules, func(r tableRule) bool { return r == h.detachRule(r.family) }))
 }
 
-func (h *Handle) dropRules(ctx context.Context, list []fwmark) error {
+func (h *Handle) dropRules(ctx context.Context, list []tableRule) error {
 	for _, r := range list {
 		if err := h.one(ctx, changeRule(r, false)); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, ErrNotExist) {
 			return fmt.Errorf("delete rule to table %d: %w", DetachedTable, err)
@@ -306,17 +349,17 @@ func localRoute(a netip.Addr, add bool, info unix.RtMsg, more ...nl.NetlinkReque
 	if add {
 		kind, flags = unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL
 	}
-	info.Family, info.Dst_len, info.Scope, info.Type = unix.AF_INET, 32, unix.RT_SCOPE_HOST, unix.RTN_LOCAL
+	info.Family, info.Dst_len, info.Scope, info.Type = uint8(familyOf(a)), uint8(a.BitLen()), unix.RT_SCOPE_HOST, unix.RTN_LOCAL
 	return request(kind, flags, append([]nl.NetlinkRequestData{&nl.RtMsg{RtMsg: info}, nl.NewRtAttr(unix.RTA_DST, a.AsSlice())}, more...)...)
 }
 
 // changeRule adds or deletes a rule that leads to our table.
-func changeRule(r fwmark, add bool) *nl.NetlinkRequest {
+func changeRule(r tableRule, add bool) *nl.NetlinkRequest {
 	kind, flags := unix.RTM_DELRULE, 0
 	if add {
 		kind, flags = unix.RTM_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_EXCL
 	}
-	info := &nl.RtMsg{RtMsg: unix.RtMsg{Family: unix.AF_INET, Type: toTable}}
+	info := &nl.RtMsg{RtMsg: unix.RtMsg{Family: uint8(r.family), Type: toTable}}
 	parts := []nl.NetlinkRequestData{info, nl.NewRtAttr(nl.FRA_TABLE, nl.Uint32Attr(DetachedTable)),
 		nl.NewRtAttr(nl.FRA_FWMARK, nl.Uint32Attr(r.mark)), nl.NewRtAttr(nl.FRA_FWMASK, nl.Uint32Attr(r.mask))}
 	if add {

@@ -70,7 +70,7 @@ func seeds() [][]byte {
 		heard(unix.RTM_DELROUTE, changeRoute(RouteChange{Op: Add, Prefix: route})),
 		heard(unix.RTM_NEWROUTE, detachedRoute(vip, true)),
 		heard(unix.RTM_NEWROUTE, request(unix.RTM_NEWROUTE, 0, hops, gateway, via)),
-		heard(unix.RTM_NEWRULE, changeRule(fwmark{0x4000, 0x4000}, true)),
+		heard(unix.RTM_NEWRULE, changeRule(tableRule{unix.AF_INET, 0x4000, 0x4000}, true)),
 		// The last attribute, and so the message, ends without its padding.
 		{29, 0, 0, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 32, 0, 0, 7, 0, 0, 0, 5, 0, 1, 0, 10},
 		{16, 0, 0, 0, 3, 0, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0},

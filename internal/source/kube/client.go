@@ -25,6 +25,8 @@ type ClientOptions struct {
 	Burst int
 	// UserAgent names this program in the server's audit log.
 	UserAgent string
+	// Reached is told at which addresses the server is reached; nil is not told.
+	Reached *Reached
 	// Turns are waited for before more is read from the server; nil waits for nobody.
 	Turns *source.Turns
 }
@@ -109,7 +111,12 @@ func (o ClientOptions) apply(config *rest.Config) {
 		config.BearerToken, config.BearerTokenFile = "", ""
 	}
 	config.Wrap(report)
+	reached := o.Reached
+	if reached == nil {
+		reached = &Reached{}
+	}
+	config.Dial = reached.dial
 	if o.Turns != nil {
-		config.Dial = polite{o.Turns}.dial
+		config.Dial = polite{o.Turns, reached.dial}.dial
 	}
 }

@@ -10,15 +10,17 @@ import (
 
 // polite makes connections that read when it is their turn: HTTP/2 reads megabytes of a
 // list ahead of who decodes it, and decrypts them.
-type polite struct{ turns *source.Turns }
+type polite struct {
+	turns *source.Turns
+	dials func(ctx context.Context, network, address string) (net.Conn, error)
+}
 
 // dialTime is client-go's own (k8s.io/client-go/transport, tlsTransportCache.get), for
 // connecting and between probes of a connection that is idle.
 const dialTime = 30 * time.Second
 
 func (p polite) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: dialTime, KeepAlive: dialTime}
-	conn, err := dialer.DialContext(ctx, network, address)
+	conn, err := p.dials(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}

@@ -251,7 +251,7 @@ func (f *Fakes) Plan(s Start) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return planned(c, f.in, host)
+	return planned(c, f.in, host, f.kernel.remembered())
 }
 
 // Cleanup implements Driver. Like an operator it tries twice.

@@ -29,6 +29,17 @@ type kernel struct {
 	links   *linktest.Fake
 	// liberal is net.netfilter.nf_conntrack_tcp_be_liberal.
 	liberal atomic.Bool
+	// claims is what an agent has kept for the next one: addresses of Nodes that Services claim.
+	claims atomic.Pointer[map[netip.Addr]string]
+}
+
+func (k *kernel) remember(claims map[netip.Addr]string) { k.claims.Store(&claims) }
+
+func (k *kernel) remembered() map[netip.Addr]string {
+	if claims := k.claims.Load(); claims != nil {
+		return *claims
+	}
+	return nil
 }
 
 func newKernel() *kernel {

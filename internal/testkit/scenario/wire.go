@@ -97,6 +97,7 @@ func planOptions(c config.Config, h model.Host) plan.Options {
 		Node: NodeName, Zone: h.Node.Zone, Scheduler: c.Scheduler, IPv4: true, IPv6: true, Host: h, Drain: c.Drain,
 		ExternalIPs: plan.ExternalIPs{Off: !c.AllowExternalIPs, Allowed: c.ExternalIPCIDRs},
 		NoBinding:   c.Mode == config.ModeIPTables, NoPolicy: c.Mode == config.ModeIPTables,
+		External: plan.ExternalBinding(c.ExternalBinding),
 	}
 }
 
@@ -133,6 +134,7 @@ func startProcess(log *zap.Logger, c config.Config, s Start, in inputs, k *kerne
 	mode, bound := newMode(log, c, k, t)
 	known := catalog.New(log, c.NodeName, model.FromFile)
 	known.Await(quickPatience)
+	known.Remember(k.remembered())
 	audit := time.Duration(-1)
 	if s.Audit {
 		audit = quickAudit
@@ -141,6 +143,7 @@ func startProcess(log *zap.Logger, c config.Config, s Start, in inputs, k *kerne
 		Log: log, Catalog: known, Mode: mode, NodeName: c.NodeName, Observer: m,
 		Compiler: func(h model.Host) agent.Compiler { return plan.New(planOptions(c, h)) }, Concerns: concerns(c),
 		Host: tappedHost{k.links, t}, NodePorts: nodePorts(c),
+		PodRanges: c.DetectLocal.ClusterCIDRs, Remember: k.remember,
 		Coalesce: quickCoalesce, Periods: agent.Periods{AuditPeriod: audit}, RetryMin: quickRetry, RetryMax: slowestRetry,
 	})
 	m.Loop(loop.Condition)
@@ -240,8 +243,10 @@ func leaveIPVS(ctx context.Context, log *zap.Logger, loop *agent.Agent, mode *ip
 
 // planned prints what the inputs ask for on a host with the given links and
 // gateways, from nothing: the oracle.
-func planned(c config.Config, in inputs, host model.Host) (map[string]string, error) {
+// remembered is what the agent before has kept for the next one.
+func planned(c config.Config, in inputs, host model.Host, remembered map[netip.Addr]string) (map[string]string, error) {
 	known := catalog.New(zap.NewNop(), c.NodeName, model.FromFile)
+	known.Remember(remembered)
 	if err := in.deliver(known, c.SourceDir); err != nil {
 		return nil, err
 	}
@@ -251,7 +256,9 @@ func planned(c config.Config, in inputs, host model.Host) (map[string]string, er
 // wanted prints what follows from a catalog that holds everything.
 func wanted(c config.Config, host model.Host, batch catalog.Batch) (map[string]string, error) {
 	mode, kinds := modeWithoutKernel(c)
-	host.Node, host.Nodes, host.Weights = batch.Node, batch.Nodes, batch.Weights
+	links, gateways := host.Links, host.Gateways
+	host = batch.Host()
+	host.Links, host.Gateways, host.PodRanges = links, gateways, c.DetectLocal.ClusterCIDRs
 	host.NodePorts = nodePorts(c)(host)
 	mode.SetHost(host)
 	compiler := plan.New(planOptions(c, host))

@@ -212,7 +212,7 @@ func (f *Fake) WriteDetached(ctx context.Context, changes []link.Change) []error
 
 // detach does one row. The caller holds the lock.
 func (f *Fake) detach(c link.Change, whole error) error {
-	if err := link.CheckDetach(c); err != nil {
+	if err := c.Check(); err != nil {
 		return err
 	}
 	if whole != nil {
@@ -240,10 +240,10 @@ func (f *Fake) detached() iter.Seq[netip.Addr] {
 	}
 }
 
-// bind puts an address on the link: the kernel makes it local for everybody. The caller
+// bind puts an address on the link: the kernel makes it local for all packets. The caller
 // holds the lock.
 func (f *Fake) bind(a netip.Addr) {
-	if _, bound := f.addrs[a]; !bound {
+	if _, bound := f.addrs[a]; !bound && a.Is4() {
 		if _, aside := f.aside[a]; aside {
 			f.aside[a] = false
 		}
@@ -294,7 +294,7 @@ func (f *Fake) String() string {
 	var b strings.Builder
 	_ = link.WriteAddrsOf(&b, f.name, maps.Keys(f.addrs))
 	_ = link.WriteRoutes(&b, maps.Keys(f.ourRoutes()))
-	_ = link.WriteDetached(&b, link.DetachMark(14), f.detached())
+	_ = link.WriteDetached(&b, link.DetachMark(14), f.detached(), func(a netip.Addr) bool { _, bound := f.addrs[a]; return bound })
 	return b.String()
 }
 

@@ -1,0 +1,134 @@
+package ipvs
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/delta"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
+)
+
+// An address of a Service that another machine needs is not bound: the node would lose its
+// way there. Packets to the ports of the Service are captured instead, and only they:
+//
+//	mangle PREROUTING   to one of KUBE-CAPTURE: mark          KUBE-CAPTURE
+//	routing             marked: local                         rows of the table "detached"
+//	INPUT               as ever: filters, then IPVS
+//
+// A Service without endpoints refuses. IPVS would do so from the address itself, which the
+// kernel does not for one that is not bound (icmp_route_lookup in net/ipv4/icmp.c). So its
+// ports are not marked, and what is on its way there is refused:
+//
+//	filter FORWARD      new, to a frontend of the address: refuse   KUBE-CAPTURE
+//
+// What the host sends needs neither: IPVS takes it in OUTPUT, wherever the route leads.
+// Errors about a connection (ICMP "fragmentation needed") come to the address and carry no
+// port: those of connections that pass this node are captured, too. Everything else, ping
+// included, goes where it went before.
+//
+// The virtual server is the same as with a bound address. So a connection goes on when the
+// address comes to be bound, or not to be bound any more.
+
+// captures follows which addresses have captured ports: all are those of the frontends that are captured, marked those of
+// the ones among them that do not refuse.
+type captures struct {
+	all, marked *delta.Claims[model.FrontendKey, netip.Addr, struct{}]
+}
+
+func newCaptures() captures {
+	return captures{
+		all:    delta.NewClaims[model.FrontendKey, netip.Addr, struct{}](model.FrontendKey.Compare),
+		marked: delta.NewClaims[model.FrontendKey, netip.Addr, struct{}](model.FrontendKey.Compare),
+	}
+}
+
+// marks reports whether packets to a captured frontend come to IPVS: where they do not, they are refused.
+func marks(f *model.Frontend) bool { return f.Capture && (f.NoLocal || len(f.Backends) > 0) }
+
+// capture follows one frontend.
+func (m *Mode) capture(c dataplane.Change) {
+	f := model.FamilyOf(c.Key.Addr)
+	before := m.capturing(f)
+	only := func(yes bool) map[netip.Addr]struct{} {
+		if !yes {
+			return nil
+		}
+		return map[netip.Addr]struct{}{c.Key.Addr: {}}
+	}
+	m.captures.all.Set(c.Key, only(c.New != nil && c.New.Capture))
+	for _, h := range m.captures.marked.Set(c.Key, only(c.New != nil && marks(c.New))) {
+		m.wantAddress(h.Key, m.addressClaims.Holder(h.Key).Held)
+	}
+	if before != m.capturing(f) {
+		m.wantBase()
+	}
+}
+
+// capturing reports whether any address of a family has captured ports.
+func (m *Mode) capturing(f model.Family) bool {
+	for a := range m.captures.all.Keys() {
+		if model.FamilyOf(a) == f {
+			return true
+		}
+	}
+	return false
+}
+
+// captured reports whether an address has captured ports and is not local in another way.
+func (m *Mode) captured(a netip.Addr) bool {
+	return m.captures.marked.Holder(a).Held && !m.addressClaims.Holder(a).Held && !holds(m.binding.ranges, a)
+}
+
+// mayCapture reports whether packets to an address may become local: a port is marked, and
+// a virtual server is there to take them.
+func (m *Mode) mayCapture(a netip.Addr) bool {
+	for _, k := range m.captures.marked.Claimants(a) {
+		_, marked := m.members.Believed(captureEntry(k))
+		_, served := m.servers.Believed(serverKey(k))
+		if marked && served {
+			return m.baseInPlace(a)
+		}
+	}
+	return false
+}
+
+func captureEntry(k model.FrontendKey) memberKey {
+	return memberKey{setName(model.FamilyOf(k.Addr), setCapture), here(k)}
+}
+
+// addCapture lists the entries by which packets to a frontend are captured, or refused.
+func (l *entryList) addCapture(f *model.Frontend) {
+	if marks(f) {
+		l.add(setCapture, here(f.Key))
+	}
+	l.add(setCaptureIPs, ipset.IP(f.Key.Addr))
+}
+
+// captureRules mark what is captured.
+func (c Config) captureRules(w ruleWriter) {
+	mark := link.DetachMark(c.Masquerade.Bit)
+	set := fmt.Sprintf("-j MARK --set-xmark %#x/%#x", mark, mark)
+	w.chain("mangle", chainCapture,
+		join(w.commented(setCapture, "dst,dst"), set),
+		join(w.commented(setCaptureIPs, "dst"), "-m conntrack --ctstate RELATED", set),
+	)
+	lines := []string{
+		"-m conntrack ! --ctstate NEW -j RETURN",
+		w.notInSet(setCaptureIPs, "dst") + " -j RETURN",
+	}
+	refuse := "icmp-port-unreachable"
+	if w.family == model.IPv6 {
+		refuse = "icmp6-port-unreachable"
+	}
+	for _, name := range []string{setExternalIP, setExternalIPLocal, setLoadBalancer, setClusterIP} {
+		lines = append(lines, join("-m conntrack --ctstate NEW", w.matchSet(name, "dst,dst"), "-j REJECT --reject-with "+refuse))
+	}
+	w.chain("filter", chainCapture, lines...)
+}
+
+// isCaptureChain reports whether a chain is there for captured addresses.
+func isCaptureChain(k rules.ChainKey) bool { return k.Name == chainCapture }

@@ -1,0 +1,70 @@
+package kube
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"syscall"
+)
+
+// Reached knows at which addresses a client reaches its API server, or its proxy: every one that it was told, that a name
+// resolved to, or that it dialled. A node that bound one of them would cut itself off from its API server for good, so each is
+// known before the first packet goes there.
+type Reached struct {
+	mu    sync.Mutex
+	addrs []netip.Addr // the newest last
+	tell  func()
+}
+
+// mostReached bounds the addresses: a name that resolves to others each time pushes out the oldest.
+const mostReached = 64
+
+// Addrs returns the addresses, sorted.
+func (r *Reached) Addrs() []netip.Addr {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.SortedFunc(slices.Values(r.addrs), netip.Addr.Compare)
+}
+
+// Tell has a function called after each address that is new, on the goroutine of the client.
+func (r *Reached) Tell(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tell = f
+}
+
+func (r *Reached) add(addrs ...netip.Addr) {
+	r.mu.Lock()
+	news := false
+	for _, a := range addrs {
+		a = a.Unmap().WithZone("")
+		if !a.IsValid() || a.IsLoopback() || slices.Contains(r.addrs, a) {
+			continue
+		}
+		r.addrs, news = append(r.addrs, a), true
+	}
+	r.addrs = slices.Delete(r.addrs, 0, max(0, len(r.addrs)-mostReached))
+	tell := r.tell
+	r.mu.Unlock()
+	if news && tell != nil {
+		tell()
+	}
+}
+
+// dial connects as client-go does, and notes each address before.
+func (r *Reached) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if host, _, err := net.SplitHostPort(address); err == nil && net.ParseIP(host) == nil {
+		if all, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host); err == nil { // the dialer tells of an error
+			r.add(all...)
+		}
+	}
+	dialer := net.Dialer{Timeout: dialTime, KeepAlive: dialTime, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		if to, err := netip.ParseAddrPort(address); err == nil {
+			r.add(to.Addr())
+		}
+		return nil
+	}}
+	return dialer.DialContext(ctx, network, address)
+}
