@@ -30,12 +30,16 @@ func (h herald) BadAnnotations(id model.ServiceID, why []string) {
 	h.events.Service(id, events.AnnotationRefused, strings.Join(why, "; "))
 }
 
+func (h herald) TooMany(id model.ServiceID, beyond int) {
+	h.events.Service(id, events.TooManyFrontends, fmt.Sprintf("%d of its frontends (ports times addresses) are not served: a Service has only so many (--service-frontends)", beyond))
+}
+
 func (h herald) BadNode(why []string) {
 	h.events.Node(events.NodeAnnotationRefused, strings.Join(why, "; "))
 }
 
 func (h herald) Lost(id model.ServiceID, conflicts []dataplane.Conflict) {
-	h.events.Service(id, events.AddressConflict, list(conflicts, dataplane.Conflict.String))
+	h.events.Service(id, events.AddressConflict, list(conflicts, dataplane.Conflict.Public))
 }
 
 // list prints each in a text of its own; there may be more than an Event holds.

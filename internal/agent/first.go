@@ -95,7 +95,7 @@ func (a *Agent) takeEarly(ctx context.Context) {
 // serve writes some Services, and removes nothing. What fails stays pending.
 func (a *Agent) serve(ctx context.Context, inputs []catalog.Input) {
 	start := time.Now()
-	a.compile(inputs)
+	a.compile(ctx, inputs)
 	result := a.opts.Mode.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: true})
 	a.record(start, time.Now(), result)
 }

@@ -77,7 +77,7 @@ func (a *Agent) needHost(ctx context.Context) error {
 		return err
 	}
 	concerned, _ := a.adopt()
-	a.compile(concerned)
+	a.compile(ctx, concerned)
 	return nil
 }
 
@@ -91,7 +91,7 @@ func (a *Agent) readAgain(ctx context.Context) (changed bool, err error) {
 		return false, err
 	}
 	concerned, changed := a.adopt()
-	a.compile(concerned)
+	a.compile(ctx, concerned)
 	return changed, nil
 }
 

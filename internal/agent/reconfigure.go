@@ -18,7 +18,7 @@ func (a *Agent) Reconfigure(ctx context.Context, change func(context.Context) er
 		if failed = change(ctx); failed != nil {
 			return
 		}
-		a.anew()
+		a.anew(ctx)
 		a.apply(ctx, false)
 	})
 	if err != nil {
@@ -28,7 +28,7 @@ func (a *Agent) Reconfigure(ctx context.Context, change func(context.Context) er
 }
 
 // anew goes by what is known of the host, and compiles all that was compiled before.
-func (a *Agent) anew() {
+func (a *Agent) anew(ctx context.Context) {
 	now := a.known
 	if a.opts.NodePorts != nil {
 		now.NodePorts = a.opts.NodePorts(now)
@@ -40,7 +40,7 @@ func (a *Agent) anew() {
 	}
 	a.hostMoved = false
 	if a.synced || len(a.services) > 0 {
-		a.compileAll()
+		a.compileAll(ctx)
 	}
 }
 
@@ -62,7 +62,7 @@ func (a *Agent) Replace(ctx context.Context, mode dataplane.Dataplane, p Periods
 		a.contests, a.counts.Conflicts = map[contest]struct{}{}, 0
 		a.due.stop()
 		a.forgetSchedulers(ctx)
-		a.anew()
+		a.anew(ctx)
 		a.retry.stop()
 		a.apply(ctx, true)
 	})
@@ -73,8 +73,8 @@ func (a *Agent) Replace(ctx context.Context, mode dataplane.Dataplane, p Periods
 }
 
 // compileAll compiles all Services that were taken, dirty or not.
-func (a *Agent) compileAll() {
+func (a *Agent) compileAll(ctx context.Context) {
 	all := a.matching(func(*model.Service, []*model.Slice) bool { return true })
-	a.compile(all)
+	a.compile(ctx, all)
 	a.log.Info("all services compiled anew", zap.Int("services", len(all)))
 }

@@ -132,7 +132,7 @@ func (a *Agent) tryRefused(ctx context.Context) {
 		a.again.armUnlessSet(tryAgain)
 	}
 	if concerned, changed := a.adopt(); changed {
-		a.compile(concerned)
+		a.compile(ctx, concerned)
 		a.apply(ctx, false)
 	}
 }

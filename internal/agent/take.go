@@ -22,6 +22,7 @@ type outcome struct {
 	unbound []netip.Addr
 	refused []netip.Addr
 	bad     []string   // annotations that are not followed
+	beyond  int        // frontends that are too many
 	noLocal [2]NoLocal // IPv4, IPv6
 }
 
@@ -30,7 +31,7 @@ type outcome struct {
 var nothing, plain = &outcome{}, &outcome{served: true}
 
 func outcomeOf(p model.ServicePlan) *outcome {
-	o := &outcome{served: len(p.Frontends) > 0, skipped: p.Skipped, notes: p.Notes, unbound: p.Unbound, refused: p.Refused, bad: p.BadAnnotations, noLocal: noLocal(p.Frontends)}
+	o := &outcome{served: len(p.Frontends) > 0, skipped: p.Skipped, notes: p.Notes, unbound: p.Unbound, refused: p.Refused, bad: p.BadAnnotations, beyond: p.Beyond, noLocal: noLocal(p.Frontends)}
 	if o.skipped != "" || len(o.notes)+len(o.unbound)+len(o.refused)+len(o.bad) > 0 || o.noLocal != plain.noLocal {
 		return o
 	}
@@ -90,7 +91,7 @@ func (a *Agent) take(ctx context.Context) {
 	}
 	first := !a.synced
 	a.synced, a.complete = true, batch.Complete
-	a.compile(inputs)
+	a.compile(ctx, inputs)
 	a.apply(ctx, first) // what failed before anybody could be told
 }
 
@@ -137,9 +138,12 @@ func merged(newer, older []catalog.Input) []catalog.Input {
 	return slices.CompactFunc(all, func(a, b catalog.Input) bool { return a.ID == b.ID })
 }
 
-// compile hands the plans of some Services to the mode.
-func (a *Agent) compile(inputs []catalog.Input) {
+// compile hands the plans of some Services to the mode, until the agent is to end: then nothing is written any more.
+func (a *Agent) compile(ctx context.Context, inputs []catalog.Input) {
 	for _, in := range inputs {
+		if ctx.Err() != nil {
+			return
+		}
 		a.set(a.compiler.Compile(in.ID, in.Service, in.Slices))
 	}
 	a.stats.taken(len(inputs))
@@ -166,15 +170,42 @@ func (a *Agent) set(p model.ServicePlan) {
 // judge keeps who lost what, and says what is new of it.
 func (a *Agent) judge(conflicts []dataplane.Conflict) {
 	for _, c := range conflicts {
-		level, k := zap.WarnLevel, contest{c.Loser, c.Key}
-		if c.Over {
-			level = zap.InfoLevel
+		if k := (contest{c.Loser, c.Key}); c.Over {
 			delete(a.contests, k)
 		} else {
 			a.contests[k] = struct{}{}
 		}
-		a.log.Log(level, "address conflict", zap.Stringer("service", c.Loser), zap.Stringer("frontend", c.Key), zap.String("reason", c.String()))
 	}
 	a.counts.Conflicts = len(a.contests)
+	a.logConflicts(conflicts)
 	a.tellLost(conflicts)
+}
+
+// logConflicts writes one line for each Service and cause: the first of its frontends, and how many more there are.
+func (a *Agent) logConflicts(conflicts []dataplane.Conflict) {
+	type cause struct {
+		loser, winner model.ServiceID
+		over          bool
+	}
+	more := map[cause]int{}
+	var first []dataplane.Conflict
+	for _, c := range conflicts {
+		k := cause{c.Loser, c.Winner, c.Over}
+		if _, told := more[k]; !told {
+			first = append(first, c)
+			more[k] = -1
+		}
+		more[k]++
+	}
+	for _, c := range first {
+		level := zap.WarnLevel
+		if c.Over {
+			level = zap.InfoLevel
+		}
+		fields := []zap.Field{zap.Stringer("service", c.Loser), zap.Stringer("frontend", c.Key), zap.String("reason", c.String())}
+		if n := more[cause{c.Loser, c.Winner, c.Over}]; n > 0 {
+			fields = append(fields, zap.Int("more", n))
+		}
+		a.log.Log(level, "address conflict", fields...)
+	}
 }

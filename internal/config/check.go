@@ -52,12 +52,12 @@ func (s Settings) Check(hostname string) (Config, error) {
 
 		BindHardFail: proxy.BindAddressHardFail, Profiling: proxy.EnableProfiling,
 		ReadyzWatchBound: own.ReadyzWatchBound.Duration, HealthzWatchBound: own.HealthzWatchBound.Duration,
-		ServiceMetrics: p.notNegative("service-metrics", *own.ServiceMetrics),
-		Conntrack:      p.conntrack(),
-		OOMScoreAdj:    int(*proxy.OOMScoreAdj),
-		RunDir:         own.RunDir,
-		LogLevel:       s.logLevel(),
-		LogFormat:      proxy.Logging.Format,
+		ServiceMetrics: p.notNegative("service-metrics", *own.ServiceMetrics), ServiceFrontends: p.positive("service-frontends", *own.ServiceFrontends),
+		Conntrack:   p.conntrack(),
+		OOMScoreAdj: int(*proxy.OOMScoreAdj),
+		RunDir:      own.RunDir,
+		LogLevel:    s.logLevel(),
+		LogFormat:   proxy.Logging.Format,
 	}
 	c.Healthz, c.Metrics = p.listeners(c.BindAddress)
 	var err error
@@ -178,6 +178,13 @@ func (p *problems) conntrack() Conntrack {
 func (p *problems) notNegative(flag string, n int32) int {
 	if n < 0 {
 		p.add(flag, "%d is less than 0", n)
+	}
+	return int(n)
+}
+
+func (p *problems) positive(flag string, n int32) int {
+	if n < 1 {
+		p.add(flag, "%d is less than 1", n)
 	}
 	return int(n)
 }

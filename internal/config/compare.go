@@ -75,6 +75,7 @@ var meanings = []meaning{
 	{"BindHardFail", "bindAddressHardFail", atStart},
 	{"Profiling", "enableProfiling", atStart},
 	{"ServiceMetrics", "serviceMetrics", atStart},
+	{"ServiceFrontends", "serviceFrontends", atOnce},
 	{"Conntrack.MaxPerCore", "conntrack.maxPerCore", atStart},
 	{"Conntrack.Min", "conntrack.min", atStart},
 	{"Conntrack.TCPEstablished", "conntrack.tcpEstablishedTimeout", atStart},

@@ -86,6 +86,8 @@ type Config struct {
 	ReadyzWatchBound, HealthzWatchBound time.Duration
 	// ServiceMetrics is how many Services have metrics of their own; 0 reads nothing.
 	ServiceMetrics int
+	// ServiceFrontends is how many frontends one Service has at most.
+	ServiceFrontends int
 
 	Conntrack   Conntrack
 	OOMScoreAdj int

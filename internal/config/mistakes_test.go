@@ -107,6 +107,7 @@ var badFields = []input{
 	own("nodes to watch", "watchNodes: some\n"),
 	own("drain beyond an hour", "drain: 61m\n"),
 	own("fewer metrics by Service than none", "serviceMetrics: -1\n"),
+	own("no frontends at all", "serviceFrontends: 0\n"),
 	own("drain below 0", "drain: -1s\n"),
 	own("drain that is no duration", "drain: short\n"),
 	own("idle times of no profile", "ipvsTimeouts: 2h\n"),

@@ -76,4 +76,7 @@ type KubeIPVSConfiguration struct {
 	// serviceMetrics is how many Services have metrics of their own; those beyond are
 	// summed (--service-metrics). 0 is no metrics by Service at all. Default 500.
 	ServiceMetrics *int32 `json:"serviceMetrics"`
+	// serviceFrontends is how many frontends (ports times addresses) one Service has at most
+	// (--service-frontends). Those beyond are not served, the weaker kinds first. Default 4096.
+	ServiceFrontends *int32 `json:"serviceFrontends"`
 }

@@ -69,6 +69,7 @@ func (s *Settings) complete() {
 	orElse(&s.Own.ReadyzWatchBound, &metav1.Duration{Duration: 2 * time.Minute})
 	orElse(&s.Own.HealthzWatchBound, &metav1.Duration{})
 	orElse(&s.Own.ServiceMetrics, new(int32(500)))
+	orElse(&s.Own.ServiceFrontends, new(int32(4096)))
 }
 
 func completeProxy(p *kubeproxy.KubeProxyConfiguration) {

@@ -71,6 +71,7 @@ var ownSettings = []setting{
 	{"watch-nodes", "watchNodes", API, func(s *Settings) any { return &s.Own.WatchNodes }, "whose addresses are followed, so that none of them is bound here: all, own (this Node alone), or auto: all up to 500 Nodes"},
 	{"readyz-watch-bound", "readyzWatchBound", HTTP, func(s *Settings) any { return &s.Own.ReadyzWatchBound }, "/readyz is red when the progress of a watch is older"},
 	{"healthz-watch-bound", "healthzWatchBound", HTTP, func(s *Settings) any { return &s.Own.HealthzWatchBound }, "/healthz is red, and load balancers leave this node, when the progress of a watch is older; 0 never"},
+	{"service-frontends", "serviceFrontends", Ports, func(s *Settings) any { return &s.Own.ServiceFrontends }, "how many frontends (ports times addresses) one Service has at most; those beyond are not served"},
 	{"service-metrics", "serviceMetrics", HTTP, func(s *Settings) any { return &s.Own.ServiceMetrics }, "how many Services have metrics of their own; those beyond are summed; 0 is no metrics by Service"},
 	{"log-level", "logLevel", Logs, func(s *Settings) any { return &s.Own.LogLevel }, "debug, info, warn or error (default: info, or debug with -v=4 and more)"},
 }

@@ -89,6 +89,18 @@ func (c Conflict) String() string {
 	return fmt.Sprintf("%s belongs to %s, which comes first by age, then by name; %s does not get it", c.Key, c.Winner, c.Loser)
 }
 
+// Public is String for a reader who has to do with the loser alone, such as of an Event: a
+// winner in another namespace is not named.
+func (c Conflict) Public() string {
+	if c.Over || c.Winner.Namespace == c.Loser.Namespace {
+		return c.String()
+	}
+	if c.Kind != 0 {
+		return fmt.Sprintf("%s belongs to another Service, whose %s it is; %s does not get it", c.Key, c.Kind.Noun(), c.Loser)
+	}
+	return fmt.Sprintf("%s belongs to another Service, which comes first by age, then by name; %s does not get it", c.Key, c.Loser)
+}
+
 // decisive returns the winner's kind if it is what decides against the loser's.
 func decisive(winner, loser model.Kind) model.Kind {
 	if winner.Rank() == loser.Rank() {
@@ -158,7 +170,7 @@ func (f *Frontends) contest(c claimant, k model.FrontendKey, wanted *model.Front
 		i, _ := slices.BinarySearchFunc(now, c, claimant.compare)
 		now = slices.Insert(now, i, c)
 	}
-	conflicts := f.judge(k, now)
+	conflicts := f.judge(k, now, c.id)
 	switch {
 	case len(now) == 0:
 		return nil, conflicts
@@ -192,8 +204,9 @@ func (f *Frontends) enforce(k model.FrontendKey, now *model.Frontend) (Change, b
 }
 
 // judge says what is new in the conflict over one key, if there is one, by who wants it
-// now.
-func (f *Frontends) judge(k model.FrontendKey, now []claimant) []Conflict {
+// now. One Service alone, id, wants something else than before, so that one and the two
+// winners are all who can come to lose or to stop losing.
+func (f *Frontends) judge(k model.FrontendKey, now []claimant, id model.ServiceID) []Conflict {
 	before := f.contested[k]
 	if len(now) < 2 {
 		now = nil
@@ -204,12 +217,12 @@ func (f *Frontends) judge(k model.FrontendKey, now []claimant) []Conflict {
 	lostBefore, lostNow := before[min(1, len(before)):], now[min(1, len(now)):]
 	var out []Conflict
 	for _, c := range lostNow {
-		if len(before) == 0 || before[0].id != now[0].id || !has(lostBefore, c.id) {
+		if len(before) == 0 || before[0].id != now[0].id || c.id == id && !has(lostBefore, id) {
 			out = append(out, Conflict{Key: k, Winner: now[0].id, Loser: c.id, Kind: decisive(now[0].kind, c.kind)})
 		}
 	}
 	for _, c := range lostBefore {
-		if !has(lostNow, c.id) {
+		if (len(now) == 0 || c.id == id || c.id == now[0].id) && !has(lostNow, c.id) {
 			out = append(out, Conflict{Key: k, Loser: c.id, Over: true})
 		}
 	}

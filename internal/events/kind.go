@@ -60,6 +60,9 @@ var (
 	// ExternalIPRefused: an external IP is outside of what this cluster allows
 	// (decision 31).
 	ExternalIPRefused = Kind{"ExternalIPRefused", "Bind", true}
+	// TooManyFrontends: a Service has more frontends than it may have, and those beyond are
+	// not served (--service-frontends).
+	TooManyFrontends = Kind{"TooManyFrontends", "Bind", true}
 	// AnnotationRefused: an annotation of the Service, or of its slices, is not followed:
 	// it cannot be read, the kernel lacks what it asks for, or it has no effect here.
 	AnnotationRefused = Kind{"AnnotationRefused", "ReadPolicy", true}

@@ -207,6 +207,8 @@ type ServicePlan struct {
 	Unbound []netip.Addr
 	// Refused are the external IPs that the operator does not allow, sorted.
 	Refused []netip.Addr
+	// Beyond is the number of its frontends that are too many to be served.
+	Beyond int
 	// Health is what its health-check port answers.
 	Health HealthCheck
 }

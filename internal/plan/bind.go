@@ -26,18 +26,28 @@ type binding struct {
 func (j *job) bind() []binding {
 	j.ports = j.usablePorts()
 	j.groups = make([]group, len(j.sides)*len(j.ports))
-	out := make([]binding, 0, len(j.ports)*j.addresses())
+	out := make([]binding, 0, min(len(j.ports)*j.addresses(), j.opts.MaxFrontends))
 	for _, addr := range j.svc.ClusterIPs {
 		out = j.bindAddr(out, model.KindClusterIP, addr)
 	}
 	if len(out) == 0 {
 		return nil
 	}
-	out = j.bindExternalIPs(out)
+	// What is beyond MaxFrontends is not served, so the stronger kinds come first.
 	out = j.bindIngress(out)
 	out = j.bindNodePorts(out)
+	out = j.bindExternalIPs(out)
 	out = j.bindDetours(out)
 	return j.settle(out)
+}
+
+// take appends a binding, unless the Service has as many as it may have.
+func (j *job) take(out []binding, b binding) []binding {
+	if len(out) >= j.opts.MaxFrontends {
+		j.beyond++
+		return out
+	}
+	return append(out, b)
 }
 
 // addresses is the most that one port can be bound to.
@@ -69,7 +79,7 @@ func (j *job) bindAddr(out []binding, kind model.Kind, addr netip.Addr) []bindin
 	}
 	for i, p := range j.ports {
 		key := model.FrontendKey{Addr: addr, Port: p.Port, Protocol: p.Protocol}
-		out = append(out, binding{key: key, kind: kind, port: i, bind: bind, capture: capture})
+		out = j.take(out, binding{key: key, kind: kind, port: i, bind: bind, capture: capture})
 		j.group(i, family).external = j.group(i, family).external || kind.External()
 	}
 	return out
@@ -162,7 +172,7 @@ func (j *job) bindNodeAddr(out []binding, addr netip.Addr) []binding {
 			continue
 		}
 		key := model.FrontendKey{Addr: addr, Port: p.NodePort, Protocol: p.Protocol}
-		out = append(out, binding{key: key, kind: model.KindNodePort, port: i})
+		out = j.take(out, binding{key: key, kind: model.KindNodePort, port: i})
 		j.group(i, model.FamilyOf(addr)).external = true
 	}
 	return out

@@ -1,9 +1,12 @@
 package plan_test
 
 import (
+	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/plan"
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/build"
 )
 
@@ -83,5 +86,28 @@ func TestFrontendsOfAService(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			expect(t, compile(tt.svc, tt.slices...), tt.want...)
 		})
+	}
+}
+
+// A Service has at most so many frontends. The stronger kinds are served first, and a note counts the rest.
+func TestFrontendsOfAServiceAreBounded(t *testing.T) {
+	opts := here
+	opts.MaxFrontends = 5
+	svc := web(build.Port("https", 443), externalIPs("198.51.100.1", "198.51.100.2"))
+	svc.Ingress = []model.Ingress{{Addr: netip.MustParseAddr("203.0.113.1")}}
+	p := plan.New(opts).Compile(svc.ID, svc, nil)
+	var got []string
+	for _, f := range p.Frontends {
+		got = append(got, f.Kind.String()+" "+f.Key.String())
+	}
+	want := []string{
+		"ClusterIP 10.96.0.1:80/tcp", "ClusterIP 10.96.0.1:443/tcp", "ExternalIP 198.51.100.1:80/tcp",
+		"LoadBalancer 203.0.113.1:80/tcp", "LoadBalancer 203.0.113.1:443/tcp",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("served %v, want %v", got, want)
+	}
+	if note := "3 of its frontends are not served: a Service has 5 at most (--service-frontends)"; p.Beyond != 3 || !slices.Contains(p.Notes, note) {
+		t.Errorf("%d beyond, notes %q", p.Beyond, p.Notes)
 	}
 }

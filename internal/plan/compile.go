@@ -29,6 +29,8 @@ type Options struct {
 	ExternalIPs ExternalIPs
 	// NoBinding: the mode puts no address on a link, so none has to be kept off one.
 	NoBinding bool
+	// MaxFrontends bounds the frontends of one Service; 0 is DefaultMaxFrontends.
+	MaxFrontends int
 	// External says how external and load-balancer addresses become local.
 	External ExternalBinding
 	// Routed are the ranges that the mode may make local as a whole (--vip-binding).
@@ -46,6 +48,10 @@ type ExternalIPs struct {
 	// (--external-ip-allowed-cidrs).
 	Allowed []netip.Prefix
 }
+
+// DefaultMaxFrontends is for Options.MaxFrontends. A Service in use has some tens; ports times addresses of a hostile one are
+// millions.
+const DefaultMaxFrontends = 4096
 
 // ExternalBinding says how external and load-balancer addresses become local to this machine
 // (--external-binding). Cluster IPs are bound in any case.
@@ -78,6 +84,9 @@ func New(o Options) *Compiler {
 	if o.Scheduler.IsZero() {
 		o.Scheduler = scheduler.MustParse(scheduler.Default)
 	}
+	if o.MaxFrontends == 0 {
+		o.MaxFrontends = DefaultMaxFrontends
+	}
 	return &Compiler{opts: o}
 }
 
@@ -103,6 +112,10 @@ func (c *Compiler) Compile(id model.ServiceID, svc *model.Service, slices []mode
 	j.scratch = make([]candidate, 0, j.endpoints())
 	plan.Frontends = j.frontends(bindings)
 	plan.Health = j.health()
+	if j.beyond > 0 {
+		plan.Beyond = j.beyond
+		j.notes.addf("%d of its frontends are not served: a Service has %d at most (--service-frontends)", j.beyond, j.opts.MaxFrontends)
+	}
 	plan.Unbound, plan.Refused = sortedAddrs(j.unbound), sortedAddrs(j.refused)
 	plan.BadAnnotations = j.badAnnotations(plan.Frontends)
 	j.notes = append(j.notes, plan.BadAnnotations...)
@@ -129,6 +142,8 @@ type job struct {
 	// unbound gathers the addresses that belong to a node, refused those that the
 	// operator does not allow.
 	unbound, refused []netip.Addr
+	// beyond counts the frontends that are too many.
+	beyond int
 	// scratch is the storage of join's answer, used again for every group.
 	scratch []candidate
 }

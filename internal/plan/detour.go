@@ -27,7 +27,7 @@ func (j *job) bindDetours(out []binding) []binding {
 			key := model.FrontendKey{Addr: j.side(f).clusterIP, Port: p.Port, Protocol: p.Protocol}
 			if j.svc.InternalLocal {
 				key.Port = shadows[i]
-				out = append(out, binding{key: key, kind: model.KindDetour, port: i, bind: j.side(f).bind})
+				out = j.take(out, binding{key: key, kind: model.KindDetour, port: i, bind: j.side(f).bind})
 			}
 			g.detour = netip.AddrPortFrom(key.Addr, key.Port)
 		}
@@ -54,7 +54,7 @@ func shadowPorts(ports []model.ServicePort) []uint16 {
 	out := make([]uint16, len(ports))
 	for i, p := range ports {
 		shadow := p.Port ^ 1<<15
-		for taken[number{p.Protocol, shadow}] {
+		for n := 0; n < 1<<16 && taken[number{p.Protocol, shadow}]; n++ {
 			shadow--
 		}
 		taken[number{p.Protocol, shadow}] = true

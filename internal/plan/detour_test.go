@@ -144,7 +144,9 @@ func TestShadowPortsOfManyPorts(t *testing.T) {
 	for n := range uint16(20_000) {
 		ports = append(ports, build.Port(fmt.Sprint("p", n), n+1))
 	}
-	p := compile(build.Service("web", ports...))
+	svc, opts := build.Service("web", ports...), here
+	opts.MaxFrontends = 3 * 20_000
+	p := plan.New(opts).Compile(svc.ID, svc, nil)
 	seen := map[model.FrontendKey]bool{}
 	for _, f := range p.Frontends {
 		if seen[f.Key] {

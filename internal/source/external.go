@@ -2,7 +2,6 @@ package source
 
 import (
 	"net/netip"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -38,7 +37,7 @@ func (p *problems) external(out *model.Service, in *corev1.Service) {
 
 // nodePort reads spec.ports[].nodePort; 0 when none can be served. A LoadBalancer
 // may do without one (allocateLoadBalancerNodePorts).
-func (p *problems) nodePort(field, svcType string, n int32, proto model.Protocol, have []model.ServicePort) uint16 {
+func (p *problems) nodePort(field, svcType string, n int32, proto model.Protocol, have portBook) uint16 {
 	switch {
 	case n == 0 && svcType == typeNodePort:
 		p.add(field, "no number: there is no API server to allocate one")
@@ -51,11 +50,12 @@ func (p *problems) nodePort(field, svcType string, n int32, proto model.Protocol
 	case !p.portNumber(field, n):
 		return 0
 	}
-	same := func(h model.ServicePort) bool { return h.NodePort == uint16(n) && h.Protocol == proto }
-	if slices.ContainsFunc(have, same) {
+	number := portNumber{proto, uint16(n)}
+	if _, taken := have.nodes[number]; taken {
 		p.add(field, "%d/%s is there already", n, proto)
 		return 0
 	}
+	have.nodes[number] = struct{}{}
 	return uint16(n)
 }
 
@@ -71,16 +71,19 @@ func (p *problems) externalLocal(policy corev1.ServiceExternalTrafficPolicy) boo
 }
 
 func (p *problems) externalIPs(in []string) (out []netip.Addr) {
+	have := make(map[netip.Addr]struct{}, len(in))
 	for i, s := range in {
 		field := at("spec.externalIPs", i)
 		a, ok := p.addr(field, s, external)
-		switch {
-		case !ok:
-		case slices.Contains(out, a):
-			p.add(field, "%s is there already", a)
-		default:
-			out = append(out, a)
+		if !ok {
+			continue
 		}
+		if _, taken := have[a]; taken {
+			p.add(field, "%s is there already", a)
+			continue
+		}
+		have[a] = struct{}{}
+		out = append(out, a)
 	}
 	return out
 }
@@ -88,6 +91,7 @@ func (p *problems) externalIPs(in []string) (out []netip.Addr) {
 // ingress reads the addresses of the load balancer. Entries with a host name only
 // are for the clients' resolvers.
 func (p *problems) ingress(in []corev1.LoadBalancerIngress) (out []model.Ingress) {
+	have := make(map[netip.Addr]struct{}, len(in))
 	for i := range in {
 		if in[i].IP == "" {
 			continue
@@ -95,13 +99,15 @@ func (p *problems) ingress(in []corev1.LoadBalancerIngress) (out []model.Ingress
 		field := at("status.loadBalancer.ingress", i)
 		a, addrOK := p.addr(field+".ip", in[i].IP, external)
 		proxy, modeOK := p.ipMode(field+".ipMode", in[i].IPMode)
-		switch {
-		case !addrOK || !modeOK:
-		case slices.ContainsFunc(out, func(h model.Ingress) bool { return h.Addr == a }):
-			p.add(field+".ip", "%s is there already", a)
-		default:
-			out = append(out, model.Ingress{Addr: a, Proxy: proxy})
+		if !addrOK || !modeOK {
+			continue
 		}
+		if _, taken := have[a]; taken {
+			p.add(field+".ip", "%s is there already", a)
+			continue
+		}
+		have[a] = struct{}{}
+		out = append(out, model.Ingress{Addr: a, Proxy: proxy})
 	}
 	return out
 }

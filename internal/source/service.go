@@ -123,11 +123,12 @@ func (p *problems) unmetFamilies(families []corev1.IPFamily, n int) {
 
 func (p *problems) servicePorts(svcType string, in []corev1.ServicePort) []model.ServicePort {
 	out := make([]model.ServicePort, 0, len(in))
+	have := portBook{map[portNumber]struct{}{}, map[string]struct{}{}, map[portNumber]struct{}{}}
 	for i := range in {
 		field := at("spec.ports", i)
 		port, ok := p.servicePort(field, &in[i])
-		if ok && p.newPort(field, port, out) {
-			port.NodePort = p.nodePort(field+".nodePort", svcType, in[i].NodePort, port.Protocol, out)
+		if ok && p.newPort(field, port, have) {
+			port.NodePort = p.nodePort(field+".nodePort", svcType, in[i].NodePort, port.Protocol, have)
 			out = append(out, port)
 		}
 	}
@@ -147,19 +148,31 @@ func (p *problems) servicePort(field string, in *corev1.ServicePort) (model.Serv
 	return model.ServicePort{Name: in.Name, Protocol: proto, Port: uint16(in.Port)}, true
 }
 
+// portBook has what the ports before have taken: there may be tens of thousands.
+type portBook struct {
+	numbers map[portNumber]struct{}
+	names   map[string]struct{}
+	nodes   map[portNumber]struct{} // node ports
+}
+
+type portNumber struct {
+	protocol model.Protocol
+	number   uint16
+}
+
 // newPort tells whether a port neither repeats the number nor the name of one
 // before it. The name joins it to the slices, so two of one name are ambiguous.
-func (p *problems) newPort(field string, port model.ServicePort, have []model.ServicePort) bool {
-	for _, h := range have {
-		switch {
-		case h.Port == port.Port && h.Protocol == port.Protocol:
-			p.add(field+".port", "%d/%s is there already", port.Port, port.Protocol)
-			return false
-		case h.Name == port.Name:
-			p.add(field+".name", "%s is there already", quote(port.Name))
-			return false
-		}
+func (p *problems) newPort(field string, port model.ServicePort, have portBook) bool {
+	number := portNumber{port.Protocol, port.Port}
+	if _, taken := have.numbers[number]; taken {
+		p.add(field+".port", "%d/%s is there already", port.Port, port.Protocol)
+		return false
 	}
+	if _, taken := have.names[port.Name]; taken {
+		p.add(field+".name", "%s is there already", quote(port.Name))
+		return false
+	}
+	have.numbers[number], have.names[port.Name] = struct{}{}, struct{}{}
 	return true
 }
 

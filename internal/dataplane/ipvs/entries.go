@@ -18,11 +18,9 @@ type entryList struct {
 	list   []memberKey
 }
 
-// add puts an entry on the list, unless it is there: a source range may be given twice.
+// add puts an entry on the list.
 func (l *entryList) add(set string, e ipset.Entry) {
-	if k := (memberKey{setName(l.family, set), e}); !slices.Contains(l.list, k) {
-		l.list = append(l.list, k)
-	}
+	l.list = append(l.list, memberKey{setName(l.family, set), e})
 }
 
 // here is the entry that names a server by address, protocol and port.
@@ -58,7 +56,12 @@ func guards(f *model.Frontend) []memberKey {
 
 // loadBalancer adds the ranges before what makes them count.
 func (l *entryList) loadBalancer(f *model.Frontend) {
+	seen := make(map[netip.Prefix]struct{}, len(f.SourceRanges))
 	for _, r := range f.SourceRanges {
+		if _, twice := seen[r]; twice {
+			continue
+		}
+		seen[r] = struct{}{}
 		l.add(setSourceCIDR, ipset.IPPortNet(f.Key.Addr, uint8(f.Key.Protocol), f.Key.Port, r))
 	}
 	if len(f.SourceRanges) > 0 {
