@@ -2,6 +2,7 @@ package packet
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )

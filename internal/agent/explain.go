@@ -158,7 +158,7 @@ func (a *Agent) tell(q Question, inputs []catalog.Input) (Story, error) {
 		Leaving: []string{}, Services: []ServiceStory{},
 	}
 	if q.Address.IsValid() {
-		out.Holder, out.Leaving = a.host.Holder(q.Address), a.leaving(q)
+		out.Holder, out.Leaving = a.host.Reserved(q.Address), a.leaving(q)
 	}
 	var keys []model.FrontendKey
 	for _, in := range inputs {

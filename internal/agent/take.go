@@ -185,12 +185,14 @@ func (a *Agent) judge(conflicts []dataplane.Conflict) {
 func (a *Agent) logConflicts(conflicts []dataplane.Conflict) {
 	type cause struct {
 		loser, winner model.ServiceID
+		kind          model.Kind
 		over          bool
 	}
+	of := func(c dataplane.Conflict) cause { return cause{c.Loser, c.Winner, c.Kind, c.Over} }
 	more := map[cause]int{}
 	var first []dataplane.Conflict
 	for _, c := range conflicts {
-		k := cause{c.Loser, c.Winner, c.Over}
+		k := of(c)
 		if _, told := more[k]; !told {
 			first = append(first, c)
 			more[k] = -1
@@ -203,7 +205,7 @@ func (a *Agent) logConflicts(conflicts []dataplane.Conflict) {
 			level = zap.InfoLevel
 		}
 		fields := []zap.Field{zap.Stringer("service", c.Loser), zap.Stringer("frontend", c.Key), zap.String("reason", c.String())}
-		if n := more[cause{c.Loser, c.Winner, c.Over}]; n > 0 {
+		if n := more[of(c)]; n > 0 {
 			fields = append(fields, zap.Int("more", n))
 		}
 		a.log.Log(level, "address conflict", fields...)
