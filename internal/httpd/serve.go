@@ -17,6 +17,8 @@ const (
 	sayAgain = 5 * time.Minute
 
 	headerWithin   = 5 * time.Second
+	bodyWithin     = 10 * time.Second // with the header; no handler needs a body
+	answerWithin   = 3 * time.Minute  // a profile of two minutes, and its way to the client
 	idleFor        = 2 * time.Minute
 	maxHeaderBytes = 16 << 10
 	// grace is for requests under way at the end; the agent has two seconds to
@@ -96,13 +98,15 @@ func (l Listener) serve(ctx context.Context, t *trouble) error {
 	}
 }
 
-// newServer has no limit on the time of a whole request: a CPU profile is written
-// after the half minute it was asked for.
+// newServer bounds every part of a request: whoever reaches the node can open connections
+// and send, or read, nothing.
 func newServer(h http.Handler, log *zap.Logger) *http.Server {
 	errorLog, _ := zap.NewStdLogAt(log, zap.DebugLevel) // cannot fail: the level exists
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: headerWithin,
+		ReadTimeout:       bodyWithin,
+		WriteTimeout:      answerWithin,
 		IdleTimeout:       idleFor,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          errorLog,

@@ -277,7 +277,7 @@ func TestTheEndTakesLessThanASecond(t *testing.T) {
 	})
 }
 
-// Anybody who reaches the node can open connections and say nothing.
+// Whoever reaches the node can open connections and say nothing.
 func TestSlowClientsAreCutOff(t *testing.T) {
 	tests := []struct {
 		name, sends string
@@ -285,6 +285,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	}{
 		{"nothing", "", 5 * time.Second},
 		{"half a request", "GET /healthz HTTP/1.1\r\nHost:", 5 * time.Second},
+		{"a request without its body", "POST /healthz HTTP/1.1\r\nHost: node\r\nContent-Length: 100\r\n\r\n", 10 * time.Second},
 		{"idle after a request", "HEAD / HTTP/1.1\r\nHost: node\r\n\r\n", 2 * time.Minute},
 	}
 	for _, tt := range tests {
