@@ -85,6 +85,9 @@ func cleanup(ctx context.Context, c config.Config, to ipvs.Successor, out io.Wri
 	if to != ipvs.Nobody && swept != nil {
 		return errors.Join(unseen, unknown, swept) // what is left may carry, and needs its sysctls
 	}
+	if swept == nil {
+		newNodeClaims(log, c.RunDir).keep(nil) // nothing is bound any more, so nothing has to be kept off
+	}
 	return errors.Join(unseen, unknown, swept, restore(ctx, k.tuner, to, out))
 }
 

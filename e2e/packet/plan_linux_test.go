@@ -2,7 +2,6 @@ package packet
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -74,10 +73,15 @@ func (n *proxy) planned(t *testing.T) view {
 			v[kind] = append(v[kind], line)
 		}
 	}
-	// How captured addresses are routed is in no view.
-	v["addresses"] = slices.DeleteFunc(v["addresses"], func(line string) bool { return !planAddress.MatchString(line) })
-	for i, line := range v["addresses"] {
-		v["addresses"][i] = planAddress.ReplaceAllString(line, "1: $2 inet $1")
+	var addresses []string
+	for _, line := range v["addresses"] {
+		if planAddress.MatchString(line) { // how captured addresses are routed is in no view
+			addresses = append(addresses, planAddress.ReplaceAllString(line, "1: $2 inet $1"))
+		}
+	}
+	delete(v, "addresses")
+	if len(addresses) > 0 {
+		v["addresses"] = addresses
 	}
 	for kind, lines := range v {
 		v[kind] = normal(kind, lines)
