@@ -72,8 +72,8 @@ var (
 		{
 			Name: "dataplane/new-winner-untold", File: "internal/dataplane/frontends.go",
 			Breaks: "The owner of a Service is not told that another Service holds its address now.",
-			Old:    "if len(before) == 0 || before[0].id != now[0].id || !has(lostBefore, c.id) {",
-			New:    "if len(before) == 0 || !has(lostBefore, c.id) {",
+			Old:    "if len(before) == 0 || before[0].id != now[0].id || c.id == id && !has(lostBefore, id) {",
+			New:    "if len(before) == 0 || c.id == id && !has(lostBefore, id) {",
 		},
 		{
 			Name: "dataplane/kept-orphans-pending", File: "internal/dataplane/pipeline.go",

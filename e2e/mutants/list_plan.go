@@ -63,8 +63,8 @@ var (
 		{
 			Name: "catalog/empty-service-served-early", File: "internal/catalog/early.go",
 			Breaks: "A starting node refuses the clients of a Service whose endpoints are still being listed.",
-			Old:    "case s == nil || !c.hasEndpoint(id):",
-			New:    "case s == nil:",
+			Old:    "case s == nil || !c.hasEndpoint(id) || len(s.ExternalIPs)+len(s.Ingress) > 0:",
+			New:    "case s == nil || len(s.ExternalIPs)+len(s.Ingress) > 0:",
 		},
 		{
 			Name: "catalog/own-node-forgotten", File: "internal/catalog/node.go",
