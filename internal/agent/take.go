@@ -101,11 +101,8 @@ func (a *Agent) takeNodes(batch catalog.Batch) {
 		a.known.Node, a.known.Nodes, a.known.Weights, a.hostMoved = batch.Node, batch.Nodes, batch.Weights, true
 		a.known.Endpoints, a.known.Guarded = batch.Endpoints, batch.Guarded
 	}
-	if a.opts.Remember != nil && batch.Complete && (a.remembered == nil || !maps.Equal(a.remembered, batch.Kept)) {
-		a.remembered = maps.Clone(batch.Kept)
-		if a.remembered == nil {
-			a.remembered = map[netip.Addr]string{} // what the process before has kept is replaced once
-		}
+	if a.opts.Remember != nil && batch.Synced && (a.remembered == nil || !maps.Equal(a.remembered, batch.Kept)) {
+		a.remembered = batch.Kept // the first replaces what the process before has kept
 		a.opts.Remember(batch.Kept)
 	}
 }

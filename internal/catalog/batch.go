@@ -27,7 +27,7 @@ type Batch struct {
 	Endpoints map[netip.Addr]struct{}
 	Guarded   map[netip.Addr]string
 	// Kept are the addresses that a Service claims from outside the cluster and a Node has or
-	// had, with its name: what the next process is to be told by Remember.
+	// had, with its name: what the next process is to be told by Remember. It is never nil, nor changed after.
 	Kept map[netip.Addr]string
 	// NodeChanged tells that any of these but Kept is not what the batch before had.
 	NodeChanged bool

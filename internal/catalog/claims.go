@@ -24,7 +24,7 @@ type claimBook struct {
 	// but made again; stale tells that they have to be.
 	taken   map[netip.Addr]struct{}
 	guarded map[netip.Addr]string
-	// kept are the claims that a Node has or had: what the next process is to remember.
+	// kept are the claims that a Node has or had, and last: what the next process is to remember.
 	kept  map[netip.Addr]string
 	stale bool
 }
@@ -32,7 +32,7 @@ type claimBook struct {
 func newClaimBook() claimBook {
 	return claimBook{
 		claims: map[netip.Addr]int{}, endpoints4: map[[4]byte]int32{}, endpoints6: map[[16]byte]int32{},
-		had: map[netip.Addr]string{}, last: map[netip.Addr]string{},
+		had: map[netip.Addr]string{}, last: map[netip.Addr]string{}, kept: map[netip.Addr]string{},
 	}
 }
 
@@ -162,7 +162,8 @@ func (b *claimBook) take(nodes map[netip.Addr]string, complete bool) (taken map[
 	if changed = !maps.Equal(now, b.taken) || !maps.Equal(b.had, b.guarded); changed {
 		b.taken, b.guarded = now, maps.Clone(b.had)
 	}
-	b.kept = maps.Clone(b.had)
+	b.kept = maps.Clone(b.last) // none once all is told
+	maps.Copy(b.kept, b.had)
 	for a := range b.claims {
 		if name, has := nodes[a]; has {
 			b.kept[a] = name
@@ -176,5 +177,6 @@ func (b *claimBook) take(nodes map[netip.Addr]string, complete bool) (taken map[
 func (c *Catalog) Remember(addrs map[netip.Addr]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.claimed.last, c.claimed.stale = maps.Clone(addrs), true
+	maps.Copy(c.claimed.last, addrs)
+	c.claimed.stale = true
 }

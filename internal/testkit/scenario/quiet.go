@@ -51,13 +51,13 @@ func (j *Judge) Foreign() error {
 // accounts are the same. The error says what is different when patience has ended, and the
 // agent has looked for drift some times since; the latter counts for a while only.
 func (j *Judge) Agree(s Start, patience time.Duration) error {
-	want, err := j.node.Plan(s)
-	if err != nil {
-		return fmt.Errorf("plan: %w", err)
-	}
 	interval, deadline := j.node.Pace()
 	began, rounds := time.Now(), uint64(0)
 	for {
+		want, err := j.node.Plan(s) // each time, for it follows what the agent keeps for the next one
+		if err != nil {
+			return fmt.Errorf("plan: %w", err)
+		}
 		audits, err := j.agree(want)
 		if err == nil {
 			return nil
