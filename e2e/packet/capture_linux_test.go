@@ -1,9 +1,7 @@
 package packet
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
@@ -26,7 +24,7 @@ func TestOtherMachineKeepsItsAddress(t *testing.T) {
 	outer.backends = []endpoint{{addr: server.lb.v4}, {addr: server.lb.v6}}
 
 	n := newAgent(t, w.node, "--cluster-cidr", clusters)
-	claimed := list(w.node.object(fabAddr), (&waynode{"machine", node.lb}).object())
+	claimed := list(w.node.object(fabAddr), machineNode(node.lb))
 	n.writeFile(t, "nodes.yaml", claimed)
 	n.write(t, node, server, outer)
 	n.start(t)
@@ -54,27 +52,13 @@ func TestOtherMachineKeepsItsAddress(t *testing.T) {
 		}
 		put(t, []any{"address", "client"}, questions)
 		w.pings(t, node.lb, server.lb)
-		bound := w.node.run(t, "ip", "-o", "addr", "show", "dev", "kube-ipvs0")
-		for _, addr := range slices.Concat(node.lb.all(), server.lb.all()) {
-			if strings.Contains(bound, " "+addr+"/") {
-				t.Errorf("%s: %s is bound:\n%s", step.name, addr, bound)
-			}
-		}
+		w.node.waitBound(t, false, node.lb)
+		w.node.waitBound(t, false, server.lb)
 	}
 }
 
-// waynode is a Node of a machine that is no node of the test.
-type waynode struct {
-	name string
-	addr pair
-}
-
-func (n *waynode) object() object {
-	return object{
-		"apiVersion": "v1", "kind": "Node", "metadata": object{"name": n.name},
-		"status": object{"addresses": []object{{"type": "ExternalIP", "address": n.addr.v4}, {"type": "ExternalIP", "address": n.addr.v6}}},
-	}
-}
+// machineNode is the Node of a machine that runs no agent.
+func machineNode(addr pair) object { return (&node{name: "machine", index: 7}).object(addr) }
 
 // TestConnectionsSurviveCapture: connections to a bound address go on when it comes to be captured, and when it is bound again.
 // Those of the host itself do not: it dials a bound address from that very address.
@@ -95,24 +79,17 @@ func TestConnectionsSurviveCapture(t *testing.T) {
 		}
 	}
 	bound := func(want bool) {
-		poll(t, fmt.Sprintf("the address to be bound: %t", want), settleTimeout, func() error {
-			addrs := w.node.run(t, "ip", "-o", "addr", "show", "dev", "kube-ipvs0")
-			for _, addr := range web.external.all() {
-				if strings.Contains(addrs, " "+addr+"/") != want {
-					return fmt.Errorf("kube-ipvs0 has\n%s", addrs)
-				}
-			}
-			return nil
-		})
+		t.Helper()
+		w.node.waitBound(t, want, web.external)
 		n.quiet(t)
 		for _, h := range open {
 			h.ask(t)
 		}
 	}
 	bound(true)
-	n.writeFile(t, "machine.yaml", list((&waynode{"machine", web.external}).object()))
+	n.writeFile(t, "machine.yaml", list(machineNode(web.external)))
 	bound(false)
-	n.writeFile(t, "machine.yaml", list((&waynode{"machine", web.lb}).object()))
+	n.writeFile(t, "machine.yaml", list(machineNode(web.lb)))
 	n.quiet(t)
 	if _, err := n.stop(t); err != nil {
 		t.Fatalf("stop the agent: %v", err)

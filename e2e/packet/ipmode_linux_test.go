@@ -23,15 +23,7 @@ func TestIPModeFlip(t *testing.T) {
 		if i == 0 {
 			n.start(t)
 		}
-		poll(t, fmt.Sprintf("the addresses to be bound: %t", !proxied), settleTimeout, func() error {
-			bound := w.node.run(t, "ip", "-o", "addr", "show", "dev", "kube-ipvs0")
-			for _, addr := range web.lb.all() {
-				if strings.Contains(bound, " "+addr+"/") == proxied {
-					return fmt.Errorf("kube-ipvs0 has\n%s", bound)
-				}
-			}
-			return nil
-		})
+		w.node.waitBound(t, !proxied, web.lb)
 		n.quiet(t)
 		want := by(w.pod1)
 		if proxied {
@@ -49,6 +41,20 @@ func TestIPModeFlip(t *testing.T) {
 			}
 		}
 	}
+}
+
+// waitBound waits until addresses are on kube-ipvs0, or are not.
+func (n *node) waitBound(t *testing.T, want bool, addr pair) {
+	t.Helper()
+	poll(t, fmt.Sprintf("the addresses to be bound: %t", want), settleTimeout, func() error {
+		bound := n.run(t, "ip", "-o", "addr", "show", "dev", "kube-ipvs0")
+		for _, a := range addr.all() {
+			if strings.Contains(bound, " "+a+"/") != want {
+				return fmt.Errorf("kube-ipvs0 has\n%s", bound)
+			}
+		}
+		return nil
+	})
 }
 
 // newBalancer makes a machine beside the node that has an address, and answers there.

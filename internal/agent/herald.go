@@ -11,7 +11,7 @@ import (
 // Herald is told what the owner of a Service should know, once for each time that it
 // begins. It is called by the loop and must not wait.
 type Herald interface {
-	// Unbound: addresses of the Service belong to a node, each to a holder (decision
+	// Unbound: other machines need addresses of the Service, each has a holder (decision
 	// 10). It is told all of them when there is another one.
 	Unbound(id model.ServiceID, addrs []netip.Addr, holder func(netip.Addr) string)
 	// Refused: the operator does not allow external IPs (decision 31). It is told all of

@@ -81,7 +81,7 @@ func noteLevel(note string) zapcore.Level {
 }
 
 // conflictWithNode is the reason by which operators find the addresses of
-// Services that belong to a node (decision 10), in notes as in the log.
+// Services that another machine needs (decision 10), in notes as in the log.
 const conflictWithNode = "VIPConflictsWithNode"
 
 func (a *Agent) logUnbound(id model.ServiceID, before, now []netip.Addr) {

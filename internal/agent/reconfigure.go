@@ -18,7 +18,7 @@ func (a *Agent) Reconfigure(ctx context.Context, change func(context.Context) er
 		if failed = change(ctx); failed != nil {
 			return
 		}
-		a.anew(ctx)
+		a.recompile(ctx)
 		a.apply(ctx, false)
 	})
 	if err != nil {
@@ -27,8 +27,8 @@ func (a *Agent) Reconfigure(ctx context.Context, change func(context.Context) er
 	return failed
 }
 
-// anew goes by what is known of the host, and compiles all that was compiled before.
-func (a *Agent) anew(ctx context.Context) {
+// recompile goes by what is known of the host, and compiles all that was compiled before.
+func (a *Agent) recompile(ctx context.Context) {
 	now := a.known
 	if a.opts.NodePorts != nil {
 		now.NodePorts = a.opts.NodePorts(now)
@@ -62,7 +62,7 @@ func (a *Agent) Replace(ctx context.Context, mode dataplane.Dataplane, p Periods
 		a.contests, a.counts.Conflicts = map[contest]struct{}{}, 0
 		a.due.stop()
 		a.forgetSchedulers(ctx)
-		a.anew(ctx)
+		a.recompile(ctx)
 		a.retry.stop()
 		a.apply(ctx, true)
 	})

@@ -27,8 +27,8 @@ type Status struct {
 	// RefusedAnnotations are Services with an annotation that is not followed, their own
 	// or that of a slice or a Node behind them.
 	RefusedAnnotations int `json:"refusedAnnotations"`
-	// Unbound addresses of Services belong to a node, this one or another: they
-	// are served where they arrive, but not made ours. Conflicts are frontends
+	// Unbound addresses of Services are served and not bound, for another machine needs
+	// them or this one uses them itself. Conflicts are frontends
 	// that a Service wants and another one has. Both count once for each Service.
 	Unbound   int `json:"unboundAddresses"`
 	Conflicts int `json:"addressConflicts"`

@@ -52,7 +52,7 @@ func (s Settings) Check(hostname string) (Config, error) {
 
 		BindHardFail: proxy.BindAddressHardFail, Profiling: proxy.EnableProfiling,
 		ReadyzWatchBound: own.ReadyzWatchBound.Duration, HealthzWatchBound: own.HealthzWatchBound.Duration,
-		ServiceMetrics: p.notNegative("service-metrics", *own.ServiceMetrics), ServiceFrontends: p.positive("service-frontends", *own.ServiceFrontends),
+		ServiceMetrics: p.notNegative("service-metrics", *own.ServiceMetrics), ServiceFrontends: p.atLeast(1, "service-frontends", *own.ServiceFrontends),
 		Conntrack:   p.conntrack(),
 		OOMScoreAdj: int(*proxy.OOMScoreAdj),
 		RunDir:      own.RunDir,
@@ -175,16 +175,11 @@ func (p *problems) conntrack() Conntrack {
 	}
 }
 
-func (p *problems) notNegative(flag string, n int32) int {
-	if n < 0 {
-		p.add(flag, "%d is less than 0", n)
-	}
-	return int(n)
-}
+func (p *problems) notNegative(flag string, n int32) int { return p.atLeast(0, flag, n) }
 
-func (p *problems) positive(flag string, n int32) int {
-	if n < 1 {
-		p.add(flag, "%d is less than 1", n)
+func (p *problems) atLeast(least int32, flag string, n int32) int {
+	if n < least {
+		p.add(flag, "%d is less than %d", n, least)
 	}
 	return int(n)
 }

@@ -79,26 +79,25 @@ type Conflict struct {
 }
 
 // String says it in a sentence for people.
-func (c Conflict) String() string {
-	if c.Over {
+func (c Conflict) String() string { return c.text(c.Winner.String()) }
+
+func (c Conflict) text(winner string) string {
+	switch {
+	case c.Over:
 		return fmt.Sprintf("%s: %s is in no conflict any more", c.Key, c.Loser)
+	case c.Kind != 0:
+		return fmt.Sprintf("%s belongs to %s, whose %s it is; %s does not get it", c.Key, winner, c.Kind.Noun(), c.Loser)
 	}
-	if c.Kind != 0 {
-		return fmt.Sprintf("%s belongs to %s, whose %s it is; %s does not get it", c.Key, c.Winner, c.Kind.Noun(), c.Loser)
-	}
-	return fmt.Sprintf("%s belongs to %s, which comes first by age, then by name; %s does not get it", c.Key, c.Winner, c.Loser)
+	return fmt.Sprintf("%s belongs to %s, which comes first by age, then by name; %s does not get it", c.Key, winner, c.Loser)
 }
 
 // Public is String for a reader who has to do with the loser alone, such as of an Event: a
 // winner in another namespace is not named.
 func (c Conflict) Public() string {
-	if c.Over || c.Winner.Namespace == c.Loser.Namespace {
+	if c.Winner.Namespace == c.Loser.Namespace {
 		return c.String()
 	}
-	if c.Kind != 0 {
-		return fmt.Sprintf("%s belongs to another Service, whose %s it is; %s does not get it", c.Key, c.Kind.Noun(), c.Loser)
-	}
-	return fmt.Sprintf("%s belongs to another Service, which comes first by age, then by name; %s does not get it", c.Key, c.Loser)
+	return c.text("another Service")
 }
 
 // decisive returns the winner's kind if it is what decides against the loser's.

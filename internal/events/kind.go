@@ -51,8 +51,8 @@ var (
 
 // The kinds about a Service; the last is that of kube-proxy (contract section 11.1).
 var (
-	// VIPConflictsWithNode: an address of the Service belongs to a Node, to this machine
-	// or to its gateway, and is not bound (decision 10).
+	// VIPConflictsWithNode: another machine needs an address of the Service, or this one uses
+	// it, and it is not bound (decision 10, model.Host.Holder).
 	VIPConflictsWithNode = Kind{"VIPConflictsWithNode", "Bind", true}
 	// AddressConflict: an older Service holds the same address, port and protocol
 	// (decision 15).

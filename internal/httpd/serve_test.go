@@ -277,7 +277,7 @@ func TestTheEndTakesLessThanASecond(t *testing.T) {
 	})
 }
 
-// Whoever reaches the node can open connections and say nothing.
+// Any client that reaches the node can open connections and say nothing.
 func TestSlowClientsAreCutOff(t *testing.T) {
 	tests := []struct {
 		name, sends string

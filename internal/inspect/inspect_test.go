@@ -148,7 +148,7 @@ func TestWriteStatus(t *testing.T) {
 mode      ipvs
 state     serving
 services  2 served, 0 skipped, 1 with notes, 4 with annotations that are not followed
-claims    1 addresses left unbound, as a node has them; 2 conflicts
+claims    1 addresses left unbound, as other machines need them; 2 conflicts
 ports     NodePorts on 192.0.2.1, 2001:db8::1; 3 health-check ports, healthy
 draining  5 destinations; 7 deleted in the last minutes; 4 climb to their weight
 cycles    3 that wrote

@@ -16,7 +16,7 @@ func WriteStatus(w io.Writer, s agent.Status) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "node\t%s\nmode\t%s\nstate\t%s\n", s.Node, s.Mode, state(s))
 	fmt.Fprintf(t, "services\t%d served, %d skipped, %d with notes, %d with annotations that are not followed\n", s.Services, s.Skipped, s.Noted, s.RefusedAnnotations)
-	fmt.Fprintf(t, "claims\t%d addresses left unbound, as a node has them; %d conflicts\n", s.Unbound, s.Conflicts)
+	fmt.Fprintf(t, "claims\t%d addresses left unbound, as other machines need them; %d conflicts\n", s.Unbound, s.Conflicts)
 	fmt.Fprintf(t, "ports\tNodePorts on %s; %d health-check ports, %s\n", someAddresses(s.NodePorts), s.HealthChecks, verdict(s))
 	fmt.Fprintf(t, "draining\t%d destinations; %d deleted in the last minutes; %d climb to their weight\n", s.Draining, s.Trash, s.Climbing)
 	fmt.Fprintf(t, "cycles\t%d that wrote\n", s.Cycles)

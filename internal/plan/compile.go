@@ -139,7 +139,7 @@ type job struct {
 	// sides and groups are filled by bind; see side and group.
 	sides  [2]side
 	groups []group
-	// unbound gathers the addresses that belong to a node, refused those that the
+	// unbound gathers the addresses that another machine needs, refused those that the
 	// operator does not allow.
 	unbound, refused []netip.Addr
 	// beyond counts the frontends that are too many.

@@ -30,7 +30,7 @@ func newRows(registry *prometheus.Registry) rows {
 		pending:   gauges(ours+"rows_pending", "Rows that are not as wanted, by what is to be done.", "table", "op"),
 		mode:      gauges(ours+"proxy_mode", "1 for the mode that was asked for and the one that runs.", "requested", "active"),
 		fare:      gauges(ours+"services", "Services by what becomes of them.", "state"),
-		unbound:   gauge(ours+"unbound_addresses", "Addresses of Services that belong to a node and are not bound."),
+		unbound:   gauge(ours+"unbound_addresses", "Addresses of Services that are not bound, for another machine needs them."),
 		conflicts: gauge(ours+"address_conflicts", "Frontends that a Service wants and another one has."),
 		refused:   gauge(ours+"refused_annotations", "Services with at least one annotation that is not followed."),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{

@@ -33,17 +33,16 @@ import (
 // The virtual server is the same as with a bound address. So a connection goes on when the
 // address comes to be bound, or not to be bound any more.
 
-// captures follows which addresses have captured ports: all are those of the frontends that are captured, marked those of
-// the ones among them that do not refuse.
+// captures follows which addresses have captured ports.
 type captures struct {
-	all, marked *delta.Claims[model.FrontendKey, netip.Addr, struct{}]
+	// frontends counts those that are captured, by family.
+	frontends map[model.Family]int
+	// marked are the addresses of those among them that do not refuse.
+	marked *delta.Claims[model.FrontendKey, netip.Addr, struct{}]
 }
 
 func newCaptures() captures {
-	return captures{
-		all:    delta.NewClaims[model.FrontendKey, netip.Addr, struct{}](model.FrontendKey.Compare),
-		marked: delta.NewClaims[model.FrontendKey, netip.Addr, struct{}](model.FrontendKey.Compare),
-	}
+	return captures{map[model.Family]int{}, delta.NewClaims[model.FrontendKey, netip.Addr, struct{}](model.FrontendKey.Compare)}
 }
 
 // marks reports whether packets to a captured frontend come to IPVS: where they do not, they are refused.
@@ -51,16 +50,18 @@ func marks(f *model.Frontend) bool { return f.Capture && (f.NoLocal || len(f.Bac
 
 // capture follows one frontend.
 func (m *Mode) capture(c dataplane.Change) {
+	was, is := c.Old != nil && c.Old.Capture, c.New != nil && c.New.Capture
+	if !was && !is {
+		return
+	}
 	f := model.FamilyOf(c.Key.Addr)
 	before := m.capturing(f)
-	only := func(yes bool) map[netip.Addr]struct{} {
-		if !yes {
-			return nil
-		}
-		return map[netip.Addr]struct{}{c.Key.Addr: {}}
+	m.captures.frontends[f] += pick(is, 1, 0) - pick(was, 1, 0)
+	var marked map[netip.Addr]struct{}
+	if is && marks(c.New) {
+		marked = map[netip.Addr]struct{}{c.Key.Addr: {}}
 	}
-	m.captures.all.Set(c.Key, only(c.New != nil && c.New.Capture))
-	for _, h := range m.captures.marked.Set(c.Key, only(c.New != nil && marks(c.New))) {
+	for _, h := range m.captures.marked.Set(c.Key, marked) {
 		m.wantAddress(h.Key, m.addressClaims.Holder(h.Key).Held)
 	}
 	if before != m.capturing(f) {
@@ -69,14 +70,7 @@ func (m *Mode) capture(c dataplane.Change) {
 }
 
 // capturing reports whether any address of a family has captured ports.
-func (m *Mode) capturing(f model.Family) bool {
-	for a := range m.captures.all.Keys() {
-		if model.FamilyOf(a) == f {
-			return true
-		}
-	}
-	return false
-}
+func (m *Mode) capturing(f model.Family) bool { return m.captures.frontends[f] > 0 }
 
 // captured reports whether an address has captured ports and is not local in another way.
 func (m *Mode) captured(a netip.Addr) bool {
@@ -120,10 +114,7 @@ func (c Config) captureRules(w ruleWriter) {
 		"-m conntrack ! --ctstate NEW -j RETURN",
 		w.notInSet(setCaptureIPs, "dst") + " -j RETURN",
 	}
-	refuse := "icmp-port-unreachable"
-	if w.family == model.IPv6 {
-		refuse = "icmp6-port-unreachable"
-	}
+	refuse := unreachable(w.family)
 	for _, name := range []string{setExternalIP, setExternalIPLocal, setLoadBalancer, setClusterIP} {
 		lines = append(lines, join("-m conntrack --ctstate NEW", w.matchSet(name, "dst,dst"), "-j REJECT --reject-with "+refuse))
 	}

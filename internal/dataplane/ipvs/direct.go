@@ -119,8 +119,8 @@ func (m *Mode) wantDetached(a netip.Addr, bound bool) {
 	}
 }
 
-// boundAnew notes that the kernel has made IPv4 addresses local for all packets.
-func (m *Mode) boundAnew(changes []delta.Change[netip.Addr, struct{}], errs []error) {
+// boundAgain notes that the kernel has made IPv4 addresses local for all packets.
+func (m *Mode) boundAgain(changes []delta.Change[netip.Addr, struct{}], errs []error) {
 	for i, c := range changes {
 		if _, there := m.detached.Believed(c.Key); there && c.Key.Is4() && c.Op != delta.Delete && failure(errs, i) == nil {
 			m.detached.SetActual(c.Key, false)

@@ -31,9 +31,9 @@ func (c Config) filterRules(w ruleWriter) {
 // goes by at once. That is one look at the packet, and a set is a hash and a search. Of what
 // is new, what most of it matches stands first. Rules that refuse say what, wherever they stand.
 func (c Config) accessRules(w ruleWriter) {
-	ping, refuse := "-p icmp -m icmp --icmp-type 8 -j RETURN", "icmp-port-unreachable"
+	ping, refuse := "-p icmp -m icmp --icmp-type 8 -j RETURN", unreachable(w.family)
 	if w.family == model.IPv6 {
-		ping, refuse = "-p ipv6-icmp -m icmp6 --icmpv6-type 128 -j RETURN", "icmp6-port-unreachable"
+		ping = "-p ipv6-icmp -m icmp6 --icmpv6-type 128 -j RETURN"
 	}
 	lines := []string{
 		"-m conntrack ! --ctstate NEW -j RETURN",
@@ -66,6 +66,11 @@ func (c Config) accessRules(w ruleWriter) {
 		join("-p udp", w.matchSet(setNodePortIPs, "dst"), w.matchSet(setNodePortUDP, "dst"), "-j ACCEPT"),
 		join("-p sctp", w.matchSet(setNodePortSCTP, "dst,dst"), "-j ACCEPT"),
 	)
+}
+
+// unreachable is what REJECT answers with in a family.
+func unreachable(f model.Family) string {
+	return pick(f == model.IPv6, "icmp6-port-unreachable", "icmp-port-unreachable")
 }
 
 // outputRules are for what the host sends: IPVS takes that in OUTPUT, before the

@@ -175,7 +175,7 @@ func (s addressStore) List(ctx context.Context) (map[netip.Addr]struct{}, error)
 // Write hands all changes over in one batch. A device that is gone is made again.
 func (s addressStore) Write(ctx context.Context, changes []delta.Change[netip.Addr, struct{}]) []error {
 	errs := s.write(ctx, changes)
-	s.mode.boundAnew(changes, errs)
+	s.mode.boundAgain(changes, errs)
 	return errs
 }
 

@@ -87,6 +87,13 @@ func (h *Handle) detachmentOf(ctx context.Context, family int, d *detachment) er
 			d.attached[r.to] = struct{}{}
 		}
 	}
+	list, err := h.tableRules(ctx, family)
+	d.rules = append(d.rules, list...)
+	return err
+}
+
+// tableRules returns the rules of a family that lead to our table.
+func (h *Handle) tableRules(ctx context.Context, family int) ([]tableRule, error) {
 	list, err := steady(ctx, h, func(c *conn) (found []tableRule, err error) {
 		dump := request(unix.RTM_GETRULE, unix.NLM_F_DUMP, &nl.RtMsg{RtMsg: unix.RtMsg{Family: uint8(family)}})
 		err = c.query(dump, func(m syscall.NetlinkMessage) {
@@ -99,8 +106,7 @@ func (h *Handle) detachmentOf(ctx context.Context, family int, d *detachment) er
 	if errors.Is(err, ErrUnsupported) {
 		err = nil // a kernel with one table for all has no rules (CONFIG_IP_MULTIPLE_TABLES)
 	}
-	d.rules = append(d.rules, list...)
-	return err
+	return list, err
 }
 
 // hostRoute is a local route to one address: ours in our table, or any in the one that
@@ -261,22 +267,25 @@ func (h *Handle) restore(ctx context.Context, changes []Change, rows []int, errs
 // rules makes sure that marked packets of the rows' families look at our table, and those
 // with another mark that was ours do not.
 func (h *Handle) rules(ctx context.Context, changes []Change, rows []int) error {
-	found, err := h.detachment(ctx)
-	if err != nil {
-		return err
-	}
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		if !slices.ContainsFunc(rows, func(i int) bool { return familyOf(changes[i].Addr) == family }) {
 			continue
 		}
+		found, err := h.tableRules(ctx, family)
+		if err != nil {
+			return err
+		}
 		want := h.detachRule(family)
-		if !slices.Contains(found.rules, want) {
+		if !slices.Contains(found, want) {
 			if err := h.one(ctx, changeRule(want, true)); err != nil && !errors.Is(err, unix.EEXIST) {
 				return fmt.Errorf("add rule to table %d: %w", DetachedTable, err)
 			}
 		}
+		if err := h.dropRules(ctx, slices.DeleteFunc(found, func(r tableRule) bool { return r == want })); err != nil {
+			return err
+		}
 	}
-	return h.dropRules(ctx, slices.DeleteFunc(found.rules, func(r tableRule) bool { return r == h.detachRule(r.family) }))
+	return nil
 }
 
 func (h *Handle) dropRules(ctx context.Context, list []tableRule) error {

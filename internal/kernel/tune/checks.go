@@ -32,7 +32,7 @@ func (t *Tuner) Checks(opts CheckOptions) []Check {
 			Fix: "mount the host's /proc/sys/net at /host/proc/sys/net, or set the sysctls on the host, or run privileged"},
 		{Name: "connection tracking", Run: t.checkConntrack, Fix: t.ModuleFix("nf_conntrack")},
 		{Name: "ipvs connection table", Run: func(context.Context) error { return t.checkConnTab(want) },
-			Fix: fmt.Sprintf("echo 'options ip_vs conn_tab_bits=%d' > /etc/modprobe.d/ip_vs.conf and load ip_vs anew, "+
+			Fix: fmt.Sprintf("echo 'options ip_vs conn_tab_bits=%d' > /etc/modprobe.d/ip_vs.conf and load ip_vs again, "+
 				"or boot with ip_vs.conn_tab_bits=%d where it is built in", want, want)},
 	}
 	if opts.IPv6 {
