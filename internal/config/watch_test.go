@@ -177,29 +177,31 @@ func TestSameContentIsNoChange(t *testing.T) {
 	}
 }
 
-// TestNeighboursAreNotLookedAt: who writes to other files beside the file does not make
-// the agent read it each time. What a second link to it does makes no event.
+// TestNeighboursAreNotLookedAt: the agent does not read the file each time another file
+// in its directory is written. What a second link to the file does makes no event there,
+// so that only a look finds it. One look may still be due for the rename.
 func TestNeighboursAreNotLookedAt(t *testing.T) {
 	w := newWatched(t)
 	w.write("config.conf", "rr")
 	w.run(time.Millisecond, never, false)
-	elsewhere := t.TempDir()
+	dir, elsewhere := w.dir, t.TempDir()
 	w.write("new", "sh")
-	w.must(os.Link(filepath.Join(w.dir, "new"), filepath.Join(elsewhere, "second")))
-	w.must(os.Rename(filepath.Join(w.dir, "new"), w.path)) // one event, and told after it
+	w.must(os.Link(filepath.Join(dir, "new"), filepath.Join(elsewhere, "second")))
+	w.must(os.Rename(filepath.Join(dir, "new"), w.path))
 	w.until("sh")
 	told := w.calls.Load()
 	w.dir = elsewhere
-	w.write("second", "wlc")
 	for i := range 50 {
-		w.must(os.WriteFile(filepath.Join(filepath.Dir(w.path), "log"), make([]byte, i), 0o600))
+		w.write("second", []string{"wlc", "lc"}[i%2])
+		w.must(os.WriteFile(filepath.Join(dir, "log"), make([]byte, i), 0o600))
 		time.Sleep(time.Millisecond)
 	}
-	if n := w.calls.Load() - told; n != 0 {
+	if n := w.calls.Load() - told; n > 1 {
 		t.Errorf("the neighbour's writes told of %d changes", n)
 	}
+	w.write("second", "nq")
 	w.must(os.Chmod(w.path, 0o640))
-	w.until("wlc")
+	w.until("nq")
 }
 
 // TestPollingSees: what no event tells is found by looking.
