@@ -9,9 +9,12 @@ import (
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
 	"github.com/kube-ipvs/kube-ipvs/internal/httpd"
+	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
 	"github.com/kube-ipvs/kube-ipvs/internal/source/kube"
@@ -50,6 +53,66 @@ func (o observed) report(context.Context) httpd.Report {
 		r.Families = append(r.Families, httpd.Family{Name: f.String(), Updated: c.Updated, Healthy: !c.Late(now) && !c.Stuck(now)})
 	}
 	return r
+}
+
+// rows are the report with its reasons, for those who may ask on the socket.
+func (o observed) rows(ctx context.Context) []inspect.HealthRow {
+	r := o.report(ctx)
+	checks := r.Checks
+	node := httpd.Check{Name: "node", Health: true}
+	if !r.NodeEligible {
+		node.Reason = "its Node was never seen, is being deleted or is about to be"
+	}
+	var rows []inspect.HealthRow
+	for _, c := range append(checks, node) {
+		row := inspect.HealthRow{Check: c.Name, OK: c.Reason == "", Reason: c.Reason, Paths: []string{}}
+		for _, p := range []struct {
+			name string
+			on   bool
+		}{{"healthz", c.Health}, {"livez", c.Live}, {"readyz", c.Ready}} {
+			if p.on {
+				row.Paths = append(row.Paths, p.name)
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// holds says of each check whether it holds.
+func (o observed) holds() map[string]bool {
+	out := map[string]bool{}
+	for _, row := range o.rows(context.Background()) {
+		out[row.Check] = row.OK
+	}
+	return out
+}
+
+// sayEvery is how often say looks. At a start, some checks fail for less.
+const sayEvery = 10 * time.Second
+
+// say logs each check that begins to fail, with the reason, and each that holds again,
+// until ctx ends.
+func (o observed) say(ctx context.Context, log *zap.Logger) error {
+	tick := time.NewTicker(sayEvery)
+	defer tick.Stop()
+	failing := map[string]bool{}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		for _, row := range o.rows(ctx) {
+			switch {
+			case !row.OK && !failing[row.Check]:
+				log.Warn("a health check fails", zap.String("check", row.Check), zap.Strings("paths", row.Paths), zap.String("reason", row.Reason))
+			case row.OK && failing[row.Check]:
+				log.Info("a health check holds again", zap.String("check", row.Check))
+			}
+			failing[row.Check] = !row.OK
+		}
+	}
 }
 
 // inSync: every source has delivered what it can.

@@ -1,13 +1,18 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
@@ -26,6 +31,62 @@ type supposed struct {
 func (s supposed) Condition() agent.Condition              { return s.condition }
 func (s supposed) Unsynced() map[model.Origin]source.State { return s.unsynced }
 func (s supposed) Eligible() bool                          { return true }
+
+// refusedRows is an agent whose kernel refuses rows.
+func refusedRows() observed {
+	s := supposed{condition: agent.Condition{Served: true, Failures: 3, LastError: "no memory"}}
+	return observed{settings: fixed(config.Config{}), loop: s, known: s}
+}
+
+// TestFailingChecksAreLogged: with the reason, once when they begin to fail, and once when they hold again.
+func TestFailingChecksAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.DebugLevel)
+		s := &changing{supposed: supposed{condition: agent.Condition{Served: true}}}
+		o := observed{settings: fixed(config.Config{}), loop: s, known: s}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- o.say(ctx, zap.New(core)) }()
+		for _, failures := range []uint64{0, 3, 4, 5, 0, 0} {
+			s.set(agent.Condition{Served: true, Failures: failures, LastError: "no memory"})
+			time.Sleep(sayEvery)
+			synctest.Wait()
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		var got []string
+		for _, e := range logs.All() {
+			got = append(got, fmt.Sprint(e.Level, " ", e.Message, " ", e.ContextMap()))
+		}
+		want := []string{
+			"warn a health check fails map[check:apply paths:[readyz] reason:failed 3 times in a row: no memory]",
+			"info a health check holds again map[check:apply]",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("log (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// changing is a loop whose condition changes.
+type changing struct {
+	supposed
+	mu sync.Mutex
+}
+
+func (c *changing) set(now agent.Condition) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.condition = now
+}
+
+func (c *changing) Condition() agent.Condition {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.condition
+}
 
 func TestHealthTellsTheTruth(t *testing.T) {
 	well := agent.Condition{Served: true, Patience: time.Minute}

@@ -135,8 +135,9 @@ func (p *program) run(ctx context.Context, socket net.Listener) error {
 	group.Go(func() error { return p.leaveIPVS(ctx) })
 	group.Go(func() error { return p.awaitIPVS(ctx) })
 	group.Go(func() error {
-		return inspect.Serve(ctx, socket, inspect.Handler(p.loop, p.metrics.Handler()))
+		return inspect.Serve(ctx, socket, inspect.Handler(p.loop, p.metrics.Handler(), p.observed().rows))
 	})
+	group.Go(func() error { return p.observed().say(ctx, p.log) })
 	group.Go(func() error { return p.events.Run(ctx) })
 	group.Go(func() error { return p.reload.run(ctx) })
 	group.Go(func() error {
@@ -203,6 +204,7 @@ func (p *program) measure() {
 	m.Build(buildVersion(), behavesAs)
 	m.Inputs(p.known.Changes)
 	m.Loop(p.loop.Condition)
+	m.Checks(p.observed().holds)
 	m.HealthPorts(p.health.count)
 	m.Events(p.events.Dropped)
 	m.RestoreFailures(func(f model.Family) uint64 { return p.kernel.rules.RestoreFailures(rules.Family(f)) })
@@ -244,8 +246,11 @@ func (p *program) watches() map[string]telemetry.Watch {
 }
 
 func (p *program) healthHandler() http.Handler {
-	o := observed{settings: p.live.now, families: p.served, loop: p.loop, known: p.known, progress: p.follow.progress()}
-	return httpd.HealthHandler(httpd.HealthOptions{Report: o.report, Count: p.metrics.Probed})
+	return httpd.HealthHandler(httpd.HealthOptions{Report: p.observed().report, Count: p.metrics.Probed})
+}
+
+func (p *program) observed() observed {
+	return observed{settings: p.live.now, families: p.served, loop: p.loop, known: p.known, progress: p.follow.progress()}
 }
 
 func (p *program) metricsHandler(c config.Config) http.Handler {

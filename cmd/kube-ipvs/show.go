@@ -11,8 +11,8 @@ import (
 
 const showHelp = `Show what the running agent knows, or what the kernel holds.
 
-services, frontends, backends, pending, conflicts, draining and status ask the agent
-over its socket, which only root may open; the agent goes on meanwhile. kernel reads
+services, frontends, backends, pending, conflicts, draining, health and status ask the
+agent over its socket, which only root may open; the agent goes on meanwhile. kernel reads
 the kernel itself and works without an agent. Nothing is changed by either.
 
 Tables are for people: -o wide has more columns. -o json and -o yaml are for programs;
@@ -148,6 +148,16 @@ are shown at most.`,
   kube-ipvs show draining -n shop --sort-by left`,
 			table: movingNow,
 			open:  fromAgent((*inspect.Client).Draining),
+		}.command(),
+		view[inspect.HealthRow]{
+			use:   "health",
+			short: "the checks behind /healthz, /livez and /readyz, and why one fails",
+			long: `PATHS answer 503 while the check fails. Over HTTP, where any client can ask, they give only its name.
+It answers while the loop of the agent hangs, too.`,
+			example: `  kube-ipvs show health
+  kube-ipvs show health -o json | jq '.items[] | select(.ok | not)'`,
+			table: inspect.HealthTable,
+			open:  fromAgent((*inspect.Client).Health),
 		}.command(),
 	}
 }

@@ -25,7 +25,7 @@ const schemas = "../../manifests/schemas"
 var outputs = map[string]reflect.Type{
 	"services": reflect.TypeFor[inspect.ServiceRow](), "frontends": reflect.TypeFor[inspect.FrontendRow](),
 	"backends": reflect.TypeFor[inspect.BackendRow](), "pending": reflect.TypeFor[inspect.PendingRow](),
-	"conflicts": reflect.TypeFor[inspect.ConflictRow](), "draining": reflect.TypeFor[inspect.MovingRow](),
+	"conflicts": reflect.TypeFor[inspect.ConflictRow](), "health": reflect.TypeFor[inspect.HealthRow](), "draining": reflect.TypeFor[inspect.MovingRow](),
 	"kernel-servers": reflect.TypeFor[inspect.KernelServerRow](), "kernel-sets": reflect.TypeFor[inspect.KernelSetRow](),
 	"kernel-entries": reflect.TypeFor[inspect.KernelEntryRow](), "kernel-rules": reflect.TypeFor[inspect.KernelRuleRow](),
 	"kernel-addresses": reflect.TypeFor[inspect.KernelAddressRow](), "status": reflect.TypeFor[agent.Status](),
@@ -47,7 +47,7 @@ func conforms(t *testing.T, name, output string) (items int) {
 
 func TestOutputsConformToTheirSchemas(t *testing.T) {
 	s := openShop(t)
-	for _, name := range []string{"services", "frontends", "backends", "pending", "conflicts", "draining"} {
+	for _, name := range []string{"services", "frontends", "backends", "pending", "conflicts", "draining", "health"} {
 		if conforms(t, name, s.show(t, name, "-o", "json")) == 0 {
 			t.Errorf("%s: no items, so nothing was checked", name)
 		}

@@ -94,7 +94,9 @@ func openShop(t *testing.T) shop {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
 	go func() { ended <- s.loop.Run(ctx) }()
-	go func() { ended <- inspect.Serve(ctx, socket, inspect.Handler(s.loop, http.NotFoundHandler())) }()
+	go func() {
+		ended <- inspect.Serve(ctx, socket, inspect.Handler(s.loop, http.NotFoundHandler(), refusedRows().rows))
+	}()
 	t.Cleanup(func() {
 		cancel()
 		if err := errors.Join(<-ended, <-ended); err != nil {

@@ -56,7 +56,7 @@ func agentAt(t *testing.T) *inspect.Client {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
-	go func() { done <- inspect.Serve(ctx, l, inspect.Handler(shopKeeper{}, http.NotFoundHandler())) }()
+	go func() { done <- inspect.Serve(ctx, l, inspect.Handler(shopKeeper{}, http.NotFoundHandler(), nil)) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

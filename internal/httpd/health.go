@@ -20,7 +20,9 @@ type HealthOptions struct {
 }
 
 // HealthHandler answers /healthz and /livez as kube-proxy does, and /readyz; any
-// method, everything else is 404. A 503 names its reasons (decision 26).
+// method, everything else is 404. A 503 names the checks that do not hold, and not why:
+// any client that reaches the node can ask, and a reason has addresses and texts of errors.
+// The reasons are for the agent's own socket, its log and its metrics.
 func HealthHandler(o HealthOptions) http.Handler {
 	if o.Report == nil {
 		panic("httpd: a health handler needs a report")
@@ -45,14 +47,14 @@ type health struct {
 }
 
 // document is the body of /healthz and /livez: kube-proxy's fields in its order,
-// and the reasons of a red answer behind them.
+// and behind them the checks that make an answer red.
 type document struct {
 	LastUpdated  time.Time         `json:"lastUpdated"`
 	CurrentTime  time.Time         `json:"currentTime"`
 	NodeEligible *bool             `json:"nodeEligible,omitempty"` // of /healthz alone
 	Healthy      bool              `json:"healthy"`                // whatever the node is
 	Status       map[string]family `json:"status,omitempty"`
-	Reasons      []string          `json:"reasons,omitempty"`
+	Failing      []string          `json:"failing,omitempty"`
 }
 
 type family struct {
@@ -67,19 +69,17 @@ type readiness struct {
 }
 
 type readyLine struct {
-	Name   string `json:"name"`
-	OK     bool   `json:"ok"`
-	Reason string `json:"reason,omitempty"`
+	Name string `json:"name"`
+	OK   bool   `json:"ok"`
 }
 
 // healthz is for load balancers: it drains a node that is about to go, too.
 func (h *health) healthz(w http.ResponseWriter, r *http.Request) {
 	report := h.ask(r)
-	reasons := reasons(report.Checks, func(c Check) bool { return c.Health })
-	body := h.document(report, reasons)
+	body := h.document(report, failing(report.Checks, func(c Check) bool { return c.Health }))
 	body.NodeEligible = &report.NodeEligible
 	if !report.NodeEligible {
-		body.Reasons = append(body.Reasons, "node: never seen, being deleted or about to be")
+		body.Failing = append(body.Failing, "node")
 	}
 	h.send(w, "/healthz", body)
 }
@@ -87,8 +87,7 @@ func (h *health) healthz(w http.ResponseWriter, r *http.Request) {
 // livez is for the kubelet: a node that is about to go is no reason to restart.
 func (h *health) livez(w http.ResponseWriter, r *http.Request) {
 	report := h.ask(r)
-	reasons := reasons(report.Checks, func(c Check) bool { return c.Live })
-	h.send(w, "/livez", h.document(report, reasons))
+	h.send(w, "/livez", h.document(report, failing(report.Checks, func(c Check) bool { return c.Live })))
 }
 
 func (h *health) readyz(w http.ResponseWriter, r *http.Request) {
@@ -97,7 +96,7 @@ func (h *health) readyz(w http.ResponseWriter, r *http.Request) {
 		if !c.Ready {
 			continue
 		}
-		body.Checks = append(body.Checks, readyLine{Name: c.Name, OK: c.Reason == "", Reason: c.Reason})
+		body.Checks = append(body.Checks, readyLine{Name: c.Name, OK: c.Reason == ""})
 		body.Ready = body.Ready && c.Reason == ""
 	}
 	h.reply(w, "/readyz", body.Ready, body)
@@ -116,13 +115,13 @@ func (h *health) ask(r *http.Request) Report {
 	return report
 }
 
-func (h *health) document(r Report, reasons []string) document {
+func (h *health) document(r Report, failing []string) document {
 	d := document{
 		LastUpdated: r.newest(),
 		CurrentTime: h.Now(),
-		Healthy:     len(reasons) == 0,
+		Healthy:     len(failing) == 0,
 		Status:      make(map[string]family, len(r.Families)),
-		Reasons:     reasons,
+		Failing:     failing,
 	}
 	for _, f := range r.Families {
 		d.Status[f.Name] = family{LastUpdated: f.Updated, Healthy: f.Healthy}
@@ -130,11 +129,11 @@ func (h *health) document(r Report, reasons []string) document {
 	return d
 }
 
-// send answers with a document; it is green when there is no reason against it.
+// send answers with a document; it is green when every check holds.
 // A green one was "last updated" now: kube-proxy once stamped each round of its
 // loop, changes or not, and those who compare the two times still count on it.
 func (h *health) send(w http.ResponseWriter, path string, d document) {
-	green := len(d.Reasons) == 0
+	green := len(d.Failing) == 0
 	if green {
 		d.LastUpdated = d.CurrentTime
 	}
@@ -163,13 +162,13 @@ func sendJSON(w http.ResponseWriter, code int, body any) {
 	_, _ = w.Write(text) // the client went away
 }
 
-// reasons are those of the checks on one path that do not hold.
-func reasons(checks []Check, on func(Check) bool) []string {
-	var lines []string
+// failing are the names of the checks on one path that do not hold.
+func failing(checks []Check, on func(Check) bool) []string {
+	var names []string
 	for _, c := range checks {
 		if on(c) && c.Reason != "" {
-			lines = append(lines, c.Name+": "+c.Reason)
+			names = append(names, c.Name)
 		}
 	}
-	return lines
+	return names
 }

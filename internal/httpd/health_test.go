@@ -76,6 +76,11 @@ func TestHealthBodies(t *testing.T) {
 			r := well()
 			tt.change(&r)
 			got := serve(t, handler(r)).transcript(t, gets("/healthz", "/livez", "/readyz")...)
+			for _, c := range r.Checks {
+				if c.Reason != "" && strings.Contains(got, c.Reason) {
+					t.Errorf("strangers are told why %s does not hold: %q", c.Name, c.Reason)
+				}
+			}
 			golden.Check(t, "health_"+tt.name+".txt", got)
 		})
 	}
@@ -131,7 +136,7 @@ func TestHealthUnderManyProbes(t *testing.T) {
 			for range 10 {
 				for _, path := range []string{"/healthz", "/livez", "/readyz"} {
 					got := p.do(t, call{target: path})
-					if red := strings.Contains(got.body, "stuck"); red != (got.code == http.StatusServiceUnavailable) {
+					if red := strings.Contains(got.body, `"failing"`) || strings.Contains(got.body, `"ok":false`); red != (got.code == http.StatusServiceUnavailable) {
 						t.Errorf("%s: %s with %s", path, got.status, got.body)
 					}
 				}

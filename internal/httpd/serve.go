@@ -98,8 +98,8 @@ func (l Listener) serve(ctx context.Context, t *trouble) error {
 	}
 }
 
-// newServer bounds every part of a request: any client that reaches the node can open
-// connections and send, or read, nothing.
+// newServer bounds every part of a request, and the open connections: any client that
+// reaches the node can open many, and send, or read, nothing.
 func newServer(h http.Handler, log *zap.Logger) *http.Server {
 	errorLog, _ := zap.NewStdLogAt(log, zap.DebugLevel) // cannot fail: the level exists
 	return &http.Server{
@@ -110,6 +110,7 @@ func newServer(h http.Handler, log *zap.Logger) *http.Server {
 		IdleTimeout:       idleFor,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          errorLog,
+		ConnState:         (&crowd{most: mostConns}).changed,
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -275,6 +276,53 @@ func TestTheEndTakesLessThanASecond(t *testing.T) {
 			t.Errorf("the endless request reads %v, want EOF", err)
 		}
 	})
+}
+
+// TestManyClientsDoNotKeepAProbeOut: clients that hold all connections, silent or between
+// two requests, lose the oldest of them to one that asks.
+func TestManyClientsDoNotKeepAProbeOut(t *testing.T) {
+	for _, tt := range []struct{ name, sends string }{{"silent", ""}, {"between requests", "GET / HTTP/1.1\r\nHost: node\r\n\r\n"}} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPipes()
+				stop := start(t, zap.NewNop(), httpd.Listener{Name: "health", Address: "x:1", Handler: says("here"), Listen: p.listen})
+				var held []net.Conn
+				for range 300 {
+					conn := p.dial(t)
+					defer conn.Close()
+					if tt.sends != "" {
+						if _, err := io.WriteString(conn, tt.sends); err != nil {
+							t.Fatal(err)
+						}
+						resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+						if err != nil {
+							t.Fatal(err)
+						}
+						_, _ = io.Copy(io.Discard, resp.Body)
+						resp.Body.Close()
+					}
+					synctest.Wait()
+					held = append(held, conn)
+				}
+				if got := p.do(t, call{target: "/"}); got.body != "GET here\n" {
+					t.Errorf("a probe gets %q", got.body)
+				}
+				open := 0
+				for _, conn := range held {
+					_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond))
+					if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+						open++
+					}
+				}
+				if open != 255 {
+					t.Errorf("%d connections are open after 300 and the probe's, want 255", open)
+				}
+				if err := stop(); err != nil {
+					t.Errorf("serve: %v", err)
+				}
+			})
+		})
+	}
 }
 
 // Any client that reaches the node can open connections and say nothing.

@@ -39,7 +39,7 @@ func FuzzRequests(f *testing.F) {
 	}
 	f.Add([]byte("POST /v1/explain HTTP/1.1\r\nHost: agent\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 13\r\n\r\nservice=a%2Fb"))
 	f.Add([]byte("GET /v1/explain HTTP/1.1\r\nHost: agent\r\nContent-Type: multipart/form-data; boundary=x\r\nContent-Length: 9\r\n\r\n--x\r\n\r\n--"))
-	h := inspect.Handler(everything{&lists{known: cluster()}, teller{}}, http.NotFoundHandler())
+	h := inspect.Handler(everything{&lists{known: cluster()}, teller{}}, http.NotFoundHandler(), unwell)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		req, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(b)))
 		if err != nil {
@@ -62,7 +62,7 @@ func FuzzRequests(f *testing.F) {
 // FuzzAnswers: a client reads what any process says that took the socket's place. It
 // ends, and what it takes for an answer can be shown.
 func FuzzAnswers(f *testing.F) {
-	h := inspect.Handler(everything{&lists{known: cluster()}, teller{}}, http.NotFoundHandler())
+	h := inspect.Handler(everything{&lists{known: cluster()}, teller{}}, http.NotFoundHandler(), unwell)
 	for _, path := range []string{"/v1/status", "/v1/services", "/v1/frontends", "/v1/backends", "/v1/names", "/v1/conflicts", "/v1/explain?service=a/b"} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))

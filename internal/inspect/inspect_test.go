@@ -50,7 +50,7 @@ func serve(t *testing.T, r inspect.Reader) string {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
-	go func() { done <- inspect.Serve(ctx, l, inspect.Handler(r, http.NotFoundHandler())) }()
+	go func() { done <- inspect.Serve(ctx, l, inspect.Handler(r, http.NotFoundHandler(), unwell)) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

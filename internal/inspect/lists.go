@@ -271,3 +271,8 @@ func (c *Client) Conflicts(ctx context.Context, f Filter) (List[ConflictRow], er
 func (c *Client) Draining(ctx context.Context, f Filter) (List[MovingRow], error) {
 	return ask[MovingRow](ctx, c, pathDraining, f)
 }
+
+// Health lists what the agent's health is judged by.
+func (c *Client) Health(ctx context.Context, f Filter) (List[HealthRow], error) {
+	return ask[HealthRow](ctx, c, pathHealth, f)
+}

@@ -302,7 +302,7 @@ func TestListsOfAStuckLoop(t *testing.T) {
 }
 
 func TestBadFilterIsRefused(t *testing.T) {
-	h := inspect.Handler(&lists{known: cluster()}, http.NotFoundHandler())
+	h := inspect.Handler(&lists{known: cluster()}, http.NotFoundHandler(), unwell)
 	for _, query := range []string{"vip=web", "backend=1.2.3", "colour=red"} {
 		if got := status(t, h, "/v1/services?"+query); got != http.StatusBadRequest {
 			t.Errorf("%s: status %d, want 400", query, got)
@@ -316,5 +316,14 @@ func TestSilentAgentIsSaid(t *testing.T) {
 	c.SetPatience(100 * time.Millisecond)
 	if _, err := c.Services(t.Context(), inspect.Filter{}); err == nil || !strings.Contains(err.Error(), "stopped or stuck") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestHealthIsSaidWhileTheLoopHangs: reasons included, for only root may ask here.
+func TestHealthIsSaidWhileTheLoopHangs(t *testing.T) {
+	stuck := &lists{reader: reader{err: context.DeadlineExceeded}}
+	list, err := client(t, stuck).Health(t.Context(), inspect.Filter{})
+	if diff := cmp.Diff(unwell(t.Context()), list.Items); err != nil || diff != "" {
+		t.Errorf("error %v, health (-want +got):\n%s", err, diff)
 	}
 }

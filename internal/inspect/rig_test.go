@@ -1,6 +1,7 @@
 package inspect_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,14 @@ import (
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	goldenfile.Check(t, name, got)
+}
+
+// unwell is an agent one of whose checks fails.
+func unwell(context.Context) []inspect.HealthRow {
+	return []inspect.HealthRow{
+		{Check: "loop", OK: true, Paths: []string{"healthz", "livez", "readyz"}},
+		{Check: "watch", Paths: []string{"readyz"}, Reason: "nothing heard about services for 3m0s: connection refused"},
+	}
 }
 
 // status is that of an answer.

@@ -18,6 +18,7 @@ import (
 const (
 	pathStatus  = "/v1/status"
 	pathMetrics = "/metrics"
+	pathHealth  = "/v1/health"
 )
 
 // answerWithin bounds one answer. A loop that does not come round in that time is
@@ -30,9 +31,16 @@ type Reader interface {
 	Lists
 }
 
-// Handler serves the state of the agent and its metrics.
-func Handler(r Reader, metrics http.Handler) http.Handler {
+// Handler serves the state of the agent, its metrics and what its health is judged by:
+// health answers without the loop, so that a loop that hangs can be seen.
+func Handler(r Reader, metrics http.Handler, health func(context.Context) []HealthRow) http.Handler {
 	mux := http.NewServeMux()
+	mux.Handle("GET "+pathHealth, listing(func(ctx context.Context, _ Filter, out *listWriter) error {
+		for _, row := range health(ctx) {
+			out.row(row)
+		}
+		return nil
+	}))
 	mux.Handle("GET "+pathMetrics, metrics)
 	handleLists(mux, r)
 	mux.HandleFunc("GET "+pathStatus, func(w http.ResponseWriter, req *http.Request) {

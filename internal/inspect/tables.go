@@ -179,6 +179,26 @@ func ConflictTable() Table[ConflictRow] {
 	}
 }
 
+// HealthTable shows what the health of the agent is judged by.
+func HealthTable() Table[HealthRow] {
+	return Table[HealthRow]{
+		column("CHECK", func(r HealthRow) string { return r.Check }),
+		{Name: "STATE", Text: func(r HealthRow) string {
+			if r.OK {
+				return "ok"
+			}
+			return "failing"
+		}, Tone: func(r HealthRow) Tone {
+			if r.OK {
+				return Good
+			}
+			return Bad
+		}},
+		column("PATHS", func(r HealthRow) string { return strings.Join(r.Paths, ", ") }),
+		column("REASON", func(r HealthRow) string { return r.Reason }),
+	}
+}
+
 // MovingTable shows what drains and what climbs, with times as of now.
 func MovingTable(now time.Time) Table[MovingRow] {
 	since := func(r MovingRow) string {

@@ -121,6 +121,16 @@ type ConflictRow struct {
 	Why      string `json:"why"`
 }
 
+// HealthRow is one thing that must hold for the agent to be well.
+type HealthRow struct {
+	Check string `json:"check"`
+	OK    bool   `json:"ok"`
+	// Paths of the health listener that answer 503 while it does not hold: healthz, livez, readyz.
+	Paths []string `json:"paths"`
+	// Reason says why it does not hold.
+	Reason string `json:"reason,omitempty"`
+}
+
 // States of a MovingRow.
 const (
 	Draining = "draining" // it has lost its endpoint and keeps its connections

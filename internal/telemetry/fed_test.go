@@ -63,6 +63,7 @@ func ask(m *telemetry.Metrics, start time.Time) {
 	m.Loop(func() agent.Condition {
 		return agent.Condition{Busy: start.Add(8 * time.Second), Owing: start.Add(4 * time.Second), Failures: 5}
 	})
+	m.Checks(func() map[string]bool { return map[string]bool{"loop": true, "watch": false} })
 	m.HealthPorts(func() (open, failed int) { return 15, 16 })
 	m.Events(func() uint64 { return 6 })
 	m.Sets(func(context.Context) ([]telemetry.SetFill, error) {

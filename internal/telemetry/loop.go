@@ -30,6 +30,20 @@ func since(t time.Time) float64 {
 	return max(0, time.Since(t)).Seconds()
 }
 
+// Checks shows which of the checks hold that /healthz, /livez and /readyz answer by.
+func (m *Metrics) Checks(read func() map[string]bool) {
+	m.pullGauge(ours+"health_check_ok", "1 while a check of the agent's own health holds, 0 while it does not. kube-ipvs show health says why.",
+		func(e emit) {
+			for name, ok := range read() {
+				value := 0.0
+				if ok {
+					value = 1
+				}
+				e(value, name)
+			}
+		}, "check")
+}
+
 // HealthPorts shows the sockets for health checks.
 func (m *Metrics) HealthPorts(count func() (open, failed int)) {
 	m.pullGauge(ours+"health_check_sockets", "Sockets for the health checks of load balancers, by state.",

@@ -121,6 +121,23 @@ func (p *proxy) status(t *testing.T) agent.Status {
 	return s
 }
 
+// failing is why health checks fail, as the agent says it on its socket.
+func (p *proxy) failing(t *testing.T) string {
+	t.Helper()
+	list, err := p.client.Health(t.Context(), inspect.Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reasons []string
+	for _, row := range list.Items {
+		if !row.OK {
+			reasons = append(reasons, row.Check+": "+row.Reason)
+		}
+	}
+	t.Logf("failing: %v", reasons)
+	return strings.Join(reasons, "\n")
+}
+
 // kill ends the process as a crash does; nothing happens when none runs.
 func (p *proxy) kill(t *testing.T) {
 	t.Helper()

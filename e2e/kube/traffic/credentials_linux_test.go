@@ -14,7 +14,7 @@ import (
 )
 
 // TestBadCredentials: an agent that the API server does not know, or that does not know the API server, says so in its log and
-// on /readyz, and goes on trying: its pod is not restarted for it.
+// on its socket, and goes on trying: its pod is not restarted for it.
 func TestBadCredentials(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -37,12 +37,14 @@ func TestBadCredentials(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newAgent(t, w, tt.kubeconfig)
 			p.launch(t)
-			poll(t, "/readyz to say what is wrong", settleTimeout, func() error {
+			poll(t, "the agent to say what is wrong", settleTimeout, func() error {
 				body := p.answers(t, "/readyz", 503, settleTimeout)
-				if !strings.Contains(body, tt.want) {
-					return notSaid(body)
+				if strings.Contains(body, tt.want) || strings.Contains(body, "https://") {
+					t.Errorf("/readyz tells strangers why: %s", body)
 				}
-				t.Logf("/readyz: %s", body)
+				if reasons := p.failing(t); !strings.Contains(reasons, tt.want) {
+					return notSaid(reasons)
+				}
 				return nil
 			})
 			p.answers(t, "/livez", 200, settleTimeout)
