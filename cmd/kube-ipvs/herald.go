@@ -30,8 +30,13 @@ func (h herald) BadAnnotations(id model.ServiceID, why []string) {
 	h.events.Service(id, events.AnnotationRefused, strings.Join(why, "; "))
 }
 
-func (h herald) TooMany(id model.ServiceID, beyond int) {
-	h.events.Service(id, events.TooManyFrontends, fmt.Sprintf("%d of its frontends (ports times addresses) are not served: a Service has only so many (--service-frontends)", beyond))
+func (h herald) TooMany(id model.ServiceID, beyond model.Beyond) {
+	if n := beyond.Frontends; n > 0 {
+		h.events.Service(id, events.TooManyFrontends, fmt.Sprintf("%d of its frontends (ports times addresses) are not served: a Service has only so many (--service-frontends)", n))
+	}
+	if n := beyond.SourceRanges; n > 0 {
+		h.events.Service(id, events.TooManySourceRanges, fmt.Sprintf("clients in %d of its source ranges are not admitted: a Service has only so many (--service-source-ranges)", n))
+	}
 }
 
 func (h herald) BadNode(why []string) {

@@ -84,7 +84,7 @@ func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel
 		Compiler: compilerFor(p.live.now, p.served), Concerns: concernsFor(p.live.now, p.served),
 		Host: k.link, NodePorts: nodePortsFor(p.live.now), Health: p.health, TryScheduler: p.tryScheduler, TryGUE: p.tryGUE, LocalPod: localPodFor(p.live.now), Periods: periods(c),
 		OneProcessor: oneProcessor(), Prepared: p.prepared, Ready: p.ready,
-		APIServers: p.follow.reached.Addrs, PodRanges: c.DetectLocal.ClusterCIDRs, Remember: newNodeClaims(log, c.RunDir).keep,
+		APIServers: p.follow.reached.Addrs, PodRanges: c.DetectLocal.ClusterCIDRs, DNSServices: c.DNSServices, Remember: newNodeClaims(log, c.RunDir).keep,
 	})
 	p.follow.reached.Tell(p.loop.HostChanged)
 	p.measure()

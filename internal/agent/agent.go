@@ -61,6 +61,8 @@ type Options struct {
 	// APIServers returns the addresses at which the API server is reached, sorted; nil is a node without one. Who knows of
 	// another calls HostChanged.
 	APIServers func() []netip.Addr
+	// DNSServices are namespace/name of Services that are served first when a node starts.
+	DNSServices []string
 	// PodRanges are the ranges of pods of the whole cluster, where they are known.
 	PodRanges []netip.Prefix
 	// Remember keeps for the next process which addresses that Services claim a Node has or had; nil does not.

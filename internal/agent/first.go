@@ -75,7 +75,7 @@ func (a *Agent) takeEarly(ctx context.Context) {
 	if !a.founding || time.Since(a.prepared) > preparedFor {
 		return
 	}
-	batch, more := a.opts.Catalog.TakeSome(a.part.size(), urgent)
+	batch, more := a.opts.Catalog.TakeSome(a.part.size(), a.urgent)
 	a.takeNodes(batch)
 	a.trySchedulers(ctx, batch.Services)
 	concerned, _ := a.adopt()
@@ -105,7 +105,7 @@ func (a *Agent) serve(ctx context.Context, inputs []catalog.Input) {
 // left for the last pass. Where the kernel carries Services already nobody waits, and a
 // plan that lacks most of them would only change what is there.
 func (a *Agent) serveFirst(ctx context.Context, inputs []catalog.Input) (last []catalog.Input) {
-	first, rest := part(inputs)
+	first, rest := a.first(inputs)
 	parts := a.parts(rest)
 	if len(first) > 0 {
 		parts = slices.Insert(parts, 0, first)
@@ -139,10 +139,10 @@ func (a *Agent) parts(rest []catalog.Input) (parts [][]catalog.Input) {
 	return parts
 }
 
-// part takes out the Services that come first.
-func part(inputs []catalog.Input) (first, rest []catalog.Input) {
+// first takes out the Services that come first.
+func (a *Agent) first(inputs []catalog.Input) (first, rest []catalog.Input) {
 	for _, in := range inputs {
-		if in.Service != nil && urgent(in.Service) {
+		if in.Service != nil && a.urgent(in.Service) {
 			first = append(first, in)
 		} else {
 			rest = append(rest, in)
@@ -151,11 +151,9 @@ func part(inputs []catalog.Input) (first, rest []catalog.Input) {
 	return first, rest
 }
 
-// dnsPort is the port of DNS (RFC 1035). Distributions name their DNS Service
-// differently and put it into different namespaces, but it is always there.
-const dnsPort = 53
-
-func urgent(s *model.Service) bool {
-	return s.ID.Namespace == "default" && s.ID.Name == "kubernetes" ||
-		slices.ContainsFunc(s.Ports, func(p model.ServicePort) bool { return p.Port == dnsPort })
+// urgent tells which Services come first: the API server's and DNS. A port 53 makes none
+// urgent, for any tenant may have thousands of Services with one.
+func (a *Agent) urgent(s *model.Service) bool {
+	return s.ID.Namespace == "default" && s.ID.Name == "kubernetes" || s.DNS ||
+		slices.Contains(a.opts.DNSServices, s.ID.Namespace+"/"+s.ID.Name)
 }

@@ -18,11 +18,13 @@ import (
 )
 
 // cluster delivers the API server's Service, DNS under a distribution's own name, and
-// two others.
+// two others, one of which is a tenant's with the port of DNS.
 func (w *world) cluster() {
 	dns := service("rke2-coredns", "10.96.0.10")
-	dns.ID.Namespace, dns.Ports = "kube-system", []model.ServicePort{{Protocol: model.UDP, Port: 53}}
-	for _, s := range []model.Service{service("apples", "10.96.0.20"), dns, service("kubernetes", "10.96.0.1"), service("zebras", "10.96.0.30")} {
+	dns.ID.Namespace, dns.DNS = "kube-system", true
+	apples := service("apples", "10.96.0.20")
+	apples.Ports = []model.ServicePort{{Protocol: model.UDP, Port: 53}}
+	for _, s := range []model.Service{apples, dns, service("kubernetes", "10.96.0.1"), service("zebras", "10.96.0.30")} {
 		w.SetService(s)
 	}
 	w.SetState(model.FromFile, source.Complete)

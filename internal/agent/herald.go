@@ -21,7 +21,7 @@ type Herald interface {
 	// them when there is another one.
 	BadAnnotations(id model.ServiceID, list []string)
 	// TooMany: so many frontends of the Service are not served, for it has more than it may have.
-	TooMany(id model.ServiceID, beyond int)
+	TooMany(id model.ServiceID, beyond model.Beyond)
 	// BadNode: annotations of this Node are not followed.
 	BadNode(list []string)
 	// Lost: older Services have what this one claims (decision 15); what is new of it.
@@ -43,7 +43,7 @@ func (a *Agent) tellOutcome(id model.ServiceID, before, now *outcome) {
 	if another(before.refused, now.refused) {
 		a.herald(func(h Herald) { h.Refused(id, now.refused) })
 	}
-	if now.beyond > 0 && before.beyond == 0 {
+	if now.beyond != (model.Beyond{}) && before.beyond == (model.Beyond{}) {
 		a.herald(func(h Herald) { h.TooMany(id, now.beyond) })
 	}
 	if another(before.bad, now.bad) {

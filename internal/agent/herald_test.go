@@ -34,8 +34,8 @@ func (h *herald) Unbound(id model.ServiceID, list []netip.Addr, holder func(neti
 	}
 }
 func (h *herald) Refused(id model.ServiceID, list []netip.Addr) { h.add("%s refused %v", id, list) }
-func (h *herald) TooMany(id model.ServiceID, beyond int) {
-	h.add("%s has %d frontends too many", id, beyond)
+func (h *herald) TooMany(id model.ServiceID, beyond model.Beyond) {
+	h.add("%s has %d frontends and %d source ranges too many", id, beyond.Frontends, beyond.SourceRanges)
 }
 func (h *herald) Lost(id model.ServiceID, list []dataplane.Conflict) { h.add("%s lost %v", id, list) }
 func (h *herald) BadAnnotations(id model.ServiceID, list []string)   { h.add("%s bad %v", id, list) }

@@ -21,8 +21,8 @@ type outcome struct {
 	notes   []string
 	unbound []netip.Addr
 	refused []netip.Addr
-	bad     []string   // annotations that are not followed
-	beyond  int        // frontends that are too many
+	bad     []string // annotations that are not followed
+	beyond  model.Beyond
 	noLocal [2]NoLocal // IPv4, IPv6
 }
 

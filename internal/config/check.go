@@ -53,6 +53,7 @@ func (s Settings) Check(hostname string) (Config, error) {
 		BindHardFail: proxy.BindAddressHardFail, Profiling: proxy.EnableProfiling,
 		ReadyzWatchBound: own.ReadyzWatchBound.Duration, HealthzWatchBound: own.HealthzWatchBound.Duration,
 		ServiceMetrics: p.notNegative("service-metrics", *own.ServiceMetrics), ServiceFrontends: p.atLeast(1, "service-frontends", *own.ServiceFrontends),
+		ServiceRanges: p.atLeast(1, "service-source-ranges", *own.ServiceSourceRanges), DNSServices: p.services("dns-services", own.DNSServices),
 		Conntrack:   p.conntrack(),
 		OOMScoreAdj: int(*proxy.OOMScoreAdj),
 		RunDir:      own.RunDir,
@@ -182,6 +183,16 @@ func (p *problems) atLeast(least int32, flag string, n int32) int {
 		p.add(flag, "%d is less than %d", n, least)
 	}
 	return int(n)
+}
+
+// services looks at names of Services.
+func (p *problems) services(flag string, names []string) []string {
+	for i, s := range names {
+		if namespace, name, both := strings.Cut(s, "/"); !both || namespace == "" || name == "" || strings.Contains(name, "/") {
+			p.addAt(flag, i, "%q is not NAMESPACE/NAME", s)
+		}
+	}
+	return names
 }
 
 func (p *problems) client() Client {

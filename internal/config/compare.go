@@ -76,6 +76,8 @@ var meanings = []meaning{
 	{"Profiling", "enableProfiling", atStart},
 	{"ServiceMetrics", "serviceMetrics", atStart},
 	{"ServiceFrontends", "serviceFrontends", atOnce},
+	{"ServiceRanges", "serviceSourceRanges", atOnce},
+	{"DNSServices", "dnsServices", atStart},
 	{"Conntrack.MaxPerCore", "conntrack.maxPerCore", atStart},
 	{"Conntrack.Min", "conntrack.min", atStart},
 	{"Conntrack.TCPEstablished", "conntrack.tcpEstablishedTimeout", atStart},

@@ -88,6 +88,10 @@ type Config struct {
 	ServiceMetrics int
 	// ServiceFrontends is how many frontends one Service has at most.
 	ServiceFrontends int
+	// ServiceRanges is how many source ranges of each family one Service has at most.
+	ServiceRanges int
+	// DNSServices are namespace/name of Services that are served first when a node starts.
+	DNSServices []string
 
 	Conntrack   Conntrack
 	OOMScoreAdj int

@@ -108,6 +108,8 @@ var badFields = []input{
 	own("drain beyond an hour", "drain: 61m\n"),
 	own("fewer metrics by Service than none", "serviceMetrics: -1\n"),
 	own("no frontends at all", "serviceFrontends: 0\n"),
+	own("no source ranges at all", "serviceSourceRanges: 0\n"),
+	own("DNS Services without a namespace", "dnsServices: [kube-system/kube-dns, dns, /dns, a/b/c]\n"),
 	own("drain below 0", "drain: -1s\n"),
 	own("drain that is no duration", "drain: short\n"),
 	own("idle times of no profile", "ipvsTimeouts: 2h\n"),

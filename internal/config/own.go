@@ -79,4 +79,11 @@ type KubeIPVSConfiguration struct {
 	// serviceFrontends is how many frontends (ports times addresses) one Service has at most
 	// (--service-frontends). Those beyond are not served, the weaker kinds first. Default 4096.
 	ServiceFrontends *int32 `json:"serviceFrontends"`
+	// serviceSourceRanges is how many source ranges of each family one Service has at most
+	// (--service-source-ranges). Clients in those beyond are not admitted. Default 4096.
+	ServiceSourceRanges *int32 `json:"serviceSourceRanges"`
+	// dnsServices are Services, as namespace/name, that are served first when a node starts
+	// (--dns-services), beside default/kubernetes and those of kube-system with the label
+	// k8s-app: kube-dns.
+	DNSServices []string `json:"dnsServices"`
 }

@@ -51,7 +51,7 @@ func TestKinds(t *testing.T) {
 			r.Node(k, "")
 			r.pass(0)
 		}
-		for _, k := range []events.Kind{events.VIPConflictsWithNode, events.AddressConflict, events.ExternalIPRefused, events.TooManyFrontends, events.AnnotationRefused,
+		for _, k := range []events.Kind{events.VIPConflictsWithNode, events.AddressConflict, events.ExternalIPRefused, events.TooManyFrontends, events.TooManySourceRanges, events.AnnotationRefused,
 			events.FailedToStartServiceHealthcheck} {
 			r.Service(svc("web"), k, "")
 			r.pass(0)

@@ -63,6 +63,9 @@ var (
 	// TooManyFrontends: a Service has more frontends than it may have, and those beyond are
 	// not served (--service-frontends).
 	TooManyFrontends = Kind{"TooManyFrontends", "Bind", true}
+	// TooManySourceRanges: a Service has more source ranges than it may have, and clients in
+	// those beyond are not admitted (--service-source-ranges).
+	TooManySourceRanges = Kind{"TooManySourceRanges", "Bind", true}
 	// AnnotationRefused: an annotation of the Service, or of its slices, is not followed:
 	// it cannot be read, the kernel lacks what it asks for, or it has no effect here.
 	AnnotationRefused = Kind{"AnnotationRefused", "ReadPolicy", true}

@@ -207,8 +207,8 @@ type ServicePlan struct {
 	Unbound []netip.Addr
 	// Refused are the external IPs that the operator does not allow, sorted.
 	Refused []netip.Addr
-	// Beyond is the number of its frontends that are too many to be served.
-	Beyond int
+	// Beyond is how much of it is not served because it is more than one Service may have.
+	Beyond Beyond
 	// Health is what its health-check port answers.
 	Health HealthCheck
 }
@@ -228,4 +228,10 @@ type LocalEndpoints struct {
 	Served bool
 	// Ready is the number of different addresses over all ports.
 	Ready int
+}
+
+// Beyond counts what a Service has beyond the bounds for one Service.
+type Beyond struct {
+	// Frontends are not served, and clients in SourceRanges are not admitted.
+	Frontends, SourceRanges int
 }

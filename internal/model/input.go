@@ -62,6 +62,9 @@ type Service struct {
 	// HasProxyName that it is there: another proxy serves this Service.
 	ProxyName    string
 	HasProxyName bool
+	// DNS: it is in kube-system and has the label k8s-app: kube-dns, by which distributions
+	// mark the DNS Service of the cluster.
+	DNS bool
 	// ClusterIPs are spec.clusterIPs (or spec.clusterIP), at most one a family.
 	ClusterIPs []netip.Addr
 	Ports      []ServicePort
@@ -111,7 +114,7 @@ type Ingress struct {
 // Equal tells whether two Services mean the same.
 func (s Service) Equal(o Service) bool {
 	return s.ID == o.ID && s.Created.Equal(o.Created) && s.Type == o.Type && s.Headless == o.Headless &&
-		s.ProxyName == o.ProxyName && s.HasProxyName == o.HasProxyName &&
+		s.ProxyName == o.ProxyName && s.HasProxyName == o.HasProxyName && s.DNS == o.DNS &&
 		s.Affinity == o.Affinity && s.InternalLocal == o.InternalLocal &&
 		s.ExternalLocal == o.ExternalLocal && s.HealthCheckNodePort == o.HealthCheckNodePort && s.Policy.Equal(o.Policy) &&
 		slices.Equal(s.ClusterIPs, o.ClusterIPs) && slices.Equal(s.Ports, o.Ports) &&

@@ -44,7 +44,7 @@ func (j *job) bind() []binding {
 // take appends a binding, unless the Service has as many as it may have.
 func (j *job) take(out []binding, b binding) []binding {
 	if len(out) >= j.opts.MaxFrontends {
-		j.beyond++
+		j.beyond.Frontends++
 		return out
 	}
 	return append(out, b)

@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"net/netip"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -107,7 +108,34 @@ func TestFrontendsOfAServiceAreBounded(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("served %v, want %v", got, want)
 	}
-	if note := "3 of its frontends are not served: a Service has 5 at most (--service-frontends)"; p.Beyond != 3 || !slices.Contains(p.Notes, note) {
-		t.Errorf("%d beyond, notes %q", p.Beyond, p.Notes)
+	if note := "3 of its frontends are not served: a Service has 5 at most (--service-frontends)"; p.Beyond != (model.Beyond{Frontends: 3}) || !slices.Contains(p.Notes, note) {
+		t.Errorf("%+v beyond, notes %q", p.Beyond, p.Notes)
+	}
+}
+
+// TestSourceRangesOfAServiceAreBounded: clients in those beyond are not admitted. No family loses all
+// of its ranges, which would admit all clients.
+func TestSourceRangesOfAServiceAreBounded(t *testing.T) {
+	opts := here
+	opts.MaxRanges = 2
+	svc := web()
+	svc.ClusterIPs = append(svc.ClusterIPs, netip.MustParseAddr("fd00:96::1"))
+	svc.Ingress = []model.Ingress{{Addr: netip.MustParseAddr("203.0.113.1")}, {Addr: netip.MustParseAddr("2001:db8::1")}}
+	for _, s := range []string{"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fd00::/8"} {
+		svc.SourceRanges = append(svc.SourceRanges, netip.MustParsePrefix(s))
+	}
+	p := plan.New(opts).Compile(svc.ID, svc, nil)
+	got := map[string][]netip.Prefix{}
+	for _, f := range p.Frontends {
+		if f.Kind == model.KindLoadBalancer {
+			got[f.Key.Addr.String()] = f.SourceRanges
+		}
+	}
+	want := map[string][]netip.Prefix{"203.0.113.1": svc.SourceRanges[:2], "2001:db8::1": svc.SourceRanges[3:]}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("admitted %v, want %v", got, want)
+	}
+	if note := "clients in 1 of its source ranges are not admitted: a Service has 2 of a family at most (--service-source-ranges)"; p.Beyond != (model.Beyond{SourceRanges: 1}) || !slices.Contains(p.Notes, note) {
+		t.Errorf("%+v beyond, notes %q", p.Beyond, p.Notes)
 	}
 }

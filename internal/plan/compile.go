@@ -29,8 +29,9 @@ type Options struct {
 	ExternalIPs ExternalIPs
 	// NoBinding: the mode puts no address on a link, so none has to be kept off one.
 	NoBinding bool
-	// MaxFrontends bounds the frontends of one Service; 0 is DefaultMaxFrontends.
-	MaxFrontends int
+	// MaxFrontends bounds the frontends of one Service, and MaxRanges its source ranges of
+	// each family; 0 is the default.
+	MaxFrontends, MaxRanges int
 	// External says how external and load-balancer addresses become local.
 	External ExternalBinding
 	// Routed are the ranges that the mode may make local as a whole (--vip-binding).
@@ -49,9 +50,12 @@ type ExternalIPs struct {
 	Allowed []netip.Prefix
 }
 
-// DefaultMaxFrontends is for Options.MaxFrontends. A Service in use has some tens; ports times addresses of a hostile one are
-// millions.
-const DefaultMaxFrontends = 4096
+// Defaults of Options. A Service in use has some tens of frontends, and its ranges are those of a
+// few networks; a hostile one has millions.
+const (
+	DefaultMaxFrontends = 4096
+	DefaultMaxRanges    = 4096
+)
 
 // ExternalBinding says how external and load-balancer addresses become local to this machine
 // (--external-binding). Cluster IPs are bound in any case.
@@ -87,6 +91,9 @@ func New(o Options) *Compiler {
 	if o.MaxFrontends == 0 {
 		o.MaxFrontends = DefaultMaxFrontends
 	}
+	if o.MaxRanges == 0 {
+		o.MaxRanges = DefaultMaxRanges
+	}
 	return &Compiler{opts: o}
 }
 
@@ -112,9 +119,12 @@ func (c *Compiler) Compile(id model.ServiceID, svc *model.Service, slices []mode
 	j.scratch = make([]candidate, 0, j.endpoints())
 	plan.Frontends = j.frontends(bindings)
 	plan.Health = j.health()
-	if j.beyond > 0 {
-		plan.Beyond = j.beyond
-		j.notes.addf("%d of its frontends are not served: a Service has %d at most (--service-frontends)", j.beyond, j.opts.MaxFrontends)
+	plan.Beyond = j.beyond
+	if n := j.beyond.Frontends; n > 0 {
+		j.notes.addf("%d of its frontends are not served: a Service has %d at most (--service-frontends)", n, j.opts.MaxFrontends)
+	}
+	if n := j.beyond.SourceRanges; n > 0 {
+		j.notes.addf("clients in %d of its source ranges are not admitted: a Service has %d of a family at most (--service-source-ranges)", n, j.opts.MaxRanges)
 	}
 	plan.Unbound, plan.Refused = sortedAddrs(j.unbound), sortedAddrs(j.refused)
 	plan.BadAnnotations = j.badAnnotations(plan.Frontends)
@@ -142,8 +152,7 @@ type job struct {
 	// unbound gathers the addresses that another machine needs, refused those that the
 	// operator does not allow.
 	unbound, refused []netip.Addr
-	// beyond counts the frontends that are too many.
-	beyond int
+	beyond           model.Beyond
 	// scratch is the storage of join's answer, used again for every group.
 	scratch []candidate
 }

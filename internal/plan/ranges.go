@@ -8,11 +8,16 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// limit reads spec.loadBalancerSourceRanges into the sides they are for.
+// limit reads spec.loadBalancerSourceRanges into the sides they are for. Each family has
+// its own bound: a family without a range would be open to all clients.
 func (j *job) limit() {
 	for _, f := range model.Families() {
 		s := j.side(f)
 		s.ranges = rangesOf(j.svc.SourceRanges, f)
+		if most := j.opts.MaxRanges; len(s.ranges) > most {
+			j.beyond.SourceRanges += len(s.ranges) - most
+			s.ranges = s.ranges[:most]
+		}
 		s.ownNode = slices.ContainsFunc(ownAddresses(j.opts.Host), func(a netip.Addr) bool { return inside(s.ranges, a) })
 	}
 }

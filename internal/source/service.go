@@ -10,8 +10,13 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// labelProxyName hands a Service to another proxy, whatever its value.
-const labelProxyName = "service.kubernetes.io/service-proxy-name"
+const (
+	// labelProxyName hands a Service to another proxy, whatever its value.
+	labelProxyName = "service.kubernetes.io/service-proxy-name"
+	// labelApp marks the cluster's DNS. It counts in kube-system alone, where no tenant may
+	// create Services.
+	labelApp = "k8s-app"
+)
 
 // The bounds of sessionAffinityConfig.clientIP.timeoutSeconds (v1 ClientIPConfig).
 const (
@@ -30,6 +35,7 @@ func Service(origin model.Origin, in *corev1.Service) model.Service {
 		Type:    p.serviceType(in.Spec.Type),
 	}
 	out.ProxyName, out.HasProxyName = in.Labels[labelProxyName]
+	out.DNS = in.Labels[labelApp] == "kube-dns" && out.ID.Namespace == "kube-system"
 	if p.checkMeta(&in.ObjectMeta, true, maxLabel) {
 		out.ClusterIPs, out.Headless = p.clusterIPs(&in.Spec)
 		out.Ports = p.servicePorts(out.Type, in.Spec.Ports)

@@ -56,6 +56,9 @@ func showService(s model.Service) string {
 	if s.HasProxyName {
 		out = append(out, "proxy "+s.ProxyName)
 	}
+	if s.DNS {
+		out = append(out, "dns")
+	}
 	if s.Affinity > 0 {
 		out = append(out, "affinity "+s.Affinity.String())
 	}
@@ -164,6 +167,8 @@ func TestServiceMeta(t *testing.T) {
 		{"namespace", "{namespace: shop, name: web}", lines("kube shop/web ClusterIP", used)},
 		{"no namespace", "{name: web}", lines("kube default/web ClusterIP", used)},
 		{"proxy name", "{name: web, labels: {service.kubernetes.io/service-proxy-name: cilium}}", lines("kube default/web ClusterIP", used, "proxy cilium")},
+		{"DNS of the cluster", "{name: dns, namespace: kube-system, labels: {k8s-app: kube-dns}}", lines("kube kube-system/dns ClusterIP", used, "dns")},
+		{"a tenant's Service with the label of DNS", "{name: web, labels: {k8s-app: kube-dns}}", lines("kube default/web ClusterIP", used)},
 		{"empty proxy name", "{name: web, labels: {service.kubernetes.io/service-proxy-name: ''}}", lines("kube default/web ClusterIP", used, "proxy ")},
 		{"name of 63", "{name: " + long[:63] + "}", lines("kube default/"+long[:63]+" ClusterIP", used)},
 		{"name of 300", "{name: " + long + "}", lines("kube default/"+long+" ClusterIP",
