@@ -58,11 +58,11 @@ func repairLink(ctx context.Context, log *zap.Logger, loop *agent.Agent, mode *i
 	}
 }
 
-// rereadHost has the loop look at the node's own addresses when they changed, or
-// may have.
+// rereadHost has the loop look at the node's own addresses and next hops when they changed,
+// or may have.
 func rereadHost(loop *agent.Agent, e link.Event) {
 	switch e.Kind {
-	case link.NodeAddressesChanged, link.Ready, link.Overrun:
+	case link.NodeAddressesChanged, link.DefaultRoutesChanged, link.Ready, link.Overrun:
 		loop.HostChanged()
 	}
 }

@@ -58,7 +58,7 @@ func openBase(ctx context.Context, log *zap.Logger, c config.Config) (*kernel, e
 	k := &kernel{tuner: tune.New(log, tune.Options{RunDir: c.RunDir})}
 	k.tuner.LoadModules(ctx, "nf_conntrack", "nf_conntrack_netlink") // what is missing shows by use, below
 	var err error
-	if k.link, err = link.New(log, link.Options{Called: k.calls.of("link"), WatchRoutes: c.VIPBinding != config.VIPBindingAddress, DetachMark: link.DetachMark(c.MasqueradeBit)}); err != nil {
+	if k.link, err = link.New(log, link.Options{Called: k.calls.of("link"), DetachMark: link.DetachMark(c.MasqueradeBit)}); err != nil {
 		return nil, k.close(err)
 	}
 	there, err := k.link.There(ctx)

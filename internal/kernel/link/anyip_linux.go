@@ -21,7 +21,7 @@ func (h *Handle) ListRoutes(ctx context.Context) (map[netip.Prefix]struct{}, err
 	routes := map[netip.Prefix]struct{}{}
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		rows, err := steady(ctx, h, func(c *conn) (rows []netip.Prefix, err error) {
-			err = c.query(dumpRoutes(family), func(m syscall.NetlinkMessage) {
+			err = c.routes(family, unix.RT_TABLE_LOCAL, unix.RTN_LOCAL, func(m syscall.NetlinkMessage) {
 				if p, ok := ourRoute(m); ok && m.Header.Type == unix.RTM_NEWROUTE {
 					rows = append(rows, p)
 				}

@@ -53,6 +53,18 @@ func tuneSocket(fd, receiveBuffer int) {
 	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1)
 }
 
+// strict has the kernel filter dumps by what the request says (NETLINK_GET_STRICT_CHK,
+// since Linux 4.20). Not all requests of ours are made for that, so it is off otherwise.
+func (c *conn) strict(on bool) {
+	value := 0
+	if on {
+		value = 1
+	}
+	_ = c.raw.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, value)
+	})
+}
+
 func (c *conn) close() { _ = c.file.Close() }
 
 // interrupt makes a call that waits for an answer return at once.

@@ -65,6 +65,7 @@ var contract = map[string]func(*testing.T, world){
 	"writing twice":                testIdempotent,
 	"local excludes our link":      testLocal,
 	"gateways":                     testGateways,
+	"gateways are told":            testGatewaysTold,
 	"what does not count":          testNotListed,
 	"an address is lost":           testAddressLost,
 	"the link is lost and mended":  testLinkLost,
@@ -227,6 +228,28 @@ func testGateways(t *testing.T, w world) {
 		got, err := w.Gateways(t.Context())
 		if want := parse(tt.want...); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: Gateways = %v, %v, want %v", tt.name, got, err, want)
+		}
+	}
+}
+
+// testGatewaysTold: a change of default routes is an event, and after the last one the answer is new.
+func testGatewaysTold(t *testing.T, w world) {
+	mustEnsure(t, w)
+	w.other.SetGateways(parse("192.0.2.1")...)
+	events := watchEvents(t, w)
+	for _, hops := range [][]string{{"192.0.2.2"}, {"192.0.2.2", "192.0.2.3", "2001:db8::1"}, nil} {
+		before, _ := w.Gateways(t.Context()) // a wrong answer that is kept would be seen below
+		w.other.SetGateways(parse(hops...)...)
+		for {
+			events.until(t, link.DefaultRoutesChanged)
+			got, err := w.Gateways(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if slices.Equal(got, parse(hops...)) {
+				break
+			}
+			t.Logf("%v after %v, on the way to %v", got, before, hops)
 		}
 	}
 }

@@ -69,11 +69,15 @@ func (h *Handle) detachment(ctx context.Context) (detachment, error) {
 
 func (h *Handle) detachmentOf(ctx context.Context, family int, d *detachment) error {
 	found, err := steady(ctx, h, func(c *conn) (found []hostRoute, err error) {
-		err = c.query(dumpRoutes(family), func(m syscall.NetlinkMessage) {
+		keep := func(m syscall.NetlinkMessage) {
 			if r, ok := parseHostRoute(m); ok {
 				found = append(found, r)
 			}
-		})
+		}
+		err = c.routes(family, DetachedTable, unix.RTN_LOCAL, keep)
+		if err == nil && len(found) > 0 && family == unix.AF_INET { // without a route of ours nothing is detached
+			err = c.routes(family, unix.RT_TABLE_LOCAL, unix.RTN_LOCAL, keep)
+		}
 		return found, err
 	})
 	if err != nil {

@@ -24,6 +24,7 @@ type Handle struct {
 
 	watching atomic.Bool
 	echoes   echoes
+	defaults defaultRoutes
 	count    totals
 }
 

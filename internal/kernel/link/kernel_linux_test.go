@@ -34,7 +34,7 @@ func kernelWorld(t testing.TB, kind string) world {
 	t.Helper()
 	enterNamespace(t)
 	n := newNeighbour(t, kind)
-	h, err := link.New(zaptest.NewLogger(t), link.Options{WatchRoutes: true}.WithKind(kind))
+	h, err := link.New(zaptest.NewLogger(t), link.Options{}.WithKind(kind))
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}

@@ -123,6 +123,46 @@ func TestOtherRoutesAreNoGateways(t *testing.T) {
 	}
 }
 
+// TestRoutesOfBGPAreNotRead: a node that speaks BGP has many routes, which come and go. None of them
+// wakes the watch, and neither they nor addresses that come and go have the routes dumped.
+func TestRoutesOfBGPAreNotRead(t *testing.T) {
+	h, n := kernelHandle(t, link.Options{})
+	w := world{h, n}
+	mustEnsure(t, w)
+	n.SetGateways(netip.MustParseAddr("192.0.2.1"))
+	uplink := n.link("uplink0").Attrs().Index
+	events := watchEvents(t, w)
+	wantGateways := func(when string) {
+		t.Helper()
+		if got, err := h.Gateways(t.Context()); err != nil || !slices.Equal(got, parse("192.0.2.1")) {
+			t.Fatalf("%s: Gateways = %v, %v", when, got, err)
+		}
+	}
+	wantGateways("at first")
+	before := h.Counters()
+	const many = 1000
+	for i := range many {
+		r := &netlink.Route{Dst: ipNet(netip.PrefixFrom(netip.AddrFrom4([4]byte{100, byte(i >> 8), byte(i), 0}), 24)), LinkIndex: uplink, Scope: netlink.SCOPE_LINK}
+		n.must("add a route", n.nl.RouteAdd(r))
+		if i%2 == 0 {
+			n.must("delete it", n.nl.RouteDel(r))
+		}
+	}
+	wantGateways("with many routes")
+	a := netip.MustParseAddr("192.0.2.7")
+	for range 10 {
+		n.AddElsewhere(a, "uplink0")
+		events.want(t, link.Event{Kind: link.NodeAddressesChanged, Addr: a})
+		wantGateways("with an address that came")
+		n.RemoveElsewhere(a)
+		events.want(t, link.Event{Kind: link.NodeAddressesChanged, Addr: a})
+	}
+	after := h.Counters()
+	if calls, woken := after.Calls-before.Calls, after.Events-before.Events; calls != 0 || woken > 100 {
+		t.Errorf("%d calls of the kernel, and woken by %d messages, for %d routes and 20 changes of addresses", calls, woken, many)
+	}
+}
+
 func TestRenamedLinkIsLost(t *testing.T) {
 	h, n := kernelHandle(t, link.Options{})
 	mustEnsure(t, world{h, n})

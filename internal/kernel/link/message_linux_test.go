@@ -144,7 +144,7 @@ func readAll(t *testing.T, m syscall.NetlinkMessage) map[string]bool {
 		expect("hops", true, hop.IsValid(), hop)
 	}
 	_ = kernelError(m.Data)
-	w := watch{name: "kube-ipvs0", echoes: &echoes{}, index: 7}
+	w := watch{name: "kube-ipvs0", echoes: &echoes{}, defaults: &defaultRoutes{}, index: 7}
 	event, ok := w.read(m)
 	expect("event", ok, event.Kind != 0, event)
 	return took

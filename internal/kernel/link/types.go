@@ -97,11 +97,13 @@ const (
 	Overrun
 	// OurRouteLost says that somebody else removed our local route of Route.
 	OurRouteLost
+	// DefaultRoutesChanged says that Gateways may have another answer.
+	DefaultRoutesChanged
 )
 
 var kindNames = [...]string{
 	Ready: "ready", OurAddressLost: "our address lost", OurLinkLost: "our link lost",
-	NodeAddressesChanged: "node addresses changed", Overrun: "overrun", OurRouteLost: "our route lost",
+	NodeAddressesChanged: "node addresses changed", Overrun: "overrun", OurRouteLost: "our route lost", DefaultRoutesChanged: "default routes changed",
 }
 
 // String returns the kind in words.
@@ -158,9 +160,6 @@ type Options struct {
 	// waits; what a slice bounds is the time until a cancelled context is seen and
 	// until other calls on this handle get their turn.
 	Slice int
-	// WatchRoutes has a Watch tell of lost routes, too. It costs a look at every route
-	// that comes to or leaves this machine, which with routing daemons are many.
-	WatchRoutes bool
 	// DetachMark has marked packets see detached addresses; DetachMark(14) if zero.
 	DetachMark uint32
 

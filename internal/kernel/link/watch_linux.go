@@ -10,12 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	watchGroups = unix.RTMGRP_LINK | unix.RTMGRP_IPV4_IFADDR | unix.RTMGRP_IPV6_IFADDR
-	routeGroups = unix.RTMGRP_IPV4_ROUTE | unix.RTMGRP_IPV6_ROUTE
-)
+const watchGroups = unix.RTMGRP_LINK | unix.RTMGRP_IPV4_IFADDR | unix.RTMGRP_IPV6_IFADDR | unix.RTMGRP_IPV4_ROUTE | unix.RTMGRP_IPV6_ROUTE
 
-// Watch tells what others do to our link and to the node's own addresses, until
+// Watch tells what others do to our link, to the node's own addresses and default routes, until
 // the context ends or the handle is closed; then it returns nil. The first event
 // is Ready, after which nothing is missed. What this handle wrote itself is not
 // told. The function runs on the goroutine of Watch and should return soon.
@@ -50,18 +47,17 @@ func (h *Handle) Watch(ctx context.Context, tell func(Event)) error {
 // watchOnce subscribes, tells the first event and goes on until the socket fails
 // or the context ends.
 func (h *Handle) watchOnce(ctx context.Context, first Kind, tell func(Event)) error {
-	groups := uint32(watchGroups)
-	if h.opts.WatchRoutes {
-		groups |= routeGroups
-	}
-	c, err := h.ns.dial(h.opts.watchBuffer, groups)
+	c, err := h.ns.dial(h.opts.watchBuffer, watchGroups)
 	if err != nil {
 		return err
 	}
 	defer c.close()
+	h.filter(c, 0)
+	h.defaults.changed(true)
+	defer h.defaults.changed(false)
 	defer context.AfterFunc(ctx, c.interrupt)()
 	h.echoes.reset(true)
-	w := watch{name: h.opts.Name, echoes: &h.echoes}
+	w := watch{name: h.opts.Name, echoes: &h.echoes, defaults: &h.defaults}
 	// Only now, so that a link made in between is seen in one way or the other.
 	d, err := h.device(ctx, linkByName(h.opts.Name))
 	if err != nil && !errors.Is(err, ErrNotExist) {
@@ -72,9 +68,7 @@ func (h *Handle) watchOnce(ctx context.Context, first Kind, tell func(Event)) er
 	for passed := uint32(0); ; {
 		if passed != w.index {
 			passed = w.index
-			if err := c.passOver(passed); err != nil {
-				h.log.Debug("what we bind ourselves is read, too", zap.Error(err)) // a kernel without filters
-			}
+			h.filter(c, passed)
 		}
 		err := c.receive(func(m syscall.NetlinkMessage) {
 			h.count.events.Add(1)
@@ -88,11 +82,18 @@ func (h *Handle) watchOnce(ctx context.Context, first Kind, tell func(Event)) er
 	}
 }
 
+func (h *Handle) filter(c *conn, index uint32) {
+	if err := c.passOver(index); err != nil {
+		h.log.Debug("every event of links, addresses and routes is read", zap.Error(err)) // a kernel without filters
+	}
+}
+
 // watch turns messages into events. Only one goroutine uses it.
 type watch struct {
-	name   string
-	echoes *echoes
-	index  uint32 // of our link; 0 while there is none
+	name     string
+	echoes   *echoes
+	defaults *defaultRoutes
+	index    uint32 // of our link; 0 while there is none
 }
 
 func (w *watch) read(m syscall.NetlinkMessage) (Event, bool) {
@@ -105,9 +106,13 @@ func (w *watch) read(m syscall.NetlinkMessage) (Event, bool) {
 		if a, ok := parseAddr(m); ok {
 			return w.address(a, m.Header.Type == unix.RTM_DELADDR)
 		}
-	case unix.RTM_DELROUTE:
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
 		if p, ok := ourRoute(m); ok {
-			return Event{Kind: OurRouteLost, Route: p}, !w.echoes.consumeRoute(p)
+			return Event{Kind: OurRouteLost, Route: p}, m.Header.Type == unix.RTM_DELROUTE && !w.echoes.consumeRoute(p)
+		}
+		if isDefaultRoute(m) {
+			w.defaults.changed(true)
+			return Event{Kind: DefaultRoutesChanged}, true
 		}
 	}
 	return Event{}, false

@@ -183,7 +183,7 @@ func newMode(log *zap.Logger, c config.Config, k *kernel, t *tap) (mode dataplan
 func watch(ctx context.Context, log *zap.Logger, k *kernel, loop *agent.Agent, mode *ipvs.Mode) error {
 	return k.links.Watch(ctx, func(e link.Event) {
 		switch e.Kind {
-		case link.NodeAddressesChanged, link.Ready, link.Overrun:
+		case link.NodeAddressesChanged, link.DefaultRoutesChanged, link.Ready, link.Overrun:
 			loop.HostChanged()
 		}
 		if mode == nil {

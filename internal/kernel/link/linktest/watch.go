@@ -181,11 +181,12 @@ func (f *Fake) RemoveElsewhere(a netip.Addr) {
 }
 
 // SetGateways makes the addresses the next hops of the default routes, those of
-// one family a multipath route. No event comes of it: nobody watches routes.
+// one family a multipath route, and tells the watch.
 func (f *Fake) SetGateways(hops ...netip.Addr) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.hops = slices.Compact(slices.SortedFunc(slices.Values(hops), netip.Addr.Compare))
+	f.send(link.Event{Kind: link.DefaultRoutesChanged})
 }
 
 // AddByHand binds an address to our link as somebody else would; no event comes
