@@ -64,10 +64,12 @@ func newCleanup() *cobra.Command {
 // cleanup sweeps the kernel and puts the sysctls back. Both are done as far as they
 // go: what one cannot remove is no reason to leave the other.
 func cleanup(ctx context.Context, c config.Config, to ipvs.Successor, out io.Writer) error {
-	log, _, err := newLogger(c)
+	logs, err := newLogger(c)
 	if err != nil {
 		return err
 	}
+	defer logs.sink.Close()
+	log := logs.Logger
 	lock, err := lockRunDir(c.RunDir)
 	if err != nil {
 		return fmt.Errorf("stop the agent first: %w", err)

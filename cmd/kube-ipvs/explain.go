@@ -19,6 +19,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/printable"
 	"github.com/kube-ipvs/kube-ipvs/internal/rowdiff"
 )
 
@@ -93,7 +94,7 @@ func oneArgument(cmd *cobra.Command, args []string) error {
 func printReport(w io.Writer, output string, r explain.Report) error {
 	switch output {
 	case "text":
-		return r.Write(w)
+		return r.Write(printable.NewWriter(w))
 	case "json", "yaml":
 		return page{out: w}.encode(output, r)
 	}

@@ -1,31 +1,82 @@
 package main
 
 import (
+	"context"
+	"os"
+	"sync/atomic"
+	"time"
+
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/logsink"
+	"github.com/kube-ipvs/kube-ipvs/internal/printable"
 )
 
-// newLogger logs to standard error in the asked level and format. The level can be
-// changed while it is used.
-func newLogger(c config.Config) (*zap.Logger, zap.AtomicLevel, error) {
-	level := zap.NewAtomicLevel()
-	if err := setLevel(level, c); err != nil {
-		return nil, level, err
+// The log has sameLines lines with the same message at most each sameWithin. What a tenant does
+// may be worth a line, and there may be thousands who do it.
+const (
+	sameLines  = 500
+	sameWithin = 10 * time.Second
+)
+
+// logging is the log of this process.
+type logging struct {
+	*zap.Logger
+	// level can be changed while it is used.
+	level zap.AtomicLevel
+	sink  *logsink.Sink
+	// repeated counts the lines that were left out for others with the same message.
+	repeated atomic.Uint64
+}
+
+// newLogger logs to standard error in the asked level and format. No call waits for the
+// reader of standard error, and nothing that a terminal would obey comes out.
+func newLogger(c config.Config) (*logging, error) {
+	l := &logging{level: zap.NewAtomicLevel()}
+	if err := setLevel(l.level, c); err != nil {
+		return nil, err
 	}
-	z := zap.NewProductionConfig()
-	z.Level = level
-	z.Sampling = nil // an operator wants every line; floods are bounded where they arise
-	z.EncoderConfig.EncodeTime = zapcore.ISO8601TimeEncoder
-	z.EncoderConfig.EncodeDuration = zapcore.StringDurationEncoder
-	z.DisableStacktrace = true
-	z.DisableCaller = true
+	l.sink = logsink.New(printable.NewWriter(os.Stderr), logsink.Most)
+	e := zap.NewProductionEncoderConfig()
+	e.EncodeTime = zapcore.ISO8601TimeEncoder
+	e.EncodeDuration = zapcore.StringDurationEncoder
+	encoder := zapcore.NewJSONEncoder(e)
 	if c.LogFormat == "text" {
-		z.Encoding = "console"
+		encoder = zapcore.NewConsoleEncoder(e)
 	}
-	log, err := z.Build()
-	return log, level, err
+	l.Logger = zap.New(zapcore.NewSamplerWithOptions(zapcore.NewCore(encoder, l.sink, l.level), sameWithin, sameLines, 0, zapcore.SamplerHook(
+		func(_ zapcore.Entry, d zapcore.SamplingDecision) {
+			if d&zapcore.LogDropped != 0 {
+				l.repeated.Add(1)
+			}
+		})))
+	return l, nil
+}
+
+// dropped counts the lines that are missing, by reason.
+func (l *logging) dropped() map[string]uint64 {
+	return map[string]uint64{"stalled": l.sink.Dropped(), "repeated": l.repeated.Load()}
+}
+
+// sayDropped logs each minute how many lines are missing, until ctx ends.
+func (l *logging) sayDropped(ctx context.Context) error {
+	tick := time.NewTicker(time.Minute)
+	defer tick.Stop()
+	said := l.dropped()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		now := l.dropped()
+		if stalled, repeated := now["stalled"]-said["stalled"], now["repeated"]-said["repeated"]; stalled+repeated > 0 {
+			l.Warn("lines are missing in this log", zap.Uint64("not read in time", stalled), zap.Uint64("with the same message as many others", repeated))
+		}
+		said = now
+	}
 }
 
 func setLevel(level zap.AtomicLevel, c config.Config) error {

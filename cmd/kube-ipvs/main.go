@@ -7,13 +7,18 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/printable"
 )
 
 func main() {
 	ctx, stop := untilTold()
 	defer stop()
-	if err := newRoot().ExecuteContext(ctx); err != nil {
-		code := report(err, os.Stderr)
+	stderr := printable.NewWriter(os.Stderr)
+	root := newRoot()
+	root.SetErr(stderr)
+	if err := root.ExecuteContext(ctx); err != nil {
+		code := report(err, stderr)
 		stop()
 		os.Exit(code)
 	}

@@ -18,7 +18,14 @@ import (
 // itself, as one whose orderly shutdown hangs.
 const stuckProcess = "KUBE_IPVS_TEST_STUCK"
 
+// asProgram makes this test binary the program itself.
+const asProgram = "KUBE_IPVS_TEST_PROGRAM"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		return
+	}
 	if os.Getenv(stuckProcess) == "" {
 		goleak.VerifyTestMain(m)
 		return

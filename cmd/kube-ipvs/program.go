@@ -48,6 +48,7 @@ type program struct {
 	events  *events.Recorder
 	metrics *telemetry.Metrics
 	reload  *reloader
+	logs    *logging
 	rush    rush
 	filled  chan struct{} // closed when everything was written once
 }
@@ -138,6 +139,7 @@ func (p *program) run(ctx context.Context, socket net.Listener) error {
 		return inspect.Serve(ctx, socket, inspect.Handler(p.loop, p.metrics.Handler(), p.observed().rows))
 	})
 	group.Go(func() error { return p.observed().say(ctx, p.log) })
+	group.Go(func() error { return p.logs.sayDropped(ctx) })
 	group.Go(func() error { return p.events.Run(ctx) })
 	group.Go(func() error { return p.reload.run(ctx) })
 	group.Go(func() error {

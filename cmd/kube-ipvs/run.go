@@ -18,11 +18,12 @@ import (
 // run is the agent: it returns when ctx ends, and leaves the kernel as it is.
 func run(ctx context.Context, flags *pflag.FlagSet, loader *config.Loader, loaded config.Loaded) error {
 	c := loaded.Config
-	log, level, err := newLogger(c)
+	logs, err := newLogger(c)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = log.Sync() }() // standard error cannot be synced everywhere
+	defer logs.sink.Close()
+	log := logs.Logger
 	tell(log, loaded)
 	if c.InitOnly {
 		return initialize(ctx, log, c)
@@ -62,9 +63,11 @@ func run(ctx context.Context, flags *pflag.FlagSet, loader *config.Loader, loade
 		log.Warn("no --cluster-cidr: pods cannot be told from others, so only traffic of this host is masqueraded to cluster IPs")
 	}
 	p := newProgram(ctx, log, c, k, chosen, follow, metrics)
+	p.logs = logs
+	metrics.LogLines(logs.dropped)
 	host, _ := os.Hostname() // it was asked before, where it matters
 	p.reload = &reloader{
-		log: log, level: level, flags: flags, loader: loader, host: host, live: p.live, asked: asked,
+		log: log, level: logs.level, flags: flags, loader: loader, host: host, live: p.live, asked: asked,
 		steps: p.steps(), events: p.events, metrics: p.metrics,
 	}
 	p.sayPicked(asked)

@@ -17,6 +17,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/capture"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/printable"
 	"github.com/kube-ipvs/kube-ipvs/internal/trace"
 )
 
@@ -348,7 +349,7 @@ func writeTrace(w io.Writer, output string, r traceReport) error {
 	if output == "json" {
 		return page{out: w}.encode(output, r.json())
 	}
-	return r.write(w)
+	return r.write(printable.NewWriter(w))
 }
 
 func (r traceReport) json() traceJSON {

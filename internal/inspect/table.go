@@ -7,8 +7,9 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/printable"
 )
 
 // Table says how rows are shown to people.
@@ -61,7 +62,7 @@ func (t Table[R]) Write(w io.Writer, rows []R, o TableOptions) error {
 	for i, r := range rows {
 		cells[i] = make([]string, len(shown))
 		for j, c := range shown {
-			cells[i][j] = printable(c.Text(r))
+			cells[i][j] = cell(c.Text(r))
 			widths[j] = max(widths[j], utf8.RuneCountInString(cells[i][j]))
 		}
 	}
@@ -97,17 +98,12 @@ func writeCell(w *bufio.Writer, text string, tone Tone, widths []int, at int) {
 	_, _ = w.WriteString(strings.Repeat(" ", pad) + gap)
 }
 
-// printable makes a text safe for a terminal: names and comments are other people's.
-func printable(s string) string {
+// cell is the text of a cell: names and comments are other people's.
+func cell(s string) string {
 	if s == "" {
 		return "-"
 	}
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s)
+	return printable.String(s)
 }
 
 // Sort orders rows by a column, named as its heading in letters of any size, with dashes for blanks; a dash before

@@ -49,9 +49,9 @@ func TestTablesAreWritten(t *testing.T) {
 	if err := inspect.BackendTable().Write(&b, rows, inspect.TableOptions{Colour: true}); err != nil {
 		t.Fatal(err)
 	}
-	want := "BACKEND              SERVICE     FRONTENDS  WEIGHT  STATE\n" +
-		"10.0.0.1:80/tcp      n/s         0          100     \x1b[33mkept\x1b[0m\n" +
-		"10.0.0.123:8080/tcp  n/evil?[2J  0          55      \x1b[32mserving\x1b[0m\n"
+	want := "BACKEND              SERVICE          FRONTENDS  WEIGHT  STATE\n" +
+		"10.0.0.1:80/tcp      n/s              0          100     \x1b[33mkept\x1b[0m\n" +
+		"10.0.0.123:8080/tcp  n/evil\\u001b[2J  0          55      \x1b[32mserving\x1b[0m\n"
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
 	}

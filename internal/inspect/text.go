@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/printable"
 )
 
 // WriteStatus prints a status for people.
 func WriteStatus(w io.Writer, s agent.Status) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := tabwriter.NewWriter(printable.NewWriter(w), 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "node\t%s\nmode\t%s\nstate\t%s\n", s.Node, s.Mode, state(s))
 	fmt.Fprintf(t, "services\t%d served, %d skipped, %d with notes, %d with annotations that are not followed\n", s.Services, s.Skipped, s.Noted, s.RefusedAnnotations)
 	fmt.Fprintf(t, "claims\t%d addresses left unbound, as other machines need them; %d conflicts\n", s.Unbound, s.Conflicts)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/printable"
 )
 
 // notOurs says why a Service is none of our business, empty if it is ours: the
@@ -15,7 +16,7 @@ import (
 func notOurs(svc *model.Service) string {
 	switch {
 	case svc.HasProxyName:
-		return "label service.kubernetes.io/service-proxy-name=" + svc.ProxyName + ": another proxy serves it"
+		return "label service.kubernetes.io/service-proxy-name=" + printable.String(svc.ProxyName) + ": another proxy serves it"
 	case svc.Type == "ExternalName":
 		return "type ExternalName: clients are sent to a DNS name"
 	case svc.Headless:

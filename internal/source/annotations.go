@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/printable"
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
 
@@ -68,7 +69,7 @@ func (a *annotations) has() bool {
 
 // bad notes why an annotation is not followed, and what holds instead.
 func (a *annotations) bad(key, reason string, args ...any) {
-	a.add("metadata.annotations["+key+"]", reason, args...)
+	a.add("metadata.annotations["+printable.String(key)+"]", reason, args...)
 }
 
 // text is the value of one of ours, without blanks around it.

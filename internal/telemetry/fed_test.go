@@ -64,6 +64,7 @@ func ask(m *telemetry.Metrics, start time.Time) {
 		return agent.Condition{Busy: start.Add(8 * time.Second), Owing: start.Add(4 * time.Second), Failures: 5}
 	})
 	m.Checks(func() map[string]bool { return map[string]bool{"loop": true, "watch": false} })
+	m.LogLines(func() map[string]uint64 { return map[string]uint64{"stalled": 17, "repeated": 18} })
 	m.HealthPorts(func() (open, failed int) { return 15, 16 })
 	m.Events(func() uint64 { return 6 })
 	m.Sets(func(context.Context) ([]telemetry.SetFill, error) {

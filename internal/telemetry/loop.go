@@ -44,6 +44,16 @@ func (m *Metrics) Checks(read func() map[string]bool) {
 		}, "check")
 }
 
+// LogLines shows how many lines are missing in the log, by reason.
+func (m *Metrics) LogLines(dropped func() map[string]uint64) {
+	m.pullCounter(ours+"log_lines_dropped_total", "Lines that are missing in the log: stalled, nothing read standard error in time; repeated, many others had the same message.",
+		func(e emit) {
+			for reason, n := range dropped() {
+				e(float64(n), reason)
+			}
+		}, "reason")
+}
+
 // HealthPorts shows the sockets for health checks.
 func (m *Metrics) HealthPorts(count func() (open, failed int)) {
 	m.pullGauge(ours+"health_check_sockets", "Sockets for the health checks of load balancers, by state.",
