@@ -81,7 +81,7 @@ func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel
 	p.carrier.Store(first)
 	p.health = newHealthPorts(log, p.live.now, healthcheck.Options{Healthy: func() bool { return p.loop.Healthy() }, Failed: tell.noHealthPort})
 	p.loop = agent.New(agent.Options{
-		Log: log, Catalog: p.known, Mode: first, NodeName: c.NodeName, Observer: cycled{p.metrics, &p.rush}, Herald: tell,
+		Log: log, Catalog: p.known, Mode: first, NodeName: c.NodeName, Observer: cycled{p.metrics, &p.rush, warnExternalIPs(log, p.live.now)}, Herald: tell,
 		Compiler: compilerFor(p.live.now, p.served), Concerns: concernsFor(p.live.now, p.served),
 		Host: k.link, NodePorts: nodePortsFor(p.live.now), Health: p.health, TryScheduler: p.tryScheduler, TryGUE: p.tryGUE, LocalPod: localPodFor(p.live.now), Periods: periods(c),
 		OneProcessor: oneProcessor(), Prepared: p.prepared, Ready: p.ready,
@@ -207,6 +207,7 @@ func (p *program) measure() {
 	m.Inputs(p.known.Changes)
 	m.Loop(p.loop.Condition)
 	m.Checks(p.observed().holds)
+	m.ExternalIPs(func() bool { return limitsExternalIPs(p.live.now()) })
 	m.HealthPorts(p.health.count)
 	m.Events(p.events.Dropped)
 	m.RestoreFailures(func(f model.Family) uint64 { return p.kernel.rules.RestoreFailures(rules.Family(f)) })

@@ -57,11 +57,7 @@ func run(ctx context.Context, flags *pflag.FlagSet, loader *config.Loader, loade
 	}
 	defer func() { _ = k.close(nil) }()
 	k.prepare(ctx, log, c)
-	log.Info("starting", zap.String("mode", string(chosen.active)), zap.String("asked", string(chosen.asked)), zap.String("version", buildVersion()), zap.String("node", c.NodeName),
-		zap.Stringer("scheduler", c.Scheduler), zap.String("iptables", string(k.rules.Backend())), zap.Any("sources", follow.origins))
-	if c.DetectLocal.Mode == "ClusterCIDR" && len(c.DetectLocal.ClusterCIDRs) == 0 && !c.MasqueradeAll {
-		log.Warn("no --cluster-cidr: pods cannot be told from others, so only traffic of this host is masqueraded to cluster IPs")
-	}
+	sayStart(log, c, k, chosen, follow)
 	p := newProgram(ctx, log, c, k, chosen, follow, metrics)
 	p.logs = logs
 	metrics.LogLines(logs.dropped)
@@ -74,4 +70,12 @@ func run(ctx context.Context, flags *pflag.FlagSet, loader *config.Loader, loade
 	err = p.run(ctx, socket)
 	log.Info("stopped; the kernel goes on carrying what was written", zap.Error(err))
 	return err
+}
+
+func sayStart(log *zap.Logger, c config.Config, k *kernel, chosen choice, follow sources) {
+	log.Info("starting", zap.String("mode", string(chosen.active)), zap.String("asked", string(chosen.asked)), zap.String("version", buildVersion()), zap.String("node", c.NodeName),
+		zap.Stringer("scheduler", c.Scheduler), zap.String("iptables", string(k.rules.Backend())), zap.Any("sources", follow.origins))
+	if c.DetectLocal.Mode == "ClusterCIDR" && len(c.DetectLocal.ClusterCIDRs) == 0 && !c.MasqueradeAll {
+		log.Warn("no --cluster-cidr: pods cannot be told from others, so only traffic of this host is masqueraded to cluster IPs")
+	}
 }

@@ -79,6 +79,14 @@ func (r *rush) goesOn() bool {
 type cycled struct {
 	agent.Observer
 	rush *rush
+	// external is called with the number of Services that have external IPs.
+	external func(int)
+}
+
+// Counts implements agent.Observer.
+func (o cycled) Counts(c agent.Counts) {
+	o.Observer.Counts(c)
+	o.external(c.External)
 }
 
 // Cycle implements agent.Observer.

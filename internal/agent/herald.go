@@ -51,8 +51,16 @@ func (a *Agent) tellOutcome(id model.ServiceID, before, now *outcome) {
 	}
 }
 
+// another tells whether there is one now that was not there before.
 func another[T comparable](before, now []T) bool {
-	return slices.ContainsFunc(now, func(one T) bool { return !slices.Contains(before, one) })
+	if len(now) == 0 {
+		return false
+	}
+	known := make(map[T]struct{}, len(before))
+	for _, one := range before {
+		known[one] = struct{}{}
+	}
+	return slices.ContainsFunc(now, func(one T) bool { _, is := known[one]; return !is })
 }
 
 // tellLost tells each loser once of what it lost.

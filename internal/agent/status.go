@@ -105,6 +105,8 @@ type TableRows struct {
 // Counts says how Services fare; see Status for the meaning of each.
 type Counts struct {
 	Services, Skipped, Noted, RefusedAnnotations, Unbound, Conflicts int
+	// External are Services that are served by external IPs.
+	External int
 	// NoLocal4 and NoLocal6 are Services that a policy Local leaves without backends
 	// on this node though they have some elsewhere, by family.
 	NoLocal4, NoLocal6 NoLocal
@@ -122,7 +124,7 @@ func (c Counts) plus(o Counts, sign int) Counts {
 	return Counts{
 		Services: c.Services + sign*o.Services, Skipped: c.Skipped + sign*o.Skipped, Noted: c.Noted + sign*o.Noted,
 		RefusedAnnotations: c.RefusedAnnotations + sign*o.RefusedAnnotations,
-		Unbound:            c.Unbound + sign*o.Unbound, Conflicts: c.Conflicts + sign*o.Conflicts,
+		Unbound:            c.Unbound + sign*o.Unbound, Conflicts: c.Conflicts + sign*o.Conflicts, External: c.External + sign*o.External,
 		NoLocal4: c.NoLocal4.plus(o.NoLocal4, sign), NoLocal6: c.NoLocal6.plus(o.NoLocal6, sign),
 	}
 }

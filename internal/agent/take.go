@@ -23,7 +23,9 @@ type outcome struct {
 	refused []netip.Addr
 	bad     []string // annotations that are not followed
 	beyond  model.Beyond
-	noLocal [2]NoLocal // IPv4, IPv6
+	// external: it is served by external IPs.
+	external bool
+	noLocal  [2]NoLocal // IPv4, IPv6
 }
 
 // nothing is the outcome of a Service that is not there, and plain that of most: they are
@@ -31,8 +33,9 @@ type outcome struct {
 var nothing, plain = &outcome{}, &outcome{served: true}
 
 func outcomeOf(p model.ServicePlan) *outcome {
-	o := &outcome{served: len(p.Frontends) > 0, skipped: p.Skipped, notes: p.Notes, unbound: p.Unbound, refused: p.Refused, bad: p.BadAnnotations, beyond: p.Beyond, noLocal: noLocal(p.Frontends)}
-	if o.skipped != "" || len(o.notes)+len(o.unbound)+len(o.refused)+len(o.bad) > 0 || o.noLocal != plain.noLocal {
+	o := &outcome{served: len(p.Frontends) > 0, skipped: p.Skipped, notes: p.Notes, unbound: p.Unbound, refused: p.Refused, bad: p.BadAnnotations, beyond: p.Beyond, noLocal: noLocal(p.Frontends),
+		external: slices.ContainsFunc(p.Frontends, func(f model.Frontend) bool { return f.Kind == model.KindExternalIP })}
+	if o.skipped != "" || len(o.notes)+len(o.unbound)+len(o.refused)+len(o.bad) > 0 || o.noLocal != plain.noLocal || o.external {
 		return o
 	}
 	if o.served {
@@ -54,6 +57,9 @@ func (o *outcome) counts() Counts {
 	}
 	if len(o.bad) > 0 {
 		c.RefusedAnnotations = 1
+	}
+	if o.external {
+		c.External = 1
 	}
 	return c
 }

@@ -64,6 +64,7 @@ func ask(m *telemetry.Metrics, start time.Time) {
 		return agent.Condition{Busy: start.Add(8 * time.Second), Owing: start.Add(4 * time.Second), Failures: 5}
 	})
 	m.Checks(func() map[string]bool { return map[string]bool{"loop": true, "watch": false} })
+	m.ExternalIPs(func() bool { return true })
 	m.LogLines(func() map[string]uint64 { return map[string]uint64{"stalled": 17, "repeated": 18} })
 	m.HealthPorts(func() (open, failed int) { return 15, 16 })
 	m.Events(func() uint64 { return 6 })
@@ -101,7 +102,7 @@ func happen(m *telemetry.Metrics, start time.Time) {
 	m.KernelCall("vserver", time.Millisecond, context.DeadlineExceeded)
 	m.Swept(model.IPv4, 5*time.Millisecond, 25, nil)
 	m.Swept(model.IPv6, time.Second, 26, errors.New("interrupted"))
-	m.Counts(agent.Counts{Services: 10, Skipped: 11, Noted: 12, RefusedAnnotations: 27, Unbound: 13, Conflicts: 14,
+	m.Counts(agent.Counts{Services: 10, Skipped: 11, Noted: 12, RefusedAnnotations: 27, Unbound: 13, Conflicts: 14, External: 30,
 		NoLocal4: agent.NoLocal{Internal: 1, External: 2}, NoLocal6: agent.NoLocal{Internal: 3, External: 4}})
 }
 

@@ -44,6 +44,18 @@ func (m *Metrics) Checks(read func() map[string]bool) {
 		}, "check")
 }
 
+// ExternalIPs shows whether a setting limits external IPs.
+func (m *Metrics) ExternalIPs(limited func() bool) {
+	m.pullGauge(ours+"external_ips_limited", "1 where --external-ip-allowed-cidrs or a feature gate limits external IPs, 0 where any Service may claim any address.",
+		func(e emit) {
+			if limited() {
+				e(1)
+			} else {
+				e(0)
+			}
+		})
+}
+
 // LogLines shows how many lines are missing in the log, by reason.
 func (m *Metrics) LogLines(dropped func() map[string]uint64) {
 	m.pullCounter(ours+"log_lines_dropped_total", "Lines that are missing in the log: stalled, nothing read standard error in time; repeated, many others had the same message.",

@@ -13,7 +13,7 @@ type rows struct {
 	desired, pending, mode, fare            *prometheus.GaugeVec
 	took                                    prometheus.Histogram
 	batch                                   *prometheus.HistogramVec
-	unbound, conflicts, refused             prometheus.Gauge
+	unbound, conflicts, refused, external   prometheus.Gauge
 	// owed are rows that drifted and are not mended yet, by table.
 	owed map[string]int
 }
@@ -31,6 +31,7 @@ func newRows(registry *prometheus.Registry) rows {
 		mode:      gauges(ours+"proxy_mode", "1 for the mode that was asked for and the one that runs.", "requested", "active"),
 		fare:      gauges(ours+"services", "Services by what becomes of them.", "state"),
 		unbound:   gauge(ours+"unbound_addresses", "Addresses of Services that are not bound, for another machine needs them."),
+		external:  gauge(ours+"external_ip_services", "Services that are served by external IPs, which all who may write a Service can claim (CVE-2020-8554)."),
 		conflicts: gauge(ours+"address_conflicts", "Frontends that a Service wants and another one has."),
 		refused:   gauge(ours+"refused_annotations", "Services with at least one annotation that is not followed."),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -39,7 +40,7 @@ func newRows(registry *prometheus.Registry) rows {
 		}),
 	}
 	r.batch = histograms(ours+"batch_rows", "Rows of a table that one pass wrote, failed ones included.", prometheus.ExponentialBuckets(1, 4, 10), "table") // 1 to 262,144
-	registry.MustRegister(r.written, r.failed, r.drifted, r.mended, r.spent, r.desired, r.pending, r.mode, r.fare, r.unbound, r.conflicts, r.refused, r.took, r.batch)
+	registry.MustRegister(r.written, r.failed, r.drifted, r.mended, r.spent, r.desired, r.pending, r.mode, r.fare, r.unbound, r.conflicts, r.refused, r.external, r.took, r.batch)
 	return r
 }
 
@@ -99,5 +100,6 @@ func (r *rows) counts(c agent.Counts) {
 	r.fare.WithLabelValues("noted").Set(float64(c.Noted))
 	r.unbound.Set(float64(c.Unbound))
 	r.conflicts.Set(float64(c.Conflicts))
+	r.external.Set(float64(c.External))
 	r.refused.Set(float64(c.RefusedAnnotations))
 }
