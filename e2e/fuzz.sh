@@ -21,7 +21,8 @@ unfinished() { grep -q '^ *context deadline exceeded$' "$1" && ! grep -qE 'Faili
 try() {
 	local dir=$1 target=$2 program=$root/bin/fuzz/${1//\//-}.test log=$root/bin/fuzz/${1//\//-}-$2.log
 	local start=$EPOCHREALTIME verdict=ok
-	(cd "$dir" && "$program" -test.run '^$' -test.fuzz "^$target\$" -test.fuzztime "$FUZZTIME" -test.fuzzminimizetime 20x -test.fuzzcachedir "$cache/$dir") >"$log" 2>&1 ||
+	rm -f "${log%.log}.worst"
+	(cd "$dir" && KUBE_IPVS_WORST="${log%.log}.worst" "$program" -test.run '^$' -test.fuzz "^$target\$" -test.fuzztime "$FUZZTIME" -test.fuzzminimizetime 20x -test.fuzzcachedir "$cache/$dir") >"$log" 2>&1 ||
 		verdict=FAILED
 	if [ "$verdict" = FAILED ] && unfinished "$log"; then
 		verdict='ok, the last input unfinished'
@@ -29,6 +30,9 @@ try() {
 	local took=$(((${EPOCHREALTIME/./} - ${start/./}) / 100000))
 	printf '%-26s %-18s %10d execs %5d new %5d.%ds %s\n' "$dir" "$target" "$(number execs "$log")" "$(number 'new interesting' "$log")" \
 		$((took / 10)) $((took % 10)) "$verdict"
+	if [ -s "${log%.log}.worst" ]; then
+		sort -n "${log%.log}.worst" | tail -n 1 | sed 's/^ */    worst: /'
+	fi
 	if [ "$verdict" = FAILED ]; then
 		status=1
 		tail -n 40 "$log"

@@ -70,7 +70,7 @@ func onNode(t *testing.T, manifests string, flags []string, test func(n *fakeNod
 	})
 }
 
-func parsed(t *testing.T, flags []string) config.Config {
+func parsed(t testing.TB, flags []string) config.Config {
 	t.Helper()
 	s := config.Defaults()
 	fs := pflag.NewFlagSet("kube-ipvs", pflag.ContinueOnError)

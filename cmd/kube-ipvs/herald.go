@@ -32,7 +32,7 @@ func (h herald) BadAnnotations(id model.ServiceID, why []string) {
 
 func (h herald) TooMany(id model.ServiceID, beyond model.Beyond) {
 	if n := beyond.Frontends; n > 0 {
-		h.events.Service(id, events.TooManyFrontends, fmt.Sprintf("%d of its frontends (ports times addresses) are not served: a Service has only so many (--service-frontends)", n))
+		h.events.Service(id, events.TooManyFrontends, fmt.Sprintf("%d of its frontends (ports times addresses) are not served: a Service has only so many (--service-frontends, --service-rows)", n))
 	}
 	if n := beyond.SourceRanges; n > 0 {
 		h.events.Service(id, events.TooManySourceRanges, fmt.Sprintf("clients in %d of its source ranges are not admitted: a Service has only so many (--service-source-ranges)", n))

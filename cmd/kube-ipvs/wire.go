@@ -273,7 +273,7 @@ func planOptions(c config.Config, families []model.Family, h model.Host) plan.Op
 		IPv4: slices.Contains(families, model.IPv4), IPv6: slices.Contains(families, model.IPv6),
 		ExternalIPs: plan.ExternalIPs{Off: !c.AllowExternalIPs, Allowed: c.ExternalIPCIDRs},
 		NoBinding:   c.Mode == config.ModeIPTables, NoPolicy: c.Mode == config.ModeIPTables, Routed: routed,
-		External: plan.ExternalBinding(c.ExternalBinding), MaxFrontends: c.ServiceFrontends, MaxRanges: c.ServiceRanges,
+		External: plan.ExternalBinding(c.ExternalBinding), MaxFrontends: c.ServiceFrontends, MaxRanges: c.ServiceRanges, MaxRows: c.ServiceRows,
 	}
 }
 

@@ -71,8 +71,8 @@ var agentMutants = []mutant{
 	{
 		Name: "agent/events-repeated", File: "internal/agent/herald.go",
 		Breaks: "The owner of a Service gets the same Event again with each change of the Service.",
-		Old:    "return !slices.Contains(before, one)",
-		New:    "return !slices.Contains(before, one) || len(before) > 0",
+		Old:    "_, is := known[one]; return !is",
+		New:    "_, is := known[one]; return !is || len(before) > 0",
 	},
 	{
 		Name: "agent/gateway-not-followed", File: "internal/agent/host.go",

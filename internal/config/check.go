@@ -53,6 +53,7 @@ func (s Settings) Check(hostname string) (Config, error) {
 		BindHardFail: proxy.BindAddressHardFail, Profiling: proxy.EnableProfiling,
 		ReadyzWatchBound: own.ReadyzWatchBound.Duration, HealthzWatchBound: own.HealthzWatchBound.Duration,
 		ServiceMetrics: p.notNegative("service-metrics", *own.ServiceMetrics), ServiceFrontends: p.atLeast(1, "service-frontends", *own.ServiceFrontends),
+		ServiceRows:   p.atLeast(1, "service-rows", *own.ServiceRows),
 		ServiceRanges: p.atLeast(1, "service-source-ranges", *own.ServiceSourceRanges), DNSServices: p.services("dns-services", own.DNSServices),
 		Conntrack:   p.conntrack(),
 		OOMScoreAdj: int(*proxy.OOMScoreAdj),

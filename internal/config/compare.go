@@ -76,6 +76,7 @@ var meanings = []meaning{
 	{"Profiling", "enableProfiling", atStart},
 	{"ServiceMetrics", "serviceMetrics", atStart},
 	{"ServiceFrontends", "serviceFrontends", atOnce},
+	{"ServiceRows", "serviceRows", atOnce},
 	{"ServiceRanges", "serviceSourceRanges", atOnce},
 	{"DNSServices", "dnsServices", atStart},
 	{"Conntrack.MaxPerCore", "conntrack.maxPerCore", atStart},

@@ -88,6 +88,9 @@ type Config struct {
 	ServiceMetrics int
 	// ServiceFrontends is how many frontends one Service has at most.
 	ServiceFrontends int
+	// ServiceRows is how many destinations one Service has at most, and how many entries for
+	// source ranges.
+	ServiceRows int
 	// ServiceRanges is how many source ranges of each family one Service has at most.
 	ServiceRanges int
 	// DNSServices are namespace/name of Services that are served first when a node starts.

@@ -71,7 +71,7 @@ logLevel: warn
 		ConfigFile: c.ConfigFile, InitOnly: true, Unused: []string{"configSyncPeriod"}, SourceDir: "/m",
 		Client: config.Client{Kubeconfig: "/k", Master: "https://192.0.2.1", ContentType: "c", AcceptContentTypes: "a", QPS: 7.5, Burst: 9}, NodeName: "node-a", WatchNodes: config.WatchOwn,
 		BindAddress: netip.MustParseAddr("192.0.2.9"), Scheduler: scheduler.MustParse("wlc"), ExcludeCIDRs: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}, StrictARP: true,
-		VIPBinding: config.VIPBindingRoute, ExternalBinding: config.ExternalBindingAuto, ServiceFrontends: 4096, ServiceRanges: 4096, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")},
+		VIPBinding: config.VIPBindingRoute, ExternalBinding: config.ExternalBindingAuto, ServiceFrontends: 4096, ServiceRanges: 4096, ServiceRows: 1 << 18, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")},
 		Timeouts: config.Timeouts{TCP: time.Hour, TCPFin: time.Minute, UDP: 2 * time.Minute}, Drain: 90 * time.Second, SyncPeriod: time.Minute, MinSyncPeriod: 5 * time.Second,
 		Mode: config.ModeAuto, OnMissing: config.OnMissingFail, Promote: true, LocalhostNodePorts: true, IPTablesSyncPeriod: 2 * time.Minute, IPTablesMinSyncPeriod: 6 * time.Second,
 		DetectLocal: config.DetectLocal{Mode: "BridgeInterface", Interface: "cni0"}, MasqueradeAll: true, IPTables: "nft", NodePorts: config.NodePortSelection{All: true},

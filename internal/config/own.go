@@ -79,6 +79,10 @@ type KubeIPVSConfiguration struct {
 	// serviceFrontends is how many frontends (ports times addresses) one Service has at most
 	// (--service-frontends). Those beyond are not served, the weaker kinds first. Default 4096.
 	ServiceFrontends *int32 `json:"serviceFrontends"`
+	// serviceRows is how many destinations (frontends times endpoints) one Service has at
+	// most, and how many entries for source ranges (--service-rows): with many of them, fewer
+	// frontends are served. Default 262144.
+	ServiceRows *int32 `json:"serviceRows"`
 	// serviceSourceRanges is how many source ranges of each family one Service has at most
 	// (--service-source-ranges). Clients in those beyond are not admitted. Default 4096.
 	ServiceSourceRanges *int32 `json:"serviceSourceRanges"`

@@ -70,6 +70,7 @@ func (s *Settings) complete() {
 	orElse(&s.Own.HealthzWatchBound, &metav1.Duration{})
 	orElse(&s.Own.ServiceMetrics, new(int32(500)))
 	orElse(&s.Own.ServiceFrontends, new(int32(4096)))
+	orElse(&s.Own.ServiceRows, new(int32(1<<18)))
 	orElse(&s.Own.ServiceSourceRanges, new(int32(4096)))
 }
 

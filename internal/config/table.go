@@ -72,6 +72,7 @@ var ownSettings = []setting{
 	{"readyz-watch-bound", "readyzWatchBound", HTTP, func(s *Settings) any { return &s.Own.ReadyzWatchBound }, "/readyz is red when the progress of a watch is older"},
 	{"healthz-watch-bound", "healthzWatchBound", HTTP, func(s *Settings) any { return &s.Own.HealthzWatchBound }, "/healthz is red, and load balancers leave this node, when the progress of a watch is older; 0 never"},
 	{"service-frontends", "serviceFrontends", Ports, func(s *Settings) any { return &s.Own.ServiceFrontends }, "how many frontends (ports times addresses) one Service has at most; those beyond are not served"},
+	{"service-rows", "serviceRows", Ports, func(s *Settings) any { return &s.Own.ServiceRows }, "how many destinations (frontends times endpoints) one Service has at most, and entries for source ranges; frontends beyond are not served"},
 	{"service-source-ranges", "serviceSourceRanges", Ports, func(s *Settings) any { return &s.Own.ServiceSourceRanges }, "how many source ranges of each family one Service has at most; clients in those beyond are not admitted"},
 	{"dns-services", "dnsServices", Common, func(s *Settings) any { return &s.Own.DNSServices }, "NAMESPACE/NAME of DNS Services, to serve first on a new node; those of kube-system with the label k8s-app=kube-dns are found without"},
 	{"service-metrics", "serviceMetrics", HTTP, func(s *Settings) any { return &s.Own.ServiceMetrics }, "how many Services have metrics of their own; those beyond are summed; 0 is no metrics by Service"},

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/google/btree"
+
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
@@ -19,8 +21,9 @@ type Frontends struct {
 	services map[model.ServiceID]wish
 	// inForce are the frontends that were handed to the mode, in the lists of services.
 	inForce map[model.FrontendKey]*model.Frontend
-	// contested lists who wants a key, the holder first, where there are several.
-	contested map[model.FrontendKey][]claimant
+	// contested has all who want a key by rank, the holder first, where there are several. A
+	// tenant may have thousands of Services claim one key, so it is a tree.
+	contested map[model.FrontendKey]*btree.BTreeG[claimant]
 }
 
 // wish is what one Service wants, as it was planned.
@@ -36,6 +39,14 @@ func (w wish) get(k model.FrontendKey) *model.Frontend {
 		return nil
 	}
 	return &w.frontends[i]
+}
+
+// claim is what a Service wants of a key; zero is nothing.
+func (w wish) claim(id model.ServiceID, k model.FrontendKey) claimant {
+	if fe := w.get(k); fe != nil {
+		return claimant{id, w.born, fe.Kind}
+	}
+	return claimant{}
 }
 
 // claimant is a Service with what decides its rank.
@@ -54,12 +65,12 @@ func (c claimant) compare(o claimant) int {
 	)
 }
 
-func claimantOf(p model.ServicePlan) claimant {
-	c := claimant{id: p.ID, born: math.MaxInt64}
-	if !p.Created.IsZero() {
-		c.born = p.Created.UnixNano()
+// birth is what a Service's age is compared by; one without a date is the youngest.
+func birth(p model.ServicePlan) int64 {
+	if p.Created.IsZero() {
+		return math.MaxInt64
 	}
-	return c
+	return p.Created.UnixNano()
 }
 
 // Change is one frontend that came (no Old), went (no New) or changed.
@@ -69,7 +80,9 @@ type Change struct {
 }
 
 // Conflict says that Loser does not get Key because Winner has it; or that this
-// is over, because Loser has it now or does not want it any more.
+// is over, because Loser has it now or does not want it any more. It is told when it begins
+// and when it is over, not when another Service becomes the winner: that would be a line for
+// each loser.
 type Conflict struct {
 	Key           model.FrontendKey
 	Winner, Loser model.ServiceID
@@ -113,16 +126,15 @@ func NewFrontends() *Frontends {
 	return &Frontends{
 		services:  map[model.ServiceID]wish{},
 		inForce:   map[model.FrontendKey]*model.Frontend{},
-		contested: map[model.FrontendKey][]claimant{},
+		contested: map[model.FrontendKey]*btree.BTreeG[claimant]{},
 	}
 }
 
 // Set replaces what one Service wants; the plan's list is kept. It returns what changed
 // for the mode and what changed in conflicts, both sorted by key. The cost is that of the
-// keys which the Service wanted or wants.
+// keys which the Service wanted or wants, however many others want them.
 func (f *Frontends) Set(plan model.ServicePlan) (changes []Change, conflicts []Conflict) {
-	c := claimantOf(plan)
-	before, now := f.services[plan.ID], wish{c.born, plan.Frontends}
+	before, now := f.services[plan.ID], wish{birth(plan), plan.Frontends}
 	if len(now.frontends) == 0 {
 		delete(f.services, plan.ID)
 	} else {
@@ -132,7 +144,7 @@ func (f *Frontends) Set(plan model.ServicePlan) (changes []Change, conflicts []C
 		fe := now.get(k)
 		if !f.alone(plan.ID, k) {
 			var news []Conflict
-			fe, news = f.contest(c, k, fe)
+			fe, news = f.contest(k, before.claim(plan.ID, k), now.claim(plan.ID, k))
 			conflicts = append(conflicts, news...)
 		}
 		if ch, ok := f.enforce(k, fe); ok {
@@ -157,35 +169,59 @@ func keysOf(before, now wish) []model.FrontendKey {
 // alone tells whether no other Service wants a key.
 func (f *Frontends) alone(id model.ServiceID, k model.FrontendKey) bool {
 	holder := f.inForce[k]
-	return (holder == nil || holder.Service == id) && len(f.contested[k]) == 0
+	return (holder == nil || holder.Service == id) && f.contested[k] == nil
 }
 
 // contest settles a key that others want, too, or wanted until now, by what one of them
-// wants of it at present; nil is nothing. It returns whose frontend wins.
-func (f *Frontends) contest(c claimant, k model.FrontendKey, wanted *model.Frontend) (*model.Frontend, []Conflict) {
-	now := f.others(c.id, k)
-	if wanted != nil {
-		c.kind = wanted.Kind
-		i, _ := slices.BinarySearchFunc(now, c, claimant.compare)
-		now = slices.Insert(now, i, c)
+// wanted and wants of it; zero is nothing. It returns whose frontend wins and what is new in
+// the conflict: that Service and the two winners are all who can come to lose or stop losing.
+func (f *Frontends) contest(k model.FrontendKey, wanted, wants claimant) (*model.Frontend, []Conflict) {
+	all := f.claimants(k)
+	first, _ := all.Min()
+	lost := wanted != (claimant{}) && wanted.id != first.id
+	all.Delete(wanted)
+	if wants != (claimant{}) {
+		all.ReplaceOrInsert(wants)
 	}
-	conflicts := f.judge(k, now, c.id)
+	winner, _ := all.Min() // somebody else wants it
+	if all.Len() < 2 {
+		delete(f.contested, k)
+	} else {
+		f.contested[k] = all
+	}
+	var out []Conflict
+	loses := wants != (claimant{}) && wants.id != winner.id
 	switch {
-	case len(now) == 0:
-		return nil, conflicts
-	case now[0] == c:
-		return wanted, conflicts
+	case loses && !lost:
+		out = append(out, lostTo(winner, wants, k))
+	case lost && !loses:
+		out = append(out, Conflict{Key: k, Loser: wanted.id, Over: true})
 	}
-	return f.services[now[0].id].get(k), conflicts
+	if winner.id != first.id {
+		if wants.id != first.id && wanted.id != first.id {
+			out = append(out, lostTo(winner, first, k))
+		}
+		if winner.id != wants.id {
+			out = append(out, Conflict{Key: k, Loser: winner.id, Over: true})
+		}
+	}
+	return f.services[winner.id].get(k), out
 }
 
-// others lists who else wants a key, by rank.
-func (f *Frontends) others(id model.ServiceID, k model.FrontendKey) []claimant {
-	if all := f.contested[k]; len(all) > 0 {
-		return slices.DeleteFunc(slices.Clone(all), func(c claimant) bool { return c.id == id })
+// claimants are all who want a key by now.
+func (f *Frontends) claimants(k model.FrontendKey) *btree.BTreeG[claimant] {
+	if all := f.contested[k]; all != nil {
+		return all
 	}
+	const degree = 16
+	all := btree.NewG(degree, func(a, b claimant) bool { return a.compare(b) < 0 })
 	holder := f.inForce[k]
-	return []claimant{{id: holder.Service, born: f.services[holder.Service].born, kind: holder.Kind}}
+	all.ReplaceOrInsert(f.services[holder.Service].claim(holder.Service, k))
+	return all
+}
+
+func lostTo(winner, loser claimant, k model.FrontendKey) Conflict {
+	return Conflict{Key: k, Winner: winner.id, Loser: loser.id, Kind: decisive(winner.kind, loser.kind)}
 }
 
 // enforce compares the frontend that a key has by now with the one in force.
@@ -202,44 +238,17 @@ func (f *Frontends) enforce(k model.FrontendKey, now *model.Frontend) (Change, b
 	return Change{Key: k, Old: old, New: now}, true
 }
 
-// judge says what is new in the conflict over one key, if there is one, by who wants it
-// now. One Service alone, id, wants something else than before, so that one and the two
-// winners are all who can come to lose or to stop losing.
-func (f *Frontends) judge(k model.FrontendKey, now []claimant, id model.ServiceID) []Conflict {
-	before := f.contested[k]
-	if len(now) < 2 {
-		now = nil
-		delete(f.contested, k)
-	} else {
-		f.contested[k] = now
-	}
-	lostBefore, lostNow := before[min(1, len(before)):], now[min(1, len(now)):]
-	var out []Conflict
-	for _, c := range lostNow {
-		if len(before) == 0 || before[0].id != now[0].id || c.id == id && !has(lostBefore, id) {
-			out = append(out, Conflict{Key: k, Winner: now[0].id, Loser: c.id, Kind: decisive(now[0].kind, c.kind)})
-		}
-	}
-	for _, c := range lostBefore {
-		if (len(now) == 0 || c.id == id || c.id == now[0].id) && !has(lostNow, c.id) {
-			out = append(out, Conflict{Key: k, Loser: c.id, Over: true})
-		}
-	}
-	return out
-}
-
-// has tells whether a Service is in the list, whatever its age there.
-func has(list []claimant, id model.ServiceID) bool {
-	return slices.ContainsFunc(list, func(c claimant) bool { return c.id == id })
-}
-
 // Conflicts lists all that stand, in no order.
 func (f *Frontends) Conflicts() []Conflict {
 	var out []Conflict
-	for k, list := range f.contested {
-		for _, c := range list[1:] {
-			out = append(out, Conflict{Key: k, Winner: list[0].id, Loser: c.id, Kind: decisive(list[0].kind, c.kind)})
-		}
+	for k, all := range f.contested {
+		winner, _ := all.Min()
+		all.AscendGreaterOrEqual(winner, func(c claimant) bool {
+			if c != winner {
+				out = append(out, lostTo(winner, c, k))
+			}
+			return true
+		})
 	}
 	return out
 }

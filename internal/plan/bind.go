@@ -26,14 +26,15 @@ type binding struct {
 func (j *job) bind() []binding {
 	j.ports = j.usablePorts()
 	j.groups = make([]group, len(j.sides)*len(j.ports))
-	out := make([]binding, 0, min(len(j.ports)*j.addresses(), j.opts.MaxFrontends))
+	j.most = j.mostFrontends()
+	out := make([]binding, 0, min(len(j.ports)*j.addresses(), j.most))
 	for _, addr := range j.svc.ClusterIPs {
 		out = j.bindAddr(out, model.KindClusterIP, addr)
 	}
 	if len(out) == 0 {
 		return nil
 	}
-	// What is beyond MaxFrontends is not served, so the stronger kinds come first.
+	// What is beyond the most is not served, so the stronger kinds come first.
 	out = j.bindIngress(out)
 	out = j.bindNodePorts(out)
 	out = j.bindExternalIPs(out)
@@ -43,11 +44,25 @@ func (j *job) bind() []binding {
 
 // take appends a binding, unless the Service has as many as it may have.
 func (j *job) take(out []binding, b binding) []binding {
-	if len(out) >= j.opts.MaxFrontends {
+	if len(out) >= j.most {
 		j.beyond.Frontends++
 		return out
 	}
 	return append(out, b)
+}
+
+// mostFrontends is how many frontends the Service may have: each is a virtual server of the
+// kernel with as many destinations as its port has endpoints, and a load balancer's has as many
+// entries of a set as the Service has source ranges. Those are bounded, too.
+func (j *job) mostFrontends() int {
+	destinations := 0 // of all ports at one address
+	for i := range j.slices {
+		if s := &j.slices[i]; s.Service == j.id {
+			destinations += len(s.Endpoints) * len(s.Ports)
+		}
+	}
+	rows := max(1, destinations/max(1, len(j.ports)), min(len(j.svc.SourceRanges), j.opts.MaxRanges))
+	return min(j.opts.MaxFrontends, max(1, j.opts.MaxRows/rows))
 }
 
 // addresses is the most that one port can be bound to.

@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"fmt"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -137,5 +138,25 @@ func TestSourceRangesOfAServiceAreBounded(t *testing.T) {
 	}
 	if note := "clients in 1 of its source ranges are not admitted: a Service has 2 of a family at most (--service-source-ranges)"; p.Beyond != (model.Beyond{SourceRanges: 1}) || !slices.Contains(p.Notes, note) {
 		t.Errorf("%+v beyond, notes %q", p.Beyond, p.Notes)
+	}
+}
+
+// TestRowsOfAServiceAreBounded: with many endpoints or source ranges a Service has fewer frontends.
+func TestRowsOfAServiceAreBounded(t *testing.T) {
+	opts := here
+	opts.MaxRows = 7
+	svc := web(externalIPs("198.51.100.1", "198.51.100.2"))
+	p := plan.New(opts).Compile(svc.ID, svc, []model.Slice{
+		webSlice("web-1", build.Ready("10.244.0.1", "a"), build.Ready("10.244.0.2", "a"), build.Ready("10.244.0.3", "a")),
+	})
+	var got []string
+	for _, f := range p.Frontends {
+		got = append(got, fmt.Sprint(f.Kind, " ", f.Key, " ", len(f.Backends)))
+	}
+	if want := []string{"ClusterIP 10.96.0.1:80/tcp 3", "ExternalIP 198.51.100.1:80/tcp 3"}; !slices.Equal(got, want) {
+		t.Errorf("served %v, want %v", got, want)
+	}
+	if note := "1 of its frontends are not served: a Service with so many endpoints or source ranges has 2 at most (--service-rows)"; !slices.Contains(p.Notes, note) {
+		t.Errorf("notes %q, want %q", p.Notes, note)
 	}
 }

@@ -32,6 +32,9 @@ type Options struct {
 	// MaxFrontends bounds the frontends of one Service, and MaxRanges its source ranges of
 	// each family; 0 is the default.
 	MaxFrontends, MaxRanges int
+	// MaxRows bounds the destinations of all its frontends, and the source ranges of all;
+	// 0 is the default.
+	MaxRows int
 	// External says how external and load-balancer addresses become local.
 	External ExternalBinding
 	// Routed are the ranges that the mode may make local as a whole (--vip-binding).
@@ -50,11 +53,12 @@ type ExternalIPs struct {
 	Allowed []netip.Prefix
 }
 
-// Defaults of Options. A Service in use has some tens of frontends, and its ranges are those of a
-// few networks; a hostile one has millions.
+// Defaults of Options. A Service in use has some tens of frontends, its ranges are those of a
+// few networks, and some thousand endpoints are many; a hostile one has millions.
 const (
 	DefaultMaxFrontends = 4096
 	DefaultMaxRanges    = 4096
+	DefaultMaxRows      = 1 << 18
 )
 
 // ExternalBinding says how external and load-balancer addresses become local to this machine
@@ -94,6 +98,9 @@ func New(o Options) *Compiler {
 	if o.MaxRanges == 0 {
 		o.MaxRanges = DefaultMaxRanges
 	}
+	if o.MaxRows == 0 {
+		o.MaxRows = DefaultMaxRows
+	}
 	return &Compiler{opts: o}
 }
 
@@ -121,7 +128,11 @@ func (c *Compiler) Compile(id model.ServiceID, svc *model.Service, slices []mode
 	plan.Health = j.health()
 	plan.Beyond = j.beyond
 	if n := j.beyond.Frontends; n > 0 {
-		j.notes.addf("%d of its frontends are not served: a Service has %d at most (--service-frontends)", n, j.opts.MaxFrontends)
+		limit := "a Service has %d at most (--service-frontends)"
+		if j.most < j.opts.MaxFrontends {
+			limit = "a Service with so many endpoints or source ranges has %d at most (--service-rows)"
+		}
+		j.notes.addf("%d of its frontends are not served: "+limit, n, j.most)
 	}
 	if n := j.beyond.SourceRanges; n > 0 {
 		j.notes.addf("clients in %d of its source ranges are not admitted: a Service has %d of a family at most (--service-source-ranges)", n, j.opts.MaxRanges)
@@ -147,12 +158,18 @@ type job struct {
 	// a port by its place here.
 	ports []model.ServicePort
 	// sides and groups are filled by bind; see side and group.
-	sides  [2]side
-	groups []group
+	sides [2]side
+	// surveyed is what survey found, by family.
+	surveyed [2]*survey
+	groups   []group
 	// unbound gathers the addresses that another machine needs, refused those that the
 	// operator does not allow.
 	unbound, refused []netip.Addr
 	beyond           model.Beyond
+	// most is how many frontends it may have.
+	most int
+	// targets are the ports of the slices, see targetsOf.
+	targets []target
 	// scratch is the storage of join's answer, used again for every group.
 	scratch []candidate
 }

@@ -35,14 +35,10 @@ func (j *job) endpoints() int {
 // until the next call.
 func (j *job) join(family model.Family, port model.ServicePort) []candidate {
 	out := j.scratch[:0]
-	for i := range j.slices {
-		s := &j.slices[i]
-		if s.Service != j.id || s.Family != family {
-			continue
-		}
-		for _, p := range s.Ports {
-			if joins(p, port) {
-				out = j.appendEndpoints(out, s, p.Port)
+	for _, t := range j.targetsOf(family, port) {
+		for i := range t.slice.Endpoints {
+			if ep := &t.slice.Endpoints[i]; unfit(ep.Addr, family) == "" {
+				out = append(out, candidate{addr: netip.AddrPortFrom(ep.Addr, t.port), ep: ep, slice: t.slice})
 			}
 		}
 	}
@@ -50,24 +46,57 @@ func (j *job) join(family model.Family, port model.ServicePort) []candidate {
 	return j.scratch
 }
 
-// joins tells whether a slice's port is the target of the Service's. A slice
-// port without a number means every port, which no Service port can mean.
-func joins(p model.SlicePort, port model.ServicePort) bool {
-	return p.Name == port.Name && p.Protocol == port.Protocol && p.Port != 0
+// target is a port of a slice, under what a port of the Service finds it by.
+type target struct {
+	family   model.Family
+	name     string
+	protocol model.Protocol
+	slice    *model.Slice
+	port     uint16
 }
 
-// appendEndpoints adds the endpoints of a slice, and notes those whose address
-// nobody can be sent to.
-func (j *job) appendEndpoints(out []candidate, s *model.Slice, port uint16) []candidate {
-	for i := range s.Endpoints {
-		ep := &s.Endpoints[i]
-		if why := unfit(ep.Addr, s.Family); why != "" {
-			j.notes.addf("endpoint %s of EndpointSlice %s is not used: %s", ep.Addr, s.ID, why)
+func (t target) compare(o target) int {
+	return cmp.Or(cmp.Compare(t.family, o.family), cmp.Compare(t.name, o.name), cmp.Compare(t.protocol, o.protocol))
+}
+
+// targetsOf are the slices' ports behind one of the Service, in the order of the slices.
+func (j *job) targetsOf(family model.Family, port model.ServicePort) []target {
+	if j.targets == nil {
+		j.findTargets()
+	}
+	want := target{family: family, name: port.Name, protocol: port.Protocol}
+	from, there := slices.BinarySearchFunc(j.targets, want, target.compare)
+	if !there {
+		return nil
+	}
+	to := from
+	for to < len(j.targets) && j.targets[to].compare(want) == 0 {
+		to++
+	}
+	return j.targets[from:to]
+}
+
+// findTargets sorts the slices' ports, and notes the endpoints whose address no packet can be
+// sent to. A slice port without a number means every port, which no Service port can mean.
+func (j *job) findTargets() {
+	j.targets = make([]target, 0, len(j.slices))
+	for i := range j.slices {
+		s := &j.slices[i]
+		if s.Service != j.id {
 			continue
 		}
-		out = append(out, candidate{addr: netip.AddrPortFrom(ep.Addr, port), ep: ep, slice: s})
+		for _, p := range s.Ports {
+			if p.Port != 0 {
+				j.targets = append(j.targets, target{s.Family, p.Name, p.Protocol, s, p.Port})
+			}
+		}
+		for _, ep := range s.Endpoints {
+			if why := unfit(ep.Addr, s.Family); why != "" {
+				j.notes.addf("endpoint %s of EndpointSlice %s is not used: %s", ep.Addr, s.ID, why)
+			}
+		}
 	}
-	return out
+	slices.SortStableFunc(j.targets, target.compare)
 }
 
 // unfit says why an endpoint address cannot be used, empty if it can.

@@ -57,11 +57,11 @@ func (j *job) noteEmpty(g *group, f model.Family, port model.ServicePort, n int)
 
 // noteNobody says why there is no endpoint that any policy could take.
 func (j *job) noteNobody(f model.Family, port model.ServicePort, n int) {
-	key, found := j.clusterKey(f, port), j.survey(f, port)
+	key, found := j.clusterKey(f, port), j.survey(f)
 	switch {
 	case n > 0:
 		j.notes.addf("%s: none of its endpoints is ready (of %d): no backends", key, n)
-	case found.endpoints && !found.port:
+	case found.endpoints && len(j.targetsOf(f, port)) == 0:
 		j.notes.addf("%s: no EndpointSlice has a port named %q over %s: no backends", key, port.Name, port.Protocol)
 	case found.slices || len(found.others) == 0:
 		j.notes.addf("%s: no endpoints: no backends", key)
@@ -78,13 +78,17 @@ func (j *job) clusterKey(f model.Family, port model.ServicePort) model.FrontendK
 
 // survey is what there is of slices, for the reader who misses backends.
 type survey struct {
-	// slices, endpoints and the port: of the family that was asked for.
-	slices, endpoints, port bool
+	// slices and endpoints: of the family that was asked for.
+	slices, endpoints bool
 	// others are the address types of the remaining slices, sorted.
 	others []string
 }
 
-func (j *job) survey(family model.Family, port model.ServicePort) survey {
+// survey looks once at each family.
+func (j *job) survey(family model.Family) survey {
+	if known := j.surveyed[sideIndex(family)]; known != nil {
+		return *known
+	}
 	var found survey
 	for i := range j.slices {
 		s := &j.slices[i]
@@ -93,13 +97,13 @@ func (j *job) survey(family model.Family, port model.ServicePort) survey {
 		case s.Family == family:
 			found.slices = true
 			found.endpoints = found.endpoints || len(s.Endpoints) > 0
-			found.port = found.port || slices.ContainsFunc(s.Ports, func(p model.SlicePort) bool { return joins(p, port) })
 		default:
 			found.others = append(found.others, addressType(s.Family))
 		}
 	}
 	slices.Sort(found.others)
 	found.others = slices.Compact(found.others)
+	j.surveyed[sideIndex(family)] = &found
 	return found
 }
 

@@ -97,7 +97,7 @@ func planOptions(c config.Config, h model.Host) plan.Options {
 		Node: NodeName, Zone: h.Node.Zone, Scheduler: c.Scheduler, IPv4: true, IPv6: true, Host: h, Drain: c.Drain,
 		ExternalIPs: plan.ExternalIPs{Off: !c.AllowExternalIPs, Allowed: c.ExternalIPCIDRs},
 		NoBinding:   c.Mode == config.ModeIPTables, NoPolicy: c.Mode == config.ModeIPTables,
-		External: plan.ExternalBinding(c.ExternalBinding), MaxFrontends: c.ServiceFrontends, MaxRanges: c.ServiceRanges,
+		External: plan.ExternalBinding(c.ExternalBinding), MaxFrontends: c.ServiceFrontends, MaxRanges: c.ServiceRanges, MaxRows: c.ServiceRows,
 	}
 }
 
