@@ -86,6 +86,10 @@ func (j *job) bindAddr(out []binding, kind model.Kind, addr netip.Addr) []bindin
 		}
 		return out
 	}
+	if len(out) >= j.most {
+		j.beyond.Frontends += len(j.ports)
+		return out
+	}
 	family, bind := model.FamilyOf(addr), j.mayBind(kind, addr)
 	_, onLink := j.opts.Host.Links[addr]
 	capture := !bind && !j.opts.NoBinding && !onLink
