@@ -19,9 +19,9 @@ const (
 	// mostInput is a sixth of what one object can have in the API server (1.5 MiB of etcd), for
 	// the fuzzer gives up an input after ten seconds. The cost for each byte is the same.
 	mostInput = 256 << 10
-	// What one byte of input may have allocated on the way to the rows, and what a small one
-	// may have anyway.
-	bytesForByte, bytesAtLeast = 1500, 64 << 20
+	// What one byte of input and one row that comes of it may have allocated on the way, and
+	// what a small input may have anyway.
+	bytesForByte, bytesForRow, bytesAtLeast = 1500, 6000, 64 << 20
 )
 
 // FuzzHostileTenant makes Services with many ports, source ranges, addresses, endpoints and
@@ -45,7 +45,7 @@ func FuzzHostileTenant(f *testing.F) {
 			}
 		}
 		for _, mode := range []config.Mode{config.ModeIPVS, config.ModeIPTables} {
-			boundRows(t, tenant)
+			rows := boundRows(t, tenant)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			start := time.Now()
@@ -53,7 +53,7 @@ func FuzzHostileTenant(f *testing.F) {
 			took := time.Since(start)
 			runtime.ReadMemStats(&after)
 			allocated := int(after.TotalAlloc - before.TotalAlloc)
-			if most := bytesAtLeast + bytesForByte*tenant.Size(); allocated > most {
+			if most := bytesAtLeast + bytesForByte*tenant.Size() + bytesForRow*rows*tenant.Claimants; allocated > most {
 				t.Errorf("%s: %+v, %d bytes, has %d bytes allocated, want %d at most", mode, tenant, tenant.Size(), allocated, most)
 			}
 			worst.keep(tenant, mode, took, allocated)
@@ -61,8 +61,8 @@ func FuzzHostileTenant(f *testing.F) {
 	})
 }
 
-// boundRows checks what one Service may have in the kernel.
-func boundRows(t *testing.T, tenant hostile.Tenant) {
+// boundRows checks what one Service may have in the kernel, and returns what it has.
+func boundRows(t *testing.T, tenant hostile.Tenant) (rows int) {
 	t.Helper()
 	c := parsed(t, nil)
 	known := catalog.New(zap.NewNop(), c.NodeName, model.FromFile)
@@ -79,6 +79,7 @@ func boundRows(t *testing.T, tenant hostile.Tenant) {
 	if n := len(p.Frontends); n > c.ServiceFrontends || n > 1 && (destinations > c.ServiceRows || ranges > c.ServiceRows) {
 		t.Errorf("%+v has %d frontends, %d destinations and %d ranges", tenant, n, destinations, ranges)
 	}
+	return destinations + ranges
 }
 
 // worst are the dearest inputs so far of this process.

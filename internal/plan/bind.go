@@ -55,13 +55,14 @@ func (j *job) take(out []binding, b binding) []binding {
 // kernel with as many destinations as its port has endpoints, and a load balancer's has as many
 // entries of a set as the Service has source ranges. Those are bounded, too.
 func (j *job) mostFrontends() int {
-	destinations := 0 // of all ports at one address
+	destinations := map[model.Family]int{} // of all ports at one address
 	for i := range j.slices {
 		if s := &j.slices[i]; s.Service == j.id {
-			destinations += len(s.Endpoints) * len(s.Ports)
+			destinations[s.Family] += len(s.Endpoints) * len(s.Ports)
 		}
 	}
-	rows := max(1, destinations/max(1, len(j.ports)), min(len(j.svc.SourceRanges), j.opts.MaxRanges))
+	most := max(destinations[model.IPv4], destinations[model.IPv6])
+	rows := max(1, most/max(1, len(j.ports)), min(len(j.svc.SourceRanges), j.opts.MaxRanges))
 	return min(j.opts.MaxFrontends, max(1, j.opts.MaxRows/rows))
 }
 
