@@ -59,7 +59,7 @@ func growth(tb testing.TB, mode config.Mode, t hostile.Tenant) (all, change time
 	for tries, began := 0, time.Now(); tries < 3 || tries < 1000 && time.Since(began) < 20*time.Millisecond; tries++ {
 		runtime.GC()
 		start := time.Now()
-		m, batch := everything(tb, mode, t)
+		m, batch := everything(tb, c, t)
 		all = min(all, time.Since(start))
 		start = time.Now()
 		families, in := model.Families(), batch.Services[0]
@@ -70,9 +70,8 @@ func growth(tb testing.TB, mode config.Mode, t hostile.Tenant) (all, change time
 }
 
 // everything goes from objects to rows.
-func everything(tb testing.TB, mode config.Mode, t hostile.Tenant) (dataplane.Dataplane, catalog.Batch) {
+func everything(tb testing.TB, c config.Config, t hostile.Tenant) (dataplane.Dataplane, catalog.Batch) {
 	tb.Helper()
-	c := growing(tb, mode)
 	known := catalog.New(zap.NewNop(), c.NodeName, model.FromFile)
 	t.Deliver(known)
 	batch := known.Take()

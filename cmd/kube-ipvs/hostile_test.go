@@ -16,9 +16,11 @@ import (
 )
 
 const (
-	// mostInput is a sixth of what one object can have in the API server (1.5 MiB of etcd), for
-	// the fuzzer gives up an input after ten seconds. The cost for each byte is the same.
-	mostInput = 256 << 10
+	// mostInput is a twelfth of what one object can have in the API server (1.5 MiB of etcd), and
+	// the bounds of one Service are a sixteenth of the defaults: the fuzzer gives up an input
+	// after ten seconds. The cost for each byte and row is the same.
+	mostInput                   = 128 << 10
+	fuzzedFrontends, fuzzedRows = 256, 1 << 14
 	// What one byte of input and one row that comes of it may have allocated on the way, and
 	// what a small input may have anyway.
 	bytesForByte, bytesForRow, bytesAtLeast = 1500, 6000, 64 << 20
@@ -45,11 +47,13 @@ func FuzzHostileTenant(f *testing.F) {
 			}
 		}
 		for _, mode := range []config.Mode{config.ModeIPVS, config.ModeIPTables} {
-			rows := boundRows(t, tenant)
+			c := growing(t, mode)
+			c.ServiceFrontends, c.ServiceRows, c.ServiceRanges = fuzzedFrontends, fuzzedRows, fuzzedFrontends
+			rows := boundRows(t, c, tenant)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			start := time.Now()
-			everything(t, mode, tenant)
+			everything(t, c, tenant)
 			took := time.Since(start)
 			runtime.ReadMemStats(&after)
 			allocated := int(after.TotalAlloc - before.TotalAlloc)
@@ -62,9 +66,8 @@ func FuzzHostileTenant(f *testing.F) {
 }
 
 // boundRows checks what one Service may have in the kernel, and returns what it has.
-func boundRows(t *testing.T, tenant hostile.Tenant) (rows int) {
+func boundRows(t *testing.T, c config.Config, tenant hostile.Tenant) (rows int) {
 	t.Helper()
-	c := parsed(t, nil)
 	known := catalog.New(zap.NewNop(), c.NodeName, model.FromFile)
 	tenant.Claimants = 1
 	tenant.Deliver(known)
