@@ -28,6 +28,12 @@ func run(ctx context.Context, flags *pflag.FlagSet, loader *config.Loader, loade
 	if c.InitOnly {
 		return initialize(ctx, log, c)
 	}
+	return proxy(ctx, logs, flags, loader, c)
+}
+
+// proxy is run without what has to be there first: a log.
+func proxy(ctx context.Context, logs *logging, flags *pflag.FlagSet, loader *config.Loader, c config.Config) error {
+	log := logs.Logger
 	moreThreads()
 	usualPages(log)
 	boundMemory(log, tune.New(log, tune.Options{}).MemoryLimit)
@@ -52,6 +58,10 @@ func run(ctx context.Context, flags *pflag.FlagSet, loader *config.Loader, loade
 	follow.start(ctx, log, c) // lists come while the kernel is opened
 	defer follow.end()
 	k, c, chosen, err := openKernel(ctx, log, c)
+	if ctx.Err() != nil {
+		log.Info("stopped during the start", zap.Error(err))
+		return nil // what the end broke is no failure
+	}
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package packet
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -35,10 +36,17 @@ func endsInEveryState(t *testing.T, n *proxy) {
 			t.Errorf("SIGTERM %s: %v, want exit status 0", when, err)
 		}
 	}
-	for _, after := range []time.Duration{50, 200, 500, 1000, 2000, 4000} {
+	for _, after := range []int{0, 200, 500, 1000, 2000, 4000} {
+		said := len(n.output.String())
 		n.launch(t, append([]string{program()}, n.flags...))
-		time.Sleep(after * time.Millisecond)
-		end(fmt.Sprintf("%s after the start", after*time.Millisecond))
+		poll(t, "the agent to speak", settleTimeout, func() error { // before that it has the signal's ordinary effect
+			if len(n.output.String()) == said {
+				return errors.New("silence")
+			}
+			return nil
+		})
+		time.Sleep(time.Duration(after) * time.Millisecond)
+		end(fmt.Sprintf("%d ms after the first line", after))
 	}
 	n.start(t)
 	end("when idle")
