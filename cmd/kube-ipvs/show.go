@@ -99,7 +99,8 @@ Service has a frontend that it wants); skipped (nothing of it is served, -o wide
 			short: "each address and port on which a Service answers, or wants to",
 			long: `Flags: local (the policy that governs it is Local), silent (no backend here, some elsewhere), affinity, one-packet,
 dr and tunnel (backends answer themselves), ranges (only some clients may), detour (clients of this node go elsewhere),
-slow-start, limit (connections of each backend). WINNER is the Service that has it instead.`,
+slow-start, limit (connections of each backend); bound, or captured by port, with -o wide why. WINNER is the Service that
+has it instead.`,
 			example: `  kube-ipvs show frontends shop/cart
   kube-ipvs show frontends --vip 10.96.0.10
   kube-ipvs show frontends --backend 10.244.0.5        # who sends there?`,

@@ -57,6 +57,29 @@ func TestOtherMachineKeepsItsAddress(t *testing.T) {
 	}
 }
 
+// TestOwnAddressBehindNATIsServed: a Service's load-balancer addresses are ExternalIPs of this very Node, behind NAT and so on no link.
+// They are captured by port, for pods, the host and routed clients, over both families; no other node would serve them.
+func TestOwnAddressBehindNATIsServed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.pod1.serve(t, 8080)
+	web := numberedService(1)
+	web.backends = endpoints(w.pod1)
+	n := newAgent(t, w.node, "--cluster-cidr", clusters)
+	own := w.node.object(fabAddr)
+	status := own["status"].(object)
+	status["addresses"] = append(status["addresses"].([]object), object{"type": "ExternalIP", "address": web.lb.v4}, object{"type": "ExternalIP", "address": web.lb.v6})
+	n.writeFile(t, "nodes.yaml", list(own))
+	n.write(t, web)
+	n.start(t)
+	var questions []*question
+	for _, c := range []*pod{w.pod2, w.visitor, w.outside, w.host()} {
+		questions = append(questions, ask("this Node's ExternalIP", c, web.lb, 80, by(w.pod1))...)
+	}
+	put(t, []any{"address", "client"}, questions)
+	w.node.waitBound(t, false, web.lb)
+}
+
 // machineNode is the Node of a machine that runs no agent.
 func machineNode(addr pair) object { return (&node{name: "machine", index: 7}).object(addr) }
 

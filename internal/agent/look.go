@@ -16,6 +16,8 @@ type Known struct {
 	Skipped               string
 	Notes, BadAnnotations []string
 	Unbound, Refused      []netip.Addr
+	// Holders say whose the unbound addresses are.
+	Holders map[netip.Addr]string
 	// Frontends are what it wants, sorted by key, and Lost those of them that another Service has.
 	Frontends []model.Frontend
 	Lost      []dataplane.Conflict
@@ -67,8 +69,15 @@ func (a *Agent) Look(ctx context.Context, ids []model.ServiceID, visit func(Know
 
 func (a *Agent) lookAt(id model.ServiceID, o *outcome) Known {
 	all := a.opts.Mode.Frontends()
+	var holders map[netip.Addr]string
+	if len(o.unbound) > 0 {
+		holders = make(map[netip.Addr]string, len(o.unbound))
+		for _, addr := range o.unbound {
+			holders[addr] = a.host.Holder(addr)
+		}
+	}
 	return Known{
-		ID: id, Skipped: o.skipped, Notes: o.notes, BadAnnotations: o.bad, Unbound: o.unbound, Refused: o.refused,
+		ID: id, Skipped: o.skipped, Notes: o.notes, BadAnnotations: o.bad, Unbound: o.unbound, Refused: o.refused, Holders: holders,
 		Frontends: all.Wanted(id), Lost: all.Lost(id),
 	}
 }

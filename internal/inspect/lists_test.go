@@ -99,6 +99,8 @@ func cluster() []agent.Known {
 	cart.Backends[2].Weight = 0
 	direct := frontend("shop/front", model.KindLoadBalancer, "[2001:db8::80]:443", "", "[fd00:244::5]:443")
 	direct.Forward, direct.Limit, direct.SlowStart, direct.Scheduler = model.ForwardDirect, model.Limit{Upper: 100}, time.Minute, scheduler.MustParse("mh")
+	held := frontend("shop/old", model.KindExternalIP, "203.0.113.5:80", "", "10.244.0.9:80")
+	held.Capture = true
 	lost := frontend("shop/copy", model.KindExternalIP, "203.0.113.5:80", "", "10.244.0.8:80")
 	return []agent.Known{
 		{ID: id("default/none"), Skipped: "spec.clusterIP is None"},
@@ -106,7 +108,7 @@ func cluster() []agent.Known {
 		{ID: id("shop/copy"), Frontends: []model.Frontend{lost}, Lost: []dataplane.Conflict{{Key: lost.Key, Winner: id("shop/old"), Loser: id("shop/copy")}}},
 		{ID: id("shop/empty"), Frontends: []model.Frontend{frontend("shop/empty", model.KindClusterIP, "10.96.0.11:80", "")}, Notes: []string{"10.96.0.11:80/tcp: no endpoints: no backends"}},
 		{ID: id("shop/front"), Frontends: []model.Frontend{direct}, Notes: []string{"a note"}, BadAnnotations: []string{"a note"}, Unbound: []netip.Addr{netip.MustParseAddr("2001:db8::80")}},
-		{ID: id("shop/old"), Frontends: []model.Frontend{frontend("shop/old", model.KindExternalIP, "203.0.113.5:80", "", "10.244.0.9:80")}},
+		{ID: id("shop/old"), Frontends: []model.Frontend{held}, Holders: map[netip.Addr]string{held.Key.Addr: "the address of Node worker-7"}},
 	}
 }
 

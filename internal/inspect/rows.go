@@ -123,7 +123,7 @@ func frontendRows(k agent.Known, f Filter) []FrontendRow {
 		r := FrontendRow{
 			Frontend: fe.Key.String(), Address: fe.Key.Addr, Port: fe.Key.Port, Protocol: fe.Key.Protocol.String(), Kind: fe.Kind.String(),
 			Namespace: k.ID.Namespace, Name: k.ID.Name, PortName: fe.PortName, Scheduler: fe.Scheduler.String(),
-			Kept: len(fe.Kept), Flags: frontendFlags(fe), Winner: winners[fe.Key],
+			Kept: len(fe.Kept), Flags: frontendFlags(fe), Why: whyCaptured(k, fe), Winner: winners[fe.Key],
 		}
 		for _, b := range fe.Backends {
 			if b.Weight > 0 {
@@ -142,6 +142,18 @@ func winners(k agent.Known) map[model.FrontendKey]string {
 		out[c.Key] = c.Winner.String()
 	}
 	return out
+}
+
+// whyCaptured says why the address of a frontend is captured by port, and nothing where it
+// is not.
+func whyCaptured(k agent.Known, f *model.Frontend) string {
+	if !f.Capture {
+		return ""
+	}
+	if holder := k.Holders[f.Key.Addr]; holder != "" {
+		return "it is " + holder
+	}
+	return "--external-binding=capture"
 }
 
 // frontendFlags says in words what is special about a frontend.

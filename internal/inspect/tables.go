@@ -120,6 +120,7 @@ func FrontendTable() Table[FrontendRow] {
 			}
 			return Plain
 		}},
+		wide(column("WHY", func(r FrontendRow) string { return r.Why })),
 		wide(number("KEPT", func(r FrontendRow) int { return r.Kept })),
 	}
 }

@@ -72,6 +72,8 @@ type FrontendRow struct {
 	Backends int      `json:"backends"`
 	Kept     int      `json:"kept"`
 	Flags    []string `json:"flags,omitempty"`
+	// Why says why its address is captured by port and not bound.
+	Why string `json:"why,omitempty"`
 	// Winner is the Service that has it instead.
 	Winner string `json:"winner,omitempty"`
 }

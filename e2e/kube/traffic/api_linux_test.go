@@ -24,6 +24,8 @@ type api struct {
 	client kubernetes.Interface
 	relay  *relay
 	near   string // the server as the agent knows it
+	// tlsName is what its certificate is for, where that is not its address.
+	tlsName string
 }
 
 // logWriter sends progress to the test's log.
@@ -111,7 +113,7 @@ func (a *api) kubeconfigFor(t *testing.T, who cluster.Identity) string {
 		t.Fatal(err)
 	}
 	for _, c := range config.Clusters {
-		c.Server = a.near
+		c.Server, c.TLSServerName = a.near, a.tlsName
 	}
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := clientcmd.WriteToFile(*config, path); err != nil {

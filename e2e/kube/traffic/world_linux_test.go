@@ -47,9 +47,9 @@ var backends = []server{
 // backendPort is where each backend answers.
 const backendPort = 8080
 
-// world is the node, its backends, and a pod that asks.
+// world is the node, a pod that asks, and a machine with all backends.
 type world struct {
-	node, pod *space
+	node, pod, farm *space
 }
 
 // needKernel skips where packets cannot be tested.
@@ -69,6 +69,7 @@ func newWorld(t *testing.T) *world {
 	needKernel(t)
 	w := &world{node: newSpace(t, "node"), pod: newSpace(t, "pod")}
 	farm := newSpace(t, "backends")
+	w.farm = farm
 	wire(t, w.node, "be0", farm, "eth0")
 	wire(t, w.node, "pod0", w.pod, "eth0")
 	w.routeNode(t)
