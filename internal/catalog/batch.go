@@ -80,7 +80,7 @@ func (c *Catalog) takeNodes(b *Batch) {
 	_, complete := c.synced()
 	var contested bool
 	b.Endpoints, b.Guarded, contested = c.claimed.take(b.Nodes, complete)
-	b.Kept = c.claimed.kept
+	b.Kept = c.claimed.kept.hand()
 	b.NodeChanged = moved || reweighed || contested || c.nodeChanged
 	c.nodeChanged = false
 }

@@ -228,7 +228,6 @@ func (c *Catalog) SetState(origin model.Origin, state source.State) {
 		return
 	}
 	c.states[origin] = state
-	c.claimed.stale = true // once all is told, what an earlier process knew counts where a Service claims it
 	c.log.Info("source changed state", zap.String("source", string(origin)),
 		zap.Stringer("state", state), zap.Int("services", len(c.services)))
 	c.poke()

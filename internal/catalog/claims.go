@@ -20,19 +20,18 @@ type claimBook struct {
 	// had has the addresses of Nodes that are gone, or say no more that they have them, with the name of the Node, as long as
 	// a Service claims them. last is what an earlier process knew, until all sources have spoken.
 	had, last map[netip.Addr]string
-	// taken are the claims that an endpoint has, guarded those that a Node had. Both are handed out, so they are never changed
-	// but made again; stale tells that they have to be.
-	taken   map[netip.Addr]struct{}
-	guarded map[netip.Addr]string
-	// kept are the claims that a Node has or had, and last: what the next process is to remember.
-	kept  map[netip.Addr]string
-	stale bool
+	// taken are the claims that an endpoint has, guarded those that a Node had. kept are the claims that a Node has or had, and
+	// last: what the next process is to remember.
+	taken         shared[struct{}]
+	guarded, kept shared[string]
+	// moot are the addresses about which they may be wrong.
+	moot map[netip.Addr]struct{}
 }
 
 func newClaimBook() claimBook {
 	return claimBook{
 		claims: map[netip.Addr]int{}, endpoints4: map[[4]byte]int32{}, endpoints6: map[[16]byte]int32{},
-		had: map[netip.Addr]string{}, last: map[netip.Addr]string{}, kept: map[netip.Addr]string{},
+		had: map[netip.Addr]string{}, last: map[netip.Addr]string{}, moot: map[netip.Addr]struct{}{},
 	}
 }
 
@@ -60,7 +59,7 @@ func (b *claimBook) claim(s *model.Service, by int) {
 }
 
 func (b *claimBook) count(a netip.Addr, by int) {
-	b.stale = true
+	b.moot[a] = struct{}{}
 	if b.claims[a] += by; b.claims[a] <= 0 {
 		delete(b.claims, a)
 	}
@@ -98,7 +97,7 @@ func sameAddresses(a, b []model.Endpoint) bool {
 
 func (b *claimBook) endpoint(a netip.Addr, by int32) {
 	if _, claimed := b.claims[a]; claimed {
-		b.stale = true
+		b.moot[a] = struct{}{}
 	}
 	if a.Is4() {
 		add(b.endpoints4, a.As4(), by)
@@ -125,51 +124,82 @@ func (b *claimBook) hasEndpoint(a netip.Addr) bool {
 func (b *claimBook) moved(node string, old, now []netip.Addr) {
 	for _, a := range old {
 		if b.claims[a] > 0 && !slices.Contains(now, a) {
-			b.had[a], b.stale = node, true
+			b.had[a], b.moot[a] = node, struct{}{}
 		}
 	}
 	for _, a := range now {
-		b.stale = b.stale || b.claims[a] > 0 && !slices.Contains(old, a)
+		if b.claims[a] > 0 && !slices.Contains(old, a) {
+			b.moot[a] = struct{}{}
+		}
 	}
 }
 
 // take returns which claims an endpoint has, and which of them a Node had that does not have them now, and whether that is
 // news. What an earlier process knew counts until it is known what Services claim.
 func (b *claimBook) take(nodes map[netip.Addr]string, complete bool) (taken map[netip.Addr]struct{}, guarded map[netip.Addr]string, changed bool) {
-	if !b.stale {
-		return b.taken, b.guarded, false
-	}
-	b.stale = false
-	for a, name := range b.last {
-		if b.claims[a] > 0 {
-			b.had[a] = name
-		}
-	}
 	if complete {
+		for a, name := range b.last {
+			b.moot[a] = struct{}{}
+			if b.claims[a] > 0 {
+				b.had[a] = name
+			}
+		}
 		clear(b.last)
 	}
-	for a := range b.had {
-		if _, has := nodes[a]; has || b.claims[a] == 0 {
+	for a := range b.moot {
+		name, remembered := b.last[a]
+		owner, owned := nodes[a]
+		claimed := b.claims[a] > 0
+		switch {
+		case owned || !claimed:
 			delete(b.had, a)
+		case remembered:
+			b.had[a] = name
+		}
+		lost, had := b.had[a]
+		changed = b.taken.put(a, struct{}{}, claimed && b.hasEndpoint(a)) || changed
+		changed = b.guarded.put(a, lost, had) || changed
+		switch {
+		case owned && claimed:
+			b.kept.put(a, owner, true)
+		case had:
+			b.kept.put(a, lost, true)
+		default:
+			b.kept.put(a, name, remembered)
 		}
 	}
-	now := map[netip.Addr]struct{}{}
-	for a := range b.claims {
-		if b.hasEndpoint(a) {
-			now[a] = struct{}{}
-		}
+	clear(b.moot)
+	return b.taken.hand(), b.guarded.hand(), changed
+}
+
+// shared is a map that is handed out, and copied before it changes after that.
+type shared[V comparable] struct {
+	m   map[netip.Addr]V
+	own bool
+}
+
+// put sets or removes a key, and tells whether that is news.
+func (s *shared[V]) put(k netip.Addr, v V, there bool) bool {
+	if old, was := s.m[k]; was == there && (!there || old == v) {
+		return false
 	}
-	if changed = !maps.Equal(now, b.taken) || !maps.Equal(b.had, b.guarded); changed {
-		b.taken, b.guarded = now, maps.Clone(b.had)
+	if !s.own {
+		s.m, s.own = maps.Clone(s.m), true
 	}
-	b.kept = maps.Clone(b.last) // none once all is told
-	maps.Copy(b.kept, b.had)
-	for a := range b.claims {
-		if name, has := nodes[a]; has {
-			b.kept[a] = name
-		}
+	switch {
+	case !there:
+		delete(s.m, k)
+	case s.m == nil:
+		s.m = map[netip.Addr]V{k: v}
+	default:
+		s.m[k] = v
 	}
-	return b.taken, b.guarded, changed
+	return true
+}
+
+func (s *shared[V]) hand() map[netip.Addr]V {
+	s.own = false
+	return s.m
 }
 
 // Remember tells what an earlier process knew: addresses of Nodes, with the name of the Node. It is for the time before the
@@ -178,5 +208,7 @@ func (c *Catalog) Remember(addrs map[netip.Addr]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.Copy(c.claimed.last, addrs)
-	c.claimed.stale = true
+	for a := range addrs {
+		c.claimed.moot[a] = struct{}{}
+	}
 }

@@ -52,7 +52,7 @@ func (c *Catalog) setAddresses(k nodeKey, addrs []netip.Addr) {
 }
 
 func (c *Catalog) pokeForNodes() {
-	if c.nodeChanged || c.book.stale || c.weights.stale || c.claimed.stale {
+	if c.nodeChanged || c.book.stale || c.weights.stale || len(c.claimed.moot) > 0 {
 		c.poke()
 	}
 }
