@@ -40,7 +40,7 @@ func TestServiceClaimsTheAPIServer(t *testing.T) {
 				}
 			}
 			keepsHearing("before the claim")
-			claim := a.create(t, service("claim", func(s *corev1.Service) { s.Spec.ExternalIPs = []string{addr} }), backends[0], backends[2])
+			claim := a.create(t, service("claim", dualStack, func(s *corev1.Service) { s.Spec.ExternalIPs = []string{addr} }), backends[0], backends[2])
 			at := netip.AddrPortFrom(netip.MustParseAddr(addr), 80)
 			serves := func(when string) {
 				t.Helper()
