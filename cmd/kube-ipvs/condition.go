@@ -55,7 +55,7 @@ func (o observed) report(context.Context) httpd.Report {
 	return r
 }
 
-// rows are the report with its reasons, for those who may ask on the socket.
+// rows are the report with its reasons, for the socket, which only root may open.
 func (o observed) rows(ctx context.Context) []inspect.HealthRow {
 	r := o.report(ctx)
 	checks := r.Checks

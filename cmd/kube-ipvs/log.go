@@ -14,8 +14,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/printable"
 )
 
-// The log has sameLines lines with the same message at most each sameWithin. What a tenant does
-// may be worth a line, and there may be thousands who do it.
+// The log has sameLines lines with the same message at most each sameWithin. What one tenant does
+// may be worth a line, and thousands may do it.
 const (
 	sameLines  = 500
 	sameWithin = 10 * time.Second

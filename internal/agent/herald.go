@@ -51,7 +51,7 @@ func (a *Agent) tellOutcome(id model.ServiceID, before, now *outcome) {
 	}
 }
 
-// another tells whether there is one now that was not there before.
+// another reports whether there is one now that was not there before.
 func another[T comparable](before, now []T) bool {
 	if len(now) == 0 {
 		return false

@@ -178,7 +178,7 @@ type shared[V comparable] struct {
 	own bool
 }
 
-// put sets or removes a key, and tells whether that is news.
+// put sets or removes a key, and reports whether that is news.
 func (s *shared[V]) put(k netip.Addr, v V, there bool) bool {
 	if old, was := s.m[k]; was == there && (!there || old == v) {
 		return false

@@ -183,7 +183,7 @@ func (f *Frontends) contest(k model.FrontendKey, wanted, wants claimant) (*model
 	if wants != (claimant{}) {
 		all.ReplaceOrInsert(wants)
 	}
-	winner, _ := all.Min() // somebody else wants it
+	winner, _ := all.Min() // another Service wants it
 	if all.Len() < 2 {
 		delete(f.contested, k)
 	} else {

@@ -12,8 +12,8 @@
 //	scrape ─▶ MetricsHandler ─▶ handlers and functions of other rooms
 //	both behind Serve: listen, retry, stop
 //
-// The laws it keeps: no request waits for ever. An agent that does not say how it
-// is within five seconds is not well, and a red answer says what is wrong. A
-// listener that cannot be opened is tried again, and nothing is left open when
-// Serve returns.
+// The laws it keeps: no request waits for ever, and no client holds a place that another
+// needs. An agent that does not say how it is within five seconds is not well. A red answer
+// names the checks that fail, and nothing that only operators should know. A listener that
+// cannot be opened is tried again, and nothing is left open when Serve returns.
 package httpd

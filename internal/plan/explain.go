@@ -195,7 +195,7 @@ func quoted(names []string) string {
 	return strings.Join(out, ", ")
 }
 
-// joins tells whether a slice's port is the target of the Service's, see targetsOf.
+// joins reports whether a slice's port is the target of the Service's, see targetsOf.
 func joins(p model.SlicePort, port model.ServicePort) bool {
 	return p.Name == port.Name && p.Protocol == port.Protocol && p.Port != 0
 }

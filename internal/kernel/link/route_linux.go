@@ -101,7 +101,7 @@ func (c *conn) routes(family int, table uint32, kind uint8, each func(syscall.Ne
 	return err
 }
 
-// isDefaultRoute tells whether a message is about a default route, of any table.
+// isDefaultRoute reports whether a message is about a default route, of any table.
 func isDefaultRoute(m syscall.NetlinkMessage) bool {
 	if len(m.Data) < unix.SizeofRtMsg {
 		return false
