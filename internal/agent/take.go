@@ -146,17 +146,20 @@ func merged(newer, older []catalog.Input) []catalog.Input {
 
 // compile hands the plans of some Services to the mode, until the agent is to end: then nothing is written any more.
 func (a *Agent) compile(ctx context.Context, inputs []catalog.Input) {
+	var conflicts []dataplane.Conflict
 	for _, in := range inputs {
 		if ctx.Err() != nil {
 			return
 		}
-		a.set(a.compiler.Compile(in.ID, in.Service, in.Slices))
+		conflicts = append(conflicts, a.set(a.compiler.Compile(in.ID, in.Service, in.Slices))...)
 	}
+	a.judge(conflicts)
 	a.stats.taken(len(inputs))
 }
 
-// set hands one plan to the mode, and logs what people would ask about.
-func (a *Agent) set(p model.ServicePlan) {
+// set hands one plan to the mode, and logs what people would ask about. It returns what the
+// mode says of conflicts.
+func (a *Agent) set(p model.ServicePlan) []dataplane.Conflict {
 	conflicts := a.opts.Mode.Set(p)
 	before, now := a.services[p.ID], outcomeOf(p)
 	if before == nil {
@@ -170,21 +173,31 @@ func (a *Agent) set(p model.ServicePlan) {
 	}
 	a.counts = a.counts.plus(now.counts(), 1).plus(before.counts(), -1)
 	a.health.want(p.ID, p.Health)
-	a.judge(conflicts)
+	return conflicts
 }
 
-// judge keeps who lost what, and says what is new of it.
+// judge keeps who lost what after a batch, and says what is new of it. A Service that was
+// renamed comes before the old one goes, and is in a conflict for the moment between.
 func (a *Agent) judge(conflicts []dataplane.Conflict) {
-	for _, c := range conflicts {
-		if k := (contest{c.Loser, c.Key}); c.Over {
+	latest := make(map[contest]int, len(conflicts))
+	for i, c := range conflicts {
+		latest[contest{c.Loser, c.Key}] = i
+	}
+	var news []dataplane.Conflict
+	for i, c := range conflicts {
+		k := contest{c.Loser, c.Key}
+		if _, known := a.contests[k]; latest[k] != i || known != c.Over {
+			continue
+		}
+		if news = append(news, c); c.Over {
 			delete(a.contests, k)
 		} else {
 			a.contests[k] = struct{}{}
 		}
 	}
 	a.counts.Conflicts = len(a.contests)
-	a.logConflicts(conflicts)
-	a.tellLost(conflicts)
+	a.logConflicts(news)
+	a.tellLost(news)
 }
 
 // logConflicts writes one line for each Service and cause: the first of its frontends, and how many more there are.
