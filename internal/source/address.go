@@ -8,8 +8,9 @@ import (
 
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// addr reads an address, canonical and not mapped. One that is none, or that
-// refuse has a reason against, is noted; leading zeros are noted and read.
+// addr reads an address, canonical; an IPv4-mapped one is taken as IPv4, as the API does
+// (net.ParseIP). One that is none, or that refuse has a reason against, is noted; leading
+// zeros are noted and read.
 func (p *problems) addr(field, s string, refuse func(netip.Addr) string) (netip.Addr, bool) {
 	a, zeros, reason := parseAddr(s)
 	if reason == "" {
@@ -81,15 +82,6 @@ func unicast(a netip.Addr) string {
 		return "is the broadcast address"
 	}
 	return ""
-}
-
-// external refuses more for an address that no API server allocated: a mapped
-// one may be meant for either family.
-func external(a netip.Addr) string {
-	if a.Is4In6() {
-		return "is an IPv4-mapped address"
-	}
-	return unicast(a)
 }
 
 // parsePrefix reads a network, leading zeros included, without its host bits.

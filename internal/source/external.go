@@ -74,7 +74,7 @@ func (p *problems) externalIPs(in []string) (out []netip.Addr) {
 	have := make(map[netip.Addr]struct{}, len(in))
 	for i, s := range in {
 		field := at("spec.externalIPs", i)
-		a, ok := p.addr(field, s, external)
+		a, ok := p.addr(field, s, unicast)
 		if !ok {
 			continue
 		}
@@ -97,7 +97,7 @@ func (p *problems) ingress(in []corev1.LoadBalancerIngress) (out []model.Ingress
 			continue
 		}
 		field := at("status.loadBalancer.ingress", i)
-		a, addrOK := p.addr(field+".ip", in[i].IP, external)
+		a, addrOK := p.addr(field+".ip", in[i].IP, unicast)
 		proxy, modeOK := p.ipMode(field+".ipMode", in[i].IPMode)
 		if !addrOK || !modeOK {
 			continue
