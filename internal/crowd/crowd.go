@@ -1,4 +1,4 @@
-package httpd
+package crowd
 
 import (
 	"net"
@@ -7,13 +7,13 @@ import (
 	"sync"
 )
 
-// mostConns is how many connections a listener keeps open. A kubelet, a load balancer and a
-// scraper need one each.
-const mostConns = 256
+// Most is how many connections a listener keeps open by default. A kubelet, a load balancer and
+// a scraper need one each.
+const Most = 256
 
-// crowd bounds the open connections of a server. The one too many costs the connection that
-// has waited longest for a request its place, so that clients that only hold connections
-// cannot keep a probe out. Where all are being answered, the newest goes.
+// Bound returns the ConnState of a server that is to keep so many connections open.
+func Bound(most int) func(net.Conn, http.ConnState) { return (&crowd{most: most}).changed }
+
 type crowd struct {
 	most int
 
@@ -23,7 +23,6 @@ type crowd struct {
 	open    int
 }
 
-// changed follows a connection; it is the ConnState of the server.
 func (c *crowd) changed(conn net.Conn, state http.ConnState) {
 	if victim := c.follow(conn, state); victim != nil {
 		_ = victim.Close() // the server notices, and comes back with StateClosed

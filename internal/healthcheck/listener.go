@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/crowd"
 )
 
 // The limits of one connection. A probe is a few hundred bytes, and anybody who
@@ -45,6 +47,7 @@ func (k *keeper) newServer(h http.Handler) *http.Server {
 		MaxHeaderBytes:               maxHeaderBytes,
 		DisableGeneralOptionsHandler: true, // any method is answered, OPTIONS * too
 		ErrorLog:                     errorLog,
+		ConnState:                    crowd.Bound(crowd.Most),
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/crowd"
 )
 
 const (
@@ -110,7 +112,7 @@ func newServer(h http.Handler, log *zap.Logger) *http.Server {
 		IdleTimeout:       idleFor,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          errorLog,
-		ConnState:         (&crowd{most: mostConns}).changed,
+		ConnState:         crowd.Bound(crowd.Most),
 	}
 }
 
