@@ -49,8 +49,10 @@ type program struct {
 	metrics *telemetry.Metrics
 	reload  *reloader
 	logs    *logging
-	rush    rush
-	filled  chan struct{} // closed when everything was written once
+	// unlocking: an address of the API server is looked at, see refused.
+	unlocking atomic.Bool
+	rush      rush
+	filled    chan struct{} // closed when everything was written once
 }
 
 // periods are those that the configuration has for its mode.
@@ -88,6 +90,7 @@ func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel
 		APIServers: p.follow.reached.Addrs, PodRanges: c.DetectLocal.ClusterCIDRs, DNSServices: c.DNSServices, Remember: newNodeClaims(log, c.RunDir).keep,
 	})
 	p.follow.reached.Tell(p.loop.HostChanged)
+	p.follow.reached.Refused(p.refused)
 	p.measure()
 	return p
 }

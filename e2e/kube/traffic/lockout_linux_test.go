@@ -61,6 +61,11 @@ func TestServiceClaimsTheAPIServer(t *testing.T) {
 				{"after the claim", func() {}},
 				{"after connections were cut", a.relay.reset},
 				{"after a restart", func() { p.kill(t); p.start(t) }},
+				{"with the address bound by an earlier process", func() {
+					p.kill(t)
+					w.node.shell(t, "ip addr add "+netip.PrefixFrom(at.Addr(), at.Addr().BitLen()).String()+" dev kube-ipvs0")
+					p.start(t)
+				}},
 				{"after the server was away", func() { a.relay.partition(); time.Sleep(3 * time.Second); a.relay.reset(); a.relay.heal() }},
 			} {
 				step.do()

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"slices"
@@ -16,6 +17,8 @@ type Reached struct {
 	mu    sync.Mutex
 	addrs []netip.Addr // the newest last
 	tell  func()
+	// refused is called with each address and port that refused a connection.
+	refused func(netip.AddrPort)
 }
 
 // mostReached bounds the addresses: a name that resolves to others each time pushes out the oldest.
@@ -33,6 +36,26 @@ func (r *Reached) Tell(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tell = f
+}
+
+// Refused has a function called with each address and port that refused a connection, on the
+// goroutine of the client.
+func (r *Reached) Refused(f func(netip.AddrPort)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refused = f
+}
+
+func (r *Reached) tellRefused(tried []netip.AddrPort) {
+	r.mu.Lock()
+	refused := r.refused
+	r.mu.Unlock()
+	if refused == nil {
+		return
+	}
+	for _, at := range tried {
+		refused(at)
+	}
 }
 
 func (r *Reached) add(addrs ...netip.Addr) {
@@ -60,11 +83,22 @@ func (r *Reached) dial(ctx context.Context, network, address string) (net.Conn, 
 			r.add(all...)
 		}
 	}
+	var mu sync.Mutex
+	var tried []netip.AddrPort // both families may be tried at once
 	dialer := net.Dialer{Timeout: dialTime, KeepAlive: dialTime, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		if to, err := netip.ParseAddrPort(address); err == nil {
 			r.add(to.Addr())
+			mu.Lock()
+			defer mu.Unlock()
+			tried = append(tried, netip.AddrPortFrom(to.Addr().Unmap(), to.Port()))
 		}
 		return nil
 	}}
-	return dialer.DialContext(ctx, network, address)
+	conn, err := dialer.DialContext(ctx, network, address)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		mu.Lock()
+		defer mu.Unlock()
+		r.tellRefused(tried)
+	}
+	return conn, err
 }

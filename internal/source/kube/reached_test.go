@@ -26,6 +26,31 @@ func TestEachDialledAddressIsKnownBefore(t *testing.T) {
 	}
 }
 
+// TestARefusalIsTold: with the address and the port, and not before the kernel has refused.
+func TestARefusalIsTold(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r Reached
+	var told []netip.AddrPort
+	r.Refused(func(at netip.AddrPort) { told = append(told, at) })
+	dial := func() {
+		if conn, err := r.dial(t.Context(), "tcp", l.Addr().String()); err == nil {
+			_ = conn.Close()
+		}
+	}
+	dial()
+	_ = l.Close()
+	if len(told) > 0 {
+		t.Errorf("a server that answers is told to refuse: %v", told)
+	}
+	dial()
+	if want := []netip.AddrPort{netip.MustParseAddrPort(l.Addr().String())}; !slices.Equal(told, want) {
+		t.Errorf("told %v, want %v", told, want)
+	}
+}
+
 func TestAnAddressIsToldOnce(t *testing.T) {
 	var r Reached
 	told := 0
