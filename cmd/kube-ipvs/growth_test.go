@@ -22,7 +22,8 @@ import (
 // BenchmarkGrowth shows that compiling, judging conflicts and rendering cost linear in what a
 // Service says: each of five things grows by a thousand times, in both modes. An exponent of 1
 // is linear, of 2 quadratic: "exp" is over all of the growth, "exp10x" over its last tenfold, where
-// what each Service costs anyway does not hide it. "change-ms" is one change of the largest.
+// what each Service costs anyway does not hide it. "change-ms" is one change of the largest. The
+// bounds of one Service are lifted: with them, the largest would cost less.
 func BenchmarkGrowth(b *testing.B) {
 	for _, dimension := range []struct {
 		name  string
@@ -30,7 +31,7 @@ func BenchmarkGrowth(b *testing.B) {
 		of    func(n int) hostile.Tenant
 	}{
 		{"ports", 4, func(n int) hostile.Tenant { return hostile.Tenant{Ports: n, Local: true} }},
-		{"ranges", 32, func(n int) hostile.Tenant { return hostile.Tenant{Ranges: n} }},
+		{"ranges", 32, func(n int) hostile.Tenant { return hostile.Tenant{Ranges: n, Endpoints: 1} }},
 		{"addresses", 32, func(n int) hostile.Tenant { return hostile.Tenant{Addresses: n} }},
 		{"endpoints", 50, func(n int) hostile.Tenant { return hostile.Tenant{Endpoints: n} }},
 		{"claimants", 4, func(n int) hostile.Tenant { return hostile.Tenant{Claimants: n, Addresses: 1, Ports: 5} }},
@@ -55,6 +56,7 @@ func BenchmarkGrowth(b *testing.B) {
 func growth(tb testing.TB, mode config.Mode, t hostile.Tenant) (all, change time.Duration) {
 	tb.Helper()
 	c := growing(tb, mode)
+	c.ServiceFrontends, c.ServiceRows, c.ServiceRanges = math.MaxInt32, math.MaxInt32, math.MaxInt32
 	all, change = time.Hour, time.Hour
 	for tries, began := 0, time.Now(); tries < 3 || tries < 1000 && time.Since(began) < 20*time.Millisecond; tries++ {
 		runtime.GC()
