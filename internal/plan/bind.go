@@ -55,13 +55,13 @@ func (j *job) take(out []binding, b binding) []binding {
 // kernel with as many destinations as its port has endpoints, and a load balancer's has as many
 // entries of a set as the Service has source ranges. Those are bounded, too.
 func (j *job) mostFrontends() int {
-	destinations := map[model.Family]int{} // of all ports at one address
+	var destinations [2]int // of all ports at one address, by family
 	for i := range j.slices {
-		if s := &j.slices[i]; s.Service == j.id {
-			destinations[s.Family] += len(s.Endpoints) * len(s.Ports)
+		if s := &j.slices[i]; s.Service == j.id && s.Family != 0 {
+			destinations[sideIndex(s.Family)] += len(s.Endpoints) * len(s.Ports)
 		}
 	}
-	most := max(destinations[model.IPv4], destinations[model.IPv6])
+	most := max(destinations[0], destinations[1])
 	rows := max(1, most/max(1, len(j.ports)), min(len(j.svc.SourceRanges), j.opts.MaxRanges))
 	return min(j.opts.MaxFrontends, max(1, j.opts.MaxRows/rows))
 }
