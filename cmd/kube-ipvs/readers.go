@@ -82,6 +82,8 @@ type unreadSets struct {
 
 func (u unreadSets) ListSets(context.Context) ([]ipset.Set, error) { return nil, u.err }
 
+func (u unreadSets) Stat(context.Context) ([]ipset.Info, error) { return nil, u.err }
+
 type unreadRules struct {
 	ipvs.Rules
 	err error

@@ -69,6 +69,8 @@ type noSets struct{ ipvs.Sets }
 
 func (noSets) ListSets(context.Context) ([]ipset.Set, error) { return nil, nil }
 
+func (noSets) Stat(context.Context) ([]ipset.Info, error) { return nil, nil }
+
 type noRules struct{ ipvs.Rules }
 
 func (noRules) List(context.Context) (map[rules.ChainKey]rules.Chain, map[rules.JumpKey]rules.Jump, error) {

@@ -45,7 +45,7 @@ func newRoot() *cobra.Command {
 	root.SetGlobalNormalizationFunc(config.Dashes)
 	root.SetUsageFunc(usage)
 	root.CompletionOptions.DisableDefaultCmd = true // ours has examples
-	root.AddCommand(newPlan(), newShow(), newExplain(), newDiff(), newTop(), newTrace(), newCheck(), newCleanup(), newVersion(), newCompletion(), newMan())
+	root.AddCommand(newPlan(), newShow(), newExplain(), newDiff(), newAudit(), newTop(), newTrace(), newCheck(), newCleanup(), newVersion(), newCompletion(), newMan())
 	return root
 }
 

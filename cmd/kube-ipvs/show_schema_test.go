@@ -32,7 +32,7 @@ var outputs = map[string]reflect.Type{
 }
 
 // reports have a schema, too, and tests of their own that compare what they print with it.
-var reports = []string{"check", "explain", "top", "trace"}
+var reports = []string{"audit", "check", "explain", "top", "trace"}
 
 // conforms validates an output and returns how many items it has.
 func conforms(t *testing.T, name, output string) (items int) {
@@ -91,7 +91,7 @@ func TestListsConformAtTheirEnds(t *testing.T) {
 	conforms(t, "pending", `{"items": [], "more": {"servers": 3}}`)
 	conforms(t, "draining", `{"items": [], "more": {"draining": 3}}`)
 	conforms(t, "status", encoded(t, agent.Status{Written: map[string]uint64{}}))
-	conforms(t, "status", encoded(t, agent.Status{Written: map[string]uint64{"servers": 1}, LastError: "x", Last: &agent.Cycle{Rows: []agent.TableRows{{Table: "servers"}}}}))
+	conforms(t, "status", encoded(t, agent.Status{Written: map[string]uint64{"servers": 1}, LastError: "x", LastAudit: &agent.AuditRecord{}, Last: &agent.Cycle{Rows: []agent.TableRows{{Table: "servers"}}}}))
 }
 
 func encoded(t *testing.T, v any) string {
@@ -120,6 +120,7 @@ func TestSchemasHaveEachField(t *testing.T) {
 	}
 	status := parsedSchema(t, "status")
 	compareFields(t, "status.tables", dig(status, "properties", "tables", "items"), reflect.TypeFor[dataplane.TableStatus]())
+	compareFields(t, "status.lastAudit", dig(status, "properties", "lastAudit"), reflect.TypeFor[agent.AuditRecord]())
 	compareFields(t, "status.last", dig(status, "properties", "last"), reflect.TypeFor[agent.Cycle]())
 	compareFields(t, "status.last.rows", dig(status, "properties", "last", "properties", "rows", "items"), reflect.TypeFor[agent.TableRows]())
 }

@@ -27,16 +27,16 @@ var agentMutants = []mutant{
 		New:    "dataplane.ApplyOptions{KeepOrphans: !a.complete && !a.synced, Retry: retry}",
 	},
 	{
-		Name: "agent/in-sync-with-refused-rows", File: "internal/agent/apply.go",
+		Name: "agent/in-sync-with-refused-rows", File: "internal/agent/audit.go",
 		Breaks: "The agent reports that it is in sync after an audit although the kernel refuses rows.",
-		Old:    "case done && err == nil && a.stats.auditError == nil && !a.retry.set:",
-		New:    "case done && err == nil && a.stats.auditError == nil:",
+		Old:    "case audited.Done && err == nil && a.stats.auditError == nil && !a.retry.set:",
+		New:    "case audited.Done && err == nil && a.stats.auditError == nil:",
 	},
 	{
-		Name: "agent/moved-host-not-applied", File: "internal/agent/apply.go",
+		Name: "agent/moved-host-not-applied", File: "internal/agent/audit.go",
 		Breaks: "What an audit reads of the host's new addresses is not written until something else changes.",
-		Old:    "case moved || drift.Total() > 0:",
-		New:    "case moved && err != nil || drift.Total() > 0:",
+		Old:    "case a.noteDrift(audited.Drift) || moved:",
+		New:    "case a.noteDrift(audited.Drift) || moved && err != nil:",
 	},
 	{
 		Name: "agent/one-refused-row-is-unhealthy", File: "internal/agent/health.go",

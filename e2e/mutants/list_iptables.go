@@ -33,10 +33,10 @@ var iptablesMutants = []mutant{
 		New:    "return was != is && had != has",
 	},
 	{
-		Name: "iptables/audits-without-rest", File: "internal/dataplane/iptables/audit.go",
-		Breaks: "All rules are listed without a pause, which takes a whole processor with many Services.",
-		Old:    "if m.deps.Now().Before(a.rested) {",
-		New:    "if m.deps.Now().Before(a.rested) && a.untuned != nil {",
+		Name: "iptables/unchanged-rules-are-read", File: "internal/dataplane/iptables/audit.go",
+		Breaks: "All rules are listed in each audit though none was written, which takes seconds with many Services.",
+		Old:    "if g := m.deps.Rules.Generation(ctx); g != 0 && g == a.read {",
+		New:    "if g := m.deps.Rules.Generation(ctx); g == 0 && g != a.read {",
 	},
 	{
 		Name: "iptables/one-bad-rule-refuses-all", File: "internal/dataplane/iptables/write.go",

@@ -102,8 +102,8 @@ type Periods struct {
 	// MinPeriod is the least time between two batches (kube-proxy's minSyncPeriod);
 	// the first change after a longer rest does not wait for it.
 	MinPeriod time.Duration
-	// AuditPeriod is the least time between two rounds that look for drift; 0 is
-	// DefaultAuditPeriod, negative none. Rounds that take long come less often.
+	// AuditPeriod is the time from the beginning of one audit to that of the next; 0 is
+	// DefaultAuditPeriod, negative is neither audits nor samples.
 	AuditPeriod time.Duration
 }
 
@@ -121,20 +121,6 @@ const repairPause = time.Second
 
 // hostPause is the least time between two readings of the host that events ask for.
 const hostPause = 100 * time.Millisecond
-
-const (
-	// auditSlice bounds one stretch of an audit, so that a change waits no longer.
-	auditSlice = 10 * time.Millisecond
-	// auditCost is what a round may cost: one that takes so many times as long is followed
-	// by so many periods. With the default period looking for drift takes no more than a
-	// twenty-fifth of a percent of a processor, however much the node carries.
-	auditCost = 12 * time.Millisecond
-	// auditShare is how many times longer it takes to write rows than to read them: 3.4
-	// times with 1,000 Services.
-	auditShare = 4
-	// longestRest bounds that, in periods: what drifted is found some day.
-	longestRest = 20
-)
 
 // Agent is the loop and what it knows. All fields belong to the goroutine in
 // Run, but for posts.
@@ -159,8 +145,7 @@ type Agent struct {
 	prepared   time.Time // when it was read, or written, before the sources were in sync
 	founding   bool      // then it carried nothing, and has what no source decides
 	part       portion   // of what it is filled with
-	auditing   bool      // in the middle of a round
-	round      rounds
+	audits     audits
 	tried      map[scheduler.Spec]bool // schedulers that the kernel took
 	triedGUE   bool                    // and tunnels by GUE
 	stats      stats
@@ -178,11 +163,11 @@ type Agent struct {
 	debt       debt                    // of any goroutine
 	pulse      pulse                   // of any goroutine
 
-	coalesce, retry, repair, audit, reread, due, held, again, saying timer
-	backoff                                                          time.Duration
-	wakes                                                            time.Time // when due was set to
-	repaired                                                         time.Time // the last repair
-	warned                                                           time.Time // the last warning that applying failed
+	coalesce, retry, repair, audit, sample, reread, due, held, again, saying timer
+	backoff                                                                  time.Duration
+	wakes                                                                    time.Time // when due was set to
+	repaired                                                                 time.Time // the last repair
+	warned                                                                   time.Time // the last warning that applying failed
 }
 
 // New returns an agent that has not begun.
@@ -199,7 +184,7 @@ func New(o Options) *Agent {
 		contests: map[contest]struct{}{},
 		health:   newHealthBook(),
 		tried:    map[scheduler.Spec]bool{},
-		coalesce: newTimer(), retry: newTimer(), repair: newTimer(), audit: newTimer(), reread: newTimer(), due: newTimer(), held: newTimer(), again: newTimer(), saying: newTimer(),
+		coalesce: newTimer(), retry: newTimer(), repair: newTimer(), audit: newTimer(), sample: newTimer(), reread: newTimer(), due: newTimer(), held: newTimer(), again: newTimer(), saying: newTimer(),
 	}
 	a.goBy(o.Periods)
 	return a
@@ -295,6 +280,9 @@ func (a *Agent) wait(ctx context.Context) func(context.Context) {
 	case <-a.audit.C():
 		a.audit.fired()
 		return a.inspect
+	case <-a.sample.C():
+		a.sample.fired()
+		return a.lookForLoss
 	}
 }
 
@@ -377,7 +365,7 @@ func (a *Agent) stopTimers() {
 	if a.saying.set {
 		a.sayUpdated()
 	}
-	for _, t := range []*timer{&a.coalesce, &a.retry, &a.repair, &a.audit, &a.reread, &a.due, &a.held, &a.again, &a.saying} {
+	for _, t := range []*timer{&a.coalesce, &a.retry, &a.repair, &a.audit, &a.sample, &a.reread, &a.due, &a.held, &a.again, &a.saying} {
 		t.stop()
 	}
 }
@@ -425,7 +413,7 @@ func (a *Agent) Sweep(ctx context.Context, f func(context.Context) error) error 
 			a.stats.sweepError = err
 		}
 		if err != nil && ctx.Err() == nil {
-			a.round.failures.Add(1)
+			a.audits.failures.Add(1)
 		}
 		return err
 	})

@@ -54,7 +54,10 @@ type mode struct {
 	due                         time.Time            // when the mode asks to be applied, once
 	drains                      dataplane.Drains
 	paced                       int           // rows that are held back, one less at each Apply
-	minPeriod                   time.Duration // of the loop's options
+	periods                     agent.Periods // of the loop's options
+	samples                     int
+	sampled                     dataplane.Sampled // what the next sample finds
+	sampleErr                   error
 	stall                       chan struct{} // Apply waits for its end, if it is there
 	applyTakes                  time.Duration
 	oneProcessor                bool   // to be set before run
@@ -166,7 +169,7 @@ func names(plans map[model.ServiceID]model.ServicePlan) []string {
 	return out
 }
 
-func (m *mode) Audit(context.Context, time.Duration) (dataplane.Drift, bool, error) {
+func (m *mode) Audit(context.Context, time.Duration) (dataplane.Audited, error) {
 	var takes time.Duration
 	m.locked(func() { takes = m.auditTakes })
 	time.Sleep(takes) // the bubble's clock
@@ -176,7 +179,17 @@ func (m *mode) Audit(context.Context, time.Duration) (dataplane.Drift, bool, err
 	d := m.drift
 	m.drift = nil
 	m.dirty += d.Total()
-	return d, true, m.auditErr
+	return dataplane.Audited{Drift: d, Done: true, Cost: takes}, m.auditErr
+}
+
+func (m *mode) Sample(context.Context) (dataplane.Sampled, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.samples++
+	s := m.sampled
+	m.sampled = dataplane.Sampled{}
+	m.dirty += s.Drift.Total()
+	return s, m.sampleErr
 }
 
 func (m *mode) Tables() []dataplane.TableStatus {
@@ -286,7 +299,7 @@ func run(t *testing.T, m *mode, test func(w *world)) {
 		w := &world{T: t, mode: m, host: &host{}, health: &health{}, heard: &herald{}, settings: settings(), seen: &seen{}, logs: logs,
 			Catalog: catalog.New(zap.NewNop(), "node-a", model.FromFile)}
 		w.loop = agent.New(agent.Options{
-			Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: m, Observer: w.seen, Health: w.health, Herald: w.heard, Periods: agent.Periods{MinPeriod: m.minPeriod}, OneProcessor: m.oneProcessor, Prepared: m.prepared,
+			Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: m, Observer: w.seen, Health: w.health, Herald: w.heard, Periods: m.periods, OneProcessor: m.oneProcessor, Prepared: m.prepared,
 			Host: w.host, NodePorts: func(h model.Host) []netip.Addr { return plan.NodePortAddresses(plan.NodePortSelection{}, h) },
 			Compiler: func(h model.Host) agent.Compiler { return plan.New(w.options(h)) },
 			Concerns: func(before, now model.Host) func(*model.Service, []*model.Slice) bool {
@@ -454,7 +467,7 @@ func TestLoneChangeHasWhatCameWithIt(t *testing.T) {
 // once, and the others together when it is over.
 func TestMinPeriod(t *testing.T) {
 	m := newMode()
-	m.minPeriod = 10 * time.Second
+	m.periods.MinPeriod = 10 * time.Second
 	run(t, m, func(w *world) {
 		w.SetState(model.FromFile, source.Complete)
 		w.want(time.Second, "start", "load", "apply")
@@ -755,7 +768,7 @@ func TestReasonsAreLoggedOnceAChange(t *testing.T) {
 // batch that had nothing but what waits does not begin the least time between two.
 func TestNewServiceAwaitsItsSlice(t *testing.T) {
 	m := newMode()
-	m.minPeriod = time.Minute
+	m.periods.MinPeriod = time.Minute
 	run(t, m, func(w *world) {
 		w.Await(10 * time.Second)
 		w.SetState(model.FromFile, source.Complete)

@@ -28,7 +28,7 @@ func (a *Agent) apply(ctx context.Context, retry bool) {
 	result := a.opts.Mode.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: !a.complete, Retry: retry})
 	ended := time.Now()
 	a.record(start, ended, result)
-	a.armAudit()
+	a.armAudits()
 	a.settleDebt(ended)
 	a.tellPass(start, ended, result.Pending == 0, result.Total().Failed == 0 || result.Total().Written() > 0)
 	a.tellHealth()
@@ -73,13 +73,6 @@ func (a *Agent) load(ctx context.Context) error {
 	}
 	a.loaded = true
 	return nil
-}
-
-// armAudit begins the time to the first audit.
-func (a *Agent) armAudit() {
-	if period := a.periods.Load().AuditPeriod; period > 0 && !a.audit.set {
-		a.audit.arm(a.round.first(period))
-	}
 }
 
 // begin is when the pass began that is to be applied: when its changes were taken,
@@ -158,56 +151,3 @@ func (a *Agent) succeeded(now time.Time) {
 
 // inStep notes that nothing is left to do.
 func (a *Agent) inStep(now time.Time) { a.debt.paid.Store(&now) }
-
-// inspect goes on with the audit for a moment and repairs what it found. A round
-// begins with the host, of which only some changes make events.
-func (a *Agent) inspect(ctx context.Context) {
-	moved := false
-	if !a.auditing {
-		a.auditing = true
-		var err error
-		if moved, err = a.readAgain(ctx); err != nil {
-			a.auditFailed(ctx, err)
-		}
-	}
-	start := time.Now()
-	drift, done, err := a.opts.Mode.Audit(ctx, auditSlice)
-	a.round.spent += time.Since(start)
-	next := time.Duration(0)
-	if done {
-		a.auditing = false
-		next = a.round.done(a.periods.Load().AuditPeriod)
-		a.stats.audits++
-	}
-	a.audit.arm(next)
-	if err != nil && ctx.Err() == nil {
-		a.log.Warn("part of the audit failed, will be read again", zap.Error(err))
-		a.auditFailed(ctx, err)
-	}
-	if done {
-		a.stats.auditError, a.round.failed = a.round.failed, nil
-	}
-	if drift.Total() > 0 {
-		a.opts.Observer.Drift(drift)
-		a.stats.drifted += uint64(drift.Total())
-		a.log.Info("drift found, will be repaired", zap.Any("rows", drift))
-	}
-	switch {
-	case moved || drift.Total() > 0:
-		a.apply(ctx, false)
-	case done && err == nil && a.stats.auditError == nil && !a.retry.set: // a quiet node is in step all the same
-		now := time.Now()
-		a.inStep(now)
-		a.tellPass(start, now, true, true)
-	}
-}
-
-// auditFailed notes what a round could not read. It is told of until a round reads
-// everything.
-func (a *Agent) auditFailed(ctx context.Context, err error) {
-	if ctx.Err() != nil {
-		return // told to stop: what was interrupted is no failure
-	}
-	a.round.failures.Add(1)
-	a.round.failed, a.stats.auditError = err, err
-}

@@ -22,9 +22,10 @@ type Condition struct {
 	// Patience is how long something may wait or take before that is a fault: two
 	// audit periods (contract section 8.2).
 	Patience time.Duration
-	// AuditTook is what the latest round of the audit cost the loop, AuditRest the time
-	// from it to the next; 0 before the first.
-	AuditTook, AuditRest time.Duration
+	// AuditEnded is when the latest audit was complete, the zero time before the first, and
+	// AuditTook what it cost. AuditPeriod is the time from one to the next, 0 for none.
+	AuditEnded             time.Time
+	AuditTook, AuditPeriod time.Duration
 	// AuditFailures counts what audits could not read.
 	AuditFailures uint64
 }
@@ -48,8 +49,11 @@ func (a *Agent) Condition() Condition {
 	c := Condition{
 		Served: a.debt.served.Load(), Updated: moment(&a.debt.paid), Owing: moment(&a.debt.since),
 		Busy: moment(&a.pulse.since), Patience: a.patience(),
-		AuditTook: time.Duration(a.round.took.Load()), AuditRest: time.Duration(a.round.rest.Load()),
-		AuditFailures: a.round.failures.Load(),
+		AuditTook: time.Duration(a.audits.took.Load()), AuditPeriod: max(0, a.periods.Load().AuditPeriod),
+		AuditFailures: a.audits.failures.Load(),
+	}
+	if ended := a.audits.ended.Load(); ended != 0 {
+		c.AuditEnded = time.Unix(0, ended)
 	}
 	if t := a.debt.trouble.Load(); t != nil {
 		c.Failures, c.LastError = t.failures, t.reason

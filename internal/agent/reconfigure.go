@@ -58,7 +58,8 @@ func (a *Agent) Replace(ctx context.Context, mode dataplane.Dataplane, p Periods
 		a.opts.Mode = mode
 		a.goBy(p)
 		a.audit.stop()
-		a.loaded, a.adopted, a.auditing, a.founding = false, false, false, false
+		a.sample.stop()
+		a.loaded, a.adopted, a.audits.running, a.founding = false, false, false, false
 		a.contests, a.counts.Conflicts = map[contest]struct{}{}, 0
 		a.due.stop()
 		a.forgetSchedulers(ctx)

@@ -52,13 +52,15 @@ type Status struct {
 	// Failures is how often in a row applying has failed, LastError why.
 	Failures  uint64 `json:"failures"`
 	LastError string `json:"lastError,omitempty"`
-	// Audits counts complete rounds, Drifted the rows they found changed.
+	// Audits counts those that are complete, Drifted the rows that they and samples found
+	// changed.
 	Audits  uint64 `json:"audits"`
 	Drifted uint64 `json:"drifted"`
-	// AuditRest is the time from the latest round, or the end of the first writing, to the
-	// next, in seconds.
-	AuditRest float64 `json:"auditRestSeconds"`
-	// AuditError is what the latest round, or the one in progress, could not read: drift
+	// AuditPeriod is the time from one audit to the next in seconds, 0 for none.
+	AuditPeriod float64 `json:"auditRestSeconds"`
+	// LastAudit is the latest one that is complete.
+	LastAudit *AuditRecord `json:"lastAudit,omitempty"`
+	// AuditError is what the latest audit, or the one in progress, could not read: drift
 	// there is not seen.
 	AuditError string `json:"auditError,omitempty"`
 	// SweepError is why something stays that another mode left.
@@ -164,9 +166,6 @@ func (a *Agent) record(start, ended time.Time, r dataplane.Result) {
 	for _, s := range r.Stages {
 		c.Rows = append(c.Rows, TableRows{s.Stage, s.Adds, s.Updates, s.Deletes, s.Failed, s.Took})
 		a.stats.written[s.Stage] += uint64(s.Written())
-		if !a.audit.set && s.Failed == 0 {
-			a.round.wrote += s.Took
-		}
 	}
 	if r.Total().Written() > 0 {
 		a.stats.cycles++
@@ -196,7 +195,7 @@ func (a *Agent) status() Status {
 		NodePorts: a.host.NodePorts, HealthChecks: len(a.health.told), Healthy: a.Healthy(),
 		Tables: a.opts.Mode.Tables(),
 		Cycles: a.stats.cycles, Written: map[string]uint64{},
-		Failures: a.stats.failures, Audits: a.stats.audits, Drifted: a.stats.drifted, AuditRest: time.Duration(a.round.rest.Load()).Seconds(), Last: a.stats.last,
+		Failures: a.stats.failures, Audits: a.stats.audits, Drifted: a.stats.drifted, AuditPeriod: max(0, a.periods.Load().AuditPeriod).Seconds(), LastAudit: a.audits.record(), Last: a.stats.last,
 	}
 	for table, n := range a.stats.written {
 		s.Written[table] = n

@@ -42,10 +42,12 @@ type Dataplane interface {
 	Due() time.Time
 	// Drains tells what drains, and how that ended that did, and what climbs.
 	Drains() Drains
-	// Audit goes on with a round of comparing the kernel with what is believed,
-	// and makes differences pending. It returns soon after budget; done tells
-	// that the round is complete and the next call begins another.
-	Audit(ctx context.Context, budget time.Duration) (drift Drift, done bool, err error)
+	// Audit goes on with comparing all of the kernel with what is believed, or begins
+	// that, and makes differences pending. It returns soon after budget.
+	Audit(ctx context.Context, budget time.Duration) (Audited, error)
+	// Sample reads a few signs, chosen so that it costs little, of a large loss, makes
+	// pending what it finds, and sets sysctls again.
+	Sample(ctx context.Context) (Sampled, error)
 	// Tables reports the sizes of the mode's tables in stage order.
 	Tables() []TableStatus
 	// Pending lists what is not in place, in stage order, no more than most rows of each
@@ -111,6 +113,22 @@ func (r Result) Total() delta.Outcome {
 		out = out.Plus(s.Outcome)
 	}
 	return out
+}
+
+// Audited is what one call of Audit did.
+type Audited struct {
+	Drift Drift
+	// Done: everything was read, and the next call begins another audit.
+	Done bool
+	// Cost is for how long it was busy, and what runs beside it.
+	Cost time.Duration
+}
+
+// Sampled is what one sample found.
+type Sampled struct {
+	Drift Drift
+	// Doubt: what was lost is likely not all, so an audit should begin at once.
+	Doubt bool
 }
 
 // Drift counts the rows that an audit found to be different from what was

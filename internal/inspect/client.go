@@ -54,7 +54,11 @@ func (c *Client) Status(ctx context.Context) (agent.Status, error) {
 }
 
 func (c *Client) get(ctx context.Context, path string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, nil)
+	return c.ask(ctx, http.MethodGet, path)
+}
+
+func (c *Client) ask(ctx context.Context, method, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -152,7 +152,7 @@ claims    1 addresses left unbound, as other machines need them; 2 conflicts
 ports     NodePorts on 192.0.2.1, 2001:db8::1; 3 health-check ports, healthy
 draining  5 destinations; 7 deleted in the last minutes; 4 climb to their weight
 cycles    3 that wrote
-audits    0 rounds, 0 rows had drifted
+audits    0; 0 rows had drifted
 last      03:04:05, 1 services compiled, took 1.5ms: destinations +1 ~0 -1
 
 TABLE    DESIRED  TO WRITE  TO DELETE  ORPHANS  WRITTEN

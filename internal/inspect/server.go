@@ -57,6 +57,9 @@ func Handler(r Reader, metrics http.Handler, health func(context.Context) []Heal
 	if e, ok := r.(Explainer); ok {
 		handleExplain(mux, e)
 	}
+	if a, ok := r.(Auditor); ok {
+		handleAudit(mux, a)
+	}
 	return mux
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -21,7 +22,7 @@ func WriteStatus(w io.Writer, s agent.Status) error {
 	fmt.Fprintf(t, "ports\tNodePorts on %s; %d health-check ports, %s\n", someAddresses(s.NodePorts), s.HealthChecks, verdict(s))
 	fmt.Fprintf(t, "draining\t%d destinations; %d deleted in the last minutes; %d climb to their weight\n", s.Draining, s.Trash, s.Climbing)
 	fmt.Fprintf(t, "cycles\t%d that wrote\n", s.Cycles)
-	fmt.Fprintf(t, "audits\t%d rounds%s, %d rows had drifted\n", s.Audits, next(s.AuditRest), s.Drifted)
+	fmt.Fprintf(t, "audits\t%s\n", audits(s))
 	if s.AuditError != "" {
 		fmt.Fprintf(t, "blind\tdrift may go unseen: %s\n", oneLine(s.AuditError))
 	}
@@ -124,10 +125,24 @@ func lastCycle(c agent.Cycle) string {
 	return text
 }
 
-// next says how long it is from one round of the audit to another.
-func next(rest float64) string {
-	if rest == 0 {
-		return ""
+// auditShare is what audits may cost of one processor.
+const auditShare = 0.01
+
+// audits says how often drift is looked for, when last, and what that costs.
+func audits(s agent.Status) string {
+	text := strconv.FormatUint(s.Audits, 10)
+	if s.AuditPeriod > 0 {
+		text += fmt.Sprintf(", one every %s", time.Duration(s.AuditPeriod*float64(time.Second)).Round(time.Second))
 	}
-	return fmt.Sprintf(", the next after %s", time.Duration(rest*float64(time.Second)).Round(time.Second))
+	if a := s.LastAudit; a != nil {
+		text += "; the last ended at " + a.Ended.Format(time.TimeOnly)
+		if s.AuditPeriod > 0 {
+			share := a.CostSeconds / s.AuditPeriod
+			text += fmt.Sprintf(" and cost %.2g %% of a processor", 100*share)
+			if share > auditShare {
+				text += fmt.Sprintf(", more than the %g %% it should", 100*auditShare)
+			}
+		}
+	}
+	return text + fmt.Sprintf("; %d rows had drifted", s.Drifted)
 }

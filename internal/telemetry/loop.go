@@ -14,12 +14,22 @@ func (m *Metrics) Loop(read func() agent.Condition) {
 		func(e emit) { e(since(read().Owing)) })
 	m.pullGauge(ours+"loop_failures", "How often in a row applying has failed.",
 		func(e emit) { e(float64(read().Failures)) })
-	m.pullCounter(ours+"audit_failures_total", "Pieces of rounds of looking for drift that could not be read: the host, a table. Failed attempts to remove what another mode left, too.",
+	m.pullCounter(ours+"audit_failures_total", "Pieces of audits that could not be read: the host, a table. Failed attempts to remove what another mode left, too.",
 		func(e emit) { e(float64(read().AuditFailures)) })
-	m.pullGauge(ours+"audit_round_seconds", "What the latest round of looking for drift cost the loop.",
+	m.pullGauge(ours+"audit_round_seconds", "What the latest audit cost, in seconds of a processor at most.",
 		func(e emit) { e(read().AuditTook.Seconds()) })
-	m.pullGauge(ours+"audit_rest_seconds", "From one round of looking for drift to the next: the sync period, or more where a round takes long.",
-		func(e emit) { e(read().AuditRest.Seconds()) })
+	m.pullGauge(ours+"audit_rest_seconds", "From the beginning of one audit to the next: the sync period. 0 is no audits.",
+		func(e emit) { e(read().AuditPeriod.Seconds()) })
+	m.pullGauge(ours+"last_audit_timestamp_seconds", "When the latest complete audit ended, in seconds since 1970; 0 before the first.",
+		func(e emit) { e(unix(read().AuditEnded)) })
+}
+
+// unix is a time in seconds since 1970; 0 for the zero time.
+func unix(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
 }
 
 // since is the time since t; 0 without one, and where the clock was set back.

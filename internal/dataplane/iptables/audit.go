@@ -16,16 +16,18 @@ type audit struct {
 	cancel  context.CancelFunc
 	reading chan listing
 	touched map[any]struct{} // rows written since the reading began
-	rested  time.Time        // when the next one may begin
-	untuned error            // of what is asked of the kernel, in this round
+	untuned error            // of what is asked of the kernel, in this audit
+	// read is the generation of the rules as they were read last; 0 is not known.
+	read uint64
 }
 
 // listing is what a reading found, and how long it took.
 type listing struct {
-	chains map[rules.ChainKey]rules.Chain
-	jumps  map[rules.JumpKey]rules.Jump
-	took   time.Duration
-	err    error
+	chains     map[rules.ChainKey]rules.Chain
+	jumps      map[rules.JumpKey]rules.Jump
+	generation uint64
+	took       time.Duration
+	err        error
 }
 
 // touch notes a row that was written during a reading.
@@ -47,11 +49,11 @@ func (a *audit) stop() {
 func (a *audit) start(ctx context.Context, m *Mode) {
 	ctx, a.cancel = context.WithCancel(ctx)
 	a.reading, a.touched = make(chan listing, 1), map[any]struct{}{}
-	list, now, out := m.deps.Rules.List, m.deps.Now, a.reading
+	from, now, out := m.deps.Rules, m.deps.Now, a.reading
 	go func() {
 		began := now()
-		var l listing
-		l.chains, l.jumps, l.err = list(ctx)
+		l := listing{generation: from.Generation(ctx)} // before, so that what comes meanwhile is read next time
+		l.chains, l.jumps, l.err = from.List(ctx)
 		l.took = now().Sub(began)
 		out <- l
 	}()
@@ -60,15 +62,15 @@ func (a *audit) start(ctx context.Context, m *Mode) {
 // glance is how long one call of Audit waits for the reading.
 const glance = 5 * time.Millisecond
 
-// Audit compares the kernel with what is believed, in rounds with a rest in between that
-// keeps their cost a small share of what the machine has.
-func (m *Mode) Audit(ctx context.Context, budget time.Duration) (dataplane.Drift, bool, error) {
+// Audit compares the kernel with what is believed. Where the kernel tells that nobody has
+// written rules since they were read, they are not read again.
+func (m *Mode) Audit(ctx context.Context, budget time.Duration) (dataplane.Audited, error) {
 	a := &m.audit
 	if a.reading == nil {
-		if m.deps.Now().Before(a.rested) {
-			return nil, true, nil
-		}
 		a.untuned = m.retune(ctx)
+		if g := m.deps.Rules.Generation(ctx); g != 0 && g == a.read {
+			return dataplane.Audited{Done: true}, errors.Join(a.untuned, m.loadForeign(ctx))
+		}
 		a.start(ctx, m)
 	}
 	select {
@@ -76,16 +78,24 @@ func (m *Mode) Audit(ctx context.Context, budget time.Duration) (dataplane.Drift
 		a.cancel()
 		touched := a.touched
 		a.reading, a.touched = nil, nil
-		a.rested = m.deps.Now().Add(time.Duration(m.config.AuditShare) * l.took)
 		if l.err != nil {
-			return nil, true, errors.Join(a.untuned, fmt.Errorf("read rules: %w", l.err))
+			return dataplane.Audited{Done: true, Cost: l.took}, errors.Join(a.untuned, fmt.Errorf("read rules: %w", l.err))
 		}
-		return m.compare(l, touched), true, errors.Join(a.untuned, m.loadForeign(ctx))
+		began := m.deps.Now()
+		drift := m.compare(l, touched)
+		a.read = l.generation
+		return dataplane.Audited{Drift: drift, Done: true, Cost: l.took + m.deps.Now().Sub(began)}, errors.Join(a.untuned, m.loadForeign(ctx))
 	case <-ctx.Done():
-		return nil, true, ctx.Err()
+		return dataplane.Audited{Done: true}, ctx.Err()
 	case <-time.After(min(budget, glance)):
-		return nil, false, nil
+		return dataplane.Audited{}, nil
 	}
+}
+
+// Sample implements dataplane.Dataplane: sysctls are set again. That rules were written
+// somebody else watches.
+func (m *Mode) Sample(ctx context.Context) (dataplane.Sampled, error) {
+	return dataplane.Sampled{}, m.retune(ctx)
 }
 
 func (m *Mode) retune(ctx context.Context) error {

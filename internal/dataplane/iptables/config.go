@@ -40,16 +40,10 @@ type Config struct {
 	// Both: Services come from two sources, and those of files have chains of other names,
 	// so that two Services of one name do not share theirs.
 	Both bool
-	// AuditShare bounds what reading all rules costs: a round begins after this many times
-	// what the last reading took. 0 is DefaultAuditShare.
-	AuditShare int
 }
 
 // localhost tells whether NodePorts answer on loopback now.
 func (c Config) localhost() bool { return c.Localhost && (c.Loopback == nil || c.Loopback()) }
-
-// DefaultAuditShare keeps audits below a twentieth of one core.
-const DefaultAuditShare = 20
 
 // Deps are what the mode drives.
 type Deps struct {
@@ -68,6 +62,7 @@ type Deps struct {
 // than the writes, and beside them.
 type Rules interface {
 	Backend() rules.Backend
+	Generation(ctx context.Context) uint64
 	List(ctx context.Context) (map[rules.ChainKey]rules.Chain, map[rules.JumpKey]rules.Jump, error)
 	Write(ctx context.Context, chains []rules.ChainChange, edits []rules.RuleChange) (chainErrs, ruleErrs []error)
 	WriteJumps(ctx context.Context, changes []rules.JumpChange) []error

@@ -332,6 +332,8 @@ type silentRules struct{}
 
 func (*silentRules) Backend() rules.Backend { return rules.NFT }
 
+func (*silentRules) Generation(context.Context) uint64 { return 0 }
+
 func (*silentRules) List(context.Context) (map[rules.ChainKey]rules.Chain, map[rules.JumpKey]rules.Jump, error) {
 	return nil, nil, nil
 }

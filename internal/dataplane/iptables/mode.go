@@ -61,9 +61,6 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
-	if config.AuditShare == 0 {
-		config.AuditShare = DefaultAuditShare
-	}
 	m := &Mode{
 		log: log.Named(Name), config: config, deps: deps,
 		frontends:   dataplane.NewFrontends(),

@@ -277,9 +277,9 @@ func finish(t *testing.T, m *iptables.Mode) (int, error) {
 	t.Helper()
 	total := 0
 	for {
-		drift, done, err := m.Audit(t.Context(), time.Second)
-		total += drift.Total()
-		if done {
+		a, err := m.Audit(t.Context(), time.Second)
+		total += a.Drift.Total()
+		if a.Done {
 			return total, err
 		}
 	}
@@ -357,7 +357,7 @@ func (k *kernel) blocked() (begun chan struct{}, letGo func()) {
 func during(t *testing.T, k *kernel, m *iptables.Mode, happens func()) int {
 	t.Helper()
 	begun, letGo := k.blocked()
-	if _, done, err := m.Audit(t.Context(), 0); done || err != nil {
+	if a, err := m.Audit(t.Context(), 0); a.Done || err != nil {
 		t.Fatalf("a reading that is under way is done (%v)", err)
 	}
 	<-begun
@@ -425,24 +425,29 @@ func TestDriftDuringAnAudit(t *testing.T) {
 	}
 }
 
-// Reading all rules costs a small share of the time, however long it takes.
-func TestAuditRests(t *testing.T) {
-	c := config()
-	c.AuditShare = 10
+// What nobody has written since it was read is not read again, where the kernel tells.
+func TestUnchangedRulesAreNotRead(t *testing.T) {
 	k := newKernel()
-	m := start(t, k, c, web)
+	m := begin(t, k, web, twin)
 	apply(t, m)
-	k.reading = func() { k.now = k.now.Add(3 * time.Second) }
-	round(t, m)
 	for _, tt := range []struct {
-		later time.Duration
-		reads int
-	}{{0, 0}, {29 * time.Second, 0}, {time.Second, 1}, {time.Second, 0}} {
-		k.now = k.now.Add(tt.later)
+		name    string
+		happens func()
+		reads   bool
+	}{
+		{"after our own writes", func() {}, true},
+		{"nothing", func() {}, false},
+		{"a rule of a stranger", func() { k.put(t, rules.IPv4, "nat", "PREROUTING", []string{"-j ACCEPT"}) }, true},
+		{"nothing more", func() {}, false},
+		{"a rule of ours is lost", func() { k.edit(t, func(l []string) []string { return l[1:] }) }, true},
+		{"what was written for it", func() { apply(t, m) }, true},
+		{"nothing is left", func() {}, false},
+	} {
+		tt.happens()
 		k.forget()
 		round(t, m)
-		if len(k.calls) != tt.reads {
-			t.Errorf("%v later: calls %v, want %d readings", tt.later, k.calls, tt.reads)
+		if read := slices.Contains(k.calls, "list"); read != tt.reads {
+			t.Errorf("%s: read %t, want %t", tt.name, read, tt.reads)
 		}
 	}
 }
@@ -457,8 +462,8 @@ func TestLoadDuringAReading(t *testing.T) {
 			whole := k.chain(t, rules.IPv4, "nat", "KUBE-SERVICES")
 			k.edit(t, func(l []string) []string { return l[1:] })
 			begun, letGo := k.blocked()
-			if _, done, err := m.Audit(t.Context(), 0); done || err != nil {
-				t.Fatalf("done %t, %v", done, err)
+			if a, err := m.Audit(t.Context(), 0); a.Done || err != nil {
+				t.Fatalf("done %t, %v", a.Done, err)
 			}
 			<-begun
 			k.edit(t, func([]string) []string { return whole })
@@ -482,13 +487,13 @@ func TestAuditStopsWithItsContext(t *testing.T) {
 	apply(t, m)
 	begun, letGo := k.blocked()
 	ctx, stop := context.WithCancel(t.Context())
-	if _, done, _ := m.Audit(ctx, 0); done {
+	if a, _ := m.Audit(ctx, 0); a.Done {
 		t.Fatal("done")
 	}
 	<-begun
 	stop()
-	if _, done, err := m.Audit(ctx, time.Minute); !done || !errors.Is(err, context.Canceled) {
-		t.Errorf("done %t, %v", done, err)
+	if a, err := m.Audit(ctx, time.Minute); !a.Done || !errors.Is(err, context.Canceled) {
+		t.Errorf("done %t, %v", a.Done, err)
 	}
 	letGo()
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-// The kernel tells nobody when virtual servers, sets or rules change, so drift
-// can only be found by reading. A round reads everything once, in pieces small
-// enough that a change never waits long for one.
+// The kernel does not tell when virtual servers, sets or rules change, so drift can only be
+// found by reading. An audit reads everything once, in pieces small enough that a change
+// never waits long for one.
 
 // inspection reads one piece and returns how many rows drifted.
 type inspection struct {
@@ -40,8 +40,8 @@ func alone(read func(ctx context.Context) (dataplane.Drift, error)) inspection {
 // message and one list of destinations.
 const serversAPiece = 64
 
-// seldom is in how many rounds each server is read exactly once, though nothing is wrong
-// with it.
+// seldom is in how many audits the destinations of each server are read exactly once, though
+// nothing is wrong with them.
 const seldom = 16
 
 // cheapDump is up to how many virtual servers each round has a dump of all of them, where
@@ -50,14 +50,14 @@ const seldom = 16
 // kernel grows with the square of their number.
 const cheapDump = 4096
 
-// Audit goes on with the round in progress, or begins one.
-func (m *Mode) Audit(ctx context.Context, budget time.Duration) (dataplane.Drift, bool, error) {
-	drift := dataplane.Drift{}
+// Audit goes on with the one in progress, or begins one.
+func (m *Mode) Audit(ctx context.Context, budget time.Duration) (dataplane.Audited, error) {
+	drift, began := dataplane.Drift{}, time.Now()
 	if len(m.inspections) == 0 {
-		m.inspections = m.round()
+		m.inspections = m.round(false)
 	}
 	var errs []error
-	for until := time.Now().Add(budget); len(m.inspections) > 0; {
+	for until := began.Add(budget); len(m.inspections) > 0; {
 		next := m.inspections[0]
 		m.inspections = m.inspections[1:]
 		found, err := next.read(ctx)
@@ -76,12 +76,17 @@ func (m *Mode) Audit(ctx context.Context, budget time.Duration) (dataplane.Drift
 			break
 		}
 	}
-	return drift, len(m.inspections) == 0, errors.Join(errs...)
+	return dataplane.Audited{Drift: drift, Done: len(m.inspections) == 0, Cost: time.Since(began)}, errors.Join(errs...)
 }
 
-// round lists the pieces: what attracts traffic first. The last of them orders more.
-func (m *Mode) round() []inspection {
-	pieces := []inspection{
+// round lists the pieces: what attracts traffic first. The survey of servers, which orders
+// more, is the last of them, or the first.
+func (m *Mode) round(serversFirst bool) []inspection {
+	var pieces []inspection
+	if serversFirst {
+		pieces = append(pieces, alone(m.beginSurvey))
+	}
+	pieces = append(pieces,
 		alone(m.retune),
 		of("addresses", m.inspectAddresses),
 		of("routes", m.inspectRoutes),
@@ -90,13 +95,16 @@ func (m *Mode) round() []inspection {
 		of("nftables", m.tables.Load),
 		alone(m.inspectDispatch),
 		of("sets", m.sets.Load),
-	}
+	)
 	counts := m.countEntries()
 	for name := range m.sets.AllDesired() {
 		pieces = append(pieces, of("members", func(ctx context.Context) (int, error) { return m.inspectSet(ctx, name, counts[name]) }))
 	}
 	m.rounds++
-	return append(pieces, alone(m.beginSurvey))
+	if !serversFirst {
+		pieces = append(pieces, alone(m.beginSurvey))
+	}
+	return pieces
 }
 
 // retune sets again what the mode asks of the kernel and somebody else has changed, such
@@ -148,6 +156,7 @@ func (m *Mode) inspectSet(ctx context.Context, name string, count int) (int, err
 	if drift == 0 && len(entries) == count {
 		return 0, nil
 	}
+	m.sample.entries = nil
 	there := make(map[ipset.Entry]struct{}, len(entries))
 	for _, e := range entries {
 		there[e] = struct{}{}
@@ -179,37 +188,50 @@ func (m *Mode) inspectAllServers(ctx context.Context) (int, error) {
 	return drift, nil
 }
 
-// inspectServers compares some virtual servers and their destinations. Servers
-// that went while the round was waiting are passed over.
+// inspectServers compares some virtual servers and their destinations. Servers that went
+// while the audit was waiting are passed over.
 func (m *Mode) inspectServers(ctx context.Context, keys []vserver.ServerKey) (int, error) {
-	keys = slices.DeleteFunc(slices.Clone(keys), func(k vserver.ServerKey) bool { return !m.sees(k) })
-	found, err := m.deps.Servers.GetServers(ctx, keys)
-	if err != nil {
-		return 0, err
-	}
-	drift := 0
+	there, drift, err := m.compareServers(ctx, keys)
 	left := m.leftDestinations()
-	for _, k := range keys {
-		have, believed := m.servers.Believed(k)
-		s, there := found[k]
-		switch {
-		case !there && believed:
-			m.serverLost(k)
-			drift++
-		case there && (!believed || have != s):
-			m.servers.SetActual(k, s)
-			drift++
-		}
-		if !there {
-			continue
-		}
+	for _, k := range there {
 		n, err := m.inspectDestinations(ctx, k, left[k])
 		drift += n
 		if err != nil {
 			return drift, err
 		}
 	}
-	return drift, nil
+	return drift, err
+}
+
+// inspectBriefly compares some virtual servers, not their destinations.
+func (m *Mode) inspectBriefly(ctx context.Context, keys []vserver.ServerKey) (int, error) {
+	_, drift, err := m.compareServers(ctx, keys)
+	return drift, err
+}
+
+// compareServers reads some virtual servers, and returns those that are there.
+func (m *Mode) compareServers(ctx context.Context, keys []vserver.ServerKey) (there []vserver.ServerKey, drift int, err error) {
+	keys = slices.DeleteFunc(slices.Clone(keys), func(k vserver.ServerKey) bool { return !m.sees(k) })
+	found, err := m.deps.Servers.GetServers(ctx, keys)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, k := range keys {
+		have, believed := m.servers.Believed(k)
+		s, is := found[k]
+		switch {
+		case !is && believed:
+			m.serverLost(k)
+			drift++
+		case is && (!believed || have != s):
+			m.servers.SetActual(k, s)
+			drift++
+		}
+		if is {
+			there = append(there, k)
+		}
+	}
+	return there, drift, nil
 }
 
 // inspectDestinations compares the destinations of one server, of which left are

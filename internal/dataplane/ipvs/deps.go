@@ -42,6 +42,7 @@ type Servers interface {
 // Sets is what the mode needs of ipset.
 type Sets interface {
 	ListSets(ctx context.Context) ([]ipset.Set, error)
+	Stat(ctx context.Context) ([]ipset.Info, error)
 	List(ctx context.Context, name string) (ipset.Set, []ipset.Entry, error)
 	CreateAll(ctx context.Context, sets ...ipset.Set) []error
 	Replace(ctx context.Context, s ipset.Set, entries []ipset.Entry) error

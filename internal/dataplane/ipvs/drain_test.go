@@ -574,12 +574,7 @@ func TestALostServerComesBackWithWhatDrains(t *testing.T) {
 	m.Set(draining(first))
 	apply(t, m)
 	k.servers.WriteServers(t.Context(), []vserver.ServerChange{{Op: vserver.Delete, Key: destination(first).Server}})
-	for done := false; !done; {
-		var err error
-		if _, done, err = m.Audit(t.Context(), time.Second); err != nil {
-			t.Fatal(err)
-		}
-	}
+	round(t, m)
 	apply(t, m)
 	wantWeights(t, k, "after the repair", map[string]uint16{first: 1, second: 0})
 }

@@ -158,6 +158,13 @@ func (s servers) WriteDestinations(ctx context.Context, c []vserver.DestinationC
 
 type sets struct{ *kernel }
 
+func (s sets) Stat(ctx context.Context) ([]ipset.Info, error) {
+	if err := s.note("stat sets"); err != nil {
+		return nil, err
+	}
+	return s.sets.Stat(ctx)
+}
+
 func (s sets) ListSets(ctx context.Context) ([]ipset.Set, error) {
 	if err := s.note("list sets"); err != nil {
 		return nil, err

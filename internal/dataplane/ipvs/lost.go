@@ -37,6 +37,7 @@ func (m *Mode) forgetMembers(set string) {
 func (m *Mode) setLost(name string) {
 	m.sets.DropActual(name)
 	m.forgetMembers(name)
+	m.sample.entries = nil
 }
 
 // entriesOf lists the entries of one set that are wanted, and those that are

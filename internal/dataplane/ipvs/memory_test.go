@@ -155,6 +155,8 @@ func (noServers) WriteDestinations(context.Context, []vserver.DestinationChange)
 
 func (noSets) ListSets(context.Context) ([]ipset.Set, error) { return nil, nil }
 
+func (noSets) Stat(context.Context) ([]ipset.Info, error) { return nil, nil }
+
 func (noSets) List(context.Context, string) (ipset.Set, []ipset.Entry, error) {
 	return ipset.Set{}, nil, ipset.ErrNotExist
 }

@@ -81,6 +81,7 @@ type Mode struct {
 	inspections []inspection
 	rounds      uint64
 	survey      survey
+	sample      sample
 }
 
 // New returns a mode that knows nothing of the kernel yet and wants its sets,
@@ -103,6 +104,7 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 		directs:       map[netip.Addr]struct{}{},
 		captures:      newCaptures(),
 		survey:        survey{seen: map[vserver.ServerKey]struct{}{}, doubted: map[vserver.ServerKey]struct{}{}},
+		sample:        sample{odd: map[string]oddCount{}},
 	}
 	m.makeTables()
 	m.pipeline = dataplane.NewPipeline(
@@ -190,7 +192,7 @@ func (m *Mode) Start(ctx context.Context) error {
 // Load reads the kernel, in the order in which one answer explains the next:
 // addresses and members tell which servers are ours.
 func (m *Mode) Load(ctx context.Context) error {
-	m.inspections = nil
+	m.inspections, m.sample.entries = nil, nil
 	for _, load := range []func(context.Context) (int, error){m.tables.Load, m.loadRoutes, m.addresses.Load, m.loadDetached, m.sets.Load, m.members.Load} {
 		if _, err := load(ctx); err != nil {
 			return err
@@ -392,7 +394,7 @@ func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane
 	if m.drains.mayEnd(m.changed, now) {
 		m.endDrains(ctx, now)
 	}
-	m.changed = false
+	m.changed, m.sample.entries = false, nil
 	m.climb(now, !opts.KeepOrphans)
 	m.wantDetours(m.hasServer)
 	m.leftovers = nil

@@ -343,12 +343,12 @@ func round(t *testing.T, m *ipvs.Mode) int {
 	t.Helper()
 	total := 0
 	for done := false; !done; {
-		drift, d, err := m.Audit(t.Context(), 0)
+		a, err := m.Audit(t.Context(), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		total += drift.Total()
-		done = d
+		total += a.Drift.Total()
+		done = a.Done
 	}
 	return total
 }

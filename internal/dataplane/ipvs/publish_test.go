@@ -277,11 +277,11 @@ func TestAuditSwitchesOn(t *testing.T) {
 	mustWrite(t, k.servers.WriteDestinations(t.Context(), []vserver.DestinationChange{{Op: vserver.Delete, Key: destination("10.244.1.2:8080")}}))
 	drifted := 0
 	for done := false; !done; {
-		drift, over, err := m.Audit(t.Context(), 0)
+		a, err := m.Audit(t.Context(), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		drifted, done = drifted+drift.Total(), over
+		drifted, done = drifted+a.Drift.Total(), a.Done
 	}
 	if drifted != 2 {
 		t.Errorf("%d rows drifted, want the server and a destination", drifted)

@@ -351,7 +351,7 @@ func TestSlowStartIsDesiredState(t *testing.T) {
 		k := newKernel()
 		m := climbing(t, k, 6*time.Second)
 		k.servers.WriteServers(t.Context(), []vserver.ServerChange{{Op: vserver.Delete, Key: destination(first).Server}})
-		auditAll(t, m)
+		round(t, m)
 		apply(t, m)
 		wantWeights(t, k, "after a lost server", map[string]uint16{first: 100, second: 30})
 		k.refuse = "write destinations"
@@ -364,20 +364,6 @@ func TestSlowStartIsDesiredState(t *testing.T) {
 		wait(t, m, 13*time.Second)
 		wantWeights(t, k, "in the end", map[string]uint16{first: 100, second: 100})
 	})
-}
-
-// auditAll goes through a whole round.
-func auditAll(t *testing.T, m *ipvs.Mode) {
-	t.Helper()
-	for {
-		_, done, err := m.Audit(t.Context(), time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if done {
-			return
-		}
-	}
 }
 
 // TestSlowStartRandom has endpoints come and go, with restarts and failed writes between:

@@ -11,7 +11,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 )
 
-// A round looks at virtual servers and destinations twice. A survey of all of them, one
+// An audit looks at virtual servers and destinations twice. A survey of all of them, one
 // cheap read in pieces, tells which are not as they are believed to be; it may pass over
 // some and show some twice, so nothing follows from it but a doubt. What is in doubt is
 // then read exactly, and only that makes drift.
@@ -20,9 +20,11 @@ import (
 //	not as believed, or not shown     in doubt
 //	not believed, at an address ours  in doubt
 //	some of ours not shown            strangers are looked for in a dump of all servers,
-//	                                  as they are every 16th round
-//	its turn, every 16th round        in doubt: the list leaves out the scheduler's flags
-//	                                  and the thresholds of destinations
+//	                                  as they are in every 16th audit
+//	its turn, in every 16th audit     in doubt: the list leaves out the thresholds of
+//	                                  destinations
+//	all others                        read without their destinations: the list leaves out
+//	                                  the flags of schedulers
 
 // survey is what the round in progress has seen. Its maps are used again by each.
 type survey struct {
@@ -59,6 +61,7 @@ func (m *Mode) goOnSurveying(ctx context.Context) (dataplane.Drift, error) {
 			m.inspections = append(m.inspections, of("servers", m.inspectAllServers))
 		}
 		m.inspections = append(m.inspections, m.exactly(m.inDoubt())...)
+		m.inspections = append(m.inspections, m.briefly(m.believable())...)
 	}
 	return nil, nil
 }
@@ -119,11 +122,32 @@ func (m *Mode) inDoubt() []vserver.ServerKey {
 	return slices.SortedFunc(maps.Keys(m.survey.doubted), vserver.ServerKey.Compare)
 }
 
-// exactly is how the given servers are read by themselves.
+// believable lists the servers of which a survey leaves nothing in doubt, in order.
+func (m *Mode) believable() []vserver.ServerKey {
+	keys := make([]vserver.ServerKey, 0, len(m.survey.seen))
+	for k := range m.survey.seen {
+		if _, doubted := m.survey.doubted[k]; !doubted {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, vserver.ServerKey.Compare)
+	return keys
+}
+
+// exactly is how the given servers are read by themselves, and briefly without their
+// destinations.
 func (m *Mode) exactly(keys []vserver.ServerKey) []inspection {
+	return inPieces(keys, m.inspectServers)
+}
+
+func (m *Mode) briefly(keys []vserver.ServerKey) []inspection {
+	return inPieces(keys, m.inspectBriefly)
+}
+
+func inPieces(keys []vserver.ServerKey, read func(context.Context, []vserver.ServerKey) (int, error)) []inspection {
 	var pieces []inspection
 	for piece := range slices.Chunk(keys, serversAPiece) {
-		pieces = append(pieces, of("servers", func(ctx context.Context) (int, error) { return m.inspectServers(ctx, piece) }))
+		pieces = append(pieces, of("servers", func(ctx context.Context) (int, error) { return read(ctx, piece) }))
 	}
 	return pieces
 }

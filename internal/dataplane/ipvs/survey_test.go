@@ -339,11 +339,11 @@ func BenchmarkAudit(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				for done := false; !done; {
-					drift, over, err := m.Audit(b.Context(), time.Hour)
-					if err != nil || drift.Total() != 0 {
-						b.Fatal(drift, err)
+					a, err := m.Audit(b.Context(), time.Hour)
+					if err != nil || a.Drift.Total() != 0 {
+						b.Fatal(a.Drift, err)
 					}
-					done = over
+					done = a.Done
 				}
 			}
 		})

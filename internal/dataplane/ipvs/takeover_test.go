@@ -240,12 +240,7 @@ func TestARivalIsNamedOnce(t *testing.T) {
 		if err := k.rules.Load(rules.IPv4, iptablesMode); err != nil {
 			t.Fatal(err)
 		}
-		for done := false; !done; {
-			var err error
-			if _, done, err = m.Audit(t.Context(), time.Second); err != nil {
-				t.Fatal(err)
-			}
-		}
+		round(t, m)
 	}
 	if n := logs.FilterMessageSnippet("stop it").Len(); n != 1 {
 		t.Errorf("told %d times: %v", n, logs.All())

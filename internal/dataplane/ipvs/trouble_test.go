@@ -34,10 +34,10 @@ func TestFailedReadIsNoDrift(t *testing.T) {
 		k.calls, k.failAt = nil, n
 		failed := false
 		for done := false; !done; {
-			drift, d, err := m.Audit(t.Context(), 0)
-			failed, done = failed || err != nil, d
-			if drift.Total() != 0 {
-				t.Errorf("call %d (%s) failed and was taken for drift: %v", n, k.calls[n-1], drift)
+			a, err := m.Audit(t.Context(), 0)
+			failed, done = failed || err != nil, a.Done
+			if a.Drift.Total() != 0 {
+				t.Errorf("call %d (%s) failed and was taken for drift: %v", n, k.calls[n-1], a.Drift)
 			}
 		}
 		if call := k.calls[n-1]; strings.HasSuffix(call, "survey") {
@@ -104,9 +104,8 @@ func wholeRound(t *testing.T) func(m *ipvs.Mode) {
 	return func(m *ipvs.Mode) {
 		failed := false
 		for done := false; !done; {
-			var err error
-			_, done, err = m.Audit(t.Context(), 0)
-			failed = failed || err != nil
+			a, err := m.Audit(t.Context(), 0)
+			failed, done = failed || err != nil, a.Done
 		}
 		if !failed {
 			t.Error("the round said nothing")

@@ -154,7 +154,7 @@ func (h *Handle) remember(seen content) {
 // save lists all tables of a family, or remembers what it listed last if nothing has
 // changed since; with hooks it is enough that built-in chains have not.
 func (h *Handle) save(ctx context.Context, f Family, hooks bool) (out []byte, tables []SaveTable, err error) {
-	now := h.opts.generation(ctx, h.backend)
+	now := h.Generation(ctx)
 	if l := h.kept.find(f, now, hooks); l != nil {
 		return l.out, l.tables, nil
 	}

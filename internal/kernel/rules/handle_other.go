@@ -53,6 +53,9 @@ func (h *Handle) JumpsThere(context.Context, []JumpKey) ([]JumpKey, error) { ret
 // Stamp fails with ErrUnsupported.
 func (h *Handle) Stamp(Family, ...string) (uint64, error) { return 0, errOS }
 
+// Generation is not known.
+func (h *Handle) Generation(context.Context) uint64 { return 0 }
+
 // Counters is zero.
 func (h *Handle) Counters() Counters { return Counters{} }
 

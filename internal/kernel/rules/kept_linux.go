@@ -64,6 +64,11 @@ func (k *keptListings) wrote(f Family, before, after uint64, hooks bool) {
 	}
 }
 
+// Generation is a number that each transaction of nftables in this network namespace
+// changes, by whomever (Options.Generation); 0 where none is known, and so with legacy. It
+// may be called from any goroutine.
+func (h *Handle) Generation(ctx context.Context) uint64 { return h.opts.generation(ctx, h.backend) }
+
 // generation is that of the rules; 0 where none is known.
 func (o Options) generation(ctx context.Context, b Backend) uint64 {
 	if o.Generation == nil || b != NFT {
@@ -79,9 +84,9 @@ func (o Options) generation(ctx context.Context, b Backend) uint64 {
 // noting runs a restore of text and notes what it leaves true of listings. A table is a
 // transaction: more, or fewer, than the text has tables were not ours alone.
 func (h *Handle) noting(ctx context.Context, f Family, text string, hooks bool, restore func() error) error {
-	before := h.opts.generation(ctx, h.backend)
+	before := h.Generation(ctx)
 	err := restore()
-	after := h.opts.generation(ctx, h.backend)
+	after := h.Generation(ctx)
 	if err == nil && before != 0 && after == before+uint64(strings.Count(text, "COMMIT\n")) {
 		h.kept.wrote(f, before, after, hooks)
 	}

@@ -82,6 +82,10 @@ func (s tappedSets) ListSets(ctx context.Context) ([]ipset.Set, error) {
 	return read(ctx, s.tap, roomSets, s.Sets.ListSets)
 }
 
+func (s tappedSets) Stat(ctx context.Context) ([]ipset.Info, error) {
+	return read(ctx, s.tap, roomSets, s.Sets.Stat)
+}
+
 func (s tappedSets) List(ctx context.Context, name string) (found ipset.Set, entries []ipset.Entry, err error) {
 	err = s.tap.one(ctx, roomSets, reads, func() (err error) { found, entries, err = s.Sets.List(ctx, name); return err })
 	return found, entries, err

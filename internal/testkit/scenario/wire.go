@@ -41,7 +41,6 @@ const (
 	slowestRetry  = 20 * time.Millisecond
 	quickAudit    = 10 * time.Millisecond
 	quickSweep    = 5 * time.Millisecond
-	quickShare    = 1 // of the time, which audits of iptables mode rest again
 )
 
 var quickFiles = file.Options{Poll: 250 * time.Millisecond, Quiet: 2 * time.Millisecond, Patience: 50 * time.Millisecond}
@@ -78,7 +77,6 @@ func rulesConfig(c config.Config, liberal bool) iptables.Config {
 	return iptables.Config{
 		Families: families(), MasqueradeAll: c.MasqueradeAll, Masquerade: masquerade(c), Local: localDetector(c),
 		Everywhere: selected.Everywhere, Localhost: c.LocalhostNodePorts, Loopback: selected.Loopback, DropInvalid: !liberal,
-		AuditShare: quickShare,
 	}
 }
 

@@ -96,6 +96,16 @@ func (f *Fake) Stamp(family rules.Family, names ...string) (uint64, error) {
 	return sum.Sum64(), nil
 }
 
+// Generation changes when the rules do; it is not known with legacy.
+func (f *Fake) Generation(context.Context) uint64 {
+	if f.backend == rules.Legacy {
+		return 0
+	}
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(f.String())) // a hash takes everything
+	return max(1, sum.Sum64())
+}
+
 // List returns our chains and jumps, less the rows the plan drops.
 func (f *Fake) List(ctx context.Context) (map[rules.ChainKey]rules.Chain, map[rules.JumpKey]rules.Jump, error) {
 	f.mu.Lock()
