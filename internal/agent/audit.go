@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -176,15 +177,13 @@ func (a *Agent) noteDrift(drift dataplane.Drift) bool {
 
 // found adds to a report what one piece found; pending is what is to be written for it.
 func (r *AuditReport) found(drift dataplane.Drift, pending []dataplane.PendingTable) {
-	for _, p := range pending {
-		n := drift[p.Table]
-		if n == 0 {
-			continue
-		}
-		t := r.table(p.Table)
+	for _, name := range slices.Sorted(maps.Keys(drift)) {
+		t, n := r.table(name), drift[name]
 		t.Found += n
-		for _, row := range p.Rows[:min(len(p.Rows), n, max(0, auditRows-len(t.Rows)))] {
-			t.Rows = append(t.Rows, row.Text())
+		if i := slices.IndexFunc(pending, func(p dataplane.PendingTable) bool { return p.Table == name }); i >= 0 {
+			for _, row := range pending[i].Rows[:min(len(pending[i].Rows), n, max(0, auditRows-len(t.Rows)))] {
+				t.Rows = append(t.Rows, row.Text())
+			}
 		}
 		t.More = t.Found - len(t.Rows)
 	}

@@ -190,12 +190,12 @@ func (m *Mode) inspectAllServers(ctx context.Context) (int, error) {
 
 // inspectServers compares some virtual servers and their destinations. Servers that went
 // while the audit was waiting are passed over.
-func (m *Mode) inspectServers(ctx context.Context, keys []vserver.ServerKey) (int, error) {
-	there, drift, err := m.compareServers(ctx, keys)
-	left := m.leftDestinations()
+func (m *Mode) inspectServers(ctx context.Context, keys []vserver.ServerKey) (dataplane.Drift, error) {
+	there, servers, err := m.compareServers(ctx, keys)
+	drift, left := dataplane.Drift{"servers": servers}, m.leftDestinations()
 	for _, k := range there {
 		n, err := m.inspectDestinations(ctx, k, left[k])
-		drift += n
+		drift["destinations"] += n
 		if err != nil {
 			return drift, err
 		}
@@ -204,9 +204,9 @@ func (m *Mode) inspectServers(ctx context.Context, keys []vserver.ServerKey) (in
 }
 
 // inspectBriefly compares some virtual servers, not their destinations.
-func (m *Mode) inspectBriefly(ctx context.Context, keys []vserver.ServerKey) (int, error) {
-	_, drift, err := m.compareServers(ctx, keys)
-	return drift, err
+func (m *Mode) inspectBriefly(ctx context.Context, keys []vserver.ServerKey) (dataplane.Drift, error) {
+	_, servers, err := m.compareServers(ctx, keys)
+	return dataplane.Drift{"servers": servers}, err
 }
 
 // compareServers reads some virtual servers, and returns those that are there.

@@ -34,8 +34,9 @@ func (m *Mode) Sample(ctx context.Context) (dataplane.Sampled, error) {
 	_, untuned := m.retune(ctx)
 	entries, unlisted := m.sampleSets(ctx)
 	servers, unread := m.inspectServers(ctx, m.someServers())
-	out := dataplane.Sampled{Drift: dataplane.Drift{}, Doubt: servers > 0}
-	for table, n := range map[string]int{"members": entries, "servers": servers} {
+	out := dataplane.Sampled{Drift: dataplane.Drift{}, Doubt: servers.Total() > 0}
+	servers["members"] = entries
+	for table, n := range servers {
 		if n > 0 {
 			out.Drift[table] = n
 		}

@@ -144,10 +144,10 @@ func (m *Mode) briefly(keys []vserver.ServerKey) []inspection {
 	return inPieces(keys, m.inspectBriefly)
 }
 
-func inPieces(keys []vserver.ServerKey, read func(context.Context, []vserver.ServerKey) (int, error)) []inspection {
+func inPieces(keys []vserver.ServerKey, read func(context.Context, []vserver.ServerKey) (dataplane.Drift, error)) []inspection {
 	var pieces []inspection
 	for piece := range slices.Chunk(keys, serversAPiece) {
-		pieces = append(pieces, of("servers", func(ctx context.Context) (int, error) { return read(ctx, piece) }))
+		pieces = append(pieces, inspection{"servers", func(ctx context.Context) (dataplane.Drift, error) { return read(ctx, piece) }})
 	}
 	return pieces
 }
