@@ -33,7 +33,7 @@ var law = map[string][]string{
 	"internal/dataplane":          {"internal/model", "internal/delta", "github.com/google/btree"},
 	"internal/dataplane/ipvs":     {"internal/model", "internal/delta", "internal/dataplane", "internal/kernel/...", "ipset", "scheduler", zap},
 	"internal/dataplane/iptables": {"internal/model", "internal/delta", "internal/dataplane", "internal/kernel/...", zap},
-	"internal/kernel/vserver":     {"github.com/moby/ipvs", "golang.org/x/sys/...", zap},
+	"internal/kernel/vserver":     {"golang.org/x/sys/...", zap},
 	"internal/kernel/link":        {"github.com/vishvananda/netlink/...", "golang.org/x/sys/...", zap},
 	"internal/kernel/rules":       {"github.com/coreos/go-iptables/...", "golang.org/x/sys/...", zap},
 	"internal/kernel/nftables":    {"golang.org/x/sys/...", zap},

@@ -42,9 +42,14 @@ const (
 	cmdSetDestination = 6
 	cmdDelDestination = 7
 	cmdGetDestination = 8
+	cmdSetConfig      = 12
+	cmdGetConfig      = 13
 
 	attrServer      = 1
 	attrDestination = 2
+	attrTimeoutTCP  = 4
+	attrTimeoutFin  = 5
+	attrTimeoutUDP  = 6
 
 	serverFamily    = 1
 	serverProtocol  = 2

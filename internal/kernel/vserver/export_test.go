@@ -67,7 +67,6 @@ type testOpener struct {
 
 func (o testOpener) open() (wire, error)          { return o.sockets() }
 func (o testOpener) list() (io.ReadCloser, error) { return o.text() }
-func (o testOpener) within(f func() error) error  { return f() }
 func (o testOpener) Close() error                 { return nil }
 
 // ExtAck reads the verdict of the first message of a datagram.

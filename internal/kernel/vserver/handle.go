@@ -92,8 +92,6 @@ type wire interface {
 // whichever thread asks for it later.
 type opener interface {
 	open() (wire, error)
-	// within runs a function on a thread of that namespace.
-	within(func() error) error
 	// list opens the kernel's list of that namespace, as text.
 	list() (io.ReadCloser, error)
 	io.Closer

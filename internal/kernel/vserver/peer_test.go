@@ -23,6 +23,7 @@ type peer struct {
 	mu       sync.Mutex
 	table    *vservertest.Table
 	marks    []uint32
+	timeouts [3]uint32 // TCP, TCP after FIN and UDP, in seconds
 	family   uint16 // 0: no IPVS in this kernel
 	opened   int
 	maxBatch int // most messages seen in one send
@@ -47,7 +48,7 @@ func newPeer() *peer {
 	never := func(int) bool { return false }
 	return &peer{
 		table: vservertest.NewTable(), family: 0x1d, limit: 1 << 20,
-		stuck: never, mute: never, overrun: never, interrupt: never, twice: never, garble: never,
+		timeouts: [3]uint32{900, 120, 300}, stuck: never, mute: never, overrun: never, interrupt: never, twice: never, garble: never,
 		list: io.NopCloser,
 	}
 }
@@ -172,6 +173,10 @@ func (p *peer) process(m []byte, port uint32) [][]byte {
 			break
 		}
 		data = append(data, reply(p.family, 0, serverRow(k, v, p.table.Carried[k])))
+	case cmd == 12:
+		p.setTimeouts(attrs(m[20:]))
+	case cmd == 13: // answered as the command that sets it (ip_vs_genl_get_cmd)
+		data = append(data, reply(p.family, 0, slices.Concat([]byte{12, 1, 0, 0}, u32Attr(4, p.timeouts[0]), u32Attr(5, p.timeouts[1]), u32Attr(6, p.timeouts[2]))))
 	default:
 		errno = p.write(cmd, attrs(m[20:]))
 	}
@@ -180,6 +185,15 @@ func (p *peer) process(m []byte, port uint32) [][]byte {
 		data = append(data, reply(2, 0x100, append(body, m[:16]...)))
 	}
 	return data
+}
+
+// setTimeouts leaves what is 0 as it is (ip_vs_set_timeout).
+func (p *peer) setTimeouts(config map[uint16][]byte) {
+	for i := range p.timeouts {
+		if v := binary.NativeEndian.Uint32(config[uint16(4+i)]); v != 0 {
+			p.timeouts[i] = v
+		}
+	}
 }
 
 func (p *peer) write(cmd byte, top map[uint16][]byte) syscall.Errno {

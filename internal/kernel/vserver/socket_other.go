@@ -18,13 +18,3 @@ func New(*zap.Logger, Options) (*Handle, error) {
 func ProbeReuse(context.Context, *zap.Logger) (Reuse, error) {
 	return Reuse{}, fmt.Errorf("probe the reuse of source ports on this operating system: %w", ErrUnsupported)
 }
-
-// Timeouts fails with ErrUnsupported: only Linux has IPVS.
-func (h *Handle) Timeouts(context.Context) (Timeouts, error) {
-	return Timeouts{}, fmt.Errorf("get ipvs timeouts on this operating system: %w", ErrUnsupported)
-}
-
-// SetTimeouts fails with ErrUnsupported: only Linux has IPVS.
-func (h *Handle) SetTimeouts(context.Context, Timeouts) error {
-	return fmt.Errorf("set ipvs timeouts on this operating system: %w", ErrUnsupported)
-}

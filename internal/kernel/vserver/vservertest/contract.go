@@ -51,8 +51,6 @@ type Subject struct {
 	// PassesOver: a survey may miss servers, for the list is one of several namespaces, and
 	// those of earlier tests take their time to go.
 	PassesOver bool
-	// NoTimeouts is the reason why Timeouts cannot be tried, empty if they can.
-	NoTimeouts string
 }
 
 // Contract runs the behaviours that everything above this room relies on, each

@@ -64,9 +64,6 @@ func missingServerHasNone(t *testing.T, s Subject) {
 }
 
 func timeouts(t *testing.T, s Subject) {
-	if s.NoTimeouts != "" {
-		t.Skip("skipped: " + s.NoTimeouts)
-	}
 	ctx := context.Background()
 	steps := []struct {
 		name      string
