@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -48,6 +49,14 @@ func (h *host) set(addrs ...string) {
 	for _, a := range addrs {
 		h.links[netip.MustParseAddr(a)] = "eth0"
 	}
+}
+
+// move puts an address on another link; the agent is not told.
+func (h *host) move(addr, link string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.links = maps.Clone(h.links)
+	h.links[netip.MustParseAddr(addr)] = link
 }
 
 // failing makes every reading fail, or none.
@@ -312,6 +321,31 @@ func TestChangesOfTheHostAreLoggedInBounds(t *testing.T) {
 		}
 		if got := fmt.Sprint(went["came"], went["went"]); got != "[] [198.51.100.0]" {
 			w.Errorf("came and went: %s", got)
+		}
+	})
+}
+
+// TestAddressThatMovesIsNoNews: the gateway's address of the ptp plug-in is on the link of every pod, so that its link changes
+// with each pod that comes or goes, and the addresses of this node do not.
+func TestAddressThatMovesIsNoNews(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		w.host.set("10.244.1.1", "192.0.2.1")
+		w.SetState(model.FromFile, source.Complete)
+		w.after(time.Second)
+		for _, link := range []string{"veth1", "veth2", "veth3"} {
+			w.host.move("10.244.1.1", link)
+			w.loop.HostChanged()
+			w.after(time.Second)
+		}
+		w.host.set("10.244.1.1", "192.0.2.2")
+		w.loop.HostChanged()
+		w.after(time.Second)
+		var got []string
+		for _, l := range w.logs.FilterMessage("addresses of this node").All() {
+			got = append(got, fmt.Sprint(l.ContextMap()["came"], l.ContextMap()["went"]))
+		}
+		if want := []string{"[10.244.1.1 192.0.2.1] []", "[192.0.2.2] [192.0.2.1]"}; !slices.Equal(got, want) {
+			w.Errorf("lines %q, want %q", got, want)
 		}
 	})
 }

@@ -3,7 +3,6 @@ package agent
 import (
 	"fmt"
 	"iter"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -112,17 +111,27 @@ func (a *Agent) logNode(n model.Node) {
 	}
 }
 
-// logHost says which addresses came and went.
+// logHost says which addresses came and went. An address that only moves to another link is no news: a gateway's address of
+// the ptp plug-in is on the link of every pod.
 func (a *Agent) logHost(before, now model.Host) {
-	if !maps.Equal(before.Links, now.Links) || !slices.Equal(before.NodePorts, now.NodePorts) || !slices.Equal(before.Gateways, now.Gateways) {
+	if !sameAddresses(before.Links, now.Links) || !slices.Equal(before.NodePorts, now.NodePorts) || !slices.Equal(before.Gateways, now.Gateways) {
 		a.log.Info("addresses of this node", zap.Int("count", len(now.Links)),
 			zap.Strings("came", missing(now.Links, before.Links)), zap.Strings("went", missing(before.Links, now.Links)),
 			zap.Strings("gateways", few(slices.Values(now.Gateways))), zap.Strings("nodePorts", few(slices.Values(now.NodePorts))))
 	}
-	if !maps.Equal(before.Nodes, now.Nodes) {
+	if !sameAddresses(before.Nodes, now.Nodes) {
 		a.log.Debug("addresses of all nodes", zap.Int("count", len(now.Nodes)),
 			zap.Strings("came", missing(now.Nodes, before.Nodes)), zap.Strings("went", missing(before.Nodes, now.Nodes)))
 	}
+}
+
+func sameAddresses(a, b map[netip.Addr]string) bool {
+	for addr := range a {
+		if _, is := b[addr]; !is {
+			return false
+		}
+	}
+	return len(a) == len(b)
 }
 
 // missing lists a few of the addresses that the second map lacks.
