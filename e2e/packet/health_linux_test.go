@@ -77,6 +77,8 @@ func (w *world) healthChecks(t *testing.T, flags ...string) {
 	t.Helper()
 	web := numberedService(1)
 	web.externalLocal, web.healthPort = true, healthPort
+	const onlyIPv4 = "two here, of IPv4 alone"
+	both := web
 	n := newAgent(t, w.node, append([]string{"--detect-local-mode", "NodeCIDR"}, flags...)...)
 	n.writeFile(t, "nodes.yaml", w.nodes())
 	leaving := endpoints(w.pod1)
@@ -91,12 +93,16 @@ func (w *world) healthChecks(t *testing.T, flags ...string) {
 	}{
 		{"one here", endpoints(w.pod1, w.remote1), 1},
 		{"two here", endpoints(w.pod1, w.pod2, w.remote1), 2},
+		{onlyIPv4, endpoints(w.pod1, w.pod2), 2}, // answers on IPv6 addresses, too
 		{"none here", endpoints(w.remote1), 0},
 		{"one here that leaves", append(leaving, endpoints(w.remote1)...), 0},
 		{"one here again", endpoints(w.pod2, w.remote1), 1},
 		{"none anywhere", nil, 0},
 	} {
-		web.backends = tt.backends
+		web.backends, web.vip, web.lb = tt.backends, both.vip, both.lb
+		if tt.name == onlyIPv4 {
+			web.vip[1], web.lb[1] = "", ""
+		}
 		n.write(t, web)
 		if i == 0 {
 			n.start(t)

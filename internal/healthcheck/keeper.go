@@ -169,7 +169,7 @@ func (p *port) rows(at slot) []PortStatus {
 	for a, f := range p.failed {
 		add(a, p.holder, f.err.Error())
 	}
-	if len(out) == 0 {
+	if len(out) == 0 && !p.holder.other {
 		add(at.everywhere(), p.holder, "NodePorts have no "+at.family.String()+" address on this node")
 	}
 	for _, c := range p.losers {

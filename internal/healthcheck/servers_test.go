@@ -124,6 +124,30 @@ func TestFamiliesAndAddresses(t *testing.T) {
 	refused(t, netip.AddrPortFrom(v6, port))
 }
 
+// TestServiceOfOneFamilyAnswersInBoth: a load balancer asks by any address of the node. Where the node has no address of the other
+// family nothing is missing, and a Service that has the family goes before one that has not.
+func TestServiceOfOneFamilyAnswersInBoth(t *testing.T) {
+	v4, v6 := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")
+	h := start(t, healthcheck.Options{})
+	port := h.free("::").Port()
+	counted := model.LocalEndpoints{Served: true, Ready: 2}
+	lent := counted
+	lent.Other = true
+	h.Listen([]netip.Addr{v4, v6}, false)
+	h.Set(api, model.HealthCheck{Port: port, IPv4: counted, IPv6: lent})
+	h.wait(row(netip.AddrPortFrom(v4, port), api, 2), row(netip.AddrPortFrom(v6, port), api, 2))
+	for _, a := range []netip.Addr{v4, v6} {
+		if r := ask(t, netip.AddrPortFrom(a, port), "GET / HTTP/1.1"); r.status != 200 {
+			t.Errorf("%s: status %d, want 200", a, r.status)
+		}
+	}
+	h.Set(web, model.HealthCheck{Port: port, IPv4: model.LocalEndpoints{Served: true, Other: true, Ready: 1}, IPv6: model.LocalEndpoints{Served: true, Ready: 1}})
+	h.wait(row(netip.AddrPortFrom(v4, port), api, 2), row(netip.AddrPortFrom(v6, port), web, 1))
+	h.Set(web, model.HealthCheck{})
+	h.Listen([]netip.Addr{v4}, false)
+	h.wait(row(netip.AddrPortFrom(v4, port), api, 2))
+}
+
 // unopened is a port of a family without an address.
 func unopened(port uint16, zero netip.Addr, ready int) healthcheck.PortStatus {
 	r := row(netip.AddrPortFrom(zero, port), web, ready)

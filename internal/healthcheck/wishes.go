@@ -36,10 +36,12 @@ func (s slot) everywhere() netip.Addr {
 	return netip.IPv6Unspecified()
 }
 
-// claim is a Service that wants a slot, and the count that it wants answered.
+// claim is a Service that wants a slot, and the count that it wants answered. With other
+// it has only the other family, and yields the slot to a Service that has this one.
 type claim struct {
 	service model.ServiceID
 	ready   int
+	other   bool
 }
 
 // wish is everything that is wanted of a slot: by whom, sorted; and where.
@@ -53,7 +55,7 @@ type wish struct {
 // costs what it touches.
 type wishes struct {
 	services   map[model.ServiceID]model.HealthCheck
-	claims     map[slot]map[model.ServiceID]int
+	claims     map[slot]map[model.ServiceID]model.LocalEndpoints
 	addrs      []netip.Addr
 	everywhere bool
 	dirty      map[slot]struct{}
@@ -62,22 +64,22 @@ type wishes struct {
 func newWishes() wishes {
 	return wishes{
 		services: map[model.ServiceID]model.HealthCheck{},
-		claims:   map[slot]map[model.ServiceID]int{},
+		claims:   map[slot]map[model.ServiceID]model.LocalEndpoints{},
 		dirty:    map[slot]struct{}{},
 	}
 }
 
 // counts are the slots that h asks for, with their answers.
-func counts(h model.HealthCheck) map[slot]int {
-	out := map[slot]int{}
+func counts(h model.HealthCheck) map[slot]model.LocalEndpoints {
+	out := map[slot]model.LocalEndpoints{}
 	if h.Port == 0 {
 		return out
 	}
 	if h.IPv4.Served {
-		out[slot{model.IPv4, h.Port}] = h.IPv4.Ready
+		out[slot{model.IPv4, h.Port}] = h.IPv4
 	}
 	if h.IPv6.Served {
-		out[slot{model.IPv6, h.Port}] = h.IPv6.Ready
+		out[slot{model.IPv6, h.Port}] = h.IPv6
 	}
 	return out
 }
@@ -89,9 +91,9 @@ func (w *wishes) set(id model.ServiceID, h model.HealthCheck) {
 			w.withdraw(at, id)
 		}
 	}
-	for at, ready := range after {
-		if was, there := before[at]; !there || was != ready {
-			w.claim(at, id, ready)
+	for at, counted := range after {
+		if was, there := before[at]; !there || was != counted {
+			w.claim(at, id, counted)
 		}
 	}
 	if len(after) == 0 {
@@ -101,11 +103,11 @@ func (w *wishes) set(id model.ServiceID, h model.HealthCheck) {
 	w.services[id] = h
 }
 
-func (w *wishes) claim(at slot, id model.ServiceID, ready int) {
+func (w *wishes) claim(at slot, id model.ServiceID, counted model.LocalEndpoints) {
 	if w.claims[at] == nil {
-		w.claims[at] = map[model.ServiceID]int{}
+		w.claims[at] = map[model.ServiceID]model.LocalEndpoints{}
 	}
-	w.claims[at][id] = ready
+	w.claims[at][id] = counted
 	w.dirty[at] = struct{}{}
 }
 
@@ -146,8 +148,11 @@ func (w *wishes) take() []wish {
 
 func (w *wishes) claimants(at slot) []claim {
 	var out []claim
-	for id, ready := range w.claims[at] {
-		out = append(out, claim{id, ready})
+	for id, counted := range w.claims[at] {
+		out = append(out, claim{id, counted.Ready, counted.Other})
+	}
+	if slices.ContainsFunc(out, func(c claim) bool { return !c.other }) {
+		out = slices.DeleteFunc(out, func(c claim) bool { return c.other })
 	}
 	slices.SortFunc(out, func(a, b claim) int { return a.service.Compare(b.service) })
 	return out

@@ -218,14 +218,17 @@ type ServicePlan struct {
 type HealthCheck struct {
 	// Port is where it asks; 0 is no health check.
 	Port uint16
-	// IPv4 and IPv6 are the families that the Service has.
+	// IPv4 and IPv6 are what is answered on addresses of the node of that family.
 	IPv4, IPv6 LocalEndpoints
 }
 
 // LocalEndpoints counts the ready endpoints of a Service on this node.
 type LocalEndpoints struct {
-	// Served: the Service has this family on this node.
+	// Served: the port answers on node addresses of this family.
 	Served bool
+	// Other: the Service has only the other family, whose endpoints are counted. The port
+	// answers all the same: a load balancer asks by any address of the node.
+	Other bool
 	// Ready is the number of different addresses over all ports.
 	Ready int
 }

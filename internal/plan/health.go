@@ -10,11 +10,18 @@ func (j *job) health() model.HealthCheck {
 	if j.svc.HealthCheckNodePort == 0 {
 		return model.HealthCheck{}
 	}
-	return model.HealthCheck{
+	h := model.HealthCheck{
 		Port: j.svc.HealthCheckNodePort,
 		IPv4: j.side(model.IPv4).localEndpoints(),
 		IPv6: j.side(model.IPv6).localEndpoints(),
 	}
+	switch {
+	case h.IPv4.Served && !h.IPv6.Served && j.opts.IPv6:
+		h.IPv6 = model.LocalEndpoints{Served: true, Other: true, Ready: h.IPv4.Ready}
+	case h.IPv6.Served && !h.IPv4.Served && j.opts.IPv4:
+		h.IPv4 = model.LocalEndpoints{Served: true, Other: true, Ready: h.IPv6.Ready}
+	}
+	return h
 }
 
 func (s *side) localEndpoints() model.LocalEndpoints {

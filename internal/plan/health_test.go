@@ -19,7 +19,7 @@ func TestHealthCheck(t *testing.T) {
 	svc := func(opts ...func(*model.Service)) *model.Service { return web(append(local, opts...)...) }
 	other := build.Slice("web", "o", build.Target("other", 9), build.Endpoints(ready(a1, "here"), ready(a5, "here")))
 	only := func(n int) model.HealthCheck {
-		return model.HealthCheck{Port: 32000, IPv4: model.LocalEndpoints{Served: true, Ready: n}}
+		return model.HealthCheck{Port: 32000, IPv4: model.LocalEndpoints{Served: true, Ready: n}, IPv6: model.LocalEndpoints{Served: true, Other: true, Ready: n}}
 	}
 
 	for _, tt := range []struct {
@@ -46,6 +46,17 @@ func TestHealthCheck(t *testing.T) {
 				t.Errorf("health %+v, want %+v", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestHealthOfAFamilyThatTheNodeLacks: nothing is opened in a family that the node has not.
+func TestHealthOfAFamilyThatTheNodeLacks(t *testing.T) {
+	o := here
+	o.IPv6 = false
+	svc := web(ingress("203.0.113.1"), externalLocal(), healthPort(32000))
+	want := model.HealthCheck{Port: 32000, IPv4: model.LocalEndpoints{Served: true, Ready: 1}}
+	if got := plan.New(o).Compile(svc.ID, svc, []model.Slice{webSlice("a", ready(a1, "here"))}).Health; got != want {
+		t.Errorf("health %+v, want %+v", got, want)
 	}
 }
 
