@@ -154,7 +154,7 @@ func chains(f *rulestest.Fake) string {
 // journal does not know.
 func TestRestoreRefusedIsAFailure(t *testing.T) {
 	root := t.TempDir()
-	path := filepath.Join(root, "proc/sys/net/ipv4/ip_forward")
+	path := filepath.Join(root, "proc/sys/net/ipv4/conf/all/arp_ignore")
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		t.Fatal(err)
 	}
@@ -162,14 +162,14 @@ func TestRestoreRefusedIsAFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	tuner := tune.New(zap.NewNop(), tune.Options{Root: root, RunDir: t.TempDir()})
-	tuner.Apply(t.Context(), []tune.Sysctl{{Key: "net.ipv4.ip_forward", Value: "1", Policy: tune.Required}})
+	tuner.Apply(t.Context(), []tune.Sysctl{{Key: "net.ipv4.conf.all.arp_ignore", Value: "1", Policy: tune.Required}})
 	var out strings.Builder
 	unreadable(t, path, func() {
-		if err := restore(t.Context(), tuner, ipvs.Nobody, &out); err == nil || !strings.Contains(out.String(), "net.ipv4.ip_forward=0: refused") {
+		if err := restore(t.Context(), tuner, ipvs.Nobody, &out); err == nil || !strings.Contains(out.String(), "net.ipv4.conf.all.arp_ignore=0: refused") {
 			t.Errorf("error %v, want one; printed\n%s", err, &out)
 		}
 	})
-	if err := restore(t.Context(), tuner, ipvs.Nobody, &out); err != nil || !strings.Contains(out.String(), "net.ipv4.ip_forward=0: restored") {
+	if err := restore(t.Context(), tuner, ipvs.Nobody, &out); err != nil || !strings.Contains(out.String(), "net.ipv4.conf.all.arp_ignore=0: restored") {
 		t.Errorf("second try: error %v, printed\n%s", err, &out)
 	}
 }

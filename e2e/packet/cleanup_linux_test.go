@@ -38,6 +38,7 @@ func TestForeignThingsStay(t *testing.T) {
 			w.node.run(t, "sh", "-ec", foreign, "sh", iptables)
 			before := w.node.look(t, iptables)
 			sysctls := w.sysctls(t)
+			w.node.sysctl(t, "ipv4/ip_forward", "0") // the agent has to turn it on
 			web := w.web(t)
 			n := newAgent(t, w.node, "--cluster-cidr", clusters, "--iptables-backend", iptables)
 			n.write(t, web)
@@ -64,6 +65,7 @@ func TestForeignThingsStay(t *testing.T) {
 				}
 				same(t, "kernel after cleanup", before, w.node.look(t, iptables))
 				same(t, "sysctls after cleanup", sysctls, w.sysctls(t))
+				w.stillForwards(t)
 			}
 		})
 	}
@@ -101,8 +103,16 @@ func (w *world) sysctls(t *testing.T) view {
 	t.Helper()
 	out := w.node.run(t, "sysctl", "-e",
 		"net.ipv4.vs.conntrack", "net.ipv4.vs.conn_reuse_mode", "net.ipv4.vs.expire_nodest_conn", "net.ipv4.vs.expire_quiescent_template",
-		"net.ipv4.ip_forward", "net.ipv4.conf.all.arp_ignore", "net.ipv4.conf.all.arp_announce", "net.ipv4.conf.all.route_localnet")
+		"net.ipv4.conf.all.arp_ignore", "net.ipv4.conf.all.arp_announce", "net.ipv4.conf.all.route_localnet")
 	return view{"sysctls": strings.Split(strings.TrimSpace(out), "\n")}
+}
+
+// stillForwards: pods need forwarding whether kube-ipvs serves the node or not, so cleanup leaves it on.
+func (w *world) stillForwards(t *testing.T) {
+	t.Helper()
+	if got := strings.TrimSpace(w.node.run(t, "sysctl", "-n", "net.ipv4.ip_forward")); got != "1" {
+		t.Errorf("net.ipv4.ip_forward is %s after cleanup, want 1", got)
+	}
 }
 
 // TestBackendsOfIPTables checks the masquerade decision and the filter, the two things rules are for, with each kind.

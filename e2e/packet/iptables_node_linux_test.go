@@ -100,6 +100,7 @@ func TestIPTablesForeignThingsStay(t *testing.T) {
 		w.node.run(t, "sh", "-ec", foreignRules, "sh", kind)
 		look := func() view { return w.node.show(t, "echo ==sets; ipset save"+rulesScript, kind) }
 		before, sysctls := look(), w.sysctls(t)
+		w.node.sysctl(t, "ipv4/ip_forward", "0") // the agent has to turn it on
 		web := w.web(t)
 		web.lb, web.nodePort, web.ranges, web.affinity = pair{"198.18.3.1", "2001:db8:3::1"}, 30080, only(w.outside.addr), 600
 		n := newAgent(t, w.node, inIPTables(kind, "--cluster-cidr", clusters, "--iptables-localhost-nodeports")...)
@@ -122,6 +123,7 @@ func TestIPTablesForeignThingsStay(t *testing.T) {
 			}
 			same(t, "kernel after cleanup", before, look())
 			same(t, "sysctls after cleanup", sysctls, w.sysctls(t))
+			w.stillForwards(t)
 		}
 	})
 }

@@ -44,21 +44,29 @@ func (o ConntrackOptions) Max(cores int) int {
 	return max(scaled, o.Min)
 }
 
-// ApplyConntrack sets connection tracking as contract section 1.11 has it, with
-// one result per setting, in order: the maximum, the hash table that serves it,
+// ApplyConntrack sets connection tracking as contract section 1.11 has it, but never
+// lowers the maximum, with one result per setting, in order: the maximum, the hash table that serves it,
 // then the rest. All is Wanted: tracking works with other values too, and in a
 // network namespace that is not the first one the kernel refuses the first two.
 // Where nf_conntrack is not loaded every key is Missing, so load it before.
 func (t *Tuner) ApplyConntrack(ctx context.Context, opts ConntrackOptions) []SysctlResult {
 	var results []SysctlResult
 	if most := opts.Max(t.cores()); most > 0 {
-		results = t.Apply(ctx, []Sysctl{conntrackSysctl("max", most, "connections of this node's size are tracked")})
+		results = t.Apply(ctx, []Sysctl{t.conntrackMax(ctx, most)})
 		// A table for a maximum that is not in force would be memory for nothing.
 		if o := results[0].Outcome; o == Right || o == Changed {
 			results = append(results, t.growHash(ctx, most/4))
 		}
 	}
 	return append(results, t.Apply(ctx, opts.sysctls())...)
+}
+
+// conntrackMax never asks for less than the node has: a larger maximum is a choice of the operator, or of the memory.
+func (t *Tuner) conntrackMax(ctx context.Context, most int) Sysctl {
+	if have, err := t.number(ctx, keyConntrackMax); err == nil && int(have) > most { // 31 bits at most
+		return conntrackSysctl("max", int(have), "the maximum of this node is never lowered")
+	}
+	return conntrackSysctl("max", most, "connections of this node's size are tracked")
 }
 
 // sysctls returns all but the maximum, in the order of the contract.
@@ -79,6 +87,8 @@ func (o ConntrackOptions) sysctls() []Sysctl {
 	timeout("udp_timeout_stream", o.UDPStream, "UDP conversations are remembered as long as configured")
 	return all
 }
+
+const keyConntrackMax = "net.netfilter.nf_conntrack_max"
 
 func conntrackSysctl(name string, value int, why string) Sysctl {
 	return Sysctl{Key: "net.netfilter.nf_conntrack_" + name, Value: strconv.Itoa(value), Why: why, Policy: Wanted}

@@ -124,6 +124,11 @@ func TestApplyConntrack(t *testing.T) {
 			opts:    tune.ConntrackOptions{MaxPerCore: 32768},
 			want:    []string{netfilter + "max=131072: changed (it was 65536)", "nf_conntrack hashsize=32768: right"},
 		},
+		"a larger maximum is never lowered": {
+			prepare: func(t *testing.T, n node) { n.sysctl(t, netfilter+"max", "2000000") },
+			opts:    tune.ConntrackOptions{MaxPerCore: 32768},
+			want:    []string{netfilter + "max=2000000: right", "nf_conntrack hashsize=32768: changed (it was 16384)"},
+		},
 		"only the hash table is small": {
 			prepare: func(t *testing.T, n node) { n.sysctl(t, netfilter+"max", "131072") },
 			opts:    tune.ConntrackOptions{MaxPerCore: 32768},
@@ -197,7 +202,7 @@ func TestConntrackNotLoaded(t *testing.T) {
 	}
 }
 
-// Cleanup gives all keys back, and leaves the hash table large.
+// Cleanup gives the times back, and leaves what others may need: forwarding, the maximum and the hash table.
 func TestRestoreConntrack(t *testing.T) {
 	n := newNode(t)
 	n.conntrack(t, 4)
@@ -205,15 +210,15 @@ func TestRestoreConntrack(t *testing.T) {
 	n.tuner(t).Apply(t.Context(), forward(tune.Required))
 	n.tuner(t).ApplyConntrack(t.Context(), kubeProxy)
 	want := []string{
-		key + "=0: restored (it was 1)",
-		netfilter + "max=65536: restored (it was 131072)",
+		leftForward,
+		netfilter + "max=131072: left (it was 65536 before kube-ipvs); connections may need the room",
 		netfilter + "tcp_timeout_close_wait=60: restored (it was 3600)",
 		netfilter + "tcp_timeout_established=432000: restored (it was 86400)",
 	}
 	if diff := cmp.Diff(want, texts(n.tuner(t).Restore(t.Context()))); diff != "" {
 		t.Errorf("restored (-want +got):\n%s", diff)
 	}
-	n.wantSysctl(t, netfilter+"max", "65536")
+	n.wantSysctl(t, netfilter+"max", "131072")
 	n.wantFile(t, hashSize, "32768")
 	wantFiles(t, n.run)
 }

@@ -221,7 +221,7 @@ func TestRefusedRestoreKeepsTheJournal(t *testing.T) {
 	n.sysctl(t, key, "0")
 	n.tuner(t).Apply(t.Context(), forward(tune.Required))
 	n.readOnly(t)
-	got := n.tuner(t).Restore(t.Context())
+	got := n.tuner(t).RestoreKeys(t.Context(), key)
 	if len(got) != 1 || !errors.Is(got[0].Err, unix.EROFS) {
 		t.Fatalf("Restore = %v, want refused as read-only", texts(got))
 	}
@@ -248,7 +248,7 @@ func TestSysctlsOfTheHostBesideReadOnlyOnes(t *testing.T) {
 		t.Errorf("verdict %+v, want ok", v)
 	}
 	want := []string{key + "=0: restored (it was 1)"}
-	if diff := cmp.Diff(want, texts(n.tuner(t).Restore(t.Context()))); diff != "" {
+	if diff := cmp.Diff(want, texts(n.tuner(t).RestoreKeys(t.Context(), key))); diff != "" {
 		t.Errorf("restored (-want +got):\n%s", diff)
 	}
 	n.wantFile(t, "host/"+sysctlFile(key), "0")

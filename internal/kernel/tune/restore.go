@@ -8,29 +8,32 @@ import (
 )
 
 // Restore gives every key in the journal its old value back and forgets it. A key
-// that no longer has our value belongs to whoever changed it, and is left. Refused
+// that no longer has our value belongs to the process that changed it, and is left; so is one
+// that other programs may need by now (see needed). Refused
 // keys stay in the journal for another try; once it is empty the file is removed.
 func (t *Tuner) Restore(ctx context.Context) []SysctlResult {
-	return t.restore(ctx, func(string) bool { return true })
+	return t.restore(ctx, func(string) bool { return true }, needed)
 }
 
 // RestoreKeys is Restore for some keys, such as those of an option that has been
 // switched off while the agent runs. A key that was never changed has no result:
 // it is right as it is. Results come in the order of the journal, not of keys.
 func (t *Tuner) RestoreKeys(ctx context.Context, keys ...string) []SysctlResult {
-	return t.restore(ctx, func(key string) bool { return slices.Contains(keys, key) })
+	return t.restore(ctx, func(key string) bool { return slices.Contains(keys, key) }, nil)
 }
 
-func (t *Tuner) restore(ctx context.Context, asked func(key string) bool) []SysctlResult {
+func (t *Tuner) restore(ctx context.Context, asked func(key string) bool, needed map[string]string) []SysctlResult {
 	book, note := t.openJournal()
 	var results []SysctlResult
 	for _, key := range book.keys() {
 		if !asked(key) {
 			continue
 		}
-		r := t.restoreOne(ctx, key, book.entries[key])
+		r := t.restoreOne(ctx, key, book.entries[key], needed[key])
 		t.report(r)
-		r.Note, note = note, ""
+		if note != "" {
+			r.Note, note = note, ""
+		}
 		results = append(results, r)
 		if r.Outcome != Refused {
 			book.forget(key)
@@ -42,7 +45,15 @@ func (t *Tuner) restore(ctx context.Context, asked func(key string) bool) []Sysc
 	return results
 }
 
-func (t *Tuner) restoreOne(ctx context.Context, key string, e entry) SysctlResult {
+// needed has the keys that stay as they are when kube-ipvs leaves the node, and why. The rest is read by IPVS alone, is
+// less strict than before (ARP, loopback), or only says how long idle connections are remembered.
+var needed = map[string]string{
+	"net.ipv4.ip_forward": "pods and other programs may need forwarding",
+	keyConntrackMax:       "connections may need the room",
+}
+
+// restoreOne leaves a key that has our value where needed says why.
+func (t *Tuner) restoreOne(ctx context.Context, key string, e entry, needed string) SysctlResult {
 	r := SysctlResult{Sysctl: Sysctl{Key: key, Value: e.Old, Why: "the value before kube-ipvs"}}
 	switch {
 	case !t.readKey(ctx, &r):
@@ -50,6 +61,8 @@ func (t *Tuner) restoreOne(ctx context.Context, key string, e entry) SysctlResul
 		r.Outcome = Right
 	case r.Have != e.Ours:
 		r.Outcome = Left
+	case needed != "":
+		r.Outcome, r.Note = Left, needed
 	default:
 		t.writeKey(ctx, &r, e.Old, Restored)
 	}

@@ -129,7 +129,8 @@ const (
 	Refused
 	// Restored: the key has the value it had before us.
 	Restored
-	// Left: somebody else changed the key after us, so it stays as they set it.
+	// Left: the key stays as it is, because another process changed it after us, or may
+	// need it now.
 	Left
 )
 
@@ -158,7 +159,9 @@ type SysctlResult struct {
 // String returns the result in a line for people.
 func (r SysctlResult) String() string {
 	s := fmt.Sprintf("%s: %s", r.Sysctl, r.Outcome)
-	if r.Have != "" && r.Outcome != Right {
+	if r.Outcome == Left {
+		s = fmt.Sprintf("%s=%s: left (it was %s before kube-ipvs)", r.Key, r.Have, r.Value)
+	} else if r.Have != "" && r.Outcome != Right {
 		s += fmt.Sprintf(" (it was %s)", r.Have)
 	}
 	if r.Err != nil {

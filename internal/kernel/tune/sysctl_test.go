@@ -205,14 +205,14 @@ func TestJournalRoundTrip(t *testing.T) {
 	// Somebody makes up their own mind about one of them.
 	n.sysctl(t, "net.ipv4.vs.expire_quiescent_template", "2")
 	want := []string{
-		"net.ipv4.ip_forward=0: restored (it was 1)",
+		leftForward,
 		"net.ipv4.vs.conntrack=0: restored (it was 1)",
-		"net.ipv4.vs.expire_quiescent_template=0: left (it was 2)",
+		"net.ipv4.vs.expire_quiescent_template=2: left (it was 0 before kube-ipvs)",
 	}
 	if diff := cmp.Diff(want, texts(n.tuner(t).Restore(t.Context()))); diff != "" {
 		t.Errorf("restored (-want +got):\n%s", diff)
 	}
-	n.wantSysctl(t, key, "0")
+	n.wantSysctl(t, key, "1")
 	n.wantSysctl(t, "net.ipv4.vs.conntrack", "0")
 	n.wantSysctl(t, "net.ipv4.vs.expire_nodest_conn", "1")
 	n.wantSysctl(t, "net.ipv4.vs.expire_quiescent_template", "2")
@@ -239,24 +239,24 @@ func TestRestartKeepsFirstOldValue(t *testing.T) {
 
 func TestRestoreKeepsWhatItCouldNotRestore(t *testing.T) {
 	n := newNode(t)
-	n.sysctl(t, key, "0")
-	n.tuner(t).Apply(t.Context(), forward(tune.Required))
-	file := n.path("proc/sys/net/ipv4/ip_forward")
+	n.sysctl(t, arpIgnore, "0")
+	n.tuner(t).Apply(t.Context(), []tune.Sysctl{{Key: arpIgnore, Value: "1"}})
+	file := n.path("proc/sys/net/ipv4/conf/all/arp_ignore")
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	n.blocked(t, key)
+	n.blocked(t, arpIgnore)
 	if got := n.tuner(t).Restore(t.Context()); len(got) != 1 || got[0].Outcome != tune.Refused {
 		t.Fatalf("Restore = %v, want refused", texts(got))
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	n.sysctl(t, key, "1")
+	n.sysctl(t, arpIgnore, "1")
 	if got := n.tuner(t).Restore(t.Context()); len(got) != 1 || got[0].Outcome != tune.Restored {
 		t.Errorf("second Restore = %v, want restored", texts(got))
 	}
-	n.wantSysctl(t, key, "0")
+	n.wantSysctl(t, arpIgnore, "0")
 }
 
 func TestRestoreForgetsMissingKeys(t *testing.T) {
@@ -283,7 +283,7 @@ func TestUnreadableJournalIsMovedAside(t *testing.T) {
 				t.Errorf("result %s, want changed with a note", results[0])
 			}
 			wantFiles(t, n.run, "sysctls.json", "sysctls.json.bad")
-			n.tuner(t).Restore(t.Context())
+			n.tuner(t).RestoreKeys(t.Context(), key)
 			n.wantSysctl(t, key, "0")
 		})
 	}
@@ -379,7 +379,7 @@ func TestJournalThatCannotBeReadStays(t *testing.T) {
 				if r := tuner.Apply(t.Context(), forward(tune.Required))[0]; r.Outcome == tune.Refused {
 					t.Errorf("result %s", r)
 				}
-				tuner.Restore(t.Context())
+				tuner.RestoreKeys(t.Context(), key)
 			}
 			wantFiles(t, n.run, "sysctls.json", "sysctls.json.whole")
 			return nil
@@ -391,7 +391,7 @@ func TestJournalThatCannotBeReadStays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	tuner.Restore(t.Context())
+	tuner.RestoreKeys(t.Context(), key)
 	n.wantSysctl(t, key, "0")
 	warnings := 0
 	for _, e := range logged() {
