@@ -54,8 +54,9 @@ func (c Config) accessRules(w ruleWriter) {
 		ping,
 		join("-m conntrack --ctstate NEW", w.matchSet(setIPVSIPs, "dst"), "-j REJECT --reject-with "+refuse),
 	)...)
-	// A policy of DROP on INPUT is about the host's daemons, and Services go
-	// elsewhere. This stands last: rules of network policies come before.
+	// A policy of DROP on INPUT is about the host's daemons, and Services go elsewhere.
+	// This stands last, but before a rule that refuses everything (rules.LastPlace): rules
+	// of network policies come before.
 	w.chain("filter", chainAccept,
 		w.matchSet(setClusterIP, "dst,dst")+" -j ACCEPT",
 		w.matchSet(setLoadBalancer, "dst,dst")+" -j ACCEPT",

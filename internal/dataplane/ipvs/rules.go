@@ -29,7 +29,7 @@ const (
 	chainDetour     = "KUBE-DETOUR"
 	chainDetourTo   = "KUBE-DETOUR-TO"
 	chainDetourSCTP = "KUBE-DETOUR-SCTP"
-	// chainAccept stands behind all other rules of INPUT.
+	// chainAccept stands behind the rules of INPUT that packets to Services may meet.
 	chainAccept = "KUBE-IPVS-ACCEPT"
 	// Of addresses from which backends answer themselves: what comes to them, and a tunnel's
 	// room. They are there while there are such addresses.

@@ -38,9 +38,16 @@ func Hooks() map[string][]string {
 // shows all of them.
 const FewHooks = 2
 
-// change adds the lines of one row. A stale jump goes after the new one is in.
+// change adds the lines of one row. A stale jump goes after the new one is in, one that no
+// packet reaches before, since the tools delete the first of several equal rules.
 func (p *jumpPlan) change(row int, c JumpChange) {
-	present, at := p.find(c)
+	present, at, unreached := p.find(c)
+	if c.Op != Delete && unreached {
+		for _, have := range present {
+			p.delete(row, c.Key, have)
+		}
+		present, at, _ = p.find(c)
+	}
 	keep := -1
 	if c.Op != Delete {
 		rule := Canonical(c.Key.Family, c.Jump.Rule(c.Key.Target))
@@ -56,27 +63,44 @@ func (p *jumpPlan) change(row int, c JumpChange) {
 	}
 }
 
-// find lists the jumps of the key in its hook, in order, and the number that a
-// rule behind the jumps that have to come first has. Comparing canonical text
-// replaces the tools' own check, which is known to miss rules over quoting.
-func (p *jumpPlan) find(c JumpChange) (present []string, at int) {
+// find lists the jumps of the key in its hook, in order, and the number of rules that a
+// new one goes behind. It reports whether a packet cannot reach one of those listed.
+// Comparing canonical text replaces the tools' own check, which is known to miss rules
+// over quoting.
+func (p *jumpPlan) find(c JumpChange) (present []string, at int, unreached bool) {
 	hook := hookOf(c.Key)
-	for i, rule := range p.hooks[hook] {
+	list := p.hooks[hook]
+	reach := Reach(hook.Family, list)
+	for i, rule := range list {
 		switch key, _, ok := jumpOf(hook, rule); {
 		case ok && key == c.Key:
 			present = append(present, rule)
-		case ok && slices.Contains(c.Behind, key.Target):
+			unreached = unreached || i >= reach
+		case ok && slices.Contains(c.Behind, key.Target) && i < reach:
 			at = i + 1
 		}
 	}
-	return present, at
+	if c.Last {
+		at = LastPlace(hook.Family, list)
+	}
+	return present, at, unreached
+}
+
+// LastPlace is the number of rules of a built-in chain that a jump with [JumpChange.Last]
+// goes behind: all, or those before the rule that ends the way of every packet.
+func LastPlace(f Family, rules []string) int {
+	reach := Reach(f, rules)
+	if reach > 0 && endsAll(f, rules[reach-1]) {
+		return reach - 1
+	}
+	return reach
 }
 
 func (p *jumpPlan) add(row int, c JumpChange, rule string, at int) {
 	hook := hookOf(c.Key)
 	line := fmt.Sprintf("-I %s %d %s", hook.Name, at+1, rule)
-	if c.Last {
-		at, line = len(p.hooks[hook]), fmt.Sprintf("-A %s %s", hook.Name, rule)
+	if at == len(p.hooks[hook]) {
+		line = fmt.Sprintf("-A %s %s", hook.Name, rule)
 	}
 	p.tables.at(hook.Table).inOrder(row, line)
 	p.hooks[hook] = slices.Insert(p.hooks[hook], at, rule)

@@ -13,7 +13,8 @@ import (
 // concerned, or of everything where that is little, and one iptables-restore a
 // family (more only after a failure). A jump that is there, anywhere in its hook, is neither moved nor doubled; a missing one
 // becomes the first rule, so of several adds the last comes out on top; or it goes
-// behind others with [JumpChange.Behind], to the end with [JumpChange.Last]. Jumps
+// behind others with [JumpChange.Behind], to the end with [JumpChange.Last]. A jump behind a
+// rule that ends the way of every packet is missing ([Reach]), and moved. Jumps
 // to the same target with other arguments are removed after the new one is in.
 // The result is nil when all is applied, else has one entry a change.
 func (h *Handle) WriteJumps(ctx context.Context, changes []JumpChange) []error {
@@ -49,7 +50,7 @@ func (h *Handle) JumpsThere(ctx context.Context, keys []JumpKey) (missing []Jump
 				return nil, fmt.Errorf("look for jump %s: %w", key, err)
 			}
 			read[hook] = true
-			for _, rule := range rules {
+			for _, rule := range rules[:Reach(hook.Family, rules)] {
 				if there, _, ok := jumpOf(hook, rule); ok {
 					found[there] = true
 				}

@@ -162,7 +162,7 @@ type JumpChange struct {
 	Key  JumpKey
 	Jump Jump
 	// Last puts a jump that is missing behind the rules of its hook instead
-	// of before them. It belongs to the write, not to the jump: one that
+	// of before them, but before a rule that ends the way of every packet. It belongs to the write, not to the jump: one that
 	// stands already is not moved, and List does not tell where.
 	Last bool
 	// Behind are targets of jumps of the same hook that have to come first: one

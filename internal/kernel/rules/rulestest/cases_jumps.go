@@ -157,6 +157,65 @@ func testJumpLast(t *testing.T, b *bench) {
 	}
 }
 
+// endOf is how distributions end INPUT (RHEL's /etc/sysconfig/iptables).
+func endOf(f rules.Family) string {
+	if f == rules.IPv6 {
+		return "-j REJECT --reject-with icmp6-adm-prohibited"
+	}
+	return "-j REJECT --reject-with icmp-host-prohibited"
+}
+
+func testJumpBeforeEnd(t *testing.T, b *bench) {
+	const foreign1, foreign2, partly, ours = "-j cali-INPUT", "-p tcp -m tcp --dport 22 -j ACCEPT", "-i eth9 -j DROP", "-j KUBE-IPVS-ACCEPT"
+	for _, f := range b.Client.Families() {
+		end := endOf(f)
+		if err := b.Load(f, foreign+"*filter\n-A INPUT "+partly+"\n-A INPUT "+end+"\nCOMMIT\n"); err != nil {
+			t.Fatal(err)
+		}
+		b.write(rules.Add, chainMap{{Family: f, Table: "filter", Name: "KUBE-IPVS-ACCEPT"}: {Rules: "-j RETURN"}})
+		b.jumps(acceptJump(f, ""))
+		b.wantHook(f, "filter", "INPUT", foreign1, foreign2, partly, ours, end)
+		b.jumps(acceptJump(f, ""))
+		b.wantHook(f, "filter", "INPUT", foreign1, foreign2, partly, ours, end)
+		b.jump(rules.Delete, acceptJump(f, "").Key, "")
+		b.wantHook(f, "filter", "INPUT", foreign1, foreign2, partly, end)
+	}
+}
+
+// always is an end that is the same for both families.
+func always(end string) func(rules.Family) string { return func(rules.Family) string { return end } }
+
+func testJumpUnreached(endOf func(rules.Family) string) func(*testing.T, *bench) {
+	return func(t *testing.T, b *bench) {
+		for _, f := range b.Client.Families() {
+			end, accept := endOf(f), acceptJump(f, "")
+			front := rules.JumpChange{Op: rules.Add, Key: accept.Key}
+			front.Key.Target = "KUBE-PROXY-FIREWALL"
+			for _, name := range []string{"KUBE-IPVS-ACCEPT", "KUBE-PROXY-FIREWALL"} {
+				b.write(rules.Add, chainMap{{Family: f, Table: "filter", Name: name}: {Rules: "-j RETURN"}})
+			}
+			if err := b.Load(f, "*filter\n-A INPUT "+end+"\n-A INPUT -j KUBE-IPVS-ACCEPT\n-A INPUT -j KUBE-PROXY-FIREWALL\nCOMMIT\n"); err != nil {
+				t.Fatal(err)
+			}
+			b.wantMissing([]rules.JumpKey{accept.Key, front.Key}, accept.Key, front.Key)
+			_, jumps := b.list()
+			for _, key := range []rules.JumpKey{accept.Key, front.Key} {
+				if _, there := jumps[key]; there {
+					t.Errorf("behind %q %s counts as there", end, key)
+				}
+			}
+			b.jumps(front, accept)
+			b.wantHook(f, "filter", "INPUT", "-j KUBE-PROXY-FIREWALL", "-j KUBE-IPVS-ACCEPT", end)
+			b.wantMissing([]rules.JumpKey{accept.Key, front.Key})
+			if err := b.Load(f, "*filter\n-A INPUT -j KUBE-IPVS-ACCEPT\nCOMMIT\n"); err != nil { // a second one, out of reach
+				t.Fatal(err)
+			}
+			b.jumps(accept)
+			b.wantHook(f, "filter", "INPUT", "-j KUBE-PROXY-FIREWALL", "-j KUBE-IPVS-ACCEPT", end)
+		}
+	}
+}
+
 func testJumpBehind(t *testing.T, b *bench) {
 	for _, f := range b.Client.Families() {
 		if err := b.Load(f, foreign); err != nil {

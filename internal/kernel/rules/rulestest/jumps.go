@@ -44,6 +44,7 @@ func (f *Fake) JumpsThere(ctx context.Context, keys []rules.JumpKey) (missing []
 		}
 		read[hookOf(key)] = true
 		hook := f.at(key.Family, key.Table).chains[key.Hook]
+		hook = hook[:rules.Reach(key.Family, hook)]
 		if !slices.ContainsFunc(hook, func(rule string) bool { return endsIn(rule, key.Target) }) {
 			missing = append(missing, key)
 		}
@@ -115,6 +116,10 @@ func (f *Fake) writeJump(c rules.JumpChange) error {
 	if err != nil {
 		return err
 	}
+	reach := rules.Reach(c.Key.Family, t.chains[c.Key.Hook])
+	if slices.ContainsFunc(t.chains[c.Key.Hook][reach:], func(r string) bool { return endsIn(r, c.Key.Target) }) {
+		t.dropJumps(c.Key, "")
+	}
 	if !slices.Contains(t.chains[c.Key.Hook], rule) {
 		t.chains[c.Key.Hook] = slices.Insert(t.chains[c.Key.Hook], place(t.chains[c.Key.Hook], c), rule)
 	}
@@ -125,8 +130,9 @@ func (f *Fake) writeJump(c rules.JumpChange) error {
 // place is where a jump that is missing goes among the rules of its hook.
 func place(hook []string, c rules.JumpChange) int {
 	if c.Last {
-		return len(hook)
+		return rules.LastPlace(c.Key.Family, hook)
 	}
+	hook = hook[:rules.Reach(c.Key.Family, hook)]
 	at := 0
 	for i, rule := range hook {
 		if slices.ContainsFunc(c.Behind, func(target string) bool { return endsIn(rule, target) }) {
