@@ -34,10 +34,9 @@ type LocalDetector struct {
 // traffic. False: for this family there is no way to tell.
 func (d LocalDetector) Match(f model.Family, node model.Node) (string, bool) {
 	switch d.Mode {
-	case LocalClusterCIDR:
-		return matchSource(d.ClusterCIDRs, f)
-	case LocalNodeCIDR:
-		return matchSource(node.PodCIDRs, f)
+	case LocalClusterCIDR, LocalNodeCIDR:
+		p, ok := d.Source(f, node)
+		return fmt.Sprintf("-s %s", p), ok
 	case LocalBridge:
 		return "-i " + d.Interface, d.Interface != ""
 	case LocalInterfaceName:
@@ -46,11 +45,17 @@ func (d LocalDetector) Match(f model.Family, node model.Node) (string, bool) {
 	return "", false
 }
 
-func matchSource(ranges []netip.Prefix, f model.Family) (string, bool) {
+// Source returns the range that local pods have their addresses from; false where it is not
+// known. Of a mode that asks for interfaces it is the range of this Node.
+func (d LocalDetector) Source(f model.Family, node model.Node) (netip.Prefix, bool) {
+	ranges := node.PodCIDRs
+	if d.Mode == LocalClusterCIDR {
+		ranges = d.ClusterCIDRs
+	}
 	for _, p := range ranges {
 		if model.FamilyOf(p.Addr()) == f && p.Bits() > 0 { // all addresses tell nothing
-			return fmt.Sprintf("-s %s", p.Masked()), true
+			return p.Masked(), true
 		}
 	}
-	return "", false
+	return netip.Prefix{}, false
 }

@@ -12,30 +12,54 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// flows are the UDP frontends whose flows have to be looked at: connection tracking sends
-// a flow where it went first for as long as it goes on (decisions 12). Connections of TCP
-// and SCTP are left alone, for what they have begun is theirs to finish. Beside each are
-// the ends of the names of chains that have to be in place before.
-type flows map[model.FrontendKey][]string
+// flows are the frontends whose flows have to be looked at: connection tracking sends a flow
+// where its first packet went, as long as the flow lasts. A UDP flow follows the endpoints.
+// Of TCP and SCTP only flows without a connection go (conntrack.Order.Connections): those
+// that a client began before the frontend was there, which go on untranslated, and those to
+// an endpoint that is gone and did not answer. What is established ends by itself.
+type flows map[model.FrontendKey]flowNote
 
-// noteFlows remembers a frontend of which somebody left, or that has its first endpoints:
-// before that a flow was sent on untranslated, and stays so.
+// flowNote says what a frontend waits for before its flows are looked at.
+type flowNote struct {
+	// hashes are the ends of the names of chains that have to be in place.
+	hashes []string
+	// localised: the policy became Local, and clients outside this node have endpoints
+	// elsewhere.
+	localised bool
+}
+
+// noteFlows remembers a frontend that lost an endpoint, or has its first ones.
 func (m *Mode) noteFlows(c dataplane.Change) {
-	if c.Key.Protocol != model.UDP || c.New != nil && c.Old != nil && holdsAll(c.New.Backends, c.Old.Backends) && len(c.Old.Backends) > 0 {
+	if c.New != nil && c.Old != nil && len(endpoints(c.Old.Backends)) > 0 && holdsAll(takers(c.New), takers(c.Old)) {
 		return
 	}
 	for _, f := range []*model.Frontend{c.Old, c.New} {
-		if f != nil {
+		if f != nil && (c.New != nil || c.Key.Protocol == model.UDP) {
 			m.noteFlow(*f)
 		}
+	}
+	if note, noted := m.flows[c.Key]; noted && c.Old != nil && c.New != nil && c.New.Local && !c.Old.Local {
+		note.localised = true
+		m.flows[c.Key] = note
 	}
 }
 
 func (m *Mode) noteFlow(f model.Frontend) {
-	hash := hashed(m.config.nameOf(f), f.Key.Protocol.String())
-	if !slices.Contains(m.flows[f.Key], hash) {
-		m.flows[f.Key] = append(m.flows[f.Key], hash)
+	note, hash := m.flows[f.Key], hashed(m.config.nameOf(f), f.Key.Protocol.String())
+	if !slices.Contains(note.hashes, hash) {
+		note.hashes = append(note.hashes, hash)
+		m.flows[f.Key] = note
 	}
+}
+
+// takers lists the endpoints whose flows go on: those that take new ones, and, of a protocol
+// with connections, those that finish what they have.
+func takers(f *model.Frontend) []netip.AddrPort {
+	out := endpoints(f.Backends)
+	if f.Key.Protocol != model.UDP {
+		out = append(out, f.Kept...)
+	}
+	return out
 }
 
 // noteDetours remembers the frontends of a Service whose clients on this node are answered
@@ -57,55 +81,50 @@ func detourKey(f model.Frontend) model.FrontendKey {
 	return model.FrontendKey{Addr: f.Detour.Addr(), Port: f.Detour.Port(), Protocol: f.Key.Protocol}
 }
 
-// holdsAll tells whether all of some backends are among others.
-func holdsAll(all, some []model.Backend) bool {
-	return !slices.ContainsFunc(some, func(b model.Backend) bool { return !slices.Contains(all, b) })
+// holdsAll reports whether all of some endpoints are among others.
+func holdsAll(all, some []netip.AddrPort) bool {
+	return !slices.ContainsFunc(some, func(a netip.AddrPort) bool { return !slices.Contains(all, a) })
 }
 
-// noteFound notes every frontend: nobody knows what changed before the kernel was read.
+// noteFound notes every frontend after the kernel was read: endpoints may have left while no
+// agent ran, and packets went untranslated while rules were lost.
 func (m *Mode) noteFound() {
 	for _, keys := range m.inForce {
 		for k := range keys {
-			if f, ok := m.frontends.Get(k); ok && k.Protocol == model.UDP {
+			if f, ok := m.frontends.Get(k); ok {
 				m.noteFlow(f)
 			}
 		}
 	}
 }
 
-// orderFlows hands over what was noted, once the kernel has all of it: what could not be
-// written goes on answering.
+// orderFlows hands over what was noted, once the kernel has all of it: while a rule of a
+// frontend, or a jump of its family, is not in place, its clients begin such flows again.
 func (m *Mode) orderFlows() {
-	if len(m.flows) == 0 && !m.flushed {
+	if len(m.flows) == 0 {
 		return
 	}
-	unsettled := m.unsettled()
-	out := m.untranslated(unsettled)
-	for k, hashes := range m.flows {
-		if !slices.ContainsFunc(hashes, func(h string) bool { return has(unsettled, h) }) {
-			out = append(out, m.order(k))
-			delete(m.flows, k)
+	unsettled, jumpless := m.unsettled(), m.jumpless()
+	var out []conntrack.Order
+	for k, note := range m.flows {
+		if jumpless[model.FamilyOf(k.Addr)] || slices.ContainsFunc(note.hashes, func(h string) bool { return has(unsettled, h) }) {
+			continue
 		}
+		if o, needed := m.order(k, note); needed {
+			out = append(out, o)
+		}
+		delete(m.flows, k)
 	}
 	if m.deps.Flows != nil && len(out) > 0 {
 		m.deps.Flows.Order(out...)
 	}
 }
 
-// untranslated looks, once everything is in place again, for connections that began while
-// rules were lost: connection tracking goes on leaving them as they are, those that a
-// client begins anew from the same port included.
-func (m *Mode) untranslated(unsettled map[string]struct{}) (out []conntrack.Order) {
-	if !m.flushed || len(unsettled) > 0 {
-		return nil
-	}
-	m.flushed = false
-	for _, keys := range m.inForce {
-		for k := range keys {
-			if k.Protocol != model.UDP { // those are looked at in any case
-				out = append(out, conntrack.Order{Key: flowKey(k), Untranslated: true})
-			}
-		}
+// jumpless are the families of which a jump is not in place.
+func (m *Mode) jumpless() map[model.Family]bool {
+	out := map[model.Family]bool{}
+	for k := range m.jumps.AllUpdates() {
+		out[model.Family(k.Family)] = true
 	}
 	return out
 }
@@ -136,19 +155,50 @@ func (m *Mode) unsettled() map[string]struct{} {
 	return out
 }
 
-func (m *Mode) order(k model.FrontendKey) conntrack.Order {
-	o := conntrack.Order{Key: flowKey(k)}
+// order is what the frontend at a key asks of connection tracking; false: nothing.
+func (m *Mode) order(k model.FrontendKey, note flowNote) (conntrack.Order, bool) {
+	o := conntrack.Order{Key: flowKey(k), Connections: k.Protocol != model.UDP}
 	f, served := m.frontends.Get(k)
 	if !served {
 		o.Unserved = true
-		return o
+		return o, !o.Connections // the connections of a deleted Service end by themselves
 	}
-	o.Keep = endpoints(f.Backends)
-	if f.Detour.IsValid() {
-		to, _ := m.frontends.Get(detourKey(f))
-		o.Keep = append(o.Keep, endpoints(to.Backends)...)
+	if o.Connections && f.Kind == model.KindDetour { // no client dials it
+		return o, false
 	}
-	slices.SortFunc(o.Keep, netip.AddrPort.Compare)
-	o.Keep = slices.Compact(o.Keep)
-	return o
+	o.Keep = sorted(takers(&f))
+	if !f.Detour.IsValid() {
+		return o, true
+	}
+	to, _ := m.frontends.Get(detourKey(f))
+	near := slices.DeleteFunc(sorted(takers(&to)), func(a netip.AddrPort) bool { return slices.Contains(o.Keep, a) })
+	switch from := m.clients(model.FamilyOf(k.Addr)); {
+	case len(near) == 0:
+	case !f.Local: // every client may be answered by all of them
+		o.Keep = sorted(append(o.Keep, near...))
+	case len(from) > 0 || !note.localised:
+		o.Near, o.From = near, from
+	}
+	return o, true
+}
+
+// clients are the addresses from which clients of this node dial: its pods and its own. They
+// are nil where the range of its pods is not known.
+func (m *Mode) clients(f model.Family) []netip.Prefix {
+	pods, known := m.config.Local.Source(f, m.host.Node)
+	if !known {
+		return nil
+	}
+	out := []netip.Prefix{pods}
+	for a := range m.host.Links {
+		if model.FamilyOf(a) == f {
+			out = append(out, netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+	return out
+}
+
+func sorted(list []netip.AddrPort) []netip.AddrPort {
+	slices.SortFunc(list, netip.AddrPort.Compare)
+	return slices.Compact(list)
 }

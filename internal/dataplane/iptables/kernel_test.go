@@ -123,13 +123,20 @@ func (k *kernel) Order(list ...conntrack.Order) {
 	for _, o := range list {
 		text := "unserved"
 		switch {
-		case o.Untranslated:
-			text = "untranslated"
 		case !o.Unserved:
 			text = "keep"
 			for _, a := range o.Keep {
 				text += " " + a.String()
 			}
+			for _, a := range o.Near {
+				text += " near " + a.String()
+			}
+			for _, p := range o.From {
+				text += " from " + p.String()
+			}
+		}
+		if o.Connections {
+			text = "spare connections, " + text
 		}
 		k.orders[o.Key.String()] = text
 	}

@@ -46,7 +46,6 @@ type Mode struct {
 	healthPorts *delta.Claims[model.ServiceID, entry, struct{}]
 
 	cleared bool // nothing is wanted any more
-	flushed bool // rules were lost, and packets went untranslated meanwhile
 	doubt   bool // a write may or may not have been carried out: read before the next
 	flows   flows
 	audit   audit
@@ -188,7 +187,6 @@ func (m *Mode) ReloadRules(ctx context.Context) error {
 	if err == nil && drift.Total() > 0 {
 		m.log.Warn("rules lost, will be written again", zap.Any("rows", drift))
 		m.noteFound()
-		m.flushed = true
 	}
 	return err
 }
@@ -340,7 +338,6 @@ func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane
 		}
 		if m.lacking() > lacked { // somebody goes on taking rules away
 			m.noteFound()
-			m.flushed = true
 		}
 	}
 	hooked := m.jumps.Counts().Deletes > 0 // chains that jumps lead to cannot go yet

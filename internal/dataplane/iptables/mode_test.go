@@ -2,6 +2,7 @@ package iptables_test
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -530,12 +531,85 @@ func TestFlowsOfUDP(t *testing.T) {
 	flowsOf(t, k, m, "it goes", gone("dns"), map[string]string{key: "unserved"})
 }
 
-func TestFlowsOfTCPAreLeftAlone(t *testing.T) {
+// TestFlowsWithoutAConnection: a client that dialled before the Service was there, or an endpoint that is gone, dials
+// again; what is established stays.
+func TestFlowsWithoutAConnection(t *testing.T) {
+	for _, proto := range []model.Protocol{model.TCP, model.SCTP} {
+		const a, b, c = "10.244.0.1", "10.244.0.2", "10.244.0.3"
+		key := "10.96.0.10:80/" + proto.String()
+		web := func(endpoints ...string) model.ServicePlan { return over(proto, "web", "10.96.0.10", endpoints...) }
+		keep := func(addrs ...string) map[string]string {
+			text := "spare connections, keep"
+			for _, x := range addrs {
+				text += " " + x + ":8080"
+			}
+			return map[string]string{key: text}
+		}
+		k := newKernel()
+		m := begin(t, k)
+		flowsOf(t, k, m, "it comes", web(a, b), keep(a, b))
+		flowsOf(t, k, m, "one more endpoint", web(a, b, c), map[string]string{})
+		flowsOf(t, k, m, "one less", web(a, c), keep(a, c))
+		if last := k.calls[len(k.calls)-1]; last != "order flows" {
+			t.Errorf("ordered before the kernel had it: %v", k.calls)
+		}
+		kept := web(c)
+		kept.Frontends[0].Kept = []netip.AddrPort{netip.MustParseAddrPort(a + ":8080")}
+		flowsOf(t, k, m, "one finishes what it has", kept, map[string]string{})
+		flowsOf(t, k, m, "and is gone", web(c), keep(c))
+		flowsOf(t, k, m, "none", web(), keep())
+		flowsOf(t, k, m, "the first again", web(c), keep(c))
+		flowsOf(t, k, m, "it goes", gone("web"), map[string]string{})
+	}
+}
+
+// TestFlowsWaitForJumps: while no packet is led to our rules, clients begin untranslated flows.
+func TestFlowsWaitForJumps(t *testing.T) {
 	k := newKernel()
 	m := begin(t, k)
-	for _, p := range []model.ServicePlan{web, service("web", "10.96.0.10", "10.244.0.1"), service("web", "10.96.0.10"), gone("web"),
-		over(model.SCTP, "web", "10.96.0.10", "10.244.0.1"), gone("web")} {
-		flowsOf(t, k, m, "over TCP or SCTP", p, map[string]string{})
+	k.Plan.FailJumps = map[rules.JumpKey]error{{Family: rules.IPv4, Table: "nat", Hook: "PREROUTING", Target: "KUBE-SERVICES"}: rules.ErrBusy}
+	m.Set(web)
+	m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
+	if len(k.orders) != 0 {
+		t.Errorf("ordered %v without a jump", k.orders)
+	}
+	k.Plan.FailJumps = nil
+	apply(t, m)
+	if len(k.orders) == 0 {
+		t.Error("ordered nothing when the jump was there")
+	}
+}
+
+// TestFlowsOfClientsOutside: under a policy Local clients of this node are answered by any endpoint, and others are not.
+func TestFlowsOfClientsOutside(t *testing.T) {
+	plan := func(local bool) model.ServicePlan {
+		opts := []func(*model.Service){build.IPs("10.96.0.53"), build.PortOver(model.UDP, "", 80), balancer("203.0.113.7")}
+		if local {
+			opts = append(opts, externalLocal())
+		}
+		return compile(build.Service("dns", opts...), backends(model.UDP, "dns", "10.244.0.1", "10.244.1.1"))
+	}
+	for name, tt := range map[string]struct {
+		known bool
+		want  string
+	}{
+		"pods are known":     {true, "keep 10.244.0.1:8080 near 10.244.1.1:8080 from 10.244.0.0/16"},
+		"pods are not known": {false, "keep 10.244.0.1:8080"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k, c := newKernel(), config()
+			if !tt.known {
+				c.Local = dataplane.LocalDetector{Mode: dataplane.LocalBridge, Interface: "cbr0"}
+			}
+			m := start(t, k, c, plan(false))
+			apply(t, m)
+			k.orders = map[string]string{}
+			m.Set(plan(true))
+			apply(t, m)
+			if got := k.orders["203.0.113.7:80/udp"]; !strings.HasPrefix(got, tt.want) || !tt.known && got != tt.want {
+				t.Errorf("the policy became Local, ordered %q, want %q", got, tt.want)
+			}
+		})
 	}
 }
 
@@ -597,7 +671,7 @@ func TestFlowsWaitForTheKernel(t *testing.T) {
 		m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
 		m.Set(service("web", "10.96.0.10", "10.244.0.1"))
 		m.Apply(t.Context(), dataplane.ApplyOptions{}) // the broken row rests
-		if len(k.orders) != 0 {
+		if _, ordered := k.orders[key]; ordered {
 			t.Errorf("ordered %v while flows still go there", k.orders)
 		}
 		k.Plan.FailChains = nil

@@ -288,7 +288,10 @@ func (s addressStage) ApplyDeletes(ctx context.Context, p delta.Pass) delta.Outc
 }
 
 // routeStore reads and writes local routes.
-type routeStore struct{ links Links }
+type routeStore struct {
+	mode  *Mode
+	links Links
+}
 
 // List returns those that are ours.
 func (s routeStore) List(ctx context.Context) (map[netip.Prefix]struct{}, error) {
@@ -304,5 +307,11 @@ func (s routeStore) Write(ctx context.Context, changes []delta.Change[netip.Pref
 			batch[i].Op = link.Delete
 		}
 	}
-	return s.links.WriteRoutes(ctx, batch)
+	errs := s.links.WriteRoutes(ctx, batch)
+	for i, c := range changes {
+		if c.Op != delta.Delete && failure(errs, i) == nil {
+			s.mode.rangeAdded(c.Key)
+		}
+	}
+	return errs
 }

@@ -200,7 +200,10 @@ func isDirectChain(k rules.ChainKey) bool {
 }
 
 // detachedStore detaches addresses.
-type detachedStore struct{ links Links }
+type detachedStore struct {
+	mode  *Mode
+	links Links
+}
 
 // List returns those that are detached; false is in part.
 func (s detachedStore) List(ctx context.Context) (map[netip.Addr]bool, error) {
@@ -216,5 +219,11 @@ func (s detachedStore) Write(ctx context.Context, changes []delta.Change[netip.A
 			batch[i].Op = link.Delete
 		}
 	}
-	return s.links.WriteDetached(ctx, batch)
+	errs := s.links.WriteDetached(ctx, batch)
+	for i, c := range changes {
+		if c.Op != delta.Delete && failure(errs, i) == nil {
+			s.mode.addressAdded(c.Key)
+		}
+	}
+	return errs
 }

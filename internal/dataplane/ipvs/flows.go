@@ -20,13 +20,25 @@ import (
 // one, so that nobody is judged by what held before. A first start orders it for every
 // server that is wanted, and so mends what changed while no agent ran; only the flows of a
 // server that an agent deleted right before it ended stay until they time out.
+//
+// TCP keeps to IPVS, which ends the entry of a connection itself (expire_nodest_conn), with
+// one exception: a client that dialled before the frontend was there has a flow that nobody
+// rewrote. Later attempts from the same port belong to it, so that their source is not
+// rewritten either and a backend elsewhere answers past this node. Such flows go when a server
+// or its address has been added.
 
 // flows are the servers whose flows have to be looked at, with the destinations that were
 // added.
 type flows map[vserver.ServerKey][]netip.AddrPort
 
-// stale notes a server whose flows may go to where nobody is. TCP mends itself: the entry
-// of a connection goes with it (expire_nodest_conn), and another one is another flow.
+// began notes a server that packets may have missed until now.
+func (f flows) began(k vserver.ServerKey) {
+	if _, noted := f[k]; !noted {
+		f[k] = nil
+	}
+}
+
+// stale notes a server whose flows may go to where nobody is.
 func (f flows) stale(k vserver.ServerKey) {
 	if _, noted := f[k]; !noted && k.Protocol != vserver.ProtocolTCP {
 		f[k] = nil
@@ -43,7 +55,25 @@ func (f flows) fresh(k vserver.DestinationKey) {
 // staleFound notes every server: nobody knows what changed before the kernel was read.
 func (m *Mode) staleFound() {
 	for k := range m.servers.AllDesired() {
-		m.flows.stale(k)
+		m.flows.began(k)
+	}
+}
+
+// addressAdded notes the servers of an address whose packets did not come here before.
+func (m *Mode) addressAdded(a netip.Addr) {
+	for _, claimants := range [][]model.FrontendKey{m.addressClaims.Claimants(a), m.captures.marked.Claimants(a)} {
+		for _, k := range claimants {
+			m.flows.began(serverKey(k))
+		}
+	}
+}
+
+// rangeAdded is addressAdded for all addresses of a range.
+func (m *Mode) rangeAdded(p netip.Prefix) {
+	for k := range m.servers.Actual() {
+		if p.Contains(k.Addr) {
+			m.flows.began(k)
+		}
 	}
 }
 
@@ -75,7 +105,12 @@ func (m *Mode) orders(stay map[vserver.ServerKey][]vserver.DestinationKey) []con
 	}
 	out := make([]conntrack.Order, 0, len(m.flows))
 	for k := range m.flows {
-		out = append(out, m.order(k, stay[k]))
+		if k.Protocol != vserver.ProtocolTCP {
+			out = append(out, m.order(k, stay[k]))
+		} else if f, served := m.frontends.Get(frontendKey(k)); served && f.Forward == model.ForwardNAT {
+			// A backend that answers by itself never rewrites a flow, and no answer comes by here.
+			out = append(out, conntrack.Order{Key: conntrack.Key{Addr: k.Addr, Port: k.Port, Protocol: k.Protocol}, Untranslated: true})
+		}
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package ipvs_test
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,6 +12,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
@@ -25,7 +27,10 @@ func (s *swept) Order(list ...conntrack.Order) {
 	_ = s.note("order flows")
 	for _, o := range list {
 		text := "unserved"
-		if !o.Unserved {
+		switch {
+		case o.Untranslated:
+			text = "untranslated"
+		case !o.Unserved:
 			text = "keep"
 			for _, a := range o.Keep {
 				mark := " "
@@ -94,14 +99,51 @@ func TestFlowsOfUDP(t *testing.T) {
 	s.want(t, "without the Service", map[string]string{vip + ":80": "unserved"})
 }
 
-func TestFlowsOfTCPMendThemselves(t *testing.T) {
-	m, s := sweeping(t, newKernel(), draining(first, second))
+// TestFlowsOfTCPThatBeganBefore: those that no rule or server met go; IPVS looks after all others.
+func TestFlowsOfTCPThatBeganBefore(t *testing.T) {
+	began := map[string]string{vip + ":80": "untranslated"}
+	k := newKernel()
+	m, s := sweeping(t, k, draining(first, second))
 	apply(t, m)
+	s.want(t, "at the first start", began)
+	if i, j := slices.Index(k.calls, "write addresses"), slices.Index(k.calls, "order flows"); i > j {
+		t.Errorf("ordered before the address was bound: %v", k.calls)
+	}
 	m.Set(with(draining(first), func(f *model.Frontend) { f.Drain = 0 }))
+	apply(t, m)
+	s.want(t, "one less", map[string]string{})
+	m.Set(draining(first, second, third))
+	apply(t, m)
+	s.want(t, "two more", map[string]string{})
+	m.Set(gone("web"))
+	apply(t, m)
+	s.want(t, "without the Service", map[string]string{})
+	m.Set(draining(first))
+	apply(t, m)
+	s.want(t, "with it again", began)
+	m.Set(with(draining(first), func(f *model.Frontend) { f.Forward = model.ForwardTunnel }))
 	apply(t, m)
 	m.Set(gone("web"))
 	apply(t, m)
-	s.want(t, "over TCP", map[string]string{})
+	m.Set(with(draining(first), func(f *model.Frontend) { f.Forward = model.ForwardTunnel }))
+	apply(t, m)
+	s.want(t, "whose backends answer by themselves", map[string]string{})
+}
+
+// TestFlowsWaitForTheAddress: until it is bound, packets go past.
+func TestFlowsWaitForTheAddress(t *testing.T) {
+	for name, plan := range map[string]model.ServicePlan{"untranslated": draining(first), "keep +" + first: over(model.UDP, draining(first))} {
+		k := newKernel()
+		m, s := sweeping(t, k)
+		apply(t, m)
+		k.links.FailAddr(netip.MustParseAddr(vip), link.ErrBusy)
+		m.Set(plan)
+		m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
+		s.orders = map[string]string{}
+		k.links.Heal()
+		apply(t, m)
+		s.want(t, "with its address", map[string]string{vip + ":80": strings.Replace(name, "+", "", 1)})
+	}
 }
 
 // An association that drains goes on.

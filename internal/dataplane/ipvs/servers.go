@@ -38,7 +38,10 @@ func (s serverStore) Write(ctx context.Context, changes []delta.Change[vserver.S
 		case failure(errs, i) != nil:
 		case c.Op == delta.Delete:
 			s.mode.flows.stale(c.Key)
-		case batch[i].Staged:
+		case c.Op == delta.Add:
+			s.mode.flows.began(c.Key)
+		}
+		if batch[i].Staged && failure(errs, i) == nil {
 			s.mode.staging.made = append(s.mode.staging.made, c.Key)
 		}
 	}
@@ -176,6 +179,11 @@ func (s addressStore) List(ctx context.Context) (map[netip.Addr]struct{}, error)
 func (s addressStore) Write(ctx context.Context, changes []delta.Change[netip.Addr, struct{}]) []error {
 	errs := s.write(ctx, changes)
 	s.mode.boundAgain(changes, errs)
+	for i, c := range changes {
+		if c.Op != delta.Delete && failure(errs, i) == nil {
+			s.mode.addressAdded(c.Key)
+		}
+	}
 	return errs
 }
 

@@ -43,7 +43,7 @@ func (m *Mode) makeTables() {
 		Wait: func(k vserver.DestinationKey) bool { _, there := m.servers.Believed(k.Server); return !there },
 		Hold: func(k vserver.DestinationKey, orphans bool) bool { return m.servers.Deleting(k.Server, orphans) },
 	})
-	m.routes = delta.NewTable(routeStore{m.deps.Links}, delta.Options[netip.Prefix, struct{}]{
+	m.routes = delta.NewTable(routeStore{m, m.deps.Links}, delta.Options[netip.Prefix, struct{}]{
 		Name: "routes", Compare: link.ComparePrefixes, Equal: alike,
 		Wait: func(p netip.Prefix) bool { return !m.baseInPlace(p.Addr()) },
 		Hold: func(p netip.Prefix, _ bool) bool { return m.lacksAddresses(p) },
@@ -55,7 +55,7 @@ func (m *Mode) makeTables() {
 			return !m.marks(a) && m.serverLeftAt(a) || m.detached.PendingDelete(a) || m.keeps(a)
 		},
 	})
-	m.detached = delta.NewTable(detachedStore{m.deps.Links}, delta.Options[netip.Addr, bool]{
+	m.detached = delta.NewTable(detachedStore{m, m.deps.Links}, delta.Options[netip.Addr, bool]{
 		Name: "detached", Compare: netip.Addr.Compare, Equal: same[bool],
 		Wait: func(a netip.Addr) bool { return !m.marked(a) },
 	})

@@ -48,6 +48,10 @@ var contract = map[string]func(*testing.T, world){
 	"an answer from another port is not": testOtherPortAnswers,
 	"answers that came late":             testLateAnswers,
 	"late answers among many keys":       testLateAnswersOfMany,
+	"connections go on":                  testConnections,
+	"connections of many keys":           testConnectionsOfMany,
+	"untranslated connections":           testUntranslated,
+	"clients of this node":               testNear,
 }
 
 func TestFakeKeepsContract(t *testing.T) {
@@ -381,5 +385,95 @@ func testLateAnswersOfMany(t *testing.T, w world) {
 	}
 	w.sweep(t, 1, orders[0])
 	w.sweep(t, 19, orders...)
+	w.want(t, stays...)
+}
+
+func of(protocol uint8, k conntrack.Key) conntrack.Key {
+	k.Protocol = protocol
+	return k
+}
+
+// answered is a flow whose client had an answer; reset one whose connection was reset.
+func answered(f conntracktest.Flow) conntracktest.Flow {
+	f.Replied = true
+	return f
+}
+
+func reset(f conntracktest.Flow) conntracktest.Flow {
+	f.Replied, f.Reset = true, true
+	return f
+}
+
+// testConnections: of the flows that Keep does not name, those alone go that carry no
+// connection.
+func testConnections(t *testing.T, w world) {
+	for _, p := range []uint8{conntrack.ProtocolTCP, conntrack.ProtocolSCTP} {
+		for _, k := range []conntrack.Key{of(p, dns), of(p, dns6)} {
+			alive, gone, client := "10.244.1.1:5353", "10.244.9.9:5353", "10.244.0.1:%d"
+			if !k.Addr.Is4() {
+				alive, gone, client = "[fd00:10:244:1::1]:5353", "[fd00:10:244:9::9]:5353", "[fd00:10:244::1]:%d"
+			}
+			at := func(port int, who ...string) conntracktest.Flow { return from(k, fmt.Sprintf(client, port), who...) }
+			stays := []conntracktest.Flow{
+				at(4001, alive), answered(at(4002, alive)), reset(at(4003, alive)), // of one that is named
+				answered(at(4004, gone)), answered(at(4005)), // connections, wherever they go
+			}
+			w.add(t, stays...)
+			w.add(t, at(4006), at(4007, gone), reset(at(4008, gone)))
+			o := keep(k, alive)
+			o.Connections = true
+			w.sweep(t, 3, o)
+			w.want(t, stays...)
+			o.Connections = false
+			w.sweep(t, 2, o)
+			o.Keep = nil
+			w.sweep(t, 3, o)
+		}
+	}
+}
+
+func testConnectionsOfMany(t *testing.T, w world) {
+	stays := slices.Collect(conntracktest.Foreign(4, 100))
+	var orders []conntrack.Order
+	for i := range 20 {
+		k := of(conntrack.ProtocolTCP, key(fmt.Sprintf("10.96.1.1:%d", 53+i)))
+		o := keep(k, "10.244.1.1:5353")
+		o.Connections = true
+		orders = append(orders, o)
+		client := func(port int) string { return fmt.Sprintf("10.244.0.%d:%d", 1+i, port) }
+		stays = append(stays, answered(from(k, client(4001), "10.244.9.9:5353")))
+		w.add(t, from(k, client(4002), "10.244.9.9:5353"), from(k, client(4003)))
+	}
+	w.add(t, stays...)
+	w.sweep(t, 40, orders...)
+	w.want(t, stays...)
+}
+
+func testUntranslated(t *testing.T, w world) {
+	k := of(conntrack.ProtocolTCP, dns)
+	masqueraded := from(k, "10.244.0.1:4001") // its source was rewritten, and where it goes was not
+	masqueraded.Towards = netip.MustParseAddrPort("192.168.0.1:40001")
+	stays := []conntracktest.Flow{
+		from(k, "10.244.0.1:4002", "10.244.9.9:5353"), answered(from(k, "10.244.0.1:4003", "10.244.9.9:5353")),
+		answered(from(k, "10.244.0.1:4004")), from(of(conntrack.ProtocolTCP, key("10.96.0.10:54")), "10.244.0.1:4005"),
+	}
+	w.add(t, stays...)
+	w.add(t, masqueraded, from(k, "10.244.0.1:4006"), reset(from(k, "10.244.0.1:4007")))
+	w.sweep(t, 3, conntrack.Order{Key: k, Untranslated: true})
+	w.want(t, stays...)
+}
+
+// testNear: an endpoint goes on answering some clients, and not others.
+func testNear(t *testing.T, w world) {
+	stays := []conntracktest.Flow{
+		from(dns, "10.244.0.1:4001", "10.244.1.1:5353"), from(dns, "203.0.113.9:4001", "10.244.1.1:5353"),
+		from(dns, "10.244.0.1:4002", "10.244.9.9:5353"), from(dns, "192.168.0.1:4001", "10.244.9.9:5353"),
+	}
+	w.add(t, stays...)
+	w.add(t, from(dns, "203.0.113.9:4002", "10.244.9.9:5353"), from(dns, "10.244.0.1:4003", "10.244.8.8:5353"))
+	o := keep(dns, "10.244.1.1:5353")
+	o.Near = keep(dns, "10.244.9.9:5353").Keep
+	o.From = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/24"), netip.MustParsePrefix("192.168.0.1/32")}
+	w.sweep(t, 2, o)
 	w.want(t, stays...)
 }

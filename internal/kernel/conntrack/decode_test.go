@@ -60,12 +60,24 @@ func TestDecodeOddFlows(t *testing.T) {
 
 func TestStale(t *testing.T) {
 	who := func(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
+	near := func(from ...string) conntrack.Order {
+		o := keep(dns, "10.244.1.1:53")
+		o.Near = []netip.AddrPort{who("10.244.1.2:53")}
+		for _, f := range from {
+			o.From = append(o.From, netip.MustParsePrefix(f))
+		}
+		return o
+	}
 	tests := []struct {
 		name    string
 		order   conntrack.Order
 		answers string
 		want    bool
 	}{
+		{"near, of any client", near(), "10.244.1.2:53", false},
+		{"near, of this client", near("192.168.0.1/32", "10.244.0.0/24"), "10.244.1.2:53", false},
+		{"near, of others", near("10.244.7.0/24"), "10.244.1.2:53", true},
+		{"kept beside near", near("10.244.7.0/24"), "10.244.1.1:53", false},
 		{"kept", keep(dns, "10.244.1.1:53", "10.244.1.2:53"), "10.244.1.2:53", false},
 		{"not kept", keep(dns, "10.244.1.1:53"), "10.244.1.2:53", true},
 		{"another port", keep(dns, "10.244.1.1:53"), "10.244.1.1:54", true},
@@ -79,7 +91,7 @@ func TestStale(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := tt.order.Stale(who(tt.answers)); got != tt.want {
+			if got := tt.order.Stale(who("10.244.0.1:4001").Addr(), who(tt.answers)); got != tt.want {
 				t.Errorf("Stale(%s) = %t, want %t", tt.answers, got, tt.want)
 			}
 		})

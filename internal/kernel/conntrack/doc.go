@@ -4,7 +4,8 @@
 // It knows keys that clients dial and who may answer them, not Services: a
 // caller says for each key whose answers may go on, and every other flow to it
 // goes; and of whom answers may have come late, which begin flows that nobody ever
-// answers and that keep a client out (Order.Fresh): those go, too. Nothing else in
+// answers and that keep a client out (Order.Fresh): those go, too. Of a protocol with
+// connections it may ask for flows that carry none (Order.Connections). Nothing else in
 // the table is touched, and nothing is ever added.
 //
 //	[]Order ──► dump request ──────► first socket ──► kernel

@@ -10,6 +10,7 @@ const (
 	attrOriginal = 1
 	attrReply    = 2
 	attrStatus   = 3
+	attrState    = 4
 	attrID       = 12
 	attrZone     = 18
 	attrFilter   = 25
@@ -28,6 +29,18 @@ const (
 
 	filterOriginal = 1
 	filterReply    = 2
+
+	// A state is an attribute in one of the protocol, of the same number for either.
+	stateTCP   = 1
+	stateSCTP  = 3
+	stateValue = 1
+)
+
+// States of a connection that was reset (include/uapi/linux/netfilter/nf_conntrack_tcp.h and
+// nf_conntrack_sctp.h): TCP_CONNTRACK_CLOSE and SCTP_CONNTRACK_CLOSED.
+const (
+	tcpClosed  = 8
+	sctpClosed = 1
 )
 
 // What a filter compares (net/netfilter/nf_internals.h, CTA_FILTER_F_*).
@@ -181,6 +194,26 @@ func (f flow) reply() (tuple, error) {
 func (f flow) unanswered() (bool, error) {
 	value, err := findAttr(f.rest, attrStatus)
 	return len(value) == 4 && binary.BigEndian.Uint32(value)&seenReply == 0, err
+}
+
+// idle reports whether a flow carries no connection: the kernel saw no answer to it, or saw
+// it reset.
+func (f flow) idle() (bool, error) {
+	if unanswered, err := f.unanswered(); unanswered || err != nil {
+		return unanswered, err
+	}
+	kind, closed := uint16(stateTCP), byte(tcpClosed)
+	if f.protocol == ProtocolSCTP {
+		kind, closed = stateSCTP, sctpClosed
+	}
+	value := f.rest
+	for _, next := range []uint16{attrState, kind, stateValue} {
+		var err error
+		if value, err = findAttr(value, next); err != nil {
+			return false, err
+		}
+	}
+	return len(value) == 1 && value[0] == closed, nil
 }
 
 // appendDeletion appends the request to delete exactly this flow: the tuple, its

@@ -21,6 +21,7 @@ type lane struct {
 	fresh     bool      // an order came since the last sweep began
 	came      time.Time // the first of those
 	notBefore time.Time // after a short sweep
+	spared    time.Time // when orders that spare connections may be carried out alone
 	unasked   bool      // the last sweep read all flows though it had a few ports only
 	stats     FamilyStats
 }
@@ -151,6 +152,16 @@ func (l *lane) due(opts SweeperOptions) time.Time {
 		return later(company, l.failed.Add(opts.RetryMin))
 	}
 	return l.failed.Add(l.pause(opts))
+}
+
+// sparing reports whether only orders wait that spare connections.
+func (l *lane) sparing() bool {
+	for _, o := range l.waiting {
+		if !o.SparesConnections() {
+			return false
+		}
+	}
+	return true
 }
 
 // readsAll tells whether a sweep of what waits will have to read all flows.

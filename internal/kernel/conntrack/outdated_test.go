@@ -26,7 +26,7 @@ func (s *slowTable) Sweep(_ context.Context, orders []conntrack.Order) (conntrac
 		<-s.goOn
 	}
 	for _, o := range orders {
-		s.stale = append(s.stale, o.Stale(s.answers))
+		s.stale = append(s.stale, o.Stale(netip.Addr{}, s.answers))
 	}
 	return conntrack.Outcome{}, nil
 }

@@ -30,6 +30,7 @@ type batch struct {
 	count       int
 	first, last uint32 // numbers of its messages, among those of dumps
 	offset      int    // of the last message
+	fleeting    bool   // one of them goes only as long as it carries no connection
 }
 
 // refusals are deletions that the kernel did not do, for another reason than that
@@ -122,7 +123,7 @@ func (s *sweep) dumpOnce(ctx context.Context, q query) error {
 		if done, err := digest(datagram, d.seq, d.seq, d.visit); done || err != nil {
 			return done, err
 		}
-		if s.batch.count >= batchFlows {
+		if s.batch.count >= batchFlows || s.batch.fleeting {
 			if err := s.flush(ctx); err != nil {
 				return false, err
 			}
@@ -206,6 +207,9 @@ func (d *dump) meet(body []byte) error {
 		return err
 	}
 	d.outcome.Stale++
+	if d.orders[f.key()].SparesConnections() {
+		d.batch.fleeting = true // the answer may be on its way
+	}
 	return d.collect(f)
 }
 
@@ -221,7 +225,13 @@ func (w wanted) stale(f flow) (bool, error) {
 		return false, err
 	}
 	if ours {
-		return o.Stale(reply.source), nil
+		if !o.Stale(f.source.Addr(), reply.source) {
+			return false, nil
+		}
+		if o.SparesConnections() {
+			return f.idle()
+		}
+		return true, nil
 	}
 	unanswered, err := f.unanswered()
 	return unanswered && reply == f.back(), err

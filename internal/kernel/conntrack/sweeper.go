@@ -162,6 +162,15 @@ func (s *Sweeper) rested(l *lane, took time.Duration) {
 	l.notBefore = time.Now().Add(min(max(took, s.opts.Collect), mostRest))
 }
 
+// Orders that spare connections can wait: a client dials again after a second, three and
+// seven (RFC 6298), and where backends come and go all day so do they. Alone they take no
+// more than one part in connectionShare of the time, and no sweep waits longer than
+// longestWait for it.
+const (
+	connectionShare = 10
+	longestWait     = 10 * time.Second
+)
+
 // mostRest is the longest pause after a sweep that took long, and idle is when
 // somebody looks again who has nothing to do.
 const (
@@ -202,6 +211,9 @@ func (s *Sweeper) next() turn {
 		t := turn{l, later(l.due(s.opts), l.notBefore), l.readsAll()}
 		if t.all {
 			t.due = later(t.due, s.read.Add(s.opts.Apart))
+		}
+		if l.sparing() {
+			t.due = later(t.due, l.spared)
 		}
 		if t.due.Before(first.due) && (!t.all || !s.reading) {
 			first = t
@@ -247,6 +259,7 @@ func (s *Sweeper) sweep(ctx context.Context, l *lane, j *job, start time.Time) {
 	if out.Whole > 0 {
 		s.read = later(s.read, start)
 	}
+	l.spared = time.Now().Add(min((connectionShare-1)*took, longestWait))
 	previous := l.settle(j, out, err)
 	pause := l.pause(s.opts)
 	s.mu.Unlock()

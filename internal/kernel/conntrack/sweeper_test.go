@@ -455,3 +455,43 @@ func TestOrderFromEverywhere(t *testing.T) {
 		}
 	})
 }
+
+// longTable takes its time for each sweep.
+type longTable struct{}
+
+func (l *longTable) Sweep(context.Context, []conntrack.Order) (conntrack.Outcome, error) {
+	time.Sleep(100 * time.Millisecond)
+	return conntrack.Outcome{}, nil
+}
+
+// TestOrdersThatSpareConnectionsRest: while endpoints come and go all the time, those orders take a tenth of it, and others do
+// not wait for them.
+func TestOrdersThatSpareConnectionsRest(t *testing.T) {
+	for name, tt := range map[string]struct {
+		order       conntrack.Order
+		least, most int
+	}{
+		"connections": {conntrack.Order{Key: of(conntrack.ProtocolTCP, dns), Connections: true}, 8, 11},
+		"datagrams":   {keep(dns), 40, 60},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := conntrack.NewSweeper(zap.NewNop(), &longTable{}, conntrack.SweeperOptions{})
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error)
+				go func() { done <- s.Run(ctx) }()
+				for range 1000 {
+					s.Order(tt.order)
+					time.Sleep(10 * time.Millisecond) // of the bubble
+				}
+				if n := int(s.Stats().IPv4.Sweeps); n < tt.least || n > tt.most {
+					t.Errorf("%d sweeps in 10 s, want %d to %d", n, tt.least, tt.most)
+				}
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

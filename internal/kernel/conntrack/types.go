@@ -78,6 +78,10 @@ type Order struct {
 	// rewritten (they answer from Key itself) included. The caller does not change
 	// it afterwards.
 	Keep []netip.AddrPort
+	// Near, sorted like Keep, may go on as well with clients in From; with every client where
+	// From is empty. Some frontends lead the clients of this node to other endpoints.
+	Near []netip.AddrPort
+	From []netip.Prefix
 	// Fresh are those of Keep whose datagrams to a client would shut it out: an answer that
 	// comes after its flow was deleted begins a flow of its own, from who answers to the
 	// client. While the kernel remembers that, whatever the client sends to the key and IPVS
@@ -93,9 +97,14 @@ type Order struct {
 	// that were rewritten, whoever answers; Keep is not read. Flows that answer
 	// from Key itself are not ours.
 	Unserved bool
-	// Untranslated says that stale are only the flows that were never rewritten, though
-	// they should have been; Keep is not read. It is for protocols with connections, of
-	// which those that were rewritten go on.
+	// Connections says that the protocol has connections, which this order never cuts: of the
+	// flows that are stale by Keep, only those go that carry none. The kernel saw no answer
+	// to such a flow, or it saw the connection reset. A client that dials from the same port
+	// again otherwise stays with such a flow: for 120 s (nf_conntrack_tcp_timeout_syn_sent,
+	// which each attempt begins again) or 10 s (nf_conntrack_tcp_timeout_close).
+	Connections bool
+	// Untranslated is Connections for flows that answer from Key itself alone; Keep is not
+	// read. Another part of the kernel looks after the flows that were rewritten.
 	Untranslated bool
 
 	// outdated, if it is there, says that a newer order for the key came while this one
@@ -112,8 +121,13 @@ func (o Order) fresh() []Key {
 	return out
 }
 
-// Stale tells whether a flow to the key of this order goes, by who answers it.
-func (o Order) Stale(answers netip.AddrPort) bool {
+// SparesConnections reports whether a flow that is Stale stays as long as it carries a
+// connection.
+func (o Order) SparesConnections() bool { return o.Connections || o.Untranslated }
+
+// Stale reports whether a flow of a client to the key of this order goes, by the address and
+// port that answers it. SparesConnections says what else has to hold.
+func (o Order) Stale(client netip.Addr, answers netip.AddrPort) bool {
 	if o.outdated != nil && o.outdated.Load() {
 		return false
 	}
@@ -123,8 +137,11 @@ func (o Order) Stale(answers netip.AddrPort) bool {
 	if o.Unserved {
 		return answers != o.Key.self()
 	}
-	_, kept := slices.BinarySearchFunc(o.Keep, answers, netip.AddrPort.Compare)
-	return !kept
+	if _, kept := slices.BinarySearchFunc(o.Keep, answers, netip.AddrPort.Compare); kept {
+		return false
+	}
+	_, near := slices.BinarySearchFunc(o.Near, answers, netip.AddrPort.Compare)
+	return !near || len(o.From) > 0 && !slices.ContainsFunc(o.From, func(p netip.Prefix) bool { return p.Contains(client) })
 }
 
 // Outcome is what a sweep met and did.

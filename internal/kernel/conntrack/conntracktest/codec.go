@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
 )
 
 // Attributes that a flow has, as include/uapi/linux/netfilter/nfnetlink_conntrack.h
@@ -13,6 +15,7 @@ const (
 	ctaTupleOrig  = 1
 	ctaTupleReply = 2
 	ctaStatus     = 3
+	ctaState      = 4
 	ctaTimeout    = 7
 	ctaID         = 12
 	ctaZone       = 18
@@ -27,8 +30,17 @@ const (
 	confirmed = 1 << 3
 )
 
-// AppendFlow appends the attributes that a flow has: both directions, the zone and whether
-// somebody answered.
+// What ctaState says of a connection, in an attribute of its protocol. SCTP also has the tag
+// of either direction, without which the kernel takes no state.
+const (
+	stateTCP   = 1
+	stateSCTP  = 3
+	tcpClosed  = 8
+	sctpClosed = 1
+)
+
+// AppendFlow appends the attributes that a flow has: both directions, the zone, whether
+// the client had an answer and whether its connection was reset.
 // It allocates nothing of its own: there may be a million.
 func AppendFlow(b []byte, f Flow) []byte {
 	b = appendTuple(b, ctaTupleOrig, f.Protocol, f.Client, f.Dialled)
@@ -40,7 +52,32 @@ func AppendFlow(b []byte, f Flow) []byte {
 	if f.Replied {
 		status |= seenReply
 	}
+	if f.Reset {
+		b = append(b, closedState(f.Protocol)...)
+	}
 	return binary.BigEndian.AppendUint32(appendLong(b, ctaStatus, 4), status)
+}
+
+func closedState(protocol uint8) []byte {
+	if protocol == conntrack.ProtocolSCTP {
+		tags := append(tlv(2, make([]byte, 4)), tlv(3, make([]byte, 4))...)
+		return tlv(ctaState|nested, tlv(stateSCTP|nested, append(tlv(1, []byte{sctpClosed}), tags...)))
+	}
+	return tlv(ctaState|nested, tlv(stateTCP|nested, tlv(1, []byte{tcpClosed})))
+}
+
+// reset reports whether a state is that of a connection that was reset.
+func reset(protocol uint8, b []byte) (bool, error) {
+	kind, closed := stateTCP, byte(tcpClosed)
+	if protocol == conntrack.ProtocolSCTP {
+		kind, closed = stateSCTP, sctpClosed
+	}
+	var of, state attributes
+	if err := of.split(b); err != nil {
+		return false, err
+	}
+	err := state.split(of[kind])
+	return len(state[1]) == 1 && state[1][0] == closed, err
 }
 
 func appendTuple(b []byte, kind uint16, protocol uint8, from, to netip.AddrPort) []byte {
@@ -103,6 +140,9 @@ func ParseFlow(b []byte) (f Flow, id uint32, err error) {
 	}
 	if status := attrs[ctaStatus]; len(status) == 4 {
 		f.Replied = binary.BigEndian.Uint32(status)&seenReply != 0
+	}
+	if f.Reset, err = reset(f.Protocol, attrs[ctaState]); err != nil {
+		return f, 0, err
 	}
 	if number := attrs[ctaID]; len(number) == 4 {
 		id = binary.BigEndian.Uint32(number)

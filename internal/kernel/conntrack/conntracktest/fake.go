@@ -143,7 +143,7 @@ func (f *Fake) sweepFamily(v4 bool, orders []conntrack.Order, out *conntrack.Out
 		if ours || sent || whole && flow.Dialled.Addr().Is4() == v4 {
 			out.Seen++
 		}
-		if ours && o.Stale(flow.Answers) || !ours && sent && flow.alone() {
+		if ours && o.Stale(flow.Client.Addr(), flow.Answers) && (!o.SparesConnections() || !flow.Replied || flow.Reset) || !ours && sent && flow.alone() {
 			out.Stale++
 			out.Deleted++
 			f.remove(flow)

@@ -15,7 +15,8 @@ type Flow struct {
 	Client, Dialled  netip.AddrPort // the original direction
 	Answers, Towards netip.AddrPort // the other direction: who answers, and to whom
 	Zone             uint16
-	Replied          bool // somebody answered so far
+	Replied          bool // the client had an answer
+	Reset            bool // the connection was reset
 }
 
 // To returns a flow from a client to a key that somebody answers; it is masqueraded
