@@ -101,7 +101,7 @@ func (w *world) healthChecks(t *testing.T, flags ...string) {
 	} {
 		web.backends, web.vip, web.lb = tt.backends, both.vip, both.lb
 		if tt.name == onlyIPv4 {
-			web.vip[1], web.lb[1] = "", ""
+			web.vip.v6, web.lb.v6 = "", ""
 		}
 		n.write(t, web)
 		if i == 0 {

@@ -29,7 +29,7 @@ func TestAcceptBeforeEnd(t *testing.T) {
 			tt.make(func(lines string) {
 				mustBe(t, k.rules.Flush(input))
 				mustBe(t, k.rules.Load(rules.IPv4, "*filter\n:cali-INPUT - [0:0]\n:KUBE-IPVS-ACCEPT - [0:0]\n"+lines+"COMMIT\n"))
-			}, func() { apply(t, m) }, func() { auditAll(t, m); apply(t, m) })
+			}, func() { apply(t, m) }, func() { round(t, m); apply(t, m) })
 			hook := k.rules.Save(rules.IPv4)
 			at := []int{strings.Index(hook, policy), strings.Index(hook, "-j KUBE-IPVS-ACCEPT\n"), strings.Index(hook, end)}
 			if at[0] < 0 || at[1] < at[0] || at[2] < at[1] {
