@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
 // TestKernelKeepsContract runs the contract in fresh network namespaces: with the
@@ -34,7 +35,7 @@ func kernelWorld(t testing.TB, kind string) world {
 	t.Helper()
 	enterNamespace(t)
 	n := newNeighbour(t, kind)
-	h, err := link.New(zaptest.NewLogger(t), link.Options{}.WithKind(kind))
+	h, err := link.New(zaptest.NewLogger(t), link.Options{Timeout: poll.Patience}.WithKind(kind))
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}

@@ -41,7 +41,7 @@ func enterNamespace(t *testing.T) {
 func openKernel(t *testing.T) *nftables.Handle {
 	t.Helper()
 	enterNamespace(t)
-	h, err := nftables.New(zaptest.NewLogger(t), nftables.Options{})
+	h, err := nftables.New(zaptest.NewLogger(t), nftables.Options{Timeout: poll.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestWithoutPermission(t *testing.T) {
 	if os.Getenv(unprivileged) == "" {
 		t.Skip("skipped: a part of TestKernelWithoutPermission")
 	}
-	h, err := nftables.New(zaptest.NewLogger(t), nftables.Options{})
+	h, err := nftables.New(zaptest.NewLogger(t), nftables.Options{Timeout: poll.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver/vservertest"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
 // enterNamespace moves the test's goroutine into a network namespace of its
@@ -48,6 +49,9 @@ func enterNamespace(t testing.TB) {
 func openKernel(t testing.TB, opts vserver.Options) *vserver.Handle {
 	t.Helper()
 	enterNamespace(t)
+	if opts.CallTimeout == 0 { // the first use of a scheduler loads its module, which takes seconds where it is emulated
+		opts.CallTimeout = poll.Patience
+	}
 	h, err := vserver.New(zaptest.NewLogger(t), opts)
 	if errors.Is(err, vserver.ErrUnsupported) {
 		t.Skipf("skipped: %v", err)

@@ -24,7 +24,7 @@ type peer struct {
 	table    *vservertest.Table
 	marks    []uint32
 	timeouts [3]uint32 // TCP, TCP after FIN and UDP, in seconds
-	family   uint16 // 0: no IPVS in this kernel
+	family   uint16    // 0: no IPVS in this kernel
 	opened   int
 	maxBatch int // most messages seen in one send
 	limit    int
