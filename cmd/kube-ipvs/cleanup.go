@@ -70,9 +70,15 @@ func cleanup(ctx context.Context, c config.Config, to ipvs.Successor, out io.Wri
 	}
 	defer logs.sink.Close()
 	log := logs.Logger
-	lock, err := lockRunDir(c.RunDir)
-	if err != nil {
+	if err := mayWrite(); err != nil {
+		return denied(fmt.Errorf("cleanup needs root: %w", err), "CAP_NET_ADMIN and CAP_NET_RAW")
+	}
+	lock, err := lockNode(log, "cleanup", c.RunDir)
+	switch {
+	case errors.Is(err, errRunning):
 		return fmt.Errorf("stop the agent first: %w", err)
+	case err != nil:
+		return err
 	}
 	defer lock.Close()
 	k, unseen, err := openRemains(ctx, log, c)

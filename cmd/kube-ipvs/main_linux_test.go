@@ -22,6 +22,7 @@ const stuckProcess = "KUBE_IPVS_TEST_STUCK"
 const asProgram = "KUBE_IPVS_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
+	agentName = fmt.Sprintf("@kube-ipvs.test.%d", os.Getpid()) // the machine's own agent, and other tests, have theirs
 	if os.Getenv(asProgram) != "" {
 		main()
 		return

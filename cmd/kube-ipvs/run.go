@@ -44,7 +44,7 @@ func proxy(ctx context.Context, logs *logging, flags *pflag.FlagSet, loader *con
 	if err != nil {
 		return err
 	}
-	lock, err := lockRunDir(c.RunDir)
+	lock, err := lockNode(log, "run", c.RunDir)
 	if err != nil {
 		return fmt.Errorf("cannot start: %w", err)
 	}

@@ -154,7 +154,7 @@ func (k *kernel) setStrictARP(ctx context.Context, c config.Config) error {
 // CAP_NET_RAW for iptables.
 // Nothing is programmed, and no API server is asked.
 func initialize(ctx context.Context, log *zap.Logger, c config.Config) error {
-	lock, err := lockRunDir(c.RunDir)
+	lock, err := lockNode(log, "run --init-only", c.RunDir)
 	if err != nil {
 		return fmt.Errorf("cannot start: %w", err)
 	}
