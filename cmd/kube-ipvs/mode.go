@@ -25,15 +25,17 @@ type choice struct {
 	asked config.Mode
 	// active is never ModeAuto.
 	active config.Mode
-	// missing is what the kernel lacks for ipvs mode; nil if nobody missed it.
+	// missing is what the kernel lacks for ipvs mode; nil if it lacks nothing that was asked for.
 	missing error
+	// implied: a file of kube-proxy leaves the mode to the program.
+	implied bool
 }
 
 // openKernel opens what the wanted mode needs, or where the kernel lacks IPVS what
 // iptables mode needs (decision 2). It returns the settings for the mode that runs: with
 // its name, and with a scheduler that the kernel has.
 func openKernel(ctx context.Context, log *zap.Logger, c config.Config) (*kernel, config.Config, choice, error) {
-	chosen := choice{asked: c.Mode, active: c.Mode}
+	chosen := choice{asked: c.Mode, active: c.Mode, implied: c.ModeImplied}
 	k, err := openBase(ctx, log, c)
 	if err != nil {
 		return nil, c, chosen, fmt.Errorf("no mode can run on this node: %w", err)
@@ -84,6 +86,7 @@ func lacksIPVS(err error) bool {
 // say tells people, once, what runs instead of what was asked for.
 func (c choice) say(log *zap.Logger, tell *events.Recorder) {
 	if c.missing == nil {
+		c.sayImplied(log, tell)
 		return
 	}
 	if c.asked == config.ModeAuto {
@@ -94,6 +97,19 @@ func (c choice) say(log *zap.Logger, tell *events.Recorder) {
 		"Every Service goes on working; schedulers and weights do not apply", zap.Error(c.missing))
 	if tell != nil {
 		tell.Node(events.ProxyModeFallback, "iptables mode carries Services, because this kernel lacks what ipvs mode needs: "+oneLine(c.missing))
+	}
+}
+
+// sayImplied reports ipvs mode where a file of kube-proxy, such as kubeadm's, has mode "".
+func (c choice) sayImplied(log *zap.Logger, tell *events.Recorder) {
+	if !c.implied || c.active != config.ModeIPVS {
+		return
+	}
+	const what = "ipvs mode carries Services, because the configuration leaves mode empty; kube-proxy would run iptables mode. " +
+		"Set mode or --proxy-mode to choose"
+	log.Info(what)
+	if tell != nil {
+		tell.Node(events.ProxyModeImplied, what)
 	}
 }
 

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -40,6 +42,41 @@ func TestWhatCostsTheMode(t *testing.T) {
 	}
 }
 
+// TestImpliedModeIsSaid: who leaves the mode to the program reads once, in the log and in an Event, which one runs.
+func TestImpliedModeIsSaid(t *testing.T) {
+	kubeadm := "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+	own := "apiVersion: " + config.OwnAPIVersion + "\nkind: " + config.OwnKind + "\n"
+	for _, tt := range []struct {
+		name, file string
+		args       []string
+		want       bool
+	}{
+		{"empty", kubeadm + `mode: ""`, nil, true},
+		{"not there", kubeadm, nil, true},
+		{"ipvs", kubeadm + "mode: ipvs", nil, false},
+		{"by a flag", kubeadm + `mode: ""`, []string{"--proxy-mode=ipvs"}, false},
+		{"our own file", own, nil, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			file := filepath.Join(directory(t, map[string]string{"config.conf": tt.file}), "config.conf")
+			flags, defaults := pflag.NewFlagSet("test", pflag.ContinueOnError), config.Defaults()
+			config.Bind(flags, &defaults)
+			if err := flags.Parse(append(tt.args, "--config="+file)); err != nil {
+				t.Fatal(err)
+			}
+			loaded, err := config.NewLoader(flags).Load("node-a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			core, logs := observer.New(zapcore.DebugLevel)
+			choice{asked: config.ModeIPVS, active: loaded.Config.Mode, implied: loaded.Config.ModeImplied}.say(zap.New(core), nil)
+			if got := logs.FilterMessageSnippet("leaves mode empty").Len() == 1; got != tt.want || logs.Len() > 1 {
+				t.Errorf("lines %v, want one about the mode: %t", logs.All(), tt.want)
+			}
+		})
+	}
+}
+
 func TestFallbackIsSaid(t *testing.T) {
 	missing := errors.New("ip_vs: not there")
 	for _, tt := range []struct {
@@ -50,8 +87,8 @@ func TestFallbackIsSaid(t *testing.T) {
 	}{
 		{"ipvs runs", choice{asked: config.ModeIPVS, active: config.ModeIPVS}, 0, ""},
 		{"iptables on purpose", choice{asked: config.ModeIPTables, active: config.ModeIPTables}, 0, ""},
-		{"fell back", choice{config.ModeIPVS, config.ModeIPTables, missing}, zapcore.WarnLevel, "falling back to iptables mode"},
-		{"chosen by itself", choice{config.ModeAuto, config.ModeIPTables, missing}, zapcore.InfoLevel, "no IPVS"},
+		{"fell back", choice{config.ModeIPVS, config.ModeIPTables, missing, true}, zapcore.WarnLevel, "falling back to iptables mode"},
+		{"chosen by itself", choice{config.ModeAuto, config.ModeIPTables, missing, false}, zapcore.InfoLevel, "no IPVS"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			core, logs := observer.New(zapcore.DebugLevel)

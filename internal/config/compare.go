@@ -94,6 +94,7 @@ var meanings = []meaning{
 	{"Cleanup", "--cleanup", never},
 	{"InitOnly", "--init-only", never},
 	{"Unused", "", never},
+	{"ModeImplied", "", never}, // a note of the start
 }
 
 // Compare names the settings that mean something else now: those that the running

@@ -33,6 +33,9 @@ type Config struct {
 	// lacks ip_vs, OnMissing says what comes of it (decision 2).
 	Mode      Mode
 	OnMissing OnMissing
+	// ModeImplied: a file of kube-proxy leaves the mode empty, which kube-proxy takes for
+	// iptables, and this program for ipvs.
+	ModeImplied bool
 	// Promote: a node that carries Services in ModeIPTables for want of ip_vs changes to
 	// ModeIPVS without a restart when ip_vs appears.
 	Promote bool

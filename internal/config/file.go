@@ -44,6 +44,7 @@ func readFile(path string, text []byte) (*fileReader, error) {
 			r.mistakes = append(r.mistakes, fmt.Errorf("--config: %w", r.at(i+1, err)))
 		}
 	}
+	r.settings.noMode = r.seen[proxyKind] > 0 && r.settings.Proxy.Mode == ""
 	r.settings.complete()
 	return r, nil
 }

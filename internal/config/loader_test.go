@@ -19,14 +19,14 @@ import (
 var meansTheSame = cmp.Options{byValue, cmpopts.IgnoreUnexported(config.Config{}), cmp.Comparer(func(a, b scheduler.Spec) bool { return a == b })}
 
 // TestKubeadm: what kubeadm writes, nulls and empties included, and its two
-// arguments, start ipvs mode without a word (contract section 11.3).
+// arguments, start ipvs mode, which the agent says (contract section 11.3).
 func TestKubeadm(t *testing.T) {
 	l, err := loader(t, "--config=testdata/kubeadm.yaml", "--hostname-override=Worker-1").Load("ignored")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := loaded(t, "", "--cluster-cidr=10.244.0.0/16", "--kubeconfig=/var/lib/kube-proxy/kubeconfig.conf", "--hostname-override=worker-1").Config
-	want.ConfigFile = "testdata/kubeadm.yaml"
+	want.ConfigFile, want.ModeImplied = "testdata/kubeadm.yaml", true
 	if diff := cmp.Diff(want, l.Config, meansTheSame); diff != "" {
 		t.Errorf("not what the same flags mean (-want +got):\n%s", diff)
 	}

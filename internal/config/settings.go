@@ -37,6 +37,8 @@ type Settings struct {
 	// given are the flags that were on the command line, said the fields that the
 	// file has a value for. Mistakes are named by them.
 	given, said map[string]bool
+	// noMode: the file has a document of kube-proxy that leaves the mode empty.
+	noMode bool
 	// unread holds flags that files of cadvisor were once named by.
 	unread [2]string
 }

@@ -31,6 +31,9 @@ var (
 	// ProxyModeFallback: the kernel lacks what ipvs mode needs, rules of iptables carry
 	// Services instead (decision 2).
 	ProxyModeFallback = Kind{"ProxyModeFallback", "StartKubeProxy", true}
+	// ProxyModeImplied: a file of kube-proxy leaves the mode empty, and ipvs mode runs, where
+	// kube-proxy would run iptables mode.
+	ProxyModeImplied = Kind{"ProxyModeImplied", "StartKubeProxy", false}
 	// ProxyModeAvailable: the kernel has what it lacked, and ipvs mode could be used.
 	ProxyModeAvailable = Kind{"ProxyModeAvailable", "ChangeMode", false}
 	// ProxyModeChanged: another mode carries Services than when the agent started.
