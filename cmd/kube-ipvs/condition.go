@@ -35,6 +35,8 @@ type observed struct {
 		Eligible() bool
 	}
 	progress func() map[string]kube.Progress // nil without an API server
+	// unreadable are inputs whose last good content stays in force; nil is none.
+	unreadable func() []string
 }
 
 var _ interface {
@@ -154,15 +156,18 @@ func orSilence(err error) string {
 	return err.Error()
 }
 
-// partial: no source has something that it cannot read.
+// partial: no source has something that it cannot read, also where its last good content stays in force.
 func (o observed) partial() httpd.Check {
-	check := httpd.Check{Name: "input", Ready: true}
+	var reasons []string
 	for origin, state := range o.known.Unsynced() {
 		if state == source.Partial {
-			check.Reason = fmt.Sprintf("source %s: some input cannot be read", origin)
+			reasons = append(reasons, fmt.Sprintf("source %s: some input cannot be read", origin))
 		}
 	}
-	return check
+	if o.unreadable != nil {
+		reasons = append(reasons, o.unreadable()...)
+	}
+	return httpd.Check{Name: "input", Ready: true, Reason: strings.Join(reasons, "; ")}
 }
 
 // watch: the API server has said something lately about each kind of object, were it

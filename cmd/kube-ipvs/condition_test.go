@@ -97,6 +97,7 @@ func TestHealthTellsTheTruth(t *testing.T) {
 		loop    func() agent.Condition
 		states  map[model.Origin]source.State
 		kube    func() map[string]kube.Progress
+		unread  []string
 		h, l, r string // what makes the path red
 	}{
 		{name: "all well", kube: func() map[string]kube.Progress { return map[string]kube.Progress{"services": fresh()} }},
@@ -112,6 +113,7 @@ func TestHealthTellsTheTruth(t *testing.T) {
 				"first sync: most of what is wanted is not in the kernel yet"},
 		{name: "a manifest that cannot be read", states: map[model.Origin]source.State{model.FromFile: source.Partial},
 			r: "input: source file: some input cannot be read"},
+		{name: "a manifest that cannot be read any more", unread: []string{"web.yaml: permission denied"}, r: "input: web.yaml: permission denied"},
 		{name: "an API server that is away for minutes", kube: func() map[string]kube.Progress {
 			return map[string]kube.Progress{"services": {Synced: true, Heard: ago(3 * time.Minute), Err: errors.New("EOF")}, "nodes": fresh()}
 		}, r: "watch: nothing heard about services for 3m0s: EOF"},
@@ -139,7 +141,7 @@ func TestHealthTellsTheTruth(t *testing.T) {
 					s.condition = tt.loop()
 				}
 				o := observed{settings: fixed(config.Config{ReadyzWatchBound: 2 * time.Minute, HealthzWatchBound: time.Hour}),
-					families: []model.Family{model.IPv4, model.IPv6}, loop: s, known: s, progress: tt.kube}
+					families: []model.Family{model.IPv4, model.IPv6}, loop: s, known: s, progress: tt.kube, unreadable: func() []string { return tt.unread }}
 				r := o.report(t.Context())
 				red := func(on func(httpd.Check) bool) string {
 					var out []string

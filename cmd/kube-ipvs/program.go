@@ -87,7 +87,7 @@ func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel
 		Compiler: compilerFor(p.live.now, p.served), Concerns: concernsFor(p.live.now, p.served),
 		Host: k.link, NodePorts: nodePortsFor(p.live.now), Health: p.health, TryScheduler: p.tryScheduler, TryGUE: p.tryGUE, LocalPod: localPodFor(p.live.now), Periods: periods(c),
 		OneProcessor: oneProcessor(), Prepared: p.prepared, Ready: p.ready,
-		APIServers: p.follow.reached.Addrs, PodRanges: c.DetectLocal.ClusterCIDRs, DNSServices: c.DNSServices, Remember: newNodeClaims(log, c.RunDir).keep,
+		APIServers: p.follow.reached.Addrs, PodRanges: c.DetectLocal.ClusterCIDRs, DNSServices: c.DNSServices, Unreadable: p.follow.unreadable, Remember: newNodeClaims(log, c.RunDir).keep,
 	})
 	p.follow.reached.Tell(p.loop.HostChanged)
 	p.follow.reached.Refused(p.refused)
@@ -216,6 +216,7 @@ func (p *program) measure() {
 	m.RestoreFailures(func(f model.Family) uint64 { return p.kernel.rules.RestoreFailures(rules.Family(f)) })
 	m.IdleTimes(p.kernel.idleTimes)
 	m.Sources(p.synced)
+	m.Unreadable(p.follow.unreadableCount)
 	p.kernel.calls.tell(m.KernelCall)
 	m.Sets(p.newSetReader().fill)
 	m.Features(func() []telemetry.Feature {
@@ -256,7 +257,7 @@ func (p *program) healthHandler() http.Handler {
 }
 
 func (p *program) observed() observed {
-	return observed{settings: p.live.now, families: p.served, loop: p.loop, known: p.known, progress: p.follow.progress()}
+	return observed{settings: p.live.now, families: p.served, loop: p.loop, known: p.known, progress: p.follow.progress(), unreadable: p.follow.unreadable}
 }
 
 func (p *program) metricsHandler(c config.Config) http.Handler {

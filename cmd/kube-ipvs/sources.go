@@ -28,6 +28,7 @@ var errNoSource = errors.New("nothing says what to serve; give one of\n" +
 type sources struct {
 	origins []model.Origin
 	list    []source.Source
+	files   *file.Source // nil without --source-dir
 	kube    *kube.Source // nil without an API server
 	client  *kube.Client // of it
 	turns   *source.Turns
@@ -44,7 +45,8 @@ type sources struct {
 func openSources(log *zap.Logger, c config.Config) (sources, error) {
 	s := sources{turns: &source.Turns{}, reached: &kube.Reached{}}
 	if c.SourceDir != "" {
-		s.add(model.FromFile, file.New(log, c.SourceDir, file.Options{}))
+		s.files = file.New(log, c.SourceDir, file.Options{})
+		s.add(model.FromFile, s.files)
 	}
 	if c.SourceDir != "" && c.Client.Kubeconfig == "" && c.Client.Master == "" {
 		return s, nil
@@ -78,6 +80,27 @@ func (s *sources) progress() func() map[string]kube.Progress {
 		return nil
 	}
 	return s.kube.Progress
+}
+
+// unreadable names manifests that cannot be read, whose last good content stays in force: the first few, and how many more.
+func (s *sources) unreadable() []string {
+	const most = 8
+	if s.files == nil {
+		return nil
+	}
+	all := s.files.Unreadable()
+	if len(all) > most {
+		return append(all[:most], fmt.Sprintf("and %d more", len(all)-most))
+	}
+	return all
+}
+
+// unreadableCount counts them all.
+func (s *sources) unreadableCount() int {
+	if s.files == nil {
+		return 0
+	}
+	return len(s.files.Unreadable())
 }
 
 // manyNodes is how many Nodes are too many to follow them all.

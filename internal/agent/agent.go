@@ -65,6 +65,9 @@ type Options struct {
 	DNSServices []string
 	// PodRanges are the ranges of pods of the whole cluster, where they are known.
 	PodRanges []netip.Prefix
+	// Unreadable names input that cannot be read and whose last good content stays in force, for
+	// Status; nil is none.
+	Unreadable func() []string
 	// Remember keeps for the next process which addresses that Services claim a Node has or had; nil does not.
 	Remember func(map[netip.Addr]string)
 	// LocalPod tells whether an address counts as one of a pod of this node, where addresses

@@ -19,6 +19,9 @@ type Status struct {
 	Synced   bool `json:"synced"`
 	Complete bool `json:"complete"`
 	Ready    bool `json:"ready"`
+	// Unreadable is input that cannot be read as it is now, with the reason. Its last good content
+	// is served, so that Complete may be true all the same.
+	Unreadable []string `json:"unreadable,omitempty"`
 	// Services have frontends, Skipped ones have none, for a reason, and Noted
 	// ones lack something they ask for.
 	Services int `json:"services"`
@@ -196,6 +199,9 @@ func (a *Agent) status() Status {
 		Tables: a.opts.Mode.Tables(),
 		Cycles: a.stats.cycles, Written: map[string]uint64{},
 		Failures: a.stats.failures, Audits: a.stats.audits, Drifted: a.stats.drifted, AuditPeriod: max(0, a.periods.Load().AuditPeriod).Seconds(), LastAudit: a.audits.record(), Last: a.stats.last,
+	}
+	if a.opts.Unreadable != nil {
+		s.Unreadable = a.opts.Unreadable()
 	}
 	for table, n := range a.stats.written {
 		s.Written[table] = n

@@ -181,6 +181,7 @@ func TestStateInWords(t *testing.T) {
 		"rows refused":            {agent.Status{Synced: true, Complete: true, Ready: true, Failures: 1, Tables: pending}, "serving; 8 rows could not be written"},
 		"orphans are kept":        {agent.Status{Synced: true, Ready: true, Failures: 1, Tables: pending}, "serving; 5 rows could not be written" + unread},
 		"incomplete":              {agent.Status{Synced: true, Ready: true}, "serving" + unread},
+		"last good content":       {agent.Status{Synced: true, Ready: true, Complete: true, Unreadable: []string{"web.yaml: no such file"}}, "serving; some input cannot be read, and its last good content stays"},
 		"all well":                {agent.Status{Synced: true, Ready: true, Complete: true}, "serving"},
 	} {
 		t.Run(name, func(t *testing.T) {

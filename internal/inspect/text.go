@@ -23,6 +23,9 @@ func WriteStatus(w io.Writer, s agent.Status) error {
 	fmt.Fprintf(t, "draining\t%d destinations; %d deleted in the last minutes; %d climb to their weight\n", s.Draining, s.Trash, s.Climbing)
 	fmt.Fprintf(t, "cycles\t%d that wrote\n", s.Cycles)
 	fmt.Fprintf(t, "audits\t%s\n", audits(s))
+	for _, u := range s.Unreadable {
+		fmt.Fprintf(t, "unread\t%s\n", oneLine(u))
+	}
 	if s.AuditError != "" {
 		fmt.Fprintf(t, "blind\tdrift may go unseen: %s\n", oneLine(s.AuditError))
 	}
@@ -80,10 +83,13 @@ func failing(s agent.Status) string {
 }
 
 func unread(s agent.Status) string {
-	if s.Complete {
-		return ""
+	switch {
+	case !s.Complete:
+		return "; some input cannot be read, so nothing that looks orphaned is deleted"
+	case len(s.Unreadable) > 0:
+		return "; some input cannot be read, and its last good content stays"
 	}
-	return "; some input cannot be read, so nothing that looks orphaned is deleted"
+	return ""
 }
 
 // someAddresses lists as many as fit on a line.

@@ -59,6 +59,7 @@ func ask(m *telemetry.Metrics, start time.Time) {
 	m.Watches(func() map[string]telemetry.Watch {
 		return map[string]telemetry.Watch{"Service": {Heard: start.Add(time.Second)}, "Node": {Failing: "Forbidden"}}
 	})
+	m.Unreadable(func() int { return 3 })
 	m.Sources(func() map[string]bool { return map[string]bool{"kube": true, "file": false} })
 	m.Loop(func() agent.Condition {
 		return agent.Condition{Busy: start.Add(8 * time.Second), Owing: start.Add(4 * time.Second), Failures: 5}

@@ -86,6 +86,12 @@ func (m *Metrics) Sources(synced func() map[string]bool) {
 		}, "source")
 }
 
+// Unreadable shows how many manifests cannot be read.
+func (m *Metrics) Unreadable(count func() int) {
+	m.pullGauge(ours+"source_unreadable", "Manifests that cannot be read or are not valid; a directory that is gone is one. Their last good content stays in force.",
+		func(e emit) { e(float64(count()), "file") }, "source")
+}
+
 func truth(b bool) float64 {
 	if b {
 		return 1

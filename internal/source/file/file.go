@@ -47,6 +47,24 @@ func New(log *zap.Logger, path string, opts Options) *Source {
 // Status is safe to call at any time. What it returns is not changed any more.
 func (s *Source) Status() Status { return *s.status.Load() }
 
+// Unreadable names what cannot be read or is not valid as it is now: the path itself, or files
+// of it, a line each with the first reason. The last good content of each stays in force. It is
+// safe to call at any time.
+func (s *Source) Unreadable() []string {
+	now := s.Status()
+	if now.Trouble != "" {
+		return []string{now.Path + ": " + now.Trouble}
+	}
+	var out []string
+	last := ""
+	for _, p := range now.Problems { // sorted by file
+		if p.BadFile && (out == nil || last != p.File) {
+			out, last = append(out, p.String()), p.File
+		}
+	}
+	return out
+}
+
 // Run delivers what is there, then every change, until ctx ends. It is called
 // once. It returns nil: files that cannot be read are told by Status and the log.
 func (s *Source) Run(ctx context.Context, sink source.Sink) error {

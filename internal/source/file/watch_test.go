@@ -1,6 +1,7 @@
 package file_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -167,11 +168,17 @@ func TestPathThatGoes(t *testing.T) {
 			if got := g.sink.names(); got != "service default/web" || g.sink.now() != source.Complete {
 				t.Errorf("in force %q, state %s; want what was good before", got, g.sink.now())
 			}
+			if got := g.source.Unreadable(); len(got) != 1 || !strings.HasPrefix(got[0], outer+": ") || !strings.Contains(got[0], "no such file") {
+				t.Errorf("unreadable %q, want the path and the reason", got)
+			}
 
 			build(81)
 			g.until("the new one is read", func() bool { return g.sink.has("service default/web") == "[10.96.0.1] [{ tcp 81}]" })
 			g.write(tt.inner, service("web", 82))
 			g.until("the new one is watched", func() bool { return g.sink.has("service default/web") == "[10.96.0.1] [{ tcp 82}]" })
+			if got := g.source.Unreadable(); len(got) > 0 {
+				t.Errorf("unreadable %q after it came back", got)
+			}
 			if s := g.source.Status(); s.Trouble != "" || s.Objects != 1 || s.Files != 1 || s.State != source.Complete {
 				t.Errorf("status %+v, want one object and no trouble", s)
 			}
@@ -281,4 +288,26 @@ func TestBadFileIsToldOncePerContent(t *testing.T) {
 	}
 	g.write("bad.yaml", "kind: {")
 	g.until("the new content is told", func() bool { return told() == 2 })
+}
+
+// TestUnreadableFilesAreNamed: one line for each file that was good and is not now, however much is wrong with it.
+func TestUnreadableFilesAreNamed(t *testing.T) {
+	g := newRig(t, ".", quick)
+	for i := range 13 {
+		g.write(fmt.Sprintf("%02d.yaml", i), service(fmt.Sprintf("s%d", i), 80))
+	}
+	g.run().untilState(source.Complete)
+	if got := g.source.Unreadable(); len(got) > 0 {
+		t.Errorf("unreadable %q where all is good", got)
+	}
+	for i := range 12 {
+		g.write(fmt.Sprintf("%02d.yaml", i), service("none", 80)+"  wrong: 1\n  worse: 2\n")
+	}
+	g.until("12 files are named", func() bool {
+		got := g.source.Unreadable()
+		return len(got) == 12 && strings.HasPrefix(got[0], "00.yaml: ") && strings.HasPrefix(got[11], "11.yaml: ")
+	})
+	if n := len(strings.Split(g.sink.names(), ", ")); n != 13 || g.sink.now() != source.Complete {
+		t.Errorf("%d Services in force, state %s; want all 13 as they were", n, g.sink.now())
+	}
 }
