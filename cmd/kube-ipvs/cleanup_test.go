@@ -115,13 +115,16 @@ func TestSweepWithWhatIsThere(t *testing.T) {
 // kube-proxy has no set of node addresses, so its servers of NodePorts are known by
 // their port and by the machine's own addresses.
 func TestSweepAfterKubeProxy(t *testing.T) {
-	k := serve(t)
+	k := emptyKernel(t)
 	at := func(addr string) vserver.ServerChange {
 		key := vserver.ServerKey{Addr: netip.MustParseAddr(addr), Port: 30080, Protocol: 6}
 		return vserver.ServerChange{Op: vserver.Add, Key: key, Server: vserver.Server{Scheduler: "rr"}}
 	}
 	if errs := k.servers.WriteServers(t.Context(), []vserver.ServerChange{at("192.168.0.1"), at("192.168.0.2")}); errs != nil {
 		t.Fatal(errs)
+	}
+	if err := k.sets.Create(t.Context(), ipset.Set{Name: "KUBE-NODE-PORT-TCP", Type: "bitmap:port", PortFrom: 0, PortTo: 65535}); err != nil {
+		t.Fatal(err)
 	}
 	if err := k.sets.Add(t.Context(), "KUBE-NODE-PORT-TCP", ipset.Port(30080)); err != nil {
 		t.Fatal(err)

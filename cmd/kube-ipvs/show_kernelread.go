@@ -120,10 +120,12 @@ func (r *kernelReader) marks(ctx context.Context) (*ipvs.Marks, error) {
 	}
 	for _, name := range ipvs.MarkSets() {
 		_, entries, err := r.ipset.List(ctx, name)
-		if err != nil && !errors.Is(err, ipset.ErrNotExist) {
+		switch {
+		case err == nil:
+			m.Add(name, entries)
+		case !errors.Is(err, ipset.ErrNotExist):
 			return nil, err
 		}
-		m.Add(name, entries)
 	}
 	return m, nil
 }

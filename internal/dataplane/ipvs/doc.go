@@ -53,8 +53,8 @@
 //
 // A server is named by its address, protocol and port in KUBE-CLUSTER-IP, the
 // KUBE-EXTERNAL-IPs, KUBE-LOAD-BALANCER, KUBE-NODE-PORT-SCTP-HASH or KUBE-DETOUR-END; or by its port
-// in KUBE-NODE-PORT-TCP or -UDP, if its address is in KUBE-NODE-PORT-IPS or on a
-// link of this machine. Such entries outlive their servers, so a process that dies
+// in KUBE-NODE-PORT-TCP or -UDP, if its address is in KUBE-NODE-PORT-IPS, or on a
+// link of this machine where the kernel has no such set, for kube-proxy writes none. Such entries outlive their servers, so a process that dies
 // half-way through a deletion leaves no server without a mark.
 //
 // What else belongs to the life of a connection:

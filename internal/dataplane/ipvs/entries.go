@@ -143,11 +143,18 @@ var namingSets = []string{setClusterIP, setExternalIP, setExternalIPLocal, setLo
 // named tells whether an entry of ours names a server.
 func (m *Mode) named(k vserver.ServerKey) bool {
 	_, local := m.host.Links[k.Addr]
+	if local {
+		_, told := m.sets.Believed(setName(model.FamilyOf(k.Addr), setNodePortIPs))
+		local = !told
+	}
 	return named(k, local, m.members.Known)
 }
 
 // named tells whether an entry that is there names a server, by all of it or, for
-// NodePorts, by port and node address; local: that it is one is known without an entry.
+// NodePorts, by port and node address. With local, no entry says which addresses those are,
+// and the address is on a link of this machine: kube-proxy has no such set. Where there is
+// one, a server on any other address is foreign, such as one of keepalived whose port is a
+// NodePort.
 func named(k vserver.ServerKey, local bool, there func(memberKey) bool) bool {
 	family, e := model.FamilyOf(k.Addr), ipset.IPPort(k.Addr, k.Protocol, k.Port)
 	for _, set := range namingSets {

@@ -19,6 +19,7 @@ type Marks struct {
 	Excluded []netip.Prefix
 
 	entries map[memberKey]struct{}
+	sets    map[string]struct{}
 }
 
 // MarkSets names the sets that tell whose a server is, of both families.
@@ -34,11 +35,12 @@ func MarkSets() []string {
 	return slices.Compact(out)
 }
 
-// Add brings in what one of those sets has.
+// Add brings in what one of those sets has; one that the kernel lacks is left out.
 func (m *Marks) Add(set string, entries []ipset.Entry) {
 	if m.entries == nil {
-		m.entries = map[memberKey]struct{}{}
+		m.entries, m.sets = map[memberKey]struct{}{}, map[string]struct{}{}
 	}
+	m.sets[set] = struct{}{}
 	for _, e := range entries {
 		m.entries[memberKey{set, e}] = struct{}{}
 	}
@@ -52,5 +54,7 @@ func (m *Marks) Own(k vserver.ServerKey) bool {
 	there := func(k memberKey) bool { _, ok := m.entries[k]; return ok }
 	_, bound := m.Bound[k.Addr]
 	_, local := m.Links[k.Addr]
+	_, told := m.sets[setName(model.FamilyOf(k.Addr), setNodePortIPs)]
+	local = local && !told // see named
 	return bound || there(markOf(k.Addr)) || named(k, local, there)
 }

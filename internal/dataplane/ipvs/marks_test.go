@@ -23,17 +23,29 @@ func TestMarks(t *testing.T) {
 	m.Add("KUBE-NODE-PORT-TCP", []ipset.Entry{ipset.Port(30080)})
 	m.Add("KUBE-NODE-PORT-IPS", []ipset.Entry{ipset.IP(addr("192.168.0.2"))})
 	for _, ours := range []vserver.ServerKey{
-		at("10.96.0.1", 1), at("10.96.0.2", 2), at("fd00::1", 80), at("192.168.0.1", 30080), at("192.168.0.2", 30080),
+		at("10.96.0.1", 1), at("10.96.0.2", 2), at("fd00::1", 80), at("192.168.0.2", 30080),
 	} {
 		if !m.Own(ours) {
 			t.Errorf("%s is not ours", ours)
 		}
 	}
 	for _, foreign := range []vserver.ServerKey{
-		at("10.96.0.3", 80), at("fd00::1", 81), at("192.168.0.1", 30081), at("192.168.0.3", 30080), at("10.96.9.9", 80),
+		at("10.96.0.3", 80), at("fd00::1", 81), at("192.168.0.1", 30081), at("192.168.0.1", 30080), at("192.168.0.3", 30080), at("10.96.9.9", 80),
 	} {
 		if m.Own(foreign) {
 			t.Errorf("%s is ours", foreign)
+		}
+	}
+}
+
+// TestMarksOfKubeProxy: it has no set of the addresses on which NodePorts answer, so a link of this machine has to do.
+func TestMarksOfKubeProxy(t *testing.T) {
+	addr := netip.MustParseAddr
+	m := &ipvs.Marks{Links: map[netip.Addr]string{addr("192.168.0.1"): "eth0"}}
+	m.Add("KUBE-NODE-PORT-TCP", []ipset.Entry{ipset.Port(30080)})
+	for a, want := range map[string]bool{"192.168.0.1": true, "192.168.0.2": false} {
+		if got := m.Own(vserver.ServerKey{Addr: addr(a), Port: 30080, Protocol: vserver.ProtocolTCP}); got != want {
+			t.Errorf("%s: ours %t, want %t", a, got, want)
 		}
 	}
 }
