@@ -19,9 +19,12 @@ import (
 
 const cleanupHelp = `Remove everything of kube-ipvs from this node and nothing else: addresses, virtual
 servers, rules, sets and the device, in an order in which nothing is removed while
-something refers to it. Sysctls get back the values they had. No module of IPVS or
-of sets is loaded for it, and what this kernel does not have is passed over. What
-could not be removed is listed, and the exit status is 1. Running it twice is fine.
+something refers to it, and rules from both backends of iptables. Sysctls get back
+the values they had, but for net.ipv4.ip_forward and nf_conntrack_max, which other
+programs may need by now: they are named and stay. No module is loaded for it, and
+what this kernel does not have is passed over. What could not be removed is listed,
+and the exit status is 1. It needs root, and that no agent runs in this network
+namespace. Running it twice is fine.
 Names are kube-proxy's: stop a kube-proxy before, for its chains, sets and tables
 go, too.
 
@@ -89,7 +92,8 @@ func cleanup(ctx context.Context, c config.Config, to ipvs.Successor, out io.Wri
 	both := model.Families() // also those that iptables does not serve any more
 	mode := k.newMode(log, fixed(c), both[:], nil)
 	unknown := knowHost(ctx, mode, k.link)
-	swept := sweep(ctx, mode.HandOver(to), out)
+	stray := k.sweepStray(ctx, log, rulesOptions(c, k.tables, nil), to, out)
+	swept := errors.Join(stray, sweep(ctx, mode.HandOver(to), out))
 	if to != ipvs.Nobody && swept != nil {
 		return errors.Join(unseen, unknown, swept) // what is left may carry, and needs its sysctls
 	}

@@ -45,6 +45,49 @@ func TestCleanupOnWhateverKernelThisIs(t *testing.T) {
 	}
 }
 
+// TestCleanupOfBothBackends: an agent with another --iptables-backend wrote into the other one, and cleanup verifies both.
+func TestCleanupOfBothBackends(t *testing.T) {
+	runtime.LockOSThread() // and never unlocked: the thread ends with the test
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Skipf("needs a network namespace of its own: %v", err)
+	}
+	kinds := []string{"nft", "legacy"}
+	on := func(kind string, args ...string) (string, error) {
+		out, err := exec.CommandContext(t.Context(), "iptables-"+kind, args...).CombinedOutput()
+		return string(out), err
+	}
+	for _, kind := range kinds {
+		if out, err := on(kind, "-t", "nat", "-S"); err != nil {
+			t.Skipf("needs both backends: %v\n%s", err, out)
+		}
+	}
+	for _, used := range kinds {
+		for _, to := range []ipvs.Successor{ipvs.Nobody, ipvs.SuccessorIPTables} {
+			c, err := config.Defaults().Check("node-a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.RunDir, c.IPTables, c.LogLevel = t.TempDir(), used, "error"
+			for _, kind := range kinds {
+				for _, args := range [][]string{{"-N", "KUBE-SERVICES"}, {"-N", "STRANGER"}, {"-A", "PREROUTING", "-j", "KUBE-SERVICES"}} {
+					_, _ = on(kind, append([]string{"-t", "nat"}, args...)...) // some are there from before
+				}
+			}
+			var out strings.Builder
+			if err := cleanup(t.Context(), c, to, &out); err != nil {
+				t.Fatalf("with %s, for %q: %v\n%s", used, to, err, &out)
+			}
+			for _, kind := range kinds {
+				left, err := on(kind, "-t", "nat", "-S")
+				stays := to == ipvs.SuccessorIPTables && kind != used // it may be kube-proxy's
+				if err != nil || strings.Contains(left, "KUBE-SERVICES") != stays || !strings.Contains(left, "STRANGER") {
+					t.Errorf("with %s, for %q: error %v, %s after cleanup:\n%s", used, to, err, kind, left)
+				}
+			}
+		}
+	}
+}
+
 func tool(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "iptables-nft", args...).CombinedOutput()

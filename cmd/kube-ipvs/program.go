@@ -137,6 +137,7 @@ func (p *program) run(ctx context.Context, socket net.Listener) error {
 	group.Go(func() error { return watchLink(ctx, p.log, p.kernel.link, p.loop, p.ipvsMode) })
 	group.Go(func() error { return p.guard(ctx) })
 	group.Go(func() error { return p.leaveIPVS(ctx) })
+	group.Go(func() error { return p.clearStrayRules(ctx) })
 	group.Go(func() error { return p.awaitIPVS(ctx) })
 	group.Go(func() error {
 		return inspect.Serve(ctx, socket, inspect.Handler(p.loop, p.metrics.Handler(), p.observed().rows))

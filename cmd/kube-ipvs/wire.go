@@ -120,6 +120,10 @@ func (k *kernel) closeIPVS(err error) error {
 
 // openRules opens the rules; tables tell whether they have changed, nil for who lists once.
 func openRules(log *zap.Logger, c config.Config, tables *nftables.Handle, called called) (*rules.Handle, error) {
+	return rules.New(log, rulesOptions(c, tables, called))
+}
+
+func rulesOptions(c config.Config, tables *nftables.Handle, called called) rules.Options {
 	o := rules.Options{Called: called, Backend: rules.Backend(c.IPTables), Owned: ipvs.OwnedChain}
 	if tables != nil {
 		o.Generation = func(ctx context.Context) (uint64, error) {
@@ -127,7 +131,7 @@ func openRules(log *zap.Logger, c config.Config, tables *nftables.Handle, called
 			return uint64(n), err
 		}
 	}
-	return rules.New(log, o)
+	return o
 }
 
 // modules lists what IPVS needs; a kernel that has it built in or loads it by

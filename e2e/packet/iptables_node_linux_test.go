@@ -128,6 +128,53 @@ func TestIPTablesForeignThingsStay(t *testing.T) {
 	})
 }
 
+// TestIPTablesOtherBackend: an agent that uses another kind than the one before it removes the rules of that one when its own
+// are in place, without a connection that fails, and again when they come back; cleanup removes both.
+func TestIPTablesOtherBackend(t *testing.T) {
+	eachKind(t, func(t *testing.T, kind string) {
+		other := map[string]string{"nft": "legacy", "legacy": "nft"}[kind]
+		w := iptablesWorld(t)
+		web := w.web(t)
+		first := newAgent(t, w.node, inIPTables(other, "--cluster-cidr", clusters)...)
+		first.write(t, web)
+		first.start(t)
+		if _, err := first.stop(t); err != nil {
+			t.Errorf("SIGTERM: %v", err)
+		}
+		stray := func() string {
+			return w.node.run(t, "iptables-"+other+"-save") + w.node.run(t, "ip6tables-"+other+"-save")
+		}
+		if !strings.Contains(stray(), "KUBE-SERVICES") {
+			t.Fatal("the first agent left no rules")
+		}
+		asked := func() {
+			put(t, []any{"Service", "client"}, ask("web", w.pod1, web.vip, 80, by(w.pod1, w.pod2, w.remote1).any()))
+		}
+		second := newAgent(t, w.node, inIPTables(kind, "--cluster-cidr", clusters, "--iptables-sync-period", "1s")...)
+		second.write(t, web)
+		second.start(t)
+		gone := func() error {
+			if out := stray(); strings.Contains(out, "KUBE-") {
+				return fmt.Errorf("rules of %s:\n%s", other, out)
+			}
+			return nil
+		}
+		poll(t, "rules of the other kind to be removed", settleTimeout, gone)
+		asked()
+		w.node.run(t, "iptables-"+other, "-t", "nat", "-N", "KUBE-SERVICES")
+		poll(t, "a chain of the other kind to be removed", settleTimeout, gone)
+		if _, err := second.stop(t); err != nil {
+			t.Errorf("SIGTERM: %v", err)
+		}
+		w.node.run(t, "iptables-"+other, "-t", "nat", "-N", "KUBE-SERVICES")
+		if out, err := second.verb("cleanup"); err != nil {
+			t.Errorf("cleanup: %v\n%s", err, out)
+		}
+		w.otherBackendIsEmpty(t, kind)
+		w.otherBackendIsEmpty(t, other)
+	})
+}
+
 // TestIPTablesWithoutIPVS: an agent that is asked for ipvs mode carries Services all the same on a kernel that cannot, and says so
 // wherever people look. Who wants it to fail has it fail.
 func TestIPTablesWithoutIPVS(t *testing.T) {

@@ -18,6 +18,15 @@ var errOS = fmt.Errorf("iptables on %s: %w", runtime.GOOS, ErrUnsupported)
 // New always fails with ErrUnsupported.
 func New(*zap.Logger, Options) (*Handle, error) { return nil, errOS }
 
+// Beside fails with ErrUnsupported.
+func Beside(context.Context, *zap.Logger, Options, Backend) ([]*Handle, error) { return nil, errOS }
+
+// Sign fails with ErrUnsupported.
+func (h *Handle) Sign(context.Context) (uint64, error) { return 0, errOS }
+
+// Purge fails with ErrUnsupported.
+func (h *Handle) Purge(context.Context) (found int, err error) { return 0, errOS }
+
 // Backend is empty.
 func (h *Handle) Backend() Backend { return "" }
 
