@@ -154,5 +154,8 @@ func (m *message) create(s Set, revision uint8) {
 		m.net32(nl.IPSET_ATTR_HASHSIZE, s.HashSize)
 		m.net32(nl.IPSET_ATTR_MAXELEM, s.MaxElem)
 	}
+	if s.Timeout != 0 {
+		m.net32(nl.IPSET_ATTR_TIMEOUT, s.Timeout)
+	}
 	m.unnest(at)
 }

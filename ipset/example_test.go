@@ -111,7 +111,7 @@ func ExampleSet_Compatible() {
 	wanted := ipset.Set{Name: "a", Type: ipset.HashIP, Family: ipset.IPv4}
 	grown, other := wanted, wanted
 	grown.HashSize = 32768
-	other.Options = "timeout 300"
+	other.Timeout = 300
 	fmt.Println(wanted.Compatible(grown), wanted.Compatible(other))
 	// Output: true false
 }

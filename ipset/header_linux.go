@@ -19,6 +19,10 @@ func decodeHeader(info *Info, b []byte) error {
 			info.Set.HashSize = a.net32()
 		case nl.IPSET_ATTR_MAXELEM:
 			info.Set.MaxElem = a.net32()
+		case nl.IPSET_ATTR_TIMEOUT:
+			if info.Set.Timeout = a.net32(); info.Set.Timeout == 0 { // entries may have one of their own
+				opts.words = append(opts.words, "timeout 0")
+			}
 		case nl.IPSET_ATTR_PORT_FROM:
 			info.Set.PortFrom = a.net16()
 		case nl.IPSET_ATTR_PORT_TO:
@@ -50,8 +54,6 @@ func (o *options) take(a attr) {
 		o.words = append(o.words, fmt.Sprintf("netmask %d", a.u8()))
 	case nl.IPSET_ATTR_MARKMASK:
 		o.words = append(o.words, fmt.Sprintf("markmask %#08x", a.net32()))
-	case nl.IPSET_ATTR_TIMEOUT:
-		o.words = append(o.words, fmt.Sprintf("timeout %d", a.net32()))
 	case nl.IPSET_ATTR_CADT_FLAGS:
 		o.flags(a.net32())
 	case attrBitmask:

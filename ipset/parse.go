@@ -105,6 +105,11 @@ func headerWord(s *Set, word, value string) (known bool, err error) {
 		s.HashSize, err = parseUint32(value)
 	case "maxelem":
 		s.MaxElem, err = parseUint32(value)
+	case "timeout":
+		if value == "0" {
+			return false, nil // an option: entries may have one of their own
+		}
+		s.Timeout, err = parseUint32(value)
 	case "bucketsize", "initval": // of the hash table, and no two sets have the same
 		_, err = strconv.ParseUint(value, 0, 32)
 	case "range":

@@ -27,6 +27,9 @@ func (s Set) SaveLine() string {
 	case s.Family != Unspec:
 		line += fmt.Sprintf(" family %s hashsize %d maxelem %d", s.Family, s.HashSize, s.MaxElem)
 	}
+	if s.Timeout != 0 {
+		line += fmt.Sprintf(" timeout %d", s.Timeout)
+	}
 	if s.Options != "" {
 		line += " " + s.Options
 	}

@@ -83,8 +83,12 @@ type Set struct {
 	// alone cannot be expressed.
 	PortFrom, PortTo uint16
 
+	// Timeout is after how many seconds the kernel deletes an entry by itself, counted from
+	// when it was added last; 0 means never.
+	Timeout uint32
+
 	// Options holds create options this package does not set, as the tool
-	// prints them ("timeout 30 counters comment"). Only List and ListSets fill
+	// prints them ("counters comment"). Only List and ListSets fill
 	// it; Validate refuses it in a set that is to be created.
 	Options string
 }
@@ -103,7 +107,7 @@ func (s Set) WithDefaults() Set {
 }
 
 // Compatible reports whether a set found in the kernel can serve where s is
-// wanted: same name, type, family, capacity and options. The hash size is
+// wanted: same name, type, family, capacity, time-out and options. The hash size is
 // ignored. It is stricter than the kernel's own `create -exist`, which accepts
 // a set of the other family.
 func (s Set) Compatible(found Set) bool {

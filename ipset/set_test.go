@@ -31,7 +31,7 @@ func TestSetValidate(t *testing.T) {
 		{"no family", with(func(s *ipset.Set) { s.Family = ipset.Unspec }), "not unspec"},
 		{"odd family", with(func(s *ipset.Set) { s.Family = 7 }), "not family 7"},
 		{"hash with range", with(func(s *ipset.Set) { s.PortTo = 9 }), "no port range"},
-		{"options", with(func(s *ipset.Set) { s.Options = "timeout 9" }), "timeout 9"},
+		{"options", with(func(s *ipset.Set) { s.Options = "timeout 0" }), "timeout 0"},
 		{"bitmap with family", ipset.Set{Name: "p", Type: ipset.BitmapPort, Family: ipset.IPv6}, "has no family, not inet6"},
 		{"bitmap with maxelem", ipset.Set{Name: "p", Type: ipset.BitmapPort, MaxElem: 9}, "no hashsize or maxelem"},
 		{"reversed range", ipset.Set{Name: "p", Type: ipset.BitmapPort, PortFrom: 9, PortTo: 8}, "9-8 is reversed"},

@@ -64,6 +64,7 @@ func Contract(t *testing.T, open func(t *testing.T) Subject) {
 		"WriteAllSets":                   checkWriteAll,
 		"WriteAllOfManySets":             checkWriteAllMany,
 		"FullSet":                        checkFull,
+		"EntriesExpire":                  checkExpire,
 		"PortOutsideKernelRange":         checkPortRange,
 		"NoMatchIsOneMember":             checkNoMatch,
 		"FlushKeepsSet":                  checkFlush,

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
@@ -203,4 +204,36 @@ func checkStat(t *testing.T, s Subject) {
 		return
 	}
 	t.Errorf("set a is not in %+v", infos)
+}
+
+// checkExpire adds entries that the kernel deletes by itself, to either kind of set.
+func checkExpire(t *testing.T, s Subject) {
+	for _, set := range []ipset.Set{hash("e4", ipset.HashIPPort, ipset.IPv4), {Name: "ep", Type: ipset.BitmapPort}} {
+		lasting := set
+		lasting.Name += "-lasting"
+		set.Timeout = 1
+		text := map[bool]string{true: "10.96.0.1,tcp:80", false: "80"}[set.Type.Hash()]
+		must(t, s.Create(t.Context(), set), s.Create(t.Context(), lasting))
+		e := parse(t, set, text)
+		must(t, errors.Join(s.Write(t.Context(), set, []ipset.Change{ipset.AddEntry(e[0])})...), s.Add(t.Context(), lasting.Name, e...))
+		header, entries, err := s.List(t.Context(), set.Name)
+		must(t, err)
+		if !set.Compatible(header) || lasting.Compatible(header) || len(entries) > 1 {
+			t.Errorf("List = %+v, %v, want a time-out of 1 s", header, entries)
+		}
+		gone := func() bool {
+			_, entries, err := s.List(t.Context(), set.Name)
+			must(t, err)
+			return len(entries) == 0
+		}
+		for began := time.Now(); !gone(); time.Sleep(50 * time.Millisecond) {
+			if time.Since(began) > time.Minute {
+				t.Fatalf("%s: the entry is still there", set.Name)
+			}
+		}
+		if there, err := s.Test(t.Context(), lasting.Name, e[0]); err != nil || !there {
+			t.Errorf("%s: Test = %t, %v", lasting.Name, there, err)
+		}
+		must(t, errors.Join(s.Write(t.Context(), set, []ipset.Change{ipset.DeleteEntry(e[0])})...)) // gone is a success
+	}
 }

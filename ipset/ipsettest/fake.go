@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
@@ -27,6 +28,7 @@ type set struct {
 	header     ipset.Set
 	references uint32
 	members    map[ipset.Entry]bool
+	expires    map[ipset.Entry]time.Time // of a set with a time-out
 }
 
 // Counts says what a Fake was asked for. Rows are the changes given to Write
@@ -126,6 +128,7 @@ func (f *Fake) String() string {
 func (f *Fake) find(name string) (*set, error) {
 	for _, s := range f.slots {
 		if s != nil && s.header.Name == name {
+			s.expire()
 			return s, nil
 		}
 	}
@@ -134,12 +137,16 @@ func (f *Fake) find(name string) (*set, error) {
 
 // live returns the sets in the kernel's order.
 func (f *Fake) live() []*set {
-	return slices.DeleteFunc(slices.Clone(f.slots), func(s *set) bool { return s == nil })
+	sets := slices.DeleteFunc(slices.Clone(f.slots), func(s *set) bool { return s == nil })
+	for _, s := range sets {
+		s.expire()
+	}
+	return sets
 }
 
 // insert puts an empty set into the first hole.
 func (f *Fake) insert(header ipset.Set) *set {
-	s := &set{header: header, members: map[ipset.Entry]bool{}}
+	s := &set{header: header, members: map[ipset.Entry]bool{}, expires: map[ipset.Entry]time.Time{}}
 	if i := slices.Index(f.slots, nil); i >= 0 {
 		f.slots[i] = s
 	} else {
@@ -161,6 +168,19 @@ func (s *set) put(e ipset.Entry) {
 	noMatch := e.NoMatch
 	e.NoMatch = false
 	s.members[e] = noMatch
+	if s.header.Timeout > 0 {
+		s.expires[e] = time.Now().Add(time.Duration(s.header.Timeout) * time.Second)
+	}
+}
+
+// expire deletes the members whose time is over.
+func (s *set) expire() {
+	for e, at := range s.expires {
+		if !time.Now().Before(at) {
+			delete(s.members, e)
+			delete(s.expires, e)
+		}
+	}
 }
 
 // list returns the members in order.

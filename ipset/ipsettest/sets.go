@@ -64,6 +64,7 @@ func (f *Fake) Flush(ctx context.Context, name string) error {
 		s, err := f.find(name)
 		if err == nil {
 			clear(s.members)
+			clear(s.expires)
 		}
 		return err
 	})
@@ -87,6 +88,7 @@ func (f *Fake) Swap(ctx context.Context, a, b string) error {
 		x.header, y.header = y.header, x.header
 		x.header.Name, y.header.Name = a, b
 		x.members, y.members = y.members, x.members
+		x.expires, y.expires = y.expires, x.expires
 		return nil
 	})
 }

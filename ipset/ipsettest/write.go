@@ -154,6 +154,7 @@ func (s *set) change(c ipset.Change) error {
 		return fmt.Errorf("entry %w", ipset.ErrNotExist)
 	case c.Op == ipset.OpDelete:
 		delete(s.members, key)
+		delete(s.expires, key)
 		return nil
 	case s.header.Type.Hash() && len(s.members) >= int(s.header.MaxElem):
 		return ipset.ErrFull
