@@ -116,7 +116,7 @@ func nodeChecks(t *tune.Tuner, c config.Config) []tune.Check {
 	}
 	checks = append(checks, backendCheck(func(ctx context.Context) map[rules.Backend]int { return rules.Census(ctx, rules.Options{}) }))
 	checks = append(checks, t.Checks(tune.CheckOptions{IPv6: slices.Contains(served, model.IPv6)})...)
-	checks = append(checks, t.Doctor(doctorOptions(c))...)
+	checks = append(checks, t.Doctor(doctorOptions(c, served))...)
 	if c.Mode != config.ModeIPTables {
 		checks = append(checks, ownerChecks(lookAround(log, t, c))...)
 	}
@@ -124,9 +124,9 @@ func nodeChecks(t *tune.Tuner, c config.Config) []tune.Check {
 }
 
 // doctorOptions are what the agent would do with these settings.
-func doctorOptions(c config.Config) tune.DoctorOptions {
+func doctorOptions(c config.Config, served []model.Family) tune.DoctorOptions {
 	o := tune.DoctorOptions{
-		IPVS: c.Mode != config.ModeIPTables, StrictARP: c.StrictARP, Running: answers(c.Socket()),
+		IPVS: c.Mode != config.ModeIPTables, IPv6: slices.Contains(served, model.IPv6), StrictARP: c.StrictARP, Running: answers(c.Socket()),
 		NodePorts: [2]uint16{c.NodePortRange.First, c.NodePortRange.Last}, Sysctls: tune.RulesSysctls(c.LocalhostNodePorts),
 	}
 	if o.IPVS {

@@ -19,6 +19,8 @@ import (
 type DoctorOptions struct {
 	// IPVS asks for what ipvs mode is hurt by.
 	IPVS bool
+	// IPv6 tells that the agent serves IPv6.
+	IPv6 bool
 	// Sysctls are those that the agent sets at its start.
 	Sysctls []Sysctl
 	// StrictARP tells that the agent sets strict ARP.

@@ -136,7 +136,7 @@ func (t *Tuner) askReversePath(DoctorOptions) error {
 // askBridges: two pods on one bridge answer each other past the rules, unless bridges hand
 // their packets to them; then the client of a service address gets its answer from a
 // stranger.
-func (t *Tuner) askBridges(DoctorOptions) error {
+func (t *Tuner) askBridges(o DoctorOptions) error {
 	links, err := t.links()
 	if err != nil {
 		return err
@@ -155,7 +155,14 @@ func (t *Tuner) askBridges(DoctorOptions) error {
 			off = append(off, "net.bridge."+key+"=1")
 		}
 	}
-	if len(off) == 0 {
+	switch {
+	case len(off) == 0 && o.IPVS && o.IPv6:
+		// A bridge puts fragments together for the rules and forgets that they were some
+		// (IP6CB(skb)->frag_max_size), so IPVS takes the datagram for one that is too big
+		// (__mtu_check_toobig_v6 in net/netfilter/ipvs/ip_vs_xmit.c).
+		return Note("rules see it; pods on %s cannot send UDP datagrams larger than the MTU to a Service over IPv6 (EMSGSIZE: the kernel's IPVS, with bridge-nf-call-ip6tables=1)",
+			strings.Join(bridges, ", "))
+	case len(off) == 0:
 		return nil
 	}
 	return Remedied(Warning(fmt.Errorf("%s passes packets between its pods by the rules: a pod that dials a Service whose endpoint is on the same bridge gets no answer",

@@ -200,6 +200,25 @@ func TestDoctorWithoutARunDirectory(t *testing.T) {
 	}
 }
 
+// TestDoctorNamesLargeDatagrams: only where pods on a bridge meet IPVS over IPv6, and it is no warning: nothing is to be mended.
+func TestDoctorNamesLargeDatagrams(t *testing.T) {
+	for _, tt := range []struct {
+		ipvs, ipv6, bridge, named bool
+	}{{true, true, true, true}, {false, true, true, false}, {true, false, true, false}, {true, true, false, false}} {
+		n, o := well(t), options()
+		o.IPVS, o.IPv6 = tt.ipvs, tt.ipv6
+		if !tt.bridge {
+			if err := os.RemoveAll(n.path("sys/class/net/cni0/brif")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		v := verdictOf(t, tune.RunChecks(t.Context(), n.tuner(t).Doctor(o)), "bridged traffic")
+		if v.State != tune.OK || strings.Contains(v.Detail, "EMSGSIZE") != tt.named {
+			t.Errorf("%+v: %+v", tt, v)
+		}
+	}
+}
+
 // What the agent cannot do without is missing; what it can is a warning.
 func TestDoctorTellsWhatIsLost(t *testing.T) {
 	room := func(r tune.Room, err error) func(*tune.DoctorOptions) {
