@@ -50,8 +50,10 @@ type Moving struct {
 	// Since is when it began, zero where the endpoint is kept for as long as its connections last. Until is
 	// when it ends at the latest, zero for never.
 	Since, Until time.Time
-	// Connections of one that drains, as they were counted last.
-	Connections ConnectionState
+	// Connections of one that drains, as they were counted last: Active are established,
+	// Inactive are those being opened or closed, and closed ones that are remembered.
+	Connections      ConnectionState
+	Active, Inactive uint32
 }
 
 // ConnectionState is what is known of the connections of a destination that drains.
@@ -59,7 +61,8 @@ type ConnectionState uint8
 
 // The states.
 const (
-	ConnectionsUnknown ConnectionState = iota // some are established, or nobody has counted yet
+	ConnectionsUnknown ConnectionState = iota // they have not been counted yet
+	ConnectionsOpen                           // some are established
 	ConnectionsClosed                         // none is established, closed ones are remembered
 	ConnectionsNone                           // there is none
 )

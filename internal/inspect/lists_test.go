@@ -142,9 +142,10 @@ func trimmed(s string) string {
 func TestListsTravelAndAreShown(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	moving := dataplane.Moving{Frontend: model.FrontendKey{Addr: netip.MustParseAddr("10.96.0.10"), Port: 80, Protocol: model.TCP},
-		Service: id("shop/cart"), PortName: "http", Backend: netip.MustParseAddrPort("10.244.0.4:8080"), Since: now.Add(-5 * time.Second), Until: now.Add(25 * time.Second), Connections: dataplane.ConnectionsClosed}
+		Service: id("shop/cart"), PortName: "http", Backend: netip.MustParseAddrPort("10.244.0.4:8080"), Since: now.Add(-5 * time.Second), Until: now.Add(25 * time.Second), Connections: dataplane.ConnectionsOpen, Active: 3, Inactive: 12}
 	kept, climbs := moving, moving
 	kept.Since, kept.Until, kept.Backend, kept.Connections = time.Time{}, time.Time{}, netip.MustParseAddrPort("10.244.0.5:8080"), dataplane.ConnectionsUnknown
+	kept.Active, kept.Inactive = 0, 0
 	climbs.Climbs, climbs.Weight, climbs.Full, climbs.Backend, climbs.Connections = true, 25, 100, netip.MustParseAddrPort("10.244.0.6:8080"), 0
 	c := client(t, &lists{known: cluster(), moving: []dataplane.Moving{climbs, kept, moving}, pending: []dataplane.PendingTable{
 		{Table: "servers", More: 3, Rows: []dataplane.PendingRow{{Op: delta.Add, Text: says("ipvsadm -A -t 10.96.0.10:80 -s rr"), Failed: true}, {Op: delta.Delete, Text: says("ipvsadm -D -t 10.96.0.9:80"), Orphan: true}}},

@@ -304,8 +304,11 @@ func movingRow(m dataplane.Moving) MovingRow {
 		return r
 	}
 	r.Connections = map[dataplane.ConnectionState]string{
-		dataplane.ConnectionsUnknown: "unknown", dataplane.ConnectionsClosed: "closed", dataplane.ConnectionsNone: "none",
+		dataplane.ConnectionsUnknown: "unknown", dataplane.ConnectionsOpen: "open", dataplane.ConnectionsClosed: "closed", dataplane.ConnectionsNone: "none",
 	}[m.Connections]
+	if m.Connections != dataplane.ConnectionsUnknown {
+		r.Active, r.Inactive = &m.Active, &m.Inactive
+	}
 	return r
 }
 

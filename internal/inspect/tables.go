@@ -227,8 +227,21 @@ func MovingTable(now time.Time) Table[MovingRow] {
 			}
 			return fmt.Sprintf("%d of %d", r.Weight, r.FullWeight)
 		}, Compare: by(func(r MovingRow) uint16 { return r.Weight })},
-		column("CONNECTIONS", func(r MovingRow) string { return r.Connections }),
+		column("CONNECTIONS", connectionsOf),
 	}
+}
+
+// connectionsOf says how many connections a destination keeps.
+func connectionsOf(r MovingRow) string {
+	switch {
+	case r.State != Draining:
+		return ""
+	case r.Active == nil || r.Inactive == nil:
+		return "not counted yet"
+	case *r.Active+*r.Inactive == 0:
+		return "none"
+	}
+	return fmt.Sprintf("%d active, %d inactive", *r.Active, *r.Inactive)
 }
 
 // compareTimes orders times; none comes last.

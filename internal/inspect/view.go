@@ -152,9 +152,12 @@ type MovingRow struct {
 	// it ends at the latest.
 	Since *time.Time `json:"since,omitempty"`
 	Until *time.Time `json:"until,omitempty"`
-	// Connections of one that drains: none, closed (some are remembered) or unknown (some are established, or
-	// nobody has counted yet).
-	Connections string `json:"connections,omitempty"`
+	// Connections of one that drains, as they were counted last: none, open (some are established), closed (closed
+	// ones are remembered) or unknown (not counted yet). Without the last, Active are established and Inactive all
+	// others.
+	Connections string  `json:"connections,omitempty"`
+	Active      *uint32 `json:"active,omitempty"`
+	Inactive    *uint32 `json:"inactive,omitempty"`
 	// Weight climbs to FullWeight.
 	Weight     uint16 `json:"weight"`
 	FullWeight uint16 `json:"fullWeight,omitempty"`

@@ -58,6 +58,9 @@ type drain struct {
 	// quiet: no connection was established when they were counted last. What is counted
 	// still is closed, and remembered for a while.
 	quiet bool
+	// last are its connections as they were counted last, if they were.
+	last    vserver.Connections
+	counted bool
 	// look is when its connections are counted next.
 	look time.Time
 	// idle is since when it was counted to have no connection at all, and waits to be
@@ -398,7 +401,7 @@ func (d *drains) nextLook() (first time.Time) {
 // judge notes what was counted, and tells whether there is no connection.
 func (d *drains) judge(k vserver.DestinationKey, c vserver.Connections, now time.Time) (idle bool) {
 	one := d.of[k.Server][k]
-	one.quiet = c.Active == 0
+	one.quiet, one.last, one.counted = c.Active == 0, c, true
 	switch {
 	case !one.quiet:
 		one.idle = time.Time{}

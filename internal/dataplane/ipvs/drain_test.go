@@ -595,6 +595,38 @@ func TestDrainOfClosedConnections(t *testing.T) {
 	})
 }
 
+// TestDrainingConnectionsAreShown: as many as were counted last.
+func TestDrainingConnectionsAreShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel()
+		m := begin(t, k, draining(first, second))
+		apply(t, m)
+		k.servers.SetConnections(destination(second), vserver.Connections{Active: 3, Inactive: 12})
+		m.Set(draining(first))
+		apply(t, m)
+		shown := func() dataplane.Moving {
+			t.Helper()
+			list := dataplane.MovingList{Most: 9}
+			if m.Moving(&list); len(list.Rows) != 1 {
+				t.Fatalf("%d rows", len(list.Rows))
+			}
+			return list.Rows[0]
+		}
+		if got := shown(); got.Connections != dataplane.ConnectionsUnknown {
+			t.Errorf("before they were counted: %+v", got)
+		}
+		wait(t, m, 8*time.Second)
+		if got := shown(); got.Connections != dataplane.ConnectionsOpen || got.Active != 3 || got.Inactive != 12 {
+			t.Errorf("%+v, want 3 active and 12 inactive", got)
+		}
+		k.servers.SetConnections(destination(second), vserver.Connections{Inactive: 2})
+		wait(t, m, 8*time.Second)
+		if got := shown(); got.Connections != dataplane.ConnectionsClosed || got.Active != 0 || got.Inactive != 2 {
+			t.Errorf("%+v, want 2 inactive", got)
+		}
+	})
+}
+
 // Without counts the deadline is what ends a drain.
 func TestDrainWithoutCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -109,6 +109,7 @@ func backendOf(k vserver.DestinationKey) netip.AddrPort { return netip.AddrPortF
 func (d drain) moving(f *model.Frontend, k vserver.DestinationKey) dataplane.Moving {
 	one := moving(f, k)
 	one.Since, one.Connections = d.stopped, d.connections()
+	one.Active, one.Inactive = d.last.Active, d.last.Inactive
 	if end, limited := d.deadline(); limited {
 		one.Until = end
 	}
@@ -132,10 +133,12 @@ func moving(f *model.Frontend, k vserver.DestinationKey) dataplane.Moving {
 // connections tells what the latest count has shown.
 func (d drain) connections() dataplane.ConnectionState {
 	switch {
-	case !d.idle.IsZero():
-		return dataplane.ConnectionsNone
-	case d.quiet:
+	case !d.counted:
+		return dataplane.ConnectionsUnknown
+	case d.last.Active > 0:
+		return dataplane.ConnectionsOpen
+	case d.last.Inactive > 0:
 		return dataplane.ConnectionsClosed
 	}
-	return dataplane.ConnectionsUnknown
+	return dataplane.ConnectionsNone
 }
