@@ -22,3 +22,15 @@ func Walk(b []byte) (messages int, tables []Key) {
 func AppendTable(b []byte, seq uint32, family uint8, name string) []byte {
 	return appendMessage(b, newTable, 0x2, seq, family, name)
 }
+
+// DecodeRule reads what describes a rule, and a set's elements, as far as it can be read.
+func DecodeRule(b []byte) (exprs []Expr, elements []Element, err error) {
+	a := attrs{b, new(error)}
+	if list, ok := a.nested(ruleExprs); ok {
+		list.each(func(_ uint16, e attrs) { exprs = append(exprs, e.expr()) })
+	}
+	if list, ok := a.nested(elemsList); ok {
+		list.each(func(_ uint16, e attrs) { elements = append(elements, e.element()) })
+	}
+	return exprs, elements, a.err()
+}

@@ -89,6 +89,17 @@ func (h *Handle) Leads(ctx context.Context, table Key, chain, target string) (bo
 	return leads, nil
 }
 
+// Filters reads what packets to, through and from this machine meet in base chains of
+// tables of IP, whoever made them, tables of iptables-nft included. All is of one moment.
+// A kernel without nf_tables has none.
+func (h *Handle) Filters(ctx context.Context) ([]Filter, error) {
+	out, err := call(ctx, h, (*exchange).filters)
+	if err != nil {
+		return nil, fmt.Errorf("read filters of nftables: %w", err)
+	}
+	return out, nil
+}
+
 // Delete removes tables with all that is in them, in one transaction: packets see
 // all of them or none. The errors are aligned with the keys; a nil slice means
 // that none of the tables exists any more. If one cannot be deleted none is, and

@@ -27,6 +27,9 @@ func (h *Handle) List(context.Context) (map[Key]struct{}, error) { return nil, e
 // Leads is the Linux call of that name.
 func (h *Handle) Leads(context.Context, Key, string, string) (bool, error) { return false, errPlatform }
 
+// Filters fails with ErrUnsupported.
+func (h *Handle) Filters(context.Context) ([]Filter, error) { return nil, errPlatform }
+
 // Generation fails with ErrUnsupported.
 func (h *Handle) Generation(context.Context) (uint32, error) { return 0, errPlatform }
 

@@ -7,6 +7,7 @@
 //	           single rules    ->  one iptables-restore --noflush per family
 //	WriteJumps jumps           ->  one listing per hook, one iptables-restore per family
 //	JumpsThere jumps           ->  one listing per hook
+//	FilterTables                ->  one iptables-save a family and backend, of table filter
 //	Stamp      tables          ->  one system call each (legacy; nft has a generation)
 //
 // Laws of the room:
@@ -14,7 +15,7 @@
 //   - A rule is text in the form iptables-save prints ([Canonical]), so drift
 //     is a comparison of strings and needs no hash in a comment: names and
 //     rules stay exactly kube-proxy's, and a roll-back finds its own chains.
-//   - Only chains accepted by [Options.Owned] are ever read or written, and in
+//   - A [Handle] reads and writes only chains accepted by [Options.Owned], and in
 //     a built-in chain only rules whose target is such a chain.
 //   - Processes are what a change costs, so they do not grow with it: a hook or a
 //     chain is listed once, everything of a family is written at once. A refusal

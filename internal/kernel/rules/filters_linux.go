@@ -1,0 +1,53 @@
+package rules
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+)
+
+// FilterTables reads the filter tables of both backends as they are, whoever wrote them: of
+// nft those of the families that are asked for, of legacy those that are loaded. What cannot
+// be read has the reason in its Err. It may be called from any goroutine, in the network
+// namespace of its thread.
+func FilterTables(ctx context.Context, opts Options, nft map[Family]bool) []FilterTable {
+	opts = opts.Defaults()
+	var out []FilterTable
+	for _, b := range []Backend{NFT, Legacy} {
+		for _, f := range opts.Families {
+			if b == NFT && nft[f] || b == Legacy && legacyInUse(opts.Root, f) {
+				out = append(out, readFilter(ctx, opts, f, b))
+			}
+		}
+	}
+	return out
+}
+
+func readFilter(ctx context.Context, opts Options, f Family, b Backend) FilterTable {
+	out := FilterTable{Family: f, Backend: b, Table: SaveTable{Name: "filter"}}
+	t, err := findTools(ctx, opts.Timeout, f, b)
+	if err != nil {
+		out.Err = err
+		return out
+	}
+	text, err := run(ctx, opts.Timeout, nil, t.save, "-t", "filter")
+	switch {
+	case err != nil:
+		out.Err = err
+		return out
+	case bytes.Contains(text, []byte(errIncompatible.Error())):
+		out.Err = fmt.Errorf("table filter: %w", errIncompatible)
+		return out
+	case len(text) > mostFilter:
+		out.Err = fmt.Errorf("table filter has %d bytes of rules, more than are judged", len(text))
+		return out
+	}
+	tables, err := ParseSave(bytes.NewReader(text))
+	if out.Err = err; err == nil && len(tables) > 0 {
+		out.Table = tables[0]
+	}
+	return out
+}
+
+// mostFilter bounds what is parsed, in bytes: some ten thousand rules.
+const mostFilter = 1 << 20
