@@ -40,6 +40,7 @@ var law = map[string][]string{
 	"internal/kernel/conntrack":   {"golang.org/x/sys/...", zap},
 	"internal/kernel/tune":        {"golang.org/x/sys/...", zap},
 	"internal/kernel/capture":     {"golang.org/x/net/bpf", "golang.org/x/sys/..."},
+	"internal/firewall":           {"internal/kernel/nftables", "internal/kernel/rules"},
 	"internal/trace":              {"internal/kernel/capture"},
 	"internal/healthcheck":        {"internal/model", "internal/crowd", zap},
 	"internal/httpd":              {"internal/crowd", zap},

@@ -1,0 +1,12 @@
+// Package firewall says what a packet to a Service meets in the filters of others: in base
+// chains of nftables, and in INPUT, FORWARD and OUTPUT of iptables. In ipvs mode the
+// addresses of Services are local, so a firewall for the host's own daemons drops their
+// packets; a drop in any base chain of a hook is final, and an accept ends only its chain.
+//
+//	nftables.Filter, iptables-save ──► Table ─┐
+//	frontends, what is known of the node ─────┴──► Judge ──► Report: who drops what, and the remedy
+//
+// The package is pure: its callers read the kernel. A rule it does not understand may match
+// or not. It says "dropped" only where every way through a chain ends so; what depends on
+// something unknown is Unclear, and no claim is made of it.
+package firewall
