@@ -5,14 +5,20 @@ var iptablesMutants = []mutant{
 	{
 		Name: "iptables/first-endpoints-leave-flows", File: "internal/dataplane/iptables/flows.go",
 		Breaks: "A UDP flow that began before its Service had endpoints stays untranslated.",
-		Old:    "holdsAll(c.New.Backends, c.Old.Backends) && len(c.Old.Backends) > 0 {",
-		New:    "holdsAll(c.New.Backends, c.Old.Backends) {",
+		Old:    "len(endpoints(c.Old.Backends)) > 0 && holdsAll(takers(c.New), takers(c.Old)) {",
+		New:    "holdsAll(takers(c.New), takers(c.Old)) {",
 	},
 	{
 		Name: "iptables/flows-before-rules", File: "internal/dataplane/iptables/flows.go",
 		Breaks: "Stale flows are deleted before the new rules are in place, and begin again by the old ones.",
-		Old:    "if !slices.ContainsFunc(hashes, func(h string) bool { return has(unsettled, h) }) {",
-		New:    "if len(hashes) > 0 {",
+		Old:    "slices.ContainsFunc(note.hashes, func(h string) bool { return has(unsettled, h) }) {",
+		New:    "len(note.hashes) == 0 {",
+	},
+	{
+		Name: "iptables/connections-cut", File: "internal/dataplane/iptables/flows.go",
+		Breaks: "Connections are cut when an endpoint that finishes what it has leaves the backends.",
+		Old:    "o := conntrack.Order{Key: flowKey(k), Connections: k.Protocol != model.UDP}",
+		New:    "o := conntrack.Order{Key: flowKey(k), Connections: k.Protocol == model.TCP && k.Port == 0}",
 	},
 	{
 		Name: "iptables/tables-dropped-early", File: "internal/dataplane/iptables/foreign.go",

@@ -53,14 +53,14 @@ var ipvsMutants = []mutant{
 	{
 		Name: "ipvs/udp-held", File: "internal/dataplane/ipvs/hold.go",
 		Breaks: "UDP datagrams, which no client sends again, are dropped while a scheduler changes.",
-		Old:    "if !m.reschedules(c.Key, c.Value) || c.Key.Protocol == vserver.ProtocolUDP {",
-		New:    "if !m.reschedules(c.Key, c.Value) {",
+		Old:    "if m.reschedules(c.Key, c.Value) && c.Key.Protocol != vserver.ProtocolUDP {",
+		New:    "if m.reschedules(c.Key, c.Value) {",
 	},
 	{
-		Name: "ipvs/hold-outlives-its-process", File: "internal/dataplane/ipvs/hold.go",
-		Breaks: "Clients stay locked out of a server whose scheduler was being changed when the agent died, while input is partial.",
-		Old:    "if m.catalogue.known[k.Set].name == setNoLocal {",
-		New:    "if m.catalogue.known[k.Set].name == setNoLocal && m.cleared {",
+		Name: "ipvs/hold-outlives-its-process", File: "internal/dataplane/ipvs/sets.go",
+		Breaks: "Clients stay locked out of a server whose scheduler was being changed when the agent died or was stopped.",
+		Old:    "if t.name == setHold {",
+		New:    "if t.name == setNodePortIPs {",
 	},
 	{
 		Name: "ipvs/staging-refused-asked-again", File: "internal/dataplane/ipvs/publish.go",

@@ -69,6 +69,12 @@ var kernelMutants = []mutant{
 		New:    "return (unanswered || err == nil) && reply == f.back(), err",
 	},
 	{
+		Name: "conntrack/connections-cut", File: "internal/kernel/conntrack/sweep.go",
+		Breaks: "Connections that are answered are cut together with those that are not.",
+		Old:    "return f.idle()",
+		New:    "return true, nil",
+	},
+	{
 		Name: "conntrack/flow-without-tuple", File: "internal/kernel/conntrack/flow.go",
 		Breaks: "A flow without a tuple leads to a deletion without one, which empties the whole table.",
 		Old:    "len(id) == 0 || len(f.original) == 0",

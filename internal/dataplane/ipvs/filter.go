@@ -38,6 +38,7 @@ func (c Config) accessRules(w ruleWriter) {
 	lines := []string{
 		"-m conntrack ! --ctstate NEW -j RETURN",
 		join("-m conntrack --ctstate NEW", w.commented(setNoLocal, "dst,dst"), "-j DROP"),
+		join("-m conntrack --ctstate NEW", w.commented(setHold, "dst,dst"), "-j DROP"),
 		w.matchSet(setClusterIP, "dst,dst") + " -j RETURN",
 		w.matchSet(setLoadBalancer, "dst,dst") + " -j RETURN",
 		w.matchSet(setExternalIP, "dst,dst") + " -j RETURN",
@@ -89,6 +90,7 @@ func outputRules(w ruleWriter) {
 	w.chain("mangle", chainOutFilter,
 		join("-m conntrack --ctstate RELATED,ESTABLISHED", w.notInSet(setLoadBalancerFW, "dst,dst"), "-j RETURN"),
 		join("-m conntrack --ctstate NEW", w.matchSet(setNoLocal, "dst,dst"), w.matchSet(setClusterIP, "dst,dst"), "-j DROP"),
+		join("-m conntrack --ctstate NEW", w.matchSet(setHold, "dst,dst"), w.matchSet(setClusterIP, "dst,dst"), "-j DROP"),
 		join("-m conntrack ! --ctstate RELATED,ESTABLISHED", w.commented(setDetourEnd, "dst,dst"), "-j DROP"), // not taken there, but dialled
 		join(w.notInSet(setLoadBalancerFW, "dst,dst"), "-j RETURN"),
 		join(w.matchSet(setIPVSIPs, "src"), w.notInSet(setSourceIP, "dst,dst,src"), "-j DROP"),

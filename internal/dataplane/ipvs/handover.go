@@ -42,7 +42,7 @@ func ParseSuccessor(text string) (Successor, error) {
 // Ours alone: what kube-proxy has no name for. Its ipvs mode would keep it for ever, as
 // it was at the last moment, and so refuse or redirect what it carries itself.
 var (
-	ourSets   = []string{setNodePortIPs, setDetour, setDetourEnd, setNoLocal, setDirectIPs, setCapture, setCaptureIPs}
+	ourSets   = []string{setNodePortIPs, setDetour, setDetourEnd, setNoLocal, setHold, setDirectIPs, setCapture, setCaptureIPs}
 	ourChains = map[string][]string{
 		"nat":    {chainDetour, chainDetourTo, chainDetourSCTP},
 		"filter": {chainAccept, chainCapture},

@@ -198,7 +198,6 @@ func (m *Mode) Load(ctx context.Context) error {
 			return err
 		}
 	}
-	m.dropHeld()
 	if _, err := m.loadRules(ctx); err != nil {
 		return err
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-// The sets, by their IPv4 names: kube-proxy's (contract section 4), and seven of
-// our own.
+// The sets, by their IPv4 names: kube-proxy's (contract section 4), and some
+// of our own.
 const (
 	setLoopBack          = "KUBE-LOOP-BACK"
 	setClusterIP         = "KUBE-CLUSTER-IP"
@@ -44,8 +44,11 @@ const (
 	// setDetourEnd are the frontends that exist for detours alone.
 	setDetourEnd = "KUBE-DETOUR-END"
 	// setNoLocal are the frontends that a Local policy leaves without an endpoint
-	// here while there are some elsewhere; and for moments others (see hold.go).
+	// here while there are some elsewhere.
 	setNoLocal = "KUBE-NO-LOCAL"
+	// setHold are the servers whose scheduler changes at the moment (hold.go). The kernel
+	// deletes its entries by itself.
+	setHold = "KUBE-HOLD"
 	// setDirectIPs are the addresses from which backends answer themselves. It is there
 	// while there are any.
 	setDirectIPs = "KUBE-DIRECT-IPS"
@@ -65,6 +68,7 @@ var setTypes = []struct {
 }{
 	{setLoopBack, ipset.HashIPPortIP, "Kubernetes endpoints dst ip:port, source ip for solving hairpin purpose"},
 	{setNoLocal, ipset.HashIPPort, "Kubernetes service without an endpoint on this node under a Local policy"},
+	{setHold, ipset.HashIPPort, "Kubernetes service whose scheduler changes"},
 	{setSourceCIDR, ipset.HashIPPortNet, "Kubernetes service load balancer ip + port + source cidr for packet filter purpose"},
 	{setSourceIP, ipset.HashIPPortIP, "Kubernetes service load balancer ip + port + source IP for packet filter purpose"},
 	{setLoadBalancerFW, ipset.HashIPPort, "Kubernetes service load balancer ip + port for load balancer with sourceRange"},
@@ -133,6 +137,9 @@ func newCatalogue(families []model.Family) catalogue {
 			set := ipset.Set{Name: setName(f, t.name), Type: t.kind}
 			if t.kind.Hash() {
 				set.Family = setFamily(f)
+			}
+			if t.name == setHold {
+				set.Timeout = holdSeconds
 			}
 			c.sets[set.Name] = set.WithDefaults()
 			c.known[set.Name] = setInfo{t.name, f, i}
