@@ -91,7 +91,7 @@ func TestMoving(t *testing.T) {
 		slices.Sort(got)
 		want := []string{
 			"default/web 10.244.1.1:8080 climbs=true weight 25 of 100, 0, 5s since, 15s left",
-			"default/web 10.244.2.1:8080 climbs=false weight 0 of 0, 0, 5s since, 25s left",
+			"default/web 10.244.2.1:8080 climbs=false weight 0 of 0, 1, 5s since, 25s left",
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("moving (-want +got):\n%s", diff)
