@@ -31,6 +31,7 @@ wrong, the most important first, or that all is well. Then come
   Endpoints   which are used, which are not, and why
   Pending     rows that are not in the kernel yet, destinations that drain
   Kernel      its virtual servers with connections; rows that are missing or foreign
+  Dropped     packets that rules dropped which may have been for it, by reason
   Packets     what a packet from a pod, from this host and from outside meets, step by
               step; --from asks for the way of one source
 
@@ -69,7 +70,7 @@ func newExplain() *cobra.Command {
 				return fmt.Errorf("read the kernel: %w", err)
 			}
 			defer k.close()
-			r := explained(ctx, inspect.NewClient(c.Socket()), k.deps, q)
+			r := explained(ctx, inspect.NewClient(c.Socket()), k.deps, k.counters(), q)
 			if err := printReport(cmd.OutOrStdout(), output, r); err != nil {
 				return err
 			}
@@ -107,7 +108,7 @@ type asker interface {
 }
 
 // explained asks the agent and the kernel.
-func explained(ctx context.Context, ask asker, deps ipvs.Deps, q agent.Question) explain.Report {
+func explained(ctx context.Context, ask asker, deps ipvs.Deps, counters counted, q agent.Question) explain.Report {
 	var told *agent.Story
 	s, noAgent := ask.Explain(ctx, q)
 	if noAgent == nil {
@@ -126,6 +127,16 @@ func explained(ctx context.Context, ask asker, deps ipvs.Deps, q agent.Question)
 	}
 	if _, ok := found.Text["servers"]; ok {
 		found.Connections = connections(ctx, deps.Servers, at)
+	}
+	if told != nil && counters != nil {
+		var names []string
+		for _, one := range told.Services {
+			names = append(names, one.Name)
+		}
+		var err error
+		if found.Drops, err = explainedDrops(ctx, counters, told.Mode, names); err != nil {
+			found.Failed["drops"] = err
+		}
 	}
 	found.Others = func(group string) bool { return othersHave(ctx, ask, group) }
 	return explain.New(q.String(), told, noAgent, found)

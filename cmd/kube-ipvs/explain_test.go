@@ -123,7 +123,7 @@ func (n *fakeNode) explain(text, from string) explain.Report {
 	if err != nil {
 		n.Fatal(err)
 	}
-	return explained(n.Context(), n.loop, n.deps(), q)
+	return explained(n.Context(), n.loop, n.deps(), nil, q)
 }
 
 func must(t *testing.T, errs ...error) {
@@ -289,7 +289,7 @@ func TestExplainWithoutTheModule(t *testing.T) {
 		deps.Servers = unreadServers{err: errors.New("family IPVS: not supported")}
 		q, err := agent.ParseQuestion("web", "")
 		must(t, err)
-		r := explained(n.Context(), n.loop, deps, q)
+		r := explained(n.Context(), n.loop, deps, nil, q)
 		if want := "virtual servers cannot be read of the kernel: family IPVS: not supported"; r.OK || r.Verdict[0] != want || len(r.Kernel.Missing) > 0 {
 			t.Errorf("verdict %q, missing %v, want %q", r.Verdict, r.Kernel.Missing, want)
 		}
@@ -312,7 +312,7 @@ func TestExplainWithoutAnAgent(t *testing.T) {
 		} {
 			q, err := agent.ParseQuestion(ask, "")
 			must(t, err)
-			r := explained(n.Context(), noAgent{}, n.deps(), q)
+			r := explained(n.Context(), noAgent{}, n.deps(), nil, q)
 			if !slices.Equal(r.Verdict, want) || r.OK {
 				t.Errorf("%s: verdict %q, want %q", ask, r.Verdict, want)
 			}

@@ -220,6 +220,7 @@ func (p *program) measure() {
 	m.Unreadable(p.follow.unreadableCount)
 	p.kernel.calls.tell(m.KernelCall)
 	m.Sets(p.newSetReader().fill)
+	m.Drops(p.newDropReader().read)
 	m.Features(func() []telemetry.Feature {
 		return []telemetry.Feature{{Name: "AllowServiceExternalIPs", Enabled: p.live.now().AllowExternalIPs}}
 	})

@@ -33,6 +33,14 @@ type readers struct {
 	close   func()
 }
 
+// counters are those of rules; nil where there are no tools for them.
+func (r readers) counters() counted {
+	if r.rules == nil {
+		return nil
+	}
+	return r.rules
+}
+
 // openReaders opens what there is to read.
 func openReaders(ctx context.Context, log *zap.Logger, c config.Config) (readers, error) {
 	k := &kernel{}

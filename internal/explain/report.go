@@ -31,6 +31,8 @@ type Kernel struct {
 	// at the addresses that were asked for, and destinations of theirs. Both by kind.
 	Missing []Rows `json:"missing"`
 	Foreign []Rows `json:"foreign"`
+	// Drops are rules that dropped packets which may have been for what was asked for.
+	Drops []Drop `json:"drops"`
 	// Unread says which kinds could not be read, and why.
 	Unread []Unread `json:"unread"`
 }
@@ -66,6 +68,8 @@ type Found struct {
 	Failed map[string]error
 	// Connections of the destinations.
 	Connections []Connections
+	// Drops are rules of ours that dropped packets.
+	Drops []Drop
 	// Others tells of the group of a server whether somebody else's frontend is there, who
 	// was not asked for.
 	Others func(group string) bool
@@ -87,12 +91,18 @@ func New(asked string, story *agent.Story, noAgent error, found Found) Report {
 
 // compare holds what is wanted against what is there.
 func compare(story *agent.Story, found Found) Kernel {
-	k := Kernel{Servers: []string{}, Connections: found.Connections, Missing: []Rows{}, Foreign: []Rows{}, Unread: []Unread{}}
+	k := Kernel{Servers: []string{}, Connections: found.Connections, Missing: []Rows{}, Foreign: []Rows{}, Unread: []Unread{}, Drops: concerning(story, found.Drops)}
+	if k.Drops == nil {
+		k.Drops = []Drop{}
+	}
 	if k.Connections == nil {
 		k.Connections = []Connections{}
 	}
 	for line := range strings.Lines(found.Text["servers"]) {
 		k.Servers = append(k.Servers, strings.TrimSpace(line))
+	}
+	if err := found.Failed["drops"]; err != nil {
+		k.Unread = append(k.Unread, Unread{"drops", oneLine(err.Error())})
 	}
 	for _, kind := range kinds {
 		if err := found.Failed[kind]; err != nil {

@@ -21,6 +21,7 @@ func (r Report) Write(w io.Writer) error {
 		p.story(r.Story)
 	}
 	p.kernel(r.Kernel)
+	p.drops(r.Kernel.Drops)
 	if r.Story != nil {
 		p.packets(r.Story)
 	}

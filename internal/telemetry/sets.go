@@ -19,19 +19,19 @@ const (
 	setsPatience = 2 * time.Second
 )
 
-// Sets shows how full the sets are that have a limit, and what they hold. It reads when
-// somebody scrapes, once in ten seconds at most; what cannot be read is absent.
-func (m *Metrics) Sets(read func(ctx context.Context) ([]SetFill, error)) {
+// seldom returns what was read last, and reads again after a while. After a failure it returns
+// nothing.
+func seldom[T any](rest, patience time.Duration, read func(context.Context) ([]T, error)) func() []T {
 	var (
 		mu   sync.Mutex
-		last []SetFill
+		last []T
 		at   time.Time
 	)
-	sets := func() []SetFill {
+	return func() []T {
 		mu.Lock()
 		defer mu.Unlock()
-		if at.IsZero() || time.Since(at) >= setsRest {
-			ctx, cancel := context.WithTimeout(context.Background(), setsPatience)
+		if at.IsZero() || time.Since(at) >= rest {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			var err error
 			if last, err = read(ctx); err != nil {
@@ -41,6 +41,12 @@ func (m *Metrics) Sets(read func(ctx context.Context) ([]SetFill, error)) {
 		}
 		return last
 	}
+}
+
+// Sets shows how full the sets are that have a limit, and what they hold. It reads when
+// somebody scrapes, once in ten seconds at most; what cannot be read is absent.
+func (m *Metrics) Sets(read func(ctx context.Context) ([]SetFill, error)) {
+	sets := seldom(setsRest, setsPatience, read)
 	m.pullGauge(ours+"set_entries", "Entries of a set that has a limit.", func(e emit) {
 		for _, s := range sets() {
 			e(float64(s.Entries), s.Name)

@@ -78,3 +78,8 @@ func unsupported(n int) []error {
 	}
 	return errs
 }
+
+// Counted fails with ErrUnsupported.
+func (h *Handle) Counted(context.Context, []string, func(ChainKey) bool) ([]Counted, error) {
+	return nil, errOS
+}
