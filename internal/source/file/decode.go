@@ -191,8 +191,14 @@ func (it *item) object(k kind, meta *metav1.ObjectMeta, v value, faults []fault)
 		ns = metav1.NamespaceDefault
 	}
 	o := object{key: key{kind: k, namespace: ns, name: meta.Name}, document: it.doc.number, value: v}
+	if handedOut(meta) {
+		faults = o.passNewer(faults)
+	}
 	if meta.Name == "" && len(faults) == 0 {
 		faults = []fault{{path: "metadata.name", reason: "missing"}}
+	}
+	for i := range o.newer {
+		o.newer[i] = o.newer[i].below(it.path)
 	}
 	for i := range faults {
 		faults[i] = faults[i].below(it.path)
@@ -201,6 +207,26 @@ func (it *item) object(k kind, meta *metav1.ObjectMeta, v value, faults []fault)
 		}
 	}
 	return o, faults
+}
+
+// handedOut reports whether an object comes from an API server, which has checked its fields
+// and has dropped those that it does not know: what we do not know of it is newer than our
+// types. A field of a manifest that a person wrote is a slip of the pen instead.
+func handedOut(meta *metav1.ObjectMeta) bool {
+	return meta.UID != "" || meta.ResourceVersion != "" || !meta.CreationTimestamp.IsZero()
+}
+
+// passNewer takes the unknown fields out of faults, and keeps them as notes of the object.
+func (o *object) passNewer(faults []fault) (rest []fault) {
+	for _, f := range faults {
+		if !f.unknown {
+			rest = append(rest, f)
+			continue
+		}
+		f.object, f.reason = o.key.String(), "a field that this version does not know: it counts for nothing"
+		o.newer = append(o.newer, f)
+	}
+	return rest
 }
 
 // strict decodes JSON into an API type; unknown and repeated fields are faults.
@@ -218,11 +244,14 @@ func strict[T any](raw []byte) (*T, []fault) {
 	return &v, faults
 }
 
+// unknownField is what sigs.k8s.io/json says of a field that a type does not have.
+const unknownField = "unknown field"
+
 func strictFault(err error) fault {
 	var field kjson.FieldError
 	if !errors.As(err, &field) {
 		return fault{reason: err.Error()}
 	}
 	what, _, _ := strings.Cut(field.Error(), ` "`)
-	return fault{path: field.FieldPath(), reason: what}
+	return fault{path: field.FieldPath(), reason: what, unknown: what == unknownField}
 }

@@ -19,6 +19,8 @@ type fault struct {
 	line   int
 	object string
 	reason string
+	// unknown: the reason is that no type of ours has the field.
+	unknown bool
 }
 
 // below puts the path of an item in front of the path within it.

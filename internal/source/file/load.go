@@ -2,6 +2,7 @@ package file
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -44,9 +45,36 @@ func Load(path string) (Objects, []Problem, error) {
 	if len(s.files) == 0 {
 		return Objects{}, nil, fmt.Errorf("no manifests in %s", path)
 	}
+	objects, bad := s.loaded()
+	return objects, bad, nil
+}
+
+// LoadFrom is Load of one text, such as standard input. The name stands in problems. The error
+// says that the text could not be read, or is too long.
+func LoadFrom(name string, r io.Reader) (Objects, []Problem, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxSize+1))
+	switch {
+	case err != nil:
+		return Objects{}, nil, fmt.Errorf("read %s: %w", name, err)
+	case len(data) > maxSize:
+		return Objects{}, nil, fmt.Errorf("%s: more than %d bytes", name, maxSize)
+	}
+	s, one := newStore(zap.NewNop(), name), text{name: name, data: data}
+	s.update(reading{text: one}, parse([]text{one})[0])
+	objects, bad := s.loaded()
+	return objects, bad, nil
+}
+
+// loaded is what a store holds. Kinds of others are worth a word only where nothing is to be
+// served: an export of a cluster has many.
+func (s *store) loaded() (Objects, []Problem) {
 	var c collector
 	s.registry.flush(&c)
-	return c.Objects, append(s.problems(), s.passedOver()...), nil
+	problems := s.problems()
+	if len(c.Services) == 0 {
+		problems = append(problems, s.passedOver()...)
+	}
+	return c.Objects, problems
 }
 
 // Read parses one manifest as a Source does. The error says why the file is bad; a bad

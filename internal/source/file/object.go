@@ -58,6 +58,8 @@ type object struct {
 	key            key
 	document, line int
 	value          value
+	// newer are the fields that are newer than our types.
+	newer []fault
 }
 
 // value is one of the three things a Sink takes.

@@ -110,6 +110,11 @@ func (c *content) take(file string, j *job) {
 // note tells what of an object is not used, at the line of the field that the
 // reason begins with.
 func (c *content) note(file string, j *job) {
+	for _, f := range j.object.newer {
+		p := f.problem(file, j.doc)
+		p.BadFile = false
+		c.notes = append(c.notes, p)
+	}
 	for _, reason := range j.object.value.problems() {
 		f := fault{object: j.object.key.String(), reason: reason}
 		if path, rest, ok := strings.Cut(reason, ": "); ok && !strings.Contains(path, " ") {
