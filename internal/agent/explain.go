@@ -69,11 +69,14 @@ type ServiceStory struct {
 	Source string `json:"source"`
 	Type   string `json:"type"`
 	// InternalPolicy and ExternalPolicy are Cluster or Local.
-	InternalPolicy string       `json:"internalTrafficPolicy"`
-	ExternalPolicy string       `json:"externalTrafficPolicy"`
-	Affinity       string       `json:"affinity,omitempty"`
-	SourceRanges   []string     `json:"sourceRanges"`
-	Skipped        string       `json:"skipped,omitempty"`
+	InternalPolicy string   `json:"internalTrafficPolicy"`
+	ExternalPolicy string   `json:"externalTrafficPolicy"`
+	Affinity       string   `json:"affinity,omitempty"`
+	SourceRanges   []string `json:"sourceRanges"`
+	Skipped        string   `json:"skipped,omitempty"`
+	// Intended and Remarks: see model.ServicePlan.
+	Intended       bool         `json:"intended,omitempty"`
+	Remarks        []string     `json:"remarks,omitempty"`
 	Notes          []string     `json:"notes"`
 	BadAnnotations []string     `json:"badAnnotations"`
 	Unbound        []netip.Addr `json:"unbound"`
@@ -213,7 +216,7 @@ func (a *Agent) tellService(q Question, in catalog.Input) (ServiceStory, []model
 	out := ServiceStory{
 		Name: in.ID.String(), Source: string(in.ID.Origin), Type: svc.Type,
 		InternalPolicy: policy(svc.InternalLocal), ExternalPolicy: policy(svc.ExternalLocal), SourceRanges: texts(svc.SourceRanges),
-		Skipped: now.Skipped, Notes: filled(now.Notes), BadAnnotations: filled(now.BadAnnotations), Unbound: filled(now.Unbound), Refused: filled(now.Refused),
+		Skipped: now.Skipped, Intended: now.Intended, Remarks: now.Remarks, Notes: filled(now.Notes), BadAnnotations: filled(now.BadAnnotations), Unbound: filled(now.Unbound), Refused: filled(now.Refused),
 		Frontends: []FrontendStory{}, Ports: filled(a.compiler.Explain(in.ID, svc, in.Slices)),
 	}
 	if svc.Affinity > 0 {

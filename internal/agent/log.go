@@ -66,6 +66,11 @@ func (a *Agent) logOutcome(id model.ServiceID, before, now *outcome) {
 			a.log.Log(noteLevel(n), "service note", zap.Stringer("service", id), zap.String("reason", n))
 		}
 	}
+	for _, r := range now.remarks {
+		if !slices.Contains(before.remarks, r) {
+			a.log.Info("service note", zap.Stringer("service", id), zap.String("reason", r))
+		}
+	}
 	a.logUnbound(id, before.unbound, now.unbound)
 	a.tellOutcome(id, before, now)
 }

@@ -12,10 +12,12 @@ import (
 // Known is what the loop knows of one Service. Nothing in it is ever changed, so it may be kept.
 type Known struct {
 	ID model.ServiceID
-	// Skipped, Notes, BadAnnotations, Unbound and Refused: see model.ServicePlan.
-	Skipped               string
-	Notes, BadAnnotations []string
-	Unbound, Refused      []netip.Addr
+	// Skipped, Intended, Remarks, Notes, BadAnnotations, Unbound and Refused: see
+	// model.ServicePlan.
+	Skipped                        string
+	Intended                       bool
+	Remarks, Notes, BadAnnotations []string
+	Unbound, Refused               []netip.Addr
 	// Holders say whose the unbound addresses are.
 	Holders map[netip.Addr]string
 	// Frontends are what it wants, sorted by key, and Lost those of them that another Service has.
@@ -77,7 +79,7 @@ func (a *Agent) lookAt(id model.ServiceID, o *outcome) Known {
 		}
 	}
 	return Known{
-		ID: id, Skipped: o.skipped, Notes: o.notes, BadAnnotations: o.bad, Unbound: o.unbound, Refused: o.refused, Holders: holders,
+		ID: id, Skipped: o.skipped, Intended: o.intended, Remarks: o.remarks, Notes: o.notes, BadAnnotations: o.bad, Unbound: o.unbound, Refused: o.refused, Holders: holders,
 		Frontends: all.Wanted(id), Lost: all.Lost(id),
 	}
 }

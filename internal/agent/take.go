@@ -18,11 +18,14 @@ import (
 type outcome struct {
 	served  bool // it has frontends
 	skipped string
-	notes   []string
-	unbound []netip.Addr
-	refused []netip.Addr
-	bad     []string // annotations that are not followed
-	beyond  model.Beyond
+	// intended and remarks: see model.ServicePlan.
+	intended bool
+	remarks  []string
+	notes    []string
+	unbound  []netip.Addr
+	refused  []netip.Addr
+	bad      []string // annotations that are not followed
+	beyond   model.Beyond
 	// external: it is served by external IPs.
 	external bool
 	noLocal  [2]NoLocal // IPv4, IPv6
@@ -33,9 +36,9 @@ type outcome struct {
 var nothing, plain = &outcome{}, &outcome{served: true}
 
 func outcomeOf(p model.ServicePlan) *outcome {
-	o := &outcome{served: len(p.Frontends) > 0, skipped: p.Skipped, notes: p.Notes, unbound: p.Unbound, refused: p.Refused, bad: p.BadAnnotations, beyond: p.Beyond, noLocal: noLocal(p.Frontends),
+	o := &outcome{served: len(p.Frontends) > 0, skipped: p.Skipped, intended: p.Intended, remarks: p.Remarks, notes: p.Notes, unbound: p.Unbound, refused: p.Refused, bad: p.BadAnnotations, beyond: p.Beyond, noLocal: noLocal(p.Frontends),
 		external: slices.ContainsFunc(p.Frontends, func(f model.Frontend) bool { return f.Kind == model.KindExternalIP })}
-	if o.skipped != "" || len(o.notes)+len(o.unbound)+len(o.refused)+len(o.bad) > 0 || o.noLocal != plain.noLocal || o.external {
+	if o.skipped != "" || len(o.notes)+len(o.remarks)+len(o.unbound)+len(o.refused)+len(o.bad) > 0 || o.noLocal != plain.noLocal || o.external {
 		return o
 	}
 	if o.served {

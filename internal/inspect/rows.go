@@ -24,7 +24,7 @@ func serviceRows(k agent.Known, f Filter) []ServiceRow {
 	r := ServiceRow{
 		Namespace: k.ID.Namespace, Name: k.ID.Name, Source: string(k.ID.Origin), Reason: k.Skipped, Frontends: len(k.Frontends),
 		Kinds: []string{}, VIPs: []netip.Addr{}, Ports: []string{}, Schedulers: []string{},
-		Notes: k.Notes, BadAnnotations: k.BadAnnotations, Unbound: k.Unbound, Refused: k.Refused,
+		Intended: k.Intended, Remarks: k.Remarks, Notes: k.Notes, BadAnnotations: k.BadAnnotations, Unbound: k.Unbound, Refused: k.Refused,
 	}
 	taking := map[netip.AddrPort]struct{}{}
 	for i := range k.Frontends {
@@ -56,7 +56,9 @@ func (r *ServiceRow) add(f *model.Frontend) {
 		r.VIPs = append(r.VIPs, f.Key.Addr)
 	}
 	r.Ports = append(r.Ports, portText(f.Key))
-	r.Schedulers = append(r.Schedulers, f.Scheduler.String())
+	if !f.Scheduler.IsZero() {
+		r.Schedulers = append(r.Schedulers, f.Scheduler.String())
+	}
 	r.Affinity = max(r.Affinity, f.Affinity.Seconds())
 	r.Drain = max(r.Drain, f.Drain.Seconds())
 	r.SlowStart = max(r.SlowStart, f.SlowStart.Seconds())

@@ -27,6 +27,14 @@ var serviceTones = map[ServiceState]Tone{
 	StateServing: Good, StateNoted: Notable, StateSkipped: Notable, StateNoBackends: Bad, StateConflict: Bad,
 }
 
+// serviceTone is plain for a Service that nothing is to be served of.
+func serviceTone(r ServiceRow) Tone {
+	if r.Intended {
+		return Plain
+	}
+	return serviceTones[r.State]
+}
+
 // ServiceTable shows Services.
 func ServiceTable() Table[ServiceRow] {
 	return Table[ServiceRow]{
@@ -37,7 +45,7 @@ func ServiceTable() Table[ServiceRow] {
 		{Name: "PORTS", Text: func(r ServiceRow) string { return few(r.Ports) }, Compare: func(a, b ServiceRow) int { return compareNumbered(few(a.Ports), few(b.Ports)) }},
 		number("BACKENDS", func(r ServiceRow) int { return r.Backends }),
 		column("SCHEDULER", func(r ServiceRow) string { return few(r.Schedulers) }),
-		{Name: "STATE", Text: func(r ServiceRow) string { return string(r.State) }, Tone: func(r ServiceRow) Tone { return serviceTones[r.State] }},
+		{Name: "STATE", Text: func(r ServiceRow) string { return string(r.State) }, Tone: serviceTone},
 		wide(Column[ServiceRow]{Name: "AFFINITY", Text: func(r ServiceRow) string { return seconds(r.Affinity) }, Compare: by(func(r ServiceRow) float64 { return r.Affinity })}),
 		wide(column("POLICY", localText)),
 		wide(column("FORWARD", func(r ServiceRow) string { return few(r.Forward) })),
@@ -67,7 +75,7 @@ func noteText(r ServiceRow) string {
 	if len(r.Lost) > 0 {
 		parts = append(parts, "lost to others: "+few(r.Lost))
 	}
-	parts = append(parts, r.Notes...)
+	parts = append(append(parts, r.Remarks...), r.Notes...)
 	for _, bad := range r.BadAnnotations {
 		if !slices.Contains(r.Notes, bad) {
 			parts = append(parts, bad)

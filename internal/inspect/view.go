@@ -17,7 +17,7 @@ type ServiceState string
 
 // The states. Where several hold it is the first of them.
 const (
-	StateSkipped    ServiceState = "skipped"     // nothing of it is served, see Reason
+	StateSkipped    ServiceState = "skipped"     // nothing of it is served, see Reason and Intended
 	StateConflict   ServiceState = "conflict"    // another Service has a frontend that it wants
 	StateNoBackends ServiceState = "no backends" // it has frontends, and none of them a backend
 	StateNoted      ServiceState = "noted"       // it lacks something that it asks for, see Notes
@@ -49,6 +49,9 @@ type ServiceRow struct {
 	InternalLocal bool     `json:"internalLocal,omitempty"`
 	ExternalLocal bool     `json:"externalLocal,omitempty"`
 	Notes         []string `json:"notes,omitempty"`
+	// Intended: it is skipped as it asks to be. Remarks say what of it is left out as it asks.
+	Intended bool     `json:"intended,omitempty"`
+	Remarks  []string `json:"remarks,omitempty"`
 	// BadAnnotations are the notes about annotations that are not followed.
 	BadAnnotations []string     `json:"badAnnotations,omitempty"`
 	Unbound        []netip.Addr `json:"unboundAddresses,omitempty"`

@@ -103,7 +103,7 @@ type Frontend struct {
 	// Service and PortName say where it comes from.
 	Service  ServiceID
 	PortName string
-	// Scheduler is the algorithm with its flags.
+	// Scheduler is the algorithm with its flags; zero in a mode without schedulers.
 	Scheduler scheduler.Spec
 	// Affinity keeps a client address on its backend for so long; 0 is off.
 	Affinity time.Duration
@@ -197,6 +197,12 @@ type ServicePlan struct {
 	Frontends []Frontend
 	// Skipped says why nothing of the Service is served; empty otherwise.
 	Skipped string
+	// Intended: nothing of it is to be served, which Skipped says: it is headless, of type
+	// ExternalName, another proxy's, or has the annotation kube-ipvs.io/skip.
+	Intended bool
+	// Remarks say, a sentence each, what of it is left out as it asks, sorted: a load-balancer
+	// address with ipMode Proxy.
+	Remarks []string
 	// Notes say, a sentence each, what of it is not served and why, sorted.
 	Notes []string
 	// BadAnnotations are those of the notes that say which annotation is not followed,

@@ -151,7 +151,7 @@ func (j *job) bindIngress(out []binding) []binding {
 	}
 	for _, in := range j.svc.Ingress {
 		if in.Proxy {
-			j.notes.addf("load-balancer address %s is left to the load balancer (ipMode Proxy)", in.Addr)
+			j.remarks.addf("load-balancer address %s is left to the load balancer (ipMode Proxy)", in.Addr)
 			continue
 		}
 		out = j.bindAddr(out, model.KindLoadBalancer, in.Addr)

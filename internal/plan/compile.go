@@ -114,6 +114,7 @@ func (c *Compiler) Compile(id model.ServiceID, svc *model.Service, slices []mode
 	}
 	plan.Created = svc.Created
 	if plan.Skipped = notOurs(svc); plan.Skipped != "" {
+		plan.Intended = true
 		return plan
 	}
 	j := job{opts: &c.opts, id: id, svc: svc, slices: slices}
@@ -141,7 +142,7 @@ func (c *Compiler) Compile(id model.ServiceID, svc *model.Service, slices []mode
 	plan.BadAnnotations = j.badAnnotations(plan.Frontends)
 	j.notes = append(j.notes, plan.BadAnnotations...)
 	j.notePlan()
-	plan.Notes = j.notes.sorted()
+	plan.Notes, plan.Remarks = j.notes.sorted(), j.remarks.sorted()
 	return plan
 }
 
@@ -152,6 +153,8 @@ type job struct {
 	svc    *model.Service
 	slices []model.Slice
 	notes  notes
+	// remarks are about what is left out as the Service asks.
+	remarks notes
 	// rewritten says which frontends are not forwarded as asked.
 	rewritten notes
 	// ports are those of the Service that can be served; everything below counts

@@ -82,7 +82,7 @@ func TestTrafficPolicies(t *testing.T) {
 
 // A policy without frontends that it governs changes nothing.
 func TestExternalPolicyWithoutExternalFrontends(t *testing.T) {
-	const left = "note: load-balancer address 203.0.113.1 is left to the load balancer (ipMode Proxy)"
+	const left = "remark: load-balancer address 203.0.113.1 is left to the load balancer (ipMode Proxy)"
 	t.Run("internal Cluster", func(t *testing.T) {
 		svc := web(externalLocal(), proxied("203.0.113.1"))
 		expectFull(t, compile(svc, webSlice("a", ready("10.0.0.1", "far"))), "ClusterIP 10.96.0.1:80/tcp -> 10.0.0.1:8080", left)

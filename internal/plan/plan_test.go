@@ -57,6 +57,9 @@ func lines(p model.ServicePlan) []string {
 	for _, n := range p.Notes {
 		out = append(out, "note: "+n)
 	}
+	for _, r := range p.Remarks {
+		out = append(out, "remark: "+r)
+	}
 	return out
 }
 

@@ -22,6 +22,9 @@ func (j *job) asked() model.Policy {
 
 // scheduler is the algorithm of the Service's frontends.
 func (j *job) scheduler() scheduler.Spec {
+	if j.opts.NoPolicy {
+		return scheduler.Spec{}
+	}
 	want := j.asked().Scheduler
 	if _, refused := j.opts.Host.Refused[want]; want.IsZero() || refused {
 		return j.opts.Scheduler

@@ -116,7 +116,7 @@ func TestPolicy(t *testing.T) {
 		{
 			"a mode that follows none", func() plan.Options { o := here; o.NoPolicy = true; return o }(),
 			web(asking(model.Policy{Scheduler: spec("mh"), Weight: new(uint16(2)), Limit: model.Limit{Upper: 3}})), []model.Slice{weigh(plain, 5)},
-			"10.96.0.1:80/tcp rr" + both,
+			"10.96.0.1:80/tcp " + both,
 			"metadata.annotations[kube-ipvs.io/*] have no effect: this node carries Services without IPVS, each backend gets the same share",
 		},
 		{"skip", here, web(asking(model.Policy{Skip: true})), []model.Slice{plain}, "skipped: annotation kube-ipvs.io/skip: not served on this node", ""},

@@ -85,7 +85,7 @@ func TestExternalAddressesThatAreNotServed(t *testing.T) {
 		{"outside the allowed networks", limited, web(externalIPs("203.0.113.1")), []string{
 			"note: external IP 203.0.113.1 is not served: not inside --external-ip-allowed-cidrs"}},
 		{"left to the load balancer", here, web(proxied("203.0.113.1")), []string{
-			"note: load-balancer address 203.0.113.1 is left to the load balancer (ipMode Proxy)"}},
+			"remark: load-balancer address 203.0.113.1 is left to the load balancer (ipMode Proxy)"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := plan.New(tt.opts).Compile(tt.svc.ID, tt.svc, []model.Slice{webSlice("a", ready("10.0.0.1", "far"))})

@@ -93,6 +93,9 @@ func expectFull(t *testing.T, p model.ServicePlan, want ...string) {
 	for _, n := range p.Notes {
 		got = append(got, "note: "+n)
 	}
+	for _, r := range p.Remarks {
+		got = append(got, "remark: "+r)
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("plan (-want +got):\n%s", diff)
 	}
