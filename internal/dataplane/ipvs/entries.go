@@ -140,16 +140,6 @@ func nodePortIP(a netip.Addr) memberKey {
 // namingSets are the sets whose entries name a server in full.
 var namingSets = []string{setClusterIP, setExternalIP, setExternalIPLocal, setLoadBalancer, setNodePortSCTP, setDetourEnd}
 
-// named tells whether an entry of ours names a server.
-func (m *Mode) named(k vserver.ServerKey) bool {
-	_, local := m.host.Links[k.Addr]
-	if local {
-		_, told := m.sets.Believed(setName(model.FamilyOf(k.Addr), setNodePortIPs))
-		local = !told
-	}
-	return named(k, local, m.members.Known)
-}
-
 // named tells whether an entry that is there names a server, by all of it or, for
 // NodePorts, by port and node address. With local, no entry says which addresses those are,
 // and the address is on a link of this machine: kube-proxy has no such set. Where there is

@@ -1,9 +1,12 @@
 package ipvs
 
 import (
+	"context"
+	"errors"
 	"net/netip"
 	"slices"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
@@ -46,15 +49,54 @@ func (m *Marks) Add(set string, entries []ipset.Entry) {
 	}
 }
 
-// Own tells whether a virtual server is ours.
+// Own reports whether a virtual server is ours.
 func (m *Marks) Own(k vserver.ServerKey) bool {
-	if (Config{ExcludeCIDRs: m.Excluded}).excluded(k.Addr) {
-		return false
-	}
-	there := func(k memberKey) bool { _, ok := m.entries[k]; return ok }
 	_, bound := m.Bound[k.Addr]
 	_, local := m.Links[k.Addr]
 	_, told := m.sets[setName(model.FamilyOf(k.Addr), setNodePortIPs)]
-	local = local && !told // see named
-	return bound || there(markOf(k.Addr)) || named(k, local, there)
+	return (Config{ExcludeCIDRs: m.Excluded}).owns(k, bound, local && !told, func(k memberKey) bool {
+		_, there := m.entries[k]
+		return there
+	})
+}
+
+// owns decides whose a virtual server is, for the mode and for every verb. A server of ours is at an
+// address that is bound to our device or has a mark, or an entry of ours names it; local: see
+// named. Of these a Service has some; the others are orphaned, and
+// the agent deletes them. All else is foreign, and is never touched.
+func (c Config) owns(k vserver.ServerKey, bound, local bool, there func(memberKey) bool) bool {
+	return !c.excluded(k.Addr) && (bound || there(markOf(k.Addr)) || named(k, local, there))
+}
+
+// ReadMarks reads what tells whose a virtual server is. Nil sets are none, as where no module for
+// them is loaded.
+func ReadMarks(ctx context.Context, links interface {
+	List(ctx context.Context) (map[netip.Addr]struct{}, error)
+	Local(ctx context.Context) (map[netip.Addr]string, error)
+}, sets interface {
+	List(ctx context.Context, name string) (ipset.Set, []ipset.Entry, error)
+}, excluded []netip.Prefix,
+) (*Marks, error) {
+	bound, err := links.List(ctx)
+	if err != nil && !errors.Is(err, link.ErrNotExist) {
+		return nil, err
+	}
+	local, err := links.Local(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m := &Marks{Bound: bound, Links: local, Excluded: excluded}
+	if sets == nil {
+		return m, nil
+	}
+	for _, name := range MarkSets() {
+		_, entries, err := sets.List(ctx, name)
+		switch {
+		case err == nil:
+			m.Add(name, entries)
+		case !errors.Is(err, ipset.ErrNotExist):
+			return nil, err
+		}
+	}
+	return m, nil
 }

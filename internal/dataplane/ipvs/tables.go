@@ -231,10 +231,9 @@ func (m *Mode) needed(k memberKey) bool {
 // their own, so their address tells, on the device or in KUBE-IPVS-IPS, or an
 // entry that names them. Somebody has to take all of it away to hide one.
 func (m *Mode) ownedServer(k vserver.ServerKey) bool {
-	if m.config.excluded(k.Addr) {
-		return false
-	}
-	return m.addresses.Known(k.Addr) || m.members.Known(markOf(k.Addr)) || m.named(k)
+	_, local := m.host.Links[k.Addr]
+	_, told := m.sets.Believed(setName(model.FamilyOf(k.Addr), setNodePortIPs))
+	return m.config.owns(k, m.addresses.Known(k.Addr), local && !told, m.members.Known)
 }
 
 func alike(struct{}, struct{}) bool  { return true }

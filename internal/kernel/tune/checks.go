@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -14,10 +15,15 @@ import (
 type CheckOptions struct {
 	// IPv6 asks for what serving IPv6 needs.
 	IPv6 bool
+	// NoIPVS leaves out what IPVS alone needs.
+	NoIPVS bool
 	// ConnTabBits is the wanted size of the IPVS connection table as a power of
 	// two; 0 asks SuggestConnTabBits.
 	ConnTabBits int
 }
+
+// connTabCheck is the name of the check that looks at IPVS's own table.
+const connTabCheck = "ipvs connection table"
 
 // Checks returns the questions that this room can answer by itself, for the
 // caller to put among those of the other rooms.
@@ -31,9 +37,12 @@ func (t *Tuner) Checks(opts CheckOptions) []Check {
 		{Name: "sysctls writable", Run: t.checkWritable,
 			Fix: "mount the host's /proc/sys/net at /host/proc/sys/net, or set the sysctls on the host, or run privileged"},
 		{Name: "connection tracking", Run: t.checkConntrack, Fix: t.ModuleFix("nf_conntrack")},
-		{Name: "ipvs connection table", Run: func(context.Context) error { return t.checkConnTab(want) },
+		{Name: connTabCheck, Run: func(context.Context) error { return t.checkConnTab(want) },
 			Fix: fmt.Sprintf("echo 'options ip_vs conn_tab_bits=%d' > /etc/modprobe.d/ip_vs.conf and load ip_vs again, "+
 				"or boot with ip_vs.conn_tab_bits=%d where it is built in", want, want)},
+	}
+	if opts.NoIPVS {
+		checks = slices.DeleteFunc(checks, func(c Check) bool { return c.Name == connTabCheck })
 	}
 	if opts.IPv6 {
 		checks = append(checks, Check{Name: "ipv6 forwarding", Run: t.checkForwarding6,
