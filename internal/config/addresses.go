@@ -74,7 +74,7 @@ func (p *problems) detectLocal() DetectLocal {
 	case "InterfaceNamePrefix":
 		d.Interface = p.interfaceName("pod-interface-name-prefix", proxy.DetectLocal.InterfaceNamePrefix, d.Mode)
 	default:
-		p.oneOf("detect-local-mode", d.Mode, localModes)
+		p.oneOf("detect-local-mode", d.Mode)
 	}
 	d.ClusterCIDRs = p.clusterCIDR(d.Mode, proxy.ClusterCIDR)
 	return d
@@ -100,7 +100,7 @@ func (p *problems) clusterCIDR(mode, text string) []netip.Prefix {
 		return nil
 	}
 	const flag = "cluster-cidr"
-	judged := mode == "ClusterCIDR" || !slices.Contains(localModes, mode)
+	judged := mode == "ClusterCIDR" || !slices.Contains(Choices("detect-local-mode"), mode)
 	var list []netip.Prefix
 	for part := range strings.SplitSeq(text, ",") {
 		prefix, err := parsePrefix(part)

@@ -32,7 +32,7 @@ const (
 
 // externalBinding reads --external-binding.
 func (p *problems) externalBinding(text string) ExternalBinding {
-	p.oneOf("external-binding", text, []string{string(ExternalBindingAuto), string(ExternalBindingBind), string(ExternalBindingCapture)})
+	p.oneOf("external-binding", text)
 	return ExternalBinding(text)
 }
 
@@ -41,7 +41,7 @@ func (p *problems) externalBinding(text string) ExternalBinding {
 // guess that is too wide takes addresses of other machines away.
 func (p *problems) vipBinding(text string) VIPBinding {
 	b := VIPBinding(text)
-	p.oneOf("vip-binding", text, []string{string(VIPBindingAddress), string(VIPBindingRoute), string(VIPBindingAuto)})
+	p.oneOf("vip-binding", text)
 	if (b == VIPBindingRoute || b == VIPBindingAuto) && len(p.s.Own.ServiceCIDRs) == 0 {
 		p.add("service-cidrs", "is needed with %s: the ranges of cluster IPs, as the API server is told by --service-cluster-ip-range", p.s.with("vip-binding", text))
 	}

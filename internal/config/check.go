@@ -98,14 +98,14 @@ func (p *problems) err() error { return errors.Join(p.list...) }
 
 // choices looks at settings that have few values.
 func (p *problems) choices(c Config) {
-	p.oneOf("iptables-backend", p.s.Own.IPTablesBackend, []string{"auto", "nft", "legacy"})
-	p.oneOf("watch-nodes", p.s.Own.WatchNodes, []string{WatchAuto, WatchAll, WatchOwn})
-	p.oneOf("log-level", c.LogLevel, LogLevels)
-	p.oneOf("logging-format", c.LogFormat, LogFormats)
+	p.oneOf("iptables-backend", p.s.Own.IPTablesBackend)
+	p.oneOf("watch-nodes", p.s.Own.WatchNodes)
+	p.oneOf("log-level", c.LogLevel)
+	p.oneOf("logging-format", c.LogFormat)
 }
 
-func (p *problems) oneOf(flag, value string, allowed []string) {
-	if !slices.Contains(allowed, value) {
+func (p *problems) oneOf(flag, value string) {
+	if allowed := Choices(flag); !slices.Contains(allowed, value) {
 		p.add(flag, "%q is not one of %s", value, strings.Join(allowed, ", "))
 	}
 }

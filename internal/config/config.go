@@ -147,15 +147,6 @@ type DetectLocal struct {
 // Socket is the path of the agent's unix socket.
 func (c Config) Socket() string { return filepath.Join(c.RunDir, "agent.sock") }
 
-// LogLevels and LogFormats list what --log-level and --logging-format take.
-var (
-	LogLevels  = []string{"debug", "info", "warn", "error"}
-	LogFormats = []string{"text", "json"}
-)
-
-// The values of --detect-local-mode.
-var localModes = []string{"ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"}
-
 // The values of --watch-nodes.
 const (
 	WatchAuto = "auto" // all of them, unless there are very many

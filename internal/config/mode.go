@@ -40,7 +40,6 @@ func (c Config) Periods(m Mode) (sync, least time.Duration) {
 // mode reads --proxy-mode. Who comes from kube-proxy's nftables mode is told what to
 // use instead, and how to get it without touching the file.
 func (p *problems) mode(text string) Mode {
-	modes := []string{string(ModeIPVS), string(ModeIPTables), string(ModeAuto)}
 	switch text {
 	case "":
 		return ModeIPVS
@@ -49,16 +48,16 @@ func (p *problems) mode(text string) Mode {
 		if p.s.ConfigFile != "" && !p.s.given["proxy-mode"] {
 			reason += "; --proxy-mode=ipvs wins over the file"
 		}
-		p.add("proxy-mode", reason, text, strings.Join(modes, ", "))
+		p.add("proxy-mode", reason, text, strings.Join(Choices("proxy-mode"), ", "))
 	default:
-		p.oneOf("proxy-mode", text, modes)
+		p.oneOf("proxy-mode", text)
 	}
 	return Mode(text)
 }
 
 // onMissing reads --on-missing-ipvs.
 func (p *problems) onMissing(text string) OnMissing {
-	p.oneOf("on-missing-ipvs", text, []string{string(OnMissingIPTables), string(OnMissingFail)})
+	p.oneOf("on-missing-ipvs", text)
 	return OnMissing(text)
 }
 
