@@ -13,8 +13,7 @@ const auditHelp = `Have the running agent compare all of the kernel with what it
 what it finds. It does so by itself once a sync period (--ipvs-sync-period), and looks once a
 second for large losses; kube-ipvs show status has the time and the cost of the latest.
 
-Printed are the rows that were not as they should be, and those that are still not in place.
-The exit status is 1 if there are any of the latter, or if something could not be read.`
+Printed are the rows that were not as they should be, and those that are still not in place.`
 
 func newAudit() *cobra.Command {
 	o := viewOptions{interval: shortestInterval}
@@ -46,7 +45,7 @@ func newAudit() *cobra.Command {
 			return errors.Join(err, auditVerdict(r))
 		},
 	}
-	o.bindOutput(cmd.Flags(), "text", "text, json or yaml")
+	bindOutput(cmd, &o.output, "text", "json", "yaml")
 	return cmd
 }
 
@@ -58,7 +57,7 @@ func auditVerdict(r agent.AuditReport) error {
 		bad = bad || t.Remaining > 0
 	}
 	if bad {
-		return exitError{code: 1}
+		return exitError{code: exitFound}
 	}
 	return nil
 }

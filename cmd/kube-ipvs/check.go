@@ -65,10 +65,10 @@ func newCheck() *cobra.Command {
 			}
 			verdicts := tune.RunChecks(cmd.Context(), nodeChecks(t, c))
 			unfit := unfit(c, verdicts)
-			return errors.Join(writeCheck(cmd.OutOrStdout(), output, verdicts, unfit == nil), unfit)
+			return errors.Join(writeCheck(cmd.OutOrStdout(), output, verdicts, unfit == nil), asAnswer(unfit))
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	bindOutput(cmd, &output, "text", "json")
 	return cmd
 }
 
@@ -115,7 +115,7 @@ func nodeChecks(t *tune.Tuner, c config.Config) []tune.Check {
 		checks = append(checks, softened(c, ipvsChecks(log, t, c, served))...)
 	}
 	checks = append(checks, backendCheck(func(ctx context.Context) map[rules.Backend]int { return rules.Census(ctx, rules.Options{}) }))
-	checks = append(checks, t.Checks(tune.CheckOptions{IPv6: slices.Contains(served, model.IPv6)})...)
+	checks = append(checks, t.Checks(tune.CheckOptions{IPv6: slices.Contains(served, model.IPv6), NoIPVS: c.Mode == config.ModeIPTables})...)
 	checks = append(checks, t.Doctor(doctorOptions(c, served))...)
 	if c.Mode != config.ModeIPTables {
 		checks = append(checks, ownerChecks(lookAround(log, t, c))...)

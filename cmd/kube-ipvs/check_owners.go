@@ -22,52 +22,25 @@ import (
 // population is who lives in IPVS, and what tells whose they are.
 type population struct {
 	servers   []vserver.ServerKey
-	bound     map[netip.Addr]struct{}    // on our device
-	routes    []netip.Prefix             // local as a whole, by a route of ours
-	local     map[netip.Addr]string      // this machine's own
-	marks     map[netip.Addr]bool        // in KUBE-IPVS-IPS
-	named     map[vserver.ServerKey]bool // by an entry with an address; nodePort by one without
+	routes    []netip.Prefix // local as a whole, by a route of ours
+	marks     ipvs.Marks
 	listeners []tune.Listener
-	excluded  []netip.Prefix
 }
 
-// nodePort is a server that an entry names by its port, on any address of this machine.
-func nodePort(protocol uint8, port uint16) vserver.ServerKey {
-	return vserver.ServerKey{Port: port, Protocol: protocol}
-}
-
-// strangers are the servers that carry no mark of ours (dataplane/ipvs/doc.go) and are not
-// in a range that is set aside for others.
+// strangers are the servers that carry no mark of ours (ipvs.Marks) and are not in a range that
+// is local as a whole or set aside for others.
 func (p population) strangers() []vserver.ServerKey {
 	return slices.DeleteFunc(slices.Clone(p.servers), func(k vserver.ServerKey) bool {
-		_, bound := p.bound[k.Addr]
-		_, local := p.local[k.Addr]
 		holds := func(r netip.Prefix) bool { return r.Contains(k.Addr) }
-		return bound || p.marks[k.Addr] || p.named[k] || local && p.named[nodePort(k.Protocol, k.Port)] ||
-			slices.ContainsFunc(p.routes, holds) || slices.ContainsFunc(p.excluded, holds)
+		return p.marks.Own(k) || slices.ContainsFunc(p.routes, holds) || slices.ContainsFunc(p.marks.Excluded, holds)
 	})
-}
-
-// mark takes in an entry of one of our sets. The names of those for IPv6 differ at their
-// beginning alone.
-func (p *population) mark(set ipset.Set, e ipset.Entry) {
-	switch {
-	case set.Type == ipset.HashIP && strings.HasSuffix(set.Name, "IPVS-IPS"):
-		p.marks[e.Addr] = true
-	case set.Type == ipset.HashIPPort:
-		p.named[vserver.ServerKey{Addr: e.Addr, Port: e.Port, Protocol: e.Protocol}] = true
-	case strings.HasSuffix(set.Name, "NODE-PORT-TCP"):
-		p.named[nodePort(vserver.ProtocolTCP, e.Port)] = true
-	case strings.HasSuffix(set.Name, "NODE-PORT-UDP"):
-		p.named[nodePort(vserver.ProtocolUDP, e.Port)] = true
-	}
 }
 
 // collisions are the servers on addresses of this machine whose port a socket has, too:
 // IPVS takes its packets.
 func (p population) collisions() []vserver.ServerKey {
 	return slices.DeleteFunc(slices.Clone(p.servers), func(k vserver.ServerKey) bool {
-		_, local := p.local[k.Addr]
+		_, local := p.marks.Links[k.Addr]
 		udp := k.Protocol == vserver.ProtocolUDP
 		return !local || !udp && k.Protocol != vserver.ProtocolTCP || !slices.Contains(p.listeners, tune.Listener{TCP: !udp, Port: k.Port})
 	})
@@ -141,7 +114,7 @@ func lookAround(log *zap.Logger, t *tune.Tuner, c config.Config) func(context.Co
 }
 
 func readPopulation(ctx context.Context, log *zap.Logger, t *tune.Tuner, c config.Config) (population, error) {
-	p := population{excluded: c.ExcludeCIDRs, marks: map[netip.Addr]bool{}, named: map[vserver.ServerKey]bool{}}
+	var p population
 	s, err := vserver.New(log, vserver.Options{})
 	if errors.Is(err, vserver.ErrUnsupported) {
 		return p, nil // nothing lives there, and other checks say why
@@ -160,21 +133,15 @@ func readPopulation(ctx context.Context, log *zap.Logger, t *tune.Tuner, c confi
 	if p.listeners, err = t.Listeners(); err != nil {
 		return p, err
 	}
-	if err := p.readLinks(ctx, log); err != nil {
-		return p, err
-	}
-	return p, p.readSets(ctx)
+	return p, p.readMarks(ctx, log, c)
 }
 
-func (p *population) readLinks(ctx context.Context, log *zap.Logger) error {
+func (p *population) readMarks(ctx context.Context, log *zap.Logger, c config.Config) error {
 	l, err := link.New(log, link.Options{})
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	if p.bound, err = l.List(ctx); err != nil && !errors.Is(err, link.ErrNotExist) {
-		return err
-	}
 	routes, err := l.ListRoutes(ctx)
 	if err != nil {
 		return err
@@ -182,36 +149,22 @@ func (p *population) readLinks(ctx context.Context, log *zap.Logger) error {
 	for r := range routes {
 		p.routes = append(p.routes, r)
 	}
-	p.local, err = l.Local(ctx)
-	return err
-}
-
-func (p *population) readSets(ctx context.Context) error {
+	var sets interface {
+		List(ctx context.Context, name string) (ipset.Set, []ipset.Entry, error)
+	}
 	h, err := openSets(ctx, nil)
-	if errors.Is(err, ipset.ErrUnsupported) {
-		return nil
-	}
-	if err != nil {
+	switch {
+	case err == nil:
+		defer h.Close()
+		sets = h
+	case !errors.Is(err, ipset.ErrUnsupported):
 		return err
 	}
-	defer h.Close()
-	sets, err := h.ListSets(ctx)
-	if err != nil {
-		return err
+	marks, err := ipvs.ReadMarks(ctx, l, sets, c.ExcludeCIDRs)
+	if err == nil {
+		p.marks = *marks
 	}
-	for _, set := range sets {
-		if !ipvs.OwnedSet(set.Name) {
-			continue
-		}
-		_, entries, err := h.List(ctx, set.Name)
-		if err != nil {
-			return err
-		}
-		for _, e := range entries {
-			p.mark(set, e)
-		}
-	}
-	return nil
+	return err
 }
 
 // backendCheck warns where rules of both backends stand.

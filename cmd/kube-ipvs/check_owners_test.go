@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
@@ -35,22 +36,21 @@ func TestCheckOwners(t *testing.T) {
 			serverAt("10.96.0.1:443", vserver.ProtocolTCP), serverAt("10.96.0.9:53", vserver.ProtocolUDP), serverAt("192.0.2.1:30080", vserver.ProtocolTCP),
 			serverAt("10.97.3.4:80", vserver.ProtocolTCP), serverAt("198.18.0.1:80", vserver.ProtocolTCP),
 		},
-		bound: map[netip.Addr]struct{}{addr("10.96.0.1"): {}}, local: map[netip.Addr]string{addr("192.0.2.1"): "eth0"},
-		routes: []netip.Prefix{netip.MustParsePrefix("10.97.0.0/16")}, excluded: []netip.Prefix{netip.MustParsePrefix("198.18.0.0/24")},
-		marks: map[netip.Addr]bool{}, named: map[vserver.ServerKey]bool{},
+		routes: []netip.Prefix{netip.MustParsePrefix("10.97.0.0/16")},
+		marks: ipvs.Marks{
+			Bound: map[netip.Addr]struct{}{addr("10.96.0.1"): {}}, Links: map[netip.Addr]string{addr("192.0.2.1"): "eth0"},
+			Excluded: []netip.Prefix{netip.MustParsePrefix("198.18.0.0/24")},
+		},
 	}
-	for _, m := range []struct {
-		set   ipset.Set
-		entry ipset.Entry
-	}{
-		{ipset.Set{Name: "KUBE-CLUSTER-IP", Type: ipset.HashIPPort}, ipset.IPPort(addr("10.96.0.9"), ipset.UDP, 53)},
-		{ipset.Set{Name: "KUBE-NODE-PORT-TCP", Type: ipset.BitmapPort}, ipset.Port(30080)},
-		{ipset.Set{Name: "KUBE-NODE-PORT-IPS", Type: ipset.HashIP}, ipset.IP(addr("192.0.2.1"))}, // of the machine: no mark
-		{ipset.Set{Name: "KUBE-6-IPVS-IPS", Type: ipset.HashIP}, ipset.IP(addr("fd00:96::1"))},
-		{ipset.Set{Name: "KUBE-6-NODE-PORT-UDP", Type: ipset.BitmapPort}, ipset.Port(30053)},
-		{ipset.Set{Name: "KUBE-HEALTH-CHECK-NODE-PORT", Type: ipset.BitmapPort}, ipset.Port(30999)}, // names no server
+	unmarked := ours
+	for set, entry := range map[string]ipset.Entry{
+		"KUBE-CLUSTER-IP":             ipset.IPPort(addr("10.96.0.9"), ipset.UDP, 53),
+		"KUBE-NODE-PORT-TCP":          ipset.Port(30080),
+		"KUBE-6-IPVS-IPS":             ipset.IP(addr("fd00:96::1")),
+		"KUBE-NODE-PORT-UDP":          ipset.Port(30053),
+		"KUBE-HEALTH-CHECK-NODE-PORT": ipset.Port(30999), // names no server
 	} {
-		ours.mark(m.set, m.entry)
+		ours.marks.Add(set, []ipset.Entry{entry})
 	}
 	for _, tt := range []struct {
 		name   string
@@ -69,7 +69,7 @@ func TestCheckOwners(t *testing.T) {
 		{name: "no sockets", of: 1, state: tune.OK},
 		{name: "a stranger", change: func(p *population) { p.servers = append(p.servers, serverAt("192.0.2.1:8443", vserver.ProtocolTCP)) },
 			state: tune.Warn, says: "1 of 6 are not of kube-ipvs: 192.0.2.1:8443/tcp", fix: "ipvsadm -D -t 192.0.2.1:8443"},
-		{name: "no set left", change: func(p *population) { p.marks, p.named = nil, nil },
+		{name: "no set left", change: func(p *population) { p.marks = unmarked.marks },
 			state: tune.Warn, says: "2 of 5 are not of kube-ipvs: 192.0.2.1:30080/tcp, 10.96.0.9:53/udp", fix: "--ipvs-exclude-cidrs=192.0.2.1/32"},
 		{name: "a socket on a NodePort", change: func(p *population) { p.listeners = []tune.Listener{{TCP: true, Port: 30080}, {Port: 30080}} }, of: 1,
 			state: tune.Warn, says: "where IPVS takes the packets: 192.0.2.1:30080/tcp", fix: "ss -lntup 'sport = :30080'"},

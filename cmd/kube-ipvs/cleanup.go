@@ -57,10 +57,11 @@ func newCleanup() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("--for: %w", err)
 			}
-			return cleanup(cmd.Context(), c, to, cmd.OutOrStdout())
+			return asAnswer(cleanup(cmd.Context(), c, to, cmd.OutOrStdout()))
 		},
 	}
 	cmd.Flags().StringVar(&successor, "for", "", "mode of the kube-proxy that carries on: ipvs, iptables or nftables (default: nobody does)")
+	choose(cmd, "for", "ipvs", "iptables", "nftables")
 	return cmd
 }
 

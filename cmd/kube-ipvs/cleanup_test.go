@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
@@ -32,6 +33,13 @@ type served struct {
 	sets    *ipsettest.Fake
 	rules   *rulestest.Fake
 	links   *linktest.Fake
+}
+
+// delivered is everything that manifests say, in one batch.
+func delivered(c config.Config, objects file.Objects) catalog.Batch {
+	known := catalog.New(zap.NewNop(), c.NodeName, model.FromFile)
+	objects.Deliver(known)
+	return known.Take()
 }
 
 func serve(t *testing.T) served {

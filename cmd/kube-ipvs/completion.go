@@ -28,12 +28,12 @@ func newCompletion() *cobra.Command {
   kube-ipvs completion zsh > "${fpath[1]}/_kube-ipvs"
   kube-ipvs completion fish > ~/.config/fish/completions/kube-ipvs.fish
   kube-ipvs completion powershell | Out-String | Invoke-Expression`,
-		Args: func(_ *cobra.Command, args []string) error {
+		Args: arguments(func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || !slices.Contains(shells, args[0]) {
 				return fmt.Errorf("one shell is to be named: %s", strings.Join(shells, ", "))
 			}
 			return nil
-		},
+		}),
 		ValidArgs: shells,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return complete(cmd.Root(), args[0], cmd.OutOrStdout())

@@ -34,18 +34,8 @@ flags then, and destinations that only drain count as unwanted.
 
 The exit status is 0 when both are equal, 1 when they differ, and 2 when that could not be told.`
 
-// diffWithin bounds all that diff asks, and syncWithin how long an API server may take to tell
-// all it has.
-const (
-	diffWithin = 2 * time.Minute
-	syncWithin = 30 * time.Second
-)
-
-// Statuses of diff; a difference is not a failure.
-const (
-	exitDifferent = 1
-	exitUnknown   = 2
-)
+// diffWithin bounds all that diff asks.
+const diffWithin = 2 * time.Minute
 
 func newDiff() *cobra.Command {
 	return &cobra.Command{
@@ -54,23 +44,26 @@ func newDiff() *cobra.Command {
 		Long:  diffHelp,
 		Example: `  kube-ipvs diff
   kube-ipvs diff --source-dir /etc/kube-ipvs/manifests --hostname-override worker-1
-  kube-ipvs diff --kubeconfig /etc/kubernetes/kubelet.conf`,
+
+  # against a cluster; the kubeconfig needs the right to list Services, EndpointSlices and Nodes,
+  # which that of a kubelet has not
+  kube-ipvs diff --kubeconfig /etc/kubernetes/admin.conf --hostname-override worker-1`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := check(cmd)
 			if err != nil {
-				return exitError{exitUnknown, err}
+				return exitError{exitFailed, err}
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), diffWithin)
 			defer cancel()
 			k, err := openReaders(ctx, zap.NewNop(), c)
 			if err != nil {
-				return exitError{exitUnknown, fmt.Errorf("read the kernel: %w", err)}
+				return exitError{exitFailed, fmt.Errorf("read the kernel: %w", err)}
 			}
 			defer k.close()
 			var asked wanting = agentWants{inspect.NewClient(c.Socket())}
 			if cmd.Flags().Changed("source-dir") || cmd.Flags().Changed("kubeconfig") || cmd.Flags().Changed("master") {
-				asked = sourcesWant{c: c, k: k, notes: cmd.ErrOrStderr()}
+				asked = sourcesWant{c: c, k: k, stdin: cmd.InOrStdin(), notes: cmd.ErrOrStderr()}
 			}
 			return diff(ctx, c, asked, k, cmd.OutOrStdout())
 		},
@@ -98,6 +91,7 @@ func (a agentWants) wanted(ctx context.Context) (config.Mode, func(context.Conte
 type sourcesWant struct {
 	c     config.Config
 	k     readers
+	stdin io.Reader
 	notes io.Writer
 }
 
@@ -139,42 +133,31 @@ func (s sourcesWant) mode(ctx context.Context, c config.Config, batch catalog.Ba
 	return iptables.New(zap.NewNop(), rc, iptables.Deps{})
 }
 
-// batch is all that the sources say, and at which addresses the API server is reached.
+// batch is all that manifests and API server say, and at which addresses the latter is reached.
 func (s sourcesWant) batch(ctx context.Context) (catalog.Batch, []netip.Addr, error) {
-	ctx, cancel := context.WithTimeout(ctx, syncWithin)
-	defer cancel()
-	follow, err := openSources(zap.NewNop(), s.c)
+	in := input{manifests: s.c.SourceDir, stdin: s.stdin}
+	in.cluster = in.manifests == "" || s.c.Client.Kubeconfig != "" || s.c.Client.Master != ""
+	read, err := in.read(ctx, s.c)
 	if err != nil {
-		return catalog.Batch{}, nil, err
+		return catalog.Batch{}, nil, fmt.Errorf("what is wanted is not known: %w", err)
 	}
-	follow.start(ctx, zap.NewNop(), s.c)
-	defer follow.end()
-	for !follow.known.Synced() {
-		select {
-		case <-ctx.Done():
-			reason := observed{known: follow.known, progress: follow.progress()}.inSync().Reason
-			return catalog.Batch{}, nil, fmt.Errorf("what is wanted is not known: %s: %w", reason, context.Cause(ctx))
-		case <-follow.known.Wake():
-		}
+	for _, p := range read.problems {
+		fmt.Fprintln(s.notes, p)
 	}
-	batch := follow.known.Take()
-	for !batch.Held.IsZero() { // some wait for their first slice
-		time.Sleep(time.Until(batch.Held))
-		more := follow.known.Take()
-		more.Services = append(batch.Services, more.Services...)
-		batch = more
+	if text := read.unknownNode(s.c.NodeName); text != "" {
+		fmt.Fprintln(s.notes, text)
 	}
-	if !batch.Complete {
-		return batch, nil, errors.New("some of the sources cannot be read whole: what they say is not known")
+	if n := read.badFiles(); n > 0 {
+		return catalog.Batch{}, nil, fmt.Errorf("what is wanted is not known: files that cannot be read: %d", n)
 	}
-	return batch, follow.reached.Addrs(), nil
+	return read.batch, read.servers, nil
 }
 
 // diff prints what is different. Whatever cannot be read makes the answer unknown.
 func diff(ctx context.Context, c config.Config, asked wanting, k readers, out io.Writer) error {
 	active, rows, err := asked.wanted(ctx)
 	if err != nil {
-		return exitError{exitUnknown, err}
+		return exitError{exitFailed, err}
 	}
 	kinds := ipvs.Kinds()
 	if active == config.ModeIPTables {
@@ -183,18 +166,18 @@ func diff(ctx context.Context, c config.Config, asked wanting, k readers, out io
 	text := map[string]string{}
 	for _, kind := range kinds {
 		if text[kind], err = rows(ctx, kind); err != nil {
-			return exitError{exitUnknown, fmt.Errorf("ask for the wanted %s: %w", kind, err)}
+			return exitError{exitFailed, fmt.Errorf("ask for the wanted %s: %w", kind, err)}
 		}
 	}
 	there, err := foundRows(ctx, c, active, k.deps, text)
 	if err != nil {
-		return exitError{exitUnknown, err}
+		return exitError{exitFailed, err}
 	}
 	total := 0
 	for _, kind := range kinds {
 		n, err := printDiff(out, kind, active, there[kind], text[kind])
 		if err != nil {
-			return exitError{exitUnknown, err}
+			return exitError{exitFailed, err}
 		}
 		total += n
 	}
@@ -202,7 +185,7 @@ func diff(ctx context.Context, c config.Config, asked wanting, k readers, out io
 		fmt.Fprintln(out, "equal: the kernel has what is wanted")
 		return nil
 	}
-	return exitError{code: exitDifferent}
+	return exitError{code: exitFound}
 }
 
 // printDiff prints the rows of one kind that only one side has, and their number.

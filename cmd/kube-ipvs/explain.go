@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,23 +29,26 @@ const explainHelp = `Tell the whole story of one Service, or of one address: wha
 of it and what the kernel has. The first lines are the verdict: the cause of what is
 wrong, the most important first, or that all is well. Then come
 
-  Frontends   the addresses and ports it answers on, and who has one that it lost
-  Endpoints   which are used, which are not, and why
+  Services    type and policies
+  Frontends   the addresses and ports it answers on, what becomes of packets from pods, this
+              host and outside, and who has one that it lost
+  Endpoints   how many are used, and how many are not
   Pending     rows that are not in the kernel yet, destinations that drain
-  Kernel      its virtual servers with connections; rows that are missing or foreign
+  Kernel      its virtual servers and connections; rows that are missing, orphaned (ours, and
+              of no Service: the agent deletes them) or foreign (never touched)
   Dropped     packets that rules dropped which may have been for it, by reason
-  Packets     what a packet from a pod, from this host and from outside meets, step by
-              step; --from asks for the way of one source
 
-An address may be one that clients dial, on a node port, too, or an endpoint's.
-Nothing is written, and no module is loaded. Without a running agent it tells what the
-kernel has of an address; the exit status is 1 then.`
+They fit a screen; --all prints each endpoint, each row and each step of packets. An address
+may be one that clients dial, on a node port, too, or an endpoint's: the first line says who
+uses it. --from asks for the way of one source. Nothing is written, and no module is loaded.
+Without a running agent it tells what the kernel has of an address.`
 
 // explainWithin bounds all that explain asks.
 const explainWithin = 30 * time.Second
 
 func newExplain() *cobra.Command {
 	var from, output string
+	var all bool
 	cmd := &cobra.Command{
 		Use:   "explain <namespace/name | ip[:port[/protocol]]>",
 		Short: "say why a Service or an address works, or does not",
@@ -52,6 +57,7 @@ func newExplain() *cobra.Command {
   kube-ipvs explain 10.96.0.10:53/udp
   kube-ipvs explain 10.244.1.7                        # an endpoint: who uses it?
   kube-ipvs explain 203.0.113.10:443 --from 192.0.2.7
+  kube-ipvs explain default/web --all
   kube-ipvs explain default/web -o json`,
 		Args: oneArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -70,32 +76,38 @@ func newExplain() *cobra.Command {
 				return fmt.Errorf("read the kernel: %w", err)
 			}
 			defer k.close()
-			r := explained(ctx, inspect.NewClient(c.Socket()), k.deps, k.counters(), q)
-			if err := printReport(cmd.OutOrStdout(), output, r); err != nil {
+			r := explained(ctx, inspect.NewClient(c.Socket()), k, c.ExcludeCIDRs, q)
+			if err := printReport(cmd.OutOrStdout(), output, all, r); err != nil {
 				return err
 			}
-			if r.Story == nil {
-				return exitError{code: 1}
-			}
-			return nil
+			return reportAnswer(r)
 		},
 	}
+	cmd.Flags().BoolVar(&all, "all", false, "print each endpoint, each row of the kernel and each step of packets")
 	cmd.Flags().StringVar(&from, "from", "", "address that packets come from")
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text, json or yaml")
+	bindOutput(cmd, &output, "text", "json", "yaml")
 	return cmd
 }
 
-func oneArgument(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("give one Service or address: see %s --help", cmd.CommandPath())
+// reportAnswer is the answer that a report is for scripts.
+func reportAnswer(r explain.Report) error {
+	if !r.OK {
+		return exitError{code: exitFound}
 	}
 	return nil
 }
 
-func printReport(w io.Writer, output string, r explain.Report) error {
+func oneArgument(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return withUsage(cmd, errors.New("give one Service or address"))
+	}
+	return nil
+}
+
+func printReport(w io.Writer, output string, all bool, r explain.Report) error {
 	switch output {
 	case "text":
-		return r.Write(printable.NewWriter(w))
+		return r.Write(printable.NewWriter(w), all)
 	case "json", "yaml":
 		return page{out: w}.encode(output, r)
 	}
@@ -108,7 +120,8 @@ type asker interface {
 }
 
 // explained asks the agent and the kernel.
-func explained(ctx context.Context, ask asker, deps ipvs.Deps, counters counted, q agent.Question) explain.Report {
+func explained(ctx context.Context, ask asker, k readers, excluded []netip.Prefix, q agent.Question) explain.Report {
+	deps := k.deps
 	var told *agent.Story
 	s, noAgent := ask.Explain(ctx, q)
 	if noAgent == nil {
@@ -128,7 +141,7 @@ func explained(ctx context.Context, ask asker, deps ipvs.Deps, counters counted,
 	if _, ok := found.Text["servers"]; ok {
 		found.Connections = connections(ctx, deps.Servers, at)
 	}
-	if told != nil && counters != nil {
+	if counters := k.counters(); told != nil && counters != nil {
 		var names []string
 		for _, one := range told.Services {
 			names = append(names, one.Name)
@@ -138,8 +151,29 @@ func explained(ctx context.Context, ask asker, deps ipvs.Deps, counters counted,
 			found.Failed["drops"] = err
 		}
 	}
+	found.Ours = k.owns(ctx, excluded)
 	found.Others = func(group string) bool { return othersHave(ctx, ask, group) }
 	return explain.New(q.String(), told, noAgent, found)
+}
+
+// owns tells of the group of a server whether it is ours. The marks are read when it is asked for
+// the first time; where they cannot be read no server is called foreign.
+func (k readers) owns(ctx context.Context, excluded []netip.Prefix) func(group string) bool {
+	marks := sync.OnceValue(func() *ipvs.Marks {
+		links := struct {
+			ipvs.Links
+			agent.HostReader
+		}{k.deps.Links, k.host}
+		m, err := ipvs.ReadMarks(ctx, links, k.deps.Sets, excluded)
+		if err != nil {
+			return nil
+		}
+		return m
+	})
+	return func(group string) bool {
+		key, ok := serverOf(group)
+		return !ok || marks() == nil || marks().Own(vserver.ServerKey{Addr: key.Addr, Port: key.Port, Protocol: uint8(key.Protocol)})
+	}
 }
 
 // kindsOf are the kinds of rows that a story is about: those of its mode, or without a story

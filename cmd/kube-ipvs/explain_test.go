@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"slices"
@@ -123,7 +125,7 @@ func (n *fakeNode) explain(text, from string) explain.Report {
 	if err != nil {
 		n.Fatal(err)
 	}
-	return explained(n.Context(), n.loop, n.deps(), nil, q)
+	return explained(n.Context(), n.loop, n.readers(), n.config.ExcludeCIDRs, q)
 }
 
 func must(t *testing.T, errs ...error) {
@@ -160,12 +162,13 @@ var webServer = vserver.ServerKey{Addr: netip.MustParseAddr("10.96.0.10"), Port:
 // lines of the answer name.
 var situations = []struct {
 	name, manifests string
+	all             bool // show what --all prints, too
 	flags           []string
 	breaks          func(n *fakeNode)
 	ask, from       string
 	want            string
 }{
-	{name: "all is well", manifests: serviceText("web", webSpec, "") + sliceText("web", "", near+", "+far), ask: "default/web",
+	{name: "all is well", all: true, manifests: serviceText("web", webSpec, "") + sliceText("web", "", near+", "+far), ask: "default/web",
 		want: "all is well: default/web is served at 1 frontend, 2 of 2 endpoints take new connections"},
 	{name: "no endpoints", manifests: serviceText("web", webSpec, ""), ask: "default/web", want: "no endpoints: clients are refused"},
 	{name: "not ready", manifests: serviceText("web", webSpec, "") + sliceText("web", "", "{addresses: [10.244.0.5], conditions: {ready: false}}"), ask: "web",
@@ -194,13 +197,13 @@ var situations = []struct {
 		breaks: func(n *fakeNode) {
 			must(n.T, n.servers.WriteServers(n.Context(), []vserver.ServerChange{{Op: vserver.Delete, Key: webServer}})...)
 		}},
-	{name: "foreign server on the VIP", manifests: serviceText("web", webSpec, "") + sliceText("web", "", near), ask: "web", want: "foreign virtual server -t 10.96.0.10:443 in the kernel",
+	{name: "orphaned server on the VIP", all: true, manifests: serviceText("web", webSpec, "") + sliceText("web", "", near), ask: "web", want: "orphaned virtual server -t 10.96.0.10:443 in the kernel: no Service has it, so the agent deletes it",
 		breaks: func(n *fakeNode) {
 			other := webServer
 			other.Port = 443
 			must(n.T, n.servers.WriteServers(n.Context(), []vserver.ServerChange{{Op: vserver.Add, Key: other, Server: vserver.Server{Scheduler: "rr"}}})...)
 		}},
-	{name: "foreign destination", manifests: serviceText("web", webSpec, "") + sliceText("web", "", near), ask: "web", want: "foreign destination in the kernel, which no Service has",
+	{name: "orphaned destination", manifests: serviceText("web", webSpec, "") + sliceText("web", "", near), ask: "web", want: "orphaned destination in the kernel: no Service has it",
 		breaks: func(n *fakeNode) {
 			must(n.T, n.servers.WriteDestinations(n.Context(), []vserver.DestinationChange{{Op: vserver.Add,
 				Key: vserver.DestinationKey{Server: webServer, Addr: netip.MustParseAddr("192.0.2.99"), Port: 80}, Destination: vserver.Destination{Weight: 1}}})...)
@@ -227,15 +230,27 @@ var situations = []struct {
 	{name: "external IP not allowed", manifests: serviceText("web", "clusterIP: 10.96.0.10, externalIPs: [203.0.113.9], ports: [{port: 80}]", "") + sliceText("web", "", near),
 		flags: []string{"--external-ip-allowed-cidrs=198.51.100.0/24"}, ask: "203.0.113.9", want: "external IP 203.0.113.9 is not served: not inside --external-ip-allowed-cidrs"},
 	{name: "another proxy", manifests: serviceText("web", webSpec, `, labels: {service.kubernetes.io/service-proxy-name: mine}`), ask: "web",
-		want: "default/web is not served: label service.kubernetes.io/service-proxy-name=mine: another proxy serves it"},
+		want: "all is well: nothing of default/web is to be served\ndefault/web: nothing of it is to be served: label service.kubernetes.io/service-proxy-name=mine: another proxy serves it"},
 	{name: "unknown Service", manifests: serviceText("web", webSpec, ""), ask: "default/wbe", want: "no Service default/wbe is known to this node"},
 	{name: "another port", manifests: serviceText("web", webSpec, "") + sliceText("web", "", near), ask: "10.96.0.10:8080", want: "default/web does not answer at 10.96.0.10:8080, but at 10.96.0.10:80/tcp"},
 	{name: "address of nobody", manifests: serviceText("web", webSpec, ""), ask: "10.96.0.99:80", want: "no Service is served at 10.96.0.99:80, and none has it as an endpoint"},
 	{name: "endpoint", manifests: serviceText("web", webSpec, "") + sliceText("web", "", near+", {addresses: [10.244.0.7], conditions: {ready: false}}"), ask: "10.244.0.7",
 		want: "10.244.0.7:8080 is an endpoint of default/web that takes no new connections: not ready"},
-	{name: "rules alone", manifests: ingressOf(serviceText("web", lbSpec+", externalTrafficPolicy: Local", "")) + sliceText("web", "", near+", "+far),
+	{name: "foreign server", manifests: serviceText("web", webSpec, "") + sliceText("web", "", near), ask: "172.16.0.1:80",
+		want: "foreign virtual server -t 172.16.0.1:80 in the kernel: no Service has it, and kube-ipvs does not touch it",
+		breaks: func(n *fakeNode) {
+			stranger := vserver.ServerKey{Addr: netip.MustParseAddr("172.16.0.1"), Port: 80, Protocol: vserver.ProtocolTCP}
+			must(n.T, n.servers.WriteServers(n.Context(), []vserver.ServerChange{{Op: vserver.Add, Key: stranger, Server: vserver.Server{Scheduler: "rr"}}})...)
+		}},
+	{name: "headless", manifests: serviceText("db", "clusterIP: None, ports: [{port: 80}]", "") + serviceText("web", webSpec, ""), ask: "db",
+		want: "all is well: nothing of default/db is to be served\ndefault/db: nothing of it is to be served: headless"},
+	{name: "ipMode Proxy", manifests: strings.ReplaceAll(ingressOf(serviceText("web", lbSpec, "")), "203.0.113.10}", "203.0.113.10, ipMode: Proxy}") + sliceText("web", "", near), ask: "web",
+		want: "all is well: default/web is served at 1 frontend"},
+	{name: "endpoint in use", manifests: serviceText("web", webSpec, "") + sliceText("web", "", near), ask: "10.244.0.5",
+		want: "10.244.0.5 is used by default/web, behind 10.96.0.10:80/tcp\nall is well"},
+	{name: "rules alone", all: true, manifests: ingressOf(serviceText("web", lbSpec+", externalTrafficPolicy: Local", "")) + sliceText("web", "", near+", "+far),
 		flags: []string{"--proxy-mode=iptables"}, ask: "203.0.113.10:80", want: "all is well: default/web is served at 1 frontend"},
-	{name: "rules flushed", manifests: serviceText("web", webSpec, "") + sliceText("web", "", near), flags: []string{"--proxy-mode=iptables"}, ask: "web",
+	{name: "rules flushed", all: true, manifests: serviceText("web", webSpec, "") + sliceText("web", "", near), flags: []string{"--proxy-mode=iptables"}, ask: "web",
 		want: "chain ip nat KUBE-SERVICES lacks 1 of 1 rules in the kernel",
 		breaks: func(n *fakeNode) {
 			k := rules.ChainKey{Family: rules.IPv4, Table: "nat", Name: "KUBE-SERVICES"}
@@ -252,44 +267,81 @@ func TestExplainNamesTheCause(t *testing.T) {
 				}
 				r := n.explain(tt.ask, tt.from)
 				var b strings.Builder
-				must(t, r.Write(&b))
+				must(t, r.Write(&b, false))
 				lines := strings.SplitN(b.String(), "\n", 4)
 				if head := strings.Join(lines[:min(3, len(lines))], "\n"); !strings.Contains(head, tt.want) {
 					t.Errorf("no %q in the first lines of\n%s", tt.want, &b)
 				}
-				if r.OK != strings.HasPrefix(tt.want, "all is well") {
+				if r.OK != strings.Contains(tt.want, "all is well") {
 					t.Errorf("ok is %t", r.OK)
 				}
 				checkSchema(t, r)
 				golden.Check(t, "explain/"+strings.ReplaceAll(tt.name, " ", "-")+".txt", b.String())
+				if tt.all {
+					b.Reset()
+					must(t, r.Write(&b, true))
+					golden.Check(t, "explain/"+strings.ReplaceAll(tt.name, " ", "-")+"-with-all.txt", b.String())
+				}
 			})
 		})
 	}
 }
 
-// The README shows an answer as it is, but for some of its packets.
+// However much there is to say, it fits a screen of 40 lines; --all says it.
+func TestExplainFitsAScreen(t *testing.T) {
+	var manifests strings.Builder
+	for i := range 30 {
+		var ports, endpoints []string
+		for p := range 6 {
+			ports = append(ports, fmt.Sprintf("{name: p%d, port: %d, nodePort: %d}", p, 80+p, 30000+6*i+p))
+		}
+		for e := range 12 {
+			endpoints = append(endpoints, fmt.Sprintf("{addresses: [10.244.0.%d], nodeName: node-a, conditions: {ready: %t}}", 5+e, e < 8))
+		}
+		name := fmt.Sprintf("web%d", i)
+		manifests.WriteString(serviceText(name, fmt.Sprintf("type: LoadBalancer, externalTrafficPolicy: Local, clusterIP: 10.96.1.%d, clusterIPs: [10.96.1.%d, 'fd00:96::1:%d'], loadBalancerSourceRanges: [198.51.100.0/24], ports: [%s]",
+			i, i, i, strings.Join(ports, ", ")), ""))
+		slice := sliceText(name, "", strings.Join(endpoints, ", "))
+		var targets []string
+		for p := range 6 {
+			targets = append(targets, fmt.Sprintf("{name: p%d, port: %d}", p, 8080+p))
+		}
+		manifests.WriteString(strings.Replace(slice, `{name: "", port: 8080}`, strings.Join(targets, ", "), 1))
+	}
+	onNode(t, manifests.String(), nil, func(n *fakeNode) {
+		for _, ask := range []string{"web7", "10.244.0.5", "10.96.1.7", "10.244.0.5:8080"} {
+			r := n.explain(ask, "")
+			var short, long strings.Builder
+			must(t, r.Write(&short, false), r.Write(&long, true))
+			if lines := strings.Count(short.String(), "\n"); lines > 40 || strings.Count(long.String(), "\n") <= lines {
+				t.Errorf("%s: %d lines, %d with --all\n%s", ask, lines, strings.Count(long.String(), "\n"), &short)
+			}
+		}
+		if r := n.explain("10.244.0.5", ""); len(r.UsedBy) != 30 || !strings.Contains(r.UsedBy[0], "10.244.0.5 is used by default/web0, behind ") {
+			t.Errorf("used by %q", r.UsedBy)
+		}
+	})
+}
+
+// The README shows an answer as it is.
 func TestReadmeExplains(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	must(t, err)
-	answer, err := os.ReadFile("testdata/explain/foreign-server-on-the-VIP.txt")
+	answer, err := os.ReadFile("testdata/explain/orphaned-server-on-the-VIP.txt")
 	must(t, err)
-	head, rest, _ := strings.Cut(string(answer), "\nPackets")
-	_, last, _ := strings.Cut(rest, "\nPackets to 10.96.0.10:80/tcp from outside")
-	for _, part := range []string{head, last} {
-		if part == "" || !strings.Contains(string(readme), part) {
-			t.Errorf("not in the README:\n%s", part)
-		}
+	if len(answer) == 0 || !strings.Contains(string(readme), string(answer)) {
+		t.Errorf("not in the README:\n%s", answer)
 	}
 }
 
 // A kernel that cannot be read is said, and never taken for one without rows.
 func TestExplainWithoutTheModule(t *testing.T) {
 	onNode(t, serviceText("web", webSpec, "")+sliceText("web", "", near), nil, func(n *fakeNode) {
-		deps := n.deps()
-		deps.Servers = unreadServers{err: errors.New("family IPVS: not supported")}
+		k := n.readers()
+		k.deps.Servers = unreadServers{err: errors.New("family IPVS: not supported")}
 		q, err := agent.ParseQuestion("web", "")
 		must(t, err)
-		r := explained(n.Context(), n.loop, deps, nil, q)
+		r := explained(n.Context(), n.loop, k, nil, q)
 		if want := "virtual servers cannot be read of the kernel: family IPVS: not supported"; r.OK || r.Verdict[0] != want || len(r.Kernel.Missing) > 0 {
 			t.Errorf("verdict %q, missing %v, want %q", r.Verdict, r.Kernel.Missing, want)
 		}
@@ -307,12 +359,12 @@ func (noAgent) Explain(context.Context, agent.Question) (agent.Story, error) {
 func TestExplainWithoutAnAgent(t *testing.T) {
 	onNode(t, serviceText("web", webSpec, "")+sliceText("web", "", near), nil, func(n *fakeNode) {
 		for ask, want := range map[string][]string{
-			"10.96.0.10": {"no agent is running at /run/x; what it would want is not known", "the kernel has 1 virtual server for 10.96.0.10, with 1 destination"},
-			"web":        {"no agent is running at /run/x; what it would want is not known", "the kernel has no virtual server for default/web"},
+			"10.96.0.10": {"no agent tells what is wanted: no agent is running at /run/x", "the kernel has 1 virtual server for 10.96.0.10, with 1 destination"},
+			"web":        {"no agent tells what is wanted: no agent is running at /run/x", "the kernel has no virtual server for default/web"},
 		} {
 			q, err := agent.ParseQuestion(ask, "")
 			must(t, err)
-			r := explained(n.Context(), noAgent{}, n.deps(), nil, q)
+			r := explained(n.Context(), noAgent{}, n.readers(), nil, q)
 			if !slices.Equal(r.Verdict, want) || r.OK {
 				t.Errorf("%s: verdict %q, want %q", ask, r.Verdict, want)
 			}
@@ -346,7 +398,7 @@ func TestDiff(t *testing.T) {
 	}{
 		"equal":              {want: "equal: the kernel has what is wanted\n"},
 		"equal, rules alone": {flags: []string{"--proxy-mode=iptables"}, want: "equal: the kernel has what is wanted\n"},
-		"different": {code: exitDifferent, want: "@@ servers @@\n--A -t 10.96.0.10:80 -s wlc\n+-A -t 10.96.0.10:80 -s rr\n@@ sets @@\n+add KUBE-CLUSTER-IP 10.96.0.10,tcp:80\n",
+		"different": {code: exitFound, want: "@@ servers @@\n--A -t 10.96.0.10:80 -s wlc\n+-A -t 10.96.0.10:80 -s rr\n@@ sets @@\n+add KUBE-CLUSTER-IP 10.96.0.10,tcp:80\n",
 			breaks: func(n *fakeNode, _ *readers) {
 				must(n.T, n.servers.WriteServers(n.Context(), []vserver.ServerChange{{Op: vserver.Update, Key: webServer, Server: vserver.Server{Scheduler: "wlc"}}})...)
 				must(n.T, n.sets.Delete(n.Context(), "KUBE-CLUSTER-IP", ipset.IPPort(webServer.Addr, 6, 80)))
@@ -355,10 +407,10 @@ func TestDiff(t *testing.T) {
 			other := vserver.ServerKey{Addr: netip.MustParseAddr("198.51.100.1"), Port: 1, Protocol: vserver.ProtocolTCP}
 			must(n.T, n.servers.WriteServers(n.Context(), []vserver.ServerChange{{Op: vserver.Add, Key: other, Server: vserver.Server{Scheduler: "rr"}}})...)
 		}},
-		"unreadable": {code: exitUnknown, breaks: func(_ *fakeNode, k *readers) {
+		"unreadable": {code: exitFailed, breaks: func(_ *fakeNode, k *readers) {
 			k.deps.Servers = unreadServers{err: errors.New("not supported")}
 		}},
-		"unreadable, rules alone": {flags: []string{"--proxy-mode=iptables"}, code: exitUnknown, breaks: func(_ *fakeNode, k *readers) {
+		"unreadable, rules alone": {flags: []string{"--proxy-mode=iptables"}, code: exitFailed, breaks: func(_ *fakeNode, k *readers) {
 			k.deps.Rules = unreadRules{err: errors.New("not supported")}
 		}},
 	} {
@@ -371,7 +423,7 @@ func TestDiff(t *testing.T) {
 				var notes strings.Builder
 				for _, asked := range []wanting{agentOf{n}, sourcesWant{c: n.config, k: k, notes: &notes}} {
 					var out, said strings.Builder
-					if code := report(diff(n.Context(), n.config, asked, k, &out), &said); code != tt.code || out.String() != tt.want {
+					if code := report(newRoot(), diff(n.Context(), n.config, asked, k, &out), &said); code != tt.code || out.String() != tt.want {
 						t.Errorf("%T: status %d and\n%swant %d and\n%s%s", asked, code, &out, tt.code, tt.want, &said)
 					}
 				}
@@ -382,9 +434,15 @@ func TestDiff(t *testing.T) {
 
 func TestPlanDiffAgainst(t *testing.T) {
 	now := directory(t, map[string]string{"web.yaml": manifest})
-	next := directory(t, map[string]string{"web.yaml": strings.ReplaceAll(manifest, "10.244.0.5", "10.244.0.6")})
-	out := execute(t, "plan", "--source-dir", now, "--diff-against", next, "--hostname-override", "node-a", "--show", "servers,addresses")
-	want := "@@ servers @@\n--a -t 10.96.0.10:80 -r 10.244.0.5:8080 -m -w 1\n+-a -t 10.96.0.10:80 -r 10.244.0.6:8080 -m -w 1\n"
+	next := directory(t, map[string]string{"web.yaml": strings.ReplaceAll(manifest, "10.244.0.5", "10.244.0.6"), "lost.yaml": dryRun})
+	out, notes, err := talk("plan", "--source-dir", now, "--diff-against", next, "--hostname-override", "node-a", "--show", "servers,addresses")
+	if report(newPlan(), err, io.Discard) != exitFound {
+		t.Errorf("a difference ends with %v", err)
+	}
+	if !strings.HasPrefix(notes, next+": default/new: skipped: no cluster IP") || strings.Count(notes, "skipped") != 1 {
+		t.Errorf("notes\n%s", notes)
+	}
+	want := "--- " + now + "\n+++ " + next + "\n@@ servers @@\n--a -t 10.96.0.10:80 -r 10.244.0.5:8080 -m -w 1\n+-a -t 10.96.0.10:80 -r 10.244.0.6:8080 -m -w 1\n"
 	if out != want {
 		t.Errorf("got\n%swant\n%s", out, want)
 	}
@@ -393,21 +451,5 @@ func TestPlanDiffAgainst(t *testing.T) {
 	}
 	if _, err := try("plan", "--source-dir", now, "--diff-against", now+"/none"); err == nil || !strings.Contains(err.Error(), "--diff-against") {
 		t.Errorf("error %v", err)
-	}
-}
-
-func TestExitStatus(t *testing.T) {
-	var b strings.Builder
-	for want, e := range map[int]error{1: errors.New("x"), 2: exitError{2, errors.New("y")}, 3: exitError{code: 3}} {
-		if got := report(e, &b); got != want {
-			t.Errorf("status %d, want %d", got, want)
-		}
-	}
-	lines := slices.Sorted(strings.Lines(b.String()))
-	if !slices.Equal(lines, []string{"kube-ipvs: x\n", "kube-ipvs: y\n"}) {
-		t.Errorf("said %q", lines)
-	}
-	if report(nil, &b) != 0 {
-		t.Error("success is a failure")
 	}
 }

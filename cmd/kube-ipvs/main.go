@@ -17,8 +17,8 @@ func main() {
 	stderr := printable.NewWriter(os.Stderr)
 	root := newRoot()
 	root.SetErr(stderr)
-	if err := root.ExecuteContext(ctx); err != nil {
-		code := report(err, stderr)
+	if cmd, err := root.ExecuteContextC(ctx); err != nil {
+		code := report(cmd, err, stderr)
 		stop()
 		os.Exit(code)
 	}

@@ -11,15 +11,14 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// newMan is for who packages the program (make man), so help does not show it.
+// newMan is for packagers: make release calls it.
 func newMan() *cobra.Command {
 	return &cobra.Command{
 		Use:     "man DIRECTORY",
 		Short:   "write the manual pages",
 		Long:    "Write one page of section 8 for each verb into a directory, from the same text as --help.",
 		Example: "  kube-ipvs man /usr/local/share/man/man8",
-		Hidden:  true,
-		Args:    cobra.ExactArgs(1),
+		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return writeMan(cmd.Root(), args[0])
 		},
@@ -50,7 +49,7 @@ func asMarkdown(cmd *cobra.Command) {
 			lines[i] = "  " + line
 		}
 	}
-	cmd.Long = strings.Join(lines, "\n")
+	cmd.Long = strings.Join(lines, "\n") + "\n\n# EXIT STATUS\n\n  " + strings.Join(exitStatusOf(cmd).lines(), "\n  ") + "\n"
 	for _, c := range cmd.Commands() {
 		asMarkdown(c)
 	}

@@ -1,56 +1,74 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"fmt"
-	"io"
+	"slices"
 	"strings"
-
-	"github.com/kube-ipvs/kube-ipvs/internal/config"
-	"github.com/kube-ipvs/kube-ipvs/internal/source/file"
 )
 
-// diffPlans prints the rows that would change if the manifests of another directory were
-// applied instead of those of --source-dir. What of them is not served goes to problems.
-func diffPlans(c config.Config, against string, show []string, out, problems io.Writer) error {
-	if err := checkKinds(show); err != nil {
-		return err
+// diff prints the rows that would change if other manifests were applied instead. Both sides are
+// named, as diff -u names them; a note that holds for both is printed once.
+func (p planner) diff(ctx context.Context, in input, against string) error {
+	other := in
+	other.manifests, other.cluster = against, false
+	before, next := in.String(), other.String()
+	if in.manifests == standardInput && against == standardInput {
+		return fmt.Errorf("--diff-against: standard input is one side already")
 	}
-	if c.SourceDir == "" {
-		return errNoSource
-	}
-	now, err := planTexts(c, c.SourceDir, show, io.Discard, problems)
+	var notes, otherNotes bytes.Buffer
+	now, outcome, err := p.compile(ctx, in, &notes)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", before, err)
 	}
-	next, err := planTexts(c, against, show, problems, problems)
+	then, otherOutcome, err := p.compile(ctx, other, &otherNotes)
+	p.tell(before, notes.String(), next, otherNotes.String())
 	if err != nil {
 		return fmt.Errorf("--diff-against: %w", err)
 	}
-	for _, kind := range show {
-		if _, err := printDiff(out, kind, c.Mode, now[kind], next[kind]); err != nil {
+	if n := outcome.badFiles + otherOutcome.badFiles; n > 0 {
+		return asAnswer(fmt.Errorf("the sides cannot be compared: files that cannot be read: %d", n))
+	}
+	var text bytes.Buffer
+	for _, kind := range p.show {
+		if _, err := printDiff(&text, kind, p.c.Mode, now[kind], then[kind]); err != nil {
 			return err
 		}
 	}
-	return nil
+	if text.Len() > 0 {
+		if _, err := fmt.Fprintf(p.out, "--- %s\n+++ %s\n%s", before, next, &text); err != nil {
+			return err
+		}
+		return exitError{code: exitFound}
+	}
+	return p.judge(otherOutcome)
 }
 
-// planTexts are the desired rows of the manifests of a directory, by kind.
-func planTexts(c config.Config, dir string, show []string, notes, problems io.Writer) (map[string]string, error) {
-	objects, bad, err := file.Load(dir)
-	if err != nil {
-		return nil, err
+// String names an input as a side of a comparison.
+func (in input) String() string {
+	switch {
+	case in.cluster && in.manifests == "":
+		return "cluster"
+	case in.manifests == standardInput:
+		return "standard input"
 	}
-	if err := reportProblems(bad, problems); err != nil {
-		return nil, err
-	}
-	mode := planned(c, objects, notes)
-	out := map[string]string{}
-	for _, kind := range show {
-		var b strings.Builder
-		if err := mode.WriteRows(&b, kind); err != nil {
-			return nil, err
+	return in.manifests
+}
+
+// tell prints the notes of two sides, those of both once.
+func (p planner) tell(before, notes, next, otherNotes string) {
+	mine, others := slices.Collect(strings.Lines(notes)), slices.Collect(strings.Lines(otherNotes))
+	for _, n := range mine {
+		side := before
+		if slices.Contains(others, n) {
+			side = "both"
 		}
-		out[kind] = b.String()
+		fmt.Fprintf(p.notes, "%s: %s", side, n)
 	}
-	return out, nil
+	for _, n := range others {
+		if !slices.Contains(mine, n) {
+			fmt.Fprintf(p.notes, "%s: %s", next, n)
+		}
+	}
 }

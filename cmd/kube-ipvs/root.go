@@ -44,8 +44,10 @@ func newRoot() *cobra.Command {
 	root.Flags().SortFlags = false
 	root.SetGlobalNormalizationFunc(config.Dashes)
 	root.SetUsageFunc(usage)
+	root.SetFlagErrorFunc(flagError)
 	root.CompletionOptions.DisableDefaultCmd = true // ours has examples
 	root.AddCommand(newPlan(), newShow(), newExplain(), newDiff(), newAudit(), newTop(), newTrace(), newCheck(), newCleanup(), newVersion(), newCompletion(), newMan())
+	completeValues(root)
 	return root
 }
 
@@ -65,13 +67,6 @@ func runRoot(cmd *cobra.Command, _ []string) error {
 		return cleanup(cmd.Context(), c, ipvs.Nobody, cmd.OutOrStdout())
 	}
 	return run(cmd.Context(), cmd.Flags(), loader, loaded)
-}
-
-func noArguments(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return fmt.Errorf("%q is no verb and no flag: see %s --help", args[0], cmd.CommandPath())
-	}
-	return nil
 }
 
 // load makes a config of the parsed flags of a verb and of the file that they name,

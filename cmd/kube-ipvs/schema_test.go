@@ -37,7 +37,7 @@ func validate(t *testing.T, schema, text string) error {
 func checkSchema(t *testing.T, r explain.Report) {
 	t.Helper()
 	var b strings.Builder
-	if err := printReport(&b, "json", r); err != nil {
+	if err := printReport(&b, "json", false, r); err != nil {
 		t.Fatal(err)
 	}
 	fits(t, "explain", b.String())

@@ -68,7 +68,8 @@ that are wanted, in place and pending in each table, what failed last, and what 
 			})
 		},
 	}
-	o.bindOutput(cmd.Flags(), "text", "text, json or yaml")
+	cmd.Flags().SortFlags = false
+	bindOutput(cmd, &o.output, "text", "json", "yaml")
 	o.bindWatch(cmd.Flags())
 	return cmd
 }
@@ -87,11 +88,13 @@ func serviceViews() []*cobra.Command {
 			use: "services", takes: takesService, filters: byService | byVIP | byBackend,
 			short: "addresses, ports and number of backends of Services, and how they fare",
 			long: `States: serving; noted (it lacks something it asks for, -o wide says what); no backends; conflict (another
-Service has a frontend that it wants); skipped (nothing of it is served, -o wide says why).`,
+Service has a frontend that it wants); skipped (nothing of it is served, -o wide says why). A Service of which nothing is to be served, such as a headless one,
+is shown with --all, or where it is named.`,
 			example: `  kube-ipvs show services -o wide
   kube-ipvs show services shop/cart
   kube-ipvs show services -n shop --sort-by -backends`,
 			table: inspect.ServiceTable,
+			hides: func(r inspect.ServiceRow) bool { return r.Intended },
 			open:  fromAgent((*inspect.Client).Services),
 		}.command(),
 		view[inspect.FrontendRow]{

@@ -83,7 +83,13 @@ func (r *kernelReader) servers(ctx context.Context, q query) (list inspect.List[
 	if err != nil {
 		return list, err
 	}
-	marks, err := r.marks(ctx)
+	var sets interface {
+		List(ctx context.Context, name string) (ipset.Set, []ipset.Entry, error)
+	}
+	if r.ipset != nil {
+		sets = r.ipset
+	}
+	marks, err := ipvs.ReadMarks(ctx, r.link, sets, r.excluded)
 	if err != nil {
 		return list, err
 	}
@@ -102,32 +108,6 @@ func (r *kernelReader) servers(ctx context.Context, q query) (list inspect.List[
 		list.Items = append(list.Items, serverRows(k, found[k], destinations[k], counts, kept[k], q)...)
 	}
 	return list, nil
-}
-
-// marks read what tells whose a virtual server is.
-func (r *kernelReader) marks(ctx context.Context) (*ipvs.Marks, error) {
-	bound, err := r.link.List(ctx)
-	if err != nil && !errors.Is(err, link.ErrNotExist) {
-		return nil, err
-	}
-	local, err := r.link.Local(ctx)
-	if err != nil {
-		return nil, err
-	}
-	m := &ipvs.Marks{Bound: bound, Links: local, Excluded: r.excluded}
-	if r.ipset == nil {
-		return m, nil
-	}
-	for _, name := range ipvs.MarkSets() {
-		_, entries, err := r.ipset.List(ctx, name)
-		switch {
-		case err == nil:
-			m.Add(name, entries)
-		case !errors.Is(err, ipset.ErrNotExist):
-			return nil, err
-		}
-	}
-	return m, nil
 }
 
 // destinations reads those of some servers, and their connections.
@@ -227,9 +207,12 @@ func (r *kernelReader) sets(ctx context.Context, q query) (list inspect.List[ins
 func (r *kernelReader) entries(ctx context.Context, q query) (list inspect.List[inspect.KernelEntryRow], err error) {
 	list.Items = []inspect.KernelEntryRow{}
 	if r.ipset == nil {
-		return list, fmt.Errorf("set %s: %w", q.named, ipset.ErrNotExist)
+		return list, asAnswer(fmt.Errorf("set %s: %w", q.named, ipset.ErrNotExist))
 	}
 	_, entries, err := r.ipset.List(ctx, q.named)
+	if errors.Is(err, ipset.ErrNotExist) {
+		return list, asAnswer(err)
+	}
 	if err != nil {
 		return list, err
 	}
@@ -283,12 +266,18 @@ func entryOwners(o *inspect.Owners, set string, e ipset.Entry) []string {
 // rules lists the rules of our chains, and the jumps into them.
 func (r *kernelReader) rules(ctx context.Context, q query) (list inspect.List[inspect.KernelRuleRow], err error) {
 	list.Items = []inspect.KernelRuleRow{}
+	var chains map[rules.ChainKey]rules.Chain
+	var jumps map[rules.JumpKey]rules.Jump
+	if r.iptables != nil {
+		if chains, jumps, err = r.iptables.List(ctx); err != nil {
+			return list, err
+		}
+	}
+	if !hasChain(chains, jumps, q.named) {
+		return list, asAnswer(fmt.Errorf("no chain %s of kube-ipvs, and no hook of that name with a jump to one", q.named))
+	}
 	if r.iptables == nil {
 		return list, nil
-	}
-	chains, jumps, err := r.iptables.List(ctx)
-	if err != nil {
-		return list, err
 	}
 	owners, err := r.owners(ctx, q, false)
 	if err != nil {
@@ -312,6 +301,22 @@ func (r *kernelReader) rules(ctx context.Context, q query) (list inspect.List[in
 		return q.named != "" && row.Chain != q.named || !q.wants(row.Owned) || !q.VIP.Everywhere() && !q.VIP.Has(to.addr, to.port)
 	})
 	return list, nil
+}
+
+// hasChain reports whether there is a chain of the name, or a hook with a jump; it is true for
+// an empty name, which chooses all.
+func hasChain(chains map[rules.ChainKey]rules.Chain, jumps map[rules.JumpKey]rules.Jump, name string) bool {
+	for k := range chains {
+		if k.Name == name {
+			return true
+		}
+	}
+	for k := range jumps {
+		if k.Hook == name {
+			return true
+		}
+	}
+	return name == ""
 }
 
 func ruleRow(k rules.ChainKey, number int, rule string, services []string) inspect.KernelRuleRow {

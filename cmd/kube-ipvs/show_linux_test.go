@@ -52,11 +52,13 @@ func TestShowKernelOnWhateverKernelThisIs(t *testing.T) {
 		"KUBE-CLUSTER-IP  hash:ip,port  1  kube-ipvs\nSTRANGER         hash:ip       0  foreign\n":                         show("sets"),
 		"KUBE-CLUSTER-IP  10.96.0.10,tcp:80  kube-ipvs\n":                                                                  show("sets", "KUBE-CLUSTER-IP"),
 		"ip  nat  OUTPUT         -  kube-ipvs  -j KUBE-SERVICES\nip  nat  KUBE-SERVICES  1  kube-ipvs  -p tcp -j RETURN\n": show("rules"),
-		"": show("rules", "STRANGER"),
 	} {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
+	}
+	if _, err := try("show", "kernel", "rules", "STRANGER", "--run-dir", t.TempDir(), "--iptables-backend", "nft"); err == nil || !strings.Contains(err.Error(), "no chain STRANGER of kube-ipvs") {
+		t.Errorf("a chain of others: error %v", err)
 	}
 	if got := show("addresses", "-o", "json"); conforms(t, "kernel-addresses", got) != 0 {
 		t.Errorf("addresses of a new namespace:\n%s", got)

@@ -22,6 +22,8 @@ type view[R any] struct {
 	takes   argument
 	filters filters
 	table   func() inspect.Table[R]
+	// hides chooses rows that are shown with --all alone, or where one is named; nil is none.
+	hides func(R) bool
 	// open makes ready what answers each time the list is shown.
 	open func(cmd *cobra.Command, c config.Config) (reader[R], error)
 }
@@ -87,9 +89,13 @@ func (v view[R]) commandOr(named func(*cobra.Command, []string, viewOptions) err
 			return v.run(cmd, args, o)
 		},
 	}
-	o.bindOutput(cmd.Flags(), "table", "table, wide, json or yaml")
-	o.bindTable(cmd.Flags(), v.table().Names())
+	cmd.Flags().SortFlags = false
+	bindOutput(cmd, &o.output, "table", "wide", "json", "yaml")
+	o.bindTable(cmd, v.table().Names())
 	o.bindFilters(cmd.Flags(), v.filters)
+	if v.hides != nil {
+		cmd.Flags().BoolVar(&o.all, "all", false, "also Services of which nothing is to be served: headless, ExternalName, another proxy's")
+	}
 	o.bindWatch(cmd.Flags())
 	return cmd
 }
@@ -105,7 +111,7 @@ func (v view[R]) arguments(cmd *cobra.Command, args []string) error {
 	if v.takes == takesNothing {
 		return noArguments(cmd, args)
 	}
-	return cobra.MaximumNArgs(1)(cmd, args)
+	return arguments(cobra.MaximumNArgs(1))(cmd, args)
 }
 
 func (v view[R]) run(cmd *cobra.Command, args []string, o viewOptions) error {
@@ -130,11 +136,42 @@ func (v view[R]) run(cmd *cobra.Command, args []string, o viewOptions) error {
 	defer source.close()
 	return o.show(cmd, func(ctx context.Context, p page) error {
 		list, err := source.read(ctx, q)
+		if err == nil && len(list.Items) == 0 && !o.watch {
+			err = knownService(ctx, inspect.NewClient(c.Socket()), q.Filter)
+		}
 		if err != nil {
 			return err
 		}
+		if v.hides != nil && !o.all && len(args) == 0 {
+			before := len(list.Items)
+			list.Items = slices.DeleteFunc(list.Items, v.hides)
+			defer tellHidden(p, before-len(list.Items))
+		}
 		return v.print(p, o, list)
 	})
+}
+
+// tellHidden says how many rows are not shown.
+func tellHidden(p page, n int) {
+	if n > 0 {
+		fmt.Fprintf(p.notes, "and %d of which nothing is to be served: --all\n", n)
+	}
+}
+
+// knownService fails where a filter names a Service that the agent does not know.
+func knownService(ctx context.Context, client *inspect.Client, f inspect.Filter) error {
+	if f.Name == "" {
+		return nil
+	}
+	list, err := client.Services(ctx, inspect.Filter{Namespace: f.Namespace, Name: f.Name})
+	if err != nil || len(list.Items) > 0 {
+		return err
+	}
+	name := f.Name
+	if f.Namespace != "" {
+		name = f.Namespace + "/" + name
+	}
+	return asAnswer(fmt.Errorf("no Service %s is known to this node", name))
 }
 
 // query reads argument and flags.
@@ -202,18 +239,25 @@ func sortedKeys(m map[string]int) []string {
 // viewOptions are the flags of a view.
 type viewOptions struct {
 	output, sortBy, namespace, vip, backend string
-	noHeaders, watch                        bool
+	noHeaders, watch, all                   bool
 	interval                                time.Duration
 }
 
-func (o *viewOptions) bindOutput(fs *pflag.FlagSet, value, usage string) {
-	fs.SortFlags = false
-	fs.StringVarP(&o.output, "output", "o", value, usage)
+// bindOutput declares --output with the formats that it takes, of which the first is the default.
+func bindOutput(cmd *cobra.Command, output *string, formats ...string) {
+	last := len(formats) - 1
+	cmd.Flags().StringVarP(output, "output", "o", formats[0], strings.Join(formats[:last], ", ")+" or "+formats[last])
+	choose(cmd, "output", formats...)
 }
 
-func (o *viewOptions) bindTable(fs *pflag.FlagSet, columns []string) {
+func (o *viewOptions) bindTable(cmd *cobra.Command, columns []string) {
+	fs := cmd.Flags()
 	fs.StringVar(&o.sortBy, "sort-by", "", "column to sort by, -column for falling order: "+strings.Join(columns, ", "))
 	fs.BoolVar(&o.noHeaders, "no-headers", false, "leave out the headings of tables")
+	for _, c := range columns {
+		columns = append(columns, "-"+c)
+	}
+	choose(cmd, "sort-by", columns...)
 }
 
 func (o *viewOptions) bindFilters(fs *pflag.FlagSet, f filters) {

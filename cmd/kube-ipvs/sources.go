@@ -44,6 +44,9 @@ type sources struct {
 
 func openSources(log *zap.Logger, c config.Config) (sources, error) {
 	s := sources{turns: &source.Turns{}, reached: &kube.Reached{}}
+	if c.SourceDir == standardInput {
+		return s, errors.New("--source-dir -: the agent follows files; plan and diff read standard input")
+	}
 	if c.SourceDir != "" {
 		s.files = file.New(log, c.SourceDir, file.Options{})
 		s.add(model.FromFile, s.files)
@@ -51,17 +54,9 @@ func openSources(log *zap.Logger, c config.Config) (sources, error) {
 	if c.SourceDir != "" && c.Client.Kubeconfig == "" && c.Client.Master == "" {
 		return s, nil
 	}
-	client, err := kube.NewClient(kube.ClientOptions{
-		Kubeconfig: c.Client.Kubeconfig, Master: c.Client.Master,
-		ContentType: c.Client.ContentType, AcceptContentTypes: c.Client.AcceptContentTypes,
-		QPS: c.Client.QPS, Burst: c.Client.Burst, UserAgent: "kube-ipvs/" + buildVersion(),
-		Turns: s.turns, Reached: s.reached,
-	})
-	if errors.Is(err, kube.ErrNoCluster) {
-		return s, errNoSource
-	}
+	client, err := newClient(c, s.turns, s.reached)
 	if err != nil {
-		return s, fmt.Errorf("cannot reach an API server: %w", err)
+		return s, err
 	}
 	s.client = client
 	prepared := make(chan struct{})
@@ -72,6 +67,23 @@ func openSources(log *zap.Logger, c config.Config) (sources, error) {
 	})
 	s.add(model.FromKube, s.kube)
 	return s, nil
+}
+
+// newClient makes a client of the API server that the settings name.
+func newClient(c config.Config, turns *source.Turns, reached *kube.Reached) (*kube.Client, error) {
+	client, err := kube.NewClient(kube.ClientOptions{
+		Kubeconfig: c.Client.Kubeconfig, Master: c.Client.Master,
+		ContentType: c.Client.ContentType, AcceptContentTypes: c.Client.AcceptContentTypes,
+		QPS: c.Client.QPS, Burst: c.Client.Burst, UserAgent: "kube-ipvs/" + buildVersion(),
+		Turns: turns, Reached: reached,
+	})
+	if errors.Is(err, kube.ErrNoCluster) {
+		return nil, errNoSource
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot reach an API server: %w", err)
+	}
+	return client, nil
 }
 
 // progress is that of the API server; nil without one.

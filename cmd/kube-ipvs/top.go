@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -20,7 +21,8 @@ import (
 
 const topHelp = `Show live what Services and their backends carry: connections, packets and bytes a
 second, connections at the moment, weights, what drains and for how long, and how
-even the load is (SKEW: how many times its share the busiest backend has).
+even the load is (SKEW: how many times its share the busiest backend has). It needs IPVS: an
+agent in iptables mode has no such counters.
 
 Counters are the kernel's, which adds them up once in two seconds; names are the
 agent's. Without an agent, addresses stand for names.`
@@ -47,6 +49,15 @@ type topFlags struct {
 	output    string
 }
 
+// words are values of a type of words.
+func words[T ~string](list []T) []string {
+	out := make([]string, len(list))
+	for i, one := range list {
+		out[i] = string(one)
+	}
+	return out
+}
+
 // estimated is how often the kernel adds up the counters of its processors (ip_vs_est.c).
 const estimated = 2 * time.Second
 
@@ -54,7 +65,7 @@ func newTop() *cobra.Command {
 	var f topFlags
 	cmd := &cobra.Command{
 		Use: "top [namespace/service]", Short: "show live what Services and backends carry", Long: topHelp, Example: topExamples,
-		Args: cobra.MaximumNArgs(1),
+		Args: arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := check(cmd)
 			if err == nil {
@@ -63,12 +74,18 @@ func newTop() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			agent := inspect.NewClient(c.Socket())
+			if err := carriesByIPVS(cmd.Context(), agent); err != nil {
+				return err
+			}
 			h, err := vserver.New(zap.NewNop(), vserver.Options{})
+			if errors.Is(err, vserver.ErrUnsupported) {
+				return fmt.Errorf("%w: top counts what IPVS carries", err)
+			}
 			if err != nil {
 				return err
 			}
 			defer h.Close()
-			agent := inspect.NewClient(c.Socket())
 			from := &top.Source{Kernel: h, Names: func(ctx context.Context) (top.Names, error) { return namesFrom(ctx, agent) }}
 			return f.show(cmd, from, slices.Concat(args, []string{""})[0])
 		},
@@ -80,8 +97,19 @@ func newTop() *cobra.Command {
 	flags.StringVar(&f.sort, "sort", string(top.ByBytes), fmt.Sprintf("what to sort by: one of %v", top.Sorts()))
 	flags.IntVar(&f.limit, "limit", 0, "lines that --once prints, 0 for all")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "only Services of this namespace")
-	flags.StringVarP(&f.output, "output", "o", "text", "what --once prints: text or json")
+	bindOutput(cmd, &f.output, "text", "json")
+	choose(cmd, "sort", words(top.Sorts())...)
 	return cmd
+}
+
+// carriesByIPVS fails where a running agent carries Services by rules alone: nothing counts there
+// what a Service carries. Without an agent the kernel may have virtual servers all the same.
+func carriesByIPVS(ctx context.Context, agent *inspect.Client) error {
+	s, err := agent.Status(ctx)
+	if err != nil || s.Mode != string(config.ModeIPTables) {
+		return nil //nolint:nilerr // an agent that does not answer is told by the table
+	}
+	return errors.New("the agent is in iptables mode, and top shows the counters of IPVS; new connections of each Service are counted by its rules: iptables -t nat -nvL KUBE-SERVICES")
 }
 
 func (f topFlags) check(limited bool) error {
@@ -111,6 +139,8 @@ func (f topFlags) show(cmd *cobra.Command, from *top.Source, service string) err
 	q := top.Question{Interval: f.interval, Sort: top.Sort(f.sort), Limit: f.limit, Namespace: f.namespace, Service: service}
 	r, err := top.Once(cmd.Context(), from, q, func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), "warning:", oneLine(err)) })
 	switch {
+	case errors.Is(err, top.ErrNoServer):
+		return asAnswer(err)
 	case err != nil:
 		return err
 	case f.output == "json":

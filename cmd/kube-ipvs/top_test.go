@@ -49,6 +49,34 @@ func (shopKeeper) Moving(_ context.Context, list dataplane.MovingList) (dataplan
 // agentAt serves at a socket.
 func agentAt(t *testing.T) *inspect.Client {
 	t.Helper()
+	return clientOf(t, shopKeeper{})
+}
+
+// modeKeeper is an agent in some mode, with one Service at the address that tests trace.
+type modeKeeper struct {
+	shopKeeper
+	mode string
+}
+
+func (k modeKeeper) Status(context.Context) (agent.Status, error) {
+	return agent.Status{Mode: k.mode}, nil
+}
+
+func (modeKeeper) Look(_ context.Context, ids []model.ServiceID, visit func(agent.Known)) error {
+	at := netip.MustParseAddrPort(traced)
+	key := model.FrontendKey{Addr: at.Addr(), Port: at.Port(), Protocol: model.TCP}
+	backends := []model.Backend{{Addr: netip.MustParseAddrPort(tracedBackend), Weight: 1}}
+	visit(agent.Known{ID: ids[0], Frontends: []model.Frontend{{Key: key, Kind: model.KindClusterIP, Backends: backends}}})
+	return nil
+}
+
+func agentOfMode(t *testing.T, mode string) *inspect.Client {
+	t.Helper()
+	return clientOf(t, modeKeeper{mode: mode})
+}
+
+func clientOf(t *testing.T, k inspect.Reader) *inspect.Client {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "agent.sock")
 	l, err := inspect.Listen(path)
 	if err != nil {
@@ -56,7 +84,7 @@ func agentAt(t *testing.T) *inspect.Client {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
-	go func() { done <- inspect.Serve(ctx, l, inspect.Handler(shopKeeper{}, http.NotFoundHandler(), nil)) }()
+	go func() { done <- inspect.Serve(ctx, l, inspect.Handler(k, http.NotFoundHandler(), nil)) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

@@ -14,11 +14,14 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/capture"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/printable"
 	"github.com/kube-ipvs/kube-ipvs/internal/trace"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
 const traceHelp = `Follow real packets to one address and port of a Service, on all links of this node,
@@ -35,8 +38,9 @@ for some seconds, and name the stations that each connection reached:
 Nothing is changed and no packet is made: it only looks, with a filter in the kernel
 that lets by what is to or from the address and its endpoints. It ends after --for or
 --packets, or when it is told to (Ctrl-C), and says how many packets it missed. It needs
-CAP_NET_RAW and CAP_NET_ADMIN. Endpoints are those of IPVS; of others, as in iptables
-mode, connection tracking tells which was chosen, and their packets are not seen.`
+CAP_NET_RAW and CAP_NET_ADMIN. Endpoints are those of IPVS, or, as in iptables mode, those
+that the agent tells; of others connection tracking tells which was chosen, and their packets
+are not seen.`
 
 // traceOptions bound a trace.
 type traceOptions struct {
@@ -65,19 +69,23 @@ func newTrace() *cobra.Command {
 
   # a NodePort over IPv6, for a program
   kube-ipvs trace '[2001:db8::10]:30080' -o json`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := check(cmd)
+			if err != nil {
+				return err
+			}
 			target, err := o.target(args[0])
 			if err != nil {
 				return err
 			}
-			return follow(cmd, target, o)
+			return follow(cmd, inspect.NewClient(c.Socket()), target, o)
 		},
 	}
 	cmd.Flags().DurationVar(&o.duration, "for", 10*time.Second, "how long to look, 1m at most")
 	cmd.Flags().IntVar(&o.packets, "packets", 200, "how many packets to look at, 10000 at most")
 	cmd.Flags().StringVar(&o.from, "from", "", "address of the client that alone is followed")
-	cmd.Flags().StringVarP(&o.output, "output", "o", "text", "text or json")
+	bindOutput(cmd, &o.output, "text", "json")
 	return cmd
 }
 
@@ -113,11 +121,17 @@ func (o traceOptions) target(text string) (trace.Target, error) {
 }
 
 // follow looks at packets and prints what was seen, also when it is ended early.
-func follow(cmd *cobra.Command, target trace.Target, o traceOptions) error {
+func follow(cmd *cobra.Command, agent *inspect.Client, target trace.Target, o traceOptions) error {
 	log := zap.NewNop()
 	served, err := findBackends(cmd.Context(), log, &target)
 	if err != nil {
 		return err
+	}
+	carrier := carriedByNone
+	if served {
+		carrier = string(config.ModeIPVS)
+	} else if carrier, err = agentBackends(cmd.Context(), agent, &target); err != nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), "note: endpoints are not known:", oneLine(err))
 	}
 	all := len(target.Backends)
 	target.Backends = watched(target.Backends)
@@ -134,7 +148,7 @@ func follow(cmd *cobra.Command, target trace.Target, o traceOptions) error {
 	fmt.Fprintf(cmd.ErrOrStderr(), "looking at %s and %d endpoints for %s or %d packets; Ctrl-C ends it\n",
 		tracedServer(target), len(target.Backends), o.duration, o.packets)
 	report, err := watch(cmd.Context(), socket, known, target, o)
-	report.served, report.unwatched = served, all-len(target.Backends)
+	report.served, report.carrier, report.unwatched = served, carrier, all-len(target.Backends)
 	return errors.Join(err, writeTrace(cmd.OutOrStdout(), o.output, report))
 }
 
@@ -172,11 +186,50 @@ func findBackends(ctx context.Context, log *zap.Logger, t *trace.Target) (served
 			draining = append(draining, at)
 		}
 	}
-	t.Serving = len(t.Backends)
-	slices.SortFunc(t.Backends, netip.AddrPort.Compare)
-	slices.SortFunc(draining, netip.AddrPort.Compare)
-	t.Backends = append(t.Backends, draining...)
+	setBackends(t, t.Backends, draining)
 	return true, nil
+}
+
+func setBackends(t *trace.Target, serving, draining []netip.AddrPort) {
+	slices.SortFunc(serving, netip.AddrPort.Compare)
+	slices.SortFunc(draining, netip.AddrPort.Compare)
+	t.Serving, t.Backends = len(serving), append(serving, draining...)
+}
+
+// carriedByNone is the carrier of an address that no Service has.
+const carriedByNone = ""
+
+// agentBackends asks the agent for the endpoints of an address that IPVS does not have, and
+// returns the mode that carries it: by rules alone, connections go the same way.
+func agentBackends(ctx context.Context, agent *inspect.Client, t *trace.Target) (carrier string, err error) {
+	s, err := agent.Status(ctx)
+	if err != nil {
+		return carriedByNone, err
+	}
+	at, err := inspect.ParsePlace(t.VIP.String())
+	if err != nil {
+		return carriedByNone, err
+	}
+	list, err := agent.Backends(ctx, inspect.Filter{VIP: at})
+	if err != nil {
+		return carriedByNone, err
+	}
+	var serving, others []netip.AddrPort
+	for _, b := range list.Items {
+		to := netip.AddrPortFrom(b.Address, b.Port)
+		switch {
+		case b.Protocol != ipset.ProtocolName(t.Protocol):
+		case b.State == inspect.BackendServing:
+			serving = append(serving, to)
+		default:
+			others = append(others, to)
+		}
+	}
+	if len(serving)+len(others) == 0 {
+		return carriedByNone, nil
+	}
+	setBackends(t, serving, others)
+	return s.Mode, nil
 }
 
 // watched are the backends that fit into a filter beside the address.
@@ -313,8 +366,9 @@ type traceReport struct {
 	lost        uint64
 	left        int
 	connections []trace.Connection
-	served      bool // IPVS has the address
-	unwatched   int  // endpoints that no filter had room for
+	served      bool   // IPVS has the address
+	carrier     string // the mode that carries it, or carriedByNone
+	unwatched   int    // endpoints that no filter had room for
 }
 
 // The same for programs (manifests/schemas/trace.schema.json).
@@ -322,6 +376,7 @@ type (
 	traceJSON struct {
 		VIP         string                `json:"vip"`
 		Served      bool                  `json:"served"`
+		CarriedBy   string                `json:"carriedBy,omitempty"`
 		Endpoints   int                   `json:"endpoints"`
 		Unwatched   int                   `json:"unwatched"`
 		Seconds     float64               `json:"seconds"`
@@ -353,7 +408,7 @@ func writeTrace(w io.Writer, output string, r traceReport) error {
 }
 
 func (r traceReport) json() traceJSON {
-	j := traceJSON{VIP: tracedServer(r.target).String(), Served: r.served, Endpoints: r.target.Serving, Unwatched: r.unwatched, Seconds: r.took.Seconds(),
+	j := traceJSON{VIP: tracedServer(r.target).String(), Served: r.served, CarriedBy: r.carrier, Endpoints: r.target.Serving, Unwatched: r.unwatched, Seconds: r.took.Seconds(),
 		Packets: r.packets, Lost: r.lost, Unfollowed: r.left, Connections: []traceConnectionJSON{}}
 	for _, c := range r.connections {
 		one := traceConnectionJSON{Client: c.Client.String(), Why: c.Why, UnderWay: c.UnderWay}
@@ -375,8 +430,11 @@ func (r traceReport) write(w io.Writer) error {
 	if r.unwatched > 0 {
 		fmt.Fprintf(&b, "%d endpoints are not watched, for a filter has room for %d; connection tracking tells when one was chosen\n", r.unwatched, capture.MostEndpoints-1)
 	}
-	if !r.served {
-		fmt.Fprintln(&b, "IPVS has no such server, so packets of endpoints were not looked for")
+	switch {
+	case r.carrier == carriedByNone:
+		fmt.Fprintln(&b, "no Service is known to have this address, so packets of endpoints were not looked for")
+	case !r.served && r.carrier == string(config.ModeIPVS):
+		fmt.Fprintln(&b, "IPVS has no such server, though a Service has the address: kube-ipvs explain says why")
 	}
 	if r.left > 0 {
 		fmt.Fprintf(&b, "%d packets belong to more connections than are followed (%d): --from chooses a client\n", r.left, trace.MostConnections)

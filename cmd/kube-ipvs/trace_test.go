@@ -113,7 +113,7 @@ func watchTape(t *testing.T, o traceOptions) traceReport {
 	if r.took > o.duration {
 		t.Errorf("it took %s, want at most %s", r.took, o.duration)
 	}
-	r.took, r.served = 1500*time.Millisecond, true
+	r.took, r.served, r.carrier = 1500*time.Millisecond, true, "ipvs"
 	for i := range r.connections {
 		for j := range r.connections[i].Stations {
 			r.connections[i].Stations[j].At = 0
@@ -179,7 +179,7 @@ func TestTraceOfManyEndpoints(t *testing.T) {
 		t.Errorf("%d endpoints, %v", len(f.Endpoints), err)
 	}
 	var b bytes.Buffer
-	if err := writeTrace(&b, "text", traceReport{target: traceTarget(), served: true, unwatched: 405}); err != nil || !strings.Contains(b.String(), "405 endpoints are not watched") {
+	if err := writeTrace(&b, "text", traceReport{target: traceTarget(), served: true, carrier: "ipvs", unwatched: 405}); err != nil || !strings.Contains(b.String(), "405 endpoints are not watched") {
 		t.Errorf("%v, text\n%s", err, &b)
 	}
 }
@@ -200,7 +200,7 @@ func TestTraceEndedEarly(t *testing.T) {
 		t.Errorf("error %v, want %v", err, broken)
 	}
 	var b bytes.Buffer
-	if err := writeTrace(&b, "text", r); err != nil || !strings.Contains(b.String(), "IPVS has no such server") || !strings.Contains(b.String(), "nothing was seen") {
+	if err := writeTrace(&b, "text", r); err != nil || !strings.Contains(b.String(), "no Service is known to have this address") || !strings.Contains(b.String(), "nothing was seen") {
 		t.Errorf("%v, text\n%s", err, &b)
 	}
 }

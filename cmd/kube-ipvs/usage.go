@@ -22,6 +22,7 @@ func usage(cmd *cobra.Command) error {
 	usageOfVerbs(w, cmd)
 	if cmd.HasParent() {
 		usageOfFlags(w, "Flags", cmd.LocalNonPersistentFlags())
+		fmt.Fprintf(w, "\nExit status:\n%s\n", strings.Join(exitStatusOf(cmd).lines(), "\n"))
 		fmt.Fprintf(w, "\nThe flags of %s are taken, too: see %[1]s --help.\n", cmd.Root().CommandPath())
 		return nil
 	}
@@ -29,6 +30,7 @@ func usage(cmd *cobra.Command) error {
 		usageOfFlags(w, string(g), selected(cmd.Flags(), func(f *pflag.Flag) bool { return config.GroupOf(f) == g }))
 	}
 	usageOfFlags(w, "Others", selected(cmd.Flags(), func(f *pflag.Flag) bool { return config.GroupOf(f) == "" }))
+	fmt.Fprintf(w, "\nExit status:\n%s\n", strings.Join(exitStatusOf(cmd).lines(), "\n"))
 	fmt.Fprintf(w, "\nEvery other flag of kube-proxy is accepted; one that has no effect here is said to have none.\n")
 	return nil
 }

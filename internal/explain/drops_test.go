@@ -26,7 +26,7 @@ func TestDroppedPackets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b strings.Builder
-			if err := explain.New("default/web", story(tt.change), nil, found).Write(&b); err != nil {
+			if err := explain.New("default/web", story(tt.change), nil, found).Write(&b, false); err != nil {
 				t.Fatal(err)
 			}
 			_, section, _ := strings.Cut(b.String(), "Dropped packets\n")

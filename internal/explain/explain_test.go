@@ -78,6 +78,19 @@ func TestVerdict(t *testing.T) {
 			"default/web does not answer at 10.244.0.10, but at 10.96.0.10:80/tcp",
 			"default/web: endpoint 10.244.0.1:80 is not used: not ready",
 		}},
+		{"servers that nothing wants", nil, explain.Found{
+			Text:   map[string]string{"servers": "-A -t 10.96.0.10:80 -s rr\n-A -t 10.96.0.10:443 -s rr\n-A -t 172.16.0.1:80 -s rr\n"},
+			Others: func(string) bool { return false }, Ours: func(group string) bool { return strings.Contains(group, "10.96.") },
+		}, []string{
+			"orphaned virtual server -t 10.96.0.10:443 in the kernel: no Service has it, so the agent deletes it (-A -t 10.96.0.10:443 -s rr)",
+			"foreign virtual server -t 172.16.0.1:80 in the kernel: no Service has it, and kube-ipvs does not touch it (-A -t 172.16.0.1:80 -s rr)",
+		}},
+		{"nothing is to be served", func(s *agent.Story) {
+			s.Services[0] = agent.ServiceStory{Name: "default/web", Skipped: "headless", Intended: true}
+			s.Rows.Desired = nil
+		}, explain.Found{Text: map[string]string{"servers": ""}}, []string{"all is well: nothing of default/web is to be served", "default/web: nothing of it is to be served: headless"}},
+		{"left out as it asks", func(s *agent.Story) { s.Services[0].Remarks = []string{"an address is left to the load balancer"} }, there,
+			[]string{well, "default/web: an address is left to the load balancer"}},
 		{"a machine's address", func(s *agent.Story) {
 			s.Asked, s.Services, s.Holder = "192.0.2.1:80", nil, "an address of this node, on link eth0"
 		}, explain.Found{}, []string{"no Service is served at 192.0.2.1:80: it is an address of this node, on link eth0"}},

@@ -15,6 +15,8 @@ type Report struct {
 	// OK: nothing is wrong. Verdict says so, or what is wrong, a sentence each.
 	OK      bool     `json:"ok"`
 	Verdict []string `json:"verdict"`
+	// UsedBy says which Services have the address that was asked for, and as what.
+	UsedBy []string `json:"usedBy,omitempty"`
 	// Story is what the agent says; nil where there is none to ask, and NoAgent says why.
 	Story   *agent.Story `json:"story,omitempty"`
 	NoAgent string       `json:"noAgent,omitempty"`
@@ -27,10 +29,12 @@ type Kernel struct {
 	Servers []string `json:"servers"`
 	// Connections are those that it remembers, by destination.
 	Connections []Connections `json:"connections"`
-	// Missing rows are wanted and not there, Foreign ones there and wanted by nobody: servers
-	// at the addresses that were asked for, and destinations of theirs. Both by kind.
-	Missing []Rows `json:"missing"`
-	Foreign []Rows `json:"foreign"`
+	// Missing rows are wanted and not there. Orphaned servers and destinations are ours and of
+	// no Service: the agent deletes them. Foreign servers are of others, and are never touched.
+	// All are by kind, the last two at the addresses that were asked for.
+	Missing  []Rows `json:"missing"`
+	Orphaned []Rows `json:"orphaned"`
+	Foreign  []Rows `json:"foreign"`
 	// Drops are rules that dropped packets which may have been for what was asked for.
 	Drops []Drop `json:"drops"`
 	// Unread says which kinds could not be read, and why.
@@ -73,6 +77,9 @@ type Found struct {
 	// Others tells of the group of a server whether somebody else's frontend is there, who
 	// was not asked for.
 	Others func(group string) bool
+	// Ours tells of the group of a server whether it is kube-ipvs's own (ipvs.Marks); nil tells
+	// that of none.
+	Ours func(group string) bool
 }
 
 // kinds are in the order in which they are told: what attracts traffic first.
@@ -84,6 +91,9 @@ func New(asked string, story *agent.Story, noAgent error, found Found) Report {
 	if noAgent != nil {
 		r.NoAgent = noAgent.Error()
 	}
+	if story != nil {
+		r.UsedBy = usedBy(story)
+	}
 	v := verdict{report: &r}
 	r.Verdict, r.OK = v.reach()
 	return r
@@ -91,7 +101,7 @@ func New(asked string, story *agent.Story, noAgent error, found Found) Report {
 
 // compare holds what is wanted against what is there.
 func compare(story *agent.Story, found Found) Kernel {
-	k := Kernel{Servers: []string{}, Connections: found.Connections, Missing: []Rows{}, Foreign: []Rows{}, Unread: []Unread{}, Drops: concerning(story, found.Drops)}
+	k := Kernel{Servers: []string{}, Connections: found.Connections, Missing: []Rows{}, Orphaned: []Rows{}, Foreign: []Rows{}, Unread: []Unread{}, Drops: concerning(story, found.Drops)}
 	if k.Drops == nil {
 		k.Drops = []Drop{}
 	}
@@ -122,7 +132,15 @@ func compare(story *agent.Story, found Found) Kernel {
 			k.Missing = append(k.Missing, missing...)
 		}
 		if kind == "servers" && story != nil {
-			k.Foreign = append(k.Foreign, slices.DeleteFunc(foreign, func(r Rows) bool { return r.Of == 0 && found.Others != nil && found.Others(r.Group) })...)
+			for _, rows := range foreign {
+				switch {
+				case rows.Of == 0 && found.Others != nil && found.Others(rows.Group):
+				case rows.Of > 0 || found.Ours != nil && found.Ours(rows.Group):
+					k.Orphaned = append(k.Orphaned, rows)
+				default:
+					k.Foreign = append(k.Foreign, rows)
+				}
+			}
 		}
 	}
 	return k

@@ -3,6 +3,8 @@ package explain
 import (
 	"fmt"
 	"io"
+	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -11,19 +13,24 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Write prints the report for people: the verdict in the first lines, then what it follows from.
-func (r Report) Write(w io.Writer) error {
+// Write prints the report for people: the verdict in the first lines, then what it follows from,
+// on one screen. With all it leaves nothing out: each endpoint, each row of the kernel, and each
+// step of packets.
+func (r Report) Write(w io.Writer, all bool) error {
 	p := &page{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
-	for _, line := range r.Verdict {
-		p.line("%s", line)
+	p.lines("", r.UsedBy, some(all, mostUsedBy))
+	p.lines("", r.Verdict, some(all, mostVerdict))
+	if !all {
+		p.summary(r)
+		return p.out.Flush()
 	}
 	if r.Story != nil {
 		p.story(r.Story)
 	}
-	p.kernel(r.Kernel)
+	p.kernel(r)
 	p.drops(r.Kernel.Drops)
 	if r.Story != nil {
-		p.packets(r.Story)
+		p.packets(r)
 	}
 	return p.out.Flush()
 }
@@ -53,7 +60,7 @@ func (p *page) story(s *agent.Story) {
 		if len(one.SourceRanges) > 0 {
 			p.line("  source ranges\t%s", strings.Join(one.SourceRanges, ", "))
 		}
-		for _, n := range one.Notes {
+		for _, n := range slices.Concat(one.Notes, one.Remarks) {
 			p.line("  note\t%s", n)
 		}
 		p.frontends(one, s.Mode)
@@ -80,7 +87,7 @@ func (p *page) frontends(s *agent.ServiceStory, mode string) {
 	}
 	p.section("Frontends", "ADDRESS", "KIND", "SCHEDULER", "POLICY", "BACKENDS", "STATE")
 	for _, f := range s.Frontends {
-		p.line("  %s\t%s\t%s\t%s\t%d\t%s", f.Key, f.Kind, f.Scheduler, policyOf(f.Local), f.Backends, stateOf(f, mode))
+		p.line("  %s\t%s\t%s\t%s\t%d\t%s", f.Key, f.Kind, orDash(f.Scheduler), policyOf(f.Local), f.Backends, stateOf(f, mode))
 	}
 }
 
@@ -156,27 +163,32 @@ func orDash(s string) string {
 	return s
 }
 
-func (p *page) kernel(k Kernel) {
+func (p *page) kernel(r Report) {
+	k := r.Kernel
 	p.section("Kernel")
 	for _, line := range k.Servers {
 		p.line("  %s%s", line, k.connections(line))
 	}
-	for _, rows := range k.Missing {
-		for _, row := range rows.Rows {
-			p.line("  missing: %s", row)
-		}
-	}
-	for _, rows := range k.Foreign {
-		for _, row := range rows.Rows {
-			p.line("  foreign: %s", row)
-		}
-	}
+	p.rows("missing", k.Missing, math.MaxInt)
+	p.rows("orphaned", k.Orphaned, math.MaxInt)
+	p.rows("foreign", k.Foreign, math.MaxInt)
 	for _, u := range k.Unread {
 		p.line("  %s: %s", u.Kind, u.Why)
 	}
-	if len(k.Servers)+len(k.Missing)+len(k.Foreign)+len(k.Unread) == 0 {
-		p.line("  nothing is missing, and no virtual server is here")
+	if len(k.Servers)+len(k.Missing)+len(k.Orphaned)+len(k.Foreign)+len(k.Unread) == 0 {
+		p.line("  %s", r.empty())
 	}
+}
+
+// empty is said of a kernel in which nothing was found.
+func (r Report) empty() string {
+	switch {
+	case r.Story == nil:
+		return "no virtual server is here; without an agent nothing tells what is missing"
+	case r.Story.Mode != "ipvs":
+		return "nothing is missing"
+	}
+	return "nothing is missing, and no virtual server is here"
 }
 
 // connections of the destination that a line is.
@@ -201,19 +213,34 @@ var fromOf = map[dataplane.Origin]string{
 	dataplane.FromPod: "a pod of this node", dataplane.FromHost: "this host", dataplane.FromOutside: "outside",
 }
 
-func (p *page) packets(s *agent.Story) {
-	for i := range s.Services {
-		for _, f := range s.Services[i].Frontends {
+// way prints the steps of a packet.
+func (p *page) way(r Report, f agent.FrontendStory, w agent.Way) {
+	from := fromOf[w.Origin]
+	if w.Source != "" {
+		from = fmt.Sprintf("%s (%s)", w.Source, w.Origin)
+	}
+	p.section(fmt.Sprintf("Packets to %s from %s: %s", f.Key, from, r.end(w)))
+	for n, step := range w.Steps {
+		p.line("  %d. %s", n+1, step)
+	}
+}
+
+// packets prints the steps of packets to all frontends.
+func (p *page) packets(r Report) {
+	for i := range r.Story.Services {
+		for _, f := range r.Story.Services[i].Frontends {
 			for _, w := range f.Ways {
-				from := fromOf[w.Origin]
-				if w.Source != "" {
-					from = fmt.Sprintf("%s (%s)", w.Source, w.Origin)
-				}
-				p.section(fmt.Sprintf("Packets to %s from %s: %s", f.Key, from, w.End))
-				for n, step := range w.Steps {
-					p.line("  %d. %s", n+1, step)
-				}
+				p.way(r, f, w)
 			}
 		}
 	}
+}
+
+// end is where packets end. Their way is that of the rows that are wanted, so it is not certain
+// where some are missing, or could not be read.
+func (r Report) end(w agent.Way) string {
+	if n := len(r.Kernel.Missing) + len(r.Kernel.Unread); n > 0 {
+		return "not certain, as the kernel lacks rows; with them " + string(w.End)
+	}
+	return string(w.End)
 }

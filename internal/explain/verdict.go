@@ -47,15 +47,8 @@ func (v *verdict) reach() (lines []string, ok bool) {
 // alone says what can be said without an agent.
 func (v *verdict) alone() {
 	k := v.report.Kernel
-	v.wrongf("%s; what it would want is not known", v.report.NoAgent)
-	servers, destinations := 0, 0
-	for _, line := range k.Servers {
-		if strings.HasPrefix(line, "-A ") {
-			servers++
-		} else {
-			destinations++
-		}
-	}
+	v.wrongf("no agent tells what is wanted: %s", v.report.NoAgent)
+	servers, destinations := k.count()
 	v.unread()
 	switch {
 	case servers > 0:
@@ -89,6 +82,8 @@ func (v *verdict) skipped() {
 	for i := range v.report.Story.Services {
 		s := &v.report.Story.Services[i]
 		switch {
+		case s.Intended:
+			v.minorf("%s: nothing of it is to be served: %s", s.Name, s.Skipped)
 		case s.Skipped != "":
 			v.wrongf("%s is not served: %s", s.Name, s.Skipped)
 		case slices.ContainsFunc(s.Frontends, func(f agent.FrontendStory) bool { return f.Asked }):
@@ -180,8 +175,11 @@ func (v *verdict) kernel() {
 	for _, m := range k.Missing {
 		v.missing(m)
 	}
+	for _, o := range k.Orphaned {
+		v.orphaned(o)
+	}
 	for _, f := range k.Foreign {
-		v.foreign(f)
+		v.wrongf("foreign virtual server %s in the kernel: no Service has it, and kube-ipvs does not touch it (%s)", f.Group, f.Rows[0])
 	}
 }
 
@@ -260,7 +258,7 @@ func rowKey(line string) string {
 	return strings.Join(words[:min(n, len(words))], " ")
 }
 
-func (v *verdict) foreign(f Rows) {
+func (v *verdict) orphaned(f Rows) {
 	for _, row := range f.Rows {
 		wanted := slices.ContainsFunc(v.report.Kernel.Missing, func(m Rows) bool {
 			return slices.ContainsFunc(m.Rows, func(l string) bool { return rowKey(l) == rowKey(row) })
@@ -268,9 +266,9 @@ func (v *verdict) foreign(f Rows) {
 		switch {
 		case wanted: // told already: it is different
 		case f.Of == 0 && strings.HasPrefix(row, "-A "):
-			v.wrongf("foreign virtual server %s in the kernel: no Service has it (%s)", f.Group, row)
+			v.wrongf("orphaned virtual server %s in the kernel: no Service has it, so the agent deletes it (%s)", f.Group, row)
 		case f.Of > 0:
-			v.wrongf("foreign destination in the kernel, which no Service has: %s", row)
+			v.wrongf("orphaned destination in the kernel: no Service has it, so the agent deletes it: %s", row)
 		}
 	}
 }
@@ -409,6 +407,9 @@ func (v *verdict) notes() {
 				v.wrongf("%s: %s", s.Name, n)
 			}
 		}
+		for _, r := range s.Remarks {
+			v.minorf("%s: %s", s.Name, r)
+		}
 		if len(s.SourceRanges) > 0 {
 			v.minorf("%s: only clients in %s may use its load-balancer addresses", s.Name, few(s.SourceRanges))
 		}
@@ -433,6 +434,9 @@ func (v *verdict) well() string {
 				}
 			}
 		}
+	}
+	if frontends == 0 {
+		return "all is well: nothing of " + few(names) + " is to be served"
 	}
 	kernel := "the kernel has all of it"
 	if len(v.report.Kernel.Servers) == 0 && v.report.Story.Mode == "ipvs" {

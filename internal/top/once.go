@@ -3,6 +3,7 @@ package top
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -58,6 +59,9 @@ type Question struct {
 	Service string
 }
 
+// ErrNoServer says that nothing in the kernel is of the Service that was asked for.
+var ErrNoServer = errors.New("no virtual server on this node is of Service")
+
 // Once takes two samples and reports what lies between. What it could not learn, and does
 // without, is told to trouble.
 func Once(ctx context.Context, from *Source, q Question, trouble func(error)) (Report, error) {
@@ -73,7 +77,7 @@ func Once(ctx context.Context, from *Source, q Question, trouble func(error)) (R
 		}
 		screen = screen.Sampled(next, nil)
 		if q.Service != "" && len(screen.Asks()) == 0 {
-			return Report{}, fmt.Errorf("no Service %s has a virtual server on this node", q.Service)
+			return Report{}, fmt.Errorf("%w %s", ErrNoServer, q.Service)
 		}
 		last := i == steps-1
 		if last && screen.trouble != nil {
