@@ -29,8 +29,9 @@ esac
 
 # build compiles and prints how many packages are done, every five seconds: from an empty cache it takes minutes.
 build() {
-	local log=bin/demo-build.log start=$SECONDS compiler
-	CGO_ENABLED=0 go build -v -trimpath -o bin/ ./cmd/kube-ipvs ./e2e/backend/cmd/backend ./e2e/vm/vmrun >"$log" 2>&1 &
+	local log=bin/demo-build.log start=$SECONDS compiler version
+	version=$(git describe --tags --always --dirty 2>/dev/null) || version= # as make build has it
+	CGO_ENABLED=0 go build -v -trimpath -buildvcs=false -ldflags "-X main.version=$version" -o bin/ ./cmd/kube-ipvs ./e2e/backend/cmd/backend ./e2e/vm/vmrun >"$log" 2>&1 &
 	compiler=$!
 	while sleep 0.2 && kill -0 "$compiler" 2>/dev/null; do
 		if [ $(((SECONDS - start) % 5)) = 4 ]; then

@@ -125,7 +125,7 @@ func (n *proxy) record(t *testing.T, name, args, next string) {
 	if err != nil && !strings.Contains(err.Error(), "exit status 1") {
 		t.Fatal(err)
 	}
-	compareRecording(t, name, "$ kube-ipvs "+strings.ReplaceAll(args, "NEXT", "next")+"\n"+n.anonymous(out))
+	compareRecording(t, name, "$ kube-ipvs "+strings.ReplaceAll(args, "NEXT", "next")+"\n"+strings.ReplaceAll(n.anonymous(out), next, "next"))
 }
 
 // grown are the manifests of the agent with one more endpoint, in a directory of their own.
