@@ -145,7 +145,9 @@ func (v view[R]) run(cmd *cobra.Command, args []string, o viewOptions) error {
 		if v.hides != nil && !o.all && len(args) == 0 {
 			before := len(list.Items)
 			list.Items = slices.DeleteFunc(list.Items, v.hides)
-			defer tellHidden(p, before-len(list.Items))
+			if o.output != "json" && o.output != "yaml" {
+				defer tellHidden(p, before-len(list.Items))
+			}
 		}
 		return v.print(p, o, list)
 	})

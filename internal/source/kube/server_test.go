@@ -247,13 +247,20 @@ func authority(t *testing.T, s *httptest.Server) string {
 	return file(t, "ca.crt", t.Name()+"\n"+string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
 }
 
-// follow runs a source against the server.
-func (s *server) follow(user string) (*kube.Source, *sink, *observer.ObservedLogs) {
+// clientOf makes a client of the server.
+func (s *server) clientOf(user string) *kube.Client {
 	s.t.Helper()
 	client, err := kube.NewClient(kube.ClientOptions{
 		Kubeconfig: kubeconfig(s.t, s.URL, authority(s.t, s.Server), user), QPS: 1000, Burst: 1000,
 	})
 	mustDo(s.t, err)
+	return client
+}
+
+// follow runs a source against the server.
+func (s *server) follow(user string) (*kube.Source, *sink, *observer.ObservedLogs) {
+	s.t.Helper()
+	client := s.clientOf(user)
 	core, logs := observer.New(zap.InfoLevel)
 	src, out := runWith(s.t, zap.New(core), client, kube.Options{Node: "here"}, (*kube.Source).Hasten)
 	return src, out, logs
