@@ -230,5 +230,6 @@ func (c *Catalog) SetState(origin model.Origin, state source.State) {
 	c.states[origin] = state
 	c.log.Info("source changed state", zap.String("source", string(origin)),
 		zap.Stringer("state", state), zap.Int("services", len(c.services)))
+	c.logUnknownNode(state)
 	c.poke()
 }

@@ -1,7 +1,11 @@
 package catalog
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
+
+	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
@@ -66,6 +70,24 @@ func (c *Catalog) node() (best model.Node, have bool) {
 		}
 	}
 	return best, have
+}
+
+// mostNodesNamed bounds the names of Nodes in one line of the log.
+const mostNodesNamed = 5
+
+// logUnknownNode says that there are Nodes, and none of the name of this one: that is a wrong
+// --hostname-override more often than a Node that is yet to register.
+func (c *Catalog) logUnknownNode(state source.State) {
+	if _, have := c.node(); have || state != source.Complete || len(c.book.of) == 0 {
+		return
+	}
+	names := map[string]bool{}
+	for k := range c.book.of {
+		names[k.name] = true
+	}
+	list := slices.Sorted(maps.Keys(names))
+	c.log.Warn("no Node has the name of this node, so no endpoint of a Node counts as local: is --hostname-override right?",
+		zap.String("node", c.self), zap.Strings("nodes", list[:min(len(list), mostNodesNamed)]), zap.Int("count", len(list)))
 }
 
 // Eligible tells whether load balancers may send traffic through this Node: it is
