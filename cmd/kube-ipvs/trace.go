@@ -127,7 +127,7 @@ func follow(cmd *cobra.Command, agent *inspect.Client, target trace.Target, o tr
 	if err != nil {
 		return err
 	}
-	carrier := carriedByNone
+	var carrier string
 	if served {
 		carrier = string(config.ModeIPVS)
 	} else if carrier, err = agentBackends(cmd.Context(), agent, &target); err != nil {

@@ -129,3 +129,28 @@ func (n *proxy) cpu(t *testing.T) time.Duration {
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
+
+// TestPlanPrintsWhatIpvsadmDoes: the pipe in the help of plan, with the real tools, prints nothing where diff says equal, and each
+// server that only one side has.
+func TestPlanPrintsWhatIpvsadmDoes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	n := newAgent(t, w.node, "--cluster-cidr", clusters)
+	n.writeFile(t, "nodes.yaml", w.nodes())
+	n.write(t, append(w.shop(t), service{
+		name: "dual", vip: pair{"10.96.0.30", "fd00:96::30"}, ports: webPorts(), nodePort: 30090, affinity: 600, backends: endpoints(w.pod1, w.remote1),
+	})...)
+	n.start(t)
+	n.differs(t, "equal: the kernel has what is wanted")
+	compare := func() (string, error) {
+		return n.try("bash", append([]string{"-c", `set -o pipefail; "$0" plan "$@" --show servers --node-address $(hostname -I | xargs | tr ' ' ,) 2>/dev/null |
+			sort | diff - <(ipvsadm -Sn | sort)`, program()}, n.flags...)...)
+	}
+	if out, err := compare(); err != nil || out != "" {
+		t.Errorf("error %v, differences\n%s", err, out)
+	}
+	w.node.shell(t, "ipvsadm -A -t 10.96.0.30:99 -s rr")
+	if out, err := compare(); err == nil || out != "0a1\n> -A -t 10.96.0.30:99 -s rr\n" && !strings.HasSuffix(out, "\n> -A -t 10.96.0.30:99 -s rr\n") {
+		t.Errorf("error %v, one server of the kernel is to differ\n%s", err, out)
+	}
+}
