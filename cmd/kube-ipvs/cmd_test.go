@@ -242,6 +242,9 @@ func TestHelpIsReadable(t *testing.T) {
 			t.Errorf("%s is shown", hidden)
 		}
 	}
+	if help := execute(t, "--help"); !strings.Contains(help, "\n  man ") {
+		t.Errorf("man is no verb of\n%s", help)
+	}
 	for text := range strings.Lines(out) {
 		if len(text) > terminal+1 {
 			t.Errorf("a line of %d characters: %s", len(text), text)

@@ -25,8 +25,8 @@ import (
 )
 
 const diffHelp = `Compare what is wanted with what the kernel has, row by row, in the text of the operator's
-own tools. A line with "-" is only in the kernel, one with "+" is only wanted; rows of others
-are left out. Nothing is written, and no module is loaded.
+own tools. A line with "-" is only in the kernel (ours, and orphaned: the agent deletes it), one with
+"+" is only wanted; rows of others (foreign) are left out. Nothing is written, and no module is loaded.
 
 What is wanted is asked of the running agent. With --source-dir, --kubeconfig or --master it is
 compiled from there instead, as "plan" does, and no agent needs to run; settings are those of the

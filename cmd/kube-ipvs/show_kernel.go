@@ -22,7 +22,8 @@ module of IPVS or of sets is loaded: what is not loaded holds nothing. Rules are
 the tools of iptables show (--iptables-backend).
 
 OWNER names the Services that a row is for, where an agent runs; kube-ipvs is ours, and of
-no Service that is known; foreign is somebody else's, and never touched.`
+no Service that is known: an agent that wants none there deletes it (explain calls it orphaned);
+foreign is of others, and never touched.`
 
 func newShowKernel() *cobra.Command {
 	cmd := &cobra.Command{

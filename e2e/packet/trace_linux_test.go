@@ -18,6 +18,7 @@ import (
 // wayReport is what trace says of the connections to one address.
 type wayReport struct {
 	Served      bool
+	CarriedBy   string
 	Endpoints   int
 	Lost        int
 	Connections []struct {
@@ -35,7 +36,7 @@ func (n *proxy) trace(t *testing.T, target, output string, meanwhile func()) str
 	t.Helper()
 	said := &transcript{}
 	var out bytes.Buffer
-	cmd := exec.Command(program(), "trace", target, "--for", "1m", "--packets", "10000", "-o", output)
+	cmd := exec.Command(program(), append([]string{"trace", target, "--for", "1m", "--packets", "10000", "-o", output}, n.runDir()...)...)
 	cmd.Stdout, cmd.Stderr = &out, said
 	if err := n.do(cmd.Start); err != nil {
 		t.Fatal(err)
@@ -147,7 +148,7 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// TestIPTablesTrace: without IPVS nobody lists endpoints, and connection tracking tells which was chosen.
+// TestIPTablesTrace: without IPVS the agent lists the endpoints, and what they send and get is followed, too.
 func TestIPTablesTrace(t *testing.T) {
 	t.Parallel()
 	w := buildWorld(t)
@@ -167,8 +168,8 @@ func TestIPTablesTrace(t *testing.T) {
 		for _, family := range families {
 			text := n.trace(t, hostPort(tt.to.of(family), tt.port), "json", func() { tt.from.askFor(patience, backend.TCP, tt.to.of(family), tt.port, 1) })
 			got := readTrace(t, text)
-			if got.Served || len(got.Connections) != 1 || len(got.Connections[0].Stations) != 3 || got.Connections[0].Why != nil {
-				t.Errorf("%s, IPv%d: want one connection that arrived, was sent to an endpoint and returned\n%s", tt.name, family, text)
+			if got.Served || got.Endpoints != 1 || got.CarriedBy != "iptables" || len(got.Connections) != 1 || len(got.Connections[0].Stations) != 5 || got.Connections[0].Why != nil {
+				t.Errorf("%s, IPv%d: want one connection of iptables mode that arrived, went to an endpoint, was answered and returned\n%s", tt.name, family, text)
 				continue
 			}
 			if want := netip.MustParseAddrPort(hostPort(w.pod1.addr.of(family), 8080)).String(); got.Connections[0].Backend != want {

@@ -15,7 +15,6 @@ import (
 // The most lines of each part of a summary. Together with headings and blank lines they fit a
 // screen of 40 lines.
 const (
-	mostUsedBy    = 2
 	mostVerdict   = 6
 	mostServices  = 2
 	mostFrontends = 8
@@ -64,7 +63,7 @@ func usedBy(s *agent.Story) (out []string) {
 		var behind, at []string
 		for _, f := range one.Frontends {
 			switch key, err := model.ParseFrontendKey(f.Key); {
-			case err != nil || !f.Asked || f.Kind == model.KindDetour.String():
+			case err != nil || !f.Asked || f.HeldBy != "" || f.Kind == model.KindDetour.String():
 			case key.Addr == address:
 				at = append(at, f.Kind+" "+f.Key)
 			default:

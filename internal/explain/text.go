@@ -18,7 +18,7 @@ import (
 // step of packets.
 func (r Report) Write(w io.Writer, all bool) error {
 	p := &page{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
-	p.lines("", r.UsedBy, some(all, mostUsedBy))
+	p.users(r.UsedBy, all)
 	p.lines("", r.Verdict, some(all, mostVerdict))
 	if !all {
 		p.summary(r)
@@ -33,6 +33,17 @@ func (r Report) Write(w io.Writer, all bool) error {
 		p.packets(r)
 	}
 	return p.out.Flush()
+}
+
+// users prints who has an address: without all in one line, so that the verdict is among the first
+// three.
+func (p *page) users(list []string, all bool) {
+	switch {
+	case all || len(list) < 2:
+		p.lines("", list, len(list))
+	default:
+		p.line("%s; and %d more such uses", list[0], len(list)-1)
+	}
 }
 
 type page struct{ out *tabwriter.Writer }
