@@ -15,7 +15,9 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/firewall"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
@@ -28,7 +30,8 @@ const checkHelp = `Try everything that the mode of --proxy-mode needs by using i
 the schedulers, the set types and iptables, for the families that the agent would serve.
 Then look for what hurts Services all the same: sysctls, full tables, checksum offload
 of VXLAN, reverse path filters, other owners of IPVS, a kube-proxy, network plug-ins
-that serve Services themselves, rules of both kinds of iptables, ports that collide.
+that serve Services themselves, rules of both kinds of iptables, ports that collide,
+firewalls that drop packets to Services.
 
 The first three lines at most say what is wrong, worst first; the table has every
 answer, and the remedy below each that needs one. The exit status is 1 when the node
@@ -117,10 +120,23 @@ func nodeChecks(t *tune.Tuner, c config.Config) []tune.Check {
 	checks = append(checks, backendCheck(func(ctx context.Context) map[rules.Backend]int { return rules.Census(ctx, rules.Options{}) }))
 	checks = append(checks, t.Checks(tune.CheckOptions{IPv6: slices.Contains(served, model.IPv6), NoIPVS: c.Mode == config.ModeIPTables})...)
 	checks = append(checks, t.Doctor(doctorOptions(c, served))...)
+	look := lookAround(log, t, c)
 	if c.Mode != config.ModeIPTables {
-		checks = append(checks, ownerChecks(lookAround(log, t, c))...)
+		checks = append(checks, ownerChecks(look)...)
 	}
-	return checks
+	return append(checks, wallCheck(c, readFilters(log), frontendsOf(c, look)))
+}
+
+// readFilters reads the filters of all programs.
+func readFilters(log *zap.Logger) func(context.Context) ([]firewall.Table, error) {
+	return func(ctx context.Context) ([]firewall.Table, error) {
+		h, err := nftables.New(log, nftables.Options{})
+		if err != nil {
+			return nil, err
+		}
+		defer h.Close()
+		return newFilterReader(h).read(ctx)
+	}
 }
 
 // doctorOptions are what the agent would do with these settings.

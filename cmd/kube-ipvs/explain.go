@@ -37,6 +37,7 @@ wrong, the most important first, or that all is well. Then come
   Kernel      its virtual servers and connections; rows that are missing, orphaned (ours, and
               of no Service: the agent deletes them) or foreign (never touched)
   Dropped     packets that rules dropped which may have been for it, by reason
+  To let pass commands that add to a firewall of another program what Services need
 
 They fit a screen; --all prints each endpoint, each row and each step of packets. An address
 may be one that clients dial, on a node port, too, or an endpoint's: the first line says who
@@ -76,7 +77,7 @@ func newExplain() *cobra.Command {
 				return fmt.Errorf("read the kernel: %w", err)
 			}
 			defer k.close()
-			r := explained(ctx, inspect.NewClient(c.Socket()), k, c.ExcludeCIDRs, q)
+			r := explained(ctx, inspect.NewClient(c.Socket()), k, c.ExcludeCIDRs, q, wallsOf(c, k.filters))
 			if err := printReport(cmd.OutOrStdout(), output, all, r); err != nil {
 				return err
 			}
@@ -120,7 +121,7 @@ type asker interface {
 }
 
 // explained asks the agent and the kernel.
-func explained(ctx context.Context, ask asker, k readers, excluded []netip.Prefix, q agent.Question) explain.Report {
+func explained(ctx context.Context, ask asker, k readers, excluded []netip.Prefix, q agent.Question, walls wallLook) explain.Report {
 	deps := k.deps
 	var told *agent.Story
 	s, noAgent := ask.Explain(ctx, q)
@@ -152,6 +153,9 @@ func explained(ctx context.Context, ask asker, k readers, excluded []netip.Prefi
 		}
 	}
 	found.Ours = k.owns(ctx, excluded)
+	if told != nil && walls != nil {
+		walls(ctx, told, &found)
+	}
 	found.Others = func(group string) bool { return othersHave(ctx, ask, group) }
 	return explain.New(q.String(), told, noAgent, found)
 }

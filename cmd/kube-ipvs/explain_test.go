@@ -125,7 +125,7 @@ func (n *fakeNode) explain(text, from string) explain.Report {
 	if err != nil {
 		n.Fatal(err)
 	}
-	return explained(n.Context(), n.loop, n.readers(), n.config.ExcludeCIDRs, q)
+	return explained(n.Context(), n.loop, n.readers(), n.config.ExcludeCIDRs, q, nil)
 }
 
 func must(t *testing.T, errs ...error) {
@@ -341,7 +341,7 @@ func TestExplainWithoutTheModule(t *testing.T) {
 		k.deps.Servers = unreadServers{err: errors.New("family IPVS: not supported")}
 		q, err := agent.ParseQuestion("web", "")
 		must(t, err)
-		r := explained(n.Context(), n.loop, k, nil, q)
+		r := explained(n.Context(), n.loop, k, nil, q, nil)
 		if want := "virtual servers cannot be read of the kernel: family IPVS: not supported"; r.OK || r.Verdict[0] != want || len(r.Kernel.Missing) > 0 {
 			t.Errorf("verdict %q, missing %v, want %q", r.Verdict, r.Kernel.Missing, want)
 		}
@@ -364,7 +364,7 @@ func TestExplainWithoutAnAgent(t *testing.T) {
 		} {
 			q, err := agent.ParseQuestion(ask, "")
 			must(t, err)
-			r := explained(n.Context(), noAgent{}, n.readers(), nil, q)
+			r := explained(n.Context(), noAgent{}, n.readers(), nil, q, nil)
 			if !slices.Equal(r.Verdict, want) || r.OK {
 				t.Errorf("%s: verdict %q, want %q", ask, r.Verdict, want)
 			}

@@ -49,6 +49,7 @@ type program struct {
 	metrics *telemetry.Metrics
 	reload  *reloader
 	logs    *logging
+	walls   *wallWatch
 	// unlocking: an address of the API server is looked at, see refused.
 	unlocking atomic.Bool
 	rush      rush
@@ -91,6 +92,7 @@ func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel
 	})
 	p.follow.reached.Tell(p.loop.HostChanged)
 	p.follow.reached.Refused(p.refused)
+	p.walls = p.newWallWatch()
 	p.measure()
 	return p
 }
@@ -136,6 +138,7 @@ func (p *program) run(ctx context.Context, socket net.Listener) error {
 	}
 	group.Go(func() error { return watchLink(ctx, p.log, p.kernel.link, p.loop, p.ipvsMode) })
 	group.Go(func() error { return p.guard(ctx) })
+	group.Go(func() error { return p.watchFirewalls(ctx) })
 	group.Go(func() error { return p.leaveIPVS(ctx) })
 	group.Go(func() error { return p.clearStrayRules(ctx) })
 	group.Go(func() error { return p.awaitIPVS(ctx) })
@@ -213,6 +216,7 @@ func (p *program) measure() {
 	m.Checks(p.observed().holds)
 	m.ExternalIPs(func() bool { return limitsExternalIPs(p.live.now()) })
 	m.HealthPorts(p.health.count)
+	m.Firewalls(p.walls.blocks)
 	m.Events(p.events.Dropped)
 	m.RestoreFailures(func(f model.Family) uint64 { return p.kernel.rules.RestoreFailures(rules.Family(f)) })
 	m.IdleTimes(p.kernel.idleTimes)

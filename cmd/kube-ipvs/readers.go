@@ -30,6 +30,8 @@ type readers struct {
 	families []model.Family
 	// liberal tells how connection tracking is (tune.Tuner.Liberal).
 	liberal func(context.Context) bool
+	// filters are those of all programs; nil where they cannot be read.
+	filters *filterReader
 	close   func()
 }
 
@@ -53,6 +55,8 @@ func openReaders(ctx context.Context, log *zap.Logger, c config.Config) (readers
 	out.deps.Links = k.link
 	if k.tables, err = nftables.New(log, nftables.Options{}); err == nil {
 		out.deps.Tables = k.tables
+		filters := newFilterReader(k.tables)
+		out.filters = &filters
 	}
 	if k.servers, err = vserver.New(log, vserver.Options{}); err == nil {
 		out.deps.Servers = k.servers

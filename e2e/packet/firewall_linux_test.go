@@ -1,8 +1,12 @@
 package packet
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
 )
 
 // locked makes a node that lets nothing in and nothing through but what it is told: the neighbours it asks for, and itself.
@@ -13,6 +17,59 @@ for ip in iptables ip6tables; do
 	$ip-nft -P FORWARD DROP
 done
 ip6tables-nft -I INPUT -p ipv6-icmp -j ACCEPT`
+
+// rhel is how /etc/sysconfig/iptables of RHEL ends INPUT, but that each neighbour's solicitations come in.
+const rhel = `
+for ip in iptables ip6tables; do
+	$ip-nft -A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+	$ip-nft -A INPUT -i lo -j ACCEPT
+	$ip-nft -A INPUT -p tcp -m conntrack --ctstate NEW -m tcp --dport 22 -j ACCEPT
+done
+iptables-nft -A INPUT -p icmp -j ACCEPT
+ip6tables-nft -A INPUT -p ipv6-icmp -j ACCEPT
+iptables-nft -A INPUT -j REJECT --reject-with icmp-host-prohibited
+ip6tables-nft -A INPUT -j REJECT --reject-with icmp6-adm-prohibited`
+
+// TestRejectAtTheEnd: INPUT ends in a rule that refuses everything. What goes to Services is accepted before it, whichever came
+// first, and everything else is refused still.
+func TestRejectAtTheEnd(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		before bool
+	}{{"locked before the agent", true}, {"restored while it runs", false}} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.pod1.serve(t, 8080)
+			w.remote1.serve(t, 8080)
+			spread, local := numberedService(1), numberedService(2)
+			spread.backends, local.backends, local.externalLocal = endpoints(w.pod1, w.remote1), endpoints(w.pod1, w.remote1), true
+			n := newAgent(t, w.node, "--detect-local-mode", "NodeCIDR")
+			n.writeFile(t, "nodes.yaml", w.nodes())
+			n.write(t, spread, local)
+			if tt.before {
+				w.node.shell(t, rhel)
+			}
+			n.start(t)
+			if !tt.before { // as iptables.service starts: what was there is flushed
+				w.node.shell(t, "for ip in iptables ip6tables; do $ip-nft -F INPUT; done"+rhel)
+				poll(t, "the rules to be back", settleTimeout, func() error {
+					out, err := n.try("ip6tables-nft", "-S", "INPUT")
+					if err == nil && !strings.Contains(out, "-j KUBE-IPVS-ACCEPT\n-A INPUT -j REJECT") {
+						err = errors.New(out)
+					}
+					return err
+				})
+			}
+			refusing := ask("no Service", w.outside, fabAddr, 8080, outcome{fails: backend.Other}, backend.TCP)
+			put(t, []any{"Service", "client"}, slices.Concat(refusing, w.throughLocked(spread, local)[4:]))
+			out, err := n.verb("explain", "10.96.1.1:80/tcp")
+			if err != nil || !strings.HasPrefix(out, "all is well") {
+				t.Errorf("explain: %v\n%s", err, out)
+			}
+		})
+	}
+}
 
 // TestPolicyDrop: the node's own firewall lets nothing pass by default. Services work all the same, whichever came first.
 func TestPolicyDrop(t *testing.T) {

@@ -50,6 +50,8 @@ var (
 	// SysctlRefused: a sysctl that Services need is wrong and cannot be set, so that
 	// nothing new is carried.
 	SysctlRefused = Kind{"SysctlRefused", "Prepare", true}
+	// FirewallBlocksServices: a filter of another program drops packets of Services.
+	FirewallBlocksServices = Kind{"FirewallBlocksServices", "CheckFirewalls", true}
 )
 
 // The kinds about a Service; the last is that of kube-proxy (contract section 11.1).

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/rowdiff"
 )
 
@@ -21,6 +22,25 @@ type Report struct {
 	Story   *agent.Story `json:"story,omitempty"`
 	NoAgent string       `json:"noAgent,omitempty"`
 	Kernel  Kernel       `json:"kernel"`
+	// Firewalls are filters of other programs that drop packets to what was asked for.
+	Firewalls []Firewall `json:"firewalls"`
+}
+
+// Firewall is one filter that drops packets.
+type Firewall struct {
+	// What says whose packets are dropped, and by which table, chain and rule.
+	What string `json:"what"`
+	// Fix are commands that let them pass.
+	Fix []string `json:"fix"`
+}
+
+// Wall is what a filter does with packets to a frontend.
+type Wall struct {
+	// Where is the place, as a step of a packet.
+	Where string
+	// From are the origins whose packets are dropped; all of them if the answers are (Reply).
+	From  []dataplane.Origin
+	Reply bool
 }
 
 // Kernel is what the kernel has, beside what is wanted there.
@@ -80,6 +100,11 @@ type Found struct {
 	// Ours tells of the group of a server whether it is kube-ipvs's own (ipvs.Marks); nil tells
 	// that of none.
 	Ours func(group string) bool
+	// Firewalls are the filters that drop packets to what was asked for, and Walls what they
+	// do, by the key of the frontend. Of those in Unclear it cannot be said.
+	Firewalls []Firewall
+	Walls     map[string][]Wall
+	Unclear   []string
 }
 
 // kinds are in the order in which they are told: what attracts traffic first.
@@ -87,14 +112,17 @@ var kinds = []string{"servers", "addresses", "rules", "sets"}
 
 // New makes a report; story is nil where the agent did not answer, for the reason noAgent.
 func New(asked string, story *agent.Story, noAgent error, found Found) Report {
-	r := Report{Asked: asked, Story: story, Kernel: compare(story, found)}
+	r := Report{Asked: asked, Story: story, Kernel: compare(story, found), Firewalls: []Firewall{}}
+	if story != nil {
+		r.stop(found)
+	}
 	if noAgent != nil {
 		r.NoAgent = noAgent.Error()
 	}
 	if story != nil {
 		r.UsedBy = usedBy(story)
 	}
-	v := verdict{report: &r}
+	v := verdict{report: &r, unclear: found.Unclear}
 	r.Verdict, r.OK = v.reach()
 	return r
 }

@@ -30,6 +30,7 @@ func (r Report) Write(w io.Writer, all bool) error {
 	p.kernel(r)
 	p.drops(r.Kernel.Drops)
 	if r.Story != nil {
+		p.walls(r.Firewalls)
 		p.packets(r)
 	}
 	return p.out.Flush()

@@ -17,6 +17,8 @@ type verdict struct {
 	wrong  []string
 	// minor is what is worth knowing, and no reason for anything not to work.
 	minor []string
+	// unclear are filters of which nothing can be said.
+	unclear []string
 }
 
 func (v *verdict) wrongf(format string, args ...any) { add(&v.wrong, fmt.Sprintf(format, args...)) }
@@ -35,7 +37,7 @@ func (v *verdict) reach() (lines []string, ok bool) {
 		v.alone()
 		return append(v.wrong, v.minor...), false
 	}
-	for _, look := range []func(){v.nobody, v.skipped, v.lost, v.unread, v.kernel, v.asked, v.dark, v.late, v.drained, v.notes} {
+	for _, look := range []func(){v.nobody, v.skipped, v.lost, v.unread, v.kernel, v.walls, v.asked, v.dark, v.late, v.drained, v.notes} {
 		look()
 	}
 	if len(v.wrong) == 0 {

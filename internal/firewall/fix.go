@@ -11,10 +11,10 @@ import (
 // fix returns the commands that let the packets of a block pass.
 func (g *gathered) fix(facts Facts) []string {
 	switch {
-	case g.table.Tool != "nft":
-		return g.iptables(facts)
 	case g.block.Hook == "input" && g.table.firewalld():
 		return g.zones(facts)
+	case g.table.Tool != "nft":
+		return g.iptables(facts)
 	}
 	return g.nft(facts)
 }
@@ -121,7 +121,11 @@ func (g *gathered) iptables(facts Facts) []string {
 	}
 	var out []string
 	for _, set := range []string{"CLUSTER-IP", "LOAD-BALANCER", "EXTERNAL-IP", "EXTERNAL-IP-LOCAL"} {
-		out = append(out, insert+"-m set --match-set "+prefix+set+" dst,dst -j ACCEPT")
+		but := ""
+		if set == "LOAD-BALANCER" && !g.guarded() { // source ranges are still to be looked at
+			but = "-m set ! --match-set " + prefix + "LOAD-BALANCER-FW dst,dst "
+		}
+		out = append(out, insert+"-m set --match-set "+prefix+set+" dst,dst "+but+"-j ACCEPT")
 	}
 	if len(g.nodePorts) > 0 {
 		for _, proto := range g.protocolNames() {
@@ -129,6 +133,18 @@ func (g *gathered) iptables(facts Facts) []string {
 		}
 	}
 	return out
+}
+
+// guarded reports whether source ranges of load balancers are enforced before the place where
+// rules are inserted.
+func (g *gathered) guarded() bool {
+	list := g.table.chains[g.block.Cause.Base].rules
+	for _, r := range list[:min(max(g.block.Cause.At-1, 0), len(list))] {
+		if l, is := r.(line); is && l.parts.Target == ourRanges {
+			return true
+		}
+	}
+	return false
 }
 
 // prefixes are the destinations that are to be let through: the range of cluster IPs, or of

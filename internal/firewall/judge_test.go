@@ -64,7 +64,43 @@ func TestIPTables(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("report (-want +got):\n%s", diff)
 			}
+			if quiet := firewall.Quiet(saved(t, tt.policy, tt.lines), facts); quiet != (tt.want == nil) {
+				t.Errorf("quiet is %t", quiet)
+			}
 		})
+	}
+}
+
+// TestFixOfIPTables: rules go right before what drops, and before the chain that enforces the source ranges of load balancers
+// none accepts an address that has some.
+func TestFixOfIPTables(t *testing.T) {
+	const site = "-A INPUT -j other\n-A other -p tcp -j DROP\n"
+	for _, tt := range []struct {
+		lines string
+		want  []string
+	}{
+		{ours + site + accept, []string{
+			"iptables-nft -w -t filter -I INPUT 3 -m set --match-set KUBE-CLUSTER-IP dst,dst -j ACCEPT",
+			"iptables-nft -w -t filter -I INPUT 3 -m set --match-set KUBE-LOAD-BALANCER dst,dst -j ACCEPT",
+			"iptables-nft -w -t filter -I INPUT 3 -m set --match-set KUBE-EXTERNAL-IP dst,dst -j ACCEPT",
+			"iptables-nft -w -t filter -I INPUT 3 -m set --match-set KUBE-EXTERNAL-IP-LOCAL dst,dst -j ACCEPT",
+			"iptables-nft -w -t filter -I INPUT 3 -p tcp -m tcp --dport 30000:32767 -j ACCEPT",
+		}},
+		{site + ours + accept, []string{
+			"iptables-nft -w -t filter -I INPUT 1 -m set --match-set KUBE-CLUSTER-IP dst,dst -j ACCEPT",
+			"iptables-nft -w -t filter -I INPUT 1 -m set --match-set KUBE-LOAD-BALANCER dst,dst -m set ! --match-set KUBE-LOAD-BALANCER-FW dst,dst -j ACCEPT",
+			"iptables-nft -w -t filter -I INPUT 1 -m set --match-set KUBE-EXTERNAL-IP dst,dst -j ACCEPT",
+			"iptables-nft -w -t filter -I INPUT 1 -m set --match-set KUBE-EXTERNAL-IP-LOCAL dst,dst -j ACCEPT",
+			"iptables-nft -w -t filter -I INPUT 1 -p tcp -m tcp --dport 30000:32767 -j ACCEPT",
+		}},
+	} {
+		r := firewall.Judge(saved(t, "ACCEPT", tt.lines), some, facts)
+		if len(r.Blocks) != 1 {
+			t.Fatalf("%d blocks", len(r.Blocks))
+		}
+		if diff := cmp.Diff(tt.want, r.Blocks[0].Fix); diff != "" {
+			t.Errorf("commands (-want +got):\n%s", diff)
+		}
 	}
 }
 

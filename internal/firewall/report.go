@@ -102,6 +102,43 @@ func Judge(tables []Table, frontends []Frontend, facts Facts) Report {
 	return j.done()
 }
 
+// Quiet reports whether no filter drops any packet that may be one to a Service, whatever its
+// address and port: then no frontend need be judged.
+func Quiet(tables []Table, facts Facts) bool {
+	for _, t := range tables {
+		if t.Unread != "" {
+			return false
+		}
+		for _, hook := range hooks(facts.IPVS) {
+			for _, base := range t.base(hook) {
+				if !t.quiet(base, hook, facts) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+func (t Table) quiet(base, hook string, facts Facts) bool {
+	work := 0
+	for _, any := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
+		if any.Is4() && !t.IPv4 || any.Is6() && !t.IPv6 {
+			continue
+		}
+		for _, protocol := range []uint8{tcp, udp, sctp} {
+			f := Frontend{Kind: External, Addr: any, Port: 1, Protocol: protocol, Backend: netip.AddrPortFrom(any, 1)}
+			for _, p := range probes(f, hook, facts) {
+				p.packet.Dest, p.packet.Port = netip.Addr{}, 0
+				if r := t.meet(base, p.packet, &work); r.Drops || r.Unclear {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
 // hooks are those that packets of Services pass.
 func hooks(ipvs bool) []string {
 	if ipvs {

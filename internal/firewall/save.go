@@ -54,6 +54,7 @@ const (
 	ourPrefix  = "KUBE-"
 	ourAccept  = "KUBE-IPVS-ACCEPT"
 	ourForward = "KUBE-FORWARD"
+	ourRanges  = "KUBE-PROXY-FIREWALL"
 )
 
 // ours is what a chain of Kubernetes does with a packet to a Service; false for another chain.

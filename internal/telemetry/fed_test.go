@@ -66,6 +66,7 @@ func ask(m *telemetry.Metrics, start time.Time) {
 	})
 	m.Checks(func() map[string]bool { return map[string]bool{"loop": true, "watch": false} })
 	m.ExternalIPs(func() bool { return true })
+	m.Firewalls(func() map[[2]string]int { return map[[2]string]int{{"inet filter", "input"}: 3} })
 	m.LogLines(func() map[string]uint64 { return map[string]uint64{"stalled": 17, "repeated": 18} })
 	m.HealthPorts(func() (open, failed int) { return 15, 16 })
 	m.Events(func() uint64 { return 6 })

@@ -66,6 +66,16 @@ func (m *Metrics) ExternalIPs(limited func() bool) {
 		})
 }
 
+// Firewalls shows how many Services filters of other programs drop packets of, by table and
+// base chain. There are no series where there is no such chain, and a few at most.
+func (m *Metrics) Firewalls(read func() map[[2]string]int) {
+	m.pullGauge(ours+"firewall_blocks", "Services of which a filter of another program drops packets. kube-ipvs check names the rule and the remedy.", func(e emit) {
+		for at, n := range read() {
+			e(float64(n), at[0], at[1])
+		}
+	}, "table", "chain")
+}
+
 // LogLines shows how many lines are missing in the log, by reason.
 func (m *Metrics) LogLines(dropped func() map[string]uint64) {
 	m.pullCounter(ours+"log_lines_dropped_total", "Lines that are missing in the log: stalled, nothing read standard error in time; repeated, many others had the same message.",

@@ -23,6 +23,13 @@ func FilterTables(ctx context.Context, opts Options, nft map[Family]bool) []Filt
 	return out
 }
 
+// LegacyThere reports whether tables of legacy are loaded, whose rules change without a new
+// generation of nftables.
+func LegacyThere(opts Options) bool {
+	opts = opts.Defaults()
+	return legacyInUse(opts.Root, IPv4) || legacyInUse(opts.Root, IPv6)
+}
+
 func readFilter(ctx context.Context, opts Options, f Family, b Backend) FilterTable {
 	out := FilterTable{Family: f, Backend: b, Table: SaveTable{Name: "filter"}}
 	t, err := findTools(ctx, opts.Timeout, f, b)
