@@ -4,14 +4,12 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
-	"github.com/kube-ipvs/kube-ipvs/internal/events"
 	"github.com/kube-ipvs/kube-ipvs/internal/firewall"
 )
 
@@ -62,9 +60,7 @@ func (p *program) newWallWatch() *wallWatch {
 		},
 		period: func() time.Duration { return periods(p.live.now()).AuditPeriod },
 		repair: func(ctx context.Context) error { return p.loop.Repair(ctx, p.carrier.Load().reload) },
-		begun: func(b firewall.Block) {
-			p.events.Node(events.FirewallBlocksServices, b.String()+"; to let them pass: "+strings.Join(b.Fix, " && "))
-		},
+		begun:  herald{p.events}.walled,
 	}
 }
 

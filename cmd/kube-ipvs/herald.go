@@ -7,6 +7,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/events"
+	"github.com/kube-ipvs/kube-ipvs/internal/firewall"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
@@ -59,6 +60,11 @@ func list[T any](all []T, text func(T) string) string {
 // noSysctl is told by the kernel's handles.
 func (h herald) noSysctl(why error) {
 	h.events.Node(events.SysctlRefused, "nothing new is carried: "+oneLine(why))
+}
+
+// walled is told of a filter that drops packets of Services.
+func (h herald) walled(b firewall.Block) {
+	h.events.Node(events.FirewallBlocksServices, b.String()+"; to let them pass: "+strings.Join(b.Fix, " && "))
 }
 
 // noHealthPort is told by healthcheck.

@@ -122,12 +122,12 @@ func Quiet(tables []Table, facts Facts) bool {
 
 func (t Table) quiet(base, hook string, facts Facts) bool {
 	work := 0
-	for _, any := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
-		if any.Is4() && !t.IPv4 || any.Is6() && !t.IPv6 {
+	for _, addr := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
+		if addr.Is4() && !t.IPv4 || addr.Is6() && !t.IPv6 {
 			continue
 		}
 		for _, protocol := range []uint8{tcp, udp, sctp} {
-			f := Frontend{Kind: External, Addr: any, Port: 1, Protocol: protocol, Backend: netip.AddrPortFrom(any, 1)}
+			f := Frontend{Kind: External, Addr: addr, Port: 1, Protocol: protocol, Backend: netip.AddrPortFrom(addr, 1)}
 			for _, p := range probes(f, hook, facts) {
 				p.packet.Dest, p.packet.Port = netip.Addr{}, 0
 				if r := t.meet(base, p.packet, &work); r.Drops || r.Unclear {
