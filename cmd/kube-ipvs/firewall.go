@@ -260,7 +260,7 @@ func frontendsOf(c config.Config, look func(context.Context) (population, error)
 		p, err := look(ctx)
 		for _, k := range p.servers {
 			f := firewall.Frontend{Service: k.String(), Kind: firewall.External, Addr: k.Addr, Port: k.Port, Protocol: k.Protocol}
-			if _, here := p.local[k.Addr]; here {
+			if _, here := p.marks.Links[k.Addr]; here {
 				f.Kind = firewall.NodePort
 			}
 			out = append(out, f)
