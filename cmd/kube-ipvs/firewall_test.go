@@ -239,7 +239,7 @@ func TestFirewallStory(t *testing.T) {
 		t.Errorf("steps (-want +got), ends %s, %s:\n%s", ways[0].End, ways[1].End, diff)
 	}
 	var text strings.Builder
-	if err := r.Write(&text); err != nil || !strings.Contains(text.String(), "\n  "+policyFix+"\n") {
+	if err := r.Write(&text, false); err != nil || !strings.Contains(text.String(), "\n  "+policyFix+"\n") {
 		t.Errorf("%v, no remedy in\n%s", err, text.String())
 	}
 }

@@ -1,7 +1,6 @@
 package dataplane
 
 import (
-	"fmt"
 	"net/netip"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -35,8 +34,9 @@ type LocalDetector struct {
 func (d LocalDetector) Match(f model.Family, node model.Node) (string, bool) {
 	switch d.Mode {
 	case LocalClusterCIDR, LocalNodeCIDR:
-		p, ok := d.Source(f, node)
-		return fmt.Sprintf("-s %s", p), ok
+		if p, ok := d.Source(f, node); ok {
+			return "-s " + p.String(), true
+		}
 	case LocalBridge:
 		return "-i " + d.Interface, d.Interface != ""
 	case LocalInterfaceName:

@@ -97,6 +97,8 @@ func (p *page) summary(r Report) {
 		p.pending(r.Story)
 	}
 	p.kernelSummary(r)
+	p.drops(r.Kernel.Drops)
+	p.walls(r.Firewalls)
 	if r.Story == nil {
 		return
 	}

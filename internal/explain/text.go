@@ -29,8 +29,8 @@ func (r Report) Write(w io.Writer, all bool) error {
 	}
 	p.kernel(r)
 	p.drops(r.Kernel.Drops)
+	p.walls(r.Firewalls)
 	if r.Story != nil {
-		p.walls(r.Firewalls)
 		p.packets(r)
 	}
 	return p.out.Flush()
