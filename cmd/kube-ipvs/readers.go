@@ -36,11 +36,11 @@ type readers struct {
 }
 
 // counters are those of rules; nil where there are no tools for them.
-func (r readers) counters() counted {
-	if r.rules == nil {
+func (k readers) counters() counted {
+	if k.rules == nil {
 		return nil
 	}
-	return r.rules
+	return k.rules
 }
 
 // openReaders opens what there is to read.

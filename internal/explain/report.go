@@ -130,12 +130,7 @@ func New(asked string, story *agent.Story, noAgent error, found Found) Report {
 // compare holds what is wanted against what is there.
 func compare(story *agent.Story, found Found) Kernel {
 	k := Kernel{Servers: []string{}, Connections: found.Connections, Missing: []Rows{}, Orphaned: []Rows{}, Foreign: []Rows{}, Unread: []Unread{}, Drops: concerning(story, found.Drops)}
-	if k.Drops == nil {
-		k.Drops = []Drop{}
-	}
-	if k.Connections == nil {
-		k.Connections = []Connections{}
-	}
+	k.Drops, k.Connections = slices.Concat([]Drop{}, k.Drops), slices.Concat([]Connections{}, k.Connections) // [] in JSON, never null
 	for line := range strings.Lines(found.Text["servers"]) {
 		k.Servers = append(k.Servers, strings.TrimSpace(line))
 	}
@@ -160,18 +155,23 @@ func compare(story *agent.Story, found Found) Kernel {
 			k.Missing = append(k.Missing, missing...)
 		}
 		if kind == "servers" && story != nil {
-			for _, rows := range foreign {
-				switch {
-				case rows.Of == 0 && found.Others != nil && found.Others(rows.Group):
-				case rows.Of > 0 || found.Ours != nil && found.Ours(rows.Group):
-					k.Orphaned = append(k.Orphaned, rows)
-				default:
-					k.Foreign = append(k.Foreign, rows)
-				}
-			}
+			k.unwanted(foreign, found)
 		}
 	}
 	return k
+}
+
+// unwanted sorts servers that no Service asked for wants, by whose they are.
+func (k *Kernel) unwanted(groups []Rows, found Found) {
+	for _, rows := range groups {
+		switch {
+		case rows.Of == 0 && found.Others != nil && found.Others(rows.Group):
+		case rows.Of > 0 || found.Ours != nil && found.Ours(rows.Group):
+			k.Orphaned = append(k.Orphaned, rows)
+		default:
+			k.Foreign = append(k.Foreign, rows)
+		}
+	}
 }
 
 // sides are the rows that only one side has, by group.
