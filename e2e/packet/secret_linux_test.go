@@ -120,7 +120,7 @@ func (n *proxy) socket() string {
 // a Service has for health checks.
 func (n *proxy) listens(t *testing.T, socket string, health ...string) {
 	t.Helper()
-	want := append([]string{"tcp *:10256", "tcp 127.0.0.1:10249", "u_str " + socket}, health...)
+	want := append([]string{"tcp *:10256", "tcp 127.0.0.1:10249", "u_str " + socket, "u_str @kube-ipvs.agent"}, health...)
 	var got []string
 	for line := range strings.Lines(n.run(t, "ss", "-Hln", "--tcp", "--udp", "--raw", "--sctp", "--packet", "--unix")) {
 		f := strings.Fields(line)

@@ -155,19 +155,22 @@ func (t *Tuner) report(r SysctlResult) {
 	case Changed, Restored:
 		t.log.Info("sysctl changed", append(fields, zap.String("was", r.Have))...)
 	case Refused:
-		if t.refused[r.Key] == r.Err.Error() {
-			return // it was said, and is tried again and again
+		if t.said[r.Key] == r.Err.Error() {
+			return // it is tried again and again
 		}
 		t.log.Warn("sysctl refused", append(fields, zap.Stringer("policy", r.Policy), zap.Error(r.Err))...)
 	default:
+		if t.said[r.Key] == r.Outcome.String() {
+			return // it is looked at each second
+		}
 		t.log.Debug("sysctl kept", append(fields, zap.Stringer("outcome", r.Outcome))...)
 	}
 }
 
-// remember keeps why a key was refused, so that the log says it once.
+// remember keeps how a key was found, or why it was refused, so that the log says it once.
 func (t *Tuner) remember(r SysctlResult) {
-	delete(t.refused, r.Key)
+	t.said[r.Key] = r.Outcome.String()
 	if r.Outcome == Refused {
-		t.refused[r.Key] = r.Err.Error()
+		t.said[r.Key] = r.Err.Error()
 	}
 }

@@ -29,8 +29,7 @@ type Options struct {
 type Tuner struct {
 	log  *zap.Logger
 	opts Options
-	// refused has why keys were refused when they were tried last.
-	refused map[string]string
+	said map[string]string // of each key, how it was found last
 	// journal is what was wrong with the journal when it was opened last.
 	journal string
 }
@@ -49,7 +48,7 @@ func New(log *zap.Logger, opts Options) *Tuner {
 	if opts.Timeout <= 0 {
 		opts.Timeout = 30 * time.Second
 	}
-	return &Tuner{log: log.Named("tune"), opts: opts, refused: map[string]string{}}
+	return &Tuner{log: log.Named("tune"), opts: opts, said: map[string]string{}}
 }
 
 // Release returns the kernel's release as uname -r prints it.
