@@ -28,12 +28,15 @@ func (k *kernel) prepare(ctx context.Context, log *zap.Logger, c config.Config) 
 func (k *kernel) tune(ctx context.Context, c config.Config) error {
 	k.tuner.RestoreKeys(ctx, routeLocalnet) // of iptables mode, before
 	results, err := k.setSysctls(ctx, c)
-	return errors.Join(err, k.demand(results), k.setTimeouts(ctx, c))
+	return errors.Join(err, k.demand(ctx, results), k.setTimeouts(ctx, c))
 }
 
 // demand fails where a sysctl is refused without which nothing may be carried. It tells so
 // each time that this begins, or that there is another reason.
-func (k *kernel) demand(results []tune.SysctlResult) error {
+func (k *kernel) demand(ctx context.Context, results []tune.SysctlResult) error {
+	if ctx.Err() != nil {
+		return ctx.Err() // told to stop: what was interrupted was not refused
+	}
 	err, said := tune.Demand(results), ""
 	if err != nil {
 		said = err.Error()
@@ -53,7 +56,7 @@ func (k *kernel) tuneRules(ctx context.Context, localhost bool) error {
 	if !localhost {
 		k.tuner.RestoreKeys(ctx, routeLocalnet)
 	}
-	return k.demand(k.tuner.Apply(ctx, tune.RulesSysctls(localhost)))
+	return k.demand(ctx, k.tuner.Apply(ctx, tune.RulesSysctls(localhost)))
 }
 
 func (k *kernel) setSysctls(ctx context.Context, c config.Config) ([]tune.SysctlResult, error) {

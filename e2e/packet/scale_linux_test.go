@@ -91,7 +91,7 @@ func (n *proxy) edits(t *testing.T) {
 	t.Logf("edits\n%s", table)
 }
 
-// oneChange edits one Service by one endpoint on another node, and wants one row, one message and no program.
+// oneChange edits one Service by one endpoint on another node, and wants one row, one message that writes and no program.
 func (n *proxy) oneChange(t *testing.T, edited service) {
 	before := n.shown(t)
 	watch := watchCalls(t, n.process.Process.Pid)
@@ -108,11 +108,11 @@ func (n *proxy) oneChange(t *testing.T, edited service) {
 		t.Errorf("%d cycles, the last for %d Services: want one for one", after.Cycles-before.Cycles, after.Last.Services)
 	}
 	t.Logf("system calls meanwhile:\n%s", strings.Join(calls.netlink, "\n"))
-	if len(calls.programs) > 0 || len(calls.dumps) > 0 {
-		t.Errorf("want no program and no dump, got\n%s", strings.Join(append(calls.programs, calls.dumps...), "\n"))
+	if len(calls.programs) > 0 {
+		t.Errorf("want no program, got\n%s", strings.Join(calls.programs, "\n"))
 	}
-	if len(calls.sent) != 1 || len(calls.writes) != 1 {
-		t.Errorf("%d messages sent to the kernel, %d of them writes: want one", len(calls.sent), len(calls.writes))
+	if len(calls.writes) != 1 { // what samples read, once a second, is not of the change
+		t.Errorf("%d messages written to the kernel: want one", len(calls.writes))
 	}
 }
 

@@ -146,6 +146,9 @@ func keyPath(key string) (string, error) {
 }
 
 func (t *Tuner) report(r SysctlResult) {
+	if errors.Is(r.Err, context.Canceled) {
+		return // told to stop: what was interrupted says nothing of the kernel
+	}
 	defer t.remember(r)
 	fields := []zap.Field{zap.Stringer("sysctl", r.Sysctl), zap.String("reason", r.Why)}
 	if r.Note != "" {
