@@ -130,7 +130,7 @@ func New(asked string, story *agent.Story, noAgent error, found Found) Report {
 // compare holds what is wanted against what is there.
 func compare(story *agent.Story, found Found) Kernel {
 	k := Kernel{Servers: []string{}, Connections: found.Connections, Missing: []Rows{}, Orphaned: []Rows{}, Foreign: []Rows{}, Unread: []Unread{}, Drops: concerning(story, found.Drops)}
-	k.Drops, k.Connections = slices.Concat([]Drop{}, k.Drops), slices.Concat([]Connections{}, k.Connections) // [] in JSON, never null
+	k.Drops, k.Connections = list(k.Drops), list(k.Connections)
 	for line := range strings.Lines(found.Text["servers"]) {
 		k.Servers = append(k.Servers, strings.TrimSpace(line))
 	}
@@ -160,6 +160,9 @@ func compare(story *agent.Story, found Found) Kernel {
 	}
 	return k
 }
+
+// list is one that JSON prints as [], never as null.
+func list[E any](of []E) []E { return append([]E{}, of...) }
 
 // unwanted sorts servers that no Service asked for wants, by whose they are.
 func (k *Kernel) unwanted(groups []Rows, found Found) {
