@@ -89,11 +89,15 @@ func (h *Handle) Leads(ctx context.Context, table Key, chain, target string) (bo
 	return leads, nil
 }
 
+// filterShare is how many times as long as another call Filters may take, for it makes
+// several dumps for each table.
+const filterShare = 6
+
 // Filters reads what packets to, through and from this machine meet in base chains of
 // tables of IP, whoever made them, tables of iptables-nft included. All is of one moment.
 // A kernel without nf_tables has none.
 func (h *Handle) Filters(ctx context.Context) ([]Filter, error) {
-	out, err := call(ctx, h, (*exchange).filters)
+	out, err := callWithin(ctx, h, filterShare*h.opts.Timeout, (*exchange).filters)
 	if err != nil {
 		return nil, fmt.Errorf("read filters of nftables: %w", err)
 	}
@@ -122,6 +126,11 @@ func (h *Handle) Delete(ctx context.Context, keys []Key) []error {
 // kernel works through a request while the sender is inside its system call, and
 // does not listen to time-outs there: such a call is left behind.
 func call[T any](ctx context.Context, h *Handle, use func(*exchange) (T, error)) (T, error) {
+	return callWithin(ctx, h, h.opts.Timeout, use)
+}
+
+// callWithin is call with a deadline of its own.
+func callWithin[T any](ctx context.Context, h *Handle, limit time.Duration, use func(*exchange) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {
 		return none, err
@@ -129,7 +138,7 @@ func call[T any](ctx context.Context, h *Handle, use func(*exchange) (T, error))
 	if h.held.Load() >= heldLimit {
 		return none, fmt.Errorf("%w: %d earlier calls are still held by the kernel", ErrBusy, heldLimit)
 	}
-	ctx, cancel := context.WithTimeout(ctx, h.opts.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	x, err := h.take()
 	if errors.Is(err, unix.EPROTONOSUPPORT) { // no nfnetlink either

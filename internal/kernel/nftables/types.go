@@ -76,7 +76,8 @@ func familyName(number uint8) string {
 
 // Options tune a Handle. The zero value of a field means its default.
 type Options struct {
-	// Timeout bounds every call, whatever the kernel does. Default 5 s.
+	// Timeout bounds every call, whatever the kernel does; Filters has six times as long.
+	// Default 5 s.
 	Timeout time.Duration
 	// Called is told of each call how long the caller waited, and what it came back
 	// with: context.DeadlineExceeded where no answer did. It must not block. Default:
