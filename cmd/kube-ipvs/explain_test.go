@@ -360,7 +360,7 @@ func TestExplainWithoutAnAgent(t *testing.T) {
 	onNode(t, serviceText("web", webSpec, "")+sliceText("web", "", near), nil, func(n *fakeNode) {
 		for ask, want := range map[string][]string{
 			"10.96.0.10": {"no agent tells what is wanted: no agent is running at /run/x", "the kernel has 1 virtual server for 10.96.0.10, with 1 destination"},
-			"web":        {"no agent tells what is wanted: no agent is running at /run/x", "the kernel has no virtual server for default/web"},
+			"web":        {"no agent tells what is wanted: no agent is running at /run/x", "which virtual servers are those of default/web only an agent knows; ask for an address of it"},
 		} {
 			q, err := agent.ParseQuestion(ask, "")
 			must(t, err)

@@ -22,7 +22,7 @@ func usage(cmd *cobra.Command) error {
 	usageOfVerbs(w, cmd)
 	if cmd.HasParent() {
 		usageOfFlags(w, "Flags", cmd.LocalNonPersistentFlags())
-		fmt.Fprintf(w, "\nExit status:\n%s\n", strings.Join(exitStatusOf(cmd).lines(), "\n"))
+		usageOfStatus(w, cmd)
 		fmt.Fprintf(w, "\nThe flags of %s are taken, too: see %[1]s --help.\n", cmd.Root().CommandPath())
 		return nil
 	}
@@ -30,9 +30,16 @@ func usage(cmd *cobra.Command) error {
 		usageOfFlags(w, string(g), selected(cmd.Flags(), func(f *pflag.Flag) bool { return config.GroupOf(f) == g }))
 	}
 	usageOfFlags(w, "Others", selected(cmd.Flags(), func(f *pflag.Flag) bool { return config.GroupOf(f) == "" }))
-	fmt.Fprintf(w, "\nExit status:\n%s\n", strings.Join(exitStatusOf(cmd).lines(), "\n"))
+	usageOfStatus(w, cmd)
 	fmt.Fprintf(w, "\nEvery other flag of kube-proxy is accepted; one that has no effect here is said to have none.\n")
 	return nil
+}
+
+// usageOfStatus prints the exit statuses of a command; help, which is cobra's own, has none.
+func usageOfStatus(w io.Writer, cmd *cobra.Command) {
+	if lines := exitStatusOf(cmd).lines(); len(lines) > 0 {
+		fmt.Fprintf(w, "\nExit status:\n%s\n", strings.Join(lines, "\n"))
+	}
 }
 
 func usageOfVerbs(w io.Writer, cmd *cobra.Command) {

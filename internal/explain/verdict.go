@@ -53,6 +53,8 @@ func (v *verdict) alone() {
 	servers, destinations := k.count()
 	v.unread()
 	switch {
+	case !addressOf(v.report.Asked).IsValid():
+		v.wrongf("which virtual servers are those of %s only an agent knows; ask for an address of it", v.report.Asked)
 	case servers > 0:
 		v.wrongf("the kernel has %s for %s, with %s", count(servers, "virtual server"), v.report.Asked, count(destinations, "destination"))
 	case len(k.Unread) == 0:
