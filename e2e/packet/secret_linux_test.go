@@ -124,7 +124,7 @@ func (n *proxy) listens(t *testing.T, socket string, health ...string) {
 	var got []string
 	for line := range strings.Lines(n.run(t, "ss", "-Hln", "--tcp", "--udp", "--raw", "--sctp", "--packet", "--unix")) {
 		f := strings.Fields(line)
-		if len(f) < 5 || (f[0] == "raw" || f[0] == "???") && f[4] == "*:255" { // iptables-legacy asks the kernel by such a socket, which receives nothing (IPPROTO_RAW, raw(7))
+		if len(f) < 5 || (f[0] == "raw" || f[0] == "???") && strings.HasSuffix(f[4], ":255") { // iptables-legacy asks the kernel by such a socket, which receives nothing (IPPROTO_RAW, raw(7))
 			continue
 		}
 		got = append(got, f[0]+" "+f[4])
