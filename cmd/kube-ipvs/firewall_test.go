@@ -32,17 +32,17 @@ import (
 
 // walledKernel is what is read of a kernel: a table of nftables with a policy of drop, or none, and INPUT of iptables-nft.
 type walledKernel struct {
-	reads  int
-	drop   bool
-	failed error
-	input  string
+	reads, generation int
+	drop              bool
+	failed            error
+	input             string
 }
 
 func (k *walledKernel) reader() filterReader {
 	return filterReader{
 		generation: func(context.Context) uint64 {
 			sum := crc32.NewIEEE()
-			fmt.Fprint(sum, k.drop, k.failed, k.input)
+			fmt.Fprint(sum, k.generation, k.drop, k.failed, k.input)
 			return uint64(sum.Sum32())
 		},
 		nft: func(context.Context) ([]nftables.Filter, error) {
@@ -80,7 +80,7 @@ func TestFirewallWatch(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
 		k, news := &walledKernel{}, make(chan struct{})
 		var told []string
-		repairs := 0
+		repairs, busy := 0, false
 		w := &wallWatch{
 			log: zap.New(core), reader: keptFilters{filterReader: k.reader()}, period: func() time.Duration { return 30 * time.Second },
 			services: func(_ context.Context, visit func(agent.Known)) error { visit(walledService("web")); return nil },
@@ -95,6 +95,7 @@ func TestFirewallWatch(t *testing.T) {
 					}
 				}
 			},
+			busy: func() bool { return busy },
 			repair: func(context.Context) error {
 				repairs++
 				k.input = strings.Replace(k.input, "-A INPUT -j DROP\n-A INPUT -j KUBE-IPVS-ACCEPT\n", "-A INPUT -j KUBE-IPVS-ACCEPT\n-A INPUT -j DROP\n", 1)
@@ -120,9 +121,10 @@ func TestFirewallWatch(t *testing.T) {
 			}
 		}
 		one := map[[2]string]int{{"inet filter", "input"}: 1}
+		time.Sleep(wallQuiet + time.Second)
 		step("nothing", map[[2]string]int{})
 		k.drop = true
-		time.Sleep(33 * time.Second)
+		time.Sleep(40 * time.Second)
 		step("a period later", one, "a firewall drops packets of Services")
 		time.Sleep(time.Hour)
 		step("for long", one)
@@ -130,24 +132,34 @@ func TestFirewallWatch(t *testing.T) {
 			t.Errorf("%d readings of what changed once", k.reads)
 		}
 		k.failed = errors.New("busy")
-		time.Sleep(33 * time.Second)
+		time.Sleep(40 * time.Second)
 		step("unread", one, "filters of other programs cannot be judged")
 		k.failed, k.drop = nil, false
 		news <- struct{}{}
-		time.Sleep(2 * wallRest)
+		time.Sleep(2 * (wallRest + wallQuiet))
 		step("as it was told", map[[2]string]int{}, "a firewall drops packets of Services no more")
 		k.input = "-A INPUT -j DROP\n-A INPUT -j KUBE-IPVS-ACCEPT\n"
 		news <- struct{}{}
-		time.Sleep(2 * wallRest)
+		time.Sleep(2 * (wallRest + wallQuiet))
 		step("what our own rules mend", map[[2]string]int{})
 		k.input = "-A INPUT -p tcp -j DROP\n"
-		time.Sleep(33 * time.Second)
+		time.Sleep(40 * time.Second)
 		step("what they do not", map[[2]string]int{{"iptables-nft filter", "INPUT"}: 1}, "a firewall drops packets of Services")
 		time.Sleep(time.Hour)
 		if repairs != 2 {
 			t.Errorf("%d repairs, want one each time that something began", repairs)
 		}
 		told = told[:2]
+		busy = true
+		before := k.reads
+		for range 60 { // rules are written each second, and the loop is busy
+			k.generation++
+			news <- struct{}{}
+			time.Sleep(time.Second)
+		}
+		if n := k.reads - before; n < 1 || n > 2 {
+			t.Errorf("%d readings in a minute of changes, want one a period", n)
+		}
 		if diff := cmp.Diff([]string{policyDrops, policyFix}, told); diff != "" {
 			t.Errorf("told (-want +got):\n%s", diff)
 		}

@@ -21,11 +21,14 @@ const (
 	wallMost  = 30 * time.Second
 	// wallPatience bounds one reading.
 	wallPatience = 30 * time.Second
+	// wallQuiet is for how long nftables have to stay as they are before they are read: while
+	// rules are written a reading begins again and again, and costs who writes its time.
+	wallQuiet = 5 * time.Second
 )
 
-// wallWatch looks once a sync period, and when nftables change, whether a filter of another
-// program drops packets of Services, and says so when that begins and when it ends. It has
-// no part in the loop.
+// wallWatch looks once a sync period, and soon after nftables have changed, whether a filter of
+// another program drops packets of Services, and says so when that begins and when it ends. It
+// has no part in the loop, and waits while that writes, for a period at most.
 type wallWatch struct {
 	log    *zap.Logger
 	reader keptFilters
@@ -35,7 +38,9 @@ type wallWatch struct {
 	// watch is nftables.Handle.Watch.
 	watch  func(ctx context.Context, changed func()) error
 	period func() time.Duration
-	begun  func(firewall.Block)
+	// busy reports whether the loop is at something.
+	busy  func() bool
+	begun func(firewall.Block)
 	// repair has the loop read and write our rules: a rule that came meanwhile may stand
 	// before the one that accepts packets of Services.
 	repair func(context.Context) error
@@ -59,6 +64,7 @@ func (p *program) newWallWatch() *wallWatch {
 			return firewallFacts(p.live.now(), p.ipvsMode() != nil, h.Node), err
 		},
 		period: func() time.Duration { return periods(p.live.now()).AuditPeriod },
+		busy:   func() bool { return !p.loop.Condition().Busy.IsZero() },
 		repair: func(ctx context.Context) error { return p.loop.Repair(ctx, p.carrier.Load().reload) },
 		begun:  herald{p.events}.walled,
 	}
@@ -81,7 +87,7 @@ func (w *wallWatch) run(ctx context.Context) {
 		defer close(done)
 		w.listen(ctx, changed)
 	}()
-	for {
+	for w.calm(ctx, changed) {
 		start := time.Now()
 		if err := w.look(ctx); err != nil && ctx.Err() == nil {
 			w.log.Info("filters of other programs cannot be judged", zap.Error(err))
@@ -96,6 +102,23 @@ func (w *wallWatch) run(ctx context.Context) {
 		case <-time.After(w.period()):
 		}
 	}
+}
+
+// calm waits until nothing has changed for wallQuiet and the loop is at nothing, for a period at
+// most; false: ctx ended.
+func (w *wallWatch) calm(ctx context.Context, changed <-chan struct{}) bool {
+	for latest := time.Now().Add(w.period()); time.Now().Before(latest); {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-changed:
+		case <-time.After(wallQuiet):
+			if !w.busy() {
+				return true
+			}
+		}
+	}
+	return ctx.Err() == nil
 }
 
 // listen notes changes, until ctx ends. Where the kernel does not tell of them the period is
