@@ -125,8 +125,8 @@ var situations = []broken{
 	}, "check", []string{"reverse path filter", "strict"}},
 	{"no forwarding", func(t *testing.T, b *bench) { b.keep(t, "ipv4/ip_forward", "0") }, "check", []string{"ip_forward"}},
 	{"rules of the other iptables", func(t *testing.T, b *bench) {
-		b.run(t, "iptables-legacy", "-t", "nat", "-N", "KUBE-SERVICES")
-		b.run(t, "iptables-legacy", "-t", "nat", "-A", "KUBE-SERVICES", "-j", "RETURN")
+		b.run(t, "iptables-legacy", "-t", "nat", "-N", "OTHER") // those of our names go by themselves
+		b.run(t, "iptables-legacy", "-t", "nat", "-A", "OTHER", "-j", "RETURN")
 	}, "check", []string{"legacy"}},
 	{"a Service of another proxy", func(t *testing.T, b *bench) {
 		b.put(t, func(s *service) { s.labels = map[string]string{"service.kubernetes.io/service-proxy-name": "cilium"} })
