@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,6 +33,7 @@ import (
 
 // walledKernel is what is read of a kernel: a table of nftables with a policy of drop, or none, and INPUT of iptables-nft.
 type walledKernel struct {
+	mu                sync.Mutex
 	reads, generation int
 	drop              bool
 	failed            error
@@ -41,17 +43,23 @@ type walledKernel struct {
 func (k *walledKernel) reader() filterReader {
 	return filterReader{
 		generation: func(context.Context) uint64 {
+			k.mu.Lock()
+			defer k.mu.Unlock()
 			sum := crc32.NewIEEE()
 			fmt.Fprint(sum, k.generation, k.drop, k.failed, k.input)
 			return uint64(sum.Sum32())
 		},
 		nft: func(context.Context) ([]nftables.Filter, error) {
+			k.mu.Lock()
+			defer k.mu.Unlock()
 			k.reads++
 			compat := nftables.Filter{Key: nftables.Key{Family: "ip", Name: "filter"}, Chains: map[string]nftables.Chain{"INPUT": {Hook: &nftables.Hook{Name: "input"}}}}
 			host := nftables.Filter{Key: nftables.Key{Family: "inet", Name: "filter"}, Chains: map[string]nftables.Chain{"input": {Hook: &nftables.Hook{Name: "input", Drop: k.drop}}}}
 			return []nftables.Filter{host, compat}, k.failed
 		},
 		save: func(_ context.Context, nft map[rules.Family]bool) (out []rules.FilterTable) {
+			k.mu.Lock()
+			defer k.mu.Unlock()
 			if nft[rules.IPv4] {
 				tables, err := rules.ParseSave(strings.NewReader("*filter\n:INPUT ACCEPT [0:0]\n" + k.input + "COMMIT\n"))
 				out = append(out, rules.FilterTable{Family: rules.IPv4, Backend: rules.NFT, Table: tables[0], Err: err})
@@ -59,6 +67,13 @@ func (k *walledKernel) reader() filterReader {
 			return out
 		},
 	}
+}
+
+// change changes it while it is read.
+func (k *walledKernel) change(f func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	f()
 }
 
 func walledService(name string) agent.Known {
@@ -95,8 +110,13 @@ func TestFirewallWatch(t *testing.T) {
 					}
 				}
 			},
-			busy: func() bool { return busy },
+			busy: func() (yes bool) {
+				k.change(func() { yes = busy })
+				return yes
+			},
 			repair: func(context.Context) error {
+				k.mu.Lock()
+				defer k.mu.Unlock()
 				repairs++
 				k.input = strings.Replace(k.input, "-A INPUT -j DROP\n-A INPUT -j KUBE-IPVS-ACCEPT\n", "-A INPUT -j KUBE-IPVS-ACCEPT\n-A INPUT -j DROP\n", 1)
 				return nil
@@ -123,40 +143,43 @@ func TestFirewallWatch(t *testing.T) {
 		one := map[[2]string]int{{"inet filter", "input"}: 1}
 		time.Sleep(wallQuiet + time.Second)
 		step("nothing", map[[2]string]int{})
-		k.drop = true
+		k.change(func() { k.drop = true })
 		time.Sleep(40 * time.Second)
 		step("a period later", one, "a firewall drops packets of Services")
 		time.Sleep(time.Hour)
 		step("for long", one)
+		synctest.Wait()
 		if k.reads != 2 {
 			t.Errorf("%d readings of what changed once", k.reads)
 		}
-		k.failed = errors.New("busy")
+		k.change(func() { k.failed = errors.New("busy") })
 		time.Sleep(40 * time.Second)
 		step("unread", one, "filters of other programs cannot be judged")
-		k.failed, k.drop = nil, false
+		k.change(func() { k.failed, k.drop = nil, false })
 		news <- struct{}{}
 		time.Sleep(2 * (wallRest + wallQuiet))
 		step("as it was told", map[[2]string]int{}, "a firewall drops packets of Services no more")
-		k.input = "-A INPUT -j DROP\n-A INPUT -j KUBE-IPVS-ACCEPT\n"
+		k.change(func() { k.input = "-A INPUT -j DROP\n-A INPUT -j KUBE-IPVS-ACCEPT\n" })
 		news <- struct{}{}
 		time.Sleep(2 * (wallRest + wallQuiet))
 		step("what our own rules mend", map[[2]string]int{})
-		k.input = "-A INPUT -p tcp -j DROP\n"
+		k.change(func() { k.input = "-A INPUT -p tcp -j DROP\n" })
 		time.Sleep(40 * time.Second)
 		step("what they do not", map[[2]string]int{{"iptables-nft filter", "INPUT"}: 1}, "a firewall drops packets of Services")
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if repairs != 2 {
 			t.Errorf("%d repairs, want one each time that something began", repairs)
 		}
 		told = told[:2]
-		busy = true
-		before := k.reads
+		before := 0
+		k.change(func() { busy, before = true, k.reads })
 		for range 60 { // rules are written each second, and the loop is busy
-			k.generation++
+			k.change(func() { k.generation++ })
 			news <- struct{}{}
 			time.Sleep(time.Second)
 		}
+		synctest.Wait()
 		if n := k.reads - before; n < 1 || n > 2 {
 			t.Errorf("%d readings in a minute of changes, want one a period", n)
 		}
@@ -210,15 +233,15 @@ func TestFirewallCheck(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name        string
-		k           walledKernel
+		k           *walledKernel
 		state       tune.State
 		detail, fix string
 	}{
-		{"none", walledKernel{}, tune.OK, "none drops packets to the 1 addresses and ports of Services", ""},
-		{"policy of drop", walledKernel{drop: true}, tune.Warn, policyDrops, policyFix},
-		{"a rule of iptables", walledKernel{input: "-A INPUT -i eth0 -j ACCEPT\n-A INPUT -d 10.96.0.0/12 -j DROP\n"}, tune.OK,
+		{"none", &walledKernel{}, tune.OK, "none drops packets to the 1 addresses and ports of Services", ""},
+		{"policy of drop", &walledKernel{drop: true}, tune.Warn, policyDrops, policyFix},
+		{"a rule of iptables", &walledKernel{input: "-A INPUT -i eth0 -j ACCEPT\n-A INPUT -d 10.96.0.0/12 -j DROP\n"}, tune.OK,
 			"1 addresses and ports; it cannot be said of table iptables-nft filter, chain INPUT", ""},
-		{"unread", walledKernel{failed: errors.New("busy")}, tune.Warn, "busy", "run as root, in the network namespace of the host"},
+		{"unread", &walledKernel{failed: errors.New("busy")}, tune.Warn, "busy", "run as root, in the network namespace of the host"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			v := tune.RunChecks(t.Context(), []tune.Check{wallCheck(config.Config{Mode: config.ModeIPVS}, tt.k.reader().read, web)})[0]
