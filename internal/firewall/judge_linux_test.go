@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -68,6 +69,36 @@ func TestIPTables(t *testing.T) {
 				t.Errorf("quiet is %t", quiet)
 			}
 		})
+	}
+}
+
+// TestChainsAreWalkedOnce has a tower of chains, each of which may lead to the next in ten places, up to one that drops.
+func TestChainsAreWalkedOnce(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("*filter\n:INPUT ACCEPT [0:0]\n")
+	for i := range 16 {
+		fmt.Fprintf(&text, ":floor-%d - [0:0]\n", i)
+	}
+	text.WriteString("-A INPUT -i eth0 -j other\n-A INPUT -i eth1 -j floor-0\n")
+	for i := range 15 {
+		text.WriteString(strings.Repeat(fmt.Sprintf("-A floor-%d -i eth1 -j floor-%d\n", i, i+1), 10))
+	}
+	text.WriteString("-A floor-15 -j DROP\nCOMMIT\n")
+	tables, err := rules.ParseSave(strings.NewReader(text.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan firewall.Report, 1)
+	go func() {
+		done <- firewall.Judge([]firewall.Table{firewall.FromSave(rules.IPv4, rules.NFT, tables[0])}, some, facts)
+	}()
+	select {
+	case r := <-done:
+		if diff := cmp.Diff([]string{"table iptables-nft filter, chain INPUT"}, r.Unclear); diff != "" {
+			t.Errorf("unclear (-want +got):\n%s", diff)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("ten to the fifteenth ways are followed one by one")
 	}
 }
 

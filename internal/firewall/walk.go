@@ -170,9 +170,8 @@ type walk struct {
 	table  Table
 	packet Packet
 	base   string
-	known  map[string]result
-	work   *int // rules that were evaluated
-	at     int  // the rule of the base chain that is being followed
+	known  map[string]result // of chains that others lead to
+	work   *int              // rules that were evaluated
 }
 
 // result is what may become of the packet in a chain; passes is to come out of its end.
@@ -185,7 +184,7 @@ type result struct {
 const deepest = 32
 
 func (w *walk) through(name string, depth int) result {
-	if r, ok := w.known[name]; ok && depth > 0 {
+	if r, ok := w.known[name]; ok {
 		return r
 	}
 	c := w.table.chains[name]
@@ -194,9 +193,6 @@ func (w *walk) through(name string, depth int) result {
 	}
 	var out result
 	for i, r := range c.rules {
-		if depth == 0 {
-			w.at = i + 1
-		}
 		*w.work++
 		e := r.meet(w.packet)
 		if e.match == No {
@@ -204,20 +200,13 @@ func (w *walk) through(name string, depth int) result {
 		}
 		next := w.ends(e, r, name, i, depth, &out)
 		if e.match == Yes && !next.has(passes) {
-			w.keep(name, depth, out)
+			w.known[name] = out
 			return out
 		}
 	}
 	out.all |= passes
-	w.keep(name, depth, out)
+	w.known[name] = out
 	return out
-}
-
-// keep remembers a result that does not depend on where the chain was called from.
-func (w *walk) keep(name string, depth int, r result) {
-	if depth > 0 && r.drop == nil {
-		w.known[name] = r
-	}
 }
 
 // ends adds what a rule that matches may do, and returns whether the next may follow.
@@ -235,14 +224,18 @@ func (w *walk) ends(e effect, r rule, name string, i, depth int, out *result) (n
 			}
 		case o.has(drops):
 			cause = &Cause{
-				Table: w.table.Name, Base: w.base, Chain: name, Number: i + 1, Handle: r.handle(), Text: r.text(), Word: strings.ToLower(one.word), At: w.at,
+				Table: w.table.Name, Base: w.base, Chain: name, Number: i + 1, Handle: r.handle(), Text: r.text(), Word: strings.ToLower(one.word),
 			}
 		}
 		if o.has(returns) {
 			out.all |= passes // of this chain: its end
 		}
 		out.all |= o & (accepts | drops)
-		out.drop = orFirst(out.drop, cause)
+		if out.drop == nil && cause != nil {
+			drop := *cause
+			drop.At = i + 1 // the caller's is the one that counts
+			out.drop = &drop
+		}
 		next |= o & passes
 	}
 	return next
