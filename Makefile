@@ -107,6 +107,9 @@ clean: ## remove what was built here; the caches stay
 	rm -rf bin
 
 # Tools that are built once into the cache.
+checkers: $(CACHE)/bin/golangci-lint-v2.15.0
+	@$(GO) run $(VULN) -version
+
 $(CACHE)/bin/golangci-lint-v2.15.0:
 	@echo 'lint: building golangci-lint v2.15.0, once'
 	@mkdir -p $(@D)
@@ -119,6 +122,6 @@ $(CACHE)/bin/kustomize-v5.8.1:
 	@GOBIN=$(@D)/new $(GO) install $(KUSTOMIZE)
 	@mv $(@D)/new/kustomize $@ && rmdir $(@D)/new
 
-.PHONY: help build demo test test-unit test-all e2e stress fuzz golden verify lint vuln bench cover profile release image manifests clean
+.PHONY: help build demo test test-unit test-all e2e stress fuzz golden verify lint vuln bench cover profile release image manifests clean checkers
 
 -include e2e/old-targets.mk

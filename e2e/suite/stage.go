@@ -12,12 +12,13 @@ import (
 
 // A stage is one level of the tests.
 type stage struct {
-	name  string
-	about string
-	after []string // names of the stages that have to pass first; those that are not part of the run are ignored
-	cores float64  // processors that the stage keeps busy; it starts while that many are free; with 0 it never waits for others
-	nice  int      // niceness of its processes (nice(1)): what computes gives way to guests, whose clients wait for answers
-	run   func(ctx context.Context, r *recorder) error
+	name   string
+	about  string
+	after  []string // names of the stages that have to pass first; those that are not part of the run are ignored
+	behind []string // names of stages that have to end first, where they are part of the run
+	cores  float64  // processors that the stage keeps busy; it starts while that many are free; with 0 it never waits for others
+	nice   int      // niceness of its processes (nice(1)): what computes gives way to guests, whose clients wait for answers
+	run    func(ctx context.Context, r *recorder) error
 }
 
 // errSkipped is wrapped by the error of a stage that this machine cannot run. The text says why.
@@ -96,6 +97,11 @@ func (s *schedule) startReady(ctx context.Context) (changed bool) {
 
 // ready reports whether everything the stage needs has ended, and names what did not pass.
 func (s *schedule) ready(st *stage) (ready bool, missing string) {
+	for _, other := range s.stages {
+		if slices.Contains(st.behind, other.name) && s.verdicts[other.name] == "" {
+			return false, ""
+		}
+	}
 	for _, name := range st.after {
 		if !slices.ContainsFunc(s.stages, func(other *stage) bool { return other.name == name }) {
 			continue

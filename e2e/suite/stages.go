@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,7 +19,7 @@ import (
 
 // The levels.
 var (
-	levelTest = []string{"race", "faults", "packets", "contracts", "iptables", "alerts", "kube"}
+	levelTest = []string{"compile", "race", "faults", "packets", "contracts", "iptables", "alerts", "kube"}
 	levelAll  = append(slices.Clone(levelTest), "long", "runner", "fuzz", "kills", "million", "model", "model-guest", "storm", "takeover", "micro")
 )
 
@@ -48,6 +49,10 @@ const (
 var guestPackages = strings.Fields(`./e2e/packet ./e2e/scenarios ./internal/kernel/vserver ./internal/kernel/link ./internal/kernel/nftables
 	./internal/kernel/conntrack ./internal/kernel/capture ./internal/kernel/rules ./internal/dataplane/ipvs ./ipset ./e2e/bench/limit`)
 
+// compiled is what all stages that compile or run tests wait for: compilers beside each other do the same work twice, and take the
+// processors from guests, whose clients go by the clock.
+var compiled = []string{"compile"}
+
 // stages are all stages, those that others need first.
 func (c *config) stages() []*stage {
 	command := func(args ...string) func(context.Context, *recorder) error {
@@ -56,25 +61,26 @@ func (c *config) stages() []*stage {
 	return []*stage{
 		{name: "tools", about: "install what the tests need and this machine lacks", cores: 0.5, run: command("e2e/install.sh", "tools", "vm", "uml")},
 		{name: "build", about: "the program and the test binaries for guests, compiled once", cores: 1, run: c.build},
+		{name: "compile", about: "what the other stages compile, once, before guests need the processors", cores: 1, after: []string{"tools", "build"}, run: c.compile},
 		{name: "kernels", about: "guest kernels and root file systems, built once into the cache", cores: 0.5, after: []string{"tools", "build"}, run: c.kernels},
-		{name: "packets", about: "packets and scenario files through the program, in guests side by side", after: []string{"kernels"}, run: c.packets},
-		{name: "iptables", about: "iptables mode with packets, by both kinds of iptables", cores: 0.5, nice: 2, after: []string{"tools", "build"}, run: c.iptables},
-		{name: "race", about: "all packages on fakes and on this kernel, race detector on", cores: 1, nice: 5, after: []string{"tools"}, run: c.raced},
-		{name: "contracts", about: "kernel contracts and a smoke of packets on the distribution's kernel", cores: 0.5, after: []string{"kernels"}, run: c.contracts},
-		{name: "faults", about: "each scenario with failing kernel calls and crashes", cores: 1, nice: 5, after: []string{"build"}, run: c.faults},
-		{name: "kube", about: "the program with a real API server", cores: 0.5, after: []string{"kernels"}, run: c.kube},
-		{name: "verify", about: "format, vet on Linux and Darwin, tidy modules", nice: 15, after: []string{"tools"}, run: command("make", "verify")},
-		{name: "lint", about: "style and import rules", nice: 10, after: []string{"tools"}, run: command("make", "lint")},
-		{name: "vuln", about: "known vulnerabilities", nice: 15, after: []string{"tools"}, run: command("make", "vuln")},
-		{name: "alerts", about: "dashboard and alert rules against Prometheus' own engine", nice: 15, after: []string{"tools"}, run: c.alerts},
-		{name: "demo-ipvs", about: "the demo in ipvs mode", cores: 0.5, after: []string{"kernels"}, run: command("make", "demo")},
-		{name: "demo-iptables", about: "the demo in iptables mode", cores: 0.5, after: []string{"kernels"}, run: command("make", "demo", "MODE=iptables")},
+		{name: "packets", about: "packets and scenario files through the program, in guests side by side", after: []string{"kernels"}, behind: compiled, run: c.packets},
+		{name: "iptables", about: "iptables mode with packets, by both kinds of iptables", cores: 0.5, nice: 2, after: []string{"tools", "build"}, behind: compiled, run: c.iptables},
+		{name: "race", about: "all packages on fakes and on this kernel, race detector on", cores: 1, nice: 5, after: []string{"tools"}, behind: compiled, run: c.raced},
+		{name: "contracts", about: "kernel contracts and a smoke of packets on the distribution's kernel", cores: 0.5, after: []string{"kernels"}, behind: compiled, run: c.contracts},
+		{name: "faults", about: "each scenario with failing kernel calls and crashes", cores: 1, nice: 5, after: []string{"build"}, behind: compiled, run: c.faults},
+		{name: "kube", about: "the program with a real API server", cores: 0.5, after: []string{"kernels"}, behind: compiled, run: c.kube},
+		{name: "verify", about: "format, vet on Linux and Darwin, tidy modules", nice: 15, after: []string{"tools"}, behind: compiled, run: command("make", "verify")},
+		{name: "lint", about: "style and import rules", nice: 10, after: []string{"tools"}, behind: compiled, run: command("make", "lint")},
+		{name: "vuln", about: "known vulnerabilities", nice: 15, after: []string{"tools"}, behind: compiled, run: command("make", "vuln")},
+		{name: "alerts", about: "dashboard and alert rules against Prometheus' own engine", nice: 15, after: []string{"tools"}, behind: compiled, run: c.alerts},
+		{name: "demo-ipvs", about: "the demo in ipvs mode", cores: 0.5, after: []string{"kernels"}, behind: compiled, run: command("make", "demo")},
+		{name: "demo-iptables", about: "the demo in iptables mode", cores: 0.5, after: []string{"kernels"}, behind: compiled, run: command("make", "demo", "MODE=iptables")},
 		{name: "scenarios", about: "the scenario files alone, with the program in guests; RUN= some files", cores: 1, after: []string{"kernels"}, run: c.scenarios},
 		{name: "long", about: "all packages in the sizes that make test leaves out (no -short)", cores: 2, run: c.long},
 		{name: "runner", about: "the runner of guests: exit status, output, nothing left behind", cores: 1, after: []string{"kernels"}, run: c.runner},
 		{name: "fuzz", about: "each fuzz target for FUZZTIME (10s)", cores: 2, run: command("e2e/fuzz.sh")},
 		{name: "micro", about: "benchmarks that need no kernel, against the last run here", cores: 2, run: command("e2e/benchstat.sh")},
-		{name: "mutants", about: "one condition flipped in each of 93 places: which tests notice; RUN= some", cores: 2, run: command("go", "run", "./e2e/mutants", "-run", cmp.Or(c.pattern, "."))},
+		{name: "mutants", about: "one condition flipped in each of 95 places: which tests notice; RUN= some", cores: 2, run: command("go", "run", "./e2e/mutants", "-run", cmp.Or(c.pattern, "."))},
 		{name: "model", about: "random walks on fakes: OPS=100000 operations, SEED= of the first walk", cores: 2, run: c.model},
 		{name: "storm", about: "an API server with 10,000 changes a second for FOR=1m, and a list of 50 MB", cores: 2, run: c.storm},
 		{name: "every-fault", about: "N=18 faults a scenario, RUN= one scenario; the table is in bin/faults.txt", cores: 2, run: c.everyFault},
@@ -112,6 +118,34 @@ func (c *config) build(ctx context.Context, r *recorder) error {
 		r.command(ctx, nil, env, slices.Concat([]string{"go", "build"}, flags, []string{"-o", dir + "/", "./cmd/kube-ipvs", "./e2e/backend/cmd/backend"})...),
 		r.command(ctx, nil, env, slices.Concat([]string{"go", "test", "-c", "-vet=off"}, flags, []string{"-o", dir + "/"}, guestPackages)...))
 }
+
+// compile fills the compilers' cache, which takes seconds where it is filled and most of an hour where it is empty. What fails here
+// fails again, and counts, in the stage that needs it.
+func (c *config) compile(ctx context.Context, r *recorder) error {
+	list := []string{"go", "list", "-export", "-test", "-deps", "-f", "{{if .Error}}{{.Error}}{{end}}"}
+	for _, one := range []struct {
+		what string
+		env  []string
+		args []string
+	}{
+		{"all packages with the race detector", []string{"CGO_ENABLED=1"}, slices.Concat(list, []string{"-race", "./..."})},
+		{"all packages", nil, slices.Concat(list, []string{"./..."})},
+		{"all packages for Darwin", []string{"GOOS=darwin"}, slices.Concat(list, darwinPackages)},
+		{"the linter and the scanner of vulnerabilities", nil, []string{"make", "checkers"}},
+	} {
+		r.say("compiling %s", one.what)
+		if err := r.command(ctx, nil, one.env, one.args...); err != nil {
+			r.say("%v", err)
+		}
+	}
+	if _, err := c.compiledAlerts(ctx, r); err != nil {
+		r.say("%v", err)
+	}
+	return ctx.Err()
+}
+
+// darwinPackages are those of make verify.
+var darwinPackages = []string{"./cmd/...", "./internal/...", "./ipset/...", "./scheduler/..."}
 
 // kernels chooses the guests' kernel and fills the cache with it.
 func (c *config) kernels(ctx context.Context, r *recorder) error {
@@ -335,28 +369,43 @@ func (c *config) faults(ctx context.Context, r *recorder) error {
 	return r.command(ctx, newParser(r, "faults", false), nil, "bash", "-c", script)
 }
 
+// alertPackages are those of e2e/alerts, a module of its own.
+var alertPackages = map[string]string{"rules": ".", "evaluate": "evaluate"}
+
 // alerts runs the tests of a module of its own, whose binary is kept in the cache as long as its sources are the same.
 func (c *config) alerts(ctx context.Context, r *recorder) error {
-	sum, err := hashOf("e2e/alerts")
+	dir, err := c.compiledAlerts(ctx, r)
 	if err != nil {
 		return err
 	}
-	for _, pkg := range []string{".", "evaluate"} {
-		name := strings.NewReplacer(".", "rules").Replace(pkg)
-		binary := filepath.Join(c.cache, "alerts-"+sum, name+".test")
-		if _, err := os.Stat(binary); err != nil {
-			r.say("compiling the engine of Prometheus, once")
-			build := fmt.Sprintf("cd e2e/alerts && go vet ./%s && go test -c -o %s.new ./%s && mv %s.new %s", pkg, binary, pkg, binary, binary)
-			if err := r.command(ctx, nil, nil, "bash", "-c", build); err != nil {
-				return err
-			}
-		}
-		run := fmt.Sprintf("cd e2e/alerts/%s && exec %s -test.v", pkg, binary)
+	for _, name := range slices.Sorted(maps.Keys(alertPackages)) {
+		run := fmt.Sprintf("cd e2e/alerts/%s && exec %s -test.v", alertPackages[name], filepath.Join(dir, name+".test"))
 		if err := r.command(ctx, newParser(r, name, false), nil, "bash", "-c", run); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// compiledAlerts returns the folder of the binaries, which it compiles where they are not in the cache.
+func (c *config) compiledAlerts(ctx context.Context, r *recorder) (string, error) {
+	sum, err := hashOf("e2e/alerts")
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(c.cache, "alerts-"+sum)
+	for name, pkg := range alertPackages {
+		binary := filepath.Join(dir, name+".test")
+		if _, err := os.Stat(binary); err == nil {
+			continue
+		}
+		r.say("compiling the engine of Prometheus, once")
+		build := fmt.Sprintf("cd e2e/alerts && go vet ./%s && go test -c -o %s.new ./%s && mv %s.new %s", pkg, binary, pkg, binary, binary)
+		if err := r.command(ctx, nil, nil, "bash", "-c", build); err != nil {
+			return "", err
+		}
+	}
+	return dir, nil
 }
 
 // kube runs where the control plane is in the cache: its build takes longer than everything else.

@@ -166,6 +166,20 @@ func TestScheduleBlocksWhatNeedsAFailedStage(t *testing.T) {
 	}
 }
 
+// TestScheduleRunsBehind: a stage waits for those that it is behind, also if they fail, and not for those that are not part of the run.
+func TestScheduleRunsBehind(t *testing.T) {
+	ok := func(context.Context, *recorder) error { return nil }
+	order, verdicts := trial(t, 2, []*stage{
+		{name: "packets", behind: []string{"compile"}, run: ok},
+		{name: "compile", after: []string{"tools"}, run: func(context.Context, *recorder) error { return errors.New("offline") }},
+		{name: "tools", run: ok},
+		{name: "lint", behind: []string{"not part of this run"}, run: ok},
+	})
+	if verdicts["packets"] != passed || verdicts["lint"] != passed || slices.Index(order, "packets") < slices.Index(order, "compile") {
+		t.Errorf("ran %q with %v", order, verdicts)
+	}
+}
+
 // TestScheduleKeepsToTheProcessors has two stages that want a processor each, and one processor.
 func TestScheduleKeepsToTheProcessors(t *testing.T) {
 	var mu sync.Mutex
