@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 )
 
 // FilterTables reads the filter tables of both backends as they are, whoever wrote them: of
-// nft those of the families that are asked for, of legacy those that are loaded. What cannot
+// nft those of the families that are asked for, of legacy those that are loaded: its tools
+// would make one that is not. What cannot
 // be read has the reason in its Err. It may be called from any goroutine, in the network
 // namespace of its thread.
 func FilterTables(ctx context.Context, opts Options, nft map[Family]bool) []FilterTable {
@@ -15,7 +17,7 @@ func FilterTables(ctx context.Context, opts Options, nft map[Family]bool) []Filt
 	var out []FilterTable
 	for _, b := range []Backend{NFT, Legacy} {
 		for _, f := range opts.Families {
-			if b == NFT && nft[f] || b == Legacy && legacyInUse(opts.Root, f) {
+			if b == NFT && nft[f] || b == Legacy && filterLoaded(opts.Root, f) {
 				out = append(out, readFilter(ctx, opts, f, b))
 			}
 		}
@@ -23,11 +25,16 @@ func FilterTables(ctx context.Context, opts Options, nft map[Family]bool) []Filt
 	return out
 }
 
-// LegacyThere reports whether tables of legacy are loaded, whose rules change without a new
-// generation of nftables.
+// LegacyThere reports whether a filter table of legacy is loaded, whose rules change without a
+// new generation of nftables.
 func LegacyThere(opts Options) bool {
 	opts = opts.Defaults()
-	return legacyInUse(opts.Root, IPv4) || legacyInUse(opts.Root, IPv6)
+	return filterLoaded(opts.Root, IPv4) || filterLoaded(opts.Root, IPv6)
+}
+
+func filterLoaded(root string, f Family) bool {
+	loaded, err := tablesLoaded(root, f)
+	return err == nil && slices.Contains(loaded, "filter")
 }
 
 func readFilter(ctx context.Context, opts Options, f Family, b Backend) FilterTable {

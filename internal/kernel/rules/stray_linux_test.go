@@ -99,3 +99,24 @@ func TestLookingLoadsNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestLookingMakesNoTable: the tools of legacy make a table that they are asked for, and every packet passes it from then on.
+func TestLookingMakesNoTable(t *testing.T) {
+	namespace(t)
+	for _, f := range []rules.Family{rules.IPv4, rules.IPv6} {
+		tool(t, "*mangle\n:OTHER - [0:0]\nCOMMIT\n", binary(f, rules.Legacy, "-restore"), "--noflush")
+	}
+	for _, h := range beside(t, rules.NFT) {
+		if _, err := h.Purge(t.Context()); err != nil {
+			t.Errorf("purge: %v", err)
+		}
+	}
+	if tables := rules.FilterTables(t.Context(), rules.Options{}, nil); len(tables) > 0 {
+		t.Errorf("%d filter tables read, though none is loaded", len(tables))
+	}
+	for _, names := range []string{"ip_tables_names", "ip6_tables_names"} {
+		if text, err := os.ReadFile("/proc/thread-self/net/" + names); err != nil || string(text) != "mangle\n" {
+			t.Errorf("%s: %q, error %v, want mangle alone", names, text, err)
+		}
+	}
+}
