@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/client-go/kubernetes"
@@ -17,10 +19,18 @@ const HastenedPause = firstPause / hastened
 // hastened is the whole of which a wait after Hasten is one part.
 const hastened = 10
 
-// Hasten shortens the waits of a Source that does not run yet to a tenth.
+// Hasten shortens the waits of a Source that does not run yet to a tenth, but for a head start
+// that is a longer one already.
 func (s *Source) Hasten() {
-	s.waits = waits{HastenedPause, headStart / hastened, scattered / hastened}
+	if s.waits.headStart == headStart {
+		s.waits.headStart /= hastened
+	}
+	s.waits.firstPause, s.waits.scattered = HastenedPause, scattered/hastened
 }
+
+// AwaitFirst has the large lists of a Source that does not run yet wait for what comes first,
+// however slow the machine is.
+func (s *Source) AwaitFirst() { s.waits.headStart = time.Hour }
 
 // Of makes an API of a clientset of client-go, for tests with its fake.
 func Of(c kubernetes.Interface) API { return clientset{c} }

@@ -166,7 +166,7 @@ func TestAPIServersOwnServiceFirst(t *testing.T) {
 	}
 	s.play("services", then(hold, events("ADDED", newer), s.end("20")), events("ERROR", status(410, metav1.StatusReasonExpired, "too old")), s.stream("30", newer))
 	s.play("endpointslices", then(hold, s.stream("20")))
-	src, out, logs := s.follow("{}")
+	src, out, logs := s.follow("{}", (*kube.Source).AwaitFirst)
 	expect(t, out, "state coming", "service default/kubernetes = kube[10.96.0.1]", "slice default/kubernetes = kube of default/kubernetes: 1")
 	close(begin)
 	expect(t, out, "state complete", "service default/kubernetes = kube[10.96.0.2]")

@@ -258,11 +258,11 @@ func (s *server) clientOf(user string) *kube.Client {
 }
 
 // follow runs a source against the server.
-func (s *server) follow(user string) (*kube.Source, *sink, *observer.ObservedLogs) {
+func (s *server) follow(user string, before ...func(*kube.Source)) (*kube.Source, *sink, *observer.ObservedLogs) {
 	s.t.Helper()
 	client := s.clientOf(user)
 	core, logs := observer.New(zap.InfoLevel)
-	src, out := runWith(s.t, zap.New(core), client, kube.Options{Node: "here"}, (*kube.Source).Hasten)
+	src, out := runWith(s.t, zap.New(core), client, kube.Options{Node: "here"}, append(before, (*kube.Source).Hasten)...)
 	return src, out, logs
 }
 
