@@ -142,10 +142,13 @@ func (w *world) drops(t *testing.T, n *proxy, want map[string]string) {
 			}
 			return nil
 		})
-		out, _ := n.verb("explain", "test/"+name) // its exit status says that something is wrong
 		line := regexp.MustCompile(`(?m)^  [1-9][0-9]* +IPv4 +` + reason + ` +` + regexp.QuoteMeta(of) + `$`)
-		if !line.MatchString(out) {
-			t.Errorf("%s: explain has no dropped packets for %s of %s:\n%s", name, reason, of, out)
-		}
+		poll(t, "explain to count them", settleTimeout, func() error {
+			out, _ := n.verb("explain", "test/"+name) // its exit status says that something is wrong
+			if !line.MatchString(out) {
+				return fmt.Errorf("%s: no dropped packets for %s of %s:\n%s", name, reason, of, out)
+			}
+			return nil
+		})
 	}
 }
