@@ -102,7 +102,7 @@ var situations = []broken{
 		b.run(t, "ipvsadm", "-A", "-t", "192.0.2.99:443", "-s", "rr")
 	}, "explain 192.0.2.99:443", []string{"foreign virtual server", "no Service"}},
 	{"a destination was deleted by hand", func(t *testing.T, b *bench) {
-		b.run(t, "ipvsadm", "-d", "-t", b.web.vip.v4+":80", "-r", b.w.pod1.addr.v4+":8080")
+		b.again(t, "ipvsadm -d -t "+b.web.vip.v4+":80 -r "+b8080(1))
 	}, "explain test/web", []string{b8080(1), "kernel"}},
 	{"an address was taken away while no agent ran", func(t *testing.T, b *bench) {
 		b.kill(t)

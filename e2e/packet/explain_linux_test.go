@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// TestExplainNamesTheCause has Services that do not work, each for a reason of its own, and damage that somebody else did to the
-// kernel: the first three lines of the answer name the cause. There are no audits, and where a sample repairs the damage before the
-// question it is done again.
+// TestExplainNamesTheCause has Services that do not work, each for a reason of its own, and damage that another process did to the
+// kernel: the first three lines of the answer name the cause. The damage is done again where it is repaired before the question.
 func TestExplainNamesTheCause(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -31,8 +30,8 @@ func TestExplainNamesTheCause(t *testing.T) {
 		{"Local without local endpoint", "", []string{"198.18.3.1:80", "--from", "203.0.113.1"}, "externalTrafficPolicy is Local and no endpoint"},
 		{"refused by source range", "", []string{"198.18.3.2:80/tcp", "--from", "192.0.2.7"}, "192.0.2.7 is in none of loadBalancerSourceRanges (203.0.113.0/24)"},
 		{"VIP conflict", "", []string{"test/web-late"}, "10.96.0.20:80/tcp belongs to test/web"},
-		{"orphaned server on the VIP", "ipvsadm -A -t 10.96.0.20:99 -s rr || true", []string{"10.96.0.20"}, "orphaned virtual server -t 10.96.0.20:99 in the kernel"},
-		{"wrong scheduler", "ipvsadm -D -t 10.96.0.20:99 || true; ipvsadm -E -t 10.96.0.20:80 -s wlc", []string{"test/web"}, `instead of "-A -t 10.96.0.20:80 -s rr"`},
+		{"orphaned server on the VIP", "ipvsadm -A -t 10.96.0.20:99 -s rr", []string{"10.96.0.20"}, "orphaned virtual server -t 10.96.0.20:99 in the kernel"},
+		{"wrong scheduler", "ipvsadm -D -t 10.96.0.20:99; ipvsadm -E -t 10.96.0.20:80 -s wlc", []string{"test/web"}, `instead of "-A -t 10.96.0.20:80 -s rr"`},
 		{"flushed chain", "ipvsadm -E -t 10.96.0.20:80 -s rr; iptables-nft -t nat -F KUBE-SERVICES", []string{"test/web"}, "chain ip nat KUBE-SERVICES lacks 10 of 10 rules in the kernel"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -40,10 +39,8 @@ func TestExplainNamesTheCause(t *testing.T) {
 				n.must(t, n.explains("equal: the kernel has what is wanted", tt.want, tt.args))
 				return
 			}
-			poll(t, "the cause to be named", settleTimeout, func() error {
-				w.node.shell(t, tt.damage)
-				return n.explains("@@ ", tt.want, tt.args)
-			})
+			defer w.node.again(t, tt.damage)()
+			poll(t, "the cause to be named", settleTimeout, func() error { return n.explains("@@ ", tt.want, tt.args) })
 		})
 	}
 	n.kill(t)

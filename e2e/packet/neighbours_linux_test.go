@@ -225,6 +225,13 @@ func (s *space) background(t *testing.T, name string, args ...string) (stop func
 	return stop
 }
 
+// again runs a script again and again, so that what it does to the kernel is there whatever is repaired meanwhile, until the test ends
+// or the function that it returns is called.
+func (s *space) again(t *testing.T, script string) (stop func()) {
+	t.Helper()
+	return s.background(t, "sh", "-c", "while :; do { "+script+"; } >/dev/null 2>&1; sleep 0.05; done")
+}
+
 // cni is a plugin that writes its chains anew each second, and puts its jumps before all others.
 const cni = `while :; do
 	for ip in iptables ip6tables; do
