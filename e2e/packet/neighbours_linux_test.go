@@ -229,7 +229,7 @@ func (s *space) background(t *testing.T, name string, args ...string) (stop func
 // or the function that it returns is called.
 func (s *space) again(t *testing.T, script string) (stop func()) {
 	t.Helper()
-	return s.background(t, "sh", "-c", "while :; do { "+script+"; } >/dev/null 2>&1; sleep 0.05; done")
+	return s.background(t, "sh", "-c", "while :; do { "+script+"; } >/dev/null 2>&1; sleep 0.2; done")
 }
 
 // cni is a plugin that writes its chains anew each second, and puts its jumps before all others.
