@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -99,11 +100,21 @@ func TestRecordings(t *testing.T) {
 		t.Run(r.name, func(t *testing.T) {
 			out := ""
 			switch r.name {
-			case "trace": // a client that comes while somebody looks
-				go func() {
-					time.Sleep(time.Second)
-					w.outside.ask(backend.TCP, "198.51.100.20", 80, 1)
-				}()
+			case "trace": // a client that comes while the verb looks, and later where a slow machine takes a second to begin
+				delay := time.Duration(0)
+				poll(t, "a connection to show", settleTimeout, func() error {
+					delay += time.Second
+					var client sync.WaitGroup
+					client.Go(func() {
+						time.Sleep(delay)
+						w.outside.ask(backend.TCP, "198.51.100.20", 80, 1)
+					})
+					out = n.record(t, r.args, next)
+					if client.Wait(); strings.Contains(out, "nothing was seen") {
+						return errors.New(out)
+					}
+					return nil
+				})
 			case "diff": // something to show, again where a sample repairs it before the question
 				poll(t, "a difference of two servers", settleTimeout, func() error {
 					n.node.shell(t, "ipvsadm -e -t 10.96.0.23:80 -r "+b8080(1)+" -m -w 9; ipvsadm -A -t 10.96.0.23:81 -s rr || true")
