@@ -9,15 +9,21 @@ import (
 
 // FilterTables reads the filter tables of both backends as they are, whoever wrote them: of
 // nft those of the families that are asked for, of legacy those that are loaded: its tools
-// would make one that is not. What cannot
-// be read has the reason in its Err. It may be called from any goroutine, in the network
-// namespace of its thread.
+// would make one that is not. What cannot be read has the reason in its Err. It may be called
+// from any goroutine, in the network namespace of its thread.
 func FilterTables(ctx context.Context, opts Options, nft map[Family]bool) []FilterTable {
 	opts = opts.Defaults()
 	var out []FilterTable
 	for _, b := range []Backend{NFT, Legacy} {
 		for _, f := range opts.Families {
-			if b == NFT && nft[f] || b == Legacy && filterLoaded(opts.Root, f) {
+			loaded, err := nft[f], error(nil)
+			if b == Legacy {
+				loaded, err = filterLoaded(opts.Root, f)
+			}
+			switch {
+			case err != nil:
+				out = append(out, FilterTable{Family: f, Backend: b, Table: SaveTable{Name: "filter"}, Err: err})
+			case loaded:
 				out = append(out, readFilter(ctx, opts, f, b))
 			}
 		}
@@ -25,16 +31,19 @@ func FilterTables(ctx context.Context, opts Options, nft map[Family]bool) []Filt
 	return out
 }
 
-// LegacyThere reports whether a filter table of legacy is loaded, whose rules change without a
-// new generation of nftables.
+// LegacyThere reports whether a filter table of legacy may be loaded, whose rules change without
+// a new generation of nftables.
 func LegacyThere(opts Options) bool {
 	opts = opts.Defaults()
-	return filterLoaded(opts.Root, IPv4) || filterLoaded(opts.Root, IPv6)
+	return slices.ContainsFunc([]Family{IPv4, IPv6}, func(f Family) bool {
+		loaded, err := filterLoaded(opts.Root, f)
+		return loaded || err != nil
+	})
 }
 
-func filterLoaded(root string, f Family) bool {
+func filterLoaded(root string, f Family) (bool, error) {
 	loaded, err := tablesLoaded(root, f)
-	return err == nil && slices.Contains(loaded, "filter")
+	return slices.Contains(loaded, "filter"), err
 }
 
 func readFilter(ctx context.Context, opts Options, f Family, b Backend) FilterTable {
