@@ -1,6 +1,7 @@
 package packet
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -57,7 +58,7 @@ func (n *proxy) explains(diff, want string, args []string) error {
 	}
 	out, err := n.verb("explain", args...)
 	if well := strings.HasPrefix(want, "all is well"); (err == nil) != well {
-		return fmt.Errorf("all is well: %t, and explain ends with %v", well, err)
+		return errors.Join(fmt.Errorf("explain succeeds: %t, want %t of\n%s", !well, well, out), err)
 	}
 	lines := strings.SplitAfterN(out, "\n", 4)
 	if head := strings.Join(lines[:min(3, len(lines))], ""); !strings.Contains(head, want) {
@@ -71,7 +72,7 @@ func (n *proxy) differs(begins string) error {
 	for _, args := range [][]string{n.flags, lacking(n.flags, "--source-dir")} {
 		out, err := n.try(program(), append([]string{"diff"}, args...)...)
 		if !strings.HasPrefix(out, begins) || (err == nil) != strings.HasPrefix(begins, "equal") {
-			return fmt.Errorf("diff: error %v, want %q of\n%s", err, begins, out)
+			return errors.Join(fmt.Errorf("no %q, with its exit status, from diff:\n%s", begins, out), err)
 		}
 	}
 	return nil

@@ -117,7 +117,7 @@ func TestRecordings(t *testing.T) {
 				})
 			case "diff": // something to show, again where a sample repairs it before the question
 				poll(t, "a difference of two servers", settleTimeout, func() error {
-					n.node.shell(t, "ipvsadm -e -t 10.96.0.23:80 -r "+b8080(1)+" -m -w 9; ipvsadm -A -t 10.96.0.23:81 -s rr || true")
+					n.shell(t, "ipvsadm -e -t 10.96.0.23:80 -r "+b8080(1)+" -m -w 9; ipvsadm -A -t 10.96.0.23:81 -s rr || true")
 					if out = n.record(t, r.args, next); strings.Count(out, "10.96.0.23") < 3 {
 						return errors.New(out)
 					}
