@@ -23,10 +23,19 @@ func (k *kernel) prepare(ctx context.Context, log *zap.Logger, c config.Config) 
 	k.tuner.ApplyConntrack(ctx, tune.ConntrackOptions(c.Conntrack)) // each refusal is named
 }
 
-// tune sets the sysctls of IPVS and its idle times; a sysctl that is required and
-// refused ends it.
+// tune takes back sysctls that earlier settings asked for, and sets those of IPVS and its
+// idle times; a sysctl that is required and refused ends it.
 func (k *kernel) tune(ctx context.Context, c config.Config) error {
 	k.tuner.RestoreKeys(ctx, routeLocalnet) // of iptables mode, before
+	if !c.StrictARP {
+		k.tuner.RestoreKeys(ctx, strictARP...)
+	}
+	return k.keepTuned(ctx, c)
+}
+
+// keepTuned sets again what tune sets, where another program has changed it. It costs one
+// read of each sysctl where none has.
+func (k *kernel) keepTuned(ctx context.Context, c config.Config) error {
 	results, err := k.setSysctls(ctx, c)
 	return errors.Join(err, k.demand(ctx, results), k.setTimeouts(ctx, c))
 }
@@ -60,9 +69,6 @@ func (k *kernel) tuneRules(ctx context.Context, localhost bool) error {
 }
 
 func (k *kernel) setSysctls(ctx context.Context, c config.Config) ([]tune.SysctlResult, error) {
-	if !c.StrictARP { // what an earlier process set for it, or this one
-		k.tuner.RestoreKeys(ctx, strictARP...)
-	}
 	o := tune.IPVSOptions{StrictARP: c.StrictARP}
 	if trial := k.reuse.Load(); trial != nil { // before, conn_reuse_mode stays as it is, by an earlier process perhaps
 		if err := trial.answer(k.tuner, &o); err != nil {

@@ -217,6 +217,7 @@ func rulesConfig(c config.Config, families []model.Family, tools *rules.Handle) 
 func (k *kernel) newMode(log *zap.Logger, now settings, families []model.Family, flows ipvs.Flows) *ipvs.Mode {
 	deps := ipvs.Deps{Servers: noServers{}, Sets: noSets{}, Rules: noRules{}, Links: k.link, Flows: flows}
 	deps.Tune = func(ctx context.Context) error { return k.tune(ctx, now()) }
+	deps.KeepTuned = func(ctx context.Context) error { return k.keepTuned(ctx, now()) }
 	if k.servers != nil {
 		deps.Servers = k.servers
 	}

@@ -151,11 +151,15 @@ func (n *proxy) status() (agent.Status, error) {
 	return n.client.Status(ctx)
 }
 
-// poll tries until there is no error.
+// pollPause is the least pause of poll.
+const pollPause = 20 * time.Millisecond
+
+// poll tries until there is no error. It rests for as long as a try took: at least half of the time belongs to what is waited for.
 func poll(t *testing.T, what string, limit time.Duration, try func() error) {
 	t.Helper()
 	deadline := time.Now().Add(limit)
 	for {
+		began := time.Now()
 		err := try()
 		if err == nil {
 			return
@@ -163,7 +167,7 @@ func poll(t *testing.T, what string, limit time.Duration, try func() error) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited %s for %s: %v", limit, what, err)
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(max(pollPause, time.Since(began)))
 	}
 }
 

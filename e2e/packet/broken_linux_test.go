@@ -38,7 +38,7 @@ func (b *bench) keep(t *testing.T, name, value string) {
 		defer close(ended)
 		for ctx.Err() == nil {
 			_ = b.do(func() error { return os.WriteFile(filepath.Join("/proc/sys/net", name), []byte(value), 0) }) // as it did before
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(200 * time.Millisecond)
 		}
 	}()
 	t.Cleanup(func() { <-ended })

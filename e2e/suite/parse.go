@@ -31,7 +31,9 @@ type parser struct {
 	kept   []string          // lines since the last test of the top level
 	batch  []result          // of the package that runs, until its name is known
 	byPkg  bool              // results get their package's name when it ends
-	bad    bool              // the unit of the queue that runs has a failed test
+	unit   string            // of the queue, which runs
+	bad    bool              // that unit has a failed test
+	race   bool              // the package that runs has a data race
 	since  time.Time         // when that unit began
 }
 
@@ -65,6 +67,7 @@ func (p *parser) line(line string) {
 		p.end(m, line)
 		return
 	}
+	p.race = p.race || strings.Contains(line, "WARNING: DATA RACE")
 	if line == "testing: warning: no tests to run" && !p.byPkg {
 		p.bad = true
 		p.to.add(result{name: p.prefix, outcome: fail, output: []string{"no test matches the pattern of this unit"}})
@@ -86,13 +89,17 @@ func (p *parser) keep(line string) {
 // item notes that a guest has begun or ended a unit of the queue. A unit that failed without a failed test has a result of its own.
 func (p *parser) item(m []string) {
 	if m[1] == "ITEM" {
-		p.prefix, p.kept, p.bad, p.since = prefixOf(m[2]), nil, false, time.Now()
+		p.unit, p.prefix, p.kept, p.bad, p.since = m[2], prefixOf(m[2]), nil, false, time.Now()
 		p.to.running(p.lane, m[2])
 		return
 	}
 	if m[3] != "0" && !p.bad {
 		p.to.add(result{name: m[2], outcome: fail, took: time.Since(p.since), output: tail(p.kept)})
 	}
+	if m[3] != "0" {
+		p.to.unitFailed(m[2])
+	}
+	p.unit = ""
 	p.to.timed(m[2], time.Since(p.since))
 	p.to.running(p.lane, "")
 	p.to.finishUnit()
@@ -139,10 +146,13 @@ func (p *parser) pkg(m []string) {
 		bad = bad || res.outcome == fail
 		p.to.add(res)
 	}
-	if m[1] == "FAIL" && !bad {
-		p.to.add(result{name: name + ":", outcome: fail, output: tail(p.kept)})
+	if m[1] == "FAIL" {
+		if !bad {
+			p.to.add(result{name: name + ":", outcome: fail, output: tail(p.kept)})
+		}
+		p.to.packageFailed(name, p.race)
 	}
-	p.batch, p.kept = nil, nil
+	p.batch, p.kept, p.race = nil, nil, false
 	p.to.finishUnit()
 	if secs, err := strconv.ParseFloat(m[3], 64); err == nil {
 		p.to.timed(name, time.Duration(secs*float64(time.Second)))

@@ -55,6 +55,15 @@ func (p *pool) run(ctx context.Context, r *recorder) error {
 	if len(left) > 0 {
 		err = fmt.Errorf("%d units were never started, the first is %s", len(left), filepath.Base(left[0]))
 	}
+	for _, file := range left {
+		_, name, _ := strings.Cut(filepath.Base(file), " ")
+		r.unitFailed(name)
+	}
+	for _, u := range r.unitsFailed(p.units) {
+		alone := *p
+		alone.guests, alone.units = 1, []unit{u}
+		r.mayRepeat(u.name, alone.run)
+	}
 	return errors.Join(errors.Join(ended...), err)
 }
 
@@ -93,18 +102,12 @@ func (p *pool) guest(ctx context.Context, r *recorder, queue string, number int)
 	}
 	out := newParser(r, lane, false)
 	err := r.command(ctx, out, nil, args...)
-	if at := out.interrupted(); at != "" {
-		r.add(result{name: at, outcome: fail, output: append(out.kept, "the guest ended during this unit")})
+	if out.unit != "" {
+		r.unitFailed(out.unit)
+		r.add(result{name: out.unit, outcome: fail, output: append(tail(out.kept), "the guest ended during this unit")})
 	}
 	r.running(lane, "")
 	return err
-}
-
-// interrupted returns the unit that had begun and not ended when the stream did.
-func (p *parser) interrupted() string {
-	p.to.mu.Lock()
-	defer p.to.mu.Unlock()
-	return p.to.now[p.lane]
 }
 
 // testUnits returns one unit for each of the tests, the slowest first. A test runs in a process of its own.

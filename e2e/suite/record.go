@@ -59,6 +59,10 @@ type recorder struct {
 	took    time.Duration
 	shown   string                   // what the stage wants printed at its end
 	units   map[string]time.Duration // how long packages and units of a queue took
+	lost    []string                 // units of a queue that failed or were never started
+	repeats []repeat                 // parts that failed and can be run once more
+	certain bool                     // a part failed that no repeat can make good
+	alone   []string                 // parts that failed beside others and passed alone
 }
 
 // newRecorder opens the stage's log below dir.

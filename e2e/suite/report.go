@@ -103,8 +103,8 @@ func (p *reporter) summary(stages []*stage) {
 	table := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "STAGE\tRESULT\tTIME\tPASSED\tFAILED\tSKIPPED\t")
 	var sum counts
-	for _, s := range stages {
-		i := slices.IndexFunc(p.ended, func(r *recorder) bool { return r.stage == s.name })
+	for _, name := range append(stageNames(stages), repeats) {
+		i := slices.IndexFunc(p.ended, func(r *recorder) bool { return r.stage == name })
 		if i < 0 {
 			continue
 		}
@@ -116,6 +116,7 @@ func (p *reporter) summary(stages []*stage) {
 	_ = table.Flush()
 	p.skips()
 	p.slowest(10)
+	p.unsteady()
 	p.failures()
 }
 
@@ -198,6 +199,19 @@ func (p *reporter) slowest(n int) {
 	fmt.Fprintln(p.out, "\nslowest tests:")
 	for _, res := range leaves[:min(n, len(leaves))] {
 		fmt.Fprintf(p.out, "  %8s  %-11s %s\n", seconds(res.took), res.stage, res.name)
+	}
+}
+
+// unsteady names what passed only when it ran once more, alone.
+func (p *reporter) unsteady() {
+	for _, r := range p.ended {
+		if len(r.alone) == 0 {
+			continue
+		}
+		fmt.Fprintf(p.out, "\nunsteady: %s: failed beside others and passed alone (bin/logs/%s.log): look why if it happens more than once\n", r.stage, r.stage)
+		for _, name := range r.alone {
+			fmt.Fprintf(p.out, "  %s\n", name)
+		}
 	}
 }
 

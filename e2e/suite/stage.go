@@ -18,6 +18,7 @@ type stage struct {
 	behind []string // names of stages that have to end first, where they are part of the run
 	cores  float64  // processors that the stage keeps busy; it starts while that many are free; with 0 it never waits for others
 	nice   int      // niceness of its processes (nice(1)): what computes gives way to guests, whose clients wait for answers
+	timed  bool     // goes by the clock: run once more, alone, if it fails as a whole
 	run    func(ctx context.Context, r *recorder) error
 }
 
@@ -32,16 +33,17 @@ func skipped(format string, args ...any) error {
 // verdict is how a stage ended.
 type verdict string
 
-// The verdicts. A stage is blocked when one that it needs did not pass.
+// The verdicts. A stage is blocked when one that it needs did not pass, and unsteady when what failed in it passed alone.
 const (
-	passed  verdict = "ok"
-	failed  verdict = "FAILED"
-	absent  verdict = "skipped"
-	blocked verdict = "blocked"
+	passed   verdict = "ok"
+	failed   verdict = "FAILED"
+	absent   verdict = "skipped"
+	blocked  verdict = "blocked"
+	unsteady verdict = "unsteady"
 )
 
 // good reports whether a stage that needs this one may start.
-func (v verdict) good() bool { return v == passed || v == absent }
+func (v verdict) good() bool { return v == passed || v == absent || v == unsteady }
 
 // schedule runs the stages and returns when all have ended. A stage that fails does not stop those that do not need it.
 type schedule struct {
@@ -50,20 +52,31 @@ type schedule struct {
 	recorder func(s *stage) *recorder
 	ended    func(s *stage, r *recorder)
 	verdicts map[string]verdict
-	running  map[string]bool
-	free     float64
+	// recorders are those of the stages that have run.
+	recorders map[string]*recorder
+	running   map[string]bool
+	free      float64
 	mu       sync.Mutex
 	changed  *sync.Cond
 }
 
 func newSchedule(stages []*stage, capacity float64) *schedule {
-	s := &schedule{stages: stages, capacity: capacity, free: capacity, verdicts: map[string]verdict{}, running: map[string]bool{}}
+	s := &schedule{
+		stages: stages, capacity: capacity, free: capacity,
+		verdicts: map[string]verdict{}, recorders: map[string]*recorder{}, running: map[string]bool{},
+	}
 	s.changed = sync.NewCond(&s.mu)
 	return s
 }
 
-// run starts each stage when its turn has come: in the order of the list, as far as processors are free.
+// run starts each stage when its turn has come: in the order of the list, as far as processors are free. What failed runs once more in
+// the end.
 func (s *schedule) run(ctx context.Context) {
+	s.runOnce(ctx)
+	s.repeat(ctx)
+}
+
+func (s *schedule) runOnce(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.verdicts) < len(s.stages) {
@@ -133,7 +146,7 @@ func (s *schedule) runStage(ctx context.Context, st *stage) {
 	defer s.mu.Unlock()
 	delete(s.running, st.name)
 	s.free += st.cores
-	s.verdicts[st.name] = result
+	s.verdicts[st.name], s.recorders[st.name] = result, r
 	s.ended(st, r)
 	s.changed.Signal()
 }

@@ -67,14 +67,14 @@ func (c *config) stages() []*stage {
 		{name: "iptables", about: "iptables mode with packets, by both kinds of iptables", cores: 0.5, nice: 2, after: []string{"tools", "build"}, behind: compiled, run: c.iptables},
 		{name: "race", about: "all packages on fakes and on this kernel, race detector on", cores: 1, nice: 5, after: []string{"tools"}, behind: compiled, run: c.raced},
 		{name: "contracts", about: "kernel contracts and a smoke of packets on the distribution's kernel", cores: 0.5, after: []string{"kernels"}, behind: compiled, run: c.contracts},
-		{name: "faults", about: "each scenario with failing kernel calls and crashes", cores: 1, nice: 5, after: []string{"build"}, behind: compiled, run: c.faults},
-		{name: "kube", about: "the program with a real API server", cores: 0.5, after: []string{"kernels"}, behind: compiled, run: c.kube},
+		{name: "faults", about: "each scenario with failing kernel calls and crashes", cores: 1, nice: 5, after: []string{"build"}, behind: compiled, timed: true, run: c.faults},
+		{name: "kube", about: "the program with a real API server", cores: 0.5, after: []string{"kernels"}, behind: compiled, timed: true, run: c.kube},
 		{name: "verify", about: "format, vet on Linux and Darwin, tidy modules", cores: 0.5, nice: 15, after: []string{"tools"}, behind: compiled, run: command("make", "verify")},
 		{name: "lint", about: "style and import rules", cores: 0.5, nice: 10, after: []string{"tools"}, behind: compiled, run: command("make", "lint")},
 		{name: "vuln", about: "known vulnerabilities", cores: 0.5, nice: 15, after: []string{"tools"}, behind: compiled, run: command("make", "vuln")},
 		{name: "alerts", about: "dashboard and alert rules against Prometheus' own engine", cores: 0.5, nice: 15, after: []string{"tools"}, behind: compiled, run: c.alerts},
-		{name: "demo-ipvs", about: "the demo in ipvs mode", cores: 0.5, after: []string{"kernels"}, behind: compiled, run: command("make", "demo")},
-		{name: "demo-iptables", about: "the demo in iptables mode", cores: 0.5, after: []string{"kernels"}, behind: compiled, run: command("make", "demo", "MODE=iptables")},
+		{name: "demo-ipvs", about: "the demo in ipvs mode", cores: 0.5, after: []string{"kernels"}, behind: compiled, timed: true, run: command("make", "demo")},
+		{name: "demo-iptables", about: "the demo in iptables mode", cores: 0.5, after: []string{"kernels"}, behind: compiled, timed: true, run: command("make", "demo", "MODE=iptables")},
 		{name: "scenarios", about: "the scenario files alone, with the program in guests; RUN= some files", cores: 1, after: []string{"kernels"}, run: c.scenarios},
 		{name: "long", about: "all packages in the sizes that make test leaves out (no -short)", cores: 2, run: c.long},
 		{name: "runner", about: "the runner of guests: exit status, output, nothing left behind", cores: 1, after: []string{"kernels"}, run: c.runner},
@@ -351,8 +351,13 @@ func (c *config) raced(ctx context.Context, r *recorder) error {
 		packages = append(packages, shortPackage(path))
 	}
 	r.plan(len(packages), "packages")
+	return r.race(ctx, c.known.slowestFirst(r.stage, packages)...)
+}
+
+// race runs packages with the race detector, in their order.
+func (r *recorder) race(ctx context.Context, packages ...string) error {
 	args := []string{"go", "test", "-race", "-short", "-v", "-vet=off", "-ldflags=-w", "-timeout=40m"}
-	for _, pkg := range c.known.slowestFirst(r.stage, packages) {
+	for _, pkg := range packages {
 		args = append(args, "./"+strings.TrimPrefix(pkg, module))
 	}
 	// By default a program with the detector sleeps for a second at its end.

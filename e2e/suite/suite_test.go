@@ -84,8 +84,8 @@ func TestParserFailsAUnitThatEndsWithoutAResult(t *testing.T) {
 	if !slices.Contains(r.results[0].output, "panic: test timed out") {
 		t.Errorf("the failure lost its output: %q", r.results[0].output)
 	}
-	if at := p.interrupted(); at != "TestZ" {
-		t.Errorf("interrupted() = %q, want the test that the guest was at", at)
+	if p.unit != "packet:TestZ" {
+		t.Errorf("unit = %q, want the one that the guest was at", p.unit)
 	}
 }
 
@@ -180,6 +180,46 @@ func TestScheduleRunsBehind(t *testing.T) {
 	}
 }
 
+// TestWhatFailsRunsOnceMoreAlone has stages that fail beside others: those whose parts all pass alone are unsteady.
+func TestWhatFailsRunsOnceMoreAlone(t *testing.T) {
+	lost := func(times int) func(context.Context, *recorder) error {
+		tries := 0
+		return func(_ context.Context, r *recorder) error {
+			if tries++; tries <= times {
+				r.add(result{name: "TestX", outcome: fail})
+			}
+			return nil
+		}
+	}
+	parts := func(again ...func(context.Context, *recorder) error) func(context.Context, *recorder) error {
+		return func(_ context.Context, r *recorder) error {
+			for i, run := range again {
+				r.mayRepeat(fmt.Sprint(r.stage, " ", i), run)
+			}
+			return errors.New("failed")
+		}
+	}
+	_, verdicts := trial(t, 2, []*stage{
+		{name: "once", timed: true, run: lost(1)},
+		{name: "twice", timed: true, run: lost(2)},
+		{name: "lint", run: lost(1)},
+		{name: "units", run: parts(lost(0), lost(0))},
+		{name: "one bad unit", run: parts(lost(0), lost(1))},
+		{name: "race", run: func(_ context.Context, r *recorder) error {
+			r.packageFailed("internal/agent", false)
+			r.packageFailed("internal/plan", true)
+			return errors.New("failed")
+		}},
+	})
+	want := map[string]verdict{"once": unsteady, "twice": failed, "lint": failed, "units": unsteady, "one bad unit": failed, "race": failed}
+	if diff := cmp.Diff(want, verdicts); diff != "" {
+		t.Errorf("verdicts (-want +got):\n%s", diff)
+	}
+	if _, verdicts = trial(t, 2, []*stage{{name: "units", run: parts(slices.Repeat([]func(context.Context, *recorder) error{lost(0)}, maxRepeats+1)...)}}); verdicts["units"] != failed {
+		t.Errorf("%d units failed by accident, it says", maxRepeats+1)
+	}
+}
+
 // TestScheduleKeepsToTheProcessors has two stages that want a processor each, and one processor.
 func TestScheduleKeepsToTheProcessors(t *testing.T) {
 	var mu sync.Mutex
@@ -266,7 +306,13 @@ func TestSummary(t *testing.T) {
 	r.finish(failed, nil)
 	p.ended = []*recorder{r}
 	p.summary([]*stage{{name: "packets"}})
-	for _, want := range []string{"packets  FAILED", "3       1        1", "1  no SCTP in this kernel", "1m30s  packets     packet:TestSlow", "packet:TestParent/child", "FAILED: packets", "  packet:TestBad"} {
+	shaky := testRecorder("iptables")
+	shaky.finish(failed, nil)
+	shaky.unsteady([]repeat{{name: "packet:TestIPTablesTruthTable"}})
+	p.ended = append(p.ended, shaky)
+	out.Reset()
+	p.summary([]*stage{{name: "packets"}, {name: "iptables"}})
+	for _, want := range []string{"iptables  unsteady", "unsteady: iptables: failed beside others", "  packet:TestIPTablesTruthTable\n", "packets    FAILED", "3       1        1", "1  no SCTP in this kernel", "1m30s  packets     packet:TestSlow", "packet:TestParent/child", "FAILED: packets", "  packet:TestBad"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the summary lacks %q:\n%s", want, &out)
 		}
@@ -303,6 +349,9 @@ func TestWorkersShareTheQueue(t *testing.T) {
 	workers.Wait()
 	if r.done != 20 || r.counts().failed != 10 {
 		t.Errorf("%d of 20 units done, %d of 10 failed", r.done, r.counts().failed)
+	}
+	if lost := r.unitsFailed(p.units); len(lost) != 10 || lost[0].name != "x:Test01" {
+		t.Errorf("units to repeat: %v", lost)
 	}
 	if left, _ := os.ReadDir(filepath.Join(dir, "todo")); len(left) != 0 {
 		t.Errorf("%d units are left", len(left))

@@ -107,13 +107,13 @@ func (m *Mode) round(serversFirst bool) []inspection {
 	return pieces
 }
 
-// retune sets again what the mode asks of the kernel and somebody else has changed, such
+// retune sets again what the mode asks of the kernel and another program has changed, such
 // as expire_quiescent_template, without which affinity holds on to what drains.
 func (m *Mode) retune(ctx context.Context) (dataplane.Drift, error) {
-	if m.deps.Tune == nil {
+	if m.deps.KeepTuned == nil {
 		return nil, nil
 	}
-	return nil, m.deps.Tune(ctx)
+	return nil, m.deps.KeepTuned(ctx)
 }
 
 // inspectAddresses reads the device; one that is gone is made again.

@@ -25,6 +25,9 @@ type Deps struct {
 	Tables Tables
 	// Tune sets what the mode asks of the kernel (sysctls); nil asks nothing.
 	Tune func(ctx context.Context) error
+	// KeepTuned sets it again where another program has changed it; nil sets nothing. It is
+	// called once a second, and cheap where nothing has changed.
+	KeepTuned func(ctx context.Context) error
 }
 
 // Servers is what the mode needs of kernel/vserver.

@@ -54,6 +54,7 @@ func (j *Judge) Agree(s Start, patience time.Duration) error {
 	interval, deadline := j.node.Pace()
 	began, rounds := time.Now(), uint64(0)
 	for {
+		asked := time.Now()
 		want, err := j.node.Plan(s) // each time, for it follows what the agent keeps for the next one
 		if err != nil {
 			return fmt.Errorf("plan: %w", err)
@@ -69,7 +70,7 @@ func (j *Judge) Agree(s Start, patience time.Duration) error {
 		if waited > max(patience, deadline) || waited > patience && audits >= rounds {
 			return err
 		}
-		time.Sleep(interval)
+		time.Sleep(max(interval, time.Since(asked)))
 	}
 }
 

@@ -58,14 +58,17 @@ func (s *script) status() (agent.Status, error) {
 }
 
 // await asks until there is no error or the driver's deadline has passed, and
-// returns the last one.
+// returns the last one. It rests for as long as a question took: at least half of
+// the time belongs to the agent.
 func (s *script) await(ask func() error) error {
 	interval, deadline := s.driver.Pace()
-	for until := time.Now().Add(deadline); ; time.Sleep(interval) {
+	for until := time.Now().Add(deadline); ; {
+		began := time.Now()
 		err := ask()
 		if err == nil || time.Now().After(until) {
 			return err
 		}
+		time.Sleep(max(interval, time.Since(began)))
 	}
 }
 
