@@ -74,7 +74,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	flags.StringVar(&o.pattern, "run", os.Getenv("RUN"), "only tests that match this regular expression, in stages that run in guests or namespaces")
 	flags.StringVar(&o.kernel, "kernel", os.Getenv("KERNEL"), "the guests' `kernel`: uml, qemu, kvm, or auto for the fastest that works here")
 	flags.BoolVar(&o.race, "race", os.Getenv("RACE") != "", "build agent and tests of the guests with the race detector")
-	flags.IntVar(&o.guests, "guests", 0, "`number` of guests that run at once (default 5, or 2 that are emulated)")
+	flags.IntVar(&o.guests, "guests", 0, "`number` of guests that run at once (default 3, or 2 that are emulated)")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return statusOK

@@ -63,10 +63,10 @@ func (c *config) stages() []*stage {
 		{name: "build", about: "the program and the test binaries for guests, compiled once", cores: 1, run: c.build},
 		{name: "compile", about: "what the other stages compile, once, before guests need the processors", cores: 1, after: []string{"tools", "build"}, run: c.compile},
 		{name: "kernels", about: "guest kernels and root file systems, built once into the cache", cores: 0.5, after: []string{"tools", "build"}, run: c.kernels},
-		{name: "packets", about: "packets and scenario files through the program, in guests side by side", after: []string{"kernels"}, behind: compiled, run: c.packets},
-		{name: "iptables", about: "iptables mode with packets, by both kinds of iptables", cores: 0.5, nice: 2, after: []string{"tools", "build"}, behind: compiled, run: c.iptables},
+		{name: "packets", about: "packets and scenario files through the program, in guests side by side", cores: 2, after: []string{"kernels"}, behind: compiled, run: c.packets},
+		{name: "iptables", about: "iptables mode with packets, by both kinds of iptables", cores: 1, after: []string{"tools", "build"}, behind: compiled, run: c.iptables},
 		{name: "race", about: "all packages on fakes and on this kernel, race detector on", cores: 1, nice: 5, after: []string{"tools"}, behind: compiled, run: c.raced},
-		{name: "contracts", about: "kernel contracts and a smoke of packets on the distribution's kernel", cores: 0.5, after: []string{"kernels"}, behind: compiled, run: c.contracts},
+		{name: "contracts", about: "kernel contracts and a smoke of packets on the distribution's kernel", cores: 1, after: []string{"kernels"}, behind: compiled, run: c.contracts},
 		{name: "faults", about: "each scenario with failing kernel calls and crashes", cores: 1, nice: 5, after: []string{"build"}, behind: compiled, timed: true, run: c.faults},
 		{name: "kube", about: "the program with a real API server", cores: 0.5, after: []string{"kernels"}, behind: compiled, timed: true, run: c.kube},
 		{name: "verify", about: "format, vet on Linux and Darwin, tidy modules", cores: 0.5, nice: 15, after: []string{"tools"}, behind: compiled, run: command("make", "verify")},
@@ -248,7 +248,7 @@ func (c *config) pool(name string, units []unit) *pool {
 		p.limit = raceGuestLimit
 	}
 	if p.guests == 0 {
-		p.guests = 5
+		p.guests = 3
 		if c.emulated() {
 			p.guests = 2
 		}

@@ -70,7 +70,7 @@ type Options struct {
 	IPTables  string        // "nft" or "legacy": what the plain iptables names mean
 	Accel     string        // "auto": the fastest that works; "qemu": KVM or emulation; "kvm"; "tcg"; "uml": User-mode Linux, a newer kernel
 	MemoryMiB int           // of the guest
-	CPUs      int           // of the guest
+	CPUs      int           // of the guest; one with "uml"
 	Timeout   time.Duration // of the whole run, boot included
 	Verbose   bool          // the kernel's console goes to Log as it is written
 
@@ -128,6 +128,9 @@ func (o *Options) Validate() error {
 	}
 	if o.MemoryMiB < 256 || o.CPUs < 1 || o.Timeout <= 0 {
 		errs = append(errs, errors.New("want at least 256 MiB of memory, one CPU and a positive time-out"))
+	}
+	if o.Accel == accelUML && o.CPUs > 1 {
+		errs = append(errs, fmt.Errorf("%d CPUs: with -accel uml a guest has one", o.CPUs))
 	}
 	for _, kv := range o.Env {
 		if name, _, ok := strings.Cut(kv, "="); !ok || !isShellName(name) {

@@ -22,8 +22,8 @@ var (
 	umlClock string
 )
 
-// umlSuite is where the source of the kernel comes from: several CPUs and system calls without ptrace are younger than the kernel of
-// the distributions that this runs on.
+// umlSuite is where the source of the kernel comes from: system calls without ptrace are younger than the kernel of the distributions
+// that this runs on.
 const umlSuite = "testing"
 
 // findUML finds a kernel that is a program, and builds it once, some minutes.

@@ -159,7 +159,7 @@ func (m *machine) planUML(o Options, kernel Kernel) error {
 		if network, err = newUMLNetwork(); err != nil {
 			return err
 		}
-		if err := pin(o.CPUs); err != nil {
+		if err := pin(); err != nil {
 			return err
 		}
 		return m.cmd.Start()
@@ -174,19 +174,19 @@ func (m *machine) planUML(o Options, kernel Kernel) error {
 	return nil
 }
 
-// pin keeps this thread, and what it starts, on so many of the CPUs that it may use, the last ones.
-func pin(cpus int) error {
+// pin keeps this thread, and what it starts, on the last CPU that it may use.
+func pin() error {
 	var may, want unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &may); err != nil {
 		return fmt.Errorf("ask for the CPUs of this process: %w", err)
 	}
-	for cpu := len(may)*64 - 1; cpu >= 0 && want.Count() < cpus; cpu-- {
+	for cpu := len(may)*64 - 1; cpu >= 0 && want.Count() == 0; cpu-- {
 		if may.IsSet(cpu) {
 			want.Set(cpu)
 		}
 	}
 	if err := unix.SchedSetaffinity(0, &want); err != nil {
-		return fmt.Errorf("keep the guest on some CPUs: %w", err)
+		return fmt.Errorf("keep the guest on one CPU: %w", err)
 	}
 	return nil
 }

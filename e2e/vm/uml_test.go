@@ -12,9 +12,9 @@ import (
 )
 
 func TestUMLArgs(t *testing.T) {
-	args := umlArgs(Options{MemoryMiB: 512, CPUs: 3}, "/tmp/own")
+	args := umlArgs(Options{MemoryMiB: 512}, "/tmp/own")
 	for _, want := range []string{
-		"mem=512M", "ncpus=3", "seccomp=on", "initrd=/proc/self/fd/3", "uml_dir=/tmp/own/uml", "con0=null,fd:4", "ssl0=null,fd:5", "ssl1=null,fd:6",
+		"mem=512M", "seccomp=on", "initrd=/proc/self/fd/3", "uml_dir=/tmp/own/uml", "con0=null,fd:4", "ssl0=null,fd:5", "ssl1=null,fd:6",
 		"panic=-1", "dummy.numdummies=0",
 	} {
 		if !slices.Contains(args, want) {
