@@ -56,8 +56,8 @@ type schedule struct {
 	recorders map[string]*recorder
 	running   map[string]bool
 	free      float64
-	mu       sync.Mutex
-	changed  *sync.Cond
+	mu        sync.Mutex
+	changed   *sync.Cond
 }
 
 func newSchedule(stages []*stage, capacity float64) *schedule {
