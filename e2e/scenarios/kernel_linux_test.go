@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"net/netip"
@@ -246,60 +245,86 @@ func (n *node) lacksIPVS() bool {
 // rulesAlone tells whether the node is one for iptables mode.
 func (n *node) rulesAlone() bool { return n.backend != "" }
 
-// addresses prints those of our link as commands that would add them; none
-// without the link.
+// found is what ip(8) shows of our addresses.
+type found struct {
+	bound    map[netip.Addr]struct{}   // to our link
+	routes   map[netip.Prefix]struct{} // local ones of ours
+	detached map[netip.Addr]struct{}   // local to marked packets alone
+}
+
+// addresses prints what is ours as commands that would add it; nothing without the link.
 func (n *node) addresses() (string, error) {
-	text, err := n.output("ip", "-o", "addr", "show", "dev", link.DefaultName)
-	if err != nil {
-		text = ""
+	f := found{map[netip.Addr]struct{}{}, map[netip.Prefix]struct{}{}, map[netip.Addr]struct{}{}}
+	for _, family := range []string{"-4", "-6"} {
+		ours := fmt.Sprint(" proto ", link.RouteProtocol)
+		answers, err := n.ask(family, "addr show", "route show table local"+ours, "rule show", "route show table all"+ours, "route show table local")
+		if err == nil {
+			err = errors.Join(f.addBound(answers[0]), f.addRoutes(answers[1]), f.addDetached(answers[2], answers[3], answers[4]))
+		}
+		if err != nil {
+			return "", err
+		}
 	}
-	found := map[netip.Addr]struct{}{}
+	var b strings.Builder
+	err := errors.Join(link.WriteAddrs(&b, f.bound), link.WriteRoutes(&b, maps.Keys(f.routes)),
+		link.WriteDetached(&b, link.DetachMark(14), maps.Keys(f.detached), func(a netip.Addr) bool { _, is := f.bound[a]; return is }))
+	return b.String(), err
+}
+
+// ask has ip(8) answer several questions of one family, in one process: starting one is what costs most in a guest.
+func (n *node) ask(family string, questions ...string) ([]string, error) {
+	const between, first = "link show dev lo", "1: lo: " // no question has an answer that begins like this one
+	cmd := exec.Command("ip", family, "-o", "-batch", "-")
+	cmd.Stdin = strings.NewReader(strings.Join(questions, "\n"+between+"\n") + "\n")
+	text, err := n.read(cmd)
+	if err != nil {
+		return nil, err
+	}
+	answers := []string{""}
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, first) {
+			answers = append(answers, "")
+		} else {
+			answers[len(answers)-1] += line
+		}
+	}
+	if len(answers) != len(questions) {
+		return nil, fmt.Errorf("%d answers to %d questions: %s", len(answers), len(questions), text)
+	}
+	return answers, nil
+}
+
+func (f found) addBound(text string) error {
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line) // 7: kube-ipvs0 inet 10.96.0.10/32 scope global ...
-		if len(words) < 4 || !strings.HasPrefix(words[2], "inet") {
+		if len(words) < 4 || words[1] != link.DefaultName || !strings.HasPrefix(words[2], "inet") {
 			continue
 		}
 		prefix, err := netip.ParsePrefix(words[3])
 		if err != nil || prefix.Bits() != prefix.Addr().BitLen() {
-			return "", fmt.Errorf("address %q is not one of a service: %w", words[3], err)
+			return fmt.Errorf("address %q is not one of a service: %w", words[3], err)
 		}
-		found[prefix.Addr()] = struct{}{}
+		f.bound[prefix.Addr()] = struct{}{}
 	}
-	var b strings.Builder
-	if err := link.WriteAddrs(&b, found); err != nil {
-		return "", err
-	}
-	if err := n.routes(&b); err != nil {
-		return "", err
-	}
-	err = n.detached(&b, found)
-	return b.String(), err
+	return nil
 }
 
-// detached prints which addresses are local to marked packets alone, in the same way.
-func (n *node) detached(to io.Writer, bound map[netip.Addr]struct{}) error {
-	found := map[netip.Addr]struct{}{}
-	for _, family := range []string{"-4", "-6"} {
-		if err := n.detachedOf(family, found); err != nil {
+func (f found) addRoutes(text string) error {
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line) // local 10.96.0.0/16 dev lo scope host
+		if len(words) < 4 || words[0] != "local" || words[3] != "lo" {
+			return fmt.Errorf("route %q is not one of ours", line)
+		}
+		prefix, err := netip.ParsePrefix(words[1])
+		if err != nil {
 			return err
 		}
+		f.routes[prefix] = struct{}{}
 	}
-	return link.WriteDetached(to, link.DetachMark(14), maps.Keys(found), func(a netip.Addr) bool { _, is := bound[a]; return is })
+	return nil
 }
 
-func (n *node) detachedOf(family string, found map[netip.Addr]struct{}) error {
-	rules, err := n.output("ip", family, "rule", "show")
-	if err != nil {
-		return err
-	}
-	routes, err := n.output("ip", family, "route", "show", "table", "all", "proto", fmt.Sprint(link.RouteProtocol))
-	if err != nil {
-		return err
-	}
-	local, err := n.output("ip", family, "route", "show", "table", "local")
-	if err != nil {
-		return err
-	}
+func (f found) addDetached(rules, routes, local string) error {
 	lookup := fmt.Sprintf(" lookup %d", link.DetachedTable)
 	for line := range strings.Lines(routes) {
 		words := strings.Fields(line) // local 203.0.113.1 dev lo table 7373 scope host
@@ -311,33 +336,10 @@ func (n *node) detachedOf(family string, found map[netip.Addr]struct{}) error {
 			return err
 		}
 		if strings.Contains(rules, lookup) && (a.Is6() || !strings.Contains(local, "local "+words[1]+" ")) {
-			found[a] = struct{}{}
+			f.detached[a] = struct{}{}
 		}
 	}
 	return nil
-}
-
-// routes prints local routes of ours in the same way.
-func (n *node) routes(to io.Writer) error {
-	found := map[netip.Prefix]struct{}{}
-	for _, family := range []string{"-4", "-6"} {
-		text, err := n.output("ip", family, "route", "show", "table", "local", "proto", fmt.Sprint(link.RouteProtocol))
-		if err != nil {
-			return err
-		}
-		for line := range strings.Lines(text) {
-			words := strings.Fields(line) // local 10.96.0.0/16 dev lo scope host
-			if len(words) < 4 || words[0] != "local" || words[3] != "lo" {
-				return fmt.Errorf("route %q is not one of ours", line)
-			}
-			prefix, err := netip.ParsePrefix(words[1])
-			if err != nil {
-				return err
-			}
-			found[prefix] = struct{}{}
-		}
-	}
-	return link.WriteRoutes(to, maps.Keys(found))
 }
 
 // Tool implements scenario.Driver.
@@ -449,11 +451,14 @@ func (n *node) Close() {
 }
 
 func (n *node) output(name string, args ...string) (string, error) {
+	return n.read(exec.Command(name, args...))
+}
+
+func (n *node) read(cmd *exec.Cmd) (string, error) {
 	var out, problems bytes.Buffer
-	cmd := exec.Command(name, args...)
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(problems.String()))
+		return "", fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(problems.String()))
 	}
 	return out.String(), nil
 }

@@ -1,7 +1,11 @@
 package rules_test
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -35,5 +39,24 @@ func TestFilterTables(t *testing.T) {
 				t.Errorf("chains (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestUnreadableNamesAreAnAnswer: where the names of loaded tables cannot be read the filter of legacy is unread, not absent.
+func TestUnreadableNamesAreAnAnswer(t *testing.T) {
+	opts := rules.Options{Root: t.TempDir(), Families: []rules.Family{rules.IPv4}}
+	if tables := rules.FilterTables(t.Context(), opts, nil); len(tables) > 0 || rules.LegacyThere(opts) {
+		t.Errorf("a kernel without tables has %v", tables)
+	}
+	names := filepath.Join(opts.Root, "proc/thread-self/net/ip_tables_names") // a directory of that name is there, and cannot be read
+	if err := os.MkdirAll(names, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	tables := rules.FilterTables(t.Context(), opts, nil)
+	if len(tables) != 1 || tables[0].Backend != rules.Legacy || !errors.Is(tables[0].Err, syscall.EISDIR) {
+		t.Errorf("filters %+v, want that of legacy with the error of the read", tables)
+	}
+	if !rules.LegacyThere(opts) {
+		t.Error("what cannot be read counts as absent")
 	}
 }
