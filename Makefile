@@ -34,7 +34,7 @@ demo: ## agent, backends and curl, here or in a throw-away VM; MODE=iptables wit
 
 ##@ Test
 
-test: ## every level that can find a defect in a change: 13 minutes; installs what it needs
+test: ## every level that can find a defect in a change: half an hour; installs what it needs
 	@e2e/suite.sh test $(WITH)
 
 test-unit: ## packages on fakes: no root, no network, two minutes
