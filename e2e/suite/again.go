@@ -107,14 +107,15 @@ func (r *recorder) unsteady(parts []repeat) {
 	}
 }
 
-// packageFailed notes a package of the race stage. A data race counts whenever it shows.
-func (r *recorder) packageFailed(name string, race bool) {
-	if race {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.certain = true
-		return
-	}
+// raced notes a data race: it counts whenever it shows, and no repeat makes it good.
+func (r *recorder) raced() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.certain = true
+}
+
+// packageFailed notes a package of the race stage.
+func (r *recorder) packageFailed(name string) {
 	r.mayRepeat(name, func(ctx context.Context, again *recorder) error { return again.race(ctx, name) })
 }
 

@@ -33,7 +33,6 @@ type parser struct {
 	byPkg  bool              // results get their package's name when it ends
 	unit   string            // of the queue, which runs
 	bad    bool              // that unit has a failed test
-	race   bool              // the package that runs has a data race
 	since  time.Time         // when that unit began
 }
 
@@ -67,7 +66,9 @@ func (p *parser) line(line string) {
 		p.end(m, line)
 		return
 	}
-	p.race = p.race || strings.Contains(line, "WARNING: DATA RACE")
+	if strings.Contains(line, "WARNING: DATA RACE") {
+		p.to.raced()
+	}
 	if line == "testing: warning: no tests to run" && !p.byPkg {
 		p.bad = true
 		p.to.add(result{name: p.prefix, outcome: fail, output: []string{"no test matches the pattern of this unit"}})
@@ -96,7 +97,7 @@ func (p *parser) item(m []string) {
 	if m[3] != "0" && !p.bad {
 		p.to.add(result{name: m[2], outcome: fail, took: time.Since(p.since), output: tail(p.kept)})
 	}
-	if m[3] != "0" {
+	if m[3] != "0" || p.bad {
 		p.to.unitFailed(m[2])
 	}
 	p.unit = ""
@@ -150,9 +151,9 @@ func (p *parser) pkg(m []string) {
 		if !bad {
 			p.to.add(result{name: name + ":", outcome: fail, output: tail(p.kept)})
 		}
-		p.to.packageFailed(name, p.race)
+		p.to.packageFailed(name)
 	}
-	p.batch, p.kept, p.race = nil, nil, false
+	p.batch, p.kept = nil, nil
 	p.to.finishUnit()
 	if secs, err := strconv.ParseFloat(m[3], 64); err == nil {
 		p.to.timed(name, time.Duration(secs*float64(time.Second)))

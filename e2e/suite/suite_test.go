@@ -84,6 +84,10 @@ func TestParserFailsAUnitThatEndsWithoutAResult(t *testing.T) {
 	if !slices.Contains(r.results[0].output, "panic: test timed out") {
 		t.Errorf("the failure lost its output: %q", r.results[0].output)
 	}
+	want := []unit{{name: "packet:TestX"}, {name: "packet:TestRenamed"}}
+	if got := r.unitsFailed(append(want, unit{name: "packet:TestY"})); !slices.Equal(got, want) {
+		t.Errorf("units that failed: %v, want %v", got, want)
+	}
 	if p.unit != "packet:TestZ" {
 		t.Errorf("unit = %q, want the one that the guest was at", p.unit)
 	}
@@ -206,8 +210,7 @@ func TestWhatFailsRunsOnceMoreAlone(t *testing.T) {
 		{name: "units", run: parts(lost(0), lost(0))},
 		{name: "one bad unit", run: parts(lost(0), lost(1))},
 		{name: "race", run: func(_ context.Context, r *recorder) error {
-			r.packageFailed("internal/agent", false)
-			r.packageFailed("internal/plan", true)
+			_, _ = io.WriteString(newParser(r, "race", true), "WARNING: DATA RACE\n--- FAIL: TestA (0.01s)\nFAIL\nFAIL\t"+module+"/internal/plan\t0.1s\n")
 			return errors.New("failed")
 		}},
 	})
