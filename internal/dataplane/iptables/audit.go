@@ -83,7 +83,9 @@ func (m *Mode) Audit(ctx context.Context, budget time.Duration) (dataplane.Audit
 		}
 		began := m.deps.Now()
 		drift := m.compare(l, touched)
-		a.read = l.generation
+		if a.read = l.generation; len(touched) > 0 {
+			a.read = 0 // these were not looked at
+		}
 		return dataplane.Audited{Drift: drift, Done: true, Cost: l.took + m.deps.Now().Sub(began)}, errors.Join(a.untuned, m.loadForeign(ctx))
 	case <-ctx.Done():
 		return dataplane.Audited{Done: true}, ctx.Err()

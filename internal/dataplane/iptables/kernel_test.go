@@ -37,8 +37,10 @@ type kernel struct {
 	batches [][]string
 	// reading runs in each List after the kernel was read.
 	reading func()
-	orders  map[string]string
-	now     time.Time
+	// generation is told instead of the fake's own, unless it is 0.
+	generation uint64
+	orders     map[string]string
+	now        time.Time
 }
 
 func newKernel() *kernel { return newKernelOf(rules.NFT) }
@@ -77,6 +79,13 @@ func (k *kernel) List(ctx context.Context) (map[rules.ChainKey]rules.Chain, map[
 		k.reading()
 	}
 	return chains, jumps, err
+}
+
+func (k *kernel) Generation(ctx context.Context) uint64 {
+	if k.generation != 0 {
+		return k.generation
+	}
+	return k.Fake.Generation(ctx)
 }
 
 func (k *kernel) Write(ctx context.Context, chains []rules.ChainChange, edits []rules.RuleChange) (chainErrs, ruleErrs []error) {

@@ -426,6 +426,29 @@ func TestDriftDuringAnAudit(t *testing.T) {
 	}
 }
 
+// A reading passes over the rows that are written meanwhile, so it says nothing of them:
+// they are read again, though the generation that it began with has them already.
+func TestRowsWrittenDuringAReadingAreReadAgain(t *testing.T) {
+	k := newKernel()
+	m := begin(t, k, web)
+	apply(t, m)
+	more := service("new", "10.96.0.12", "10.244.0.7")
+	want := clean(t, config(), web, more).canonical(t)
+	k.edit(t, func(l []string) []string { return append(l, "-d 203.0.113.9/32 -j KUBE-MARK-MASQ") })
+	k.generation = 7 // asked for when all below was written
+	during(t, k, m, func() {
+		m.Set(more)
+		apply(t, m)
+	})
+	if round(t, m) == 0 {
+		t.Error("the next round saw nothing")
+	}
+	apply(t, m)
+	if diff := cmp.Diff(want, k.canonical(t), ignoring("KUBE-NODE-PORT")); diff != "" {
+		t.Errorf("kernel (-want +got):\n%s", diff)
+	}
+}
+
 // What nobody has written since it was read is not read again, where the kernel tells.
 func TestUnchangedRulesAreNotRead(t *testing.T) {
 	k := newKernel()
