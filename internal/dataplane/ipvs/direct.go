@@ -52,11 +52,12 @@ func (m *Mode) direct(c dataplane.Change) {
 }
 
 // answeredBefore reports whether the kernel has an address as it is when others answer from
-// it: bound and detached. One that is detached alone has captured ports.
+// it: bound, and an entry of the set for them. That it is bound and detached says less: so is
+// for a moment one whose ports were captured until it could be bound.
 func (m *Mode) answeredBefore(a netip.Addr) bool {
 	_, bound := m.addresses.Believed(a)
-	_, detached := m.detached.Believed(a)
-	return bound && detached
+	_, listed := m.members.Believed(directIP(a))
+	return bound && listed
 }
 
 // setDirect notes it of an address. Who calls it sees to wantAddress.
@@ -85,19 +86,15 @@ func (m *Mode) answered(f model.Family) bool {
 	return false
 }
 
-// loadDetached reads which addresses are detached. Those that a Service has stay so.
-func (m *Mode) loadDetached(ctx context.Context) (int, error) {
-	drift, err := m.detached.Load(ctx)
-	if err != nil {
-		return drift, err
-	}
-	for a := range m.detached.Actual() {
-		if _, is := m.directs[a]; !is && m.addressClaims.Holder(a).Held && m.answeredBefore(a) {
+// keepDirect has the addresses from which others answered before this process stay so, while
+// a Service has them.
+func (m *Mode) keepDirect() {
+	for a := range m.addressClaims.Keys() {
+		if m.addressClaims.Holder(a).Held && m.answeredBefore(a) {
 			m.setDirect(a, true)
 			m.wantAddress(a, true)
 		}
 	}
-	return drift, nil
 }
 
 // inspectDetached reads them again, where there should be none every seldom-th round: the
@@ -106,7 +103,7 @@ func (m *Mode) inspectDetached(ctx context.Context) (int, error) {
 	if c := m.detached.Counts(); c.Desired+c.Deletes == 0 && m.rounds%seldom != 0 {
 		return 0, nil
 	}
-	return m.loadDetached(ctx)
+	return m.detached.Load(ctx)
 }
 
 // wantDetached has an address detached, if it is bound and others answer from it, or if

@@ -11,6 +11,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link/linktest"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -164,6 +165,42 @@ func TestDetachedBeforeItsService(t *testing.T) {
 	apply(t, m)
 	if got := directState(t, k, vip); got != "detached=true marked rules jump" {
 		t.Errorf("the address is %q", got)
+	}
+}
+
+// An address whose ports were captured until it could be bound is bound and detached for a
+// moment: a process that reads the kernel then does not take it for one of these.
+func TestCapturedBeforeItWasBound(t *testing.T) {
+	const vip = "203.0.113.10"
+	captured := forwarded(vip, model.ForwardNAT)
+	captured.Frontends[1].Bind, captured.Frontends[1].Capture = false, true
+	for _, tt := range []struct {
+		name string
+		read func(*kernel, *ipvs.Mode) *ipvs.Mode
+	}{
+		{"the same process", func(_ *kernel, m *ipvs.Mode) *ipvs.Mode {
+			round(t, m)
+			return m
+		}},
+		{"the next process", func(k *kernel, _ *ipvs.Mode) *ipvs.Mode { return begin(t, k, forwarded(vip, model.ForwardNAT)) }},
+	} {
+		k := newKernel()
+		m := begin(t, k, captured)
+		apply(t, m)
+		if got := directState(t, k, vip); got != "detached=true" {
+			t.Errorf("%s: captured, the address is %q", tt.name, got)
+		}
+		m.Set(forwarded(vip, model.ForwardNAT))
+		k.links.FailNth(linktest.WriteDetached, 1, link.ErrBusy)
+		m.Apply(t.Context(), dataplane.ApplyOptions{})
+		found, err := k.links.List(t.Context())
+		if _, bound := found[netip.MustParseAddr(vip)]; err != nil || !bound || directState(t, k, vip) == "" {
+			t.Fatalf("%s: bound %t (%v), the address is %q: this shows nothing", tt.name, bound, err, directState(t, k, vip))
+		}
+		apply(t, tt.read(k, m))
+		if got := directState(t, k, vip); got != "" {
+			t.Errorf("%s: the address is %q", tt.name, got)
+		}
 	}
 }
 

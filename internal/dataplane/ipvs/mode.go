@@ -193,11 +193,12 @@ func (m *Mode) Start(ctx context.Context) error {
 // addresses and members tell which servers are ours.
 func (m *Mode) Load(ctx context.Context) error {
 	m.inspections, m.sample.entries = nil, nil
-	for _, load := range []func(context.Context) (int, error){m.tables.Load, m.loadRoutes, m.addresses.Load, m.loadDetached, m.sets.Load, m.members.Load} {
+	for _, load := range []func(context.Context) (int, error){m.tables.Load, m.loadRoutes, m.addresses.Load, m.detached.Load, m.sets.Load, m.members.Load} {
 		if _, err := load(ctx); err != nil {
 			return err
 		}
 	}
+	m.keepDirect()
 	if _, err := m.loadRules(ctx); err != nil {
 		return err
 	}
