@@ -2,6 +2,7 @@ package ipvs
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
@@ -215,16 +216,34 @@ func (m *Mode) needed(k memberKey) bool {
 	case setNodePortIPs:
 		return m.serverLeftAt(k.Entry.Addr) || m.nodePortAt(k.Entry.Addr)
 	case setNodePortTCP:
-		return m.serverLeftOn(model.TCP, k.Entry.Port)
+		return m.nodePortNeeded(model.TCP, k.Entry.Port)
 	case setNodePortUDP:
-		return m.serverLeftOn(model.UDP, k.Entry.Port)
+		return m.nodePortNeeded(model.UDP, k.Entry.Port)
 	case setCaptureIPs:
 		return false
 	case setLoopBack, setDetour, setHealthCheck, setNodePortLocalTCP, setNodePortLocalUDP:
 		return false
 	}
-	e := k.Entry
-	return m.servers.PendingDelete(vserver.ServerKey{Addr: e.Addr, Port: e.Port, Protocol: e.Protocol})
+	server := vserver.ServerKey{Addr: k.Entry.Addr, Port: k.Entry.Port, Protocol: k.Entry.Protocol}
+	return m.servers.PendingDelete(server) || slices.Contains(namingSets, m.catalogue.known[k.Set].name) && m.unnamed(server)
+}
+
+// nodePortNeeded tells it of a NodePort.
+func (m *Mode) nodePortNeeded(p model.Protocol, number uint16) bool {
+	return m.serverLeftOn(p, number) || slices.ContainsFunc(m.host.NodePorts, func(a netip.Addr) bool {
+		return m.unnamed(vserver.ServerKey{Addr: a, Port: number, Protocol: uint8(p)})
+	})
+}
+
+// unnamed reports whether nothing that stays tells that a server in place is ours: what is to
+// name it from now on, in another set, could not be added yet.
+func (m *Mode) unnamed(server vserver.ServerKey) bool {
+	return m.servers.Known(server) &&
+		!m.config.owns(server, false, false, func(other memberKey) bool {
+			_, there := m.members.Believed(other)
+			_, stays := m.members.Desired(other)
+			return there && stays
+		})
 }
 
 // ownedServer is the owner predicate of virtual servers: they carry no mark of
