@@ -207,3 +207,37 @@ func (b *bench) load(f rules.Family, text string) {
 		b.t.Fatal(err)
 	}
 }
+
+// A rule that comes, goes and comes again leaves the rules as they were, and another
+// generation each time: what was read of one says nothing of the next.
+func testGeneration(t *testing.T, b *bench) {
+	f, ctx := b.Client.Families()[0], t.Context()
+	if b.Client.Backend() == rules.Legacy {
+		if g := b.Client.Generation(ctx); g != 0 {
+			t.Errorf("legacy has a generation, %d", g)
+		}
+		return
+	}
+	b.write(rules.Add, chainMap{nat(f, "KUBE-A"): {}})
+	seen := map[uint64]string{0: "not known"}
+	for _, step := range []struct {
+		name string
+		do   func()
+	}{
+		{"at first", func() {}},
+		{"a rule comes", func() { b.load(f, "*nat\n-A KUBE-A -j RETURN\nCOMMIT\n") }},
+		{"it goes", func() { b.load(f, "*nat\n:KUBE-A - [0:0]\nCOMMIT\n") }},
+		{"it comes again", func() { b.load(f, "*nat\n-A KUBE-A -j RETURN\nCOMMIT\n") }},
+		{"we take it away", func() { b.write(rules.Update, chainMap{nat(f, "KUBE-A"): {}}) }},
+	} {
+		step.do()
+		g := b.Client.Generation(ctx)
+		if before, there := seen[g]; there {
+			t.Errorf("%s: generation %d, as %s", step.name, g, before)
+		}
+		seen[g] = step.name
+		if b.list(); b.Client.Generation(ctx) != g {
+			t.Errorf("%s: reading makes another generation", step.name)
+		}
+	}
+}

@@ -24,6 +24,7 @@ type Client interface {
 	WriteJumps(context.Context, []rules.JumpChange) []error
 	JumpsThere(context.Context, []rules.JumpKey) (missing []rules.JumpKey, err error)
 	Stamp(f rules.Family, tables ...string) (uint64, error)
+	Generation(context.Context) uint64
 	Counters() rules.Counters
 }
 
@@ -91,6 +92,7 @@ func Contract(t *testing.T, newHost func(t *testing.T) Host) {
 		{"printed state replays on another host", func(t *testing.T, b *bench) { testReplay(t, b, newHost) }},
 		{"one process a family for a batch", testProcesses},
 		{"stamp of a table follows changes of anybody", testStamp},
+		{"generation of nftables never comes again", testGeneration},
 		{"thousands of chains load", testLoad},
 		{"ended context stops everything", testContext},
 	} {

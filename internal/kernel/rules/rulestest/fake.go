@@ -24,6 +24,8 @@ type Fake struct {
 	families []rules.Family
 	tables   map[tableKey]*table
 	counters rules.Counters
+	// writes counts what may have changed rules, from 1.
+	writes uint64
 }
 
 type tableKey struct {
@@ -43,7 +45,7 @@ func New(opts rules.Options) *Fake {
 	opts = opts.Defaults()
 	f := &Fake{
 		owned: opts.Owned, backend: cmp.Or(opts.Backend, rules.NFT),
-		families: slices.Clone(opts.Families), tables: map[tableKey]*table{},
+		families: slices.Clone(opts.Families), tables: map[tableKey]*table{}, writes: 1,
 	}
 	slices.Sort(f.families)
 	for _, family := range f.families {
@@ -96,14 +98,21 @@ func (f *Fake) Stamp(family rules.Family, names ...string) (uint64, error) {
 	return sum.Sum64(), nil
 }
 
-// Generation changes when the rules do; it is not known with legacy.
+// Generation is another one after each write, though the rules be as they were before; it is
+// not known with legacy.
 func (f *Fake) Generation(context.Context) uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.backend == rules.Legacy {
 		return 0
 	}
-	sum := fnv.New64a()
-	_, _ = sum.Write([]byte(f.String())) // a hash takes everything
-	return max(1, sum.Sum64())
+	return f.writes
+}
+
+// change begins what may change rules. The caller unlocks.
+func (f *Fake) change() {
+	f.mu.Lock()
+	f.writes++
 }
 
 // List returns our chains and jumps, less the rows the plan drops.
@@ -188,7 +197,7 @@ func (f *Fake) Load(family rules.Family, text string) error {
 	if err != nil {
 		return err
 	}
-	f.mu.Lock()
+	f.change()
 	defer f.mu.Unlock()
 	for _, t := range tables {
 		at := f.at(family, t.Name)
@@ -213,7 +222,7 @@ func (t *table) load(family rules.Family, c rules.SaveChain) {
 
 // Unload removes the first rule of any chain that is this one, as iptables -D does.
 func (f *Fake) Unload(chain rules.ChainKey, rule string) error {
-	f.mu.Lock()
+	f.change()
 	defer f.mu.Unlock()
 	if t := f.at(chain.Family, chain.Table); t != nil {
 		if i := slices.Index(t.chains[chain.Name], rules.Canonical(chain.Family, rule)); i >= 0 {
@@ -226,7 +235,7 @@ func (f *Fake) Unload(chain rules.ChainKey, rule string) error {
 
 // Flush empties a chain, as "iptables -F" does: one that is not there stays away.
 func (f *Fake) Flush(key rules.ChainKey) error {
-	f.mu.Lock()
+	f.change()
 	defer f.mu.Unlock()
 	if t := f.at(key.Family, key.Table); t != nil {
 		if _, there := t.chains[key.Name]; there {
@@ -240,7 +249,7 @@ func (f *Fake) Flush(key rules.ChainKey) error {
 // Delete removes a chain and every rule that refers to it, as somebody else
 // on the node might.
 func (f *Fake) Delete(key rules.ChainKey) {
-	f.mu.Lock()
+	f.change()
 	defer f.mu.Unlock()
 	t := f.at(key.Family, key.Table)
 	for name, list := range t.chains {

@@ -13,7 +13,7 @@ import (
 // it is, a new one goes on top, behind others or to the end; others to the same target are
 // removed.
 func (f *Fake) WriteJumps(ctx context.Context, changes []rules.JumpChange) []error {
-	f.mu.Lock()
+	f.change()
 	defer f.mu.Unlock()
 	errs := make([]error, len(changes))
 	stop := f.Plan.begin(ctx, CallWriteJumps)

@@ -12,7 +12,7 @@ import (
 
 // WriteChains is Write without rules, a call of its own for the plan.
 func (f *Fake) WriteChains(ctx context.Context, chains []rules.ChainChange) []error {
-	f.mu.Lock()
+	f.change()
 	defer f.mu.Unlock()
 	errs, _ := f.write(ctx, CallWriteChains, chains, nil)
 	return errs
@@ -21,7 +21,7 @@ func (f *Fake) WriteChains(ctx context.Context, chains []rules.ChainChange) []er
 // Write does what rules.Handle does: bad rows fail, the rest is applied: chains
 // that are written, rules that come, rules that go, deletions of chains.
 func (f *Fake) Write(ctx context.Context, chains []rules.ChainChange, changes []rules.RuleChange) (chainErrs, ruleErrs []error) {
-	f.mu.Lock()
+	f.change()
 	defer f.mu.Unlock()
 	return f.write(ctx, CallWrite, chains, changes)
 }
