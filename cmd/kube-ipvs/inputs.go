@@ -109,7 +109,7 @@ func listCluster(ctx context.Context, c config.Config, sink source.Sink) ([]neti
 	ctx, cancel := context.WithTimeout(ctx, listWithin)
 	defer cancel()
 	reached := &kube.Reached{}
-	client, err := newClient(c, nil, reached)
+	client, err := newClient(c, reached)
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,6 @@ type program struct {
 	walls   *wallWatch
 	// unlocking: an address of the API server is looked at, see refused.
 	unlocking atomic.Bool
-	rush      rush
 	filled    chan struct{} // closed when everything was written once
 }
 
@@ -84,10 +83,10 @@ func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel
 	p.carrier.Store(first)
 	p.health = newHealthPorts(log, p.live.now, healthcheck.Options{Healthy: func() bool { return p.loop.Healthy() }, Failed: tell.noHealthPort})
 	p.loop = agent.New(agent.Options{
-		Log: log, Catalog: p.known, Mode: first, NodeName: c.NodeName, Observer: cycled{p.metrics, &p.rush, warnExternalIPs(log, p.live.now)}, Herald: tell,
+		Log: log, Catalog: p.known, Mode: first, NodeName: c.NodeName, Observer: externalIPs{p.metrics, warnExternalIPs(log, p.live.now)}, Herald: tell,
 		Compiler: compilerFor(p.live.now, p.served), Concerns: concernsFor(p.live.now, p.served),
 		Host: k.link, NodePorts: nodePortsFor(p.live.now), Health: p.health, TryScheduler: p.tryScheduler, TryGUE: p.tryGUE, LocalPod: localPodFor(p.live.now), Periods: periods(c),
-		OneProcessor: oneProcessor(), Prepared: p.prepared, Ready: p.ready,
+		Ready:      func() { close(p.filled) },
 		APIServers: p.follow.reached.Addrs, PodRanges: c.DetectLocal.ClusterCIDRs, DNSServices: c.DNSServices, Unreadable: p.follow.unreadable, Remember: newNodeClaims(log, c.RunDir).keep,
 	})
 	p.follow.reached.Tell(p.loop.HostChanged)
@@ -97,23 +96,17 @@ func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel
 	return p
 }
 
-// prepared is called when the loop is ready for what comes.
-func (p *program) prepared() {
-	if oneProcessor() {
-		usualThreads()
-	}
-	if p.follow.prepared != nil {
-		p.follow.prepared()
-	}
+// externalIPs is an observer of the loop that passes on how many Services have external IPs.
+type externalIPs struct {
+	agent.Observer
+	tell func(int)
 }
 
-// ready is called when everything was written once.
-func (p *program) ready() {
-	close(p.filled)
-	p.rush.start()
+// Counts implements agent.Observer.
+func (o externalIPs) Counts(c agent.Counts) {
+	o.Observer.Counts(c)
+	o.tell(c.External)
 }
-
-func oneProcessor() bool { return runtime.NumCPU() == 1 }
 
 // sayPicked tells by an Event when the kernel lacks what was asked for.
 func (p *program) sayPicked(asked config.Config) {

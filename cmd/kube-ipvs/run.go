@@ -34,8 +34,6 @@ func run(ctx context.Context, flags *pflag.FlagSet, loader *config.Loader, loade
 // proxy is run without what has to be there first: a log.
 func proxy(ctx context.Context, logs *logging, flags *pflag.FlagSet, loader *config.Loader, c config.Config) error {
 	log := logs.Logger
-	moreThreads()
-	usualPages(log)
 	boundMemory(log, tune.New(log, tune.Options{}).MemoryLimit)
 	kube.CatchKlog(log)
 	metrics := telemetry.New()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -31,11 +30,8 @@ type sources struct {
 	files   *file.Source // nil without --source-dir
 	kube    *kube.Source // nil without an API server
 	client  *kube.Client // of it
-	turns   *source.Turns
 	// reached has the addresses at which the API server is reached.
 	reached *kube.Reached
-	// prepared is told when the loop is ready for what comes.
-	prepared func()
 	// Of sources that were started:
 	known   *catalog.Catalog
 	running *errgroup.Group
@@ -43,7 +39,7 @@ type sources struct {
 }
 
 func openSources(log *zap.Logger, c config.Config) (sources, error) {
-	s := sources{turns: &source.Turns{}, reached: &kube.Reached{}}
+	s := sources{reached: &kube.Reached{}}
 	if c.SourceDir == standardInput {
 		return s, errors.New("--source-dir -: the agent follows files; plan and diff read standard input")
 	}
@@ -54,28 +50,25 @@ func openSources(log *zap.Logger, c config.Config) (sources, error) {
 	if c.SourceDir != "" && c.Client.Kubeconfig == "" && c.Client.Master == "" {
 		return s, nil
 	}
-	client, err := newClient(c, s.turns, s.reached)
+	client, err := newClient(c, s.reached)
 	if err != nil {
 		return s, err
 	}
 	s.client = client
-	prepared := make(chan struct{})
-	s.prepared = sync.OnceFunc(func() { close(prepared) })
 	s.kube = kube.New(log, client, kube.Options{
-		Prepared: prepared,
-		Node:     c.NodeName, AllNodes: c.WatchNodes != config.WatchOwn, ManyNodes: manyNodes(c),
+		Node: c.NodeName, AllNodes: c.WatchNodes != config.WatchOwn, ManyNodes: manyNodes(c),
 	})
 	s.add(model.FromKube, s.kube)
 	return s, nil
 }
 
 // newClient makes a client of the API server that the settings name.
-func newClient(c config.Config, turns *source.Turns, reached *kube.Reached) (*kube.Client, error) {
+func newClient(c config.Config, reached *kube.Reached) (*kube.Client, error) {
 	client, err := kube.NewClient(kube.ClientOptions{
 		Kubeconfig: c.Client.Kubeconfig, Master: c.Client.Master,
 		ContentType: c.Client.ContentType, AcceptContentTypes: c.Client.AcceptContentTypes,
 		QPS: c.Client.QPS, Burst: c.Client.Burst, UserAgent: "kube-ipvs/" + buildVersion(),
-		Turns: turns, Reached: reached,
+		Reached: reached,
 	})
 	if errors.Is(err, kube.ErrNoCluster) {
 		return nil, errNoSource
@@ -134,7 +127,6 @@ func (s *sources) start(ctx context.Context, log *zap.Logger, c config.Config) {
 	s.known = catalog.New(log, c.NodeName, s.origins...)
 	s.known.Remember(newNodeClaims(log, c.RunDir).load())
 	s.known.Await(slicePatience)
-	s.known.Share(s.turns)
 	s.running, ctx = errgroup.WithContext(ctx)
 	for _, one := range s.list {
 		s.running.Go(func() error { return one.Run(ctx, s.known) })

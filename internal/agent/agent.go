@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"net/netip"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -22,7 +21,6 @@ type Catalog interface {
 	Synced() bool
 	Take() catalog.Batch
 	TakeSome(limit int, first func(*model.Service) bool) (b catalog.Batch, more bool)
-	Hold(few int, limit time.Duration) (release func())
 	Matching(concerned func(*model.Service, []*model.Slice) bool) []catalog.Input
 }
 
@@ -84,12 +82,6 @@ type Options struct {
 	// Herald is told what the owners of Services should know; nil is nobody.
 	Herald Herald
 
-	// OneProcessor: what else runs in this process does so at the cost of the loop.
-	OneProcessor bool
-
-	// Prepared is called once, when what can be done before there are Services is done;
-	// nil is nobody.
-	Prepared func()
 	// Ready is called once, when the first sync is done; nil is nobody.
 	Ready func()
 	// Coalesce is how long after a batch the next one waits for more changes, so
@@ -147,7 +139,6 @@ type Agent struct {
 	adopted    bool      // and what it held was told
 	prepared   time.Time // when it was read, or written, before the sources were in sync
 	founding   bool      // then it carried nothing, and has what no source decides
-	part       portion   // of what it is filled with
 	audits     audits
 	tried      map[scheduler.Spec]bool // schedulers that the kernel took
 	triedGUE   bool                    // and tunnels by GUE
@@ -160,7 +151,6 @@ type Agent struct {
 	periods    atomic.Pointer[Periods] // of any goroutine
 	took       time.Time               // when the last batch was done
 	pressed    time.Duration           // how long it took, if there was hardly a pause before it
-	turn       time.Time               // when the loop began to do what it does now
 	began      time.Time               // when the changes were taken that are being applied
 	updates    updates                 // of the kernel, that the log was not told of yet
 	debt       debt                    // of any goroutine
@@ -218,30 +208,19 @@ func (o *Options) setDefaults() {
 // Run is the loop. It returns nil when ctx ends, and leaves the kernel as it is.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.stopTimers()
-	a.during(func() {
+	a.pulse.during(time.Now(), func() {
 		a.prepare(ctx)
 		if !a.opts.Catalog.Synced() {
 			a.takeEarly(ctx) // the API server's own Service, mostly, before anything else is asked for
 		}
 	})
-	if a.opts.Prepared != nil {
-		a.opts.Prepared()
-	}
 	for {
 		next := a.wait(ctx)
 		if next == nil {
 			return nil
 		}
-		a.during(func() { next(ctx) })
+		a.pulse.during(time.Now(), func() { next(ctx) })
 	}
-}
-
-// during has the loop do something. It reads the clock once for all that asks when the turn
-// began: where the clock is a call of the kernel, as in many virtual machines, one of them
-// is a hundredth of what a change costs.
-func (a *Agent) during(f func()) {
-	a.turn = time.Now()
-	a.pulse.during(a.turn, f)
 }
 
 // wait returns what is to be done next, nil when ctx ends.
@@ -297,51 +276,20 @@ func (a *Agent) wait(ctx context.Context) func(context.Context) {
 func (a *Agent) woken(ctx context.Context, since time.Time) {
 	if !a.opts.Catalog.Synced() {
 		if a.founding && a.opts.Catalog.Coming() {
-			a.coalesce.armUnlessSet(a.gathers())
+			a.coalesce.armUnlessSet(partPause)
 		}
 		return
 	}
-	a.debt.owe(a.turn)
-	company := a.opts.Coalesce - max(a.turn.Sub(a.took), a.turn.Sub(since))
-	if company <= 0 {
-		gather()
-		select {
-		case <-a.opts.Catalog.Wake(): // of what is taken now
-		default:
-		}
-	}
+	now := time.Now()
+	a.debt.owe(now)
+	company := a.opts.Coalesce - max(now.Sub(a.took), now.Sub(since))
 	if !a.synced {
 		a.coalesce.stop() // of what was still coming
 	}
-	if rest := a.pause(company, a.turn); rest > 0 || a.coalesce.set {
+	if rest := a.pause(company, now); rest > 0 || a.coalesce.set {
 		a.coalesce.armUnlessSet(rest)
 	} else {
 		a.take(ctx)
-	}
-}
-
-// What belongs to a change, such as other objects of the same file or of the same read from
-// the API server, is in this process already when the loop hears of it.
-const (
-	gatherTurns = 4
-	gatherTime  = 100 * time.Microsecond
-	gatherMost  = 4096
-)
-
-// gather lets others run, who are at handing over what has come from hand to hand. With one
-// processor a turn is over when all of them wait again, and what they woke: some turns are
-// enough, of which each reads the clock. Where they run beside the loop it takes turns for
-// some time. No timer is as short as that; when nothing else runs those of Go take a
-// millisecond at least.
-func gather() {
-	for range gatherTurns {
-		runtime.Gosched()
-	}
-	if runtime.GOMAXPROCS(0) == 1 {
-		return
-	}
-	for start, turns := time.Now(), gatherTurns; time.Since(start) < gatherTime && turns < gatherMost; turns++ {
-		runtime.Gosched()
 	}
 }
 

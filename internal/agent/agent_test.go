@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -60,8 +59,6 @@ type mode struct {
 	sampleErr                   error
 	stall                       chan struct{} // Apply waits for its end, if it is there
 	applyTakes                  time.Duration
-	oneProcessor                bool   // to be set before run
-	prepared                    func() // called when the loop says that it is; to be set before run
 }
 
 func newMode() *mode {
@@ -299,7 +296,7 @@ func run(t *testing.T, m *mode, test func(w *world)) {
 		w := &world{T: t, mode: m, host: &host{}, health: &health{}, heard: &herald{}, settings: settings(), seen: &seen{}, logs: logs,
 			Catalog: catalog.New(zap.NewNop(), "node-a", model.FromFile)}
 		w.loop = agent.New(agent.Options{
-			Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: m, Observer: w.seen, Health: w.health, Herald: w.heard, Periods: m.periods, OneProcessor: m.oneProcessor, Prepared: m.prepared,
+			Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: m, Observer: w.seen, Health: w.health, Herald: w.heard, Periods: m.periods,
 			Host: w.host, NodePorts: func(h model.Host) []netip.Addr { return plan.NodePortAddresses(plan.NodePortSelection{}, h) },
 			Compiler: func(h model.Host) agent.Compiler { return plan.New(w.options(h)) },
 			Concerns: func(before, now model.Host) func(*model.Service, []*model.Slice) bool {
@@ -447,19 +444,6 @@ func TestNoneOfSingleChangesWaits(t *testing.T) {
 			w.want(0, "apply")
 			w.want(agent.DefaultCoalesce)
 		}
-	})
-}
-
-// What belongs to it is handed over by then: it may take turns with the loop.
-func TestLoneChangeHasWhatCameWithIt(t *testing.T) {
-	run(t, newMode(), func(w *world) {
-		w.SetState(model.FromFile, source.Complete)
-		w.want(time.Second, "start", "load", "apply")
-		for _, name := range []string{"a", "b", "c"} {
-			w.SetService(service(name, "10.96.0.1"))
-			runtime.Gosched()
-		}
-		w.want(0, "apply")
 	})
 }
 

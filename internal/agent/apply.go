@@ -19,7 +19,7 @@ func (a *Agent) apply(ctx context.Context, retry bool) {
 	}
 	start := a.begin()
 	if err := a.load(ctx); err != nil {
-		a.debt.owe(a.turn)
+		a.debt.owe(time.Now())
 		a.failed(ctx, err, 0, true)
 		a.tellPass(start, time.Now(), false, false)
 		return

@@ -16,57 +16,13 @@ import (
 // addresses, so that the first Services answer while the rest is still listed, compiled
 // or written.
 const (
-	// firstPart is how many Services the first part has: few, so that the first of them
-	// answer at once. Each part has partGrowth times as many as the one before, since each
-	// costs something by itself, and lastPart at most: that bounds how long the API server's
-	// own Service waits that comes while another part is written.
-	firstPart, partGrowth, lastPart = 16, 4, 512
-	// firstPause is how long arrivals are gathered for the first part, which a few of them
-	// fill, and earlyPause for each later one, while the sources are still asked.
-	firstPause, earlyPause = 10 * time.Millisecond, 50 * time.Millisecond
-	// latePause is how long that is, on one processor, when a part may have more than
-	// latePart: little comes in a moment there, and each part costs some calls of the kernel,
-	// of the sets most of all.
-	latePause, latePart = 4 * earlyPause, firstPart * partGrowth
+	// partSize is how many Services a part has: it bounds how long the API server's own
+	// Service waits that comes while another part is written.
+	partSize = 512
+	// partPause is how long arrivals are gathered for a part while the sources are still
+	// asked: each part costs something by itself.
+	partPause = 50 * time.Millisecond
 )
-
-// portion is how many Services the next part has.
-type portion struct{ grown int }
-
-func (p *portion) size() int { return max(p.grown, firstPart) }
-func (p *portion) grow()     { p.grown = min(p.size()*partGrowth, lastPart) }
-
-// gathers is how long arrivals are gathered for the next part.
-func (a *Agent) gathers() time.Duration {
-	switch {
-	case a.part.grown == 0:
-		return firstPause
-	case a.opts.OneProcessor && a.part.size() > latePart:
-		return latePause
-	}
-	return earlyPause
-}
-
-// holdFor bounds how long the sources wait for something to be written.
-const holdFor = 500 * time.Millisecond
-
-// While the rules are written that no source decides, the sources may bring what the first
-// part has: so many Services with their slices. Nothing may come while a part is written.
-const (
-	holdPrepares = 4 * firstPart
-	holdServes   = 0
-)
-
-// holdSources has the sources wait while something is written that others wait for, where
-// they take turns with the loop: lists of thousands of objects take most of them. To write
-// a thousand Services beside them took half as long again. Where a processor is left for them
-// they go on.
-func (a *Agent) holdSources(few int) (release func()) {
-	if !a.opts.OneProcessor {
-		return func() {}
-	}
-	return a.opts.Catalog.Hold(few, holdFor)
-}
 
 // takeEarly serves some of what has come before the sources are in sync, where nothing
 // was carried before: who has no endpoint yet waits, nothing is deleted, and nothing
@@ -75,16 +31,12 @@ func (a *Agent) takeEarly(ctx context.Context) {
 	if !a.founding || time.Since(a.prepared) > preparedFor {
 		return
 	}
-	batch, more := a.opts.Catalog.TakeSome(a.part.size(), a.urgent)
+	batch, more := a.opts.Catalog.TakeSome(partSize, a.urgent)
 	a.takeNodes(batch)
 	a.trySchedulers(ctx, batch.Services)
 	concerned, _ := a.adopt()
 	if inputs := merged(concerned, batch.Services); len(inputs) > 0 {
-		defer a.holdSources(holdServes)()
 		a.serve(ctx, inputs)
-		if len(inputs) >= firstPart/2 { // the API server's own Service comes by itself
-			a.part.grow()
-		}
 		a.prepared = time.Now()
 	}
 	if more {
@@ -131,8 +83,7 @@ func (a *Agent) parts(rest []catalog.Input) (parts [][]catalog.Input) {
 	for len(rest) > 0 {
 		n := len(rest)
 		if a.opts.Mode.Founds() {
-			n = min(n, a.part.size())
-			a.part.grow()
+			n = min(n, partSize)
 		}
 		parts, rest = append(parts, rest[:n]), rest[n:]
 	}

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -119,7 +117,7 @@ func TestFirstStartInParts(t *testing.T) {
 		mode func(m *mode)
 		want []int
 	}{
-		{"a fresh node", func(*mode) {}, []int{0, 1, 17, 81, 337, 849, 1201}},
+		{"a fresh node", func(*mode) {}, []int{0, 1, 513, 1025, 1201}},
 		{"a mode that writes all at once", func(m *mode) { m.founds = false }, []int{1, 1201}},
 		{"a node that carries Services", func(m *mode) { m.serves = true }, []int{1201}},
 	} {
@@ -154,7 +152,7 @@ func TestServedWhileComing(t *testing.T) {
 		name   string
 		serves bool
 		want   []int
-	}{{"a fresh node", false, []int{0, 16, 80, 336, 700, 701}}, {"a node that carries Services", true, []int{701}}} {
+	}{{"a fresh node", false, []int{0, 512, 700, 701}}, {"a node that carries Services", true, []int{701}}} {
 		t.Run(tt.name, func(t *testing.T) {
 			m := newMode()
 			m.founds, m.serves = true, tt.serves
@@ -175,74 +173,6 @@ func TestServedWhileComing(t *testing.T) {
 				}
 				if s, err := w.loop.Status(w.Context()); err != nil || !s.Synced || !s.Ready {
 					w.Errorf("status %+v, error %v", s, err)
-				}
-			})
-		})
-	}
-}
-
-// What came while the kernel was prepared is served before anything else is asked for.
-func TestServedBeforeMoreIsAskedFor(t *testing.T) {
-	m := newMode()
-	m.founds, m.applyTakes = true, 100*time.Millisecond
-	var served [][]string
-	m.prepared = func() { m.locked(func() { served = slices.Clone(m.planned) }) }
-	run(t, m, func(w *world) {
-		synctest.Wait() // the loop writes what no source decides
-		w.backed(0, 1)
-		w.SetState(model.FromFile, source.Coming)
-		w.after(time.Second)
-		if diff := cmp.Diff([][]string{{}, {"s0000"}}, served); diff != "" {
-			w.Errorf("Services at each pass (-want +got):\n%s", diff)
-		}
-	})
-}
-
-// On one processor nothing comes while a part is written.
-func TestNothingComesWhileWritten(t *testing.T) {
-	for name, tt := range map[string]struct {
-		one  bool
-		want int64
-	}{"one processor": {true, 0}, "more": {false, 100}} {
-		t.Run(name, func(t *testing.T) {
-			m := newMode()
-			m.founds, m.oneProcessor = true, tt.one
-			run(t, m, func(w *world) {
-				w.SetState(model.FromFile, source.Coming)
-				w.after(time.Second)
-				m.locked(func() { m.applyTakes = 100 * time.Millisecond })
-				w.backed(0, 16)
-				time.Sleep(20 * time.Millisecond) // it is gathered for 10 ms
-				w.held(100, tt.want)
-			})
-		})
-	}
-}
-
-// On one processor parts are gathered for longer once the first Services answer, but not
-// beyond the end of what comes.
-func TestGatheredForLonger(t *testing.T) {
-	for name, tt := range map[string]struct {
-		one  bool
-		want []int
-	}{
-		"one processor": {true, []int{0, 10, 60, 260, 460, 500}},
-		"more":          {false, []int{0, 10, 60, 110, 160, 210, 260, 310, 360, 410, 460, 500}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			m := newMode()
-			m.founds, m.oneProcessor = true, tt.one
-			run(t, m, func(w *world) {
-				w.SetState(model.FromFile, source.Coming)
-				w.after(time.Second)
-				for i := range 500 {
-					w.backed(i, i+1)
-					w.after(time.Millisecond)
-				}
-				w.SetState(model.FromFile, source.Complete)
-				w.after(5 * time.Millisecond)
-				if diff := cmp.Diff(tt.want, m.counts()); diff != "" {
-					w.Errorf("Services at each pass (-want +got):\n%s", diff)
 				}
 			})
 		})

@@ -22,7 +22,6 @@ func (a *Agent) prepare(ctx context.Context) {
 	if !a.opts.Mode.Founds() {
 		return
 	}
-	defer a.holdSources(holdPrepares)()
 	start := time.Now()
 	err := a.prepareHost(ctx)
 	if err == nil {

@@ -2,10 +2,7 @@ package agent_test
 
 import (
 	"errors"
-	"fmt"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -49,45 +46,6 @@ func TestPrepare(t *testing.T) {
 						}
 					}
 				})
-			})
-		})
-	}
-}
-
-// held brings n Services while the loop writes, of which so many come before it is done.
-func (w *world) held(n, want int64) {
-	var brought atomic.Int64
-	go func() {
-		for i := range n {
-			w.SetService(service(fmt.Sprint("more", i), fmt.Sprintf("10.98.0.%d", i)))
-			brought.Add(1)
-		}
-	}()
-	time.Sleep(50 * time.Millisecond)
-	synctest.Wait()
-	if got := brought.Load(); got != want {
-		w.Errorf("%d Services came while the loop wrote, want %d", got, want)
-	}
-	time.Sleep(100 * time.Millisecond)
-	synctest.Wait()
-	if got := brought.Load(); got != n {
-		w.Errorf("%d Services came, want %d", got, n)
-	}
-}
-
-// Where nothing runs beside the loop the sources bring some objects while the kernel is
-// prepared, and the rest when it is.
-func TestSourcesWaitForRows(t *testing.T) {
-	for name, tt := range map[string]struct {
-		one  bool
-		want int64
-	}{"one processor": {true, 64}, "more": {false, 200}} {
-		t.Run(name, func(t *testing.T) {
-			m := newMode()
-			m.founds, m.oneProcessor, m.applyTakes = true, tt.one, 100*time.Millisecond
-			run(t, m, func(w *world) {
-				synctest.Wait() // the loop writes
-				w.held(200, tt.want)
 			})
 		})
 	}

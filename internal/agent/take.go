@@ -79,7 +79,11 @@ func (a *Agent) take(ctx context.Context) {
 		a.takeEarly(ctx)
 		return
 	}
-	a.began = a.turn
+	a.began = time.Now()
+	select {
+	case <-a.opts.Catalog.Wake(): // of what is taken now
+	default:
+	}
 	batch := a.opts.Catalog.Take()
 	if len(batch.Services) > 0 || batch.NodeChanged {
 		defer a.done(a.began)
@@ -121,7 +125,8 @@ func (a *Agent) takeHeld(due time.Time) {
 	if due.IsZero() {
 		a.held.stop()
 	} else {
-		a.held.arm(max(due.Sub(a.turn), a.pause(a.opts.Coalesce, a.turn)))
+		now := time.Now()
+		a.held.arm(max(due.Sub(now), a.pause(a.opts.Coalesce, now)))
 	}
 }
 

@@ -14,10 +14,9 @@ import (
 // Catalog is the Sink of all sources and the one place the agent reads from. It
 // is safe for concurrent use.
 type Catalog struct {
-	log   *zap.Logger
-	self  string
-	wake  chan time.Time
-	turns *source.Turns
+	log  *zap.Logger
+	self string
+	wake chan time.Time
 
 	mu       sync.Mutex
 	services map[model.ServiceID]*model.Service
@@ -61,7 +60,6 @@ func New(log *zap.Logger, self string, origins ...model.Origin) *Catalog {
 		log:      log.Named("catalog"),
 		self:     self,
 		wake:     make(chan time.Time, 1),
-		turns:    &source.Turns{},
 		services: map[model.ServiceID]*model.Service{},
 		slices:   map[model.ServiceID][]*model.Slice{},
 		named:    map[model.SliceID]*model.Slice{},
@@ -81,15 +79,6 @@ func New(log *zap.Logger, self string, origins ...model.Origin) *Catalog {
 	return c
 }
 
-// Share has the catalog take turns with who reads for its sources, too. It is for the time
-// before they run.
-func (c *Catalog) Share(t *source.Turns) { c.turns = t }
-
-// Hold keeps the sources back: see [source.Turns].
-func (c *Catalog) Hold(few int, limit time.Duration) (release func()) {
-	return c.turns.Hold(few, limit)
-}
-
 // Wake is ready to receive when something changed since the last Take, and tells when
 // the first of it came. One slot: any number of changes in between is one wake.
 func (c *Catalog) Wake() <-chan time.Time { return c.wake }
@@ -107,7 +96,6 @@ func (c *Catalog) poke() {
 
 // SetService keeps a Service and marks it dirty unless it is what we had.
 func (c *Catalog) SetService(s model.Service) {
-	c.turns.Bring()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old, known := c.services[s.ID]
@@ -143,7 +131,6 @@ func (c *Catalog) DeleteService(id model.ServiceID) {
 // SetSlice keeps a slice under the service it names. One that moved from another
 // service changes both.
 func (c *Catalog) SetSlice(s model.Slice) {
-	c.turns.Bring()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old := c.named[s.ID]

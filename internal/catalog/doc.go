@@ -3,9 +3,8 @@
 // every source has told all.
 //
 // Sources call it as their Sink, from any goroutine. The agent waits on Wake and
-// takes a Batch; where both have one processor it may Hold them while it writes. The
-// catalog decides nothing about addresses or backends and never looks back at a
-// source.
+// takes a Batch. The catalog decides nothing about addresses or backends and never
+// looks back at a source.
 //
 //	sources ──Set, Delete, State──► Catalog ──Wake, Take, TakeSome──► agent
 //

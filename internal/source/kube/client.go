@@ -8,8 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
-
-	"github.com/kube-ipvs/kube-ipvs/internal/source"
 )
 
 // ClientOptions say how the API server is reached. Without Kubeconfig and Master it
@@ -27,8 +25,6 @@ type ClientOptions struct {
 	UserAgent string
 	// Reached is told at which addresses the server is reached; nil is not told.
 	Reached *Reached
-	// Turns are waited for before more is read from the server; nil waits for nobody.
-	Turns *source.Turns
 }
 
 // The bounds of kube-proxy (contract section 1.1).
@@ -116,7 +112,4 @@ func (o ClientOptions) apply(config *rest.Config) {
 		reached = &Reached{}
 	}
 	config.Dial = reached.dial
-	if o.Turns != nil {
-		config.Dial = polite{o.Turns, reached.dial}.dial
-	}
 }

@@ -15,9 +15,8 @@ const ownName = "kubernetes"
 
 // headStart has what a new node waits for come before the large lists: the Nodes, whose
 // reflector runs already, and the API server's own Service, which a list of many brings
-// late, sorted by namespace and name as it is. What writes the rules without which none is
-// served comes before them, too: beside the lists it takes twice as long. It ends when all
-// of that is done, or took too long.
+// late, sorted by namespace and name as it is. It ends when they are there, or took too
+// long.
 func (s *Source) headStart(ctx context.Context, group *errgroup.Group, stores map[string]*store) {
 	ctx, cancel := context.WithTimeout(ctx, s.waits.headStart)
 	defer cancel()
@@ -38,15 +37,9 @@ func (s *Source) headStart(ctx context.Context, group *errgroup.Group, stores ma
 			return
 		}
 	}
-	for _, done := range []<-chan struct{}{s.haveNodes, s.opts.Prepared} {
-		if done == nil {
-			continue
-		}
-		select {
-		case <-done:
-		case <-ctx.Done():
-			return
-		}
+	select {
+	case <-s.haveNodes:
+	case <-ctx.Done():
 	}
 }
 

@@ -104,33 +104,23 @@ func (f *firstLists) want(t *testing.T, at time.Duration) {
 	}
 }
 
-// Nodes are listed first, and the large lists begin at the moment they are known and the
-// agent is prepared. A list of Nodes that is slow, or fails again and again, and an agent that
-// is not prepared, hold up the others for two seconds and no longer.
+// Nodes are listed first, and the large lists begin at the moment they are known. A list of
+// Nodes that is slow, or fails again and again, holds up the others for two seconds and no
+// longer.
 func TestNodesFirst(t *testing.T) {
 	for name, tt := range map[string]struct {
-		nodes    func(context.Context) error
-		prepared time.Duration // 0 for nobody who says so
-		want     time.Duration
+		nodes func(context.Context) error
+		want  time.Duration
 	}{
-		"quick":      {after(300 * time.Millisecond), 0, 300 * time.Millisecond},
-		"slow":       {after(time.Minute), 0, 2 * time.Second},
-		"fails":      {func(context.Context) error { return errors.New("etcd is on holiday") }, 0, 2 * time.Second},
-		"first":      {after(300 * time.Millisecond), 100 * time.Millisecond, 300 * time.Millisecond},
-		"last":       {after(300 * time.Millisecond), time.Second, time.Second},
-		"unprepared": {after(300 * time.Millisecond), time.Hour, 2 * time.Second},
+		"quick": {after(300 * time.Millisecond), 300 * time.Millisecond},
+		"slow":  {after(time.Minute), 2 * time.Second},
+		"fails": {func(context.Context) error { return errors.New("etcd is on holiday") }, 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				objects := fake.NewClientset(web("10.96.0.10"), node("here", "192.168.0.1"))
 				lists := noteLists(objects)
-				o := kube.Options{Node: "here"}
-				if tt.prepared > 0 {
-					prepared := make(chan struct{})
-					defer time.AfterFunc(tt.prepared, func() { close(prepared) }).Stop()
-					o.Prepared = prepared
-				}
-				_, out := follow(t, kube.Of(&nodesAnswer{objects, tt.nodes}), zap.NewNop(), o)
+				_, out := follow(t, kube.Of(&nodesAnswer{objects, tt.nodes}), zap.NewNop(), kube.Options{Node: "here"})
 				time.Sleep(tt.want + time.Millisecond)
 				synctest.Wait()
 				lists.want(t, tt.want)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Reached knows at which addresses a client reaches its API server, or its proxy: every one that it was told, that a name
@@ -75,6 +76,10 @@ func (r *Reached) add(addrs ...netip.Addr) {
 		tell()
 	}
 }
+
+// dialTime is client-go's own (k8s.io/client-go/transport, tlsTransportCache.get), for
+// connecting and between probes of a connection that is idle.
+const dialTime = 30 * time.Second
 
 // dial connects as client-go does, and notes each address before.
 func (r *Reached) dial(ctx context.Context, network, address string) (net.Conn, error) {

@@ -24,9 +24,6 @@ type Options struct {
 	// ManyNodes is the number of Nodes in the cluster beyond which the others are not
 	// followed after all; 0 is no bound. It is looked at once, at the start.
 	ManyNodes int
-	// Prepared is closed when the agent has done what its start needs the processors for:
-	// the large lists wait for that, too (headStart). nil is nobody to wait for.
-	Prepared <-chan struct{}
 }
 
 // DefaultManyNodes keeps what all agents of a cluster cost its API server within
