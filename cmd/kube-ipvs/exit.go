@@ -30,7 +30,7 @@ type exitStatus struct {
 // exitStatuses are those of all verbs; help, manual pages and the README show them.
 func exitStatuses() []exitStatus {
 	return []exitStatus{
-		{"", "ended when it was told to, or did what a flag asks for", "any failure, a wrong command line too", ""},
+		{"", "ended when it was told to, or did what a flag asks for", "any failure, a wrong command line too; IPVS appeared on a node that fell back to iptables mode: start it again", ""},
 		{"plan", "printed; with --diff-against: no difference", "a manifest or a cluster IP cannot be read; with --strict: something is not served; with --diff-against: a difference", "no manifests, no rights, a wrong command line"},
 		{"show", "shown", "the Service, set or chain that was named does not exist", "no agent answers, the kernel cannot be read, a wrong command line"},
 		{"explain", "all is well", "something is wrong, nothing has that name or address, or no agent runs", "the kernel cannot be read at all, a wrong command line"},

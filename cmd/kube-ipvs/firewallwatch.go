@@ -65,7 +65,7 @@ func (p *program) newWallWatch() *wallWatch {
 		},
 		period: func() time.Duration { return periods(p.live.now()).AuditPeriod },
 		busy:   func() bool { return !p.loop.Condition().Busy.IsZero() },
-		repair: func(ctx context.Context) error { return p.loop.Repair(ctx, p.carrier.Load().reload) },
+		repair: func(ctx context.Context) error { return p.loop.Repair(ctx, p.carrier.reload) },
 		begun:  herald{p.events}.walled,
 	}
 }

@@ -39,7 +39,7 @@ func (p *program) guard(ctx context.Context) error {
 	k := p.kernel
 	s := newSentry(p.log, k.own, sentinels(k.rules.Families()))
 	s.missing = k.missing
-	s.repair = func(ctx context.Context) error { return p.loop.Repair(ctx, p.carrier.Load().reload) }
+	s.repair = func(ctx context.Context) error { return p.loop.Repair(ctx, p.carrier.reload) }
 	if k.rules.Backend() == rules.NFT {
 		s.watch, s.poll = k.tables.Watch, guardPeriod
 	}

@@ -40,7 +40,7 @@ type program struct {
 	follow  sources
 	served  []model.Family
 	chosen  choice
-	carrier atomic.Pointer[carrier]
+	carrier *carrier
 	sweeper *conntrack.Sweeper // nil where the kernel lets nobody look at flows
 	known   *catalog.Catalog
 	loop    *agent.Agent
@@ -79,11 +79,10 @@ func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel
 	if k.flows != nil {
 		p.sweeper = conntrack.NewSweeper(log, k.flows, conntrack.SweeperOptions{Observed: p.swept})
 	}
-	first := p.newCarrier(ctx, p.live.now)
-	p.carrier.Store(first)
+	p.carrier = p.newCarrier(ctx, p.live.now)
 	p.health = newHealthPorts(log, p.live.now, healthcheck.Options{Healthy: func() bool { return p.loop.Healthy() }, Failed: tell.noHealthPort})
 	p.loop = agent.New(agent.Options{
-		Log: log, Catalog: p.known, Mode: first, NodeName: c.NodeName, Observer: externalIPs{p.metrics, warnExternalIPs(log, p.live.now)}, Herald: tell,
+		Log: log, Catalog: p.known, Mode: p.carrier, NodeName: c.NodeName, Observer: externalIPs{p.metrics, warnExternalIPs(log, p.live.now)}, Herald: tell,
 		Compiler: compilerFor(p.live.now, p.served), Concerns: concernsFor(p.live.now, p.served),
 		Host: k.link, NodePorts: nodePortsFor(p.live.now), Health: p.health, TryScheduler: p.tryScheduler, TryGUE: p.tryGUE, LocalPod: localPodFor(p.live.now), Periods: periods(c),
 		Ready:      func() { close(p.filled) },
@@ -180,7 +179,7 @@ func (p *program) afterStart(ctx context.Context, most time.Duration) bool {
 }
 
 // ipvsMode is the mode that runs if that is IPVS, else nil.
-func (p *program) ipvsMode() *ipvs.Mode { return p.carrier.Load().ipvs }
+func (p *program) ipvsMode() *ipvs.Mode { return p.carrier.ipvs }
 
 func (p *program) listen(ctx context.Context, name, address string, h http.Handler, failed events.Kind) error {
 	return httpd.Serve(ctx, p.log, httpd.Listener{

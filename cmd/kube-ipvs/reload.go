@@ -51,7 +51,7 @@ func (p *program) steps() steps {
 			}
 			return p.kernel.picker(p.log).pick(ctx, want)
 		},
-		exclude: func(ctx context.Context, cidrs []netip.Prefix) error { return p.carrier.Load().exclude(ctx, cidrs) },
+		exclude: func(ctx context.Context, cidrs []netip.Prefix) error { return p.carrier.exclude(ctx, cidrs) },
 		retune: func(ctx context.Context, from, to config.Config) map[string]error {
 			if p.ipvsMode() == nil {
 				return nil

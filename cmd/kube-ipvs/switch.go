@@ -2,13 +2,12 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"slices"
 	"time"
 
 	"go.uber.org/zap"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/events"
@@ -23,7 +22,7 @@ import (
 // its rules come first, so what is left of IPVS carries only connections that are older,
 // and those get the time that endpoints get that leave.
 func (p *program) leaveIPVS(ctx context.Context) error {
-	if p.carrier.Load().ipvs != nil || !p.await(ctx, guardPeriod, func() bool { return p.loop.Condition().Served }) {
+	if p.carrier.ipvs != nil || !p.await(ctx, guardPeriod, func() bool { return p.loop.Condition().Served }) {
 		return nil
 	}
 	k, _, err := openRemains(ctx, p.log, p.live.now())
@@ -102,11 +101,8 @@ func (p *program) sweepIPVS(ctx context.Context, k *kernel) (done bool) {
 	both := model.Families()
 	k.rules, k.own = p.kernel.rules, p.kernel.own
 	mode := k.newMode(p.log, fixed(p.live.now()), both[:], nil)
-	removed, promoted := 0, false
+	removed := 0
 	err := p.loop.Sweep(ctx, func(ctx context.Context) error {
-		if promoted = p.ipvsMode() != nil; promoted {
-			return nil
-		}
 		if err := knowHost(ctx, mode, k.link); err != nil {
 			return err
 		}
@@ -114,14 +110,12 @@ func (p *program) sweepIPVS(ctx context.Context, k *kernel) (done bool) {
 			return err
 		}
 		p.kernel.bound.Store(false)
-		p.carrier.Load().rules.Rebase()
+		p.carrier.rules.Rebase()
 		p.kernel.tuner.RestoreKeys(ctx, slices.Concat(ipvsAlone, strictARP)...) // each is logged
 		return nil
 	})
 	switch {
 	case ctx.Err() != nil: // told to stop
-	case promoted:
-		p.log.Info("what ipvs mode left stays: ipvs mode uses it again")
 	case err != nil:
 		p.log.Warn("some of what ipvs mode left stays, and will be tried again", zap.Error(err))
 		return false
@@ -134,32 +128,42 @@ func (p *program) sweepIPVS(ctx context.Context, k *kernel) (done bool) {
 // lookForIPVS is how often a node that fell back asks whether it has IPVS by now.
 const lookForIPVS = 15 * time.Second
 
-// awaitIPVS waits for IPVS on a node that fell back. It says so once, and with --promote
-// changes to ipvs mode.
+// errIPVSAppeared ends an agent that fell back, so that the next one runs ipvs mode.
+var errIPVSAppeared = errors.New("this kernel can carry Services in ipvs mode by now: the agent ends, and the next one takes over from its rules, " +
+	"which carry all traffic until then. Start it again where no supervisor does")
+
+// lastWords is how long the Event may take to the API server before the agent ends.
+const lastWords = 2 * time.Second
+
+// awaitIPVS ends the agent when IPVS appears on a node that fell back.
 func (p *program) awaitIPVS(ctx context.Context) error {
-	if p.chosen.missing == nil || !p.await(ctx, lookForIPVS, func() bool { return p.ipvsThere(ctx) && p.loop.Condition().Served }) {
+	if p.chosen.missing == nil || !p.await(ctx, lookForIPVS, func() bool { return p.loop.Condition().Served && p.ipvsWorks(ctx) }) {
 		return nil
 	}
-	if !p.live.now().Promote {
-		const hint = "this kernel can carry Services in ipvs mode by now: restart the agent, or let it change by itself with --promote"
-		p.log.Info(hint)
-		p.events.Node(events.ProxyModeAvailable, hint)
+	p.events.Node(events.ProxyModeAvailable, "this kernel can carry Services in ipvs mode by now: the agent starts again")
+	if !p.await(ctx, lastWords, func() bool { return true }) {
 		return nil
 	}
-	promoted := func() bool {
-		err := p.promote(ctx)
-		if err != nil && ctx.Err() == nil {
-			p.log.Warn("change to ipvs mode failed, iptables mode goes on", zap.Error(err))
-		}
-		return err == nil
-	}
-	if !promoted() && !p.await(ctx, lookForIPVS, promoted) {
-		return nil
-	}
-	return p.tryReuse(ctx)
+	return errIPVSAppeared
 }
 
-// ipvsThere asks without loading anything: who loads the module wants it.
+// ipvsWorks tries what the next start will try, once the modules are there: who loads them
+// wants ipvs mode.
+func (p *program) ipvsWorks(ctx context.Context) bool {
+	if !p.ipvsThere(ctx) {
+		return false
+	}
+	_, err := p.kernel.tryIPVS(ctx, p.log, p.live.now())
+	if err == nil {
+		err = p.kernel.closeIPVS(nil)
+	}
+	if err != nil && ctx.Err() == nil {
+		p.log.Warn("the modules of IPVS are there, but ipvs mode would not start: iptables mode goes on", zap.Error(err))
+	}
+	return err == nil
+}
+
+// ipvsThere asks without loading anything.
 func (p *program) ipvsThere(ctx context.Context) bool {
 	s, err := vserver.New(p.log, vserver.Options{})
 	if err != nil {
@@ -175,33 +179,4 @@ func (p *program) ipvsThere(ctx context.Context) bool {
 	}
 	_ = sets.Close() // nothing was written to it
 	return probeDummy(ctx, p.log) == nil
-}
-
-// promote changes to ipvs mode between two cycles. The new mode takes over from the rules
-// of the old one as it does from kube-proxy's: they carry until all of it stands.
-func (p *program) promote(ctx context.Context) error {
-	k, c := p.kernel, p.live.now()
-	picked, err := k.tryIPVS(ctx, p.log, c)
-	if err != nil {
-		return err
-	}
-	promote := func(c *config.Config) { c.Mode, c.Scheduler = config.ModeIPVS, picked }
-	next := p.newCarrier(ctx, func() config.Config {
-		c := p.live.now()
-		promote(&c)
-		return c
-	})
-	promote(&c)
-	err = p.loop.Replace(ctx, next, periods(c), func(context.Context) error {
-		p.live.change(promote)
-		p.carrier.Store(next)
-		return nil
-	})
-	if err != nil {
-		return k.closeIPVS(fmt.Errorf("change to ipvs mode: %w", err))
-	}
-	p.metrics.Mode(string(p.chosen.asked), string(config.ModeIPVS))
-	p.log.Info("ipvs mode carries Services now", zap.Stringer("scheduler", picked))
-	p.events.Node(events.ProxyModeChanged, "ipvs mode carries Services now")
-	return nil
 }

@@ -15,12 +15,6 @@ var agentMutants = []mutant{
 		New:    "if !a.synced || ctx.Err() != nil {",
 	},
 	{
-		Name: "agent/contests-outlive-the-mode", File: "internal/agent/reconfigure.go",
-		Breaks: "Conflicts of the old mode are counted for ever after the mode is replaced.",
-		Old:    "a.contests, a.counts.Conflicts = map[contest]struct{}{}, 0",
-		New:    "a.counts.Conflicts = 0",
-	},
-	{
 		Name: "agent/orphans-deleted-with-partial-input", File: "internal/agent/apply.go",
 		Breaks: "Rows of an input that cannot be read are deleted as orphans.",
 		Old:    "dataplane.ApplyOptions{KeepOrphans: !a.complete, Retry: retry}",

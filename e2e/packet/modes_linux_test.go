@@ -106,9 +106,9 @@ func TestModeSwitch(t *testing.T) {
 	}
 }
 
-// TestPromotion: a kernel without IPVS gets it while the agent carries Services with rules. With --promote the agent changes its
-// mode by itself, and whoever connects meanwhile notices nothing.
-func TestPromotion(t *testing.T) {
+// TestIPVSAppears: a kernel without IPVS gets it while the agent carries Services with rules. The agent ends, the next one runs
+// ipvs mode, and clients that connect meanwhile notice nothing.
+func TestIPVSAppears(t *testing.T) {
 	if _, err := os.Stat("/proc/net/ip_vs"); err == nil {
 		t.Skip("this kernel has IPVS already: the stage contracts of make test removes the modules first")
 	}
@@ -120,7 +120,7 @@ func TestPromotion(t *testing.T) {
 	defer os.Remove(barred)
 
 	w := buildWorld(t)
-	n := newAgent(t, w.node, "--cluster-cidr", clusters, "--promote")
+	n := newAgent(t, w.node, "--cluster-cidr", clusters)
 	n.writeFile(t, "nodes.yaml", w.nodes())
 	web := w.web(t)
 	n.write(t, web)
@@ -135,6 +135,11 @@ func TestPromotion(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.run(t, "modprobe", "ip_vs")
+	if err := n.wait(t); err == nil || !strings.Contains(err.Error(), "exit status 1") {
+		t.Errorf("the agent ends with %v, want exit status 1", err)
+	}
+	more(t, runs[0], 20)
+	n.start(t) // as its supervisor would
 	n.inMode(t, "ipvs")
 	more(t, runs[0], 20)
 	settled(t, runs, 5)

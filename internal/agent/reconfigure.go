@@ -5,7 +5,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
@@ -42,35 +41,6 @@ func (a *Agent) recompile(ctx context.Context) {
 	if a.synced || len(a.services) > 0 {
 		a.compileAll(ctx)
 	}
-}
-
-// Replace has the loop go on with another mode and its periods, for which change has
-// made everything ready: every Service is compiled for it, the kernel is read and
-// written. What the old mode has in the kernel is left to the new one to take over. An
-// error of change leaves everything as it was.
-func (a *Agent) Replace(ctx context.Context, mode dataplane.Dataplane, p Periods, change func(context.Context) error) error {
-	var failed error
-	err := a.Do(ctx, func(ctx context.Context) {
-		if failed = change(ctx); failed != nil {
-			return
-		}
-		a.log.Info("mode replaced", zap.String("from", a.opts.Mode.Name()), zap.String("to", mode.Name()))
-		a.opts.Mode = mode
-		a.goBy(p)
-		a.audit.stop()
-		a.sample.stop()
-		a.loaded, a.adopted, a.audits.running, a.founding = false, false, false, false
-		a.contests, a.counts.Conflicts = map[contest]struct{}{}, 0
-		a.due.stop()
-		a.forgetSchedulers(ctx)
-		a.recompile(ctx)
-		a.retry.stop()
-		a.apply(ctx, true)
-	})
-	if err != nil {
-		return err // the loop may be writing failed just now
-	}
-	return failed
 }
 
 // compileAll compiles all Services that were taken, dirty or not.

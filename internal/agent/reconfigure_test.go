@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/agent"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
@@ -81,64 +79,6 @@ func TestReconfigureBeforeTheFirstSync(t *testing.T) {
 		w.after(time.Second)
 		if got := m.schedulers(); !slices.Equal(got, []string{"sed"}) {
 			w.Errorf("schedulers %v", got)
-		}
-	})
-}
-
-// Another mode gets all that the first one had, reads the kernel before it writes, is
-// audited in its own time, and the first one is asked nothing any more. What cannot be made ready changes nothing.
-func TestReplace(t *testing.T) {
-	first, next := newMode(), newMode()
-	run(t, first, func(w *world) {
-		w.SetService(service("a", "10.96.0.1"))
-		w.SetService(service("b", "10.96.0.2"))
-		w.SetState(model.FromFile, source.Complete)
-		w.after(time.Second)
-		first.locked(func() { first.journal = nil })
-		bad := errors.New("no")
-		if err := w.loop.Replace(w.Context(), next, agent.Periods{}, func(context.Context) error { return bad }); !errors.Is(err, bad) {
-			w.Errorf("error %v", err)
-		}
-		if err := w.loop.Replace(w.Context(), next, agent.Periods{AuditPeriod: 3 * time.Second}, func(context.Context) error { return nil }); err != nil {
-			w.Fatal(err)
-		}
-		w.SetService(service("c", "10.96.0.3"))
-		w.after(4 * time.Second)
-		next.locked(func() {
-			if want := []string{"host", "start", "load", "apply", "apply", "audit"}; !slices.Equal(next.journal, want) {
-				w.Errorf("the next mode was asked %v, want %v", next.journal, want)
-			}
-			if want := [][]string{{"a", "b"}, {"a", "b", "c"}}; !slices.EqualFunc(next.planned, want, slices.Equal) {
-				w.Errorf("the next mode applied %v, want %v", next.planned, want)
-			}
-		})
-		first.locked(func() {
-			if len(first.journal) > 0 {
-				w.Errorf("the first mode was asked %v", first.journal)
-			}
-		})
-	})
-}
-
-// TestReplaceForgetsConflicts checks that conflicts of the old mode are not counted in a mode that has none.
-func TestReplaceForgetsConflicts(t *testing.T) {
-	first, next := newMode(), newMode()
-	a := service("a", "10.96.0.1")
-	first.conflicts = []dataplane.Conflict{{Key: model.FrontendKey{Addr: a.ClusterIPs[0], Port: 80, Protocol: model.TCP}, Loser: a.ID}}
-	run(t, first, func(w *world) {
-		w.SetService(a)
-		w.SetState(model.FromFile, source.Complete)
-		w.after(time.Second)
-		if s, _ := w.loop.Status(w.Context()); s.Conflicts != 1 {
-			w.Errorf("%d conflicts in the first mode, want 1", s.Conflicts)
-		}
-		if err := w.loop.Replace(w.Context(), next, agent.Periods{}, func(context.Context) error { return nil }); err != nil {
-			w.Fatal(err)
-		}
-		w.SetService(service("b", "10.96.0.2"))
-		w.after(time.Second)
-		if s, _ := w.loop.Status(w.Context()); s.Conflicts != 0 {
-			w.Errorf("%d conflicts in the next mode, want 0", s.Conflicts)
 		}
 	})
 }

@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
-	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
 
@@ -135,11 +134,4 @@ func (a *Agent) tryRefused(ctx context.Context) {
 		a.compile(ctx, concerned)
 		a.apply(ctx, false)
 	}
-}
-
-// forgetSchedulers has all of them tried anew: another mode has another kernel.
-func (a *Agent) forgetSchedulers(ctx context.Context) {
-	a.tried, a.known.Refused = map[scheduler.Spec]bool{}, nil
-	a.triedGUE, a.known.NoGUE = false, ""
-	a.trySchedulers(ctx, a.matching(func(s *model.Service, _ []*model.Slice) bool { return s.Policy != nil }))
 }

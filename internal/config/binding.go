@@ -10,12 +10,10 @@ import (
 type VIPBinding string
 
 // The values of --vip-binding: an address on the device for each, one route for each of
-// --service-cidrs and addresses for what is not in them, or the first as long as there
-// are few.
+// --service-cidrs and addresses for what is not in them.
 const (
 	VIPBindingAddress VIPBinding = "address"
 	VIPBindingRoute   VIPBinding = "route"
-	VIPBindingAuto    VIPBinding = "auto"
 )
 
 // ExternalBinding says how external and load-balancer addresses of Services become local to this machine in ModeIPVS
@@ -42,7 +40,7 @@ func (p *problems) externalBinding(text string) ExternalBinding {
 func (p *problems) vipBinding(text string) VIPBinding {
 	b := VIPBinding(text)
 	p.oneOf("vip-binding", text)
-	if (b == VIPBindingRoute || b == VIPBindingAuto) && len(p.s.Own.ServiceCIDRs) == 0 {
+	if b == VIPBindingRoute && len(p.s.Own.ServiceCIDRs) == 0 {
 		p.add("service-cidrs", "is needed with %s: the ranges of cluster IPs, as the API server is told by --service-cluster-ip-range", p.s.with("vip-binding", text))
 	}
 	return b

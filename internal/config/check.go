@@ -33,7 +33,7 @@ func (s Settings) Check(hostname string) (Config, error) {
 		ExternalBinding: p.externalBinding(own.ExternalBinding),
 		Timeouts:        p.timeouts(),
 		Drain:           p.drain(own.Drain.Duration),
-		Mode:            p.mode(string(proxy.Mode)), ModeImplied: s.noMode && !s.given["proxy-mode"], OnMissing: p.onMissing(own.OnMissingIPVS), Promote: own.Promote,
+		Mode:            p.mode(string(proxy.Mode)), ModeImplied: s.noMode && !s.given["proxy-mode"], OnMissing: p.onMissing(own.OnMissingIPVS),
 		SyncPeriod: proxy.IPVS.SyncPeriod.Duration, MinSyncPeriod: proxy.IPVS.MinSyncPeriod.Duration,
 		IPTablesSyncPeriod: proxy.IPTables.SyncPeriod.Duration, IPTablesMinSyncPeriod: proxy.IPTables.MinSyncPeriod.Duration,
 

@@ -9,7 +9,7 @@ var choices = map[string][]string{
 	"iptables-backend":  {"auto", "nft", "legacy"},
 	"watch-nodes":       {WatchAuto, WatchAll, WatchOwn},
 	"external-binding":  {string(ExternalBindingAuto), string(ExternalBindingBind), string(ExternalBindingCapture)},
-	"vip-binding":       {string(VIPBindingAddress), string(VIPBindingRoute), string(VIPBindingAuto)},
+	"vip-binding":       {string(VIPBindingAddress), string(VIPBindingRoute)},
 	"detect-local-mode": {"ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix"},
 	"log-level":         {"debug", "info", "warn", "error"},
 	"logging-format":    {"text", "json"},

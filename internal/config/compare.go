@@ -57,7 +57,6 @@ var meanings = []meaning{
 	{"OnMissing", "onMissingIPVS", atStart},
 	{"VIPBinding", "vipBinding", atStart},
 	{"ServiceCIDRs", "serviceCIDRs", atStart},
-	{"Promote", "promote", atStart},
 	{"SyncPeriod", "ipvs.syncPeriod", atStart},
 	{"MinSyncPeriod", "ipvs.minSyncPeriod", atStart},
 	{"IPTablesSyncPeriod", "iptables.syncPeriod", atStart},

@@ -30,8 +30,8 @@ func TestCompare(t *testing.T) {
 			now:     proxyHead + "ipvs: {syncPeriod: 1m, minSyncPeriod: 1s}\nclusterCIDR: 10.0.0.0/8\nconntrack: {min: 1}\noomScoreAdj: 0\nhealthzBindAddress: 192.0.2.1\n---\n" + ownHead + "sourceDir: /m\n",
 			restart: []string{"sourceDir", "ipvs.syncPeriod", "ipvs.minSyncPeriod", "clusterCIDR", "healthzBindAddress", "conntrack.min", "oomScoreAdj"}},
 		{name: "the mode and what belongs to it", before: proxyHead,
-			now:     proxyHead + "mode: iptables\niptables: {localhostNodePorts: true, syncPeriod: 1m, minSyncPeriod: 1s}\n---\n" + ownHead + "onMissingIPVS: fail\npromote: true\n",
-			restart: []string{"mode", "onMissingIPVS", "promote", "iptables.syncPeriod", "iptables.minSyncPeriod", "iptables.localhostNodePorts"}},
+			now:     proxyHead + "mode: iptables\niptables: {localhostNodePorts: true, syncPeriod: 1m, minSyncPeriod: 1s}\n---\n" + ownHead + "onMissingIPVS: fail\n",
+			restart: []string{"mode", "onMissingIPVS", "iptables.syncPeriod", "iptables.minSyncPeriod", "iptables.localhostNodePorts"}},
 		{name: "some of each", before: proxyHead + "ipvs: {scheduler: wlc}\n", now: proxyHead + "clusterCIDR: 10.0.0.0/8\n", live: []string{"ipvs.scheduler"}, restart: []string{"clusterCIDR"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

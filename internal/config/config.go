@@ -36,9 +36,6 @@ type Config struct {
 	// ModeImplied: a file of kube-proxy leaves the mode empty, which kube-proxy takes for
 	// iptables, and this program for ipvs.
 	ModeImplied bool
-	// Promote: a node that carries Services in ModeIPTables for want of ip_vs changes to
-	// ModeIPVS without a restart when ip_vs appears.
-	Promote bool
 
 	Scheduler    scheduler.Spec
 	ExcludeCIDRs []netip.Prefix

@@ -16,7 +16,7 @@ func FuzzFile(f *testing.F) {
 	f.Add(string(kubeadm))
 	f.Add(proxyHead + "ipvs: {scheduler: wlc, excludeCIDRs: [10.0.0.0/8]}\n---\n" + ownHead + "healthzWatchBound: 0s\n")
 	f.Add(proxyHead + "ipvs: {tcpTimeout: 1h, udpTimeout: 1m}\n---\n" + ownHead + "drain: 0s\nipvsTimeouts: recommended\n")
-	f.Add(proxyHead + "mode: auto\niptables: {localhostNodePorts: true, syncPeriod: 1m, minSyncPeriod: 1s}\n---\n" + ownHead + "onMissingIPVS: fail\npromote: true\n")
+	f.Add(proxyHead + "mode: auto\niptables: {localhostNodePorts: true, syncPeriod: 1m, minSyncPeriod: 1s}\n---\n" + ownHead + "onMissingIPVS: fail\n")
 	f.Add(`{"apiVersion":"kubeproxy.config.k8s.io/v1alpha1","kind":"KubeProxyConfiguration","conntrack":{"min":null},"featureGates":{"AllAlpha":true}}`)
 	for _, list := range [][]input{badFiles, badFields} {
 		for _, in := range list {

@@ -57,7 +57,6 @@ clusterCIDR: not looked at
 runDir: /r
 iptablesBackend: nft
 onMissingIPVS: fail
-promote: true
 watchNodes: own
 drain: 90s
 vipBinding: route
@@ -73,7 +72,7 @@ logLevel: warn
 		BindAddress: netip.MustParseAddr("192.0.2.9"), Scheduler: scheduler.MustParse("wlc"), ExcludeCIDRs: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}, StrictARP: true,
 		VIPBinding: config.VIPBindingRoute, ExternalBinding: config.ExternalBindingAuto, ServiceFrontends: 4096, ServiceRanges: 4096, ServiceRows: 1 << 18, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")},
 		Timeouts: config.Timeouts{TCP: time.Hour, TCPFin: time.Minute, UDP: 2 * time.Minute}, Drain: 90 * time.Second, SyncPeriod: time.Minute, MinSyncPeriod: 5 * time.Second,
-		Mode: config.ModeAuto, OnMissing: config.OnMissingFail, Promote: true, LocalhostNodePorts: true, IPTablesSyncPeriod: 2 * time.Minute, IPTablesMinSyncPeriod: 6 * time.Second,
+		Mode: config.ModeAuto, OnMissing: config.OnMissingFail, LocalhostNodePorts: true, IPTablesSyncPeriod: 2 * time.Minute, IPTablesMinSyncPeriod: 6 * time.Second,
 		DetectLocal: config.DetectLocal{Mode: "BridgeInterface", Interface: "cni0"}, MasqueradeAll: true, IPTables: "nft", NodePorts: config.NodePortSelection{All: true},
 		NodePortRange: config.PortRange{First: 30000, Last: 32767}, NodeAddresses: []netip.Addr{netip.MustParseAddr("192.0.2.3")},
 		Healthz: "0.0.0.0:10256", Metrics: "127.0.0.1:10249", BindHardFail: true, Profiling: true, ReadyzWatchBound: time.Minute, HealthzWatchBound: time.Hour,
@@ -127,10 +126,8 @@ func TestWarnings(t *testing.T) {
 		{"fields without effect", proxyHead + "winkernel: {sourceVip: 192.0.2.1}\nnftables: {masqueradeBit: 14, syncPeriod: 1m}\nportRange: ''\n", nil,
 			[]string{"accepted, but without effect here: nftables.syncPeriod, winkernel.sourceVip"}},
 		{"no IPVS and no way out of it", "", []string{"--proxy-mode=auto", "--on-missing-ipvs=fail"}, []string{"--on-missing-ipvs=fail: without effect with --proxy-mode=auto"}},
-		{"the same in a file", proxyHead + "mode: iptables\n---\n" + ownHead + "onMissingIPVS: fail\npromote: true\n", nil,
-			[]string{"onMissingIPVS: fail: without effect with mode: iptables", "promote: true: without effect with mode: iptables"}},
-		{"nothing to change from", ownHead + "onMissingIPVS: fail\n", []string{"--promote"}, []string{"--promote=true: without effect with onMissingIPVS: fail"}},
-		{"IPVS that may come later", proxyHead + "mode: ipvs\n---\n" + ownHead + "promote: true\n", []string{"--iptables-localhost-nodeports", "--iptables-sync-period=1m"}, nil},
+		{"the same in a file", proxyHead + "mode: iptables\n---\n" + ownHead + "onMissingIPVS: fail\n", nil,
+			[]string{"onMissingIPVS: fail: without effect with mode: iptables"}},
 		{"bound that flaps", "", []string{"--readyz-watch-bound=30s"},
 			[]string{"--readyz-watch-bound=30s: a quiet watch says something once a minute, so /readyz will be red now and then"}},
 		{"gates of other programs", proxyHead + "featureGates: {Teleport: true, KubeProxyIPVS: true}\n", []string{"--feature-gates=Beam=false,AllAlpha=false"},
@@ -181,7 +178,7 @@ func TestRoundTrip(t *testing.T) {
 		{"defaults", "", nil},
 		{"flags", "", []string{"--ipvs-scheduler=mh", "--bind-address=::", "--nodeport-addresses=primary,10.0.0.0/8", "--feature-gates=AllowServiceExternalIPs=false", "-v=5",
 			"--conntrack-max-per-core=0", "--oom-score-adj=0", "--healthz-watch-bound=1h", "--watch-nodes=own", "--metrics-port=1", "--kube-api-qps=0.5", "--ipvs-tcp-timeout=15m",
-			"--proxy-mode=auto", "--promote", "--iptables-localhost-nodeports", "--iptables-sync-period=1m", "--iptables-min-sync-period=1s"}},
+			"--proxy-mode=auto", "--iptables-localhost-nodeports", "--iptables-sync-period=1m", "--iptables-min-sync-period=1s"}},
 		{"file and flags", proxyHead + "ipvs: {scheduler: wlc}\nmode: iptables\n", []string{"--proxy-mode=ipvs", "--log-level=error", "--source-dir=/m"}},
 		{"no way out", proxyHead + "mode: ipvs\n", []string{"--on-missing-ipvs=fail"}},
 	} {

@@ -68,13 +68,5 @@ func (s *Settings) idleModeSettings(c Config) []string {
 	if c.OnMissing == OnMissingFail && (c.Mode == ModeIPTables || c.Mode == ModeAuto) {
 		out = append(out, fmt.Sprintf("%s: without effect with %s", fail, mode))
 	}
-	promote := s.with("promote", "true")
-	switch {
-	case !c.Promote:
-	case c.Mode == ModeIPTables:
-		out = append(out, fmt.Sprintf("%s: without effect with %s", promote, mode))
-	case c.Mode == ModeIPVS && c.OnMissing == OnMissingFail:
-		out = append(out, fmt.Sprintf("%s: without effect with %s", promote, fail))
-	}
 	return out
 }

@@ -14,32 +14,28 @@ func TestModes(t *testing.T) {
 	type asked struct {
 		mode      config.Mode
 		onMissing config.OnMissing
-		promote   bool
 	}
-	ordinary := asked{config.ModeIPVS, config.OnMissingIPTables, false}
+	ordinary := asked{config.ModeIPVS, config.OnMissingIPTables}
 	for _, tt := range []struct {
 		name, file string
 		args       []string
 		want       asked
 	}{
 		{"nothing said", "", nil, ordinary},
-		{"empty in the file", proxyHead + "mode: ''\n---\n" + ownHead + "onMissingIPVS: ''\npromote: null\n", nil, ordinary},
+		{"empty in the file", proxyHead + "mode: ''\n---\n" + ownHead + "onMissingIPVS: ''\n", nil, ordinary},
 		{"empty given", "", []string{"--proxy-mode="}, ordinary},
-		{"iptables", proxyHead + "mode: iptables\n", nil, asked{config.ModeIPTables, config.OnMissingIPTables, false}},
-		{"iptables given", "", []string{"--proxy-mode=iptables"}, asked{config.ModeIPTables, config.OnMissingIPTables, false}},
-		{"what the kernel has", proxyHead + "mode: auto\n", nil, asked{config.ModeAuto, config.OnMissingIPTables, false}},
-		{"flag over file", proxyHead + "mode: iptables\n", []string{"--proxy-mode=auto"}, asked{config.ModeAuto, config.OnMissingIPTables, false}},
+		{"iptables", proxyHead + "mode: iptables\n", nil, asked{config.ModeIPTables, config.OnMissingIPTables}},
+		{"iptables given", "", []string{"--proxy-mode=iptables"}, asked{config.ModeIPTables, config.OnMissingIPTables}},
+		{"what the kernel has", proxyHead + "mode: auto\n", nil, asked{config.ModeAuto, config.OnMissingIPTables}},
+		{"flag over file", proxyHead + "mode: iptables\n", []string{"--proxy-mode=auto"}, asked{config.ModeAuto, config.OnMissingIPTables}},
 		{"flag over a mode that is not here", proxyHead + "mode: nftables\n", []string{"--proxy-mode=ipvs"}, ordinary},
-		{"no way out", ownHead + "onMissingIPVS: fail\n", nil, asked{config.ModeIPVS, config.OnMissingFail, false}},
-		{"no way out given", "", []string{"--on_missing_ipvs=fail"}, asked{config.ModeIPVS, config.OnMissingFail, false}},
+		{"no way out", ownHead + "onMissingIPVS: fail\n", nil, asked{config.ModeIPVS, config.OnMissingFail}},
+		{"no way out given", "", []string{"--on_missing_ipvs=fail"}, asked{config.ModeIPVS, config.OnMissingFail}},
 		{"way out over the file", ownHead + "onMissingIPVS: fail\n", []string{"--on-missing-ipvs=iptables"}, ordinary},
-		{"back again", ownHead + "promote: true\n", nil, asked{config.ModeIPVS, config.OnMissingIPTables, true}},
-		{"back again given", "", []string{"--promote"}, asked{config.ModeIPVS, config.OnMissingIPTables, true}},
-		{"not back over the file", ownHead + "promote: true\n", []string{"--promote=false"}, ordinary},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := loaded(t, tt.file, tt.args...).Config
-			if got := (asked{c.Mode, c.OnMissing, c.Promote}); got != tt.want {
+			if got := (asked{c.Mode, c.OnMissing}); got != tt.want {
 				t.Errorf("asks for %v, want %v", got, tt.want)
 			}
 		})
@@ -110,10 +106,9 @@ func TestIdleBinding(t *testing.T) {
 	}{
 		{"nothing said", nil, nil},
 		{"route", []string{"--vip-binding=route", "--service-cidrs=10.96.0.0/16"}, nil},
-		{"auto", []string{"--vip-binding=auto", "--service-cidrs=10.96.0.0/16,fd00:96::/112"}, nil},
 		{"external addresses in iptables mode", []string{"--proxy-mode=iptables", "--external-binding=bind"}, []string{"--external-binding=bind: without effect with --proxy-mode=iptables"}},
 		{"ranges alone", []string{"--service-cidrs=10.96.0.0/16"}, []string{"--service-cidrs: without effect with --vip-binding=address"}},
-		{"iptables mode", []string{"--proxy-mode=iptables", "--vip-binding=auto", "--service-cidrs=10.96.0.0/16"}, []string{"--vip-binding=auto: without effect with --proxy-mode=iptables"}},
+		{"iptables mode", []string{"--proxy-mode=iptables", "--vip-binding=route", "--service-cidrs=10.96.0.0/16"}, []string{"--vip-binding=route: without effect with --proxy-mode=iptables"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, loaded(t, "", tt.args...).Warnings); diff != "" {

@@ -24,9 +24,6 @@ type KubeIPVSConfiguration struct {
 	// default, carries Services in iptables mode; fail ends (--on-missing-ipvs,
 	// decision 2).
 	OnMissingIPVS string `json:"onMissingIPVS"`
-	// promote makes a node that runs in iptables mode for want of IPVS change to ipvs
-	// mode without a restart when IPVS appears (--promote). Default false.
-	Promote bool `json:"promote"`
 	// iptablesBackend is nft, legacy, or auto, the default: where the host's rules
 	// live (--iptables-backend).
 	IPTablesBackend string `json:"iptablesBackend"`
@@ -45,8 +42,7 @@ type KubeIPVSConfiguration struct {
 	Drain *metav1.Duration `json:"drain"`
 	// vipBinding says how addresses of Services become local to this machine (--vip-binding,
 	// decision 35): address, the default, binds each to kube-ipvs0; route makes all of
-	// serviceCIDRs local by one route each, and binds what is not in them; auto does the
-	// first until there are thousands, and then the second.
+	// serviceCIDRs local by one route each, and binds what is not in them.
 	VIPBinding string `json:"vipBinding"`
 	// externalBinding says how external IPs and load-balancer addresses become local to this
 	// machine (--external-binding): auto, the default, binds what no other machine may have
@@ -55,7 +51,7 @@ type KubeIPVSConfiguration struct {
 	ExternalBinding string `json:"externalBinding"`
 	// serviceCIDRs are the ranges of cluster IPs, as the API server is told by
 	// --service-cluster-ip-range (--service-cidrs). There is no default, and vipBinding
-	// route and auto need them.
+	// route needs them.
 	ServiceCIDRs []string `json:"serviceCIDRs"`
 	// ipvsTimeouts is recommended, or empty, the default. Recommended are idle times of
 	// IPVS that fit connection tracking and keepalive of the node, in place of

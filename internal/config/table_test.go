@@ -69,7 +69,7 @@ func samples(row setting) (file, flag string) {
 		"bindAddress": {"192.0.2.1", "192.0.2.2"}, "healthzBindAddress": {"192.0.2.1:1", "192.0.2.2:2"}, "metricsBindAddress": {"192.0.2.1:3", "192.0.2.2:4"},
 		"logging.format": {"json", "text"}, "logging.vmodule": {`[{"filePattern": "a", "verbosity": 1}]`, "b=2"}, "featureGates": {`{"KubeProxyIPVS": true}`, "KubeProxyIPVS=false"},
 		"runDir": {"/a", "/b"}, "iptablesBackend": {"nft", "legacy"}, "serviceNodePortRange": {"30000-30100", "31000-31100"},
-		"externalIPAllowedCIDRs": {`["10.1.0.0/16"]`, "10.2.0.0/16"}, "dnsServices": {`["a/b"]`, "c/d"}, "watchNodes": {"own", "all"}, "onMissingIPVS": {"fail", "iptables"}, "logLevel": {"warn", "error"}, "iptables.localhostNodePorts": {"true", "false"}, "promote": {"true", "false"},
+		"externalIPAllowedCIDRs": {`["10.1.0.0/16"]`, "10.2.0.0/16"}, "dnsServices": {`["a/b"]`, "c/d"}, "watchNodes": {"own", "all"}, "onMissingIPVS": {"fail", "iptables"}, "logLevel": {"warn", "error"}, "iptables.localhostNodePorts": {"true", "false"},
 		"vipBinding": {"route\nserviceCIDRs: [10.96.0.0/16]", "address"}, "externalBinding": {"bind", "capture"}, "serviceCIDRs": {`["10.96.0.0/16"]`, "10.97.0.0/16"},
 	}
 	if s, ok := special[row.field]; ok {

@@ -36,8 +36,6 @@ var (
 	ProxyModeImplied = Kind{"ProxyModeImplied", "StartKubeProxy", false}
 	// ProxyModeAvailable: the kernel has what it lacked, and ipvs mode could be used.
 	ProxyModeAvailable = Kind{"ProxyModeAvailable", "ChangeMode", false}
-	// ProxyModeChanged: another mode carries Services than when the agent started.
-	ProxyModeChanged = Kind{"ProxyModeChanged", "ChangeMode", false}
 	// InvalidConfiguration: a new configuration file is wrong, the old settings stay
 	// (decision 24).
 	InvalidConfiguration = Kind{"InvalidConfiguration", "Reload", true}

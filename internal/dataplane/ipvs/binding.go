@@ -34,28 +34,14 @@ import (
 // Binding says how service addresses become local to this machine (--vip-binding).
 type Binding string
 
-// The bindings. BindAuto is BindAddress until there are more than manyAddresses in the
-// ranges, and from then on BindRoute, for as long as the process runs: whoever has had so
-// many may have them again, and each change costs what it is to spare.
+// The bindings.
 const (
 	BindAddress Binding = "address"
 	BindRoute   Binding = "route"
-	BindAuto    Binding = "auto"
 )
-
-// manyAddresses is where BindAuto changes over. Measured on Linux 6.18, one address more
-// on a device with 1,000 costs 11 µs and with 10,000 costs 80 µs over IPv4, and its
-// removal 103 µs and 1,480 µs over IPv6, all under the routing lock that the start of a
-// pod needs. With 4,096 all of them come in some 0.2 s, and the dearest removal takes the
-// lock for half a millisecond; with ten times as many it is 35 s, and seconds for a batch.
-//
-// A process that finds routes goes on with them while there are more than half as many.
-const manyAddresses = 4096
 
 // binding is how it is done at the moment.
 type binding struct {
-	// routing: ranges are routed, where nothing forbids it.
-	routing bool
 	// judged: ranges are right for this machine, as far as it is known.
 	judged bool
 	// ranges are routed now, or are to be; sorted.
@@ -74,10 +60,6 @@ func (m *Mode) bind() {
 		return
 	}
 	b := &m.binding
-	if !b.routing && (m.config.Binding == BindRoute || m.config.Binding == BindAuto && m.crowded()) {
-		b.routing, b.judged = true, false
-		m.log.Info("service ranges are made local by routes", zap.Stringers("ranges", m.config.ServiceCIDRs))
-	}
 	if b.judged {
 		return
 	}
@@ -87,6 +69,7 @@ func (m *Mode) bind() {
 		return
 	}
 	b.ranges = ranges
+	m.log.Info("service ranges are made local by routes", zap.Stringers("ranges", ranges))
 	for p := range maps.Collect(m.routes.AllDesired()) {
 		if !slices.Contains(ranges, p) {
 			m.routes.DeleteDesired(p)
@@ -101,29 +84,11 @@ func (m *Mode) bind() {
 	m.wantBase()
 }
 
-// crowded tells whether there are too many addresses to bind each.
-func (m *Mode) crowded() bool {
-	limit := manyAddresses
-	if c := m.routes.Counts(); c.Desired+c.Deletes > 0 {
-		limit /= 2
-	}
-	if m.addressClaims.Len() <= limit {
-		return false
-	}
-	n := 0
-	for a := range m.addressClaims.Keys() {
-		if holds(m.config.ServiceCIDRs, a) {
-			n++
-		}
-	}
-	return n > limit
-}
-
 // routable lists the ranges to route. One that holds what somebody else has is none of
 // them: the local table is asked before all others, and this machine would lose the way
 // there. Its Services have addresses instead.
 func (m *Mode) routable() []netip.Prefix {
-	if !m.binding.routing {
+	if m.config.Binding != BindRoute {
 		return nil
 	}
 	var out []netip.Prefix

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 
@@ -219,45 +218,6 @@ func TestRangeOfOthersIsNotRouted(t *testing.T) {
 			settle(t, m)
 			wantLinks(t, k, routes)
 		})
-	}
-}
-
-// several are Services with addresses from 10.96.1.0 on.
-func several(n int) []model.ServicePlan {
-	out := make([]model.ServicePlan, n)
-	a := netip.MustParseAddr("10.96.1.0")
-	for i := range out {
-		out[i] = service(fmt.Sprintf("s%d", i), a.String(), "10.244.0.1:8080")
-		a = a.Next()
-	}
-	return out
-}
-
-func TestAutoChangesOver(t *testing.T) {
-	const many = 4096
-	plans := several(many + 1)
-	k := newKernel()
-	m := beginWith(t, k, ipvs.BindAuto, host(), append(slices.Clone(plans[:many]), beside)...)
-	settle(t, m)
-	if got := strings.Count(k.links.String(), "ip addr"); got != many+1 || strings.Contains(k.links.String(), "route") {
-		t.Fatalf("%d addresses, want %d and no route", got, many+1)
-	}
-	k.watch = func() { k.local(t, "10.96.1.0", "10.96.16.255") }
-	m.Set(plans[many])
-	settle(t, m)
-	k.watch = nil
-	wantLinks(t, k, besideBound+routes)
-	for _, p := range plans[10:] {
-		m.Set(gone(p.ID.Name))
-	}
-	settle(t, m)
-	wantLinks(t, k, besideBound+routes) // for as long as this process runs
-
-	settle(t, beginWith(t, k, ipvs.BindAuto, host(), plans[:many/2+1]...))
-	wantLinks(t, k, routes) // there were more before
-	settle(t, beginWith(t, k, ipvs.BindAuto, host(), plans[:many/2]...))
-	if got := strings.Count(k.links.String(), "ip addr"); got != many/2 || strings.Contains(k.links.String(), "route") {
-		t.Errorf("%d addresses after a start with few, want %d and no route", got, many/2)
 	}
 }
 
