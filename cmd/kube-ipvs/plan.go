@@ -247,8 +247,8 @@ func compileInto(mode dataplane.Dataplane, c config.Config, families []model.Fam
 			fmt.Fprintf(notes, "%s: skipped: %s%s\n", p.ID, p.Skipped, hintOf(in.Service))
 		}
 		for _, n := range p.Notes {
-			lacking[p.ID] = lacking[p.ID] || !strings.HasSuffix(n, ": no backends")
-			if !saidByFile(in, n) {
+			lacking[p.ID] = lacking[p.ID] || !n.Code.NoBackends()
+			if n.Code != model.BadObject || in.ID.Origin != model.FromFile {
 				fmt.Fprintf(notes, "%s: %s\n", p.ID, n)
 			}
 		}
@@ -272,14 +272,6 @@ func hintOf(s *model.Service) string {
 		return ""
 	}
 	return "; an API server assigns one: add spec.clusterIP, or try it out with plan --assign-cluster-ips=10.96.0.0/16"
-}
-
-// saidByFile reports whether a note repeats what is said of the manifest, with its line.
-func saidByFile(in catalog.Input, note string) bool {
-	return in.ID.Origin == model.FromFile && (slices.Contains(in.Service.Problems, note) ||
-		slices.ContainsFunc(in.Slices, func(s model.Slice) bool {
-			return slices.ContainsFunc(s.Problems, func(p string) bool { return note == fmt.Sprintf("EndpointSlice %s: %s", s.ID, p) })
-		}))
 }
 
 // modeWithoutKernel makes the mode that is asked for; auto supposes a kernel with IPVS.

@@ -75,9 +75,11 @@ type ServiceStory struct {
 	SourceRanges   []string `json:"sourceRanges"`
 	Skipped        string   `json:"skipped,omitempty"`
 	// Intended and Remarks: see model.ServicePlan.
-	Intended       bool         `json:"intended,omitempty"`
-	Remarks        []string     `json:"remarks,omitempty"`
-	Notes          []string     `json:"notes"`
+	Intended bool     `json:"intended,omitempty"`
+	Remarks  []string `json:"remarks,omitempty"`
+	Notes    []string `json:"notes"`
+	// Reasons are the notes with their codes.
+	Reasons        []model.Note `json:"reasons"`
 	BadAnnotations []string     `json:"badAnnotations"`
 	Unbound        []netip.Addr `json:"unbound"`
 	Refused        []netip.Addr `json:"refused"`
@@ -216,7 +218,7 @@ func (a *Agent) tellService(q Question, in catalog.Input) (ServiceStory, []model
 	out := ServiceStory{
 		Name: in.ID.String(), Source: string(in.ID.Origin), Type: svc.Type,
 		InternalPolicy: policy(svc.InternalLocal), ExternalPolicy: policy(svc.ExternalLocal), SourceRanges: texts(svc.SourceRanges),
-		Skipped: now.Skipped, Intended: now.Intended, Remarks: now.Remarks, Notes: filled(now.Notes), BadAnnotations: filled(now.BadAnnotations), Unbound: filled(now.Unbound), Refused: filled(now.Refused),
+		Skipped: now.Skipped, Intended: now.Intended, Remarks: model.NoteTexts(now.Remarks), Notes: filled(model.NoteTexts(now.Notes)), Reasons: filled(now.Notes), BadAnnotations: filled(now.BadAnnotations), Unbound: filled(now.Unbound), Refused: filled(now.Refused),
 		Frontends: []FrontendStory{}, Ports: filled(a.compiler.Explain(in.ID, svc, in.Slices)),
 	}
 	if svc.Affinity > 0 {

@@ -5,7 +5,6 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -60,15 +59,10 @@ func (a *Agent) logOutcome(id model.ServiceID, before, now *outcome) {
 	if now.skipped != "" && now.skipped != before.skipped {
 		a.log.Info("service skipped", zap.Stringer("service", id), zap.String("reason", now.skipped))
 	}
-	for _, n := range now.notes {
+	for _, n := range slices.Concat(now.notes, now.remarks) {
 		// What the guard of node addresses does is told below, with its holder.
-		if !strings.Contains(n, conflictWithNode) && !slices.Contains(before.notes, n) {
-			a.log.Log(noteLevel(n), "service note", zap.Stringer("service", id), zap.String("reason", n))
-		}
-	}
-	for _, r := range now.remarks {
-		if !slices.Contains(before.remarks, r) {
-			a.log.Info("service note", zap.Stringer("service", id), zap.String("reason", r))
+		if n.Code != model.VIPConflictsWithNode && !slices.Contains(before.notes, n) && !slices.Contains(before.remarks, n) {
+			a.log.Log(noteLevel(n.Code), "service note", zap.Stringer("service", id), zap.String("reason", n.Text), zap.String("code", string(n.Code)))
 		}
 	}
 	a.logUnbound(id, before.unbound, now.unbound)
@@ -77,28 +71,24 @@ func (a *Agent) logOutcome(id model.ServiceID, before, now *outcome) {
 
 // noteLevel keeps back what is true of every Service for a moment: its slices come
 // after it.
-func noteLevel(note string) zapcore.Level {
-	if strings.HasSuffix(note, ": no endpoints: no backends") {
+func noteLevel(code model.NoteCode) zapcore.Level {
+	if code == model.NoEndpoints {
 		return zap.DebugLevel
 	}
 	return zap.InfoLevel
 }
 
-// conflictWithNode is the reason by which operators find the addresses of
-// Services that another machine needs (decision 10), in notes as in the log.
-const conflictWithNode = "VIPConflictsWithNode"
-
 func (a *Agent) logUnbound(id model.ServiceID, before, now []netip.Addr) {
 	for _, addr := range now {
 		if !slices.Contains(before, addr) {
 			a.log.Warn("address of a service is not bound, only its ports are served", zap.Stringer("service", id), zap.Stringer("address", addr),
-				zap.String("reason", conflictWithNode), zap.String("holder", a.host.Holder(addr)))
+				zap.String("reason", string(model.VIPConflictsWithNode)), zap.String("holder", a.host.Holder(addr)))
 		}
 	}
 	for _, addr := range before {
 		if !slices.Contains(now, addr) {
 			a.log.Info("address of a service is free, no other machine has it any more", zap.Stringer("service", id), zap.Stringer("address", addr),
-				zap.String("reason", conflictWithNode))
+				zap.String("reason", string(model.VIPConflictsWithNode)))
 		}
 	}
 }

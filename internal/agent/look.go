@@ -14,10 +14,11 @@ type Known struct {
 	ID model.ServiceID
 	// Skipped, Intended, Remarks, Notes, BadAnnotations, Unbound and Refused: see
 	// model.ServicePlan.
-	Skipped                        string
-	Intended                       bool
-	Remarks, Notes, BadAnnotations []string
-	Unbound, Refused               []netip.Addr
+	Skipped          string
+	Intended         bool
+	Remarks, Notes   []model.Note
+	BadAnnotations   []string
+	Unbound, Refused []netip.Addr
 	// Holders say whose the unbound addresses are.
 	Holders map[netip.Addr]string
 	// Frontends are what it wants, sorted by key, and Lost those of them that another Service has.

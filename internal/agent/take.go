@@ -20,8 +20,8 @@ type outcome struct {
 	skipped string
 	// intended and remarks: see model.ServicePlan.
 	intended bool
-	remarks  []string
-	notes    []string
+	remarks  []model.Note
+	notes    []model.Note
 	unbound  []netip.Addr
 	refused  []netip.Addr
 	bad      []string // annotations that are not followed

@@ -115,8 +115,8 @@ func (v *verdict) elsewhere(s *agent.ServiceStory) {
 			at = append(at, f.Key)
 		}
 	}
-	for _, n := range s.Notes {
-		if !strings.HasSuffix(n, noBackends) {
+	for _, n := range s.Reasons {
+		if !n.Code.NoBackends() {
 			v.wrongf("%s: %s", s.Name, n)
 		}
 	}
@@ -292,9 +292,9 @@ func (v *verdict) asked() {
 func (v *verdict) dark() {
 	for i := range v.report.Story.Services {
 		s := &v.report.Story.Services[i]
-		for _, n := range s.Notes {
-			if strings.HasSuffix(n, noBackends) {
-				v.wrongf("%s: %s", s.Name, strings.TrimSuffix(n, noBackends)+outcome(n))
+		for _, n := range s.Reasons {
+			if n.Code.NoBackends() {
+				v.wrongf("%s: %s", s.Name, strings.TrimSuffix(n.Text, ": no backends")+outcome(n.Code))
 			}
 		}
 	}
@@ -303,18 +303,15 @@ func (v *verdict) dark() {
 		case f.HeldBy != "" || f.Taking > 0:
 		case f.Backends > 0:
 			v.wrongf("%s: %s: all of its backends (%d) have weight 0 and are drained: clients are refused%s", s.Name, f.Key, f.Backends, v.drainers(s))
-		case !f.NoLocal && !slices.ContainsFunc(s.Notes, func(n string) bool { return strings.HasSuffix(n, noBackends) }):
+		case !f.NoLocal && !slices.ContainsFunc(s.Reasons, func(n model.Note) bool { return n.Code.NoBackends() }):
 			v.wrongf("%s: %s has no backends: clients are refused", s.Name, f.Key)
 		}
 	})
 }
 
-// noBackends ends the notes of a plan that say why nobody stands behind a port.
-const noBackends = ": no backends"
-
 // outcome is what clients hear then.
-func outcome(note string) string {
-	if strings.Contains(note, "TrafficPolicy is Local") {
+func outcome(code model.NoteCode) string {
+	if code == model.NoLocalEndpoints {
 		return ": clients hear nothing"
 	}
 	return ": clients are refused"
@@ -406,8 +403,8 @@ func (v *verdict) notes() {
 		for _, n := range s.BadAnnotations {
 			v.wrongf("%s: annotation is not followed: %s", s.Name, n)
 		}
-		for _, n := range s.Notes {
-			if !strings.HasSuffix(n, noBackends) && !slices.Contains(s.BadAnnotations, n) {
+		for _, n := range s.Reasons {
+			if !n.Code.NoBackends() && n.Code != model.BadAnnotation {
 				v.wrongf("%s: %s", s.Name, n)
 			}
 		}

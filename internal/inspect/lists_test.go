@@ -106,8 +106,8 @@ func cluster() []agent.Known {
 		{ID: id("default/none"), Skipped: "spec.clusterIP is None"},
 		{ID: id("shop/cart"), Frontends: []model.Frontend{cart, special}},
 		{ID: id("shop/copy"), Frontends: []model.Frontend{lost}, Lost: []dataplane.Conflict{{Key: lost.Key, Winner: id("shop/old"), Loser: id("shop/copy")}}},
-		{ID: id("shop/empty"), Frontends: []model.Frontend{frontend("shop/empty", model.KindClusterIP, "10.96.0.11:80", "")}, Notes: []string{"10.96.0.11:80/tcp: no endpoints: no backends"}},
-		{ID: id("shop/front"), Frontends: []model.Frontend{direct}, Notes: []string{"a note"}, BadAnnotations: []string{"a note"}, Unbound: []netip.Addr{netip.MustParseAddr("2001:db8::80")}},
+		{ID: id("shop/empty"), Frontends: []model.Frontend{frontend("shop/empty", model.KindClusterIP, "10.96.0.11:80", "")}, Notes: []model.Note{{Code: "Code", Text: "10.96.0.11:80/tcp: no endpoints: no backends"}}},
+		{ID: id("shop/front"), Frontends: []model.Frontend{direct}, Notes: []model.Note{{Code: "Code", Text: "a note"}}, BadAnnotations: []string{"a note"}, Unbound: []netip.Addr{netip.MustParseAddr("2001:db8::80")}},
 		{ID: id("shop/old"), Frontends: []model.Frontend{held}, Holders: map[netip.Addr]string{held.Key.Addr: "the address of Node worker-7"}},
 	}
 }

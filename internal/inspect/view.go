@@ -3,6 +3,8 @@ package inspect
 import (
 	"net/netip"
 	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
 // List is what a reader gets: rows, and how many more there are that were not sent, by what they are. The JSON of
@@ -49,6 +51,8 @@ type ServiceRow struct {
 	InternalLocal bool     `json:"internalLocal,omitempty"`
 	ExternalLocal bool     `json:"externalLocal,omitempty"`
 	Notes         []string `json:"notes,omitempty"`
+	// Reasons are the notes with their codes.
+	Reasons []model.Note `json:"reasons,omitempty"`
 	// Intended: it is skipped as it asks to be. Remarks say what of it is left out as it asks.
 	Intended bool     `json:"intended,omitempty"`
 	Remarks  []string `json:"remarks,omitempty"`

@@ -202,9 +202,9 @@ type ServicePlan struct {
 	Intended bool
 	// Remarks say, a sentence each, what of it is left out as it asks, sorted: a load-balancer
 	// address with ipMode Proxy.
-	Remarks []string
+	Remarks []Note
 	// Notes say, a sentence each, what of it is not served and why, sorted.
-	Notes []string
+	Notes []Note
 	// BadAnnotations are those of the notes that say which annotation is not followed,
 	// and why, sorted.
 	BadAnnotations []string

@@ -81,7 +81,7 @@ func (j *job) addresses() int {
 // bindAddr appends one binding for each port of the Service, or a note.
 func (j *job) bindAddr(out []binding, kind model.Kind, addr netip.Addr) []binding {
 	if why := j.refuse(kind, addr); why != "" {
-		j.notes.addf("%s %s is not served: %s", kind.Noun(), addr, why)
+		j.notes.addf(model.AddressRefused, "%s %s is not served: %s", kind.Noun(), addr, why)
 		if why == notAllowed {
 			j.refused = append(j.refused, addr)
 		}
@@ -116,7 +116,7 @@ func (j *job) mayBind(kind model.Kind, addr netip.Addr) bool {
 	if holder == "" {
 		return kind == model.KindClusterIP || j.opts.External != ExternalCapture
 	}
-	j.notes.addf("%s is not bound on this node: it is %s (VIPConflictsWithNode)", addr, holder)
+	j.notes.addf(model.VIPConflictsWithNode, "%s is not bound on this node: it is %s (VIPConflictsWithNode)", addr, holder)
 	j.unbound = append(j.unbound, addr)
 	return false
 }
@@ -136,7 +136,7 @@ func (j *job) holder(kind model.Kind, addr netip.Addr) string {
 
 func (j *job) bindExternalIPs(out []binding) []binding {
 	if j.opts.ExternalIPs.Off && len(j.svc.ExternalIPs) > 0 {
-		j.notes.addf("external IPs are not served: feature gate AllowServiceExternalIPs is off")
+		j.notes.addf(model.ExternalIPsOff, "external IPs are not served: feature gate AllowServiceExternalIPs is off")
 		return out
 	}
 	for _, addr := range j.svc.ExternalIPs {
@@ -151,7 +151,7 @@ func (j *job) bindIngress(out []binding) []binding {
 	}
 	for _, in := range j.svc.Ingress {
 		if in.Proxy {
-			j.remarks.addf("load-balancer address %s is left to the load balancer (ipMode Proxy)", in.Addr)
+			j.remarks.addf(model.LeftToLoadBalancer, "load-balancer address %s is left to the load balancer (ipMode Proxy)", in.Addr)
 			continue
 		}
 		out = j.bindAddr(out, model.KindLoadBalancer, in.Addr)
@@ -180,7 +180,7 @@ func (j *job) bindNodePorts(out []binding) []binding {
 			}
 		}
 		if len(out) == before {
-			j.notes.addf("node ports are not served over %s: no %s address of this node is chosen for them", f, f)
+			j.notes.addf(model.NoNodePortAddress, "node ports are not served over %s: no %s address of this node is chosen for them", f, f)
 		}
 	}
 	return out
@@ -224,13 +224,13 @@ func (j *job) noteLoser(winner, loser binding) {
 	switch {
 	case winner.kind == loser.kind && winner.port == loser.port:
 	case loser.kind != model.KindNodePort:
-		j.notes.addf("%s %s is its %s already: it answers there once, as that%s",
+		j.notes.addf(model.AddressTwice, "%s %s is its %s already: it answers there once, as that%s",
 			loser.kind.Noun(), addr, winner.kind.Noun(), j.unlimited(loser))
 	case winner.kind != model.KindNodePort:
-		j.notes.addf("node port %d/%s of port %q does not answer on %s: port %q of its %s does",
+		j.notes.addf(model.NodePortTaken, "node port %d/%s of port %q does not answer on %s: port %q of its %s does",
 			number, loser.key.Protocol, name, addr, other, winner.kind.Noun())
 	default:
-		j.notes.addf("node port %d/%s is listed twice: port %q does not answer there", number, loser.key.Protocol, name)
+		j.notes.addf(model.NodePortTwice, "node port %d/%s is listed twice: port %q does not answer there", number, loser.key.Protocol, name)
 	}
 }
 

@@ -109,7 +109,7 @@ func TestFrontendsOfAServiceAreBounded(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("served %v, want %v", got, want)
 	}
-	if note := "3 of its frontends are not served: a Service has 5 at most (--service-frontends)"; p.Beyond != (model.Beyond{Frontends: 3}) || !slices.Contains(p.Notes, note) {
+	if note := "3 of its frontends are not served: a Service has 5 at most (--service-frontends)"; p.Beyond != (model.Beyond{Frontends: 3}) || !slices.Contains(model.NoteTexts(p.Notes), note) {
 		t.Errorf("%+v beyond, notes %q", p.Beyond, p.Notes)
 	}
 }
@@ -136,7 +136,7 @@ func TestSourceRangesOfAServiceAreBounded(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("admitted %v, want %v", got, want)
 	}
-	if note := "clients in 1 of its source ranges are not admitted: a Service has 2 of a family at most (--service-source-ranges)"; p.Beyond != (model.Beyond{SourceRanges: 1}) || !slices.Contains(p.Notes, note) {
+	if note := "clients in 1 of its source ranges are not admitted: a Service has 2 of a family at most (--service-source-ranges)"; p.Beyond != (model.Beyond{SourceRanges: 1}) || !slices.Contains(model.NoteTexts(p.Notes), note) {
 		t.Errorf("%+v beyond, notes %q", p.Beyond, p.Notes)
 	}
 }
@@ -156,7 +156,7 @@ func TestRowsOfAServiceAreBounded(t *testing.T) {
 	if want := []string{"ClusterIP 10.96.0.1:80/tcp 3", "ExternalIP 198.51.100.1:80/tcp 3"}; !slices.Equal(got, want) {
 		t.Errorf("served %v, want %v", got, want)
 	}
-	if note := "1 of its frontends are not served: a Service with so many endpoints or source ranges has 2 at most (--service-rows)"; !slices.Contains(p.Notes, note) {
+	if note := "1 of its frontends are not served: a Service with so many endpoints or source ranges has 2 at most (--service-rows)"; !slices.Contains(model.NoteTexts(p.Notes), note) {
 		t.Errorf("notes %q, want %q", p.Notes, note)
 	}
 }

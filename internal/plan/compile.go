@@ -133,14 +133,14 @@ func (c *Compiler) Compile(id model.ServiceID, svc *model.Service, slices []mode
 		if j.most < j.opts.MaxFrontends {
 			limit = "a Service with so many endpoints or source ranges has %d at most (--service-rows)"
 		}
-		j.notes.addf("%d of its frontends are not served: "+limit, n, j.most)
+		j.notes.addf(model.TooManyFrontends, "%d of its frontends are not served: "+limit, n, j.most)
 	}
 	if n := j.beyond.SourceRanges; n > 0 {
-		j.notes.addf("clients in %d of its source ranges are not admitted: a Service has %d of a family at most (--service-source-ranges)", n, j.opts.MaxRanges)
+		j.notes.addf(model.TooManySourceRanges, "clients in %d of its source ranges are not admitted: a Service has %d of a family at most (--service-source-ranges)", n, j.opts.MaxRanges)
 	}
 	plan.Unbound, plan.Refused = sortedAddrs(j.unbound), sortedAddrs(j.refused)
 	plan.BadAnnotations = j.badAnnotations(plan.Frontends)
-	j.notes = append(j.notes, plan.BadAnnotations...)
+	j.notes.add(model.BadAnnotation, plan.BadAnnotations...)
 	j.notePlan()
 	plan.Notes, plan.Remarks = j.notes.sorted(), j.remarks.sorted()
 	return plan

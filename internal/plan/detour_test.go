@@ -98,7 +98,7 @@ func TestEmptyExternalFrontendsAreNotedOnce(t *testing.T) {
 	svc := web(externalLocal(), nodePorts(30080), externalIPs("198.51.100.1", "198.51.100.2"), ingress("203.0.113.1"))
 	p := plan.New(dualNode).Compile(svc.ID, svc, []model.Slice{webSlice("a", ready("10.0.0.1", "far"))})
 	want := "IPv4 port 80/tcp from outside: externalTrafficPolicy is Local and no endpoint on this node is ready: no backends"
-	if len(p.Notes) != 1 || p.Notes[0] != want {
+	if len(p.Notes) != 1 || p.Notes[0] != (model.Note{Code: model.NoLocalEndpoints, Text: want}) {
 		t.Errorf("notes %q, want %q", p.Notes, want)
 	}
 }

@@ -27,7 +27,7 @@ func (j *job) forward(f *model.Frontend) model.Forward {
 		return model.ForwardNAT
 	}
 	if why := j.rewrites(f); why != "" {
-		j.rewritten.addf("%s: %s is forwarded by nat, not %s: %s", annotation("forward"), f.Key, way, why)
+		j.rewritten.addf(model.BadAnnotation, "%s: %s is forwarded by nat, not %s: %s", annotation("forward"), f.Key, way, why)
 		return model.ForwardNAT
 	}
 	return way

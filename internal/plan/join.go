@@ -92,7 +92,7 @@ func (j *job) findTargets() {
 		}
 		for _, ep := range s.Endpoints {
 			if why := unfit(ep.Addr, s.Family); why != "" {
-				j.notes.addf("endpoint %s of EndpointSlice %s is not used: %s", ep.Addr, s.ID, why)
+				j.notes.addf(model.EndpointRefused, "endpoint %s of EndpointSlice %s is not used: %s", ep.Addr, s.ID, why)
 			}
 		}
 	}

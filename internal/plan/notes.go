@@ -8,30 +8,37 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// notes gathers the sentences of one plan. A Service that is served completely
+// notes gathers the reasons of one plan. A Service that is served completely
 // has none and pays nothing for them.
-type notes []string
+type notes []model.Note
 
-func (n *notes) addf(format string, args ...any) {
-	*n = append(*n, fmt.Sprintf(format, args...))
+func (n *notes) addf(code model.NoteCode, format string, args ...any) {
+	*n = append(*n, model.Note{Code: code, Text: fmt.Sprintf(format, args...)})
+}
+
+// add takes sentences of one kind.
+func (n *notes) add(code model.NoteCode, texts ...string) {
+	for _, text := range texts {
+		*n = append(*n, model.Note{Code: code, Text: text})
+	}
 }
 
 // sorted orders the notes and drops repetitions: one cause shows at every port.
-func (n notes) sorted() []string {
-	slices.Sort(n)
+func (n notes) sorted() []model.Note {
+	slices.SortFunc(n, model.Note.Compare)
 	return slices.Compact(n)
 }
 
 // notePlan passes on what the sources could not use.
 func (j *job) notePlan() {
-	j.notes = append(j.notes, j.svc.Problems...)
+	j.notes.add(model.BadObject, j.svc.Problems...)
 	for i := range j.slices {
 		s := &j.slices[i]
 		if s.Service != j.id {
 			continue
 		}
 		for _, problem := range s.Problems {
-			j.notes.addf("EndpointSlice %s: %s", s.ID, problem)
+			j.notes.addf(model.BadObject, "EndpointSlice %s: %s", s.ID, problem)
 		}
 	}
 }
@@ -47,10 +54,10 @@ func (j *job) noteEmpty(g *group, f model.Family, port model.ServicePort, n int)
 		return
 	}
 	if j.svc.InternalLocal {
-		j.notes.addf("%s: internalTrafficPolicy is Local and no endpoint on this node is ready: no backends", j.clusterKey(f, port))
+		j.notes.addf(model.NoLocalEndpoints, "%s: internalTrafficPolicy is Local and no endpoint on this node is ready: no backends", j.clusterKey(f, port))
 	}
 	if j.svc.ExternalLocal && g.external {
-		j.notes.addf("%s port %d/%s from outside: externalTrafficPolicy is Local and no endpoint on this node is ready: no backends",
+		j.notes.addf(model.NoLocalEndpoints, "%s port %d/%s from outside: externalTrafficPolicy is Local and no endpoint on this node is ready: no backends",
 			f, port.Port, port.Protocol)
 	}
 }
@@ -60,13 +67,13 @@ func (j *job) noteNobody(f model.Family, port model.ServicePort, n int) {
 	key, found := j.clusterKey(f, port), j.survey(f)
 	switch {
 	case n > 0:
-		j.notes.addf("%s: none of its endpoints is ready (of %d): no backends", key, n)
+		j.notes.addf(model.NoReadyEndpoints, "%s: none of its endpoints is ready (of %d): no backends", key, n)
 	case found.endpoints && len(j.targetsOf(f, port)) == 0:
-		j.notes.addf("%s: no EndpointSlice has a port named %q over %s: no backends", key, port.Name, port.Protocol)
+		j.notes.addf(model.NoMatchingPort, "%s: no EndpointSlice has a port named %q over %s: no backends", key, port.Name, port.Protocol)
 	case found.slices || len(found.others) == 0:
-		j.notes.addf("%s: no endpoints: no backends", key)
+		j.notes.addf(model.NoEndpoints, "%s: no endpoints: no backends", key)
 	default:
-		j.notes.addf("%s address %s has only %s slices: no backends",
+		j.notes.addf(model.OtherFamilyOnly, "%s address %s has only %s slices: no backends",
 			f, key.Addr, strings.Join(found.others, " and "))
 	}
 }

@@ -55,10 +55,10 @@ func lines(p model.ServicePlan) []string {
 		out = append(out, "skipped: "+p.Skipped)
 	}
 	for _, n := range p.Notes {
-		out = append(out, "note: "+n)
+		out = append(out, "note: "+n.Text)
 	}
 	for _, r := range p.Remarks {
-		out = append(out, "remark: "+r)
+		out = append(out, "remark: "+r.Text)
 	}
 	return out
 }

@@ -78,11 +78,13 @@ func (j *job) weight(e candidate) uint16 {
 // Service, its slices and the Nodes of its endpoints, what the kernel lacks, and what has
 // no effect here.
 func (j *job) badAnnotations(frontends []model.Frontend) []string {
-	out := append(notes(slices.Clone(j.svc.BadAnnotations)), j.rewritten...)
+	var out notes
+	out.add(model.BadAnnotation, j.svc.BadAnnotations...)
+	out = append(out, j.rewritten...)
 	for i := range j.slices {
 		if s := &j.slices[i]; s.Service == j.id {
 			for _, bad := range s.BadAnnotations {
-				out.addf("EndpointSlice %s: %s", s.ID, bad)
+				out.addf(model.BadAnnotation, "EndpointSlice %s: %s", s.ID, bad)
 			}
 			j.badNodes(s, &out)
 		}
@@ -90,10 +92,7 @@ func (j *job) badAnnotations(frontends []model.Frontend) []string {
 	if p := j.svc.Policy; p != nil {
 		j.withoutEffect(p, frontends, &out)
 	}
-	if len(out) == 0 {
-		return nil
-	}
-	return out.sorted()
+	return model.NoteTexts(out.sorted())
 }
 
 // badNodes names the Nodes of a slice's endpoints whose weight cannot be read.
@@ -103,7 +102,7 @@ func (j *job) badNodes(s *model.Slice, out *notes) {
 	}
 	for i := range s.Endpoints {
 		if w := j.opts.Host.Weights[s.Endpoints[i].Node]; w.Bad != "" {
-			out.addf("Node %s: %s", s.Endpoints[i].Node, w.Bad)
+			out.addf(model.BadAnnotation, "Node %s: %s", s.Endpoints[i].Node, w.Bad)
 		}
 	}
 }
@@ -112,28 +111,28 @@ func (j *job) badNodes(s *model.Slice, out *notes) {
 func (j *job) withoutEffect(p *model.Policy, frontends []model.Frontend, out *notes) {
 	if j.opts.NoPolicy {
 		if !p.Equal(&model.Policy{Skip: p.Skip}) {
-			out.addf("%s have no effect: this node carries Services without IPVS, each backend gets the same share", annotation("*"))
+			out.addf(model.BadAnnotation, "%s have no effect: this node carries Services without IPVS, each backend gets the same share", annotation("*"))
 		}
 		return
 	}
 	if why, refused := j.opts.Host.Refused[p.Scheduler]; refused {
-		out.addf("%s: %s is not to be had here (%s): %s holds", annotation("scheduler"), p.Scheduler, why, j.opts.Scheduler)
+		out.addf(model.BadAnnotation, "%s: %s is not to be had here (%s): %s holds", annotation("scheduler"), p.Scheduler, why, j.opts.Scheduler)
 	}
 	used := j.scheduler()
 	if p.OnePacket && !slices.ContainsFunc(frontends, func(f model.Frontend) bool { return f.OnePacket }) {
-		out.addf("%s: no port of the Service is UDP: no effect", annotation("one-packet"))
+		out.addf(model.BadAnnotation, "%s: no port of the Service is UDP: no effect", annotation("one-packet"))
 	}
 	if p.SlowStart > 0 && !counts(used) {
-		out.addf("%s: scheduler %s does not count connections by weight: endpoints get their whole share at once", annotation("slow-start"), used.Name())
+		out.addf(model.BadAnnotation, "%s: scheduler %s does not count connections by weight: endpoints get their whole share at once", annotation("slow-start"), used.Name())
 	}
 	if p.Forward != model.ForwardNAT && !slices.ContainsFunc(frontends, func(f model.Frontend) bool { return forwards(f.Kind) }) {
-		out.addf("%s: the Service has no external address: no effect", annotation("forward"))
+		out.addf(model.BadAnnotation, "%s: the Service has no external address: no effect", annotation("forward"))
 	}
 	if p.GUE != 0 && p.Forward != model.ForwardTunnel {
-		out.addf("%s: there is no %s: tunnel beside it: no effect", annotation("tunnel"), annotation("forward"))
+		out.addf(model.BadAnnotation, "%s: there is no %s: tunnel beside it: no effect", annotation("tunnel"), annotation("forward"))
 	}
 	if p.Weight != nil && *p.Weight > 0 && used.Algorithm().Weight == scheduler.WeightIgnored {
-		out.addf("%s: scheduler %s knows no weights but 0: no effect", annotation("weight"), used.Name())
+		out.addf(model.BadAnnotation, "%s: scheduler %s knows no weights but 0: no effect", annotation("weight"), used.Name())
 	}
 }
 

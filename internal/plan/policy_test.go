@@ -143,7 +143,7 @@ func TestPolicy(t *testing.T) {
 				t.Errorf("annotations that are not followed (-want +got):\n%s", diff)
 			}
 			for _, bad := range p.BadAnnotations {
-				if !strings.Contains(strings.Join(p.Notes, "\n"), bad) {
+				if !strings.Contains(strings.Join(model.NoteTexts(p.Notes), "\n"), bad) {
 					t.Errorf("no note says %q", bad)
 				}
 			}

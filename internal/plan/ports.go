@@ -21,9 +21,9 @@ func (j *job) usablePorts() []model.ServicePort {
 		n := len(kept)
 		switch {
 		case p.Port == 0:
-			j.notes.addf("port %q is not served: it has no number", p.Name)
+			j.notes.addf(model.PortWithoutNumber, "port %q is not served: it has no number", p.Name)
 		case n > 0 && kept[n-1].Port == p.Port && kept[n-1].Protocol == p.Protocol:
-			j.notes.addf("port %d/%s is listed twice: %q is not served", p.Port, p.Protocol, p.Name)
+			j.notes.addf(model.PortTwice, "port %d/%s is listed twice: %q is not served", p.Port, p.Protocol, p.Name)
 		default:
 			kept = append(kept, p)
 		}

@@ -30,14 +30,15 @@ func notOurs(svc *model.Service) string {
 // unusable says why nothing of a Service that is ours can be served: what the
 // source could not read of it, and what was found on the way here.
 func unusable(svc *model.Service, found notes) string {
-	reasons := slices.Concat(found, svc.BadAnnotations, svc.Problems)
+	reasons := slices.Concat(model.NoteTexts(found), svc.BadAnnotations, svc.Problems)
 	if len(svc.ClusterIPs) == 0 {
 		reasons = append(reasons, "no cluster IP")
 	}
 	if len(svc.Ports) == 0 {
 		reasons = append(reasons, "no ports")
 	}
-	return strings.Join(reasons.sorted(), "; ")
+	slices.Sort(reasons)
+	return strings.Join(slices.Compact(reasons), "; ")
 }
 
 // refuse says why this node does not answer on an address of the Service,

@@ -91,10 +91,10 @@ func expectFull(t *testing.T, p model.ServicePlan, want ...string) {
 		got = append(got, "unbound "+a.String())
 	}
 	for _, n := range p.Notes {
-		got = append(got, "note: "+n)
+		got = append(got, "note: "+n.Text)
 	}
 	for _, r := range p.Remarks {
-		got = append(got, "remark: "+r)
+		got = append(got, "remark: "+r.Text)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("plan (-want +got):\n%s", diff)
