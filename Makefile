@@ -75,7 +75,7 @@ vuln: ## known vulnerabilities, where the database can be reached
 
 ##@ Measure
 
-bench: ## WHAT=micro|growth|peers|iptables|memory|limits|queries|fleet, or all of one change's cost
+bench: ## WHAT=micro|growth|peers|iptables|memory|limits|queries, or all of one change's cost
 	@e2e/bench.sh $(WHAT)
 
 cover: ## how much of each package its own tests run, lowest first

@@ -9,7 +9,6 @@
 #   memory      RSS and live heap with 10,000 Services of 10 endpoints: KUBE_IPVS_E2E_MEMORY=10000x10
 #   limits      what limits of the kernel cost
 #   queries     what show, explain, diff, top and a scrape cost with N=10000 Services
-#   fleet       what thousands of agents cost an API server: N=1000,5000 K=1,10,50 KINDS= RATE= FLEET= RATES=
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -17,7 +16,7 @@ case ${1:-} in
 '') exec go test -run '^$' -bench . -benchtime 300ms ./internal/... ./cmd/... ./ipset/... ;;
 growth) exec go test -run '^$' -bench BenchmarkGrowth -benchtime 1x ./cmd/kube-ipvs ;;
 micro) exec e2e/benchstat.sh ;;
-peers | limits | fleet) exec "e2e/bench-$1.sh" ;;
+peers | limits) exec "e2e/bench-$1.sh" ;;
 iptables) KUBE_IPVS_E2E_COST=${COST:-5000x10} KUBE_IPVS_E2E_COST_BACKEND=${COST_BACKEND:-} exec e2e/test-kube.sh TestIPTablesCost ;;
 memory) KUBE_IPVS_E2E_MEMORY=${KUBE_IPVS_E2E_MEMORY:-10000x10} exec e2e/test-kube.sh TestMemory ;;
 queries) KUBE_IPVS_E2E_SERVICES=${N:-10000} exec e2e/suite.sh queries ;;

@@ -7,7 +7,7 @@ test-vm:
 	$(call OLD,e2e WHAT="packets contracts")
 e2e-takeover e2e-kills e2e-million soak model model-vm storm faults:
 	$(call OLD,stress WHAT=$(patsubst e2e-%,%,$@))
-bench-memory bench-iptables bench-peers bench-limits bench-fleet bench-micro:
+bench-memory bench-iptables bench-peers bench-limits bench-micro:
 	$(call OLD,bench WHAT=$(patsubst bench-%,%,$@))
 bench-looks:
 	$(call OLD,bench WHAT=queries)
@@ -16,4 +16,4 @@ recordings dashboard:
 reproducible sbom man:
 	$(call OLD,release)
 
-.PHONY: race e2e-iptables e2e-kube alerts test-vm e2e-takeover e2e-kills e2e-million soak model model-vm storm faults bench-memory bench-iptables bench-peers bench-limits bench-fleet bench-micro bench-looks recordings dashboard reproducible sbom man
+.PHONY: race e2e-iptables e2e-kube alerts test-vm e2e-takeover e2e-kills e2e-million soak model model-vm storm faults bench-memory bench-iptables bench-peers bench-limits bench-micro bench-looks recordings dashboard reproducible sbom man
