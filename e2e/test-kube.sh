@@ -42,7 +42,7 @@ if [ "$(bin/vmrun -where -need $need 2>/dev/null)" = vm ]; then
 fi
 
 say 'the control plane itself, the manifests, what benchmarks ask of it'
-KUBE_IPVS_E2E_KUBE=1 go test -count=1 -run "$pattern" ./e2e/kube ./e2e/bench/crowd
+KUBE_IPVS_E2E_KUBE=1 go test -count=1 -run "$pattern" ./e2e/kube ./e2e/bench/apiload
 
 say "the agent on a kernel with $need ... ($log)"
 status=0

@@ -9,19 +9,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kube-ipvs/kube-ipvs/e2e/bench/cell"
+	"github.com/kube-ipvs/kube-ipvs/e2e/bench/measure"
+	"github.com/kube-ipvs/kube-ipvs/e2e/bench/report"
 )
 
 func TestFlags(t *testing.T) {
 	var out strings.Builder
-	o, err := parse([]string{"-n", "10, 20", "-candidates", "kube-proxy-ipvs", "-candidate", "mine=/opt/mine {kubeconfig}", "-parts", "start,roll", "-parts-of", "mine=start", "-samples", "7", "-samples-of", "mine=3"}, &out)
+	o, err := parse([]string{"-n", "10, 20", "-candidates", "kube-proxy-ipvs", "-candidate", "mine=/opt/mine {kubeconfig}", "-parts", "start,roll", "-samples", "7"}, &out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(o.Services, []int{10, 20}) || len(o.Candidates) != 2 || o.Candidates[1].Command != "/opt/mine {kubeconfig}" || !slices.Equal(o.Parts, []string{"start", "roll"}) || !slices.Equal(o.PartsOf["mine"], []string{"start"}) || o.Samples != 7 || o.SamplesOf["mine"] != 3 {
+	if !slices.Equal(o.Services, []int{10, 20}) || len(o.Candidates) != 2 || o.Candidates[1].Command != "/opt/mine {kubeconfig}" || !slices.Equal(o.Parts, []string{"start", "roll"}) || o.Samples != 7 {
 		t.Errorf("options are %+v", o)
 	}
-	for _, args := range [][]string{{"-n", "20,10"}, {"-n", "x"}, {"-candidates", "nobody"}, {"-candidates", ""}, {"-parts", "end"}, {"-parts-of", "start"}, {"-samples-of", "kube-ipvs"}, {"-samples-of", "kube-ipvs=0"}, {"-samples-of", "nobody=3"}, {"-parts-of", "nobody=start"}, {"-parts-of", "kube-ipvs=end"}, {"more"}, {"-candidate", "x"}} {
+	for _, args := range [][]string{{"-n", "20,10"}, {"-n", "x"}, {"-candidates", "nobody"}, {"-candidates", ""}, {"-parts", "end"}, {"-samples", "0"}, {"-limit", "0s"}, {"more"}, {"-candidate", "x"}} {
 		if _, err := parse(args, &out); err == nil {
 			t.Errorf("%v is no error", args)
 		}
@@ -43,17 +44,17 @@ func TestHelpNamesWhatThereIs(t *testing.T) {
 func TestReportOfADirectory(t *testing.T) {
 	dir := t.TempDir()
 	var out strings.Builder
-	if err := run(t.Context(), []string{"report", dir}, &out); !errors.Is(err, cell.ErrNoCells) {
+	if err := bench(t.Context(), []string{"report", dir}, &out); !errors.Is(err, report.ErrNoResults) {
 		t.Errorf("report of nothing: %v", err)
 	}
-	c := &cell.Cell{Candidate: "a", Services: 10, Start: &cell.Start{Last: cell.Wait{Seconds: 2}}}
+	c := &report.Result{Candidate: "a", Services: 10, Start: &report.Start{Quiet: measure.Wait{Seconds: 2}}}
 	if err := c.Save(dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(t.Context(), []string{"report", dir}, &out); err != nil {
+	if err := bench(t.Context(), []string{"report", dir}, &out); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"bench.md", "brief.md", "bench.svg", "bench.json"} {
+	for _, name := range []string{"bench.md", "bench.svg"} {
 		if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || len(text) == 0 {
 			t.Errorf("%s: %d bytes, %v", name, len(text), err)
 		}

@@ -7,15 +7,13 @@ import (
 	"math"
 	"slices"
 	"strings"
-
-	"github.com/kube-ipvs/kube-ipvs/e2e/bench/cell"
 )
 
 // Bars writes a picture (SVG): a panel for each of a few figures, a group of bars for each number of Services, a bar for each candidate, all
-// on logarithmic scales. A bar that the limit of waiting cut short ends in a line of dots.
-func Bars(w io.Writer, cells []*cell.Cell) error {
-	groups := byServices(cells)
-	p := &picture{groups: groups, candidates: candidatesOf(cells)}
+// on logarithmic scales. A bar that the limit cut short ends in a dotted line.
+func Bars(w io.Writer, results []*Result) error {
+	groups := byServices(results)
+	p := &picture{groups: groups, candidates: candidatesOf(results)}
 	panels := p.panels()
 	rows := (len(panels) + 1) / 2
 	height := top + rows*panelHeight + margin
@@ -41,20 +39,20 @@ const (
 	axis        = 52 // left of a panel's bars, for the numbers of the scale
 )
 
-// colours of candidates in their order; they differ in lightness too, for whoever sees no hues.
+// colours of candidates in their order; they differ in lightness as well as in hue.
 var colours = []string{"#0b6e4f", "#c1440e", "#e8a33d", "#6c8ebf", "#7a5195", "#555555", "#b0b0b0"}
 
 type picture struct {
 	text       strings.Builder
-	groups     [][]*cell.Cell
+	groups     [][]*Result
 	candidates []string
 }
 
 func (p *picture) print(format string, args ...any) { fmt.Fprintf(&p.text, format+"\n", args...) }
 
-func candidatesOf(cells []*cell.Cell) []string {
+func candidatesOf(results []*Result) []string {
 	var out []string
-	for _, c := range cells {
+	for _, c := range results {
 		if !slices.Contains(out, c.Candidate) {
 			out = append(out, c.Candidate)
 		}
@@ -62,33 +60,25 @@ func candidatesOf(cells []*cell.Cell) []string {
 	return out
 }
 
-// drawn are the figures of the picture, by part and name, with the words over their panels.
-var drawn = []struct{ part, name, title string }{
-	{"one endpoint changes", "p50", "One endpoint changes: until it answers (median)"},
-	{"one endpoint changes", "CPU", "One endpoint changes: CPU time"},
-	{"start", "all probes answer", "Start: until all Services answer"},
-	{"start", "CPU", "Start: CPU time"},
-	{"many endpoints change", "a probe, p99", "50 changes a second: until one answers (p99)"},
-	{"idle", "CPU in 30 s", "Idle for 30 s: CPU time"},
+// drawn are the panels of the picture.
+var drawn = []panel{
+	{"One endpoint changes: until it answers (p50)", changeP50},
+	{"One endpoint changes: CPU time", changeCPU},
+	{"Start: until everything is written", written},
+	{"Start: CPU time", startCPU},
+	{"50 changes a second: until one answers (p99)", churnP99},
+	{"Idle for 30 s: CPU time", idleCPU},
 }
 
-// titled is a figure with the words over its panel.
-type titled struct {
-	figure
+// panel is a figure with the title of its bars.
+type panel struct {
 	title string
+	figure
 }
 
-// panels are those of the drawn figures that some cell knows.
-func (p *picture) panels() []titled {
-	var out []titled
-	for _, d := range drawn {
-		for _, f := range figures() {
-			if f.part == d.part && f.name == d.name && p.known(f) {
-				out = append(out, titled{f, d.title})
-			}
-		}
-	}
-	return out
+// panels are those of the drawn figures that some result knows.
+func (p *picture) panels() []panel {
+	return slices.DeleteFunc(slices.Clone(drawn), func(d panel) bool { return !p.known(d.figure) })
 }
 
 func (p *picture) known(f figure) bool {
@@ -120,7 +110,7 @@ func (p *picture) legend() {
 func colour(i int) string { return colours[i%len(colours)] }
 
 // panel draws one figure with its upper left corner at x, y.
-func (p *picture) panel(f titled, x, y int) {
+func (p *picture) panel(f panel, x, y int) {
 	low, high, _ := p.reach(f.figure)
 	p.print(`<text x="%d" y="%d" fill="#222222" font-weight="600">%s</text>`, x, y+14, html.EscapeString(f.title))
 	floor := y + 28 + plotHeight
