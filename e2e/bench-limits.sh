@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # bench-limits.sh: what limits of the kernel cost, and so what it gains to go around them: destinations added after others were deleted, a
-# server that is staged, NodePorts on many addresses or by a mark, addresses or a route, connections in a small table or a large one. In
-# throw-away VMs, as the size of that table is fixed when the module is loaded; some minutes. Compare the lines of one run only.
+# server that is staged, NodePorts on many addresses or by a mark, addresses or a route, connections in a small table or a large one. Then how
+# fast the kernel takes rows at all. It runs in throw-away VMs, because the size of that table is fixed when the module is loaded, and takes some
+# minutes. Compare the lines of one run only.
 #
 #   e2e/bench-limits.sh
 set -euo pipefail
@@ -26,3 +27,7 @@ bench vserver 12 5x 'AddAfterDeletions|Publish|NodePorts'
 bench link 12 5x MakeLocal
 bench vserver 12 20000x ConnectionTable
 bench vserver 20 20000x ConnectionTable
+
+# The floor under all of it: the rows of 5,000 Services, packed beforehand, beside kernel/vserver.
+CGO_ENABLED=0 go build -trimpath -o bin/ ./e2e/bench/rawwrite
+bin/vmrun -m 3072 -timeout 30m -copy bin/rawwrite:/run/kube-ipvs/rawwrite -- sh -c 'modprobe ip_vs && exec /run/kube-ipvs/rawwrite -services 5000'

@@ -7,7 +7,7 @@
 #   peers       kube-ipvs and kube-proxy in each mode, from outside: N=100,1000 CANDIDATES= PARTS= SAMPLES=; hours for all
 #   iptables    kube-ipvs and kube-proxy in iptables mode: COST=5000x10, COST_BACKEND=legacy
 #   memory      RSS and live heap with 10,000 Services of 10 endpoints: KUBE_IPVS_E2E_MEMORY=10000x10
-#   limits      what limits of the kernel cost
+#   limits      what limits of the kernel cost, and how fast it takes rows at all
 #   queries     what show, explain, diff, top and a scrape cost with N=10000 Services
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

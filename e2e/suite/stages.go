@@ -47,7 +47,7 @@ const (
 
 // guestPackages have test binaries that run in guests, or without the race detector on this machine.
 var guestPackages = strings.Fields(`./e2e/packet ./e2e/scenarios ./internal/kernel/vserver ./internal/kernel/link ./internal/kernel/nftables
-	./internal/kernel/conntrack ./internal/kernel/capture ./internal/kernel/rules ./internal/dataplane/ipvs ./ipset ./e2e/bench/limit`)
+	./internal/kernel/conntrack ./internal/kernel/capture ./internal/kernel/rules ./internal/dataplane/ipvs ./ipset ./e2e/bench/rawwrite`)
 
 // compiled is what all stages that compile or run tests wait for: compilers beside each other do the same work twice, and take the
 // processors from guests, whose clients go by the clock.
@@ -284,7 +284,7 @@ func (c *config) kernelUnits(r *recorder, contracts bool) (units []unit) {
 			if contracts {
 				continue
 			}
-		case "limit":
+		case "rawwrite":
 			if contracts {
 				continue
 			}
