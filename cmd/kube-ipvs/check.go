@@ -119,7 +119,7 @@ func nodeChecks(t *tune.Tuner, c config.Config) []tune.Check {
 	}
 	checks = append(checks, backendCheck(func(ctx context.Context) map[rules.Backend]int { return rules.Census(ctx, rules.Options{}) }))
 	checks = append(checks, t.Checks(tune.CheckOptions{IPv6: slices.Contains(served, model.IPv6), NoIPVS: c.Mode == config.ModeIPTables})...)
-	checks = append(checks, t.Doctor(doctorOptions(c, served))...)
+	checks = append(checks, t.Doctor(doctorOptions(t, c, served))...)
 	look := lookAround(log, t, c)
 	if c.Mode != config.ModeIPTables {
 		checks = append(checks, ownerChecks(look)...)
@@ -140,14 +140,13 @@ func readFilters(log *zap.Logger) func(context.Context) ([]firewall.Table, error
 }
 
 // doctorOptions are what the agent would do with these settings.
-func doctorOptions(c config.Config, served []model.Family) tune.DoctorOptions {
+func doctorOptions(t *tune.Tuner, c config.Config, served []model.Family) tune.DoctorOptions {
 	o := tune.DoctorOptions{
 		IPVS: c.Mode != config.ModeIPTables, IPv6: slices.Contains(served, model.IPv6), StrictARP: c.StrictARP, Running: answers(c.Socket()),
 		NodePorts: [2]uint16{c.NodePortRange.First, c.NodePortRange.Last}, Sysctls: tune.RulesSysctls(c.LocalhostNodePorts),
 	}
 	if o.IPVS {
-		// Without a release conn_reuse_mode is left out: the agent tries out what is best.
-		o.Sysctls = tune.IPVSSysctls(tune.IPVSOptions{StrictARP: c.StrictARP})
+		o.Sysctls = ipvsSysctls(t, c)
 	}
 	return o
 }

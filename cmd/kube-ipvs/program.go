@@ -125,9 +125,6 @@ func (p *program) run(ctx context.Context, socket net.Listener) error {
 	if p.sweeper != nil {
 		group.Go(func() error { return p.sweeper.Run(ctx) })
 	}
-	if c.Mode == config.ModeIPVS {
-		group.Go(func() error { return p.tryReuse(ctx) })
-	}
 	group.Go(func() error { return watchLink(ctx, p.log, p.kernel.link, p.loop, p.ipvsMode) })
 	group.Go(func() error { return p.guard(ctx) })
 	group.Go(func() error { return p.watchFirewalls(ctx) })
@@ -150,21 +147,6 @@ func (p *program) run(ctx context.Context, socket net.Listener) error {
 	p.events.Node(events.Starting, "")
 	p.chosen.say(p.log, p.events)
 	return group.Wait()
-}
-
-// reusePatience is how long the trial waits for the start to be over, which something that
-// cannot be written, or an API server that is away, can put off for any time.
-const reusePatience = 10 * time.Second
-
-// tryReuse does not hold up the start, for which a small node has one processor: it comes
-// after that, and what it finds is set when it is known.
-func (p *program) tryReuse(ctx context.Context) error {
-	if !p.afterStart(ctx, reusePatience) {
-		return nil
-	}
-	p.kernel.tryReuse(ctx, p.log)
-	_ = p.loop.Do(ctx, func(ctx context.Context) { _, _ = p.kernel.setSysctls(ctx, p.live.now()) }) // each refusal is named
-	return nil
 }
 
 // afterStart waits until everything was written once, or for so long. It is false when ctx

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 )
 
 // prepare makes the node fit before anything is carried: what the agent's process
@@ -36,8 +34,7 @@ func (k *kernel) tune(ctx context.Context, c config.Config) error {
 // keepTuned sets again what tune sets, where another program has changed it. It costs one
 // read of each sysctl where none has.
 func (k *kernel) keepTuned(ctx context.Context, c config.Config) error {
-	results, err := k.setSysctls(ctx, c)
-	return errors.Join(err, k.demand(ctx, results), k.setTimeouts(ctx, c))
+	return errors.Join(k.demand(ctx, k.setSysctls(ctx, c)), k.setTimeouts(ctx, c))
 }
 
 // demand fails where a sysctl is refused without which nothing may be carried. It tells so
@@ -68,49 +65,14 @@ func (k *kernel) tuneRules(ctx context.Context, localhost bool) error {
 	return k.demand(ctx, k.tuner.Apply(ctx, tune.RulesSysctls(localhost)))
 }
 
-func (k *kernel) setSysctls(ctx context.Context, c config.Config) ([]tune.SysctlResult, error) {
-	o := tune.IPVSOptions{StrictARP: c.StrictARP}
-	if trial := k.reuse.Load(); trial != nil { // before, conn_reuse_mode stays as it is, by an earlier process perhaps
-		if err := trial.answer(k.tuner, &o); err != nil {
-			return nil, err
-		}
-	}
-	return k.tuner.Apply(ctx, tune.IPVSSysctls(o)), nil
+func (k *kernel) setSysctls(ctx context.Context, c config.Config) []tune.SysctlResult {
+	return k.tuner.Apply(ctx, ipvsSysctls(k.tuner, c))
 }
 
-// reuseTrial is what came out of a trial of reused source ports, or why nothing did.
-type reuseTrial struct {
-	found vserver.Reuse
-	err   error
-}
-
-// answer says what conn_reuse_mode is to be; what could not be tried goes by the kernel's release.
-func (r *reuseTrial) answer(tuner *tune.Tuner, o *tune.IPVSOptions) (err error) {
-	if r.err != nil {
-		o.Release, err = tuner.Release()
-		return err
-	}
-	mode, why := r.found.Best()
-	o.ReuseMode, o.ReuseWhy = &mode, why
-	return nil
-}
-
-// tryReuseWithin bounds the trial, which takes seconds only where packets are lost.
-const tryReuseWithin = 15 * time.Second
-
-// tryReuse finds out how this kernel takes a reused source port, for the number of its
-// release says little: distributions mend old ones. Where it cannot be tried the number
-// has to do.
-func (k *kernel) tryReuse(ctx context.Context, log *zap.Logger) {
-	ctx, cancel := context.WithTimeout(ctx, tryReuseWithin)
-	defer cancel()
-	r, err := vserver.ProbeReuse(ctx, log)
-	if err != nil {
-		log.Info("conn_reuse_mode goes by the kernel's release, for it could not be tried out", zap.Error(err))
-	} else {
-		log.Debug("reused source ports tried out", zap.Stringer("found", r))
-	}
-	k.reuse.Store(&reuseTrial{r, err})
+// ipvsSysctls returns the sysctls of ipvs mode. A release that cannot be read leaves conn_reuse_mode as it is.
+func ipvsSysctls(t *tune.Tuner, c config.Config) []tune.Sysctl {
+	release, _ := t.Release()
+	return tune.IPVSSysctls(tune.IPVSOptions{Release: release, StrictARP: c.StrictARP})
 }
 
 // setTimeouts leaves alone what is not asked for, and warns of what is too short.
@@ -150,11 +112,7 @@ func (k *kernel) setStrictARP(ctx context.Context, c config.Config) error {
 	if !c.StrictARP {
 		return tune.Failure(k.tuner.RestoreKeys(ctx, strictARP...), tune.Wanted)
 	}
-	results, err := k.setSysctls(ctx, c)
-	if err != nil {
-		return err
-	}
-	arp := slices.DeleteFunc(results, func(r tune.SysctlResult) bool { return !slices.Contains(strictARP, r.Key) })
+	arp := slices.DeleteFunc(k.setSysctls(ctx, c), func(r tune.SysctlResult) bool { return !slices.Contains(strictARP, r.Key) })
 	return tune.Failure(arp, tune.Wanted)
 }
 
@@ -178,7 +136,6 @@ func initialize(ctx context.Context, log *zap.Logger, c config.Config) error {
 		mc := rulesConfig(c, families(k.rules), k.rules)
 		err = k.tuneRules(ctx, mc.Localhost && mc.Loopback())
 	} else {
-		k.tryReuse(ctx, log)
 		err = k.tune(ctx, c)
 	}
 	if err = k.close(err); err != nil {

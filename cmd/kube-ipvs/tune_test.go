@@ -12,7 +12,6 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 )
 
 // node is a tree with the sysctls of IPVS as a kernel begins with them.
@@ -71,37 +70,21 @@ func TestStrictARPFollowsItsSetting(t *testing.T) {
 	}
 }
 
-// A process that starts among traffic does not touch conn_reuse_mode before it has tried what is best: an earlier one knew.
-func TestReuseModeStaysUntilItIsTried(t *testing.T) {
-	k, root := node(t)
-	write := func(key, value string) string {
-		t.Helper()
-		name := filepath.Join(root, "proc/sys", key)
-		if err := os.WriteFile(name, []byte(value+"\n"), 0o600); err != nil {
-			t.Fatal(err)
+// conn_reuse_mode follows the release; one that cannot be read changes nothing, and is no reason not to start.
+func TestReuseModeFollowsTheRelease(t *testing.T) {
+	for release, want := range map[string]string{"4.18.0-553.el8_10.x86_64": "0", "5.8.18-generic": "0", "5.9.0": "1", "6.1.0": "1", "": "1"} {
+		k, root := node(t)
+		mode := filepath.Join(root, "proc/sys/net/ipv4/vs/conn_reuse_mode")
+		for name, value := range map[string]string{mode: "1", filepath.Join(root, "proc/sys/kernel/osrelease"): release} {
+			if err := os.WriteFile(name, []byte(value+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
-		return name
-	}
-	mode := write("net/ipv4/vs/conn_reuse_mode", "1")
-	write("kernel/osrelease", "4.18.0-553.el8_10.x86_64") // which has the mends of younger kernels, or has not
-	mended := vserver.Reuse{Mode1: vserver.ReuseOutcome{Prompt: true, LeavesDrained: true}, Default: 1}
-	steps := []struct {
-		name  string
-		trial *reuseTrial
-		want  string
-	}{
-		{"not tried yet", nil, "1"},
-		{"tried: the kernel is mended", &reuseTrial{found: mended}, "1"},
-		{"it cannot be tried", &reuseTrial{err: errors.New("no right to")}, "0"},
-		{"tried after all", &reuseTrial{found: mended}, "1"},
-	}
-	for _, step := range steps {
-		k.reuse.Store(step.trial)
 		if err := k.tune(t.Context(), config.Config{}); err != nil {
-			t.Errorf("%s: %v", step.name, err)
+			t.Errorf("release %q: %v", release, err)
 		}
-		if got, err := os.ReadFile(mode); err != nil || strings.TrimSpace(string(got)) != step.want {
-			t.Errorf("%s: conn_reuse_mode is %q, %v; want %s", step.name, got, err, step.want)
+		if got, err := os.ReadFile(mode); err != nil || strings.TrimSpace(string(got)) != want {
+			t.Errorf("release %q: conn_reuse_mode is %q, %v; want %s", release, got, err, want)
 		}
 	}
 }

@@ -44,8 +44,6 @@ type kernel struct {
 	tables  *nftables.Handle
 	idle    atomic.Pointer[idleKeeper] // of servers, and nil without
 	calls   calls
-	// reuse is what came out of trying how the kernel takes reused source ports, nil before.
-	reuse atomic.Pointer[reuseTrial]
 	// sysctlRefused is told why nothing may be carried, nil where nobody is; unset is what it was told last,
 	// the loop's own.
 	sysctlRefused func(why error)

@@ -29,7 +29,7 @@ type bench struct {
 	web service
 }
 
-// keep sets a sysctl again and again, for the agent does: once it has tried how the kernel reuses connections, and in each audit.
+// keep sets a sysctl again and again, for the agent does, too, in each audit.
 func (b *bench) keep(t *testing.T, name, value string) {
 	t.Helper()
 	b.sysctl(t, name, value)

@@ -142,12 +142,11 @@ func (s service) asked(t *testing.T, w *world) {
 	}
 }
 
-// lacksNothing reads in the log that the kernel refused nothing, but for what is known to take more: a namespace to try the
-// reuse of source ports in, of which the kernel's release tells, too, modules, which the kernel loads by itself, and the hash
-// table of connection tracking.
+// lacksNothing reads in the log that the kernel refused nothing, but for what is known to take more: modules, which the kernel
+// loads by itself, and the hash table of connection tracking.
 func (n *proxy) lacksNothing(t *testing.T) {
 	t.Helper()
-	known := []string{"conn_reuse_mode goes by", "module", "nf_conntrack hashsize", "nf_conntrack_max"}
+	known := []string{"module", "nf_conntrack hashsize", "nf_conntrack_max"}
 	for line := range strings.Lines(n.output.String()) {
 		refused := func(word string) bool { return strings.Contains(line, word) }
 		if slices.ContainsFunc([]string{"not permitted", "denied", "read-only", "refused"}, refused) && !slices.ContainsFunc(known, refused) {

@@ -1,10 +1,8 @@
 package tune
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 )
 
@@ -39,14 +37,9 @@ func (s Sysctl) String() string { return s.Key + "=" + s.Value }
 
 // IPVSOptions select among the sysctls of IPVS.
 type IPVSOptions struct {
-	// Release is the kernel's release; one that cannot be read leaves
-	// conn_reuse_mode alone, unless ReuseMode says what to set.
+	// Release is the kernel's release, which decides on conn_reuse_mode as in
+	// kube-proxy; the empty release leaves conn_reuse_mode alone.
 	Release string
-	// ReuseMode is the value for conn_reuse_mode that was found best by trying,
-	// and ReuseWhy how, for people. Nil goes by the release instead, as kube-proxy
-	// does, which tells nothing about what a distribution has mended.
-	ReuseMode *int
-	ReuseWhy  string
 	// StrictARP keeps other links from answering ARP for service addresses.
 	StrictARP bool
 }
@@ -60,7 +53,10 @@ func IPVSSysctls(opts IPVSOptions) []Sysctl {
 		{Key: "net.ipv4.vs.conntrack", Value: "1", Policy: Required,
 			Why: "replies are translated back by connection tracking"},
 	}
-	all = append(all, reuseSysctl(opts)...)
+	if reusesBadly(opts.Release) {
+		all = append(all, Sysctl{Key: "net.ipv4.vs.conn_reuse_mode", Value: "0", Policy: Wanted,
+			Why: "before Linux 5.9 a reused source port costs a second or meets a dead destination"})
+	}
 	all = append(all,
 		Sysctl{Key: "net.ipv4.vs.expire_nodest_conn", Value: "1", Policy: Wanted,
 			Why: "connections to a destination that is gone end at once"},
@@ -91,25 +87,9 @@ func RulesSysctls(localhost bool) []Sysctl {
 	return all
 }
 
-// reuseSysctl is conn_reuse_mode, or nothing where the kernel's own is best as far
-// as its release tells. A value that was tried out is set in any case: somebody
-// else may have set another one before.
-func reuseSysctl(opts IPVSOptions) []Sysctl {
-	s := Sysctl{Key: "net.ipv4.vs.conn_reuse_mode", Policy: Wanted}
-	switch {
-	case opts.ReuseMode != nil:
-		s.Value = strconv.Itoa(*opts.ReuseMode)
-		s.Why = cmp.Or(opts.ReuseWhy, "it was tried out how a reused source port is answered")
-	case reusesBadly(opts.Release):
-		s.Value = "0"
-		s.Why = "before Linux 5.9 a reused source port costs a second or meets a dead destination"
-	default:
-		return nil
-	}
-	return []Sysctl{s}
-}
-
-// reusesBadly reports kernels that have the key (4.1) but not the mend (5.9).
+// reusesBadly reports whether a kernel has the key (since 4.1) but drops the first packet
+// of a reused source port (until 5.9). A distribution may have the fix in an older release:
+// its kernel then gets mode 0, too, under which a reused port keeps its old destination.
 func reusesBadly(release string) bool {
 	v, ok := ParseVersion(release)
 	return ok && !v.Before(Version{4, 1}) && v.Before(Version{5, 9})

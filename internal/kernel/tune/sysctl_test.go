@@ -45,8 +45,6 @@ func TestIPVSSysctls(t *testing.T) {
 	always := []string{"net.ipv4.vs.conntrack=1", "net.ipv4.vs.expire_nodest_conn=1",
 		"net.ipv4.vs.expire_quiescent_template=1", "net.ipv4.ip_forward=1"}
 	withReuse := append([]string{always[0], "net.ipv4.vs.conn_reuse_mode=0"}, always[1:]...)
-	zero, one := 0, 1
-	withMode1 := append([]string{always[0], "net.ipv4.vs.conn_reuse_mode=1"}, always[1:]...)
 	strict := append(append([]string(nil), always...), "net.ipv4.conf.all.arp_ignore=1", "net.ipv4.conf.all.arp_announce=2")
 	for name, tc := range map[string]struct {
 		opts tune.IPVSOptions
@@ -60,10 +58,6 @@ func TestIPVSSysctls(t *testing.T) {
 		"strict ARP":                  {tune.IPVSOptions{Release: "6.1.0", StrictARP: true}, strict},
 		"no release at all":           {tune.IPVSOptions{}, always},
 		"a distribution's long name":  {tune.IPVSOptions{Release: "4.18.0-553.el8_10.x86_64"}, withReuse},
-		"an old number, tried out":    {tune.IPVSOptions{Release: "4.18.0-553.el8_10.x86_64", ReuseMode: &one}, withMode1},
-		"a new number, tried out":     {tune.IPVSOptions{Release: "6.1.0", ReuseMode: &zero}, withReuse},
-		"tried out, its own is best":  {tune.IPVSOptions{Release: "6.1.0", ReuseMode: &one}, withMode1},
-		"tried out, no release":       {tune.IPVSOptions{ReuseMode: &one}, withMode1},
 		"a release candidate, strict": {tune.IPVSOptions{Release: "6.12-rc3+", StrictARP: true}, strict},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -78,20 +72,6 @@ func TestIPVSSysctls(t *testing.T) {
 				t.Errorf("sysctls (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-// What was found out is what people are told, or at least that it was.
-func TestReasonOfReuseMode(t *testing.T) {
-	mode := 1
-	for given, want := range map[string]string{
-		"it is best here": "it is best here",
-		"":                "it was tried out how a reused source port is answered",
-	} {
-		got := tune.IPVSSysctls(tune.IPVSOptions{ReuseMode: &mode, ReuseWhy: given})[1]
-		if got.Key != "net.ipv4.vs.conn_reuse_mode" || got.Why != want || got.Policy != tune.Wanted {
-			t.Errorf("given %q: %s, %s: %s", given, got, got.Policy, got.Why)
-		}
 	}
 }
 

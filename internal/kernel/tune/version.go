@@ -8,8 +8,8 @@ import (
 )
 
 // Version is the part of a kernel release that behaviour is keyed on.
-// Distributions put newer code under older numbers, so it is used only where the
-// behaviour cannot be tried out.
+// Distributions put newer code under older numbers, so a rule by version must be
+// harmless on a kernel that has newer code.
 type Version struct{ Major, Minor int }
 
 // ParseVersion reads releases such as 6.1.0-18-amd64, 4.18.0-553.el8_10.x86_64,
