@@ -76,3 +76,5 @@ type noRules struct{ ipvs.Rules }
 func (noRules) List(context.Context) (map[rules.ChainKey]rules.Chain, map[rules.JumpKey]rules.Jump, error) {
 	return nil, nil, nil
 }
+
+func (noRules) Generation(context.Context) uint64 { return 0 }

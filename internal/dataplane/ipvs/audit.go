@@ -91,7 +91,7 @@ func (m *Mode) round(serversFirst bool) []inspection {
 		of("addresses", m.inspectAddresses),
 		of("routes", m.inspectRoutes),
 		of("detached", m.inspectDetached),
-		alone(m.loadRules),
+		alone(m.inspectRules),
 		of("nftables", m.tables.Load),
 		alone(m.inspectDispatch),
 		of("sets", m.sets.Load),
@@ -114,6 +114,15 @@ func (m *Mode) retune(ctx context.Context) (dataplane.Drift, error) {
 		return nil, nil
 	}
 	return nil, m.deps.KeepTuned(ctx)
+}
+
+// inspectRules reads the rules, unless the kernel tells that no process has written any since
+// they were read last.
+func (m *Mode) inspectRules(ctx context.Context) (dataplane.Drift, error) {
+	if g := m.deps.Rules.Generation(ctx); g != 0 && g == m.rulesRead {
+		return nil, nil
+	}
+	return m.loadRules(ctx)
 }
 
 // inspectAddresses reads the device; one that is gone is made again.

@@ -57,6 +57,8 @@ type Sets interface {
 // Rules is what the mode needs of kernel/rules.
 type Rules interface {
 	List(ctx context.Context) (map[rules.ChainKey]rules.Chain, map[rules.JumpKey]rules.Jump, error)
+	// Generation is another one after each write by any process; 0 is not known.
+	Generation(ctx context.Context) uint64
 	WriteChains(ctx context.Context, changes []rules.ChainChange) []error
 	WriteJumps(ctx context.Context, changes []rules.JumpChange) []error
 }

@@ -227,6 +227,8 @@ func (r ruleset) List(ctx context.Context) (map[rules.ChainKey]rules.Chain, map[
 	return r.rules.List(ctx)
 }
 
+func (r ruleset) Generation(ctx context.Context) uint64 { return r.rules.Generation(ctx) }
+
 func (r ruleset) WriteChains(ctx context.Context, c []rules.ChainChange) []error {
 	if err := r.note("write chains"); err != nil {
 		return many(len(c), err)

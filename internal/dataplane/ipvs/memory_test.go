@@ -171,6 +171,7 @@ func (noRules) List(context.Context) (map[rules.ChainKey]rules.Chain, map[rules.
 	return map[rules.ChainKey]rules.Chain{}, map[rules.JumpKey]rules.Jump{}, nil
 }
 
+func (noRules) Generation(context.Context) uint64                        { return 0 }
 func (noRules) WriteChains(context.Context, []rules.ChainChange) []error { return nil }
 func (noRules) WriteJumps(context.Context, []rules.JumpChange) []error   { return nil }
 

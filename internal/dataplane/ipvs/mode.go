@@ -80,8 +80,10 @@ type Mode struct {
 	// inspections are what is left of the audit's round in progress.
 	inspections []inspection
 	rounds      uint64
-	survey      survey
-	sample      sample
+	// rulesRead is the generation of the rules as they were read last; 0 is not known.
+	rulesRead uint64
+	survey    survey
+	sample    sample
 }
 
 // New returns a mode that knows nothing of the kernel yet and wants its sets,
@@ -254,10 +256,12 @@ func disown[K comparable, V any](t *delta.Table[K, V], which func(K) bool) {
 
 // loadRules reads chains and jumps, which come from one listing.
 func (m *Mode) loadRules(ctx context.Context) (dataplane.Drift, error) {
+	generation := m.deps.Rules.Generation(ctx) // before, so that what comes meanwhile is read next time
 	chains, jumps, err := m.deps.Rules.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read rules: %w", err)
 	}
+	m.rulesRead = generation
 	maps.DeleteFunc(jumps, func(k rules.JumpKey, _ rules.Jump) bool {
 		return !m.ownedChain(rules.ChainKey{Family: k.Family, Table: k.Table, Name: k.Target})
 	})

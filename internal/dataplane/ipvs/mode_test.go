@@ -353,6 +353,43 @@ func round(t *testing.T, m *ipvs.Mode) int {
 	return total
 }
 
+// An audit lists rules again when a process has written some, and only then.
+func TestAuditListsRulesAfterAWrite(t *testing.T) {
+	k := newKernel()
+	m := begin(t, k, web)
+	apply(t, m)
+	lists := func() (n int) {
+		k.calls = nil
+		round(t, m)
+		for _, call := range k.calls {
+			if call == "list rules" {
+				n++
+			}
+		}
+		return n
+	}
+	if first, second := lists(), lists(); first != 1 || second != 0 {
+		t.Errorf("%d listings after our own write and %d after none, want 1 and 0", first, second)
+	}
+	if err := k.rules.Load(rules.IPv4, "*nat\n-A POSTROUTING -j ACCEPT\nCOMMIT\n"); err != nil {
+		t.Fatal(err)
+	}
+	if n := lists(); n != 1 {
+		t.Errorf("%d listings after a write of another program, want 1", n)
+	}
+	if err := k.rules.Load(rules.IPv4, "*nat\n-A POSTROUTING -j ACCEPT\nCOMMIT\n"); err != nil {
+		t.Fatal(err)
+	}
+	k.refuse = "list rules"
+	if _, err := m.Audit(t.Context(), time.Hour); err == nil {
+		t.Error("an audit that could not list rules has no error")
+	}
+	k.refuse = ""
+	if n := lists(); n != 1 {
+		t.Errorf("%d listings after one that failed, want 1", n)
+	}
+}
+
 func TestAuditFindsAndMendsDrift(t *testing.T) {
 	for name, damage := range drifts {
 		t.Run(name, func(t *testing.T) {

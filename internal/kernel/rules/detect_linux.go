@@ -37,7 +37,7 @@ func pickBackend(ctx context.Context, log *zap.Logger, opts Options) (Backend, c
 // readContent sums up both families; tools that are missing or fail count
 // as no rules.
 func readContent(ctx context.Context, opts Options, b Backend) content {
-	c := content{generation: opts.generation(ctx, b), saved: map[Family][]byte{}}
+	c := content{opened: map[Family]bool{}}
 	for _, f := range opts.Families {
 		if b == Legacy && !legacyInUse(opts.Root, f) {
 			continue
@@ -47,8 +47,7 @@ func readContent(ctx context.Context, opts Options, b Backend) content {
 			continue
 		}
 		if out, err := run(ctx, opts.listTimeout(), nil, t.save); err == nil {
-			c.saved[f] = out
-			c.add(out)
+			c.add(f, out)
 		}
 	}
 	return c
@@ -83,7 +82,7 @@ func probeFamily(ctx context.Context, opts Options, f Family, b Backend, seen co
 	if err != nil {
 		return tools{}, err
 	}
-	if b == NFT && seen.opened(f) {
+	if b == NFT && seen.opened[f] {
 		return t, nil
 	}
 	// Listing a built-in chain makes the tool open its table, which an

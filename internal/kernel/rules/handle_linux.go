@@ -24,7 +24,6 @@ type Handle struct {
 
 	saves, restores, jumps, bytes, rows atomic.Uint64
 	listed                              atomic.Uint64 // bytes of the last listing
-	kept                                keptListings
 	lock                                lockWatch
 }
 
@@ -69,7 +68,6 @@ func New(log *zap.Logger, opts Options) (*Handle, error) {
 		h.families = append(h.families, f)
 	}
 	slices.Sort(h.families)
-	h.remember(seen)
 	return h, nil
 }
 
@@ -129,7 +127,7 @@ func (h *Handle) List(ctx context.Context) (map[ChainKey]Chain, map[JumpKey]Jump
 	l := NewListing(h.opts.Owned)
 	listed := 0
 	for _, f := range h.families {
-		out, tables, err := h.save(ctx, f, false)
+		out, tables, err := h.save(ctx, f)
 		if err != nil {
 			return nil, nil, fmt.Errorf("list chains of family %s: %w", f, err)
 		}
@@ -140,30 +138,26 @@ func (h *Handle) List(ctx context.Context) (map[ChainKey]Chain, map[JumpKey]Jump
 	return l.Chains, l.Jumps, nil
 }
 
-// remember keeps what was listed to choose the backend.
-func (h *Handle) remember(seen content) {
-	for _, f := range h.families {
-		if out, ok := seen.saved[f]; ok {
-			if tables, err := ParseSave(bytes.NewReader(out)); err == nil {
-				h.kept.keep(f, seen.generation, out, tables)
-			}
-		}
-	}
-}
-
-// save lists all tables of a family, or remembers what it listed last if nothing has
-// changed since; with hooks it is enough that built-in chains have not.
-func (h *Handle) save(ctx context.Context, f Family, hooks bool) (out []byte, tables []SaveTable, err error) {
-	now := h.Generation(ctx)
-	if l := h.kept.find(f, now, hooks); l != nil {
-		return l.out, l.tables, nil
-	}
+// save lists all tables of a family.
+func (h *Handle) save(ctx context.Context, f Family) (out []byte, tables []SaveTable, err error) {
 	h.saves.Add(1)
 	if out, err = h.run(ctx, h.opts.listTimeout(), nil, h.per[f].save); err != nil {
 		return nil, nil, err
 	}
-	if tables, err = ParseSave(bytes.NewReader(out)); err == nil {
-		h.kept.keep(f, now, out, tables)
-	}
+	tables, err = ParseSave(bytes.NewReader(out))
 	return out, tables, err
+}
+
+// Generation is a number that each transaction of nftables in this network namespace
+// changes, by whomever (Options.Generation); 0 where none is known, and so with legacy. It
+// may be called from any goroutine.
+func (h *Handle) Generation(ctx context.Context) uint64 {
+	if h.opts.Generation == nil || h.backend != NFT {
+		return 0
+	}
+	g, err := h.opts.Generation(ctx)
+	if err != nil {
+		return 0
+	}
+	return g
 }

@@ -132,7 +132,7 @@ func (b *jumpBatch) attempt(ctx context.Context, rows []int) (guilty []int, err 
 			return nil, nil
 		}
 		f := b.changes[rows[0]].Key.Family
-		if err = b.h.restore(ctx, f, s.text, true); err == nil {
+		if err = b.h.restore(ctx, f, s.text); err == nil {
 			return nil, nil
 		}
 		switch {
@@ -209,7 +209,7 @@ func (b *jumpBatch) list(ctx context.Context, rows []int) (hooks map[ChainKey][]
 		return nil, false
 	}
 	f := b.changes[rows[0]].Key.Family
-	out, tables, err := b.h.save(ctx, f, true)
+	out, tables, err := b.h.save(ctx, f)
 	if err != nil || bytes.Contains(out, []byte(errIncompatible.Error())) {
 		return nil, false
 	}

@@ -28,9 +28,9 @@ type Options struct {
 	// Link carries the service addresses: if it exists, its own disable_ipv6
 	// says whether IPv6 is usable, else those of all links. Default kube-ipvs0.
 	Link string
-	// Generation tells a number that each transaction of nftables in this network
-	// namespace makes larger by one, never 0 (NFT_MSG_GETGEN), so that what was listed
-	// is not listed again before somebody has written; nil lists each time.
+	// Generation returns a number that each transaction of nftables in this network
+	// namespace changes, never 0 where there are nftables (NFT_MSG_GETGEN): what
+	// [Handle.Generation] and [Handle.Sign] tell changes by. Nil is none.
 	Generation func(ctx context.Context) (uint64, error)
 	// Called is told of each process that lists or writes how long it took, and what it
 	// failed with; nil is nobody.

@@ -82,16 +82,9 @@ func (t tools) backend(ctx context.Context, timeout time.Duration) (Backend, err
 type content struct {
 	kube  bool // has a KUBE- chain, ours or the kubelet's
 	rules int
-	// saved is what was listed, when generation was that of the rules.
-	saved      map[Family][]byte
-	generation uint64
-}
-
-// opened tells whether listing a family opened the tables of nft: its tools fail where the
-// kernel has none, and say in place of the rules which table is not theirs to change.
-func (c content) opened(f Family) bool {
-	listed, ok := c.saved[f]
-	return ok && !bytes.Contains(listed, []byte("incompatible"))
+	// opened has the families whose listing opened the tables of nft: its tools fail where the
+	// kernel has none, and say in place of the rules which table is not theirs to change.
+	opened map[Family]bool
 }
 
 // better: Kubernetes' own chains decide (the kubelet leaves
@@ -103,7 +96,8 @@ func (c content) better(o content) bool {
 	return c.rules > o.rules
 }
 
-func (c *content) add(save []byte) {
+func (c *content) add(f Family, save []byte) {
+	c.opened[f] = !bytes.Contains(save, []byte("incompatible"))
 	lines := bufio.NewScanner(bytes.NewReader(save))
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {

@@ -232,22 +232,18 @@ func (b *batch) fail(rows []int, err error) {
 }
 
 func (b *batch) restore(ctx context.Context, text string) error {
-	return b.h.restore(ctx, b.family, text, false)
+	return b.h.restore(ctx, b.family, text)
 }
 
-// restore runs iptables-restore --noflush once; hooks tells that the text changes
-// built-in chains.
-func (h *Handle) restore(ctx context.Context, f Family, text string, hooks bool) error {
+// restore runs iptables-restore --noflush once.
+func (h *Handle) restore(ctx context.Context, f Family, text string) error {
 	t := h.per[f]
 	if err := h.free(t.restore); err != nil {
 		return err
 	}
 	h.restores.Add(1)
 	h.bytes.Add(uint64(len(text)))
-	err := h.noting(ctx, f, text, hooks, func() error {
-		_, err := h.runLocked(ctx, h.opts.writeTimeout(h.backend, text), strings.NewReader(text), t.restore, "--noflush", waitArg(h.opts))
-		return err
-	})
+	_, err := h.runLocked(ctx, h.opts.writeTimeout(h.backend, text), strings.NewReader(text), t.restore, "--noflush", waitArg(h.opts))
 	if err != nil && ctx.Err() == nil { // told to stop, we killed it: no failure
 		t.failures.Add(1)
 	}

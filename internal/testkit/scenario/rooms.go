@@ -172,6 +172,14 @@ func (r tappedRules) List(ctx context.Context) (chains map[rules.ChainKey]rules.
 	return chains, jumps, err
 }
 
+// Generation is not known while all calls fail.
+func (r tappedRules) Generation(ctx context.Context) uint64 {
+	if r.tap.broken(roomRules) {
+		return 0
+	}
+	return r.tiedRules.Generation(ctx)
+}
+
 func (r tappedRules) WriteChains(ctx context.Context, changes []rules.ChainChange) []error {
 	text := func(c rules.ChainChange) string { return c.Op.String() + " " + c.Key.String() }
 	return write(ctx, r.tap, roomRules, changes, text, func(good []rules.ChainChange) []error { return r.tiedRules.WriteChains(ctx, good) })

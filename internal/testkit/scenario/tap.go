@@ -133,6 +133,15 @@ func (t *tap) find(room string, a access, that *fault) *fault {
 	return nil
 }
 
+// broken tells whether all calls of a room fail that read, until it is healed.
+func (t *tap) broken(room string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(t.faults, func(f *fault) bool {
+		return f.room == room && f.times == endless && f.row == "" && !f.one && f.kind.can(room, reads)
+	})
+}
+
 // use notes a hit.
 func (t *tap) use(f *fault) {
 	if f.times > 0 {
