@@ -187,12 +187,12 @@ func saveText(f Family, chains map[ChainKey]Chain, jumps map[JumpKey]Jump, first
 	for _, k := range sortedKeys(chains, ChainKey.Compare) {
 		if k.Family == f {
 			tables.at(k.Table).declare(noRow, k.Name)
-			tables.at(k.Table).rules(noRow, k.Name, chains[k].Rules, asItIs)
+			tables.at(k.Table).rules(noRow, k.Name, chains[k].Rules)
 		}
 	}
 	for _, k := range sortedKeys(jumps, first) {
 		if k.Family == f {
-			tables.at(k.Table).rules(noRow, k.Hook, jumps[k].Rule(k.Target), asItIs)
+			tables.at(k.Table).rules(noRow, k.Hook, jumps[k].Rule(k.Target))
 		}
 	}
 	return tables.render().text
@@ -207,6 +207,3 @@ func sortedKeys[K comparable, V any](m map[K]V, compare func(a, b K) int) []K {
 	slices.SortFunc(keys, compare)
 	return keys
 }
-
-// asItIs prints a rule in canonical form.
-func asItIs(rule string) string { return rule }

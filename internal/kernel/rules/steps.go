@@ -172,7 +172,7 @@ func (c changes) render(steps []step) script {
 		switch s.action {
 		case write:
 			t.declare(s.row, key.Name)
-			t.rules(s.row, key.Name, c.content(s), brief)
+			t.rules(s.row, key.Name, c.content(s))
 		case insert:
 			t.insert(s.row, key.Name, c.content(s))
 		case drop:

@@ -24,11 +24,11 @@ func (t *tableText) declare(row int, chain string) {
 	t.declared = append(t.declared, textLine{":" + chain + " - [0:0]", row})
 }
 
-// rules appends each line of text to the chain, in the words that say gives it.
-func (t *tableText) rules(row int, chain, text string, say func(rule string) string) {
+// rules appends each line of text to the chain.
+func (t *tableText) rules(row int, chain, text string) {
 	for line := range strings.Lines(text) {
 		if line = trim(line); line != "" {
-			t.appended = append(t.appended, textLine{"-A " + chain + " " + say(line), row})
+			t.appended = append(t.appended, textLine{"-A " + chain + " " + line, row})
 		}
 	}
 }
@@ -40,12 +40,12 @@ func (t *tableText) inOrder(row int, line string) {
 
 // insert makes the rule the first of the chain.
 func (t *tableText) insert(row int, chain, rule string) {
-	t.inserted = append(t.inserted, textLine{trim("-I " + chain + " " + brief(rule)), row})
+	t.inserted = append(t.inserted, textLine{trim("-I " + chain + " " + rule), row})
 }
 
 // delete takes the first rule like this out of the chain.
 func (t *tableText) delete(row int, chain, rule string) {
-	t.deleted = append(t.deleted, textLine{trim("-D " + chain + " " + brief(rule)), row})
+	t.deleted = append(t.deleted, textLine{trim("-D " + chain + " " + rule), row})
 }
 
 // remove deletes the (by then empty) chain.
