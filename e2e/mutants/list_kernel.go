@@ -21,10 +21,10 @@ var kernelMutants = []mutant{
 		New:    "if errno == syscall.ENOENT && h.family == 0 {",
 	},
 	{
-		Name: "vserver/gue-tunnel-truncated", File: "internal/kernel/vserver/change.go",
-		Breaks: "A destination behind a GUE tunnel that follows one without it in a batch loses its tunnel.",
-		Old:    "return c.Destination.Tunnel == TunnelIPIP && another.Destination.Tunnel == TunnelIPIP",
-		New:    "return another.Destination.Tunnel == TunnelIPIP",
+		Name: "vserver/gue-tunnel-truncated", File: "internal/kernel/vserver/encode.go",
+		Breaks: "A destination behind a GUE tunnel loses its tunnel: the kernel wraps its packets in IP alone.",
+		Old:    "if d.Tunnel == TunnelIPIP {",
+		New:    "if d.Tunnel <= TunnelGUE {",
 	},
 	{
 		Name: "vserver/mapped-address-written", File: "internal/kernel/vserver/key.go",

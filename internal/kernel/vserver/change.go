@@ -1,7 +1,6 @@
 package vserver
 
 import (
-	"encoding/binary"
 	"fmt"
 	"syscall"
 )
@@ -16,10 +15,6 @@ type change[C any] interface {
 	command(Op) uint8
 	// encode writes the attributes of an operation.
 	encode(*buffer, Op)
-	// alike tells whether the message of the same operation on another row differs in
-	// values of a fixed length only, and amend writes those of this row over it.
-	alike(another C) bool
-	amend(message []byte, op Op)
 	// settle turns a refusal into the operation to try next, or into the row's
 	// final error, which is nil where the wanted state is reached anyway.
 	settle(Op, answer) (next Op, again bool, err error)
@@ -58,10 +53,6 @@ func (c ServerChange) encode(b *buffer, op Op) {
 	}
 	b.unnest(mark)
 }
-
-// alike: the messages of servers are few and of many lengths.
-func (c ServerChange) alike(ServerChange) bool { return false }
-func (c ServerChange) amend([]byte, Op)        {}
 
 // settle relies on the kernel telling a missing server (ESRCH) from a missing
 // scheduler (ENOENT), ip_vs_genl_set_cmd and ip_vs_add_service.
@@ -122,46 +113,6 @@ func (c DestinationChange) encode(b *buffer, op Op) {
 		b.destinationValue(c.Destination)
 	}
 	b.unnest(mark)
-}
-
-// Where the values of a destination are in its message, from its beginning: behind both
-// headers, encode lays the attributes out in this order.
-const (
-	atServer         = nlHeaderLen + genlHeaderLen + attrHeaderLen
-	atServerFamily   = atServer + attrHeaderLen
-	atServerProtocol = atServerFamily + 4 + attrHeaderLen
-	atServerAddr     = atServerProtocol + 4 + attrHeaderLen
-	atServerPort     = atServerAddr + 16 + attrHeaderLen
-	atDestination    = atServerPort + 4 + attrHeaderLen
-	atDestAddr       = atDestination + attrHeaderLen
-	atDestPort       = atDestAddr + 16 + attrHeaderLen
-	atDestFamily     = atDestPort + 4 + attrHeaderLen
-	atDestForward    = atDestFamily + 4 + attrHeaderLen
-	atDestWeight     = atDestForward + 4 + attrHeaderLen
-	atDestUpper      = atDestWeight + 4 + attrHeaderLen
-	atDestLower      = atDestUpper + 4 + attrHeaderLen
-)
-
-// alike is true of all but those in tunnels that say more.
-func (c DestinationChange) alike(another DestinationChange) bool {
-	return c.Destination.Tunnel == TunnelIPIP && another.Destination.Tunnel == TunnelIPIP
-}
-
-func (c DestinationChange) amend(message []byte, op Op) {
-	native.PutUint16(message[atServerFamily:], addrFamily(c.Key.Server.Addr))
-	native.PutUint16(message[atServerProtocol:], uint16(c.Key.Server.Protocol))
-	putAddr(message[atServerAddr:], c.Key.Server.Addr)
-	binary.BigEndian.PutUint16(message[atServerPort:], c.Key.Server.Port)
-	putAddr(message[atDestAddr:], c.Key.Addr)
-	binary.BigEndian.PutUint16(message[atDestPort:], c.Key.Port)
-	native.PutUint16(message[atDestFamily:], addrFamily(c.Key.Addr))
-	if op == Delete {
-		return
-	}
-	native.PutUint32(message[atDestForward:], uint32(c.Destination.Forward))
-	native.PutUint32(message[atDestWeight:], uint32(c.Destination.Weight))
-	native.PutUint32(message[atDestUpper:], c.Destination.Upper)
-	native.PutUint32(message[atDestLower:], c.Destination.Lower)
 }
 
 // settle relies on the kernel telling a missing destination (ENOENT) from a

@@ -167,22 +167,15 @@ func (b *buffer) name(kind uint16, value string) {
 // followed by zeros, which is what the kernel compares.
 func (b *buffer) addr(kind uint16, a netip.Addr) {
 	var raw [16]byte
-	putAddr(raw[:], a)
+	if a.Is4() {
+		four := a.As4()
+		copy(raw[:], four[:])
+	} else {
+		raw = a.As16()
+	}
 	mark := b.nest(kind)
 	*b = append(*b, raw[:]...)
 	b.unnest(mark)
-}
-
-// putAddr writes the 16 bytes of an address.
-func putAddr(to []byte, a netip.Addr) {
-	if a.Is4() {
-		raw := a.As4()
-		copy(to, raw[:])
-		clear(to[len(raw):16])
-		return
-	}
-	raw := a.As16()
-	copy(to, raw[:])
 }
 
 func addrFamily(a netip.Addr) uint16 {

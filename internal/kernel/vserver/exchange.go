@@ -26,18 +26,6 @@ func (h *Handle) begin(c *chunk, cmd uint8) int {
 	return c.last
 }
 
-// repeat appends the last message of a chunk once more, under the next number,
-// and returns it: most rows differ from the one before in a few values.
-func (h *Handle) repeat(c *chunk) []byte {
-	h.seq++
-	c.count++
-	mark := len(h.out)
-	h.out = append(h.out, h.out[c.last:]...)
-	c.last = mark
-	native.PutUint32(h.out[mark+8:], h.seq)
-	return h.out[mark:]
-}
-
 // undo takes the last message back, for the case that it made the chunk too
 // large for the socket. The offset of the one before is the caller's.
 func (h *Handle) undo(c *chunk, previous int) {

@@ -96,15 +96,11 @@ func (b *batch[C]) run(ctx context.Context, todo []row, final bool) error {
 func (b *batch[C]) pack(todo []row) chunk {
 	var c chunk
 	limit := b.handle.wire.SendLimit()
-	for i, r := range todo[:min(len(todo), b.handle.opts.ChunkRows)] {
+	for _, r := range todo[:min(len(todo), b.handle.opts.ChunkRows)] {
 		previous := c.last
-		if i > 0 && r.op == todo[i-1].op && b.changes[r.index].alike(b.changes[todo[i-1].index]) {
-			b.changes[r.index].amend(b.handle.repeat(&c), r.op)
-		} else {
-			mark := b.handle.begin(&c, b.changes[r.index].command(r.op))
-			b.changes[r.index].encode(&b.handle.out, r.op)
-			b.handle.out.end(mark)
-		}
+		mark := b.handle.begin(&c, b.changes[r.index].command(r.op))
+		b.changes[r.index].encode(&b.handle.out, r.op)
+		b.handle.out.end(mark)
 		if len(b.handle.out) > limit && c.count > 1 {
 			b.handle.undo(&c, previous)
 			break
