@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/ownership"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
@@ -23,16 +23,16 @@ import (
 type population struct {
 	servers   []vserver.ServerKey
 	routes    []netip.Prefix // local as a whole, by a route of ours
-	marks     ipvs.Marks
+	marks     ownership.Snapshot
 	listeners []tune.Listener
 }
 
-// strangers are the servers that carry no mark of ours (ipvs.Marks) and are not in a range that
+// strangers are the servers that carry no mark of ours (package ownership) and are not in a range that
 // is local as a whole or set aside for others.
 func (p population) strangers() []vserver.ServerKey {
 	return slices.DeleteFunc(slices.Clone(p.servers), func(k vserver.ServerKey) bool {
 		holds := func(r netip.Prefix) bool { return r.Contains(k.Addr) }
-		return p.marks.Own(k) || slices.ContainsFunc(p.routes, holds) || slices.ContainsFunc(p.marks.Excluded, holds)
+		return p.marks.Owns(k) || slices.ContainsFunc(p.routes, holds) || slices.ContainsFunc(p.marks.Excluded, holds)
 	})
 }
 
@@ -149,9 +149,7 @@ func (p *population) readMarks(ctx context.Context, log *zap.Logger, c config.Co
 	for r := range routes {
 		p.routes = append(p.routes, r)
 	}
-	var sets interface {
-		List(ctx context.Context, name string) (ipset.Set, []ipset.Entry, error)
-	}
+	var sets ownership.Sets
 	h, err := openSets(ctx, nil)
 	switch {
 	case err == nil:
@@ -160,7 +158,7 @@ func (p *population) readMarks(ctx context.Context, log *zap.Logger, c config.Co
 	case !errors.Is(err, ipset.ErrUnsupported):
 		return err
 	}
-	marks, err := ipvs.ReadMarks(ctx, l, sets, c.ExcludeCIDRs)
+	marks, err := ownership.Read(ctx, l, sets, c.ExcludeCIDRs)
 	if err == nil {
 		p.marks = *marks
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/ownership"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
@@ -37,7 +37,7 @@ func TestCheckOwners(t *testing.T) {
 			serverAt("10.97.3.4:80", vserver.ProtocolTCP), serverAt("198.18.0.1:80", vserver.ProtocolTCP),
 		},
 		routes: []netip.Prefix{netip.MustParsePrefix("10.97.0.0/16")},
-		marks: ipvs.Marks{
+		marks: ownership.Snapshot{
 			Bound: map[netip.Addr]struct{}{addr("10.96.0.1"): {}}, Links: map[netip.Addr]string{addr("192.0.2.1"): "eth0"},
 			Excluded: []netip.Prefix{netip.MustParsePrefix("198.18.0.0/24")},
 		},

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/ownership"
 	"github.com/kube-ipvs/kube-ipvs/internal/explain"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
@@ -163,12 +164,12 @@ func explained(ctx context.Context, ask asker, k readers, excluded []netip.Prefi
 // owns tells of the group of a server whether it is ours. The marks are read when it is asked for
 // the first time; where they cannot be read no server is called foreign.
 func (k readers) owns(ctx context.Context, excluded []netip.Prefix) func(group string) bool {
-	marks := sync.OnceValue(func() *ipvs.Marks {
+	marks := sync.OnceValue(func() *ownership.Snapshot {
 		links := struct {
 			ipvs.Links
 			agent.HostReader
 		}{k.deps.Links, k.host}
-		m, err := ipvs.ReadMarks(ctx, links, k.deps.Sets, excluded)
+		m, err := ownership.Read(ctx, links, k.deps.Sets, excluded)
 		if err != nil {
 			return nil
 		}
@@ -176,7 +177,7 @@ func (k readers) owns(ctx context.Context, excluded []netip.Prefix) func(group s
 	})
 	return func(group string) bool {
 		key, ok := serverOf(group)
-		return !ok || marks() == nil || marks().Own(vserver.ServerKey{Addr: key.Addr, Port: key.Port, Protocol: uint8(key.Protocol)})
+		return !ok || marks() == nil || marks().Owns(vserver.ServerKey{Addr: key.Addr, Port: key.Port, Protocol: uint8(key.Protocol)})
 	}
 }
 

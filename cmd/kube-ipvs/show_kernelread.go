@@ -14,6 +14,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/ownership"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
@@ -83,19 +84,17 @@ func (r *kernelReader) servers(ctx context.Context, q query) (list inspect.List[
 	if err != nil {
 		return list, err
 	}
-	var sets interface {
-		List(ctx context.Context, name string) (ipset.Set, []ipset.Entry, error)
-	}
+	var sets ownership.Sets
 	if r.ipset != nil {
 		sets = r.ipset
 	}
-	marks, err := ipvs.ReadMarks(ctx, r.link, sets, r.excluded)
+	marks, err := ownership.Read(ctx, r.link, sets, r.excluded)
 	if err != nil {
 		return list, err
 	}
 	kept := map[vserver.ServerKey]inspect.Owned{}
 	for k := range found {
-		owned := inspect.OwnedBy(marks.Own(k), owners.Frontend(netip.AddrPortFrom(k.Addr, k.Port), ipset.ProtocolName(k.Protocol)))
+		owned := inspect.OwnedBy(marks.Owns(k), owners.Frontend(netip.AddrPortFrom(k.Addr, k.Port), ipset.ProtocolName(k.Protocol)))
 		if q.VIP.Has(k.Addr, k.Port) && q.wants(owned) {
 			kept[k] = owned
 		}

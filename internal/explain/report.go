@@ -97,7 +97,7 @@ type Found struct {
 	// Others tells of the group of a server whether somebody else's frontend is there, who
 	// was not asked for.
 	Others func(group string) bool
-	// Ours tells of the group of a server whether it is kube-ipvs's own (ipvs.Marks); nil tells
+	// Ours tells of the group of a server whether it is kube-ipvs's own (package ownership); nil tells
 	// that of none.
 	Ours func(group string) bool
 	// Firewalls are the filters that drop packets to what was asked for, and Walls what they

@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
@@ -135,28 +134,6 @@ func markOf(a netip.Addr) memberKey {
 // nodePortIP is the entry that tells that NodePorts answer on an address.
 func nodePortIP(a netip.Addr) memberKey {
 	return memberKey{setName(model.FamilyOf(a), setNodePortIPs), ipset.IP(a)}
-}
-
-// namingSets are the sets whose entries name a server in full.
-var namingSets = []string{setClusterIP, setExternalIP, setExternalIPLocal, setLoadBalancer, setNodePortSCTP, setDetourEnd}
-
-// named tells whether an entry that is there names a server, by all of it or, for
-// NodePorts, by port and node address. With local, no entry says which addresses those are,
-// and the address is on a link of this machine: kube-proxy has no such set. Where there is
-// one, a server on any other address is foreign, such as one of keepalived whose port is a
-// NodePort.
-func named(k vserver.ServerKey, local bool, there func(memberKey) bool) bool {
-	family, e := model.FamilyOf(k.Addr), ipset.IPPort(k.Addr, k.Protocol, k.Port)
-	for _, set := range namingSets {
-		if there(memberKey{setName(family, set), e}) {
-			return true
-		}
-	}
-	set := nodePortSets[model.Protocol(k.Protocol)][0]
-	if set == "" || !there(memberKey{setName(family, set), ipset.Port(k.Port)}) {
-		return false
-	}
-	return local || there(nodePortIP(k.Addr))
 }
 
 func pick[T any](yes bool, a, b T) T {

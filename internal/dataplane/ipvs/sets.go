@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"go.uber.org/zap"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/ownership"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
@@ -20,29 +20,29 @@ import (
 // of our own.
 const (
 	setLoopBack          = "KUBE-LOOP-BACK"
-	setClusterIP         = "KUBE-CLUSTER-IP"
-	setExternalIP        = "KUBE-EXTERNAL-IP"
-	setExternalIPLocal   = "KUBE-EXTERNAL-IP-LOCAL"
-	setLoadBalancer      = "KUBE-LOAD-BALANCER"
+	setClusterIP         = ownership.ClusterIP
+	setExternalIP        = ownership.ExternalIP
+	setExternalIPLocal   = ownership.ExternalIPLocal
+	setLoadBalancer      = ownership.LoadBalancer
 	setLoadBalancerLocal = "KUBE-LOAD-BALANCER-LOCAL"
 	setLoadBalancerFW    = "KUBE-LOAD-BALANCER-FW"
 	setSourceIP          = "KUBE-LOAD-BALANCER-SOURCE-IP"
 	setSourceCIDR        = "KUBE-LOAD-BALANCER-SOURCE-CIDR"
-	setNodePortTCP       = "KUBE-NODE-PORT-TCP"
-	setNodePortUDP       = "KUBE-NODE-PORT-UDP"
-	setNodePortSCTP      = "KUBE-NODE-PORT-SCTP-HASH"
+	setNodePortTCP       = ownership.NodePortTCP
+	setNodePortUDP       = ownership.NodePortUDP
+	setNodePortSCTP      = ownership.NodePortSCTP
 	setNodePortLocalTCP  = "KUBE-NODE-PORT-LOCAL-TCP"
 	setNodePortLocalUDP  = "KUBE-NODE-PORT-LOCAL-UDP"
 	setNodePortLocalSCTP = "KUBE-NODE-PORT-LOCAL-SCTP-HASH"
 	setHealthCheck       = "KUBE-HEALTH-CHECK-NODE-PORT"
-	setIPVSIPs           = "KUBE-IPVS-IPS"
+	setIPVSIPs           = ownership.Addresses
 	// setNodePortIPs are the addresses of the node on which NodePorts answer, so
 	// that a NodePort rule never matches a service address.
-	setNodePortIPs = "KUBE-NODE-PORT-IPS"
+	setNodePortIPs = ownership.NodePortIPs
 	// setDetour are the frontends that clients of this node leave for another.
 	setDetour = "KUBE-DETOUR"
 	// setDetourEnd are the frontends that exist for detours alone.
-	setDetourEnd = "KUBE-DETOUR-END"
+	setDetourEnd = ownership.DetourEnd
 	// setNoLocal are the frontends that a Local policy leaves without an endpoint
 	// here while there are some elsewhere.
 	setNoLocal = "KUBE-NO-LOCAL"
@@ -93,14 +93,8 @@ var setTypes = []struct {
 	{setIPVSIPs, ipset.HashIP, ""},
 }
 
-// setName is the name of a set for a family: kube-proxy's IPv6 sets carry a 6
-// and are cut to the kernel's 31 characters.
-func setName(f model.Family, name string) string {
-	if f == model.IPv6 {
-		name = strings.Replace(name, "KUBE-", "KUBE-6-", 1)
-	}
-	return name[:min(len(name), ipset.MaxNameLen)]
-}
+// setName is the kernel's name of a set.
+func setName(f model.Family, name string) string { return ownership.SetName(f, name) }
 
 func setFamily(f model.Family) ipset.Family {
 	if f == model.IPv6 {

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/ownership"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
@@ -225,7 +226,7 @@ func (m *Mode) needed(k memberKey) bool {
 		return false
 	}
 	server := vserver.ServerKey{Addr: k.Entry.Addr, Port: k.Entry.Port, Protocol: k.Entry.Protocol}
-	return m.servers.PendingDelete(server) || slices.Contains(namingSets, m.catalogue.known[k.Set].name) && m.unnamed(server)
+	return m.servers.PendingDelete(server) || ownership.Names(m.catalogue.known[k.Set].name) && m.unnamed(server)
 }
 
 // nodePortNeeded tells it of a NodePort.
@@ -238,21 +239,41 @@ func (m *Mode) nodePortNeeded(p model.Protocol, number uint16) bool {
 // unnamed reports whether nothing that stays tells that a server in place is ours: what is to
 // name it from now on, in another set, could not be added yet.
 func (m *Mode) unnamed(server vserver.ServerKey) bool {
-	return m.servers.Known(server) &&
-		!m.config.owns(server, false, false, func(other memberKey) bool {
-			_, there := m.members.Believed(other)
-			_, stays := m.members.Desired(other)
-			return there && stays
-		})
+	if !m.servers.Known(server) {
+		return false
+	}
+	f := m.facts()
+	f.Bound = func(netip.Addr) bool { return false } // its address may go with this pass
+	f.Has = func(set string, e ipset.Entry) bool {
+		k := memberKey{set, e}
+		_, there := m.members.Believed(k)
+		_, stays := m.members.Desired(k)
+		return there && stays
+	}
+	return !f.Owns(server)
 }
 
-// ownedServer is the owner predicate of virtual servers: they carry no mark of
-// their own, so their address tells, on the device or in KUBE-IPVS-IPS, or an
-// entry that names them. Somebody has to take all of it away to hide one.
+// facts are what ownership goes by: what is wanted, or in the kernel, or may be.
+func (m *Mode) facts() ownership.Facts {
+	return ownership.Facts{
+		Excluded: m.config.ExcludeCIDRs,
+		Bound:    m.addresses.Known,
+		OnLink: func(a netip.Addr) bool {
+			_, there := m.host.Links[a]
+			return there
+		},
+		HasSet: func(set string) bool {
+			_, there := m.sets.Believed(set)
+			return there
+		},
+		Has: func(set string, e ipset.Entry) bool { return m.members.Known(memberKey{set, e}) },
+	}
+}
+
+// ownedServer is the owner predicate of virtual servers.
 func (m *Mode) ownedServer(k vserver.ServerKey) bool {
-	_, local := m.host.Links[k.Addr]
-	_, told := m.sets.Believed(setName(model.FamilyOf(k.Addr), setNodePortIPs))
-	return m.config.owns(k, m.addresses.Known(k.Addr), local && !told, m.members.Known)
+	f := m.facts()
+	return f.Owns(k)
 }
 
 func alike(struct{}, struct{}) bool  { return true }
