@@ -120,10 +120,12 @@ const hostPause = 100 * time.Millisecond
 // Agent is the loop and what it knows. All fields belong to the goroutine in
 // Run, but for posts.
 type Agent struct {
-	opts  Options
-	log   *zap.Logger
-	posts chan func(context.Context)
-	moved chan struct{} // the host's addresses changed
+	opts Options
+	log  *zap.Logger
+	// writes is log with at most writeLines lines a second of one message.
+	writes *zap.Logger
+	posts  chan func(context.Context)
+	moved  chan struct{} // the host's addresses changed
 
 	compiler Compiler
 	host     model.Host // what was compiled for
@@ -152,15 +154,14 @@ type Agent struct {
 	took       time.Time               // when the last batch was done
 	pressed    time.Duration           // how long it took, if there was hardly a pause before it
 	began      time.Time               // when the changes were taken that are being applied
-	updates    updates                 // of the kernel, that the log was not told of yet
 	debt       debt                    // of any goroutine
 	pulse      pulse                   // of any goroutine
 
-	coalesce, retry, repair, audit, sample, reread, due, held, again, saying timer
-	backoff                                                                  time.Duration
-	wakes                                                                    time.Time // when due was set to
-	repaired                                                                 time.Time // the last repair
-	warned                                                                   time.Time // the last warning that applying failed
+	coalesce, retry, repair, audit, sample, reread, due, held, again timer
+	backoff                                                          time.Duration
+	wakes                                                            time.Time // when due was set to
+	repaired                                                         time.Time // the last repair
+	warned                                                           time.Time // the last warning that applying failed
 }
 
 // New returns an agent that has not begun.
@@ -169,6 +170,7 @@ func New(o Options) *Agent {
 	a := &Agent{
 		opts:     o,
 		log:      o.Log.Named("agent"),
+		writes:   fewASecond(o.Log.Named("agent")),
 		posts:    make(chan func(context.Context)),
 		moved:    make(chan struct{}, 1),
 		known:    model.Host{PodRanges: o.PodRanges},
@@ -177,7 +179,7 @@ func New(o Options) *Agent {
 		contests: map[contest]struct{}{},
 		health:   newHealthBook(),
 		tried:    map[scheduler.Spec]bool{},
-		coalesce: newTimer(), retry: newTimer(), repair: newTimer(), audit: newTimer(), sample: newTimer(), reread: newTimer(), due: newTimer(), held: newTimer(), again: newTimer(), saying: newTimer(),
+		coalesce: newTimer(), retry: newTimer(), repair: newTimer(), audit: newTimer(), sample: newTimer(), reread: newTimer(), due: newTimer(), held: newTimer(), again: newTimer(),
 	}
 	a.goBy(o.Periods)
 	return a
@@ -256,9 +258,6 @@ func (a *Agent) wait(ctx context.Context) func(context.Context) {
 	case <-a.again.C():
 		a.again.fired()
 		return a.tryRefused
-	case <-a.saying.C():
-		a.saying.fired()
-		return func(context.Context) { a.sayUpdated() }
 	case <-a.audit.C():
 		a.audit.fired()
 		return a.inspect
@@ -313,10 +312,7 @@ func (a *Agent) done(began time.Time) {
 }
 
 func (a *Agent) stopTimers() {
-	if a.saying.set {
-		a.sayUpdated()
-	}
-	for _, t := range []*timer{&a.coalesce, &a.retry, &a.repair, &a.audit, &a.sample, &a.reread, &a.due, &a.held, &a.again, &a.saying} {
+	for _, t := range []*timer{&a.coalesce, &a.retry, &a.repair, &a.audit, &a.sample, &a.reread, &a.due, &a.held, &a.again} {
 		t.stop()
 	}
 }

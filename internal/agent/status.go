@@ -172,7 +172,7 @@ func (a *Agent) record(start, ended time.Time, r dataplane.Result) {
 	}
 	if r.Total().Written() > 0 {
 		a.stats.cycles++
-		a.tellUpdate(c)
+		a.logUpdate(c)
 	}
 	a.stats.last = &c
 	a.opts.Observer.Cycle(c)
