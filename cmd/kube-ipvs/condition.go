@@ -44,8 +44,8 @@ var _ interface {
 	Eligible() bool
 } = (*catalog.Catalog)(nil)
 
-// report is the truth of decision 26. What makes /livez red is what a restart may
-// mend: an API server that is away is not that.
+// report returns the health of this node (internal/DECISIONS.md, Health). /livez is red
+// only for what a restart can cure, so an absent API server leaves it green.
 func (o observed) report(context.Context) httpd.Report {
 	now, c := time.Now(), o.loop.Condition()
 	r := httpd.Report{NodeEligible: o.known.Eligible(), Checks: []httpd.Check{

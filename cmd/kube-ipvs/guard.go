@@ -13,8 +13,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 )
 
-// sentinels are jumps that a flush of a table or of a hook takes away (decision 25), one
-// for each hook; the last two are of ipvs mode alone.
+// sentinels are jumps that a flush of a table or of a hook removes, one for each hook
+// (internal/DECISIONS.md, Repair of losses). The last two exist only in ipvs mode.
 func sentinels(families []rules.Family) []rules.JumpKey {
 	var out []rules.JumpKey
 	for _, f := range families {

@@ -21,8 +21,8 @@ type idleKernel interface {
 	SetTimeouts(ctx context.Context, t vserver.Timeouts) error
 }
 
-// idleKeeper sees to the idle times of IPVS (decision 21). The loop uses it, as it does
-// the handle below; inForce may be asked by anybody.
+// idleKeeper keeps the idle timeouts of IPVS as configured (internal/DECISIONS.md, Idle
+// timeouts). Only the loop uses it and the handle below; inForce is safe for all goroutines.
 type idleKeeper struct {
 	log    *zap.Logger
 	kernel idleKernel

@@ -31,9 +31,9 @@ type choice struct {
 	implied bool
 }
 
-// openKernel opens what the wanted mode needs, or where the kernel lacks IPVS what
-// iptables mode needs (decision 2). It returns the settings for the mode that runs: with
-// its name, and with a scheduler that the kernel has.
+// openKernel opens the kernel handles of the wanted mode, or on a kernel without IPVS
+// those of iptables mode (internal/DECISIONS.md, Missing IPVS). The returned settings
+// name the mode that runs and a scheduler that the kernel has.
 func openKernel(ctx context.Context, log *zap.Logger, c config.Config) (*kernel, config.Config, choice, error) {
 	chosen := choice{asked: c.Mode, active: c.Mode, implied: c.ModeImplied}
 	k, err := openBase(ctx, log, c)

@@ -18,8 +18,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
 
-// reloader brings a changed file into the running agent (decision 24). What can be
-// changed in place is; what cannot is named; a file with a mistake changes nothing.
+// reloader applies a changed configuration file to the running agent (internal/DECISIONS.md,
+// Configuration reload). It applies settings that can change in place, and logs those
+// that need a restart. A file with a mistake changes nothing.
 type reloader struct {
 	log     *zap.Logger
 	level   zap.AtomicLevel

@@ -14,8 +14,8 @@ const (
 	// guardPeriod is the shortest time between two questions whether rules were changed,
 	// and between two where nftables does not tell by itself.
 	guardPeriod = 500 * time.Millisecond
-	// guardPoll is the time between two questions to legacy, which never tells. It leaves
-	// half of the two seconds in which a flush is to be mended (decision 25).
+	// guardPoll is the poll interval for legacy iptables, which sends no notifications. It
+	// is half of the two seconds within which a flush is repaired.
 	guardPoll = time.Second
 	// guardRest is the longest time between two looks at what is lost and stays so, and
 	// how long a kernel that would not tell of changes is not asked to again.

@@ -116,10 +116,9 @@ func (k *kernel) setStrictARP(ctx context.Context, c config.Config) error {
 	return tune.Failure(arp, tune.Wanted)
 }
 
-// initialize does what takes more privileges than carrying Services does: modules,
-// sysctls, idle times (contract section 1.10). Afterwards CAP_NET_ADMIN suffices, and
-// CAP_NET_RAW for iptables.
-// Nothing is programmed, and no API server is asked.
+// initialize does the set-up that needs more privileges than running does, as kube-proxy's
+// --init-only: modules, sysctls, idle timeouts. Afterwards CAP_NET_ADMIN suffices, and
+// CAP_NET_RAW for iptables. It programs no Service and asks no API server.
 func initialize(ctx context.Context, log *zap.Logger, c config.Config) error {
 	lock, err := lockNode(log, "run --init-only", c.RunDir)
 	if err != nil {

@@ -280,8 +280,8 @@ func planOptions(c config.Config, families []model.Family, h model.Host) plan.Op
 	}
 }
 
-// ownAddress puts the address of --bind-address before those that the Node has: it
-// is the node's own of its family (contract section 1.6).
+// ownAddress puts the address of --bind-address before those of the Node. As in
+// kube-proxy, it is then the primary address of its family.
 func ownAddress(c config.Config, h model.Host) model.Host {
 	if a := c.BindAddress; a.IsValid() && !a.IsUnspecified() {
 		h.Node.Addresses = append([]netip.Addr{a}, h.Node.Addresses...)

@@ -23,7 +23,7 @@ type health struct {
 	Status, Mime, Sniff, Weight, Body string
 }
 
-// healthy is the answer for so many ready endpoints on this node (contract 8.1).
+// healthy is kube-proxy's answer for so many ready endpoints on this node.
 func healthy(endpoints int) health {
 	status := "200 OK"
 	if endpoints == 0 {

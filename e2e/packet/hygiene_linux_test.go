@@ -12,8 +12,8 @@ import (
 // highest bit turned over.
 const detourPort = 80 ^ 1<<15
 
-// TestVIPHygiene: an address that the agent binds is not another name of the host, and an address of a host stays one although
-// Services name it (decisions 9 and 10).
+// TestVIPHygiene checks that a bound address answers on the ports of its Services only, and that a host keeps the other ports of
+// its address when a Service names it (internal/DECISIONS.md, Service address hygiene).
 func TestVIPHygiene(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

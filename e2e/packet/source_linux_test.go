@@ -12,8 +12,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
 )
 
-// TestSourceOfClusterIPTraffic sends requests through a ClusterIP from everywhere and compares the address that the backend
-// sees with what the policy says (contract 5.4).
+// TestSourceOfClusterIPTraffic sends requests through a ClusterIP from everywhere and checks the address that the backend sees.
+// Masquerading follows kube-proxy's ipvs mode: clients that are no local pods, or all with --masquerade-all.
 func TestSourceOfClusterIPTraffic(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

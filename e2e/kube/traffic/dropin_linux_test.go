@@ -15,7 +15,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/kube/cluster"
 )
 
-// What kubeadm leaves for kube-proxy (contract section 11.3).
+// These are the paths in kube-proxy's container as kubeadm deploys it.
 const (
 	kubeProxy  = "/usr/local/bin/kube-proxy"
 	kubeadmDir = "/var/lib/kube-proxy"

@@ -18,7 +18,7 @@ func family(name string) string {
 	return `"` + name + `":{"lastUpdated":` + anyTime + `,"healthy":true}`
 }
 
-// TestHTTP asks the running program for each path that kube-proxy has (contract section 1.5), and for ours.
+// TestHTTP requests each path of kube-proxy's health and metrics listeners, and those of kube-ipvs, from the running program.
 func TestHTTP(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
