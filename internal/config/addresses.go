@@ -11,7 +11,7 @@ import (
 // label is what a node's name may be (RFC 1123 subdomain).
 var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
 
-// nodeName trims and lower-cases, as kube-proxy does (contract section 1.6).
+// nodeName trims and lower-cases the name of this node, as kube-proxy does.
 func (p *problems) nodeName(override, hostname string) string {
 	const flag = "hostname-override"
 	name := strings.ToLower(strings.TrimSpace(override))

@@ -5,8 +5,8 @@ import (
 	"net/netip"
 )
 
-// VIPBinding says how addresses of Services become local to this machine in ModeIPVS
-// (--vip-binding, decision 35).
+// VIPBinding is how addresses of Services become local to this machine in ModeIPVS
+// (--vip-binding; internal/DECISIONS.md, Routes instead of addresses).
 type VIPBinding string
 
 // The values of --vip-binding: an address on the device for each, one route for each of

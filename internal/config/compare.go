@@ -23,7 +23,8 @@ type meaning struct {
 	when effect
 }
 
-// meanings holds every field of Config (decision 24).
+// meanings holds every field of Config, and when a change of it takes effect
+// (internal/DECISIONS.md, Configuration reload).
 var meanings = []meaning{
 	{"Scheduler", "ipvs.scheduler", atOnce},
 	{"ExcludeCIDRs", "ipvs.excludeCIDRs", atOnce},

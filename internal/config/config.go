@@ -29,8 +29,8 @@ type Config struct {
 	// the Node object.
 	BindAddress netip.Addr
 
-	// Mode is what was asked for to carry Services. Where it is ModeIPVS and the kernel
-	// lacks ip_vs, OnMissing says what comes of it (decision 2).
+	// Mode is the requested proxy mode. OnMissing applies if it is ModeIPVS and the kernel
+	// lacks ip_vs (internal/DECISIONS.md, Missing IPVS).
 	Mode      Mode
 	OnMissing OnMissing
 	// ModeImplied: a file of kube-proxy leaves the mode empty, which kube-proxy takes for
@@ -50,9 +50,9 @@ type Config struct {
 	// Drain is how long connections of an endpoint go on that has stopped serving, where
 	// its Service does not say; 0 cuts them.
 	Drain time.Duration
-	// SyncPeriod is the time between two audits, MinSyncPeriod the least time between
-	// two changes of the kernel, 0 for none (decision 28), in ModeIPVS. The other two
-	// are the same in ModeIPTables. Periods picks.
+	// SyncPeriod is the time between two audits in ModeIPVS. MinSyncPeriod is the least time
+	// between two changes of the kernel (internal/DECISIONS.md, No delay between changes).
+	// The other two are the same in ModeIPTables. Periods picks.
 	SyncPeriod, MinSyncPeriod                 time.Duration
 	IPTablesSyncPeriod, IPTablesMinSyncPeriod time.Duration
 
@@ -64,9 +64,8 @@ type Config struct {
 	// masquerading keeps out of it.
 	NodePorts     NodePortSelection
 	NodePortRange PortRange
-	// LocalhostNodePorts: NodePorts answer on loopback addresses of IPv4, too, which
-	// takes route_localnet. Only in ModeIPTables (contract section 6.2, decision 23), and
-	// only if somebody said so: kube-proxy's default is the other way round.
+	// LocalhostNodePorts: NodePorts answer on IPv4 loopback addresses, too. Only in
+	// ModeIPTables, and off by default (internal/DECISIONS.md, NodePorts on loopback).
 	LocalhostNodePorts bool
 	// AllowExternalIPs: external IPs are served, those in ExternalIPCIDRs, or all
 	// where it is empty.
@@ -81,8 +80,8 @@ type Config struct {
 	BindHardFail bool
 	// Profiling: pprof is served beside the metrics.
 	Profiling bool
-	// ReadyzWatchBound and HealthzWatchBound are how old the progress of a watch may
-	// be (decision 26). The latter may be 0: any age.
+	// ReadyzWatchBound and HealthzWatchBound are how old the progress of a watch may be
+	// before the path is red. The latter may be 0, which is no limit.
 	ReadyzWatchBound, HealthzWatchBound time.Duration
 	// ServiceMetrics is how many Services have metrics of their own; 0 reads nothing.
 	ServiceMetrics int
@@ -126,8 +125,8 @@ type Timeouts struct {
 	Recommended      bool
 }
 
-// Conntrack are the settings of connection tracking (contract section 1.11). 0
-// leaves what the kernel has.
+// Conntrack are the settings of connection tracking (KubeProxyConfiguration.conntrack). 0
+// leaves the kernel's value.
 type Conntrack struct {
 	MaxPerCore, Min                              int
 	TCPEstablished, TCPCloseWait, UDP, UDPStream time.Duration

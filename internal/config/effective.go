@@ -22,8 +22,8 @@ func (s *Settings) fill(c Config, gates map[string]bool) Settings {
 	return out
 }
 
-// Configz is the body of /configz: the documents in effect, each by its API group
-// (contract section 1.5).
+// Configz returns the body of /configz: the effective documents, keyed by API group as in
+// kube-proxy.
 func (c Config) Configz() ([]byte, error) {
 	return json.Marshal(struct {
 		Proxy kubeproxy.KubeProxyConfiguration `json:"kubeproxy.config.k8s.io"`

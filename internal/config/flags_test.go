@@ -8,8 +8,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 )
 
-// TestFlagsOfKubeProxy: every flag of contract section 1.1 is there with its default.
-// Where the contract has an empty default that stands for another value, it is that.
+// TestFlagsOfKubeProxy requires every flag of kube-proxy v1.36 with its default. An empty
+// default that stands for another value is replaced by that value.
 func TestFlagsOfKubeProxy(t *testing.T) {
 	want := map[string]string{
 		"config": "", "write-config-to": "", "cleanup": "false", "init-only": "false", "master": "", "hostname-override": "", "kubeconfig": "",
@@ -19,7 +19,7 @@ func TestFlagsOfKubeProxy(t *testing.T) {
 		"proxy-mode":                   "ipvs",  // kube-proxy's is iptables
 		"iptables-localhost-nodeports": "false", // kube-proxy's is true
 		"iptables-masquerade-bit":      "14", "masquerade-all": "false", "iptables-sync-period": "30s", "ipvs-sync-period": "30s",
-		"iptables-min-sync-period": "0s", "ipvs-min-sync-period": "0s", // decision 28
+		"iptables-min-sync-period": "0s", "ipvs-min-sync-period": "0s", // kube-proxy's are 1s
 		"ipvs-scheduler": "", "ipvs-exclude-cidrs": "[]", "ipvs-strict-arp": "false", "ipvs-tcp-timeout": "0s", "ipvs-tcpfin-timeout": "0s", "ipvs-udp-timeout": "0s",
 		"detect-local-mode": "ClusterCIDR", // what the empty one stands for
 		"cluster-cidr":      "", "pod-bridge-interface": "", "pod-interface-name-prefix": "", "nodeport-addresses": "[]", "oom-score-adj": "-999",

@@ -11,9 +11,9 @@ import (
 // allowExternalIPs is the one gate that changes what is done here.
 const allowExternalIPs = "AllowServiceExternalIPs"
 
-// gates are those that kube-proxy asks (contract section 1.4), with AllAlpha and
-// AllBeta, which every component has. A cluster gives all its components one list,
-// so a gate that is not among them is passed over, with a warning.
+// gates are the feature gates that kube-proxy v1.36 reads, with AllAlpha and AllBeta, which
+// every component has. A cluster gives all its components one list, so an unknown gate is
+// ignored with a warning.
 var gates = map[string]bool{
 	allowExternalIPs:                true,
 	"AllAlpha":                      true,

@@ -26,9 +26,9 @@ func (p *problems) bindAddress() netip.Addr {
 	return a.Unmap()
 }
 
-// listeners finds out where to listen, "" for not at all. Without an address it is
-// one of the family of the bind address: everywhere for health, and only on this
-// host for metrics (contract section 1.2).
+// listeners returns where to listen, "" for not at all. The defaults are kube-proxy's and
+// have the family of the bind address: the unspecified address for health, the loopback
+// address for metrics.
 func (p *problems) listeners(bind netip.Addr) (healthz, metrics string) {
 	everywhere, here := netip.IPv4Unspecified(), netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	if bind.Is6() {

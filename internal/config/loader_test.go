@@ -18,8 +18,8 @@ import (
 
 var meansTheSame = cmp.Options{byValue, cmpopts.IgnoreUnexported(config.Config{}), cmp.Comparer(func(a, b scheduler.Spec) bool { return a == b })}
 
-// TestKubeadm: what kubeadm writes, nulls and empties included, and its two
-// arguments, start ipvs mode, which the agent says (contract section 11.3).
+// TestKubeadm checks that kubeadm's configuration file, nulls and empty fields included, and
+// its two arguments start ipvs mode, and that the settings record an implied mode.
 func TestKubeadm(t *testing.T) {
 	l, err := loader(t, "--config=testdata/kubeadm.yaml", "--hostname-override=Worker-1").Load("ignored")
 	if err != nil {

@@ -17,8 +17,8 @@ const (
 	ModeAuto     Mode = "auto"
 )
 
-// OnMissing says what ModeIPVS does on a kernel without ip_vs (--on-missing-ipvs,
-// decision 2).
+// OnMissing is what ModeIPVS does on a kernel without ip_vs (--on-missing-ipvs;
+// internal/DECISIONS.md, Missing IPVS).
 type OnMissing string
 
 // The values of --on-missing-ipvs: carry Services in ModeIPTables, or end.

@@ -42,8 +42,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestLocalhostNodePorts: they are off unless somebody said otherwise, for they open
-// loopback addresses to the network (decision 23).
+// TestLocalhostNodePorts checks that they are off unless a flag or the file turns them on,
+// because they open loopback addresses to the network.
 func TestLocalhostNodePorts(t *testing.T) {
 	const on, off, empty = "iptables: {localhostNodePorts: true}\n", "iptables: {localhostNodePorts: false}\n", "iptables: {localhostNodePorts: null}\n"
 	const flag = "--iptables-localhost-nodeports"
@@ -69,7 +69,7 @@ func TestLocalhostNodePorts(t *testing.T) {
 	}
 }
 
-// TestPeriods: each mode has its own, and unless said otherwise the same (decision 28).
+// TestPeriods checks that each mode has its own periods, and that the defaults are the same.
 func TestPeriods(t *testing.T) {
 	type periods struct{ sync, least time.Duration }
 	ordinary := periods{30 * time.Second, 0}

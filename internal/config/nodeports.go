@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// NodePortSelection says on which addresses of this node NodePorts answer
-// (decision 29). Its parts add up.
+// NodePortSelection selects the addresses of this node on which NodePorts answer, with the
+// meaning of kube-proxy v1.37: the union of its parts.
 type NodePortSelection struct {
 	// Primary selects the addresses of the Node object, the first of each family;
 	// a family without one is not opened.

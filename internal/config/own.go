@@ -20,9 +20,8 @@ type KubeIPVSConfiguration struct {
 	// runDir is where socket, lock and journal live (--run-dir).
 	// Default /run/kube-ipvs.
 	RunDir string `json:"runDir"`
-	// onMissingIPVS says what mode: ipvs does on a kernel without IPVS: iptables, the
-	// default, carries Services in iptables mode; fail ends (--on-missing-ipvs,
-	// decision 2).
+	// onMissingIPVS is what mode: ipvs does on a kernel without IPVS: iptables, the default,
+	// carries Services in iptables mode; fail ends the agent (--on-missing-ipvs).
 	OnMissingIPVS string `json:"onMissingIPVS"`
 	// iptablesBackend is nft, legacy, or auto, the default: where the host's rules
 	// live (--iptables-backend).
@@ -30,19 +29,19 @@ type KubeIPVSConfiguration struct {
 	// serviceNodePortRange are the ports of NodePorts as the API server is told
 	// (--service-node-port-range). Default 30000-32767; 0-0 is unknown.
 	ServiceNodePortRange string `json:"serviceNodePortRange"`
-	// externalIPAllowedCIDRs hold the external IPs that may be served; empty allows
-	// all (--external-ip-allowed-cidrs, decision 31).
+	// externalIPAllowedCIDRs hold the external IPs that may be served; empty allows all,
+	// which lets a Service claim any address (--external-ip-allowed-cidrs, CVE-2020-8554).
 	ExternalIPAllowedCIDRs []string `json:"externalIPAllowedCIDRs"`
 	// logLevel is debug, info, warn or error (--log-level). Empty follows
 	// logging.verbosity: debug from 4 on, else info.
 	LogLevel string `json:"logLevel"`
-	// drain is how long connections of an endpoint go on that has stopped serving, from 0s,
-	// which cuts them, to 1h (--drain, decision 11). Default 30s. A Service says otherwise
-	// by the annotation kube-ipvs.io/drain.
+	// drain is how long the connections of an endpoint outlive it after it stopped serving,
+	// from 0s, which cuts them, to 1h (--drain). Default 30s. The annotation
+	// kube-ipvs.io/drain of a Service overrides it.
 	Drain *metav1.Duration `json:"drain"`
-	// vipBinding says how addresses of Services become local to this machine (--vip-binding,
-	// decision 35): address, the default, binds each to kube-ipvs0; route makes all of
-	// serviceCIDRs local by one route each, and binds what is not in them.
+	// vipBinding is how addresses of Services become local to this machine (--vip-binding):
+	// address, the default, binds each to kube-ipvs0; route makes each of serviceCIDRs
+	// local by one route, and binds only addresses outside of them.
 	VIPBinding string `json:"vipBinding"`
 	// externalBinding says how external IPs and load-balancer addresses become local to this
 	// machine (--external-binding): auto, the default, binds what no other machine may have
@@ -55,15 +54,15 @@ type KubeIPVSConfiguration struct {
 	ServiceCIDRs []string `json:"serviceCIDRs"`
 	// ipvsTimeouts is recommended, or empty, the default. Recommended are idle times of
 	// IPVS that fit connection tracking and keepalive of the node, in place of
-	// ipvs.tcpTimeout (--ipvs-tcp-timeout=recommended, decision 21). ipvs.tcpFinTimeout and
+	// ipvs.tcpTimeout (--ipvs-tcp-timeout=recommended). ipvs.tcpFinTimeout and
 	// ipvs.udpTimeout, where they are set, hold beside it.
 	IPVSTimeouts string `json:"ipvsTimeouts"`
-	// watchNodes says whose Nodes' addresses are followed, so that none of them is bound
-	// here (--watch-nodes, decision 10): all, own (this Node's alone), or auto, the
-	// default: all up to 500 Nodes.
+	// watchNodes selects the Nodes whose addresses the agent follows, so that it binds none
+	// of them (--watch-nodes): all, own (this Node alone), or auto, the default, which
+	// is all in a cluster of up to 500 Nodes.
 	WatchNodes string `json:"watchNodes"`
-	// readyzWatchBound is how old the progress of a watch may be before /readyz is
-	// red (--readyz-watch-bound, decision 26). Default 2m.
+	// readyzWatchBound is how old the progress of a watch may be before /readyz is red
+	// (--readyz-watch-bound). Default 2m.
 	ReadyzWatchBound *metav1.Duration `json:"readyzWatchBound"`
 	// healthzWatchBound is the same for /healthz (--healthz-watch-bound). Default 0s:
 	// never. Load balancers leave a node that is red, and when the API server is away

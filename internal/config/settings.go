@@ -8,9 +8,9 @@ import (
 	kubeproxy "k8s.io/kube-proxy/config/v1alpha1"
 )
 
-// Settings are what was written, in a file and on the command line. Meaning,
-// defaults and limits are kube-proxy's where kube-proxy has the setting (contract
-// sections 1.1 and 1.2). Begin with Defaults: an empty Settings means nothing.
+// Settings are the settings as written, in a file and on the command line. Meaning,
+// defaults and limits are those of kube-proxy v1.36 for each setting that it has. Begin
+// with Defaults: an empty Settings means nothing.
 type Settings struct {
 	// Proxy and Own are the two documents of the file (--config).
 	Proxy kubeproxy.KubeProxyConfiguration
@@ -100,8 +100,8 @@ func completeProxy(p *kubeproxy.KubeProxyConfiguration) {
 	orElse(&p.Conntrack.Min, new(int32(128*1024)))
 }
 
-// completeTimes leaves out minSyncPeriod of ipvs and iptables, which is 0 unless set
-// (decision 28).
+// completeTimes fills in the default periods, except minSyncPeriod of ipvs and iptables,
+// which is 0 unless set (internal/DECISIONS.md, No delay between changes).
 func completeTimes(p *kubeproxy.KubeProxyConfiguration) {
 	second := metav1.Duration{Duration: time.Second}
 	half := metav1.Duration{Duration: 30 * time.Second}

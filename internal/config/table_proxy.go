@@ -1,7 +1,7 @@
 package config
 
-// proxySettings are those of KubeProxyConfiguration (contract section 1.2). Their
-// flags have kube-proxy's names (contract section 1.1).
+// proxySettings are the settings of KubeProxyConfiguration
+// (kubeproxy.config.k8s.io/v1alpha1), with kube-proxy's flags.
 var proxySettings = []setting{
 	{"hostname-override", "hostnameOverride", Common, func(s *Settings) any { return &s.Proxy.HostnameOverride }, "name of this node (default: the host's name)"},
 	{"proxy-mode", "mode", Common, func(s *Settings) any { return (*string)(&s.Proxy.Mode) }, "how to carry Services: ipvs, iptables, or auto: ipvs where the kernel has it, else iptables"},
