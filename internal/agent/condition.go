@@ -19,8 +19,8 @@ type Condition struct {
 	// Failures is how often in a row applying has failed, and LastError why.
 	Failures  uint64
 	LastError string
-	// Patience is how long something may wait or take before that is a fault: two
-	// audit periods (contract section 8.2).
+	// Patience is how long a change may wait, or an apply may take, before it is a fault.
+	// It is two audit periods, as kube-proxy's health timeout is two sync periods.
 	Patience time.Duration
 	// AuditEnded is when the latest audit was complete, the zero time before the first, and
 	// AuditTook what it cost. AuditPeriod is the time from one to the next, 0 for none.

@@ -52,10 +52,10 @@ func (a *Agent) serve(ctx context.Context, inputs []catalog.Input) {
 	a.record(start, time.Now(), result)
 }
 
-// serveFirst fills a kernel that carries nothing yet, what everything else on a new node
-// waits for first, the API server's Service and DNS (decision 7), and returns what is
-// left for the last pass. Where the kernel carries Services already nobody waits, and a
-// plan that lacks most of them would only change what is there.
+// serveFirst fills a kernel that carries nothing yet and returns the inputs for the last
+// pass. The API server's Service and DNS come first, because all other pods wait for them
+// (internal/DECISIONS.md, API server and DNS first). A kernel that carries Services
+// already is left to the last pass: a plan without most of them would change its rows.
 func (a *Agent) serveFirst(ctx context.Context, inputs []catalog.Input) (last []catalog.Input) {
 	first, rest := a.first(inputs)
 	parts := a.parts(rest)

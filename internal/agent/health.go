@@ -80,10 +80,9 @@ func (d *debt) pay() {
 	d.since.Store(nil)
 }
 
-// Healthy tells whether traffic may be sent to this node: Services are in the
-// kernel, and nothing has waited to get there for longer than two audit periods
-// (contract section 8.2). It may be called from any goroutine, and a loop that
-// is stuck does not hold it up.
+// Healthy reports whether traffic may be sent to this node: Services are in the kernel,
+// and no change has waited for longer than two audit periods, which stand for kube-proxy's
+// two sync periods. It is safe for all goroutines, and a stuck loop does not block it.
 func (a *Agent) Healthy() bool {
 	c := a.Condition()
 	return c.Served && !c.Late(time.Now())

@@ -11,11 +11,12 @@ import (
 // Herald is told what the owner of a Service should know, once for each time that it
 // begins. It is called by the loop and must not wait.
 type Herald interface {
-	// Unbound: other machines need addresses of the Service, each has a holder (decision
-	// 10). It is told all of them when there is another one.
+	// Unbound reports addresses of the Service that are not bound, because other machines
+	// have them (internal/DECISIONS.md, Addresses of other machines). holder names the owner
+	// of each. A call with a new address lists all of them.
 	Unbound(id model.ServiceID, addrs []netip.Addr, holder func(netip.Addr) string)
-	// Refused: the operator does not allow external IPs (decision 31). It is told all of
-	// them when there is another one.
+	// Refused reports external IPs that the operator does not allow
+	// (--external-ip-allowed-cidrs). A call with a new one lists all of them.
 	Refused(id model.ServiceID, addrs []netip.Addr)
 	// BadAnnotations: annotations are not followed, each with the reason. It is told all of
 	// them when there is another one.
@@ -24,7 +25,8 @@ type Herald interface {
 	TooMany(id model.ServiceID, beyond model.Beyond)
 	// BadNode: annotations of this Node are not followed.
 	BadNode(list []string)
-	// Lost: older Services have what this one claims (decision 15); what is new of it.
+	// Lost reports new conflicts: another Service has what this one claims
+	// (internal/DECISIONS.md, Conflicting Services).
 	Lost(id model.ServiceID, list []dataplane.Conflict)
 }
 

@@ -13,9 +13,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
 
-// A scheduler or a tunnel that a Service asks for is tried in the kernel before it is
-// compiled for (decisions 16). What is refused is part of what is known of the host, so that whoever
-// asks for it is compiled anew when that changes.
+// The agent tries a scheduler or a tunnel in the kernel before it compiles a Service that
+// asks for it. Refused ones are part of the host's state, so Services that ask for them are
+// compiled again when that changes.
 
 // tryAgain is how long a refused scheduler waits for its module to appear.
 const tryAgain = 30 * time.Second

@@ -46,9 +46,9 @@ type Trigger struct {
 // maxTriggers bounds what a reader that is stuck leaves here.
 const maxTriggers = 10_000
 
-// trigger remembers when the change behind a slice began. What began before this
-// process says nothing about it (contract section 9,
-// network_programming_duration_seconds).
+// trigger records when the change behind a slice began, for the metric
+// kubeproxy_network_programming_duration_seconds. As kube-proxy does, it ignores changes
+// that are older than this process.
 func (c *Catalog) trigger(s model.Slice) {
 	if s.Triggered.After(c.begun) && len(c.triggers) < maxTriggers {
 		c.triggers = append(c.triggers, Trigger{Family: s.Family, At: s.Triggered})

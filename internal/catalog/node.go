@@ -27,9 +27,9 @@ func (c *Catalog) SetNode(origin model.Origin, n model.Node) {
 	c.pokeForNodes()
 }
 
-// DeleteNode forgets a Node as an origin told it. Only our own as the API told it is
-// still gone by: this machine and its pods are where they were, and their Node comes
-// back when the kubelet registers again (contract section 1.6).
+// DeleteNode removes a Node of an origin. This machine's own Node from the API stays in use:
+// the machine and its pods still run, and the kubelet registers the Node again. kube-proxy
+// only logs such a deletion, too.
 func (c *Catalog) DeleteNode(origin model.Origin, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,9 +90,9 @@ func (c *Catalog) logUnknownNode(state source.State) {
 		zap.String("node", c.self), zap.Strings("nodes", list[:min(len(list), mostNodesNamed)]), zap.Int("count", len(list)))
 }
 
-// Eligible tells whether load balancers may send traffic through this Node: it is
-// there and not about to leave (contract section 8.3). Without an API server there
-// need be no Node.
+// Eligible reports whether load balancers may send traffic through this Node: it exists, is
+// not being deleted and has no taint ToBeDeletedByClusterAutoscaler (KEP-3836). Without an
+// API server it may be absent.
 func (c *Catalog) Eligible() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

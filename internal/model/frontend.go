@@ -107,8 +107,9 @@ type Frontend struct {
 	Scheduler scheduler.Spec
 	// Affinity keeps a client address on its backend for so long; 0 is off.
 	Affinity time.Duration
-	// Bind: the address is to be put on kube-ipvs0. False where another machine needs
-	// it (decisions 9 and 10): then only the port is served.
+	// Bind: the address is to be bound to kube-ipvs0. It is false if another machine has the
+	// address, so that only the port is served (internal/DECISIONS.md, Addresses of other
+	// machines).
 	Bind bool
 	// Capture: the address is neither bound nor on a link of this machine. Packets to the
 	// port are taken to the virtual server, all others go where they went before.
@@ -116,23 +117,23 @@ type Frontend struct {
 	// Local: the policy that governs the frontend is Local. Backends are on this
 	// node, and an external client keeps its source address.
 	Local bool
-	// NoLocal: the policy leaves no backend here, but there are some elsewhere.
-	// Clients get silence instead of a refusal (contract section 3.4).
+	// NoLocal: the policy leaves no backend here, but other nodes have some. Packets of
+	// clients are dropped, as in kube-proxy's iptables mode, and not rejected.
 	NoLocal bool
 	// SourceRanges are the clients that may use a load-balancer address; empty
 	// admits all. OwnNode: this node's own address is in one of them.
 	SourceRanges []netip.Prefix
 	OwnNode      bool
-	// Detour is where clients of this node (its pods and the host) are taken
-	// instead: with an external policy Local they use all endpoints of the cluster
-	// all the same (contract section 6.4). It is the key's protocol at the cluster
+	// Detour is where clients of this node (its pods and the host) are redirected: they use
+	// all endpoints of the cluster even if the external policy is Local
+	// (internal/DECISIONS.md, Traffic policies). It has the key's protocol at the cluster
 	// IP; the zero AddrPort is no detour.
 	Detour netip.AddrPort
 	// Backends are the endpoints that new connections may reach, sorted and
 	// without duplicates. Empty means: answer, but refuse (see NoLocal).
 	Backends []Backend
-	// Drain is how long connections of an endpoint go on that has stopped serving and
-	// is a backend no more; 0 cuts them (kube-ipvs.io/drain, --drain, decisions 11).
+	// Drain is how long the connections of an endpoint outlive it after it stopped serving;
+	// 0 cuts them (kube-ipvs.io/drain, --drain).
 	Drain time.Duration
 	// OnePacket has each datagram scheduled on its own, so that one client socket reaches
 	// all backends; for UDP alone. A reply does not get the address of the frontend
@@ -219,8 +220,8 @@ type ServicePlan struct {
 	Health HealthCheck
 }
 
-// HealthCheck is what a load balancer is told about a Service on this node
-// (spec.healthCheckNodePort, contract section 8.1).
+// HealthCheck is the answer to load balancers about a Service on this node
+// (spec.healthCheckNodePort).
 type HealthCheck struct {
 	// Port is where it asks; 0 is no health check.
 	Port uint16

@@ -32,7 +32,7 @@ type Host struct {
 	// PodRanges are the ranges of pods of the whole cluster, where they are known.
 	PodRanges []netip.Prefix
 	// NodePorts are the addresses of this machine on which NodePorts answer, sorted
-	// (--nodeport-addresses, contract section 1.7).
+	// (--nodeport-addresses).
 	NodePorts []netip.Addr
 	// Weights has what Nodes say of the weight of their endpoints, by the name of the
 	// Node; those that say nothing are not in it.

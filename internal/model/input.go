@@ -80,8 +80,8 @@ type Service struct {
 	// Ingress are the entries of status.loadBalancer.ingress that have an address,
 	// in their order, for type LoadBalancer only.
 	Ingress []Ingress
-	// SourceRanges are spec.loadBalancerSourceRanges, masked, sorted and unique;
-	// empty admits everybody (contract section 3.1).
+	// SourceRanges are spec.loadBalancerSourceRanges, masked, sorted and unique; empty
+	// admits all clients.
 	SourceRanges []netip.Prefix
 	// HealthCheckNodePort is spec.healthCheckNodePort where it counts: type
 	// LoadBalancer and ExternalLocal; else 0.

@@ -179,8 +179,8 @@ type job struct {
 
 // side is what a Service has in one address family.
 type side struct {
-	// clusterIP is its cluster IP, the smallest of several. Without one that is
-	// served nothing of the family is (contract section 3.1).
+	// clusterIP is its cluster IP, the smallest of several. A family without a cluster IP
+	// that is served has no frontends, as in kube-proxy.
 	clusterIP netip.Addr
 	// bind tells whether the cluster IP is to be bound.
 	bind bool

@@ -10,8 +10,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/build"
 )
 
-// TestTrafficPolicies is the truth table of contract sections 3.4 and 6.4: who
-// answers under each pair of policies, by where the endpoints are.
+// TestTrafficPolicies is the truth table of internal/DECISIONS.md, Traffic policies: the
+// frontends and backends for each pair of policies, by the nodes of the endpoints.
 func TestTrafficPolicies(t *testing.T) {
 	const (
 		iTP = "internalTrafficPolicy is Local and no endpoint on this node is ready: no backends"

@@ -97,9 +97,9 @@ func (j *job) backends(all []candidate, c choice) []model.Backend {
 	return out
 }
 
-// kept lists the candidates that the choice passes over and that are alive all the
-// same: they serve, or nobody has told them to end, so what they have begun is theirs to
-// finish. UDP has no connections to finish (decisions 11).
+// kept returns the candidates that the choice excludes, but that serve or were not told to
+// terminate. They keep their connections (internal/DECISIONS.md, Draining). UDP has no
+// connections to keep.
 func kept(p model.Protocol, all []candidate, c choice) []netip.AddrPort {
 	if p == model.UDP {
 		return nil

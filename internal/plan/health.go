@@ -2,10 +2,9 @@ package plan
 
 import "github.com/kube-ipvs/kube-ipvs/internal/model"
 
-// health counts what a load balancer is told about this node (contract section
-// 8.1): the addresses with a ready endpoint here, whichever port they serve. An
-// endpoint that is only taken because it still serves while it leaves does not
-// count: the load balancer is to look elsewhere in time.
+// health returns the answer of the health-check node port. As in kube-proxy, it counts the
+// addresses with a ready endpoint on this node, on any port. A terminating endpoint does
+// not count even if it serves, so that load balancers leave the node in time.
 func (j *job) health() model.HealthCheck {
 	if j.svc.HealthCheckNodePort == 0 {
 		return model.HealthCheck{}

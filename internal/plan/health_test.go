@@ -12,8 +12,8 @@ func healthPort(n uint16) func(*model.Service) {
 	return func(s *model.Service) { s.HealthCheckNodePort = n }
 }
 
-// TestHealthCheck holds contract section 8.1 and the cases of upstream's
-// Test_HealthCheckNodePortWhenTerminating and Test_updateEndpointsMap.
+// TestHealthCheck has the cases of kube-proxy's Test_HealthCheckNodePortWhenTerminating and
+// Test_updateEndpointsMap (pkg/proxy/ipvs/proxier_test.go), and more.
 func TestHealthCheck(t *testing.T) {
 	local := []func(*model.Service){ingress("203.0.113.1"), externalLocal(), healthPort(32000)}
 	svc := func(opts ...func(*model.Service)) *model.Service { return web(append(local, opts...)...) }

@@ -20,8 +20,8 @@ func lastDigits(all []netip.AddrPort) string {
 	return string(out)
 }
 
-// Whoever serves, or has not been told to end, finishes what it has begun; that it is
-// passed over for new connections changes nothing (decisions 11).
+// TestKept checks that an endpoint that serves, or was not told to terminate, keeps its
+// connections when it is excluded from new ones (internal/DECISIONS.md, Draining).
 func TestKept(t *testing.T) {
 	for _, tt := range []struct {
 		name           string

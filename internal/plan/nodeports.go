@@ -21,14 +21,14 @@ type NodePortSelection struct {
 	CIDRs []netip.Prefix
 }
 
-// NodePortAddresses picks from the addresses on the machine's links those that
-// NodePorts answer on, sorted (contract section 1.7 and decision 29). What is on
-// our own link is never among them.
+// NodePortAddresses returns the addresses on the machine's links on which NodePorts answer,
+// sorted (internal/DECISIONS.md, NodePort addresses). Addresses on kube-ipvs0 are never
+// among them.
 //
-// Networks alone leave a family that has none of them open on all addresses, as
-// kube-proxy does. A word says enough for both families: Primary opens nothing
-// but the primary addresses, and nothing at all until the Node is known.
-// Localhost selects nothing: IPVS cannot serve loopback addresses.
+// A family without a network is open on all addresses if only networks are given, as in
+// kube-proxy. A keyword applies to both families: Primary opens only the primary
+// addresses, and none until the Node is known. Localhost selects none, because IPVS
+// cannot serve loopback addresses.
 func NodePortAddresses(selection NodePortSelection, host model.Host) []netip.Addr {
 	var out []netip.Addr
 	for addr := range host.Links {

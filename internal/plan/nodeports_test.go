@@ -37,8 +37,8 @@ func onLinks(all ...string) map[netip.Addr]string {
 	return out
 }
 
-// TestNodePortAddresses reads --nodeport-addresses as contract section 1.7 and
-// decision 29 do.
+// TestNodePortAddresses checks the meaning of --nodeport-addresses, which is that of
+// kube-proxy v1.37.
 func TestNodePortAddresses(t *testing.T) {
 	links := onLinks("eth0=192.0.2.10", "eth0=2001:db8::10", "eth1=10.1.2.3", "eth1=10.1.2.2", "eth1=169.254.7.7", "eth1=fd00::3")
 	all := "10.1.2.2 10.1.2.3 169.254.7.7 192.0.2.10 2001:db8::10 fd00::3"

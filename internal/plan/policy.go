@@ -56,8 +56,8 @@ func counts(s scheduler.Spec) bool {
 	return s.Algorithm().Weight == scheduler.WeightShare && !slices.Contains([]string{"sh", "mh", "lblc", "lblcr"}, s.Name())
 }
 
-// weight is that of an endpoint: what its Node says of it goes before its slice, and that
-// before the Service (decisions 17).
+// weight returns the weight of an endpoint. The annotation of its Node goes before that of
+// its slice, and that before the one of the Service.
 func (j *job) weight(e candidate) uint16 {
 	if j.opts.NoPolicy {
 		return model.DefaultWeight

@@ -22,8 +22,8 @@ func (j *job) limit() {
 	}
 }
 
-// rangesOf picks the ranges of one family. One that holds everything makes the
-// others pointless, and the family is open to all (contract section 3.1).
+// rangesOf returns the ranges of one family. A range of length 0 empties the list, which
+// opens the family to all clients, as in kube-proxy.
 func rangesOf(all []netip.Prefix, f model.Family) []netip.Prefix {
 	var out []netip.Prefix
 	for _, p := range all {

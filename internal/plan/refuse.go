@@ -10,9 +10,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/printable"
 )
 
-// notOurs says why a Service is none of our business, empty if it is ours: the
-// three that kube-proxy leaves alone, and whoever asks for it (decisions 19). The sources filter most of them; file
-// input and a label that is added later get here.
+// notOurs returns why the agent does not serve a Service, empty if it does. Three reasons are
+// kube-proxy's; the fourth is the annotation kube-ipvs.io/skip. The sources filter most of
+// these Services, but not those of files or with a label that is added later.
 func notOurs(svc *model.Service) string {
 	switch {
 	case svc.HasProxyName:
@@ -60,7 +60,7 @@ func (j *job) refuse(kind model.Kind, addr netip.Addr) string {
 	return ""
 }
 
-// notAllowed is why an external IP is refused by the operator's wish (decision 31).
+// notAllowed is the reason of an external IP that the operator does not allow.
 const notAllowed = "not inside --external-ip-allowed-cidrs"
 
 func (e ExternalIPs) allow(addr netip.Addr) bool {

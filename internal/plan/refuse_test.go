@@ -132,7 +132,8 @@ func TestNodePortsWithoutAnAddress(t *testing.T) {
 	})
 }
 
-// TestAddressesOfNodesAreNotBound holds decision 10.
+// TestAddressesOfNodesAreNotBound checks which addresses are not bound
+// (internal/DECISIONS.md, Addresses of other machines).
 func TestAddressesOfNodesAreNotBound(t *testing.T) {
 	opts := at(model.Host{
 		Links:     onLinks("eth0=192.0.2.10", "nodelocaldns=10.96.0.1"),

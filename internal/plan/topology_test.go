@@ -55,10 +55,10 @@ func inZone(zone string) func(*plan.Options) {
 	return func(o *plan.Options) { o.Zone = zone }
 }
 
-// TestCategorizeEndpoints holds the cases of upstream's test of that name
-// (contract section 14.3) for the gates at their present defaults: hints and
-// serving-while-terminating always count. The union of the two lists, which
-// upstream returns as well, is no decision of ours.
+// TestCategorizeEndpoints has the cases of kube-proxy's test of that name
+// (pkg/proxy/topology_test.go) with the default feature gates: hints and serving terminating
+// endpoints always count. The union of the two lists, which kube-proxy returns as well, is
+// left out.
 func TestCategorizeEndpoints(t *testing.T) {
 	four := func(hints ...string) []model.Endpoint {
 		eps := []model.Endpoint{ready(a1, "far"), ready(a2, "far"), ready(a3, "far"), ready(a4, "far")}

@@ -27,8 +27,8 @@ func Node(in *corev1.Node) model.Node {
 	return out
 }
 
-// toBeDeleted is the key of the taint, whatever its effect, that the cluster
-// autoscaler gives a Node whose machine it will remove (contract section 8.3).
+// toBeDeleted is the key of the taint, with any effect, that the cluster autoscaler gives a
+// Node whose machine it will remove. kube-proxy's /healthz fails on it (KEP-3836).
 const toBeDeleted = "ToBeDeletedByClusterAutoscaler"
 
 func leaves(t corev1.Taint) bool { return t.Key == toBeDeleted }

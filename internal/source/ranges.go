@@ -10,8 +10,8 @@ import (
 
 const rangesField = "spec.loadBalancerSourceRanges"
 
-// sourceRanges are the clients that a load balancer admits. Each family has a
-// list of its own, and an empty list admits everybody (contract section 3.1).
+// sourceRanges are the clients that a load balancer admits. As in kube-proxy, each family
+// has its own list, and an empty list admits all clients.
 type sourceRanges struct{ v4, v6 familyRanges }
 
 type familyRanges struct {

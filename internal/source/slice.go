@@ -41,8 +41,8 @@ func triggered(in *discoveryv1.EndpointSlice) time.Time {
 	return t
 }
 
-// wanted tells whether the labels make the slice one of a Service with cluster
-// IPs (contract: slices labelled headless are not watched at all).
+// wanted reports whether the labels make the slice one of a Service with cluster IPs. As
+// kube-proxy, the agent does not watch slices with label service.kubernetes.io/headless.
 func (p *problems) wanted(in *discoveryv1.EndpointSlice) bool {
 	if _, headless := in.Labels[corev1.IsHeadlessService]; headless {
 		p.add("metadata.labels["+corev1.IsHeadlessService+"]", "the slice belongs to a headless Service and is not used")

@@ -12,8 +12,8 @@
 // and one for all others (ledger).
 //
 // The law it keeps: a metric of kube-proxy that means something in ipvs mode is there
-// with its name, type, labels and buckets (contract section 9), so that dashboards and
-// alerts stay as they are; one that means nothing is absent rather than zero.
+// with the name, type, labels and buckets of v1.36, so that dashboards and alerts stay as
+// they are; one that means nothing is absent rather than zero.
 // testdata/kube-proxy.txt has the verdict on each, and a test proves it.
 //
 // Nothing here reads the kernel or knows how a figure came about.

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Reload is what became of a new configuration file (decision 24).
+// Reload is the result of reading a new configuration file.
 type Reload string
 
 // What can become of it.

@@ -27,7 +27,7 @@ type ClientOptions struct {
 	Reached *Reached
 }
 
-// The bounds of kube-proxy (contract section 1.1).
+// The defaults of kube-proxy's --kube-api-qps and --kube-api-burst.
 const (
 	defaultQPS   = 5
 	defaultBurst = 10

@@ -32,16 +32,16 @@ type kind struct {
 	remove func(sink source.Sink, name cache.ObjectName)
 }
 
-// What the server leaves out for us (contract section 10): Services that another
-// proxy serves, headless ones, and the slices of the latter.
+// Selectors of kube-proxy's watches. They leave out Services that another proxy serves,
+// headless Services, and the slices of the latter.
 const (
 	ourServices = "!service.kubernetes.io/service-proxy-name"
 	withAddress = "spec.clusterIP!=None"
 	ourSlices   = "!" + corev1.IsHeadlessService
 )
 
-// nodes is the name of the kind without which nothing can be served: an address of a
-// Node is never taken from it (decision 10).
+// nodes is the kind without which no Service is served, because the addresses of Nodes must
+// be known before any address is bound (internal/DECISIONS.md, Addresses of other machines).
 const nodes = "nodes"
 
 // watched are the kinds that are followed.

@@ -17,9 +17,9 @@ import (
 type Options struct {
 	// Node is the name of this node.
 	Node string
-	// AllNodes also follows the other Nodes, for whose addresses nothing is bound
-	// (decision 10). In a cluster of thousands of Nodes that is most of the traffic
-	// between agents and the API server.
+	// AllNodes also follows the other Nodes, so that none of their addresses is bound. In a
+	// cluster of thousands of Nodes that is most of the traffic between agents and the API
+	// server.
 	AllNodes bool
 	// ManyNodes is the number of Nodes in the cluster beyond which the others are not
 	// followed after all; 0 is no bound. It is looked at once, at the start.
