@@ -7,9 +7,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Masquerade is how all modes give a packet the node's own address as its source:
-// it is marked where that is decided, and rewritten in POSTROUTING (contract
-// section 5.2).
+// Masquerade is how all modes give a packet the node's own address as its source. As in
+// kube-proxy, KUBE-MARK-MASQ marks the packet and KUBE-POSTROUTING rewrites its source.
 type Masquerade struct {
 	// Bit is the bit of the packet mark that asks for it: 0 to 31.
 	Bit uint8
@@ -35,9 +34,8 @@ func (m Masquerade) MarkRule() string {
 	return fmt.Sprintf("-j MARK --set-xmark %s/%s", m.Value(), m.Value())
 }
 
-// Rewrite are the rules that rewrite the source of what is marked and take the mark
-// off. A port that they take for it is never one of the NodePorts: the answer would be
-// taken for a request to one (decisions 9).
+// Rewrite returns the rules that rewrite the source of marked packets and remove the mark.
+// The source port is never a NodePort (internal/DECISIONS.md, Source ports of masquerading).
 func (m Masquerade) Rewrite(f model.Family) []string {
 	const why = `-m comment --comment "kubernetes service traffic requiring SNAT"`
 	lines := []string{

@@ -17,7 +17,7 @@ type Kind struct {
 	Warning bool
 }
 
-// The kinds about the Node; the first three are those of kube-proxy (contract section 11.1).
+// The kinds about the Node. The first three have kube-proxy's reasons and actions.
 var (
 	// Starting: the agent runs and follows the API.
 	Starting = Kind{"Starting", "StartKubeProxy", false}
@@ -25,19 +25,17 @@ var (
 	FailedToStartProxierHealthcheck = Kind{"FailedToStartProxierHealthcheck", "StartKubeProxy", true}
 	// FailedToStartMetricServer: the metrics port cannot be listened on.
 	FailedToStartMetricServer = Kind{"FailedToStartMetricServer", "StartKubeProxy", true}
-	// SchedulerUnavailable: the kernel lacks a scheduler that is wanted, another is
-	// used (decision 2).
+	// SchedulerUnavailable: the kernel lacks the node's scheduler, and rr replaces it.
 	SchedulerUnavailable = Kind{"SchedulerUnavailable", "StartKubeProxy", true}
-	// ProxyModeFallback: the kernel lacks what ipvs mode needs, rules of iptables carry
-	// Services instead (decision 2).
+	// ProxyModeFallback: the kernel lacks what ipvs mode needs, and iptables mode runs
+	// instead (internal/DECISIONS.md, Missing IPVS).
 	ProxyModeFallback = Kind{"ProxyModeFallback", "StartKubeProxy", true}
 	// ProxyModeImplied: a file of kube-proxy leaves the mode empty, and ipvs mode runs, where
 	// kube-proxy would run iptables mode.
 	ProxyModeImplied = Kind{"ProxyModeImplied", "StartKubeProxy", false}
 	// ProxyModeAvailable: the kernel has what it lacked, and ipvs mode could be used.
 	ProxyModeAvailable = Kind{"ProxyModeAvailable", "ChangeMode", false}
-	// InvalidConfiguration: a new configuration file is wrong, the old settings stay
-	// (decision 24).
+	// InvalidConfiguration: a new configuration file has a mistake; the old settings stay.
 	InvalidConfiguration = Kind{"InvalidConfiguration", "Reload", true}
 	// ConfigurationReloaded: a new configuration file is in force.
 	ConfigurationReloaded = Kind{"ConfigurationReloaded", "Reload", false}
@@ -52,16 +50,15 @@ var (
 	FirewallBlocksServices = Kind{"FirewallBlocksServices", "CheckFirewalls", true}
 )
 
-// The kinds about a Service; the last is that of kube-proxy (contract section 11.1).
+// The kinds about a Service. The last one is kube-proxy's.
 var (
-	// VIPConflictsWithNode: another machine needs an address of the Service, or this one uses
-	// it, and it is not bound (decision 10, model.Host.Holder).
+	// VIPConflictsWithNode: an address of the Service is not bound, because this or another
+	// machine has it (internal/DECISIONS.md, Addresses of other machines; model.Host.Holder).
 	VIPConflictsWithNode = Kind{"VIPConflictsWithNode", "Bind", true}
-	// AddressConflict: an older Service holds the same address, port and protocol
-	// (decision 15).
+	// AddressConflict: another Service has the same address, port and protocol
+	// (internal/DECISIONS.md, Conflicting Services).
 	AddressConflict = Kind{"AddressConflict", "Bind", true}
-	// ExternalIPRefused: an external IP is outside of what this cluster allows
-	// (decision 31).
+	// ExternalIPRefused: an external IP is outside of --external-ip-allowed-cidrs.
 	ExternalIPRefused = Kind{"ExternalIPRefused", "Bind", true}
 	// TooManyFrontends: a Service has more frontends than it may have, and those beyond are
 	// not served (--service-frontends).

@@ -87,8 +87,8 @@ func (r *Recorder) lookUp(ctx context.Context, m message) (uid types.UID, err er
 }
 
 // serviceUID asks for the UID of a Service: kubectl describe selects Events by it, and
-// the agent keeps none. The role of kube-proxy may list Services but not get one
-// (contract section 11.2). The answer is empty if there is no such Service.
+// the agent keeps none. kube-proxy's ClusterRole system:node-proxier may list Services but
+// not get one. The result is empty if there is no such Service.
 func (r *Recorder) serviceUID(ctx context.Context, o object) (types.UID, error) {
 	// The cache of the server first; it may not have seen a Service that is new.
 	for _, version := range []string{"0", ""} {

@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// controller is the reporting controller, that of kube-proxy: what selects its Events
-// finds ours (contract section 11.1).
+// controller is the reporting controller. It is kube-proxy's, so that selectors for its
+// Events find ours.
 const controller = "kube-proxy"
 
 // eventTTL is how long an API server keeps an Event that nobody touches, by default

@@ -1,5 +1,6 @@
-// Package healthcheck answers load balancers that ask, at the health-check node
-// port of a Service, whether this node has endpoints of it (contract section 8.1).
+// Package healthcheck serves the health-check node ports of Services
+// (spec.healthCheckNodePort), where load balancers ask whether this node has endpoints of a
+// Service. Answers are those of kube-proxy.
 //
 // It knows counts, ports and addresses; which Services have such a port and what
 // counts as an endpoint is decided by plan.

@@ -20,8 +20,8 @@ const (
 	writeWithin    = 5 * time.Second
 	idleFor        = 2 * time.Minute
 	maxHeaderBytes = 16 << 10
-	// grace is for requests under way when a port closes. The agent has two seconds
-	// to stop (decision 27).
+	// grace is the time that requests under way get when a port closes, within the two
+	// seconds that the agent has to stop (internal/DECISIONS.md, Stop within two seconds).
 	grace = time.Second
 )
 

@@ -1,8 +1,7 @@
-// Package httpd is what other machines may ask this agent over HTTP: the health
-// listener (10256 by default) and the metrics listener (127.0.0.1:10249). Paths,
-// codes, headers and bodies are those of kube-proxy 1.36 (contract sections 1.5
-// and 8.2), because load balancers, kubelets, scrapers and people's scripts read
-// them already.
+// Package httpd has the agent's HTTP servers: the health listener (10256 by default) and
+// the metrics listener (127.0.0.1:10249). Paths, codes, headers and bodies are those of
+// kube-proxy v1.36 (pkg/proxy/healthcheck, cmd/kube-proxy/app/server.go), because load
+// balancers, kubelets, scrapers and scripts read them already.
 //
 // It knows HTTP and nothing of Services, the loop or the configuration: what is
 // true comes in by functions that are asked anew for each request, metrics come in

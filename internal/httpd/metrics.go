@@ -35,8 +35,8 @@ type StatusInfo struct {
 	Uptime    time.Duration
 }
 
-// MetricsHandler answers what kube-proxy answers on its metrics port (contract
-// section 1.5). Its /healthz says that the process answers and no more.
+// MetricsHandler serves the paths of kube-proxy's metrics port. Its /healthz only shows that
+// the process answers.
 func MetricsHandler(o MetricsOptions) http.Handler {
 	r := &routes{exact: map[string]http.Handler{}}
 	r.list("/healthz", pingHealth)

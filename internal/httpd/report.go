@@ -14,8 +14,8 @@ const reportWithin = 5 * time.Second
 type Report struct {
 	// Families are those this node serves, in any order.
 	Families []Family
-	// NodeEligible is false when the Node was never seen, is being deleted or is
-	// about to be, by the taint of the cluster autoscaler (contract 8.3).
+	// NodeEligible is false if the Node was never seen, is being deleted, or has the taint
+	// ToBeDeletedByClusterAutoscaler (KEP-3836).
 	NodeEligible bool
 	// Checks are all things that must hold, whether they do or not.
 	Checks []Check

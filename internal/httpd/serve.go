@@ -23,8 +23,8 @@ const (
 	answerWithin   = 3 * time.Minute  // a profile of two minutes, and its way to the client
 	idleFor        = 2 * time.Minute
 	maxHeaderBytes = 16 << 10
-	// grace is for requests under way at the end; the agent has two seconds to
-	// stop (decision 27).
+	// grace is the time that requests under way get at the end, within the two seconds that
+	// the agent has to stop.
 	grace = 500 * time.Millisecond
 )
 

@@ -9,8 +9,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// This file is what every node has, however many Services there are (contract
-// sections 6.1 and 6.2).
+// This file has the jumps, chains and rules of every node, without those of Services. They
+// are those of kube-proxy's iptables mode (pkg/proxy/iptables/proxier.go, v1.36).
 
 // jumps are listed in the order in which they are put at the head of their hook.
 var jumps = []struct{ table, hook, target, match, comment string }{

@@ -13,8 +13,8 @@
 //	  whose source is rewritten               nat POSTROUTING
 //	      KUBE-POSTROUTING, by the mark of KUBE-MARK-MASQ
 //
-// Names, rules and their order are kube-proxy's (contract section 6), so that one can
-// take over from the other. It always writes the short form that kube-proxy has in
+// Names, rules and their order are kube-proxy's (pkg/proxy/iptables, v1.36), so that one
+// can take over from the other. It always writes the short form that kube-proxy has in
 // large clusters: rules of endpoints carry no comments, for those are half of the bytes.
 //
 // A Service has chains of its own, which are written whole, and rules in chains that

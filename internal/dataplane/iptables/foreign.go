@@ -13,8 +13,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// foreign is what the nftables mode of a kube-proxy has left: its tables carry Services
-// as they were, and go once ours do (decisions 3).
+// foreign is what kube-proxy's nftables mode left behind. Its tables carry Services until
+// the rules of this mode do (internal/DECISIONS.md, Rules of another proxy mode).
 type foreign struct {
 	tables  []nftables.Key
 	retries int

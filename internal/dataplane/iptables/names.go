@@ -11,7 +11,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// The chains of all Services (contract section 6.1).
+// The chains that all Services share, with kube-proxy's names.
 const (
 	chainServices    = "KUBE-SERVICES" // one in nat, one in filter
 	chainExternal    = "KUBE-EXTERNAL-SERVICES"
@@ -23,7 +23,7 @@ const (
 	chainCanary      = "KUBE-PROXY-CANARY"
 )
 
-// How the chains of one Service begin (contract section 6.3), all in nat.
+// Prefixes of the chains of one Service, as in kube-proxy, all in nat.
 const (
 	prefixCluster  = "KUBE-SVC-"
 	prefixLocal    = "KUBE-SVL-"
@@ -63,8 +63,8 @@ func ofService(k rules.ChainKey) bool {
 // isDispatch tells whether a chain holds a rule for each frontend.
 func isDispatch(k rules.ChainKey) bool { return slices.Contains(dispatchChains[k.Table], k.Name) }
 
-// hashed is the part of a name that comes from its Service port: the first 16
-// characters of base32 of SHA-256 (contract section 6.3).
+// hashed returns the part of a chain name that identifies the Service port. As in
+// kube-proxy, it is the first 16 characters of base32 of SHA-256.
 func hashed(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "")))
 	return base32.StdEncoding.EncodeToString(sum[:])[:16]

@@ -15,7 +15,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/build"
 )
 
-// This file is contract section 6.4 as tables: who is led where, in short words.
+// This file has the traffic policies of kube-proxy's iptables mode as tables: for each
+// client and policy, in short words, the endpoints that get its packets.
 
 // policyCase is a Service with a NodePort, an external IP and a load balancer.
 type policyCase struct {

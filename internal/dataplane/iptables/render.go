@@ -46,8 +46,8 @@ type portKey struct {
 	protocol model.Protocol
 }
 
-// render turns the frontends that one Service has in force into rows (contract
-// section 6.4).
+// render returns the rows of the frontends that one Service has in force. They are the rules
+// of a Service port in kube-proxy's iptables mode.
 func (c Config) render(frontends []model.Frontend, node model.Node) rows {
 	r := rows{chains: map[rules.ChainKey]rules.Chain{}, entries: map[entry]struct{}{}}
 	byPort := map[portKey]*servicePort{}

@@ -16,7 +16,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/golden"
 )
 
-// The values are those of contract section 6.3; they were computed with kube-proxy's way.
+// TestNamesAreKubeProxys compares names of chains with values that follow from kube-proxy's
+// rule: base32 of SHA-256 over the name of the Service port and the protocol.
 func TestNamesAreKubeProxys(t *testing.T) {
 	named := func(id, port string, p model.Protocol, target string) model.ServicePlan {
 		svc := build.Service(id, build.IPs("10.96.0.10"), build.PortOver(p, port, 443), nodePort(30443),

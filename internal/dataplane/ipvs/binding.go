@@ -15,9 +15,9 @@ import (
 )
 
 // A service address has to be local to this machine, so that its packets come to INPUT,
-// where IPVS waits. It is bound to kube-ipvs0, or one route makes the whole range local in
-// which it lies (decision 35): the kernel walks all addresses of a device for each that
-// comes or goes, and a route is one message whatever the size.
+// where IPVS waits. It is bound to kube-ipvs0, or one route makes its whole range local
+// (internal/DECISIONS.md, Routes instead of addresses). The kernel walks all addresses of a
+// device for each one that is added or deleted; a route is one message for any range.
 //
 // With a route all addresses of the range are local, those of no Service, too, and sockets
 // of the host that listen on all addresses would answer there. So the route waits for the

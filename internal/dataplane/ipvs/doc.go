@@ -59,7 +59,7 @@
 //
 // What else belongs to the life of a connection:
 //
-//	binding.go   addresses or routes: what makes service addresses local (decision 35)
+//	binding.go   addresses or routes: what makes service addresses local
 //	capture.go   ports of addresses that are not bound
 //	direct.go    backends that have the address of a frontend, and answer from it
 //	drain.go     destinations whose endpoint left go on at weight 0 for the connections they have
@@ -72,7 +72,7 @@
 //	hold.go      nobody is let in while a server that serves has no scheduler
 //	survey.go    which servers an audit reads: those that a cheap list shows to be different
 //	publish.go   a new server with many destinations is met when it is filled
-//	sequence.go  each node adds destinations in an order of its own (decision 20)
+//	sequence.go  each node adds destinations in an order of its own
 //
 // What is kept of a frontend is its rows, in the tables, and the frontend itself, in
 // dataplane.Frontends: whatever else follows from it is rendered again (entries.go), and

@@ -15,12 +15,11 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// A destination whose endpoint leaves while its server stays goes on for the
-// connections it has: it is desired with weight 0, which takes no new ones, until it is
-// idle or its time is over (decisions 11). That is desired state like any other, so it
-// survives a lost server, a failed write and an audit. What a new process finds under a
-// server that it wants, and does not want itself, drains from then on: nobody knows
-// since when.
+// A destination whose endpoint leaves while its server stays is desired with weight 0, which
+// takes no new connections, until it is idle or its time is over (internal/DECISIONS.md,
+// Draining). Draining is desired state, so it survives a lost server, a failed write and an
+// audit. A new process drains each undesired destination that it finds under a desired
+// server. It grants the whole drain time, because the kernel does not store a start time.
 
 // drains are the destinations that drain, by their server.
 type drains struct {

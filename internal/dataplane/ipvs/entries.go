@@ -8,8 +8,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-// This file says which entries of which sets a frontend has (contract section
-// 3.5), and what its server and others may rely on.
+// This file lists the set entries of a frontend, by kind and traffic policy as in kube-proxy's
+// ipvs mode, and the entries that its server and other rows depend on.
 
 // entryList collects entries of one family.
 type entryList struct {

@@ -7,7 +7,7 @@ import (
 // This file is the filter table, and the part of mangle that stands in for it
 // where the host itself is the client.
 
-// filterRules let through what is on its way (contract section 5.3).
+// filterRules accept forwarded packets of Services, with kube-proxy's rules of KUBE-FORWARD.
 func (c Config) filterRules(w ruleWriter) {
 	w.chain("filter", chainForward,
 		join(comment("kubernetes forwarding rules"), c.Masquerade.Marked(), "-j ACCEPT"),
@@ -22,10 +22,9 @@ func (c Config) filterRules(w ruleWriter) {
 	)
 }
 
-// accessRules keep the host's own daemons off the service addresses: those answer
-// on service ports and to ping (decisions 9), everything else that is new is
-// refused. On INPUT a packet still carries the service address: IPVS takes it
-// later in that hook.
+// accessRules keep the host's daemons off the service addresses. These answer on service
+// ports and to ping; the rules refuse all other new packets. On INPUT a packet still has
+// the service address, because IPVS takes it later in that hook.
 //
 // Every packet to a Service comes by here, and only what is new is ever refused: what is not
 // goes by at once. That is one look at the packet, and a set is a hash and a search. Of what
@@ -76,9 +75,9 @@ func unreachable(f model.Family) string {
 }
 
 // outputRules are for what the host sends: IPVS takes that in OUTPUT, before the
-// filter table sees it, but after mangle has. kube-proxy has a rule for each load
-// balancer in the filter table instead (contract section 5.3), which needs xt_ipvs;
-// its chain is kept, empty, so that nothing of that is left when it was there before.
+// filter table sees it, but after mangle has. kube-proxy has a rule for each load balancer
+// in filter KUBE-IPVS-OUT-FILTER instead, which needs xt_ipvs. That chain is kept empty, so
+// that no rule of kube-proxy stays in it.
 //
 // The host dials a bound address from that very address, which says nothing of the
 // node: the set of source IPs has it where a range holds the node (OwnNode).

@@ -9,9 +9,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// IPVS tells connection tracking where it sent a flow (net.ipv4.vs.conntrack), and a flow
-// of UDP that goes on for ever keeps that for ever: its answers are looked for at a
-// backend that is gone (decisions 12). So when a destination or a server of a protocol
+// IPVS tells connection tracking where it sent a flow (net.ipv4.vs.conntrack). A UDP flow
+// that never ends keeps that entry and expects replies from a backend that is gone
+// (internal/DECISIONS.md, UDP flows). So when a destination or a server of a protocol
 // without connections of TCP's kind is deleted, or a destination added, the flows to it
 // are compared with who may answer by then; and what a destination sent before it was
 // added, answers to flows that were deleted, is looked for, as it would keep those clients

@@ -113,8 +113,8 @@ func (h handOver) removeJumps(ctx context.Context) error {
 	return errors.Join(h.deps.Rules.WriteJumps(ctx, batch)...)
 }
 
-// sharedJump tells whether iptables mode has the same jump, word for word: all but those
-// to KUBE-PROXY-FIREWALL (contract section 6.1).
+// sharedJump reports whether kube-proxy's iptables mode has the same jump. It has all but
+// those to KUBE-PROXY-FIREWALL: its own jumps there match new connections only.
 func sharedJump(k rules.JumpKey) bool { return k.Target != chainFirewall }
 
 // findDispatch looks for which families the successor has written its rules. Chains that

@@ -7,11 +7,11 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 )
 
-// What kube-proxy's iptables mode leaves on a node, beyond the chains that both modes
-// have: names of chains by table, and how the names of those begin that it has for
-// each Service and endpoint (contract sections 1.9 and 6.3). Its chains are ours to
-// remove: rules that nobody keeps up to date would go on refusing what is served by
-// now. KUBE-FIREWALL and the canary of the kubelet are not among them.
+// What kube-proxy's iptables mode leaves on a node, beyond the chains that both modes have:
+// names of chains by table, and prefixes of the chains of a Service and an endpoint.
+// They are those that kube-proxy --cleanup deletes. The agent removes these chains, because
+// their stale rules would refuse Services that are served now. KUBE-FIREWALL and the canary
+// of the kubelet stay.
 var (
 	iptablesChains = map[string][]string{
 		"nat":    {"KUBE-NODEPORTS", "KUBE-PROXY-CANARY"},

@@ -9,9 +9,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// This file is the nat table: whose source is rewritten (contract sections 5.2
-// and 5.4), and who is taken to another frontend. Only the first packet of a
-// connection comes here.
+// This file is the nat table: which packets get the node's source address, by the rules of
+// kube-proxy's ipvs mode, and which are redirected to another frontend. Only the first
+// packet of a connection traverses it.
 
 func (c Config) natRules(w ruleWriter, node model.Node) {
 	loopback := "-s 127.0.0.0/8 -j RETURN"
@@ -55,9 +55,9 @@ func (c Config) natRules(w ruleWriter, node model.Node) {
 	w.chain("nat", chainMarkMasq, c.Masquerade.MarkRule())
 }
 
-// masqueradeClusterIP marks what has to leave with the node's address: all of
-// it, or what does not come from a local pod, or, with no way to tell, what has
-// a cluster IP as its source because it was sent by this host (contract 5.2).
+// masqueradeClusterIP returns the rule that marks packets to be masqueraded. As in kube-proxy,
+// these are all packets with --masquerade-all, else those not from a local pod, else,
+// without a way to detect local pods, those of this host, whose source is a cluster IP.
 func (c Config) masqueradeClusterIP(w ruleWriter, node model.Node) string {
 	target := "-j " + chainMarkMasq
 	if c.MasqueradeAll {
@@ -96,9 +96,9 @@ func (c Config) postrouting(w ruleWriter, takeover bool) {
 	w.chain("nat", chainPostrouting, append(hairpin, c.Masquerade.Rewrite(w.family)...)...)
 }
 
-// detourRules decide who takes a detour: pods of this node keep their address,
-// the host needs the node's (contract section 6.4). Who may not use the address
-// goes on, to where it is refused; the host does not come so far (outputRules).
+// detourRules redirect clients of this node to the cluster IP, as iptables mode does: pods
+// keep their address, the host gets the node's. A client outside of the source ranges is
+// not redirected and is refused later; outputRules stop the host before.
 func (c Config) detourRules(w ruleWriter, node model.Node) {
 	lines := []string{join(outOfRange(w), "-j RETURN")}
 	if local, ok := c.Local.Match(w.family, node); ok {

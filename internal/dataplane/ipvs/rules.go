@@ -13,7 +13,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// The chains: kube-proxy's (contract section 5.1) and four of our own.
+// The chains of kube-proxy's ipvs mode (pkg/proxy/ipvs/proxier.go, v1.36), and our own.
 const (
 	chainServices     = "KUBE-SERVICES"
 	chainPostrouting  = "KUBE-POSTROUTING"
@@ -49,8 +49,8 @@ var chainTables = map[string][]string{
 	"mangle": {chainOutFilter, chainDirect, chainDirectMSS, chainCapture},
 }
 
-// jumps are listed in the order in which they are put at the head of their hook
-// (contract section 5.1), or at its end.
+// jumps are listed in the order in which they are inserted at the head of their hook, which
+// is kube-proxy's, or at its end.
 var jumps = []struct {
 	table, hook, target, comment string
 	last                         bool

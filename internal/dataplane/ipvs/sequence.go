@@ -14,8 +14,8 @@ import (
 // __ip_vs_update_dest, net/netfilter/ipvs/ip_vs_ctl.c). There rr and wrr begin, and there
 // lc, wlc, sed and nq find the first of those that are equal: so where every node adds
 // destinations in the order of their addresses, the last of them gets the first connection
-// of every node, and with many nodes and few connections most of all (decisions 20). So
-// each node has an order of its own, which is the same after a restart.
+// of every node. With many nodes and few connections it gets most of all. So each node has
+// an order of its own, which is the same after a restart.
 //
 // That order is only of what is added at once. What is there is not moved, and what comes
 // later goes before it.

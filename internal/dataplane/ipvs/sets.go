@@ -16,8 +16,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-// The sets, by their IPv4 names: kube-proxy's (contract section 4), and some
-// of our own.
+// The sets, by their IPv4 names: those of kube-proxy (pkg/proxy/ipvs/ipset.go, v1.36), and
+// our own.
 const (
 	setLoopBack          = "KUBE-LOOP-BACK"
 	setClusterIP         = ownership.ClusterIP

@@ -16,9 +16,9 @@ import (
 
 // Where kube-proxy carried Services in its iptables or nftables mode, its rules rewrite
 // the destination in PREROUTING and OUTPUT: a packet that they take never comes to IPVS.
-// So they go on carrying while everything of ours is put in place beside them, and leave
-// last (decisions 3): the chain that both modes have, nat KUBE-SERVICES, changes from
-// theirs to ours in one restore, tables of nftables go in one transaction. From one packet
+// So they carry traffic until all our rows are in place beside them, and are removed last
+// (internal/DECISIONS.md, Rules of another proxy mode). The chain that both modes have, nat
+// KUBE-SERVICES, changes in one restore; nftables tables go in one transaction. From one packet
 // to the next new connections are ours; those that kube-proxy has rewritten are in the
 // connection table and need no rule.
 
