@@ -197,10 +197,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// usable reports whether an address counts, on our link as on the others:
-// loopback and IPv6 link-local ones come and go by themselves and are nobody's
-// service address (contract section 3.3). IPv4 link-local ones do count:
-// node-local caches sit there.
+// usable reports whether an address counts, on our link and on others. As kube-proxy, it
+// leaves out loopback and IPv6 link-local addresses: the kernel manages them, and no Service
+// has one. IPv4 link-local addresses count, because node-local caches use them.
 func usable(a netip.Addr) bool {
 	local6 := a.Is6() && a.IsLinkLocalUnicast()
 	return a.IsValid() && !a.IsLoopback() && !local6

@@ -26,8 +26,8 @@ type ConntrackOptions struct {
 	TCPBeLiberal bool
 }
 
-// conntrackCap is the most that is computed from a number of cores, so that large
-// machines do not spend their memory on it (contract section 1.11).
+// conntrackCap is the largest maximum that follows from the number of cores, as in
+// kube-proxy. It bounds the memory that a large machine spends on connection tracking.
 const conntrackCap = 1 << 20
 
 // Max returns the number of connections a node with so many cores should track,
@@ -44,9 +44,9 @@ func (o ConntrackOptions) Max(cores int) int {
 	return max(scaled, o.Min)
 }
 
-// ApplyConntrack sets connection tracking as contract section 1.11 has it, but never
-// lowers the maximum, with one result per setting, in order: the maximum, the hash table that serves it,
-// then the rest. All is Wanted: tracking works with other values too, and in a
+// ApplyConntrack sets connection tracking as kube-proxy does at its start, but never lowers
+// the maximum. It returns one result per setting, in order: the maximum, the hash table that
+// serves it, then the rest. All is Wanted: tracking works with other values too, and in a
 // network namespace that is not the first one the kernel refuses the first two.
 // Where nf_conntrack is not loaded every key is Missing, so load it before.
 func (t *Tuner) ApplyConntrack(ctx context.Context, opts ConntrackOptions) []SysctlResult {
@@ -69,7 +69,7 @@ func (t *Tuner) conntrackMax(ctx context.Context, most int) Sysctl {
 	return conntrackSysctl("max", most, "connections of this node's size are tracked")
 }
 
-// sysctls returns all but the maximum, in the order of the contract.
+// sysctls returns all but the maximum, in kube-proxy's order.
 func (o ConntrackOptions) sysctls() []Sysctl {
 	var all []Sysctl
 	timeout := func(name string, d time.Duration, why string) {

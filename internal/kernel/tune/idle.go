@@ -120,9 +120,9 @@ func (l IdleLimits) patience() time.Duration {
 	return l.Keepalive + time.Duration(l.Probes)*l.Interval
 }
 
-// TooShort is nil where IPVS remembers an idle TCP connection until connection
-// tracking would forget it or keepalive speaks, whichever is first (decision 21); else
-// it says what is wrong.
+// TooShort returns nil if IPVS keeps an idle TCP connection until connection tracking drops
+// it or keepalive probes it, whichever is first. Otherwise it returns what is wrong
+// (internal/DECISIONS.md, Idle timeouts).
 func (l IdleLimits) TooShort(tcp time.Duration) error {
 	least, why, key := l.Keepalive, "keepalive would speak after", keyKeepalive
 	if least == 0 {

@@ -12,8 +12,7 @@ import (
 
 const (
 	oomScoreFile = "proc/self/oom_score_adj"
-	// oomTries is how often the score is written before it is given up, as
-	// kube-proxy does (contract section 1.10).
+	// oomTries is the number of attempts to write the score, as in kube-proxy.
 	oomTries = 2
 )
 

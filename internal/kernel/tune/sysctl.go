@@ -44,10 +44,9 @@ type IPVSOptions struct {
 	StrictARP bool
 }
 
-// IPVSSysctls returns what IPVS needs, in the order of contract section 2.3.
-// Missing on purpose: route_localnet, which would open the host's loopback, and
-// IPv6 forwarding, which makes a node drop its own router advertisements; a Check
-// tells about the latter.
+// IPVSSysctls returns the sysctls that IPVS needs, in kube-proxy's order. Two are missing on
+// purpose: route_localnet, which would open the host's loopback addresses, and IPv6
+// forwarding, with which a node ignores router advertisements. A Check reports the latter.
 func IPVSSysctls(opts IPVSOptions) []Sysctl {
 	all := []Sysctl{
 		{Key: "net.ipv4.vs.conntrack", Value: "1", Policy: Required,
@@ -76,8 +75,8 @@ func IPVSSysctls(opts IPVSOptions) []Sysctl {
 	return all
 }
 
-// RulesSysctls returns what rules of iptables alone need. Localhost lets this machine
-// reach NodePorts on its loopback (contract section 6.2).
+// RulesSysctls returns the sysctls of iptables mode. With localhost, NodePorts answer on
+// loopback addresses of this machine (internal/DECISIONS.md, NodePorts on loopback).
 func RulesSysctls(localhost bool) []Sysctl {
 	all := []Sysctl{{Key: "net.ipv4.ip_forward", Value: "1", Policy: Required, Why: "packets from clients to pods are forwarded"}}
 	if localhost {
