@@ -16,6 +16,7 @@ var (
 	decisionTest    = regexp.MustCompile(`\b(Test\w+) \(([\w/-]+)\)`)
 	scenarioFile    = regexp.MustCompile(`[\w./-]+\.txtar`)
 	decisionRef     = regexp.MustCompile(`DECISIONS\.md, `)
+	outsideRef      = regexp.MustCompile(`\b(?:[Cc]ontract (?:sections?|\d)|[Dd]ecisions? \d)`)
 	// foldMargin matches a line break with the comment marker of the next line.
 	foldMargin = regexp.MustCompile(`\s*\n[\t ]*(?://+|#+)?[\t ]*`)
 )
@@ -103,7 +104,9 @@ func hasTest(t *testing.T, dir, test string) bool {
 	})
 }
 
-// TestReferencesToDecisions requires that a reference to DECISIONS.md names one of its headings.
+// TestReferencesToDecisions requires that a reference to DECISIONS.md names one of its
+// headings, and that no text gives the number of a decision or the section of a contract:
+// both were documents outside the repository.
 func TestReferencesToDecisions(t *testing.T) {
 	names := slices.Collect(maps.Keys(decisions(t)))
 	for i, name := range names {
@@ -111,6 +114,9 @@ func TestReferencesToDecisions(t *testing.T) {
 	}
 	known := regexp.MustCompile(`^(?:` + strings.Join(names, "|") + `)\b`)
 	documented(t, func(path, text string) {
+		for _, ref := range outsideRef.FindAllString(text, -1) {
+			t.Errorf("%s: %q is not in the repository", path, ref)
+		}
 		for _, at := range decisionRef.FindAllStringIndex(text, -1) {
 			if rest := text[at[1]:]; !known.MatchString(rest) {
 				t.Errorf("%s: DECISIONS.md has no heading %.40q", path, rest)
