@@ -2,7 +2,7 @@
 # golden.sh WHAT: rewrites expectations and pictures. Look at the diff before you commit it.
 #
 #   scenarios    what the scenario files expect, from the program on fakes
-#   recordings   what the verbs print, from a guest, into e2e/recordings and README
+#   recordings   what the verbs print, from a guest, into e2e/recordings and the pages
 #   dashboard    the picture of the dashboard, from the metrics of a busy node in a guest; KEEP=1 draws the last metrics again
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -11,7 +11,7 @@ case ${1:-} in
 scenarios) exec go test -run TestOnFakes ./e2e/scenarios -update ;;
 recordings)
 	e2e/suite.sh recordings
-	KUBE_IPVS_E2E_RECORD=1 exec go test -count=1 -run TestReadmeRecordings ./cmd/kube-ipvs
+	KUBE_IPVS_E2E_RECORD=1 exec go test -count=1 -run TestPageRecordings ./cmd/kube-ipvs
 	;;
 dashboard)
 	e2e/install.sh browser

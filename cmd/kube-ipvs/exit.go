@@ -27,7 +27,7 @@ type exitStatus struct {
 	good, found, failed string
 }
 
-// exitStatuses are those of all verbs; help, manual pages and the README show them.
+// exitStatuses are those of all verbs; help, manual pages and cmd/README.md show them.
 func exitStatuses() []exitStatus {
 	return []exitStatus{
 		{"", "ended when it was told to, or did what a flag asks for", "any failure, a wrong command line too; IPVS appeared on a node that fell back to iptables mode: start it again", ""},

@@ -323,14 +323,14 @@ func TestExplainFitsAScreen(t *testing.T) {
 	})
 }
 
-// The README shows an answer as it is.
-func TestReadmeExplains(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
-	must(t, err)
+// README and the page of troubleshooting show an answer as it is.
+func TestPagesExplain(t *testing.T) {
 	answer, err := os.ReadFile("testdata/explain/orphaned-server-on-the-VIP.txt")
 	must(t, err)
-	if len(answer) == 0 || !strings.Contains(string(readme), string(answer)) {
-		t.Errorf("not in the README:\n%s", answer)
+	for _, page := range []string{"../../README.md", "../../manifests/docs/troubleshooting.md"} {
+		if len(answer) == 0 || !strings.Contains(readPage(t, page), string(answer)) {
+			t.Errorf("%s does not have:\n%s", page, answer)
+		}
 	}
 }
 

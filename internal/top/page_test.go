@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// The tables in the README are what the program prints.
-func TestReadmeShowsWhatIsPrinted(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
+// The tables on the page of monitoring are what the program prints.
+func TestPageShowsWhatIsPrinted(t *testing.T) {
+	page, err := os.ReadFile("../../manifests/docs/monitoring.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,8 +19,8 @@ func TestReadmeShowsWhatIsPrinted(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := "    " + strings.ReplaceAll(strings.TrimSpace(string(table)), "\n", "\n    ") + "\n"
-		if !strings.Contains(string(readme), want) {
-			t.Errorf("the README does not show %s:\n%s", name, want)
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the page does not show %s:\n%s", name, want)
 		}
 	}
 }
