@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"net/netip"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -149,13 +148,12 @@ type Agent struct {
 	counts     Counts
 	contests   map[contest]struct{}
 	health     healthBook
-	triggers   []catalog.Trigger       // of changes that are not in the kernel yet
-	periods    atomic.Pointer[Periods] // of any goroutine
-	took       time.Time               // when the last batch was done
-	pressed    time.Duration           // how long it took, if there was hardly a pause before it
-	began      time.Time               // when the changes were taken that are being applied
-	debt       debt                    // of any goroutine
-	pulse      pulse                   // of any goroutine
+	triggers   []catalog.Trigger // of changes that are not in the kernel yet
+	took       time.Time         // when the last batch was done
+	pressed    time.Duration     // how long it took, if there was hardly a pause before it
+	began      time.Time         // when the changes were taken that are being applied
+	debt       debt              // of any goroutine
+	pulse      pulse             // of any goroutine
 
 	coalesce, retry, repair, audit, sample, reread, due, held, again timer
 	backoff                                                          time.Duration
@@ -167,7 +165,7 @@ type Agent struct {
 // New returns an agent that has not begun.
 func New(o Options) *Agent {
 	o.setDefaults()
-	a := &Agent{
+	return &Agent{
 		opts:     o,
 		log:      o.Log.Named("agent"),
 		writes:   fewASecond(o.Log.Named("agent")),
@@ -181,16 +179,6 @@ func New(o Options) *Agent {
 		tried:    map[scheduler.Spec]bool{},
 		coalesce: newTimer(), retry: newTimer(), repair: newTimer(), audit: newTimer(), sample: newTimer(), reread: newTimer(), due: newTimer(), held: newTimer(), again: newTimer(),
 	}
-	a.goBy(o.Periods)
-	return a
-}
-
-// goBy has the loop, and those who ask about it, use the periods of a mode.
-func (a *Agent) goBy(p Periods) {
-	if p.AuditPeriod == 0 {
-		p.AuditPeriod = DefaultAuditPeriod
-	}
-	a.periods.Store(&p)
 }
 
 func (o *Options) setDefaults() {
@@ -198,7 +186,7 @@ func (o *Options) setDefaults() {
 		field *time.Duration
 		value time.Duration
 	}{
-		{&o.Coalesce, DefaultCoalesce},
+		{&o.Coalesce, DefaultCoalesce}, {&o.AuditPeriod, DefaultAuditPeriod},
 		{&o.RetryMin, DefaultRetryMin}, {&o.RetryMax, DefaultRetryMax},
 	} {
 		if *d.field == 0 {
@@ -299,7 +287,7 @@ const longestBreak = 50 * time.Millisecond
 // batch follows another, as on a machine that is slow or busy, it waits for as long as the
 // last one took: there are fewer and larger batches, and each costs less.
 func (a *Agent) pause(company time.Duration, now time.Time) time.Duration {
-	rest := max(min(a.pressed, longestBreak), a.periods.Load().MinPeriod)
+	rest := max(min(a.pressed, longestBreak), a.opts.MinPeriod)
 	return max(company, rest-now.Sub(a.took))
 }
 

@@ -103,7 +103,7 @@ func (r *audits) record() *AuditRecord {
 
 // armAudits begins the time to the first audit and to the first sample.
 func (a *Agent) armAudits() {
-	period := a.periods.Load().AuditPeriod
+	period := a.opts.AuditPeriod
 	if period <= 0 {
 		return
 	}
@@ -151,7 +151,7 @@ func (a *Agent) inspect(ctx context.Context) {
 // nextAudit sets the time for the next piece, or for the next audit: a period after the last
 // one began, and no sooner than after as much rest as that took, up to a period.
 func (a *Agent) nextAudit(now time.Time) {
-	period := a.periods.Load().AuditPeriod
+	period := a.opts.AuditPeriod
 	switch {
 	case a.audits.running || len(a.audits.waiting) > 0:
 		a.audit.arm(0)

@@ -49,7 +49,7 @@ func (a *Agent) Condition() Condition {
 	c := Condition{
 		Served: a.debt.served.Load(), Updated: moment(&a.debt.paid), Owing: moment(&a.debt.since),
 		Busy: moment(&a.pulse.since), Patience: a.patience(),
-		AuditTook: time.Duration(a.audits.took.Load()), AuditPeriod: max(0, a.periods.Load().AuditPeriod),
+		AuditTook: time.Duration(a.audits.took.Load()), AuditPeriod: max(0, a.opts.AuditPeriod),
 		AuditFailures: a.audits.failures.Load(),
 	}
 	if ended := a.audits.ended.Load(); ended != 0 {
@@ -62,7 +62,7 @@ func (a *Agent) Condition() Condition {
 }
 
 func (a *Agent) patience() time.Duration {
-	period := a.periods.Load().AuditPeriod
+	period := a.opts.AuditPeriod
 	if period <= 0 {
 		period = DefaultAuditPeriod
 	}

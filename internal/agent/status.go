@@ -198,7 +198,7 @@ func (a *Agent) status() Status {
 		NodePorts: a.host.NodePorts, HealthChecks: len(a.health.told), Healthy: a.Healthy(),
 		Tables: a.opts.Mode.Tables(),
 		Cycles: a.stats.cycles, Written: map[string]uint64{},
-		Failures: a.stats.failures, Audits: a.stats.audits, Drifted: a.stats.drifted, AuditPeriod: max(0, a.periods.Load().AuditPeriod).Seconds(), LastAudit: a.audits.record(), Last: a.stats.last,
+		Failures: a.stats.failures, Audits: a.stats.audits, Drifted: a.stats.drifted, AuditPeriod: max(0, a.opts.AuditPeriod).Seconds(), LastAudit: a.audits.record(), Last: a.stats.last,
 	}
 	if a.opts.Unreadable != nil {
 		s.Unreadable = a.opts.Unreadable()

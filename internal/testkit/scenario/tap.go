@@ -133,7 +133,7 @@ func (t *tap) find(room string, a access, that *fault) *fault {
 	return nil
 }
 
-// broken tells whether all calls of a room fail that read, until it is healed.
+// broken reports whether every call that reads a room fails, until the tap is healed.
 func (t *tap) broken(room string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
