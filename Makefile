@@ -10,6 +10,8 @@ VULN      := golang.org/x/vuln/cmd/govulncheck@v1.1.4
 CACHE     ?= $(or $(KUBE_IPVS_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kube-ipvs)
 FUZZTIME  ?= 10s
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+COMMIT    ?= $(shell git rev-parse HEAD 2>/dev/null)
+DATE      ?= $(shell TZ=UTC git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ 2>/dev/null)
 KUSTOMIZE := sigs.k8s.io/kustomize/kustomize/v5@v5.8.1
 IMAGE     ?= kube-ipvs:dev
 PLATFORMS ?=
@@ -27,7 +29,7 @@ help: ## this list
 	@echo 'Without WHAT= the choices are listed. KERNEL=uml|qemu|kvm chooses the kernel of guests, RUN=REGEXP the tests.'
 
 build: ## bin/kube-ipvs, static
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o bin/kube-ipvs ./cmd/kube-ipvs
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)' -o bin/kube-ipvs ./cmd/kube-ipvs
 
 demo: ## agent, backends and curl, here or in a throw-away VM; MODE=iptables without IPVS
 	@MODE='$(MODE)' e2e/demo.sh

@@ -212,12 +212,6 @@ func TestUnderscoresInFlagNames(t *testing.T) {
 	execute(t, "plan", "--source_dir", dir, "--hostname_override", "node-a")
 }
 
-func TestVersion(t *testing.T) {
-	if out := execute(t, "version"); !strings.HasPrefix(out, "kube-ipvs ") || strings.Count(out, " ") != 3 {
-		t.Errorf("version %q", out)
-	}
-}
-
 func TestHelpHasExamples(t *testing.T) {
 	for _, args := range [][]string{{"--help"}, {"plan", "--help"}, {"show", "status", "--help"}, {"check", "--help"}, {"cleanup", "--help"}} {
 		if out := execute(t, args...); !strings.Contains(out, "Examples:\n") {

@@ -3,9 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
-	"runtime/debug"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
@@ -53,17 +51,4 @@ func asMarkdown(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		asMarkdown(c)
 	}
-}
-
-// commitDate is when the commit was made that the program was built from; where that is
-// not known, the beginning of time.
-func commitDate() time.Time {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if t, err := time.Parse(time.RFC3339, s.Value); err == nil && s.Key == "vcs.time" {
-				return t.UTC()
-			}
-		}
-	}
-	return time.Unix(0, 0).UTC()
 }
