@@ -20,8 +20,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/linediff"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
-	"github.com/kube-ipvs/kube-ipvs/internal/rowdiff"
 )
 
 const diffHelp = `Compare what is wanted with what the kernel has, row by row, in the text of the operator's
@@ -190,10 +190,10 @@ func diff(ctx context.Context, c config.Config, asked wanting, k readers, out io
 
 // printDiff prints the rows of one kind that only one side has, and their number.
 func printDiff(out io.Writer, kind string, active config.Mode, kernel, desired string) (int, error) {
-	lines := rowdiff.Compare(rowdiff.Parse(kind, kernel), rowdiff.Parse(kind, desired), func(group string) bool {
+	lines := linediff.Compare(linediff.Parse(kind, kernel), linediff.Parse(kind, desired), func(group string) bool {
 		return kind == "rules" && (active != config.ModeIPTables || !dispatches(group))
 	})
-	return len(lines), rowdiff.Write(out, kind, lines)
+	return len(lines), linediff.Write(out, kind, lines)
 }
 
 // dispatches tells it of a group of rules: "ip nat KUBE-SERVICES".
@@ -238,7 +238,7 @@ func foundRows(ctx context.Context, c config.Config, active config.Mode, deps ip
 // serversIn are the servers that a text has.
 func serversIn(text string) []vserver.ServerKey {
 	var out []vserver.ServerKey
-	for _, r := range rowdiff.Parse("servers", text) {
+	for _, r := range linediff.Parse("servers", text) {
 		if k, ok := serverOf(r.Group); ok && strings.HasPrefix(r.Text, "-A ") {
 			out = append(out, vserver.ServerKey{Addr: k.Addr, Port: k.Port, Protocol: uint8(k.Protocol)})
 		}

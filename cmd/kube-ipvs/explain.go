@@ -21,9 +21,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/explain"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/linediff"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/printable"
-	"github.com/kube-ipvs/kube-ipvs/internal/rowdiff"
 )
 
 const explainHelp = `Tell the whole story of one Service, or of one address: what the running agent knows
@@ -220,7 +220,7 @@ func spotOf(s *agent.Story, q agent.Question) ipvs.Spot {
 			}
 		}
 	}
-	for _, r := range rowdiff.Parse("sets", s.Rows.Desired["sets"]) {
+	for _, r := range linediff.Parse("sets", s.Rows.Desired["sets"]) {
 		if !slices.Contains(at.Sets, r.Group) {
 			at.Sets = append(at.Sets, r.Group)
 		}

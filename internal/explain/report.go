@@ -6,7 +6,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
-	"github.com/kube-ipvs/kube-ipvs/internal/rowdiff"
+	"github.com/kube-ipvs/kube-ipvs/internal/linediff"
 )
 
 // Report is the whole story. Field names in JSON are kept for good; their schema is
@@ -61,7 +61,7 @@ type Kernel struct {
 	Unread []Unread `json:"unread"`
 }
 
-// Rows are some of one kind and group (rowdiff.Row).
+// Rows are some of one kind and group (linediff.Row).
 type Rows struct {
 	Kind  string   `json:"kind"`
 	Group string   `json:"group"`
@@ -146,11 +146,11 @@ func compare(story *agent.Story, found Found) Kernel {
 		if !read {
 			continue
 		}
-		var want []rowdiff.Row
+		var want []linediff.Row
 		if story != nil {
-			want = rowdiff.Parse(kind, story.Rows.Desired[kind])
+			want = linediff.Parse(kind, story.Rows.Desired[kind])
 		}
-		missing, foreign := sides(kind, rowdiff.Parse(kind, text), want)
+		missing, foreign := sides(kind, linediff.Parse(kind, text), want)
 		if story != nil {
 			k.Missing = append(k.Missing, missing...)
 		}
@@ -178,12 +178,12 @@ func (k *Kernel) unwanted(groups []Rows, found Found) {
 }
 
 // sides are the rows that only one side has, by group.
-func sides(kind string, have, want []rowdiff.Row) (missing, foreign []Rows) {
+func sides(kind string, have, want []linediff.Row) (missing, foreign []Rows) {
 	wanted := map[string]int{}
 	for _, r := range want {
 		wanted[r.Group]++
 	}
-	one := func(group string, rows []rowdiff.Row, others []rowdiff.Row) Rows {
+	one := func(group string, rows []linediff.Row, others []linediff.Row) Rows {
 		out := Rows{Kind: kind, Group: group, Of: wanted[group], Rows: []string{}}
 		for _, r := range rows {
 			if r.Group == group && !slices.Contains(others, r) {

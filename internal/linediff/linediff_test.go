@@ -1,4 +1,4 @@
-package rowdiff_test
+package linediff_test
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/rowdiff"
+	"github.com/kube-ipvs/kube-ipvs/internal/linediff"
 )
 
 func TestCompare(t *testing.T) {
@@ -33,7 +33,7 @@ func TestCompare(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			ordered := func(g string) bool { return tt.kind == "rules" && g != "ip nat KUBE-SERVICES" }
 			var got []string
-			for _, l := range rowdiff.Compare(rowdiff.Parse(tt.kind, tt.kernel), rowdiff.Parse(tt.kind, tt.desired), ordered) {
+			for _, l := range linediff.Compare(linediff.Parse(tt.kind, tt.kernel), linediff.Parse(tt.kind, tt.desired), ordered) {
 				got = append(got, l.String())
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
@@ -45,8 +45,8 @@ func TestCompare(t *testing.T) {
 
 func TestWrite(t *testing.T) {
 	var b strings.Builder
-	for kind, lines := range map[string][]rowdiff.Line{"sets": nil, "servers": {{Kernel: true, Text: "x"}, {Text: "y"}}} {
-		if err := rowdiff.Write(&b, kind, lines); err != nil {
+	for kind, lines := range map[string][]linediff.Line{"sets": nil, "servers": {{Kernel: true, Text: "x"}, {Text: "y"}}} {
+		if err := linediff.Write(&b, kind, lines); err != nil {
 			t.Fatal(err)
 		}
 	}

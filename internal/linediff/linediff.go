@@ -1,4 +1,4 @@
-package rowdiff
+package linediff
 
 import (
 	"fmt"
@@ -9,13 +9,14 @@ import (
 
 // Row is one line of a text.
 type Row struct {
-	// Group is what it is a part of: "-t 10.96.0.10:80", "KUBE-CLUSTER-IP", "ip nat KUBE-SERVICES".
+	// Group names the object that the line is a part of: "-t 10.96.0.10:80", "KUBE-CLUSTER-IP",
+	// "ip nat KUBE-SERVICES".
 	Group string
-	// Text is the line; that of a rule begins with its family and table.
+	// Text is the line. The text of a rule begins with its family and table.
 	Text string
 }
 
-// Parse reads the text of one kind: servers, sets, rules or addresses.
+// Parse returns the rows of a text of one kind: servers, sets, rules or addresses.
 func Parse(kind, text string) []Row {
 	if kind == "rules" {
 		return parseRules(text)
@@ -29,7 +30,7 @@ func Parse(kind, text string) []Row {
 	return out
 }
 
-// groupOf is the server or the set of a line.
+// groupOf returns the server or the set of a line.
 func groupOf(kind, line string) string {
 	words := strings.Fields(line)
 	switch {
@@ -41,8 +42,8 @@ func groupOf(kind, line string) string {
 	return kind
 }
 
-// parseRules reads save text with a line "# ip" or "# ip6" before each family. A chain that is
-// declared is a row of its own: it may be there, and empty.
+// parseRules returns the rows of iptables-save text with a line "# ip" or "# ip6" before each
+// family. The declaration of a chain is a row, because a chain may be empty.
 func parseRules(text string) []Row {
 	var out []Row
 	family, table := "", ""
@@ -68,14 +69,14 @@ func row(family, table, chain, line string) Row {
 	return Row{Group: family + " " + table + " " + chain, Text: family + " " + table + " " + line}
 }
 
-// Line is one row that only one side has.
+// Line is a row that only one side has.
 type Line struct {
-	// Kernel: only the kernel has it; else it is only desired.
+	// Kernel reports whether the kernel has the row. Else it is only desired.
 	Kernel bool
 	Text   string
 }
 
-// String prints it as in a unified list.
+// String returns the line as a unified diff prints it.
 func (l Line) String() string {
 	if l.Kernel {
 		return "-" + l.Text
@@ -83,8 +84,8 @@ func (l Line) String() string {
 	return "+" + l.Text
 }
 
-// Compare lists what only the kernel has and what is only desired, by group. Where ordered says so
-// of a group, the same rows in another order are different: then all of the group is listed.
+// Compare returns the rows that only one side has, by group. If ordered reports true for a group
+// and both sides have its rows in different orders, all rows of the group are returned.
 func Compare(kernel, desired []Row, ordered func(group string) bool) []Line {
 	have, want := byGroup(kernel), byGroup(desired)
 	var out []Line
@@ -103,7 +104,7 @@ func Compare(kernel, desired []Row, ordered func(group string) bool) []Line {
 	return out
 }
 
-// groups lists those of both sides, each where it comes first.
+// groups returns the groups of all sides in the order in which they first appear.
 func groups(sides ...[]Row) []string {
 	var out []string
 	seen := map[string]struct{}{}
@@ -126,7 +127,7 @@ func byGroup(rows []Row) map[string][]string {
 	return out
 }
 
-// minus is what of one list another has not, as often as it has it less.
+// minus returns the multiset difference of two lists.
 func minus(list, other []string) []string {
 	count := make(map[string]int, len(other))
 	for _, text := range other {
@@ -143,7 +144,7 @@ func minus(list, other []string) []string {
 	return out
 }
 
-// Write prints the lines of one kind under their heading, and nothing where there are none.
+// Write prints the lines of one kind below a heading. It prints nothing without lines.
 func Write(w io.Writer, kind string, lines []Line) error {
 	if len(lines) == 0 {
 		return nil
