@@ -116,7 +116,7 @@ func knowHost(ctx context.Context, mode dataplane.Dataplane, links agent.HostRea
 }
 
 // sweep removes all rows of the mode and says how many of which kind.
-func sweep(ctx context.Context, mode dataplane.Dataplane, out io.Writer) error {
+func sweep(ctx context.Context, mode dataplane.Removable, out io.Writer) error {
 	removed := 0
 	err := dataplane.Sweep(ctx, mode, func(r dataplane.Result) {
 		for _, s := range r.Stages {

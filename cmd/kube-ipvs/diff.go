@@ -123,7 +123,7 @@ func (s sourcesWant) wanted(ctx context.Context) (config.Mode, func(context.Cont
 }
 
 // mode is the one that the settings ask for, as the agent would have it here.
-func (s sourcesWant) mode(ctx context.Context, c config.Config, batch catalog.Batch) dataplane.Dataplane {
+func (s sourcesWant) mode(ctx context.Context, c config.Config, batch catalog.Batch) dataplane.Inspectable {
 	if c.Mode != config.ModeIPTables {
 		return ipvs.New(zap.NewNop(), modeConfig(c, s.k.families, s.k.rules), ipvs.Deps{})
 	}

@@ -97,7 +97,7 @@ func (n *fakeNode) start() {
 	objects.Deliver(known)
 	families := model.Families()
 	now := fixed(n.config)
-	var mode dataplane.Dataplane = ipvs.New(zap.NewNop(), modeConfig(n.config, families[:], nil), n.deps())
+	var mode dataplane.Inspectable = ipvs.New(zap.NewNop(), modeConfig(n.config, families[:], nil), n.deps())
 	if n.config.Mode == config.ModeIPTables {
 		mode = iptables.New(zap.NewNop(), rulesConfig(n.config, families[:], nil), iptables.Deps{Rules: n.rules})
 	}

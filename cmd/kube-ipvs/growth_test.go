@@ -72,7 +72,7 @@ func growth(tb testing.TB, mode config.Mode, t hostile.Tenant) (all, change time
 }
 
 // everything goes from objects to rows.
-func everything(tb testing.TB, c config.Config, t hostile.Tenant) (dataplane.Dataplane, catalog.Batch) {
+func everything(tb testing.TB, c config.Config, t hostile.Tenant) (dataplane.Inspectable, catalog.Batch) {
 	tb.Helper()
 	known := catalog.New(zap.NewNop(), c.NodeName, model.FromFile)
 	t.Deliver(known)

@@ -115,7 +115,7 @@ func (c choice) sayImplied(log *zap.Logger, tell *events.Recorder) {
 
 // carrier is the mode that runs, as the rooms around the loop see it.
 type carrier struct {
-	dataplane.Dataplane
+	dataplane.Inspectable
 	ipvs  *ipvs.Mode     // nil in another mode
 	rules *iptables.Mode // nil in another mode
 }
@@ -128,10 +128,10 @@ func (p *program) newCarrier(ctx context.Context, now settings) *carrier {
 	}
 	if now().Mode == config.ModeIPTables {
 		m := p.kernel.newRulesMode(ctx, p.log, now, p.served, flows, len(p.follow.origins) > 1)
-		return &carrier{Dataplane: m, rules: m}
+		return &carrier{Inspectable: m, rules: m}
 	}
 	m := p.kernel.newMode(p.log, now, p.served, flows)
-	return &carrier{Dataplane: m, ipvs: m}
+	return &carrier{Inspectable: m, ipvs: m}
 }
 
 // exclude leaves virtual servers to others, where there are any.

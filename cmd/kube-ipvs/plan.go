@@ -230,7 +230,7 @@ func checkKinds(show []string) error {
 }
 
 // compileInto has a mode want all that a batch says, and says what is not served.
-func compileInto(mode dataplane.Dataplane, c config.Config, families []model.Family, batch catalog.Batch, host model.Host, notes io.Writer) planOutcome {
+func compileInto(mode dataplane.Inspectable, c config.Config, families []model.Family, batch catalog.Batch, host model.Host, notes io.Writer) planOutcome {
 	mode.SetHost(host)
 	compiler := compilerFor(fixed(c), families)(host)
 	out, lacking := planOutcome{services: len(batch.Services)}, map[model.ServiceID]bool{}
@@ -275,7 +275,7 @@ func hintOf(s *model.Service) string {
 }
 
 // modeWithoutKernel makes the mode that is asked for; auto supposes a kernel with IPVS.
-func modeWithoutKernel(c config.Config, families []model.Family) dataplane.Dataplane {
+func modeWithoutKernel(c config.Config, families []model.Family) dataplane.Inspectable {
 	if c.Mode == config.ModeIPTables {
 		rc := rulesConfig(c, families, nil)
 		rc.DropInvalid = true // connection tracking is not liberal unless somebody makes it

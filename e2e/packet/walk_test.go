@@ -30,7 +30,7 @@ func TestWalksAgreeWithTheTruth(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		all    map[cell]answer
-		walker func(node string) dataplane.Dataplane
+		walker func(node string) dataplane.Inspectable
 		rules  bool
 	}{
 		{"ipvs", truth(t, truthFile), walkIPVS(ipvs.Config{Local: byNode}), false},
@@ -50,15 +50,15 @@ func TestWalksAgreeWithTheTruth(t *testing.T) {
 	}
 }
 
-func walkIPVS(c ipvs.Config) func(string) dataplane.Dataplane {
-	return func(node string) dataplane.Dataplane {
+func walkIPVS(c ipvs.Config) func(string) dataplane.Inspectable {
+	return func(node string) dataplane.Inspectable {
 		c.Node, c.Families = node, []model.Family{model.IPv4}
 		return ipvs.New(zap.NewNop(), c, ipvs.Deps{})
 	}
 }
 
-func walkRules(c iptables.Config) func(string) dataplane.Dataplane {
-	return func(string) dataplane.Dataplane {
+func walkRules(c iptables.Config) func(string) dataplane.Inspectable {
+	return func(string) dataplane.Inspectable {
 		c.Families = []model.Family{model.IPv4}
 		return iptables.New(zap.NewNop(), c, iptables.Deps{})
 	}
@@ -78,7 +78,7 @@ func forwarderOf(c cell) (node string, from dataplane.Origin) {
 }
 
 // walkOf compiles the Service of a cell for the node that forwards, and walks.
-func walkOf(t *testing.T, c cell, mode func(string) dataplane.Dataplane, rules bool) dataplane.Walk {
+func walkOf(t *testing.T, c cell, mode func(string) dataplane.Inspectable, rules bool) dataplane.Walk {
 	t.Helper()
 	on, from := forwarderOf(c)
 	node := model.Node{Name: on, PodCIDRs: []netip.Prefix{netip.MustParsePrefix(walkPods[on])}}

@@ -120,6 +120,7 @@ const hostPause = 100 * time.Millisecond
 // Run, but for posts.
 type Agent struct {
 	opts Options
+	mode mode
 	log  *zap.Logger
 	// writes is log with at most writeLines lines a second of one message.
 	writes *zap.Logger
@@ -167,6 +168,7 @@ func New(o Options) *Agent {
 	o.setDefaults()
 	return &Agent{
 		opts:     o,
+		mode:     openMode(o.Mode),
 		log:      o.Log.Named("agent"),
 		writes:   fewASecond(o.Log.Named("agent")),
 		posts:    make(chan func(context.Context)),

@@ -46,7 +46,7 @@ type mode struct {
 	planned                     [][]string // the Services that were set, at each Apply
 	drift                       dataplane.Drift
 	serves                      bool
-	founds                      bool
+	bootstraps                  bool
 	auditTakes, writingTakes    time.Duration
 	auditErr                    error                // what audits cannot read
 	conflicts                   []dataplane.Conflict // what Set returns, once
@@ -107,8 +107,8 @@ func (m *mode) Serves() (yes bool) {
 	return yes
 }
 
-func (m *mode) Founds() (yes bool) {
-	m.locked(func() { yes = m.founds })
+func (m *mode) Bootstraps() (yes bool) {
+	m.locked(func() { yes = m.bootstraps })
 	return yes
 }
 
@@ -241,8 +241,6 @@ func (m *mode) Moving(list *dataplane.MovingList) {
 }
 
 func (m *mode) WriteRows(io.Writer, string) error { return nil }
-func (m *mode) Clear()                            {}
-func (m *mode) Remove(context.Context) error      { return nil }
 
 // seen counts what the observer was told.
 type seen struct {
@@ -290,13 +288,16 @@ func (w *world) options(h model.Host) plan.Options {
 }
 
 // run starts a loop in a synctest bubble and ends it with the test.
-func run(t *testing.T, m *mode, test func(w *world)) {
+func run(t *testing.T, m *mode, test func(w *world)) { runOn(t, m, m, test) }
+
+// runOn is run with a mode behind which m stands.
+func runOn(t *testing.T, m *mode, d dataplane.Dataplane, test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.DebugLevel)
 		w := &world{T: t, mode: m, host: &host{}, health: &health{}, heard: &herald{}, settings: settings(), seen: &seen{}, logs: logs,
 			Catalog: catalog.New(zap.NewNop(), "node-a", model.FromFile)}
 		w.loop = agent.New(agent.Options{
-			Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: m, Observer: w.seen, Health: w.health, Herald: w.heard, Periods: m.periods,
+			Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: d, Observer: w.seen, Health: w.health, Herald: w.heard, Periods: m.periods,
 			Host: w.host, NodePorts: func(h model.Host) []netip.Addr { return plan.NodePortAddresses(plan.NodePortSelection{}, h) },
 			Compiler: func(h model.Host) agent.Compiler { return plan.New(w.options(h)) },
 			Concerns: func(before, now model.Host) func(*model.Service, []*model.Slice) bool {

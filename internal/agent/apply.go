@@ -25,7 +25,7 @@ func (a *Agent) apply(ctx context.Context, retry bool) {
 		return
 	}
 	a.tellAdopted()
-	result := a.opts.Mode.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: !a.complete, Retry: retry})
+	result := a.mode.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: !a.complete, Retry: retry})
 	ended := time.Now()
 	a.record(start, ended, result)
 	a.armAudits()
@@ -41,13 +41,13 @@ func (a *Agent) apply(ctx context.Context, retry bool) {
 	case result.Pending == 0:
 		a.succeeded(ended)
 	}
-	a.opts.Observer.Drains(a.opts.Mode.Drains())
+	a.opts.Observer.Drains(a.mode.Drains())
 	a.wakeWhenDue()
 }
 
 // wakeWhenDue arranges for the next pass that the mode asks for by itself.
 func (a *Agent) wakeWhenDue() {
-	switch due := a.opts.Mode.Due(); {
+	switch due := a.mode.Due(); {
 	case due.IsZero():
 		a.due.stop()
 	case !a.due.set || !due.Equal(a.wakes):
@@ -65,10 +65,10 @@ func (a *Agent) load(ctx context.Context) error {
 	if err := a.needHost(ctx); err != nil {
 		return err
 	}
-	if err := a.opts.Mode.Start(ctx); err != nil {
+	if err := a.mode.Start(ctx); err != nil {
 		return err
 	}
-	if err := a.opts.Mode.Load(ctx); err != nil {
+	if err := a.mode.Load(ctx); err != nil {
 		return err
 	}
 	a.loaded = true

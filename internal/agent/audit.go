@@ -123,7 +123,7 @@ func (a *Agent) inspect(ctx context.Context) {
 		}
 	}
 	start := time.Now()
-	audited, err := a.opts.Mode.Audit(ctx, auditSlice)
+	audited, err := a.mode.Audit(ctx, auditSlice)
 	now := time.Now()
 	a.audits.spent += audited.Cost
 	if err != nil && ctx.Err() == nil {
@@ -170,7 +170,7 @@ func (a *Agent) noteDrift(drift dataplane.Drift) bool {
 	a.stats.drifted += uint64(drift.Total())
 	a.log.Info("drift found, will be repaired", zap.Any("rows", drift))
 	if len(a.audits.answering) > 0 {
-		a.audits.report.found(drift, a.opts.Mode.Pending(auditRows))
+		a.audits.report.found(drift, a.mode.Pending(auditRows))
 	}
 	return true
 }
@@ -206,7 +206,7 @@ func (a *Agent) answerAudit() {
 		return
 	}
 	r, remaining := a.audits.report, 0
-	for _, t := range a.opts.Mode.Tables() {
+	for _, t := range a.mode.Tables() {
 		for i := range r.Tables {
 			if r.Tables[i].Table == t.Table {
 				r.Tables[i].Remaining = t.Updates + t.Deletes
@@ -272,7 +272,7 @@ func (a *Agent) lookForLoss(ctx context.Context) {
 	if a.audits.running {
 		return // which reads it all
 	}
-	sampled, err := a.opts.Mode.Sample(ctx)
+	sampled, err := a.mode.Sample(ctx)
 	if err != nil && ctx.Err() == nil {
 		a.log.Debug("sample for drift failed", zap.Error(err))
 	}

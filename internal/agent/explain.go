@@ -175,7 +175,7 @@ func (a *Agent) tell(q Question, inputs []catalog.Input) (Story, error) {
 		keys = append(keys, asked...)
 	}
 	slices.SortFunc(keys, model.FrontendKey.Compare)
-	rows, err := a.opts.Mode.RowsOf(slices.Compact(keys))
+	rows, err := a.mode.RowsOf(slices.Compact(keys))
 	if err != nil {
 		return Story{}, fmt.Errorf("tell the rows of %s: %w", q, err)
 	}
@@ -191,7 +191,7 @@ func (a *Agent) leaving(q Question) []string {
 	list := dataplane.MovingList{Most: mostLeaving, To: func(to netip.AddrPort) bool {
 		return to.Addr() == q.Address && (q.Port == 0 || q.Port == to.Port())
 	}}
-	a.opts.Mode.Moving(&list)
+	a.mode.Moving(&list)
 	out := []string{}
 	for _, m := range list.Rows {
 		if !m.Climbs && (q.Protocol == 0 || q.Protocol == m.Frontend.Protocol) {
@@ -224,7 +224,7 @@ func (a *Agent) tellService(q Question, in catalog.Input) (ServiceStory, []model
 	if svc.Affinity > 0 {
 		out.Affinity = svc.Affinity.Round(time.Second).String()
 	}
-	wanted := a.opts.Mode.Frontends().Wanted(in.ID)
+	wanted := a.mode.Frontends().Wanted(in.ID)
 	out.Waiting = !slices.EqualFunc(wanted, now.Frontends, model.Frontend.Equal)
 	var keys []model.FrontendKey
 	for i := range wanted {
@@ -288,7 +288,7 @@ func (a *Agent) tellFrontend(q Question, f *model.Frontend) FrontendStory {
 	if f.Detour.IsValid() {
 		out.Detour = model.FrontendKey{Addr: f.Detour.Addr(), Port: f.Detour.Port(), Protocol: f.Key.Protocol}.String()
 	}
-	if holder, _ := a.opts.Mode.Frontends().Get(f.Key); holder.Service != f.Service {
+	if holder, _ := a.mode.Frontends().Get(f.Key); holder.Service != f.Service {
 		out.HeldBy = holder.Service.String()
 		if holder.Kind.Rank() != f.Kind.Rank() {
 			out.HeldAs = holder.Kind.Noun()
@@ -304,7 +304,7 @@ func (a *Agent) ways(q Question, f *model.Frontend) []Way {
 	p := dataplane.Packet{To: *f, Node: a.host.Node}
 	if f.Detour.IsValid() {
 		key := model.FrontendKey{Addr: f.Detour.Addr(), Port: f.Detour.Port(), Protocol: f.Key.Protocol}
-		if to, ok := a.opts.Mode.Frontends().Get(key); ok && to.Service == f.Service {
+		if to, ok := a.mode.Frontends().Get(key); ok && to.Service == f.Service {
 			p.Detour = &to
 		}
 	}
@@ -313,12 +313,12 @@ func (a *Agent) ways(q Question, f *model.Frontend) []Way {
 			return []Way{}
 		}
 		p.Source, p.Origin = q.From, a.originOf(q.From)
-		return []Way{{Origin: p.Origin, Source: q.From.String(), Walk: a.opts.Mode.Walk(p)}}
+		return []Way{{Origin: p.Origin, Source: q.From.String(), Walk: a.mode.Walk(p)}}
 	}
 	out := make([]Way, 0, len(dataplane.Origins()))
 	for _, o := range dataplane.Origins() {
 		p.Origin = o
-		out = append(out, Way{Origin: o, Walk: a.opts.Mode.Walk(p)})
+		out = append(out, Way{Origin: o, Walk: a.mode.Walk(p)})
 	}
 	return out
 }
@@ -381,7 +381,7 @@ func parseAddress(text string) (netip.Addr, uint16, bool) {
 func (a *Agent) Rows(ctx context.Context, kind string) (func(io.Writer) error, error) {
 	var out func(io.Writer) error
 	var failed error
-	if err := a.Do(ctx, func(context.Context) { out, failed = a.opts.Mode.Snapshot(kind) }); err != nil {
+	if err := a.Do(ctx, func(context.Context) { out, failed = a.mode.Snapshot(kind) }); err != nil {
 		return nil, err // the loop may be writing out just now
 	}
 	return out, failed

@@ -48,7 +48,7 @@ func (a *Agent) takeEarly(ctx context.Context) {
 func (a *Agent) serve(ctx context.Context, inputs []catalog.Input) {
 	start := time.Now()
 	a.compile(ctx, inputs)
-	result := a.opts.Mode.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: true})
+	result := a.mode.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: true})
 	a.record(start, time.Now(), result)
 }
 
@@ -65,7 +65,7 @@ func (a *Agent) serveFirst(ctx context.Context, inputs []catalog.Input) (last []
 	if len(parts) < 2 || ctx.Err() != nil {
 		return inputs
 	}
-	if err := a.load(ctx); err != nil || a.opts.Mode.Serves() && !a.founding {
+	if err := a.load(ctx); err != nil || a.mode.Serves() && !a.founding {
 		return inputs // apply tells about an error
 	}
 	a.tellAdopted()
@@ -82,7 +82,7 @@ func (a *Agent) serveFirst(ctx context.Context, inputs []catalog.Input) (last []
 func (a *Agent) parts(rest []catalog.Input) (parts [][]catalog.Input) {
 	for len(rest) > 0 {
 		n := len(rest)
-		if a.opts.Mode.Founds() {
+		if a.mode.Bootstraps() {
 			n = min(n, partSize)
 		}
 		parts, rest = append(parts, rest[:n]), rest[n:]

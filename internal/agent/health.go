@@ -92,7 +92,7 @@ func (a *Agent) Healthy() bool {
 // reason to turn away the traffic of all Services; half of what is wanted is.
 func (a *Agent) settleDebt(now time.Time) {
 	wanted, missing := 0, 0
-	for _, t := range a.opts.Mode.Tables() {
+	for _, t := range a.mode.Tables() {
 		wanted += t.Desired
 		missing += t.Updates
 	}

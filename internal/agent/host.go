@@ -131,7 +131,7 @@ func (a *Agent) matching(concerned func(*model.Service, []*model.Slice) bool) []
 func (a *Agent) move(now model.Host) {
 	before := a.host
 	a.host, a.compiler = now, a.opts.Compiler(now)
-	a.opts.Mode.SetHost(now)
+	a.mode.SetHost(now)
 	if a.opts.Health != nil && !slices.Equal(before.NodePorts, now.NodePorts) {
 		a.opts.Health.Listen(now.NodePorts)
 	}

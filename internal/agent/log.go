@@ -45,8 +45,8 @@ func (a *Agent) tellAdopted() {
 		return
 	}
 	a.adopted = true
-	fields := []zap.Field{zap.String("mode", a.opts.Mode.Name())}
-	for _, t := range a.opts.Mode.Tables() {
+	fields := []zap.Field{zap.String("mode", a.mode.Name())}
+	for _, t := range a.mode.Tables() {
 		if n := t.Desired - t.Updates; n > 0 {
 			fields = append(fields, zap.Int(t.Table, n))
 		}

@@ -71,7 +71,7 @@ func (a *Agent) Look(ctx context.Context, ids []model.ServiceID, visit func(Know
 }
 
 func (a *Agent) lookAt(id model.ServiceID, o *outcome) Known {
-	all := a.opts.Mode.Frontends()
+	all := a.mode.Frontends()
 	var holders map[netip.Addr]string
 	if len(o.unbound) > 0 {
 		holders = make(map[netip.Addr]string, len(o.unbound))

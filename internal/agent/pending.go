@@ -9,7 +9,7 @@ import (
 // Pending lists what is not in place, no more than most rows of each table.
 func (a *Agent) Pending(ctx context.Context, most int) ([]dataplane.PendingTable, error) {
 	var list []dataplane.PendingTable
-	if err := a.Do(ctx, func(context.Context) { list = a.opts.Mode.Pending(most) }); err != nil {
+	if err := a.Do(ctx, func(context.Context) { list = a.mode.Pending(most) }); err != nil {
 		return nil, err // the loop may be writing list just now
 	}
 	return list, nil
@@ -19,7 +19,7 @@ func (a *Agent) Pending(ctx context.Context, most int) ([]dataplane.PendingTable
 // to be quick.
 func (a *Agent) Moving(ctx context.Context, list dataplane.MovingList) (dataplane.MovingList, error) {
 	filled := &list
-	if err := a.Do(ctx, func(context.Context) { a.opts.Mode.Moving(filled) }); err != nil {
+	if err := a.Do(ctx, func(context.Context) { a.mode.Moving(filled) }); err != nil {
 		return dataplane.MovingList{}, err // the loop may be writing list just now
 	}
 	return *filled, nil

@@ -19,7 +19,7 @@ const preparedFor = 30 * time.Second
 // is written before the sources are in sync (law 3). What fails is tried again, and told,
 // when they are.
 func (a *Agent) prepare(ctx context.Context) {
-	if !a.opts.Mode.Founds() {
+	if !a.mode.Bootstraps() {
 		return
 	}
 	start := time.Now()
@@ -34,11 +34,11 @@ func (a *Agent) prepare(ctx context.Context) {
 		return
 	}
 	a.prepared = time.Now()
-	if a.opts.Mode.Serves() {
+	if a.mode.Serves() {
 		return
 	}
 	a.tellAdopted()
-	result := a.opts.Mode.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: true})
+	result := a.mode.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: true})
 	ended := time.Now()
 	a.log.Info("prepared", zap.Duration("took", ended.Sub(start)), zap.Int("pending", result.Pending))
 	a.record(start, ended, result)

@@ -155,7 +155,7 @@ func (s *stats) taken(services int) { s.services += services }
 
 // record notes what one pass did. A pass that did nothing is no cycle.
 func (a *Agent) record(start, ended time.Time, r dataplane.Result) {
-	a.opts.Observer.Tables(a.opts.Mode.Tables())
+	a.opts.Observer.Tables(a.mode.Tables())
 	a.opts.Observer.Counts(a.counts)
 	services := a.stats.services
 	a.stats.services = 0
@@ -188,15 +188,15 @@ func (a *Agent) Status(ctx context.Context) (Status, error) {
 }
 
 func (a *Agent) status() Status {
-	drains := a.opts.Mode.Drains()
+	drains := a.mode.Drains()
 	s := Status{
-		Node: a.opts.NodeName, Mode: a.opts.Mode.Name(),
+		Node: a.opts.NodeName, Mode: a.mode.Name(),
 		Synced: a.synced, Complete: a.complete, Ready: a.stats.ready,
 		Services: a.counts.Services, Skipped: a.counts.Skipped, Noted: a.counts.Noted,
 		RefusedAnnotations: a.counts.RefusedAnnotations, Unbound: a.counts.Unbound, Conflicts: a.counts.Conflicts,
 		Draining: drains.Now, Climbing: drains.Climbing, Trash: drains.Trash.Len(time.Now()),
 		NodePorts: a.host.NodePorts, HealthChecks: len(a.health.told), Healthy: a.Healthy(),
-		Tables: a.opts.Mode.Tables(),
+		Tables: a.mode.Tables(),
 		Cycles: a.stats.cycles, Written: map[string]uint64{},
 		Failures: a.stats.failures, Audits: a.stats.audits, Drifted: a.stats.drifted, AuditPeriod: max(0, a.opts.AuditPeriod).Seconds(), LastAudit: a.audits.record(), Last: a.stats.last,
 	}

@@ -168,7 +168,7 @@ func (a *Agent) compile(ctx context.Context, inputs []catalog.Input) {
 // set hands one plan to the mode, and logs what people would ask about. It returns what the
 // mode says of conflicts.
 func (a *Agent) set(p model.ServicePlan) []dataplane.Conflict {
-	conflicts := a.opts.Mode.Set(p)
+	conflicts := a.mode.Set(p)
 	before, now := a.services[p.ID], outcomeOf(p)
 	if before == nil {
 		before = nothing

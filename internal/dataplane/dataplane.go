@@ -2,7 +2,6 @@ package dataplane
 
 import (
 	"context"
-	"io"
 	"slices"
 	"time"
 
@@ -10,57 +9,75 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Dataplane is one mode of carrying Services in the kernel. All methods are
-// called by the loop goroutine alone. Set and SetHost work in memory only;
-// everything else talks to the kernel and honours the context's deadline.
+// Dataplane is one mode: it turns plans into rows of the kernel and writes them. The loop goroutine
+// alone calls its methods. Set and SetHost work in memory; every other method may call the kernel and
+// honours the context's deadline. A mode may implement Bootstrapper, Auditor, Timed, Drainer and
+// Explainer besides; the agent asks for them once, when it opens the mode.
 type Dataplane interface {
-	Explainer
-	// Name is the value of --proxy-mode that selects it.
+	// Name is the value of --proxy-mode that selects the mode.
 	Name() string
-	// Start makes ready what the mode stands on (device, sysctls) and may be
-	// called again when that was lost.
+	// Start sets up what the mode needs (device, sysctls). It may be called again when that was lost.
 	Start(ctx context.Context) error
-	// Load reads what the kernel holds. It must succeed once before Apply, and
-	// may be called again whenever that knowledge is in doubt.
+	// Load reads the rows that the kernel holds. It must succeed once before Apply, and may be called
+	// again whenever that knowledge is in doubt.
 	Load(ctx context.Context) error
-	// Serves tells whether the kernel, as it was read, carries any Service.
+	// Serves reports whether the kernel carried any Service when it was read.
 	Serves() bool
-	// Founds tells whether Apply has rows to write before any Service is known: those
-	// that all of them need.
-	Founds() bool
-	// Set replaces what one Service wants and returns the Services whose
-	// standing in a conflict over an address changed by it.
-	Set(plan model.ServicePlan) []Conflict
-	// Frontends are what Services want, and who has it, for those who only read.
-	Frontends() *Frontends
-	// SetHost tells what is known of the machine the agent runs on.
+	// SetHost replaces what is known of the machine that the agent runs on.
 	SetHost(host model.Host)
-	// Apply writes what is pending.
+	// Set replaces the plan of one Service and returns the conflicts over an address that began, changed
+	// or ended by it.
+	Set(plan model.ServicePlan) []Conflict
+	// Apply writes the pending rows.
 	Apply(ctx context.Context, opts ApplyOptions) Result
-	// Due is when Apply has something to do although nothing changes; the zero time
-	// for never. A time that is past means now.
-	Due() time.Time
-	// Drains tells what drains, and how that ended that did, and what climbs.
-	Drains() Drains
-	// Audit goes on with comparing all of the kernel with what is believed, or begins
-	// that, and makes differences pending. It returns soon after budget.
-	Audit(ctx context.Context, budget time.Duration) (Audited, error)
-	// Sample reads a few signs, chosen so that it costs little, of a large loss, makes
-	// pending what it finds, and sets sysctls again.
-	Sample(ctx context.Context) (Sampled, error)
-	// Tables reports the sizes of the mode's tables in stage order.
+	// Tables returns the sizes of the mode's tables in stage order.
 	Tables() []TableStatus
-	// Pending lists what is not in place, in stage order, no more than most rows of each
-	// table; tables without any are left out.
-	Pending(most int) []PendingTable
-	// Moving adds what drains and what climbs to a list.
+}
+
+// A Bootstrapper can be filled in chunks on a node that carries nothing yet.
+type Bootstrapper interface {
+	// Bootstraps reports whether Apply has rows to write before any Service is known: rows that all
+	// Services need.
+	Bootstraps() bool
+}
+
+// An Auditor finds rows that another process changed.
+type Auditor interface {
+	// Audit begins or continues the comparison of the whole kernel with the actual rows in memory, and
+	// makes differences pending. It returns soon after budget.
+	Audit(ctx context.Context, budget time.Duration) (Audited, error)
+	// Sample reads a few cheap signs of a large loss, makes the rows pending that it finds lost, and sets
+	// sysctls again.
+	Sample(ctx context.Context) (Sampled, error)
+}
+
+// A Timed mode has rows whose desired state changes with time alone.
+type Timed interface {
+	// Due returns when Apply has something to do although no input changed: the zero time for never, a
+	// time in the past for now.
+	Due() time.Time
+}
+
+// A Drainer keeps destinations that are about to leave, or that just came.
+type Drainer interface {
+	// Drains returns how many destinations drain or start slowly, and how past drains ended.
+	Drains() Drains
+	// Moving adds the destinations that drain or start slowly to a list.
 	Moving(list *MovingList)
-	// WriteRows prints the desired rows of one kind ("servers", "sets", "rules",
-	// "addresses") in the text of the operator's own tool.
-	WriteRows(w io.Writer, kind string) error
-	// Clear wants nothing any more: the next Apply takes everything away.
+}
+
+// Inspectable is a mode whose rows and packet paths can be read.
+type Inspectable interface {
+	Dataplane
+	Explainer
+}
+
+// Removable is a mode whose rows can be removed from the kernel (Sweep).
+type Removable interface {
+	Dataplane
+	// Clear drops all plans: the next Apply deletes every row.
 	Clear()
-	// Remove takes away what Start made, after everything else is gone.
+	// Remove deletes what Start made. Call it when every row is gone.
 	Remove(ctx context.Context) error
 }
 

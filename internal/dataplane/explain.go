@@ -6,21 +6,29 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Explainer is what a mode tells of itself to those who ask why something works, or does not.
-// Like all of a Dataplane it is asked by the loop goroutine alone.
+// An Explainer describes the rows of a mode and the path of a packet through them. The loop goroutine
+// alone calls its methods.
 type Explainer interface {
-	// Walk tells the way of the first packet of a connection to a frontend in force.
+	// Frontends returns the frontends that Services want, and which Service has each; read-only.
+	Frontends() *Frontends
+	// Pending lists the rows that are not in place, in stage order, at most that many of each table.
+	// Tables without any are left out.
+	Pending(most int) []PendingTable
+	// Walk returns the path of the first packet of a connection to a frontend in force.
 	Walk(p Packet) Walk
-	// RowsOf tells of the rows of some frontends in force, and of the rules that all have.
+	// RowsOf returns the rows of some frontends in force, and the rules that all frontends share.
 	RowsOf(keys []model.FrontendKey) (FrontendRows, error)
-	// Snapshot copies the desired rows of one kind, as Dataplane.WriteRows has them. What it
-	// returns prints the copy, and may be called by any goroutine.
+	// WriteRows prints the desired rows of one kind ("servers", "sets", "rules", "addresses") in the
+	// text of the operator's own tool.
+	WriteRows(w io.Writer, kind string) error
+	// Snapshot copies the desired rows of one kind. The function that it returns prints the copy like
+	// WriteRows, and may be called by any goroutine.
 	Snapshot(kind string) (write func(io.Writer) error, err error)
 }
 
 // FrontendRows are the rows of some frontends.
 type FrontendRows struct {
-	// Desired has their text by kind (Dataplane.WriteRows), but for headers of sets.
+	// Desired has their text by kind (Explainer.WriteRows), but for headers of sets.
 	Desired map[string]string `json:"desired"`
 	// Pending are those of them that are not in place as far as the mode knows, a line each.
 	Pending []string `json:"pending"`

@@ -6,11 +6,10 @@ import (
 	"fmt"
 )
 
-// Sweep takes everything of a mode out of the kernel: the ordinary path with
-// nothing wanted, in as many passes as rows have to wait for others, then the
-// device. Each pass is told to report. What could not be removed is the error;
-// running it again is how to go on.
-func Sweep(ctx context.Context, d Dataplane, report func(Result)) error {
+// Sweep deletes all rows of a mode from the kernel, in as many passes as rows have to wait for others,
+// and then removes the device. It calls report after each pass. It returns the rows that it could not
+// delete as an error; calling it again retries them.
+func Sweep(ctx context.Context, d Removable, report func(Result)) error {
 	d.Clear()
 	if err := d.Load(ctx); err != nil {
 		return err
@@ -25,7 +24,7 @@ func Sweep(ctx context.Context, d Dataplane, report func(Result)) error {
 	return d.Remove(ctx)
 }
 
-// passes applies until nothing is pending or nothing more can be had.
+// passes applies until nothing is pending or a pass writes nothing.
 func passes(ctx context.Context, d Dataplane, report func(Result)) error {
 	for {
 		r := d.Apply(ctx, ApplyOptions{Retry: true})
@@ -36,7 +35,7 @@ func passes(ctx context.Context, d Dataplane, report func(Result)) error {
 	}
 }
 
-// leftovers names what a fresh look still finds.
+// leftovers returns the rows that the kernel still holds, as an error.
 func leftovers(d Dataplane) error {
 	var left []error
 	for _, t := range d.Tables() {

@@ -94,7 +94,7 @@ func (m *Mode) Audit(ctx context.Context, budget time.Duration) (dataplane.Audit
 	}
 }
 
-// Sample implements dataplane.Dataplane: sysctls are set again. That rules were written
+// Sample implements dataplane.Auditor: sysctls are set again. That rules were written
 // somebody else watches.
 func (m *Mode) Sample(ctx context.Context) (dataplane.Sampled, error) {
 	return dataplane.Sampled{}, m.retune(ctx)

@@ -52,7 +52,10 @@ type Mode struct {
 	foreign foreign
 }
 
-var _ dataplane.Dataplane = (*Mode)(nil)
+var _ interface {
+	dataplane.Inspectable
+	dataplane.Auditor
+} = (*Mode)(nil)
 
 // New returns a mode that knows nothing of the kernel yet and wants its chains and
 // jumps and no Service.
@@ -87,7 +90,7 @@ func same[V comparable](a, b V) bool { return a == b }
 // Name implements dataplane.Dataplane.
 func (m *Mode) Name() string { return Name }
 
-// Frontends implements dataplane.Dataplane.
+// Frontends implements dataplane.Explainer.
 func (m *Mode) Frontends() *dataplane.Frontends { return m.frontends }
 
 // there tells whether a chain is in place.
@@ -255,9 +258,6 @@ func isEntry(k rules.ChainKey, rule string) bool {
 	return ofService(entry{k, rule}.target())
 }
 
-// Founds implements dataplane.Dataplane: all rules are written at once, which costs less.
-func (m *Mode) Founds() bool { return false }
-
 // Serves implements dataplane.Dataplane.
 func (m *Mode) Serves() bool {
 	for k := range m.chains.Actual() {
@@ -386,13 +386,6 @@ func (m *Mode) result(out outcomes, opts dataplane.ApplyOptions) dataplane.Resul
 func (m *Mode) counts() [3]delta.Counts {
 	return [3]delta.Counts{m.chains.Counts(), m.entries.Counts(), m.jumps.Counts()}
 }
-
-// Due implements dataplane.Dataplane: nothing is due by itself.
-func (m *Mode) Due() time.Time { return time.Time{} }
-
-// Drains implements dataplane.Dataplane: connection tracking keeps the connections of an
-// endpoint that takes no new ones, and nobody has to end them.
-func (m *Mode) Drains() dataplane.Drains { return dataplane.Drains{} }
 
 // Tables reports the sizes of the tables in stage order.
 func (m *Mode) Tables() []dataplane.TableStatus {

@@ -8,7 +8,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 )
 
-// Pending implements dataplane.Dataplane.
+// Pending implements dataplane.Explainer.
 func (m *Mode) Pending(most int) []dataplane.PendingTable {
 	all := []dataplane.PendingTable{
 		dataplane.ListPending("chains", m.chains, most, func(c delta.Change[rules.ChainKey, rules.Chain]) string {
@@ -23,6 +23,3 @@ func (m *Mode) Pending(most int) []dataplane.PendingTable {
 	}
 	return slices.DeleteFunc(all, func(t dataplane.PendingTable) bool { return len(t.Rows) == 0 && t.More == 0 })
 }
-
-// Moving implements dataplane.Dataplane: nothing drains or climbs here.
-func (m *Mode) Moving(*dataplane.MovingList) {}

@@ -443,7 +443,7 @@ func (d *drains) due() time.Time {
 	}
 }
 
-// Drains implements dataplane.Dataplane.
+// Drains implements dataplane.Drainer.
 func (m *Mode) Drains() dataplane.Drains {
 	return dataplane.Drains{Now: m.drains.count, Climbing: m.ramp.count, Ended: maps.Clone(m.drains.ended), Trash: slices.Clone(dataplane.Trash(m.trash))}
 }

@@ -61,7 +61,7 @@ var (
 // clean-up, and until then everything goes on carrying. One in iptables or nftables mode
 // is to start before: its rules come before IPVS, so what is left of ours carries only
 // connections that are older.
-func (m *Mode) HandOver(to Successor) dataplane.Dataplane {
+func (m *Mode) HandOver(to Successor) dataplane.Removable {
 	m.successor = to
 	return handOver{m}
 }

@@ -86,6 +86,15 @@ type Mode struct {
 	sample    sample
 }
 
+var _ interface {
+	dataplane.Inspectable
+	dataplane.Removable
+	dataplane.Bootstrapper
+	dataplane.Auditor
+	dataplane.Timed
+	dataplane.Drainer
+} = (*Mode)(nil)
+
 // New returns a mode that knows nothing of the kernel yet and wants its sets,
 // chains and jumps and no Service.
 func New(log *zap.Logger, config Config, deps Deps) *Mode {
@@ -131,7 +140,7 @@ func (m *Mode) Name() string { return Name }
 // String prints the mode with its stages in order.
 func (m *Mode) String() string { return Name + " " + m.pipeline.String() }
 
-// Frontends implements dataplane.Dataplane.
+// Frontends implements dataplane.Explainer.
 func (m *Mode) Frontends() *dataplane.Frontends { return m.frontends }
 
 // wantBase wants the sets, chains and jumps that every Service needs.
@@ -224,8 +233,8 @@ func (m *Mode) Serves() bool {
 	return m.foreignDispatch()
 }
 
-// Founds implements dataplane.Dataplane: sets, base chains and jumps.
-func (m *Mode) Founds() bool { return true }
+// Bootstraps implements dataplane.Bootstrapper: sets, base chains and jumps come first.
+func (m *Mode) Bootstraps() bool { return true }
 
 // Exclude replaces the ranges that hold virtual servers of others, and looks again
 // at which are ours by that. After an error the old ranges hold.
@@ -415,7 +424,7 @@ func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane
 	return result
 }
 
-// Due implements dataplane.Dataplane: what drains has to be looked at, what climbs goes on.
+// Due implements dataplane.Timed: when a draining destination is counted next, or a weight rises.
 func (m *Mode) Due() time.Time {
 	drains, ramp := m.drains.due(), m.ramp.due()
 	if drains.IsZero() || !ramp.IsZero() && ramp.Before(drains) {

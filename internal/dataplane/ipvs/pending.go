@@ -19,7 +19,7 @@ import (
 
 // This file puts what is not in place, and what moves, into words, for those who only read.
 
-// Pending implements dataplane.Dataplane.
+// Pending implements dataplane.Explainer.
 func (m *Mode) Pending(most int) []dataplane.PendingTable {
 	all := []dataplane.PendingTable{
 		pendingOf(m.sets, most, setCommand),
@@ -81,7 +81,7 @@ func ipCommand(op delta.Op, object, words string) string {
 	return "ip " + object + " " + verb + " " + words
 }
 
-// Moving implements dataplane.Dataplane.
+// Moving implements dataplane.Drainer.
 func (m *Mode) Moving(list *dataplane.MovingList) {
 	for server, leaving := range m.drains.of {
 		f, _ := m.frontends.Get(frontendKey(server))

@@ -28,7 +28,7 @@ type oddCount struct {
 	known   int
 }
 
-// Sample implements dataplane.Dataplane. It compares how many entries each set has, which
+// Sample implements dataplane.Auditor. It compares how many entries each set has, which
 // the headers of sets carry (ipset.Info), and some virtual servers, chosen at random.
 func (m *Mode) Sample(ctx context.Context) (dataplane.Sampled, error) {
 	_, untuned := m.retune(ctx)

@@ -122,8 +122,8 @@ func nodePorts(c config.Config) func(model.Host) []netip.Addr {
 // process is an agent in this process.
 type process struct {
 	loop *agent.Agent
-	mode dataplane.Dataplane // of the loop goroutine
-	ctx  context.Context     // ends with the agent
+	mode dataplane.Inspectable // of the loop goroutine
+	ctx  context.Context       // ends with the agent
 	end  context.CancelFunc
 	done chan error
 }
@@ -169,7 +169,7 @@ func (p *process) stop() error {
 }
 
 // newMode makes the mode that the settings name; bound is nil if it binds no address.
-func newMode(log *zap.Logger, c config.Config, k *kernel, t *tap) (mode dataplane.Dataplane, bound *ipvs.Mode) {
+func newMode(log *zap.Logger, c config.Config, k *kernel, t *tap) (mode dataplane.Inspectable, bound *ipvs.Mode) {
 	if c.Mode == config.ModeIPTables {
 		return iptables.New(log, rulesConfig(c, k.liberal.Load()), k.rulesDeps(t)), nil
 	}
@@ -267,7 +267,7 @@ func wanted(c config.Config, host model.Host, batch catalog.Batch) (map[string]s
 }
 
 // rowsOf prints what a mode wants, by kind.
-func rowsOf(mode dataplane.Dataplane, kinds []string) (map[string]string, error) {
+func rowsOf(mode dataplane.Inspectable, kinds []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, kind := range kinds {
 		var b strings.Builder
@@ -289,7 +289,7 @@ func KindsOf(mode string) []string {
 
 // modeWithoutKernel is the mode that the settings name, and the kinds of rows it has. It
 // supposes that connection tracking is not liberal, as nobody has made it so.
-func modeWithoutKernel(c config.Config) (mode dataplane.Dataplane, kinds []string) {
+func modeWithoutKernel(c config.Config) (mode dataplane.Inspectable, kinds []string) {
 	if c.Mode == config.ModeIPTables {
 		return iptables.New(zap.NewNop(), rulesConfig(c, false), iptables.Deps{}), KindsOf(string(c.Mode))
 	}
