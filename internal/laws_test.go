@@ -52,6 +52,7 @@ var law = map[string][]string{
 	"internal/explain":                  {"internal/model", "internal/dataplane", "internal/agent", "internal/linediff"},
 	"internal/linediff":                 {},
 	"internal/crowd":                    {},
+	"internal/sdnotify":                 {zap},
 	"internal/logsink":                  {},
 	"internal/printable":                {},
 	"internal/top":                      {"internal/kernel/vserver", "charm.land/bubbletea/v2"},

@@ -25,6 +25,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/sdnotify"
 	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
 )
 
@@ -120,6 +121,9 @@ func (p *program) run(ctx context.Context, socket net.Listener) error {
 	defer profileWaits(c.Profiling)()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.loop.Run(ctx) })
+	group.Go(func() error {
+		return newNotifier(p.log).Run(ctx, func() sdnotify.State { return supervision(p.observed().report) })
+	})
 	group.Go(func() error { return p.follow.wait(ctx) })
 	group.Go(func() error { return p.health.Run(ctx) })
 	if p.sweeper != nil {
