@@ -135,7 +135,7 @@ func readFilters(log *zap.Logger) func(context.Context) ([]firewall.Table, error
 			return nil, err
 		}
 		defer h.Close()
-		return newFilterReader(h).read(ctx)
+		return firewall.NewReader(h).Read(ctx)
 	}
 }
 

@@ -8,11 +8,13 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
@@ -151,4 +153,27 @@ func restore(ctx context.Context, t *tune.Tuner, to ipvs.Successor, out io.Write
 // ipvsAlone are the sysctls that only IPVS reads.
 var ipvsAlone = []string{
 	"net.ipv4.vs.conntrack", "net.ipv4.vs.conn_reuse_mode", "net.ipv4.vs.expire_nodest_conn", "net.ipv4.vs.expire_quiescent_template",
+}
+
+// sweepStray removes rules of ours from backends other than that of k.rules. It runs before sets are removed, which such
+// rules may use. A kube-proxy that continues with iptables may have rules there, which cannot be told from ours.
+func (k *kernel) sweepStray(ctx context.Context, log *zap.Logger, o rules.Options, to ipvs.Successor, out io.Writer) error {
+	used := rules.Backend("")
+	if k.rules != nil {
+		used = k.rules.Backend()
+	}
+	handles, err := rules.Beside(ctx, log, o, used)
+	errs := []error{err}
+	for _, h := range handles {
+		if to == ipvs.SuccessorIPTables {
+			fmt.Fprintf(out, "left     rules of backend %s, for they may be kube-proxy's\n", h.Backend())
+			continue
+		}
+		found, err := h.Purge(ctx)
+		errs = append(errs, err)
+		if found > 0 && err == nil {
+			fmt.Fprintf(out, "removed  %-12s %5d\n", h.Backend(), found)
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/events"
 	"github.com/kube-ipvs/kube-ipvs/internal/firewall"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/printable"
 )
 
 // herald tells the owners of Services by Events; it implements agent.Herald. Without
@@ -59,7 +60,7 @@ func list[T any](all []T, text func(T) string) string {
 
 // noSysctl is told by the kernel's handles.
 func (h herald) noSysctl(why error) {
-	h.events.Node(events.SysctlRefused, "nothing new is carried: "+oneLine(why))
+	h.events.Node(events.SysctlRefused, "nothing new is carried: "+printable.OneLine(why))
 }
 
 // walled is told of a filter that drops packets of Services.

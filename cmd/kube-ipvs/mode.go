@@ -16,6 +16,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/events"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/printable"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
@@ -96,7 +97,7 @@ func (c choice) say(log *zap.Logger, tell *events.Recorder) {
 	log.Warn("falling back to iptables mode: this kernel cannot carry Services in ipvs mode. "+
 		"Every Service goes on working; schedulers and weights do not apply", zap.Error(c.missing))
 	if tell != nil {
-		tell.Node(events.ProxyModeFallback, "iptables mode carries Services, because this kernel lacks what ipvs mode needs: "+oneLine(c.missing))
+		tell.Node(events.ProxyModeFallback, "iptables mode carries Services, because this kernel lacks what ipvs mode needs: "+printable.OneLine(c.missing))
 	}
 }
 

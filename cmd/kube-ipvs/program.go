@@ -25,6 +25,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/rulewatch"
 	"github.com/kube-ipvs/kube-ipvs/internal/sdnotify"
 	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
 )
@@ -34,23 +35,23 @@ const behavesAs = "v1.36.3"
 
 // program is the running agent, its rooms joined.
 type program struct {
-	log     *zap.Logger
-	started time.Time
-	live    *live
-	kernel  *kernel
-	follow  sources
-	served  []model.Family
-	chosen  choice
-	carrier *carrier
-	sweeper *conntrack.Sweeper // nil where the kernel lets nobody look at flows
-	known   *catalog.Catalog
-	loop    *agent.Agent
-	health  healthPorts
-	events  *events.Recorder
-	metrics *telemetry.Metrics
-	reload  *reloader
-	logs    *logging
-	walls   *wallWatch
+	log       *zap.Logger
+	started   time.Time
+	live      *live
+	kernel    *kernel
+	follow    sources
+	served    []model.Family
+	chosen    choice
+	carrier   *carrier
+	sweeper   *conntrack.Sweeper // nil where the kernel lets nobody look at flows
+	known     *catalog.Catalog
+	loop      *agent.Agent
+	health    healthPorts
+	events    *events.Recorder
+	metrics   *telemetry.Metrics
+	reload    *reloader
+	logs      *logging
+	firewalls *rulewatch.FirewallWatcher
 	// unlocking: an address of the API server is looked at, see refused.
 	unlocking atomic.Bool
 	filled    chan struct{} // closed when everything was written once
@@ -91,7 +92,7 @@ func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel
 	})
 	p.follow.reached.Tell(p.loop.HostChanged)
 	p.follow.reached.Refused(p.refused)
-	p.walls = p.newWallWatch()
+	p.firewalls = p.newFirewallWatcher()
 	p.measure()
 	return p
 }
@@ -130,7 +131,7 @@ func (p *program) run(ctx context.Context, socket net.Listener) error {
 		group.Go(func() error { return p.sweeper.Run(ctx) })
 	}
 	group.Go(func() error { return watchLink(ctx, p.log, p.kernel.link, p.loop, p.ipvsMode) })
-	group.Go(func() error { return p.guard(ctx) })
+	group.Go(func() error { return p.watchRules(ctx) })
 	group.Go(func() error { return p.watchFirewalls(ctx) })
 	group.Go(func() error { return p.leaveIPVS(ctx) })
 	group.Go(func() error { return p.clearStrayRules(ctx) })
@@ -194,7 +195,7 @@ func (p *program) measure() {
 	m.Checks(p.observed().holds)
 	m.ExternalIPs(func() bool { return limitsExternalIPs(p.live.now()) })
 	m.HealthPorts(p.health.count)
-	m.Firewalls(p.walls.blocks)
+	m.Firewalls(p.firewalls.Blocks)
 	m.Events(p.events.Dropped)
 	m.RestoreFailures(func(f model.Family) uint64 { return p.kernel.rules.RestoreFailures(rules.Family(f)) })
 	m.IdleTimes(p.kernel.idleTimes)

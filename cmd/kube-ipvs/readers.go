@@ -10,6 +10,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/firewall"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
@@ -31,7 +32,7 @@ type readers struct {
 	// liberal tells how connection tracking is (tune.Tuner.Liberal).
 	liberal func(context.Context) bool
 	// filters are those of all programs; nil where they cannot be read.
-	filters *filterReader
+	filters *firewall.Reader
 	close   func()
 }
 
@@ -55,7 +56,7 @@ func openReaders(ctx context.Context, log *zap.Logger, c config.Config) (readers
 	out.deps.Links = k.link
 	if k.tables, err = nftables.New(log, nftables.Options{}); err == nil {
 		out.deps.Tables = k.tables
-		filters := newFilterReader(k.tables)
+		filters := firewall.NewReader(k.tables)
 		out.filters = &filters
 	}
 	if k.servers, err = vserver.New(log, vserver.Options{}); err == nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/events"
+	"github.com/kube-ipvs/kube-ipvs/internal/printable"
 	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
@@ -73,7 +74,7 @@ func (r *reloader) run(ctx context.Context) error {
 		r.metrics.Reloaded(outcome)
 		if err != nil {
 			r.log.Warn("new settings not used, the old ones hold", zap.Error(err))
-			r.events.Node(events.InvalidConfiguration, "new settings are not used, the old ones hold: "+oneLine(err))
+			r.events.Node(events.InvalidConfiguration, "new settings are not used, the old ones hold: "+printable.OneLine(err))
 		}
 	})
 }
@@ -182,6 +183,3 @@ func (r *reloader) adoptAlone(given config.Config) {
 		c.ReadyzWatchBound, c.HealthzWatchBound = given.ReadyzWatchBound, given.HealthzWatchBound
 	})
 }
-
-// oneLine joins a list of mistakes as an Event shows it.
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -22,7 +22,7 @@ import (
 // its rules come first, so what is left of IPVS carries only connections that are older,
 // and those get the time that endpoints get that leave.
 func (p *program) leaveIPVS(ctx context.Context) error {
-	if p.carrier.ipvs != nil || !p.await(ctx, guardPeriod, func() bool { return p.loop.Condition().Served }) {
+	if p.carrier.ipvs != nil || !p.await(ctx, servedPollInterval, func() bool { return p.loop.Condition().Served }) {
 		return nil
 	}
 	k, _, err := openRemains(ctx, p.log, p.live.now())

@@ -16,6 +16,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/printable"
 	"github.com/kube-ipvs/kube-ipvs/internal/top"
 )
 
@@ -137,7 +138,7 @@ func (f topFlags) show(cmd *cobra.Command, from *top.Source, service string) err
 		return top.Run(cmd.Context(), from, top.Screen{Every: f.interval, Sort: top.Sort(f.sort), Namespace: f.namespace, Detail: service})
 	}
 	q := top.Question{Interval: f.interval, Sort: top.Sort(f.sort), Limit: f.limit, Namespace: f.namespace, Service: service}
-	r, err := top.Once(cmd.Context(), from, q, func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), "warning:", oneLine(err)) })
+	r, err := top.Once(cmd.Context(), from, q, func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), "warning:", printable.OneLine(err)) })
 	switch {
 	case errors.Is(err, top.ErrNoServer):
 		return asAnswer(err)

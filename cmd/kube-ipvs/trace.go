@@ -131,7 +131,7 @@ func follow(cmd *cobra.Command, agent *inspect.Client, target trace.Target, o tr
 	if served {
 		carrier = string(config.ModeIPVS)
 	} else if carrier, err = agentBackends(cmd.Context(), agent, &target); err != nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), "note: endpoints are not known:", oneLine(err))
+		fmt.Fprintln(cmd.ErrOrStderr(), "note: endpoints are not known:", printable.OneLine(err))
 	}
 	all := len(target.Backends)
 	target.Backends = watched(target.Backends)

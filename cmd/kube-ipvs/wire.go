@@ -25,6 +25,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/plan"
+	"github.com/kube-ipvs/kube-ipvs/internal/rulewatch"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
@@ -36,8 +37,8 @@ type kernel struct {
 	servers *vserver.Handle
 	sets    *ipset.Handle
 	rules   *rules.Handle
-	own     *ownWrites  // rules, for who writes
-	bound   atomic.Bool // in iptables mode: the device of ipvs mode is there
+	own     *rulewatch.TrackedRules // rules, for who writes
+	bound   atomic.Bool             // in iptables mode: the device of ipvs mode is there
 	link    *link.Handle
 	tuner   *tune.Tuner
 	flows   *conntrack.Handle // nil where the kernel lets nobody look: stale flows time out
@@ -70,7 +71,7 @@ func openBase(ctx context.Context, log *zap.Logger, c config.Config) (*kernel, e
 	if k.rules, err = openRules(log, c, k.tables, k.calls.of("rules")); err != nil {
 		return nil, k.close(denied(err, "CAP_NET_ADMIN and CAP_NET_RAW"))
 	}
-	k.own = &ownWrites{Handle: k.rules, sign: k.rulesSign}
+	k.own = rulewatch.Track(k.rules, k.tables)
 	if k.flows, err = conntrack.New(log, conntrack.Options{Called: k.calls.of("conntrack")}); err != nil {
 		log.Warn("stale flows of UDP and SCTP stay until they time out", zap.Error(k.lacking("nf_conntrack_netlink", err)))
 	}

@@ -6,7 +6,7 @@
 //	nftables.Filter, iptables-save ──► Table ─┐
 //	frontends, what is known of the node ─────┴──► Judge ──► Report: who drops what, and the remedy
 //
-// The package is pure: its callers read the kernel. A rule it does not understand may match
-// or not. It says "dropped" only where every way through a chain ends so; what depends on
-// something unknown is Unclear, and no claim is made of it.
+// Judge is pure, and a Reader reads the kernel for it. A rule that Judge does not understand may
+// match or not. Judge says "dropped" only where every way through a chain ends so; it reports
+// what depends on something unknown as Unclear, and makes no claim of it.
 package firewall

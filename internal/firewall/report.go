@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
 // Kind is what a frontend is, as far as firewalls are concerned.
@@ -17,6 +19,18 @@ const (
 	External       // an external IP, or a load balancer's address
 	NodePort
 )
+
+// kinds are those of frontends that clients dial, by their names.
+var kinds = map[string]Kind{
+	model.KindClusterIP.String(): ClusterIP, model.KindLoadBalancer.String(): External,
+	model.KindExternalIP.String(): External, model.KindNodePort.String(): NodePort,
+}
+
+// KindOf returns the kind of a frontend by its name; ok is false for one that no client dials.
+func KindOf(name string) (k Kind, ok bool) {
+	k, ok = kinds[name]
+	return k, ok
+}
 
 // Frontend is an address of a Service.
 type Frontend struct {

@@ -78,3 +78,6 @@ func (w Writer) Write(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
+
+// OneLine returns the text of an error with its line ends replaced, as an Event shows it.
+func OneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -1,4 +1,4 @@
-package main
+package rulewatch
 
 import (
 	"context"
@@ -19,35 +19,35 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 )
 
-// post is a sentry over the fake of nftables, in fake time. Jumps are missing when it is
-// told so, and are there again when they are mended, unless they cannot be.
-type post struct {
-	*sentry
+// A rig is a watcher over the fake of nftables, in fake time. A flush makes jumps missing until a
+// repair, unless the rig is unrepairable.
+type rig struct {
+	*Watcher
 	tables *nftablestest.Fake
 	logs   *observer.ObservedLogs
 
 	mu             sync.Mutex
 	gone           bool
-	unmendable     bool
+	unrepairable   bool
 	looks, repairs []time.Duration // when, since the beginning
 	began          time.Time
 	during         func() // runs in each look
 }
 
-func newPost() *post {
+func newRig() *rig {
 	core, logs := observer.New(zap.DebugLevel)
-	p := &post{tables: nftablestest.New(), logs: logs, began: time.Now()}
-	own := &ownWrites{sign: func(ctx context.Context) (uint64, error) {
+	p := &rig{tables: nftablestest.New(), logs: logs, began: time.Now()}
+	own := &TrackedRules{generation: func(ctx context.Context) (uint64, error) {
 		n, err := p.tables.Generation(ctx)
 		return uint64(n) + 1, err
 	}}
-	p.sentry = newSentry(zap.New(core), own, sentinels([]rules.Family{rules.IPv4}))
-	p.watch, p.poll = p.tables.Watch, guardPeriod
-	p.missing, p.repair = p.look, p.mend
+	p.Watcher = newWatcher(zap.New(core), own, watchedJumps([]rules.Family{rules.IPv4}))
+	p.watch, p.poll = p.tables.Watch, minPollInterval
+	p.missing, p.repair = p.readMissing, p.repairAll
 	return p
 }
 
-func (p *post) look(context.Context, []rules.JumpKey) ([]rules.JumpKey, error) {
+func (p *rig) readMissing(context.Context, []rules.JumpKey) ([]rules.JumpKey, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.looks = append(p.looks, time.Since(p.began))
@@ -60,11 +60,11 @@ func (p *post) look(context.Context, []rules.JumpKey) ([]rules.JumpKey, error) {
 	return nil, nil
 }
 
-func (p *post) mend(context.Context) error {
+func (p *rig) repairAll(context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.repairs = append(p.repairs, time.Since(p.began))
-	if p.unmendable {
+	if p.unrepairable {
 		return errors.New("refused")
 	}
 	p.gone = false
@@ -72,32 +72,32 @@ func (p *post) mend(context.Context) error {
 	return nil
 }
 
-// flush is what somebody else does.
-func (p *post) flush() {
+// flush removes jumps as another program does.
+func (p *rig) flush() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.gone = true
 	p.tables.Change()
 }
 
-// stand runs f beside the sentry in fake time, when that has looked for the first time.
-func stand(t *testing.T, f func(p *post)) {
+// beside runs f beside the watcher in fake time, after its first look.
+func beside(t *testing.T, f func(p *rig)) {
 	t.Helper()
-	standAs(t, func(*post) {}, f)
+	besideAs(t, func(*rig) {}, f)
 }
 
-func standAs(t *testing.T, prepare, f func(p *post)) {
+func besideAs(t *testing.T, prepare, f func(p *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPost()
+		p := newRig()
 		prepare(p)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			p.run(ctx)
+			p.Run(ctx)
 		}()
-		time.Sleep(2 * guardPeriod)
+		time.Sleep(2 * minPollInterval)
 		synctest.Wait()
 		f(p)
 		stop()
@@ -105,8 +105,8 @@ func standAs(t *testing.T, prepare, f func(p *post)) {
 	})
 }
 
-// counts waits for a time and tells how many looks and repairs there were in it.
-func (p *post) counts(d time.Duration) (looks, repairs int) {
+// counts waits for d and returns the looks and repairs of that time.
+func (p *rig) counts(d time.Duration) (looks, repairs int) {
 	p.mu.Lock()
 	looks, repairs = len(p.looks), len(p.repairs)
 	p.mu.Unlock()
@@ -117,9 +117,9 @@ func (p *post) counts(d time.Duration) (looks, repairs int) {
 	return len(p.looks) - looks, len(p.repairs) - repairs
 }
 
-// A flush is mended as soon as the kernel has told of it, and once.
-func TestFlushIsMendedWhenTheKernelTells(t *testing.T) {
-	stand(t, func(p *post) {
+// TestFlushIsRepairedOnNotification: one notification causes one look and one repair at once.
+func TestFlushIsRepairedOnNotification(t *testing.T) {
+	beside(t, func(p *rig) {
 		p.counts(10 * time.Second)
 		p.flush()
 		if looks, repairs := p.counts(0); looks != 1 || repairs != 1 {
@@ -131,22 +131,22 @@ func TestFlushIsMendedWhenTheKernelTells(t *testing.T) {
 	})
 }
 
-// What an agent costs that nobody disturbs, for a minute: calls to the kernel. To ask each
-// half second was 120.
-func TestIdleSentryCallsNobody(t *testing.T) {
+// TestIdleWatcherCallsRarely counts the calls to the kernel in a minute without changes. Polling
+// each half second costs 120.
+func TestIdleWatcherCallsRarely(t *testing.T) {
 	tests := map[string]struct {
-		prepare          func(*post)
+		prepare          func(*rig)
 		least, most, of5 int // calls in a minute, and in five
 	}{
-		"the kernel tells": {func(*post) {}, 1, 2, 10},
-		"the kernel tells not": {func(p *post) {
+		"notifications": {func(*rig) {}, 1, 2, 10},
+		"no notifications": {func(p *rig) {
 			p.watch = func(context.Context, func()) error { return fs.ErrPermission }
 		}, 119, 121, 605},
-		"legacy": {func(p *post) { p.watch, p.poll = nil, guardPoll }, 59, 61, 305},
+		"legacy": {func(p *rig) { p.watch, p.poll = nil, legacyPollInterval }, 59, 61, 305},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			standAs(t, tt.prepare, func(p *post) {
+			besideAs(t, tt.prepare, func(p *rig) {
 				before := p.tables.Calls()
 				looks, _ := p.counts(time.Minute)
 				calls := p.tables.Calls() - before
@@ -163,15 +163,16 @@ func TestIdleSentryCallsNobody(t *testing.T) {
 	}
 }
 
-// However much comes, looks are half a second apart; what came last is looked at.
+// TestFloodIsFewLooks: looks are half a second apart under a flood of changes, and the last change
+// gets one.
 func TestFloodIsFewLooks(t *testing.T) {
-	floods := map[string]func(p *post){
-		"others write":                  func(p *post) { p.tables.Change() },
-		"more than the kernel can tell": func(p *post) { p.tables.Overrun(); p.tables.Change() },
+	floods := map[string]func(p *rig){
+		"others write":                  func(p *rig) { p.tables.Change() },
+		"more than the kernel can tell": func(p *rig) { p.tables.Overrun(); p.tables.Change() },
 	}
 	for name, change := range floods {
 		t.Run(name, func(t *testing.T) {
-			stand(t, func(p *post) {
+			beside(t, func(p *rig) {
 				p.counts(time.Minute)
 				before := len(p.looks)
 				for range 2000 { // two seconds
@@ -179,13 +180,13 @@ func TestFloodIsFewLooks(t *testing.T) {
 					time.Sleep(time.Millisecond)
 				}
 				p.flush()
-				p.counts(guardPeriod)
+				p.counts(minPollInterval)
 				looks := p.looks[before:]
 				if len(looks) < 4 || len(looks) > 6 || len(p.repairs) != 1 {
 					t.Errorf("looks at %v, repairs at %v; want about five, and one", looks, p.repairs)
 				}
 				for i := 1; i < len(looks); i++ {
-					if looks[i]-looks[i-1] < guardPeriod {
+					if looks[i]-looks[i-1] < minPollInterval {
 						t.Errorf("looks at %v and %v", looks[i-1], looks[i])
 					}
 				}
@@ -193,7 +194,7 @@ func TestFloodIsFewLooks(t *testing.T) {
 		})
 	}
 	t.Run("nothing changed", func(t *testing.T) {
-		stand(t, func(p *post) {
+		beside(t, func(p *rig) {
 			for range 100 {
 				p.tables.Overrun()
 				time.Sleep(time.Millisecond)
@@ -205,31 +206,31 @@ func TestFloodIsFewLooks(t *testing.T) {
 	})
 }
 
-// A socket that is lost is opened again, after what may have been missed is looked at.
-func TestBrokenWatchIsBegunAgain(t *testing.T) {
-	stand(t, func(p *post) {
+// TestBrokenWatchIsRetried: a lost socket causes a poll, and is opened again.
+func TestBrokenWatchIsRetried(t *testing.T) {
+	beside(t, func(p *rig) {
 		p.counts(time.Minute)
 		p.tables.BreakWatches(errors.New("lost"))
 		p.flush()
-		if _, repairs := p.counts(guardPeriod); repairs != 1 {
-			t.Errorf("%d repairs of what came when nobody listened, want 1", repairs)
+		if _, repairs := p.counts(minPollInterval); repairs != 1 {
+			t.Errorf("%d repairs after the flush without a watch, want 1", repairs)
 		}
-		p.counts(2 * guardRest)
+		p.counts(2 * maxRetryInterval)
 		calls := p.tables.Calls()
-		p.counts(guardBelt)
+		p.counts(safetyPollInterval)
 		if n := p.tables.Calls() - calls; n > 1 {
-			t.Errorf("%d calls, want one: to hear again", n)
+			t.Errorf("%d calls, want one: to watch again", n)
 		}
 		p.flush()
-		if _, repairs := p.counts(guardPeriod); repairs != 1 {
-			t.Errorf("%d repairs of what came when it was begun again, want 1", repairs)
+		if _, repairs := p.counts(minPollInterval); repairs != 1 {
+			t.Errorf("%d repairs after the watch was retried, want 1", repairs)
 		}
 	})
 }
 
-// Without notifications the sentry asks as often as it may, says so once, and tries again.
-func TestDeafSentryAsks(t *testing.T) {
-	standAs(t, func(p *post) {
+// TestWatcherPollsWithoutNotifications: the watcher polls, logs that once, and tries to watch again.
+func TestWatcherPollsWithoutNotifications(t *testing.T) {
+	besideAs(t, func(p *rig) {
 		watch := p.watch
 		var tries atomic.Int32
 		p.watch = func(ctx context.Context, changed func()) error {
@@ -238,42 +239,42 @@ func TestDeafSentryAsks(t *testing.T) {
 			}
 			return watch(ctx, changed)
 		}
-	}, func(p *post) {
+	}, func(p *rig) {
 		p.counts(10 * time.Second)
 		p.flush()
-		if _, repairs := p.counts(guardPeriod); repairs != 1 {
+		if _, repairs := p.counts(minPollInterval); repairs != 1 {
 			t.Errorf("%d repairs, want 1", repairs)
 		}
-		p.counts(4 * guardRest)
+		p.counts(4 * maxRetryInterval)
 		if n := p.logs.FilterLevelExact(zap.DebugLevel).Len(); n != 1 {
-			t.Errorf("said %d times", n)
+			t.Errorf("logged %d times", n)
 		}
 		p.flush()
 		if _, repairs := p.counts(0); repairs != 1 {
-			t.Errorf("%d repairs when it was let listen, want 1", repairs)
+			t.Errorf("%d repairs when notifications work, want 1", repairs)
 		}
 	})
 }
 
-// Where the kernel stops to tell, a flush is found all the same.
-func TestBelt(t *testing.T) {
-	standAs(t, func(p *post) {
+// TestSafetyPoll: the safety poll finds a flush when notifications stop.
+func TestSafetyPoll(t *testing.T) {
+	besideAs(t, func(p *rig) {
 		p.watch = func(ctx context.Context, changed func()) error {
 			changed()
 			<-ctx.Done()
 			return nil
 		}
-	}, func(p *post) {
+	}, func(p *rig) {
 		p.flush()
-		if _, repairs := p.counts(guardBelt); repairs != 1 {
+		if _, repairs := p.counts(safetyPollInterval); repairs != 1 {
 			t.Errorf("%d repairs, want 1", repairs)
 		}
 	})
 }
 
-// What cannot be mended is tried less and less, whatever else happens.
-func TestUnmendableIsTriedLess(t *testing.T) {
-	standAs(t, func(p *post) { p.unmendable = true }, func(p *post) {
+// TestRepairsBackOff: repairs that fail back off, even under other changes.
+func TestRepairsBackOff(t *testing.T) {
+	besideAs(t, func(p *rig) { p.unrepairable = true }, func(p *rig) {
 		p.flush()
 		for range 120 {
 			p.tables.Change()
@@ -289,7 +290,7 @@ func TestUnmendableIsTriedLess(t *testing.T) {
 			t.Errorf("tried after %v, want %v", gaps, want)
 		}
 		p.mu.Lock()
-		p.unmendable = false
+		p.unrepairable = false
 		p.mu.Unlock()
 		p.counts(time.Minute)
 		p.flush()
@@ -299,25 +300,25 @@ func TestUnmendableIsTriedLess(t *testing.T) {
 	})
 }
 
-// A jump that the agent takes away itself is not lost, though the kernel tells of it
-// before the tool has come back.
+// TestOwnWriteIsNoFlush: a jump that the agent deletes is not lost, though the notification comes
+// before the tool has ended.
 func TestOwnWriteIsNoFlush(t *testing.T) {
-	writes := map[string]func(p *post){
-		"under way": func(p *post) {
+	writes := map[string]func(p *rig){
+		"under way": func(p *rig) {
 			p.own.writing.Add(1)
 			p.flush()
 			p.counts(3 * time.Second)
-			p.own.stood.set(p.jumps[0], false)
-			p.own.stood.set(p.jumps[1], false)
+			p.own.known.set(p.jumps[0], false)
+			p.own.known.set(p.jumps[1], false)
 			p.own.writing.Add(-1)
 		},
-		"begun in the middle of a look": func(p *post) {
+		"begun in the middle of a look": func(p *rig) {
 			p.mu.Lock()
 			p.during = func() {
 				p.own.jumping.Add(1)
 				p.gone, p.during = true, func() {
-					p.own.stood.set(p.jumps[0], false)
-					p.own.stood.set(p.jumps[1], false)
+					p.own.known.set(p.jumps[0], false)
+					p.own.known.set(p.jumps[1], false)
 					p.during = nil
 				}
 			}
@@ -327,7 +328,7 @@ func TestOwnWriteIsNoFlush(t *testing.T) {
 	}
 	for name, write := range writes {
 		t.Run(name, func(t *testing.T) {
-			stand(t, func(p *post) {
+			beside(t, func(p *rig) {
 				write(p)
 				looks, repairs := p.counts(time.Minute)
 				if looks == 0 || len(p.repairs) != 0 {
@@ -338,16 +339,16 @@ func TestOwnWriteIsNoFlush(t *testing.T) {
 	}
 }
 
-// A sign that cannot be read is asked for again, and nothing is lost for it.
-func TestSignThatCannotBeRead(t *testing.T) {
-	stand(t, func(p *post) {
+// TestUnreadableGeneration: the watcher polls again after an error, and misses no flush.
+func TestUnreadableGeneration(t *testing.T) {
+	beside(t, func(p *rig) {
 		p.tables.FailAlways(nftables.ErrBusy)
 		p.flush()
 		if looks, _ := p.counts(5 * time.Second); looks != 0 {
 			t.Errorf("%d looks", looks)
 		}
 		p.tables.Heal()
-		if _, repairs := p.counts(guardPeriod); repairs != 1 {
+		if _, repairs := p.counts(minPollInterval); repairs != 1 {
 			t.Errorf("%d repairs, want 1", repairs)
 		}
 	})

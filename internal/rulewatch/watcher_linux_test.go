@@ -1,10 +1,11 @@
-package main
+package rulewatch
 
 import (
 	"context"
 	"os/exec"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,9 +18,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
-// The sentry notices a flush by the tools because the kernel reports it. Both poll periods
-// are an hour, so that no poll notices the flush.
-func TestKernelTellsOfFlush(t *testing.T) {
+// TestKernelNotifiesOfFlush: the watcher notices a flush by a notification of the kernel. Both poll
+// intervals are an hour, so that no poll notices the flush.
+func TestKernelNotifiesOfFlush(t *testing.T) {
 	runtime.LockOSThread() // and never unlocked: the thread ends with the test
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Skipf("needs a network namespace of its own: %v", err)
@@ -27,34 +28,34 @@ func TestKernelTellsOfFlush(t *testing.T) {
 	if _, err := exec.LookPath("iptables-nft"); err != nil {
 		t.Skipf("needs the tools of iptables: %v", err)
 	}
-	k := kernel{}
-	var err error
-	if k.rules, err = rules.New(zap.NewNop(), rules.Options{Backend: rules.NFT, Families: []rules.Family{rules.IPv4}, Owned: ipvs.OwnedChain}); err != nil {
+	h, err := rules.New(zap.NewNop(), rules.Options{Backend: rules.NFT, Families: []rules.Family{rules.IPv4}, Owned: ipvs.OwnedChain})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if k.tables, err = nftables.New(zap.NewNop(), nftables.Options{}); err != nil {
+	tables, err := nftables.New(zap.NewNop(), nftables.Options{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	defer k.tables.Close()
-	jumps := sentinels(k.rules.Families())
+	defer tables.Close()
+	own := Track(h, tables)
+	jumps := watchedJumps(own.Families())
 	for _, j := range jumps {
 		_ = exec.CommandContext(t.Context(), "iptables-nft", "-t", j.Table, "-N", j.Target).Run() // two jumps may lead to one
 		tool(t, "-t", j.Table, "-A", j.Hook, "-j", j.Target)
 	}
-	s := newSentry(zap.NewNop(), &ownWrites{Handle: k.rules, sign: k.rulesSign}, jumps)
-	looked, mended := make(chan int, 100), make(chan struct{}, 100)
-	s.missing = func(ctx context.Context, keys []rules.JumpKey) ([]rules.JumpKey, error) {
-		missing, err := k.missing(ctx, keys)
+	looked, repaired := make(chan int, 100), make(chan struct{}, 100)
+	w := NewWatcher(zap.NewNop(), own, func(context.Context) error { repaired <- struct{}{}; return nil })
+	w.missing = func(ctx context.Context, keys []rules.JumpKey) ([]rules.JumpKey, error) {
+		missing, err := own.missing(ctx, keys)
 		looked <- len(missing)
 		return missing, err
 	}
-	s.repair = func(context.Context) error { mended <- struct{}{}; return nil }
-	s.watch, s.poll, s.belt = k.tables.Watch, time.Hour, time.Hour
+	w.poll, w.safety = time.Hour, time.Hour
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { // on a thread in another namespace
 		defer close(done)
-		s.run(ctx)
+		w.Run(ctx)
 	}()
 	if n := poll.Receive(t, "the look at the beginning", looked); n != 0 {
 		t.Fatalf("%d jumps are missing at the beginning", n)
@@ -65,8 +66,16 @@ func TestKernelTellsOfFlush(t *testing.T) {
 	if n := poll.Receive(t, "the look after the flush", looked); n != nat {
 		t.Errorf("%d jumps are missing, want the %d of nat", n, nat)
 	}
-	poll.Receive(t, "the repair", mended)
+	poll.Receive(t, "the repair", repaired)
 	t.Logf("noticed after %v", time.Since(start))
 	stop()
 	<-done
+}
+
+// tool runs iptables-nft.
+func tool(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), "iptables-nft", args...).CombinedOutput(); err != nil {
+		t.Fatalf("iptables-nft %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
 }
