@@ -213,7 +213,7 @@ func applies(c agent.Condition) httpd.Check {
 func late(c agent.Condition, now time.Time) httpd.Check {
 	check := httpd.Check{Name: "changes", Health: true, Live: true, Ready: true}
 	if c.Late(now) {
-		check.Reason = fmt.Sprintf("some wait for the kernel since %s", now.Sub(c.Owing).Truncate(time.Second))
+		check.Reason = fmt.Sprintf("some wait for the kernel since %s", now.Sub(c.PendingSince).Truncate(time.Second))
 	}
 	return check
 }

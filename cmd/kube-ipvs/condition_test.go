@@ -127,7 +127,7 @@ func TestHealthTellsTheTruth(t *testing.T) {
 			return agent.Condition{Served: true, Patience: time.Minute, Failures: 3, LastError: "busy"}
 		}, r: "apply: failed 3 times in a row: busy"},
 		{name: "a change that waits", loop: func() agent.Condition {
-			return agent.Condition{Served: true, Patience: time.Minute, Owing: ago(61 * time.Second)}
+			return agent.Condition{Served: true, Patience: time.Minute, PendingSince: ago(61 * time.Second)}
 		}, h: "changes: some wait for the kernel since 1m1s", l: "changes: some wait for the kernel since 1m1s", r: "changes: some wait for the kernel since 1m1s"},
 		{name: "a loop that is stuck", loop: func() agent.Condition {
 			return agent.Condition{Served: true, Patience: time.Minute, Busy: ago(2 * time.Minute)}

@@ -67,7 +67,7 @@ func newExplain() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			q, err := agent.ParseQuestion(args[0], from)
+			q, err := agent.ParseQuery(args[0], from)
 			if err != nil {
 				return err
 			}
@@ -118,13 +118,13 @@ func printReport(w io.Writer, output string, all bool, r explain.Report) error {
 
 // asker tells stories; *inspect.Client is one, and *agent.Agent.
 type asker interface {
-	Explain(ctx context.Context, q agent.Question) (agent.Story, error)
+	Explain(ctx context.Context, q agent.Query) (agent.Report, error)
 }
 
 // explained asks the agent and the kernel.
-func explained(ctx context.Context, ask asker, k readers, excluded []netip.Prefix, q agent.Question, walls wallLook) explain.Report {
+func explained(ctx context.Context, ask asker, k readers, excluded []netip.Prefix, q agent.Query, walls wallLook) explain.Report {
 	deps := k.deps
-	var told *agent.Story
+	var told *agent.Report
 	s, noAgent := ask.Explain(ctx, q)
 	if noAgent == nil {
 		told = &s
@@ -183,7 +183,7 @@ func (k readers) owns(ctx context.Context, excluded []netip.Prefix) func(group s
 
 // kindsOf are the kinds of rows that a story is about: those of its mode, or without a story
 // the servers.
-func kindsOf(s *agent.Story) map[string]struct{} {
+func kindsOf(s *agent.Report) map[string]struct{} {
 	out := map[string]struct{}{}
 	if s == nil {
 		out["servers"] = struct{}{}
@@ -197,7 +197,7 @@ func kindsOf(s *agent.Story) map[string]struct{} {
 
 // spotOf is where to look in the kernel: at what was asked for, and at the addresses that the
 // frontends of it have bound, where nobody else has any business.
-func spotOf(s *agent.Story, q agent.Question) ipvs.Spot {
+func spotOf(s *agent.Report, q agent.Query) ipvs.Spot {
 	var at ipvs.Spot
 	switch {
 	case q.Port != 0:
@@ -261,12 +261,12 @@ func othersHave(ctx context.Context, ask asker, group string) bool {
 	if !ok {
 		return true
 	}
-	s, err := ask.Explain(ctx, agent.Question{Address: key.Addr, Port: key.Port, Protocol: key.Protocol})
+	s, err := ask.Explain(ctx, agent.Query{Address: key.Addr, Port: key.Port, Protocol: key.Protocol})
 	if err != nil {
 		return true
 	}
-	return slices.ContainsFunc(s.Services, func(one agent.ServiceStory) bool {
-		return slices.ContainsFunc(one.Frontends, func(f agent.FrontendStory) bool { return f.Key == key.String() })
+	return slices.ContainsFunc(s.Services, func(one agent.ServiceReport) bool {
+		return slices.ContainsFunc(one.Frontends, func(f agent.FrontendReport) bool { return f.Key == key.String() })
 	})
 }
 

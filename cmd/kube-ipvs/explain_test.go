@@ -121,7 +121,7 @@ func (n *fakeNode) start() {
 
 func (n *fakeNode) explain(text, from string) explain.Report {
 	n.Helper()
-	q, err := agent.ParseQuestion(text, from)
+	q, err := agent.ParseQuery(text, from)
 	if err != nil {
 		n.Fatal(err)
 	}
@@ -339,7 +339,7 @@ func TestExplainWithoutTheModule(t *testing.T) {
 	onNode(t, serviceText("web", webSpec, "")+sliceText("web", "", near), nil, func(n *fakeNode) {
 		k := n.readers()
 		k.deps.Servers = unreadServers{err: errors.New("family IPVS: not supported")}
-		q, err := agent.ParseQuestion("web", "")
+		q, err := agent.ParseQuery("web", "")
 		must(t, err)
 		r := explained(n.Context(), n.loop, k, nil, q, nil)
 		if want := "virtual servers cannot be read of the kernel: family IPVS: not supported"; r.OK || r.Verdict[0] != want || len(r.Kernel.Missing) > 0 {
@@ -352,8 +352,8 @@ func TestExplainWithoutTheModule(t *testing.T) {
 // noAgent is an agent that does not answer.
 type noAgent struct{}
 
-func (noAgent) Explain(context.Context, agent.Question) (agent.Story, error) {
-	return agent.Story{}, errors.New("no agent is running at /run/x")
+func (noAgent) Explain(context.Context, agent.Query) (agent.Report, error) {
+	return agent.Report{}, errors.New("no agent is running at /run/x")
 }
 
 func TestExplainWithoutAnAgent(t *testing.T) {
@@ -362,7 +362,7 @@ func TestExplainWithoutAnAgent(t *testing.T) {
 			"10.96.0.10": {"no agent tells what is wanted: no agent is running at /run/x", "the kernel has 1 virtual server for 10.96.0.10, with 1 destination"},
 			"web":        {"no agent tells what is wanted: no agent is running at /run/x", "which virtual servers are those of default/web only an agent knows; ask for an address of it"},
 		} {
-			q, err := agent.ParseQuestion(ask, "")
+			q, err := agent.ParseQuery(ask, "")
 			must(t, err)
 			r := explained(n.Context(), noAgent{}, n.readers(), nil, q, nil)
 			if !slices.Equal(r.Verdict, want) || r.OK {

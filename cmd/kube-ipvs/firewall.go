@@ -28,14 +28,14 @@ func firewallFacts(c config.Config, ipvs bool, node model.Node) firewall.Facts {
 }
 
 // wallLook adds to what was found what the filters of other programs do with a story.
-type wallLook func(context.Context, *agent.Story, *explain.Found)
+type wallLook func(context.Context, *agent.Report, *explain.Found)
 
 // wallsOf reads the filters; nil where that cannot be.
 func wallsOf(c config.Config, filters *firewall.Reader) wallLook {
 	if filters == nil {
 		return nil
 	}
-	return func(ctx context.Context, s *agent.Story, found *explain.Found) {
+	return func(ctx context.Context, s *agent.Report, found *explain.Found) {
 		tables, err := filters.Read(ctx)
 		if err != nil {
 			found.Unclear = []string{"filters that cannot be read: " + printable.OneLine(err)}

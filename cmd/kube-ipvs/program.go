@@ -84,7 +84,7 @@ func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel
 	p.carrier = p.newCarrier(ctx, p.live.now)
 	p.health = newHealthPorts(log, p.live.now, healthcheck.Options{Healthy: func() bool { return p.loop.Healthy() }, Failed: tell.noHealthPort})
 	p.loop = agent.New(agent.Options{
-		Log: log, Catalog: p.known, Mode: p.carrier.Inspectable, NodeName: c.NodeName, Observer: externalIPs{p.metrics, warnExternalIPs(log, p.live.now)}, Herald: tell,
+		Log: log, Catalog: p.known, Mode: p.carrier.Inspectable, NodeName: c.NodeName, Observer: externalIPs{p.metrics, warnExternalIPs(log, p.live.now)}, Events: tell,
 		Compiler: compilerFor(p.live.now, p.served), Concerns: concernsFor(p.live.now, p.served),
 		Host: k.link, NodePorts: nodePortsFor(p.live.now), Health: p.health, TryScheduler: p.tryScheduler, TryGUE: p.tryGUE, LocalPod: localPodFor(p.live.now), Periods: periods(c),
 		Ready:      func() { close(p.filled) },

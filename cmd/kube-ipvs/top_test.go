@@ -29,9 +29,9 @@ func (shopKeeper) Services(context.Context) ([]model.ServiceID, error) {
 	return []model.ServiceID{{Namespace: "shop", Name: "cart"}}, nil
 }
 
-func (shopKeeper) Look(_ context.Context, ids []model.ServiceID, visit func(agent.Known)) error {
+func (shopKeeper) ServicesInfo(_ context.Context, ids []model.ServiceID, visit func(agent.ServiceInfo)) error {
 	key := model.FrontendKey{Addr: netip.MustParseAddr("10.96.0.1"), Port: 80, Protocol: model.TCP}
-	visit(agent.Known{ID: ids[0], Frontends: []model.Frontend{{Key: key, Kind: model.KindClusterIP}}})
+	visit(agent.ServiceInfo{ID: ids[0], Frontends: []model.Frontend{{Key: key, Kind: model.KindClusterIP}}})
 	return nil
 }
 
@@ -62,11 +62,11 @@ func (k modeKeeper) Status(context.Context) (agent.Status, error) {
 	return agent.Status{Mode: k.mode}, nil
 }
 
-func (modeKeeper) Look(_ context.Context, ids []model.ServiceID, visit func(agent.Known)) error {
+func (modeKeeper) ServicesInfo(_ context.Context, ids []model.ServiceID, visit func(agent.ServiceInfo)) error {
 	at := netip.MustParseAddrPort(traced)
 	key := model.FrontendKey{Addr: at.Addr(), Port: at.Port(), Protocol: model.TCP}
 	backends := []model.Backend{{Addr: netip.MustParseAddrPort(tracedBackend), Weight: 1}}
-	visit(agent.Known{ID: ids[0], Frontends: []model.Frontend{{Key: key, Kind: model.KindClusterIP, Backends: backends}}})
+	visit(agent.ServiceInfo{ID: ids[0], Frontends: []model.Frontend{{Key: key, Kind: model.KindClusterIP, Backends: backends}}})
 	return nil
 }
 

@@ -38,7 +38,7 @@ func (p *program) newTrafficReader() *trafficReader {
 func (p *program) serviceSources(most int) telemetry.ServiceSources {
 	r := p.newTrafficReader()
 	return telemetry.ServiceSources{
-		Traffic: r.traffic, Loads: r.loads, Services: p.loop.Services, Look: p.loop.Look, Changes: p.known.Changes, Most: most,
+		Traffic: r.traffic, Loads: r.loads, Services: p.loop.Services, ServicesInfo: p.loop.ServicesInfo, Changes: p.known.Changes, Most: most,
 	}
 }
 

@@ -58,7 +58,7 @@ func (p *program) newFirewallWatcher() *rulewatch.FirewallWatcher {
 			if err != nil {
 				return nil, err
 			}
-			return out, p.loop.Look(ctx, ids, func(k agent.Known) { out = append(out, dialledFrontends(k)...) })
+			return out, p.loop.ServicesInfo(ctx, ids, func(k agent.ServiceInfo) { out = append(out, dialledFrontends(k)...) })
 		},
 		Facts: func(ctx context.Context) (firewall.Facts, error) {
 			h, err := p.loop.HostNow(ctx)
@@ -74,7 +74,7 @@ func (p *program) newFirewallWatcher() *rulewatch.FirewallWatcher {
 // dialledFrontends returns the frontends of a Service that firewalls are judged for. It leaves
 // out frontends without backends, to which no packet gets in any case, and those that another
 // Service has.
-func dialledFrontends(k agent.Known) []firewall.Frontend {
+func dialledFrontends(k agent.ServiceInfo) []firewall.Frontend {
 	var out []firewall.Frontend
 	for i := range k.Frontends {
 		f := &k.Frontends[i]

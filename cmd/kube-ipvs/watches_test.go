@@ -18,7 +18,7 @@ func TestDialledFrontends(t *testing.T) {
 	key := func(port uint16) model.FrontendKey {
 		return model.FrontendKey{Addr: netip.MustParseAddr("10.96.0.10"), Port: port, Protocol: model.TCP}
 	}
-	got := dialledFrontends(agent.Known{
+	got := dialledFrontends(agent.ServiceInfo{
 		ID: model.ServiceID{Namespace: "default", Name: "web"},
 		Frontends: []model.Frontend{
 			{Key: key(80), Kind: model.KindClusterIP, Backends: backend},

@@ -41,8 +41,8 @@ var agentMutants = []mutant{
 	{
 		Name: "agent/carried-kernel-written-early", File: "internal/agent/prepare.go",
 		Breaks: "A kernel that carries Services is written to before the sources are in sync.",
-		Old:    "if a.mode.Serves() {",
-		New:    "if a.mode.Serves() && a.synced {",
+		Old:    "if a.mode.CarriesServices() {",
+		New:    "if a.mode.CarriesServices() && a.synced {",
 	},
 	{
 		Name: "agent/old-reading-believed", File: "internal/agent/prepare.go",
@@ -53,7 +53,7 @@ var agentMutants = []mutant{
 	{
 		Name: "agent/carried-kernel-filled-in-parts", File: "internal/agent/first.go",
 		Breaks: "A kernel that carries Services gets a plan that lacks most of them.",
-		Old:    "err != nil || a.mode.Serves() && !a.founding {",
+		Old:    "err != nil || a.mode.CarriesServices() && !a.founding {",
 		New:    "err != nil {",
 	},
 	{

@@ -78,8 +78,8 @@ type Options struct {
 	// Health is told what health-check ports answer; nil is nobody.
 	Health   Health
 	Observer Observer
-	// Herald is told what the owners of Services should know; nil is nobody.
-	Herald Herald
+	// EventSink is told what the owners of Services should know; nil is nobody.
+	Events EventSink
 
 	// Ready is called once, when the first sync is done; nil is nobody.
 	Ready func()

@@ -45,8 +45,8 @@ type mode struct {
 	retried                     []bool
 	planned                     [][]string // the Services that were set, at each Apply
 	drift                       dataplane.Drift
-	serves                      bool
-	bootstraps                  bool
+	carries                     bool
+	hasBase                     bool
 	auditTakes, writingTakes    time.Duration
 	auditErr                    error                // what audits cannot read
 	conflicts                   []dataplane.Conflict // what Set returns, once
@@ -102,13 +102,13 @@ func (m *mode) Set(p model.ServicePlan) []dataplane.Conflict {
 
 func (m *mode) Frontends() *dataplane.Frontends { return m.frontends }
 
-func (m *mode) Serves() (yes bool) {
-	m.locked(func() { yes = m.serves })
+func (m *mode) CarriesServices() (yes bool) {
+	m.locked(func() { yes = m.carries })
 	return yes
 }
 
-func (m *mode) Bootstraps() (yes bool) {
-	m.locked(func() { yes = m.bootstraps })
+func (m *mode) HasBaseState() (yes bool) {
+	m.locked(func() { yes = m.hasBase })
 	return yes
 }
 
@@ -297,7 +297,7 @@ func runOn(t *testing.T, m *mode, d dataplane.Dataplane, test func(w *world)) {
 		w := &world{T: t, mode: m, host: &host{}, health: &health{}, heard: &herald{}, settings: settings(), seen: &seen{}, logs: logs,
 			Catalog: catalog.New(zap.NewNop(), "node-a", model.FromFile)}
 		w.loop = agent.New(agent.Options{
-			Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: d, Observer: w.seen, Health: w.health, Herald: w.heard, Periods: m.periods,
+			Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: d, Observer: w.seen, Health: w.health, Events: w.heard, Periods: m.periods,
 			Host: w.host, NodePorts: func(h model.Host) []netip.Addr { return plan.NodePortAddresses(plan.NodePortSelection{}, h) },
 			Compiler: func(h model.Host) agent.Compiler { return plan.New(w.options(h)) },
 			Concerns: func(before, now model.Host) func(*model.Service, []*model.Slice) bool {

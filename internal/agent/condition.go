@@ -13,9 +13,9 @@ type Condition struct {
 	// Updated is when the latest pass ended that left nothing to do; the zero time
 	// before the first.
 	Updated time.Time
-	// Owing is since when something waits to get into the kernel, Busy since when
+	// PendingSince is since when something waits to get into the kernel, Busy since when
 	// the loop is at one thing; the zero time is not at all.
-	Owing, Busy time.Time
+	PendingSince, Busy time.Time
 	// Failures is how often in a row applying has failed, and LastError why.
 	Failures  uint64
 	LastError string
@@ -36,7 +36,7 @@ const leastStuck = time.Minute
 
 // Late tells whether something waits for longer than it may.
 func (c Condition) Late(now time.Time) bool {
-	return !c.Owing.IsZero() && now.Sub(c.Owing) > c.Patience
+	return !c.PendingSince.IsZero() && now.Sub(c.PendingSince) > c.Patience
 }
 
 // Stuck tells whether the loop is at one thing for longer than it may.
@@ -47,7 +47,7 @@ func (c Condition) Stuck(now time.Time) bool {
 // Condition may be called from any goroutine and never waits.
 func (a *Agent) Condition() Condition {
 	c := Condition{
-		Served: a.debt.served.Load(), Updated: moment(&a.debt.paid), Owing: moment(&a.debt.since),
+		Served: a.debt.served.Load(), Updated: moment(&a.debt.paid), PendingSince: moment(&a.debt.since),
 		Busy: moment(&a.pulse.since), Patience: a.patience(),
 		AuditTook: time.Duration(a.audits.took.Load()), AuditPeriod: max(0, a.opts.AuditPeriod),
 		AuditFailures: a.audits.failures.Load(),

@@ -15,8 +15,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Question asks for the story of one Service or of one address.
-type Question struct {
+// Query asks for the story of one Service or of one address.
+type Query struct {
 	// Service is namespace/name; empty asks for an address.
 	Service string
 	// Address is what somebody dials, or where a backend listens. Port 0 is all of its ports,
@@ -29,7 +29,7 @@ type Question struct {
 }
 
 // String prints what is asked for.
-func (q Question) String() string {
+func (q Query) String() string {
 	switch {
 	case q.Service != "":
 		return q.Service
@@ -41,9 +41,9 @@ func (q Question) String() string {
 	return model.FrontendKey{Addr: q.Address, Port: q.Port, Protocol: q.Protocol}.String()
 }
 
-// Story is all that the agent knows of what was asked for. Field names in JSON are kept for
+// Report is all that the agent knows of what was asked for. Field names in JSON are kept for
 // good.
-type Story struct {
+type Report struct {
 	Asked string `json:"asked"`
 	Node  string `json:"node"`
 	Mode  string `json:"mode"`
@@ -58,13 +58,13 @@ type Story struct {
 	// at the address and is no endpoint any more.
 	Leaving []string `json:"leaving"`
 	// Services that have what was asked for, and those that would like to.
-	Services []ServiceStory `json:"services"`
+	Services []ServiceReport `json:"services"`
 	// Rows are those of the frontends that were asked for, if they are in force.
 	Rows dataplane.FrontendRows `json:"rows"`
 }
 
-// ServiceStory is what is known of one Service.
-type ServiceStory struct {
+// ServiceReport is what is known of one Service.
+type ServiceReport struct {
 	Name   string `json:"name"`
 	Source string `json:"source"`
 	Type   string `json:"type"`
@@ -84,15 +84,15 @@ type ServiceStory struct {
 	Unbound        []netip.Addr `json:"unbound"`
 	Refused        []netip.Addr `json:"refused"`
 	// Frontends are what it wants, by key, whether it has it or not.
-	Frontends []FrontendStory `json:"frontends"`
+	Frontends []FrontendReport `json:"frontends"`
 	// Ports are the endpoints behind it.
 	Ports []model.PortStory `json:"ports"`
 	// Waiting: it has not been compiled yet as it stands now.
 	Waiting bool `json:"waiting"`
 }
 
-// FrontendStory is one frontend of a Service.
-type FrontendStory struct {
+// FrontendReport is one frontend of a Service.
+type FrontendReport struct {
 	Key  string `json:"key"`
 	Kind string `json:"kind"`
 	// Asked: it is what was asked for.
@@ -114,12 +114,12 @@ type FrontendStory struct {
 	HeldBy string `json:"heldBy,omitempty"`
 	// HeldAs is what that Service has the key as ("cluster IP"), where that decided; empty where age or name did.
 	HeldAs string `json:"heldAs,omitempty"`
-	// Ways are those of packets to it, if it is in force and was asked for.
-	Ways []Way `json:"ways"`
+	// Paths are those of packets to it, if it is in force and was asked for.
+	Paths []PacketPath `json:"ways"`
 }
 
-// Way is that of a packet from one origin.
-type Way struct {
+// PacketPath is that of a packet from one origin.
+type PacketPath struct {
 	Origin dataplane.Origin `json:"origin"`
 	Source string           `json:"source,omitempty"`
 	dataplane.Walk
@@ -127,19 +127,19 @@ type Way struct {
 
 // Explain answers a question. The loop is asked once, for a Service or the few that have to do
 // with an address.
-func (a *Agent) Explain(ctx context.Context, q Question) (Story, error) {
+func (a *Agent) Explain(ctx context.Context, q Query) (Report, error) {
 	inputs := a.opts.Catalog.Matching(func(s *model.Service, behind []*model.Slice) bool { return q.concerns(s, behind) })
-	var told Story
+	var told Report
 	var failed error
 	err := a.Do(ctx, func(context.Context) { told, failed = a.tell(q, inputs) })
 	if err != nil {
-		return Story{}, err // the loop may be writing told just now
+		return Report{}, err // the loop may be writing told just now
 	}
 	return told, failed
 }
 
 // concerns tells whether a Service has to do with what is asked for.
-func (q Question) concerns(s *model.Service, behind []*model.Slice) bool {
+func (q Query) concerns(s *model.Service, behind []*model.Slice) bool {
 	if q.Service != "" {
 		return s.ID.String() == q.Service
 	}
@@ -151,16 +151,16 @@ func (q Question) concerns(s *model.Service, behind []*model.Slice) bool {
 }
 
 // behind tells whether a slice lists the address as an endpoint.
-func (q Question) behind(s *model.Slice) bool {
+func (q Query) behind(s *model.Slice) bool {
 	return slices.ContainsFunc(s.Endpoints, func(e model.Endpoint) bool { return e.Addr == q.Address }) &&
 		(q.Port == 0 || slices.ContainsFunc(s.Ports, func(p model.SlicePort) bool { return p.Port == q.Port }))
 }
 
-func (a *Agent) tell(q Question, inputs []catalog.Input) (Story, error) {
+func (a *Agent) tell(q Query, inputs []catalog.Input) (Report, error) {
 	s := a.status()
-	out := Story{
+	out := Report{
 		Asked: q.String(), Node: s.Node, Mode: s.Mode, Synced: s.Synced, Complete: s.Complete, Ready: s.Ready, LastError: s.LastError,
-		Leaving: []string{}, Services: []ServiceStory{},
+		Leaving: []string{}, Services: []ServiceReport{},
 	}
 	if q.Address.IsValid() {
 		out.Holder, out.Leaving = a.host.Reserved(q.Address), a.leaving(q)
@@ -177,7 +177,7 @@ func (a *Agent) tell(q Question, inputs []catalog.Input) (Story, error) {
 	slices.SortFunc(keys, model.FrontendKey.Compare)
 	rows, err := a.mode.RowsOf(slices.Compact(keys))
 	if err != nil {
-		return Story{}, fmt.Errorf("tell the rows of %s: %w", q, err)
+		return Report{}, fmt.Errorf("tell the rows of %s: %w", q, err)
 	}
 	out.Rows = rows
 	return out, nil
@@ -187,7 +187,7 @@ func (a *Agent) tell(q Question, inputs []catalog.Input) (Story, error) {
 const mostLeaving = 100
 
 // leaving lists where a destination at the address drains.
-func (a *Agent) leaving(q Question) []string {
+func (a *Agent) leaving(q Query) []string {
 	list := dataplane.MovingList{Most: mostLeaving, To: func(to netip.AddrPort) bool {
 		return to.Addr() == q.Address && (q.Port == 0 || q.Port == to.Port())
 	}}
@@ -203,7 +203,7 @@ func (a *Agent) leaving(q Question) []string {
 }
 
 // concernsSpec tells whether a Service has to do with an address but for a NodePort.
-func concernsSpec(q Question, in catalog.Input) bool {
+func concernsSpec(q Query, in catalog.Input) bool {
 	q.Port = 0
 	behind := make([]*model.Slice, len(in.Slices))
 	for i := range in.Slices {
@@ -213,13 +213,13 @@ func concernsSpec(q Question, in catalog.Input) bool {
 }
 
 // tellService tells of one Service, and which of its frontends are asked for.
-func (a *Agent) tellService(q Question, in catalog.Input) (ServiceStory, []model.FrontendKey) {
+func (a *Agent) tellService(q Query, in catalog.Input) (ServiceReport, []model.FrontendKey) {
 	svc, now := in.Service, a.compiler.Compile(in.ID, in.Service, in.Slices)
-	out := ServiceStory{
+	out := ServiceReport{
 		Name: in.ID.String(), Source: string(in.ID.Origin), Type: svc.Type,
 		InternalPolicy: policy(svc.InternalLocal), ExternalPolicy: policy(svc.ExternalLocal), SourceRanges: texts(svc.SourceRanges),
 		Skipped: now.Skipped, Intended: now.Intended, Remarks: model.NoteTexts(now.Remarks), Notes: filled(model.NoteTexts(now.Notes)), Reasons: filled(now.Notes), BadAnnotations: filled(now.BadAnnotations), Unbound: filled(now.Unbound), Refused: filled(now.Refused),
-		Frontends: []FrontendStory{}, Ports: filled(a.compiler.Explain(in.ID, svc, in.Slices)),
+		Frontends: []FrontendReport{}, Ports: filled(a.compiler.Explain(in.ID, svc, in.Slices)),
 	}
 	if svc.Affinity > 0 {
 		out.Affinity = svc.Affinity.Round(time.Second).String()
@@ -262,7 +262,7 @@ func texts[T fmt.Stringer](list []T) []string {
 
 // asks tells whether a frontend is what is asked for: all of a Service, or those at an address
 // or with it as a backend.
-func (q Question) asks(f *model.Frontend) bool {
+func (q Query) asks(f *model.Frontend) bool {
 	if q.Service != "" {
 		return true
 	}
@@ -275,10 +275,10 @@ func (q Question) asks(f *model.Frontend) bool {
 		})
 }
 
-func (a *Agent) tellFrontend(q Question, f *model.Frontend) FrontendStory {
-	out := FrontendStory{
+func (a *Agent) tellFrontend(q Query, f *model.Frontend) FrontendReport {
+	out := FrontendReport{
 		Key: f.Key.String(), Kind: f.Kind.String(), Asked: q.asks(f), PortName: f.PortName, Scheduler: f.Scheduler.String(), Forward: f.Forward.String(),
-		Bind: f.Bind, Capture: f.Capture, Local: f.Local, NoLocal: f.NoLocal, SourceRanges: texts(f.SourceRanges), Backends: len(f.Backends), Ways: []Way{},
+		Bind: f.Bind, Capture: f.Capture, Local: f.Local, NoLocal: f.NoLocal, SourceRanges: texts(f.SourceRanges), Backends: len(f.Backends), Paths: []PacketPath{},
 	}
 	for _, b := range f.Backends {
 		if b.Weight > 0 {
@@ -294,13 +294,13 @@ func (a *Agent) tellFrontend(q Question, f *model.Frontend) FrontendStory {
 			out.HeldAs = holder.Kind.Noun()
 		}
 	} else if out.Asked && f.Kind != model.KindDetour {
-		out.Ways = a.ways(q, f)
+		out.Paths = a.ways(q, f)
 	}
 	return out
 }
 
 // ways are those of packets of each origin, or of the source that is asked for.
-func (a *Agent) ways(q Question, f *model.Frontend) []Way {
+func (a *Agent) ways(q Query, f *model.Frontend) []PacketPath {
 	p := dataplane.Packet{To: *f, Node: a.host.Node}
 	if f.Detour.IsValid() {
 		key := model.FrontendKey{Addr: f.Detour.Addr(), Port: f.Detour.Port(), Protocol: f.Key.Protocol}
@@ -310,15 +310,15 @@ func (a *Agent) ways(q Question, f *model.Frontend) []Way {
 	}
 	if q.From.IsValid() {
 		if q.From.Is4() != f.Key.Addr.Is4() {
-			return []Way{}
+			return []PacketPath{}
 		}
 		p.Source, p.Origin = q.From, a.originOf(q.From)
-		return []Way{{Origin: p.Origin, Source: q.From.String(), Walk: a.mode.Walk(p)}}
+		return []PacketPath{{Origin: p.Origin, Source: q.From.String(), Walk: a.mode.Walk(p)}}
 	}
-	out := make([]Way, 0, len(dataplane.Origins()))
+	out := make([]PacketPath, 0, len(dataplane.Origins()))
 	for _, o := range dataplane.Origins() {
 		p.Origin = o
-		out = append(out, Way{Origin: o, Walk: a.mode.Walk(p)})
+		out = append(out, PacketPath{Origin: o, Walk: a.mode.Walk(p)})
 	}
 	return out
 }
@@ -338,9 +338,9 @@ func (a *Agent) originOf(from netip.Addr) dataplane.Origin {
 	return dataplane.FromOutside
 }
 
-// ParseQuestion reads what is asked for: namespace/name, or ip[:port[/protocol]]. A name without a
+// ParseQuery reads what is asked for: namespace/name, or ip[:port[/protocol]]. A name without a
 // namespace is one in the namespace default.
-func ParseQuestion(text, from string) (q Question, err error) {
+func ParseQuery(text, from string) (q Query, err error) {
 	if from != "" {
 		if q.From, err = netip.ParseAddr(from); err != nil {
 			return q, fmt.Errorf("%q is not an IP address", from)

@@ -42,9 +42,9 @@ func TestExplain(t *testing.T) {
 		w.SetService(hidden)
 		w.SetState(model.FromFile, source.Complete)
 		w.after(time.Second)
-		ask := func(text, from string) agent.Story {
+		ask := func(text, from string) agent.Report {
 			w.Helper()
-			q, err := agent.ParseQuestion(text, from)
+			q, err := agent.ParseQuery(text, from)
 			if err != nil {
 				w.Fatal(err)
 			}
@@ -55,11 +55,11 @@ func TestExplain(t *testing.T) {
 			return s
 		}
 		s := ask("default/web", "")
-		if len(s.Services) != 1 || len(s.Services[0].Frontends) != 1 || len(s.Services[0].Frontends[0].Ways) != 3 || s.Rows.Desired["servers"] != "10.96.0.10:80/tcp\n" {
+		if len(s.Services) != 1 || len(s.Services[0].Frontends) != 1 || len(s.Services[0].Frontends[0].Paths) != 3 || s.Rows.Desired["servers"] != "10.96.0.10:80/tcp\n" {
 			w.Errorf("story of a Service: %+v", s)
 		}
 		s = ask("10.96.0.10:80/tcp", "192.0.2.1")
-		if len(s.Services) != 2 || s.Services[1].Frontends[0].HeldBy != "default/web" || s.Services[0].Frontends[0].Ways[0].Origin != dataplane.FromOutside {
+		if len(s.Services) != 2 || s.Services[1].Frontends[0].HeldBy != "default/web" || s.Services[0].Frontends[0].Paths[0].Origin != dataplane.FromOutside {
 			w.Errorf("story of a contested address: %+v", s)
 		}
 		if s = ask("10.96.0.11", ""); len(s.Services) != 1 || s.Services[0].Skipped == "" || len(s.Services[0].Frontends) != 0 {
@@ -79,7 +79,7 @@ func TestExplainWhatDrains(t *testing.T) {
 		w.SetState(model.FromFile, source.Complete)
 		w.after(time.Second)
 		ask := func(text string) []string {
-			q, err := agent.ParseQuestion(text, "")
+			q, err := agent.ParseQuery(text, "")
 			if err != nil {
 				w.Fatal(err)
 			}
@@ -102,8 +102,8 @@ func TestExplainWhatDrains(t *testing.T) {
 	})
 }
 
-func TestParseQuestion(t *testing.T) {
-	for text, want := range map[string]agent.Question{
+func TestParseQuery(t *testing.T) {
+	for text, want := range map[string]agent.Query{
 		"shop/web":          {Service: "shop/web"},
 		"web":               {Service: "default/web"},
 		"10.96.0.10":        {Address: netip.MustParseAddr("10.96.0.10")},
@@ -112,16 +112,16 @@ func TestParseQuestion(t *testing.T) {
 		"[fd00::a]:53":      {Address: netip.MustParseAddr("fd00::a"), Port: 53},
 		"fd00::a":           {Address: netip.MustParseAddr("fd00::a")},
 	} {
-		if got, err := agent.ParseQuestion(text, ""); err != nil || got != want {
+		if got, err := agent.ParseQuery(text, ""); err != nil || got != want {
 			t.Errorf("%s: %+v, error %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "a/b/c", "10.96.0.10:53/icmp", "/web", "shop/", "10.96.0.10:99999"} {
-		if got, err := agent.ParseQuestion(text, ""); err == nil {
+		if got, err := agent.ParseQuery(text, ""); err == nil {
 			t.Errorf("%q is taken for %+v", text, got)
 		}
 	}
-	if _, err := agent.ParseQuestion("web", "here"); err == nil {
+	if _, err := agent.ParseQuery("web", "here"); err == nil {
 		t.Error("a source that is no address is taken")
 	}
 }

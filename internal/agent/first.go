@@ -65,7 +65,7 @@ func (a *Agent) serveFirst(ctx context.Context, inputs []catalog.Input) (last []
 	if len(parts) < 2 || ctx.Err() != nil {
 		return inputs
 	}
-	if err := a.load(ctx); err != nil || a.mode.Serves() && !a.founding {
+	if err := a.load(ctx); err != nil || a.mode.CarriesServices() && !a.founding {
 		return inputs // apply tells about an error
 	}
 	a.tellAdopted()
@@ -82,7 +82,7 @@ func (a *Agent) serveFirst(ctx context.Context, inputs []catalog.Input) (last []
 func (a *Agent) parts(rest []catalog.Input) (parts [][]catalog.Input) {
 	for len(rest) > 0 {
 		n := len(rest)
-		if a.mode.Bootstraps() {
+		if a.mode.HasBaseState() {
 			n = min(n, partSize)
 		}
 		parts, rest = append(parts, rest[:n]), rest[n:]

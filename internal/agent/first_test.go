@@ -37,7 +37,7 @@ func TestFirstThingsFirst(t *testing.T) {
 		kept []bool
 	}{
 		{"a fresh node", func(*mode) {}, [][]string{first, all}, []bool{true, false}},
-		{"a node that carries Services", func(m *mode) { m.serves = true }, [][]string{all}, []bool{false}},
+		{"a node that carries Services", func(m *mode) { m.carries = true }, [][]string{all}, []bool{false}},
 		{"a kernel that cannot be read", func(m *mode) { m.loadErr = errors.New("interrupted") }, nil, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -118,12 +118,12 @@ func TestFirstStartInParts(t *testing.T) {
 		want []int
 	}{
 		{"a fresh node", func(*mode) {}, []int{0, 1, 513, 1025, 1201}},
-		{"a mode that writes all at once", func(m *mode) { m.bootstraps = false }, []int{1, 1201}},
-		{"a node that carries Services", func(m *mode) { m.serves = true }, []int{1201}},
+		{"a mode that writes all at once", func(m *mode) { m.hasBase = false }, []int{1, 1201}},
+		{"a node that carries Services", func(m *mode) { m.carries = true }, []int{1201}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m := newMode()
-			m.bootstraps = true
+			m.hasBase = true
 			tt.mode(m)
 			run(t, m, func(w *world) {
 				w.after(time.Second)
@@ -155,7 +155,7 @@ func TestServedWhileComing(t *testing.T) {
 	}{{"a fresh node", false, []int{0, 512, 700, 701}}, {"a node that carries Services", true, []int{701}}} {
 		t.Run(tt.name, func(t *testing.T) {
 			m := newMode()
-			m.bootstraps, m.serves = true, tt.serves
+			m.hasBase, m.carries = true, tt.serves
 			run(t, m, func(w *world) {
 				w.backed(0, 100)
 				w.SetService(service("waits", "10.96.0.9")) // without an endpoint
@@ -182,7 +182,7 @@ func TestServedWhileComing(t *testing.T) {
 // A change of the host while Services come concerns those that are served, and no other.
 func TestHostChangesWhileComing(t *testing.T) {
 	m := newMode()
-	m.bootstraps = true
+	m.hasBase = true
 	run(t, m, func(w *world) {
 		w.backed(0, 3)
 		w.SetService(service("waits", "10.96.0.9"))
@@ -203,7 +203,7 @@ func TestHostChangesWhileComing(t *testing.T) {
 // served for them who waits.
 func TestSettingsChangeWhileComing(t *testing.T) {
 	m := newMode()
-	m.bootstraps = true
+	m.hasBase = true
 	run(t, m, func(w *world) {
 		w.backed(0, 3)
 		w.SetService(service("waits", "10.96.0.9"))
@@ -241,7 +241,7 @@ func TestSettingsChangeWhileComing(t *testing.T) {
 // A host that changes while Services come makes nobody served who waits.
 func TestHostMovesWhileComing(t *testing.T) {
 	m := newMode()
-	m.bootstraps = true
+	m.hasBase = true
 	run(t, m, func(w *world) {
 		w.backed(0, 3)
 		w.SetService(service("waits", "10.96.0.9"))

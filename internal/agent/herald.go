@@ -8,9 +8,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Herald is told what the owner of a Service should know, once for each time that it
+// EventSink is told what the owner of a Service should know, once for each time that it
 // begins. It is called by the loop and must not wait.
-type Herald interface {
+type EventSink interface {
 	// Unbound reports addresses of the Service that are not bound, because other machines
 	// have them (internal/DECISIONS.md, Addresses of other machines). holder names the owner
 	// of each. A call with a new address lists all of them.
@@ -30,9 +30,9 @@ type Herald interface {
 	Lost(id model.ServiceID, list []dataplane.Conflict)
 }
 
-func (a *Agent) herald(tell func(Herald)) {
-	if a.opts.Herald != nil {
-		tell(a.opts.Herald)
+func (a *Agent) herald(tell func(EventSink)) {
+	if a.opts.Events != nil {
+		tell(a.opts.Events)
 	}
 }
 
@@ -40,16 +40,16 @@ func (a *Agent) herald(tell func(Herald)) {
 // annotations that are newly not followed.
 func (a *Agent) tellOutcome(id model.ServiceID, before, now *outcome) {
 	if another(before.unbound, now.unbound) {
-		a.herald(func(h Herald) { h.Unbound(id, now.unbound, a.host.Holder) })
+		a.herald(func(h EventSink) { h.Unbound(id, now.unbound, a.host.Holder) })
 	}
 	if another(before.refused, now.refused) {
-		a.herald(func(h Herald) { h.Refused(id, now.refused) })
+		a.herald(func(h EventSink) { h.Refused(id, now.refused) })
 	}
 	if now.beyond != (model.Beyond{}) && before.beyond == (model.Beyond{}) {
-		a.herald(func(h Herald) { h.TooMany(id, now.beyond) })
+		a.herald(func(h EventSink) { h.TooMany(id, now.beyond) })
 	}
 	if another(before.bad, now.bad) {
-		a.herald(func(h Herald) { h.BadAnnotations(id, now.bad) })
+		a.herald(func(h EventSink) { h.BadAnnotations(id, now.bad) })
 	}
 }
 
@@ -74,7 +74,7 @@ func (a *Agent) tellLost(conflicts []dataplane.Conflict) {
 		}
 	}
 	for id, list := range lost {
-		a.herald(func(h Herald) { h.Lost(id, list) })
+		a.herald(func(h EventSink) { h.Lost(id, list) })
 	}
 }
 

@@ -102,7 +102,7 @@ func (a *Agent) logNode(n model.Node) {
 		}
 	}
 	if another(a.known.Node.BadAnnotations, n.BadAnnotations) {
-		a.herald(func(h Herald) { h.BadNode(n.BadAnnotations) })
+		a.herald(func(h EventSink) { h.BadNode(n.BadAnnotations) })
 	}
 }
 

@@ -49,7 +49,7 @@ type absent struct{ frontends *dataplane.Frontends }
 // errNotInspectable answers a question about rows of a mode that cannot show any.
 var errNotInspectable = errors.New("the mode cannot show its rows")
 
-func (*absent) Bootstraps() bool { return false }
+func (*absent) HasBaseState() bool { return false }
 
 func (*absent) Audit(context.Context, time.Duration) (dataplane.Audited, error) {
 	return dataplane.Audited{Done: true}, nil

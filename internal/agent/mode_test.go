@@ -21,7 +21,7 @@ var _ interface {
 // A mode without optional parts serves Services; an audit of it ends at once, and its rows cannot be shown.
 func TestModeWithoutOptionalParts(t *testing.T) {
 	m := newMode()
-	m.bootstraps, m.drains = true, dataplane.Drains{Now: 3}
+	m.hasBase, m.drains = true, dataplane.Drains{Now: 3}
 	runOn(t, m, struct{ dataplane.Dataplane }{m}, func(w *world) {
 		w.want(time.Second)
 		w.SetService(service("a", "10.96.0.1"))
@@ -31,7 +31,7 @@ func TestModeWithoutOptionalParts(t *testing.T) {
 		if err != nil || !s.Ready || s.Services != 1 || s.Draining != 0 || s.Audits == 0 {
 			t.Errorf("status %+v, error %v", s, err)
 		}
-		if _, err := w.loop.Explain(w.Context(), agent.Question{Service: "default/a"}); err == nil {
+		if _, err := w.loop.Explain(w.Context(), agent.Query{Service: "default/a"}); err == nil {
 			t.Error("rows are explained of a mode that cannot show them")
 		}
 		if _, err := w.loop.Rows(w.Context(), "servers"); err == nil {

@@ -19,7 +19,7 @@ const preparedFor = 30 * time.Second
 // is written before the sources are in sync (law 3). What fails is tried again, and told,
 // when they are.
 func (a *Agent) prepare(ctx context.Context) {
-	if !a.mode.Bootstraps() {
+	if !a.mode.HasBaseState() {
 		return
 	}
 	start := time.Now()
@@ -34,7 +34,7 @@ func (a *Agent) prepare(ctx context.Context) {
 		return
 	}
 	a.prepared = time.Now()
-	if a.mode.Serves() {
+	if a.mode.CarriesServices() {
 		return
 	}
 	a.tellAdopted()

@@ -22,14 +22,14 @@ func TestPrepare(t *testing.T) {
 		kept          []bool
 	}{
 		{"a fresh node", func(*mode) {}, time.Second, []string{"start", "load", "apply"}, []string{"apply"}, []bool{true, false}},
-		{"a node that carries Services", func(m *mode) { m.serves = true }, time.Second, []string{"start", "load"}, []string{"apply"}, []bool{false}},
+		{"a node that carries Services", func(m *mode) { m.carries = true }, time.Second, []string{"start", "load"}, []string{"apply"}, []bool{false}},
 		{"sources that take their time", func(*mode) {}, 31 * time.Second, []string{"start", "load", "apply"}, []string{"start", "load", "apply"}, []bool{true, false}},
 		{"a kernel that cannot be read", func(m *mode) { m.loadErr = errors.New("interrupted") }, time.Second, []string{"start", "load"}, []string{"start", "load"}, nil},
-		{"a mode without base rows", func(m *mode) { m.bootstraps = false }, time.Second, nil, []string{"start", "load", "apply"}, []bool{false}},
+		{"a mode without base rows", func(m *mode) { m.hasBase = false }, time.Second, nil, []string{"start", "load", "apply"}, []bool{false}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m := newMode()
-			m.bootstraps = true
+			m.hasBase = true
 			tt.mode(m)
 			run(t, m, func(w *world) {
 				w.SetService(service("a", "10.96.0.1"))
@@ -55,7 +55,7 @@ func TestPrepare(t *testing.T) {
 // in sync, and nothing is said to be in order before.
 func TestPrepareFails(t *testing.T) {
 	m := newMode()
-	m.bootstraps, m.applyErr, m.dirty = true, errors.New("refused"), 1
+	m.hasBase, m.applyErr, m.dirty = true, errors.New("refused"), 1
 	run(t, m, func(w *world) {
 		w.want(time.Minute, "start", "load", "apply") // and no audit
 		if s, err := w.loop.Status(w.Context()); err != nil || s.Ready || s.Audits != 0 || s.Failures != 0 {

@@ -21,8 +21,8 @@ type Dataplane interface {
 	// Load reads the rows that the kernel holds. It must succeed once before Apply, and may be called
 	// again whenever that knowledge is in doubt.
 	Load(ctx context.Context) error
-	// Serves reports whether the kernel carried any Service when it was read.
-	Serves() bool
+	// CarriesServices reports whether the kernel served any Service when it was read.
+	CarriesServices() bool
 	// SetHost replaces what is known of the machine that the agent runs on.
 	SetHost(host model.Host)
 	// Set replaces the plan of one Service and returns the conflicts over an address that began, changed
@@ -36,9 +36,9 @@ type Dataplane interface {
 
 // A Bootstrapper can be filled in chunks on a node that carries nothing yet.
 type Bootstrapper interface {
-	// Bootstraps reports whether Apply has rows to write before any Service is known: rows that all
+	// HasBaseState reports whether Apply has rows to write before any Service is known: rows that all
 	// Services need.
-	Bootstraps() bool
+	HasBaseState() bool
 }
 
 // An Auditor finds rows that another process changed.

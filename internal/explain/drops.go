@@ -21,7 +21,7 @@ type Drop struct {
 }
 
 // concerning picks the drops that packets to the Services of a story can meet.
-func concerning(s *agent.Story, drops []Drop) []Drop {
+func concerning(s *agent.Report, drops []Drop) []Drop {
 	if s == nil {
 		return nil
 	}

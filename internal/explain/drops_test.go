@@ -17,12 +17,12 @@ func TestDroppedPackets(t *testing.T) {
 		{Reason: "no_endpoints", Family: "IPv6", Packets: 5, Port: "default/web:http", Rule: "KUBE-SERVICES -j REJECT"},
 	}
 	for name, tt := range map[string]struct {
-		change func(*agent.Story)
+		change func(*agent.Report)
 		want   []string
 	}{
 		"its own":            {nil, []string{"5 IPv6 no_endpoints default/web:http"}},
-		"with source ranges": {func(s *agent.Story) { s.Services[0].Frontends[0].SourceRanges = []string{"10.0.0.0/8"} }, []string{"3 IPv4 source_ranges all Services together", "5 IPv6 no_endpoints default/web:http"}},
-		"without local ends": {func(s *agent.Story) { s.Services[0].Frontends[0].NoLocal = true }, []string{"4 IPv4 no_local_endpoints all Services together", "5 IPv6 no_endpoints default/web:http"}},
+		"with source ranges": {func(s *agent.Report) { s.Services[0].Frontends[0].SourceRanges = []string{"10.0.0.0/8"} }, []string{"3 IPv4 source_ranges all Services together", "5 IPv6 no_endpoints default/web:http"}},
+		"without local ends": {func(s *agent.Report) { s.Services[0].Frontends[0].NoLocal = true }, []string{"4 IPv4 no_local_endpoints all Services together", "5 IPv6 no_endpoints default/web:http"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b strings.Builder

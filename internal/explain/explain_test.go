@@ -16,12 +16,12 @@ import (
 )
 
 // story is that of a Service with one frontend, of which everything is in the kernel.
-func story(change func(s *agent.Story)) *agent.Story {
-	s := &agent.Story{
+func story(change func(s *agent.Report)) *agent.Report {
+	s := &agent.Report{
 		Asked: "default/web", Node: "node-a", Mode: "ipvs", Synced: true, Complete: true, Ready: true,
-		Services: []agent.ServiceStory{{
+		Services: []agent.ServiceReport{{
 			Name:      "default/web",
-			Frontends: []agent.FrontendStory{{Key: "10.96.0.10:80/tcp", Kind: "ClusterIP", Asked: true, Bind: true, Backends: 1, Taking: 1}},
+			Frontends: []agent.FrontendReport{{Key: "10.96.0.10:80/tcp", Kind: "ClusterIP", Asked: true, Bind: true, Backends: 1, Taking: 1}},
 			Ports:     []model.PortStory{{Family: "IPv4", Port: 80, Protocol: "tcp", Endpoints: []model.EndpointStory{endpoint(1, "used", "")}}},
 		}},
 		Rows: dataplane.FrontendRows{Desired: map[string]string{"servers": "-A -t 10.96.0.10:80 -s rr\n"}},
@@ -43,7 +43,7 @@ func TestVerdict(t *testing.T) {
 	const well = "all is well: default/web is served at 1 frontend, 1 of 1 endpoint take new connections, and the kernel has all of it"
 	for _, tt := range []struct {
 		name   string
-		change func(*agent.Story)
+		change func(*agent.Report)
 		found  explain.Found
 		want   []string
 	}{
@@ -51,16 +51,16 @@ func TestVerdict(t *testing.T) {
 		{"other servers on the address", nil, explain.Found{
 			Text: map[string]string{"servers": "-A -t 10.96.0.10:80 -s rr\n-A -t 10.96.0.10:443 -s rr\n"}, Others: func(string) bool { return true },
 		}, []string{well}},
-		{"sources are awaited", func(s *agent.Story) { s.Synced, s.Services = false, nil }, there,
+		{"sources are awaited", func(s *agent.Report) { s.Synced, s.Services = false, nil }, there,
 			[]string{"the agent still waits for its sources: it does not know all Services yet", "no Service default/web is known to this node"}},
-		{"rows that the kernel refuses", func(s *agent.Story) {
+		{"rows that the kernel refuses", func(s *agent.Report) {
 			s.Rows.Pending, s.LastError = []string{"servers: -A -t 10.96.0.10:80 -s rr"}, "add:\nno memory"
 		}, there, []string{"1 row is not in the kernel yet (servers: -A -t 10.96.0.10:80 -s rr): add: no memory"}},
-		{"rows of others that the kernel refuses", func(s *agent.Story) { s.LastError = "no memory" }, there,
+		{"rows of others that the kernel refuses", func(s *agent.Report) { s.LastError = "no memory" }, there,
 			[]string{well, "the agent could not write something else: no memory"}},
-		{"changed a moment ago", func(s *agent.Story) { s.Services[0].Waiting = true }, there,
+		{"changed a moment ago", func(s *agent.Report) { s.Services[0].Waiting = true }, there,
 			[]string{"default/web has changed a moment ago: the agent has not compiled it yet"}},
-		{"many endpoints for one reason", func(s *agent.Story) {
+		{"many endpoints for one reason", func(s *agent.Report) {
 			p := &s.Services[0].Ports[0]
 			for i := range 7 {
 				p.Endpoints = append(p.Endpoints, endpoint(byte(10+i), model.UseKept, "not ready"))
@@ -71,7 +71,7 @@ func TestVerdict(t *testing.T) {
 			"default/web: 7 endpoints (10.244.0.10:80, 10.244.0.11:80, 10.244.0.12:80, 10.244.0.13:80, 10.244.0.14:80 and 2 more) are not used: not ready",
 			"draining, for the connections they have: 10.96.0.10:80/tcp 10.244.0.99:80",
 		}},
-		{"address that begins like an endpoint's", func(s *agent.Story) {
+		{"address that begins like an endpoint's", func(s *agent.Report) {
 			s.Asked, s.Services[0].Frontends[0].Asked = "10.244.0.10", false
 			s.Services[0].Ports[0].Endpoints[0] = endpoint(1, model.UseNone, "not ready")
 		}, explain.Found{}, []string{
@@ -85,13 +85,13 @@ func TestVerdict(t *testing.T) {
 			"orphaned virtual server -t 10.96.0.10:443 in the kernel: no Service has it, so the agent deletes it (-A -t 10.96.0.10:443 -s rr)",
 			"foreign virtual server -t 172.16.0.1:80 in the kernel: no Service has it, and kube-ipvs does not touch it (-A -t 172.16.0.1:80 -s rr)",
 		}},
-		{"nothing is to be served", func(s *agent.Story) {
-			s.Services[0] = agent.ServiceStory{Name: "default/web", Skipped: "headless", Intended: true}
+		{"nothing is to be served", func(s *agent.Report) {
+			s.Services[0] = agent.ServiceReport{Name: "default/web", Skipped: "headless", Intended: true}
 			s.Rows.Desired = nil
 		}, explain.Found{Text: map[string]string{"servers": ""}}, []string{"all is well: nothing of default/web is to be served", "default/web: nothing of it is to be served: headless"}},
-		{"left out as it asks", func(s *agent.Story) { s.Services[0].Remarks = []string{"an address is left to the load balancer"} }, there,
+		{"left out as it asks", func(s *agent.Report) { s.Services[0].Remarks = []string{"an address is left to the load balancer"} }, there,
 			[]string{well, "default/web: an address is left to the load balancer"}},
-		{"a machine's address", func(s *agent.Story) {
+		{"a machine's address", func(s *agent.Report) {
 			s.Asked, s.Services, s.Holder = "192.0.2.1:80", nil, "an address of this node, on link eth0"
 		}, explain.Found{}, []string{"no Service is served at 192.0.2.1:80: it is an address of this node, on link eth0"}},
 		{"the whole kernel is silent", nil, explain.Found{Failed: map[string]error{"servers": errors.New("not\nsupported")}},
@@ -111,7 +111,7 @@ func TestVerdict(t *testing.T) {
 
 // Each row that is missing shows once, with the size of its group, and whatever cannot be read is not called missing.
 func TestMissingRows(t *testing.T) {
-	s := story(func(s *agent.Story) {
+	s := story(func(s *agent.Report) {
 		s.Rows.Desired["rules"] = "# ip\n*nat\n:KUBE-A - [0:0]\n:KUBE-B - [0:0]\n-A KUBE-A -j X\n-A KUBE-A -j Y\n-A KUBE-B -j X\nCOMMIT\n"
 		s.Rows.Desired["sets"] = "add KUBE-CLUSTER-IP 10.96.0.10,tcp:80\n"
 	})

@@ -13,7 +13,7 @@ import (
 // JudgeFirewalls adds what the filters of other programs do with packets to the frontends of a
 // story. It judges each frontend alone for its packets, and all together for the remedy.
 // Endpoints on this node count as pods that are clients.
-func (found *Found) JudgeFirewalls(s *agent.Story, tables []firewall.Table, facts firewall.Facts) {
+func (found *Found) JudgeFirewalls(s *agent.Report, tables []firewall.Table, facts firewall.Facts) {
 	found.Walls = map[string][]Wall{}
 	var all []firewall.Frontend
 	for i := range s.Services {
@@ -23,7 +23,7 @@ func (found *Found) JudgeFirewalls(s *agent.Story, tables []firewall.Table, fact
 		for _, f := range one.Frontends {
 			key, err := model.ParseFrontendKey(f.Key)
 			kind, dialled := firewall.KindOf(f.Kind)
-			if err != nil || !dialled || len(f.Ways) == 0 || f.Taking == 0 {
+			if err != nil || !dialled || len(f.Paths) == 0 || f.Taking == 0 {
 				continue
 			}
 			asked := firewall.Frontend{Service: one.Name, Kind: kind, Addr: key.Addr, Port: key.Port, Protocol: uint8(key.Protocol), Backend: backends[key.Addr.Is6()]}
@@ -50,7 +50,7 @@ func wallOf(b firewall.Block) Wall {
 
 // clientsAndBackends returns an endpoint of each family (true is IPv6) that takes connections, and all
 // endpoints that are pods of a node.
-func clientsAndBackends(s *agent.ServiceStory, node string) (all map[bool]netip.AddrPort, pods []netip.Addr) {
+func clientsAndBackends(s *agent.ServiceReport, node string) (all map[bool]netip.AddrPort, pods []netip.Addr) {
 	all = map[bool]netip.AddrPort{}
 	for _, p := range s.Ports {
 		for _, e := range p.Endpoints {

@@ -15,11 +15,11 @@ import (
 
 // TestFirewallStory: a packet that a filter drops is not called forwarded, and the report has the commands that let it pass.
 func TestFirewallStory(t *testing.T) {
-	way := func(o dataplane.Origin) agent.Way {
-		return agent.Way{Origin: o, Walk: dataplane.Walk{End: dataplane.EndForwarded, Steps: []string{"routing: local", "filter INPUT: rules of others, then KUBE-IPVS-ACCEPT accepts", "IPVS"}}}
+	way := func(o dataplane.Origin) agent.PacketPath {
+		return agent.PacketPath{Origin: o, Walk: dataplane.Walk{End: dataplane.EndForwarded, Steps: []string{"routing: local", "filter INPUT: rules of others, then KUBE-IPVS-ACCEPT accepts", "IPVS"}}}
 	}
-	s := &agent.Story{Mode: "ipvs", Node: "a", Synced: true, Services: []agent.ServiceStory{{
-		Name: "default/web", Frontends: []agent.FrontendStory{{Key: "10.96.0.10:80/tcp", Kind: "ClusterIP", Asked: true, Taking: 1, Backends: 1, Ways: []agent.Way{way(dataplane.FromPod), way(dataplane.FromHost)}}},
+	s := &agent.Report{Mode: "ipvs", Node: "a", Synced: true, Services: []agent.ServiceReport{{
+		Name: "default/web", Frontends: []agent.FrontendReport{{Key: "10.96.0.10:80/tcp", Kind: "ClusterIP", Asked: true, Taking: 1, Backends: 1, Paths: []agent.PacketPath{way(dataplane.FromPod), way(dataplane.FromHost)}}},
 	}}}
 	tables, err := (&firewalltest.Kernel{Drop: true}).Reader().Read(t.Context())
 	if err != nil {
@@ -31,7 +31,7 @@ func TestFirewallStory(t *testing.T) {
 	if !strings.HasPrefix(r.Verdict[0], "a firewall drops "+firewalltest.PolicyDrops) || r.OK {
 		t.Errorf("verdict: %q", r.Verdict)
 	}
-	ways := s.Services[0].Frontends[0].Ways
+	ways := s.Services[0].Frontends[0].Paths
 	const step = "dropped: input hook, table inet filter, chain input: its policy is drop"
 	if diff := cmp.Diff([]string{"routing: local", step}, ways[0].Steps); diff != "" || ways[0].End != dataplane.EndDropped || ways[1].End != dataplane.EndForwarded {
 		t.Errorf("steps (-want +got), ends %s, %s:\n%s", ways[0].End, ways[1].End, diff)

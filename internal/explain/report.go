@@ -19,9 +19,9 @@ type Report struct {
 	// UsedBy says which Services have the address that was asked for, and as what.
 	UsedBy []string `json:"usedBy,omitempty"`
 	// Story is what the agent says; nil where there is none to ask, and NoAgent says why.
-	Story   *agent.Story `json:"story,omitempty"`
-	NoAgent string       `json:"noAgent,omitempty"`
-	Kernel  Kernel       `json:"kernel"`
+	Story   *agent.Report `json:"story,omitempty"`
+	NoAgent string        `json:"noAgent,omitempty"`
+	Kernel  Kernel        `json:"kernel"`
 	// Firewalls are filters of other programs that drop packets to what was asked for.
 	Firewalls []Firewall `json:"firewalls"`
 }
@@ -111,7 +111,7 @@ type Found struct {
 var kinds = []string{"servers", "addresses", "rules", "sets"}
 
 // New makes a report; story is nil where the agent did not answer, for the reason noAgent.
-func New(asked string, story *agent.Story, noAgent error, found Found) Report {
+func New(asked string, story *agent.Report, noAgent error, found Found) Report {
 	r := Report{Asked: asked, Story: story, Kernel: compare(story, found), Firewalls: []Firewall{}}
 	if story != nil {
 		r.stop(found)
@@ -128,7 +128,7 @@ func New(asked string, story *agent.Story, noAgent error, found Found) Report {
 }
 
 // compare holds what is wanted against what is there.
-func compare(story *agent.Story, found Found) Kernel {
+func compare(story *agent.Report, found Found) Kernel {
 	k := Kernel{Servers: []string{}, Connections: found.Connections, Missing: []Rows{}, Orphaned: []Rows{}, Foreign: []Rows{}, Unread: []Unread{}, Drops: concerning(story, found.Drops)}
 	k.Drops, k.Connections = list(k.Drops), list(k.Connections)
 	for line := range strings.Lines(found.Text["servers"]) {

@@ -53,7 +53,7 @@ func (p *page) rows(what string, groups []Rows, most int) {
 
 // usedBy says which Services have an address, as an endpoint or as an address of their own; nil
 // for the name of a Service.
-func usedBy(s *agent.Story) (out []string) {
+func usedBy(s *agent.Report) (out []string) {
 	address := addressOf(s.Asked)
 	if !address.IsValid() {
 		return nil
@@ -107,7 +107,7 @@ func (p *page) summary(r Report) {
 	}
 }
 
-func (p *page) services(s *agent.Story) {
+func (p *page) services(s *agent.Report) {
 	if len(s.Services) == 0 {
 		return
 	}
@@ -147,8 +147,8 @@ func (p *page) fronts(r Report) {
 }
 
 // packetsTo says in a word where packets of all origins end, or one for each origin.
-func (r Report) packetsTo(f agent.FrontendStory) string {
-	if len(f.Ways) == 0 {
+func (r Report) packetsTo(f agent.FrontendReport) string {
+	if len(f.Paths) == 0 {
 		return "-"
 	}
 	if len(r.Kernel.Missing)+len(r.Kernel.Unread) > 0 {
@@ -156,7 +156,7 @@ func (r Report) packetsTo(f agent.FrontendStory) string {
 	}
 	ends := map[dataplane.End][]string{}
 	var order []dataplane.End
-	for _, w := range f.Ways {
+	for _, w := range f.Paths {
 		if ends[w.End] == nil {
 			order = append(order, w.End)
 		}
@@ -173,7 +173,7 @@ func (r Report) packetsTo(f agent.FrontendStory) string {
 }
 
 // ports print how the endpoints of each port fare.
-func (p *page) ports(s *agent.Story) {
+func (p *page) ports(s *agent.Report) {
 	var list []string
 	for _, one := range s.Services {
 		for _, port := range one.Ports {
@@ -232,7 +232,7 @@ func bestUse(e model.EndpointStory) model.Use {
 }
 
 // pending prints what is to be written, and what drains.
-func (p *page) pending(s *agent.Story) {
+func (p *page) pending(s *agent.Report) {
 	var list []string
 	for _, row := range s.Rows.Pending {
 		list = append(list, "to write\t"+row)
@@ -287,7 +287,7 @@ func (p *page) asked(r Report) (left bool) {
 	printed := false
 	for i := range r.Story.Services {
 		for _, f := range r.Story.Services[i].Frontends {
-			for _, w := range f.Ways {
+			for _, w := range f.Paths {
 				if w.Source == "" || printed {
 					left = true
 					continue

@@ -60,7 +60,7 @@ func (p *page) section(title string, columns ...string) {
 	}
 }
 
-func (p *page) story(s *agent.Story) {
+func (p *page) story(s *agent.Report) {
 	for i := range s.Services {
 		one := &s.Services[i]
 		p.section("Service " + one.Name)
@@ -93,7 +93,7 @@ func (p *page) story(s *agent.Story) {
 	}
 }
 
-func (p *page) frontends(s *agent.ServiceStory, mode string) {
+func (p *page) frontends(s *agent.ServiceReport, mode string) {
 	if len(s.Frontends) == 0 {
 		return
 	}
@@ -112,7 +112,7 @@ func policyOf(local bool) string {
 
 // stateOf says who has the frontend, and what is particular about it. In iptables mode nothing is
 // bound.
-func stateOf(f agent.FrontendStory, mode string) string {
+func stateOf(f agent.FrontendReport, mode string) string {
 	var words []string
 	switch {
 	case f.HeldBy != "":
@@ -141,7 +141,7 @@ func stateOf(f agent.FrontendStory, mode string) string {
 	return strings.Join(words, "; ")
 }
 
-func (p *page) endpoints(s *agent.ServiceStory) {
+func (p *page) endpoints(s *agent.ServiceReport) {
 	for _, port := range s.Ports {
 		title := fmt.Sprintf("Endpoints of port %d/%s, %s", port.Port, port.Protocol, port.Family)
 		if len(port.Endpoints) == 0 {
@@ -226,7 +226,7 @@ var fromOf = map[dataplane.Origin]string{
 }
 
 // way prints the steps of a packet.
-func (p *page) way(r Report, f agent.FrontendStory, w agent.Way) {
+func (p *page) way(r Report, f agent.FrontendReport, w agent.PacketPath) {
 	from := fromOf[w.Origin]
 	if w.Source != "" {
 		from = fmt.Sprintf("%s (%s)", w.Source, w.Origin)
@@ -241,7 +241,7 @@ func (p *page) way(r Report, f agent.FrontendStory, w agent.Way) {
 func (p *page) packets(r Report) {
 	for i := range r.Story.Services {
 		for _, f := range r.Story.Services[i].Frontends {
-			for _, w := range f.Ways {
+			for _, w := range f.Paths {
 				p.way(r, f, w)
 			}
 		}
@@ -250,7 +250,7 @@ func (p *page) packets(r Report) {
 
 // end is where packets end. Their way is that of the rows that are wanted, so it is not certain
 // where some are missing, or could not be read.
-func (r Report) end(w agent.Way) string {
+func (r Report) end(w agent.PacketPath) string {
 	if n := len(r.Kernel.Missing) + len(r.Kernel.Unread); n > 0 {
 		return "not certain, as the kernel lacks rows; with them " + string(w.End)
 	}

@@ -90,15 +90,15 @@ func (v *verdict) skipped() {
 			v.minorf("%s: nothing of it is to be served: %s", s.Name, s.Skipped)
 		case s.Skipped != "":
 			v.wrongf("%s is not served: %s", s.Name, s.Skipped)
-		case slices.ContainsFunc(s.Frontends, func(f agent.FrontendStory) bool { return f.Asked }):
-		case slices.ContainsFunc(s.Frontends, func(f agent.FrontendStory) bool { return f.Kind != model.KindDetour.String() }):
+		case slices.ContainsFunc(s.Frontends, func(f agent.FrontendReport) bool { return f.Asked }):
+		case slices.ContainsFunc(s.Frontends, func(f agent.FrontendReport) bool { return f.Kind != model.KindDetour.String() }):
 			v.elsewhere(s)
 		}
 	}
 }
 
 // elsewhere tells of a Service that has to do with an address and does not answer there.
-func (v *verdict) elsewhere(s *agent.ServiceStory) {
+func (v *verdict) elsewhere(s *agent.ServiceReport) {
 	address := addressOf(v.report.Story.Asked)
 	for _, p := range s.Ports {
 		for _, e := range p.Endpoints {
@@ -140,7 +140,7 @@ func addressOf(asked string) netip.Addr {
 
 // lost names the winners of conflicts.
 func (v *verdict) lost() {
-	v.eachAsked(func(s *agent.ServiceStory, f *agent.FrontendStory) {
+	v.eachAsked(func(s *agent.ServiceReport, f *agent.FrontendReport) {
 		switch {
 		case f.HeldBy == "":
 		case f.HeldAs != "":
@@ -153,7 +153,7 @@ func (v *verdict) lost() {
 	})
 }
 
-func (v *verdict) eachAsked(visit func(*agent.ServiceStory, *agent.FrontendStory)) {
+func (v *verdict) eachAsked(visit func(*agent.ServiceReport, *agent.FrontendReport)) {
 	for i := range v.report.Story.Services {
 		s := &v.report.Story.Services[i]
 		for j := range s.Frontends {
@@ -279,8 +279,8 @@ func (v *verdict) orphaned(f Rows) {
 
 // asked is the way from one source, if there is one.
 func (v *verdict) asked() {
-	v.eachAsked(func(_ *agent.ServiceStory, f *agent.FrontendStory) {
-		for _, w := range f.Ways {
+	v.eachAsked(func(_ *agent.ServiceReport, f *agent.FrontendReport) {
+		for _, w := range f.Paths {
 			if w.Source != "" && w.End != dataplane.EndForwarded {
 				v.wrongf("a packet from %s to %s is %s: %s", w.Source, f.Key, w.End, w.Why)
 			}
@@ -298,7 +298,7 @@ func (v *verdict) dark() {
 			}
 		}
 	}
-	v.eachAsked(func(s *agent.ServiceStory, f *agent.FrontendStory) {
+	v.eachAsked(func(s *agent.ServiceReport, f *agent.FrontendReport) {
 		switch {
 		case f.HeldBy != "" || f.Taking > 0:
 		case f.Backends > 0:
@@ -318,7 +318,7 @@ func outcome(code model.NoteCode) string {
 }
 
 // drainers say who drains.
-func (v *verdict) drainers(s *agent.ServiceStory) string {
+func (v *verdict) drainers(s *agent.ServiceReport) string {
 	for _, p := range s.Ports {
 		for _, e := range p.Endpoints {
 			for _, w := range []*model.Verdict{e.Cluster, e.Local} {
@@ -420,7 +420,7 @@ func (v *verdict) notes() {
 // well says that nothing is wrong.
 func (v *verdict) well() string {
 	frontends := 0
-	v.eachAsked(func(*agent.ServiceStory, *agent.FrontendStory) { frontends++ })
+	v.eachAsked(func(*agent.ServiceReport, *agent.FrontendReport) { frontends++ })
 	taking, all := map[string]struct{}{}, map[string]struct{}{}
 	names := []string{}
 	for _, s := range v.report.Story.Services {

@@ -17,8 +17,8 @@ func (r *Report) stop(found Found) {
 		list := r.Story.Services[i].Frontends
 		for j := range list {
 			for _, w := range found.Walls[list[j].Key] {
-				for n := range list[j].Ways {
-					stopped = w.stop(&list[j].Ways[n]) || stopped
+				for n := range list[j].Paths {
+					stopped = w.stop(&list[j].Paths[n]) || stopped
 				}
 			}
 		}
@@ -33,7 +33,7 @@ const ofOthers = "filter INPUT: rules of others"
 
 // stop ends one way, and reports whether it does. A packet that does not get so far is not
 // concerned.
-func (w Wall) stop(way *agent.Way) bool {
+func (w Wall) stop(way *agent.PacketPath) bool {
 	if way.End != dataplane.EndForwarded || !w.Reply && !slices.Contains(w.From, way.Origin) {
 		return false
 	}

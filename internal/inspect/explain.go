@@ -19,7 +19,7 @@ const (
 
 // Explainer is asked for stories and rows; *agent.Agent is one.
 type Explainer interface {
-	Explain(ctx context.Context, q agent.Question) (agent.Story, error)
+	Explain(ctx context.Context, q agent.Query) (agent.Report, error)
 	Rows(ctx context.Context, kind string) (func(io.Writer) error, error)
 }
 
@@ -31,7 +31,7 @@ func handleExplain(mux *http.ServeMux, e Explainer) {
 		if text == "" {
 			text = req.FormValue("address")
 		}
-		q, err := agent.ParseQuestion(text, req.FormValue("from"))
+		q, err := agent.ParseQuery(text, req.FormValue("from"))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
@@ -60,7 +60,7 @@ func handleExplain(mux *http.ServeMux, e Explainer) {
 }
 
 // Explain asks for the story of a Service, or of an address.
-func (c *Client) Explain(ctx context.Context, q agent.Question) (agent.Story, error) {
+func (c *Client) Explain(ctx context.Context, q agent.Query) (agent.Report, error) {
 	v := url.Values{}
 	if q.Service != "" {
 		v.Set("service", q.Service)
@@ -73,7 +73,7 @@ func (c *Client) Explain(ctx context.Context, q agent.Question) (agent.Story, er
 	if q.From.IsValid() {
 		v.Set("from", q.From.String())
 	}
-	var s agent.Story
+	var s agent.Report
 	body, err := c.get(ctx, pathExplain+"?"+v.Encode())
 	if err != nil {
 		return s, err

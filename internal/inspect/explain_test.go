@@ -16,8 +16,8 @@ import (
 // teller answers with what it was asked.
 type teller struct{ reader }
 
-func (teller) Explain(_ context.Context, q agent.Question) (agent.Story, error) {
-	return agent.Story{Asked: q.String(), Holder: q.From.String()}, nil
+func (teller) Explain(_ context.Context, q agent.Query) (agent.Report, error) {
+	return agent.Report{Asked: q.String(), Holder: q.From.String()}, nil
 }
 
 func (teller) Rows(_ context.Context, kind string) (func(io.Writer) error, error) {
@@ -30,7 +30,7 @@ func (teller) Rows(_ context.Context, kind string) (func(io.Writer) error, error
 func TestStoriesTravel(t *testing.T) {
 	c := inspect.NewClient(serve(t, teller{}))
 	addr := netip.MustParseAddr("10.96.0.10")
-	for want, q := range map[string]agent.Question{
+	for want, q := range map[string]agent.Query{
 		"shop/web":          {Service: "shop/web"},
 		"10.96.0.10":        {Address: addr},
 		"10.96.0.10:53":     {Address: addr, Port: 53},
@@ -48,7 +48,7 @@ func TestStoriesTravel(t *testing.T) {
 	if _, err := c.Rows(t.Context(), "pods"); err == nil || !strings.Contains(err.Error(), "no rows named pods") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := c.Explain(t.Context(), agent.Question{Service: "a/b/c"}); err == nil || !strings.Contains(err.Error(), "is neither namespace/name") {
+	if _, err := c.Explain(t.Context(), agent.Query{Service: "a/b/c"}); err == nil || !strings.Contains(err.Error(), "is neither namespace/name") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -91,7 +91,7 @@ func FuzzAnswers(f *testing.F) {
 			err = inspect.WriteStatus(io.Discard, s)
 		}
 		whole(t, err)
-		_, err = c.Explain(t.Context(), agent.Question{Service: "a/b"})
+		_, err = c.Explain(t.Context(), agent.Query{Service: "a/b"})
 		whole(t, err)
 		_, err = c.Names(t.Context(), inspect.Filter{})
 		whole(t, err)

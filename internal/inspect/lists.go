@@ -20,7 +20,7 @@ import (
 // Lists is what lists are made of; *agent.Agent is one.
 type Lists interface {
 	Services(ctx context.Context) ([]model.ServiceID, error)
-	Look(ctx context.Context, ids []model.ServiceID, visit func(agent.Known)) error
+	ServicesInfo(ctx context.Context, ids []model.ServiceID, visit func(agent.ServiceInfo)) error
 	Pending(ctx context.Context, most int) ([]dataplane.PendingTable, error)
 	Moving(ctx context.Context, list dataplane.MovingList) (dataplane.MovingList, error)
 }
@@ -72,14 +72,14 @@ func handleLists(mux *http.ServeMux, l Lists) {
 }
 
 // known lists what is made of each Service that is chosen.
-func known[R any](l Lists, chosen func(Filter, model.ServiceID) bool, rows func(agent.Known, Filter) []R) http.Handler {
+func known[R any](l Lists, chosen func(Filter, model.ServiceID) bool, rows func(agent.ServiceInfo, Filter) []R) http.Handler {
 	return listing(func(ctx context.Context, f Filter, out *listWriter) error {
 		ids, err := l.Services(ctx)
 		if err != nil {
 			return err
 		}
 		ids = slices.DeleteFunc(ids, func(id model.ServiceID) bool { return !chosen(f, id) })
-		return l.Look(ctx, ids, func(k agent.Known) {
+		return l.ServicesInfo(ctx, ids, func(k agent.ServiceInfo) {
 			out.heard()
 			for _, r := range rows(k, f) {
 				out.row(r)

@@ -24,7 +24,7 @@ import (
 // lists are those of a loop that knows some Services, and may get stuck after some of them.
 type lists struct {
 	reader
-	known   []agent.Known
+	known   []agent.ServiceInfo
 	stuck   int // Services after which the loop does not come round; 0 never
 	pending []dataplane.PendingTable
 	moving  []dataplane.Moving
@@ -42,12 +42,12 @@ func (l *lists) Services(context.Context) ([]model.ServiceID, error) {
 	return ids, nil
 }
 
-func (l *lists) Look(_ context.Context, ids []model.ServiceID, visit func(agent.Known)) error {
+func (l *lists) ServicesInfo(_ context.Context, ids []model.ServiceID, visit func(agent.ServiceInfo)) error {
 	for i, id := range ids {
 		if l.stuck > 0 && i == l.stuck {
 			return context.DeadlineExceeded
 		}
-		at := slices.IndexFunc(l.known[min(i, len(l.known)):], func(k agent.Known) bool { return k.ID == id })
+		at := slices.IndexFunc(l.known[min(i, len(l.known)):], func(k agent.ServiceInfo) bool { return k.ID == id })
 		if at < 0 {
 			continue
 		}
@@ -91,7 +91,7 @@ func frontend(service string, kind model.Kind, at string, port string, backends 
 }
 
 // cluster is a Service of each state.
-func cluster() []agent.Known {
+func cluster() []agent.ServiceInfo {
 	special := frontend("shop/cart", model.KindNodePort, "192.168.0.1:30080", "http", "10.244.0.5:8080")
 	special.Local, special.Affinity, special.SourceRanges = true, 3*time.Hour, []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
 	special.Kept = []netip.AddrPort{netip.MustParseAddrPort("10.244.1.7:8080")}
@@ -102,7 +102,7 @@ func cluster() []agent.Known {
 	held := frontend("shop/old", model.KindExternalIP, "203.0.113.5:80", "", "10.244.0.9:80")
 	held.Capture = true
 	lost := frontend("shop/copy", model.KindExternalIP, "203.0.113.5:80", "", "10.244.0.8:80")
-	return []agent.Known{
+	return []agent.ServiceInfo{
 		{ID: id("default/none"), Skipped: "spec.clusterIP is None"},
 		{ID: id("shop/cart"), Frontends: []model.Frontend{cart, special}},
 		{ID: id("shop/copy"), Frontends: []model.Frontend{lost}, Lost: []dataplane.Conflict{{Key: lost.Key, Winner: id("shop/old"), Loser: id("shop/copy")}}},
@@ -267,10 +267,10 @@ func TestPlaces(t *testing.T) {
 // 10,000 Services come whole and in order, in pieces.
 func TestManyServicesTravel(t *testing.T) {
 	const many = 10_000
-	known := make([]agent.Known, many)
+	known := make([]agent.ServiceInfo, many)
 	for i := range known {
 		name := fmt.Sprintf("ns-%d/s-%05d", i/1000, i)
-		known[i] = agent.Known{ID: id(name), Frontends: []model.Frontend{
+		known[i] = agent.ServiceInfo{ID: id(name), Frontends: []model.Frontend{
 			frontend(name, model.KindClusterIP, fmt.Sprintf("10.%d.%d.%d:80", 96+i>>16, i>>8&255, i&255), "", "10.244.0.1:80", "10.244.0.2:80"),
 		}}
 	}

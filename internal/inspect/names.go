@@ -22,7 +22,7 @@ type Name struct {
 }
 
 // nameRows are the frontends that a Service has, without those that another one has.
-func nameRows(k agent.Known, f Filter) []Name {
+func nameRows(k agent.ServiceInfo, f Filter) []Name {
 	lost := winners(k)
 	out := make([]Name, 0, len(k.Frontends))
 	for i := range k.Frontends {

@@ -19,7 +19,7 @@ func TestNames(t *testing.T) {
 		ap := netip.MustParseAddrPort(text)
 		return model.FrontendKey{Addr: ap.Addr(), Port: ap.Port(), Protocol: model.UDP}
 	}
-	known := []agent.Known{
+	known := []agent.ServiceInfo{
 		{ID: model.ServiceID{Namespace: "kube-system", Name: "dns"}, Frontends: []model.Frontend{
 			{Key: frontend("10.96.0.2:53"), PortName: "dns", Kind: model.KindClusterIP}, {Key: frontend("192.0.2.1:30053"), Kind: model.KindNodePort}}},
 		{ID: model.ServiceID{Namespace: "shop", Name: "late"}, Frontends: []model.Frontend{{Key: frontend("10.96.0.2:53"), Kind: model.KindExternalIP}},

@@ -15,7 +15,7 @@ import (
 // This file makes rows of what the loop knows of one Service.
 
 // serviceRows are one row or none.
-func serviceRows(k agent.Known, f Filter) []ServiceRow {
+func serviceRows(k agent.ServiceInfo, f Filter) []ServiceRow {
 	if !f.VIP.Everywhere() || !f.Backend.Everywhere() {
 		if !slices.ContainsFunc(k.Frontends, func(fe model.Frontend) bool { return f.hasFrontend(&fe) }) {
 			return nil
@@ -76,7 +76,7 @@ func portText(k model.FrontendKey) string {
 }
 
 // stateOf is the state of a Service of which so many backends take new connections.
-func stateOf(k agent.Known, taking int) ServiceState {
+func stateOf(k agent.ServiceInfo, taking int) ServiceState {
 	switch {
 	case k.Skipped != "" || len(k.Frontends) == 0:
 		return StateSkipped
@@ -114,7 +114,7 @@ func leading(s string) (n int) {
 }
 
 // frontendRows are those of a Service that are chosen.
-func frontendRows(k agent.Known, f Filter) []FrontendRow {
+func frontendRows(k agent.ServiceInfo, f Filter) []FrontendRow {
 	winners := winners(k)
 	var out []FrontendRow
 	for i := range k.Frontends {
@@ -138,7 +138,7 @@ func frontendRows(k agent.Known, f Filter) []FrontendRow {
 }
 
 // winners are the Services that have what this one lost.
-func winners(k agent.Known) map[model.FrontendKey]string {
+func winners(k agent.ServiceInfo) map[model.FrontendKey]string {
 	out := make(map[model.FrontendKey]string, len(k.Lost))
 	for _, c := range k.Lost {
 		out[c.Key] = c.Winner.String()
@@ -148,7 +148,7 @@ func winners(k agent.Known) map[model.FrontendKey]string {
 
 // whyCaptured says why the address of a frontend is captured by port, and nothing where it
 // is not.
-func whyCaptured(k agent.Known, f *model.Frontend) string {
+func whyCaptured(k agent.ServiceInfo, f *model.Frontend) string {
 	if !f.Capture {
 		return ""
 	}
@@ -206,7 +206,7 @@ type backendKey struct {
 
 // backendRows are the backends of a Service that are chosen, each once, sorted. Those of a frontend that another
 // Service has get nothing by it.
-func backendRows(k agent.Known, f Filter) []BackendRow {
+func backendRows(k agent.ServiceInfo, f Filter) []BackendRow {
 	lost := winners(k)
 	found := map[backendKey]*BackendRow{}
 	for i := range k.Frontends {
@@ -260,7 +260,7 @@ func (r *BackendRow) serves(weight uint16) {
 }
 
 // conflictRows are what a Service has lost.
-func conflictRows(k agent.Known, f Filter) []ConflictRow {
+func conflictRows(k agent.ServiceInfo, f Filter) []ConflictRow {
 	var out []ConflictRow
 	for _, c := range k.Lost {
 		if f.VIP.Has(c.Key.Addr, c.Key.Port) && (f.ofService(c.Loser) || f.ofService(c.Winner)) {

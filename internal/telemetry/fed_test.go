@@ -62,7 +62,7 @@ func ask(m *telemetry.Metrics, start time.Time) {
 	m.Unreadable(func() int { return 3 })
 	m.Sources(func() map[string]bool { return map[string]bool{"kube": true, "file": false} })
 	m.Loop(func() agent.Condition {
-		return agent.Condition{Busy: start.Add(8 * time.Second), Owing: start.Add(4 * time.Second), Failures: 5}
+		return agent.Condition{Busy: start.Add(8 * time.Second), PendingSince: start.Add(4 * time.Second), Failures: 5}
 	})
 	m.Checks(func() map[string]bool { return map[string]bool{"loop": true, "watch": false} })
 	m.ExternalIPs(func() bool { return true })

@@ -116,8 +116,8 @@ func (l *ledger) accounts() iter.Seq[*account] {
 
 // rename takes the Services that there are, sorted. Those that have an account keep it;
 // accounts that are free go to the first by name.
-func (l *ledger) rename(known []agent.Known) {
-	known = slices.DeleteFunc(known, func(k agent.Known) bool { return len(k.Frontends) == 0 })
+func (l *ledger) rename(known []agent.ServiceInfo) {
+	known = slices.DeleteFunc(known, func(k agent.ServiceInfo) bool { return len(k.Frontends) == 0 })
 	there := make(map[serviceName]struct{}, len(known))
 	for _, k := range known {
 		there[nameOf(k)] = struct{}{}
@@ -134,10 +134,10 @@ func (l *ledger) rename(known []agent.Known) {
 	}
 }
 
-func nameOf(k agent.Known) serviceName { return serviceName{k.ID.Namespace, k.ID.Name} }
+func nameOf(k agent.ServiceInfo) serviceName { return serviceName{k.ID.Namespace, k.ID.Name} }
 
 // book enters the frontends of one Service.
-func (l *ledger) book(k agent.Known, before map[model.FrontendKey]*booked) {
+func (l *ledger) book(k agent.ServiceInfo, before map[model.FrontendKey]*booked) {
 	to := l.accountOf(nameOf(k))
 	to.serving += serving(k.Frontends)
 	owner := &resting{}

@@ -11,7 +11,7 @@ func (m *Metrics) Loop(read func() agent.Condition) {
 	m.pullGauge(ours+"loop_busy_seconds", "How long the loop is at what it does now; 0 when it waits.",
 		func(e emit) { e(since(read().Busy)) })
 	m.pullGauge(ours+"loop_behind_seconds", "How long something has waited to get into the kernel; 0 when nothing does.",
-		func(e emit) { e(since(read().Owing)) })
+		func(e emit) { e(since(read().PendingSince)) })
 	m.pullGauge(ours+"loop_failures", "How often in a row applying has failed.",
 		func(e emit) { e(float64(read().Failures)) })
 	m.pullCounter(ours+"audit_failures_total", "Pieces of audits that could not be read: the host, a table. Failed attempts to remove what another mode left, too.",

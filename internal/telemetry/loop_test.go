@@ -76,7 +76,7 @@ func TestLoopShowsHowItFares(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := telemetry.New()
 				m.Loop(func() agent.Condition {
-					return agent.Condition{Busy: before(tt.busy), Owing: before(tt.owing), Failures: 4}
+					return agent.Condition{Busy: before(tt.busy), PendingSince: before(tt.owing), Failures: 4}
 				})
 				wants(t, get(t, m.Handler()), "kube_ipvs_loop_busy_seconds "+tt.busyS, "kube_ipvs_loop_behind_seconds "+tt.owesS,
 					"kube_ipvs_loop_failures 4")

@@ -21,11 +21,11 @@ type ServiceSources struct {
 	Traffic func(ctx context.Context, visit func(model.FrontendKey, VirtualServer)) error
 	// Loads reads what their destinations have at the moment.
 	Loads func(ctx context.Context, visit func(model.FrontendKey, Load)) error
-	// Services and Look tell whose servers they are; Changes whether that may be another
+	// Services and ServicesInfo tell whose servers they are; Changes whether that may be another
 	// answer than before.
-	Services func(ctx context.Context) ([]model.ServiceID, error)
-	Look     func(ctx context.Context, ids []model.ServiceID, visit func(agent.Known)) error
-	Changes  func() catalog.Changes
+	Services     func(ctx context.Context) ([]model.ServiceID, error)
+	ServicesInfo func(ctx context.Context, ids []model.ServiceID, visit func(agent.ServiceInfo)) error
+	Changes      func() catalog.Changes
 	// Most is how many Services have series of their own.
 	Most int
 }
@@ -189,11 +189,11 @@ func (s *services) rename(ctx context.Context) (ok bool) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, servicePatienceNames)
 	defer cancel()
-	var known []agent.Known
+	var known []agent.ServiceInfo
 	ids, err := s.sources.Services(ctx)
 	if err == nil {
-		known = make([]agent.Known, 0, len(ids))
-		err = s.sources.Look(ctx, ids, func(k agent.Known) { known = append(known, k) })
+		known = make([]agent.ServiceInfo, 0, len(ids))
+		err = s.sources.ServicesInfo(ctx, ids, func(k agent.ServiceInfo) { known = append(known, k) })
 	}
 	if !s.count(ofNames, err) {
 		return !s.named.IsZero()

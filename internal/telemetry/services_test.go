@@ -23,7 +23,7 @@ import (
 
 // node is what the loop and the kernel would tell.
 type node struct {
-	known    map[model.ServiceID]agent.Known
+	known    map[model.ServiceID]agent.ServiceInfo
 	servers  map[model.FrontendKey]telemetry.VirtualServer
 	loads    map[model.FrontendKey]telemetry.Load
 	changes  catalog.Changes
@@ -35,7 +35,7 @@ type node struct {
 }
 
 func newNode() *node {
-	return &node{known: map[model.ServiceID]agent.Known{}, servers: map[model.FrontendKey]telemetry.VirtualServer{}, loads: map[model.FrontendKey]telemetry.Load{}}
+	return &node{known: map[model.ServiceID]agent.ServiceInfo{}, servers: map[model.FrontendKey]telemetry.VirtualServer{}, loads: map[model.FrontendKey]telemetry.Load{}}
 }
 
 func (n *node) sources(most int) telemetry.ServiceSources {
@@ -50,7 +50,7 @@ func (n *node) sources(most int) telemetry.ServiceSources {
 			slices.SortFunc(ids, model.ServiceID.Compare)
 			return ids, n.errNames
 		},
-		Look: func(_ context.Context, ids []model.ServiceID, visit func(agent.Known)) error {
+		ServicesInfo: func(_ context.Context, ids []model.ServiceID, visit func(agent.ServiceInfo)) error {
 			for _, id := range ids {
 				visit(n.known[id])
 			}
@@ -86,7 +86,7 @@ func key(text string) model.FrontendKey {
 // serve makes a Service of frontends with the same backends, a server for each.
 func (n *node) serve(name string, backends []string, frontends ...string) {
 	id := model.ServiceID{Origin: model.FromKube, Namespace: "shop", Name: name}
-	k := agent.Known{ID: id}
+	k := agent.ServiceInfo{ID: id}
 	for _, text := range frontends {
 		fe := model.Frontend{Key: key(text), Service: id}
 		for _, b := range backends {
@@ -231,7 +231,7 @@ func TestServicesOfOneName(t *testing.T) {
 		n := newNode()
 		n.serve("web", nil, "10.96.0.1:80")
 		twin := model.ServiceID{Origin: model.FromFile, Namespace: "shop", Name: "web"}
-		n.known[twin] = agent.Known{ID: twin, Frontends: []model.Frontend{{Key: key("10.96.0.2:80")}, {Key: key("10.96.0.1:80")}},
+		n.known[twin] = agent.ServiceInfo{ID: twin, Frontends: []model.Frontend{{Key: key("10.96.0.2:80")}, {Key: key("10.96.0.1:80")}},
 			Lost: []dataplane.Conflict{{Key: key("10.96.0.1:80"), Loser: twin}}}
 		n.carry("10.96.0.1:80", 3)
 		n.carry("10.96.0.2:80", 4)

@@ -258,8 +258,8 @@ func isEntry(k rules.ChainKey, rule string) bool {
 	return ofService(entry{k, rule}.target())
 }
 
-// Serves implements dataplane.Dataplane.
-func (m *Mode) Serves() bool {
+// CarriesServices implements dataplane.Dataplane.
+func (m *Mode) CarriesServices() bool {
 	for k := range m.chains.Actual() {
 		if ofService(k) {
 			return true

@@ -404,20 +404,20 @@ func TestClear(t *testing.T) {
 
 func TestServes(t *testing.T) {
 	k := newKernel()
-	if begin(t, k, web).Serves() {
+	if begin(t, k, web).CarriesServices() {
 		t.Error("an empty kernel serves")
 	}
 	apply(t, begin(t, k))
-	if begin(t, k, web).Serves() {
+	if begin(t, k, web).CarriesServices() {
 		t.Error("chains without a Service serve")
 	}
 	apply(t, begin(t, k, web))
-	if !begin(t, k).Serves() {
+	if !begin(t, k).CarriesServices() {
 		t.Error("a Service is not seen")
 	}
 	k = newKernel()
 	k.tables.Add(nftables.Key{Family: "ip6", Name: "kube-proxy"})
-	if !begin(t, k).Serves() {
+	if !begin(t, k).CarriesServices() {
 		t.Error("the table of nftables mode is not seen")
 	}
 }
@@ -472,7 +472,7 @@ func TestTablesOfNftablesModeGoLast(t *testing.T) {
 	if got, want := k.tables.String(), "table inet kube-proxy\ntable ip filter\n"; !sameLines(got, want) {
 		t.Errorf("tables\n%s, want\n%s", got, want)
 	}
-	if m.Serves(); !slices.Equal(k.reaches(t, rules.IPv4, "10.96.0.10"), []string{"10.244.0.1:8080", "10.244.1.1:8080"}) {
+	if m.CarriesServices(); !slices.Equal(k.reaches(t, rules.IPv4, "10.96.0.10"), []string{"10.244.0.1:8080", "10.244.1.1:8080"}) {
 		t.Error("web is not served")
 	}
 }

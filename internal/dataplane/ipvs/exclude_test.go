@@ -39,8 +39,8 @@ func TestExcludedRangesChange(t *testing.T) {
 			}
 			m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true}) // a server, then its address
 			apply(t, m)
-			if got := strings.Contains(k.servers.String(), "10.96.7.7:443"); got != tt.stays || !m.Serves() {
-				t.Errorf("stays %t, want %t; serves %t", got, tt.stays, m.Serves())
+			if got := strings.Contains(k.servers.String(), "10.96.7.7:443"); got != tt.stays || !m.CarriesServices() {
+				t.Errorf("stays %t, want %t; serves %t", got, tt.stays, m.CarriesServices())
 			}
 			if !strings.Contains(k.servers.String(), "10.96.0.1:80") {
 				t.Errorf("the Service is not served:\n%s", k.servers)
@@ -53,7 +53,7 @@ func TestExcludedRangesChange(t *testing.T) {
 func TestExcludedRangesStayAfterAnError(t *testing.T) {
 	k := newKernel()
 	m := begin(t, k)
-	if m.Serves() {
+	if m.CarriesServices() {
 		t.Error("an empty kernel serves")
 	}
 	k.failAt = len(k.calls) + 1
@@ -62,7 +62,7 @@ func TestExcludedRangesStayAfterAnError(t *testing.T) {
 	}
 	m.Set(service("web", "10.96.0.1", "10.244.0.1:80"))
 	apply(t, m)
-	if begun := begin(t, k); !begun.Serves() {
+	if begun := begin(t, k); !begun.CarriesServices() {
 		t.Error("what the mode wrote is not there")
 	}
 	m.Set(gone("web"))

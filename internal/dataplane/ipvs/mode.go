@@ -224,17 +224,17 @@ func (m *Mode) Load(ctx context.Context) error {
 	return nil
 }
 
-// Serves implements dataplane.Dataplane: without a virtual server nothing is carried,
+// CarriesServices implements dataplane.Dataplane: without a virtual server nothing is carried,
 // unless another mode of kube-proxy's did before.
-func (m *Mode) Serves() bool {
+func (m *Mode) CarriesServices() bool {
 	for range m.servers.Actual() {
 		return true
 	}
 	return m.foreignDispatch()
 }
 
-// Bootstraps implements dataplane.Bootstrapper: sets, base chains and jumps come first.
-func (m *Mode) Bootstraps() bool { return true }
+// HasBaseState implements dataplane.Bootstrapper: sets, base chains and jumps come first.
+func (m *Mode) HasBaseState() bool { return true }
 
 // Exclude replaces the ranges that hold virtual servers of others, and looks again
 // at which are ours by that. After an error the old ranges hold.

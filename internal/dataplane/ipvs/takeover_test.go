@@ -88,7 +88,7 @@ func TestRulesOfIPTablesModeCarryUntilOursDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := begin(t, k, draining(first))
-	if !m.Serves() {
+	if !m.CarriesServices() {
 		t.Error("nothing is served, it says")
 	}
 	k.watch = func() {
@@ -292,7 +292,7 @@ func TestTablesOfNFTablesModeGoLast(t *testing.T) {
 	if err := m.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !m.Serves() {
+	if !m.CarriesServices() {
 		t.Error("nothing is served, it says")
 	}
 	k.calls = nil

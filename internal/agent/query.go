@@ -9,8 +9,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Known is what the loop knows of one Service. Nothing in it is ever changed, so it may be kept.
-type Known struct {
+// ServiceInfo is what the loop knows of one Service. It is never changed, so that a reader may keep it.
+type ServiceInfo struct {
 	ID model.ServiceID
 	// Skipped, Intended, Remarks, Notes, BadAnnotations, Unbound and Refused: see
 	// model.ServicePlan.
@@ -19,17 +19,18 @@ type Known struct {
 	Remarks, Notes   []model.Note
 	BadAnnotations   []string
 	Unbound, Refused []netip.Addr
-	// Holders say whose the unbound addresses are.
+	// Holders has the owner of each unbound address.
 	Holders map[netip.Addr]string
-	// Frontends are what it wants, sorted by key, and Lost those of them that another Service has.
+	// Frontends are those that it wants, sorted by key, and Lost those of them that another Service has.
 	Frontends []model.Frontend
 	Lost      []dataplane.Conflict
 }
 
-// lookAtOnce is how many Services are looked at between two cycles: well below a millisecond, so that no change waits for a reader.
-const lookAtOnce = 256
+// servicesPerRead is how many Services are copied between two passes: copying takes well below a
+// millisecond, so that no change waits for a reader.
+const servicesPerRead = 256
 
-// Services lists all that have frontends or a reason to have none, sorted.
+// Services lists the Services that have frontends, or a reason to have none, sorted.
 func (a *Agent) Services(ctx context.Context) ([]model.ServiceID, error) {
 	var ids []model.ServiceID
 	err := a.Do(ctx, func(context.Context) {
@@ -46,16 +47,17 @@ func (a *Agent) Services(ctx context.Context) ([]model.ServiceID, error) {
 	return ids, nil
 }
 
-// Look tells of some Services what is known, in their order, a few at a time: what it tells of two may be of different moments. Those
-// that are gone by then are left out. visit is called by the caller's goroutine.
-func (a *Agent) Look(ctx context.Context, ids []model.ServiceID, visit func(Known)) error {
-	for some := range slices.Chunk(ids, lookAtOnce) {
-		var seen []Known
+// ServicesInfo calls visit, on the caller's goroutine, with what the loop knows of some Services, in
+// their order. It reads a few Services at a time, so two of them may be of different moments; Services
+// that are gone by then are left out.
+func (a *Agent) ServicesInfo(ctx context.Context, ids []model.ServiceID, visit func(ServiceInfo)) error {
+	for some := range slices.Chunk(ids, servicesPerRead) {
+		var seen []ServiceInfo
 		err := a.Do(ctx, func(context.Context) {
-			list := make([]Known, 0, len(some))
+			list := make([]ServiceInfo, 0, len(some))
 			for _, id := range some {
 				if o := a.services[id]; o != nil {
-					list = append(list, a.lookAt(id, o))
+					list = append(list, a.serviceInfo(id, o))
 				}
 			}
 			seen = list
@@ -70,7 +72,7 @@ func (a *Agent) Look(ctx context.Context, ids []model.ServiceID, visit func(Know
 	return nil
 }
 
-func (a *Agent) lookAt(id model.ServiceID, o *outcome) Known {
+func (a *Agent) serviceInfo(id model.ServiceID, o *outcome) ServiceInfo {
 	all := a.mode.Frontends()
 	var holders map[netip.Addr]string
 	if len(o.unbound) > 0 {
@@ -79,13 +81,13 @@ func (a *Agent) lookAt(id model.ServiceID, o *outcome) Known {
 			holders[addr] = a.host.Holder(addr)
 		}
 	}
-	return Known{
+	return ServiceInfo{
 		ID: id, Skipped: o.skipped, Intended: o.intended, Remarks: o.remarks, Notes: o.notes, BadAnnotations: o.bad, Unbound: o.unbound, Refused: o.refused, Holders: holders,
 		Frontends: all.Wanted(id), Lost: all.Lost(id),
 	}
 }
 
-// HostNow is what is known of this machine and of the Nodes, as Services were compiled for it.
+// HostNow returns the host that Services are compiled for: this machine and the Nodes.
 func (a *Agent) HostNow(ctx context.Context) (model.Host, error) {
 	var h model.Host
 	if err := a.Do(ctx, func(context.Context) { h = a.host }); err != nil {

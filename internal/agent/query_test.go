@@ -11,7 +11,7 @@ import (
 )
 
 // What readers are told is complete and in order, however many pieces it comes in, and says what a Service wants and does not get.
-func TestLook(t *testing.T) {
+func TestServicesInfo(t *testing.T) {
 	const many = 700
 	run(t, newMode(), func(w *world) {
 		for i := range many {
@@ -28,8 +28,8 @@ func TestLook(t *testing.T) {
 		if err != nil || len(ids) != many+2 {
 			w.Fatalf("%d services, error %v, want %d", len(ids), err, many+2)
 		}
-		var seen []agent.Known
-		if err := w.loop.Look(w.Context(), append(ids, model.ServiceID{Name: "gone"}), func(k agent.Known) { seen = append(seen, k) }); err != nil {
+		var seen []agent.ServiceInfo
+		if err := w.loop.ServicesInfo(w.Context(), append(ids, model.ServiceID{Name: "gone"}), func(k agent.ServiceInfo) { seen = append(seen, k) }); err != nil {
 			w.Fatal(err)
 		}
 		for i, k := range seen {
