@@ -118,11 +118,11 @@ func TestKubeconfig(t *testing.T) {
 	equal(t, "kind", "v1 Config", got.APIVersion+" "+got.Kind)
 	equal(t, "files", []string{account + "ca.crt", account + "token"}, []string{cluster.Cluster.CA, user.User.TokenFile})
 	equal(t, "names", []string{context.Name, cluster.Name, user.Name}, []string{got.CurrentContext, context.Context.Cluster, context.Context.User})
-	// The README's sed looks for it. The name never resolves, so forgetting it shows.
-	readme := string(read(t, "README.md"))
+	// The sed of the page looks for it. The name never resolves, so forgetting it shows.
+	page := string(read(t, "docs/install.md"))
 	for _, text := range []string{cluster.Cluster.Server, `clusterCIDR: ""`, "kube-ipvs:dev"} {
-		if !strings.Contains(readme, "s|"+text+"|") {
-			t.Errorf("the README does not replace %s", text)
+		if !strings.Contains(page, "s|"+text+"|") {
+			t.Errorf("docs/install.md does not replace %s", text)
 		}
 	}
 }

@@ -18,10 +18,10 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
 
-// pagePaths are the pages for operators: README.md, manifests/docs and cmd.
+// pagePaths are the pages for operators, README.md, manifests and cmd, and those for contributors.
 func pagePaths(t *testing.T) (paths []string) {
 	t.Helper()
-	for _, pattern := range []string{"../../README.md", "../../manifests/docs/*.md", "../*.md"} {
+	for _, pattern := range []string{"../../README.md", "../../manifests/*.md", "../../manifests/docs/*.md", "../*.md", "../../.github/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatalf("no page %s, error %v", pattern, err)
@@ -261,6 +261,7 @@ func TestPagesNameAllFlags(t *testing.T) {
 	named := map[string]bool{}
 	for _, text := range allPages(t) {
 		ours := recording.ReplaceAllString(text, "") // what is recorded has options of iptables in it
+		ours = shell.ReplaceAllString(ours, "")      // TestPageCommands looks at these
 		for _, f := range regexp.MustCompile(`--[a-z][-a-z]+`).FindAllString(ours, -1) {
 			named[f] = true
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 // TestManifestsAccepted gives every manifest to the API server, which checks it as if it was to be kept, and warns of nothing.
-// The overlays change what kubeadm left, which is therefore there, as manifests/README.md has it.
+// The overlays change what kubeadm left, which is therefore there, as manifests/docs/migrate.md has it.
 func TestManifestsAccepted(t *testing.T) {
 	c := start(t, cluster.Options{})
 	manifests, err := filepath.Abs("../../manifests")

@@ -116,7 +116,7 @@ func (n *proxy) socket() string {
 	return filepath.Join(n.flags[slices.Index(n.flags, "--run-dir")+1], "agent.sock")
 }
 
-// listens expects the documented listeners in the node's network and no others: those of manifests/README.md, and the port that
+// listens expects the documented listeners in the node's network and no others: those of manifests/docs/security.md, and the port that
 // a Service has for health checks.
 func (n *proxy) listens(t *testing.T, socket string, health ...string) {
 	t.Helper()

@@ -30,7 +30,7 @@ func (t *Tuner) askOwners(DoctorOptions) error {
 // The ports that a kube-proxy listens on.
 var proxyPorts = []uint16{10256, 10249}
 
-const proxyFix = "kubectl -n kube-system delete daemonset kube-proxy, or swap its image as manifests/README.md says"
+const proxyFix = "kubectl -n kube-system delete daemonset kube-proxy, or swap its image as manifests/docs/migrate.md says"
 
 // askKubeProxy looks for the process, and where that of another container is not to be
 // seen for its listeners.
