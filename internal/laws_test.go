@@ -52,6 +52,7 @@ var law = map[string][]string{
 	"internal/inspect":                  {"internal/agent", "internal/dataplane", "internal/model", "internal/printable"},
 	"internal/explain":                  {"internal/model", "internal/dataplane", "internal/agent", "internal/firewall", "internal/linediff"},
 	"internal/linediff":                 {},
+	"internal/nodecheck":                {"internal/config", "internal/dataplane/ipvs", "internal/dataplane/ipvs/ownership", "internal/firewall", "internal/inspect", "internal/kernel/...", "internal/model", "ipset", "scheduler", zap},
 	"internal/crowd":                    {},
 	"internal/sdnotify":                 {zap},
 	"internal/logsink":                  {},

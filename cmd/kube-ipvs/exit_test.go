@@ -21,6 +21,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/explain"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/nodecheck"
 )
 
 // statusOf runs the program and returns its exit status.
@@ -155,7 +156,9 @@ func topOutcomes(t *testing.T, run func(...string) func() int) [3]func() int {
 }
 
 func checkOutcome(state tune.State) func() int {
-	return func() int { return answered(asAnswer(unfit(config.Config{}, []tune.Verdict{{State: state}}))) }
+	return func() int {
+		return answered(asAnswer(nodecheck.Unfit(config.Config{}, []tune.Verdict{{State: state}})))
+	}
 }
 
 func cleanupOutcomes(t *testing.T, run func(...string) func() int) [3]func() int {

@@ -16,13 +16,16 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/ownership"
 	"github.com/kube-ipvs/kube-ipvs/internal/explain"
+	"github.com/kube-ipvs/kube-ipvs/internal/firewall"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/linediff"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/nodecheck"
 	"github.com/kube-ipvs/kube-ipvs/internal/printable"
 )
 
@@ -78,7 +81,7 @@ func newExplain() *cobra.Command {
 				return fmt.Errorf("read the kernel: %w", err)
 			}
 			defer k.close()
-			r := explained(ctx, inspect.NewClient(c.Socket()), k, c.ExcludeCIDRs, q, wallsOf(c, k.filters))
+			r := explained(ctx, inspect.NewClient(c.Socket()), k, c.ExcludeCIDRs, q, firewallsOf(c, k.filters))
 			if err := printReport(cmd.OutOrStdout(), output, all, r); err != nil {
 				return err
 			}
@@ -122,7 +125,7 @@ type asker interface {
 }
 
 // explained asks the agent and the kernel.
-func explained(ctx context.Context, ask asker, k readers, excluded []netip.Prefix, q agent.Query, walls wallLook) explain.Report {
+func explained(ctx context.Context, ask asker, k readers, excluded []netip.Prefix, q agent.Query, judge judgeFirewalls) explain.Report {
 	deps := k.deps
 	var told *agent.Report
 	s, noAgent := ask.Explain(ctx, q)
@@ -154,8 +157,8 @@ func explained(ctx context.Context, ask asker, k readers, excluded []netip.Prefi
 		}
 	}
 	found.Ours = k.owns(ctx, excluded)
-	if told != nil && walls != nil {
-		walls(ctx, told, &found)
+	if told != nil && judge != nil {
+		judge(ctx, told, &found)
 	}
 	found.Others = func(group string) bool { return othersHave(ctx, ask, group) }
 	return explain.New(q.String(), told, noAgent, found)
@@ -276,4 +279,22 @@ func serverOf(group string) (model.FrontendKey, bool) {
 	p, known := map[string]model.Protocol{"-t": model.TCP, "-u": model.UDP, "--sctp-service": model.SCTP}[flag]
 	ap, err := netip.ParseAddrPort(at)
 	return model.FrontendKey{Addr: ap.Addr(), Port: ap.Port(), Protocol: p}, known && err == nil
+}
+
+// judgeFirewalls adds to what was found what the filters of other programs do with a story.
+type judgeFirewalls func(context.Context, *agent.Report, *explain.Found)
+
+// firewallsOf returns the judge of the filters; nil without a reader.
+func firewallsOf(c config.Config, filters *firewall.Reader) judgeFirewalls {
+	if filters == nil {
+		return nil
+	}
+	return func(ctx context.Context, s *agent.Report, found *explain.Found) {
+		tables, err := filters.Read(ctx)
+		if err != nil {
+			found.Unclear = []string{"filters that cannot be read: " + printable.OneLine(err)}
+			return
+		}
+		found.JudgeFirewalls(s, tables, nodecheck.FirewallFacts(c, s.Mode == "ipvs", model.Node{}))
+	}
 }

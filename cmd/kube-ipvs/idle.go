@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/nodecheck"
 	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
 )
 
@@ -53,7 +53,7 @@ func (k *idleKeeper) keep(ctx context.Context, asked config.Timeouts) error {
 	if asked.Recommended && unknown != nil {
 		return fmt.Errorf("recommended idle times: %w", unknown)
 	}
-	now, err := k.set(ctx, idleTimes(asked, limits))
+	now, err := k.set(ctx, nodecheck.DesiredTimeouts(asked, limits))
 	if err != nil {
 		k.now.Store(nil)
 		if asked == (config.Timeouts{}) {
@@ -78,14 +78,14 @@ func (k *idleKeeper) set(ctx context.Context, want vserver.Timeouts) (vserver.Ti
 		return want, fmt.Errorf("idle times: %w", err)
 	}
 	was, err := k.kernel.Timeouts(ctx)
-	if err != nil || over(was, want) == was {
+	if err != nil || nodecheck.Overlay(was, want) == was {
 		return was, err
 	}
 	if err := k.kernel.SetTimeouts(ctx, want); err != nil {
 		return was, err
 	}
 	now, err := k.kernel.Timeouts(ctx)
-	if err == nil && over(now, want) != now {
+	if err == nil && nodecheck.Overlay(now, want) != now {
 		err = fmt.Errorf("idle times %+v asked for, and the kernel has %+v", want, now)
 	}
 	if err == nil {
@@ -113,56 +113,6 @@ func (k *idleKeeper) inForce() (now telemetry.IdleTimes, known bool) {
 		return telemetry.IdleTimes{}, false
 	}
 	return telemetry.IdleTimes(*t), true
-}
-
-// idleTimes are those that are asked for, on a node of these limits; 0 leaves what the
-// kernel has.
-func idleTimes(asked config.Timeouts, limits tune.IdleLimits) vserver.Timeouts {
-	t := vserver.Timeouts{TCP: asked.TCP, TCPFin: asked.TCPFin, UDP: asked.UDP}
-	if asked.Recommended {
-		t = over(vserver.Timeouts(limits.Recommended()), t)
-	}
-	return t
-}
-
-// over lays times over others; 0 lets those below show.
-func over(below, above vserver.Timeouts) vserver.Timeouts {
-	for _, t := range []struct {
-		to *time.Duration
-		by time.Duration
-	}{{&below.TCP, above.TCP}, {&below.TCPFin, above.TCPFin}, {&below.UDP, above.UDP}} {
-		if t.by != 0 {
-			*t.to = t.by
-		}
-	}
-	return below
-}
-
-// idleHandle is an idleKernel that is given back after use.
-type idleHandle interface {
-	idleKernel
-	Close()
-}
-
-// idleChecks ask about the idle time of TCP as it will be once the agent runs with the
-// settings. Without IPVS there is nothing to ask, and other checks say so.
-func idleChecks(t *tune.Tuner, asked config.Timeouts, open func() (idleHandle, error)) []tune.Check {
-	h, err := open()
-	if errors.Is(err, vserver.ErrUnsupported) {
-		return nil
-	}
-	if err == nil {
-		h.Close()
-	}
-	return []tune.Check{t.IdleCheck(func(ctx context.Context, limits tune.IdleLimits) (time.Duration, error) {
-		h, err := open()
-		if err != nil {
-			return 0, err
-		}
-		defer h.Close()
-		now, err := h.Timeouts(ctx)
-		return over(now, idleTimes(asked, limits)).TCP, err
-	})}
 }
 
 // sayKept tells that 0 leaves what the kernel has: nobody knows what it had before.

@@ -201,30 +201,6 @@ func TestIdleTimesAreForgotten(t *testing.T) {
 	}
 }
 
-// The check judges what will be in force, and leaves a node without IPVS to others.
-func TestCheckIdleTimes(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		asked  config.Timeouts
-		broken error
-		states string
-	}{
-		{"as the kernel begins", config.Timeouts{}, nil, "ipvs idle times: warning\n"},
-		{"a long time asked for", config.Timeouts{TCP: 2 * time.Hour}, nil, "ipvs idle times: ok\n"},
-		{"the profile asked for", config.Timeouts{Recommended: true}, nil, "ipvs idle times: ok\n"},
-		{"no IPVS", config.Timeouts{}, fmt.Errorf("open: %w", vserver.ErrUnsupported), ""},
-		{"no rights", config.Timeouts{}, os.ErrPermission, "ipvs idle times: failed\n"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			b := newIdleBench(t)
-			checks := idleChecks(b.tuner, tt.asked, func() (idleHandle, error) { return b.fake, tt.broken })
-			if diff := cmp.Diff(tt.states, states(t, checks)); diff != "" || b.fake.writes > 0 {
-				t.Errorf("states (-want +got), written %d times:\n%s", b.fake.writes, diff)
-			}
-		})
-	}
-}
-
 // A change to 0 is told, since nobody knows what the kernel began with.
 func TestTimesThatStayAreSaid(t *testing.T) {
 	for _, tt := range []struct {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
@@ -102,33 +101,6 @@ func TestFallbackIsSaid(t *testing.T) {
 			}
 			if len(all) != 1 || all[0].Level != tt.level || !strings.Contains(all[0].Message, tt.want) || all[0].ContextMap()["error"] != missing.Error() {
 				t.Errorf("log %v", all)
-			}
-		})
-	}
-}
-
-// Without IPVS a node is fit, unless its agent is told to fail there.
-func TestMissingIPVSIsAWarningWhereTheAgentFallsBack(t *testing.T) {
-	lacks := []tune.Check{{Name: "ip_vs", Fix: "modprobe ip_vs", Run: func(context.Context) error { return tune.Lacking(errors.New("no ip_vs")) }}}
-	breaks := []tune.Check{{Name: "ip_vs", Run: func(context.Context) error { return errors.New("no answer") }}}
-	for _, tt := range []struct {
-		name   string
-		c      config.Config
-		checks []tune.Check
-		fit    bool
-	}{
-		{"falls back", config.Config{Mode: config.ModeIPVS, OnMissing: config.OnMissingIPTables}, lacks, true},
-		{"chooses", config.Config{Mode: config.ModeAuto}, lacks, true},
-		{"fails", config.Config{Mode: config.ModeIPVS, OnMissing: config.OnMissingFail}, lacks, false},
-		{"not known", config.Config{Mode: config.ModeIPVS, OnMissing: config.OnMissingIPTables}, breaks, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			verdicts := tune.RunChecks(t.Context(), softened(tt.c, append([]tune.Check(nil), tt.checks...)))
-			if err := unfit(tt.c, verdicts); (err == nil) != tt.fit {
-				t.Errorf("%v: %+v", err, verdicts)
-			}
-			if said := strings.Contains(verdicts[0].Detail, "would use iptables mode instead"); said != tt.fit {
-				t.Errorf("verdict %+v", verdicts[0])
 			}
 		})
 	}

@@ -64,7 +64,7 @@ func openReaders(ctx context.Context, log *zap.Logger, c config.Config) (readers
 	} else {
 		k.servers, out.deps.Servers = nil, unreadServers{err: err}
 	}
-	if k.sets, err = openSets(ctx, nil); err == nil {
+	if k.sets, err = ipset.Open(ctx, ipset.Options{}); err == nil {
 		out.deps.Sets = k.sets
 	} else {
 		k.sets, out.deps.Sets = nil, unreadSets{err: err}

@@ -31,7 +31,7 @@ func openRemains(ctx context.Context, log *zap.Logger, c config.Config) (k *kern
 	if k.servers, err = vserver.New(log, vserver.Options{}); err != nil && !errors.Is(err, vserver.ErrUnsupported) {
 		return nil, nil, k.close(err)
 	}
-	if k.sets, err = openSets(ctx, nil); err != nil && !errors.Is(err, ipset.ErrUnsupported) {
+	if k.sets, err = ipset.Open(ctx, ipset.Options{}); err != nil && !errors.Is(err, ipset.ErrUnsupported) {
 		return nil, nil, k.close(err)
 	}
 	if k.rules, err = openRules(log, c, k.tables, nil); err != nil && !errors.Is(err, rules.ErrUnsupported) {
@@ -41,19 +41,6 @@ func openRemains(ctx context.Context, log *zap.Logger, c config.Config) (k *kern
 		unseen = fmt.Errorf("rules of iptables, if any, stay: %w", err)
 	}
 	return k, unseen, nil
-}
-
-// openSets fails with ipset.ErrUnsupported already where only the first question
-// would show that there are no sets.
-func openSets(ctx context.Context, called called) (*ipset.Handle, error) {
-	h, err := ipset.New(ipset.Options{Called: called})
-	if err != nil {
-		return nil, err
-	}
-	if _, err := h.Probe(ctx); err != nil {
-		return nil, errors.Join(err, h.Close())
-	}
-	return h, nil
 }
 
 // The stand-ins hold nothing. Cleanup wants nothing, so nothing is ever written to

@@ -15,6 +15,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
 const showKernelHelp = `Show what the kernel holds, read from it and not from the agent. Nothing is changed, and no
@@ -137,7 +138,7 @@ func (r *kernelReader) openSets(ctx context.Context, _ config.Config) error {
 		r.note("ipset is not loaded: there are no sets")
 		return nil
 	}
-	h, err := openSets(ctx, nil)
+	h, err := ipset.Open(ctx, ipset.Options{})
 	if err != nil {
 		return err
 	}

@@ -11,8 +11,10 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/events"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
 // This file is what happens when another mode carries Services than before: at a start,
@@ -173,10 +175,10 @@ func (p *program) ipvsThere(ctx context.Context) bool {
 	if _, err := s.ListServers(ctx); err != nil {
 		return false
 	}
-	sets, err := openSets(ctx, nil)
+	sets, err := ipset.Open(ctx, ipset.Options{})
 	if err != nil {
 		return false
 	}
 	_ = sets.Close() // nothing was written to it
-	return probeDummy(ctx, p.log) == nil
+	return link.Probe(ctx, p.log) == nil
 }

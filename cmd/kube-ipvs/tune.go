@@ -10,6 +10,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/nodecheck"
 )
 
 // prepare makes the node fit before anything is carried: what the agent's process
@@ -66,13 +67,7 @@ func (k *kernel) tuneRules(ctx context.Context, localhost bool) error {
 }
 
 func (k *kernel) setSysctls(ctx context.Context, c config.Config) []tune.SysctlResult {
-	return k.tuner.Apply(ctx, ipvsSysctls(k.tuner, c))
-}
-
-// ipvsSysctls returns the sysctls of ipvs mode. A release that cannot be read leaves conn_reuse_mode as it is.
-func ipvsSysctls(t *tune.Tuner, c config.Config) []tune.Sysctl {
-	release, _ := t.Release()
-	return tune.IPVSSysctls(tune.IPVSOptions{Release: release, StrictARP: c.StrictARP})
+	return k.tuner.Apply(ctx, nodecheck.IPVSSysctls(k.tuner, c))
 }
 
 // setTimeouts leaves alone what is not asked for, and warns of what is too short.

@@ -10,6 +10,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/firewall"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/nodecheck"
 	"github.com/kube-ipvs/kube-ipvs/internal/rulewatch"
 )
 
@@ -62,7 +63,7 @@ func (p *program) newFirewallWatcher() *rulewatch.FirewallWatcher {
 		},
 		Facts: func(ctx context.Context) (firewall.Facts, error) {
 			h, err := p.loop.HostNow(ctx)
-			return firewallFacts(p.live.now(), p.ipvsMode() != nil, h.Node), err
+			return nodecheck.FirewallFacts(p.live.now(), p.ipvsMode() != nil, h.Node), err
 		},
 		Period:  func() time.Duration { return periods(p.live.now()).AuditPeriod },
 		Busy:    func() bool { return !p.loop.Condition().Busy.IsZero() },

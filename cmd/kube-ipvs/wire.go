@@ -24,6 +24,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/nodecheck"
 	"github.com/kube-ipvs/kube-ipvs/internal/plan"
 	"github.com/kube-ipvs/kube-ipvs/internal/rulewatch"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
@@ -81,7 +82,7 @@ func openBase(ctx context.Context, log *zap.Logger, c config.Config) (*kernel, e
 // openIPVS loads the modules of IPVS and sets and opens them. It leaves nothing open that
 // is of no use alone.
 func (k *kernel) openIPVS(ctx context.Context, log *zap.Logger, c config.Config) (err error) {
-	k.tuner.LoadModules(ctx, modules(k.tuner, c)...)
+	k.tuner.LoadModules(ctx, nodecheck.Modules(k.tuner, c)...)
 	defer func() {
 		if err != nil {
 			err = k.closeIPVS(err)
@@ -90,13 +91,13 @@ func (k *kernel) openIPVS(ctx context.Context, log *zap.Logger, c config.Config)
 	if k.servers, err = vserver.New(log, vserver.Options{Called: k.calls.of("vserver")}); err != nil {
 		return k.lacking("ip_vs", err)
 	}
-	if k.sets, err = openSets(ctx, k.calls.of("ipset")); err != nil {
+	if k.sets, err = ipset.Open(ctx, ipset.Options{Called: k.calls.of("ipset")}); err != nil {
 		return k.lacking("ip_set", err)
 	}
 	if there, asked := k.link.There(ctx); asked != nil {
 		return asked
 	} else if !there {
-		if err = probeDummy(ctx, log); err != nil {
+		if err = link.Probe(ctx, log); err != nil {
 			return k.lacking("dummy", err)
 		}
 	}
@@ -131,14 +132,6 @@ func rulesOptions(c config.Config, tables *nftables.Handle, called called) rules
 		}
 	}
 	return o
-}
-
-// modules lists what IPVS needs; a kernel that has it built in or loads it by
-// itself answers at once.
-func modules(t *tune.Tuner, c config.Config) []string {
-	return []string{
-		tune.IPVSModule(t.SuggestConnTabBits()), c.Scheduler.Algorithm().Module, "dummy", "ip_set", "xt_set",
-	}
 }
 
 // denied adds to an error what a person can do where the kernel refuses a process.

@@ -1,4 +1,4 @@
-package main
+package nodecheck
 
 import (
 	"context"
@@ -13,32 +13,31 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/ownership"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-// population is who lives in IPVS, and what tells whose they are.
-type population struct {
+// ipvsOwners are the virtual servers of a node, with the marks that say whose they are.
+type ipvsOwners struct {
 	servers   []vserver.ServerKey
 	routes    []netip.Prefix // local as a whole, by a route of ours
 	marks     ownership.Snapshot
 	listeners []tune.Listener
 }
 
-// strangers are the servers that carry no mark of ours (package ownership) and are not in a range that
-// is local as a whole or set aside for others.
-func (p population) strangers() []vserver.ServerKey {
+// foreign returns the servers that carry no mark of ours (package ownership), and that are not in a
+// range that is local as a whole or excluded.
+func (p ipvsOwners) foreign() []vserver.ServerKey {
 	return slices.DeleteFunc(slices.Clone(p.servers), func(k vserver.ServerKey) bool {
 		holds := func(r netip.Prefix) bool { return r.Contains(k.Addr) }
 		return p.marks.Owns(k) || slices.ContainsFunc(p.routes, holds) || slices.ContainsFunc(p.marks.Excluded, holds)
 	})
 }
 
-// collisions are the servers on addresses of this machine whose port a socket has, too:
-// IPVS takes its packets.
-func (p population) collisions() []vserver.ServerKey {
+// collisions returns the servers on addresses of this machine whose port a socket has, too: IPVS
+// takes the packets of the socket.
+func (p ipvsOwners) collisions() []vserver.ServerKey {
 	return slices.DeleteFunc(slices.Clone(p.servers), func(k vserver.ServerKey) bool {
 		_, local := p.marks.Links[k.Addr]
 		udp := k.Protocol == vserver.ProtocolUDP
@@ -46,22 +45,22 @@ func (p population) collisions() []vserver.ServerKey {
 	})
 }
 
-// ownerChecks ask whose the virtual servers are, and whether sockets have their ports.
-func ownerChecks(look func(context.Context) (population, error)) []tune.Check {
+// ownerChecks returns the checks of whose the virtual servers are, and of sockets on their ports.
+func ownerChecks(read func(context.Context) (ipvsOwners, error)) []tune.Check {
 	const fix = "run as root, in the network namespace of the host"
 	return []tune.Check{
 		{Name: "virtual servers of others", Fix: fix, Run: func(ctx context.Context) error {
-			p, err := look(ctx)
+			p, err := read(ctx)
 			if err != nil {
 				return err
 			}
-			if list := p.strangers(); len(list) > 0 {
+			if list := p.foreign(); len(list) > 0 {
 				return tune.Remedied(tune.Warning(fmt.Errorf("%d of %d are not of kube-ipvs: %s", len(list), len(p.servers), some(list))), foreignFix(list[0]))
 			}
 			return tune.Note("none; %d in all", len(p.servers))
 		}},
 		{Name: "sockets on node ports", Fix: fix, Run: func(ctx context.Context) error {
-			p, err := look(ctx)
+			p, err := read(ctx)
 			if err != nil {
 				return err
 			}
@@ -99,25 +98,25 @@ func some(list []vserver.ServerKey) string {
 	return strings.Join(names, ", ")
 }
 
-// lookAround reads the population of the kernel once, for all that ask.
-func lookAround(log *zap.Logger, t *tune.Tuner, c config.Config) func(context.Context) (population, error) {
-	var p population
+// readOnce returns a function that reads the owners at its first call, and returns the same later.
+func readOnce(log *zap.Logger, t *tune.Tuner, c config.Config) func(context.Context) (ipvsOwners, error) {
+	var p ipvsOwners
 	var err error
-	seen := false
-	return func(ctx context.Context) (population, error) {
-		if !seen {
-			seen = true
-			p, err = readPopulation(ctx, log, t, c)
+	done := false
+	return func(ctx context.Context) (ipvsOwners, error) {
+		if !done {
+			done = true
+			p, err = readOwners(ctx, log, t, c)
 		}
 		return p, err
 	}
 }
 
-func readPopulation(ctx context.Context, log *zap.Logger, t *tune.Tuner, c config.Config) (population, error) {
-	var p population
+func readOwners(ctx context.Context, log *zap.Logger, t *tune.Tuner, c config.Config) (ipvsOwners, error) {
+	var p ipvsOwners
 	s, err := vserver.New(log, vserver.Options{})
 	if errors.Is(err, vserver.ErrUnsupported) {
-		return p, nil // nothing lives there, and other checks say why
+		return p, nil // there are no servers, and other checks say why
 	}
 	if err != nil {
 		return p, err
@@ -136,7 +135,7 @@ func readPopulation(ctx context.Context, log *zap.Logger, t *tune.Tuner, c confi
 	return p, p.readMarks(ctx, log, c)
 }
 
-func (p *population) readMarks(ctx context.Context, log *zap.Logger, c config.Config) error {
+func (p *ipvsOwners) readMarks(ctx context.Context, log *zap.Logger, c config.Config) error {
 	l, err := link.New(log, link.Options{})
 	if err != nil {
 		return err
@@ -150,7 +149,7 @@ func (p *population) readMarks(ctx context.Context, log *zap.Logger, c config.Co
 		p.routes = append(p.routes, r)
 	}
 	var sets ownership.Sets
-	h, err := openSets(ctx, nil)
+	h, err := ipset.Open(ctx, ipset.Options{})
 	switch {
 	case err == nil:
 		defer h.Close()
@@ -163,27 +162,4 @@ func (p *population) readMarks(ctx context.Context, log *zap.Logger, c config.Co
 		p.marks = *marks
 	}
 	return err
-}
-
-// backendCheck warns where rules of both backends stand.
-func backendCheck(census func(context.Context) map[rules.Backend]int) tune.Check {
-	return tune.Check{Name: "iptables backends", Fix: "install iptables", Run: func(ctx context.Context) error {
-		count := census(ctx)
-		nft, legacy := count[rules.NFT], count[rules.Legacy]
-		if nft > 0 && legacy > 0 {
-			return tune.Remedied(tune.Warning(fmt.Errorf("rules of both kinds are there, nft %d and legacy %d: each packet passes both, and a tool sees but its own", nft, legacy)),
-				backendFix(nft, legacy))
-		}
-		return tune.Note("rules: nft %d, legacy %d", nft, legacy)
-	}}
-}
-
-// backendFix takes the kind that has fewer away.
-func backendFix(nft, legacy int) string {
-	fewer := "legacy"
-	if nft < legacy {
-		fewer = "nft"
-	}
-	return fmt.Sprintf("iptables-%[1]s-save shows those of the smaller kind; let who wrote them use the other (update-alternatives --config iptables), "+
-		"then for table in filter nat mangle raw: iptables-%[1]s -t $table -F && iptables-%[1]s -t $table -X; the same with ip6tables-%[1]s", fewer)
 }

@@ -1,4 +1,4 @@
-package main
+package nodecheck
 
 import (
 	"context"
@@ -6,18 +6,15 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
-	"github.com/kube-ipvs/kube-ipvs/internal/explain"
 	"github.com/kube-ipvs/kube-ipvs/internal/firewall"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
-	"github.com/kube-ipvs/kube-ipvs/internal/printable"
 )
 
-// firewallFacts are what is known of the node.
-func firewallFacts(c config.Config, ipvs bool, node model.Node) firewall.Facts {
+// FirewallFacts returns what the settings and the Node say for firewall.Judge.
+func FirewallFacts(c config.Config, ipvs bool, node model.Node) firewall.Facts {
 	f := firewall.Facts{
 		IPVS: ipvs, NodePorts: [2]uint16{c.NodePortRange.First, c.NodePortRange.Last}, ServiceCIDRs: c.ServiceCIDRs, PodCIDRs: c.DetectLocal.ClusterCIDRs,
 	}
@@ -27,26 +24,8 @@ func firewallFacts(c config.Config, ipvs bool, node model.Node) firewall.Facts {
 	return f
 }
 
-// wallLook adds to what was found what the filters of other programs do with a story.
-type wallLook func(context.Context, *agent.Report, *explain.Found)
-
-// wallsOf reads the filters; nil where that cannot be.
-func wallsOf(c config.Config, filters *firewall.Reader) wallLook {
-	if filters == nil {
-		return nil
-	}
-	return func(ctx context.Context, s *agent.Report, found *explain.Found) {
-		tables, err := filters.Read(ctx)
-		if err != nil {
-			found.Unclear = []string{"filters that cannot be read: " + printable.OneLine(err)}
-			return
-		}
-		found.JudgeFirewalls(s, tables, firewallFacts(c, s.Mode == "ipvs", model.Node{}))
-	}
-}
-
-// wallCheck asks whether filters of other programs drop packets of the Services there are.
-func wallCheck(c config.Config, read func(context.Context) ([]firewall.Table, error), frontends func(context.Context) ([]firewall.Frontend, error)) tune.Check {
+// firewallCheck returns the check of filters of other programs that drop packets of Services.
+func firewallCheck(c config.Config, read func(context.Context) ([]firewall.Table, error), frontends func(context.Context) ([]firewall.Frontend, error)) tune.Check {
 	const unread = "run as root, in the network namespace of the host"
 	return tune.Check{Name: "firewalls of others", Fix: unread, Run: func(ctx context.Context) error {
 		tables, err := read(ctx)
@@ -57,7 +36,7 @@ func wallCheck(c config.Config, read func(context.Context) ([]firewall.Table, er
 		if err != nil {
 			return tune.Warning(err)
 		}
-		r := firewall.Judge(tables, list, firewallFacts(c, c.Mode != config.ModeIPTables, model.Node{}))
+		r := firewall.Judge(tables, list, FirewallFacts(c, c.Mode != config.ModeIPTables, model.Node{}))
 		var found, fixes []string
 		for _, b := range r.Blocks {
 			found = append(found, b.String())
@@ -75,8 +54,8 @@ func wallCheck(c config.Config, read func(context.Context) ([]firewall.Table, er
 	}}
 }
 
-// frontendsOf asks the running agent, and the kernel where there is none.
-func frontendsOf(c config.Config, look func(context.Context) (population, error)) func(context.Context) ([]firewall.Frontend, error) {
+// frontendsOf returns a reader of all frontends. It asks the running agent, or the kernel without one.
+func frontendsOf(c config.Config, read func(context.Context) (ipvsOwners, error)) func(context.Context) ([]firewall.Frontend, error) {
 	client := inspect.NewClient(c.Socket())
 	return func(ctx context.Context) ([]firewall.Frontend, error) {
 		var out []firewall.Frontend
@@ -90,7 +69,7 @@ func frontendsOf(c config.Config, look func(context.Context) (population, error)
 			}
 			return out, nil
 		}
-		p, err := look(ctx)
+		p, err := read(ctx)
 		for _, k := range p.servers {
 			f := firewall.Frontend{Service: k.String(), Kind: firewall.External, Addr: k.Addr, Port: k.Port, Protocol: k.Protocol}
 			if _, here := p.marks.Links[k.Addr]; here {

@@ -1,0 +1,32 @@
+package nodecheck
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+)
+
+// backendCheck returns the check of rules in both backends of iptables.
+func backendCheck(census func(context.Context) map[rules.Backend]int) tune.Check {
+	return tune.Check{Name: "iptables backends", Fix: "install iptables", Run: func(ctx context.Context) error {
+		count := census(ctx)
+		nft, legacy := count[rules.NFT], count[rules.Legacy]
+		if nft > 0 && legacy > 0 {
+			return tune.Remedied(tune.Warning(fmt.Errorf("rules of both kinds are there, nft %d and legacy %d: each packet passes both, and a tool sees but its own", nft, legacy)),
+				backendFix(nft, legacy))
+		}
+		return tune.Note("rules: nft %d, legacy %d", nft, legacy)
+	}}
+}
+
+// backendFix returns the remedy: remove the rules of the backend that has fewer.
+func backendFix(nft, legacy int) string {
+	fewer := "legacy"
+	if nft < legacy {
+		fewer = "nft"
+	}
+	return fmt.Sprintf("iptables-%[1]s-save shows those of the smaller kind; let who wrote them use the other (update-alternatives --config iptables), "+
+		"then for table in filter nat mangle raw: iptables-%[1]s -t $table -F && iptables-%[1]s -t $table -X; the same with ip6tables-%[1]s", fewer)
+}

@@ -1,0 +1,167 @@
+package nodecheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
+	"github.com/kube-ipvs/kube-ipvs/scheduler"
+)
+
+// ipvsChecks returns the checks of what ipvs mode needs besides rules.
+func ipvsChecks(log *zap.Logger, t *tune.Tuner, c config.Config, served []model.Family) []tune.Check {
+	checks := []tune.Check{{Name: "device " + link.DefaultName, Fix: t.ModuleFix("dummy"), Run: func(ctx context.Context) error {
+		return grade(link.Probe(ctx, log), link.ErrUnsupported)
+	}}}
+	checks = append(checks, schedulerChecks(t.ModuleFix, c.Scheduler, func(ctx context.Context, name string) error {
+		return probeScheduler(ctx, log, name)
+	})...)
+	checks = append(checks, otherSchedulers(c.Scheduler, func(ctx context.Context, name string) error {
+		return probeScheduler(ctx, log, name)
+	}))
+	checks = append(checks, setChecks(t.ModuleFix, served, revision)...)
+	return append(checks, timeoutChecks(t, c.Timeouts, func() (timeoutsHandle, error) { return vserver.New(log, vserver.Options{}) })...)
+}
+
+// softened makes a warning of what is missing, unless the agent would fail to start without it.
+func softened(c config.Config, checks []tune.Check) []tune.Check {
+	if c.Mode == config.ModeIPVS && c.OnMissing == config.OnMissingFail {
+		return checks
+	}
+	for i, check := range checks {
+		checks[i].Run = func(ctx context.Context) error {
+			err := check.Run(ctx)
+			if tune.IsLacking(err) {
+				return tune.Warning(fmt.Errorf("%w; the agent would use iptables mode instead", err))
+			}
+			return err
+		}
+	}
+	return checks
+}
+
+// schedulerChecks returns the checks of the wanted algorithm, and of the one that the agent uses
+// where the kernel lacks it. Only without the latter the node cannot serve.
+func schedulerChecks(fix func(module string) string, want scheduler.Spec, probe func(ctx context.Context, name string) error) []tune.Check {
+	specs := []scheduler.Spec{want}
+	if want.Name() != scheduler.Default {
+		specs = append(specs, scheduler.MustParse(scheduler.Default))
+	}
+	checks := make([]tune.Check, 0, len(specs))
+	for _, s := range specs {
+		checks = append(checks, tune.Check{Name: "ipvs scheduler " + s.Name(), Fix: fix(s.Algorithm().Module), Run: func(ctx context.Context) error {
+			err := probe(ctx, s.Name())
+			if s.Name() != scheduler.Default && errors.Is(err, vserver.ErrUnsupported) {
+				return tune.Warning(fmt.Errorf("%w; the agent would use %s instead", err, scheduler.Default))
+			}
+			return grade(err, vserver.ErrUnsupported)
+		}})
+	}
+	return checks
+}
+
+// otherSchedulers returns the check of all other algorithms, which annotations of Services may ask
+// for. The agent uses the default for a Service whose algorithm this kernel lacks.
+func otherSchedulers(want scheduler.Spec, probe func(ctx context.Context, name string) error) tune.Check {
+	return tune.Check{Name: "other schedulers", Fix: "run as root", Run: func(ctx context.Context) error {
+		var have, lack []string
+		for _, name := range scheduler.Names() {
+			if name == want.Name() || name == scheduler.Default {
+				continue
+			}
+			switch err := probe(ctx, name); {
+			case err == nil:
+				have = append(have, name)
+			case errors.Is(err, vserver.ErrUnsupported):
+				lack = append(lack, name)
+			default:
+				return tune.Warning(err)
+			}
+		}
+		var parts []string
+		if len(have) > 0 {
+			parts = append(parts, strings.Join(have, " "))
+		}
+		if len(lack) > 0 {
+			parts = append(parts, "not in this kernel: "+strings.Join(lack, " "))
+		}
+		return tune.Note("%s", strings.Join(parts, "; "))
+	}}
+}
+
+func probeScheduler(ctx context.Context, log *zap.Logger, name string) error {
+	s, err := vserver.New(log, vserver.Options{})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return s.Probe(ctx, name)
+}
+
+// setChecks returns a check for each type of set in each family that is served.
+func setChecks(fix func(module string) string, served []model.Family, ask func(context.Context, ipset.Set) error) []tune.Check {
+	var checks []tune.Check
+	asked := map[string]bool{}
+	for _, set := range ipvs.AllSets() {
+		name := "sets of type " + string(set.Type)
+		switch set.Family {
+		case ipset.IPv4, ipset.IPv6: // a set of ports has no family
+			name += ", " + set.Family.String()
+			if !slices.Contains(served, familyOf(set.Family)) {
+				continue
+			}
+		}
+		if asked[name] {
+			continue
+		}
+		asked[name] = true
+		checks = append(checks, tune.Check{Name: name, Fix: fix("ip_set"), Run: func(ctx context.Context) error {
+			return grade(ask(ctx, set), ipset.ErrUnsupported)
+		}})
+	}
+	return checks
+}
+
+func familyOf(f ipset.Family) model.Family {
+	if f == ipset.IPv6 {
+		return model.IPv6
+	}
+	return model.IPv4
+}
+
+// revision returns an error if the kernel does not have the type of a set in its family.
+func revision(ctx context.Context, set ipset.Set) error {
+	h, err := ipset.New(ipset.Options{})
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	_, err = h.Revision(ctx, set.Type, set.Family)
+	return err
+}
+
+// Modules returns the modules that ipvs mode needs, for LoadModules. A kernel that has a module
+// built in, or loads it on use, answers at once.
+func Modules(t *tune.Tuner, c config.Config) []string {
+	return []string{
+		tune.IPVSModule(t.SuggestConnTabBits()), c.Scheduler.Algorithm().Module, "dummy", "ip_set", "xt_set",
+	}
+}
+
+// IPVSSysctls returns the sysctls of ipvs mode. If the release of the kernel cannot be read,
+// conn_reuse_mode is not among them.
+func IPVSSysctls(t *tune.Tuner, c config.Config) []tune.Sysctl {
+	release, _ := t.Release()
+	return tune.IPVSSysctls(tune.IPVSOptions{Release: release, StrictARP: c.StrictARP})
+}
