@@ -10,6 +10,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/explain"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -26,7 +27,7 @@ type dropping struct {
 	tables  []string
 	reasons []dataplane.DropReason
 	owned   func(rules.ChainKey) bool
-	of      func(rules.ChainKey, string) (dataplane.Drop, bool)
+	of      func(netfilter.ChainKey, netfilter.Line) (dataplane.Drop, bool)
 }
 
 func droppingIn(mode string) dropping {
@@ -76,7 +77,7 @@ func (r *dropReader) read(ctx context.Context) ([]telemetry.Dropped, error) {
 	}
 	now, of := make(map[rules.Counted]uint64, len(r.last)), map[rules.Counted]dropKey{}
 	for _, c := range found {
-		drop, ok := d.of(c.Chain, c.Rule)
+		drop, ok := d.of(c.Chain, netfilter.ReadLine(c.Rule))
 		if !ok {
 			continue
 		}
@@ -116,7 +117,7 @@ func explainedDrops(ctx context.Context, r counted, mode string, names []string)
 	}
 	var out []explain.Drop
 	for _, c := range found {
-		drop, ok := d.of(c.Chain, c.Rule)
+		drop, ok := d.of(c.Chain, netfilter.ReadLine(c.Rule))
 		if ok && c.Packets > 0 && (drop.Port == "" || slices.ContainsFunc(names, func(name string) bool { return ofService(drop.Port, name) })) {
 			out = append(out, explain.Drop{
 				Reason: string(drop.Reason), Family: model.Family(c.Chain.Family).String(), Packets: c.Packets, Port: drop.Port, Rule: c.Chain.Name + " " + c.Rule,

@@ -10,7 +10,7 @@ import (
 // go by addresses.
 func localPodFor(now settings) func(netip.Addr, model.Node) bool {
 	return func(a netip.Addr, node model.Node) bool {
-		is, _ := localDetector(now()).Holds(a, node)
+		is, _ := localPods(now()).Holds(a, node)
 		return is
 	}
 }

@@ -13,9 +13,9 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/healthcheck"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
@@ -197,7 +197,7 @@ func rulesConfig(c config.Config, families []model.Family, tools *rules.Handle) 
 		Families:      families,
 		MasqueradeAll: c.MasqueradeAll,
 		Masquerade:    masquerade(c, tools),
-		Local:         localDetector(c),
+		Local:         localPods(c),
 		Everywhere:    selected.Everywhere,
 		Localhost:     c.LocalhostNodePorts && slices.Contains(families, model.IPv4),
 		Loopback:      selected.Loopback,
@@ -237,22 +237,22 @@ func modeConfig(c config.Config, families []model.Family, tools *rules.Handle) i
 		MasqueradeAll: c.MasqueradeAll,
 		Masquerade:    masquerade(c, tools),
 		ExcludeCIDRs:  c.ExcludeCIDRs,
-		Local:         localDetector(c),
+		Local:         localPods(c),
 		Binding:       ipvs.Binding(c.VIPBinding),
 		ServiceCIDRs:  c.ServiceCIDRs,
 	}
 }
 
-func localDetector(c config.Config) dataplane.LocalDetector {
-	return dataplane.LocalDetector{
-		Mode:         dataplane.LocalMode(c.DetectLocal.Mode),
+func localPods(c config.Config) netfilter.LocalPods {
+	return netfilter.LocalPods{
+		Mode:         netfilter.LocalMode(c.DetectLocal.Mode),
 		ClusterCIDRs: c.DetectLocal.ClusterCIDRs,
 		Interface:    c.DetectLocal.Interface,
 	}
 }
 
-func masquerade(c config.Config, tools *rules.Handle) dataplane.Masquerade {
-	m := dataplane.Masquerade{Bit: c.MasqueradeBit, NodePorts: dataplane.PortRange(c.NodePortRange)}
+func masquerade(c config.Config, tools *rules.Handle) netfilter.Masquerade {
+	m := netfilter.Masquerade{Bit: c.MasqueradeBit, NodePorts: netfilter.PortRange(c.NodePortRange)}
 	if tools != nil {
 		m.RandomFully = func(f model.Family) bool { return tools.RandomFully(rules.Family(f)) }
 	}

@@ -90,7 +90,7 @@ var (
 			Packages: []string{"internal/dataplane/ipvs"},
 		},
 		{
-			Name: "dataplane/pods-of-any-source", File: "internal/dataplane/local.go",
+			Name: "dataplane/pods-of-any-source", File: "internal/dataplane/netfilter/localpods.go",
 			Breaks:   "A range of all addresses counts as one of pods, so external traffic is taken for local traffic.",
 			Old:      "if model.FamilyOf(p.Addr()) == f && p.Bits() > 0 {",
 			New:      "if model.FamilyOf(p.Addr()) == f {",

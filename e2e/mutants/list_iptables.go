@@ -35,8 +35,8 @@ var iptablesMutants = []mutant{
 	{
 		Name: "iptables/pod-range-not-followed", File: "internal/dataplane/iptables/mode.go",
 		Breaks: "The rules of Services go on telling local traffic by the range of pods that the node had before.",
-		Old:    "return was != is || had != has",
-		New:    "return was != is && had != has",
+		Old:    "return m.config.Local.Match(f, before) != m.config.Local.Match(f, now)",
+		New:    "return (m.config.Local.Match(f, before) == nil) != (m.config.Local.Match(f, now) == nil)",
 	},
 	{
 		Name: "iptables/unchanged-rules-are-read", File: "internal/dataplane/iptables/audit.go",

@@ -11,6 +11,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/plan"
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/build"
@@ -26,7 +27,7 @@ var (
 // TestWalksAgreeWithTheTruth: what explain says of a packet is what the kernel does with it, for each cell of the tables that
 // the packet tests ask a kernel.
 func TestWalksAgreeWithTheTruth(t *testing.T) {
-	byNode := dataplane.LocalDetector{Mode: dataplane.LocalNodeCIDR}
+	byNode := netfilter.LocalPods{Mode: netfilter.LocalNodeCIDR}
 	for _, tt := range []struct {
 		name   string
 		all    map[cell]answer

@@ -68,18 +68,6 @@ func (w *Walk) Stop(end End, format string, args ...any) {
 // Ended tells whether the packet goes no further.
 func (w *Walk) Ended() bool { return w.End != "" }
 
-// Holds tells whether an address counts as one of a local pod; known is false where the
-// detector does not go by addresses, or has no range of the family.
-func (d LocalDetector) Holds(a netip.Addr, node model.Node) (is, known bool) {
-	match, ok := d.Match(model.FamilyOf(a), node)
-	text, byAddress := strings.CutPrefix(match, "-s ")
-	if !ok || !byAddress {
-		return false, false
-	}
-	p, err := netip.ParsePrefix(text)
-	return err == nil && p.Contains(a), err == nil
-}
-
 // InRanges tells what the source ranges of the frontend make of the packet; known is false
 // where that depends on an address that is not told. Only a load-balancer address has any.
 func (p Packet) InRanges() (in, known bool) {

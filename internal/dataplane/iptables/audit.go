@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 )
 
 // audit reads all rules beside the loop: with many Services that takes seconds, and no
@@ -23,8 +23,8 @@ type audit struct {
 
 // listing is what a reading found, and how long it took.
 type listing struct {
-	chains     map[rules.ChainKey]rules.Chain
-	jumps      map[rules.JumpKey]rules.Jump
+	chains     map[netfilter.ChainKey]netfilter.Chain
+	jumps      map[netfilter.JumpKey]netfilter.Jump
 	generation uint64
 	took       time.Duration
 	err        error
@@ -53,7 +53,7 @@ func (a *audit) start(ctx context.Context, m *Mode) {
 	go func() {
 		began := now()
 		l := listing{generation: from.Generation(ctx)} // before, so that what comes meanwhile is read next time
-		l.chains, l.jumps, l.err = from.List(ctx)
+		l.chains, l.jumps, l.err = netfilter.List(ctx, from)
 		l.took = now().Sub(began)
 		out <- l
 	}()
@@ -110,10 +110,10 @@ func (m *Mode) retune(ctx context.Context) error {
 // compare believes a listing, but for what was written since it began. A dispatch chain
 // that was touched is looked at in the next round.
 func (m *Mode) compare(l listing, touched map[any]struct{}) dataplane.Drift {
-	shared := map[rules.ChainKey][]string{}
+	shared := map[netfilter.ChainKey][]netfilter.Line{}
 	for key := range touched {
 		switch k := key.(type) {
-		case rules.ChainKey:
+		case netfilter.ChainKey:
 			if isDispatch(k) {
 				shared[k] = nil
 			} else {
@@ -121,7 +121,7 @@ func (m *Mode) compare(l listing, touched map[any]struct{}) dataplane.Drift {
 			}
 		case entry:
 			shared[k.chain] = nil
-		case rules.JumpKey:
+		case netfilter.JumpKey:
 			restore(l.jumps, k, m.jumps.Believed)
 		}
 	}
@@ -134,7 +134,7 @@ func (m *Mode) compare(l listing, touched map[any]struct{}) dataplane.Drift {
 	}
 	for k, lines := range shared {
 		if have, ok := m.chains.Believed(k); ok {
-			l.chains[k] = rules.Chain{Rules: text(lines, have.Rules)}
+			l.chains[k] = netfilter.ChainOf(lines).Then(have)
 		} else {
 			delete(l.chains, k)
 		}

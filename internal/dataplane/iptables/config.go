@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
@@ -17,9 +17,9 @@ type Config struct {
 	Families []model.Family
 	// MasqueradeAll rewrites the source of all traffic to cluster IPs.
 	MasqueradeAll bool
-	Masquerade    dataplane.Masquerade
+	Masquerade    netfilter.Masquerade
 	// Local tells pods of this node from everybody else.
-	Local dataplane.LocalDetector
+	Local netfilter.LocalPods
 	// Everywhere tells whether NodePorts of a family answer on every address of this
 	// machine; else they do on those of model.Host.NodePorts. Nil is nowhere so.
 	Everywhere func(model.Family) bool

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 )
 
 // DropTables are the tables that have rules which drop packets.
@@ -18,28 +18,28 @@ func DropReasons() []dataplane.DropReason {
 }
 
 // DropOf says why a rule in a chain drops packets; false: it does not, or is not ours.
-func DropOf(k rules.ChainKey, rule string) (dataplane.Drop, bool) {
-	if !OwnedChain(k) || !strings.Contains(rule, "-j DROP") && !strings.Contains(rule, "-j REJECT") {
+func DropOf(k netfilter.ChainKey, l netfilter.Line) (dataplane.Drop, bool) {
+	r, refuses := l.Refusal(k.Family)
+	if !OwnedChain(k) || !refuses {
 		return dataplane.Drop{}, false
 	}
-	_, text, _ := strings.Cut(rule, `--comment "`)
-	text, _, _ = strings.Cut(text, `"`)
+	why := r.Comment()
 	for _, one := range []struct {
-		suffix string
-		why    dataplane.DropReason
+		says   string
+		reason dataplane.DropReason
 	}{
-		{" has no endpoints", dataplane.DropNoEndpoints},
-		{" has no local endpoints", dataplane.DropNoLocal},
-		{" traffic not accepted by ", dataplane.DropSourceRanges},
+		{noEndpoints, dataplane.DropNoEndpoints},
+		{noLocalEndpoints, dataplane.DropNoLocal},
+		{notAccepted, dataplane.DropSourceRanges},
 	} {
-		if port, _, ok := strings.Cut(text, one.suffix); ok {
-			return dataplane.Drop{Reason: one.why, Port: port}, true
+		if port, _, ok := strings.Cut(why, " "+one.says); ok {
+			return dataplane.Drop{Reason: one.reason, Port: port}, true
 		}
 	}
 	switch {
-	case text == "block incoming localnet connections":
+	case why == string(localnetComment):
 		return dataplane.Drop{Reason: dataplane.DropLoopback}, true
-	case strings.Contains(rule, "--ctstate INVALID"):
+	case r.Has(netfilter.Invalid):
 		return dataplane.Drop{Reason: dataplane.DropInvalid}, true
 	}
 	return dataplane.Drop{}, false

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 )
 
 // TestEveryDropHasAReason: no rule of ours drops packets without one, and each reason has a rule.
@@ -21,7 +22,7 @@ func TestEveryDropHasAReason(t *testing.T) {
 	found := map[dataplane.DropReason]int{}
 	for key, c := range chains {
 		for rule := range strings.Lines(c.Rules) {
-			drop, ok := iptables.DropOf(key, strings.TrimSpace(rule))
+			drop, ok := iptables.DropOf(key, netfilter.ReadLine(strings.TrimSpace(rule)))
 			if drops := strings.Contains(rule, "-j DROP") || strings.Contains(rule, "-j REJECT"); drops != ok || ok && !slices.Contains(iptables.DropTables(), key.Table) {
 				t.Errorf("%s %s: reason %q", key, rule, drop.Reason)
 			}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -20,11 +21,9 @@ func (m *Mode) Snapshot(kind string) (func(io.Writer) error, error) {
 		return nil, fmt.Errorf("iptables mode has no %s: it has rules alone", kind)
 	}
 	chains := maps.Collect(m.chains.AllDesired())
-	for k, text := range m.dispatchTexts(nil) {
-		chains[k] = rules.Chain{Rules: text}
-	}
-	jumps := maps.Collect(m.jumps.AllDesired())
-	return func(w io.Writer) error { return rules.WriteSave(w, chains, jumps, compareInHook) }, nil
+	maps.Copy(chains, m.dispatchTexts(nil))
+	leads := maps.Collect(m.jumps.AllDesired())
+	return func(w io.Writer) error { return netfilter.WriteSave(w, chains, leads, jumps) }, nil
 }
 
 // WriteFound reads the kernel and prints what is ours there, as WriteRows prints what is
@@ -33,27 +32,27 @@ func (m *Mode) WriteFound(ctx context.Context, w io.Writer, kind string) error {
 	if kind != "rules" {
 		return fmt.Errorf("iptables mode has no %s: it has rules alone", kind)
 	}
-	chains, jumps, err := m.deps.Rules.List(ctx)
+	chains, leads, err := netfilter.List(ctx, m.deps.Rules)
 	if err != nil {
 		return fmt.Errorf("read rules: %w", err)
 	}
-	maps.DeleteFunc(chains, func(k rules.ChainKey, _ rules.Chain) bool { return !m.mine(k) })
-	maps.DeleteFunc(jumps, func(k rules.JumpKey, _ rules.Jump) bool {
-		return !m.mine(rules.ChainKey{Family: k.Family, Table: k.Table, Name: k.Target})
+	maps.DeleteFunc(chains, func(k netfilter.ChainKey, _ netfilter.Chain) bool { return !m.mine(k) })
+	maps.DeleteFunc(leads, func(k netfilter.JumpKey, _ netfilter.Jump) bool {
+		return !m.mine(netfilter.ChainKey{Family: k.Family, Table: k.Table, Name: k.Target})
 	})
-	return rules.WriteSave(w, chains, jumps, compareInHook)
+	return netfilter.WriteSave(w, chains, leads, jumps)
 }
 
 // Dispatches tells whether a chain leads each packet to one frontend at most, so that the
 // order of its rules means nothing.
 func Dispatches(table, chain string) bool {
-	return isDispatch(rules.ChainKey{Table: table, Name: chain})
+	return isDispatch(netfilter.ChainKey{Table: table, Name: chain})
 }
 
 // RowsOf implements dataplane.Explainer. Chains are those of the Services that have the
 // frontends, for their ports share them.
 func (m *Mode) RowsOf(keys []model.FrontendKey) (dataplane.FrontendRows, error) {
-	chains, pending := map[rules.ChainKey]rules.Chain{}, []string{}
+	chains, pending := map[netfilter.ChainKey]netfilter.Chain{}, []string{}
 	families, services := map[rules.Family]struct{}{}, map[model.ServiceID]struct{}{}
 	for _, k := range keys {
 		if f, ok := m.frontends.Get(k); ok {
@@ -63,15 +62,15 @@ func (m *Mode) RowsOf(keys []model.FrontendKey) (dataplane.FrontendRows, error) 
 	}
 	for id := range services {
 		for k, c := range m.rowsOf(id) {
-			if had := chains[k]; isDispatch(k) && had.Rules != "" {
-				c.Rules = had.Rules + "\n" + c.Rules
+			if isDispatch(k) {
+				c = chains[k].Then(c)
 			}
 			chains[k] = c
 		}
 	}
-	jumps := maps.Collect(m.jumps.AllDesired())
-	maps.DeleteFunc(jumps, func(k rules.JumpKey, _ rules.Jump) bool { _, ok := families[k.Family]; return !ok })
-	for k := range jumps {
+	leads := maps.Collect(m.jumps.AllDesired())
+	maps.DeleteFunc(leads, func(k netfilter.JumpKey, _ netfilter.Jump) bool { _, ok := families[k.Family]; return !ok })
+	for k := range leads {
 		pending = appendPending(pending, m.jumps.Tracker, k)
 	}
 	for k, c := range chains {
@@ -79,7 +78,7 @@ func (m *Mode) RowsOf(keys []model.FrontendKey) (dataplane.FrontendRows, error) 
 			pending = appendPending(pending, m.chains, k)
 			continue
 		}
-		for _, rule := range strings.Split(c.Rules, "\n") {
+		for rule := range c.Lines() {
 			if _, wanted := m.entries.Desired(entry{k, rule}); wanted {
 				pending = appendPending(pending, m.entries, entry{k, rule})
 			}
@@ -87,12 +86,12 @@ func (m *Mode) RowsOf(keys []model.FrontendKey) (dataplane.FrontendRows, error) 
 	}
 	slices.Sort(pending)
 	var b strings.Builder
-	err := rules.WriteSave(&b, chains, jumps, compareInHook)
+	err := netfilter.WriteSave(&b, chains, leads, jumps)
 	return dataplane.FrontendRows{Desired: map[string]string{"rules": b.String()}, Pending: pending, Draining: []string{}}, err
 }
 
 // String names an entry in what is pending.
-func (e entry) String() string { return e.chain.String() + " " + e.rule }
+func (e entry) String() string { return e.chain.String() + " " + e.rule.String() }
 
 func appendPending[K interface {
 	comparable
@@ -107,7 +106,7 @@ func appendPending[K interface {
 
 // rowsOf are the chains of a Service, with its entries of dispatch chains, and those that
 // every node has.
-func (m *Mode) rowsOf(id model.ServiceID) map[rules.ChainKey]rules.Chain {
+func (m *Mode) rowsOf(id model.ServiceID) map[netfilter.ChainKey]netfilter.Chain {
 	var frontends []model.Frontend
 	for k := range m.inForce[id] {
 		f, _ := m.frontends.Get(k)
@@ -116,17 +115,17 @@ func (m *Mode) rowsOf(id model.ServiceID) map[rules.ChainKey]rules.Chain {
 	slices.SortFunc(frontends, func(a, b model.Frontend) int { return a.Key.Compare(b.Key) })
 	r := m.config.render(frontends, m.host.Node)
 	out := r.chains
-	lines := map[rules.ChainKey][]string{}
+	lines := map[netfilter.ChainKey][]netfilter.Line{}
 	for e := range r.entries {
 		lines[e.chain] = append(lines[e.chain], e.rule)
 	}
 	for k, list := range lines {
-		slices.Sort(list)
-		out[k] = rules.Chain{Rules: strings.Join(list, "\n")}
+		slices.SortFunc(list, netfilter.Line.Compare)
+		out[k] = netfilter.ChainOf(list)
 	}
 	for _, name := range []string{chainPostrouting, chainMarkMasq} {
 		for _, f := range m.config.Families {
-			k := rules.ChainKey{Family: rules.Family(f), Table: "nat", Name: name}
+			k := netfilter.Nat(f, name)
 			if c, ok := m.chains.Desired(k); ok {
 				out[k] = c
 			}

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
@@ -137,12 +137,12 @@ func flowKey(k model.FrontendKey) conntrack.Key {
 // be, or that something leads to wrongly.
 func (m *Mode) unsettled() map[string]struct{} {
 	out := map[string]struct{}{}
-	add := func(k rules.ChainKey) {
+	add := func(k netfilter.ChainKey) {
 		if ofService(k) {
 			out[k.Name[strings.LastIndexByte(k.Name, '-')+1:]] = struct{}{}
 		}
 	}
-	for _, pending := range []iter.Seq[rules.ChainKey]{m.chains.AllUpdates(), m.chains.AllDeletes()} {
+	for _, pending := range []iter.Seq[netfilter.ChainKey]{m.chains.AllUpdates(), m.chains.AllDeletes()} {
 		for k := range pending {
 			add(k)
 		}

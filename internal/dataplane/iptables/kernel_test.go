@@ -14,6 +14,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables/nftablestest"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
@@ -214,8 +215,8 @@ func config() iptables.Config {
 	families := model.Families()
 	return iptables.Config{
 		Families:   families[:],
-		Masquerade: dataplane.Masquerade{Bit: 14},
-		Local: dataplane.LocalDetector{Mode: dataplane.LocalClusterCIDR, ClusterCIDRs: []netip.Prefix{
+		Masquerade: netfilter.Masquerade{Bit: 14},
+		Local: netfilter.LocalPods{Mode: netfilter.LocalClusterCIDR, ClusterCIDRs: []netip.Prefix{
 			netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/48"),
 		}},
 		DropInvalid: true,

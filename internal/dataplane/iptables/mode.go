@@ -7,12 +7,12 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -34,14 +34,14 @@ type Mode struct {
 	inForce map[model.ServiceID]map[model.FrontendKey]struct{}
 
 	// The tables. chains and entries are written together.
-	chains  *delta.Tracker[rules.ChainKey, rules.Chain]
+	chains  *delta.Tracker[netfilter.ChainKey, netfilter.Chain]
 	entries *delta.Tracker[entry, struct{}]
-	jumps   *delta.Table[rules.JumpKey, rules.Jump]
+	jumps   *delta.Table[netfilter.JumpKey, netfilter.Jump]
 	// sizes counts the wanted entries of each dispatch chain.
-	sizes map[rules.ChainKey]int
+	sizes map[netfilter.ChainKey]int
 
 	// Rows that several Services want are kept until the last one leaves.
-	chainClaims *delta.Claims[model.ServiceID, rules.ChainKey, rules.Chain]
+	chainClaims *delta.Claims[model.ServiceID, netfilter.ChainKey, netfilter.Chain]
 	entryClaims *delta.Claims[model.ServiceID, entry, struct{}]
 	healthPorts *delta.Claims[model.ServiceID, entry, struct{}]
 
@@ -67,18 +67,18 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 		log: log.Named(Name), config: config, deps: deps,
 		frontends:   dataplane.NewFrontends(),
 		inForce:     map[model.ServiceID]map[model.FrontendKey]struct{}{},
-		chains:      delta.NewTracker[rules.ChainKey](same[rules.Chain]),
+		chains:      delta.NewTracker[netfilter.ChainKey](same[netfilter.Chain]),
 		entries:     delta.NewTracker[entry](same[struct{}]),
-		sizes:       map[rules.ChainKey]int{},
-		chainClaims: delta.NewClaims[model.ServiceID, rules.ChainKey, rules.Chain](model.ServiceID.Compare),
+		sizes:       map[netfilter.ChainKey]int{},
+		chainClaims: delta.NewClaims[model.ServiceID, netfilter.ChainKey, netfilter.Chain](model.ServiceID.Compare),
 		entryClaims: delta.NewClaims[model.ServiceID, entry, struct{}](model.ServiceID.Compare),
 		healthPorts: delta.NewClaims[model.ServiceID, entry, struct{}](model.ServiceID.Compare),
 		flows:       flows{},
 	}
-	m.jumps = delta.NewTable(jumpStore{deps.Rules, &m.audit}, delta.Options[rules.JumpKey, rules.Jump]{
-		Name: "jumps", Compare: compareJumps, Equal: same[rules.Jump],
-		Wait: func(k rules.JumpKey) bool {
-			return !m.there(rules.ChainKey{Family: k.Family, Table: k.Table, Name: k.Target})
+	m.jumps = delta.NewTable(jumpStore{netfilter.JumpStore{Rules: deps.Rules, Jumps: jumps}, &m.audit}, delta.Options[netfilter.JumpKey, netfilter.Jump]{
+		Name: "jumps", Compare: jumps.Compare, Equal: same[netfilter.Jump],
+		Wait: func(k netfilter.JumpKey) bool {
+			return !m.there(netfilter.ChainKey{Family: k.Family, Table: k.Table, Name: k.Target})
 		},
 	})
 	m.wantBase()
@@ -94,7 +94,7 @@ func (m *Mode) Name() string { return Name }
 func (m *Mode) Frontends() *dataplane.Frontends { return m.frontends }
 
 // there tells whether a chain is in place.
-func (m *Mode) there(k rules.ChainKey) bool {
+func (m *Mode) there(k netfilter.ChainKey) bool {
 	_, ok := m.chains.Believed(k)
 	return ok
 }
@@ -108,7 +108,7 @@ func (m *Mode) wantBase() {
 		for k, c := range m.config.baseChains(f, m.host) {
 			m.chains.SetDesired(k, c)
 		}
-		for k, j := range baseJumps(f) {
+		for k, j := range jumps.Rows(f, nil) {
 			m.jumps.SetDesired(k, j)
 		}
 		for _, e := range m.config.baseEntries(f) {
@@ -146,9 +146,7 @@ func (m *Mode) SetHost(host model.Host) {
 // podsMoved tells whether local traffic is told from other in another way.
 func (m *Mode) podsMoved(before, now model.Node) bool {
 	return slices.ContainsFunc(m.config.Families, func(f model.Family) bool {
-		was, had := m.config.Local.Match(f, before)
-		is, has := m.config.Local.Match(f, now)
-		return was != is || had != has
+		return m.config.Local.Match(f, before) != m.config.Local.Match(f, now)
 	})
 }
 
@@ -175,12 +173,12 @@ func (m *Mode) Load(ctx context.Context) error {
 
 // loadRules reads all rules, and so settles what was in doubt.
 func (m *Mode) loadRules(ctx context.Context) (dataplane.Drift, error) {
-	chains, jumps, err := m.deps.Rules.List(ctx)
+	chains, leads, err := netfilter.List(ctx, m.deps.Rules)
 	if err != nil {
 		return nil, fmt.Errorf("read rules: %w", err)
 	}
 	m.doubt = false
-	return m.believe(chains, jumps), nil
+	return m.believe(chains, leads), nil
 }
 
 // ReloadRules reads all rules after a sign that somebody else has changed them.
@@ -195,48 +193,45 @@ func (m *Mode) ReloadRules(ctx context.Context) error {
 }
 
 // believe takes a listing for what is there.
-func (m *Mode) believe(chains map[rules.ChainKey]rules.Chain, jumps map[rules.JumpKey]rules.Jump) dataplane.Drift {
+func (m *Mode) believe(chains map[netfilter.ChainKey]netfilter.Chain, leads map[netfilter.JumpKey]netfilter.Jump) dataplane.Drift {
 	found := map[entry]struct{}{}
 	for k, c := range chains {
 		switch {
 		case !m.mine(k):
 			delete(chains, k)
 		case isDispatch(k):
-			rest, entries := takeApart(k, c.Rules)
-			chains[k] = rules.Chain{Rules: rest}
+			rest, entries := takeApart(k, c)
+			chains[k] = rest
 			for _, rule := range entries {
 				found[entry{k, rule}] = struct{}{}
 			}
 		}
 	}
-	maps.DeleteFunc(jumps, func(k rules.JumpKey, _ rules.Jump) bool {
-		return !m.mine(rules.ChainKey{Family: k.Family, Table: k.Table, Name: k.Target})
+	maps.DeleteFunc(leads, func(k netfilter.JumpKey, _ netfilter.Jump) bool {
+		return !m.mine(netfilter.ChainKey{Family: k.Family, Table: k.Table, Name: k.Target})
 	})
-	return dataplane.Drift{"chains": m.chains.Load(chains), "entries": m.entries.Load(found), "jumps": m.jumps.LoadRows(jumps)}
+	return dataplane.Drift{"chains": m.chains.Load(chains), "entries": m.entries.Load(found), "jumps": m.jumps.LoadRows(leads)}
 }
 
 // mine tells whether a chain is this mode's, in a family that it serves.
-func (m *Mode) mine(k rules.ChainKey) bool {
+func (m *Mode) mine(k netfilter.ChainKey) bool {
 	return OwnedChain(k) && slices.Contains(m.config.Families, model.Family(k.Family))
 }
 
 // takeApart splits a dispatch chain into its entries and the rest behind them. A chain
 // that is not in that form, because another mode has one of that name or a rule is there
 // twice, is all rest, so that it is written anew; what is an entry in it is one all the same.
-func takeApart(k rules.ChainKey, text string) (rest string, entries []string) {
-	if text == "" {
-		return "", nil
-	}
-	lines := strings.Split(text, "\n")
+func takeApart(k netfilter.ChainKey, c netfilter.Chain) (rest netfilter.Chain, entries []netfilter.Line) {
+	lines := slices.Collect(c.Lines())
 	end := len(lines)
 	for end > 0 && isRest(k, lines[end-1]) {
 		end--
 	}
-	rest = strings.Join(lines[end:], "\n")
-	seen := make(map[string]struct{}, end)
+	rest = netfilter.ChainOf(lines[end:])
+	seen := make(map[netfilter.Line]struct{}, end)
 	for _, l := range lines[:end] {
 		if _, twice := seen[l]; twice || isRest(k, l) || !isEntry(k, l) {
-			rest = text
+			rest = c
 			continue
 		}
 		seen[l] = struct{}{}
@@ -245,17 +240,17 @@ func takeApart(k rules.ChainKey, text string) (rest string, entries []string) {
 	return rest, entries
 }
 
-// isRest tells whether a rule stands behind the entries.
-func isRest(k rules.ChainKey, rule string) bool {
-	return k.Table == "nat" && k.Name == chainServices && strings.HasSuffix(rule, " -j "+chainNodePorts)
+// isRest reports whether a rule stands behind the entries.
+func isRest(k netfilter.ChainKey, l netfilter.Line) bool {
+	return k.Table == "nat" && k.Name == chainServices && l.JumpsTo() == chainNodePorts
 }
 
-// isEntry tells whether a rule leads to a chain of a Service, or is a verdict of filter.
-func isEntry(k rules.ChainKey, rule string) bool {
+// isEntry reports whether a rule leads to a chain of a Service, or is a verdict of filter.
+func isEntry(k netfilter.ChainKey, l netfilter.Line) bool {
 	if k.Table == "filter" {
-		return strings.Contains(rule, "--comment")
+		return l.Rule(k.Family).Comment() != ""
 	}
-	return ofService(entry{k, rule}.target())
+	return ofService(entry{k, l}.target())
 }
 
 // CarriesServices implements dataplane.Dataplane.
@@ -415,10 +410,10 @@ func (m *Mode) Clear() {
 	m.audit.stop()
 	m.frontends.Clear()
 	m.inForce = map[model.ServiceID]map[model.FrontendKey]struct{}{}
-	m.chainClaims = delta.NewClaims[model.ServiceID, rules.ChainKey, rules.Chain](model.ServiceID.Compare)
+	m.chainClaims = delta.NewClaims[model.ServiceID, netfilter.ChainKey, netfilter.Chain](model.ServiceID.Compare)
 	m.entryClaims = delta.NewClaims[model.ServiceID, entry, struct{}](model.ServiceID.Compare)
 	m.healthPorts = delta.NewClaims[model.ServiceID, entry, struct{}](model.ServiceID.Compare)
-	m.sizes = map[rules.ChainKey]int{}
+	m.sizes = map[netfilter.ChainKey]int{}
 	clearTable(m.chains)
 	clearTable(m.entries)
 	clearTable(m.jumps.Tracker)
@@ -435,23 +430,13 @@ func (m *Mode) Remove(context.Context) error { return nil }
 
 // jumpStore reads and writes the jumps to our chains.
 type jumpStore struct {
-	rules Rules
+	netfilter.JumpStore
 	audit *audit
 }
 
-// List returns the jumps.
-func (s jumpStore) List(ctx context.Context) (map[rules.JumpKey]rules.Jump, error) {
-	_, jumps, err := s.rules.List(ctx)
-	return jumps, err
-}
-
 // Write hands all changed jumps over at once.
-func (s jumpStore) Write(ctx context.Context, changes []delta.Change[rules.JumpKey, rules.Jump]) []error {
-	batch := make([]rules.JumpChange, len(changes))
-	for i, c := range changes {
-		batch[i] = rules.JumpChange{Op: ruleOps[c.Op], Key: c.Key, Jump: c.Value, Behind: above(c.Key)}
-	}
-	errs := s.rules.WriteJumps(ctx, batch)
+func (s jumpStore) Write(ctx context.Context, changes []delta.Change[netfilter.JumpKey, netfilter.Jump]) []error {
+	errs := s.JumpStore.Write(ctx, changes)
 	for i, c := range changes {
 		if at(errs, i) == nil {
 			s.audit.touch(c.Key)
@@ -459,5 +444,3 @@ func (s jumpStore) Write(ctx context.Context, changes []delta.Change[rules.JumpK
 	}
 	return errs
 }
-
-var ruleOps = map[delta.Op]rules.Op{delta.Add: rules.Add, delta.Update: rules.Update, delta.Delete: rules.Delete}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -599,7 +600,7 @@ func TestFlowsOfClientsOutside(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k, c := newKernel(), config()
 			if !tt.known {
-				c.Local = dataplane.LocalDetector{Mode: dataplane.LocalBridge, Interface: "cbr0"}
+				c.Local = netfilter.LocalPods{Mode: netfilter.LocalBridge, Interface: "cbr0"}
 			}
 			m := start(t, k, c, plan(false))
 			apply(t, m)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
@@ -48,20 +48,20 @@ var (
 )
 
 // OwnedChain tells whether a chain is one of this mode's, by name.
-func OwnedChain(k rules.ChainKey) bool {
+func OwnedChain(k netfilter.ChainKey) bool {
 	return slices.Contains(fixedChains[k.Table], k.Name) || ofService(k)
 }
 
 // ServiceChain tells whether a chain belongs to one Service, for those who read the kernel without a mode.
-func ServiceChain(k rules.ChainKey) bool { return ofService(k) }
+func ServiceChain(k netfilter.ChainKey) bool { return ofService(k) }
 
 // ofService tells whether a chain belongs to one Service.
-func ofService(k rules.ChainKey) bool {
+func ofService(k netfilter.ChainKey) bool {
 	return k.Table == "nat" && slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(k.Name, p) })
 }
 
 // isDispatch tells whether a chain holds a rule for each frontend.
-func isDispatch(k rules.ChainKey) bool { return slices.Contains(dispatchChains[k.Table], k.Name) }
+func isDispatch(k netfilter.ChainKey) bool { return slices.Contains(dispatchChains[k.Table], k.Name) }
 
 // hashed returns the part of a chain name that identifies the Service port. As in
 // kube-proxy, it is the first 16 characters of base32 of SHA-256.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/build"
@@ -80,7 +80,7 @@ func TestTrafficPolicies(t *testing.T) {
 				c := config()
 				switch how {
 				case "no detector":
-					c.Local = dataplane.LocalDetector{Mode: dataplane.LocalNodeCIDR} // the Node has none
+					c.Local = netfilter.LocalPods{Mode: netfilter.LocalNodeCIDR} // the Node has none
 				case "masquerade all":
 					c.MasqueradeAll = true
 				}
@@ -180,13 +180,13 @@ func TestDetectors(t *testing.T) {
 		ext = "-m comment --comment \"pod traffic for default/web external destinations\""
 	)
 	for _, tt := range []struct {
-		local          dataplane.LocalDetector
+		local          netfilter.LocalPods
 		first, shorter string
 	}{
-		{dataplane.LocalDetector{Mode: dataplane.LocalClusterCIDR, ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+		{netfilter.LocalPods{Mode: netfilter.LocalClusterCIDR, ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
 			"! -s 10.0.0.0/8 -d 10.96.0.1/32 " + svc, "-s 10.0.0.0/8 " + ext},
-		{dataplane.LocalDetector{Mode: dataplane.LocalBridge, Interface: "cbr0"}, "-d 10.96.0.1/32 ! -i cbr0 " + svc, "-i cbr0 " + ext},
-		{dataplane.LocalDetector{Mode: dataplane.LocalInterfaceName, Interface: "veth"}, "-d 10.96.0.1/32 ! -i veth+ " + svc, "-i veth+ " + ext},
+		{netfilter.LocalPods{Mode: netfilter.LocalBridge, Interface: "cbr0"}, "-d 10.96.0.1/32 ! -i cbr0 " + svc, "-i cbr0 " + ext},
+		{netfilter.LocalPods{Mode: netfilter.LocalInterfaceName, Interface: "veth"}, "-d 10.96.0.1/32 ! -i veth+ " + svc, "-i veth+ " + ext},
 	} {
 		t.Run(string(tt.local.Mode), func(t *testing.T) {
 			c := config()
@@ -211,7 +211,7 @@ func TestDetectors(t *testing.T) {
 // The range of this node's pods comes with its Node, later than the Services.
 func TestDetectorFollowsTheNode(t *testing.T) {
 	c := config()
-	c.Local = dataplane.LocalDetector{Mode: dataplane.LocalNodeCIDR}
+	c.Local = netfilter.LocalPods{Mode: netfilter.LocalNodeCIDR}
 	p := policyCase{external: true, nodes: both}.plan()
 	k := newKernel()
 	m := start(t, k, c, p)

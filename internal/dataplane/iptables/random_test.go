@@ -17,6 +17,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/build"
@@ -31,12 +32,12 @@ func randomConfig(r *rand.Rand) iptables.Config {
 	c := config()
 	c.MasqueradeAll, c.Localhost, c.DropInvalid, c.Both = coin(r), coin(r), coin(r), coin(r)
 	c.Everywhere = pick(r, nil, c.Everywhere)
-	c.Masquerade = dataplane.Masquerade{
+	c.Masquerade = netfilter.Masquerade{
 		Bit: pick[uint8](r, 0, 14, 31), RandomFully: func(f model.Family) bool { return f == model.IPv4 },
-		NodePorts: pick(r, dataplane.PortRange{}, dataplane.PortRange{First: 30000, Last: 32767}),
+		NodePorts: pick(r, netfilter.PortRange{}, netfilter.PortRange{First: 30000, Last: 32767}),
 	}
-	c.Local = pick(r, c.Local, dataplane.LocalDetector{}, dataplane.LocalDetector{Mode: dataplane.LocalNodeCIDR},
-		dataplane.LocalDetector{Mode: dataplane.LocalBridge, Interface: "cbr0"}, dataplane.LocalDetector{Mode: dataplane.LocalInterfaceName, Interface: "veth"})
+	c.Local = pick(r, c.Local, netfilter.LocalPods{}, netfilter.LocalPods{Mode: netfilter.LocalNodeCIDR},
+		netfilter.LocalPods{Mode: netfilter.LocalBridge, Interface: "cbr0"}, netfilter.LocalPods{Mode: netfilter.LocalInterfaceName, Interface: "veth"})
 	return c
 }
 

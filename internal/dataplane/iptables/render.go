@@ -2,40 +2,32 @@ package iptables
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
 // entry is a rule of a dispatch chain.
 type entry struct {
-	chain rules.ChainKey
-	rule  string
+	chain netfilter.ChainKey
+	rule  netfilter.Line
 }
 
-// target is the chain that an entry leads to; its Name is empty if it leads to none.
-func (e entry) target() rules.ChainKey {
-	const jump = " -j "
-	k := rules.ChainKey{Family: e.chain.Family, Table: e.chain.Table}
-	if at := strings.LastIndex(e.rule, jump); at >= 0 {
-		k.Name = e.rule[at+len(jump):]
-	}
-	return k
+// target is the chain that an entry leads to; its Name is of no chain if it leads to none.
+func (e entry) target() netfilter.ChainKey {
+	return netfilter.ChainKey{Family: e.chain.Family, Table: e.chain.Table, Name: e.rule.JumpsTo()}
 }
 
 func compareEntries(a, b entry) int {
-	return cmp.Or(a.chain.Compare(b.chain), cmp.Compare(a.rule, b.rule))
+	return cmp.Or(a.chain.Compare(b.chain), a.rule.Compare(b.rule))
 }
 
 // rows are what one Service has in the kernel.
 type rows struct {
-	chains  map[rules.ChainKey]rules.Chain
+	chains  map[netfilter.ChainKey]netfilter.Chain
 	entries map[entry]struct{}
 }
 
@@ -49,24 +41,38 @@ type portKey struct {
 // render returns the rows of the frontends that one Service has in force. They are the rules
 // of a Service port in kube-proxy's iptables mode.
 func (c Config) render(frontends []model.Frontend, node model.Node) rows {
-	r := rows{chains: map[rules.ChainKey]rules.Chain{}, entries: map[entry]struct{}{}}
+	w := writer{chains: map[netfilter.ChainKey][]netfilter.Rule{}, entries: map[entry]struct{}{}}
 	byPort := map[portKey]*servicePort{}
 	for _, f := range frontends {
 		k := portKey{model.FamilyOf(f.Key.Addr), f.PortName, f.Key.Protocol}
 		if byPort[k] == nil {
-			byPort[k] = c.newPort(r, k, f, node)
+			byPort[k] = c.newPort(w, k, f, node)
 		}
 		byPort[k].add(f)
 	}
 	for _, p := range byPort {
 		p.render()
 	}
+	return w.rows()
+}
+
+// writer collects the rules of one Service.
+type writer struct {
+	chains  map[netfilter.ChainKey][]netfilter.Rule
+	entries map[entry]struct{}
+}
+
+func (w writer) rows() rows {
+	r := rows{chains: make(map[netfilter.ChainKey]netfilter.Chain, len(w.chains)), entries: w.entries}
+	for k, list := range w.chains {
+		r.chains[k] = netfilter.NewChain(k.Family, list...)
+	}
 	return r
 }
 
 // servicePort is one port on its way into rows.
 type servicePort struct {
-	rows
+	writer
 	portKey
 	config Config
 	node   model.Node
@@ -79,10 +85,10 @@ type servicePort struct {
 	frontends  []model.Frontend
 }
 
-func (c Config) newPort(r rows, k portKey, f model.Frontend, node model.Node) *servicePort {
+func (c Config) newPort(w writer, k portKey, f model.Frontend, node model.Node) *servicePort {
 	named := c.nameOf(f)
 	return &servicePort{
-		rows: r, portKey: k, config: c, node: node, affinity: f.Affinity,
+		writer: w, portKey: k, config: c, node: node, affinity: f.Affinity,
 		title: f.Name(), named: named, hash: hashed(named, k.protocol.String()),
 	}
 }
@@ -134,20 +140,20 @@ func (p *servicePort) render() {
 func (p *servicePort) dispatch(f model.Frontend) {
 	switch f.Kind {
 	case model.KindClusterIP:
-		p.enter(p.nat(chainServices), p.match(f, "cluster IP"), p.pool(f.Local))
+		p.enter(p.nat(chainServices), p.match(f, "cluster IP"), netfilter.JumpTo(p.pool(f.Local)))
 		p.poolChain(f.Local, p.masqueradeClusterIP(f)...)
 		return
 	case model.KindNodePort:
-		p.enter(p.nat(chainNodePorts), p.matchPort(f, p.title), prefixExternal+p.hash)
+		p.enter(p.nat(chainNodePorts), p.matchPort(f, p.title), p.external())
 	case model.KindLoadBalancer:
-		target := prefixExternal + p.hash
+		target := p.external()
 		if len(f.SourceRanges) > 0 {
-			target = prefixFirewall + p.hash
+			target = netfilter.JumpTo(prefixFirewall + p.hash)
 			p.limit(f)
 		}
 		p.enter(p.nat(chainServices), p.match(f, "loadbalancer IP"), target)
 	default:
-		p.enter(p.nat(chainServices), p.match(f, "external IP"), prefixExternal+p.hash)
+		p.enter(p.nat(chainServices), p.match(f, "external IP"), p.external())
 	}
 	p.externalChain(f)
 }
@@ -155,130 +161,123 @@ func (p *servicePort) dispatch(f model.Frontend) {
 // refuse answers for a frontend without endpoints: silence where there are some
 // elsewhere, else a refusal.
 func (p *servicePort) refuse(f model.Frontend) {
-	why, verdict := "has no endpoints", "REJECT --reject-with icmp-port-unreachable"
-	if p.family == model.IPv6 {
-		verdict = "REJECT --reject-with icmp6-port-unreachable"
-	}
+	why, verdict := noEndpoints, netfilter.Target(netfilter.Reject{})
 	if f.NoLocal {
-		why, verdict = "has no local endpoints", "DROP"
+		why, verdict = noLocalEndpoints, netfilter.Drop
 	}
 	switch f.Kind {
 	case model.KindClusterIP:
 		p.enter(p.filter(chainServices), p.match(f, why), verdict)
 	case model.KindNodePort:
-		match := join("-p", p.protocol.String(), comment(p.title+" "+why), "-m addrtype --dst-type LOCAL", p.dport(f))
+		match := netfilter.All{netfilter.Protocol(p.protocol), p.comment(why), netfilter.Local(netfilter.Dst), p.port(f)}
 		p.enter(p.filter(chainExternal), match, verdict)
 	default:
 		p.enter(p.filter(chainExternal), p.match(f, why), verdict)
 	}
 }
 
+// What comments say behind the name of the Service port, by which DropOf knows a rule.
+const (
+	noEndpoints      = "has no endpoints"
+	noLocalEndpoints = "has no local endpoints"
+	notAccepted      = "traffic not accepted by "
+)
+
 // limit lets only some clients of a load balancer through.
 func (p *servicePort) limit(f model.Frontend) {
 	k := p.nat(prefixFirewall + p.hash)
-	p.enter(p.filter(chainFirewall), p.match(f, "traffic not accepted by "+k.Name), "DROP")
-	lines := []string{}
-	if c, ok := p.chains[k]; ok {
-		lines = strings.Split(c.Rules, "\n")
-		lines = lines[:len(lines)-1]
+	p.enter(p.filter(chainFirewall), p.match(f, notAccepted+k.Name), netfilter.Drop)
+	list, made := p.chains[k]
+	if made {
+		list = list[:len(list)-1]
 	} else {
 		for _, r := range f.SourceRanges {
-			lines = append(lines, p.fromTo(r.Masked().String()))
+			list = append(list, p.from(r.Masked()))
 		}
 	}
 	if f.OwnNode { // the host dials the address from the address itself
-		lines = append(lines, p.fromTo(single(f.Key.Addr)))
+		list = append(list, p.from(netip.PrefixFrom(f.Key.Addr, f.Key.Addr.BitLen())))
 	}
-	lines = append(lines, comment("other traffic to "+p.title+" will be dropped by "+chainFirewall))
-	p.chains[k] = rules.Chain{Rules: strings.Join(lines, "\n")}
+	p.chains[k] = append(list, netfilter.If(netfilter.Comment("other traffic to "+p.title+" will be dropped by "+chainFirewall)))
 }
 
-func (p *servicePort) fromTo(source string) string {
-	return join("-s", source, comment(p.title+" loadbalancer IP"), "-j", prefixExternal+p.hash)
+func (p *servicePort) from(source netip.Prefix) netfilter.Rule {
+	return netfilter.If(netfilter.Source(source), p.comment("loadbalancer IP")).Then(p.external())
 }
 
 // externalChain decides who may be served by which endpoints, and with which source.
 func (p *servicePort) externalChain(f model.Frontend) {
-	pool := func(local bool, match ...string) string { return join(join(match...), "-j", p.pool(local)) }
-	var lines []string
+	pool := func(local bool, match ...netfilter.Match) netfilter.Rule {
+		return netfilter.If(match...).Then(netfilter.JumpTo(p.pool(local)))
+	}
+	traffic := func(which string) netfilter.Match {
+		return netfilter.Comment(which + " for " + p.title + " external destinations")
+	}
+	var list []netfilter.Rule
 	if !f.Local {
-		lines = []string{
-			join(comment("masquerade traffic for "+p.title+" external destinations"), "-j", chainMarkMasq),
+		list = []netfilter.Rule{
+			netfilter.If(traffic("masquerade traffic")).Then(netfilter.JumpTo(chainMarkMasq)),
 			pool(false),
 		}
 	} else {
-		if match, ok := p.config.Local.Match(p.family, p.node); ok && len(p.all) > 0 {
-			lines = append(lines, pool(false, match, comment("pod traffic for "+p.title+" external destinations")))
+		if pods := p.config.Local.Match(p.family, p.node); pods != nil && len(p.all) > 0 {
+			list = append(list, pool(false, pods, traffic("pod traffic")))
 		}
-		const own = "-m addrtype --src-type LOCAL"
-		lines = append(lines, join(comment("masquerade LOCAL traffic for "+p.title+" external destinations"), own, "-j", chainMarkMasq))
+		own := netfilter.Local(netfilter.Src)
+		list = append(list, netfilter.If(traffic("masquerade LOCAL traffic"), own).Then(netfilter.JumpTo(chainMarkMasq)))
 		if len(p.all) > 0 {
-			lines = append(lines, pool(false, comment("route LOCAL traffic for "+p.title+" external destinations"), own))
+			list = append(list, pool(false, traffic("route LOCAL traffic"), own))
 		}
 		if len(f.Backends) > 0 {
-			lines = append(lines, pool(true))
+			list = append(list, pool(true))
 		}
 	}
-	p.chains[p.nat(prefixExternal+p.hash)] = rules.Chain{Rules: strings.Join(lines, "\n")}
+	p.chains[p.nat(prefixExternal+p.hash)] = list
 	for _, local := range []bool{false, true} {
-		if len(p.list(local)) > 0 && slices.Contains(rules.Targets(strings.Join(lines, "\n")), p.pool(local)) {
+		leads := slices.ContainsFunc(list, func(r netfilter.Rule) bool { return r.JumpsTo() == p.pool(local) })
+		if len(p.list(local)) > 0 && leads {
 			p.poolChain(local)
 		}
 	}
 }
 
 // masqueradeClusterIP marks what has to leave with the node's address.
-func (p *servicePort) masqueradeClusterIP(f model.Frontend) []string {
-	match := join("-d", single(f.Key.Addr), "-p", p.protocol.String(), comment(p.title+" cluster IP"), p.dport(f), "-j", chainMarkMasq)
-	if p.config.MasqueradeAll {
-		return []string{match}
+func (p *servicePort) masqueradeClusterIP(f model.Frontend) []netfilter.Rule {
+	match := netfilter.All{p.match(f, "cluster IP")}
+	if !p.config.MasqueradeAll {
+		pods := p.config.Local.Match(p.family, p.node)
+		if pods == nil {
+			return nil
+		}
+		match = append(match, netfilter.Not{Match: pods})
 	}
-	local, ok := p.config.Local.Match(p.family, p.node)
-	if !ok {
-		return nil
-	}
-	return []string{notLocal(local, match)}
-}
-
-// notLocal puts the negation of a detector where iptables-save prints it: the source
-// before the destination, the interface behind it.
-func notLocal(local, match string) string {
-	if strings.HasPrefix(local, "-s ") {
-		return "! " + local + " " + match
-	}
-	destination, rest, _ := strings.Cut(match, " -p ")
-	return destination + " ! " + local + " -p " + rest
+	return []netfilter.Rule{netfilter.If(match...).Then(netfilter.JumpTo(chainMarkMasq))}
 }
 
 // poolChain spreads connections over the endpoints of a policy. It is made once, and
 // what comes first in it by the frontend that has something to put there.
-func (p *servicePort) poolChain(local bool, first ...string) {
+func (p *servicePort) poolChain(local bool, first ...netfilter.Rule) {
 	k := p.nat(p.pool(local))
 	if _, there := p.chains[k]; there && len(first) == 0 {
 		return
 	}
-	list := p.list(local)
-	lines := slices.Clone(first)
+	endpoints := p.list(local)
+	list := slices.Clone(first)
 	if p.affinity > 0 {
-		for _, to := range list {
-			lines = append(lines, fmt.Sprintf("-m recent --rcheck --seconds %d --reap %s -j %s",
-				int(p.affinity/time.Second), p.recent(to), p.endpoint(to)))
+		for _, to := range endpoints {
+			name := p.endpoint(to)
+			list = append(list, netfilter.If(netfilter.Seen{List: name, Within: p.affinity}).Then(netfilter.JumpTo(name)))
 		}
 	}
-	for i, to := range list {
-		chance := ""
-		if rest := len(list) - i; rest > 1 {
-			chance = "-m statistic --mode random --probability " + probability(rest)
+	for i, to := range endpoints {
+		leads := netfilter.JumpTo(p.endpoint(to))
+		if rest := len(endpoints) - i; rest > 1 {
+			list = append(list, netfilter.If(netfilter.OneIn(rest)).Then(leads))
+		} else {
+			list = append(list, netfilter.Always(leads))
 		}
-		lines = append(lines, join(chance, "-j", p.endpoint(to)))
 	}
-	p.chains[k] = rules.Chain{Rules: strings.Join(lines, "\n")}
-}
-
-// probability is one in n, as iptables-save prints what the kernel keeps of it in 31 bits.
-func probability(n int) string {
-	kept := (1<<31 + n/2) / n
-	return strconv.FormatFloat(float64(kept)/(1<<31), 'f', 11, 64)
+	p.chains[k] = list
 }
 
 // endpointChains are for the endpoints of every policy that is in use.
@@ -288,25 +287,17 @@ func (p *servicePort) endpointChains() {
 			continue
 		}
 		for _, to := range p.list(local) {
-			set := ""
+			name, proto := p.endpoint(to), netfilter.Protocol(p.protocol)
+			var remember netfilter.Match
 			if p.affinity > 0 {
-				set = "-m recent --set " + p.recent(to)
+				remember = netfilter.Remember{List: name}
 			}
-			proto := p.protocol.String()
-			p.chains[p.nat(p.endpoint(to))] = rules.Chain{Rules: strings.Join([]string{
-				join("-s", single(to.Addr()), "-j", chainMarkMasq), // to itself, by the Service
-				join("-p", proto, set, "-m", proto, "-j DNAT --to-destination", to.String()),
-			}, "\n")}
+			p.chains[p.nat(name)] = []netfilter.Rule{
+				netfilter.If(netfilter.SourceIP(to.Addr())).Then(netfilter.JumpTo(chainMarkMasq)), // to itself, by the Service
+				netfilter.If(proto, remember, netfilter.DestinationPort{Protocol: proto}).Then(netfilter.DNAT(to)),
+			}
 		}
 	}
-}
-
-func (p *servicePort) recent(to netip.AddrPort) string {
-	mask := "255.255.255.255"
-	if p.family == model.IPv6 {
-		mask = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"
-	}
-	return join("--name", p.endpoint(to), "--mask", mask, "--rsource")
 }
 
 func (p *servicePort) endpoint(to netip.AddrPort) string {
@@ -328,37 +319,44 @@ func (p *servicePort) pool(local bool) string {
 	return prefixCluster + p.hash
 }
 
-func (p *servicePort) enter(chain rules.ChainKey, match, target string) {
-	p.entries[entry{chain, join(match, "-j", target)}] = struct{}{}
+// external leads to the chain for clients outside of the cluster.
+func (p *servicePort) external() netfilter.Target { return netfilter.JumpTo(prefixExternal + p.hash) }
+
+func (p *servicePort) enter(chain netfilter.ChainKey, match netfilter.Match, target netfilter.Target) {
+	p.entries[entry{chain, netfilter.NewLine(chain.Family, netfilter.If(match).Then(target))}] = struct{}{}
 }
 
-func (p *servicePort) nat(name string) rules.ChainKey    { return natChain(p.family, name) }
-func (p *servicePort) filter(name string) rules.ChainKey { return filterChain(p.family, name) }
+func (p *servicePort) nat(name string) netfilter.ChainKey    { return netfilter.Nat(p.family, name) }
+func (p *servicePort) filter(name string) netfilter.ChainKey { return netfilter.Filter(p.family, name) }
 
 // match is what a client dials.
-func (p *servicePort) match(f model.Frontend, what string) string {
-	return join("-d", single(f.Key.Addr), p.matchPort(f, p.title+" "+what))
+func (p *servicePort) match(f model.Frontend, what string) netfilter.Match {
+	return netfilter.All{netfilter.DestinationIP(f.Key.Addr), netfilter.Protocol(p.protocol), p.comment(what), p.port(f)}
 }
 
 // matchPort is the same on any address.
-func (p *servicePort) matchPort(f model.Frontend, text string) string {
-	return join("-p", p.protocol.String(), comment(text), p.dport(f))
+func (p *servicePort) matchPort(f model.Frontend, text string) netfilter.Match {
+	return netfilter.All{netfilter.Protocol(p.protocol), netfilter.Comment(text), p.port(f)}
 }
 
-func (p *servicePort) dport(f model.Frontend) string {
-	return join("-m", p.protocol.String(), "--dport", strconv.Itoa(int(f.Key.Port)))
+// comment names the Service port.
+func (p *servicePort) comment(what string) netfilter.Match {
+	return netfilter.Comment(p.title + " " + what)
 }
 
-// single is one address as iptables-save prints it.
-func single(a netip.Addr) string { return netip.PrefixFrom(a, a.BitLen()).String() }
+func (p *servicePort) port(f model.Frontend) netfilter.Match {
+	return netfilter.DestinationPort{Protocol: netfilter.Protocol(p.protocol), Port: f.Key.Port}
+}
 
 // renderHealth opens the filter to a health-check port.
 func renderHealth(id model.ServiceID, h model.HealthCheck) map[entry]struct{} {
 	out := map[entry]struct{}{}
 	for f, e := range map[model.Family]model.LocalEndpoints{model.IPv4: h.IPv4, model.IPv6: h.IPv6} {
 		if h.Port != 0 && e.Served {
-			rule := join("-p tcp", comment(id.Namespace+"/"+id.Name+" health check node port"), "-m tcp --dport", strconv.Itoa(int(h.Port)), "-j ACCEPT")
-			out[entry{filterChain(f, chainNodePorts), rule}] = struct{}{}
+			k := netfilter.Filter(f, chainNodePorts)
+			why := netfilter.Comment(id.Namespace + "/" + id.Name + " health check node port")
+			port := netfilter.DestinationPort{Protocol: netfilter.TCP, Port: h.Port}
+			out[entry{k, netfilter.NewLine(k.Family, netfilter.If(netfilter.TCP, why, port).Then(netfilter.Accept))}] = struct{}{}
 		}
 	}
 	return out

@@ -27,7 +27,7 @@ func (m *Mode) Walk(p dataplane.Packet) dataplane.Walk { return m.config.walk(p)
 
 func (c Config) walk(p dataplane.Packet) dataplane.Walk {
 	w := &walker{config: c, packet: p, hash: hashed(c.nameOf(p.To), p.To.Key.Protocol.String())}
-	_, w.tells = c.Local.Match(model.FamilyOf(p.To.Key.Addr), p.Node)
+	w.tells = c.Local.Match(model.FamilyOf(p.To.Key.Addr), p.Node) != nil
 	for _, step := range []func(){w.dispatch, w.refuse, w.choose, w.postrouting} {
 		if step(); w.Ended() {
 			break

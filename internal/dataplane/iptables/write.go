@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 )
@@ -23,10 +23,10 @@ func (o outcomes) plus(p outcomes) outcomes {
 
 // batch is what one write carries out.
 type batch struct {
-	chains  []delta.Change[rules.ChainKey, rules.Chain]
+	chains  []delta.Change[netfilter.ChainKey, netfilter.Chain]
 	entries []delta.Change[entry, struct{}]
 	// whole has the text of dispatch chains that are written anew, with all entries.
-	whole map[rules.ChainKey]string
+	whole map[netfilter.ChainKey]netfilter.Chain
 }
 
 // write carries out what is pending of chains and entries. Without removals chains that
@@ -56,7 +56,7 @@ func (m *Mode) write(ctx context.Context, p delta.Pass, removals bool) outcomes 
 // replaces tells whether a batch can be written again when nobody knows how much of it
 // was carried out: all of it is whole chains.
 func (b batch) replaces() bool {
-	return !slices.ContainsFunc(b.chains, func(c delta.Change[rules.ChainKey, rules.Chain]) bool { return c.Op == delta.Delete }) &&
+	return !slices.ContainsFunc(b.chains, func(c delta.Change[netfilter.ChainKey, netfilter.Chain]) bool { return c.Op == delta.Delete }) &&
 		!slices.ContainsFunc(b.entries, func(c delta.Change[entry, struct{}]) bool { return b.lacks(c.Key.chain) })
 }
 
@@ -108,9 +108,9 @@ func (m *Mode) leaveOut(b *batch) (alone batch) {
 		return alone
 	}
 	for k, all := range b.whole {
-		b.whole[k] = strings.Join(slices.DeleteFunc(strings.Split(all, "\n"), func(rule string) bool {
-			return has(lost, entry{k, rule})
-		}), "\n")
+		b.whole[k] = netfilter.ChainOf(slices.DeleteFunc(slices.Collect(all.Lines()), func(l netfilter.Line) bool {
+			return has(lost, entry{k, l})
+		}))
 	}
 	return alone
 }
@@ -139,23 +139,23 @@ type write struct {
 	edits  []rules.RuleChange
 	// edited are the entries of edits; the others come and go with their chain.
 	edited []delta.Change[entry, struct{}]
-	with   map[rules.ChainKey][]delta.Change[entry, struct{}]
+	with   map[netfilter.ChainKey][]delta.Change[entry, struct{}]
 }
 
 func (m *Mode) forKernel(b batch, p delta.Pass) write {
-	w := write{chains: make([]rules.ChainChange, len(b.chains)), with: map[rules.ChainKey][]delta.Change[entry, struct{}]{}}
+	w := write{chains: make([]rules.ChainChange, len(b.chains)), with: map[netfilter.ChainKey][]delta.Change[entry, struct{}]{}}
 	for i, c := range b.chains {
-		w.chains[i] = rules.ChainChange{Op: ruleOps[c.Op], Key: c.Key, Chain: c.Value}
-		if text, ok := b.whole[c.Key]; ok {
-			w.chains[i].Chain.Rules = text
+		if all, ok := b.whole[c.Key]; ok {
+			c.Value = all
 		}
+		w.chains[i] = netfilter.ChainChange(c)
 	}
 	for _, c := range b.entries {
 		if !b.lacks(c.Key.chain) || m.chains.Deleting(c.Key.chain, p.Orphans) {
 			w.with[c.Key.chain] = append(w.with[c.Key.chain], c)
 			continue
 		}
-		w.edits, w.edited = append(w.edits, rules.RuleChange{Op: ruleOps[c.Op], Chain: c.Key.chain, Rule: c.Key.rule}), append(w.edited, c)
+		w.edits, w.edited = append(w.edits, netfilter.LineChange(c.Op, c.Key.chain, c.Key.rule)), append(w.edited, c)
 	}
 	return w
 }
@@ -198,15 +198,15 @@ func (m *Mode) recordAll(b batch, w write, chainErrs, editErrs []error) outcomes
 // single rules would cost more.
 func (m *Mode) gather(p delta.Pass, removals bool) batch {
 	b := batch{
-		chains:  m.chains.Updates(rules.ChainKey.Compare, p),
+		chains:  m.chains.Updates(netfilter.ChainKey.Compare, p),
 		entries: append(m.entries.Updates(compareEntries, p), m.entries.Deletes(compareEntries, p)...),
-		whole:   map[rules.ChainKey]string{},
+		whole:   map[netfilter.ChainKey]netfilter.Chain{},
 	}
-	edits := map[rules.ChainKey]int{}
+	edits := map[netfilter.ChainKey]int{}
 	for _, c := range b.entries {
 		edits[c.Key.chain]++
 	}
-	anew := map[rules.ChainKey]struct{}{}
+	anew := map[netfilter.ChainKey]struct{}{}
 	for _, c := range b.chains {
 		if isDispatch(c.Key) {
 			anew[c.Key] = struct{}{}
@@ -218,7 +218,7 @@ func (m *Mode) gather(p delta.Pass, removals bool) batch {
 			continue
 		}
 		anew[k] = struct{}{}
-		b.chains = append(b.chains, delta.Change[rules.ChainKey, rules.Chain]{Op: delta.Update, Key: k, Value: want})
+		b.chains = append(b.chains, delta.Change[netfilter.ChainKey, netfilter.Chain]{Op: delta.Update, Key: k, Value: want})
 	}
 	if len(anew) > 0 {
 		m.dispatch(&b, anew, p)
@@ -227,7 +227,7 @@ func (m *Mode) gather(p delta.Pass, removals bool) batch {
 		return b.lacks(c.Key.chain) && (!m.there(c.Key.chain) || m.doubt && c.Op == delta.Add && m.entries.MayBeThere(c.Key))
 	})
 	if removals {
-		b.chains = append(b.chains, m.chains.Deletes(rules.ChainKey.Compare, p)...)
+		b.chains = append(b.chains, m.chains.Deletes(netfilter.ChainKey.Compare, p)...)
 	}
 	return b
 }
@@ -236,7 +236,7 @@ func (m *Mode) gather(p delta.Pass, removals bool) batch {
 const fewEdits = 64
 
 // lacks tells whether a write does not make a chain.
-func (b batch) lacks(k rules.ChainKey) bool {
+func (b batch) lacks(k netfilter.ChainKey) bool {
 	_, made := b.whole[k]
 	return !made
 }
@@ -244,7 +244,7 @@ func (b batch) lacks(k rules.ChainKey) bool {
 // dispatch gathers, for chains that are written anew, all that is pending of them, what
 // rests included, and their texts. Entries that stay although nobody wants them, since
 // they may belong to an input that could not be read, stay in them.
-func (m *Mode) dispatch(b *batch, anew map[rules.ChainKey]struct{}, p delta.Pass) {
+func (m *Mode) dispatch(b *batch, anew map[netfilter.ChainKey]struct{}, p delta.Pass) {
 	all := delta.Pass{Orphans: p.Orphans, Retry: true}
 	b.entries = slices.DeleteFunc(b.entries, func(c delta.Change[entry, struct{}]) bool { return has(anew, c.Key.chain) })
 	for _, c := range append(m.entries.Updates(compareEntries, all), m.entries.Deletes(compareEntries, all)...) {
@@ -252,7 +252,7 @@ func (m *Mode) dispatch(b *batch, anew map[rules.ChainKey]struct{}, p delta.Pass
 			b.entries = append(b.entries, c)
 		}
 	}
-	kept := map[rules.ChainKey][]string{}
+	kept := map[netfilter.ChainKey][]netfilter.Line{}
 	if !p.Orphans {
 		for e := range m.entries.AllDeletes() {
 			if has(anew, e.chain) && !m.entries.Deleting(e, false) {
@@ -262,8 +262,8 @@ func (m *Mode) dispatch(b *batch, anew map[rules.ChainKey]struct{}, p delta.Pass
 	}
 	b.whole = m.dispatchTexts(anew)
 	for k, list := range kept {
-		slices.Sort(list)
-		b.whole[k] = text(list, b.whole[k])
+		slices.SortFunc(list, netfilter.Line.Compare)
+		b.whole[k] = netfilter.ChainOf(list).Then(b.whole[k])
 	}
 }
 
@@ -272,20 +272,12 @@ func has[K comparable](set map[K]struct{}, k K) bool {
 	return ok
 }
 
-// text is rules, one a line, and what stands behind them.
-func text(lines []string, rest string) string {
-	if rest != "" {
-		lines = append(lines, rest)
-	}
-	return strings.Join(lines, "\n")
-}
-
 // dispatchTexts are the wanted dispatch chains with all their entries; nil is all chains.
-func (m *Mode) dispatchTexts(which map[rules.ChainKey]struct{}) map[rules.ChainKey]string {
-	lines := map[rules.ChainKey][]string{}
+func (m *Mode) dispatchTexts(which map[netfilter.ChainKey]struct{}) map[netfilter.ChainKey]netfilter.Chain {
+	lines := map[netfilter.ChainKey][]netfilter.Line{}
 	for k := range m.chains.AllDesired() {
 		if _, ok := which[k]; isDispatch(k) && (which == nil || ok) {
-			lines[k] = make([]string, 0, m.sizes[k]+1)
+			lines[k] = make([]netfilter.Line, 0, m.sizes[k])
 		}
 	}
 	for e := range m.entries.AllDesired() {
@@ -293,11 +285,11 @@ func (m *Mode) dispatchTexts(which map[rules.ChainKey]struct{}) map[rules.ChainK
 			lines[e.chain] = append(list, e.rule)
 		}
 	}
-	out := make(map[rules.ChainKey]string, len(lines))
+	out := make(map[netfilter.ChainKey]netfilter.Chain, len(lines))
 	for k, list := range lines {
-		slices.Sort(list)
+		slices.SortFunc(list, netfilter.Line.Compare)
 		rest, _ := m.chains.Desired(k)
-		out[k] = text(list, rest.Rules)
+		out[k] = netfilter.ChainOf(list).Then(rest)
 	}
 	return out
 }

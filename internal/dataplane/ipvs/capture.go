@@ -1,13 +1,11 @@
 package ipvs
 
 import (
-	"fmt"
 	"net/netip"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
@@ -104,22 +102,19 @@ func (l *entryList) addCapture(f *model.Frontend) {
 
 // captureRules mark what is captured.
 func (c Config) captureRules(w ruleWriter) {
-	mark := link.DetachMark(c.Masquerade.Bit)
-	set := fmt.Sprintf("-j MARK --set-xmark %#x/%#x", mark, mark)
 	w.chain("mangle", chainCapture,
-		join(w.commented(setCapture, "dst,dst"), set),
-		join(w.commented(setCaptureIPs, "dst"), "-m conntrack --ctstate RELATED", set),
+		netfilter.If(w.commented(setCapture, dstPort)).Then(c.setDetachMark()),
+		netfilter.If(w.commented(setCaptureIPs, dst), netfilter.Related).Then(c.setDetachMark()),
 	)
-	lines := []string{
-		"-m conntrack ! --ctstate NEW -j RETURN",
-		w.notInSet(setCaptureIPs, "dst") + " -j RETURN",
+	list := []netfilter.Rule{
+		netfilter.If(netfilter.Not{Match: netfilter.New}).Then(netfilter.Return),
+		netfilter.If(w.notIn(setCaptureIPs, dst)).Then(netfilter.Return),
 	}
-	refuse := unreachable(w.family)
 	for _, name := range []string{setExternalIP, setExternalIPLocal, setLoadBalancer, setClusterIP} {
-		lines = append(lines, join("-m conntrack --ctstate NEW", w.matchSet(name, "dst,dst"), "-j REJECT --reject-with "+refuse))
+		list = append(list, netfilter.If(netfilter.New, w.in(name, dstPort)).Then(netfilter.Reject{}))
 	}
-	w.chain("filter", chainCapture, lines...)
+	w.chain("filter", chainCapture, list...)
 }
 
 // isCaptureChain reports whether a chain is there for captured addresses.
-func isCaptureChain(k rules.ChainKey) bool { return k.Name == chainCapture }
+func isCaptureChain(k netfilter.ChainKey) bool { return k.Name == chainCapture }

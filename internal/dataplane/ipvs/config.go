@@ -3,7 +3,7 @@ package ipvs
 import (
 	"net/netip"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
@@ -16,9 +16,9 @@ type Config struct {
 	Families []model.Family
 	// MasqueradeAll rewrites the source of all traffic to cluster IPs.
 	MasqueradeAll bool
-	Masquerade    dataplane.Masquerade
+	Masquerade    netfilter.Masquerade
 	// Local tells pods of this node from everybody else.
-	Local dataplane.LocalDetector
+	Local netfilter.LocalPods
 	// ExcludeCIDRs hold virtual servers of others: never adopted, never deleted.
 	ExcludeCIDRs []netip.Prefix
 	// Binding says how addresses become local to this machine; "" is BindAddress.

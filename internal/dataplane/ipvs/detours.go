@@ -5,10 +5,9 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
@@ -21,7 +20,7 @@ type detours struct {
 	targets map[model.FrontendKey]int
 	// stale are the chains that have to be rendered anew; waiting are those that
 	// lack a rule because the server it leads to is not there yet.
-	stale, waiting map[rules.ChainKey]struct{}
+	stale, waiting map[netfilter.ChainKey]struct{}
 }
 
 // detour is where one frontend's clients are taken, and for whose sake.
@@ -34,11 +33,11 @@ type detour struct {
 func newDetours(families []model.Family) detours {
 	d := detours{
 		from: map[model.FrontendKey]detour{}, targets: map[model.FrontendKey]int{},
-		stale: map[rules.ChainKey]struct{}{}, waiting: map[rules.ChainKey]struct{}{},
+		stale: map[netfilter.ChainKey]struct{}{}, waiting: map[netfilter.ChainKey]struct{}{},
 	}
 	for _, f := range families {
 		for _, name := range []string{chainDetourTo, chainDetourSCTP} {
-			d.stale[natChain(f, name)] = struct{}{}
+			d.stale[netfilter.Nat(f, name)] = struct{}{}
 		}
 	}
 	return d
@@ -83,22 +82,22 @@ func target(from model.FrontendKey, d detour) model.FrontendKey {
 
 // detourChain is the chain with the rule of a frontend's detour. SCTP has one of
 // its own: where the kernel lacks the match, the chain is refused as a whole.
-func detourChain(k model.FrontendKey) rules.ChainKey {
+func detourChain(k model.FrontendKey) netfilter.ChainKey {
 	if k.Protocol == model.SCTP {
-		return natChain(model.FamilyOf(k.Addr), chainDetourSCTP)
+		return netfilter.Nat(model.FamilyOf(k.Addr), chainDetourSCTP)
 	}
-	return natChain(model.FamilyOf(k.Addr), chainDetourTo)
+	return netfilter.Nat(model.FamilyOf(k.Addr), chainDetourTo)
 }
 
-func isDetourChain(k rules.ChainKey) bool {
+func isDetourChain(k netfilter.ChainKey) bool {
 	return k.Name == chainDetourTo || k.Name == chainDetourSCTP
 }
 
 // wantDetours renders the chains that are stale.
 func (m *Mode) wantDetours(there func(model.FrontendKey) bool) {
-	lines := map[rules.ChainKey][]string{}
+	lists := map[netfilter.ChainKey][]netfilter.Rule{}
 	for chain := range m.detours.stale {
-		lines[chain] = nil
+		lists[chain] = nil
 	}
 	for _, k := range m.detours.affected() {
 		d, chain := m.detours.from[k], detourChain(k)
@@ -107,11 +106,11 @@ func (m *Mode) wantDetours(there func(model.FrontendKey) bool) {
 		case !there(target(k, d)): // until it is, clients stay with the endpoints here
 			m.detours.waiting[chain] = struct{}{}
 		default:
-			lines[chain] = append(lines[chain], detourRule(k, d.to))
+			lists[chain] = append(lists[chain], detourRule(k, d.to))
 		}
 	}
-	for chain, l := range lines {
-		m.chains.SetDesired(chain, rules.Chain{Rules: strings.Join(l, "\n")})
+	for chain, list := range lists {
+		m.chains.SetDesired(chain, netfilter.NewChain(chain.Family, list...))
 	}
 	clear(m.detours.stale)
 }

@@ -2,13 +2,12 @@ package ipvs
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
@@ -128,9 +127,14 @@ func (m *Mode) boundAgain(changes []delta.Change[netip.Addr, struct{}], errs []e
 // directRules mark what is for detached addresses, and see to it that tunnels to backends
 // have room for their header.
 func (c Config) directRules(w ruleWriter) {
-	mark := link.DetachMark(c.Masquerade.Bit)
-	w.chain("mangle", chainDirect, join(w.commented(setDirectIPs, "dst"), fmt.Sprintf("-j MARK --set-xmark %#x/%#x", mark, mark)))
+	w.chain("mangle", chainDirect, netfilter.If(w.commented(setDirectIPs, dst)).Then(c.setDetachMark()))
 	w.chain("mangle", chainDirectMSS, segments(w)...)
+}
+
+// setDetachMark gives a packet the mark by which detached addresses are local.
+func (c Config) setDetachMark() netfilter.SetMark {
+	mark := link.DetachMark(c.Masquerade.Bit)
+	return netfilter.SetMark{Value: mark, Mask: mark}
 }
 
 // A tunnel puts another IP header in front of packets to the backend. The client makes them
@@ -153,17 +157,21 @@ const (
 
 // segments lower the segment size that a SYN,ACK offers. Of a range the least counts; the
 // ranges rise, so that what one has lowered is never lowered by another.
-func segments(w ruleWriter) []string {
-	const synAck = "-p tcp -m tcp --tcp-flags SYN,ACK SYN,ACK"
-	lines := []string{"! -p tcp -j RETURN", join(w.notInSet(setDirectIPs, "src"), "-j RETURN")}
+func segments(w ruleWriter) []netfilter.Rule {
+	synAck := netfilter.TCPFlags{Of: netfilter.SYN | netfilter.ACK, Set: netfilter.SYN | netfilter.ACK}
+	list := []netfilter.Rule{
+		netfilter.If(netfilter.Not{Match: netfilter.TCP}).Then(netfilter.Return),
+		netfilter.If(w.notIn(setDirectIPs, src)).Then(netfilter.Return),
+	}
 	for i, mtu := range commonMTUs {
 		from, to := mtu-headers[w.family], largestSegment
 		if i+1 < len(commonMTUs) {
 			to = commonMTUs[i+1] - headers[w.family] - 1
 		}
-		lines = append(lines, fmt.Sprintf("%s -m tcpmss --mss %d:%d -j TCPMSS --set-mss %d", synAck, from, to, from-tunnelHeader[w.family]))
+		size := netfilter.SegmentSize{From: uint16(from), To: uint16(to)}
+		list = append(list, netfilter.If(netfilter.TCP, synAck, size).Then(netfilter.SetSegmentSize(from-tunnelHeader[w.family])))
 	}
-	return lines
+	return list
 }
 
 // extras are the chains and sets of a family that some address needs now.
@@ -183,16 +191,15 @@ func (e extras) hasSet(name string) bool {
 // unwantExtras takes the rules of a family away that no address needs.
 func (m *Mode) unwantExtras(f model.Family, wanted extras) {
 	for _, j := range jumps {
-		k := rules.ChainKey{Family: rules.Family(f), Table: j.table, Name: j.target}
-		if !wanted.has(k) {
-			m.jumps.DeleteDesired(rules.JumpKey{Family: k.Family, Table: j.table, Hook: j.hook, Target: j.target})
+		if k := netfilter.Key(f, j.Table, j.Target); !wanted.has(k) {
+			m.jumps.DeleteDesired(j.In(f))
 			m.chains.DeleteDesired(k)
 		}
 	}
 }
 
 // isDirectChain tells whether a chain is there for backends that answer themselves.
-func isDirectChain(k rules.ChainKey) bool {
+func isDirectChain(k netfilter.ChainKey) bool {
 	return k.Table == "mangle" && (k.Name == chainDirect || k.Name == chainDirectMSS)
 }
 

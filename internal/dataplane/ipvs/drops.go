@@ -1,10 +1,10 @@
 package ipvs
 
 import (
-	"strings"
+	"slices"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
@@ -19,12 +19,10 @@ func DropReasons() []dataplane.DropReason {
 }
 
 // DropOf says why a rule in a chain drops packets; false: it does not, or is not ours.
-func DropOf(k rules.ChainKey, rule string) (dataplane.Drop, bool) {
-	if !strings.Contains(rule, "-j DROP") && !strings.Contains(rule, "-j REJECT") {
+func DropOf(k netfilter.ChainKey, l netfilter.Line) (dataplane.Drop, bool) {
+	r, refuses := l.Refusal(k.Family)
+	if !refuses {
 		return dataplane.Drop{}, false
-	}
-	matches := func(set string) bool {
-		return strings.Contains(rule, "--match-set "+setName(model.Family(k.Family), set)+" ")
 	}
 	var why dataplane.DropReason
 	switch k.Name {
@@ -33,18 +31,30 @@ func DropOf(k rules.ChainKey, rule string) (dataplane.Drop, bool) {
 	case chainCapture:
 		why = dataplane.DropNoEndpoints
 	case chainFilter, chainOutFilter:
-		switch {
-		case matches(setNoLocal):
-			why = dataplane.DropNoLocal
-		case matches(setHold):
-			why = dataplane.DropScheduler
-		case matches(setDetourEnd):
-			why = dataplane.DropDetour
-		case matches(setSourceIP) || matches(setSourceCIDR):
-			why = dataplane.DropSourceRanges
-		case matches(setIPVSIPs):
-			why = dataplane.DropNoService
-		}
+		why = dropBySet(model.Family(k.Family), r)
 	}
 	return dataplane.Drop{Reason: why}, why != ""
+}
+
+// dropReasons are those of rules that match a set, the first that applies.
+var dropReasons = []struct {
+	set string
+	why dataplane.DropReason
+}{
+	{setNoLocal, dataplane.DropNoLocal},
+	{setHold, dataplane.DropScheduler},
+	{setDetourEnd, dataplane.DropDetour},
+	{setSourceIP, dataplane.DropSourceRanges},
+	{setSourceCIDR, dataplane.DropSourceRanges},
+	{setIPVSIPs, dataplane.DropNoService},
+}
+
+func dropBySet(f model.Family, r netfilter.Rule) dataplane.DropReason {
+	sets := r.Sets()
+	for _, d := range dropReasons {
+		if slices.Contains(sets, setName(f, d.set)) {
+			return d.why
+		}
+	}
+	return ""
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
@@ -23,7 +24,7 @@ func TestEveryDropHasAReason(t *testing.T) {
 	found := map[dataplane.DropReason]int{}
 	for key, c := range chains {
 		for rule := range strings.Lines(c.Rules) {
-			drop, ok := ipvs.DropOf(key, strings.TrimSpace(rule))
+			drop, ok := ipvs.DropOf(key, netfilter.ReadLine(strings.TrimSpace(rule)))
 			if drops := strings.Contains(rule, "-j DROP") || strings.Contains(rule, "-j REJECT"); drops != ok || ok && !slices.Contains(ipvs.DropTables(), key.Table) {
 				t.Errorf("%s %s: reason %q", key, rule, drop.Reason)
 			}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
@@ -123,10 +124,10 @@ func (s *selection) print() error {
 		fmt.Fprintln(&sets, k.Entry.SaveLine(k.Set))
 	}
 	lines := slices.Sorted(strings.Lines(sets.String()))
-	chains, jumps := s.rules()
+	chains, leads := s.rules()
 	for _, err := range []error{
 		vserver.WriteSave(&servers, s.servers, s.destinations),
-		rules.WriteSave(&rule, chains, jumps, compareInHook),
+		netfilter.WriteSave(&rule, chains, leads, jumps),
 		s.mode.config.writeAddresses(&addrs, s.addrs, s.routes, s.detached),
 	} {
 		if err != nil {
@@ -139,18 +140,22 @@ func (s *selection) print() error {
 }
 
 // rules are those of the families: they do not depend on the frontends, but for detours.
-func (s *selection) rules() (map[rules.ChainKey]rules.Chain, map[rules.JumpKey]rules.Jump) {
+func (s *selection) rules() (map[netfilter.ChainKey]netfilter.Chain, map[netfilter.JumpKey]netfilter.Jump) {
 	m := s.mode
-	chains, jumps := maps.Collect(m.chains.AllDesired()), maps.Collect(m.jumps.AllDesired())
-	maps.DeleteFunc(chains, func(k rules.ChainKey, _ rules.Chain) bool { return !s.families[pick(k.Family == rules.IPv4, 0, 1)] })
-	maps.DeleteFunc(jumps, func(k rules.JumpKey, _ rules.Jump) bool { return !s.families[pick(k.Family == rules.IPv4, 0, 1)] })
+	chains, leads := maps.Collect(m.chains.AllDesired()), maps.Collect(m.jumps.AllDesired())
+	maps.DeleteFunc(chains, func(k netfilter.ChainKey, _ netfilter.Chain) bool {
+		return !s.families[pick(k.Family == rules.IPv4, 0, 1)]
+	})
+	maps.DeleteFunc(leads, func(k netfilter.JumpKey, _ netfilter.Jump) bool {
+		return !s.families[pick(k.Family == rules.IPv4, 0, 1)]
+	})
 	for k := range chains {
 		pend(s, m.chains, k, k.String())
 	}
-	for k := range jumps {
+	for k := range leads {
 		pend(s, m.jumps, k, k.String())
 	}
-	return chains, jumps
+	return chains, leads
 }
 
 // Expect has servers seen in the kernel by the next Load although nothing else marks them as
@@ -170,7 +175,7 @@ func (m *Mode) WriteFound(_ context.Context, w io.Writer, kind string) error {
 	case "sets":
 		return ipset.WriteSave(w, m.foundSets()...)
 	case "rules":
-		return rules.WriteSave(w, maps.Collect(m.chains.Actual()), maps.Collect(m.jumps.Actual()), compareInHook)
+		return netfilter.WriteSave(w, maps.Collect(m.chains.Actual()), maps.Collect(m.jumps.Actual()), jumps)
 	case "addresses":
 		return m.config.writeAddresses(w, maps.Collect(m.addresses.Actual()), maps.Collect(m.routes.Actual()), maps.Collect(m.detached.Actual()))
 	}
@@ -272,11 +277,11 @@ func lookSets(ctx context.Context, d Sets, names []string, w io.Writer) error {
 }
 
 func lookRules(ctx context.Context, d Rules, w io.Writer) error {
-	chains, jumps, err := d.List(ctx)
+	chains, leads, err := netfilter.List(ctx, d)
 	if err != nil {
 		return err
 	}
-	return rules.WriteSave(w, chains, jumps, compareInHook)
+	return netfilter.WriteSave(w, chains, leads, jumps)
 }
 
 func lookAddresses(ctx context.Context, d Links, w io.Writer) error {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -344,13 +345,13 @@ func TestHealthCheckPort(t *testing.T) {
 
 func TestSourcePortsBesideNodePorts(t *testing.T) {
 	for name, tt := range map[string]struct {
-		nodePorts dataplane.PortRange
+		nodePorts netfilter.PortRange
 		want      string
 	}{
-		"default":     {dataplane.PortRange{First: 30000, Last: 32767}, "--to-ports 32768-65535"},
-		"high":        {dataplane.PortRange{First: 40000, Last: 65535}, "--to-ports 1024-39999"},
-		"nothing":     {dataplane.PortRange{}, "-j MASQUERADE --random-fully"},
-		"all of them": {dataplane.PortRange{First: 1, Last: 65535}, "-j MASQUERADE --random-fully"},
+		"default":     {netfilter.PortRange{First: 30000, Last: 32767}, "--to-ports 32768-65535"},
+		"high":        {netfilter.PortRange{First: 40000, Last: 65535}, "--to-ports 1024-39999"},
+		"nothing":     {netfilter.PortRange{}, "-j MASQUERADE --random-fully"},
+		"all of them": {netfilter.PortRange{First: 1, Last: 65535}, "-j MASQUERADE --random-fully"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, k := config(), newKernel()

@@ -1,6 +1,7 @@
 package ipvs
 
 import (
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
@@ -10,15 +11,15 @@ import (
 // filterRules accept forwarded packets of Services, with kube-proxy's rules of KUBE-FORWARD.
 func (c Config) filterRules(w ruleWriter) {
 	w.chain("filter", chainForward,
-		join(comment("kubernetes forwarding rules"), c.Masquerade.Marked(), "-j ACCEPT"),
-		join(comment("kubernetes forwarding conntrack rule"), "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"),
+		netfilter.If(netfilter.Comment("kubernetes forwarding rules"), c.Masquerade.Marked()).Then(netfilter.Accept),
+		netfilter.If(netfilter.Comment("kubernetes forwarding conntrack rule"), netfilter.Related|netfilter.Established).Then(netfilter.Accept),
 	)
-	w.chain("filter", chainNodePort, join(w.commented(setHealthCheck, "dst"), "-j ACCEPT"))
-	w.chain("filter", chainFirewall, join(w.commented(setLoadBalancerFW, "dst,dst"), "-j", chainSourceRanges))
+	w.chain("filter", chainNodePort, netfilter.If(w.commented(setHealthCheck, dst)).Then(netfilter.Accept))
+	w.chain("filter", chainFirewall, netfilter.If(w.commented(setLoadBalancerFW, dstPort)).Then(netfilter.JumpTo(chainSourceRanges)))
 	w.chain("filter", chainSourceRanges,
-		join(w.commented(setSourceCIDR, "dst,dst,src"), "-j RETURN"),
-		join(w.commented(setSourceIP, "dst,dst,src"), "-j RETURN"),
-		"-j DROP",
+		netfilter.If(w.commented(setSourceCIDR, dstPortSrc)).Then(netfilter.Return),
+		netfilter.If(w.commented(setSourceIP, dstPortSrc)).Then(netfilter.Return),
+		netfilter.Always(netfilter.Drop),
 	)
 }
 
@@ -30,48 +31,43 @@ func (c Config) filterRules(w ruleWriter) {
 // goes by at once. That is one look at the packet, and a set is a hash and a search. Of what
 // is new, what most of it matches stands first. Rules that refuse say what, wherever they stand.
 func (c Config) accessRules(w ruleWriter) {
-	ping, refuse := "-p icmp -m icmp --icmp-type 8 -j RETURN", unreachable(w.family)
+	ping := netfilter.All{netfilter.ICMP, netfilter.EchoRequest}
 	if w.family == model.IPv6 {
-		ping = "-p ipv6-icmp -m icmp6 --icmpv6-type 128 -j RETURN"
+		ping = netfilter.All{netfilter.ICMPv6, netfilter.EchoRequestV6}
 	}
-	lines := []string{
-		"-m conntrack ! --ctstate NEW -j RETURN",
-		join("-m conntrack --ctstate NEW", w.commented(setNoLocal, "dst,dst"), "-j DROP"),
-		join("-m conntrack --ctstate NEW", w.commented(setHold, "dst,dst"), "-j DROP"),
-		w.matchSet(setClusterIP, "dst,dst") + " -j RETURN",
-		w.matchSet(setLoadBalancer, "dst,dst") + " -j RETURN",
-		w.matchSet(setExternalIP, "dst,dst") + " -j RETURN",
-		w.matchSet(setExternalIPLocal, "dst,dst") + " -j RETURN",
+	list := []netfilter.Rule{
+		netfilter.If(netfilter.Not{Match: netfilter.New}).Then(netfilter.Return),
+		netfilter.If(netfilter.New, w.commented(setNoLocal, dstPort)).Then(netfilter.Drop),
+		netfilter.If(netfilter.New, w.commented(setHold, dstPort)).Then(netfilter.Drop),
+		netfilter.If(w.in(setClusterIP, dstPort)).Then(netfilter.Return),
+		netfilter.If(w.in(setLoadBalancer, dstPort)).Then(netfilter.Return),
+		netfilter.If(w.in(setExternalIP, dstPort)).Then(netfilter.Return),
+		netfilter.If(w.in(setExternalIPLocal, dstPort)).Then(netfilter.Return),
 	}
 	// An address that no Service has is nobody's, and answers to nothing, ping included.
 	// The rules that follow are for those that are marked as ours.
 	for _, r := range w.ranges {
-		lines = append(lines, join("-d", r.String(), "-m conntrack --ctstate NEW", w.notInSet(setIPVSIPs, "dst"), "-j REJECT --reject-with "+refuse))
+		list = append(list, netfilter.If(netfilter.Destination(r), netfilter.New, w.notIn(setIPVSIPs, dst)).Then(netfilter.Reject{}))
 	}
-	w.chain("filter", chainFilter, append(lines,
-		w.matchSet(setHealthCheck, "dst")+" -j RETURN",
-		"-m conntrack --ctstate DNAT -j RETURN", // a detour, which nobody can dial
-		ping,
-		join("-m conntrack --ctstate NEW", w.matchSet(setIPVSIPs, "dst"), "-j REJECT --reject-with "+refuse),
+	w.chain("filter", chainFilter, append(list,
+		netfilter.If(w.in(setHealthCheck, dst)).Then(netfilter.Return),
+		netfilter.If(netfilter.DNATed).Then(netfilter.Return), // a detour, which nobody can dial
+		netfilter.If(ping).Then(netfilter.Return),
+		netfilter.If(netfilter.New, w.in(setIPVSIPs, dst)).Then(netfilter.Reject{}),
 	)...)
 	// A policy of DROP on INPUT is about the host's daemons, and Services go elsewhere.
 	// This stands last, but before a rule that refuses everything (rules.LastPlace): rules
 	// of network policies come before.
 	w.chain("filter", chainAccept,
-		w.matchSet(setClusterIP, "dst,dst")+" -j ACCEPT",
-		w.matchSet(setLoadBalancer, "dst,dst")+" -j ACCEPT",
-		w.matchSet(setExternalIP, "dst,dst")+" -j ACCEPT",
-		w.matchSet(setExternalIPLocal, "dst,dst")+" -j ACCEPT",
-		join("-m conntrack --ctstate DNAT", w.matchSet(setIPVSIPs, "dst"), "-j ACCEPT"),
-		join("-p tcp", w.matchSet(setNodePortIPs, "dst"), w.matchSet(setNodePortTCP, "dst"), "-j ACCEPT"),
-		join("-p udp", w.matchSet(setNodePortIPs, "dst"), w.matchSet(setNodePortUDP, "dst"), "-j ACCEPT"),
-		join("-p sctp", w.matchSet(setNodePortSCTP, "dst,dst"), "-j ACCEPT"),
+		netfilter.If(w.in(setClusterIP, dstPort)).Then(netfilter.Accept),
+		netfilter.If(w.in(setLoadBalancer, dstPort)).Then(netfilter.Accept),
+		netfilter.If(w.in(setExternalIP, dstPort)).Then(netfilter.Accept),
+		netfilter.If(w.in(setExternalIPLocal, dstPort)).Then(netfilter.Accept),
+		netfilter.If(netfilter.DNATed, w.in(setIPVSIPs, dst)).Then(netfilter.Accept),
+		netfilter.If(netfilter.TCP, w.in(setNodePortIPs, dst), w.in(setNodePortTCP, dst)).Then(netfilter.Accept),
+		netfilter.If(netfilter.UDP, w.in(setNodePortIPs, dst), w.in(setNodePortUDP, dst)).Then(netfilter.Accept),
+		netfilter.If(netfilter.SCTP, w.in(setNodePortSCTP, dstPort)).Then(netfilter.Accept),
 	)
-}
-
-// unreachable is what REJECT answers with in a family.
-func unreachable(f model.Family) string {
-	return pick(f == model.IPv6, "icmp6-port-unreachable", "icmp-port-unreachable")
 }
 
 // outputRules are for what the host sends: IPVS takes that in OUTPUT, before the
@@ -85,14 +81,15 @@ func unreachable(f model.Family) string {
 // What IPVS forwards passes here, too, on its way out: a packet of a connection that
 // is there meets one rule, which asks for its state and for one set.
 func outputRules(w ruleWriter) {
+	const going = netfilter.Related | netfilter.Established
 	w.chain("filter", chainOutFilter)
 	w.chain("mangle", chainOutFilter,
-		join("-m conntrack --ctstate RELATED,ESTABLISHED", w.notInSet(setLoadBalancerFW, "dst,dst"), "-j RETURN"),
-		join("-m conntrack --ctstate NEW", w.matchSet(setNoLocal, "dst,dst"), w.matchSet(setClusterIP, "dst,dst"), "-j DROP"),
-		join("-m conntrack --ctstate NEW", w.matchSet(setHold, "dst,dst"), w.matchSet(setClusterIP, "dst,dst"), "-j DROP"),
-		join("-m conntrack ! --ctstate RELATED,ESTABLISHED", w.commented(setDetourEnd, "dst,dst"), "-j DROP"), // not taken there, but dialled
-		join(w.notInSet(setLoadBalancerFW, "dst,dst"), "-j RETURN"),
-		join(w.matchSet(setIPVSIPs, "src"), w.notInSet(setSourceIP, "dst,dst,src"), "-j DROP"),
-		join(w.notInSet(setSourceCIDR, "dst,dst,src"), w.notInSet(setSourceIP, "dst,dst,src"), "-j DROP"),
+		netfilter.If(going, w.notIn(setLoadBalancerFW, dstPort)).Then(netfilter.Return),
+		netfilter.If(netfilter.New, w.in(setNoLocal, dstPort), w.in(setClusterIP, dstPort)).Then(netfilter.Drop),
+		netfilter.If(netfilter.New, w.in(setHold, dstPort), w.in(setClusterIP, dstPort)).Then(netfilter.Drop),
+		netfilter.If(netfilter.Not{Match: going}, w.commented(setDetourEnd, dstPort)).Then(netfilter.Drop), // not taken there, but dialled
+		netfilter.If(w.notIn(setLoadBalancerFW, dstPort)).Then(netfilter.Return),
+		netfilter.If(w.in(setIPVSIPs, src), w.notIn(setSourceIP, dstPortSrc)).Then(netfilter.Drop),
+		netfilter.If(w.notIn(setSourceCIDR, dstPortSrc), w.notIn(setSourceIP, dstPortSrc)).Then(netfilter.Drop),
 	)
 }

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
@@ -101,9 +101,11 @@ func (h handOver) Remove(ctx context.Context) error {
 func (h handOver) removeJumps(ctx context.Context) error {
 	var batch []rules.JumpChange
 	for _, f := range h.theirs {
-		for k, j := range baseJumps(model.Family(f), extras{}) {
+		for k, j := range jumps.Rows(model.Family(f), extras{}.has) {
 			if slices.Contains(theirChains[k.Table], k.Target) && !sharedJump(k) {
-				batch = append(batch, rules.JumpChange{Op: rules.Delete, Key: k, Jump: j, Exact: true})
+				c := jumps.JumpChange(delta.Change[netfilter.JumpKey, netfilter.Jump]{Op: delta.Delete, Key: k, Value: j})
+				c.Exact = true
+				batch = append(batch, c)
 			}
 		}
 	}
@@ -115,7 +117,7 @@ func (h handOver) removeJumps(ctx context.Context) error {
 
 // sharedJump reports whether kube-proxy's iptables mode has the same jump. It has all but
 // those to KUBE-PROXY-FIREWALL: its own jumps there match new connections only.
-func sharedJump(k rules.JumpKey) bool { return k.Target != chainFirewall }
+func sharedJump(k netfilter.JumpKey) bool { return k.Target != chainFirewall }
 
 // findDispatch looks for which families the successor has written its rules. Chains that
 // iptables mode has, too, are its own there.
@@ -124,15 +126,15 @@ func (h handOver) findDispatch(ctx context.Context) error {
 	switch h.successor {
 	case SuccessorOurs:
 		for _, f := range h.config.Families {
-			h.theirs, h.carried = append(h.theirs, natChain(f, chainServices).Family), append(h.carried, f)
+			h.theirs, h.carried = append(h.theirs, netfilter.Nat(f, chainServices).Family), append(h.carried, f)
 		}
 	case SuccessorIPTables:
-		chains, _, err := h.deps.Rules.List(ctx)
+		chains, _, err := netfilter.List(ctx, h.deps.Rules)
 		if err != nil {
 			return fmt.Errorf("read rules: %w", err)
 		}
 		for _, f := range h.config.Families {
-			if k := natChain(f, chainServices); dispatchesForOthers(k, chains[k]) {
+			if k := netfilter.Nat(f, chainServices); dispatchesForOthers(k, chains[k]) {
 				h.theirs, h.carried = append(h.theirs, k.Family), append(h.carried, f)
 			}
 		}
@@ -182,7 +184,7 @@ func (h handOver) keepForIPVS() {
 	}
 	for k, c := range maps.Collect(h.chains.Actual()) {
 		if !slices.Contains(ourChains[k.Table], k.Name) && !leftByIPTables(k) {
-			h.chains.SetDesired(k, rules.Chain{Rules: handedOver(model.Family(k.Family), c.Rules)})
+			h.chains.SetDesired(k, handedOver(k.Family, c))
 		}
 	}
 	for k, j := range maps.Collect(h.jumps.Actual()) {
@@ -201,31 +203,32 @@ func keep[K comparable, V any](t *delta.Table[K, V]) {
 
 // handedOver leaves out the rules that name what is ours alone. NodePorts are on any
 // address of the node then, as they are in kube-proxy.
-func handedOver(f model.Family, text string) string {
-	var out []string
-	for line := range strings.SplitSeq(text, "\n") {
-		words := strings.Fields(line)
-		switch {
-		case slices.Contains(words, setName(f, setNodePortIPs)) && slices.Contains(words, chainNodePort):
-			out = append(out, "-m addrtype --dst-type LOCAL -j "+chainNodePort)
-		case !slices.ContainsFunc(words, func(w string) bool { return oursAlone(f, w) }):
-			out = append(out, line)
+func handedOver(f rules.Family, c netfilter.Chain) netfilter.Chain {
+	var kept []netfilter.Line
+	for line := range c.Lines() {
+		switch r := line.Rule(f); {
+		case r.JumpsTo() == chainNodePort && slices.Contains(r.Sets(), setName(model.Family(f), setNodePortIPs)):
+			kept = append(kept, netfilter.NewLine(f, netfilter.If(netfilter.Local(netfilter.Dst)).Then(netfilter.JumpTo(chainNodePort))))
+		case !oursAlone(model.Family(f), r):
+			kept = append(kept, line)
 		}
 	}
-	return strings.Join(out, "\n")
+	return netfilter.ChainOf(kept)
 }
 
-func oursAlone(f model.Family, word string) bool {
+// oursAlone reports whether a rule leads to a chain, or matches a set, that kube-proxy has no
+// name for.
+func oursAlone(f model.Family, r netfilter.Rule) bool {
 	for _, names := range ourChains {
-		if word != chainOutFilter && slices.Contains(names, word) {
+		if to := r.JumpsTo(); to != chainOutFilter && slices.Contains(names, to) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(ourSets, func(s string) bool { return word == setName(f, s) })
+	return slices.ContainsFunc(ourSets, func(s string) bool { return slices.Contains(r.Sets(), setName(f, s)) })
 }
 
 // ownedChain is OwnedChain, less what is left to a successor.
-func (m *Mode) ownedChain(k rules.ChainKey) bool {
+func (m *Mode) ownedChain(k netfilter.ChainKey) bool {
 	left := slices.Contains(m.theirs, k.Family) && (leftByIPTables(k) || slices.Contains(theirChains[k.Table], k.Name))
 	return OwnedChain(k) && !left
 }

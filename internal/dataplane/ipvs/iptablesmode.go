@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 )
 
 // What kube-proxy's iptables mode leaves on a node, beyond the chains that both modes have:
@@ -22,7 +22,7 @@ var (
 )
 
 // leftByIPTables tells whether a chain is one of iptables mode alone.
-func leftByIPTables(k rules.ChainKey) bool {
+func leftByIPTables(k netfilter.ChainKey) bool {
 	return slices.Contains(iptablesChains[k.Table], k.Name) ||
 		k.Table == "nat" && slices.ContainsFunc(iptablesPrefixes, func(p string) bool { return strings.HasPrefix(k.Name, p) })
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link/linktest"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
@@ -312,9 +313,9 @@ func config() ipvs.Config {
 	families := model.Families()
 	return ipvs.Config{
 		Families:   families[:],
-		Masquerade: dataplane.Masquerade{Bit: 14},
-		Local: dataplane.LocalDetector{
-			Mode:         dataplane.LocalClusterCIDR,
+		Masquerade: netfilter.Masquerade{Bit: 14},
+		Local: netfilter.LocalPods{
+			Mode:         netfilter.LocalClusterCIDR,
 			ClusterCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},
 		},
 	}

@@ -6,12 +6,11 @@ import (
 	"iter"
 	"maps"
 	"net/netip"
-	"slices"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
@@ -60,9 +59,9 @@ func (m *Mode) entriesOf(set string) (wanted, rest []ipset.Entry) {
 func (m *Mode) releaseSet(ctx context.Context, set string) error {
 	var batch []rules.ChainChange
 	for k, c := range maps.Collect(m.chains.Actual()) {
-		if refersTo(c.Rules, set) {
+		if c.RefersTo(k.Family, set) {
 			batch = append(batch, rules.ChainChange{Op: rules.Update, Key: k})
-			m.chains.SetActual(k, rules.Chain{})
+			m.chains.SetActual(k, netfilter.Chain{})
 		}
 	}
 	if len(batch) == 0 {
@@ -129,11 +128,6 @@ func (m *Mode) forgetDestinations() {
 		m.destinations.DropActual(k)
 	}
 	m.trash.add(had, time.Now())
-}
-
-// refersTo tells whether one of the rules names the set as a word of its own.
-func refersTo(rules, set string) bool {
-	return slices.Contains(strings.Fields(rules), set)
 }
 
 // LinkLost makes the device again, whose addresses are all gone.

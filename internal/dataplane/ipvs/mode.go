@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
@@ -35,8 +36,8 @@ type Mode struct {
 	// The tables, in stage order. Set changes what they desire, Apply what is.
 	sets         *delta.Table[string, ipset.Set]
 	members      *delta.Table[memberKey, struct{}]
-	chains       *delta.Table[rules.ChainKey, rules.Chain]
-	jumps        *delta.Table[rules.JumpKey, rules.Jump]
+	chains       *delta.Table[netfilter.ChainKey, netfilter.Chain]
+	jumps        *delta.Table[netfilter.JumpKey, netfilter.Jump]
 	servers      *delta.Table[vserver.ServerKey, vserver.Server]
 	destinations *delta.Table[vserver.DestinationKey, vserver.Destination]
 	routes       *delta.Table[netip.Prefix, struct{}]
@@ -158,7 +159,7 @@ func (m *Mode) wantBase() {
 		for k, c := range m.config.baseRules(f, m.host.Node, m.takeover.holding, m.binding.guarded, more) {
 			m.chains.SetDesired(k, c)
 		}
-		for k, j := range baseJumps(f, more) {
+		for k, j := range jumps.Rows(f, more.has) {
 			m.jumps.SetDesired(k, j)
 		}
 		m.unwantExtras(f, more)
@@ -266,15 +267,15 @@ func disown[K comparable, V any](t *delta.Table[K, V], which func(K) bool) {
 // loadRules reads chains and jumps, which come from one listing.
 func (m *Mode) loadRules(ctx context.Context) (dataplane.Drift, error) {
 	generation := m.deps.Rules.Generation(ctx) // before, so that what comes meanwhile is read next time
-	chains, jumps, err := m.deps.Rules.List(ctx)
+	chains, leads, err := netfilter.List(ctx, m.deps.Rules)
 	if err != nil {
 		return nil, fmt.Errorf("read rules: %w", err)
 	}
 	m.rulesRead = generation
-	maps.DeleteFunc(jumps, func(k rules.JumpKey, _ rules.Jump) bool {
-		return !m.ownedChain(rules.ChainKey{Family: k.Family, Table: k.Table, Name: k.Target})
+	maps.DeleteFunc(leads, func(k netfilter.JumpKey, _ netfilter.Jump) bool {
+		return !m.ownedChain(netfilter.ChainKey{Family: k.Family, Table: k.Table, Name: k.Target})
 	})
-	return dataplane.Drift{"chains": m.chains.LoadRows(chains), "jumps": m.jumps.LoadRows(jumps)}, nil
+	return dataplane.Drift{"chains": m.chains.LoadRows(chains), "jumps": m.jumps.LoadRows(leads)}, nil
 }
 
 // Set replaces what one Service wants. Memory only.

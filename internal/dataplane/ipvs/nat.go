@@ -1,11 +1,9 @@
 package ipvs
 
 import (
-	"fmt"
 	"net/netip"
-	"strings"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
@@ -14,59 +12,62 @@ import (
 // packet of a connection traverses it.
 
 func (c Config) natRules(w ruleWriter, node model.Node) {
-	loopback := "-s 127.0.0.0/8 -j RETURN"
+	loopback := netfilter.Source(netip.MustParsePrefix("127.0.0.0/8"))
 	if w.family == model.IPv6 {
-		loopback = "-s ::1/128 -j RETURN"
+		loopback = netfilter.SourceIP(netip.IPv6Loopback())
 	}
 	// What is one of our frontends is ACCEPTed, so that nobody behind us, such as
 	// a plug-in with host ports, rewrites it. kube-proxy asks with physdev where
 	// external IPs come from; that match switches bridge netfilter on for the
 	// whole machine, and the sets say enough.
-	lines := []string{
-		loopback,
-		join(w.commented(setDetour, "dst,dst"), "-j", chainDetour),
-		join(w.commented(setLoadBalancer, "dst,dst"), "-j", chainLoadBalancer),
+	list := []netfilter.Rule{
+		netfilter.If(loopback).Then(netfilter.Return),
+		netfilter.If(w.commented(setDetour, dstPort)).Then(netfilter.JumpTo(chainDetour)),
+		netfilter.If(w.commented(setLoadBalancer, dstPort)).Then(netfilter.JumpTo(chainLoadBalancer)),
 		c.masqueradeClusterIP(w, node),
 	}
-	w.chain("nat", chainServices, append(append(lines, masqueradeOwn(w)...),
-		w.matchSet(setClusterIP, "dst,dst")+" -j ACCEPT", // most come for one, and no other set has its entries
-		join(w.commented(setExternalIP, "dst,dst"), "-j", chainMarkMasq),
-		join(w.commented(setExternalIP, "dst,dst"), "-j ACCEPT"),
-		join(w.commented(setExternalIPLocal, "dst,dst"), "-j ACCEPT"),
-		w.matchSet(setLoadBalancer, "dst,dst")+" -j ACCEPT", // before NodePorts: it may be a node's address
-		join(w.commented(setNodePortIPs, "dst"), "-j", chainNodePort),
+	w.chain("nat", chainServices, append(append(list, masqueradeOwn(w)...),
+		netfilter.If(w.in(setClusterIP, dstPort)).Then(netfilter.Accept), // most come for one, and no other set has its entries
+		netfilter.If(w.commented(setExternalIP, dstPort)).Then(netfilter.JumpTo(chainMarkMasq)),
+		netfilter.If(w.commented(setExternalIP, dstPort)).Then(netfilter.Accept),
+		netfilter.If(w.commented(setExternalIPLocal, dstPort)).Then(netfilter.Accept),
+		netfilter.If(w.in(setLoadBalancer, dstPort)).Then(netfilter.Accept), // before NodePorts: it may be a node's address
+		netfilter.If(w.commented(setNodePortIPs, dst)).Then(netfilter.JumpTo(chainNodePort)),
 	)...)
 	w.chain("nat", chainLoadBalancer,
-		join(w.commented(setLoadBalancerLocal, "dst,dst"), "-j RETURN"),
-		"-j "+chainMarkMasq,
+		netfilter.If(w.commented(setLoadBalancerLocal, dstPort)).Then(netfilter.Return),
+		netfilter.Always(netfilter.JumpTo(chainMarkMasq)),
 	)
-	var nodePorts []string
+	w.chain("nat", chainNodePort, nodePortRules(w)...)
+	w.chain("nat", chainMarkMasq, c.Masquerade.MarkRule())
+}
+
+// nodePortRules mark what comes for a NodePort, but for those with a Local policy.
+func nodePortRules(w ruleWriter) (list []netfilter.Rule) {
 	for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
-		sets, directions := nodePortSets[p], "dst"
+		sets, by := nodePortSets[p], dst
 		if p == model.SCTP {
-			directions = "dst,dst"
+			by = dstPort
 		}
-		nodePorts = append(nodePorts,
-			join("-p", p.String(), w.commented(sets[1], directions), "-j RETURN"),
-			join("-p", p.String(), w.commented(sets[0], directions), "-j", chainMarkMasq),
+		list = append(list,
+			netfilter.If(netfilter.Protocol(p), w.commented(sets[1], by)).Then(netfilter.Return),
+			netfilter.If(netfilter.Protocol(p), w.commented(sets[0], by)).Then(netfilter.JumpTo(chainMarkMasq)),
 		)
 	}
-	w.chain("nat", chainNodePort, nodePorts...)
-	w.chain("nat", chainMarkMasq, c.Masquerade.MarkRule())
+	return list
 }
 
 // masqueradeClusterIP returns the rule that marks packets to be masqueraded. As in kube-proxy,
 // these are all packets with --masquerade-all, else those not from a local pod, else,
 // without a way to detect local pods, those of this host, whose source is a cluster IP.
-func (c Config) masqueradeClusterIP(w ruleWriter, node model.Node) string {
-	target := "-j " + chainMarkMasq
-	if c.MasqueradeAll {
-		return join(w.commented(setClusterIP, "dst,dst"), target)
+func (c Config) masqueradeClusterIP(w ruleWriter, node model.Node) netfilter.Rule {
+	conditions := netfilter.All{w.commented(setClusterIP, dstPort)}
+	if pods := c.Local.Match(w.family, node); !c.MasqueradeAll && pods != nil {
+		conditions = netfilter.All{netfilter.Not{Match: pods}, w.commented(setClusterIP, dstPort)}
+	} else if !c.MasqueradeAll {
+		conditions = netfilter.All{w.commented(setClusterIP, srcDst)}
 	}
-	if local, ok := c.Local.Match(w.family, node); ok {
-		return join("! "+local, w.commented(setClusterIP, "dst,dst"), target)
-	}
-	return join(w.commented(setClusterIP, "src,dst"), target)
+	return netfilter.If(conditions...).Then(netfilter.JumpTo(chainMarkMasq))
 }
 
 // masqueradeOwn marks what this host sends to cluster IPs of a range that is local as a
@@ -76,22 +77,23 @@ func (c Config) masqueradeClusterIP(w ruleWriter, node model.Node) string {
 // preferred (RFC 6724 rule 1), and the host takes what is most like it of all it has: one
 // of the pods' range, which is not masqueraded, or even an external IP, which other nodes
 // have, too.
-func masqueradeOwn(w ruleWriter) []string {
+func masqueradeOwn(w ruleWriter) []netfilter.Rule {
 	if w.family != model.IPv6 || len(w.ranges) == 0 {
 		return nil
 	}
-	return []string{join("-m addrtype --src-type LOCAL", w.commented(setClusterIP, "dst,dst"), "-j "+chainMarkMasq)}
+	return []netfilter.Rule{netfilter.If(netfilter.Local(netfilter.Src), w.commented(setClusterIP, dstPort)).Then(netfilter.JumpTo(chainMarkMasq))}
 }
 
 // postrouting rewrites the source of what was marked, and of a pod that reaches
 // itself.
 func (c Config) postrouting(w ruleWriter, takeover bool) {
-	var hairpin []string
+	var hairpin []netfilter.Rule
 	if takeover {
 		hairpin = append(hairpin, c.masqueradeVIPs(w))
 	}
 	for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
-		hairpin = append(hairpin, "-p "+p.String()+" "+w.commented(setLoopBack, "dst,dst,src")+" -j MASQUERADE"+c.Masquerade.SourcePorts())
+		hairpin = append(hairpin, netfilter.If(netfilter.Protocol(p), w.commented(setLoopBack, dstPortSrc)).
+			Then(netfilter.SNAT{Ports: c.Masquerade.SourcePorts()}))
 	}
 	w.chain("nat", chainPostrouting, append(hairpin, c.Masquerade.Rewrite(w.family)...)...)
 }
@@ -100,36 +102,33 @@ func (c Config) postrouting(w ruleWriter, takeover bool) {
 // keep their address, the host gets the node's. A client outside of the source ranges is
 // not redirected and is refused later; outputRules stop the host before.
 func (c Config) detourRules(w ruleWriter, node model.Node) {
-	lines := []string{join(outOfRange(w), "-j RETURN")}
-	if local, ok := c.Local.Match(w.family, node); ok {
-		lines = append(lines, local+" -p sctp -j "+chainDetourSCTP, local+" -j "+chainDetourTo)
+	host, sctp := netfilter.Local(netfilter.Src), netfilter.SCTP
+	list := []netfilter.Rule{netfilter.If(outOfRange(w)).Then(netfilter.Return)}
+	if pods := c.Local.Match(w.family, node); pods != nil {
+		list = append(list,
+			netfilter.If(pods, sctp).Then(netfilter.JumpTo(chainDetourSCTP)),
+			netfilter.If(pods).Then(netfilter.JumpTo(chainDetourTo)),
+		)
 	}
-	lines = append(lines,
-		"-m addrtype --src-type LOCAL -j "+chainMarkMasq,
-		"-p sctp -m addrtype --src-type LOCAL -j "+chainDetourSCTP,
-		"-m addrtype --src-type LOCAL -j "+chainDetourTo,
+	list = append(list,
+		netfilter.If(host).Then(netfilter.JumpTo(chainMarkMasq)),
+		netfilter.If(sctp, host).Then(netfilter.JumpTo(chainDetourSCTP)),
+		netfilter.If(host).Then(netfilter.JumpTo(chainDetourTo)),
 	)
-	w.chain("nat", chainDetour, lines...)
+	w.chain("nat", chainDetour, list...)
 }
 
 // outOfRange matches clients that are not in the source ranges of a load balancer.
-func outOfRange(w ruleWriter) string {
-	return join(
-		w.matchSet(setLoadBalancerFW, "dst,dst"),
-		w.notInSet(setSourceCIDR, "dst,dst,src"),
-		w.notInSet(setSourceIP, "dst,dst,src"),
-	)
+func outOfRange(w ruleWriter) netfilter.Match {
+	return netfilter.All{
+		w.in(setLoadBalancerFW, dstPort),
+		w.notIn(setSourceCIDR, dstPortSrc),
+		w.notIn(setSourceIP, dstPortSrc),
+	}
 }
 
 // detourRule takes one frontend's clients to another address and port.
-func detourRule(from model.FrontendKey, to netip.AddrPort) string {
-	proto := from.Protocol.String()
-	return strings.Join([]string{
-		"-d", netip.PrefixFrom(from.Addr, from.Addr.BitLen()).String(), "-p", proto, "-m", proto, "--dport", fmt.Sprint(from.Port),
-		"-j DNAT --to-destination", to.String(),
-	}, " ")
-}
-
-func natChain(f model.Family, name string) rules.ChainKey {
-	return rules.ChainKey{Family: rules.Family(f), Table: "nat", Name: name}
+func detourRule(from model.FrontendKey, to netip.AddrPort) netfilter.Rule {
+	p := netfilter.Protocol(from.Protocol)
+	return netfilter.If(netfilter.DestinationIP(from.Addr), p, netfilter.DestinationPort{Protocol: p, Port: from.Port}).Then(netfilter.DNAT(to))
 }

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
@@ -24,12 +24,8 @@ func (m *Mode) Pending(most int) []dataplane.PendingTable {
 	all := []dataplane.PendingTable{
 		pendingOf(m.sets, most, setCommand),
 		pendingOf(m.members, most, memberCommand),
-		pendingOf(m.chains, most, func(c delta.Change[rules.ChainKey, rules.Chain]) string {
-			return rules.ChainCommand(rules.ChainChange{Op: ruleOps[c.Op], Key: c.Key, Chain: c.Value})
-		}),
-		pendingOf(m.jumps, most, func(c delta.Change[rules.JumpKey, rules.Jump]) string {
-			return rules.JumpCommand(rules.JumpChange{Op: ruleOps[c.Op], Key: c.Key, Jump: c.Value})
-		}),
+		pendingOf(m.chains, most, netfilter.ChainCommand),
+		pendingOf(m.jumps, most, netfilter.JumpCommand),
 		pendingOf(m.servers, most, func(c delta.Change[vserver.ServerKey, vserver.Server]) string {
 			return vserver.ServerCommand(vserver.ServerChange{Op: serverOps[c.Op], Key: c.Key, Server: c.Value})
 		}),

@@ -1,15 +1,10 @@
 package ipvs
 
 import (
-	"cmp"
-	"context"
-	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/delta"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
@@ -49,40 +44,35 @@ var chainTables = map[string][]string{
 	"mangle": {chainOutFilter, chainDirect, chainDirectMSS, chainCapture},
 }
 
-// jumps are listed in the order in which they are inserted at the head of their hook, which
-// is kube-proxy's, or at its end.
-var jumps = []struct {
-	table, hook, target, comment string
-	last                         bool
-}{
-	{"nat", "OUTPUT", chainServices, "kubernetes service portals", false},
-	{"nat", "PREROUTING", chainServices, "kubernetes service portals", false},
-	{"nat", "POSTROUTING", chainPostrouting, "kubernetes postrouting rules", false},
-	{"filter", "FORWARD", chainForward, "kubernetes forwarding rules", false},
-	{"filter", "FORWARD", chainCapture, "kubernetes captured ports", false},
-	{"filter", "INPUT", chainNodePort, "kubernetes health check rules", false},
-	{"filter", "INPUT", chainFirewall, "kube-proxy firewall rules", false},
-	{"filter", "FORWARD", chainFirewall, "kube-proxy firewall rules", false},
-	{"filter", "INPUT", chainFilter, "kubernetes ipvs access filter", false},
-	{"filter", "OUTPUT", chainOutFilter, "kubernetes ipvs access filter", false},
-	{"mangle", "OUTPUT", chainOutFilter, "kubernetes ipvs access filter", false},
-	{"mangle", "PREROUTING", chainDirect, "kubernetes direct server return", false},
-	{"mangle", "FORWARD", chainDirectMSS, "kubernetes direct server return", false},
-	{"mangle", "PREROUTING", chainCapture, "kubernetes captured ports", false},
-	{"filter", "INPUT", chainAccept, "kubernetes service traffic", true},
+// jumps are kube-proxy's, in its order, and our own.
+var jumps = netfilter.Jumps{
+	{Table: "nat", Hook: "OUTPUT", Target: chainServices, Comment: "kubernetes service portals"},
+	{Table: "nat", Hook: "PREROUTING", Target: chainServices, Comment: "kubernetes service portals"},
+	{Table: "nat", Hook: "POSTROUTING", Target: chainPostrouting, Comment: "kubernetes postrouting rules"},
+	{Table: "filter", Hook: "FORWARD", Target: chainForward, Comment: "kubernetes forwarding rules"},
+	{Table: "filter", Hook: "FORWARD", Target: chainCapture, Comment: "kubernetes captured ports"},
+	{Table: "filter", Hook: "INPUT", Target: chainNodePort, Comment: "kubernetes health check rules"},
+	{Table: "filter", Hook: "INPUT", Target: chainFirewall, Comment: "kube-proxy firewall rules"},
+	{Table: "filter", Hook: "FORWARD", Target: chainFirewall, Comment: "kube-proxy firewall rules"},
+	{Table: "filter", Hook: "INPUT", Target: chainFilter, Comment: "kubernetes ipvs access filter"},
+	{Table: "filter", Hook: "OUTPUT", Target: chainOutFilter, Comment: "kubernetes ipvs access filter"},
+	{Table: "mangle", Hook: "OUTPUT", Target: chainOutFilter, Comment: "kubernetes ipvs access filter"},
+	{Table: "mangle", Hook: "PREROUTING", Target: chainDirect, Comment: "kubernetes direct server return"},
+	{Table: "mangle", Hook: "FORWARD", Target: chainDirectMSS, Comment: "kubernetes direct server return"},
+	{Table: "mangle", Hook: "PREROUTING", Target: chainCapture, Comment: "kubernetes captured ports"},
+	{Table: "filter", Hook: "INPUT", Target: chainAccept, Comment: "kubernetes service traffic", Last: true},
 }
 
 // OwnedChain tells whether a chain is one of ours, by name. That it is one of ours
 // does not mean that it is wanted.
-func OwnedChain(k rules.ChainKey) bool {
+func OwnedChain(k netfilter.ChainKey) bool {
 	return slices.Contains(chainTables[k.Table], k.Name) || leftByIPTables(k)
 }
 
-// ruleWriter collects the rules of one family in the form of iptables-save, so
-// that what is read back compares equal.
+// ruleWriter collects the rules of one family.
 type ruleWriter struct {
 	family model.Family
-	chains map[rules.ChainKey]rules.Chain
+	chains map[netfilter.ChainKey]netfilter.Chain
 	ranges []netip.Prefix // local as a whole, of this family
 }
 
@@ -93,7 +83,7 @@ type extras struct {
 }
 
 // has reports whether a chain is wanted: those that are always there are.
-func (e extras) has(k rules.ChainKey) bool {
+func (e extras) has(k netfilter.ChainKey) bool {
 	switch {
 	case isDirectChain(k):
 		return e.direct
@@ -103,44 +93,50 @@ func (e extras) has(k rules.ChainKey) bool {
 	return true
 }
 
-func (w ruleWriter) chain(table, name string, lines ...string) {
-	key := rules.ChainKey{Family: rules.Family(w.family), Table: table, Name: name}
-	w.chains[key] = rules.Chain{Rules: strings.Join(lines, "\n")}
+func (w ruleWriter) chain(table, name string, list ...netfilter.Rule) {
+	k := netfilter.Key(w.family, table, name)
+	w.chains[k] = netfilter.NewChain(k.Family, list...)
 }
 
-// matchSet matches a set in the given directions ("dst,dst").
-func (w ruleWriter) matchSet(name, directions string) string {
-	return fmt.Sprintf("-m set --match-set %s %s", setName(w.family, name), directions)
+// The ends of a packet that sets are asked for.
+var (
+	src        = netfilter.Fields{netfilter.Src}
+	srcDst     = netfilter.Fields{netfilter.Src, netfilter.Dst}
+	dst        = netfilter.Fields{netfilter.Dst}
+	dstPort    = netfilter.Fields{netfilter.Dst, netfilter.Dst}
+	dstPortSrc = netfilter.Fields{netfilter.Dst, netfilter.Dst, netfilter.Src}
+)
+
+// in matches the entries of a set.
+func (w ruleWriter) in(set string, by netfilter.Fields) netfilter.Match {
+	return netfilter.InSet{Name: setName(w.family, set), By: by}
 }
 
-// notInSet matches what matchSet does not.
-func (w ruleWriter) notInSet(name, directions string) string {
-	return fmt.Sprintf("-m set ! --match-set %s %s", setName(w.family, name), directions)
+// notIn matches what in does not.
+func (w ruleWriter) notIn(set string, by netfilter.Fields) netfilter.Match {
+	return netfilter.Not{Match: w.in(set, by)}
 }
 
 // commented matches a set, with the comment that kube-proxy gives such rules.
-func (w ruleWriter) commented(name, directions string) string {
-	return join(setComment(name), w.matchSet(name, directions))
+func (w ruleWriter) commented(set string, by netfilter.Fields) netfilter.Match {
+	return netfilter.All{setComment(set), w.in(set, by)}
 }
 
-// comment matches anything, and says why.
-func comment(text string) string { return "-m comment --comment " + rules.Quote(text) }
-
-func setComment(name string) string {
+func setComment(name string) netfilter.Match {
 	for _, t := range setTypes {
 		if t.name == name {
-			return comment(t.comment)
+			return netfilter.Comment(t.comment)
 		}
 	}
-	return ""
+	return nil
 }
 
 // baseRules renders all chains of a family but the one of the detours. They do
 // not depend on how many Services there are: rules refer to sets. During a takeover there
 // is one more. Ranges that are local as a whole have rules of their own, and so have
 // addresses from which others answer and those with captured ports.
-func (c Config) baseRules(f model.Family, node model.Node, takeover bool, ranges []netip.Prefix, more extras) map[rules.ChainKey]rules.Chain {
-	w := ruleWriter{family: f, chains: map[rules.ChainKey]rules.Chain{}, ranges: ofFamily(f, ranges)}
+func (c Config) baseRules(f model.Family, node model.Node, takeover bool, ranges []netip.Prefix, more extras) map[netfilter.ChainKey]netfilter.Chain {
+	w := ruleWriter{family: f, chains: map[netfilter.ChainKey]netfilter.Chain{}, ranges: ofFamily(f, ranges)}
 	c.natRules(w, node)
 	c.postrouting(w, takeover)
 	c.detourRules(w, node)
@@ -155,108 +151,3 @@ func (c Config) baseRules(f model.Family, node model.Node, takeover bool, ranges
 	}
 	return w.chains
 }
-
-// join puts the parts of a rule together, leaving out empty ones.
-func join(parts ...string) string {
-	var out []string
-	for _, p := range parts {
-		if p != "" {
-			out = append(out, p)
-		}
-	}
-	return strings.Join(out, " ")
-}
-
-// baseJumps renders the jumps of a family.
-func baseJumps(f model.Family, more extras) map[rules.JumpKey]rules.Jump {
-	out := map[rules.JumpKey]rules.Jump{}
-	for _, j := range jumps {
-		key := rules.JumpKey{Family: rules.Family(f), Table: j.table, Hook: j.hook, Target: j.target}
-		if !more.has(rules.ChainKey{Table: j.table, Name: j.target}) {
-			continue
-		}
-		out[key] = rules.Jump{Args: comment(j.comment)}
-	}
-	return out
-}
-
-// compareJumps keeps the order of the jumps list; unknown ones come last.
-func compareJumps(a, b rules.JumpKey) int {
-	return cmp.Or(cmp.Compare(a.Family, b.Family), cmp.Compare(jumpRank(a), jumpRank(b)), a.Compare(b))
-}
-
-// above lists the targets of the jumps that stand above one in its hook.
-func above(k rules.JumpKey) []string {
-	var out []string
-	for i, j := range jumps {
-		if i > jumpRank(k) && j.table == k.Table && j.hook == k.Hook && !j.last {
-			out = append(out, j.target)
-		}
-	}
-	return out
-}
-
-// compareInHook orders jumps the way they stand in their hooks: what is put at the
-// head last comes first.
-func compareInHook(a, b rules.JumpKey) int {
-	return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(a.Hook, b.Hook), cmp.Compare(place(a), place(b)), a.Compare(b))
-}
-
-func place(k rules.JumpKey) int {
-	if isLast(k) {
-		return jumpRank(k)
-	}
-	return -jumpRank(k)
-}
-
-func jumpRank(k rules.JumpKey) int {
-	for i, j := range jumps {
-		if j.table == k.Table && j.hook == k.Hook && j.target == k.Target {
-			return i
-		}
-	}
-	return len(jumps)
-}
-
-func isLast(k rules.JumpKey) bool {
-	rank := jumpRank(k)
-	return rank < len(jumps) && jumps[rank].last
-}
-
-// chainStore reads and writes chains.
-type chainStore struct{ rules Rules }
-
-// List returns our chains.
-func (s chainStore) List(ctx context.Context) (map[rules.ChainKey]rules.Chain, error) {
-	chains, _, err := s.rules.List(ctx)
-	return chains, err
-}
-
-// Write hands all changed chains over at once.
-func (s chainStore) Write(ctx context.Context, changes []delta.Change[rules.ChainKey, rules.Chain]) []error {
-	batch := make([]rules.ChainChange, len(changes))
-	for i, c := range changes {
-		batch[i] = rules.ChainChange{Op: ruleOps[c.Op], Key: c.Key, Chain: c.Value}
-	}
-	return s.rules.WriteChains(ctx, batch)
-}
-
-// jumpStore reads and writes the jumps to our chains.
-type jumpStore struct{ rules Rules }
-
-// List returns the jumps.
-func (s jumpStore) List(ctx context.Context) (map[rules.JumpKey]rules.Jump, error) {
-	_, jumps, err := s.rules.List(ctx)
-	return jumps, err
-}
-
-// Write hands all changed jumps over at once.
-func (s jumpStore) Write(ctx context.Context, changes []delta.Change[rules.JumpKey, rules.Jump]) []error {
-	batch := make([]rules.JumpChange, len(changes))
-	for i, c := range changes {
-		batch[i] = rules.JumpChange{Op: ruleOps[c.Op], Key: c.Key, Jump: c.Value, Last: isLast(c.Key), Behind: above(c.Key)}
-	}
-	return s.rules.WriteJumps(ctx, batch)
-}
-
-var ruleOps = map[delta.Op]rules.Op{delta.Add: rules.Add, delta.Update: rules.Update, delta.Delete: rules.Delete}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/ownership"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
@@ -25,14 +26,14 @@ func (m *Mode) makeTables() {
 		Name: "members", Compare: m.catalogue.compareMembers, Equal: alike, Batch: 4096, Packing: packedMembers,
 		Hold: func(k memberKey, _ bool) bool { return m.needed(k) },
 	})
-	m.chains = delta.NewTable(chainStore{m.deps.Rules}, delta.Options[rules.ChainKey, rules.Chain]{
-		Name: "chains", Compare: rules.ChainKey.Compare, Equal: same[rules.Chain], Owned: m.ownedChain,
+	m.chains = delta.NewTable(netfilter.ChainStore{Rules: m.deps.Rules}, delta.Options[netfilter.ChainKey, netfilter.Chain]{
+		Name: "chains", Compare: netfilter.ChainKey.Compare, Equal: same[netfilter.Chain], Owned: m.ownedChain,
 		Batch: allChains,
 		Wait:  m.spared,
-		Hold:  func(k rules.ChainKey, _ bool) bool { return m.spared(k) || m.referred(k) },
+		Hold:  func(k netfilter.ChainKey, _ bool) bool { return m.spared(k) || m.referred(k) },
 	})
-	m.jumps = delta.NewTable(jumpStore{m.deps.Rules}, delta.Options[rules.JumpKey, rules.Jump]{
-		Name: "jumps", Compare: compareJumps, Equal: same[rules.Jump],
+	m.jumps = delta.NewTable(netfilter.JumpStore{Rules: m.deps.Rules, Jumps: jumps}, delta.Options[netfilter.JumpKey, netfilter.Jump]{
+		Name: "jumps", Compare: jumps.Compare, Equal: same[netfilter.Jump],
 	})
 	m.servers = delta.NewTable(serverStore{m, m.deps.Servers}, delta.Options[vserver.ServerKey, vserver.Server]{
 		Name: "servers", Compare: vserver.ServerKey.Compare, Equal: same[vserver.Server], Owned: m.ownedServer,

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
@@ -72,8 +72,8 @@ func (m *Mode) handsOver(opts dataplane.ApplyOptions) bool {
 // masqueradeVIPs is a rule of the time in between. The VIPs are bound by then, so the host
 // dials them from themselves, and the rules that still carry send that to a pod, which may
 // be on another node: no answer to a VIP comes back from there.
-func (c Config) masqueradeVIPs(w ruleWriter) string {
-	return join(w.matchSet(setIPVSIPs, "src"), "-m addrtype --src-type LOCAL -j MASQUERADE") + c.Masquerade.Random(w.family)
+func (c Config) masqueradeVIPs(w ruleWriter) netfilter.Rule {
+	return netfilter.If(w.in(setIPVSIPs, src), netfilter.Local(netfilter.Src)).Then(netfilter.SNAT{Random: c.Masquerade.Random(w.family)})
 }
 
 // sayWaiting tells, once, that changes have no effect yet: rules that nobody keeps up to
@@ -107,7 +107,7 @@ func (m *Mode) foreignDispatch() bool {
 		return true
 	}
 	for _, f := range m.config.Families {
-		k := natChain(f, chainServices)
+		k := netfilter.Nat(f, chainServices)
 		if c, _ := m.chains.Believed(k); dispatchesForOthers(k, c) {
 			return true
 		}
@@ -116,12 +116,12 @@ func (m *Mode) foreignDispatch() bool {
 }
 
 // dispatchesForOthers tells whether a chain is the one of Services, as iptables mode has it.
-func dispatchesForOthers(k rules.ChainKey, c rules.Chain) bool {
+func dispatchesForOthers(k netfilter.ChainKey, c netfilter.Chain) bool {
 	if k.Table != "nat" || k.Name != chainServices {
 		return false
 	}
-	for word := range strings.FieldsSeq(c.Rules) {
-		if leftByIPTables(rules.ChainKey{Family: k.Family, Table: k.Table, Name: word}) {
+	for l := range c.Lines() {
+		if leftByIPTables(netfilter.ChainKey{Family: k.Family, Table: k.Table, Name: l.JumpsTo()}) {
 			return true
 		}
 	}
@@ -129,7 +129,7 @@ func dispatchesForOthers(k rules.ChainKey, c rules.Chain) bool {
 }
 
 // spared tells whether a chain is left alone for now.
-func (m *Mode) spared(k rules.ChainKey) bool {
+func (m *Mode) spared(k netfilter.ChainKey) bool {
 	if !m.takeover.holding {
 		return false
 	}
@@ -139,11 +139,11 @@ func (m *Mode) spared(k rules.ChainKey) bool {
 
 // referred tells whether a chain of iptables mode may still be referred to by the dispatch,
 // because that could not be replaced: its deletion would empty it under the packets.
-func (m *Mode) referred(k rules.ChainKey) bool {
+func (m *Mode) referred(k netfilter.ChainKey) bool {
 	if !leftByIPTables(k) {
 		return false
 	}
-	dispatch := rules.ChainKey{Family: k.Family, Table: "nat", Name: chainServices}
+	dispatch := netfilter.ChainKey{Family: k.Family, Table: "nat", Name: chainServices}
 	have, _ := m.chains.Believed(dispatch) // as it was read, if its state is unknown
 	return dispatchesForOthers(dispatch, have)
 }

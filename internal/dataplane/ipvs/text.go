@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
@@ -40,8 +40,8 @@ func (m *Mode) Snapshot(kind string) (func(io.Writer) error, error) {
 		contents := m.contents()
 		return func(w io.Writer) error { return ipset.WriteSave(w, contents...) }, nil
 	case "rules":
-		chains, jumps := maps.Collect(m.chains.AllDesired()), maps.Collect(m.jumps.AllDesired())
-		return func(w io.Writer) error { return rules.WriteSave(w, chains, jumps, compareInHook) }, nil
+		chains, leads := maps.Collect(m.chains.AllDesired()), maps.Collect(m.jumps.AllDesired())
+		return func(w io.Writer) error { return netfilter.WriteSave(w, chains, leads, jumps) }, nil
 	case "addresses":
 		addrs, routes, detached := maps.Collect(m.addresses.AllDesired()), maps.Collect(m.routes.AllDesired()), maps.Collect(m.detached.AllDesired())
 		return func(w io.Writer) error { return m.config.writeAddresses(w, addrs, routes, detached) }, nil

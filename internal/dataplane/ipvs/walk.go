@@ -123,7 +123,7 @@ func (w *walker) detour(chain string) (taken bool) {
 	if w.packet.Detour == nil {
 		return false
 	}
-	_, tells := w.config.Local.Match(w.family, w.packet.Node)
+	tells := w.config.Local.Match(w.family, w.packet.Node) != nil
 	switch in, known := w.packet.InRanges(); {
 	case !w.host() && known && !in:
 		return false
@@ -147,7 +147,7 @@ func (w *walker) detour(chain string) (taken bool) {
 // clusterIP marks who has to come from the node's address (masqueradeClusterIP, masqueradeOwn).
 func (w *walker) clusterIP(chain string) {
 	var why string
-	_, tells := w.config.Local.Match(w.family, w.packet.Node)
+	tells := w.config.Local.Match(w.family, w.packet.Node) != nil
 	switch {
 	case w.config.MasqueradeAll:
 		w.marked, why = true, "everybody is masqueraded (masqueradeAll)"

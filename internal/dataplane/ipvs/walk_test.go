@@ -12,6 +12,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
@@ -67,7 +68,7 @@ func TestWalk(t *testing.T) {
 	}{
 		{"cluster IP", nil, cluster, "", "pod forwarded with its source, host forwarded, outside forwarded"},
 		{"cluster IP, all masqueraded", func(c *ipvs.Config) { c.MasqueradeAll = true }, cluster, "", "pod forwarded, host forwarded, outside forwarded"},
-		{"cluster IP, nothing tells pods", func(c *ipvs.Config) { c.Local = dataplane.LocalDetector{} }, cluster, "",
+		{"cluster IP, nothing tells pods", func(c *ipvs.Config) { c.Local = netfilter.LocalPods{} }, cluster, "",
 			"pod forwarded with its source, host forwarded, outside forwarded with its source"},
 		{"no endpoints", nil, frontend(model.KindClusterIP, "10.96.0.10:80/tcp", func(f *model.Frontend) { f.Backends = nil }), "",
 			"pod refused, host refused, outside refused"},

@@ -18,6 +18,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/plan"
@@ -66,7 +67,7 @@ func families() []model.Family {
 func modeConfig(c config.Config) ipvs.Config {
 	return ipvs.Config{
 		Node: c.NodeName, Families: families(), MasqueradeAll: c.MasqueradeAll, ExcludeCIDRs: c.ExcludeCIDRs,
-		Masquerade: masquerade(c), Local: localDetector(c),
+		Masquerade: masquerade(c), Local: localPods(c),
 		Binding: ipvs.Binding(c.VIPBinding), ServiceCIDRs: c.ServiceCIDRs,
 	}
 }
@@ -75,19 +76,19 @@ func modeConfig(c config.Config) ipvs.Config {
 func rulesConfig(c config.Config, liberal bool) iptables.Config {
 	selected := plan.NodePortSelection(c.NodePorts)
 	return iptables.Config{
-		Families: families(), MasqueradeAll: c.MasqueradeAll, Masquerade: masquerade(c), Local: localDetector(c),
+		Families: families(), MasqueradeAll: c.MasqueradeAll, Masquerade: masquerade(c), Local: localPods(c),
 		Everywhere: selected.Everywhere, Localhost: c.LocalhostNodePorts, Loopback: selected.Loopback, DropInvalid: !liberal,
 	}
 }
 
-func localDetector(c config.Config) dataplane.LocalDetector {
-	return dataplane.LocalDetector{
-		Mode: dataplane.LocalMode(c.DetectLocal.Mode), ClusterCIDRs: c.DetectLocal.ClusterCIDRs, Interface: c.DetectLocal.Interface,
+func localPods(c config.Config) netfilter.LocalPods {
+	return netfilter.LocalPods{
+		Mode: netfilter.LocalMode(c.DetectLocal.Mode), ClusterCIDRs: c.DetectLocal.ClusterCIDRs, Interface: c.DetectLocal.Interface,
 	}
 }
 
-func masquerade(c config.Config) dataplane.Masquerade {
-	return dataplane.Masquerade{Bit: c.MasqueradeBit, NodePorts: dataplane.PortRange(c.NodePortRange)}
+func masquerade(c config.Config) netfilter.Masquerade {
+	return netfilter.Masquerade{Bit: c.MasqueradeBit, NodePorts: netfilter.PortRange(c.NodePortRange)}
 }
 
 func planOptions(c config.Config, h model.Host) plan.Options {

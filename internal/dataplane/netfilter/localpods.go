@@ -1,4 +1,4 @@
-package dataplane
+package netfilter
 
 import (
 	"net/netip"
@@ -19,8 +19,8 @@ const (
 	LocalInterfaceName LocalMode = "InterfaceNamePrefix"
 )
 
-// LocalDetector tells traffic of this node's pods by a match of iptables.
-type LocalDetector struct {
+// LocalPods tells traffic of this node's pods from other traffic.
+type LocalPods struct {
 	Mode LocalMode
 	// ClusterCIDRs serve LocalClusterCIDR: the first of a family counts.
 	ClusterCIDRs []netip.Prefix
@@ -28,26 +28,25 @@ type LocalDetector struct {
 	Interface string
 }
 
-// Match returns the arguments that match traffic of local pods, in the form of
-// iptables-save ("-s 10.244.0.0/16"); prefixed with "! " they match all other
-// traffic. False: for this family there is no way to tell.
-func (d LocalDetector) Match(f model.Family, node model.Node) (string, bool) {
+// Match returns the condition that a packet is from a local pod; nil where there is no way to
+// tell for this family.
+func (d LocalPods) Match(f model.Family, node model.Node) Match {
 	switch d.Mode {
 	case LocalClusterCIDR, LocalNodeCIDR:
 		if p, ok := d.Source(f, node); ok {
-			return "-s " + p.String(), true
+			return Source(p)
 		}
-	case LocalBridge:
-		return "-i " + d.Interface, d.Interface != ""
-	case LocalInterfaceName:
-		return "-i " + d.Interface + "+", d.Interface != ""
+	case LocalBridge, LocalInterfaceName:
+		if d.Interface != "" {
+			return Input{Name: d.Interface, Prefix: d.Mode == LocalInterfaceName}
+		}
 	}
-	return "", false
+	return nil
 }
 
 // Source returns the range that local pods have their addresses from; false where it is not
-// known. Of a mode that asks for interfaces it is the range of this Node.
-func (d LocalDetector) Source(f model.Family, node model.Node) (netip.Prefix, bool) {
+// known. In a mode that goes by interfaces it is the range of this Node.
+func (d LocalPods) Source(f model.Family, node model.Node) (netip.Prefix, bool) {
 	ranges := node.PodCIDRs
 	if d.Mode == LocalClusterCIDR {
 		ranges = d.ClusterCIDRs
@@ -58,4 +57,11 @@ func (d LocalDetector) Source(f model.Family, node model.Node) (netip.Prefix, bo
 		}
 	}
 	return netip.Prefix{}, false
+}
+
+// Holds reports whether an address counts as one of a local pod; known is false where the mode
+// does not go by addresses, or has no range of the family.
+func (d LocalPods) Holds(a netip.Addr, node model.Node) (is, known bool) {
+	source, ok := d.Match(model.FamilyOf(a), node).(Source)
+	return ok && netip.Prefix(source).Contains(a), ok
 }
