@@ -38,6 +38,8 @@ var law = map[string][]string{
 	"internal/kernel/vserver":           {"golang.org/x/sys/...", zap},
 	"internal/kernel/link":              {"github.com/vishvananda/netlink/...", "golang.org/x/sys/...", zap},
 	"internal/kernel/rules":             {"github.com/coreos/go-iptables/...", "golang.org/x/sys/...", zap},
+	"internal/kernel/nfnetlink":         {"golang.org/x/sys/..."},
+	"internal/kernel/nft":               {"internal/kernel/nfnetlink", "golang.org/x/sys/...", zap},
 	"internal/kernel/nftables":          {"golang.org/x/sys/...", zap},
 	"internal/kernel/conntrack":         {"golang.org/x/sys/...", zap},
 	"internal/kernel/tune":              {"golang.org/x/sys/...", zap},
@@ -68,7 +70,7 @@ const zap = "go.uber.org/zap/..."
 var processes = []string{"internal/kernel/rules", "internal/kernel/tune"}
 
 // free are places to which the law does not apply: where rooms meet, and tests.
-var free = []string{"cmd/...", "e2e/...", "manifests", "internal/testkit/...", "ipset/ipsettest", "internal/firewall/firewalltest", "internal/kernel/conntrack/conntracktest", "internal/kernel/link/linktest", "internal/kernel/nftables/nftablestest", "internal/kernel/rules/rulestest", "internal/kernel/vserver/vservertest"}
+var free = []string{"cmd/...", "e2e/...", "manifests", "internal/testkit/...", "ipset/ipsettest", "internal/firewall/firewalltest", "internal/kernel/conntrack/conntracktest", "internal/kernel/link/linktest", "internal/kernel/nft/nfttest", "internal/kernel/nftables/nftablestest", "internal/kernel/rules/rulestest", "internal/kernel/vserver/vservertest"}
 
 type pkg struct {
 	ImportPath string
