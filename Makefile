@@ -67,8 +67,9 @@ verify: ## sources are formatted, vetted on Linux and Darwin, modules tidy
 	$(GO) mod tidy -diff
 	$(GO) mod verify
 
-lint: $(CACHE)/bin/golangci-lint-v2.15.0 ## style and the import rules, pinned
+lint: $(CACHE)/bin/golangci-lint-v2.15.0 ## style, import rules and language, pinned
 	$< run ./...
+	$(GO) test ./e2e/prose
 
 vuln: ## known vulnerabilities, where the database can be reached
 	@if out=$$({ $(MAKE) $(CACHE)/bin/govulncheck-v1.1.4 && $(CACHE)/bin/govulncheck-v1.1.4 ./...; } 2>&1); then echo "$$out" | tail -3; \

@@ -16,5 +16,5 @@
 // Its law: nothing is left behind. The archives handed to QEMU live in anonymous memory, QEMU dies with the runner, the host's
 // package database and kernel are never changed (the lists of packages for that source are a copy of their own), and the only thing that stays is the cache directory outside the repository.
 //
-// vmrun is the command over this package; e2e/README.md tells how to use it.
+// vmrun is the command over this package; README.md of this directory says how to use it.
 package vm

@@ -16,7 +16,7 @@ import (
 )
 
 // The benchmarks of this file show what limits of the kernel cost, and so what decisions
-// gain that avoid them. e2e/README.md has the figures.
+// gain that avoid them. e2e/bench/README.md has the figures.
 
 // BenchmarkAddAfterDeletions adds destinations to a table from which many others were
 // deleted a moment ago: the kernel keeps those on a list for minutes, and walks it for
