@@ -86,7 +86,7 @@ func newProgram(ctx context.Context, log *zap.Logger, c config.Config, k *kernel
 	p.loop = agent.New(agent.Options{
 		Log: log, Catalog: p.known, Mode: p.carrier.Inspectable, NodeName: c.NodeName, Observer: externalIPs{p.metrics, warnExternalIPs(log, p.live.now)}, Events: tell,
 		Compiler: compilerFor(p.live.now, p.served), Concerns: concernsFor(p.live.now, p.served),
-		Host: k.link, NodePorts: nodePortsFor(p.live.now), Health: p.health, TryScheduler: p.tryScheduler, TryGUE: p.tryGUE, LocalPod: localPodFor(p.live.now), Periods: periods(c),
+		Host: k.link, NodePorts: nodePortsFor(p.live.now), Health: p.health, Probes: agent.Probes{Scheduler: p.tryScheduler, GUE: p.tryGUE}, LocalPod: localPodFor(p.live.now), Periods: periods(c),
 		Ready:      func() { close(p.filled) },
 		APIServers: p.follow.reached.Addrs, PodRanges: c.DetectLocal.ClusterCIDRs, DNSServices: c.DNSServices, Unreadable: p.follow.unreadable, Remember: newNodeClaims(log, c.RunDir).keep,
 	})

@@ -91,7 +91,7 @@ func TestListsConformAtTheirEnds(t *testing.T) {
 	conforms(t, "pending", `{"items": [], "more": {"servers": 3}}`)
 	conforms(t, "draining", `{"items": [], "more": {"draining": 3}}`)
 	conforms(t, "status", encoded(t, agent.Status{Written: map[string]uint64{}}))
-	conforms(t, "status", encoded(t, agent.Status{Written: map[string]uint64{"servers": 1}, LastError: "x", LastAudit: &agent.AuditRecord{}, Last: &agent.Cycle{Rows: []agent.TableRows{{Table: "servers"}}}}))
+	conforms(t, "status", encoded(t, agent.Status{Written: map[string]uint64{"servers": 1}, LastError: "x", AuditTotals: agent.AuditTotals{LastAudit: &agent.AuditRecord{}}, Last: &agent.Cycle{Rows: []agent.TableRows{{Table: "servers"}}}}))
 }
 
 func encoded(t *testing.T, v any) string {

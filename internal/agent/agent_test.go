@@ -305,17 +305,19 @@ func runOn(t *testing.T, m *mode, d dataplane.Dataplane, test func(w *world)) {
 					return w.options(now).Concerns(w.options(before), s, behind)
 				}
 			},
-			TryGUE: func(context.Context) error {
-				w.asked.Add(1)
-				err, _ := w.lacks.Load("gue")
-				refused, _ := err.(error)
-				return refused
-			},
-			TryScheduler: func(_ context.Context, s scheduler.Spec) error {
-				w.asked.Add(1)
-				err, _ := w.lacks.Load(s.Name())
-				refused, _ := err.(error)
-				return refused
+			Probes: agent.Probes{
+				GUE: func(context.Context) error {
+					w.asked.Add(1)
+					err, _ := w.lacks.Load("gue")
+					refused, _ := err.(error)
+					return refused
+				},
+				Scheduler: func(_ context.Context, s scheduler.Spec) error {
+					w.asked.Add(1)
+					err, _ := w.lacks.Load(s.Name())
+					refused, _ := err.(error)
+					return refused
+				},
 			},
 		})
 		ctx, cancel := context.WithCancel(t.Context())

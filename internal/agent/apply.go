@@ -2,152 +2,161 @@ package agent
 
 import (
 	"context"
-	"errors"
-	"math"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 )
 
-// apply writes what is pending, if it may, and arranges for what failed. Rows
-// that failed before rest until the retry timer fires.
-func (a *Agent) apply(ctx context.Context, retry bool) {
-	if !a.synced || ctx.Err() != nil || !a.loaded && a.retry.set {
+// A writer owns the passes that write rows: when one may run, what is retried, and what they wrote. Its
+// fields belong to the loop goroutine, but for lag.
+type writer struct {
+	*shared
+	planner *planner
+	backoff backoff
+	stats   stats
+	taken   taken
+	lag     syncLag
+}
+
+// apply writes the pending rows, if that is allowed yet, and schedules the next try of those that failed.
+// Rows that failed before are written only in a retry.
+func (w *writer) apply(ctx context.Context, retry bool) {
+	if !w.progress.synced || ctx.Err() != nil || !w.progress.loaded && w.schedule.isSet(retryFailed) {
 		return
 	}
-	start := a.begin()
-	if err := a.load(ctx); err != nil {
-		a.debt.owe(time.Now())
-		a.failed(ctx, err, 0, true)
-		a.tellPass(start, time.Now(), false, false)
+	start := w.taken.start(time.Now())
+	if err := w.load(ctx); err != nil {
+		w.lag.begin(time.Now())
+		w.failed(ctx, err, 0, true)
+		w.reportPass(start, time.Now(), false, false)
 		return
 	}
-	a.tellAdopted()
-	result := a.mode.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: !a.complete, Retry: retry})
+	w.logAdopted()
+	result := w.mode.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: !w.progress.complete, Retry: retry})
 	ended := time.Now()
-	a.record(start, ended, result)
-	a.armAudits()
-	a.settleDebt(ended)
-	a.tellPass(start, ended, result.Pending == 0, result.Total().Failed == 0 || result.Total().Written() > 0)
-	a.tellHealth()
+	w.record(start, ended, result)
+	w.schedule.startAudits(w.opts.AuditPeriod, ended)
+	w.updateLag(ended)
+	w.reportPass(start, ended, result.Pending == 0, result.Total().Failed == 0 || result.Total().Written() > 0)
+	w.planner.health.flush()
 	if result.Paced > 0 {
-		a.coalesce.armUnlessSet(a.opts.Coalesce) // with what has changed by then
+		w.schedule.setIfUnset(takeChanges, ended.Add(w.opts.Coalesce)) // with the changes until then
 	}
 	switch {
 	case result.Pending > result.Paced:
-		a.failed(ctx, result.Total().Err(), result.Pending, retry)
+		w.failed(ctx, result.Total().Err(), result.Pending, retry)
 	case result.Pending == 0:
-		a.succeeded(ended)
+		w.succeeded(ended)
 	}
-	a.opts.Observer.Drains(a.mode.Drains())
-	a.wakeWhenDue()
+	w.opts.Observer.Drains(w.mode.Drains())
+	w.schedule.setDue(w.mode.Due(), time.Now().Add(w.opts.Coalesce))
 }
 
-// wakeWhenDue arranges for the next pass that the mode asks for by itself.
-func (a *Agent) wakeWhenDue() {
-	switch due := a.mode.Due(); {
-	case due.IsZero():
-		a.due.stop()
-	case !a.due.set || !due.Equal(a.wakes):
-		a.due.arm(max(time.Until(due), a.opts.Coalesce))
-		a.wakes = due
-	}
+// serve writes some Services, and deletes nothing. Rows that fail stay pending.
+func (w *writer) serve(ctx context.Context, inputs []catalog.Input) {
+	start := time.Now()
+	w.planner.compile(ctx, inputs)
+	result := w.mode.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: true})
+	w.record(start, time.Now(), result)
 }
 
-// load reads the host, makes the mode ready and reads the kernel, once. Without
-// knowing whose an address is, nothing is written.
-func (a *Agent) load(ctx context.Context) error {
-	if a.loaded {
+// load reads the host, starts the mode and reads the kernel, once. Nothing is written before the owners
+// of addresses are known.
+func (w *writer) load(ctx context.Context) error {
+	if w.progress.loaded {
 		return nil
 	}
-	if err := a.needHost(ctx); err != nil {
+	if err := w.planner.needHost(ctx); err != nil {
 		return err
 	}
-	if err := a.mode.Start(ctx); err != nil {
+	if err := w.mode.Start(ctx); err != nil {
 		return err
 	}
-	if err := a.mode.Load(ctx); err != nil {
+	if err := w.mode.Load(ctx); err != nil {
 		return err
 	}
-	a.loaded = true
+	w.progress.loaded = true
 	return nil
 }
 
-// begin is when the pass began that is to be applied: when its changes were taken,
-// or now.
-func (a *Agent) begin() time.Time {
-	start := a.began
-	a.began = time.Time{}
-	if start.IsZero() {
-		start = time.Now()
+// logAdopted logs once which rows were found in place.
+func (w *writer) logAdopted() {
+	if !w.progress.adopted {
+		w.progress.adopted = true
+		w.reporter.logAdopted(w.mode.Name(), w.mode.Tables())
 	}
-	return start
 }
 
-// tellPass reports one pass. What was written ends the wait of the changes of endpoints
-// it was for: a row that the kernel refuses for good must not hold up the measure of
-// all others.
-func (a *Agent) tellPass(start, ended time.Time, ok, written bool) {
+// record counts one pass and reports it as a cycle if it did anything.
+func (w *writer) record(start, ended time.Time, r dataplane.Result) {
+	w.opts.Observer.Tables(w.mode.Tables())
+	w.opts.Observer.Counts(w.planner.outcomes.counts)
+	c, written := w.stats.record(start, ended, w.planner.takeCompiled(), r)
+	if written > 0 {
+		w.reporter.logUpdate(*c)
+	}
+	if c != nil {
+		w.opts.Observer.Cycle(*c)
+	}
+}
+
+// updateLag judges the pass that ended: whether most of the desired rows are in place.
+func (w *writer) updateLag(now time.Time) {
+	desired, missing := 0, 0
+	for _, t := range w.mode.Tables() {
+		desired += t.Desired
+		missing += t.Updates
+	}
+	w.lag.update(desired, missing, now)
+}
+
+// reportPass reports one pass to the observer. A pass that wrote rows ends the wait of the changes of
+// endpoints it was for: a row that the kernel refuses for good must not hold up the measure of all
+// others.
+func (w *writer) reportPass(start, ended time.Time, ok, written bool) {
 	p := Pass{At: start, Took: ended.Sub(start), OK: ok}
 	if written {
-		p.Triggers, a.triggers = a.triggers, nil
+		p.Triggers = w.taken.written()
 	}
-	a.opts.Observer.Pass(p)
+	w.opts.Observer.Pass(p)
 }
 
-// failed schedules the next try of what is pending. An appointment that stands
-// is kept, whatever changes meanwhile. Without an error nothing new has failed.
-func (a *Agent) failed(ctx context.Context, err error, pending int, retry bool) {
+// failed schedules the next try of the pending rows. A retry that is scheduled is kept, whatever changes
+// meanwhile. A nil error is that no other row has failed.
+func (w *writer) failed(ctx context.Context, err error, pending int, retry bool) {
 	if ctx.Err() != nil {
-		return // told to stop: what was interrupted is no failure
+		return // a pass that is interrupted by the agent's end has not failed
 	}
-	if retry || !a.retry.set {
-		a.backoff = min(max(a.backoff*2, a.opts.RetryMin), a.opts.RetryMax)
-		a.retry.arm(min(a.backoff, within(err)))
+	now := time.Now()
+	if retry || !w.schedule.isSet(retryFailed) {
+		w.schedule.set(retryFailed, now.Add(w.backoff.backOff(err)))
 	}
 	if err == nil {
 		return
 	}
-	a.stats.failures++
-	news := a.stats.lastError == nil || a.stats.lastError.Error() != err.Error()
-	a.stats.lastError = err
-	a.debt.trouble.Store(&trouble{failures: a.stats.failures, reason: err.Error()})
-	// What is tried more often than the backoff says is not told more often.
-	if news || retry && time.Since(a.warned) >= a.backoff/2 {
-		a.warned = time.Now()
-		a.log.Warn("apply failed, will retry",
-			zap.Int("pending", pending), zap.Duration("in", min(a.backoff, within(err))), zap.Uint64("attempt", a.stats.failures), zap.Error(err))
+	warn := w.backoff.fail(err, retry, now)
+	w.lag.fail(w.backoff.failures, err)
+	if warn {
+		w.log.Warn("apply failed, will retry",
+			zap.Int("pending", pending), zap.Duration("in", w.backoff.until(err)), zap.Uint64("attempt", w.backoff.failures), zap.Error(err))
 	}
 }
 
-// within is how soon an error asks to be tried again whose cause is over all of a sudden and
-// costs little to ask for; other errors never ask.
-func within(err error) time.Duration {
-	var e interface{ RetryWithin() time.Duration }
-	if errors.As(err, &e) {
-		return e.RetryWithin()
+func (w *writer) succeeded(now time.Time) {
+	if failures := w.backoff.succeed(); failures > 0 {
+		w.log.Info("everything pending is written again", zap.Uint64("attempt", failures))
 	}
-	return math.MaxInt64
-}
-
-func (a *Agent) succeeded(now time.Time) {
-	if a.stats.lastError != nil {
-		a.log.Info("everything pending is written again", zap.Uint64("attempt", a.stats.failures))
-	}
-	a.backoff, a.stats.failures, a.stats.lastError = 0, 0, nil
-	a.debt.trouble.Store(nil)
-	a.inStep(now)
-	a.retry.stop()
-	if !a.stats.ready {
-		a.stats.ready = true
-		a.log.Info("first sync done", zap.Int("services", len(a.services)))
-		if a.opts.Ready != nil {
-			a.opts.Ready()
+	w.lag.fail(0, nil)
+	w.lag.markInSync(now)
+	w.schedule.cancel(retryFailed)
+	if !w.progress.ready {
+		w.progress.ready = true
+		w.log.Info("first sync done", zap.Int("services", len(w.planner.outcomes.byID)))
+		if w.opts.Ready != nil {
+			w.opts.Ready()
 		}
 	}
 }
-
-// inStep notes that nothing is left to do.
-func (a *Agent) inStep(now time.Time) { a.debt.paid.Store(&now) }

@@ -1,13 +1,9 @@
 package agent
 
 import (
-	"cmp"
-	"context"
 	"fmt"
-	"io"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
@@ -15,34 +11,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Query asks for the story of one Service or of one address.
-type Query struct {
-	// Service is namespace/name; empty asks for an address.
-	Service string
-	// Address is what somebody dials, or where a backend listens. Port 0 is all of its ports,
-	// Protocol 0 all protocols.
-	Address  netip.Addr
-	Port     uint16
-	Protocol model.Protocol
-	// From is the source of packets; the zero Addr has one of each origin tell its way.
-	From netip.Addr
-}
-
-// String prints what is asked for.
-func (q Query) String() string {
-	switch {
-	case q.Service != "":
-		return q.Service
-	case q.Port == 0:
-		return q.Address.String()
-	case q.Protocol == 0:
-		return netip.AddrPortFrom(q.Address, q.Port).String()
-	}
-	return model.FrontendKey{Addr: q.Address, Port: q.Port, Protocol: q.Protocol}.String()
-}
-
-// Report is all that the agent knows of what was asked for. Field names in JSON are kept for
-// good.
+// A Report is what the agent knows about the subject of a query. Its field names in JSON are stable.
 type Report struct {
 	Asked string `json:"asked"`
 	Node  string `json:"node"`
@@ -52,18 +21,18 @@ type Report struct {
 	Complete  bool   `json:"complete"`
 	Ready     bool   `json:"ready"`
 	LastError string `json:"lastError,omitempty"`
-	// Holder says whose an address is that was asked for, empty if it is no machine's.
+	// Holder is the owner of the address, empty if no machine has it.
 	Holder string `json:"holder,omitempty"`
-	// Leaving are the frontends, with their Services, at which a destination drains that listens
-	// at the address and is no endpoint any more.
+	// Leaving are the frontends, with their Services, at which a destination with the address drains: it is
+	// no endpoint any more.
 	Leaving []string `json:"leaving"`
-	// Services that have what was asked for, and those that would like to.
+	// Services are those that have the subject, and those that want it.
 	Services []ServiceReport `json:"services"`
-	// Rows are those of the frontends that were asked for, if they are in force.
+	// Rows are those of the frontends that the query asks about, if they are in force.
 	Rows dataplane.FrontendRows `json:"rows"`
 }
 
-// ServiceReport is what is known of one Service.
+// A ServiceReport is what the agent knows about one Service.
 type ServiceReport struct {
 	Name   string `json:"name"`
 	Source string `json:"source"`
@@ -83,19 +52,19 @@ type ServiceReport struct {
 	BadAnnotations []string     `json:"badAnnotations"`
 	Unbound        []netip.Addr `json:"unbound"`
 	Refused        []netip.Addr `json:"refused"`
-	// Frontends are what it wants, by key, whether it has it or not.
+	// Frontends are those that it wants, by key, whether it has them or not.
 	Frontends []FrontendReport `json:"frontends"`
 	// Ports are the endpoints behind it.
 	Ports []model.PortStory `json:"ports"`
-	// Waiting: it has not been compiled yet as it stands now.
+	// Waiting: its latest state has not been compiled yet.
 	Waiting bool `json:"waiting"`
 }
 
-// FrontendReport is one frontend of a Service.
+// A FrontendReport is one frontend of a Service.
 type FrontendReport struct {
 	Key  string `json:"key"`
 	Kind string `json:"kind"`
-	// Asked: it is what was asked for.
+	// Asked: the query asks about it.
 	Asked     bool   `json:"asked"`
 	PortName  string `json:"portName,omitempty"`
 	Scheduler string `json:"scheduler"`
@@ -110,88 +79,69 @@ type FrontendReport struct {
 	// Backends, and how many of them take new connections.
 	Backends int `json:"backends"`
 	Taking   int `json:"taking"`
-	// HeldBy is the Service that has the key instead, and ranks before this one.
+	// HeldBy is the Service that has the key instead, because it ranks before this one.
 	HeldBy string `json:"heldBy,omitempty"`
-	// HeldAs is what that Service has the key as ("cluster IP"), where that decided; empty where age or name did.
+	// HeldAs is the kind of that Service's frontend ("cluster IP"), if the kind decided; empty if age or name
+	// did.
 	HeldAs string `json:"heldAs,omitempty"`
-	// Paths are those of packets to it, if it is in force and was asked for.
+	// Paths are those of packets to it, if it is in force and the query asks about it.
 	Paths []PacketPath `json:"ways"`
 }
 
-// PacketPath is that of a packet from one origin.
+// A PacketPath is the path of a packet from one origin.
 type PacketPath struct {
 	Origin dataplane.Origin `json:"origin"`
 	Source string           `json:"source,omitempty"`
 	dataplane.Walk
 }
 
-// Explain answers a question. The loop is asked once, for a Service or the few that have to do
-// with an address.
-func (a *Agent) Explain(ctx context.Context, q Query) (Report, error) {
-	inputs := a.opts.Catalog.Matching(func(s *model.Service, behind []*model.Slice) bool { return q.concerns(s, behind) })
-	var told Report
-	var failed error
-	err := a.Do(ctx, func(context.Context) { told, failed = a.tell(q, inputs) })
-	if err != nil {
-		return Report{}, err // the loop may be writing told just now
-	}
-	return told, failed
+// An explainer answers one query from the state of the loop, on its goroutine.
+type explainer struct {
+	query    Query
+	mode     *mode
+	compiler Compiler
+	host     *model.Host
+	localPod func(netip.Addr, model.Node) bool // nil is never
 }
 
-// concerns tells whether a Service has to do with what is asked for.
-func (q Query) concerns(s *model.Service, behind []*model.Slice) bool {
-	if q.Service != "" {
-		return s.ID.String() == q.Service
-	}
-	has := func(a netip.Addr) bool { return a == q.Address }
-	return slices.ContainsFunc(s.ClusterIPs, has) || slices.ContainsFunc(s.ExternalIPs, has) ||
-		slices.ContainsFunc(s.Ingress, func(in model.Ingress) bool { return has(in.Addr) }) ||
-		q.Port != 0 && slices.ContainsFunc(s.Ports, func(p model.ServicePort) bool { return p.NodePort == q.Port }) ||
-		slices.ContainsFunc(behind, func(sl *model.Slice) bool { return q.behind(sl) })
-}
-
-// behind tells whether a slice lists the address as an endpoint.
-func (q Query) behind(s *model.Slice) bool {
-	return slices.ContainsFunc(s.Endpoints, func(e model.Endpoint) bool { return e.Addr == q.Address }) &&
-		(q.Port == 0 || slices.ContainsFunc(s.Ports, func(p model.SlicePort) bool { return p.Port == q.Port }))
-}
-
-func (a *Agent) tell(q Query, inputs []catalog.Input) (Report, error) {
-	s := a.status()
+// report returns the answer; inputs are the Services that the query concerns.
+func (e *explainer) report(s Status, inputs []catalog.Input) (Report, error) {
+	q := e.query
 	out := Report{
 		Asked: q.String(), Node: s.Node, Mode: s.Mode, Synced: s.Synced, Complete: s.Complete, Ready: s.Ready, LastError: s.LastError,
 		Leaving: []string{}, Services: []ServiceReport{},
 	}
 	if q.Address.IsValid() {
-		out.Holder, out.Leaving = a.host.Reserved(q.Address), a.leaving(q)
+		out.Holder, out.Leaving = e.host.Reserved(q.Address), e.leaving()
 	}
 	var keys []model.FrontendKey
 	for _, in := range inputs {
-		one, asked := a.tellService(q, in)
-		if q.Service == "" && len(asked) == 0 && !concernsSpec(q, in) {
-			continue // a NodePort of that number, elsewhere
+		one, asked := e.service(in)
+		if q.Service == "" && len(asked) == 0 && !q.concernsAddress(in) {
+			continue // a NodePort of that number, at another address
 		}
 		out.Services = append(out.Services, one)
 		keys = append(keys, asked...)
 	}
 	slices.SortFunc(keys, model.FrontendKey.Compare)
-	rows, err := a.mode.RowsOf(slices.Compact(keys))
+	rows, err := e.mode.RowsOf(slices.Compact(keys))
 	if err != nil {
-		return Report{}, fmt.Errorf("tell the rows of %s: %w", q, err)
+		return Report{}, fmt.Errorf("list the rows of %s: %w", q, err)
 	}
 	out.Rows = rows
 	return out, nil
 }
 
-// mostLeaving bounds what is told of one address that drains.
-const mostLeaving = 100
+// maxLeaving bounds the frontends listed for one draining address.
+const maxLeaving = 100
 
-// leaving lists where a destination at the address drains.
-func (a *Agent) leaving(q Query) []string {
-	list := dataplane.MovingList{Most: mostLeaving, To: func(to netip.AddrPort) bool {
+// leaving lists the frontends at which a destination with the address drains.
+func (e *explainer) leaving() []string {
+	q := e.query
+	list := dataplane.MovingList{Most: maxLeaving, To: func(to netip.AddrPort) bool {
 		return to.Addr() == q.Address && (q.Port == 0 || q.Port == to.Port())
 	}}
-	a.mode.Moving(&list)
+	e.mode.Moving(&list)
 	out := []string{}
 	for _, m := range list.Rows {
 		if !m.Climbs && (q.Protocol == 0 || q.Protocol == m.Frontend.Protocol) {
@@ -202,33 +152,26 @@ func (a *Agent) leaving(q Query) []string {
 	return out
 }
 
-// concernsSpec tells whether a Service has to do with an address but for a NodePort.
-func concernsSpec(q Query, in catalog.Input) bool {
-	q.Port = 0
-	behind := make([]*model.Slice, len(in.Slices))
-	for i := range in.Slices {
-		behind[i] = &in.Slices[i]
-	}
-	return q.concerns(in.Service, behind)
-}
-
-// tellService tells of one Service, and which of its frontends are asked for.
-func (a *Agent) tellService(q Query, in catalog.Input) (ServiceReport, []model.FrontendKey) {
-	svc, now := in.Service, a.compiler.Compile(in.ID, in.Service, in.Slices)
+// service returns the report on one Service, and the keys of its frontends that the query asks about and
+// that it has.
+func (e *explainer) service(in catalog.Input) (ServiceReport, []model.FrontendKey) {
+	svc, now := in.Service, e.compiler.Compile(in.ID, in.Service, in.Slices)
 	out := ServiceReport{
 		Name: in.ID.String(), Source: string(in.ID.Origin), Type: svc.Type,
 		InternalPolicy: policy(svc.InternalLocal), ExternalPolicy: policy(svc.ExternalLocal), SourceRanges: texts(svc.SourceRanges),
-		Skipped: now.Skipped, Intended: now.Intended, Remarks: model.NoteTexts(now.Remarks), Notes: filled(model.NoteTexts(now.Notes)), Reasons: filled(now.Notes), BadAnnotations: filled(now.BadAnnotations), Unbound: filled(now.Unbound), Refused: filled(now.Refused),
-		Frontends: []FrontendReport{}, Ports: filled(a.compiler.Explain(in.ID, svc, in.Slices)),
+		Skipped: now.Skipped, Intended: now.Intended,
+		Remarks: model.NoteTexts(now.Remarks), Notes: notNil(model.NoteTexts(now.Notes)), Reasons: notNil(now.Notes),
+		BadAnnotations: notNil(now.BadAnnotations), Unbound: notNil(now.Unbound), Refused: notNil(now.Refused),
+		Frontends: []FrontendReport{}, Ports: notNil(e.compiler.Explain(in.ID, svc, in.Slices)),
 	}
 	if svc.Affinity > 0 {
 		out.Affinity = svc.Affinity.Round(time.Second).String()
 	}
-	wanted := a.mode.Frontends().Wanted(in.ID)
+	wanted := e.mode.Frontends().Wanted(in.ID)
 	out.Waiting = !slices.EqualFunc(wanted, now.Frontends, model.Frontend.Equal)
 	var keys []model.FrontendKey
 	for i := range wanted {
-		one := a.tellFrontend(q, &wanted[i])
+		one := e.frontend(&wanted[i])
 		if one.Asked && one.HeldBy == "" {
 			keys = append(keys, wanted[i].Key)
 		}
@@ -244,8 +187,8 @@ func policy(local bool) string {
 	return "Cluster"
 }
 
-// filled is a list that is [] in JSON where it is empty.
-func filled[T any](list []T) []T {
+// notNil returns a list that is [] in JSON where it is empty.
+func notNil[T any](list []T) []T {
 	if list == nil {
 		return []T{}
 	}
@@ -260,24 +203,9 @@ func texts[T fmt.Stringer](list []T) []string {
 	return out
 }
 
-// asks tells whether a frontend is what is asked for: all of a Service, or those at an address
-// or with it as a backend.
-func (q Query) asks(f *model.Frontend) bool {
-	if q.Service != "" {
-		return true
-	}
-	if q.Protocol != 0 && q.Protocol != f.Key.Protocol {
-		return false
-	}
-	return f.Key.Addr == q.Address && (q.Port == 0 || q.Port == f.Key.Port) ||
-		slices.ContainsFunc(f.Backends, func(b model.Backend) bool {
-			return b.Addr.Addr() == q.Address && (q.Port == 0 || q.Port == b.Addr.Port())
-		})
-}
-
-func (a *Agent) tellFrontend(q Query, f *model.Frontend) FrontendReport {
+func (e *explainer) frontend(f *model.Frontend) FrontendReport {
 	out := FrontendReport{
-		Key: f.Key.String(), Kind: f.Kind.String(), Asked: q.asks(f), PortName: f.PortName, Scheduler: f.Scheduler.String(), Forward: f.Forward.String(),
+		Key: f.Key.String(), Kind: f.Kind.String(), Asked: e.query.matches(f), PortName: f.PortName, Scheduler: f.Scheduler.String(), Forward: f.Forward.String(),
 		Bind: f.Bind, Capture: f.Capture, Local: f.Local, NoLocal: f.NoLocal, SourceRanges: texts(f.SourceRanges), Backends: len(f.Backends), Paths: []PacketPath{},
 	}
 	for _, b := range f.Backends {
@@ -286,103 +214,57 @@ func (a *Agent) tellFrontend(q Query, f *model.Frontend) FrontendReport {
 		}
 	}
 	if f.Detour.IsValid() {
-		out.Detour = model.FrontendKey{Addr: f.Detour.Addr(), Port: f.Detour.Port(), Protocol: f.Key.Protocol}.String()
+		out.Detour = detourKey(f).String()
 	}
-	if holder, _ := a.mode.Frontends().Get(f.Key); holder.Service != f.Service {
+	if holder, _ := e.mode.Frontends().Get(f.Key); holder.Service != f.Service {
 		out.HeldBy = holder.Service.String()
 		if holder.Kind.Rank() != f.Kind.Rank() {
 			out.HeldAs = holder.Kind.Noun()
 		}
 	} else if out.Asked && f.Kind != model.KindDetour {
-		out.Paths = a.ways(q, f)
+		out.Paths = e.paths(f)
 	}
 	return out
 }
 
-// ways are those of packets of each origin, or of the source that is asked for.
-func (a *Agent) ways(q Query, f *model.Frontend) []PacketPath {
-	p := dataplane.Packet{To: *f, Node: a.host.Node}
+func detourKey(f *model.Frontend) model.FrontendKey {
+	return model.FrontendKey{Addr: f.Detour.Addr(), Port: f.Detour.Port(), Protocol: f.Key.Protocol}
+}
+
+// paths returns the path of packets from each origin, or from the source of the query.
+func (e *explainer) paths(f *model.Frontend) []PacketPath {
+	p, from := dataplane.Packet{To: *f, Node: e.host.Node}, e.query.From
 	if f.Detour.IsValid() {
-		key := model.FrontendKey{Addr: f.Detour.Addr(), Port: f.Detour.Port(), Protocol: f.Key.Protocol}
-		if to, ok := a.mode.Frontends().Get(key); ok && to.Service == f.Service {
+		if to, ok := e.mode.Frontends().Get(detourKey(f)); ok && to.Service == f.Service {
 			p.Detour = &to
 		}
 	}
-	if q.From.IsValid() {
-		if q.From.Is4() != f.Key.Addr.Is4() {
+	if from.IsValid() {
+		if from.Is4() != f.Key.Addr.Is4() {
 			return []PacketPath{}
 		}
-		p.Source, p.Origin = q.From, a.originOf(q.From)
-		return []PacketPath{{Origin: p.Origin, Source: q.From.String(), Walk: a.mode.Walk(p)}}
+		p.Source, p.Origin = from, e.originOf(from)
+		return []PacketPath{{Origin: p.Origin, Source: from.String(), Walk: e.mode.Walk(p)}}
 	}
 	out := make([]PacketPath, 0, len(dataplane.Origins()))
 	for _, o := range dataplane.Origins() {
 		p.Origin = o
-		out = append(out, PacketPath{Origin: o, Walk: a.mode.Walk(p)})
+		out = append(out, PacketPath{Origin: o, Walk: e.mode.Walk(p)})
 	}
 	return out
 }
 
-// originOf tells where packets of an address come from: this machine, a pod of it by the range
-// that its Node has, or outside.
-func (a *Agent) originOf(from netip.Addr) dataplane.Origin {
-	_, here := a.host.Links[from]
+// originOf returns the origin of packets with a source address: this machine, a pod of it by the range of
+// its Node, or outside.
+func (e *explainer) originOf(from netip.Addr) dataplane.Origin {
+	_, here := e.host.Links[from]
 	switch {
 	case here:
 		return dataplane.FromHost
-	case a.opts.LocalPod != nil && a.opts.LocalPod(from, a.host.Node):
+	case e.localPod != nil && e.localPod(from, e.host.Node):
 		return dataplane.FromPod
-	case slices.ContainsFunc(a.host.Node.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(from) }):
+	case slices.ContainsFunc(e.host.Node.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(from) }):
 		return dataplane.FromPod
 	}
 	return dataplane.FromOutside
-}
-
-// ParseQuery reads what is asked for: namespace/name, or ip[:port[/protocol]]. A name without a
-// namespace is one in the namespace default.
-func ParseQuery(text, from string) (q Query, err error) {
-	if from != "" {
-		if q.From, err = netip.ParseAddr(from); err != nil {
-			return q, fmt.Errorf("%q is not an IP address", from)
-		}
-		q.From = q.From.Unmap()
-	}
-	rest, proto, named := strings.Cut(text, "/")
-	addr, port, isAddr := parseAddress(rest)
-	if !isAddr {
-		if !named {
-			rest, proto = "default", text
-		}
-		if rest == "" || proto == "" || strings.ContainsAny(proto, "/:") {
-			return q, fmt.Errorf("%q is neither namespace/name nor ip[:port[/protocol]]", text)
-		}
-		q.Service = rest + "/" + proto
-		return q, nil
-	}
-	q.Address, q.Port = addr, port
-	if named {
-		if q.Protocol, err = model.ParseProtocol(cmp.Or(strings.ToUpper(proto), "?")); err != nil {
-			return q, err
-		}
-	}
-	return q, nil
-}
-
-// parseAddress reads an address with a port or without.
-func parseAddress(text string) (netip.Addr, uint16, bool) {
-	if a, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
-		return a.Unmap(), 0, true
-	}
-	ap, err := netip.ParseAddrPort(text)
-	return ap.Addr().Unmap(), ap.Port(), err == nil
-}
-
-// Rows copies the desired rows of one kind between two cycles, and returns who prints the copy.
-func (a *Agent) Rows(ctx context.Context, kind string) (func(io.Writer) error, error) {
-	var out func(io.Writer) error
-	var failed error
-	if err := a.Do(ctx, func(context.Context) { out, failed = a.mode.Snapshot(kind) }); err != nil {
-		return nil, err // the loop may be writing out just now
-	}
-	return out, failed
 }

@@ -2,9 +2,6 @@ package agent
 
 import (
 	"context"
-	"fmt"
-	"maps"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -14,125 +11,90 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// HostReader tells what the machine answers on by itself and where its way out
-// leads; *link.Handle is one.
-type HostReader interface {
-	// Local returns the addresses of all links but ours, with the link of each.
-	Local(ctx context.Context) (map[netip.Addr]string, error)
-	// Gateways returns the next hops of the default routes, sorted.
-	Gateways(ctx context.Context) ([]netip.Addr, error)
+// readHost reads this machine. After an error the last reading stays in force: a read error is never "no
+// addresses".
+func (p *planner) readHost(ctx context.Context) error {
+	p.host.readAt = time.Now()
+	m, err := readMachine(ctx, p.opts.Host, p.opts.APIServers)
+	if err == nil {
+		p.host.setMachine(m)
+	}
+	return err
 }
 
-// HostChanged has the loop read the addresses of the machine again, soon, and as
-// one reading for all events of a moment. It never waits and may be called from
-// any goroutine.
-func (a *Agent) HostChanged() {
-	select {
-	case a.moved <- struct{}{}:
-	default: // one is on its way already
-	}
-}
-
-// hostEvent has the machine read soon, once for all events of a moment.
-func (a *Agent) hostEvent(context.Context) {
-	a.reread.armUnlessSet(max(a.opts.Coalesce, hostPause-time.Since(a.asked)))
-}
-
-// follow takes over what has changed of the machine and writes what follows.
-func (a *Agent) follow(ctx context.Context) {
-	if changed, _ := a.readAgain(ctx); changed {
-		a.apply(ctx, false)
-	}
-}
-
-// readHost asks the machine. After an error what was known before stays: a read
-// error is never "no addresses".
-func (a *Agent) readHost(ctx context.Context) error {
-	a.asked = time.Now()
-	links, err := a.opts.Host.Local(ctx)
-	if err != nil {
-		return fmt.Errorf("read the addresses of this machine: %w", err)
-	}
-	gateways, err := a.opts.Host.Gateways(ctx)
-	if err != nil {
-		return fmt.Errorf("read the gateways of this machine: %w", err)
-	}
-	var servers []netip.Addr
-	if a.opts.APIServers != nil {
-		servers = a.opts.APIServers()
-	}
-	if !a.hostRead || !maps.Equal(links, a.known.Links) || !slices.Equal(gateways, a.known.Gateways) || !slices.Equal(servers, a.known.APIServers) {
-		a.known.Links, a.known.Gateways, a.known.APIServers, a.hostMoved = links, gateways, servers, true
-	}
-	a.hostRead = true
-	return nil
-}
-
-// needHost makes sure that the machine was read once.
-func (a *Agent) needHost(ctx context.Context) error {
-	if a.hostRead {
+// needHost reads this machine unless that was done before.
+func (p *planner) needHost(ctx context.Context) error {
+	if p.host.wasRead {
 		return nil
 	}
-	if err := a.readHost(ctx); err != nil {
+	if err := p.readHost(ctx); err != nil {
 		return err
 	}
-	concerned, _ := a.adopt()
-	a.compile(ctx, concerned)
+	affected, _ := p.applyHost()
+	p.compile(ctx, affected)
 	return nil
 }
 
-// readAgain takes over what has changed of the machine and tells whether anything
-// has. What cannot be read now, the next audit reads.
-func (a *Agent) readAgain(ctx context.Context) (changed bool, err error) {
-	if err := a.readHost(ctx); err != nil {
+// refreshHost reads this machine, compiles the Services that a change affects, and reports whether
+// anything changed. The next audit reads again what cannot be read now.
+func (p *planner) refreshHost(ctx context.Context) (changed bool, err error) {
+	if err := p.readHost(ctx); err != nil {
 		if ctx.Err() == nil {
-			a.log.Warn("host cannot be read, what was known of it holds", zap.Error(err))
+			p.log.Warn("host cannot be read, what was known of it holds", zap.Error(err))
 		}
 		return false, err
 	}
-	concerned, changed := a.adopt()
-	a.compile(ctx, concerned)
+	affected, changed := p.applyHost()
+	p.compile(ctx, affected)
 	return changed, nil
 }
 
-// adopt makes what is known of the host what is compiled for. It returns the
-// Services that look at what has changed; before the sources are in sync those of them
-// that are served already, for the others are still to be taken.
-func (a *Agent) adopt() (concerned []catalog.Input, changed bool) {
-	if !a.hostMoved {
-		return nil, false // comparing costs what all Nodes cost
-	}
-	a.hostMoved = false
-	before, now := a.host, a.known
-	if a.opts.NodePorts != nil {
-		now.NodePorts = a.opts.NodePorts(now)
-	}
-	if now.Equal(before) {
+// applyHost makes the known host the one to compile for. It returns the Services that its change affects;
+// before the sources are in sync only those that are served already, because the others are still to be
+// taken.
+func (p *planner) applyHost() (affected []catalog.Input, changed bool) {
+	now, changed := p.host.change()
+	if !changed {
 		return nil, false
 	}
-	a.logHost(before, now)
-	a.move(now)
-	return a.matching(a.opts.Concerns(before, now)), true
+	before := p.host.current
+	p.setHost(now)
+	return p.matching(p.opts.Concerns(before, now)), true
 }
 
-// matching asks the catalog for Services that were taken.
-func (a *Agent) matching(concerned func(*model.Service, []*model.Slice) bool) []catalog.Input {
-	inputs := a.opts.Catalog.Matching(concerned)
-	if a.synced {
+// setHost replaces the host to compile for.
+func (p *planner) setHost(now model.Host) {
+	before := p.host.current
+	p.reporter.logHost(before, now)
+	p.host.current, p.compiler = now, p.opts.Compiler(now)
+	p.mode.SetHost(now)
+	if !slices.Equal(before.NodePorts, now.NodePorts) {
+		p.health.listen(now.NodePorts)
+	}
+}
+
+// matching returns the Services that the catalog handed over before and that match.
+func (p *planner) matching(match func(*model.Service, []*model.Slice) bool) []catalog.Input {
+	inputs := p.opts.Catalog.Matching(match)
+	if p.progress.synced {
 		return inputs
 	}
 	return slices.DeleteFunc(inputs, func(in catalog.Input) bool {
-		_, served := a.services[in.ID]
+		_, served := p.outcomes.byID[in.ID]
 		return !served
 	})
 }
 
-// move makes now what is compiled for, and tells who works by it.
-func (a *Agent) move(now model.Host) {
-	before := a.host
-	a.host, a.compiler = now, a.opts.Compiler(now)
-	a.mode.SetHost(now)
-	if a.opts.Health != nil && !slices.Equal(before.NodePorts, now.NodePorts) {
-		a.opts.Health.Listen(now.NodePorts)
+// recompileAll compiles every Service that was taken before, for the latest host.
+func (p *planner) recompileAll(ctx context.Context) {
+	now := p.host.latest()
+	p.host.changed = false
+	p.setHost(now)
+	p.health.listen(now.NodePorts) // by new rules, even where the addresses are the same
+	if !p.progress.synced && len(p.outcomes.byID) == 0 {
+		return
 	}
+	all := p.matching(func(*model.Service, []*model.Slice) bool { return true })
+	p.compile(ctx, all)
+	p.log.Info("all services compiled again", zap.Int("services", len(all)))
 }

@@ -31,11 +31,12 @@ type reader struct {
 func (r reader) Status(context.Context) (agent.Status, error) { return r.status, r.err }
 
 var sample = agent.Status{
-	Node: "node-a", Mode: "ipvs", Synced: true, Complete: true, Ready: true, Services: 2, Noted: 1, RefusedAnnotations: 4, Cycles: 3,
-	Unbound: 1, Conflicts: 2, Draining: 5, Climbing: 4, Trash: 7, HealthChecks: 3, Healthy: true,
-	NodePorts: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")},
-	Tables:    []dataplane.TableStatus{{Table: "servers", Desired: 4}},
-	Written:   map[string]uint64{"servers": 4},
+	Node: "node-a", Mode: "ipvs", Synced: true, Complete: true, Ready: true, Cycles: 3, HealthChecks: 3, Healthy: true,
+	ServiceTotals: agent.ServiceTotals{Services: 2, Noted: 1, RefusedAnnotations: 4, Unbound: 1, Conflicts: 2},
+	DrainTotals:   agent.DrainTotals{Draining: 5, Climbing: 4, Trash: 7},
+	NodePorts:     []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")},
+	Tables:        []dataplane.TableStatus{{Table: "servers", Desired: 4}},
+	Written:       map[string]uint64{"servers": 4},
 	Last: &agent.Cycle{At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Took: 1500 * time.Microsecond, Services: 1,
 		Rows: []agent.TableRows{{Table: "destinations", Adds: 1, Deletes: 1}}},
 }
@@ -210,7 +211,7 @@ func TestManyAddressesFitOnALine(t *testing.T) {
 
 func TestJoinedErrorsKeepTheColumns(t *testing.T) {
 	var b bytes.Buffer
-	err := inspect.WriteStatus(&b, agent.Status{Failures: 2, LastError: "add a: busy\nadd b: busy", AuditError: "list a: busy\nlist b: busy", SweepError: "delete a: busy\ndelete b: busy"})
+	err := inspect.WriteStatus(&b, agent.Status{Failures: 2, LastError: "add a: busy\nadd b: busy", AuditTotals: agent.AuditTotals{AuditError: "list a: busy\nlist b: busy"}, SweepError: "delete a: busy\ndelete b: busy"})
 	for _, want := range []string{
 		"failing   2 times in a row: add a: busy; add b: busy\n",
 		"blind     drift may go unseen: list a: busy; list b: busy\n",

@@ -143,7 +143,7 @@ func startProcess(log *zap.Logger, c config.Config, s Start, in inputs, k *kerne
 		Compiler: func(h model.Host) agent.Compiler { return plan.New(planOptions(c, h)) }, Concerns: concerns(c),
 		Host: tappedHost{k.links, t}, NodePorts: nodePorts(c),
 		PodRanges: c.DetectLocal.ClusterCIDRs, Remember: k.remember,
-		Coalesce: quickCoalesce, Periods: agent.Periods{AuditPeriod: audit}, RetryMin: quickRetry, RetryMax: slowestRetry,
+		Periods: agent.Periods{Coalesce: quickCoalesce, AuditPeriod: audit, RetryMin: quickRetry, RetryMax: slowestRetry},
 	})
 	m.Loop(loop.Condition)
 	t.tellTo(m.KernelCall)
