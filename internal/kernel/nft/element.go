@@ -262,7 +262,7 @@ func parseElement(a nfnetlink.Attrs) rawElement {
 // that this package does not write.
 func parseElements(f Family, s Set, list []rawElement) (out []Element, ok bool) {
 	if s.Shape == Net {
-		return parseNets(f, list)
+		return parseNets(f, s, list)
 	}
 	for _, raw := range list {
 		e, ok := raw.element(f, s)
@@ -354,9 +354,9 @@ func (r rawElement) parseData(f Family, s Set, e *Element) (ok bool) {
 }
 
 // parseNets puts the two ends of each range together.
-func parseNets(f Family, list []rawElement) (out []Element, ok bool) {
+func parseNets(f Family, s Set, list []rawElement) (out []Element, ok bool) {
 	for _, r := range list {
-		if len(r.key) != f.addrLen() {
+		if len(r.key) != f.addrLen() || len(r.end) > 0 || r.data != "" || s.Data != NoData {
 			return nil, false
 		}
 	}

@@ -223,16 +223,18 @@ func (s session) ask(build func(*nfnetlink.Builder), answer uint16, many bool, v
 	interrupted := false
 	var malformed error
 	err := s.Answers(func(m nfnetlink.Message) (done bool, err error) {
-		switch {
-		case m.Seq != s.Seq:
-			return false, nil
-		case m.Kind == nfnetlink.Error || m.Kind == nfnetlink.Done:
-			errno, err := m.Verdict()
-			return true, errors.Join(err, readError(errno))
-		case m.Kind != answer:
+		if m.Seq != s.Seq {
 			return false, nil
 		}
-		interrupted = interrupted || m.Flags&nfnetlink.Interrupted != 0
+		interrupted = interrupted || m.Kind != nfnetlink.Error && m.Flags&nfnetlink.Interrupted != 0
+		switch m.Kind {
+		case nfnetlink.Error, nfnetlink.Done:
+			errno, err := m.Verdict()
+			return true, errors.Join(err, readError(errno))
+		case answer:
+		default:
+			return false, nil
+		}
 		a := m.Attrs()
 		if a.Err() == nil {
 			visit(Family(m.Family()), a)

@@ -80,6 +80,8 @@ func (s Set) check() error {
 	switch _, known := shapes[s.Shape]; {
 	case !known || s.Data > Destinations:
 		return fmt.Errorf("set of shape %d with data %d: %w", s.Shape, s.Data, ErrInvalid)
+	case s.Shape == Net && s.Data != NoData:
+		return fmt.Errorf("map of networks: %w", ErrInvalid)
 	case s.Timeout < 0 || s.Timeout%time.Millisecond != 0:
 		return fmt.Errorf("time-out %s: %w; it has whole milliseconds", s.Timeout, ErrInvalid)
 	case s.Timeout > 0 && s.Shape.ranges():

@@ -436,11 +436,14 @@ func (p *pass) splitRun(r run, m sent, why refusal) []run {
 		return p.refuseElement(r, why.errno)
 	}
 	if i, ok := slices.BinarySearch(m.starts, why.offset+1); !ok && i > 0 {
-		i-- // the element that the attribute is in; the kernel did not come to those behind it
-		rest := r.rows[i+1:]
-		return nonEmpty(r.remove, r.rows[:i], r.rows[i:i+1], rest[:len(rest)/2], rest[len(rest)/2:])
+		i-- // the element that the attribute is in; all parts are small also if that is not so
+		return slices.Concat(halves(r.remove, r.rows[:i]), nonEmpty(r.remove, r.rows[i:i+1]), halves(r.remove, r.rows[i+1:]))
 	}
-	return nonEmpty(r.remove, r.rows[:n/2], r.rows[n/2:])
+	return halves(r.remove, r.rows)
+}
+
+func halves(remove bool, rows []int) []run {
+	return nonEmpty(remove, rows[:len(rows)/2], rows[len(rows)/2:])
 }
 
 func nonEmpty(remove bool, parts ...[]int) (out []run) {
