@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/firewall"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 )
 
 const (
@@ -33,7 +34,7 @@ type FirewallOptions struct {
 	Frontends func(context.Context) ([]firewall.Frontend, error)
 	Facts     func(context.Context) (firewall.Facts, error)
 	// Watch is nftables.Handle.Watch.
-	Watch func(ctx context.Context, changed func()) error
+	Watch func(ctx context.Context, changed func([]nftables.Writer)) error
 	// Period is the time between two readings without a change.
 	Period func() time.Duration
 	// Busy reports whether the loop is writing.
@@ -120,7 +121,7 @@ func (w *FirewallWatcher) waitForQuiet(ctx context.Context, changed <-chan struc
 // reads once a period.
 func (w *FirewallWatcher) listen(ctx context.Context, changed chan<- struct{}) {
 	for ctx.Err() == nil {
-		_ = w.o.Watch(ctx, func() {
+		_ = w.o.Watch(ctx, func([]nftables.Writer) {
 			select {
 			case changed <- struct{}{}:
 			default:

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/firewall"
 	"github.com/kube-ipvs/kube-ipvs/internal/firewall/firewalltest"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 )
 
 // TestFirewallWatch: the watcher reports once what begins and what ends, within a period or after a notification. A reading that
@@ -35,13 +36,13 @@ func TestFirewallWatch(t *testing.T) {
 				}}, nil
 			},
 			Facts: func(context.Context) (firewall.Facts, error) { return firewall.Facts{IPVS: true}, nil },
-			Watch: func(ctx context.Context, changed func()) error {
+			Watch: func(ctx context.Context, changed func([]nftables.Writer)) error {
 				for {
 					select {
 					case <-ctx.Done():
 						return nil
 					case <-news:
-						changed()
+						changed(nil)
 					}
 				}
 			},

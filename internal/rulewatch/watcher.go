@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 )
 
@@ -36,7 +37,7 @@ type Watcher struct {
 	missing func(context.Context, []rules.JumpKey) ([]rules.JumpKey, error)
 	repair  func(context.Context) error
 	// watch is nftables.Handle.Watch; nil where the kernel sends no notifications.
-	watch  func(ctx context.Context, changed func()) error
+	watch  func(ctx context.Context, changed func([]nftables.Writer)) error
 	poll   time.Duration
 	safety time.Duration
 
@@ -113,7 +114,7 @@ func (w *Watcher) listen(ctx context.Context) {
 		return
 	}
 	for logged := false; ; logged = true {
-		err := w.watch(ctx, func() {
+		err := w.watch(ctx, func([]nftables.Writer) {
 			w.notified.Store(true)
 			w.notify(ctx)
 		})

@@ -140,7 +140,7 @@ func TestIdleWatcherCallsRarely(t *testing.T) {
 	}{
 		"notifications": {func(*rig) {}, 1, 2, 10},
 		"no notifications": {func(p *rig) {
-			p.watch = func(context.Context, func()) error { return fs.ErrPermission }
+			p.watch = func(context.Context, func([]nftables.Writer)) error { return fs.ErrPermission }
 		}, 119, 121, 605},
 		"legacy": {func(p *rig) { p.watch, p.poll = nil, legacyPollInterval }, 59, 61, 305},
 	}
@@ -233,7 +233,7 @@ func TestWatcherPollsWithoutNotifications(t *testing.T) {
 	besideAs(t, func(p *rig) {
 		watch := p.watch
 		var tries atomic.Int32
-		p.watch = func(ctx context.Context, changed func()) error {
+		p.watch = func(ctx context.Context, changed func([]nftables.Writer)) error {
 			if tries.Add(1) < 4 {
 				return fs.ErrPermission
 			}
@@ -259,8 +259,8 @@ func TestWatcherPollsWithoutNotifications(t *testing.T) {
 // TestSafetyPoll: the safety poll finds a flush when notifications stop.
 func TestSafetyPoll(t *testing.T) {
 	besideAs(t, func(p *rig) {
-		p.watch = func(ctx context.Context, changed func()) error {
-			changed()
+		p.watch = func(ctx context.Context, changed func([]nftables.Writer)) error {
+			changed(nil)
 			<-ctx.Done()
 			return nil
 		}

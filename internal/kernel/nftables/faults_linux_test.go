@@ -383,7 +383,7 @@ func (e ear) Close() error {
 	close(e.closed)
 	return nil
 }
-func (e ear) Await() error { return <-e.news }
+func (e ear) Await() ([]nftables.Writer, error) { return nil, <-e.news }
 
 // A watch ends well with its context only, and always gives its socket back.
 func TestWatchEnds(t *testing.T) {
@@ -407,7 +407,7 @@ func TestWatchEnds(t *testing.T) {
 				e.news <- tt.breaks
 			}
 			told := 0
-			err := h.Watch(ctx, func() {
+			err := h.Watch(ctx, func([]nftables.Writer) {
 				if told++; told == 3 && tt.breaks == nil {
 					stop()
 				}

@@ -34,7 +34,7 @@ func (h *Handle) Filters(context.Context) ([]Filter, error) { return nil, errPla
 func (h *Handle) Generation(context.Context) (uint32, error) { return 0, errPlatform }
 
 // Watch fails with ErrUnsupported.
-func (h *Handle) Watch(context.Context, func()) error { return errPlatform }
+func (h *Handle) Watch(context.Context, func([]Writer)) error { return errPlatform }
 
 // Delete fails every key with ErrUnsupported.
 func (h *Handle) Delete(_ context.Context, keys []Key) []error {

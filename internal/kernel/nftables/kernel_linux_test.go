@@ -166,7 +166,7 @@ func TestWithoutPermission(t *testing.T) {
 	defer h.Close()
 	_, listed := h.List(context.Background())
 	deleted := errors.Join(h.Delete(context.Background(), []nftables.Key{kubeProxy})...)
-	watched := h.Watch(context.Background(), func() { t.Error("told of something") })
+	watched := h.Watch(context.Background(), func([]nftables.Writer) { t.Error("told of something") })
 	if !errors.Is(watched, fs.ErrPermission) {
 		t.Errorf("Watch: %v, want %v", watched, fs.ErrPermission)
 	}

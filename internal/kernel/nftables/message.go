@@ -38,6 +38,8 @@ const (
 
 	tableName    = 1
 	genID        = 1
+	genPID       = 2
+	genProgram   = 3
 	ruleChain    = 2 // beside tableName, in a question for rules
 	verdictChain = 2
 )
@@ -96,7 +98,7 @@ func appendAttr(b []byte, kind uint16, value []byte) []byte {
 // message is one answer of the kernel.
 type message struct {
 	kind, flags uint16
-	seq         uint32
+	seq, port   uint32
 	body        []byte
 }
 
@@ -109,7 +111,7 @@ func nextMessage(b []byte) (m message, rest []byte, err error) {
 	if length < headerLen || length > len(b) {
 		return m, nil, fmt.Errorf("%w: message of %d bytes in %d", errMalformed, length, len(b))
 	}
-	m = message{kind: native.Uint16(b[4:]), flags: native.Uint16(b[6:]), seq: native.Uint32(b[8:]), body: b[headerLen:length]}
+	m = message{kind: native.Uint16(b[4:]), flags: native.Uint16(b[6:]), seq: native.Uint32(b[8:]), port: native.Uint32(b[12:]), body: b[headerLen:length]}
 	return m, b[min(align(length), len(b)):], nil
 }
 

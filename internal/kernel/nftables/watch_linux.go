@@ -10,15 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch calls changed after transactions on tables of any family, by whomever, and
-// once at the beginning, until ctx ends; then it returns nil. It listens before the
-// first call, and what a call reads is at least as new as what it is called for: so
-// nothing is missed. All that happens while a call runs is one more call. It may be
-// called for nothing. The calls are made on the goroutine of Watch.
+// Watch calls changed after transactions of any program on tables of any family, and once at the
+// beginning, until ctx ends; then it returns nil. It subscribes before the first call, and what a
+// call reads is at least as new as what it is called for, so nothing is missed. All transactions
+// while a call runs cause one more call. A call may be without reason. The calls are made on the
+// goroutine of Watch.
 //
-// An error means that the kernel could not be listened to, fs.ErrPermission that it
-// takes CAP_NET_ADMIN; the call may be repeated.
-func (h *Handle) Watch(ctx context.Context, changed func()) error {
+// The programs that wrote since the last call are listed in the order of their last transactions;
+// at the beginning there are none. The list is the call's own.
+//
+// An error means that the subscription failed, fs.ErrPermission that it takes CAP_NET_ADMIN; Watch
+// may be called again.
+func (h *Handle) Watch(ctx context.Context, changed func(by []Writer)) error {
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -31,9 +34,9 @@ func (h *Handle) Watch(ctx context.Context, changed func()) error {
 	}
 	defer e.Close()
 	defer context.AfterFunc(ctx, e.Interrupt)()
-	for {
-		changed()
-		err := e.Await()
+	for by, err := []Writer(nil), error(nil); ; {
+		changed(by)
+		by, err = e.Await()
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -83,17 +86,23 @@ var onlyGenerations = [...]unix.SockFilter{
 // byte order.
 func loaded(n uint16) uint16 { return binary.BigEndian.Uint16(native.AppendUint16(nil, n)) }
 
+// noticeSize holds a notification: three attributes behind the headers, 56 bytes.
+const noticeSize = 256
+
 // Await implements ear.
-func (s earSocket) Await() error {
+func (s earSocket) Await() (by []Writer, err error) {
 	var failed error
-	var b [1]byte // the rest of a datagram is dropped: that it came is all there is to know
-	err := s.raw.Read(func(fd uintptr) bool {
+	var b [noticeSize]byte
+	err = s.raw.Read(func(fd uintptr) bool {
 		heard := false
 		for range drainLimit {
-			_, failed = unix.Read(int(fd), b[:])
+			var n int
+			n, failed = unix.Read(int(fd), b[:])
 			switch failed {
-			case nil, unix.ENOBUFS: // more than there is room for
-				heard, failed = true, nil
+			case nil:
+				heard, by = true, addWriter(by, noticed(b[:n]))
+			case unix.ENOBUFS: // more than there is room for
+				heard, failed, by = true, nil, addWriter(by, Writer{})
 			case unix.EINTR:
 			case unix.EAGAIN:
 				failed = nil
@@ -104,5 +113,18 @@ func (s earSocket) Await() error {
 		}
 		return true
 	})
-	return firstError(err, failed, "read")
+	return by, firstError(err, failed, "read")
+}
+
+// noticed returns who sent a notification; the zero Writer where it does not say.
+func noticed(b []byte) Writer {
+	m, _, err := nextMessage(b)
+	if err != nil {
+		return Writer{}
+	}
+	w, err := m.writer()
+	if err != nil {
+		return Writer{}
+	}
+	return w
 }

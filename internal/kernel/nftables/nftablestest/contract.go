@@ -19,7 +19,7 @@ type Client interface {
 	List(context.Context) (map[nftables.Key]struct{}, error)
 	Delete(context.Context, []nftables.Key) []error
 	Generation(context.Context) (uint32, error)
-	Watch(ctx context.Context, changed func()) error
+	Watch(ctx context.Context, changed func(by []nftables.Writer)) error
 	Close()
 }
 
@@ -56,6 +56,7 @@ func Contract(t *testing.T, open func(t *testing.T) Subject) {
 		{"every change has a generation of its own", generations},
 		{"every change is told", changesAreTold},
 		{"many changes at once are told once or twice", burstsAreTold},
+		{"a change names its program", writersAreNamed},
 		{"an ended context", endedContext},
 	}
 	for _, c := range cases {
@@ -236,14 +237,14 @@ func generations(t *testing.T, s Subject) {
 
 // watch begins to watch. Each value that is received is a call of changed, which waits
 // until it is.
-func watch(t *testing.T, s Subject) <-chan struct{} {
+func watch(t *testing.T, s Subject) <-chan []nftables.Writer {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	told, ended := make(chan struct{}), make(chan error, 1)
+	told, ended := make(chan []nftables.Writer), make(chan error, 1)
 	go func() {
-		ended <- s.Client.Watch(ctx, func() {
+		ended <- s.Client.Watch(ctx, func(by []nftables.Writer) {
 			select {
-			case told <- struct{}{}:
+			case told <- by:
 			case <-ctx.Done():
 			}
 		})
@@ -254,23 +255,27 @@ func watch(t *testing.T, s Subject) <-chan struct{} {
 			t.Errorf("Watch: %v", err)
 		}
 	})
-	heard(t, "the beginning", told)
+	if by := heard(t, "the beginning", told); len(by) > 0 {
+		t.Errorf("at the beginning %v wrote", by)
+	}
 	return told
 }
 
-func heard(t *testing.T, what string, told <-chan struct{}) {
+func heard(t *testing.T, what string, told <-chan []nftables.Writer) []nftables.Writer {
 	t.Helper()
 	select {
-	case <-told:
+	case by := <-told:
+		return by
 	case <-time.After(10 * time.Second):
 		t.Fatalf("not told of %s", what)
+		return nil
 	}
 }
 
 // quiet is how long nothing comes when all is told.
 const quiet = 300 * time.Millisecond
 
-func unheard(t *testing.T, what string, told <-chan struct{}) {
+func unheard(t *testing.T, what string, told <-chan []nftables.Writer) {
 	t.Helper()
 	select {
 	case <-told:
@@ -294,6 +299,36 @@ func changesAreTold(t *testing.T, s Subject) {
 	if s.Fill != nil {
 		s.Fill(t, six)
 		heard(t, "what was put into a table", told)
+	}
+}
+
+// writersAreNamed: a notification has the program, its socket and the generation. By its socket a
+// program knows its own transactions.
+func writersAreNamed(t *testing.T, s Subject) {
+	told := watch(t, s)
+	wrote := func(what string) nftables.Writer {
+		t.Helper()
+		by := heard(t, what, told)
+		generation, err := s.Client.Generation(context.Background())
+		if err != nil || len(by) != 1 || by[0].Generation != generation || by[0].Program == "" || by[0].PID == 0 || by[0].Port == 0 {
+			t.Fatalf("%s: %+v, want one program and generation %d (%v)", what, by, generation, err)
+		}
+		return by[0]
+	}
+	s.Add(t, four, six)
+	other := wrote("two tables that came")
+	wantDeleted(t, s, four)
+	own := wrote("a table that was deleted")
+	wantDeleted(t, s, six)
+	if again := wrote("another table that was deleted"); own.Port == other.Port || again.Port != own.Port {
+		t.Errorf("ports %d of another socket, %d and %d of our own", other.Port, own.Port, again.Port)
+	}
+	if s.Fill == nil {
+		return
+	}
+	s.Fill(t, four)
+	if by := heard(t, "what was put into a table", told); len(by) != 1 || by[0].Port == own.Port {
+		t.Errorf("%+v wrote, want another program", by)
 	}
 }
 
@@ -324,7 +359,7 @@ func endedContext(t *testing.T, s Subject) {
 	if errs := s.Client.Delete(ended, []nftables.Key{four}); len(errs) != 1 || !errors.Is(errs[0], context.Canceled) {
 		t.Errorf("Delete: %v, want %v", errs, context.Canceled)
 	}
-	if err := s.Client.Watch(ended, func() { t.Error("told of something") }); err != nil {
+	if err := s.Client.Watch(ended, func([]nftables.Writer) { t.Error("told of something") }); err != nil {
 		t.Errorf("Watch: %v", err)
 	}
 	if _, err := s.Client.Generation(ended); !errors.Is(err, context.Canceled) {

@@ -41,7 +41,7 @@ func New(tables ...nftables.Key) *Fake {
 func (f *Fake) Add(tables ...nftables.Key) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.commit()
+	f.commit(Other)
 	for _, k := range tables {
 		f.tables[k] = struct{}{}
 	}
@@ -52,20 +52,27 @@ func (f *Fake) Add(tables ...nftables.Key) {
 func (f *Fake) Change() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.commit()
+	f.commit(Other)
 }
 
-// commit ends a transaction.
-func (f *Fake) commit() {
+// Ports of the sockets by which the Fake, and Add and Change, write.
+const (
+	Own   = 1
+	Other = 2
+)
+
+// commit ends a transaction of a socket.
+func (f *Fake) commit(port uint32) {
 	f.gen++
-	f.notify()
+	f.notify(nftables.Writer{Generation: f.gen, Port: port, PID: port, Program: "fake"})
 }
 
-func (f *Fake) notify() {
+func (f *Fake) notify(w nftables.Writer) {
 	for e := range f.ears {
+		e.by = append(e.by, w)
 		select {
 		case e.news <- struct{}{}:
-		default: // there is something to hear of already
+		default: // a notification waits already
 		}
 	}
 }
@@ -74,7 +81,7 @@ func (f *Fake) notify() {
 func (f *Fake) Overrun() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.notify()
+	f.notify(nftables.Writer{})
 }
 
 // BreakWatches ends all watches with an error.
@@ -167,12 +174,13 @@ func (f *Fake) Generation(ctx context.Context) (uint32, error) {
 
 // ear is one watch.
 type ear struct {
+	by     []nftables.Writer // since the last call
 	news   chan struct{}
 	broken chan error
 }
 
 // Watch is nftables.Handle.Watch. To begin is a call, to wait is none.
-func (f *Fake) Watch(ctx context.Context, changed func()) error {
+func (f *Fake) Watch(ctx context.Context, changed func(by []nftables.Writer)) error {
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -182,7 +190,7 @@ func (f *Fake) Watch(ctx context.Context, changed func()) error {
 	}
 	defer f.leave(e)
 	for {
-		changed()
+		changed(f.writers(e))
 		select {
 		case <-ctx.Done():
 			return nil
@@ -202,6 +210,15 @@ func (f *Fake) listen(ctx context.Context) (*ear, error) {
 	e := &ear{news: make(chan struct{}, 1), broken: make(chan error, 1)}
 	set(&f.ears, e, struct{}{})
 	return e, nil
+}
+
+// writers takes what a watch was not called for yet.
+func (f *Fake) writers(e *ear) []nftables.Writer {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	by := e.by
+	e.by = nil
+	return by
 }
 
 func (f *Fake) leave(e *ear) {
@@ -237,7 +254,7 @@ func (f *Fake) Delete(ctx context.Context, keys []nftables.Key) []error {
 		delete(f.tables, k)
 	}
 	if len(f.tables) < before { // nothing is sent for what is missing
-		f.commit()
+		f.commit(Own)
 	}
 	return nil
 }

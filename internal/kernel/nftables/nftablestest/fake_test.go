@@ -90,7 +90,7 @@ func TestFakeWatchBreaks(t *testing.T) {
 		f.FailCall(2, errPlanned)
 		for _, want := range []int{2, 0, 2} { // times it is told
 			told, ended := 0, make(chan error, 1)
-			go func() { ended <- f.Watch(t.Context(), func() { told++ }) }()
+			go func() { ended <- f.Watch(t.Context(), func([]nftables.Writer) { told++ }) }()
 			synctest.Wait()
 			f.Overrun()
 			synctest.Wait()
