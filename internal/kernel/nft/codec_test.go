@@ -111,8 +111,8 @@ func shapes() (out []nft.Set) {
 	return out
 }
 
-// FuzzRuleset reads messages about rules, sets, chains and tables. What reads as statements is
-// exactly what the kernel has, and prints as something.
+// FuzzRuleset reads messages about rules, sets, chains and tables. Statements that are read are
+// exactly the expressions of the message, and have a text.
 func FuzzRuleset(f *testing.F) {
 	p := nfttest.Everything(nft.IPv4, nft.IPv6)
 	for _, c := range p.Chains {
@@ -144,7 +144,8 @@ func FuzzRuleset(f *testing.F) {
 	})
 }
 
-// FuzzElements reads messages about elements. What is read can be written, and reads the same again.
+// FuzzElements reads messages about elements. An element that is read can be written, and is then
+// read as the same.
 func FuzzElements(f *testing.F) {
 	for _, c := range nfttest.Everything(nft.IPv4, nft.IPv6).Elements {
 		f.Add(nft.WriteElements(c.Key, c.Set, []nft.Element{c.Element}))

@@ -1,6 +1,6 @@
-// Package nft reads and writes rules and sets of nf_tables over netlink: the tables `ip kube-ipvs`
-// and `ip6 kube-ipvs`, which stand in for iptables and ipset where the kernel lacks those. It starts
-// no process and needs no tool.
+// Package nft reads and writes the nf_tables tables `ip kube-ipvs` and `ip6 kube-ipvs` over netlink.
+// Their rules and sets stand in for iptables and ipset where the kernel lacks those. The package
+// starts no process and needs no tool.
 //
 //	Pass ──► Apply ──► one transaction ──► kernel
 //	           ▲  └──── a row is refused: again, without it
@@ -41,18 +41,18 @@
 //   - NATPostrouting, 95: the first of the chains that may translate a source, as the head of nat
 //     POSTROUTING.
 //
-// A verdict ends the own base chain only. So accept does not spare a packet the filters of others,
-// which may still drop it, and in a chain of type nat does not keep others from translating: the
-// statement KeepDestination does.
+// A verdict ends the own base chain only. So a packet that one of our chains accepts still meets the
+// filters of others, which may drop it. In a chain of type nat, accept does not keep others from
+// translating; the statement KeepDestination does.
 //
 // # Laws
 //
-// Ownership: a table is ours by its name, and nothing in this package can name another one. Read says
-// of which Version a table is; one of another version, of another program or dormant has version 0 or
-// another number and is replaced with all that is in it by one transaction (TableChange, Update). Each
-// rule has a tag; a rule in one of our chains that another program added or replaced is Foreign. A set
-// that this package would not write has a header with Other; an element of that kind makes the reading
-// fail with ErrForeign.
+// Ownership: a table is ours by its name, and nothing in this package can name another one. Read
+// returns the Version of each table. A table that another program made, or that is dormant, has
+// version 0. A table of any other version is replaced as a whole by one transaction (TableChange,
+// Update). Each rule has a tag; a rule in one of our chains that another program added or replaced is
+// Foreign. A set that this package would not write has a header with Other; an element of that kind
+// makes the reading fail with ErrForeign.
 //
 // Writing: a pass is one transaction, and packets meet all of it or nothing. Only a pass of more than
 // 32,768 elements is several, of which the last deletes chains. Each row has its own error: the kernel
@@ -62,7 +62,7 @@
 // Reading: a dump is complete or an error. One that met a change, or during which the generation
 // changed, is not believed and is read again. A read error is never "absent".
 //
-// Each call has a deadline, also one that is stuck inside the kernel; its socket is closed, and the
+// Each call has a deadline, also one that is stuck inside the kernel. Its socket is closed, and the
 // next call opens another one in the same network namespace (package nfnetlink).
 //
 // The kernel must keep userdata of tables and match ranges within keys: Linux 5.10.

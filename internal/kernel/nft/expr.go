@@ -9,9 +9,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nfnetlink"
 )
 
-// expr is one expression of a rule as the kernel has it: a name and attributes, sorted by kind. What
-// this package does not know is kept as well, so that two expressions are equal only if the kernel
-// does the same for both.
+// expr is one expression of a rule as the kernel has it: a name and attributes, sorted by kind.
+// Attributes that this package does not know are kept as well, so that two expressions are equal only
+// if the kernel does the same for both.
 type expr struct {
 	name  string
 	attrs []attr

@@ -20,7 +20,7 @@ import (
 // Kinds of messages and attributes that the scripted kernel knows.
 const (
 	subsystem  = nfnetlink.NFTables << 8
-	newTable   = subsystem | 0
+	newTable   = subsystem
 	getTable   = subsystem | 1
 	getChain   = subsystem | 4
 	getRule    = subsystem | 7

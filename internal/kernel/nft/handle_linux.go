@@ -23,8 +23,8 @@ type Handle struct {
 }
 
 const (
-	// share is how many times the time-out of one exchange a read or a pass may take: a read is
-	// some ten dumps, and a pass that meets refusals several transactions.
+	// share is how many times the time-out of one exchange a read or a pass may take. A read is
+	// some ten dumps, and a pass with refusals is several transactions.
 	share = 6
 	// buffer is what the kernel keeps for a transaction, and for the refusals of one.
 	buffer = 16 << 20

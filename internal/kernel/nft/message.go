@@ -114,8 +114,8 @@ func tableTag() []byte {
 	return appendUser(nil, userOurs, binary.BigEndian.AppendUint32(nil, Version))
 }
 
-// tag is the userdata of a rule: its comment, and a digest of its text by which a rule that this
-// package wrote is told from one that another program added or replaced.
+// tag is the userdata of a rule: its comment, and a digest of its text. A rule that another program
+// added or replaced has no digest, or not its own.
 func (r Rule) tag(f Family) (b []byte) {
 	if r.Comment != "" {
 		b = appendUser(b, userComment, append([]byte(r.Comment), 0))
@@ -305,8 +305,6 @@ func (w *writer) elements(k Key, s Set, remove bool, list []Element) (starts []i
 	w.End()
 	return starts
 }
-
-// What follows reads the answers of the kernel.
 
 // parseVersion returns the version of a table, 0 where it says none, and where the table has flags:
 // one that is dormant does nothing.

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// What one transaction holds at most. A pass with more elements is several transactions: the first
-// has all other rows but deletions of chains, which come last.
+// The limits of one transaction. A pass with more elements is several transactions: the first has all
+// other rows but deletions of chains, which come last.
 const (
 	mostInMessage     = 512   // an attribute holds 64 KiB, and an element has up to 100 bytes
 	mostInTransaction = 32768 // elements: some 3 MiB
@@ -37,10 +37,10 @@ type run struct {
 	rows   []int
 }
 
-// pass writes a Pass: it sends the rows as one transaction, and as long as the kernel refuses that,
+// pass writes a Pass: it sends the rows as one transaction. As long as the kernel refuses that, it
 // takes out the rows that are refused and sends the others again. The kernel works through all
-// messages of a transaction and reports each that it refuses; of a message with several elements it
-// may say which, and else the message is halved.
+// messages of a transaction and reports each that it refuses. Of a message with several elements the
+// kernel may say which one it refuses; if not, the message is halved.
 type pass struct {
 	Pass
 	check bool // the transaction has no end: the kernel checks it and changes nothing
@@ -380,9 +380,9 @@ func (p *pass) resolve(messages []sent, refused map[int]refusal) {
 	p.replace(split)
 }
 
-// spoils reports whether a refusal may be about what chains lead to. The kernel looks through the
-// whole table after each rule and each message of elements, so what comes behind a row that spoils
-// it is refused as well (nft_table_validate in net/netfilter/nf_tables_api.c).
+// spoils reports whether a refusal may be about the chains that a row leads to. The kernel validates
+// the whole table after each rule and each message of elements. So it refuses the rows behind one that
+// makes the table invalid as well (nft_table_validate in net/netfilter/nf_tables_api.c).
 func spoils(m sent, errno syscall.Errno) bool {
 	if m.remove || m.create || m.row.kind != ofElement && m.row.kind != ofChain {
 		return false
