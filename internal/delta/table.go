@@ -48,11 +48,21 @@ type Options[K comparable, V any] struct {
 // deadline is held by an unbounded list.
 const DefaultBatch = 1024
 
-// Table joins a Tracker to its Store.
+// Table joins a Tracker to its Store, and reports to subscribers what became of each row.
 type Table[K comparable, V any] struct {
 	*Tracker[K, V]
-	opts  Options[K, V]
-	store Store[K, V]
+	opts    Options[K, V]
+	store   Store[K, V]
+	applied []func(Applied[K, V])
+	refused []func(Change[K, V], error)
+}
+
+// Applied is the event of a row that was written. Before is its value until then, where one is
+// known.
+type Applied[K comparable, V any] struct {
+	Change[K, V]
+	Before V
+	Had    bool
 }
 
 // NewTable returns a table with nothing desired and nothing known.
@@ -62,6 +72,13 @@ func NewTable[K comparable, V any](store Store[K, V], opts Options[K, V]) *Table
 	}
 	return &Table[K, V]{Tracker: NewPackedTracker(opts.Equal, opts.Packing), opts: opts, store: store}
 }
+
+// OnApplied has f called for each row that was written, after the table has recorded it.
+func (t *Table[K, V]) OnApplied(f func(Applied[K, V])) { t.applied = append(t.applied, f) }
+
+// OnRefused has f called for each row that could not be written, before the table records it: f may
+// record that rows are lost, and they stay pending.
+func (t *Table[K, V]) OnRefused(f func(Change[K, V], error)) { t.refused = append(t.refused, f) }
 
 // Outcome counts what one pass over a table did.
 type Outcome struct {
@@ -227,6 +244,7 @@ func silent(errs []error) bool {
 
 func (t *Table[K, V]) record(changes []Change[K, V], errs []error) Outcome {
 	var out Outcome
+	t.reportRefused(changes, errs)
 	for i, c := range changes {
 		if i < len(errs) && errs[i] != nil {
 			t.Failed(c)
@@ -234,7 +252,7 @@ func (t *Table[K, V]) record(changes []Change[K, V], errs []error) Outcome {
 			out.because(errs[i])
 			continue
 		}
-		t.Applied(c)
+		t.recordApplied(c)
 		switch c.Op {
 		case Add:
 			out.Adds++
@@ -245,4 +263,28 @@ func (t *Table[K, V]) record(changes []Change[K, V], errs []error) Outcome {
 		}
 	}
 	return out
+}
+
+func (t *Table[K, V]) reportRefused(changes []Change[K, V], errs []error) {
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		for _, f := range t.refused {
+			f(changes[i], err)
+		}
+	}
+}
+
+func (t *Table[K, V]) recordApplied(c Change[K, V]) {
+	if len(t.applied) == 0 {
+		t.Applied(c)
+		return
+	}
+	e := Applied[K, V]{Change: c}
+	e.Before, e.Had = t.Believed(c.Key)
+	t.Applied(c)
+	for _, f := range t.applied {
+		f(e)
+	}
 }

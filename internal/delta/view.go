@@ -1,0 +1,30 @@
+package delta
+
+import "iter"
+
+// View is what a table shows to a reader that must not change it, such as the conditions under
+// which rows of another table wait. A *Tracker and a *Table are Views.
+type View[K comparable, V any] interface {
+	// Desired returns the wanted value of a row.
+	Desired(k K) (V, bool)
+	// Believed returns the value that a row is believed to have in place; false when it is
+	// believed absent or is of unknown state.
+	Believed(k K) (V, bool)
+	// Known reports whether a row is desired, in place or of unknown state.
+	Known(k K) bool
+	// MayBeThere reports whether a row is in place, or may be because a write of it failed.
+	MayBeThere(k K) bool
+	// PendingDelete reports whether a row in place is not desired.
+	PendingDelete(k K) bool
+	// Deleting reports whether a row is to be deleted, orphans included or not.
+	Deleting(k K, orphans bool) bool
+	// AllDesired, AllUpdates, AllDeletes and Actual iterate over rows in no order: those that
+	// are desired, those of them that are not in place, those in place that are not desired,
+	// and those in place.
+	AllDesired() iter.Seq2[K, V]
+	AllUpdates() iter.Seq[K]
+	AllDeletes() iter.Seq[K]
+	Actual() iter.Seq2[K, V]
+	// Counts returns the sizes of these parts.
+	Counts() Counts
+}
