@@ -180,7 +180,7 @@ func (k readers) owns(ctx context.Context, excluded []netip.Prefix) func(group s
 	})
 	return func(group string) bool {
 		key, ok := serverOf(group)
-		return !ok || marks() == nil || marks().Owns(vserver.ServerKey{Addr: key.Addr, Port: key.Port, Protocol: uint8(key.Protocol)})
+		return !ok || marks() == nil || marks().Owns(vserver.ServerKey{Addr: key.Addr, Port: key.Port, Protocol: key.Protocol})
 	}
 }
 
@@ -205,7 +205,7 @@ func spotOf(s *agent.Report, q agent.Query) ipvs.Spot {
 	switch {
 	case q.Port != 0:
 		for _, p := range protocolsOf(q.Protocol) {
-			at.Servers = append(at.Servers, vserver.ServerKey{Addr: q.Address, Port: q.Port, Protocol: uint8(p)})
+			at.Servers = append(at.Servers, vserver.ServerKey{Addr: q.Address, Port: q.Port, Protocol: p})
 		}
 	case q.Address.IsValid() && (s == nil || s.Holder == ""):
 		at.Addrs = append(at.Addrs, q.Address)
@@ -216,7 +216,7 @@ func spotOf(s *agent.Report, q agent.Query) ipvs.Spot {
 	for _, one := range s.Services {
 		for _, f := range one.Frontends {
 			if key, err := model.ParseFrontendKey(f.Key); err == nil && f.Asked && f.HeldBy == "" {
-				at.Servers = append(at.Servers, vserver.ServerKey{Addr: key.Addr, Port: key.Port, Protocol: uint8(key.Protocol)})
+				at.Servers = append(at.Servers, vserver.ServerKey{Addr: key.Addr, Port: key.Port, Protocol: key.Protocol})
 				if f.Bind && !slices.Contains(at.Addrs, key.Addr) {
 					at.Addrs = append(at.Addrs, key.Addr)
 				}

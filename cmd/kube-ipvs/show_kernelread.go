@@ -94,7 +94,7 @@ func (r *kernelReader) servers(ctx context.Context, q query) (list inspect.List[
 	}
 	kept := map[vserver.ServerKey]inspect.Owned{}
 	for k := range found {
-		owned := inspect.OwnedBy(marks.Owns(k), owners.Frontend(netip.AddrPortFrom(k.Addr, k.Port), ipset.ProtocolName(k.Protocol)))
+		owned := inspect.OwnedBy(marks.Owns(k), owners.Frontend(netip.AddrPortFrom(k.Addr, k.Port), k.Protocol.String()))
 		if q.VIP.Has(k.Addr, k.Port) && q.wants(owned) {
 			kept[k] = owned
 		}
@@ -103,7 +103,7 @@ func (r *kernelReader) servers(ctx context.Context, q query) (list inspect.List[
 	if err != nil {
 		return list, err
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(kept), vserver.ServerKey.Compare) {
+	for _, k := range slices.SortedFunc(maps.Keys(kept), vserver.CompareServers) {
 		list.Items = append(list.Items, serverRows(k, found[k], destinations[k], counts, kept[k], q)...)
 	}
 	return list, nil
@@ -143,7 +143,7 @@ func (r *kernelReader) destinations(ctx context.Context, q query, of map[vserver
 // serverRows are a row for each destination, or one for a server without.
 func serverRows(k vserver.ServerKey, s vserver.Server, destinations map[vserver.DestinationKey]vserver.Destination, counts map[vserver.DestinationKey]vserver.Connections, owned inspect.Owned, q query) []inspect.KernelServerRow {
 	server := inspect.KernelServerRow{
-		Server: k.String(), Address: k.Addr, Port: k.Port, Protocol: ipset.ProtocolName(k.Protocol), Scheduler: s.Scheduler, Flags: serverFlags(s), Owned: owned,
+		Server: k.String(), Address: k.Addr, Port: k.Port, Protocol: k.Protocol.String(), Scheduler: s.Scheduler, Flags: serverFlags(s), Owned: owned,
 	}
 	if len(destinations) == 0 {
 		if !q.Backend.Everywhere() {
@@ -323,7 +323,7 @@ func ruleRow(k rules.ChainKey, number int, rule string, services []string) inspe
 		number = 0
 	}
 	return inspect.KernelRuleRow{
-		Family: k.Family.String(), Table: k.Table, Chain: k.Name, Number: number, Rule: rule, Owned: inspect.OwnedBy(true, services),
+		Family: k.Family.Table(), Table: k.Table, Chain: k.Name, Number: number, Rule: rule, Owned: inspect.OwnedBy(true, services),
 	}
 }
 

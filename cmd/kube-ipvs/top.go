@@ -178,5 +178,5 @@ func namesFrom(ctx context.Context, agent *inspect.Client) (top.Names, error) {
 }
 
 func serverKey(addr netip.Addr, port uint16, protocol model.Protocol) vserver.ServerKey {
-	return vserver.ServerKey{Addr: addr, Port: port, Protocol: uint8(protocol)}
+	return vserver.ServerKey{Addr: addr, Port: port, Protocol: protocol}
 }

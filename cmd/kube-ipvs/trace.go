@@ -19,6 +19,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/capture"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 	"github.com/kube-ipvs/kube-ipvs/internal/printable"
 	"github.com/kube-ipvs/kube-ipvs/internal/trace"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
@@ -153,7 +154,7 @@ func follow(cmd *cobra.Command, agent *inspect.Client, target trace.Target, o tr
 }
 
 func tracedServer(t trace.Target) vserver.ServerKey {
-	return vserver.ServerKey{Addr: t.VIP.Addr(), Port: t.VIP.Port(), Protocol: t.Protocol}
+	return vserver.ServerKey{Addr: t.VIP.Addr(), Port: t.VIP.Port(), Protocol: netkey.Protocol(t.Protocol)}
 }
 
 // findBackends asks IPVS for the destinations of the address, those that take new
@@ -269,7 +270,7 @@ func (t tracked) origin(ctx context.Context, a trace.Answer) (client, dialled ne
 	if t.handle == nil {
 		return client, dialled, false
 	}
-	client, key, err := t.handle.Origin(ctx, t.target.Protocol, a.Backend, a.Peer)
+	client, key, err := t.handle.Origin(ctx, netkey.Protocol(t.target.Protocol), a.Backend, a.Peer)
 	return client, netip.AddrPortFrom(key.Addr, key.Port), err == nil
 }
 
@@ -277,7 +278,7 @@ func (t tracked) answers(ctx context.Context, client netip.AddrPort) (trace.Answ
 	if t.handle == nil {
 		return trace.Answer{}, false
 	}
-	from, to, err := t.handle.Answers(ctx, client, conntrack.Key{Addr: t.target.VIP.Addr(), Port: t.target.VIP.Port(), Protocol: t.target.Protocol})
+	from, to, err := t.handle.Answers(ctx, client, conntrack.Key{Addr: t.target.VIP.Addr(), Port: t.target.VIP.Port(), Protocol: netkey.Protocol(t.target.Protocol)})
 	return trace.Answer{Backend: from, Peer: to}, err == nil
 }
 

@@ -3,30 +3,19 @@ package delta
 import (
 	"iter"
 	"slices"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
-// Op says what is to be done with a row.
-type Op uint8
+// Op is what is to be done with a row.
+type Op = netkey.Op
 
-// The three things that can be done with a row.
+// The operations.
 const (
-	Add Op = iota + 1
-	Update
-	Delete
+	Add    = netkey.Add
+	Update = netkey.Update
+	Delete = netkey.Delete
 )
-
-// String names the operation in one word, as metrics and logs show it.
-func (o Op) String() string {
-	switch o {
-	case Add:
-		return "add"
-	case Update:
-		return "update"
-	case Delete:
-		return "delete"
-	}
-	return "none"
-}
 
 // Change is one row to write. Value is the desired value, or for Delete the
 // last known one.

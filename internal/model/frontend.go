@@ -6,26 +6,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
 
 // FrontendKey is what a client dials. Two Services cannot both have one key;
 // the older keeps it (dataplane.Frontends).
-type FrontendKey struct {
-	Addr     netip.Addr
-	Port     uint16
-	Protocol Protocol
-}
-
-// String prints 10.96.0.10:53/udp.
-func (k FrontendKey) String() string {
-	return netip.AddrPortFrom(k.Addr, k.Port).String() + "/" + k.Protocol.String()
-}
-
-// Compare orders by address, port, protocol.
-func (k FrontendKey) Compare(o FrontendKey) int {
-	return cmp.Or(k.Addr.Compare(o.Addr), cmp.Compare(k.Port, o.Port), cmp.Compare(k.Protocol, o.Protocol))
-}
+type FrontendKey = netkey.Tuple
 
 // Kind says which field of the Service a frontend comes from.
 type Kind uint8

@@ -4,17 +4,18 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
-// Protocol is an IP protocol number (IANA), one of the three that a Service
-// port can have.
-type Protocol uint8
+// Protocol is the transport protocol of a Service port.
+type Protocol = netkey.Protocol
 
 // The transport protocols of v1.Service (spec.ports[].protocol).
 const (
-	TCP  Protocol = 6
-	UDP  Protocol = 17
-	SCTP Protocol = 132
+	TCP  = netkey.TCP
+	UDP  = netkey.UDP
+	SCTP = netkey.SCTP
 )
 
 // ParseProtocol reads the API's spelling. Empty means TCP, the API's default.
@@ -30,42 +31,21 @@ func ParseProtocol(s string) (Protocol, error) {
 	return 0, fmt.Errorf("protocol %q: use TCP, UDP or SCTP", s)
 }
 
-// String prints the lower-case name that iptables and ipset use.
-func (p Protocol) String() string {
-	switch p {
-	case TCP:
-		return "tcp"
-	case UDP:
-		return "udp"
-	case SCTP:
-		return "sctp"
-	}
-	return fmt.Sprintf("proto-%d", uint8(p))
-}
-
 // Family is an IP address family. The zero Family is neither.
-type Family uint8
+type Family = netkey.Family
 
 // The two address families.
 const (
-	IPv4 Family = 4
-	IPv6 Family = 6
+	IPv4 = netkey.IPv4
+	IPv6 = netkey.IPv6
 )
 
-// Families lists both, for the loops that must not forget one.
-func Families() [2]Family { return [2]Family{IPv4, IPv6} }
+// Families returns both, for the loops that must not forget one.
+func Families() [2]Family { return netkey.Families() }
 
-// FamilyOf tells the family of a valid address; an IPv4-mapped IPv6 address
-// counts as IPv6, so unmap before asking.
-func FamilyOf(a netip.Addr) Family {
-	switch {
-	case a.Is4():
-		return IPv4
-	case a.Is6():
-		return IPv6
-	}
-	return 0
-}
+// FamilyOf returns the family of a valid address; an IPv4-mapped IPv6 address
+// counts as IPv6, so unmap before.
+func FamilyOf(a netip.Addr) Family { return netkey.FamilyOf(a) }
 
 // ParseFamily reads the API's spelling (spec.ipFamilies, addressType).
 func ParseFamily(s string) (Family, bool) {
@@ -76,17 +56,6 @@ func ParseFamily(s string) (Family, bool) {
 		return IPv6, true
 	}
 	return 0, false
-}
-
-// String prints the API's spelling.
-func (f Family) String() string {
-	switch f {
-	case IPv4:
-		return "IPv4"
-	case IPv6:
-		return "IPv6"
-	}
-	return "no family"
 }
 
 // joinPort prints name or name:port, the way kube-proxy names a service port.

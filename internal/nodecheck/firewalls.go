@@ -71,7 +71,7 @@ func frontendsOf(c config.Config, read func(context.Context) (ipvsOwners, error)
 		}
 		p, err := read(ctx)
 		for _, k := range p.servers {
-			f := firewall.Frontend{Service: k.String(), Kind: firewall.External, Addr: k.Addr, Port: k.Port, Protocol: k.Protocol}
+			f := firewall.Frontend{Service: k.String(), Kind: firewall.External, Addr: k.Addr, Port: k.Port, Protocol: uint8(k.Protocol)}
 			if _, here := p.marks.Links[k.Addr]; here {
 				f.Kind = firewall.NodePort
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
@@ -80,14 +81,14 @@ func foreignFix(k vserver.ServerKey) string {
 
 // deletion is the command that deletes a server.
 func deletion(k vserver.ServerKey) string {
-	option := map[uint8]string{vserver.ProtocolTCP: "-t", vserver.ProtocolUDP: "-u", vserver.ProtocolSCTP: "--sctp-service"}[k.Protocol]
+	option := map[netkey.Protocol]string{vserver.ProtocolTCP: "-t", vserver.ProtocolUDP: "-u", vserver.ProtocolSCTP: "--sctp-service"}[k.Protocol]
 	return fmt.Sprintf("ipvsadm -D %s %s", option, netip.AddrPortFrom(k.Addr, k.Port))
 }
 
 // some names the first of many.
 func some(list []vserver.ServerKey) string {
 	const most = 3
-	slices.SortFunc(list, vserver.ServerKey.Compare)
+	slices.SortFunc(list, vserver.CompareServers)
 	names := make([]string, 0, most)
 	for _, k := range list[:min(most, len(list))] {
 		names = append(names, k.String())

@@ -10,10 +10,11 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/ownership"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-func serverAt(addrPort string, protocol uint8) vserver.ServerKey {
+func serverAt(addrPort string, protocol netkey.Protocol) vserver.ServerKey {
 	at := netip.MustParseAddrPort(addrPort)
 	return vserver.ServerKey{Addr: at.Addr(), Port: at.Port(), Protocol: protocol}
 }

@@ -96,7 +96,7 @@ func (t *TrackedRules) missing(ctx context.Context, keys []rules.JumpKey) ([]rul
 	}
 	var out []rules.JumpKey
 	for _, j := range keys {
-		leads, err := t.tables.Leads(ctx, nftables.Key{Family: j.Family.String(), Name: j.Table}, j.Hook, j.Target)
+		leads, err := t.tables.Leads(ctx, nftables.Key{Family: j.Family.Table(), Name: j.Table}, j.Hook, j.Target)
 		if err != nil {
 			return nil, err
 		}

@@ -112,7 +112,7 @@ func Services(was, is Sample) []Service {
 	}
 	for i := range list {
 		list[i].Load = loads[i].sum()
-		slices.SortFunc(list[i].Servers, vserver.ServerKey.Compare)
+		slices.SortFunc(list[i].Servers, vserver.CompareServers)
 		slices.Sort(list[i].Schedulers)
 	}
 	return list

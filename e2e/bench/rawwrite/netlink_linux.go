@@ -7,6 +7,8 @@ import (
 	"net/netip"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
 // Numbers of include/uapi/linux/netlink.h and ip_vs.h.
@@ -96,7 +98,7 @@ func (p *parcel) cut() (sends []send) {
 // packServers packs virtual servers and then destinations, for a family of generic netlink.
 func packServers(family uint16, r rows) *parcel {
 	p := &parcel{}
-	key := func(addr netip.Addr, port uint16, protocol uint8) {
+	key := func(addr netip.Addr, port uint16, protocol netkey.Protocol) {
 		p.attr16(1, unix.AF_INET) // IPVS_SVC_ATTR_AF and so on
 		p.attr16(2, uint16(protocol))
 		p.addr(3, addr)

@@ -130,7 +130,7 @@ func (m *Mode) jumpless() map[model.Family]bool {
 }
 
 func flowKey(k model.FrontendKey) conntrack.Key {
-	return conntrack.Key{Addr: k.Addr, Port: k.Port, Protocol: uint8(k.Protocol)}
+	return conntrack.Key{Addr: k.Addr, Port: k.Port, Protocol: k.Protocol}
 }
 
 // unsettled are the ends of the names of chains of Services that are not as they should

@@ -210,7 +210,7 @@ func (h handOver) bindRouted() {
 	routed := slices.Collect(maps.Keys(maps.Collect(h.routes.Actual())))
 	for k := range h.servers.Actual() {
 		if holds(routed, k.Addr) && h.members.Known(markOf(k.Addr)) {
-			h.addressClaims.Set(frontendKey(k), map[netip.Addr]struct{}{k.Addr: {}})
+			h.addressClaims.Set(k, map[netip.Addr]struct{}{k.Addr: {}})
 			h.addresses.SetDesired(k.Addr, struct{}{})
 		}
 	}

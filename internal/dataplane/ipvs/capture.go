@@ -80,7 +80,7 @@ func (m *Mode) captured(a netip.Addr) bool {
 func (m *Mode) mayCapture(a netip.Addr) bool {
 	for _, k := range m.captures.marked.Claimants(a) {
 		_, marked := m.members.Believed(captureEntry(k))
-		_, served := m.servers.Believed(serverKey(k))
+		_, served := m.servers.Believed(k)
 		if marked && served {
 			return m.baseInPlace(a)
 		}

@@ -131,7 +131,7 @@ func (d *detours) affected() []model.FrontendKey {
 
 // hasServer tells whether a frontend's virtual server is in the kernel.
 func (m *Mode) hasServer(k model.FrontendKey) bool {
-	_, there := m.servers.Believed(serverKey(k))
+	_, there := m.servers.Believed(k)
 	return there
 }
 

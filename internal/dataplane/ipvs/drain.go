@@ -225,7 +225,7 @@ func (m *Mode) drainFound() {
 		if m.destinations.Deleting(k, false) {
 			continue
 		}
-		if f, ok := m.frontends.Get(frontendKey(k.Server)); ok && drainable(&f) {
+		if f, ok := m.frontends.Get(k.Server); ok && drainable(&f) {
 			m.drain(k, &f)
 		}
 	}

@@ -57,7 +57,7 @@ func pend[K, V comparable](s *selection, t *delta.Table[K, V], k K, line string)
 }
 
 func (s *selection) frontend(f *model.Frontend) {
-	m, server := s.mode, serverKey(f.Key)
+	m, server := s.mode, f.Key
 	s.families[pick(f.Key.Addr.Is4(), 0, 1)] = true
 	if want, ok := m.servers.Desired(server); ok {
 		s.servers[server] = want

@@ -63,7 +63,7 @@ func (m *Mode) staleFound() {
 func (m *Mode) addressAdded(a netip.Addr) {
 	for _, claimants := range [][]model.FrontendKey{m.addressClaims.Claimants(a), m.captures.marked.Claimants(a)} {
 		for _, k := range claimants {
-			m.flows.began(serverKey(k))
+			m.flows.began(k)
 		}
 	}
 }
@@ -98,8 +98,8 @@ func (m *Mode) orderFlows(keepOrphans bool) {
 func (m *Mode) orders(stay map[vserver.ServerKey][]vserver.DestinationKey) []conntrack.Order {
 	if m.detoursLead() {
 		for from, d := range m.detours.from {
-			if _, noted := m.flows[serverKey(target(from, d))]; noted {
-				m.flows.stale(serverKey(from))
+			if _, noted := m.flows[target(from, d)]; noted {
+				m.flows.stale(from)
 			}
 		}
 	}
@@ -107,7 +107,7 @@ func (m *Mode) orders(stay map[vserver.ServerKey][]vserver.DestinationKey) []con
 	for k := range m.flows {
 		if k.Protocol != vserver.ProtocolTCP {
 			out = append(out, m.order(k, stay[k]))
-		} else if f, served := m.frontends.Get(frontendKey(k)); served && f.Forward == model.ForwardNAT {
+		} else if f, served := m.frontends.Get(k); served && f.Forward == model.ForwardNAT {
 			// A backend that answers by itself never rewrites a flow, and no answer comes by here.
 			out = append(out, conntrack.Order{Key: conntrack.Key{Addr: k.Addr, Port: k.Port, Protocol: k.Protocol}, Untranslated: true})
 		}
@@ -118,7 +118,7 @@ func (m *Mode) orders(stay map[vserver.ServerKey][]vserver.DestinationKey) []con
 // detoursLead tells whether any detour leads to a server that was noted.
 func (m *Mode) detoursLead() bool {
 	for k := range m.flows {
-		if m.detours.targets[frontendKey(k)] > 0 {
+		if m.detours.targets[k] > 0 {
 			return true
 		}
 	}
@@ -127,7 +127,7 @@ func (m *Mode) detoursLead() bool {
 
 func (m *Mode) order(k vserver.ServerKey, stay []vserver.DestinationKey) conntrack.Order {
 	o := conntrack.Order{Key: conntrack.Key{Addr: k.Addr, Port: k.Port, Protocol: k.Protocol}}
-	f, served := m.frontends.Get(frontendKey(k))
+	f, served := m.frontends.Get(k)
 	if !served {
 		o.Unserved = true
 		return o
@@ -153,7 +153,7 @@ func (m *Mode) answering(f model.Frontend) []netip.AddrPort {
 	for _, b := range f.Backends {
 		out = append(out, b.Addr)
 	}
-	for _, k := range m.drains.at(serverKey(f.Key)) {
+	for _, k := range m.drains.at(f.Key) {
 		out = append(out, netip.AddrPortFrom(k.Addr, k.Port))
 	}
 	return out

@@ -40,7 +40,7 @@ func (m *Mode) hold(ctx context.Context, changes []delta.Change[vserver.ServerKe
 	for _, c := range changes {
 		if m.reschedules(c.Key, c.Value) && c.Key.Protocol != vserver.ProtocolUDP {
 			set := setName(model.FamilyOf(c.Key.Addr), setHold)
-			held[set] = append(held[set], ipset.AddEntry(ipset.IPPort(c.Key.Addr, c.Key.Protocol, c.Key.Port)))
+			held[set] = append(held[set], ipset.AddEntry(ipset.IPPort(c.Key.Addr, uint8(c.Key.Protocol), c.Key.Port)))
 		}
 	}
 	for set, list := range held {

@@ -89,7 +89,7 @@ func (m *Mode) destinationsOf(k vserver.ServerKey, left []vserver.DestinationKey
 				return
 			}
 		}
-		f, _ := m.frontends.Get(frontendKey(k))
+		f, _ := m.frontends.Get(k)
 		for _, b := range f.Backends {
 			if !yield(destinationKey(k, b.Addr)) {
 				return

@@ -304,9 +304,9 @@ func (m *Mode) change(c dataplane.Change) {
 	m.changed = true
 	m.sequence.forget()
 	if c.New != nil {
-		m.servers.SetDesired(serverKey(c.Key), renderServer(*c.New))
+		m.servers.SetDesired(c.Key, renderServer(*c.New))
 	} else {
-		m.servers.DeleteDesired(serverKey(c.Key))
+		m.servers.DeleteDesired(c.Key)
 	}
 	m.changeDestinations(c)
 	m.changeMembers(renderMembers(c.Old), renderMembers(c.New))
@@ -321,7 +321,7 @@ func (m *Mode) change(c dataplane.Change) {
 
 // changeDestinations touches those alone that come, go or change.
 func (m *Mode) changeDestinations(c dataplane.Change) {
-	server, before, after := serverKey(c.Key), backends(c.Old), backends(c.New)
+	server, before, after := c.Key, backends(c.Old), backends(c.New)
 	was, by := scale(c.Old), scale(c.New)
 	m.ramp.noteNews(c)
 	for _, k := range m.drains.at(server) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
@@ -47,14 +48,14 @@ var packedDestinations = delta.Packing[vserver.DestinationKey]{
 		var p packing
 		p.put(0, k.Server.Addr)
 		p.putPort(atPort, k.Server.Port)
-		p[atProtocol] = k.Server.Protocol
+		p[atProtocol] = uint8(k.Server.Protocol)
 		p.put(atAddr2, k.Addr)
 		p.putPort(atPort2, k.Port)
 		return delta.Small(p), true
 	},
 	Unpack: func(s delta.Small) vserver.DestinationKey {
 		p := packing(s)
-		server := vserver.ServerKey{Addr: p.addr(0), Port: p.port(atPort), Protocol: p[atProtocol]}
+		server := vserver.ServerKey{Addr: p.addr(0), Port: p.port(atPort), Protocol: netkey.Protocol(p[atProtocol])}
 		return vserver.DestinationKey{Server: server, Addr: p.addr(atAddr2), Port: p.port(atPort2)}
 	},
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
@@ -17,15 +18,15 @@ func TestPackingLosesNothing(t *testing.T) {
 	var members []memberKey
 	for _, a := range []netip.Addr{four, other, six} {
 		for _, port := range []uint16{0, 80, 443} {
-			for _, protocol := range []uint8{vserver.ProtocolTCP, vserver.ProtocolUDP} {
+			for _, protocol := range []netkey.Protocol{vserver.ProtocolTCP, vserver.ProtocolUDP} {
 				for _, to := range []netip.Addr{four, other, six} {
 					server := vserver.ServerKey{Addr: a, Port: port, Protocol: protocol}
 					destinations = append(destinations, vserver.DestinationKey{Server: server, Addr: to, Port: port + 1},
 						vserver.DestinationKey{Server: server, Addr: to, Port: port})
-					members = append(members, memberKey{setClusterIP, ipset.IPPortIP(a, protocol, port, to)}, memberKey{setLoopBack, ipset.IPPortIP(a, protocol, port, to)},
-						memberKey{setClusterIP, ipset.IPPortNet(a, protocol, port, netip.PrefixFrom(to, 8))})
+					members = append(members, memberKey{setClusterIP, ipset.IPPortIP(a, uint8(protocol), port, to)}, memberKey{setLoopBack, ipset.IPPortIP(a, uint8(protocol), port, to)},
+						memberKey{setClusterIP, ipset.IPPortNet(a, uint8(protocol), port, netip.PrefixFrom(to, 8))})
 				}
-				members = append(members, memberKey{setClusterIP, ipset.IPPort(a, protocol, port)})
+				members = append(members, memberKey{setClusterIP, ipset.IPPort(a, uint8(protocol), port)})
 			}
 		}
 		members = append(members, memberKey{setClusterIP, ipset.IP(a)})

@@ -80,7 +80,7 @@ func ipCommand(op delta.Op, object, words string) string {
 // Moving implements dataplane.Drainer.
 func (m *Mode) Moving(list *dataplane.MovingList) {
 	for server, leaving := range m.drains.of {
-		f, _ := m.frontends.Get(frontendKey(server))
+		f, _ := m.frontends.Get(server)
 		if !list.Chooses(&f) {
 			continue
 		}
@@ -90,7 +90,7 @@ func (m *Mode) Moving(list *dataplane.MovingList) {
 	}
 	now := time.Now()
 	for server, coming := range m.ramp.of {
-		f, _ := m.frontends.Get(frontendKey(server))
+		f, _ := m.frontends.Get(server)
 		if !list.Chooses(&f) {
 			continue
 		}
@@ -122,7 +122,7 @@ func (c climb) moving(f *model.Frontend, k vserver.DestinationKey, now time.Time
 
 func moving(f *model.Frontend, k vserver.DestinationKey) dataplane.Moving {
 	return dataplane.Moving{
-		Frontend: frontendKey(k.Server), Service: f.Service, PortName: f.PortName, Backend: backendOf(k),
+		Frontend: k.Server, Service: f.Service, PortName: f.PortName, Backend: backendOf(k),
 	}
 }
 

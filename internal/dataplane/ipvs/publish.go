@@ -41,7 +41,7 @@ const publishWithin = time.Second
 
 // staged tells whether a server that is to be made is made without its scheduler.
 func (m *Mode) staged(k vserver.ServerKey) bool {
-	f, ok := m.frontends.Get(frontendKey(k))
+	f, ok := m.frontends.Get(k)
 	if !ok || m.staging.refused {
 		return false
 	}

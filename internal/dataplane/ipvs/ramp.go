@@ -193,7 +193,7 @@ const maxWeight = 65535
 
 // noteNews remembers who came to a frontend until the next pass.
 func (r *ramp) noteNews(c dataplane.Change) {
-	server := serverKey(c.Key)
+	server := c.Key
 	if c.New == nil || c.New.SlowStart == 0 {
 		delete(r.news, server)
 		r.count -= len(r.of[server])
@@ -219,7 +219,7 @@ func (r *ramp) noteNews(c dataplane.Change) {
 func (m *Mode) climb(now time.Time, toldAll bool) {
 	r := &m.ramp
 	for server, news := range r.news {
-		if f, ok := m.frontends.Get(frontendKey(server)); ok {
+		if f, ok := m.frontends.Get(server); ok {
 			m.judgeNews(server, &f, news, now)
 		}
 	}
@@ -309,7 +309,7 @@ func (m *Mode) takeSteps(now time.Time) {
 	r := &m.ramp
 	r.next = time.Time{}
 	for server, list := range r.of {
-		f, _ := m.frontends.Get(frontendKey(server))
+		f, _ := m.frontends.Get(server)
 		by := scale(&f)
 		for k, c := range list {
 			weight, _ := weighs(f.Backends, netip.AddrPortFrom(k.Addr, k.Port))

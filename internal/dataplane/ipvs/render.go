@@ -11,14 +11,6 @@ import (
 
 // This file turns a frontend into its server and destinations, which belong to it alone.
 
-func frontendKey(k vserver.ServerKey) model.FrontendKey {
-	return model.FrontendKey{Addr: k.Addr, Port: k.Port, Protocol: model.Protocol(k.Protocol)}
-}
-
-func serverKey(k model.FrontendKey) vserver.ServerKey {
-	return vserver.ServerKey{Addr: k.Addr, Port: k.Port, Protocol: uint8(k.Protocol)}
-}
-
 // bound lists the addresses that a frontend has bound, one or none.
 func bound(f *model.Frontend) map[netip.Addr]struct{} {
 	if f == nil || !f.Bind {

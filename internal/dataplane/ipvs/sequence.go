@@ -46,7 +46,7 @@ func (m *Mode) compareDestinations(a, b vserver.DestinationKey) int {
 	}
 	s := &m.sequence
 	if s.server != a.Server {
-		f, _ := m.frontends.Get(frontendKey(a.Server))
+		f, _ := m.frontends.Get(a.Server)
 		s.server, s.seed, s.own = a.Server, s.of(a.Server), anyFirst(f.Scheduler)
 	}
 	if s.own {

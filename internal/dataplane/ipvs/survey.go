@@ -119,7 +119,7 @@ func turn(k vserver.ServerKey) uint64 {
 
 // inDoubt lists what a survey leaves to be read, in order.
 func (m *Mode) inDoubt() []vserver.ServerKey {
-	return slices.SortedFunc(maps.Keys(m.survey.doubted), vserver.ServerKey.Compare)
+	return slices.SortedFunc(maps.Keys(m.survey.doubted), vserver.CompareServers)
 }
 
 // believable lists the servers of which a survey leaves nothing in doubt, in order.
@@ -130,7 +130,7 @@ func (m *Mode) believable() []vserver.ServerKey {
 			keys = append(keys, k)
 		}
 	}
-	slices.SortFunc(keys, vserver.ServerKey.Compare)
+	slices.SortFunc(keys, vserver.CompareServers)
 	return keys
 }
 
@@ -164,7 +164,7 @@ func (m *Mode) withoutSurvey(ctx context.Context, err error) error {
 	if m.servers.Counts().Desired <= cheapDump || m.rounds%seldom == 0 {
 		m.inspections = append(m.inspections, of("servers", m.inspectAllServers))
 	}
-	keys := slices.SortedFunc(maps.Keys(maps.Collect(m.servers.AllDesired())), vserver.ServerKey.Compare)
+	keys := slices.SortedFunc(maps.Keys(maps.Collect(m.servers.AllDesired())), vserver.CompareServers)
 	m.inspections = append(m.inspections, m.exactly(keys)...)
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
@@ -36,7 +37,7 @@ func (m *Mode) makeTables() {
 		Name: "jumps", Compare: jumps.Compare, Equal: same[netfilter.Jump],
 	})
 	m.servers = delta.NewTable(serverStore{m, m.deps.Servers}, delta.Options[vserver.ServerKey, vserver.Server]{
-		Name: "servers", Compare: vserver.ServerKey.Compare, Equal: same[vserver.Server], Owned: m.ownedServer,
+		Name: "servers", Compare: vserver.CompareServers, Equal: same[vserver.Server], Owned: m.ownedServer,
 		Wait: func(k vserver.ServerKey) bool {
 			return m.filling(k) != m.staging.publishing || !m.baseInPlace(k.Addr) || !m.guarded(k) || m.paced(k)
 		},
@@ -115,7 +116,7 @@ func (m *Mode) marked(a netip.Addr) bool {
 
 // guarded tells whether the entries are in place that a server must not be without.
 func (m *Mode) guarded(k vserver.ServerKey) bool {
-	f, ok := m.frontends.Get(frontendKey(k))
+	f, ok := m.frontends.Get(k)
 	if !ok {
 		return false
 	}
@@ -131,7 +132,7 @@ func (m *Mode) guarded(k vserver.ServerKey) bool {
 // host itself would get what comes for it.
 func (m *Mode) served(a netip.Addr) bool {
 	for _, k := range m.addressClaims.Claimants(a) {
-		if _, ok := m.servers.Believed(serverKey(k)); ok {
+		if _, ok := m.servers.Believed(k); ok {
 			return true
 		}
 	}
@@ -159,7 +160,7 @@ type leftovers struct {
 
 // port is a port of any address.
 type port struct {
-	protocol uint8
+	protocol netkey.Protocol
 	number   uint16
 }
 
@@ -192,7 +193,7 @@ func (m *Mode) nodePortAt(a netip.Addr) bool {
 	if l.nodes == nil {
 		l.nodes = map[netip.Addr]struct{}{}
 		for k := range m.servers.Actual() {
-			if f, wanted := m.frontends.Get(frontendKey(k)); wanted && f.Kind == model.KindNodePort {
+			if f, wanted := m.frontends.Get(k); wanted && f.Kind == model.KindNodePort {
 				l.nodes[k.Addr] = struct{}{}
 			}
 		}
@@ -203,7 +204,7 @@ func (m *Mode) nodePortAt(a netip.Addr) bool {
 
 // serverLeftOn tells it of a port.
 func (m *Mode) serverLeftOn(p model.Protocol, number uint16) bool {
-	_, left := m.left().ports[port{uint8(p), number}]
+	_, left := m.left().ports[port{p, number}]
 	return left
 }
 
@@ -226,14 +227,14 @@ func (m *Mode) needed(k memberKey) bool {
 	case setLoopBack, setDetour, setHealthCheck, setNodePortLocalTCP, setNodePortLocalUDP:
 		return false
 	}
-	server := vserver.ServerKey{Addr: k.Entry.Addr, Port: k.Entry.Port, Protocol: k.Entry.Protocol}
+	server := vserver.ServerKey{Addr: k.Entry.Addr, Port: k.Entry.Port, Protocol: netkey.Protocol(k.Entry.Protocol)}
 	return m.servers.PendingDelete(server) || ownership.Names(m.catalogue.known[k.Set].name) && m.unnamed(server)
 }
 
 // nodePortNeeded tells it of a NodePort.
 func (m *Mode) nodePortNeeded(p model.Protocol, number uint16) bool {
 	return m.serverLeftOn(p, number) || slices.ContainsFunc(m.host.NodePorts, func(a netip.Addr) bool {
-		return m.unnamed(vserver.ServerKey{Addr: a, Port: number, Protocol: uint8(p)})
+		return m.unnamed(vserver.ServerKey{Addr: a, Port: number, Protocol: p})
 	})
 }
 

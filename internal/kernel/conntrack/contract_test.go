@@ -11,6 +11,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack/conntracktest"
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
 // world is a table, how it is swept, and somebody who fills and reads it.
@@ -201,7 +202,7 @@ func testZones(t *testing.T, w world) {
 }
 
 func testProtocols(t *testing.T, w world) {
-	for _, p := range []uint8{conntrack.ProtocolTCP, conntrack.ProtocolSCTP} {
+	for _, p := range []netkey.Protocol{conntrack.ProtocolTCP, conntrack.ProtocolSCTP} {
 		k, other := dns, key("10.96.0.10:54")
 		k.Protocol, other.Protocol = p, p
 		stays := from(other, "10.244.0.1:4002", "10.244.9.9:5353")
@@ -388,7 +389,7 @@ func testLateAnswersOfMany(t *testing.T, w world) {
 	w.want(t, stays...)
 }
 
-func of(protocol uint8, k conntrack.Key) conntrack.Key {
+func of(protocol netkey.Protocol, k conntrack.Key) conntrack.Key {
 	k.Protocol = protocol
 	return k
 }
@@ -407,7 +408,7 @@ func reset(f conntracktest.Flow) conntracktest.Flow {
 // testConnections: of the flows that Keep does not name, those alone go that carry no
 // connection.
 func testConnections(t *testing.T, w world) {
-	for _, p := range []uint8{conntrack.ProtocolTCP, conntrack.ProtocolSCTP} {
+	for _, p := range []netkey.Protocol{conntrack.ProtocolTCP, conntrack.ProtocolSCTP} {
 		for _, k := range []conntrack.Key{of(p, dns), of(p, dns6)} {
 			alive, gone, client := "10.244.1.1:5353", "10.244.9.9:5353", "10.244.0.1:%d"
 			if !k.Addr.Is4() {

@@ -3,6 +3,8 @@ package conntrack
 import (
 	"encoding/binary"
 	"net/netip"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
 // Attributes of ctnetlink (include/uapi/linux/netfilter/nfnetlink_conntrack.h).
@@ -73,7 +75,7 @@ func nfFamily(family uint8) uint8 {
 // tuple is one direction of a flow. A protocol without ports has zeros.
 type tuple struct {
 	source, destination netip.AddrPort
-	protocol            uint8
+	protocol            netkey.Protocol
 }
 
 // key is what the sender of this direction dialled.
@@ -132,7 +134,7 @@ func decodeAddresses(b []byte) (source, destination netip.Addr, err error) {
 	return source, destination, nil
 }
 
-func decodePorts(b []byte) (protocol uint8, source, destination uint16, err error) {
+func decodePorts(b []byte) (protocol netkey.Protocol, source, destination uint16, err error) {
 	for len(b) > 0 {
 		var kind uint16
 		var value []byte
@@ -141,7 +143,7 @@ func decodePorts(b []byte) (protocol uint8, source, destination uint16, err erro
 		}
 		switch {
 		case kind == protoNumber && len(value) == 1:
-			protocol = value[0]
+			protocol = netkey.Protocol(value[0])
 		case kind == protoSourcePort && len(value) == 2:
 			source = binary.BigEndian.Uint16(value)
 		case kind == protoDestinationPort && len(value) == 2:

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack/conntracktest"
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
 // staleFlows are n flows to a key, each answered by somebody else.
@@ -71,7 +72,7 @@ func TestKernelThatDoesNotFilter(t *testing.T) {
 // TestFewDumps: keys that share a port share a dump, many ports share one, and one
 // of several protocols has no filter.
 func TestFewDumps(t *testing.T) {
-	ports := func(n int, protocols ...uint8) (orders []conntrack.Order) {
+	ports := func(n int, protocols ...netkey.Protocol) (orders []conntrack.Order) {
 		for i := range n {
 			for _, p := range protocols {
 				k := key(fmt.Sprintf("10.96.0.1:%d", 53+i))

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/netip"
 	"syscall"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
 // ErrNotExist says that the table has no such flow: it was never tracked, or is
@@ -16,7 +18,7 @@ var ErrNotExist = errors.New("no such flow")
 // Origin tells who began the flow whose answers go from one end to another, and what
 // it dialled: a look-up of one entry, whatever the size of the table
 // (ctnetlink_get_conntrack). It fails with ErrNotExist where there is none.
-func (h *Handle) Origin(ctx context.Context, protocol uint8, from, to netip.AddrPort) (client netip.AddrPort, dialled Key, err error) {
+func (h *Handle) Origin(ctx context.Context, protocol netkey.Protocol, from, to netip.AddrPort) (client netip.AddrPort, dialled Key, err error) {
 	original, _, err := h.lookUp(ctx, attrReply, tuple{from, to, protocol})
 	if err != nil {
 		return client, dialled, fmt.Errorf("look up the flow that is answered from %s to %s: %w", from, to, err)
@@ -27,7 +29,7 @@ func (h *Handle) Origin(ctx context.Context, protocol uint8, from, to netip.Addr
 // Answers tells who answers the flow of a client to what it dialled, and whom: somebody
 // else than the client where the source is rewritten, too. It is a look-up like Origin.
 func (h *Handle) Answers(ctx context.Context, client netip.AddrPort, dialled Key) (from, to netip.AddrPort, err error) {
-	_, reply, err := h.lookUp(ctx, attrOriginal, tuple{client, dialled.self(), dialled.Protocol})
+	_, reply, err := h.lookUp(ctx, attrOriginal, tuple{client, dialled.AddrPort(), dialled.Protocol})
 	if err != nil {
 		return from, to, fmt.Errorf("look up the flow of %s to %s: %w", client, dialled, err)
 	}
@@ -95,7 +97,7 @@ func lookup(seq uint32, direction uint16, t tuple) []byte {
 	b := appendHeader(nil, getFlows, flagAck, seq, family)
 	b = appendAttr(b, direction|nested,
 		attr(tupleIP|nested, attr(source, t.source.Addr().AsSlice()), attr(destination, t.destination.Addr().AsSlice())),
-		attr(tupleProto|nested, attr(protoNumber, []byte{t.protocol}),
+		attr(tupleProto|nested, attr(protoNumber, []byte{uint8(t.protocol)}),
 			attr(protoSourcePort, port(t.source.Port())), attr(protoDestinationPort, port(t.destination.Port()))))
 	sealMessage(b, 0)
 	return b

@@ -222,7 +222,7 @@ func matcher(filter, tuple []byte) func(conntracktest.Flow) bool {
 		port := func(flag uint32, kind uint16, of netip.AddrPort) bool {
 			return flags&flag == 0 || f.Protocol == conntrack.ProtocolSCTP || binary.BigEndian.Uint16(proto[kind]) == of.Port()
 		}
-		return (flags&8 == 0 || proto[1][0] == f.Protocol) && port(16, 2, f.Client) && port(32, 3, f.Dialled)
+		return (flags&8 == 0 || proto[1][0] == uint8(f.Protocol)) && port(16, 2, f.Client) && port(32, 3, f.Dialled)
 	}
 }
 

@@ -93,7 +93,7 @@ func (s *Sweeper) Order(list ...Order) {
 	s.mu.Lock()
 	for _, o := range list {
 		if o.Key.Addr.IsValid() {
-			s.lane(o.Key.family()).put(o)
+			s.lane(uint8(o.Key.Family())).put(o)
 		}
 	}
 	s.mu.Unlock()

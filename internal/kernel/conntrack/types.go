@@ -1,13 +1,13 @@
 package conntrack
 
 import (
-	"cmp"
 	"errors"
 	"net/netip"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
 // The errors of this room. Nobody above it looks at an errno.
@@ -17,57 +17,20 @@ var (
 	ErrUnsupported = errors.New("not supported by the kernel")
 	// ErrBusy says that the kernel gave no answer in time, or more than its socket
 	// holds. What was under way may or may not have been done.
-	ErrBusy = errors.New("busy")
+	ErrBusy = netkey.ErrBusy
 	// ErrInterrupted says that the table changed under every attempt to read it.
 	ErrInterrupted = errors.New("table changed while it was read")
 )
 
 // IP protocol numbers whose flows have ports.
 const (
-	ProtocolTCP  uint8 = 6
-	ProtocolUDP  uint8 = 17
-	ProtocolSCTP uint8 = 132
+	ProtocolTCP  = netkey.TCP
+	ProtocolUDP  = netkey.UDP
+	ProtocolSCTP = netkey.SCTP
 )
 
-// Key is what a client dials: the original destination of a flow. Addr has no
-// zone and is never an IPv4 address in IPv6 form; a flow to such a key does not
-// exist.
-type Key struct {
-	Addr     netip.Addr
-	Port     uint16
-	Protocol uint8 // IP protocol number
-}
-
-// String prints "10.96.0.10:53/udp" or "[fd00::a]:53/udp".
-func (k Key) String() string {
-	name := strconv.Itoa(int(k.Protocol))
-	switch k.Protocol {
-	case ProtocolTCP:
-		name = "tcp"
-	case ProtocolUDP:
-		name = "udp"
-	case ProtocolSCTP:
-		name = "sctp"
-	}
-	return k.self().String() + "/" + name
-}
-
-// Compare orders by family (IPv4 first), address, port and protocol number.
-func (k Key) Compare(other Key) int {
-	return cmp.Or(k.Addr.Compare(other.Addr), cmp.Compare(k.Port, other.Port), cmp.Compare(k.Protocol, other.Protocol))
-}
-
-// self is the key as one who answers from it: the source of the answers to a flow
-// that was never rewritten.
-func (k Key) self() netip.AddrPort { return netip.AddrPortFrom(k.Addr, k.Port) }
-
-// family is 4 or 6.
-func (k Key) family() uint8 {
-	if k.Addr.Is4() {
-		return 4
-	}
-	return 6
-}
+// Key is what a client dials: the original destination of a flow.
+type Key = netkey.Tuple
 
 // Order says which flows to one key are stale. In a list of orders the last one
 // for a key counts.
@@ -132,10 +95,10 @@ func (o Order) Stale(client netip.Addr, answers netip.AddrPort) bool {
 		return false
 	}
 	if o.Untranslated {
-		return answers == o.Key.self()
+		return answers == o.Key.AddrPort()
 	}
 	if o.Unserved {
-		return answers != o.Key.self()
+		return answers != o.Key.AddrPort()
 	}
 	if _, kept := slices.BinarySearchFunc(o.Keep, answers, netip.AddrPort.Compare); kept {
 		return false

@@ -15,7 +15,7 @@ type wanted struct {
 func newWanted(family uint8, list []Order) wanted {
 	w := wanted{family: family, orders: map[Key]Order{}, fresh: map[Key]struct{}{}}
 	for _, o := range list {
-		if o.Key.Addr.IsValid() && o.Key.family() == family {
+		if o.Key.Addr.IsValid() && uint8(o.Key.Family()) == family {
 			w.orders[o.Key] = o
 			for _, k := range o.fresh() {
 				w.fresh[k] = struct{}{}
@@ -133,7 +133,7 @@ func (q query) appendDump(b []byte, seq uint32, family uint8) []byte {
 		if q.bySender() {
 			address, port = ipv4Source, protoSourcePort
 		}
-		proto := attr(tupleProto|nested, attr(protoNumber, []byte{q.Protocol}), attr(port, binary.BigEndian.AppendUint16(nil, q.Port)))
+		proto := attr(tupleProto|nested, attr(protoNumber, []byte{uint8(q.Protocol)}), attr(port, binary.BigEndian.AppendUint16(nil, q.Port)))
 		var ip []byte
 		if q.match&(matchDestination|matchSource) != 0 {
 			ip = attr(tupleIP|nested, attr(address, q.Addr.AsSlice()))

@@ -35,9 +35,9 @@ type RouteChange struct {
 // String returns the change as ip-route(8) would take it, without link and protocol.
 func (c RouteChange) String() string {
 	if !c.Prefix.IsValid() {
-		return c.Op.String() + " local invalid range"
+		return verb(c.Op) + " local invalid range"
 	}
-	return c.Op.String() + " local " + c.Prefix.String()
+	return verb(c.Op) + " local " + c.Prefix.String()
 }
 
 // Check returns why the row can never be written, or nil. A range that holds what no

@@ -52,7 +52,7 @@ func TestStrings(t *testing.T) {
 		"add 10.96.0.1/32":           link.Change{Op: link.Add, Addr: a}.String(),
 		"del fd00::1/128":            link.Change{Op: link.Delete, Addr: netip.MustParseAddr("fd00::1")}.String(),
 		"add invalid address":        link.Change{Op: link.Add}.String(),
-		"op(9) 10.96.0.1/32":         link.Change{Op: 9, Addr: a}.String(),
+		"none 10.96.0.1/32":          link.Change{Op: 9, Addr: a}.String(),
 		"ready":                      link.Event{Kind: link.Ready}.String(),
 		"overrun":                    link.Event{Kind: link.Overrun}.String(),
 		"our link lost":              link.Event{Kind: link.OurLinkLost}.String(),
@@ -81,7 +81,7 @@ func TestChangeCheck(t *testing.T) {
 	for addr, op := range map[string]link.Op{
 		"127.0.0.1": link.Add, "::1": link.Add, "fe80::1": link.Add, "fe80::1%eth0": link.Delete,
 		"fd00::1%eth0": link.Add, "::ffff:10.0.0.1": link.Add, "0.0.0.0": link.Add, "::": link.Delete,
-		"224.0.0.1": link.Add, "ff02::1": link.Add, "10.96.0.1": 0, "10.96.0.2": 3,
+		"224.0.0.1": link.Add, "ff02::1": link.Add, "10.96.0.1": 0, "10.96.0.2": 2,
 	} {
 		if err := (link.Change{Op: op, Addr: netip.MustParseAddr(addr)}).Check(); err == nil {
 			t.Errorf("%s %s: nil, want an error", op, addr)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
 // DefaultName is the link kube-proxy uses too; network plug-ins and operators
@@ -14,37 +16,34 @@ const DefaultName = "kube-ipvs0"
 // The errors of this room. Nobody above it looks at an errno.
 var (
 	// ErrExist says that something of that name is there and is not ours to use.
-	ErrExist = errors.New("already exists")
+	ErrExist = netkey.ErrExist
 	// ErrNotExist says that the link is not there; the kernel said so itself.
-	ErrNotExist = errors.New("does not exist")
+	ErrNotExist = netkey.ErrNotExist
 	// ErrBusy says that the kernel gave no answer in time. The outcome of the
 	// rows it is given for is unknown: read again before believing anything.
-	ErrBusy = errors.New("busy")
+	ErrBusy = netkey.ErrBusy
 	// ErrUnsupported says that this kernel, or this operating system, cannot.
 	ErrUnsupported = errors.New("not supported")
 	// ErrInterrupted says that no consistent list could be had.
 	ErrInterrupted = errors.New("interrupted")
 )
 
-// Op is what a Change does with its address.
-type Op uint8
+// Op is what a Change does with its address: Add or Delete. Adding one that is bound already and
+// deleting one that is not bound are successes.
+type Op = netkey.Op
 
+// The operations.
 const (
-	// Add binds the address; one that is bound already is a success.
-	Add Op = iota + 1
-	// Delete unbinds the address; one that is not bound is a success.
-	Delete
+	Add    = netkey.Add
+	Delete = netkey.Delete
 )
 
-// String returns the verb of ip-address(8).
-func (o Op) String() string {
-	switch o {
-	case Add:
-		return "add"
-	case Delete:
+// verb returns the verb of ip-address(8).
+func verb(o Op) string {
+	if o == Delete {
 		return "del"
 	}
-	return fmt.Sprintf("op(%d)", uint8(o))
+	return o.String()
 }
 
 // Change is one row of a Write: an address to bind or to unbind as /32 or /128.
@@ -56,9 +55,9 @@ type Change struct {
 // String returns the change as ip-address(8) would take it, without the link.
 func (c Change) String() string {
 	if !c.Addr.IsValid() {
-		return c.Op.String() + " invalid address"
+		return verb(c.Op) + " invalid address"
 	}
-	return c.Op.String() + " " + prefixOf(c.Addr).String()
+	return verb(c.Op) + " " + prefixOf(c.Addr).String()
 }
 
 // Check returns why the row can never be written, or nil. Zones, mapped IPv4

@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
 // Errors a caller may test for with errors.Is.
 var (
 	// ErrBusy: something keeps the table, or the kernel did not answer in time.
-	ErrBusy = errors.New("busy")
+	ErrBusy = netkey.ErrBusy
 	// ErrInterrupted: the tables changed while they were listed, again and again.
 	ErrInterrupted = errors.New("tables changed while they were read")
 	// ErrInvalid: the key cannot be expressed to the kernel; nothing was sent.

@@ -175,7 +175,7 @@ func WriteSave(w io.Writer, chains map[ChainKey]Chain, jumps map[JumpKey]Jump, f
 		if text == "" {
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "# %s\n%s", f, text); err != nil {
+		if _, err := fmt.Fprintf(w, "# %s\n%s", f.Table(), text); err != nil {
 			return fmt.Errorf("write save text of %s: %w", f, err)
 		}
 	}

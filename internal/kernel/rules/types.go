@@ -4,43 +4,33 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
 // The sentinels of the room, wrapped with the chain and the tool's message.
 var (
 	// ErrExist: the object is there already.
-	ErrExist = errors.New("already exists")
+	ErrExist = netkey.ErrExist
 	// ErrNotExist: a chain, jump target or set that is needed is not there.
-	ErrNotExist = errors.New("does not exist")
+	ErrNotExist = netkey.ErrNotExist
 	// ErrBusy: the xtables lock was not had in time, or a chain is still
 	// referenced; trying again later can help.
-	ErrBusy = errors.New("busy")
+	ErrBusy = netkey.ErrBusy
 	// ErrUnsupported: the tool, the family or a match or target is missing on
 	// this node; trying again does not help.
 	ErrUnsupported = errors.New("not supported on this node")
 )
 
 // Family is the address family a table belongs to.
-type Family uint8
+type Family = netkey.Family
 
-// The two families; their values are the IP version numbers.
+// The two families.
 const (
-	IPv4 Family = 4
-	IPv6 Family = 6
+	IPv4 = netkey.IPv4
+	IPv6 = netkey.IPv6
 )
-
-// String is "ip" or "ip6", the words nft uses for the families.
-func (f Family) String() string {
-	switch f {
-	case IPv4:
-		return "ip"
-	case IPv6:
-		return "ip6"
-	}
-	return "family" + strconv.Itoa(int(f))
-}
 
 // Backend says which kernel interface the iptables binaries speak to. Rules
 // of one backend are invisible to the tools of the other.
@@ -59,7 +49,7 @@ type ChainKey struct {
 }
 
 // String is for instance "ip nat KUBE-SERVICES".
-func (k ChainKey) String() string { return k.Family.String() + " " + k.Table + " " + k.Name }
+func (k ChainKey) String() string { return k.Family.Table() + " " + k.Table + " " + k.Name }
 
 // Compare orders by family, table and name.
 func (k ChainKey) Compare(o ChainKey) int {
@@ -82,7 +72,7 @@ type JumpKey struct {
 
 // String is for instance "ip nat PREROUTING -> KUBE-SERVICES".
 func (k JumpKey) String() string {
-	return k.Family.String() + " " + k.Table + " " + k.Hook + " -> " + k.Target
+	return k.Family.Table() + " " + k.Table + " " + k.Hook + " -> " + k.Target
 }
 
 // Compare orders by family, table, hook and target.
@@ -103,29 +93,15 @@ func (j Jump) Rule(target string) string {
 	return j.Args + " -j " + target
 }
 
-// Op says what a change does to its key.
-type Op uint8
+// Op is what is done to a row.
+type Op = netkey.Op
 
-// Add and Update both converge to the given value, whatever was there;
-// Delete of something absent is a success.
+// The operations. Add and Update both converge to the given value, whatever was there.
 const (
-	Add Op = iota + 1
-	Update
-	Delete
+	Add    = netkey.Add
+	Update = netkey.Update
+	Delete = netkey.Delete
 )
-
-// String is the lower-case verb.
-func (o Op) String() string {
-	switch o {
-	case Add:
-		return "add"
-	case Update:
-		return "update"
-	case Delete:
-		return "delete"
-	}
-	return "op" + strconv.Itoa(int(o))
-}
 
 // ChainChange is one row for [Handle.Write]; Chain is ignored by Delete.
 type ChainChange struct {

@@ -74,7 +74,7 @@ func (h *Handle) checked(c changes) []error {
 // built-in chain would be emptied by its declaration.
 func (h *Handle) refuse(k ChainKey) error {
 	if h.per[k.Family] == nil {
-		return fmt.Errorf("family %s is not in use: %w", k.Family, ErrUnsupported)
+		return fmt.Errorf("family %s is not in use: %w", k.Family.Table(), ErrUnsupported)
 	}
 	if !h.opts.Owned(k) {
 		return fmt.Errorf("chain is not ours: %w", ErrUnsupported)

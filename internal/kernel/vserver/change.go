@@ -29,7 +29,7 @@ func (c ServerChange) wanted() Op { return c.Op }
 // Check refuses a row that cannot be expressed to the kernel, with ErrInvalid
 // or ErrUnsupported. WriteServers does so by itself and does not send it.
 func (c ServerChange) Check() error {
-	if err := c.Key.check(); err != nil || c.Op == Delete {
+	if err := checkAddr(c.Key.Addr); err != nil || c.Op == Delete {
 		return err
 	}
 	if c.Server.HostBits > uint8(c.Key.Addr.BitLen()) {

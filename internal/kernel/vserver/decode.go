@@ -9,6 +9,8 @@ import (
 	"math/bits"
 	"net/netip"
 	"syscall"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
 // errMalformed: the kernel's answer does not parse. It cannot be skipped, as
@@ -181,7 +183,7 @@ func (f fields) serverKey() (ServerKey, error) {
 		return ServerKey{}, err
 	}
 	addr, err := f.addr(serverAddr, family)
-	return ServerKey{Addr: addr, Port: port, Protocol: uint8(protocol)}, err
+	return ServerKey{Addr: addr, Port: port, Protocol: netkey.Protocol(protocol)}, err
 }
 
 func (f fields) server(is4 bool) (Server, error) {

@@ -4,18 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
 // Errors a caller may test for with errors.Is. Texts carry the operation, the
 // key and the kernel's own word.
 var (
 	// ErrExist: the row is there and could not be taken over.
-	ErrExist = errors.New("already exists")
+	ErrExist = netkey.ErrExist
 	// ErrNotExist: the row, or the server a destination belongs to, is missing.
-	ErrNotExist = errors.New("does not exist")
+	ErrNotExist = netkey.ErrNotExist
 	// ErrBusy: the kernel is occupied with another request of this kind, or holds
 	// on to too many calls that were abandoned; in that case nothing was sent.
-	ErrBusy = errors.New("busy")
+	ErrBusy = netkey.ErrBusy
 	// ErrUnsupported: this kernel has no IPVS, no such scheduler, or lacks the
 	// address family.
 	ErrUnsupported = errors.New("not supported by the kernel")

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver/vservertest"
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
@@ -134,7 +135,7 @@ func readLibrary(t *testing.T) string {
 }
 
 func fromLibrary(s *ipvs.Service) (vserver.ServerKey, vserver.Server) {
-	key := vserver.ServerKey{Addr: libraryAddr(s.Address, s.AddressFamily), Port: s.Port, Protocol: uint8(s.Protocol)}
+	key := vserver.ServerKey{Addr: libraryAddr(s.Address, s.AddressFamily), Port: s.Port, Protocol: netkey.Protocol(s.Protocol)}
 	server := vserver.Server{Scheduler: s.SchedName, Flags: s.Flags &^ 0x2, Timeout: s.Timeout}
 	if s.AddressFamily == unix.AF_INET6 {
 		server.HostBits = uint8(128 - s.Netmask)

@@ -4,41 +4,28 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
-	"strconv"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
 // IP protocol numbers that IPVS balances.
 const (
-	ProtocolTCP  uint8 = 6
-	ProtocolUDP  uint8 = 17
-	ProtocolSCTP uint8 = 132
+	ProtocolTCP  = netkey.TCP
+	ProtocolUDP  = netkey.UDP
+	ProtocolSCTP = netkey.SCTP
 )
 
-// ServerKey names a virtual server. Addr has no zone and is never an IPv4
-// address in IPv6 form, so that keys read from the kernel equal keys written.
-type ServerKey struct {
-	Addr     netip.Addr
-	Port     uint16
-	Protocol uint8 // IP protocol number
-}
+// ServerKey names a virtual server.
+type ServerKey = netkey.Tuple
 
-// String prints "10.96.0.10:53/udp" or "[fd00::a]:53/udp".
-func (k ServerKey) String() string {
-	return netip.AddrPortFrom(k.Addr, k.Port).String() + "/" + protocolName(k.Protocol)
-}
-
-// Compare orders by family (IPv4 first), protocol number, address and port.
-func (k ServerKey) Compare(other ServerKey) int {
+// CompareServers orders by family (IPv4 first), protocol number, address and port.
+func CompareServers(a, b ServerKey) int {
 	return cmp.Or(
-		cmp.Compare(k.Addr.BitLen(), other.Addr.BitLen()),
-		cmp.Compare(k.Protocol, other.Protocol),
-		k.Addr.Compare(other.Addr),
-		cmp.Compare(k.Port, other.Port),
+		cmp.Compare(a.Addr.BitLen(), b.Addr.BitLen()),
+		cmp.Compare(a.Protocol, b.Protocol),
+		a.Addr.Compare(b.Addr),
+		cmp.Compare(a.Port, b.Port),
 	)
-}
-
-func (k ServerKey) check() error {
-	return checkAddr(k.Addr)
 }
 
 // DestinationKey names a destination (a real server) of one virtual server.
@@ -56,14 +43,14 @@ func (k DestinationKey) String() string {
 // Compare orders by server, address and port.
 func (k DestinationKey) Compare(other DestinationKey) int {
 	return cmp.Or(
-		k.Server.Compare(other.Server),
+		CompareServers(k.Server, other.Server),
 		k.Addr.Compare(other.Addr),
 		cmp.Compare(k.Port, other.Port),
 	)
 }
 
 func (k DestinationKey) check() error {
-	return cmp.Or(k.Server.check(), checkAddr(k.Addr))
+	return cmp.Or(checkAddr(k.Server.Addr), checkAddr(k.Addr))
 }
 
 // checkAddr refuses addresses that the kernel could not give back as the same
@@ -73,17 +60,4 @@ func checkAddr(a netip.Addr) error {
 		return fmt.Errorf("address %q: %w", a, ErrInvalid)
 	}
 	return nil
-}
-
-func protocolName(p uint8) string {
-	switch p {
-	case ProtocolTCP:
-		return "tcp"
-	case ProtocolUDP:
-		return "udp"
-	case ProtocolSCTP:
-		return "sctp"
-	default:
-		return strconv.Itoa(int(p))
-	}
 }

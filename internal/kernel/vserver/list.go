@@ -8,6 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"net/netip"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
 // list takes /proc/net/ip_vs apart (ip_vs_info_seq_show in
@@ -192,7 +194,7 @@ func cutField(b []byte) (field, rest []byte) {
 
 func trimBlanks(b []byte) []byte { return bytes.TrimLeft(b, " ") }
 
-func listedProtocol(name []byte) (protocol uint8, ok bool) {
+func listedProtocol(name []byte) (protocol netkey.Protocol, ok bool) {
 	switch string(name) {
 	case "TCP":
 		return ProtocolTCP, true

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
 func datagram(kind, flags uint16, seq, port uint32, body []byte) []byte {
@@ -69,7 +70,7 @@ func readAddr(raw, family []byte) netip.Addr {
 
 func readServerKey(f map[uint16][]byte) vserver.ServerKey {
 	return vserver.ServerKey{
-		Addr: readAddr(f[3], f[1]), Port: binary.BigEndian.Uint16(f[4]), Protocol: uint8(binary.NativeEndian.Uint16(f[2])),
+		Addr: readAddr(f[3], f[1]), Port: binary.BigEndian.Uint16(f[4]), Protocol: netkey.Protocol(binary.NativeEndian.Uint16(f[2])),
 	}
 }
 

@@ -230,7 +230,7 @@ func (p *peer) dump(cmd byte, body []byte, reply func(kind, flags uint16, body [
 		for _, mark := range p.marks {
 			rows = append(rows, nestAttr(1, u16Attr(1, 2), u32Attr(5, mark), cAttr(6, "rr")))
 		}
-		for _, k := range slices.SortedFunc(maps.Keys(p.table.Servers), vserver.ServerKey.Compare) {
+		for _, k := range slices.SortedFunc(maps.Keys(p.table.Servers), vserver.CompareServers) {
 			rows = append(rows, serverRow(k, p.table.Servers[k], p.table.Carried[k])[4:])
 		}
 	} else {

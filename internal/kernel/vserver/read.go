@@ -28,7 +28,7 @@ func (h *Handle) ListDestinations(ctx context.Context, server ServerKey) (map[De
 		k, d, err := decodeDestination(server, body)
 		return k, d, true, err
 	}
-	err := server.check()
+	err := checkAddr(server.Addr)
 	if err == nil {
 		var destinations map[DestinationKey]Destination
 		if destinations, err = dump(ctx, h, cmdGetDestination, request, decode); err == nil {
@@ -94,7 +94,7 @@ func (h *Handle) getServers(ctx context.Context, keys []ServerKey, found map[Ser
 	}
 	var c chunk
 	for _, key := range keys {
-		if err := key.check(); err != nil {
+		if err := checkAddr(key.Addr); err != nil {
 			return fmt.Errorf("get server %s: %w", key, err)
 		}
 		mark := h.begin(&c, cmdGetServer)

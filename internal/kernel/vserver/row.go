@@ -1,5 +1,9 @@
 package vserver
 
+import (
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
+)
+
 // Flags of a Server, from include/uapi/linux/ip_vs.h. The kernel's own HASHED
 // (0x2) is never part of a Server.
 const (
@@ -66,28 +70,15 @@ type Destination struct {
 	Upper, Lower uint32
 }
 
-// Op says what to do with a row.
-type Op uint8
+// Op is what is done to a row.
+type Op = netkey.Op
 
-// The three operations. Add and Update converge on the same result; saying
-// which one is expected saves a round trip.
+// The operations.
 const (
-	Add Op = iota
-	Update
-	Delete
+	Add    = netkey.Add
+	Update = netkey.Update
+	Delete = netkey.Delete
 )
-
-// String gives the verb for logs and errors.
-func (o Op) String() string {
-	switch o {
-	case Add:
-		return "add"
-	case Update:
-		return "update"
-	default:
-		return "delete"
-	}
-}
 
 // ServerChange is one row of a WriteServers batch. Server is not read for
 // Delete, which also removes the server's destinations.

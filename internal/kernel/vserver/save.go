@@ -24,7 +24,7 @@ func WriteSave(w io.Writer, servers map[ServerKey]Server, destinations map[Desti
 	for _, k := range slices.SortedFunc(maps.Keys(destinations), DestinationKey.Compare) {
 		byServer[k.Server] = append(byServer[k.Server], k)
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(servers), ServerKey.Compare) {
+	for _, k := range slices.SortedFunc(maps.Keys(servers), CompareServers) {
 		fmt.Fprintln(out, SaveServer(k, servers[k]))
 		for _, d := range byServer[k] {
 			fmt.Fprintln(out, SaveDestination(d, destinations[d]))
@@ -72,7 +72,7 @@ func SaveDestination(k DestinationKey, d Destination) string {
 }
 
 func saveKey(k ServerKey) string {
-	option := "--" + protocolName(k.Protocol) + "-service"
+	option := "--" + k.Protocol.String() + "-service"
 	switch k.Protocol {
 	case ProtocolTCP:
 		option = "-t"

@@ -9,9 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
-func serverKey(addrPort string, protocol uint8) vserver.ServerKey {
+func serverKey(addrPort string, protocol netkey.Protocol) vserver.ServerKey {
 	ap := netip.MustParseAddrPort(addrPort)
 	return vserver.ServerKey{Addr: ap.Addr(), Port: ap.Port(), Protocol: protocol}
 }

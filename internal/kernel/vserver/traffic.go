@@ -65,7 +65,7 @@ func (h *Handle) ListDestinationTraffic(ctx context.Context, server ServerKey) (
 		k, d, err := decodeDestinationTraffic(server, body)
 		return k, d, true, err
 	}
-	err := server.check()
+	err := checkAddr(server.Addr)
 	if err == nil {
 		var found map[DestinationKey]DestinationTraffic
 		if found, err = dump(ctx, h, cmdGetDestination, request, decode); err == nil {

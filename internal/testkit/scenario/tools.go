@@ -12,6 +12,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
@@ -78,7 +79,7 @@ func (k *kernel) ipvsadm(args []string) error {
 }
 
 func parseServer(args []string) (vserver.ServerKey, []string, error) {
-	protocols := map[string]uint8{"-t": vserver.ProtocolTCP, "-u": vserver.ProtocolUDP, "--sctp-service": vserver.ProtocolSCTP}
+	protocols := map[string]netkey.Protocol{"-t": vserver.ProtocolTCP, "-u": vserver.ProtocolUDP, "--sctp-service": vserver.ProtocolSCTP}
 	if len(args) < 2 || protocols[args[0]] == 0 {
 		return vserver.ServerKey{}, nil, errNotUnderstood
 	}

@@ -67,7 +67,7 @@ func (f *Facts) Owns(k vserver.ServerKey) bool {
 
 // named reports whether an entry names a server.
 func (f *Facts) named(k vserver.ServerKey) bool {
-	family, e := model.FamilyOf(k.Addr), ipset.IPPort(k.Addr, k.Protocol, k.Port)
+	family, e := model.FamilyOf(k.Addr), ipset.IPPort(k.Addr, uint8(k.Protocol), k.Port)
 	if slices.ContainsFunc(naming, func(set string) bool { return f.Has(SetName(family, set), e) }) {
 		return true
 	}

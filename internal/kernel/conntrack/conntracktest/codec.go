@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
 // Attributes that a flow has, as include/uapi/linux/netfilter/nfnetlink_conntrack.h
@@ -58,7 +59,7 @@ func AppendFlow(b []byte, f Flow) []byte {
 	return binary.BigEndian.AppendUint32(appendLong(b, ctaStatus, 4), status)
 }
 
-func closedState(protocol uint8) []byte {
+func closedState(protocol netkey.Protocol) []byte {
 	if protocol == conntrack.ProtocolSCTP {
 		tags := append(tlv(2, make([]byte, 4)), tlv(3, make([]byte, 4))...)
 		return tlv(ctaState|nested, tlv(stateSCTP|nested, append(tlv(1, []byte{sctpClosed}), tags...)))
@@ -67,7 +68,7 @@ func closedState(protocol uint8) []byte {
 }
 
 // reset reports whether a state is that of a connection that was reset.
-func reset(protocol uint8, b []byte) (bool, error) {
+func reset(protocol netkey.Protocol, b []byte) (bool, error) {
 	kind, closed := stateTCP, byte(tcpClosed)
 	if protocol == conntrack.ProtocolSCTP {
 		kind, closed = stateSCTP, sctpClosed
@@ -80,7 +81,7 @@ func reset(protocol uint8, b []byte) (bool, error) {
 	return len(state[1]) == 1 && state[1][0] == closed, err
 }
 
-func appendTuple(b []byte, kind uint16, protocol uint8, from, to netip.AddrPort) []byte {
+func appendTuple(b []byte, kind uint16, protocol netkey.Protocol, from, to netip.AddrPort) []byte {
 	tuple := len(b)
 	b = appendHead(b, kind|nested)
 	ip := len(b)
@@ -97,7 +98,7 @@ func appendTuple(b []byte, kind uint16, protocol uint8, from, to netip.AddrPort)
 	seal(b, ip)
 	proto := len(b)
 	b = appendHead(b, 2|nested)
-	b = append(appendLong(b, 1, 1), protocol, 0, 0, 0)
+	b = append(appendLong(b, 1, 1), uint8(protocol), 0, 0, 0)
 	b = append(binary.BigEndian.AppendUint16(appendLong(b, 2, 2), from.Port()), 0, 0)
 	b = append(binary.BigEndian.AppendUint16(appendLong(b, 3, 2), to.Port()), 0, 0)
 	seal(b, proto)
@@ -186,7 +187,7 @@ func Attrs(b []byte) (map[uint16][]byte, error) {
 	return out, nil
 }
 
-func parseTuple(b []byte) (protocol uint8, from, to netip.AddrPort, err error) {
+func parseTuple(b []byte) (protocol netkey.Protocol, from, to netip.AddrPort, err error) {
 	var parts, ip, proto attributes
 	if err = parts.split(b); err != nil {
 		return 0, from, to, err
@@ -203,7 +204,7 @@ func parseTuple(b []byte) (protocol uint8, from, to netip.AddrPort, err error) {
 	}
 	source, _ := netip.AddrFromSlice(ip[kind])
 	destination, _ := netip.AddrFromSlice(ip[kind+1])
-	return proto[1][0], netip.AddrPortFrom(source, number(proto[2])), netip.AddrPortFrom(destination, number(proto[3])), nil
+	return netkey.Protocol(proto[1][0]), netip.AddrPortFrom(source, number(proto[2])), netip.AddrPortFrom(destination, number(proto[3])), nil
 }
 
 // number reads a port; a tuple may have none.

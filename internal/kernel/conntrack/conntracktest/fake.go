@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
 // Fake is a table in memory. All methods may be called by several goroutines.
@@ -51,7 +52,7 @@ func (f *Fake) Add(flows ...Flow) error {
 
 // way is one direction of a flow.
 type way struct {
-	protocol uint8
+	protocol netkey.Protocol
 	from, to netip.AddrPort
 	zone     uint16
 }
@@ -153,7 +154,7 @@ func (f *Fake) sweepFamily(v4 bool, orders []conntrack.Order, out *conntrack.Out
 
 // port is what the kernel is asked for, one by one if there are few.
 type port struct {
-	protocol uint8
+	protocol netkey.Protocol
 	number   uint16
 	from     bool // of who sends
 }

@@ -7,11 +7,12 @@ import (
 	"net/netip"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
 // Flow is one entry of the table. Flows are comparable.
 type Flow struct {
-	Protocol         uint8
+	Protocol         netkey.Protocol
 	Client, Dialled  netip.AddrPort // the original direction
 	Answers, Towards netip.AddrPort // the other direction: who answers, and to whom
 	Zone             uint16
@@ -56,14 +57,10 @@ func direction(from, to netip.AddrPort) string {
 	return fmt.Sprintf("src=%s dst=%s sport=%d dport=%d", from.Addr(), to.Addr(), from.Port(), to.Port())
 }
 
-func protocolName(p uint8) string {
+func protocolName(p netkey.Protocol) string {
 	switch p {
-	case conntrack.ProtocolTCP:
-		return "tcp"
-	case conntrack.ProtocolUDP:
-		return "udp"
-	case conntrack.ProtocolSCTP:
-		return "sctp"
+	case netkey.TCP, netkey.UDP, netkey.SCTP:
+		return p.String()
 	}
 	return "unknown"
 }

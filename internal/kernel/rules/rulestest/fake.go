@@ -154,7 +154,7 @@ func (f *Fake) List(ctx context.Context) (map[rules.ChainKey]rules.Chain, map[ru
 // refuse guards families not in use and chains that are not ours.
 func (f *Fake) refuse(k rules.ChainKey) error {
 	if !slices.Contains(f.families, k.Family) {
-		return fmt.Errorf("family %s is not in use: %w", k.Family, rules.ErrUnsupported)
+		return fmt.Errorf("family %s is not in use: %w", k.Family.Table(), rules.ErrUnsupported)
 	}
 	if !f.owned(k) {
 		return fmt.Errorf("chain is not ours: %w", rules.ErrUnsupported)
@@ -174,7 +174,7 @@ func (f *Fake) String() string {
 	var b strings.Builder
 	for _, family := range f.families {
 		if tables := f.saveTables(family); len(tables) > 0 {
-			fmt.Fprintf(&b, "# %s\n", family)
+			fmt.Fprintf(&b, "# %s\n", family.Table())
 			_ = rules.PrintSave(&b, tables) // a Builder does not fail
 		}
 	}

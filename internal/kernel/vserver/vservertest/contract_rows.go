@@ -11,10 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
 // server makes a key from "10.96.0.1:80" and a protocol.
-func server(addrPort string, protocol uint8) vserver.ServerKey {
+func server(addrPort string, protocol netkey.Protocol) vserver.ServerKey {
 	ap := netip.MustParseAddrPort(addrPort)
 	return vserver.ServerKey{Addr: ap.Addr(), Port: ap.Port(), Protocol: protocol}
 }
@@ -140,7 +141,7 @@ func flagsAndPersistence(t *testing.T, s Subject) {
 func familiesAndProtocols(t *testing.T, s Subject) {
 	want := map[vserver.ServerKey]vserver.Server{}
 	for _, addrPort := range []string{"10.96.0.3:53", "[fd00::3]:53", "[a60:3::]:53", "10.96.0.3:0", "0.0.0.1:53", "[64:ff9b::a60:3]:53"} {
-		for _, protocol := range []uint8{vserver.ProtocolTCP, vserver.ProtocolUDP, vserver.ProtocolSCTP} {
+		for _, protocol := range []netkey.Protocol{vserver.ProtocolTCP, vserver.ProtocolUDP, vserver.ProtocolSCTP} {
 			v := roundRobin
 			if strings.HasSuffix(addrPort, ":0") { // the kernel takes port 0 with persistence only
 				v = vserver.Server{Scheduler: "rr", Flags: vserver.FlagPersistent, Timeout: 60}

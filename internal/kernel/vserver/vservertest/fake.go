@@ -330,7 +330,7 @@ func (f *Fake) BeginSurvey(ctx context.Context) error {
 		return fmt.Errorf("begin a survey of servers: %w", err)
 	}
 	f.count.Dumps++
-	f.survey = slices.SortedFunc(maps.Keys(shown(f, f.table.Servers)), vserver.ServerKey.Compare)
+	f.survey = slices.SortedFunc(maps.Keys(shown(f, f.table.Servers)), vserver.CompareServers)
 	if f.plan.order != nil {
 		f.survey = f.plan.order(f.survey)
 	}

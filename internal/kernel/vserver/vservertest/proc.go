@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
 // Proc prints the table and servers for firewall marks as the kernel's list
@@ -18,7 +19,7 @@ func (t *Table) Proc(marks ...uint32) string {
 	b.WriteString("IP Virtual Server version 1.2.1 (size=4096)\n" +
 		"Prot LocalAddress:Port Scheduler Flags\n" +
 		"  -> RemoteAddress:Port Forward Weight ActiveConn InActConn\n")
-	for _, k := range slices.SortedFunc(maps.Keys(t.Servers), vserver.ServerKey.Compare) {
+	for _, k := range slices.SortedFunc(maps.Keys(t.Servers), vserver.CompareServers) {
 		b.WriteString(procServer(k, t.Servers[k]))
 		for _, d := range slices.SortedFunc(maps.Keys(t.Destinations[k]), vserver.DestinationKey.Compare) {
 			c := t.Connections[d]
@@ -37,7 +38,7 @@ var procForward = map[uint8]string{
 }
 
 func procServer(k vserver.ServerKey, s vserver.Server) string {
-	protocol := map[uint8]string{vserver.ProtocolTCP: "TCP", vserver.ProtocolUDP: "UDP", vserver.ProtocolSCTP: "SCTP"}[k.Protocol]
+	protocol := map[netkey.Protocol]string{vserver.ProtocolTCP: "TCP", vserver.ProtocolUDP: "UDP", vserver.ProtocolSCTP: "SCTP"}[k.Protocol]
 	if protocol == "" {
 		protocol = fmt.Sprintf("IP_%d", k.Protocol)
 	}
