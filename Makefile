@@ -12,6 +12,9 @@ FUZZTIME  ?= 10s
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 COMMIT    ?= $(shell git rev-parse HEAD 2>/dev/null)
 DATE      ?= $(shell TZ=UTC git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ 2>/dev/null)
+LDFLAGS    = -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
+# The last one that makes an rpm with a library that the module proxy serves.
+NFPM      := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 KUSTOMIZE := sigs.k8s.io/kustomize/kustomize/v5@v5.8.1
 IMAGE     ?= kube-ipvs:dev
 PLATFORMS ?=
@@ -29,7 +32,7 @@ help: ## this list
 	@echo 'Without WHAT= the choices are listed. KERNEL=uml|qemu|kvm chooses the kernel of guests, RUN=REGEXP the tests.'
 
 build: ## bin/kube-ipvs, static
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)' -o bin/kube-ipvs ./cmd/kube-ipvs
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/kube-ipvs ./cmd/kube-ipvs
 
 demo: ## agent, backends and curl, here or in a throw-away VM; MODE=iptables without IPVS
 	@MODE='$(MODE)' e2e/demo.sh
@@ -92,11 +95,8 @@ profile: ## CPU, heap, block and trace in bin/profile; N=10000 Services, MODE=ip
 
 ##@ Release
 
-release: build ## reproducible program, list of components and manual pages; FRESH=1 compiles all twice
-	@FRESH='$(FRESH)' e2e/reproducible.sh
-	@e2e/sbom.sh bin/kube-ipvs '$(VERSION)'
-	@rm -rf bin/man
-	@bin/kube-ipvs man bin/man
+release: $(CACHE)/bin/nfpm-v2.45.2 ## archives, deb, rpm, SBOM, checksums, twice; the deb tried in a guest. SNAPSHOT=1 ARCHES=amd64
+	@SNAPSHOT='$(SNAPSHOT)' ARCHES='$(ARCHES)' GUEST='$(GUEST)' VERSION='$(VERSION)' COMMIT='$(COMMIT)' DATE='$(DATE)' LDFLAGS='$(LDFLAGS)' NFPM='$(abspath $<)' e2e/release.sh
 
 image: ## container image IMAGE (kube-ipvs:dev) for PLATFORMS (this one); PUSH=1 pushes it
 	@IMAGE='$(IMAGE)' PLATFORMS='$(PLATFORMS)' PUSH='$(PUSH)' VERSION='$(VERSION)' manifests/image/build.sh
@@ -129,6 +129,12 @@ $(CACHE)/bin/kustomize-v5.8.1:
 	@mkdir -p $(@D)
 	@GOBIN=$(@D)/new $(GO) install $(KUSTOMIZE)
 	@mv $(@D)/new/kustomize $@ && rmdir $(@D)/new
+
+$(CACHE)/bin/nfpm-v2.45.2:
+	@echo 'release: building nfpm v2.45.2, once'
+	@mkdir -p $(@D)
+	@CGO_ENABLED=0 GOBIN=$(@D)/new-nfpm $(GO) install $(NFPM)
+	@mv $(@D)/new-nfpm/nfpm $@ && rmdir $(@D)/new-nfpm
 
 .PHONY: help build demo test test-unit test-all e2e stress fuzz golden verify lint vuln bench cover profile release image manifests clean checkers
 

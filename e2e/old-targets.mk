@@ -14,6 +14,6 @@ bench-looks:
 recordings dashboard:
 	$(call OLD,golden WHAT=$@)
 reproducible sbom man:
-	$(call OLD,release)
+	$(call OLD,release SNAPSHOT=1 GUEST=no)
 
 .PHONY: race e2e-iptables e2e-kube alerts test-vm e2e-takeover e2e-kills e2e-million soak model model-vm storm faults bench-memory bench-iptables bench-peers bench-limits bench-micro bench-looks recordings dashboard reproducible sbom man

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -132,12 +133,16 @@ func base(t *testing.T) []string {
 	return files
 }
 
+// notManifests are directories whose YAML other programs read: Prometheus (see
+// internal/telemetry), nfpm (see e2e/release).
+var notManifests = []string{"testdata", "monitoring", "package"}
+
 // manifests lists every file of ours that kubectl or kustomize reads.
 func manifests(t *testing.T) []string {
 	t.Helper()
 	var files []string
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if d.IsDir() && (d.Name() == "testdata" || d.Name() == "monitoring") { // the latter is Prometheus', see internal/telemetry
+		if d.IsDir() && slices.Contains(notManifests, d.Name()) {
 			return fs.SkipDir
 		}
 		if strings.HasSuffix(path, ".yaml") {

@@ -1,12 +1,7 @@
-// Program sbom writes what a Go program is made of as a CycloneDX document (version 1.6,
-// ECMA-424) on standard output: its module, the modules that were compiled into it with
-// the sums that go.sum has of them, and the Go that compiled it. It reads the program
-// itself, so it tells what is in there and not what go.mod allows.
-//
-//	sbom bin/kube-ipvs v1.2.3
 package main
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/base64"
@@ -14,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 )
@@ -54,37 +50,32 @@ type dependency struct {
 	On  []string `json:"dependsOn"`
 }
 
-func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: sbom PROGRAM VERSION")
-		os.Exit(2)
-	}
-	if err := write(os.Args[1], os.Args[2]); err != nil {
-		fmt.Fprintln(os.Stderr, "sbom:", err)
-		os.Exit(1)
-	}
-}
-
-func write(program, version string) error {
-	text, err := os.ReadFile(program)
+// sbom returns what a program is made of as a CycloneDX document (version 1.6, ECMA-424): its
+// module, the modules that were compiled into it with their sums in go.sum, and the Go that
+// compiled it. It reads the program itself, so it lists what is in there and not what go.mod
+// allows.
+func sbom(program, version string) ([]byte, error) {
+	text, err := os.ReadFile(filepath.Clean(program))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
-		return fmt.Errorf("read what %s is made of: %w", program, err)
+		return nil, fmt.Errorf("read what %s is made of: %w", program, err)
 	}
 	d, err := describe(info, version, sha256.Sum256(text))
 	if err != nil {
-		return fmt.Errorf("describe %s: %w", program, err)
+		return nil, fmt.Errorf("describe %s: %w", program, err)
 	}
-	out := json.NewEncoder(os.Stdout)
-	out.SetIndent("", "  ")
-	return out.Encode(d)
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetIndent("", "  ")
+	err = encoder.Encode(d)
+	return out.Bytes(), err
 }
 
-// describe is the document about a program with a sum. Which version it is only who built
-// it knows: with -trimpath what the linker was told is not in it.
+// describe returns the document about a program with a sum. The caller knows the version: with
+// -trimpath the program does not record what the linker was told.
 func describe(info *debug.BuildInfo, version string, sum [sha256.Size]byte) (document, error) {
 	d := document{Format: "CycloneDX", Spec: "1.6", Version: 1}
 	d.Metadata.Component = module("application", info.Main.Path, version)

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// entry is a file of an archive.
+type entry struct {
+	name string
+	mode int64
+	data []byte
+}
+
+// find returns the content of a file that is there.
+func find(files []entry, name string) []byte {
+	i := slices.IndexFunc(files, func(e entry) bool { return e.name == name })
+	return files[i].data
+}
+
+// compile builds the program for an architecture, static and stripped.
+func compile(o options, arch, program string) error {
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w "+o.ldflags, "-o", program, "./cmd/kube-ipvs")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=")
+	return run(cmd)
+}
+
+// run runs a command, and fails with what it says.
+func run(cmd *exec.Cmd) error {
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// documentation asks the program, built for this machine, for its manual pages and its
+// completion scripts.
+func documentation(o options, work string) ([]entry, error) {
+	program := filepath.Join(work, "kube-ipvs")
+	if err := compile(o, runtime.GOARCH, program); err != nil {
+		return nil, err
+	}
+	if err := saysItsVersion(o, program); err != nil {
+		return nil, err
+	}
+	man := filepath.Join(work, "man")
+	if err := run(exec.Command(program, "man", man)); err != nil {
+		return nil, err
+	}
+	pages, err := filepath.Glob(filepath.Join(man, "*.8"))
+	if err != nil || len(pages) == 0 {
+		return nil, fmt.Errorf("no manual pages, error %w", err)
+	}
+	var files []entry
+	for _, page := range pages {
+		text, err := os.ReadFile(filepath.Clean(page))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, entry{"man/man8/" + filepath.Base(page), 0o644, text})
+	}
+	for shell, name := range map[string]string{"bash": "kube-ipvs", "zsh": "_kube-ipvs", "fish": "kube-ipvs.fish"} {
+		text, err := exec.Command(program, "completion", shell).Output()
+		if err != nil {
+			return nil, fmt.Errorf("completion of %s: %w", shell, err)
+		}
+		files = append(files, entry{"completion/" + shell + "/" + name, 0o644, text})
+	}
+	return files, nil
+}
+
+// saysItsVersion holds the program against what it was built from: the linker silently ignores
+// a variable that does not exist.
+func saysItsVersion(o options, program string) error {
+	out, err := exec.Command(program, "version").Output()
+	if err != nil {
+		return fmt.Errorf("%s version: %w", program, err)
+	}
+	want := fmt.Sprintf("kube-ipvs %s %s linux/%s\ncommit %s of %s\n", o.version, runtime.Version(), runtime.GOARCH, o.commit, o.date.Format("2006-01-02T15:04:05Z"))
+	if string(out) != want {
+		return fmt.Errorf("%s version prints\n%swant\n%s", program, out, want)
+	}
+	return nil
+}
+
+// collect builds the program for an architecture and returns all files of its archive, sorted.
+func collect(o options, arch, work string, pages []entry) ([]entry, error) {
+	program := filepath.Join(work, "kube-ipvs")
+	if err := compile(o, arch, program); err != nil {
+		return nil, err
+	}
+	binary, err := os.ReadFile(filepath.Clean(program))
+	if err != nil {
+		return nil, err
+	}
+	components, err := sbom(program, o.version)
+	if err != nil {
+		return nil, err
+	}
+	texts, err := licenses(arch)
+	if err != nil {
+		return nil, err
+	}
+	files := append(slices.Clone(pages),
+		entry{"kube-ipvs", 0o755, binary}, entry{"kube-ipvs.cdx.json", 0o644, components}, entry{"LICENSES.txt", 0o644, texts})
+	for name, source := range map[string]string{
+		"LICENSE": "LICENSE", "README.md": "README.md", "systemd/kube-ipvs.service": "manifests/systemd/kube-ipvs.service",
+		"systemd/modules-load.conf": "manifests/package/modules-load.conf", "systemd/env": "manifests/package/env",
+	} {
+		text, err := os.ReadFile(filepath.Clean(source))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, entry{name, 0o644, text})
+	}
+	slices.SortFunc(files, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	return files, nil
+}
