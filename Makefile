@@ -15,6 +15,8 @@ DATE      ?= $(shell TZ=UTC git log -1 --format=%cd --date=format-local:%Y-%m-%d
 LDFLAGS    = -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
 # The last one that makes an rpm with a library that the module proxy serves.
 NFPM      := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
+HELM      := helm.sh/helm/v4/cmd/helm@v4.3.2
+ACTIONS   := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 KUSTOMIZE := sigs.k8s.io/kustomize/kustomize/v5@v5.8.1
 IMAGE     ?= kube-ipvs:dev
 PLATFORMS ?=
@@ -70,9 +72,11 @@ verify: ## sources are formatted, vetted on Linux and Darwin, modules tidy
 	$(GO) mod tidy -diff
 	$(GO) mod verify
 
-lint: $(CACHE)/bin/golangci-lint-v2.15.0 ## style, import rules and language, pinned
-	$< run ./...
+lint: $(addprefix $(CACHE)/bin/,golangci-lint-v2.15.0 helm-v4.3.2 actionlint-v1.7.12) ## style, import rules, language, the chart, the workflows; all tools pinned
+	$(CACHE)/bin/golangci-lint-v2.15.0 run ./...
 	$(GO) test ./e2e/prose
+	$(CACHE)/bin/helm-v4.3.2 lint --strict --quiet manifests/chart
+	$(CACHE)/bin/actionlint-v1.7.12
 
 vuln: ## known vulnerabilities, where the database can be reached
 	@if out=$$({ $(MAKE) $(CACHE)/bin/govulncheck-v1.1.4 && $(CACHE)/bin/govulncheck-v1.1.4 ./...; } 2>&1); then echo "$$out" | tail -3; \
@@ -101,40 +105,28 @@ release: $(CACHE)/bin/nfpm-v2.45.2 ## archives, deb, rpm, SBOM, checksums, twice
 image: ## container image IMAGE (kube-ipvs:dev) for PLATFORMS (this one); PUSH=1 pushes it
 	@IMAGE='$(IMAGE)' PLATFORMS='$(PLATFORMS)' PUSH='$(PUSH)' VERSION='$(VERSION)' manifests/image/build.sh
 
-manifests: $(CACHE)/bin/kustomize-v5.8.1 ## manifests/install.yaml from manifests/base
+manifests: $(CACHE)/bin/kustomize-v5.8.1 ## what is made of others: install.yaml, alerts as an object
 	@mkdir -p bin
 	@{ echo '# Made from manifests/base by make manifests. Change it there.'; $< build manifests/base; } >bin/install.yaml
 	@mv bin/install.yaml manifests/install.yaml
+	@cp manifests/monitoring/kube-ipvs.rules.yaml manifests/chart/files/
+	@{ sed '/^spec:$$/q' manifests/components/monitoring/prometheusrule.yaml; sed 's/^./  &/' manifests/monitoring/kube-ipvs.rules.yaml; } >bin/prometheusrule.yaml
+	@mv bin/prometheusrule.yaml manifests/components/monitoring/prometheusrule.yaml
 
 clean: ## remove what was built here; the caches stay
 	rm -rf bin
 
-# Tools that are built once into the cache.
-checkers: $(CACHE)/bin/golangci-lint-v2.15.0 $(CACHE)/bin/govulncheck-v1.1.4
+# Tools that are built once into the cache: $(CACHE)/bin/NAME-VERSION.
+checkers: $(CACHE)/bin/golangci-lint-v2.15.0 $(CACHE)/bin/govulncheck-v1.1.4 $(CACHE)/bin/helm-v4.3.2 $(CACHE)/bin/actionlint-v1.7.12
 
-$(CACHE)/bin/golangci-lint-v2.15.0:
-	@echo 'lint: building golangci-lint v2.15.0, once'
-	@mkdir -p $(@D)
-	@GOBIN=$(@D)/new $(GO) install $(LINT)
-	@mv $(@D)/new/golangci-lint $@ && rmdir $(@D)/new
-
-$(CACHE)/bin/govulncheck-v1.1.4:
-	@echo 'vuln: building govulncheck v1.1.4, once'
-	@mkdir -p $(@D)
-	@GOBIN=$(@D)/new-vuln $(GO) install $(VULN)
-	@mv $(@D)/new-vuln/govulncheck $@ && rmdir $(@D)/new-vuln
-
-$(CACHE)/bin/kustomize-v5.8.1:
-	@echo 'manifests: building kustomize v5.8.1, once'
-	@mkdir -p $(@D)
-	@GOBIN=$(@D)/new $(GO) install $(KUSTOMIZE)
-	@mv $(@D)/new/kustomize $@ && rmdir $(@D)/new
-
-$(CACHE)/bin/nfpm-v2.45.2:
-	@echo 'release: building nfpm v2.45.2, once'
-	@mkdir -p $(@D)
-	@CGO_ENABLED=0 GOBIN=$(@D)/new-nfpm $(GO) install $(NFPM)
-	@mv $(@D)/new-nfpm/nfpm $@ && rmdir $(@D)/new-nfpm
+define tool
+$$(CACHE)/bin/$(notdir $(patsubst %/v5,%,$(firstword $(subst @, ,$(1)))))-$(lastword $(subst @, ,$(1))):
+	@echo 'building $(1), once'
+	@mkdir -p $$(@D)
+	@CGO_ENABLED=0 GOBIN=$$@.new $$(GO) install $(1)
+	@mv $$@.new/* $$@ && rmdir $$@.new
+endef
+$(foreach module,$(LINT) $(VULN) $(KUSTOMIZE) $(NFPM) $(HELM) $(ACTIONS),$(eval $(call tool,$(module))))
 
 .PHONY: help build demo test test-unit test-all e2e stress fuzz golden verify lint vuln bench cover profile release image manifests clean checkers
 

@@ -38,6 +38,8 @@ var kinds = map[string]func() any{
 	"apps/v1 DaemonSet":  func() any { return new(appsv1.DaemonSet) },
 	"rbac.authorization.k8s.io/v1 ClusterRole":        func() any { return new(rbacv1.ClusterRole) },
 	"rbac.authorization.k8s.io/v1 ClusterRoleBinding": func() any { return new(rbacv1.ClusterRoleBinding) },
+	"monitoring.coreos.com/v1 PodMonitor":             func() any { return new(monitored) },
+	"monitoring.coreos.com/v1 PrometheusRule":         func() any { return new(monitored) },
 	"kustomize.config.k8s.io/v1beta1 Kustomization":   func() any { return new(kustomization) },
 	"kustomize.config.k8s.io/v1alpha1 Component":      func() any { return new(kustomization) },
 }
@@ -134,8 +136,9 @@ func base(t *testing.T) []string {
 }
 
 // notManifests are directories whose YAML other programs read: Prometheus (see
-// internal/telemetry), nfpm (see e2e/release).
-var notManifests = []string{"testdata", "monitoring", "package"}
+// internal/telemetry), nfpm (see e2e/release), helm
+// (see chart_test.go).
+var notManifests = []string{"testdata", "monitoring", "package", "chart"}
 
 // manifests lists every file of ours that kubectl or kustomize reads.
 func manifests(t *testing.T) []string {

@@ -103,6 +103,7 @@ func stubPrograms(t *testing.T, root string) string {
 		write(name, note)
 	}
 	write("kube-ipvs", note+"case \" $* \" in *' - '*) cat >/dev/null ;; esac\n")
+	write("helm", note)
 	write("git", note+"echo v1\n")
 	write("sudo", note+"exec \"$@\"\n")
 	write("kubectl", note+fmt.Sprintf(kubectlStub, filepath.Join(root, "manifests/testdata/kubeadm.yaml")))

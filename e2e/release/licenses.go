@@ -15,8 +15,8 @@ import (
 // licenseFile matches the names of files that have to go with a program.
 var licenseFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([-._].*)?$`)
 
-// licenses returns the licenses of everything that is compiled into the program but is not ours:
-// those of each module, of directories between its root and a package that is used, and of Go.
+// licenses returns the licenses of the code of others in the program: those of Go and of each
+// module. A module may have more of them between its root and a package that is used.
 func licenses(arch string) ([]byte, error) {
 	cmd := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Version}}\t{{.Dir}}\t{{$.Dir}}{{end}}{{end}}", "./cmd/kube-ipvs")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=")

@@ -15,8 +15,8 @@ import (
 // tagged matches a version as git describe prints it: v0.1.0, v0.1.0-rc.1, v0.1.0-12-g0123abc.
 var tagged = regexp.MustCompile(`^v(\d+\.\d+\.\d+)(?:-([0-9A-Za-z.]+?))?(?:-(\d+)-g([0-9a-f]+))?(-dirty)?$`)
 
-// packageVersion returns a version as dpkg and rpm order it: a candidate is older than its
-// release, commits after a tag are newer than it, and a build without any tag is older than all.
+// packageVersion returns a version as dpkg and rpm order it. A candidate is older than its
+// release, and commits after a tag are newer than it. A build without any tag is older than all.
 func packageVersion(version string, date time.Time) string {
 	m := tagged.FindStringSubmatch(version)
 	if m == nil {

@@ -140,7 +140,7 @@ func TestSettingsOfPackages(t *testing.T) {
 	}
 }
 
-// What packages install differs from the archive in two ways.
+// A package starts another program than the unit of the archive, and compresses manual pages.
 func TestPackagedFiles(t *testing.T) {
 	unit, err := os.ReadFile("../../manifests/systemd/kube-ipvs.service")
 	if err != nil {

@@ -50,10 +50,9 @@ type dependency struct {
 	On  []string `json:"dependsOn"`
 }
 
-// sbom returns what a program is made of as a CycloneDX document (version 1.6, ECMA-424): its
-// module, the modules that were compiled into it with their sums in go.sum, and the Go that
-// compiled it. It reads the program itself, so it lists what is in there and not what go.mod
-// allows.
+// sbom returns the components of a program as a CycloneDX document (version 1.6, ECMA-424). They
+// are the modules with their sums in go.sum, and Go. The program itself names them, so the document
+// has no module that go.mod allows and the program lacks.
 func sbom(program, version string) ([]byte, error) {
 	text, err := os.ReadFile(filepath.Clean(program))
 	if err != nil {
