@@ -17,6 +17,7 @@ LDFLAGS    = -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(
 NFPM      := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 HELM      := helm.sh/helm/v4/cmd/helm@v4.3.2
 ACTIONS   := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+CRANE     := github.com/google/go-containerregistry/cmd/crane@v0.22.1
 KUSTOMIZE := sigs.k8s.io/kustomize/kustomize/v5@v5.8.1
 IMAGE     ?= kube-ipvs:dev
 PLATFORMS ?=
@@ -102,8 +103,8 @@ profile: ## CPU, heap, block and trace in bin/profile; N=10000 Services, MODE=ip
 release: $(CACHE)/bin/nfpm-v2.45.2 ## archives, deb, rpm, SBOM, checksums, twice; the deb tried in a guest. SNAPSHOT=1 ARCHES=amd64
 	@SNAPSHOT='$(SNAPSHOT)' ARCHES='$(ARCHES)' GUEST='$(GUEST)' VERSION='$(VERSION)' COMMIT='$(COMMIT)' DATE='$(DATE)' LDFLAGS='$(LDFLAGS)' NFPM='$(abspath $<)' e2e/release.sh
 
-image: ## container image IMAGE (kube-ipvs:dev) for PLATFORMS (this one); PUSH=1 pushes it
-	@IMAGE='$(IMAGE)' PLATFORMS='$(PLATFORMS)' PUSH='$(PUSH)' VERSION='$(VERSION)' manifests/image/build.sh
+image: $(if $(PUSH),$(CACHE)/bin/crane-v0.22.1) ## container image IMAGE for PLATFORMS (this one) in bin/image.tar, without a daemon; PUSH=1 pushes it
+	@IMAGE='$(IMAGE)' PLATFORMS='$(PLATFORMS)' PUSH='$(PUSH)' VERSION='$(VERSION)' COMMIT='$(COMMIT)' DATE='$(DATE)' LDFLAGS='$(LDFLAGS)' CACHE='$(CACHE)' CRANE='$<' manifests/image/build.sh
 
 manifests: $(CACHE)/bin/kustomize-v5.8.1 ## what is made of others: install.yaml, alerts as an object
 	@mkdir -p bin
@@ -126,7 +127,7 @@ $$(CACHE)/bin/$(notdir $(patsubst %/v5,%,$(firstword $(subst @, ,$(1)))))-$(last
 	@CGO_ENABLED=0 GOBIN=$$@.new $$(GO) install $(1)
 	@mv $$@.new/* $$@ && rmdir $$@.new
 endef
-$(foreach module,$(LINT) $(VULN) $(KUSTOMIZE) $(NFPM) $(HELM) $(ACTIONS),$(eval $(call tool,$(module))))
+$(foreach module,$(LINT) $(VULN) $(KUSTOMIZE) $(NFPM) $(HELM) $(ACTIONS) $(CRANE),$(eval $(call tool,$(module))))
 
 .PHONY: help build demo test test-unit test-all e2e stress fuzz golden verify lint vuln bench cover profile release image manifests clean checkers
 
