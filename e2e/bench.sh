@@ -14,7 +14,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 case ${1:-} in
 '') exec go test -run '^$' -bench . -benchtime 300ms ./internal/... ./cmd/... ./ipset/... ;;
-growth) exec go test -run '^$' -bench BenchmarkGrowth -benchtime 1x ./cmd/kube-ipvs ;;
+growth) exec go test -run '^$' -bench BenchmarkGrowth -benchtime 1x ./internal/cli ;;
 micro) exec e2e/benchstat.sh ;;
 peers | limits) exec "e2e/bench-$1.sh" ;;
 iptables) KUBE_IPVS_E2E_COST=${COST:-5000x10} KUBE_IPVS_E2E_COST_BACKEND=${COST_BACKEND:-} exec e2e/test-kube.sh TestIPTablesCost ;;

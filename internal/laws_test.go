@@ -62,6 +62,10 @@ var law = map[string][]string{
 	"internal/logsink":                  {},
 	"internal/printable":                {},
 	"internal/top":                      {"internal/kernel/vserver", "charm.land/bubbletea/v2"},
+	"internal/version":                  {},
+	"internal/wiring":                   {"internal/agent", "internal/config", "internal/dataplane", "internal/dataplane/ipvs", "internal/dataplane/iptables", "internal/dataplane/netfilter", "internal/kernel/nftables", "internal/kernel/rules", "internal/model", "internal/plan", "internal/source/kube", "internal/version", zap},
+	"internal/daemon":                   {"internal/...", "ipset", "scheduler", "github.com/spf13/pflag", "golang.org/x/sync/errgroup", "golang.org/x/sys/...", zap},
+	"internal/cli":                      {"internal/...", "ipset", "scheduler", "github.com/spf13/...", "golang.org/x/term", "sigs.k8s.io/yaml", zap},
 	"internal/telemetry":                {"internal/model", "internal/catalog", "internal/agent", "internal/dataplane", "k8s.io/client-go/tools/metrics", "github.com/prometheus/client_golang/..."},
 }
 

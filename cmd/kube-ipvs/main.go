@@ -8,25 +8,27 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/printable"
+	"github.com/kube-ipvs/kube-ipvs/internal/cli"
+	iversion "github.com/kube-ipvs/kube-ipvs/internal/version"
 )
 
+// The linker sets these for a build by make: -ldflags "-X main.version=v0.1.0 -X main.commit=... -X main.date=...".
+// The date is the commit's, in RFC 3339.
+var version, commit, date string
+
 func main() {
-	ctx, stop := untilTold()
+	iversion.Set(version, commit, date)
+	ctx, stop := signalContext()
 	defer stop()
-	stderr := printable.NewWriter(os.Stderr)
-	root := newRoot()
-	root.SetErr(stderr)
-	if cmd, err := root.ExecuteContextC(ctx); err != nil {
-		code := report(cmd, err, stderr)
+	if status := cli.Execute(ctx); status != 0 {
 		stop()
-		os.Exit(code)
+		os.Exit(status)
 	}
 }
 
-// untilTold ends its context at the first SIGINT or SIGTERM. The second one has its
-// ordinary effect: who asks twice does not want to wait for an orderly end.
-func untilTold() (context.Context, context.CancelFunc) {
+// signalContext returns a context that the first SIGINT or SIGTERM ends. A second signal has its
+// default effect, so that an operator can end a shutdown that hangs.
+func signalContext() (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/daemon"
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
@@ -22,7 +23,7 @@ const stuckProcess = "KUBE_IPVS_TEST_STUCK"
 const asProgram = "KUBE_IPVS_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
-	agentName = fmt.Sprintf("@kube-ipvs.test.%d", os.Getpid()) // the machine's own agent, and other tests, have theirs
+	daemon.LockName = fmt.Sprintf("@kube-ipvs.test.%d", os.Getpid()) // the machine's own agent, and other tests, have theirs
 	if os.Getenv(asProgram) != "" {
 		main()
 		return
@@ -31,7 +32,7 @@ func TestMain(m *testing.M) {
 		goleak.VerifyTestMain(m)
 		return
 	}
-	ctx, stop := untilTold()
+	ctx, stop := signalContext()
 	defer stop()
 	fmt.Println("ready")
 	<-ctx.Done()

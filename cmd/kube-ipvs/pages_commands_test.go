@@ -12,6 +12,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/cli"
 )
 
 // shell is a fenced block of commands that need a cluster, a node or root.
@@ -172,7 +174,7 @@ func checkCommand(t *testing.T, line string) {
 	if m == nil || strings.HasPrefix(line, "sudo") {
 		return
 	}
-	cmd, rest, err := newRoot().Find(strings.Fields(m[1]))
+	cmd, rest, err := cli.NewRoot().Find(strings.Fields(m[1]))
 	if err == nil {
 		err = cmd.ParseFlags(rest)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/cli"
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
@@ -258,7 +259,7 @@ func try(args ...string) (string, error) {
 // talk runs the program and returns what it prints to both its outputs.
 func talk(args ...string) (out, notes string, err error) {
 	var o, n bytes.Buffer
-	root := newRoot()
+	root := cli.NewRoot()
 	root.SetArgs(args)
 	root.SetOut(&o)
 	root.SetErr(&n)
@@ -276,7 +277,7 @@ func TestPagesNameAllFlags(t *testing.T) {
 			named[f] = true
 		}
 	}
-	root := newRoot()
+	root := cli.NewRoot()
 	known := map[string]bool{"--help": true, "--version": true, "--output": true}
 	for _, cmd := range below(root) {
 		for _, flags := range []*pflag.FlagSet{cmd.PersistentFlags(), cmd.LocalNonPersistentFlags()} {

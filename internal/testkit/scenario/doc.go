@@ -61,7 +61,7 @@
 // without any is nowhere. (testscript has a step "stop" of its own, which ends the script.)
 //
 // Fakes is the driver that has no kernel: the rooms of the agent are joined in
-// this process as in cmd/kube-ipvs, on the fakes of the kernel rooms, which
+// this process as in internal/daemon, on the fakes of the kernel rooms, which
 // outlive the agent. A driver for the real kernel is in e2e/scenarios, as only
 // e2e may start processes. Both run the same files.
 package scenario

@@ -26,9 +26,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
 )
 
-// This file joins the rooms as cmd/kube-ipvs does, which is a program and cannot
-// be imported. The scenarios on a real kernel run the program itself, so the two
-// cannot drift apart unseen.
+// This file connects the packages as internal/daemon does, with fakes in place of the
+// kernel. The scenarios on a real kernel run the program itself, so a difference between
+// the two shows.
 
 // NodeName is the node that all agents of scenarios run as.
 const NodeName = "node-a"

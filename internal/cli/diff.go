@@ -1,0 +1,248 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/linediff"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/wiring"
+)
+
+const diffHelp = `Compare what is wanted with what the kernel has, row by row, in the text of the operator's
+own tools. A line with "-" is only in the kernel (ours, and orphaned: the agent deletes it), one with
+"+" is only wanted; rows of others (foreign) are left out. Nothing is written, and no module is loaded.
+
+What is wanted is asked of the running agent. With --source-dir, --kubeconfig or --master it is
+compiled from there instead, as "plan" does, and no agent needs to run; settings are those of the
+flags then, and destinations that only drain count as unwanted.
+
+The exit status is 0 when both are equal, 1 when they differ, and 2 when that could not be told.`
+
+// diffWithin bounds all that diff asks.
+const diffWithin = 2 * time.Minute
+
+func newDiff() *cobra.Command {
+	return &cobra.Command{
+		Use:   "diff",
+		Short: "compare what is wanted with what the kernel has",
+		Long:  diffHelp,
+		Example: `  kube-ipvs diff
+  kube-ipvs diff --source-dir /etc/kube-ipvs/manifests --hostname-override worker-1
+
+  # against a cluster; the kubeconfig needs the right to list Services, EndpointSlices and Nodes,
+  # which that of a kubelet has not
+  kube-ipvs diff --kubeconfig /etc/kubernetes/admin.conf --hostname-override worker-1`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := check(cmd)
+			if err != nil {
+				return exitError{exitFailed, err}
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), diffWithin)
+			defer cancel()
+			k, err := openReaders(ctx, zap.NewNop(), c)
+			if err != nil {
+				return exitError{exitFailed, fmt.Errorf("read the kernel: %w", err)}
+			}
+			defer k.close()
+			var asked wanting = agentWants{inspect.NewClient(c.Socket())}
+			if cmd.Flags().Changed("source-dir") || cmd.Flags().Changed("kubeconfig") || cmd.Flags().Changed("master") {
+				asked = sourcesWant{c: c, k: k, stdin: cmd.InOrStdin(), notes: cmd.ErrOrStderr()}
+			}
+			return diff(ctx, c, asked, k, cmd.OutOrStdout())
+		},
+	}
+}
+
+// wanting knows what is wanted.
+type wanting interface {
+	// wanted tells the mode, and prints the desired rows of one kind.
+	wanted(ctx context.Context) (config.Mode, func(ctx context.Context, kind string) (string, error), error)
+}
+
+// agentWants asks the running agent.
+type agentWants struct{ client *inspect.Client }
+
+func (a agentWants) wanted(ctx context.Context) (config.Mode, func(context.Context, string) (string, error), error) {
+	s, err := a.client.Status(ctx)
+	if err == nil && !s.Synced {
+		err = errors.New("the agent still waits for its sources: it does not know all Services yet")
+	}
+	return config.Mode(s.Mode), a.client.Rows, err
+}
+
+// sourcesWant compiles what manifests or an API server say.
+type sourcesWant struct {
+	c     config.Config
+	k     readers
+	stdin io.Reader
+	notes io.Writer
+}
+
+func (s sourcesWant) wanted(ctx context.Context) (config.Mode, func(context.Context, string) (string, error), error) {
+	c := s.c
+	if c.Mode != config.ModeIPTables {
+		c.Mode = config.ModeIPVS
+	}
+	batch, servers, err := s.batch(ctx)
+	if err != nil {
+		return c.Mode, nil, err
+	}
+	host := batch.Host()
+	host.PodRanges, host.APIServers = c.DetectLocal.ClusterCIDRs, servers
+	if host.Links, err = s.k.host.Local(ctx); err != nil {
+		return c.Mode, nil, fmt.Errorf("read the addresses of this machine: %w", err)
+	}
+	if host.Gateways, err = s.k.host.Gateways(ctx); err != nil {
+		return c.Mode, nil, fmt.Errorf("read the gateways of this machine: %w", err)
+	}
+	host.NodePorts = wiring.NodePortsFor(wiring.Static(c))(host)
+	mode := s.mode(ctx, c, batch)
+	compileInto(mode, c, s.k.families, batch, host, s.notes)
+	return c.Mode, func(_ context.Context, kind string) (string, error) {
+		var b strings.Builder
+		err := mode.WriteRows(&b, kind)
+		return b.String(), err
+	}, nil
+}
+
+// mode is the one that the settings ask for, as the agent would have it here.
+func (s sourcesWant) mode(ctx context.Context, c config.Config, batch catalog.Batch) dataplane.Inspectable {
+	if c.Mode != config.ModeIPTables {
+		return ipvs.New(zap.NewNop(), wiring.IPVSConfig(c, s.k.families, s.k.rules), ipvs.Deps{})
+	}
+	rc := wiring.IPTablesConfig(c, s.k.families, s.k.rules)
+	rc.DropInvalid = !s.k.liberal(ctx)
+	rc.Both = slices.ContainsFunc(batch.Services, func(in catalog.Input) bool { return in.ID.Origin == model.FromKube }) && c.SourceDir != ""
+	return iptables.New(zap.NewNop(), rc, iptables.Deps{})
+}
+
+// batch is all that manifests and API server say, and at which addresses the latter is reached.
+func (s sourcesWant) batch(ctx context.Context) (catalog.Batch, []netip.Addr, error) {
+	in := input{manifests: s.c.SourceDir, stdin: s.stdin}
+	in.cluster = in.manifests == "" || s.c.Client.Kubeconfig != "" || s.c.Client.Master != ""
+	read, err := in.read(ctx, s.c)
+	if err != nil {
+		return catalog.Batch{}, nil, fmt.Errorf("what is wanted is not known: %w", err)
+	}
+	for _, p := range read.problems {
+		fmt.Fprintln(s.notes, p)
+	}
+	if text := read.unknownNode(s.c.NodeName); text != "" {
+		fmt.Fprintln(s.notes, text)
+	}
+	if n := read.badFiles(); n > 0 {
+		return catalog.Batch{}, nil, fmt.Errorf("what is wanted is not known: files that cannot be read: %d", n)
+	}
+	return read.batch, read.servers, nil
+}
+
+// diff prints what is different. Whatever cannot be read makes the answer unknown.
+func diff(ctx context.Context, c config.Config, asked wanting, k readers, out io.Writer) error {
+	active, rows, err := asked.wanted(ctx)
+	if err != nil {
+		return exitError{exitFailed, err}
+	}
+	kinds := ipvs.Kinds()
+	if active == config.ModeIPTables {
+		kinds = iptables.Kinds()
+	}
+	text := map[string]string{}
+	for _, kind := range kinds {
+		if text[kind], err = rows(ctx, kind); err != nil {
+			return exitError{exitFailed, fmt.Errorf("ask for the wanted %s: %w", kind, err)}
+		}
+	}
+	there, err := foundRows(ctx, c, active, k.deps, text)
+	if err != nil {
+		return exitError{exitFailed, err}
+	}
+	total := 0
+	for _, kind := range kinds {
+		n, err := printDiff(out, kind, active, there[kind], text[kind])
+		if err != nil {
+			return exitError{exitFailed, err}
+		}
+		total += n
+	}
+	if total == 0 {
+		fmt.Fprintln(out, "equal: the kernel has what is wanted")
+		return nil
+	}
+	return exitError{code: exitFound}
+}
+
+// printDiff prints the rows of one kind that only one side has, and their number.
+func printDiff(out io.Writer, kind string, active config.Mode, kernel, desired string) (int, error) {
+	lines := linediff.Compare(linediff.Parse(kind, kernel), linediff.Parse(kind, desired), func(group string) bool {
+		return kind == "rules" && (active != config.ModeIPTables || !dispatches(group))
+	})
+	return len(lines), linediff.Write(out, kind, lines)
+}
+
+// dispatches tells it of a group of rules: "ip nat KUBE-SERVICES".
+func dispatches(group string) bool {
+	words := strings.Fields(group)
+	return len(words) == 3 && iptables.Dispatches(words[1], words[2])
+}
+
+// foundRows are what the kernel has of ours, by kind, seen through a mode that wants nothing: it knows
+// its own, and servers that are wanted are seen whether or not anything else marks them.
+func foundRows(ctx context.Context, c config.Config, active config.Mode, deps ipvs.Deps, wanted map[string]string) (map[string]string, error) {
+	families := model.Families()
+	var mode interface {
+		WriteFound(ctx context.Context, w io.Writer, kind string) error
+	}
+	if active == config.ModeIPTables {
+		rulesOnly, ok := deps.Rules.(iptables.Rules)
+		if !ok {
+			_, _, err := deps.Rules.List(ctx)
+			return nil, fmt.Errorf("read rules: %w", err)
+		}
+		mode = iptables.New(zap.NewNop(), wiring.IPTablesConfig(c, families[:], nil), iptables.Deps{Rules: rulesOnly})
+	} else {
+		m := ipvs.New(zap.NewNop(), wiring.IPVSConfig(c, families[:], nil), deps)
+		m.Expect(serversIn(wanted["servers"]))
+		if err := m.Load(ctx); err != nil {
+			return nil, err
+		}
+		mode = m
+	}
+	out := map[string]string{}
+	for kind := range wanted {
+		var b strings.Builder
+		if err := mode.WriteFound(ctx, &b, kind); err != nil {
+			return nil, err
+		}
+		out[kind] = b.String()
+	}
+	return out, nil
+}
+
+// serversIn are the servers that a text has.
+func serversIn(text string) []vserver.ServerKey {
+	var out []vserver.ServerKey
+	for _, r := range linediff.Parse("servers", text) {
+		if k, ok := serverOf(r.Group); ok && strings.HasPrefix(r.Text, "-A ") {
+			out = append(out, vserver.ServerKey{Addr: k.Addr, Port: k.Port, Protocol: k.Protocol})
+		}
+	}
+	return out
+}

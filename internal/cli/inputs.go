@@ -1,0 +1,217 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/source"
+	"github.com/kube-ipvs/kube-ipvs/internal/source/file"
+	"github.com/kube-ipvs/kube-ipvs/internal/source/kube"
+	"github.com/kube-ipvs/kube-ipvs/internal/wiring"
+)
+
+// standardInput is the --source-dir of verbs that look once, for manifests on standard input.
+const standardInput = "-"
+
+// listWithin bounds how long an API server may take to list all that is asked of it.
+const listWithin = 30 * time.Second
+
+// input is what a verb reads once to compile it: manifests, a cluster, or both.
+type input struct {
+	// manifests are a directory, a file, or standardInput; empty are none.
+	manifests string
+	stdin     io.Reader
+	// cluster: everything is listed from the API server of the settings, too.
+	cluster bool
+	// ranges are where Services without a cluster IP get one from, at most one of each family.
+	ranges []netip.Prefix
+}
+
+// inputs are what was read.
+type inputs struct {
+	batch    catalog.Batch
+	problems []file.Problem
+	// nodes are the names of all Nodes, sorted.
+	nodes []string
+	// servers are the addresses at which the API server was reached.
+	servers []netip.Addr
+	// assigned says which cluster IPs Services were given.
+	assigned []string
+}
+
+// nodeNames is a sink that notes the names of Nodes.
+type nodeNames struct {
+	source.Sink
+	names []string
+}
+
+// SetNode implements source.Sink.
+func (n *nodeNames) SetNode(origin model.Origin, node model.Node) {
+	n.names = append(n.names, node.Name)
+	n.Sink.SetNode(origin, node)
+}
+
+// read reads everything once. A cluster that refuses one list, or does not answer, is an error.
+func (in input) read(ctx context.Context, c config.Config) (inputs, error) {
+	var out inputs
+	var origins []model.Origin
+	if in.manifests != "" {
+		origins = append(origins, model.FromFile)
+	}
+	if in.cluster {
+		origins = append(origins, model.FromKube)
+	}
+	known := catalog.New(zap.NewNop(), c.NodeName, origins...)
+	known.Remember(wiring.NewNodeClaims(zap.NewNop(), c.RunDir).Load())
+	sink := &nodeNames{Sink: known}
+	if in.manifests != "" {
+		objects, err := in.load(&out)
+		if err != nil {
+			return out, err
+		}
+		objects.Deliver(sink)
+	}
+	if in.cluster {
+		var err error
+		if out.servers, err = listCluster(ctx, c, sink); err != nil {
+			return out, err
+		}
+	}
+	slices.Sort(sink.names)
+	out.batch, out.nodes = known.Take(), slices.Compact(sink.names)
+	return out, nil
+}
+
+func (in input) load(out *inputs) (objects file.Objects, err error) {
+	if in.manifests == standardInput {
+		objects, out.problems, err = file.LoadFrom("standard input", in.stdin)
+	} else {
+		objects, out.problems, err = file.Load(in.manifests)
+	}
+	if err == nil {
+		out.assigned, err = assignClusterIPs(objects.Services, in.ranges)
+	}
+	return objects, err
+}
+
+// listCluster lists everything of an API server once, and returns its addresses.
+func listCluster(ctx context.Context, c config.Config, sink source.Sink) ([]netip.Addr, error) {
+	ctx, cancel := context.WithTimeout(ctx, listWithin)
+	defer cancel()
+	reached := &kube.Reached{}
+	client, err := wiring.NewClient(c, reached)
+	if err != nil {
+		return nil, err
+	}
+	o := kube.Options{Node: c.NodeName, AllNodes: c.WatchNodes != config.WatchOwn, ManyNodes: wiring.ManyNodes(c)}
+	if err := kube.Once(ctx, client, o, sink); err != nil {
+		return nil, fmt.Errorf("read the cluster: %w", err)
+	}
+	return reached.Addrs(), nil
+}
+
+// unknownNode says that the cluster has Nodes, and none of the name of this one; empty where it
+// has, or where nothing tells of any Node.
+func (i inputs) unknownNode(name string) string {
+	if i.batch.Node.Name != "" || len(i.nodes) == 0 {
+		return ""
+	}
+	const most = 5
+	known := strings.Join(i.nodes[:min(most, len(i.nodes))], ", ")
+	if more := len(i.nodes) - most; more > 0 {
+		known += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Sprintf("there is no Node %s, but %s: no endpoint counts as local, and no NodePort is served without --node-address; is --hostname-override right?", name, known)
+}
+
+// badFiles is how many manifests cannot be read at all.
+func (i inputs) badFiles() int {
+	files := map[string]bool{}
+	for _, p := range i.problems {
+		if p.BadFile {
+			files[p.File] = true
+		}
+	}
+	return len(files)
+}
+
+// lacksClusterIP reports whether a Service of a manifest waits for an API server to give it a
+// cluster IP: it asks for none itself, not even for one that cannot be read.
+func lacksClusterIP(s *model.Service) bool {
+	return len(s.ClusterIPs) == 0 && !s.Headless && s.Type != "ExternalName" &&
+		!slices.ContainsFunc(s.Problems, func(p string) bool { return strings.HasPrefix(p, "spec.clusterIP") })
+}
+
+// assignClusterIPs gives each Service that lacks a cluster IP the next free address of each
+// range, in the order of their names. The first and, of IPv4, the last address of a range are
+// never given, as by an API server.
+func assignClusterIPs(services []model.Service, ranges []netip.Prefix) (said []string, err error) {
+	if len(ranges) == 0 {
+		return nil, nil
+	}
+	taken := map[netip.Addr]bool{}
+	for i := range services {
+		for _, a := range services[i].ClusterIPs {
+			taken[a] = true
+		}
+	}
+	next := map[netip.Prefix]netip.Addr{}
+	for i := range services {
+		s := &services[i]
+		if !lacksClusterIP(s) {
+			continue
+		}
+		for _, r := range ranges {
+			a, ok := freeIn(r, next[r], taken)
+			if !ok {
+				return said, fmt.Errorf("--assign-cluster-ips: %s has no free address for %s", r, s.ID)
+			}
+			next[r], taken[a] = a, true
+			s.ClusterIPs = append(s.ClusterIPs, a)
+			said = append(said, fmt.Sprintf("%s: gets the cluster IP %s (--assign-cluster-ips)", s.ID, a))
+		}
+	}
+	return said, nil
+}
+
+// freeIn finds the next free address of a range behind one of it, or behind its first.
+func freeIn(r netip.Prefix, after netip.Addr, taken map[netip.Addr]bool) (netip.Addr, bool) {
+	if !after.IsValid() {
+		after = r.Addr()
+	}
+	for a := after.Next(); a.IsValid() && r.Contains(a); a = a.Next() {
+		broadcast := a.Is4() && !r.Contains(a.Next())
+		if !taken[a] && !broadcast {
+			return a, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// parseRanges reads --assign-cluster-ips.
+func parseRanges(list []string) (out []netip.Prefix, err error) {
+	have := map[bool]bool{}
+	for _, text := range list {
+		p, err := netip.ParsePrefix(text)
+		switch {
+		case err != nil || p.Addr().Is4In6():
+			return nil, fmt.Errorf("--assign-cluster-ips: %q is not a CIDR such as 10.96.0.0/16", text)
+		case have[p.Addr().Is4()]:
+			return nil, errors.New("--assign-cluster-ips: one range of each family at most")
+		}
+		have[p.Addr().Is4()] = true
+		out = append(out, p.Masked())
+	}
+	return out, nil
+}

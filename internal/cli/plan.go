@@ -1,0 +1,312 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/wiring"
+)
+
+const planHelp = `Print what would be in the kernel of a node for the given manifests: without a
+kernel, without root, in the text of the operator's own tools.
+
+  servers    as ipvsadm -Sn          (ipvsadm -R reads it)
+  sets       as ipset save           (ipset restore reads it)
+  rules      as iptables-save        (after "# ip" for iptables-restore --noflush, after "# ip6"
+                                      for ip6tables-restore --noflush; the sets come first)
+  addresses  as ip addr add commands, and ip route add for ranges that are local as a whole
+
+Manifests are a directory or a file (--source-dir), or standard input ("-", alone or as
+--source-dir); an export of kubectl get -o yaml is one, and objects of other kinds in it
+count for nothing. --kubeconfig or --master lists a cluster once, with the rights that it
+has. Services without a cluster IP, as kubectl create service --dry-run prints them, get
+one from --assign-cluster-ips.
+
+The addresses on which NodePorts answer are chosen, as --nodeport-addresses says,
+from those of the Node object of this name; --node-address names others instead.
+Without either no NodePort is served, and a note says so. An address that a Node
+of the manifests has is not bound.
+
+What is not served, and why, goes to standard error; the last line counts the Services
+that are not served as they ask. That is exit status 1 with --strict. A Service without
+endpoints, a headless one and an address with ipMode Proxy are not among them.`
+
+// planFlags are those of the verb.
+type planFlags struct {
+	show    []string
+	against string
+	strict  bool
+	ranges  []string
+}
+
+func newPlan() *cobra.Command {
+	var f planFlags
+	cmd := &cobra.Command{
+		Use:   "plan [-]",
+		Short: "print what would be in the kernel",
+		Long:  planHelp,
+		Example: `  kube-ipvs plan --source-dir . --hostname-override worker-1
+  kube-ipvs plan --source-dir . --hostname-override worker-1 --show servers
+
+  # a whole cluster, as a file, by a pipe or from its API server
+  kubectl get services,endpointslices,nodes -A -o yaml | kube-ipvs plan - --hostname-override worker-1
+  kube-ipvs plan --kubeconfig ~/.kube/config --hostname-override worker-1
+
+  # a Service that no API server has seen
+  kubectl create service clusterip web --tcp=80 --dry-run=client -o yaml | kube-ipvs plan - --assign-cluster-ips 10.96.0.0/16
+
+  # on the node itself: does the kernel have the same servers? (kube-ipvs diff looks at all rows)
+  ` + planAgainstKernel + `
+
+  # the rules of a node without IPVS
+  kube-ipvs plan --source-dir . --hostname-override worker-1 --proxy-mode=iptables
+
+  # what would change if these manifests were applied instead?
+  kube-ipvs plan --source-dir now --diff-against next --hostname-override worker-1
+
+  # NodePorts on two addresses, without a Node object
+  kube-ipvs plan --source-dir . --hostname-override worker-1 --node-address 192.0.2.10,2001:db8::10`,
+		Args: planArguments,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := check(cmd)
+			if err != nil {
+				return err
+			}
+			if c.Mode == config.ModeIPTables && !cmd.Flags().Changed("show") {
+				f.show = iptables.Kinds()
+			}
+			in, err := f.input(cmd, c, args)
+			if err != nil {
+				return err
+			}
+			p := planner{c: c, show: f.show, strict: f.strict, out: cmd.OutOrStdout(), notes: cmd.ErrOrStderr()}
+			if f.against != "" {
+				return p.diff(cmd.Context(), in, f.against)
+			}
+			return p.print(cmd.Context(), in)
+		},
+	}
+	cmd.Flags().StringSliceVar(&f.show, "show", ipvs.Kinds(), "what to print: "+strings.Join(ipvs.Kinds(), ", "))
+	cmd.Flags().StringVar(&f.against, "diff-against", "", "manifests that would be applied: print the rows that they would change")
+	cmd.Flags().BoolVar(&f.strict, "strict", false, "exit with status 1 when a Service is not served as it asks")
+	cmd.Flags().StringSliceVar(&f.ranges, "assign-cluster-ips", nil, "ranges, one a family: Services of manifests without a cluster IP get one from there")
+	choose(cmd, "show", ipvs.Kinds()...)
+	config.BindPlan(cmd.Flags(), new(config.Settings))
+	return cmd
+}
+
+// planAgainstKernel compares sorted lines, for the kernel lists servers by their hash. NodePorts
+// answer on the addresses that hostname lists; it leaves out those of kube-ipvs0, which is down.
+const planAgainstKernel = `kube-ipvs plan --source-dir . --hostname-override worker-1 --show servers --node-address $(hostname -I | xargs | tr ' ' ,) |
+    sort | diff - <(ipvsadm -Sn | sort)`
+
+// planArguments takes a single "-".
+func planArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 && args[0] == standardInput {
+		return nil
+	}
+	return noArguments(cmd, args)
+}
+
+// input is what the flags name. A kubeconfig of a configuration file counts where nothing else
+// is named.
+func (f planFlags) input(cmd *cobra.Command, c config.Config, args []string) (input, error) {
+	if err := checkKinds(f.show); err != nil {
+		return input{}, err
+	}
+	ranges, err := parseRanges(f.ranges)
+	if err != nil {
+		return input{}, err
+	}
+	in := input{manifests: c.SourceDir, stdin: cmd.InOrStdin(), ranges: ranges}
+	if len(args) > 0 {
+		if in.manifests != "" && in.manifests != standardInput {
+			return input{}, withUsage(cmd, errors.New("give either - or --source-dir"))
+		}
+		in.manifests = standardInput
+	}
+	in.cluster = in.manifests == "" || cmd.Flags().Changed("kubeconfig") || cmd.Flags().Changed("master")
+	return in, nil
+}
+
+// planner compiles manifests into a mode that has no kernel.
+type planner struct {
+	c          config.Config
+	show       []string
+	strict     bool
+	out, notes io.Writer
+}
+
+// print prints what a node would have in its kernel.
+func (p planner) print(ctx context.Context, in input) error {
+	texts, outcome, err := p.compile(ctx, in, p.notes)
+	if err != nil {
+		return err
+	}
+	for _, kind := range p.show {
+		if len(p.show) > 1 {
+			fmt.Fprintf(p.out, "# %s\n", kind)
+		}
+		if _, err := io.WriteString(p.out, texts[kind]); err != nil {
+			return err
+		}
+	}
+	return p.judge(outcome)
+}
+
+// compile returns the rows of an input, by kind, and writes what is to be said of it.
+func (p planner) compile(ctx context.Context, in input, notes io.Writer) (map[string]string, planOutcome, error) {
+	read, err := in.read(ctx, p.c)
+	if err != nil {
+		return nil, planOutcome{}, err
+	}
+	for _, problem := range read.problems {
+		fmt.Fprintln(notes, problem)
+	}
+	for _, text := range read.assigned {
+		fmt.Fprintln(notes, text)
+	}
+	if text := read.unknownNode(p.c.NodeName); text != "" {
+		fmt.Fprintln(notes, text)
+	}
+	families := model.Families()
+	mode := modeWithoutKernel(p.c, families[:])
+	outcome := compileInto(mode, p.c, families[:], read.batch, supposedHost(p.c, read.batch), notes)
+	outcome.badFiles = read.badFiles()
+	texts := map[string]string{}
+	for _, kind := range p.show {
+		var b strings.Builder
+		if err := mode.WriteRows(&b, kind); err != nil {
+			return nil, outcome, err
+		}
+		texts[kind] = b.String()
+	}
+	return texts, outcome, nil
+}
+
+// planOutcome counts what became of the Services of a plan.
+type planOutcome struct {
+	services, lacking, unreadable, badFiles int
+}
+
+// judge says what of the plan is not as it was asked for. What cannot be read is a failure in
+// any case: the plan lacks what it says.
+func (p planner) judge(o planOutcome) error {
+	if o.lacking > 0 {
+		fmt.Fprintf(p.notes, "%d of %d Services are not served as they ask\n", o.lacking, o.services)
+	}
+	switch {
+	case o.badFiles > 0:
+		return asAnswer(fmt.Errorf("the plan is not complete: files that cannot be read: %d", o.badFiles))
+	case o.unreadable > 0:
+		return asAnswer(fmt.Errorf("the plan is not complete: Services that cannot be read: %d", o.unreadable))
+	case p.strict && o.lacking > 0:
+		return asAnswer(errors.New("--strict: not all is served"))
+	}
+	return nil
+}
+
+func checkKinds(show []string) error {
+	for _, kind := range show {
+		if !slices.Contains(ipvs.Kinds(), kind) {
+			return fmt.Errorf("--show: %q is not one of %s", kind, strings.Join(ipvs.Kinds(), ", "))
+		}
+	}
+	return nil
+}
+
+// compileInto has a mode want all that a batch says, and says what is not served.
+func compileInto(mode dataplane.Inspectable, c config.Config, families []model.Family, batch catalog.Batch, host model.Host, notes io.Writer) planOutcome {
+	mode.SetHost(host)
+	compiler := wiring.CompilerFor(wiring.Static(c), families)(host)
+	out, lacking := planOutcome{services: len(batch.Services)}, map[model.ServiceID]bool{}
+	for _, in := range batch.Services {
+		p := compiler.Compile(in.ID, in.Service, in.Slices)
+		mode.Set(p) // what it says of conflicts is of the moment, see below
+		switch {
+		case p.Skipped == "" || p.Intended:
+		case len(in.Service.ClusterIPs) == 0 && !lacksClusterIP(in.Service):
+			out.unreadable++
+			fallthrough
+		default:
+			lacking[p.ID] = true
+			fmt.Fprintf(notes, "%s: skipped: %s%s\n", p.ID, p.Skipped, hintOf(in.Service))
+		}
+		for _, n := range p.Notes {
+			lacking[p.ID] = lacking[p.ID] || !n.Code.NoBackends()
+			if n.Code != model.BadObject || in.ID.Origin != model.FromFile {
+				fmt.Fprintf(notes, "%s: %s\n", p.ID, n)
+			}
+		}
+	}
+	conflicts := mode.Frontends().Conflicts()
+	for _, conflict := range conflicts {
+		lacking[conflict.Loser] = true
+	}
+	printConflicts(conflicts, notes)
+	for _, lacks := range lacking {
+		if lacks {
+			out.lacking++
+		}
+	}
+	return out
+}
+
+// hintOf says how a Service gets what only an API server gives.
+func hintOf(s *model.Service) string {
+	if s.ID.Origin != model.FromFile || !lacksClusterIP(s) {
+		return ""
+	}
+	return "; an API server assigns one: add spec.clusterIP, or try it out with plan --assign-cluster-ips=10.96.0.0/16"
+}
+
+// modeWithoutKernel makes the mode that is asked for; auto supposes a kernel with IPVS.
+func modeWithoutKernel(c config.Config, families []model.Family) dataplane.Inspectable {
+	if c.Mode == config.ModeIPTables {
+		rc := wiring.IPTablesConfig(c, families, nil)
+		rc.DropInvalid = true // connection tracking is not liberal unless somebody makes it
+		return iptables.New(zap.NewNop(), rc, iptables.Deps{})
+	}
+	return ipvs.New(zap.NewNop(), wiring.IPVSConfig(c, families, nil), ipvs.Deps{})
+}
+
+// supposedHost is the machine as far as the manifests tell: its addresses are
+// those of its Node, or those that are given instead.
+func supposedHost(c config.Config, batch catalog.Batch) model.Host {
+	h := batch.Host()
+	h.Links, h.PodRanges = map[netip.Addr]string{}, c.DetectLocal.ClusterCIDRs
+	addrs := c.NodeAddresses
+	if len(addrs) == 0 {
+		addrs = batch.Node.Addresses
+	}
+	for _, a := range addrs {
+		h.Links[a] = "node"
+	}
+	h.NodePorts = wiring.NodePortsFor(wiring.Static(c))(h)
+	return h
+}
+
+// printConflicts prints what two Services want, as it stands when all are known.
+func printConflicts(conflicts []dataplane.Conflict, w io.Writer) {
+	slices.SortFunc(conflicts, func(a, b dataplane.Conflict) int {
+		return cmp.Or(a.Loser.Compare(b.Loser), a.Key.Compare(b.Key))
+	})
+	for _, c := range conflicts {
+		fmt.Fprintf(w, "%s: %s\n", c.Loser, c)
+	}
+}

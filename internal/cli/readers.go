@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/firewall"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/wiring"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
+)
+
+// readers are handles of the kernel for verbs that only read. No module is loaded for them. What
+// cannot be opened answers every question with the reason: that is never "absent".
+type readers struct {
+	deps ipvs.Deps
+	host agent.HostReader
+	// rules are nil where there are no tools for them; families are those that they serve,
+	// or both.
+	rules    *rules.Handle
+	families []model.Family
+	// liberal tells how connection tracking is (tune.Tuner.Liberal).
+	liberal func(context.Context) bool
+	// filters are those of all programs; nil where they cannot be read.
+	filters *firewall.Reader
+	close   func()
+}
+
+// counters are those of rules; nil where there are no tools for them.
+func (k readers) counters() counters {
+	if k.rules == nil {
+		return nil
+	}
+	return k.rules
+}
+
+// openReaders opens all that can be opened.
+func openReaders(ctx context.Context, log *zap.Logger, c config.Config) (readers, error) {
+	var closers []func()
+	links, err := link.New(log, link.Options{DetachMark: link.DetachMark(c.MasqueradeBit)})
+	if err != nil {
+		return readers{}, err
+	}
+	closers = append(closers, links.Close)
+	both := model.Families()
+	out := readers{host: links, families: both[:], liberal: tune.New(log, tune.Options{RunDir: c.RunDir}).Liberal}
+	out.deps.Links = links
+	tables, err := nftables.New(log, nftables.Options{})
+	if err == nil {
+		closers = append(closers, tables.Close)
+		out.deps.Tables = tables
+		filters := firewall.NewReader(tables)
+		out.filters = &filters
+	}
+	if servers, err := vserver.New(log, vserver.Options{}); err == nil {
+		closers = append(closers, servers.Close)
+		out.deps.Servers = servers
+	} else {
+		out.deps.Servers = unreadServers{err: err}
+	}
+	if sets, err := ipset.Open(ctx, ipset.Options{}); err == nil {
+		closers = append(closers, func() { _ = sets.Close() })
+		out.deps.Sets = sets
+	} else {
+		out.deps.Sets = unreadSets{err: err}
+	}
+	if h, err := wiring.OpenRules(log, c, tables, nil); err == nil {
+		out.deps.Rules, out.rules, out.families = h, h, wiring.Families(h)
+	} else {
+		out.deps.Rules = unreadRules{err: err}
+	}
+	out.close = func() {
+		for _, f := range closers {
+			f()
+		}
+	}
+	return out, nil
+}
+
+// The stand-ins of what could not be opened.
+
+type unreadServers struct {
+	ipvs.Servers
+	err error
+}
+
+func (u unreadServers) ListServers(context.Context) (map[vserver.ServerKey]vserver.Server, error) {
+	return nil, u.err
+}
+
+type unreadSets struct {
+	ipvs.Sets
+	err error
+}
+
+func (u unreadSets) ListSets(context.Context) ([]ipset.Set, error) { return nil, u.err }
+
+func (u unreadSets) Stat(context.Context) ([]ipset.Info, error) { return nil, u.err }
+
+type unreadRules struct {
+	ipvs.Rules
+	err error
+}
+
+func (u unreadRules) List(context.Context) (map[rules.ChainKey]rules.Chain, map[rules.JumpKey]rules.Jump, error) {
+	return nil, nil, u.err
+}
+
+// countConnections asks how many the kernel remembers of some destinations.
+func countConnections(ctx context.Context, servers ipvs.Servers, wanted map[vserver.DestinationKey]struct{}) (map[vserver.DestinationKey]vserver.Connections, error) {
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+	counting := servers.Count(wanted)
+	for {
+		found, done, err := counting.Next(ctx)
+		if err != nil || done {
+			return found, err
+		}
+	}
+}
+
+// destinationsOf lists those of some servers.
+func destinationsOf(ctx context.Context, servers ipvs.Servers, keys []vserver.ServerKey, addrs []netip.Addr) (map[vserver.DestinationKey]struct{}, error) {
+	all, err := servers.ListServers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	at := map[netip.Addr]bool{}
+	for _, a := range addrs {
+		at[a] = true
+	}
+	want := map[vserver.ServerKey]bool{}
+	for _, k := range keys {
+		want[k] = true
+	}
+	out := map[vserver.DestinationKey]struct{}{}
+	var failed error
+	for k := range all {
+		if !want[k] && !at[k.Addr] {
+			continue
+		}
+		found, err := servers.ListDestinations(ctx, k)
+		failed = errors.Join(failed, err)
+		for d := range found {
+			out[d] = struct{}{}
+		}
+	}
+	return out, failed
+}

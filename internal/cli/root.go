@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/daemon"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/printable"
+	"github.com/kube-ipvs/kube-ipvs/internal/version"
+)
+
+const rootHelp = `kube-ipvs serves Kubernetes Services on this node with the kernel's IP Virtual
+Server. Without a verb it runs until it is told to stop (SIGTERM); what it wrote
+stays in the kernel and goes on carrying traffic.`
+
+const rootExamples = `  # serve what a directory of manifests says, as the node worker-1
+  kube-ipvs --source-dir /etc/kube-ipvs/manifests --hostname-override worker-1
+
+  # weighted least connections, JSON logs, pods in 10.244.0.0/16
+  kube-ipvs --source-dir . --ipvs-scheduler wlc --cluster-cidr 10.244.0.0/16 --logging-format json
+
+  # with the configuration and the arguments of a kube-proxy
+  kube-ipvs --config /var/lib/kube-proxy/config.conf --hostname-override worker-1
+
+  # what would be in the kernel? needs neither root nor IPVS
+  kube-ipvs plan --source-dir . --hostname-override worker-1`
+
+// Execute runs the program with the arguments of this process, and returns its exit status.
+func Execute(ctx context.Context) (status int) {
+	stderr := printable.NewWriter(os.Stderr)
+	root := NewRoot()
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	return report(cmd, err, stderr)
+}
+
+// NewRoot returns the command with all verbs. Without a verb it runs the agent.
+func NewRoot() *cobra.Command {
+	defaults := config.Defaults()
+	root := &cobra.Command{
+		Use:           "kube-ipvs",
+		Short:         "serve Kubernetes Services with IPVS",
+		Long:          rootHelp,
+		Example:       rootExamples,
+		Args:          noArguments,
+		Version:       version.String(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          runRoot,
+	}
+	config.Bind(root.PersistentFlags(), &defaults)
+	root.Flags().SortFlags = false
+	root.SetGlobalNormalizationFunc(config.Dashes)
+	root.SetUsageFunc(usage)
+	root.SetFlagErrorFunc(flagError)
+	root.CompletionOptions.DisableDefaultCmd = true // ours has examples
+	root.AddCommand(newPlan(), newShow(), newExplain(), newDiff(), newAudit(), newTop(), newTrace(), newCheck(), newCleanup(), newVersion(), newCompletion(), newMan())
+	completeValues(root)
+	return root
+}
+
+// runRoot runs the agent, or does what a flag of kube-proxy asks for instead.
+func runRoot(cmd *cobra.Command, _ []string) error {
+	loader, loaded, err := load(cmd)
+	if err != nil {
+		printWarnings(cmd, loaded)
+		return err
+	}
+	switch c := loaded.Config; {
+	case c.WriteConfigTo != "":
+		printWarnings(cmd, loaded)
+		return writeConfig(c)
+	case c.Cleanup:
+		printWarnings(cmd, loaded)
+		return daemon.Cleanup(cmd.Context(), c, ipvs.Nobody, cmd.OutOrStdout())
+	}
+	return daemon.Run(cmd.Context(), cmd.Flags(), loader, loaded)
+}
+
+// load returns the settings of the flags of a verb and of the file that they name, or all mistakes
+// at once. The loader loads them again when the file changes.
+func load(cmd *cobra.Command) (*config.Loader, config.Loaded, error) {
+	l := config.NewLoader(cmd.Flags())
+	host, err := os.Hostname()
+	if err != nil && !cmd.Flags().Changed("hostname-override") {
+		return l, config.Loaded{}, fmt.Errorf("ask the host's name: %w", err)
+	}
+	loaded, err := l.Load(host)
+	if err != nil {
+		return l, loaded, fmt.Errorf("bad settings:\n%w", err)
+	}
+	return l, loaded, nil
+}
+
+// check returns the settings for verbs other than the agent.
+func check(cmd *cobra.Command) (config.Config, error) {
+	_, loaded, err := load(cmd)
+	printWarnings(cmd, loaded)
+	return loaded.Config, err
+}
+
+func printWarnings(cmd *cobra.Command, loaded config.Loaded) {
+	for _, w := range loaded.Warnings {
+		fmt.Fprintln(cmd.ErrOrStderr(), "warning:", w)
+	}
+}
+
+// writeConfig writes the settings in force as a file for --config.
+func writeConfig(c config.Config) error {
+	text, err := c.YAML()
+	if err == nil {
+		err = os.WriteFile(c.WriteConfigTo, text, 0o644) //nolint:gosec // holds no secrets, and kube-proxy's is as readable
+	}
+	if err != nil {
+		return fmt.Errorf("--write-config-to: %w", err)
+	}
+	return nil
+}

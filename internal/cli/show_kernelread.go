@@ -1,0 +1,439 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/ownership"
+	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
+	"github.com/kube-ipvs/kube-ipvs/scheduler"
+)
+
+// kernelReader makes rows of what the kernel holds. Handles are nil where nothing of the kind is loaded.
+type kernelReader struct {
+	vserver interface {
+		ListServers(ctx context.Context) (map[vserver.ServerKey]vserver.Server, error)
+		ListDestinations(ctx context.Context, server vserver.ServerKey) (map[vserver.DestinationKey]vserver.Destination, error)
+		Count(wanted map[vserver.DestinationKey]struct{}) vserver.Counting
+	}
+	ipset interface {
+		Stat(ctx context.Context) ([]ipset.Info, error)
+		List(ctx context.Context, name string) (ipset.Set, []ipset.Entry, error)
+	}
+	iptables interface {
+		List(ctx context.Context) (map[rules.ChainKey]rules.Chain, map[rules.JumpKey]rules.Jump, error)
+	}
+	link interface {
+		List(ctx context.Context) (map[netip.Addr]struct{}, error)
+		ListRoutes(ctx context.Context) (map[netip.Prefix]struct{}, error)
+		ListDetached(ctx context.Context) (map[netip.Addr]bool, error)
+		Local(ctx context.Context) (map[netip.Addr]string, error)
+	}
+	agent    *inspect.Client
+	excluded []netip.Prefix
+	notes    io.Writer
+	said     map[string]bool
+	closers  []func()
+}
+
+// owners asks a running agent which Services rows are for; without one nobody is named.
+func (r *kernelReader) owners(ctx context.Context, q query, withBackends bool) (*inspect.Owners, error) {
+	frontends, err := r.agent.Frontends(ctx, inspect.Filter{Namespace: q.Namespace, Name: q.Name})
+	var backends inspect.List[inspect.BackendRow]
+	if err == nil && withBackends {
+		backends, err = r.agent.Backends(ctx, inspect.Filter{Namespace: q.Namespace, Name: q.Name})
+	}
+	switch {
+	case err != nil && q.ByService():
+		return nil, fmt.Errorf("only a running agent knows the Services of rows: %w", err)
+	case err != nil:
+		r.note("no Services are named: " + err.Error())
+	}
+	return inspect.NewOwners(frontends.Items, backends.Items), nil
+}
+
+// wants tells whether rows of such an owner are asked for.
+func (q query) wants(o inspect.Owned) bool { return !q.ByService() || o.Owner == inspect.OwnerService }
+
+// servers lists virtual servers and their destinations.
+func (r *kernelReader) servers(ctx context.Context, q query) (list inspect.List[inspect.KernelServerRow], err error) {
+	list.Items = []inspect.KernelServerRow{}
+	if r.vserver == nil {
+		return list, nil
+	}
+	found, err := r.vserver.ListServers(ctx)
+	if err != nil {
+		return list, err
+	}
+	owners, err := r.owners(ctx, q, false)
+	if err != nil {
+		return list, err
+	}
+	var sets ownership.Sets
+	if r.ipset != nil {
+		sets = r.ipset
+	}
+	marks, err := ownership.Read(ctx, r.link, sets, r.excluded)
+	if err != nil {
+		return list, err
+	}
+	kept := map[vserver.ServerKey]inspect.Owned{}
+	for k := range found {
+		owned := inspect.OwnedBy(marks.Owns(k), owners.Frontend(netip.AddrPortFrom(k.Addr, k.Port), k.Protocol.String()))
+		if q.VIP.Has(k.Addr, k.Port) && q.wants(owned) {
+			kept[k] = owned
+		}
+	}
+	destinations, counts, err := r.destinations(ctx, q, kept)
+	if err != nil {
+		return list, err
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(kept), vserver.CompareServers) {
+		list.Items = append(list.Items, serverRows(k, found[k], destinations[k], counts, kept[k], q)...)
+	}
+	return list, nil
+}
+
+// destinations reads those of some servers, and their connections.
+func (r *kernelReader) destinations(ctx context.Context, q query, of map[vserver.ServerKey]inspect.Owned) (
+	map[vserver.ServerKey]map[vserver.DestinationKey]vserver.Destination, map[vserver.DestinationKey]vserver.Connections, error,
+) {
+	out := map[vserver.ServerKey]map[vserver.DestinationKey]vserver.Destination{}
+	wanted := map[vserver.DestinationKey]struct{}{}
+	for k := range of {
+		all, err := r.vserver.ListDestinations(ctx, k)
+		if err != nil {
+			return nil, nil, err
+		}
+		for d := range all {
+			if !q.Backend.Has(d.Addr, d.Port) {
+				delete(all, d)
+				continue
+			}
+			wanted[d] = struct{}{}
+		}
+		out[k] = all
+	}
+	if len(wanted) == 0 {
+		return out, nil, nil
+	}
+	for counting := r.vserver.Count(wanted); ; {
+		counts, done, err := counting.Next(ctx)
+		if err != nil || done {
+			return out, counts, err
+		}
+	}
+}
+
+// serverRows are a row for each destination, or one for a server without.
+func serverRows(k vserver.ServerKey, s vserver.Server, destinations map[vserver.DestinationKey]vserver.Destination, counts map[vserver.DestinationKey]vserver.Connections, owned inspect.Owned, q query) []inspect.KernelServerRow {
+	server := inspect.KernelServerRow{
+		Server: k.String(), Address: k.Addr, Port: k.Port, Protocol: k.Protocol.String(), Scheduler: s.Scheduler, Flags: serverFlags(s), Owned: owned,
+	}
+	if len(destinations) == 0 {
+		if !q.Backend.Everywhere() {
+			return nil
+		}
+		return []inspect.KernelServerRow{server}
+	}
+	var out []inspect.KernelServerRow
+	for _, d := range slices.SortedFunc(maps.Keys(destinations), vserver.DestinationKey.Compare) {
+		row := server
+		row.Destination = netip.AddrPortFrom(d.Addr, d.Port).String()
+		row.Weight, row.Forward = destinations[d].Weight, forwardNames[destinations[d].Forward]
+		row.Active, row.Inactive = counts[d].Active, counts[d].Inactive
+		out = append(out, row)
+	}
+	return out
+}
+
+var forwardNames = map[uint8]string{
+	vserver.ForwardMasq: model.ForwardNAT.String(), vserver.ForwardRoute: model.ForwardDirect.String(),
+	vserver.ForwardTunnel: model.ForwardTunnel.String(), vserver.ForwardLocal: "local",
+}
+
+// serverFlags says what is special about a server.
+func serverFlags(s vserver.Server) []string {
+	var out []string
+	if s.Flags&vserver.FlagPersistent != 0 {
+		out = append(out, fmt.Sprintf("persistent %ds", s.Timeout))
+	}
+	if s.Flags&vserver.FlagOnePacket != 0 {
+		out = append(out, "one-packet")
+	}
+	return append(out, scheduler.NamesOfFlags(s.Scheduler, s.Flags)...)
+}
+
+// sets lists sets.
+func (r *kernelReader) sets(ctx context.Context, q query) (list inspect.List[inspect.KernelSetRow], err error) {
+	list.Items = []inspect.KernelSetRow{}
+	if q.ByService() || !q.VIP.Everywhere() || !q.Backend.Everywhere() {
+		return list, errors.New("--namespace, --vip and --backend choose entries: name the set")
+	}
+	if r.ipset == nil {
+		return list, nil
+	}
+	all, err := r.ipset.Stat(ctx)
+	if err != nil {
+		return list, err
+	}
+	for _, s := range all {
+		list.Items = append(list.Items, inspect.KernelSetRow{
+			Name: s.Set.Name, Type: string(s.Set.Type), Family: s.Set.Family.String(), Entries: s.Elements, References: s.References, Memory: s.Memory,
+			Owned: inspect.OwnedBy(ipvs.OwnedSet(s.Set.Name), nil),
+		})
+	}
+	slices.SortFunc(list.Items, func(a, b inspect.KernelSetRow) int { return cmp.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+// entries lists those of one set.
+func (r *kernelReader) entries(ctx context.Context, q query) (list inspect.List[inspect.KernelEntryRow], err error) {
+	list.Items = []inspect.KernelEntryRow{}
+	if r.ipset == nil {
+		return list, asAnswer(fmt.Errorf("set %s: %w", q.named, ipset.ErrNotExist))
+	}
+	_, entries, err := r.ipset.List(ctx, q.named)
+	if errors.Is(err, ipset.ErrNotExist) {
+		return list, asAnswer(err)
+	}
+	if err != nil {
+		return list, err
+	}
+	ours := ipvs.OwnedSet(q.named)
+	owners, err := r.owners(ctx, q, true)
+	if err != nil {
+		return list, err
+	}
+	slices.SortFunc(entries, ipset.Entry.Compare)
+	for _, e := range entries {
+		var services []string
+		if ours {
+			services = entryOwners(owners, q.named, e)
+		}
+		owned := inspect.OwnedBy(ours, services)
+		if q.wants(owned) && choosesEntry(q, e) {
+			list.Items = append(list.Items, inspect.KernelEntryRow{Set: q.named, Entry: e.String(), Owned: owned})
+		}
+	}
+	return list, nil
+}
+
+// choosesEntry tells whether one of the addresses of an entry is asked for.
+func choosesEntry(q query, e ipset.Entry) bool {
+	has := func(p inspect.Place) bool {
+		return p.Everywhere() || e.Addr.IsValid() && p.Has(e.Addr, e.Port)
+	}
+	return has(q.VIP) && has(q.Backend)
+}
+
+// entryOwners finds the Services of an entry: by the frontend or the backend that it names, by its address alone, or
+// by the node port.
+func entryOwners(o *inspect.Owners, set string, e ipset.Entry) []string {
+	protocol, at := ipset.ProtocolName(e.Protocol), netip.AddrPortFrom(e.Addr, e.Port)
+	switch {
+	case !e.Addr.IsValid():
+		for _, p := range []model.Protocol{model.TCP, model.UDP} {
+			if strings.HasSuffix(set, "-"+strings.ToUpper(p.String())) {
+				return o.NodePort(e.Port, p.String())
+			}
+		}
+		return nil
+	case e.Port == 0:
+		return o.Address(e.Addr)
+	case len(o.Frontend(at, protocol)) > 0:
+		return o.Frontend(at, protocol)
+	}
+	return o.Backend(at, protocol)
+}
+
+// rules lists the rules of our chains, and the jumps into them.
+func (r *kernelReader) rules(ctx context.Context, q query) (list inspect.List[inspect.KernelRuleRow], err error) {
+	list.Items = []inspect.KernelRuleRow{}
+	var chains map[rules.ChainKey]rules.Chain
+	var jumps map[rules.JumpKey]rules.Jump
+	if r.iptables != nil {
+		if chains, jumps, err = r.iptables.List(ctx); err != nil {
+			return list, err
+		}
+	}
+	if !hasChain(chains, jumps, q.named) {
+		return list, asAnswer(fmt.Errorf("no chain %s of kube-ipvs, and no hook of that name with a jump to one", q.named))
+	}
+	if r.iptables == nil {
+		return list, nil
+	}
+	owners, err := r.owners(ctx, q, false)
+	if err != nil {
+		return list, err
+	}
+	byChain := chainOwners(owners, chains)
+	for _, k := range slices.SortedFunc(maps.Keys(jumps), rules.JumpKey.Compare) {
+		list.Items = append(list.Items, ruleRow(rules.ChainKey{Family: k.Family, Table: k.Table, Name: k.Hook}, 0, jumps[k].Rule(k.Target), nil))
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(chains), rules.ChainKey.Compare) {
+		for i, rule := range strings.Split(chains[k].Rules, "\n") {
+			services := ruleOwners(owners, rule)
+			if services == nil {
+				services = byChain[k]
+			}
+			list.Items = append(list.Items, ruleRow(k, i+1, rule, services))
+		}
+	}
+	list.Items = slices.DeleteFunc(list.Items, func(row inspect.KernelRuleRow) bool {
+		to := ruleTarget(row.Rule)
+		return q.named != "" && row.Chain != q.named || !q.wants(row.Owned) || !q.VIP.Everywhere() && !q.VIP.Has(to.addr, to.port)
+	})
+	return list, nil
+}
+
+// hasChain reports whether there is a chain of the name, or a hook with a jump; it is true for
+// an empty name, which chooses all.
+func hasChain(chains map[rules.ChainKey]rules.Chain, jumps map[rules.JumpKey]rules.Jump, name string) bool {
+	for k := range chains {
+		if k.Name == name {
+			return true
+		}
+	}
+	for k := range jumps {
+		if k.Hook == name {
+			return true
+		}
+	}
+	return name == ""
+}
+
+func ruleRow(k rules.ChainKey, number int, rule string, services []string) inspect.KernelRuleRow {
+	if rule == "" {
+		number = 0
+	}
+	return inspect.KernelRuleRow{
+		Family: k.Family.Table(), Table: k.Table, Chain: k.Name, Number: number, Rule: rule, Owned: inspect.OwnedBy(true, services),
+	}
+}
+
+// ruleOwners are the Services that a rule names in its comment, or whose address it matches.
+func ruleOwners(owners *inspect.Owners, rule string) []string {
+	to := ruleTarget(rule)
+	if services := owners.Titled(to.comment); services != nil || !to.addr.IsValid() {
+		return services
+	}
+	return owners.Frontend(netip.AddrPortFrom(to.addr, to.port), to.protocol)
+}
+
+// chainDepth is how many chains of a Service lead to each other: that of its firewall, of what comes from outside, of
+// all its endpoints, of one of them.
+const chainDepth = 4
+
+// chainOwners are the Services that chains of iptables mode belong to: those of the rules that lead there.
+func chainOwners(owners *inspect.Owners, chains map[rules.ChainKey]rules.Chain) map[rules.ChainKey][]string {
+	out := map[rules.ChainKey][]string{}
+	for range chainDepth {
+		for k, c := range chains {
+			for rule := range strings.SplitSeq(c.Rules, "\n") {
+				services := out[k]
+				if services == nil {
+					services = ruleOwners(owners, rule)
+				}
+				for _, to := range rules.Targets(rule) {
+					next := rules.ChainKey{Family: k.Family, Table: k.Table, Name: to}
+					if services != nil && out[next] == nil && iptables.ServiceChain(next) {
+						out[next] = services
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// target is what a rule is about: where packets go that it matches, and its comment.
+type target struct {
+	addr              netip.Addr
+	port              uint16
+	protocol, comment string
+}
+
+func ruleTarget(rule string) (t target) {
+	words := rules.Words(rule)
+	for i := range max(len(words)-1, 0) {
+		switch value := words[i+1]; words[i] {
+		case "-d":
+			if p, err := netip.ParsePrefix(value); err == nil && p.IsSingleIP() {
+				t.addr = p.Addr()
+			}
+		case "-p":
+			t.protocol = value
+		case "--dport":
+			if n, err := strconv.ParseUint(value, 10, 16); err == nil {
+				t.port = uint16(n)
+			}
+		case "--comment":
+			t.comment = value
+		}
+	}
+	return t
+}
+
+// addresses lists what this machine answers on.
+func (r *kernelReader) addresses(ctx context.Context, q query) (list inspect.List[inspect.KernelAddressRow], err error) {
+	list.Items = []inspect.KernelAddressRow{}
+	owners, err := r.owners(ctx, q, false)
+	if err != nil {
+		return list, err
+	}
+	bound, err := r.link.List(ctx)
+	if err != nil && !errors.Is(err, link.ErrNotExist) {
+		return list, err
+	}
+	routes, err := r.link.ListRoutes(ctx)
+	if err != nil {
+		return list, err
+	}
+	detached, err := r.link.ListDetached(ctx)
+	if err != nil {
+		return list, err
+	}
+	local, err := r.link.Local(ctx)
+	if err != nil {
+		return list, err
+	}
+	add := func(p netip.Prefix, kind, link string, owned inspect.Owned) {
+		text := p.String()
+		if kind != "route" {
+			text = p.Addr().String()
+		}
+		if q.wants(owned) && (q.VIP.Everywhere() || q.VIP.Range.Overlaps(p)) {
+			list.Items = append(list.Items, inspect.KernelAddressRow{Address: text, Kind: kind, Link: link, Owned: owned})
+		}
+	}
+	for _, p := range slices.SortedFunc(maps.Keys(routes), link.ComparePrefixes) {
+		add(p, "route", "lo", inspect.OwnedBy(true, nil))
+	}
+	for _, a := range slices.SortedFunc(maps.Keys(bound), netip.Addr.Compare) {
+		kind := "address"
+		if whole, is := detached[a]; is {
+			kind = map[bool]string{true: "detached", false: "half detached"}[whole]
+		}
+		add(netip.PrefixFrom(a, a.BitLen()), kind, link.DefaultName, inspect.OwnedBy(true, owners.Address(a)))
+	}
+	for _, a := range slices.SortedFunc(maps.Keys(local), netip.Addr.Compare) {
+		add(netip.PrefixFrom(a, a.BitLen()), "address", local[a], inspect.OwnedBy(false, nil))
+	}
+	return list, nil
+}

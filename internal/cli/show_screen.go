@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+
+	"golang.org/x/term"
+	"sigs.k8s.io/yaml"
+)
+
+// page is what is written at a time; notes are for people and no part of the output.
+type page struct {
+	out, notes io.Writer
+	colour     bool
+}
+
+// encode writes a value for programs.
+func (p page) encode(format string, v any) error {
+	if format == "yaml" {
+		text, err := yaml.Marshal(v)
+		if err == nil {
+			_, err = p.out.Write(text)
+		}
+		return err
+	}
+	enc := json.NewEncoder(p.out)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// screen is where pages go.
+type screen struct {
+	out, notes       io.Writer
+	terminal, colour bool
+	pages            int
+}
+
+func newScreen(out, notes io.Writer) *screen {
+	s := &screen{out: out, notes: notes}
+	if f, ok := out.(*os.File); ok {
+		s.terminal = term.IsTerminal(int(f.Fd()))
+	}
+	s.colour = s.terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return s
+}
+
+// page is one that is written at once.
+func (s *screen) page() page { return page{s.out, s.notes, s.colour} }
+
+// erase moves to the upper left corner of a terminal and clears it (ECMA-48, CUP and ED).
+const erase = "\x1b[H\x1b[2J"
+
+// compose makes a page in memory, so that it takes the place of the last one at once. Notes are on it where it is
+// all that one sees.
+func (s *screen) compose(format string, draw func(page) error) ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteString(s.between(format))
+	notes := s.notes
+	if s.terminal {
+		notes = &b
+	}
+	err := draw(page{&b, notes, s.colour})
+	return b.Bytes(), err
+}
+
+// between is what comes before a page. Below each other pages are told apart by a blank line, or as documents of
+// their format are.
+func (s *screen) between(format string) string {
+	switch {
+	case s.terminal:
+		return erase
+	case s.pages == 0 || format == "json":
+		return ""
+	case format == "yaml":
+		return "---\n"
+	}
+	return "\n"
+}
+
+// put shows a page.
+func (s *screen) put(text []byte) error {
+	s.pages++
+	_, err := s.out.Write(text)
+	return err
+}

@@ -1,0 +1,131 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/wiring"
+)
+
+// Cleanup removes everything of ours from the kernel and restores the sysctls, for a successor. A
+// failure of one does not stop the other.
+func Cleanup(ctx context.Context, c config.Config, to ipvs.Successor, out io.Writer) error {
+	logs, err := newLogger(c)
+	if err != nil {
+		return err
+	}
+	defer logs.sink.Close()
+	log := logs.Logger
+	if err := mayWrite(); err != nil {
+		return withPermissionHint(fmt.Errorf("cleanup needs root: %w", err), "CAP_NET_ADMIN and CAP_NET_RAW")
+	}
+	lock, err := lockNode(log, "cleanup", c.RunDir)
+	switch {
+	case errors.Is(err, ErrRunning):
+		return fmt.Errorf("stop the agent first: %w", err)
+	case err != nil:
+		return err
+	}
+	defer lock.Close()
+	k, unseen, err := openForCleanup(ctx, log, c)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = k.close(nil) }()
+	both := model.Families() // also the families that iptables does not serve any more
+	mode := k.newMode(log, wiring.Static(c), both[:], nil)
+	unknown := knowHost(ctx, mode, k.link)
+	stray := k.sweepStray(ctx, log, wiring.RulesOptions(c, k.tables, nil), to, out)
+	swept := errors.Join(stray, sweep(ctx, mode.HandOver(to), out))
+	if to != ipvs.Nobody && swept != nil {
+		return errors.Join(unseen, unknown, swept) // remaining rows may carry traffic, and need their sysctls
+	}
+	if swept == nil {
+		wiring.NewNodeClaims(log, c.RunDir).Keep(nil) // nothing is bound any more, so nothing has to be kept off
+	}
+	return errors.Join(unseen, unknown, swept, restore(ctx, k.tuner, to, out))
+}
+
+// knowHost gives the mode the addresses of this machine, by which it recognizes the servers of
+// NodePorts of a stopped kube-proxy.
+func knowHost(ctx context.Context, mode dataplane.Dataplane, links agent.HostReader) error {
+	local, err := links.Local(ctx)
+	if err != nil {
+		return fmt.Errorf("servers of NodePorts may be left: read the addresses of this machine: %w", err)
+	}
+	mode.SetHost(model.Host{Links: local})
+	return nil
+}
+
+// sweep removes all rows of the mode and prints how many of which kind.
+func sweep(ctx context.Context, mode dataplane.Removable, out io.Writer) error {
+	removed := 0
+	err := dataplane.Sweep(ctx, mode, func(r dataplane.Result) {
+		for _, s := range r.Stages {
+			removed += s.Deletes
+			fmt.Fprintf(out, "removed  %-12s %5d\n", s.Stage, s.Deletes)
+		}
+	})
+	if err == nil && removed == 0 {
+		fmt.Fprintln(out, "nothing to remove")
+	}
+	return err
+}
+
+// restore restores the sysctls. The journal does not say which were required, so each refusal is a
+// failure. A successor keeps the values that it found at its start; one without IPVS does not need
+// those that IPVS alone reads.
+func restore(ctx context.Context, t *tune.Tuner, to ipvs.Successor, out io.Writer) error {
+	var restored []tune.SysctlResult
+	switch to {
+	case ipvs.Nobody:
+		restored = t.Restore(ctx)
+	case ipvs.SuccessorIPVS:
+	default:
+		restored = t.RestoreKeys(ctx, slices.Concat(ipvsAlone, strictARP)...)
+	}
+	for _, r := range restored {
+		fmt.Fprintln(out, r)
+	}
+	return tune.Failure(restored, tune.Wanted)
+}
+
+// ipvsAlone are the sysctls that only IPVS reads.
+var ipvsAlone = []string{
+	"net.ipv4.vs.conntrack", "net.ipv4.vs.conn_reuse_mode", "net.ipv4.vs.expire_nodest_conn", "net.ipv4.vs.expire_quiescent_template",
+}
+
+// sweepStray removes rules of ours from backends other than that of k.rules. It runs before sets are removed, which such
+// rules may use. A kube-proxy that continues with iptables may have rules there, which cannot be told from ours.
+func (k *kernel) sweepStray(ctx context.Context, log *zap.Logger, o rules.Options, to ipvs.Successor, out io.Writer) error {
+	used := rules.Backend("")
+	if k.rules != nil {
+		used = k.rules.Backend()
+	}
+	handles, err := rules.Beside(ctx, log, o, used)
+	errs := []error{err}
+	for _, h := range handles {
+		if to == ipvs.SuccessorIPTables {
+			fmt.Fprintf(out, "left     rules of backend %s, for they may be kube-proxy's\n", h.Backend())
+			continue
+		}
+		found, err := h.Purge(ctx)
+		errs = append(errs, err)
+		if found > 0 && err == nil {
+			fmt.Fprintf(out, "removed  %-12s %5d\n", h.Backend(), found)
+		}
+	}
+	return errors.Join(errs...)
+}

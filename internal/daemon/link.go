@@ -1,0 +1,68 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+)
+
+// watchRetryPause is the time until a broken watch is retried; the audit covers it.
+const watchRetryPause = time.Second
+
+// watchLink has the loop repair the device and its addresses as soon as another program removes
+// them, until ctx ends.
+func watchLink(ctx context.Context, log *zap.Logger, l *link.Handle, loop *agent.Agent, mode func() *ipvs.Mode) error {
+	for ctx.Err() == nil {
+		err := l.Watch(ctx, func(e link.Event) {
+			repairLink(ctx, log, loop, mode(), e)
+			rereadHost(loop, e)
+		})
+		if err != nil && ctx.Err() == nil {
+			log.Warn("watch of our link broke, beginning again", zap.Error(err))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(watchRetryPause):
+		}
+	}
+	return nil
+}
+
+func repairLink(ctx context.Context, log *zap.Logger, loop *agent.Agent, mode *ipvs.Mode, e link.Event) {
+	if mode == nil {
+		return // nothing is bound
+	}
+	var repair func(context.Context) error
+	switch e.Kind {
+	case link.OurAddressLost:
+		repair = func(context.Context) error { mode.AddressLost(e.Addr); return nil }
+	case link.OurRouteLost:
+		repair = func(context.Context) error { mode.RouteLost(e.Route); return nil }
+	case link.OurLinkLost:
+		repair = mode.LinkLost
+	case link.Ready, link.Overrun:
+		repair = mode.ReloadAddresses
+	default:
+		return // addresses of other links are not repaired
+	}
+	if e.Kind != link.Ready {
+		log.Debug("somebody else changed our link", zap.Stringer("event", e))
+	}
+	if err := loop.Repair(ctx, repair); err != nil && ctx.Err() == nil {
+		log.Warn("repair of our link failed, the audit will try again", zap.Error(err))
+	}
+}
+
+// rereadHost has the loop read the node's own addresses and next hops again when they may have
+// changed.
+func rereadHost(loop *agent.Agent, e link.Event) {
+	switch e.Kind {
+	case link.NodeAddressesChanged, link.DefaultRoutesChanged, link.Ready, link.Overrun:
+		loop.HostChanged()
+	}
+}

@@ -1,0 +1,37 @@
+package daemon
+
+import (
+	"os"
+	"runtime/debug"
+
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+)
+
+// garbagePercent is GOGC: the garbage, in percent of the live heap, at which a collection starts.
+// Go's default is 100. Changes are small, so half of it costs little CPU, and saves memory of the
+// node.
+const garbagePercent = 50
+
+// boundMemory sets the memory limit of Go to nine tenths of the limit of the control group, at which
+// the kernel kills the process. The last tenth is for memory that Go does not count: sockets,
+// files, and the processes that write rules. GOGC and GOMEMLIMIT of the environment take precedence
+// (https://pkg.go.dev/runtime).
+func boundMemory(log *zap.Logger, limit func() (tune.MemoryLimit, error)) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbagePercent)
+	}
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return
+	}
+	switch l, err := limit(); {
+	case err != nil:
+		log.Warn("memory is bounded without regard to control groups", zap.Error(err))
+	case l.Bytes > 0:
+		soft := int64(l.Bytes / 10 * 9)
+		debug.SetMemoryLimit(soft)
+		log.Info("garbage is collected so that memory stays below the limit of the control group",
+			zap.Int64("bytes", soft), zap.Uint64("limit", l.Bytes), zap.String("group", l.Group))
+	}
+}

@@ -1,0 +1,58 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"runtime/debug"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+)
+
+func TestMemoryIsBoundByTheControlGroup(t *testing.T) {
+	for _, tt := range []struct {
+		name, environment string
+		limit             tune.MemoryLimit
+		err               error
+		want              int64
+		log               []string
+	}{
+		{name: "no limit", want: math.MaxInt64},
+		{
+			name: "a limit", limit: tune.MemoryLimit{Bytes: 100 << 20, Group: "/sys/fs/cgroup/a"}, want: 90 << 20,
+			log: []string{"info: garbage is collected so that memory stays below the limit of the control group map[bytes:94371840 group:/sys/fs/cgroup/a limit:104857600]"},
+		},
+		{name: "the environment wins", environment: "off", limit: tune.MemoryLimit{Bytes: 100 << 20}, want: math.MaxInt64},
+		{
+			name: "nobody knows", err: errors.New("no such luck"), want: math.MaxInt64,
+			log: []string{"warn: memory is bounded without regard to control groups map[error:no such luck]"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			percent, before := debug.SetGCPercent(100), debug.SetMemoryLimit(math.MaxInt64)
+			defer func() { debug.SetGCPercent(percent); debug.SetMemoryLimit(before) }()
+			t.Setenv("GOMEMLIMIT", tt.environment)
+			t.Setenv("GOGC", "")
+			core, logs := observer.New(zap.InfoLevel)
+			boundMemory(zap.New(core), func() (tune.MemoryLimit, error) { return tt.limit, tt.err })
+			if got := debug.SetMemoryLimit(-1); got != tt.want {
+				t.Errorf("soft limit %d, want %d", got, tt.want)
+			}
+			if got := debug.SetGCPercent(100); got != garbagePercent {
+				t.Errorf("GOGC %d, want %d", got, garbagePercent)
+			}
+			var said []string
+			for _, e := range logs.All() {
+				said = append(said, fmt.Sprintf("%s: %s %v", e.Level, e.Message, e.ContextMap()))
+			}
+			if diff := cmp.Diff(tt.log, said); diff != "" {
+				t.Errorf("log (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,107 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
+)
+
+// Only a kernel that answers "I do not have that" costs the mode; one that could not be
+// asked is an error, for nobody knows what it has.
+func TestWhatCostsTheMode(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{"no ip_vs", fmt.Errorf("open: %w", vserver.ErrUnsupported), true},
+		{"no sets", fmt.Errorf("open: %w", ipset.ErrUnsupported), true},
+		{"no dummy links", fmt.Errorf("make: %w", link.ErrUnsupported), true},
+		{"no right to ask", fmt.Errorf("%w: %w", vserver.ErrUnsupported, os.ErrPermission), false},
+		{"no answer", context.DeadlineExceeded, false},
+		{"busy", link.ErrBusy, false},
+	} {
+		if got := lacksIPVS(tt.err); got != tt.want {
+			t.Errorf("%s: %t", tt.name, got)
+		}
+	}
+}
+
+// TestImpliedModeIsSaid: who leaves the mode to the program reads once, in the log and in an Event, which one runs.
+func TestImpliedModeIsSaid(t *testing.T) {
+	kubeadm := "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+	own := "apiVersion: " + config.OwnAPIVersion + "\nkind: " + config.OwnKind + "\n"
+	for _, tt := range []struct {
+		name, file string
+		args       []string
+		want       bool
+	}{
+		{"empty", kubeadm + `mode: ""`, nil, true},
+		{"not there", kubeadm, nil, true},
+		{"ipvs", kubeadm + "mode: ipvs", nil, false},
+		{"by a flag", kubeadm + `mode: ""`, []string{"--proxy-mode=ipvs"}, false},
+		{"our own file", own, nil, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			file := filepath.Join(directory(t, map[string]string{"config.conf": tt.file}), "config.conf")
+			flags, defaults := pflag.NewFlagSet("test", pflag.ContinueOnError), config.Defaults()
+			config.Bind(flags, &defaults)
+			if err := flags.Parse(append(tt.args, "--config="+file)); err != nil {
+				t.Fatal(err)
+			}
+			loaded, err := config.NewLoader(flags).Load("node-a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			core, logs := observer.New(zapcore.DebugLevel)
+			modeDecision{asked: config.ModeIPVS, active: loaded.Config.Mode, implied: loaded.Config.ModeImplied}.report(zap.New(core), nil)
+			if got := logs.FilterMessageSnippet("leaves mode empty").Len() == 1; got != tt.want || logs.Len() > 1 {
+				t.Errorf("lines %v, want one about the mode: %t", logs.All(), tt.want)
+			}
+		})
+	}
+}
+
+func TestFallbackIsSaid(t *testing.T) {
+	missing := errors.New("ip_vs: not there")
+	for _, tt := range []struct {
+		name   string
+		chosen modeDecision
+		level  zapcore.Level
+		want   string
+	}{
+		{"ipvs runs", modeDecision{asked: config.ModeIPVS, active: config.ModeIPVS}, 0, ""},
+		{"iptables on purpose", modeDecision{asked: config.ModeIPTables, active: config.ModeIPTables}, 0, ""},
+		{"fell back", modeDecision{config.ModeIPVS, config.ModeIPTables, missing, true}, zapcore.WarnLevel, "falling back to iptables mode"},
+		{"chosen by itself", modeDecision{config.ModeAuto, config.ModeIPTables, missing, false}, zapcore.InfoLevel, "no IPVS"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			core, logs := observer.New(zapcore.DebugLevel)
+			tt.chosen.report(zap.New(core), nil)
+			all := logs.All()
+			if tt.want == "" {
+				if len(all) > 0 {
+					t.Errorf("log %v", all)
+				}
+				return
+			}
+			if len(all) != 1 || all[0].Level != tt.level || !strings.Contains(all[0].Message, tt.want) || all[0].ContextMap()["error"] != missing.Error() {
+				t.Errorf("log %v", all)
+			}
+		})
+	}
+}
