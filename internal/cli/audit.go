@@ -49,8 +49,8 @@ func newAudit() *cobra.Command {
 	return cmd
 }
 
-// auditVerdict is an exit status of 1 where something is not as it should be, which is said
-// already.
+// auditVerdict returns exit status 1 if a row is not in place, or something could not be read. The
+// output has the reason.
 func auditVerdict(r agent.AuditReport) error {
 	bad := r.Unread != ""
 	for _, t := range r.Tables {

@@ -41,7 +41,7 @@ func newCompletion() *cobra.Command {
 	}
 }
 
-// complete writes the script of a shell, with what verbs and flags are for.
+// complete writes the completion script of a shell, with descriptions.
 func complete(root *cobra.Command, shell string, w io.Writer) error {
 	switch shell {
 	case "zsh":

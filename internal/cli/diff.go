@@ -35,7 +35,7 @@ flags then, and destinations that only drain count as unwanted.
 
 The exit status is 0 when both are equal, 1 when they differ, and 2 when that could not be told.`
 
-// diffWithin bounds all that diff asks.
+// diffWithin bounds all calls of diff.
 const diffWithin = 2 * time.Minute
 
 func newDiff() *cobra.Command {
@@ -62,25 +62,25 @@ func newDiff() *cobra.Command {
 				return exitError{exitFailed, fmt.Errorf("read the kernel: %w", err)}
 			}
 			defer k.close()
-			var asked wanting = agentWants{inspect.NewClient(c.Socket())}
+			var asked desiredSource = desiredFromAgent{inspect.NewClient(c.Socket())}
 			if cmd.Flags().Changed("source-dir") || cmd.Flags().Changed("kubeconfig") || cmd.Flags().Changed("master") {
-				asked = sourcesWant{c: c, k: k, stdin: cmd.InOrStdin(), notes: cmd.ErrOrStderr()}
+				asked = desiredFromManifests{c: c, k: k, stdin: cmd.InOrStdin(), notes: cmd.ErrOrStderr()}
 			}
 			return diff(ctx, c, asked, k, cmd.OutOrStdout())
 		},
 	}
 }
 
-// wanting knows what is wanted.
-type wanting interface {
-	// wanted tells the mode, and prints the desired rows of one kind.
+// A desiredSource has the desired rows.
+type desiredSource interface {
+	// wanted returns the mode, and a function that prints the desired rows of one kind.
 	wanted(ctx context.Context) (config.Mode, func(ctx context.Context, kind string) (string, error), error)
 }
 
-// agentWants asks the running agent.
-type agentWants struct{ client *inspect.Client }
+// desiredFromAgent gets desired rows from the running agent.
+type desiredFromAgent struct{ client *inspect.Client }
 
-func (a agentWants) wanted(ctx context.Context) (config.Mode, func(context.Context, string) (string, error), error) {
+func (a desiredFromAgent) wanted(ctx context.Context) (config.Mode, func(context.Context, string) (string, error), error) {
 	s, err := a.client.Status(ctx)
 	if err == nil && !s.Synced {
 		err = errors.New("the agent still waits for its sources: it does not know all Services yet")
@@ -88,15 +88,15 @@ func (a agentWants) wanted(ctx context.Context) (config.Mode, func(context.Conte
 	return config.Mode(s.Mode), a.client.Rows, err
 }
 
-// sourcesWant compiles what manifests or an API server say.
-type sourcesWant struct {
+// desiredFromManifests compiles desired rows from manifests or the objects of an API server.
+type desiredFromManifests struct {
 	c     config.Config
-	k     readers
+	k     readOnlyKernel
 	stdin io.Reader
 	notes io.Writer
 }
 
-func (s sourcesWant) wanted(ctx context.Context) (config.Mode, func(context.Context, string) (string, error), error) {
+func (s desiredFromManifests) wanted(ctx context.Context) (config.Mode, func(context.Context, string) (string, error), error) {
 	c := s.c
 	if c.Mode != config.ModeIPTables {
 		c.Mode = config.ModeIPVS
@@ -124,7 +124,7 @@ func (s sourcesWant) wanted(ctx context.Context) (config.Mode, func(context.Cont
 }
 
 // mode is the one that the settings ask for, as the agent would have it here.
-func (s sourcesWant) mode(ctx context.Context, c config.Config, batch catalog.Batch) dataplane.Inspectable {
+func (s desiredFromManifests) mode(ctx context.Context, c config.Config, batch catalog.Batch) dataplane.Inspectable {
 	if c.Mode != config.ModeIPTables {
 		return ipvs.New(zap.NewNop(), wiring.IPVSConfig(c, s.k.families, s.k.rules), ipvs.Deps{})
 	}
@@ -135,7 +135,7 @@ func (s sourcesWant) mode(ctx context.Context, c config.Config, batch catalog.Ba
 }
 
 // batch is all that manifests and API server say, and at which addresses the latter is reached.
-func (s sourcesWant) batch(ctx context.Context) (catalog.Batch, []netip.Addr, error) {
+func (s desiredFromManifests) batch(ctx context.Context) (catalog.Batch, []netip.Addr, error) {
 	in := input{manifests: s.c.SourceDir, stdin: s.stdin}
 	in.cluster = in.manifests == "" || s.c.Client.Kubeconfig != "" || s.c.Client.Master != ""
 	read, err := in.read(ctx, s.c)
@@ -154,8 +154,8 @@ func (s sourcesWant) batch(ctx context.Context) (catalog.Batch, []netip.Addr, er
 	return read.batch, read.servers, nil
 }
 
-// diff prints what is different. Whatever cannot be read makes the answer unknown.
-func diff(ctx context.Context, c config.Config, asked wanting, k readers, out io.Writer) error {
+// diff prints the differences. It fails if anything cannot be read.
+func diff(ctx context.Context, c config.Config, asked desiredSource, k readOnlyKernel, out io.Writer) error {
 	active, rows, err := asked.wanted(ctx)
 	if err != nil {
 		return exitError{exitFailed, err}
@@ -197,7 +197,7 @@ func printDiff(out io.Writer, kind string, active config.Mode, kernel, desired s
 	return len(lines), linediff.Write(out, kind, lines)
 }
 
-// dispatches tells it of a group of rules: "ip nat KUBE-SERVICES".
+// dispatches reports whether the order of a group of rules, such as "ip nat KUBE-SERVICES", is free.
 func dispatches(group string) bool {
 	words := strings.Fields(group)
 	return len(words) == 3 && iptables.Dispatches(words[1], words[2])

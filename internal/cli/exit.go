@@ -12,22 +12,22 @@ import (
 // Exit statuses of verbs. The agent itself, which has no verb, ends as kube-proxy does: with 0
 // or 1.
 const (
-	// exitFound: the verb has an answer, and the answer is a difference, a fault, or that what
-	// was named is not there.
+	// exitFound is the status of a verb that found a difference or a fault, or did not find the
+	// object that was named.
 	exitFound = 1
-	// exitFailed: the verb has no answer. The command line is wrong, no agent answers, or
-	// something cannot be read.
+	// exitFailed is the status of a verb without an answer: the command line is wrong, no agent
+	// answers, or something cannot be read.
 	exitFailed = 2
 )
 
-// exitStatus says what the statuses of one verb mean. An empty text is a status that the verb
+// exitStatus has the meaning of each status of one verb. An empty text is a status that the verb
 // does not have.
 type exitStatus struct {
 	verb                string // empty: the agent
 	good, found, failed string
 }
 
-// exitStatuses are those of all verbs; help, manual pages and cmd/README.md show them.
+// exitStatuses returns those of all verbs; help, manual pages and cmd/README.md show them.
 func exitStatuses() []exitStatus {
 	return []exitStatus{
 		{"", "ended when it was told to, or did what a flag asks for", "any failure, a wrong command line too; IPVS appeared on a node that fell back to iptables mode: start it again", ""},
@@ -46,7 +46,7 @@ func exitStatuses() []exitStatus {
 	}
 }
 
-// exitStatusOf is that of a command, which has the statuses of the verb that it is below.
+// exitStatusOf returns the statuses of a command: those of the verb that it is below.
 func exitStatusOf(cmd *cobra.Command) exitStatus {
 	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
 	verb, _, _ := strings.Cut(path, " ")
@@ -58,7 +58,7 @@ func exitStatusOf(cmd *cobra.Command) exitStatus {
 	return exitStatus{}
 }
 
-// lines are the statuses as help prints them.
+// lines returns the statuses as help prints them.
 func (s exitStatus) lines() (out []string) {
 	for code, meaning := range []string{s.good, s.found, s.failed} {
 		if meaning != "" {
@@ -68,8 +68,7 @@ func (s exitStatus) lines() (out []string) {
 	return out
 }
 
-// exitError ends the program with a status of its own. One without an error is said already by
-// what was printed.
+// exitError ends the program with a status of its own. Without err the output has the reason.
 type exitError struct {
 	code int
 	err  error
@@ -83,7 +82,7 @@ func (e exitError) Error() string {
 	return e.err.Error()
 }
 
-// Unwrap gives the cause to errors.Is.
+// Unwrap returns the cause.
 func (e exitError) Unwrap() error { return e.err }
 
 // asAnswer marks an error as the answer of a verb; nil stays nil.

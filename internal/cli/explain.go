@@ -48,7 +48,7 @@ may be one that clients dial, on a node port, too, or an endpoint's: the first l
 uses it. --from asks for the way of one source. Nothing is written, and no module is loaded.
 Without a running agent it tells what the kernel has of an address.`
 
-// explainWithin bounds all that explain asks.
+// explainWithin bounds all calls of explain.
 const explainWithin = 30 * time.Second
 
 func newExplain() *cobra.Command {
@@ -94,7 +94,7 @@ func newExplain() *cobra.Command {
 	return cmd
 }
 
-// reportAnswer is the answer that a report is for scripts.
+// reportAnswer returns the exit status of a report.
 func reportAnswer(r explain.Report) error {
 	if !r.OK {
 		return exitError{code: exitFound}
@@ -119,16 +119,16 @@ func printReport(w io.Writer, output string, all bool, r explain.Report) error {
 	return fmt.Errorf("--output: %q is not one of text, json, yaml", output)
 }
 
-// asker tells stories; *inspect.Client is one, and *agent.Agent.
-type asker interface {
+// An explainClient returns reports; *inspect.Client is one, and *agent.Agent.
+type explainClient interface {
 	Explain(ctx context.Context, q agent.Query) (agent.Report, error)
 }
 
-// explained asks the agent and the kernel.
-func explained(ctx context.Context, ask asker, k readers, excluded []netip.Prefix, q agent.Query, judge judgeFirewalls) explain.Report {
+// explained returns the report of the agent with the rows of the kernel.
+func explained(ctx context.Context, client explainClient, k readOnlyKernel, excluded []netip.Prefix, q agent.Query, judge judgeFirewalls) explain.Report {
 	deps := k.deps
 	var told *agent.Report
-	s, noAgent := ask.Explain(ctx, q)
+	s, noAgent := client.Explain(ctx, q)
 	if noAgent == nil {
 		told = &s
 	}
@@ -160,13 +160,13 @@ func explained(ctx context.Context, ask asker, k readers, excluded []netip.Prefi
 	if told != nil && judge != nil {
 		judge(ctx, told, &found)
 	}
-	found.Others = func(group string) bool { return othersHave(ctx, ask, group) }
+	found.Others = func(group string) bool { return othersHave(ctx, client, group) }
 	return explain.New(q.String(), told, noAgent, found)
 }
 
-// owns tells of the group of a server whether it is ours. The marks are read when it is asked for
-// the first time; where they cannot be read no server is called foreign.
-func (k readers) owns(ctx context.Context, excluded []netip.Prefix) func(group string) bool {
+// owns returns a function that reports whether the server of a group is ours. The first call reads
+// the marks. If they cannot be read no server is foreign.
+func (k readOnlyKernel) owns(ctx context.Context, excluded []netip.Prefix) func(group string) bool {
 	marks := sync.OnceValue(func() *ownership.Snapshot {
 		links := struct {
 			ipvs.Links
@@ -184,8 +184,7 @@ func (k readers) owns(ctx context.Context, excluded []netip.Prefix) func(group s
 	}
 }
 
-// kindsOf are the kinds of rows that a story is about: those of its mode, or without a story
-// the servers.
+// kindsOf returns the kinds of rows of a report: those of its mode, or servers without a report.
 func kindsOf(s *agent.Report) map[string]struct{} {
 	out := map[string]struct{}{}
 	if s == nil {
@@ -198,8 +197,8 @@ func kindsOf(s *agent.Report) map[string]struct{} {
 	return out
 }
 
-// spotOf is where to look in the kernel: at what was asked for, and at the addresses that the
-// frontends of it have bound, where nobody else has any business.
+// spotOf returns the part of the kernel to read: what the query names, and the addresses that its
+// frontends have bound, which only they may use.
 func spotOf(s *agent.Report, q agent.Query) ipvs.Spot {
 	var at ipvs.Spot
 	switch {
@@ -238,7 +237,7 @@ func protocolsOf(p model.Protocol) []model.Protocol {
 	return []model.Protocol{model.TCP, model.UDP, model.SCTP}
 }
 
-// connections are those of the destinations there; none where they cannot be counted.
+// connections returns those of the destinations in a spot; none if they cannot be counted.
 func connections(ctx context.Context, servers ipvs.Servers, at ipvs.Spot) []explain.Connections {
 	wanted, err := destinationsOf(ctx, servers, at.Servers, at.Addrs)
 	if err != nil {
@@ -257,14 +256,14 @@ func connections(ctx context.Context, servers ipvs.Servers, at ipvs.Spot) []expl
 	return out
 }
 
-// othersHave tells whether a virtual server that was not asked for is that of some frontend. The
-// agent is the one to know; where it does not answer the server is not called foreign.
-func othersHave(ctx context.Context, ask asker, group string) bool {
+// othersHave reports whether a virtual server beside those of the query belongs to another frontend.
+// If the agent does not answer the server is not foreign.
+func othersHave(ctx context.Context, client explainClient, group string) bool {
 	key, ok := serverOf(group)
 	if !ok {
 		return true
 	}
-	s, err := ask.Explain(ctx, agent.Query{Address: key.Addr, Port: key.Port, Protocol: key.Protocol})
+	s, err := client.Explain(ctx, agent.Query{Address: key.Addr, Port: key.Port, Protocol: key.Protocol})
 	if err != nil {
 		return true
 	}
@@ -273,7 +272,7 @@ func othersHave(ctx context.Context, ask asker, group string) bool {
 	})
 }
 
-// serverOf reads how ipvsadm names a server: "-t 10.96.0.10:80".
+// serverOf returns the server of an option of ipvsadm: "-t 10.96.0.10:80".
 func serverOf(group string) (model.FrontendKey, bool) {
 	flag, at, _ := strings.Cut(group, " ")
 	p, known := map[string]model.Protocol{"-t": model.TCP, "-u": model.UDP, "--sctp-service": model.SCTP}[flag]
@@ -281,7 +280,7 @@ func serverOf(group string) (model.FrontendKey, bool) {
 	return model.FrontendKey{Addr: ap.Addr(), Port: ap.Port(), Protocol: p}, known && err == nil
 }
 
-// judgeFirewalls adds to what was found what the filters of other programs do with a story.
+// judgeFirewalls adds what the filters of other programs do with packets of a report.
 type judgeFirewalls func(context.Context, *agent.Report, *explain.Found)
 
 // firewallsOf returns the judge of the filters; nil without a reader.

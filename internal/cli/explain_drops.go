@@ -18,7 +18,7 @@ type counters interface {
 	Counted(ctx context.Context, tables []string, wanted func(rules.ChainKey) bool) ([]rules.Counted, error)
 }
 
-// explainedDrops are the packets that rules dropped which a story may be about.
+// explainedDrops returns the drops that may be packets of the named Services.
 func explainedDrops(ctx context.Context, r counters, mode string, names []string) ([]explain.Drop, error) {
 	d := wiring.DropsOf(mode)
 	found, err := r.Counted(ctx, d.Tables, d.Owned)

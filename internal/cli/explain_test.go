@@ -54,9 +54,9 @@ func (n *fakeNode) deps() ipvs.Deps {
 }
 
 // readers are those of a verb on this node.
-func (n *fakeNode) readers() readers {
+func (n *fakeNode) readers() readOnlyKernel {
 	both := model.Families()
-	return readers{deps: n.deps(), host: n.links, families: both[:], liberal: func(context.Context) bool { return true }}
+	return readOnlyKernel{deps: n.deps(), host: n.links, families: both[:], liberal: func(context.Context) bool { return true }}
 }
 
 // onNode runs an agent with manifests until all of them is in the kernel, and a test after.
@@ -404,25 +404,25 @@ func TestDiff(t *testing.T) {
 	manifests := serviceText("web", "type: NodePort, clusterIP: 10.96.0.10, ports: [{port: 80, nodePort: 30080}]", "") + sliceText("web", "", near)
 	for name, tt := range map[string]struct {
 		flags  []string
-		breaks func(n *fakeNode, k *readers)
+		breaks func(n *fakeNode, k *readOnlyKernel)
 		want   string
 		code   int
 	}{
 		"equal":              {want: "equal: the kernel has what is wanted\n"},
 		"equal, rules alone": {flags: []string{"--proxy-mode=iptables"}, want: "equal: the kernel has what is wanted\n"},
 		"different": {code: exitFound, want: "@@ servers @@\n--A -t 10.96.0.10:80 -s wlc\n+-A -t 10.96.0.10:80 -s rr\n@@ sets @@\n+add KUBE-CLUSTER-IP 10.96.0.10,tcp:80\n",
-			breaks: func(n *fakeNode, _ *readers) {
+			breaks: func(n *fakeNode, _ *readOnlyKernel) {
 				must(n.T, n.servers.WriteServers(n.Context(), []vserver.ServerChange{{Op: vserver.Update, Key: webServer, Server: vserver.Server{Scheduler: "wlc"}}})...)
 				must(n.T, n.sets.Delete(n.Context(), "KUBE-CLUSTER-IP", ipset.IPPort(webServer.Addr, 6, 80)))
 			}},
-		"servers of others": {want: "equal: the kernel has what is wanted\n", breaks: func(n *fakeNode, _ *readers) {
+		"servers of others": {want: "equal: the kernel has what is wanted\n", breaks: func(n *fakeNode, _ *readOnlyKernel) {
 			other := vserver.ServerKey{Addr: netip.MustParseAddr("198.51.100.1"), Port: 1, Protocol: vserver.ProtocolTCP}
 			must(n.T, n.servers.WriteServers(n.Context(), []vserver.ServerChange{{Op: vserver.Add, Key: other, Server: vserver.Server{Scheduler: "rr"}}})...)
 		}},
-		"unreadable": {code: exitFailed, breaks: func(_ *fakeNode, k *readers) {
+		"unreadable": {code: exitFailed, breaks: func(_ *fakeNode, k *readOnlyKernel) {
 			k.deps.Servers = unreadServers{err: errors.New("not supported")}
 		}},
-		"unreadable, rules alone": {flags: []string{"--proxy-mode=iptables"}, code: exitFailed, breaks: func(_ *fakeNode, k *readers) {
+		"unreadable, rules alone": {flags: []string{"--proxy-mode=iptables"}, code: exitFailed, breaks: func(_ *fakeNode, k *readOnlyKernel) {
 			k.deps.Rules = unreadRules{err: errors.New("not supported")}
 		}},
 	} {
@@ -433,7 +433,7 @@ func TestDiff(t *testing.T) {
 					tt.breaks(n, &k)
 				}
 				var notes strings.Builder
-				for _, asked := range []wanting{agentOf{n}, sourcesWant{c: n.config, k: k, notes: &notes}} {
+				for _, asked := range []desiredSource{agentOf{n}, desiredFromManifests{c: n.config, k: k, notes: &notes}} {
 					var out, said strings.Builder
 					if code := report(NewRoot(), diff(n.Context(), n.config, asked, k, &out), &said); code != tt.code || out.String() != tt.want {
 						t.Errorf("%T: status %d and\n%swant %d and\n%s%s", asked, code, &out, tt.code, tt.want, &said)

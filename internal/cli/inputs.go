@@ -21,36 +21,36 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/wiring"
 )
 
-// standardInput is the --source-dir of verbs that look once, for manifests on standard input.
+// standardInput is the --source-dir of plan and diff for manifests on standard input.
 const standardInput = "-"
 
-// listWithin bounds how long an API server may take to list all that is asked of it.
+// listWithin bounds the lists of an API server.
 const listWithin = 30 * time.Second
 
-// input is what a verb reads once to compile it: manifests, a cluster, or both.
+// An input is read once and compiled: manifests, a cluster, or both.
 type input struct {
 	// manifests are a directory, a file, or standardInput; empty are none.
 	manifests string
 	stdin     io.Reader
-	// cluster: everything is listed from the API server of the settings, too.
+	// cluster is true if the API server of the settings is listed, too.
 	cluster bool
-	// ranges are where Services without a cluster IP get one from, at most one of each family.
+	// ranges have cluster IPs for Services without one, at most one range of each family.
 	ranges []netip.Prefix
 }
 
-// inputs are what was read.
+// inputs are the objects of an input.
 type inputs struct {
 	batch    catalog.Batch
 	problems []file.Problem
 	// nodes are the names of all Nodes, sorted.
 	nodes []string
-	// servers are the addresses at which the API server was reached.
+	// servers are the addresses of the API server.
 	servers []netip.Addr
-	// assigned says which cluster IPs Services were given.
+	// assigned names the cluster IPs that Services got.
 	assigned []string
 }
 
-// nodeNames is a sink that notes the names of Nodes.
+// nodeNames is a sink that records the names of Nodes.
 type nodeNames struct {
 	source.Sink
 	names []string
@@ -121,8 +121,7 @@ func listCluster(ctx context.Context, c config.Config, sink source.Sink) ([]neti
 	return reached.Addrs(), nil
 }
 
-// unknownNode says that the cluster has Nodes, and none of the name of this one; empty where it
-// has, or where nothing tells of any Node.
+// unknownNode returns a message if there are Nodes, and none has the name of this node.
 func (i inputs) unknownNode(name string) string {
 	if i.batch.Node.Name != "" || len(i.nodes) == 0 {
 		return ""
@@ -135,7 +134,7 @@ func (i inputs) unknownNode(name string) string {
 	return fmt.Sprintf("there is no Node %s, but %s: no endpoint counts as local, and no NodePort is served without --node-address; is --hostname-override right?", name, known)
 }
 
-// badFiles is how many manifests cannot be read at all.
+// badFiles returns how many manifests cannot be read at all.
 func (i inputs) badFiles() int {
 	files := map[string]bool{}
 	for _, p := range i.problems {
@@ -146,16 +145,16 @@ func (i inputs) badFiles() int {
 	return len(files)
 }
 
-// lacksClusterIP reports whether a Service of a manifest waits for an API server to give it a
-// cluster IP: it asks for none itself, not even for one that cannot be read.
+// lacksClusterIP reports whether an API server would assign a cluster IP to a Service of a manifest:
+// it has none, not even one that cannot be parsed.
 func lacksClusterIP(s *model.Service) bool {
 	return len(s.ClusterIPs) == 0 && !s.Headless && s.Type != "ExternalName" &&
 		!slices.ContainsFunc(s.Problems, func(p string) bool { return strings.HasPrefix(p, "spec.clusterIP") })
 }
 
-// assignClusterIPs gives each Service that lacks a cluster IP the next free address of each
-// range, in the order of their names. The first and, of IPv4, the last address of a range are
-// never given, as by an API server.
+// assignClusterIPs assigns to each Service without a cluster IP the next free address of each
+// range, in the order of names. As an API server it never assigns the first address of a range
+// and, for IPv4, the last.
 func assignClusterIPs(services []model.Service, ranges []netip.Prefix) (said []string, err error) {
 	if len(ranges) == 0 {
 		return nil, nil
@@ -185,7 +184,7 @@ func assignClusterIPs(services []model.Service, ranges []netip.Prefix) (said []s
 	return said, nil
 }
 
-// freeIn finds the next free address of a range behind one of it, or behind its first.
+// freeIn returns the next free address of a range after the given one, or after its first.
 func freeIn(r netip.Prefix, after netip.Addr, taken map[netip.Addr]bool) (netip.Addr, bool) {
 	if !after.IsValid() {
 		after = r.Addr()

@@ -40,8 +40,8 @@ func writeMan(root *cobra.Command, dir string) error {
 	return nil
 }
 
-// asMarkdown keeps lists as they are: what help indents by two columns is a block to
-// Markdown, which pages are made of, from four on.
+// asMarkdown indents lists by two more columns: a block of Markdown, from which pages are made,
+// needs four.
 func asMarkdown(cmd *cobra.Command) {
 	lines := strings.Split(cmd.Long, "\n")
 	for i, line := range lines {

@@ -46,7 +46,7 @@ What is not served, and why, goes to standard error; the last line counts the Se
 that are not served as they ask. That is exit status 1 with --strict. A Service without
 endpoints, a headless one and an address with ipMode Proxy are not among them.`
 
-// planFlags are those of the verb.
+// planFlags are the flags of the verb.
 type planFlags struct {
 	show    []string
 	against string
@@ -115,7 +115,7 @@ func newPlan() *cobra.Command {
 const planAgainstKernel = `kube-ipvs plan --source-dir . --hostname-override worker-1 --show servers --node-address $(hostname -I | xargs | tr ' ' ,) |
     sort | diff - <(ipvsadm -Sn | sort)`
 
-// planArguments takes a single "-".
+// planArguments accepts a single "-".
 func planArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 && args[0] == standardInput {
 		return nil
@@ -123,8 +123,8 @@ func planArguments(cmd *cobra.Command, args []string) error {
 	return noArguments(cmd, args)
 }
 
-// input is what the flags name. A kubeconfig of a configuration file counts where nothing else
-// is named.
+// input returns the input that the flags name. A kubeconfig of a configuration file counts if they
+// name nothing else.
 func (f planFlags) input(cmd *cobra.Command, c config.Config, args []string) (input, error) {
 	if err := checkKinds(f.show); err != nil {
 		return input{}, err
@@ -144,7 +144,7 @@ func (f planFlags) input(cmd *cobra.Command, c config.Config, args []string) (in
 	return in, nil
 }
 
-// planner compiles manifests into a mode that has no kernel.
+// A planner compiles manifests into a mode without a kernel.
 type planner struct {
 	c          config.Config
 	show       []string
@@ -152,7 +152,7 @@ type planner struct {
 	out, notes io.Writer
 }
 
-// print prints what a node would have in its kernel.
+// print prints the rows that a node would have in its kernel.
 func (p planner) print(ctx context.Context, in input) error {
 	texts, outcome, err := p.compile(ctx, in, p.notes)
 	if err != nil {
@@ -169,7 +169,7 @@ func (p planner) print(ctx context.Context, in input) error {
 	return p.judge(outcome)
 }
 
-// compile returns the rows of an input, by kind, and writes what is to be said of it.
+// compile returns the rows of an input by kind, and writes notes.
 func (p planner) compile(ctx context.Context, in input, notes io.Writer) (map[string]string, planOutcome, error) {
 	read, err := in.read(ctx, p.c)
 	if err != nil {
@@ -199,13 +199,13 @@ func (p planner) compile(ctx context.Context, in input, notes io.Writer) (map[st
 	return texts, outcome, nil
 }
 
-// planOutcome counts what became of the Services of a plan.
+// planOutcome counts the Services of a plan and those with problems.
 type planOutcome struct {
 	services, lacking, unreadable, badFiles int
 }
 
-// judge says what of the plan is not as it was asked for. What cannot be read is a failure in
-// any case: the plan lacks what it says.
+// judge prints how many Services are not served as they ask. It fails with --strict, and always if
+// an input cannot be read, because the plan lacks its rows.
 func (p planner) judge(o planOutcome) error {
 	if o.lacking > 0 {
 		fmt.Fprintf(p.notes, "%d of %d Services are not served as they ask\n", o.lacking, o.services)
@@ -230,14 +230,14 @@ func checkKinds(show []string) error {
 	return nil
 }
 
-// compileInto has a mode want all that a batch says, and says what is not served.
+// compileInto sets all Services of a batch in a mode, and writes a note for each that is not served.
 func compileInto(mode dataplane.Inspectable, c config.Config, families []model.Family, batch catalog.Batch, host model.Host, notes io.Writer) planOutcome {
 	mode.SetHost(host)
 	compiler := wiring.CompilerFor(wiring.Static(c), families)(host)
 	out, lacking := planOutcome{services: len(batch.Services)}, map[model.ServiceID]bool{}
 	for _, in := range batch.Services {
 		p := compiler.Compile(in.ID, in.Service, in.Slices)
-		mode.Set(p) // what it says of conflicts is of the moment, see below
+		mode.Set(p) // conflicts are final only after all Services, see below
 		switch {
 		case p.Skipped == "" || p.Intended:
 		case len(in.Service.ClusterIPs) == 0 && !lacksClusterIP(in.Service):
@@ -267,7 +267,7 @@ func compileInto(mode dataplane.Inspectable, c config.Config, families []model.F
 	return out
 }
 
-// hintOf says how a Service gets what only an API server gives.
+// hintOf returns how a Service gets a cluster IP without an API server.
 func hintOf(s *model.Service) string {
 	if s.ID.Origin != model.FromFile || !lacksClusterIP(s) {
 		return ""
@@ -275,18 +275,18 @@ func hintOf(s *model.Service) string {
 	return "; an API server assigns one: add spec.clusterIP, or try it out with plan --assign-cluster-ips=10.96.0.0/16"
 }
 
-// modeWithoutKernel makes the mode that is asked for; auto supposes a kernel with IPVS.
+// modeWithoutKernel returns the configured mode; auto assumes a kernel with IPVS.
 func modeWithoutKernel(c config.Config, families []model.Family) dataplane.Inspectable {
 	if c.Mode == config.ModeIPTables {
 		rc := wiring.IPTablesConfig(c, families, nil)
-		rc.DropInvalid = true // connection tracking is not liberal unless somebody makes it
+		rc.DropInvalid = true // connection tracking is not liberal by default
 		return iptables.New(zap.NewNop(), rc, iptables.Deps{})
 	}
 	return ipvs.New(zap.NewNop(), wiring.IPVSConfig(c, families, nil), ipvs.Deps{})
 }
 
-// supposedHost is the machine as far as the manifests tell: its addresses are
-// those of its Node, or those that are given instead.
+// supposedHost returns the machine as the manifests describe it: its addresses are those of its
+// Node, or those of --node-address.
 func supposedHost(c config.Config, batch catalog.Batch) model.Host {
 	h := batch.Host()
 	h.Links, h.PodRanges = map[netip.Addr]string{}, c.DetectLocal.ClusterCIDRs
@@ -301,7 +301,7 @@ func supposedHost(c config.Config, batch catalog.Batch) model.Host {
 	return h
 }
 
-// printConflicts prints what two Services want, as it stands when all are known.
+// printConflicts prints the frontends that two Services want.
 func printConflicts(conflicts []dataplane.Conflict, w io.Writer) {
 	slices.SortFunc(conflicts, func(a, b dataplane.Conflict) int {
 		return cmp.Or(a.Loser.Compare(b.Loser), a.Key.Compare(b.Key))

@@ -21,24 +21,24 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-// readers are handles of the kernel for verbs that only read. No module is loaded for them. What
+// A readOnlyKernel has handles of the kernel for verbs that only read. No module is loaded for them. What
 // cannot be opened answers every question with the reason: that is never "absent".
-type readers struct {
+type readOnlyKernel struct {
 	deps ipvs.Deps
 	host agent.HostReader
 	// rules are nil where there are no tools for them; families are those that they serve,
 	// or both.
 	rules    *rules.Handle
 	families []model.Family
-	// liberal tells how connection tracking is (tune.Tuner.Liberal).
+	// liberal is tune.Tuner.Liberal.
 	liberal func(context.Context) bool
 	// filters are those of all programs; nil where they cannot be read.
 	filters *firewall.Reader
 	close   func()
 }
 
-// counters are those of rules; nil where there are no tools for them.
-func (k readers) counters() counters {
+// counters returns those of rules; nil without tools.
+func (k readOnlyKernel) counters() counters {
 	if k.rules == nil {
 		return nil
 	}
@@ -46,15 +46,15 @@ func (k readers) counters() counters {
 }
 
 // openReaders opens all that can be opened.
-func openReaders(ctx context.Context, log *zap.Logger, c config.Config) (readers, error) {
+func openReaders(ctx context.Context, log *zap.Logger, c config.Config) (readOnlyKernel, error) {
 	var closers []func()
 	links, err := link.New(log, link.Options{DetachMark: link.DetachMark(c.MasqueradeBit)})
 	if err != nil {
-		return readers{}, err
+		return readOnlyKernel{}, err
 	}
 	closers = append(closers, links.Close)
 	both := model.Families()
-	out := readers{host: links, families: both[:], liberal: tune.New(log, tune.Options{RunDir: c.RunDir}).Liberal}
+	out := readOnlyKernel{host: links, families: both[:], liberal: tune.New(log, tune.Options{RunDir: c.RunDir}).Liberal}
 	out.deps.Links = links
 	tables, err := nftables.New(log, nftables.Options{})
 	if err == nil {
@@ -88,7 +88,7 @@ func openReaders(ctx context.Context, log *zap.Logger, c config.Config) (readers
 	return out, nil
 }
 
-// The stand-ins of what could not be opened.
+// The stand-ins answer each question with the error of opening.
 
 type unreadServers struct {
 	ipvs.Servers
@@ -117,7 +117,7 @@ func (u unreadRules) List(context.Context) (map[rules.ChainKey]rules.Chain, map[
 	return nil, nil, u.err
 }
 
-// countConnections asks how many the kernel remembers of some destinations.
+// countConnections returns the connections of some destinations.
 func countConnections(ctx context.Context, servers ipvs.Servers, wanted map[vserver.DestinationKey]struct{}) (map[vserver.DestinationKey]vserver.Connections, error) {
 	if len(wanted) == 0 {
 		return nil, nil
@@ -131,7 +131,7 @@ func countConnections(ctx context.Context, servers ipvs.Servers, wanted map[vser
 	}
 }
 
-// destinationsOf lists those of some servers.
+// destinationsOf returns the destinations of some servers, and of all servers at some addresses.
 func destinationsOf(ctx context.Context, servers ipvs.Servers, keys []vserver.ServerKey, addrs []netip.Addr) (map[vserver.DestinationKey]struct{}, error) {
 	all, err := servers.ListServers(ctx)
 	if err != nil {

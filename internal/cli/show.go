@@ -38,7 +38,7 @@ func newShow() *cobra.Command {
 	return show
 }
 
-// newShowStatus is the one view that is no list.
+// newShowStatus returns the only view that is not a list.
 func newShowStatus() *cobra.Command {
 	var o viewOptions
 	cmd := &cobra.Command{
@@ -81,7 +81,7 @@ func printStatus(p page, output string, s agent.Status) error {
 	return p.encode(output, s)
 }
 
-// serviceViews are what the running agent knows of Services.
+// serviceViews returns the views of the Services of the running agent.
 func serviceViews() []*cobra.Command {
 	return []*cobra.Command{
 		view[inspect.ServiceRow]{
@@ -123,7 +123,7 @@ has it instead.`,
 	}
 }
 
-// changeViews are what is not, or not yet, as somebody wants it.
+// changeViews returns the views of rows and frontends that are not as desired.
 func changeViews() []*cobra.Command {
 	return []*cobra.Command{
 		view[inspect.PendingRow]{

@@ -72,7 +72,7 @@ elsewhere, for backends that answer themselves), half detached (something of tha
 	return cmd
 }
 
-// newShowKernelSets shows sets, or the entries of one.
+// newShowKernelSets returns the view of sets, or of the entries of one set.
 func newShowKernelSets() *cobra.Command {
 	sets := view[inspect.KernelSetRow]{
 		use: "sets", takes: takesSet, filters: byService | byVIP | byBackend,
@@ -93,7 +93,7 @@ func newShowKernelSets() *cobra.Command {
 // kernelReadsWithin bounds one reading of the kernel, of which each call has a deadline of its own.
 const kernelReadsWithin = time.Minute
 
-// fromKernel reads the kernel, through the handles that are opened.
+// fromKernel returns the opener of a reader of the kernel.
 func fromKernel[R any](open func(*kernelReader, context.Context, config.Config) error, read func(*kernelReader, context.Context, query) (inspect.List[R], error)) func(*cobra.Command, config.Config) (reader[R], error) {
 	return func(cmd *cobra.Command, c config.Config) (reader[R], error) {
 		r := &kernelReader{agent: inspect.NewClient(c.Socket()), excluded: c.ExcludeCIDRs, notes: cmd.ErrOrStderr()}
@@ -110,7 +110,7 @@ func fromKernel[R any](open func(*kernelReader, context.Context, config.Config) 
 	}
 }
 
-// asRoot says what to do where the kernel lets only root look.
+// asRoot adds the remedy to an error of missing rights.
 func asRoot(err error) error {
 	if errors.Is(err, os.ErrPermission) {
 		return fmt.Errorf("%w\n  remedy: run as root, or with CAP_NET_ADMIN", err)
@@ -172,13 +172,13 @@ func (r *kernelReader) openLink(_ context.Context, c config.Config) error {
 	return nil
 }
 
-// there tells whether a file is; one that cannot be looked at counts as there, and who uses it says why.
+// there reports whether a file exists. After an error it returns true, so that the use of the file reports it.
 func there(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-// note says something once.
+// note prints a text once.
 func (r *kernelReader) note(text string) {
 	if r.said == nil {
 		r.said = map[string]bool{}
@@ -189,7 +189,7 @@ func (r *kernelReader) note(text string) {
 	}
 }
 
-// close gives back what was opened.
+// close closes all handles.
 func (r *kernelReader) close() {
 	for _, f := range r.closers {
 		f()

@@ -24,7 +24,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
 
-// kernelReader makes rows of what the kernel holds. Handles are nil where nothing of the kind is loaded.
+// A kernelReader reads rows of the kernel. A handle is nil if its subsystem is not loaded.
 type kernelReader struct {
 	vserver interface {
 		ListServers(ctx context.Context) (map[vserver.ServerKey]vserver.Server, error)
@@ -51,7 +51,7 @@ type kernelReader struct {
 	closers  []func()
 }
 
-// owners asks a running agent which Services rows are for; without one nobody is named.
+// owners returns the Services of rows, from a running agent. Without an agent there are none.
 func (r *kernelReader) owners(ctx context.Context, q query, withBackends bool) (*inspect.Owners, error) {
 	frontends, err := r.agent.Frontends(ctx, inspect.Filter{Namespace: q.Namespace, Name: q.Name})
 	var backends inspect.List[inspect.BackendRow]
@@ -67,7 +67,7 @@ func (r *kernelReader) owners(ctx context.Context, q query, withBackends bool) (
 	return inspect.NewOwners(frontends.Items, backends.Items), nil
 }
 
-// wants tells whether rows of such an owner are asked for.
+// wants reports whether the query selects rows of an owner.
 func (q query) wants(o inspect.Owned) bool { return !q.ByService() || o.Owner == inspect.OwnerService }
 
 // servers lists virtual servers and their destinations.
@@ -140,7 +140,7 @@ func (r *kernelReader) destinations(ctx context.Context, q query, of map[vserver
 	}
 }
 
-// serverRows are a row for each destination, or one for a server without.
+// serverRows returns a row for each destination, or one for a server without destinations.
 func serverRows(k vserver.ServerKey, s vserver.Server, destinations map[vserver.DestinationKey]vserver.Destination, counts map[vserver.DestinationKey]vserver.Connections, owned inspect.Owned, q query) []inspect.KernelServerRow {
 	server := inspect.KernelServerRow{
 		Server: k.String(), Address: k.Addr, Port: k.Port, Protocol: k.Protocol.String(), Scheduler: s.Scheduler, Flags: serverFlags(s), Owned: owned,
@@ -167,7 +167,7 @@ var forwardNames = map[uint8]string{
 	vserver.ForwardTunnel: model.ForwardTunnel.String(), vserver.ForwardLocal: "local",
 }
 
-// serverFlags says what is special about a server.
+// serverFlags returns the flags of a server in words.
 func serverFlags(s vserver.Server) []string {
 	var out []string
 	if s.Flags&vserver.FlagPersistent != 0 {
@@ -234,7 +234,7 @@ func (r *kernelReader) entries(ctx context.Context, q query) (list inspect.List[
 	return list, nil
 }
 
-// choosesEntry tells whether one of the addresses of an entry is asked for.
+// choosesEntry reports whether the query selects an entry by one of its addresses.
 func choosesEntry(q query, e ipset.Entry) bool {
 	has := func(p inspect.Place) bool {
 		return p.Everywhere() || e.Addr.IsValid() && p.Has(e.Addr, e.Port)
@@ -242,7 +242,7 @@ func choosesEntry(q query, e ipset.Entry) bool {
 	return has(q.VIP) && has(q.Backend)
 }
 
-// entryOwners finds the Services of an entry: by the frontend or the backend that it names, by its address alone, or
+// entryOwners returns the Services of an entry: by the frontend or the backend that it names, by its address alone, or
 // by the node port.
 func entryOwners(o *inspect.Owners, set string, e ipset.Entry) []string {
 	protocol, at := ipset.ProtocolName(e.Protocol), netip.AddrPortFrom(e.Addr, e.Port)
@@ -327,7 +327,7 @@ func ruleRow(k rules.ChainKey, number int, rule string, services []string) inspe
 	}
 }
 
-// ruleOwners are the Services that a rule names in its comment, or whose address it matches.
+// ruleOwners returns the Services that a rule names in its comment, or whose address it matches.
 func ruleOwners(owners *inspect.Owners, rule string) []string {
 	to := ruleTarget(rule)
 	if services := owners.Titled(to.comment); services != nil || !to.addr.IsValid() {
@@ -336,11 +336,11 @@ func ruleOwners(owners *inspect.Owners, rule string) []string {
 	return owners.Frontend(netip.AddrPortFrom(to.addr, to.port), to.protocol)
 }
 
-// chainDepth is how many chains of a Service lead to each other: that of its firewall, of what comes from outside, of
-// all its endpoints, of one of them.
+// chainDepth is the number of chains of a Service that lead to each other: its firewall, external traffic, all endpoints,
+// one endpoint.
 const chainDepth = 4
 
-// chainOwners are the Services that chains of iptables mode belong to: those of the rules that lead there.
+// chainOwners returns the Services of the chains of iptables mode: those of the rules that lead to a chain.
 func chainOwners(owners *inspect.Owners, chains map[rules.ChainKey]rules.Chain) map[rules.ChainKey][]string {
 	out := map[rules.ChainKey][]string{}
 	for range chainDepth {
@@ -390,7 +390,7 @@ func ruleTarget(rule string) (t target) {
 	return t
 }
 
-// addresses lists what this machine answers on.
+// addresses lists the addresses and ranges on which this machine answers.
 func (r *kernelReader) addresses(ctx context.Context, q query) (list inspect.List[inspect.KernelAddressRow], err error) {
 	list.Items = []inspect.KernelAddressRow{}
 	owners, err := r.owners(ctx, q, false)

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// page is what is written at a time; notes are for people and no part of the output.
+// A page is written at once. Notes are not part of the output.
 type page struct {
 	out, notes io.Writer
 	colour     bool
@@ -30,7 +30,7 @@ func (p page) encode(format string, v any) error {
 	return enc.Encode(v)
 }
 
-// screen is where pages go.
+// A screen shows pages.
 type screen struct {
 	out, notes       io.Writer
 	terminal, colour bool
@@ -46,14 +46,13 @@ func newScreen(out, notes io.Writer) *screen {
 	return s
 }
 
-// page is one that is written at once.
+// page returns a page that writes directly to the output.
 func (s *screen) page() page { return page{s.out, s.notes, s.colour} }
 
 // erase moves to the upper left corner of a terminal and clears it (ECMA-48, CUP and ED).
 const erase = "\x1b[H\x1b[2J"
 
-// compose makes a page in memory, so that it takes the place of the last one at once. Notes are on it where it is
-// all that one sees.
+// compose draws a page in memory, so that it replaces the last one at once. On a terminal it includes the notes.
 func (s *screen) compose(format string, draw func(page) error) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(s.between(format))
@@ -65,8 +64,7 @@ func (s *screen) compose(format string, draw func(page) error) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// between is what comes before a page. Below each other pages are told apart by a blank line, or as documents of
-// their format are.
+// between returns the separator before a page: a blank line, or that of documents of the format.
 func (s *screen) between(format string) string {
 	switch {
 	case s.terminal:

@@ -15,32 +15,32 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 )
 
-// view is a verb that shows a list.
+// A view is a verb that shows a list.
 type view[R any] struct {
 	use, short, long, example string
-	// takes is what its argument names; filters are the flags that choose rows.
+	// takes is the kind of its argument; filters are the flags that select rows.
 	takes   argument
 	filters filters
 	table   func() inspect.Table[R]
-	// hides chooses rows that are shown with --all alone, or where one is named; nil is none.
+	// hides selects rows that are shown only with --all, or by name; nil for none.
 	hides func(R) bool
-	// open makes ready what answers each time the list is shown.
+	// open returns the reader of the list.
 	open func(cmd *cobra.Command, c config.Config) (reader[R], error)
 }
 
-// reader answers; close gives back what it holds.
+// A reader reads the list of a view; close closes its handles.
 type reader[R any] struct {
 	read  func(ctx context.Context, q query) (inspect.List[R], error)
 	close func()
 }
 
-// query is what was asked for: rows that a filter chooses, of the thing that the argument names, if that is no Service.
+// A query selects rows by a filter, and by the object that the argument names if that is no Service.
 type query struct {
 	inspect.Filter
 	named string
 }
 
-// argument says what the argument of a view names.
+// argument is the kind of the argument of a view.
 type argument string
 
 const (
@@ -50,7 +50,7 @@ const (
 	takesChain   argument = "CHAIN"
 )
 
-// filters are flags that choose rows.
+// filters are flags that select rows.
 type filters uint8
 
 const (
@@ -59,7 +59,7 @@ const (
 	byBackend
 )
 
-// fromAgent asks the running agent.
+// fromAgent returns the opener of a reader of the running agent.
 func fromAgent[R any](ask func(*inspect.Client, context.Context, inspect.Filter) (inspect.List[R], error)) func(*cobra.Command, config.Config) (reader[R], error) {
 	return func(_ *cobra.Command, c config.Config) (reader[R], error) {
 		client := inspect.NewClient(c.Socket())
@@ -68,12 +68,12 @@ func fromAgent[R any](ask func(*inspect.Client, context.Context, inspect.Filter)
 	}
 }
 
-// movingNow shows times as they are when it is drawn.
+// movingNow returns the table with the current time.
 func movingNow() inspect.Table[inspect.MovingRow] { return inspect.MovingTable(time.Now()) }
 
 func (v view[R]) command() *cobra.Command { return v.commandOr(nil) }
 
-// commandOr is a command that does something else where it has an argument, unless that is nil.
+// commandOr returns a command that calls named, if not nil, when it has an argument.
 func (v view[R]) commandOr(named func(*cobra.Command, []string, viewOptions) error) *cobra.Command {
 	var o viewOptions
 	cmd := &cobra.Command{
@@ -146,21 +146,21 @@ func (v view[R]) run(cmd *cobra.Command, args []string, o viewOptions) error {
 			before := len(list.Items)
 			list.Items = slices.DeleteFunc(list.Items, v.hides)
 			if o.output != "json" && o.output != "yaml" {
-				defer tellHidden(p, before-len(list.Items))
+				defer printHidden(p, before-len(list.Items))
 			}
 		}
 		return v.print(p, o, list)
 	})
 }
 
-// tellHidden says how many rows are not shown.
-func tellHidden(p page, n int) {
+// printHidden prints how many rows are not shown.
+func printHidden(p page, n int) {
 	if n > 0 {
 		fmt.Fprintf(p.notes, "and %d of which nothing is to be served: --all\n", n)
 	}
 }
 
-// knownService fails where a filter names a Service that the agent does not know.
+// knownService returns an error if a filter names a Service that the agent does not know.
 func knownService(ctx context.Context, client *inspect.Client, f inspect.Filter) error {
 	if f.Name == "" {
 		return nil
@@ -176,7 +176,7 @@ func knownService(ctx context.Context, client *inspect.Client, f inspect.Filter)
 	return asAnswer(fmt.Errorf("no Service %s is known to this node", name))
 }
 
-// query reads argument and flags.
+// query returns the query of the argument and the flags.
 func (v view[R]) query(args []string, o viewOptions) (q query, err error) {
 	q.Namespace = o.namespace
 	if len(args) > 0 && v.takes != takesService {
@@ -206,7 +206,7 @@ func (v view[R]) query(args []string, o viewOptions) (q query, err error) {
 	return q, nil
 }
 
-// print puts a list out as it was asked for.
+// print writes a list in the format of --output.
 func (v view[R]) print(p page, o viewOptions, list inspect.List[R]) error {
 	table := v.table()
 	if o.sortBy != "" {
@@ -279,7 +279,7 @@ func (o *viewOptions) bindWatch(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.interval, "interval", time.Second, "time between two with --watch")
 }
 
-// shortestInterval keeps a watcher from asking all the time.
+// shortestInterval is the minimum of --interval.
 const shortestInterval = 100 * time.Millisecond
 
 func (o *viewOptions) valid(outputs ...string) error {
@@ -293,8 +293,8 @@ func (o *viewOptions) valid(outputs ...string) error {
 	return errors.Join(errs...)
 }
 
-// show draws once, or again and again. What cannot be drawn the first time is an error; after that it is said, and
-// tried again: an agent that is started anew is what one may want to see.
+// show draws once, or repeatedly with --watch. An error of the first page is returned. A later one is printed, and the next
+// page is tried, because the agent may restart.
 func (o *viewOptions) show(cmd *cobra.Command, draw func(context.Context, page) error) error {
 	s := newScreen(cmd.OutOrStdout(), cmd.ErrOrStderr())
 	if !o.watch {

@@ -45,7 +45,7 @@ func nearest(word string, names []string) []string {
 	return out[:min(len(out), mostSuggested)]
 }
 
-// didYouMean is the end of a message about an unknown name.
+// didYouMean returns the end of a message about an unknown name.
 func didYouMean(word string, names []string) string {
 	if list := nearest(word, names); len(list) > 0 {
 		return "; did you mean " + strings.Join(list, " or ") + "?"
@@ -53,7 +53,7 @@ func didYouMean(word string, names []string) string {
 	return ""
 }
 
-// flagError completes what pflag says of a wrong flag.
+// flagError adds suggestions to an error about a flag.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {

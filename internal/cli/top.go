@@ -40,7 +40,7 @@ const topExamples = `  # live; the last line says which keys do what
   # for programs; the schema is manifests/schemas/top.schema.json
   kube-ipvs top --once -o json`
 
-// topFlags are those of the verb.
+// topFlags are the flags of the verb.
 type topFlags struct {
 	once      bool
 	interval  time.Duration
@@ -50,7 +50,7 @@ type topFlags struct {
 	output    string
 }
 
-// words are values of a type of words.
+// words returns values as strings.
 func words[T ~string](list []T) []string {
 	out := make([]string, len(list))
 	for i, one := range list {
@@ -59,7 +59,7 @@ func words[T ~string](list []T) []string {
 	return out
 }
 
-// estimated is how often the kernel adds up the counters of its processors (ip_vs_est.c).
+// estimated is the interval in which the kernel adds up the counters of its processors (ip_vs_est.c).
 const estimated = 2 * time.Second
 
 func newTop() *cobra.Command {
@@ -103,8 +103,8 @@ func newTop() *cobra.Command {
 	return cmd
 }
 
-// carriesByIPVS fails where a running agent carries Services by rules alone: nothing counts there
-// what a Service carries. Without an agent the kernel may have virtual servers all the same.
+// carriesByIPVS returns an error if the running agent is in iptables mode, which has no counters of
+// Services. Without an agent the kernel may have virtual servers.
 func carriesByIPVS(ctx context.Context, agent *inspect.Client) error {
 	s, err := agent.Status(ctx)
 	if err != nil || s.Mode != string(config.ModeIPTables) {
@@ -129,7 +129,7 @@ func (f topFlags) check(limited bool) error {
 	return nil
 }
 
-// show runs the view, or prints one table.
+// show runs the live view, or prints one table.
 func (f topFlags) show(cmd *cobra.Command, from *top.Source, service string) error {
 	if !f.once {
 		if info, err := os.Stdout.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
@@ -150,7 +150,7 @@ func (f topFlags) show(cmd *cobra.Command, from *top.Source, service string) err
 	return r.WriteText(cmd.OutOrStdout())
 }
 
-// namesFrom asks the agent whose virtual servers there are, and what drains.
+// namesFrom returns the Services of virtual servers, and the destinations that drain.
 func namesFrom(ctx context.Context, agent *inspect.Client) (top.Names, error) {
 	out := top.Names{Of: map[vserver.ServerKey]top.Name{}, Draining: map[vserver.DestinationKey]time.Time{}}
 	names, err := agent.Names(ctx, inspect.Filter{})

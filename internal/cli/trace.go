@@ -90,7 +90,7 @@ func newTrace() *cobra.Command {
 	return cmd
 }
 
-// target checks what was asked for.
+// target returns the target of the argument and the flags.
 func (o traceOptions) target(text string) (trace.Target, error) {
 	t := trace.Target{Protocol: capture.TCP}
 	addr, protocol, given := strings.Cut(text, "/")
@@ -121,7 +121,7 @@ func (o traceOptions) target(text string) (trace.Target, error) {
 	return t, nil
 }
 
-// follow looks at packets and prints what was seen, also when it is ended early.
+// follow captures packets and prints a report, also when it is interrupted.
 func follow(cmd *cobra.Command, agent *inspect.Client, target trace.Target, o traceOptions) error {
 	log := zap.NewNop()
 	served, err := findBackends(cmd.Context(), log, &target)
@@ -144,7 +144,7 @@ func follow(cmd *cobra.Command, agent *inspect.Client, target trace.Target, o tr
 		return err
 	}
 	defer socket.Close()
-	known := newTracked(log, target)
+	known := newConntrackLookup(log, target)
 	defer known.close()
 	fmt.Fprintf(cmd.ErrOrStderr(), "looking at %s and %d endpoints for %s or %d packets; Ctrl-C ends it\n",
 		tracedServer(target), len(target.Backends), o.duration, o.packets)
@@ -157,8 +157,8 @@ func tracedServer(t trace.Target) vserver.ServerKey {
 	return vserver.ServerKey{Addr: t.VIP.Addr(), Port: t.VIP.Port(), Protocol: netkey.Protocol(t.Protocol)}
 }
 
-// findBackends asks IPVS for the destinations of the address, those that take new
-// connections first; served is false where it has no such server.
+// findBackends returns the destinations of the address in IPVS, those that take new connections
+// first; served is false if IPVS has no such server.
 func findBackends(ctx context.Context, log *zap.Logger, t *trace.Target) (served bool, err error) {
 	h, err := vserver.New(log, vserver.Options{})
 	if errors.Is(err, vserver.ErrUnsupported) {
@@ -200,8 +200,8 @@ func setBackends(t *trace.Target, serving, draining []netip.AddrPort) {
 // carriedByNone is the carrier of an address that no Service has.
 const carriedByNone = ""
 
-// agentBackends asks the agent for the endpoints of an address that IPVS does not have, and
-// returns the mode that carries it: by rules alone, connections go the same way.
+// agentBackends sets the endpoints of an address that IPVS does not have, from the agent, and
+// returns the mode that carries it.
 func agentBackends(ctx context.Context, agent *inspect.Client, t *trace.Target) (carrier string, err error) {
 	s, err := agent.Status(ctx)
 	if err != nil {
@@ -233,40 +233,40 @@ func agentBackends(ctx context.Context, agent *inspect.Client, t *trace.Target) 
 	return s.Mode, nil
 }
 
-// watched are the backends that fit into a filter beside the address.
+// watched returns the backends that fit into a filter beside the address.
 func watched(backends []netip.AddrPort) []netip.AddrPort {
 	return backends[:min(len(backends), capture.MostEndpoints-1)]
 }
 
-// flows is what connection tracking knows: who began a connection that is answered so, and
-// what it dialled; and who answers a client.
+// flows looks up connections: the client and the dialled address of an answer, and the endpoint that
+// answers a client.
 type flows interface {
 	origin(context.Context, trace.Answer) (client, dialled netip.AddrPort, ok bool)
 	answers(ctx context.Context, client netip.AddrPort) (trace.Answer, bool)
 }
 
-// tracked asks connection tracking about one service address. Without a handle nobody is
-// known, and the tracer goes by what it sees.
-type tracked struct {
+// A conntrackLookup looks up the connections of one service address in connection tracking. Without a
+// handle it finds none, and the tracer relies on packets.
+type conntrackLookup struct {
 	handle *conntrack.Handle
 	target trace.Target
 }
 
-func newTracked(log *zap.Logger, t trace.Target) tracked {
+func newConntrackLookup(log *zap.Logger, t trace.Target) conntrackLookup {
 	h, err := conntrack.New(log, conntrack.Options{Deadline: time.Second})
 	if err != nil {
 		h = nil
 	}
-	return tracked{h, t}
+	return conntrackLookup{h, t}
 }
 
-func (t tracked) close() {
+func (t conntrackLookup) close() {
 	if t.handle != nil {
 		t.handle.Close()
 	}
 }
 
-func (t tracked) origin(ctx context.Context, a trace.Answer) (client, dialled netip.AddrPort, ok bool) {
+func (t conntrackLookup) origin(ctx context.Context, a trace.Answer) (client, dialled netip.AddrPort, ok bool) {
 	if t.handle == nil {
 		return client, dialled, false
 	}
@@ -274,7 +274,7 @@ func (t tracked) origin(ctx context.Context, a trace.Answer) (client, dialled ne
 	return client, netip.AddrPortFrom(key.Addr, key.Port), err == nil
 }
 
-func (t tracked) answers(ctx context.Context, client netip.AddrPort) (trace.Answer, bool) {
+func (t conntrackLookup) answers(ctx context.Context, client netip.AddrPort) (trace.Answer, bool) {
 	if t.handle == nil {
 		return trace.Answer{}, false
 	}
@@ -289,8 +289,8 @@ type packets interface {
 	Stats() (capture.Stats, error)
 }
 
-// watch collects until the time, the packets or the patience of the caller are over. What
-// has come by then is looked at, too.
+// watch captures until the time is over, the packets are enough, or ctx ends. It reads packets that
+// were queued by then, too.
 func watch(ctx context.Context, from packets, known flows, target trace.Target, o traceOptions) (traceReport, error) {
 	w := watcher{Tracer: trace.New(target), start: time.Now(), flows: known, most: o.packets}
 	limited, cancel := context.WithTimeout(ctx, o.duration)
@@ -311,7 +311,7 @@ func watch(ctx context.Context, from packets, known flows, target trace.Target, 
 	return traceReport{target: target, took: took, packets: w.taken, lost: stats.Lost, left: w.Left(), connections: w.Report(took)}, errors.Join(failed, err)
 }
 
-// watcher hands packets to a tracer and asks for what that does not know.
+// A watcher passes packets to a tracer, and looks up connections that the tracer does not know.
 type watcher struct {
 	*trace.Tracer
 	flows
@@ -331,10 +331,10 @@ func (w *watcher) take(ctx context.Context, p capture.Packet) {
 	}
 }
 
-// restWithin is how long what waits is read at the end.
+// restWithin bounds the reading of queued packets at the end.
 const restWithin = time.Second
 
-// rest takes what has come and was not read.
+// rest takes the packets that are queued.
 func (w *watcher) rest(ctx context.Context, from packets) error {
 	ctx, cancel := context.WithTimeout(ctx, restWithin)
 	defer cancel()
@@ -348,7 +348,7 @@ func (w *watcher) rest(ctx context.Context, from packets) error {
 	return nil
 }
 
-// choose asks who answers those whose endpoint was not seen.
+// choose looks up the endpoints of connections whose endpoint was not seen.
 func (w *watcher) choose(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, restWithin)
 	defer cancel()
@@ -359,7 +359,7 @@ func (w *watcher) choose(ctx context.Context) {
 	}
 }
 
-// traceReport is what was seen.
+// traceReport is the result of a trace.
 type traceReport struct {
 	target      trace.Target
 	took        time.Duration

@@ -188,15 +188,15 @@ func TestTraceOfManyEndpoints(t *testing.T) {
 func TestTraceEndedEarly(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	r, err := watch(ctx, &tape{}, tracked{}, traceTarget(), traceOptions{duration: time.Hour, packets: 2})
+	r, err := watch(ctx, &tape{}, conntrackLookup{}, traceTarget(), traceOptions{duration: time.Hour, packets: 2})
 	if err != nil || r.lost != 2 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if r, err := watch(ctx, &tape{tracePackets()}, tracked{}, traceTarget(), traceOptions{duration: time.Hour, packets: 2}); err != nil || r.packets != 2 {
+	if r, err := watch(ctx, &tape{tracePackets()}, conntrackLookup{}, traceTarget(), traceOptions{duration: time.Hour, packets: 2}); err != nil || r.packets != 2 {
 		t.Errorf("%d packets, %v; want the 2 that had come", r.packets, err)
 	}
 	broken := errors.New("broken")
-	if _, err := watch(t.Context(), failing{broken}, tracked{}, traceTarget(), traceOptions{duration: time.Hour, packets: 2}); !errors.Is(err, broken) {
+	if _, err := watch(t.Context(), failing{broken}, conntrackLookup{}, traceTarget(), traceOptions{duration: time.Hour, packets: 2}); !errors.Is(err, broken) {
 		t.Errorf("error %v, want %v", err, broken)
 	}
 	var b bytes.Buffer

@@ -11,7 +11,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 )
 
-// usage prints what a verb takes. The flags of the agent are many: they come in
+// usage prints the flags of a verb. The flags of the agent are many: they come in
 // groups, and those of kube-proxy that change nothing are only mentioned.
 func usage(cmd *cobra.Command) error {
 	w := cmd.OutOrStderr()
