@@ -41,8 +41,11 @@ func check(o options) error {
 	if have, err := os.ReadFile(filepath.Join(o.out, "SHA256SUMS")); err != nil || !bytes.Equal(have, sums) {
 		return fmt.Errorf("SHA256SUMS is not of the files beside it, error %w", err)
 	}
-	if got, want := strings.Count(string(sums), "\n"), 4*len(o.arches); got != want {
+	if got, want := strings.Count(string(sums), "\n"), 4*len(o.arches)+1; got != want {
 		return fmt.Errorf("%d files, want %d:\n%s", got, want, sums)
+	}
+	if err := checkChart(o); err != nil {
+		return err
 	}
 	for _, arch := range o.arches {
 		if err := checkArch(o, arch); err != nil {

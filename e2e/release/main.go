@@ -4,6 +4,7 @@
 //	kube-ipvs_VERSION_linux_ARCH.tar.gz   the program, manual pages, completion, unit, licenses
 //	kube-ipvs_VERSION_ARCH.deb, .rpm      the same as packages, made by nfpm
 //	kube-ipvs_VERSION_linux_ARCH.cdx.json the modules in the program (CycloneDX)
+//	kube-ipvs-VERSION.tgz                 the Helm chart
 //	SHA256SUMS                            of all the others
 //
 // The files depend on the sources, the version and the Go that compiles them, and on nothing
@@ -90,6 +91,9 @@ func release(o options) error {
 		if err := one(o, arch, filepath.Join(work, arch), pages); err != nil {
 			return fmt.Errorf("%s: %w", arch, err)
 		}
+	}
+	if err := chart(o); err != nil {
+		return err
 	}
 	if err := writeSums(o.out); err != nil {
 		return err

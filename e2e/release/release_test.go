@@ -65,6 +65,28 @@ func TestArchive(t *testing.T) {
 	}
 }
 
+// The chart has the version of the release, is read again, and is refused where it has another.
+func TestChart(t *testing.T) {
+	t.Chdir("../..")
+	for version, want := range map[string]string{"v0.1.0": "0.1.0", "v0.1.0-12-g0123abc-dirty": "0.1.0-12-g0123abc-dirty", "0123456-dirty": "0.0.0-g0123456-dirty"} {
+		o := options{version: version, date: noon, out: t.TempDir()}
+		if err := chart(o); err != nil {
+			t.Fatal(err)
+		}
+		if err := checkChart(o); err != nil || chartName(o) != "kube-ipvs-"+want+".tgz" {
+			t.Errorf("%s: %s, error %v", version, chartName(o), err)
+		}
+		other := o
+		other.version = "v9.9.9"
+		if err := os.Rename(filepath.Join(o.out, chartName(o)), filepath.Join(o.out, chartName(other))); err != nil {
+			t.Fatal(err)
+		}
+		if err := checkChart(other); err == nil || !strings.Contains(err.Error(), "Chart.yaml") {
+			t.Errorf("a chart of another version: error %v", err)
+		}
+	}
+}
+
 // Each module in the program has its license in the text, and so has Go.
 func TestLicensesOfAllModules(t *testing.T) {
 	t.Chdir("../..")
