@@ -18,7 +18,7 @@ func TestPageShowsWhatIsPrinted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := "    " + strings.ReplaceAll(strings.TrimSpace(string(table)), "\n", "\n    ") + "\n"
+		want := "\n" + strings.TrimSpace(string(table)) + "\n"
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page does not show %s:\n%s", name, want)
 		}
