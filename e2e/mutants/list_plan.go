@@ -49,10 +49,10 @@ var (
 
 	catalogMutants = []mutant{
 		{
-			Name: "catalog/first-services-wait", File: "internal/catalog/newcomers.go",
+			Name: "catalog/first-services-wait", File: "internal/catalog/endpointgrace.go",
 			Breaks: "Services of the first list wait for their slices one by one, so the first sync is late.",
-			Old:    "dirty || c.patience == 0 || !c.took || len(c.slices[id]) > 0",
-			New:    "dirty || c.patience == 0 || len(c.slices[id]) > 0",
+			Old:    "dirty || c.endpointGrace == 0 || !c.taken || len(c.slices[id]) > 0",
+			New:    "dirty || c.endpointGrace == 0 || len(c.slices[id]) > 0",
 		},
 		{
 			Name: "catalog/moved-slice-stays", File: "internal/catalog/catalog.go",
@@ -61,7 +61,7 @@ var (
 			New:    "if old != nil && old.Family != s.Family {",
 		},
 		{
-			Name: "catalog/empty-service-served-early", File: "internal/catalog/early.go",
+			Name: "catalog/empty-service-served-early", File: "internal/catalog/partial.go",
 			Breaks: "A starting node refuses the clients of a Service whose endpoints are still being listed.",
 			Old:    "case s == nil || !c.hasEndpoint(id) || len(s.ExternalIPs)+len(s.Ingress) > 0:",
 			New:    "case s == nil || len(s.ExternalIPs)+len(s.Ingress) > 0:",

@@ -45,7 +45,7 @@ var sourceMutants = []mutant{
 		New:    "if !moved || attempt < maxAttempts {",
 	},
 	{
-		Name: "file/second-write-overlooked", File: "internal/source/file/disk.go",
+		Name: "file/second-write-overlooked", File: "internal/source/file/dirscanner.go",
 		Breaks: "The second of two writes within one tick of the file system's clock is overlooked.",
 		Old:    "case before.proof && before.same(info):",
 		New:    "case before.same(info):",
@@ -63,27 +63,27 @@ var sourceMutants = []mutant{
 		New:    "if !s.replaced || len(s.names) > 0 {",
 	},
 	{
-		Name: "kube/endless-answer", File: "internal/source/kube/bounds.go",
+		Name: "kube/endless-answer", File: "internal/source/kube/readbudget.go",
 		Breaks: "An answer without an end fills the memory of the agent.",
 		Old:    "b.read.Add(int64(n)) > b.most {",
 		New:    "b.read.Add(int64(n)) > b.most && n == 0 {",
 	},
 	{
-		Name: "kube/all-nodes-followed", File: "internal/source/kube/many.go",
+		Name: "kube/all-nodes-followed", File: "internal/source/kube/nodelimit.go",
 		Breaks: "An agent follows all Nodes of a cluster that has too many of them.",
 		Old:    "if n > s.opts.ManyNodes {",
 		New:    "if n > s.opts.ManyNodes && s.opts.ManyNodes == 0 {",
 	},
 	{
-		Name: "kube/watches-begin-together", File: "internal/source/kube/caller.go",
+		Name: "kube/watches-begin-together", File: "internal/source/kube/listwatcher.go",
 		Breaks: "All agents begin their watches in the same moment after an API server has ended them early.",
 		Old:    "if c.short.Swap(false) && !listing {",
 		New:    "if c.short.Swap(false) && listing {",
 	},
 	{
-		Name: "kube/nameless-json-is-an-empty-list", File: "internal/source/kube/caller.go",
+		Name: "kube/nameless-json-is-an-empty-list", File: "internal/source/kube/listwatcher.go",
 		Breaks: "An answer that is not from an API server counts as an empty list, and every Service is deleted.",
-		Old:    "err == nil && len(out.Items) == 0 && allowed.kindless()",
-		New:    "err == nil && len(out.Items) > 0 && allowed.kindless()",
+		Old:    "err == nil && len(out.Items) == 0 && allowed.missingKind()",
+		New:    "err == nil && len(out.Items) > 0 && allowed.missingKind()",
 	},
 }

@@ -264,7 +264,7 @@ type world struct {
 	mode   *mode
 	host   *host
 	health *health
-	heard  *herald
+	events *eventSink
 	// lacks are the schedulers that the kernel refuses, and gue, with what it says.
 	lacks sync.Map     // string to error
 	asked atomic.Int64 // how often the kernel was asked for one of them
@@ -294,10 +294,10 @@ func run(t *testing.T, m *mode, test func(w *world)) { runOn(t, m, m, test) }
 func runOn(t *testing.T, m *mode, d dataplane.Dataplane, test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.DebugLevel)
-		w := &world{T: t, mode: m, host: &host{}, health: &health{}, heard: &herald{}, settings: settings(), seen: &seen{}, logs: logs,
+		w := &world{T: t, mode: m, host: &host{}, health: &health{}, events: &eventSink{}, settings: settings(), seen: &seen{}, logs: logs,
 			Catalog: catalog.New(zap.NewNop(), "node-a", model.FromFile)}
 		w.loop = agent.New(agent.Options{
-			Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: d, Observer: w.seen, Health: w.health, Events: w.heard, Periods: m.periods,
+			Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: d, Observer: w.seen, Health: w.health, Events: w.events, Periods: m.periods,
 			Host: w.host, NodePorts: func(h model.Host) []netip.Addr { return plan.NodePortAddresses(plan.NodePortSelection{}, h) },
 			Compiler: func(h model.Host) agent.Compiler { return plan.New(w.options(h)) },
 			Concerns: func(before, now model.Host) func(*model.Service, []*model.Slice) bool {
@@ -757,7 +757,7 @@ func TestNewServiceAwaitsItsSlice(t *testing.T) {
 	m := newMode()
 	m.periods.MinPeriod = time.Minute
 	run(t, m, func(w *world) {
-		w.Await(10 * time.Second)
+		w.SetEndpointGrace(10 * time.Second)
 		w.SetState(model.FromFile, source.Complete)
 		w.after(time.Hour)
 		for _, name := range []string{"a", "b"} {

@@ -11,8 +11,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
 )
 
-// What drains ends although nothing changes any more.
-func TestAModeIsAppliedWhenItIsDue(t *testing.T) {
+// A drain ends although nothing changes any more.
+func TestApplyWhenDue(t *testing.T) {
 	m := newMode()
 	run(t, m, func(w *world) {
 		m.locked(func() {

@@ -14,9 +14,9 @@ func (s *auditSchedule) begin(now time.Time) { s.running, s.began = true, now }
 
 func (s *auditSchedule) end() { s.running = false }
 
-// next returns when the next piece is due, or the next audit: a period after the last audit began, and no
-// sooner than after as much rest as that took, up to a period. A requested audit is due now. It reports
-// false for never.
+// next returns when the next piece is due, or the next audit: a period after the last audit began. The
+// rest after an audit is at least as long as the audit took, up to a period. A requested audit is due now.
+// next reports false for never.
 func (s *auditSchedule) next(now time.Time, requested bool) (at time.Time, ok bool) {
 	switch {
 	case s.running || requested:

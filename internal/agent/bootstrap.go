@@ -12,8 +12,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// A kernel that carries nothing yet is filled in chunks, each from its rules to its addresses, so that the
-// first Services answer while the rest is still listed, compiled or written.
+// A kernel that carries nothing yet is filled in chunks, each from its rules to its addresses. The first
+// Services answer while the others are still listed, compiled or written.
 const (
 	// chunkSize is how many Services a chunk has. It bounds how long the API server's own Service waits if
 	// it arrives while a chunk is written.
@@ -62,7 +62,7 @@ func (a *Agent) syncPartial(ctx context.Context) {
 	if !a.progress.bootstrapping || a.progress.stale(time.Now()) {
 		return
 	}
-	batch, more := a.opts.Catalog.TakeSome(chunkSize, a.opts.urgent)
+	batch, more := a.opts.Catalog.TakeReady(chunkSize, a.opts.urgent)
 	a.planner.setFacts(batch)
 	a.planner.probe(ctx, batch.Services)
 	affected, _ := a.planner.applyHost()

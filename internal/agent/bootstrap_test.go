@@ -74,7 +74,7 @@ func TestFirstThingsFirst(t *testing.T) {
 	}
 }
 
-// What does not matter more than the rest is not written twice.
+// If all Services or none are urgent, there is one pass.
 func TestNothingToServeFirst(t *testing.T) {
 	for name, services := range map[string][]string{"nothing urgent": {"apples"}, "nothing else": {"kubernetes"}, "nothing": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +110,7 @@ func (m *mode) counts() (n []int) {
 	return n
 }
 
-// An empty kernel is filled in parts, the last of which may remove what nobody wants.
+// An empty kernel is filled in chunks, of which only the last may delete orphans.
 func TestFirstStartInParts(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -146,7 +146,7 @@ func TestFirstStartInParts(t *testing.T) {
 	}
 }
 
-// What has come is served while more is on its way, where nothing was carried before.
+// Services are served before the sources are in sync if the kernel carried nothing.
 func TestServedWhileComing(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -160,7 +160,7 @@ func TestServedWhileComing(t *testing.T) {
 				w.backed(0, 100)
 				w.SetService(service("waits", "10.96.0.9")) // without an endpoint
 				w.after(time.Second)
-				w.SetState(model.FromFile, source.Coming)
+				w.SetState(model.FromFile, source.Listing)
 				w.backed(100, 700)
 				w.after(time.Second)
 				if s, err := w.loop.Status(w.Context()); err != nil || s.Synced || s.Ready {
@@ -186,7 +186,7 @@ func TestHostChangesWhileComing(t *testing.T) {
 	run(t, m, func(w *world) {
 		w.backed(0, 3)
 		w.SetService(service("waits", "10.96.0.9"))
-		w.SetState(model.FromFile, source.Coming)
+		w.SetState(model.FromFile, source.Listing)
 		w.after(time.Second)
 		w.SetNode(model.FromFile, model.Node{Name: "node-a", Zone: "z2"})
 		w.backed(3, 4)
@@ -199,15 +199,15 @@ func TestHostChangesWhileComing(t *testing.T) {
 	})
 }
 
-// New settings while Services come are those of all that are served, and nobody is
-// served for them who waits.
+// Settings that change before the sources are in sync apply to the Services that are served, and make no
+// waiting Service served.
 func TestSettingsChangeWhileComing(t *testing.T) {
 	m := newMode()
 	m.hasBase = true
 	run(t, m, func(w *world) {
 		w.backed(0, 3)
 		w.SetService(service("waits", "10.96.0.9"))
-		w.SetState(model.FromFile, source.Coming)
+		w.SetState(model.FromFile, source.Listing)
 		w.after(time.Second)
 		if err := w.loop.Reconfigure(w.Context(), func(context.Context) error {
 			w.settings.Scheduler = scheduler.MustParse("wlc")
@@ -238,14 +238,14 @@ func TestSettingsChangeWhileComing(t *testing.T) {
 	})
 }
 
-// A host that changes while Services come makes nobody served who waits.
+// A host that changes before the sources are in sync makes no waiting Service served.
 func TestHostMovesWhileComing(t *testing.T) {
 	m := newMode()
 	m.hasBase = true
 	run(t, m, func(w *world) {
 		w.backed(0, 3)
 		w.SetService(service("waits", "10.96.0.9"))
-		w.SetState(model.FromFile, source.Coming)
+		w.SetState(model.FromFile, source.Listing)
 		w.after(time.Second)
 		w.host.set("10.96.0.9", "10.97.0.1") // which those look at that have it
 		w.loop.HostChanged()

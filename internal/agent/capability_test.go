@@ -47,7 +47,7 @@ func TestSchedulerIsTriedBeforeItIsUsed(t *testing.T) {
 		w.after(time.Second)
 		w.wantSchedulers(map[string]string{"plain": "rr", "maglev": "rr", "least": "wlc"})
 		want := []string{"default/maglev bad [metadata.annotations[kube-ipvs.io/scheduler]: mh (mh-fallback,mh-port) is not to be had here (no module): rr holds]"}
-		if diff := cmp.Diff(want, w.heard.take()); diff != "" {
+		if diff := cmp.Diff(want, w.events.take()); diff != "" {
 			w.Errorf("told (-want +got):\n%s", diff)
 		}
 
@@ -56,19 +56,19 @@ func TestSchedulerIsTriedBeforeItIsUsed(t *testing.T) {
 		w.SetService(scheduled("another", "10.96.0.4", "mh"))
 		w.after(time.Second)
 		w.wantSchedulers(map[string]string{"another": "rr"})
-		w.heard.take()
+		w.events.take()
 
 		w.lacks.Delete("mh")
 		w.after(time.Minute)
 		w.wantSchedulers(map[string]string{"maglev": "mh", "another": "mh"})
-		if told := w.heard.take(); told != nil {
+		if told := w.events.take(); told != nil {
 			w.Errorf("told %q of what is well again", told)
 		}
 	})
 }
 
-// Where the kernel does not answer each question would cost its whole deadline: one is
-// enough in a round, and what was not asked is not known, as if it had got no answer, too.
+// A kernel that does not answer costs one deadline in each round of probes. The skipped probes count as
+// unanswered, too.
 func TestKernelWithoutAnAnswerIsAskedOnce(t *testing.T) {
 	run(t, newMode(), func(w *world) {
 		wanted := map[string]string{"a": "mh", "b": "wlc", "c": "sh", "tunnel": "sed"}
@@ -129,7 +129,7 @@ func TestTunnelIsTriedBeforeItIsUsed(t *testing.T) {
 		}
 		w.after(time.Minute) // it is asked for again, and nothing is new
 		if got := ways(); got != nil {
-			w.Errorf("compiled anew: %q", got)
+			w.Errorf("compiled again: %q", got)
 		}
 		w.lacks.Delete("gue")
 		w.after(time.Minute)
@@ -167,7 +167,7 @@ func TestWeightOfANode(t *testing.T) {
 		w.after(time.Second)
 		w.SetNode(model.FromFile, model.Node{Name: "node-a", Zone: "z", BadAnnotations: []string{"heavy"}})
 		w.after(time.Second)
-		if diff := cmp.Diff([]string{"node bad [heavy]"}, w.heard.take()); diff != "" {
+		if diff := cmp.Diff([]string{"node bad [heavy]"}, w.events.take()); diff != "" {
 			w.Errorf("told (-want +got):\n%s", diff)
 		}
 	})

@@ -23,8 +23,8 @@ func (d *debounce) afterChange(since, now time.Time) time.Duration {
 }
 
 // nextBatchDelay returns how long the next batch waits, at least as long as least. Where one batch
-// follows another, as on a slow or busy machine, it waits for as long as the last one took: there are
-// fewer and larger batches, and each costs less.
+// follows another, as on a slow or busy machine, it waits for as long as the last one took. So there are
+// fewer and larger batches, which cost less in total.
 func (d *debounce) nextBatchDelay(least time.Duration, now time.Time) time.Duration {
 	pause := max(min(d.lastBatchTime, maxDebounce), d.minPeriod)
 	return max(least, pause-now.Sub(d.ended))

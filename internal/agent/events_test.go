@@ -16,32 +16,34 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
 )
 
-// herald writes down what it is told.
-type herald struct {
+// eventSink records the Events that it receives.
+type eventSink struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-func (h *herald) add(format string, args ...any) {
+func (h *eventSink) add(format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lines = append(h.lines, fmt.Sprintf(format, args...))
 }
 
-func (h *herald) Unbound(id model.ServiceID, list []netip.Addr, holder func(netip.Addr) string) {
+func (h *eventSink) Unbound(id model.ServiceID, list []netip.Addr, holder func(netip.Addr) string) {
 	for _, a := range list {
 		h.add("%s unbound %s of %s", id, a, holder(a))
 	}
 }
-func (h *herald) Refused(id model.ServiceID, list []netip.Addr) { h.add("%s refused %v", id, list) }
-func (h *herald) TooMany(id model.ServiceID, beyond model.Beyond) {
+func (h *eventSink) Refused(id model.ServiceID, list []netip.Addr) { h.add("%s refused %v", id, list) }
+func (h *eventSink) TooMany(id model.ServiceID, beyond model.Beyond) {
 	h.add("%s has %d frontends and %d source ranges too many", id, beyond.Frontends, beyond.SourceRanges)
 }
-func (h *herald) Lost(id model.ServiceID, list []dataplane.Conflict) { h.add("%s lost %v", id, list) }
-func (h *herald) BadAnnotations(id model.ServiceID, list []string)   { h.add("%s bad %v", id, list) }
-func (h *herald) BadNode(list []string)                              { h.add("node bad %v", list) }
+func (h *eventSink) Lost(id model.ServiceID, list []dataplane.Conflict) {
+	h.add("%s lost %v", id, list)
+}
+func (h *eventSink) BadAnnotations(id model.ServiceID, list []string) { h.add("%s bad %v", id, list) }
+func (h *eventSink) BadNode(list []string)                            { h.add("node bad %v", list) }
 
-func (h *herald) take() []string {
+func (h *eventSink) take() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	out := h.lines
@@ -49,8 +51,7 @@ func (h *herald) take() []string {
 	return out
 }
 
-// Owners of Services are told once what they should know, and again when it begins
-// anew.
+// An Event is sent once for each time that its reason begins.
 func TestOwnersAreTold(t *testing.T) {
 	run(t, newMode(), func(w *world) {
 		w.settings.ExternalIPs = plan.ExternalIPs{Allowed: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}}
@@ -62,7 +63,7 @@ func TestOwnersAreTold(t *testing.T) {
 		told := func(want ...string) {
 			w.Helper()
 			w.after(time.Second)
-			if diff := cmp.Diff(want, w.heard.take()); diff != "" {
+			if diff := cmp.Diff(want, w.events.take()); diff != "" {
 				w.Errorf("told (-want +got):\n%s", diff)
 			}
 		}

@@ -14,10 +14,10 @@ import (
 // Catalog is the part of the catalog that the loop uses; *catalog.Catalog is one.
 type Catalog interface {
 	Wake() <-chan time.Time
-	Coming() bool
+	Listing() bool
 	Synced() bool
 	Take() catalog.Batch
-	TakeSome(limit int, first func(*model.Service) bool) (b catalog.Batch, more bool)
+	TakeReady(limit int, first func(*model.Service) bool) (b catalog.Batch, more bool)
 	Matching(concerned func(*model.Service, []*model.Slice) bool) []catalog.Input
 }
 

@@ -46,8 +46,8 @@ func (a *Agent) Sweep(ctx context.Context, f func(context.Context) error) error 
 }
 
 // Reconfigure has the loop run change, which may alter the settings of Compiler, NodePorts, Health and the
-// mode, and then compile every Service again: a row that stays the same is not written. An error of change
-// leaves everything as it was.
+// mode. Then the loop compiles every Service again; a row that stays the same is not written. An error of
+// change leaves everything as it was.
 func (a *Agent) Reconfigure(ctx context.Context, change func(context.Context) error) error {
 	var failed error
 	err := a.Do(ctx, func(ctx context.Context) {

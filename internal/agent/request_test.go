@@ -49,8 +49,7 @@ func TestReconfigure(t *testing.T) {
 	})
 }
 
-// Where health-check ports are opened may change while the addresses of NodePorts stay
-// the same, so it is told anew.
+// A setting may change where health-check ports listen although the addresses of NodePorts stay the same.
 func TestReconfigureTellsWhereNodePortsAnswer(t *testing.T) {
 	run(t, newMode(), func(w *world) {
 		w.host.set("192.0.2.1")

@@ -26,8 +26,8 @@ type schedule struct {
 	repaired time.Time          // the last repair
 }
 
-// repairPause is the least time between two repairs of rows that another process takes away: the agent
-// does not compete at full speed with one that does so again and again.
+// repairPause is the least time between two repairs of rows that another process takes away. The agent
+// does not compete at full speed with such a process.
 const repairPause = time.Second
 
 // set replaces the time of an action.

@@ -12,7 +12,7 @@ import (
 func (a *Agent) onChange(ctx context.Context, since time.Time) {
 	now := time.Now()
 	if !a.opts.Catalog.Synced() {
-		if a.progress.bootstrapping && a.opts.Catalog.Coming() {
+		if a.progress.bootstrapping && a.opts.Catalog.Listing() {
 			a.schedule.setIfUnset(takeChanges, now.Add(chunkDelay))
 		}
 		return

@@ -8,27 +8,26 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// addressBook knows which Node has which address. A Node is told anew every few
-// seconds, mostly for reasons that are none of ours; only an address that came or
-// went costs anything.
-type addressBook struct {
-	// of has the Nodes that have an address.
+// nodeAddresses has the addresses of each Node. A Node is updated every few seconds, mostly for
+// reasons that do not concern us; only an address that came or went has a cost.
+type nodeAddresses struct {
+	// of has the addresses by Node, without Nodes that have none.
 	of map[nodeKey][]netip.Addr
-	// all is of the other way round. It is handed out, so it is never changed but
-	// made anew; stale tells that it has to be.
+	// all is of inverted. It is handed out, and therefore replaced and never changed; stale is set
+	// when it has to be replaced.
 	all   map[netip.Addr]string
 	stale bool
 }
 
-// nodeKey is a Node as one origin tells it.
+// nodeKey is a Node of one origin.
 type nodeKey struct {
 	name   string
 	origin model.Origin
 }
 
-func newAddressBook() addressBook { return addressBook{of: map[nodeKey][]netip.Addr{}} }
+func newNodeAddresses() nodeAddresses { return nodeAddresses{of: map[nodeKey][]netip.Addr{}} }
 
-func (b *addressBook) set(k nodeKey, addrs []netip.Addr) {
+func (b *nodeAddresses) set(k nodeKey, addrs []netip.Addr) {
 	if slices.Equal(b.of[k], addrs) {
 		return
 	}
@@ -40,8 +39,8 @@ func (b *addressBook) set(k nodeKey, addrs []netip.Addr) {
 	}
 }
 
-// take returns who has which address, and whether that is news.
-func (b *addressBook) take() (all map[netip.Addr]string, changed bool) {
+// take returns the Node of each address, and whether that changed.
+func (b *nodeAddresses) take() (all map[netip.Addr]string, changed bool) {
 	if !b.stale {
 		return b.all, false
 	}
@@ -53,9 +52,9 @@ func (b *addressBook) take() (all map[netip.Addr]string, changed bool) {
 	return b.all, changed
 }
 
-// invert lists an address that two Nodes claim under the first name, so that the
-// order in which they were told does not show.
-func (b *addressBook) invert() map[netip.Addr]string {
+// invert returns the Node of each address. An address that two Nodes claim belongs to the first
+// by name, so that the result does not depend on the order of arrival.
+func (b *nodeAddresses) invert() map[netip.Addr]string {
 	out := make(map[netip.Addr]string, 2*len(b.of))
 	for k, addrs := range b.of {
 		for _, a := range addrs {

@@ -62,12 +62,12 @@ type Input struct {
 func (c *Catalog) Take() Batch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	held, until := c.held()
+	held, until := c.inGrace()
 	b := Batch{Services: c.takeServices(held), Held: until}
 	c.takeNodes(&b)
 	b.Synced, b.Complete = c.synced()
 	b.Triggers, c.triggers = c.triggers, nil
-	c.took = true
+	c.taken = true
 	c.changes.taken()
 	return b
 }
@@ -75,7 +75,7 @@ func (c *Catalog) Take() Batch {
 func (c *Catalog) takeNodes(b *Batch) {
 	b.Node, _ = c.node()
 	var moved, reweighed bool
-	b.Nodes, moved = c.book.take()
+	b.Nodes, moved = c.addresses.take()
 	b.Weights, reweighed = c.weights.take()
 	_, complete := c.synced()
 	var contested bool

@@ -11,8 +11,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
 )
 
-// Catalog is the Sink of all sources and the one place the agent reads from. It
-// is safe for concurrent use.
+// Catalog is the Sink of all sources and the only input of the agent. It is safe for
+// concurrent use.
 type Catalog struct {
 	log  *zap.Logger
 	self string
@@ -20,58 +20,58 @@ type Catalog struct {
 
 	mu       sync.Mutex
 	services map[model.ServiceID]*model.Service
-	// slices are kept under the service they name, known or not, so that order
-	// of arrival does not matter, sorted by ID. Slices that name none are not kept.
+	// slices are kept under the Service they name, known or not, so that the order of
+	// arrival does not matter, sorted by ID. Slices that name none are not kept.
 	slices map[model.ServiceID][]*model.Slice
 	// named finds a slice by its own name.
 	named map[model.SliceID]*model.Slice
-	// dirty services have changed since the last Take.
+	// dirty Services have changed since the last Take.
 	dirty map[model.ServiceID]struct{}
-	// patience is how long a new service waits for its first slice, and since is when
-	// those came that wait, all of them dirty.
-	patience time.Duration
-	since    map[model.ServiceID]time.Time
-	took     bool // there was a Take
-	// states has exactly the origins that must have spoken.
+	// endpointGrace is how long a new Service waits for its first slice, and since is the time of
+	// arrival of the Services that wait; all of them are dirty.
+	endpointGrace time.Duration
+	since         map[model.ServiceID]time.Time
+	taken         bool // Take was called
+	// states has exactly the origins that have to deliver.
 	states map[model.Origin]source.State
-	// nodes is our own Node as each origin tells it.
+	// nodes is our own Node as each origin has it.
 	nodes       map[model.Origin]model.Node
-	gone        map[model.Origin]bool // a Node that was deleted and is still what we go by
+	gone        map[model.Origin]bool // our Node was deleted, and its last state is still in force
 	nodeChanged bool
 	// book has the addresses of all Nodes.
-	book addressBook
-	// claimed has the addresses that Services claim, and who else has them.
+	addresses nodeAddresses
+	// claimed has the addresses that Services claim, with their other owners.
 	claimed claimBook
-	// weights has what Nodes say of the weight of their endpoints.
-	weights weightBook
-	// begun is when the catalog was made; triggers are those of the changes since the
-	// last Take, and changes what was counted.
-	begun    time.Time
-	triggers []Trigger
-	changes  Changes
+	// weights has the weights that Nodes ask for their endpoints.
+	weights nodeWeights
+	// startTime is when the catalog was made, triggers are those of the changes since the last
+	// Take, and changes counts the changes.
+	startTime time.Time
+	triggers  []Trigger
+	changes   Changes
 }
 
 var _ source.Sink = (*Catalog)(nil)
 
-// New makes an empty catalog for the node named self. It is in sync once every
-// one of origins has said so.
+// New returns an empty catalog for the node named self. It is in sync once every one of
+// origins is.
 func New(log *zap.Logger, self string, origins ...model.Origin) *Catalog {
 	c := &Catalog{
-		log:      log.Named("catalog"),
-		self:     self,
-		wake:     make(chan time.Time, 1),
-		services: map[model.ServiceID]*model.Service{},
-		slices:   map[model.ServiceID][]*model.Slice{},
-		named:    map[model.SliceID]*model.Slice{},
-		dirty:    map[model.ServiceID]struct{}{},
-		since:    map[model.ServiceID]time.Time{},
-		states:   map[model.Origin]source.State{},
-		nodes:    map[model.Origin]model.Node{},
-		gone:     map[model.Origin]bool{},
-		book:     newAddressBook(),
-		claimed:  newClaimBook(),
-		weights:  newWeightBook(),
-		begun:    time.Now(),
+		log:       log.Named("catalog"),
+		self:      self,
+		wake:      make(chan time.Time, 1),
+		services:  map[model.ServiceID]*model.Service{},
+		slices:    map[model.ServiceID][]*model.Slice{},
+		named:     map[model.SliceID]*model.Slice{},
+		dirty:     map[model.ServiceID]struct{}{},
+		since:     map[model.ServiceID]time.Time{},
+		states:    map[model.Origin]source.State{},
+		nodes:     map[model.Origin]model.Node{},
+		gone:      map[model.Origin]bool{},
+		addresses: newNodeAddresses(),
+		claimed:   newClaimBook(),
+		weights:   newNodeWeights(),
+		startTime: time.Now(),
 	}
 	for _, o := range origins {
 		c.states[o] = source.Starting
@@ -79,12 +79,12 @@ func New(log *zap.Logger, self string, origins ...model.Origin) *Catalog {
 	return c
 }
 
-// Wake is ready to receive when something changed since the last Take, and tells when
-// the first of it came. One slot: any number of changes in between is one wake.
+// Wake returns a channel with room for one value. It has the time of the first change since
+// the last Take; any number of changes is one value.
 func (c *Catalog) Wake() <-chan time.Time { return c.wake }
 
-// poke wakes the reader; a full slot means that it will look anyway.
-func (c *Catalog) poke() {
+// notify fills the channel of Wake. A full channel will wake the reader anyway.
+func (c *Catalog) notify() {
 	if len(c.wake) > 0 {
 		return
 	}
@@ -94,7 +94,7 @@ func (c *Catalog) poke() {
 	}
 }
 
-// SetService keeps a Service and marks it dirty unless it is what we had.
+// SetService keeps a Service and marks it dirty if it changed.
 func (c *Catalog) SetService(s model.Service) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,16 +103,16 @@ func (c *Catalog) SetService(s model.Service) {
 		return
 	}
 	if !known {
-		c.await(s.ID)
+		c.beginGrace(s.ID)
 	}
 	c.services[s.ID] = &s
 	c.claimed.service(old, &s)
-	c.changes.service(c.took)
+	c.changes.service(c.taken)
 	c.touch(s.ID)
 }
 
-// DeleteService forgets a Service. Its slices stay until they are deleted
-// themselves: it may come back before they change.
+// DeleteService forgets a Service. Its slices stay until they are deleted themselves: the
+// Service may come back before they change.
 func (c *Catalog) DeleteService(id model.ServiceID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,13 +123,13 @@ func (c *Catalog) DeleteService(id model.ServiceID) {
 	c.claimed.service(old, nil)
 	delete(c.services, id)
 	delete(c.since, id)
-	c.changes.service(c.took)
+	c.changes.service(c.taken)
 	c.dirty[id] = struct{}{}
-	c.poke()
+	c.notify()
 }
 
-// SetSlice keeps a slice under the service it names. One that moved from another
-// service changes both.
+// SetSlice keeps a slice under the Service it names. A slice that moved from another Service
+// changes both.
 func (c *Catalog) SetSlice(s model.Slice) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,17 +144,17 @@ func (c *Catalog) SetSlice(s model.Slice) {
 		return
 	}
 	if svc, known := c.services[s.Service]; known {
-		s.Service = svc.ID // one copy of its name
+		s.Service = svc.ID // share one copy of its name
 	}
-	c.changes.slice(c.took)
+	c.changes.slice(c.taken)
 	c.claimed.slice(c.named[s.ID], &s)
 	c.keepSlice(&s)
 	c.trigger(s)
 	c.touch(s.Service)
-	c.pokeForNodes()
+	c.notifyForNodes()
 }
 
-// keepSlice puts a slice among those of its service, in place of one of its name.
+// keepSlice puts a slice among those of its Service, in place of one with its name.
 func (c *Catalog) keepSlice(s *model.Slice) {
 	list := c.slices[s.Service]
 	if i, found := findSlice(list, s.ID); found {
@@ -174,14 +174,14 @@ func (c *Catalog) DeleteSlice(id model.SliceID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s, ok := c.named[id]; ok {
-		c.changes.slice(c.took)
+		c.changes.slice(c.taken)
 		c.dropSlice(s)
 	}
 }
 
 func (c *Catalog) dropSlice(s *model.Slice) {
 	c.claimed.slice(s, nil)
-	c.pokeForNodes()
+	c.notifyForNodes()
 	delete(c.named, s.ID)
 	list := c.slices[s.Service]
 	if i, found := findSlice(list, s.ID); found {
@@ -195,18 +195,18 @@ func (c *Catalog) dropSlice(s *model.Slice) {
 	c.touch(s.Service)
 }
 
-// touch marks a service dirty. Slices of a service we have not been told of (a
-// headless one, or one still on its way) interest nobody yet.
+// touch marks a Service dirty. Slices of an unknown Service (a headless one, or one that has
+// not arrived) change nothing yet.
 func (c *Catalog) touch(id model.ServiceID) {
 	if _, known := c.services[id]; !known {
 		return
 	}
 	c.dirty[id] = struct{}{}
-	c.poke()
+	c.notify()
 }
 
-// SetState notes how complete an origin is. Origins not named to New are
-// listened to but never waited for.
+// SetState records how complete an origin is. The catalog never waits for an origin that was
+// not passed to New.
 func (c *Catalog) SetState(origin model.Origin, state source.State) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -218,5 +218,5 @@ func (c *Catalog) SetState(origin model.Origin, state source.State) {
 	c.log.Info("source changed state", zap.String("source", string(origin)),
 		zap.Stringer("state", state), zap.Int("services", len(c.services)))
 	c.logUnknownNode(state)
-	c.poke()
+	c.notify()
 }

@@ -50,7 +50,7 @@ const maxTriggers = 10_000
 // kubeproxy_network_programming_duration_seconds. As kube-proxy does, it ignores changes
 // that are older than this process.
 func (c *Catalog) trigger(s model.Slice) {
-	if s.Triggered.After(c.begun) && len(c.triggers) < maxTriggers {
+	if s.Triggered.After(c.startTime) && len(c.triggers) < maxTriggers {
 		c.triggers = append(c.triggers, Trigger{Family: s.Family, At: s.Triggered})
 	}
 }

@@ -6,9 +6,9 @@
 // takes a Batch. The catalog decides nothing about addresses or backends and never
 // looks back at a source.
 //
-//	sources ──Set, Delete, State──► Catalog ──Wake, Take, TakeSome──► agent
+//	sources ──Set, Delete, State──► Catalog ──Wake, Take, TakeReady──► agent
 //
-// The laws kept here: only Take empties, and TakeSome before the sources are in sync; a change that changes nothing (Equal)
+// The laws kept here: only Take empties, and TakeReady before the sources are in sync; a change that changes nothing (Equal)
 // is none; the cost of a change depends on what it touches, never on how many
 // services there are.
 package catalog

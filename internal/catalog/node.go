@@ -24,7 +24,7 @@ func (c *Catalog) SetNode(origin model.Origin, n model.Node) {
 		delete(c.gone, origin)
 		c.nodeMoved(before, had)
 	}
-	c.pokeForNodes()
+	c.notifyForNodes()
 }
 
 // DeleteNode removes a Node of an origin. This machine's own Node from the API stays in use:
@@ -46,18 +46,18 @@ func (c *Catalog) DeleteNode(origin model.Origin, name string) {
 		}
 		c.nodeMoved(before, had)
 	}
-	c.pokeForNodes()
+	c.notifyForNodes()
 }
 
 // setAddresses keeps the addresses of a Node.
 func (c *Catalog) setAddresses(k nodeKey, addrs []netip.Addr) {
-	c.claimed.moved(k.name, c.book.of[k], addrs)
-	c.book.set(k, addrs)
+	c.claimed.moved(k.name, c.addresses.of[k], addrs)
+	c.addresses.set(k, addrs)
 }
 
-func (c *Catalog) pokeForNodes() {
-	if c.nodeChanged || c.book.stale || c.weights.stale || len(c.claimed.moot) > 0 {
-		c.poke()
+func (c *Catalog) notifyForNodes() {
+	if c.nodeChanged || c.addresses.stale || c.weights.stale || len(c.claimed.moot) > 0 {
+		c.notify()
 	}
 }
 
@@ -78,11 +78,11 @@ const mostNodesNamed = 5
 // logUnknownNode says that there are Nodes, and none of the name of this one: that is a wrong
 // --hostname-override more often than a Node that is yet to register.
 func (c *Catalog) logUnknownNode(state source.State) {
-	if _, have := c.node(); have || state != source.Complete || len(c.book.of) == 0 {
+	if _, have := c.node(); have || state != source.Complete || len(c.addresses.of) == 0 {
 		return
 	}
 	names := map[string]bool{}
-	for k := range c.book.of {
+	for k := range c.addresses.of {
 		names[k.name] = true
 	}
 	list := slices.Sorted(maps.Keys(names))

@@ -7,19 +7,19 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// weightBook knows which Node says what of the weight of its endpoints. Most say nothing,
-// and cost nothing.
-type weightBook struct {
+// nodeWeights has the weights that Nodes ask for their endpoints. Most Nodes ask for none, and
+// have no cost.
+type nodeWeights struct {
 	of map[nodeKey]model.NodeWeight
-	// all is of by name. It is handed out, so it is never changed but made anew; stale
-	// tells that it has to be.
+	// all is of by name. It is handed out, and therefore replaced and never changed; stale is set
+	// when it has to be replaced.
 	all   map[string]model.NodeWeight
 	stale bool
 }
 
-func newWeightBook() weightBook { return weightBook{of: map[nodeKey]model.NodeWeight{}} }
+func newNodeWeights() nodeWeights { return nodeWeights{of: map[nodeKey]model.NodeWeight{}} }
 
-// weightOf is what a Node says; nil for nothing.
+// weightOf returns the weight that a Node asks for; nil for none.
 func weightOf(n *model.Node) *model.NodeWeight {
 	switch {
 	case n.Weight != nil:
@@ -30,8 +30,8 @@ func weightOf(n *model.Node) *model.NodeWeight {
 	return nil
 }
 
-// set keeps what a Node says; nil is nothing.
-func (b *weightBook) set(k nodeKey, said *model.NodeWeight) {
+// set keeps the weight that a Node asks for; nil is none.
+func (b *nodeWeights) set(k nodeKey, said *model.NodeWeight) {
 	before, had := b.of[k]
 	switch {
 	case said == nil && !had || said != nil && had && *said == before:
@@ -44,8 +44,8 @@ func (b *weightBook) set(k nodeKey, said *model.NodeWeight) {
 	b.stale = true
 }
 
-// take returns who says what, and whether that is news.
-func (b *weightBook) take() (all map[string]model.NodeWeight, changed bool) {
+// take returns the weights by Node, and whether they changed.
+func (b *nodeWeights) take() (all map[string]model.NodeWeight, changed bool) {
 	if !b.stale {
 		return b.all, false
 	}

@@ -101,7 +101,7 @@ func (s *sources) start(ctx context.Context, log *zap.Logger, c config.Config) {
 	ctx, s.cancel = context.WithCancel(ctx)
 	s.known = catalog.New(log, c.NodeName, s.origins...)
 	s.known.Remember(wiring.NewNodeClaims(log, c.RunDir).Load())
-	s.known.Await(endpointGrace)
+	s.known.SetEndpointGrace(endpointGrace)
 	s.running, ctx = errgroup.WithContext(ctx)
 	for _, one := range s.list {
 		s.running.Go(func() error { return one.Run(ctx, s.known) })

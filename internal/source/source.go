@@ -13,10 +13,10 @@ type State uint8
 const (
 	// Starting: nothing may be concluded yet.
 	Starting State = iota
-	// Coming: Nodes are all known, and what has been delivered is so, but more is on its
+	// Listing: Nodes are all known, and what has been delivered is so, but more is on its
 	// way. It may be served where nothing is served yet; nothing follows from what is
 	// missing. A source may leave it out.
-	Coming
+	Listing
 	// Partial: everything readable has been delivered, but some input could not
 	// be read at all. Serve it; remove nothing that merely looks orphaned.
 	Partial
@@ -29,7 +29,7 @@ func (s State) String() string {
 	switch s {
 	case Starting:
 		return "starting"
-	case Coming:
+	case Listing:
 		return "coming"
 	case Partial:
 		return "partial"

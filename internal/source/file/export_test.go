@@ -1,7 +1,7 @@
 package file
 
 // SetReadFile puts a fault between the source and the disk; before Run only.
-func (s *Source) SetReadFile(read func(string) ([]byte, error)) { s.store.disk.readFile = read }
+func (s *Source) SetReadFile(read func(string) ([]byte, error)) { s.store.dirScanner.readFile = read }
 
 // ReadFile reads from the real disk.
 var ReadFile = realDisk().readFile

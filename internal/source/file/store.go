@@ -24,11 +24,11 @@ type known struct {
 
 // store holds the content of all files and brings it up to date.
 type store struct {
-	log      *zap.Logger
-	path     string
-	disk     disk
-	files    map[string]*known
-	registry *registry
+	log        *zap.Logger
+	path       string
+	dirScanner dirScanner
+	files      map[string]*known
+	registry   *registry
 	// everSeen: some file defined an object of ours, so an empty directory is
 	// what somebody wanted and not a mount that has yet to come.
 	everSeen bool
@@ -37,7 +37,7 @@ type store struct {
 }
 
 func newStore(log *zap.Logger, path string) *store {
-	return &store{log: log, path: path, disk: realDisk(), files: map[string]*known{}, registry: newRegistry()}
+	return &store{log: log, path: path, dirScanner: realDisk(), files: map[string]*known{}, registry: newRegistry()}
 }
 
 // refresh reads what changed. An error means that the files could not be listed;
@@ -74,7 +74,7 @@ func (s *store) refresh() (changed bool, err error) {
 // was listed may have been renamed, which must not look like a deletion.
 func (s *store) scan() ([]reading, error) {
 	for attempt := 1; ; attempt++ {
-		dir, names, err := s.disk.manifests(s.path)
+		dir, names, err := s.dirScanner.manifests(s.path)
 		if err != nil {
 			return nil, err
 		}
@@ -84,7 +84,7 @@ func (s *store) scan() ([]reading, error) {
 			if k := s.files[names[i]]; k != nil {
 				before = k.stamp
 			}
-			readings[i] = s.disk.look(dir, names[i], before)
+			readings[i] = s.dirScanner.look(dir, names[i], before)
 		})
 		moved := slices.ContainsFunc(readings, func(r reading) bool { return errors.Is(r.err, errMoved) })
 		if !moved || attempt == maxAttempts {

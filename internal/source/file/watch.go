@@ -93,13 +93,13 @@ func (w *watcher) pump() {
 				return
 			}
 			if w.concerns(ev.Name) {
-				w.poke()
+				w.wake()
 			}
 		case _, ok := <-w.notify.Errors:
 			if !ok {
 				return
 			}
-			w.poke()
+			w.wake()
 		}
 	}
 }
@@ -111,7 +111,7 @@ func (w *watcher) concerns(name string) bool {
 		strings.HasPrefix(filepath.Base(name), "..")
 }
 
-func (w *watcher) poke() {
+func (w *watcher) wake() {
 	select {
 	case w.out <- struct{}{}:
 	default:

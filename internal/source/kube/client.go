@@ -57,7 +57,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 		return nil, fmt.Errorf("make a client of the API server: %w", err)
 	}
 	own := *shared
-	own.CheckRedirect = stayThere
+	own.CheckRedirect = forbidCrossHostRedirect
 	client, err := newClient(config, &own)
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the API server: %w", err)
@@ -65,22 +65,21 @@ func NewClient(o ClientOptions) (*Client, error) {
 	return client, nil
 }
 
-// stayThere refuses redirects away from the API server. net/http takes the credentials out
-// of a request to another host, and client-go, which adds them to each attempt, puts them
-// back.
-func stayThere(q *http.Request, before []*http.Request) error {
+// forbidCrossHostRedirect refuses redirects away from the API server. net/http removes the
+// credentials from a request to another host, but client-go adds them to each attempt again.
+func forbidCrossHostRedirect(q *http.Request, before []*http.Request) error {
 	from := before[0].URL
 	switch {
 	case q.URL.Scheme != from.Scheme || q.URL.Host != from.Host:
-		return fmt.Errorf("%w: a redirect to %s://%s, which is not told our credentials", errStrange, q.URL.Scheme, q.URL.Host)
-	case len(before) >= mostRedirects:
-		return fmt.Errorf("%w: stopped after %d redirects", errStrange, mostRedirects)
+		return fmt.Errorf("%w: a redirect to %s://%s, which is not told our credentials", errUnexpectedObject, q.URL.Scheme, q.URL.Host)
+	case len(before) >= maxRedirects:
+		return fmt.Errorf("%w: stopped after %d redirects", errUnexpectedObject, maxRedirects)
 	}
 	return nil
 }
 
-// mostRedirects is the bound of net/http, which a check of our own takes away.
-const mostRedirects = 10
+// maxRedirects is the limit of net/http, which does not apply with a check of our own.
+const maxRedirects = 10
 
 // apply sets what does not depend on where the server is.
 func (o ClientOptions) apply(config *rest.Config) {

@@ -49,22 +49,22 @@ func (l *list) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind
 func (l *list) DeepCopyObject() runtime.Object { return l }
 
 // errStrange: what came cannot have come from an API server.
-var errStrange = errors.New("not what was asked for")
+var errUnexpectedObject = errors.New("not what was asked for")
 
 // convert reads one object.
 func (k *kind) convert(obj runtime.Object) (*converted, error) {
 	in, err := meta.Accessor(obj)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %T among the %s: %w", errStrange, obj, k.name, err)
+		return nil, fmt.Errorf("%w: %T among the %s: %w", errUnexpectedObject, obj, k.name, err)
 	}
 	if in.GetName() == "" {
-		return nil, fmt.Errorf("%w: %T without a name among the %s", errStrange, obj, k.name)
+		return nil, fmt.Errorf("%w: %T without a name among the %s", errUnexpectedObject, obj, k.name)
 	}
 	c := &converted{value: k.read(obj)}
 	if c.value == nil {
-		return nil, fmt.Errorf("%w: %s/%s among the %s is a %T", errStrange, in.GetNamespace(), in.GetName(), k.name, obj)
+		return nil, fmt.Errorf("%w: %s/%s among the %s is a %T", errUnexpectedObject, in.GetNamespace(), in.GetName(), k.name, obj)
 	}
-	c.meta.Namespace, c.meta.Name, c.meta.ResourceVersion = one(in.GetNamespace()), in.GetName(), in.GetResourceVersion()
+	c.meta.Namespace, c.meta.Name, c.meta.ResourceVersion = intern(in.GetNamespace()), in.GetName(), in.GetResourceVersion()
 	return c, nil
 }
 
@@ -73,12 +73,12 @@ func (k *kind) convert(obj runtime.Object) (*converted, error) {
 func (k *kind) convertList(in runtime.Object) (*list, error) {
 	about, err := meta.ListAccessor(in)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %T for a list of %s: %w", errStrange, in, k.name, err)
+		return nil, fmt.Errorf("%w: %T for a list of %s: %w", errUnexpectedObject, in, k.name, err)
 	}
 	// Any JSON object at all is decoded into an empty list, and an empty list would
 	// delete everything. A version is what every list of an API server has.
 	if about.GetResourceVersion() == "" {
-		return nil, fmt.Errorf("%w: a list of %s without a version", errStrange, k.name)
+		return nil, fmt.Errorf("%w: a list of %s without a version", errUnexpectedObject, k.name)
 	}
 	out := &list{ListMeta: metav1.ListMeta{
 		ResourceVersion: about.GetResourceVersion(), Continue: about.GetContinue(), RemainingItemCount: about.GetRemainingItemCount(),
@@ -96,10 +96,10 @@ func (k *kind) convertList(in runtime.Object) (*list, error) {
 func bookmark(obj runtime.Object) (c *converted, endsList bool, err error) {
 	in, err := meta.Accessor(obj)
 	if err != nil {
-		return nil, false, fmt.Errorf("%w: bookmark of type %T: %w", errStrange, obj, err)
+		return nil, false, fmt.Errorf("%w: bookmark of type %T: %w", errUnexpectedObject, obj, err)
 	}
 	if in.GetResourceVersion() == "" {
-		return nil, false, fmt.Errorf("%w: a bookmark without a version", errStrange)
+		return nil, false, fmt.Errorf("%w: a bookmark without a version", errUnexpectedObject)
 	}
 	c = &converted{}
 	c.meta.ResourceVersion = in.GetResourceVersion()
@@ -111,25 +111,25 @@ func bookmark(obj runtime.Object) (c *converted, endsList bool, err error) {
 
 // one returns the one copy of a string that many objects have: names of nodes,
 // zones, namespaces and ports are few, and written in every endpoint.
-func one(s string) string { return unique.Make(s).Value() }
+func intern(s string) string { return unique.Make(s).Value() }
 
 func service(s model.Service) model.Service {
-	s.ID.Namespace, s.Type, s.ProxyName = one(s.ID.Namespace), one(s.Type), one(s.ProxyName)
+	s.ID.Namespace, s.Type, s.ProxyName = intern(s.ID.Namespace), intern(s.Type), intern(s.ProxyName)
 	for i := range s.Ports {
-		s.Ports[i].Name = one(s.Ports[i].Name)
+		s.Ports[i].Name = intern(s.Ports[i].Name)
 	}
 	return s
 }
 
 func slice(s model.Slice) model.Slice {
-	s.ID.Namespace, s.Service.Namespace = one(s.ID.Namespace), one(s.Service.Namespace)
+	s.ID.Namespace, s.Service.Namespace = intern(s.ID.Namespace), intern(s.Service.Namespace)
 	for i := range s.Ports {
-		s.Ports[i].Name = one(s.Ports[i].Name)
+		s.Ports[i].Name = intern(s.Ports[i].Name)
 	}
 	var seen []*model.Hints
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
-		e.Node = one(e.Node)
+		e.Node = intern(e.Node)
 		if e.Hints != nil {
 			e.Hints = hints(e.Hints, &seen)
 		}
@@ -150,7 +150,7 @@ func hints(h *model.Hints, seen *[]*model.Hints) *model.Hints {
 	}
 	for _, list := range [][]string{h.Zones, h.Nodes} {
 		for i := range list {
-			list[i] = one(list[i])
+			list[i] = intern(list[i])
 		}
 	}
 	if len(*seen) < fewHints {

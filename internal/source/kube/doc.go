@@ -11,10 +11,10 @@
 //	              how it does        and again
 //
 // The first list is handed on object by object while it is streamed, so that an empty
-// kernel can be filled meanwhile (source.Coming); its end takes back what is not in it.
+// kernel can be filled meanwhile (source.Listing); its end takes back what is not in it.
 // Nothing can be filled without the Nodes, and everything on a new node waits for the
-// API server's own Service, so these are asked for first (first.go), and the large lists
-// begin when they were delivered; what is slow or fails of this holds them up by headStart
+// API server's own Service, so these are asked for first (prioritylist.go), and the large lists
+// begin when they were delivered; what is slow or fails of this holds them up by priorityListLimit
 // at most.
 //
 // The law it keeps: an API server that is away, slow, restarted or short of memory

@@ -61,8 +61,8 @@ var causes = []struct {
 	problem, remedy string
 }{
 	{Unauthorized, apierrors.IsUnauthorized, "the API server refuses our credentials", "is the token expired, or one of another cluster?"},
-	{Unauthorized, tokenless, "the token cannot be read", "is the file still there, and not empty?"},
-	{Unauthorized, refusedOurs, "the API server refuses our certificate", "is it expired, or one of another cluster?"},
+	{Unauthorized, missingToken, "the token cannot be read", "is the file still there, and not empty?"},
+	{Unauthorized, clientCertRejected, "the API server refuses our certificate", "is it expired, or one of another cluster?"},
 	{Forbidden, apierrors.IsForbidden, "the API server does not allow it", "the ClusterRole of this agent lacks the verb %[1]s for %[2]s, or its binding is missing"},
 	{Certificate, untrusted, "the API server shows a certificate that is not trusted", "is the CA in use the one of this cluster, is the server's name right, and the clock?"},
 	{NotAPI, plainHTTP, "what answers does not speak TLS", "is the server a http:// one, or a proxy in between?"},
@@ -71,12 +71,12 @@ var causes = []struct {
 	{NoRoute, among(syscall.ENETUNREACH, syscall.EHOSTUNREACH), "no way leads to the API server", "is the network of this node up, and the address right?"},
 	{Busy, apierrors.IsTooManyRequests, "the API server is busy", ""},
 	{Timeout, silent, "the API server does not answer", "is it running, or a firewall in between?"},
-	{Timeout, torn, "the connection to the API server broke", ""},
+	{Timeout, connectionBroken, "the connection to the API server broke", ""},
 	{NotAPI, undecodable, "what answers does not write like a Kubernetes API server", "is the server's URL right, or a proxy in between?"},
 	{ServerError, status(http.StatusInternalServerError, 599), "the API server cannot do it", "its log says why"},
 	{NotAPI, status(http.StatusMultipleChoices, http.StatusInternalServerError-1), "the API server does not understand us", "is the server's URL right, and it not older than Kubernetes 1.21?"},
 	{NotAPI, unreadable, "what answers does not write like a Kubernetes API server", "is the server's URL right, or a proxy in between?"},
-	{NotAPI, senseless, "what answers does not write like a Kubernetes API server", "is the server's URL right, or a proxy in between?"},
+	{NotAPI, unexpectedErrorObject, "what answers does not write like a Kubernetes API server", "is the server's URL right, or a proxy in between?"},
 	{Other, func(error) bool { return true }, "the call failed", ""},
 }
 
@@ -142,13 +142,14 @@ func untrusted(err error) bool {
 		as[x509.CertificateInvalidError](err)
 }
 
-// tokenless: client-go has no type for what happens to a token file.
-func tokenless(err error) bool {
+// missingToken reports whether the token file cannot be used; client-go has no type for that.
+func missingToken(err error) bool {
 	return strings.Contains(err.Error(), "token file") || strings.Contains(err.Error(), "empty token from file")
 }
 
-// refusedOurs: crypto/tls has no type for an alert that came from the other side.
-func refusedOurs(err error) bool {
+// clientCertRejected reports whether the server ended the handshake; crypto/tls has no type for an
+// alert of the peer.
+func clientCertRejected(err error) bool {
 	return strings.Contains(err.Error(), "remote error: tls: ")
 }
 
@@ -156,13 +157,12 @@ func plainHTTP(err error) bool {
 	return as[tls.RecordHeaderError](err) || strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")
 }
 
-// unreadable: an answer came, and the decoders of apimachinery, which have no
-// types for it either, made nothing of it.
+// unreadable reports whether an answer could not be decoded; apimachinery has no types for that.
 func unreadable(err error) bool {
-	if errors.Is(err, errStrange) {
+	if errors.Is(err, errUnexpectedObject) {
 		return true
 	}
-	for _, text := range []string{"couldn't get version/kind", "unable to decode", "no kind ", "serializer", "malformed HTTP", "0-length response", "does not appear to be a protobuf message", "illegal tag", "illegal wireType", "proto: ", "unexpected EOF", "json: cannot unmarshal", "gzip: ", errEndless.Error()} {
+	for _, text := range []string{"couldn't get version/kind", "unable to decode", "no kind ", "serializer", "malformed HTTP", "0-length response", "does not appear to be a protobuf message", "illegal tag", "illegal wireType", "proto: ", "unexpected EOF", "json: cannot unmarshal", "gzip: ", errTooLarge.Error()} {
 		if strings.Contains(err.Error(), text) {
 			return true
 		}
@@ -170,36 +170,36 @@ func unreadable(err error) bool {
 	return false
 }
 
-// senseless: an event of type ERROR with an object that tells of none.
-func senseless(err error) bool {
+// unexpectedErrorObject reports whether an event of type ERROR has an object that is not an error.
+func unexpectedErrorObject(err error) bool {
 	return as[*apierrors.UnexpectedObjectError](err) || status(0, http.StatusMultipleChoices-1)(err)
 }
 
 // undecodable: client-go makes an internal error of a server of what it cannot read
 // in a watch, connections that break included.
 func undecodable(err error) bool {
-	return inStream(err) && !torn(err)
+	return inStream(err) && !connectionBroken(err)
 }
 
 func inStream(err error) bool {
 	return strings.Contains(err.Error(), "unable to decode an event from the watch stream")
 }
 
-// torn tells errors of a connection that broke, which a watch has as text alone: of TCP,
-// of HTTP/2 as a whole, and of one of its streams.
-func torn(err error) bool {
-	if errors.Is(err, errCut) || among(syscall.ECONNRESET, syscall.EPIPE)(err) {
+// connectionBroken reports whether a connection broke: of TCP, of HTTP/2 as a whole, or one of its
+// streams. A watch has these errors as text alone.
+func connectionBroken(err error) bool {
+	if errors.Is(err, errTruncated) || among(syscall.ECONNRESET, syscall.EPIPE)(err) {
 		return true
 	}
 	text := err.Error()
 	return inStream(err) && strings.Contains(text, "connection") || (inStream(err) || as[*url.Error](err)) && strings.Contains(text, "stream error: ")
 }
 
-// lost tells errors that are no answer of a server: nothing follows from them about what
-// it can do.
-func lost(err error) bool { return torn(err) || as[*url.Error](err) }
+// unanswered reports whether an error is no answer of a server, so that it shows nothing about what
+// the server supports.
+func unanswered(err error) bool { return connectionBroken(err) || as[*url.Error](err) }
 
-// unreached tells errors of a connection that did not come about.
+// unreached reports whether a connection could not be established.
 func unreached(err error) bool {
 	var call *net.OpError
 	return errors.As(err, &call) && call.Op == "dial"
@@ -207,18 +207,18 @@ func unreached(err error) bool {
 
 func silent(err error) bool {
 	var network net.Error
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errSilent) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) ||
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errIdle) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) ||
 		errors.As(err, &network) && network.Timeout() || strings.Contains(err.Error(), "http2: client connection lost")
 }
 
-// outdated tells errors that are no trouble: the server has forgotten the version we
-// ask for, or was restored and has not come to it. The next request asks for another.
+// outdated reports whether the server no longer has the requested version, or does not have it yet
+// after a restore. That is no failure: the next request asks for another version.
 func outdated(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-// unstreamed tells errors of a server that streams no lists: a plain list follows at
-// once, and shows whether anything is wrong.
+// unstreamed reports whether a server does not stream lists: a plain list follows at once, and shows
+// whether anything is wrong.
 func unstreamed(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err)
 }

@@ -11,7 +11,7 @@ import (
 
 // Bound has lists and events of a source that does not run yet be no longer than so many
 // bytes.
-func (s *Source) Bound(bytes int64) { s.mostList, s.mostEvent = bytes, bytes }
+func (s *Source) Bound(bytes int64) { s.maxListBytes, s.maxEventBytes = bytes, bytes }
 
 // HastenedPause is the shortest pause between two attempts of a Source after Hasten.
 const HastenedPause = firstPause / hastened
@@ -22,15 +22,15 @@ const hastened = 10
 // Hasten shortens the waits of a Source that does not run yet to a tenth, but for a head start
 // that is a longer one already.
 func (s *Source) Hasten() {
-	if s.waits.headStart == headStart {
-		s.waits.headStart /= hastened
+	if s.waits.priorityList == priorityListLimit {
+		s.waits.priorityList /= hastened
 	}
-	s.waits.firstPause, s.waits.scattered = HastenedPause, scattered/hastened
+	s.waits.firstPause, s.waits.reconnectJitter = HastenedPause, reconnectJitter/hastened
 }
 
 // AwaitFirst has the large lists of a Source that does not run yet wait for what comes first,
 // however slow the machine is.
-func (s *Source) AwaitFirst() { s.waits.headStart = time.Hour }
+func (s *Source) AwaitFirst() { s.waits.priorityList = time.Hour }
 
 // Of makes an API of a clientset of client-go, for tests with its fake.
 func Of(c kubernetes.Interface) API { return clientset{c} }

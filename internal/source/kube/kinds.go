@@ -94,7 +94,7 @@ func (s *Source) nodes() kind {
 		return nil
 	}
 	if s.opts.AllNodes && s.opts.ManyNodes > 0 {
-		s.unlessMany(&k)
+		s.limitNodes(&k)
 	}
 	k.set = func(sink source.Sink, value any) { sink.SetNode(model.FromKube, value.(model.Node)) }
 	k.remove = func(sink source.Sink, n cache.ObjectName) { sink.DeleteNode(model.FromKube, n.Name) }
@@ -112,7 +112,7 @@ func ask[L runtime.Object, T any, P interface {
 		each: func(list runtime.Object, visit func(runtime.Object) error) error {
 			typed, ok := list.(L)
 			if !ok {
-				return fmt.Errorf("%w: a %T instead of a list of %T", errStrange, list, *new(T))
+				return fmt.Errorf("%w: a %T instead of a list of %T", errUnexpectedObject, list, *new(T))
 			}
 			all := items(typed)
 			for i := range all {

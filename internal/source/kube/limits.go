@@ -2,58 +2,56 @@ package kube
 
 import "time"
 
-// How long an API server may be silent. HTTP/2 pings notice a connection that died
-// and a process that hangs within 45 s; these hold where there are none, and where
-// the connection lives and nobody speaks.
+// How long an API server may be silent. HTTP/2 pings notice a dead connection and a process that
+// hangs within 45 s. These limits are for connections without pings, and for a server that keeps
+// the connection and sends nothing.
 const (
-	// listLimit ends a list. The server itself gives up after one minute unless
-	// its --request-timeout says otherwise.
-	listLimit = 2 * time.Minute
-	// silence ends a watch without an event and without a bookmark, of which there
-	// is one a minute. It is the shortest life that client-go asks for a watch, so
-	// that a server without bookmarks sees hardly more requests. The list that
-	// follows is not waste: a server that was restored from a backup says nothing
-	// to a watch from its own future, for ever.
-	silence = 5 * time.Minute
-	// brief is the life of a watch that somebody between us and the server ended
-	// (client-go draws the line at the same second).
-	brief = time.Second
+	// listTimeout ends a list. The server itself ends it after one minute, unless its
+	// --request-timeout is another.
+	listTimeout = 2 * time.Minute
+	// watchIdleTimeout ends a watch without an event and without a bookmark, of which a server
+	// sends one a minute. It is the shortest life that client-go asks for a watch, so that a
+	// server without bookmarks gets hardly more requests. The list that follows is useful: a
+	// server that was restored from a backup never sends anything to a watch from a later
+	// resource version.
+	watchIdleTimeout = 5 * time.Minute
+	// shortWatch is the longest life of a watch that a proxy between us and the server ended
+	// (client-go has the same limit).
+	shortWatch = time.Second
 )
 
-// headStart is how long the large lists wait for that of the Nodes, which is small and
-// without which nothing can be served, for the API server's own Service, and for the agent
-// itself; beside two large ones these would come late. A server that is well needs a part of
-// it for the 10 MB of DefaultManyNodes, and where it is slow, or refuses, the start is so much
-// longer.
-const headStart = 2 * time.Second
+// priorityListLimit is how long the large lists wait for the list of Nodes, which is small and
+// needed to serve anything, and for the API server's own Service; beside two large lists these
+// would arrive late. A healthy server needs a part of it for the 10 MB of DefaultManyNodes. A
+// server that is slow, or refuses, makes the start longer by this time.
+const priorityListLimit = 2 * time.Second
 
-// The pauses between two attempts are each up to twice as long, at random: with ten
-// thousand agents a server that comes back after a while sees 300 of them a second at
-// most, for each kind.
+// The pauses between two attempts. Each is extended at random to at most twice its length: of
+// ten thousand agents at most 300 a second reach a server that comes back, for each kind.
 const (
 	firstPause   = 800 * time.Millisecond
 	longestPause = 30 * time.Second
-	pauses       = 6 // until the longest
-	// calm is how long a watch has to live for the next pause to be a short one.
-	calm = 2 * time.Minute
+	pauses       = 6 // from the first to the longest
+	// stableAfter is how long a watch has to live so that the next pause is a short one.
+	stableAfter = 2 * time.Minute
 )
 
-// scattered is over what time agents begin their watches again that a server ended all at
-// once, as it does when it stops. A change of that moment is served so much later.
-const scattered = time.Second
+// reconnectJitter is the time over which agents begin their watches again after a server ended
+// all of them at once, as it does when it stops. A change of that moment is served later by at
+// most this time.
+const reconnectJitter = time.Second
 
-// streamTries is how many streamed lists in a row may break off before a plain list is
-// asked for. Two of them can be the same server that goes away twice, as in an update; a
-// third is hardly.
+// streamTries is how many streamed lists in a row may break off before the agent asks for a plain
+// list. Two can be the same server that goes away twice, as in an update; a third hardly can.
 const streamTries = 3
 
-// What is read of an answer before something came of it. The limit of an event is that
-// of client-go for those in protobuf; etcd takes objects of 1.5 MB at most. Lists are 50 MB
-// for 10,000 slices of 100 endpoints, twice that for 5,000 Nodes or in JSON.
+// The bytes read of an answer before an object is decoded. The limit of an event is that of
+// client-go for protobuf; etcd takes objects of 1.5 MB at most. A list has 50 MB for 10,000
+// slices of 100 endpoints, and twice that for 5,000 Nodes or in JSON.
 const (
-	mostEvent = 16 << 20
-	mostList  = 512 << 20
+	maxEventBytes = 16 << 20
+	maxListBytes  = 512 << 20
 )
 
-// remind is how often the log may repeat what is wrong.
-const remind = 5 * time.Minute
+// logRepeatInterval is the least time between two log lines about the same reason of a failure.
+const logRepeatInterval = 5 * time.Minute

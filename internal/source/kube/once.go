@@ -39,14 +39,14 @@ func Once(ctx context.Context, api API, o Options, sink source.Sink) error {
 func (s *Source) once(ctx context.Context, k *kind, sink source.Sink) error {
 	o := metav1.ListOptions{LabelSelector: k.labels, FieldSelector: k.fields, Limit: onceLimit}
 	for {
-		allowed := &allowance{most: s.mostList, keeps: true}
-		in, err := k.list(withAllowance(ctx, allowed), o)
+		allowed := &readBudget{most: s.maxListBytes, keeps: true}
+		in, err := k.list(withReadBudget(ctx, allowed), o)
 		if err != nil {
 			return err
 		}
 		page, err := k.convertList(in)
-		if err == nil && len(page.Items) == 0 && allowed.kindless() {
-			err = fmt.Errorf("%w: what answers is no list of %s: JSON without a kind", errStrange, k.name)
+		if err == nil && len(page.Items) == 0 && allowed.missingKind() {
+			err = fmt.Errorf("%w: what answers is no list of %s: JSON without a kind", errUnexpectedObject, k.name)
 		}
 		if err != nil {
 			return err

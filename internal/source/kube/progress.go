@@ -9,16 +9,16 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
 )
 
-// Progress is how far one kind of object has come.
+// Progress is the state of one kind of objects.
 type Progress struct {
 	// Synced: all objects of the kind were delivered once.
 	Synced bool
-	// Heard is when the server last said something about the kind: a list, an event,
-	// a bookmark, of which a quiet watch has one a minute, or that a watch may begin,
-	// which a server without bookmarks says every five to ten minutes.
+	// Heard is the time of the server's last answer about the kind: a list, an event, a bookmark
+	// (one a minute on a quiet watch), or the begin of a watch (every five to ten minutes without
+	// bookmarks).
 	Heard time.Time
-	// Err is why the last call failed and what helps, wrapped around the error of
-	// client-go; nil while the kind is watched.
+	// Err is why the last call failed, with a remedy, wrapped around the error of client-go; nil
+	// while the kind is watched.
 	Err error
 	// Reason is Err in one word, empty without one.
 	Reason Reason
@@ -26,15 +26,15 @@ type Progress struct {
 	Since time.Time
 }
 
-// record is the Progress of a kind and what the log was told of it.
+// record is the Progress of a kind, and what was logged about it.
 type record struct {
 	Progress
 	told map[Reason]time.Time
-	// announced: the log has a failure that it has not seen the end of.
+	// announced: a failure was logged, and its end was not.
 	announced bool
 }
 
-// Progress tells how far each kind has come. It may be called from anywhere.
+// Progress returns the state of each kind. It may be called from any goroutine.
 func (s *Source) Progress() map[string]Progress {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,16 +53,16 @@ func (s *Source) begin(kinds []kind) {
 	}
 }
 
-// heard notes that the server spoke. A list that came does not end an outage: where
-// watches alone fail, lists succeed in between.
-func (s *Source) heard(kind string) {
+// markSeen records an answer of the server. A list does not end an outage: lists succeed while
+// watches fail.
+func (s *Source) markSeen(kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kinds[kind].Heard = time.Now()
 }
 
-// well notes that a kind is watched, which ends an outage.
-func (s *Source) well(kind string) {
+// markHealthy records that a kind is watched, which ends an outage.
+func (s *Source) markHealthy(kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.kinds[kind]
@@ -77,7 +77,7 @@ func (s *Source) well(kind string) {
 	r.Err, r.Reason, r.Since = nil, "", time.Time{}
 }
 
-// synced notes that all objects of a kind were delivered.
+// synced records that all objects of a kind were delivered.
 func (s *Source) synced(kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,8 +88,8 @@ func (s *Source) synced(kind string) {
 	r.Heard, r.Synced = time.Now(), true
 }
 
-// failed notes that a call failed; the reflector tries again. The log hears of each
-// reason when it comes up, and every few minutes while it lasts or comes back.
+// failed records a failed call; the reflector tries again. Each reason is logged when it begins, and
+// every few minutes while it lasts or comes back.
 func (s *Source) failed(kind, verb string, err error) {
 	reason, err := explain(verb, kind, err)
 	s.mu.Lock()
@@ -99,7 +99,7 @@ func (s *Source) failed(kind, verb string, err error) {
 		r.Since = now
 	}
 	r.Err, r.Reason = err, reason
-	if last, told := r.told[reason]; told && now.Sub(last) < remind {
+	if last, told := r.told[reason]; told && now.Sub(last) < logRepeatInterval {
 		return
 	}
 	r.told[reason], r.announced = now, true
@@ -107,9 +107,9 @@ func (s *Source) failed(kind, verb string, err error) {
 		zap.Bool("synced", r.Synced), zap.Duration("for", now.Sub(r.Since)), zap.Error(err))
 }
 
-// tell tells the Sink what has been delivered: Nodes, then everything. What an outage of
-// the server later hides is not gone, so this is never taken back.
-func (s *Source) tell(sink source.Sink) {
+// report passes on to the Sink what has been delivered: Nodes, then everything. A state is never
+// taken back, because objects that an outage of the server hides later are not gone.
+func (s *Source) report(sink source.Sink) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := source.Complete
@@ -118,7 +118,7 @@ func (s *Source) tell(sink source.Sink) {
 		case kind == nodes && !r.Synced:
 			return
 		case !r.Synced:
-			state = source.Coming
+			state = source.Listing
 		}
 	}
 	if state > s.state {

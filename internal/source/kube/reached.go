@@ -15,9 +15,9 @@ import (
 // resolved to, or that it dialled. A node that bound one of them would cut itself off from its API server for good, so each is
 // known before the first packet goes there.
 type Reached struct {
-	mu    sync.Mutex
-	addrs []netip.Addr // the newest last
-	tell  func()
+	mu     sync.Mutex
+	addrs  []netip.Addr // the newest last
+	report func()
 	// refused is called with each address and port that refused a connection.
 	refused func(netip.AddrPort)
 }
@@ -36,7 +36,7 @@ func (r *Reached) Addrs() []netip.Addr {
 func (r *Reached) Tell(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tell = f
+	r.report = f
 }
 
 // Refused has a function called with each address and port that refused a connection, on the
@@ -70,7 +70,7 @@ func (r *Reached) add(addrs ...netip.Addr) {
 		r.addrs, news = append(r.addrs, a), true
 	}
 	r.addrs = slices.Delete(r.addrs, 0, max(0, len(r.addrs)-mostReached))
-	tell := r.tell
+	tell := r.report
 	r.mu.Unlock()
 	if news && tell != nil {
 		tell()

@@ -44,19 +44,19 @@ type Source struct {
 	kinds map[string]*record
 	state source.State // as it was told
 	// mostList and mostEvent bound bytes; a test has smaller ones.
-	mostList, mostEvent int64
-	waits               waits
+	maxListBytes, maxEventBytes int64
+	waits                       waits
 }
 
 // waits are times that a Source waits for a server that may need them; a test sets shorter
 // ones.
-type waits struct{ firstPause, headStart, scattered time.Duration }
+type waits struct{ firstPause, priorityList, reconnectJitter time.Duration }
 
 // New returns a source that reads from api.
 func New(log *zap.Logger, api API, o Options) *Source {
 	return &Source{
 		log: log.Named("kube"), api: api, opts: o, kinds: map[string]*record{}, haveNodes: make(chan struct{}),
-		mostList: mostList, mostEvent: mostEvent, waits: waits{firstPause, headStart, scattered},
+		maxListBytes: maxListBytes, maxEventBytes: maxEventBytes, waits: waits{firstPause, priorityListLimit, reconnectJitter},
 	}
 }
 
@@ -72,11 +72,11 @@ func (s *Source) Run(ctx context.Context, sink source.Sink) error {
 	started := make(chan struct{})
 	group.Go(func() error {
 		defer close(started)
-		s.headStart(ctx, group, stores)
+		s.listPriorityObjects(ctx, group, stores)
 		return nil
 	})
 	for name, into := range stores {
-		r := cache.NewReflectorWithOptions(&caller{kind: into.kind, source: s, store: into}, &converted{}, into,
+		r := cache.NewReflectorWithOptions(&listWatcher{kind: into.kind, source: s, store: into}, &converted{}, into,
 			cache.ReflectorOptions{Name: name, TypeDescription: name})
 		group.Go(func() error {
 			if name != nodes {
@@ -99,7 +99,7 @@ func (s *Source) follow(ctx context.Context, kind string, r *cache.Reflector) {
 		if err := r.ListAndWatchWithContext(ctx); err != nil {
 			s.log.Debug("will list again", zap.String("kind", kind), zap.Error(err)) // the caller has told of it
 		}
-		if time.Since(begun) > calm {
+		if time.Since(begun) > stableAfter {
 			pause = s.backoff()
 		}
 		select {

@@ -90,7 +90,7 @@ func (s *store) Replace(list []any, _ string) error {
 		}
 	}
 	s.source.synced(s.name)
-	s.source.tell(s.sink)
+	s.source.report(s.sink)
 	return nil
 }
 

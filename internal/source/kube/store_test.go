@@ -103,15 +103,15 @@ func TestTell(t *testing.T) {
 		kinds []string
 		want  []source.State
 	}{
-		{[]string{"nodes", "services", "endpointslices"}, []source.State{source.Coming, source.Coming, source.Complete}},
-		{[]string{"services", "nodes", "endpointslices"}, []source.State{source.Starting, source.Coming, source.Complete}},
+		{[]string{"nodes", "services", "endpointslices"}, []source.State{source.Listing, source.Listing, source.Complete}},
+		{[]string{"services", "nodes", "endpointslices"}, []source.State{source.Starting, source.Listing, source.Complete}},
 		{[]string{"services", "endpointslices", "nodes"}, []source.State{source.Starting, source.Starting, source.Complete}},
 	} {
 		s, out := New(zap.NewNop(), Of(fake.NewClientset()), Options{Node: "here"}), &names{}
 		s.begin(s.watched())
 		for i, kind := range tt.kinds {
 			s.synced(kind)
-			s.tell(out)
+			s.report(out)
 			if out.state != tt.want[i] {
 				t.Errorf("%v: state %s after %s, want %s", tt.kinds, out.state, kind, tt.want[i])
 			}
@@ -152,12 +152,12 @@ func TestConvertList(t *testing.T) {
 	for name, strange := range map[string]runtime.Object{
 		"another list": &corev1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: "9"}}, "no list": &corev1.Node{}, "no version": &corev1.ServiceList{},
 	} {
-		if _, err := k.convertList(strange); !errors.Is(err, errStrange) {
+		if _, err := k.convertList(strange); !errors.Is(err, errUnexpectedObject) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for name, strange := range map[string]runtime.Object{"another kind": &corev1.Node{}, "no object": &corev1.NodeList{}} {
-		if _, err := k.convert(strange); !errors.Is(err, errStrange) {
+		if _, err := k.convert(strange); !errors.Is(err, errUnexpectedObject) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

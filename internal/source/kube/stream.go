@@ -12,58 +12,58 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// What a watch can suffer without client-go calling it an error.
+// Failures of a watch that client-go does not report as errors.
 var (
-	errSilent = errors.New("it was silent for too long")
-	errBrief  = errors.New("the watch ended at once, without an event")
-	errCut    = errors.New("the stream ended before the list was complete")
+	errIdle        = errors.New("it was silent for too long")
+	errClosedEarly = errors.New("the watch ended at once, without an event")
+	errTruncated   = errors.New("the stream ended before the list was complete")
 )
 
-// ahead is how many events may wait for the reflector: with none each costs two changes of
-// goroutine, which is most of what a small one costs.
-const ahead = 64
+// eventBuffer is how many events may wait for the reflector. Without a buffer each event costs two
+// switches of goroutines, which is most of the cost of a small one.
+const eventBuffer = 64
 
-// aMoment is how exact the signs of life are that the objects of a list are.
-const aMoment = 100 * time.Millisecond
+// aliveResolution is the least time between two objects of a list that count as signs of life.
+const aliveResolution = 100 * time.Millisecond
 
-// stream is a watch, or a list that is streamed by one, on its way to a reflector.
+// stream passes on a watch, or a list that is streamed by a watch, to a reflector.
 type stream struct {
-	*caller
-	// ctx ends the request; it is ended by silence too, when the reflector still
-	// has to be told why.
+	*listWatcher
+	// ctx ends the request. The idle timeout ends it, too, and the reflector still has to get the
+	// reason then.
 	ctx     context.Context
 	cancel  context.CancelFunc
 	stopped chan struct{} // the reflector has gone
 	stop    sync.Once
 	result  chan watch.Event
 	began   time.Time
-	lasts   time.Duration // as it was asked to
+	lasts   time.Duration // the requested time of the watch
 
-	// allowance is for one event.
-	allowance *allowance
-	timer     *time.Timer
-	noted     atomic.Bool // an object of a list was a sign of life a moment ago
-	mute      atomic.Bool // the timer ended it
-	faulted   atomic.Bool // something was noted already
-	tell      func(error)
+	// readBudget is that of one event.
+	readBudget *readBudget
+	timer      *time.Timer
+	aliveNoted atomic.Bool // an object of a list counted as a sign of life within aliveResolution
+	idle       atomic.Bool // the timer ended the request
+	faulted    atomic.Bool // a failure was recorded
+	report     func(error)
 	// listing: the bookmark that ends a streamed list has not come. Before run it
 	// belongs to the caller, then to run.
 	listing bool
 }
 
-func newStream(ctx context.Context, c *caller, listing bool) *stream {
-	s := &stream{caller: c, stopped: make(chan struct{}), result: make(chan watch.Event, ahead), began: time.Now(), listing: listing, allowance: newAllowance(c.source.mostEvent)}
-	s.tell = c.fails(ctx, "watch")
+func newStream(ctx context.Context, c *listWatcher, listing bool) *stream {
+	s := &stream{listWatcher: c, stopped: make(chan struct{}), result: make(chan watch.Event, eventBuffer), began: time.Now(), listing: listing, readBudget: newReadBudget(c.source.maxEventBytes)}
+	s.report = c.failureReporter(ctx, "watch")
 	s.ctx, s.cancel = context.WithCancel(ctx)
-	s.timer = time.AfterFunc(s.patience(), func() { s.mute.Store(true); s.cancel() })
+	s.timer = time.AfterFunc(s.idleTimeout(), func() { s.idle.Store(true); s.cancel() })
 	return s
 }
 
-func (s *stream) patience() time.Duration {
+func (s *stream) idleTimeout() time.Duration {
 	if s.listing {
-		return listLimit
+		return listTimeout
 	}
-	return silence
+	return watchIdleTimeout
 }
 
 // ResultChan implements watch.Interface.
@@ -76,35 +76,35 @@ func (s *stream) Stop() {
 	s.cancel()
 }
 
-// expired tells whether silence ended the stream.
-func (s *stream) expired() bool { return s.mute.Load() }
+// expired reports whether the idle timeout ended the stream.
+func (s *stream) expired() bool { return s.idle.Load() }
 
-// fault notes what went wrong.
+// fault records a failure.
 func (s *stream) fault(err error) {
 	s.faulted.Store(true)
-	s.tell(err)
+	s.report(err)
 }
 
-// run passes on what in says until either side has enough.
+// run passes on the events of in until either side ends.
 func (s *stream) run(in watch.Interface) {
 	defer close(s.result)
 	defer in.Stop()
 	defer s.cancel()
 	defer s.timer.Stop()
-	// client-go hides a server that does not answer behind a watch that is closed
-	// already; any other was opened by the server, and that is a sign of life.
+	// client-go returns a closed watch for a server that does not answer. Any other watch was
+	// opened by the server, which is a sign of life.
 	select {
 	case e, ok := <-in.ResultChan():
 		if !s.pass(e, ok, true) {
 			return
 		}
 	default:
-		s.source.well(s.name)
+		s.source.markHealthy(s.name)
 	}
 	for first := true; ; first = false {
 		select {
 		case <-s.ctx.Done():
-			s.abandoned()
+			s.onIdleTimeout()
 			return
 		case e, ok := <-in.ResultChan():
 			if !s.pass(e, ok, first) {
@@ -114,102 +114,102 @@ func (s *stream) run(in watch.Interface) {
 	}
 }
 
-// pass hands one event on, or the end of them; it tells whether to go on.
+// pass passes on one event, or the end of the events, and reports whether to continue.
 func (s *stream) pass(e watch.Event, ok, first bool) bool {
 	if !ok {
 		s.closed(first)
 		return false
 	}
-	s.allowance.renew()
+	s.readBudget.renew()
 	out := s.take(e)
 	return s.send(out) && out.Type != watch.Error
 }
 
-// lively notes that the server speaks, but not for each object of a list: that reads the clock
-// twice, which was a tenth of a start where that is a call of the kernel.
-func (s *stream) lively() {
+// markAlive records a sign of life, but not for each object of a list: it reads the clock twice,
+// which is slow where the clock is a system call.
+func (s *stream) markAlive() {
 	switch {
 	case !s.listing:
-		s.noted.Store(false)
-	case s.noted.Load():
+		s.aliveNoted.Store(false)
+	case s.aliveNoted.Load():
 		return
 	default:
-		s.noted.Store(true)
-		time.AfterFunc(aMoment, func() { s.noted.Store(false) })
+		s.aliveNoted.Store(true)
+		time.AfterFunc(aliveResolution, func() { s.aliveNoted.Store(false) })
 	}
-	s.source.well(s.name)
-	s.timer.Reset(s.patience())
+	s.source.markHealthy(s.name)
+	s.timer.Reset(s.idleTimeout())
 }
 
-// take converts an event and notes what it says about the server.
+// take converts an event and records what it shows about the server.
 func (s *stream) take(e watch.Event) watch.Event {
 	switch e.Type {
 	case watch.Error:
 		if err := apierrors.FromObject(e.Object); !s.listing || !unstreamed(err) {
 			s.fault(err)
-			if s.listing && lost(err) {
-				s.brokeOff(err)
+			if s.listing && unanswered(err) {
+				s.onStreamBroken(err)
 			}
 		}
 		return e
 	case watch.Bookmark:
 		c, endsList, err := bookmark(e.Object)
 		if err != nil {
-			return s.strange(err)
+			return s.onUnexpectedObject(err)
 		}
 		if s.listing && endsList {
-			s.listing, s.breaks = false, 0
+			s.listing, s.brokenLists = false, 0
 		}
 		e.Object = c
 	default:
 		c, err := s.convert(e.Object)
 		if err != nil {
-			return s.strange(err)
+			return s.onUnexpectedObject(err)
 		}
 		e.Object = c
 		if s.listing {
 			s.store.arrive(c)
 		}
 	}
-	s.lively()
+	s.markAlive()
 	return e
 }
 
-// strange ends a watch that says what cannot be understood: to go on would be to
-// miss it.
-func (s *stream) strange(err error) watch.Event {
+// onUnexpectedObject ends a watch with an object that cannot be used: continuing would miss its
+// change.
+func (s *stream) onUnexpectedObject(err error) watch.Event {
 	s.fault(err)
 	return failure(apierrors.NewInternalError(err))
 }
 
-// closed says why a stream that the other side ended is no good, if it is not.
+// closed records why a stream that the server ended is a failure, if it is one.
 func (s *stream) closed(first bool) {
 	switch {
 	case s.listing:
 		if !s.faulted.Load() {
-			s.fault(errCut)
+			s.fault(errTruncated)
 		}
-		s.brokeOff(errCut)
-		// client-go would ask for the stream again at once, and again.
-		s.send(failure(apierrors.NewInternalError(errCut)))
-	case first && time.Since(s.began) < brief && !s.faulted.Load():
-		s.fault(errBrief) // a pause of ours follows
+		s.onStreamBroken(errTruncated)
+		// client-go would ask for the stream again at once, without end.
+		s.send(failure(apierrors.NewInternalError(errTruncated)))
+	case first && time.Since(s.began) < shortWatch && !s.faulted.Load():
+		s.fault(errClosedEarly) // a pause of follow comes next
 	default:
 		s.short.Store(time.Since(s.began) < s.lasts)
 	}
 }
 
-// abandoned ends a stream that was silent for too long. A watch that is quiet may be
-// fine, where the server sends no bookmarks: the list that follows tells.
-func (s *stream) abandoned() {
+// onIdleTimeout ends a stream that was silent for too long. That is no failure of a watch, because
+// the server may send no bookmarks: the list that follows shows the truth.
+func (s *stream) onIdleTimeout() {
 	switch {
 	case !s.expired():
 	case s.listing:
-		s.fault(errSilent)
-		s.send(failure(apierrors.NewInternalError(errSilent)))
+		s.fault(errIdle)
+		s.send(failure(apierrors.NewInternalError(errIdle)))
 	default:
-		s.source.log.Debug("watch without a sign of life, will list again", zap.String("kind", s.name), zap.Duration("after", silence))
-		s.send(failure(apierrors.NewResourceExpired(errSilent.Error())))
+		s.source.log.Debug("watch without a sign of life, will list again", zap.String("kind", s.name), zap.Duration("after", watchIdleTimeout))
+		s.send(failure(apierrors.NewResourceExpired(errIdle.Error())))
 	}
 }
 

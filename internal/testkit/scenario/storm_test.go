@@ -199,7 +199,7 @@ func newStormed(t *testing.T, s *storm) *stormed {
 	}
 	log := zap.NewNop()
 	x := &stormed{storm: s, kernel: newKernel(), config: c, known: catalog.New(log, c.NodeName, model.FromKube), passes: &passes{Observer: telemetry.New()}}
-	x.known.Await(100 * time.Millisecond)
+	x.known.SetEndpointGrace(100 * time.Millisecond)
 	taps := newTap()
 	mode, _ := newMode(log, c, x.kernel, taps)
 	x.loop = agent.New(agent.Options{

@@ -132,7 +132,7 @@ type process struct {
 func startProcess(log *zap.Logger, c config.Config, s Start, in inputs, k *kernel, t *tap, m *telemetry.Metrics) *process {
 	mode, bound := newMode(log, c, k, t)
 	known := catalog.New(log, c.NodeName, model.FromFile)
-	known.Await(quickPatience)
+	known.SetEndpointGrace(quickPatience)
 	known.Remember(k.remembered())
 	audit := time.Duration(-1)
 	if s.Audit {

@@ -57,7 +57,7 @@ func TestAwait(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCatalog(t)
-				c.Await(patience)
+				c.SetEndpointGrace(patience)
 				if tt.before != nil {
 					tt.before(c)
 				}
@@ -85,7 +85,7 @@ func TestAwait(t *testing.T) {
 // A slice ends the waiting, and wakes who has to write.
 func TestAwaitedSliceWakes(t *testing.T) {
 	c := newCatalog(t)
-	c.Await(time.Hour)
+	c.SetEndpointGrace(time.Hour)
 	c.Take()
 	c.SetService(service("a", 80))
 	<-c.Wake()

@@ -20,9 +20,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// After a streamed list that could not be begun the server is asked for a plain one where
-// it has answered, and for none where the connection failed; that error is none by which
-// client-go would wait by itself.
+// After a streamed list that was refused the agent asks for a plain list. After a failed connection it
+// does not, and client-go gets an error for which it does not wait by itself.
 func TestPlainListAfterARefusedStream(t *testing.T) {
 	dial := func(err error) error {
 		return &url.Error{Op: "Get", URL: "https://api", Err: &net.OpError{Op: "dial", Err: err}}
@@ -48,7 +47,7 @@ func TestPlainListAfterARefusedStream(t *testing.T) {
 				return &corev1.ServiceList{ListMeta: metav1.ListMeta{ResourceVersion: "9"}}, nil
 			}
 			s.begin([]kind{k})
-			c := &caller{kind: &k, source: s}
+			c := &listWatcher{kind: &k, source: s}
 			for try := 1; try <= 2*streamTries; try++ {
 				_, err := c.WatchWithContext(t.Context(), metav1.ListOptions{SendInitialEvents: ptr.To(true)})
 				if err == nil || errors.Is(err, syscall.ECONNREFUSED) {

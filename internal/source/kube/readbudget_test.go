@@ -23,8 +23,8 @@ func TestAnswersAreReadInLargePieces(t *testing.T) {
 	const size = 1 << 20
 	in := &pieces{}
 	in.Reset(make([]byte, size))
-	a := newAllowance(size)
-	q, err := http.NewRequestWithContext(withAllowance(t.Context(), a), http.MethodGet, "https://api", nil)
+	a := newReadBudget(size)
+	q, err := http.NewRequestWithContext(withReadBudget(t.Context(), a), http.MethodGet, "https://api", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

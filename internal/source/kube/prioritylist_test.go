@@ -132,8 +132,8 @@ func TestNodesFirst(t *testing.T) {
 	}
 }
 
-// The API server's own Service is asked for apart and served while the large lists have
-// not begun to come; these are believed then, and it is not asked for again.
+// The API server's own Service is listed separately and served before the large lists begin. Then the
+// large lists are believed, and it is not listed again.
 func TestAPIServersOwnServiceFirst(t *testing.T) {
 	s := newServer(t)
 	own, slice := wire("kubernetes", "10.96.0.1", "5"), webSlice("192.0.2.1")
@@ -178,7 +178,7 @@ func TestAPIServersOwnServiceFirst(t *testing.T) {
 }
 
 // A server that does not answer the early questions costs the start two seconds; one that
-// refuses them, or answers nonsense, nothing. Nobody is told.
+// refuses them, or sends nonsense, costs nothing. Nothing is logged.
 func TestEarlyQuestionsAreBestEffort(t *testing.T) {
 	t.Run("silence", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {

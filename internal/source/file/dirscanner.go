@@ -19,21 +19,21 @@ const maxSize = 256 << 20
 // write within the granularity of the clock would leave it as it was.
 const young = 2 * time.Second
 
-// disk is how files are reached; tests put faults in.
-type disk struct {
+// dirScanner reads files and directories; tests replace its functions by faults.
+type dirScanner struct {
 	readDir  func(string) ([]os.DirEntry, error)
 	stat     func(string) (os.FileInfo, error)
 	lstat    func(string) (os.FileInfo, error)
 	readFile func(string) ([]byte, error)
 }
 
-func realDisk() disk {
-	return disk{readDir: os.ReadDir, stat: os.Stat, lstat: os.Lstat, readFile: os.ReadFile}
+func realDisk() dirScanner {
+	return dirScanner{readDir: os.ReadDir, stat: os.Stat, lstat: os.Lstat, readFile: os.ReadFile}
 }
 
 // manifests lists the names of the files that count, sorted, and the directory
 // they are in: all manifests of a directory, or the one file that path is.
-func (d disk) manifests(path string) (dir string, names []string, err error) {
+func (d dirScanner) manifests(path string) (dir string, names []string, err error) {
 	info, err := d.stat(path)
 	if err != nil {
 		return "", nil, fmt.Errorf("look at manifests: %w", err)
@@ -91,7 +91,7 @@ type reading struct {
 var errMoved = errors.New("changes while it is read")
 
 // look reads a file unless it is as it was before.
-func (d disk) look(dir, name string, before stamp) reading {
+func (d dirScanner) look(dir, name string, before stamp) reading {
 	r := reading{text: text{name: name}}
 	path := filepath.Join(dir, name)
 	info, err := d.stat(path)
@@ -112,7 +112,7 @@ func (d disk) look(dir, name string, before stamp) reading {
 	return d.read(r, path, info, before)
 }
 
-func (d disk) read(r reading, path string, info os.FileInfo, before stamp) reading {
+func (d dirScanner) read(r reading, path string, info os.FileInfo, before stamp) reading {
 	now := time.Now()
 	data, err := d.readFile(path)
 	if err != nil {
@@ -134,7 +134,7 @@ func (d disk) read(r reading, path string, info os.FileInfo, before stamp) readi
 
 // explain tells a file that went since it was listed from a symlink to nowhere,
 // which stays as it is.
-func (d disk) explain(path string, err error) error {
+func (d dirScanner) explain(path string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -7,32 +7,32 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
 )
 
-// Coming tells whether TakeSome may have something: every awaited origin is
-// source.Coming at least.
-func (c *Catalog) Coming() bool {
+// Listing reports whether TakeReady may return Services: every awaited origin is at least in
+// state source.Listing.
+func (c *Catalog) Listing() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.coming()
+	return c.listing()
 }
 
-func (c *Catalog) coming() bool {
+func (c *Catalog) listing() bool {
 	for _, s := range c.states {
-		if s < source.Coming {
+		if s < source.Listing {
 			return false
 		}
 	}
 	return true
 }
 
-// TakeSome is Take for the time before the origins are in sync: it returns dirty
-// services that have an endpoint already, limit of them at most, those before others
-// that first says, else any, sorted by ID. The rest stays dirty; more tells that some of it
-// could be taken now. A service without endpoints waits for Take: its slices may still
-// come. So does one with external addresses: an endpoint that is not known yet may have them.
-func (c *Catalog) TakeSome(limit int, first func(*model.Service) bool) (b Batch, more bool) {
+// TakeReady is Take for the time before the origins are in sync. It returns at most limit
+// dirty Services that have an endpoint already, preferably those for which first returns true,
+// sorted by ID. The others stay dirty; more reports whether some of them could be taken now. A
+// Service without endpoints waits for Take, because its slices may still arrive. So does a
+// Service with external addresses, because an endpoint that is not known yet may have them.
+func (c *Catalog) TakeReady(limit int, first func(*model.Service) bool) (b Batch, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.coming() {
+	if !c.listing() {
 		return Batch{}, false
 	}
 	c.takeNodes(&b)

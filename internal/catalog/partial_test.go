@@ -13,10 +13,10 @@ import (
 
 // While the sources are asked only who has an endpoint can be taken, and the rest waits
 // for Take.
-func TestTakeSome(t *testing.T) {
+func TestTakeReady(t *testing.T) {
 	c := catalog.New(zap.NewNop(), "here", model.FromKube)
 	some := func(limit int) (names []string, more bool) {
-		b, more := c.TakeSome(limit, func(s *model.Service) bool { return s.ID.Name == "kubernetes" })
+		b, more := c.TakeReady(limit, func(s *model.Service) bool { return s.ID.Name == "kubernetes" })
 		for _, in := range b.Services {
 			names = append(names, in.ID.Name)
 		}
@@ -35,13 +35,13 @@ func TestTakeSome(t *testing.T) {
 		}
 		c.SetSlice(slice)
 	}
-	if names, more := some(10); c.Coming() || len(names) > 0 || more {
+	if names, more := some(10); c.Listing() || len(names) > 0 || more {
 		t.Errorf("took %v, %t before Nodes were known", names, more)
 	}
 	c.SetNode(model.FromKube, model.Node{Name: "here", Zone: "z"})
-	c.SetState(model.FromKube, source.Coming)
-	if !c.Coming() || c.Synced() {
-		t.Errorf("coming %t, synced %t", c.Coming(), c.Synced())
+	c.SetState(model.FromKube, source.Listing)
+	if !c.Listing() || c.Synced() {
+		t.Errorf("coming %t, synced %t", c.Listing(), c.Synced())
 	}
 	one, more := some(2)
 	if len(one) != 2 || one[1] != "kubernetes" || !more {
@@ -54,7 +54,7 @@ func TestTakeSome(t *testing.T) {
 	if got, more := some(2); len(got) > 0 || more {
 		t.Errorf("took %v, more %t, want nothing", got, more)
 	}
-	// What changed is taken again.
+	// A Service that changed is taken again.
 	c.SetSlice(model.Slice{ID: model.SliceID{Origin: model.FromKube, Namespace: "ns", Name: "a-2"}, Service: model.ServiceID{Origin: model.FromKube, Namespace: "ns", Name: "a"}, Endpoints: []model.Endpoint{{}}})
 	if got, _ := some(2); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("took %v after a change", got)
@@ -69,15 +69,15 @@ func TestTakeSome(t *testing.T) {
 	}
 }
 
-func TestTakeSomeTellsTheNode(t *testing.T) {
+func TestTakeReadyTellsTheNode(t *testing.T) {
 	c := catalog.New(zap.NewNop(), "here", model.FromKube)
 	c.SetNode(model.FromKube, model.Node{Name: "here", Zone: "z"})
-	c.SetState(model.FromKube, source.Coming)
+	c.SetState(model.FromKube, source.Listing)
 	none := func(*model.Service) bool { return false }
-	if b, _ := c.TakeSome(1, none); !b.NodeChanged || b.Node.Zone != "z" {
+	if b, _ := c.TakeReady(1, none); !b.NodeChanged || b.Node.Zone != "z" {
 		t.Errorf("batch %+v", b)
 	}
-	if b, _ := c.TakeSome(1, none); b.NodeChanged {
+	if b, _ := c.TakeReady(1, none); b.NodeChanged {
 		t.Errorf("batch %+v tells it twice", b)
 	}
 }

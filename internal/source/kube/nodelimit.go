@@ -11,10 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// unlessMany has the kind of Nodes counted before the first call for it, and follows
-// our own alone where there are too many. One reflector calls, from one goroutine at a
-// time.
-func (s *Source) unlessMany(k *kind) {
+// limitNodes counts the Nodes before the first call of their kind, and restricts the kind to our own
+// Node if there are too many. One reflector calls, from one goroutine at a time.
+func (s *Source) limitNodes(k *kind) {
 	list, open, selector, counted := k.list, k.watch, "", false
 	ask := func(ctx context.Context, o *metav1.ListOptions) error {
 		if !counted {
@@ -46,7 +45,8 @@ func (s *Source) unlessMany(k *kind) {
 	}
 }
 
-// count asks for one object, and how many there are besides (metadata.remainingItemCount).
+// count returns the number of objects: it lists one, and the server says how many remain
+// (metadata.remainingItemCount).
 func count(ctx context.Context, list func(context.Context, metav1.ListOptions) (runtime.Object, error)) (int, error) {
 	page, err := list(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
