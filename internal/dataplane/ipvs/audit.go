@@ -9,7 +9,6 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
-	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
 // The kernel does not tell when virtual servers, sets or rules change, so drift can only be
@@ -69,7 +68,7 @@ func (m *Mode) Audit(ctx context.Context, budget time.Duration) (dataplane.Audit
 		if err != nil {
 			errs = append(errs, err)
 		}
-		if unanswered(err) { // each of its kind would cost its deadline
+		if errors.Is(err, context.DeadlineExceeded) { // each of its kind would cost its deadline
 			m.inspections = slices.DeleteFunc(m.inspections, func(i inspection) bool { return i.table != "" && i.table == next.table })
 		}
 		if !time.Now().Before(until) {
@@ -94,11 +93,11 @@ func (m *Mode) round(serversFirst bool) []inspection {
 		alone(m.inspectRules),
 		of("nftables", m.tables.Load),
 		alone(m.inspectDispatch),
-		of("sets", m.sets.Load),
+		of("sets", m.sets.Sets.Load),
 	)
-	counts := m.countEntries()
-	for name := range m.sets.AllDesired() {
-		pieces = append(pieces, of("members", func(ctx context.Context) (int, error) { return m.inspectSet(ctx, name, counts[name]) }))
+	counts := m.sets.CountEntries()
+	for name := range m.sets.Sets.AllDesired() {
+		pieces = append(pieces, of("members", func(ctx context.Context) (int, error) { return m.sets.Inspect(ctx, name, counts[name]) }))
 	}
 	m.rounds++
 	if !serversFirst {
@@ -131,55 +130,6 @@ func (m *Mode) inspectAddresses(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	return m.addresses.Load(ctx)
-}
-
-// countEntries counts the entries of each set, for the sets' inspections.
-func (m *Mode) countEntries() map[string]int {
-	counts := map[string]int{}
-	for k := range m.members.Actual() {
-		counts[k.Set]++
-	}
-	return counts
-}
-
-// inspectSet compares the entries of one set, of which there were so many when the
-// round began. As many and no strange one among them lack none, for the kernel lists none
-// twice: what came and went meanwhile makes for a second look or, at worst, for the next
-// round's. Looking for what is gone costs a walk over the entries of all sets.
-func (m *Mode) inspectSet(ctx context.Context, name string, count int) (int, error) {
-	found, entries, err := m.deps.Sets.List(ctx, name)
-	if errors.Is(err, ipset.ErrNotExist) {
-		m.setLost(name)
-		return 1, nil
-	}
-	if err != nil || !sameShape(found, m.catalogue.sets[name]) {
-		return 0, err // a wrong header is the business of the sets' inspection
-	}
-	drift := 0
-	for _, e := range entries {
-		if _, ok := m.members.Believed(memberKey{name, e}); !ok {
-			m.members.SetActual(memberKey{name, e}, struct{}{})
-			drift++
-		}
-	}
-	if drift == 0 && len(entries) == count {
-		return 0, nil
-	}
-	m.sample.entries = nil
-	there := make(map[ipset.Entry]struct{}, len(entries))
-	for _, e := range entries {
-		there[e] = struct{}{}
-	}
-	var gone []memberKey
-	for k := range m.members.Actual() {
-		if _, ok := there[k.Entry]; k.Set == name && !ok {
-			gone = append(gone, k)
-		}
-	}
-	for _, k := range gone {
-		m.members.DropActual(k)
-	}
-	return drift + len(gone), nil
 }
 
 // inspectAllServers compares the list of virtual servers, not their destinations.

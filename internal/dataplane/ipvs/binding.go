@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -209,7 +210,7 @@ func (m *Mode) inspectRoutes(ctx context.Context) (int, error) {
 func (h handOver) bindRouted() {
 	routed := slices.Collect(maps.Keys(maps.Collect(h.routes.Actual())))
 	for k := range h.servers.Actual() {
-		if holds(routed, k.Addr) && h.members.Known(markOf(k.Addr)) {
+		if holds(routed, k.Addr) && h.sets.Members.Known(sets.Marker(k.Addr)) {
 			h.addressClaims.Set(k, map[netip.Addr]struct{}{k.Addr: {}})
 			h.addresses.SetDesired(k.Addr, struct{}{})
 		}

@@ -4,10 +4,10 @@ import (
 	"net/netip"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
-	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
 // An address of a Service that another machine needs is not bound: the node would lose its
@@ -43,9 +43,6 @@ func newCaptures() captures {
 	return captures{map[model.Family]int{}, delta.NewClaims[model.FrontendKey, netip.Addr, struct{}](model.FrontendKey.Compare)}
 }
 
-// marks reports whether packets to a captured frontend come to IPVS: where they do not, they are refused.
-func marks(f *model.Frontend) bool { return f.Capture && (f.NoLocal || len(f.Backends) > 0) }
-
 // capture follows one frontend.
 func (m *Mode) capture(c dataplane.Change) {
 	was, is := c.Old != nil && c.Old.Capture, c.New != nil && c.New.Capture
@@ -56,7 +53,7 @@ func (m *Mode) capture(c dataplane.Change) {
 	before := m.capturing(f)
 	m.captures.frontends[f] += pick(is, 1, 0) - pick(was, 1, 0)
 	var marked map[netip.Addr]struct{}
-	if is && marks(c.New) {
+	if is && sets.Captures(c.New) {
 		marked = map[netip.Addr]struct{}{c.Key.Addr: {}}
 	}
 	for _, h := range m.captures.marked.Set(c.Key, marked) {
@@ -79,7 +76,7 @@ func (m *Mode) captured(a netip.Addr) bool {
 // a virtual server is there to take them.
 func (m *Mode) mayCapture(a netip.Addr) bool {
 	for _, k := range m.captures.marked.Claimants(a) {
-		_, marked := m.members.Believed(captureEntry(k))
+		_, marked := m.sets.Members.Believed(sets.CaptureEntry(k))
 		_, served := m.servers.Believed(k)
 		if marked && served {
 			return m.baseInPlace(a)
@@ -88,29 +85,17 @@ func (m *Mode) mayCapture(a netip.Addr) bool {
 	return false
 }
 
-func captureEntry(k model.FrontendKey) memberKey {
-	return memberKey{setName(model.FamilyOf(k.Addr), setCapture), here(k)}
-}
-
-// addCapture lists the entries by which packets to a frontend are captured, or refused.
-func (l *entryList) addCapture(f *model.Frontend) {
-	if marks(f) {
-		l.add(setCapture, here(f.Key))
-	}
-	l.add(setCaptureIPs, ipset.IP(f.Key.Addr))
-}
-
 // captureRules mark what is captured.
 func (c Config) captureRules(w ruleWriter) {
 	w.chain("mangle", chainCapture,
-		netfilter.If(w.commented(setCapture, dstPort)).Then(c.setDetachMark()),
-		netfilter.If(w.commented(setCaptureIPs, dst), netfilter.Related).Then(c.setDetachMark()),
+		netfilter.If(w.commented(sets.Capture, dstPort)).Then(c.setDetachMark()),
+		netfilter.If(w.commented(sets.CaptureIPs, dst), netfilter.Related).Then(c.setDetachMark()),
 	)
 	list := []netfilter.Rule{
 		netfilter.If(netfilter.Not{Match: netfilter.New}).Then(netfilter.Return),
-		netfilter.If(w.notIn(setCaptureIPs, dst)).Then(netfilter.Return),
+		netfilter.If(w.notIn(sets.CaptureIPs, dst)).Then(netfilter.Return),
 	}
-	for _, name := range []string{setExternalIP, setExternalIPLocal, setLoadBalancer, setClusterIP} {
+	for _, name := range []string{sets.ExternalIP, sets.ExternalIPLocal, sets.LoadBalancer, sets.ClusterIP} {
 		list = append(list, netfilter.If(netfilter.New, w.in(name, dstPort)).Then(netfilter.Reject{}))
 	}
 	w.chain("filter", chainCapture, list...)

@@ -4,12 +4,12 @@ import (
 	"context"
 	"net/netip"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
-	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
 // Deps are the kernel rooms the mode drives. Each writes in batches and
@@ -43,16 +43,7 @@ type Servers interface {
 }
 
 // Sets is what the mode needs of ipset.
-type Sets interface {
-	ListSets(ctx context.Context) ([]ipset.Set, error)
-	Stat(ctx context.Context) ([]ipset.Info, error)
-	List(ctx context.Context, name string) (ipset.Set, []ipset.Entry, error)
-	CreateAll(ctx context.Context, sets ...ipset.Set) []error
-	Replace(ctx context.Context, s ipset.Set, entries []ipset.Entry) error
-	Destroy(ctx context.Context, name string) error
-	Write(ctx context.Context, s ipset.Set, changes []ipset.Change) []error
-	WriteAll(ctx context.Context, batches ...ipset.Batch) [][]error
-}
+type Sets = sets.Kernel
 
 // Rules is what the mode needs of kernel/rules.
 type Rules interface {

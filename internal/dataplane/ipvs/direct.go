@@ -5,11 +5,11 @@ import (
 	"net/netip"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
-	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
 // Backends of a frontend with another way than nat have its address and answer from it
@@ -26,11 +26,6 @@ import (
 // The rules are there while some address needs them. An address that was detached once
 // stays so while a Service has it: when backends stop to answer themselves, those of
 // connections that are there go on, here or on another node, for as long as these live.
-
-// directIP is the entry that tells that others answer from an address.
-func directIP(a netip.Addr) memberKey {
-	return memberKey{setName(model.FamilyOf(a), setDirectIPs), ipset.IP(a)}
-}
 
 // direct follows whether others answer from the address of a frontend.
 func (m *Mode) direct(c dataplane.Change) {
@@ -55,7 +50,7 @@ func (m *Mode) direct(c dataplane.Change) {
 // for a moment one whose ports were captured until it could be bound.
 func (m *Mode) answeredBefore(a netip.Addr) bool {
 	_, bound := m.addresses.Believed(a)
-	_, listed := m.members.Believed(directIP(a))
+	_, listed := m.sets.Members.Believed(sets.DirectIP(a))
 	return bound && listed
 }
 
@@ -65,11 +60,10 @@ func (m *Mode) setDirect(a netip.Addr, is bool) {
 	before := m.answered(f)
 	if is {
 		m.directs[a] = struct{}{}
-		m.members.SetDesired(directIP(a), struct{}{})
 	} else {
 		delete(m.directs, a)
-		m.members.DeleteDesired(directIP(a))
 	}
+	m.sets.WantEntry(sets.DirectIP(a), is)
 	if before != m.answered(f) {
 		m.wantBase()
 	}
@@ -127,7 +121,7 @@ func (m *Mode) boundAgain(changes []delta.Change[netip.Addr, struct{}], errs []e
 // directRules mark what is for detached addresses, and see to it that tunnels to backends
 // have room for their header.
 func (c Config) directRules(w ruleWriter) {
-	w.chain("mangle", chainDirect, netfilter.If(w.commented(setDirectIPs, dst)).Then(c.setDetachMark()))
+	w.chain("mangle", chainDirect, netfilter.If(w.commented(sets.DirectIPs, dst)).Then(c.setDetachMark()))
 	w.chain("mangle", chainDirectMSS, segments(w)...)
 }
 
@@ -161,7 +155,7 @@ func segments(w ruleWriter) []netfilter.Rule {
 	synAck := netfilter.TCPFlags{Of: netfilter.SYN | netfilter.ACK, Set: netfilter.SYN | netfilter.ACK}
 	list := []netfilter.Rule{
 		netfilter.If(netfilter.Not{Match: netfilter.TCP}).Then(netfilter.Return),
-		netfilter.If(w.notIn(setDirectIPs, src)).Then(netfilter.Return),
+		netfilter.If(w.notIn(sets.DirectIPs, src)).Then(netfilter.Return),
 	}
 	for i, mtu := range commonMTUs {
 		from, to := mtu-headers[w.family], largestSegment
@@ -180,9 +174,9 @@ func (m *Mode) extras(f model.Family) extras { return extras{m.answered(f), m.ca
 // hasSet reports whether a set is wanted: those that are always there are.
 func (e extras) hasSet(name string) bool {
 	switch name {
-	case setDirectIPs:
+	case sets.DirectIPs:
 		return e.direct
-	case setCapture, setCaptureIPs:
+	case sets.Capture, sets.CaptureIPs:
 		return e.capture
 	}
 	return true

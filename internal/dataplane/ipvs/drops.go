@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
@@ -41,18 +42,18 @@ var dropReasons = []struct {
 	set string
 	why dataplane.DropReason
 }{
-	{setNoLocal, dataplane.DropNoLocal},
-	{setHold, dataplane.DropScheduler},
-	{setDetourEnd, dataplane.DropDetour},
-	{setSourceIP, dataplane.DropSourceRanges},
-	{setSourceCIDR, dataplane.DropSourceRanges},
-	{setIPVSIPs, dataplane.DropNoService},
+	{sets.NoLocal, dataplane.DropNoLocal},
+	{sets.Hold, dataplane.DropScheduler},
+	{sets.DetourEnd, dataplane.DropDetour},
+	{sets.SourceIP, dataplane.DropSourceRanges},
+	{sets.SourceCIDR, dataplane.DropSourceRanges},
+	{sets.IPVSIPs, dataplane.DropNoService},
 }
 
 func dropBySet(f model.Family, r netfilter.Rule) dataplane.DropReason {
-	sets := r.Sets()
+	matched := r.Sets()
 	for _, d := range dropReasons {
-		if slices.Contains(sets, setName(f, d.set)) {
+		if slices.Contains(matched, sets.Name(f, d.set)) {
 			return d.why
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
@@ -24,7 +25,7 @@ import (
 // RowsOf implements dataplane.Explainer.
 func (m *Mode) RowsOf(keys []model.FrontendKey) (dataplane.FrontendRows, error) {
 	s := selection{mode: m, servers: map[vserver.ServerKey]vserver.Server{}, destinations: map[vserver.DestinationKey]vserver.Destination{},
-		addrs: map[netip.Addr]struct{}{}, routes: map[netip.Prefix]struct{}{}, detached: map[netip.Addr]bool{}, entries: map[memberKey]struct{}{}}
+		addrs: map[netip.Addr]struct{}{}, routes: map[netip.Prefix]struct{}{}, detached: map[netip.Addr]bool{}, entries: map[sets.Key]struct{}{}}
 	s.out = dataplane.FrontendRows{Pending: []string{}, Draining: []string{}}
 	for _, k := range keys {
 		if f, ok := m.frontends.Get(k); ok {
@@ -40,7 +41,7 @@ type selection struct {
 	mode         *Mode
 	servers      map[vserver.ServerKey]vserver.Server
 	destinations map[vserver.DestinationKey]vserver.Destination
-	entries      map[memberKey]struct{}
+	entries      map[sets.Key]struct{}
 	addrs        map[netip.Addr]struct{}
 	routes       map[netip.Prefix]struct{}
 	detached     map[netip.Addr]bool
@@ -70,11 +71,11 @@ func (s *selection) frontend(f *model.Frontend) {
 		s.destination(k)
 		s.out.Draining = append(s.out.Draining, fmt.Sprintf("%s %s", f.Key, netip.AddrPortFrom(k.Addr, k.Port)))
 	}
-	for _, e := range renderMembers(f) {
+	for _, e := range sets.Render(f) {
 		s.entry(e)
 	}
 	if f.Kind == model.KindNodePort {
-		s.entry(nodePortIP(f.Key.Addr))
+		s.entry(sets.NodePortIP(f.Key.Addr))
 	}
 	s.address(f.Key.Addr)
 }
@@ -86,10 +87,10 @@ func (s *selection) destination(k vserver.DestinationKey) {
 	}
 }
 
-func (s *selection) entry(k memberKey) {
-	if _, wanted := s.mode.members.Desired(k); wanted {
+func (s *selection) entry(k sets.Key) {
+	if _, wanted := s.mode.sets.Members.Desired(k); wanted {
 		s.entries[k] = struct{}{}
-		pend(s, s.mode.members, k, k.Entry.SaveLine(k.Set))
+		pend(s, s.mode.sets.Members, k, k.Entry.SaveLine(k.Set))
 	}
 }
 
@@ -109,9 +110,9 @@ func (s *selection) address(a netip.Addr) {
 	if _, wanted := m.detached.Desired(a); wanted {
 		s.detached[a] = true
 		if m.captured(a) {
-			s.entry(memberKey{setName(model.FamilyOf(a), setCaptureIPs), ipset.IP(a)})
+			s.entry(sets.CaptureIP(a))
 		} else {
-			s.entry(directIP(a))
+			s.entry(sets.DirectIP(a))
 		}
 		pend(s, m.detached, a, a.String())
 	}
@@ -119,11 +120,11 @@ func (s *selection) address(a netip.Addr) {
 
 // print turns the rows into text, together with the rules of the families.
 func (s *selection) print() error {
-	var servers, sets, rule, addrs strings.Builder
+	var servers, entries, rule, addrs strings.Builder
 	for k := range s.entries {
-		fmt.Fprintln(&sets, k.Entry.SaveLine(k.Set))
+		fmt.Fprintln(&entries, k.Entry.SaveLine(k.Set))
 	}
-	lines := slices.Sorted(strings.Lines(sets.String()))
+	lines := slices.Sorted(strings.Lines(entries.String()))
 	chains, leads := s.rules()
 	for _, err := range []error{
 		vserver.WriteSave(&servers, s.servers, s.destinations),
@@ -185,13 +186,13 @@ func (m *Mode) WriteFound(_ context.Context, w io.Writer, kind string) error {
 // foundSets are the sets in the kernel with their entries.
 func (m *Mode) foundSets() []ipset.Contents {
 	byName := map[string]*ipset.Contents{}
-	for name, set := range m.sets.Actual() {
-		if want := m.catalogue.sets[name]; sameSet(want, set) {
+	for name, set := range m.sets.Sets.Actual() {
+		if want := m.sets.Set(name); want.Compatible(set) {
 			set = want
 		}
 		byName[name] = &ipset.Contents{Set: set}
 	}
-	for k := range m.members.Actual() {
+	for k := range m.sets.Members.Actual() {
 		if c, ok := byName[k.Set]; ok {
 			c.Entries = append(c.Entries, k.Entry)
 		}

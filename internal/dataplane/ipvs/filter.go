@@ -1,6 +1,7 @@
 package ipvs
 
 import (
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
@@ -14,11 +15,11 @@ func (c Config) filterRules(w ruleWriter) {
 		netfilter.If(netfilter.Comment("kubernetes forwarding rules"), c.Masquerade.Marked()).Then(netfilter.Accept),
 		netfilter.If(netfilter.Comment("kubernetes forwarding conntrack rule"), netfilter.Related|netfilter.Established).Then(netfilter.Accept),
 	)
-	w.chain("filter", chainNodePort, netfilter.If(w.commented(setHealthCheck, dst)).Then(netfilter.Accept))
-	w.chain("filter", chainFirewall, netfilter.If(w.commented(setLoadBalancerFW, dstPort)).Then(netfilter.JumpTo(chainSourceRanges)))
+	w.chain("filter", chainNodePort, netfilter.If(w.commented(sets.HealthCheck, dst)).Then(netfilter.Accept))
+	w.chain("filter", chainFirewall, netfilter.If(w.commented(sets.LoadBalancerFW, dstPort)).Then(netfilter.JumpTo(chainSourceRanges)))
 	w.chain("filter", chainSourceRanges,
-		netfilter.If(w.commented(setSourceCIDR, dstPortSrc)).Then(netfilter.Return),
-		netfilter.If(w.commented(setSourceIP, dstPortSrc)).Then(netfilter.Return),
+		netfilter.If(w.commented(sets.SourceCIDR, dstPortSrc)).Then(netfilter.Return),
+		netfilter.If(w.commented(sets.SourceIP, dstPortSrc)).Then(netfilter.Return),
 		netfilter.Always(netfilter.Drop),
 	)
 }
@@ -37,36 +38,36 @@ func (c Config) accessRules(w ruleWriter) {
 	}
 	list := []netfilter.Rule{
 		netfilter.If(netfilter.Not{Match: netfilter.New}).Then(netfilter.Return),
-		netfilter.If(netfilter.New, w.commented(setNoLocal, dstPort)).Then(netfilter.Drop),
-		netfilter.If(netfilter.New, w.commented(setHold, dstPort)).Then(netfilter.Drop),
-		netfilter.If(w.in(setClusterIP, dstPort)).Then(netfilter.Return),
-		netfilter.If(w.in(setLoadBalancer, dstPort)).Then(netfilter.Return),
-		netfilter.If(w.in(setExternalIP, dstPort)).Then(netfilter.Return),
-		netfilter.If(w.in(setExternalIPLocal, dstPort)).Then(netfilter.Return),
+		netfilter.If(netfilter.New, w.commented(sets.NoLocal, dstPort)).Then(netfilter.Drop),
+		netfilter.If(netfilter.New, w.commented(sets.Hold, dstPort)).Then(netfilter.Drop),
+		netfilter.If(w.in(sets.ClusterIP, dstPort)).Then(netfilter.Return),
+		netfilter.If(w.in(sets.LoadBalancer, dstPort)).Then(netfilter.Return),
+		netfilter.If(w.in(sets.ExternalIP, dstPort)).Then(netfilter.Return),
+		netfilter.If(w.in(sets.ExternalIPLocal, dstPort)).Then(netfilter.Return),
 	}
 	// An address that no Service has is nobody's, and answers to nothing, ping included.
 	// The rules that follow are for those that are marked as ours.
 	for _, r := range w.ranges {
-		list = append(list, netfilter.If(netfilter.Destination(r), netfilter.New, w.notIn(setIPVSIPs, dst)).Then(netfilter.Reject{}))
+		list = append(list, netfilter.If(netfilter.Destination(r), netfilter.New, w.notIn(sets.IPVSIPs, dst)).Then(netfilter.Reject{}))
 	}
 	w.chain("filter", chainFilter, append(list,
-		netfilter.If(w.in(setHealthCheck, dst)).Then(netfilter.Return),
+		netfilter.If(w.in(sets.HealthCheck, dst)).Then(netfilter.Return),
 		netfilter.If(netfilter.DNATed).Then(netfilter.Return), // a detour, which nobody can dial
 		netfilter.If(ping).Then(netfilter.Return),
-		netfilter.If(netfilter.New, w.in(setIPVSIPs, dst)).Then(netfilter.Reject{}),
+		netfilter.If(netfilter.New, w.in(sets.IPVSIPs, dst)).Then(netfilter.Reject{}),
 	)...)
 	// A policy of DROP on INPUT is about the host's daemons, and Services go elsewhere.
 	// This stands last, but before a rule that refuses everything (rules.LastPlace): rules
 	// of network policies come before.
 	w.chain("filter", chainAccept,
-		netfilter.If(w.in(setClusterIP, dstPort)).Then(netfilter.Accept),
-		netfilter.If(w.in(setLoadBalancer, dstPort)).Then(netfilter.Accept),
-		netfilter.If(w.in(setExternalIP, dstPort)).Then(netfilter.Accept),
-		netfilter.If(w.in(setExternalIPLocal, dstPort)).Then(netfilter.Accept),
-		netfilter.If(netfilter.DNATed, w.in(setIPVSIPs, dst)).Then(netfilter.Accept),
-		netfilter.If(netfilter.TCP, w.in(setNodePortIPs, dst), w.in(setNodePortTCP, dst)).Then(netfilter.Accept),
-		netfilter.If(netfilter.UDP, w.in(setNodePortIPs, dst), w.in(setNodePortUDP, dst)).Then(netfilter.Accept),
-		netfilter.If(netfilter.SCTP, w.in(setNodePortSCTP, dstPort)).Then(netfilter.Accept),
+		netfilter.If(w.in(sets.ClusterIP, dstPort)).Then(netfilter.Accept),
+		netfilter.If(w.in(sets.LoadBalancer, dstPort)).Then(netfilter.Accept),
+		netfilter.If(w.in(sets.ExternalIP, dstPort)).Then(netfilter.Accept),
+		netfilter.If(w.in(sets.ExternalIPLocal, dstPort)).Then(netfilter.Accept),
+		netfilter.If(netfilter.DNATed, w.in(sets.IPVSIPs, dst)).Then(netfilter.Accept),
+		netfilter.If(netfilter.TCP, w.in(sets.NodePortIPs, dst), w.in(sets.NodePortTCP, dst)).Then(netfilter.Accept),
+		netfilter.If(netfilter.UDP, w.in(sets.NodePortIPs, dst), w.in(sets.NodePortUDP, dst)).Then(netfilter.Accept),
+		netfilter.If(netfilter.SCTP, w.in(sets.NodePortSCTP, dstPort)).Then(netfilter.Accept),
 	)
 }
 
@@ -84,12 +85,12 @@ func outputRules(w ruleWriter) {
 	const going = netfilter.Related | netfilter.Established
 	w.chain("filter", chainOutFilter)
 	w.chain("mangle", chainOutFilter,
-		netfilter.If(going, w.notIn(setLoadBalancerFW, dstPort)).Then(netfilter.Return),
-		netfilter.If(netfilter.New, w.in(setNoLocal, dstPort), w.in(setClusterIP, dstPort)).Then(netfilter.Drop),
-		netfilter.If(netfilter.New, w.in(setHold, dstPort), w.in(setClusterIP, dstPort)).Then(netfilter.Drop),
-		netfilter.If(netfilter.Not{Match: going}, w.commented(setDetourEnd, dstPort)).Then(netfilter.Drop), // not taken there, but dialled
-		netfilter.If(w.notIn(setLoadBalancerFW, dstPort)).Then(netfilter.Return),
-		netfilter.If(w.in(setIPVSIPs, src), w.notIn(setSourceIP, dstPortSrc)).Then(netfilter.Drop),
-		netfilter.If(w.notIn(setSourceCIDR, dstPortSrc), w.notIn(setSourceIP, dstPortSrc)).Then(netfilter.Drop),
+		netfilter.If(going, w.notIn(sets.LoadBalancerFW, dstPort)).Then(netfilter.Return),
+		netfilter.If(netfilter.New, w.in(sets.NoLocal, dstPort), w.in(sets.ClusterIP, dstPort)).Then(netfilter.Drop),
+		netfilter.If(netfilter.New, w.in(sets.Hold, dstPort), w.in(sets.ClusterIP, dstPort)).Then(netfilter.Drop),
+		netfilter.If(netfilter.Not{Match: going}, w.commented(sets.DetourEnd, dstPort)).Then(netfilter.Drop), // not taken there, but dialled
+		netfilter.If(w.notIn(sets.LoadBalancerFW, dstPort)).Then(netfilter.Return),
+		netfilter.If(w.in(sets.IPVSIPs, src), w.notIn(sets.SourceIP, dstPortSrc)).Then(netfilter.Drop),
+		netfilter.If(w.notIn(sets.SourceCIDR, dstPortSrc), w.notIn(sets.SourceIP, dstPortSrc)).Then(netfilter.Drop),
 	)
 }

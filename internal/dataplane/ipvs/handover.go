@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
@@ -42,7 +43,7 @@ func ParseSuccessor(text string) (Successor, error) {
 // Ours alone: what kube-proxy has no name for. Its ipvs mode would keep it for ever, as
 // it was at the last moment, and so refuse or redirect what it carries itself.
 var (
-	ourSets   = []string{setNodePortIPs, setDetour, setDetourEnd, setNoLocal, setHold, setDirectIPs, setCapture, setCaptureIPs}
+	ourSets   = []string{sets.NodePortIPs, sets.Detour, sets.DetourEnd, sets.NoLocal, sets.Hold, sets.DirectIPs, sets.Capture, sets.CaptureIPs}
 	ourChains = map[string][]string{
 		"nat":    {chainDetour, chainDetourTo, chainDetourSCTP},
 		"filter": {chainAccept, chainCapture},
@@ -172,14 +173,14 @@ func (h handOver) keepForIPVS() {
 	}
 	keep(h.addresses)
 	h.bindRouted()
-	for k := range maps.Collect(h.sets.Actual()) {
-		if !slices.Contains(ourSets, h.catalogue.known[k].name) {
-			h.sets.SetDesired(k, h.catalogue.sets[k])
+	for k := range maps.Collect(h.sets.Sets.Actual()) {
+		if !slices.Contains(ourSets, h.sets.Purpose(k)) {
+			h.sets.Sets.SetDesired(k, h.sets.Set(k))
 		}
 	}
-	for k := range maps.Collect(h.members.Actual()) {
-		if !slices.Contains(ourSets, h.catalogue.known[k.Set].name) {
-			h.members.SetDesired(k, struct{}{})
+	for k := range maps.Collect(h.sets.Members.Actual()) {
+		if !slices.Contains(ourSets, h.sets.Purpose(k.Set)) {
+			h.sets.Members.SetDesired(k, struct{}{})
 		}
 	}
 	for k, c := range maps.Collect(h.chains.Actual()) {
@@ -207,7 +208,7 @@ func handedOver(f rules.Family, c netfilter.Chain) netfilter.Chain {
 	var kept []netfilter.Line
 	for line := range c.Lines() {
 		switch r := line.Rule(f); {
-		case r.JumpsTo() == chainNodePort && slices.Contains(r.Sets(), setName(model.Family(f), setNodePortIPs)):
+		case r.JumpsTo() == chainNodePort && slices.Contains(r.Sets(), sets.Name(model.Family(f), sets.NodePortIPs)):
 			kept = append(kept, netfilter.NewLine(f, netfilter.If(netfilter.Local(netfilter.Dst)).Then(netfilter.JumpTo(chainNodePort))))
 		case !oursAlone(model.Family(f), r):
 			kept = append(kept, line)
@@ -224,7 +225,7 @@ func oursAlone(f model.Family, r netfilter.Rule) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(ourSets, func(s string) bool { return slices.Contains(r.Sets(), setName(f, s)) })
+	return slices.ContainsFunc(ourSets, func(s string) bool { return slices.Contains(r.Sets(), sets.Name(f, s)) })
 }
 
 // ownedChain is OwnedChain, less what is left to a successor.

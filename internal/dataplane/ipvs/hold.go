@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -17,14 +18,9 @@ import (
 // again after a second. UDP does not try again, so it is not held. A host that dials an address
 // of its own other than a cluster IP is not held.
 //
-// The entries expire by themselves (holdSeconds). A process that the scheduler of processes
+// The entries expire by themselves (sets.HoldSeconds). A process that the scheduler of processes
 // leaves out, or that dies, between the two writes drops no connection for longer, and the
 // first retry after it goes through.
-
-// holdSeconds is how long an entry of the set holds connections at most. A group takes a
-// quarter of a second (pace); where the kernel needs longer, clients are refused meanwhile. It
-// is the shortest time that a set of the kernel knows.
-const holdSeconds = 1
 
 // reschedules tells whether a server that is there loses a scheduler to get another: only
 // then the kernel waits.
@@ -39,12 +35,12 @@ func (m *Mode) hold(ctx context.Context, changes []delta.Change[vserver.ServerKe
 	held := map[string][]ipset.Change{}
 	for _, c := range changes {
 		if m.reschedules(c.Key, c.Value) && c.Key.Protocol != vserver.ProtocolUDP {
-			set := setName(model.FamilyOf(c.Key.Addr), setHold)
+			set := sets.Name(model.FamilyOf(c.Key.Addr), sets.Hold)
 			held[set] = append(held[set], ipset.AddEntry(ipset.IPPort(c.Key.Addr, uint8(c.Key.Protocol), c.Key.Port)))
 		}
 	}
 	for set, list := range held {
-		m.deps.Sets.Write(ctx, m.catalogue.sets[set], list) // what is not added is not held, and that is all
+		m.deps.Sets.Write(ctx, m.sets.Set(set), list) // what is not added is not held, and that is all
 	}
 	return func() { m.release(ctx, held) }
 }
@@ -61,6 +57,6 @@ func (m *Mode) release(ctx context.Context, held map[string][]ipset.Change) {
 		for i := range list {
 			list[i].Op = ipset.OpDelete
 		}
-		m.deps.Sets.Write(ctx, m.catalogue.sets[set], list)
+		m.deps.Sets.Write(ctx, m.sets.Set(set), list)
 	}
 }

@@ -13,47 +13,10 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
-	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
 // This file keeps memory honest when rows vanish together: with their set, with
 // their server, with the device.
-
-// forgetMembers records that a set lost all its entries.
-func (m *Mode) forgetMembers(set string) {
-	var gone []memberKey
-	for k := range m.members.Actual() {
-		if k.Set == set {
-			gone = append(gone, k)
-		}
-	}
-	for _, k := range gone {
-		m.members.DropActual(k)
-	}
-}
-
-// setLost records that a set is not there any more.
-func (m *Mode) setLost(name string) {
-	m.sets.DropActual(name)
-	m.forgetMembers(name)
-	m.sample.entries = nil
-}
-
-// entriesOf lists the entries of one set that are wanted, and those that are
-// there and not to be deleted yet.
-func (m *Mode) entriesOf(set string) (wanted, rest []ipset.Entry) {
-	for k := range m.members.AllDesired() {
-		if k.Set == set {
-			wanted = append(wanted, k.Entry)
-		}
-	}
-	for k := range m.members.AllDeletes() {
-		if k.Set == set {
-			rest = append(rest, k.Entry)
-		}
-	}
-	return wanted, rest
-}
 
 // releaseSet empties our chains that refer to a set.
 func (m *Mode) releaseSet(ctx context.Context, set string) error {

@@ -11,13 +11,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
-	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
 // Name selects this mode in --proxy-mode.
@@ -30,12 +30,10 @@ type Mode struct {
 	config    Config
 	deps      Deps
 	host      model.Host
-	catalogue catalogue
 	frontends *dataplane.Frontends
 
 	// The tables, in stage order. Set changes what they desire, Apply what is.
-	sets         *delta.Table[string, ipset.Set]
-	members      *delta.Table[memberKey, struct{}]
+	sets         *sets.Manager
 	chains       *delta.Table[netfilter.ChainKey, netfilter.Chain]
 	jumps        *delta.Table[netfilter.JumpKey, netfilter.Jump]
 	servers      *delta.Table[vserver.ServerKey, vserver.Server]
@@ -46,28 +44,24 @@ type Mode struct {
 	tables       *delta.Table[nftables.Key, struct{}]
 	pipeline     *dataplane.Pipeline
 
-	// Rows that several frontends share are kept until the last one leaves. Of entries
-	// it is known how many frontends have one beside the first.
-	shared        map[memberKey]int
+	// addressClaims are of the frontends that need an address.
 	addressClaims *delta.Claims[model.FrontendKey, netip.Addr, struct{}]
 
-	// healthClaims are for the health-check ports of Services.
-	healthClaims *delta.Claims[model.ServiceID, memberKey, struct{}]
-	detours      detours
-	drains       drains
-	ramp         ramp
-	trash        trash
-	flows        flows
-	takeover     takeover
-	cleared      bool // nothing is wanted any more
-	rival        bool // another program was found to write its dispatch again
-	successor    Successor
-	theirs       []rules.Family // in which rules of iptables mode are the successor's
-	carried      []model.Family // those that the successor carries
-	pace         pace
-	staging      staging
-	binding      binding
-	sequence     sequence
+	detours   detours
+	drains    drains
+	ramp      ramp
+	trash     trash
+	flows     flows
+	takeover  takeover
+	cleared   bool // nothing is wanted any more
+	rival     bool // another program was found to write its dispatch again
+	successor Successor
+	theirs    []rules.Family // in which rules of iptables mode are the successor's
+	carried   []model.Family // those that the successor carries
+	pace      pace
+	staging   staging
+	binding   binding
+	sequence  sequence
 	// directs are the addresses from which backends answer themselves, or did.
 	directs map[netip.Addr]struct{}
 	// captures are the addresses with captured ports.
@@ -84,7 +78,6 @@ type Mode struct {
 	// rulesRead is the generation of the rules as they were read last; 0 is not known.
 	rulesRead uint64
 	survey    survey
-	sample    sample
 }
 
 var _ interface {
@@ -103,11 +96,8 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 		log:           log.Named("ipvs"),
 		config:        config,
 		deps:          deps,
-		catalogue:     newCatalogue(config.Families),
 		frontends:     dataplane.NewFrontends(),
-		shared:        map[memberKey]int{},
 		addressClaims: delta.NewClaims[model.FrontendKey, netip.Addr, struct{}](model.FrontendKey.Compare),
-		healthClaims:  delta.NewClaims[model.ServiceID, memberKey, struct{}](model.ServiceID.Compare),
 		detours:       newDetours(config.Families),
 		drains:        newDrains(),
 		ramp:          newRamp(),
@@ -116,12 +106,11 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 		directs:       map[netip.Addr]struct{}{},
 		captures:      newCaptures(),
 		survey:        survey{seen: map[vserver.ServerKey]struct{}{}, doubted: map[vserver.ServerKey]struct{}{}},
-		sample:        sample{odd: map[string]oddCount{}},
 	}
 	m.makeTables()
 	m.pipeline = dataplane.NewPipeline(
-		m.sets,
-		m.members,
+		m.sets.Sets,
+		m.sets.Members,
 		m.chains,
 		m.jumps,
 		serverStage{m.servers, m},
@@ -146,13 +135,7 @@ func (m *Mode) Frontends() *dataplane.Frontends { return m.frontends }
 
 // wantBase wants the sets, chains and jumps that every Service needs.
 func (m *Mode) wantBase() {
-	for name, set := range m.catalogue.sets {
-		if known := m.catalogue.known[name]; !m.extras(known.family).hasSet(known.name) {
-			m.sets.DeleteDesired(name)
-			continue
-		}
-		m.sets.SetDesired(name, set)
-	}
+	m.sets.Want(func(name string, f model.Family) bool { return !m.extras(f).hasSet(name) })
 	m.binding.guarded = m.toGuard()
 	for _, f := range m.config.Families {
 		more := m.extras(f)
@@ -173,16 +156,7 @@ func (m *Mode) SetHost(host model.Host) {
 	m.host = host
 	m.binding.judged = false
 	m.wantBase()
-	for _, a := range before.NodePorts {
-		if !slices.Contains(host.NodePorts, a) {
-			m.members.DeleteDesired(nodePortIP(a))
-		}
-	}
-	for _, a := range host.NodePorts {
-		if slices.Contains(m.config.Families, model.FamilyOf(a)) {
-			m.members.SetDesired(nodePortIP(a), struct{}{})
-		}
-	}
+	m.sets.SetNodePortAddrs(before.NodePorts, host.NodePorts)
 }
 
 // Start makes the device and sets the sysctls. The device comes first: other
@@ -204,11 +178,14 @@ func (m *Mode) Start(ctx context.Context) error {
 // Load reads the kernel, in the order in which one answer explains the next:
 // addresses and members tell which servers are ours.
 func (m *Mode) Load(ctx context.Context) error {
-	m.inspections, m.sample.entries = nil, nil
-	for _, load := range []func(context.Context) (int, error){m.tables.Load, m.loadRoutes, m.addresses.Load, m.detached.Load, m.sets.Load, m.members.Load} {
+	m.inspections = nil
+	for _, load := range []func(context.Context) (int, error){m.tables.Load, m.loadRoutes, m.addresses.Load, m.detached.Load} {
 		if _, err := load(ctx); err != nil {
 			return err
 		}
+	}
+	if err := m.sets.Load(ctx); err != nil {
+		return err
 	}
 	m.keepDirect()
 	if _, err := m.loadRules(ctx); err != nil {
@@ -284,19 +261,8 @@ func (m *Mode) Set(plan model.ServicePlan) []dataplane.Conflict {
 	for _, c := range changes {
 		m.change(c)
 	}
-	share(m.members, m.healthClaims.Set(plan.ID, renderHealth(plan.Health)))
+	m.sets.SetHealth(plan.ID, plan.Health)
 	return conflicts
-}
-
-// renderHealth opens the filter to a health-check port.
-func renderHealth(h model.HealthCheck) map[memberKey]struct{} {
-	out := map[memberKey]struct{}{}
-	for f, e := range map[model.Family]model.LocalEndpoints{model.IPv4: h.IPv4, model.IPv6: h.IPv6} {
-		if h.Port != 0 && e.Served {
-			out[memberKey{setName(f, setHealthCheck), ipset.Port(h.Port)}] = struct{}{}
-		}
-	}
-	return out
 }
 
 // change brings one frontend's rows into the tables.
@@ -309,7 +275,7 @@ func (m *Mode) change(c dataplane.Change) {
 		m.servers.DeleteDesired(c.Key)
 	}
 	m.changeDestinations(c)
-	m.changeMembers(renderMembers(c.Old), renderMembers(c.New))
+	m.sets.OnChange(c.Old, c.New)
 	holdings := m.addressClaims.Set(c.Key, bound(c.New))
 	m.direct(c)
 	m.capture(c)
@@ -345,58 +311,6 @@ func (m *Mode) changeDestinations(c dataplane.Change) {
 	}
 }
 
-// changeMembers takes the entries of one frontend from what it had to what it has.
-func (m *Mode) changeMembers(before, after []memberKey) {
-	if slices.Equal(before, after) {
-		return
-	}
-	for _, k := range without(after, before) {
-		if _, wanted := m.members.Desired(k); wanted {
-			m.shared[k]++
-		}
-		m.members.SetDesired(k, struct{}{})
-	}
-	for _, k := range without(before, after) {
-		switch m.shared[k] {
-		case 0:
-			m.members.DeleteDesired(k)
-		case 1:
-			delete(m.shared, k)
-		default:
-			m.shared[k]--
-		}
-	}
-}
-
-// without lists the entries of one list that another has not.
-func without(list, other []memberKey) []memberKey {
-	if len(other) == 0 {
-		return list
-	}
-	there := make(map[memberKey]struct{}, len(other))
-	for _, k := range other {
-		there[k] = struct{}{}
-	}
-	var out []memberKey
-	for _, k := range list {
-		if _, has := there[k]; !has {
-			out = append(out, k)
-		}
-	}
-	return out
-}
-
-// share makes a table desire what is held.
-func share[O, K comparable](t *delta.Table[K, struct{}], holdings []delta.Holding[O, K, struct{}]) {
-	for _, h := range holdings {
-		if h.Held {
-			t.SetDesired(h.Key, struct{}{})
-		} else {
-			t.DeleteDesired(h.Key)
-		}
-	}
-}
-
 // Apply writes what is pending.
 func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane.Result {
 	if m.found && !opts.KeepOrphans {
@@ -408,7 +322,8 @@ func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane
 	if m.drains.mayEnd(m.changed, now) {
 		m.endDrains(ctx, now)
 	}
-	m.changed, m.sample.entries = false, nil
+	m.changed = false
+	m.sets.OnPass()
 	m.climb(now, !opts.KeepOrphans)
 	m.wantDetours(m.hasServer)
 	m.leftovers = nil
@@ -443,10 +358,8 @@ func (m *Mode) Clear() {
 	for _, c := range m.frontends.Clear() {
 		m.change(c)
 	}
-	clearTable(m.members) // those that no frontend claims: node addresses, health-check ports
-	m.healthClaims = delta.NewClaims[model.ServiceID, memberKey, struct{}](model.ServiceID.Compare)
+	m.sets.Clear()
 	m.detours = newDetours(nil)
-	clearTable(m.sets)
 	clearTable(m.chains)
 	clearTable(m.jumps)
 	clearTable(m.routes)

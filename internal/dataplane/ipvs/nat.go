@@ -3,6 +3,7 @@ package ipvs
 import (
 	"net/netip"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
@@ -22,20 +23,20 @@ func (c Config) natRules(w ruleWriter, node model.Node) {
 	// whole machine, and the sets say enough.
 	list := []netfilter.Rule{
 		netfilter.If(loopback).Then(netfilter.Return),
-		netfilter.If(w.commented(setDetour, dstPort)).Then(netfilter.JumpTo(chainDetour)),
-		netfilter.If(w.commented(setLoadBalancer, dstPort)).Then(netfilter.JumpTo(chainLoadBalancer)),
+		netfilter.If(w.commented(sets.Detour, dstPort)).Then(netfilter.JumpTo(chainDetour)),
+		netfilter.If(w.commented(sets.LoadBalancer, dstPort)).Then(netfilter.JumpTo(chainLoadBalancer)),
 		c.masqueradeClusterIP(w, node),
 	}
 	w.chain("nat", chainServices, append(append(list, masqueradeOwn(w)...),
-		netfilter.If(w.in(setClusterIP, dstPort)).Then(netfilter.Accept), // most come for one, and no other set has its entries
-		netfilter.If(w.commented(setExternalIP, dstPort)).Then(netfilter.JumpTo(chainMarkMasq)),
-		netfilter.If(w.commented(setExternalIP, dstPort)).Then(netfilter.Accept),
-		netfilter.If(w.commented(setExternalIPLocal, dstPort)).Then(netfilter.Accept),
-		netfilter.If(w.in(setLoadBalancer, dstPort)).Then(netfilter.Accept), // before NodePorts: it may be a node's address
-		netfilter.If(w.commented(setNodePortIPs, dst)).Then(netfilter.JumpTo(chainNodePort)),
+		netfilter.If(w.in(sets.ClusterIP, dstPort)).Then(netfilter.Accept), // most come for one, and no other set has its entries
+		netfilter.If(w.commented(sets.ExternalIP, dstPort)).Then(netfilter.JumpTo(chainMarkMasq)),
+		netfilter.If(w.commented(sets.ExternalIP, dstPort)).Then(netfilter.Accept),
+		netfilter.If(w.commented(sets.ExternalIPLocal, dstPort)).Then(netfilter.Accept),
+		netfilter.If(w.in(sets.LoadBalancer, dstPort)).Then(netfilter.Accept), // before NodePorts: it may be a node's address
+		netfilter.If(w.commented(sets.NodePortIPs, dst)).Then(netfilter.JumpTo(chainNodePort)),
 	)...)
 	w.chain("nat", chainLoadBalancer,
-		netfilter.If(w.commented(setLoadBalancerLocal, dstPort)).Then(netfilter.Return),
+		netfilter.If(w.commented(sets.LoadBalancerLocal, dstPort)).Then(netfilter.Return),
 		netfilter.Always(netfilter.JumpTo(chainMarkMasq)),
 	)
 	w.chain("nat", chainNodePort, nodePortRules(w)...)
@@ -45,13 +46,13 @@ func (c Config) natRules(w ruleWriter, node model.Node) {
 // nodePortRules mark what comes for a NodePort, but for those with a Local policy.
 func nodePortRules(w ruleWriter) (list []netfilter.Rule) {
 	for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
-		sets, by := nodePortSets[p], dst
+		names, by := sets.NodePorts[p], dst
 		if p == model.SCTP {
 			by = dstPort
 		}
 		list = append(list,
-			netfilter.If(netfilter.Protocol(p), w.commented(sets[1], by)).Then(netfilter.Return),
-			netfilter.If(netfilter.Protocol(p), w.commented(sets[0], by)).Then(netfilter.JumpTo(chainMarkMasq)),
+			netfilter.If(netfilter.Protocol(p), w.commented(names[1], by)).Then(netfilter.Return),
+			netfilter.If(netfilter.Protocol(p), w.commented(names[0], by)).Then(netfilter.JumpTo(chainMarkMasq)),
 		)
 	}
 	return list
@@ -61,11 +62,11 @@ func nodePortRules(w ruleWriter) (list []netfilter.Rule) {
 // these are all packets with --masquerade-all, else those not from a local pod, else,
 // without a way to detect local pods, those of this host, whose source is a cluster IP.
 func (c Config) masqueradeClusterIP(w ruleWriter, node model.Node) netfilter.Rule {
-	conditions := netfilter.All{w.commented(setClusterIP, dstPort)}
+	conditions := netfilter.All{w.commented(sets.ClusterIP, dstPort)}
 	if pods := c.Local.Match(w.family, node); !c.MasqueradeAll && pods != nil {
-		conditions = netfilter.All{netfilter.Not{Match: pods}, w.commented(setClusterIP, dstPort)}
+		conditions = netfilter.All{netfilter.Not{Match: pods}, w.commented(sets.ClusterIP, dstPort)}
 	} else if !c.MasqueradeAll {
-		conditions = netfilter.All{w.commented(setClusterIP, srcDst)}
+		conditions = netfilter.All{w.commented(sets.ClusterIP, srcDst)}
 	}
 	return netfilter.If(conditions...).Then(netfilter.JumpTo(chainMarkMasq))
 }
@@ -81,7 +82,7 @@ func masqueradeOwn(w ruleWriter) []netfilter.Rule {
 	if w.family != model.IPv6 || len(w.ranges) == 0 {
 		return nil
 	}
-	return []netfilter.Rule{netfilter.If(netfilter.Local(netfilter.Src), w.commented(setClusterIP, dstPort)).Then(netfilter.JumpTo(chainMarkMasq))}
+	return []netfilter.Rule{netfilter.If(netfilter.Local(netfilter.Src), w.commented(sets.ClusterIP, dstPort)).Then(netfilter.JumpTo(chainMarkMasq))}
 }
 
 // postrouting rewrites the source of what was marked, and of a pod that reaches
@@ -92,7 +93,7 @@ func (c Config) postrouting(w ruleWriter, takeover bool) {
 		hairpin = append(hairpin, c.masqueradeVIPs(w))
 	}
 	for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
-		hairpin = append(hairpin, netfilter.If(netfilter.Protocol(p), w.commented(setLoopBack, dstPortSrc)).
+		hairpin = append(hairpin, netfilter.If(netfilter.Protocol(p), w.commented(sets.LoopBack, dstPortSrc)).
 			Then(netfilter.SNAT{Ports: c.Masquerade.SourcePorts()}))
 	}
 	w.chain("nat", chainPostrouting, append(hairpin, c.Masquerade.Rewrite(w.family)...)...)
@@ -121,9 +122,9 @@ func (c Config) detourRules(w ruleWriter, node model.Node) {
 // outOfRange matches clients that are not in the source ranges of a load balancer.
 func outOfRange(w ruleWriter) netfilter.Match {
 	return netfilter.All{
-		w.in(setLoadBalancerFW, dstPort),
-		w.notIn(setSourceCIDR, dstPortSrc),
-		w.notIn(setSourceIP, dstPortSrc),
+		w.in(sets.LoadBalancerFW, dstPort),
+		w.notIn(sets.SourceCIDR, dstPortSrc),
+		w.notIn(sets.SourceIP, dstPortSrc),
 	}
 }
 

@@ -1,6 +1,8 @@
 package ipvs
 
-import "time"
+import (
+	"time"
+)
 
 // pace holds back changes of schedulers. For each the kernel waits until every CPU has
 // let go of the old one (synchronize_rcu in ip_vs_edit_service, net/netfilter/ipvs/ip_vs_ctl.c),

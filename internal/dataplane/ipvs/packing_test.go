@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -15,7 +16,7 @@ import (
 func TestPackingLosesNothing(t *testing.T) {
 	four, other, six := netip.MustParseAddr("10.96.0.1"), netip.MustParseAddr("0.0.0.0"), netip.MustParseAddr("fd00::1")
 	var destinations []vserver.DestinationKey
-	var members []memberKey
+	var members []sets.Key
 	for _, a := range []netip.Addr{four, other, six} {
 		for _, port := range []uint16{0, 80, 443} {
 			for _, protocol := range []netkey.Protocol{vserver.ProtocolTCP, vserver.ProtocolUDP} {
@@ -23,16 +24,16 @@ func TestPackingLosesNothing(t *testing.T) {
 					server := vserver.ServerKey{Addr: a, Port: port, Protocol: protocol}
 					destinations = append(destinations, vserver.DestinationKey{Server: server, Addr: to, Port: port + 1},
 						vserver.DestinationKey{Server: server, Addr: to, Port: port})
-					members = append(members, memberKey{setClusterIP, ipset.IPPortIP(a, uint8(protocol), port, to)}, memberKey{setLoopBack, ipset.IPPortIP(a, uint8(protocol), port, to)},
-						memberKey{setClusterIP, ipset.IPPortNet(a, uint8(protocol), port, netip.PrefixFrom(to, 8))})
+					members = append(members, sets.Key{sets.ClusterIP, ipset.IPPortIP(a, uint8(protocol), port, to)}, sets.Key{sets.LoopBack, ipset.IPPortIP(a, uint8(protocol), port, to)},
+						sets.Key{sets.ClusterIP, ipset.IPPortNet(a, uint8(protocol), port, netip.PrefixFrom(to, 8))})
 				}
-				members = append(members, memberKey{setClusterIP, ipset.IPPort(a, uint8(protocol), port)})
+				members = append(members, sets.Key{sets.ClusterIP, ipset.IPPort(a, uint8(protocol), port)})
 			}
 		}
-		members = append(members, memberKey{setClusterIP, ipset.IP(a)})
+		members = append(members, sets.Key{sets.ClusterIP, ipset.IP(a)})
 	}
-	members = append(members, memberKey{"somebody's", ipset.IP(four)}, memberKey{setName(model.IPv6, setClusterIP), ipset.IP(four)},
-		memberKey{setClusterIP, ipset.Port(80)}, memberKey{setClusterIP, ipset.Entry{Addr: four, NoMatch: true}})
+	members = append(members, sets.Key{"somebody's", ipset.IP(four)}, sets.Key{sets.Name(model.IPv6, sets.ClusterIP), ipset.IP(four)},
+		sets.Key{sets.ClusterIP, ipset.Port(80)}, sets.Key{sets.ClusterIP, ipset.Entry{Addr: four, NoMatch: true}})
 	if n := checkPacking(t, packedDestinations, destinations); n == 0 || n == len(destinations) {
 		t.Errorf("%d of %d destinations are packed, want those of IPv4", n, len(destinations))
 	}

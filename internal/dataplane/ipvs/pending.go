@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
@@ -22,8 +23,8 @@ import (
 // Pending implements dataplane.Explainer.
 func (m *Mode) Pending(most int) []dataplane.PendingTable {
 	all := []dataplane.PendingTable{
-		pendingOf(m.sets, most, setCommand),
-		pendingOf(m.members, most, memberCommand),
+		pendingOf(m.sets.Sets, most, setCommand),
+		pendingOf(m.sets.Members, most, memberCommand),
 		pendingOf(m.chains, most, netfilter.ChainCommand),
 		pendingOf(m.jumps, most, netfilter.JumpCommand),
 		pendingOf(m.servers, most, func(c delta.Change[vserver.ServerKey, vserver.Server]) string {
@@ -60,7 +61,7 @@ func setCommand(c delta.Change[string, ipset.Set]) string {
 	return "ipset " + c.Value.SaveLine()
 }
 
-func memberCommand(c delta.Change[memberKey, struct{}]) string {
+func memberCommand(c delta.Change[sets.Key, struct{}]) string {
 	line := c.Key.Entry.SaveLine(c.Key.Set)
 	if c.Op == delta.Delete {
 		line = "del" + strings.TrimPrefix(line, "add")

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
@@ -109,7 +110,7 @@ var (
 
 // in matches the entries of a set.
 func (w ruleWriter) in(set string, by netfilter.Fields) netfilter.Match {
-	return netfilter.InSet{Name: setName(w.family, set), By: by}
+	return netfilter.InSet{Name: sets.Name(w.family, set), By: by}
 }
 
 // notIn matches what in does not.
@@ -122,11 +123,9 @@ func (w ruleWriter) commented(set string, by netfilter.Fields) netfilter.Match {
 	return netfilter.All{setComment(set), w.in(set, by)}
 }
 
-func setComment(name string) netfilter.Match {
-	for _, t := range setTypes {
-		if t.name == name {
-			return netfilter.Comment(t.comment)
-		}
+func setComment(set string) netfilter.Match {
+	if text := sets.Comment(set); text != "" {
+		return netfilter.Comment(text)
 	}
 	return nil
 }

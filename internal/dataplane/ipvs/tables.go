@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/ownership"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
@@ -19,13 +20,8 @@ import (
 // makeTables joins each table to its store and says who owns its rows and what
 // they wait for.
 func (m *Mode) makeTables() {
-	m.sets = delta.NewTable(setStore{m, m.deps.Sets}, delta.Options[string, ipset.Set]{
-		Name: "sets", Compare: m.catalogue.compare, Equal: sameSet,
-		Hold: func(name string, _ bool) bool { return m.holdsEntries(name) },
-	})
-	m.members = delta.NewTable(&memberStore{mode: m, sets: m.deps.Sets}, delta.Options[memberKey, struct{}]{
-		Name: "members", Compare: m.catalogue.compareMembers, Equal: alike, Batch: 4096, Packing: packedMembers,
-		Hold: func(k memberKey, _ bool) bool { return m.needed(k) },
+	m.sets = sets.New(sets.Options{
+		Log: m.log, Kernel: m.deps.Sets, Families: m.config.Families, HoldMember: m.needed, Release: m.releaseSet,
 	})
 	m.chains = delta.NewTable(netfilter.ChainStore{Rules: m.deps.Rules}, delta.Options[netfilter.ChainKey, netfilter.Chain]{
 		Name: "chains", Compare: netfilter.ChainKey.Compare, Equal: same[netfilter.Chain], Owned: m.ownedChain,
@@ -78,8 +74,8 @@ const allChains = 1 << 20
 // with a match that a kernel may lack are not waited for.
 func (m *Mode) baseInPlace(a netip.Addr) bool {
 	f := model.FamilyOf(a)
-	for name := range m.sets.AllUpdates() {
-		if m.catalogue.known[name].family == f {
+	for name := range m.sets.Sets.AllUpdates() {
+		if m.sets.Family(name) == f {
 			return false
 		}
 	}
@@ -100,7 +96,7 @@ func (m *Mode) baseInPlace(a netip.Addr) bool {
 // Before it is, nothing is put at the address: a process that died then would
 // leave behind what nobody knows, and the address would answer on every port.
 func (m *Mode) marks(a netip.Addr) bool {
-	_, ok := m.members.Believed(markOf(a))
+	_, ok := m.sets.Members.Believed(sets.Marker(a))
 	return ok
 }
 
@@ -110,7 +106,7 @@ func (m *Mode) marked(a netip.Addr) bool {
 		return m.mayCapture(a)
 	}
 	_, bound := m.addresses.Believed(a)
-	_, named := m.members.Believed(directIP(a))
+	_, named := m.sets.Members.Believed(sets.DirectIP(a))
 	return bound && named && m.baseInPlace(a)
 }
 
@@ -120,8 +116,8 @@ func (m *Mode) guarded(k vserver.ServerKey) bool {
 	if !ok {
 		return false
 	}
-	for _, e := range guards(&f) {
-		if _, there := m.members.Believed(e); !there {
+	for _, e := range sets.Guards(&f) {
+		if _, there := m.sets.Members.Believed(e); !there {
 			return false
 		}
 	}
@@ -133,17 +129,6 @@ func (m *Mode) guarded(k vserver.ServerKey) bool {
 func (m *Mode) served(a netip.Addr) bool {
 	for _, k := range m.addressClaims.Claimants(a) {
 		if _, ok := m.servers.Believed(k); ok {
-			return true
-		}
-	}
-	return false
-}
-
-// holdsEntries tells whether a set has entries that could not be deleted yet;
-// destroying it would take them away.
-func (m *Mode) holdsEntries(set string) bool {
-	for k := range m.members.AllDeletes() {
-		if k.Set == set {
 			return true
 		}
 	}
@@ -210,25 +195,25 @@ func (m *Mode) serverLeftOn(p model.Protocol, number uint16) bool {
 
 // needed tells whether an entry has to stay because something it guards or marks
 // is still to be deleted.
-func (m *Mode) needed(k memberKey) bool {
-	switch m.catalogue.known[k.Set].name {
-	case setIPVSIPs:
+func (m *Mode) needed(k sets.Key) bool {
+	switch m.sets.Purpose(k.Set) {
+	case sets.IPVSIPs:
 		return m.addresses.PendingDelete(k.Entry.Addr) || m.serverLeftAt(k.Entry.Addr)
-	case setDirectIPs:
+	case sets.DirectIPs:
 		return m.detached.PendingDelete(k.Entry.Addr)
-	case setNodePortIPs:
+	case sets.NodePortIPs:
 		return m.serverLeftAt(k.Entry.Addr) || m.nodePortAt(k.Entry.Addr)
-	case setNodePortTCP:
+	case sets.NodePortTCP:
 		return m.nodePortNeeded(model.TCP, k.Entry.Port)
-	case setNodePortUDP:
+	case sets.NodePortUDP:
 		return m.nodePortNeeded(model.UDP, k.Entry.Port)
-	case setCaptureIPs:
+	case sets.CaptureIPs:
 		return false
-	case setLoopBack, setDetour, setHealthCheck, setNodePortLocalTCP, setNodePortLocalUDP:
+	case sets.LoopBack, sets.Detour, sets.HealthCheck, sets.NodePortLocalTCP, sets.NodePortLocalUDP:
 		return false
 	}
 	server := vserver.ServerKey{Addr: k.Entry.Addr, Port: k.Entry.Port, Protocol: netkey.Protocol(k.Entry.Protocol)}
-	return m.servers.PendingDelete(server) || ownership.Names(m.catalogue.known[k.Set].name) && m.unnamed(server)
+	return m.servers.PendingDelete(server) || ownership.Names(m.sets.Purpose(k.Set)) && m.unnamed(server)
 }
 
 // nodePortNeeded tells it of a NodePort.
@@ -247,9 +232,9 @@ func (m *Mode) unnamed(server vserver.ServerKey) bool {
 	f := m.facts()
 	f.Bound = func(netip.Addr) bool { return false } // its address may go with this pass
 	f.Has = func(set string, e ipset.Entry) bool {
-		k := memberKey{set, e}
-		_, there := m.members.Believed(k)
-		_, stays := m.members.Desired(k)
+		k := sets.Key{set, e}
+		_, there := m.sets.Members.Believed(k)
+		_, stays := m.sets.Members.Desired(k)
 		return there && stays
 	}
 	return !f.Owns(server)
@@ -265,10 +250,10 @@ func (m *Mode) facts() ownership.Facts {
 			return there
 		},
 		HasSet: func(set string) bool {
-			_, there := m.sets.Believed(set)
+			_, there := m.sets.Sets.Believed(set)
 			return there
 		},
-		Has: func(set string, e ipset.Entry) bool { return m.members.Known(memberKey{set, e}) },
+		Has: func(set string, e ipset.Entry) bool { return m.sets.Members.Known(sets.Key{set, e}) },
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
@@ -73,7 +74,7 @@ func (m *Mode) handsOver(opts dataplane.ApplyOptions) bool {
 // dials them from themselves, and the rules that still carry send that to a pod, which may
 // be on another node: no answer to a VIP comes back from there.
 func (c Config) masqueradeVIPs(w ruleWriter) netfilter.Rule {
-	return netfilter.If(w.in(setIPVSIPs, src), netfilter.Local(netfilter.Src)).Then(netfilter.SNAT{Random: c.Masquerade.Random(w.family)})
+	return netfilter.If(w.in(sets.IPVSIPs, src), netfilter.Local(netfilter.Src)).Then(netfilter.SNAT{Random: c.Masquerade.Random(w.family)})
 }
 
 // sayWaiting tells, once, that changes have no effect yet: rules that nobody keeps up to
@@ -89,7 +90,7 @@ func (m *Mode) sayWaiting(waiting bool) {
 func (m *Mode) lacking() bool {
 	updates := m.servers.Counts().Updates - m.pace.held
 	for _, c := range []delta.Counts{
-		m.sets.Counts(), m.members.Counts(), m.jumps.Counts(), m.destinations.Counts(), m.routes.Counts(), m.addresses.Counts(), m.detached.Counts(),
+		m.sets.Sets.Counts(), m.sets.Members.Counts(), m.jumps.Counts(), m.destinations.Counts(), m.routes.Counts(), m.addresses.Counts(), m.detached.Counts(),
 	} {
 		updates += c.Updates
 	}

@@ -63,10 +63,10 @@ func (c Config) writeAddresses(w io.Writer, addrs map[netip.Addr]struct{}, route
 // contents are the desired sets with their desired entries.
 func (m *Mode) contents() []ipset.Contents {
 	byName := map[string]*ipset.Contents{}
-	for name, set := range m.sets.AllDesired() {
+	for name, set := range m.sets.Sets.AllDesired() {
 		byName[name] = &ipset.Contents{Set: set}
 	}
-	for k := range m.members.AllDesired() {
+	for k := range m.sets.Members.AllDesired() {
 		if c, ok := byName[k.Set]; ok {
 			c.Entries = append(c.Entries, k.Entry)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
@@ -41,24 +42,24 @@ func (c Config) walk(p dataplane.Packet) dataplane.Walk {
 	return w.Walk
 }
 
-func (w *walker) set(name string) string { return setName(w.family, name) }
+func (w *walker) set(name string) string { return sets.Name(w.family, name) }
 
 // host tells whether this machine itself is the client.
 func (w *walker) host() bool { return w.packet.Origin == dataplane.FromHost }
 
 // direct is the mark by which a detached address is local (directRules, captureRules).
 func (w *walker) direct() {
-	if w.at.Capture && !marks(&w.at) {
+	if w.at.Capture && !sets.Captures(&w.at) {
 		w.Stop(dataplane.EndRefused, "filter FORWARD %s: %s is captured, and has no endpoint", chainCapture, w.at.Key)
 		return
 	}
 	if w.at.Capture {
 		w.Addf("mangle PREROUTING %s: %s is in %s, mark %#x makes packets to this port local", chainCapture, w.at.Key,
-			w.set(setCapture), link.DetachMark(w.config.Masquerade.Bit))
+			w.set(sets.Capture), link.DetachMark(w.config.Masquerade.Bit))
 	}
 	if w.at.Forward != model.ForwardNAT && w.at.Bind {
 		w.Addf("mangle PREROUTING %s: %s is in %s, mark %#x makes the detached address local", chainDirect, w.at.Key.Addr,
-			w.set(setDirectIPs), link.DetachMark(w.config.Masquerade.Bit))
+			w.set(sets.DirectIPs), link.DetachMark(w.config.Masquerade.Bit))
 	}
 }
 
@@ -72,20 +73,20 @@ func (w *walker) output() {
 		w.Stop(dataplane.EndDropped, "%s: the host dials %s from that very address, and no range of loadBalancerSourceRanges (%s) holds this node",
 			chain, f.Key.Addr, w.packet.RangesText())
 	case f.OwnNode && (f.Bind || !known):
-		w.Addf("%s: this node is inside loadBalancerSourceRanges (%s, %s): passes", chain, w.set(setSourceCIDR), w.set(setSourceIP))
+		w.Addf("%s: this node is inside loadBalancerSourceRanges (%s, %s): passes", chain, w.set(sets.SourceCIDR), w.set(sets.SourceIP))
 	case known && !in:
 		w.Stop(dataplane.EndDropped, "%s: %s is in none of loadBalancerSourceRanges (%s)", chain, w.packet.Source, w.packet.RangesText())
 	case known:
-		w.Addf("%s: %s is inside loadBalancerSourceRanges (%s): passes", chain, w.packet.Source, w.set(setSourceCIDR))
+		w.Addf("%s: %s is inside loadBalancerSourceRanges (%s): passes", chain, w.packet.Source, w.set(sets.SourceCIDR))
 	default:
 		w.Stop(dataplane.EndDropped, "%s: no address of this node is in loadBalancerSourceRanges (%s)", chain, w.packet.RangesText())
 	}
 	switch {
 	case w.Ended():
 	case f.Kind == model.KindDetour:
-		w.Stop(dataplane.EndDropped, "%s: %s is in %s, which nobody dials", chain, f.Key, w.set(setDetourEnd))
+		w.Stop(dataplane.EndDropped, "%s: %s is in %s, which nobody dials", chain, f.Key, w.set(sets.DetourEnd))
 	case f.NoLocal && f.Kind == model.KindClusterIP:
-		w.Stop(dataplane.EndDropped, "%s: %s is in %s: internalTrafficPolicy is Local and no endpoint is on this node", chain, f.Key, w.set(setNoLocal))
+		w.Stop(dataplane.EndDropped, "%s: %s is in %s: internalTrafficPolicy is Local and no endpoint is on this node", chain, f.Key, w.set(sets.NoLocal))
 	}
 }
 
@@ -104,13 +105,13 @@ func (w *walker) nat() {
 	case model.KindClusterIP:
 		w.clusterIP(chain)
 	case model.KindLoadBalancer:
-		w.external(chain, setLoadBalancer, setLoadBalancerLocal, keepsClient(&f))
+		w.external(chain, sets.LoadBalancer, sets.LoadBalancerLocal, sets.KeepsClient(&f))
 	case model.KindExternalIP:
-		w.external(chain, setExternalIP, setExternalIPLocal, keepsClient(&f))
+		w.external(chain, sets.ExternalIP, sets.ExternalIPLocal, sets.KeepsClient(&f))
 	case model.KindNodePort:
-		sets := nodePortSets[f.Key.Protocol]
-		w.Addf("%s: %s is in %s: to %s", chain, f.Key.Addr, w.set(setNodePortIPs), chainNodePort)
-		w.external("nat "+chainNodePort, sets[0], sets[1], f.Local)
+		names := sets.NodePorts[f.Key.Protocol]
+		w.Addf("%s: %s is in %s: to %s", chain, f.Key.Addr, w.set(sets.NodePortIPs), chainNodePort)
+		w.external("nat "+chainNodePort, names[0], names[1], f.Local)
 	}
 }
 
@@ -138,7 +139,7 @@ func (w *walker) detour(chain string) (taken bool) {
 	if in, known := w.packet.InRanges(); !in && !known && !w.host() {
 		w.Addf("nat %s: what comes from outside of loadBalancerSourceRanges (%s) goes on, to where it is dropped", chainDetour, w.packet.RangesText())
 	}
-	w.Addf("%s: in %s, from this node: %s, %s takes it to %s, which has all endpoints%s", chain, w.set(setDetour), chainDetour, to, f.Detour,
+	w.Addf("%s: in %s, from this node: %s, %s takes it to %s, which has all endpoints%s", chain, w.set(sets.Detour), chainDetour, to, f.Detour,
 		pick(w.marked, ", and it is marked for masquerade", ""))
 	w.at, w.taken = *w.packet.Detour, true
 	return true
@@ -160,7 +161,7 @@ func (w *walker) clusterIP(chain string) {
 	default:
 		why = "nothing tells pods of this node from others (--cluster-cidr)"
 	}
-	w.Addf("%s: in %s; %s: %s", chain, w.set(setClusterIP), why, w.intent())
+	w.Addf("%s: in %s; %s: %s", chain, w.set(sets.ClusterIP), why, w.intent())
 }
 
 // external marks by the set that a kind has for policy Cluster, and not by the one for Local.
@@ -205,7 +206,7 @@ func (w *walker) filter() {
 	chain := "filter INPUT " + chainFilter
 	switch {
 	case f.NoLocal:
-		w.Stop(dataplane.EndDropped, "%s: %s is in %s: %s is Local and no endpoint is on this node", chain, f.Key, w.set(setNoLocal), policyOf(f.Kind))
+		w.Stop(dataplane.EndDropped, "%s: %s is in %s: %s is Local and no endpoint is on this node", chain, f.Key, w.set(sets.NoLocal), policyOf(f.Kind))
 		return
 	case f.Kind == model.KindDetour:
 		w.Stop(dataplane.EndRefused, "%s: %s is for detours, nobody dials it", chain, f.Key)
@@ -221,9 +222,9 @@ func (w *walker) filter() {
 	chain = "filter INPUT " + chainFirewall + " " + chainSourceRanges
 	switch in, known := w.packet.InRanges(); {
 	case !known:
-		w.Addf("%s: in %s: passes from %s (%s), from elsewhere it is dropped", chain, w.set(setLoadBalancerFW), w.packet.RangesText(), w.set(setSourceCIDR))
+		w.Addf("%s: in %s: passes from %s (%s), from elsewhere it is dropped", chain, w.set(sets.LoadBalancerFW), w.packet.RangesText(), w.set(sets.SourceCIDR))
 	case in:
-		w.Addf("%s: %s is inside loadBalancerSourceRanges (%s): passes", chain, w.packet.Source, w.set(setSourceCIDR))
+		w.Addf("%s: %s is inside loadBalancerSourceRanges (%s): passes", chain, w.packet.Source, w.set(sets.SourceCIDR))
 	default:
 		w.Stop(dataplane.EndDropped, "%s: %s is in none of loadBalancerSourceRanges (%s)", chain, w.packet.Source, w.packet.RangesText())
 	}
@@ -233,11 +234,11 @@ func (w *walker) filter() {
 func (w *walker) kindSet() string {
 	switch w.at.Kind {
 	case model.KindLoadBalancer:
-		return setLoadBalancer
+		return sets.LoadBalancer
 	case model.KindExternalIP:
-		return pick(keepsClient(&w.at), setExternalIPLocal, setExternalIP)
+		return pick(sets.KeepsClient(&w.at), sets.ExternalIPLocal, sets.ExternalIP)
 	}
-	return setClusterIP
+	return sets.ClusterIP
 }
 
 func policyOf(k model.Kind) string {
@@ -282,6 +283,6 @@ func (w *walker) postrouting() {
 		w.Addf("nat POSTROUTING %s: source becomes the node's address", chainPostrouting)
 	default:
 		w.SourceKept = true
-		w.Addf("nat POSTROUTING %s: source kept, but for a pod that reaches itself (%s)", chainPostrouting, w.set(setLoopBack))
+		w.Addf("nat POSTROUTING %s: source kept, but for a pod that reaches itself (%s)", chainPostrouting, w.set(sets.LoopBack))
 	}
 }
