@@ -232,6 +232,14 @@ func (t *Table[K, V]) write(ctx context.Context, changes []Change[K, V]) Outcome
 	return out
 }
 
+// ErrorOf returns the error of row i of a Write, which returns no list if none failed.
+func ErrorOf(errs []error, i int) error {
+	if i >= len(errs) {
+		return nil
+	}
+	return errs[i]
+}
+
 // silent tells whether no row of a batch was answered in time.
 func silent(errs []error) bool {
 	for _, err := range errs {
@@ -246,10 +254,10 @@ func (t *Table[K, V]) record(changes []Change[K, V], errs []error) Outcome {
 	var out Outcome
 	t.reportRefused(changes, errs)
 	for i, c := range changes {
-		if i < len(errs) && errs[i] != nil {
+		if err := ErrorOf(errs, i); err != nil {
 			t.Failed(c)
 			out.Failed++
-			out.because(errs[i])
+			out.because(err)
 			continue
 		}
 		t.recordApplied(c)

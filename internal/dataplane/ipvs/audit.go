@@ -151,9 +151,9 @@ func (m *Mode) inspectAllServers(ctx context.Context) (int, error) {
 // while the audit was waiting are passed over.
 func (m *Mode) inspectServers(ctx context.Context, keys []vserver.ServerKey) (dataplane.Drift, error) {
 	there, servers, err := m.compareServers(ctx, keys)
-	drift, left := dataplane.Drift{"servers": servers}, m.leftDestinations()
+	drift, left := dataplane.Drift{"servers": servers}, m.destinations.Left()
 	for _, k := range there {
-		n, err := m.inspectDestinations(ctx, k, left[k])
+		n, err := m.destinations.Inspect(ctx, k, left[k])
 		drift["destinations"] += n
 		if err != nil {
 			return drift, err
@@ -191,28 +191,4 @@ func (m *Mode) compareServers(ctx context.Context, keys []vserver.ServerKey) (th
 		}
 	}
 	return there, drift, nil
-}
-
-// inspectDestinations compares the destinations of one server, of which left are
-// to be deleted. Those of a server that went meanwhile read as none.
-func (m *Mode) inspectDestinations(ctx context.Context, k vserver.ServerKey, left []vserver.DestinationKey) (int, error) {
-	found, err := m.deps.Servers.ListDestinations(ctx, k)
-	if err != nil {
-		return 0, err
-	}
-	drift := 0
-	for dk, d := range found {
-		if have, ok := m.destinations.Believed(dk); !ok || have != d {
-			m.destinations.SetActual(dk, d)
-			drift++
-		}
-	}
-	for dk := range m.destinationsOf(k, left) {
-		_, there := found[dk]
-		if _, believed := m.destinations.Believed(dk); believed && !there {
-			m.destinations.DropActual(dk)
-			drift++
-		}
-	}
-	return drift, nil
 }

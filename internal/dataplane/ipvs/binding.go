@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
@@ -52,7 +53,7 @@ type binding struct {
 	// guarded are those that the rules in force guard.
 	guarded []netip.Prefix
 	// pace is that of addresses that are given up for a route.
-	pace pace
+	pacer dataplane.Pacer
 }
 
 // bind decides which ranges are local as a whole, and has the tables want it.
@@ -153,7 +154,7 @@ func (m *Mode) keeps(a netip.Addr) bool {
 	}
 	for _, p := range m.binding.ranges {
 		if _, there := m.routes.Believed(p); there && p.Contains(a) {
-			return !m.binding.pace.admit()
+			return !m.binding.pacer.Admit()
 		}
 	}
 	return true
@@ -237,20 +238,7 @@ type addressStage struct {
 // ApplyDeletes unbinds addresses, and of those that a route makes local as many as one
 // pass has time for.
 func (s addressStage) ApplyDeletes(ctx context.Context, p delta.Pass) delta.Outcome {
-	var out delta.Outcome
-	pace := &s.mode.binding.pace
-	for ; ; p.Retry = false { // what failed rests
-		pace.begin()
-		group := s.Table.ApplyDeletes(ctx, p)
-		out = out.Plus(group)
-		if pace.held == 0 {
-			return out
-		}
-		pace.adapt(group.Took)
-		if out.Took > pacePass || ctx.Err() != nil {
-			return out
-		}
-	}
+	return s.mode.binding.pacer.Run(ctx, p, s.Table.ApplyDeletes)
 }
 
 // routeStore reads and writes local routes.
@@ -275,7 +263,7 @@ func (s routeStore) Write(ctx context.Context, changes []delta.Change[netip.Pref
 	}
 	errs := s.links.WriteRoutes(ctx, batch)
 	for i, c := range changes {
-		if c.Op != delta.Delete && failure(errs, i) == nil {
+		if c.Op != delta.Delete && delta.ErrorOf(errs, i) == nil {
 			s.mode.rangeAdded(c.Key)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/netip"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/destinations"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/servers"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
@@ -32,14 +34,10 @@ type Deps struct {
 
 // Servers is what the mode needs of kernel/vserver.
 type Servers interface {
-	ListServers(ctx context.Context) (map[vserver.ServerKey]vserver.Server, error)
-	GetServers(ctx context.Context, keys []vserver.ServerKey) (map[vserver.ServerKey]vserver.Server, error)
-	ListDestinations(ctx context.Context, k vserver.ServerKey) (map[vserver.DestinationKey]vserver.Destination, error)
+	servers.Kernel
+	destinations.Kernel
 	BeginSurvey(ctx context.Context) error
 	Survey(ctx context.Context, visit func(vserver.ServerKey, vserver.Sketch)) (done bool, err error)
-	Count(wanted map[vserver.DestinationKey]struct{}) vserver.Counting
-	WriteServers(ctx context.Context, changes []vserver.ServerChange) []error
-	WriteDestinations(ctx context.Context, changes []vserver.DestinationChange) []error
 }
 
 // Sets is what the mode needs of ipset.

@@ -112,7 +112,7 @@ func (m *Mode) wantDetached(a netip.Addr, bound bool) {
 // boundAgain notes that the kernel has made IPv4 addresses local for all packets.
 func (m *Mode) boundAgain(changes []delta.Change[netip.Addr, struct{}], errs []error) {
 	for i, c := range changes {
-		if _, there := m.detached.Believed(c.Key); there && c.Key.Is4() && c.Op != delta.Delete && failure(errs, i) == nil {
+		if _, there := m.detached.Believed(c.Key); there && c.Key.Is4() && c.Op != delta.Delete && delta.ErrorOf(errs, i) == nil {
 			m.detached.SetActual(c.Key, false)
 		}
 	}
@@ -219,7 +219,7 @@ func (s detachedStore) Write(ctx context.Context, changes []delta.Change[netip.A
 	}
 	errs := s.links.WriteDetached(ctx, batch)
 	for i, c := range changes {
-		if c.Op != delta.Delete && failure(errs, i) == nil {
+		if c.Op != delta.Delete && delta.ErrorOf(errs, i) == nil {
 			s.mode.addressAdded(c.Key)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/destinations"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
@@ -62,12 +63,12 @@ func (s *selection) frontend(f *model.Frontend) {
 	s.families[pick(f.Key.Addr.Is4(), 0, 1)] = true
 	if want, ok := m.servers.Desired(server); ok {
 		s.servers[server] = want
-		pend(s, m.servers, server, vserver.SaveServer(server, want))
+		pend(s, m.servers.Table, server, vserver.SaveServer(server, want))
 	}
 	for _, b := range f.Backends {
-		s.destination(destinationKey(server, b.Addr))
+		s.destination(destinations.Key(server, b.Addr))
 	}
-	for _, k := range m.drains.at(server) {
+	for _, k := range m.destinations.DrainingAt(server) {
 		s.destination(k)
 		s.out.Draining = append(s.out.Draining, fmt.Sprintf("%s %s", f.Key, netip.AddrPortFrom(k.Addr, k.Port)))
 	}
@@ -83,7 +84,7 @@ func (s *selection) frontend(f *model.Frontend) {
 func (s *selection) destination(k vserver.DestinationKey) {
 	if want, ok := s.mode.destinations.Desired(k); ok {
 		s.destinations[k] = want
-		pend(s, s.mode.destinations, k, vserver.SaveDestination(k, want))
+		pend(s, s.mode.destinations.Table, k, vserver.SaveDestination(k, want))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -52,6 +53,26 @@ func (f flows) fresh(k vserver.DestinationKey) {
 	}
 }
 
+// onServer follows a server that was written.
+func (f flows) onServer(op delta.Op, k vserver.ServerKey) {
+	switch op {
+	case delta.Delete:
+		f.stale(k)
+	case delta.Add:
+		f.began(k)
+	}
+}
+
+// onDestination follows a destination that was written.
+func (f flows) onDestination(op delta.Op, k vserver.DestinationKey) {
+	switch op {
+	case delta.Delete:
+		f.stale(k.Server)
+	case delta.Add:
+		f.fresh(k)
+	}
+}
+
 // staleFound notes every server: nobody knows what changed before the kernel was read.
 func (m *Mode) staleFound() {
 	for k := range m.servers.AllDesired() {
@@ -86,7 +107,7 @@ func (m *Mode) orderFlows(keepOrphans bool) {
 	if m.deps.Flows != nil {
 		var stay map[vserver.ServerKey][]vserver.DestinationKey
 		if keepOrphans {
-			stay = m.leftDestinations()
+			stay = m.destinations.Left()
 		}
 		m.deps.Flows.Order(m.orders(stay)...)
 	}
@@ -153,7 +174,7 @@ func (m *Mode) answering(f model.Frontend) []netip.AddrPort {
 	for _, b := range f.Backends {
 		out = append(out, b.Addr)
 	}
-	for _, k := range m.drains.at(f.Key) {
+	for _, k := range m.destinations.DrainingAt(f.Key) {
 		out = append(out, netip.AddrPortFrom(k.Addr, k.Port))
 	}
 	return out

@@ -165,7 +165,7 @@ func (h handOver) checkDispatch() error {
 
 // keepForIPVS wants all that is there, but for what is ours alone.
 func (h handOver) keepForIPVS() {
-	keep(h.servers)
+	keep(h.servers.Table)
 	// One that kube-proxy finds keeps its method, and none of its addresses is detached.
 	for k, d := range maps.Collect(h.destinations.Actual()) {
 		d.Forward, d.Tunnel, d.TunnelPort, d.TunnelFlags = vserver.ForwardMasq, vserver.TunnelIPIP, 0, 0

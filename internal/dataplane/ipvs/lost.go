@@ -3,10 +3,8 @@ package ipvs
 import (
 	"context"
 	"errors"
-	"iter"
 	"maps"
 	"net/netip"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -34,63 +32,10 @@ func (m *Mode) releaseSet(ctx context.Context, set string) error {
 	return errors.Join(m.deps.Rules.WriteChains(ctx, batch)...)
 }
 
-// serverLost records that a virtual server is not there any more, nor are its
-// destinations.
+// serverLost records that a virtual server does not exist any more, nor do its destinations.
 func (m *Mode) serverLost(k vserver.ServerKey) {
 	m.servers.DropActual(k)
-	for dk := range m.destinationsOf(k, m.leftDestinations()[k]) {
-		m.destinations.DropActual(dk)
-	}
-}
-
-// destinationsOf goes over the destinations that one server may have: those wanted,
-// draining ones included, and those left to be deleted. Each comes once.
-func (m *Mode) destinationsOf(k vserver.ServerKey, left []vserver.DestinationKey) iter.Seq[vserver.DestinationKey] {
-	return func(yield func(vserver.DestinationKey) bool) {
-		for dk := range m.drains.of[k] {
-			if !yield(dk) {
-				return
-			}
-		}
-		f, _ := m.frontends.Get(k)
-		for _, b := range f.Backends {
-			if !yield(destinationKey(k, b.Addr)) {
-				return
-			}
-		}
-		for _, dk := range left {
-			if !yield(dk) {
-				return
-			}
-		}
-	}
-}
-
-// leftDestinations sorts the destinations that are to be deleted by server.
-func (m *Mode) leftDestinations() map[vserver.ServerKey][]vserver.DestinationKey {
-	out := map[vserver.ServerKey][]vserver.DestinationKey{}
-	for dk := range m.destinations.AllDeletes() {
-		out[dk.Server] = append(out[dk.Server], dk)
-	}
-	return out
-}
-
-// forgetDestinations drops those whose server the kernel has deleted, and them with it.
-func (m *Mode) forgetDestinations() {
-	var gone []vserver.DestinationKey
-	for k := range m.destinations.AllDeletes() {
-		if !m.servers.Known(k.Server) {
-			gone = append(gone, k)
-		}
-	}
-	had := 0
-	for _, k := range gone {
-		if _, there := m.destinations.Believed(k); there {
-			had++
-		}
-		m.destinations.DropActual(k)
-	}
-	m.trash.add(had, time.Now())
+	m.destinations.OnServerLost(k)
 }
 
 // LinkLost makes the device again, whose addresses are all gone.

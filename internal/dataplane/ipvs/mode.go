@@ -11,6 +11,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/destinations"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/servers"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
@@ -36,8 +38,8 @@ type Mode struct {
 	sets         *sets.Manager
 	chains       *delta.Table[netfilter.ChainKey, netfilter.Chain]
 	jumps        *delta.Table[netfilter.JumpKey, netfilter.Jump]
-	servers      *delta.Table[vserver.ServerKey, vserver.Server]
-	destinations *delta.Table[vserver.DestinationKey, vserver.Destination]
+	servers      *servers.Manager
+	destinations *destinations.Manager
 	routes       *delta.Table[netip.Prefix, struct{}]
 	addresses    *delta.Table[netip.Addr, struct{}]
 	detached     *delta.Table[netip.Addr, bool]
@@ -48,9 +50,6 @@ type Mode struct {
 	addressClaims *delta.Claims[model.FrontendKey, netip.Addr, struct{}]
 
 	detours   detours
-	drains    drains
-	ramp      ramp
-	trash     trash
 	flows     flows
 	takeover  takeover
 	cleared   bool // nothing is wanted any more
@@ -58,10 +57,7 @@ type Mode struct {
 	successor Successor
 	theirs    []rules.Family // in which rules of iptables mode are the successor's
 	carried   []model.Family // those that the successor carries
-	pace      pace
-	staging   staging
 	binding   binding
-	sequence  sequence
 	// directs are the addresses from which backends answer themselves, or did.
 	directs map[netip.Addr]struct{}
 	// captures are the addresses with captured ports.
@@ -70,8 +66,6 @@ type Mode struct {
 	found bool
 	// leftovers caches left during one pass; nil is not computed.
 	leftovers *leftovers
-	// changed: frontends are not what they were at the last Apply.
-	changed bool
 	// inspections are what is left of the audit's round in progress.
 	inspections []inspection
 	rounds      uint64
@@ -99,10 +93,7 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 		frontends:     dataplane.NewFrontends(),
 		addressClaims: delta.NewClaims[model.FrontendKey, netip.Addr, struct{}](model.FrontendKey.Compare),
 		detours:       newDetours(config.Families),
-		drains:        newDrains(),
-		ramp:          newRamp(),
 		flows:         flows{},
-		sequence:      newSequence(config.Node),
 		directs:       map[netip.Addr]struct{}{},
 		captures:      newCaptures(),
 		survey:        survey{seen: map[vserver.ServerKey]struct{}{}, doubted: map[vserver.ServerKey]struct{}{}},
@@ -113,7 +104,7 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 		m.sets.Members,
 		m.chains,
 		m.jumps,
-		serverStage{m.servers, m},
+		m.servers,
 		m.destinations,
 		m.routes,
 		addressStage{m.addresses, m},
@@ -191,13 +182,13 @@ func (m *Mode) Load(ctx context.Context) error {
 	if _, err := m.loadRules(ctx); err != nil {
 		return err
 	}
-	for _, load := range []func(context.Context) (int, error){m.servers.Load, m.destinations.Load} {
-		if _, err := load(ctx); err != nil {
-			return err
-		}
+	if _, err := m.servers.Load(ctx); err != nil {
+		return err
+	}
+	if err := m.destinations.Load(ctx); err != nil {
+		return err
 	}
 	m.found = true
-	m.beginRamp()
 	m.beginTakeover()
 	return nil
 }
@@ -222,13 +213,13 @@ func (m *Mode) Exclude(ctx context.Context, cidrs []netip.Prefix) error {
 	m.inspections = nil
 	_, err := m.servers.Load(ctx)
 	if err == nil {
-		_, err = m.destinations.Load(ctx)
+		err = m.destinations.Load(ctx)
 	}
 	if err != nil {
 		m.config.ExcludeCIDRs = before
 	}
-	disown(m.servers, func(k vserver.ServerKey) bool { return m.config.excluded(k.Addr) })
-	disown(m.destinations, func(k vserver.DestinationKey) bool { return m.config.excluded(k.Server.Addr) })
+	disown(m.servers.Table, func(k vserver.ServerKey) bool { return m.config.excluded(k.Addr) })
+	disown(m.destinations.Table, func(k vserver.DestinationKey) bool { return m.config.excluded(k.Server.Addr) })
 	return err
 }
 
@@ -267,14 +258,8 @@ func (m *Mode) Set(plan model.ServicePlan) []dataplane.Conflict {
 
 // change brings one frontend's rows into the tables.
 func (m *Mode) change(c dataplane.Change) {
-	m.changed = true
-	m.sequence.forget()
-	if c.New != nil {
-		m.servers.SetDesired(c.Key, renderServer(*c.New))
-	} else {
-		m.servers.DeleteDesired(c.Key)
-	}
-	m.changeDestinations(c)
+	m.servers.OnChange(c)
+	m.destinations.OnChange(c)
 	m.sets.OnChange(c.Old, c.New)
 	holdings := m.addressClaims.Set(c.Key, bound(c.New))
 	m.direct(c)
@@ -285,46 +270,14 @@ func (m *Mode) change(c dataplane.Change) {
 	m.detours.change(c)
 }
 
-// changeDestinations touches those alone that come, go or change.
-func (m *Mode) changeDestinations(c dataplane.Change) {
-	server, before, after := c.Key, backends(c.Old), backends(c.New)
-	was, by := scale(c.Old), scale(c.New)
-	m.ramp.noteNews(c)
-	for _, k := range m.drains.at(server) {
-		if _, stays := weighs(after, netip.AddrPortFrom(k.Addr, k.Port)); !stays {
-			m.leave(k, c)
-		}
-	}
-	for _, b := range before {
-		if _, stays := weighs(after, b.Addr); !stays {
-			m.leave(destinationKey(server, b.Addr), c)
-		}
-	}
-	for _, b := range after {
-		want := renderDestination(c.New, b.Weight*by)
-		if weight, had := weighs(before, b.Addr); had && renderDestination(c.Old, weight*was) == want {
-			continue
-		}
-		k := destinationKey(server, b.Addr)
-		m.drains.end(k, dataplane.DrainBack)
-		m.destinations.SetDesired(k, want)
-	}
-}
-
 // Apply writes what is pending.
 func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane.Result {
 	if m.found && !opts.KeepOrphans {
 		m.found = false
-		m.drainFound()
 		m.staleFound()
 	}
-	now := time.Now()
-	if m.drains.mayEnd(m.changed, now) {
-		m.endDrains(ctx, now)
-	}
-	m.changed = false
 	m.sets.OnPass()
-	m.climb(now, !opts.KeepOrphans)
+	m.destinations.OnPass(ctx, time.Now(), !opts.KeepOrphans)
 	m.wantDetours(m.hasServer)
 	m.leftovers = nil
 	m.bind()
@@ -335,19 +288,19 @@ func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane
 			result = result.Then(m.pipeline.Apply(ctx, opts))
 		}
 	}
-	result.Paced = m.pace.held + m.binding.pace.held
+	result.Paced = m.servers.Paced() + m.binding.pacer.Held()
 	m.orderFlows(opts.KeepOrphans)
 	return result
 }
 
-// Due implements dataplane.Timed: when a draining destination is counted next, or a weight rises.
-func (m *Mode) Due() time.Time {
-	drains, ramp := m.drains.due(), m.ramp.due()
-	if drains.IsZero() || !ramp.IsZero() && ramp.Before(drains) {
-		return ramp
-	}
-	return drains
-}
+// Due implements dataplane.Dataplane: what drains is counted again, what starts slowly gets more weight.
+func (m *Mode) Due() time.Time { return m.destinations.Due() }
+
+// Drains implements dataplane.Drainer.
+func (m *Mode) Drains() dataplane.Drains { return m.destinations.Drains() }
+
+// Moving implements dataplane.Drainer.
+func (m *Mode) Moving(list *dataplane.MovingList) { m.destinations.Moving(list) }
 
 // Tables reports the sizes of the tables in stage order.
 func (m *Mode) Tables() []dataplane.TableStatus { return m.pipeline.Tables() }

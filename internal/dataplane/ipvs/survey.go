@@ -45,7 +45,7 @@ func (m *Mode) beginSurvey(ctx context.Context) (dataplane.Drift, error) {
 }
 
 func (m *Mode) goOnSurveying(ctx context.Context) (dataplane.Drift, error) {
-	left := m.leftDestinations()
+	left := m.destinations.Left()
 	done, err := m.deps.Servers.Survey(ctx, func(k vserver.ServerKey, shown vserver.Sketch) {
 		m.judge(k, shown, left[k])
 	})
@@ -99,7 +99,7 @@ func (m *Mode) sees(k vserver.ServerKey) bool { return m.servers.Known(k) || m.o
 // sketch draws a server as it is believed to be.
 func (m *Mode) sketch(k vserver.ServerKey, s vserver.Server, left []vserver.DestinationKey) vserver.Sketch {
 	out := vserver.SketchOf(k, s)
-	for dk := range m.destinationsOf(k, left) {
+	for dk := range m.destinations.Of(k, left) {
 		if d, ok := m.destinations.Believed(dk); ok {
 			out.Add(dk, d)
 		}

@@ -4,7 +4,9 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/destinations"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/ownership"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/servers"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
@@ -32,17 +34,19 @@ func (m *Mode) makeTables() {
 	m.jumps = delta.NewTable(netfilter.JumpStore{Rules: m.deps.Rules, Jumps: jumps}, delta.Options[netfilter.JumpKey, netfilter.Jump]{
 		Name: "jumps", Compare: jumps.Compare, Equal: same[netfilter.Jump],
 	})
-	m.servers = delta.NewTable(serverStore{m, m.deps.Servers}, delta.Options[vserver.ServerKey, vserver.Server]{
-		Name: "servers", Compare: vserver.CompareServers, Equal: same[vserver.Server], Owned: m.ownedServer,
-		Wait: func(k vserver.ServerKey) bool {
-			return m.filling(k) != m.staging.publishing || !m.baseInPlace(k.Addr) || !m.guarded(k) || m.paced(k)
-		},
+	m.servers = servers.New(servers.Options{
+		Log: m.log, Kernel: m.deps.Servers, Frontends: m.frontends, Hold: m.sets, Owned: m.ownedServer,
+		Wait:    func(k vserver.ServerKey) bool { return !m.baseInPlace(k.Addr) || !m.guarded(k) },
+		Deleted: m.serversDeleted,
 	})
-	m.destinations = delta.NewTable(&destinationStore{mode: m, servers: m.deps.Servers}, delta.Options[vserver.DestinationKey, vserver.Destination]{
-		Name: "destinations", Compare: m.compareDestinations, Equal: same[vserver.Destination], Packing: packedDestinations,
-		Wait: func(k vserver.DestinationKey) bool { _, there := m.servers.Believed(k.Server); return !there },
-		Hold: func(k vserver.DestinationKey, orphans bool) bool { return m.servers.Deleting(k.Server, orphans) },
+	m.destinations = destinations.New(destinations.Options{
+		Log: m.log, Kernel: m.deps.Servers, Frontends: m.frontends, Servers: m.servers, Node: m.config.Node,
+		Wait:       func(k vserver.DestinationKey) bool { _, there := m.servers.Believed(k.Server); return !there },
+		Hold:       func(k vserver.DestinationKey, orphans bool) bool { return m.servers.Deleting(k.Server, orphans) },
+		ServerLost: m.serverLost,
 	})
+	m.servers.OnApplied(func(e delta.Applied[vserver.ServerKey, vserver.Server]) { m.flows.onServer(e.Op, e.Key) })
+	m.destinations.OnApplied(func(e delta.Applied[vserver.DestinationKey, vserver.Destination]) { m.flows.onDestination(e.Op, e.Key) })
 	m.routes = delta.NewTable(routeStore{m, m.deps.Links}, delta.Options[netip.Prefix, struct{}]{
 		Name: "routes", Compare: link.ComparePrefixes, Equal: alike,
 		Wait: func(p netip.Prefix) bool { return !m.baseInPlace(p.Addr()) },
@@ -63,6 +67,12 @@ func (m *Mode) makeTables() {
 		Name: "nftables", Compare: compareTables, Equal: alike, Owned: m.ownedTable,
 		Hold: func(nftables.Key, bool) bool { return m.takeover.holding },
 	})
+}
+
+// serversDeleted follows servers that were deleted: their destinations went with them.
+func (m *Mode) serversDeleted() {
+	m.leftovers = nil
+	m.destinations.OnServersDeleted()
 }
 
 // allChains has chains written at once, however many there are: those that are deleted
@@ -232,7 +242,7 @@ func (m *Mode) unnamed(server vserver.ServerKey) bool {
 	f := m.facts()
 	f.Bound = func(netip.Addr) bool { return false } // its address may go with this pass
 	f.Has = func(set string, e ipset.Entry) bool {
-		k := sets.Key{set, e}
+		k := sets.Key{Set: set, Entry: e}
 		_, there := m.sets.Members.Believed(k)
 		_, stays := m.sets.Members.Desired(k)
 		return there && stays
@@ -253,7 +263,7 @@ func (m *Mode) facts() ownership.Facts {
 			_, there := m.sets.Sets.Believed(set)
 			return there
 		},
-		Has: func(set string, e ipset.Entry) bool { return m.sets.Members.Known(sets.Key{set, e}) },
+		Has: func(set string, e ipset.Entry) bool { return m.sets.Members.Known(sets.Key{Set: set, Entry: e}) },
 	}
 }
 

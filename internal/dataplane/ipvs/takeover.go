@@ -88,7 +88,7 @@ func (m *Mode) sayWaiting(waiting bool) {
 
 // lacking tells whether anything of ours is not in place yet, resting rows included.
 func (m *Mode) lacking() bool {
-	updates := m.servers.Counts().Updates - m.pace.held
+	updates := m.servers.Counts().Updates - m.servers.Paced()
 	for _, c := range []delta.Counts{
 		m.sets.Sets.Counts(), m.sets.Members.Counts(), m.jumps.Counts(), m.destinations.Counts(), m.routes.Counts(), m.addresses.Counts(), m.detached.Counts(),
 	} {

@@ -180,6 +180,12 @@ func (m *Manager) WantEntry(k Key, wanted bool) {
 	}
 }
 
+// WriteHold adds and deletes entries of the set Hold, which are in no table: the kernel deletes
+// them by itself, and what is not written is not held.
+func (m *Manager) WriteHold(ctx context.Context, f model.Family, changes []ipset.Change) {
+	m.kernel.Write(ctx, m.registry.sets[Name(f, Hold)], changes)
+}
+
 // Clear wants no set and no entry.
 func (m *Manager) Clear() {
 	for k := range maps.Collect(m.Members.AllDesired()) {

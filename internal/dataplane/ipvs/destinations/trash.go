@@ -1,4 +1,4 @@
-package ipvs
+package destinations
 
 import (
 	"cmp"
@@ -65,9 +65,9 @@ func (t trash) room(now time.Time) int {
 	return max(longTrash-dataplane.Trash(t).Len(now), burst, 0)
 }
 
-// goNow chooses among the destinations that have drained those that are deleted now: all
+// selectForDelete chooses among the destinations that have drained those that are deleted now: all
 // for which there is room, and all that have waited long enough.
-func (m *Mode) goNow(idle []vserver.DestinationKey, now time.Time) []vserver.DestinationKey {
+func (m *Manager) selectForDelete(idle []vserver.DestinationKey, now time.Time) []vserver.DestinationKey {
 	room := m.trash.room(now)
 	if len(idle) <= room {
 		return idle

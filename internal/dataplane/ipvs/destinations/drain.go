@@ -1,9 +1,8 @@
-package ipvs
+package destinations
 
 import (
 	"context"
 	"iter"
-	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -30,8 +29,8 @@ type drains struct {
 	fresh int
 	ended map[dataplane.DrainEnd]uint64
 	// look is when the kernel's counts of connections are read next.
-	look time.Time
-	ends ends
+	nextPoll  time.Time
+	deadlines deadlineHeap
 	// counting is the reading in progress, of asked, which has taken spent by now; rested
 	// is when another one may begin.
 	counting vserver.Counting
@@ -56,12 +55,12 @@ type drain struct {
 	limit   time.Duration
 	// quiet: no connection was established when they were counted last. What is counted
 	// still is closed, and remembered for a while.
-	quiet bool
+	noActive bool
 	// last are its connections as they were counted last, if they were.
 	last    vserver.Connections
 	counted bool
 	// look is when its connections are counted next.
-	look time.Time
+	nextPoll time.Time
 	// idle is since when it was counted to have no connection at all, and waits to be
 	// deleted (trash); zero if it has one, or was not counted.
 	idle time.Time
@@ -69,29 +68,29 @@ type drain struct {
 	due time.Time
 }
 
-// The connections of what drains are counted for the first time after lookFirst, for most
+// The connections of what drains are counted for the first time after firstPoll, for most
 // have none by then, at the next of the turns that all drains have in common, one each
-// lookOften: a look of its own for each of a few changes in a row was a quarter of what they
+// pollInterval: a look of its own for each of a few changes in a row was a quarter of what they
 // cost. After that it is each turn while a drain has an end in time and connections that are
-// established, else every lookSeldom. Reading takes no more than one lookShare-th of the time,
+// established, else every idlePollInterval. Reading takes no more than one pollBudgetDivisor-th of the time,
 // however many servers there are, and goes on by a piece at a time, so that a change does not
 // wait for all of it: by as many as fit into that share, where passes are far between.
 const (
-	lookFirst  = time.Second
-	lookOften  = 5 * time.Second
-	lookSeldom = 10 * time.Second
-	lookShare  = 20
+	firstPoll         = time.Second
+	pollInterval      = 5 * time.Second
+	idlePollInterval  = 10 * time.Second
+	pollBudgetDivisor = 20
 )
 
-// lookPatience is how long what drains lets passes with changes go before it: what there is to
+// maxDeferral is how long what drains lets passes with changes go before it: what there is to
 // read or to delete can wait, and a change cannot.
-const lookPatience = 250 * time.Millisecond
+const maxDeferral = 250 * time.Millisecond
 
-// endsAtOnce is how many drains end in one pass, at most: the rest follow in the next, and
+// maxExpiriesPerPass is how many drains end in one pass, at most: the rest follow in the next, and
 // what has changed by then goes before them: 300 deletions held up a change for 100 ms on an
 // emulated kernel. As after each pass the kernel walks its table of connections
 // (expire_nodest_conn), they are no fewer. They are more where more begin (atOnce).
-const endsAtOnce = 32
+const maxExpiriesPerPass = 32
 
 func newDrains() drains {
 	return drains{began: time.Now(), of: map[vserver.ServerKey]map[vserver.DestinationKey]drain{}, ended: map[dataplane.DrainEnd]uint64{}}
@@ -121,14 +120,14 @@ func (d *drains) set(k vserver.DestinationKey, one drain, now time.Time) {
 		d.of[k.Server] = map[vserver.DestinationKey]drain{}
 	}
 	if _, had := d.of[k.Server][k]; !had {
-		one.look = d.firstLook(one, now)
-		if d.counting == nil && (d.count == 0 || one.look.Before(d.look)) {
-			d.look = later(one.look, d.rested) // what drains already is not judged any later for it
+		one.nextPoll = d.firstPollOf(one, now)
+		if d.counting == nil && (d.count == 0 || one.nextPoll.Before(d.nextPoll)) {
+			d.nextPoll = later(one.nextPoll, d.rested) // what drains already is not judged any later for it
 		}
 		d.count++
 		d.fresh++
 	}
-	d.of[k.Server][k] = d.arrange(k, one)
+	d.of[k.Server][k] = d.schedule(k, one)
 }
 
 // end forgets a drain, if there is one, and counts how it ended.
@@ -143,7 +142,7 @@ func (d *drains) end(k vserver.DestinationKey, how dataplane.DrainEnd) {
 	}
 	d.count--
 	d.ended[how]++
-	d.sweepEnds()
+	d.sweepDeadlines()
 }
 
 // all goes over everything that drains.
@@ -186,22 +185,22 @@ func drainable(f *model.Frontend) bool {
 }
 
 // leave takes a destination out of a server that stays or goes with its frontend.
-func (m *Mode) leave(k vserver.DestinationKey, c dataplane.Change) {
-	m.ramp.forget(k)
+func (m *Manager) leave(k vserver.DestinationKey, c dataplane.Change) {
+	m.slow.forget(k)
 	switch {
 	case c.New == nil || c.Old != nil && c.Old.Service != c.New.Service:
 		m.drains.end(k, dataplane.DrainServiceDeleted)
-		m.destinations.DeleteDesired(k)
-	case !m.destinations.MayBeThere(k) || !drainable(c.New):
+		m.DeleteDesired(k)
+	case !m.MayBeThere(k) || !drainable(c.New):
 		m.drains.end(k, dataplane.DrainDeadline)
-		m.destinations.DeleteDesired(k)
+		m.DeleteDesired(k)
 	default:
 		m.drain(k, c.New)
 	}
 }
 
 // drain begins to drain a destination, or goes on with what is known by now.
-func (m *Mode) drain(k vserver.DestinationKey, f *model.Frontend) {
+func (m *Manager) drain(k vserver.DestinationKey, f *model.Frontend) {
 	now := time.Now()
 	one, _ := m.drains.get(k)
 	one.limit = f.Drain
@@ -212,17 +211,17 @@ func (m *Mode) drain(k vserver.DestinationKey, f *model.Frontend) {
 		one.stopped = now
 	}
 	m.drains.set(k, one, now)
-	m.destinations.SetDesired(k, vserver.Destination{})
+	m.SetDesired(k, vserver.Destination{})
 }
 
 // drainFound drains what was found in the kernel under servers that are wanted, and that
 // nobody asked for: it was a backend when an earlier process knew it, or kube-proxy.
-func (m *Mode) drainFound() {
-	if m.destinations.Counts().Orphans == 0 {
+func (m *Manager) drainFound() {
+	if m.Counts().Orphans == 0 {
 		return
 	}
-	for _, k := range slices.Collect(m.destinations.AllDeletes()) {
-		if m.destinations.Deleting(k, false) {
+	for _, k := range slices.Collect(m.AllDeletes()) {
+		if m.Deleting(k, false) {
 			continue
 		}
 		if f, ok := m.frontends.Get(k.Server); ok && drainable(&f) {
@@ -233,20 +232,20 @@ func (m *Mode) drainFound() {
 
 // endDrains ends what is idle, and what had its time. While neither can be, it costs
 // nothing, however much drains.
-func (m *Mode) endDrains(ctx context.Context, now time.Time) {
+func (m *Manager) endDrains(ctx context.Context, now time.Time) {
 	d := &m.drains
 	most := d.atOnce()
 	if d.count == 0 || !d.anything(now) {
 		return
 	}
 	if len(d.leaving) == 0 {
-		d.leaving = m.goNow(m.idle(ctx, now), now)
+		d.leaving = m.selectForDelete(m.idle(ctx, now), now)
 	}
 	ended := d.leave(most)
 	cut := d.overdue(now, ended, most)
 	for k, how := range ended {
 		d.end(k, how)
-		m.destinations.DeleteDesired(k)
+		m.DeleteDesired(k)
 	}
 	if cut > 0 {
 		m.log.Info("drained for as long as they may, what connections are left is cut",
@@ -258,7 +257,7 @@ func (m *Mode) endDrains(ctx context.Context, now time.Time) {
 // more may begin between two passes than end in one: so that they do not add up, twice as many
 // end then.
 func (d *drains) atOnce() int {
-	most := max(endsAtOnce, 2*d.fresh)
+	most := max(maxExpiriesPerPass, 2*d.fresh)
 	d.fresh = 0
 	return most
 }
@@ -273,7 +272,7 @@ func (d *drains) mayEnd(changed bool, now time.Time) bool {
 	if d.since.IsZero() {
 		d.since = now
 	}
-	if now.Sub(d.since) < lookPatience {
+	if now.Sub(d.since) < maxDeferral {
 		return false
 	}
 	d.since = time.Time{}
@@ -282,7 +281,7 @@ func (d *drains) mayEnd(changed bool, now time.Time) bool {
 
 // anything tells whether it is time to look, or a drain may end.
 func (d *drains) anything(now time.Time) bool {
-	return len(d.leaving) > 0 || !now.Before(d.look) || d.over(now)
+	return len(d.leaving) > 0 || !now.Before(d.nextPoll) || d.over(now)
 }
 
 // leave takes as many of those that may be deleted as end in one pass.
@@ -301,21 +300,23 @@ func (d *drains) leave(most int) map[vserver.DestinationKey]dataplane.DrainEnd {
 }
 
 // over tells whether some drain may have had its time.
-func (d *drains) over(now time.Time) bool { return len(d.ends) > 0 && !now.Before(d.ends.next()) }
+func (d *drains) over(now time.Time) bool {
+	return len(d.deadlines) > 0 && !now.Before(d.deadlines.next())
+}
 
 // idle finds the drained destinations without a connection, when it is time to look and
 // all of it was read. Only those count whose weight of 0 was in the kernel when the reading
 // began, and ever since: no other connection can come.
-func (m *Mode) idle(ctx context.Context, now time.Time) []vserver.DestinationKey {
+func (m *Manager) idle(ctx context.Context, now time.Time) []vserver.DestinationKey {
 	d := &m.drains
-	if now.Before(d.look) {
+	if now.Before(d.nextPoll) {
 		return nil
 	}
 	if d.counting == nil {
 		d.asked, d.spent, d.piece = m.countable(now), 0, now
-		d.counting = m.deps.Servers.Count(d.asked)
+		d.counting = m.kernel.Count(d.asked)
 	}
-	share := now.Sub(d.piece) / lookShare
+	share := now.Sub(d.piece) / pollBudgetDivisor
 	counts, done, err := d.counting.Next(ctx)
 	for !done && err == nil && time.Since(now) < share {
 		counts, done, err = d.counting.Next(ctx)
@@ -325,7 +326,7 @@ func (m *Mode) idle(ctx context.Context, now time.Time) []vserver.DestinationKey
 	if !done && err == nil {
 		return nil // look is over: the rest is due at once
 	}
-	m.sayUnread(ctx, err)
+	m.logCountError(ctx, err)
 	var out []vserver.DestinationKey
 	for k, c := range counts {
 		if _, still := d.asked[k]; still && d.judge(k, c, now) {
@@ -333,8 +334,8 @@ func (m *Mode) idle(ctx context.Context, now time.Time) []vserver.DestinationKey
 		}
 	}
 	d.counting, d.asked = nil, nil
-	d.rested = now.Add(max(lookShare*d.spent, lookFirst))
-	d.look = later(d.nextLook(), d.rested)
+	d.rested = now.Add(max(pollBudgetDivisor*d.spent, firstPoll))
+	d.nextPoll = later(d.earliestPoll(), d.rested)
 	return out
 }
 
@@ -347,14 +348,14 @@ func later(a, b time.Time) time.Time {
 
 // countable are the drained destinations whose turn it is, and whose weight is 0 in the
 // kernel.
-func (m *Mode) countable(now time.Time) map[vserver.DestinationKey]struct{} {
+func (m *Manager) countable(now time.Time) map[vserver.DestinationKey]struct{} {
 	out := map[vserver.DestinationKey]struct{}{}
 	for k, one := range m.drains.all() {
-		if now.Before(one.look) {
+		if now.Before(one.nextPoll) {
 			continue
 		}
 		m.drains.of[k.Server][k] = m.drains.counted(one, now)
-		if have, there := m.destinations.Believed(k); there && have.Weight == 0 {
+		if have, there := m.Believed(k); there && have.Weight == 0 {
 			out[k] = struct{}{}
 		}
 	}
@@ -363,18 +364,18 @@ func (m *Mode) countable(now time.Time) map[vserver.DestinationKey]struct{} {
 
 // counted puts off the next look.
 func (d *drains) counted(one drain, now time.Time) drain {
-	period := lookSeldom
+	period := idlePollInterval
 	if _, limited := one.deadline(); limited {
-		period = lookOften
+		period = pollInterval
 	}
-	one.look = d.nextTurn(now, period)
+	one.nextPoll = d.nextTurn(now, period)
 	return one
 }
 
-// firstLook is when a new drain is counted: in time for its end, if that is soon.
-func (d *drains) firstLook(one drain, now time.Time) time.Time {
-	first := now.Add(lookFirst)
-	turn := d.nextTurn(first, lookOften)
+// firstPollOf is when a new drain is counted: in time for its end, if that is soon.
+func (d *drains) firstPollOf(one drain, now time.Time) time.Time {
+	first := now.Add(firstPoll)
+	turn := d.nextTurn(first, pollInterval)
 	if end, limited := one.deadline(); limited && !turn.Before(end) {
 		return first
 	}
@@ -387,11 +388,11 @@ func (d *drains) nextTurn(now time.Time, period time.Duration) time.Time {
 	return d.began.Add(now.Sub(d.began).Truncate(period) + period)
 }
 
-// nextLook is when the first of all is counted again; the zero time without any.
-func (d *drains) nextLook() (first time.Time) {
+// earliestPoll is when the first of all is counted again; the zero time without any.
+func (d *drains) earliestPoll() (first time.Time) {
 	for _, one := range d.all() {
-		if first.IsZero() || one.look.Before(first) {
-			first = one.look
+		if first.IsZero() || one.nextPoll.Before(first) {
+			first = one.nextPoll
 		}
 	}
 	return first
@@ -400,25 +401,25 @@ func (d *drains) nextLook() (first time.Time) {
 // judge notes what was counted, and tells whether there is no connection.
 func (d *drains) judge(k vserver.DestinationKey, c vserver.Connections, now time.Time) (idle bool) {
 	one := d.of[k.Server][k]
-	one.quiet, one.last, one.counted = c.Active == 0, c, true
+	one.noActive, one.last, one.counted = c.Active == 0, c, true
 	switch {
-	case !one.quiet:
+	case !one.noActive:
 		one.idle = time.Time{}
 	case !c.Idle(): // what is closed is remembered for a minute or two
 		one.idle = time.Time{}
-		one.look = d.nextTurn(now, lookSeldom)
+		one.nextPoll = d.nextTurn(now, idlePollInterval)
 	case one.idle.IsZero():
 		one.idle = now
 		fallthrough
-	default: // if it stays it waits for room (goNow)
-		one.look = now.Add(lookSeldom)
+	default: // if it stays it waits for room (selectForDelete)
+		one.nextPoll = now.Add(idlePollInterval)
 	}
-	d.of[k.Server][k] = d.arrange(k, one) // it may not wait any more
+	d.of[k.Server][k] = d.schedule(k, one) // it may not wait any more
 	return c.Idle()
 }
 
-// sayUnread tells why connections cannot be counted, once.
-func (m *Mode) sayUnread(ctx context.Context, err error) {
+// logCountError tells why connections cannot be counted, once.
+func (m *Manager) logCountError(ctx context.Context, err error) {
 	text := ""
 	if err != nil && ctx.Err() == nil {
 		text = err.Error()
@@ -436,14 +437,9 @@ func (d *drains) due() time.Time {
 		return time.Time{}
 	case len(d.leaving) > 0:
 		return time.Now()
-	case len(d.ends) > 0 && d.ends.next().Before(d.look):
-		return d.ends.next()
+	case len(d.deadlines) > 0 && d.deadlines.next().Before(d.nextPoll):
+		return d.deadlines.next()
 	default:
-		return d.look
+		return d.nextPoll
 	}
-}
-
-// Drains implements dataplane.Drainer.
-func (m *Mode) Drains() dataplane.Drains {
-	return dataplane.Drains{Now: m.drains.count, Climbing: m.ramp.count, Ended: maps.Clone(m.drains.ended), Trash: slices.Clone(dataplane.Trash(m.trash))}
 }

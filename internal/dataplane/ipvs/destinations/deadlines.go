@@ -1,4 +1,4 @@
-package ipvs
+package destinations
 
 import (
 	"container/heap"
@@ -12,79 +12,79 @@ import (
 // those that are over without a walk over all that drains. An entry that is no longer true
 // stays until its time has come, or until such entries are most of all: drains end sooner
 // than they must, and begin anew.
-type ends []ending
+type deadlineHeap []deadline
 
-// ending is when one drain ends, if that is still what it waits for (drain.due).
-type ending struct {
+// deadline is when one drain ends, if that is still what it waits for (drain.due).
+type deadline struct {
 	at  time.Time
 	key vserver.DestinationKey
 }
 
 // Len, Less, Swap, Push and Pop implement heap.Interface.
-func (e ends) Len() int           { return len(e) }
-func (e ends) Less(i, j int) bool { return e[i].at.Before(e[j].at) }
-func (e ends) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
-func (e *ends) Push(x any)        { *e = append(*e, x.(ending)) }
-func (e *ends) Pop() any {
+func (e deadlineHeap) Len() int           { return len(e) }
+func (e deadlineHeap) Less(i, j int) bool { return e[i].at.Before(e[j].at) }
+func (e deadlineHeap) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
+func (e *deadlineHeap) Push(x any)        { *e = append(*e, x.(deadline)) }
+func (e *deadlineHeap) Pop() any {
 	last := (*e)[len(*e)-1]
-	(*e)[len(*e)-1] = ending{}
+	(*e)[len(*e)-1] = deadline{}
 	*e = (*e)[:len(*e)-1]
 	return last
 }
 
 // next is the soonest; the zero time without any.
-func (e ends) next() time.Time {
+func (e deadlineHeap) next() time.Time {
 	if len(e) == 0 {
 		return time.Time{}
 	}
 	return e[0].at
 }
 
-// fewEnds are so few that those that are no longer true are not worth a walk.
-const fewEnds = 64
+// fewDeadlines are so few that those that are no longer true are not worth a walk.
+const fewDeadlines = 64
 
-// arrange returns a drain that ends when it has to, if it has an end in time.
-func (d *drains) arrange(k vserver.DestinationKey, one drain) drain {
+// schedule returns a drain that ends when it has to, if it has an end in time.
+func (d *drains) schedule(k vserver.DestinationKey, one drain) drain {
 	at, limited := one.end()
 	if !limited || !one.due.IsZero() && !at.Before(one.due) {
 		return one // or later than it is looked at, which arranges anew
 	}
 	one.due = at
-	heap.Push(&d.ends, ending{at, k})
+	heap.Push(&d.deadlines, deadline{at, k})
 	return one
 }
 
-// sweepEnds drops what is no longer true, where that is most.
-func (d *drains) sweepEnds() {
-	if len(d.ends) < fewEnds+2*d.count {
+// sweepDeadlines drops what is no longer true, where that is most.
+func (d *drains) sweepDeadlines() {
+	if len(d.deadlines) < fewDeadlines+2*d.count {
 		return
 	}
-	kept := d.ends[:0]
-	for _, e := range d.ends {
+	kept := d.deadlines[:0]
+	for _, e := range d.deadlines {
 		if one, still := d.get(e.key); still && one.due.Equal(e.at) {
 			kept = append(kept, e)
 		}
 	}
-	clear(d.ends[len(kept):])
-	d.ends = kept
-	heap.Init(&d.ends)
+	clear(d.deadlines[len(kept):])
+	d.deadlines = kept
+	heap.Init(&d.deadlines)
 }
 
 // overdue adds what had its time, as far as it ends in this pass, in which most may end, and
 // says of how many connections are cut.
 func (d *drains) overdue(now time.Time, ended map[vserver.DestinationKey]dataplane.DrainEnd, most int) (cut int) {
 	for d.over(now) && len(ended) < most {
-		e := heap.Pop(&d.ends).(ending)
+		e := heap.Pop(&d.deadlines).(deadline)
 		one, still := d.get(e.key)
 		if _, ends := ended[e.key]; !still || ends || !one.due.Equal(e.at) {
 			continue
 		}
 		one.due = time.Time{}
 		if at, limited := one.end(); !limited || now.Before(at) {
-			d.of[e.key.Server][e.key] = d.arrange(e.key, one)
+			d.of[e.key.Server][e.key] = d.schedule(e.key, one)
 			continue
 		}
-		if one.quiet {
+		if one.noActive {
 			ended[e.key] = dataplane.DrainEmpty
 		} else {
 			ended[e.key] = dataplane.DrainDeadline

@@ -1,4 +1,4 @@
-package ipvs
+package destinations
 
 import (
 	"encoding/binary"

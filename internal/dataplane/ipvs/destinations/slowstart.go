@@ -1,4 +1,4 @@
-package ipvs
+package destinations
 
 import (
 	"maps"
@@ -15,67 +15,67 @@ import (
 // theirs take the load. Where nobody else does there is nothing to spare it: a Service that
 // begins has its weights at once.
 //
-// That a climb has steps all weights of such a frontend are multiplied (scale). Its present
+// That a warmup has steps all weights of such a frontend are multiplied (scale). Its present
 // weight is desired state like any other, so it survives a failed write, an audit and a
 // lost server. Nothing is kept for a restart: a destination that is found beside others of
-// full weight tells by its own how far its climb had come.
+// full weight tells by its own how far its warmup had come.
 
-// ramp is what climbs, by its server, and what came since the last pass.
-type ramp struct {
-	of    map[vserver.ServerKey]map[vserver.DestinationKey]climb
+// slowStart is what climbs, by its server, and what came since the last pass.
+type slowStart struct {
+	of    map[vserver.ServerKey]map[vserver.DestinationKey]warmup
 	count int
 	// next is when some step is due; it means nothing while nothing climbs.
 	next time.Time
 	// news are the frontends with a slow start that have changed. Whether a backend is new
 	// beside others is asked of the kernel, which was not read yet when the first come.
-	news map[vserver.ServerKey]newcomers
+	news map[vserver.ServerKey]arrivals
 	// starting: until then the kernel is filled from nothing, by and by, and who comes
 	// second is no newcomer.
-	starting time.Time
+	initialFillUntil time.Time
 }
 
-// newcomers are those backends of a frontend that had no weight before: all of them, if the
+// arrivals are those backends of a frontend that had no weight before: all of them, if the
 // frontend is new to this process.
-type newcomers struct {
+type arrivals struct {
 	all   bool
 	addrs map[netip.AddrPort]struct{}
 }
 
-func (n newcomers) has(b model.Backend) bool {
+func (n arrivals) has(b model.Backend) bool {
 	_, has := n.addrs[b.Addr]
 	return has || n.all
 }
 
-// climb is what is known of one that climbs.
-type climb struct {
-	// window is how long a whole climb takes, done the part of it that lay behind at since.
+// warmup is what is known of one that climbs.
+type warmup struct {
+	// window is how long a whole warmup takes, done the part of it that lay behind at since.
 	window, done time.Duration
 	since        time.Time
 }
 
 const (
-	// rampSteps are those of a climb, unless they were closer than rampPause. The fewer they
+	// warmupSteps are those of a warmup, unless they were closer than minStep. The fewer they
 	// are the larger is the common divisor of all weights, and the shorter the series of
 	// connections in which wrr passes over what climbs (ip_vs_wrr_gcd_weight).
-	rampSteps = 20
-	rampPause = time.Second
-	// startsWithin bounds the time in which a kernel is filled from nothing, where some
+	warmupSteps = 20
+	minStep     = time.Second
+	// initialFill bounds the time in which a kernel is filled from nothing, where some
 	// input cannot be read and so no pass is the last of it.
-	startsWithin = time.Minute
+	initialFill = time.Minute
 )
 
-func newRamp() ramp {
-	return ramp{of: map[vserver.ServerKey]map[vserver.DestinationKey]climb{}, news: map[vserver.ServerKey]newcomers{}}
+func newSlowStart() slowStart {
+	return slowStart{of: map[vserver.ServerKey]map[vserver.DestinationKey]warmup{}, news: map[vserver.ServerKey]arrivals{}}
 }
 
 // step is the time between two steps.
-func (c climb) step() time.Duration { return max(c.window/rampSteps, rampPause) }
+func (c warmup) step() time.Duration { return max(c.window/warmupSteps, minStep) }
 
-// end is when the climb is over.
-func (c climb) end() time.Time { return c.since.Add(c.window - c.done) }
+// end is when the warmup is over.
+func (c warmup) end() time.Time { return c.since.Add(c.window - c.done) }
 
 // at is the part of the window that lies behind by the latest step.
-func (c climb) at(now time.Time) time.Duration {
+func (c warmup) at(now time.Time) time.Duration {
 	if !now.Before(c.end()) {
 		return c.window
 	}
@@ -83,7 +83,7 @@ func (c climb) at(now time.Time) time.Duration {
 }
 
 // due is when the next step is.
-func (c climb) due(now time.Time) time.Time {
+func (c warmup) due(now time.Time) time.Time {
 	next := c.since.Add(now.Sub(c.since).Truncate(c.step()) + c.step())
 	if end := c.end(); end.Before(next) {
 		return end
@@ -92,32 +92,32 @@ func (c climb) due(now time.Time) time.Time {
 }
 
 // weight is that of a destination whose own is full, which is not 0.
-func (c climb) weight(now time.Time, full uint16) uint16 {
+func (c warmup) weight(now time.Time, full uint16) uint16 {
 	window := uint64(c.window)
 	return max(uint16((uint64(full)*uint64(c.at(now))+window-1)/window), 1)
 }
 
 // over takes the fraction that lies behind to another window.
-func (c climb) over(now time.Time, window time.Duration) climb {
+func (c warmup) over(now time.Time, window time.Duration) warmup {
 	if c.window == window {
 		return c
 	}
-	return climb{window: window, done: time.Duration(float64(c.at(now)) / float64(c.window) * float64(window)), since: now}
+	return warmup{window: window, done: time.Duration(float64(c.at(now)) / float64(c.window) * float64(window)), since: now}
 }
 
-// found is the climb that has brought a destination to a weight.
-func found(now time.Time, window time.Duration, weight, full uint16) climb {
-	return climb{window: window, done: window * time.Duration(weight) / time.Duration(full), since: now}
+// found is the warmup that has brought a destination to a weight.
+func found(now time.Time, window time.Duration, weight, full uint16) warmup {
+	return warmup{window: window, done: window * time.Duration(weight) / time.Duration(full), since: now}
 }
 
-func (r *ramp) get(k vserver.DestinationKey) (climb, bool) {
+func (r *slowStart) get(k vserver.DestinationKey) (warmup, bool) {
 	c, ok := r.of[k.Server][k]
 	return c, ok
 }
 
-func (r *ramp) set(k vserver.DestinationKey, c climb, now time.Time) {
+func (r *slowStart) set(k vserver.DestinationKey, c warmup, now time.Time) {
 	if r.of[k.Server] == nil {
-		r.of[k.Server] = map[vserver.DestinationKey]climb{}
+		r.of[k.Server] = map[vserver.DestinationKey]warmup{}
 	}
 	if _, had := r.of[k.Server][k]; !had {
 		if r.count++; r.count == 1 {
@@ -128,11 +128,11 @@ func (r *ramp) set(k vserver.DestinationKey, c climb, now time.Time) {
 	r.wake(c, now)
 }
 
-// wake arranges for the next step of a climb, but all that are due in one rampPause go
+// wake arranges for the next step of a warmup, but all that are due in one minStep go
 // together.
-func (r *ramp) wake(c climb, now time.Time) {
+func (r *slowStart) wake(c warmup, now time.Time) {
 	due := c.due(now)
-	if soon := now.Add(rampPause); due.Before(soon) {
+	if soon := now.Add(minStep); due.Before(soon) {
 		due = soon
 	}
 	if r.next.IsZero() || due.Before(r.next) {
@@ -140,8 +140,8 @@ func (r *ramp) wake(c climb, now time.Time) {
 	}
 }
 
-// forget is for one that does not climb any more.
-func (r *ramp) forget(k vserver.DestinationKey) {
+// forget is for one that does not warmup any more.
+func (r *slowStart) forget(k vserver.DestinationKey) {
 	if _, had := r.get(k); !had {
 		return
 	}
@@ -153,23 +153,23 @@ func (r *ramp) forget(k vserver.DestinationKey) {
 }
 
 // due is when some step is; zero for never.
-func (r *ramp) due() time.Time {
+func (r *slowStart) due() time.Time {
 	if r.count == 0 {
 		return time.Time{}
 	}
 	return r.next
 }
 
-// beginRamp notes, when the kernel was read, whether it is to be filled from nothing.
-func (m *Mode) beginRamp() {
-	m.ramp.starting = time.Now().Add(startsWithin)
+// noteLoad notes, when the kernel was read, whether it is to be filled from nothing.
+func (m *Manager) noteLoad() {
+	m.slow.initialFillUntil = time.Now().Add(initialFill)
 	for range m.servers.Actual() {
-		m.ramp.starting = time.Time{}
+		m.slow.initialFillUntil = time.Time{}
 		return
 	}
 }
 
-// scale is what weights of a frontend are multiplied by, so that a climb to the smallest
+// scale is what weights of a frontend are multiplied by, so that a warmup to the smallest
 // has steps, too: as much as leaves room for the largest. All of them are, so their
 // proportions stay, and the plan has no slow start for schedulers to which it would matter.
 func scale(f *model.Frontend) uint16 {
@@ -191,8 +191,8 @@ func scale(f *model.Frontend) uint16 {
 // maxWeight is the largest that a destination may have here (vserver.Destination).
 const maxWeight = 65535
 
-// noteNews remembers who came to a frontend until the next pass.
-func (r *ramp) noteNews(c dataplane.Change) {
+// noteArrivals remembers who came to a frontend until the next pass.
+func (r *slowStart) noteArrivals(c dataplane.Change) {
 	server := c.Key
 	if c.New == nil || c.New.SlowStart == 0 {
 		delete(r.news, server)
@@ -203,7 +203,7 @@ func (r *ramp) noteNews(c dataplane.Change) {
 	n := r.news[server]
 	n.all = n.all || c.Old == nil
 	for _, b := range c.New.Backends {
-		if weight, _ := weighs(backends(c.Old), b.Addr); weight == 0 && b.Weight > 0 && !n.all {
+		if weight, _ := weightOf(backends(c.Old), b.Addr); weight == 0 && b.Weight > 0 && !n.all {
 			if n.addrs == nil {
 				n.addrs = map[netip.AddrPort]struct{}{}
 			}
@@ -213,39 +213,39 @@ func (r *ramp) noteNews(c dataplane.Change) {
 	r.news[server] = n
 }
 
-// climb begins the climbs of who came, and takes the steps that are due. Where nothing did
+// warmup begins the climbs of who came, and takes the steps that are due. Where nothing did
 // and none is it costs nothing, however much climbs. The last pass that fills an empty
 // kernel is the first that is told everything.
-func (m *Mode) climb(now time.Time, toldAll bool) {
-	r := &m.ramp
+func (m *Manager) warm(now time.Time, toldAll bool) {
+	r := &m.slow
 	for server, news := range r.news {
 		if f, ok := m.frontends.Get(server); ok {
-			m.judgeNews(server, &f, news, now)
+			m.startWarmups(server, &f, news, now)
 		}
 	}
 	clear(r.news)
 	if toldAll {
-		r.starting = time.Time{}
+		r.initialFillUntil = time.Time{}
 	}
 	if r.count > 0 && !now.Before(r.next) {
-		m.takeSteps(now)
+		m.advance(now)
 	}
 }
 
-// judgeNews tells who of a frontend climbs.
-func (m *Mode) judgeNews(server vserver.ServerKey, f *model.Frontend, news newcomers, now time.Time) {
-	by, alike := scale(f), news.all && m.foundAlike(server, f)
-	if now.Before(m.ramp.starting) || !m.carriesWhole(server, f, news, alike, by) {
+// startWarmups tells who of a frontend climbs.
+func (m *Manager) startWarmups(server vserver.ServerKey, f *model.Frontend, news arrivals, now time.Time) {
+	by, alike := scale(f), news.all && m.uniformWeights(server, f)
+	if now.Before(m.slow.initialFillUntil) || !m.hasFullWeightPeer(server, f, news, alike, by) {
 		m.settle(server, f, by)
 		return
 	}
 	for _, b := range f.Backends {
-		k, full := destinationKey(server, b.Addr), b.Weight*by
-		c, climbs := m.ramp.get(k)
-		have, _ := m.destinations.Believed(k)
+		k, full := Key(server, b.Addr), b.Weight*by
+		c, climbs := m.slow.get(k)
+		have, _ := m.Believed(k)
 		switch {
 		case full == 0:
-			m.ramp.forget(k)
+			m.slow.forget(k)
 			continue
 		case climbs:
 			c = c.over(now, f.SlowStart)
@@ -254,21 +254,21 @@ func (m *Mode) judgeNews(server vserver.ServerKey, f *model.Frontend, news newco
 		default:
 			c = found(now, f.SlowStart, have.Weight, full)
 		}
-		m.ramp.set(k, c, now)
-		m.destinations.SetDesired(k, renderDestination(f, c.weight(now, full)))
+		m.slow.set(k, c, now)
+		m.SetDesired(k, render(f, c.weight(now, full)))
 	}
 }
 
-// carriesWhole tells whether some backend of a frontend is in the kernel with its whole
+// hasFullWeightPeer tells whether some backend of a frontend is in the kernel with its whole
 // weight, or with what was the whole of it until now.
-func (m *Mode) carriesWhole(server vserver.ServerKey, f *model.Frontend, news newcomers, alike bool, by uint16) bool {
+func (m *Manager) hasFullWeightPeer(server vserver.ServerKey, f *model.Frontend, news arrivals, alike bool, by uint16) bool {
 	for _, b := range f.Backends {
-		k, full := destinationKey(server, b.Addr), b.Weight*by
-		_, climbs := m.ramp.get(k)
-		have, _ := m.destinations.Believed(k)
+		k, full := Key(server, b.Addr), b.Weight*by
+		_, climbs := m.slow.get(k)
+		have, _ := m.Believed(k)
 		carries := have.Weight >= full || have.Weight > 0 && alike
 		if !news.has(b) {
-			carries = !climbs && m.destinations.MayBeThere(k)
+			carries = !climbs && m.MayBeThere(k)
 		}
 		if full > 0 && carries {
 			return true
@@ -277,13 +277,13 @@ func (m *Mode) carriesWhole(server vserver.ServerKey, f *model.Frontend, news ne
 	return false
 }
 
-// foundAlike tells whether all backends that were found in the kernel have one weight there.
+// uniformWeights tells whether all backends that were found in the kernel have one weight there.
 // None of them climbs, then: they are kube-proxy's, or of a time before the slow start, and
 // get their whole weights in one batch.
-func (m *Mode) foundAlike(server vserver.ServerKey, f *model.Frontend) bool {
+func (m *Manager) uniformWeights(server vserver.ServerKey, f *model.Frontend) bool {
 	one := uint16(0)
 	for _, b := range f.Backends {
-		have, _ := m.destinations.Believed(destinationKey(server, b.Addr))
+		have, _ := m.Believed(Key(server, b.Addr))
 		switch {
 		case b.Weight == 0 || have.Weight == 0 || have.Weight == one:
 		case one == 0:
@@ -296,24 +296,24 @@ func (m *Mode) foundAlike(server vserver.ServerKey, f *model.Frontend) bool {
 }
 
 // settle ends all climbs of a server: nobody else takes the load.
-func (m *Mode) settle(server vserver.ServerKey, f *model.Frontend, by uint16) {
-	for k := range maps.Clone(m.ramp.of[server]) {
-		weight, _ := weighs(f.Backends, netip.AddrPortFrom(k.Addr, k.Port))
-		m.destinations.SetDesired(k, renderDestination(f, weight*by))
-		m.ramp.forget(k)
+func (m *Manager) settle(server vserver.ServerKey, f *model.Frontend, by uint16) {
+	for k := range maps.Clone(m.slow.of[server]) {
+		weight, _ := weightOf(f.Backends, netip.AddrPortFrom(k.Addr, k.Port))
+		m.SetDesired(k, render(f, weight*by))
+		m.slow.forget(k)
 	}
 }
 
-// takeSteps has all that climbs climb on.
-func (m *Mode) takeSteps(now time.Time) {
-	r := &m.ramp
+// advance has all that climbs warmup on.
+func (m *Manager) advance(now time.Time) {
+	r := &m.slow
 	r.next = time.Time{}
 	for server, list := range r.of {
 		f, _ := m.frontends.Get(server)
 		by := scale(&f)
 		for k, c := range list {
-			weight, _ := weighs(f.Backends, netip.AddrPortFrom(k.Addr, k.Port))
-			m.destinations.SetDesired(k, renderDestination(&f, c.weight(now, weight*by)))
+			weight, _ := weightOf(f.Backends, netip.AddrPortFrom(k.Addr, k.Port))
+			m.SetDesired(k, render(&f, c.weight(now, weight*by)))
 			if !now.Before(c.end()) {
 				r.forget(k)
 				continue

@@ -1,4 +1,4 @@
-package ipvs
+package destinations
 
 import (
 	"strings"
@@ -9,17 +9,17 @@ import (
 // Turns are of the clock that nobody sets, and the same for whoever asks within one.
 func TestTurnsAreOfTheMonotonicClock(t *testing.T) {
 	d := newDrains()
-	for _, after := range []time.Duration{0, time.Millisecond, 3 * time.Second, lookOften, time.Hour} {
+	for _, after := range []time.Duration{0, time.Millisecond, 3 * time.Second, pollInterval, time.Hour} {
 		now := d.began.Add(after)
-		got := d.nextTurn(now, lookOften)
+		got := d.nextTurn(now, pollInterval)
 		if !strings.Contains(got.String(), " m=") { // which time.Time.String has for a monotonic reading
 			t.Errorf("after %s: the turn at %v has lost its monotonic reading", after, got)
 		}
-		if left := got.Sub(now); left <= 0 || left > lookOften {
+		if left := got.Sub(now); left <= 0 || left > pollInterval {
 			t.Errorf("after %s: the next turn is in %s", after, left)
 		}
 	}
-	if a, b := d.nextTurn(d.began.Add(time.Second), lookOften), d.nextTurn(d.began.Add(2*time.Second), lookOften); a != b {
+	if a, b := d.nextTurn(d.began.Add(time.Second), pollInterval), d.nextTurn(d.began.Add(2*time.Second), pollInterval); a != b {
 		t.Errorf("two turns, %v and %v", a, b)
 	}
 }

@@ -1,4 +1,4 @@
-package ipvs
+package destinations
 
 import (
 	"fmt"
@@ -48,13 +48,13 @@ func TestEndsAreThoseOfAWalk(t *testing.T) {
 			want := map[vserver.DestinationKey]dataplane.DrainEnd{}
 			for k, one := range d.all() {
 				if end, limited := one.end(); limited && !now.Before(end) {
-					want[k] = map[bool]dataplane.DrainEnd{true: dataplane.DrainEmpty, false: dataplane.DrainDeadline}[one.quiet]
+					want[k] = map[bool]dataplane.DrainEnd{true: dataplane.DrainEmpty, false: dataplane.DrainDeadline}[one.noActive]
 				}
 			}
 			got := map[vserver.DestinationKey]dataplane.DrainEnd{}
 			for more := true; more; more = d.over(now) { // 32 at a time
 				some := map[vserver.DestinationKey]dataplane.DrainEnd{}
-				d.overdue(now, some, endsAtOnce)
+				d.overdue(now, some, maxExpiriesPerPass)
 				for k, how := range some {
 					d.end(k, how)
 					got[k] = how
@@ -63,8 +63,8 @@ func TestEndsAreThoseOfAWalk(t *testing.T) {
 			if !maps.Equal(want, got) {
 				t.Fatalf("seed %d, step %d: ended %v, want %v", seed, step, got, want)
 			}
-			if len(d.ends) > fewEnds+2*d.count+1 {
-				t.Fatalf("seed %d, step %d: %d ends of %d drains", seed, step, len(d.ends), d.count)
+			if len(d.deadlines) > fewDeadlines+2*d.count+1 {
+				t.Fatalf("seed %d, step %d: %d ends of %d drains", seed, step, len(d.deadlines), d.count)
 			}
 		}
 	}
@@ -83,7 +83,7 @@ func BenchmarkEndDrain(b *testing.B) {
 			for b.Loop() {
 				d.set(one, drain{stopped: now}, now)
 				ended := map[vserver.DestinationKey]dataplane.DrainEnd{}
-				if d.overdue(now, ended, endsAtOnce); len(ended) != 1 {
+				if d.overdue(now, ended, maxExpiriesPerPass); len(ended) != 1 {
 					b.Fatalf("%d ended", len(ended))
 				}
 				d.end(one, ended[one])
@@ -106,11 +106,11 @@ func TestChangesGoFirst(t *testing.T) {
 	want("nothing to do yet", true, true)
 	now = now.Add(10 * time.Second)
 	want("a change, and a drain that is over", true, false)
-	now = now.Add(lookPatience - 1)
+	now = now.Add(maxDeferral - 1)
 	want("changes all the time", true, false)
 	want("a pass without one", false, true)
 	want("a change after it", true, false)
-	now = now.Add(lookPatience)
+	now = now.Add(maxDeferral)
 	want("changes for too long", true, true)
 	want("the next change", true, false)
 }

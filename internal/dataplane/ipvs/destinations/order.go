@@ -1,4 +1,4 @@
-package ipvs
+package destinations
 
 import (
 	"cmp"
@@ -20,8 +20,8 @@ import (
 // That order is only of what is added at once. What is there is not moved, and what comes
 // later goes before it.
 
-// sequence compares destinations. It is for one goroutine.
-type sequence struct {
+// destinationOrder compares destinations. It is for one goroutine.
+type destinationOrder struct {
 	node uint64
 	// server is that of the latest comparison, seed what the order of its destinations
 	// follows from, own whether it has an order of this node.
@@ -30,24 +30,24 @@ type sequence struct {
 	own    bool
 }
 
-func newSequence(node string) sequence {
+func newOrder(node string) destinationOrder {
 	h := fnv.New64a()
 	h.Write([]byte(node)) // never fails
-	return sequence{node: h.Sum64()}
+	return destinationOrder{node: h.Sum64()}
 }
 
 // forget is called when the scheduler of some server may have changed.
-func (s *sequence) forget() { s.server = vserver.ServerKey{} }
+func (s *destinationOrder) forget() { s.server = vserver.ServerKey{} }
 
-// compareDestinations keeps the destinations of a server together.
-func (m *Mode) compareDestinations(a, b vserver.DestinationKey) int {
+// compare keeps the destinations of a server together.
+func (m *Manager) compare(a, b vserver.DestinationKey) int {
 	if a.Server != b.Server {
 		return a.Server.Compare(b.Server)
 	}
-	s := &m.sequence
+	s := &m.order
 	if s.server != a.Server {
 		f, _ := m.frontends.Get(a.Server)
-		s.server, s.seed, s.own = a.Server, s.of(a.Server), anyFirst(f.Scheduler)
+		s.server, s.seed, s.own = a.Server, s.of(a.Server), orderInsensitive(f.Scheduler)
 	}
 	if s.own {
 		if c := cmp.Compare(mixPlace(s.seed, a.Addr, a.Port), mixPlace(s.seed, b.Addr, b.Port)); c != 0 {
@@ -61,15 +61,15 @@ func (m *Mode) compareDestinations(a, b vserver.DestinationKey) int {
 }
 
 // of is the seed of one server.
-func (s *sequence) of(k vserver.ServerKey) uint64 {
+func (s *destinationOrder) of(k vserver.ServerKey) uint64 {
 	return mix(mixPlace(s.node, k.Addr, k.Port), uint64(k.Protocol))
 }
 
-// anyFirst tells whether it is all the same to clients where a scheduler begins. Those that
+// orderInsensitive tells whether it is all the same to clients where a scheduler begins. Those that
 // hash make their tables in the order of the list (ip_vs_sh_reassign, ip_vs_mh_populate), and
 // a client is to meet the same destination whichever node it comes by; fo and ovf give all to
 // one of those that have the same weight, which should be one for the cluster.
-func anyFirst(spec scheduler.Spec) bool {
+func orderInsensitive(spec scheduler.Spec) bool {
 	switch spec.Name() {
 	case "sh", "dh", "mh", "fo", "ovf":
 		return false
