@@ -6,7 +6,7 @@
 //	          ├─ address on kube-ipvs0, if it is to be ours and no route makes it local;
 //	          │  detached, if backends answer from it themselves (direct.go)
 //	          ├─ a captured port, where another machine needs the address (capture.go)
-//	          ├─ set entries  what to masquerade, accept, refuse (entries.go)
+//	          ├─ set entries  what to masquerade, accept, refuse (sets/entries.go)
 //	          └─ a detour rule, if clients of this node go elsewhere (detours.go)
 //
 // All other rules in iptables refer to the sets and are the same for one Service
@@ -57,24 +57,18 @@
 // link of this machine where the kernel has no such set, for kube-proxy writes none. Such entries outlive their servers, so a process that dies
 // half-way through a deletion leaves no server without a mark.
 //
-// What else belongs to the life of a connection:
+// Three tables have a manager in a package of its own, which owns their rows: sets (with members),
+// servers and destinations. tables.go joins all tables, with what each row waits for. The rest:
 //
 //	binding.go   addresses or routes: what makes service addresses local
 //	capture.go   ports of addresses that are not bound
 //	direct.go    backends that have the address of a frontend, and answer from it
-//	drain.go     destinations whose endpoint left go on at weight 0 for the connections they have
-//	ends.go      when what drains ends at the latest
-//	ramp.go      destinations that come beside others climb to their weight (slow start)
-//	trash.go     those that have drained wait while the kernel keeps many that were deleted
 //	flows.go     which flows of UDP and SCTP are stale in connection tracking
 //	takeover.go  rules of kube-proxy's other modes carry until everything of ours is in place
 //	handover.go  what a kube-proxy that comes after us takes over
-//	hold.go      nobody is let in while a server that serves has no scheduler
 //	survey.go    which servers an audit reads: those that a cheap list shows to be different
-//	publish.go   a new server with many destinations is met when it is filled
-//	sequence.go  each node adds destinations in an order of its own
 //
-// What is kept of a frontend is its rows, in the tables, and the frontend itself, in
-// dataplane.Frontends: whatever else follows from it is rendered again (entries.go), and
-// the keys of the many rows are packed (packing.go). BenchmarkMemory says what it comes to.
+// A frontend is kept as its rows, in the tables, and as the frontend itself, in
+// dataplane.Frontends: whatever else follows from it is rendered again. The keys of destinations
+// and entries are packed; BenchmarkMemory shows what that saves.
 package ipvs

@@ -10,7 +10,7 @@ import (
 )
 
 // This file says in words what a packet meets, in the order of doc.go: nat.go decides whose
-// source is rewritten and who takes a detour, filter.go who is let in, entries.go which sets
+// source is rewritten and who takes a detour, filter.go who is let in, sets/entries.go which sets
 // a frontend is in. Each step names the chain, and the set by which it applies.
 
 // walker is one packet on its way.

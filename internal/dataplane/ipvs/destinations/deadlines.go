@@ -8,13 +8,12 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 )
 
-// ends are the times at which drains end at the latest, soonest first, so that a pass finds
-// those that are over without a walk over all that drains. An entry that is no longer true
-// stays until its time has come, or until such entries are most of all: drains end sooner
-// than they must, and begin anew.
+// deadlineHeap has the deadlines of drains, soonest first, so that a pass finds expired drains without
+// a walk over all of them. An entry that is out of date stays until its time has come, or until
+// most entries are out of date: drains end sooner than they must, and begin again.
 type deadlineHeap []deadline
 
-// deadline is when one drain ends, if that is still what it waits for (drain.due).
+// deadline is when one drain ends, if the drain still has it (drain.due).
 type deadline struct {
 	at  time.Time
 	key vserver.DestinationKey
@@ -32,7 +31,7 @@ func (e *deadlineHeap) Pop() any {
 	return last
 }
 
-// next is the soonest; the zero time without any.
+// next returns the soonest; the zero time without any.
 func (e deadlineHeap) next() time.Time {
 	if len(e) == 0 {
 		return time.Time{}
@@ -40,21 +39,21 @@ func (e deadlineHeap) next() time.Time {
 	return e[0].at
 }
 
-// fewDeadlines are so few that those that are no longer true are not worth a walk.
+// fewDeadlines is a size below which entries that are out of date are kept.
 const fewDeadlines = 64
 
 // schedule returns a drain that ends when it has to, if it has an end in time.
 func (d *drains) schedule(k vserver.DestinationKey, one drain) drain {
 	at, limited := one.end()
 	if !limited || !one.due.IsZero() && !at.Before(one.due) {
-		return one // or later than it is looked at, which arranges anew
+		return one // or later than due, when overdue schedules it again
 	}
 	one.due = at
 	heap.Push(&d.deadlines, deadline{at, k})
 	return one
 }
 
-// sweepDeadlines drops what is no longer true, where that is most.
+// sweepDeadlines drops entries that are out of date, where they are most of all.
 func (d *drains) sweepDeadlines() {
 	if len(d.deadlines) < fewDeadlines+2*d.count {
 		return

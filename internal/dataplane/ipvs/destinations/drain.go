@@ -22,59 +22,59 @@ import (
 
 // drains are the destinations that drain, by their server.
 type drains struct {
-	began time.Time // of which turns are counted
+	began time.Time // the origin of all turns (nextTurn)
 	of    map[vserver.ServerKey]map[vserver.DestinationKey]drain
 	count int
-	// fresh is how many began since the last pass that might end some.
+	// fresh counts the drains that began since the last pass that might end some.
 	fresh int
 	ended map[dataplane.DrainEnd]uint64
-	// look is when the kernel's counts of connections are read next.
+	// nextPoll is when the kernel's counts of connections are read next.
 	nextPoll  time.Time
 	deadlines deadlineHeap
-	// counting is the reading in progress, of asked, which has taken spent by now; rested
-	// is when another one may begin.
+	// counting is the reading in progress, of the destinations in asked; spent is the time that
+	// it took so far. The next reading begins after rested.
 	counting vserver.Counting
 	asked    map[vserver.DestinationKey]struct{}
 	spent    time.Duration
 	rested   time.Time
-	// piece is when the last piece of it was read.
+	// piece is when the last piece of the reading was read.
 	piece time.Time
-	// since is when something could have been done first that changes went before.
-	since time.Time
-	// leaving are those that were counted to be idle, and may be deleted.
+	// deferredSince is when drain work was first postponed for changes.
+	deferredSince time.Time
+	// leaving were counted to be idle, and may be deleted.
 	leaving []vserver.DestinationKey
-	// unread is why counts could not be read the last time.
+	// unread is the error of the last counting.
 	unread string
 }
 
-// drain is what is known of one of them.
+// drain is the state of one destination that drains.
 type drain struct {
-	// stopped is when the endpoint stopped serving; zero while it is kept
-	// (model.Frontend.Kept), and has all the time it needs.
+	// stopped is when the endpoint stopped serving. It is zero while the endpoint is kept
+	// (model.Frontend.Kept) and the drain has no limit.
 	stopped time.Time
 	limit   time.Duration
-	// quiet: no connection was established when they were counted last. What is counted
-	// still is closed, and remembered for a while.
+	// noActive: no connection was established at the last count. Those that are counted
+	// nevertheless are closed and remembered for a while.
 	noActive bool
-	// last are its connections as they were counted last, if they were.
+	// last is the last count of its connections, if counted.
 	last    vserver.Connections
 	counted bool
-	// look is when its connections are counted next.
+	// nextPoll is when its connections are counted next.
 	nextPoll time.Time
-	// idle is since when it was counted to have no connection at all, and waits to be
-	// deleted (trash); zero if it has one, or was not counted.
+	// idle is since when no connection was counted, while the destination waits to be deleted
+	// (trash); zero if there is a connection, or no count.
 	idle time.Time
-	// due is when it is looked at for its end, as ends has it; zero for never.
+	// due is the entry of the drain in the heap of deadlines; zero for none.
 	due time.Time
 }
 
-// The connections of what drains are counted for the first time after firstPoll, for most
-// have none by then, at the next of the turns that all drains have in common, one each
-// pollInterval: a look of its own for each of a few changes in a row was a quarter of what they
-// cost. After that it is each turn while a drain has an end in time and connections that are
-// established, else every idlePollInterval. Reading takes no more than one pollBudgetDivisor-th of the time,
-// however many servers there are, and goes on by a piece at a time, so that a change does not
-// wait for all of it: by as many as fit into that share, where passes are far between.
+// The connections of a drain are counted for the first time after firstPoll, for most have none by
+// then, at the next of the turns that all drains have in common, one each pollInterval. Without
+// common turns a count for each of a few changes in a row was a quarter of the cost of a change.
+// After that a drain is counted each turn while it has a deadline and established connections,
+// else every idlePollInterval. Reading takes no more than one part in pollBudgetDivisor of the time,
+// however many servers there are. It proceeds by one piece a pass, so that a change does not wait
+// for all of it, and by as many pieces as fit into that share where passes are far apart.
 const (
 	firstPoll         = time.Second
 	pollInterval      = 5 * time.Second
@@ -82,30 +82,28 @@ const (
 	pollBudgetDivisor = 20
 )
 
-// maxDeferral is how long what drains lets passes with changes go before it: what there is to
-// read or to delete can wait, and a change cannot.
+// maxDeferral is how long drain work may be deferred by changes.
 const maxDeferral = 250 * time.Millisecond
 
-// maxExpiriesPerPass is how many drains end in one pass, at most: the rest follow in the next, and
-// what has changed by then goes before them: 300 deletions held up a change for 100 ms on an
-// emulated kernel. As after each pass the kernel walks its table of connections
-// (expire_nodest_conn), they are no fewer. They are more where more begin (atOnce).
+// maxExpiriesPerPass bounds the drains that end in one pass: the rest follow in the next, after what
+// has changed by then. After each pass the kernel walks its table of connections
+// (expire_nodest_conn), so the bound is not smaller. It is larger where more drains begin (atOnce).
 const maxExpiriesPerPass = 32
 
 func newDrains() drains {
 	return drains{began: time.Now(), of: map[vserver.ServerKey]map[vserver.DestinationKey]drain{}, ended: map[dataplane.DrainEnd]uint64{}}
 }
 
-// end is when a drain ends if nothing happens before; false for never.
+// end returns when a drain ends if nothing happens before; false for never.
 func (d drain) end() (time.Time, bool) {
 	at, limited := d.deadline()
-	if limited && !d.idle.IsZero() { // its time does not matter while it waits for room: there is nothing to cut
+	if limited && !d.idle.IsZero() { // while it waits in the trash no connection is cut
 		at = later(at, d.idle.Add(trashWait))
 	}
 	return at, limited
 }
 
-// deadline is when a drain ends at the latest; false for never.
+// deadline returns when a drain ends at the latest; false for never.
 func (d drain) deadline() (time.Time, bool) {
 	return d.stopped.Add(d.limit), !d.stopped.IsZero()
 }
@@ -167,9 +165,9 @@ func (d *drains) at(k vserver.ServerKey) []vserver.DestinationKey {
 	return out
 }
 
-// drainable tells whether destinations of a frontend drain at all: UDP has no connections,
-// and dh goes on sending new ones to a destination that refuses them, for its hash knows
-// no other (ip_vs_dh_schedule, net/netfilter/ipvs/ip_vs_dh.c); sh without sh-fallback and
+// drainable reports whether destinations of a frontend drain at all. UDP has no connections, and
+// dh keeps sending new connections to a destination that refuses them, for its hash knows no
+// other (ip_vs_dh_schedule, net/netfilter/ipvs/ip_vs_dh.c); sh without sh-fallback and
 // mh without mh-fallback are the same.
 func drainable(f *model.Frontend) bool {
 	if f.Key.Protocol == model.UDP || f.Drain == 0 {
@@ -199,7 +197,7 @@ func (m *Manager) leave(k vserver.DestinationKey, c dataplane.Change) {
 	}
 }
 
-// drain begins to drain a destination, or goes on with what is known by now.
+// drain starts to drain a destination, or continues with its known state.
 func (m *Manager) drain(k vserver.DestinationKey, f *model.Frontend) {
 	now := time.Now()
 	one, _ := m.drains.get(k)
@@ -214,8 +212,8 @@ func (m *Manager) drain(k vserver.DestinationKey, f *model.Frontend) {
 	m.SetDesired(k, vserver.Destination{})
 }
 
-// drainFound drains what was found in the kernel under servers that are wanted, and that
-// nobody asked for: it was a backend when an earlier process knew it, or kube-proxy.
+// drainFound drains destinations that were found in the kernel under wanted servers and that no
+// frontend has: they were backends for an earlier process, or for kube-proxy.
 func (m *Manager) drainFound() {
 	if m.Counts().Orphans == 0 {
 		return
@@ -262,24 +260,24 @@ func (d *drains) atOnce() int {
 	return most
 }
 
-// mayEnd tells whether a pass may end drains: if it has no changes, or others with changes
-// went before for long enough.
+// mayEnd reports whether a pass may end drains: if it has no changes, or if changes deferred them
+// for maxDeferral.
 func (d *drains) mayEnd(changed bool, now time.Time) bool {
 	if !changed || d.count == 0 || !d.anything(now) {
-		d.since = time.Time{}
+		d.deferredSince = time.Time{}
 		return true
 	}
-	if d.since.IsZero() {
-		d.since = now
+	if d.deferredSince.IsZero() {
+		d.deferredSince = now
 	}
-	if now.Sub(d.since) < maxDeferral {
+	if now.Sub(d.deferredSince) < maxDeferral {
 		return false
 	}
-	d.since = time.Time{}
+	d.deferredSince = time.Time{}
 	return true
 }
 
-// anything tells whether it is time to look, or a drain may end.
+// anything reports whether it is time to count, or a drain may end.
 func (d *drains) anything(now time.Time) bool {
 	return len(d.leaving) > 0 || !now.Before(d.nextPoll) || d.over(now)
 }
@@ -299,14 +297,14 @@ func (d *drains) leave(most int) map[vserver.DestinationKey]dataplane.DrainEnd {
 	return ended
 }
 
-// over tells whether some drain may have had its time.
+// over reports whether a deadline has passed.
 func (d *drains) over(now time.Time) bool {
 	return len(d.deadlines) > 0 && !now.Before(d.deadlines.next())
 }
 
-// idle finds the drained destinations without a connection, when it is time to look and
-// all of it was read. Only those count whose weight of 0 was in the kernel when the reading
-// began, and ever since: no other connection can come.
+// idle returns the draining destinations without a connection, when it is time to count and all
+// counts were read. Only a destination whose weight of 0 was in the kernel when the reading began,
+// and ever since, is returned: it gets no other connection.
 func (m *Manager) idle(ctx context.Context, now time.Time) []vserver.DestinationKey {
 	d := &m.drains
 	if now.Before(d.nextPoll) {
@@ -324,7 +322,7 @@ func (m *Manager) idle(ctx context.Context, now time.Time) []vserver.Destination
 	d.piece = time.Now()
 	d.spent += d.piece.Sub(now)
 	if !done && err == nil {
-		return nil // look is over: the rest is due at once
+		return nil // nextPoll is past: the rest is due at once
 	}
 	m.logCountError(ctx, err)
 	var out []vserver.DestinationKey
@@ -362,7 +360,7 @@ func (m *Manager) countable(now time.Time) map[vserver.DestinationKey]struct{} {
 	return out
 }
 
-// counted puts off the next look.
+// counted sets the next poll of a drain whose turn it is.
 func (d *drains) counted(one drain, now time.Time) drain {
 	period := idlePollInterval
 	if _, limited := one.deadline(); limited {
@@ -372,7 +370,7 @@ func (d *drains) counted(one drain, now time.Time) drain {
 	return one
 }
 
-// firstPollOf is when a new drain is counted: in time for its end, if that is soon.
+// firstPollOf returns when a new drain is counted: before its deadline, if that is soon.
 func (d *drains) firstPollOf(one drain, now time.Time) time.Time {
 	first := now.Add(firstPoll)
 	turn := d.nextTurn(first, pollInterval)
@@ -382,13 +380,13 @@ func (d *drains) firstPollOf(one drain, now time.Time) time.Time {
 	return turn
 }
 
-// nextTurn is the next of the times that all drains have in common. They are counted from
+// nextTurn returns the next of the times that all drains have in common. They are counted from
 // a moment of this process: multiples of the time of day would be of a clock that is set.
 func (d *drains) nextTurn(now time.Time, period time.Duration) time.Time {
 	return d.began.Add(now.Sub(d.began).Truncate(period) + period)
 }
 
-// earliestPoll is when the first of all is counted again; the zero time without any.
+// earliestPoll returns when the first of all is counted again; the zero time without any.
 func (d *drains) earliestPoll() (first time.Time) {
 	for _, one := range d.all() {
 		if first.IsZero() || one.nextPoll.Before(first) {
@@ -398,7 +396,7 @@ func (d *drains) earliestPoll() (first time.Time) {
 	return first
 }
 
-// judge notes what was counted, and tells whether there is no connection.
+// judge records a count, and reports whether there is no connection.
 func (d *drains) judge(k vserver.DestinationKey, c vserver.Connections, now time.Time) (idle bool) {
 	one := d.of[k.Server][k]
 	one.noActive, one.last, one.counted = c.Active == 0, c, true
@@ -411,14 +409,14 @@ func (d *drains) judge(k vserver.DestinationKey, c vserver.Connections, now time
 	case one.idle.IsZero():
 		one.idle = now
 		fallthrough
-	default: // if it stays it waits for room (selectForDelete)
+	default: // if it stays it waits in the trash (selectForDelete)
 		one.nextPoll = now.Add(idlePollInterval)
 	}
 	d.of[k.Server][k] = d.schedule(k, one) // it may not wait any more
 	return c.Idle()
 }
 
-// logCountError tells why connections cannot be counted, once.
+// logCountError logs, once, why connections cannot be counted.
 func (m *Manager) logCountError(ctx context.Context, err error) {
 	text := ""
 	if err != nil && ctx.Err() == nil {
@@ -430,7 +428,7 @@ func (m *Manager) logCountError(ctx context.Context, err error) {
 	m.drains.unread = text
 }
 
-// due is when what drains has to be looked at; zero for never.
+// due returns when drains need a pass; zero for never.
 func (d *drains) due() time.Time {
 	switch {
 	case d.count == 0:

@@ -57,7 +57,7 @@ func moving(f *model.Frontend, k vserver.DestinationKey) dataplane.Moving {
 	}
 }
 
-// connections tells what the latest count has shown.
+// connections returns what the latest count has shown.
 func (d drain) connections() dataplane.ConnectionState {
 	switch {
 	case !d.counted:

@@ -65,7 +65,7 @@ func (s *destinationOrder) of(k vserver.ServerKey) uint64 {
 	return mix(mixPlace(s.node, k.Addr, k.Port), uint64(k.Protocol))
 }
 
-// orderInsensitive tells whether it is all the same to clients where a scheduler begins. Those that
+// orderInsensitive reports whether the place at which a scheduler begins makes no difference to clients. Those that
 // hash make their tables in the order of the list (ip_vs_sh_reassign, ip_vs_mh_populate), and
 // a client is to meet the same destination whichever node it comes by; fo and ovf give all to
 // one of those that have the same weight, which should be one for the cluster.

@@ -10,32 +10,31 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// A backend that comes to a frontend with a slow start (model.Frontend.SlowStart) begins
-// with the smallest weight and climbs to its own over that time, while others that carry
-// theirs take the load. Where nobody else does there is nothing to spare it: a Service that
-// begins has its weights at once.
+// A backend that comes to a frontend with a slow start (model.Frontend.SlowStart) begins with the
+// smallest weight and climbs to its own over that time, while its peers carry the load. Without a
+// warm peer it has its full weight at once: so has a Service that begins.
 //
-// That a warmup has steps all weights of such a frontend are multiplied (scale). Its present
-// weight is desired state like any other, so it survives a failed write, an audit and a
-// lost server. Nothing is kept for a restart: a destination that is found beside others of
-// full weight tells by its own how far its warmup had come.
+// All weights of such a frontend are multiplied (scale), so that a warm-up has steps. The present
+// weight is desired state like any other, so it survives a failed write, an audit and a lost
+// server. Nothing is stored for a restart: the weight of a destination that is found beside peers
+// of full weight shows how far its warm-up had come.
 
-// slowStart is what climbs, by its server, and what came since the last pass.
+// slowStart is the state of all warm-ups, by their server, and of arrivals since the last pass.
 type slowStart struct {
 	of    map[vserver.ServerKey]map[vserver.DestinationKey]warmup
 	count int
-	// next is when some step is due; it means nothing while nothing climbs.
+	// next is when a step is due; it has no meaning without a warm-up.
 	next time.Time
 	// news are the frontends with a slow start that have changed. Whether a backend is new
-	// beside others is asked of the kernel, which was not read yet when the first come.
+	// beside others depends on the kernel, which is read after the first changes come.
 	news map[vserver.ServerKey]arrivals
-	// starting: until then the kernel is filled from nothing, by and by, and who comes
-	// second is no newcomer.
+	// initialFillUntil: until then an empty kernel is filled in parts, and slow start does not
+	// apply.
 	initialFillUntil time.Time
 }
 
-// arrivals are those backends of a frontend that had no weight before: all of them, if the
-// frontend is new to this process.
+// arrivals are the backends of a frontend that had no weight before: all of them, if the frontend
+// is new to this process.
 type arrivals struct {
 	all   bool
 	addrs map[netip.AddrPort]struct{}
@@ -46,21 +45,21 @@ func (n arrivals) has(b model.Backend) bool {
 	return has || n.all
 }
 
-// warmup is what is known of one that climbs.
+// warmup is the state of one destination whose weight climbs.
 type warmup struct {
-	// window is how long a whole warmup takes, done the part of it that lay behind at since.
+	// window is the time of a whole warm-up, done the part of it that was over at since.
 	window, done time.Duration
 	since        time.Time
 }
 
 const (
-	// warmupSteps are those of a warmup, unless they were closer than minStep. The fewer they
-	// are the larger is the common divisor of all weights, and the shorter the series of
-	// connections in which wrr passes over what climbs (ip_vs_wrr_gcd_weight).
+	// warmupSteps is the number of steps of a warm-up, unless they were closer than minStep. Fewer
+	// steps make the common divisor of all weights larger, and shorten the series of connections in
+	// which wrr passes over a destination of small weight (ip_vs_wrr_gcd_weight).
 	warmupSteps = 20
 	minStep     = time.Second
-	// initialFill bounds the time in which a kernel is filled from nothing, where some
-	// input cannot be read and so no pass is the last of it.
+	// initialFill bounds the time in which an empty kernel is filled, where some input cannot be
+	// read and so no pass is the last of it.
 	initialFill = time.Minute
 )
 
@@ -68,7 +67,7 @@ func newSlowStart() slowStart {
 	return slowStart{of: map[vserver.ServerKey]map[vserver.DestinationKey]warmup{}, news: map[vserver.ServerKey]arrivals{}}
 }
 
-// step is the time between two steps.
+// step returns the time between two steps.
 func (c warmup) step() time.Duration { return max(c.window/warmupSteps, minStep) }
 
 // end is when the warmup is over.
@@ -191,7 +190,7 @@ func scale(f *model.Frontend) uint16 {
 // maxWeight is the largest that a destination may have here (vserver.Destination).
 const maxWeight = 65535
 
-// noteArrivals remembers who came to a frontend until the next pass.
+// noteArrivals records, until the next pass, which backends came to a frontend.
 func (r *slowStart) noteArrivals(c dataplane.Change) {
 	server := c.Key
 	if c.New == nil || c.New.SlowStart == 0 {
@@ -213,9 +212,9 @@ func (r *slowStart) noteArrivals(c dataplane.Change) {
 	r.news[server] = n
 }
 
-// warmup begins the climbs of who came, and takes the steps that are due. Where nothing did
-// and none is it costs nothing, however much climbs. The last pass that fills an empty
-// kernel is the first that is told everything.
+// warm starts the warm-ups of arrivals, and takes the steps that are due. Without arrivals and due
+// steps it costs nothing, however many destinations climb. The last pass that fills an empty kernel
+// is the first with all inputs read (toldAll).
 func (m *Manager) warm(now time.Time, toldAll bool) {
 	r := &m.slow
 	for server, news := range r.news {
@@ -232,7 +231,7 @@ func (m *Manager) warm(now time.Time, toldAll bool) {
 	}
 }
 
-// startWarmups tells who of a frontend climbs.
+// startWarmups decides which backends of a frontend climb.
 func (m *Manager) startWarmups(server vserver.ServerKey, f *model.Frontend, news arrivals, now time.Time) {
 	by, alike := scale(f), news.all && m.uniformWeights(server, f)
 	if now.Before(m.slow.initialFillUntil) || !m.hasFullWeightPeer(server, f, news, alike, by) {
@@ -259,8 +258,8 @@ func (m *Manager) startWarmups(server vserver.ServerKey, f *model.Frontend, news
 	}
 }
 
-// hasFullWeightPeer tells whether some backend of a frontend is in the kernel with its whole
-// weight, or with what was the whole of it until now.
+// hasFullWeightPeer reports whether some backend of a frontend is in the kernel with its full weight,
+// or with the full weight that it had until now.
 func (m *Manager) hasFullWeightPeer(server vserver.ServerKey, f *model.Frontend, news arrivals, alike bool, by uint16) bool {
 	for _, b := range f.Backends {
 		k, full := Key(server, b.Addr), b.Weight*by
@@ -277,9 +276,9 @@ func (m *Manager) hasFullWeightPeer(server vserver.ServerKey, f *model.Frontend,
 	return false
 }
 
-// uniformWeights tells whether all backends that were found in the kernel have one weight there.
-// None of them climbs, then: they are kube-proxy's, or of a time before the slow start, and
-// get their whole weights in one batch.
+// uniformWeights reports whether all backends that were found in the kernel have one weight there.
+// None of them climbs, then: they are of kube-proxy, or of a time before the slow start, and get
+// their full weights in one batch.
 func (m *Manager) uniformWeights(server vserver.ServerKey, f *model.Frontend) bool {
 	one := uint16(0)
 	for _, b := range f.Backends {
@@ -295,7 +294,7 @@ func (m *Manager) uniformWeights(server vserver.ServerKey, f *model.Frontend) bo
 	return true
 }
 
-// settle ends all climbs of a server: nobody else takes the load.
+// settle ends all warm-ups of a server, which has no warm peer left to take the load.
 func (m *Manager) settle(server vserver.ServerKey, f *model.Frontend, by uint16) {
 	for k := range maps.Clone(m.slow.of[server]) {
 		weight, _ := weightOf(f.Backends, netip.AddrPortFrom(k.Addr, k.Port))

@@ -40,7 +40,7 @@ const (
 )
 
 // trash counts the destinations deleted in the last trashLife, by slot, oldest first. Those
-// that came back are still counted, those that somebody else deleted are not.
+// that came back are still counted, those that another process deleted are not.
 type trash dataplane.Trash
 
 // add counts n deletions.
@@ -56,7 +56,7 @@ func (t *trash) add(n int, now time.Time) {
 	*t = append(*t, dataplane.Deleted{Until: now.Add(trashLife), Count: n})
 }
 
-// room is how many drained destinations may join the list now.
+// room returns how many drained destinations may be deleted now.
 func (t trash) room(now time.Time) int {
 	burst := trashBurst
 	if last := len(t) - 1; last >= 0 && now.Add(trashLife-trashSlot).Before(t[last].Until) {
