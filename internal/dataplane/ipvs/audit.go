@@ -87,7 +87,7 @@ func (m *Mode) round(serversFirst bool) []inspection {
 	}
 	pieces = append(pieces,
 		alone(m.retune),
-		of("addresses", m.inspectAddresses),
+		of("addresses", m.addresses.InspectAddresses),
 		of("routes", m.inspectRoutes),
 		of("detached", m.inspectDetached),
 		alone(m.inspectRules),
@@ -124,12 +124,15 @@ func (m *Mode) inspectRules(ctx context.Context) (dataplane.Drift, error) {
 	return m.loadRules(ctx)
 }
 
-// inspectAddresses reads the device; one that is gone is made again.
-func (m *Mode) inspectAddresses(ctx context.Context) (int, error) {
-	if _, err := m.deps.Links.Ensure(ctx); err != nil {
-		return 0, err
-	}
-	return m.addresses.Load(ctx)
+// fullRound reports whether this round reads what should not exist, too.
+func (m *Mode) fullRound() bool { return m.rounds%seldom == 0 }
+
+func (m *Mode) inspectRoutes(ctx context.Context) (int, error) {
+	return m.addresses.InspectRoutes(ctx, m.fullRound())
+}
+
+func (m *Mode) inspectDetached(ctx context.Context) (int, error) {
+	return m.addresses.InspectDetached(ctx, m.fullRound())
 }
 
 // inspectAllServers compares the list of virtual servers, not their destinations.

@@ -3,6 +3,7 @@ package ipvs
 import (
 	"net/netip"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/addresses"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
@@ -22,7 +23,7 @@ type Config struct {
 	// ExcludeCIDRs hold virtual servers of others: never adopted, never deleted.
 	ExcludeCIDRs []netip.Prefix
 	// Binding says how addresses become local to this machine; "" is BindAddress.
-	Binding Binding
+	Binding addresses.Binding
 	// ServiceCIDRs are the ranges that may be local as a whole.
 	ServiceCIDRs []netip.Prefix
 }

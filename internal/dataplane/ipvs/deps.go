@@ -2,13 +2,12 @@ package ipvs
 
 import (
 	"context"
-	"net/netip"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/addresses"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/destinations"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/servers"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
@@ -63,15 +62,9 @@ type Tables interface {
 	Delete(ctx context.Context, keys []nftables.Key) []error
 }
 
-// Links is what the mode needs of kernel/link. It is the store of addresses and routes,
-// and the device under the former.
+// Links is what the mode needs of kernel/link: the store of addresses and routes, and the device
+// under the addresses.
 type Links interface {
-	Ensure(ctx context.Context) (created bool, err error)
-	List(ctx context.Context) (map[netip.Addr]struct{}, error)
-	Write(ctx context.Context, changes []link.Change) []error
-	ListRoutes(ctx context.Context) (map[netip.Prefix]struct{}, error)
-	WriteRoutes(ctx context.Context, changes []link.RouteChange) []error
-	ListDetached(ctx context.Context) (map[netip.Addr]bool, error)
-	WriteDetached(ctx context.Context, changes []link.Change) []error
+	addresses.Kernel
 	Remove(ctx context.Context) error
 }

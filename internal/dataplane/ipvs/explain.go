@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/addresses"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/destinations"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
@@ -98,24 +99,24 @@ func (s *selection) entry(k sets.Key) {
 // address adds what makes an address local.
 func (s *selection) address(a netip.Addr) {
 	m := s.mode
-	if _, wanted := m.addresses.Desired(a); wanted {
+	if _, wanted := m.addresses.Addresses.Desired(a); wanted {
 		s.addrs[a] = struct{}{}
-		pend(s, m.addresses, a, a.String())
+		pend(s, m.addresses.Addresses, a, a.String())
 	}
-	for p := range m.routes.AllDesired() {
+	for p := range m.addresses.Routes.AllDesired() {
 		if p.Contains(a) {
 			s.routes[p] = struct{}{}
-			pend(s, m.routes, p, p.String())
+			pend(s, m.addresses.Routes, p, p.String())
 		}
 	}
-	if _, wanted := m.detached.Desired(a); wanted {
+	if _, wanted := m.addresses.Detached.Desired(a); wanted {
 		s.detached[a] = true
-		if m.captured(a) {
+		if m.addresses.Captured(a) {
 			s.entry(sets.CaptureIP(a))
 		} else {
 			s.entry(sets.DirectIP(a))
 		}
-		pend(s, m.detached, a, a.String())
+		pend(s, m.addresses.Detached, a, a.String())
 	}
 }
 
@@ -179,7 +180,7 @@ func (m *Mode) WriteFound(_ context.Context, w io.Writer, kind string) error {
 	case "rules":
 		return netfilter.WriteSave(w, maps.Collect(m.chains.Actual()), maps.Collect(m.jumps.Actual()), jumps)
 	case "addresses":
-		return m.config.writeAddresses(w, maps.Collect(m.addresses.Actual()), maps.Collect(m.routes.Actual()), maps.Collect(m.detached.Actual()))
+		return m.config.writeAddresses(w, maps.Collect(m.addresses.Addresses.Actual()), maps.Collect(m.addresses.Routes.Actual()), maps.Collect(m.addresses.Detached.Actual()))
 	}
 	return fmt.Errorf("no rows named %q: use one of %s", kind, strings.Join(Kinds(), ", "))
 }
@@ -287,7 +288,7 @@ func lookRules(ctx context.Context, d Rules, w io.Writer) error {
 }
 
 func lookAddresses(ctx context.Context, d Links, w io.Writer) error {
-	addrs, err := addressStore{links: d}.List(ctx)
+	addrs, err := addresses.List(ctx, d)
 	if err != nil {
 		return err
 	}

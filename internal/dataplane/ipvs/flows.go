@@ -81,8 +81,11 @@ func (m *Mode) staleFound() {
 }
 
 // addressAdded notes the servers of an address whose packets did not come here before.
-func (m *Mode) addressAdded(a netip.Addr) {
-	for _, claimants := range [][]model.FrontendKey{m.addressClaims.Claimants(a), m.captures.marked.Claimants(a)} {
+func (m *Mode) addressAdded(op delta.Op, a netip.Addr) {
+	if op == delta.Delete {
+		return
+	}
+	for _, claimants := range [][]model.FrontendKey{m.addresses.Claimants(a), m.addresses.CaptureClaimants(a)} {
 		for _, k := range claimants {
 			m.flows.began(k)
 		}
@@ -90,7 +93,10 @@ func (m *Mode) addressAdded(a netip.Addr) {
 }
 
 // rangeAdded is addressAdded for all addresses of a range.
-func (m *Mode) rangeAdded(p netip.Prefix) {
+func (m *Mode) rangeAdded(op delta.Op, p netip.Prefix) {
+	if op == delta.Delete {
+		return
+	}
 	for k := range m.servers.Actual() {
 		if p.Contains(k.Addr) {
 			m.flows.began(k)

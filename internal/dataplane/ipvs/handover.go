@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
@@ -171,8 +172,8 @@ func (h handOver) keepForIPVS() {
 		d.Forward, d.Tunnel, d.TunnelPort, d.TunnelFlags = vserver.ForwardMasq, vserver.TunnelIPIP, 0, 0
 		h.destinations.SetDesired(k, d)
 	}
-	keep(h.addresses)
-	h.bindRouted()
+	keep(h.addresses.Addresses)
+	h.addresses.BindRouted(h.servers.Actual(), func(a netip.Addr) bool { return h.sets.Members.Known(sets.Marker(a)) })
 	for k := range maps.Collect(h.sets.Sets.Actual()) {
 		if !slices.Contains(ourSets, h.sets.Purpose(k)) {
 			h.sets.Sets.SetDesired(k, h.sets.Set(k))

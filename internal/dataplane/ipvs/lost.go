@@ -40,20 +40,18 @@ func (m *Mode) serverLost(k vserver.ServerKey) {
 
 // LinkLost makes the device again, whose addresses are all gone.
 func (m *Mode) LinkLost(ctx context.Context) error {
-	m.addresses.LoadRows(map[netip.Addr]struct{}{})
-	_, err := m.deps.Links.Ensure(ctx)
-	return err
+	return m.addresses.OnLinkLost(ctx)
 }
 
 // AddressLost records that somebody else unbound an address.
-func (m *Mode) AddressLost(a netip.Addr) { m.addresses.DropActual(a) }
+func (m *Mode) AddressLost(a netip.Addr) { m.addresses.Addresses.DropActual(a) }
 
 // RouteLost records that somebody else deleted a local route of ours.
-func (m *Mode) RouteLost(p netip.Prefix) { m.routes.DropActual(p) }
+func (m *Mode) RouteLost(p netip.Prefix) { m.addresses.Routes.DropActual(p) }
 
 // ReloadAddresses reads the device and our routes again, after events were lost.
 func (m *Mode) ReloadAddresses(ctx context.Context) error {
-	_, err := m.inspectAddresses(ctx)
+	_, err := m.addresses.InspectAddresses(ctx)
 	_, routesErr := m.inspectRoutes(ctx)
 	_, detachedErr := m.inspectDetached(ctx)
 	return errors.Join(err, routesErr, detachedErr)

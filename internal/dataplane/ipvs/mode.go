@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/addresses"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/destinations"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/servers"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
@@ -40,14 +41,9 @@ type Mode struct {
 	jumps        *delta.Table[netfilter.JumpKey, netfilter.Jump]
 	servers      *servers.Manager
 	destinations *destinations.Manager
-	routes       *delta.Table[netip.Prefix, struct{}]
-	addresses    *delta.Table[netip.Addr, struct{}]
-	detached     *delta.Table[netip.Addr, bool]
+	addresses    *addresses.Manager
 	tables       *delta.Table[nftables.Key, struct{}]
 	pipeline     *dataplane.Pipeline
-
-	// addressClaims are of the frontends that need an address.
-	addressClaims *delta.Claims[model.FrontendKey, netip.Addr, struct{}]
 
 	detours   detours
 	flows     flows
@@ -57,11 +53,6 @@ type Mode struct {
 	successor Successor
 	theirs    []rules.Family // in which rules of iptables mode are the successor's
 	carried   []model.Family // those that the successor carries
-	binding   binding
-	// directs are the addresses from which backends answer themselves, or did.
-	directs map[netip.Addr]struct{}
-	// captures are the addresses with captured ports.
-	captures captures
 	// found: the kernel was read, and what was found beside what is wanted was not looked at yet.
 	found bool
 	// leftovers caches left during one pass; nil is not computed.
@@ -87,16 +78,13 @@ var _ interface {
 // chains and jumps and no Service.
 func New(log *zap.Logger, config Config, deps Deps) *Mode {
 	m := &Mode{
-		log:           log.Named("ipvs"),
-		config:        config,
-		deps:          deps,
-		frontends:     dataplane.NewFrontends(),
-		addressClaims: delta.NewClaims[model.FrontendKey, netip.Addr, struct{}](model.FrontendKey.Compare),
-		detours:       newDetours(config.Families),
-		flows:         flows{},
-		directs:       map[netip.Addr]struct{}{},
-		captures:      newCaptures(),
-		survey:        survey{seen: map[vserver.ServerKey]struct{}{}, doubted: map[vserver.ServerKey]struct{}{}},
+		log:       log.Named("ipvs"),
+		config:    config,
+		deps:      deps,
+		frontends: dataplane.NewFrontends(),
+		detours:   newDetours(config.Families),
+		flows:     flows{},
+		survey:    survey{seen: map[vserver.ServerKey]struct{}{}, doubted: map[vserver.ServerKey]struct{}{}},
 	}
 	m.makeTables()
 	m.pipeline = dataplane.NewPipeline(
@@ -106,9 +94,9 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 		m.jumps,
 		m.servers,
 		m.destinations,
-		m.routes,
-		addressStage{m.addresses, m},
-		m.detached,
+		m.addresses.Routes,
+		m.addresses.Stage(),
+		m.addresses.Detached,
 		m.tables,
 	)
 	m.wantBase()
@@ -127,10 +115,10 @@ func (m *Mode) Frontends() *dataplane.Frontends { return m.frontends }
 // wantBase wants the sets, chains and jumps that every Service needs.
 func (m *Mode) wantBase() {
 	m.sets.Want(func(name string, f model.Family) bool { return !m.extras(f).hasSet(name) })
-	m.binding.guarded = m.toGuard()
+	guarded := m.addresses.Guarded()
 	for _, f := range m.config.Families {
 		more := m.extras(f)
-		for k, c := range m.config.baseRules(f, m.host.Node, m.takeover.holding, m.binding.guarded, more) {
+		for k, c := range m.config.baseRules(f, m.host.Node, m.takeover.holding, guarded, more) {
 			m.chains.SetDesired(k, c)
 		}
 		for k, j := range jumps.Rows(f, more.has) {
@@ -145,7 +133,7 @@ func (m *Mode) wantBase() {
 func (m *Mode) SetHost(host model.Host) {
 	before := m.host
 	m.host = host
-	m.binding.judged = false
+	m.addresses.SetHost(host)
 	m.wantBase()
 	m.sets.SetNodePortAddrs(before.NodePorts, host.NodePorts)
 }
@@ -170,15 +158,16 @@ func (m *Mode) Start(ctx context.Context) error {
 // addresses and members tell which servers are ours.
 func (m *Mode) Load(ctx context.Context) error {
 	m.inspections = nil
-	for _, load := range []func(context.Context) (int, error){m.tables.Load, m.loadRoutes, m.addresses.Load, m.detached.Load} {
-		if _, err := load(ctx); err != nil {
-			return err
-		}
+	if _, err := m.tables.Load(ctx); err != nil {
+		return err
+	}
+	if err := m.addresses.Load(ctx); err != nil {
+		return err
 	}
 	if err := m.sets.Load(ctx); err != nil {
 		return err
 	}
-	m.keepDirect()
+	m.addresses.KeepDirect()
 	if _, err := m.loadRules(ctx); err != nil {
 		return err
 	}
@@ -261,12 +250,7 @@ func (m *Mode) change(c dataplane.Change) {
 	m.servers.OnChange(c)
 	m.destinations.OnChange(c)
 	m.sets.OnChange(c.Old, c.New)
-	holdings := m.addressClaims.Set(c.Key, bound(c.New))
-	m.direct(c)
-	m.capture(c)
-	for _, h := range holdings {
-		m.wantAddress(h.Key, h.Held)
-	}
+	m.addresses.OnChange(c)
 	m.detours.change(c)
 }
 
@@ -280,17 +264,26 @@ func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane
 	m.destinations.OnPass(ctx, time.Now(), !opts.KeepOrphans)
 	m.wantDetours(m.hasServer)
 	m.leftovers = nil
-	m.bind()
+	m.addresses.OnPass()
 	result := m.applyDetours(ctx, opts, m.pipeline.Apply(ctx, opts))
-	if m.handsOver(opts) || m.overGuarded() {
+	if m.handsOver(opts) || m.guardsStale() {
 		result = result.Then(m.pipeline.Apply(ctx, opts))
-		if m.overGuarded() { // of a route that is gone only now
+		if m.guardsStale() { // of a route that is gone only now
 			result = result.Then(m.pipeline.Apply(ctx, opts))
 		}
 	}
-	result.Paced = m.servers.Paced() + m.binding.pacer.Held()
+	result.Paced = m.servers.Paced() + m.addresses.Paced()
 	m.orderFlows(opts.KeepOrphans)
 	return result
+}
+
+// guardsStale reports whether rules guard a range that is not local any more, and has them changed.
+func (m *Mode) guardsStale() bool {
+	if !m.addresses.GuardsStale() {
+		return false
+	}
+	m.wantBase()
+	return true
 }
 
 // Due implements dataplane.Dataplane: what drains is counted again, what starts slowly gets more weight.
@@ -307,7 +300,8 @@ func (m *Mode) Tables() []dataplane.TableStatus { return m.pipeline.Tables() }
 
 // Clear wants nothing at all: the next Apply takes everything away.
 func (m *Mode) Clear() {
-	m.cleared, m.takeover, m.binding = true, takeover{}, binding{}
+	m.cleared, m.takeover = true, takeover{}
+	m.addresses.Clear()
 	for _, c := range m.frontends.Clear() {
 		m.change(c)
 	}
@@ -315,7 +309,6 @@ func (m *Mode) Clear() {
 	m.detours = newDetours(nil)
 	clearTable(m.chains)
 	clearTable(m.jumps)
-	clearTable(m.routes)
 }
 
 func clearTable[K comparable, V any](t *delta.Table[K, V]) {

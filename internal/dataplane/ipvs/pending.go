@@ -31,13 +31,13 @@ func (m *Mode) Pending(most int) []dataplane.PendingTable {
 		pendingOf(m.destinations.Table, most, func(c delta.Change[vserver.DestinationKey, vserver.Destination]) string {
 			return vserver.DestinationCommand(vserver.DestinationChange{Op: c.Op, Key: c.Key, Destination: c.Value})
 		}),
-		pendingOf(m.routes, most, func(c delta.Change[netip.Prefix, struct{}]) string {
+		pendingOf(m.addresses.Routes, most, func(c delta.Change[netip.Prefix, struct{}]) string {
 			return ipCommand(c.Op, "route", fmt.Sprintf("local %s dev lo proto %d", c.Key, link.RouteProtocol))
 		}),
-		pendingOf(m.addresses, most, func(c delta.Change[netip.Addr, struct{}]) string {
+		pendingOf(m.addresses.Addresses, most, func(c delta.Change[netip.Addr, struct{}]) string {
 			return ipCommand(c.Op, "addr", fmt.Sprintf("%s dev %s", netip.PrefixFrom(c.Key, c.Key.BitLen()), link.DefaultName))
 		}),
-		pendingOf(m.detached, most, func(c delta.Change[netip.Addr, bool]) string {
+		pendingOf(m.addresses.Detached, most, func(c delta.Change[netip.Addr, bool]) string {
 			return ipCommand(c.Op, "route", fmt.Sprintf("local %s dev lo table %d proto %d", c.Key, link.DetachedTable, link.RouteProtocol))
 		}),
 		pendingOf(m.tables, most, func(c delta.Change[nftables.Key, struct{}]) string {

@@ -4,13 +4,13 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/addresses"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/destinations"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/ownership"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/servers"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
@@ -47,22 +47,19 @@ func (m *Mode) makeTables() {
 	})
 	m.servers.OnApplied(func(e delta.Applied[vserver.ServerKey, vserver.Server]) { m.flows.onServer(e.Op, e.Key) })
 	m.destinations.OnApplied(func(e delta.Applied[vserver.DestinationKey, vserver.Destination]) { m.flows.onDestination(e.Op, e.Key) })
-	m.routes = delta.NewTable(routeStore{m, m.deps.Links}, delta.Options[netip.Prefix, struct{}]{
-		Name: "routes", Compare: link.ComparePrefixes, Equal: alike,
-		Wait: func(p netip.Prefix) bool { return !m.baseInPlace(p.Addr()) },
-		Hold: func(p netip.Prefix, _ bool) bool { return m.lacksAddresses(p) },
-	})
-	m.addresses = delta.NewTable(addressStore{m, m.deps.Links}, delta.Options[netip.Addr, struct{}]{
-		Name: "addresses", Compare: netip.Addr.Compare, Equal: alike,
-		Wait: func(a netip.Addr) bool { return !m.baseInPlace(a) || !m.marks(a) || !m.served(a) },
-		Hold: func(a netip.Addr, _ bool) bool {
-			return !m.marks(a) && m.serverLeftAt(a) || m.detached.PendingDelete(a) || m.keeps(a)
+	m.addresses = addresses.New(addresses.Options{
+		Log: m.log, Kernel: m.deps.Links, Entries: m.sets, Families: m.config.Families,
+		Binding: m.config.Binding, ServiceCIDRs: m.config.ServiceCIDRs, BaseChanged: m.wantBase,
+		Order: addresses.Order{
+			WaitRoute:    func(p netip.Prefix) bool { return !m.baseInPlace(p.Addr()) },
+			WaitAddress:  func(a netip.Addr) bool { return !m.baseInPlace(a) || !m.marks(a) || !m.served(a) },
+			HoldAddress:  func(a netip.Addr) bool { return !m.marks(a) && m.serverLeftAt(a) },
+			WaitDetached: func(a netip.Addr) bool { return !m.marked(a) },
 		},
 	})
-	m.detached = delta.NewTable(detachedStore{m, m.deps.Links}, delta.Options[netip.Addr, bool]{
-		Name: "detached", Compare: netip.Addr.Compare, Equal: same[bool],
-		Wait: func(a netip.Addr) bool { return !m.marked(a) },
-	})
+	m.addresses.Addresses.OnApplied(func(e delta.Applied[netip.Addr, struct{}]) { m.addressAdded(e.Op, e.Key) })
+	m.addresses.Detached.OnApplied(func(e delta.Applied[netip.Addr, bool]) { m.addressAdded(e.Op, e.Key) })
+	m.addresses.Routes.OnApplied(func(e delta.Applied[netip.Prefix, struct{}]) { m.rangeAdded(e.Op, e.Key) })
 	m.tables = delta.NewTable(tableStore{m.deps.Tables}, delta.Options[nftables.Key, struct{}]{
 		Name: "nftables", Compare: compareTables, Equal: alike, Owned: m.ownedTable,
 		Hold: func(nftables.Key, bool) bool { return m.takeover.holding },
@@ -112,12 +109,23 @@ func (m *Mode) marks(a netip.Addr) bool {
 
 // marked reports whether packets to an address are marked, and it may be detached.
 func (m *Mode) marked(a netip.Addr) bool {
-	if m.captured(a) {
+	if m.addresses.Captured(a) {
 		return m.mayCapture(a)
 	}
-	_, bound := m.addresses.Believed(a)
+	_, bound := m.addresses.Addresses.Believed(a)
 	_, named := m.sets.Members.Believed(sets.DirectIP(a))
 	return bound && named && m.baseInPlace(a)
+}
+
+// mayCapture reports whether packets to an address may become local: a port is marked, and
+// a virtual server is in place to take them.
+func (m *Mode) mayCapture(a netip.Addr) bool {
+	for _, k := range m.addresses.CaptureClaimants(a) {
+		if _, served := m.servers.Believed(k); served && m.sets.Has(sets.CaptureEntry(k)) {
+			return m.baseInPlace(a)
+		}
+	}
+	return false
 }
 
 // guarded tells whether the entries are in place that a server must not be without.
@@ -137,7 +145,7 @@ func (m *Mode) guarded(k vserver.ServerKey) bool {
 // served tells whether a virtual server is there at an address: without any the
 // host itself would get what comes for it.
 func (m *Mode) served(a netip.Addr) bool {
-	for _, k := range m.addressClaims.Claimants(a) {
+	for _, k := range m.addresses.Claimants(a) {
 		if _, ok := m.servers.Believed(k); ok {
 			return true
 		}
@@ -208,9 +216,9 @@ func (m *Mode) serverLeftOn(p model.Protocol, number uint16) bool {
 func (m *Mode) needed(k sets.Key) bool {
 	switch m.sets.Purpose(k.Set) {
 	case sets.IPVSIPs:
-		return m.addresses.PendingDelete(k.Entry.Addr) || m.serverLeftAt(k.Entry.Addr)
+		return m.addresses.Addresses.PendingDelete(k.Entry.Addr) || m.serverLeftAt(k.Entry.Addr)
 	case sets.DirectIPs:
-		return m.detached.PendingDelete(k.Entry.Addr)
+		return m.addresses.Detached.PendingDelete(k.Entry.Addr)
 	case sets.NodePortIPs:
 		return m.serverLeftAt(k.Entry.Addr) || m.nodePortAt(k.Entry.Addr)
 	case sets.NodePortTCP:
@@ -254,7 +262,7 @@ func (m *Mode) unnamed(server vserver.ServerKey) bool {
 func (m *Mode) facts() ownership.Facts {
 	return ownership.Facts{
 		Excluded: m.config.ExcludeCIDRs,
-		Bound:    m.addresses.Known,
+		Bound:    m.addresses.Addresses.Known,
 		OnLink: func(a netip.Addr) bool {
 			_, there := m.host.Links[a]
 			return there

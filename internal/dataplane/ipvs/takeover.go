@@ -90,7 +90,7 @@ func (m *Mode) sayWaiting(waiting bool) {
 func (m *Mode) lacking() bool {
 	updates := m.servers.Counts().Updates - m.servers.Paced()
 	for _, c := range []delta.Counts{
-		m.sets.Sets.Counts(), m.sets.Members.Counts(), m.jumps.Counts(), m.destinations.Counts(), m.routes.Counts(), m.addresses.Counts(), m.detached.Counts(),
+		m.sets.Sets.Counts(), m.sets.Members.Counts(), m.jumps.Counts(), m.destinations.Counts(), m.addresses.Routes.Counts(), m.addresses.Addresses.Counts(), m.addresses.Detached.Counts(),
 	} {
 		updates += c.Updates
 	}

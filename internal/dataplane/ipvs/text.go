@@ -21,7 +21,7 @@ func Kinds() []string { return []string{"servers", "sets", "rules", "addresses"}
 // WriteRows prints what is desired, in the text of the tool an operator would
 // use: ipvsadm -Sn, ipset save, iptables-save, or ip addr add and ip route add commands.
 func (m *Mode) WriteRows(w io.Writer, kind string) error {
-	m.bind()
+	m.addresses.OnPass()
 	m.wantDetours(func(k model.FrontendKey) bool { _, wanted := m.frontends.Get(k); return wanted })
 	write, err := m.Snapshot(kind)
 	if err != nil {
@@ -43,7 +43,7 @@ func (m *Mode) Snapshot(kind string) (func(io.Writer) error, error) {
 		chains, leads := maps.Collect(m.chains.AllDesired()), maps.Collect(m.jumps.AllDesired())
 		return func(w io.Writer) error { return netfilter.WriteSave(w, chains, leads, jumps) }, nil
 	case "addresses":
-		addrs, routes, detached := maps.Collect(m.addresses.AllDesired()), maps.Collect(m.routes.AllDesired()), maps.Collect(m.detached.AllDesired())
+		addrs, routes, detached := maps.Collect(m.addresses.Addresses.AllDesired()), maps.Collect(m.addresses.Routes.AllDesired()), maps.Collect(m.addresses.Detached.AllDesired())
 		return func(w io.Writer) error { return m.config.writeAddresses(w, addrs, routes, detached) }, nil
 	}
 	return nil, fmt.Errorf("no rows named %q: use one of %s", kind, strings.Join(Kinds(), ", "))

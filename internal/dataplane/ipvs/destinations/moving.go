@@ -8,8 +8,6 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-import ()
-
 // Moving implements dataplane.Drainer.
 func (m *Manager) Moving(list *dataplane.MovingList) {
 	for server, leaving := range m.drains.of {

@@ -171,6 +171,12 @@ func (m *Manager) SetNodePortAddrs(before, now []netip.Addr) {
 	}
 }
 
+// Has reports whether an entry is in place.
+func (m *Manager) Has(k Key) bool {
+	_, there := m.Members.Believed(k)
+	return there
+}
+
 // WantEntry wants an entry to be there, or to be gone.
 func (m *Manager) WantEntry(k Key, wanted bool) {
 	if wanted {

@@ -1,8 +1,9 @@
-package ipvs
+package addresses
 
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"net/netip"
 	"slices"
@@ -10,9 +11,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
@@ -56,8 +57,8 @@ type binding struct {
 	pacer dataplane.Pacer
 }
 
-// bind decides which ranges are local as a whole, and has the tables want it.
-func (m *Mode) bind() {
+// OnPass decides, before the rows of a pass are written, which ranges are local as a whole, and has the tables want it.
+func (m *Manager) OnPass() {
 	if m.cleared {
 		return
 	}
@@ -72,34 +73,34 @@ func (m *Mode) bind() {
 	}
 	b.ranges = ranges
 	m.log.Info("service ranges are made local by routes", zap.Stringers("ranges", ranges))
-	for p := range maps.Collect(m.routes.AllDesired()) {
+	for p := range maps.Collect(m.Routes.AllDesired()) {
 		if !slices.Contains(ranges, p) {
-			m.routes.DeleteDesired(p)
+			m.Routes.DeleteDesired(p)
 		}
 	}
 	for _, p := range ranges {
-		m.routes.SetDesired(p, struct{}{})
+		m.Routes.SetDesired(p, struct{}{})
 	}
-	for a := range m.addressClaims.Keys() {
+	for a := range m.claims.Keys() {
 		m.wantAddress(a, true)
 	}
-	m.wantBase()
+	m.baseChanged()
 }
 
-// routable lists the ranges to route. One that holds what somebody else has is none of
-// them: the local table is asked before all others, and this machine would lose the way
-// there. Its Services have addresses instead.
-func (m *Mode) routable() []netip.Prefix {
-	if m.config.Binding != BindRoute {
+// routable lists the ranges to route. A range that holds a foreign address is not
+// routed: the local table is consulted before all others, and this machine would lose the way
+// to that address. Its Services have addresses instead.
+func (m *Manager) routable() []netip.Prefix {
+	if m.options.Binding != BindRoute {
 		return nil
 	}
 	var out []netip.Prefix
 	refused := map[netip.Prefix]string{}
-	for _, p := range m.config.ServiceCIDRs {
-		if !slices.Contains(m.config.Families, model.FamilyOf(p.Addr())) {
+	for _, p := range m.options.ServiceCIDRs {
+		if !slices.Contains(m.options.Families, model.FamilyOf(p.Addr())) {
 			continue
 		}
-		if why := occupant(m.host, p); why != "" {
+		if why := conflictIn(m.host, p); why != "" {
 			refused[p] = why
 			if m.binding.refused[p] != why {
 				m.log.Warn("range is not routed, its Services have addresses", zap.Stringer("range", p), zap.String("holds", why))
@@ -113,8 +114,8 @@ func (m *Mode) routable() []netip.Prefix {
 	return slices.Compact(out)
 }
 
-// occupant names what of somebody else's lies in a range; "" is nothing.
-func occupant(h model.Host, p netip.Prefix) string {
+// conflictIn names a foreign address that lies in a range; "" is none.
+func conflictIn(h model.Host, p netip.Prefix) string {
 	for _, pods := range h.Node.PodCIDRs {
 		if pods.Overlaps(p) {
 			return fmt.Sprintf("pods of this node, %s", pods)
@@ -135,34 +136,34 @@ func occupant(h model.Host, p netip.Prefix) string {
 	return fmt.Sprintf("%s, %s", least, h.Holder(least))
 }
 
-// wantAddress has the address bound, unless nobody claims it or a route makes it local.
-func (m *Mode) wantAddress(a netip.Addr, claimed bool) {
+// wantAddress wants an address bound, unless no frontend claims it or a route makes it local.
+func (m *Manager) wantAddress(a netip.Addr, claimed bool) {
 	bound := claimed && !holds(m.binding.ranges, a)
 	if bound {
-		m.addresses.SetDesired(a, struct{}{})
+		m.Addresses.SetDesired(a, struct{}{})
 	} else {
-		m.addresses.DeleteDesired(a)
+		m.Addresses.DeleteDesired(a)
 	}
 	m.wantDetached(a, bound)
 }
 
-// keeps tells whether an address that is not to be bound has to stay for now: it is of a
+// Keeps reports whether an address that is not to be bound has to stay for now: it is of a
 // Service, and its route is not there, or others come first.
-func (m *Mode) keeps(a netip.Addr) bool {
-	if !holds(m.binding.ranges, a) || len(m.addressClaims.Claimants(a)) == 0 {
+func (m *Manager) Keeps(a netip.Addr) bool {
+	if !holds(m.binding.ranges, a) || len(m.claims.Claimants(a)) == 0 {
 		return false
 	}
 	for _, p := range m.binding.ranges {
-		if _, there := m.routes.Believed(p); there && p.Contains(a) {
+		if _, there := m.Routes.Believed(p); there && p.Contains(a) {
 			return !m.binding.pacer.Admit()
 		}
 	}
 	return true
 }
 
-// lacksAddresses tells whether an address is not bound yet that a route makes local.
-func (m *Mode) lacksAddresses(p netip.Prefix) bool {
-	for a := range m.addresses.AllUpdates() {
+// LacksAddresses reports whether an address is not bound yet that a route makes local.
+func (m *Manager) LacksAddresses(p netip.Prefix) bool {
+	for a := range m.Addresses.AllUpdates() {
 		if p.Contains(a) {
 			return true
 		}
@@ -171,101 +172,68 @@ func (m *Mode) lacksAddresses(p netip.Prefix) bool {
 }
 
 // toGuard lists the ranges that are local as a whole, may be, or are to be.
-func (m *Mode) toGuard() []netip.Prefix {
-	out := slices.Collect(maps.Keys(maps.Collect(m.routes.AllDesired())))
-	out = slices.AppendSeq(out, m.routes.AllDeletes())
+func (m *Manager) toGuard() []netip.Prefix {
+	out := slices.Collect(maps.Keys(maps.Collect(m.Routes.AllDesired())))
+	out = slices.AppendSeq(out, m.Routes.AllDeletes())
 	slices.SortFunc(out, link.ComparePrefixes)
 	return out
 }
 
-// overGuarded tells, after a pass, whether rules guard a range that is not local any
-// more, and has them changed.
-func (m *Mode) overGuarded() bool {
-	if m.cleared || slices.Equal(m.binding.guarded, m.toGuard()) {
-		return false
-	}
-	m.wantBase()
-	return true
+// GuardsStale reports, after a pass, whether rules guard other ranges than those that are local now.
+func (m *Manager) GuardsStale() bool {
+	return !m.cleared && !slices.Equal(m.binding.guarded, m.toGuard())
 }
 
-// loadRoutes reads our routes. What is found is guarded.
-func (m *Mode) loadRoutes(ctx context.Context) (int, error) {
-	drift, err := m.routes.Load(ctx)
+// Guarded returns the ranges that rules are to guard from now on.
+func (m *Manager) Guarded() []netip.Prefix {
+	m.binding.guarded = m.toGuard()
+	return m.binding.guarded
+}
+
+// loadRoutes reads our routes. A route that is found is guarded.
+func (m *Manager) loadRoutes(ctx context.Context) (int, error) {
+	drift, err := m.Routes.Load(ctx)
 	if err == nil && !m.cleared {
-		m.wantBase()
+		m.baseChanged()
 	}
 	return drift, err
 }
 
-// inspectRoutes reads them again, where there should be none every seldom-th round: the
-// kernel lists all routes of this machine for it.
-func (m *Mode) inspectRoutes(ctx context.Context) (int, error) {
-	if c := m.routes.Counts(); c.Desired+c.Deletes == 0 && m.rounds%seldom != 0 {
+// InspectRoutes reads our routes again. Where there should be none it does so in a full round only:
+// the kernel lists all routes of this machine for it.
+func (m *Manager) InspectRoutes(ctx context.Context, full bool) (int, error) {
+	if c := m.Routes.Counts(); c.Desired+c.Deletes == 0 && !full {
 		return 0, nil
 	}
 	return m.loadRoutes(ctx)
 }
 
-// bindRouted wants the addresses bound that a route makes local: a kube-proxy that comes
-// after us knows no routes, and what carries has to go on until it has bound them itself.
-func (h handOver) bindRouted() {
-	routed := slices.Collect(maps.Keys(maps.Collect(h.routes.Actual())))
-	for k := range h.servers.Actual() {
-		if holds(routed, k.Addr) && h.sets.Members.Known(sets.Marker(k.Addr)) {
-			h.addressClaims.Set(k, map[netip.Addr]struct{}{k.Addr: {}})
-			h.addresses.SetDesired(k.Addr, struct{}{})
+// BindRouted wants the addresses bound that a route makes local, of servers for which marked holds: a
+// kube-proxy that comes after us knows no routes.
+func (m *Manager) BindRouted(servers iter.Seq2[vserver.ServerKey, vserver.Server], marked func(netip.Addr) bool) {
+	routed := slices.Collect(maps.Keys(maps.Collect(m.Routes.Actual())))
+	for k := range servers {
+		if holds(routed, k.Addr) && marked(k.Addr) {
+			m.claims.Set(k, map[netip.Addr]struct{}{k.Addr: {}})
+			m.Addresses.SetDesired(k.Addr, struct{}{})
 		}
 	}
 }
 
-// holds tells whether one of the ranges has the address.
+// holds reports whether one of the ranges has the address.
 func holds(ranges []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// ofFamily picks the ranges of a family.
-func ofFamily(f model.Family, ranges []netip.Prefix) []netip.Prefix {
-	return slices.DeleteFunc(slices.Clone(ranges), func(p netip.Prefix) bool { return model.FamilyOf(p.Addr()) != f })
-}
-
-// addressStage is the addresses' table, with a limit to how many a pass gives up for
+// Stage is the addresses' table, with a limit to how many a pass gives up for
 // routes.
-type addressStage struct {
+type Stage struct {
 	*delta.Table[netip.Addr, struct{}]
-	mode *Mode
+	pacer *dataplane.Pacer
 }
 
 // ApplyDeletes unbinds addresses, and of those that a route makes local as many as one
 // pass has time for.
-func (s addressStage) ApplyDeletes(ctx context.Context, p delta.Pass) delta.Outcome {
-	return s.mode.binding.pacer.Run(ctx, p, s.Table.ApplyDeletes)
-}
-
-// routeStore reads and writes local routes.
-type routeStore struct {
-	mode  *Mode
-	links Links
-}
-
-// List returns those that are ours.
-func (s routeStore) List(ctx context.Context) (map[netip.Prefix]struct{}, error) {
-	return s.links.ListRoutes(ctx)
-}
-
-// Write hands all changes over in one batch.
-func (s routeStore) Write(ctx context.Context, changes []delta.Change[netip.Prefix, struct{}]) []error {
-	batch := make([]link.RouteChange, len(changes))
-	for i, c := range changes {
-		batch[i] = link.RouteChange{Op: link.Add, Prefix: c.Key}
-		if c.Op == delta.Delete {
-			batch[i].Op = link.Delete
-		}
-	}
-	errs := s.links.WriteRoutes(ctx, batch)
-	for i, c := range changes {
-		if c.Op != delta.Delete && delta.ErrorOf(errs, i) == nil {
-			s.mode.rangeAdded(c.Key)
-		}
-	}
-	return errs
+func (s Stage) ApplyDeletes(ctx context.Context, p delta.Pass) delta.Outcome {
+	return s.pacer.Run(ctx, p, s.Table.ApplyDeletes)
 }
