@@ -35,8 +35,8 @@ var ipvsMutants = []mutant{
 	{
 		Name: "ipvs/mark-goes-before-server", File: "internal/dataplane/ipvs/tables.go",
 		Breaks: "The mark of an address goes before its virtual server, which the next process does not know as its own.",
-		Old:    "return m.addresses.PendingDelete(k.Entry.Addr) || m.serverLeftAt(k.Entry.Addr)",
-		New:    "return m.addresses.PendingDelete(k.Entry.Addr)",
+		Old:    "return m.addresses.Addresses.PendingDelete(k.Entry.Addr) || m.serverLeftAt(k.Entry.Addr)",
+		New:    "return m.addresses.Addresses.PendingDelete(k.Entry.Addr)",
 	},
 	{
 		Name: "ipvs/unguarded-server", File: "internal/dataplane/ipvs/tables.go",

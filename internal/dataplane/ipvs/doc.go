@@ -4,8 +4,8 @@
 //
 //	frontend ─┬─ virtual server ── destinations
 //	          ├─ address on kube-ipvs0, if it is to be ours and no route makes it local;
-//	          │  detached, if backends answer from it themselves (direct.go)
-//	          ├─ a captured port, where another machine needs the address (capture.go)
+//	          │  detached, if backends answer from it themselves (addresses/dsr.go)
+//	          ├─ a captured port, where another machine needs the address (addresses/capture.go)
 //	          ├─ set entries  what to masquerade, accept, refuse (sets/entries.go)
 //	          └─ a detour rule, if clients of this node go elsewhere (detours.go)
 //
@@ -57,12 +57,12 @@
 // link of this machine where the kernel has no such set, for kube-proxy writes none. Such entries outlive their servers, so a process that dies
 // half-way through a deletion leaves no server without a mark.
 //
-// Three tables have a manager in a package of its own, which owns their rows: sets (with members),
-// servers and destinations. tables.go joins all tables, with what each row waits for. The rest:
+// Managers in packages of their own own the rows: sets (with members), servers, destinations and
+// addresses (with routes and detached addresses). tables.go joins all tables, and says what each row
+// waits for in others. The rest:
 //
-//	binding.go   addresses or routes: what makes service addresses local
-//	capture.go   ports of addresses that are not bound
-//	direct.go    backends that have the address of a frontend, and answer from it
+//	direct.go    chains for addresses from which backends answer themselves
+//	capture.go   chains for captured ports
 //	flows.go     which flows of UDP and SCTP are stale in connection tracking
 //	takeover.go  rules of kube-proxy's other modes carry until everything of ours is in place
 //	handover.go  what a kube-proxy that comes after us takes over

@@ -90,7 +90,7 @@ func flatFamily(name, text string) ([]string, error) {
 		return nil, err
 	}
 	f := rules.IPv4
-	if name == rules.IPv6.String() {
+	if name == rules.IPv6.Table() {
 		f = rules.IPv6
 	}
 	var lines []string
@@ -107,11 +107,11 @@ func flatFamily(name, text string) ([]string, error) {
 func flatChain(f rules.Family, table string, c rules.SaveChain) []string {
 	var lines []string
 	if !c.Builtin() {
-		lines = append(lines, fmt.Sprintf("%s %s -N %s", f, table, c.Name))
+		lines = append(lines, fmt.Sprintf("%s %s -N %s", f.Table(), table, c.Name))
 	}
 	from := len(lines) // where the last run of entries begins
 	for _, r := range c.Rules {
-		lines = append(lines, fmt.Sprintf("%s %s -A %s %s", f, table, c.Name, rules.Canonical(f, r)))
+		lines = append(lines, fmt.Sprintf("%s %s -A %s %s", f.Table(), table, c.Name, rules.Canonical(f, r)))
 		if !isEntry(c.Name, r) {
 			slices.Sort(lines[from : len(lines)-1])
 			from = len(lines)
