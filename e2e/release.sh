@@ -46,7 +46,7 @@ install_package() {
 		say "skipped: installing, upgrading and removing the package: $reason"
 		return
 	fi
-	make_files . "$older" "${LDFLAGS//"$VERSION"/$older}" "$work/older" "$arch" >/dev/null
+	make_files . "$older" "${LDFLAGS/main.version=$VERSION/main.version=$older}" "$work/older" "$arch" >/dev/null
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./e2e/vm/vmrun ./e2e/backend/cmd/backend
 	bin/vmrun -m 2500 -timeout 20m ${KERNEL:+-accel "$KERNEL"} -share "$work/older:/run/older" -share "$out:/run/newer" -share e2e/release:/run/scripts \
 		-copy bin/backend:/run/bin/backend -share /usr:/run/usr -share /etc:/run/etc -share /var/lib/dpkg:/run/dpkg -- \
