@@ -45,7 +45,7 @@ var law = map[string][]string{
 	"internal/kernel/rules":                {"github.com/coreos/go-iptables/...", "golang.org/x/sys/...", zap},
 	"internal/kernel/nfnetlink":            {"golang.org/x/sys/..."},
 	"internal/kernel/nft":                  {"internal/kernel/nfnetlink", "golang.org/x/sys/...", zap},
-	"internal/kernel/nftables":             {"golang.org/x/sys/...", zap},
+	"internal/kernel/nftables":             {"internal/kernel/nfnetlink", "golang.org/x/sys/...", zap},
 	"internal/kernel/conntrack":            {"golang.org/x/sys/...", zap},
 	"internal/kernel/tune":                 {"golang.org/x/sys/...", zap},
 	"internal/kernel/capture":              {"golang.org/x/net/bpf", "golang.org/x/sys/..."},

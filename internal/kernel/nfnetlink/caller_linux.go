@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
 // Caller makes calls with a deadline. Any number of goroutines may use it; calls that do not
@@ -38,14 +40,15 @@ func (c *Caller) Close() {
 	c.idle, c.closed = nil, true
 }
 
-// Do runs one use of a socket and returns after share times the time-out at the latest.
+// Do runs one use of a socket and returns after share times the time-out at the latest. An error that
+// matches netkey.ErrBusy means that the kernel did not answer in time, or holds too many earlier calls.
 func Do[T any](ctx context.Context, c *Caller, share int, use func(*Session) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
 	if c.held.Load() >= heldLimit {
-		return none, fmt.Errorf("%w: the kernel still holds %d earlier calls", ErrBusy, heldLimit)
+		return none, fmt.Errorf("%w: the kernel still holds %d earlier calls", netkey.ErrBusy, heldLimit)
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(share)*c.opts.Timeout)
 	defer cancel()
@@ -77,7 +80,7 @@ func Do[T any](ctx context.Context, c *Caller, share int, use func(*Session) (T,
 			_ = s.Close()
 		}()
 		c.opts.LeftBehind(ctx.Err())
-		return none, fmt.Errorf("no answer from the kernel: %w: %w", ErrBusy, ctx.Err())
+		return none, fmt.Errorf("no answer from the kernel: %w: %w", netkey.ErrBusy, ctx.Err())
 	}
 }
 

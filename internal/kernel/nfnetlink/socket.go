@@ -1,13 +1,9 @@
 package nfnetlink
 
 import (
-	"errors"
 	"io"
 	"time"
 )
-
-// ErrBusy is returned where the kernel did not answer in time, or holds too many earlier calls.
-var ErrBusy = errors.New("busy")
 
 // Socket is a netlink socket of this family.
 type Socket interface {

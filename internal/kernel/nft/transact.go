@@ -484,7 +484,7 @@ func rowError(errno syscall.Errno) error {
 	case syscall.ENOENT:
 		return fmt.Errorf("it, or what it refers to, %w (%w)", ErrNotExist, errno)
 	case syscall.EEXIST:
-		return fmt.Errorf("it %w (%w)", ErrExist, errno)
+		return fmt.Errorf("it %w and differs (%w)", ErrExist, errno)
 	case syscall.ENOTEMPTY:
 		return fmt.Errorf("it %w (%w)", ErrOverlap, errno)
 	case syscall.EOPNOTSUPP, syscall.EAFNOSUPPORT, syscall.EPROTONOSUPPORT:

@@ -7,20 +7,20 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nfnetlink"
+	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
 // Errors a caller may test for with errors.Is.
 var (
 	// ErrNotExist means that the table, set or chain, or what the row refers to, does not exist.
-	ErrNotExist = errors.New("does not exist")
+	ErrNotExist = netkey.ErrNotExist
 	// ErrExist means that an object of that name exists and differs; delete it first.
-	ErrExist = errors.New("exists and differs")
+	ErrExist = netkey.ErrExist
 	// ErrOverlap means that an element of a set with ranges overlaps another one: see Disjoint.
 	ErrOverlap = errors.New("overlaps another element")
 	// ErrBusy means that other objects refer to this one, that the kernel is short of memory, or
 	// that it did not answer in time.
-	ErrBusy = nfnetlink.ErrBusy
+	ErrBusy = netkey.ErrBusy
 	// ErrInterrupted means that the tables changed while they were read, several times in a row.
 	ErrInterrupted = errors.New("tables changed while they were read")
 	// ErrInvalid means that the row cannot be expressed to the kernel, or that the kernel refused its form.

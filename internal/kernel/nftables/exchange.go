@@ -3,34 +3,20 @@ package nftables
 import (
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"syscall"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nfnetlink"
 )
 
-// wire is a netlink socket of this subsystem.
-type wire interface {
-	// Send gives one buffer of messages to the kernel, which has worked through
-	// all of them when it returns. It may block for any time.
-	Send([]byte) error
-	// Receive takes one datagram, valid until the next call.
-	Receive() ([]byte, error)
-	// Interrupt ends a Receive that waits, and all to come.
-	Interrupt()
-	io.Closer
-}
-
 // exchange is one call's use of a socket.
-type exchange struct {
-	wire wire
-	seq  uint32
-}
+type exchange struct{ *nfnetlink.Session }
 
 // attempts bounds what is begun again because somebody else writes tables too.
 const attempts = 4
 
 // list reads all tables, again if they changed meanwhile.
-func (x *exchange) list() (map[Key]struct{}, error) {
+func (x exchange) list() (map[Key]struct{}, error) {
 	for attempt := 1; ; attempt++ {
 		tables, err := x.listOnce()
 		if !errors.Is(err, ErrInterrupted) || attempt == attempts {
@@ -39,23 +25,23 @@ func (x *exchange) list() (map[Key]struct{}, error) {
 	}
 }
 
-func (x *exchange) listOnce() (map[Key]struct{}, error) {
-	x.seq++
-	if err := x.wire.Send(appendMessage(nil, getTable, flagDump, x.seq, 0, "")); err != nil {
+func (x exchange) listOnce() (map[Key]struct{}, error) {
+	x.Seq++
+	if err := x.Send(appendMessage(nil, getTable, nfnetlink.Dump, x.Seq, 0, "")); err != nil {
 		return nil, err
 	}
 	tables := make(map[Key]struct{})
 	interrupted := false
-	err := x.answers(func(m message) (done bool, err error) {
-		if m.seq != x.seq {
+	err := x.Answers(func(m nfnetlink.Message) (done bool, err error) {
+		if m.Seq != x.Seq {
 			return false, nil
 		}
-		interrupted = interrupted || m.flags&flagIntr != 0
-		if m.kind == nlError || m.kind == nlDone {
-			errno, err := m.verdict()
+		interrupted = interrupted || m.Flags&nfnetlink.Interrupted != 0
+		if m.Kind == nfnetlink.Error || m.Kind == nfnetlink.Done {
+			errno, err := m.Verdict()
 			return true, errors.Join(err, dumpFault(errno))
 		}
-		key, err := m.table()
+		key, err := readTable(m)
 		tables[key] = struct{}{}
 		return false, err
 	})
@@ -71,23 +57,23 @@ func (x *exchange) listOnce() (map[Key]struct{}, error) {
 }
 
 // leads asks for the rules of a chain and looks for one that leads to another.
-func (x *exchange) leads(table Key, chain, target string) (leads bool, err error) {
-	x.seq++
-	if err := x.wire.Send(appendRules(nil, x.seq, table, chain)); err != nil {
+func (x exchange) leads(table Key, chain, target string) (leads bool, err error) {
+	x.Seq++
+	if err := x.Send(appendRules(nil, x.Seq, table, chain)); err != nil {
 		return false, err
 	}
-	err = x.answers(func(m message) (done bool, err error) {
-		if m.seq != x.seq {
+	err = x.Answers(func(m nfnetlink.Message) (done bool, err error) {
+		if m.Seq != x.Seq {
 			return false, nil
 		}
-		if m.kind == nlError || m.kind == nlDone {
-			errno, err := m.verdict()
+		if m.Kind == nfnetlink.Error || m.Kind == nfnetlink.Done {
+			errno, err := m.Verdict()
 			if errno == syscall.ENOENT { // no such table, or no such chain
 				return true, err
 			}
 			return true, errors.Join(err, dumpFault(errno))
 		}
-		leads = leads || m.leadsTo(target)
+		leads = leads || leadsTo(m, target)
 		return false, nil
 	})
 	if errors.Is(err, errAbsent) {
@@ -97,20 +83,20 @@ func (x *exchange) leads(table Key, chain, target string) (leads bool, err error
 }
 
 // generation asks for the number of the last transaction.
-func (x *exchange) generation() (generation uint32, err error) {
-	x.seq++
-	if err := x.wire.Send(appendMessage(nil, getGen, 0, x.seq, 0, "")); err != nil {
+func (x exchange) generation() (generation uint32, err error) {
+	x.Seq++
+	if err := x.Send(appendMessage(nil, getGen, 0, x.Seq, 0, "")); err != nil {
 		return 0, err
 	}
-	err = x.answers(func(m message) (done bool, err error) {
+	err = x.Answers(func(m nfnetlink.Message) (done bool, err error) {
 		switch {
-		case m.seq != x.seq:
+		case m.Seq != x.Seq:
 			return false, nil
-		case m.kind == nlError:
-			errno, err := m.verdict()
+		case m.Kind == nfnetlink.Error:
+			errno, err := m.Verdict()
 			return true, errors.Join(err, dumpFault(errno))
 		}
-		generation, err = m.generation()
+		generation, err = readGeneration(m)
 		return true, err
 	})
 	if errors.Is(err, errAbsent) {
@@ -137,7 +123,7 @@ func dumpFault(errno syscall.Errno) error {
 
 // remove deletes those of the tables that exist, together or not at all. The
 // error of a table that stands in the way is under its key.
-func (x *exchange) remove(keys []Key) (map[Key]error, error) {
+func (x exchange) remove(keys []Key) (map[Key]error, error) {
 	for attempt := 1; ; attempt++ {
 		there, err := x.list()
 		if err != nil {
@@ -184,28 +170,28 @@ func sortVerdicts(keys []Key, verdicts []syscall.Errno) (faults map[Key]error, g
 // transact sends one transaction of deletions and gives the kernel's verdict on
 // each. If all are 0 it is done, else nothing is. The kernel answers refusals in
 // any case and in order, so only the last deletion asks for an answer.
-func (x *exchange) transact(keys []Key) ([]syscall.Errno, error) {
-	begin := x.seq + 1
-	b := appendMessage(nil, batchBegin, 0, begin, 0, "")
+func (x exchange) transact(keys []Key) ([]syscall.Errno, error) {
+	begin := x.Seq + 1
+	b := appendMessage(nil, nfnetlink.BatchBegin, 0, begin, 0, "")
 	for i, k := range keys {
 		var flags uint16
 		if i == len(keys)-1 {
-			flags = flagAck
+			flags = nfnetlink.Ack
 		}
 		b = appendMessage(b, delTable, flags, begin+1+uint32(i), families[k.Family], k.Name)
 	}
-	x.seq = begin + 1 + uint32(len(keys))
-	b = appendMessage(b, batchEnd, 0, x.seq, 0, "")
-	if err := x.wire.Send(b); err != nil {
+	x.Seq = begin + 1 + uint32(len(keys))
+	b = appendMessage(b, nfnetlink.BatchEnd, 0, x.Seq, 0, "")
+	if err := x.Send(b); err != nil {
 		return nil, err
 	}
 	verdicts := make([]syscall.Errno, len(keys))
-	err := x.answers(func(m message) (done bool, err error) {
-		if m.seq-begin > x.seq-begin || m.kind != nlError {
+	err := x.Answers(func(m nfnetlink.Message) (done bool, err error) {
+		if m.Seq-begin > x.Seq-begin || m.Kind != nfnetlink.Error {
 			return false, nil
 		}
-		errno, err := m.verdict()
-		if i := int(m.seq - begin - 1); i >= 0 && i < len(keys) {
+		errno, err := m.Verdict()
+		if i := int(m.Seq - begin - 1); i >= 0 && i < len(keys) {
 			verdicts[i] = errno
 			return i == len(keys)-1, err
 		}
@@ -213,25 +199,6 @@ func (x *exchange) transact(keys []Key) ([]syscall.Errno, error) {
 		return true, errors.Join(err, wholeFault(errno))
 	})
 	return verdicts, err
-}
-
-// answers hands the kernel's messages to visit until that is done.
-func (x *exchange) answers(visit func(message) (done bool, err error)) error {
-	for {
-		datagram, err := x.wire.Receive()
-		if err != nil {
-			return err
-		}
-		for len(datagram) > 0 {
-			var m message
-			if m, datagram, err = nextMessage(datagram); err != nil {
-				return err
-			}
-			if done, err := visit(m); done || err != nil {
-				return err
-			}
-		}
-	}
 }
 
 // wholeFault is the kernel's refusal of everything, with what to do about it.

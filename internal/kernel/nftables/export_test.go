@@ -1,17 +1,20 @@
 package nftables
 
+import "github.com/kube-ipvs/kube-ipvs/internal/kernel/nfnetlink"
+
 // Walk cuts a datagram into messages and reads all this room would read of each.
 func Walk(b []byte) (messages int, tables []Key) {
 	for len(b) > 0 {
-		m, rest, err := nextMessage(b)
+		m, rest, err := nfnetlink.Next(b)
 		if err != nil {
 			return messages, tables
 		}
 		messages++
 		b = rest
-		_, _ = m.verdict()
-		_, _ = m.generation()
-		if key, err := m.table(); err == nil {
+		_, _ = m.Verdict()
+		_, _ = m.Offset()
+		_, _ = readGeneration(m)
+		if key, err := readTable(m); err == nil {
 			tables = append(tables, key)
 		}
 	}
@@ -25,12 +28,12 @@ func AppendTable(b []byte, seq uint32, family uint8, name string) []byte {
 
 // DecodeRule reads what describes a rule, and a set's elements, as far as it can be read.
 func DecodeRule(b []byte) (exprs []Expr, elements []Element, err error) {
-	a := attrs{b, new(error)}
-	if list, ok := a.nested(ruleExprs); ok {
-		list.each(func(_ uint16, e attrs) { exprs = append(exprs, e.expr()) })
+	a := nfnetlink.Attributes(b)
+	if list, ok := a.Get(ruleExprs); ok {
+		list.Each(func(_ uint16, e attrs) { exprs = append(exprs, expr(e)) })
 	}
-	if list, ok := a.nested(elemsList); ok {
-		list.each(func(_ uint16, e attrs) { elements = append(elements, e.element()) })
+	if list, ok := a.Get(elemsList); ok {
+		list.Each(func(_ uint16, e attrs) { elements = append(elements, element(e)) })
 	}
-	return exprs, elements, a.err()
+	return exprs, elements, a.Err()
 }

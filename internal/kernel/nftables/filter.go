@@ -4,6 +4,8 @@ import (
 	"errors"
 	"maps"
 	"slices"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nfnetlink"
 )
 
 // Filter is one table with the base chains through which packets to or from this machine
@@ -107,7 +109,7 @@ const (
 var hookNames = map[uint32]string{1: "input", 2: "forward", 3: "output"}
 
 // filters reads all tables with base chains of these hooks, again if they changed meanwhile.
-func (x *exchange) filters() ([]Filter, error) {
+func (x exchange) filters() ([]Filter, error) {
 	for attempt := 1; ; attempt++ {
 		out, err := x.filtersOnce()
 		if !errors.Is(err, ErrInterrupted) || attempt == attempts {
@@ -116,7 +118,7 @@ func (x *exchange) filters() ([]Filter, error) {
 	}
 }
 
-func (x *exchange) filtersOnce() ([]Filter, error) {
+func (x exchange) filtersOnce() ([]Filter, error) {
 	before, err := x.generation()
 	if err != nil {
 		return nil, err
@@ -158,24 +160,24 @@ func hooked(chains map[string]declared) bool {
 }
 
 // chains lists those of the families that packets of IP meet.
-func (x *exchange) chains() (map[Key]map[string]declared, error) {
+func (x exchange) chains() (map[Key]map[string]declared, error) {
 	out := map[Key]map[string]declared{}
-	err := x.dump(appendMessage(nil, getChain, flagDump, x.seq+1, 0, ""), newChain, func(family uint8, a attrs) error {
-		key := Key{Family: familyName(family), Name: a.text(chainTable)}
+	err := x.dump(appendMessage(nil, getChain, nfnetlink.Dump, x.Seq+1, 0, ""), newChain, func(family uint8, a attrs) error {
+		key := Key{Family: familyName(family), Name: a.Text(chainTable)}
 		if !slices.Contains(ipFamilies, key.Family) {
 			return nil
 		}
 		if out[key] == nil {
 			out[key] = map[string]declared{}
 		}
-		c := declared{use: a.number(chainUse)}
-		if hook, ok := a.nested(chainHook); ok {
-			if name, wanted := hookNames[hook.number(hookNumber)]; wanted {
-				c.hook = &Hook{Name: name, Priority: int32(hook.number(hookPriority)), Drop: a.has(chainPolicy) && a.number(chainPolicy) == VerdictDrop}
+		c := declared{use: a.Number(chainUse)}
+		if hook, ok := a.Get(chainHook); ok {
+			if name, wanted := hookNames[hook.Number(hookNumber)]; wanted {
+				c.hook = &Hook{Name: name, Priority: int32(hook.Number(hookPriority)), Drop: a.Has(chainPolicy) && a.Number(chainPolicy) == VerdictDrop}
 			}
 		}
-		out[key][a.text(chainName)] = c
-		return a.err()
+		out[key][a.Text(chainName)] = c
+		return a.Err()
 	})
 	return out, err
 }
@@ -183,7 +185,7 @@ func (x *exchange) chains() (map[Key]map[string]declared, error) {
 var ipFamilies = []string{"inet", "ip", "ip6"}
 
 // filter reads the chains that packets meet, and those that they lead to.
-func (x *exchange) filter(key Key, all map[string]declared) (Filter, error) {
+func (x exchange) filter(key Key, all map[string]declared) (Filter, error) {
 	f := Filter{Key: key, Chains: map[string]Chain{}, Sets: map[string]Set{}}
 	var todo []string
 	for name, c := range all {
@@ -218,7 +220,7 @@ func (x *exchange) filter(key Key, all map[string]declared) (Filter, error) {
 }
 
 // follow reads the sets that rules ask, and returns the chains that rules and maps lead to.
-func (x *exchange) follow(f *Filter, list []Rule) (leads []string, err error) {
+func (x exchange) follow(f *Filter, list []Rule) (leads []string, err error) {
 	for _, r := range list {
 		for _, e := range r.Exprs {
 			if e.Verdict != nil && e.Verdict.Chain != "" {
@@ -242,55 +244,55 @@ func (x *exchange) follow(f *Filter, list []Rule) (leads []string, err error) {
 	return leads, nil
 }
 
-func (x *exchange) rules(key Key, chain string) (out []Rule, err error) {
-	err = x.dump(appendRules(nil, x.seq+1, key, chain), newRule, func(_ uint8, a attrs) error {
-		if a.text(ruleChain) != chain {
+func (x exchange) rules(key Key, chain string) (out []Rule, err error) {
+	err = x.dump(appendRules(nil, x.Seq+1, key, chain), newRule, func(_ uint8, a attrs) error {
+		if a.Text(ruleChain) != chain {
 			return nil // of a kernel that does not filter by chain
 		}
-		r := Rule{Handle: a.long(ruleHandle)}
-		if list, ok := a.nested(ruleExprs); ok {
-			list.each(func(_ uint16, e attrs) { r.Exprs = append(r.Exprs, e.expr()) })
-			if list.err() != nil {
-				return list.err()
+		r := Rule{Handle: a.Long(ruleHandle)}
+		if list, ok := a.Get(ruleExprs); ok {
+			list.Each(func(_ uint16, e attrs) { r.Exprs = append(r.Exprs, expr(e)) })
+			if list.Err() != nil {
+				return list.Err()
 			}
 		}
 		out = append(out, r)
-		return a.err()
+		return a.Err()
 	})
 	return out, err
 }
 
 // set reads one set with its elements.
-func (x *exchange) set(key Key, name string) (Set, error) {
+func (x exchange) set(key Key, name string) (Set, error) {
 	var out Set
-	err := x.ask(appendNamed(nil, getSet, 0, x.seq+1, key, setName, name), newSet, func(_ uint8, a attrs) error {
-		out.Interval = a.number(setFlags)&setInterval != 0
-		return a.err()
+	err := x.ask(appendNamed(nil, getSet, 0, x.Seq+1, key, setName, name), newSet, func(_ uint8, a attrs) error {
+		out.Interval = a.Number(setFlags)&setInterval != 0
+		return a.Err()
 	})
 	if err != nil {
 		return out, err
 	}
-	err = x.dump(appendNamed(nil, getSetElem, flagDump, x.seq+1, key, elemsSet, name), newSetElem, func(_ uint8, a attrs) error {
-		list, ok := a.nested(elemsList)
+	err = x.dump(appendNamed(nil, getSetElem, nfnetlink.Dump, x.Seq+1, key, elemsSet, name), newSetElem, func(_ uint8, a attrs) error {
+		list, ok := a.Get(elemsList)
 		if !ok {
-			return a.err()
+			return a.Err()
 		}
-		list.each(func(_ uint16, e attrs) {
+		list.Each(func(_ uint16, e attrs) {
 			if len(out.Elements) < mostElements {
-				out.Elements = append(out.Elements, e.element())
+				out.Elements = append(out.Elements, element(e))
 			} else {
 				out.Unread = true
 			}
 		})
-		return list.err()
+		return list.Err()
 	})
 	return out, err
 }
 
-func (a attrs) element() Element {
-	e := Element{Key: a.data(elemKey), End: a.data(elemKeyEnd), Close: a.number(elemFlags)&1 != 0}
-	if data, ok := a.nested(elemData); ok {
-		e.Data, e.Verdict = data.bytes(dataValue), data.verdict()
+func element(a attrs) Element {
+	e := Element{Key: value(a, elemKey), End: value(a, elemKeyEnd), Close: a.Number(elemFlags)&1 != 0}
+	if data, ok := a.Get(elemData); ok {
+		e.Data, e.Verdict = data.Bytes(dataValue), verdict(data)
 	}
 	return e
 }

@@ -1,11 +1,11 @@
 package nftables
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"slices"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nfnetlink"
 )
 
 // Writer is a program that wrote tables. The zero value stands for transactions whose
@@ -44,26 +44,18 @@ func addWriter(list []Writer, w Writer) []Writer {
 	return append(list, w)
 }
 
-// writer reads the notification of a new generation.
-func (m message) writer() (w Writer, err error) {
-	if w.Generation, err = m.generation(); err != nil {
-		return w, err
-	}
-	w.Port = m.port
-	name, err := m.attr(genProgram)
+// readWriter reads the notification of a new generation.
+func readWriter(b []byte) (Writer, error) {
+	m, _, err := nfnetlink.Next(b)
 	if err != nil {
 		return Writer{}, err
 	}
-	name, _, _ = bytes.Cut(name, []byte{0})
-	w.Program = string(name)
-	pid, err := m.attr(genPID)
+	generation, err := readGeneration(m)
 	if err != nil {
 		return Writer{}, err
 	}
-	if len(pid) == 4 {
-		w.PID = binary.BigEndian.Uint32(pid)
-	}
-	return w, nil
+	a := m.Attrs()
+	return Writer{Generation: generation, Port: m.Port, PID: a.Number(genPID), Program: a.Text(genProgram)}, nil
 }
 
 // ear is a netlink socket that receives notifications of transactions.

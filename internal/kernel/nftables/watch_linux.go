@@ -1,6 +1,7 @@
 package nftables
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -8,6 +9,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nfnetlink"
 )
 
 // Watch calls changed after transactions of any program on tables of any family, and once at the
@@ -56,10 +59,10 @@ const (
 )
 
 // earSocket is an ear.
-type earSocket struct{ *socket }
+type earSocket struct{ *nfnetlink.Conn }
 
 func openEar() (ear, error) {
-	s, err := bindSocket(func(fd int) error {
+	c, err := nfnetlink.Bind(noticeSize, func(fd int) error {
 		// Both only make notifications cheaper: without them more come, to the same end.
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, earRoom)
 		_ = unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(onlyGenerations)), Filter: &onlyGenerations[0]})
@@ -69,7 +72,7 @@ func openEar() (ear, error) {
 	if err != nil {
 		return nil, err
 	}
-	return earSocket{s}, nil
+	return earSocket{c}, nil
 }
 
 // onlyGenerations passes datagrams that begin with a new generation. The kernel asks
@@ -84,7 +87,7 @@ var onlyGenerations = [...]unix.SockFilter{
 
 // loaded is a number of a netlink header as a filter loads it: as if it were in network
 // byte order.
-func loaded(n uint16) uint16 { return binary.BigEndian.Uint16(native.AppendUint16(nil, n)) }
+func loaded(n uint16) uint16 { return binary.BigEndian.Uint16(nfnetlink.Native.AppendUint16(nil, n)) }
 
 // noticeSize holds a notification: three attributes behind the headers, 56 bytes.
 const noticeSize = 256
@@ -93,7 +96,7 @@ const noticeSize = 256
 func (s earSocket) Await() (by []Writer, err error) {
 	var failed error
 	var b [noticeSize]byte
-	err = s.raw.Read(func(fd uintptr) bool {
+	err = s.Raw.Read(func(fd uintptr) bool {
 		heard := false
 		for range drainLimit {
 			var n int
@@ -113,16 +116,12 @@ func (s earSocket) Await() (by []Writer, err error) {
 		}
 		return true
 	})
-	return by, firstError(err, failed, "read")
+	return by, cmp.Or(err, os.NewSyscallError("read", failed))
 }
 
 // noticed returns who sent a notification; the zero Writer where it does not say.
 func noticed(b []byte) Writer {
-	m, _, err := nextMessage(b)
-	if err != nil {
-		return Writer{}
-	}
-	w, err := m.writer()
+	w, err := readWriter(b)
 	if err != nil {
 		return Writer{}
 	}
