@@ -37,8 +37,9 @@ func (h *Handle) Watch(ctx context.Context, changed func(by []Writer)) error {
 	}
 	defer e.Close()
 	defer context.AfterFunc(ctx, e.Interrupt)()
-	for by, err := []Writer(nil), error(nil); ; {
+	for by := []Writer(nil); ; {
 		changed(by)
+		var err error
 		by, err = e.Await()
 		if ctx.Err() != nil {
 			return nil
