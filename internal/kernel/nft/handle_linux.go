@@ -102,7 +102,7 @@ func (h *Handle) Read(ctx context.Context) (Ruleset, error) {
 
 // Elements returns the header of a set and its elements, all of one moment, in no order. An error
 // that matches ErrNotExist means that the set does not exist, ErrForeign that it has an element that
-// this package does not write.
+// this package does not write. Of a set with Other the header alone is read.
 func (h *Handle) Elements(ctx context.Context, k Key) (Set, []Element, error) {
 	if err := k.check(); err != nil {
 		return Set{}, nil, fmt.Errorf("read set %s: %w", k, err)
