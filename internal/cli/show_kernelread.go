@@ -9,12 +9,12 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/ownership"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
@@ -265,10 +265,10 @@ func entryOwners(o *inspect.Owners, set string, e ipset.Entry) []string {
 // rules lists the rules of our chains, and the jumps into them.
 func (r *kernelReader) rules(ctx context.Context, q query) (list inspect.List[inspect.KernelRuleRow], err error) {
 	list.Items = []inspect.KernelRuleRow{}
-	var chains map[rules.ChainKey]rules.Chain
-	var jumps map[rules.JumpKey]rules.Jump
+	var chains map[netfilter.ChainKey]netfilter.Chain
+	var jumps map[netfilter.JumpKey]netfilter.Jump
 	if r.iptables != nil {
-		if chains, jumps, err = r.iptables.List(ctx); err != nil {
+		if chains, jumps, err = netfilter.List(ctx, r.iptables); err != nil {
 			return list, err
 		}
 	}
@@ -283,28 +283,43 @@ func (r *kernelReader) rules(ctx context.Context, q query) (list inspect.List[in
 		return list, err
 	}
 	byChain := chainOwners(owners, chains)
-	for _, k := range slices.SortedFunc(maps.Keys(jumps), rules.JumpKey.Compare) {
-		list.Items = append(list.Items, ruleRow(rules.ChainKey{Family: k.Family, Table: k.Table, Name: k.Hook}, 0, jumps[k].Rule(k.Target), nil))
+	add := func(k netfilter.ChainKey, number int, l netfilter.Line, services []string) {
+		row := ruleRow(k, number, l.String(), services)
+		if (q.named == "" || row.Chain == q.named) && q.wants(row.Owned) && choosesRule(q, k, l) {
+			list.Items = append(list.Items, row)
+		}
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(chains), rules.ChainKey.Compare) {
-		for i, rule := range strings.Split(chains[k].Rules, "\n") {
-			services := ruleOwners(owners, rule)
+	for _, k := range slices.SortedFunc(maps.Keys(jumps), netfilter.JumpKey.Compare) {
+		add(netfilter.ChainKey{Family: k.Family, Table: k.Table, Name: k.Hook}, 0, jumps[k].To(k.Target), nil)
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(chains), netfilter.ChainKey.Compare) {
+		lines := slices.Collect(chains[k].Lines())
+		if len(lines) == 0 {
+			add(k, 0, netfilter.Line{}, byChain[k])
+		}
+		for i, l := range lines {
+			services := ruleOwners(owners, l.Rule(k.Family))
 			if services == nil {
 				services = byChain[k]
 			}
-			list.Items = append(list.Items, ruleRow(k, i+1, rule, services))
+			add(k, i+1, l, services)
 		}
 	}
-	list.Items = slices.DeleteFunc(list.Items, func(row inspect.KernelRuleRow) bool {
-		to := ruleTarget(row.Rule)
-		return q.named != "" && row.Chain != q.named || !q.wants(row.Owned) || !q.VIP.Everywhere() && !q.VIP.Has(to.addr, to.port)
-	})
 	return list, nil
+}
+
+// choosesRule reports whether a rule matches one of the addresses that are asked for.
+func choosesRule(q query, k netfilter.ChainKey, l netfilter.Line) bool {
+	if q.VIP.Everywhere() {
+		return true
+	}
+	to := ruleTarget(l.Rule(k.Family))
+	return q.VIP.Has(to.addr, to.port)
 }
 
 // hasChain reports whether there is a chain of the name, or a hook with a jump; it is true for
 // an empty name, which chooses all.
-func hasChain(chains map[rules.ChainKey]rules.Chain, jumps map[rules.JumpKey]rules.Jump, name string) bool {
+func hasChain(chains map[netfilter.ChainKey]netfilter.Chain, jumps map[netfilter.JumpKey]netfilter.Jump, name string) bool {
 	for k := range chains {
 		if k.Name == name {
 			return true
@@ -318,18 +333,15 @@ func hasChain(chains map[rules.ChainKey]rules.Chain, jumps map[rules.JumpKey]rul
 	return name == ""
 }
 
-func ruleRow(k rules.ChainKey, number int, rule string, services []string) inspect.KernelRuleRow {
-	if rule == "" {
-		number = 0
-	}
+func ruleRow(k netfilter.ChainKey, number int, rule string, services []string) inspect.KernelRuleRow {
 	return inspect.KernelRuleRow{
 		Family: k.Family.Table(), Table: k.Table, Chain: k.Name, Number: number, Rule: rule, Owned: inspect.OwnedBy(true, services),
 	}
 }
 
 // ruleOwners returns the Services that a rule names in its comment, or whose address it matches.
-func ruleOwners(owners *inspect.Owners, rule string) []string {
-	to := ruleTarget(rule)
+func ruleOwners(owners *inspect.Owners, r netfilter.Rule) []string {
+	to := ruleTarget(r)
 	if services := owners.Titled(to.comment); services != nil || !to.addr.IsValid() {
 		return services
 	}
@@ -341,20 +353,21 @@ func ruleOwners(owners *inspect.Owners, rule string) []string {
 const chainDepth = 4
 
 // chainOwners returns the Services of the chains of iptables mode: those of the rules that lead to a chain.
-func chainOwners(owners *inspect.Owners, chains map[rules.ChainKey]rules.Chain) map[rules.ChainKey][]string {
-	out := map[rules.ChainKey][]string{}
+func chainOwners(owners *inspect.Owners, chains map[netfilter.ChainKey]netfilter.Chain) map[netfilter.ChainKey][]string {
+	out := map[netfilter.ChainKey][]string{}
 	for range chainDepth {
 		for k, c := range chains {
-			for rule := range strings.SplitSeq(c.Rules, "\n") {
+			for l := range c.Lines() {
+				next := netfilter.ChainKey{Family: k.Family, Table: k.Table, Name: l.JumpsTo()}
+				if out[next] != nil || !iptables.ServiceChain(next) {
+					continue
+				}
 				services := out[k]
 				if services == nil {
-					services = ruleOwners(owners, rule)
+					services = ruleOwners(owners, l.Rule(k.Family))
 				}
-				for _, to := range rules.Targets(rule) {
-					next := rules.ChainKey{Family: k.Family, Table: k.Table, Name: to}
-					if services != nil && out[next] == nil && iptables.ServiceChain(next) {
-						out[next] = services
-					}
+				if services != nil {
+					out[next] = services
 				}
 			}
 		}
@@ -369,22 +382,19 @@ type target struct {
 	protocol, comment string
 }
 
-func ruleTarget(rule string) (t target) {
-	words := rules.Words(rule)
-	for i := range max(len(words)-1, 0) {
-		switch value := words[i+1]; words[i] {
-		case "-d":
-			if p, err := netip.ParsePrefix(value); err == nil && p.IsSingleIP() {
+func ruleTarget(r netfilter.Rule) (t target) {
+	for _, m := range r.Match {
+		switch m := m.(type) {
+		case netfilter.Destination:
+			if p := netip.Prefix(m); p.IsSingleIP() {
 				t.addr = p.Addr()
 			}
-		case "-p":
-			t.protocol = value
-		case "--dport":
-			if n, err := strconv.ParseUint(value, 10, 16); err == nil {
-				t.port = uint16(n)
-			}
-		case "--comment":
-			t.comment = value
+		case netfilter.Protocol:
+			t.protocol = m.String()
+		case netfilter.DestinationPort:
+			t.port = m.Port
+		case netfilter.Comment:
+			t.comment = string(m)
 		}
 	}
 	return t

@@ -16,6 +16,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
@@ -325,17 +326,17 @@ func TestRulesBelongToServices(t *testing.T) {
 		`-j RETURN`: "",
 		``:          "",
 	} {
-		if got := strings.Join(ruleOwners(o, rule), ","); got != want {
+		if got := strings.Join(ruleOwners(o, netfilter.ReadLine(rule).Rule(rules.IPv4)), ","); got != want {
 			t.Errorf("%s belongs to %q, want %q", rule, got, want)
 		}
 	}
 	chain := func(name string) rules.ChainKey { return rules.ChainKey{Family: rules.IPv4, Table: "nat", Name: name} }
-	got := chainOwners(o, map[rules.ChainKey]rules.Chain{
-		chain("KUBE-SERVICES"): {Rules: "-d 10.96.0.10/32 -p tcp -m tcp --dport 80 -j KUBE-SVC-A\n-d 10.96.0.12/32 -p tcp -m tcp --dport 80 -j KUBE-FW-B\n-j KUBE-SVC-C"},
-		chain("KUBE-SVC-A"):    {Rules: "-j KUBE-MARK-MASQ\n-j KUBE-SEP-A"},
-		chain("KUBE-FW-B"):     {Rules: "-j KUBE-EXT-B"},
-		chain("KUBE-EXT-B"):    {Rules: "-j KUBE-SVC-B"},
-		chain("KUBE-SVC-B"):    {Rules: "-j KUBE-SEP-B"},
+	got := chainOwners(o, map[netfilter.ChainKey]netfilter.Chain{
+		chain("KUBE-SERVICES"): netfilter.ReadChain(rules.Chain{Rules: "-d 10.96.0.10/32 -p tcp -m tcp --dport 80 -j KUBE-SVC-A\n-d 10.96.0.12/32 -p tcp -m tcp --dport 80 -j KUBE-FW-B\n-j KUBE-SVC-C"}),
+		chain("KUBE-SVC-A"):    netfilter.ReadChain(rules.Chain{Rules: "-j KUBE-MARK-MASQ\n-j KUBE-SEP-A"}),
+		chain("KUBE-FW-B"):     netfilter.ReadChain(rules.Chain{Rules: "-j KUBE-EXT-B"}),
+		chain("KUBE-EXT-B"):    netfilter.ReadChain(rules.Chain{Rules: "-j KUBE-SVC-B"}),
+		chain("KUBE-SVC-B"):    netfilter.ReadChain(rules.Chain{Rules: "-j KUBE-SEP-B"}),
 	})
 	want := map[rules.ChainKey][]string{
 		chain("KUBE-SVC-A"): {"shop/cart"}, chain("KUBE-SEP-A"): {"shop/cart"}, chain("KUBE-FW-B"): {"shop/copy"},

@@ -128,6 +128,9 @@ func NewJump(f rules.Family, conditions ...Match) Jump {
 	return Jump{text(f, If(conditions...))}
 }
 
+// To returns the line of the jump to a chain.
+func (j Jump) To(target string) Line { return Line{rules.Jump{Args: j.text}.Rule(target)} }
+
 // ReadLine returns the line of a rule that was listed outside of a table.
 func ReadLine(text string) Line { return Line{text} }
 

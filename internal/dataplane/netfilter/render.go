@@ -19,7 +19,8 @@ var headOrder = []string{"-s", "-d", "-i", "-p"}
 // protocolNames are those of iptables-save.
 var protocolNames = map[Protocol]string{ICMP: "icmp", TCP: "tcp", UDP: "udp", ICMPv6: "ipv6-icmp", SCTP: "sctp"}
 
-func (p Protocol) name() string {
+// String returns the name of the protocol as iptables-save prints it.
+func (p Protocol) String() string {
 	if name, ok := protocolNames[p]; ok {
 		return name
 	}
@@ -108,7 +109,7 @@ func headOption(m Match, asked string) (option, value string) {
 			value += "+"
 		}
 	case Protocol:
-		option, value = "-p", m.name()
+		option, value = "-p", m.String()
 	}
 	return option, value
 }
@@ -148,9 +149,9 @@ func (w *writer) extensionName(m Match) string {
 	case Seen, Remember:
 		return "recent"
 	case DestinationPort:
-		return m.Protocol.name()
+		return m.Protocol.String()
 	case TCPFlags:
-		return TCP.name()
+		return TCP.String()
 	case SegmentSize:
 		return "tcpmss"
 	case ICMPType:

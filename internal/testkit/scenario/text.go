@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
@@ -111,8 +113,9 @@ func flatChain(f rules.Family, table string, c rules.SaveChain) []string {
 	}
 	from := len(lines) // where the last run of entries begins
 	for _, r := range c.Rules {
-		lines = append(lines, fmt.Sprintf("%s %s -A %s %s", f.Table(), table, c.Name, rules.Canonical(f, r)))
-		if !isEntry(c.Name, r) {
+		saved := rules.Canonical(f, r)
+		lines = append(lines, fmt.Sprintf("%s %s -A %s %s", f.Table(), table, c.Name, saved))
+		if !iptables.Dispatches(table, c.Name) || !isEntry(netfilter.ReadLine(saved).Rule(f)) {
 			slices.Sort(lines[from : len(lines)-1])
 			from = len(lines)
 		}
@@ -121,15 +124,10 @@ func flatChain(f rules.Family, table string, c rules.SaveChain) []string {
 	return lines
 }
 
-// dispatch are the chains in which iptables mode has a rule for each address of a Service,
-// in any order.
-var dispatch = []string{"KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-PROXY-FIREWALL"}
-
-// isEntry tells such a rule from those of ipvs mode, which match sets, and from the one
-// behind them all.
-func isEntry(chain, rule string) bool {
-	return slices.Contains(dispatch, chain) && strings.Contains(rule, "--comment") &&
-		!strings.Contains(rule, "--match-set") && !strings.HasSuffix(rule, "-j KUBE-NODEPORTS")
+// isEntry reports whether a rule of a chain that iptables mode keeps in any order is one for an
+// address of a Service. Those of ipvs mode match sets, and one is behind them all.
+func isEntry(r netfilter.Rule) bool {
+	return r.Comment() != "" && len(r.Sets()) == 0 && r.JumpsTo() != "KUBE-NODEPORTS"
 }
 
 // matching keeps the lines that a regular expression matches.
