@@ -21,10 +21,10 @@ var iptablesMutants = []mutant{
 		New:    "o := conntrack.Order{Key: flowKey(k), Connections: k.Protocol == model.TCP && k.Port == 0}",
 	},
 	{
-		Name: "iptables/tables-dropped-early", File: "internal/dataplane/iptables/foreign.go",
+		Name: "iptables/tables-dropped-early", File: "internal/dataplane/iptables/takeover.go",
 		Breaks: "The tables of kube-proxy's nftables mode go before the rules that replace them are in place.",
-		Old:    "return done || f.retries >= patience",
-		New:    "return done || f.retries < patience",
+		Old:    "t.holding = !done && t.retries < patience",
+		New:    "t.holding = !done && t.retries >= patience",
 	},
 	{
 		Name: "iptables/flush-leaves-connections", File: "internal/dataplane/iptables/mode.go",

@@ -60,6 +60,14 @@ func (p *Pipeline) Apply(ctx context.Context, opts ApplyOptions) Result {
 	return p.result(outcomes, opts)
 }
 
+// Skipped is the result of a pass that was given up before its first write, for the reason in the
+// outcome of the first stage.
+func (p *Pipeline) Skipped(first delta.Outcome, opts ApplyOptions) Result {
+	outcomes := make([]delta.Outcome, len(p.stages))
+	outcomes[0] = first
+	return p.result(outcomes, opts)
+}
+
 func (p *Pipeline) result(outcomes []delta.Outcome, opts ApplyOptions) Result {
 	var r Result
 	for i, s := range p.stages {

@@ -65,7 +65,7 @@ type Applied[K comparable, V any] struct {
 	Had    bool
 }
 
-// NewTable returns a table with nothing desired and nothing known.
+// NewTable returns a table with nothing desired and nothing known. One of a Group has no store.
 func NewTable[K comparable, V any](store Store[K, V], opts Options[K, V]) *Table[K, V] {
 	if opts.Batch <= 0 {
 		opts.Batch = DefaultBatch
@@ -224,7 +224,7 @@ func (t *Table[K, V]) write(ctx context.Context, changes []Change[K, V]) Outcome
 		begun := time.Now()
 		errs := t.store.Write(ctx, changes[:n])
 		out.Took += time.Since(begun)
-		out = out.Plus(t.record(changes[:n], errs))
+		out = out.Plus(t.Record(changes[:n], errs))
 		if changes = changes[n:]; silent(errs) {
 			break
 		}
@@ -250,7 +250,9 @@ func silent(errs []error) bool {
 	return len(errs) > 0
 }
 
-func (t *Table[K, V]) record(changes []Change[K, V], errs []error) Outcome {
+// Record notes what became of changes that were written: errs is nil, or has one error for each
+// change, nil where it was carried out.
+func (t *Table[K, V]) Record(changes []Change[K, V], errs []error) Outcome {
 	var out Outcome
 	t.reportRefused(changes, errs)
 	for i, c := range changes {

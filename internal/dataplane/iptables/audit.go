@@ -69,7 +69,7 @@ func (m *Mode) Audit(ctx context.Context, budget time.Duration) (dataplane.Audit
 	if a.reading == nil {
 		a.untuned = m.retune(ctx)
 		if g := m.deps.Rules.Generation(ctx); g != 0 && g == a.read {
-			return dataplane.Audited{Done: true}, errors.Join(a.untuned, m.loadForeign(ctx))
+			return dataplane.Audited{Done: true}, errors.Join(a.untuned, m.loadTables(ctx))
 		}
 		a.start(ctx, m)
 	}
@@ -86,7 +86,7 @@ func (m *Mode) Audit(ctx context.Context, budget time.Duration) (dataplane.Audit
 		if a.read = l.generation; len(touched) > 0 {
 			a.read = 0 // these were not looked at
 		}
-		return dataplane.Audited{Drift: drift, Done: true, Cost: l.took + m.deps.Now().Sub(began)}, errors.Join(a.untuned, m.loadForeign(ctx))
+		return dataplane.Audited{Drift: drift, Done: true, Cost: l.took + m.deps.Now().Sub(began)}, errors.Join(a.untuned, m.loadTables(ctx))
 	case <-ctx.Done():
 		return dataplane.Audited{Done: true}, ctx.Err()
 	case <-time.After(min(budget, glance)):

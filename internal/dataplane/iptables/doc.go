@@ -28,6 +28,8 @@
 //	chains   family, table, name          one of our names            audit: iptables-save
 //	entries  dispatch chain, rule         in a dispatch chain         audit: iptables-save
 //	jumps    family, table, hook, chain   to one of our chains        audit: iptables-save
+//	nftables family, name                 kube-proxy, of ip and ip6:  audit: one list
+//	                                      removed, never written
 //
 // A mode cannot have what iptables has not: schedulers and weights. Endpoints are picked
 // at random, each as likely as the other.

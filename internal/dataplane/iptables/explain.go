@@ -71,7 +71,7 @@ func (m *Mode) RowsOf(keys []model.FrontendKey) (dataplane.FrontendRows, error) 
 	leads := maps.Collect(m.jumps.AllDesired())
 	maps.DeleteFunc(leads, func(k netfilter.JumpKey, _ netfilter.Jump) bool { _, ok := families[k.Family]; return !ok })
 	for k := range leads {
-		pending = appendPending(pending, m.jumps.Tracker, k)
+		pending = appendPending(pending, m.jumps, k)
 	}
 	for k, c := range chains {
 		if !isDispatch(k) {
@@ -96,7 +96,7 @@ func (e entry) String() string { return e.chain.String() + " " + e.rule.String()
 func appendPending[K interface {
 	comparable
 	String() string
-}, V comparable](out []string, t *delta.Tracker[K, V], k K) []string {
+}, V comparable](out []string, t *delta.Table[K, V], k K) []string {
 	want, _ := t.Desired(k)
 	if have, there := t.Believed(k); !there || have != want {
 		out = append(out, k.String())

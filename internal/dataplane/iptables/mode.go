@@ -14,6 +14,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
@@ -33,10 +34,14 @@ type Mode struct {
 	// inForce are the frontends of each Service that it really has.
 	inForce map[model.ServiceID]map[model.FrontendKey]struct{}
 
-	// The tables. chains and entries are written together.
-	chains  *delta.Tracker[netfilter.ChainKey, netfilter.Chain]
-	entries *delta.Tracker[entry, struct{}]
-	jumps   *delta.Table[netfilter.JumpKey, netfilter.Jump]
+	// The tables, in stage order. One write carries out chains and entries (write.go).
+	chains   *delta.Table[netfilter.ChainKey, netfilter.Chain]
+	entries  *delta.Table[entry, struct{}]
+	jumps    *delta.Table[netfilter.JumpKey, netfilter.Jump]
+	tables   *delta.Table[nftables.Key, struct{}]
+	pipeline *dataplane.Pipeline
+	// hooked: the pass in progress deletes jumps, and chains that they may lead to after them.
+	hooked bool
 	// sizes counts the wanted entries of each dispatch chain.
 	sizes map[netfilter.ChainKey]int
 
@@ -45,11 +50,11 @@ type Mode struct {
 	entryClaims *delta.Claims[model.ServiceID, entry, struct{}]
 	healthPorts *delta.Claims[model.ServiceID, entry, struct{}]
 
-	cleared bool // nothing is wanted any more
-	doubt   bool // a write may or may not have been carried out: read before the next
-	flows   flows
-	audit   audit
-	foreign foreign
+	cleared  bool // nothing is wanted any more
+	doubt    bool // a write may or may not have been carried out: read before the next
+	flows    flows
+	audit    audit
+	takeover takeover
 }
 
 var _ interface {
@@ -67,22 +72,35 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 		log: log.Named(Name), config: config, deps: deps,
 		frontends:   dataplane.NewFrontends(),
 		inForce:     map[model.ServiceID]map[model.FrontendKey]struct{}{},
-		chains:      delta.NewTracker[netfilter.ChainKey](same[netfilter.Chain]),
-		entries:     delta.NewTracker[entry](same[struct{}]),
 		sizes:       map[netfilter.ChainKey]int{},
 		chainClaims: delta.NewClaims[model.ServiceID, netfilter.ChainKey, netfilter.Chain](model.ServiceID.Compare),
 		entryClaims: delta.NewClaims[model.ServiceID, entry, struct{}](model.ServiceID.Compare),
 		healthPorts: delta.NewClaims[model.ServiceID, entry, struct{}](model.ServiceID.Compare),
 		flows:       flows{},
 	}
-	m.jumps = delta.NewTable(jumpStore{netfilter.JumpStore{Rules: deps.Rules, Jumps: jumps}, &m.audit}, delta.Options[netfilter.JumpKey, netfilter.Jump]{
+	m.makeTables()
+	m.wantBase()
+	return m
+}
+
+// makeTables joins each table to its store and says what its rows wait for.
+func (m *Mode) makeTables() {
+	m.chains = delta.NewTable(nil, delta.Options[netfilter.ChainKey, netfilter.Chain]{
+		Name: "chains", Compare: netfilter.ChainKey.Compare, Equal: same[netfilter.Chain],
+	})
+	m.entries = delta.NewTable(nil, delta.Options[entry, struct{}]{Name: "entries", Compare: compareEntries, Equal: same[struct{}]})
+	m.jumps = delta.NewTable(jumpStore{netfilter.JumpStore{Rules: m.deps.Rules, Jumps: jumps}, &m.audit}, delta.Options[netfilter.JumpKey, netfilter.Jump]{
 		Name: "jumps", Compare: jumps.Compare, Equal: same[netfilter.Jump],
 		Wait: func(k netfilter.JumpKey) bool {
 			return !m.there(netfilter.ChainKey{Family: k.Family, Table: k.Table, Name: k.Target})
 		},
 	})
-	m.wantBase()
-	return m
+	m.tables = delta.NewTable(netfilter.ProxyTableStore{Tables: m.deps.Tables}, delta.Options[nftables.Key, struct{}]{
+		Name: "nftables", Compare: netfilter.CompareTables, Equal: same[struct{}], Owned: m.ownedTable,
+		Hold: func(nftables.Key, bool) bool { return m.takeover.holding },
+	})
+	group := delta.NewGroup(m.chains, m.entries, m.writeGroup)
+	m.pipeline = dataplane.NewPipeline(group.Lower(), group.Upper(), m.jumps, m.tables)
 }
 
 func same[V comparable](a, b V) bool { return a == b }
@@ -168,7 +186,7 @@ func (m *Mode) Load(ctx context.Context) error {
 		return err
 	}
 	m.noteFound()
-	return m.loadForeign(ctx)
+	return m.loadTables(ctx)
 }
 
 // loadRules reads all rules, and so settles what was in doubt.
@@ -210,7 +228,7 @@ func (m *Mode) believe(chains map[netfilter.ChainKey]netfilter.Chain, leads map[
 	maps.DeleteFunc(leads, func(k netfilter.JumpKey, _ netfilter.Jump) bool {
 		return !m.mine(netfilter.ChainKey{Family: k.Family, Table: k.Table, Name: k.Target})
 	})
-	return dataplane.Drift{"chains": m.chains.Load(chains), "entries": m.entries.Load(found), "jumps": m.jumps.LoadRows(leads)}
+	return dataplane.Drift{"chains": m.chains.LoadRows(chains), "entries": m.entries.LoadRows(found), "jumps": m.jumps.LoadRows(leads)}
 }
 
 // mine tells whether a chain is this mode's, in a family that it serves.
@@ -260,7 +278,7 @@ func (m *Mode) CarriesServices() bool {
 			return true
 		}
 	}
-	return m.foreign.serves()
+	return m.tables.Counts().Orphans > 0
 }
 
 // Set replaces what one Service wants. Memory only.
@@ -320,77 +338,47 @@ func (m *Mode) renderService(id model.ServiceID) {
 	}
 }
 
-// Apply writes what is pending: chains and entries together, then jumps; what goes, in
-// the other order.
+// Apply writes what is pending.
 func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane.Result {
-	pass := delta.Pass{Orphans: !opts.KeepOrphans, Retry: opts.Retry}
-	var out outcomes
 	if m.doubt && opts.Retry {
 		lacked := m.lacking()
 		if _, err := m.loadRules(ctx); err != nil {
-			out.chains = delta.Failures(max(1, m.chains.Counts().Updates), err)
-			return m.result(out, opts)
+			return m.pipeline.Skipped(delta.Failures(max(1, m.chains.Counts().Updates), err), opts)
 		}
 		if m.lacking() > lacked { // somebody goes on taking rules away
 			m.noteFound()
 		}
 	}
-	hooked := m.jumps.Counts().Deletes > 0 // chains that jumps lead to cannot go yet
-	out = m.write(ctx, pass, !hooked)
-	out.jumps = m.jumps.ApplyUpdates(ctx, pass).Plus(m.jumps.ApplyDeletes(ctx, pass))
-	if hooked {
-		out = out.plus(m.write(ctx, pass, true))
-	}
-	m.doubt = m.doubt || errors.Is(out.jumps.Err(), rules.ErrNotExist) // a chain went behind our back
+	m.takeover.holding = true
+	r := m.pipeline.Apply(ctx, opts)
+	m.doubt = m.doubt || lostChain(r)
 	if !opts.KeepOrphans {
 		m.orderFlows()
 	}
-	r := m.result(out, opts)
-	if !opts.KeepOrphans && m.foreign.mayGo(r.Pending == 0, opts.Retry) {
-		r.Pending += m.dropForeign(ctx, &r)
+	if left := m.tables.Counts().Orphans; left > 0 && !opts.KeepOrphans && m.takeover.ends(r.Pending == left, opts.Retry) {
+		r = r.Then(m.pipeline.Apply(ctx, opts))
+		if gone := left - m.tables.Counts().Orphans; gone > 0 {
+			m.log.Info("tables of kube-proxy's nftables mode removed", zap.Int("rows", gone))
+		}
 	}
 	return r
+}
+
+// lostChain reports whether a jump could not be written because another process has deleted
+// the chain that it leads to.
+func lostChain(r dataplane.Result) bool {
+	return slices.ContainsFunc(r.Stages, func(s dataplane.StageResult) bool {
+		return s.Stage == "jumps" && errors.Is(s.Err(), rules.ErrNotExist)
+	})
 }
 
 // lacking counts what is wanted and not known to be in place.
-func (m *Mode) lacking() (n int) {
-	for _, c := range m.counts() {
-		n += c.Updates
-	}
-	return n
-}
-
-// result is what became of a pass, in stage order.
-func (m *Mode) result(out outcomes, opts dataplane.ApplyOptions) dataplane.Result {
-	var r dataplane.Result
-	for _, s := range []dataplane.StageResult{{Stage: "chains", Outcome: out.chains}, {Stage: "entries", Outcome: out.entries}, {Stage: "jumps", Outcome: out.jumps}} {
-		if s.Written() > 0 || s.Failed > 0 {
-			r.Stages = append(r.Stages, s)
-		}
-	}
-	for _, c := range m.counts() {
-		r.Pending += c.Pending()
-		if opts.KeepOrphans {
-			r.Pending -= c.Orphans
-		}
-	}
-	return r
-}
-
-// counts are the sizes of the tables in stage order.
-func (m *Mode) counts() [3]delta.Counts {
-	return [3]delta.Counts{m.chains.Counts(), m.entries.Counts(), m.jumps.Counts()}
+func (m *Mode) lacking() int {
+	return m.chains.Counts().Updates + m.entries.Counts().Updates + m.jumps.Counts().Updates
 }
 
 // Tables reports the sizes of the tables in stage order.
-func (m *Mode) Tables() []dataplane.TableStatus {
-	out := make([]dataplane.TableStatus, 0, 3)
-	for i, c := range m.counts() {
-		name := [3]string{"chains", "entries", "jumps"}[i]
-		out = append(out, dataplane.TableStatus{Table: name, Desired: c.Desired, Updates: c.Updates, Deletes: c.Deletes, Orphans: c.Orphans})
-	}
-	return out
-}
+func (m *Mode) Tables() []dataplane.TableStatus { return m.pipeline.Tables() }
 
 // Kinds are what WriteRows can print.
 func Kinds() []string { return []string{"rules"} }
@@ -416,10 +404,11 @@ func (m *Mode) Clear() {
 	m.sizes = map[netfilter.ChainKey]int{}
 	clearTable(m.chains)
 	clearTable(m.entries)
-	clearTable(m.jumps.Tracker)
+	clearTable(m.jumps)
+	m.tables.LoadRows(nil) // a clean-up leaves them alone
 }
 
-func clearTable[K comparable, V any](t *delta.Tracker[K, V]) {
+func clearTable[K comparable, V any](t *delta.Table[K, V]) {
 	for k := range maps.Collect(t.AllDesired()) {
 		t.DeleteDesired(k)
 	}

@@ -14,13 +14,6 @@ import (
 // Chains and entries are one write: a Service that comes is chains and the rule that
 // leads there, and one process of iptables-restore carries out both.
 
-// outcomes are those of one pass, by table.
-type outcomes struct{ chains, entries, jumps delta.Outcome }
-
-func (o outcomes) plus(p outcomes) outcomes {
-	return outcomes{o.chains.Plus(p.chains), o.entries.Plus(p.entries), o.jumps.Plus(p.jumps)}
-}
-
 // batch is what one write carries out.
 type batch struct {
 	chains  []delta.Change[netfilter.ChainKey, netfilter.Chain]
@@ -28,6 +21,25 @@ type batch struct {
 	// whole has the text of dispatch chains that are written anew, with all entries.
 	whole map[netfilter.ChainKey]netfilter.Chain
 }
+
+// writeGroup is the write of the tables of chains and entries. It deletes chains at once, in the
+// write of the updates, unless a jump is to be deleted that may lead there: then it writes again
+// after the jumps.
+func (m *Mode) writeGroup(ctx context.Context, p delta.Pass, deletes bool) [2]delta.Outcome {
+	if !deletes {
+		m.hooked = m.jumps.Counts().Deletes > 0
+		return m.write(ctx, p, !m.hooked)
+	}
+	if !m.hooked {
+		return outcomes{}
+	}
+	return m.write(ctx, p, true)
+}
+
+// outcomes are those of chains and of entries.
+type outcomes [2]delta.Outcome
+
+func (o outcomes) plus(p outcomes) outcomes { return outcomes{o[0].Plus(p[0]), o[1].Plus(p[1])} }
 
 // write carries out what is pending of chains and entries. Without removals chains that
 // are to go stay, and what is in them.
@@ -46,7 +58,7 @@ func (m *Mode) write(ctx context.Context, p delta.Pass, removals bool) outcomes 
 	}
 	first, then := b.split()
 	out := m.carryOut(ctx, first, p)
-	if err := out.chains.Err(); out.chains.Failed == len(first.chains) && silent(err) {
+	if err := out[0].Err(); out[0].Failed == len(first.chains) && silent(err) {
 		return out.plus(m.fail(then, err))
 	}
 	alone := m.leaveOut(&then)
@@ -69,10 +81,10 @@ func (m *Mode) atOnce(ctx context.Context, b batch, p delta.Pass) (out outcomes,
 	chainErrs, _ := m.deps.Rules.Write(ctx, w.chains, nil)
 	took := time.Since(begun)
 	if err := errors.Join(chainErrs...); err != nil && !silent(err) {
-		return outcomes{chains: delta.Outcome{Took: took}}, false
+		return outcomes{{Took: took}}, false
 	}
 	out = m.recordAll(b, w, chainErrs, nil)
-	out.chains.Took = took
+	out[0].Took = took
 	return out, true
 }
 
@@ -123,14 +135,10 @@ func silent(err error) bool {
 
 // fail gives up a batch that stands on another that failed.
 func (m *Mode) fail(b batch, err error) outcomes {
-	var out outcomes
-	for _, c := range b.chains {
-		out.chains = out.chains.Plus(record(m, m.chains, c, err))
+	return outcomes{
+		record(m, m.chains, b.chains, slices.Repeat([]error{err}, len(b.chains))),
+		record(m, m.entries, b.entries, slices.Repeat([]error{err}, len(b.entries))),
 	}
-	for _, c := range b.entries {
-		out.entries = out.entries.Plus(record(m, m.entries, c, err))
-	}
-	return out
 }
 
 // write is a batch in the words of the kernel room.
@@ -173,22 +181,16 @@ func (m *Mode) carryOut(ctx context.Context, b batch, p delta.Pass) outcomes {
 	chainErrs, editErrs := m.deps.Rules.Write(ctx, w.chains, w.edits)
 	took := time.Since(begun)
 	out := m.recordAll(b, w, chainErrs, editErrs)
-	out.chains.Took = took // that of its entries, too: they are lines of one write
+	out[0].Took = took // that of its entries, too: they are lines of one write
 	return out
 }
 
 // recordAll notes what became of a batch.
 func (m *Mode) recordAll(b batch, w write, chainErrs, editErrs []error) outcomes {
-	var out outcomes
+	out := outcomes{record(m, m.chains, b.chains, chainErrs), record(m, m.entries, w.edited, editErrs)}
 	for i, c := range b.chains {
-		err := at(chainErrs, i)
-		out.chains = out.chains.Plus(record(m, m.chains, c, err))
-		for _, e := range w.with[c.Key] {
-			out.entries = out.entries.Plus(record(m, m.entries, e, err))
-		}
-	}
-	for i, c := range w.edited {
-		out.entries = out.entries.Plus(record(m, m.entries, c, at(editErrs, i)))
+		with := w.with[c.Key]
+		out[1] = out[1].Plus(record(m, m.entries, with, slices.Repeat([]error{at(chainErrs, i)}, len(with))))
 	}
 	return out
 }
@@ -301,23 +303,16 @@ func at(errs []error, i int) error {
 	return nil
 }
 
-// record notes what became of one row.
-func record[K comparable, V any](m *Mode, t *delta.Tracker[K, V], c delta.Change[K, V], err error) delta.Outcome {
-	if err != nil {
-		t.Failed(c)
-		m.doubt = m.doubt || uncertain(err)
-		return delta.Failures(1, err)
+// record notes what became of rows of one table.
+func record[K comparable, V any](m *Mode, t *delta.Table[K, V], changes []delta.Change[K, V], errs []error) delta.Outcome {
+	for i, c := range changes {
+		if err := at(errs, i); err != nil {
+			m.doubt = m.doubt || uncertain(err)
+		} else {
+			m.audit.touch(c.Key)
+		}
 	}
-	t.Applied(c)
-	m.audit.touch(c.Key)
-	switch c.Op {
-	case delta.Add:
-		return delta.Outcome{Adds: 1}
-	case delta.Update:
-		return delta.Outcome{Updates: 1}
-	default:
-		return delta.Outcome{Deletes: 1}
-	}
+	return t.Record(changes, errs)
 }
 
 // uncertain tells whether a failed write may have been carried out all the same, or

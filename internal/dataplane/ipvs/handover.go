@@ -12,7 +12,6 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -141,12 +140,12 @@ func (h handOver) findDispatch(ctx context.Context) error {
 			}
 		}
 	case SuccessorNFTables:
-		found, err := tableStore{h.deps.Tables}.List(ctx)
+		found, err := netfilter.ProxyTableStore{Tables: h.deps.Tables}.List(ctx)
 		if err != nil {
 			return fmt.Errorf("read nftables: %w", err)
 		}
 		for _, f := range h.config.Families {
-			if _, there := found[nftables.Key{Family: tableFamilies[f], Name: kubeProxyTable}]; there {
+			if _, there := found[netfilter.ProxyTable(f)]; there {
 				h.carried = append(h.carried, f)
 			}
 		}

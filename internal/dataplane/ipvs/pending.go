@@ -11,7 +11,6 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
@@ -40,9 +39,7 @@ func (m *Mode) Pending(most int) []dataplane.PendingTable {
 		pendingOf(m.addresses.Detached, most, func(c delta.Change[netip.Addr, bool]) string {
 			return ipCommand(c.Op, "route", fmt.Sprintf("local %s dev lo table %d proto %d", c.Key, link.DetachedTable, link.RouteProtocol))
 		}),
-		pendingOf(m.tables, most, func(c delta.Change[nftables.Key, struct{}]) string {
-			return fmt.Sprintf("nft %s table %s", c.Op, c.Key)
-		}),
+		pendingOf(m.tables, most, netfilter.ProxyTableCommand),
 	}
 	return slices.DeleteFunc(all, func(t dataplane.PendingTable) bool { return len(t.Rows) == 0 && t.More == 0 })
 }

@@ -60,8 +60,8 @@ func (m *Mode) makeTables() {
 	m.addresses.Addresses.OnApplied(func(e delta.Applied[netip.Addr, struct{}]) { m.addressAdded(e.Op, e.Key) })
 	m.addresses.Detached.OnApplied(func(e delta.Applied[netip.Addr, bool]) { m.addressAdded(e.Op, e.Key) })
 	m.addresses.Routes.OnApplied(func(e delta.Applied[netip.Prefix, struct{}]) { m.rangeAdded(e.Op, e.Key) })
-	m.tables = delta.NewTable(tableStore{m.deps.Tables}, delta.Options[nftables.Key, struct{}]{
-		Name: "nftables", Compare: compareTables, Equal: alike, Owned: m.ownedTable,
+	m.tables = delta.NewTable(netfilter.ProxyTableStore{Tables: m.deps.Tables}, delta.Options[nftables.Key, struct{}]{
+		Name: "nftables", Compare: netfilter.CompareTables, Equal: alike, Owned: m.ownedTable,
 		Hold: func(nftables.Key, bool) bool { return m.takeover.holding },
 	})
 }

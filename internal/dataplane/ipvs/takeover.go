@@ -2,9 +2,6 @@ package ipvs
 
 import (
 	"context"
-	"errors"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
@@ -12,7 +9,6 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
-	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
 // Where kube-proxy carried Services in its iptables or nftables mode, its rules rewrite
@@ -160,42 +156,8 @@ func (m *Mode) inspectDispatch(context.Context) (dataplane.Drift, error) {
 	return nil, nil
 }
 
-// kubeProxyTable is what kube-proxy's nftables mode calls its tables, one of each family
-// (pkg/proxy/nftables/proxier.go).
-const kubeProxyTable = "kube-proxy"
-
-// tableFamilies are the families of those tables, by the address family that they carry.
-var tableFamilies = map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}
-
-// ownedTable tells whether a table is kube-proxy's, of a family that is served here, and
+// ownedTable reports whether a table is kube-proxy's, of a family that is served here, and
 // not left to a successor.
 func (m *Mode) ownedTable(k nftables.Key) bool {
-	return k.Name == kubeProxyTable && m.successor != SuccessorNFTables &&
-		slices.ContainsFunc(m.config.Families, func(f model.Family) bool { return tableFamilies[f] == k.Family })
-}
-
-func compareTables(a, b nftables.Key) int { return strings.Compare(a.Family+a.Name, b.Family+b.Name) }
-
-// tableStore reads and deletes tables of nftables; none is ever wanted.
-type tableStore struct{ tables Tables }
-
-var errNoTables = errors.New("tables of nftables are never written")
-
-// List returns the tables of the whole namespace.
-func (s tableStore) List(ctx context.Context) (map[nftables.Key]struct{}, error) {
-	if s.tables == nil {
-		return map[nftables.Key]struct{}{}, nil
-	}
-	return s.tables.List(ctx)
-}
-
-// Write deletes tables, all at once.
-func (s tableStore) Write(ctx context.Context, changes []delta.Change[nftables.Key, struct{}]) []error {
-	keys := make([]nftables.Key, len(changes))
-	for i, c := range changes {
-		if keys[i] = c.Key; c.Op != delta.Delete {
-			return []error{errNoTables}
-		}
-	}
-	return s.tables.Delete(ctx, keys)
+	return netfilter.IsProxyTable(k, m.config.Families) && m.successor != SuccessorNFTables
 }
