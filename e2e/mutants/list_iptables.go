@@ -47,7 +47,7 @@ var iptablesMutants = []mutant{
 	{
 		Name: "iptables/one-bad-rule-refuses-all", File: "internal/dataplane/iptables/write.go",
 		Breaks: "One Service whose chain is refused keeps the whole dispatch chain from being written.",
-		Old:    "if c.Op != delta.Add || !ofService(to) || m.there(to) || b.lacks(c.Key.chain) {",
-		New:    "if c.Op != delta.Add || !ofService(to) || !m.there(to) || b.lacks(c.Key.chain) {",
+		Old:    "if c.Op != delta.Add || !netfilter.OfService(to) || m.there(to) || b.lacks(c.Key.chain) {",
+		New:    "if c.Op != delta.Add || !netfilter.OfService(to) || !m.there(to) || b.lacks(c.Key.chain) {",
 	},
 }

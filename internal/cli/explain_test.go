@@ -21,6 +21,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/explain"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link/linktest"
@@ -66,7 +67,7 @@ func onNode(t *testing.T, manifests string, flags []string, test func(n *fakeNod
 	synctest.Test(t, func(t *testing.T) {
 		n := &fakeNode{T: t, config: parsed(t, append([]string{"--source-dir=" + dir, "--cluster-cidr=10.244.0.0/16"}, flags...)),
 			servers: vservertest.NewFake(), sets: ipsettest.New(), links: linktest.New(),
-			rules: rulestest.New(rules.Options{Owned: ipvs.OwnedChain, Families: []rules.Family{rules.IPv4, rules.IPv6}})}
+			rules: rulestest.New(rules.Options{Owned: netfilter.Owned, Families: []rules.Family{rules.IPv4, rules.IPv6}})}
 		n.links.AddElsewhere(netip.MustParseAddr("192.0.2.1"), "eth0")
 		n.start()
 		test(n)

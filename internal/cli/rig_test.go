@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 
 	"go.uber.org/goleak"
@@ -120,7 +121,7 @@ func emptyKernel(t *testing.T) fakeKernel {
 		t.Fatal(err)
 	}
 	return fakeKernel{c, vservertest.NewFake(), ipsettest.New(),
-		rulestest.New(rules.Options{Owned: ipvs.OwnedChain, Families: []rules.Family{rules.IPv4, rules.IPv6}}), linktest.New()}
+		rulestest.New(rules.Options{Owned: netfilter.Owned, Families: []rules.Family{rules.IPv4, rules.IPv6}}), linktest.New()}
 }
 
 func (k fakeKernel) deps() ipvs.Deps {

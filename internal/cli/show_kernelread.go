@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/ownership"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
@@ -359,7 +358,7 @@ func chainOwners(owners *inspect.Owners, chains map[netfilter.ChainKey]netfilter
 		for k, c := range chains {
 			for l := range c.Lines() {
 				next := netfilter.ChainKey{Family: k.Family, Table: k.Table, Name: l.JumpsTo()}
-				if out[next] != nil || !iptables.ServiceChain(next) {
+				if out[next] != nil || !netfilter.OfService(next) {
 					continue
 				}
 				services := out[k]

@@ -14,6 +14,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link/linktest"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules/rulestest"
@@ -78,7 +79,7 @@ func emptyKernel(t *testing.T) served {
 		t.Fatal(err)
 	}
 	return served{c, vservertest.NewFake(), ipsettest.New(),
-		rulestest.New(rules.Options{Owned: ipvs.OwnedChain, Families: []rules.Family{rules.IPv4, rules.IPv6}}), linktest.New()}
+		rulestest.New(rules.Options{Owned: netfilter.Owned, Families: []rules.Family{rules.IPv4, rules.IPv6}}), linktest.New()}
 }
 
 func (k served) deps() ipvs.Deps {

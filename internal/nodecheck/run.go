@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/firewall"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
@@ -96,7 +96,7 @@ func answers(socket string) bool {
 // servedFamilies returns the families that the agent would serve; both with an error.
 func servedFamilies(log *zap.Logger, c config.Config) ([]model.Family, error) {
 	all := model.Families()
-	h, err := rules.New(log, rules.Options{Backend: rules.Backend(c.IPTables), Owned: ipvs.OwnedChain})
+	h, err := rules.New(log, rules.Options{Backend: rules.Backend(c.IPTables), Owned: netfilter.Owned})
 	if err != nil {
 		return all[:], err
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 )
 
@@ -13,14 +14,14 @@ func watchedJumps(families []rules.Family) []rules.JumpKey {
 	var out []rules.JumpKey
 	for _, f := range families {
 		for _, j := range [][3]string{
-			{"nat", "PREROUTING", "KUBE-SERVICES"},
-			{"nat", "OUTPUT", "KUBE-SERVICES"},
-			{"nat", "POSTROUTING", "KUBE-POSTROUTING"},
-			{"filter", "FORWARD", "KUBE-FORWARD"},
-			{"filter", "INPUT", "KUBE-PROXY-FIREWALL"},
-			{"filter", "OUTPUT", "KUBE-SERVICES"},
-			{"filter", "OUTPUT", "KUBE-IPVS-OUT-FILTER"},
-			{"mangle", "OUTPUT", "KUBE-IPVS-OUT-FILTER"},
+			{"nat", "PREROUTING", netfilter.ChainServices},
+			{"nat", "OUTPUT", netfilter.ChainServices},
+			{"nat", "POSTROUTING", netfilter.ChainPostrouting},
+			{"filter", "FORWARD", netfilter.ChainForward},
+			{"filter", "INPUT", netfilter.ChainFirewall},
+			{"filter", "OUTPUT", netfilter.ChainServices},
+			{"filter", "OUTPUT", netfilter.ChainOutFilter},
+			{"mangle", "OUTPUT", netfilter.ChainOutFilter},
 		} {
 			out = append(out, rules.JumpKey{Family: f, Table: j[0], Hook: j[1], Target: j[2]})
 		}

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
@@ -28,7 +28,7 @@ func TestKernelNotifiesOfFlush(t *testing.T) {
 	if _, err := exec.LookPath("iptables-nft"); err != nil {
 		t.Skipf("needs the tools of iptables: %v", err)
 	}
-	h, err := rules.New(zap.NewNop(), rules.Options{Backend: rules.NFT, Families: []rules.Family{rules.IPv4}, Owned: ipvs.OwnedChain})
+	h, err := rules.New(zap.NewNop(), rules.Options{Backend: rules.NFT, Families: []rules.Family{rules.IPv4}, Owned: netfilter.Owned})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ type Drops struct {
 // DropsOf returns the drops of the mode of a name.
 func DropsOf(mode string) Drops {
 	if mode == iptables.Name {
-		return Drops{iptables.DropTables(), iptables.DropReasons(), iptables.OwnedChain, iptables.DropOf}
+		return Drops{iptables.DropTables(), iptables.DropReasons(), netfilter.OfIPTables, iptables.DropOf}
 	}
-	return Drops{ipvs.DropTables(), ipvs.DropReasons(), ipvs.OwnedChain, ipvs.DropOf}
+	return Drops{ipvs.DropTables(), ipvs.DropReasons(), netfilter.Owned, ipvs.DropOf}
 }

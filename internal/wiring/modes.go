@@ -28,7 +28,7 @@ func OpenRules(log *zap.Logger, c config.Config, tables *nftables.Handle, called
 
 // RulesOptions returns the options of the rules.
 func RulesOptions(c config.Config, tables *nftables.Handle, called CallObserver) rules.Options {
-	o := rules.Options{Called: called, Backend: rules.Backend(c.IPTables), Owned: ipvs.OwnedChain}
+	o := rules.Options{Called: called, Backend: rules.Backend(c.IPTables), Owned: netfilter.Owned}
 	if tables != nil {
 		o.Generation = func(ctx context.Context) (uint64, error) {
 			n, err := tables.Generation(ctx)

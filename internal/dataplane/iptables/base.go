@@ -35,10 +35,8 @@ func (c Config) baseChains(f model.Family, host model.Host) map[netfilter.ChainK
 		k := netfilter.Key(f, table, name)
 		out[k] = netfilter.NewChain(k.Family, list...)
 	}
-	for table, names := range fixedChains {
-		for _, name := range names {
-			put(table, name)
-		}
+	for _, k := range netfilter.SharedChains(f) {
+		out[k] = netfilter.Chain{}
 	}
 	put("filter", chainForward, c.forwardRules()...)
 	put("nat", chainServices, c.nodePortRules(f, host)...)

@@ -20,7 +20,7 @@ func DropReasons() []dataplane.DropReason {
 // DropOf says why a rule in a chain drops packets; false: it does not, or is not ours.
 func DropOf(k netfilter.ChainKey, l netfilter.Line) (dataplane.Drop, bool) {
 	r, refuses := l.Refusal(k.Family)
-	if !OwnedChain(k) || !refuses {
+	if !netfilter.OfIPTables(k) || !refuses {
 		return dataplane.Drop{}, false
 	}
 	why := r.Comment()

@@ -38,7 +38,7 @@ func (m *Mode) WriteFound(ctx context.Context, w io.Writer, kind string) error {
 	}
 	maps.DeleteFunc(chains, func(k netfilter.ChainKey, _ netfilter.Chain) bool { return !m.mine(k) })
 	maps.DeleteFunc(leads, func(k netfilter.JumpKey, _ netfilter.Jump) bool {
-		return !m.mine(netfilter.ChainKey{Family: k.Family, Table: k.Table, Name: k.Target})
+		return !m.mine(netfilter.TargetOf(k))
 	})
 	return netfilter.WriteSave(w, chains, leads, jumps)
 }

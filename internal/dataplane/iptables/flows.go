@@ -138,7 +138,7 @@ func flowKey(k model.FrontendKey) conntrack.Key {
 func (m *Mode) unsettled() map[string]struct{} {
 	out := map[string]struct{}{}
 	add := func(k netfilter.ChainKey) {
-		if ofService(k) {
+		if netfilter.OfService(k) {
 			out[k.Name[strings.LastIndexByte(k.Name, '-')+1:]] = struct{}{}
 		}
 	}

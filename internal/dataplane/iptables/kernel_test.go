@@ -50,7 +50,7 @@ var kinds = []rules.Backend{rules.NFT, rules.Legacy}
 
 func newKernelOf(b rules.Backend) *kernel {
 	return &kernel{
-		Fake:   rulestest.New(rules.Options{Owned: iptables.OwnedChain, Backend: b}),
+		Fake:   rulestest.New(rules.Options{Owned: netfilter.OfIPTables, Backend: b}),
 		tables: nftablestest.New(),
 		orders: map[string]string{},
 		now:    time.Unix(1_000_000, 0),

@@ -92,7 +92,7 @@ func (m *Mode) makeTables() {
 	m.jumps = delta.NewTable(jumpStore{netfilter.JumpStore{Rules: m.deps.Rules, Jumps: jumps}, &m.audit}, delta.Options[netfilter.JumpKey, netfilter.Jump]{
 		Name: "jumps", Compare: jumps.Compare, Equal: same[netfilter.Jump],
 		Wait: func(k netfilter.JumpKey) bool {
-			return !m.there(netfilter.ChainKey{Family: k.Family, Table: k.Table, Name: k.Target})
+			return !m.there(netfilter.TargetOf(k))
 		},
 	})
 	m.tables = delta.NewTable(netfilter.ProxyTableStore{Tables: m.deps.Tables}, delta.Options[nftables.Key, struct{}]{
@@ -226,14 +226,14 @@ func (m *Mode) believe(chains map[netfilter.ChainKey]netfilter.Chain, leads map[
 		}
 	}
 	maps.DeleteFunc(leads, func(k netfilter.JumpKey, _ netfilter.Jump) bool {
-		return !m.mine(netfilter.ChainKey{Family: k.Family, Table: k.Table, Name: k.Target})
+		return !m.mine(netfilter.TargetOf(k))
 	})
 	return dataplane.Drift{"chains": m.chains.LoadRows(chains), "entries": m.entries.LoadRows(found), "jumps": m.jumps.LoadRows(leads)}
 }
 
 // mine tells whether a chain is this mode's, in a family that it serves.
 func (m *Mode) mine(k netfilter.ChainKey) bool {
-	return OwnedChain(k) && slices.Contains(m.config.Families, model.Family(k.Family))
+	return netfilter.OfIPTables(k) && slices.Contains(m.config.Families, model.Family(k.Family))
 }
 
 // takeApart splits a dispatch chain into its entries and the rest behind them. A chain
@@ -268,13 +268,13 @@ func isEntry(k netfilter.ChainKey, l netfilter.Line) bool {
 	if k.Table == "filter" {
 		return l.Rule(k.Family).Comment() != ""
 	}
-	return ofService(entry{k, l}.target())
+	return netfilter.OfService(entry{k, l}.target())
 }
 
 // CarriesServices implements dataplane.Dataplane.
 func (m *Mode) CarriesServices() bool {
 	for k := range m.chains.Actual() {
-		if ofService(k) {
+		if netfilter.OfService(k) {
 			return true
 		}
 	}

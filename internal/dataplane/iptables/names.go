@@ -11,53 +11,30 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// The chains that all Services share, with kube-proxy's names.
+// The chains that all Services share.
 const (
-	chainServices    = "KUBE-SERVICES" // one in nat, one in filter
-	chainExternal    = "KUBE-EXTERNAL-SERVICES"
-	chainNodePorts   = "KUBE-NODEPORTS" // one in nat, one in filter
-	chainFirewall    = "KUBE-PROXY-FIREWALL"
-	chainForward     = "KUBE-FORWARD"
-	chainPostrouting = "KUBE-POSTROUTING"
-	chainMarkMasq    = "KUBE-MARK-MASQ"
-	chainCanary      = "KUBE-PROXY-CANARY"
+	chainServices    = netfilter.ChainServices
+	chainExternal    = netfilter.ChainExternal
+	chainNodePorts   = netfilter.ChainNodePorts
+	chainFirewall    = netfilter.ChainFirewall
+	chainForward     = netfilter.ChainForward
+	chainPostrouting = netfilter.ChainPostrouting
+	chainMarkMasq    = netfilter.ChainMarkMasq
 )
 
-// Prefixes of the chains of one Service, as in kube-proxy, all in nat.
+// Prefixes of the chains of one Service.
 const (
-	prefixCluster  = "KUBE-SVC-"
-	prefixLocal    = "KUBE-SVL-"
-	prefixFirewall = "KUBE-FW-"
-	prefixExternal = "KUBE-EXT-"
-	prefixEndpoint = "KUBE-SEP-"
-	prefixOld      = "KUBE-XLB-" // of kube-proxy until 1.23: not used, and in the way
+	prefixCluster  = netfilter.PrefixCluster
+	prefixLocal    = netfilter.PrefixLocal
+	prefixFirewall = netfilter.PrefixFirewall
+	prefixExternal = netfilter.PrefixExternal
+	prefixEndpoint = netfilter.PrefixEndpoint
 )
 
-var (
-	fixedChains = map[string][]string{
-		"nat":    {chainServices, chainNodePorts, chainPostrouting, chainMarkMasq, chainCanary},
-		"filter": {chainServices, chainExternal, chainNodePorts, chainFirewall, chainForward, chainCanary},
-		"mangle": {chainCanary},
-	}
-	// dispatchChains hold a rule for each frontend.
-	dispatchChains = map[string][]string{
-		"nat":    {chainServices, chainNodePorts},
-		"filter": {chainServices, chainExternal, chainNodePorts, chainFirewall},
-	}
-	prefixes = []string{prefixCluster, prefixLocal, prefixFirewall, prefixExternal, prefixEndpoint, prefixOld}
-)
-
-// OwnedChain tells whether a chain is one of this mode's, by name.
-func OwnedChain(k netfilter.ChainKey) bool {
-	return slices.Contains(fixedChains[k.Table], k.Name) || ofService(k)
-}
-
-// ServiceChain tells whether a chain belongs to one Service, for those who read the kernel without a mode.
-func ServiceChain(k netfilter.ChainKey) bool { return ofService(k) }
-
-// ofService tells whether a chain belongs to one Service.
-func ofService(k netfilter.ChainKey) bool {
-	return k.Table == "nat" && slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(k.Name, p) })
+// dispatchChains hold a rule for each frontend.
+var dispatchChains = map[string][]string{
+	"nat":    {chainServices, chainNodePorts},
+	"filter": {chainServices, chainExternal, chainNodePorts, chainFirewall},
 }
 
 // isDispatch tells whether a chain holds a rule for each frontend.

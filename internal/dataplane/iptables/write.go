@@ -109,7 +109,7 @@ func (m *Mode) leaveOut(b *batch) (alone batch) {
 	lost := map[entry]struct{}{}
 	b.entries = slices.DeleteFunc(b.entries, func(c delta.Change[entry, struct{}]) bool {
 		to := c.Key.target()
-		if c.Op != delta.Add || !ofService(to) || m.there(to) || b.lacks(c.Key.chain) {
+		if c.Op != delta.Add || !netfilter.OfService(to) || m.there(to) || b.lacks(c.Key.chain) {
 			return false
 		}
 		lost[c.Key] = struct{}{}

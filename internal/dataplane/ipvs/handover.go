@@ -42,19 +42,7 @@ func ParseSuccessor(text string) (Successor, error) {
 
 // Ours alone: what kube-proxy has no name for. Its ipvs mode would keep it for ever, as
 // it was at the last moment, and so refuse or redirect what it carries itself.
-var (
-	ourSets   = []string{sets.NodePortIPs, sets.Detour, sets.DetourEnd, sets.NoLocal, sets.Hold, sets.DirectIPs, sets.Capture, sets.CaptureIPs}
-	ourChains = map[string][]string{
-		"nat":    {chainDetour, chainDetourTo, chainDetourSCTP},
-		"filter": {chainAccept, chainCapture},
-		"mangle": {chainOutFilter, chainDirect, chainDirectMSS, chainCapture},
-	}
-	// theirChains are those of our names that iptables mode uses.
-	theirChains = map[string][]string{
-		"nat":    {chainServices, chainPostrouting, chainMarkMasq},
-		"filter": {chainForward, chainFirewall},
-	}
-)
+var ourSets = []string{sets.NodePortIPs, sets.Detour, sets.DetourEnd, sets.NoLocal, sets.Hold, sets.DirectIPs, sets.Capture, sets.CaptureIPs}
 
 // HandOver is the mode as a clean-up that leaves to a successor what that uses.
 //
@@ -103,7 +91,7 @@ func (h handOver) removeJumps(ctx context.Context) error {
 	var batch []rules.JumpChange
 	for _, f := range h.theirs {
 		for k, j := range jumps.Rows(model.Family(f), extras{}.has) {
-			if slices.Contains(theirChains[k.Table], k.Target) && !sharedJump(k) {
+			if netfilter.OfBothModes(netfilter.TargetOf(k)) && !sharedJump(k) {
 				c := jumps.JumpChange(delta.Change[netfilter.JumpKey, netfilter.Jump]{Op: delta.Delete, Key: k, Value: j})
 				c.Exact = true
 				batch = append(batch, c)
@@ -184,12 +172,12 @@ func (h handOver) keepForIPVS() {
 		}
 	}
 	for k, c := range maps.Collect(h.chains.Actual()) {
-		if !slices.Contains(ourChains[k.Table], k.Name) && !leftByIPTables(k) {
-			h.chains.SetDesired(k, handedOver(k.Family, c))
+		if !netfilter.UnknownToProxy(k) && !netfilter.OnlyIPTables(k) {
+			h.chains.SetDesired(k, handedOver(k, c))
 		}
 	}
 	for k, j := range maps.Collect(h.jumps.Actual()) {
-		if !slices.Contains(ourChains[k.Table], k.Target) {
+		if !netfilter.UnknownToProxy(netfilter.TargetOf(k)) {
 			h.jumps.SetDesired(k, j)
 		}
 	}
@@ -204,32 +192,30 @@ func keep[K comparable, V any](t *delta.Table[K, V]) {
 
 // handedOver leaves out the rules that name what is ours alone. NodePorts are on any
 // address of the node then, as they are in kube-proxy.
-func handedOver(f rules.Family, c netfilter.Chain) netfilter.Chain {
+func handedOver(k netfilter.ChainKey, c netfilter.Chain) netfilter.Chain {
 	var kept []netfilter.Line
 	for line := range c.Lines() {
-		switch r := line.Rule(f); {
-		case r.JumpsTo() == chainNodePort && slices.Contains(r.Sets(), sets.Name(model.Family(f), sets.NodePortIPs)):
-			kept = append(kept, netfilter.NewLine(f, netfilter.If(netfilter.Local(netfilter.Dst)).Then(netfilter.JumpTo(chainNodePort))))
-		case !oursAlone(model.Family(f), r):
+		switch r := line.Rule(k.Family); {
+		case r.JumpsTo() == chainNodePort && slices.Contains(r.Sets(), sets.Name(model.Family(k.Family), sets.NodePortIPs)):
+			kept = append(kept, netfilter.NewLine(k.Family, netfilter.If(netfilter.Local(netfilter.Dst)).Then(netfilter.JumpTo(chainNodePort))))
+		case !oursAlone(k, r):
 			kept = append(kept, line)
 		}
 	}
 	return netfilter.ChainOf(kept)
 }
 
-// oursAlone reports whether a rule leads to a chain, or matches a set, that kube-proxy has no
-// name for.
-func oursAlone(f model.Family, r netfilter.Rule) bool {
-	for _, names := range ourChains {
-		if to := r.JumpsTo(); to != chainOutFilter && slices.Contains(names, to) {
-			return true
-		}
+// oursAlone reports whether a rule of a chain leads to a chain, or matches a set, that
+// kube-proxy has no name for.
+func oursAlone(k netfilter.ChainKey, r netfilter.Rule) bool {
+	if netfilter.UnknownToProxy(netfilter.ChainKey{Family: k.Family, Table: k.Table, Name: r.JumpsTo()}) {
+		return true
 	}
-	return slices.ContainsFunc(ourSets, func(s string) bool { return slices.Contains(r.Sets(), sets.Name(f, s)) })
+	return slices.ContainsFunc(ourSets, func(s string) bool { return slices.Contains(r.Sets(), sets.Name(model.Family(k.Family), s)) })
 }
 
-// ownedChain is OwnedChain, less what is left to a successor.
+// ownedChain is netfilter.Owned, less what is left to a successor.
 func (m *Mode) ownedChain(k netfilter.ChainKey) bool {
-	left := slices.Contains(m.theirs, k.Family) && (leftByIPTables(k) || slices.Contains(theirChains[k.Table], k.Name))
-	return OwnedChain(k) && !left
+	left := slices.Contains(m.theirs, k.Family) && (netfilter.OnlyIPTables(k) || netfilter.OfBothModes(k))
+	return netfilter.Owned(k) && !left
 }

@@ -45,7 +45,7 @@ func newKernel() *kernel {
 	return &kernel{
 		servers: vservertest.NewFake(),
 		sets:    ipsettest.New(),
-		rules:   rulestest.New(rules.Options{Owned: ipvs.OwnedChain, Families: []rules.Family{rules.IPv4, rules.IPv6}}),
+		rules:   rulestest.New(rules.Options{Owned: netfilter.Owned, Families: []rules.Family{rules.IPv4, rules.IPv6}}),
 		links:   linktest.New(),
 	}
 }

@@ -230,7 +230,7 @@ func (m *Mode) loadRules(ctx context.Context) (dataplane.Drift, error) {
 	}
 	m.rulesRead = generation
 	maps.DeleteFunc(leads, func(k netfilter.JumpKey, _ netfilter.Jump) bool {
-		return !m.ownedChain(netfilter.ChainKey{Family: k.Family, Table: k.Table, Name: k.Target})
+		return !m.ownedChain(netfilter.TargetOf(k))
 	})
 	return dataplane.Drift{"chains": m.chains.LoadRows(chains), "jumps": m.jumps.LoadRows(leads)}, nil
 }

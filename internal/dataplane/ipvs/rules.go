@@ -2,48 +2,32 @@ package ipvs
 
 import (
 	"net/netip"
-	"slices"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// The chains of kube-proxy's ipvs mode (pkg/proxy/ipvs/proxier.go, v1.36), and our own.
+// The chains of this mode.
 const (
-	chainServices     = "KUBE-SERVICES"
-	chainPostrouting  = "KUBE-POSTROUTING"
-	chainNodePort     = "KUBE-NODE-PORT" // one in nat, one in filter
-	chainLoadBalancer = "KUBE-LOAD-BALANCER"
-	chainMarkMasq     = "KUBE-MARK-MASQ"
-	chainForward      = "KUBE-FORWARD"
-	chainFirewall     = "KUBE-PROXY-FIREWALL"
-	chainSourceRanges = "KUBE-SOURCE-RANGES-FIREWALL"
-	chainFilter       = "KUBE-IPVS-FILTER"
-	chainOutFilter    = "KUBE-IPVS-OUT-FILTER" // one in filter, one of our own in mangle
-	// chainDetour decides who takes a detour, the other two know where to.
-	chainDetour     = "KUBE-DETOUR"
-	chainDetourTo   = "KUBE-DETOUR-TO"
-	chainDetourSCTP = "KUBE-DETOUR-SCTP"
-	// chainAccept stands behind the rules of INPUT that packets to Services may meet.
-	chainAccept = "KUBE-IPVS-ACCEPT"
-	// Of addresses from which backends answer themselves: what comes to them, and a tunnel's
-	// room. They are there while there are such addresses.
-	chainDirect    = "KUBE-DIRECT"
-	chainDirectMSS = "KUBE-DIRECT-MSS"
-	// chainCapture, one in mangle and one in filter, is there while an address has captured ports.
-	chainCapture = "KUBE-CAPTURE"
+	chainServices     = netfilter.ChainServices
+	chainPostrouting  = netfilter.ChainPostrouting
+	chainNodePort     = netfilter.ChainNodePort
+	chainLoadBalancer = netfilter.ChainLoadBalancer
+	chainMarkMasq     = netfilter.ChainMarkMasq
+	chainForward      = netfilter.ChainForward
+	chainFirewall     = netfilter.ChainFirewall
+	chainSourceRanges = netfilter.ChainSourceRanges
+	chainFilter       = netfilter.ChainFilter
+	chainOutFilter    = netfilter.ChainOutFilter
+	chainDetour       = netfilter.ChainDetour
+	chainDetourTo     = netfilter.ChainDetourTo
+	chainDetourSCTP   = netfilter.ChainDetourSCTP
+	chainAccept       = netfilter.ChainAccept
+	chainDirect       = netfilter.ChainDirect
+	chainDirectMSS    = netfilter.ChainDirectMSS
+	chainCapture      = netfilter.ChainCapture
 )
-
-var chainTables = map[string][]string{
-	"nat": {
-		chainServices, chainPostrouting, chainNodePort, chainLoadBalancer, chainMarkMasq, chainDetour, chainDetourTo, chainDetourSCTP,
-	},
-	"filter": {
-		chainForward, chainNodePort, chainFirewall, chainSourceRanges, chainFilter, chainOutFilter, chainAccept, chainCapture,
-	},
-	"mangle": {chainOutFilter, chainDirect, chainDirectMSS, chainCapture},
-}
 
 // jumps are kube-proxy's, in its order, and our own.
 var jumps = netfilter.Jumps{
@@ -62,12 +46,6 @@ var jumps = netfilter.Jumps{
 	{Table: "mangle", Hook: "FORWARD", Target: chainDirectMSS, Comment: "kubernetes direct server return"},
 	{Table: "mangle", Hook: "PREROUTING", Target: chainCapture, Comment: "kubernetes captured ports"},
 	{Table: "filter", Hook: "INPUT", Target: chainAccept, Comment: "kubernetes service traffic", Last: true},
-}
-
-// OwnedChain tells whether a chain is one of ours, by name. That it is one of ours
-// does not mean that it is wanted.
-func OwnedChain(k netfilter.ChainKey) bool {
-	return slices.Contains(chainTables[k.Table], k.Name) || leftByIPTables(k)
 }
 
 // ruleWriter collects the rules of one family.

@@ -118,7 +118,7 @@ func dispatchesForOthers(k netfilter.ChainKey, c netfilter.Chain) bool {
 		return false
 	}
 	for l := range c.Lines() {
-		if leftByIPTables(netfilter.ChainKey{Family: k.Family, Table: k.Table, Name: l.JumpsTo()}) {
+		if netfilter.OnlyIPTables(netfilter.ChainKey{Family: k.Family, Table: k.Table, Name: l.JumpsTo()}) {
 			return true
 		}
 	}
@@ -131,13 +131,13 @@ func (m *Mode) spared(k netfilter.ChainKey) bool {
 		return false
 	}
 	have, _ := m.chains.Believed(k)
-	return leftByIPTables(k) || dispatchesForOthers(k, have)
+	return netfilter.OnlyIPTables(k) || dispatchesForOthers(k, have)
 }
 
 // referred tells whether a chain of iptables mode may still be referred to by the dispatch,
 // because that could not be replaced: its deletion would empty it under the packets.
 func (m *Mode) referred(k netfilter.ChainKey) bool {
-	if !leftByIPTables(k) {
+	if !netfilter.OnlyIPTables(k) {
 		return false
 	}
 	dispatch := netfilter.ChainKey{Family: k.Family, Table: "nat", Name: chainServices}

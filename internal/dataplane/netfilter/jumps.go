@@ -26,6 +26,9 @@ func (j JumpSpec) In(f model.Family) JumpKey {
 	return JumpKey{Family: rules.Family(f), Table: j.Table, Hook: j.Hook, Target: j.Target}
 }
 
+// TargetOf returns the key of the chain that a jump leads to.
+func TargetOf(k JumpKey) ChainKey { return ChainKey{Family: k.Family, Table: k.Table, Name: k.Target} }
+
 // Rows returns the jumps of a family to wanted chains; nil wants all.
 func (js Jumps) Rows(f model.Family, wanted func(ChainKey) bool) map[JumpKey]Jump {
 	out := map[JumpKey]Jump{}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link/linktest"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules/rulestest"
@@ -47,7 +48,7 @@ func newKernel() *kernel {
 	return &kernel{
 		servers: vservertest.NewFake(),
 		sets:    sets,
-		rules:   &tiedRules{Fake: rulestest.New(rules.Options{Owned: ipvs.OwnedChain}), sets: sets},
+		rules:   &tiedRules{Fake: rulestest.New(rules.Options{Owned: netfilter.Owned}), sets: sets},
 		links:   linktest.New(),
 	}
 }
