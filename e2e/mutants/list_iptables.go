@@ -23,8 +23,8 @@ var iptablesMutants = []mutant{
 	{
 		Name: "iptables/tables-dropped-early", File: "internal/dataplane/iptables/takeover.go",
 		Breaks: "The tables of kube-proxy's nftables mode go before the rules that replace them are in place.",
-		Old:    "t.holding = !done && t.retries < patience",
-		New:    "t.holding = !done && t.retries >= patience",
+		Old:    "t.holding = !done && t.retries < maxRetries",
+		New:    "t.holding = !done && t.retries >= maxRetries",
 	},
 	{
 		Name: "iptables/flush-leaves-connections", File: "internal/dataplane/iptables/mode.go",
@@ -47,7 +47,7 @@ var iptablesMutants = []mutant{
 	{
 		Name: "iptables/one-bad-rule-refuses-all", File: "internal/dataplane/iptables/write.go",
 		Breaks: "One Service whose chain is refused keeps the whole dispatch chain from being written.",
-		Old:    "if c.Op != delta.Add || !netfilter.OfService(to) || m.there(to) || b.lacks(c.Key.chain) {",
-		New:    "if c.Op != delta.Add || !netfilter.OfService(to) || !m.there(to) || b.lacks(c.Key.chain) {",
+		Old:    "if c.Op != delta.Add || !netfilter.OfService(to) || m.there(to) || b.omits(c.Key.chain) {",
+		New:    "if c.Op != delta.Add || !netfilter.OfService(to) || !m.there(to) || b.omits(c.Key.chain) {",
 	},
 }

@@ -16,7 +16,7 @@ type audit struct {
 	cancel  context.CancelFunc
 	reading chan listing
 	touched map[any]struct{} // rows written since the reading began
-	untuned error            // of what is asked of the kernel, in this audit
+	tuneErr error            // of what is asked of the kernel, in this audit
 	// read is the generation of the rules as they were read last; 0 is not known.
 	read uint64
 }
@@ -59,17 +59,17 @@ func (a *audit) start(ctx context.Context, m *Mode) {
 	}()
 }
 
-// glance is how long one call of Audit waits for the reading.
-const glance = 5 * time.Millisecond
+// auditPollWait is how long one call of Audit waits for the reading.
+const auditPollWait = 5 * time.Millisecond
 
 // Audit compares the kernel with what is believed. Where the kernel tells that nobody has
 // written rules since they were read, they are not read again.
 func (m *Mode) Audit(ctx context.Context, budget time.Duration) (dataplane.Audited, error) {
 	a := &m.audit
 	if a.reading == nil {
-		a.untuned = m.retune(ctx)
+		a.tuneErr = m.retune(ctx)
 		if g := m.deps.Rules.Generation(ctx); g != 0 && g == a.read {
-			return dataplane.Audited{Done: true}, errors.Join(a.untuned, m.loadTables(ctx))
+			return dataplane.Audited{Done: true}, errors.Join(a.tuneErr, m.loadTables(ctx))
 		}
 		a.start(ctx, m)
 	}
@@ -79,17 +79,17 @@ func (m *Mode) Audit(ctx context.Context, budget time.Duration) (dataplane.Audit
 		touched := a.touched
 		a.reading, a.touched = nil, nil
 		if l.err != nil {
-			return dataplane.Audited{Done: true, Cost: l.took}, errors.Join(a.untuned, fmt.Errorf("read rules: %w", l.err))
+			return dataplane.Audited{Done: true, Cost: l.took}, errors.Join(a.tuneErr, fmt.Errorf("read rules: %w", l.err))
 		}
 		began := m.deps.Now()
 		drift := m.compare(l, touched)
 		if a.read = l.generation; len(touched) > 0 {
 			a.read = 0 // these were not looked at
 		}
-		return dataplane.Audited{Drift: drift, Done: true, Cost: l.took + m.deps.Now().Sub(began)}, errors.Join(a.untuned, m.loadTables(ctx))
+		return dataplane.Audited{Drift: drift, Done: true, Cost: l.took + m.deps.Now().Sub(began)}, errors.Join(a.tuneErr, m.loadTables(ctx))
 	case <-ctx.Done():
 		return dataplane.Audited{Done: true}, ctx.Err()
-	case <-time.After(min(budget, glance)):
+	case <-time.After(min(budget, auditPollWait)):
 		return dataplane.Audited{}, nil
 	}
 }
@@ -139,7 +139,7 @@ func (m *Mode) compare(l listing, touched map[any]struct{}) dataplane.Drift {
 			delete(l.chains, k)
 		}
 	}
-	return m.believe(l.chains, l.jumps)
+	return m.loadListing(l.chains, l.jumps)
 }
 
 // restore puts what is believed of a row in the place of what was read.

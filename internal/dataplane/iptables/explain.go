@@ -21,7 +21,7 @@ func (m *Mode) Snapshot(kind string) (func(io.Writer) error, error) {
 		return nil, fmt.Errorf("iptables mode has no %s: it has rules alone", kind)
 	}
 	chains := maps.Collect(m.chains.AllDesired())
-	maps.Copy(chains, m.dispatchTexts(nil))
+	maps.Copy(chains, m.desiredDispatch(nil))
 	leads := maps.Collect(m.jumps.AllDesired())
 	return func(w io.Writer) error { return netfilter.WriteSave(w, chains, leads, jumps) }, nil
 }

@@ -154,15 +154,15 @@ func (m *Mode) SetHost(host model.Host) {
 	before := m.host
 	m.host = host
 	m.wantBase()
-	if m.podsMoved(before.Node, host.Node) {
+	if m.localMatchChanged(before.Node, host.Node) {
 		for id := range m.inForce {
 			m.renderService(id)
 		}
 	}
 }
 
-// podsMoved tells whether local traffic is told from other in another way.
-func (m *Mode) podsMoved(before, now model.Node) bool {
+// localMatchChanged tells whether local traffic is told from other in another way.
+func (m *Mode) localMatchChanged(before, now model.Node) bool {
 	return slices.ContainsFunc(m.config.Families, func(f model.Family) bool {
 		return m.config.Local.Match(f, before) != m.config.Local.Match(f, now)
 	})
@@ -196,7 +196,7 @@ func (m *Mode) loadRules(ctx context.Context) (dataplane.Drift, error) {
 		return nil, fmt.Errorf("read rules: %w", err)
 	}
 	m.doubt = false
-	return m.believe(chains, leads), nil
+	return m.loadListing(chains, leads), nil
 }
 
 // ReloadRules reads all rules after a sign that somebody else has changed them.
@@ -210,15 +210,15 @@ func (m *Mode) ReloadRules(ctx context.Context) error {
 	return err
 }
 
-// believe takes a listing for what is there.
-func (m *Mode) believe(chains map[netfilter.ChainKey]netfilter.Chain, leads map[netfilter.JumpKey]netfilter.Jump) dataplane.Drift {
+// loadListing takes a listing for what is there.
+func (m *Mode) loadListing(chains map[netfilter.ChainKey]netfilter.Chain, leads map[netfilter.JumpKey]netfilter.Jump) dataplane.Drift {
 	found := map[entry]struct{}{}
 	for k, c := range chains {
 		switch {
 		case !m.mine(k):
 			delete(chains, k)
 		case isDispatch(k):
-			rest, entries := takeApart(k, c)
+			rest, entries := splitDispatch(k, c)
 			chains[k] = rest
 			for _, rule := range entries {
 				found[entry{k, rule}] = struct{}{}
@@ -236,10 +236,10 @@ func (m *Mode) mine(k netfilter.ChainKey) bool {
 	return netfilter.OfIPTables(k) && slices.Contains(m.config.Families, model.Family(k.Family))
 }
 
-// takeApart splits a dispatch chain into its entries and the rest behind them. A chain
+// splitDispatch splits a dispatch chain into its entries and the rest behind them. A chain
 // that is not in that form, because another mode has one of that name or a rule is there
 // twice, is all rest, so that it is written anew; what is an entry in it is one all the same.
-func takeApart(k netfilter.ChainKey, c netfilter.Chain) (rest netfilter.Chain, entries []netfilter.Line) {
+func splitDispatch(k netfilter.ChainKey, c netfilter.Chain) (rest netfilter.Chain, entries []netfilter.Line) {
 	lines := slices.Collect(c.Lines())
 	end := len(lines)
 	for end > 0 && isRest(k, lines[end-1]) {

@@ -37,7 +37,7 @@ var dispatchChains = map[string][]string{
 	"filter": {chainServices, chainExternal, chainNodePorts, chainFirewall},
 }
 
-// isDispatch tells whether a chain holds a rule for each frontend.
+// isDispatch reports whether a chain holds a rule for each frontend.
 func isDispatch(k netfilter.ChainKey) bool { return slices.Contains(dispatchChains[k.Table], k.Name) }
 
 // hashed returns the part of a chain name that identifies the Service port. As in

@@ -146,6 +146,7 @@ func canonicalText(t *testing.T, m *iptables.Mode) {
 			if got := rules.Canonical(family, rule); got != rule {
 				t.Fatalf("rule\n%s\nis read back as\n%s", rule, got)
 			}
+			readsBack(t, family, rule)
 		}
 	}
 }
@@ -243,6 +244,20 @@ func TestAnyStoryEndsTheSame(t *testing.T) {
 		apply(t, fresh.mode)
 		if diff := cmp.Diff(fresh.canonical(t), s.canonical(t)); diff != "" {
 			t.Fatalf("seed %d: %v ends with (-want +got):\n%s", seed, s.log, diff)
+		}
+	}
+}
+
+// readsBack fails where the value of a rule does not have the text of the rule.
+func readsBack(t *testing.T, f rules.Family, text string) {
+	t.Helper()
+	r := netfilter.ReadLine(text).Rule(f)
+	if back := netfilter.NewLine(f, r); back.String() != text {
+		t.Errorf("rule %q is read as %#v, which is written as %q", text, r, back)
+	}
+	for _, m := range r.Match {
+		if _, unknown := m.(netfilter.Unknown); unknown {
+			t.Errorf("rule %q has a condition without a type: %v", text, m)
 		}
 	}
 }

@@ -16,7 +16,8 @@ type entry struct {
 	rule  netfilter.Line
 }
 
-// target is the chain that an entry leads to; its Name is of no chain if it leads to none.
+// target returns the chain that an entry leads to. It is no chain of a Service if the entry is a
+// verdict.
 func (e entry) target() netfilter.ChainKey {
 	return netfilter.ChainKey{Family: e.chain.Family, Table: e.chain.Table, Name: e.rule.JumpsTo()}
 }
@@ -76,10 +77,10 @@ type servicePort struct {
 	portKey
 	config Config
 	node   model.Node
-	// title is the name that rules show, named the one that names of chains are made of,
+	// portName is the name that rules show, named the one that names of chains are made of,
 	// and hash how those end.
-	title, named, hash string
-	affinity           time.Duration
+	portName, named, hash string
+	affinity              time.Duration
 	// all and local are the endpoints by policy.
 	all, local []netip.AddrPort
 	frontends  []model.Frontend
@@ -89,7 +90,7 @@ func (c Config) newPort(w writer, k portKey, f model.Frontend, node model.Node) 
 	named := c.nameOf(f)
 	return &servicePort{
 		writer: w, portKey: k, config: c, node: node, affinity: f.Affinity,
-		title: f.Name(), named: named, hash: hashed(named, k.protocol.String()),
+		portName: f.Name(), named: named, hash: hashed(named, k.protocol.String()),
 	}
 }
 
@@ -107,7 +108,7 @@ func (p *servicePort) add(f model.Frontend) {
 	} else {
 		p.all = list
 	}
-	if f.Kind != model.KindDetour { // it lends its endpoints, and nobody can dial it
+	if f.Kind != model.KindDetour { // other frontends use its endpoints, and no client dials it
 		p.frontends = append(p.frontends, f)
 	}
 }
@@ -144,7 +145,7 @@ func (p *servicePort) dispatch(f model.Frontend) {
 		p.poolChain(f.Local, p.masqueradeClusterIP(f)...)
 		return
 	case model.KindNodePort:
-		p.enter(p.nat(chainNodePorts), p.matchPort(f, p.title), p.external())
+		p.enter(p.nat(chainNodePorts), p.matchPort(f, p.portName), p.external())
 	case model.KindLoadBalancer:
 		target := p.external()
 		if len(f.SourceRanges) > 0 {
@@ -158,8 +159,8 @@ func (p *servicePort) dispatch(f model.Frontend) {
 	p.externalChain(f)
 }
 
-// refuse answers for a frontend without endpoints: silence where there are some
-// elsewhere, else a refusal.
+// refuse adds the rule for a frontend without endpoints. It drops packets where another node has
+// endpoints, and rejects them otherwise.
 func (p *servicePort) refuse(f model.Frontend) {
 	why, verdict := noEndpoints, netfilter.Target(netfilter.Reject{})
 	if f.NoLocal {
@@ -183,7 +184,7 @@ const (
 	notAccepted      = "traffic not accepted by "
 )
 
-// limit lets only some clients of a load balancer through.
+// limit admits only the source ranges of a load balancer.
 func (p *servicePort) limit(f model.Frontend) {
 	k := p.nat(prefixFirewall + p.hash)
 	p.enter(p.filter(chainFirewall), p.match(f, notAccepted+k.Name), netfilter.Drop)
@@ -198,7 +199,7 @@ func (p *servicePort) limit(f model.Frontend) {
 	if f.OwnNode { // the host dials the address from the address itself
 		list = append(list, p.from(netip.PrefixFrom(f.Key.Addr, f.Key.Addr.BitLen())))
 	}
-	p.chains[k] = append(list, netfilter.If(netfilter.Comment("other traffic to "+p.title+" will be dropped by "+chainFirewall)))
+	p.chains[k] = append(list, netfilter.If(netfilter.Comment("other traffic to "+p.portName+" will be dropped by "+chainFirewall)))
 }
 
 func (p *servicePort) from(source netip.Prefix) netfilter.Rule {
@@ -211,7 +212,7 @@ func (p *servicePort) externalChain(f model.Frontend) {
 		return netfilter.If(match...).Then(netfilter.JumpTo(p.pool(local)))
 	}
 	traffic := func(which string) netfilter.Match {
-		return netfilter.Comment(which + " for " + p.title + " external destinations")
+		return netfilter.Comment(which + " for " + p.portName + " external destinations")
 	}
 	var list []netfilter.Rule
 	if !f.Local {
@@ -341,7 +342,7 @@ func (p *servicePort) matchPort(f model.Frontend, text string) netfilter.Match {
 
 // comment names the Service port.
 func (p *servicePort) comment(what string) netfilter.Match {
-	return netfilter.Comment(p.title + " " + what)
+	return netfilter.Comment(p.portName + " " + what)
 }
 
 func (p *servicePort) port(f model.Frontend) netfilter.Match {

@@ -8,20 +8,20 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 )
 
-// takeover is what is known of kube-proxy's nftables mode, whose tables carry Services until
-// the rules of this mode do (internal/DECISIONS.md, Rules of another proxy mode).
+// takeover is the state of the takeover from kube-proxy's nftables mode. Its tables carry Services
+// until the rules of this mode do (internal/DECISIONS.md, Rules of another proxy mode).
 type takeover struct {
-	// holding: its tables stay for now.
+	// holding keeps its tables for now.
 	holding bool
 	retries int
 }
 
-// patience is how many passes may try again what is refused before those tables go all
-// the same: a row that is refused for good must not keep them for ever.
-const patience = 3
+// maxRetries is how many passes may retry refused rows before the tables are deleted: a row that
+// is always refused must not keep them.
+const maxRetries = 3
 
-// ends reports, after a pass, whether the tables may go: all else is done, or was tried often
-// enough.
+// ends reports, after a pass, whether the tables may be deleted: nothing else is pending, or
+// maxRetries passes retried it.
 func (t *takeover) ends(done, retry bool) bool {
 	switch {
 	case done:
@@ -29,16 +29,16 @@ func (t *takeover) ends(done, retry bool) bool {
 	case retry:
 		t.retries++
 	}
-	t.holding = !done && t.retries < patience
+	t.holding = !done && t.retries < maxRetries
 	return !t.holding
 }
 
-// ownedTable reports whether a table is kube-proxy's. A clean-up leaves it alone.
+// ownedTable reports whether a table is kube-proxy's. A clean-up does not delete it.
 func (m *Mode) ownedTable(k nftables.Key) bool {
 	return !m.cleared && netfilter.IsProxyTable(k, m.config.Families)
 }
 
-// loadTables looks for those tables.
+// loadTables reads those tables.
 func (m *Mode) loadTables(ctx context.Context) error {
 	if _, err := m.tables.Load(ctx); err != nil {
 		return fmt.Errorf("look for kube-proxy's tables: %w", err)

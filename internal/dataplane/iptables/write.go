@@ -11,15 +11,15 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 )
 
-// Chains and entries are one write: a Service that comes is chains and the rule that
-// leads there, and one process of iptables-restore carries out both.
+// One write carries out chains and entries: a new Service is chains and the rule that leads
+// to them, and one process of iptables-restore writes both.
 
 // batch is what one write carries out.
 type batch struct {
 	chains  []delta.Change[netfilter.ChainKey, netfilter.Chain]
 	entries []delta.Change[entry, struct{}]
-	// whole has the text of dispatch chains that are written anew, with all entries.
-	whole map[netfilter.ChainKey]netfilter.Chain
+	// fullRewrites has the dispatch chains that are replaced as a whole, with all entries.
+	fullRewrites map[netfilter.ChainKey]netfilter.Chain
 }
 
 // writeGroup is the write of the tables of chains and entries. It deletes chains at once, in the
@@ -41,14 +41,14 @@ type outcomes [2]delta.Outcome
 
 func (o outcomes) plus(p outcomes) outcomes { return outcomes{o[0].Plus(p[0]), o[1].Plus(p[1])} }
 
-// write carries out what is pending of chains and entries. Without removals chains that
-// are to go stay, and what is in them.
+// write carries out the pending changes of chains and entries. Without removals it deletes no
+// chain, and nothing in one that is to be deleted.
 //
-// A chain that is written anew has rules for all Services, and is refused for one that
-// leads nowhere. So what they lead to comes first then.
+// A dispatch chain that is replaced has rules for all Services, and the kernel refuses it for one
+// rule that leads to a missing chain. So the chains of Services are written before it.
 func (m *Mode) write(ctx context.Context, p delta.Pass, removals bool) outcomes {
 	b := m.gather(p, removals)
-	if len(b.whole) == 0 {
+	if len(b.fullRewrites) == 0 {
 		return m.carryOut(ctx, b, p)
 	}
 	if m.deps.Rules.Backend() == rules.Legacy && b.replaces() {
@@ -61,20 +61,20 @@ func (m *Mode) write(ctx context.Context, p delta.Pass, removals bool) outcomes 
 	if err := out[0].Err(); out[0].Failed == len(first.chains) && silent(err) {
 		return out.plus(m.fail(then, err))
 	}
-	alone := m.leaveOut(&then)
+	alone := m.excludeBroken(&then)
 	return out.plus(m.carryOut(ctx, then, p)).plus(m.carryOut(ctx, alone, p))
 }
 
-// replaces tells whether a batch can be written again when nobody knows how much of it
-// was carried out: all of it is whole chains.
+// replaces reports whether a batch can be written again when it is unknown how much of it the
+// tools carried out: it replaces whole chains only.
 func (b batch) replaces() bool {
 	return !slices.ContainsFunc(b.chains, func(c delta.Change[netfilter.ChainKey, netfilter.Chain]) bool { return c.Op == delta.Delete }) &&
-		!slices.ContainsFunc(b.entries, func(c delta.Change[entry, struct{}]) bool { return b.lacks(c.Key.chain) })
+		!slices.ContainsFunc(b.entries, func(c delta.Change[entry, struct{}]) bool { return b.omits(c.Key.chain) })
 }
 
-// atOnce makes one write of what is two otherwise: for each, iptables-legacy-restore reads
-// the whole table and writes it anew, which is most of a first load. It is not done if
-// anything was refused; to find out what it was takes the two.
+// atOnce carries out in one write what is two writes otherwise: for each, iptables-legacy-restore
+// reads and replaces the whole table, which is most of a first load. done is false if the kernel
+// refused a row; only two writes find out which.
 func (m *Mode) atOnce(ctx context.Context, b batch, p delta.Pass) (out outcomes, done bool) {
 	w := m.forKernel(b, p)
 	begun := time.Now()
@@ -88,10 +88,10 @@ func (m *Mode) atOnce(ctx context.Context, b batch, p delta.Pass) (out outcomes,
 	return out, true
 }
 
-// split parts what Services have of their own from the chains that lead there, and from
-// what nothing may lead to any more.
+// split separates the chains of Services from the dispatch chains that lead to them, and from
+// chains that are deleted, to which no rule may lead then.
 func (b batch) split() (first, then batch) {
-	then.whole, then.entries = b.whole, b.entries
+	then.fullRewrites, then.entries = b.fullRewrites, b.entries
 	for _, c := range b.chains {
 		if c.Op == delta.Delete || isDispatch(c.Key) {
 			then.chains = append(then.chains, c)
@@ -102,14 +102,14 @@ func (b batch) split() (first, then batch) {
 	return first, then
 }
 
-// leaveOut takes new entries out of chains that are written anew if they lead to a chain
-// that could not be made, for one such rule has the whole chain refused. They are returned
-// to be tried one by one.
-func (m *Mode) leaveOut(b *batch) (alone batch) {
+// excludeBroken takes new entries out of replaced chains if they lead to a chain that could not
+// be made: the kernel refuses the whole chain for one such rule. It returns them as a batch of
+// single rules.
+func (m *Mode) excludeBroken(b *batch) (alone batch) {
 	lost := map[entry]struct{}{}
 	b.entries = slices.DeleteFunc(b.entries, func(c delta.Change[entry, struct{}]) bool {
 		to := c.Key.target()
-		if c.Op != delta.Add || !netfilter.OfService(to) || m.there(to) || b.lacks(c.Key.chain) {
+		if c.Op != delta.Add || !netfilter.OfService(to) || m.there(to) || b.omits(c.Key.chain) {
 			return false
 		}
 		lost[c.Key] = struct{}{}
@@ -119,21 +119,21 @@ func (m *Mode) leaveOut(b *batch) (alone batch) {
 	if len(lost) == 0 {
 		return alone
 	}
-	for k, all := range b.whole {
-		b.whole[k] = netfilter.ChainOf(slices.DeleteFunc(slices.Collect(all.Lines()), func(l netfilter.Line) bool {
+	for k, all := range b.fullRewrites {
+		b.fullRewrites[k] = netfilter.ChainOf(slices.DeleteFunc(slices.Collect(all.Lines()), func(l netfilter.Line) bool {
 			return has(lost, entry{k, l})
 		}))
 	}
 	return alone
 }
 
-// silent tells whether the tools did not come to work at all: to ask again would take as
-// long again, and the loop is needed elsewhere.
+// silent reports whether the tools did nothing before their deadline. Another call would take as
+// long, and the loop has other work.
 func silent(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, rules.ErrBusy)
 }
 
-// fail gives up a batch that stands on another that failed.
+// fail records a batch as failed because another one that it depends on failed.
 func (m *Mode) fail(b batch, err error) outcomes {
 	return outcomes{
 		record(m, m.chains, b.chains, slices.Repeat([]error{err}, len(b.chains))),
@@ -141,11 +141,11 @@ func (m *Mode) fail(b batch, err error) outcomes {
 	}
 }
 
-// write is a batch in the words of the kernel room.
+// write is a batch as kernel/rules takes it.
 type write struct {
 	chains []rules.ChainChange
 	edits  []rules.RuleChange
-	// edited are the entries of edits; the others come and go with their chain.
+	// edited are the entries of edits; with has the entries that are written with their chain.
 	edited []delta.Change[entry, struct{}]
 	with   map[netfilter.ChainKey][]delta.Change[entry, struct{}]
 }
@@ -153,13 +153,13 @@ type write struct {
 func (m *Mode) forKernel(b batch, p delta.Pass) write {
 	w := write{chains: make([]rules.ChainChange, len(b.chains)), with: map[netfilter.ChainKey][]delta.Change[entry, struct{}]{}}
 	for i, c := range b.chains {
-		if all, ok := b.whole[c.Key]; ok {
+		if all, ok := b.fullRewrites[c.Key]; ok {
 			c.Value = all
 		}
 		w.chains[i] = netfilter.ChainChange(c)
 	}
 	for _, c := range b.entries {
-		if !b.lacks(c.Key.chain) || m.chains.Deleting(c.Key.chain, p.Orphans) {
+		if !b.omits(c.Key.chain) || m.chains.Deleting(c.Key.chain, p.Orphans) {
 			w.with[c.Key.chain] = append(w.with[c.Key.chain], c)
 			continue
 		}
@@ -168,24 +168,24 @@ func (m *Mode) forKernel(b batch, p delta.Pass) write {
 	return w
 }
 
-// carryOut makes one write of a batch.
+// carryOut writes a batch in one call.
 func (m *Mode) carryOut(ctx context.Context, b batch, p delta.Pass) outcomes {
 	if len(b.chains) == 0 && len(b.entries) == 0 {
 		return outcomes{}
 	}
 	w := m.forKernel(b, p)
 	if len(w.chains) == 0 && len(w.edits) == 0 {
-		return outcomes{} // what is left goes with its chain, later
+		return outcomes{} // the remaining entries are deleted with their chain, later
 	}
 	begun := time.Now()
 	chainErrs, editErrs := m.deps.Rules.Write(ctx, w.chains, w.edits)
 	took := time.Since(begun)
 	out := m.recordAll(b, w, chainErrs, editErrs)
-	out[0].Took = took // that of its entries, too: they are lines of one write
+	out[0].Took = took // the entries are lines of the same write
 	return out
 }
 
-// recordAll notes what became of a batch.
+// recordAll records the results of a batch.
 func (m *Mode) recordAll(b batch, w write, chainErrs, editErrs []error) outcomes {
 	out := outcomes{record(m, m.chains, b.chains, chainErrs), record(m, m.entries, w.edited, editErrs)}
 	for i, c := range b.chains {
@@ -195,38 +195,38 @@ func (m *Mode) recordAll(b batch, w write, chainErrs, editErrs []error) outcomes
 	return out
 }
 
-// gather collects what is pending and decides which dispatch chains are written anew:
-// those that are not there or end differently, and those of which so much changes that
-// single rules would cost more.
+// gather collects the pending changes and decides which dispatch chains are replaced: those that
+// are missing or end differently, and those with so many changes that single rules would cost
+// more.
 func (m *Mode) gather(p delta.Pass, removals bool) batch {
 	b := batch{
-		chains:  m.chains.Updates(netfilter.ChainKey.Compare, p),
-		entries: append(m.entries.Updates(compareEntries, p), m.entries.Deletes(compareEntries, p)...),
-		whole:   map[netfilter.ChainKey]netfilter.Chain{},
+		chains:       m.chains.Updates(netfilter.ChainKey.Compare, p),
+		entries:      append(m.entries.Updates(compareEntries, p), m.entries.Deletes(compareEntries, p)...),
+		fullRewrites: map[netfilter.ChainKey]netfilter.Chain{},
 	}
 	edits := map[netfilter.ChainKey]int{}
 	for _, c := range b.entries {
 		edits[c.Key.chain]++
 	}
-	anew := map[netfilter.ChainKey]struct{}{}
+	replaced := map[netfilter.ChainKey]struct{}{}
 	for _, c := range b.chains {
 		if isDispatch(c.Key) {
-			anew[c.Key] = struct{}{}
+			replaced[c.Key] = struct{}{}
 		}
 	}
 	for k, n := range edits {
 		want, wanted := m.chains.Desired(k)
-		if _, is := anew[k]; is || !wanted || n <= fewEdits || n <= m.sizes[k]/4 {
+		if _, is := replaced[k]; is || !wanted || n <= fewEdits || n <= m.sizes[k]/4 {
 			continue
 		}
-		anew[k] = struct{}{}
+		replaced[k] = struct{}{}
 		b.chains = append(b.chains, delta.Change[netfilter.ChainKey, netfilter.Chain]{Op: delta.Update, Key: k, Value: want})
 	}
-	if len(anew) > 0 {
-		m.dispatch(&b, anew, p)
+	if len(replaced) > 0 {
+		m.dispatch(&b, replaced, p)
 	}
 	b.entries = slices.DeleteFunc(b.entries, func(c delta.Change[entry, struct{}]) bool {
-		return b.lacks(c.Key.chain) && (!m.there(c.Key.chain) || m.doubt && c.Op == delta.Add && m.entries.MayBeThere(c.Key))
+		return b.omits(c.Key.chain) && (!m.there(c.Key.chain) || m.doubt && c.Op == delta.Add && m.entries.MayBeThere(c.Key))
 	})
 	if removals {
 		b.chains = append(b.chains, m.chains.Deletes(netfilter.ChainKey.Compare, p)...)
@@ -234,38 +234,38 @@ func (m *Mode) gather(p delta.Pass, removals bool) batch {
 	return b
 }
 
-// fewEdits are always made one by one.
+// fewEdits is the number of changed rules up to which a chain is never replaced.
 const fewEdits = 64
 
-// lacks tells whether a write does not make a chain.
-func (b batch) lacks(k netfilter.ChainKey) bool {
-	_, made := b.whole[k]
+// omits reports whether a batch does not replace a chain.
+func (b batch) omits(k netfilter.ChainKey) bool {
+	_, made := b.fullRewrites[k]
 	return !made
 }
 
-// dispatch gathers, for chains that are written anew, all that is pending of them, what
-// rests included, and their texts. Entries that stay although nobody wants them, since
-// they may belong to an input that could not be read, stay in them.
-func (m *Mode) dispatch(b *batch, anew map[netfilter.ChainKey]struct{}, p delta.Pass) {
+// dispatch collects, for chains that are replaced, all pending entries, those that back off
+// included, and the content of the chains. Orphaned entries stay in them while a source could not
+// be read: they may belong to it.
+func (m *Mode) dispatch(b *batch, replaced map[netfilter.ChainKey]struct{}, p delta.Pass) {
 	all := delta.Pass{Orphans: p.Orphans, Retry: true}
-	b.entries = slices.DeleteFunc(b.entries, func(c delta.Change[entry, struct{}]) bool { return has(anew, c.Key.chain) })
+	b.entries = slices.DeleteFunc(b.entries, func(c delta.Change[entry, struct{}]) bool { return has(replaced, c.Key.chain) })
 	for _, c := range append(m.entries.Updates(compareEntries, all), m.entries.Deletes(compareEntries, all)...) {
-		if has(anew, c.Key.chain) {
+		if has(replaced, c.Key.chain) {
 			b.entries = append(b.entries, c)
 		}
 	}
 	kept := map[netfilter.ChainKey][]netfilter.Line{}
 	if !p.Orphans {
 		for e := range m.entries.AllDeletes() {
-			if has(anew, e.chain) && !m.entries.Deleting(e, false) {
+			if has(replaced, e.chain) && !m.entries.Deleting(e, false) {
 				kept[e.chain] = append(kept[e.chain], e.rule)
 			}
 		}
 	}
-	b.whole = m.dispatchTexts(anew)
+	b.fullRewrites = m.desiredDispatch(replaced)
 	for k, list := range kept {
 		slices.SortFunc(list, netfilter.Line.Compare)
-		b.whole[k] = netfilter.ChainOf(list).Then(b.whole[k])
+		b.fullRewrites[k] = netfilter.ChainOf(list).Then(b.fullRewrites[k])
 	}
 }
 
@@ -274,8 +274,8 @@ func has[K comparable](set map[K]struct{}, k K) bool {
 	return ok
 }
 
-// dispatchTexts are the wanted dispatch chains with all their entries; nil is all chains.
-func (m *Mode) dispatchTexts(which map[netfilter.ChainKey]struct{}) map[netfilter.ChainKey]netfilter.Chain {
+// desiredDispatch returns the desired dispatch chains with all their entries; nil asks for all.
+func (m *Mode) desiredDispatch(which map[netfilter.ChainKey]struct{}) map[netfilter.ChainKey]netfilter.Chain {
 	lines := map[netfilter.ChainKey][]netfilter.Line{}
 	for k := range m.chains.AllDesired() {
 		if _, ok := which[k]; isDispatch(k) && (which == nil || ok) {
@@ -303,7 +303,7 @@ func at(errs []error, i int) error {
 	return nil
 }
 
-// record notes what became of rows of one table.
+// record records the results of rows of one table.
 func record[K comparable, V any](m *Mode, t *delta.Table[K, V], changes []delta.Change[K, V], errs []error) delta.Outcome {
 	for i, c := range changes {
 		if err := at(errs, i); err != nil {
@@ -315,6 +315,6 @@ func record[K comparable, V any](m *Mode, t *delta.Table[K, V], changes []delta.
 	return t.Record(changes, errs)
 }
 
-// uncertain tells whether a failed write may have been carried out all the same, or
-// failed for what is not as it is believed to be.
+// uncertain reports whether a failed write may have been carried out, or failed because the
+// kernel differs from the rows in memory.
 func uncertain(err error) bool { return !errors.Is(err, rules.ErrUnsupported) }

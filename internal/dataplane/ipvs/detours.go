@@ -18,7 +18,7 @@ type detours struct {
 	from map[model.FrontendKey]detour
 	// targets counts how many go to each frontend.
 	targets map[model.FrontendKey]int
-	// stale are the chains that have to be rendered anew; waiting are those that
+	// stale are the chains that have to be rendered again; waiting are those that
 	// lack a rule because the server it leads to is not there yet.
 	stale, waiting map[netfilter.ChainKey]struct{}
 }
@@ -129,14 +129,14 @@ func (d *detours) affected() []model.FrontendKey {
 	}, model.FrontendKey.Compare)
 }
 
-// hasServer tells whether a frontend's virtual server is in the kernel.
+// hasServer reports whether a frontend's virtual server is in the kernel.
 func (m *Mode) hasServer(k model.FrontendKey) bool {
 	_, there := m.servers.Believed(k)
 	return there
 }
 
 // applyDetours writes the rules that had to wait for their servers, in the same
-// pass: nobody is taken to where nobody answers.
+// pass: no client is redirected to an address without a virtual server.
 func (m *Mode) applyDetours(ctx context.Context, opts dataplane.ApplyOptions, r dataplane.Result) dataplane.Result {
 	if len(m.detours.waiting) == 0 {
 		return r

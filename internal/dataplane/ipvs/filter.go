@@ -45,14 +45,14 @@ func (c Config) accessRules(w ruleWriter) {
 		netfilter.If(w.in(sets.ExternalIP, dstPort)).Then(netfilter.Return),
 		netfilter.If(w.in(sets.ExternalIPLocal, dstPort)).Then(netfilter.Return),
 	}
-	// An address that no Service has is nobody's, and answers to nothing, ping included.
-	// The rules that follow are for those that are marked as ours.
+	// An address of a range that no Service has answers to nothing, ping included. The rules
+	// that follow are for addresses that are marked as ours.
 	for _, r := range w.ranges {
 		list = append(list, netfilter.If(netfilter.Destination(r), netfilter.New, w.notIn(sets.IPVSIPs, dst)).Then(netfilter.Reject{}))
 	}
 	w.chain("filter", chainFilter, append(list,
 		netfilter.If(w.in(sets.HealthCheck, dst)).Then(netfilter.Return),
-		netfilter.If(netfilter.DNATed).Then(netfilter.Return), // a detour, which nobody can dial
+		netfilter.If(netfilter.DNATed).Then(netfilter.Return), // a detour, which no client dials
 		netfilter.If(ping).Then(netfilter.Return),
 		netfilter.If(netfilter.New, w.in(sets.IPVSIPs, dst)).Then(netfilter.Reject{}),
 	)...)

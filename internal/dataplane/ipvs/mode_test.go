@@ -16,6 +16,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -669,6 +670,15 @@ func TestTextEqualsTheKernel(t *testing.T) {
 			t.Errorf("%s (-kernel +plan):\n%s", kind, diff)
 		}
 	}
+	chains, _, err := k.rules.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, c := range chains {
+		for rule := range strings.Lines(c.Rules) {
+			readsBack(t, key.Family, strings.TrimSuffix(rule, "\n"))
+		}
+	}
 	if err := m.WriteRows(&bytes.Buffer{}, "pods"); err == nil || !strings.Contains(err.Error(), "servers, sets, rules, addresses") {
 		t.Errorf("error %v", err)
 	}
@@ -724,4 +734,18 @@ func tenEndpoints(i, variant int) model.ServicePlan {
 	}
 	p.Frontends = []model.Frontend{f}
 	return p
+}
+
+// readsBack fails where the value of a rule does not have the text of the rule.
+func readsBack(t *testing.T, f rules.Family, text string) {
+	t.Helper()
+	r := netfilter.ReadLine(text).Rule(f)
+	if back := netfilter.NewLine(f, r); back.String() != text {
+		t.Errorf("rule %q is read as %#v, which is written as %q", text, r, back)
+	}
+	for _, m := range r.Match {
+		if _, unknown := m.(netfilter.Unknown); unknown {
+			t.Errorf("rule %q has a condition without a type: %v", text, m)
+		}
+	}
 }

@@ -8,19 +8,19 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// This file is the nat table: which packets get the node's source address, by the rules of
-// kube-proxy's ipvs mode, and which are redirected to another frontend. Only the first
-// packet of a connection traverses it.
+// This file has the rules of the nat table. They decide which packets get the node's source
+// address, as in kube-proxy's ipvs mode, and which are redirected to another frontend. Only the
+// first packet of a connection traverses the table.
 
 func (c Config) natRules(w ruleWriter, node model.Node) {
 	loopback := netfilter.Source(netip.MustParsePrefix("127.0.0.0/8"))
 	if w.family == model.IPv6 {
 		loopback = netfilter.SourceIP(netip.IPv6Loopback())
 	}
-	// What is one of our frontends is ACCEPTed, so that nobody behind us, such as
-	// a plug-in with host ports, rewrites it. kube-proxy asks with physdev where
-	// external IPs come from; that match switches bridge netfilter on for the
-	// whole machine, and the sets say enough.
+	// Packets to our frontends are ACCEPTed, so that no later rule, such as one of a
+	// plug-in with host ports, rewrites them. kube-proxy tests with physdev where packets
+	// to external IPs come from; that match enables bridge netfilter for the whole
+	// machine, and the sets are enough.
 	list := []netfilter.Rule{
 		netfilter.If(loopback).Then(netfilter.Return),
 		netfilter.If(w.commented(sets.Detour, dstPort)).Then(netfilter.JumpTo(chainDetour)),

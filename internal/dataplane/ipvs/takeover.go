@@ -48,7 +48,7 @@ func (m *Mode) beginTakeover() {
 }
 
 // handsOver tells, after a pass, whether it is time for the dispatch to change hands. While
-// some input cannot be read it carries what nobody knows here (law 3).
+// some input cannot be read the old dispatch carries Services that are unknown here (law 3).
 func (m *Mode) handsOver(opts dataplane.ApplyOptions) bool {
 	t := &m.takeover
 	if !t.holding || opts.KeepOrphans {
@@ -98,7 +98,7 @@ func (m *Mode) lacking() bool {
 	return updates > 0
 }
 
-// foreignDispatch tells whether rules of another mode carry Services.
+// foreignDispatch reports whether rules of another mode carry Services.
 func (m *Mode) foreignDispatch() bool {
 	if m.tables.Counts().Orphans > 0 {
 		return true
@@ -112,7 +112,7 @@ func (m *Mode) foreignDispatch() bool {
 	return false
 }
 
-// dispatchesForOthers tells whether a chain is the one of Services, as iptables mode has it.
+// dispatchesForOthers reports whether a chain is the one of Services, as iptables mode has it.
 func dispatchesForOthers(k netfilter.ChainKey, c netfilter.Chain) bool {
 	if k.Table != "nat" || k.Name != chainServices {
 		return false
@@ -125,7 +125,7 @@ func dispatchesForOthers(k netfilter.ChainKey, c netfilter.Chain) bool {
 	return false
 }
 
-// spared tells whether a chain is left alone for now.
+// spared reports whether a chain is left alone for now.
 func (m *Mode) spared(k netfilter.ChainKey) bool {
 	if !m.takeover.holding {
 		return false
@@ -134,7 +134,7 @@ func (m *Mode) spared(k netfilter.ChainKey) bool {
 	return netfilter.OnlyIPTables(k) || dispatchesForOthers(k, have)
 }
 
-// referred tells whether a chain of iptables mode may still be referred to by the dispatch,
+// referred reports whether a chain of iptables mode may still be referred to by the dispatch,
 // because that could not be replaced: its deletion would empty it under the packets.
 func (m *Mode) referred(k netfilter.ChainKey) bool {
 	if !netfilter.OnlyIPTables(k) {
