@@ -136,6 +136,16 @@ func TestPageRecordings(t *testing.T) {
 	}
 }
 
+// README shows the first lines of what check has recorded.
+func TestREADMEShowsCheck(t *testing.T) {
+	_, recorded, _ := strings.Cut(readPage(t, "../../e2e/recordings/check.txt"), "\n")
+	head := strings.SplitAfterN(recorded, "\n", 10)
+	want := "$ sudo kube-ipvs check | head -n 9\n" + strings.Join(head[:len(head)-1], "")
+	if len(head) != 10 || !strings.Contains(readPage(t, "../../README.md"), want) {
+		t.Errorf("README does not have\n%s", want)
+	}
+}
+
 // mostPage bounds how long a page is, in bytes. What is recorded may be longer.
 const mostPage = 12 << 10
 

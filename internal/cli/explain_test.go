@@ -336,17 +336,6 @@ func TestPagesExplain(t *testing.T) {
 	}
 }
 
-// The page of monitoring shows live tables as they are.
-func TestPagesShowTop(t *testing.T) {
-	page := readPage(t, "../../manifests/docs/monitoring.md")
-	for _, name := range []string{"once", "once-backends"} {
-		table := readPage(t, "../../internal/top/testdata/"+name+".txt")
-		if table == "" || !strings.Contains(page, table) {
-			t.Errorf("the page does not have %s:\n%s", name, table)
-		}
-	}
-}
-
 // A kernel that cannot be read is said, and never taken for one without rows.
 func TestExplainWithoutTheModule(t *testing.T) {
 	onNode(t, serviceText("web", webSpec, "")+sliceText("web", "", near), nil, func(n *fakeNode) {
