@@ -241,7 +241,7 @@ func serversIn(text string) []vserver.ServerKey {
 	var out []vserver.ServerKey
 	for _, r := range linediff.Parse("servers", text) {
 		if k, ok := serverOf(r.Group); ok && strings.HasPrefix(r.Text, "-A ") {
-			out = append(out, vserver.ServerKey{Addr: k.Addr, Port: k.Port, Protocol: k.Protocol})
+			out = append(out, k)
 		}
 	}
 	return out

@@ -180,7 +180,7 @@ func (k readOnlyKernel) owns(ctx context.Context, excluded []netip.Prefix) func(
 	})
 	return func(group string) bool {
 		key, ok := serverOf(group)
-		return !ok || marks() == nil || marks().Owns(vserver.ServerKey{Addr: key.Addr, Port: key.Port, Protocol: key.Protocol})
+		return !ok || marks() == nil || marks().Owns(key)
 	}
 }
 
@@ -215,7 +215,7 @@ func spotOf(s *agent.Report, q agent.Query) ipvs.Spot {
 	for _, one := range s.Services {
 		for _, f := range one.Frontends {
 			if key, err := model.ParseFrontendKey(f.Key); err == nil && f.Asked && f.HeldBy == "" {
-				at.Servers = append(at.Servers, vserver.ServerKey{Addr: key.Addr, Port: key.Port, Protocol: key.Protocol})
+				at.Servers = append(at.Servers, key)
 				if f.Bind && !slices.Contains(at.Addrs, key.Addr) {
 					at.Addrs = append(at.Addrs, key.Addr)
 				}

@@ -129,10 +129,6 @@ func (m *Mode) jumpless() map[model.Family]bool {
 	return out
 }
 
-func flowKey(k model.FrontendKey) conntrack.Key {
-	return conntrack.Key{Addr: k.Addr, Port: k.Port, Protocol: k.Protocol}
-}
-
 // unsettled are the ends of the names of chains of Services that are not as they should
 // be, or that something leads to wrongly.
 func (m *Mode) unsettled() map[string]struct{} {
@@ -157,7 +153,7 @@ func (m *Mode) unsettled() map[string]struct{} {
 
 // order is what the frontend at a key asks of connection tracking; false: nothing.
 func (m *Mode) order(k model.FrontendKey, note flowNote) (conntrack.Order, bool) {
-	o := conntrack.Order{Key: flowKey(k), Connections: k.Protocol != model.UDP}
+	o := conntrack.Order{Key: k, Connections: k.Protocol != model.UDP}
 	f, served := m.frontends.Get(k)
 	if !served {
 		o.Unserved = true

@@ -136,7 +136,7 @@ func (m *Mode) orders(stay map[vserver.ServerKey][]vserver.DestinationKey) []con
 			out = append(out, m.order(k, stay[k]))
 		} else if f, served := m.frontends.Get(k); served && f.Forward == model.ForwardNAT {
 			// A backend that answers by itself never rewrites a flow, and no answer comes by here.
-			out = append(out, conntrack.Order{Key: conntrack.Key{Addr: k.Addr, Port: k.Port, Protocol: k.Protocol}, Untranslated: true})
+			out = append(out, conntrack.Order{Key: k, Untranslated: true})
 		}
 	}
 	return out
@@ -153,7 +153,7 @@ func (m *Mode) detoursLead() bool {
 }
 
 func (m *Mode) order(k vserver.ServerKey, stay []vserver.DestinationKey) conntrack.Order {
-	o := conntrack.Order{Key: conntrack.Key{Addr: k.Addr, Port: k.Port, Protocol: k.Protocol}}
+	o := conntrack.Order{Key: k}
 	f, served := m.frontends.Get(k)
 	if !served {
 		o.Unserved = true

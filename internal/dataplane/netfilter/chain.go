@@ -24,7 +24,7 @@ func Filter(f model.Family, name string) ChainKey { return Key(f, "filter", name
 
 // Key returns the key of a chain.
 func Key(f model.Family, table, name string) ChainKey {
-	return ChainKey{Family: rules.Family(f), Table: table, Name: name}
+	return ChainKey{Family: f, Table: table, Name: name}
 }
 
 // A Line is one rule as tables keep it: two lines of a family are equal if their rules are. It

@@ -3,7 +3,6 @@ package netfilter
 import (
 	"cmp"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
@@ -23,7 +22,7 @@ type JumpSpec struct {
 
 // In returns the key of the jump in a family.
 func (j JumpSpec) In(f model.Family) JumpKey {
-	return JumpKey{Family: rules.Family(f), Table: j.Table, Hook: j.Hook, Target: j.Target}
+	return JumpKey{Family: f, Table: j.Table, Hook: j.Hook, Target: j.Target}
 }
 
 // TargetOf returns the key of the chain that a jump leads to.
@@ -34,7 +33,7 @@ func (js Jumps) Rows(f model.Family, wanted func(ChainKey) bool) map[JumpKey]Jum
 	out := map[JumpKey]Jump{}
 	for _, j := range js {
 		if wanted == nil || wanted(Key(f, j.Table, j.Target)) {
-			out[j.In(f)] = NewJump(rules.Family(f), j.Match, Comment(j.Comment))
+			out[j.In(f)] = NewJump(f, j.Match, Comment(j.Comment))
 		}
 	}
 	return out
