@@ -17,8 +17,8 @@ var iptablesMutants = []mutant{
 	{
 		Name: "iptables/connections-cut", File: "internal/dataplane/iptables/flows.go",
 		Breaks: "Connections are cut when an endpoint that finishes what it has leaves the backends.",
-		Old:    "o := conntrack.Order{Key: flowKey(k), Connections: k.Protocol != model.UDP}",
-		New:    "o := conntrack.Order{Key: flowKey(k), Connections: k.Protocol == model.TCP && k.Port == 0}",
+		Old:    "o := conntrack.Order{Key: k, Connections: k.Protocol != model.UDP}",
+		New:    "o := conntrack.Order{Key: k, Connections: k.Protocol == model.TCP && k.Port == 0}",
 	},
 	{
 		Name: "iptables/tables-dropped-early", File: "internal/dataplane/iptables/takeover.go",
