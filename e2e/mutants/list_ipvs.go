@@ -29,20 +29,20 @@ var ipvsMutants = []mutant{
 	{
 		Name: "ipvs/address-before-server", File: "internal/dataplane/ipvs/tables.go",
 		Breaks: "An address is bound before it has a virtual server, so the host itself answers its clients.",
-		Old:    "return !m.baseInPlace(a) || !m.marks(a) || !m.served(a)",
-		New:    "return !m.baseInPlace(a) || !m.marks(a)",
+		Old:    "return !m.order.baseInPlace(a) || !m.order.marks(a) || !m.order.served(a)",
+		New:    "return !m.order.baseInPlace(a) || !m.order.marks(a)",
 	},
 	{
-		Name: "ipvs/mark-goes-before-server", File: "internal/dataplane/ipvs/tables.go",
+		Name: "ipvs/mark-goes-before-server", File: "internal/dataplane/ipvs/order.go",
 		Breaks: "The mark of an address goes before its virtual server, which the next process does not know as its own.",
-		Old:    "return m.addresses.Addresses.PendingDelete(k.Entry.Addr) || m.serverLeftAt(k.Entry.Addr)",
-		New:    "return m.addresses.Addresses.PendingDelete(k.Entry.Addr)",
+		Old:    "return o.addresses.Addresses.PendingDelete(k.Entry.Addr) || o.serverLeftAt(k.Entry.Addr)",
+		New:    "return o.addresses.Addresses.PendingDelete(k.Entry.Addr)",
 	},
 	{
 		Name: "ipvs/unguarded-server", File: "internal/dataplane/ipvs/tables.go",
 		Breaks: "A virtual server is made before the entries that keep clients out of it.",
-		Old:    "return !m.baseInPlace(k.Addr) || !m.guarded(k)",
-		New:    "return !m.baseInPlace(k.Addr)",
+		Old:    "return !m.order.baseInPlace(k.Addr) || !m.order.guarded(k)",
+		New:    "return !m.order.baseInPlace(k.Addr)",
 	},
 	{
 		Name: "ipvs/takeover-with-partial-input", File: "internal/dataplane/ipvs/takeover.go",

@@ -58,8 +58,8 @@
 // half-way through a deletion leaves no server without a mark.
 //
 // Managers in packages of their own own the rows: sets (with members), servers, destinations and
-// addresses (with routes and detached addresses). tables.go joins all tables, and says what each row
-// waits for in others. The rest:
+// addresses (with routes and detached addresses). tables.go joins all tables, and
+// order.go says what each row waits for in others. The rest:
 //
 //	direct.go    chains for addresses from which backends answer themselves
 //	capture.go   chains for captured ports

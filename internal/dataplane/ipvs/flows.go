@@ -133,7 +133,7 @@ func (m *Mode) orders(stay map[vserver.ServerKey][]vserver.DestinationKey) []con
 	out := make([]conntrack.Order, 0, len(m.flows))
 	for k := range m.flows {
 		if k.Protocol != vserver.ProtocolTCP {
-			out = append(out, m.order(k, stay[k]))
+			out = append(out, m.orderOf(k, stay[k]))
 		} else if f, served := m.frontends.Get(k); served && f.Forward == model.ForwardNAT {
 			// A backend that answers by itself never rewrites a flow, and no answer comes by here.
 			out = append(out, conntrack.Order{Key: k, Untranslated: true})
@@ -152,7 +152,7 @@ func (m *Mode) detoursLead() bool {
 	return false
 }
 
-func (m *Mode) order(k vserver.ServerKey, stay []vserver.DestinationKey) conntrack.Order {
+func (m *Mode) orderOf(k vserver.ServerKey, stay []vserver.DestinationKey) conntrack.Order {
 	o := conntrack.Order{Key: k}
 	f, served := m.frontends.Get(k)
 	if !served {

@@ -55,8 +55,8 @@ type Mode struct {
 	carried   []model.Family // those that the successor carries
 	// found: the kernel was read, and what was found beside what is wanted was not looked at yet.
 	found bool
-	// leftovers caches left during one pass; nil is not computed.
-	leftovers *leftovers
+	// order says what rows wait for in other tables.
+	order *order
 	// inspections are what is left of the audit's round in progress.
 	inspections []inspection
 	rounds      uint64
@@ -263,7 +263,7 @@ func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane
 	m.sets.OnPass()
 	m.destinations.OnPass(ctx, time.Now(), !opts.KeepOrphans)
 	m.wantDetours(m.hasServer)
-	m.leftovers = nil
+	m.order.leftovers = nil
 	m.addresses.OnPass()
 	result := m.applyDetours(ctx, opts, m.pipeline.Apply(ctx, opts))
 	if m.handsOver(opts) || m.guardsStale() {

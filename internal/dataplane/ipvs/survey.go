@@ -94,7 +94,7 @@ func (m *Mode) judge(k vserver.ServerKey, shown vserver.Sketch, left []vserver.D
 }
 
 // sees tells whether a server is ours, if it is there.
-func (m *Mode) sees(k vserver.ServerKey) bool { return m.servers.Known(k) || m.ownedServer(k) }
+func (m *Mode) sees(k vserver.ServerKey) bool { return m.servers.Known(k) || m.order.owns(k) }
 
 // sketch draws a server as it is believed to be.
 func (m *Mode) sketch(k vserver.ServerKey, s vserver.Server, left []vserver.DestinationKey) vserver.Sketch {
