@@ -77,10 +77,10 @@ func connectOnce(t *testing.T, added []vserver.DestinationKey) (netip.Addr, erro
 	defer h.Close()
 	batch, wanted := make([]vserver.DestinationChange, len(added)), map[vserver.DestinationKey]struct{}{}
 	for i, k := range added {
-		batch[i], wanted[k] = vserver.DestinationChange{Key: k, Destination: vserver.Destination{Weight: 1}}, struct{}{}
+		batch[i], wanted[k] = vserver.DestinationChange{Op: vserver.Add, Key: k, Destination: vserver.Destination{Weight: 1}}, struct{}{}
 	}
 	for _, errs := range [][]error{
-		h.WriteServers(t.Context(), []vserver.ServerChange{{Key: server, Server: vserver.Server{Scheduler: "rr"}}}),
+		h.WriteServers(t.Context(), []vserver.ServerChange{{Op: vserver.Add, Key: server, Server: vserver.Server{Scheduler: "rr"}}}),
 		h.WriteDestinations(t.Context(), batch),
 	} {
 		if errs != nil {

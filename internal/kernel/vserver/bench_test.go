@@ -13,6 +13,7 @@ import (
 func benchDestination(i int) DestinationChange {
 	server := ServerKey{Addr: netip.AddrFrom4([4]byte{10, 96, byte(i / 10 >> 8), byte(i / 10)}), Port: 80, Protocol: ProtocolTCP}
 	return DestinationChange{
+		Op:          Add,
 		Key:         DestinationKey{Server: server, Addr: netip.AddrFrom4([4]byte{10, 244, byte(i >> 8), byte(i)}), Port: 8080},
 		Destination: Destination{Weight: 1},
 	}

@@ -46,8 +46,8 @@ func TestToolReplaysOurText(t *testing.T) {
 	h := openKernel(t, vserver.Options{})
 	defer h.Close()
 	rows := append(servers(vserver.Add, 3),
-		vserver.ServerChange{Key: serverKey("[fd00::1]:53", vserver.ProtocolUDP), Server: vserver.Server{Scheduler: "mh", Flags: 0x1d, Timeout: 60, HostBits: 64}},
-		vserver.ServerChange{Key: serverKey("10.97.0.1:53", vserver.ProtocolSCTP), Server: vserver.Server{Scheduler: "sh", Flags: 0x19, Timeout: 60, HostBits: 4}},
+		vserver.ServerChange{Op: vserver.Add, Key: serverKey("[fd00::1]:53", vserver.ProtocolUDP), Server: vserver.Server{Scheduler: "mh", Flags: 0x1d, Timeout: 60, HostBits: 64}},
+		vserver.ServerChange{Op: vserver.Add, Key: serverKey("10.97.0.1:53", vserver.ProtocolSCTP), Server: vserver.Server{Scheduler: "sh", Flags: 0x19, Timeout: 60, HostBits: 4}},
 	)
 	if errs := h.WriteServers(ctx, rows); errs != nil {
 		t.Fatal(errs)
