@@ -29,11 +29,13 @@ func main() {
 		root = os.Args[1]
 	}
 	s, err := measure(root)
+	if err == nil {
+		err = s.write(os.Stdout)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "stats:", err)
 		os.Exit(1)
 	}
-	s.write(os.Stdout)
 }
 
 // stats are the measures of one tree.
@@ -283,7 +285,7 @@ func against(calls map[arrow]int, order []string) (n int) {
 }
 
 // write prints the measures as a table.
-func (s stats) write(w io.Writer) {
+func (s stats) write(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	for _, kind := range slices.Sorted(maps.Keys(s.lines)) {
 		fmt.Fprintf(t, "lines, %s\t%d\n", kind, s.lines[kind])
@@ -299,7 +301,7 @@ func (s stats) write(w io.Writer) {
 		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%s\n", p.path, p.calls, p.upward, named(p.widest, p.methods), named(p.largest, p.fieldCount))
 	}
 	fmt.Fprintf(t, "all\t%d\t%d\n", calls, upward)
-	t.Flush()
+	return t.Flush()
 }
 
 func named(name string, n int) string {

@@ -27,7 +27,9 @@ func TestMeasures(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	s.write(&b)
+	if err := s.write(&b); err != nil {
+		t.Fatal(err)
+	}
 	for _, want := range []string{
 		"lines, e2e                             3",
 		"lines, product                         14",

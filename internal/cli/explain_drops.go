@@ -6,10 +6,8 @@ import (
 	"strings"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
-
 	"github.com/kube-ipvs/kube-ipvs/internal/explain"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
-	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/wiring"
 )
 
@@ -30,7 +28,7 @@ func explainedDrops(ctx context.Context, r counters, mode string, names []string
 		drop, ok := d.Of(c.Chain, netfilter.ReadLine(c.Rule))
 		if ok && c.Packets > 0 && (drop.Port == "" || slices.ContainsFunc(names, func(name string) bool { return ofService(drop.Port, name) })) {
 			out = append(out, explain.Drop{
-				Reason: string(drop.Reason), Family: model.Family(c.Chain.Family).String(), Packets: c.Packets, Port: drop.Port, Rule: c.Chain.Name + " " + c.Rule,
+				Reason: string(drop.Reason), Family: c.Chain.Family.String(), Packets: c.Packets, Port: drop.Port, Rule: c.Chain.Name + " " + c.Rule,
 			})
 		}
 	}

@@ -6,11 +6,10 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
-
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
@@ -57,7 +56,7 @@ func (r *dropReader) read(ctx context.Context) ([]telemetry.Dropped, error) {
 	}
 	for _, f := range r.families {
 		for _, why := range d.Reasons {
-			r.total[dropKey{why, rules.Family(f)}] += 0 // shown before the first packet
+			r.total[dropKey{why, f}] += 0 // shown before the first packet
 		}
 	}
 	now, of := make(map[rules.Counted]uint64, len(r.last)), map[rules.Counted]dropKey{}
@@ -76,7 +75,7 @@ func (r *dropReader) read(ctx context.Context) ([]telemetry.Dropped, error) {
 	r.last = now
 	var out []telemetry.Dropped
 	for _, k := range slices.SortedFunc(maps.Keys(r.total), dropKey.compare) {
-		out = append(out, telemetry.Dropped{Reason: string(k.reason), Family: model.Family(k.family).String(), Packets: r.total[k]})
+		out = append(out, telemetry.Dropped{Reason: string(k.reason), Family: k.family.String(), Packets: r.total[k]})
 	}
 	return out, nil
 }

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
 	"github.com/kube-ipvs/kube-ipvs/internal/version"
@@ -26,7 +25,7 @@ func (d *daemon) connectMetrics() {
 	m.HealthPorts(d.healthPorts.count)
 	m.Firewalls(d.firewalls.Blocks)
 	m.Events(d.events.Dropped)
-	m.RestoreFailures(func(f model.Family) uint64 { return d.kernel.rules.RestoreFailures(rules.Family(f)) })
+	m.RestoreFailures(func(f model.Family) uint64 { return d.kernel.rules.RestoreFailures(f) })
 	m.IdleTimes(d.kernel.idleTimes)
 	m.Sources(d.synced)
 	m.Unreadable(d.sources.unreadableCount)

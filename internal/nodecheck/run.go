@@ -102,7 +102,7 @@ func servedFamilies(log *zap.Logger, c config.Config) ([]model.Family, error) {
 	}
 	var served []model.Family
 	for _, f := range h.Families() {
-		served = append(served, model.Family(f))
+		served = append(served, f)
 	}
 	return served, nil
 }

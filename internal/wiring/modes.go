@@ -5,13 +5,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
-
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -42,7 +41,7 @@ func RulesOptions(c config.Config, tables *nftables.Handle, called CallObserver)
 func Families(r *rules.Handle) []model.Family {
 	var out []model.Family
 	for _, f := range r.Families() {
-		out = append(out, model.Family(f))
+		out = append(out, f)
 	}
 	return out
 }
@@ -87,7 +86,7 @@ func LocalPods(c config.Config) netfilter.LocalPods {
 func masquerade(c config.Config, tools *rules.Handle) netfilter.Masquerade {
 	m := netfilter.Masquerade{Bit: c.MasqueradeBit, NodePorts: netfilter.PortRange(c.NodePortRange)}
 	if tools != nil {
-		m.RandomFully = func(f model.Family) bool { return tools.RandomFully(rules.Family(f)) }
+		m.RandomFully = func(f model.Family) bool { return tools.RandomFully(f) }
 	}
 	return m
 }

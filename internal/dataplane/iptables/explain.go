@@ -56,7 +56,7 @@ func (m *Mode) RowsOf(keys []model.FrontendKey) (dataplane.FrontendRows, error) 
 	families, services := map[rules.Family]struct{}{}, map[model.ServiceID]struct{}{}
 	for _, k := range keys {
 		if f, ok := m.frontends.Get(k); ok {
-			families[rules.Family(model.FamilyOf(k.Addr))] = struct{}{}
+			families[model.FamilyOf(k.Addr)] = struct{}{}
 			services[f.Service] = struct{}{}
 		}
 	}

@@ -124,7 +124,7 @@ func (m *Mode) orderFlows() {
 func (m *Mode) jumpless() map[model.Family]bool {
 	out := map[model.Family]bool{}
 	for k := range m.jumps.AllUpdates() {
-		out[model.Family(k.Family)] = true
+		out[k.Family] = true
 	}
 	return out
 }

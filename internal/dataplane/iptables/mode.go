@@ -233,7 +233,7 @@ func (m *Mode) loadListing(chains map[netfilter.ChainKey]netfilter.Chain, leads 
 
 // mine tells whether a chain is this mode's, in a family that it serves.
 func (m *Mode) mine(k netfilter.ChainKey) bool {
-	return netfilter.OfIPTables(k) && slices.Contains(m.config.Families, model.Family(k.Family))
+	return netfilter.OfIPTables(k) && slices.Contains(m.config.Families, k.Family)
 }
 
 // splitDispatch splits a dispatch chain into its entries and the rest behind them. A chain

@@ -12,7 +12,6 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link/linktest"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
@@ -58,12 +57,12 @@ func directState(t *testing.T, k *kernel, vip string) string {
 		t.Fatal(err)
 	}
 	for key := range chains {
-		if key.Table == "mangle" && key.Name == "KUBE-DIRECT" && key.Family == rules.Family(model.FamilyOf(a)) {
+		if key.Table == "mangle" && key.Name == "KUBE-DIRECT" && key.Family == model.FamilyOf(a) {
 			out = append(out, "rules")
 		}
 	}
 	for key := range jumps {
-		if key.Hook == "FORWARD" && key.Target == "KUBE-DIRECT-MSS" && key.Family == rules.Family(model.FamilyOf(a)) {
+		if key.Hook == "FORWARD" && key.Target == "KUBE-DIRECT-MSS" && key.Family == model.FamilyOf(a) {
 			out = append(out, "jump")
 		}
 	}

@@ -32,7 +32,7 @@ func DropOf(k netfilter.ChainKey, l netfilter.Line) (dataplane.Drop, bool) {
 	case chainCapture:
 		why = dataplane.DropNoEndpoints
 	case chainFilter, chainOutFilter:
-		why = dropBySet(model.Family(k.Family), r)
+		why = dropBySet(k.Family, r)
 	}
 	return dataplane.Drop{Reason: why}, why != ""
 }

@@ -90,7 +90,7 @@ func (h handOver) Remove(ctx context.Context) error {
 func (h handOver) removeJumps(ctx context.Context) error {
 	var batch []rules.JumpChange
 	for _, f := range h.theirs {
-		for k, j := range jumps.Rows(model.Family(f), extras{}.has) {
+		for k, j := range jumps.Rows(f, extras{}.has) {
 			if netfilter.OfBothModes(netfilter.TargetOf(k)) && !sharedJump(k) {
 				c := jumps.JumpChange(delta.Change[netfilter.JumpKey, netfilter.Jump]{Op: delta.Delete, Key: k, Value: j})
 				c.Exact = true
@@ -196,7 +196,7 @@ func handedOver(k netfilter.ChainKey, c netfilter.Chain) netfilter.Chain {
 	var kept []netfilter.Line
 	for line := range c.Lines() {
 		switch r := line.Rule(k.Family); {
-		case r.JumpsTo() == chainNodePort && slices.Contains(r.Sets(), sets.Name(model.Family(k.Family), sets.NodePortIPs)):
+		case r.JumpsTo() == chainNodePort && slices.Contains(r.Sets(), sets.Name(k.Family, sets.NodePortIPs)):
 			kept = append(kept, netfilter.NewLine(k.Family, netfilter.If(netfilter.Local(netfilter.Dst)).Then(netfilter.JumpTo(chainNodePort))))
 		case !oursAlone(k, r):
 			kept = append(kept, line)
@@ -211,7 +211,7 @@ func oursAlone(k netfilter.ChainKey, r netfilter.Rule) bool {
 	if netfilter.UnknownToProxy(netfilter.ChainKey{Family: k.Family, Table: k.Table, Name: r.JumpsTo()}) {
 		return true
 	}
-	return slices.ContainsFunc(ourSets, func(s string) bool { return slices.Contains(r.Sets(), sets.Name(model.Family(k.Family), s)) })
+	return slices.ContainsFunc(ourSets, func(s string) bool { return slices.Contains(r.Sets(), sets.Name(k.Family, s)) })
 }
 
 // ownedChain is netfilter.Owned, less what is left to a successor.

@@ -10,7 +10,6 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
@@ -55,12 +54,12 @@ func (o *order) baseInPlace(a netip.Addr) bool {
 		}
 	}
 	for k := range o.chains.AllUpdates() {
-		if k.Family == rules.Family(f) && !isDetourChain(k) && k.Name != chainDirectMSS && !o.spared(k) {
+		if k.Family == f && !isDetourChain(k) && k.Name != chainDirectMSS && !o.spared(k) {
 			return false
 		}
 	}
 	for k := range o.jumps.AllUpdates() {
-		if k.Family == rules.Family(f) && k.Target != chainDirectMSS {
+		if k.Family == f && k.Target != chainDirectMSS {
 			return false
 		}
 	}
@@ -155,8 +154,8 @@ func (o *order) serverLeftAt(a netip.Addr) bool {
 }
 
 // nodePortAt reports whether a virtual server of a NodePort is in place at an address. When
-// the node has lost that, but a Service was not compiled for it yet, its servers there are
-// still wanted and go with the next pass: they are known until then. All servers are walked
+// the node has lost the address, but a Service was not compiled for it yet, its servers there are still
+// wanted. They go with the next pass and are known until then. All servers are walked
 // for it, once in a pass in which the node has lost an address.
 func (o *order) nodePortAt(a netip.Addr) bool {
 	l := o.left()
@@ -208,7 +207,7 @@ func (o *order) nodePortNeeded(p model.Protocol, number uint16) bool {
 	})
 }
 
-// unnamed reports whether no entry that stays names a server in place as ours: the entry that is to name
+// unnamed reports whether no entry that stays names a server in place as ours. The entry that is to name
 // it from now on, in another set, could not be added yet.
 func (o *order) unnamed(server vserver.ServerKey) bool {
 	if !o.servers.Known(server) {
