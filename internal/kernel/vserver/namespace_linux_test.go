@@ -53,9 +53,9 @@ func TestToolReplaysOurText(t *testing.T) {
 		t.Fatal(errs)
 	}
 	errs := h.WriteDestinations(ctx, []vserver.DestinationChange{
-		{Key: destinationKey(rows[0].Key, "10.0.0.1:8080"), Destination: vserver.Destination{Weight: 3}},
-		{Key: destinationKey(rows[3].Key, "[fd01::1]:53"), Destination: vserver.Destination{Weight: 0, Upper: 9, Lower: 4}},
-		{Key: destinationKey(rows[4].Key, "10.0.0.2:53"), Destination: vserver.Destination{Weight: 9, Forward: vserver.ForwardTunnel}},
+		{Op: vserver.Add, Key: destinationKey(rows[0].Key, "10.0.0.1:8080"), Destination: vserver.Destination{Weight: 3}},
+		{Op: vserver.Add, Key: destinationKey(rows[3].Key, "[fd01::1]:53"), Destination: vserver.Destination{Weight: 0, Upper: 9, Lower: 4}},
+		{Op: vserver.Add, Key: destinationKey(rows[4].Key, "10.0.0.2:53"), Destination: vserver.Destination{Weight: 9, Forward: vserver.ForwardTunnel}},
 	})
 	if errs != nil {
 		t.Fatal(errs)
