@@ -87,7 +87,7 @@ func (r *serviceMetricsReader) loads(ctx context.Context, visit func(model.Front
 
 // frontendKey returns the frontend of a virtual server.
 func frontendKey(k vserver.ServerKey) model.FrontendKey {
-	return model.FrontendKey{Addr: k.Addr, Port: k.Port, Protocol: k.Protocol}
+	return k
 }
 
 var _ trafficKernel = (*vserver.Handle)(nil)

@@ -100,11 +100,7 @@ func servedFamilies(log *zap.Logger, c config.Config) ([]model.Family, error) {
 	if err != nil {
 		return all[:], err
 	}
-	var served []model.Family
-	for _, f := range h.Families() {
-		served = append(served, f)
-	}
-	return served, nil
+	return h.Families(), nil
 }
 
 // leftOut names the families that the agent would not serve.

@@ -39,11 +39,7 @@ func RulesOptions(c config.Config, tables *nftables.Handle, called CallObserver)
 
 // Families returns the families that iptables serves on this node, and so the agent.
 func Families(r *rules.Handle) []model.Family {
-	var out []model.Family
-	for _, f := range r.Families() {
-		out = append(out, f)
-	}
-	return out
+	return r.Families()
 }
 
 // IPVSConfig returns the configuration of ipvs mode. Without tools it assumes recent ones.
