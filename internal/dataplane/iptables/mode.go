@@ -161,7 +161,7 @@ func (m *Mode) SetHost(host model.Host) {
 	}
 }
 
-// localMatchChanged tells whether local traffic is told from other in another way.
+// localMatchChanged reports whether the match of local traffic changed.
 func (m *Mode) localMatchChanged(before, now model.Node) bool {
 	return slices.ContainsFunc(m.config.Families, func(f model.Family) bool {
 		return m.config.Local.Match(f, before) != m.config.Local.Match(f, now)

@@ -81,7 +81,7 @@ func (l *entryList) loadBalancer(f *model.Frontend) {
 	l.add(LoadBalancer, IPPort(f.Key))
 }
 
-// KeepsClient tells whether clients from outside keep their address: the policy says so, or
+// KeepsClient reports whether clients from outside keep their address: the policy says so, or
 // the backend could not answer them.
 func KeepsClient(f *model.Frontend) bool { return f.Local || f.Forward != model.ForwardNAT }
 
