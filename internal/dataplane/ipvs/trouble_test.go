@@ -188,6 +188,21 @@ func TestReplacedSetKeepsWhatMayNotGo(t *testing.T) {
 	}
 }
 
+// A set that could not be created, and is not wanted any more, leaves no entry to be deleted: there
+// is nothing to delete it from.
+func TestEntryOfASetThatNeverExistedIsGone(t *testing.T) {
+	k := newKernel()
+	k.sets.Inject(ipsettest.Fault{Set: "KUBE-CAPTURE", Err: errors.New("no memory")})
+	m := begin(t, k, external("web", "10.96.0.10", "192.0.2.1", model.KindExternalIP, func(f *model.Frontend) {
+		f.Bind, f.Capture = false, true
+	}))
+	m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
+	m.Set(service("web", "10.96.0.10", "10.244.0.1:8080"))
+	m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
+	k.sets.Heal()
+	apply(t, m)
+}
+
 func TestForeignRuleThatHoldsASetCostsOurRulesNothing(t *testing.T) {
 	k := newKernel()
 	k.sets.Plant(ipset.Set{Name: "KUBE-LOOP-BACK", Type: ipset.HashIP, Family: ipset.IPv4}.WithDefaults())

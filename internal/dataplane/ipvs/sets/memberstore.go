@@ -59,7 +59,19 @@ func (s *memberStore) Write(ctx context.Context, changes []delta.Change[Key, str
 		if of == nil {
 			of = make([]error, len(s.batches[i].Changes))
 		}
-		errs = append(errs, of...)
+		errs = append(errs, s.withoutGone(s.batches[i], of)...)
+	}
+	return errs
+}
+
+// withoutGone clears the errors of entries that were to be deleted from a set that does not exist,
+// perhaps because it was never created: they are gone. What else was in the set is lost.
+func (s *memberStore) withoutGone(b ipset.Batch, errs []error) []error {
+	for i, err := range errs {
+		if b.Changes[i].Op == ipset.OpDelete && errors.Is(err, ipset.ErrNotExist) {
+			s.manager.lost(b.Set.Name)
+			errs[i] = nil
+		}
 	}
 	return errs
 }
