@@ -60,6 +60,8 @@ type Options struct {
 	DNSServices []string
 	// PodRanges are the ranges of pods of the whole cluster, where they are known.
 	PodRanges []netip.Prefix
+	// About returns, for Status, the program, its machine and the default scheduler; nil leaves them out.
+	About func() About
 	// Unreadable returns, for Status, the input that cannot be read and whose last good content is in
 	// force; nil is none.
 	Unreadable func() []string

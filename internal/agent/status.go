@@ -12,6 +12,7 @@ import (
 // Status is the state of the loop, for people and programs. Its field names in JSON are stable.
 type Status struct {
 	Node string `json:"node"`
+	About
 	Mode string `json:"mode"`
 	// Synced: every source has delivered. Complete: and could read all of it. Ready: and every desired row
 	// was in the kernel at least once.
@@ -42,6 +43,15 @@ type Status struct {
 	SweepError string `json:"sweepError,omitempty"`
 	// Last is the latest cycle that wrote something.
 	Last *Cycle `json:"last,omitempty"`
+}
+
+// About is the part of Status about the program and its machine.
+type About struct {
+	// Version is the release of the program, Kernel that of the kernel it runs on.
+	Version string `json:"version,omitempty"`
+	Kernel  string `json:"kernel,omitempty"`
+	// Scheduler is the algorithm of Services that ask for none.
+	Scheduler string `json:"scheduler,omitempty"`
 }
 
 // ServiceTotals are the part of Status about Services.
@@ -158,6 +168,9 @@ func (a *Agent) status() Status {
 		Tables: a.mode.Tables(),
 		Cycles: a.writer.stats.cycles, Written: map[string]uint64{}, Last: a.writer.stats.last,
 		Failures: a.writer.backoff.failures, LastError: errorText(a.writer.backoff.lastError), SweepError: errorText(a.writer.stats.sweepError),
+	}
+	if a.opts.About != nil {
+		s.About = a.opts.About()
 	}
 	if a.opts.Unreadable != nil {
 		s.Unreadable = a.opts.Unreadable()

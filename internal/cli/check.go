@@ -56,27 +56,9 @@ func newCheck() *cobra.Command {
 	return cmd
 }
 
-// checkReport is the output of check for a program (manifests/schemas/check.schema.json).
-type checkReport struct {
-	Items []checkItem `json:"items"`
-	// Fit reports whether the node can carry Services.
-	Fit bool `json:"fit"`
-}
-
-type checkItem struct {
-	Name   string     `json:"name"`
-	State  tune.State `json:"state"`
-	Detail string     `json:"detail,omitempty"`
-	Remedy string     `json:"remedy,omitempty"`
-}
-
 func writeCheck(w io.Writer, output string, verdicts []tune.Verdict, fit bool) error {
 	if output == "json" {
-		report := checkReport{Items: []checkItem{}, Fit: fit}
-		for _, v := range verdicts {
-			report.Items = append(report.Items, checkItem{v.Name, v.State, v.Detail, v.Fix})
-		}
-		return page{out: w}.encode(output, report)
+		return page{out: w}.encode(output, tune.NewReport(verdicts, fit))
 	}
 	if err := tune.WriteSummary(w, verdicts); err != nil {
 		return err

@@ -35,11 +35,15 @@ flags then, and destinations that only drain count as unwanted.
 
 The exit status is 0 when both are equal, 1 when they differ, and 2 when that could not be told.`
 
+// diffOutputs are the formats of diff.
+var diffOutputs = []string{"text", "json", "yaml"}
+
 // diffWithin bounds all calls of diff.
 const diffWithin = 2 * time.Minute
 
 func newDiff() *cobra.Command {
-	return &cobra.Command{
+	var output string
+	cmd := &cobra.Command{
 		Use:   "diff",
 		Short: "compare what is wanted with what the kernel has",
 		Long:  diffHelp,
@@ -48,10 +52,16 @@ func newDiff() *cobra.Command {
 
   # against a cluster; the kubeconfig needs the right to list Services, EndpointSlices and Nodes,
   # which that of a kubelet has not
-  kube-ipvs diff --kubeconfig /etc/kubernetes/admin.conf --hostname-override worker-1`,
+  kube-ipvs diff --kubeconfig /etc/kubernetes/admin.conf --hostname-override worker-1
+
+  # rows that are missing in the kernel
+  kube-ipvs diff -o json | jq -r '.rows[] | select(.side == "desired") | .row'`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := check(cmd)
+			if err == nil && !slices.Contains(diffOutputs, output) {
+				err = fmt.Errorf("--output: %q is not one of %s", output, strings.Join(diffOutputs, ", "))
+			}
 			if err != nil {
 				return exitError{exitFailed, err}
 			}
@@ -66,9 +76,11 @@ func newDiff() *cobra.Command {
 			if cmd.Flags().Changed("source-dir") || cmd.Flags().Changed("kubeconfig") || cmd.Flags().Changed("master") {
 				asked = desiredFromManifests{c: c, k: k, stdin: cmd.InOrStdin(), notes: cmd.ErrOrStderr()}
 			}
-			return diff(ctx, c, asked, k, cmd.OutOrStdout())
+			return diff(ctx, c, asked, k, cmd.OutOrStdout(), output)
 		},
 	}
+	bindOutput(cmd, &output, diffOutputs...)
+	return cmd
 }
 
 // A desiredSource has the desired rows.
@@ -154,11 +166,27 @@ func (s desiredFromManifests) batch(ctx context.Context) (catalog.Batch, []netip
 	return read.batch, read.servers, nil
 }
 
-// diff prints the differences. It fails if anything cannot be read.
-func diff(ctx context.Context, c config.Config, asked desiredSource, k readOnlyKernel, out io.Writer) error {
-	active, rows, err := asked.wanted(ctx)
+// diff prints the differences in a format. It fails if anything cannot be read.
+func diff(ctx context.Context, c config.Config, asked desiredSource, k readOnlyKernel, out io.Writer, output string) error {
+	report, err := compared(ctx, c, asked, k)
 	if err != nil {
 		return exitError{exitFailed, err}
+	}
+	if err := printDiff(out, output, report); err != nil {
+		return exitError{exitFailed, err}
+	}
+	if !report.Equal {
+		return exitError{code: exitFound}
+	}
+	return nil
+}
+
+// compared returns the rows that only one side has.
+func compared(ctx context.Context, c config.Config, asked desiredSource, k readOnlyKernel) (linediff.Report, error) {
+	active, rows, err := asked.wanted(ctx)
+	report := linediff.Report{Mode: string(active), Equal: true, Rows: []linediff.Odd{}}
+	if err != nil {
+		return report, err
 	}
 	kinds := ipvs.Kinds()
 	if active == config.ModeIPTables {
@@ -167,34 +195,36 @@ func diff(ctx context.Context, c config.Config, asked desiredSource, k readOnlyK
 	text := map[string]string{}
 	for _, kind := range kinds {
 		if text[kind], err = rows(ctx, kind); err != nil {
-			return exitError{exitFailed, fmt.Errorf("ask for the wanted %s: %w", kind, err)}
+			return report, fmt.Errorf("ask for the wanted %s: %w", kind, err)
 		}
 	}
 	there, err := foundRows(ctx, c, active, k.deps, text)
 	if err != nil {
-		return exitError{exitFailed, err}
+		return report, err
 	}
-	total := 0
 	for _, kind := range kinds {
-		n, err := printDiff(out, kind, active, there[kind], text[kind])
-		if err != nil {
-			return exitError{exitFailed, err}
-		}
-		total += n
+		report.Add(kind, oddLines(kind, active, there[kind], text[kind]))
 	}
-	if total == 0 {
-		fmt.Fprintln(out, "equal: the kernel has what is wanted")
-		return nil
-	}
-	return exitError{code: exitFound}
+	return report, nil
 }
 
-// printDiff prints the rows of one kind that only one side has, and their number.
-func printDiff(out io.Writer, kind string, active config.Mode, kernel, desired string) (int, error) {
-	lines := linediff.Compare(linediff.Parse(kind, kernel), linediff.Parse(kind, desired), func(group string) bool {
+// oddLines returns the rows of one kind that only one side has.
+func oddLines(kind string, active config.Mode, kernel, desired string) []linediff.Line {
+	return linediff.Compare(linediff.Parse(kind, kernel), linediff.Parse(kind, desired), func(group string) bool {
 		return kind == "rules" && (active != config.ModeIPTables || !dispatches(group))
 	})
-	return len(lines), linediff.Write(out, kind, lines)
+}
+
+// printDiff prints a report. In text each kind has a heading.
+func printDiff(out io.Writer, output string, report linediff.Report) error {
+	if output != "text" {
+		return page{out: out}.encode(output, report)
+	}
+	if report.Equal {
+		_, err := fmt.Fprintln(out, "equal: the kernel has what is wanted")
+		return err
+	}
+	return report.WriteText(out)
 }
 
 // dispatches reports whether the order of a group of rules, such as "ip nat KUBE-SERVICES", is free.

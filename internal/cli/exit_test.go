@@ -122,7 +122,7 @@ func diffOutcomes(t *testing.T, run func(...string) func() int) [3]func() int {
 		return func() (code int) {
 			onNode(t, serviceText("web", webSpec, "")+sliceText("web", "", near), nil, func(n *fakeNode) {
 				breaks(n)
-				code = answered(diff(n.Context(), n.config, agentOf{n}, n.readers(), io.Discard))
+				code = answered(diff(n.Context(), n.config, agentOf{n}, n.readers(), io.Discard, "text"))
 			})
 			return code
 		}

@@ -425,9 +425,17 @@ func TestDiff(t *testing.T) {
 				var notes strings.Builder
 				for _, asked := range []desiredSource{agentOf{n}, desiredFromManifests{c: n.config, k: k, notes: &notes}} {
 					var out, said strings.Builder
-					if code := report(NewRoot(), diff(n.Context(), n.config, asked, k, &out), &said); code != tt.code || out.String() != tt.want {
+					if code := report(NewRoot(), diff(n.Context(), n.config, asked, k, &out, "text"), &said); code != tt.code || out.String() != tt.want {
 						t.Errorf("%T: status %d and\n%swant %d and\n%s%s", asked, code, &out, tt.code, tt.want, &said)
 					}
+					if tt.code == exitFailed {
+						continue
+					}
+					out.Reset()
+					if code := report(NewRoot(), diff(n.Context(), n.config, asked, k, &out, "json"), &said); code != tt.code {
+						t.Errorf("%T: status %d of JSON, want %d", asked, code, tt.code)
+					}
+					fits(t, "diff", out.String())
 				}
 			})
 		})

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/linediff"
 )
 
 // diff prints the rows that would change if other manifests were applied instead. Both sides are
@@ -32,7 +34,7 @@ func (p planner) diff(ctx context.Context, in input, against string) error {
 	}
 	var text bytes.Buffer
 	for _, kind := range p.show {
-		if _, err := printDiff(&text, kind, p.c.Mode, now[kind], then[kind]); err != nil {
+		if err := linediff.Write(&text, kind, oddLines(kind, p.c.Mode, now[kind], then[kind])); err != nil {
 			return err
 		}
 	}

@@ -32,7 +32,7 @@ var outputs = map[string]reflect.Type{
 }
 
 // reports have a schema, too, and tests of their own that compare what they print with it.
-var reports = []string{"audit", "check", "explain", "top", "trace", "version"}
+var reports = []string{"audit", "check", "diff", "explain", "top", "trace", "version"}
 
 // conforms validates an output and returns how many items it has.
 func conforms(t *testing.T, name, output string) (items int) {
@@ -52,7 +52,11 @@ func TestOutputsConformToTheirSchemas(t *testing.T) {
 			t.Errorf("%s: no items, so nothing was checked", name)
 		}
 	}
-	conforms(t, "status", s.show(t, "status", "-o", "json"))
+	status := s.show(t, "status", "-o", "json")
+	conforms(t, "status", status)
+	if want := "\"version\": \"v0.1.0\",\n  \"kernel\": \"6.12.0\",\n  \"scheduler\": \"rr\""; !strings.Contains(status, want) {
+		t.Errorf("status lacks %s:\n%s", want, status)
+	}
 	k := s.kernel(io.Discard, s.config.Socket())
 	for name, output := range map[string]string{
 		"kernel-servers":   listed(t, query{}, k.servers),

@@ -74,7 +74,7 @@ func newDaemon(ctx context.Context, log *zap.Logger, c config.Config, k *kernel,
 		Compiler: wiring.CompilerFor(d.live.now, d.served), Concerns: wiring.AffectsFor(d.live.now, d.served),
 		Host: k.link, NodePorts: wiring.NodePortsFor(d.live.now), Health: d.healthPorts, Probes: agent.Probes{Scheduler: d.tryScheduler, GUE: d.tryGUE}, LocalPod: wiring.PodMatcher(d.live.now), Periods: periods(c),
 		Ready:      func() { close(d.filled) },
-		APIServers: d.sources.reached.Addrs, PodRanges: c.DetectLocal.ClusterCIDRs, DNSServices: c.DNSServices, Unreadable: d.sources.unreadable, Remember: wiring.NewNodeClaims(log, c.RunDir).Keep,
+		APIServers: d.sources.reached.Addrs, PodRanges: c.DetectLocal.ClusterCIDRs, DNSServices: c.DNSServices, About: d.about, Unreadable: d.sources.unreadable, Remember: wiring.NewNodeClaims(log, c.RunDir).Keep,
 	})
 	d.sources.reached.Tell(d.loop.HostChanged)
 	d.sources.reached.Refused(d.refused)
