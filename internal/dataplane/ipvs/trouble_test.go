@@ -188,8 +188,7 @@ func TestReplacedSetKeepsWhatMayNotGo(t *testing.T) {
 	}
 }
 
-// A set that could not be created, and is not wanted any more, leaves no entry to be deleted: there
-// is nothing to delete it from.
+// A set that could not be created, and is no longer desired, leaves no entry to delete.
 func TestEntryOfASetThatNeverExistedIsGone(t *testing.T) {
 	k := newKernel()
 	k.sets.Inject(ipsettest.Fault{Set: "KUBE-CAPTURE", Err: errors.New("no memory")})

@@ -65,7 +65,7 @@ func (s *memberStore) Write(ctx context.Context, changes []delta.Change[Key, str
 }
 
 // withoutGone clears the errors of entries that were to be deleted from a set that does not exist,
-// perhaps because it was never created: they are gone. What else was in the set is lost.
+// perhaps because it was never created: they are gone. The other entries of the set are lost.
 func (s *memberStore) withoutGone(b ipset.Batch, errs []error) []error {
 	for i, err := range errs {
 		if b.Changes[i].Op == ipset.OpDelete && errors.Is(err, ipset.ErrNotExist) {
