@@ -22,6 +22,7 @@
 //	-100 NAT, others          -100 NAT, others            99 IPVS requests      99 IPVS errors
 //	                           -99 IPVS replies                                100 IPVS replies
 //	                           -98 IPVS requests
+//	                           -10 FilterOutput
 //	                             0 others' filters
 //
 // CONNTRACK and NAT are those of include/uapi/linux/netfilter_ipv4.h (enum nf_ip_hook_priorities; the
@@ -38,6 +39,7 @@
 //   - FilterInput, -10: before IPVS takes a packet, at 99, while it still has the address of the Service,
 //     and before the filters of others, as the head of filter INPUT.
 //   - FilterForward, -10: the head of filter FORWARD. MangleForward, -150: the place of mangle FORWARD.
+//     FilterOutput, -10: the head of filter OUTPUT, which IPVS leaves few packets.
 //   - NATPostrouting, 95: the first of the chains that may translate a source, as the head of nat
 //     POSTROUTING.
 //

@@ -96,7 +96,7 @@ func (e Element) checkPart(f Family, s Set, p part) error {
 		return checkAddr(f, e.Addr)
 	case p == partProtocol:
 		return unless(e.Protocol != 0, "no protocol")
-	case p == partNet && !s.Shape.ranges():
+	case p == partNet && !s.Shape.Ranges():
 		return unless(e.Net.IsSingleIP() && checkAddr(f, e.Net.Addr()) == nil, "no address")
 	case p == partNet:
 		ok := e.Net.IsValid() && checkAddr(f, e.Net.Addr()) == nil && e.Net == e.Net.Masked()

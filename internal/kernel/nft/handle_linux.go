@@ -100,6 +100,22 @@ func (h *Handle) Read(ctx context.Context) (Ruleset, error) {
 	return out, nil
 }
 
+// Generation returns the number of the last transaction of any program, on any table. It is 0 where
+// the kernel has no nf_tables.
+func (h *Handle) Generation(ctx context.Context) (uint32, error) {
+	out, err := call(ctx, h, func(s session) (uint32, error) {
+		n, err := s.generation()
+		if errors.Is(err, errAbsent) {
+			err = nil
+		}
+		return n, err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read the generation of nftables: %w", err)
+	}
+	return out, nil
+}
+
 // Elements returns the header of a set and its elements, all of one moment, in no order. An error
 // that matches ErrNotExist means that the set does not exist, ErrForeign that it has an element that
 // this package does not write. Of a set with Other the header alone is read.

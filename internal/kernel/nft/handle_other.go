@@ -27,6 +27,9 @@ func (h *Handle) Wrote(uint32) bool { return false }
 // Read fails with ErrUnsupported.
 func (h *Handle) Read(context.Context) (Ruleset, error) { return Ruleset{}, errPlatform }
 
+// Generation fails with ErrUnsupported.
+func (h *Handle) Generation(context.Context) (uint32, error) { return 0, errPlatform }
+
 // Elements fails with ErrUnsupported.
 func (h *Handle) Elements(context.Context, Key) (Set, []Element, error) {
 	return Set{}, nil, errPlatform

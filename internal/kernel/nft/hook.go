@@ -27,6 +27,7 @@ var (
 	NATPostrouting   = Base{"nat", "postrouting", 95}
 	FilterInput      = Base{"filter", "input", -10}
 	FilterForward    = Base{"filter", "forward", -10}
+	FilterOutput     = Base{"filter", "output", -10}
 )
 
 // hooks are the numbers of enum nf_inet_hooks, by name.

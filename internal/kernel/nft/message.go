@@ -210,7 +210,7 @@ func (w *writer) createSet(k Key, s Set) {
 	if s.Timeout > 0 {
 		w.Long(setTimeout, uint64(s.Timeout.Milliseconds()))
 	}
-	if parts := shapes[s.Shape]; s.Shape.ranges() && len(parts) > 1 {
+	if parts := shapes[s.Shape]; s.Shape.Ranges() && len(parts) > 1 {
 		desc := w.Nest(setDesc)
 		concat := w.Nest(descConcat)
 		for _, p := range parts {
@@ -245,7 +245,7 @@ type property struct {
 // header returns the numbers that make a set what it is.
 func (s Set) header(f Family) []property {
 	flags := uint32(0)
-	if s.Shape.ranges() {
+	if s.Shape.Ranges() {
 		flags |= flagInterval
 		if len(shapes[s.Shape]) > 1 {
 			flags |= flagConcat
@@ -352,7 +352,7 @@ func parseSet(f Family, a nfnetlink.Attrs) Set {
 	flags := a.Number(setFlags)
 	for shape := Addr; shape <= ProtocolPort; shape++ {
 		s.Shape = shape
-		if typeOf(f, shapes[shape]) == a.Number(setKeyType) && shape.ranges() == (flags&flagInterval != 0) {
+		if typeOf(f, shapes[shape]) == a.Number(setKeyType) && shape.Ranges() == (flags&flagInterval != 0) {
 			break
 		}
 	}

@@ -48,8 +48,8 @@ var shapes = map[Shape][]part{
 	ProtocolPort: {partProtocol, partPort},
 }
 
-// ranges reports whether elements are ranges.
-func (s Shape) ranges() bool { return s == AddrPortNet || s == Net }
+// Ranges reports whether elements are ranges.
+func (s Shape) Ranges() bool { return s == AddrPortNet || s == Net }
 
 // Data is what a map has for each element.
 type Data uint8
@@ -84,7 +84,7 @@ func (s Set) check() error {
 		return fmt.Errorf("map of networks: %w", ErrInvalid)
 	case s.Timeout < 0 || s.Timeout%time.Millisecond != 0:
 		return fmt.Errorf("time-out %s: %w; it has whole milliseconds", s.Timeout, ErrInvalid)
-	case s.Timeout > 0 && s.Shape.ranges():
+	case s.Timeout > 0 && s.Shape.Ranges():
 		return fmt.Errorf("ranges with a time-out: %w", ErrInvalid)
 	case s.Other != "":
 		return fmt.Errorf("set with %s: %w; it was read, and cannot be written", s.Other, ErrInvalid)
@@ -110,7 +110,7 @@ func (s Set) lines(f Family) []string {
 		typ += " : " + typeName(f, destination)
 	}
 	out := []string{"type " + typ}
-	if s.Shape.ranges() {
+	if s.Shape.Ranges() {
 		out = append(out, "flags interval")
 	}
 	if s.Timeout > 0 {

@@ -18,6 +18,7 @@ import (
 // Client is what Handle and Fake have in common.
 type Client interface {
 	Read(context.Context) (nft.Ruleset, error)
+	Generation(context.Context) (uint32, error)
 	Elements(context.Context, nft.Key) (nft.Set, []nft.Element, error)
 	Apply(context.Context, nft.Pass) nft.Outcome
 	Check(context.Context, nft.Pass) nft.Outcome
@@ -50,6 +51,7 @@ func Contract(t *testing.T, open func(t *testing.T) Subject) {
 		run  func(*testing.T, Subject)
 	}{
 		{"no tables", noTables},
+		{"each transaction is a generation", generations},
 		{"everything is read as it was written", everyKind},
 		{"what exists is added again", addedAgain},
 		{"rows without a table", withoutTable},
@@ -76,6 +78,31 @@ func Contract(t *testing.T, open func(t *testing.T) Subject) {
 			t.Cleanup(s.Client.Close)
 			c.run(t, s)
 		})
+	}
+}
+
+// generations counts transactions, and what changes nothing is none.
+func generations(t *testing.T, s Subject) {
+	now := func() uint32 {
+		t.Helper()
+		n, err := s.Client.Generation(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before, add := now(), nft.Pass{Tables: []nft.TableChange{{Op: nft.Add, Family: nft.IPv4}}}
+	for _, out := range []nft.Outcome{s.Client.Apply(t.Context(), add), s.Client.Check(t.Context(), add), s.Client.Apply(t.Context(), nft.Pass{})} {
+		if err := out.Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := now(); got != before+1 {
+		t.Errorf("generation %d after %d, with one transaction between them", got, before)
+	}
+	r, err := s.Client.Read(t.Context())
+	if err != nil || r.Generation != now() {
+		t.Errorf("a reading of generation %d, %v; want %d", r.Generation, err, now())
 	}
 }
 

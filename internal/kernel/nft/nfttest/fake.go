@@ -181,6 +181,16 @@ func (f *Fake) Read(ctx context.Context) (nft.Ruleset, error) {
 	return f.ruleset(), nil
 }
 
+// Generation is nft.Handle.Generation.
+func (f *Fake) Generation(ctx context.Context) (uint32, error) {
+	err := f.begin(ctx)
+	defer f.mu.Unlock()
+	if err != nil {
+		return 0, fmt.Errorf("read the generation of nftables: %w", err)
+	}
+	return f.generation, nil
+}
+
 // Elements is nft.Handle.Elements.
 func (f *Fake) Elements(ctx context.Context, k nft.Key) (nft.Set, []nft.Element, error) {
 	err := f.begin(ctx)
