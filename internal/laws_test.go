@@ -38,6 +38,7 @@ var law = map[string][]string{
 	"internal/dataplane/ipvs/destinations": {"internal/model", "internal/delta", "internal/dataplane", "internal/kernel/vserver", "scheduler", zap},
 	"internal/dataplane/ipvs/addresses":    {"internal/model", "internal/delta", "internal/dataplane", "internal/dataplane/ipvs/sets", "internal/kernel/link", "internal/kernel/vserver", zap},
 	"internal/dataplane/ipvs/ownership":    {"internal/model", "internal/kernel/link", "internal/kernel/vserver", "ipset"},
+	"internal/dataplane/ipvs/nftrules":     {"internal/dataplane/ipvs/ownership", "internal/dataplane/ipvs/sets", "internal/dataplane/netfilter", "internal/kernel/nft", "internal/kernel/rules", "ipset"},
 	"internal/dataplane/netfilter":         {"internal/model", "internal/delta", "internal/kernel/nftables", "internal/kernel/rules"},
 	"internal/dataplane/iptables":          {"internal/model", "internal/delta", "internal/dataplane", "internal/dataplane/netfilter", "internal/kernel/...", zap},
 	"internal/kernel/vserver":              {"golang.org/x/sys/...", zap},

@@ -47,7 +47,8 @@ const (
 
 // guestPackages have test binaries that run in guests, or without the race detector on this machine.
 var guestPackages = strings.Fields(`./e2e/packet ./e2e/scenarios ./internal/kernel/vserver ./internal/kernel/link ./internal/kernel/nftables
-	./internal/kernel/conntrack ./internal/kernel/capture ./internal/kernel/rules ./internal/dataplane/ipvs ./ipset ./e2e/bench/rawwrite`)
+	./internal/kernel/conntrack ./internal/kernel/capture ./internal/kernel/rules ./internal/kernel/nft ./internal/dataplane/ipvs ./internal/dataplane/ipvs/nftrules ./ipset
+	./e2e/bench/rawwrite`)
 
 // compiled is what all stages that compile or run tests wait for: compilers beside each other do the same work twice, and take the
 // processors from guests, whose clients go by the clock.

@@ -55,6 +55,9 @@ func ChainOf(lines []Line) Chain {
 	return Chain{b.String()}
 }
 
+// String returns the lines as kernel/rules has them, one a line.
+func (c Chain) String() string { return c.text }
+
 // Lines goes over the lines of a chain.
 func (c Chain) Lines() iter.Seq[Line] {
 	return func(yield func(Line) bool) {

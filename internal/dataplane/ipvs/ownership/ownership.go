@@ -45,6 +45,14 @@ func SetName(f model.Family, name string) string {
 	return name[:min(len(name), ipset.MaxNameLen)]
 }
 
+// SetFamily returns the family of a set of ours, by the name that the kernel has for it.
+func SetFamily(name string) model.Family {
+	if strings.HasPrefix(name, "KUBE-6-") {
+		return model.IPv6
+	}
+	return model.IPv4
+}
+
 // Facts are what the decision needs to know of this machine. Sets have the kernel's names.
 type Facts struct {
 	// Excluded are ranges with servers of others (--ipvs-exclude-cidrs).

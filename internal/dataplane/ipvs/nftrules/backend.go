@@ -1,0 +1,192 @@
+package nftrules
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nft"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+)
+
+// Kernel is what this package needs of kernel/nft.
+type Kernel interface {
+	Read(ctx context.Context) (nft.Ruleset, error)
+	Elements(ctx context.Context, k nft.Key) (nft.Set, []nft.Element, error)
+	Apply(ctx context.Context, p nft.Pass) nft.Outcome
+	Generation(ctx context.Context) (uint32, error)
+}
+
+// Backend is the state that rules and sets share. One goroutine uses it.
+type Backend struct {
+	kernel Kernel
+	// replace are the families whose table has another version, or that no reading has shown yet.
+	// The next write replaces a table of another version.
+	replace map[nft.Family]bool
+	read    bool
+	counts  counts
+	ranges  map[string]*ranges // by the name of the set
+	spoilt  map[string]bool    // sets with elements that this package does not write
+}
+
+// New returns a backend that has read nothing.
+func New(kernel Kernel) *Backend {
+	return &Backend{kernel: kernel, replace: map[nft.Family]bool{}, counts: counts{of: map[string]int{}}, ranges: map[string]*ranges{}, spoilt: map[string]bool{}}
+}
+
+// Rules returns the chains and jumps.
+func (b *Backend) Rules() Rules { return Rules{b} }
+
+// Sets returns the sets and their entries.
+func (b *Backend) Sets() Sets { return Sets{b} }
+
+// Remove deletes both tables. It is for what comes after this backend.
+func Remove(ctx context.Context, kernel Kernel) error {
+	var p nft.Pass
+	for _, f := range nft.Families() {
+		p.Tables = append(p.Tables, nft.TableChange{Op: nft.Delete, Family: f})
+	}
+	return kernel.Apply(ctx, p).Err()
+}
+
+// Exists reports whether one of our tables exists.
+func Exists(ctx context.Context, kernel Kernel) (bool, error) {
+	r, err := kernel.Read(ctx)
+	return len(r.Tables) > 0, err
+}
+
+// ruleset reads our tables. It leaves out those of another version.
+func (b *Backend) ruleset(ctx context.Context) (nft.Ruleset, error) {
+	r, err := b.kernel.Read(ctx)
+	if err != nil {
+		return r, err
+	}
+	for _, f := range nft.Families() {
+		version, exists := r.Tables[f]
+		if b.replace[f] = exists && version != nft.Version; !b.replace[f] {
+			continue
+		}
+		delete(r.Tables, f)
+		maps.DeleteFunc(r.Chains, func(k nft.Key, _ nft.Chain) bool { return k.Family == f })
+		maps.DeleteFunc(r.Sets, func(k nft.Key, _ nft.Set) bool { return k.Family == f })
+	}
+	b.read = true
+	return r, nil
+}
+
+// apply writes a pass, with the tables that it needs.
+func (b *Backend) apply(ctx context.Context, p nft.Pass) nft.Outcome {
+	if !b.read {
+		if _, err := b.ruleset(ctx); err != nil {
+			return nft.Refuse(p, err)
+		}
+	}
+	for _, f := range nft.Families() {
+		if !adds(p, f) {
+			continue
+		}
+		op := nft.Add
+		if b.replace[f] {
+			op = nft.Update
+		}
+		p.Tables = append(p.Tables, nft.TableChange{Op: op, Family: f})
+	}
+	before, unknown := b.kernel.Generation(ctx)
+	out := b.kernel.Apply(ctx, p)
+	if out.Err() == nil {
+		clear(b.replace)
+	}
+	after, err := b.kernel.Generation(ctx)
+	b.counts.wrote(before, after, errors.Join(unknown, err, out.Err()))
+	return out
+}
+
+// adds reports whether a pass adds something to the table of a family.
+func adds(p nft.Pass, f nft.Family) bool {
+	return slices.ContainsFunc(p.Sets, func(c nft.SetChange) bool { return c.Key.Family == f && c.Op != nft.Delete }) ||
+		slices.ContainsFunc(p.Chains, func(c nft.ChainChange) bool { return c.Key.Family == f && c.Op != nft.Delete })
+}
+
+// collect deletes tables that have become empty. The next deletion finds a table that stays.
+func (b *Backend) collect(ctx context.Context) {
+	r, err := b.ruleset(ctx)
+	if err != nil {
+		return
+	}
+	var p nft.Pass
+	for f := range r.Tables {
+		used := func(k nft.Key) bool { return k.Family == f }
+		if !anyKey(r.Chains, used) && !anyKey(r.Sets, used) {
+			p.Tables = append(p.Tables, nft.TableChange{Op: nft.Delete, Family: f})
+		}
+	}
+	if len(p.Tables) > 0 {
+		b.apply(ctx, p)
+	}
+}
+
+func anyKey[V any](m map[nft.Key]V, is func(nft.Key) bool) bool {
+	for k := range m {
+		if is(k) {
+			return true
+		}
+	}
+	return false
+}
+
+// counts are how many entries each set has, as far as this process knows. The kernel does not count
+// them, so a full reading is due where another program has written.
+type counts struct {
+	of map[string]int
+	// generation is that of the kernel when the counts were right; 0 is unknown.
+	generation uint32
+	// notBefore bounds the share of time that full readings take.
+	notBefore time.Time
+}
+
+// wrote follows a write of ours: counts stay right if there was none of another program meanwhile.
+func (c *counts) wrote(before, after uint32, err error) {
+	if err != nil || before != c.generation || after != before && after != before+1 {
+		c.generation = 0
+		return
+	}
+	c.generation = after
+}
+
+// right reports whether no other program has written since the counts were right.
+func (c *counts) right(generation uint32) bool { return generation != 0 && generation == c.generation }
+
+// restShare is how many times its own duration passes between two full readings.
+const restShare = 20
+
+// known is an error of nftables that also matches the sentinel of another package.
+type known struct {
+	error
+	as error
+}
+
+// Is makes errors.Is find the sentinel.
+func (k known) Is(target error) bool { return target == k.as }
+
+// Unwrap returns the error of nftables.
+func (k known) Unwrap() error { return k.error }
+
+// translated returns an error that matches what callers of another package test for.
+func translated(err error, sentinels map[error]error) error {
+	for of, as := range sentinels {
+		if errors.Is(err, of) {
+			return known{err, as}
+		}
+	}
+	return err
+}
+
+// ruleErrors are the sentinels of kernel/rules; the others are the same in all packages.
+var ruleErrors = map[error]error{nft.ErrUnsupported: rules.ErrUnsupported, nft.ErrInvalid: rules.ErrUnsupported}
+
+func ruleError(err error) error { return translated(err, ruleErrors) }
+
+// all returns one error for each of n rows.
+func all(err error, n int) []error { return slices.Repeat([]error{err}, n) }
