@@ -32,5 +32,41 @@ func TestOnFakes(t *testing.T) {
 	})
 }
 
+// TestOnNFTFakes runs every scenario of ipvs mode on fakes of a kernel whose rules and sets are in
+// nftables.
+func TestOnNFTFakes(t *testing.T) {
+	scenario.Run(t, scenario.Options{
+		Files: withNFT(t), Driver: "fakes",
+		Open: func(work string) (scenario.Driver, error) { return scenario.NewNFTFakes(work), nil },
+	})
+}
+
+// withoutNFT are scenarios about what only iptables and ipset have, and why.
+var withoutNFT = map[string]string{
+	"adopted-iptables-mode":    "the rules of kube-proxy's iptables mode are in iptables",
+	"bad-overlapping-ranges":   "nftables keeps no network that another one contains: TestRanges in dataplane/ipvs/nftrules",
+	"foreign-rules-kept":       "other programs have tables of their own, which kernel/nft cannot name",
+	"set-of-larger-size":       "sets of nftables have no limit",
+	"set-of-wrong-type-in-use": "nftables refuses the rule that uses the set as one of the wrong type",
+}
+
+// withNFT lists the scenarios that a node without iptables runs, and skips the others.
+func withNFT(t *testing.T) (out []string) {
+	t.Helper()
+	for _, file := range scenario.List(t, "testdata") {
+		name := strings.TrimSuffix(filepath.Base(file), ".txtar")
+		why := withoutNFT[name]
+		if ofIPTables(file) {
+			why = "it runs iptables mode, which needs iptables"
+		}
+		if why == "" {
+			out = append(out, file)
+			continue
+		}
+		t.Run("skipped/"+name, func(t *testing.T) { t.Skip(why) })
+	}
+	return out
+}
+
 // ofIPTables tells a scenario of iptables mode from one of ipvs mode by its name.
 func ofIPTables(file string) bool { return strings.HasPrefix(filepath.Base(file), "iptables-") }

@@ -14,6 +14,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link/linktest"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nft/nfttest"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules/rulestest"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver/vservertest"
@@ -28,6 +29,8 @@ type kernel struct {
 	sets    *ipsettest.Fake
 	rules   *tiedRules
 	links   *linktest.Fake
+	// nft holds rules and sets in place of the two fakes above; nil where those do.
+	nft *nfttest.Fake
 	// liberal is net.netfilter.nf_conntrack_tcp_be_liberal.
 	liberal atomic.Bool
 	// claims is what an agent has kept for the next one: addresses of Nodes that Services claim.
@@ -55,14 +58,17 @@ func newKernel() *kernel {
 
 // rulesDeps are the rooms of iptables mode for one process, behind its tap.
 func (k *kernel) rulesDeps(t *tap) iptables.Deps {
-	return iptables.Deps{Rules: tappedRules{k.rules, t}}
+	return iptables.Deps{Rules: tappedRules{tappedModeRules{k.rules, t}, k.rules}}
 }
 
 // deps are those of ipvs mode.
 func (k *kernel) deps(t *tap) ipvs.Deps {
+	if k.nft != nil {
+		return k.nftDeps(t)
+	}
 	return ipvs.Deps{
 		Servers: tappedServers{k.servers, t}, Sets: tappedSets{k.sets, t},
-		Rules: tappedRules{k.rules, t}, Links: tappedLinks{k.links, t},
+		Rules: tappedModeRules{k.rules, t}, Links: tappedLinks{k.links, t},
 	}
 }
 
@@ -109,6 +115,12 @@ func (k *kernel) text(kind string) (string, error) {
 	switch kind {
 	case "servers":
 		return k.servers.String(), nil
+	case "sets", "rules":
+		if k.nft != nil {
+			return k.nftText(kind)
+		}
+	}
+	switch kind {
 	case "sets":
 		return k.sets.String(), nil
 	case "rules":

@@ -156,38 +156,44 @@ func batched(rows []memberRow) (batches []ipset.Batch) {
 	return batches
 }
 
-// tappedRules are those of either mode.
-type tappedRules struct {
-	*tiedRules
+// tappedModeRules are those of ipvs mode.
+type tappedModeRules struct {
+	ipvs.Rules
 	tap *tap
 }
 
-var (
-	_ ipvs.Rules     = tappedRules{}
-	_ iptables.Rules = tappedRules{}
-)
+// tappedRules are those of iptables mode.
+type tappedRules struct {
+	tappedModeRules
+	rules *tiedRules
+}
 
-func (r tappedRules) List(ctx context.Context) (chains map[rules.ChainKey]rules.Chain, jumps map[rules.JumpKey]rules.Jump, err error) {
-	err = r.tap.one(ctx, roomRules, reads, func() (err error) { chains, jumps, err = r.tiedRules.List(ctx); return err })
+var _ iptables.Rules = tappedRules{}
+
+// Backend is that of the fake.
+func (r tappedRules) Backend() rules.Backend { return r.rules.Backend() }
+
+func (r tappedModeRules) List(ctx context.Context) (chains map[rules.ChainKey]rules.Chain, jumps map[rules.JumpKey]rules.Jump, err error) {
+	err = r.tap.one(ctx, roomRules, reads, func() (err error) { chains, jumps, err = r.Rules.List(ctx); return err })
 	return chains, jumps, err
 }
 
 // Generation is not known while all calls fail.
-func (r tappedRules) Generation(ctx context.Context) uint64 {
+func (r tappedModeRules) Generation(ctx context.Context) uint64 {
 	if r.tap.broken(roomRules) {
 		return 0
 	}
-	return r.tiedRules.Generation(ctx)
+	return r.Rules.Generation(ctx)
 }
 
-func (r tappedRules) WriteChains(ctx context.Context, changes []rules.ChainChange) []error {
+func (r tappedModeRules) WriteChains(ctx context.Context, changes []rules.ChainChange) []error {
 	text := func(c rules.ChainChange) string { return c.Op.String() + " " + c.Key.String() }
-	return write(ctx, r.tap, roomRules, changes, text, func(good []rules.ChainChange) []error { return r.tiedRules.WriteChains(ctx, good) })
+	return write(ctx, r.tap, roomRules, changes, text, func(good []rules.ChainChange) []error { return r.Rules.WriteChains(ctx, good) })
 }
 
-func (r tappedRules) WriteJumps(ctx context.Context, changes []rules.JumpChange) []error {
+func (r tappedModeRules) WriteJumps(ctx context.Context, changes []rules.JumpChange) []error {
 	text := func(c rules.JumpChange) string { return c.Op.String() + " " + c.Key.String() }
-	return write(ctx, r.tap, roomRules, changes, text, func(good []rules.JumpChange) []error { return r.tiedRules.WriteJumps(ctx, good) })
+	return write(ctx, r.tap, roomRules, changes, text, func(good []rules.JumpChange) []error { return r.Rules.WriteJumps(ctx, good) })
 }
 
 // Write has rows of two kinds. It dies between two tables: each is committed as a whole.
@@ -201,7 +207,7 @@ func (r tappedRules) Write(ctx context.Context, chains []rules.ChainChange, edit
 	}
 	errs := writeUpTo(ctx, r.tap, roomRules, rows, firstTables, restoreRow.String, func(good []restoreRow) []error {
 		chains, edits := apart(good)
-		chainErrs, ruleErrs := r.tiedRules.Write(ctx, chains, edits)
+		chainErrs, ruleErrs := r.rules.Write(ctx, chains, edits)
 		return slices.Concat(orNone(chainErrs, len(chains)), orNone(ruleErrs, len(edits)))
 	})
 	return errs[:len(chains)], errs[len(chains):]

@@ -30,7 +30,7 @@ func tapped(t *testing.T) (tappedRules, *tap) {
 			t.Fatal(err)
 		}
 	}
-	return tappedRules{k.rules, tap}, tap
+	return tappedRules{tappedModeRules{k.rules, tap}, k.rules}, tap
 }
 
 func TestDyingWriteLeavesWholeTables(t *testing.T) {
@@ -43,7 +43,7 @@ func TestDyingWriteLeavesWholeTables(t *testing.T) {
 			t.Errorf("a row of a dead process: %v", err)
 		}
 	}
-	text := r.String()
+	text := r.rules.String()
 	for line, want := range map[string]bool{":KUBE-FORWARD": true, ":KUBE-SERVICES": false} {
 		if strings.Contains(text, line) != want {
 			t.Errorf("%s there: %t, want %t", line, !want, want)
@@ -60,7 +60,7 @@ func TestDyingWriteIsRefusedRows(t *testing.T) {
 	tap.faults = []*fault{{room: roomRules, times: 1, crash: true}, {room: roomRules, times: endless, kind: Fail, row: "filter KUBE-FORWARD"}}
 	chains, edits := bothTables()
 	r.Write(t.Context(), chains, edits)
-	text := r.String()
+	text := r.rules.String()
 	if strings.Contains(text, ":KUBE-FORWARD") || strings.Count(text, "-A KUBE-NODEPORTS -p tcp -j RETURN") != 1 {
 		t.Errorf("the refused chain is there, or the rule beside it is not:\n%s", text)
 	}

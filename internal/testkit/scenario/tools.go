@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/nftrules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
@@ -111,10 +112,27 @@ func parseDestination(server vserver.ServerKey, args []string) (vserver.Destinat
 	return c, nil
 }
 
+// setTool is what changes sets behind the agent's back.
+type setTool interface {
+	Create(ctx context.Context, s ipset.Set) error
+	Flush(ctx context.Context, name string) error
+	Destroy(ctx context.Context, name string) error
+	List(ctx context.Context, name string) (ipset.Set, []ipset.Entry, error)
+	Add(ctx context.Context, name string, list ...ipset.Entry) error
+	Delete(ctx context.Context, name string, list ...ipset.Entry) error
+}
+
+func (k *kernel) setTool() setTool {
+	if k.nft != nil {
+		return nftSetTool{nftrules.New(k.nft).Sets()}
+	}
+	return k.sets
+}
+
 // ipset takes create and add lines as ipset save prints them, and del, flush,
 // destroy.
 func (k *kernel) ipset(args []string) error {
-	ctx := context.Background()
+	ctx, sets := context.Background(), k.setTool()
 	if len(args) < 2 {
 		return errNotUnderstood
 	}
@@ -125,13 +143,13 @@ func (k *kernel) ipset(args []string) error {
 		if err != nil {
 			return err
 		}
-		return k.sets.Create(ctx, contents[0].Set)
+		return sets.Create(ctx, contents[0].Set)
 	case "flush":
-		return k.sets.Flush(ctx, name)
+		return sets.Flush(ctx, name)
 	case "destroy":
-		return k.sets.Destroy(ctx, name)
+		return sets.Destroy(ctx, name)
 	case "add", "del":
-		set, _, err := k.sets.List(ctx, name)
+		set, _, err := sets.List(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -140,9 +158,9 @@ func (k *kernel) ipset(args []string) error {
 			return err
 		}
 		if args[0] == "add" {
-			return k.sets.Add(ctx, name, entry)
+			return sets.Add(ctx, name, entry)
 		}
-		return k.sets.Delete(ctx, name, entry)
+		return sets.Delete(ctx, name, entry)
 	}
 	return errNotUnderstood
 }
@@ -164,6 +182,9 @@ func (k *kernel) sysctl(args []string) error {
 // "-D CHAIN RULE..." and "-X CHAIN"; -F alone empties the hooks too, of jumps to our
 // chains at least.
 func (k *kernel) iptables(f rules.Family, args []string) error {
+	if k.nft != nil {
+		return k.nftIPTables(f, args)
+	}
 	if len(args) < 3 || args[0] != "-t" {
 		return errNotUnderstood
 	}
