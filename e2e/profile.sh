@@ -92,7 +92,7 @@ in_time() {
 	return 1
 }
 
-synced() { grep -q 'first sync done' "$work/agent.log"; }
+synced() { grep -q 'first sync is complete' "$work/agent.log"; }
 
 # fetch PAGE FILE [SECONDS]: one profile.
 fetch() { curl -sSf --max-time $((${3:-0} + 120)) -o "$work/out/$2" "$pprof/$1${3:+?seconds=$3}"; }

@@ -44,7 +44,7 @@ start_agent() {
 # synced ends the demo at once when the agent is gone.
 synced() {
 	kill -0 "$agent" 2>/dev/null || broken 'the agent ended by itself'
-	grep -q 'first sync done' agent.log
+	grep -q 'first sync is complete' agent.log
 }
 
 # stop_agent ends the agent and looks at how it ended.
@@ -87,7 +87,7 @@ show_start() {
 	prepare_node
 	start_agent
 	run "cut -c12- agent.log | grep -E 'starting|manifests read|skipped|kernel updated|first sync'"
-	check 'the first sync is done' says 'first sync done'
+	check 'the first sync is done' says 'first sync is complete'
 }
 
 show_distribution() {

@@ -37,7 +37,7 @@ func TestExplainNamesTheCause(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.damage == "" {
-				n.must(t, n.explains("equal: the kernel has what is wanted", tt.want, tt.args))
+				n.must(t, n.explains("equal: the kernel has all desired rows", tt.want, tt.args))
 				return
 			}
 			defer w.node.again(t, tt.damage)()

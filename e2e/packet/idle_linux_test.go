@@ -35,7 +35,7 @@ func TestIdleConnections(t *testing.T) {
 			if _, err := conn.Ask(ctx); (err == nil) != tt.lives {
 				t.Errorf("after %s without a packet: %v", idle, err)
 			}
-			if warned := strings.Contains(n.output.String(), "idle connections end without a word"); warned != tt.warned {
+			if warned := strings.Contains(n.output.String(), "the IPVS timeout of TCP connections is too short"); warned != tt.warned {
 				t.Errorf("warned: %v, want %v", warned, tt.warned)
 			}
 		})

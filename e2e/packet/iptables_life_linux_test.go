@@ -198,7 +198,7 @@ func TestIPTablesFlushedUnderLoad(t *testing.T) {
 		for _, tt := range reloads {
 			failed, cut := count(runs, load.Report.Failures), count(runs, cuts)
 			more(t, runs[0], 20)
-			noticed := strings.Count(n.output.String(), "somebody flushed rules")
+			noticed := strings.Count(n.output.String(), "another program flushed rules")
 			n.run(t, "sh", "-ec", tt.script, "sh", kind)
 			start := time.Now()
 			talkers := []*talker{w.pod3.talk(t, hostPort(web.vip.v4, 80), 20), w.outside.talk(t, hostPort(web.vip.v6, 80), 20)}
@@ -218,7 +218,7 @@ func TestIPTablesFlushedUnderLoad(t *testing.T) {
 				return nil
 			})
 			took := time.Since(start)
-			if strings.Count(n.output.String(), "somebody flushed rules") == noticed {
+			if strings.Count(n.output.String(), "another program flushed rules") == noticed {
 				t.Errorf("%s: the agent has not said that it noticed", tt.name)
 			}
 			answeredAll(t, talkers)

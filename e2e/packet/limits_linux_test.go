@@ -32,16 +32,16 @@ func lacks(capability string) string {
 var limits = []limit{
 	{name: "nothing is lacking", shell: `exec "$@"`},
 	{name: "CAP_NET_ADMIN", shell: lacks("net_admin"), ends: true, says: "remedy: run as root, or with CAP_NET_ADMIN and CAP_NET_RAW", finds: "failed"},
-	{name: "CAP_NET_RAW", shell: lacks("net_raw"), waits: true, says: "take CAP_NET_RAW", finds: "missing sets in rules"},
+	{name: "CAP_NET_RAW", shell: lacks("net_raw"), waits: true, says: "grant CAP_NET_RAW", finds: "missing sets in rules"},
 	{name: "CAP_SYS_MODULE", shell: lacks("sys_module")},
 	{name: "CAP_SYS_ADMIN", shell: lacks("sys_admin")},
 	{name: "CAP_DAC_OVERRIDE", shell: lacks("dac_override")},
-	{name: "CAP_SYS_RESOURCE", shell: lacks("sys_resource"), says: "out-of-memory score stays"},
+	{name: "CAP_SYS_RESOURCE", shell: lacks("sys_resource"), says: "setting the out-of-memory score failed, the score stays"},
 	{name: "room in the run directory", shell: `mount -t tmpfs -o size=4k tmpfs $RUN; head -c 8192 /dev/zero >$RUN/fill || true; exec "$@"`, says: "no space left on device", finds: "warning run directory"},
 	{name: "a run directory to write to", shell: `mount -t tmpfs -o ro tmpfs $RUN; exec "$@"`, ends: true, says: "--run-dir", finds: "missing run directory"},
 	{name: "a /proc/sys to write to", shell: `mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; exec "$@"`, waits: true, says: "net.ipv4.vs.conntrack", finds: "missing sysctls"},
 	{name: "memory", shell: `export GOMEMLIMIT=16MiB; exec "$@"`},
-	{name: "memory of a control group", shell: inGroup(`$(mktemp -d `+groups+`/kube-ipvs-limited-XXXX)`, "64M"), says: "below the limit of the control group"},
+	{name: "memory of a control group", shell: inGroup(`$(mktemp -d `+groups+`/kube-ipvs-limited-XXXX)`, "64M"), says: "the Go memory limit is set"},
 }
 
 // limitWatched is how long an agent is watched that lacks something. Retries begin after 0.1 s and double.

@@ -134,7 +134,7 @@ func TestKilledForMemory(t *testing.T) {
 	})
 	t.Logf("figure: %d KiB in use; with %d KiB %d of %d agents killed in %s, %s of CPU; with 64 MiB in step after %s", used>>10, used/3>>10, killed, starts,
 		limitWatched, time.Duration(cpu)*time.Microsecond, time.Since(start).Round(time.Millisecond))
-	if err := n.hasSaid("below the limit of the control group"); err != nil {
+	if err := n.hasSaid("the Go memory limit is set"); err != nil {
 		t.Error(err)
 	}
 	ss.check(t)

@@ -141,7 +141,7 @@ func TestPlanPrintsWhatIpvsadmDoes(t *testing.T) {
 		name: "dual", vip: pair{"10.96.0.30", "fd00:96::30"}, ports: webPorts(), nodePort: 30090, affinity: 600, backends: endpoints(w.pod1, w.remote1),
 	})...)
 	n.start(t)
-	n.must(t, n.differs("equal: the kernel has what is wanted"))
+	n.must(t, n.differs("equal: the kernel has all desired rows"))
 	compare := func() (string, error) {
 		return n.try("bash", append([]string{"-c", `set -o pipefail; "$0" plan "$@" --show servers --node-address $(hostname -I | xargs | tr ' ' ,) 2>/dev/null |
 			sort | diff - <(ipvsadm -Sn | sort)`, program()}, n.flags...)...)

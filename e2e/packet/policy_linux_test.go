@@ -305,7 +305,7 @@ func (n *node) carries(t *testing.T, s service, want bool) error {
 var mistakes = []struct{ key, value, why string }{
 	{"scheduler", "round-robin", `unknown scheduler "round-robin"`},
 	{"scheduler", "rr,wrr", `unknown scheduler "rr,wrr"`},
-	{"scheduler", "", "empty: the scheduler of the node holds"},
+	{"scheduler", "", "empty: the scheduler of the node is used"},
 	{"scheduler-flags", "sh-port", "there is no kube-ipvs.io/scheduler beside it"},
 	{"weight", "-1", `"-1" is not a whole number from 0 to 65535`},
 	{"weight", "65536", `"65536" is not a whole number from 0 to 65535`},
@@ -322,7 +322,7 @@ var mistakes = []struct{ key, value, why string }{
 	{"max-connections", "800,1000", `"800,1000" is not a number of connections`},
 	{"max-connections", "many", `"many" is not a number of connections`},
 	{"forward", "ipip", `"ipip" is not nat, dr or tunnel`},
-	{"schedular", "rr", "there is no such annotation"},
+	{"schedular", "rr", "unknown annotation"},
 }
 
 // TestBadAnnotationsCostNothingElse: a Service whose annotation cannot be followed is served as if it had none, and the plan says why.

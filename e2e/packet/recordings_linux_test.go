@@ -110,7 +110,7 @@ func TestRecordings(t *testing.T) {
 						w.outside.ask(backend.TCP, "198.51.100.20", 80, 1)
 					})
 					out = n.record(t, r.args, next)
-					if client.Wait(); strings.Contains(out, "nothing was seen") {
+					if client.Wait(); strings.Contains(out, "no packets were seen") {
 						return errors.New(out)
 					}
 					return nil

@@ -113,7 +113,7 @@ func TestAuditVerb(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	if out := n.run(t, program(), append([]string{"audit"}, n.flags...)...); !strings.Contains(out, "the kernel is as it should be") {
+	if out := n.run(t, program(), append([]string{"audit"}, n.flags...)...); !strings.Contains(out, "the kernel is as desired") {
 		t.Errorf("after the repair:\n%s", out)
 	}
 }

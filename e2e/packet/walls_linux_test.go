@@ -73,7 +73,7 @@ func TestFirewallsOfOthers(t *testing.T) {
 
 			w.node.shell(t, n.mending(t, fixes))
 			poll(t, "the end to be told", settleTimeout, func() error {
-				if !strings.Contains(n.output.String(), "drops packets of Services no more") {
+				if !strings.Contains(n.output.String(), "no longer drops packets of Services") {
 					return errors.New("not yet")
 				}
 				return nil

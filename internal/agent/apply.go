@@ -147,14 +147,14 @@ func (w *writer) failed(ctx context.Context, err error, pending int, retry bool)
 
 func (w *writer) succeeded(now time.Time) {
 	if failures := w.backoff.succeed(); failures > 0 {
-		w.log.Info("everything pending is written again", zap.Uint64("attempt", failures))
+		w.log.Info("all pending rows are written after failed attempts", zap.Uint64("attempt", failures))
 	}
 	w.lag.fail(0, nil)
 	w.lag.markInSync(now)
 	w.schedule.cancel(retryFailed)
 	if !w.progress.ready {
 		w.progress.ready = true
-		w.log.Info("first sync done", zap.Int("services", len(w.planner.outcomes.byID)))
+		w.log.Info("first sync is complete", zap.Int("services", len(w.planner.outcomes.byID)))
 		if w.opts.Ready != nil {
 			w.opts.Ready()
 		}

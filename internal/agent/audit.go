@@ -39,7 +39,7 @@ func (a *Agent) runAudit(ctx context.Context) {
 	now := time.Now()
 	a.audit.cost += audited.Cost
 	if err != nil && ctx.Err() == nil {
-		a.log.Warn("part of the audit failed, will be read again", zap.Error(err))
+		a.log.Warn("part of the audit failed, will be tried again", zap.Error(err))
 		a.auditFailed(ctx, err)
 	}
 	if audited.Done {
@@ -88,7 +88,7 @@ func (a *Agent) runSample(ctx context.Context) {
 	}
 	sampled, err := a.mode.Sample(ctx)
 	if err != nil && ctx.Err() == nil {
-		a.log.Debug("sample for drift failed", zap.Error(err))
+		a.log.Debug("sampling the kernel for drift failed", zap.Error(err))
 	}
 	if sampled.Doubt {
 		a.schedule.set(auditPiece, time.Now())

@@ -99,7 +99,7 @@ func (a *Agent) syncUrgent(ctx context.Context, inputs []catalog.Input) (last []
 	for i, inputs := range chunks[:len(chunks)-1] {
 		a.writer.serve(ctx, inputs)
 		if i == 0 && len(urgent) > 0 {
-			a.log.Info("served first", zap.Int("services", len(urgent)))
+			a.log.Info("urgent services are written, all others follow", zap.Int("services", len(urgent)))
 		}
 	}
 	return chunks[len(chunks)-1]

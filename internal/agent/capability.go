@@ -96,11 +96,11 @@ func (c *capabilities) probeScheduler(ctx context.Context, round *probeRound, s 
 	case err == nil:
 		c.accepted[s] = true
 		if refused {
-			c.log.Info("the kernel has the scheduler by now", zap.Stringer("scheduler", s))
+			c.log.Info("the kernel now supports the scheduler", zap.Stringer("scheduler", s))
 			c.changeRefused(func(m map[scheduler.Spec]string) { delete(m, s) })
 		}
 	case !refused || before != err.Error() && !errors.Is(err, errProbeSkipped):
-		c.log.Warn("the kernel does not take the scheduler that a service asks for, that of the node is used", zap.Stringer("scheduler", s), zap.Error(err))
+		c.log.Warn("the kernel lacks the scheduler that a service asks for, the scheduler of the node is used", zap.Stringer("scheduler", s), zap.Error(err))
 		c.changeRefused(func(m map[scheduler.Spec]string) { m[s] = err.Error() })
 	}
 }
@@ -123,9 +123,9 @@ func (c *capabilities) probeGUE(ctx context.Context, round *probeRound) {
 	}
 	c.gueRefused, c.changed = now, true
 	if c.gueAccepted {
-		c.log.Info("the kernel forwards by GUE by now")
+		c.log.Info("the kernel now supports GUE tunnels")
 	} else {
-		c.log.Warn("the kernel does not forward by GUE, which a service asks for: nat is used", zap.Error(err))
+		c.log.Warn("the kernel lacks GUE tunnels, which a service asks for, nat is used", zap.Error(err))
 	}
 }
 
@@ -145,7 +145,7 @@ type probeRound struct {
 }
 
 // errProbeSkipped is the error of a probe that did not run: its answer is unknown.
-var errProbeSkipped = errors.New("not asked, for a question before got no answer")
+var errProbeSkipped = errors.New("not probed, because an earlier probe got no answer")
 
 // run runs a probe, or fails with errProbeSkipped after one that got no answer.
 func (r *probeRound) run(ctx context.Context, probe func(context.Context) error) error {

@@ -46,7 +46,7 @@ func TestSchedulerIsTriedBeforeItIsUsed(t *testing.T) {
 		w.SetState(model.FromFile, source.Complete)
 		w.after(time.Second)
 		w.wantSchedulers(map[string]string{"plain": "rr", "maglev": "rr", "least": "wlc"})
-		want := []string{"default/maglev bad [metadata.annotations[kube-ipvs.io/scheduler]: mh (mh-fallback,mh-port) is not to be had here (no module): rr holds]"}
+		want := []string{"default/maglev bad [metadata.annotations[kube-ipvs.io/scheduler]: mh (mh-fallback,mh-port) is not available on this node (no module): rr is used]"}
 		if diff := cmp.Diff(want, w.events.take()); diff != "" {
 			w.Errorf("told (-want +got):\n%s", diff)
 		}

@@ -40,7 +40,7 @@ func (p *planner) needHost(ctx context.Context) error {
 func (p *planner) refreshHost(ctx context.Context) (changed bool, err error) {
 	if err := p.readHost(ctx); err != nil {
 		if ctx.Err() == nil {
-			p.log.Warn("host cannot be read, what was known of it holds", zap.Error(err))
+			p.log.Warn("reading the addresses of this machine failed, the last known ones stay in use", zap.Error(err))
 		}
 		return false, err
 	}

@@ -233,7 +233,7 @@ func TestHostThatCannotBeReadLaterStays(t *testing.T) {
 		w.loop.HostChanged()
 		w.want(time.Second)
 		w.wantPlanned(map[string]string{})
-		if n := w.logs.FilterMessageSnippet("host cannot be read").FilterLevelExact(zap.WarnLevel).Len(); n != 1 {
+		if n := w.logs.FilterMessageSnippet("reading the addresses of this machine failed").FilterLevelExact(zap.WarnLevel).Len(); n != 1 {
 			w.Errorf("%d warnings, want 1", n)
 		}
 		w.host.failing(nil)

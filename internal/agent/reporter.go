@@ -86,7 +86,7 @@ func (r *reporter) logUnbound(id model.ServiceID, before, now []netip.Addr, host
 	}
 	for _, addr := range before {
 		if !slices.Contains(now, addr) {
-			r.log.Info("address of a service is free, no other machine has it any more", zap.Stringer("service", id), zap.Stringer("address", addr),
+			r.log.Info("address of a service is free again, no other machine has it", zap.Stringer("service", id), zap.Stringer("address", addr),
 				zap.String("reason", string(model.VIPConflictsWithNode)))
 		}
 	}
@@ -171,7 +171,7 @@ func (r *reporter) reportNode(before, now model.Node) {
 	known := slices.Concat(before.Problems, before.BadAnnotations)
 	for _, p := range slices.Concat(now.Problems, now.BadAnnotations) {
 		if !slices.Contains(known, p) {
-			r.log.Warn("part of the node not used", zap.String("reason", p))
+			r.log.Warn("part of the Node object is not used", zap.String("reason", p))
 		}
 	}
 	if hasNew(before.BadAnnotations, now.BadAnnotations) {

@@ -63,7 +63,7 @@ func (a *Agent) Reconfigure(ctx context.Context, change func(context.Context) er
 	return failed
 }
 
-var errNotLoaded = errors.New("nothing to audit yet: the sources have not delivered, or the kernel was not read")
+var errNotLoaded = errors.New("nothing to audit yet: the sources are not in sync, or the kernel has not been read")
 
 // AuditNow has the loop run an audit, after the one in progress, and blocks until it is complete and the
 // rows that it found are written, or refused. It fails before the first pass.

@@ -86,7 +86,7 @@ func (c *Catalog) logUnknownNode(state source.State) {
 		names[k.name] = true
 	}
 	list := slices.Sorted(maps.Keys(names))
-	c.log.Warn("no Node has the name of this node, so no endpoint of a Node counts as local: is --hostname-override right?",
+	c.log.Warn("no Node object has the name of this node, so no endpoint counts as local: check --hostname-override",
 		zap.String("node", c.self), zap.Strings("nodes", list[:min(len(list), mostNodesNamed)]), zap.Int("count", len(list)))
 }
 

@@ -32,7 +32,7 @@ func TestUnknownNodeIsNamed(t *testing.T) {
 			c.SetNode(model.FromFile, n)
 		}
 		c.SetState(model.FromFile, tt.state)
-		lines := logs.FilterMessageSnippet("no Node has the name of this node").All()
+		lines := logs.FilterMessageSnippet("no Node object has the name of this node").All()
 		if len(lines) != tt.want {
 			t.Errorf("%s: %d lines, want %d", name, len(lines), tt.want)
 		}

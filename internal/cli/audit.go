@@ -9,17 +9,18 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 )
 
-const auditHelp = `Have the running agent compare all of the kernel with what it should hold, now, and repair
-what it finds. It does so by itself once a sync period (--ipvs-sync-period), and looks once a
-second for large losses; kube-ipvs show status has the time and the cost of the latest.
+const auditHelp = `Make the running agent audit the kernel now: it reads all rows, compares them with the
+desired rows, and repairs differences. The agent does so itself once in each sync period
+(--ipvs-sync-period), and samples the kernel for large losses once a second. kube-ipvs show
+status prints time and cost of the latest audit.
 
-Printed are the rows that were not as they should be, and those that are still not in place.`
+The output lists the rows that differed, and those that are not repaired yet.`
 
 func newAudit() *cobra.Command {
 	o := viewOptions{interval: shortestInterval}
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "have the running agent look for drift now, and repair it",
+		Short: "make the running agent audit the kernel now and repair drift",
 		Long:  auditHelp,
 		Example: `  kube-ipvs audit
   kube-ipvs audit -o json | jq '.tables[] | {table, found, remaining}'`,

@@ -17,12 +17,12 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := execute(t, "audit", "--run-dir", s.dir)
-	for _, want := range []string{"3 rows were not as wanted: repaired", "members  3      0             ipset add KUBE-CLUSTER-IP 10.96.0.10,tcp:80\n"} {
+	for _, want := range []string{"3 rows were not as desired: repaired", "members  3      0             ipset add KUBE-CLUSTER-IP 10.96.0.10,tcp:80\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	if text := execute(t, "audit", "--run-dir", s.dir); !strings.Contains(text, "the kernel is as it should be") || strings.Contains(text, "TABLE") {
+	if text := execute(t, "audit", "--run-dir", s.dir); !strings.Contains(text, "the kernel is as desired") || strings.Contains(text, "TABLE") {
 		t.Errorf("after the repair:\n%s", text)
 	}
 	if err := s.sets.Flush(t.Context(), "KUBE-CLUSTER-IP"); err != nil {
@@ -42,11 +42,11 @@ func TestAuditVerdict(t *testing.T) {
 		code   int
 		says   []string
 	}{
-		"nothing":  {report: agent.AuditReport{}, says: []string{"is as it should be"}},
+		"nothing":  {report: agent.AuditReport{}, says: []string{"is as desired"}},
 		"repaired": {report: agent.AuditReport{Tables: []agent.AuditTable{{Table: "servers", Found: 1, Rows: []string{"add x"}}}}, says: []string{"1 row was", "repaired", "add x"}},
-		"unread":   {report: agent.AuditReport{Unread: "read sets: busy"}, code: 1, says: []string{"in what could be read", "read sets: busy"}},
+		"unread":   {report: agent.AuditReport{Unread: "read sets: busy"}, code: 1, says: []string{"in the tables that could be read", "read sets: busy"}},
 		"not in place": {report: agent.AuditReport{LastError: "no memory", Tables: []agent.AuditTable{{Table: "servers", Found: 30, Remaining: 2, Rows: []string{"add x"}, More: 29}}},
-			code: 1, says: []string{"30 rows were", "2 are not in place yet", "failing: no memory", "and 29 more"}},
+			code: 1, says: []string{"30 rows were", "2 are not repaired yet", "failing: no memory", "and 29 more"}},
 	} {
 		var out strings.Builder
 		if err := inspect.WriteAudit(&out, tt.report); err != nil {

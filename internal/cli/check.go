@@ -12,31 +12,31 @@ import (
 )
 
 const checkHelp = `Try everything that the mode of --proxy-mode needs by using it: for ipvs the device,
-the schedulers, the set types and iptables, for the families that the agent would serve.
-Then look for what hurts Services all the same: sysctls, full tables, checksum offload
-of VXLAN, reverse path filters, other owners of IPVS, a kube-proxy, network plug-ins
-that serve Services themselves, rules of both kinds of iptables, ports that collide,
-firewalls that drop packets to Services.
+the schedulers, the set types and iptables, for the IP families that the agent would serve.
+Then check for other problems: sysctls, full tables, checksum offload of VXLAN, reverse
+path filters, other programs that use IPVS, a running kube-proxy, network plug-ins that
+serve Services themselves, rules in both iptables backends, colliding ports, and firewalls
+that drop packets to Services.
 
-The first three lines at most say what is wrong, worst first; the table has every
-answer, and the remedy below each that needs one. The exit status is 1 when the node
-cannot carry Services. Where IPVS is missing the agent falls back to iptables mode, so
-that is a warning, unless --on-missing-ipvs=fail says otherwise.
+The first lines, three at most, name the problems, worst first. The table below has the
+result of each check, with a remedy where one is needed. The exit status is 1 if the node
+cannot serve. Without IPVS the agent falls back to iptables mode, so a kernel without IPVS
+is a warning, unless --on-missing-ipvs=fail is set.
 
-Modules of the kernel that this takes are loaded and stay loaded, as they do for
-the agent; nothing else is left behind, and no setting is changed.`
+Kernel modules that a check needs are loaded and stay loaded, as they do for the agent.
+Nothing else is left behind, and no setting is changed.`
 
 func newCheck() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "say what this node lacks, and the remedy",
+		Short: "check what this node lacks, and print the remedies",
 		Long:  checkHelp,
 		Example: `  kube-ipvs check
   kube-ipvs check --ipvs-scheduler mh
-  kube-ipvs check --on-missing-ipvs=fail   # must this node carry Services with IPVS?
+  kube-ipvs check --on-missing-ipvs=fail   # does this node support ipvs mode?
 
-  # what is wrong, for a program
+  # names of failed checks, for a program
   kube-ipvs check -o json | jq -r '.items[] | select(.state != "ok") | .name'`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -9,26 +9,25 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 )
 
-const cleanupHelp = `Remove everything of kube-ipvs from this node and nothing else: addresses, virtual
-servers, rules, sets and the device, in an order in which nothing is removed while
-something refers to it, and rules from both backends of iptables. Sysctls get back
-the values they had, but for net.ipv4.ip_forward and nf_conntrack_max, which other
-programs may need by now: they are named and stay. No module is loaded for it, and
-what this kernel does not have is passed over. What could not be removed is listed,
-and the exit status is 1. It needs root, and that no agent runs in this network
-namespace. Running it twice is fine.
-Names are kube-proxy's: stop a kube-proxy before, for its chains, sets and tables
-go, too.
+const cleanupHelp = `Remove everything that kube-ipvs wrote on this node, and nothing else: addresses, virtual
+servers, rules of both iptables backends, sets and the device. No object is removed while
+another one refers to it. Sysctls are set back to their previous values, except
+net.ipv4.ip_forward and nf_conntrack_max, which other programs may need: these are listed
+and stay. No kernel module is loaded, and subsystems that this kernel lacks are skipped.
+Objects that could not be removed are listed, and the exit status is 1. The command needs
+root, and no agent may run in this network namespace. Running it twice is safe.
+kube-ipvs uses the names of kube-proxy. Stop a kube-proxy first, because its chains, sets
+and tables are removed, too.
 
-Where a kube-proxy is to carry on, say its mode with --for:
+If a kube-proxy will serve after kube-ipvs, give its mode with --for:
 
-  --for=ipvs      before it starts: all that it takes over stays and goes on carrying,
-                  connections included; what only kube-ipvs has goes
-  --for=iptables  after it has started: its rules stay, which carry new connections by
-                  then; those that IPVS still carries are cut
-  --for=nftables  after it has started: its tables stay. A kube-proxy that starts in
-                  this mode removes IPVS and rules itself before it writes its own, and
-                  so cuts for some seconds; this removes what it leaves`
+  --for=ipvs      run before kube-proxy starts: everything that it will take over stays and
+                  keeps forwarding, connections included; the rest is removed
+  --for=iptables  run after kube-proxy has started: its rules stay and serve new
+                  connections; connections that IPVS still forwards are cut
+  --for=nftables  run after kube-proxy has started: its tables stay. A kube-proxy that
+                  starts in this mode removes IPVS and rules before it writes its own, which
+                  interrupts traffic for some seconds; cleanup removes what remains`
 
 func newCleanup() *cobra.Command {
 	var successor string
@@ -52,7 +51,7 @@ func newCleanup() *cobra.Command {
 			return asAnswer(daemon.Cleanup(cmd.Context(), c, to, cmd.OutOrStdout()))
 		},
 	}
-	cmd.Flags().StringVar(&successor, "for", "", "mode of the kube-proxy that carries on: ipvs, iptables or nftables (default: nobody does)")
+	cmd.Flags().StringVar(&successor, "for", "", "mode of the kube-proxy that will serve afterwards: ipvs, iptables or nftables (default: none)")
 	choose(cmd, "for", "ipvs", "iptables", "nftables")
 	return cmd
 }

@@ -66,11 +66,11 @@ func TestMistakesAreClear(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"no source", []string{"plan"}, "nothing says what to serve"},
-		{"no source to run", nil, "nothing says what to serve"},
+		{"no source", []string{"plan"}, "no source of Services is configured"},
+		{"no source to run", nil, "no source of Services is configured"},
 		{"strange kind", []string{"plan", "--source-dir", broken, "--show", "pods"}, `"pods" is not one of servers, sets, rules, addresses`},
-		{"strange verb", []string{"plam"}, `"plam" is no verb and no flag`},
-		{"argument", []string{"plan", "now"}, `"now" is no verb and no flag`},
+		{"strange verb", []string{"plam"}, `"plam" is neither a verb nor a flag`},
+		{"argument", []string{"plan", "now"}, `"now" is neither a verb nor a flag`},
 		{"strange flag", []string{"--colour"}, "unknown flag: --colour"},
 		{"two mistakes at once", []string{"--ipvs-scheduler=best", "--proxy-mode=magic"}, `"magic" is not one of ipvs`},
 		{"bad file", []string{"plan", "--source-dir", broken}, "files that cannot be read: 1"},
@@ -79,7 +79,7 @@ func TestMistakesAreClear(t *testing.T) {
 		{"mistakes of a file, to run", []string{"--config", file}, `clusterCIDR: "here" is not a CIDR`},
 		{"file that is not there", []string{"check", "--config", "/nonexistent"}, "--config: open /nonexistent: no such file"},
 		{"place to write to that is not there", []string{"--write-config-to=/nonexistent/x"}, "--write-config-to: open /nonexistent/x"},
-		{"what cannot be written", []string{"--metrics-port=0", "--write-config-to=/nonexistent/x"}, "a file cannot say that a listener is off"},
+		{"what cannot be written", []string{"--metrics-port=0", "--write-config-to=/nonexistent/x"}, "a file cannot turn a listener off"},
 		{"no agent", []string{"show", "status", "--run-dir", t.TempDir()}, "no agent is running"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestPlanWithAConfigurationFile(t *testing.T) {
 			if err != nil || !strings.Contains(out, tt.want) || !strings.Contains(out, "--set-xmark 0x200/0x200") {
 				t.Errorf("error %v, no %q in\n%s", err, tt.want, out)
 			}
-			if want := "warning: accepted, but without effect here: nftables.syncPeriod\n"; notes != want {
+			if want := "warning: settings without effect in kube-ipvs: nftables.syncPeriod\n"; notes != want {
 				t.Errorf("notes %q, want %q", notes, want)
 			}
 		})
@@ -127,7 +127,7 @@ func TestWriteConfigTo(t *testing.T) {
 	dir := directory(t, map[string]string{"web.yaml": manifest})
 	file := filepath.Join(dir, "..config")
 	_, notes, err := talk("--write-config-to", file, "--source-dir", dir, "--ipvs-scheduler=wlc", "--vmodule=a=1")
-	if err != nil || notes != "warning: accepted, but without effect here: --vmodule\n" {
+	if err != nil || notes != "warning: settings without effect in kube-ipvs: --vmodule\n" {
 		t.Fatalf("error %v, notes %q", err, notes)
 	}
 	if out := execute(t, "plan", "--config", file, "--show=servers"); !strings.HasPrefix(out, "-A -t 10.96.0.10:80 -s wlc\n") {

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const completionHelp = `Print what a shell needs to complete verbs, flags and their values. Where it goes is the
-shell's business; the examples are the usual places.`
+const completionHelp = `Print a script with which a shell completes verbs, flags and their values. The examples
+show the usual place of the script for each shell.`
 
 // shells are those that can be had, in the order of the help.
 var shells = []string{"bash", "zsh", "fish", "powershell"}
@@ -23,14 +23,14 @@ func newCompletion() *cobra.Command {
 		Example: `  # in this shell
   source <(kube-ipvs completion bash)
 
-  # for good
+  # permanently
   kube-ipvs completion bash > /usr/share/bash-completion/completions/kube-ipvs
   kube-ipvs completion zsh > "${fpath[1]}/_kube-ipvs"
   kube-ipvs completion fish > ~/.config/fish/completions/kube-ipvs.fish
   kube-ipvs completion powershell | Out-String | Invoke-Expression`,
 		Args: arguments(func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || !slices.Contains(shells, args[0]) {
-				return fmt.Errorf("one shell is to be named: %s", strings.Join(shells, ", "))
+				return fmt.Errorf("give one shell: %s", strings.Join(shells, ", "))
 			}
 			return nil
 		}),

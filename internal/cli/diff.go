@@ -25,15 +25,16 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/wiring"
 )
 
-const diffHelp = `Compare what is wanted with what the kernel has, row by row, in the text of the operator's
-own tools. A line with "-" is only in the kernel (ours, and orphaned: the agent deletes it), one with
-"+" is only wanted; rows of others (foreign) are left out. Nothing is written, and no module is loaded.
+const diffHelp = `Compare the desired rows with the rows in the kernel. Rows are printed in the format of ipvsadm,
+ipset, iptables and ip. A line with "-" is only in the kernel: kube-ipvs wrote it, and the agent will
+delete it. A line with "+" is only desired. Rows of other programs are not compared. Nothing is
+written, and no kernel module is loaded.
 
-What is wanted is asked of the running agent. With --source-dir, --kubeconfig or --master it is
-compiled from there instead, as "plan" does, and no agent needs to run; settings are those of the
-flags then, and destinations that only drain count as unwanted.
+The desired rows come from the running agent. With --source-dir, --kubeconfig or --master they are
+compiled from these sources, as "plan" does, and no agent needs to run. Settings then come from the
+flags, and draining destinations count as not desired.
 
-The exit status is 0 when both are equal, 1 when they differ, and 2 when that could not be told.`
+The exit status is 0 if both are equal, 1 if they differ, and 2 if one side could not be read.`
 
 // diffOutputs are the formats of diff.
 var diffOutputs = []string{"text", "json", "yaml"}
@@ -45,13 +46,13 @@ func newDiff() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "diff",
-		Short: "compare what is wanted with what the kernel has",
+		Short: "compare the desired rows with the kernel",
 		Long:  diffHelp,
 		Example: `  kube-ipvs diff
   kube-ipvs diff --source-dir /etc/kube-ipvs/manifests --hostname-override worker-1
 
-  # against a cluster; the kubeconfig needs the right to list Services, EndpointSlices and Nodes,
-  # which that of a kubelet has not
+  # against a cluster; the kubeconfig must allow listing Services, EndpointSlices and Nodes,
+  # which the kubeconfig of a kubelet does not
   kube-ipvs diff --kubeconfig /etc/kubernetes/admin.conf --hostname-override worker-1
 
   # rows that are missing in the kernel
@@ -152,7 +153,7 @@ func (s desiredFromManifests) batch(ctx context.Context) (catalog.Batch, []netip
 	in.cluster = in.manifests == "" || s.c.Client.Kubeconfig != "" || s.c.Client.Master != ""
 	read, err := in.read(ctx, s.c)
 	if err != nil {
-		return catalog.Batch{}, nil, fmt.Errorf("what is wanted is not known: %w", err)
+		return catalog.Batch{}, nil, fmt.Errorf("the desired rows are unknown: %w", err)
 	}
 	for _, p := range read.problems {
 		fmt.Fprintln(s.notes, p)
@@ -161,7 +162,7 @@ func (s desiredFromManifests) batch(ctx context.Context) (catalog.Batch, []netip
 		fmt.Fprintln(s.notes, text)
 	}
 	if n := read.badFiles(); n > 0 {
-		return catalog.Batch{}, nil, fmt.Errorf("what is wanted is not known: files that cannot be read: %d", n)
+		return catalog.Batch{}, nil, fmt.Errorf("the desired rows are unknown: files that cannot be read: %d", n)
 	}
 	return read.batch, read.servers, nil
 }
@@ -195,7 +196,7 @@ func compared(ctx context.Context, c config.Config, asked desiredSource, k readO
 	text := map[string]string{}
 	for _, kind := range kinds {
 		if text[kind], err = rows(ctx, kind); err != nil {
-			return report, fmt.Errorf("ask for the wanted %s: %w", kind, err)
+			return report, fmt.Errorf("ask the agent for the desired %s: %w", kind, err)
 		}
 	}
 	there, err := foundRows(ctx, c, active, k.deps, text)
@@ -221,7 +222,7 @@ func printDiff(out io.Writer, output string, report linediff.Report) error {
 		return page{out: out}.encode(output, report)
 	}
 	if report.Equal {
-		_, err := fmt.Fprintln(out, "equal: the kernel has what is wanted")
+		_, err := fmt.Fprintln(out, "equal: the kernel has all desired rows")
 		return err
 	}
 	return report.WriteText(out)

@@ -30,19 +30,19 @@ type exitStatus struct {
 // exitStatuses returns those of all verbs; help, manual pages and cmd/README.md show them.
 func exitStatuses() []exitStatus {
 	return []exitStatus{
-		{"", "ended when it was told to, or did what a flag asks for", "any failure, a wrong command line too; IPVS appeared on a node that fell back to iptables mode: start it again", ""},
-		{"plan", "printed; with --diff-against: no difference", "a manifest or a cluster IP cannot be read; with --strict: something is not served; with --diff-against: a difference", "no manifests, no rights, a wrong command line"},
-		{"show", "shown", "the Service, set or chain that was named does not exist", "no agent answers, the kernel cannot be read, a wrong command line"},
-		{"explain", "all is well", "something is wrong, nothing has that name or address, or no agent runs", "the kernel cannot be read at all, a wrong command line"},
-		{"diff", "equal", "a difference", "one side cannot be read, a wrong command line"},
-		{"audit", "the kernel is as it should be, or is so again", "rows are not in place, or something cannot be read", "no agent answers, a wrong command line"},
-		{"top", "shown", "nothing is known of the Service that was named", "the kernel cannot be read, no IPVS, a wrong command line"},
-		{"trace", "ended in time, after --packets, or when it was told to", "", "no right to look, a wrong command line"},
-		{"check", "the node can carry Services, with warnings or without", "it cannot", "a wrong command line"},
-		{"cleanup", "nothing of kube-ipvs is left", "something is left, or an agent runs", "a wrong command line"},
+		{"", "stopped by a signal, or the action of a flag is done", "any failure, or a wrong command line; also: IPVS appeared on a node that fell back to iptables mode, start the agent again", ""},
+		{"plan", "printed; with --diff-against: no difference", "a manifest or a cluster IP cannot be read; with --strict: a Service is not served as it asks; with --diff-against: a difference", "no manifests, missing permissions, or a wrong command line"},
+		{"show", "shown", "the named Service, set or chain does not exist", "no agent answers, the kernel cannot be read, or a wrong command line"},
+		{"explain", "all is well", "a problem was found, no Service has this name or address, or no agent runs", "the kernel cannot be read, or a wrong command line"},
+		{"diff", "equal", "a difference", "one side cannot be read, or a wrong command line"},
+		{"audit", "the kernel has the desired rows, after repairs if needed", "some rows are not repaired yet, or part of the kernel cannot be read", "no agent answers, or a wrong command line"},
+		{"top", "shown", "the named Service is unknown", "the kernel cannot be read or has no IPVS, or a wrong command line"},
+		{"trace", "the time of --for is over, --packets were seen, or a signal stopped it", "", "missing permissions, or a wrong command line"},
+		{"check", "the node can serve, possibly with warnings", "the node cannot serve", "a wrong command line"},
+		{"cleanup", "nothing of kube-ipvs is left", "something remains, or an agent runs", "a wrong command line"},
 		{"version", "printed", "", "a wrong command line"},
 		{"completion", "printed", "", "a wrong command line"},
-		{"man", "written", "", "the pages cannot be written, a wrong command line"},
+		{"man", "written", "", "the pages cannot be written, or a wrong command line"},
 	}
 }
 

@@ -29,24 +29,25 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/printable"
 )
 
-const explainHelp = `Tell the whole story of one Service, or of one address: what the running agent knows
-of it and what the kernel has. The first lines are the verdict: the cause of what is
-wrong, the most important first, or that all is well. Then come
+const explainHelp = `Explain the state of one Service or one address: what the running agent knows about it,
+and what the kernel has. The first lines are the verdict: the problems with their causes,
+most important first, or that all is well. These sections follow:
 
   Services    type and policies
-  Frontends   the addresses and ports it answers on, what becomes of packets from pods, this
-              host and outside, and who has one that it lost
+  Frontends   the addresses and ports of the Service, what happens to packets from pods, from
+              this host and from outside, and which Service has an address that this one lost
   Endpoints   how many are used, and how many are not
-  Pending     rows that are not in the kernel yet, destinations that drain
-  Kernel      its virtual servers and connections; rows that are missing, orphaned (ours, and
-              of no Service: the agent deletes them) or foreign (never touched)
-  Dropped     packets that rules dropped which may have been for it, by reason
-  To let pass commands that add to a firewall of another program what Services need
+  Pending     rows that are not in the kernel yet, draining destinations
+  Kernel      virtual servers and connections; rows that are missing, orphaned (written by
+              kube-ipvs, of no Service: the agent deletes them) or foreign (never touched)
+  Dropped     packets dropped by rules, by reason, that may have been for the Service
+  To let pass commands that add the missing permissions to the firewall of another program
 
-They fit a screen; --all prints each endpoint, each row and each step of packets. An address
-may be one that clients dial, on a node port, too, or an endpoint's: the first line says who
-uses it. --from asks for the way of one source. Nothing is written, and no module is loaded.
-Without a running agent it tells what the kernel has of an address.`
+The report fits on a screen; --all prints each endpoint, each row and each step of the packet
+path. An address may be one that clients connect to, NodePorts included, or that of an
+endpoint: the first line names the Services that use it. --from shows the path of packets
+from one source address. Nothing is written, and no kernel module is loaded.
+Without a running agent the report shows what the kernel has for an address.`
 
 // explainWithin bounds all calls of explain.
 const explainWithin = 30 * time.Second
@@ -56,11 +57,11 @@ func newExplain() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "explain <namespace/name | ip[:port[/protocol]]>",
-		Short: "say why a Service or an address works, or does not",
+		Short: "explain why a Service or an address works or does not",
 		Long:  explainHelp,
 		Example: `  kube-ipvs explain default/web
   kube-ipvs explain 10.96.0.10:53/udp
-  kube-ipvs explain 10.244.1.7                        # an endpoint: who uses it?
+  kube-ipvs explain 10.244.1.7                        # an endpoint: which Services use it?
   kube-ipvs explain 203.0.113.10:443 --from 192.0.2.7
   kube-ipvs explain default/web --all
   kube-ipvs explain default/web -o json`,

@@ -226,13 +226,13 @@ var situations = []struct {
 	{name: "drained backend", manifests: serviceText("web", webSpec, `, annotations: {kube-ipvs.io/weight: "0"}`) + sliceText("web", "", near), ask: "web",
 		want: "all of its backends (1) have weight 0 and are drained: clients are refused (weight 0, by annotation of its Service)"},
 	{name: "refused annotation", manifests: serviceText("web", webSpec, `, annotations: {kube-ipvs.io/scheduler: best}`) + sliceText("web", "", near), ask: "web",
-		want: "annotation is not followed: metadata.annotations[kube-ipvs.io/scheduler]"},
+		want: "the annotation has no effect: metadata.annotations[kube-ipvs.io/scheduler]"},
 	{name: "address of a node", manifests: serviceText("web", "clusterIP: 10.96.0.10, externalIPs: [192.0.2.1], ports: [{port: 80}]", "") + sliceText("web", "", near), ask: "web",
 		want: "192.0.2.1 is not bound on this node: it is an address of this node, on link eth0 (VIPConflictsWithNode)"},
 	{name: "external IP not allowed", manifests: serviceText("web", "clusterIP: 10.96.0.10, externalIPs: [203.0.113.9], ports: [{port: 80}]", "") + sliceText("web", "", near),
 		flags: []string{"--external-ip-allowed-cidrs=198.51.100.0/24"}, ask: "203.0.113.9", want: "external IP 203.0.113.9 is not served: not inside --external-ip-allowed-cidrs"},
 	{name: "another proxy", manifests: serviceText("web", webSpec, `, labels: {service.kubernetes.io/service-proxy-name: mine}`), ask: "web",
-		want: "all is well: nothing of default/web is to be served\ndefault/web: nothing of it is to be served: label service.kubernetes.io/service-proxy-name=mine: another proxy serves it"},
+		want: "all is well: no part of default/web is to be served\ndefault/web: no part of it is to be served: label service.kubernetes.io/service-proxy-name=mine: another proxy serves it"},
 	{name: "unknown Service", manifests: serviceText("web", webSpec, ""), ask: "default/wbe", want: "no Service default/wbe is known to this node"},
 	{name: "another port", manifests: serviceText("web", webSpec, "") + sliceText("web", "", near), ask: "10.96.0.10:8080", want: "default/web does not answer at 10.96.0.10:8080, but at 10.96.0.10:80/tcp"},
 	{name: "address of nobody", manifests: serviceText("web", webSpec, ""), ask: "10.96.0.99:80", want: "no Service is served at 10.96.0.99:80, and none has it as an endpoint"},
@@ -245,7 +245,7 @@ var situations = []struct {
 			must(n.T, n.servers.WriteServers(n.Context(), []vserver.ServerChange{{Op: vserver.Add, Key: stranger, Server: vserver.Server{Scheduler: "rr"}}})...)
 		}},
 	{name: "headless", manifests: serviceText("db", "clusterIP: None, ports: [{port: 80}]", "") + serviceText("web", webSpec, ""), ask: "db",
-		want: "all is well: nothing of default/db is to be served\ndefault/db: nothing of it is to be served: headless"},
+		want: "all is well: no part of default/db is to be served\ndefault/db: no part of it is to be served: headless"},
 	{name: "ipMode Proxy", manifests: strings.ReplaceAll(ingressOf(serviceText("web", lbSpec, "")), "203.0.113.10}", "203.0.113.10, ipMode: Proxy}") + sliceText("web", "", near), ask: "web",
 		want: "all is well: default/web is served at 1 frontend"},
 	{name: "endpoint in use", manifests: serviceText("web", webSpec, "") + sliceText("web", "", near), ask: "10.244.0.5",
@@ -361,8 +361,8 @@ func (noAgent) Explain(context.Context, agent.Query) (agent.Report, error) {
 func TestExplainWithoutAnAgent(t *testing.T) {
 	onNode(t, serviceText("web", webSpec, "")+sliceText("web", "", near), nil, func(n *fakeNode) {
 		for ask, want := range map[string][]string{
-			"10.96.0.10": {"no agent tells what is wanted: no agent is running at /run/x", "the kernel has 1 virtual server for 10.96.0.10, with 1 destination"},
-			"web":        {"no agent tells what is wanted: no agent is running at /run/x", "which virtual servers are those of default/web only an agent knows; ask for an address of it"},
+			"10.96.0.10": {"no agent reports what is desired: no agent is running at /run/x", "the kernel has 1 virtual server for 10.96.0.10, with 1 destination"},
+			"web":        {"no agent reports what is desired: no agent is running at /run/x", "only a running agent knows the virtual servers of default/web; ask for one of its addresses"},
 		} {
 			q, err := agent.ParseQuery(ask, "")
 			must(t, err)
@@ -398,14 +398,14 @@ func TestDiff(t *testing.T) {
 		want   string
 		code   int
 	}{
-		"equal":              {want: "equal: the kernel has what is wanted\n"},
-		"equal, rules alone": {flags: []string{"--proxy-mode=iptables"}, want: "equal: the kernel has what is wanted\n"},
+		"equal":              {want: "equal: the kernel has all desired rows\n"},
+		"equal, rules alone": {flags: []string{"--proxy-mode=iptables"}, want: "equal: the kernel has all desired rows\n"},
 		"different": {code: exitFound, want: "@@ servers @@\n--A -t 10.96.0.10:80 -s wlc\n+-A -t 10.96.0.10:80 -s rr\n@@ sets @@\n+add KUBE-CLUSTER-IP 10.96.0.10,tcp:80\n",
 			breaks: func(n *fakeNode, _ *readOnlyKernel) {
 				must(n.T, n.servers.WriteServers(n.Context(), []vserver.ServerChange{{Op: vserver.Update, Key: webServer, Server: vserver.Server{Scheduler: "wlc"}}})...)
 				must(n.T, n.sets.Delete(n.Context(), "KUBE-CLUSTER-IP", ipset.IPPort(webServer.Addr, 6, 80)))
 			}},
-		"servers of others": {want: "equal: the kernel has what is wanted\n", breaks: func(n *fakeNode, _ *readOnlyKernel) {
+		"servers of others": {want: "equal: the kernel has all desired rows\n", breaks: func(n *fakeNode, _ *readOnlyKernel) {
 			other := vserver.ServerKey{Addr: netip.MustParseAddr("198.51.100.1"), Port: 1, Protocol: vserver.ProtocolTCP}
 			must(n.T, n.servers.WriteServers(n.Context(), []vserver.ServerChange{{Op: vserver.Add, Key: other, Server: vserver.Server{Scheduler: "rr"}}})...)
 		}},

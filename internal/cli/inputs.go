@@ -131,7 +131,7 @@ func (i inputs) unknownNode(name string) string {
 	if more := len(i.nodes) - most; more > 0 {
 		known += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("there is no Node %s, but %s: no endpoint counts as local, and no NodePort is served without --node-address; is --hostname-override right?", name, known)
+	return fmt.Sprintf("no Node %s, but %s: no endpoint counts as local, and no NodePort is served without --node-address: check --hostname-override", name, known)
 }
 
 // badFiles returns how many manifests cannot be read at all.

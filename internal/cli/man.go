@@ -28,7 +28,7 @@ func newMan() *cobra.Command {
 // writeMan makes the same bytes of the same commit: the date is that of the commit.
 func writeMan(root *cobra.Command, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("make the directory of manual pages: %w", err)
+		return fmt.Errorf("create the directory of manual pages: %w", err)
 	}
 	root.DisableAutoGenTag = true
 	asMarkdown(root)

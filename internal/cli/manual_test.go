@@ -78,7 +78,7 @@ func TestManualPages(t *testing.T) {
 		}
 	})
 	// A list stays one: it is in a block that is not filled.
-	if _, list, _ := strings.Cut(got["kube-ipvs-trace.8"], ".EX\n"); !strings.HasPrefix(list, "arrived    at this node") || !strings.Contains(list, "\nuntouched  left again") {
+	if _, list, _ := strings.Cut(got["kube-ipvs-trace.8"], ".EX\n"); !strings.HasPrefix(list, "arrived    the packet arrived") || !strings.Contains(list, "\nuntouched  it left again") {
 		t.Errorf("the stations of trace(8) are not a list:\n%s", got["kube-ipvs-trace.8"])
 	}
 	if text := got["kube-ipvs-check.8"]; !strings.Contains(text, "are loaded and stay loaded") {

@@ -22,8 +22,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/wiring"
 )
 
-const planHelp = `Print what would be in the kernel of a node for the given manifests: without a
-kernel, without root, in the text of the operator's own tools.
+const planHelp = `Print the rows that the kernel of a node would have for the given manifests, in the format
+of ipvsadm, ipset, iptables and ip. The command needs neither root nor IPVS.
 
   servers    as ipvsadm -Sn          (ipvsadm -R reads it)
   sets       as ipset save           (ipset restore reads it)
@@ -32,19 +32,18 @@ kernel, without root, in the text of the operator's own tools.
   addresses  as ip addr add commands, and ip route add for ranges that are local as a whole
 
 Manifests are a directory or a file (--source-dir), or standard input ("-", alone or as
---source-dir); an export of kubectl get -o yaml is one, and objects of other kinds in it
-count for nothing. --kubeconfig or --master lists a cluster once, with the rights that it
-has. Services without a cluster IP, as kubectl create service --dry-run prints them, get
+--source-dir). The output of kubectl get -o yaml is accepted; objects of other kinds in it
+are ignored. --kubeconfig or --master lists a cluster once, with the permissions of that
+user. Services without a cluster IP, as kubectl create service --dry-run prints them, get
 one from --assign-cluster-ips.
 
-The addresses on which NodePorts answer are chosen, as --nodeport-addresses says,
-from those of the Node object of this name; --node-address names others instead.
-Without either no NodePort is served, and a note says so. An address that a Node
-of the manifests has is not bound.
+The addresses that serve NodePorts are those of the Node object of this node, filtered by
+--nodeport-addresses; --node-address gives others instead. Without both, no NodePort is
+served, and a note says so. An address of a Node in the manifests is not bound.
 
-What is not served, and why, goes to standard error; the last line counts the Services
-that are not served as they ask. That is exit status 1 with --strict. A Service without
-endpoints, a headless one and an address with ipMode Proxy are not among them.`
+Services that are not served, and the reasons, are printed to standard error. The last line
+counts the Services that are not served as they ask; with --strict they cause exit status 1.
+Services without endpoints, headless Services and addresses with ipMode Proxy do not count.`
 
 // planFlags are the flags of the verb.
 type planFlags struct {
@@ -58,7 +57,7 @@ func newPlan() *cobra.Command {
 	var f planFlags
 	cmd := &cobra.Command{
 		Use:   "plan [-]",
-		Short: "print what would be in the kernel",
+		Short: "print the rows that the kernel would have",
 		Long:  planHelp,
 		Example: `  kube-ipvs plan --source-dir . --hostname-override worker-1
   kube-ipvs plan --source-dir . --hostname-override worker-1 --show servers
@@ -70,13 +69,13 @@ func newPlan() *cobra.Command {
   # a Service that no API server has seen
   kubectl create service clusterip web --tcp=80 --dry-run=client -o yaml | kube-ipvs plan - --assign-cluster-ips 10.96.0.0/16
 
-  # on the node itself: does the kernel have the same servers? (kube-ipvs diff looks at all rows)
+  # on the node itself: does the kernel have the same servers? (kube-ipvs diff compares all rows)
   ` + planAgainstKernel + `
 
   # the rules of a node without IPVS
   kube-ipvs plan --source-dir . --hostname-override worker-1 --proxy-mode=iptables
 
-  # what would change if these manifests were applied instead?
+  # which rows would change if these manifests were applied instead?
   kube-ipvs plan --source-dir now --diff-against next --hostname-override worker-1
 
   # NodePorts on two addresses, without a Node object
@@ -101,10 +100,10 @@ func newPlan() *cobra.Command {
 			return p.print(cmd.Context(), in)
 		},
 	}
-	cmd.Flags().StringSliceVar(&f.show, "show", ipvs.Kinds(), "what to print: "+strings.Join(ipvs.Kinds(), ", "))
-	cmd.Flags().StringVar(&f.against, "diff-against", "", "manifests that would be applied: print the rows that they would change")
+	cmd.Flags().StringSliceVar(&f.show, "show", ipvs.Kinds(), "rows to print: "+strings.Join(ipvs.Kinds(), ", "))
+	cmd.Flags().StringVar(&f.against, "diff-against", "", "other manifests: print the rows that would change if these were applied")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "exit with status 1 when a Service is not served as it asks")
-	cmd.Flags().StringSliceVar(&f.ranges, "assign-cluster-ips", nil, "ranges, one a family: Services of manifests without a cluster IP get one from there")
+	cmd.Flags().StringSliceVar(&f.ranges, "assign-cluster-ips", nil, "ranges, one for each IP family, from which Services without a cluster IP get one")
 	choose(cmd, "show", ipvs.Kinds()...)
 	config.BindPlan(cmd.Flags(), new(config.Settings))
 	return cmd
@@ -216,7 +215,7 @@ func (p planner) judge(o planOutcome) error {
 	case o.unreadable > 0:
 		return asAnswer(fmt.Errorf("the plan is not complete: Services that cannot be read: %d", o.unreadable))
 	case p.strict && o.lacking > 0:
-		return asAnswer(errors.New("--strict: not all is served"))
+		return asAnswer(errors.New("--strict: some Services are not served as they ask"))
 	}
 	return nil
 }
@@ -272,7 +271,7 @@ func hintOf(s *model.Service) string {
 	if s.ID.Origin != model.FromFile || !lacksClusterIP(s) {
 		return ""
 	}
-	return "; an API server assigns one: add spec.clusterIP, or try it out with plan --assign-cluster-ips=10.96.0.0/16"
+	return "; an API server assigns one: add spec.clusterIP, or try plan --assign-cluster-ips=10.96.0.0/16"
 }
 
 // modeWithoutKernel returns the configured mode; auto assumes a kernel with IPVS.

@@ -77,14 +77,14 @@ const webServers = "-A -t 10.96.0.10:80 -s rr\n-a -t 10.96.0.10:80 -r 10.244.0.5
 // An export of a cluster is taken from a pipe: of other kinds nothing is said, a field that is
 // newer than our types is named, and so is a Node that does not exist.
 func TestPlanOfAnExport(t *testing.T) {
-	const newer = `standard input: document 1, line 6: Service default/web: items[0].spec.newerField: a field that this version does not know: it counts for nothing` + "\n"
+	const newer = `standard input: document 1, line 6: Service default/web: items[0].spec.newerField: a field that this version does not know: it is ignored` + "\n"
 	for _, args := range [][]string{{"-"}, {"--source-dir", "-"}, {"-", "--source-dir=-"}} {
 		out, notes, code := planOf(export, append(args, "--hostname-override=n1", "--show=servers", "--strict")...)
 		if code != 0 || out != webServers || notes != newer {
 			t.Errorf("%v: status %d, notes %q, got\n%s", args, code, notes, out)
 		}
 	}
-	if _, notes, _ := planOf(export, "-", "--hostname-override=n9"); !strings.Contains(notes, "there is no Node n9, but n1") {
+	if _, notes, _ := planOf(export, "-", "--hostname-override=n9"); !strings.Contains(notes, "no Node n9, but n1") {
 		t.Errorf("notes %q do not name the Node that is missing", notes)
 	}
 	if _, notes, code := planOf(export, "-", "--source-dir=."); code != exitFailed || !strings.Contains(notes, "either - or --source-dir") {
@@ -102,7 +102,7 @@ func TestPlanRefusesASlipOfThePen(t *testing.T) {
 
 func TestPlanAssignsClusterIPs(t *testing.T) {
 	out, notes, code := planOf(dryRun, "-", "--show=servers")
-	if code != 0 || out != "" || !strings.Contains(notes, "no cluster IP; an API server assigns one: add spec.clusterIP, or try it out with plan --assign-cluster-ips") {
+	if code != 0 || out != "" || !strings.Contains(notes, "no cluster IP; an API server assigns one: add spec.clusterIP, or try plan --assign-cluster-ips") {
 		t.Errorf("status %d, notes %q, got\n%s", code, notes, out)
 	}
 	both := strings.Replace(manifest, "10.96.0.10", "10.96.0.1", 1) + "---\n" + dryRun

@@ -15,10 +15,10 @@ import (
 )
 
 const rootHelp = `kube-ipvs serves Kubernetes Services on this node with the kernel's IP Virtual
-Server. Without a verb it runs until it is told to stop (SIGTERM); what it wrote
-stays in the kernel and goes on carrying traffic.`
+Server. Without a verb it runs until SIGTERM stops it; the rows that it wrote
+stay in the kernel and keep forwarding traffic.`
 
-const rootExamples = `  # serve what a directory of manifests says, as the node worker-1
+const rootExamples = `  # serve the Services of a directory of manifests, as node worker-1
   kube-ipvs --source-dir /etc/kube-ipvs/manifests --hostname-override worker-1
 
   # weighted least connections, JSON logs, pods in 10.244.0.0/16
@@ -27,7 +27,7 @@ const rootExamples = `  # serve what a directory of manifests says, as the node 
   # with the configuration and the arguments of a kube-proxy
   kube-ipvs --config /var/lib/kube-proxy/config.conf --hostname-override worker-1
 
-  # what would be in the kernel? needs neither root nor IPVS
+  # which rows would the kernel have? needs neither root nor IPVS
   kube-ipvs plan --source-dir . --hostname-override worker-1`
 
 // Execute runs the program with the arguments of this process, and returns its exit status.
@@ -77,7 +77,7 @@ func runRoot(cmd *cobra.Command, _ []string) error {
 		return writeConfig(c)
 	case c.Cleanup:
 		printWarnings(cmd, loaded)
-		return daemon.Cleanup(cmd.Context(), c, ipvs.Nobody, cmd.OutOrStdout())
+		return daemon.Cleanup(cmd.Context(), c, ipvs.SuccessorNone, cmd.OutOrStdout())
 	}
 	return daemon.Run(cmd.Context(), cmd.Flags(), loader, loaded)
 }
@@ -88,7 +88,7 @@ func load(cmd *cobra.Command) (*config.Loader, config.Loaded, error) {
 	l := config.NewLoader(cmd.Flags())
 	host, err := os.Hostname()
 	if err != nil && !cmd.Flags().Changed("hostname-override") {
-		return l, config.Loaded{}, fmt.Errorf("ask the host's name: %w", err)
+		return l, config.Loaded{}, fmt.Errorf("read the name of this host: %w", err)
 	}
 	loaded, err := l.Load(host)
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 
 const showHelp = `Show what the running agent knows, or what the kernel holds.
 
-services, frontends, backends, pending, conflicts, draining, health and status ask the
-agent over its socket, which only root may open; the agent goes on meanwhile. kernel reads
-the kernel itself and works without an agent. Nothing is changed by either.
+services, frontends, backends, pending, conflicts, draining, health and status query the
+agent over its socket, which only root may open; this does not pause the agent. kernel reads
+the kernel directly and works without an agent. All of them only read.
 
-Tables are for people: -o wide has more columns. -o json and -o yaml are for programs;
-manifests/schemas has a JSON schema of each. Colours are for terminals, and not where
+The default output is a table; -o wide has more columns. -o json and -o yaml are for
+programs; manifests/schemas has a JSON schema of each. Colours are used on terminals, unless
 NO_COLOR is set.`
 
 func newShow() *cobra.Command {
@@ -44,8 +44,8 @@ func newShowStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "state of the loop, sizes of its tables, rows written",
-		Long: `Print the state of the running agent between two passes of its loop: what it serves, the rows
-that are wanted, in place and pending in each table, what failed last, and what it has written.`,
+		Long: `Print the state of the running agent: what it serves, the rows that are desired, actual and
+pending in each table, the last error, and how many rows it has written.`,
 		Example: `  kube-ipvs show status
   kube-ipvs show status -o json
   kube-ipvs show status --watch`,
@@ -86,10 +86,10 @@ func serviceViews() []*cobra.Command {
 	return []*cobra.Command{
 		view[inspect.ServiceRow]{
 			use: "services", takes: takesService, filters: byService | byVIP | byBackend,
-			short: "addresses, ports and number of backends of Services, and how they fare",
-			long: `States: serving; noted (it lacks something it asks for, -o wide says what); no backends; conflict (another
-Service has a frontend that it wants); skipped (nothing of it is served, -o wide says why). A Service of which nothing is to be served, such as a headless one,
-is shown with --all, or where it is named.`,
+			short: "addresses, ports, number of backends and state of Services",
+			long: `States: serving; noted (not served exactly as it asks, -o wide says why); no backends; conflict (another
+Service has a frontend that it wants); skipped (not served at all, -o wide says why). A Service that needs
+no proxy, such as a headless one, is shown only with --all or if it is named.`,
 			example: `  kube-ipvs show services -o wide
   kube-ipvs show services shop/cart
   kube-ipvs show services -n shop --sort-by -backends`,
@@ -100,20 +100,20 @@ is shown with --all, or where it is named.`,
 		view[inspect.FrontendRow]{
 			use: "frontends", takes: takesService, filters: byService | byVIP | byBackend,
 			short: "each address and port on which a Service answers, or wants to",
-			long: `Flags: local (the policy that governs it is Local), silent (no backend here, some elsewhere), affinity, one-packet,
-dr and tunnel (backends answer themselves), ranges (only some clients may), detour (clients of this node go elsewhere),
-slow-start, limit (connections of each backend); bound, or captured by port, with -o wide why. WINNER is the Service that
-has it instead.`,
+			long: `Flags: local (its traffic policy is Local), silent (no backend on this node, some on others), affinity, one-packet,
+dr and tunnel (backends answer clients directly), ranges (only some clients are admitted), detour (packets from this
+node are redirected), slow-start, limit (of connections of each backend); bound, or captured by port, with the reason
+in -o wide. WINNER is the Service that has the frontend instead.`,
 			example: `  kube-ipvs show frontends shop/cart
   kube-ipvs show frontends --vip 10.96.0.10
-  kube-ipvs show frontends --backend 10.244.0.5        # who sends there?`,
+  kube-ipvs show frontends --backend 10.244.0.5        # which frontends send there?`,
 			table: inspect.FrontendTable,
 			open:  fromAgent((*inspect.Client).Frontends),
 		}.command(),
 		view[inspect.BackendRow]{
 			use: "backends", takes: takesService, filters: byService | byVIP | byBackend,
-			short: "where frontends send to, with weights",
-			long:  `States: serving; closed (its weight is 0, so it gets no new connections); kept (it is passed over, and the connections it has go on).`,
+			short: "backends of frontends, with weights",
+			long:  `States: serving; closed (its weight is 0, so it gets no new connections); kept (it gets no new connections and keeps its existing ones).`,
 			example: `  kube-ipvs show backends shop/cart
   kube-ipvs show backends --vip 10.96.0.10:80
   kube-ipvs show backends -n shop --sort-by weight`,
@@ -128,10 +128,10 @@ func changeViews() []*cobra.Command {
 	return []*cobra.Command{
 		view[inspect.PendingRow]{
 			use:   "pending",
-			short: "rows of the kernel that are not in place, as one would type them",
-			long: `States: waits (for its turn, or for rows that it needs); failed (it was tried, and rests until the next retry; the log
-says why); orphan (found, and nobody asks for it; it stays while some input cannot be read). Of each table some hundreds
-are shown at most.`,
+			short: "rows that are not in the kernel yet, as commands",
+			long: `States: waits (for the next pass, or for rows that it needs); failed (a write failed and will be tried again; the log
+has the error); orphan (in the kernel, but of no Service; it stays while some input cannot be read). At most some
+hundred rows of each table are shown.`,
 			example: `  kube-ipvs show pending
   kube-ipvs show pending --watch --interval 200ms`,
 			table: inspect.PendingTable,
@@ -139,15 +139,15 @@ are shown at most.`,
 		}.command(),
 		view[inspect.ConflictRow]{
 			use: "conflicts", takes: takesService, filters: byService | byVIP,
-			short: "frontends that two Services want, and which of them has it",
+			short: "frontends that two Services want, and the Service that has each",
 			example: `  kube-ipvs show conflicts
-  kube-ipvs show conflicts shop/cart                   # as holder or loser`,
+  kube-ipvs show conflicts shop/cart                   # as the Service that has or lost a frontend`,
 			table: inspect.ConflictTable,
 			open:  fromAgent((*inspect.Client).Conflicts),
 		}.command(),
 		view[inspect.MovingRow]{
 			use: "draining", takes: takesService, filters: byService | byVIP | byBackend,
-			short: "destinations that drain, and those that climb to their weight (slow start)",
+			short: "draining destinations, and those in slow start",
 			example: `  kube-ipvs show draining --watch
   kube-ipvs show draining -n shop --sort-by left`,
 			table: movingNow,
@@ -155,9 +155,9 @@ are shown at most.`,
 		}.command(),
 		view[inspect.HealthRow]{
 			use:   "health",
-			short: "the checks behind /healthz, /livez and /readyz, and why one fails",
-			long: `PATHS answer 503 while the check fails. Over HTTP, where any client can ask, they give only its name.
-It answers while the loop of the agent hangs, too.`,
+			short: "the health checks of /healthz, /livez and /readyz, and why one fails",
+			long: `PATHS are the HTTP paths that answer 503 while the check fails. Over HTTP they give only the names of checks, because
+any client can ask. This command also answers while the loop of the agent hangs.`,
 			example: `  kube-ipvs show health
   kube-ipvs show health -o json | jq '.items[] | select(.ok | not)'`,
 			table: inspect.HealthTable,

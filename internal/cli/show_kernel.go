@@ -19,13 +19,13 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-const showKernelHelp = `Show what the kernel holds, read from it and not from the agent. Nothing is changed, and no
-module of IPVS or of sets is loaded: what is not loaded holds nothing. Rules are those that
-the tools of iptables show (--iptables-backend).
+const showKernelHelp = `Show the rows of the kernel. They are read from the kernel, not from the agent. Nothing is
+changed, and no kernel module is loaded: a module that is not loaded has no rows. Rules are
+those of one iptables backend (--iptables-backend).
 
-OWNER names the Services that a row is for, where an agent runs; kube-ipvs is ours, and of
-no Service that is known: an agent that wants none there deletes it (explain calls it orphaned);
-foreign is of others, and never touched.`
+OWNER has the Services of a row, if an agent runs. The owner kube-ipvs means that kube-ipvs
+wrote the row, but no known Service has it: the agent will delete it (explain calls it
+orphaned). The owner foreign is another program, and the row is never touched.`
 
 func newShowKernel() *cobra.Command {
 	cmd := &cobra.Command{
@@ -41,7 +41,7 @@ func newShowKernel() *cobra.Command {
 		view[inspect.KernelServerRow]{
 			use: "servers", takes: takesService, filters: byService | byVIP | byBackend,
 			short: "virtual servers, with a row for each destination and its connections",
-			long:  "ACTIVE connections are established, INACTIVE ones all others that the kernel remembers.",
+			long:  "ACTIVE connections are established, INACTIVE are all others in the connection table.",
 			example: `  kube-ipvs show kernel servers
   kube-ipvs show kernel servers shop/cart --sort-by -active
   kube-ipvs show kernel servers --vip 10.96.0.10 --watch`,
@@ -51,7 +51,7 @@ func newShowKernel() *cobra.Command {
 		newShowKernelSets(),
 		view[inspect.KernelRuleRow]{
 			use: "rules", takes: takesChain, filters: byService | byVIP,
-			short: "rules of iptables in our chains, and those that lead there",
+			short: "rules in the chains of kube-ipvs, and the jumps to them",
 			example: `  kube-ipvs show kernel rules
   kube-ipvs show kernel rules KUBE-SERVICES
   kube-ipvs show kernel rules -o json | jq -r '.items[].rule'`,
@@ -60,9 +60,9 @@ func newShowKernel() *cobra.Command {
 		}.command(),
 		view[inspect.KernelAddressRow]{
 			use: "addresses", filters: byService | byVIP,
-			short: "addresses that this machine answers on, and ranges that are local as a whole",
-			long: `Kinds: address; route (a range that is local as a whole, --vip-binding); detached (local to packets alone that come from
-elsewhere, for backends that answer themselves), half detached (something of that is missing).`,
+			short: "Service addresses that are local to this machine, and local ranges",
+			long: `Kinds: address; route (a range that is made local by one route, --vip-binding); detached (local only for marked packets
+from outside, used for direct server return); half detached (one part of a detached address is missing).`,
 			example: `  kube-ipvs show kernel addresses
   kube-ipvs show kernel addresses --vip 10.96.0.0/16 --no-headers`,
 			table: inspect.KernelAddressTable,
@@ -77,7 +77,7 @@ func newShowKernelSets() *cobra.Command {
 	sets := view[inspect.KernelSetRow]{
 		use: "sets", takes: takesSet, filters: byService | byVIP | byBackend,
 		short: "sets, or the entries of one set",
-		long:  "With --namespace, --vip or --backend, which choose entries, name the set.",
+		long:  "--namespace, --vip and --backend select entries of one set, so the name of a set is required with them.",
 		example: `  kube-ipvs show kernel sets
   kube-ipvs show kernel sets KUBE-CLUSTER-IP
   kube-ipvs show kernel sets KUBE-CLUSTER-IP --vip 10.96.0.10`,

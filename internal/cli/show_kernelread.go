@@ -59,9 +59,9 @@ func (r *kernelReader) owners(ctx context.Context, q query, withBackends bool) (
 	}
 	switch {
 	case err != nil && q.ByService():
-		return nil, fmt.Errorf("only a running agent knows the Services of rows: %w", err)
+		return nil, fmt.Errorf("only a running agent knows which Services have a row: %w", err)
 	case err != nil:
-		r.note("no Services are named: " + err.Error())
+		r.note("the column of Services is empty: " + err.Error())
 	}
 	return inspect.NewOwners(frontends.Items, backends.Items), nil
 }
@@ -182,7 +182,7 @@ func serverFlags(s vserver.Server) []string {
 func (r *kernelReader) sets(ctx context.Context, q query) (list inspect.List[inspect.KernelSetRow], err error) {
 	list.Items = []inspect.KernelSetRow{}
 	if q.ByService() || !q.VIP.Everywhere() || !q.Backend.Everywhere() {
-		return list, errors.New("--namespace, --vip and --backend choose entries: name the set")
+		return list, errors.New("--namespace, --vip and --backend need the name of a set")
 	}
 	if r.ipset == nil {
 		return list, nil

@@ -188,12 +188,12 @@ func TestShowRefusesWhatItDoesNotKnow(t *testing.T) {
 		"services --interval 1ms":           "--interval: ",
 		"services shop/cart -n other":       "shop/cart is not in namespace other",
 		"services a b":                      "accepts at most 1 arg",
-		"pending cart":                      "no verb and no flag",
+		"pending cart":                      "neither a verb nor a flag",
 		"servces":                           "did you mean services?",
 		"services --nmaespace x":            "did you mean --namespace?",
 		"services a b c":                    "usage: kube-ipvs show services",
 		"pending -n shop":                   "unknown shorthand flag",
-		"kernel cart":                       "no verb and no flag",
+		"kernel cart":                       "neither a verb nor a flag",
 		"services --run-dir /nonexistent":   "no agent is running",
 		"status --watch --run-dir /nowhere": "no agent is running",
 	} {
@@ -292,13 +292,13 @@ func TestShowWhatTheKernelHoldsWithoutAnAgent(t *testing.T) {
 			t.Errorf("servers:\n%s", got)
 		}
 	}
-	if got := notes.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "no Services are named: no agent is running") {
+	if got := notes.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "the column of Services is empty: no agent is running") {
 		t.Errorf("notes:\n%s", got)
 	}
 	if _, err := k.servers(t.Context(), query{Filter: inspect.Filter{Namespace: "shop"}}); err == nil || !strings.Contains(err.Error(), "only a running agent knows") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := k.sets(t.Context(), query{Filter: inspect.Filter{Namespace: "shop"}}); err == nil || !strings.Contains(err.Error(), "name the set") {
+	if _, err := k.sets(t.Context(), query{Filter: inspect.Filter{Namespace: "shop"}}); err == nil || !strings.Contains(err.Error(), "need the name of a set") {
 		t.Errorf("error %v", err)
 	}
 	if _, err := k.entries(t.Context(), query{named: "NOBODY"}); err == nil {

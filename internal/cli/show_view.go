@@ -94,7 +94,7 @@ func (v view[R]) commandOr(named func(*cobra.Command, []string, viewOptions) err
 	o.bindTable(cmd, v.table().Names())
 	o.bindFilters(cmd.Flags(), v.filters)
 	if v.hides != nil {
-		cmd.Flags().BoolVar(&o.all, "all", false, "also Services of which nothing is to be served: headless, ExternalName, another proxy's")
+		cmd.Flags().BoolVar(&o.all, "all", false, "also Services that need no proxy: headless, ExternalName, label service-proxy-name")
 	}
 	o.bindWatch(cmd.Flags())
 	return cmd
@@ -156,7 +156,7 @@ func (v view[R]) run(cmd *cobra.Command, args []string, o viewOptions) error {
 // printHidden prints how many rows are not shown.
 func printHidden(p page, n int) {
 	if n > 0 {
-		fmt.Fprintf(p.notes, "and %d of which nothing is to be served: --all\n", n)
+		fmt.Fprintf(p.notes, "and %d that need no proxy: --all\n", n)
 	}
 }
 
@@ -254,8 +254,8 @@ func bindOutput(cmd *cobra.Command, output *string, formats ...string) {
 
 func (o *viewOptions) bindTable(cmd *cobra.Command, columns []string) {
 	fs := cmd.Flags()
-	fs.StringVar(&o.sortBy, "sort-by", "", "column to sort by, -column for falling order: "+strings.Join(columns, ", "))
-	fs.BoolVar(&o.noHeaders, "no-headers", false, "leave out the headings of tables")
+	fs.StringVar(&o.sortBy, "sort-by", "", "column to sort by, -COLUMN for descending order: "+strings.Join(columns, ", "))
+	fs.BoolVar(&o.noHeaders, "no-headers", false, "print tables without headings")
 	for _, c := range columns {
 		columns = append(columns, "-"+c)
 	}
@@ -264,19 +264,19 @@ func (o *viewOptions) bindTable(cmd *cobra.Command, columns []string) {
 
 func (o *viewOptions) bindFilters(fs *pflag.FlagSet, f filters) {
 	if f&byService != 0 {
-		fs.StringVarP(&o.namespace, "namespace", "n", "", "of this namespace only")
+		fs.StringVarP(&o.namespace, "namespace", "n", "", "only rows of this namespace")
 	}
 	if f&byVIP != 0 {
-		fs.StringVar(&o.vip, "vip", "", "with this address of a frontend: 10.96.0.10, 10.96.0.10:80 or 10.96.0.0/16")
+		fs.StringVar(&o.vip, "vip", "", "only rows with this frontend address: 10.96.0.10, 10.96.0.10:80 or 10.96.0.0/16")
 	}
 	if f&byBackend != 0 {
-		fs.StringVar(&o.backend, "backend", "", "with this backend: 10.244.0.5, 10.244.0.5:8080 or 10.244.0.0/24")
+		fs.StringVar(&o.backend, "backend", "", "only rows with this backend: 10.244.0.5, 10.244.0.5:8080 or 10.244.0.0/24")
 	}
 }
 
 func (o *viewOptions) bindWatch(fs *pflag.FlagSet) {
-	fs.BoolVarP(&o.watch, "watch", "w", false, "show it again and again: in place on a terminal, below each other elsewhere")
-	fs.DurationVar(&o.interval, "interval", time.Second, "time between two with --watch")
+	fs.BoolVarP(&o.watch, "watch", "w", false, "repeat the output: in place on a terminal, otherwise one below the other")
+	fs.DurationVar(&o.interval, "interval", time.Second, "time between two outputs of --watch")
 }
 
 // shortestInterval is the minimum of --interval.

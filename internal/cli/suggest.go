@@ -94,5 +94,5 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	for _, c := range cmd.Commands() {
 		verbs = append(verbs, c.Name())
 	}
-	return withUsage(cmd, fmt.Errorf("%q is no verb and no flag%s", args[0], didYouMean(args[0], verbs)))
+	return withUsage(cmd, fmt.Errorf("%q is neither a verb nor a flag%s", args[0], didYouMean(args[0], verbs)))
 }

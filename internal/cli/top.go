@@ -20,15 +20,15 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/top"
 )
 
-const topHelp = `Show live what Services and their backends carry: connections, packets and bytes a
-second, connections at the moment, weights, what drains and for how long, and how
-even the load is (SKEW: how many times its share the busiest backend has). It needs IPVS: an
-agent in iptables mode has no such counters.
+const topHelp = `Show the live traffic of Services and their backends: connections, packets and bytes a
+second, open connections, weights, draining backends with their remaining time, and the
+balance of the load (SKEW is the load of the busiest backend divided by its fair share).
+The command needs IPVS: iptables mode has no such counters.
 
-Counters are the kernel's, which adds them up once in two seconds; names are the
-agent's. Without an agent, addresses stand for names.`
+The counters come from the kernel, which updates them every two seconds. The names come
+from the agent; without an agent, addresses are shown instead.`
 
-const topExamples = `  # live; the last line says which keys do what
+const topExamples = `  # live; the last line lists the keys
   kube-ipvs top
 
   # the ten Services with most bytes a second, once
@@ -65,7 +65,7 @@ const estimated = 2 * time.Second
 func newTop() *cobra.Command {
 	var f topFlags
 	cmd := &cobra.Command{
-		Use: "top [namespace/service]", Short: "show live what Services and backends carry", Long: topHelp, Example: topExamples,
+		Use: "top [namespace/service]", Short: "show live traffic of Services and backends", Long: topHelp, Example: topExamples,
 		Args: arguments(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := check(cmd)
@@ -81,7 +81,7 @@ func newTop() *cobra.Command {
 			}
 			h, err := vserver.New(zap.NewNop(), vserver.Options{})
 			if errors.Is(err, vserver.ErrUnsupported) {
-				return fmt.Errorf("%w: top counts what IPVS carries", err)
+				return fmt.Errorf("%w: top shows the counters of IPVS", err)
 			}
 			if err != nil {
 				return err
@@ -93,10 +93,10 @@ func newTop() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.BoolVar(&f.once, "once", false, "print one table, of what two samples differ in, and end")
-	flags.DurationVar(&f.interval, "interval", estimated, "time between two samples; the kernel adds up its counters once in 2s")
-	flags.StringVar(&f.sort, "sort", string(top.ByBytes), fmt.Sprintf("what to sort by: one of %v", top.Sorts()))
-	flags.IntVar(&f.limit, "limit", 0, "lines that --once prints, 0 for all")
+	flags.BoolVar(&f.once, "once", false, "print one table of the difference between two samples, and exit")
+	flags.DurationVar(&f.interval, "interval", estimated, "time between two samples; the kernel updates its counters every 2s")
+	flags.StringVar(&f.sort, "sort", string(top.ByBytes), fmt.Sprintf("column to sort by, one of %v", top.Sorts()))
+	flags.IntVar(&f.limit, "limit", 0, "maximum of lines that --once prints, 0 for all")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "only Services of this namespace")
 	bindOutput(cmd, &f.output, "text", "json")
 	choose(cmd, "sort", words(top.Sorts())...)
@@ -118,7 +118,7 @@ func (f topFlags) check(limited bool) error {
 	case !slices.Contains(top.Sorts(), top.Sort(f.sort)):
 		return fmt.Errorf("--sort: %q is not one of %v", f.sort, top.Sorts())
 	case f.interval < time.Second:
-		return fmt.Errorf("--interval: %s is too short, at least 1s: the kernel adds up its counters once in 2s", f.interval)
+		return fmt.Errorf("--interval: %s is too short, at least 1s: the kernel updates its counters every 2s", f.interval)
 	case f.limit < 0:
 		return fmt.Errorf("--limit: %d is less than 0", f.limit)
 	case f.output != "text" && f.output != "json":
@@ -133,7 +133,7 @@ func (f topFlags) check(limited bool) error {
 func (f topFlags) show(cmd *cobra.Command, from *top.Source, service string) error {
 	if !f.once {
 		if info, err := os.Stdout.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
-			return errors.New("standard output is no terminal: --once prints one table")
+			return errors.New("standard output is no terminal: use --once")
 		}
 		return top.Run(cmd.Context(), from, top.Screen{Every: f.interval, Sort: top.Sort(f.sort), Namespace: f.namespace, Detail: service})
 	}
@@ -168,7 +168,7 @@ func namesFrom(ctx context.Context, agent *inspect.Client) (top.Names, error) {
 		at, errAt := model.ParseFrontendKey(d.Frontend)
 		to, errTo := netip.ParseAddrPort(d.Backend)
 		if err := errors.Join(errAt, errTo); err != nil {
-			return out, fmt.Errorf("read what drains: %w", err)
+			return out, fmt.Errorf("read draining destinations: %w", err)
 		}
 		if d.State == inspect.Draining && d.Until != nil {
 			out.Draining[vserver.DestinationKey{Server: serverKey(at.Addr, at.Port, at.Protocol), Addr: to.Addr(), Port: to.Port()}] = *d.Until

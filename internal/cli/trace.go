@@ -25,23 +25,23 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-const traceHelp = `Follow real packets to one address and port of a Service, on all links of this node,
-for some seconds, and name the stations that each connection reached:
+const traceHelp = `Follow real packets to one address and port of a Service on all links of this node for
+some seconds, and print the stations that each connection reached:
 
-  arrived    at this node, on these links, from its client
-  untouched  left again, still to the service address: nobody here serves it
-  chosen     an endpoint
-  left       for the endpoint, with its source kept or rewritten
-  answered   by the endpoint
+  arrived    the packet arrived from its client, on these links
+  untouched  it left again with the service address as destination: this node does not serve it
+  chosen     an endpoint was chosen
+  left       the packet left for the endpoint, with its source kept or rewritten
+  answered   the endpoint answered
   returned   the answer left for the client, from the service address
-  refused    by a reset or a message of ICMP
+  refused    a reset or an ICMP message was the answer
 
-Nothing is changed and no packet is made: it only looks, with a filter in the kernel
-that lets by what is to or from the address and its endpoints. It ends after --for or
---packets, or when it is told to (Ctrl-C), and says how many packets it missed. It needs
-CAP_NET_RAW and CAP_NET_ADMIN. Endpoints are those of IPVS, or, as in iptables mode, those
-that the agent tells; of others connection tracking tells which was chosen, and their packets
-are not seen.`
+The command only watches: it sends no packet and changes nothing. A filter in the kernel
+selects the packets to and from the address and its endpoints. It ends after --for or
+--packets, or on Ctrl-C, and prints how many packets it missed. It needs CAP_NET_RAW and
+CAP_NET_ADMIN. The endpoints are those of IPVS or, in iptables mode, those that the agent
+reports. For other endpoints connection tracking shows which one was chosen, but their
+packets are not seen.`
 
 // traceOptions bound a trace.
 type traceOptions struct {
@@ -62,10 +62,10 @@ func newTrace() *cobra.Command {
 		Use:   "trace ADDRESS:PORT[/PROTOCOL]",
 		Short: "follow real packets of one service address",
 		Long:  traceHelp,
-		Example: `  # what becomes of the next connections to this Service?
+		Example: `  # what happens to the next connections to this Service?
   kube-ipvs trace 10.96.0.20:80
 
-  # DNS, for half a minute or 500 packets, of one pod
+  # DNS queries of one pod, for 30 seconds or 500 packets
   kube-ipvs trace 10.96.0.10:53/udp --for 30s --packets 500 --from 10.244.1.7
 
   # a NodePort over IPv6, for a program
@@ -83,9 +83,9 @@ func newTrace() *cobra.Command {
 			return follow(cmd, inspect.NewClient(c.Socket()), target, o)
 		},
 	}
-	cmd.Flags().DurationVar(&o.duration, "for", 10*time.Second, "how long to look, 1m at most")
-	cmd.Flags().IntVar(&o.packets, "packets", 200, "how many packets to look at, 10000 at most")
-	cmd.Flags().StringVar(&o.from, "from", "", "address of the client that alone is followed")
+	cmd.Flags().DurationVar(&o.duration, "for", 10*time.Second, "how long to watch, 1m at most")
+	cmd.Flags().IntVar(&o.packets, "packets", 200, "maximum of packets to watch, 10000 at most")
+	cmd.Flags().StringVar(&o.from, "from", "", "follow only packets of the client with this address")
 	bindOutput(cmd, &o.output, "text", "json")
 	return cmd
 }
@@ -132,7 +132,7 @@ func follow(cmd *cobra.Command, agent *inspect.Client, target trace.Target, o tr
 	if served {
 		carrier = string(config.ModeIPVS)
 	} else if carrier, err = agentBackends(cmd.Context(), agent, &target); err != nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), "note: endpoints are not known:", printable.OneLine(err))
+		fmt.Fprintln(cmd.ErrOrStderr(), "note: endpoints are unknown:", printable.OneLine(err))
 	}
 	all := len(target.Backends)
 	target.Backends = watched(target.Backends)
@@ -146,7 +146,7 @@ func follow(cmd *cobra.Command, agent *inspect.Client, target trace.Target, o tr
 	defer socket.Close()
 	known := newConntrackLookup(log, target)
 	defer known.close()
-	fmt.Fprintf(cmd.ErrOrStderr(), "looking at %s and %d endpoints for %s or %d packets; Ctrl-C ends it\n",
+	fmt.Fprintf(cmd.ErrOrStderr(), "watching %s and %d endpoints for %s or %d packets; Ctrl-C stops it\n",
 		tracedServer(target), len(target.Backends), o.duration, o.packets)
 	report, err := watch(cmd.Context(), socket, known, target, o)
 	report.served, report.carrier, report.unwatched = served, carrier, all-len(target.Backends)
@@ -426,22 +426,22 @@ func (r traceReport) json() traceJSON {
 
 func (r traceReport) write(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %d packets of %d connections in %.1f s, %d lost; endpoints that take new ones: %d\n",
+	fmt.Fprintf(&b, "%s: %d packets of %d connections in %.1f s, %d lost; endpoints for new connections: %d\n",
 		tracedServer(r.target), r.packets, len(r.connections), r.took.Seconds(), r.lost, r.target.Serving)
 	if r.unwatched > 0 {
-		fmt.Fprintf(&b, "%d endpoints are not watched, for a filter has room for %d; connection tracking tells when one was chosen\n", r.unwatched, capture.MostEndpoints-1)
+		fmt.Fprintf(&b, "%d endpoints are not watched, because the filter is limited to %d; connection tracking shows when one was chosen\n", r.unwatched, capture.MostEndpoints-1)
 	}
 	switch {
 	case r.carrier == carriedByNone:
-		fmt.Fprintln(&b, "no Service is known to have this address, so packets of endpoints were not looked for")
+		fmt.Fprintln(&b, "no known Service has this address, so packets of endpoints were not watched")
 	case !r.served && r.carrier == string(config.ModeIPVS):
-		fmt.Fprintln(&b, "IPVS has no such server, though a Service has the address: kube-ipvs explain says why")
+		fmt.Fprintln(&b, "a Service has this address, but IPVS has no virtual server for it: kube-ipvs explain shows why")
 	}
 	if r.left > 0 {
-		fmt.Fprintf(&b, "%d packets belong to more connections than are followed (%d): --from chooses a client\n", r.left, trace.MostConnections)
+		fmt.Fprintf(&b, "%d packets belong to connections beyond the limit of %d: select a client with --from\n", r.left, trace.MostConnections)
 	}
 	if len(r.connections) == 0 {
-		fmt.Fprintln(&b, "nothing was seen: no client dials it by this node, or what they send does not get here")
+		fmt.Fprintln(&b, "no packets were seen: no client connects through this node, or packets do not reach it")
 	}
 	for i, c := range r.connections {
 		fmt.Fprintf(&b, "\nconnection %d, of %s\n", i+1, c.Client)
@@ -449,10 +449,10 @@ func (r traceReport) write(w io.Writer) error {
 			fmt.Fprintf(&b, "  %d  %+7.3fs  %-9s  %s\n", n+1, s.At.Seconds(), s.Name, s.Text)
 		}
 		if c.UnderWay {
-			fmt.Fprintf(&b, "  under way when the trace ended\n")
+			fmt.Fprintf(&b, "  not finished when the trace ended\n")
 		}
 		if len(c.Why) > 0 {
-			fmt.Fprintf(&b, "  no further; what that may be:\n")
+			fmt.Fprintf(&b, "  no further packet was seen; possible causes:\n")
 		}
 		for _, why := range c.Why {
 			fmt.Fprintf(&b, "    - %s\n", why)

@@ -23,7 +23,7 @@ func usage(cmd *cobra.Command) error {
 	if cmd.HasParent() {
 		usageOfFlags(w, "Flags", cmd.LocalNonPersistentFlags())
 		usageOfStatus(w, cmd)
-		fmt.Fprintf(w, "\nThe flags of %s are taken, too: see %[1]s --help.\n", cmd.Root().CommandPath())
+		fmt.Fprintf(w, "\nThe flags of %s are accepted, too: see %[1]s --help.\n", cmd.Root().CommandPath())
 		return nil
 	}
 	for _, g := range config.Groups() {
@@ -31,7 +31,7 @@ func usage(cmd *cobra.Command) error {
 	}
 	usageOfFlags(w, "Others", selected(cmd.Flags(), func(f *pflag.Flag) bool { return config.GroupOf(f) == "" }))
 	usageOfStatus(w, cmd)
-	fmt.Fprintf(w, "\nEvery other flag of kube-proxy is accepted; one that has no effect here is said to have none.\n")
+	fmt.Fprintf(w, "\nEvery other flag of kube-proxy is accepted; the log names those that have no effect.\n")
 	return nil
 }
 

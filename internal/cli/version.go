@@ -16,7 +16,7 @@ func newVersion() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "print the version",
-		Long: `Print the version of the program, the commit that it was built from with the date of that commit,
+		Long: `Print the version of the program, the commit from which it was built and the date of that commit,
 the version of Go that compiled it, and the platform.`,
 		Example: `  kube-ipvs version
   kube-ipvs version -o json | jq -r .commit`,

@@ -86,9 +86,9 @@ const maxInterface = 15
 func (p *problems) interfaceName(flag, name, mode string) string {
 	switch {
 	case name == "":
-		p.add(flag, "is needed with %s", p.s.with("detect-local-mode", mode))
+		p.add(flag, "is required with %s", p.s.with("detect-local-mode", mode))
 	case len(name) > maxInterface || strings.ContainsAny(name, " \t\n/+\""):
-		p.add(flag, "%q cannot be (the beginning of) an interface's name", name)
+		p.add(flag, "%q cannot be an interface name or its prefix", name)
 	}
 	return name
 }

@@ -96,7 +96,7 @@ func (row setting) bindKubernetes(fs *pflag.FlagSet, p any) {
 	case *resource.QuantityValue:
 		fs.Var(p, row.flag, row.usage)
 	default:
-		panic(fmt.Sprintf("flag %s: no way to declare %T", row.flag, p))
+		panic(fmt.Sprintf("flag %s: unsupported type %T", row.flag, p))
 	}
 }
 
@@ -107,7 +107,7 @@ type verbosity struct{ level *logsapi.VerbosityLevel }
 func (v verbosity) Set(text string) error {
 	n, err := strconv.ParseUint(text, 10, 31)
 	if err != nil {
-		return fmt.Errorf("%q is not a number from 0 on", text)
+		return fmt.Errorf("%q is not a number of 0 or more", text)
 	}
 	*v.level = logsapi.VerbosityLevel(n)
 	return nil

@@ -41,7 +41,7 @@ func (p *problems) vipBinding(text string) VIPBinding {
 	b := VIPBinding(text)
 	p.oneOf("vip-binding", text)
 	if b == VIPBindingRoute && len(p.s.Own.ServiceCIDRs) == 0 {
-		p.add("service-cidrs", "is needed with %s: the ranges of cluster IPs, as the API server is told by --service-cluster-ip-range", p.s.with("vip-binding", text))
+		p.add("service-cidrs", "is required with %s: the ranges of cluster IPs, the same as --service-cluster-ip-range of the API server", p.s.with("vip-binding", text))
 	}
 	return b
 }

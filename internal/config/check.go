@@ -116,7 +116,7 @@ func (p *problems) limits(c Config) {
 		p.add("iptables-masquerade-bit", "%d is not a bit of the packet mark (0-31)", bit)
 	}
 	if c.OOMScoreAdj < -1000 || c.OOMScoreAdj > 1000 {
-		p.add("oom-score-adj", "%d does not lie between -1000 and 1000", c.OOMScoreAdj)
+		p.add("oom-score-adj", "%d is not between -1000 and 1000", c.OOMScoreAdj)
 	}
 	if period := p.s.Proxy.ConfigSyncPeriod.Duration; period <= 0 {
 		p.add("config-sync-period", "%s is not more than 0", period)
@@ -159,7 +159,7 @@ func (p *problems) seconds(flag string, d time.Duration) time.Duration {
 	case d < 0:
 		p.add(flag, "%s is less than 0", d)
 	case d > 0 && d < time.Second:
-		p.add(flag, "%s is less than 1s, and the kernel counts seconds; 0s leaves what it has", d)
+		p.add(flag, "%s is less than 1s, the unit of the kernel; 0s keeps the kernel's value", d)
 	}
 	return d
 }

@@ -118,7 +118,7 @@ type Client struct {
 	Burst int
 }
 
-// Timeouts are idle times of IPVS. 0 leaves what the kernel has or, where they are
+// Timeouts are idle times of IPVS. 0 keeps the value of the kernel or, where they are
 // Recommended, is what fits the node. TCP is 0 then.
 type Timeouts struct {
 	TCP, TCPFin, UDP time.Duration

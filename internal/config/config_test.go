@@ -17,7 +17,7 @@ func TestCheck(t *testing.T) {
 		want   []string // one for each mistake; none: good
 	}{
 		{"defaults", func(*config.Settings) {}, nil},
-		{"mode of a kube-proxy that is not here", func(s *config.Settings) { s.Proxy.Mode = "nftables" }, []string{`--proxy-mode: "nftables" is not one of ipvs, iptables, auto: kube-proxy alone has it; say ipvs`}},
+		{"mode of a kube-proxy that is not here", func(s *config.Settings) { s.Proxy.Mode = "nftables" }, []string{`--proxy-mode: "nftables" is not one of ipvs, iptables, auto: only kube-proxy has this mode; use ipvs`}},
 		{"mode of Windows", func(s *config.Settings) { s.Proxy.Mode = "kernelspace" }, []string{`--proxy-mode: "kernelspace" is not one of ipvs, iptables, auto`}},
 		{"without IPVS", func(s *config.Settings) { s.Own.OnMissingIPVS = "panic" }, []string{`--on-missing-ipvs: "panic" is not one of iptables, fail`}},
 		{"scheduler", func(s *config.Settings) { s.Proxy.IPVS.Scheduler = "best" }, []string{`--ipvs-scheduler: unknown scheduler "best": use one of rr wrr`}},
@@ -28,10 +28,10 @@ func TestCheck(t *testing.T) {
 		{"two ranges of a family", func(s *config.Settings) { s.Proxy.ClusterCIDR = "10.0.0.0/8,11.0.0.0/8" }, []string{"more than one range of a family"}},
 		{"exclusion", func(s *config.Settings) { s.Proxy.IPVS.ExcludeCIDRs = []string{"x"} }, []string{`--ipvs-exclude-cidrs: "x" is not a CIDR`}},
 		{"local mode", func(s *config.Settings) { s.Proxy.DetectLocalMode = "Guess" }, []string{`--detect-local-mode: "Guess" is not one of`}},
-		{"bridge without a name", func(s *config.Settings) { s.Proxy.DetectLocalMode = "BridgeInterface" }, []string{"--pod-bridge-interface: is needed"}},
+		{"bridge without a name", func(s *config.Settings) { s.Proxy.DetectLocalMode = "BridgeInterface" }, []string{"--pod-bridge-interface: is required"}},
 		{"prefix too long", func(s *config.Settings) {
 			s.Proxy.DetectLocalMode, s.Proxy.DetectLocal.InterfaceNamePrefix = "InterfaceNamePrefix", strings.Repeat("x", 16)
-		}, []string{"cannot be (the beginning of) an interface's name"}},
+		}, []string{"cannot be an interface name or its prefix"}},
 		{"backend", func(s *config.Settings) { s.Own.IPTablesBackend = "ebpf" }, []string{`--iptables-backend: "ebpf"`}},
 		{"level and format", func(s *config.Settings) { s.Own.LogLevel, s.Proxy.Logging.Format = "loud", "xml" }, []string{`--log-level: "loud"`, `--logging-format: "xml"`}},
 		{"run dir", func(s *config.Settings) { s.Own.RunDir = "run" }, []string{`--run-dir: "run" is not an absolute path`}},
@@ -46,7 +46,7 @@ func TestCheck(t *testing.T) {
 			s.FeatureGates = []string{"KubeProxyIPVS=perhaps", "AllowServiceExternalIPs", "Fast=maybe", "=true"}
 		}, []string{
 			`--feature-gates: "perhaps" is not true or false, in "KubeProxyIPVS=perhaps"`, `"" is not true or false, in "AllowServiceExternalIPs"`,
-			`"maybe" is not true or false, in "Fast=maybe"`, `"=true" names no gate`,
+			`"maybe" is not true or false, in "Fast=maybe"`, `"=true" has no gate name`,
 		}},
 		{"addresses of the node", func(s *config.Settings) {
 			s.NodeAddresses = []string{"worker-1", "fe80::1%eth0", "::", "224.0.0.1", "192.0.2.1/32"}

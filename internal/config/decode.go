@@ -138,7 +138,7 @@ func wanted(to any) string {
 	case *map[string]bool:
 		return "a list of names, each with true or false"
 	}
-	return "what kube-proxy takes here"
+	return "a value that kube-proxy accepts here"
 }
 
 // brief is a value as it can be shown in a line.

@@ -35,7 +35,7 @@ func (c Config) Configz() ([]byte, error) {
 // alone. A listener that is off cannot be said in a file.
 func (c Config) YAML() ([]byte, error) {
 	if c.Healthz == "" || c.Metrics == "" {
-		return nil, errors.New("a file cannot say that a listener is off: leave --healthz-port=0 and --metrics-port=0 on the command line")
+		return nil, errors.New("a file cannot turn a listener off: keep --healthz-port=0 and --metrics-port=0 on the command line")
 	}
 	proxy, err := yaml.Marshal(c.effective.Proxy)
 	if err != nil {

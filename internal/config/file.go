@@ -36,7 +36,7 @@ func readFile(path string, text []byte) (*fileReader, error) {
 		return nil, err
 	}
 	if len(docs) == 0 {
-		return nil, fmt.Errorf("the file is empty: it takes a %s of %s, a %s of %s, or both",
+		return nil, fmt.Errorf("the file is empty: it must hold a %s of %s, a %s of %s, or both",
 			proxyKind, kubeproxy.SchemeGroupVersion, OwnKind, OwnAPIVersion)
 	}
 	for i, doc := range docs {
@@ -130,7 +130,7 @@ func (r *fileReader) document(number int, text []byte) error {
 		r.warnings = append(r.warnings, u.Error()+"; ignored, as by kube-proxy")
 	}
 	for _, twice := range duplicates {
-		r.warnings = append(r.warnings, r.at(number, twice).Error()+"; the last one counts")
+		r.warnings = append(r.warnings, r.at(number, twice).Error()+"; the last one is used")
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ func (r *fileReader) kindOf(number int, object []byte) ([]setting, error) {
 	case t.APIVersion == "":
 		return nil, fmt.Errorf("apiVersion: missing; that of %s is %s", t.Kind, version)
 	case t.APIVersion != version:
-		return nil, fmt.Errorf("apiVersion: %q of %s cannot be read, only %s", t.APIVersion, t.Kind, version)
+		return nil, fmt.Errorf("apiVersion: %q of %s is not supported, only %s", t.APIVersion, t.Kind, version)
 	case r.seen[t.Kind] > 0:
 		return nil, fmt.Errorf("a second %s, document %d is one already", t.Kind, r.seen[t.Kind])
 	}

@@ -57,7 +57,7 @@ func parseGate(text string) (name string, on bool, err error) {
 		err = fmt.Errorf("%q is not true or false, in %q", value, text)
 	}
 	if name = strings.TrimSpace(name); name == "" {
-		err = fmt.Errorf("%q names no gate", text)
+		err = fmt.Errorf("%q has no gate name", text)
 	}
 	return name, on, err
 }

@@ -53,7 +53,7 @@ func (p *problems) timeouts() Timeouts {
 	}
 	switch {
 	case t.Recommended && t.TCP != 0:
-		p.list = append(p.list, fmt.Errorf("ipvsTimeouts: %s sets the time for TCP, and so does ipvs.tcpTimeout: %s; leave out one of them", Recommended, t.TCP))
+		p.list = append(p.list, fmt.Errorf("ipvsTimeouts: %s and ipvs.tcpTimeout: %s both set the TCP timeout; remove one of them", Recommended, t.TCP))
 	case !t.Recommended && p.s.Own.IPVSTimeouts != "":
 		p.list = append(p.list, fmt.Errorf("ipvsTimeouts: %q is not the word %s; a time belongs in ipvs.tcpTimeout", p.s.Own.IPVSTimeouts, Recommended))
 	}
@@ -73,7 +73,7 @@ const maxDrain = time.Hour
 
 func (p *problems) drain(d time.Duration) time.Duration {
 	if d < 0 || d > maxDrain {
-		p.add("drain", "%s does not lie between 0s, which cuts connections, and 1h", d)
+		p.add("drain", "%s is not between 0s, which cuts connections, and 1h", d)
 	}
 	return d
 }

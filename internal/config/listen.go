@@ -37,7 +37,7 @@ func (p *problems) listeners(bind netip.Addr) (healthz, metrics string) {
 	h := p.listener(listener{name: "healthz", address: p.s.Proxy.HealthzBindAddress, fallback: everywhere, standard: healthzPort, port: p.s.HealthzPort})
 	m := p.listener(listener{name: "metrics", address: p.s.Proxy.MetricsBindAddress, fallback: here, standard: metricsPort, port: p.s.MetricsPort})
 	if clash(h, m) {
-		p.add("metrics-bind-address", "%s and %s cannot both be listened on: one port, and addresses that include each other",
+		p.add("metrics-bind-address", "%s and %s conflict: same port on overlapping addresses",
 			m, p.s.with("healthz-bind-address", h.String()))
 	}
 	return listenText(h), listenText(m)
@@ -59,7 +59,7 @@ func (p *problems) listener(l listener) netip.AddrPort {
 		case l.port == 0:
 			return netip.AddrPort{}
 		case l.port < 0 || l.port > 65535:
-			p.add(port, "%d is not a port; 0 switches it off", l.port)
+			p.add(port, "%d is not a port; 0 turns the listener off", l.port)
 			return netip.AddrPort{}
 		}
 		l.standard = uint16(l.port)

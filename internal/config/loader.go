@@ -150,19 +150,19 @@ func (s *Settings) unused() []string {
 func (s *Settings) warnings(c Config) []string {
 	var out []string
 	if len(c.Unused) > 0 {
-		out = append(out, "accepted, but without effect here: "+strings.Join(c.Unused, ", "))
+		out = append(out, "settings without effect in kube-ipvs: "+strings.Join(c.Unused, ", "))
 	}
 	if list := foreignGates(c.effective.Proxy.FeatureGates); len(list) > 0 {
-		out = append(out, "feature gates that this program does not have, passed over: "+strings.Join(list, ", "))
+		out = append(out, "feature gates that kube-ipvs does not have, ignored: "+strings.Join(list, ", "))
 	}
 	if c.ReadyzWatchBound > 0 && c.ReadyzWatchBound < signOfLife {
-		out = append(out, fmt.Sprintf("%s: a quiet watch says something once a minute, so /readyz will be red now and then", s.with("readyz-watch-bound", c.ReadyzWatchBound.String())))
+		out = append(out, fmt.Sprintf("%s: shorter than the one minute between bookmarks of an idle watch, so /readyz will fail at times", s.with("readyz-watch-bound", c.ReadyzWatchBound.String())))
 	}
 	out = append(out, s.idleModeSettings(c)...)
 	out = append(out, s.idleBinding(c)...)
 	for _, name := range []string{"healthz", "metrics"} {
 		if s.given[name+"-port"] {
-			out = append(out, fmt.Sprintf("--%s-port is deprecated, say --%[1]s-bind-address", name))
+			out = append(out, fmt.Sprintf("--%s-port is deprecated, use --%[1]s-bind-address", name))
 		}
 	}
 	return out

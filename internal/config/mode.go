@@ -44,7 +44,7 @@ func (p *problems) mode(text string) Mode {
 	case "":
 		return ModeIPVS
 	case "nftables":
-		reason := "%q is not one of %s: kube-proxy alone has it; say ipvs, which takes over what it left on this node"
+		reason := "%q is not one of %s: only kube-proxy has this mode; use ipvs, which takes over the rules it left on this node"
 		if p.s.ConfigFile != "" && !p.s.given["proxy-mode"] {
 			reason += "; --proxy-mode=ipvs wins over the file"
 		}

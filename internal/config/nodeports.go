@@ -70,9 +70,9 @@ func (p *problems) portRange(text string) PortRange {
 	case err != nil:
 		p.add(flag, "%q is not a range such as 30000-32767 or 30000+2767", text)
 	case first < 1 || last > 65535 || last < first:
-		p.add(flag, "%q does not lie between 1 and 65535, in this order", text)
+		p.add(flag, "%q is not an ascending range between 1 and 65535", text)
 	case max(first-privilegedPorts, 65535-last) < freePorts:
-		p.add(flag, "%q leaves masquerading fewer than %d ports in a row; 0-0 lets it use those of NodePorts, too", text, freePorts)
+		p.add(flag, "%q leaves fewer than %d adjacent ports for masquerading; 0-0 lets it also use ports of NodePorts", text, freePorts)
 	default:
 		return PortRange{First: uint16(first), Last: uint16(last)}
 	}

@@ -61,12 +61,12 @@ func TestNodePortRange(t *testing.T) {
 		{text: "30000 - 32767", mistake: "is not a range such as"},
 		{text: "many", mistake: "is not a range such as"},
 		{text: "99999999999999999999+1", mistake: "is not a range such as"},
-		{text: "0-100", mistake: "does not lie between 1 and 65535"},
-		{text: "32767-30000", mistake: "does not lie between 1 and 65535"},
-		{text: "30000-65536", mistake: "does not lie between 1 and 65535"},
-		{text: "30000+40000", mistake: "does not lie between 1 and 65535"},
-		{text: "1-65535", mistake: "fewer than 1024 ports"},
-		{text: "2047-64512", mistake: "fewer than 1024 ports"},
+		{text: "0-100", mistake: "is not an ascending range between 1 and 65535"},
+		{text: "32767-30000", mistake: "is not an ascending range between 1 and 65535"},
+		{text: "30000-65536", mistake: "is not an ascending range between 1 and 65535"},
+		{text: "30000+40000", mistake: "is not an ascending range between 1 and 65535"},
+		{text: "1-65535", mistake: "fewer than 1024 adjacent ports"},
+		{text: "2047-64512", mistake: "fewer than 1024 adjacent ports"},
 	} {
 		t.Run(tt.text, func(t *testing.T) {
 			s := config.Defaults()

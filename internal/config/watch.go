@@ -44,7 +44,7 @@ func (l *Loader) Watch(ctx context.Context, log *zap.Logger, changed func()) err
 	}
 	w := dirWatch{log: log, refused: map[string]bool{}}
 	if err := w.open(l.pace.pollOnly); err != nil {
-		log.Warn("no file watch, changes of the configuration are noticed by polling", zap.String("file", l.path), zap.Error(err))
+		log.Warn("cannot watch files, changes of the configuration are found by polling", zap.String("file", l.path), zap.Error(err))
 	}
 	defer w.close()
 	poll := time.NewTicker(l.pace.poll)
@@ -73,7 +73,7 @@ func (l *Loader) Watch(ctx context.Context, log *zap.Logger, changed func()) err
 			}
 			settled = time.After(min(l.pace.quiet, time.Until(longest)))
 		case err := <-w.losses():
-			log.Debug("events of the configuration file may be lost, looking at it", zap.Error(err))
+			log.Debug("events of the configuration file may be lost, reading it again", zap.Error(err))
 		case <-poll.C:
 		case <-settled:
 			settled = nil
@@ -163,7 +163,7 @@ func (w *dirWatch) arm(path string) {
 	for _, dir := range dirs {
 		err := w.notify.Add(dir)
 		if err != nil && !w.refused[dir] && !errors.Is(err, os.ErrNotExist) {
-			w.log.Warn("no file watch, changes of the configuration are noticed by polling", zap.String("file", dir), zap.Error(err))
+			w.log.Warn("cannot watch files, changes of the configuration are found by polling", zap.String("file", dir), zap.Error(err))
 		}
 		w.refused[dir] = err != nil
 	}

@@ -211,7 +211,7 @@ func TestPollingSees(t *testing.T) {
 	w.run(never, time.Millisecond, true)
 	w.write("config.conf", "wlc")
 	w.until("wlc")
-	if n := w.logs.FilterMessageSnippet("noticed by polling").Len(); n != 1 {
+	if n := w.logs.FilterMessageSnippet("found by polling").Len(); n != 1 {
 		t.Errorf("%d lines about it, want one", n)
 	}
 }

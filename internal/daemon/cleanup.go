@@ -49,7 +49,7 @@ func Cleanup(ctx context.Context, c config.Config, to ipvs.Successor, out io.Wri
 	unknown := knowHost(ctx, mode, k.link)
 	stray := k.sweepStray(ctx, log, wiring.RulesOptions(c, k.tables, nil), to, out)
 	swept := errors.Join(stray, sweep(ctx, mode.HandOver(to), out))
-	if to != ipvs.Nobody && swept != nil {
+	if to != ipvs.SuccessorNone && swept != nil {
 		return errors.Join(unseen, unknown, swept) // remaining rows may carry traffic, and need their sysctls
 	}
 	if swept == nil {
@@ -63,7 +63,7 @@ func Cleanup(ctx context.Context, c config.Config, to ipvs.Successor, out io.Wri
 func knowHost(ctx context.Context, mode dataplane.Dataplane, links agent.HostReader) error {
 	local, err := links.Local(ctx)
 	if err != nil {
-		return fmt.Errorf("servers of NodePorts may be left: read the addresses of this machine: %w", err)
+		return fmt.Errorf("virtual servers of NodePorts may remain: read the addresses of this machine: %w", err)
 	}
 	mode.SetHost(model.Host{Links: local})
 	return nil
@@ -90,7 +90,7 @@ func sweep(ctx context.Context, mode dataplane.Removable, out io.Writer) error {
 func restore(ctx context.Context, t *tune.Tuner, to ipvs.Successor, out io.Writer) error {
 	var restored []tune.SysctlResult
 	switch to {
-	case ipvs.Nobody:
+	case ipvs.SuccessorNone:
 		restored = t.Restore(ctx)
 	case ipvs.SuccessorIPVS:
 	default:
@@ -118,7 +118,7 @@ func (k *kernel) sweepStray(ctx context.Context, log *zap.Logger, o rules.Option
 	errs := []error{err}
 	for _, h := range handles {
 		if to == ipvs.SuccessorIPTables {
-			fmt.Fprintf(out, "left     rules of backend %s, for they may be kube-proxy's\n", h.Backend())
+			fmt.Fprintf(out, "left     rules of backend %s, because they may be kube-proxy's\n", h.Backend())
 			continue
 		}
 		found, err := h.Purge(ctx)

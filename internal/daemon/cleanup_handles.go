@@ -39,7 +39,7 @@ func openForCleanup(ctx context.Context, log *zap.Logger, c config.Config) (k *k
 		return nil, nil, k.close(err)
 	}
 	if err != nil {
-		unseen = fmt.Errorf("rules of iptables, if any, stay: %w", err)
+		unseen = fmt.Errorf("iptables rules, if any, remain: %w", err)
 	}
 	return k, unseen, nil
 }

@@ -33,7 +33,7 @@ func TestCleanupOnWhateverKernelThisIs(t *testing.T) {
 	tool(t, "-t", "nat", "-N", "STRANGER")
 	for range 2 {
 		var out strings.Builder
-		if err := Cleanup(t.Context(), c, ipvs.Nobody, &out); err != nil {
+		if err := Cleanup(t.Context(), c, ipvs.SuccessorNone, &out); err != nil {
 			t.Fatalf("%v\n%s", err, &out)
 		}
 		if left := tool(t, "-t", "nat", "-S"); strings.Contains(left, "KUBE-") || !strings.Contains(left, "STRANGER") {
@@ -62,7 +62,7 @@ func TestCleanupOfBothBackends(t *testing.T) {
 		}
 	}
 	for _, used := range kinds {
-		for _, to := range []ipvs.Successor{ipvs.Nobody, ipvs.SuccessorIPTables} {
+		for _, to := range []ipvs.Successor{ipvs.SuccessorNone, ipvs.SuccessorIPTables} {
 			c, err := config.Defaults().Check("node-a")
 			if err != nil {
 				t.Fatal(err)

@@ -115,7 +115,7 @@ func (d *daemon) tasks(socket net.Listener) []task {
 			return inspect.Serve(ctx, socket, inspect.Handler(d.loop, d.metrics.Handler(), d.health().rows))
 		}},
 		{"health log", func(ctx context.Context) error { return d.health().logChanges(ctx, d.log) }},
-		{"dropped lines", d.logs.reportDropped},
+		{"dropped log lines", d.logs.reportDropped},
 		{"events", d.events.Run},
 		{"reload", d.reload.run},
 		{"health listener", func(ctx context.Context) error {

@@ -34,10 +34,10 @@ func (r eventReporter) BadAnnotations(id model.ServiceID, why []string) {
 
 func (r eventReporter) TooMany(id model.ServiceID, beyond model.Beyond) {
 	if n := beyond.Frontends; n > 0 {
-		r.events.Service(id, events.TooManyFrontends, fmt.Sprintf("%d of its frontends (ports times addresses) are not served: a Service has only so many (--service-frontends, --service-rows)", n))
+		r.events.Service(id, events.TooManyFrontends, fmt.Sprintf("%d of its frontends (ports times addresses) are not served: the Service exceeds --service-frontends or --service-rows", n))
 	}
 	if n := beyond.SourceRanges; n > 0 {
-		r.events.Service(id, events.TooManySourceRanges, fmt.Sprintf("clients in %d of its source ranges are not admitted: a Service has only so many (--service-source-ranges)", n))
+		r.events.Service(id, events.TooManySourceRanges, fmt.Sprintf("clients in %d of its source ranges are not admitted: the Service exceeds --service-source-ranges", n))
 	}
 }
 
@@ -60,7 +60,7 @@ func list[T any](all []T, text func(T) string) string {
 
 // sysctlRefused reports a refused sysctl without which nothing may be carried.
 func (r eventReporter) sysctlRefused(why error) {
-	r.events.Node(events.SysctlRefused, "nothing new is carried: "+printable.OneLine(why))
+	r.events.Node(events.SysctlRefused, "the agent writes no new Services: "+printable.OneLine(why))
 }
 
 // firewallBlocks reports a filter that drops packets of Services.
@@ -70,5 +70,5 @@ func (r eventReporter) firewallBlocks(b firewall.Block) {
 
 // healthPortFailed reports a health-check port that could not be opened.
 func (r eventReporter) healthPortFailed(id model.ServiceID, address netip.AddrPort, err error) {
-	r.events.Service(id, events.FailedToStartServiceHealthcheck, fmt.Sprintf("node cannot answer on health-check port %d: %v", address.Port(), err))
+	r.events.Service(id, events.FailedToStartServiceHealthcheck, fmt.Sprintf("cannot listen on health-check node port %d: %v", address.Port(), err))
 }

@@ -69,7 +69,7 @@ func (o healthInputs) rows(ctx context.Context) []inspect.HealthRow {
 	checks := r.Checks
 	node := httpd.Check{Name: "node", Health: true}
 	if !r.NodeEligible {
-		node.Reason = "its Node was never seen, is being deleted or is about to be"
+		node.Reason = "the Node object was never seen, is being deleted, or has the taint of a node that will be deleted"
 	}
 	var rows []inspect.HealthRow
 	for _, c := range append(checks, node) {
@@ -191,7 +191,7 @@ func (o healthInputs) watch(now time.Time) httpd.Check {
 		if !p.Synced || age <= c.ReadyzWatchBound {
 			continue // the check of sources reports one that was never complete
 		}
-		silent = append(silent, fmt.Sprintf("nothing heard about %s for %s: %s", kind, age.Truncate(time.Second), orSilence(p.Err)))
+		silent = append(silent, fmt.Sprintf("the API server has sent nothing about %s for %s: %s", kind, age.Truncate(time.Second), orSilence(p.Err)))
 		check.Health = check.Health || c.HealthzWatchBound > 0 && age > c.HealthzWatchBound
 	}
 	check.Reason = strings.Join(silent, "; ")
@@ -201,7 +201,7 @@ func (o healthInputs) watch(now time.Time) httpd.Check {
 func carrying(c agent.Condition) httpd.Check {
 	check := httpd.Check{Name: "first sync", Health: true, Ready: true}
 	if !c.Served {
-		check.Reason = "most of what is wanted is not in the kernel yet"
+		check.Reason = "most desired rows are not in the kernel yet"
 	}
 	return check
 }
@@ -217,7 +217,7 @@ func applies(c agent.Condition) httpd.Check {
 func late(c agent.Condition, now time.Time) httpd.Check {
 	check := httpd.Check{Name: "changes", Health: true, Live: true, Ready: true}
 	if c.Late(now) {
-		check.Reason = fmt.Sprintf("some wait for the kernel since %s", now.Sub(c.PendingSince).Truncate(time.Second))
+		check.Reason = fmt.Sprintf("a change has waited %s to be written to the kernel", now.Sub(c.PendingSince).Truncate(time.Second))
 	}
 	return check
 }
@@ -225,7 +225,7 @@ func late(c agent.Condition, now time.Time) httpd.Check {
 func stuck(c agent.Condition, now time.Time) httpd.Check {
 	check := httpd.Check{Name: "loop", Health: true, Live: true, Ready: true}
 	if c.Stuck(now) {
-		check.Reason = fmt.Sprintf("is at one thing since %s", now.Sub(c.Busy).Truncate(time.Second))
+		check.Reason = fmt.Sprintf("has been busy with one action for %s", now.Sub(c.Busy).Truncate(time.Second))
 	}
 	return check
 }

@@ -103,18 +103,18 @@ func TestHealthTellsTheTruth(t *testing.T) {
 				return map[string]kube.Progress{"services": fresh(), "nodes": {}, "endpointslices": {Err: errors.New("connection refused")}}
 			},
 			h: "sources: source kube has not delivered everything yet; endpointslices: connection refused; nodes: no answer yet | " +
-				"first sync: most of what is wanted is not in the kernel yet",
+				"first sync: most desired rows are not in the kernel yet",
 			r: "sources: source kube has not delivered everything yet; endpointslices: connection refused; nodes: no answer yet | " +
-				"first sync: most of what is wanted is not in the kernel yet"},
+				"first sync: most desired rows are not in the kernel yet"},
 		{name: "a manifest that cannot be read", states: map[model.Origin]source.State{model.FromFile: source.Partial},
 			r: "input: source file: some input cannot be read"},
 		{name: "a manifest that cannot be read any more", unread: []string{"web.yaml: permission denied"}, r: "input: web.yaml: permission denied"},
 		{name: "an API server that is away for minutes", kube: func() map[string]kube.Progress {
 			return map[string]kube.Progress{"services": {Synced: true, Heard: ago(3 * time.Minute), Err: errors.New("EOF")}, "nodes": fresh()}
-		}, r: "watch: nothing heard about services for 3m0s: EOF"},
+		}, r: "watch: the API server has sent nothing about services for 3m0s: EOF"},
 		{name: "an API server that is away for hours", kube: func() map[string]kube.Progress {
 			return map[string]kube.Progress{"services": {Synced: true, Heard: ago(2 * time.Hour)}}
-		}, h: "watch: nothing heard about services for 2h0m0s: no answer yet", r: "watch: nothing heard about services for 2h0m0s: no answer yet"},
+		}, h: "watch: the API server has sent nothing about services for 2h0m0s: no answer yet", r: "watch: the API server has sent nothing about services for 2h0m0s: no answer yet"},
 		{name: "rows that failed twice", loop: func() agent.Condition {
 			return agent.Condition{Served: true, Patience: time.Minute, Failures: 2, LastError: "busy"}
 		}},
@@ -123,10 +123,10 @@ func TestHealthTellsTheTruth(t *testing.T) {
 		}, r: "apply: failed 3 times in a row: busy"},
 		{name: "a change that waits", loop: func() agent.Condition {
 			return agent.Condition{Served: true, Patience: time.Minute, PendingSince: ago(61 * time.Second)}
-		}, h: "changes: some wait for the kernel since 1m1s", l: "changes: some wait for the kernel since 1m1s", r: "changes: some wait for the kernel since 1m1s"},
+		}, h: "changes: a change has waited 1m1s to be written to the kernel", l: "changes: a change has waited 1m1s to be written to the kernel", r: "changes: a change has waited 1m1s to be written to the kernel"},
 		{name: "a loop that is stuck", loop: func() agent.Condition {
 			return agent.Condition{Served: true, Patience: time.Minute, Busy: ago(2 * time.Minute)}
-		}, h: "loop: is at one thing since 2m0s", l: "loop: is at one thing since 2m0s", r: "loop: is at one thing since 2m0s"},
+		}, h: "loop: has been busy with one action for 2m0s", l: "loop: has been busy with one action for 2m0s", r: "loop: has been busy with one action for 2m0s"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -50,22 +50,22 @@ func newTimeoutEnforcer(log *zap.Logger, kernel timeoutsHandle, tuner *tune.Tune
 func (k *timeoutEnforcer) keep(ctx context.Context, asked config.Timeouts) error {
 	limits, unknown := k.tuner.IdleLimits(ctx)
 	if asked.Recommended && unknown != nil {
-		return fmt.Errorf("recommended idle times: %w", unknown)
+		return fmt.Errorf("recommended IPVS timeouts: %w", unknown)
 	}
 	now, err := k.set(ctx, nodecheck.DesiredTimeouts(asked, limits))
 	if err != nil {
 		k.now.Store(nil)
 		if asked == (config.Timeouts{}) {
-			k.warn(err, "idle times of IPVS not known")
+			k.warn(err, "cannot read the IPVS connection timeouts")
 			return nil
 		}
 		return err
 	}
 	k.now.Store(&now)
 	if unknown != nil {
-		k.warn(unknown, "idle times of this node not known")
+		k.warn(unknown, "cannot read the connection timeouts of this node")
 	} else {
-		k.warn(limits.TooShort(now.TCP), "idle connections end without a word", zap.String("remedy", tune.IdleFix))
+		k.warn(limits.TooShort(now.TCP), "the IPVS timeout of TCP connections is too short", zap.String("remedy", tune.IdleFix))
 	}
 	return nil
 }
@@ -74,7 +74,7 @@ func (k *timeoutEnforcer) keep(ctx context.Context, asked config.Timeouts) error
 func (k *timeoutEnforcer) set(ctx context.Context, want vserver.Timeouts) (vserver.Timeouts, error) {
 	want, err := want.Rounded()
 	if err != nil {
-		return want, fmt.Errorf("idle times: %w", err)
+		return want, fmt.Errorf("IPVS timeouts: %w", err)
 	}
 	was, err := k.kernel.Timeouts(ctx)
 	if err != nil || nodecheck.Overlay(was, want) == was {
@@ -85,10 +85,10 @@ func (k *timeoutEnforcer) set(ctx context.Context, want vserver.Timeouts) (vserv
 	}
 	now, err := k.kernel.Timeouts(ctx)
 	if err == nil && nodecheck.Overlay(now, want) != now {
-		err = fmt.Errorf("idle times %+v asked for, and the kernel has %+v", want, now)
+		err = fmt.Errorf("the kernel has IPVS timeouts %+[2]v instead of %+[1]v", want, now)
 	}
 	if err == nil {
-		k.log.Info("idle times of IPVS changed", zap.String("was", fmt.Sprintf("%+v", was)), zap.String("now", fmt.Sprintf("%+v", now)))
+		k.log.Info("IPVS connection timeouts changed", zap.String("was", fmt.Sprintf("%+v", was)), zap.String("now", fmt.Sprintf("%+v", now)))
 	}
 	return now, err
 }
@@ -127,9 +127,9 @@ func reportKept(log *zap.Logger, from, to config.Timeouts) {
 		switch {
 		case t.now != 0:
 		case t.was > 0:
-			log.Warn("0 leaves what the kernel has", zap.String("setting", t.name), zap.Duration("kept", t.was))
+			log.Warn("0 keeps the value of the kernel", zap.String("setting", t.name), zap.Duration("kept", t.was))
 		case from.Recommended:
-			log.Warn("0 leaves what the kernel has", zap.String("setting", t.name), zap.String("kept", config.Recommended))
+			log.Warn("0 keeps the value of the kernel", zap.String("setting", t.name), zap.String("kept", config.Recommended))
 		}
 	}
 }

@@ -81,7 +81,7 @@ func (b *idleBench) warnings() (out []string) {
 
 const (
 	hours  = 2*time.Hour + 9*75*time.Second + 5*time.Minute // what is recommended on this node
-	silent = "idle connections end without a word: an idle TCP connection ends after "
+	silent = "the IPVS timeout of TCP connections is too short: IPVS drops an idle TCP connection after "
 	remedy = "; " + tune.IdleFix
 )
 
@@ -165,11 +165,11 @@ func TestIdleTimesThatCannotBeKept(t *testing.T) {
 	}{
 		{"the kernel does not answer", hour, func(b *idleBench) { b.fake.FailAlways(errors.New("no answer")) }, "no answer", nil},
 		{"it does not, and nobody asks", config.Timeouts{}, func(b *idleBench) { b.fake.FailAlways(errors.New("no answer")) }, "",
-			[]string{"idle times of IPVS not known: get ipvs timeouts: no answer; <nil>"}},
+			[]string{"cannot read the IPVS connection timeouts: get ipvs timeouts: no answer; <nil>"}},
 		{"it keeps what it has", hour, func(b *idleBench) { b.fake.deaf = true }, "the kernel has", nil},
-		{"a node that cannot be read", config.Timeouts{Recommended: true}, func(b *idleBench) { b.sysctl("ipv4/tcp_keepalive_time", "soon") }, "recommended idle times: read sysctl", nil},
+		{"a node that cannot be read", config.Timeouts{Recommended: true}, func(b *idleBench) { b.sysctl("ipv4/tcp_keepalive_time", "soon") }, "recommended IPVS timeouts: read sysctl", nil},
 		{"such a node, and a plain time", config.Timeouts{TCP: 3 * time.Hour}, func(b *idleBench) { b.sysctl("ipv4/tcp_keepalive_time", "soon") }, "",
-			[]string{`idle times of this node not known: read sysctl net.ipv4.tcp_keepalive_time: strconv.ParseUint: parsing "soon": invalid syntax; <nil>`}},
+			[]string{`cannot read the connection timeouts of this node: read sysctl net.ipv4.tcp_keepalive_time: strconv.ParseUint: parsing "soon": invalid syntax; <nil>`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newIdleBench(t)

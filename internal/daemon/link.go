@@ -23,7 +23,7 @@ func watchLink(ctx context.Context, log *zap.Logger, l *link.Handle, loop *agent
 			rereadHost(loop, e)
 		})
 		if err != nil && ctx.Err() == nil {
-			log.Warn("watch of our link broke, beginning again", zap.Error(err))
+			log.Warn("watch of kube-ipvs0 failed, will be started again", zap.Error(err))
 		}
 		select {
 		case <-ctx.Done():
@@ -51,10 +51,10 @@ func repairLink(ctx context.Context, log *zap.Logger, loop *agent.Agent, mode *i
 		return // addresses of other links are not repaired
 	}
 	if e.Kind != link.Ready {
-		log.Debug("somebody else changed our link", zap.Stringer("event", e))
+		log.Debug("another program changed kube-ipvs0, repairing it", zap.Stringer("event", e))
 	}
 	if err := loop.Repair(ctx, repair); err != nil && ctx.Err() == nil {
-		log.Warn("repair of our link failed, the audit will try again", zap.Error(err))
+		log.Warn("repair of kube-ipvs0 failed, the next audit will try again", zap.Error(err))
 	}
 }
 

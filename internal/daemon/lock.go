@@ -47,7 +47,7 @@ func lockNode(log *zap.Logger, verb, dir string) (*lock, error) {
 		_ = file.Close()
 		return nil, err
 	case err != nil:
-		log.Warn("cannot lock the network namespace, so the lock of the run directory alone keeps another kube-ipvs from it",
+		log.Warn("cannot lock the network namespace, only the lock of the run directory keeps a second kube-ipvs out",
 			zap.String("name", LockName), zap.Error(err))
 	}
 	return &lock{file, name}, nil
@@ -85,7 +85,7 @@ func lockNamespace(o owner) (*nameServer, error) {
 // ends: to remove it would let two processes lock two files of one name.
 func lockRunDir(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("make run directory: %w%s", err, runDirFix)
+		return nil, fmt.Errorf("create run directory: %w%s", err, runDirFix)
 	}
 	path := filepath.Join(dir, "agent.lock")
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)

@@ -177,8 +177,8 @@ func TestNameOfAStranger(t *testing.T) {
 		warn string
 	}{
 		{"a user", 65534, `{"verb":"run","pid":1}`, "", fmt.Sprintf("it runs as user 65534 (pid %d)", os.Getpid())},
-		{"root, silent", 0, "", fmt.Sprintf("a process that does not say what it is (pid %d) runs in this network namespace", os.Getpid()), ""},
-		{"root, garbage", 0, "\x1b[2J", "a process that does not say what it is", ""},
+		{"root, silent", 0, "", fmt.Sprintf("an unidentified process (pid %d) runs in this network namespace", os.Getpid()), ""},
+		{"root, garbage", 0, "\x1b[2J", "an unidentified process", ""},
 		{"root, control characters", 0, `{"verb":"run\u001b[2J","runDir":"/x\n"}`, `kube-ipvs run\u001b[2J (pid `, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -53,7 +53,7 @@ func (l lockout) free(ctx context.Context, at netip.AddrPort) error {
 		return errors.Join(errs...)
 	}
 	l.lost(at.Addr())
-	l.log.Warn("the API server's address was bound on this node, so that the agent could not reach it; it is unbound now", zap.Stringer("address", at.Addr()))
+	l.log.Warn("the address of the API server was bound on this node, so the agent could not reach the API server; the address is removed", zap.Stringer("address", at.Addr()))
 	return nil
 }
 
@@ -81,6 +81,6 @@ func (d *daemon) unlock(mode *ipvs.Mode, at netip.AddrPort) {
 	l := lockout{log: d.log, links: d.kernel.link, servers: d.kernel.servers, lost: mode.AddressLost}
 	err := d.loop.Repair(ctx, func(ctx context.Context) error { return l.free(ctx, at) })
 	if err != nil {
-		d.log.Warn("cannot tell whether this node keeps the API server from itself", zap.Error(fmt.Errorf("%s: %w", at, err)))
+		d.log.Warn("cannot check whether an address on this node hides the API server", zap.Error(fmt.Errorf("%s: %w", at, err)))
 	}
 }

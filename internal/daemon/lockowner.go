@@ -76,7 +76,7 @@ func (s *nameServer) Close() {
 func askOwner() error {
 	conn, err := net.DialTimeout("unix", LockName, answerSoon)
 	if err != nil {
-		return fmt.Errorf("the process that has the name does not answer: %w", err)
+		return fmt.Errorf("the process that holds the lock does not answer: %w", err)
 	}
 	defer conn.Close()
 	unix, is := conn.(*net.UnixConn)
@@ -85,16 +85,16 @@ func askOwner() error {
 	}
 	pid, uid, err := peer(unix)
 	if err != nil {
-		return fmt.Errorf("ask the kernel for the process that has the name: %w", err)
+		return fmt.Errorf("ask the kernel for the process that holds the lock: %w", err)
 	}
 	if uid != 0 && uid != os.Geteuid() {
-		return fmt.Errorf("the process that has the name is no kube-ipvs: it runs as user %d (%s)", uid, process(pid))
+		return fmt.Errorf("the process that holds the lock is not kube-ipvs: it runs as user %d (%s)", uid, process(pid))
 	}
 	_ = conn.SetDeadline(time.Now().Add(answerSoon))
 	answer, err := io.ReadAll(io.LimitReader(conn, maxAnswer))
 	var o owner
 	if err != nil || json.Unmarshal(answer, &o) != nil || o.Verb == "" {
-		return runningError{fmt.Sprintf("a process that does not say what it is (%s)", process(pid))}
+		return runningError{fmt.Sprintf("an unidentified process (%s)", process(pid))}
 	}
 	return runningError{o.seenAs(pid)}
 }

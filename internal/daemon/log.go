@@ -73,7 +73,7 @@ func (l *logging) reportDropped(ctx context.Context) error {
 		}
 		now := l.dropped()
 		if stalled, repeated := now["stalled"]-before["stalled"], now["repeated"]-before["repeated"]; stalled+repeated > 0 {
-			l.Warn("lines are missing in this log", zap.Uint64("not read in time", stalled), zap.Uint64("with the same message as many others", repeated))
+			l.Warn("log lines were dropped", zap.Uint64("not read in time", stalled), zap.Uint64("with the same message as many others", repeated))
 		}
 		before = now
 	}

@@ -27,11 +27,11 @@ func boundMemory(log *zap.Logger, limit func() (tune.MemoryLimit, error)) {
 	}
 	switch l, err := limit(); {
 	case err != nil:
-		log.Warn("memory is bounded without regard to control groups", zap.Error(err))
+		log.Warn("cannot read the memory limit of the control group, the Go memory limit is not set", zap.Error(err))
 	case l.Bytes > 0:
 		soft := int64(l.Bytes / 10 * 9)
 		debug.SetMemoryLimit(soft)
-		log.Info("garbage is collected so that memory stays below the limit of the control group",
+		log.Info("the Go memory limit is set to 90% of the control group's memory limit",
 			zap.Int64("bytes", soft), zap.Uint64("limit", l.Bytes), zap.String("group", l.Group))
 	}
 }

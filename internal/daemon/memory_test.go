@@ -25,12 +25,12 @@ func TestMemoryIsBoundByTheControlGroup(t *testing.T) {
 		{name: "no limit", want: math.MaxInt64},
 		{
 			name: "a limit", limit: tune.MemoryLimit{Bytes: 100 << 20, Group: "/sys/fs/cgroup/a"}, want: 90 << 20,
-			log: []string{"info: garbage is collected so that memory stays below the limit of the control group map[bytes:94371840 group:/sys/fs/cgroup/a limit:104857600]"},
+			log: []string{"info: the Go memory limit is set to 90% of the control group's memory limit map[bytes:94371840 group:/sys/fs/cgroup/a limit:104857600]"},
 		},
 		{name: "the environment wins", environment: "off", limit: tune.MemoryLimit{Bytes: 100 << 20}, want: math.MaxInt64},
 		{
 			name: "nobody knows", err: errors.New("no such luck"), want: math.MaxInt64,
-			log: []string{"warn: memory is bounded without regard to control groups map[error:no such luck]"},
+			log: []string{"warn: cannot read the memory limit of the control group, the Go memory limit is not set map[error:no such luck]"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

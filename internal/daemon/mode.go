@@ -96,7 +96,7 @@ func (c modeDecision) report(log *zap.Logger, to *events.Recorder) {
 		return
 	}
 	log.Warn("falling back to iptables mode: this kernel cannot carry Services in ipvs mode. "+
-		"Every Service goes on working; schedulers and weights do not apply", zap.Error(c.missing))
+		"All Services keep working; schedulers and weights have no effect", zap.Error(c.missing))
 	if to != nil {
 		to.Node(events.ProxyModeFallback, "iptables mode carries Services, because this kernel lacks what ipvs mode needs: "+printable.OneLine(c.missing))
 	}

@@ -73,8 +73,8 @@ func (r *reloader) run(ctx context.Context) error {
 		}
 		r.metrics.Reloaded(outcome)
 		if err != nil {
-			r.log.Warn("new settings not used, the old ones hold", zap.Error(err))
-			r.events.Node(events.InvalidConfiguration, "new settings are not used, the old ones hold: "+printable.OneLine(err))
+			r.log.Warn("new settings are rejected, the previous ones stay in use", zap.Error(err))
+			r.events.Node(events.InvalidConfiguration, "new settings are rejected, the previous ones stay in use: "+printable.OneLine(err))
 		}
 	})
 }
@@ -107,13 +107,13 @@ func (r *reloader) reload(ctx context.Context) (telemetry.Reload, error) {
 	}
 	if len(now) > 0 {
 		r.log.Info("settings changed", zap.Strings("settings", now))
-		r.events.Node(events.ConfigurationReloaded, "new settings in force: "+strings.Join(now, ", "))
+		r.events.Node(events.ConfigurationReloaded, "new settings are in use: "+strings.Join(now, ", "))
 	}
 	if len(later) == 0 {
 		return telemetry.Applied, nil
 	}
-	r.log.Warn("changed settings that need a restart are not in force", zap.Strings("settings", later))
-	r.events.Node(events.RestartNeeded, "changed settings that need a restart are not in force: "+strings.Join(later, ", "))
+	r.log.Warn("changed settings are not in use until a restart", zap.Strings("settings", later))
+	r.events.Node(events.RestartNeeded, "changed settings are not in use until a restart: "+strings.Join(later, ", "))
 	return telemetry.RestartNeeded, nil
 }
 

@@ -66,7 +66,7 @@ func runVerb(args ...string) error {
 		return err
 	}
 	if cleanup {
-		return Cleanup(context.Background(), loaded.Config, ipvs.Nobody, io.Discard)
+		return Cleanup(context.Background(), loaded.Config, ipvs.SuccessorNone, io.Discard)
 	}
 	return Run(context.Background(), flags, loader, loaded)
 }

@@ -77,7 +77,7 @@ func serve(ctx context.Context, logs *logging, flags *pflag.FlagSet, loader *con
 	}
 	d.reportSchedulerFallback(asked)
 	err = d.run(ctx, socket)
-	log.Info("stopped; the kernel goes on carrying what was written", zap.Error(err))
+	log.Info("stopped; the kernel keeps forwarding with the rows that were written", zap.Error(err))
 	return err
 }
 
@@ -85,6 +85,6 @@ func logStart(log *zap.Logger, c config.Config, k *kernel, chosen modeDecision, 
 	log.Info("starting", zap.String("mode", string(chosen.active)), zap.String("asked", string(chosen.asked)), zap.String("version", version.String()), zap.String("node", c.NodeName),
 		zap.Stringer("scheduler", c.Scheduler), zap.String("iptables", string(k.rules.Backend())), zap.Any("sources", from.origins))
 	if c.DetectLocal.Mode == "ClusterCIDR" && len(c.DetectLocal.ClusterCIDRs) == 0 && !c.MasqueradeAll {
-		log.Warn("no --cluster-cidr: pods cannot be told from others, so only traffic of this host is masqueraded to cluster IPs")
+		log.Warn("no --cluster-cidr: traffic of pods cannot be recognized, so only traffic of this host to cluster IPs is masqueraded")
 	}
 }

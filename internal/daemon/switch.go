@@ -27,19 +27,19 @@ func (d *daemon) leaveIPVS(ctx context.Context) error {
 	}
 	k, _, err := openForCleanup(ctx, d.log, d.live.now())
 	if err != nil {
-		d.log.Warn("what ipvs mode may have left stays", zap.Error(err))
+		d.log.Warn("cannot look for remains of ipvs mode, they stay in the kernel", zap.Error(err))
 		return nil
 	}
 	defer func() { _ = k.close(nil) }()
 	switch there, err := k.holdsIPVS(ctx); {
 	case err != nil:
-		d.log.Warn("what ipvs mode may have left stays", zap.Error(err))
+		d.log.Warn("cannot look for remains of ipvs mode, they stay in the kernel", zap.Error(err))
 		return nil
 	case !there:
 		return nil
 	}
 	drain := d.live.now().Drain
-	d.log.Info("ipvs mode left something here, which goes when its connections had their time", zap.Duration("in", drain))
+	d.log.Info("remains of ipvs mode carry connections, they will be removed after the drain time", zap.Duration("in", drain))
 	if d.await(ctx, drain, func() bool { return len(d.known.Unsynced()) == 0 }) { // IPVS alone may carry a Service that is not known yet
 		retryUntilDone(ctx, func() bool { return d.sweepIPVS(ctx, k) })
 	}
@@ -117,10 +117,10 @@ func (d *daemon) sweepIPVS(ctx context.Context, k *kernel) (done bool) {
 	switch {
 	case ctx.Err() != nil: // told to stop
 	case err != nil:
-		d.log.Warn("some of what ipvs mode left stays, and will be tried again", zap.Error(err))
+		d.log.Warn("removing remains of ipvs mode failed, will be tried again", zap.Error(err))
 		return false
 	default:
-		d.log.Info("what ipvs mode left is removed", zap.Int("rows", removed))
+		d.log.Info("remains of ipvs mode are removed", zap.Int("rows", removed))
 	}
 	return true
 }
@@ -129,8 +129,8 @@ func (d *daemon) sweepIPVS(ctx context.Context, k *kernel) (done bool) {
 const ipvsPollInterval = 15 * time.Second
 
 // errIPVSAppeared ends an agent that fell back, so that the next one runs ipvs mode.
-var errIPVSAppeared = errors.New("this kernel can carry Services in ipvs mode by now: the agent ends, and the next one takes over from its rules, " +
-	"which carry all traffic until then. Start it again where no supervisor does")
+var errIPVSAppeared = errors.New("this kernel now supports ipvs mode: the agent exits, and the next one takes over from its rules, " +
+	"which carry all traffic until then. Without a supervisor, start the agent again")
 
 // eventDelay is the time that the Event has to reach the API server before the agent ends.
 const eventDelay = 2 * time.Second
@@ -140,7 +140,7 @@ func (d *daemon) awaitIPVS(ctx context.Context) error {
 	if d.chosen.missing == nil || !d.await(ctx, ipvsPollInterval, func() bool { return d.loop.Condition().Served && d.ipvsWorks(ctx) }) {
 		return nil
 	}
-	d.events.Node(events.ProxyModeAvailable, "this kernel can carry Services in ipvs mode by now: the agent starts again")
+	d.events.Node(events.ProxyModeAvailable, "this kernel now supports ipvs mode: the agent exits to be restarted in it")
 	if !d.await(ctx, eventDelay, func() bool { return true }) {
 		return nil
 	}
@@ -158,7 +158,7 @@ func (d *daemon) ipvsWorks(ctx context.Context) bool {
 		err = d.kernel.closeIPVS(nil)
 	}
 	if err != nil && ctx.Err() == nil {
-		d.log.Warn("the modules of IPVS are there, but ipvs mode would not start: iptables mode goes on", zap.Error(err))
+		d.log.Warn("the kernel modules of IPVS are loaded, but ipvs mode cannot start, iptables mode stays", zap.Error(err))
 	}
 	return err == nil
 }

@@ -18,7 +18,7 @@ import (
 // daemon starts without any of them.
 func (k *kernel) prepare(ctx context.Context, log *zap.Logger, c config.Config) {
 	if err := k.tuner.SetOOMScore(ctx, c.OOMScoreAdj); err != nil {
-		log.Warn("out-of-memory score stays", zap.Error(err))
+		log.Warn("setting the out-of-memory score failed, the score stays", zap.Error(err))
 	}
 	k.tuner.ApplyConntrack(ctx, tune.ConntrackOptions(c.Conntrack)) // each refusal is logged
 }

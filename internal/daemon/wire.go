@@ -69,7 +69,7 @@ func openBase(ctx context.Context, log *zap.Logger, c config.Config) (*kernel, e
 	}
 	k.own = rulewatch.Track(k.rules, k.tables)
 	if k.flows, err = conntrack.New(log, conntrack.Options{Called: k.calls.of("conntrack")}); err != nil {
-		log.Warn("stale flows of UDP and SCTP stay until they time out", zap.Error(k.withModuleHint("nf_conntrack_netlink", err)))
+		log.Warn("cannot open connection tracking, stale UDP and SCTP flows stay until they time out", zap.Error(k.withModuleHint("nf_conntrack_netlink", err)))
 	}
 	return k, nil
 }

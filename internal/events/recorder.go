@@ -122,7 +122,7 @@ func (r *Recorder) Service(id model.ServiceID, kind Kind, text string) {
 		return
 	}
 	if id.Origin != model.FromKube {
-		r.log.Debug("no event, not an object of the API", zap.Stringer("service", id), zap.String("reason", kind.Reason))
+		r.log.Debug("event not sent, the object is not in the API server", zap.Stringer("service", id), zap.String("reason", kind.Reason))
 		return
 	}
 	r.say(r.services, subject{object{"Service", id.Namespace, id.Name}, kind}, text)

@@ -40,7 +40,7 @@ func (r *Recorder) sendServices(ctx context.Context) {
 		case err != nil:
 			r.drop(m, err)
 		case uid == "":
-			r.log.Debug("no event, the service is gone", m.service(), zap.String("reason", m.Reason))
+			r.log.Debug("event not sent, the service is gone", m.service(), zap.String("reason", m.Reason))
 		default:
 			r.write(ctx, m, uid)
 		}
@@ -73,7 +73,7 @@ func (r *Recorder) admit(m message) bool {
 
 var (
 	errTooOld  = errors.New("could not be sent in time")
-	errTooMany = errors.New("too many of this kind about this object")
+	errTooMany = errors.New("too many events of this reason about this object")
 )
 
 // lookUp finds the UID of the Service a message is about, however long it takes.

@@ -57,9 +57,9 @@ func TestVerdict(t *testing.T) {
 			s.Rows.Pending, s.LastError = []string{"servers: -A -t 10.96.0.10:80 -s rr"}, "add:\nno memory"
 		}, there, []string{"1 row is not in the kernel yet (servers: -A -t 10.96.0.10:80 -s rr): add: no memory"}},
 		{"rows of others that the kernel refuses", func(s *agent.Report) { s.LastError = "no memory" }, there,
-			[]string{well, "the agent could not write something else: no memory"}},
-		{"changed a moment ago", func(s *agent.Report) { s.Services[0].Waiting = true }, there,
-			[]string{"default/web has changed a moment ago: the agent has not compiled it yet"}},
+			[]string{well, "the agent could not write rows of another Service: no memory"}},
+		{"has just changed", func(s *agent.Report) { s.Services[0].Waiting = true }, there,
+			[]string{"default/web has just changed: the agent has not compiled it yet"}},
 		{"many endpoints for one reason", func(s *agent.Report) {
 			p := &s.Services[0].Ports[0]
 			for i := range 7 {
@@ -88,7 +88,7 @@ func TestVerdict(t *testing.T) {
 		{"nothing is to be served", func(s *agent.Report) {
 			s.Services[0] = agent.ServiceReport{Name: "default/web", Skipped: "headless", Intended: true}
 			s.Rows.Desired = nil
-		}, explain.Found{Text: map[string]string{"servers": ""}}, []string{"all is well: nothing of default/web is to be served", "default/web: nothing of it is to be served: headless"}},
+		}, explain.Found{Text: map[string]string{"servers": ""}}, []string{"all is well: no part of default/web is to be served", "default/web: no part of it is to be served: headless"}},
 		{"left out as it asks", func(s *agent.Report) { s.Services[0].Remarks = []string{"an address is left to the load balancer"} }, there,
 			[]string{well, "default/web: an address is left to the load balancer"}},
 		{"a machine's address", func(s *agent.Report) {

@@ -103,7 +103,7 @@ func (p *page) summary(r Report) {
 		return
 	}
 	if left := p.asked(r); left {
-		p.line("\n--all has each endpoint, each row of the kernel, and the way of packets step by step")
+		p.line("\n--all has each endpoint, each row of the kernel, and the path of packets step by step")
 	}
 }
 

@@ -196,11 +196,11 @@ func (p *page) kernel(r Report) {
 func (r Report) empty() string {
 	switch {
 	case r.Story == nil:
-		return "no virtual server is here; without an agent nothing tells what is missing"
+		return "no virtual server; without an agent it is unknown what is missing"
 	case r.Story.Mode != "ipvs":
 		return "nothing is missing"
 	}
-	return "nothing is missing, and no virtual server is here"
+	return "nothing is missing, and there is no virtual server"
 }
 
 // connections of the destination that a line is.

@@ -49,12 +49,12 @@ func (v *verdict) reach() (lines []string, ok bool) {
 // alone says what can be said without an agent.
 func (v *verdict) alone() {
 	k := v.report.Kernel
-	v.wrongf("no agent tells what is wanted: %s", v.report.NoAgent)
+	v.wrongf("no agent reports what is desired: %s", v.report.NoAgent)
 	servers, destinations := k.count()
 	v.unread()
 	switch {
 	case !addressOf(v.report.Asked).IsValid():
-		v.wrongf("which virtual servers are those of %s only an agent knows; ask for an address of it", v.report.Asked)
+		v.wrongf("only a running agent knows the virtual servers of %s; ask for one of its addresses", v.report.Asked)
 	case servers > 0:
 		v.wrongf("the kernel has %s for %s, with %s", count(servers, "virtual server"), v.report.Asked, count(destinations, "destination"))
 	case len(k.Unread) == 0:
@@ -87,7 +87,7 @@ func (v *verdict) skipped() {
 		s := &v.report.Story.Services[i]
 		switch {
 		case s.Intended:
-			v.minorf("%s: nothing of it is to be served: %s", s.Name, s.Skipped)
+			v.minorf("%s: no part of it is to be served: %s", s.Name, s.Skipped)
 		case s.Skipped != "":
 			v.wrongf("%s is not served: %s", s.Name, s.Skipped)
 		case slices.ContainsFunc(s.Frontends, func(f agent.FrontendReport) bool { return f.Asked }):
@@ -188,14 +188,14 @@ func (v *verdict) kernel() {
 }
 
 func (v *verdict) missing(m Rows) {
-	who := "somebody else took it away, or it could not be written"
+	who := "another program removed it, or the agent could not write it"
 	switch {
 	case m.Kind == "servers":
 		v.missingServer(m)
 	case m.Kind == "rules" && len(m.Rows) == m.Of && strings.Contains(m.Rows[0], " -N "):
 		v.wrongf("chain %s is missing in the kernel: %s", m.Group, who)
 	case m.Kind == "rules":
-		v.wrongf("%s lacks %d of %d rules in the kernel (%s): %s", chainOrHook(m.Group), len(m.Rows), wantedRules(m), m.Rows[0], "somebody flushed or changed it, or they could not be written")
+		v.wrongf("%s lacks %d of %d rules in the kernel (%s): %s", chainOrHook(m.Group), len(m.Rows), wantedRules(m), m.Rows[0], "another program flushed or changed the chain, or the agent could not write them")
 	case m.Kind == "sets":
 		v.wrongf("set %s lacks %s in the kernel (%s): %s", m.Group, entries(len(m.Rows)), m.Rows[0], who)
 	default:
@@ -231,12 +231,12 @@ func entries(n int) string {
 // stands there instead.
 func (v *verdict) missingServer(m Rows) {
 	if !slices.ContainsFunc(v.report.Kernel.Servers, func(l string) bool { return strings.HasPrefix(l, "-A "+m.Group+" ") }) {
-		v.wrongf("virtual server %s is missing in the kernel: somebody else took it away, or it could not be written", m.Group)
+		v.wrongf("virtual server %s is missing in the kernel: another program removed it, or the agent could not write it", m.Group)
 		return
 	}
 	for _, row := range m.Rows {
 		if have := v.instead(row); have != "" {
-			v.wrongf("the kernel has it otherwise than wanted: %q instead of %q", have, row)
+			v.wrongf("it differs in the kernel: %q instead of %q", have, row)
 		} else {
 			v.wrongf("destination is missing in the kernel: %s", row)
 		}
@@ -312,7 +312,7 @@ func (v *verdict) dark() {
 // outcome is what clients hear then.
 func outcome(code model.NoteCode) string {
 	if code == model.NoLocalEndpoints {
-		return ": clients hear nothing"
+		return ": clients get no answer"
 	}
 	return ": clients are refused"
 }
@@ -337,11 +337,11 @@ func (v *verdict) late() {
 	if n := len(s.Rows.Pending); n > 0 {
 		v.wrongf("%s not in the kernel yet (%s)%s", are(n, "row"), s.Rows.Pending[0], because(s.LastError))
 	} else if s.LastError != "" {
-		v.minorf("the agent could not write something else: %s", oneLine(s.LastError))
+		v.minorf("the agent could not write rows of another Service: %s", oneLine(s.LastError))
 	}
 	for _, one := range s.Services {
 		if one.Waiting {
-			v.wrongf("%s has changed a moment ago: the agent has not compiled it yet", one.Name)
+			v.wrongf("%s has just changed: the agent has not compiled it yet", one.Name)
 		}
 	}
 }
@@ -401,7 +401,7 @@ func (v *verdict) notes() {
 			continue
 		}
 		for _, n := range s.BadAnnotations {
-			v.wrongf("%s: annotation is not followed: %s", s.Name, n)
+			v.wrongf("%s: the annotation has no effect: %s", s.Name, n)
 		}
 		for _, n := range s.Reasons {
 			if !n.Code.NoBackends() && n.Code != model.BadAnnotation {
@@ -437,11 +437,11 @@ func (v *verdict) well() string {
 		}
 	}
 	if frontends == 0 {
-		return "all is well: nothing of " + few(names) + " is to be served"
+		return "all is well: no part of " + few(names) + " is to be served"
 	}
 	kernel := "the kernel has all of it"
 	if len(v.report.Kernel.Servers) == 0 && v.report.Story.Mode == "ipvs" {
-		kernel = "the kernel was not looked at"
+		kernel = "the kernel was not read"
 	}
 	return fmt.Sprintf("all is well: %s is served at %s, %d of %s take new connections, and %s",
 		few(names), count(frontends, "frontend"), len(taking), count(len(all), "endpoint"), kernel)

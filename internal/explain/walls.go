@@ -54,7 +54,7 @@ func (v *verdict) walls() {
 		v.wrongf("a firewall drops %s", f.What)
 	}
 	if len(v.unclear) > 0 {
-		v.minorf("whether other filters drop packets cannot be said of %s", few(v.unclear))
+		v.minorf("cannot judge whether other filters drop packets: %s", few(v.unclear))
 	}
 }
 

@@ -75,13 +75,13 @@ func (k *keeper) award(w wish, p *port) {
 	i := max(0, slices.IndexFunc(w.claims, func(c claim) bool { return c.service == p.holder.service }))
 	losers := slices.Delete(slices.Clone(w.claims), i, i+1)
 	if len(p.losers) > 0 && p.holder.service != w.claims[i].service {
-		k.log.Info("health-check port passed on", zap.Stringer("service", w.claims[i].service), zap.Stringer("before", p.holder.service), zap.Uint16("port", w.slot.port), zap.Stringer("family", w.slot.family))
+		k.log.Info("health-check port moved to another Service", zap.Stringer("service", w.claims[i].service), zap.Stringer("before", p.holder.service), zap.Uint16("port", w.slot.port), zap.Stringer("family", w.slot.family))
 	}
 	p.holder = w.claims[i]
 	p.replier.claim.Store(&w.claims[i])
 	for _, c := range losers {
 		if !slices.ContainsFunc(p.losers, func(was claim) bool { return was.service == c.service }) {
-			k.log.Warn("health-check port belongs to another Service, and comes to this one when that gives it up",
+			k.log.Warn("health-check port belongs to another Service; this Service gets it when the other one releases it",
 				zap.Stringer("service", c.service), zap.Stringer("holder", p.holder.service), zap.Uint16("port", w.slot.port), zap.Stringer("family", w.slot.family))
 		}
 	}
@@ -123,7 +123,7 @@ func (k *keeper) fail(p *port, address netip.AddrPort, err error) {
 	}
 	f.err, f.resting = err, true
 	f.attempts++
-	say("no health-check port, trying again", zap.Stringer("service", p.holder.service), zap.Stringer("address", address),
+	say("cannot listen on the health-check port, will be tried again", zap.Stringer("service", p.holder.service), zap.Stringer("address", address),
 		zap.String("reason", "FailedToStartServiceHealthcheck"), zap.Int("attempt", f.attempts), zap.Error(err))
 	if k.retry == nil {
 		k.retry = time.After(k.options.Retry)

@@ -150,7 +150,7 @@ func (t *trouble) failed(err error, retry time.Duration) {
 		return
 	}
 	t.last, t.said, t.serving = err.Error(), time.Now(), false
-	t.log.Warn("cannot serve, will try again", zap.Int("attempt", t.attempts), zap.Duration("retry", retry), zap.Error(err))
+	t.log.Warn("cannot serve the listener, will be tried again", zap.Int("attempt", t.attempts), zap.Duration("retry", retry), zap.Error(err))
 }
 
 func (t *trouble) works() {

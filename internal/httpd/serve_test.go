@@ -213,12 +213,12 @@ func TestFailuresAreLoggedAtABoundedRate(t *testing.T) {
 			got = append(got, fmt.Sprintln(e.Time.Sub(before), e.Level, e.Message, e.ContextMap()["attempt"], e.ContextMap()["error"]))
 		}
 		want := []string{
-			"0s warn cannot serve, will try again 1 listen for health at x:1: address already in use\n",
-			"5m0s warn cannot serve, will try again 61 listen for health at x:1: address already in use\n",
-			"10m0s warn cannot serve, will try again 121 listen for health at x:1: address already in use\n",
-			"11m0s warn cannot serve, will try again 133 listen for health at x:1: permission denied\n",
+			"0s warn cannot serve the listener, will be tried again 1 listen for health at x:1: address already in use\n",
+			"5m0s warn cannot serve the listener, will be tried again 61 listen for health at x:1: address already in use\n",
+			"10m0s warn cannot serve the listener, will be tried again 121 listen for health at x:1: address already in use\n",
+			"11m0s warn cannot serve the listener, will be tried again 133 listen for health at x:1: permission denied\n",
 			"12m0s info serving 145 <nil>\n",
-			"12m0s warn cannot serve, will try again 1 serve health at x:1: invalid argument\n",
+			"12m0s warn cannot serve the listener, will be tried again 1 serve health at x:1: invalid argument\n",
 			"12m5s info serving 2 <nil>\n",
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

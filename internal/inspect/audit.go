@@ -68,16 +68,16 @@ func WriteAudit(w io.Writer, r agent.AuditReport) error {
 	fmt.Fprintf(out, "audit of %s, which cost %s of a processor: ", rounded(r.Seconds), rounded(r.CostSeconds))
 	switch {
 	case found == 0 && r.Unread == "":
-		fmt.Fprintln(out, "the kernel is as it should be")
+		fmt.Fprintln(out, "the kernel is as desired")
 	case found == 0:
-		fmt.Fprintln(out, "nothing was found in what could be read")
+		fmt.Fprintln(out, "no drift was found in the tables that could be read")
 	case remaining == 0:
-		fmt.Fprintf(out, "%s not as wanted: repaired\n", rowCount(found))
+		fmt.Fprintf(out, "%s not as desired: repaired\n", rowCount(found))
 	default:
-		fmt.Fprintf(out, "%s not as wanted: %d are not in place yet\n", rowCount(found), remaining)
+		fmt.Fprintf(out, "%s not as desired: %d are not repaired yet\n", rowCount(found), remaining)
 	}
 	if r.Unread != "" {
-		fmt.Fprintf(out, "unread: drift may go unseen: %s\n", oneLine(r.Unread))
+		fmt.Fprintf(out, "unread: drift may be missed there: %s\n", oneLine(r.Unread))
 	}
 	if r.LastError != "" {
 		fmt.Fprintf(out, "failing: %s\n", oneLine(r.LastError))

@@ -72,7 +72,7 @@ func (c *Client) ask(ctx context.Context, method, path string) ([]byte, error) {
 		return nil, c.explain(err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("agent says: %s", strings.TrimSpace(string(body)))
+		return nil, fmt.Errorf("the agent reports: %s", strings.TrimSpace(string(body)))
 	}
 	return body, nil
 }
@@ -81,7 +81,7 @@ func (c *Client) ask(ctx context.Context, method, path string) ([]byte, error) {
 func (c *Client) explain(err error) error {
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("no agent is running at %s (another --run-dir?)", c.path)
+		return fmt.Errorf("no agent is running at %s (is --run-dir right?)", c.path)
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("open %s: only root may ask the agent", c.path)
 	case os.IsTimeout(err):

@@ -79,7 +79,7 @@ func (c *Client) Explain(ctx context.Context, q agent.Query) (agent.Report, erro
 		return s, err
 	}
 	if err := json.Unmarshal(body, &s); err != nil {
-		return s, fmt.Errorf("read the story of %s: %w", q, err)
+		return s, fmt.Errorf("read the report about %s: %w", q, err)
 	}
 	return s, nil
 }

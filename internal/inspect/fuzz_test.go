@@ -110,7 +110,7 @@ func FuzzAnswers(f *testing.F) {
 func whole(t *testing.T, err error) {
 	t.Helper()
 	if err != nil && strings.TrimSpace(err.Error()) == "" {
-		t.Error("an error without a word")
+		t.Error("an error without a message")
 	}
 }
 

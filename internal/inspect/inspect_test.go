@@ -73,7 +73,7 @@ func TestStatusTravels(t *testing.T) {
 
 func TestStuckLoopIsSaid(t *testing.T) {
 	_, err := inspect.NewClient(serve(t, reader{err: context.DeadlineExceeded})).Status(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "the loop is busy or stuck") {
+	if err == nil || !strings.Contains(err.Error(), "the loop of the agent is busy or stuck") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -182,7 +182,7 @@ func TestStateInWords(t *testing.T) {
 		"rows refused":            {agent.Status{Synced: true, Complete: true, Ready: true, Failures: 1, Tables: pending}, "serving; 8 rows could not be written"},
 		"orphans are kept":        {agent.Status{Synced: true, Ready: true, Failures: 1, Tables: pending}, "serving; 5 rows could not be written" + unread},
 		"incomplete":              {agent.Status{Synced: true, Ready: true}, "serving" + unread},
-		"last good content":       {agent.Status{Synced: true, Ready: true, Complete: true, Unreadable: []string{"web.yaml: no such file"}}, "serving; some input cannot be read, and its last good content stays"},
+		"last good content":       {agent.Status{Synced: true, Ready: true, Complete: true, Unreadable: []string{"web.yaml: no such file"}}, "serving; some input cannot be read, its last good content stays in use"},
 		"all well":                {agent.Status{Synced: true, Ready: true, Complete: true}, "serving"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -210,7 +210,7 @@ func ask[R any](ctx context.Context, c *Client, path string, f Filter) (List[R],
 	body := hearing{resp.Body, heard}
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(body, 4096))
-		return out, fmt.Errorf("agent says: %s", oneLine(string(text)))
+		return out, fmt.Errorf("the agent reports: %s", oneLine(string(text)))
 	}
 	if err := json.NewDecoder(body).Decode(&out); err != nil {
 		return List[R]{}, c.broken(ctx, err)
@@ -224,7 +224,7 @@ func (c *Client) broken(ctx context.Context, err error) error {
 	case cause != nil:
 		return c.explain(cause)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("the agent at %s broke off its answer: its loop is stuck, or it has ended", c.path)
+		return fmt.Errorf("the answer of the agent at %s is incomplete: its loop is stuck, or it has ended", c.path)
 	}
 	return c.explain(err)
 }

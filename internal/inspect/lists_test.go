@@ -289,14 +289,14 @@ func TestManyServicesTravel(t *testing.T) {
 // Part of a list is never taken for the whole, wherever the loop gets stuck.
 func TestListsOfAStuckLoop(t *testing.T) {
 	c := client(t, &lists{known: cluster(), stuck: 3})
-	if list, err := c.Services(t.Context(), inspect.Filter{}); err == nil || !strings.Contains(err.Error(), "broke off") || list.Items != nil {
+	if list, err := c.Services(t.Context(), inspect.Filter{}); err == nil || !strings.Contains(err.Error(), "is incomplete") || list.Items != nil {
 		t.Errorf("%d services, error %v", len(list.Items), err)
 	}
 	stuck := &lists{reader: reader{err: context.DeadlineExceeded}}
-	if _, err := client(t, stuck).Services(t.Context(), inspect.Filter{}); err == nil || !strings.Contains(err.Error(), "the loop is busy or stuck") {
+	if _, err := client(t, stuck).Services(t.Context(), inspect.Filter{}); err == nil || !strings.Contains(err.Error(), "the loop of the agent is busy or stuck") {
 		t.Errorf("services: error %v", err)
 	}
-	if _, err := client(t, stuck).Pending(t.Context(), inspect.Filter{}); err == nil || !strings.Contains(err.Error(), "the loop is busy or stuck") {
+	if _, err := client(t, stuck).Pending(t.Context(), inspect.Filter{}); err == nil || !strings.Contains(err.Error(), "the loop of the agent is busy or stuck") {
 		t.Errorf("pending: error %v", err)
 	}
 	if list, err := client(t, &lists{}).Services(t.Context(), inspect.Filter{}); err != nil || list.Items == nil || len(list.Items) != 0 {

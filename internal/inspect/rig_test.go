@@ -21,7 +21,7 @@ func golden(t *testing.T, name, got string) {
 func unwell(context.Context) []inspect.HealthRow {
 	return []inspect.HealthRow{
 		{Check: "loop", OK: true, Paths: []string{"healthz", "livez", "readyz"}},
-		{Check: "watch", Paths: []string{"readyz"}, Reason: "nothing heard about services for 3m0s: connection refused"},
+		{Check: "watch", Paths: []string{"readyz"}, Reason: "the API server has sent nothing about services for 3m0s: connection refused"},
 	}
 }
 

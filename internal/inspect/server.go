@@ -65,14 +65,14 @@ func Handler(r Reader, metrics http.Handler, health func(context.Context) []Heal
 
 // busy answers in place of a loop that did not.
 func busy(w http.ResponseWriter, err error) {
-	http.Error(w, "the loop is busy or stuck: "+err.Error(), http.StatusServiceUnavailable)
+	http.Error(w, "the loop of the agent is busy or stuck: "+err.Error(), http.StatusServiceUnavailable)
 }
 
 // Listen opens the socket with mode 0600, in place of one that a process left
 // behind. The caller has made sure that no other agent serves it.
 func Listen(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("make run directory: %w", err)
+		return nil, fmt.Errorf("create run directory: %w", err)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("remove stale socket: %w", err)

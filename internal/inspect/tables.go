@@ -85,7 +85,7 @@ func noteText(r ServiceRow) string {
 		parts = append(parts, "not allowed: "+few(addressTexts(r.Refused)))
 	}
 	if len(r.Unbound) > 0 {
-		parts = append(parts, "not bound, for another machine needs it: "+few(addressTexts(r.Unbound)))
+		parts = append(parts, "not bound, because another machine needs it: "+few(addressTexts(r.Unbound)))
 	}
 	return strings.Join(parts, "; ")
 }

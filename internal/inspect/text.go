@@ -87,7 +87,7 @@ func unread(s agent.Status) string {
 	case !s.Complete:
 		return "; some input cannot be read, so nothing that looks orphaned is deleted"
 	case len(s.Unreadable) > 0:
-		return "; some input cannot be read, and its last good content stays"
+		return "; some input cannot be read, its last good content stays in use"
 	}
 	return ""
 }

@@ -59,7 +59,7 @@ func (h Host) Holder(a netip.Addr) string {
 		return why
 	}
 	if name, ok := h.Guarded[a]; ok {
-		return fmt.Sprintf("an address that node %q had", name)
+		return fmt.Sprintf("an address that node %q had before", name)
 	}
 	if _, ok := h.Endpoints[a]; ok {
 		return "the address of an endpoint"

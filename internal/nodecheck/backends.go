@@ -14,7 +14,7 @@ func backendCheck(census func(context.Context) map[rules.Backend]int) tune.Check
 		count := census(ctx)
 		nft, legacy := count[rules.NFT], count[rules.Legacy]
 		if nft > 0 && legacy > 0 {
-			return tune.Remedied(tune.Warning(fmt.Errorf("rules of both kinds are there, nft %d and legacy %d: each packet passes both, and a tool sees but its own", nft, legacy)),
+			return tune.Remedied(tune.Warning(fmt.Errorf("both iptables backends have rules, nft %d and legacy %d: each packet passes both, and each tool shows only its own", nft, legacy)),
 				backendFix(nft, legacy))
 		}
 		return tune.Note("rules: nft %d, legacy %d", nft, legacy)
@@ -27,6 +27,6 @@ func backendFix(nft, legacy int) string {
 	if nft < legacy {
 		fewer = "nft"
 	}
-	return fmt.Sprintf("iptables-%[1]s-save shows those of the smaller kind; let who wrote them use the other (update-alternatives --config iptables), "+
-		"then for table in filter nat mangle raw: iptables-%[1]s -t $table -F && iptables-%[1]s -t $table -X; the same with ip6tables-%[1]s", fewer)
+	return fmt.Sprintf("iptables-%[1]s-save shows the smaller number of rules; let the program that wrote them use the other backend (update-alternatives --config iptables), "+
+		"then for each table of filter nat mangle raw: iptables-%[1]s -t $table -F && iptables-%[1]s -t $table -X; the same with ip6tables-%[1]s", fewer)
 }

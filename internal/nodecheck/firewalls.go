@@ -46,9 +46,9 @@ func firewallCheck(c config.Config, read func(context.Context) ([]firewall.Table
 		case len(found) > 0:
 			return tune.Remedied(tune.Warning(errors.New(strings.Join(found, "; "))), strings.Join(fixes, " && "))
 		case len(r.Unread) > 0:
-			return tune.Remedied(tune.Warning(fmt.Errorf("not judged: %s", strings.Join(r.Unread, "; "))), "look at them by hand: packets to Services must not be dropped there")
+			return tune.Remedied(tune.Warning(fmt.Errorf("not checked: %s", strings.Join(r.Unread, "; "))), "check by hand that they do not drop packets to Services")
 		case len(r.Unclear) > 0:
-			return tune.Note("%d addresses and ports; it cannot be said of %s", len(list), strings.Join(r.Unclear, ", "))
+			return tune.Note("%d addresses and ports checked; unknown for %s", len(list), strings.Join(r.Unclear, ", "))
 		}
 		return tune.Note("none drops packets to the %d addresses and ports of Services", len(list))
 	}}

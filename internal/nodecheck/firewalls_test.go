@@ -27,7 +27,7 @@ func TestFirefirewallCheck(t *testing.T) {
 		{"none", &firewalltest.Kernel{}, tune.OK, "none drops packets to the 1 addresses and ports of Services", ""},
 		{"policy of drop", &firewalltest.Kernel{Drop: true}, tune.Warn, firewalltest.PolicyDrops, firewalltest.PolicyFix},
 		{"a rule of iptables", &firewalltest.Kernel{Input: "-A INPUT -i eth0 -j ACCEPT\n-A INPUT -d 10.96.0.0/12 -j DROP\n"}, tune.OK,
-			"1 addresses and ports; it cannot be said of table iptables-nft filter, chain INPUT", ""},
+			"1 addresses and ports checked; unknown for table iptables-nft filter, chain INPUT", ""},
 		{"unread", &firewalltest.Kernel{Failed: errors.New("busy")}, tune.Warn, "busy", "run as root, in the network namespace of the host"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -112,7 +112,7 @@ func TestFamilyLeftOutIsSaid(t *testing.T) {
 	if err := leftOut([]model.Family{model.IPv4, model.IPv6}); err != nil {
 		t.Error(err)
 	}
-	if err := leftOut([]model.Family{model.IPv4}); err == nil || !strings.HasPrefix(err.Error(), "IPv6 is left out") {
+	if err := leftOut([]model.Family{model.IPv4}); err == nil || !strings.HasPrefix(err.Error(), "IPv6 is not served") {
 		t.Errorf("error %v", err)
 	}
 }

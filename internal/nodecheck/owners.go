@@ -56,9 +56,9 @@ func ownerChecks(read func(context.Context) (ipvsOwners, error)) []tune.Check {
 				return err
 			}
 			if list := p.foreign(); len(list) > 0 {
-				return tune.Remedied(tune.Warning(fmt.Errorf("%d of %d are not of kube-ipvs: %s", len(list), len(p.servers), some(list))), foreignFix(list[0]))
+				return tune.Remedied(tune.Warning(fmt.Errorf("%d of %d do not belong to kube-ipvs: %s", len(list), len(p.servers), some(list))), foreignFix(list[0]))
 			}
-			return tune.Note("none; %d in all", len(p.servers))
+			return tune.Note("none; %d in total", len(p.servers))
 		}},
 		{Name: "sockets on node ports", Fix: fix, Run: func(ctx context.Context) error {
 			p, err := read(ctx)
@@ -66,8 +66,8 @@ func ownerChecks(read func(context.Context) (ipvsOwners, error)) []tune.Check {
 				return err
 			}
 			if list := p.collisions(); len(list) > 0 {
-				return tune.Remedied(tune.Warning(fmt.Errorf("a process listens where IPVS takes the packets: %s", some(list))),
-					fmt.Sprintf("ss -lntup 'sport = :%d' names it; let it listen elsewhere, or give the Service another nodePort", list[0].Port))
+				return tune.Remedied(tune.Warning(fmt.Errorf("a process listens on an address and port that IPVS handles, so it gets no packets: %s", some(list))),
+					fmt.Sprintf("ss -lntup 'sport = :%d' shows the process; let it listen on another port, or give the Service another nodePort", list[0].Port))
 			}
 			return nil
 		}},
@@ -75,7 +75,7 @@ func ownerChecks(read func(context.Context) (ipvsOwners, error)) []tune.Check {
 }
 
 func foreignFix(k vserver.ServerKey) string {
-	return fmt.Sprintf("ipvsadm -Ln shows them; where others need them --ipvs-exclude-cidrs=%s keeps Services away from there; else %s",
+	return fmt.Sprintf("ipvsadm -Ln shows them; if another program needs them, set --ipvs-exclude-cidrs=%s; otherwise delete them: %s",
 		netip.PrefixFrom(k.Addr, k.Addr.BitLen()), deletion(k))
 }
 

@@ -57,19 +57,19 @@ func TestCheckOwners(t *testing.T) {
 		says   string
 		fix    string
 	}{
-		{name: "ours alone", state: tune.OK, says: "none; 5 in all"},
+		{name: "ours alone", state: tune.OK, says: "none; 5 in total"},
 		{name: "ours of IPv6", change: func(p *ipvsOwners) {
 			p.servers = append(p.servers, serverAt("[fd00:96::1]:80", vserver.ProtocolTCP), serverAt("192.0.2.1:30053", vserver.ProtocolUDP))
-		}, state: tune.OK, says: "none; 7 in all"},
+		}, state: tune.OK, says: "none; 7 in total"},
 		{name: "a port that names no server", change: func(p *ipvsOwners) { p.servers = append(p.servers, serverAt("192.0.2.1:30999", vserver.ProtocolTCP)) },
-			state: tune.Warn, says: "1 of 6 are not of kube-ipvs: 192.0.2.1:30999/tcp", fix: "ipvsadm -D -t 192.0.2.1:30999"},
+			state: tune.Warn, says: "1 of 6 do not belong to kube-ipvs: 192.0.2.1:30999/tcp", fix: "ipvsadm -D -t 192.0.2.1:30999"},
 		{name: "no sockets", of: 1, state: tune.OK},
 		{name: "a foreign server", change: func(p *ipvsOwners) { p.servers = append(p.servers, serverAt("192.0.2.1:8443", vserver.ProtocolTCP)) },
-			state: tune.Warn, says: "1 of 6 are not of kube-ipvs: 192.0.2.1:8443/tcp", fix: "ipvsadm -D -t 192.0.2.1:8443"},
+			state: tune.Warn, says: "1 of 6 do not belong to kube-ipvs: 192.0.2.1:8443/tcp", fix: "ipvsadm -D -t 192.0.2.1:8443"},
 		{name: "no set left", change: func(p *ipvsOwners) { p.marks = unmarked.marks },
-			state: tune.Warn, says: "2 of 5 are not of kube-ipvs: 192.0.2.1:30080/tcp, 10.96.0.9:53/udp", fix: "--ipvs-exclude-cidrs=192.0.2.1/32"},
+			state: tune.Warn, says: "2 of 5 do not belong to kube-ipvs: 192.0.2.1:30080/tcp, 10.96.0.9:53/udp", fix: "--ipvs-exclude-cidrs=192.0.2.1/32"},
 		{name: "a socket on a NodePort", change: func(p *ipvsOwners) { p.listeners = []tune.Listener{{TCP: true, Port: 30080}, {Port: 30080}} }, of: 1,
-			state: tune.Warn, says: "where IPVS takes the packets: 192.0.2.1:30080/tcp", fix: "ss -lntup 'sport = :30080'"},
+			state: tune.Warn, says: "that IPVS handles, so it gets no packets: 192.0.2.1:30080/tcp", fix: "ss -lntup 'sport = :30080'"},
 		{name: "a socket of another protocol", change: func(p *ipvsOwners) { p.listeners = []tune.Listener{{Port: 30080}} }, of: 1, state: tune.OK},
 		{name: "a socket on the port of a ClusterIP", change: func(p *ipvsOwners) { p.listeners = []tune.Listener{{TCP: true, Port: 443}} }, of: 1, state: tune.OK},
 	} {

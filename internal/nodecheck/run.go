@@ -108,7 +108,7 @@ func leftOut(served []model.Family) error {
 	var errs []error
 	for _, f := range model.Families() {
 		if !slices.Contains(served, f) {
-			errs = append(errs, fmt.Errorf("%s is left out: this node does not have it, or no tools for it", f))
+			errs = append(errs, fmt.Errorf("%s is not served: this node does not support it or has no tools for it", f))
 		}
 	}
 	return errors.Join(errs...)

@@ -224,13 +224,13 @@ func (j *job) noteLoser(winner, loser binding) {
 	switch {
 	case winner.kind == loser.kind && winner.port == loser.port:
 	case loser.kind != model.KindNodePort:
-		j.notes.addf(model.AddressTwice, "%s %s is its %s already: it answers there once, as that%s",
+		j.notes.addf(model.AddressTwice, "%s %s is its %s already: it is served once, as that%s",
 			loser.kind.Noun(), addr, winner.kind.Noun(), j.unlimited(loser))
 	case winner.kind != model.KindNodePort:
-		j.notes.addf(model.NodePortTaken, "node port %d/%s of port %q does not answer on %s: port %q of its %s does",
+		j.notes.addf(model.NodePortTaken, "node port %d/%s of port %q is not served on %s: port %q of its %s is",
 			number, loser.key.Protocol, name, addr, other, winner.kind.Noun())
 	default:
-		j.notes.addf(model.NodePortTwice, "node port %d/%s is listed twice: port %q does not answer there", number, loser.key.Protocol, name)
+		j.notes.addf(model.NodePortTwice, "node port %d/%s is listed twice: port %q is not served there", number, loser.key.Protocol, name)
 	}
 }
 

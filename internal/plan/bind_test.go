@@ -156,7 +156,7 @@ func TestRowsOfAServiceAreBounded(t *testing.T) {
 	if want := []string{"ClusterIP 10.96.0.1:80/tcp 3", "ExternalIP 198.51.100.1:80/tcp 3"}; !slices.Equal(got, want) {
 		t.Errorf("served %v, want %v", got, want)
 	}
-	if note := "1 of its frontends are not served: a Service with so many endpoints or source ranges has 2 at most (--service-rows)"; !slices.Contains(model.NoteTexts(p.Notes), note) {
+	if note := "1 of its frontends are not served: with its endpoints and source ranges it may have 2 at most (--service-rows)"; !slices.Contains(model.NoteTexts(p.Notes), note) {
 		t.Errorf("notes %q, want %q", p.Notes, note)
 	}
 }

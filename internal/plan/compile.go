@@ -131,7 +131,7 @@ func (c *Compiler) Compile(id model.ServiceID, svc *model.Service, slices []mode
 	if n := j.beyond.Frontends; n > 0 {
 		limit := "a Service has %d at most (--service-frontends)"
 		if j.most < j.opts.MaxFrontends {
-			limit = "a Service with so many endpoints or source ranges has %d at most (--service-rows)"
+			limit = "with its endpoints and source ranges it may have %d at most (--service-rows)"
 		}
 		j.notes.addf(model.TooManyFrontends, "%d of its frontends are not served: "+limit, n, j.most)
 	}

@@ -88,7 +88,7 @@ func (t *teller) appendSlice(out []model.EndpointStory, s *model.Slice) []model.
 	if joined {
 		return out
 	}
-	why := fmt.Sprintf("its slice has no port named %q over %s", t.port.Name, t.port.Protocol)
+	why := fmt.Sprintf("its EndpointSlice has no port named %q over %s", t.port.Name, t.port.Protocol)
 	return t.appendEndpoints(out, s, 0, func(*model.Slice, *model.Endpoint, netip.AddrPort) string { return why })
 }
 
@@ -143,7 +143,7 @@ func (t *teller) taken(c *choice, s *model.Slice, e *model.Endpoint) *model.Verd
 	case v.Weight == 0:
 		v.Use, v.Why = model.UseDrained, "weight 0, by annotation of its "+t.weigher(s, e)
 	case c.leaving:
-		v.Why = "terminating, and none that is ready is within reach"
+		v.Why = "terminating, and no ready endpoint can be used"
 	}
 	return v
 }
@@ -163,7 +163,7 @@ func (t *teller) weigher(s *model.Slice, e *model.Endpoint) string {
 func (c choice) passedOver(e *model.Endpoint) string {
 	switch {
 	case !usable(e) && e.Terminating:
-		return "terminating, and serves no more"
+		return "terminating and no longer serving"
 	case !usable(e):
 		return "not ready"
 	case !c.reaches(e):
@@ -177,13 +177,13 @@ func (c choice) outOfReach(e *model.Endpoint) string {
 	switch c.scope {
 	case onNode:
 		if e.Node == "" {
-			return "policy Local: it does not say on which node it is"
+			return "policy Local: it names no node"
 		}
 		return fmt.Sprintf("policy Local: it is on node %q", e.Node)
 	case hintedNode:
-		return fmt.Sprintf("node hints: it is meant for %s", quoted(e.NodeHints()))
+		return fmt.Sprintf("node hints: it is for %s", quoted(e.NodeHints()))
 	}
-	return fmt.Sprintf("zone hints: it is meant for %s, and this node is in %q", quoted(e.ZoneHints()), c.opts.Zone)
+	return fmt.Sprintf("zone hints: it is for %s, and this node is in %q", quoted(e.ZoneHints()), c.opts.Zone)
 }
 
 // quoted lists names.

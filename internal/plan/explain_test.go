@@ -83,14 +83,14 @@ func TestExplainSaysWhy(t *testing.T) {
 			build.Ready("10.0.0.1", "here"), build.Unready("10.0.0.2", "far"), build.Leaving("10.0.0.3", "far"), build.Dead("10.0.0.4", "far"))},
 			[]string{
 				"10.0.0.1:8080 cluster used: ", "10.0.0.2:8080 cluster kept: not ready",
-				"10.0.0.3:8080 cluster kept: terminating, while others are ready", "10.0.0.4:8080 cluster unused: terminating, and serves no more",
+				"10.0.0.3:8080 cluster kept: terminating, while others are ready", "10.0.0.4:8080 cluster unused: terminating and no longer serving",
 			}},
 		{"nobody is ready", here, nil, []func(*model.Slice){build.Endpoints(build.Leaving("10.0.0.3", "far"))},
-			[]string{"10.0.0.3:8080 cluster used: terminating, and none that is ready is within reach"}},
+			[]string{"10.0.0.3:8080 cluster used: terminating, and no ready endpoint can be used"}},
 		{"policy Local", here, []func(*model.Service){build.InternalLocal()}, []func(*model.Slice){build.Endpoints(build.Ready("10.0.0.1", "far"), build.Ready("10.0.0.2", ""))},
-			[]string{`10.0.0.1:8080 local kept: policy Local: it is on node "far"`, "10.0.0.2:8080 local kept: policy Local: it does not say on which node it is"}},
+			[]string{`10.0.0.1:8080 local kept: policy Local: it is on node "far"`, "10.0.0.2:8080 local kept: policy Local: it names no node"}},
 		{"zones", inZone, nil, []func(*model.Slice){build.Endpoints(zoned(build.Ready("10.0.0.1", "far"), "z1"), zoned(build.Ready("10.0.0.2", "far"), "z2"))},
-			[]string{"10.0.0.1:8080 cluster used: ", `10.0.0.2:8080 cluster kept: zone hints: it is meant for "z2", and this node is in "z1"`}},
+			[]string{"10.0.0.1:8080 cluster used: ", `10.0.0.2:8080 cluster kept: zone hints: it is for "z2", and this node is in "z1"`}},
 		{"weight of a Node", heavy, nil, []func(*model.Slice){build.Endpoints(build.Ready("10.0.0.1", "far"))},
 			[]string{`10.0.0.1:8080 cluster drained: weight 0, by annotation of its Node "far"`}},
 		{"listed twice", here, nil, []func(*model.Slice){build.Endpoints(build.Ready("10.0.0.1", "far"), build.Dead("10.0.0.1", "here"))},
@@ -110,7 +110,7 @@ func TestExplainNamesAPortThatIsMissing(t *testing.T) {
 	svc := build.Service("web", build.IPs("10.96.0.1"), build.Port("http", 80))
 	slice := build.Slice("web", "web-a", build.Target("www", 8080), build.Endpoints(build.Ready("10.0.0.1", "here")))
 	expectStories(t, plan.New(here).Explain(svc.ID, svc, []model.Slice{slice}),
-		`10.0.0.1:0 cluster unused: its slice has no port named "http" over tcp`)
+		`10.0.0.1:0 cluster unused: its EndpointSlice has no port named "http" over tcp`)
 }
 
 func expectStories(t *testing.T, ports []model.PortStory, want ...string) {

@@ -37,18 +37,18 @@ func (j *job) forward(f *model.Frontend) model.Forward {
 // Its backends are of its own family already (join).
 func (j *job) rewrites(f *model.Frontend) string {
 	if p := j.asked(); p.Forward == model.ForwardTunnel && p.GUE != 0 && j.opts.Host.NoGUE != "" {
-		return fmt.Sprintf("%s asks for GUE, which is not to be had here (%s)", annotation("tunnel"), j.opts.Host.NoGUE)
+		return fmt.Sprintf("%s asks for GUE, which this node cannot use (%s)", annotation("tunnel"), j.opts.Host.NoGUE)
 	}
 	if !f.Bind {
 		holder := cmp.Or(j.holder(f.Kind, f.Key.Addr), "not bound on this node")
 		return fmt.Sprintf("%s is %s: answers from it would be dropped", f.Key.Addr, holder)
 	}
 	if i := slices.IndexFunc(j.opts.Routed, func(p netip.Prefix) bool { return p.Contains(f.Key.Addr) }); i >= 0 {
-		return fmt.Sprintf("%s is in %s, which --vip-binding makes local as a whole: answers from it would be dropped", f.Key.Addr, j.opts.Routed[i])
+		return fmt.Sprintf("%s is in %s, a range that --vip-binding makes local: answers from it would be dropped", f.Key.Addr, j.opts.Routed[i])
 	}
 	for _, b := range f.Backends {
 		if holder := j.opts.Host.Reserved(b.Addr.Addr()); holder != "" {
-			return fmt.Sprintf("endpoint %s is %s, and a pod on a host's network has no %s of its own", b.Addr, holder, f.Key.Addr)
+			return fmt.Sprintf("endpoint %s is %s, and a pod in the host's network namespace cannot have %s itself", b.Addr, holder, f.Key.Addr)
 		}
 		if b.Addr.Port() != f.Key.Port {
 			return fmt.Sprintf("endpoint %s is not on port %d, and the port stays in the packet", b.Addr, f.Key.Port)

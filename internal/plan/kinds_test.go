@@ -62,9 +62,9 @@ func TestEveryKindOfFrontend(t *testing.T) {
 				"ClusterIP 10.96.0.1:80/tcp -> 10.0.0.1:8080 10.0.0.2:8080",
 				"LoadBalancer 198.51.100.1:80/tcp -> 10.0.0.1:8080 10.0.0.2:8080",
 				"LoadBalancer 203.0.113.1:80/tcp -> 10.0.0.1:8080 10.0.0.2:8080",
-				"note: external IP 10.96.0.1 is its cluster IP already: it answers there once, as that",
-				"note: external IP 198.51.100.1 is its load-balancer address already: it answers there once, as that",
-				"note: load-balancer address 10.96.0.1 is its cluster IP already: it answers there once, as that",
+				"note: external IP 10.96.0.1 is its cluster IP already: it is served once, as that",
+				"note: external IP 198.51.100.1 is its load-balancer address already: it is served once, as that",
+				"note: load-balancer address 10.96.0.1 is its cluster IP already: it is served once, as that",
 			},
 		},
 		{
@@ -73,7 +73,7 @@ func TestEveryKindOfFrontend(t *testing.T) {
 			want: []string{
 				"ClusterIP 10.96.0.1:80/tcp -> 10.0.0.1:8080 10.0.0.2:8080",
 				"LoadBalancer 198.51.100.1:80/tcp from 10.0.0.0/8 -> 10.0.0.1:8080 10.0.0.2:8080",
-				"note: external IP 198.51.100.1 is its load-balancer address already: it answers there once, as that",
+				"note: external IP 198.51.100.1 is its load-balancer address already: it is served once, as that",
 			},
 		},
 		{
@@ -81,7 +81,7 @@ func TestEveryKindOfFrontend(t *testing.T) {
 			svc:  web(ingress("10.96.0.1"), ranges("10.0.0.0/8")),
 			want: []string{
 				"ClusterIP 10.96.0.1:80/tcp -> 10.0.0.1:8080 10.0.0.2:8080",
-				"note: load-balancer address 10.96.0.1 is its cluster IP already: it answers there once, as that, without loadBalancerSourceRanges",
+				"note: load-balancer address 10.96.0.1 is its cluster IP already: it is served once, as that, without loadBalancerSourceRanges",
 			},
 		},
 		{
@@ -93,7 +93,7 @@ func TestEveryKindOfFrontend(t *testing.T) {
 				"ExternalIP 192.0.2.10:80/tcp -> 10.0.0.1:8080 10.0.0.2:8080",
 				"ExternalIP 192.0.2.10:30080/tcp ->",
 				`note: 10.96.0.1:30080/tcp: no EndpointSlice has a port named "high" over tcp: no backends`,
-				`note: node port 30080/tcp of port "http" does not answer on 192.0.2.10: port "high" of its external IP does`,
+				`note: node port 30080/tcp of port "http" is not served on 192.0.2.10: port "high" of its external IP is`,
 			},
 		},
 		{
@@ -104,7 +104,7 @@ func TestEveryKindOfFrontend(t *testing.T) {
 				"ClusterIP 10.96.0.1:80/tcp -> 10.0.0.1:8080 10.0.0.2:8080",
 				"NodePort 192.0.2.10:30080/tcp -> 10.0.0.1:8080 10.0.0.2:8080",
 				`note: 10.96.0.1:1/tcp: no EndpointSlice has a port named "z" over tcp: no backends`,
-				`note: node port 30080/tcp is listed twice: port "z" does not answer there`,
+				`note: node port 30080/tcp is listed twice: port "z" is not served there`,
 			},
 		},
 	} {

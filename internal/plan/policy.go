@@ -111,28 +111,28 @@ func (j *job) badNodes(s *model.Slice, out *notes) {
 func (j *job) withoutEffect(p *model.Policy, frontends []model.Frontend, out *notes) {
 	if j.opts.NoPolicy {
 		if !p.Equal(&model.Policy{Skip: p.Skip}) {
-			out.addf(model.BadAnnotation, "%s have no effect: this node carries Services without IPVS, each backend gets the same share", annotation("*"))
+			out.addf(model.BadAnnotation, "%s have no effect: this node serves without IPVS, so each backend gets the same share", annotation("*"))
 		}
 		return
 	}
 	if why, refused := j.opts.Host.Refused[p.Scheduler]; refused {
-		out.addf(model.BadAnnotation, "%s: %s is not to be had here (%s): %s holds", annotation("scheduler"), p.Scheduler, why, j.opts.Scheduler)
+		out.addf(model.BadAnnotation, "%s: %s is not available on this node (%s): %s is used", annotation("scheduler"), p.Scheduler, why, j.opts.Scheduler)
 	}
 	used := j.scheduler()
 	if p.OnePacket && !slices.ContainsFunc(frontends, func(f model.Frontend) bool { return f.OnePacket }) {
 		out.addf(model.BadAnnotation, "%s: no port of the Service is UDP: no effect", annotation("one-packet"))
 	}
 	if p.SlowStart > 0 && !counts(used) {
-		out.addf(model.BadAnnotation, "%s: scheduler %s does not count connections by weight: endpoints get their whole share at once", annotation("slow-start"), used.Name())
+		out.addf(model.BadAnnotation, "%s: scheduler %s does not count connections by weight: new endpoints get their full share at once", annotation("slow-start"), used.Name())
 	}
 	if p.Forward != model.ForwardNAT && !slices.ContainsFunc(frontends, func(f model.Frontend) bool { return forwards(f.Kind) }) {
 		out.addf(model.BadAnnotation, "%s: the Service has no external address: no effect", annotation("forward"))
 	}
 	if p.GUE != 0 && p.Forward != model.ForwardTunnel {
-		out.addf(model.BadAnnotation, "%s: there is no %s: tunnel beside it: no effect", annotation("tunnel"), annotation("forward"))
+		out.addf(model.BadAnnotation, "%s: without %s: tunnel it has no effect", annotation("tunnel"), annotation("forward"))
 	}
 	if p.Weight != nil && *p.Weight > 0 && used.Algorithm().Weight == scheduler.WeightIgnored {
-		out.addf(model.BadAnnotation, "%s: scheduler %s knows no weights but 0: no effect", annotation("weight"), used.Name())
+		out.addf(model.BadAnnotation, "%s: scheduler %s ignores weights other than 0: no effect", annotation("weight"), used.Name())
 	}
 }
 

@@ -64,7 +64,7 @@ func TestPolicy(t *testing.T) {
 			"one that the kernel lacks", host(func(h *model.Host) { h.Refused = map[scheduler.Spec]string{spec("mh"): "module missing"} }),
 			web(asking(model.Policy{Scheduler: spec("mh")})), []model.Slice{plain},
 			"10.96.0.1:80/tcp rr" + both,
-			"metadata.annotations[kube-ipvs.io/scheduler]: mh (mh-fallback,mh-port) is not to be had here (module missing): rr holds",
+			"metadata.annotations[kube-ipvs.io/scheduler]: mh (mh-fallback,mh-port) is not available on this node (module missing): rr is used",
 		},
 		{"another that it lacks", host(func(h *model.Host) { h.Refused = map[scheduler.Spec]string{spec("mh"): "x"} }), web(asking(model.Policy{Scheduler: spec("wlc")})), []model.Slice{plain}, "10.96.0.1:80/tcp wlc" + both, ""},
 		{
@@ -78,15 +78,15 @@ func TestPolicy(t *testing.T) {
 		{"slow start", here, web(asking(model.Policy{Scheduler: spec("wlc"), SlowStart: time.Minute})), []model.Slice{plain}, "10.96.0.1:80/tcp wlc slow-start=1m0s" + both, ""},
 		{
 			"slow start of one that knows no weights", here, web(asking(model.Policy{SlowStart: time.Minute})), []model.Slice{plain}, "10.96.0.1:80/tcp rr" + both,
-			"metadata.annotations[kube-ipvs.io/slow-start]: scheduler rr does not count connections by weight: endpoints get their whole share at once",
+			"metadata.annotations[kube-ipvs.io/slow-start]: scheduler rr does not count connections by weight: new endpoints get their full share at once",
 		},
 		{
 			"slow start of one that hashes", here, web(asking(model.Policy{Scheduler: spec("sh"), SlowStart: time.Minute})), []model.Slice{plain}, "10.96.0.1:80/tcp sh (sh-fallback)" + both,
-			"metadata.annotations[kube-ipvs.io/slow-start]: scheduler sh does not count connections by weight: endpoints get their whole share at once",
+			"metadata.annotations[kube-ipvs.io/slow-start]: scheduler sh does not count connections by weight: new endpoints get their full share at once",
 		},
 		{
 			"slow start of one that counts connections to a weight", here, web(asking(model.Policy{Scheduler: spec("lblc"), SlowStart: time.Minute})), []model.Slice{plain}, "10.96.0.1:80/tcp lblc" + both,
-			"metadata.annotations[kube-ipvs.io/slow-start]: scheduler lblc does not count connections by weight: endpoints get their whole share at once",
+			"metadata.annotations[kube-ipvs.io/slow-start]: scheduler lblc does not count connections by weight: new endpoints get their full share at once",
 		},
 		{"a limit", here, web(asking(model.Policy{Limit: model.Limit{Upper: 100, Lower: 50}})), []model.Slice{plain}, "10.96.0.1:80/tcp rr limit=100,50" + both, ""},
 		{
@@ -110,14 +110,14 @@ func TestPolicy(t *testing.T) {
 		{
 			"a weight that the scheduler passes over", here, web(asking(model.Policy{Weight: new(uint16(2))})), []model.Slice{plain},
 			"10.96.0.1:80/tcp rr 10.0.0.1:8080*2 10.0.0.2:8080*2",
-			"metadata.annotations[kube-ipvs.io/weight]: scheduler rr knows no weights but 0: no effect",
+			"metadata.annotations[kube-ipvs.io/weight]: scheduler rr ignores weights other than 0: no effect",
 		},
 		{"no work at all", here, web(asking(model.Policy{Weight: new(uint16(0))})), []model.Slice{plain}, "10.96.0.1:80/tcp rr 10.0.0.1:8080*0 10.0.0.2:8080*0", ""},
 		{
 			"a mode that follows none", func() plan.Options { o := here; o.NoPolicy = true; return o }(),
 			web(asking(model.Policy{Scheduler: spec("mh"), Weight: new(uint16(2)), Limit: model.Limit{Upper: 3}})), []model.Slice{weigh(plain, 5)},
 			"10.96.0.1:80/tcp " + both,
-			"metadata.annotations[kube-ipvs.io/*] have no effect: this node carries Services without IPVS, each backend gets the same share",
+			"metadata.annotations[kube-ipvs.io/*] have no effect: this node serves without IPVS, so each backend gets the same share",
 		},
 		{"skip", here, web(asking(model.Policy{Skip: true})), []model.Slice{plain}, "skipped: annotation kube-ipvs.io/skip: not served on this node", ""},
 		{
@@ -248,13 +248,13 @@ func TestForward(t *testing.T) {
 		{
 			"GUE that the kernel lacks", host(func(h *model.Host) { h.NoGUE = "too old" }), web(asking(model.Policy{Forward: model.ForwardTunnel, GUE: 5555}), external), pods,
 			"ClusterIP 10.96.0.1:80/tcp nat\nExternalIP 203.0.113.1:80/tcp nat",
-			note + "203.0.113.1:80/tcp is forwarded by nat, not tunnel: metadata.annotations[kube-ipvs.io/tunnel] asks for GUE, which is not to be had here (too old)",
+			note + "203.0.113.1:80/tcp is forwarded by nat, not tunnel: metadata.annotations[kube-ipvs.io/tunnel] asks for GUE, which this node cannot use (too old)",
 		},
 		{"a lack that matters to none", host(func(h *model.Host) { h.NoGUE = "too old" }), web(tunnel, external), pods, "ClusterIP 10.96.0.1:80/tcp nat\nExternalIP 203.0.113.1:80/tcp tunnel detour=10.96.0.1:80", ""},
 		{
 			"GUE without a tunnel", here, web(asking(model.Policy{Forward: model.ForwardDirect, GUE: 5555}), external), pods,
 			"ClusterIP 10.96.0.1:80/tcp nat\nExternalIP 203.0.113.1:80/tcp dr detour=10.96.0.1:80",
-			"metadata.annotations[kube-ipvs.io/tunnel]: there is no metadata.annotations[kube-ipvs.io/forward]: tunnel beside it: no effect",
+			"metadata.annotations[kube-ipvs.io/tunnel]: without metadata.annotations[kube-ipvs.io/forward]: tunnel it has no effect",
 		},
 		{"nat", here, web(way(model.ForwardNAT), external), pods, "ClusterIP 10.96.0.1:80/tcp nat\nExternalIP 203.0.113.1:80/tcp nat", ""},
 		{
@@ -280,7 +280,7 @@ func TestForward(t *testing.T) {
 			"an endpoint on a Node's network", host(func(h *model.Host) { h.Nodes = map[netip.Addr]string{addr("192.168.0.2"): "far"} }),
 			web(tunnel, external), at80(ready("10.0.0.1", "here"), ready("192.168.0.2", "far")),
 			"ClusterIP 10.96.0.1:80/tcp nat\nExternalIP 203.0.113.1:80/tcp nat",
-			note + `203.0.113.1:80/tcp is forwarded by nat, not tunnel: endpoint 192.168.0.2:80 is an address of node "far", and a pod on a host's network has no 203.0.113.1 of its own`,
+			note + `203.0.113.1:80/tcp is forwarded by nat, not tunnel: endpoint 192.168.0.2:80 is an address of node "far", and a pod in the host's network namespace cannot have 203.0.113.1 itself`,
 		},
 		{
 			"an address of this node", host(func(h *model.Host) { h.Links = map[netip.Addr]string{addr("203.0.113.1"): "eth0"} }),
@@ -290,12 +290,12 @@ func TestForward(t *testing.T) {
 		{
 			"a range that is local as a whole", func() plan.Options { o := here; o.Routed = nets("203.0.113.0/24"); return o }(), web(tunnel, external), pods,
 			"ClusterIP 10.96.0.1:80/tcp nat\nExternalIP 203.0.113.1:80/tcp nat",
-			note + "203.0.113.1:80/tcp is forwarded by nat, not tunnel: 203.0.113.1 is in 203.0.113.0/24, which --vip-binding makes local as a whole: answers from it would be dropped",
+			note + "203.0.113.1:80/tcp is forwarded by nat, not tunnel: 203.0.113.1 is in 203.0.113.0/24, a range that --vip-binding makes local: answers from it would be dropped",
 		},
 		{
 			"a mode that follows none", func() plan.Options { o := here; o.NoPolicy = true; return o }(), web(tunnel, external), pods,
 			"ClusterIP 10.96.0.1:80/tcp nat\nExternalIP 203.0.113.1:80/tcp nat",
-			"metadata.annotations[kube-ipvs.io/*] have no effect: this node carries Services without IPVS, each backend gets the same share",
+			"metadata.annotations[kube-ipvs.io/*] have no effect: this node serves without IPVS, so each backend gets the same share",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -154,5 +154,5 @@ func TestAddressesOfNodesAreNotBound(t *testing.T) {
 		"note: 192.0.2.1 is not bound on this node: it is the default gateway of this node (VIPConflictsWithNode)",
 		"note: 192.0.2.10 is not bound on this node: it is an address of this node, on link eth0 (VIPConflictsWithNode)",
 		`note: 198.51.100.7 is not bound on this node: it is an address of node "far" (VIPConflictsWithNode)`,
-		"note: external IP 198.51.100.7 is its load-balancer address already: it answers there once, as that")
+		"note: external IP 198.51.100.7 is its load-balancer address already: it is served once, as that")
 }

@@ -86,7 +86,7 @@ func (w *FirewallWatcher) Run(ctx context.Context) {
 	for w.waitForQuiet(ctx, changed) {
 		start := time.Now()
 		if err := w.update(ctx); err != nil && ctx.Err() == nil {
-			w.log.Info("filters of other programs cannot be judged", zap.Error(err))
+			w.log.Info("cannot read the filters of other programs", zap.Error(err))
 		}
 		if !sleep(ctx, min(max(minReadInterval, readTimeFactor*time.Since(start)), maxReadInterval)) {
 			return
@@ -198,7 +198,7 @@ func (w *FirewallWatcher) report(r firewall.Report) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(before)) {
 		if b := before[key]; now[key].Services == 0 {
-			w.log.Info("a firewall drops packets of Services no more", zap.Stringer("where", b.Cause))
+			w.log.Info("the firewall no longer drops packets of Services", zap.Stringer("where", b.Cause))
 		}
 	}
 }

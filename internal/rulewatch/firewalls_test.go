@@ -90,11 +90,11 @@ func TestFirewallWatch(t *testing.T) {
 		}
 		k.Change(func() { k.Failed = errors.New("busy") })
 		time.Sleep(40 * time.Second)
-		step("unread", one, "filters of other programs cannot be judged")
+		step("unread", one, "cannot read the filters of other programs")
 		k.Change(func() { k.Failed, k.Drop = nil, false })
 		news <- struct{}{}
 		time.Sleep(2 * (minReadInterval + quietPeriod))
-		step("after a notification", map[[2]string]int{}, "a firewall drops packets of Services no more")
+		step("after a notification", map[[2]string]int{}, "the firewall no longer drops packets of Services")
 		k.Change(func() { k.Input = "-A INPUT -j DROP\n-A INPUT -j KUBE-IPVS-ACCEPT\n" })
 		news <- struct{}{}
 		time.Sleep(2 * (minReadInterval + quietPeriod))

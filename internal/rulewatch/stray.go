@@ -38,7 +38,7 @@ func (s *StrayRules) Remove(ctx context.Context) {
 		text = err.Error()
 	}
 	if text != "" && text != s.logged {
-		s.log.Warn("rules of ours may stay in another backend of iptables, where packets meet them, too", zap.String("error", text))
+		s.log.Warn("cannot remove our rules from the other iptables backend, they may still match packets", zap.String("error", text))
 	}
 	s.logged = text
 }
@@ -54,7 +54,7 @@ func (s *StrayRules) purge(ctx context.Context, h *rules.Handle) error {
 	case failed != nil:
 		return failed
 	case found > 0:
-		s.log.Info("rules of ours removed from another backend of iptables", zap.String("backend", string(h.Backend())), zap.Int("rows", found))
+		s.log.Info("our rules in the other iptables backend are removed", zap.String("backend", string(h.Backend())), zap.Int("rows", found))
 	case err == nil: // a write in the meantime leaves another generation
 		s.clean[h.Backend()] = generation
 	}

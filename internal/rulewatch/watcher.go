@@ -123,7 +123,7 @@ func (w *Watcher) listen(ctx context.Context) {
 			return
 		}
 		if worked || !logged {
-			w.log.Debug("the kernel does not tell of changes of rules, asking for them", zap.Duration("period", w.poll), zap.Error(err))
+			w.log.Debug("no notifications about changed rules from the kernel, polling instead", zap.Duration("period", w.poll), zap.Error(err))
 		}
 		w.notify(ctx)
 		if !sleep(ctx, maxRetryInterval) {
@@ -171,7 +171,7 @@ func (w *Watcher) look(ctx context.Context, before uint64) result {
 	if len(gone) == 0 {
 		return intact
 	}
-	w.log.Warn("somebody flushed rules, writing them again", zap.Stringer("missing", gone[0]), zap.Int("of", len(gone)))
+	w.log.Warn("another program flushed rules, writing them again", zap.Stringer("missing", gone[0]), zap.Int("of", len(gone)))
 	if err := w.repair(ctx); err != nil && ctx.Err() == nil {
 		w.log.Warn("repair of rules failed, the audit will try again", zap.Error(err))
 	}

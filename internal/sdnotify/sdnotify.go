@@ -123,7 +123,7 @@ func (n *Notifier) start(ctx context.Context, state func() State) bool {
 func (n *Notifier) send(message string) {
 	err := n.write(message)
 	if err != nil && !n.failing {
-		n.log.Warn("the supervisor does not take messages", zap.String("message", message), zap.Stringer("socket", n.addr), zap.Error(err))
+		n.log.Warn("cannot send messages to the supervisor", zap.String("message", message), zap.Stringer("socket", n.addr), zap.Error(err))
 	}
 	n.failing = err != nil
 }

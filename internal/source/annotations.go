@@ -84,7 +84,7 @@ func (a *annotations) policy() *model.Policy {
 		return nil
 	}
 	p := model.Policy{
-		Scheduler: a.scheduler(), Weight: a.weight("the other sources of weights hold"),
+		Scheduler: a.scheduler(), Weight: a.weight("weights from other sources are used"),
 		OnePacket: a.truth(keyOnePacket), Skip: a.truth(keySkip),
 		Drain: a.drain(), SlowStart: a.slowStart(), Limit: a.limit(), Forward: a.forward(), GUE: a.gue(),
 	}
@@ -103,7 +103,7 @@ func (a *annotations) onlyWeight(kind, holds string) *uint16 {
 	w := a.weight(holds)
 	for _, key := range Keys() {
 		if _, said := a.of[ours+key]; said && key != keyWeight {
-			a.bad(ours+key, "it may stand on a Service, not on %s", kind)
+			a.bad(ours+key, "it is for a Service, not for %s", kind)
 		}
 	}
 	a.strange()
@@ -115,7 +115,7 @@ func (a *annotations) strange() {
 	known := Keys()
 	for _, key := range slices.Sorted(maps.Keys(a.of)) {
 		if name, is := strings.CutPrefix(key, ours); is && !slices.Contains(known, name) {
-			a.bad(key, "there is no such annotation; those of %s are %s", strings.TrimSuffix(ours, "/"), strings.Join(known, ", "))
+			a.bad(key, "unknown annotation; those for %s are %s", strings.TrimSuffix(ours, "/"), strings.Join(known, ", "))
 		}
 	}
 }
@@ -135,17 +135,17 @@ func (a *annotations) scheduler() scheduler.Spec {
 	flags, flagged := a.of[flagsKey]
 	if !said {
 		if flagged && flagsKey != routerFlags {
-			a.bad(flagsKey, "there is no %s beside it, whose flags they would be", ours+keyScheduler)
+			a.bad(flagsKey, "it needs %s, the scheduler that the flags are for", ours+keyScheduler)
 		}
 		return scheduler.Spec{}
 	}
 	if strings.TrimSpace(name) == "" {
-		a.bad(key, "empty: the scheduler of the node holds; use one of %s", strings.Join(scheduler.Names(), " "))
+		a.bad(key, "empty: the scheduler of the node is used; set one of %s", strings.Join(scheduler.Names(), " "))
 		return scheduler.Spec{}
 	}
 	spec, err := scheduler.Parse(cutLong(name), "")
 	if err != nil {
-		a.bad(key, "%v: the scheduler of the node holds", err)
+		a.bad(key, "%v: the scheduler of the node is used", err)
 		return scheduler.Spec{}
 	}
 	return a.flags(spec, flagsKey, flags, flagged)
@@ -159,7 +159,7 @@ func (a *annotations) flags(spec scheduler.Spec, key, text string, said bool) sc
 	switch strings.TrimSpace(text) {
 	case "":
 		if said {
-			a.bad(key, "empty: %s holds; use %s for no flags", spec, noFlags)
+			a.bad(key, "empty: %s is used; set %s for no flags", spec, noFlags)
 		}
 		return spec
 	case noFlags:
@@ -170,7 +170,7 @@ func (a *annotations) flags(spec scheduler.Spec, key, text string, said bool) sc
 	}
 	flagged, err := scheduler.Parse(spec.Name(), cutLong(text))
 	if err != nil {
-		a.bad(key, "%v: %s holds", err, spec)
+		a.bad(key, "%v: %s is used", err, spec)
 		return spec
 	}
 	return flagged
@@ -213,7 +213,7 @@ func (a *annotations) drain() *time.Duration {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 || d > maxDrain {
-		a.bad(ours+keyDrain, "%s is not a duration from 0s to 1h such as 90s or 5m: what the node is set to (--drain) holds", quote(text))
+		a.bad(ours+keyDrain, "%s is not a duration from 0s to 1h such as 90s or 5m: the setting of the node (--drain) is used", quote(text))
 		return nil
 	}
 	return &d
@@ -226,7 +226,7 @@ func (a *annotations) slowStart() time.Duration {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d != 0 && (d < minSlowStart || d > maxSlowStart) {
-		a.bad(ours+keySlowStart, "%s is not 0s or a duration from 1s to 1h such as 30s: endpoints get their whole weight at once", quote(text))
+		a.bad(ours+keySlowStart, "%s is not 0s or a duration from 1s to 1h such as 30s: endpoints get their full weight at once", quote(text))
 		return 0
 	}
 	return d

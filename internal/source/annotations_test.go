@@ -108,15 +108,15 @@ func TestPolicy(t *testing.T) {
 // nothing but itself: the drain beside it is read.
 func TestBadAnnotationsOfAService(t *testing.T) {
 	const (
-		weight  = " is not a whole number from 0 to 65535: the other sources of weights hold"
+		weight  = " is not a whole number from 0 to 65535: weights from other sources are used"
 		truth   = " is not true or false, taken as false"
-		drain   = " is not a duration from 0s to 1h such as 90s or 5m: what the node is set to (--drain) holds"
-		slow    = " is not 0s or a duration from 1s to 1h such as 30s: endpoints get their whole weight at once"
+		drain   = " is not a duration from 0s to 1h such as 90s or 5m: the setting of the node (--drain) is used"
+		slow    = " is not 0s or a duration from 1s to 1h such as 30s: endpoints get their full weight at once"
 		limit   = " is not a number of connections, or two such as 1000,800 of which the second is not the larger: there is no limit"
 		forward = " is not nat, dr or tunnel, taken as nat"
 		tunnel  = " is not ipip, or gue with a UDP port such as gue:5555, taken as ipip"
 		unknown = `unknown scheduler `
-		names   = `: use one of rr wrr lc wlc lblc lblcr sh dh sed nq mh fo ovf: the scheduler of the node holds`
+		names   = `: use one of rr wrr lc wlc lblc lblcr sh dh sed nq mh fo ovf: the scheduler of the node is used`
 	)
 	long := strings.Repeat("x", 300)
 	for _, tt := range []struct{ key, value, want string }{
@@ -128,9 +128,9 @@ func TestBadAnnotationsOfAService(t *testing.T) {
 		{"scheduler", "rr\x00", unknown + `"rr\x00"` + names},
 		{"scheduler", "ｒｒ", unknown + `"ｒｒ"` + names},
 		{"scheduler", long, unknown + `"` + long[:64] + `"` + names},
-		{"scheduler", "", "empty: the scheduler of the node holds; use one of rr wrr lc wlc lblc lblcr sh dh sed nq mh fo ovf"},
-		{"scheduler", " \t", "empty: the scheduler of the node holds; use one of rr wrr lc wlc lblc lblcr sh dh sed nq mh fo ovf"},
-		{"scheduler-flags", "sh-port", "there is no kube-ipvs.io/scheduler beside it, whose flags they would be"},
+		{"scheduler", "", "empty: the scheduler of the node is used; set one of rr wrr lc wlc lblc lblcr sh dh sed nq mh fo ovf"},
+		{"scheduler", " \t", "empty: the scheduler of the node is used; set one of rr wrr lc wlc lblc lblcr sh dh sed nq mh fo ovf"},
+		{"scheduler-flags", "sh-port", "it needs kube-ipvs.io/scheduler, the scheduler that the flags are for"},
 		{"weight", "", `""` + weight},
 		{"weight", "-1", `"-1"` + weight},
 		{"weight", "+1", `"+1"` + weight},
@@ -186,9 +186,9 @@ func TestBadAnnotationsOfAService(t *testing.T) {
 		{"tunnel", "gue:65536", `"gue:65536"` + tunnel},
 		{"tunnel", "gre:5555", `"gre:5555"` + tunnel},
 		{"tunnel", "5555", `"5555"` + tunnel},
-		{"schedular", "rr", "there is no such annotation; those of kube-ipvs.io are scheduler, scheduler-flags, weight, one-packet, drain, skip, slow-start, max-connections, forward, tunnel"},
-		{"Weight", "1", "there is no such annotation; those of kube-ipvs.io are scheduler, scheduler-flags, weight, one-packet, drain, skip, slow-start, max-connections, forward, tunnel"},
-		{"", "x", "there is no such annotation; those of kube-ipvs.io are scheduler, scheduler-flags, weight, one-packet, drain, skip, slow-start, max-connections, forward, tunnel"},
+		{"schedular", "rr", "unknown annotation; those for kube-ipvs.io are scheduler, scheduler-flags, weight, one-packet, drain, skip, slow-start, max-connections, forward, tunnel"},
+		{"Weight", "1", "unknown annotation; those for kube-ipvs.io are scheduler, scheduler-flags, weight, one-packet, drain, skip, slow-start, max-connections, forward, tunnel"},
+		{"", "x", "unknown annotation; those for kube-ipvs.io are scheduler, scheduler-flags, weight, one-packet, drain, skip, slow-start, max-connections, forward, tunnel"},
 	} {
 		t.Run(tt.key+"="+tt.value[:min(len(tt.value), 20)], func(t *testing.T) {
 			asked := map[string]string{"kube-ipvs.io/drain": "7s", "kube-ipvs.io/" + tt.key: tt.value}
@@ -211,11 +211,11 @@ func TestBadAnnotationsOfAService(t *testing.T) {
 // TestBadFlags: an algorithm whose flags cannot be read has those that it has anyway.
 func TestBadFlags(t *testing.T) {
 	for _, tt := range []struct{ scheduler, flags, want, why string }{
-		{"mh", "mh_port", "mh (mh-fallback,mh-port)", `unknown scheduler flag "mh_port" for scheduler "mh": use mh-fallback or mh-port: mh (mh-fallback,mh-port) holds`},
-		{"sh", "mh-port", "sh (sh-fallback)", `unknown scheduler flag "mh-port" for scheduler "sh": use sh-fallback or sh-port: sh (sh-fallback) holds`},
-		{"rr", "sh-port", "rr", `unknown scheduler flag "sh-port" for scheduler "rr": it takes none: rr holds`},
-		{"sh", "", "sh (sh-fallback)", "empty: sh (sh-fallback) holds; use none for no flags"},
-		{"mh", "flag-1", "mh (mh-fallback,mh-port)", `unknown scheduler flag "flag-1" for scheduler "mh": use mh-fallback or mh-port: mh (mh-fallback,mh-port) holds`},
+		{"mh", "mh_port", "mh (mh-fallback,mh-port)", `unknown scheduler flag "mh_port" for scheduler "mh": use mh-fallback or mh-port: mh (mh-fallback,mh-port) is used`},
+		{"sh", "mh-port", "sh (sh-fallback)", `unknown scheduler flag "mh-port" for scheduler "sh": use sh-fallback or sh-port: sh (sh-fallback) is used`},
+		{"rr", "sh-port", "rr", `unknown scheduler flag "sh-port" for scheduler "rr": it takes none: rr is used`},
+		{"sh", "", "sh (sh-fallback)", "empty: sh (sh-fallback) is used; set none for no flags"},
+		{"mh", "flag-1", "mh (mh-fallback,mh-port)", `unknown scheduler flag "flag-1" for scheduler "mh": use mh-fallback or mh-port: mh (mh-fallback,mh-port) is used`},
 	} {
 		got := source.Service(model.FromKube, annotated(map[string]string{"kube-ipvs.io/scheduler": tt.scheduler, "kube-ipvs.io/scheduler-flags": tt.flags}))
 		if got.Policy == nil || got.Policy.Scheduler.String() != tt.want {
@@ -240,9 +240,9 @@ func TestWeightsElsewhere(t *testing.T) {
 		{"none", map[string]string{"example.com/weight": "x"}, ""},
 		{"a weight", map[string]string{"kube-ipvs.io/weight": "40"}, "weight 40"},
 		{"a bad one", map[string]string{"kube-ipvs.io/weight": "heavy"}, `bad metadata.annotations[kube-ipvs.io/weight]: "heavy" is not a whole number from 0 to 65535: %[2]s`},
-		{"what belongs elsewhere", map[string]string{"kube-ipvs.io/scheduler": "rr"}, "bad metadata.annotations[kube-ipvs.io/scheduler]: it may stand on a Service, not on %[1]s"},
-		{"what nobody knows", map[string]string{"kube-ipvs.io/wait": "1"}, "bad metadata.annotations[kube-ipvs.io/wait]: there is no such annotation; " +
-			"those of kube-ipvs.io are scheduler, scheduler-flags, weight, one-packet, drain, skip, slow-start, max-connections, forward, tunnel"},
+		{"what belongs elsewhere", map[string]string{"kube-ipvs.io/scheduler": "rr"}, "bad metadata.annotations[kube-ipvs.io/scheduler]: it is for a Service, not for %[1]s"},
+		{"what nobody knows", map[string]string{"kube-ipvs.io/wait": "1"}, "bad metadata.annotations[kube-ipvs.io/wait]: unknown annotation; " +
+			"those for kube-ipvs.io are scheduler, scheduler-flags, weight, one-packet, drain, skip, slow-start, max-connections, forward, tunnel"},
 	} {
 		show := func(weight *uint16, bad []string) string {
 			var out []string
@@ -261,11 +261,11 @@ func TestWeightsElsewhere(t *testing.T) {
 			return strings.NewReplacer("%[1]s", kind, "%[2]s", holds).Replace(tt.want)
 		}
 		slice := source.Slice(model.FromKube, &discoveryv1.EndpointSlice{ObjectMeta: meta("web-1", tt.annotations), AddressType: discoveryv1.AddressTypeIPv4})
-		if diff := cmp.Diff(said("an EndpointSlice", "that of the Service holds"), show(slice.Weight, slice.BadAnnotations)); diff != "" {
+		if diff := cmp.Diff(said("an EndpointSlice", "that of the Service is used"), show(slice.Weight, slice.BadAnnotations)); diff != "" {
 			t.Errorf("%s: slice (-want +got):\n%s", tt.name, diff)
 		}
 		node := source.Node(&corev1.Node{ObjectMeta: meta("n1", tt.annotations)})
-		if diff := cmp.Diff(said("a Node", "that of the EndpointSlice or Service holds"), show(node.Weight, node.BadAnnotations)); diff != "" {
+		if diff := cmp.Diff(said("a Node", "that of the EndpointSlice or Service is used"), show(node.Weight, node.BadAnnotations)); diff != "" {
 			t.Errorf("%s: node (-want +got):\n%s", tt.name, diff)
 		}
 	}

@@ -23,7 +23,7 @@ func (p *problems) external(out *model.Service, in *corev1.Service) {
 			out.Type == string(corev1.ServiceTypeClusterIP) && len(out.ExternalIPs) > 0)
 	if out.Type != typeLoadBalancer {
 		if len(in.Spec.LoadBalancerSourceRanges) > 0 {
-			p.add(rangesField, "limits nobody: the type is %s, not LoadBalancer", out.Type)
+			p.add(rangesField, "has no effect: the type is %s, not LoadBalancer", out.Type)
 		}
 		return
 	}
@@ -40,7 +40,7 @@ func (p *problems) external(out *model.Service, in *corev1.Service) {
 func (p *problems) nodePort(field, svcType string, n int32, proto model.Protocol, have portBook) uint16 {
 	switch {
 	case n == 0 && svcType == typeNodePort:
-		p.add(field, "no number: there is no API server to allocate one")
+		p.add(field, "missing, and no API server is there to allocate one")
 		return 0
 	case n == 0:
 		return 0

@@ -63,7 +63,7 @@ func TestNodePorts(t *testing.T) {
 		{"outside the usual range", "spec: {type: NodePort, ports: [{port: 80, nodePort: 65535}]}", lines(nodePortHead, port80+" node port 65535")},
 		{"LoadBalancer without", "spec: {type: LoadBalancer, allocateLoadBalancerNodePorts: false, ports: [{port: 80}]}", lines(balancerHead, port80)},
 		{"NodePort without", "spec: {type: NodePort, ports: [{port: 80}]}",
-			lines(nodePortHead, port80, "problem spec.ports[0].nodePort: no number: there is no API server to allocate one")},
+			lines(nodePortHead, port80, "problem spec.ports[0].nodePort: missing, and no API server is there to allocate one")},
 		{"type ClusterIP", "spec: {ports: [{port: 80, nodePort: 30080}]}",
 			lines(clusterHead, port80, "problem spec.ports[0].nodePort: 30080 is not used: the type is ClusterIP")},
 		{"type ExternalName", "spec: {type: ExternalName, externalName: a.b, ports: [{port: 80, nodePort: 30080}]}",

@@ -19,7 +19,7 @@ func Node(in *corev1.Node) model.Node {
 		out.PodCIDRs = p.podCIDRs(&in.Spec)
 		out.Addresses = p.nodeAddresses(in.Status.Addresses)
 		asked := annotations{of: in.Annotations}
-		out.Weight = asked.onlyWeight("a Node", "that of the EndpointSlice or Service holds")
+		out.Weight = asked.onlyWeight("a Node", "that of the EndpointSlice or Service is used")
 		out.BadAnnotations = asked.done()
 		out.Leaving = in.DeletionTimestamp != nil || slices.ContainsFunc(in.Spec.Taints, leaves)
 	}

@@ -79,7 +79,7 @@ func TestSourceRangesOfOtherTypes(t *testing.T) {
 			in := &corev1.Service{Spec: corev1.ServiceSpec{Type: kind, LoadBalancerSourceRanges: []string{"10.0.0.0/8", "x"}}}
 			in.Name = "web"
 			got := source.Service(model.FromFile, in)
-			want := []string{"spec.loadBalancerSourceRanges: limits nobody: the type is " + string(kind) + ", not LoadBalancer"}
+			want := []string{"spec.loadBalancerSourceRanges: has no effect: the type is " + string(kind) + ", not LoadBalancer"}
 			if diff := cmp.Diff(want, got.Problems); diff != "" || got.SourceRanges != nil {
 				t.Errorf("ranges %v, problems (-want +got):\n%s", got.SourceRanges, diff)
 			}

@@ -24,7 +24,7 @@ func Slice(origin model.Origin, in *discoveryv1.EndpointSlice) model.Slice {
 		out.Endpoints = p.endpoints(out.Family, in.Endpoints)
 		out.Triggered = triggered(in)
 		asked := annotations{of: in.Annotations}
-		out.Weight = asked.onlyWeight("an EndpointSlice", "that of the Service holds")
+		out.Weight = asked.onlyWeight("an EndpointSlice", "that of the Service is used")
 		out.BadAnnotations = asked.done()
 	}
 	out.Problems = p.done()

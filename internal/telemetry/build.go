@@ -12,13 +12,13 @@ import (
 // kubernetes_build_info is absent.
 func (m *Metrics) Build(version, kubernetes string) {
 	platform := runtime.GOOS + "/" + runtime.GOARCH
-	m.pullGauge(ours+"build_info", "1, with the version of this program.",
+	m.pullGauge(ours+"build_info", "Always 1; the labels are the version of kube-ipvs.",
 		func(e emit) { e(1, version, runtime.Version(), platform) }, "version", "go_version", "platform")
 	if kubernetes == "" {
 		return
 	}
 	major, minor := release(kubernetes)
-	m.pullGauge("kubernetes_build_info", "1, with the release of Kubernetes that this program behaves as.",
+	m.pullGauge("kubernetes_build_info", "Always 1; the labels are the release of Kubernetes whose kube-proxy is imitated.",
 		func(e emit) {
 			e(1, major, minor, kubernetes, "", "", "", runtime.Version(), runtime.Compiler, platform)
 		}, "major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler", "platform")
@@ -40,7 +40,7 @@ type Feature struct {
 
 // Features shows the gates that this program knows, as they are set.
 func (m *Metrics) Features(gates func() []Feature) {
-	m.pullGauge("kubernetes_feature_enabled", "Feature gates by name and stage: 1 is on, 0 is off.",
+	m.pullGauge("kubernetes_feature_enabled", "Feature gates by name and stage: 1 is enabled, 0 is disabled.",
 		func(e emit) {
 			for _, g := range gates() {
 				e(truth(g.Enabled), g.Name, g.Stage)

@@ -17,9 +17,9 @@ type kernelCalls struct {
 
 func newCalls(registry *prometheus.Registry) kernelCalls {
 	c := kernelCalls{
-		took: histograms(ours+"kernel_call_duration_seconds", "How long one call of a kernel room was waited for, by room; metrics are the calls that read for these.",
+		took: histograms(ours+"kernel_call_duration_seconds", "Duration of calls to a part of the kernel; room is that part, metrics are the calls that read values for /metrics.",
 			prometheus.ExponentialBuckets(0.0001, 4, 9), "room"), // 0.1 ms to 6.6 s
-		late: counters(ours+"kernel_call_timeouts_total", "Calls of a kernel room that were given up at their deadline.", "room"),
+		late: counters(ours+"kernel_call_timeouts_total", "Calls to a part of the kernel that were abandoned at their deadline.", "room"),
 	}
 	registry.MustRegister(c.took, c.late)
 	return c

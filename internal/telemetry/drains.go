@@ -18,11 +18,11 @@ var drainEnds = []dataplane.DrainEnd{dataplane.DrainEmpty, dataplane.DrainDeadli
 
 func (m *Metrics) newDrains() {
 	m.drains.last.Store(&dataplane.Drains{})
-	m.pullGauge(ours+"draining_destinations", "Destinations that take no new connections and keep those they have.",
+	m.pullGauge(ours+"draining_destinations", "Destinations that get no new connections and keep their existing ones.",
 		func(e emit) { e(float64(m.drains.last.Load().Now)) })
-	m.pullGauge(ours+"trash_destinations", "Destinations deleted in the last four minutes, which the kernel may keep in a list that each new destination walks.",
+	m.pullGauge(ours+"trash_destinations", "Destinations deleted in the last four minutes. The kernel may keep them in a list that it searches for each new destination.",
 		func(e emit) { e(float64(m.drains.last.Load().Trash.Len(time.Now()))) })
-	m.pullCounter(ours+"drained_total", "Destinations that have drained, by how it ended.",
+	m.pullCounter(ours+"drained_total", "Destinations that have drained, by the reason why draining ended.",
 		func(e emit) {
 			ended := m.drains.last.Load().Ended
 			for _, end := range drainEnds {

@@ -24,7 +24,7 @@ type Dropped struct {
 // scrape, once in 30 s at most. What cannot be read is absent.
 func (m *Metrics) Drops(read func(ctx context.Context) ([]Dropped, error)) {
 	drops := seldom(dropsRest, dropsPatience, read)
-	m.pullCounter(ours+"dropped_packets_total", "Packets that rules of the agent dropped or refused, for all Services together, since it started; a packet is counted each time that it is sent.", func(e emit) {
+	m.pullCounter(ours+"dropped_packets_total", "Packets of all Services that rules of the agent dropped or rejected since it started. A retransmitted packet counts again.", func(e emit) {
 		for _, d := range drops() {
 			e(float64(d.Packets), d.Reason, d.Family)
 		}

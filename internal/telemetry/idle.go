@@ -8,7 +8,7 @@ type IdleTimes struct{ TCP, TCPFin, UDP time.Duration }
 // IdleTimes shows them as the kernel has them, whatever it was asked for; nothing,
 // while read does not know.
 func (m *Metrics) IdleTimes(read func() (now IdleTimes, known bool)) {
-	m.pullGauge(ours+"ipvs_timeout_seconds", "For how long IPVS remembers a connection on which nothing happens, as the kernel has it.",
+	m.pullGauge(ours+"ipvs_timeout_seconds", "Idle timeout of IPVS connections in the kernel.",
 		func(e emit) {
 			now, known := read()
 			if !known {

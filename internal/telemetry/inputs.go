@@ -13,7 +13,7 @@ import (
 // long after the last one that succeeded. Changes of Services count once for each
 // family that is served, twice on dual stack, as those of kube-proxy do.
 func (m *Metrics) Inputs(read func() catalog.Changes) {
-	m.pullGauge(theirs+"sync_proxy_rules_last_queued_timestamp_seconds", "When the latest change came that calls for a pass.",
+	m.pullGauge(theirs+"sync_proxy_rules_last_queued_timestamp_seconds", "Time of the latest change that has to be written to the kernel, in seconds since 1970.",
 		func(e emit) {
 			// Before the first one it is the start, as with kube-proxy.
 			queued := later(m.began, read().Last)
@@ -21,11 +21,11 @@ func (m *Metrics) Inputs(read func() catalog.Changes) {
 				e(seconds(queued), f.String())
 			}
 		}, "ip_family")
-	m.pullGauge(theirs+"sync_proxy_rules_service_changes_pending", "Changes of Services that no pass has taken up yet.",
+	m.pullGauge(theirs+"sync_proxy_rules_service_changes_pending", "Changes of Services that wait for the next pass.",
 		func(e emit) { e(float64(read().PendingServices)) })
 	m.pullCounter(theirs+"sync_proxy_rules_service_changes_total", "Changes of Services, once for each family.",
 		func(e emit) { e(float64(read().Services) * float64(max(1, len(m.families())))) })
-	m.pullGauge(theirs+"sync_proxy_rules_endpoint_changes_pending", "Changes of EndpointSlices that no pass has taken up yet.",
+	m.pullGauge(theirs+"sync_proxy_rules_endpoint_changes_pending", "Changes of EndpointSlices that wait for the next pass.",
 		func(e emit) { e(float64(read().PendingSlices)) })
 	m.pullCounter(theirs+"sync_proxy_rules_endpoint_changes_total", "Changes of EndpointSlices.",
 		func(e emit) { e(float64(read().Slices)) })
@@ -60,7 +60,7 @@ type Watch struct {
 
 // Watches shows how the kinds of objects are followed, by the name of the kind.
 func (m *Metrics) Watches(read func() map[string]Watch) {
-	m.pullGauge(ours+"watch_age_seconds", "Time since the API server last said something about a kind of object.",
+	m.pullGauge(ours+"watch_age_seconds", "Time since the API server last sent an event or a bookmark about a kind of object.",
 		func(e emit) {
 			for kind, w := range read() {
 				e(time.Since(later(m.began, w.Heard)).Seconds(), kind)
@@ -78,7 +78,7 @@ func (m *Metrics) Watches(read func() map[string]Watch) {
 
 // Sources shows which sources have delivered what they can.
 func (m *Metrics) Sources(synced func() map[string]bool) {
-	m.pullGauge(ours+"source_synced", "1 for a source that has delivered all it can, else 0.",
+	m.pullGauge(ours+"source_synced", "1 for a source that is in sync, else 0.",
 		func(e emit) {
 			for source, ok := range synced() {
 				e(truth(ok), source)
@@ -88,7 +88,7 @@ func (m *Metrics) Sources(synced func() map[string]bool) {
 
 // Unreadable shows how many manifests cannot be read.
 func (m *Metrics) Unreadable(count func() int) {
-	m.pullGauge(ours+"source_unreadable", "Manifests that cannot be read or are not valid; a directory that is gone is one. Their last good content stays in force.",
+	m.pullGauge(ours+"source_unreadable", "Manifests that cannot be read or are not valid; a missing directory counts as one. Their last good content stays in use.",
 		func(e emit) { e(float64(count()), "file") }, "source")
 }
 

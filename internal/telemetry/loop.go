@@ -8,17 +8,17 @@ import (
 
 // Loop shows how the loop fares, when it is stuck, too.
 func (m *Metrics) Loop(read func() agent.Condition) {
-	m.pullGauge(ours+"loop_busy_seconds", "How long the loop is at what it does now; 0 when it waits.",
+	m.pullGauge(ours+"loop_busy_seconds", "Duration of the loop's current action; 0 while the loop waits.",
 		func(e emit) { e(since(read().Busy)) })
-	m.pullGauge(ours+"loop_behind_seconds", "How long something has waited to get into the kernel; 0 when nothing does.",
+	m.pullGauge(ours+"loop_behind_seconds", "Age of the oldest change that is not in the kernel yet; 0 if there is none.",
 		func(e emit) { e(since(read().PendingSince)) })
-	m.pullGauge(ours+"loop_failures", "How often in a row applying has failed.",
+	m.pullGauge(ours+"loop_failures", "Failed attempts in a row to write all pending rows.",
 		func(e emit) { e(float64(read().Failures)) })
-	m.pullCounter(ours+"audit_failures_total", "Pieces of audits that could not be read: the host, a table. Failed attempts to remove what another mode left, too.",
+	m.pullCounter(ours+"audit_failures_total", "Parts of audits that could not be read: the addresses of the host, or a table. Failed attempts to remove rows of another mode count, too.",
 		func(e emit) { e(float64(read().AuditFailures)) })
-	m.pullGauge(ours+"audit_round_seconds", "What the latest audit cost, in seconds of a processor at most.",
+	m.pullGauge(ours+"audit_round_seconds", "CPU time of the latest audit in seconds, an upper bound.",
 		func(e emit) { e(read().AuditTook.Seconds()) })
-	m.pullGauge(ours+"audit_rest_seconds", "From the beginning of one audit to the next: the sync period. 0 is no audits.",
+	m.pullGauge(ours+"audit_rest_seconds", "Time from the start of one audit to the next, the sync period; 0 means no audits.",
 		func(e emit) { e(read().AuditPeriod.Seconds()) })
 	m.pullGauge(ours+"last_audit_timestamp_seconds", "When the latest complete audit ended, in seconds since 1970; 0 before the first.",
 		func(e emit) { e(unix(read().AuditEnded)) })
@@ -42,7 +42,7 @@ func since(t time.Time) float64 {
 
 // Checks shows which of the checks hold that /healthz, /livez and /readyz answer by.
 func (m *Metrics) Checks(read func() map[string]bool) {
-	m.pullGauge(ours+"health_check_ok", "1 while a check of the agent's own health holds, 0 while it does not. kube-ipvs show health says why.",
+	m.pullGauge(ours+"health_check_ok", "1 while a health check of the agent passes, 0 while it fails. kube-ipvs show health prints the reason.",
 		func(e emit) {
 			for name, ok := range read() {
 				value := 0.0
@@ -78,7 +78,7 @@ func (m *Metrics) Firewalls(read func() map[[2]string]int) {
 
 // LogLines shows how many lines are missing in the log, by reason.
 func (m *Metrics) LogLines(dropped func() map[string]uint64) {
-	m.pullCounter(ours+"log_lines_dropped_total", "Lines that are missing in the log: stalled, nothing read standard error in time; repeated, many others had the same message.",
+	m.pullCounter(ours+"log_lines_dropped_total", "Dropped log lines, by reason. stalled: standard error was not read in time; repeated: many lines had the same message.",
 		func(e emit) {
 			for reason, n := range dropped() {
 				e(float64(n), reason)
@@ -88,7 +88,7 @@ func (m *Metrics) LogLines(dropped func() map[string]uint64) {
 
 // HealthPorts shows the sockets for health checks.
 func (m *Metrics) HealthPorts(count func() (open, failed int)) {
-	m.pullGauge(ours+"health_check_sockets", "Sockets for the health checks of load balancers, by state.",
+	m.pullGauge(ours+"health_check_sockets", "Listeners on health-check node ports, by state.",
 		func(e emit) {
 			open, failed := count()
 			e(float64(open), "open")

@@ -19,13 +19,13 @@ type proxy struct {
 func newProxy(registry *prometheus.Registry) proxy {
 	p := proxy{
 		sync: histograms(theirs+"sync_proxy_rules_duration_seconds",
-			"Time of one pass over everything that is to be in the kernel, failed passes included.",
+			"Duration of one pass over all desired rows, failed passes included.",
 			prometheus.ExponentialBuckets(0.001, 2, 15), "ip_family"),
 		programming: histograms(theirs+"network_programming_duration_seconds",
-			"Time from the change of a pod or Service in the cluster until this node has it in the kernel.",
+			"Time from the change of a pod or Service in the cluster until the kernel of this node has it.",
 			programmingBuckets(), "ip_family"),
 		succeeded: gauges(theirs+"sync_proxy_rules_last_timestamp_seconds",
-			"When a pass last left nothing to do.", "ip_family"),
+			"Time of the last pass after which no row was pending, in seconds since 1970.", "ip_family"),
 		noLocal: gauges(theirs+"sync_proxy_rules_no_local_endpoints_total",
 			"Services with a traffic policy Local that have endpoints, but none on this node.", "traffic_policy", "ip_family"),
 	}

@@ -47,22 +47,22 @@ func newRESTClient() *restClient {
 	const name = "rest_client_"
 	return &restClient{
 		duration: histograms(name+"request_duration_seconds", "Time of requests to the API server.", requestSeconds, "verb", "host"),
-		limited:  histograms(name+"rate_limiter_duration_seconds", "Time that requests waited for our own limit on them.", requestSeconds, "verb", "host"),
+		limited:  histograms(name+"rate_limiter_duration_seconds", "Time that requests waited for the client's own rate limit.", requestSeconds, "verb", "host"),
 		sent:     histograms(name+"request_size_bytes", "Size of requests.", requestBytes, "verb", "host"),
 		received: histograms(name+"response_size_bytes", "Size of responses.", requestBytes, "verb", "host"),
 		requests: counters(name+"requests_total", "Requests by HTTP status, method and host.", "code", "method", "host"),
-		retries:  counters(name+"request_retries_total", "Requests that were sent again, by HTTP status, verb and host.", "code", "verb", "host"),
+		retries:  counters(name+"request_retries_total", "Retried requests, by HTTP status, verb and host.", "code", "verb", "host"),
 		expiry:   &expiry{},
 		rotation: prometheus.NewHistogram(prometheus.HistogramOpts{Name: name + "exec_plugin_certificate_rotation_age",
 			Help: "Age in seconds of client certificates of exec plugins when they were replaced.", Buckets: certificateAges}),
 		plugins: counters(name+"exec_plugin_call_total", "Calls of exec plugins by exit code and outcome.", "code", "call_status"),
-		cached:  gauge(name+"transport_cache_entries", "Transports that are kept for use by several clients."),
+		cached:  gauge(name+"transport_cache_entries", "Cached transports that clients share."),
 		transports: counters(name+"transport_create_calls_total",
-			"Requests for a transport: hit is one that was kept, miss a new one, miss-gc one made again, uncacheable one that is not kept.", "result"),
-		authorities: counters(name+"transport_ca_reload_total", "Readings of the certificate authority, by result and reason.", "result", "reason"),
+			"Requests for a transport, by result. hit: from the cache; miss: a new one; miss-gc: a new one because the cached one was collected; uncacheable: not cached.", "result"),
+		authorities: counters(name+"transport_ca_reload_total", "Reads of the certificate authority file, by result and reason.", "result", "reason"),
 		ended: prometheus.NewCounter(prometheus.CounterOpts{Name: name + "transport_cert_rotation_gc_calls_total",
 			Help: "Certificate rotations that ended because their transport was collected."}),
-		freed: counters(name+"transport_cache_gc_calls_total", "Collected transports that were to leave the cache: deleted or skipped.", "result"),
+		freed: counters(name+"transport_cache_gc_calls_total", "Collected transports by what the cache did with their entry: deleted or skipped.", "result"),
 	}
 }
 

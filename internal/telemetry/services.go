@@ -81,14 +81,14 @@ func serviceDesc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	serviceConnections = serviceDesc("service_connections_total", "Connections that destinations of a Service were given, as the kernel counts them.", "namespace", "service")
+	serviceConnections = serviceDesc("service_connections_total", "Connections to destinations of a Service, as counted by the kernel.", "namespace", "service")
 	servicePackets     = serviceDesc("service_packets_total", "Packets of a Service, in from clients and out to them.", "namespace", "service", "direction")
 	serviceBytes       = serviceDesc("service_bytes_total", "Bytes of a Service, in from clients and out to them, with headers from IP on.", "namespace", "service", "direction")
-	serviceRemembered  = serviceDesc("service_connections", "Connections of a Service that the kernel remembers: active are established, inactive all others.", "namespace", "service", "state")
-	serviceEndpoints   = serviceDesc("service_endpoints", "Endpoints of a Service: serving take new connections, kept and draining only go on with those they have, kept without a limit in time.", "namespace", "service", "state")
+	serviceRemembered  = serviceDesc("service_connections", "Connections of a Service in the kernel's connection table: active are established, inactive are all others.", "namespace", "service", "state")
+	serviceEndpoints   = serviceDesc("service_endpoints", "Endpoints of a Service by state. serving: gets new connections; draining: only keeps existing ones until the drain time ends; kept: keeps them without a time limit.", "namespace", "service", "state")
 	serviceInfo        = serviceDesc("service_info", "1 for each scheduler that virtual servers of a Service have.", "namespace", "service", "scheduler")
 	servicesSummed     = serviceDesc("services_summed", "Services that have no series of their own and are shown together as (others): see --service-metrics.")
-	serviceFailed      = serviceDesc("service_reads_failed_total", "Readings for the metrics by Service that failed: those metrics are absent, or their names old, until one succeeds.", "of")
+	serviceFailed      = serviceDesc("service_reads_failed_total", "Failed reads for the metrics by Service. Until a read succeeds, these metrics are absent or have outdated names.", "of")
 )
 
 // Describe implements prometheus.Collector.

@@ -52,7 +52,7 @@ func (m *Metrics) Sets(read func(ctx context.Context) ([]SetFill, error)) {
 			e(float64(s.Entries), s.Name)
 		}
 	}, "set")
-	m.pullGauge(ours+"set_fill_ratio", "How full a set is that has a limit, 1 is full: it grows, by being replaced, once it refuses an entry.", func(e emit) {
+	m.pullGauge(ours+"set_fill_ratio", "Fill ratio of a set that has a limit; 1 is full. A full set is replaced by a larger one when it refuses an entry.", func(e emit) {
 		for _, s := range sets() {
 			e(float64(s.Entries)/float64(max(1, s.Most)), s.Name)
 		}

@@ -26,11 +26,11 @@ type settings struct {
 
 func newSettings(registry *prometheus.Registry) settings {
 	s := settings{
-		reloads:   counters(ours+"config_reloads_total", "New configuration files by what became of them.", "result"),
+		reloads:   counters(ours+"config_reloads_total", "New configuration files, by result.", "result"),
 		succeeded: gauge(ours+"config_last_reload_successful", "0 while the latest configuration file is refused."),
 		// Without labels, but unlike plain gauges absent until they are set.
-		hash:  gauges(ours+"config_hash", "The first 48 bits of the SHA-256 of the configuration in force."),
-		since: gauges(ours+"config_last_reload_timestamp_seconds", "When the configuration in force was read."),
+		hash:  gauges(ours+"config_hash", "The first 48 bits of the SHA-256 of the configuration in use."),
+		since: gauges(ours+"config_last_reload_timestamp_seconds", "Time when the configuration in use was read, in seconds since 1970."),
 	}
 	for _, r := range []Reload{Applied, RestartNeeded, Refused} {
 		s.reloads.WithLabelValues(string(r))

@@ -23,7 +23,7 @@ func newSLIs(began time.Time) slis {
 		latest:   gauges("kubernetes_healthcheck", "Latest result of a health check: 1 is success, 0 is error.", "name", "type"),
 		total:    counters("kubernetes_healthchecks_total", "Results of health checks.", "name", "type", "status"),
 	}
-	start := gauge("process_start_time_seconds", "When the process began.")
+	start := gauge("process_start_time_seconds", "Start time of the process, in seconds since 1970.")
 	start.Set(seconds(began))
 	s.registry.MustRegister(s.latest, s.total, start)
 	return s

@@ -20,11 +20,11 @@ type sweeps struct {
 func newSweeps(registry *prometheus.Registry) sweeps {
 	s := sweeps{
 		took: histograms(theirs+"conntrack_reconciler_sync_duration_seconds",
-			"Time of one sweep of stale flows out of connection tracking, failed ones included.",
+			"Duration of one removal of stale flows from connection tracking, failed ones included.",
 			prometheus.ExponentialBuckets(0.001, 2, 15), "ip_family"),
 		deleted: counters(theirs+"conntrack_reconciler_deleted_entries_total", "Stale flows deleted from connection tracking.", "ip_family"),
 		failed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: ours + "conntrack_sweeps_failed_total", Help: "Sweeps of connection tracking that failed.",
+			Name: ours + "conntrack_sweeps_failed_total", Help: "Failed removals of stale flows from connection tracking.",
 		}),
 	}
 	registry.MustRegister(s.took, s.deleted, s.failed)

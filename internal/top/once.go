@@ -60,7 +60,7 @@ type Question struct {
 }
 
 // ErrNoServer says that nothing in the kernel is of the Service that was asked for.
-var ErrNoServer = errors.New("no virtual server on this node is of Service")
+var ErrNoServer = errors.New("no virtual server on this node belongs to Service")
 
 // Once takes two samples and reports what lies between. What it could not learn, and does
 // without, is told to trouble.

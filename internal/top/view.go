@@ -76,7 +76,7 @@ func (s Screen) said() string {
 	case s.trouble != nil:
 		return "! " + strings.Join(strings.Split(s.trouble.Error(), "\n"), "; ")
 	case s.samples < 2:
-		return "what is a second shows with the next sample"
+		return "rates per second appear with the next sample"
 	}
 	return ""
 }

@@ -194,7 +194,7 @@ func (c *Connection) pass(a Answer, b *back, client netip.AddrPort, local bool, 
 	if b.answer.seen {
 		how := ""
 		if b.answer.reset {
-			how = ", by a reset: nobody listens there"
+			how = ", by a reset: no process listens there"
 		}
 		c.add(Answered, b.answer, "by %s %s%s", a.Backend, on(b.answer), how)
 	}
@@ -251,16 +251,16 @@ func (t *Tracer) why(c Connection, local bool) []string {
 	case has(Left), has(Chosen):
 		return []string{
 			"the endpoint does not answer: it does not listen, or a NetworkPolicy drops the packet",
-			"the way there or back is broken: route, tunnel, MTU, reverse path filter of its node",
+			"the path there or back is broken: route, tunnel, MTU, reverse path filter of its node",
 		}
 	case has(Untouched):
-		return []string{"nobody on this node serves the address: no virtual server, and it is not local"}
+		return []string{"this node does not serve the address: no virtual server, and it is not local"}
 	case t.target.Serving == 0:
 		return []string{"no endpoint takes new connections"}
 	}
 	why := []string{
 		"a rule dropped it: source ranges, a Local policy without an endpoint here, a NetworkPolicy",
-		"the reverse path filter dropped it, for the way back to the client leads through another link",
+		"the reverse path filter dropped it, because the route back to the client uses another link",
 	}
 	if t.target.Protocol == capture.TCP {
 		why = append(why, "the scheduler had no endpoint for it (limits reached, all at weight 0)")

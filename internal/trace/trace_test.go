@@ -107,14 +107,14 @@ func TestStations(t *testing.T) {
 		}, want: `203.0.113.5:40000
  arrived on eth0 from 203.0.113.5:40000
  ? a rule dropped it: source ranges, a Local policy without an endpoint here, a NetworkPolicy
- ? the reverse path filter dropped it, for the way back to the client leads through another link
+ ? the reverse path filter dropped it, because the route back to the client uses another link
  ? the scheduler had no endpoint for it (limits reached, all at weight 0)
 203.0.113.5:40001
  arrived on eth0 from 203.0.113.5:40001
  chosen 10.244.1.5:8080
  left on veth3 with its source rewritten to 10.0.0.1:61000
  ? the endpoint does not answer: it does not listen, or a NetworkPolicy drops the packet
- ? the way there or back is broken: route, tunnel, MTU, reverse path filter of its node
+ ? the path there or back is broken: route, tunnel, MTU, reverse path filter of its node
 `},
 		{name: "a pod by a bridge", packets: []string{
 			"passing veth1 203.0.113.5:40000>10.96.0.20:80 SYN seq=7", "in cni0 203.0.113.5:40000>10.96.0.20:80 SYN seq=7",
@@ -152,7 +152,7 @@ func TestStations(t *testing.T) {
  arrived on eth0 from 203.0.113.5:40000
  chosen 10.244.1.5:8080
  left on veth3 with its source kept
- answered by 10.244.1.5:8080 on veth3, by a reset: nobody listens there
+ answered by 10.244.1.5:8080 on veth3, by a reset: no process listens there
  returned on eth0 as 10.96.0.20:80
 `},
 		{name: "refused by the rules, without endpoints", packets: []string{
@@ -177,7 +177,7 @@ func TestStations(t *testing.T) {
 		{name: "nobody serves it", packets: []string{"in eth0 203.0.113.5:40000>10.96.0.20:80 SYN seq=7", "out eth1 203.0.113.5:40000>10.96.0.20:80 SYN seq=7"}, want: `203.0.113.5:40000
  arrived on eth0 from 203.0.113.5:40000
  untouched on eth1, still to the service address
- ? nobody on this node serves the address: no virtual server, and it is not local
+ ? this node does not serve the address: no virtual server, and it is not local
 `},
 		{name: "an endpoint of this machine", packets: []string{"in eth0 203.0.113.5:40000>10.96.0.20:80 SYN seq=7", "out eth0 10.96.0.20:80>203.0.113.5:40000"}, want: `203.0.113.5:40000
  arrived on eth0 from 203.0.113.5:40000
@@ -190,7 +190,7 @@ func TestStations(t *testing.T) {
  chosen 10.244.1.5:8080
  left on veth3 with its source kept
  ? the endpoint does not answer: it does not listen, or a NetworkPolicy drops the packet
- ? the way there or back is broken: route, tunnel, MTU, reverse path filter of its node
+ ? the path there or back is broken: route, tunnel, MTU, reverse path filter of its node
 `},
 		{name: "without endpoints, silent", packets: []string{"in eth0 203.0.113.5:40000>10.96.0.20:80 SYN seq=7"}, change: func(target *trace.Target) { target.Serving = 0 }, want: `203.0.113.5:40000
  arrived on eth0 from 203.0.113.5:40000
@@ -247,16 +247,16 @@ func TestChosenWithoutPackets(t *testing.T) {
  chosen 10.244.1.5:8080
  left on veth3 with its source kept
  ? the endpoint does not answer: it does not listen, or a NetworkPolicy drops the packet
- ? the way there or back is broken: route, tunnel, MTU, reverse path filter of its node
+ ? the path there or back is broken: route, tunnel, MTU, reverse path filter of its node
 203.0.113.5:40002
  arrived on eth0 from 203.0.113.5:40002
  chosen 10.244.2.7:8080, by connection tracking; its packets were not watched
  ? the endpoint does not answer: it does not listen, or a NetworkPolicy drops the packet
- ? the way there or back is broken: route, tunnel, MTU, reverse path filter of its node
+ ? the path there or back is broken: route, tunnel, MTU, reverse path filter of its node
 203.0.113.5:40003
  arrived on eth0 from 203.0.113.5:40003
  ? a rule dropped it: source ranges, a Local policy without an endpoint here, a NetworkPolicy
- ? the reverse path filter dropped it, for the way back to the client leads through another link
+ ? the reverse path filter dropped it, because the route back to the client uses another link
  ? the scheduler had no endpoint for it (limits reached, all at weight 0)
 `
 	if diff := cmp.Diff(wantLines, lines(tr.Report(time.Hour))); diff != "" {

@@ -10,7 +10,7 @@ import (
 )
 
 // errNoSource is the error of an agent that was started without a source of Services.
-var errNoSource = errors.New("nothing says what to serve; give one of\n" +
+var errNoSource = errors.New("no source of Services is configured; give one of\n" +
 	"  --source-dir DIR     a directory of manifests, or one file\n" +
 	"  --kubeconfig FILE    a Kubernetes API server (clientConnection.kubeconfig in --config)\n" +
 	"or run it in a cluster")

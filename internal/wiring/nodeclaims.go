@@ -36,7 +36,7 @@ func (f NodeClaims) Load() map[netip.Addr]string {
 		err = json.Unmarshal(b, &out)
 	}
 	if err != nil {
-		f.log.Warn("addresses of nodes that the process before knew cannot be read", zap.String("path", f.path), zap.Error(err))
+		f.log.Warn("cannot read the node addresses that the previous process saved", zap.String("path", f.path), zap.Error(err))
 		return nil
 	}
 	return out
@@ -45,7 +45,7 @@ func (f NodeClaims) Load() map[netip.Addr]string {
 // Keep replaces the file. That is rare: when a Service begins or ceases to claim an address of a Node.
 func (f NodeClaims) Keep(addrs map[netip.Addr]string) {
 	if err := f.write(addrs); err != nil {
-		f.log.Warn("addresses of nodes cannot be kept for the next process", zap.String("path", f.path), zap.Error(err))
+		f.log.Warn("cannot save node addresses for the next process", zap.String("path", f.path), zap.Error(err))
 	}
 }
 
@@ -61,7 +61,7 @@ func (f NodeClaims) write(addrs map[netip.Addr]string) error {
 		return fmt.Errorf("encode: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(f.path), 0o755); err != nil {
-		return fmt.Errorf("make the run directory: %w", err)
+		return fmt.Errorf("create the run directory: %w", err)
 	}
 	next := f.path + ".next"
 	if err := os.WriteFile(next, append(b, '\n'), 0o644); err != nil {

@@ -84,7 +84,7 @@ func (o *opener) only(to netip.Addr) error {
 		bpf.RetConstant{},
 	})
 	if err != nil {
-		return fmt.Errorf("make a filter of packets: %w", err)
+		return fmt.Errorf("make a packet filter: %w", err)
 	}
 	filter := make([]unix.SockFilter, len(code))
 	for i, c := range code {

@@ -13,7 +13,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/kube/cluster"
 )
 
-const equal = "equal: the kernel has what is wanted\n"
+const equal = "equal: the kernel has all desired rows\n"
 
 // TestDiffWithoutAnAgent: `kube-ipvs diff --kubeconfig` compares the kernel with what the API server says, while no agent runs; and
 // where it cannot know it says so.

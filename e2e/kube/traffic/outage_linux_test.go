@@ -88,7 +88,7 @@ func (s *stage) wantSilenceKnown(t *testing.T) {
 	}
 	s.proxy.answers(t, "/readyz", 503, 10*time.Second)
 	reasons := s.proxy.failing(t)
-	for _, want := range []string{"nothing heard about services for", "nothing heard about endpointslices for"} {
+	for _, want := range []string{"sent nothing about services for", "sent nothing about endpointslices for"} {
 		if !strings.Contains(reasons, want) {
 			t.Errorf("the agent does not say %q: %s", want, reasons)
 		}

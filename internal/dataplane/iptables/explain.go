@@ -18,7 +18,7 @@ import (
 // Snapshot implements dataplane.Explainer.
 func (m *Mode) Snapshot(kind string) (func(io.Writer) error, error) {
 	if kind != "rules" {
-		return nil, fmt.Errorf("iptables mode has no %s: it has rules alone", kind)
+		return nil, fmt.Errorf("iptables mode has no %s: it has only rules", kind)
 	}
 	chains := maps.Collect(m.chains.AllDesired())
 	maps.Copy(chains, m.desiredDispatch(nil))
@@ -30,7 +30,7 @@ func (m *Mode) Snapshot(kind string) (func(io.Writer) error, error) {
 // desired. Rules of dispatch chains are in no order, see Dispatches.
 func (m *Mode) WriteFound(ctx context.Context, w io.Writer, kind string) error {
 	if kind != "rules" {
-		return fmt.Errorf("iptables mode has no %s: it has rules alone", kind)
+		return fmt.Errorf("iptables mode has no %s: it has only rules", kind)
 	}
 	chains, leads, err := netfilter.List(ctx, m.deps.Rules)
 	if err != nil {

@@ -204,7 +204,7 @@ func (m *Mode) ReloadRules(ctx context.Context) error {
 	m.audit.stop()
 	drift, err := m.loadRules(ctx)
 	if err == nil && drift.Total() > 0 {
-		m.log.Warn("rules lost, will be written again", zap.Any("rows", drift))
+		m.log.Warn("rules are missing, writing them again", zap.Any("rows", drift))
 		m.noteFound()
 	}
 	return err

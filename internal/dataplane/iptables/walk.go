@@ -139,7 +139,7 @@ func (w *walker) refuse() {
 		return
 	}
 	if w.packet.Origin == dataplane.FromHost && f.Kind != model.KindClusterIP && f.Kind != model.KindNodePort {
-		w.Stop(dataplane.EndDropped, "%s has no endpoints, and what refuses it (%s) is for INPUT and FORWARD alone: it goes untranslated to where %s is routed, and nobody answers",
+		w.Stop(dataplane.EndDropped, "%s has no endpoints, and the rule that rejects it (%s) is only in INPUT and FORWARD: the packet follows the route to %s untranslated and gets no answer",
 			f.Name(), chain, f.Key.Addr)
 		return
 	}
@@ -150,7 +150,7 @@ func (w *walker) refuse() {
 func (w *walker) choose() {
 	affinity := ""
 	if w.packet.To.Affinity > 0 {
-		affinity = fmt.Sprintf(", a client that came before stays for %s", w.packet.To.Affinity)
+		affinity = fmt.Sprintf(", a returning client keeps its backend for %s", w.packet.To.Affinity)
 	}
 	taking := dataplane.BackendsText(w.pool)
 	if taking == "" {
@@ -168,5 +168,5 @@ func (w *walker) postrouting() {
 		return
 	}
 	w.SourceKept = true
-	w.Addf("nat POSTROUTING %s: source kept, but for a pod that reaches itself", chainPostrouting)
+	w.Addf("nat POSTROUTING %s: source kept, except for a pod that connects to itself", chainPostrouting)
 }

@@ -20,9 +20,9 @@ import (
 // Successor is the mode of the kube-proxy that carries Services after us.
 type Successor string
 
-// The successors. Nobody is the clean-up of a node that is to carry nothing.
+// The successors. SuccessorNone is for a node that no proxy serves after the cleanup.
 const (
-	Nobody            Successor = ""
+	SuccessorNone     Successor = ""
 	SuccessorIPVS     Successor = "ipvs"
 	SuccessorIPTables Successor = "iptables"
 	SuccessorNFTables Successor = "nftables"
@@ -34,8 +34,8 @@ const (
 // ParseSuccessor reads one as a person writes it.
 func ParseSuccessor(text string) (Successor, error) {
 	s := Successor(text)
-	if !slices.Contains([]Successor{Nobody, SuccessorIPVS, SuccessorIPTables, SuccessorNFTables}, s) {
-		return Nobody, fmt.Errorf("%q is no mode of kube-proxy: use ipvs, iptables or nftables", text)
+	if !slices.Contains([]Successor{SuccessorNone, SuccessorIPVS, SuccessorIPTables, SuccessorNFTables}, s) {
+		return SuccessorNone, fmt.Errorf("%q is no mode of kube-proxy: use ipvs, iptables or nftables", text)
 	}
 	return s, nil
 }
@@ -145,7 +145,7 @@ func (h handOver) findDispatch(ctx context.Context) error {
 func (h handOver) checkDispatch() error {
 	for k := range h.servers.Actual() {
 		if f := model.FamilyOf(k.Addr); !slices.Contains(h.carried, f) {
-			return fmt.Errorf("no kube-proxy in %s mode carries Services over %s here yet: start it first, or clean up without --for", h.successor, f)
+			return fmt.Errorf("no kube-proxy in %s mode serves over %s on this node yet: start it first, or run cleanup without --for", h.successor, f)
 		}
 	}
 	return nil

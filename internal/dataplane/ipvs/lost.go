@@ -28,7 +28,7 @@ func (m *Mode) releaseSet(ctx context.Context, set string) error {
 	if len(batch) == 0 {
 		return nil
 	}
-	m.log.Warn("rules taken out for a moment: a set has the wrong type", zap.String("table", "sets"), zap.String("set", set))
+	m.log.Warn("rules removed for a moment, because a set with the wrong type must be replaced", zap.String("table", "sets"), zap.String("set", set))
 	return errors.Join(m.deps.Rules.WriteChains(ctx, batch)...)
 }
 
@@ -62,7 +62,7 @@ func (m *Mode) ReloadAddresses(ctx context.Context) error {
 func (m *Mode) ReloadRules(ctx context.Context) error {
 	drift, err := m.loadRules(ctx)
 	if err == nil && drift.Total() > 0 {
-		m.log.Warn("rules lost, will be written again", zap.Any("rows", drift))
+		m.log.Warn("rules are missing, writing them again", zap.Any("rows", drift))
 	}
 	return err
 }

@@ -143,7 +143,7 @@ func (m *Mode) SetHost(host model.Host) {
 func (m *Mode) Start(ctx context.Context) error {
 	created, err := m.deps.Links.Ensure(ctx)
 	if err != nil {
-		return fmt.Errorf("make ready kube-ipvs0: %w", err)
+		return fmt.Errorf("prepare kube-ipvs0: %w", err)
 	}
 	if created {
 		m.log.Info("device created", zap.String("table", "addresses"))

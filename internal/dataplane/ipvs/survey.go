@@ -158,7 +158,7 @@ func (m *Mode) withoutSurvey(ctx context.Context, err error) error {
 		return err
 	}
 	if text := err.Error(); text != m.survey.unread {
-		m.log.Warn("the kernel's list of virtual servers cannot be read, so audits read each server, which costs more", zap.Error(err))
+		m.log.Warn("cannot read the kernel's list of virtual servers, audits read each server instead, which costs more", zap.Error(err))
 		m.survey.unread = text
 	}
 	if m.servers.Counts().Desired <= cheapDump || m.rounds%seldom == 0 {

@@ -77,7 +77,7 @@ func (c Config) masqueradeVIPs(w ruleWriter) netfilter.Rule {
 // date come before ours.
 func (m *Mode) sayWaiting(waiting bool) {
 	if waiting && !m.takeover.said {
-		m.log.Warn("rules of kube-proxy's other mode carry Services as they were, until all input can be read")
+		m.log.Warn("rules of kube-proxy's other mode stay and serve the previous state until all input can be read")
 	}
 	m.takeover.said = waiting
 }
@@ -150,7 +150,7 @@ func (m *Mode) referred(k netfilter.ChainKey) bool {
 func (m *Mode) inspectDispatch(context.Context) (dataplane.Drift, error) {
 	foreign := !m.takeover.holding && m.foreignDispatch()
 	if foreign && !m.rival {
-		m.log.Warn("a kube-proxy writes rules on this node, too: stop it")
+		m.log.Warn("a kube-proxy also writes rules on this node: stop it")
 	}
 	m.rival = foreign
 	return nil, nil

@@ -418,7 +418,7 @@ func TestHandOverToNFTablesMode(t *testing.T) {
 		m := ipvs.New(zaptest.NewLogger(t), config(), deps)
 		return dataplane.Sweep(t.Context(), m.HandOver(ipvs.SuccessorNFTables), func(dataplane.Result) {})
 	}
-	if err := sweep(); err == nil || !strings.Contains(err.Error(), "over IPv4 here yet") || k.String() != before {
+	if err := sweep(); err == nil || !strings.Contains(err.Error(), "over IPv4 on this node yet") || k.String() != before {
 		t.Errorf("while nobody carries IPv4: %v", err)
 	}
 	deps.Tables = nft

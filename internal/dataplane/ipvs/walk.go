@@ -84,7 +84,7 @@ func (w *walker) output() {
 	switch {
 	case w.Ended():
 	case f.Kind == model.KindDetour:
-		w.Stop(dataplane.EndDropped, "%s: %s is in %s, which nobody dials", chain, f.Key, w.set(sets.DetourEnd))
+		w.Stop(dataplane.EndDropped, "%s: %s is in %s, the addresses for redirected packets only", chain, f.Key, w.set(sets.DetourEnd))
 	case f.NoLocal && f.Kind == model.KindClusterIP:
 		w.Stop(dataplane.EndDropped, "%s: %s is in %s: internalTrafficPolicy is Local and no endpoint is on this node", chain, f.Key, w.set(sets.NoLocal))
 	}
@@ -137,10 +137,10 @@ func (w *walker) detour(chain string) (taken bool) {
 	}
 	w.marked = w.host()
 	if in, known := w.packet.InRanges(); !in && !known && !w.host() {
-		w.Addf("nat %s: what comes from outside of loadBalancerSourceRanges (%s) goes on, to where it is dropped", chainDetour, w.packet.RangesText())
+		w.Addf("nat %s: packets from outside loadBalancerSourceRanges (%s) continue to the rule that drops them", chainDetour, w.packet.RangesText())
 	}
 	w.Addf("%s: in %s, from this node: %s, %s takes it to %s, which has all endpoints%s", chain, w.set(sets.Detour), chainDetour, to, f.Detour,
-		pick(w.marked, ", and it is marked for masquerade", ""))
+		pick(w.marked, ", and the packet is marked for masquerade", ""))
 	w.at, w.taken = *w.packet.Detour, true
 	return true
 }
@@ -151,7 +151,7 @@ func (w *walker) clusterIP(chain string) {
 	tells := w.config.Local.Match(w.family, w.packet.Node) != nil
 	switch {
 	case w.config.MasqueradeAll:
-		w.marked, why = true, "everybody is masqueraded (masqueradeAll)"
+		w.marked, why = true, "all clients are masqueraded (masqueradeAll)"
 	case tells && w.packet.Origin != dataplane.FromPod:
 		w.marked, why = true, "it does not come from a pod of this node"
 	case tells:
@@ -159,7 +159,7 @@ func (w *walker) clusterIP(chain string) {
 	case w.host():
 		w.marked, why = true, "the host sends it from a cluster IP"
 	default:
-		why = "nothing tells pods of this node from others (--cluster-cidr)"
+		why = "without --cluster-cidr traffic of local pods is not recognized"
 	}
 	w.Addf("%s: in %s; %s: %s", chain, w.set(sets.ClusterIP), why, w.intent())
 }
@@ -192,7 +192,7 @@ func (w *walker) input() {
 		w.Addf("routing: %s is on a link of this machine", f.Key.Addr)
 	}
 	if w.taken {
-		w.Addf("filter INPUT %s: taken by a detour (ctstate DNAT): passes", chainFilter)
+		w.Addf("filter INPUT %s: redirected (ctstate DNAT): passes", chainFilter)
 	} else {
 		w.filter()
 	}
@@ -209,7 +209,7 @@ func (w *walker) filter() {
 		w.Stop(dataplane.EndDropped, "%s: %s is in %s: %s is Local and no endpoint is on this node", chain, f.Key, w.set(sets.NoLocal), policyOf(f.Kind))
 		return
 	case f.Kind == model.KindDetour:
-		w.Stop(dataplane.EndRefused, "%s: %s is for detours, nobody dials it", chain, f.Key)
+		w.Stop(dataplane.EndRefused, "%s: %s is for redirected packets only", chain, f.Key)
 		return
 	case f.Kind == model.KindNodePort:
 		w.Addf("%s: %s is an address of this node: passes", chain, f.Key.Addr)
@@ -253,7 +253,7 @@ func (w *walker) balance() {
 	switch {
 	case taking != "":
 	case len(f.Backends) > 0:
-		w.Stop(dataplane.EndRefused, "IPVS %s: virtual server %s has backends of weight 0 alone", hook, f.Key)
+		w.Stop(dataplane.EndRefused, "IPVS %s: virtual server %s has only backends of weight 0", hook, f.Key)
 	default:
 		w.Stop(dataplane.EndRefused, "IPVS %s: virtual server %s has no destination", hook, f.Key)
 	}
@@ -262,7 +262,7 @@ func (w *walker) balance() {
 	}
 	affinity := ""
 	if f.Affinity > 0 {
-		affinity = fmt.Sprintf(", a client that came before stays for %s", f.Affinity)
+		affinity = fmt.Sprintf(", a returning client keeps its backend for %s", f.Affinity)
 	}
 	w.Addf("IPVS %s: virtual server %s, scheduler %s%s: one of %s", hook, f.Key, f.Scheduler, affinity, taking)
 }
@@ -278,11 +278,11 @@ func (w *walker) postrouting() {
 		if f.GUE != 0 {
 			how += fmt.Sprintf(" by GUE, UDP port %d", f.GUE)
 		}
-		w.Addf("forwarded as it is (%s): the backend has %s itself and answers the client", how, f.Key.Addr)
+		w.Addf("forwarded unchanged (%s): the backend has %s itself and answers the client", how, f.Key.Addr)
 	case w.marked:
 		w.Addf("nat POSTROUTING %s: source becomes the node's address", chainPostrouting)
 	default:
 		w.SourceKept = true
-		w.Addf("nat POSTROUTING %s: source kept, but for a pod that reaches itself (%s)", chainPostrouting, w.set(sets.LoopBack))
+		w.Addf("nat POSTROUTING %s: source kept, except for a pod that connects to itself (%s)", chainPostrouting, w.set(sets.LoopBack))
 	}
 }

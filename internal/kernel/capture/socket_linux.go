@@ -33,7 +33,7 @@ func Open(f Filter) (*Socket, error) {
 	}
 	code, err := bpf.Assemble(program(f))
 	if err != nil {
-		return nil, fmt.Errorf("make a filter of packets: %w", err)
+		return nil, fmt.Errorf("make a packet filter: %w", err)
 	}
 	// Of protocol 0, so that nothing comes before the filter is there.
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -163,7 +163,7 @@ func (s *Socket) Stats() (Stats, error) {
 		stats, failed = unix.GetsockoptTpacketStats(int(fd), unix.SOL_PACKET, unix.PACKET_STATISTICS)
 	})
 	if err = errors.Join(err, failed); err != nil {
-		return s.stats, fmt.Errorf("ask for lost packets: %w", err)
+		return s.stats, fmt.Errorf("read the count of lost packets: %w", err)
 	}
 	// Asking sets the kernel's counters to zero.
 	s.stats.Passed += uint64(stats.Packets)

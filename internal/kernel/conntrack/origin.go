@@ -21,7 +21,7 @@ var ErrNotExist = errors.New("no such flow")
 func (h *Handle) Origin(ctx context.Context, protocol netkey.Protocol, from, to netip.AddrPort) (client netip.AddrPort, dialled Key, err error) {
 	original, _, err := h.lookUp(ctx, attrReply, tuple{from, to, protocol})
 	if err != nil {
-		return client, dialled, fmt.Errorf("look up the flow that is answered from %s to %s: %w", from, to, err)
+		return client, dialled, fmt.Errorf("look up the flow whose replies go from %s to %s: %w", from, to, err)
 	}
 	return original.source, original.key(), nil
 }

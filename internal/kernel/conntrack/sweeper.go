@@ -273,8 +273,8 @@ func (s *Sweeper) sweep(ctx context.Context, l *lane, j *job, start time.Time) {
 	}
 	switch {
 	case err != nil && err.Error() != previous:
-		log.Warn("stale flows may be left, will be tried again", zap.Duration("retry", pause), zap.Error(err))
+		log.Warn("removing stale flows failed, will be tried again", zap.Duration("retry", pause), zap.Error(err))
 	case err == nil && previous != "":
-		log.Info("flows can be deleted again")
+		log.Info("stale flows can be removed again")
 	}
 }

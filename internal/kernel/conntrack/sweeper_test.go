@@ -226,7 +226,7 @@ func TestFailedSweepIsRepeated(t *testing.T) {
 		}
 		r.table.Heal()
 		r.want(t, time.Minute, (at+30*time.Second).String()+" IPv4, 1 keys: 1 deleted")
-		if n := r.logs.FilterMessage("flows can be deleted again").Len(); n != 1 {
+		if n := r.logs.FilterMessage("stale flows can be removed again").Len(); n != 1 {
 			t.Errorf("said %d times that it works again", n)
 		}
 		r.want(t, time.Hour)

@@ -92,7 +92,7 @@ func (h *Handle) isOurs(ctx context.Context, p netip.Prefix) error {
 		return err
 	}
 	if _, there := ours[p]; !there {
-		return fmt.Errorf("by a route of somebody else it %w", ErrExist)
+		return fmt.Errorf("by a route of another program it %w", ErrExist)
 	}
 	return nil
 }

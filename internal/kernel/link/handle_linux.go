@@ -135,7 +135,7 @@ func (h *Handle) create(ctx context.Context) error {
 	if errs[0] == nil && errs[1] != nil {
 		// A kernel without IPv6 has nothing to set; a link that stays down gets no
 		// link-local address in any case.
-		h.log.Debug("address generation left on", zap.String("link", h.opts.Name), zap.Error(errs[1]))
+		h.log.Debug("cannot turn off IPv6 address generation", zap.String("link", h.opts.Name), zap.Error(errs[1]))
 	}
 	return errs[0]
 }

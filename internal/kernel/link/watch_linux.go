@@ -84,7 +84,7 @@ func (h *Handle) watchOnce(ctx context.Context, first Kind, tell func(Event)) er
 
 func (h *Handle) filter(c *conn, index uint32) {
 	if err := c.passOver(index); err != nil {
-		h.log.Debug("every event of links, addresses and routes is read", zap.Error(err)) // a kernel without filters
+		h.log.Debug("cannot filter events in the kernel, all events of links, addresses and routes are read", zap.Error(err)) // a kernel without filters
 	}
 }
 

@@ -49,7 +49,7 @@ func newCaller(log *zap.Logger, opts Options, open func() (nfnetlink.Socket, err
 	log = log.Named("nft")
 	return nfnetlink.NewCaller(nfnetlink.Options{
 		Timeout: opts.Timeout, Called: opts.Called,
-		LeftBehind: func(err error) { log.Warn("nftables did not answer, the call was left behind", zap.Error(err)) },
+		LeftBehind: func(err error) { log.Warn("nftables did not answer, the call is abandoned", zap.Error(err)) },
 	}, open)
 }
 

@@ -201,7 +201,7 @@ func (x exchange) filter(key Key, all map[string]declared) (Filter, error) {
 		}
 		c := Chain{Hook: all[name].hook}
 		if read += int(all[name].use); read > mostRules {
-			c.Unread, f.Unread = true, "more rules than are judged"
+			c.Unread, f.Unread = true, "more rules than can be checked"
 			f.Chains[name] = c
 			continue
 		}

@@ -79,7 +79,7 @@ table bridge b {
 	}
 }
 
-// TestLargeFilter: a chain with more rules than are judged is not read, and a set with more elements is read in part.
+// TestLargeFilter: a chain with more rules than can be checked is not read, and a set with more elements is read in part.
 func TestLargeFilter(t *testing.T) {
 	h := openKernel(t)
 	defer h.Close()

@@ -39,7 +39,7 @@ func newHandle(log *zap.Logger, opts Options, open func() (nfnetlink.Socket, err
 	opts, log = opts.Defaults(), log.Named("nftables")
 	return &Handle{caller: nfnetlink.NewCaller(nfnetlink.Options{
 		Timeout: opts.Timeout, Called: opts.Called,
-		LeftBehind: func(err error) { log.Warn("nftables call left behind", zap.Error(err)) },
+		LeftBehind: func(err error) { log.Warn("nftables did not answer, the call is abandoned", zap.Error(err)) },
 	}, open)}
 }
 

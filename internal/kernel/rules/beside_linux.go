@@ -49,7 +49,7 @@ func (h *Handle) openInUse(ctx context.Context, f Family) error {
 	t, err := findTools(ctx, h.opts.Timeout, f, h.backend)
 	switch {
 	case errors.Is(err, ErrUnsupported):
-		h.log.Info("rules of another backend cannot be looked at: its tools are missing", zap.String("backend", string(h.backend)), zap.String("family", f.Table()))
+		h.log.Info("cannot read the rules of the other iptables backend: its tools are missing", zap.String("backend", string(h.backend)), zap.String("family", f.Table()))
 	case err != nil:
 		return err
 	default:

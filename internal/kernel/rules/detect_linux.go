@@ -103,7 +103,7 @@ func usable(ctx context.Context, log *zap.Logger, opts Options, b Backend, seen 
 		case err == nil:
 			found[f] = t
 		case errors.Is(err, ErrUnsupported):
-			log.Warn("family left out", zap.String("family", f.Table()), zap.Error(err))
+			log.Warn("IP family is not used", zap.String("family", f.Table()), zap.Error(err))
 			errs = append(errs, err)
 		default:
 			return nil, fmt.Errorf("probe iptables of family %s: %w", f, err)

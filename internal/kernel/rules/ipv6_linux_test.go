@@ -41,7 +41,7 @@ func open6(t *testing.T, opts rules.Options) (families []rules.Family, reasons [
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range logs.FilterMessage("family left out").All() {
+	for _, e := range logs.FilterMessage("IP family is not used").All() {
 		reasons = append(reasons, e.ContextMap()["error"].(string))
 	}
 	return h.Families(), reasons

@@ -218,7 +218,7 @@ func TestMissingFamilyIsLeftOut(t *testing.T) {
 	if diff := cmp.Diff([]rules.Family{rules.IPv4}, h.Families()); diff != "" {
 		t.Errorf("families (-want +got):\n%s", diff)
 	}
-	if got := logs.FilterMessage("family left out").Len(); got != 1 {
+	if got := logs.FilterMessage("IP family is not used").Len(); got != 1 {
 		t.Errorf("%d log lines, want one", got)
 	}
 	key := keyA

@@ -96,7 +96,7 @@ func (t *Tuner) checkConnTab(want int) error {
 		return fmt.Errorf("read conn_tab_bits: %w", err)
 	}
 	if bits < want {
-		return Warning(fmt.Errorf("%d buckets (conn_tab_bits=%d), %d fit this node (conn_tab_bits=%d)",
+		return Warning(fmt.Errorf("%d buckets (conn_tab_bits=%d), %d are recommended for this node (conn_tab_bits=%d)",
 			1<<bits, bits, 1<<want, want))
 	}
 	return nil

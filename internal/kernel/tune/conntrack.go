@@ -64,9 +64,9 @@ func (t *Tuner) ApplyConntrack(ctx context.Context, opts ConntrackOptions) []Sys
 // conntrackMax never asks for less than the node has: a larger maximum is a choice of the operator, or of the memory.
 func (t *Tuner) conntrackMax(ctx context.Context, most int) Sysctl {
 	if have, err := t.number(ctx, keyConntrackMax); err == nil && int(have) > most { // 31 bits at most
-		return conntrackSysctl("max", int(have), "the maximum of this node is never lowered")
+		return conntrackSysctl("max", int(have), "the current maximum is never lowered")
 	}
-	return conntrackSysctl("max", most, "connections of this node's size are tracked")
+	return conntrackSysctl("max", most, "the connection table fits the size of this node")
 }
 
 // sysctls returns all but the maximum, in kube-proxy's order.
@@ -78,13 +78,13 @@ func (o ConntrackOptions) sysctls() []Sysctl {
 			all = append(all, conntrackSysctl(name, max(1, int(d/time.Second)), why))
 		}
 	}
-	timeout("tcp_timeout_established", o.TCPEstablished, "idle connections are remembered as long as configured")
-	timeout("tcp_timeout_close_wait", o.TCPCloseWait, "half-closed connections are remembered as long as configured")
+	timeout("tcp_timeout_established", o.TCPEstablished, "idle connections are tracked for the configured time")
+	timeout("tcp_timeout_close_wait", o.TCPCloseWait, "half-closed connections are tracked for the configured time")
 	if o.TCPBeLiberal {
-		all = append(all, conntrackSysctl("tcp_be_liberal", 1, "packets outside the TCP window are not invalid"))
+		all = append(all, conntrackSysctl("tcp_be_liberal", 1, "packets outside the TCP window are accepted"))
 	}
-	timeout("udp_timeout", o.UDP, "UDP requests are remembered as long as configured")
-	timeout("udp_timeout_stream", o.UDPStream, "UDP conversations are remembered as long as configured")
+	timeout("udp_timeout", o.UDP, "UDP requests are tracked for the configured time")
+	timeout("udp_timeout_stream", o.UDPStream, "UDP flows with replies are tracked for the configured time")
 	return all
 }
 

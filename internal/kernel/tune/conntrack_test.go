@@ -211,7 +211,7 @@ func TestRestoreConntrack(t *testing.T) {
 	n.tuner(t).ApplyConntrack(t.Context(), kubeProxy)
 	want := []string{
 		leftForward,
-		netfilter + "max=131072: left (it was 65536 before kube-ipvs); connections may need the room",
+		netfilter + "max=131072: left (it was 65536 before kube-ipvs); connections may need the larger table",
 		netfilter + "tcp_timeout_close_wait=60: restored (it was 3600)",
 		netfilter + "tcp_timeout_established=432000: restored (it was 86400)",
 	}

@@ -84,7 +84,7 @@ func (t *Tuner) Doctor(o DoctorOptions) []Check {
 		if q.ipvs && !o.IPVS {
 			continue
 		}
-		checks = append(checks, Check{Name: q.name, Fix: "make it readable: as root, with the host's /proc and /sys",
+		checks = append(checks, Check{Name: q.name, Fix: "run as root, with the host's /proc and /sys mounted",
 			Run: func(ctx context.Context) error { return bounded(ctx, func() error { return q.ask(o) }) }})
 	}
 	return checks
@@ -95,17 +95,17 @@ func (t *Tuner) Doctor(o DoctorOptions) []Check {
 func (t *Tuner) askRunDir(o DoctorOptions) error {
 	dir, err := nearest(t.opts.RunDir)
 	if err != nil {
-		return Remedied(Lacking(fmt.Errorf("%s cannot be written to: %w; the agent would not start", dir, err)),
+		return Remedied(Lacking(fmt.Errorf("%s is not writable: %w; the agent would not start", dir, err)),
 			fmt.Sprintf("run as root, mount the host's %s writable, or choose another with --run-dir", t.opts.RunDir))
 	}
-	fix := fmt.Sprintf("make room on the file system of %s, or choose another directory with --run-dir", dir)
+	fix := fmt.Sprintf("free space on the file system of %s, or choose another directory with --run-dir", dir)
 	switch room, err := o.Room(dir); {
 	case err != nil:
-		return fmt.Errorf("ask how much room %s has: %w", dir, err)
+		return fmt.Errorf("read the free space of %s: %w", dir, err)
 	case room.Files == 0:
-		return Remedied(Lacking(fmt.Errorf("%s can take no more files; the agent would not start", dir)), fix)
+		return Remedied(Lacking(fmt.Errorf("%s has no free inodes; the agent would not start", dir)), fix)
 	case room.Bytes == 0:
-		return Remedied(Warning(fmt.Errorf("%s is full: no journal can be written of the sysctls that the agent sets, so that cleanup would not restore them", dir)), fix)
+		return Remedied(Warning(fmt.Errorf("%s is full: the agent cannot save the sysctls that it changes, so cleanup would not restore them", dir)), fix)
 	}
 	return nil
 }
@@ -144,8 +144,8 @@ func roomOf(dir string) (Room, error) {
 func (t *Tuner) askSets(o DoctorOptions) error {
 	err := o.RawSocket()
 	if errors.Is(err, fs.ErrPermission) {
-		return Remedied(Lacking(fmt.Errorf("iptables opens a raw socket for each rule that names a set: %w; the agent would carry no Service that is new", err)),
-			"take CAP_NET_RAW: capabilities.add in the pod, CapabilityBoundingSet in the unit")
+		return Remedied(Lacking(fmt.Errorf("iptables needs a raw socket for rules that name a set: %w; the agent would serve no new Services", err)),
+			"grant CAP_NET_RAW: capabilities.add in the pod, CapabilityBoundingSet in the unit")
 	}
 	if err != nil {
 		return fmt.Errorf("open a raw socket: %w", err)
@@ -179,7 +179,7 @@ func (t *Tuner) askSysctls(o DoctorOptions) error {
 		case have == s.Value:
 			continue
 		}
-		text := fmt.Sprintf("%s=%s is to be %s (%s)", s.Key, have, s.Value, s.Why)
+		text := fmt.Sprintf("%s=%s must be %s (%s)", s.Key, have, s.Value, s.Why)
 		if t.writable(name) {
 			later, set = append(later, text), append(set, s.String())
 			continue
@@ -194,7 +194,7 @@ func (t *Tuner) askSysctls(o DoctorOptions) error {
 		return Remedied(grade(state, fmt.Errorf("cannot be set from here: %s", strings.Join(never, ", "))),
 			setOnHost(fix))
 	case len(later) > 0 && o.Running:
-		return Remedied(Warning(fmt.Errorf("changed by somebody else, until the agent looks for drift: %s", strings.Join(later, ", "))), "sysctl -w "+strings.Join(set, " "))
+		return Remedied(Warning(fmt.Errorf("changed by another program, the agent repairs them at its next audit: %s", strings.Join(later, ", "))), "sysctl -w "+strings.Join(set, " "))
 	case len(later) > 0:
 		return Note("the agent sets them when it starts: %s", strings.Join(later, ", "))
 	}
@@ -225,8 +225,8 @@ func (t *Tuner) askConntrackUse(DoctorOptions) error {
 		return err
 	}
 	if most > 0 && count*10 >= most*8 { // 0 is without a limit
-		return Remedied(Warning(fmt.Errorf("%d of %d connections: when the table is full new ones are dropped", count, most)),
-			fmt.Sprintf("sysctl -w net.netfilter.nf_conntrack_max=%d, and for good --conntrack-min=%[1]d", 2*most))
+		return Remedied(Warning(fmt.Errorf("%d of %d connections: new connections are dropped when the table is full", count, most)),
+			fmt.Sprintf("sysctl -w net.netfilter.nf_conntrack_max=%d, and permanently --conntrack-min=%[1]d", 2*most))
 	}
 	return Note("%d of %d connections", count, most)
 }
@@ -259,7 +259,7 @@ func (t *Tuner) askConnections(DoctorOptions) error {
 	}
 	text, err := os.ReadFile(t.path("proc/net/ip_vs"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return Note("the kernel does not tell: no /proc/net/ip_vs")
+		return Note("unknown: this kernel has no /proc/net/ip_vs")
 	}
 	if err != nil {
 		return err
@@ -285,7 +285,7 @@ func (t *Tuner) askConnections(DoctorOptions) error {
 		for want < 20 && n > 1<<want {
 			want++
 		}
-		return Remedied(Warning(fmt.Errorf("%d connections in %d buckets: each packet passes %d others", n, buckets, n/buckets)),
+		return Remedied(Warning(fmt.Errorf("%d connections in %d buckets: each lookup walks %d entries", n, buckets, n/buckets)),
 			fmt.Sprintf("echo 'options ip_vs conn_tab_bits=%d' > /etc/modprobe.d/ip_vs.conf and restart the node", want))
 	}
 	return Note("%d connections, %d buckets", n, buckets)
@@ -317,8 +317,8 @@ func (t *Tuner) askPortRange(o DoctorOptions) error {
 	if reserved != "" {
 		all = reserved + "," + all
 	}
-	return Remedied(Warning(fmt.Errorf("connections of this node take ports %d-%d, which NodePorts have, too (net.ipv4.ip_local_port_range=%d %d)", from, to, low, high)),
-		"sysctl -w net.ipv4.ip_local_reserved_ports="+all+", or --service-node-port-range as the API server has it")
+	return Remedied(Warning(fmt.Errorf("outgoing connections of this node may use ports %d-%d of the NodePort range (net.ipv4.ip_local_port_range=%d %d)", from, to, low, high)),
+		"sysctl -w net.ipv4.ip_local_reserved_ports="+all+", or set --service-node-port-range to that of the API server")
 }
 
 // covered tells whether a list such as 8080,30000-32767 has each port of a range.

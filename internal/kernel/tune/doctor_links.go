@@ -75,7 +75,7 @@ func (t *Tuner) askVXLAN(o DoctorOptions) error {
 	for _, name := range links {
 		on, err := o.ChecksumOffload(name)
 		if err != nil {
-			return fmt.Errorf("ask whether %s offloads checksums: %w", name, err)
+			return fmt.Errorf("read whether %s offloads checksums: %w", name, err)
 		}
 		if on {
 			offloading = append(offloading, name)
@@ -85,7 +85,7 @@ func (t *Tuner) askVXLAN(o DoctorOptions) error {
 	if len(offloading) == 0 {
 		return nil
 	}
-	return Remedied(Warning(fmt.Errorf("%s offloads checksums, which kernels before %s get wrong (%s), unless the distribution mended it: "+
+	return Remedied(Warning(fmt.Errorf("%s offloads checksums, which kernels before %s compute wrongly (%s) unless the distribution fixed it: "+
 		"connections to service addresses take 1 to 63 seconds to open", strings.Join(offloading, ", "), mendedVXLAN, release)), strings.Join(fix, " && "))
 }
 
@@ -127,9 +127,9 @@ func (t *Tuner) askReversePath(DoctorOptions) error {
 	case len(filtered) == 0:
 		return nil
 	case len(uplinks) == 1:
-		return Note("strict on %s, which is harmless: no other link leads off this machine", filtered[0])
+		return Note("strict on %s, which is harmless: this machine has no other uplink", filtered[0])
 	}
-	return Remedied(Warning(fmt.Errorf("strict on %s, and %d links lead off this machine: clients are dropped without a word whose way back leads through another one",
+	return Remedied(Warning(fmt.Errorf("strict on %s, and this machine has %d uplinks: packets of clients whose return route uses another uplink are dropped silently",
 		strings.Join(filtered, ", "), len(uplinks))), "sysctl -w "+strings.Join(fix, " "))
 }
 
@@ -160,12 +160,12 @@ func (t *Tuner) askBridges(o DoctorOptions) error {
 		// A bridge puts fragments together for the rules and forgets that they were some
 		// (IP6CB(skb)->frag_max_size), so IPVS takes the datagram for one that is too big
 		// (__mtu_check_toobig_v6 in net/netfilter/ipvs/ip_vs_xmit.c).
-		return Note("rules see it; pods on %s cannot send UDP datagrams larger than the MTU to a Service over IPv6 (EMSGSIZE: the kernel's IPVS, with bridge-nf-call-ip6tables=1)",
+		return Note("rules apply to it; pods on %s cannot send UDP datagrams larger than the MTU to a Service over IPv6 (EMSGSIZE: the kernel's IPVS, with bridge-nf-call-ip6tables=1)",
 			strings.Join(bridges, ", "))
 	case len(off) == 0:
 		return nil
 	}
-	return Remedied(Warning(fmt.Errorf("%s passes packets between its pods by the rules: a pod that dials a Service whose endpoint is on the same bridge gets no answer",
+	return Remedied(Warning(fmt.Errorf("%s forwards packets between its pods without applying rules: a pod gets no answer from a Service endpoint on the same bridge",
 		strings.Join(bridges, ", "))), "modprobe br_netfilter && sysctl -w "+strings.Join(off, " "))
 }
 
@@ -200,7 +200,7 @@ func (t *Tuner) askARP(o DoctorOptions) error {
 				p.name, p.what, ignore, announce)), "--ipvs-strict-arp (ipvs.strictARP: true)")
 		}
 	}
-	return Note("arp_ignore=%d, arp_announce=%d: this node answers ARP for service addresses; --ipvs-strict-arp where somebody announces them on the link", ignore, announce)
+	return Note("arp_ignore=%d, arp_announce=%d: this node answers ARP for service addresses; set --ipvs-strict-arp if another program announces them by ARP (MetalLB, kube-vip)", ignore, announce)
 }
 
 // process is one that a checker knows by its name (comm).

@@ -25,7 +25,7 @@ func TestDoctorOfReadOnlySysctls(t *testing.T) {
 			n.sysctl(t, tt.key, "0")
 			n.readOnly(t)
 			v := verdictOf(t, tune.RunChecks(t.Context(), n.tuner(t).Doctor(options())), "sysctls")
-			if v.State != tt.state || !strings.Contains(v.Detail, tt.key+"=0 is to be 1") || !strings.Contains(v.Fix, "sysctl -w "+tt.key+"=1;") {
+			if v.State != tt.state || !strings.Contains(v.Detail, tt.key+"=0 must be 1") || !strings.Contains(v.Fix, "sysctl -w "+tt.key+"=1;") {
 				t.Errorf("%+v, want %s with the command", v, tt.state)
 			}
 		})

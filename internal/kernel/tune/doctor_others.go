@@ -17,14 +17,14 @@ func (t *Tuner) askOwners(DoctorOptions) error {
 	var found []string
 	for _, p := range owners {
 		if running[p.name] {
-			found = append(found, fmt.Sprintf("%s runs, and may own virtual servers (%s)", p.name, p.what))
+			found = append(found, fmt.Sprintf("%s is running and may have virtual servers of its own (%s)", p.name, p.what))
 		}
 	}
 	if len(found) == 0 {
 		return nil
 	}
 	return Remedied(Warning(errors.New(strings.Join(found, ", "))),
-		"keep their addresses away from Services with --ipvs-exclude-cidrs, or let them balance without IPVS (kube-vip: lb_enable=false)")
+		"exclude their addresses with --ipvs-exclude-cidrs, or configure them not to use IPVS (kube-vip: lb_enable=false)")
 }
 
 // The ports that a kube-proxy listens on.
@@ -36,7 +36,7 @@ const proxyFix = "kubectl -n kube-system delete daemonset kube-proxy, or swap it
 // seen for its listeners.
 func (t *Tuner) askKubeProxy(o DoctorOptions) error {
 	if t.processes()["kube-proxy"] {
-		return Remedied(Warning(errors.New("kube-proxy runs: both would write the same rules and virtual servers")), proxyFix)
+		return Remedied(Warning(errors.New("kube-proxy is running: both would write the same rules and virtual servers")), proxyFix)
 	}
 	if o.Running {
 		return nil
@@ -47,8 +47,8 @@ func (t *Tuner) askKubeProxy(o DoctorOptions) error {
 	}
 	for _, l := range open {
 		if l.TCP && slices.Contains(proxyPorts, l.Port) {
-			return Remedied(Warning(fmt.Errorf("somebody listens on port %d, which kube-proxy does, and no agent of %s answers", l.Port, t.opts.RunDir)),
-				fmt.Sprintf("ss -ltnp 'sport = :%d' names it; if it is kube-proxy: %s", l.Port, proxyFix))
+			return Remedied(Warning(fmt.Errorf("a process listens on port %d, as kube-proxy does, and no agent with run directory %s answers", l.Port, t.opts.RunDir)),
+				fmt.Sprintf("ss -ltnp 'sport = :%d' shows the process; if it is kube-proxy: %s", l.Port, proxyFix))
 		}
 	}
 	return nil
@@ -120,12 +120,12 @@ func (t *Tuner) askPlugin(DoctorOptions) error {
 	case has("cilium_"):
 		return t.askCilium()
 	case has("bpfin.cali") || has("bpfout.cali"):
-		return Remedied(Warning(errors.New("the eBPF of Calico carries Services itself (bpfin.cali): it and the agent would fight over them")),
-			`kubectl patch felixconfiguration default --type merge -p '{"spec":{"bpfEnabled":false}}', or do without kube-ipvs`)
+		return Remedied(Warning(errors.New("the eBPF mode of Calico serves Services itself (bpfin.cali) and conflicts with kube-ipvs")),
+			`kubectl patch felixconfiguration default --type merge -p '{"spec":{"bpfEnabled":false}}', or do not use kube-ipvs`)
 	case has("cali"):
-		return Note("Calico: it finds kube-ipvs0 and does what IPVS takes, once it is started anew; its iptables backend has to be that of the node")
+		return Note("Calico: restart it so that it detects kube-ipvs0 and supports IPVS; its iptables backend must be that of the node")
 	case has("antrea-gw"):
-		return Note("Antrea: with antreaProxy.proxyAll it serves Services itself; its Egress does not get along with --ipvs-strict-arp")
+		return Note("Antrea: with antreaProxy.proxyAll it serves Services itself; its Egress does not work with --ipvs-strict-arp")
 	case has("kube-bridge"):
 		return Note("kube-router: with --run-service-proxy it serves Services itself")
 	}
@@ -138,10 +138,10 @@ func (t *Tuner) askCilium() error {
 	_, err := os.Stat(t.path("sys/fs/bpf/tc/globals/cilium_lb4_reverse_sk"))
 	switch {
 	case err == nil:
-		return Remedied(Warning(errors.New("sockets of pods are translated by Cilium (kube-proxy replacement): their connections do not come to IPVS")),
-			"cilium config set kube-proxy-replacement false, or do without kube-ipvs")
+		return Remedied(Warning(errors.New("Cilium translates sockets of pods (kube-proxy replacement), so their connections bypass IPVS")),
+			"cilium config set kube-proxy-replacement false, or do not use kube-ipvs")
 	case errors.Is(err, fs.ErrNotExist):
-		return Note("Cilium: it has to leave Services alone (kubeProxyReplacement=false; cilium-dbg status tells)")
+		return Note("Cilium: it must not serve Services (kubeProxyReplacement=false; cilium-dbg status shows it)")
 	}
 	return err
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 )
 
-// well is a node that has nothing to mend: one uplink, a bridge with a pod, VXLAN.
+// well is a node that has nothing to repair: one uplink, a bridge with a pod, VXLAN.
 func well(t *testing.T) node {
 	t.Helper()
 	n := newNode(t)
@@ -112,39 +112,39 @@ func TestDoctor(t *testing.T) {
 		fix    string
 		opts   func(*tune.DoctorOptions)
 	}{
-		"all well":       {says: "ok: 13 checks, nothing to mend"},
+		"all well":       {says: "ok: 13 checks, nothing to repair"},
 		"conntrack full": {breaks: []func(*testing.T, node){set("net.netfilter.nf_conntrack_count", "260000")}, says: "warning: connection tracking in use: 260000 of 262144", fix: "sysctl -w net.netfilter.nf_conntrack_max=524288"},
 		"long chains": {breaks: []func(*testing.T, node){file("sys/module/ip_vs/parameters/conn_tab_bits", "8"), file("proc/net/ip_vs", strings.Replace(ipvsList, "     3          4", "  3000       4000", 1))},
-			says: "warning: ipvs connections: 7000 connections in 256 buckets: each packet passes 27 others", fix: "conn_tab_bits=13"},
+			says: "warning: ipvs connections: 7000 connections in 256 buckets: each lookup walks 27 entries", fix: "conn_tab_bits=13"},
 		"bridge without rules": {breaks: []func(*testing.T, node){set("net.bridge.bridge-nf-call-iptables", "0")}, says: "warning: bridged traffic: cni0", fix: "sysctl -w net.bridge.bridge-nf-call-iptables=1"},
 		"br_netfilter missing": {breaks: []func(*testing.T, node){func(t *testing.T, n node) { n.remove(t, "proc/sys/net/bridge/bridge-nf-call-iptables") }},
 			says: "warning: bridged traffic: cni0", fix: "modprobe br_netfilter"},
 		"vxlan on an old kernel": {breaks: []func(*testing.T, node){set("kernel.osrelease", "4.15.0-20")}, says: "warning: vxlan checksum offload: flannel.1", fix: "ethtool -K flannel.1 tx-checksum-ip-generic off"},
 		"vxlan without offload": {breaks: []func(*testing.T, node){set("kernel.osrelease", "4.15.0-20")}, says: "ok: 13 checks",
 			opts: func(o *tune.DoctorOptions) { o.ChecksumOffload = func(string) (bool, error) { return false, nil } }},
-		"vxlan not told": {breaks: []func(*testing.T, node){set("kernel.osrelease", "4.15.0-20")}, says: "failed: vxlan checksum offload: ask whether flannel.1", fix: "root",
+		"vxlan not told": {breaks: []func(*testing.T, node){set("kernel.osrelease", "4.15.0-20")}, says: "failed: vxlan checksum offload: read whether flannel.1", fix: "root",
 			opts: func(o *tune.DoctorOptions) {
 				o.ChecksumOffload = func(string) (bool, error) { return false, errors.New("no") }
 			}},
 		"two uplinks": {breaks: []func(*testing.T, node){link("eth1", ""), file("sys/class/net/eth1/device/vendor", "1")},
-			says: "warning: reverse path filter: strict on eth0, and 2 links", fix: "sysctl -w net.ipv4.conf.eth0.rp_filter=2"},
+			says: "warning: reverse path filter: strict on eth0, and this machine has 2 uplinks", fix: "sysctl -w net.ipv4.conf.eth0.rp_filter=2"},
 		"strict everywhere": {breaks: []func(*testing.T, node){link("eth0.7", "vlan"), set("net.ipv4.conf.all.rp_filter", "1"), file("proc/sys/net/ipv4/conf/eth0.7/rp_filter", "0")},
 			says: "strict on eth0, eth0.7", fix: "net.ipv4.conf.eth0/7.rp_filter=2"},
 		"MetalLB":               {breaks: []func(*testing.T, node){process("speaker")}, says: "warning: strict arp: speaker (MetalLB) runs", fix: "--ipvs-strict-arp"},
-		"keepalived":            {breaks: []func(*testing.T, node){process("keepalived")}, says: "warning: other owners of ipvs: keepalived runs", fix: "--ipvs-exclude-cidrs"},
-		"kube-vip, strict":      {breaks: []func(*testing.T, node){process("kube-vip")}, says: "warning: other owners of ipvs: kube-vip runs", fix: "lb_enable=false", opts: func(o *tune.DoctorOptions) { o.StrictARP = true }},
-		"kube-proxy":            {breaks: []func(*testing.T, node){process("kube-proxy")}, says: "warning: kube-proxy: kube-proxy runs", fix: "delete daemonset kube-proxy"},
-		"kube-proxy not seen":   {breaks: []func(*testing.T, node){file("proc/net/tcp", socketsHead+socket("00000000:2810", "0A"))}, says: "warning: kube-proxy: somebody listens on port 10256", fix: "ss -ltnp 'sport = :10256'"},
+		"keepalived":            {breaks: []func(*testing.T, node){process("keepalived")}, says: "warning: other owners of ipvs: keepalived is running", fix: "--ipvs-exclude-cidrs"},
+		"kube-vip, strict":      {breaks: []func(*testing.T, node){process("kube-vip")}, says: "warning: other owners of ipvs: kube-vip is running", fix: "lb_enable=false", opts: func(o *tune.DoctorOptions) { o.StrictARP = true }},
+		"kube-proxy":            {breaks: []func(*testing.T, node){process("kube-proxy")}, says: "warning: kube-proxy: kube-proxy is running", fix: "delete daemonset kube-proxy"},
+		"kube-proxy not seen":   {breaks: []func(*testing.T, node){file("proc/net/tcp", socketsHead+socket("00000000:2810", "0A"))}, says: "warning: kube-proxy: a process listens on port 10256", fix: "ss -ltnp 'sport = :10256'"},
 		"an agent on that port": {breaks: []func(*testing.T, node){file("proc/net/tcp", socketsHead+socket("00000000:2810", "0A"))}, says: "ok: 13 checks", opts: func(o *tune.DoctorOptions) { o.Running = true }},
 		"our image, started as kube-proxy": {breaks: []func(*testing.T, node){process("kube-proxy"), func(t *testing.T, n node) {
 			if err := os.Symlink("/usr/local/bin/kube-ipvs", n.path("proc/7/exe")); err != nil {
 				t.Fatal(err)
 			}
 		}}, says: "ok: 13 checks"},
-		"Cilium":      {breaks: []func(*testing.T, node){link("cilium_host", ""), file("sys/fs/bpf/tc/globals/cilium_lb4_reverse_sk", "")}, says: "warning: network plug-in: sockets of pods are translated by Cilium", fix: "kube-proxy-replacement false"},
-		"Calico eBPF": {breaks: []func(*testing.T, node){link("bpfin.cali", "")}, says: "warning: network plug-in: the eBPF of Calico carries Services", fix: `"bpfEnabled":false`},
+		"Cilium":      {breaks: []func(*testing.T, node){link("cilium_host", ""), file("sys/fs/bpf/tc/globals/cilium_lb4_reverse_sk", "")}, says: "warning: network plug-in: Cilium translates sockets of pods", fix: "kube-proxy-replacement false"},
+		"Calico eBPF": {breaks: []func(*testing.T, node){link("bpfin.cali", "")}, says: "warning: network plug-in: the eBPF mode of Calico serves Services", fix: `"bpfEnabled":false`},
 		"local ports": {breaks: []func(*testing.T, node){set("net.ipv4.ip_local_port_range", "1024 65535"), set("net.ipv4.ip_local_reserved_ports", "9100")},
-			says: "warning: node port range: connections of this node take ports 30000-32767", fix: "ip_local_reserved_ports=9100,30000-32767"},
+			says: "warning: node port range: outgoing connections of this node may use ports 30000-32767", fix: "ip_local_reserved_ports=9100,30000-32767"},
 		"local ports, reserved":        {breaks: []func(*testing.T, node){set("net.ipv4.ip_local_port_range", "1024 65535"), set("net.ipv4.ip_local_reserved_ports", "30000-31000,31001-32767")}, says: "ok: 13 checks"},
 		"a sysctl that the agent sets": {breaks: []func(*testing.T, node){set("net.ipv4.ip_forward", "0")}, says: "ok: 13 checks"},
 		"a strange count":              {breaks: []func(*testing.T, node){set("net.netfilter.nf_conntrack_count", "many")}, says: "failed: connection tracking in use", fix: "root"},
@@ -233,10 +233,10 @@ func TestDoctorTellsWhatIsLost(t *testing.T) {
 		state     tune.State
 		says, fix string
 	}{
-		"no bytes":      {"run directory", room(tune.Room{Files: 1}, nil), tune.Warn, "cleanup would not restore", "make room"},
+		"no bytes":      {"run directory", room(tune.Room{Files: 1}, nil), tune.Warn, "cleanup would not restore", "free space"},
 		"no files":      {"run directory", room(tune.Room{Bytes: 1}, nil), tune.Lacks, "the agent would not start", "--run-dir"},
-		"nobody knows":  {"run directory", room(tune.Room{}, errors.New("no")), tune.Failed, "how much room", "root"},
-		"CAP_NET_RAW":   {"sets in rules", socket(os.NewSyscallError("socket", unix.EPERM)), tune.Lacks, "carry no Service that is new", "take CAP_NET_RAW"},
+		"nobody knows":  {"run directory", room(tune.Room{}, errors.New("no")), tune.Failed, "read the free space", "root"},
+		"CAP_NET_RAW":   {"sets in rules", socket(os.NewSyscallError("socket", unix.EPERM)), tune.Lacks, "serve no new Services", "grant CAP_NET_RAW"},
 		"no descriptor": {"sets in rules", socket(unix.EMFILE), tune.Failed, "too many open files", "root"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -124,17 +124,17 @@ func (l IdleLimits) patience() time.Duration {
 // it or keepalive probes it, whichever is first. Otherwise it returns what is wrong
 // (internal/DECISIONS.md, Idle timeouts).
 func (l IdleLimits) TooShort(tcp time.Duration) error {
-	least, why, key := l.Keepalive, "keepalive would speak after", keyKeepalive
+	least, why, key := l.Keepalive, "a keepalive probe would be sent after", keyKeepalive
 	if least == 0 {
 		least = stock.Keepalive
 	}
 	if l.Established > 0 && l.Established < least {
-		least, why, key = l.Established, "connection tracking would remember it for", keyEstablished
+		least, why, key = l.Established, "connection tracking would keep it for", keyEstablished
 	}
 	if tcp >= least {
 		return nil
 	}
-	return fmt.Errorf("an idle TCP connection ends after %s, and nobody is told: %s %s (%s)", tcp, why, least, key)
+	return fmt.Errorf("IPVS drops an idle TCP connection after %s without telling client or server: %s %s (%s)", tcp, why, least, key)
 }
 
 // IdleCheck asks whether IPVS remembers idle TCP connections for long enough. tcp tells

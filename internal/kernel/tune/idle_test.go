@@ -67,8 +67,8 @@ func TestRecommendedIdleTimes(t *testing.T) {
 }
 
 func TestIdleTimesTooShort(t *testing.T) {
-	const keepalive = "keepalive would speak after 2h0m0s (net.ipv4.tcp_keepalive_time)"
-	const tracked = "connection tracking would remember it for 1h0m0s (net.netfilter.nf_conntrack_tcp_timeout_established)"
+	const keepalive = "a keepalive probe would be sent after 2h0m0s (net.ipv4.tcp_keepalive_time)"
+	const tracked = "connection tracking would keep it for 1h0m0s (net.netfilter.nf_conntrack_tcp_timeout_established)"
 	hour := func(l *tune.IdleLimits) { l.Established = time.Hour }
 	for _, tt := range []struct {
 		name   string
@@ -76,7 +76,7 @@ func TestIdleTimesTooShort(t *testing.T) {
 		tcp    time.Duration
 		want   string // "" for enough
 	}{
-		{"as the kernel begins", nil, stockTCP, "after 15m0s, and nobody is told: " + keepalive},
+		{"as the kernel begins", nil, stockTCP, "after 15m0s without telling client or server: " + keepalive},
 		{"a second less than keepalive", nil, 2*time.Hour - time.Second, keepalive},
 		{"as long as keepalive", nil, 2 * time.Hour, ""},
 		{"tracked for less", hour, stockTCP, tracked},

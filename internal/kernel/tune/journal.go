@@ -43,7 +43,7 @@ func (t *Tuner) openJournal() (*journal, string) {
 		t.unreadable("")
 		return j, ""
 	case err != nil:
-		j.unread = fmt.Errorf("the journal cannot be read, and stays: %w", err)
+		j.unread = fmt.Errorf("the journal of sysctls cannot be read and is kept: %w", err)
 		return j, t.unreadable(j.unread.Error())
 	}
 	if err = json.Unmarshal(b, &j.entries); err == nil && j.entries != nil {
@@ -52,9 +52,9 @@ func (t *Tuner) openJournal() (*journal, string) {
 	}
 	j.entries = map[string]entry{}
 	aside := j.path + ".bad"
-	note := fmt.Sprintf("an unreadable journal was moved to %s: %v", aside, err)
+	note := fmt.Sprintf("an unreadable journal of sysctls was moved to %s: %v", aside, err)
 	if moveErr := os.Rename(j.path, aside); moveErr != nil {
-		j.unread = fmt.Errorf("the journal can be neither read nor moved: %w; %w", err, moveErr)
+		j.unread = fmt.Errorf("the journal of sysctls can be neither read nor moved: %w; %w", err, moveErr)
 		note = j.unread.Error()
 	}
 	return j, t.unreadable(note)
@@ -107,7 +107,7 @@ func (j *journal) close() error {
 		return j.save()
 	}
 	if err := os.Remove(j.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove the journal: %w", err)
+		return fmt.Errorf("remove the journal of sysctls: %w", err)
 	}
 	return nil
 }
@@ -118,13 +118,13 @@ func (j *journal) save() error {
 	}
 	b, err := json.MarshalIndent(j.entries, "", "  ")
 	if err != nil {
-		return fmt.Errorf("encode the journal: %w", err)
+		return fmt.Errorf("encode the journal of sysctls: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(j.path), 0o755); err != nil {
-		return fmt.Errorf("make the run directory: %w", err)
+		return fmt.Errorf("create the run directory: %w", err)
 	}
 	if err := replaceFile(j.path, append(b, '\n')); err != nil {
-		return fmt.Errorf("write the journal: %w", err)
+		return fmt.Errorf("write the journal of sysctls: %w", err)
 	}
 	return nil
 }

@@ -141,7 +141,7 @@ func (t *Tuner) reportMissing(runs []insertion) {
 		}
 	}
 	if len(unknown) > 0 {
-		t.log.Info("modules not loaded, the kernel may have them built in", zap.Strings("modules", unknown))
+		t.log.Info("kernel modules not loaded, they may be built in", zap.Strings("modules", unknown))
 	}
 }
 
@@ -168,7 +168,7 @@ func (t *Tuner) modprobe(ctx context.Context, args []string) (string, error) {
 	cmd.WaitDelay = time.Second
 	err := cmd.Run()
 	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("modprobe did not end: %w", ctx.Err())
+		err = fmt.Errorf("modprobe did not exit: %w", ctx.Err())
 	}
 	return said.String(), err
 }

@@ -143,18 +143,18 @@ func TestMissingModulesInTheLog(t *testing.T) {
 	}{
 		"no modules in sight": {
 			prepare: func(t *testing.T, n node) { n.withModprobe(t) },
-			want:    []string{"info: modules not loaded, the kernel may have them built in [ip_vs dummy xt_set]"},
+			want:    []string{"info: kernel modules not loaded, they may be built in [ip_vs dummy xt_set]"},
 		},
 		"nor a modprobe": {
 			prepare: func(*testing.T, node) {},
-			want:    []string{"info: modules not loaded, the kernel may have them built in [ip_vs dummy xt_set]"},
+			want:    []string{"info: kernel modules not loaded, they may be built in [ip_vs dummy xt_set]"},
 		},
 		"those of another kernel": {
 			prepare: func(t *testing.T, n node) {
 				n.withModprobe(t, "ip_vs")
 				n.file(t, "lib/modules/5.10.0/modules.dep", "")
 			},
-			want: []string{"info: module loaded ip_vs", "info: modules not loaded, the kernel may have them built in [dummy xt_set]"},
+			want: []string{"info: module loaded ip_vs", "info: kernel modules not loaded, they may be built in [dummy xt_set]"},
 		},
 		"refused": {
 			prepare: func(t *testing.T, n node) {

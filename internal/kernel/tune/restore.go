@@ -40,7 +40,7 @@ func (t *Tuner) restore(ctx context.Context, asked func(key string) bool, needed
 		}
 	}
 	if err := book.close(); err != nil && book.unread == nil { // of that it was warned
-		t.log.Warn("journal of sysctls stays", zap.Error(err))
+		t.log.Warn("journal of sysctls is kept", zap.Error(err))
 	}
 	return results
 }
@@ -49,7 +49,7 @@ func (t *Tuner) restore(ctx context.Context, asked func(key string) bool, needed
 // less strict than before (ARP, loopback), or only says how long idle connections are remembered.
 var needed = map[string]string{
 	"net.ipv4.ip_forward": "pods and other programs may need forwarding",
-	keyConntrackMax:       "connections may need the room",
+	keyConntrackMax:       "connections may need the larger table",
 }
 
 // restoreOne leaves a key that has our value where needed says why.

@@ -26,7 +26,7 @@ func WriteSummary(w io.Writer, verdicts []Verdict) error {
 	}
 	switch {
 	case len(lines) == 0:
-		lines = []string{fmt.Sprintf("ok: %d checks, nothing to mend", len(verdicts))}
+		lines = []string{fmt.Sprintf("ok: %d checks, nothing to repair", len(verdicts))}
 	case len(lines) > summaryLines:
 		lines = append(lines[:summaryLines-1], theRest(bad[summaryLines-1:]))
 	}

@@ -54,13 +54,13 @@ func IPVSSysctls(opts IPVSOptions) []Sysctl {
 	}
 	if reusesBadly(opts.Release) {
 		all = append(all, Sysctl{Key: "net.ipv4.vs.conn_reuse_mode", Value: "0", Policy: Wanted,
-			Why: "before Linux 5.9 a reused source port costs a second or meets a dead destination"})
+			Why: "before Linux 5.9 a reused source port delays a connection by a second or sends it to a removed destination"})
 	}
 	all = append(all,
 		Sysctl{Key: "net.ipv4.vs.expire_nodest_conn", Value: "1", Policy: Wanted,
-			Why: "connections to a destination that is gone end at once"},
+			Why: "connections to a removed destination end at once"},
 		Sysctl{Key: "net.ipv4.vs.expire_quiescent_template", Value: "1", Policy: Wanted,
-			Why: "session affinity lets go of a destination that drains"},
+			Why: "session affinity stops using a draining destination"},
 		Sysctl{Key: "net.ipv4.ip_forward", Value: "1", Policy: Required,
 			Why: "packets from clients to pods are forwarded"},
 	)
@@ -69,7 +69,7 @@ func IPVSSysctls(opts IPVSOptions) []Sysctl {
 			Sysctl{Key: "net.ipv4.conf.all.arp_ignore", Value: "1", Policy: Wanted,
 				Why: "strict ARP: a link answers for its own addresses only"},
 			Sysctl{Key: "net.ipv4.conf.all.arp_announce", Value: "2", Policy: Wanted,
-				Why: "strict ARP: a link asks with its own addresses only"},
+				Why: "strict ARP: a link sends requests with its own addresses only"},
 		)
 	}
 	return all

@@ -297,14 +297,14 @@ func TestNotesAreLogged(t *testing.T) {
 			journal: "{", have: "0", prepare: func(*testing.T, *node) {},
 			want: []string{"warn: journal of sysctls is unreadable: was moved", "info: sysctl changed"},
 		},
-		"no journal can be written": {
+		"the agent cannot save the sysctls": {
 			have: "0", prepare: func(t *testing.T, n *node) { n.danglingRun(t) },
 			want: []string{"info: sysctl changed: cleanup will not restore it"},
 		},
 		"no journal can be read or written": {
 			have: "0", prepare: func(_ *testing.T, n *node) { n.run = n.path("proc/sys/kernel/osrelease/run") },
-			want: []string{"warn: journal of sysctls is unreadable: cannot be read, and stays",
-				"info: sysctl changed: cannot be read, and stays: cleanup will not restore it"},
+			want: []string{"warn: journal of sysctls is unreadable: cannot be read and is kept",
+				"info: sysctl changed: cannot be read and is kept: cleanup will not restore it"},
 		},
 		"nor can the key": {
 			prepare: func(t *testing.T, n *node) {
@@ -328,7 +328,7 @@ func TestNotesAreLogged(t *testing.T) {
 			for _, e := range logged() {
 				line := e.Level.String() + ": " + e.Message
 				note, _ := e.ContextMap()["note"].(string)
-				for _, part := range []string{"was moved", "cannot be read, and stays", "cleanup will not restore it"} {
+				for _, part := range []string{"was moved", "cannot be read and is kept", "cleanup will not restore it"} {
 					if strings.Contains(note, part) {
 						line += ": " + part
 					}

@@ -156,7 +156,7 @@ func (h *Handle) drop(reason error) {
 	if h.wire == nil {
 		return
 	}
-	h.log.Warn("ipvs socket given up", zap.Error(reason))
+	h.log.Warn("IPVS did not answer, its socket is abandoned", zap.Error(reason))
 	h.count.Reopened++
 	go func(w wire) { _ = w.Close() }(h.wire)
 	h.wire, h.out, h.in = nil, nil, nil

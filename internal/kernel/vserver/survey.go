@@ -17,7 +17,7 @@ type survey struct {
 	begun bool
 }
 
-var errNoSurvey = errors.New("no survey was begun")
+var errNoSurvey = errors.New("no list was started")
 
 // BeginSurvey begins to read the list of all virtual servers and their destinations, and
 // gives up a reading that is in progress. Where the kernel's list cannot be opened it

@@ -44,8 +44,8 @@ func lol() string {
 
 // badFiles are inputs that make a file unusable as a whole.
 var badFiles = []badInput{
-	{name: "empty file", text: "", want: []string{"bad.yaml: empty: being written, or to be deleted if it has nothing to say"}},
-	{name: "blank file", text: " \n\n", want: []string{"bad.yaml: empty: being written, or to be deleted if it has nothing to say"}},
+	{name: "empty file", text: "", want: []string{"bad.yaml: empty: it is being written, or should be deleted"}},
+	{name: "blank file", text: " \n\n", want: []string{"bad.yaml: empty: it is being written, or should be deleted"}},
 	{name: "broken YAML", text: svcHead + "spec: [", want: []string{"bad.yaml: document 1, line 4: did not find expected node content"}},
 	{name: "bad indentation", text: "apiVersion: v1\n kind: Service\n", want: []string{"bad.yaml: document 1, line 2: mapping values are not allowed in this context"}},
 	{name: "tabs", text: "apiVersion: v1\nkind: Service\nmetadata:\n\tname: victim\n", want: []string{"bad.yaml: document 1, line 4: found character that cannot start any token"}},
@@ -136,7 +136,7 @@ var badParts = []badInput{
 		want: []string{"good.yaml: document 1, line 1: Service default/good: defined already in bad.yaml (document 2), which is used"}},
 	{name: "a field that is newer", text: "apiVersion: v1\nkind: Service\nmetadata: {name: victim, uid: 3d0c}\nspec:\n  clusterIP: 10.96.0.1\n  newer: 7\n  ports: [{port: 81}]\n",
 		victim: "[10.96.0.1] [{ tcp 81}]",
-		want:   []string{"bad.yaml: document 1, line 6: Service default/victim: spec.newer: a field that this version does not know: it counts for nothing"}},
+		want:   []string{"bad.yaml: document 1, line 6: Service default/victim: spec.newer: a field that this version does not know: it is ignored"}},
 	{name: "FQDN slice", text: service("victim", 81) + "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: s, labels: {kubernetes.io/service-name: victim}}\naddressType: FQDN\n",
 		victim: "[10.96.0.1] [{ tcp 81}]",
 		want:   []string{"bad.yaml: document 2, line 13: EndpointSlice default/s: addressType: FQDN: host names are not served, no endpoint is used"}},

@@ -223,7 +223,7 @@ func (o *object) passNewer(faults []fault) (rest []fault) {
 			rest = append(rest, f)
 			continue
 		}
-		f.object, f.reason = o.key.String(), "a field that this version does not know: it counts for nothing"
+		f.object, f.reason = o.key.String(), "a field that this version does not know: it is ignored"
 		o.newer = append(o.newer, f)
 	}
 	return rest

@@ -97,7 +97,7 @@ func (s *store) passedOver() []Problem {
 	var out []Problem
 	for _, name := range slices.Sorted(maps.Keys(s.files)) {
 		if foreign := s.files[name].good.foreign; len(foreign) > 0 {
-			out = append(out, Problem{File: name, Reason: "other kinds, passed over: " + strings.Join(kinds(foreign), ", ")})
+			out = append(out, Problem{File: name, Reason: "objects of other kinds are ignored: " + strings.Join(kinds(foreign), ", ")})
 		}
 	}
 	return out

@@ -29,7 +29,7 @@ func split(name string, text []byte) ([]document, error) {
 	}
 	text = bytes.TrimPrefix(text, byteOrderMark)
 	if len(bytes.TrimSpace(text)) == 0 {
-		return nil, errors.New("empty: being written, or to be deleted if it has nothing to say")
+		return nil, errors.New("empty: it is being written, or should be deleted")
 	}
 	if i := bytes.IndexByte(text, 0); i >= 0 {
 		return nil, fmt.Errorf("line %d: a NUL byte", lineAt(text, i))

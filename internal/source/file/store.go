@@ -137,7 +137,7 @@ func (s *store) forget(present map[string]bool) (gone bool) {
 		}
 		s.registry.replace(name, k.good.objects, nil)
 		delete(s.files, name)
-		s.log.Info("manifest gone", zap.String("file", name), zap.Int("objects", len(k.good.objects)))
+		s.log.Info("manifest removed", zap.String("file", name), zap.Int("objects", len(k.good.objects)))
 		gone = true
 	}
 	return gone

@@ -31,7 +31,7 @@ func newWatcher(log *zap.Logger, path string) *watcher {
 		refused: map[string]bool{}, out: make(chan struct{}, 1)}
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {
-		log.Warn("no file watch, changes are noticed by polling", zap.Error(err))
+		log.Warn("cannot watch files, changes are found by polling", zap.Error(err))
 		return w
 	}
 	w.notify = notify
@@ -71,14 +71,14 @@ func (w *watcher) arm() {
 func (w *watcher) watch(dir string, info os.FileInfo) {
 	// The old watch, if any, is on a directory that has lost its name.
 	if err := w.notify.Remove(dir); err != nil && !errors.Is(err, fsnotify.ErrNonExistentWatch) {
-		w.log.Debug("old file watch not removed", zap.Error(err))
+		w.log.Debug("cannot remove the previous file watch", zap.Error(err))
 	}
 	delete(w.armed, dir)
 	err := w.notify.Add(dir)
 	if err == nil {
 		w.armed[dir] = info
 	} else if !w.refused[dir] {
-		w.log.Warn("no file watch, changes are noticed by polling", zap.String("file", dir), zap.Error(err))
+		w.log.Warn("cannot watch files, changes are found by polling", zap.String("file", dir), zap.Error(err))
 	}
 	w.refused[dir] = err != nil
 }

@@ -71,7 +71,7 @@ func forbidCrossHostRedirect(q *http.Request, before []*http.Request) error {
 	from := before[0].URL
 	switch {
 	case q.URL.Scheme != from.Scheme || q.URL.Host != from.Host:
-		return fmt.Errorf("%w: a redirect to %s://%s, which is not told our credentials", errUnexpectedObject, q.URL.Scheme, q.URL.Host)
+		return fmt.Errorf("%w: a redirect to %s://%s, which must not get the credentials", errUnexpectedObject, q.URL.Scheme, q.URL.Host)
 	case len(before) >= maxRedirects:
 		return fmt.Errorf("%w: stopped after %d redirects", errUnexpectedObject, maxRedirects)
 	}

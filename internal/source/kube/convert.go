@@ -49,7 +49,7 @@ func (l *list) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind
 func (l *list) DeepCopyObject() runtime.Object { return l }
 
 // errStrange: what came cannot have come from an API server.
-var errUnexpectedObject = errors.New("not what was asked for")
+var errUnexpectedObject = errors.New("not the requested object")
 
 // convert reads one object.
 func (k *kind) convert(obj runtime.Object) (*converted, error) {

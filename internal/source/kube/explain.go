@@ -44,7 +44,7 @@ type callError struct {
 }
 
 func (e *callError) Error() string {
-	cause := cmp.Or(e.cause.Error(), "an error without a word")
+	cause := cmp.Or(e.cause.Error(), "an error without a message")
 	text := fmt.Sprintf("%s %s: %s: %s", e.verb, e.kind, e.problem, cause)
 	if e.remedy != "" {
 		text += "; " + e.remedy
@@ -65,18 +65,18 @@ var causes = []struct {
 	{Unauthorized, clientCertRejected, "the API server refuses our certificate", "is it expired, or one of another cluster?"},
 	{Forbidden, apierrors.IsForbidden, "the API server does not allow it", "the ClusterRole of this agent lacks the verb %[1]s for %[2]s, or its binding is missing"},
 	{Certificate, untrusted, "the API server shows a certificate that is not trusted", "is the CA in use the one of this cluster, is the server's name right, and the clock?"},
-	{NotAPI, plainHTTP, "what answers does not speak TLS", "is the server a http:// one, or a proxy in between?"},
+	{NotAPI, plainHTTP, "the server does not speak TLS", "is its URL http:// instead of https://, or is a proxy in between?"},
 	{Unresolved, as[*net.DNSError], "the name of the API server cannot be resolved", "does the resolver of this node work? An address instead of a name needs none"},
 	{Refused, among(syscall.ECONNREFUSED), "nothing listens at the address of the API server", "is it running there?"},
-	{NoRoute, among(syscall.ENETUNREACH, syscall.EHOSTUNREACH), "no way leads to the API server", "is the network of this node up, and the address right?"},
+	{NoRoute, among(syscall.ENETUNREACH, syscall.EHOSTUNREACH), "no route to the API server", "is the network of this node up, and the address right?"},
 	{Busy, apierrors.IsTooManyRequests, "the API server is busy", ""},
 	{Timeout, silent, "the API server does not answer", "is it running, or a firewall in between?"},
 	{Timeout, connectionBroken, "the connection to the API server broke", ""},
-	{NotAPI, undecodable, "what answers does not write like a Kubernetes API server", "is the server's URL right, or a proxy in between?"},
-	{ServerError, status(http.StatusInternalServerError, 599), "the API server cannot do it", "its log says why"},
-	{NotAPI, status(http.StatusMultipleChoices, http.StatusInternalServerError-1), "the API server does not understand us", "is the server's URL right, and it not older than Kubernetes 1.21?"},
-	{NotAPI, unreadable, "what answers does not write like a Kubernetes API server", "is the server's URL right, or a proxy in between?"},
-	{NotAPI, unexpectedErrorObject, "what answers does not write like a Kubernetes API server", "is the server's URL right, or a proxy in between?"},
+	{NotAPI, undecodable, "the server does not answer like a Kubernetes API server", "is the server's URL right, or a proxy in between?"},
+	{ServerError, status(http.StatusInternalServerError, 599), "the API server reports an internal error", "its log says why"},
+	{NotAPI, status(http.StatusMultipleChoices, http.StatusInternalServerError-1), "the API server rejects the request", "is the server's URL right, and is it Kubernetes 1.21 or later?"},
+	{NotAPI, unreadable, "the server does not answer like a Kubernetes API server", "is the server's URL right, or a proxy in between?"},
+	{NotAPI, unexpectedErrorObject, "the server does not answer like a Kubernetes API server", "is the server's URL right, or a proxy in between?"},
 	{Other, func(error) bool { return true }, "the call failed", ""},
 }
 

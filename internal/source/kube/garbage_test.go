@@ -270,7 +270,7 @@ func TestAnswerWithoutAnEnd(t *testing.T) {
 			go func() { ended <- src.Run(ctx, out) }()
 			defer func() { cancel(); mustDo(t, <-ended) }()
 			p := trouble(t, src, kube.NotAPI)
-			mentions(t, p.Err, "longer than any", "more than 1 MiB", helps)
+			mentions(t, p.Err, "too long for an API server", "more than 1 MiB", helps)
 			if logs.Len() != 1 {
 				t.Errorf("log %v", logs.All())
 			}

@@ -48,7 +48,7 @@ func (c *listWatcher) Watch(o metav1.ListOptions) (watch.Interface, error) {
 func (c *listWatcher) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	if err := c.brokenBy; err != nil {
 		c.brokenBy = nil
-		return nil, fmt.Errorf("the stream of the list broke off: %w", err)
+		return nil, fmt.Errorf("the list broke off: %w", err)
 	}
 	o.LabelSelector, o.FieldSelector = c.labels, c.fields
 	limited, cancel := context.WithTimeout(ctx, listTimeout)
@@ -63,7 +63,7 @@ func (c *listWatcher) ListWithContext(ctx context.Context, o metav1.ListOptions)
 	c.source.markSeen(c.name)
 	out, err := c.convertList(in)
 	if err == nil && len(out.Items) == 0 && allowed.missingKind() {
-		err = fmt.Errorf("%w: what answers is no list of %s: JSON without a kind", errUnexpectedObject, c.name)
+		err = fmt.Errorf("%w: the answer is no list of %s: JSON without a kind", errUnexpectedObject, c.name)
 	}
 	if err != nil {
 		err = fmt.Errorf("list %s: %w", c.name, err)

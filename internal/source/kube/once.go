@@ -46,7 +46,7 @@ func (s *Source) once(ctx context.Context, k *kind, sink source.Sink) error {
 		}
 		page, err := k.convertList(in)
 		if err == nil && len(page.Items) == 0 && allowed.missingKind() {
-			err = fmt.Errorf("%w: what answers is no list of %s: JSON without a kind", errUnexpectedObject, k.name)
+			err = fmt.Errorf("%w: the answer is no list of %s: JSON without a kind", errUnexpectedObject, k.name)
 		}
 		if err != nil {
 			return err

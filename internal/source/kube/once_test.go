@@ -58,7 +58,7 @@ func TestOnceFails(t *testing.T) {
 			answer(http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no"}`),
 			[]string{"list endpointslices: the API server does not allow it", "a kubelet's kubeconfig has no such right"},
 		},
-		"a server that cannot":    {answer(http.StatusInternalServerError, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":500}`), []string{"the API server cannot do it"}},
+		"a server that cannot":    {answer(http.StatusInternalServerError, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":500}`), []string{"the API server reports an internal error"}},
 		"no API server":           {answer(http.StatusOK, `{"items":[]}`), []string{"list endpointslices"}},
 		"a page that was dropped": {answer(http.StatusGone, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`), []string{"list endpointslices"}},
 	} {

@@ -315,7 +315,7 @@ func TestOutageInTheLog(t *testing.T) {
 		breaks(nil)
 		time.Sleep(2 * time.Minute)
 		got := logs.TakeAll()
-		if len(got) != 1 || got[0].Message != "API server answers again" || got[0].ContextMap()["after"].(time.Duration) < 24*time.Minute {
+		if len(got) != 1 || got[0].Message != "the API server answers again" || got[0].ContextMap()["after"].(time.Duration) < 24*time.Minute {
 			t.Errorf("end: %v", got)
 		}
 		if p := s.Progress()["services"]; since.IsZero() || !p.Since.IsZero() || p.Err != nil || p.Reason != "" {

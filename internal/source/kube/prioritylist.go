@@ -64,7 +64,7 @@ func (s *Source) listKubernetesService(ctx context.Context, k *kind, into *store
 		out, err = k.convertList(in)
 	}
 	if err != nil {
-		s.log.Debug("the API server's own Service comes with all others", zap.String("kind", k.name), zap.Error(err))
+		s.log.Debug("listing the kubernetes Service first failed, it comes with all other Services", zap.String("kind", k.name), zap.Error(err))
 		return func() {}
 	}
 	return func() {

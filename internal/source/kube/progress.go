@@ -71,7 +71,7 @@ func (s *Source) markHealthy(kind string) {
 		return
 	}
 	if r.announced {
-		s.log.Info("API server answers again", zap.String("kind", kind), zap.Duration("after", r.Heard.Sub(r.Since)))
+		s.log.Info("the API server answers again", zap.String("kind", kind), zap.Duration("after", r.Heard.Sub(r.Since)))
 	}
 	r.announced = false
 	r.Err, r.Reason, r.Since = nil, "", time.Time{}
@@ -103,7 +103,7 @@ func (s *Source) failed(kind, verb string, err error) {
 		return
 	}
 	r.told[reason], r.announced = now, true
-	s.log.Warn("API server does not answer as it should, will try again", zap.String("kind", kind), zap.String("reason", string(reason)),
+	s.log.Warn("calls to the API server fail, will be tried again", zap.String("kind", kind), zap.String("reason", string(reason)),
 		zap.Bool("synced", r.Synced), zap.Duration("for", now.Sub(r.Since)), zap.Error(err))
 }
 

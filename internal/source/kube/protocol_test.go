@@ -228,7 +228,7 @@ func TestRetryAfter(t *testing.T) {
 			trouble(t, src, map[int]kube.Reason{429: kube.Busy, 503: kube.ServerError}[code])
 			close(seen)
 			expect(t, out, "state complete", "service shop/web = kube[10.96.0.1]")
-			until(t, "end of the outage", func() bool { return logs.FilterMessage("API server answers again").Len() == 1 })
+			until(t, "end of the outage", func() bool { return logs.FilterMessage("the API server answers again").Len() == 1 })
 			if diff := cmp.Diff([]string{`stream rv=""`, `list rv="0"`, `list rv="0"`, `watch rv="9"`}, s.requests("services")); diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}

@@ -14,7 +14,7 @@ import (
 
 // errTooLarge ends an answer that is too long. client-go reads a list, and an event in JSON, to its
 // end before it decodes it, compressed or not, however long it is.
-var errTooLarge = errors.New("the answer is longer than any of an API server")
+var errTooLarge = errors.New("the answer is too long for an API server")
 
 // readBudget bounds the bytes of an answer, after decompression, that are read before an object is
 // decoded.

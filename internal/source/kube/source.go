@@ -97,7 +97,7 @@ func (s *Source) follow(ctx context.Context, kind string, r *cache.Reflector) {
 	for ctx.Err() == nil {
 		begun := time.Now()
 		if err := r.ListAndWatchWithContext(ctx); err != nil {
-			s.log.Debug("will list again", zap.String("kind", kind), zap.Error(err)) // the caller has told of it
+			s.log.Debug("list and watch failed, will list again", zap.String("kind", kind), zap.Error(err)) // the caller has told of it
 		}
 		if time.Since(begun) > stableAfter {
 			pause = s.backoff()

@@ -14,7 +14,7 @@ import (
 
 // Failures of a watch that client-go does not report as errors.
 var (
-	errIdle        = errors.New("it was silent for too long")
+	errIdle        = errors.New("it sent nothing for too long")
 	errClosedEarly = errors.New("the watch ended at once, without an event")
 	errTruncated   = errors.New("the stream ended before the list was complete")
 )
@@ -208,7 +208,7 @@ func (s *stream) onIdleTimeout() {
 		s.fault(errIdle)
 		s.send(failure(apierrors.NewInternalError(errIdle)))
 	default:
-		s.source.log.Debug("watch without a sign of life, will list again", zap.String("kind", s.name), zap.Duration("after", watchIdleTimeout))
+		s.source.log.Debug("the watch sent nothing for too long, will list again", zap.String("kind", s.name), zap.Duration("after", watchIdleTimeout))
 		s.send(failure(apierrors.NewResourceExpired(errIdle.Error())))
 	}
 }

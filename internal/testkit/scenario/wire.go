@@ -195,7 +195,7 @@ func watch(ctx context.Context, log *zap.Logger, k *kernel, loop *agent.Agent, m
 			link.Overrun:        mode.ReloadAddresses,
 		}[e.Kind]
 		if repair != nil {
-			log.Info("somebody else changed our link", zap.Stringer("event", e))
+			log.Info("another program changed kube-ipvs0, repairing it", zap.Stringer("event", e))
 			_ = loop.Repair(ctx, repair) // what fails here is the audit's to find
 		}
 	})
@@ -235,7 +235,7 @@ func leaveIPVS(ctx context.Context, log *zap.Logger, loop *agent.Agent, mode *ip
 			return
 		}
 		if err := loop.Sweep(ctx, sweep); err != nil {
-			log.Warn("some of what ipvs mode left stays", zap.Error(err))
+			log.Warn("removing remains of ipvs mode failed, will be tried again", zap.Error(err))
 		}
 	}
 }

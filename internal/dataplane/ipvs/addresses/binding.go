@@ -72,7 +72,7 @@ func (m *Manager) OnPass() {
 		return
 	}
 	b.ranges = ranges
-	m.log.Info("service ranges are made local by routes", zap.Stringers("ranges", ranges))
+	m.log.Info("ranges of Services are made local by routes", zap.Stringers("ranges", ranges))
 	for p := range maps.Collect(m.Routes.AllDesired()) {
 		if !slices.Contains(ranges, p) {
 			m.Routes.DeleteDesired(p)

@@ -246,7 +246,7 @@ func (m *Manager) endDrains(ctx context.Context, now time.Time) {
 		m.DeleteDesired(k)
 	}
 	if cut > 0 {
-		m.log.Info("drained for as long as they may, what connections are left is cut",
+		m.log.Info("drain time is over, the remaining connections are cut",
 			zap.Int("destinations", cut), zap.Int("draining", d.count))
 	}
 }
@@ -423,7 +423,7 @@ func (m *Manager) logCountError(ctx context.Context, err error) {
 		text = err.Error()
 	}
 	if text != "" && text != m.drains.unread {
-		m.log.Warn("cannot count connections, so what drains stays until its time is over", zap.Error(err))
+		m.log.Warn("cannot count connections, draining destinations stay until their drain time is over", zap.Error(err))
 	}
 	m.drains.unread = text
 }

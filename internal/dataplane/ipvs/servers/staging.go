@@ -82,7 +82,7 @@ func (m *Manager) writeStaged(ctx context.Context, batch []vserver.ServerChange)
 		}
 		if plain {
 			m.staging.unsupported = true
-			m.log.Info("virtual servers serve while they are filled: the kernel makes none without a scheduler", zap.Error(errs[refused[0]]))
+			m.log.Info("virtual servers take traffic before all destinations are in: the kernel has no virtual servers without a scheduler", zap.Error(errs[refused[0]]))
 		}
 		again := m.kernel.WriteServers(ctx, rows)
 		for j, i := range refused {

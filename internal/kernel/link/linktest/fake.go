@@ -171,7 +171,7 @@ func (f *Fake) applyRoute(c link.RouteChange, whole error) error {
 	case whole != nil:
 		return whole
 	case c.Op == link.Add && there && !ours:
-		return fmt.Errorf("by a route of somebody else it %w", link.ErrExist)
+		return fmt.Errorf("by a route of another program it %w", link.ErrExist)
 	case c.Op == link.Add:
 		f.routes[c.Prefix] = true
 	case ours:

@@ -319,7 +319,7 @@ func CountAll(ctx context.Context, c vserver.Counting) (map[vserver.DestinationK
 const surveyPiece = 8
 
 // errNoSurvey is what a survey that was not begun fails with.
-var errNoSurvey = errors.New("no survey was begun")
+var errNoSurvey = errors.New("no list was started")
 
 // BeginSurvey is vserver.Handle.BeginSurvey.
 func (f *Fake) BeginSurvey(ctx context.Context) error {
