@@ -126,7 +126,7 @@ func (c *config) runStages(ctx context.Context, stages []*stage, out, errOut io.
 			fmt.Fprintln(errOut, "suite:", err)
 			os.Exit(statusFailed)
 		}
-		r.nice = st.nice
+		r.nice, r.spare = st.nice, st.spare
 		report.start(st, r)
 		return r
 	}

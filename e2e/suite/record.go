@@ -43,6 +43,7 @@ func (c counts) all() int { return c.passed + c.failed + c.skipped }
 type recorder struct {
 	stage string
 	nice  int // of the processes that it starts
+	spare bool
 	begun time.Time
 	log   io.WriteCloser
 
@@ -200,7 +201,10 @@ func shorten(text string, width int) string {
 // command runs a program of this machine. Its output goes to the log, and through parse where that is not nil.
 func (r *recorder) command(ctx context.Context, parse io.Writer, env []string, args ...string) error {
 	fmt.Fprintf(r, "$ %s\n", strings.Join(args, " "))
-	if r.nice > 0 {
+	switch {
+	case r.spare:
+		args = append([]string{"chrt", "--idle", "0"}, args...)
+	case r.nice > 0:
 		args = append([]string{"nice", "-n", strconv.Itoa(r.nice)}, args...)
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)

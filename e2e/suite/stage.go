@@ -18,6 +18,7 @@ type stage struct {
 	behind []string // names of stages that have to end first, where they are part of the run
 	cores  float64  // processors that the stage keeps busy; it starts while that many are free; with 0 it never waits for others
 	nice   int      // niceness of its processes (nice(1)): what computes gives way to guests, whose clients wait for answers
+	spare  bool     // its processes get only what others leave (SCHED_IDLE, sched(7)), and it waits only for others of this kind
 	timed  bool     // goes by the clock: run once more, alone, if it fails as a whole
 	run    func(ctx context.Context, r *recorder) error
 }
@@ -55,14 +56,15 @@ type schedule struct {
 	// recorders are those of the stages that have run.
 	recorders map[string]*recorder
 	running   map[string]bool
-	free      float64
-	mu        sync.Mutex
-	changed   *sync.Cond
+	// free are the processors for stages that have their own, spare those for stages that take what is left.
+	free, spare float64
+	mu          sync.Mutex
+	changed     *sync.Cond
 }
 
 func newSchedule(stages []*stage, capacity float64) *schedule {
 	s := &schedule{
-		stages: stages, capacity: capacity, free: capacity,
+		stages: stages, capacity: capacity, free: capacity, spare: capacity,
 		verdicts: map[string]verdict{}, recorders: map[string]*recorder{}, running: map[string]bool{},
 	}
 	s.changed = sync.NewCond(&s.mu)
@@ -99,13 +101,21 @@ func (s *schedule) startReady(ctx context.Context) (changed bool) {
 			r := s.recorder(st)
 			r.finish(blocked, fmt.Errorf("needs %s", missing))
 			s.ended(st, r)
-		case ready && (s.free >= st.cores || len(s.running) == 0):
+		case ready && (*s.processors(st) >= st.cores || len(s.running) == 0):
 			s.running[st.name], changed = true, true
-			s.free -= st.cores
+			*s.processors(st) -= st.cores
 			go s.runStage(ctx, st)
 		}
 	}
 	return changed
+}
+
+// processors returns how many a stage could have now.
+func (s *schedule) processors(st *stage) *float64 {
+	if st.spare {
+		return &s.spare
+	}
+	return &s.free
 }
 
 // ready reports whether everything the stage needs has ended, and names what did not pass.
@@ -145,7 +155,7 @@ func (s *schedule) runStage(ctx context.Context, st *stage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.running, st.name)
-	s.free += st.cores
+	*s.processors(st) += st.cores
 	s.verdicts[st.name], s.recorders[st.name] = result, r
 	s.ended(st, r)
 	s.changed.Signal()

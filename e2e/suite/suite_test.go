@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -248,6 +249,24 @@ func TestScheduleKeepsToTheProcessors(t *testing.T) {
 	// A stage that wants more than there is runs alone.
 	if order, _ := trial(t, 1, []*stage{{name: "large", cores: 2, run: run}}); len(order) != 1 {
 		t.Errorf("ran %q", order)
+	}
+}
+
+// TestScheduleFillsWhatIsLeft: a stage that takes what others leave runs beside one that has all processors.
+func TestScheduleFillsWhatIsLeft(t *testing.T) {
+	together := make(chan struct{})
+	meet := func(context.Context, *recorder) error {
+		select {
+		case together <- struct{}{}:
+		case <-together:
+		case <-time.After(time.Minute):
+			return errors.New("no other stage ran beside it")
+		}
+		return nil
+	}
+	_, verdicts := trial(t, 2, []*stage{{name: "packets", cores: 2, run: meet}, {name: "race", cores: 1, spare: true, run: meet}})
+	if want := map[string]verdict{"packets": passed, "race": passed}; !maps.Equal(verdicts, want) {
+		t.Errorf("verdicts %v", verdicts)
 	}
 }
 
