@@ -61,6 +61,7 @@ var law = map[string][]string{
 	"internal/inspect":                     {"internal/agent", "internal/dataplane", "internal/model", "internal/printable"},
 	"internal/explain":                     {"internal/model", "internal/dataplane", "internal/agent", "internal/firewall", "internal/linediff"},
 	"internal/linediff":                    {},
+	"internal/cluster":                     {"internal/agent", "internal/explain", "internal/inspect", "internal/kernel/tune", "internal/linediff", "internal/printable", "internal/top", "internal/version"},
 	"internal/nodecheck":                   {"internal/config", "internal/dataplane/ipvs", "internal/dataplane/ipvs/ownership", "internal/dataplane/netfilter", "internal/firewall", "internal/inspect", "internal/kernel/...", "internal/model", "ipset", "scheduler", zap},
 	"internal/crowd":                       {},
 	"internal/sdnotify":                    {zap},

@@ -32,7 +32,7 @@ var outputs = map[string]reflect.Type{
 }
 
 // reports have a schema, too, and tests of their own that compare what they print with it.
-var reports = []string{"audit", "check", "diff", "explain", "top", "trace", "version"}
+var reports = []string{"audit", "check", "cluster", "diff", "explain", "top", "trace", "version"}
 
 // conforms validates an output and returns how many items it has.
 func conforms(t *testing.T, name, output string) (items int) {
