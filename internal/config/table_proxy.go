@@ -28,7 +28,7 @@ var proxySettings = []setting{
 	{"iptables-masquerade-bit", "iptables.masqueradeBit", Pods, func(s *Settings) any { return &s.Proxy.IPTables.MasqueradeBit }, "bit of the packet mark that requests masquerading (0-31)"},
 
 	{"nodeport-addresses", "nodePortAddresses", Ports, func(s *Settings) any { return &s.Proxy.NodePortAddresses }, "addresses that serve NodePorts: primary (those of the Node object), localhost, all, CIDRs, or several of these (default all)"},
-	{"bind-address", "bindAddress", Ports, func(s *Settings) any { return &s.Proxy.BindAddress }, "primary address of this node, used instead of that in the Node object; no socket is bound to it"},
+	{"bind-address", "bindAddress", Ports, func(s *Settings) any { return &s.Proxy.BindAddress }, "primary address of this node, used instead of that in the Node object unless it is 0.0.0.0 or ::; no socket is bound to it"},
 
 	{"kubeconfig", "clientConnection.kubeconfig", API, func(s *Settings) any { return &s.Proxy.ClientConnection.Kubeconfig }, "kubeconfig of the API server (default: the cluster in which the agent runs)"},
 	{"kube-api-content-type", "clientConnection.contentType", API, func(s *Settings) any { return &s.Proxy.ClientConnection.ContentType }, "content type of requests to the API server"},
