@@ -5,8 +5,8 @@ var ipvsMutants = []mutant{
 	{
 		Name: "ipvs/stale-flows-of-udp-only", File: "internal/dataplane/ipvs/flows.go",
 		Breaks: "SCTP flows go on to a backend that is gone, for stale flows are ordered for UDP only.",
-		Old:    "if _, noted := f[k]; !noted && k.Protocol != vserver.ProtocolTCP {",
-		New:    "if _, noted := f[k]; !noted && k.Protocol == vserver.ProtocolUDP {",
+		Old:    "if _, noted := f.noted[k]; !noted && k.Protocol != vserver.ProtocolTCP {",
+		New:    "if _, noted := f.noted[k]; !noted && k.Protocol == vserver.ProtocolUDP {",
 	},
 	{
 		Name: "ipvs/drain-counted-before-weight-zero", File: "internal/dataplane/ipvs/destinations/drain.go",
@@ -27,7 +27,7 @@ var ipvsMutants = []mutant{
 		New:    "case c.New == nil:",
 	},
 	{
-		Name: "ipvs/address-before-server", File: "internal/dataplane/ipvs/tables.go",
+		Name: "ipvs/address-before-server", File: "internal/dataplane/ipvs/wire.go",
 		Breaks: "An address is bound before it has a virtual server, so the host itself answers its clients.",
 		Old:    "return !m.order.baseInPlace(a) || !m.order.marks(a) || !m.order.served(a)",
 		New:    "return !m.order.baseInPlace(a) || !m.order.marks(a)",
@@ -39,13 +39,13 @@ var ipvsMutants = []mutant{
 		New:    "return o.addresses.Addresses.PendingDelete(k.Entry.Addr)",
 	},
 	{
-		Name: "ipvs/unguarded-server", File: "internal/dataplane/ipvs/tables.go",
+		Name: "ipvs/unguarded-server", File: "internal/dataplane/ipvs/wire.go",
 		Breaks: "A virtual server is made before the entries that keep clients out of it.",
 		Old:    "return !m.order.baseInPlace(k.Addr) || !m.order.guarded(k)",
 		New:    "return !m.order.baseInPlace(k.Addr)",
 	},
 	{
-		Name: "ipvs/takeover-with-partial-input", File: "internal/dataplane/ipvs/takeover.go",
+		Name: "ipvs/takeover-with-partial-input", File: "internal/dataplane/ipvs/migrate/takeover.go",
 		Breaks: "The rules of kube-proxy's other mode go although some input cannot be read, and its Services go with them.",
 		Old:    "if !t.holding || opts.KeepOrphans {",
 		New:    "if !t.holding {",
@@ -87,7 +87,7 @@ var ipvsMutants = []mutant{
 		New:    "if drift == 0 && len(entries) <= count {",
 	},
 	{
-		Name: "ipvs/silent-kernel-audited-in-full", File: "internal/dataplane/ipvs/audit.go",
+		Name: "ipvs/silent-kernel-audited-in-full", File: "internal/dataplane/ipvs/audit/audit.go",
 		Breaks: "An audit of a kernel that does not answer blocks the loop for one deadline a piece.",
 		Old:    "if errors.Is(err, context.DeadlineExceeded) { // each",
 		New:    "if errors.Is(err, context.DeadlineExceeded) && next.table == \"\" { // each",
@@ -105,9 +105,9 @@ var ipvsMutants = []mutant{
 		New:    "if _, wanted := m.Members.Desired(k); wanted && m.shared[k] > 0 {",
 	},
 	{
-		Name: "ipvs/unshown-server-trusted", File: "internal/dataplane/ipvs/survey.go",
+		Name: "ipvs/unshown-server-trusted", File: "internal/dataplane/ipvs/audit/survey.go",
 		Breaks: "An audit takes a virtual server for present that the kernel's list does not show.",
-		Old:    "if _, seen := m.survey.seen[k]; !seen {",
-		New:    "if _, seen := m.survey.seen[k]; !seen && m.rounds%seldom == 0 {",
+		Old:    "if _, seen := a.survey.seen[k]; !seen {",
+		New:    "if _, seen := a.survey.seen[k]; !seen && a.rounds%seldom == 0 {",
 	},
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/daemon"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/migrate"
 )
 
 const cleanupHelp = `Remove everything that kube-ipvs wrote on this node, and nothing else: addresses, virtual
@@ -44,7 +44,7 @@ func newCleanup() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			to, err := ipvs.ParseSuccessor(successor)
+			to, err := migrate.ParseTarget(successor)
 			if err != nil {
 				return fmt.Errorf("--for: %w", err)
 			}

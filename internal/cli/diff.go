@@ -18,6 +18,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/describe"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/linediff"
@@ -189,7 +190,7 @@ func compared(ctx context.Context, c config.Config, asked desiredSource, k readO
 	if err != nil {
 		return report, err
 	}
-	kinds := ipvs.Kinds()
+	kinds := describe.Kinds()
 	if active == config.ModeIPTables {
 		kinds = iptables.Kinds()
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/describe"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/ownership"
 	"github.com/kube-ipvs/kube-ipvs/internal/explain"
 	"github.com/kube-ipvs/kube-ipvs/internal/firewall"
@@ -134,8 +135,8 @@ func explained(ctx context.Context, client explainClient, k readOnlyKernel, excl
 		told = &s
 	}
 	found := explain.Found{Text: map[string]string{}, Failed: map[string]error{}}
-	at := spotOf(told, q)
-	text, failed := ipvs.Look(ctx, deps, at)
+	at := scopeOf(told, q)
+	text, failed := describe.Read(ctx, describe.Kernel{Servers: deps.Servers, Sets: deps.Sets, Rules: deps.Rules, Links: deps.Links}, at)
 	for kind := range kindsOf(told) {
 		if t, ok := text[kind]; ok {
 			found.Text[kind] = t
@@ -198,10 +199,10 @@ func kindsOf(s *agent.Report) map[string]struct{} {
 	return out
 }
 
-// spotOf returns the part of the kernel to read: what the query names, and the addresses that its
+// scopeOf returns the part of the kernel to read: what the query names, and the addresses that its
 // frontends have bound, which only they may use.
-func spotOf(s *agent.Report, q agent.Query) ipvs.Spot {
-	var at ipvs.Spot
+func scopeOf(s *agent.Report, q agent.Query) describe.ReadScope {
+	var at describe.ReadScope
 	switch {
 	case q.Port != 0:
 		for _, p := range protocolsOf(q.Protocol) {
@@ -238,8 +239,8 @@ func protocolsOf(p model.Protocol) []model.Protocol {
 	return []model.Protocol{model.TCP, model.UDP, model.SCTP}
 }
 
-// connections returns those of the destinations in a spot; none if they cannot be counted.
-func connections(ctx context.Context, servers ipvs.Servers, at ipvs.Spot) []explain.Connections {
+// connections returns those of the destinations in a scope; none if they cannot be counted.
+func connections(ctx context.Context, servers ipvs.Servers, at describe.ReadScope) []explain.Connections {
 	wanted, err := destinationsOf(ctx, servers, at.Servers, at.Addrs)
 	if err != nil {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/describe"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/hostile"
 	"github.com/kube-ipvs/kube-ipvs/internal/wiring"
@@ -81,7 +81,7 @@ func everything(tb testing.TB, c config.Config, t hostile.Tenant) (dataplane.Ins
 	families := model.Families()
 	m := modeWithoutKernel(c, families[:])
 	compileInto(m, c, families[:], batch, supposedHost(c, batch), io.Discard)
-	kinds := ipvs.Kinds()
+	kinds := describe.Kinds()
 	if m.Name() == string(config.ModeIPTables) {
 		kinds = iptables.Kinds()
 	}

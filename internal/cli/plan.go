@@ -18,6 +18,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/describe"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/wiring"
 )
@@ -100,11 +101,11 @@ func newPlan() *cobra.Command {
 			return p.print(cmd.Context(), in)
 		},
 	}
-	cmd.Flags().StringSliceVar(&f.show, "show", ipvs.Kinds(), "rows to print: "+strings.Join(ipvs.Kinds(), ", "))
+	cmd.Flags().StringSliceVar(&f.show, "show", describe.Kinds(), "rows to print: "+strings.Join(describe.Kinds(), ", "))
 	cmd.Flags().StringVar(&f.against, "diff-against", "", "other manifests: print the rows that would change if these were applied")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "exit with status 1 when a Service is not served as it asks")
 	cmd.Flags().StringSliceVar(&f.ranges, "assign-cluster-ips", nil, "ranges, one for each IP family, from which Services without a cluster IP get one")
-	choose(cmd, "show", ipvs.Kinds()...)
+	choose(cmd, "show", describe.Kinds()...)
 	config.BindPlan(cmd.Flags(), new(config.Settings))
 	return cmd
 }
@@ -222,8 +223,8 @@ func (p planner) judge(o planOutcome) error {
 
 func checkKinds(show []string) error {
 	for _, kind := range show {
-		if !slices.Contains(ipvs.Kinds(), kind) {
-			return fmt.Errorf("--show: %q is not one of %s", kind, strings.Join(ipvs.Kinds(), ", "))
+		if !slices.Contains(describe.Kinds(), kind) {
+			return fmt.Errorf("--show: %q is not one of %s", kind, strings.Join(describe.Kinds(), ", "))
 		}
 	}
 	return nil

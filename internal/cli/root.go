@@ -9,7 +9,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/daemon"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/migrate"
 	"github.com/kube-ipvs/kube-ipvs/internal/printable"
 	"github.com/kube-ipvs/kube-ipvs/internal/version"
 )
@@ -77,7 +77,7 @@ func runRoot(cmd *cobra.Command, _ []string) error {
 		return writeConfig(c)
 	case c.Cleanup:
 		printWarnings(cmd, loaded)
-		return daemon.Cleanup(cmd.Context(), c, ipvs.SuccessorNone, cmd.OutOrStdout())
+		return daemon.Cleanup(cmd.Context(), c, migrate.TargetNone, cmd.OutOrStdout())
 	}
 	return daemon.Run(cmd.Context(), cmd.Flags(), loader, loaded)
 }

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/ownership"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
@@ -194,7 +194,7 @@ func (r *kernelReader) sets(ctx context.Context, q query) (list inspect.List[ins
 	for _, s := range all {
 		list.Items = append(list.Items, inspect.KernelSetRow{
 			Name: s.Set.Name, Type: string(s.Set.Type), Family: s.Set.Family.String(), Entries: s.Elements, References: s.References, Memory: s.Memory,
-			Owned: inspect.OwnedBy(ipvs.OwnedSet(s.Set.Name), nil),
+			Owned: inspect.OwnedBy(sets.Owned(s.Set.Name), nil),
 		})
 	}
 	slices.SortFunc(list.Items, func(a, b inspect.KernelSetRow) int { return cmp.Compare(a.Name, b.Name) })
@@ -214,7 +214,7 @@ func (r *kernelReader) entries(ctx context.Context, q query) (list inspect.List[
 	if err != nil {
 		return list, err
 	}
-	ours := ipvs.OwnedSet(q.named)
+	ours := sets.Owned(q.named)
 	owners, err := r.owners(ctx, q, true)
 	if err != nil {
 		return list, err

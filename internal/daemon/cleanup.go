@@ -12,7 +12,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/migrate"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -21,7 +21,7 @@ import (
 
 // Cleanup removes everything of ours from the kernel and restores the sysctls, for a successor. A
 // failure of one does not stop the other.
-func Cleanup(ctx context.Context, c config.Config, to ipvs.Successor, out io.Writer) error {
+func Cleanup(ctx context.Context, c config.Config, to migrate.Target, out io.Writer) error {
 	logs, err := newLogger(c)
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func Cleanup(ctx context.Context, c config.Config, to ipvs.Successor, out io.Wri
 	unknown := knowHost(ctx, mode, k.link)
 	stray := k.sweepStray(ctx, log, wiring.RulesOptions(c, k.tables, nil), to, out)
 	swept := errors.Join(stray, sweep(ctx, mode.HandOver(to), out))
-	if to != ipvs.SuccessorNone && swept != nil {
+	if to != migrate.TargetNone && swept != nil {
 		return errors.Join(unseen, unknown, swept) // remaining rows may carry traffic, and need their sysctls
 	}
 	if swept == nil {
@@ -87,12 +87,12 @@ func sweep(ctx context.Context, mode dataplane.Removable, out io.Writer) error {
 // restore restores the sysctls. The journal does not say which were required, so each refusal is a
 // failure. A successor keeps the values that it found at its start; one without IPVS does not need
 // those that IPVS alone reads.
-func restore(ctx context.Context, t *tune.Tuner, to ipvs.Successor, out io.Writer) error {
+func restore(ctx context.Context, t *tune.Tuner, to migrate.Target, out io.Writer) error {
 	var restored []tune.SysctlResult
 	switch to {
-	case ipvs.SuccessorNone:
+	case migrate.TargetNone:
 		restored = t.Restore(ctx)
-	case ipvs.SuccessorIPVS:
+	case migrate.TargetIPVS:
 	default:
 		restored = t.RestoreKeys(ctx, slices.Concat(ipvsAlone, strictARP)...)
 	}
@@ -109,7 +109,7 @@ var ipvsAlone = []string{
 
 // sweepStray removes rules of ours from backends other than that of k.rules. It runs before sets are removed, which such
 // rules may use. A kube-proxy that continues with iptables may have rules there, which cannot be told from ours.
-func (k *kernel) sweepStray(ctx context.Context, log *zap.Logger, o rules.Options, to ipvs.Successor, out io.Writer) error {
+func (k *kernel) sweepStray(ctx context.Context, log *zap.Logger, o rules.Options, to migrate.Target, out io.Writer) error {
 	used := rules.Backend("")
 	if k.rules != nil {
 		used = k.rules.Backend()
@@ -117,7 +117,7 @@ func (k *kernel) sweepStray(ctx context.Context, log *zap.Logger, o rules.Option
 	handles, err := rules.Beside(ctx, log, o, used)
 	errs := []error{err}
 	for _, h := range handles {
-		if to == ipvs.SuccessorIPTables {
+		if to == migrate.TargetIPTables {
 			fmt.Fprintf(out, "left     rules of backend %s, because they may be kube-proxy's\n", h.Backend())
 			continue
 		}

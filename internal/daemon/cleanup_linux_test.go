@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/migrate"
 )
 
 // A kernel without ip_vs is no obstacle: what it does have is cleaned, twice if
@@ -33,7 +33,7 @@ func TestCleanupOnWhateverKernelThisIs(t *testing.T) {
 	tool(t, "-t", "nat", "-N", "STRANGER")
 	for range 2 {
 		var out strings.Builder
-		if err := Cleanup(t.Context(), c, ipvs.SuccessorNone, &out); err != nil {
+		if err := Cleanup(t.Context(), c, migrate.TargetNone, &out); err != nil {
 			t.Fatalf("%v\n%s", err, &out)
 		}
 		if left := tool(t, "-t", "nat", "-S"); strings.Contains(left, "KUBE-") || !strings.Contains(left, "STRANGER") {
@@ -62,7 +62,7 @@ func TestCleanupOfBothBackends(t *testing.T) {
 		}
 	}
 	for _, used := range kinds {
-		for _, to := range []ipvs.Successor{ipvs.SuccessorNone, ipvs.SuccessorIPTables} {
+		for _, to := range []migrate.Target{migrate.TargetNone, migrate.TargetIPTables} {
 			c, err := config.Defaults().Check("node-a")
 			if err != nil {
 				t.Fatal(err)
@@ -79,7 +79,7 @@ func TestCleanupOfBothBackends(t *testing.T) {
 			}
 			for _, kind := range kinds {
 				left, err := on(kind, "-t", "nat", "-S")
-				stays := to == ipvs.SuccessorIPTables && kind != used // it may be kube-proxy's
+				stays := to == migrate.TargetIPTables && kind != used // it may be kube-proxy's
 				if err != nil || strings.Contains(left, "KUBE-SERVICES") != stays || !strings.Contains(left, "STRANGER") {
 					t.Errorf("with %s, for %q: error %v, %s after cleanup:\n%s", used, to, err, kind, left)
 				}

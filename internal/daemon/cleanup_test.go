@@ -14,6 +14,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/migrate"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link/linktest"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
@@ -179,11 +180,11 @@ func TestRestoreRefusedIsAFailure(t *testing.T) {
 	tuner.Apply(t.Context(), []tune.Sysctl{{Key: "net.ipv4.conf.all.arp_ignore", Value: "1", Policy: tune.Required}})
 	var out strings.Builder
 	unreadable(t, path, func() {
-		if err := restore(t.Context(), tuner, ipvs.SuccessorNone, &out); err == nil || !strings.Contains(out.String(), "net.ipv4.conf.all.arp_ignore=0: refused") {
+		if err := restore(t.Context(), tuner, migrate.TargetNone, &out); err == nil || !strings.Contains(out.String(), "net.ipv4.conf.all.arp_ignore=0: refused") {
 			t.Errorf("error %v, want one; printed\n%s", err, &out)
 		}
 	})
-	if err := restore(t.Context(), tuner, ipvs.SuccessorNone, &out); err != nil || !strings.Contains(out.String(), "net.ipv4.conf.all.arp_ignore=0: restored") {
+	if err := restore(t.Context(), tuner, migrate.TargetNone, &out); err != nil || !strings.Contains(out.String(), "net.ipv4.conf.all.arp_ignore=0: restored") {
 		t.Errorf("second try: error %v, printed\n%s", err, &out)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/migrate"
 )
 
 func TestMain(m *testing.M) {
@@ -66,7 +66,7 @@ func runVerb(args ...string) error {
 		return err
 	}
 	if cleanup {
-		return Cleanup(context.Background(), loaded.Config, ipvs.SuccessorNone, io.Discard)
+		return Cleanup(context.Background(), loaded.Config, migrate.TargetNone, io.Discard)
 	}
 	return Run(context.Background(), flags, loader, loaded)
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
@@ -46,7 +46,7 @@ func (r *setUsageReader) fill(ctx context.Context) ([]telemetry.SetFill, error) 
 	}
 	var out []telemetry.SetFill
 	for _, i := range all {
-		if ipvs.OwnedSet(i.Set.Name) && i.Set.MaxElem > 0 {
+		if sets.Owned(i.Set.Name) && i.Set.MaxElem > 0 {
 			out = append(out, telemetry.SetFill{Name: i.Set.Name, Entries: i.Elements, Most: i.Set.MaxElem})
 		}
 	}

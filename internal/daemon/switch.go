@@ -9,7 +9,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/migrate"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/events"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
@@ -88,7 +89,7 @@ func (k *kernel) holdsIPVS(ctx context.Context) (bool, error) {
 	}
 	found, err := k.sets.ListSets(ctx)
 	for _, s := range found {
-		if ipvs.OwnedSet(s.Name) {
+		if sets.Owned(s.Name) {
 			return true, err
 		}
 	}
@@ -106,7 +107,7 @@ func (d *daemon) sweepIPVS(ctx context.Context, k *kernel) (done bool) {
 		if err := knowHost(ctx, mode, k.link); err != nil {
 			return err
 		}
-		if err := dataplane.Sweep(ctx, mode.HandOver(ipvs.SuccessorOurs), func(r dataplane.Result) { removed += r.Total().Written() }); err != nil {
+		if err := dataplane.Sweep(ctx, mode.HandOver(migrate.TargetOurs), func(r dataplane.Result) { removed += r.Total().Written() }); err != nil {
 			return err
 		}
 		d.kernel.bound.Store(false)

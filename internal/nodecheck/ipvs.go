@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
@@ -113,7 +113,7 @@ func probeScheduler(ctx context.Context, log *zap.Logger, name string) error {
 func setChecks(fix func(module string) string, served []model.Family, ask func(context.Context, ipset.Set) error) []tune.Check {
 	var checks []tune.Check
 	asked := map[string]bool{}
-	for _, set := range ipvs.AllSets() {
+	for _, set := range sets.All() {
 		name := "sets of type " + string(set.Type)
 		switch set.Family {
 		case ipset.IPv4, ipset.IPv6: // a set of ports has no family

@@ -3,7 +3,7 @@ package wiring
 import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/chains"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 )
@@ -22,5 +22,5 @@ func DropsOf(mode string) Drops {
 	if mode == iptables.Name {
 		return Drops{iptables.DropTables(), iptables.DropReasons(), netfilter.OfIPTables, iptables.DropOf}
 	}
-	return Drops{ipvs.DropTables(), ipvs.DropReasons(), netfilter.Owned, ipvs.DropOf}
+	return Drops{chains.DropTables(), chains.DropReasons(), netfilter.Owned, chains.DropOf}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/addresses"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
@@ -51,7 +52,7 @@ func IPVSConfig(c config.Config, families []model.Family, tools *rules.Handle) i
 		Masquerade:    masquerade(c, tools),
 		ExcludeCIDRs:  c.ExcludeCIDRs,
 		Local:         LocalPods(c),
-		Binding:       ipvs.Binding(c.VIPBinding),
+		Binding:       addresses.Binding(c.VIPBinding),
 		ServiceCIDRs:  c.ServiceCIDRs,
 	}
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/addresses"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/migrate"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
@@ -30,7 +32,7 @@ func outside(name, vip string) model.ServicePlan {
 }
 
 // beginWith is begin with another binding and another machine.
-func beginWith(t testing.TB, k *kernel, b ipvs.Binding, h model.Host, plans ...model.ServicePlan) *ipvs.Mode {
+func beginWith(t testing.TB, k *kernel, b addresses.Binding, h model.Host, plans ...model.ServicePlan) *ipvs.Mode {
 	t.Helper()
 	c := config()
 	c.Binding, c.ServiceCIDRs = b, []netip.Prefix{range6, range4}
@@ -78,7 +80,7 @@ func wantLinks(t *testing.T, k *kernel, want string) {
 
 func TestRoutesInPlaceOfAddresses(t *testing.T) {
 	k := newKernel()
-	m := beginWith(t, k, ipvs.BindRoute, host(), web, dual, beside)
+	m := beginWith(t, k, addresses.BindRoute, host(), web, dual, beside)
 	apply(t, m)
 	wantLinks(t, k, besideBound+routes)
 	want := []string{"write sets", "write members", "write chains", "write jumps", "write servers", "write destinations", "write routes", "write addresses"}
@@ -97,7 +99,7 @@ func TestRoutesInPlaceOfAddresses(t *testing.T) {
 	apply(t, m)
 	wantLinks(t, k, routes)
 	k.calls = nil
-	again := beginWith(t, k, ipvs.BindRoute, host())
+	again := beginWith(t, k, addresses.BindRoute, host())
 	if r := apply(t, again); len(r.Stages) != 0 {
 		t.Errorf("a restart wrote %+v", r.Stages)
 	}
@@ -136,11 +138,11 @@ func (k *kernel) local(t *testing.T, vips ...string) {
 // failing once: an address is local all the time, and a routed range is guarded.
 func TestBindingChangesInPlace(t *testing.T) {
 	for _, tt := range []struct {
-		from, to ipvs.Binding
+		from, to addresses.Binding
 		want     string
 	}{
-		{ipvs.BindAddress, ipvs.BindRoute, besideBound + routes},
-		{ipvs.BindRoute, ipvs.BindAddress, addressesAll},
+		{addresses.BindAddress, addresses.BindRoute, besideBound + routes},
+		{addresses.BindRoute, addresses.BindAddress, addressesAll},
 	} {
 		t.Run(fmt.Sprintf("%s to %s", tt.from, tt.to), func(t *testing.T) {
 			for n, last := 0, 1; n <= last; n++ {
@@ -153,7 +155,7 @@ func TestBindingChangesInPlace(t *testing.T) {
 				settle(t, m)
 				k.watch()
 				wantLinks(t, k, tt.want)
-				if text := k.rules.String(); strings.Contains(text, "-d "+range4.String()) != (tt.to == ipvs.BindRoute) {
+				if text := k.rules.String(); strings.Contains(text, "-d "+range4.String()) != (tt.to == addresses.BindRoute) {
 					t.Errorf("rules guard %s, or do not, with %s:\n%s", range4, tt.to, text)
 				}
 				if n == 0 {
@@ -168,8 +170,8 @@ func TestBindingChangesInPlace(t *testing.T) {
 // goes with it: nothing is pending afterwards, so no other pass would see to that.
 func TestGuardGoesWithALostReply(t *testing.T) {
 	k := newKernel()
-	settle(t, beginWith(t, k, ipvs.BindRoute, host(), web, dual, beside))
-	m := beginWith(t, k, ipvs.BindAddress, host(), web, dual, beside)
+	settle(t, beginWith(t, k, addresses.BindRoute, host(), web, dual, beside))
+	m := beginWith(t, k, addresses.BindAddress, host(), web, dual, beside)
 	k.lose = true
 	settle(t, m)
 	if k.lose {
@@ -186,8 +188,8 @@ func TestGuardGoesWithALostReply(t *testing.T) {
 // While some input cannot be read, what was found stays, and what guards it.
 func TestRoutesStayWhileInputIsMissing(t *testing.T) {
 	k := newKernel()
-	settle(t, beginWith(t, k, ipvs.BindRoute, host(), web, dual))
-	m := beginWith(t, k, ipvs.BindAddress, host(), dual)
+	settle(t, beginWith(t, k, addresses.BindRoute, host(), web, dual))
+	m := beginWith(t, k, addresses.BindAddress, host(), dual)
 	for range 3 {
 		m.Apply(t.Context(), dataplane.ApplyOptions{KeepOrphans: true, Retry: true})
 		k.local(t, "10.96.0.10", "fd00:96::10")
@@ -207,7 +209,7 @@ func TestRangeOfOthersIsNotRouted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			occupied, k := host(), newKernel()
 			occupy(&occupied)
-			m := beginWith(t, k, ipvs.BindRoute, host(), web, dual)
+			m := beginWith(t, k, addresses.BindRoute, host(), web, dual)
 			settle(t, m)
 			wantLinks(t, k, routes)
 			k.watch = func() { k.local(t, "10.96.0.10", "fd00:96::10") }
@@ -223,7 +225,7 @@ func TestRangeOfOthersIsNotRouted(t *testing.T) {
 
 func TestLostRouteIsMended(t *testing.T) {
 	k := newKernel()
-	m := beginWith(t, k, ipvs.BindRoute, host(), web, dual)
+	m := beginWith(t, k, addresses.BindRoute, host(), web, dual)
 	settle(t, m)
 	k.links.LoseRoute(range4)
 	if got := round(t, m); got != 1 {
@@ -246,9 +248,9 @@ func TestLostRouteIsMended(t *testing.T) {
 // Somebody else's route to a range is not ours to have: addresses are not given up for it.
 func TestForeignRouteIsNotRelied(t *testing.T) {
 	k := newKernel()
-	settle(t, beginWith(t, k, ipvs.BindAddress, host(), web, dual, beside))
+	settle(t, beginWith(t, k, addresses.BindAddress, host(), web, dual, beside))
 	k.links.AddRouteByHand(range4)
-	m := beginWith(t, k, ipvs.BindRoute, host(), web, dual, beside)
+	m := beginWith(t, k, addresses.BindRoute, host(), web, dual, beside)
 	r := m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
 	if r.Pending == 0 || r.Total().Err() == nil {
 		t.Errorf("%d rows pending: %v; want the route refused", r.Pending, r.Total().Err())
@@ -264,13 +266,13 @@ func TestHandOverOfRoutes(t *testing.T) {
 	const step = 7 // no divisor of anything here: each kind of call has its turn
 	for n, last := 0, 1; n <= last; n += step {
 		k := newKernel()
-		settle(t, beginWith(t, k, ipvs.BindRoute, host(), web, dual, beside))
+		settle(t, beginWith(t, k, addresses.BindRoute, host(), web, dual, beside))
 		k.calls, k.failAt = nil, n
 		k.watch = func() { k.local(t, "10.96.0.10", "fd00:96::10") }
 		failed := 0
 		for range 4 {
 			m := ipvs.New(zap.NewNop(), config(), k.deps())
-			if err := dataplane.Sweep(t.Context(), m.HandOver(ipvs.SuccessorIPVS), func(dataplane.Result) {}); err == nil {
+			if err := dataplane.Sweep(t.Context(), m.HandOver(migrate.TargetIPVS), func(dataplane.Result) {}); err == nil {
 				break
 			}
 			failed++
@@ -289,7 +291,7 @@ func TestHandOverOfRoutes(t *testing.T) {
 // Over IPv6 the host does not dial from what it dials, so it is masqueraded by what it is.
 func TestHostIsMasqueradedOverIPv6(t *testing.T) {
 	const own = "-m addrtype --src-type LOCAL -m comment --comment \"Kubernetes service cluster ip + port for masquerade purpose\" -m set --match-set KUBE-%sCLUSTER-IP dst,dst -j KUBE-MARK-MASQ"
-	for binding, want := range map[ipvs.Binding]bool{ipvs.BindAddress: false, ipvs.BindRoute: true} {
+	for binding, want := range map[addresses.Binding]bool{addresses.BindAddress: false, addresses.BindRoute: true} {
 		k := newKernel()
 		settle(t, beginWith(t, k, binding, host(), web, dual))
 		chains, _, err := k.rules.List(t.Context())

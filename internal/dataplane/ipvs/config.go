@@ -4,31 +4,31 @@ import (
 	"net/netip"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/addresses"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/chains"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Config is what the mode is told about the node and by its operator.
+// Config has the settings of the mode.
 type Config struct {
-	// Node is the name of this node, by which its order of destinations differs from
-	// that of others.
+	// Node is the name of this node. Its order of destinations differs by it from that of other nodes.
 	Node string
 	// Families are the address families to serve.
 	Families []model.Family
 	// MasqueradeAll rewrites the source of all traffic to cluster IPs.
 	MasqueradeAll bool
 	Masquerade    netfilter.Masquerade
-	// Local tells pods of this node from everybody else.
+	// Local tells pods of this node from other clients.
 	Local netfilter.LocalPods
-	// ExcludeCIDRs hold virtual servers of others: never adopted, never deleted.
+	// ExcludeCIDRs hold virtual servers of other programs, which are never adopted and never deleted.
 	ExcludeCIDRs []netip.Prefix
-	// Binding says how addresses become local to this machine; "" is BindAddress.
+	// Binding says how addresses become local to this machine; "" is addresses.BindAddress.
 	Binding addresses.Binding
 	// ServiceCIDRs are the ranges that may be local as a whole.
 	ServiceCIDRs []netip.Prefix
 }
 
-// excluded tells whether somebody else's virtual servers live at an address.
+// excluded reports whether virtual servers of other programs are at an address.
 func (c Config) excluded(a netip.Addr) bool {
 	for _, p := range c.ExcludeCIDRs {
 		if p.Contains(a) {
@@ -36,4 +36,9 @@ func (c Config) excluded(a netip.Addr) bool {
 		}
 	}
 	return false
+}
+
+// rules returns the settings of rules.
+func (c Config) rules() chains.Config {
+	return chains.Config{Families: c.Families, MasqueradeAll: c.MasqueradeAll, Masquerade: c.Masquerade, Local: c.Local}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/migrate"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link/linktest"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
@@ -240,7 +241,7 @@ func TestHandOverOfDirectReturn(t *testing.T) {
 	const vip = "203.0.113.10"
 	k := newKernel()
 	apply(t, begin(t, k, forwarded(vip, model.ForwardTunnel)))
-	if err := handOver(t, k, ipvs.SuccessorIPVS); err != nil {
+	if err := handOver(t, k, migrate.TargetIPVS); err != nil {
 		t.Fatal(err)
 	}
 	if got := directState(t, k, vip); got != "" {

@@ -7,7 +7,7 @@
 //	          │  detached, if backends answer from it themselves (addresses/dsr.go)
 //	          ├─ a captured port, where another machine needs the address (addresses/capture.go)
 //	          ├─ set entries  what to masquerade, accept, refuse (sets/entries.go)
-//	          └─ a detour rule, if clients of this node go elsewhere (detours.go)
+//	          └─ a detour rule, if clients of this node go elsewhere (chains/detours.go)
 //
 // All other rules in iptables refer to the sets and are the same for one Service
 // and for ten thousand. Where a packet meets them:
@@ -57,16 +57,17 @@
 // link of this machine where the kernel has no such set, for kube-proxy writes none. Such entries outlive their servers, so a process that dies
 // half-way through a deletion leaves no server without a mark.
 //
-// Managers in packages of their own own the rows: sets (with members), servers, destinations and
-// addresses (with routes and detached addresses). tables.go joins all tables, and
-// order.go says what each row waits for in others. The rest:
+// Managers in packages of their own own the rows: sets (with members), chains (with jumps), servers,
+// destinations and addresses (with routes and detached addresses). wire.go joins them, and order.go says
+// what each row waits for in others. Other parts read several tables:
 //
-//	direct.go    chains for addresses from which backends answer themselves
-//	capture.go   chains for captured ports
-//	flows.go     which flows of UDP and SCTP are stale in connection tracking
-//	takeover.go  rules of kube-proxy's other modes carry until everything of ours is in place
-//	handover.go  what a kube-proxy that comes after us takes over
-//	survey.go    which servers an audit reads: those that a cheap list shows to be different
+//	base.go    sets, chains and jumps that every Service needs
+//	flows.go   which flows of UDP and SCTP are stale in connection tracking
+//	lost.go    rows that another process deleted
+//	audit/     which rows drifted
+//	migrate/   rules of another proxy mode carry until everything of ours is in place, and what a
+//	           kube-proxy that comes after us takes over
+//	describe/  rows as text, the path of a packet
 //
 // A frontend is kept as its rows, in the tables, and as the frontend itself, in
 // dataplane.Frontends: whatever else follows from it is rendered again. The keys of destinations

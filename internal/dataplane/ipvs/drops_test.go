@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/chains"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
@@ -17,15 +17,15 @@ func TestEveryDropHasAReason(t *testing.T) {
 	captured := service("far", "203.0.113.7", first)
 	captured.Frontends[0].Kind, captured.Frontends[0].Bind, captured.Frontends[0].Capture = model.KindExternalIP, false, true
 	apply(t, begin(t, k, draining(first), captured))
-	chains, _, err := k.rules.List(t.Context())
+	written, _, err := k.rules.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := map[dataplane.DropReason]int{}
-	for key, c := range chains {
+	for key, c := range written {
 		for rule := range strings.Lines(c.Rules) {
-			drop, ok := ipvs.DropOf(key, netfilter.ReadLine(strings.TrimSpace(rule)))
-			if drops := strings.Contains(rule, "-j DROP") || strings.Contains(rule, "-j REJECT"); drops != ok || ok && !slices.Contains(ipvs.DropTables(), key.Table) {
+			drop, ok := chains.DropOf(key, netfilter.ReadLine(strings.TrimSpace(rule)))
+			if drops := strings.Contains(rule, "-j DROP") || strings.Contains(rule, "-j REJECT"); drops != ok || ok && !slices.Contains(chains.DropTables(), key.Table) {
 				t.Errorf("%s %s: reason %q", key, rule, drop.Reason)
 			}
 			if ok {
@@ -33,7 +33,7 @@ func TestEveryDropHasAReason(t *testing.T) {
 			}
 		}
 	}
-	for _, why := range ipvs.DropReasons() {
+	for _, why := range chains.DropReasons() {
 		if found[why] == 0 {
 			t.Errorf("no rule drops for %s", why)
 		}

@@ -4,57 +4,76 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/addresses"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/chains"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/destinations"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// IPVS tells connection tracking where it sent a flow (net.ipv4.vs.conntrack). A UDP flow
-// that never ends keeps that entry and expects replies from a backend that is gone
-// (internal/DECISIONS.md, UDP flows). So when a destination or a server of a protocol
-// without connections of TCP's kind is deleted, or a destination added, the flows to it
-// are compared with who may answer by then; and what a destination sent before it was
-// added, answers to flows that were deleted, is looked for, as it would keep those clients
-// out. That is work for somebody else than the loop: here it is only ordered, with what
-// holds at that moment, after the kernel has it; a newer order takes the place of an older
-// one, so that nobody is judged by what held before. A first start orders it for every
-// server that is wanted, and so mends what changed while no agent ran; only the flows of a
-// server that an agent deleted right before it ended stay until they time out.
+// flows notes servers whose flows may be stale, and orders kernel/conntrack to look at them.
 //
-// TCP keeps to IPVS, which ends the entry of a connection itself (expire_nodest_conn), with
-// one exception: a client that dialled before the frontend was there has a flow that nobody
-// rewrote. Later attempts from the same port belong to it, so that their source is not
-// rewritten either and a backend elsewhere answers past this node. Such flows go when a server
-// or its address has been added.
+// IPVS tells connection tracking where it sent a flow (net.ipv4.vs.conntrack). A UDP flow that never
+// ends keeps that entry and expects replies from a backend that is gone (internal/DECISIONS.md, UDP
+// flows). So flows of UDP and SCTP are compared with the endpoints that may answer. That happens when a
+// destination or a server is deleted, or a destination added. An answer that a destination sent before
+// it was added is looked for, too: it would keep the client of a deleted flow out.
+//
+// The loop only orders that work, with the endpoints of that moment, after the kernel has the rows. A
+// newer order replaces an older one. A first start orders it for every server that is wanted, which
+// mends changes from a time without an agent. Flows of a server that an agent deleted right before it
+// ended stay until they time out.
+//
+// For TCP, IPVS ends the entry of a connection itself (expire_nodest_conn), with one exception. A client
+// that dialled before the frontend was in place has a flow that is not translated. Later attempts from
+// the same port belong to that flow. Their source is not rewritten either, and a backend on another node
+// answers past this node. Such flows are deleted when a server or its address was added.
+type flows struct {
+	kernel       Flows // nil looks at none
+	frontends    *dataplane.Frontends
+	chains       *chains.Manager
+	servers      delta.View[vserver.ServerKey, vserver.Server]
+	destinations *destinations.Manager
+	addresses    *addresses.Manager
+	// noted has the destinations that were added to each server.
+	noted map[vserver.ServerKey][]netip.AddrPort
+}
 
-// flows are the servers whose flows have to be looked at, with the destinations that were
-// added.
-type flows map[vserver.ServerKey][]netip.AddrPort
+// subscribe notes servers, destinations and addresses as they are written.
+func (f *flows) subscribe(servers *delta.Table[vserver.ServerKey, vserver.Server]) {
+	servers.OnApplied(func(e delta.Applied[vserver.ServerKey, vserver.Server]) { f.onServer(e.Op, e.Key) })
+	f.destinations.OnApplied(func(e delta.Applied[vserver.DestinationKey, vserver.Destination]) { f.onDestination(e.Op, e.Key) })
+	f.addresses.Addresses.OnApplied(func(e delta.Applied[netip.Addr, struct{}]) { f.onAddress(e.Op, e.Key) })
+	f.addresses.Detached.OnApplied(func(e delta.Applied[netip.Addr, bool]) { f.onAddress(e.Op, e.Key) })
+	f.addresses.Routes.OnApplied(func(e delta.Applied[netip.Prefix, struct{}]) { f.onRange(e.Op, e.Key) })
+}
 
-// began notes a server that packets may have missed until now.
-func (f flows) began(k vserver.ServerKey) {
-	if _, noted := f[k]; !noted {
-		f[k] = nil
+// began notes a server to which packets may not have come until now.
+func (f *flows) began(k vserver.ServerKey) {
+	if _, noted := f.noted[k]; !noted {
+		f.noted[k] = nil
 	}
 }
 
-// stale notes a server whose flows may go to where nobody is.
-func (f flows) stale(k vserver.ServerKey) {
-	if _, noted := f[k]; !noted && k.Protocol != vserver.ProtocolTCP {
-		f[k] = nil
+// stale notes a server whose flows may go to an endpoint that is gone.
+func (f *flows) stale(k vserver.ServerKey) {
+	if _, noted := f.noted[k]; !noted && k.Protocol != vserver.ProtocolTCP {
+		f.noted[k] = nil
 	}
 }
 
 // fresh notes a destination that was added.
-func (f flows) fresh(k vserver.DestinationKey) {
+func (f *flows) fresh(k vserver.DestinationKey) {
 	if k.Server.Protocol != vserver.ProtocolTCP {
-		f[k.Server] = append(f[k.Server], netip.AddrPortFrom(k.Addr, k.Port))
+		f.noted[k.Server] = append(f.noted[k.Server], netip.AddrPortFrom(k.Addr, k.Port))
 	}
 }
 
 // onServer follows a server that was written.
-func (f flows) onServer(op delta.Op, k vserver.ServerKey) {
+func (f *flows) onServer(op delta.Op, k vserver.ServerKey) {
 	switch op {
 	case delta.Delete:
 		f.stale(k)
@@ -64,7 +83,7 @@ func (f flows) onServer(op delta.Op, k vserver.ServerKey) {
 }
 
 // onDestination follows a destination that was written.
-func (f flows) onDestination(op delta.Op, k vserver.DestinationKey) {
+func (f *flows) onDestination(op delta.Op, k vserver.DestinationKey) {
 	switch op {
 	case delta.Delete:
 		f.stale(k.Server)
@@ -73,68 +92,66 @@ func (f flows) onDestination(op delta.Op, k vserver.DestinationKey) {
 	}
 }
 
-// staleFound notes every server: nobody knows what changed before the kernel was read.
-func (m *Mode) staleFound() {
-	for k := range m.servers.AllDesired() {
-		m.flows.began(k)
+// onFound notes every server: it is unknown what changed before the kernel was read.
+func (f *flows) onFound() {
+	for k := range f.servers.AllDesired() {
+		f.began(k)
 	}
 }
 
-// addressAdded notes the servers of an address whose packets did not come here before.
-func (m *Mode) addressAdded(op delta.Op, a netip.Addr) {
+// onAddress notes the servers of an address whose packets did not come here before.
+func (f *flows) onAddress(op delta.Op, a netip.Addr) {
 	if op == delta.Delete {
 		return
 	}
-	for _, claimants := range [][]model.FrontendKey{m.addresses.Claimants(a), m.addresses.CaptureClaimants(a)} {
+	for _, claimants := range [][]model.FrontendKey{f.addresses.Claimants(a), f.addresses.CaptureClaimants(a)} {
 		for _, k := range claimants {
-			m.flows.began(k)
+			f.began(k)
 		}
 	}
 }
 
-// rangeAdded is addressAdded for all addresses of a range.
-func (m *Mode) rangeAdded(op delta.Op, p netip.Prefix) {
+// onRange notes them for all addresses of a range.
+func (f *flows) onRange(op delta.Op, p netip.Prefix) {
 	if op == delta.Delete {
 		return
 	}
-	for k := range m.servers.Actual() {
+	for k := range f.servers.Actual() {
 		if p.Contains(k.Addr) {
-			m.flows.began(k)
+			f.began(k)
 		}
 	}
 }
 
-// orderFlows hands over what was noted. Destinations that stay because they may belong to
-// an input that cannot be read go on answering.
-func (m *Mode) orderFlows(keepOrphans bool) {
-	if len(m.flows) == 0 {
+// order hands over the servers that were noted. Destinations that stay because they may belong to an
+// input that cannot be read go on answering.
+func (f *flows) order(keepOrphans bool) {
+	if len(f.noted) == 0 {
 		return
 	}
-	if m.deps.Flows != nil {
+	if f.kernel != nil {
 		var stay map[vserver.ServerKey][]vserver.DestinationKey
 		if keepOrphans {
-			stay = m.destinations.Left()
+			stay = f.destinations.Left()
 		}
-		m.deps.Flows.Order(m.orders(stay)...)
+		f.kernel.Order(f.orders(stay)...)
 	}
-	clear(m.flows)
+	clear(f.noted)
 }
 
-// orders are those of the servers noted, and of the frontends whose clients take a detour
-// to one of them: what they dial is in the flow, not where they were taken.
-func (m *Mode) orders(stay map[vserver.ServerKey][]vserver.DestinationKey) []conntrack.Order {
-	if m.detoursLead() {
-		for from, d := range m.detours.from {
-			if _, noted := m.flows[target(from, d)]; noted {
-				m.flows.stale(from)
-			}
+// orders returns the orders for the servers that were noted, and for the frontends whose clients take a
+// detour to one of them: a flow has the address that a client dialled.
+func (f *flows) orders(stay map[vserver.ServerKey][]vserver.DestinationKey) []conntrack.Order {
+	if f.detoursLead() {
+		for _, from := range f.chains.DetoursTo(func(k model.FrontendKey) bool { _, noted := f.noted[k]; return noted }) {
+			f.stale(from)
 		}
 	}
-	out := make([]conntrack.Order, 0, len(m.flows))
-	for k := range m.flows {
+	out := make([]conntrack.Order, 0, len(f.noted))
+	for k := range f.noted {
 		if k.Protocol != vserver.ProtocolTCP {
-			out = append(out, m.orderOf(k, stay[k]))
-		} else if f, served := m.frontends.Get(k); served && f.Forward == model.ForwardNAT {
+			out = append(out, f.orderOf(k, stay[k]))
+		} else if to, served := f.frontends.Get(k); served && to.Forward == model.ForwardNAT {
 			// A backend that answers by itself never rewrites a flow, and no answer comes by here.
 			out = append(out, conntrack.Order{Key: k, Untranslated: true})
 		}
@@ -142,30 +159,30 @@ func (m *Mode) orders(stay map[vserver.ServerKey][]vserver.DestinationKey) []con
 	return out
 }
 
-// detoursLead tells whether any detour leads to a server that was noted.
-func (m *Mode) detoursLead() bool {
-	for k := range m.flows {
-		if m.detours.targets[k] > 0 {
+// detoursLead reports whether any detour leads to a server that was noted.
+func (f *flows) detoursLead() bool {
+	for k := range f.noted {
+		if f.chains.HasDetourTo(k) {
 			return true
 		}
 	}
 	return false
 }
 
-func (m *Mode) orderOf(k vserver.ServerKey, stay []vserver.DestinationKey) conntrack.Order {
+func (f *flows) orderOf(k vserver.ServerKey, stay []vserver.DestinationKey) conntrack.Order {
 	o := conntrack.Order{Key: k}
-	f, served := m.frontends.Get(k)
+	at, served := f.frontends.Get(k)
 	if !served {
 		o.Unserved = true
 		return o
 	}
-	o.Keep = m.answering(f)
-	if f.Detour.IsValid() {
-		if to, ok := m.frontends.Get(model.FrontendKey{Addr: f.Detour.Addr(), Port: f.Detour.Port(), Protocol: f.Key.Protocol}); ok {
-			o.Keep = append(o.Keep, m.answering(to)...)
+	o.Keep = f.answering(at)
+	if at.Detour.IsValid() {
+		if to, ok := f.frontends.Get(model.FrontendKey{Addr: at.Detour.Addr(), Port: at.Detour.Port(), Protocol: at.Key.Protocol}); ok {
+			o.Keep = append(o.Keep, f.answering(to)...)
 		}
 	}
-	o.Fresh = m.flows[k]
+	o.Fresh = f.noted[k]
 	for _, dk := range stay {
 		o.Keep = append(o.Keep, netip.AddrPortFrom(dk.Addr, dk.Port))
 	}
@@ -174,13 +191,14 @@ func (m *Mode) orderOf(k vserver.ServerKey, stay []vserver.DestinationKey) connt
 	return o
 }
 
-// answering lists who may answer for a frontend: its backends and what drains there.
-func (m *Mode) answering(f model.Frontend) []netip.AddrPort {
-	out := make([]netip.AddrPort, 0, len(f.Backends))
-	for _, b := range f.Backends {
+// answering lists the endpoints that may answer for a frontend: its backends, and destinations that
+// drain there.
+func (f *flows) answering(at model.Frontend) []netip.AddrPort {
+	out := make([]netip.AddrPort, 0, len(at.Backends))
+	for _, b := range at.Backends {
 		out = append(out, b.Addr)
 	}
-	for _, k := range m.destinations.DrainingAt(f.Key) {
+	for _, k := range f.destinations.DrainingAt(at.Key) {
 		out = append(out, netip.AddrPortFrom(k.Addr, k.Port))
 	}
 	return out

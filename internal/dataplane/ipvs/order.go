@@ -6,6 +6,8 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/addresses"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/chains"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/migrate"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/ownership"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
@@ -27,18 +29,16 @@ import (
 //	              H  an address without its mark: servers at it that are still to be deleted
 //	detached      W  the address and its entry, or a captured port with its server
 //
-// Chains, jumps and nftables tables wait for a takeover (takeover.go).
+// Chains, jumps and nftables tables wait for a takeover (migrate/takeover.go).
 type order struct {
 	config    *Config
 	host      *model.Host
 	frontends *dataplane.Frontends
 	sets      *sets.Manager
-	chains    delta.View[netfilter.ChainKey, netfilter.Chain]
-	jumps     delta.View[netfilter.JumpKey, netfilter.Jump]
+	chains    *chains.Manager
 	servers   delta.View[vserver.ServerKey, vserver.Server]
 	addresses *addresses.Manager
-	// spared reports whether a chain is left alone during a takeover.
-	spared func(netfilter.ChainKey) bool
+	takeover  *migrate.Takeover
 	// leftovers caches left during one pass; nil is not computed.
 	leftovers *leftovers
 }
@@ -53,13 +53,13 @@ func (o *order) baseInPlace(a netip.Addr) bool {
 			return false
 		}
 	}
-	for k := range o.chains.AllUpdates() {
-		if k.Family == f && !isDetourChain(k) && k.Name != chainDirectMSS && !o.spared(k) {
+	for k := range o.chains.Chains.AllUpdates() {
+		if k.Family == f && !chains.Optional(k) && !o.takeover.Spares(k) {
 			return false
 		}
 	}
-	for k := range o.jumps.AllUpdates() {
-		if k.Family == f && k.Target != chainDirectMSS {
+	for k := range o.chains.Jumps.AllUpdates() {
+		if k.Family == f && !chains.Optional(netfilter.TargetOf(k)) {
 			return false
 		}
 	}
@@ -107,6 +107,12 @@ func (o *order) guarded(k vserver.ServerKey) bool {
 		}
 	}
 	return true
+}
+
+// hasServer reports whether a virtual server is in place.
+func (o *order) hasServer(k vserver.ServerKey) bool {
+	_, there := o.servers.Believed(k)
+	return there
 }
 
 // served reports whether a virtual server is in place at an address: without any the host itself

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/migrate"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
@@ -307,7 +308,7 @@ func TestTablesOfNFTablesModeGoLast(t *testing.T) {
 }
 
 // handOver cleans up for a successor.
-func handOver(t *testing.T, k *kernel, to ipvs.Successor) error {
+func handOver(t *testing.T, k *kernel, to migrate.Target) error {
 	t.Helper()
 	m := ipvs.New(zaptest.NewLogger(t), config(), k.deps())
 	m.SetHost(host())
@@ -319,7 +320,7 @@ func TestHandOverToIPVSMode(t *testing.T) {
 	k := newKernel()
 	apply(t, begin(t, k, draining(first, second), dual))
 	before := k.servers.String() + k.links.String()
-	if err := handOver(t, k, ipvs.SuccessorIPVS); err != nil {
+	if err := handOver(t, k, migrate.TargetIPVS); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, k.servers.String()+k.links.String()); diff != "" {
@@ -340,7 +341,7 @@ func TestHandOverToIPVSMode(t *testing.T) {
 		}
 	}
 	calls := len(writes(k.calls))
-	if err := handOver(t, k, ipvs.SuccessorIPVS); err != nil || len(writes(k.calls)) != calls {
+	if err := handOver(t, k, migrate.TargetIPVS); err != nil || len(writes(k.calls)) != calls {
 		t.Errorf("the second time: %v, calls %v", err, k.calls[calls:])
 	}
 }
@@ -350,7 +351,7 @@ func TestHandOverToIPTablesMode(t *testing.T) {
 	k := newKernel()
 	apply(t, begin(t, k, draining(first)))
 	before := k.String()
-	if err := handOver(t, k, ipvs.SuccessorIPTables); err == nil || !strings.Contains(err.Error(), "start it first") {
+	if err := handOver(t, k, migrate.TargetIPTables); err == nil || !strings.Contains(err.Error(), "start it first") {
 		t.Errorf("while nobody else carries: %v", err)
 	}
 	if diff := cmp.Diff(before, k.String()); diff != "" {
@@ -364,7 +365,7 @@ func TestHandOverToIPTablesMode(t *testing.T) {
 			t.Errorf("nobody carries the Service before call %d", len(k.calls))
 		}
 	}
-	if err := handOver(t, k, ipvs.SuccessorIPTables); err != nil {
+	if err := handOver(t, k, migrate.TargetIPTables); err != nil {
 		t.Fatal(err)
 	}
 	if k.servers.String() != "" || strings.Contains(k.links.String(), vip) || strings.Contains(k.String(), "IPVS") ||
@@ -396,7 +397,7 @@ COMMIT
 			t.Fatal(err)
 		}
 	}
-	if err := handOver(t, k, ipvs.SuccessorOurs); err != nil {
+	if err := handOver(t, k, migrate.TargetOurs); err != nil {
 		t.Fatal(err)
 	}
 	if k.servers.String() != "" || strings.Contains(k.links.String(), vip) || strings.Contains(k.String(), "IPVS") {
@@ -416,7 +417,7 @@ func TestHandOverToNFTablesMode(t *testing.T) {
 	before := k.String()
 	sweep := func() error {
 		m := ipvs.New(zaptest.NewLogger(t), config(), deps)
-		return dataplane.Sweep(t.Context(), m.HandOver(ipvs.SuccessorNFTables), func(dataplane.Result) {})
+		return dataplane.Sweep(t.Context(), m.HandOver(migrate.TargetNFTables), func(dataplane.Result) {})
 	}
 	if err := sweep(); err == nil || !strings.Contains(err.Error(), "over IPv4 on this node yet") || k.String() != before {
 		t.Errorf("while nobody carries IPv4: %v", err)
@@ -432,11 +433,11 @@ func TestHandOverToNFTablesMode(t *testing.T) {
 
 func TestParseSuccessor(t *testing.T) {
 	for _, ok := range []string{"", "ipvs", "iptables", "nftables"} {
-		if s, err := ipvs.ParseSuccessor(ok); err != nil || string(s) != ok {
+		if s, err := migrate.ParseTarget(ok); err != nil || string(s) != ok {
 			t.Errorf("%q: %v, %v", ok, s, err)
 		}
 	}
-	if _, err := ipvs.ParseSuccessor("kernelspace"); err == nil || errors.Unwrap(err) != nil {
+	if _, err := migrate.ParseTarget("kernelspace"); err == nil || errors.Unwrap(err) != nil {
 		t.Errorf("kernelspace: %v", err)
 	}
 }

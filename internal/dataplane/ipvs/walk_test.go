@@ -12,6 +12,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/describe"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
@@ -204,7 +205,7 @@ func TestWriteFound(t *testing.T) {
 	m := begin(t, k, web, dual)
 	apply(t, m)
 	reader := begin(t, k)
-	for _, kind := range ipvs.Kinds() {
+	for _, kind := range describe.Kinds() {
 		var want, got strings.Builder
 		if err := m.WriteRows(&want, kind); err != nil {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link/linktest"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nft/nfttest"
@@ -89,7 +90,7 @@ func (k *kernel) holdsIPVS() bool {
 		return true
 	}
 	found, err := k.sets.ListSets(context.Background())
-	return err != nil || slices.ContainsFunc(found, func(s ipset.Set) bool { return ipvs.OwnedSet(s.Name) })
+	return err != nil || slices.ContainsFunc(found, func(s ipset.Set) bool { return sets.Owned(s.Name) })
 }
 
 // setHost gives the machine addresses and takes others away, each with its event.

@@ -18,6 +18,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/addresses"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/migrate"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -68,7 +70,7 @@ func modeConfig(c config.Config) ipvs.Config {
 	return ipvs.Config{
 		Node: c.NodeName, Families: families(), MasqueradeAll: c.MasqueradeAll, ExcludeCIDRs: c.ExcludeCIDRs,
 		Masquerade: masquerade(c), Local: localPods(c),
-		Binding: ipvs.Binding(c.VIPBinding), ServiceCIDRs: c.ServiceCIDRs,
+		Binding: addresses.Binding(c.VIPBinding), ServiceCIDRs: c.ServiceCIDRs,
 	}
 }
 
@@ -210,7 +212,7 @@ func leaveIPVS(ctx context.Context, log *zap.Logger, loop *agent.Agent, mode *ip
 			return err
 		}
 		left.SetHost(host)
-		if err := dataplane.Sweep(ctx, left.HandOver(ipvs.SuccessorOurs), func(dataplane.Result) {}); err != nil {
+		if err := dataplane.Sweep(ctx, left.HandOver(migrate.TargetOurs), func(dataplane.Result) {}); err != nil {
 			return err
 		}
 		mode.Rebase()

@@ -1,4 +1,4 @@
-package ipvs
+package chains
 
 import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
@@ -79,8 +79,8 @@ func (c Config) accessRules(w ruleWriter) {
 // The host dials a bound address from that very address, which says nothing of the
 // node: the set of source IPs has it where a range holds the node (OwnNode).
 //
-// What IPVS forwards passes here, too, on its way out: a packet of a connection that
-// is there meets one rule, which asks for its state and for one set.
+// Packets that IPVS forwards pass here, too, on their way out. One of an established connection meets one
+// rule, which matches its state and one set.
 func outputRules(w ruleWriter) {
 	const going = netfilter.Related | netfilter.Established
 	w.chain("filter", chainOutFilter)

@@ -1,4 +1,4 @@
-package ipvs
+package describe
 
 import (
 	"fmt"
@@ -18,28 +18,28 @@ import (
 // This file puts what is not in place, and what moves, into words, for those who only read.
 
 // Pending implements dataplane.Explainer.
-func (m *Mode) Pending(most int) []dataplane.PendingTable {
+func (d *Describer) Pending(most int) []dataplane.PendingTable {
 	all := []dataplane.PendingTable{
-		pendingOf(m.sets.Sets, most, setCommand),
-		pendingOf(m.sets.Members, most, memberCommand),
-		pendingOf(m.chains, most, netfilter.ChainCommand),
-		pendingOf(m.jumps, most, netfilter.JumpCommand),
-		pendingOf(m.servers.Table, most, func(c delta.Change[vserver.ServerKey, vserver.Server]) string {
+		pendingOf(d.of.Sets.Sets, most, setCommand),
+		pendingOf(d.of.Sets.Members, most, memberCommand),
+		pendingOf(d.of.Chains.Chains, most, netfilter.ChainCommand),
+		pendingOf(d.of.Chains.Jumps, most, netfilter.JumpCommand),
+		pendingOf(d.of.Servers.Table, most, func(c delta.Change[vserver.ServerKey, vserver.Server]) string {
 			return vserver.ServerCommand(vserver.ServerChange{Op: c.Op, Key: c.Key, Server: c.Value})
 		}),
-		pendingOf(m.destinations.Table, most, func(c delta.Change[vserver.DestinationKey, vserver.Destination]) string {
+		pendingOf(d.of.Destinations.Table, most, func(c delta.Change[vserver.DestinationKey, vserver.Destination]) string {
 			return vserver.DestinationCommand(vserver.DestinationChange{Op: c.Op, Key: c.Key, Destination: c.Value})
 		}),
-		pendingOf(m.addresses.Routes, most, func(c delta.Change[netip.Prefix, struct{}]) string {
+		pendingOf(d.of.Addresses.Routes, most, func(c delta.Change[netip.Prefix, struct{}]) string {
 			return ipCommand(c.Op, "route", fmt.Sprintf("local %s dev lo proto %d", c.Key, link.RouteProtocol))
 		}),
-		pendingOf(m.addresses.Addresses, most, func(c delta.Change[netip.Addr, struct{}]) string {
+		pendingOf(d.of.Addresses.Addresses, most, func(c delta.Change[netip.Addr, struct{}]) string {
 			return ipCommand(c.Op, "addr", fmt.Sprintf("%s dev %s", netip.PrefixFrom(c.Key, c.Key.BitLen()), link.DefaultName))
 		}),
-		pendingOf(m.addresses.Detached, most, func(c delta.Change[netip.Addr, bool]) string {
+		pendingOf(d.of.Addresses.Detached, most, func(c delta.Change[netip.Addr, bool]) string {
 			return ipCommand(c.Op, "route", fmt.Sprintf("local %s dev lo table %d proto %d", c.Key, link.DetachedTable, link.RouteProtocol))
 		}),
-		pendingOf(m.tables, most, netfilter.ProxyTableCommand),
+		pendingOf(d.of.Tables, most, netfilter.ProxyTableCommand),
 	}
 	return slices.DeleteFunc(all, func(t dataplane.PendingTable) bool { return len(t.Rows) == 0 && t.More == 0 })
 }

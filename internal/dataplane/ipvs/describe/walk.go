@@ -1,22 +1,25 @@
-package ipvs
+package describe
 
 import (
 	"fmt"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/chains"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// This file says in words what a packet meets, in the order of doc.go: nat.go decides whose
-// source is rewritten and who takes a detour, filter.go who is let in, sets/entries.go which sets
-// a frontend is in. Each step names the chain, and the set by which it applies.
+// This file describes the chains that a packet meets, in the order of doc.go of the mode. Package
+// chains decides by nat.go which sources are rewritten and which packets take a detour, and by filter.go
+// which are let in. sets/entries.go decides which sets a frontend is in. Each step names the chain, and
+// the set by which it applies.
 
-// walker is one packet on its way.
+// walker follows one packet.
 type walker struct {
 	dataplane.Walk
-	config Config
+	config chains.Config
 	packet dataplane.Packet
 	// at is the frontend that the packet is for: another one after a detour.
 	at     model.Frontend
@@ -25,11 +28,9 @@ type walker struct {
 	taken  bool // by a detour
 }
 
-// Walk tells the way of the first packet of a connection to a frontend that is in force.
-func (m *Mode) Walk(p dataplane.Packet) dataplane.Walk { return m.config.walk(p) }
-
-func (c Config) walk(p dataplane.Packet) dataplane.Walk {
-	w := &walker{config: c, packet: p, at: p.To, family: model.FamilyOf(p.To.Key.Addr)}
+// Walk implements dataplane.Explainer.
+func (d *Describer) Walk(p dataplane.Packet) dataplane.Walk {
+	w := &walker{config: d.of.Config, packet: p, at: p.To, family: model.FamilyOf(p.To.Key.Addr)}
 	way := []func(){w.direct, w.nat, w.input, w.balance, w.postrouting}
 	if p.Origin == dataplane.FromHost {
 		way = []func(){w.output, w.nat, w.balance, w.postrouting}
@@ -44,21 +45,21 @@ func (c Config) walk(p dataplane.Packet) dataplane.Walk {
 
 func (w *walker) set(name string) string { return sets.Name(w.family, name) }
 
-// host tells whether this machine itself is the client.
+// host reports whether this machine itself is the client.
 func (w *walker) host() bool { return w.packet.Origin == dataplane.FromHost }
 
 // direct is the mark by which a detached address is local (directRules, captureRules).
 func (w *walker) direct() {
 	if w.at.Capture && !sets.Captures(&w.at) {
-		w.Stop(dataplane.EndRefused, "filter FORWARD %s: %s is captured, and has no endpoint", chainCapture, w.at.Key)
+		w.Stop(dataplane.EndRefused, "filter FORWARD %s: %s is captured, and has no endpoint", netfilter.ChainCapture, w.at.Key)
 		return
 	}
 	if w.at.Capture {
-		w.Addf("mangle PREROUTING %s: %s is in %s, mark %#x makes packets to this port local", chainCapture, w.at.Key,
+		w.Addf("mangle PREROUTING %s: %s is in %s, mark %#x makes packets to this port local", netfilter.ChainCapture, w.at.Key,
 			w.set(sets.Capture), link.DetachMark(w.config.Masquerade.Bit))
 	}
 	if w.at.Forward != model.ForwardNAT && w.at.Bind {
-		w.Addf("mangle PREROUTING %s: %s is in %s, mark %#x makes the detached address local", chainDirect, w.at.Key.Addr,
+		w.Addf("mangle PREROUTING %s: %s is in %s, mark %#x makes the detached address local", netfilter.ChainDirect, w.at.Key.Addr,
 			w.set(sets.DirectIPs), link.DetachMark(w.config.Masquerade.Bit))
 	}
 }
@@ -66,7 +67,7 @@ func (w *walker) direct() {
 // output is what the host's own packets meet before IPVS takes them (outputRules).
 func (w *walker) output() {
 	f := w.at
-	chain := "mangle OUTPUT " + chainOutFilter
+	chain := "mangle OUTPUT " + netfilter.ChainOutFilter
 	switch in, known := w.packet.InRanges(); {
 	case len(f.SourceRanges) == 0:
 	case f.Bind && !f.OwnNode:
@@ -96,7 +97,7 @@ func (w *walker) nat() {
 	if w.host() {
 		hook = "nat OUTPUT"
 	}
-	chain := hook + " " + chainServices
+	chain := hook + " " + netfilter.ChainServices
 	if w.detour(chain) {
 		return
 	}
@@ -110,8 +111,8 @@ func (w *walker) nat() {
 		w.external(chain, sets.ExternalIP, sets.ExternalIPLocal, sets.KeepsClient(&f))
 	case model.KindNodePort:
 		names := sets.NodePorts[f.Key.Protocol]
-		w.Addf("%s: %s is in %s: to %s", chain, f.Key.Addr, w.set(sets.NodePortIPs), chainNodePort)
-		w.external("nat "+chainNodePort, names[0], names[1], f.Local)
+		w.Addf("%s: %s is in %s: to %s", chain, f.Key.Addr, w.set(sets.NodePortIPs), netfilter.ChainNodePort)
+		w.external("nat "+netfilter.ChainNodePort, names[0], names[1], f.Local)
 	}
 }
 
@@ -131,16 +132,16 @@ func (w *walker) detour(chain string) (taken bool) {
 	case w.packet.Origin == dataplane.FromOutside, w.packet.Origin == dataplane.FromPod && !tells:
 		return false
 	}
-	to := chainDetourTo
+	to := netfilter.ChainDetourTo
 	if f.Key.Protocol == model.SCTP {
-		to = chainDetourSCTP
+		to = netfilter.ChainDetourSCTP
 	}
 	w.marked = w.host()
 	if in, known := w.packet.InRanges(); !in && !known && !w.host() {
-		w.Addf("nat %s: packets from outside loadBalancerSourceRanges (%s) continue to the rule that drops them", chainDetour, w.packet.RangesText())
+		w.Addf("nat %s: packets from outside loadBalancerSourceRanges (%s) continue to the rule that drops them", netfilter.ChainDetour, w.packet.RangesText())
 	}
-	w.Addf("%s: in %s, from this node: %s, %s takes it to %s, which has all endpoints%s", chain, w.set(sets.Detour), chainDetour, to, f.Detour,
-		pick(w.marked, ", and the packet is marked for masquerade", ""))
+	w.Addf("%s: in %s, from this node: %s, %s takes it to %s, which has all endpoints%s", chain, w.set(sets.Detour), netfilter.ChainDetour, to, f.Detour,
+		cond(w.marked, ", and the packet is marked for masquerade", ""))
 	w.at, w.taken = *w.packet.Detour, true
 	return true
 }
@@ -175,7 +176,7 @@ func (w *walker) external(chain, cluster, local string, keeps bool) {
 }
 
 func (w *walker) intent() string {
-	return pick(w.marked, fmt.Sprintf("marked %s for masquerade (%s)", w.config.Masquerade.Value(), chainMarkMasq), "source kept")
+	return cond(w.marked, fmt.Sprintf("marked %s for masquerade (%s)", w.config.Masquerade.Value(), netfilter.ChainMarkMasq), "source kept")
 }
 
 // input is how the packet becomes local, and the filter table (accessRules, filterRules).
@@ -192,18 +193,18 @@ func (w *walker) input() {
 		w.Addf("routing: %s is on a link of this machine", f.Key.Addr)
 	}
 	if w.taken {
-		w.Addf("filter INPUT %s: redirected (ctstate DNAT): passes", chainFilter)
+		w.Addf("filter INPUT %s: redirected (ctstate DNAT): passes", netfilter.ChainFilter)
 	} else {
 		w.filter()
 	}
 	if !w.Ended() {
-		w.Addf("filter INPUT: rules of others, then %s accepts", chainAccept)
+		w.Addf("filter INPUT: rules of others, then %s accepts", netfilter.ChainAccept)
 	}
 }
 
 func (w *walker) filter() {
 	f := w.at
-	chain := "filter INPUT " + chainFilter
+	chain := "filter INPUT " + netfilter.ChainFilter
 	switch {
 	case f.NoLocal:
 		w.Stop(dataplane.EndDropped, "%s: %s is in %s: %s is Local and no endpoint is on this node", chain, f.Key, w.set(sets.NoLocal), policyOf(f.Kind))
@@ -219,7 +220,7 @@ func (w *walker) filter() {
 	if len(f.SourceRanges) == 0 {
 		return
 	}
-	chain = "filter INPUT " + chainFirewall + " " + chainSourceRanges
+	chain = "filter INPUT " + netfilter.ChainFirewall + " " + netfilter.ChainSourceRanges
 	switch in, known := w.packet.InRanges(); {
 	case !known:
 		w.Addf("%s: in %s: passes from %s (%s), from elsewhere it is dropped", chain, w.set(sets.LoadBalancerFW), w.packet.RangesText(), w.set(sets.SourceCIDR))
@@ -236,19 +237,19 @@ func (w *walker) kindSet() string {
 	case model.KindLoadBalancer:
 		return sets.LoadBalancer
 	case model.KindExternalIP:
-		return pick(sets.KeepsClient(&w.at), sets.ExternalIPLocal, sets.ExternalIP)
+		return cond(sets.KeepsClient(&w.at), sets.ExternalIPLocal, sets.ExternalIP)
 	}
 	return sets.ClusterIP
 }
 
 func policyOf(k model.Kind) string {
-	return pick(k.External(), "externalTrafficPolicy", "internalTrafficPolicy")
+	return cond(k.External(), "externalTrafficPolicy", "internalTrafficPolicy")
 }
 
 // balance is IPVS.
 func (w *walker) balance() {
 	f := w.at
-	hook := pick(w.host(), "LOCAL_OUT", "LOCAL_IN")
+	hook := cond(w.host(), "LOCAL_OUT", "LOCAL_IN")
 	taking := dataplane.BackendsText(f.Backends)
 	switch {
 	case taking != "":
@@ -280,9 +281,9 @@ func (w *walker) postrouting() {
 		}
 		w.Addf("forwarded unchanged (%s): the backend has %s itself and answers the client", how, f.Key.Addr)
 	case w.marked:
-		w.Addf("nat POSTROUTING %s: source becomes the node's address", chainPostrouting)
+		w.Addf("nat POSTROUTING %s: source becomes the node's address", netfilter.ChainPostrouting)
 	default:
 		w.SourceKept = true
-		w.Addf("nat POSTROUTING %s: source kept, except for a pod that connects to itself (%s)", chainPostrouting, w.set(sets.LoopBack))
+		w.Addf("nat POSTROUTING %s: source kept, except for a pod that connects to itself (%s)", netfilter.ChainPostrouting, w.set(sets.LoopBack))
 	}
 }

@@ -1,4 +1,4 @@
-package ipvs
+package chains
 
 import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
@@ -7,8 +7,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// directRules mark what is for detached addresses, and see to it that tunnels to backends
-// have room for their header.
+// directRules mark packets to detached addresses, and leave room for the header of tunnels to
+// backends.
 func (c Config) directRules(w ruleWriter) {
 	w.chain("mangle", chainDirect, netfilter.If(w.commented(sets.DirectIPs, dst)).Then(c.setDetachMark()))
 	w.chain("mangle", chainDirectMSS, segments(w)...)
@@ -20,26 +20,26 @@ func (c Config) setDetachMark() netfilter.SetMark {
 	return netfilter.SetMark{Value: mark, Mask: mark}
 }
 
-// A tunnel puts another IP header in front of packets to the backend. The client makes them
-// as large as the backend said in its SYN,ACK, which does not come by the director: so it is
-// made to say less where it leaves its node. There is no rule to subtract, but by ranges.
+// A tunnel puts another IP header in front of packets to the backend. The client makes them as large
+// as the SYN,ACK of the backend allows. That SYN,ACK does not pass the director, so it is lowered
+// where it leaves its node. iptables cannot subtract, so there is a rule for each range of sizes.
 var (
 	// headers are those of IP and TCP together, without options; tunnelHeader is what a tunnel adds at most.
 	headers      = map[model.Family]int{model.IPv4: 40, model.IPv6: 60}
 	tunnelHeader = map[model.Family]int{model.IPv4: 20 + gueHeader, model.IPv6: 40 + gueHeader}
-	// commonMTUs are those of pods in networks with and without tunnels of their own; one
-	// between two of them loses what it has beyond the lesser.
+	// commonMTUs are those of pods in networks with and without tunnels of their own. An MTU
+	// between two of them counts as the lesser.
 	commonMTUs = []int{1280, 1360, 1400, 1420, 1440, 1450, 1460, 1480, 1500, 8900, 8950, 9000}
 )
 
 const (
 	largestSegment = 65535
-	// gueHeader are those of UDP and GUE, which few tunnels add: 12 bytes less for all are less than to tell them apart.
+	// gueHeader are the headers of UDP and GUE. Few tunnels have them, but rules cannot tell tunnels apart.
 	gueHeader = 8 + 4
 )
 
-// segments lower the segment size that a SYN,ACK offers. Of a range the least counts; the
-// ranges rise, so that what one has lowered is never lowered by another.
+// segments lower the segment size that a SYN,ACK offers. The least size of a range counts. The
+// ranges rise, so no rule lowers a size that another has lowered.
 func segments(w ruleWriter) []netfilter.Rule {
 	synAck := netfilter.TCPFlags{Of: netfilter.SYN | netfilter.ACK, Set: netfilter.SYN | netfilter.ACK}
 	list := []netfilter.Rule{
@@ -57,34 +57,7 @@ func segments(w ruleWriter) []netfilter.Rule {
 	return list
 }
 
-// extras are the chains and sets of a family that some address needs now.
-func (m *Mode) extras(f model.Family) extras {
-	direct, capture := m.addresses.Needs(f)
-	return extras{direct, capture}
-}
-
-// hasSet reports whether a set is wanted: those that are always there are.
-func (e extras) hasSet(name string) bool {
-	switch name {
-	case sets.DirectIPs:
-		return e.direct
-	case sets.Capture, sets.CaptureIPs:
-		return e.capture
-	}
-	return true
-}
-
-// unwantExtras takes the rules of a family away that no address needs.
-func (m *Mode) unwantExtras(f model.Family, wanted extras) {
-	for _, j := range jumps {
-		if k := netfilter.Key(f, j.Table, j.Target); !wanted.has(k) {
-			m.jumps.DeleteDesired(j.In(f))
-			m.chains.DeleteDesired(k)
-		}
-	}
-}
-
-// isDirectChain tells whether a chain is there for backends that answer themselves.
+// isDirectChain reports whether a chain is there for backends that answer themselves.
 func isDirectChain(k netfilter.ChainKey) bool {
 	return k.Table == "mangle" && (k.Name == chainDirect || k.Name == chainDirectMSS)
 }

@@ -1,11 +1,11 @@
-package ipvs
+package chains
 
 import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 )
 
-// captureRules mark what is captured.
+// captureRules mark packets to captured ports, and refuse those to ports without endpoints.
 func (c Config) captureRules(w ruleWriter) {
 	w.chain("mangle", chainCapture,
 		netfilter.If(w.commented(sets.Capture, dstPort)).Then(c.setDetachMark()),

@@ -1,7 +1,6 @@
-package ipvs
+package chains
 
 import (
-	"context"
 	"maps"
 	"net/netip"
 	"slices"
@@ -11,25 +10,25 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// detours are the frontends that clients of this node leave for another one. Each
-// is a rule, for iptables has no table of addresses to rewrite by. A chain is
-// rendered once for all changes of a batch; endpoints do not change it.
+// detours are the frontends whose clients on this node are redirected to another frontend. Each is a
+// rule, because iptables has no table of addresses to rewrite by. A chain is rendered once for all
+// changes of a batch. Endpoints do not change it.
 type detours struct {
 	from map[model.FrontendKey]detour
 	// targets counts how many go to each frontend.
 	targets map[model.FrontendKey]int
-	// stale are the chains that have to be rendered again; waiting are those that
-	// lack a rule because the server it leads to is not there yet.
+	// stale are the chains that have to be rendered again. waiting are chains that lack a rule
+	// because the server to which it leads is not in place yet.
 	stale, waiting map[netfilter.ChainKey]struct{}
 }
 
-// detour is where one frontend's clients are taken, and for whose sake.
+// detour is the target of one frontend's clients, and the Service that has both.
 type detour struct {
 	to      netip.AddrPort
 	service model.ServiceID
 }
 
-// newDetours has no detours, and both chains of each family to render.
+// newDetours returns no detours, and has both chains of each family to render.
 func newDetours(families []model.Family) detours {
 	d := detours{
 		from: map[model.FrontendKey]detour{}, targets: map[model.FrontendKey]int{},
@@ -43,8 +42,8 @@ func newDetours(families []model.Family) detours {
 	return d
 }
 
-// change follows one frontend.
-func (d *detours) change(c dataplane.Change) {
+// onChange adds, changes or removes the detour of one frontend.
+func (d *detours) onChange(c dataplane.Change) {
 	old, had := d.from[c.Key]
 	now, has := detour{}, c.New != nil && c.New.Detour.IsValid()
 	if has {
@@ -93,8 +92,9 @@ func isDetourChain(k netfilter.ChainKey) bool {
 	return k.Name == chainDetourTo || k.Name == chainDetourSCTP
 }
 
-// wantDetours renders the chains that are stale.
-func (m *Mode) wantDetours(there func(model.FrontendKey) bool) {
+// WantDetours renders the chains of detours that changed. A rule waits until there reports that the
+// server to which it leads is in place.
+func (m *Manager) WantDetours(there func(model.FrontendKey) bool) {
 	lists := map[netfilter.ChainKey][]netfilter.Rule{}
 	for chain := range m.detours.stale {
 		lists[chain] = nil
@@ -110,9 +110,35 @@ func (m *Mode) wantDetours(there func(model.FrontendKey) bool) {
 		}
 	}
 	for chain, list := range lists {
-		m.chains.SetDesired(chain, netfilter.NewChain(chain.Family, list...))
+		m.Chains.SetDesired(chain, netfilter.NewChain(chain.Family, list...))
 	}
 	clear(m.detours.stale)
+}
+
+// RetryDetours renders the chains again that lack a rule, and reports whether there are any. Called
+// after a pass, it has no client redirected to an address without a virtual server.
+func (m *Manager) RetryDetours(there func(model.FrontendKey) bool) bool {
+	if len(m.detours.waiting) == 0 {
+		return false
+	}
+	maps.Copy(m.detours.stale, m.detours.waiting)
+	clear(m.detours.waiting)
+	m.WantDetours(there)
+	return true
+}
+
+// HasDetourTo reports whether any detour leads to a frontend.
+func (m *Manager) HasDetourTo(k model.FrontendKey) bool { return m.detours.targets[k] > 0 }
+
+// DetoursTo returns the frontends whose detour leads to one of some frontends.
+func (m *Manager) DetoursTo(some func(model.FrontendKey) bool) []model.FrontendKey {
+	var from []model.FrontendKey
+	for k, d := range m.detours.from {
+		if some(target(k, d)) {
+			from = append(from, k)
+		}
+	}
+	return from
 }
 
 // affected lists the frontends with rules in stale chains, sorted.
@@ -127,22 +153,4 @@ func (d *detours) affected() []model.FrontendKey {
 			}
 		}
 	}, model.FrontendKey.Compare)
-}
-
-// hasServer reports whether a frontend's virtual server is in the kernel.
-func (m *Mode) hasServer(k model.FrontendKey) bool {
-	_, there := m.servers.Believed(k)
-	return there
-}
-
-// applyDetours writes the rules that had to wait for their servers, in the same
-// pass: no client is redirected to an address without a virtual server.
-func (m *Mode) applyDetours(ctx context.Context, opts dataplane.ApplyOptions, r dataplane.Result) dataplane.Result {
-	if len(m.detours.waiting) == 0 {
-		return r
-	}
-	maps.Copy(m.detours.stale, m.detours.waiting)
-	clear(m.detours.waiting)
-	m.wantDetours(m.hasServer)
-	return r.Then(m.pipeline.Apply(ctx, dataplane.ApplyOptions{KeepOrphans: opts.KeepOrphans}))
 }

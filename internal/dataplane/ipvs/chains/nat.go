@@ -1,4 +1,4 @@
-package ipvs
+package chains
 
 import (
 	"net/netip"
@@ -58,9 +58,9 @@ func nodePortRules(w ruleWriter) (list []netfilter.Rule) {
 	return list
 }
 
-// masqueradeClusterIP returns the rule that marks packets to be masqueraded. As in kube-proxy,
-// these are all packets with --masquerade-all, else those not from a local pod, else,
-// without a way to detect local pods, those of this host, whose source is a cluster IP.
+// masqueradeClusterIP returns the rule that marks packets to be masqueraded, as kube-proxy does. With
+// --masquerade-all these are all packets, else those not from a local pod. Without a way to detect local
+// pods they are those of this host, whose source is a cluster IP.
 func (c Config) masqueradeClusterIP(w ruleWriter, node model.Node) netfilter.Rule {
 	conditions := netfilter.All{w.commented(sets.ClusterIP, dstPort)}
 	if pods := c.Local.Match(w.family, node); !c.MasqueradeAll && pods != nil {
@@ -71,13 +71,12 @@ func (c Config) masqueradeClusterIP(w ruleWriter, node model.Node) netfilter.Rul
 	return netfilter.If(conditions...).Then(netfilter.JumpTo(chainMarkMasq))
 }
 
-// masqueradeOwn marks what this host sends to cluster IPs of a range that is local as a
-// whole. Over IPv4 the host dials those from the very address that it dials, as it does
-// bound ones (ip_route_output_key_hash_rcu in net/ipv4/route.c takes the destination of a
-// local route without a preferred source). Over IPv6 only an address that is bound is
-// preferred (RFC 6724 rule 1), and the host takes what is most like it of all it has: one
-// of the pods' range, which is not masqueraded, or even an external IP, which other nodes
-// have, too.
+// masqueradeOwn marks packets of this host to cluster IPs of a range that is local as a whole. Over IPv4
+// their source is the very address that the host dials, as with bound addresses: net/ipv4/route.c
+// (ip_route_output_key_hash_rcu) takes the destination of a local route without a preferred source.
+// Over IPv6 only a bound address is preferred (RFC 6724 rule 1). Else the host takes the address most
+// like the destination. That may be one of the pods' range, which is not masqueraded, or an external IP,
+// which other nodes have, too.
 func masqueradeOwn(w ruleWriter) []netfilter.Rule {
 	if w.family != model.IPv6 || len(w.ranges) == 0 {
 		return nil
@@ -97,6 +96,13 @@ func (c Config) postrouting(w ruleWriter, takeover bool) {
 			Then(netfilter.SNAT{Ports: c.Masquerade.SourcePorts()}))
 	}
 	w.chain("nat", chainPostrouting, append(hairpin, c.Masquerade.Rewrite(w.family)...)...)
+}
+
+// masqueradeVIPs is a rule for the time of a takeover. The VIPs are bound by then, so the host dials
+// them from themselves. The rules that still carry Services send such packets to a pod, which may be
+// on another node: from there no answer to a VIP comes back.
+func (c Config) masqueradeVIPs(w ruleWriter) netfilter.Rule {
+	return netfilter.If(w.in(sets.IPVSIPs, src), netfilter.Local(netfilter.Src)).Then(netfilter.SNAT{Random: c.Masquerade.Random(w.family)})
 }
 
 // detourRules redirect clients of this node to the cluster IP, as iptables mode does: pods
