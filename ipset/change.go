@@ -55,8 +55,7 @@ type Options struct {
 	// Timeout bounds each call whose context has no earlier deadline. 0 means
 	// DefaultTimeout.
 	Timeout time.Duration
-	// Called is told of each exchange with the kernel how long it took, and what it
-	// failed with; nil is nobody.
+	// Called gets the duration and the error of each exchange with the kernel. It may be nil.
 	Called func(took time.Duration, err error)
 }
 

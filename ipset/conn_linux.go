@@ -228,8 +228,7 @@ func (c *conn) receive(first uint32, each func(reply) (bool, error)) (done bool,
 	return done, nil
 }
 
-// read returns the next datagram from the kernel, or nothing for one from
-// somebody else.
+// read returns the next datagram from the kernel, or nothing if another process sent it.
 func (c *conn) read() ([]byte, error) {
 	var n int
 	var from unix.Sockaddr

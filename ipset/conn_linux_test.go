@@ -56,8 +56,8 @@ func TestMissingReplyEndsWithContext(t *testing.T) {
 	}
 }
 
-// A reply left in the socket by somebody who did not wait for it must not pass
-// for the answer to the next request.
+// A reply to an earlier request that timed out must not be taken for the answer to the next
+// request.
 func TestStaleReplyIsSkipped(t *testing.T) {
 	h := OpenInside(t, Options{})
 	if err := h.Create(t.Context(), Set{Name: "a", Type: BitmapPort}); err != nil {

@@ -30,19 +30,17 @@
 //
 // # Laws
 //
-// A list is complete or an error: long sets span several messages and are
-// merged, an interrupted dump is repeated and finally reported as
-// ErrInterrupted. Every row of a Write has its own result. A reply that comes
-// after its deadline is never taken for the answer to a later request: replies
-// carry the sequence number of their request, and a socket that timed out is
-// closed and opened again in the same network namespace.
+// A list is complete or an error: long sets span several messages and are merged, an interrupted
+// dump is repeated and finally reported as ErrInterrupted. Every row of a Write has its own result.
+// A reply that comes after its deadline is never taken for the answer to a later request. Replies
+// carry the sequence number of their request. A socket that timed out is closed and opened again in
+// the same network namespace.
 //
 // # Text
 //
-// Set.SaveLine, Entry.String and WriteSave print what `ipset save` prints,
-// without the two random or internal hash parameters newer tools append
-// (`bucketsize 12 initval 0x…`); NormalizeSave strips those from the tool's
-// output for a comparison. `ipset restore` accepts the text as it is.
+// Set.SaveLine, Entry.String and WriteSave print the same text as `ipset save`, without two hash
+// parameters that newer tools append (`bucketsize 12 initval 0x…`). NormalizeSave strips these from
+// the tool's output for a comparison. `ipset restore` accepts the text as it is.
 //
 // The package ipsettest has a stateful fake with the same methods.
 package ipset

@@ -69,10 +69,9 @@ func (h *Handle) Probe(ctx context.Context) (Version, error) {
 	return v, nil
 }
 
-// maxRevision is, per type, the newest revision whose features we use, or any
-// tool in the field reads. The kernel's own newest would be a trap: a tool older
-// than the kernel refuses to list anything while such a set exists, and older
-// tools come with the program one rolls back to.
+// maxRevision is, per type, the newest revision whose features we use, or any tool in the field
+// reads. The kernel's newest revision must not be used: a tool older than the kernel refuses to
+// list anything while such a set exists. An older tool is common after a rollback to another proxy.
 var maxRevision = map[Type]uint8{
 	HashIP:        4,
 	HashIPPort:    5,
@@ -131,9 +130,9 @@ func (h *Handle) command(ctx context.Context) error {
 	return errors.Join(err, code)
 }
 
-// verdicts sends the messages that were built, n of them, and hands on what the kernel
-// says of each: code is nil for one that is carried out, body the text of the answer. It
-// answers in order, so those behind the answered ones are of unknown state.
+// verdicts sends n prepared messages and calls each with the kernel's answer to each of them: code
+// is nil for a message that was carried out, body is the text of the answer. It answers in order,
+// so those behind the answered ones are of unknown state.
 func (h *Handle) verdicts(ctx context.Context, n int, each func(i int, code error, body []byte)) (answered int, err error) {
 	first := h.conn.seq - uint32(n) + 1
 	err = h.conn.exchange(ctx, h.msg.b, first, func(r reply) (done bool, err error) {

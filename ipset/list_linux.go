@@ -42,10 +42,9 @@ func (h *Handle) Stat(ctx context.Context) ([]Info, error) {
 	return infos, nil
 }
 
-// List returns the header and all entries of one set, in the kernel's order.
-// It fails with ErrNotExist, with ErrUnsupported (and the header) for a type
-// this package does not decode, and with ErrInterrupted when no complete list
-// could be had; it never returns a part of the entries.
+// List returns the header and all entries of one set, in the kernel's order. It fails with
+// ErrNotExist, with ErrUnsupported (and the header) for a type that this package does not decode,
+// and with ErrInterrupted if every attempt was interrupted. It never returns a part of the entries.
 func (h *Handle) List(ctx context.Context, name string) (Set, []Entry, error) {
 	where := Error{Set: name}
 	if err := checkNames(name); err != nil {

@@ -38,9 +38,9 @@ func inode(fd int) (dev, ino uint64, err error) {
 	return uint64(st.Dev), st.Ino, nil //nolint:unconvert // Dev is narrower on other architectures
 }
 
-// do runs f with the thread in the namespace. Only when the thread is elsewhere
-// does it change over, which needs CAP_SYS_ADMIN; a thread that cannot be
-// brought back is left locked, so that the runtime ends it with the goroutine.
+// do runs f with the thread in the namespace. It changes the namespace only if the thread is in
+// another one, which needs CAP_SYS_ADMIN. A thread that cannot be moved back stays locked, so that
+// the runtime ends it with the goroutine.
 func (ns netns) do(f func() error) error {
 	runtime.LockOSThread()
 	here, err := currentNetns()

@@ -16,15 +16,14 @@ type replacer interface {
 	Write(ctx context.Context, s Set, changes []Change) []error
 }
 
-// Replace gives the set exactly these entries and this header without a moment
-// in which the name is missing or half filled: a temporary set is created,
-// filled, and swapped in. Rules that refer to the name stay. It is how a set
-// outgrows its maxelem.
+// Replace gives the set exactly these entries and this header. At no time is the name missing or
+// the set half filled: a temporary set is created, filled, and swapped in. Rules that refer to the
+// name stay. It is how a set outgrows its maxelem.
 //
-// The kernel swaps sets of one type and family only. A set found with another
-// is destroyed and its name taken over; while a rule refers to it that cannot be
-// done, and Replace fails with ErrUnsupported and ErrBusy, leaving all as it was.
-// When an entry is refused nothing is changed either.
+// The kernel swaps sets of one type and family only. A set of another type or family is destroyed
+// and created again under its name. While a rule refers to it, that is impossible: Replace then
+// fails with ErrUnsupported and ErrBusy and changes nothing. When an entry is refused nothing is
+// changed either.
 func Replace(ctx context.Context, r replacer, s Set, entries []Entry) error {
 	if err := s.Validate(); err != nil {
 		return fmt.Errorf("replace %s: %w", s.Name, err)
@@ -40,17 +39,17 @@ func Replace(ctx context.Context, r replacer, s Set, entries []Entry) error {
 	return nil
 }
 
-// TempName returns the name of the set that Replace fills before it takes the
-// place of the named one. It keeps the beginning, so that whoever owns sets by
-// prefix owns a left-over too, and is the same each time, so that the next
-// Replace finds it.
+// TempName returns the name of the set that Replace fills before it takes the place of the named
+// one. It begins like the name of the set, so that a program that owns sets by prefix also owns a
+// temporary set that was left behind. It is always the same, so that the next Replace finds that
+// set.
 func TempName(name string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(name)) // a hash never fails
 	return fmt.Sprintf("%.22s.%08x", name, h.Sum32())
 }
 
-// fill creates the temporary set anew with all entries, or leaves none behind.
+// fill creates the temporary set with all entries; if that fails, it removes the set.
 func fill(ctx context.Context, r replacer, temp Set, entries []Entry) error {
 	if err := discard(ctx, r, temp.Name); err != nil {
 		return err

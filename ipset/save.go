@@ -15,9 +15,9 @@ type Contents struct {
 	Entries []Entry
 }
 
-// SaveLine prints the header as `ipset save` does, without the hash parameters
-// `bucketsize` and `initval` that newer tools add for newer set revisions: the
-// first is always the default, the second random.
+// SaveLine prints the header as `ipset save` does, without the hash parameters `bucketsize` and
+// `initval` that newer tools add for newer set revisions. The first always has its default, the
+// second is random.
 func (s Set) SaveLine() string {
 	s = s.WithDefaults()
 	line := "create " + s.Name + " " + string(s.Type)

@@ -75,9 +75,9 @@ func TestHundredSets(t *testing.T) {
 	}
 }
 
-// The kernel counts maxelem by regions: a grown set is never full before the
-// limit and takes a little more after it. What is refused must be told, row by
-// row, and what is accepted must be there.
+// The kernel counts maxelem by regions: a grown set is never full before the limit and takes a
+// little more after it. Refused entries must be reported row by row, and accepted entries must be
+// in the set.
 func TestFullSetOfDefaultSize(t *testing.T) {
 	h := openKernel(t)
 	set := ipset.Set{Name: "full", Type: ipset.HashIPPort, Family: ipset.IPv6}

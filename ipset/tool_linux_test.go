@@ -181,8 +181,8 @@ func TestUnsupportedTypeIsRefusedNotHalfRead(t *testing.T) {
 	}
 }
 
-// Members that somebody else put into our set are listed and can be deleted,
-// although this package would not write them.
+// Members that another program put into our set are listed and can be deleted, although this
+// package would not write them.
 func TestForeignMembersCanBeDeleted(t *testing.T) {
 	h := openKernel(t)
 	set := ipset.Set{Name: "a", Type: ipset.HashIPPort, Family: ipset.IPv4}

@@ -9,11 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sizes of a batch. 512 elements of the longest kind take 44 KiB: below the
-// 64 KiB an attribute can hold and a reply buffer takes back, and about a
-// quarter of a millisecond under the kernel's ipset lock. Of single messages
-// fewer go out together, because each may be answered by an error of its own and
-// the default receive buffer holds about 270 of those.
+// Sizes of a batch. 512 elements of the longest kind take 44 KiB, less than the 64 KiB that an
+// attribute can hold and that a reply buffer returns. They keep the kernel's ipset lock for about a
+// quarter of a millisecond. Of single messages fewer go out together, because each may be answered
+// by an error of its own and the default receive buffer holds about 270 of those.
 //
 // Of messages of many elements several go out together until they have this many bytes: a
 // refused one comes back whole, and the receive buffer has room for all.
@@ -41,10 +40,10 @@ func (h *Handle) Write(ctx context.Context, s Set, changes []Change) []error {
 	return h.WriteAll(ctx, Batch{s, changes})[0]
 }
 
-// WriteAll is Write for several sets at once, in two exchanges with the kernel where each
-// of them would take two: it asks for all of the sets, and then sends what there is for each.
-// The results are those of the batches, and these are written in their order, but for
-// rows behind a refused one. A set appears in one batch only.
+// WriteAll is Write for several sets at once. It needs two exchanges with the kernel in total
+// instead of two for each set: one that reads the headers of all sets, and one that sends all
+// changes. The results are those of the batches, and these are written in their order, but for rows
+// behind a refused one. A set appears in one batch only.
 func (h *Handle) WriteAll(ctx context.Context, batches ...Batch) [][]error {
 	writers := make([]*writer, len(batches))
 	for i, b := range batches {
@@ -112,10 +111,10 @@ func (h *Handle) together(writers []*writer) (sent []*writer) {
 	return sent
 }
 
-// batches sends what together built. Each message is answered; the kernel applies the elements
-// of one in order and stops at the first that it refuses, which it names by line number; that row
-// gets the error and those behind it are sent one by one. An error returned means that nothing
-// more can be sent; it is noted for the rows that have no answer.
+// batches sends what together built. Each message is answered. The kernel applies the elements of
+// one message in order and stops at the first that it refuses, which it names by line number. The
+// refused row gets the error, and the rows after it are sent one by one. An error returned means
+// that nothing more can be sent; it is noted for the rows that have no answer.
 func (h *Handle) batches(ctx context.Context, sent []*writer) error {
 	answered, err := h.verdicts(ctx, len(sent), func(i int, code error, body []byte) {
 		sent[i].code, sent[i].line = code, refusedLine(body)

@@ -134,10 +134,10 @@ var ErrFlag = errors.New("unknown scheduler flag")
 // upper case are forgiven. An empty name means Default. The error of a bad name
 // lists the good ones, that of a bad flag the flags of the algorithm.
 //
-// "mh" without flags gets mh-fallback and mh-port: without the first the kernel
-// drops connections whose destination is unavailable or drains, without the second all
-// clients behind one address share one destination. "sh" gets sh-fallback, but not
-// sh-port: that a client address keeps its destination is what it is chosen for.
+// "mh" without flags gets mh-fallback and mh-port. Without mh-fallback the kernel drops connections
+// whose destination is unavailable or draining. Without mh-port all clients behind one address
+// share one destination. "sh" gets sh-fallback, but not sh-port: that a client address keeps its
+// destination is what it is chosen for.
 func Parse(name, flags string) (Spec, error) {
 	name = strings.ToLower(strings.TrimSpace(name))
 	if name == "" {
@@ -230,7 +230,7 @@ func NamesOfFlags(name string, bits uint32) []string {
 	return names
 }
 
-// IsZero tells whether no algorithm was chosen.
+// IsZero reports whether no algorithm was chosen.
 func (s Spec) IsZero() bool { return s.name == "" }
 
 // String prints the choice the way Parse reads it: "mh (mh-fallback,mh-port)".

@@ -109,8 +109,7 @@ func TestMustParsePanicsOnNonsense(t *testing.T) {
 	scheduler.MustParse("nonsense")
 }
 
-// Whatever is written, Parse either refuses it with an error or returns a Spec
-// that prints as a known algorithm.
+// For any input Parse either returns an error or a Spec that prints as a known algorithm.
 func FuzzParse(f *testing.F) {
 	f.Add("mh", "mh-port")
 	f.Add("rr", "")

@@ -367,7 +367,8 @@ func TestNothingIsWrittenBeforeTheSourcesAreInSync(t *testing.T) {
 	})
 }
 
-// What comes first may be taken by itself, if the loop is quicker than the source; everything after it waits for company.
+// The first change may be taken alone if the loop is faster than the source; all later changes are
+// batched.
 func TestABurstIsTwoBatchesAtMost(t *testing.T) {
 	run(t, newMode(), func(w *world) {
 		w.SetState(model.FromFile, source.Complete)
@@ -383,7 +384,7 @@ func TestABurstIsTwoBatchesAtMost(t *testing.T) {
 	})
 }
 
-// What comes while the loop is busy has its company by then, and waits no longer.
+// Changes that arrive while the loop is busy are taken at once afterwards.
 func TestWhatCameMeanwhileIsTakenAtOnce(t *testing.T) {
 	run(t, newMode(), func(w *world) {
 		w.SetState(model.FromFile, source.Complete)
@@ -403,8 +404,8 @@ func TestWhatCameMeanwhileIsTakenAtOnce(t *testing.T) {
 	})
 }
 
-// Where changes come all the time the loop is busy for half of it at most, with batches that
-// are larger; what is alone then is taken as soon as ever.
+// Under constant changes the loop is busy for at most half of the time, with larger batches; a
+// single change after that is taken at once.
 func TestManyChangesAreFewBatches(t *testing.T) {
 	run(t, newMode(), func(w *world) {
 		w.SetState(model.FromFile, source.Complete)
@@ -468,7 +469,7 @@ func TestMinPeriod(t *testing.T) {
 	})
 }
 
-// What is held back so that others need not wait goes out soon and is no failure.
+// Rows that are held back for pacing are written soon and are no failure.
 func TestPacedRowsFollowSoon(t *testing.T) {
 	m := newMode()
 	m.paced = 4
@@ -705,7 +706,7 @@ func TestRepairsDoNotFight(t *testing.T) {
 	run(t, newMode(), func(w *world) {
 		w.SetState(model.FromFile, source.Complete)
 		w.after(5 * time.Second)
-		for range 500 { // somebody takes away what was repaired, each 10 ms
+		for range 500 { // another program takes away what was repaired, each 10 ms
 			_ = w.loop.Repair(w.Context(), func(context.Context) error {
 				w.mode.locked(func() { w.mode.dirty++ })
 				return nil

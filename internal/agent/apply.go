@@ -113,9 +113,9 @@ func (w *writer) updateLag(now time.Time) {
 	w.lag.update(desired, missing, now)
 }
 
-// reportPass reports one pass to the observer. A pass that wrote rows ends the wait of the changes of
-// endpoints it was for: a row that the kernel refuses for good must not hold up the measure of all
-// others.
+// reportPass reports one pass to the observer. A pass that wrote rows ends the measured latency of
+// the endpoint changes that it was for: a row that the kernel always refuses must not delay the
+// measurement of all others.
 func (w *writer) reportPass(start, ended time.Time, ok, written bool) {
 	p := Pass{At: start, Took: ended.Sub(start), OK: ok}
 	if written {

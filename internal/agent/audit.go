@@ -10,8 +10,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 )
 
-// The kernel reports few of its losses, so the loop looks for them in two ways: once a sync period an
-// audit reads everything, in pieces, and once a second a sample reads a few signs of a large loss.
+// The kernel reports few losses of rows, so the loop looks for them in two ways. Once a sync period
+// an audit reads all rows, in pieces. Once a second a sample reads a few signs of a large loss.
 
 // auditSlice bounds one piece of an audit, so that a change waits no longer.
 const auditSlice = 10 * time.Millisecond

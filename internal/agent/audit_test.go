@@ -48,7 +48,7 @@ func TestAuditsComeOnceAPeriod(t *testing.T) {
 	}
 }
 
-// What was written is looked at for the first time after a period, however long writing took.
+// The first audit begins a period after the first write, however long writing took.
 func TestFirstAudit(t *testing.T) {
 	m := newMode()
 	m.writingTakes = time.Minute
@@ -120,8 +120,8 @@ func TestNoSamplesWithoutAudits(t *testing.T) {
 	})
 }
 
-// Who asks for an audit gets one that begins after the question, and is told what it found and
-// what is left of it.
+// A client that asks for an audit gets one that begins after the request, with what it found and
+// what remains.
 func TestAuditNow(t *testing.T) {
 	m := newMode()
 	run(t, m, func(w *world) {
@@ -154,8 +154,8 @@ func TestAuditNow(t *testing.T) {
 	})
 }
 
-// Who asks in the middle of an audit waits for the next one: what the one in progress has read
-// already may have been lost since.
+// A request during an audit waits for the next audit: rows that the current one has already read
+// may have been lost since.
 func TestAuditNowDuringAnAudit(t *testing.T) {
 	m := newMode()
 	m.auditTakes = time.Minute
@@ -170,8 +170,8 @@ func TestAuditNowDuringAnAudit(t *testing.T) {
 	})
 }
 
-// Who cannot look for drift says so until a round has read everything: nothing is pending
-// meanwhile, so nothing else tells of it.
+// An audit that cannot read the kernel is reported until one has read everything: nothing is
+// pending meanwhile, so no other signal shows it.
 func TestAuditThatCannotReadIsTold(t *testing.T) {
 	m := newMode()
 	run(t, m, func(w *world) {
@@ -191,7 +191,7 @@ func TestAuditThatCannotReadIsTold(t *testing.T) {
 	})
 }
 
-// What another mode left and cannot be removed is told of until it is.
+// Remains of another mode that cannot be removed are reported until they are removed.
 func TestSweepThatFailsIsTold(t *testing.T) {
 	run(t, newMode(), func(w *world) {
 		w.SetState(model.FromFile, source.Complete)

@@ -4,11 +4,11 @@
 //	   ▲                                                       │
 //	sources                                    Result ── backoff, log, metrics, status
 //
-// loop.go waits for the next change or for the next action of the schedule, take.go takes what changed,
-// compile.go and host.go hand plans to the mode, and apply.go writes them. bootstrap.go fills a kernel that
-// carries nothing yet, and audit.go looks for drift. Each of the other parts is a type of its own, without
-// a goroutine and without a call to the kernel: schedule, debounce, backoff, progress, hostState,
-// capabilities, outcomes, healthAnswers, audits, stats.
+// loop.go waits for the next change or for the next action of the schedule, take.go takes what
+// changed, compile.go and host.go hand plans to the mode, and apply.go writes them. bootstrap.go
+// fills a kernel that carries nothing yet, and audit.go looks for drift. Each of the other parts is
+// a type of its own, without a goroutine and without calls to the kernel: schedule, debounce,
+// backoff, progress, hostState, capabilities, outcomes, healthAnswers, audits, stats.
 //
 // The loop goroutine alone touches these parts, the compiler, the mode and, through it, every kernel
 // handle. Other goroutines have the loop run a function for them (Do) and so read the state between two
@@ -18,8 +18,8 @@
 // from the catalog, the addresses on the links from the machine. A change of the host compiles again the
 // Services that it affects, and no other.
 //
-// The laws that it keeps: nothing that the kernel carries changes before every source has delivered all it
-// can (in sync), while an empty kernel is filled as Services arrive; the host and the kernel are read
-// before the first write; orphans stay while some input could not be read; rows that failed are retried
-// with backoff, and no others with them.
+// The laws that it keeps: rows in the kernel do not change before every source is in sync, but an
+// empty kernel is filled as Services arrive. The host and the kernel are read before the first
+// write. Orphans stay while some input cannot be read. Rows that failed are retried with backoff,
+// and no other rows with them.
 package agent

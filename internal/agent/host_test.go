@@ -41,7 +41,7 @@ func (h *host) Gateways(context.Context) ([]netip.Addr, error) {
 	return h.gateways, h.err
 }
 
-// set gives the machine other addresses; nobody is told.
+// set gives the machine other addresses without a notification.
 func (h *host) set(addrs ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -325,8 +325,9 @@ func TestChangesOfTheHostAreLoggedInBounds(t *testing.T) {
 	})
 }
 
-// TestAddressThatMovesIsNoNews: the gateway's address of the ptp plug-in is on the link of every pod, so that its link changes
-// with each pod that comes or goes, and the addresses of this node do not.
+// TestAddressThatMovesIsNoNews: the ptp plug-in puts the gateway's address on the link of every
+// pod. The link of this address changes with each new or removed pod, but the set of addresses of
+// this node does not.
 func TestAddressThatMovesIsNoNews(t *testing.T) {
 	run(t, newMode(), func(w *world) {
 		w.host.set("10.244.1.1", "192.0.2.1")

@@ -11,8 +11,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
 )
 
-// While the sources are asked the kernel is read, and what no Service decides is written
-// where nobody carries Services yet.
+// While the sources are listed, the kernel is read. On a kernel that carries no Services, rows that
+// depend on no Service are written.
 func TestPrepare(t *testing.T) {
 	for _, tt := range []struct {
 		name          string

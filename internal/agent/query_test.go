@@ -10,7 +10,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
 )
 
-// What readers are told is complete and in order, however many pieces it comes in, and says what a Service wants and does not get.
+// The answer to a query is complete and in order, in any number of pieces, and has what a Service
+// wants and does not get.
 func TestServicesInfo(t *testing.T) {
 	const many = 700
 	run(t, newMode(), func(w *world) {

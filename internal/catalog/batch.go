@@ -14,7 +14,7 @@ import (
 type Batch struct {
 	// Services are the dirty ones, sorted by ID.
 	Services []Input
-	// Node is our own Node; the zero Node, without a name, where nobody tells one.
+	// Node is our own Node, or the zero Node without a name if no source has it.
 	Node model.Node
 	// Nodes has the addresses of all Nodes, ours included, with the name of the
 	// Node, the first by name where several claim one. It is never changed after.
@@ -26,8 +26,9 @@ type Batch struct {
 	// endpoint has, Guarded those that a Node had, with its name. Neither is changed after.
 	Endpoints map[netip.Addr]struct{}
 	Guarded   map[netip.Addr]string
-	// Kept are the addresses that a Service claims from outside the cluster and a Node has or
-	// had, with its name: what the next process is to be told by Remember. It is never nil, nor changed after.
+	// Kept are the addresses that a Service claims from outside the cluster and a Node has or had,
+	// with the Node's name. The next process gets them by Remember. It is never nil, nor changed
+	// after.
 	Kept map[netip.Addr]string
 	// NodeChanged tells that any of these but Kept is not what the batch before had.
 	NodeChanged bool
@@ -38,7 +39,7 @@ type Batch struct {
 	Held time.Time
 	// Synced: every awaited origin is Partial or Complete; kernel writes may begin.
 	Synced bool
-	// Complete: every awaited origin is Complete; what nobody wants may go.
+	// Complete: every awaited origin is Complete, so rows that no Service wants may be deleted.
 	Complete bool
 }
 
@@ -56,9 +57,9 @@ type Input struct {
 	Slices []model.Slice
 }
 
-// Take returns what is dirty and forgets that it was. Nothing else empties the
-// catalog's dirty set: who takes a batch answers for it. Services that wait for their
-// first slice stay dirty; nobody is woken when their time is up.
+// Take returns what is dirty and forgets that it was. Nothing else empties the catalog's dirty set:
+// who takes a batch answers for it. Services that wait for their first slice stay dirty; the loop
+// is not woken when their waiting time is over.
 func (c *Catalog) Take() Batch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,10 +86,9 @@ func (c *Catalog) takeNodes(b *Batch) {
 	c.nodeChanged = false
 }
 
-// Matching returns the services that satisfy the predicate as they stand now,
-// dirty or not, sorted by ID. It walks over all of them, so it is for what
-// concerns many at once; the predicate is shown each with the slices behind it, keeps
-// neither, and must not call the catalog.
+// Matching returns the services that satisfy the predicate as they stand now, dirty or not, sorted
+// by ID. It visits every service, so it is for changes that affect many of them. The predicate gets
+// each service with its slices; it must keep neither and must not call the catalog.
 func (c *Catalog) Matching(concerned func(*model.Service, []*model.Slice) bool) []Input {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +141,7 @@ func compareSlice(a, b model.SliceID) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Origin, b.Origin))
 }
 
-// Synced tells whether the next Take will be Synced. Once it is, it stays.
+// Synced reports whether the next Take will be Synced. Once it is, it stays.
 func (c *Catalog) Synced() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

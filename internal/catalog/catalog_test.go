@@ -160,7 +160,7 @@ func TestDirtyServices(t *testing.T) {
 	}
 }
 
-// woken tells whether a wake is waiting, and takes it.
+// woken reports whether a wake is pending, and consumes it.
 func woken(c *catalog.Catalog) bool {
 	select {
 	case <-c.Wake():
@@ -327,7 +327,7 @@ func TestOwnNodeKeepsItsAddressesWhileItIsDeleted(t *testing.T) {
 	}
 }
 
-// What a batch has stays as it was, whatever is told later.
+// The addresses in a batch never change after Take, regardless of later events.
 func TestAddressesInABatchDoNotChange(t *testing.T) {
 	c := newCatalog(t, model.FromKube)
 	c.SetNode(model.FromKube, model.Node{Name: "n2", Addresses: addresses("192.0.2.2")})

@@ -12,9 +12,9 @@ type Changes struct {
 	// the last Take.
 	Services, Slices               uint64
 	PendingServices, PendingSlices int
-	// Last is when the latest of them came; before the first Take, which ends the start, when
-	// the first did: to read the clock for each object of the lists was a tenth of a start
-	// where that is a call of the kernel.
+	// Last is when the latest of them came. Before the first Take, which ends the start, it is when
+	// the first came, because reading the clock for each object of the lists took a tenth of the
+	// start on kernels that read it by a system call.
 	Last time.Time
 }
 

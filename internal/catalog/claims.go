@@ -9,8 +9,9 @@ import (
 )
 
 // claimBook knows which addresses Services claim from outside the cluster (external IPs and
-// load-balancer addresses), and which of those another machine has or may have: an endpoint
-// of a Service, or a Node that is gone. What comes or goes costs what it names.
+// load-balancer addresses). It also knows which of these another machine has or may have: an
+// endpoint of a Service, or a deleted Node. The cost of an event depends on the number of addresses
+// in it.
 type claimBook struct {
 	// claims counts the entries of Services that name an address.
 	claims map[netip.Addr]int
@@ -134,8 +135,9 @@ func (b *claimBook) moved(node string, old, now []netip.Addr) {
 	}
 }
 
-// take returns which claims an endpoint has, and which of them a Node had that does not have them now, and whether that is
-// news. What an earlier process knew counts until it is known what Services claim.
+// take returns which claims an endpoint has, and which of them a Node had that does not have them
+// now, and whether that is news. The addresses that an earlier process saved count until the claims
+// of all Services are known.
 func (b *claimBook) take(nodes map[netip.Addr]string, complete bool) (taken map[netip.Addr]struct{}, guarded map[netip.Addr]string, changed bool) {
 	if complete {
 		for a, name := range b.last {

@@ -14,7 +14,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/build"
 )
 
-// What Services claim from outside the cluster is compared with endpoints and with what Nodes had.
+// Claims of Services on addresses outside the cluster are compared with endpoints and with former
+// addresses of Nodes.
 func TestClaimsOfOthers(t *testing.T) {
 	claimed, other := netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8::7")
 	web := build.Service("web", build.IPs("10.96.0.1"), build.Port("http", 80))

@@ -8,7 +8,7 @@
 //
 //	sources ──Set, Delete, State──► Catalog ──Wake, Take, TakeReady──► agent
 //
-// The laws kept here: only Take empties, and TakeReady before the sources are in sync; a change that changes nothing (Equal)
-// is none; the cost of a change depends on what it touches, never on how many
-// services there are.
+// The laws kept here: only Take, and TakeReady before the sources are in sync, empty the dirty set.
+// A change to an equal value is no change. The cost of a change depends on the objects that it
+// affects, never on the number of services.
 package catalog

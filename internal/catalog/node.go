@@ -11,8 +11,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
 )
 
-// SetNode keeps our own Node, and of every Node the addresses, for no Service may
-// take one of them away from its machine, and what it says of the weight of its endpoints.
+// SetNode keeps our own Node. Of every Node it keeps the addresses, because no Service may take one
+// of them from its machine, and the weight that the Node gives its endpoints.
 func (c *Catalog) SetNode(origin model.Origin, n model.Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -190,10 +190,9 @@ func mixed(r *rand.Rand, all map[string][]version) (out []event) {
 	return out
 }
 
-// Whatever the order in which objects come, and whenever somebody looks, what follows
-// from them is what follows from the last word about each: no order has its own end, and
-// no state between is anything but what was said until then. A Node of ours that went is
-// still gone by, so that ours stays.
+// The result depends only on the last event of each object, for any order of events and any times
+// at which batches are taken. A state in between only shows the events so far. A Node of ours that
+// went is still gone by, so that ours stays.
 func TestOrderOfEventsNeverShows(t *testing.T) {
 	seeds := 300
 	if testing.Short() {
@@ -239,9 +238,9 @@ func (f *follower) backends(name string) (out []string) {
 	return out
 }
 
-// An endpoint that moves between two slices is never lost where it comes before it goes,
-// as the controller of EndpointSlices has it. Where it goes first it is away, alone, for
-// as long as nobody says that it is there; and if nobody looks in between, not at all.
+// An endpoint that moves between two slices is never lost where it comes before it goes, as the
+// controller of EndpointSlices has it. If it is removed first, only this endpoint is missing until
+// it is added again; if no batch is taken in between, it is never missing.
 func TestEndpointMovesBetweenSlices(t *testing.T) {
 	of := func(name string, list ...string) event {
 		s := slice(name, "web", list...)
@@ -289,8 +288,8 @@ func TestEndpointMovesBetweenSlices(t *testing.T) {
 	}
 }
 
-// What moves in any number of Services at once costs none of them an endpoint that it
-// has before and after, as long as each comes before it goes.
+// Endpoints that move between slices in any number of Services at once never go missing, as long as
+// each is added before it is removed.
 func TestMovesNeverLoseWhatStays(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 9))

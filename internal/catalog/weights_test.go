@@ -8,7 +8,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// What Nodes say of weights is handed out when it changes, and at no other time.
+// The weights of Nodes are handed out when they change, and at no other time.
 func TestWeightsOfNodes(t *testing.T) {
 	c := newCatalog(t, model.FromKube, model.FromFile)
 	c.Take()

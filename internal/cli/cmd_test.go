@@ -34,8 +34,7 @@ func TestPlanOfOneKindIsReplayable(t *testing.T) {
 	}
 }
 
-// Who loses to whom is told as it stands when all Services are known, and nothing
-// of the order in which they came.
+// Conflicts are reported as they are after all Services are known, independent of their order.
 func TestPlanTellsConflictsThatStand(t *testing.T) {
 	service := func(name, created string) string {
 		return "apiVersion: v1\nkind: Service\nmetadata: {name: " + name + ", namespace: default, creationTimestamp: \"" + created +
@@ -122,7 +121,7 @@ func TestPlanWithAConfigurationFile(t *testing.T) {
 	}
 }
 
-// What is written is taken again, and nothing runs meanwhile.
+// A written file can be loaded, and the agent does not start.
 func TestWriteConfigTo(t *testing.T) {
 	dir := directory(t, map[string]string{"web.yaml": manifest})
 	file := filepath.Join(dir, "..config")

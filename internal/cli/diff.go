@@ -235,8 +235,9 @@ func dispatches(group string) bool {
 	return len(words) == 3 && iptables.Dispatches(words[1], words[2])
 }
 
-// foundRows are what the kernel has of ours, by kind, seen through a mode that wants nothing: it knows
-// its own, and servers that are wanted are seen whether or not anything else marks them.
+// foundRows are the rows of ours in the kernel, by kind. A mode without desired rows reads them: it
+// recognizes its own rows, and desired servers are included even if no other row marks them as
+// ours.
 func foundRows(ctx context.Context, c config.Config, active config.Mode, deps ipvs.Deps, wanted map[string]string) (map[string]string, error) {
 	families := model.Families()
 	var mode interface {

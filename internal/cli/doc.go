@@ -1,3 +1,3 @@
 // Package cli has the verbs of the command line, a file each: flags, arguments, output, exit
-// status. What a verb does is in the packages that it calls.
+// status. The packages that a verb calls contain its logic.
 package cli

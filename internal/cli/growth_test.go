@@ -21,9 +21,9 @@ import (
 )
 
 // BenchmarkGrowth shows that compiling, judging conflicts and rendering cost linear in what a
-// Service says: each of five things grows by a thousand times, in both modes. An exponent of 1
-// is linear, of 2 quadratic: "exp" is over all of the growth, "exp10x" over its last tenfold, where
-// what each Service costs anyway does not hide it. "change-ms" is one change of the largest. The
+// Service says: each of five things grows by a thousand times, in both modes. An exponent of 1 is
+// linear, of 2 quadratic. "exp" covers the whole growth; "exp10x" covers its last tenfold, where
+// the fixed cost of each Service no longer hides it. "change-ms" is one change of the largest. The
 // bounds of one Service are lifted: with them, the largest would cost less.
 func BenchmarkGrowth(b *testing.B) {
 	for _, dimension := range []struct {

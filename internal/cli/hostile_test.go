@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// mostInput is a twelfth of what one object can have in the API server (1.5 MiB of etcd), and
-	// the bounds of one Service are a sixteenth of the defaults: the fuzzer gives up an input
+	// mostInput is a twelfth of the largest object in the API server (1.5 MiB of etcd), and the
+	// limits of one Service are a sixteenth of the defaults, because the fuzzer gives up an input
 	// after ten seconds. The cost for each byte and row is the same.
 	mostInput                   = 128 << 10
 	fuzzedFrontends, fuzzedRows = 256, 1 << 14
-	// What one byte of input and one row that comes of it may have allocated on the way, and
-	// what a small input may have anyway.
+	// The memory that may be allocated for each byte of input and for each resulting row, and the
+	// minimum for a small input.
 	bytesForByte, bytesForRow, bytesAtLeast = 1500, 6000, 64 << 20
 )
 

@@ -97,7 +97,7 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%v: error %v", args, err)
 		}
 	}
-	// What the scripts ask for while somebody types.
+	// The requests that completion scripts send while a user types.
 	got := strings.Split(execute(t, cobra.ShellCompNoDescRequestCmd, "com"), "\n")
 	if !slices.Contains(got, "completion") {
 		t.Errorf("com is completed by %q", got)

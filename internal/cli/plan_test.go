@@ -74,8 +74,8 @@ func planOf(stdin string, args ...string) (out, notes string, code int) {
 
 const webServers = "-A -t 10.96.0.10:80 -s rr\n-a -t 10.96.0.10:80 -r 10.244.0.5:8080 -m -w 1\n"
 
-// An export of a cluster is taken from a pipe: of other kinds nothing is said, a field that is
-// newer than our types is named, and so is a Node that does not exist.
+// An export of a cluster is read from a pipe: objects of other kinds are ignored silently, a field
+// that is newer than our types is named, and so is a missing Node.
 func TestPlanOfAnExport(t *testing.T) {
 	const newer = `standard input: document 1, line 6: Service default/web: items[0].spec.newerField: a field that this version does not know: it is ignored` + "\n"
 	for _, args := range [][]string{{"-"}, {"--source-dir", "-"}, {"-", "--source-dir=-"}} {
@@ -118,8 +118,8 @@ func TestPlanAssignsClusterIPs(t *testing.T) {
 	}
 }
 
-// What is not served is said in any case, and counts with --strict; what is left out as it asks
-// is neither said nor counted.
+// Services that are not served are always reported, and fail with --strict. Services that ask not
+// to be served are neither reported nor counted.
 func TestPlanStrict(t *testing.T) {
 	intended := serviceText("db", "clusterIP: None, ports: [{port: 80}]", "") + serviceText("out", "type: ExternalName, externalName: example.org", "") +
 		serviceText("lb", "type: LoadBalancer, clusterIP: 10.96.0.11, ports: [{port: 80}]", "") + "status: {loadBalancer: {ingress: [{ip: 203.0.113.1, ipMode: Proxy}]}}\n"

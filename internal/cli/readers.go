@@ -21,8 +21,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-// A readOnlyKernel has handles of the kernel for verbs that only read. No module is loaded for them. What
-// cannot be opened answers every question with the reason: that is never "absent".
+// A readOnlyKernel has handles of the kernel for verbs that only read. No module is loaded for
+// them. If a handle cannot be opened, every query to it returns that error, which never means
+// "absent".
 type readOnlyKernel struct {
 	deps ipvs.Deps
 	host agent.HostReader

@@ -16,7 +16,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-// What this kernel holds is shown without an agent, and nothing is changed by it.
+// The content of this kernel is shown without an agent, and reading changes nothing.
 func TestShowKernelOnWhateverKernelThisIs(t *testing.T) {
 	runtime.LockOSThread() // and never unlocked: the thread ends with the test
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {

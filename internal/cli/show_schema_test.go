@@ -205,7 +205,7 @@ func closed(t *testing.T, where string, v any) {
 	}
 }
 
-// What a schema does not have is refused, or the tests above would pass whatever is printed.
+// A property that a schema lacks is refused; otherwise the tests above would accept any output.
 func TestSchemasRefuse(t *testing.T) {
 	for name, output := range map[string]string{
 		"conflicts": `{"items": [{"frontend": "a", "holder": "b", "loser": "c", "why": "d", "colour": "red"}]}`,

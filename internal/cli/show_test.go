@@ -282,7 +282,7 @@ func TestShowWhatTheKernelHolds(t *testing.T) {
 	}
 }
 
-// Without an agent nobody is named, which is said once, and it still shows what is ours.
+// Without an agent no Service is named, which is reported once, and our rows are still shown.
 func TestShowWhatTheKernelHoldsWithoutAnAgent(t *testing.T) {
 	s := openShop(t)
 	var notes strings.Builder
@@ -387,7 +387,7 @@ func (p *pages) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// What cannot be drawn later is said in place of the page, and it goes on.
+// If a later refresh fails, the error replaces the page, and the refreshes continue.
 func TestWatchGoesOn(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -89,7 +89,7 @@ func traceTarget() trace.Target {
 	return trace.Target{VIP: netip.MustParseAddrPort(traced), Protocol: capture.TCP, Backends: []netip.AddrPort{netip.MustParseAddrPort(tracedBackend)}, Serving: 1}
 }
 
-// knownFlows has those of one client, and of one whose endpoint nobody saw.
+// knownFlows has the flows of one client, and of another whose endpoint was not observed.
 type knownFlows struct{}
 
 func (knownFlows) origin(_ context.Context, a trace.Answer) (client, dialled netip.AddrPort, ok bool) {
@@ -124,7 +124,7 @@ func watchTape(t *testing.T, o traceOptions) traceReport {
 
 func TestTraceText(t *testing.T) {
 	var b bytes.Buffer
-	// What comes no further is not said to be broken within a second.
+	// A connection without further packets is not reported as broken within the first second.
 	if err := writeTrace(&b, "text", watchTape(t, traceOptions{duration: 1100 * time.Millisecond, packets: 100})); err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestTraceOfManyEndpoints(t *testing.T) {
 	}
 }
 
-// Who ends it early gets what was seen.
+// A trace that is stopped early prints the packets seen so far.
 func TestTraceEndedEarly(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -14,8 +14,8 @@ import (
 // groupKey is the annotation of a flag that names its Group.
 const groupKey = "kube-ipvs.io/group"
 
-// Bind declares every flag of kube-proxy, and ours, with what s holds as their
-// defaults. What is deprecated or has no effect here is hidden from help.
+// Bind declares every flag of kube-proxy, and ours, with what s holds as their defaults. Flags that
+// are deprecated or have no effect here are hidden from help.
 func Bind(fs *pflag.FlagSet, s *Settings) {
 	fs.SortFlags = false
 	for _, list := range [][]setting{lineSettings, proxySettings, ownSettings} {

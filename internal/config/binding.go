@@ -20,8 +20,9 @@ const (
 // (--external-binding).
 type ExternalBinding string
 
-// The values of --external-binding: bound to the device where no other machine may have the address and else captured by port,
-// bound wherever it is certain that no Node has it, or captured by port in any case.
+// The values of --external-binding. Auto: bound to the device if no other machine can have the
+// address, else captured by port. Bind: bound unless a Node has the address. Capture: always
+// captured by port.
 const (
 	ExternalBindingAuto    ExternalBinding = "auto"
 	ExternalBindingBind    ExternalBinding = "bind"
@@ -34,9 +35,9 @@ func (p *problems) externalBinding(text string) ExternalBinding {
 	return ExternalBinding(text)
 }
 
-// vipBinding reads --vip-binding. Where a range is to be routed it has to be told: from
-// the Services that are there nobody can say which addresses the next ones get, and a
-// guess that is too wide takes addresses of other machines away.
+// vipBinding reads --vip-binding. A range for a route must be set explicitly. Existing Services do
+// not show which addresses the next ones will get, and a range that is too wide takes addresses
+// away from other machines.
 func (p *problems) vipBinding(text string) VIPBinding {
 	b := VIPBinding(text)
 	p.oneOf("vip-binding", text)
@@ -46,8 +47,8 @@ func (p *problems) vipBinding(text string) VIPBinding {
 	return b
 }
 
-// serviceCIDRs reads --service-cidrs. What pods have cannot be of Services too, and what
-// every machine has for itself cannot be either.
+// serviceCIDRs reads --service-cidrs. A range of pods or a range that every machine uses itself
+// cannot be a range of Services.
 func (p *problems) serviceCIDRs() []netip.Prefix {
 	const flag = "service-cidrs"
 	list := p.cidrs(flag, p.s.Own.ServiceCIDRs)
@@ -72,7 +73,7 @@ func (p *problems) podRanges() []netip.Prefix {
 	return quiet.clusterCIDR("", p.s.Proxy.ClusterCIDR)
 }
 
-// idleBinding names settings of addresses that nobody looks at.
+// idleBinding names settings of addresses that have no effect.
 func (s *Settings) idleBinding(c Config) []string {
 	binding, mode := s.with("vip-binding", string(c.VIPBinding)), s.with("proxy-mode", string(c.Mode))
 	switch {

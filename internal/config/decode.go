@@ -69,7 +69,7 @@ func (d *decoder) value(row setting, raw json.RawMessage) {
 	}
 }
 
-// What a path is in the table.
+// The meaning of a path in the table.
 type pathKind int
 
 const (
@@ -152,8 +152,8 @@ func brief(raw json.RawMessage) string {
 
 func isNull(raw json.RawMessage) bool { return bytes.Equal(raw, []byte("null")) }
 
-// says tells whether a value says more than none would. What can be null always
-// does, and so does a false: somebody may have meant it.
+// says reports whether a value differs from no value. A value that may be null always does, and so
+// does a false, which may be intended.
 func says(to any, raw json.RawMessage) bool {
 	switch to.(type) {
 	case **bool, **int32, **metav1.Duration:

@@ -2,8 +2,8 @@
 // together, each by the flag or the field of the file that it came by.
 //
 // Settings are what was written: kube-proxy's KubeProxyConfiguration, our own
-// KubeIPVSConfiguration, and what is on the command line alone. Config is what it
-// means. Nothing downstream sees Settings, and nobody changes a Config.
+// KubeIPVSConfiguration, and what is on the command line alone. Config is what it means. Later
+// stages never see Settings, and a Config is never changed.
 //
 //	file ──► Settings ◄── flags that were given      (Loader.Load)
 //	            │

@@ -27,8 +27,8 @@ type fileReader struct {
 	seen     map[string]int // kind to the number of its document
 }
 
-// readFile reads the documents of a file: kube-proxy's, ours, or both in either
-// order, as YAML or JSON. What the file leaves empty has its default.
+// readFile reads the documents of a file: kube-proxy's, ours, or both in either order, as YAML or
+// JSON. Fields that the file does not set have their defaults.
 func readFile(path string, text []byte) (*fileReader, error) {
 	r := &fileReader{path: path, seen: map[string]int{}, settings: Settings{HealthzPort: healthzPort, MetricsPort: metricsPort, said: map[string]bool{}}}
 	docs, err := split(text)

@@ -29,9 +29,8 @@ var gates = map[string]bool{
 	"PreferSameTrafficDistribution": true,
 }
 
-// featureGates reads the gates of the file, and over them those of the command
-// line, and tells whether external IPs are served. Of a gate that is given twice
-// the last counts.
+// featureGates reads the gates of the file and then those of the command line, which override them,
+// and reports whether external IPs are served. Of a gate that is given twice the last counts.
 func (p *problems) featureGates() (externalIPs bool) {
 	merged := maps.Clone(p.s.Proxy.FeatureGates)
 	if merged == nil && len(p.s.FeatureGates) > 0 {

@@ -12,7 +12,7 @@ const (
 	metricsPort = 10249
 )
 
-// bindAddress is the node's primary address as somebody says; empty says nothing.
+// bindAddress is the configured primary address of the node; empty if none is configured.
 func (p *problems) bindAddress() netip.Addr {
 	text := strings.TrimSpace(p.s.Proxy.BindAddress)
 	if text == "" {
@@ -76,15 +76,15 @@ func (p *problems) listener(l listener) netip.AddrPort {
 		p.add(address, "%q is not IP or IP:port such as %s", text, netip.AddrPortFrom(l.fallback, l.standard))
 		return netip.AddrPort{}
 	}
-	// The port of the default gives way to one that somebody asked for.
+	// A default port gives way to a configured one.
 	if p.s.given[port] && !p.s.given[address] && !p.s.said[l.name+"BindAddress"] {
 		return netip.AddrPortFrom(ap.Addr(), l.standard)
 	}
 	return ap
 }
 
-// clash tells whether two sockets exclude each other. Port 0 is any that is free,
-// and [::] takes connections of both families.
+// clash reports whether two sockets exclude each other. Port 0 is any that is free, and [::] takes
+// connections of both families.
 func clash(a, b netip.AddrPort) bool {
 	if !a.IsValid() || !b.IsValid() || a.Port() != b.Port() || a.Port() == 0 {
 		return false

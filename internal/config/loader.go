@@ -110,9 +110,8 @@ func (l *Loader) overlay(s *Settings) (overrides []string, err error) {
 	return overrides, err
 }
 
-// overrides tells whether a flag, before it was set, had another value from the
-// file. Gates come as a list that is laid over those of the file, and a listener
-// that is switched off has an address in it.
+// overrides reports whether a flag replaced another value from the file. Gates come as a list that
+// is laid over those of the file, and a listener that is switched off has an address in it.
 func (s *Settings) overrides(f *pflag.Flag, before string) bool {
 	switch f.Name {
 	case "feature-gates":

@@ -8,7 +8,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/golden"
 )
 
-// input is a file and a command line that somebody got wrong.
+// input is a file and a command line with a mistake.
 type input struct {
 	name string
 	args []string // without --config, which is added where there is a file

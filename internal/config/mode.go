@@ -37,8 +37,8 @@ func (c Config) Periods(m Mode) (sync, least time.Duration) {
 	return c.SyncPeriod, c.MinSyncPeriod
 }
 
-// mode reads --proxy-mode. Who comes from kube-proxy's nftables mode is told what to
-// use instead, and how to get it without touching the file.
+// mode reads --proxy-mode. The error for kube-proxy's nftables mode names the mode to use instead,
+// and a flag that sets it without a change of the file.
 func (p *problems) mode(text string) Mode {
 	switch text {
 	case "":

@@ -49,9 +49,9 @@ func (p *problems) nodePorts(list []string) NodePortSelection {
 // unknown.
 type PortRange struct{ First, Last uint16 }
 
-// Masquerading takes its ports from one side of the NodePorts, above the
-// privileged ones, and needs freePorts there at least: fewer would fail connections
-// under load, and with none its rule cannot be written.
+// Masquerading takes its source ports from one side of the NodePorts, above the privileged ones. It
+// needs at least freePorts there: with fewer, connections fail under load, and with none its rule
+// cannot be written.
 const (
 	privilegedPorts = 1024
 	freePorts       = 1024

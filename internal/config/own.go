@@ -8,9 +8,9 @@ const (
 	OwnKind       = "KubeIPVSConfiguration"
 )
 
-// KubeIPVSConfiguration is what kube-ipvs can be told beyond kube-proxy. It is a
-// document of its own, so that kube-proxy's stays as it is. What is empty has its
-// default; each field is a flag, too.
+// KubeIPVSConfiguration is what kube-ipvs can be told beyond kube-proxy. It is a document of its
+// own, so that kube-proxy's stays as it is. A field that is empty has its default; each field is
+// also a flag.
 type KubeIPVSConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -39,14 +39,14 @@ type KubeIPVSConfiguration struct {
 	// from 0s, which cuts them, to 1h (--drain). Default 30s. The annotation
 	// kube-ipvs.io/drain of a Service overrides it.
 	Drain *metav1.Duration `json:"drain"`
-	// vipBinding is how addresses of Services become local to this machine (--vip-binding):
-	// address, the default, binds each to kube-ipvs0; route makes each of serviceCIDRs
-	// local by one route, and binds only addresses outside of them.
+	// vipBinding is how addresses of Services become local to this machine (--vip-binding).
+	// address, the default, binds each to kube-ipvs0. route makes each of serviceCIDRs local by one
+	// route, and binds only addresses outside of them.
 	VIPBinding string `json:"vipBinding"`
-	// externalBinding says how external IPs and load-balancer addresses become local to this
-	// machine (--external-binding): auto, the default, binds what no other machine may have
-	// and captures the rest by port; bind leaves out only what this machine, a Node or the API
-	// server has now; capture binds none.
+	// externalBinding is how external IPs and load-balancer addresses become local to this machine
+	// (--external-binding). auto, the default, binds addresses that no other machine can have and
+	// captures the rest by port. bind binds all but those that this machine, a Node or the API
+	// server has now. capture binds none.
 	ExternalBinding string `json:"externalBinding"`
 	// serviceCIDRs are the ranges of cluster IPs, as the API server is told by
 	// --service-cluster-ip-range (--service-cidrs). There is no default, and vipBinding
@@ -57,9 +57,9 @@ type KubeIPVSConfiguration struct {
 	// ipvs.tcpTimeout (--ipvs-tcp-timeout=recommended). ipvs.tcpFinTimeout and
 	// ipvs.udpTimeout, where they are set, hold beside it.
 	IPVSTimeouts string `json:"ipvsTimeouts"`
-	// watchNodes selects the Nodes whose addresses the agent follows, so that it binds none
-	// of them (--watch-nodes): all, own (this Node alone), or auto, the default, which
-	// is all in a cluster of up to 500 Nodes.
+	// watchNodes selects the Nodes that the agent watches, so that it binds none of their addresses
+	// (--watch-nodes): all, own (only this Node), or auto, the default, which means all in a
+	// cluster of up to 500 Nodes.
 	WatchNodes string `json:"watchNodes"`
 	// readyzWatchBound is how old the progress of a watch may be before /readyz is red
 	// (--readyz-watch-bound). Default 2m.

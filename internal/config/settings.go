@@ -16,7 +16,7 @@ type Settings struct {
 	Proxy kubeproxy.KubeProxyConfiguration
 	Own   KubeIPVSConfiguration
 
-	// What follows is on the command line alone.
+	// The following settings exist only on the command line.
 
 	// ConfigFile is the file that the documents come from (--config), WriteConfigTo
 	// the one that they go to instead of running (--write-config-to).
@@ -140,7 +140,7 @@ func (s *Settings) with(flag, value string) string {
 	return "--" + flag + "=" + value
 }
 
-// clone shares nothing that anybody changes.
+// clone shares no memory that may change.
 func (s *Settings) clone() Settings {
 	out := *s
 	out.Proxy = *s.Proxy.DeepCopy()

@@ -22,7 +22,7 @@ type pace struct {
 	pollOnly    bool // there is no watch to be had
 }
 
-// patience is how long the file is waited for while somebody goes on writing to it.
+// patience is how long a reader waits for a file while it is being written.
 const patience = 2 * time.Second
 
 // Forget makes Watch call changed again, when it looks at the file next: what was read
@@ -33,10 +33,9 @@ func (l *Loader) Forget() {
 	l.read = ""
 }
 
-// Watch calls changed each time the content of the file is another than at the last
-// Load or call, or when the file cannot be read any more; it returns when ctx ends.
-// Neither a touched file nor a volume swapped for an equal one counts as changed.
-// Without a file there is nothing to see.
+// Watch calls changed each time the content of the file differs from that at the last Load or call,
+// or when the file cannot be read any more. It returns when ctx ends. Neither a touched file nor a
+// volume swapped for an equal one counts as changed. Without a file, changed is never called.
 func (l *Loader) Watch(ctx context.Context, log *zap.Logger, changed func()) error {
 	if l.path == "" {
 		<-ctx.Done()
@@ -67,7 +66,7 @@ func (l *Loader) Watch(ctx context.Context, log *zap.Logger, changed func()) err
 			if look = w.concerns(event.Name); !look {
 				continue
 			}
-			// A file that is written in place is read when nobody writes any more.
+			// A file that is written in place is read after its last write.
 			if settled == nil {
 				longest = time.Now().Add(patience)
 			}
@@ -81,13 +80,13 @@ func (l *Loader) Watch(ctx context.Context, log *zap.Logger, changed func()) err
 	}
 }
 
-// news tells whether the file is another than when it was last looked at.
+// news reports whether the file differs from its state at the last read.
 func (l *Loader) news() bool {
 	text, err := os.ReadFile(l.path)
 	return l.remember(fingerprint(text, err))
 }
 
-// remember keeps what the file is and tells whether that is new.
+// remember keeps the state of the file and reports whether it is new.
 func (l *Loader) remember(now string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,9 +103,9 @@ func fingerprint(text []byte, err error) string {
 	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
-// dirWatch watches the directories on the way to a file: files are replaced by
-// renaming others over them, which a watch on the file would not survive, and the
-// file of a ConfigMap volume by renaming a link on the way.
+// dirWatch watches the directories on the path to a file. Files are replaced by renaming others
+// over them, which would end a watch on the file itself. The file of a ConfigMap volume is replaced
+// by renaming a link on the path.
 type dirWatch struct {
 	log *zap.Logger
 	// notify is nil where the kernel has no more watches to give.
@@ -169,8 +168,8 @@ func (w *dirWatch) arm(path string) {
 	}
 }
 
-// concerns tells whether a name is on the way. Others in the same directories are not
-// looked at: a log that is written there, at each line.
+// concerns reports whether a name is on the path. Others in the same directories are not looked at:
+// a log that is written there, at each line.
 func (w *dirWatch) concerns(name string) bool {
 	return slices.ContainsFunc(w.way, func(path string) bool {
 		return path == name || strings.HasPrefix(path, name+string(filepath.Separator))
@@ -180,9 +179,9 @@ func (w *dirWatch) concerns(name string) bool {
 // mostLinks bounds a way that leads in a circle.
 const mostLinks = 16
 
-// waypoints are the directories in which a name on the way to a file stands: that
-// of the file, and where it is a link, or stands below one, those of what it leads to.
-// way has the names of the file in them.
+// waypoints are the directories that contain a name on the path to a file: the directory of the
+// file and, for each link on the path, the directories of the link's target. way has the names of
+// the file in them.
 func waypoints(path string) (dirs, way []string) {
 	path, err := filepath.Abs(path)
 	if err != nil {

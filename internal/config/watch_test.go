@@ -177,9 +177,9 @@ func TestSameContentIsNoChange(t *testing.T) {
 	}
 }
 
-// TestNeighboursAreNotLookedAt: the agent does not read the file each time another file
-// in its directory is written. What a second link to the file does makes no event there,
-// so that only a look finds it. One look may still be due for the rename.
+// TestNeighboursAreNotLookedAt: the agent does not read the file each time another file in its
+// directory is written. A write through a second link to the file causes no event in this
+// directory, so only reading the file finds it. One look may still be due for the rename.
 func TestNeighboursAreNotLookedAt(t *testing.T) {
 	w := newWatched(t)
 	w.write("config.conf", "rr")
@@ -216,8 +216,8 @@ func TestPollingSees(t *testing.T) {
 	}
 }
 
-// TestForgottenFileIsToldAgain: what could not be used for no fault of the file comes
-// again without anybody writing to it.
+// TestForgottenFileIsToldAgain: a file that could not be used for a reason outside the file is
+// offered again without a new write.
 func TestForgottenFileIsToldAgain(t *testing.T) {
 	w := newWatched(t)
 	w.write("config.conf", "rr")

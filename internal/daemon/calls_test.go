@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Handles speak before anybody listens, and are heard afterwards.
+// Calls of handles before the observer is set are counted, and later ones reach it.
 func TestCallsAreHeard(t *testing.T) {
 	var c calls
 	speak := c.of("link")

@@ -92,7 +92,7 @@ func (k served) mode(deps ipvs.Deps) *ipvs.Mode {
 	return ipvs.New(zap.NewNop(), wiring.IPVSConfig(k.config, both[:], nil), deps)
 }
 
-// What the kernel lacks is passed over, and all the rest goes.
+// Tables that the kernel lacks are skipped, and all others are removed.
 func TestSweepWithWhatIsThere(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

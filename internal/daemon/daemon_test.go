@@ -83,7 +83,7 @@ func TestProfilingIsAskedFor(t *testing.T) {
 	}
 }
 
-// What a start has no time for waits until everything was written once, but not for ever.
+// Work that is deferred at the start waits until every row was written once, up to a limit.
 func TestAfterStart(t *testing.T) {
 	const most = 10 * time.Second
 	for _, tt := range []struct {

@@ -123,8 +123,8 @@ func TestIdleTimesAreKept(t *testing.T) {
 	}
 }
 
-// Whoever else sets them has them set back, those that are asked for alone; and the
-// profile follows the node.
+// Timeouts that another program sets are set back, if they are configured; the recommended profile
+// follows the sysctls of the node.
 func TestIdleTimesComeBack(t *testing.T) {
 	b := newIdleBench(t)
 	asked := config.Timeouts{Recommended: true}
@@ -153,7 +153,7 @@ func TestIdleTimesComeBack(t *testing.T) {
 	}
 }
 
-// What cannot be seen is an error where something is asked for, and else a warning, once.
+// Timeouts that cannot be read are an error if some are configured, and otherwise one warning.
 func TestIdleTimesThatCannotBeKept(t *testing.T) {
 	hour := config.Timeouts{TCP: time.Hour}
 	for _, tt := range []struct {
@@ -201,7 +201,7 @@ func TestIdleTimesAreForgotten(t *testing.T) {
 	}
 }
 
-// A change to 0 is told, since nobody knows what the kernel began with.
+// A change to 0 is logged, since the initial value of the kernel is unknown.
 func TestTimesThatStayAreSaid(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

@@ -61,8 +61,9 @@ func (l *lock) Close() {
 	_ = l.file.Close()
 }
 
-// lockNamespace binds the name as soon as it is free. It fails with ErrRunning when root or the user of this process has
-// it for longer than lockWait, and with another error when any other process has it, or the kernel refuses it.
+// lockNamespace binds the name as soon as it is free. It fails with ErrRunning if root or the user
+// of this process holds the name for longer than lockWait. It fails with another error if any other
+// process holds the name, or the kernel refuses it.
 func lockNamespace(o owner) (*nameServer, error) {
 	deadline := time.Now().Add(lockWait)
 	for {

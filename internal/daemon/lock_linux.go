@@ -20,8 +20,9 @@ func flock(f *os.File) error {
 // taken reports whether a name could not be bound because another process has it.
 func taken(err error) bool { return errors.Is(err, unix.EADDRINUSE) }
 
-// peer returns the process that listens at the other end, from the kernel (SO_PEERCRED, unix(7)): its pid in the pid
-// namespace of this process, 0 if it has none there, and its user when it began to listen.
+// peer returns the process that listens at the other end, as the kernel reports it (SO_PEERCRED,
+// unix(7)): its pid in the pid namespace of this process, 0 without one, and its user when it began
+// to listen.
 func peer(conn *net.UnixConn) (pid, uid int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

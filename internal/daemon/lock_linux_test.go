@@ -69,8 +69,7 @@ func TestLockOfAnAgentThatWasKilled(t *testing.T) {
 	})
 }
 
-// What a crash leaves is a file without a lock: it stops nobody, and neither does
-// what stands in it.
+// A crash leaves a file without a lock. Neither the file nor its content prevents a start.
 func TestLockFileOfACrash(t *testing.T) {
 	for name, text := range map[string]string{"empty": "", "signed": "4194304000\n", "garbage": strings.Repeat("x", 1000)} {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +87,7 @@ func TestLockFileOfACrash(t *testing.T) {
 	}
 }
 
-// A full disk is no reason not to start: the lock is held all the same, by nobody with a name.
+// A full disk does not prevent a start: the lock is held, without the name of its holder.
 func TestLockOnAFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Symlink("/dev/full", filepath.Join(dir, "agent.lock")); err != nil {

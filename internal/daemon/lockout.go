@@ -15,9 +15,9 @@ import (
 )
 
 // lockout unbinds an address of the API server that this node has bound, so that its packets end
-// here and are refused. A running agent binds no such address. But the name of the API server may
-// get another address while no agent runs, and before its first sync the next agent removes
-// nothing: it would wait forever for an API server that it cannot reach.
+// here and are refused. A running agent binds no such address. But while no agent runs, the name of
+// the API server may change to another address. Before its first sync the next agent removes
+// nothing, so it would wait forever for an API server that it cannot reach.
 type lockout struct {
 	log   *zap.Logger
 	links interface {
@@ -31,9 +31,9 @@ type lockout struct {
 	lost func(netip.Addr)
 }
 
-// free unbinds an address at which a connection was refused, unless a virtual server has the port:
-// then the server's destination refused it, as that of default/kubernetes does while the API
-// server restarts.
+// free unbinds an address at which a connection was refused, unless a virtual server has the port.
+// In that case the server's destination refused the connection, as the kubernetes Service does
+// while the API server restarts.
 func (l lockout) free(ctx context.Context, at netip.AddrPort) error {
 	bound, err := l.links.List(ctx)
 	if errors.Is(err, link.ErrNotExist) {

@@ -20,8 +20,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-// Only a kernel that answers "I do not have that" costs the mode; one that could not be
-// asked is an error, for nobody knows what it has.
+// Only a kernel that reports a missing feature makes the agent fall back. A failed probe is an
+// error, because the kernel may have the feature.
 func TestWhatCostsTheMode(t *testing.T) {
 	for _, tt := range []struct {
 		name string

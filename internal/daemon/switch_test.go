@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What has to be done is tried until it is, ever more seldom, and no longer than somebody wants it.
+// A failed action is repeated at growing intervals until it succeeds or its context ends.
 func TestRetryUntilDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()

@@ -96,7 +96,7 @@ func err(err error) map[string]error {
 	return map[string]error{"tune": err}
 }
 
-// What the node refuses is not said to be in force.
+// A setting that the node refuses is not reported as in use.
 func TestRefusedSettingsAreNamed(t *testing.T) {
 	k, root := node(t)
 	key := filepath.Join(root, "proc/sys/net/ipv4/conf/all/arp_ignore")

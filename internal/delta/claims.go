@@ -6,9 +6,8 @@ import (
 	"slices"
 )
 
-// Claims settle who holds each key when several owners want it: the owner that
-// comes first in the given order, whatever the order of asking. A key is held
-// as long as somebody claims it.
+// Claims settle who holds each key when several owners want it: the owner that comes first in the
+// given order, whatever the order of asking. A key is held as long as an owner claims it.
 type Claims[O, K comparable, V any] struct {
 	compare func(a, b O) int
 
@@ -24,7 +23,7 @@ type claim[O comparable, V any] struct {
 // Holding is what became of a key: who holds it now, with which value.
 type Holding[O, K comparable, V any] struct {
 	Key   K
-	Held  bool // false: nobody claims the key any more
+	Held  bool // false: no owner claims the key any more
 	Owner O
 	Value V
 }

@@ -13,14 +13,12 @@
 // holds a key that several owners want. A Table joins a Tracker to the Store
 // that reads and writes the rows for real.
 //
-// Two rules hold throughout. A row is only ever deleted because it is not
-// desired any more, or because it was found and never was desired (an orphan);
-// the caller decides separately about orphans. And what a failed write left
-// behind is unknown: the row stays pending, is written again as an addition, and
-// is deleted again when it is not wanted, so every Store has to converge: adding
-// what exists updates it, deleting what is missing succeeds. Until then it rests:
-// only a pass that retries writes it, so that a change costs what it touches and
-// not what keeps failing.
+// Two rules hold throughout. A row is only deleted because it is no longer desired, or because it
+// was found and never was desired (an orphan); the caller decides separately about orphans. After a
+// failed write the state of a row is unknown: the row stays pending and is written again as an
+// addition, or deleted again if it is not desired. So every Store must converge: adding an existing
+// row updates it, and deleting a missing row succeeds. A failed row is only written again by a pass
+// that retries, so that the cost of a change does not depend on rows that keep failing.
 //
 // Of a row on which both sides agree one key and one value are kept. A table of many rows
 // has its keys packed (Packing), and what is pending gives its room back (pendingMap), so

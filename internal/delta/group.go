@@ -2,10 +2,10 @@ package delta
 
 import "context"
 
-// A Group are two tables that one write carries out together, because rows of one refer to rows
-// of the other. In a pass each is a stage of its own. The member that the pass asks first, the
-// lower one for updates and the upper one for deletions, writes for both; the other one then
-// returns what became of its own rows.
+// A Group are two tables that one write carries out together, because rows of one refer to rows of
+// the other. In a pass each is a stage of its own. The member that the pass visits first (the lower
+// one for updates, the upper one for deletions) writes for both. The other member then returns the
+// results of its own rows.
 type Group struct {
 	tables [2]member
 	write  func(ctx context.Context, p Pass, deletes bool) [2]Outcome

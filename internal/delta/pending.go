@@ -2,10 +2,10 @@ package delta
 
 // pendingMap is a map for rows that come and go: it gives its memory back.
 //
-// A Go map keeps the buckets of its largest size, and going over it costs that
-// size, not the number of its rows. After a first start that writes everything
-// each later change would pay for all rows, so a map that has become much
-// emptier than it once was is copied into a small one.
+// A Go map keeps the buckets of its largest size, and going over it costs that size, not the number
+// of its rows. After a first start, which writes every row, each later change would iterate over
+// the buckets of all rows. So a map that has become much emptier than its largest size is copied
+// into a small one.
 type pendingMap[K comparable, R any] struct {
 	shelf[K, R]
 	peak int

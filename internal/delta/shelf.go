@@ -1,7 +1,7 @@
 package delta
 
-// Packing puts keys into a small form for the time that they are kept. Keys are most of
-// what a table holds, and the small form is nothing to the garbage collector. The zero
+// Packing puts keys into a small form for the time that they are kept. Keys are most of what a
+// table holds, and packed keys contain no pointers that the garbage collector must follow. The zero
 // Packing keeps all keys as they are.
 type Packing[K comparable] struct {
 	// Pack returns the small form; false where a key has none. Then it is kept as it is.
@@ -61,8 +61,8 @@ func (s *shelf[K, R]) remove(k K) {
 
 func (s *shelf[K, R]) len() int { return len(s.small) + len(s.rows) }
 
-// each goes over the rows, in no order, until f returns false, and tells whether it never
-// did. A row that was looked at may be set meanwhile.
+// each visits the rows, in no order, until f returns false, and reports whether f never did. A row
+// that was looked at may be set meanwhile.
 func (s *shelf[K, R]) each(f func(K, R) bool) bool {
 	if len(s.small) > 0 { // most have rows of one kind, and going over none costs, too
 		for p, r := range s.small {

@@ -29,8 +29,8 @@ type Options[K comparable, V any] struct {
 	Compare func(a, b K) int
 	// Equal compares values.
 	Equal func(a, b V) bool
-	// Owned tells whether a row found by List is ours to see. A desired row
-	// always is. Nil: every row is.
+	// Owned reports whether a row found by List belongs to this program. A desired row always is.
+	// Nil: every row is.
 	Owned func(K) bool
 	// Wait keeps rows from being added or updated for now: they lack something
 	// below them. Nil: none waits.
@@ -179,7 +179,7 @@ func (t *Table[K, V]) LoadRows(rows map[K]V) (drifted int) {
 	return t.Tracker.Load(rows)
 }
 
-// visible tells whether a found row is ours to see.
+// visible reports whether a found row belongs to this program.
 func (t *Table[K, V]) visible(k K) bool {
 	if t.opts.Owned == nil || t.opts.Owned(k) {
 		return true
@@ -240,7 +240,7 @@ func ErrorOf(errs []error, i int) error {
 	return errs[i]
 }
 
-// silent tells whether no row of a batch was answered in time.
+// silent reports whether no row of a batch was answered in time.
 func silent(errs []error) bool {
 	for _, err := range errs {
 		if !errors.Is(err, context.DeadlineExceeded) {

@@ -250,13 +250,13 @@ func (t *Tracker[K, V]) Desired(k K) (V, bool) {
 	return u.want, ok
 }
 
-// PendingDelete tells whether the row is in the way of what is desired.
+// PendingDelete reports whether the row conflicts with a desired one.
 func (t *Tracker[K, V]) PendingDelete(k K) bool {
 	_, ok := t.leftover(k)
 	return ok
 }
 
-// Deleting tells whether the row is to be deleted, orphans included or not.
+// Deleting reports whether the row is to be deleted, orphans included or not.
 func (t *Tracker[K, V]) Deleting(k K, orphans bool) bool {
 	if _, ok := t.deletes.get(k); ok {
 		return true
@@ -265,7 +265,7 @@ func (t *Tracker[K, V]) Deleting(k K, orphans bool) bool {
 	return ok && orphans
 }
 
-// Known tells whether the row is desired, in place or of unknown state.
+// Known reports whether the row is desired, in place or of unknown state.
 func (t *Tracker[K, V]) Known(k K) bool {
 	_, desired := t.Desired(k)
 	return desired || t.PendingDelete(k)
@@ -275,7 +275,7 @@ func (t *Tracker[K, V]) Known(k K) bool {
 // when it is believed absent or is of unknown state.
 func (t *Tracker[K, V]) Believed(k K) (V, bool) { return t.actual(k) }
 
-// MayBeThere tells whether the row is in place, or may be because a write of it failed.
+// MayBeThere reports whether the row is in place, or may be because a write of it failed.
 func (t *Tracker[K, V]) MayBeThere(k K) bool {
 	if u, ok := t.updates.get(k); ok {
 		return u.actual != absent

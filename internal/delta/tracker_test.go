@@ -234,8 +234,9 @@ func (n naive) check(t *testing.T, tr *delta.Tracker[string, int]) {
 	}
 }
 
-// FuzzTracker reads each pair of bytes as an operation on one of eight keys and
-// compares the tracker with the naive model after each, and so for one that packs them.
+// FuzzTracker reads each pair of bytes as an operation on one of eight keys and compares the
+// tracker with the naive model after each operation. It does the same for a tracker that packs its
+// keys.
 func FuzzTracker(f *testing.F) {
 	f.Add([]byte{0, 1, 8, 1, 16, 1, 24, 2, 32, 1, 40, 0})
 	f.Add([]byte{0, 0, 40, 0, 48, 0, 8, 0, 56, 0, 0, 3})

@@ -28,7 +28,7 @@ type Report struct {
 
 // Firewall is one filter that drops packets.
 type Firewall struct {
-	// What says whose packets are dropped, and by which table, chain and rule.
+	// What names the dropped packets, and the table, chain and rule that drop them.
 	What string `json:"what"`
 	// Fix are commands that let them pass.
 	Fix []string `json:"fix"`
@@ -78,7 +78,7 @@ type Connections struct {
 	Inactive    uint32 `json:"inactive"`
 }
 
-// Unread is a kind of rows that nobody could read.
+// Unread is a kind of rows that could not be read.
 type Unread struct {
 	Kind string `json:"kind"`
 	Why  string `json:"why"`
@@ -94,8 +94,8 @@ type Found struct {
 	Connections []Connections
 	// Drops are rules of ours that dropped packets.
 	Drops []Drop
-	// Others tells of the group of a server whether somebody else's frontend is there, who
-	// was not asked for.
+	// Others reports whether another Service, which is not part of the report, has a frontend of
+	// the group of a server.
 	Others func(group string) bool
 	// Ours tells of the group of a server whether it is kube-ipvs's own (package ownership); nil tells
 	// that of none.

@@ -62,7 +62,7 @@ func (v *verdict) alone() {
 	}
 }
 
-// nobody says that there is no such Service, and why an address is nobody's.
+// nobody reports that a Service does not exist, or why no Service has an address.
 func (v *verdict) nobody() {
 	s := v.report.Story
 	if !s.Synced {
@@ -288,7 +288,7 @@ func (v *verdict) asked() {
 	})
 }
 
-// dark names frontends that nobody stands behind.
+// dark names frontends without backends.
 func (v *verdict) dark() {
 	for i := range v.report.Story.Services {
 		s := &v.report.Story.Services[i]
@@ -353,8 +353,8 @@ func because(why string) string {
 	return ": " + oneLine(why)
 }
 
-// drained names endpoints that somebody has taken out of service, and those that are passed by,
-// together where the reason is the same.
+// drained names endpoints that are taken out of service by their weight, and those that a policy
+// excludes, grouped by reason.
 func (v *verdict) drained() {
 	for i := range v.report.Story.Services {
 		s := &v.report.Story.Services[i]

@@ -1,7 +1,7 @@
-// Package inspect shows what the running agent knows: an HTTP server on a unix
-// socket that only root can open, a client for it, and tables for people. Lists
-// (lists.go) are made of rows (view.go) that are kept for good, chosen by a Filter
-// where they are made and sent as they are made: some Services between two cycles.
+// Package inspect shows what the running agent knows: an HTTP server on a unix socket that only
+// root can open, a client for it, and tables for people. Lists (lists.go) consist of the rows of
+// view.go, whose format is stable. A Filter selects rows before they are created, and rows are sent
+// as they are created, for some Services between two passes.
 //
 // The socket is for questions only: who may be the agent of a run directory is
 // settled before Listen, which therefore replaces what it finds. Nothing here is

@@ -50,28 +50,28 @@ func (p Place) String() string {
 	return p.Range.String()
 }
 
-// Everywhere tells whether the place is the zero Place.
+// Everywhere reports whether the place is the zero Place.
 func (p Place) Everywhere() bool { return p == Place{} }
 
-// Has tells whether an address and port are there.
+// Has reports whether the place contains an address and port.
 func (p Place) Has(a netip.Addr, port uint16) bool {
 	return p.Everywhere() || p.Range.Contains(a) && (p.Port == 0 || p.Port == port)
 }
 
-// ofService tells whether a Service is chosen by its name.
+// ofService reports whether a Service is selected by its name.
 func (f Filter) ofService(id model.ServiceID) bool {
 	return (f.Namespace == "" || f.Namespace == id.Namespace) && (f.Name == "" || f.Name == id.Name)
 }
 
-// ByService tells whether the filter asks for Services by name.
+// ByService reports whether the filter selects Services by name.
 func (f Filter) ByService() bool { return f.Namespace != "" || f.Name != "" }
 
-// hasFrontend tells whether a frontend is chosen.
+// hasFrontend reports whether a frontend is selected.
 func (f Filter) hasFrontend(fe *model.Frontend) bool {
 	return f.VIP.Has(fe.Key.Addr, fe.Key.Port) && f.sendsTo(fe)
 }
 
-// sendsTo tells whether one of the endpoints of a frontend is chosen.
+// sendsTo reports whether one of the endpoints of a frontend is selected.
 func (f Filter) sendsTo(fe *model.Frontend) bool {
 	if f.Backend.Everywhere() {
 		return true

@@ -27,8 +27,8 @@ type everything struct {
 
 func (everything) Status(context.Context) (agent.Status, error) { return sample, nil }
 
-// FuzzRequests: whoever may open the socket may send what they like. Each request that
-// is one has an answer, a refusal says why, and what is called JSON is.
+// FuzzRequests: a client that may open the socket may send any bytes. Each request that is one has
+// an answer, a refusal says why, and what is called JSON is.
 func FuzzRequests(f *testing.F) {
 	for _, path := range []string{
 		"/v1/status", "/v1/services?service=shop/cart&node=a", "/v1/frontends?address=10.96.0.10", "/v1/backends?endpoint=10.244.0.5", "/v1/names",

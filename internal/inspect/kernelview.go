@@ -12,7 +12,7 @@ import (
 const (
 	OwnerService = "service"   // of the Services that are named
 	OwnerOurs    = "kube-ipvs" // ours, and of no Service that is known
-	OwnerForeign = "foreign"   // somebody else's: never touched
+	OwnerForeign = "foreign"   // written by another program: never touched
 )
 
 // Owned says whose a row is.
@@ -137,8 +137,9 @@ type KernelRuleRow struct {
 	Family string `json:"family"`
 	Table  string `json:"table"`
 	Chain  string `json:"chain"`
-	// Number is its place in a chain of ours, from 1 on. It is 0 for a rule that leads from a built-in chain to one
-	// of ours, for others stand beside it; and the one row of a chain without rules has no Rule.
+	// Number is its place in a chain of ours, from 1 on. It is 0 for a rule that leads from a
+	// built-in chain to one of ours, because a built-in chain also has rules of others. The one row
+	// of a chain without rules has no Rule.
 	Number int    `json:"number"`
 	Rule   string `json:"rule"`
 	Owned
@@ -192,7 +193,8 @@ type Owners struct {
 	names                      map[string]bool
 }
 
-// NewOwners learns who owns what from the lists of an agent. What is lost to another Service counts for nothing.
+// NewOwners learns who owns what from the lists of an agent. A frontend that a Service lost to
+// another one is ignored.
 func NewOwners(frontends []FrontendRow, backends []BackendRow) *Owners {
 	o := &Owners{
 		frontends: map[string][]string{}, backends: map[string][]string{}, ports: map[string][]string{},

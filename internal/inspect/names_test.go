@@ -13,7 +13,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// What another Service has is not named twice.
+// An address that another Service has is not named twice.
 func TestNames(t *testing.T) {
 	frontend := func(text string) model.FrontendKey {
 		ap := netip.MustParseAddrPort(text)

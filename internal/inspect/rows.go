@@ -48,7 +48,7 @@ func serviceRows(k agent.ServiceInfo, f Filter) []ServiceRow {
 
 // add brings in what one frontend says of its Service.
 func (r *ServiceRow) add(f *model.Frontend) {
-	if f.Kind == model.KindDetour { // nobody can dial it
+	if f.Kind == model.KindDetour { // clients cannot reach it directly
 		return
 	}
 	r.Kinds = append(r.Kinds, f.Kind.String())

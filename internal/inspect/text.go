@@ -45,9 +45,8 @@ func WriteStatus(w io.Writer, s agent.Status) error {
 	return t.Flush()
 }
 
-// state puts the loop into words. What fails is asked first: a single row that is
-// refused for good keeps an agent from ever being Ready, and it has begun all the
-// same.
+// state puts the loop into words. A failure comes first: a single row that is always refused keeps
+// an agent from ever being Ready, although it has started.
 func state(s agent.Status) string {
 	switch {
 	case !s.Synced:

@@ -118,7 +118,7 @@ type PendingRow struct {
 	Row string `json:"row"`
 	// Failed: writing it was tried, and it rests until the next retry.
 	Failed bool `json:"failed,omitempty"`
-	// Orphan: nobody ever asked for it. It stays while some input cannot be read.
+	// Orphan: no Service ever wanted the row. It stays while some input cannot be read.
 	Orphan bool `json:"orphan,omitempty"`
 }
 
@@ -143,7 +143,7 @@ type HealthRow struct {
 // States of a MovingRow.
 const (
 	Draining = "draining" // it has lost its endpoint and keeps its connections
-	Climbing = "climbing" // it is new, and gets its weight by and by
+	Climbing = "climbing" // in slow start: it is new, and its weight rises to the full weight
 )
 
 // MovingRow is a destination that drains or climbs.

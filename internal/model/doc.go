@@ -1,9 +1,8 @@
-// Package model holds the words that all rooms share: what we are told
-// (Service, Slice, Endpoint, Node) and what follows from it (Frontend, Backend).
+// Package model holds the values that all packages share: the inputs (Service, Slice, Endpoint,
+// Node) and the results (Frontend, Backend).
 //
-// Everything here is a plain value. Whoever hands one over never changes it
-// again; whoever receives one may keep it. Keys are comparable. There is no I/O,
-// no clock and no logger.
+// Everything here is a plain value. A sender never changes a value after it handed the value over;
+// a receiver may keep it. Keys are comparable. There is no I/O, no clock and no logger.
 //
 // The names, one per layer and nowhere a synonym:
 //

@@ -13,8 +13,8 @@ type Use string
 const (
 	// UseBackend takes new connections.
 	UseBackend Use = "used"
-	// UseDrained is a backend of weight 0: it takes no new connections, because somebody
-	// said so.
+	// UseDrained is a backend of weight 0: it gets no new connections, because an annotation or a
+	// Node says so.
 	UseDrained Use = "drained"
 	// UseKept takes no new connections, and goes on with those it has (Frontend.Kept).
 	UseKept Use = "kept"
@@ -22,7 +22,7 @@ const (
 	UseNone Use = "unused"
 )
 
-// Backend tells whether the endpoint is among Frontend.Backends.
+// Backend reports whether the endpoint is among Frontend.Backends.
 func (u Use) Backend() bool { return u == UseBackend || u == UseDrained }
 
 // Verdict is what one policy makes of an endpoint, and why.

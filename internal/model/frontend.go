@@ -29,9 +29,9 @@ const (
 	KindExternalIP
 	// KindNodePort is one from spec.ports[].nodePort, on an address of the node.
 	KindNodePort
-	// KindDetour is a frontend that nobody can dial: it stands beside the cluster
-	// IP for the clients of this node that are taken there, see Frontend.Detour,
-	// when the cluster IP's own frontend is not for them.
+	// KindDetour is a frontend that clients cannot reach directly. It exists beside the cluster IP
+	// if clients of this node are redirected (see Frontend.Detour) and the frontend of the cluster
+	// IP has other backends.
 	KindDetour
 )
 
@@ -48,9 +48,10 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// Rank orders the claims of several Services on one address and port, the first being the strongest: what the API server allocated to one
-// Service (a cluster IP, spec.clusterIPs), what a load balancer's controller did (status.loadBalancer), a node port of this node, and
-// what anybody may write who may write a Service (spec.externalIPs, CVE-2020-8554).
+// Rank orders the claims of several Services on one address and port, the strongest first. A
+// cluster IP (spec.clusterIPs) is allocated by the API server. Then follow load-balancer addresses,
+// which a controller writes (status.loadBalancer), and node ports of this node. External IPs are
+// last, because each user who may write a Service may write them (spec.externalIPs, CVE-2020-8554).
 func (k Kind) Rank() int {
 	switch k {
 	case KindLoadBalancer:
@@ -77,7 +78,7 @@ var kindNouns = [...]string{
 	KindNodePort: "node port", KindDetour: "cluster IP",
 }
 
-// External tells whether externalTrafficPolicy governs a frontend of the kind.
+// External reports whether externalTrafficPolicy applies to frontends of the kind.
 func (k Kind) External() bool {
 	return k == KindExternalIP || k == KindLoadBalancer || k == KindNodePort
 }
@@ -111,10 +112,10 @@ type Frontend struct {
 	// admits all. OwnNode: this node's own address is in one of them.
 	SourceRanges []netip.Prefix
 	OwnNode      bool
-	// Detour is where clients of this node (its pods and the host) are redirected: they use
-	// all endpoints of the cluster even if the external policy is Local
-	// (internal/DECISIONS.md, Traffic policies). It has the key's protocol at the cluster
-	// IP; the zero AddrPort is no detour.
+	// Detour is the address to which packets from this node (its pods and the host) are redirected.
+	// These clients use all endpoints of the cluster even if the external policy is Local
+	// (internal/DECISIONS.md, Traffic policies). It has the key's protocol at the cluster IP; the
+	// zero AddrPort is no detour.
 	Detour netip.AddrPort
 	// Backends are the endpoints that new connections may reach, sorted and
 	// without duplicates. Empty means: answer, but refuse (see NoLocal).
@@ -138,9 +139,9 @@ type Frontend struct {
 	// GUE is the UDP port of the backends to which ForwardTunnel sends packets wrapped by Generic UDP Encapsulation; 0 wraps
 	// them in IP alone (kube-ipvs.io/tunnel).
 	GUE uint16
-	// Kept are the endpoints, sorted, that are no backends and whose connections go on
-	// without a limit in time: a policy or a hint passes them over, they serve while
-	// they terminate, or they are not ready for the moment. No new connection goes there.
+	// Kept are the endpoints, sorted, that are no backends but keep their existing connections
+	// without a time limit. A policy or a hint excludes them, they terminate but still serve, or
+	// they are temporarily not ready. No new connection goes there.
 	Kept []netip.AddrPort
 	// Hairpin are the endpoints of this port on this node, ready or not, sorted:
 	// one that reaches itself through a frontend needs its source rewritten. Only
@@ -151,7 +152,7 @@ type Frontend struct {
 // Name prints namespace/name:port, the way kube-proxy names a service port.
 func (f Frontend) Name() string { return joinPort(f.Service.String(), f.PortName) }
 
-// Equal tells whether two frontends mean the same.
+// Equal reports whether two frontends mean the same.
 func (f Frontend) Equal(o Frontend) bool {
 	return f.Key == o.Key && f.Kind == o.Kind && f.Service == o.Service && f.PortName == o.PortName &&
 		f.Scheduler == o.Scheduler && f.Affinity == o.Affinity &&

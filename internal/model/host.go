@@ -22,8 +22,8 @@ type Host struct {
 	// Nodes has the InternalIPs and ExternalIPs of all Nodes, this one's included,
 	// with the name of the Node.
 	Nodes map[netip.Addr]string
-	// Guarded are addresses of Nodes that are gone or say no more that they have them, with
-	// the name of the Node: as long as a Service claims one, the machine may still have it.
+	// Guarded are addresses of Nodes that were deleted or no longer list them, with the name of the
+	// Node. As long as a Service claims such an address, the machine may still have it.
 	Guarded map[netip.Addr]string
 	// Endpoints are the addresses that a Service claims and an endpoint of some Service has.
 	Endpoints map[netip.Addr]struct{}
@@ -102,7 +102,7 @@ func (h Host) Uses(a netip.Addr) string {
 	return ""
 }
 
-// Equal tells whether two hosts mean the same.
+// Equal reports whether two hosts mean the same.
 func (h Host) Equal(o Host) bool {
 	return h.Node.Equal(o.Node) && maps.Equal(h.Links, o.Links) && maps.Equal(h.Nodes, o.Nodes) &&
 		maps.Equal(h.Guarded, o.Guarded) && maps.Equal(h.Endpoints, o.Endpoints) &&

@@ -111,7 +111,7 @@ type Ingress struct {
 	Proxy bool
 }
 
-// Equal tells whether two Services mean the same.
+// Equal reports whether two Services mean the same.
 func (s Service) Equal(o Service) bool {
 	return s.ID == o.ID && s.Created.Equal(o.Created) && s.Type == o.Type && s.Headless == o.Headless &&
 		s.ProxyName == o.ProxyName && s.HasProxyName == o.HasProxyName && s.DNS == o.DNS &&
@@ -142,9 +142,9 @@ type Slice struct {
 	Family    Family
 	Ports     []SlicePort
 	Endpoints []Endpoint
-	// Triggered is when the change began that led to this version of the slice
-	// (annotation endpoints.kubernetes.io/last-change-trigger-time); the zero time
-	// where nobody says. Two slices that differ in it alone mean the same.
+	// Triggered is when the change began that led to this version of the slice (annotation
+	// endpoints.kubernetes.io/last-change-trigger-time), or the zero time without that annotation.
+	// Two slices that differ in it alone mean the same.
 	Triggered time.Time
 	// Weight is that of its endpoints where their Node has none (kube-ipvs.io/weight);
 	// nil leaves it to the Service.
@@ -194,14 +194,14 @@ func (e Endpoint) NodeHints() []string {
 	return e.Hints.Nodes
 }
 
-// Equal tells whether two endpoints mean the same.
+// Equal reports whether two endpoints mean the same.
 func (e Endpoint) Equal(o Endpoint) bool {
 	return e.Addr == o.Addr && e.Node == o.Node &&
 		e.Ready == o.Ready && e.Serving == o.Serving && e.Terminating == o.Terminating &&
 		(e.Hints == o.Hints || slices.Equal(e.ZoneHints(), o.ZoneHints()) && slices.Equal(e.NodeHints(), o.NodeHints()))
 }
 
-// Equal tells whether two slices mean the same.
+// Equal reports whether two slices mean the same.
 func (s Slice) Equal(o Slice) bool {
 	return s.ID == o.ID && s.Service == o.Service && s.Family == o.Family &&
 		slices.Equal(s.Ports, o.Ports) && slices.EqualFunc(s.Endpoints, o.Endpoints, Endpoint.Equal) &&
@@ -230,7 +230,7 @@ type Node struct {
 	Problems []string
 }
 
-// Equal tells whether two nodes mean the same.
+// Equal reports whether two nodes mean the same.
 func (n Node) Equal(o Node) bool {
 	return n.Name == o.Name && n.Zone == o.Zone && n.Leaving == o.Leaving &&
 		slices.Equal(n.PodCIDRs, o.PodCIDRs) && slices.Equal(n.Addresses, o.Addresses) &&

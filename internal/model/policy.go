@@ -30,7 +30,7 @@ type Policy struct {
 	GUE uint16
 }
 
-// Equal tells whether two policies ask for the same; nil asks for nothing.
+// Equal reports whether two policies ask for the same; a nil policy asks for nothing.
 func (p *Policy) Equal(o *Policy) bool {
 	if p == nil || o == nil {
 		return p == o
@@ -41,11 +41,10 @@ func (p *Policy) Equal(o *Policy) bool {
 
 func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// Limit bounds the connections that one node has to one backend, active and inactive
-// ones together, by the rule of the kernel (IP_VS_DEST_F_OVERLOAD, ip_vs_unbind_dest in
-// net/netfilter/ipvs/ip_vs_conn.c): from Upper on the backend gets no new ones until it
-// has less than Lower, or than three quarters of Upper where Lower is 0. The zero Limit
-// is none.
+// Limit bounds the connections of one node to one backend, active and inactive ones together. The
+// kernel applies it (IP_VS_DEST_F_OVERLOAD, ip_vs_unbind_dest in net/netfilter/ipvs/ip_vs_conn.c):
+// at Upper the backend gets no new ones until it has fewer than Lower, or fewer than three quarters
+// of Upper if Lower is 0. The zero Limit is none.
 type Limit struct{ Upper, Lower uint32 }
 
 // Forward says how a packet gets from a frontend to a backend.

@@ -83,7 +83,7 @@ func BenchmarkEveryKind(b *testing.B) {
 	}
 }
 
-// What a change of the node costs for each Service that it does not concern.
+// The cost of a change of the node for each Service that the change does not affect.
 func BenchmarkConcerns(b *testing.B) {
 	before, after := at(wholeHost()), at(wholeHost())
 	after.Host.NodePorts = addrs("192.0.2.12")

@@ -20,9 +20,8 @@ type binding struct {
 	bind, capture bool
 }
 
-// bind lists every address and port on which the Service answers, sorted by key
-// and unique, and notes which of them cannot be served. Without a cluster IP
-// there is nothing to serve.
+// bind lists every address and port on which the Service answers, sorted by key and unique, and
+// notes which of them cannot be served. A Service without a cluster IP has no frontends.
 func (j *job) bind() []binding {
 	j.ports = j.usablePorts()
 	j.groups = make([]group, len(j.sides)*len(j.ports))
@@ -34,7 +33,7 @@ func (j *job) bind() []binding {
 	if len(out) == 0 {
 		return nil
 	}
-	// What is beyond the most is not served, so the stronger kinds come first.
+	// Frontends beyond the maximum are not served, so the stronger kinds come first.
 	out = j.bindIngress(out)
 	out = j.bindNodePorts(out)
 	out = j.bindExternalIPs(out)
@@ -51,9 +50,9 @@ func (j *job) take(out []binding, b binding) []binding {
 	return append(out, b)
 }
 
-// mostFrontends is how many frontends the Service may have: each is a virtual server of the
-// kernel with as many destinations as its port has endpoints, and a load balancer's has as many
-// entries of a set as the Service has source ranges. Those are bounded, too.
+// mostFrontends is how many frontends the Service may have. Each is a virtual server of the kernel
+// with as many destinations as its port has endpoints. Each of a load balancer also has one set
+// entry for each source range of the Service. Those are bounded, too.
 func (j *job) mostFrontends() int {
 	var destinations [2]int // of all ports at one address, by family
 	for i := range j.slices {
@@ -105,9 +104,9 @@ func (j *job) bindAddr(out []binding, kind model.Kind, addr netip.Addr) []bindin
 	return out
 }
 
-// mayBind reports whether an address may be put on our link. What another machine needs
-// stays with it, and only the Service's ports of it are served. A cluster IP was
-// allocated by the API server, so only this machine's own use of it counts.
+// mayBind reports whether an address may be put on our link. An address that another machine needs
+// is not bound, and only the Service's ports of it are served. A cluster IP was allocated by the
+// API server, so only this machine's own use of it counts.
 func (j *job) mayBind(kind model.Kind, addr netip.Addr) bool {
 	if j.opts.NoBinding {
 		return false
@@ -216,8 +215,8 @@ func (j *job) settle(all []binding) []binding {
 	return kept
 }
 
-// noteLoser says why one of two bindings to the same key is left out. Nobody
-// misses an entry that only repeats another.
+// noteLoser says why one of two bindings to the same key is left out. An entry that only repeats
+// another one is left out without a note.
 func (j *job) noteLoser(winner, loser binding) {
 	addr, number := loser.key.Addr, loser.key.Port
 	name, other := j.ports[loser.port].Name, j.ports[winner.port].Name

@@ -45,10 +45,9 @@ type choice struct {
 //	  2. the leaving endpoints on this node, else
 //	  3. nobody. Hints play no part.
 //
-// Local never falls back to another node, although kube-proxy's ipvs mode does
-// when the Service also has a NodePort or an external address: that is a leak,
-// and its iptables mode does not have it.
-// All candidates belong to one port and one family: each is decided alone.
+// Under policy Local no endpoint of another node is used. kube-proxy's ipvs mode does so when the
+// Service also has a NodePort or an external address, which is a defect; its iptables mode does
+// not. All candidates belong to one port and one family: each is decided alone.
 func choose(o *Options, all []candidate, local bool) choice {
 	c := choice{opts: o, scope: onNode}
 	if !local {
@@ -60,7 +59,7 @@ func choose(o *Options, all []candidate, local bool) choice {
 	return c
 }
 
-// takes tells whether the endpoint becomes a backend.
+// takes reports whether the endpoint becomes a backend.
 func (c choice) takes(e *model.Endpoint) bool {
 	if c.leaving {
 		return e.Serving && e.Terminating && c.reaches(e)
@@ -87,9 +86,8 @@ func (c choice) reaches(e *model.Endpoint) bool {
 //  2. every ready endpoint has a zone hint and one names this zone: same zone;
 //  3. anywhere.
 //
-// Hints count all or nothing, because one endpoint without them means that
-// whoever writes them is not done. A node without a name or a zone is named by
-// no hint.
+// Hints apply to all endpoints or to none, because an endpoint without them means that the
+// controller has not written all of them yet. A node without a name or a zone is named by no hint.
 func topology(o *Options, all []candidate) scope {
 	node, zone := hintTally{want: o.Node}, hintTally{want: o.Zone}
 	for _, c := range all {

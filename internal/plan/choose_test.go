@@ -13,8 +13,8 @@ const (
 	a1, a2, a3, a4, a5 = "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"
 )
 
-// choiceRow is a list of endpoints and the backends that come of it, once for
-// each internal traffic policy: numbers of the addresses, "" for nobody.
+// choiceRow is a list of endpoints and the resulting backends, once for each internal traffic
+// policy: the numbers of the addresses, or "" for none.
 type choiceRow struct {
 	name           string
 	eps            []model.Endpoint

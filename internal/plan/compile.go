@@ -22,8 +22,8 @@ type Options struct {
 	Drain time.Duration
 	// IPv4 and IPv6 tell which families this node serves.
 	IPv4, IPv6 bool
-	// Host says which addresses NodePorts answer on, which are somebody's already,
-	// and which are this node's own.
+	// Host has the addresses that serve NodePorts, the addresses of other machines, and those of
+	// this node.
 	Host model.Host
 	// ExternalIPs limits spec.externalIPs.
 	ExternalIPs ExternalIPs
@@ -76,7 +76,7 @@ const (
 	ExternalCapture ExternalBinding = "capture"
 )
 
-// serves tells whether frontends of the family are wanted on this node.
+// serves reports whether frontends of the family are served on this node.
 func (o Options) serves(f model.Family) bool {
 	return f == model.IPv4 && o.IPv4 || f == model.IPv6 && o.IPv6
 }
@@ -182,7 +182,7 @@ type side struct {
 	// clusterIP is its cluster IP, the smallest of several. A family without a cluster IP
 	// that is served has no frontends, as in kube-proxy.
 	clusterIP netip.Addr
-	// bind tells whether the cluster IP is to be bound.
+	// bind reports whether the cluster IP is to be bound.
 	bind bool
 	// ranges may use the load-balancer addresses; ownNode: this node may.
 	ranges  []netip.Prefix
@@ -240,8 +240,8 @@ func (j *job) frontend(b *binding) model.Frontend {
 	return f
 }
 
-// local tells whether the policy that governs a kind of frontend is Local.
-// A Detour frontend exists to be governed by none.
+// local reports whether the policy that applies to a kind of frontend is Local. A Detour frontend
+// exists to be governed by none.
 func (j *job) local(k model.Kind) bool {
 	return k == model.KindClusterIP && j.svc.InternalLocal || k.External() && j.svc.ExternalLocal
 }

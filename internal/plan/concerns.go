@@ -8,10 +8,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Concerns tells whether the plan of a Service may be another under these
-// Options than it was under the old ones. It errs on the side of yes. It is
-// asked for every Service, with the slices behind it, whenever something of the node
-// changes, so a Service that looks at nothing of what changed costs next to nothing.
+// Concerns reports whether the plan of a Service may differ between these Options and the old ones.
+// It errs on the side of yes. It is called for every Service, with its slices, whenever the node
+// changes, so it must be cheap for a Service that the change does not affect.
 func (o Options) Concerns(old Options, svc *model.Service, behind []*model.Slice) bool {
 	return o.concernsAll(old) ||
 		!o.NoPolicy && (otherVerdict(&o.Host, &old.Host, svc) || otherWeights(&o.Host, &old.Host, behind) || otherHostEndpoints(&o.Host, &old.Host, svc, behind)) ||
@@ -21,7 +20,7 @@ func (o Options) Concerns(old Options, svc *model.Service, behind []*model.Slice
 		!o.NoBinding && (otherHolder(&o.Host, &old.Host, svc) || hasExternal(svc) && o.External != old.External)
 }
 
-// concernsAll tells whether something changed that every plan looks at.
+// concernsAll reports whether something changed that every plan depends on.
 func (o *Options) concernsAll(old Options) bool {
 	return o.Node != old.Node || o.NoBinding != old.NoBinding || o.NoPolicy != old.NoPolicy || o.Zone != old.Zone || o.Scheduler != old.Scheduler ||
 		o.IPv4 != old.IPv4 || o.IPv6 != old.IPv6
@@ -31,7 +30,7 @@ func (e ExternalIPs) equal(o ExternalIPs) bool {
 	return e.Off == o.Off && slices.Equal(e.Allowed, o.Allowed)
 }
 
-// sameOwnAddresses tells whether ownAddresses says the same of both.
+// sameOwnAddresses reports whether ownAddresses is equal for both hosts.
 func sameOwnAddresses(a, b *model.Host) bool {
 	if len(a.Node.Addresses) == 0 && len(b.Node.Addresses) == 0 {
 		return maps.Equal(a.Links, b.Links)
@@ -42,16 +41,15 @@ func sameOwnAddresses(a, b *model.Host) bool {
 // hasExternal reports whether a Service has addresses that ExternalBinding is about.
 func hasExternal(svc *model.Service) bool { return len(svc.ExternalIPs)+len(svc.Ingress) > 0 }
 
-// otherHolder tells whether one of the Service's addresses belongs to somebody
-// else than before.
+// otherHolder reports whether the owner of one of the Service's addresses changed.
 func otherHolder(now, old *model.Host, svc *model.Service) bool {
 	differs := func(a netip.Addr) bool { return now.Holder(a) != old.Holder(a) }
 	return slices.ContainsFunc(svc.ClusterIPs, differs) || slices.ContainsFunc(svc.ExternalIPs, differs) ||
 		slices.ContainsFunc(svc.Ingress, func(in model.Ingress) bool { return differs(in.Addr) })
 }
 
-// otherVerdict tells whether the kernel has the scheduler or the tunnel that the Service
-// asks for, and had not, or the other way round.
+// otherVerdict reports whether kernel support changed for the scheduler or the tunnel that the
+// Service asks for.
 func otherVerdict(now, old *model.Host, svc *model.Service) bool {
 	switch p := svc.Policy; {
 	case p == nil:
@@ -63,8 +61,7 @@ func otherVerdict(now, old *model.Host, svc *model.Service) bool {
 	}
 }
 
-// otherWeights tells whether a Node that endpoints are on says something else of their
-// weight than before.
+// otherWeights reports whether the Node of an endpoint now gives it another weight.
 func otherWeights(now, old *model.Host, behind []*model.Slice) bool {
 	if maps.Equal(now.Weights, old.Weights) {
 		return false

@@ -6,10 +6,11 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// bindDetours decides where the clients of this node are taken from external
-// frontends under policy Local, or of which the backends answer themselves: to the cluster
-// IP, which has all endpoints. If internalTrafficPolicy is Local, too, it has not; then a Detour frontend stands
-// beside it, on a port that the Service does not have.
+// bindDetours decides where packets from this node are redirected if they are for an external
+// frontend under policy Local, or for one whose backends answer clients directly. The target is the
+// cluster IP, which has all endpoints. If internalTrafficPolicy is Local, too, the cluster IP lacks
+// endpoints; then a Detour frontend is added on its address, on a port that the Service does not
+// have.
 func (j *job) bindDetours(out []binding) []binding {
 	if !j.svc.ExternalLocal && j.asked().Forward == model.ForwardNAT {
 		return out
@@ -35,10 +36,9 @@ func (j *job) bindDetours(out []binding) []binding {
 	return out
 }
 
-// shadowPorts are where the Detour frontends of the ports stand: each at its own
-// number with the highest bit turned over, so that no other port decides where
-// it is and nothing moves when ports, endpoints or addresses come and go. Only
-// where the Service answers on that number itself the next free one below serves.
+// shadowPorts are the ports of the Detour frontends: each is the number of its own port with the
+// highest bit inverted. No other port affects it, so it does not change when ports, endpoints or
+// addresses come and go. If the Service itself uses that number, the next free one below is taken.
 func shadowPorts(ports []model.ServicePort) []uint16 {
 	type number struct {
 		proto model.Protocol

@@ -10,10 +10,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Explain says of every endpoint behind a Service which policy uses it and why another does
-// not: for each port and each family in which the Service is served, by the same rules and
-// from the same decisions as Compile. A Service that is not served at all has none; its plan
-// says why.
+// Explain returns for every endpoint of a Service which policy uses it, and why another policy does
+// not. It covers each port in each family in which the Service is served, and uses the same rules
+// and decisions as Compile. A Service that is not served at all has none; its plan says why.
 func (c *Compiler) Explain(id model.ServiceID, svc *model.Service, slices []model.Slice) []model.PortStory {
 	if svc == nil || notOurs(svc) != "" {
 		return nil

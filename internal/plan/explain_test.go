@@ -14,8 +14,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/build"
 )
 
-// What is said of endpoints is what is done with them: backends, weights and those that keep
-// their connections are the same for every frontend.
+// Explain and Compile agree: backends, weights and endpoints that only keep connections are the
+// same for every frontend.
 func TestExplainAgreesWithCompile(t *testing.T) {
 	compared := 0
 	eachWorld(t, func(t *testing.T, _ *rand.Rand, w world) {
@@ -45,7 +45,7 @@ func TestExplainAgreesWithCompile(t *testing.T) {
 	}
 }
 
-// tells whether a story is that of a frontend's port; names and numbers may repeat.
+// tells reports whether a story is that of a frontend's port; names and numbers may repeat.
 func tells(s model.PortStory, f model.Frontend, svc *model.Service) bool {
 	return s.Family == model.FamilyOf(f.Key.Addr).String() && s.Name == f.PortName && s.Protocol == f.Key.Protocol.String() &&
 		(f.Kind == model.KindDetour || slices.ContainsFunc(svc.Ports, func(p model.ServicePort) bool {

@@ -10,13 +10,13 @@ import (
 )
 
 // This file follows kube-ipvs.io/forward. A packet that is forwarded as it is keeps its
-// destination, address and port, and the backend answers the client itself. That is for
-// clients from outside: one on this node has it as its router in either case, so it is
-// taken to the cluster IP (bindDetours), where pods reach themselves, too.
+// destination, address and port, and the backend answers the client itself. Only clients outside
+// use these frontends. For a client on this node, this node would be the router of the answers in
+// any case, so such a client is redirected to the cluster IP (bindDetours), where pods can also
+// connect to themselves.
 
-// forwards tells whether frontends of a kind are forwarded as the annotation asks. Node
-// ports are on addresses of the node, of which the backend has none, and nobody outside
-// dials a cluster IP.
+// forwards reports whether frontends of a kind are forwarded as the annotation asks. Node ports are
+// on addresses of the node, of which the backend has none, and no client outside uses a cluster IP.
 func forwards(k model.Kind) bool { return k == model.KindExternalIP || k == model.KindLoadBalancer }
 
 // forward is how packets get to the backends of a frontend: as asked, or by nat, as a
@@ -57,8 +57,8 @@ func (j *job) rewrites(f *model.Frontend) string {
 	return ""
 }
 
-// otherHostEndpoints tells whether an endpoint of a Service that asks for another way than
-// nat came to be on a host's network, or is there no more.
+// otherHostEndpoints reports whether a Service that asks for another method than nat gained or lost
+// an endpoint in a host's network namespace.
 func otherHostEndpoints(now, old *model.Host, svc *model.Service, behind []*model.Slice) bool {
 	if svc.Policy == nil || svc.Policy.Forward == model.ForwardNAT {
 		return false

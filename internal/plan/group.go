@@ -130,13 +130,12 @@ func addresses(all []candidate, pred func(*model.Endpoint) bool) []netip.AddrPor
 	return out
 }
 
-// isOn tells whether an endpoint runs on the node. Two unknown names are not
-// the same node.
+// isOn reports whether an endpoint runs on the node. Two unknown names are not the same node.
 func isOn(e *model.Endpoint, node string) bool {
 	return node != "" && e.Node == node
 }
 
-// usable tells whether some rule of choose would take the endpoint, were it here.
+// usable reports whether choose could take the endpoint if it were on this node.
 func usable(e *model.Endpoint) bool {
 	return e.Ready || e.Serving && e.Terminating
 }

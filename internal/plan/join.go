@@ -28,11 +28,10 @@ func (j *job) endpoints() int {
 	return n
 }
 
-// join collects the endpoints of one family behind one port of the Service,
-// sorted by address and unique. Slices are joined by the name and protocol of
-// the port, each with its own port number: pods may resolve one named target
-// port differently, and then they stand in different slices. The result is good
-// until the next call.
+// join collects the endpoints of one family behind one port of the Service, sorted by address and
+// unique. Slices are joined by the name and protocol of the port, each with its own port number.
+// Pods may resolve one named target port differently, and such pods are in different slices. The
+// result is good until the next call.
 func (j *job) join(family model.Family, port model.ServicePort) []candidate {
 	out := j.scratch[:0]
 	for _, t := range j.targetsOf(family, port) {
@@ -126,10 +125,10 @@ func (c candidate) compare(o candidate) int {
 	return c.compareStrength(o)
 }
 
-// compareStrength puts first which of two entries for one address is believed:
-// the one that is not terminating (as in kube-proxy: a running pod beats a
-// terminating one), then ready, then serving, then the one in the later slice.
-// The rest only makes the order total, so that the input's order cannot show.
+// compareStrength decides which of two entries for one address is used. An entry that is not
+// terminating wins (as in kube-proxy: a running pod beats a terminating one), then a ready one,
+// then a serving one, then the one in the later slice. The rest only makes the order total, so that
+// the input's order cannot show.
 func (c candidate) compareStrength(o candidate) int {
 	a, b := c.ep, o.ep
 	if order := cmp.Or(

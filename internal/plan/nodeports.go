@@ -40,14 +40,14 @@ func NodePortAddresses(selection NodePortSelection, host model.Host) []netip.Add
 	return out
 }
 
-// holds tells whether an address is selected; node has those of the Node.
+// holds reports whether an address is selected; node has the addresses of the Node.
 func (s NodePortSelection) holds(addr netip.Addr, node []netip.Addr) bool {
 	f := model.FamilyOf(addr)
 	return s.Everywhere(f) || inside(s.CIDRs, addr) || s.Primary && addr == firstOf(node, f)
 }
 
-// Everywhere tells whether NodePorts of a family answer on every address of the machine,
-// those to come included.
+// Everywhere reports whether NodePorts of a family are served on every address of the machine,
+// future ones included.
 func (s NodePortSelection) Everywhere(f model.Family) bool {
 	ofFamily := func(p netip.Prefix) bool { return model.FamilyOf(p.Addr()) == f }
 	open := func(p netip.Prefix) bool { return ofFamily(p) && p.Bits() == 0 }
@@ -64,8 +64,7 @@ func WithLoopback(addrs []netip.Addr) []netip.Addr {
 	return slices.Insert(addrs, i, loopback)
 }
 
-// Loopback tells whether NodePorts are to answer on IPv4 loopback, too, in a mode that
-// can have them do so.
+// Loopback reports whether NodePorts are also served on IPv4 loopback, in a mode that supports it.
 func (s NodePortSelection) Loopback() bool {
 	return s.Localhost || s.Everywhere(model.IPv4) || inside(s.CIDRs, loopback)
 }

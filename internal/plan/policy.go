@@ -48,10 +48,10 @@ func (j *job) shape(f *model.Frontend) {
 	}
 }
 
-// counts tells whether an algorithm shares connections by weight one after the other. Those
-// that hash share by weight, too, but another weight of one backend sends clients of all
-// to other ones; those of locality take a weight for a number of connections as well
-// (is_overloaded in net/netfilter/ipvs/ip_vs_lblc.c), which is not to be multiplied.
+// counts reports whether an algorithm distributes connections in proportion to the weights. Hashing
+// algorithms use weights, too, but a changed weight of one backend moves clients of all backends.
+// Locality algorithms also use a weight as a number of connections (is_overloaded in
+// net/netfilter/ipvs/ip_vs_lblc.c), which must not be multiplied.
 func counts(s scheduler.Spec) bool {
 	return s.Algorithm().Weight == scheduler.WeightShare && !slices.Contains([]string{"sh", "mh", "lblc", "lblcr"}, s.Name())
 }
@@ -74,9 +74,9 @@ func (j *job) weight(e candidate) uint16 {
 	return model.DefaultWeight
 }
 
-// badAnnotations says which annotations are not followed: what cannot be read of the
-// Service, its slices and the Nodes of its endpoints, what the kernel lacks, and what has
-// no effect here.
+// badAnnotations returns the annotations without effect: those of the Service, its slices and the
+// Nodes of its endpoints that cannot be parsed, those that need something the kernel lacks, and
+// those that do not apply here.
 func (j *job) badAnnotations(frontends []model.Frontend) []string {
 	var out notes
 	out.add(model.BadAnnotation, j.svc.BadAnnotations...)

@@ -31,7 +31,7 @@ func (j *job) usablePorts() []model.ServicePort {
 	return kept
 }
 
-// inOrder tells whether all ports can be taken as they stand, the usual case.
+// inOrder reports whether all ports can be used without changes, which is the usual case.
 func inOrder(ports []model.ServicePort) bool {
 	last := model.ServicePort{}
 	for _, p := range ports {

@@ -184,7 +184,8 @@ func TestDetoursLeadToTheWholeCluster(t *testing.T) {
 	})
 }
 
-// What belongs to a machine is not bound, and named. A cluster IP is kept off by this machine's own use of it alone.
+// An address of a machine is not bound, and a note names it. A cluster IP is kept off by this
+// machine's own use of it alone.
 func TestNothingOfANodeIsBound(t *testing.T) {
 	eachWorld(t, func(t *testing.T, _ *rand.Rand, w world) {
 		p := w.compile()

@@ -47,7 +47,7 @@ func ownAddresses(h model.Host) []netip.Addr {
 	return slices.Collect(maps.Keys(h.Links))
 }
 
-// inside tells whether one of the networks holds the address.
+// inside reports whether one of the networks holds the address.
 func inside(nets []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(nets, func(p netip.Prefix) bool { return p.Contains(a) })
 }

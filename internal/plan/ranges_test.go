@@ -54,7 +54,7 @@ func TestSourceRanges(t *testing.T) {
 	}
 }
 
-// What a load balancer is closed to may still come in by another door.
+// A client that a load balancer excludes may still connect through another frontend.
 func TestSourceRangesAreForLoadBalancersOnly(t *testing.T) {
 	svc := web(nodePorts(30080), externalIPs("198.51.100.1"), ingress("203.0.113.1"), ranges("10.0.0.0/8"))
 	expectFull(t, plan.New(dualNode).Compile(svc.ID, svc, []model.Slice{webSlice("a", ready("10.0.0.1", "far"))}),

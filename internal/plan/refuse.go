@@ -67,10 +67,10 @@ func (e ExternalIPs) allow(addr netip.Addr) bool {
 	return len(e.Allowed) == 0 || inside(e.Allowed, addr)
 }
 
-// special names what makes an address unfit for a Service, empty if it is fit.
-// For endpoints this is the rule of the API (ValidateNonSpecialIP of Kubernetes),
-// which nobody applied to a file. As the front of a Service such an address,
-// bound on a node, would catch traffic that is not meant for Services at all.
+// special names what makes an address unfit for a Service, empty if it is fit. For endpoints this
+// is the rule of the API (ValidateNonSpecialIP of Kubernetes), which is not applied to manifests in
+// files. As the front of a Service such an address, bound on a node, would catch traffic that is
+// not meant for Services at all.
 func special(addr netip.Addr) string {
 	switch {
 	case !addr.IsValid():

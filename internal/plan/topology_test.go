@@ -10,9 +10,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/build"
 )
 
-// lists is what one port's endpoints come to: the backends under policy Cluster
-// and under policy Local, "-" where no frontend asks for such a list, and whether
-// some endpoint could be used at all.
+// lists are the results for the endpoints of one port: the backends under policy Cluster and under
+// policy Local, "-" if no frontend needs such a list, and whether any endpoint could be used at
+// all.
 type lists struct {
 	cluster, local string
 	any            bool

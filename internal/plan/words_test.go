@@ -10,7 +10,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/plan"
 )
 
-// What a Service asks for besides its cluster IPs.
+// Words for the parts of a Service besides its cluster IPs.
 
 func externalIPs(all ...string) func(*model.Service) {
 	return func(s *model.Service) { s.ExternalIPs = append(s.ExternalIPs, addrs(all...)...) }

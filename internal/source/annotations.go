@@ -57,7 +57,7 @@ type annotations struct {
 	of map[string]string
 }
 
-// has tells whether the object has any annotation that concerns us.
+// has reports whether the object has any of our annotations.
 func (a *annotations) has() bool {
 	for key := range a.of {
 		if strings.HasPrefix(key, ours) || key == routerScheduler || key == routerFlags {
@@ -110,7 +110,7 @@ func (a *annotations) onlyWeight(kind, holds string) *uint16 {
 	return w
 }
 
-// strange names keys of ours that nobody knows, sorted.
+// strange reports unknown annotation keys with our prefix, sorted.
 func (a *annotations) strange() {
 	known := Keys()
 	for _, key := range slices.Sorted(maps.Keys(a.of)) {

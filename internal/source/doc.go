@@ -1,8 +1,8 @@
 // Package source says how an input speaks to the agent: a Sink to call, a State
 // to declare, and one conversion of API objects into the words of model.
 //
-// Whatever reads objects (informers, files) hands them to Service, Slice and
-// Node and gives the result to a Sink. It knows nothing of plans or kernels.
+// Readers of objects (informers, files) pass them to Service, Slice and Node and give the result to
+// a Sink. It knows nothing of plans or kernels.
 //
 //	v1.Service, EndpointSlice, Node ──► conversion ──► Sink (the catalog)
 //

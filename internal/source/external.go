@@ -112,8 +112,8 @@ func (p *problems) ingress(in []corev1.LoadBalancerIngress) (out []model.Ingress
 	return out
 }
 
-// ipMode tells whether the mode is Proxy. Under one that we do not know, nobody
-// can say whether the address may be taken, so it is not.
+// ipMode reports whether the mode is Proxy. Under an unknown mode it is unclear whether the address
+// may be used, so it is not used.
 func (p *problems) ipMode(field string, mode *corev1.LoadBalancerIPMode) (proxy, ok bool) {
 	switch {
 	case mode == nil || *mode == "" || *mode == corev1.LoadBalancerIPModeVIP:

@@ -20,9 +20,8 @@ func namespaceOf(meta *metav1.ObjectMeta) string {
 	return meta.Namespace
 }
 
-// checkMeta tells whether the object can be addressed by its namespace and name
-// at all. Names end up in chain comments and log lines, so what the API server
-// would refuse is refused here.
+// checkMeta reports whether the object has a usable namespace and name. Names end up in chain
+// comments and log lines, so what the API server would refuse is refused here.
 func (p *problems) checkMeta(meta *metav1.ObjectMeta, namespaced bool, maxName int) bool {
 	ok := true
 	if namespaced {
@@ -45,8 +44,7 @@ func (p *problems) checkName(field, name string, most int) bool {
 	return false
 }
 
-// isName tells whether s is spelled like a DNS-1123 label, or with dots like a
-// subdomain.
+// isName reports whether s is spelled like a DNS-1123 label, or with dots like a subdomain.
 func isName(s string, dots bool) bool {
 	if s == "" || !isAlnum(s[0]) || !isAlnum(s[len(s)-1]) {
 		return false
@@ -59,9 +57,9 @@ func isName(s string, dots bool) bool {
 
 func isAlnum(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
 
-// portName tells whether a port's name can be used: empty, or a DNS-1123 label
-// (v1 ServicePort.name and discovery/v1 EndpointPort.name). The 15 characters of
-// IANA names bind container ports, not these.
+// portName reports whether a port's name is usable: empty, or a DNS-1123 label (v1 ServicePort.name
+// and discovery/v1 EndpointPort.name). The 15 characters of IANA names bind container ports, not
+// these.
 func (p *problems) portName(field, name string) bool {
 	switch {
 	case name == "" || len(name) <= maxLabel && isName(name, false):
@@ -74,7 +72,7 @@ func (p *problems) portName(field, name string) bool {
 	return false
 }
 
-// portNumber tells whether n can be a port.
+// portNumber reports whether n can be a port.
 func (p *problems) portNumber(field string, n int32) bool {
 	if n < 1 || n > 65535 {
 		p.add(field, "%d is not a port (1-65535)", n)

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// maxProblems bounds what one object may complain about: a slice holds up to
-// 1000 endpoints, and nobody reads more than the first few.
+// maxProblems bounds the problems that are kept for one object: a slice holds up to 1000 endpoints,
+// and a reader needs only the first few.
 const maxProblems = 16
 
 // maxQuoted bounds how much of a bad value is repeated in its message.

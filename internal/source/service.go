@@ -119,8 +119,8 @@ func (p *problems) checkFamily(families []corev1.IPFamily, i int, a netip.Addr) 
 	p.add(at("spec.ipFamilies", i), "%s, but the address is %s", quote(string(families[i])), a)
 }
 
-// unmetFamilies names families that ask for an address nobody gave: there is no
-// API server behind a file to allocate one.
+// unmetFamilies names families for which no address is given: no API server is behind a file to
+// allocate one.
 func (p *problems) unmetFamilies(families []corev1.IPFamily, n int) {
 	for i := n; i < len(families); i++ {
 		p.add(at("spec.ipFamilies", i), "%s without an address in spec.clusterIPs[%d]", quote(string(families[i])), i)
@@ -166,8 +166,8 @@ type portNumber struct {
 	number   uint16
 }
 
-// newPort tells whether a port neither repeats the number nor the name of one
-// before it. The name joins it to the slices, so two of one name are ambiguous.
+// newPort reports whether a port repeats neither the number nor the name of an earlier one. The
+// name joins it to the slices, so two of one name are ambiguous.
 func (p *problems) newPort(field string, port model.ServicePort, have portBook) bool {
 	number := portNumber{port.Protocol, port.Port}
 	if _, taken := have.numbers[number]; taken {

@@ -31,8 +31,8 @@ func Slice(origin model.Origin, in *discoveryv1.EndpointSlice) model.Slice {
 	return out
 }
 
-// triggered reads when the change behind the slice began. It is for measuring
-// alone, so one that cannot be read is nobody's problem.
+// triggered reads when the change behind the slice began. It is only used for metrics, so an
+// unreadable value is no error.
 func triggered(in *discoveryv1.EndpointSlice) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, in.Annotations[corev1.EndpointsLastChangeTriggerTime])
 	if err != nil {

@@ -68,9 +68,9 @@ func (f *Fake) each(ctx context.Context, op ipset.Op, name string, entries []ips
 	return nil
 }
 
-// Write applies changes in order, like Handle.Write: rows fail one by one, what
-// is there already or gone already is fine, and when the context ends that row
-// and all later ones carry its error.
+// Write applies changes in order, like Handle.Write. Rows fail one by one. Adding an existing entry
+// or deleting a missing one succeeds. When the context ends, the current row and all later ones get
+// its error.
 func (f *Fake) Write(ctx context.Context, s ipset.Set, changes []ipset.Change) []error {
 	f.mu.Lock()
 	f.counts.Writes++

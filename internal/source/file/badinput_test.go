@@ -286,9 +286,8 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestFileThatGoesWhileItIsRead: it was listed and is gone when it is opened; the
-// directory is looked at again, so that its new name is known before its old
-// content is given up.
+// TestFileThatGoesWhileItIsRead: a file was listed but is missing when it is opened. The directory
+// is listed again first, so that a new name of the file is found before its old content is dropped.
 func TestFileThatGoesWhileItIsRead(t *testing.T) {
 	g := newRig(t, "", quick)
 	g.write("a.yaml", service("moving", 80))

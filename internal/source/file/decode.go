@@ -68,9 +68,9 @@ func open(doc *document) ([]item, []fault) {
 	return it.open()
 }
 
-// checkEnd refuses text behind the end of a document. A block mapping, which
-// begins with the letter of a key, ends where the text ends; but the parser stops
-// at the brace that closes a flow mapping and never looks at what follows.
+// checkEnd refuses text behind the end of a document. A block mapping, which begins with the letter
+// of a key, ends where the text ends. The parser, however, stops at the closing brace of a flow
+// mapping and ignores the rest of the text.
 func checkEnd(doc []byte) error {
 	if c := bodyOf(doc)[0]; 'a' <= c && c <= 'z' {
 		return nil
@@ -163,10 +163,11 @@ func group(apiVersion string) string {
 	return g
 }
 
-// foreign tells whether an object is of a kind that others look after.
+// foreign reports whether an object is of a kind that this program does not use.
 func (it *item) foreign() bool { return ours[it.typeMeta.Kind] != it.typeMeta.APIVersion }
 
-// isList tells whether it holds objects of ours; lists of others are foreign.
+// isList reports whether the object is a list of kinds that this program uses; other lists are
+// foreign.
 func (it *item) isList() bool { return strings.HasSuffix(it.typeMeta.Kind, "List") && !it.foreign() }
 
 // decode reads one object of ours strictly and converts it.
@@ -209,9 +210,9 @@ func (it *item) object(k kind, meta *metav1.ObjectMeta, v value, faults []fault)
 	return o, faults
 }
 
-// handedOut reports whether an object comes from an API server, which has checked its fields
-// and has dropped those that it does not know: what we do not know of it is newer than our
-// types. A field of a manifest that a person wrote is a slip of the pen instead.
+// handedOut reports whether an object comes from an API server, which has checked its fields and
+// has dropped unknown ones. A field of it that is unknown here must be newer than our types. A
+// field of a manifest that a person wrote is a slip of the pen instead.
 func handedOut(meta *metav1.ObjectMeta) bool {
 	return meta.UID != "" || meta.ResourceVersion != "" || !meta.CreationTimestamp.IsZero()
 }

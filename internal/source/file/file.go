@@ -44,7 +44,7 @@ func New(log *zap.Logger, path string, opts Options) *Source {
 	return s
 }
 
-// Status is safe to call at any time. What it returns is not changed any more.
+// Status is safe to call at any time. The returned value is never changed.
 func (s *Source) Status() Status { return *s.status.Load() }
 
 // Unreadable names what cannot be read or is not valid as it is now: the path itself, or files

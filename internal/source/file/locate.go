@@ -60,8 +60,8 @@ func locateYAML(doc []byte, path string) (found int) {
 	return found
 }
 
-// see looks at one line of content and tells whether it is on the path, and
-// whether there is any use in going on.
+// see looks at one line of content. It reports whether the line is on the path, and whether the
+// search should continue.
 func (f *finder) see(body string, indent int) (hit, more bool) {
 	if f.level < 0 {
 		f.level = indent

@@ -72,9 +72,9 @@ func (r *registry) keep(k key, list []claim) {
 	}
 }
 
-// flush sends the differences: nodes, slices and services are set in this order
-// and then deleted in the opposite one, so that no Service is ever without the
-// endpoints it should have. It returns how many objects changed and went.
+// flush sends the differences. Nodes, slices and services are set in this order and deleted in the
+// opposite one, so that a Service is never without its endpoints. It returns how many objects
+// changed and went.
 func (r *registry) flush(sink source.Sink) (set, deleted int) {
 	keys := make([]key, 0, len(r.touched))
 	for k := range r.touched {

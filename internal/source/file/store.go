@@ -29,8 +29,8 @@ type store struct {
 	dirScanner dirScanner
 	files      map[string]*known
 	registry   *registry
-	// everSeen: some file defined an object of ours, so an empty directory is
-	// what somebody wanted and not a mount that has yet to come.
+	// everSeen: some file has defined an object of ours. An empty directory is then intended, and
+	// not a volume that is not mounted yet.
 	everSeen bool
 	// clashed are the clashes that have been logged.
 	clashed []Problem
@@ -40,9 +40,8 @@ func newStore(log *zap.Logger, path string) *store {
 	return &store{log: log, path: path, dirScanner: realDisk(), files: map[string]*known{}, registry: newRegistry()}
 }
 
-// refresh reads what changed. An error means that the files could not be listed;
-// everything stays as it was then. changed tells whether anything that a reader
-// of problems could see is different.
+// refresh reads what changed. An error means that the files could not be listed; everything stays
+// as it was then. changed reports whether any visible state differs.
 func (s *store) refresh() (changed bool, err error) {
 	readings, err := s.scan()
 	if err != nil {
@@ -143,7 +142,7 @@ func (s *store) forget(present map[string]bool) (gone bool) {
 	return gone
 }
 
-// complete tells whether everything that is there has been delivered.
+// complete reports whether all existing files have been delivered.
 func (s *store) complete() bool {
 	for _, k := range s.files {
 		if !k.everGood {

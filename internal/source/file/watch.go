@@ -49,9 +49,9 @@ func (w *watcher) close() {
 // changes is ready to receive after something happened; one slot.
 func (w *watcher) changes() <-chan struct{} { return w.out }
 
-// arm sets the watches that are missing: on the path, if it is a directory, and
-// on the directory it stands in, where the path itself may be renamed away and
-// come back. A directory put in another's place needs a new watch.
+// arm sets the missing watches: on the path, if it is a directory, and on its parent directory, in
+// which the path may be renamed away and come back. A directory put in another's place needs a new
+// watch.
 func (w *watcher) arm() {
 	if w.notify == nil {
 		return
@@ -104,8 +104,8 @@ func (w *watcher) pump() {
 	}
 }
 
-// concerns tells whether an event can have to do with the path: it happened in
-// it, to it, or to a hidden neighbour such as the ..data link of a volume.
+// concerns reports whether an event may affect the path: it happened in the path, to it, or to a
+// hidden neighbour such as the ..data link of a volume.
 func (w *watcher) concerns(name string) bool {
 	return filepath.Dir(name) == w.path || filepath.Clean(name) == w.path ||
 		strings.HasPrefix(filepath.Base(name), "..")

@@ -32,9 +32,9 @@ type Resource[L runtime.Object] interface {
 	Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
 }
 
-// Client speaks to an API server, of the three groups of its API that an agent needs. A
-// clientset of client-go brings the types of all sixty groups, each of them made known to
-// a scheme when the program starts: a third of the program, and of its memory.
+// Client speaks to an API server, of the three groups of its API that an agent needs. A clientset
+// of client-go includes the types of all sixty API groups and registers each with a scheme at the
+// start of the program, which takes a third of the program size and of its memory.
 type Client struct {
 	core, discovery, events rest.Interface
 }

@@ -42,10 +42,10 @@ var ErrNoCluster = errors.New("no kubeconfig, no master, and this process does n
 // A token that comes from a file is read again every minute, and after each 401, so
 // a ServiceAccount's token may be rotated under the client.
 //
-// A connection that died without a word is found by HTTP/2 pings: client-go sends
-// one after 30 s without a frame (HTTP2_READ_IDLE_TIMEOUT_SECONDS in the environment)
-// and gives up 15 s later (HTTP2_PING_TIMEOUT_SECONDS). A server that cannot speak
-// HTTP/2, or DISABLE_HTTP2, takes that away; the limits in limits.go hold then.
+// A connection that died without a reset is found by HTTP/2 pings. client-go sends one after 30 s
+// without a frame (HTTP2_READ_IDLE_TIMEOUT_SECONDS in the environment) and closes the connection 15
+// s later (HTTP2_PING_TIMEOUT_SECONDS). A server that cannot speak HTTP/2, or DISABLE_HTTP2, takes
+// that away; the limits in limits.go hold then.
 func NewClient(o ClientOptions) (*Client, error) {
 	config, err := restConfig(o)
 	if err != nil {

@@ -83,7 +83,7 @@ func TestNoCluster(t *testing.T) {
 	}
 }
 
-// What a master is given for, and relative paths in a kubeconfig.
+// The effects of --master, and of relative paths in a kubeconfig.
 func TestNewClient(t *testing.T) {
 	s := newServer(t)
 	ca := authority(t, s.Server)

@@ -113,7 +113,7 @@ func fileRemedy(err error, option string) string {
 	return "give " + option + " a file"
 }
 
-// checkServer tells whether a URL can be one of an API server.
+// checkServer reports why a URL cannot be that of an API server.
 func checkServer(server, from string) error {
 	const remedy = "write https://HOST:PORT"
 	if server == "" {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// What the kubelet did not mount is named, with the way out.
+// Files that the kubelet did not mount are named, with a remedy.
 func TestInCluster(t *testing.T) {
 	tests := []struct {
 		name, host, port string

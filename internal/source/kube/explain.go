@@ -36,7 +36,7 @@ const (
 	Other        Reason = "Other"
 )
 
-// callError is a failed call in the words of whoever has to mend it.
+// callError describes a failed call for the person who has to repair it.
 type callError struct {
 	verb, kind      string
 	problem, remedy string
@@ -99,7 +99,7 @@ func explain(verb, kind string, err error) (Reason, error) {
 	return Other, err
 }
 
-// byClusterIP tells whether the call went to the address that pods are given.
+// byClusterIP reports whether the call went to the cluster IP of the API server, which pods use.
 func byClusterIP(err error) bool {
 	var call *url.Error
 	if !errors.As(err, &call) {

@@ -97,9 +97,9 @@ func (c *clocked) count() int {
 	return len(c.at)
 }
 
-// garbage is what comes of a server that was well and then answers so: what is served
-// stays, the log says once what came and what helps, the next try waits, and when the
-// server is well everything goes on.
+// garbage is the case of a server that first works and then gives a certain answer. Served Services
+// stay, the log shows the answer and a remedy once, the next attempt waits, and everything
+// continues when the server works again.
 type garbage struct {
 	name string
 	// answer is that to the kind of request that is meant; others are refused as by a
@@ -228,8 +228,8 @@ func TestSenselessObject(t *testing.T) {
 	}
 }
 
-// What answers without an end, by itself or by what it is packed into, is read no further
-// than anything is long that an API server says.
+// An endless answer, plain or compressed, is read only up to the size of the largest answer of a
+// real API server.
 func TestAnswerWithoutAnEnd(t *testing.T) {
 	const most = 1 << 20
 	blanks := endless("application/json", "", bytes.Repeat([]byte(" "), 1<<16))
@@ -278,9 +278,8 @@ func TestAnswerWithoutAnEnd(t *testing.T) {
 	}
 }
 
-// A server that breaks off every list in the middle, in another place each time, and then
-// is well: nothing is complete before, nothing is lost after, and the tries take a bounded
-// time.
+// A server breaks off every list in the middle, each time at another place, and then works. Nothing
+// counts as complete before, nothing is lost afterwards, and the attempts take a bounded time.
 func TestListsBreakOffAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	all := make([]*corev1.Service, 50)

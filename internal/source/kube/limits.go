@@ -20,8 +20,8 @@ const (
 	shortWatch = time.Second
 )
 
-// priorityListLimit is how long the large lists wait for the list of Nodes, which is small and
-// needed to serve anything, and for the API server's own Service; beside two large lists these
+// priorityListLimit is how long the large lists wait for two others: the list of Nodes, which is
+// small and needed to serve anything, and the kubernetes Service. Next to two large lists these
 // would arrive late. A healthy server needs a part of it for the 10 MB of DefaultManyNodes. A
 // server that is slow, or refuses, makes the start longer by this time.
 const priorityListLimit = 2 * time.Second

@@ -115,11 +115,11 @@ func mostAlive() (stop func() uint64) {
 	return func() uint64 { close(done); return <-most }
 }
 
-// TestLongList: a list of slices of a hundred endpoints, 50 MB of it where asked for, needs
-// while it comes what is kept of it in the end, and a stated part of what is on the wire:
-// streamed less than that, plain the message, how a reader grows to it, and the objects.
-// Lists that break off before it cost nothing that stays; after a stream that does another
-// is begun.
+// TestLongList lists slices of a hundred endpoints, 50 MB if requested. It needs at its peak the
+// memory that stays in the end plus a stated share of the bytes on the wire. If streamed, that
+// share is small; a plain list needs the message, the growth of the read buffer, and the objects.
+// Lists that break off before it cost nothing that stays; after a stream that does another is
+// begun.
 func TestLongList(t *testing.T) {
 	size := 400
 	if os.Getenv("KUBE_IPVS_STORM") != "" {
@@ -152,7 +152,8 @@ func TestLongList(t *testing.T) {
 			s.Hasten()
 			go func() { ended <- s.Run(ctx, k) }()
 			poll.Within(t, 5*time.Minute, "the whole list", k.complete.Load, func() string { return fmt.Sprintf("progress %+v", s.Progress()) })
-			// What an earlier case left behind may be collected meanwhile: neither difference is below zero then.
+			// Garbage of an earlier case may be collected meanwhile, so neither difference may
+			// become negative.
 			top, kept := max(stop(), before)-before, max(live(), before)-before
 			cancel()
 			mustDo(t, <-ended)

@@ -288,9 +288,9 @@ func informer(b *testing.B, h bulk) (kept, top uint64) {
 	return kept, top
 }
 
-// BenchmarkMemory prints live heap for each Service of two ports and each slice of ten
-// endpoints, beside that of an informer's cache, and the heap's peak at a start with
-// 10,000 of both.
+// BenchmarkMemory prints the live heap for each Service of two ports and each slice of ten
+// endpoints, next to that of an informer's cache. It also prints the peak of the heap at a start
+// with 10,000 of both.
 func BenchmarkMemory(b *testing.B) {
 	const n = 10000
 	ways := []struct {

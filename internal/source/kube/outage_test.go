@@ -324,7 +324,7 @@ func TestOutageInTheLog(t *testing.T) {
 	})
 }
 
-// Nobody there, and nobody of that name.
+// No server at the address, and no such host name.
 func TestUnreachable(t *testing.T) {
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	mustDo(t, err)
@@ -414,7 +414,7 @@ func (l *link) pump(from, to net.Conn) {
 			return
 		}
 		if l.cut.Load() {
-			continue // the kernel accepts, and nobody answers
+			continue // the kernel accepts, and no process answers
 		}
 		if _, err := to.Write(buffer[:n]); err != nil {
 			return
@@ -422,8 +422,8 @@ func (l *link) pump(from, to net.Conn) {
 	}
 }
 
-// A connection that dies without a word, as with a server that is stopped in a
-// debugger or a firewall that forgot it, is found by pings, and a new one works.
+// A connection dies without a reset, as with a server stopped in a debugger or a firewall that lost
+// its state. Pings find it, and a new connection works.
 func TestHalfOpen(t *testing.T) {
 	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1")
 	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")

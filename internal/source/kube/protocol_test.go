@@ -147,7 +147,7 @@ func TestStreamBreaksOff(t *testing.T) {
 	}
 }
 
-// What a server answers, and what a person is told. The last good state stays.
+// Answers of a server, and the messages that the operator sees. The last good state stays.
 func TestBadAnswers(t *testing.T) {
 	tests := []struct {
 		name   string

@@ -16,10 +16,9 @@ func withReporter(ctx context.Context, tell func(error)) context.Context {
 	return context.WithValue(ctx, reporterKey{}, tell)
 }
 
-// report wraps a transport. client-go tries many things again by itself, for
-// minutes, and hides some: a watch that timed out ten times is an empty watch, without
-// an error. Whoever looks at Progress shall see the first. And it reads whatever it is
-// sent; see allowance.
+// report wraps a transport. client-go tries many things again by itself, for minutes, and hides
+// some: a watch that timed out ten times is an empty watch, without an error. Progress must show
+// the first failed attempt. And it reads whatever it is sent; see allowance.
 func report(next http.RoundTripper) http.RoundTripper { return &reporter{next} }
 
 type reporter struct{ next http.RoundTripper }
@@ -33,7 +32,7 @@ func (r *reporter) RoundTrip(q *http.Request) (*http.Response, error) {
 	tell, ok := q.Context().Value(reporterKey{}).(func(error))
 	switch {
 	case !ok || q.Context().Err() != nil:
-	case err != nil: // as whoever called hears it of http.Client, with who was called
+	case err != nil: // with the server's address, as the caller of http.Client sees the error
 		tell(&url.Error{Op: q.Method, URL: q.URL.Redacted(), Err: err})
 	case a.Header.Get("Retry-After") != "" && (a.StatusCode == http.StatusTooManyRequests || a.StatusCode >= http.StatusInternalServerError):
 		tell(apierrors.NewGenericServerResponse(a.StatusCode, q.Method, schema.GroupResource{}, "", a.Status, 0, true))

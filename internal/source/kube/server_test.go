@@ -128,7 +128,7 @@ func (s *server) stream(rv string, objects ...runtime.Object) http.HandlerFunc {
 	}
 }
 
-// stay holds a request until somebody ends it.
+// stay holds a request until the test ends it.
 func (s *server) stay(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = http.NewResponseController(w).Flush()

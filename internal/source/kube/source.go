@@ -89,9 +89,9 @@ func (s *Source) Run(ctx context.Context, sink source.Sink) error {
 	return group.Wait()
 }
 
-// follow lists and watches until ctx ends, with pauses that grow while the server
-// does not answer and are never two agents' at once. (The backoff that client-go has
-// for this begins anew every two minutes, outage or not.)
+// follow lists and watches until ctx ends, with pauses that grow while the server does not answer
+// and are never two agents' at once. (The backoff that client-go has for this resets every two
+// minutes, even during an outage.)
 func (s *Source) follow(ctx context.Context, kind string, r *cache.Reflector) {
 	pause := s.backoff()
 	for ctx.Err() == nil {

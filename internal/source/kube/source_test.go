@@ -165,7 +165,7 @@ func TestFollowsTheAPI(t *testing.T) {
 	}
 }
 
-// The server leaves out what is not ours, and what nobody reads.
+// The server omits objects of other kinds, and fields that are not read.
 func TestAsksForWhatItReads(t *testing.T) {
 	for _, all := range []bool{true, false} {
 		t.Run(fmt.Sprintf("all nodes %t", all), func(t *testing.T) {

@@ -79,8 +79,8 @@ func TestReplace(t *testing.T) {
 	mustBe("empty list", s.Replace(nil, "4"))
 }
 
-// What comes before the first list is whole is delivered, and taken back where the list
-// lacks it in the end; later lists are delivered whole.
+// Objects that arrive before the first list is complete are delivered, and taken back if the
+// complete list lacks them. Later lists are delivered as a whole.
 func TestArrive(t *testing.T) {
 	s, out, svc := serviceStore(t)
 	s.arrive(svc("a"))
@@ -192,7 +192,7 @@ func TestOwnNode(t *testing.T) {
 	}
 }
 
-// What many objects have is kept once.
+// Strings that many objects share are kept once.
 func TestOneCopyOfAString(t *testing.T) {
 	a, b := service(model.Service{ID: model.ServiceID{Namespace: strings.Clone("shop")}}), service(model.Service{ID: model.ServiceID{Namespace: strings.Clone("shop")}})
 	if unsafe.StringData(a.ID.Namespace) != unsafe.StringData(b.ID.Namespace) {
