@@ -2,6 +2,7 @@ package packet
 
 import (
 	"context"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -112,6 +113,9 @@ func (p *pod) askUntil(limit time.Duration, proto backend.Proto, addr string, po
 	tally := &backend.Tally{}
 	err := p.do(func() error {
 		for asked := 0; asked < n && !enough(tally); asked++ {
+			if asked >= fewest { // another client may take turns with this one, step by step
+				time.Sleep(rand.N(time.Millisecond))
+			}
 			tally.Add(once(limit, proto, to, source))
 		}
 		return nil

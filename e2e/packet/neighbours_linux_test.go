@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/load"
@@ -114,7 +116,33 @@ func newNeighbours(t *testing.T, w *world) *neighbours {
 	n.background(t, "sh", "-c", kubeVIP)
 	n.keepalived(t)
 	n.connect(t)
+	n.addressed(t)
 	return n
+}
+
+// addressed waits until each link has its link-local address. The kernel adds it and its routes some time after the link is up, and a view
+// would change by itself.
+func (n *neighbours) addressed(t *testing.T) {
+	t.Helper()
+	poll(t, "link-local addresses", settleTimeout, func() error {
+		links, err := n.links.LinkList()
+		if err != nil {
+			return err
+		}
+		for _, l := range links {
+			if l.Attrs().Flags&net.FlagLoopback != 0 || l.Attrs().OperState != netlink.OperUp {
+				continue
+			}
+			addrs, err := n.links.AddrList(l, netlink.FAMILY_V6)
+			if err != nil {
+				return err
+			}
+			if !slices.ContainsFunc(addrs, func(a netlink.Addr) bool { return a.IP.IsLinkLocalUnicast() && a.Flags&unix.IFA_F_TENTATIVE == 0 }) {
+				return fmt.Errorf("%s has none", l.Attrs().Name)
+			}
+		}
+		return nil
+	})
 }
 
 func (n *neighbours) file(name string) string {
