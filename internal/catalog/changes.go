@@ -13,8 +13,8 @@ type Changes struct {
 	Services, Slices               uint64
 	PendingServices, PendingSlices int
 	// Last is when the latest of them came. Before the first Take, which ends the start, it is when
-	// the first came, because reading the clock for each object of the lists took a tenth of the
-	// start on kernels that read it by a system call.
+	// the first came: reading the clock for each listed object took a tenth of the start on kernels
+	// that need a system call for it.
 	Last time.Time
 }
 

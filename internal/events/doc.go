@@ -16,12 +16,12 @@
 //   - all Services together get ten Events, then one in ten seconds: at worst 50,000 Events
 //     from 5,000 nodes, then 500 a second. Events about the Node do not wait for these.
 //
-// What is said again while the API keeps the Event that says it, an hour, is a series of
-// that Event: kubectl shows how often it was said. The broadcaster of client-go, which
-// numbers series too, is not used: it draws every type of the API into the program, names
-// the instance after the host name rather than the Node, counts another text as a
-// repetition, forgets an Event after six minutes, gives up after two minutes without an API
-// server, and at once when the server is overloaded.
+// A repeated message becomes a series of its Event while the API keeps that Event, an hour: kubectl
+// shows the number of repetitions. The broadcaster of client-go also numbers series, but is not
+// used. It links every type of the API into the program and names the instance after the host name
+// instead of the Node. It counts a different text as a repetition and forgets an Event after six
+// minutes. It gives up after two minutes without an API server, and at once if the server is
+// overloaded.
 //
 // The law it keeps: telling never delays doing. Nothing blocks the caller, memory is
 // bounded whatever is said and however long the API is away, and what could not be said

@@ -37,7 +37,7 @@ func newHistory(l Limits) *history {
 	return &history{limits: l, subjects: cache.NewLRUExpireCache(l.Subjects)}
 }
 
-// repeats tells whether the message was sent within the time of Limits.Repeat.
+// repeats reports whether the message was sent within the time of Limits.Repeat.
 func (h *history) repeats(m message) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -13,7 +13,7 @@ type Kind struct {
 	// Reason is the word people filter by; Action is what was being done. The API wants
 	// both, at most 128 bytes each.
 	Reason, Action string
-	// Warning: somebody may have to act. Else the Event is of type Normal.
+	// Warning: an operator may have to act. Else the Event is of type Normal.
 	Warning bool
 }
 

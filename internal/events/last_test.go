@@ -10,8 +10,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/golden"
 )
 
-// What is said at the end is written before the process ends, with or without Run,
-// however slow the API server is, within bounds.
+// A final message is written before the process ends, with or without Run, within a time limit even
+// if the API server is slow.
 func TestLastWords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, events.Options{})

@@ -194,8 +194,7 @@ func TestKindsTakeTurns(t *testing.T) {
 	})
 }
 
-// Before Run nothing takes messages; whoever says them does not notice, and what
-// stays is bounded.
+// Before Run messages are queued; the caller never blocks, and the queue is bounded.
 func TestSayingNeverBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, events.Options{})

@@ -47,8 +47,8 @@ func newQueue(limit int) *queue {
 	return &queue{limit: limit, wake: make(chan struct{}, 1)}
 }
 
-// push adds a message and tells whether one had to be dropped for it: the oldest of the
-// kind that takes most room.
+// push adds a message and reports whether it had to drop one: the oldest of the kind with the most
+// messages.
 func (q *queue) push(m message) (dropped bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -65,7 +65,7 @@ func (q *queue) push(m message) (dropped bool) {
 	}
 	select {
 	case q.wake <- struct{}{}:
-	default: // somebody is being woken already
+	default: // another call wakes Run already
 	}
 	return dropped
 }

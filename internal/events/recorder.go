@@ -78,13 +78,14 @@ type Recorder struct {
 	history *history
 	// written are the Events that may become series: series by words.
 	written *cache.LRUExpireCache
-	// What waits; the Node has its own queue so that it never waits for Services.
+	// Queued messages. The Node has its own queue, so that its messages never wait for those of
+	// Services.
 	services, nodes *queue
 	overall         *rate.Limiter
 	dropped         atomic.Uint64
 }
 
-// New makes a Recorder. What is said before Run is sent by Run.
+// New makes a Recorder. Messages that are reported before Run are sent by Run.
 func New(o Options) *Recorder {
 	limits := o.Limits.withDefaults()
 	return &Recorder{
@@ -136,9 +137,9 @@ func (r *Recorder) Node(kind Kind, text string) {
 	r.say(r.nodes, subject{object{kind: "Node", name: r.node}, kind}, text)
 }
 
-// Dropped is how many messages were given up: too many waited, one subject had more than
-// its share, the API server refused them or was away for too long. What was said a
-// moment ago, or concerns a Service that is gone, does not count.
+// Dropped is how many messages were given up: too many waited, one subject had more than its share,
+// the API server refused them or was away for too long. Repetitions within Limits.Repeat, and
+// messages about deleted Services, do not count.
 func (r *Recorder) Dropped() uint64 {
 	if r == nil {
 		return 0

@@ -35,7 +35,7 @@ type rig struct {
 	created []*eventsv1.Event
 	patched []string
 	lookups []string
-	// What the API says instead of yes: nil for yes.
+	// Errors that the API returns; nil is success.
 	onCreate, onPatch, onLookup func() error
 	gone                        func(version string) bool
 }

@@ -24,7 +24,7 @@ import (
 // Events find ours.
 const controller = "kube-proxy"
 
-// eventTTL is how long an API server keeps an Event that nobody touches, by default
+// eventTTL is how long an API server keeps an Event after its last change, by default
 // (kube-apiserver --event-ttl).
 const eventTTL = time.Hour
 
@@ -158,8 +158,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// transient tells whether the same call may succeed later: no answer came, the server is
-// overloaded or broken, or it does not know us while a token is being renewed.
+// transient reports whether the same call may succeed later: no answer came, the server is
+// overloaded or broken, or it rejects the credentials while a token is being renewed.
 func transient(err error) bool {
 	var build *rest.RequestConstructionError
 	if err == nil || errors.As(err, &build) {

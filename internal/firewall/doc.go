@@ -1,7 +1,7 @@
-// Package firewall says what a packet to a Service meets in the filters of others: in base
-// chains of nftables, and in INPUT, FORWARD and OUTPUT of iptables. In ipvs mode the
-// addresses of Services are local, so a firewall for the host's own daemons drops their
-// packets; a drop in any base chain of a hook is final, and an accept ends only its chain.
+// Package firewall says what a packet to a Service meets in the filters of others: in base chains
+// of nftables, and in INPUT, FORWARD and OUTPUT of iptables. In ipvs mode the addresses of Services
+// are local, so a firewall for daemons of the host drops their packets. A drop in any base chain of
+// a hook is final, and an accept ends only its own chain.
 //
 //	nftables.Filter, iptables-save ──► Table ─┐
 //	frontends, what is known of the node ─────┴──► Judge ──► Report: who drops what, and the remedy

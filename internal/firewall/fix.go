@@ -147,8 +147,8 @@ func (g *gathered) guarded() bool {
 	return false
 }
 
-// prefixes are the destinations that are to be let through: the range of cluster IPs, or of
-// pods, where that is known, else the smallest that holds those there are, and each other address.
+// prefixes are the destinations to accept: the configured range of cluster IPs or of pods, or else
+// the smallest range that holds all known ones, and each other address.
 func (g *gathered) prefixes(ipv6 bool, ranges []netip.Prefix) []netip.Prefix {
 	var cluster, others []netip.Addr
 	for _, a := range slices.SortedFunc(maps.Keys(g.addresses), netip.Addr.Compare) {

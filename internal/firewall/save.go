@@ -47,9 +47,9 @@ func (l line) meet(p Packet) effect {
 	return out
 }
 
-// ourAccept accepts what comes to a Service in ipvs mode, and ourForward is judged by its
-// rules. What the other chains of Kubernetes do with a Service follows from the Service, and
-// is told elsewhere.
+// ourAccept accepts what comes to a Service in ipvs mode, and ourForward is judged by its rules.
+// Other chains of Kubernetes treat a packet according to its Service, and other packages report on
+// them.
 const (
 	ourPrefix  = "KUBE-"
 	ourAccept  = "KUBE-IPVS-ACCEPT"

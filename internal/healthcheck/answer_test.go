@@ -114,7 +114,7 @@ func start(t *testing.T, o healthcheck.Options) *harness {
 	return h
 }
 
-// free finds a port that nobody listens on.
+// free finds a port without a listener.
 func (h *harness) free(addr string) netip.AddrPort {
 	h.t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(addr, "0"))

@@ -66,7 +66,7 @@ func (n *network) tries(address string) int {
 	return n.opened[address]
 }
 
-// dial connects to an address, or returns nil where nobody listens.
+// dial connects to an address, or returns nil if there is no listener.
 func (n *network) dial(address string) net.Conn {
 	n.mu.Lock()
 	s := n.open[address]
@@ -263,7 +263,7 @@ func TestRequestsUnderWayEnd(t *testing.T) {
 				if cut := count == 0 && err != nil; cut != tt.cut {
 					t.Errorf("read %d bytes, error %v; cut off: want %t", count, err, tt.cut)
 				}
-				time.Sleep(tt.takes) // nobody can end the handler but itself
+				time.Sleep(tt.takes) // only the handler can end itself
 			})
 		})
 	}

@@ -19,11 +19,11 @@ type keeper struct {
 	ports   map[slot]*port
 	retry   <-chan time.Time // nil while nothing has failed
 	lost    chan loss
-	done    chan struct{}  // closed when nobody receives from lost any more
+	done    chan struct{}  // closed when no goroutine receives from lost any more
 	group   sync.WaitGroup // goroutines that serve or say good-bye
 }
 
-// port is one slot that somebody wants.
+// port is a slot that at least one Service wants.
 type port struct {
 	replier *replier
 	holder  claim
@@ -44,8 +44,8 @@ func newKeeper(log *zap.Logger, o Options) *keeper {
 	return &keeper{log: log, options: o, ports: map[slot]*port{}, lost: make(chan loss), done: make(chan struct{})}
 }
 
-// settle makes of a port what is wanted and says what came of it. What is no
-// longer wanted is closed first: all addresses and one of them exclude each other.
+// settle makes of a port what is wanted and says what came of it. Unwanted listeners are closed
+// first, because a listener on all addresses and one on a single address exclude each other.
 func (k *keeper) settle(ctx context.Context, w wish) []PortStatus {
 	p := k.ports[w.slot]
 	if len(w.claims) == 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/crowd"
 )
 
-// The limits of one connection. A probe is a few hundred bytes, and anybody who
-// reaches the node can open one.
+// The limits of one connection. A probe is a few hundred bytes, and any client that reaches the
+// node can open a connection.
 const (
 	readWithin     = 5 * time.Second
 	writeWithin    = 5 * time.Second
@@ -51,7 +51,7 @@ func (k *keeper) newServer(h http.Handler) *http.Server {
 	}
 }
 
-// serve answers until the listener is closed; if nobody here closed it, it says so.
+// serve answers until the listener is closed, and reports a close that was not requested here.
 func (k *keeper) serve(l *listener) {
 	err := l.server.Serve(l)
 	if errors.Is(err, net.ErrClosed) || errors.Is(err, http.ErrServerClosed) {
@@ -76,7 +76,7 @@ func (k *keeper) closeListener(p *port, l *listener) {
 	})
 }
 
-// closePort closes a port that nobody wants; p is nil where there is none.
+// closePort closes a port that no Service wants; p is nil if there is none.
 func (k *keeper) closePort(at slot, p *port) {
 	if p == nil {
 		return

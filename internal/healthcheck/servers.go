@@ -19,13 +19,13 @@ type ListenFunc func(ctx context.Context, network, address string) (net.Listener
 
 // Options say what the answers depend on, and how sockets are made.
 type Options struct {
-	// Healthy tells whether the proxy carries Services as it should; nil is always.
-	// It is called for every request, by many goroutines.
+	// Healthy reports whether the proxy is healthy; nil means always. It is called for every
+	// request, by many goroutines.
 	Healthy func() bool
 	// Listen opens sockets; nil uses the network.
 	Listen ListenFunc
-	// Failed is told when a port of a Service cannot be opened, once for each reason;
-	// nil is nobody. It is called by Run and must not wait.
+	// Failed is called when a port of a Service cannot be opened, once for each reason. It may be
+	// nil. It is called by Run and must not wait.
 	Failed func(id model.ServiceID, address netip.AddrPort, err error)
 	// Retry is the time after which ports that could not be opened are tried again;
 	// 0 is 5 s.

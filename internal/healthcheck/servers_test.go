@@ -28,7 +28,7 @@ func run(t *testing.T, s *healthcheck.Servers) (stop func()) {
 	return stop
 }
 
-// refused fails the test if somebody listens.
+// refused fails the test if a listener accepts.
 func refused(t *testing.T, at netip.AddrPort) {
 	t.Helper()
 	if c, err := net.Dial("tcp", at.String()); err == nil {

@@ -17,9 +17,9 @@ type clause struct {
 	quality float64
 }
 
-// negotiate reads an Accept header for a z-page: an empty version means text. A
-// structured form must be asked for in full, group, version and kind, so that
-// nobody gets used to one without a version.
+// negotiate reads an Accept header for a z-page: an empty version means text. A structured form
+// must be requested in full (group, version and kind), so that no client depends on one without a
+// version.
 func negotiate(accept, kind string) (version string, ok bool) {
 	if strings.TrimSpace(accept) == "" {
 		return "", true

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// A verbosity is a small number; whoever sends more or slower is not asked twice.
+	// A verbosity is a small number; a longer or slower request is refused.
 	maxVerbosityBytes = 64
 	verbosityWithin   = 5 * time.Second
 )

@@ -3,9 +3,8 @@
 // kube-proxy v1.36 (pkg/proxy/healthcheck, cmd/kube-proxy/app/server.go), because load
 // balancers, kubelets, scrapers and scripts read them already.
 //
-// It knows HTTP and nothing of Services, the loop or the configuration: what is
-// true comes in by functions that are asked anew for each request, metrics come in
-// as a handler.
+// It knows HTTP, but nothing of Services, the loop or the configuration. Facts come from functions
+// that are called for each request, and metrics from a handler.
 //
 //	probe ──▶ HealthHandler ──Report──▶ the loop
 //	scrape ─▶ MetricsHandler ─▶ handlers and functions of other rooms

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// component is the name on /flagz and /statusz: who asks this port asks for
-// kube-proxy, the version tells who answers.
+// component is the name on /flagz and /statusz: clients of this port expect kube-proxy, and the
+// version identifies kube-ipvs.
 const component = "kube-proxy"
 
 // MetricsOptions say what a MetricsHandler shows. A path whose field is nil does

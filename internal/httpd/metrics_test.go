@@ -78,7 +78,7 @@ func TestMetricsHealthz(t *testing.T) {
 	)...))
 }
 
-// What a part of the agent does not offer is not there.
+// A path without a handler answers 404.
 func TestMetricsPathsOfNothing(t *testing.T) {
 	p := serve(t, httpd.MetricsHandler(httpd.MetricsOptions{Profiling: true}))
 	for _, path := range []string{"/proxyMode", "/metrics", "/metrics/slis", "/configz", "/flagz", "/statusz", "/debug/flags", "/debug/flags/v"} {

@@ -10,7 +10,7 @@ import (
 // one second by default, a load balancer five or more.
 const reportWithin = 5 * time.Second
 
-// Report is what health is judged from, asked for anew at each request.
+// Report is the input of the health checks, read again for each request.
 type Report struct {
 	// Families are those this node serves, in any order.
 	Families []Family
@@ -47,16 +47,16 @@ func (r Report) newest() time.Time {
 	return newest
 }
 
-// desk asks for reports on behalf of requests. One question is under way at a
-// time, whoever comes meanwhile shares the next one: everybody gets a report that
-// was begun after they came, a crowd of probes costs the loop no more than one,
-// and a loop that hangs holds one goroutine and not one for each probe.
+// desk asks for reports on behalf of requests. One report is read at a time, and requests that
+// arrive meanwhile share the next one. So each request gets a report that was begun after the
+// request arrived, many probes cost the loop one report at a time, and a hanging loop blocks one
+// goroutine instead of one for each probe.
 type desk struct {
 	report func(context.Context) Report
 
 	mu      sync.Mutex
 	running bool
-	next    *reply // for those who wait; nil when nobody does
+	next    *reply // for waiting requests; nil without any
 	last    Report // the latest that came back
 }
 
@@ -97,7 +97,7 @@ func (d *desk) queue() *reply {
 	return d.next
 }
 
-// run asks until nobody waits.
+// run reads reports until no request waits.
 func (d *desk) run() {
 	for {
 		mine := d.take()
@@ -123,7 +123,7 @@ func (d *desk) keep(r *reply) {
 	}
 }
 
-// take empties the queue; nil means that nobody waits.
+// take empties the queue; nil means that no request waits.
 func (d *desk) take() *reply {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -227,7 +227,7 @@ func TestFailuresAreLoggedAtABoundedRate(t *testing.T) {
 	})
 }
 
-// At the end short requests get their answer, and nobody else holds it up.
+// At the end short requests get their answer, and no other connection delays it.
 func TestTheEndTakesLessThanASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipes()

@@ -18,8 +18,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/httpd"
 )
 
-// pipes is a listener without a network: it works on the clock of a synctest
-// bubble, and nobody else can take its address.
+// pipes is a listener without a network: it works on the clock of a synctest bubble, and no other
+// process can take its address.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}

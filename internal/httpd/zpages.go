@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// The z-pages are text for people, and an object for those who ask for one by its
-// group, version and kind (KEP-4827, KEP-4828). Upstream picks the delimiter of the
-// text at random from four so that nobody parses it; this one always picks the
-// same of the four.
+// The z-pages are text for people, and an object for those who ask for one by its group, version
+// and kind (KEP-4827, KEP-4828). Upstream picks the delimiter of the text at random from four, so
+// that programs do not parse it; this one always picks the same of the four.
 const (
 	zHeader = "\n%s %s\n" +
 		"Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.\n"

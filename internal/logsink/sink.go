@@ -78,7 +78,7 @@ func (s *Sink) Sync() error {
 	return nil
 }
 
-// Close writes what there is, like Sync. What is logged later is lost.
+// Close writes what there is, like Sync. Later log lines are lost.
 func (s *Sink) Close() {
 	_ = s.Sync()
 	close(s.end)

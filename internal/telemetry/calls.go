@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// kernelCalls are those of the kernel rooms: one exchange over netlink, one read of a list, one
-// process of iptables.
+// kernelCalls are calls to parts of the kernel: one exchange over netlink, one read of a list, or
+// one process of iptables.
 type kernelCalls struct {
 	took *prometheus.HistogramVec
 	late *prometheus.CounterVec

@@ -5,16 +5,16 @@
 //	catalog, watches  ◄─ at a scrape               kubernetes_*, go_*, process_*
 //	                             ─► /metrics/slis
 //
-// What happens is told by calls (Pass, Cycle, Probed); what merely is gets asked for
-// when somebody scrapes (Inputs, Loop, Watches), so that a loop that is stuck shows. What
-// Services carry is asked of the kernel then, by functions that were handed in and once for
-// all scrapes of ten seconds (Services): an account for each Service up to a number of them,
-// and one for all others (ledger).
+// Events reach the metrics by method calls (Pass, Cycle, Probed). State is read by functions at
+// each scrape (Inputs, Loop, Watches), so that a stuck loop is visible. The traffic of Services is
+// read from the kernel by functions that the daemon supplies, at most once in ten seconds for all
+// scrapes (Services). A limited number of Services have a counter each, and all others share one
+// (ledger).
 //
-// The law it keeps: a metric of kube-proxy that means something in ipvs mode is there
-// with the name, type, labels and buckets of v1.36, so that dashboards and alerts stay as
-// they are; one that means nothing is absent rather than zero.
-// testdata/kube-proxy.txt has the verdict on each, and a test proves it.
+// The law it keeps: a metric of kube-proxy that has a meaning in ipvs mode exists with the name,
+// type, labels and buckets of v1.36, so that dashboards and alerts stay as they are. A metric
+// without a meaning is absent rather than zero. testdata/kube-proxy.txt has the verdict on each,
+// and a test proves it.
 //
 // Nothing here reads the kernel or knows how a figure came about.
 package telemetry

@@ -8,7 +8,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
 )
 
-// What is shown is what was told, whatever the mode does with its book afterwards.
+// The metrics show the values that were passed, even if the mode changes its map afterwards.
 func TestDrainsAreShownAsTold(t *testing.T) {
 	m := telemetry.New()
 	wants(t, get(t, m.Handler()), `kube_ipvs_drained_total{reason="empty"} 0`, `kube_ipvs_drained_total{reason="deadline"} 0`,

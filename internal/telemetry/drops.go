@@ -20,8 +20,8 @@ type Dropped struct {
 	Packets uint64
 }
 
-// Drops shows how many packets rules dropped or refused. It reads at a
-// scrape, once in 30 s at most. What cannot be read is absent.
+// Drops shows how many packets rules dropped or refused. It reads at a scrape, once in 30 s at
+// most. Values that cannot be read are absent.
 func (m *Metrics) Drops(read func(ctx context.Context) ([]Dropped, error)) {
 	drops := seldom(dropsRest, dropsPatience, read)
 	m.pullCounter(ours+"dropped_packets_total", "Packets of all Services that rules of the agent dropped or rejected since it started. A retransmitted packet counts again.", func(e emit) {

@@ -61,7 +61,7 @@ func (r row) check(t *testing.T, got *family) {
 	}
 }
 
-// table is what an operator is shown who asks what becomes of a dashboard.
+// table tells an operator which panels of a kube-proxy dashboard still work.
 func table(rows []row) string {
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)

@@ -52,10 +52,10 @@ type Load struct {
 // Service has that name, nor an empty namespace.
 const othersName = "(others)"
 
-// ledger keeps an account for each Service, or as many as may have one, and one for all
-// others. What an account has carried only grows: it adds up what each virtual server has
-// carried since it was looked at last, whoever it belonged to before, and keeps it when
-// the server goes.
+// ledger keeps an account for each Service, or as many as may have one, and one for all others. The
+// value of a counter only grows: it sums the traffic of each virtual server since the previous
+// read, even if another Service had the server before, and keeps the sum when the server is
+// deleted.
 type ledger struct {
 	most      int
 	own       map[serviceName]*account
@@ -206,7 +206,7 @@ func (l *ledger) all() iter.Seq[*account] {
 func (r carriedRound) server(k model.FrontendKey, v VirtualServer) {
 	b := r.l.frontends[k]
 	if b == nil {
-		return // somebody else's, or not known yet
+		return // of another program, or not known yet
 	}
 	b.to.carried = b.to.carried.plus(v.Carried.since(b.last))
 	b.last, b.carried = v.Carried, r.l.round
@@ -250,8 +250,8 @@ func (r loadRound) load(k model.FrontendKey, now Load) {
 	}
 }
 
-// rests counts a destination that takes no new connections: its endpoint is kept, or a
-// backend of weight 0, which somebody asked for, or it is gone and drains.
+// rests counts a destination that gets no new connections: its endpoint is kept, it is a backend
+// with a configured weight of 0, or it is gone and drains.
 func (b *booked) rests(addr netip.AddrPort) {
 	if _, counted := b.owner.quiet[addr]; counted {
 		return

@@ -110,7 +110,7 @@ func TestWatchAge(t *testing.T) {
 	})
 }
 
-// A time that nobody could read is no time of zero.
+// A timeout that could not be read is absent, not zero.
 func TestIdleTimesAreAbsentUntilTheyAreKnown(t *testing.T) {
 	m := telemetry.New()
 	var now telemetry.IdleTimes

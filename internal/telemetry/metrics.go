@@ -20,9 +20,9 @@ const (
 	theirs = "kubeproxy_"
 )
 
-// Metrics implements agent.Observer. Whoever has something to show calls the method
-// for it, at most once where it takes a function, from any goroutine. Metrics that
-// nobody feeds are absent.
+// Metrics implements agent.Observer. Each part of the program that has values calls the method for
+// them, from any goroutine; a method that takes a function is called at most once. Metrics without
+// values are absent.
 type Metrics struct {
 	registry *prometheus.Registry
 	began    time.Time
@@ -84,9 +84,9 @@ func (m *Metrics) Counts(c agent.Counts) {
 	m.proxy.counts(c, m.families())
 }
 
-// Families says which families this node serves; only these have series. It comes
-// before the loop runs. What counts starts at zero, for rate() does not see a
-// series' first value; a time starts absent, for zero would be the year 1970.
+// Families says which families this node serves; only these have series. It comes before the loop
+// runs. Counters start at zero, because rate() ignores the first value of a series. Times start
+// absent, because zero would be the year 1970.
 func (m *Metrics) Families(served []model.Family) {
 	m.served.Store(&served)
 	m.proxy.begin(served)

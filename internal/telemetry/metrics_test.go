@@ -81,7 +81,7 @@ func TestCountersStartAtZeroAndTimesAbsent(t *testing.T) {
 	}
 }
 
-// What is not fed is absent: a zero would say that all is well.
+// A metric without values is absent: a zero would mean that all is well.
 func TestWhatNobodyFeedsIsAbsent(t *testing.T) {
 	families := parse(t, get(t, telemetry.New().Handler()))
 	for _, name := range []string{
@@ -132,7 +132,7 @@ func TestRowsAddUp(t *testing.T) {
 		`kube_ipvs_rows_desired{table="servers"} 9`)
 }
 
-// What drifted is mended when a pass leaves nothing to do, and once.
+// Drifted rows count as repaired once, when a pass leaves no row pending.
 func TestMendedRows(t *testing.T) {
 	m := telemetry.New()
 	m.Drift(dataplane.Drift{"addresses": 5})

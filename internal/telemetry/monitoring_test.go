@@ -73,9 +73,8 @@ var (
 	metricName = regexp.MustCompile(`\b(kube_ipvs|kubeproxy|rest_client|kubernetes|process|go)_[a-z0-9_]+`)
 )
 
-// What dashboard and alerts ask for is there: a metric that is renamed breaks nobody's
-// alert without a word. Whether expressions make sense to Prometheus is tested in
-// e2e/alerts, with its own engine.
+// Dashboard and alerts use only existing metrics, so a renamed metric cannot silently break an
+// alert. Whether expressions make sense to Prometheus is tested in e2e/alerts, with its own engine.
 func TestMonitoringAsksForWhatThereIs(t *testing.T) {
 	metrics, slis := fed(t)
 	families := parse(t, metrics)

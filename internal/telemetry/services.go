@@ -61,15 +61,15 @@ type services struct {
 	failed map[string]uint64
 }
 
-// What a reading is of, as the label of what failed.
+// The subjects of a read, as the label of a failed read.
 const (
 	ofNames       = "names"
 	ofTraffic     = "traffic"
 	ofConnections = "connections"
 )
 
-// Services shows what each Service carries, up to so many of them, and all others
-// together. It reads when somebody scrapes, once in ten seconds at most.
+// Services shows what each Service carries, up to so many of them, and all others together. It
+// reads at a scrape, at most once in ten seconds.
 func (m *Metrics) Services(s ServiceSources) {
 	m.registry.MustRegister(&services{
 		sources: s, ledger: newLedger(s.Most), failed: map[string]uint64{ofNames: 0, ofTraffic: 0, ofConnections: 0},
@@ -180,8 +180,8 @@ func (s *services) loads(ctx context.Context) error {
 	return nil
 }
 
-// rename learns whose servers they are, where that may have changed. The names of before
-// will do while the loop does not answer; without any there is nothing to show.
+// rename learns whose servers they are, where that may have changed. While the loop does not
+// answer, the previous names are used; without any names there is nothing to show.
 func (s *services) rename(ctx context.Context) (ok bool) {
 	now := s.sources.Changes()
 	if s.fresh(now) {
@@ -203,8 +203,8 @@ func (s *services) rename(ctx context.Context) (ok bool) {
 	return true
 }
 
-// fresh tells that names cannot be others than those that were read. Where changes waited
-// for the loop when that was done, nobody knows whether it had taken them.
+// fresh tells that names cannot be others than those that were read. If changes were waiting for
+// the loop during that read, it is unknown whether the loop had taken them.
 func (s *services) fresh(now catalog.Changes) bool {
 	return !s.named.IsZero() && time.Since(s.named) < nameRest && now == s.stamp && s.stamp.PendingServices+s.stamp.PendingSlices == 0
 }

@@ -140,10 +140,10 @@ func TestTrafficOfAService(t *testing.T) {
 		n.serve("web", []string{"10.0.0.1:80", "10.0.0.2:80"}, "10.96.0.1:80", "192.0.2.1:30080")
 		fe := &n.known[model.ServiceID{Origin: model.FromKube, Namespace: "shop", Name: "web"}].Frontends[0]
 		fe.Kept = []netip.AddrPort{netip.MustParseAddrPort("10.0.0.3:80")}
-		fe.Backends = append(fe.Backends, model.Backend{Addr: netip.MustParseAddrPort("10.0.0.9:80")}) // nobody is to go there
+		fe.Backends = append(fe.Backends, model.Backend{Addr: netip.MustParseAddrPort("10.0.0.9:80")}) // gets no new connections
 		n.carry("10.96.0.1:80", 10)
 		n.carry("192.0.2.1:30080", 1)
-		n.servers[key("203.0.113.1:25")] = telemetry.VirtualServer{Scheduler: "wlc", Carried: telemetry.Carried{Connections: 99}} // somebody else's
+		n.servers[key("203.0.113.1:25")] = telemetry.VirtualServer{Scheduler: "wlc", Carried: telemetry.Carried{Connections: 99}} // of another program
 		quiet := []netip.AddrPort{netip.MustParseAddrPort("10.0.0.3:80"), netip.MustParseAddrPort("10.0.0.4:80"), netip.MustParseAddrPort("10.0.0.9:80")}
 		n.loads[key("10.96.0.1:80")] = telemetry.Load{Active: 7, Inactive: 3, Quiet: quiet}
 		n.loads[key("192.0.2.1:30080")] = telemetry.Load{Active: 1, Quiet: quiet[1:2]}
@@ -225,7 +225,8 @@ func TestCapOnServices(t *testing.T) {
 	})
 }
 
-// Two sources may have a Service each of one name; a contested address counts for who has it.
+// Two sources may each have a Service of the same name; a contested address counts for the Service
+// that has it.
 func TestServicesOfOneName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
@@ -322,7 +323,7 @@ func TestFailedReadingsAreNoZeros(t *testing.T) {
 	}
 }
 
-// Without names there is nothing to show, and nothing is read.
+// Without names there is nothing to show, and the kernel is not read.
 func TestNoNamesYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()

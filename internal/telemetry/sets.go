@@ -43,8 +43,8 @@ func seldom[T any](rest, patience time.Duration, read func(context.Context) ([]T
 	}
 }
 
-// Sets shows how full the sets are that have a limit, and what they hold. It reads when
-// somebody scrapes, once in ten seconds at most; what cannot be read is absent.
+// Sets shows how full the sets are that have a limit, and what they hold. It reads at a scrape, at
+// most once in ten seconds; values that cannot be read are absent.
 func (m *Metrics) Sets(read func(ctx context.Context) ([]SetFill, error)) {
 	sets := seldom(setsRest, setsPatience, read)
 	m.pullGauge(ours+"set_entries", "Entries of a set that has a limit.", func(e emit) {

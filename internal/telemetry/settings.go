@@ -11,7 +11,7 @@ import (
 // Reload is the result of reading a new configuration file.
 type Reload string
 
-// What can become of it.
+// The results of a new configuration file.
 const (
 	Applied       Reload = "applied"        // all of it is in force
 	RestartNeeded Reload = "restart_needed" // the rest is in force

@@ -9,7 +9,6 @@
 // then addresses stand for names. All but Run is pure: a Screen is a value, and what it
 // shows follows from the samples and keys that it was given.
 //
-// The cost of a sample: one dump of all servers (vserver.Handle.ListTraffic), one read of
-// the kernel's list, and one dump for each server of the Service whose backends are on the
-// screen.
+// A sample costs one dump of all servers (vserver.Handle.ListTraffic), one read of the kernel's
+// list, and one dump for each server of the Service whose backends are shown.
 package top

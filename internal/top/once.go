@@ -22,8 +22,7 @@ type Report struct {
 	Backends []BackendReport `json:"backends,omitempty"`
 }
 
-// ServiceReport is one Service, or a virtual server that nobody has a name for, whose name
-// is its address.
+// ServiceReport is one Service, or a virtual server without a known Service, named by its address.
 type ServiceReport struct {
 	Namespace  string   `json:"namespace,omitempty"`
 	Name       string   `json:"name"`
@@ -62,8 +61,8 @@ type Question struct {
 // ErrNoServer says that nothing in the kernel is of the Service that was asked for.
 var ErrNoServer = errors.New("no virtual server on this node belongs to Service")
 
-// Once takes two samples and reports what lies between. What it could not learn, and does
-// without, is told to trouble.
+// Once takes two samples and reports what lies between. Errors that do not stop it are passed to
+// trouble.
 func Once(ctx context.Context, from *Source, q Question, trouble func(error)) (Report, error) {
 	screen := Screen{Sort: q.Sort, Namespace: q.Namespace, Detail: q.Service}
 	steps := 2

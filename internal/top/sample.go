@@ -56,8 +56,8 @@ type Source struct {
 	unnamed error
 }
 
-// nameRest is how long names are used: Services come and go, and whoever looks at traffic
-// need not see it at once.
+// nameRest is how long names are used: Services come and go, and a viewer of traffic need not see
+// that at once.
 const nameRest = 5 * time.Second
 
 // Take reads the kernel, and the destinations of some servers. Without the list of

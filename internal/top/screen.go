@@ -30,11 +30,11 @@ type Screen struct {
 	typing        bool // keys are the filter's
 	paused        bool
 	chosen        string // label of the line that keys act on
-	held          bool   // somebody chose it: else it is the first
+	held          bool   // the user selected the line; otherwise it is the first
 	first         int    // the line at the top
 }
 
-// Action is what a key asks of whoever holds the Screen.
+// Action is what a key requests from the caller that holds the Screen.
 type Action int
 
 // The actions.
@@ -73,7 +73,7 @@ func (s Screen) Asks() []vserver.ServerKey {
 // Paused tells that no samples are wanted.
 func (s Screen) Paused() bool { return s.paused }
 
-// counted makes the lines anew.
+// counted builds the lines again.
 func (s Screen) counted() Screen {
 	was := s.was
 	if s.samples < 2 {

@@ -39,7 +39,7 @@ func rates(was, is vserver.Traffic, span time.Duration) Rates {
 	}
 }
 
-// Service is one line: a Service, or a virtual server that nobody has a name for.
+// Service is one line: a Service, or a virtual server without a known Service.
 type Service struct {
 	// Namespace and Name are those of the Service. Without them Name is the address.
 	Namespace, Name string
@@ -58,9 +58,9 @@ type Load struct {
 	// that take no new connections.
 	Backends int `json:"backends"`
 	Draining int `json:"draining"`
-	// Skew is how many times its even share the busiest backend has, of the established
-	// connections of the busiest address: 1 is even, as many as there are backends is one
-	// that has all. 0 is no connection.
+	// Skew is the share of established connections of the busiest backend of the busiest address,
+	// divided by an even share: 1 is even, and the number of backends means that one backend has
+	// all. 0 is no connection.
 	Skew float64 `json:"skew"`
 }
 
@@ -167,7 +167,7 @@ func Backends(was, is Sample, of Service) []Backend {
 		b.Weight = max(b.Weight, now.Weight)
 		b.Active += uint64(now.Active)
 		b.Inactive += uint64(now.Inactive)
-		if before, there := was.Destinations[k]; there { // else nobody asked for it then
+		if before, there := was.Destinations[k]; there { // otherwise this server was not read in that sample
 			b.add(rates(before.Carried, now.Carried, span))
 		}
 		if end := is.Names.Draining[k]; !end.IsZero() && (b.Until.IsZero() || end.Before(b.Until)) {

@@ -40,8 +40,8 @@ type node struct {
 	asked    int
 }
 
-// newNode has shop/cart behind two addresses with a backend that drains, shop/front, kube-system/dns,
-// and a server of somebody else.
+// newNode has shop/cart behind two addresses with a draining backend, shop/front, kube-system/dns,
+// and a server of another program.
 func newNode(t *testing.T) *node {
 	t.Helper()
 	n := &node{Fake: vservertest.NewFake(), names: top.Names{Of: map[vserver.ServerKey]top.Name{}, Draining: map[vserver.DestinationKey]time.Time{}}}
@@ -123,7 +123,7 @@ func bubble(t *testing.T, name string, run func(*testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, run) })
 }
 
-// What a person sees, by what they did. Reverse is between « and ».
+// The screen after each key of a user. Reverse is between « and ».
 func TestViews(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
@@ -201,7 +201,7 @@ func TestKeysThatEnd(t *testing.T) {
 	}
 }
 
-// What cannot be learnt is said, and never shown as nothing.
+// Values that cannot be read are reported, and never shown as zero.
 func TestTroubles(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -229,7 +229,7 @@ func TestTroubles(t *testing.T) {
 	}
 }
 
-// Names are asked for now and then, and those of before do while nobody answers.
+// Names are read at intervals, and the previous names are used while the agent does not answer.
 func TestNamesAreKept(t *testing.T) {
 	bubble(t, "while the agent is away", func(t *testing.T) {
 		n := newNode(t)

@@ -11,7 +11,7 @@ import (
 // frame is how many lines of the screen are not of the table.
 const frame = 4
 
-// What a terminal is told to print in reverse, and to stop (ECMA-48, SGR).
+// The codes with which a terminal starts and stops reverse video (ECMA-48, SGR).
 const (
 	reverse = "\x1b[7m"
 	plain   = "\x1b[0m"

@@ -14,7 +14,7 @@ import (
 // The names of stations, in the order in which they are reached.
 const (
 	Arrived   = "arrived"   // at this machine, to the VIP
-	Untouched = "untouched" // left again, still to the VIP: nobody here serves it
+	Untouched = "untouched" // left again, still to the VIP: this node does not serve it
 	Chosen    = "chosen"    // an endpoint
 	Left      = "left"      // for the endpoint
 	Answered  = "answered"  // by the endpoint
@@ -109,9 +109,8 @@ type half struct {
 	peer netip.AddrPort
 }
 
-// merge makes one of the halves with the same backend: where packets of bridges come by the
-// rules, the bridge sees an answer with the source given back already, and so another peer
-// than its port did.
+// merge joins the halves with the same backend. If rules apply to bridged packets, the bridge sees
+// an answer whose source is already restored, so it sees another peer than its port did.
 func (t *Tracer) merge(halves []Answer) (merged map[netip.AddrPort]*half, order []netip.AddrPort) {
 	merged = map[netip.AddrPort]*half{}
 	for _, a := range halves {

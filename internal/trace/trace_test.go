@@ -276,7 +276,7 @@ func TestConnectionsUnderWay(t *testing.T) {
 	}
 }
 
-// What has nothing to do with the target is not counted as a packet of it.
+// Packets that are unrelated to the target are not counted.
 func TestOthersAreLeftOut(t *testing.T) {
 	tr := trace.New(trace.Target{VIP: at(vip), Protocol: capture.TCP, Backends: []netip.AddrPort{at(web1)}})
 	other := packet(t, "in eth0 203.0.113.5:40000>10.96.0.20:80 SYN")

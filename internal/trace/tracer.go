@@ -88,8 +88,8 @@ func New(target Target) *Tracer {
 	return t
 }
 
-// Add takes the next packet, and when it was seen. It tells whether the packet is of a
-// connection that may be followed.
+// Add takes the next packet, and when it was seen. It reports whether the packet is of a connection
+// that may be followed.
 func (t *Tracer) Add(at time.Duration, p capture.Packet) bool {
 	if p.Of != nil {
 		return t.addRefusal(at, p)
@@ -213,7 +213,7 @@ func (t *Tracer) back(a Answer) *back {
 	return b
 }
 
-// mostAsked is how often a half is told that nobody knows anything about.
+// mostAsked is how often a half of unknown origin is looked up.
 const mostAsked = 3
 
 // Unknown are the halves whose client is to be looked up, as long as that may help.
@@ -261,8 +261,8 @@ func (t *Tracer) Choose(client netip.AddrPort, a Answer) {
 // Left is how many packets belonged to connections beyond those that are followed.
 func (t *Tracer) Left() int { return t.left }
 
-// clientOf tells whose connection a half is; ok is false for one to something else, or
-// to nobody knows what.
+// clientOf returns the client of a half; ok is false if its target is another address or is
+// unknown.
 func (t *Tracer) clientOf(a Answer, b *back) (client netip.AddrPort, ok bool) {
 	if b.resolved {
 		return b.client, b.dialled == t.target.VIP

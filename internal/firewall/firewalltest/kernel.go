@@ -13,7 +13,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 )
 
-// What Judge says of the policy of a Kernel with Drop, for default/web at 10.96.0.10.
+// The result of Judge for the policy of a Kernel with Drop, for default/web at 10.96.0.10.
 const (
 	PolicyDrops = "packets to 1 Service (default/web) from pods are dropped: table inet filter, chain input: its policy is drop"
 	PolicyFix   = "nft insert rule inet filter input ip daddr 10.96.0.10 accept"
