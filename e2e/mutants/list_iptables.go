@@ -29,8 +29,8 @@ var iptablesMutants = []mutant{
 	{
 		Name: "iptables/flush-leaves-connections", File: "internal/dataplane/iptables/mode.go",
 		Breaks: "Connections that began while rules were flushed stay untranslated after the repair.",
-		Old:    "if m.lacking() > lacked {",
-		New:    "if m.lacking() > lacked && m.cleared {",
+		Old:    "if m.tables.lacking() > lacked {",
+		New:    "if m.tables.lacking() > lacked && m.takeover.cleared {",
 	},
 	{
 		Name: "iptables/pod-range-not-followed", File: "internal/dataplane/iptables/mode.go",
@@ -41,13 +41,13 @@ var iptablesMutants = []mutant{
 	{
 		Name: "iptables/unchanged-rules-are-read", File: "internal/dataplane/iptables/audit.go",
 		Breaks: "All rules are listed in each audit though none was written, which takes seconds with many Services.",
-		Old:    "if g := m.deps.Rules.Generation(ctx); g != 0 && g == a.read {",
-		New:    "if g := m.deps.Rules.Generation(ctx); g == 0 && g != a.read {",
+		Old:    "if g := a.deps.Rules.Generation(ctx); g != 0 && g == a.read {",
+		New:    "if g := a.deps.Rules.Generation(ctx); g == 0 && g != a.read {",
 	},
 	{
 		Name: "iptables/one-bad-rule-refuses-all", File: "internal/dataplane/iptables/write.go",
 		Breaks: "One Service whose chain is refused keeps the whole dispatch chain from being written.",
-		Old:    "if c.Op != delta.Add || !netfilter.OfService(to) || m.there(to) || b.omits(c.Key.chain) {",
-		New:    "if c.Op != delta.Add || !netfilter.OfService(to) || !m.there(to) || b.omits(c.Key.chain) {",
+		Old:    "if c.Op != delta.Add || !netfilter.OfService(to) || w.tables.hasChain(to) || b.omits(c.Key.chain) {",
+		New:    "if c.Op != delta.Add || !netfilter.OfService(to) || !w.tables.hasChain(to) || b.omits(c.Key.chain) {",
 	},
 }

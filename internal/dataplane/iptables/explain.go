@@ -15,72 +15,95 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
+// explainer implements dataplane.Explainer.
+type explainer struct {
+	config   Config
+	rules    Rules
+	tables   *tables
+	services *services
+}
+
+// Kinds are the kinds of rows that WriteRows prints.
+func Kinds() []string { return []string{"rules"} }
+
+// Frontends implements dataplane.Explainer.
+func (x *explainer) Frontends() *dataplane.Frontends { return x.services.frontends }
+
+// WriteRows prints the desired rows as iptables-save does.
+func (x *explainer) WriteRows(w io.Writer, kind string) error {
+	write, err := x.Snapshot(kind)
+	if err != nil {
+		return err
+	}
+	return write(w)
+}
+
 // Snapshot implements dataplane.Explainer.
-func (m *Mode) Snapshot(kind string) (func(io.Writer) error, error) {
+func (x *explainer) Snapshot(kind string) (func(io.Writer) error, error) {
 	if kind != "rules" {
 		return nil, fmt.Errorf("iptables mode has no %s: it has only rules", kind)
 	}
-	chains := maps.Collect(m.chains.AllDesired())
-	maps.Copy(chains, m.desiredDispatch(nil))
-	leads := maps.Collect(m.jumps.AllDesired())
+	chains := maps.Collect(x.tables.chains.AllDesired())
+	maps.Copy(chains, x.tables.desiredDispatch(nil))
+	leads := maps.Collect(x.tables.jumps.AllDesired())
 	return func(w io.Writer) error { return netfilter.WriteSave(w, chains, leads, jumps) }, nil
 }
 
-// WriteFound reads the kernel and prints what is ours there, as WriteRows prints what is
-// desired. Rules of dispatch chains are in no order, see Dispatches.
-func (m *Mode) WriteFound(ctx context.Context, w io.Writer, kind string) error {
+// WriteFound reads the kernel and prints our rules in the text of WriteRows. Rules of dispatch chains are
+// in no order, see Dispatches.
+func (x *explainer) WriteFound(ctx context.Context, w io.Writer, kind string) error {
 	if kind != "rules" {
 		return fmt.Errorf("iptables mode has no %s: it has only rules", kind)
 	}
-	chains, leads, err := netfilter.List(ctx, m.deps.Rules)
+	chains, leads, err := netfilter.List(ctx, x.rules)
 	if err != nil {
 		return fmt.Errorf("read rules: %w", err)
 	}
-	maps.DeleteFunc(chains, func(k netfilter.ChainKey, _ netfilter.Chain) bool { return !m.mine(k) })
+	maps.DeleteFunc(chains, func(k netfilter.ChainKey, _ netfilter.Chain) bool { return !x.tables.mine(k) })
 	maps.DeleteFunc(leads, func(k netfilter.JumpKey, _ netfilter.Jump) bool {
-		return !m.mine(netfilter.TargetOf(k))
+		return !x.tables.mine(netfilter.TargetOf(k))
 	})
 	return netfilter.WriteSave(w, chains, leads, jumps)
 }
 
-// Dispatches tells whether a chain leads each packet to one frontend at most, so that the
-// order of its rules means nothing.
+// Dispatches reports whether a chain leads each packet to one frontend at most, so that the order of its
+// rules means nothing.
 func Dispatches(table, chain string) bool {
 	return isDispatch(netfilter.ChainKey{Table: table, Name: chain})
 }
 
 // RowsOf implements dataplane.Explainer. Chains are those of the Services that have the
 // frontends, for their ports share them.
-func (m *Mode) RowsOf(keys []model.FrontendKey) (dataplane.FrontendRows, error) {
+func (x *explainer) RowsOf(keys []model.FrontendKey) (dataplane.FrontendRows, error) {
 	chains, pending := map[netfilter.ChainKey]netfilter.Chain{}, []string{}
 	families, services := map[rules.Family]struct{}{}, map[model.ServiceID]struct{}{}
 	for _, k := range keys {
-		if f, ok := m.frontends.Get(k); ok {
+		if f, ok := x.services.frontends.Get(k); ok {
 			families[model.FamilyOf(k.Addr)] = struct{}{}
 			services[f.Service] = struct{}{}
 		}
 	}
 	for id := range services {
-		for k, c := range m.rowsOf(id) {
+		for k, c := range x.rowsOf(id) {
 			if isDispatch(k) {
 				c = chains[k].Then(c)
 			}
 			chains[k] = c
 		}
 	}
-	leads := maps.Collect(m.jumps.AllDesired())
+	leads := maps.Collect(x.tables.jumps.AllDesired())
 	maps.DeleteFunc(leads, func(k netfilter.JumpKey, _ netfilter.Jump) bool { _, ok := families[k.Family]; return !ok })
 	for k := range leads {
-		pending = appendPending(pending, m.jumps, k)
+		pending = appendPending(pending, x.tables.jumps, k)
 	}
 	for k, c := range chains {
 		if !isDispatch(k) {
-			pending = appendPending(pending, m.chains, k)
+			pending = appendPending(pending, x.tables.chains, k)
 			continue
 		}
 		for rule := range c.Lines() {
-			if _, wanted := m.entries.Desired(entry{k, rule}); wanted {
-				pending = appendPending(pending, m.entries, entry{k, rule})
+			if _, wanted := x.tables.entries.Desired(entry{k, rule}); wanted {
+				pending = appendPending(pending, x.tables.entries, entry{k, rule})
 			}
 		}
 	}
@@ -104,16 +127,10 @@ func appendPending[K interface {
 	return out
 }
 
-// rowsOf are the chains of a Service, with its entries of dispatch chains, and those that
-// every node has.
-func (m *Mode) rowsOf(id model.ServiceID) map[netfilter.ChainKey]netfilter.Chain {
-	var frontends []model.Frontend
-	for k := range m.inForce[id] {
-		f, _ := m.frontends.Get(k)
-		frontends = append(frontends, f)
-	}
-	slices.SortFunc(frontends, func(a, b model.Frontend) int { return a.Key.Compare(b.Key) })
-	r := m.config.render(frontends, m.host.Node)
+// rowsOf returns the chains of a Service, with its entries of dispatch chains, and the chains that every
+// node has.
+func (x *explainer) rowsOf(id model.ServiceID) map[netfilter.ChainKey]netfilter.Chain {
+	r := x.services.rows(id)
 	out := r.chains
 	lines := map[netfilter.ChainKey][]netfilter.Line{}
 	for e := range r.entries {
@@ -124,9 +141,9 @@ func (m *Mode) rowsOf(id model.ServiceID) map[netfilter.ChainKey]netfilter.Chain
 		out[k] = netfilter.ChainOf(list)
 	}
 	for _, name := range []string{chainPostrouting, chainMarkMasq} {
-		for _, f := range m.config.Families {
+		for _, f := range x.tables.families {
 			k := netfilter.Nat(f, name)
-			if c, ok := m.chains.Desired(k); ok {
+			if c, ok := x.tables.chains.Desired(k); ok {
 				out[k] = c
 			}
 		}

@@ -12,12 +12,20 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// flows are the frontends whose flows have to be looked at: connection tracking sends a flow
-// where its first packet went, as long as the flow lasts. A UDP flow follows the endpoints.
-// Of TCP and SCTP only flows without a connection go (conntrack.Order.Connections): those
-// that a client began before the frontend was there, which go on untranslated, and those to
-// an endpoint that is gone and did not answer. What is established ends by itself.
-type flows map[model.FrontendKey]flowNote
+// flows notes frontends whose flows may be stale, and orders kernel/conntrack to look at them. Connection
+// tracking sends a flow where its first packet went, as long as the flow lasts. A UDP flow follows the
+// endpoints. Of TCP and SCTP only flows without a connection are deleted (conntrack.Order.Connections):
+// those that a client began before the frontend was in place, which are not translated, and those to an
+// endpoint that is gone and did not answer. Established connections end by themselves.
+type flows struct {
+	config    Config
+	host      *model.Host
+	kernel    Flows // nil looks at none
+	frontends *dataplane.Frontends
+	services  *services
+	tables    *tables
+	noted     map[model.FrontendKey]flowNote
+}
 
 // flowNote says what a frontend waits for before its flows are looked at.
 type flowNote struct {
@@ -28,27 +36,28 @@ type flowNote struct {
 	localised bool
 }
 
-// noteFlows remembers a frontend that lost an endpoint, or has its first ones.
-func (m *Mode) noteFlows(c dataplane.Change) {
+// onChange notes a frontend that lost an endpoint, or has its first ones.
+func (s *flows) onChange(c dataplane.Change) {
 	if c.New != nil && c.Old != nil && len(endpoints(c.Old.Backends)) > 0 && holdsAll(takers(c.New), takers(c.Old)) {
 		return
 	}
 	for _, f := range []*model.Frontend{c.Old, c.New} {
 		if f != nil && (c.New != nil || c.Key.Protocol == model.UDP) {
-			m.noteFlow(*f)
+			s.note(*f)
 		}
 	}
-	if note, noted := m.flows[c.Key]; noted && c.Old != nil && c.New != nil && c.New.Local && !c.Old.Local {
+	if note, noted := s.noted[c.Key]; noted && c.Old != nil && c.New != nil && c.New.Local && !c.Old.Local {
 		note.localised = true
-		m.flows[c.Key] = note
+		s.noted[c.Key] = note
 	}
 }
 
-func (m *Mode) noteFlow(f model.Frontend) {
-	note, hash := m.flows[f.Key], hashed(m.config.nameOf(f), f.Key.Protocol.String())
+// note adds a frontend, and the chains that it waits for.
+func (s *flows) note(f model.Frontend) {
+	note, hash := s.noted[f.Key], hashed(s.config.nameOf(f), f.Key.Protocol.String())
 	if !slices.Contains(note.hashes, hash) {
 		note.hashes = append(note.hashes, hash)
-		m.flows[f.Key] = note
+		s.noted[f.Key] = note
 	}
 }
 
@@ -62,16 +71,16 @@ func takers(f *model.Frontend) []netip.AddrPort {
 	return out
 }
 
-// noteDetours remembers the frontends of a Service whose clients on this node are answered
+// onTouched notes the frontends of a Service whose clients on this node are answered
 // by the endpoints of one that was noted.
-func (m *Mode) noteDetours(id model.ServiceID) {
-	if len(m.flows) == 0 {
+func (s *flows) onTouched(id model.ServiceID) {
+	if len(s.noted) == 0 {
 		return
 	}
-	for k := range m.inForce[id] {
-		f, _ := m.frontends.Get(k)
-		if _, noted := m.flows[detourKey(f)]; noted {
-			m.noteFlow(f)
+	for k := range s.services.inForce[id] {
+		f, _ := s.frontends.Get(k)
+		if _, noted := s.noted[detourKey(f)]; noted {
+			s.note(f)
 		}
 	}
 }
@@ -86,64 +95,64 @@ func holdsAll(all, some []netip.AddrPort) bool {
 	return !slices.ContainsFunc(some, func(a netip.AddrPort) bool { return !slices.Contains(all, a) })
 }
 
-// noteFound notes every frontend after the kernel was read: endpoints may have left while no
+// onFound notes every frontend after the kernel was read: endpoints may have left while no
 // agent ran, and packets went untranslated while rules were lost.
-func (m *Mode) noteFound() {
-	for _, keys := range m.inForce {
+func (s *flows) onFound() {
+	for _, keys := range s.services.inForce {
 		for k := range keys {
-			if f, ok := m.frontends.Get(k); ok {
-				m.noteFlow(f)
+			if f, ok := s.frontends.Get(k); ok {
+				s.note(f)
 			}
 		}
 	}
 }
 
-// orderFlows hands over what was noted, once the kernel has all of it: while a rule of a
+// orderAll hands over the frontends that were noted, once the kernel has their rules. While a rule of a
 // frontend, or a jump of its family, is not in place, its clients begin such flows again.
-func (m *Mode) orderFlows() {
-	if len(m.flows) == 0 {
+func (s *flows) orderAll() {
+	if len(s.noted) == 0 {
 		return
 	}
-	unsettled, jumpless := m.unsettled(), m.jumpless()
+	unsettled, jumpless := s.unsettled(), s.jumpless()
 	var out []conntrack.Order
-	for k, note := range m.flows {
+	for k, note := range s.noted {
 		if jumpless[model.FamilyOf(k.Addr)] || slices.ContainsFunc(note.hashes, func(h string) bool { return has(unsettled, h) }) {
 			continue
 		}
-		if o, needed := m.order(k, note); needed {
+		if o, needed := s.order(k, note); needed {
 			out = append(out, o)
 		}
-		delete(m.flows, k)
+		delete(s.noted, k)
 	}
-	if m.deps.Flows != nil && len(out) > 0 {
-		m.deps.Flows.Order(out...)
+	if s.kernel != nil && len(out) > 0 {
+		s.kernel.Order(out...)
 	}
 }
 
-// jumpless are the families of which a jump is not in place.
-func (m *Mode) jumpless() map[model.Family]bool {
+// jumpless returns the families of which a jump is not in place.
+func (s *flows) jumpless() map[model.Family]bool {
 	out := map[model.Family]bool{}
-	for k := range m.jumps.AllUpdates() {
+	for k := range s.tables.jumps.AllUpdates() {
 		out[k.Family] = true
 	}
 	return out
 }
 
-// unsettled are the ends of the names of chains of Services that are not as they should
-// be, or that something leads to wrongly.
-func (m *Mode) unsettled() map[string]struct{} {
+// unsettled returns the ends of the names of chains of Services that are pending, or to which a pending
+// entry leads.
+func (s *flows) unsettled() map[string]struct{} {
 	out := map[string]struct{}{}
 	add := func(k netfilter.ChainKey) {
 		if netfilter.OfService(k) {
 			out[k.Name[strings.LastIndexByte(k.Name, '-')+1:]] = struct{}{}
 		}
 	}
-	for _, pending := range []iter.Seq[netfilter.ChainKey]{m.chains.AllUpdates(), m.chains.AllDeletes()} {
+	for _, pending := range []iter.Seq[netfilter.ChainKey]{s.tables.chains.AllUpdates(), s.tables.chains.AllDeletes()} {
 		for k := range pending {
 			add(k)
 		}
 	}
-	for _, pending := range []iter.Seq[entry]{m.entries.AllUpdates(), m.entries.AllDeletes()} {
+	for _, pending := range []iter.Seq[entry]{s.tables.entries.AllUpdates(), s.tables.entries.AllDeletes()} {
 		for e := range pending {
 			add(e.target())
 		}
@@ -151,10 +160,10 @@ func (m *Mode) unsettled() map[string]struct{} {
 	return out
 }
 
-// order is what the frontend at a key asks of connection tracking; false: nothing.
-func (m *Mode) order(k model.FrontendKey, note flowNote) (conntrack.Order, bool) {
+// order returns the order for the frontend at a key; false is none.
+func (s *flows) order(k model.FrontendKey, note flowNote) (conntrack.Order, bool) {
 	o := conntrack.Order{Key: k, Connections: k.Protocol != model.UDP}
-	f, served := m.frontends.Get(k)
+	f, served := s.frontends.Get(k)
 	if !served {
 		o.Unserved = true
 		return o, !o.Connections // the connections of a deleted Service end by themselves
@@ -166,9 +175,9 @@ func (m *Mode) order(k model.FrontendKey, note flowNote) (conntrack.Order, bool)
 	if !f.Detour.IsValid() {
 		return o, true
 	}
-	to, _ := m.frontends.Get(detourKey(f))
+	to, _ := s.frontends.Get(detourKey(f))
 	near := slices.DeleteFunc(sorted(takers(&to)), func(a netip.AddrPort) bool { return slices.Contains(o.Keep, a) })
-	switch from := m.clients(model.FamilyOf(k.Addr)); {
+	switch from := s.clients(model.FamilyOf(k.Addr)); {
 	case len(near) == 0:
 	case !f.Local: // every client may be answered by all of them
 		o.Keep = sorted(append(o.Keep, near...))
@@ -178,15 +187,15 @@ func (m *Mode) order(k model.FrontendKey, note flowNote) (conntrack.Order, bool)
 	return o, true
 }
 
-// clients are the addresses from which clients of this node dial: its pods and its own. They
+// clients returns the addresses from which clients of this node dial: its pods and its own. They
 // are nil where the range of its pods is not known.
-func (m *Mode) clients(f model.Family) []netip.Prefix {
-	pods, known := m.config.Local.Source(f, m.host.Node)
+func (s *flows) clients(f model.Family) []netip.Prefix {
+	pods, known := s.config.Local.Source(f, s.host.Node)
 	if !known {
 		return nil
 	}
 	out := []netip.Prefix{pods}
-	for a := range m.host.Links {
+	for a := range s.host.Links {
 		if model.FamilyOf(a) == f {
 			out = append(out, netip.PrefixFrom(a, a.BitLen()))
 		}

@@ -9,14 +9,14 @@ import (
 )
 
 // Pending implements dataplane.Explainer.
-func (m *Mode) Pending(most int) []dataplane.PendingTable {
+func (x *explainer) Pending(most int) []dataplane.PendingTable {
 	all := []dataplane.PendingTable{
-		dataplane.ListPending("chains", m.chains.Tracker, most, netfilter.ChainCommand),
-		dataplane.ListPending("entries", m.entries.Tracker, most, func(c delta.Change[entry, struct{}]) string {
+		dataplane.ListPending("chains", x.tables.chains.Tracker, most, netfilter.ChainCommand),
+		dataplane.ListPending("entries", x.tables.entries.Tracker, most, func(c delta.Change[entry, struct{}]) string {
 			return netfilter.LineCommand(c.Op, c.Key.chain, c.Key.rule)
 		}),
-		dataplane.ListPending("jumps", m.jumps.Tracker, most, netfilter.JumpCommand),
-		dataplane.ListPending("nftables", m.tables.Tracker, most, netfilter.ProxyTableCommand),
+		dataplane.ListPending("jumps", x.tables.jumps.Tracker, most, netfilter.JumpCommand),
+		dataplane.ListPending("nftables", x.tables.nftables.Tracker, most, netfilter.ProxyTableCommand),
 	}
 	return slices.DeleteFunc(all, func(t dataplane.PendingTable) bool { return len(t.Rows) == 0 && t.More == 0 })
 }

@@ -1,11 +1,9 @@
 package iptables
 
 import (
-	"context"
-	"fmt"
-
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
 // takeover is the state of the takeover from kube-proxy's nftables mode. Its tables carry Services
@@ -14,6 +12,8 @@ type takeover struct {
 	// holding keeps its tables for now.
 	holding bool
 	retries int
+	// cleared: no row is desired any more.
+	cleared bool
 }
 
 // maxRetries is how many passes may retry refused rows before the tables are deleted: a row that
@@ -33,15 +33,7 @@ func (t *takeover) ends(done, retry bool) bool {
 	return !t.holding
 }
 
-// ownedTable reports whether a table is kube-proxy's. A clean-up does not delete it.
-func (m *Mode) ownedTable(k nftables.Key) bool {
-	return !m.cleared && netfilter.IsProxyTable(k, m.config.Families)
-}
-
-// loadTables reads those tables.
-func (m *Mode) loadTables(ctx context.Context) error {
-	if _, err := m.tables.Load(ctx); err != nil {
-		return fmt.Errorf("look for kube-proxy's tables: %w", err)
-	}
-	return nil
+// owns reports whether a table is kube-proxy's. A clean-up does not delete it.
+func (t *takeover) owns(k nftables.Key, families []model.Family) bool {
+	return !t.cleared && netfilter.IsProxyTable(k, families)
 }

@@ -22,10 +22,9 @@ type walker struct {
 	chain string
 }
 
-// Walk tells the way of the first packet of a connection to a frontend that is in force.
-func (m *Mode) Walk(p dataplane.Packet) dataplane.Walk { return m.config.walk(p) }
-
-func (c Config) walk(p dataplane.Packet) dataplane.Walk {
+// Walk implements dataplane.Explainer.
+func (x *explainer) Walk(p dataplane.Packet) dataplane.Walk {
+	c := x.config
 	w := &walker{config: c, packet: p, hash: hashed(c.nameOf(p.To), p.To.Key.Protocol.String())}
 	w.tells = c.Local.Match(model.FamilyOf(p.To.Key.Addr), p.Node) != nil
 	for _, step := range []func(){w.dispatch, w.refuse, w.choose, w.postrouting} {

@@ -11,8 +11,17 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 )
 
-// One write carries out chains and entries: a new Service is chains and the rule that leads
-// to them, and one process of iptables-restore writes both.
+// groupWriter writes the tables of chains and entries in one write. A new Service is chains and the rule
+// that leads to them, and one process of iptables-restore writes both.
+type groupWriter struct {
+	rules  Rules
+	tables *tables
+	audit  *auditor
+	// hooked: the pass in progress deletes jumps, and chains that they may lead to after them.
+	hooked bool
+	// doubt: a write may or may not have been carried out, so the rules are read before the next.
+	doubt bool
+}
 
 // batch is what one write carries out.
 type batch struct {
@@ -22,18 +31,17 @@ type batch struct {
 	fullRewrites map[netfilter.ChainKey]netfilter.Chain
 }
 
-// writeGroup is the write of the tables of chains and entries. It deletes chains at once, in the
-// write of the updates, unless a jump is to be deleted that may lead there: then it writes again
-// after the jumps.
-func (m *Mode) writeGroup(ctx context.Context, p delta.Pass, deletes bool) [2]delta.Outcome {
+// writeGroup writes both tables. It deletes chains at once, in the write of the updates, unless a jump is
+// to be deleted that may lead there: then it writes again after the jumps.
+func (w *groupWriter) writeGroup(ctx context.Context, p delta.Pass, deletes bool) [2]delta.Outcome {
 	if !deletes {
-		m.hooked = m.jumps.Counts().Deletes > 0
-		return m.write(ctx, p, !m.hooked)
+		w.hooked = w.tables.jumps.Counts().Deletes > 0
+		return w.write(ctx, p, !w.hooked)
 	}
-	if !m.hooked {
+	if !w.hooked {
 		return outcomes{}
 	}
-	return m.write(ctx, p, true)
+	return w.write(ctx, p, true)
 }
 
 // outcomes are those of chains and of entries.
@@ -46,23 +54,23 @@ func (o outcomes) plus(p outcomes) outcomes { return outcomes{o[0].Plus(p[0]), o
 //
 // A dispatch chain that is replaced has rules for all Services, and the kernel refuses it for one
 // rule that leads to a missing chain. So the chains of Services are written before it.
-func (m *Mode) write(ctx context.Context, p delta.Pass, removals bool) outcomes {
-	b := m.gather(p, removals)
+func (w *groupWriter) write(ctx context.Context, p delta.Pass, removals bool) outcomes {
+	b := w.gather(p, removals)
 	if len(b.fullRewrites) == 0 {
-		return m.carryOut(ctx, b, p)
+		return w.carryOut(ctx, b, p)
 	}
-	if m.deps.Rules.Backend() == rules.Legacy && b.replaces() {
-		if out, done := m.atOnce(ctx, b, p); done {
+	if w.rules.Backend() == rules.Legacy && b.replaces() {
+		if out, done := w.atOnce(ctx, b, p); done {
 			return out
 		}
 	}
 	first, then := b.split()
-	out := m.carryOut(ctx, first, p)
+	out := w.carryOut(ctx, first, p)
 	if err := out[0].Err(); out[0].Failed == len(first.chains) && silent(err) {
-		return out.plus(m.fail(then, err))
+		return out.plus(w.fail(then, err))
 	}
-	alone := m.excludeBroken(&then)
-	return out.plus(m.carryOut(ctx, then, p)).plus(m.carryOut(ctx, alone, p))
+	alone := w.excludeBroken(&then)
+	return out.plus(w.carryOut(ctx, then, p)).plus(w.carryOut(ctx, alone, p))
 }
 
 // replaces reports whether a batch can be written again when it is unknown how much of it the
@@ -75,15 +83,15 @@ func (b batch) replaces() bool {
 // atOnce carries out in one write what is two writes otherwise: for each, iptables-legacy-restore
 // reads and replaces the whole table, which is most of a first load. done is false if the kernel
 // refused a row; only two writes find out which.
-func (m *Mode) atOnce(ctx context.Context, b batch, p delta.Pass) (out outcomes, done bool) {
-	w := m.forKernel(b, p)
+func (w *groupWriter) atOnce(ctx context.Context, b batch, p delta.Pass) (out outcomes, done bool) {
+	k := w.forKernel(b, p)
 	begun := time.Now()
-	chainErrs, _ := m.deps.Rules.Write(ctx, w.chains, nil)
+	chainErrs, _ := w.rules.Write(ctx, k.chains, nil)
 	took := time.Since(begun)
 	if err := errors.Join(chainErrs...); err != nil && !silent(err) {
 		return outcomes{{Took: took}}, false
 	}
-	out = m.recordAll(b, w, chainErrs, nil)
+	out = w.recordAll(b, k, chainErrs, nil)
 	out[0].Took = took
 	return out, true
 }
@@ -105,11 +113,11 @@ func (b batch) split() (first, then batch) {
 // excludeBroken takes new entries out of replaced chains if they lead to a chain that could not
 // be made: the kernel refuses the whole chain for one such rule. It returns them as a batch of
 // single rules.
-func (m *Mode) excludeBroken(b *batch) (alone batch) {
+func (w *groupWriter) excludeBroken(b *batch) (alone batch) {
 	lost := map[entry]struct{}{}
 	b.entries = slices.DeleteFunc(b.entries, func(c delta.Change[entry, struct{}]) bool {
 		to := c.Key.target()
-		if c.Op != delta.Add || !netfilter.OfService(to) || m.there(to) || b.omits(c.Key.chain) {
+		if c.Op != delta.Add || !netfilter.OfService(to) || w.tables.hasChain(to) || b.omits(c.Key.chain) {
 			return false
 		}
 		lost[c.Key] = struct{}{}
@@ -134,10 +142,10 @@ func silent(err error) bool {
 }
 
 // fail records a batch as failed because another one that it depends on failed.
-func (m *Mode) fail(b batch, err error) outcomes {
+func (w *groupWriter) fail(b batch, err error) outcomes {
 	return outcomes{
-		record(m, m.chains, b.chains, slices.Repeat([]error{err}, len(b.chains))),
-		record(m, m.entries, b.entries, slices.Repeat([]error{err}, len(b.entries))),
+		record(w, w.tables.chains, b.chains, slices.Repeat([]error{err}, len(b.chains))),
+		record(w, w.tables.entries, b.entries, slices.Repeat([]error{err}, len(b.entries))),
 	}
 }
 
@@ -150,47 +158,47 @@ type write struct {
 	with   map[netfilter.ChainKey][]delta.Change[entry, struct{}]
 }
 
-func (m *Mode) forKernel(b batch, p delta.Pass) write {
-	w := write{chains: make([]rules.ChainChange, len(b.chains)), with: map[netfilter.ChainKey][]delta.Change[entry, struct{}]{}}
+func (w *groupWriter) forKernel(b batch, p delta.Pass) write {
+	k := write{chains: make([]rules.ChainChange, len(b.chains)), with: map[netfilter.ChainKey][]delta.Change[entry, struct{}]{}}
 	for i, c := range b.chains {
 		if all, ok := b.fullRewrites[c.Key]; ok {
 			c.Value = all
 		}
-		w.chains[i] = netfilter.ChainChange(c)
+		k.chains[i] = netfilter.ChainChange(c)
 	}
 	for _, c := range b.entries {
-		if !b.omits(c.Key.chain) || m.chains.Deleting(c.Key.chain, p.Orphans) {
-			w.with[c.Key.chain] = append(w.with[c.Key.chain], c)
+		if !b.omits(c.Key.chain) || w.tables.chains.Deleting(c.Key.chain, p.Orphans) {
+			k.with[c.Key.chain] = append(k.with[c.Key.chain], c)
 			continue
 		}
-		w.edits, w.edited = append(w.edits, netfilter.LineChange(c.Op, c.Key.chain, c.Key.rule)), append(w.edited, c)
+		k.edits, k.edited = append(k.edits, netfilter.LineChange(c.Op, c.Key.chain, c.Key.rule)), append(k.edited, c)
 	}
-	return w
+	return k
 }
 
 // carryOut writes a batch in one call.
-func (m *Mode) carryOut(ctx context.Context, b batch, p delta.Pass) outcomes {
+func (w *groupWriter) carryOut(ctx context.Context, b batch, p delta.Pass) outcomes {
 	if len(b.chains) == 0 && len(b.entries) == 0 {
 		return outcomes{}
 	}
-	w := m.forKernel(b, p)
-	if len(w.chains) == 0 && len(w.edits) == 0 {
+	k := w.forKernel(b, p)
+	if len(k.chains) == 0 && len(k.edits) == 0 {
 		return outcomes{} // the remaining entries are deleted with their chain, later
 	}
 	begun := time.Now()
-	chainErrs, editErrs := m.deps.Rules.Write(ctx, w.chains, w.edits)
+	chainErrs, editErrs := w.rules.Write(ctx, k.chains, k.edits)
 	took := time.Since(begun)
-	out := m.recordAll(b, w, chainErrs, editErrs)
+	out := w.recordAll(b, k, chainErrs, editErrs)
 	out[0].Took = took // the entries are lines of the same write
 	return out
 }
 
 // recordAll records the results of a batch.
-func (m *Mode) recordAll(b batch, w write, chainErrs, editErrs []error) outcomes {
-	out := outcomes{record(m, m.chains, b.chains, chainErrs), record(m, m.entries, w.edited, editErrs)}
+func (w *groupWriter) recordAll(b batch, k write, chainErrs, editErrs []error) outcomes {
+	out := outcomes{record(w, w.tables.chains, b.chains, chainErrs), record(w, w.tables.entries, k.edited, editErrs)}
 	for i, c := range b.chains {
-		with := w.with[c.Key]
-		out[1] = out[1].Plus(record(m, m.entries, with, slices.Repeat([]error{at(chainErrs, i)}, len(with))))
+		with := k.with[c.Key]
+		out[1] = out[1].Plus(record(w, w.tables.entries, with, slices.Repeat([]error{at(chainErrs, i)}, len(with))))
 	}
 	return out
 }
@@ -198,10 +206,10 @@ func (m *Mode) recordAll(b batch, w write, chainErrs, editErrs []error) outcomes
 // gather collects the pending changes and decides which dispatch chains are replaced: those that
 // are missing or end differently, and those with so many changes that single rules would cost
 // more.
-func (m *Mode) gather(p delta.Pass, removals bool) batch {
+func (w *groupWriter) gather(p delta.Pass, removals bool) batch {
 	b := batch{
-		chains:       m.chains.Updates(netfilter.ChainKey.Compare, p),
-		entries:      append(m.entries.Updates(compareEntries, p), m.entries.Deletes(compareEntries, p)...),
+		chains:       w.tables.chains.Updates(netfilter.ChainKey.Compare, p),
+		entries:      append(w.tables.entries.Updates(compareEntries, p), w.tables.entries.Deletes(compareEntries, p)...),
 		fullRewrites: map[netfilter.ChainKey]netfilter.Chain{},
 	}
 	edits := map[netfilter.ChainKey]int{}
@@ -215,21 +223,21 @@ func (m *Mode) gather(p delta.Pass, removals bool) batch {
 		}
 	}
 	for k, n := range edits {
-		want, wanted := m.chains.Desired(k)
-		if _, is := replaced[k]; is || !wanted || n <= fewEdits || n <= m.sizes[k]/4 {
+		want, wanted := w.tables.chains.Desired(k)
+		if _, is := replaced[k]; is || !wanted || n <= fewEdits || n <= w.tables.sizes[k]/4 {
 			continue
 		}
 		replaced[k] = struct{}{}
 		b.chains = append(b.chains, delta.Change[netfilter.ChainKey, netfilter.Chain]{Op: delta.Update, Key: k, Value: want})
 	}
 	if len(replaced) > 0 {
-		m.dispatch(&b, replaced, p)
+		w.dispatch(&b, replaced, p)
 	}
 	b.entries = slices.DeleteFunc(b.entries, func(c delta.Change[entry, struct{}]) bool {
-		return b.omits(c.Key.chain) && (!m.there(c.Key.chain) || m.doubt && c.Op == delta.Add && m.entries.MayBeThere(c.Key))
+		return b.omits(c.Key.chain) && (!w.tables.hasChain(c.Key.chain) || w.doubt && c.Op == delta.Add && w.tables.entries.MayBeThere(c.Key))
 	})
 	if removals {
-		b.chains = append(b.chains, m.chains.Deletes(netfilter.ChainKey.Compare, p)...)
+		b.chains = append(b.chains, w.tables.chains.Deletes(netfilter.ChainKey.Compare, p)...)
 	}
 	return b
 }
@@ -246,23 +254,23 @@ func (b batch) omits(k netfilter.ChainKey) bool {
 // dispatch collects, for chains that are replaced, all pending entries, those that back off
 // included, and the content of the chains. Orphaned entries stay in them while a source could not
 // be read: they may belong to it.
-func (m *Mode) dispatch(b *batch, replaced map[netfilter.ChainKey]struct{}, p delta.Pass) {
+func (w *groupWriter) dispatch(b *batch, replaced map[netfilter.ChainKey]struct{}, p delta.Pass) {
 	all := delta.Pass{Orphans: p.Orphans, Retry: true}
 	b.entries = slices.DeleteFunc(b.entries, func(c delta.Change[entry, struct{}]) bool { return has(replaced, c.Key.chain) })
-	for _, c := range append(m.entries.Updates(compareEntries, all), m.entries.Deletes(compareEntries, all)...) {
+	for _, c := range append(w.tables.entries.Updates(compareEntries, all), w.tables.entries.Deletes(compareEntries, all)...) {
 		if has(replaced, c.Key.chain) {
 			b.entries = append(b.entries, c)
 		}
 	}
 	kept := map[netfilter.ChainKey][]netfilter.Line{}
 	if !p.Orphans {
-		for e := range m.entries.AllDeletes() {
-			if has(replaced, e.chain) && !m.entries.Deleting(e, false) {
+		for e := range w.tables.entries.AllDeletes() {
+			if has(replaced, e.chain) && !w.tables.entries.Deleting(e, false) {
 				kept[e.chain] = append(kept[e.chain], e.rule)
 			}
 		}
 	}
-	b.fullRewrites = m.desiredDispatch(replaced)
+	b.fullRewrites = w.tables.desiredDispatch(replaced)
 	for k, list := range kept {
 		slices.SortFunc(list, netfilter.Line.Compare)
 		b.fullRewrites[k] = netfilter.ChainOf(list).Then(b.fullRewrites[k])
@@ -274,28 +282,6 @@ func has[K comparable](set map[K]struct{}, k K) bool {
 	return ok
 }
 
-// desiredDispatch returns the desired dispatch chains with all their entries; nil asks for all.
-func (m *Mode) desiredDispatch(which map[netfilter.ChainKey]struct{}) map[netfilter.ChainKey]netfilter.Chain {
-	lines := map[netfilter.ChainKey][]netfilter.Line{}
-	for k := range m.chains.AllDesired() {
-		if _, ok := which[k]; isDispatch(k) && (which == nil || ok) {
-			lines[k] = make([]netfilter.Line, 0, m.sizes[k])
-		}
-	}
-	for e := range m.entries.AllDesired() {
-		if list, ok := lines[e.chain]; ok {
-			lines[e.chain] = append(list, e.rule)
-		}
-	}
-	out := make(map[netfilter.ChainKey]netfilter.Chain, len(lines))
-	for k, list := range lines {
-		slices.SortFunc(list, netfilter.Line.Compare)
-		rest, _ := m.chains.Desired(k)
-		out[k] = netfilter.ChainOf(list).Then(rest)
-	}
-	return out
-}
-
 func at(errs []error, i int) error {
 	if i < len(errs) {
 		return errs[i]
@@ -304,12 +290,12 @@ func at(errs []error, i int) error {
 }
 
 // record records the results of rows of one table.
-func record[K comparable, V any](m *Mode, t *delta.Table[K, V], changes []delta.Change[K, V], errs []error) delta.Outcome {
+func record[K comparable, V any](w *groupWriter, t *delta.Table[K, V], changes []delta.Change[K, V], errs []error) delta.Outcome {
 	for i, c := range changes {
 		if err := at(errs, i); err != nil {
-			m.doubt = m.doubt || uncertain(err)
+			w.doubt = w.doubt || uncertain(err)
 		} else {
-			m.audit.touch(c.Key)
+			w.audit.touch(c.Key)
 		}
 	}
 	return t.Record(changes, errs)
