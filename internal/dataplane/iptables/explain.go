@@ -113,9 +113,6 @@ func (x *explainer) RowsOf(keys []model.FrontendKey) (dataplane.FrontendRows, er
 	return dataplane.FrontendRows{Desired: map[string]string{"rules": b.String()}, Pending: pending, Draining: []string{}}, err
 }
 
-// String names an entry in what is pending.
-func (e entry) String() string { return e.chain.String() + " " + e.rule.String() }
-
 func appendPending[K interface {
 	comparable
 	String() string

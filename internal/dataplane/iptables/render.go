@@ -10,22 +10,6 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// entry is a rule of a dispatch chain.
-type entry struct {
-	chain netfilter.ChainKey
-	rule  netfilter.Line
-}
-
-// target returns the chain that an entry leads to. It is no chain of a Service if the entry is a
-// verdict.
-func (e entry) target() netfilter.ChainKey {
-	return netfilter.ChainKey{Family: e.chain.Family, Table: e.chain.Table, Name: e.rule.JumpsTo()}
-}
-
-func compareEntries(a, b entry) int {
-	return cmp.Or(a.chain.Compare(b.chain), a.rule.Compare(b.rule))
-}
-
 // rows are what one Service has in the kernel.
 type rows struct {
 	chains  map[netfilter.ChainKey]netfilter.Chain

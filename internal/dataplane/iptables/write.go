@@ -277,18 +277,6 @@ func (w *groupWriter) dispatch(b *batch, replaced map[netfilter.ChainKey]struct{
 	}
 }
 
-func has[K comparable](set map[K]struct{}, k K) bool {
-	_, ok := set[k]
-	return ok
-}
-
-func at(errs []error, i int) error {
-	if i < len(errs) {
-		return errs[i]
-	}
-	return nil
-}
-
 // record records the results of rows of one table.
 func record[K comparable, V any](w *groupWriter, t *delta.Table[K, V], changes []delta.Change[K, V], errs []error) delta.Outcome {
 	for i, c := range changes {

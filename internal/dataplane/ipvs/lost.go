@@ -4,35 +4,26 @@ import (
 	"context"
 	"net/netip"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/addresses"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/chains"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/destinations"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/servers"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 )
 
 // losses records rows that another process deleted, so that they become pending.
-type losses struct {
-	chains       *chains.Manager
-	servers      *servers.Manager
-	destinations *destinations.Manager
-	addresses    *addresses.Manager
-}
+type losses struct{ of *managers }
 
 // LinkLost makes the device again. Its addresses are all gone.
-func (l *losses) LinkLost(ctx context.Context) error { return l.addresses.OnLinkLost(ctx) }
+func (l *losses) LinkLost(ctx context.Context) error { return l.of.addresses.OnLinkLost(ctx) }
 
 // AddressLost records that another process unbound an address.
-func (l *losses) AddressLost(a netip.Addr) { l.addresses.Addresses.DropActual(a) }
+func (l *losses) AddressLost(a netip.Addr) { l.of.addresses.Addresses.DropActual(a) }
 
 // RouteLost records that another process deleted a local route of ours.
-func (l *losses) RouteLost(p netip.Prefix) { l.addresses.Routes.DropActual(p) }
+func (l *losses) RouteLost(p netip.Prefix) { l.of.addresses.Routes.DropActual(p) }
 
 // ReloadRules reads chains and jumps again after a sign that another process changed them.
-func (l *losses) ReloadRules(ctx context.Context) error { return l.chains.Reload(ctx) }
+func (l *losses) ReloadRules(ctx context.Context) error { return l.of.chains.Reload(ctx) }
 
 // serverLost records that a virtual server does not exist any more, nor do its destinations.
 func (l *losses) serverLost(k vserver.ServerKey) {
-	l.servers.DropActual(k)
-	l.destinations.OnServerLost(k)
+	l.of.servers.DropActual(k)
+	l.of.destinations.OnServerLost(k)
 }

@@ -10,16 +10,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/addresses"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/audit"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/chains"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/describe"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/destinations"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/migrate"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/servers"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
@@ -42,15 +36,8 @@ type Mode struct {
 	host      model.Host
 	frontends *dataplane.Frontends
 
-	// The tables. Set changes their desired rows, and Apply writes them in the order of the pipeline.
-	sets         *sets.Manager
-	chains       *chains.Manager
-	servers      *servers.Manager
-	destinations *destinations.Manager
-	addresses    *addresses.Manager
-	tables       *delta.Table[nftables.Key, struct{}]
-	pipeline     *dataplane.Pipeline
-
+	managers
+	pipeline *dataplane.Pipeline
 	base     *base
 	order    *order
 	flows    *flows

@@ -19,6 +19,16 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 )
 
+// managers own the rows of the mode. Set changes which rows are desired, and Apply writes them.
+type managers struct {
+	sets         *sets.Manager
+	chains       *chains.Manager
+	servers      *servers.Manager
+	destinations *destinations.Manager
+	addresses    *addresses.Manager
+	tables       *delta.Table[nftables.Key, struct{}]
+}
+
 // wireTables joins each table to its kernel package, and says which rows are ours and what they wait for
 // (order.go).
 func wireTables(m *Mode) {
@@ -108,7 +118,7 @@ func wireParts(m *Mode) {
 		chains: m.chains, servers: m.servers, destinations: m.destinations, addresses: m.addresses,
 	}
 	m.flows.subscribe(m.servers.Table)
-	m.losses = &losses{m.chains, m.servers, m.destinations, m.addresses}
+	m.losses = &losses{&m.managers}
 	m.Timed, m.Drainer = m.destinations, m.destinations
 	m.Auditor = audit.New(audit.Options{
 		Log: m.log, Kernel: m.deps.Servers, Owns: m.order.owns, ServerLost: m.serverLost, Dispatch: m.takeover.Inspect, KeepTuned: m.deps.KeepTuned,
