@@ -38,6 +38,8 @@ var kinds = map[string]func() any{
 	"apps/v1 DaemonSet":  func() any { return new(appsv1.DaemonSet) },
 	"rbac.authorization.k8s.io/v1 ClusterRole":        func() any { return new(rbacv1.ClusterRole) },
 	"rbac.authorization.k8s.io/v1 ClusterRoleBinding": func() any { return new(rbacv1.ClusterRoleBinding) },
+	"rbac.authorization.k8s.io/v1 Role":               func() any { return new(rbacv1.Role) },
+	"rbac.authorization.k8s.io/v1 RoleBinding":        func() any { return new(rbacv1.RoleBinding) },
 	"monitoring.coreos.com/v1 PodMonitor":             func() any { return new(monitored) },
 	"monitoring.coreos.com/v1 PrometheusRule":         func() any { return new(monitored) },
 	"kustomize.config.k8s.io/v1beta1 Kustomization":   func() any { return new(kustomization) },

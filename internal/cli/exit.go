@@ -40,6 +40,7 @@ func exitStatuses() []exitStatus {
 		{"trace", "the time of --for is over, --packets were seen, or a signal stopped it", "", "missing permissions, or a wrong command line"},
 		{"check", "the node can serve, possibly with warnings", "the node cannot serve", "a wrong command line"},
 		{"cleanup", "nothing of kube-ipvs is left", "something remains, or an agent runs", "a wrong command line"},
+		{"cluster", "all nodes answer and agree, and nothing is wrong with them", "a finding, a difference between nodes, or a node without an answer", "no node answers, no rights, no pods of agents, a wrong command line"},
 		{"version", "printed", "", "a wrong command line"},
 		{"completion", "printed", "", "a wrong command line"},
 		{"man", "written", "", "the pages cannot be written, or a wrong command line"},
@@ -50,6 +51,9 @@ func exitStatuses() []exitStatus {
 func exitStatusOf(cmd *cobra.Command) exitStatus {
 	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
 	verb, _, _ := strings.Cut(path, " ")
+	if isPlugin(cmd) {
+		verb = "cluster"
+	}
 	for _, s := range exitStatuses() {
 		if s.verb == verb {
 			return s
@@ -57,6 +61,9 @@ func exitStatusOf(cmd *cobra.Command) exitStatus {
 	}
 	return exitStatus{}
 }
+
+// isPlugin reports whether a command is one of the plugin of kubectl.
+func isPlugin(cmd *cobra.Command) bool { return cmd.Root().Name() == kubectlName }
 
 // lines returns the statuses as help prints them.
 func (s exitStatus) lines() (out []string) {
@@ -99,12 +106,12 @@ func report(cmd *cobra.Command, err error, w io.Writer) int {
 		return 0
 	}
 	e := exitError{exitFailed, err}
-	if !cmd.HasParent() {
+	if !cmd.HasParent() && !isPlugin(cmd) {
 		e.code = exitFound
 	}
 	errors.As(err, &e)
 	if e.err != nil {
-		fmt.Fprintln(w, "kube-ipvs:", e.err)
+		fmt.Fprintf(w, "%s: %v\n", cmd.Root().Name(), e.err)
 	}
 	return e.code
 }

@@ -73,6 +73,7 @@ func outcomes(t *testing.T) map[string][3]func() int {
 		"diff":    diffOutcomes(t, run),
 		"audit":   auditOutcomes(t, run),
 		"top":     topOutcomes(t, run),
+		"cluster": clusterOutcomes(t, run),
 		"trace": {func() int {
 			return answered(writeTrace(io.Discard, "text", watchTape(t, traceOptions{duration: time.Minute, packets: 3})))
 		}, nil, all(run("trace", "x"), run("trace"))},

@@ -145,8 +145,8 @@ func TestPlanStrict(t *testing.T) {
 	}
 }
 
-// cluster is an API server that lists the objects of manifest, a page each, and refuses one kind.
-func cluster(t *testing.T, refuse string) (url string) {
+// apiServerFor is an API server that lists the objects of manifest, a page each, and refuses one kind.
+func apiServerFor(t *testing.T, refuse string) (url string) {
 	t.Helper()
 	var refused atomic.Int32
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -183,7 +183,7 @@ var clusterPages = map[string]string{
 
 // A cluster is listed once, and one right that is missing is the answer at once.
 func TestPlanOfACluster(t *testing.T) {
-	url := cluster(t, "")
+	url := apiServerFor(t, "")
 	file := filepath.Join(directory(t, map[string]string{"kubeconfig": "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: '" + url + "'}}]\n" +
 		"contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\ncurrent-context: c\n"}), "kubeconfig")
 	dir := directory(t, map[string]string{"new.yaml": strings.Replace(manifest, "10.96.0.10", "10.96.0.11", 1)})
@@ -199,7 +199,7 @@ func TestPlanOfACluster(t *testing.T) {
 		}
 	}
 	for _, verb := range []string{"plan", "diff"} {
-		_, err := try(verb, "--master", cluster(t, "endpointslices"), "--hostname-override=n1")
+		_, err := try(verb, "--master", apiServerFor(t, "endpointslices"), "--hostname-override=n1")
 		if report(newPlan(), err, io.Discard) == 0 || err == nil || !strings.Contains(err.Error(), "does not allow it") || !strings.Contains(err.Error(), "a kubelet's kubeconfig has no such right") {
 			t.Errorf("%s: error %v", verb, err)
 		}

@@ -33,7 +33,7 @@ const rootExamples = `  # serve the Services of a directory of manifests, as nod
 // Execute runs the program with the arguments of this process, and returns its exit status.
 func Execute(ctx context.Context) (status int) {
 	stderr := printable.NewWriter(os.Stderr)
-	root := NewRoot()
+	root := calledAs(os.Args)
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	return report(cmd, err, stderr)
@@ -59,7 +59,7 @@ func NewRoot() *cobra.Command {
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(flagError)
 	root.CompletionOptions.DisableDefaultCmd = true // ours has examples
-	root.AddCommand(newPlan(), newShow(), newExplain(), newDiff(), newAudit(), newTop(), newTrace(), newCheck(), newCleanup(), newVersion(), newCompletion(), newMan())
+	root.AddCommand(newPlan(), newShow(), newExplain(), newDiff(), newAudit(), newTop(), newTrace(), newCheck(), newCleanup(), newCluster(), newVersion(), newCompletion(), newMan())
 	completeValues(root)
 	return root
 }

@@ -20,6 +20,14 @@ func usage(cmd *cobra.Command) error {
 		fmt.Fprintf(w, "\nExamples:\n%s\n", cmd.Example)
 	}
 	usageOfVerbs(w, cmd)
+	if inherited := ofCluster(cmd); inherited != nil {
+		if cmd.PersistentFlags() != inherited {
+			usageOfFlags(w, "Flags", cmd.LocalNonPersistentFlags())
+		}
+		usageOfFlags(w, "Flags of all verbs of a cluster", inherited)
+		usageOfStatus(w, cmd)
+		return nil
+	}
 	if cmd.HasParent() {
 		usageOfFlags(w, "Flags", cmd.LocalNonPersistentFlags())
 		usageOfStatus(w, cmd)
@@ -32,6 +40,16 @@ func usage(cmd *cobra.Command) error {
 	usageOfFlags(w, "Others", selected(cmd.Flags(), func(f *pflag.Flag) bool { return config.GroupOf(f) == "" }))
 	usageOfStatus(w, cmd)
 	fmt.Fprintf(w, "\nEvery other flag of kube-proxy is accepted; the log names those that have no effect.\n")
+	return nil
+}
+
+// ofCluster returns the flags that all verbs of a cluster have; nil for a verb of a node.
+func ofCluster(cmd *cobra.Command) *pflag.FlagSet {
+	for c := cmd; c != nil; c = c.Parent() {
+		if c.Name() == "cluster" || c.Name() == kubectlName {
+			return c.PersistentFlags()
+		}
+	}
 	return nil
 }
 

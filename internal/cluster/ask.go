@@ -120,20 +120,38 @@ func converse(ctx context.Context, n Node, via Asker, q Question, deadline time.
 // failed is the exit status of a verb without an answer.
 const failed = 2
 
-// decoded runs a verb and decodes its output, which it prints with status 0 and 1.
+// decoded runs a verb and decodes its output.
 func decoded[T any](ctx context.Context, ask ask, limit int64, args ...string) (v T, err error) {
-	a, err := ask(ctx, limit, args...)
+	out, err := printed(ctx, ask, limit, args...)
 	if err != nil {
 		return v, err
 	}
+	return decode[T](out, args)
+}
+
+// printed runs a verb and returns its output, which it prints with status 0 and 1.
+func printed(ctx context.Context, ask ask, limit int64, args ...string) ([]byte, error) {
+	a, err := ask(ctx, limit, args...)
+	if err != nil {
+		return nil, err
+	}
 	out := bytes.TrimSpace(a.Out)
 	if a.Status >= failed || len(out) == 0 {
-		return v, refusal(a)
+		return nil, refusal(a)
 	}
+	return out, nil
+}
+
+func decode[T any](out []byte, args []string) (v T, err error) {
 	if err := json.Unmarshal(out, &v); err != nil {
 		return v, fmt.Errorf("%s: the answer is no JSON that this release knows: %w", strings.Join(args, " "), err)
 	}
 	return v, nil
+}
+
+// unknown reports whether a verb failed because the node does not know the Service.
+func unknown(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), "is known to this node") || strings.Contains(err.Error(), "no virtual server on this node is of Service"))
 }
 
 // refusal returns the error that a verb printed.

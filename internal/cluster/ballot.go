@@ -16,6 +16,14 @@ func (b *ballot) add(value, node string) {
 	b.nodes[value] = append(b.nodes[value], node)
 }
 
+// put records the nodes of one value.
+func (b *ballot) put(value string, nodes []string) {
+	if b.nodes == nil {
+		b.nodes = map[string][]string{}
+	}
+	b.nodes[value] = nodes
+}
+
 // most returns the value that most nodes have, and how many of all have it. An empty value is
 // unknown, and wins only alone.
 func (b *ballot) most() (value string, have, of int) {

@@ -146,18 +146,17 @@ const mostFindings = 15
 // Write prints the report for people: the verdict, what all nodes agree on, what is wrong with its
 // nodes, and the table.
 func (r Report) Write(to io.Writer, o inspect.TableOptions) error {
-	w := printable.NewWriter(to)
 	var b strings.Builder
-	b.WriteString(r.Verdict + "\n")
+	b.WriteString(printable.String(r.Verdict) + "\n")
 	if len(r.Common) > 0 && r.Answered > 1 {
 		var facts []string
 		for _, f := range r.Common {
 			facts = append(facts, f.Name+" "+f.Value)
 		}
-		fmt.Fprintf(&b, "all that answered: %s\n", strings.Join(facts, ", "))
+		fmt.Fprintf(&b, "all that answered: %s\n", printable.String(strings.Join(facts, ", ")))
 	}
 	r.writeOdd(&b, o)
-	if _, err := io.WriteString(w, b.String()); err != nil {
+	if _, err := io.WriteString(to, b.String()); err != nil {
 		return err
 	}
 	if r.rows == nil || len(r.Items) == 0 {
@@ -195,7 +194,7 @@ func (r Report) writeOdd(b *strings.Builder, o inspect.TableOptions) {
 		lines = lines[:mostFindings]
 	}
 	for _, l := range lines {
-		b.WriteString(l + "\n")
+		b.WriteString(printable.String(l) + "\n")
 	}
 	if rest > 0 {
 		fmt.Fprintf(b, "and %d more: -o wide\n", rest)

@@ -3,11 +3,13 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 )
@@ -17,9 +19,16 @@ type Services struct {
 	// Target is [namespace/]name, or empty for all; Namespace bounds them.
 	Target, Namespace string
 
-	nodes    []string
+	// groups are nodes with the same answer, byte for byte, as most nodes have: it is decoded once.
+	groups   []group
+	mu       sync.Mutex
+	known    map[[sha256.Size]byte]int // the group of an answer
 	services map[serviceKey]*variants
+	all      []string // all nodes, sorted, when all have answered
 }
+
+// A group is some nodes; variants name it by its index until all are known.
+type group struct{ nodes []string }
 
 type serviceKey struct{ namespace, name string }
 
@@ -27,9 +36,9 @@ type serviceKey struct{ namespace, name string }
 type variants struct {
 	row         inspect.ServiceRow // on the first node
 	local       bool
-	least, most int // backends
-	states      map[inspect.ServiceState][]string
-	shapes      ballot
+	least, most int                            // backends
+	states      map[inspect.ServiceState][]int // groups
+	shapes      map[string][]int
 }
 
 // A ServiceRow is one Service on all nodes.
@@ -66,35 +75,72 @@ func (q *Services) visit(ctx context.Context, ask ask) (func(Node), error) {
 	if q.Target != "" {
 		args = append(args, q.Target)
 	}
-	list, err := decoded[inspect.List[inspect.ServiceRow]](ctx, ask, largeAnswer, args...)
-	if err != nil && q.Target != "" && strings.Contains(err.Error(), "is known to this node") {
-		list, err = inspect.List[inspect.ServiceRow]{}, nil
-	}
-	if err != nil {
+	out, err := printed(ctx, ask, largeAnswer, args...)
+	if err != nil && !unknown(err) {
 		return nil, err
 	}
-	return func(n Node) {
-		q.nodes = append(q.nodes, n.Name)
-		for i := range list.Items {
-			q.add(n.Name, &list.Items[i])
+	sum := sha256.Sum256(out)
+	var list inspect.List[inspect.ServiceRow]
+	if len(out) > 0 && !q.has(sum) {
+		if list, err = decode[inspect.List[inspect.ServiceRow]](out, args); err != nil {
+			return nil, err
 		}
-	}, nil
+	}
+	return func(n Node) { q.add(n.Name, sum, list.Items) }, nil
 }
 
-func (q *Services) add(node string, row *inspect.ServiceRow) {
+// has reports whether an answer is known.
+func (q *Services) has(sum [sha256.Size]byte) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, there := q.known[sum]
+	return there
+}
+
+// add records the answer of a node.
+func (q *Services) add(node string, sum [sha256.Size]byte, rows []inspect.ServiceRow) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i, there := q.known[sum]; there {
+		q.groups[i].nodes = append(q.groups[i].nodes, node)
+		return
+	}
+	if q.known == nil {
+		q.known, q.services = map[[sha256.Size]byte]int{}, map[serviceKey]*variants{}
+	}
+	i := len(q.groups)
+	q.known[sum] = i
+	q.groups = append(q.groups, group{nodes: []string{node}})
+	for r := range rows {
+		q.addRow(i, &rows[r])
+	}
+}
+
+func (q *Services) addRow(group int, row *inspect.ServiceRow) {
 	key := serviceKey{row.Namespace, row.Name}
 	v := q.services[key]
 	if v == nil {
-		if q.services == nil {
-			q.services = map[serviceKey]*variants{}
-		}
-		v = &variants{row: *row, least: row.Backends, most: row.Backends, states: map[inspect.ServiceState][]string{}}
+		v = &variants{row: *row, least: row.Backends, most: row.Backends, states: map[inspect.ServiceState][]int{}, shapes: map[string][]int{}}
 		q.services[key] = v
 	}
 	v.local = v.local || row.InternalLocal || row.ExternalLocal
 	v.least, v.most = min(v.least, row.Backends), max(v.most, row.Backends)
-	v.states[row.State] = append(v.states[row.State], node)
-	v.shapes.add(shape(row), node)
+	v.states[row.State] = append(v.states[row.State], group)
+	form := shape(row)
+	v.shapes[form] = append(v.shapes[form], group)
+}
+
+// members returns the nodes of some groups, sorted.
+func (q *Services) members(groups []int) []string {
+	if len(groups) == len(q.groups) {
+		return q.all
+	}
+	var out []string
+	for _, i := range groups {
+		out = append(out, q.groups[i].nodes...)
+	}
+	slices.SortFunc(out, compareNames)
+	return out
 }
 
 // shape is what nodes have to agree on: addresses on which NodePorts answer differ by node.
@@ -108,7 +154,12 @@ func shape(r *inspect.ServiceRow) string {
 
 func (q *Services) join(r *Report) {
 	r.Verb, r.Asked = "services", q.Target
-	slices.SortFunc(q.nodes, compareNames)
+	every := make([]int, len(q.groups))
+	for i := range q.groups {
+		every[i] = i
+		q.all = append(q.all, q.groups[i].nodes...)
+	}
+	slices.SortFunc(q.all, compareNames)
 	rows := make([]ServiceRow, 0, len(q.services))
 	differences := map[string]*difference{}
 	keys := slices.SortedFunc(maps.Keys(q.services), func(a, b serviceKey) int {
@@ -116,9 +167,17 @@ func (q *Services) join(r *Report) {
 	})
 	for _, key := range keys {
 		v := q.services[key]
-		v.complete(q.nodes)
-		v.judge(key, differences)
-		rows = append(rows, v.rowFor())
+		v.complete(every)
+		states := map[inspect.ServiceState][]string{}
+		for state, groups := range v.states {
+			states[state] = q.members(groups)
+		}
+		var forms ballot
+		for form, groups := range v.shapes {
+			forms.put(form, q.members(groups))
+		}
+		v.judge(key, states, &forms, differences)
+		rows = append(rows, v.rowFor(states))
 	}
 	for _, key := range slices.Sorted(maps.Keys(differences)) {
 		d := differences[key]
@@ -127,25 +186,24 @@ func (q *Services) join(r *Report) {
 		}
 	}
 	if q.Target != "" && len(rows) == 0 {
-		for _, n := range q.nodes {
+		for _, n := range q.all {
 			r.find(rankState, n, "no Service %s is known", q.Target)
 		}
 	}
 	setRows(r, rows, servicesTable())
 }
 
-// complete adds the nodes that do not know the Service.
-func (v *variants) complete(nodes []string) {
-	known := map[string]struct{}{}
+// complete adds the groups that do not know the Service.
+func (v *variants) complete(every []int) {
+	known := map[int]struct{}{}
 	for _, list := range v.states {
-		for _, n := range list {
-			known[n] = struct{}{}
+		for _, i := range list {
+			known[i] = struct{}{}
 		}
-		slices.SortFunc(list, compareNames)
 	}
-	for _, n := range nodes {
-		if _, there := known[n]; !there {
-			v.states[Absent] = append(v.states[Absent], n)
+	for _, i := range every {
+		if _, there := known[i]; !there {
+			v.states[Absent] = append(v.states[Absent], i)
 		}
 	}
 }
@@ -168,10 +226,10 @@ func (d *difference) subject() string {
 }
 
 // judge records how nodes differ. A Service without backends on every node is a fault, too.
-func (v *variants) judge(key serviceKey, into map[string]*difference) {
+func (v *variants) judge(key serviceKey, states map[inspect.ServiceState][]string, forms *ballot, into map[string]*difference) {
 	name := key.namespace + "/" + key.name
-	most := v.commonState()
-	for state, nodes := range v.states {
+	most := commonState(states)
+	for state, nodes := range states {
 		switch {
 		case state == most && state != inspect.StateNoBackends && state != inspect.StateConflict:
 		case state == most:
@@ -180,20 +238,19 @@ func (v *variants) judge(key serviceKey, into map[string]*difference) {
 			// with a policy Local a node without an endpoint of its own has no backends
 		case state == inspect.StateSkipped && v.row.Intended:
 		default:
-			record(into, rankState, name, fmt.Sprintf("%s here, %s on %s", state, most, count(len(v.states[most]), "node")), nodes)
+			record(into, rankState, name, fmt.Sprintf("%s here, %s on %s", state, most, count(len(states[most]), "node")), nodes)
 		}
 	}
-	_, have, of := v.shapes.most()
-	value, _, _ := v.shapes.most()
-	for other, nodes := range v.shapes.nodes {
-		if other != value {
+	common, have, of := forms.most()
+	for form, nodes := range forms.nodes {
+		if form != common {
 			record(into, rankDiffer, name, fmt.Sprintf("other addresses, ports or scheduler than on %d of %d nodes", have, of), nodes)
 		}
 	}
 }
 
 func record(into map[string]*difference, rank int, name, what string, nodes []string) {
-	key := fmt.Sprint(rank) + what + strings.Join(nodes, " ")
+	key := fmt.Sprint(rank, what, " ") + strings.Join(nodes, " ")
 	if into[key] == nil {
 		into[key] = &difference{rank: rank, what: what, nodes: nodes}
 	}
@@ -201,19 +258,19 @@ func record(into map[string]*difference, rank int, name, what string, nodes []st
 }
 
 // commonState returns the state on most nodes.
-func (v *variants) commonState() inspect.ServiceState {
-	return slices.MaxFunc(slices.Sorted(maps.Keys(v.states)), func(a, b inspect.ServiceState) int {
-		return cmp.Compare(len(v.states[a]), len(v.states[b]))
+func commonState(states map[inspect.ServiceState][]string) inspect.ServiceState {
+	return slices.MaxFunc(slices.Sorted(maps.Keys(states)), func(a, b inspect.ServiceState) int {
+		return cmp.Compare(len(states[a]), len(states[b]))
 	})
 }
 
-func (v *variants) rowFor() ServiceRow {
+func (v *variants) rowFor(states map[inspect.ServiceState][]string) ServiceRow {
 	row := ServiceRow{
 		Namespace: v.row.Namespace, Name: v.row.Name, Kinds: orEmpty(v.row.Kinds), VIPs: orEmpty(v.row.VIPs), Ports: orEmpty(v.row.Ports), Schedulers: orEmpty(v.row.Schedulers),
 		BackendsMin: v.least, BackendsMax: v.most, Local: v.local,
 	}
-	for _, state := range slices.Sorted(maps.Keys(v.states)) {
-		row.States = append(row.States, ServiceState{state, v.states[state]})
+	for _, state := range slices.Sorted(maps.Keys(states)) {
+		row.States = append(row.States, ServiceState{state, states[state]})
 	}
 	slices.SortStableFunc(row.States, func(a, b ServiceState) int { return len(b.Nodes) - len(a.Nodes) })
 	return row

@@ -71,7 +71,7 @@ func (q *Top) visit(ctx context.Context, ask ask) (func(Node), error) {
 		args = append(args, q.Service)
 	}
 	t, err := decoded[top.Report](ctx, ask, largeAnswer, args...)
-	if err != nil {
+	if err != nil && !unknown(err) {
 		return nil, err
 	}
 	return func(n Node) { q.add(n.Name, &t) }, nil
