@@ -56,7 +56,7 @@ func desired(t *testing.T, c ipvs.Config) (chains []rules.ChainChange, jumps []r
 	t.Helper()
 	var b strings.Builder
 	mode := ipvs.New(zap.NewNop(), c, ipvs.Deps{})
-	mode.SetHost(model.Host{Node: model.Node{PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24"), netip.MustParsePrefix("fd00:1::/64")}}})
+	mode.SetHost(host())
 	must(t, mode.WriteRows(&b, "rules"))
 	for i, part := range strings.Split(b.String(), "# ip")[1:] {
 		family := []rules.Family{rules.IPv4, rules.IPv6}[i]
@@ -86,6 +86,10 @@ func desired(t *testing.T, c ipvs.Config) (chains []rules.ChainChange, jumps []r
 		t.Fatalf("%d chains and %d jumps are too few for both families:\n%s", len(chains), len(jumps), &b)
 	}
 	return chains, jumps
+}
+
+func host() model.Host {
+	return model.Host{Node: model.Node{PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24"), netip.MustParsePrefix("fd00:1::/64")}}}
 }
 
 // configs are the settings that rules depend on.
