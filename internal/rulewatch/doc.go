@@ -2,6 +2,7 @@
 // starts the repair.
 //
 //	Watcher          our jumps are gone: another program flushed a table or a hook
+//	TableWatcher     another program wrote to nftables, where our rules and sets are
 //	StrayRules       rules of ours are in the backend of iptables that this agent does not use
 //	FirewallWatcher  a filter of another program drops packets of Services
 //

@@ -1,0 +1,78 @@
+package rulewatch
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
+)
+
+// TableOptions describe a TableWatcher.
+type TableOptions struct {
+	// Watch is nftables.Handle.Watch.
+	Watch func(ctx context.Context, changed func([]nftables.Writer)) error
+	// Own reports whether a port is one that this agent writes by.
+	Own func(port uint32) bool
+	// Repair has the mode read its rules and sets, and write what is lost. It returns the number of
+	// lost rows.
+	Repair func(ctx context.Context) (lost int, err error)
+}
+
+// A TableWatcher repairs our tables of nftables when another program has written to nftables. The
+// kernel does not tell which tables a transaction changed, so each one of another program causes a
+// reading.
+type TableWatcher struct {
+	log  *zap.Logger
+	opts TableOptions
+}
+
+// NewTableWatcher returns a watcher.
+func NewTableWatcher(log *zap.Logger, o TableOptions) *TableWatcher { return &TableWatcher{log, o} }
+
+// readShare is how many times its own duration passes between two readings. Readings take at most a
+// twentieth of a processor, however often another program writes.
+const readShare = 20
+
+// Run watches until ctx ends.
+func (w *TableWatcher) Run(ctx context.Context) {
+	for logged := false; ; logged = true {
+		err := w.opts.Watch(ctx, func(list []nftables.Writer) { w.changed(ctx, list) })
+		if ctx.Err() != nil {
+			return
+		}
+		if !logged {
+			w.log.Debug("the kernel does not tell of changes of nftables, the audit finds them", zap.Error(err))
+		}
+		if !sleep(ctx, maxRetryInterval) {
+			return
+		}
+		w.changed(ctx, []nftables.Writer{{}})
+	}
+}
+
+// changed repairs the tables after a transaction of another program. Later notifications wait in the
+// socket meanwhile.
+func (w *TableWatcher) changed(ctx context.Context, list []nftables.Writer) {
+	var programs []string
+	for _, by := range list {
+		if name := by.String(); by == (nftables.Writer{}) || !w.opts.Own(by.Port) && !slices.Contains(programs, name) {
+			programs = append(programs, name)
+		}
+	}
+	if len(programs) == 0 {
+		return
+	}
+	began := time.Now()
+	lost, err := w.opts.Repair(ctx)
+	if lost > 0 {
+		w.log.Warn("another program changed our tables of nftables, lost rows are written again",
+			zap.Strings("programs", programs), zap.Int("rows", lost))
+	}
+	if err != nil && ctx.Err() == nil {
+		w.log.Warn("reading of our tables of nftables failed, the audit will try again", zap.Error(err))
+	}
+	sleep(ctx, readShare*time.Since(began))
+}
