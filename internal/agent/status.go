@@ -52,6 +52,9 @@ type About struct {
 	Kernel  string `json:"kernel,omitempty"`
 	// Scheduler is the algorithm of Services that ask for none.
 	Scheduler string `json:"scheduler,omitempty"`
+	// Rules is where ipvs mode keeps rules and sets: iptables or nftables. RulesReason says why.
+	Rules       string `json:"rules,omitempty"`
+	RulesReason string `json:"rulesReason,omitempty"`
 }
 
 // ServiceTotals are the part of Status about Services.

@@ -19,6 +19,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/describe"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/nftrules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/wiring"
 )
@@ -31,6 +32,8 @@ of ipvsadm, ipset, iptables and ip. The command needs neither root nor IPVS.
   rules      as iptables-save        (after "# ip" for iptables-restore --noflush, after "# ip6"
                                       for ip6tables-restore --noflush; the sets come first)
   addresses  as ip addr add commands, and ip route add for ranges that are local as a whole
+
+With --rules=nftables the rules are as nft list table prints them, with the sets.
 
 Manifests are a directory or a file (--source-dir), or standard input ("-", alone or as
 --source-dir). The output of kubectl get -o yaml is accepted; objects of other kinds in it
@@ -75,6 +78,9 @@ func newPlan() *cobra.Command {
 
   # the rules of a node without IPVS
   kube-ipvs plan --source-dir . --hostname-override worker-1 --proxy-mode=iptables
+
+  # the tables of a node without iptables and ipset
+  kube-ipvs plan --source-dir . --hostname-override worker-1 --rules=nftables --show sets,rules
 
   # which rows would change if these manifests were applied instead?
   kube-ipvs plan --source-dir now --diff-against next --hostname-override worker-1
@@ -158,8 +164,14 @@ func (p planner) print(ctx context.Context, in input) error {
 	if err != nil {
 		return err
 	}
-	for _, kind := range p.show {
-		if len(p.show) > 1 {
+	show := p.show
+	if p.c.Mode != config.ModeIPTables && p.c.Rules == config.RulesNFTables {
+		if show, err = inNFTables(show, texts); err != nil {
+			return err
+		}
+	}
+	for _, kind := range show {
+		if len(show) > 1 {
 			fmt.Fprintf(p.out, "# %s\n", kind)
 		}
 		if _, err := io.WriteString(p.out, texts[kind]); err != nil {
@@ -167,6 +179,22 @@ func (p planner) print(ctx context.Context, in input) error {
 		}
 	}
 	return p.judge(outcome)
+}
+
+// inNFTables turns sets and rules into the text of nftables. Where both are to be printed they are one
+// text, as one table has both.
+func inNFTables(show []string, texts map[string]string) (out []string, err error) {
+	tables, err := nftrules.Translate(texts["sets"], texts["rules"])
+	for _, kind := range show {
+		switch {
+		case kind == "sets" && slices.Contains(show, "rules"):
+			continue // the tables have them
+		case kind == "sets" || kind == "rules":
+			texts[kind] = tables
+		}
+		out = append(out, kind)
+	}
+	return out, err
 }
 
 // compile returns the rows of an input by kind, and writes notes.

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net/netip"
 
 	"go.uber.org/zap"
@@ -10,8 +11,10 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/nftrules"
 	"github.com/kube-ipvs/kube-ipvs/internal/firewall"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nft"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
@@ -81,12 +84,41 @@ func openReaders(ctx context.Context, log *zap.Logger, c config.Config) (readOnl
 	} else {
 		out.deps.Rules = unreadRules{err: err}
 	}
+	if h, err := tablesInUse(ctx, log, c); err != nil {
+		out.deps.Sets, out.deps.Rules, out.rules = unreadSets{err: err}, unreadRules{err: err}, nil
+	} else if h != nil {
+		closers = append(closers, h.Close)
+		backend := nftrules.New(h)
+		out.deps.Sets, out.deps.Rules, out.rules, out.families = backend.Sets(), backend.Rules(), nil, rules.UsableFamilies()
+	}
 	out.close = func() {
 		for _, f := range closers {
 			f()
 		}
 	}
 	return out, nil
+}
+
+// tablesInUse opens nftables if our rules and sets are there. It returns nil if they are not.
+func tablesInUse(ctx context.Context, log *zap.Logger, c config.Config) (*nft.Handle, error) {
+	if c.Rules == config.RulesIPTables {
+		return nil, nil
+	}
+	h, err := nft.New(log, nft.Options{})
+	if errors.Is(err, nft.ErrUnsupported) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	there, err := nftrules.Exists(ctx, h)
+	if errors.Is(err, fs.ErrPermission) && c.Rules == config.RulesAuto {
+		there, err = false, nil // each row that is asked for says so
+	}
+	if err != nil || !there {
+		h.Close()
+		return nil, err
+	}
+	return h, nil
 }
 
 // The stand-ins answer each question with the error of opening.

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/nftrules"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
@@ -134,7 +135,24 @@ func (r *kernelReader) openServers(ctx context.Context, c config.Config) error {
 	return nil
 }
 
-func (r *kernelReader) openSets(ctx context.Context, _ config.Config) error {
+// openTables opens nftables if our rules and sets are there.
+func (r *kernelReader) openTables(ctx context.Context, c config.Config) (opened bool, err error) {
+	if r.nft {
+		return true, nil
+	}
+	h, err := tablesInUse(ctx, zap.NewNop(), c)
+	if err != nil || h == nil {
+		return false, err
+	}
+	backend := nftrules.New(h)
+	r.nft, r.ipset, r.iptables, r.closers = true, backend.Sets(), backend.Rules(), append(r.closers, h.Close)
+	return true, nil
+}
+
+func (r *kernelReader) openSets(ctx context.Context, c config.Config) error {
+	if opened, err := r.openTables(ctx, c); opened || err != nil {
+		return err
+	}
 	if there("/sys/module") && !there("/sys/module/ip_set") {
 		r.note("ipset is not loaded: there are no sets")
 		return nil
@@ -147,7 +165,10 @@ func (r *kernelReader) openSets(ctx context.Context, _ config.Config) error {
 	return nil
 }
 
-func (r *kernelReader) openRules(_ context.Context, c config.Config) error {
+func (r *kernelReader) openRules(ctx context.Context, c config.Config) error {
+	if opened, err := r.openTables(ctx, c); opened || err != nil {
+		return err
+	}
 	if c.IPTables == string(rules.Legacy) && !there("/proc/net/ip_tables_names") && !there("/proc/net/ip6_tables_names") {
 		r.note("iptables-legacy is not in use: there are no rules")
 		return nil

@@ -11,11 +11,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/nftrules"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/ownership"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nft"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -43,6 +45,7 @@ type kernelReader struct {
 		ListDetached(ctx context.Context) (map[netip.Addr]bool, error)
 		Local(ctx context.Context) (map[netip.Addr]string, error)
 	}
+	nft      bool // sets and rules are in nftables
 	agent    *inspect.Client
 	excluded []netip.Prefix
 	notes    io.Writer
@@ -285,6 +288,9 @@ func (r *kernelReader) rules(ctx context.Context, q query) (list inspect.List[in
 	add := func(k netfilter.ChainKey, number int, l netfilter.Line, services []string) {
 		row := ruleRow(k, number, l.String(), services)
 		if (q.named == "" || row.Chain == q.named) && q.wants(row.Owned) && choosesRule(q, k, l) {
+			if r.nft {
+				row.Table, row.Chain, row.Rule = tableText(k, l)
+			}
 			list.Items = append(list.Items, row)
 		}
 	}
@@ -305,6 +311,15 @@ func (r *kernelReader) rules(ctx context.Context, q query) (list inspect.List[in
 		}
 	}
 	return list, nil
+}
+
+// tableText returns where a rule is in nftables, and its text there.
+func tableText(k netfilter.ChainKey, l netfilter.Line) (table, chain, rule string) {
+	chain, rule = nftrules.RuleText(k, l)
+	if l == (netfilter.Line{}) {
+		rule = "" // the chain is empty
+	}
+	return nft.TableName, chain, rule
 }
 
 // choosesRule reports whether a rule matches one of the addresses that are asked for.

@@ -41,6 +41,7 @@ func (s Settings) Check(hostname string) (Config, error) {
 		MasqueradeAll: proxy.IPTables.MasqueradeAll,
 		MasqueradeBit: uint8(*proxy.IPTables.MasqueradeBit),
 		IPTables:      strings.TrimPrefix(own.IPTablesBackend, "auto"),
+		Rules:         p.rules(own.Rules),
 		NodePorts:     p.nodePorts(proxy.NodePortAddresses),
 		NodePortRange: p.portRange(own.ServiceNodePortRange),
 

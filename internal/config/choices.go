@@ -7,6 +7,7 @@ var choices = map[string][]string{
 	"proxy-mode":        {string(ModeIPVS), string(ModeIPTables), string(ModeAuto)},
 	"on-missing-ipvs":   {string(OnMissingIPTables), string(OnMissingFail)},
 	"iptables-backend":  {"auto", "nft", "legacy"},
+	"rules":             {string(RulesAuto), string(RulesIPTables), string(RulesNFTables)},
 	"watch-nodes":       {WatchAuto, WatchAll, WatchOwn},
 	"external-binding":  {string(ExternalBindingAuto), string(ExternalBindingBind), string(ExternalBindingCapture)},
 	"vip-binding":       {string(VIPBindingAddress), string(VIPBindingRoute)},

@@ -68,6 +68,7 @@ var meanings = []meaning{
 	{"MasqueradeAll", "iptables.masqueradeAll", atStart},
 	{"MasqueradeBit", "iptables.masqueradeBit", atStart},
 	{"IPTables", "iptablesBackend", atStart},
+	{"Rules", "rules", atStart},
 	{"NodePortRange", "serviceNodePortRange", atStart},
 	{"LocalhostNodePorts", "iptables.localhostNodePorts", atStart},
 	{"Healthz", "healthzBindAddress", atStart},

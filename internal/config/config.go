@@ -60,6 +60,7 @@ type Config struct {
 	MasqueradeAll bool
 	MasqueradeBit uint8
 	IPTables      string // "" detects
+	Rules         Rules
 	// NodePorts says where NodePorts answer, NodePortRange which ports are theirs:
 	// masquerading keeps out of it.
 	NodePorts     NodePortSelection

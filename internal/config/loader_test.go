@@ -73,7 +73,7 @@ logLevel: warn
 		VIPBinding: config.VIPBindingRoute, ExternalBinding: config.ExternalBindingAuto, ServiceFrontends: 4096, ServiceRanges: 4096, ServiceRows: 1 << 18, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")},
 		Timeouts: config.Timeouts{TCP: time.Hour, TCPFin: time.Minute, UDP: 2 * time.Minute}, Drain: 90 * time.Second, SyncPeriod: time.Minute, MinSyncPeriod: 5 * time.Second,
 		Mode: config.ModeAuto, OnMissing: config.OnMissingFail, LocalhostNodePorts: true, IPTablesSyncPeriod: 2 * time.Minute, IPTablesMinSyncPeriod: 6 * time.Second,
-		DetectLocal: config.DetectLocal{Mode: "BridgeInterface", Interface: "cni0"}, MasqueradeAll: true, IPTables: "nft", NodePorts: config.NodePortSelection{All: true},
+		DetectLocal: config.DetectLocal{Mode: "BridgeInterface", Interface: "cni0"}, MasqueradeAll: true, IPTables: "nft", Rules: config.RulesAuto, NodePorts: config.NodePortSelection{All: true},
 		NodePortRange: config.PortRange{First: 30000, Last: 32767}, NodeAddresses: []netip.Addr{netip.MustParseAddr("192.0.2.3")},
 		Healthz: "0.0.0.0:10256", Metrics: "127.0.0.1:10249", BindHardFail: true, Profiling: true, ReadyzWatchBound: time.Minute, HealthzWatchBound: time.Hour,
 		Conntrack: config.Conntrack{Min: 1, TCPCloseWait: 2 * time.Second, UDP: 3 * time.Second, UDPStream: 4 * time.Second, TCPBeLiberal: true},

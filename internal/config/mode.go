@@ -27,6 +27,17 @@ const (
 	OnMissingFail     OnMissing = "fail"
 )
 
+// Rules says where ModeIPVS keeps rules and sets (--rules).
+type Rules string
+
+// The values of --rules. RulesAuto is RulesIPTables where the kernel and the tools have iptables and
+// ipset, else RulesNFTables.
+const (
+	RulesAuto     Rules = "auto"
+	RulesIPTables Rules = "iptables"
+	RulesNFTables Rules = "nftables"
+)
+
 // Periods are the time between two audits and the least time between two changes of
 // the kernel, 0 for none, where Services are carried in mode m. Those of ModeAuto
 // are those of ModeIPVS: ask for the mode that runs.
@@ -61,12 +72,21 @@ func (p *problems) onMissing(text string) OnMissing {
 	return OnMissing(text)
 }
 
+// rules reads --rules.
+func (p *problems) rules(text string) Rules {
+	p.oneOf("rules", text)
+	return Rules(text)
+}
+
 // idleModeSettings names settings that ask for what the mode never comes to.
 func (s *Settings) idleModeSettings(c Config) []string {
 	mode, fail := s.with("proxy-mode", string(c.Mode)), s.with("on-missing-ipvs", string(OnMissingFail))
 	var out []string
 	if c.OnMissing == OnMissingFail && (c.Mode == ModeIPTables || c.Mode == ModeAuto) {
 		out = append(out, fmt.Sprintf("%s: without effect with %s", fail, mode))
+	}
+	if c.Mode == ModeIPTables && c.Rules == RulesNFTables {
+		out = append(out, fmt.Sprintf("%s: without effect with %s", s.with("rules", string(c.Rules)), mode))
 	}
 	return out
 }

@@ -26,6 +26,9 @@ type KubeIPVSConfiguration struct {
 	// iptablesBackend is nft, legacy, or auto, the default: where the host's rules
 	// live (--iptables-backend).
 	IPTablesBackend string `json:"iptablesBackend"`
+	// rules says where ipvs mode keeps its rules and sets: iptables (with ipset), nftables, or auto,
+	// the default: iptables where the kernel and the tools have both, else nftables (--rules).
+	Rules string `json:"rules"`
 	// serviceNodePortRange are the ports of NodePorts as the API server is told
 	// (--service-node-port-range). Default 30000-32767; 0-0 is unknown.
 	ServiceNodePortRange string `json:"serviceNodePortRange"`

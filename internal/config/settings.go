@@ -62,6 +62,7 @@ func (s *Settings) complete() {
 	completeTimes(&s.Proxy)
 	orElse(&s.Own.RunDir, "/run/kube-ipvs")
 	orElse(&s.Own.IPTablesBackend, "auto")
+	orElse(&s.Own.Rules, string(RulesAuto))
 	orElse(&s.Own.ServiceNodePortRange, "30000-32767")
 	orElse(&s.Own.WatchNodes, WatchAuto)
 	orElse(&s.Own.OnMissingIPVS, string(OnMissingIPTables))

@@ -10,7 +10,11 @@ import (
 
 // about returns the release of the program and of the kernel, and the default scheduler in force.
 func (d *daemon) about() agent.About {
-	return agent.About{Version: version.String(), Kernel: kernelRelease(), Scheduler: d.live.now().Scheduler.String()}
+	store := d.kernel.ruleStore
+	return agent.About{
+		Version: version.String(), Kernel: kernelRelease(), Scheduler: d.live.now().Scheduler.String(),
+		Rules: string(store.active), RulesReason: store.reason(),
+	}
 }
 
 // kernelRelease returns what uname -r prints, and nothing on a system without it.

@@ -49,6 +49,9 @@ func Cleanup(ctx context.Context, c config.Config, to migrate.Target, out io.Wri
 	unknown := knowHost(ctx, mode, k.link)
 	stray := k.sweepStray(ctx, log, wiring.RulesOptions(c, k.tables, nil), to, out)
 	swept := errors.Join(stray, sweep(ctx, mode.HandOver(to), out))
+	if swept == nil && k.backend != nil {
+		swept = k.sweepBothKinds(ctx, log, to, out)
+	}
 	if to != migrate.TargetNone && swept != nil {
 		return errors.Join(unseen, unknown, swept) // remaining rows may carry traffic, and need their sysctls
 	}
@@ -107,12 +110,29 @@ var ipvsAlone = []string{
 	"net.ipv4.vs.conntrack", "net.ipv4.vs.conn_reuse_mode", "net.ipv4.vs.expire_nodest_conn", "net.ipv4.vs.expire_quiescent_template",
 }
 
+// sweepBothKinds removes our tables of nftables, and the sets of ipset that an agent with another
+// --rules left, unless a successor has them.
+func (k *kernel) sweepBothKinds(ctx context.Context, log *zap.Logger, to migrate.Target, out io.Writer) error {
+	rows, err := removeNFT(ctx, log)
+	if to != migrate.TargetIPVS && to != migrate.TargetIPTables {
+		n, failed := removeIPSets(ctx)
+		rows, err = rows+n, errors.Join(err, failed)
+	}
+	if rows > 0 {
+		fmt.Fprintf(out, "removed  %-12s %5d\n", "other rules", rows)
+	}
+	return err
+}
+
 // sweepStray removes rules of ours from backends other than that of k.rules. It runs before sets are removed, which such
 // rules may use. A kube-proxy that continues with iptables may have rules there, which cannot be told from ours.
 func (k *kernel) sweepStray(ctx context.Context, log *zap.Logger, o rules.Options, to migrate.Target, out io.Writer) error {
 	used := rules.Backend("")
-	if k.rules != nil {
+	if k.rules != nil && k.backend == nil {
 		used = k.rules.Backend()
+	}
+	if k.backend != nil && to == migrate.TargetIPVS {
+		return nil // the rules of iptables are those of kube-proxy
 	}
 	handles, err := rules.Beside(ctx, log, o, used)
 	errs := []error{err}

@@ -9,7 +9,9 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/nftrules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nft"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
@@ -38,10 +40,33 @@ func openForCleanup(ctx context.Context, log *zap.Logger, c config.Config) (k *k
 	if k.rules, err = wiring.OpenRules(log, c, k.tables, nil); err != nil && !errors.Is(err, rules.ErrUnsupported) {
 		return nil, nil, k.close(err)
 	}
-	if err != nil {
+	if k.rules == nil {
+		k.noIPTables = err
+	}
+	if failed := k.openRemainingNFT(ctx, log); failed != nil {
+		return nil, nil, k.close(failed)
+	}
+	if err != nil && k.backend == nil { // with rules in nftables the node may never have had iptables
 		unseen = fmt.Errorf("iptables rules, if any, remain: %w", err)
 	}
 	return k, unseen, nil
+}
+
+// openRemainingNFT opens our tables of nftables where there are some. The mode takes its rows from
+// them: the tables were in use last.
+func (k *kernel) openRemainingNFT(ctx context.Context, log *zap.Logger) error {
+	h, err := nft.New(log, nft.Options{})
+	if errors.Is(err, nft.ErrUnsupported) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if there, err := nftrules.Exists(ctx, h); err != nil || !there {
+		h.Close()
+		return err
+	}
+	k.nft, k.backend = h, nftrules.New(h)
+	return nil
 }
 
 // The stand-ins hold nothing. Cleanup desires nothing, so nothing is ever written to them, and the

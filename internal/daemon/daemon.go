@@ -56,7 +56,7 @@ func periods(c config.Config) agent.Periods {
 
 func newDaemon(ctx context.Context, log *zap.Logger, c config.Config, k *kernel, chosen modeDecision, from sources, metrics *telemetry.Metrics) *daemon {
 	d := &daemon{
-		log: log, started: time.Now(), live: newLiveConfig(c), kernel: k, chosen: chosen, sources: from, served: wiring.Families(k.rules),
+		log: log, started: time.Now(), live: newLiveConfig(c), kernel: k, chosen: chosen, sources: from, served: k.families(),
 		known: from.known, metrics: metrics, filled: make(chan struct{}),
 	}
 	if from.client != nil {
@@ -92,6 +92,7 @@ func (d *daemon) run(ctx context.Context, socket net.Listener) error {
 	}
 	d.events.Node(events.Starting, "")
 	d.chosen.report(d.log, d.events)
+	d.kernel.ruleStore.report(d.log, d.events)
 	return group.Wait()
 }
 
@@ -110,6 +111,7 @@ func (d *daemon) tasks(socket net.Listener) []task {
 		{"firewall watch", d.watchFirewalls},
 		{"removal of ipvs mode", d.leaveIPVS},
 		{"stray rules", d.clearStrayRules},
+		{"removal of other rules", d.leaveOtherRules},
 		{"wait for IPVS", d.awaitIPVS},
 		{"inspection socket", func(ctx context.Context) error {
 			return inspect.Serve(ctx, socket, inspect.Handler(d.loop, d.metrics.Handler(), d.health().rows))

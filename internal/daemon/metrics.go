@@ -25,13 +25,17 @@ func (d *daemon) connectMetrics() {
 	m.HealthPorts(d.healthPorts.count)
 	m.Firewalls(d.firewalls.Blocks)
 	m.Events(d.events.Dropped)
-	m.RestoreFailures(func(f model.Family) uint64 { return d.kernel.rules.RestoreFailures(f) })
+	if d.kernel.rules != nil {
+		m.RestoreFailures(func(f model.Family) uint64 { return d.kernel.rules.RestoreFailures(f) })
+	}
 	m.IdleTimes(d.kernel.idleTimes)
 	m.Sources(d.synced)
 	m.Unreadable(d.sources.unreadableCount)
 	d.kernel.calls.observe(m.KernelCall)
-	m.Sets(d.newSetUsageReader().fill)
-	m.Drops(d.newDropReader().read)
+	if d.kernel.backend == nil { // sets of nftables have no limit, and its rules no counters
+		m.Sets(d.newSetUsageReader().fill)
+		m.Drops(d.newDropReader().read)
+	}
 	m.Features(func() []telemetry.Feature {
 		return []telemetry.Feature{{Name: "AllowServiceExternalIPs", Enabled: d.live.now().AllowExternalIPs}}
 	})

@@ -53,6 +53,9 @@ func openKernel(ctx context.Context, log *zap.Logger, c config.Config) (*kernel,
 	if !lacksIPVS(err) || c.Mode == config.ModeIPVS && c.OnMissing == config.OnMissingFail {
 		return nil, c, chosen, k.close(fmt.Errorf("ipvs mode cannot run on this node%s: %w", orElse(c, err), err))
 	}
+	if k.rules == nil {
+		return nil, c, chosen, k.close(fmt.Errorf("no mode can run on this node: ipvs mode: %w; iptables mode: %w", err, k.noIPTables))
+	}
 	c.Mode, chosen.active, chosen.missing = config.ModeIPTables, config.ModeIPTables, err
 	return k, c, chosen, nil
 }

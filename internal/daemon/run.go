@@ -67,6 +67,9 @@ func serve(ctx context.Context, logs *logging, flags *pflag.FlagSet, loader *con
 	defer func() { _ = k.close(nil) }()
 	k.prepare(ctx, log, c)
 	logStart(log, c, k, chosen, from)
+	if err := k.adoptSets(ctx, log); err != nil {
+		log.Warn("sets of an agent with another --rules are not adopted: virtual servers of NodePorts that no Service wants may stay", zap.Error(err))
+	}
 	d := newDaemon(ctx, log, c, k, chosen, from, metrics)
 	d.logs = logs
 	metrics.LogLines(logs.dropped)
@@ -83,7 +86,7 @@ func serve(ctx context.Context, logs *logging, flags *pflag.FlagSet, loader *con
 
 func logStart(log *zap.Logger, c config.Config, k *kernel, chosen modeDecision, from sources) {
 	log.Info("starting", zap.String("mode", string(chosen.active)), zap.String("asked", string(chosen.asked)), zap.String("version", version.String()), zap.String("node", c.NodeName),
-		zap.Stringer("scheduler", c.Scheduler), zap.String("iptables", string(k.rules.Backend())), zap.Any("sources", from.origins))
+		zap.Stringer("scheduler", c.Scheduler), zap.String("iptables", string(k.iptablesBackend())), zap.Any("sources", from.origins))
 	if c.DetectLocal.Mode == "ClusterCIDR" && len(c.DetectLocal.ClusterCIDRs) == 0 && !c.MasqueradeAll {
 		log.Warn("no --cluster-cidr: traffic of pods cannot be recognized, so only traffic of this host to cluster IPs is masqueraded")
 	}

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/migrate"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
@@ -84,8 +85,11 @@ func (k *kernel) holdsIPVS(ctx context.Context) (bool, error) {
 		return there, err
 	}
 	routes, err := k.link.ListRoutes(ctx)
-	if err != nil || len(routes) > 0 || k.sets == nil {
-		return len(routes) > 0, err
+	if err != nil || len(routes) > 0 || k.backend != nil {
+		return err == nil, err
+	}
+	if k.sets == nil {
+		return false, nil
 	}
 	found, err := k.sets.ListSets(ctx)
 	for _, s := range found {
@@ -174,10 +178,11 @@ func (d *daemon) ipvsThere(ctx context.Context) bool {
 	if _, err := s.ListServers(ctx); err != nil {
 		return false
 	}
-	sets, err := ipset.Open(ctx, ipset.Options{})
-	if err != nil {
-		return false
+	switch sets, err := ipset.Open(ctx, ipset.Options{}); {
+	case err == nil:
+		_ = sets.Close() // nothing was written to it
+	case !errors.Is(err, ipset.ErrUnsupported) || d.live.now().Rules == config.RulesIPTables:
+		return false // without ipset, nftables may take its place
 	}
-	_ = sets.Close() // nothing was written to it
 	return link.Probe(ctx, d.log) == nil
 }

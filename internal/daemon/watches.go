@@ -17,7 +17,27 @@ import (
 
 // watchRules has the loop write rules again that another program removed, until ctx ends.
 func (d *daemon) watchRules(ctx context.Context) error {
+	if d.kernel.backend != nil {
+		return d.watchTables(ctx)
+	}
 	rulewatch.NewWatcher(d.log, d.kernel.own, d.reloadRules).Run(ctx)
+	return nil
+}
+
+// watchTables has the loop write again what another program took out of our tables of nftables.
+func (d *daemon) watchTables(ctx context.Context) error {
+	rulewatch.NewTableWatcher(d.log, rulewatch.TableOptions{
+		Watch: d.kernel.tables.Watch,
+		Own:   d.kernel.nft.Wrote,
+		Repair: func(ctx context.Context) (lost int, err error) {
+			err = d.loop.Repair(ctx, func(ctx context.Context) error {
+				drift, err := d.ipvsMode().ReloadTables(ctx)
+				lost = drift.Total()
+				return err
+			})
+			return lost, err
+		},
+	}).Run(ctx)
 	return nil
 }
 
@@ -30,6 +50,9 @@ const servedPollInterval = 500 * time.Millisecond
 // clearStrayRules removes stray rules when the rules of this agent are in place, and then once a
 // sync period, until ctx ends.
 func (d *daemon) clearStrayRules(ctx context.Context) error {
+	if d.kernel.backend != nil {
+		return nil // leaveOtherRules removes those of all backends
+	}
 	stray := rulewatch.NewStrayRules(d.log, func(ctx context.Context) ([]*rules.Handle, error) {
 		return rules.Beside(ctx, d.log, wiring.RulesOptions(d.live.now(), d.kernel.tables, nil), d.kernel.rules.Backend())
 	})

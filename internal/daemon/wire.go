@@ -13,9 +13,11 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/nftrules"
 	"github.com/kube-ipvs/kube-ipvs/internal/healthcheck"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nft"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
@@ -33,15 +35,21 @@ import (
 type kernel struct {
 	servers *vserver.Handle
 	sets    *ipset.Handle
-	rules   *rules.Handle
+	rules   *rules.Handle           // nil where the node lacks iptables and ipvs mode needs none
 	own     *rulewatch.TrackedRules // rules, for the mode
-	bound   atomic.Bool             // in iptables mode: the device of ipvs mode is there
-	link    *link.Handle
-	tuner   *tune.Tuner
-	flows   *conntrack.Handle // nil where the kernel does not let this process list flows: stale ones time out
-	tables  *nftables.Handle
-	idle    atomic.Pointer[timeoutEnforcer] // nil without servers
-	calls   calls
+	// noIPTables is why rules is nil.
+	noIPTables error
+	// backend holds rules and sets in nftables, through nft; both are nil where iptables does.
+	backend   *nftrules.Backend
+	nft       *nft.Handle
+	ruleStore rulesDecision
+	bound     atomic.Bool // in iptables mode: the device of ipvs mode is there
+	link      *link.Handle
+	tuner     *tune.Tuner
+	flows     *conntrack.Handle // nil where the kernel does not let this process list flows: stale ones time out
+	tables    *nftables.Handle
+	idle      atomic.Pointer[timeoutEnforcer] // nil without servers
+	calls     calls
 	// sysctlRefused is called when a required sysctl is refused; nil for no call. unset is the last
 	// reason. Only the loop uses it.
 	sysctlRefused func(why error)
@@ -64,10 +72,14 @@ func openBase(ctx context.Context, log *zap.Logger, c config.Config) (*kernel, e
 	if k.tables, err = nftables.New(log, nftables.Options{Called: k.calls.of("nftables")}); err != nil {
 		return nil, k.close(err)
 	}
-	if k.rules, err = wiring.OpenRules(log, c, k.tables, k.calls.of("rules")); err != nil {
-		return nil, k.close(withPermissionHint(err, "CAP_NET_ADMIN and CAP_NET_RAW"))
+	switch k.rules, err = wiring.OpenRules(log, c, k.tables, k.calls.of("rules")); {
+	case err == nil:
+		k.own = rulewatch.Track(k.rules, k.tables)
+	case errors.Is(err, rules.ErrUnsupported) && c.Mode != config.ModeIPTables && c.Rules != config.RulesIPTables:
+		k.rules, k.noIPTables = nil, withIPTablesHint(err)
+	default:
+		return nil, k.close(withPermissionHint(withIPTablesHint(err), "CAP_NET_ADMIN and CAP_NET_RAW"))
 	}
-	k.own = rulewatch.Track(k.rules, k.tables)
 	if k.flows, err = conntrack.New(log, conntrack.Options{Called: k.calls.of("conntrack")}); err != nil {
 		log.Warn("cannot open connection tracking, stale UDP and SCTP flows stay until they time out", zap.Error(k.withModuleHint("nf_conntrack_netlink", err)))
 	}
@@ -85,8 +97,8 @@ func (k *kernel) openIPVS(ctx context.Context, log *zap.Logger, c config.Config)
 	if k.servers, err = vserver.New(log, vserver.Options{Called: k.calls.of("vserver")}); err != nil {
 		return k.withModuleHint("ip_vs", err)
 	}
-	if k.sets, err = ipset.Open(ctx, ipset.Options{Called: k.calls.of("ipset")}); err != nil {
-		return k.withModuleHint("ip_set", err)
+	if err = k.openRuleStore(ctx, log, c); err != nil {
+		return err
 	}
 	if there, asked := k.link.There(ctx); asked != nil {
 		return asked
@@ -107,7 +119,11 @@ func (k *kernel) closeIPVS(err error) error {
 	if k.sets != nil {
 		err = errors.Join(err, k.sets.Close())
 	}
-	k.servers, k.sets = nil, nil
+	if k.nft != nil {
+		k.nft.Close()
+	}
+	k.servers, k.sets, k.nft, k.backend = nil, nil, nil, nil
+	k.ruleStore = rulesDecision{}
 	k.idle.Store(nil)
 	return err
 }
@@ -116,6 +132,15 @@ func (k *kernel) closeIPVS(err error) error {
 func withPermissionHint(err error, capabilities string) error {
 	if errors.Is(err, os.ErrPermission) {
 		return fmt.Errorf("%w\n  remedy: run as root, or with %s", err, capabilities)
+	}
+	return err
+}
+
+// withIPTablesHint adds the remedy to an error of missing tools.
+func withIPTablesHint(err error) error {
+	if errors.Is(err, rules.ErrUnsupported) {
+		return fmt.Errorf("%w\n  remedy: install iptables: the package iptables on Debian and Ubuntu, iptables-nft on RHEL and Fedora, "+
+			"where the kernel needs kernel-modules-extra, too", err)
 	}
 	return err
 }
@@ -170,7 +195,10 @@ func (k *kernel) newMode(log *zap.Logger, now wiring.Settings, families []model.
 	if k.sets != nil {
 		deps.Sets = k.sets
 	}
+	tools := k.rules
 	switch {
+	case k.backend != nil:
+		deps.Rules, deps.Sets, tools = k.backend.Rules(), k.backend.Sets(), nil
 	case k.own != nil:
 		deps.Rules = k.own
 	case k.rules != nil:
@@ -179,7 +207,7 @@ func (k *kernel) newMode(log *zap.Logger, now wiring.Settings, families []model.
 	if k.tables != nil {
 		deps.Tables = k.tables
 	}
-	return ipvs.New(log, wiring.IPVSConfig(now(), families, k.rules), deps)
+	return ipvs.New(log, wiring.IPVSConfig(now(), families, tools), deps)
 }
 
 // healthPorts opens health-check ports on the addresses of NodePorts. If NodePorts answer

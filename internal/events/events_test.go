@@ -47,7 +47,7 @@ func TestKinds(t *testing.T) {
 		r.run()
 		for _, k := range []events.Kind{events.Starting, events.FailedToStartProxierHealthcheck, events.FailedToStartMetricServer,
 			events.SchedulerUnavailable, events.InvalidConfiguration, events.ConfigurationReloaded, events.RestartNeeded, events.NodeAnnotationRefused,
-			events.SysctlRefused, events.ProxyModeImplied, events.FirewallBlocksServices} {
+			events.SysctlRefused, events.ProxyModeImplied, events.RulesInNFTables, events.FirewallBlocksServices} {
 			r.Node(k, "")
 			r.pass(0)
 		}

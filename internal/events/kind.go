@@ -30,6 +30,8 @@ var (
 	// ProxyModeFallback: the kernel lacks what ipvs mode needs, and iptables mode runs
 	// instead (internal/DECISIONS.md, Missing IPVS).
 	ProxyModeFallback = Kind{"ProxyModeFallback", "StartKubeProxy", true}
+	// RulesInNFTables: the node lacks iptables or ipset, and ipvs mode keeps its rules in nftables.
+	RulesInNFTables = Kind{"RulesInNFTables", "StartKubeProxy", false}
 	// ProxyModeImplied: a file of kube-proxy leaves the mode empty, and ipvs mode runs, where
 	// kube-proxy would run iptables mode.
 	ProxyModeImplied = Kind{"ProxyModeImplied", "StartKubeProxy", false}

@@ -30,7 +30,9 @@ func ipvsChecks(log *zap.Logger, t *tune.Tuner, c config.Config, served []model.
 	checks = append(checks, otherSchedulers(c.Scheduler, func(ctx context.Context, name string) error {
 		return probeScheduler(ctx, log, name)
 	}))
-	checks = append(checks, setChecks(t.ModuleFix, served, revision)...)
+	if c.Rules != config.RulesNFTables {
+		checks = append(checks, setChecks(t.ModuleFix, served, revision)...)
+	}
 	return append(checks, timeoutChecks(t, c.Timeouts, func() (timeoutsHandle, error) { return vserver.New(log, vserver.Options{}) })...)
 }
 

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -166,5 +168,28 @@ func TestMissingIPVS(t *testing.T) {
 				t.Errorf("verdict %+v", verdicts[0])
 			}
 		})
+	}
+}
+
+func TestRulesInNFTables(t *testing.T) {
+	there, noSets := func() error { return nil }, func() error { return ipset.ErrUnsupported }
+	for name, c := range map[string]struct {
+		mode  config.Mode
+		rules config.Rules
+		tools error
+		sets  func() error
+		want  bool
+	}{
+		"all there":              {config.ModeIPVS, config.RulesAuto, nil, there, false},
+		"no tools":               {config.ModeAuto, config.RulesAuto, rules.ErrUnsupported, there, true},
+		"no sets":                {config.ModeIPVS, config.RulesAuto, nil, noSets, true},
+		"wanted":                 {config.ModeIPVS, config.RulesNFTables, nil, there, true},
+		"not wanted":             {config.ModeIPVS, config.RulesIPTables, rules.ErrUnsupported, noSets, false},
+		"iptables mode":          {config.ModeIPTables, config.RulesNFTables, nil, there, false},
+		"tools that do not work": {config.ModeIPVS, config.RulesAuto, os.ErrPermission, there, false},
+	} {
+		if got := rulesInNFTables(config.Config{Mode: c.mode, Rules: c.rules}, c.tools, c.sets); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
 }

@@ -11,8 +11,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/nftrules"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/ownership"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nft"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
@@ -156,6 +158,16 @@ func (p *ipvsOwners) readMarks(ctx context.Context, log *zap.Logger, c config.Co
 		defer h.Close()
 		sets = h
 	case !errors.Is(err, ipset.ErrUnsupported):
+		return err
+	}
+	if tables, err := nft.New(log, nft.Options{}); err == nil {
+		defer tables.Close()
+		if there, err := nftrules.Exists(ctx, tables); err != nil {
+			return err
+		} else if there {
+			sets = nftrules.New(tables).Sets()
+		}
+	} else if !errors.Is(err, nft.ErrUnsupported) {
 		return err
 	}
 	marks, err := ownership.Read(ctx, l, sets, c.ExcludeCIDRs)

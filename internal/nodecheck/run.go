@@ -11,12 +11,15 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/firewall"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nft"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
 // Run loads the modules that the mode needs, and returns one verdict for each check.
@@ -42,10 +45,18 @@ func Unfit(c config.Config, verdicts []tune.Verdict) error {
 func checks(t *tune.Tuner, c config.Config) []tune.Check {
 	log := zap.NewNop()
 	served, err := servedFamilies(log, c)
+	inNFTables := rulesInNFTables(c, err, func() error { return firstSet(context.Background()) })
 	checks := []tune.Check{
 		{Name: "iptables", Fix: "install iptables and ip6tables; for IPv6, switch it on in the kernel", Run: func(context.Context) error {
 			return errors.Join(grade(err, rules.ErrUnsupported), tune.Warning(leftOut(served)))
 		}},
+	}
+	if inNFTables {
+		served = rules.UsableFamilies()
+		checks = []tune.Check{{Name: "nftables", Fix: t.ModuleFix("nf_tables"), Run: func(ctx context.Context) error {
+			return errors.Join(grade(tryTables(ctx, log), nft.ErrUnsupported), tune.Warning(leftOut(served)))
+		}}}
+		c.Rules = config.RulesNFTables
 	}
 	if c.Mode != config.ModeIPTables {
 		checks = append(checks, softened(c, ipvsChecks(log, t, c, served))...)
@@ -58,6 +69,35 @@ func checks(t *tune.Tuner, c config.Config) []tune.Check {
 		checks = append(checks, ownerChecks(read)...)
 	}
 	return append(checks, firewallCheck(c, readFilters(log), frontendsOf(c, read)))
+}
+
+// rulesInNFTables reports whether ipvs mode would keep its rules in nftables, given why there is no
+// iptables. firstSet asks for a set of ipset.
+func rulesInNFTables(c config.Config, noIPTables error, firstSet func() error) bool {
+	switch {
+	case c.Mode == config.ModeIPTables || c.Rules == config.RulesIPTables:
+		return false
+	case c.Rules == config.RulesNFTables:
+		return true
+	}
+	return errors.Is(noIPTables, rules.ErrUnsupported) || errors.Is(firstSet(), ipset.ErrUnsupported)
+}
+
+// firstSet asks for the type of a set that ipvs mode needs.
+func firstSet(ctx context.Context) error { return revision(ctx, sets.All()[0]) }
+
+// tryTables tries whether the kernel takes our tables of nftables, and changes nothing.
+func tryTables(ctx context.Context, log *zap.Logger) error {
+	h, err := nft.New(log, nft.Options{})
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	var trial nft.Pass
+	for _, f := range nft.Families() {
+		trial.Tables = append(trial.Tables, nft.TableChange{Op: nft.Add, Family: f})
+	}
+	return h.Check(ctx, trial).Err()
 }
 
 // readFilters returns a reader of the filters of all programs.

@@ -2,8 +2,11 @@ package ipvs
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"net/netip"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 )
 
@@ -21,6 +24,16 @@ func (l *losses) RouteLost(p netip.Prefix) { l.of.addresses.Routes.DropActual(p)
 
 // ReloadRules reads chains and jumps again after a sign that another process changed them.
 func (l *losses) ReloadRules(ctx context.Context) error { return l.of.chains.Reload(ctx) }
+
+// ReloadTables reads rules again and samples the sets, after another process has written to where
+// both are. It returns which rows were lost.
+func (l *losses) ReloadTables(ctx context.Context) (dataplane.Drift, error) {
+	drift, err := l.of.chains.Load(ctx)
+	entries, unlisted := l.of.sets.Sample(ctx)
+	out := dataplane.Drift{"members": entries}
+	maps.Copy(out, drift)
+	return out, errors.Join(err, unlisted)
+}
 
 // serverLost records that a virtual server does not exist any more, nor do its destinations.
 func (l *losses) serverLost(k vserver.ServerKey) {

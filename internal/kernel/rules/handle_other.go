@@ -30,6 +30,9 @@ func (h *Handle) Purge(context.Context) (found int, err error) { return 0, errOS
 // Backend is empty.
 func (h *Handle) Backend() Backend { return "" }
 
+// UsableFamilies is empty.
+func UsableFamilies() []Family { return nil }
+
 // Families is empty.
 func (h *Handle) Families() []Family { return nil }
 

@@ -10,6 +10,14 @@ import (
 // netFile is a file of /proc/net in the namespace of the calling thread.
 func netFile(root, name string) string { return filepath.Join(root, "proc/thread-self/net", name) }
 
+// UsableFamilies returns the families of which this node can bind addresses, whatever its tools are.
+func UsableFamilies() []Family {
+	if ipv6Usable(Options{}.Defaults()) != nil {
+		return []Family{IPv4}
+	}
+	return []Family{IPv4, IPv6}
+}
+
 // ipv6Usable fails with ErrUnsupported, naming the reason, where no address of
 // IPv6 can be bound. ip6tables works there all the same, so trying it does not
 // tell, and every IPv6 address would be refused for as long as the agent runs.
