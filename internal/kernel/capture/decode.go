@@ -51,8 +51,8 @@ func decodeNetwork(b []byte) (p Packet, payload []byte, err error) {
 	return p, payload, nil
 }
 
-// decodeTransport reads ports, which TCP, UDP and SCTP have in one place, and what TCP
-// has besides, if it is there: a quoted packet may end behind its first eight bytes.
+// decodeTransport reads the ports, which TCP, UDP and SCTP have at the same place, and further
+// fields of TCP if they are present: a quoted packet may end after its first eight bytes.
 func decodeTransport(p Packet, b []byte) (Packet, error) {
 	if len(b) < portsOnly {
 		return p, errShort

@@ -88,7 +88,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// FuzzPacket: packets come from anybody.
+// FuzzPacket: packets come from untrusted hosts.
 func FuzzPacket(f *testing.F) {
 	f.Add(ipv4(ICMP, "192.0.2.1", "10.0.0.1", 0, 0, icmp(3, 3, ipv4(UDP, "10.0.0.1", "10.96.0.10", 0, 0, udp(4001, 53)))))
 	f.Add(ipv6(TCP, "fd00::1", "fd00:96::a", tcp(4001, 80, 7, SYN)))

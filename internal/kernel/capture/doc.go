@@ -8,10 +8,10 @@
 //	                                                  │ 256 bytes of each packet that passes
 //	Packet ◄── IPv4, IPv6, TCP, UDP, SCTP, ICMP ◄─────┘
 //
-// The filter runs in the kernel, so other traffic costs a few instructions a packet and
-// no copy. Where a packet is seen: coming in before the rules of iptables, going out
-// after them (packet(7)). What the filter cannot follow is not seen: fragments but the
-// first, and IPv6 packets whose transport header is not the first.
+// The filter runs in the kernel, so other traffic costs a few instructions a packet and no copy.
+// Where a packet is seen: coming in before the rules of iptables, going out after them (packet(7)).
+// The filter cannot match fragments other than the first, or IPv6 packets with extension headers,
+// so these are not seen.
 //
 // The law of the room: it is bounded. The kernel keeps a socket's worth of packets and
 // counts those for which there was no room; Stats tells.

@@ -94,8 +94,8 @@ func (l layout) address(a netip.Addr, load func(offset uint32) bpf.Instruction) 
 	return append(out, bpf.RetConstant{Val: keep})
 }
 
-// quotes keeps messages of ICMP that refuse a packet with one of the addresses; ports are
-// compared by who reads it. It ends with a return.
+// quotes accepts ICMP messages that refuse a packet with one of the addresses; the reader compares
+// ports. It ends with a return.
 func (l layout) quotes(endpoints []netip.AddrPort) []bpf.Instruction {
 	out := []bpf.Instruction{bpf.LoadMemShift{Off: 0}}
 	if l.version == 6 {

@@ -70,8 +70,8 @@ func attach(fd int, code []bpf.RawInstruction) error {
 	return nil
 }
 
-// Next waits for a packet; when the context is over it fails with its error. What cannot
-// be read is passed over.
+// Next waits for a packet; when the context is over it fails with its error. Packets that cannot be
+// decoded are skipped.
 func (s *Socket) Next(ctx context.Context) (Packet, error) {
 	stop := context.AfterFunc(ctx, func() { _ = s.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()

@@ -125,7 +125,7 @@ func next(t *testing.T, s *capture.Socket) capture.Packet {
 	return p
 }
 
-// Real packets: a connection that is refused, and a datagram that nobody takes.
+// Real packets: a refused connection, and a datagram without a receiver.
 func TestCapture(t *testing.T) {
 	for _, tt := range []struct{ name, here, there string }{{"IPv4", here, there}, {"IPv6", here6, there6}} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestNextEnds(t *testing.T) {
 	}
 }
 
-// What came before the end is not lost by it.
+// Packets that arrived before the end are not lost.
 func TestQueued(t *testing.T) {
 	n := newNeighbours(t)
 	s := open(t, capture.TCP, here+":80")
@@ -198,7 +198,7 @@ func TestQueued(t *testing.T) {
 	}
 }
 
-// What nobody takes is counted, and bounded.
+// Packets that are not read are counted, and their number is bounded.
 func TestLossIsCounted(t *testing.T) {
 	n := newNeighbours(t)
 	s := open(t, capture.UDP, here+":53")

@@ -62,8 +62,7 @@ const (
 	In Direction = iota + 1
 	// Out: it is about to leave by the link.
 	Out
-	// Passing: a link received it for the link address of somebody else, as ports of
-	// a bridge do.
+	// Passing: a link received it for another link address, as ports of a bridge do.
 	Passing
 )
 
@@ -107,5 +106,5 @@ type Packet struct {
 // Stats counts since the socket was opened.
 type Stats struct {
 	Passed uint64 // the filter, those that were lost included
-	Lost   uint64 // because nobody took them in time
+	Lost   uint64 // because they were not read in time
 }

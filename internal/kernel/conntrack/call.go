@@ -33,8 +33,8 @@ type line struct {
 	in   []byte
 }
 
-// heldLimit bounds the threads that wait in the kernel for nobody: each call that
-// is abandoned there costs one.
+// heldLimit bounds the threads that wait in the kernel for an abandoned call: each such call costs
+// one.
 const heldLimit = 4
 
 // ready makes sure of a line.
@@ -53,8 +53,8 @@ func (h *Handle) ready(l **line) error {
 	return nil
 }
 
-// drop gives a line up. Closing may wait for a call that is stuck in the kernel,
-// so nobody waits for the closing.
+// drop gives a line up. Closing may wait for a call that is stuck in the kernel, so it happens on
+// another goroutine.
 func (h *Handle) drop(l **line) {
 	if *l != nil {
 		go func(w wire) { _ = w.Close() }((*l).wire)

@@ -14,7 +14,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
-// world is a table, how it is swept, and somebody who fills and reads it.
+// world is a table, a way to sweep it, and a separate handle that fills and reads it.
 type world struct {
 	sweeper interface {
 		Sweep(context.Context, []conntrack.Order) (conntrack.Outcome, error)
@@ -82,7 +82,7 @@ func keep(k conntrack.Key, who ...string) conntrack.Order {
 
 func unserved(k conntrack.Key) conntrack.Order { return conntrack.Order{Key: k, Unserved: true} }
 
-// from is a flow to a key; without anybody who answers it was never rewritten.
+// from is a flow to a key; without an answering address it was never rewritten.
 func from(k conntrack.Key, client string, answers ...string) conntracktest.Flow {
 	who := netip.AddrPortFrom(k.Addr, k.Port)
 	if len(answers) > 0 {
@@ -176,9 +176,9 @@ func testExact(t *testing.T, w world) {
 		from(key("10.96.0.11:53"), "10.244.0.1:4003", "10.244.9.9:5353"),
 		from(key("[fd00:96::a]:53"), "[fd00:10:244::1]:4001", "[fd00:10:244:9::9]:5353"),
 		from(tcp, "10.244.0.1:4001", "10.244.9.9:5353"),
-		from(key("10.244.9.9:5353"), "10.244.0.1:4004"), // straight to who answered
+		from(key("10.244.9.9:5353"), "10.244.0.1:4004"), // directly to the answering address
 		from(key("10.244.0.1:4005"), "10.96.0.10:53"),   // the other way round
-		from(key("10.244.0.1:4006"), "10.244.9.9:5353"), // and by who answered
+		from(key("10.244.0.1:4006"), "10.244.9.9:5353"), // and answered by it
 		from(key("192.0.2.1:53"), "10.96.0.10:54"),      // the key's address as a client
 	}
 	w.add(t, stays...)
@@ -350,7 +350,7 @@ func testOtherPortAnswers(t *testing.T, w world) {
 // late is a flow that an answer began which came when its flow was gone.
 func late(backend, client string) conntracktest.Flow { return from(key(client), backend) }
 
-// testLateAnswers: only what shuts a client out of who is fresh.
+// testLateAnswers: only flows that keep a client from a fresh backend are deleted.
 func testLateAnswers(t *testing.T, w world) {
 	answered, rewritten, tcp := late("10.244.1.1:5353", "10.244.0.1:4002"), late("10.244.1.1:5353", "10.244.0.1:4003"), late("10.244.1.1:5353", "10.244.0.1:4004")
 	answered.Replied = true
@@ -358,7 +358,7 @@ func testLateAnswers(t *testing.T, w world) {
 	tcp.Protocol = conntrack.ProtocolTCP
 	stays := []conntracktest.Flow{
 		answered, rewritten, tcp,
-		late("10.244.1.2:5353", "10.244.0.1:4001"), // by who is not fresh
+		late("10.244.1.2:5353", "10.244.0.1:4001"), // from an address that is not fresh
 		late("10.244.1.1:5354", "10.244.0.1:4001"), // from another port
 		late("10.244.0.1:4001", "10.244.1.3:5353"), // the other way round
 		late("[fd00:10:244:1::2]:5353", "[fd00:10:244::1]:4001"),

@@ -28,8 +28,8 @@ func TestDecodeFlow(t *testing.T) {
 	}
 }
 
-// TestDecodeOddFlows: what is not a flow with ports is nobody's, and without its
-// name nothing is deleted.
+// TestDecodeOddFlows: an entry that is not a flow with ports matches no key, and without its key it
+// is not deleted.
 func TestDecodeOddFlows(t *testing.T) {
 	whole := row(from(dns, "10.244.0.1:4001", "10.244.1.1:5353"), 99)
 	short := append([]byte{2, 0, 0, 0}, whole[4:]...)

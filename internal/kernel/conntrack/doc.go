@@ -1,12 +1,12 @@
 // Package conntrack deletes flows from the kernel's connection tracking table:
 // those that still lead to a server which is gone.
 //
-// It knows keys that clients dial and who may answer them, not Services: a
-// caller says for each key whose answers may go on, and every other flow to it
-// goes; and of whom answers may have come late, which begin flows that nobody ever
-// answers and that keep a client out (Order.Fresh): those go, too. Of a protocol with
-// connections it may ask for flows that carry none (Order.Connections). Nothing else in
-// the table is touched, and nothing is ever added.
+// It knows keys that clients dial and the addresses that may answer them, not Services. For each
+// key a caller names the addresses whose flows may continue, and every other flow to the key is
+// deleted. An answer that arrives after its flow was deleted begins a flow of its own, which is
+// never answered and keeps the client out; flows of this kind from the addresses in Order.Fresh are
+// deleted, too. Of a protocol with connections it may ask for flows that carry none
+// (Order.Connections). Nothing else in the table is touched, and nothing is ever added.
 //
 //	[]Order ──► dump request ──────► first socket ──► kernel
 //	                                                    │ flows, 32 KiB at a time
@@ -14,11 +14,10 @@
 //	  │
 //	  └──► up to 1,024 deletions ──► second socket ──► kernel
 //
-// For keys with a few ports the kernel is asked for the flows to each port (Linux
-// 5.8; an older one gives all, which is noticed). Many share one dump of all flows
-// of their protocol, which is looked through while it streams: what is in memory is
-// one datagram and one batch of deletions, however large the table. A long dump
-// takes pauses.
+// For keys with a few ports the kernel is asked for the flows to each port (Linux 5.8; an older one
+// gives all, which is noticed). Keys with many ports share one dump of all flows of their protocol,
+// which is searched while it streams. Memory holds one datagram and one batch of deletions, for any
+// size of the table. A long dump takes pauses.
 //
 // The law of the room: a flow is deleted by its original tuple, its zone and its
 // number, so never another one that took the tuple meanwhile. A flow that is gone

@@ -45,7 +45,7 @@ const (
 	sctpClosed = 1
 )
 
-// What a filter compares (net/netfilter/nf_internals.h, CTA_FILTER_F_*).
+// The fields that a filter compares (net/netfilter/nf_internals.h, CTA_FILTER_F_*).
 const (
 	matchSource          = 1 << 0
 	matchDestination     = 1 << 1
@@ -54,7 +54,7 @@ const (
 	matchDestinationPort = 1 << 5
 )
 
-// seenReply: somebody answered (IPS_SEEN_REPLY of
+// seenReply: a reply was seen (IPS_SEEN_REPLY of
 // include/uapi/linux/netfilter/nf_conntrack_common.h).
 const seenReply = 1 << 1
 
@@ -88,11 +88,11 @@ func (t tuple) sender() Key {
 	return Key{Addr: t.source.Addr(), Port: t.source.Port(), Protocol: t.protocol}
 }
 
-// back is the other direction of a flow that nobody rewrites.
+// back is the other direction of a flow that is not rewritten.
 func (t tuple) back() tuple { return tuple{t.destination, t.source, t.protocol} }
 
-// decodeTuple reads a tuple. What it does not know it leaves out: then the
-// address is not valid, and no key is like it.
+// decodeTuple reads a tuple. Unknown attributes are ignored: the address is then not valid, and no
+// key is equal to it.
 func decodeTuple(b []byte) (t tuple, err error) {
 	var source, destination netip.Addr
 	var sourcePort, destinationPort uint16
@@ -161,8 +161,8 @@ type flow struct {
 	rest     []byte // attributes that follow the tuple
 }
 
-// decodeFlow reads what has to be known of every flow; the rest is read of those
-// that somebody asked for. The kernel puts the original tuple first.
+// decodeFlow reads the attributes that every flow needs; the others are read only of matching
+// flows. The kernel puts the original tuple first.
 func decodeFlow(body []byte) (f flow, err error) {
 	if len(body) < nfHeaderLen {
 		return f, errMalformed
@@ -192,7 +192,7 @@ func (f flow) reply() (tuple, error) {
 	return decodeTuple(value)
 }
 
-// unanswered tells whether nobody answered so far; a kernel that does not say did not.
+// unanswered reports whether the flow has no reply so far; without a status attribute it is false.
 func (f flow) unanswered() (bool, error) {
 	value, err := findAttr(f.rest, attrStatus)
 	return len(value) == 4 && binary.BigEndian.Uint32(value)&seenReply == 0, err

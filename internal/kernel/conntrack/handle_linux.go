@@ -77,7 +77,7 @@ type socket struct {
 	raw syscall.RawConn
 }
 
-// What a batch of deletions and the answers to it need, in bytes.
+// The sizes of a batch of deletions and of the answers to it, in bytes.
 const (
 	sendBuffer    = 512 << 10
 	receiveBuffer = 2 << 20

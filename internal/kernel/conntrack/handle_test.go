@@ -18,7 +18,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
-// staleFlows are n flows to a key, each answered by somebody else.
+// staleFlows are n flows to a key, each answered by another address.
 func staleFlows(k conntrack.Key, n int) []conntracktest.Flow {
 	var out []conntracktest.Flow
 	for i := range n {
@@ -247,7 +247,7 @@ func TestCallsAreToldOf(t *testing.T) {
 	})
 }
 
-// TestKernelThatHoldsCalls: threads that wait in the kernel for nobody are few.
+// TestKernelThatHoldsCalls: few threads wait in the kernel for abandoned calls.
 func TestKernelThatHoldsCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeer()
@@ -299,7 +299,7 @@ func TestDeletionThatIsRefused(t *testing.T) {
 	}
 }
 
-// TestTupleThatChangedHands: between dump and deletion the client began anew.
+// TestTupleThatChangedHands: between dump and deletion the client began a new flow.
 func TestTupleThatChangedHands(t *testing.T) {
 	flows := staleFlows(dns, 10)
 	p := newPeer(flows...)

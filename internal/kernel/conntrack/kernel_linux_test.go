@@ -27,7 +27,7 @@ func TestKernelKeepsContract(t *testing.T) {
 	}
 }
 
-// kernel returns a handle in a fresh network namespace, and somebody else in it.
+// kernel returns a handle in a new network namespace, and a second one of another process in it.
 func kernel(t testing.TB, opts conntrack.Options) (*conntrack.Handle, *conntracktest.Kernel) {
 	t.Helper()
 	enterNamespace(t)

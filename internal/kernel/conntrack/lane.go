@@ -102,8 +102,8 @@ func (l *lane) end(j *job) {
 	l.running = slices.DeleteFunc(l.running, func(other *job) bool { return other == j })
 }
 
-// putBack makes orders wait again, first in the queue, but for those that a newer
-// one has replaced: it waits, with who was fresh, or was carried out meanwhile.
+// putBack returns orders to the head of the queue, except those that a newer order has replaced:
+// that one waits, with the fresh addresses of the old one, or was carried out meanwhile.
 func (l *lane) putBack(j *job) {
 	var keys []Key
 	for _, o := range j.orders {
@@ -164,7 +164,7 @@ func (l *lane) sparing() bool {
 	return true
 }
 
-// readsAll tells whether a sweep of what waits will have to read all flows.
+// readsAll reports whether a sweep of the waiting orders has to read all flows.
 func (l *lane) readsAll() bool {
 	return l.unasked || manyPorts(func(yield func(Order) bool) {
 		for _, k := range l.queue {
@@ -175,7 +175,7 @@ func (l *lane) readsAll() bool {
 	})
 }
 
-// manyPorts tells whether there are more ports than are asked for one by one.
+// manyPorts reports whether there are more ports than can be queried one by one.
 func manyPorts(orders iter.Seq[Order]) bool {
 	seen := map[query]struct{}{}
 	for o := range orders {

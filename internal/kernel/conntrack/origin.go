@@ -26,8 +26,9 @@ func (h *Handle) Origin(ctx context.Context, protocol netkey.Protocol, from, to 
 	return original.source, original.key(), nil
 }
 
-// Answers tells who answers the flow of a client to what it dialled, and whom: somebody
-// else than the client where the source is rewritten, too. It is a look-up like Origin.
+// Answers returns the address that answers the flow of a client to a dialled key, and the address
+// that it answers to, which differs from the client's if the source is rewritten, too. It is a
+// look-up like Origin.
 func (h *Handle) Answers(ctx context.Context, client netip.AddrPort, dialled Key) (from, to netip.AddrPort, err error) {
 	_, reply, err := h.lookUp(ctx, attrOriginal, tuple{client, dialled.AddrPort(), dialled.Protocol})
 	if err != nil {

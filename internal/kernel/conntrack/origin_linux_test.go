@@ -8,7 +8,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
 )
 
-// Who began a flow is known by who answers whom, also where both ends were rewritten.
+// The client of a flow is found by the two ends of its answers, also if both were rewritten.
 func TestOrigin(t *testing.T) {
 	h, k := kernel(t, conntrack.Options{})
 	masqueraded := from(dns, "10.244.0.2:4001", "10.244.1.1:5353")

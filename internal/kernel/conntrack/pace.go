@@ -8,8 +8,8 @@ import (
 // paceFree is how many flows of a dump are read without a pause.
 const paceFree = 10_000
 
-// pace keeps a long dump from taking a CPU for itself: it rests so that no more
-// than a number of flows a second are read, and at least as long as it works.
+// pace keeps a long dump from using a whole CPU. It pauses so that the flows read each second are
+// limited, and at least as long as it works.
 type pace struct {
 	perFlow time.Duration
 	mark    time.Time // when the last pause ended

@@ -64,7 +64,7 @@ var errRefused = errors.New("filtered dump refused")
 func (s *sweep) run(ctx context.Context) error {
 	s.out = s.out[:0]
 	err := s.read(ctx)
-	// What was found before a failure is deleted all the same.
+	// Flows that were found before a failure are deleted all the same.
 	if flushErr := s.flush(ctx); flushErr != nil && err == nil {
 		err = flushErr
 	}
@@ -165,7 +165,7 @@ func (s *sweep) remember(q query, flows int) {
 	s.sizes.Store(size{s.family, q}, flows)
 }
 
-// few tells whether a query gave few flows when it was made last.
+// few reports whether the last query of this kind returned few flows.
 func (s *sweep) few(q query) bool {
 	flows, known := s.sizes.Load(size{s.family, q})
 	return known && flows.(int) <= fewFlows
@@ -213,7 +213,8 @@ func (d *dump) meet(body []byte) error {
 	return d.collect(f)
 }
 
-// stale tells whether a flow goes: by who answers it, or because it shuts its client out.
+// stale reports whether a flow is to be deleted: because of the address that answers it, or because
+// it keeps its client out.
 func (w wanted) stale(f flow) (bool, error) {
 	o, ours := w.orders[f.key()]
 	_, fresh := w.fresh[f.sender()]

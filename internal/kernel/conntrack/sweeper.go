@@ -64,8 +64,8 @@ type FamilyStats struct {
 	Deleted  uint64 // flows
 }
 
-// Sweeper carries out orders, off the path of whoever gives them. The newest order
-// for a key counts, and each is tried until it succeeds.
+// Sweeper carries out orders on its own goroutine, so that callers never wait. The newest order for
+// a key counts, and each is tried until it succeeds.
 type Sweeper struct {
 	log   *zap.Logger
 	table Table
@@ -171,8 +171,7 @@ const (
 	longestWait     = 10 * time.Second
 )
 
-// mostRest is the longest pause after a sweep that took long, and idle is when
-// somebody looks again who has nothing to do.
+// mostRest is the longest pause after a long sweep, and idle is the poll interval without orders.
 const (
 	mostRest = 500 * time.Millisecond
 	idle     = time.Hour

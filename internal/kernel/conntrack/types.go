@@ -10,13 +10,13 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
-// The errors of this room. Nobody above it looks at an errno.
+// The errors of this room. Its callers never see an errno.
 var (
 	// ErrUnsupported says that this kernel, or this operating system, does not let
 	// the table be read: it has no nf_conntrack_netlink.
 	ErrUnsupported = errors.New("not supported by the kernel")
-	// ErrBusy says that the kernel gave no answer in time, or more than its socket
-	// holds. What was under way may or may not have been done.
+	// ErrBusy says that the kernel gave no answer in time, or more than its socket holds. It is
+	// unknown whether the pending operation was carried out.
 	ErrBusy = netkey.ErrBusy
 	// ErrInterrupted says that the table changed under every attempt to read it.
 	ErrInterrupted = errors.New("table changed while it was read")
@@ -36,29 +36,27 @@ type Key = netkey.Tuple
 // for a key counts.
 type Order struct {
 	Key Key
-	// Keep are the addresses and ports, sorted by netip.AddrPort.Compare, whose
-	// answers may go on: every other flow to Key is stale, those that were never
-	// rewritten (they answer from Key itself) included. The caller does not change
-	// it afterwards.
+	// Keep are the addresses and ports, sorted by netip.AddrPort.Compare, whose flows may continue.
+	// Every other flow to Key is stale, including flows that were never rewritten and answer from
+	// Key itself. The caller does not change it afterwards.
 	Keep []netip.AddrPort
 	// Near, sorted like Keep, may go on as well with clients in From; with every client where
 	// From is empty. Some frontends lead the clients of this node to other endpoints.
 	Near []netip.AddrPort
 	From []netip.Prefix
-	// Fresh are those of Keep whose datagrams to a client would shut it out: an answer that
-	// comes after its flow was deleted begins a flow of its own, from who answers to the
-	// client. While the kernel remembers that, whatever the client sends to the key and IPVS
-	// gives to the same one is dropped, because its answers would belong to two flows
-	// (__nf_conntrack_confirm in net/netfilter/nf_conntrack_core.c), for 30 s
-	// (nf_conntrack_udp_timeout). So flows that one of them began, that nobody rewrote and
-	// nobody answered, are deleted, whoever they went to: the next datagram begins such a one
-	// again. Where netfilter rewrites the flow, not IPVS, there is no need: it gives the client
-	// another port then (get_unique_tuple in nf_nat_core.c). Those of a replaced order that
+	// Fresh are the addresses of Keep whose late datagrams could keep a client out. An answer that
+	// arrives after its flow was deleted begins a flow of its own, from the endpoint to the client.
+	// While the kernel keeps that flow, 30 s (nf_conntrack_udp_timeout), it drops packets that the
+	// client sends to the key and IPVS gives to the same endpoint, because their answers would
+	// belong to two flows (__nf_conntrack_confirm in net/netfilter/nf_conntrack_core.c). So flows
+	// from a fresh address that are neither rewritten nor answered are deleted, for any
+	// destination: the next datagram of the client then begins a flow to the key again. If
+	// netfilter rewrites the flow instead of IPVS, this is not needed, because it gives the client
+	// another port (get_unique_tuple in nf_nat_core.c). Fresh addresses of a replaced order that
 	// waits are added. They may come in any order.
 	Fresh []netip.AddrPort
-	// Unserved says that the key is nobody's any more. Stale are the flows to it
-	// that were rewritten, whoever answers; Keep is not read. Flows that answer
-	// from Key itself are not ours.
+	// Unserved says that no Service has the key any more. All rewritten flows to it are stale, from
+	// any address that answers; Keep is not read. Flows that answer from Key itself are not ours.
 	Unserved bool
 	// Connections says that the protocol has connections, which this order never cuts: of the
 	// flows that are stale by Keep, only those go that carry none. The kernel saw no answer
@@ -132,14 +130,13 @@ const FilteredPorts = 4
 type Options struct {
 	// Deadline is how long the kernel may be silent in a call. Default 5 s.
 	Deadline time.Duration
-	// DumpDeadline is the same for a dump: the kernel says nothing while it passes over
-	// flows, 0.3 s for a million and several times that on a machine with much to do.
-	// Default 30 s.
+	// DumpDeadline is the same for a dump. The kernel sends nothing while it skips flows: 0.3 s for
+	// a million flows, and several times that on a busy machine. Default 30 s.
 	DumpDeadline time.Duration
-	// FilteredPorts is the largest number of ports in the keys of one family that are
-	// asked for one by one: each makes the kernel look through its whole table in one
-	// go. For more, all flows of the protocol are read, or all flows if there are more
-	// protocols. Default FilteredPorts; negative for none.
+	// FilteredPorts is the largest number of ports in the keys of one family that are queried one
+	// by one, since each query makes the kernel search its whole table at once. For more, all flows
+	// of the protocol are read, or all flows if there are more protocols. Default FilteredPorts;
+	// negative for none.
 	FilteredPorts int
 	// Rate is the number of flows a second that a long dump reads at most. The
 	// first 10,000 of each dump are read at once. Default 200,000.
@@ -147,9 +144,9 @@ type Options struct {
 	// Attempts is how often a dump is started that the kernel says changed under
 	// the reader. Default 4.
 	Attempts int
-	// Called is told of each wait for the kernel, for it to take a message or to give a
-	// datagram, how long it took and what came of it; the error of one that was not
-	// answered in time is context.DeadlineExceeded. It must not block. Default: nobody.
+	// Called gets the duration and the result of each wait for the kernel, to accept a message or
+	// to return a datagram. The error of a wait without an answer in time is
+	// context.DeadlineExceeded. It must not block. Default: none.
 	Called func(took time.Duration, err error)
 }
 

@@ -36,27 +36,25 @@ type query struct {
 // everything is a dump without a filter.
 var everything = query{}
 
-// whole tells whether the query may be for very many flows more than are wanted.
+// whole reports whether the query may return many more flows than are wanted.
 func (q query) whole() bool { return q.match&(matchDestinationPort|matchSourcePort) == 0 && !q.few }
 
-// bySender tells whether the key is that of who sends.
+// bySender reports whether the query matches the sender of the flow.
 func (q query) bySender() bool { return q.match&matchSourcePort != 0 }
 
 // fewFlows is how many flows of a protocol cost next to nothing to read.
 const fewFlows = 20_000
 
-// queries are the dumps that together give every flow that is wanted, one for each
-// port of a key, or of who is fresh. Every dump makes the kernel go through its whole table, and a flow that it
-// gives costs four times as much as one that it passes over: so the keys with one
-// port share a dump, and for more than limit ports there is one of all flows of
-// their protocol, as there is where that was small the last time. (100,000 flows:
-// 35 ms a filtered dump, 157 ms a full one; a million: 270 ms and 1.4 s, of one
-// processor, which meanwhile, until a datagram is full, handles no packets.)
+// queries are the dumps that together return every wanted flow, one for each port of a key or of a
+// fresh address. Every dump makes the kernel search its whole table, and a returned flow costs four
+// times as much as a skipped one. So keys with the same port share a dump. For more than limit
+// ports one dump reads all flows of their protocol; so does a protocol that returned few flows at
+// its last query. (100,000 flows take 35 ms in a filtered dump and 157 ms in a full one; a million
+// take 270 ms and 1.4 s. The CPU handles no packets until a datagram is full.)
 //
-// A query is for an address only where there is no other with that port, and never
-// for one of IPv6: the kernel compares those the wrong way round, and leaves out
-// just the flows that were asked for (ctnetlink_filter_match_tuple since Linux 5.8,
-// in 6.18 still).
+// A query names an address only if no other key has that port, and never an IPv6 address: the
+// kernel compares those inversely and skips just the requested flows (ctnetlink_filter_match_tuple
+// since Linux 5.8, still in 6.18).
 func (w wanted) queries(limit int, few func(query) bool) []query {
 	ports, protocols := map[query]int{}, map[query]bool{}
 	all := everything
@@ -110,8 +108,8 @@ func portFrom(k Key) query {
 	return query{Key: Key{Port: k.Port, Protocol: k.Protocol}, match: matchProtocol | matchSourcePort}
 }
 
-// answeredBy tells whether a kernel that filters may answer the query with a flow.
-// It compares ports for two protocols only.
+// answeredBy reports whether a kernel that filters may return a flow for the query. It compares
+// ports for two protocols only.
 func (q query) answeredBy(t tuple) bool {
 	k := t.key()
 	if q.bySender() {

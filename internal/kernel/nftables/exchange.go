@@ -12,7 +12,7 @@ import (
 // exchange is one call's use of a socket.
 type exchange struct{ *nfnetlink.Session }
 
-// attempts bounds what is begun again because somebody else writes tables too.
+// attempts bounds repetitions after another program changed tables at the same time.
 const attempts = 4
 
 // list reads all tables, again if they changed meanwhile.

@@ -129,8 +129,8 @@ func (w *wire) answer(seq uint32, errno syscall.Errno) {
 	w.queue <- append(b, make([]byte, 16)...)
 }
 
-// transaction answers refusals and whoever asks for an answer, as
-// nfnetlink_rcv_batch does, and deletes all tables or none.
+// transaction answers refused messages and those that ask for an answer, as nfnetlink_rcv_batch
+// does, and deletes all tables or none.
 func (w *wire) transaction(b []byte) {
 	k := w.kernel
 	k.wrote++

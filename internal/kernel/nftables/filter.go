@@ -99,7 +99,7 @@ type Element struct {
 	Verdict *Verdict
 }
 
-// What is read at most: beyond, a table is not judged, so that reading costs little.
+// The limits of a read: a larger table is not checked, so that a read is cheap.
 const (
 	mostRules    = 4096 // of one table
 	mostElements = 16384

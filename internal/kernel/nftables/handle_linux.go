@@ -49,8 +49,8 @@ func (h *Handle) Close() {
 	h.ns.Close()
 }
 
-// List reads the names of all tables, whoever made them. A kernel without
-// nf_tables has none. Asking lets the kernel load the module by itself.
+// List reads the names of all tables, of all programs. A kernel without nf_tables has none. Asking
+// lets the kernel load the module by itself.
 func (h *Handle) List(ctx context.Context) (map[Key]struct{}, error) {
 	tables, err := call(ctx, h, exchange.list)
 	if err != nil {
@@ -62,9 +62,9 @@ func (h *Handle) List(ctx context.Context) (map[Key]struct{}, error) {
 	return tables, nil
 }
 
-// Generation is a number that the kernel raises with every transaction on tables
-// of any family, by whomever; it wraps around. What is read while it stays the
-// same is still true. A kernel without nf_tables has 0.
+// Generation is a number that the kernel increases with every transaction on tables of any family,
+// by any program; it wraps around. While it stays the same, tables that were read are still
+// current. A kernel without nf_tables has 0.
 func (h *Handle) Generation(ctx context.Context) (uint32, error) {
 	generation, err := call(ctx, h, exchange.generation)
 	if err != nil {
@@ -73,8 +73,8 @@ func (h *Handle) Generation(ctx context.Context) (uint32, error) {
 	return generation, nil
 }
 
-// Leads tells whether a rule of a chain has a verdict that leads to another chain: a
-// jump, or a goto. A table or chain that is not there leads nowhere.
+// Leads reports whether a rule of a chain has a verdict that leads to another chain: a jump, or a
+// goto. A table or chain that is not there leads nowhere.
 func (h *Handle) Leads(ctx context.Context, table Key, chain, target string) (bool, error) {
 	if err := table.Check(); err != nil {
 		return false, err
@@ -90,9 +90,9 @@ func (h *Handle) Leads(ctx context.Context, table Key, chain, target string) (bo
 // several dumps for each table.
 const filterShare = 6
 
-// Filters reads what packets to, through and from this machine meet in base chains of
-// tables of IP, whoever made them, tables of iptables-nft included. All is of one moment.
-// A kernel without nf_tables has none.
+// Filters reads the rules for packets to, through and from this machine in base chains of IP tables
+// of all programs, including tables of iptables-nft. All is of one moment. A kernel without
+// nf_tables has none.
 func (h *Handle) Filters(ctx context.Context) ([]Filter, error) {
 	out, err := callWithin(ctx, h, filterShare, exchange.filters)
 	if err != nil {
@@ -101,10 +101,10 @@ func (h *Handle) Filters(ctx context.Context) ([]Filter, error) {
 	return out, nil
 }
 
-// Delete removes tables with all that is in them, in one transaction: packets see
-// all of them or none. The errors are aligned with the keys; a nil slice means
-// that none of the tables exists any more. If one cannot be deleted none is, and
-// the errors of the others name it. After a time-out nobody knows; List tells.
+// Delete removes tables with all that is in them, in one transaction: packets see all of them or
+// none. The errors are aligned with the keys; a nil slice means that none of the tables exists any
+// more. If one cannot be deleted none is, and the errors of the others name it. After a time-out
+// the state is unknown; List reads it.
 func (h *Handle) Delete(ctx context.Context, keys []Key) []error {
 	if len(keys) == 0 {
 		return nil

@@ -54,8 +54,8 @@ const (
 	// earRoom is what the kernel keeps for a listener, in bytes: some ten
 	// notifications. It tells by ENOBUFS that there were more.
 	earRoom = 8 << 10
-	// drainLimit bounds one Await while somebody writes without a pause; what is
-	// left ends the next one.
+	// drainLimit bounds one Await while another program writes without a pause; remaining
+	// notifications end the next one.
 	drainLimit = 64
 )
 

@@ -1,6 +1,5 @@
-// Package golden compares what a test got with a file in its testdata folder.
-// Run the test with -update to write the files anew, then read the difference
-// in version control before believing it.
+// Package golden compares what a test got with a file in its testdata folder. Run the test with
+// -update to rewrite the files, then review the difference in version control.
 package golden
 
 import (

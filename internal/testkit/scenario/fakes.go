@@ -90,11 +90,11 @@ func (f *Fakes) CrashAtCall(room string, nth int) {
 	f.tap.add(&fault{room: room, from: nth, times: 1, crash: true})
 }
 
-// Struck tells whether the planned trouble has come. It is asked when the script is over.
+// Struck reports whether the planned fault has hit. It is asked when the script is over.
 func (f *Fakes) Struck() bool { return f.witness.struck.Load() }
 
-// Told tells whether the agent has told of trouble that lasts; the rest was over by itself.
-// It is asked when the script is over.
+// Told reports whether the agent has reported a lasting failure; other failures ended by
+// themselves. It is asked when the script is over.
 func (f *Fakes) Told() bool { return f.witness.told.Load() }
 
 // Witnessed is what the agent failed to do in its trouble: to answer, and to tell of it. It
@@ -141,7 +141,7 @@ func (f *Fakes) rise() {
 	f.rose = true
 }
 
-// Rose tells whether an agent has crashed and another runs in its place.
+// Rose reports whether an agent has crashed and another one runs in its place.
 func (f *Fakes) Rose() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -260,7 +260,7 @@ func (f *Fakes) Cleanup(s Start) error {
 	if err != nil {
 		return err
 	}
-	f.witness.leave(f) // nobody can tell any more
+	f.witness.leave(f) // no later report is possible
 	f.tap.revive()
 	deps := f.kernel.deps(f.tap)
 	if err = cleanUp(context.Background(), c, deps); err != nil && f.audited {

@@ -20,7 +20,7 @@ type FaultKind string
 
 // The kinds beside errnos.
 const (
-	Fail        FaultKind = "fail"        // an error that nobody knows; nothing is carried out
+	Fail        FaultKind = "fail"        // an unknown error; nothing is carried out
 	Hang        FaultKind = "hang"        // no answer before the deadline; nothing is carried out
 	Late        FaultKind = "late"        // carried out, and answered shortly before the deadline
 	Lost        FaultKind = "lost"        // carried out, but not answered
@@ -41,13 +41,12 @@ func FaultKinds() []FaultKind {
 // Errnos lists those that are errnos.
 func Errnos() []FaultKind { return slices.Sorted(maps.Keys(errnos)) }
 
-// words are the errors of a room that stand for an answer of the kernel, of which its
-// callers alone know.
+// words are the errors by which a package reports an answer of the kernel to its callers.
 type words struct {
-	// unknown is that of a write whose outcome nobody knows, for there was no answer.
+	// unknown is the error of a write without an answer, whose outcome is unknown.
 	unknown error
 	errnos  map[FaultKind]error
-	// interrupted is that of a list; nil is a room that has no such error.
+	// interrupted is that of a list; nil if the package has no such error.
 	interrupted error
 }
 
@@ -100,8 +99,8 @@ func because(word, kernel error) error {
 	return err
 }
 
-// carriedOut tells whether the kernel has done what was asked although the caller is told
-// of an error. Over netlink ENOBUFS is a buffer that had no room for the answer.
+// carriedOut reports whether the kernel did what was asked although the caller gets an error. Over
+// netlink ENOBUFS is a buffer that had no room for the answer.
 func (k FaultKind) carriedOut(room string) bool {
 	return k == Lost || k == "ENOBUFS" && room != roomRules
 }
@@ -117,9 +116,9 @@ const (
 	removes               // one object
 )
 
-// can tells whether a call may go wrong so by the contract of its room. What would be a
-// lie is left out: a list that says "there is none" of what there is, and words of what a
-// room settles by itself, an entry that is added and exists.
+// can reports whether a call may fail in this way by the contract of its package. Impossible
+// answers are excluded: a list that misses existing rows with "does not exist", and errors that a
+// package handles itself, such as the addition of an existing entry.
 func (k FaultKind) can(room string, a access) bool {
 	switch k {
 	case Interrupted:

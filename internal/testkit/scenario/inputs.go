@@ -37,10 +37,10 @@ func (onDisk) deliver(sink source.Sink, dir string) error {
 	return err
 }
 
-// Feed is what a source of files makes of a directory of manifests, without the
-// directory: what is put here an agent is told before Put returns. Of an object in
-// several files the one in the first file by name counts, and a bad file stands for its
-// last good content, which the next agent does not know.
+// Feed is what a source of files makes of a directory of manifests, without the directory: what is
+// put here an agent is told before Put returns. If an object is in several files, the one in the
+// first file by name counts. A bad file keeps its last good content, which the next agent does not
+// know.
 type Feed struct {
 	mu    sync.Mutex
 	files map[string]*manifest

@@ -57,7 +57,7 @@ func newKernel() *kernel {
 	}
 }
 
-// rulesDeps are the rooms of iptables mode for one process, behind its tap.
+// rulesDeps are the dependencies of iptables mode for one process, behind its tap.
 func (k *kernel) rulesDeps(t *tap) iptables.Deps {
 	return iptables.Deps{Rules: tappedRules{tappedModeRules{k.rules, t}, k.rules}}
 }
@@ -81,7 +81,7 @@ func (k *kernel) host() (h model.Host, err error) {
 	return h, err
 }
 
-// holdsIPVS tells whether there is a device, a route or a set of ipvs mode.
+// holdsIPVS reports whether a device, a route or a set of ipvs mode exists.
 func (k *kernel) holdsIPVS() bool {
 	if _, err := k.links.List(context.Background()); err == nil {
 		return true
@@ -137,8 +137,8 @@ func (k *kernel) text(kind string) (string, error) {
 	return "", nil // Normal refuses the kind
 }
 
-// tiedRules joins the fakes of rules and sets as the kernel does: a rule cannot
-// refer to a set that is not there, and a set that a rule refers to stays.
+// tiedRules joins the fakes of rules and sets as the kernel does: a rule cannot refer to a missing
+// set, and a set that a rule refers to stays.
 type tiedRules struct {
 	*rulestest.Fake
 	sets *ipsettest.Fake

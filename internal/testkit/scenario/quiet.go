@@ -32,7 +32,8 @@ func NewJudge(node Driver) *Judge {
 	return &Judge{node: node, foreign: map[string][]string{}, normal: map[string]normalized{}}
 }
 
-// Foreign takes all that the kernel holds now for somebody else's: it has to stay as it is.
+// Foreign marks all rows that the kernel holds now as those of another program: they must not
+// change.
 func (j *Judge) Foreign() error {
 	for _, kind := range Kinds() {
 		text, err := look(j.node, kind, "")
@@ -158,8 +159,8 @@ func without(all, some []string) (rest, missing []string) {
 	return rest, missing
 }
 
-// Quiet tells whether the agent has nothing left to write. Orphans stay while a file
-// cannot be read.
+// Quiet reports whether the agent has nothing left to write. Orphans stay while a file cannot be
+// read.
 func Quiet(status agent.Status) error {
 	if !status.Ready || status.Failures > 0 {
 		return fmt.Errorf("the agent is not done: %s", status.LastError)

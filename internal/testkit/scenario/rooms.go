@@ -15,7 +15,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-// The rooms of the modes' Deps with a tap in front.
+// The dependencies of the modes, each with a tap in front.
 
 type tappedServers struct {
 	ipvs.Servers

@@ -54,7 +54,7 @@ func TestDyingWriteLeavesWholeTables(t *testing.T) {
 	}
 }
 
-// What the kernel refuses it refuses a dying process, too.
+// A row that the kernel refuses is refused for a dying process, too.
 func TestDyingWriteIsRefusedRows(t *testing.T) {
 	r, tap := tapped(t)
 	tap.faults = []*fault{{room: roomRules, times: 1, crash: true}, {room: roomRules, times: endless, kind: Fail, row: "filter KUBE-FORWARD"}}

@@ -74,10 +74,10 @@ func (s *script) await(ask func() error) error {
 
 // settle returns when everything that was on disk before it has been written.
 //
-// To know that the agent has seen a file it puts down a Service of type
-// ExternalName, which has no rows, and waits for the agent to log that it was
-// skipped. The source may deliver one reading of the disk in two batches; a
-// second marker, put down after the first was seen, comes with a later reading.
+// To learn that the agent has seen a file, it writes a Service of type ExternalName, which has no
+// rows, and waits for the log line that says it was skipped. The source may deliver one reading of
+// the disk in two batches; a second marker, put down after the first was seen, comes with a later
+// reading.
 func (s *script) settle() error {
 	if s.opts.Rough {
 		return nil
@@ -115,7 +115,7 @@ func replaceFile(path, text string) error {
 	return os.Rename(hidden, path)
 }
 
-// quiet tells whether the agent has nothing left to write.
+// quiet reports whether the agent has nothing left to write.
 func (s *script) quiet() error {
 	status, err := s.status()
 	if err != nil {
@@ -179,7 +179,7 @@ func updateFile(path string, updates map[string]string) error {
 	return os.WriteFile(path, txtar.Format(a), 0o644)
 }
 
-// tail is the end of the agent's log, for whoever reads a failure.
+// tail is the end of the agent's log, printed with a failure.
 func (s *script) tail() string {
 	all := lines(s.driver.Log())
 	return "agent's log:\n" + strings.Join(all[max(0, len(all)-25):], "\n")

@@ -193,7 +193,7 @@ func (s *script) expectLog(c call) error {
 	})
 }
 
-// rose tells whether an agent crashed and another runs in its place.
+// rose reports whether an agent crashed and another one runs in its place.
 func (s *script) rose() bool {
 	f, ok := s.driver.(*Fakes)
 	return ok && f.Rose()

@@ -221,8 +221,8 @@ func newStormed(t *testing.T, s *storm) *stormed {
 	return x
 }
 
-// stormPatience is for one answer of the loop, and for what is to come at all: a machine under
-// the race detector takes long, and one that never answers is found all the same.
+// stormPatience is the limit for one answer of the loop and for the whole storm: a machine under
+// the race detector is slow, and a loop that never answers is still found.
 const stormPatience = time.Minute
 
 func (x *stormed) status(t *testing.T) agent.Status {
@@ -239,7 +239,7 @@ func (x *stormed) status(t *testing.T) agent.Status {
 // delivered is how many events have become news.
 func (x *stormed) delivered() int { return int(x.known.Changes().Slices) }
 
-// programmed tells whether so many events have come and all that follows is in the kernel.
+// programmed reports whether that many events have arrived and all their results are in the kernel.
 func (x *stormed) programmed(t *testing.T, events int) bool {
 	t.Helper()
 	c := x.known.Changes()
@@ -290,9 +290,9 @@ func heap() uint64 {
 	return s[0].Value.Uint64()
 }
 
-// TestStorm: the API server tells of 10,000 changes of slices a second. The loop answers
-// all along and takes many at a time, memory follows the objects and not the events, and
-// in the end the kernel has what a fresh compile says.
+// TestStorm: the API server tells of 10,000 changes of slices a second. The loop answers all the
+// time and takes many changes at once. Memory depends on the number of objects, not of events. In
+// the end the kernel equals a fresh compile.
 func TestStorm(t *testing.T) {
 	length := 2 * time.Second
 	if text := os.Getenv("KUBE_IPVS_STORM"); text != "" {
@@ -362,8 +362,9 @@ func TestStorm(t *testing.T) {
 	if int(n)*10 > events {
 		t.Errorf("%d passes for %d events", n, events)
 	}
-	// A change of an object needs a copy of it at most four times: what was, what is, what
-	// is decoded next, and rows on their way; and 10,000 moments of changes are remembered.
+	// A change of an object needs at most four copies of it: the previous one, the current one, the
+	// one being decoded, and rows that are being written. In addition the times of 10,000 changes
+	// are kept.
 	const object = 4 * 1024 * (1 + stormEndpoints)
 	if most := before + stormSlices*object; peak > most || after > before+8*mib {
 		t.Errorf("live heap %d at most and %d after, want no more than %d and %d", peak, after, most, before+8*mib)

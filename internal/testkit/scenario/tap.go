@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The rooms whose calls a tap counts and lets fail.
+// The kernel packages whose calls a tap counts and lets fail.
 const (
 	roomServers = "servers"
 	roomSets    = "sets"
@@ -20,7 +20,7 @@ const (
 	roomLinks   = "links"
 )
 
-// Rooms lists the kernel rooms by the names that faults use.
+// Rooms lists the kernel packages by the names that faults use.
 func Rooms() []string { return []string{roomServers, roomSets, roomRules, roomLinks} }
 
 var (
@@ -32,24 +32,25 @@ var (
 // Options.Timeout), for the loop's context has no deadline.
 const quickCall = 20 * time.Millisecond
 
-// tap sits between the agent and its kernel rooms: it counts calls and lets them
-// fail as planned. All calls of a dead process fail; nothing reaches the kernel.
+// tap sits between the agent and its kernel packages: it counts calls and lets them fail as
+// planned. All calls of a dead process fail; nothing reaches the kernel.
 type tap struct {
 	mu     sync.Mutex
 	calls  map[string]int
 	faults []*fault
 	dead   bool
 	crash  func() // called once in a new goroutine when a planned crash happens
-	// hits counts what trouble has hit, and struck is called for the first; nil is nobody.
+	// hits counts the calls and rows that faults have hit; struck is called at the first and may be
+	// nil.
 	hits   int
 	struck func()
-	// called is told of each call; nil is nobody.
+	// called gets each call and may be nil.
 	called func(room string, took time.Duration, err error)
 }
 
-// fault is one line of the plan. It hits calls of its room from a number on, counted
-// since the tap was made, that may go wrong so; with text in row it hits rows of writes
-// instead, not calls.
+// fault is one line of the plan. It hits those calls of its package that can fail in this way, from
+// a number on, counted since the tap was made. With text in row it hits rows of writes instead of
+// calls.
 type fault struct {
 	room  string
 	from  int
@@ -67,7 +68,7 @@ type fault struct {
 
 const endless = -1
 
-// done tells whether a fault is used up.
+// done reports whether a fault is used up.
 func (f *fault) done() bool { return f.times == 0 }
 
 func newTap() *tap { return &tap{calls: map[string]int{}} }
@@ -364,14 +365,14 @@ func write[C any](ctx context.Context, t *tap, room string, changes []C, text fu
 
 func firstHalf[C any](changes []C) []C { return changes[:len(changes)/2] }
 
-// writeUpTo is write for a room that can die in some places only: part are the rows
-// that are carried out then.
+// writeUpTo is write for a package that can die only in some places: part returns the rows that are
+// then carried out.
 func writeUpTo[C any](ctx context.Context, t *tap, room string, changes []C, part func([]C) []C, text func(C) string, do func([]C) []error) []error {
 	began := time.Now()
 	v := t.enter(ctx, room, writes)
 	defer func() { t.tell(room, began, v.err) }()
 	errs := make([]error, len(changes))
-	switch { // what the kernel refuses it refuses whoever asks
+	switch { // a row that the kernel refuses is refused for every process
 	case v.half:
 		writeRows(t, room, part(changes), errs, text, do)
 	case v.err == nil || v.whole:

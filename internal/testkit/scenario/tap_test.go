@@ -73,7 +73,8 @@ func TestKindsOfFaults(t *testing.T) {
 	}
 }
 
-// What a room never says of a list is not said of one: the fault waits for a write.
+// An error that a list of a package never returns is not injected into it: the fault waits for a
+// write.
 func TestListsAreNeverAbsent(t *testing.T) {
 	for _, kind := range []FaultKind{"ENOENT", "EEXIST", Lost} {
 		for _, room := range Rooms() {

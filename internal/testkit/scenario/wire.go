@@ -290,8 +290,8 @@ func KindsOf(mode string) []string {
 	return Kinds()
 }
 
-// modeWithoutKernel is the mode that the settings name, and the kinds of rows it has. It
-// supposes that connection tracking is not liberal, as nobody has made it so.
+// modeWithoutKernel is the mode that the settings name, and the kinds of rows it has. It assumes
+// that connection tracking is not liberal, the default.
 func modeWithoutKernel(c config.Config) (mode dataplane.Inspectable, kinds []string) {
 	if c.Mode == config.ModeIPTables {
 		return iptables.New(zap.NewNop(), rulesConfig(c, false), iptables.Deps{}), KindsOf(string(c.Mode))

@@ -21,7 +21,7 @@ const overAfter = 200 * time.Millisecond
 // status and its metrics have to tell of what lasts. Then the trouble ends.
 type witness struct {
 	struck, told atomic.Bool
-	done         chan struct{} // closed when nobody is to watch any more
+	done         chan struct{} // closed when no watcher is left
 	once         sync.Once
 	gone         sync.WaitGroup
 	mu           sync.Mutex
@@ -108,5 +108,5 @@ func told(s agent.Status) bool {
 
 var failing = regexp.MustCompile(`(?m)^kube_ipvs_(loop_failures|audit_failures_total) [1-9]`)
 
-// metered tells whether metrics show that something fails.
+// metered reports whether metrics show a failure.
 func metered(metrics string) bool { return failing.MatchString(metrics) }

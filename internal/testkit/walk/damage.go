@@ -1,6 +1,6 @@
 package walk
 
-// damages are commands that somebody else on the node might give, by the mode that runs.
+// damages are commands that another program on the node might run, by the active mode.
 var damages = map[string][]string{
 	modeIPVS: {
 		"ipvsadm -D -t 10.96.0.1:80", "ipvsadm -C", "ipvsadm -E -t 10.96.0.2:80 -s lc",
@@ -27,8 +27,8 @@ var damages = map[string][]string{
 // marks are the damages that take away entries that tell whose a virtual server is.
 var marks = []string{"ipset flush KUBE-CLUSTER-IP", "ipset del KUBE-IPVS-IPS 10.96.0.2"}
 
-// foreign are commands by which somebody else has rows of all kinds in the kernel. They can
-// be given again: whoever flushes a table has those rows put back.
+// foreign are commands by which another program adds rows of all kinds to the kernel. They can be
+// repeated: a damage that flushes a table is followed by them.
 var foreign = []string{
 	"ipvsadm -A -t 198.51.100.77:80 -s wlc", "ipvsadm -a -t 198.51.100.77:80 -r 198.51.100.78:80 -m -w 3",
 	"ipvsadm -A -u [2001:db8:77::1]:53 -s rr",
@@ -43,7 +43,7 @@ var foreign = []string{
 	"iptables -t mangle -N KUBE-KUBELET-CANARY",
 }
 
-// flushes tells whether a tool, as a damage gives it, may take foreign rows, too.
+// flushes reports whether a tool, as called by a damage, may also delete foreign rows.
 func flushes(args []string) bool {
 	switch args[0] {
 	case "ipvsadm":

@@ -26,7 +26,7 @@ var flagsOf = map[string][]string{
 // On says what a walk is for.
 type On int
 
-// The places. On a kernel no call fails on demand, and nobody is behind the links.
+// The places. On a real kernel no call fails on demand, and no other machine is behind the links.
 const (
 	Fakes On = iota
 	Kernel

@@ -8,9 +8,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/scenario"
 )
 
-// Writer makes manifests at random: few names and addresses, so that Services meet,
-// and everything that a Service can ask for, but what takes time, and but backends that
-// answer themselves: an address remembers that it was once detached for them.
+// Writer makes random manifests with few names and addresses, so that Services collide, and with
+// every field of a Service. Exceptions are settings that take time and backends that answer clients
+// directly, because an address stays marked as detached for them.
 type Writer struct{ *rand.Rand }
 
 func (w Writer) one(choices ...string) string { return choices[w.IntN(len(choices))] }
@@ -52,7 +52,7 @@ func (w Writer) annotations() string {
 	return ", annotations: {" + strings.Join(asked, ", ") + "}"
 }
 
-// weight is one that somebody asks for.
+// weight is the value of a weight annotation.
 func (w Writer) weight() string {
 	return "weight: " + w.one(`"0"`, `"0"`, `"1"`, `"5"`, `"65535"`, `"heavy"`)
 }

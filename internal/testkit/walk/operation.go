@@ -8,7 +8,7 @@ import (
 // Verb is a kind of operation.
 type Verb string
 
-// The verbs. What Args and Text mean is said of each.
+// The verbs. The meaning of Args and Text is given with each.
 const (
 	Put    Verb = "put"     // Args[0]: a manifest, replaced by Text
 	Remove Verb = "remove"  // Args[0]: a manifest
@@ -18,7 +18,7 @@ const (
 	Stop   Verb = "stop"    // the agent, by SIGTERM; another starts with Args as its flags
 	Kill   Verb = "kill"    // the same by SIGKILL
 	Fault  Verb = "fault"   // Args: a room and how its calls fail, in the words of scenarios
-	Damage Verb = "damage"  // Args: a tool that somebody else uses on the kernel
+	Damage Verb = "damage"  // Args: a command of another program on the kernel
 	Look   Verb = "look"    // wait until the loop comes round
 	Quiet  Verb = "quiet"   // end what stands in the way, and compare
 )
@@ -41,12 +41,12 @@ type Walk struct {
 	Seed uint64
 	// Flags are those of the first agent.
 	Flags []string
-	// Foreign: somebody else has rows of all kinds in the kernel.
+	// Foreign: another program has rows of all kinds in the kernel.
 	Foreign bool
 	Ops     []Operation
 }
 
-// state is what has to be known to tell whether an operation can be done.
+// state is the state that decides whether an operation can be done.
 type state struct {
 	files  map[string]bool // true: cannot be read
 	flags  []string
@@ -111,9 +111,9 @@ func (s *state) bad() (names []string) {
 	return names
 }
 
-// knowable tells whether a damage leaves a mark by which a new agent knows a virtual server
-// as ours. There are three: its address on the device, which an agent that is about to
-// remove the server takes away itself, and two entries. So one entry has to stay.
+// knowable reports whether a damage leaves a mark by which a new agent recognizes a virtual server
+// as ours. There are three: its address on the device, which an agent that is about to remove the
+// server takes away itself, and two entries. So one entry has to stay.
 func (s *state) knowable(o Operation) bool {
 	text := o.String()[len(Damage)+1:]
 	return !slices.Contains(marks, text) || !slices.ContainsFunc(s.marked, func(m string) bool { return m != text })

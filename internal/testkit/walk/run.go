@@ -81,7 +81,7 @@ func (d disk) Stop() error {
 
 func (d disk) Remove(name string) error { return os.Remove(filepath.Join(d.dir, name)) }
 
-// Count is what has been done, for whoever watches. It may be shared by many runs.
+// Count counts the operations and quiet points so far. It may be shared by many runs.
 type Count struct{ Ops, Quiet atomic.Int64 }
 
 // Failure is where a walk ended.

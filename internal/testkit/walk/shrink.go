@@ -11,9 +11,9 @@ type Budget struct {
 	Time time.Duration
 }
 
-// Shrink takes as much out of a walk as it can while the walk fails: foreign rows, and
-// then operations, halves first and single ones last. What fails tells must say so of the
-// walk itself; where that depends on luck it had better try more than once.
+// Shrink takes as much out of a walk as it can while the walk fails: foreign rows, and then
+// operations, halves first and single ones last. The function fails must depend only on the walk
+// itself; if the result also depends on chance, it should try more than once.
 func Shrink(w Walk, fails func(Walk) bool, b Budget) Walk {
 	s := shrinker{fails: fails, left: b.Runs, until: time.Now().Add(b.Time)}
 	w.Ops = w.feasible()
@@ -39,7 +39,7 @@ type shrinker struct {
 	until time.Time
 }
 
-// still tells whether a candidate fails, and that it does not when nothing is left to spend.
+// still reports whether a candidate fails; without budget it reports false.
 func (s *shrinker) still(w Walk) bool {
 	if s.left <= 0 || time.Now().After(s.until) {
 		return false

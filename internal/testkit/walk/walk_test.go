@@ -62,7 +62,7 @@ func failing(t *testing.T, h *walk.Hunt) (walk.Walk, error) {
 	return walk.Walk{}, nil
 }
 
-// What is left of a walk that fails is what it takes, and the file does the same.
+// The rest of a shrunk walk is what the failure needs, and its scenario file fails in the same way.
 func TestFailureShrinksToAScenario(t *testing.T) {
 	broken := func() walk.Node { return &forgetful{Node: walk.NewFakes()} }
 	h := hunt(t, broken)
@@ -117,7 +117,7 @@ func TestWalkOnKernelHasNoFaults(t *testing.T) {
 	}
 }
 
-// Whatever is taken out, what is left can be done: the walk passes, and so does its script.
+// Any part of a walk can be done: the walk passes, and so does its script.
 func TestAnyPartOfAWalkCanBeDone(t *testing.T) {
 	whole := walk.New(11, 200, walk.Fakes)
 	for part := range 3 {
@@ -145,7 +145,7 @@ func TestAnyPartOfAWalkCanBeDone(t *testing.T) {
 	}
 }
 
-// Foreign rows that somebody takes are missed.
+// Foreign rows that are deleted are reported.
 func TestForeignRowsAreMissed(t *testing.T) {
 	w := walk.Walk{Foreign: true, Ops: []walk.Operation{{Verb: walk.Quiet}}}
 	if f := walk.Run(walk.NewFakes(), w, 5*time.Second, &walk.Count{}); f != nil {

@@ -24,14 +24,14 @@ const (
 	nested        = 1 << 15
 )
 
-// What ctaStatus says of a flow: that somebody answered (IPS_SEEN_REPLY), and that it is in
-// the table (IPS_CONFIRMED), without which the kernel takes none.
+// The bits of ctaStatus: a reply was seen (IPS_SEEN_REPLY), and the flow is in the table
+// (IPS_CONFIRMED), without which the kernel accepts none.
 const (
 	seenReply = 1 << 1
 	confirmed = 1 << 3
 )
 
-// What ctaState says of a connection, in an attribute of its protocol. SCTP also has the tag
+// The values of ctaState for a connection, in an attribute of its protocol. SCTP also has the tag
 // of either direction, without which the kernel takes no state.
 const (
 	stateTCP   = 1

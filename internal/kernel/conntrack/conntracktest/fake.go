@@ -156,14 +156,14 @@ func (f *Fake) sweepFamily(v4 bool, orders []conntrack.Order, out *conntrack.Out
 type port struct {
 	protocol netkey.Protocol
 	number   uint16
-	from     bool // of who sends
+	from     bool // by the sender
 }
 
 func (f Flow) sender() conntrack.Key {
 	return conntrack.Key{Addr: f.Client.Addr(), Port: f.Client.Port(), Protocol: f.Protocol}
 }
 
-// alone tells whether nobody rewrites a flow, and nobody answered.
+// alone reports whether a flow is not rewritten and has no reply.
 func (f Flow) alone() bool { return !f.Replied && f.Answers == f.Dialled && f.Towards == f.Client }
 
 // Close makes later sweeps fail.

@@ -20,8 +20,8 @@ type Flow struct {
 	Reset            bool // the connection was reset
 }
 
-// To returns a flow from a client to a key that somebody answers; it is masqueraded
-// if the answers go to another address than the client's.
+// To returns a flow from a client to a key, answered from the address answers; it is masqueraded if
+// the replies go to another address than the client's.
 func To(key conntrack.Key, client, answers netip.AddrPort) Flow {
 	return Flow{
 		Protocol: key.Protocol, Client: client, Dialled: netip.AddrPortFrom(key.Addr, key.Port),
@@ -65,8 +65,8 @@ func protocolName(p netkey.Protocol) string {
 	return "unknown"
 }
 
-// Foreign are n flows that have nothing to do with each other, of nobody: UDP, to
-// 64,000 ports of addresses in 198.18.0.0/15, or in fd18::/96 if family is 6.
+// Foreign are n unrelated flows of no Service: UDP, to 64,000 ports of addresses in 198.18.0.0/15,
+// or in fd18::/96 if family is 6.
 func Foreign(family, n int) iter.Seq[Flow] {
 	return func(yield func(Flow) bool) {
 		for i := range n {

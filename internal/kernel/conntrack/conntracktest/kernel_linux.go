@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kernel is the table of a network namespace as somebody else on the node sees it.
-// One goroutine uses it.
+// Kernel is the table of a network namespace as another process on the node sees it. One goroutine
+// uses it.
 type Kernel struct {
 	fd  int
 	seq uint32
@@ -111,8 +111,8 @@ func (k *Kernel) Flows() ([]Flow, error) {
 // Each reads the table. A flow may be told twice.
 func (k *Kernel) Each(visit func(Flow)) error { return k.dump(unix.AF_UNSPEC, nil, visit) }
 
-// AnsweredBy reads the flows that somebody answers, whoever asked. Of those of IPv6
-// the kernel gives all: it cannot compare their addresses.
+// AnsweredBy reads the flows that an address answers, from any client. Of those of IPv6 the kernel
+// gives all: it cannot compare their addresses.
 func (k *Kernel) AnsweredBy(addr netip.Addr) ([]Flow, error) {
 	var out []Flow
 	family, body := byte(unix.AF_INET6), []byte(nil)

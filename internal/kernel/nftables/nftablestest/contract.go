@@ -332,7 +332,7 @@ func writersAreNamed(t *testing.T, s Subject) {
 	}
 }
 
-// burstsAreTold: changes that nobody has been told of yet are one, however many.
+// burstsAreTold: all changes since the last notification are reported as one.
 func burstsAreTold(t *testing.T, s Subject) {
 	told := watch(t, s)
 	for range 100 {
