@@ -10,20 +10,20 @@ import (
 	"slices"
 )
 
-// A route of type local makes every address of a range one of this machine's, as an
-// address on a link makes one (ip-route(8), "local"; the kernel adds just such a route
-// for each address, fib_add_ifaddr in net/ipv4/fib_frontend.c).
+// A route of type local makes every address of a range local to this machine, as an address on a
+// link does for one (ip-route(8), "local"; the kernel adds the same kind of route for each address,
+// fib_add_ifaddr in net/ipv4/fib_frontend.c).
 //
-// Ours lead to the loopback link, not to the one with the addresses. The kernel drops
-// all IPv4 routes of a link with the last IPv4 address on it and tells nobody
-// (fib_inetaddr_event calls fib_disable_ip with force), and it refuses IPv6 routes to a
-// link that is down (fib6_nh_init in net/ipv6/route.c: ENETDOWN). Where packets go in is
-// the same: for either family the kernel takes the loopback link for what is local.
+// Ours lead to the loopback link, not to the one with the addresses. The kernel drops all IPv4
+// routes of a link together with the last IPv4 address on it, without a notification
+// (fib_inetaddr_event calls fib_disable_ip with force). It also refuses IPv6 routes to a link that
+// is down (fib6_nh_init in net/ipv6/route.c: ENETDOWN). Where packets go in is the same: for either
+// family the kernel takes the loopback link for what is local.
 
-// RouteProtocol marks the routes that are ours (rtm_protocol, rtnetlink(7)). The kernel
-// hands values above RTPROT_STATIC on as they are and assigns none
-// (include/uapi/linux/rtnetlink.h); this one is in neither that file nor rt_protos of
-// iproute2, and not one that Calico (80), Cilium (30) or FRR (186 and up) use.
+// RouteProtocol marks the routes that are ours (rtm_protocol, rtnetlink(7)). The kernel keeps
+// values above RTPROT_STATIC as they are and assigns none (include/uapi/linux/rtnetlink.h). This
+// value is in neither that file nor rt_protos of iproute2, and Calico (80), Cilium (30) and FRR
+// (186 and up) do not use it.
 const RouteProtocol = 73
 
 // RouteChange is one row of a WriteRoutes: a range that becomes local, or stops to be.

@@ -38,10 +38,9 @@ func (h *Handle) ListRoutes(ctx context.Context) (map[netip.Prefix]struct{}, err
 	return routes, nil
 }
 
-// WriteRoutes adds and deletes local routes in the order given. The result is nil if all
-// rows are applied, else it has one error per row, nil for those that are. A range that
-// is local by somebody else's route is ErrExist, for that is neither taken over nor
-// deleted.
+// WriteRoutes adds and deletes local routes in the order given. The result is nil if all rows are
+// applied, else it has one error per row, nil for those that are. A range that is local by a route
+// of another program is ErrExist, because that route is neither taken over nor deleted.
 func (h *Handle) WriteRoutes(ctx context.Context, changes []RouteChange) []error {
 	errs := make([]error, len(changes))
 	rows := make([]int, 0, len(changes)) // request -> row; bad rows are not sent
@@ -97,9 +96,9 @@ func (h *Handle) isOurs(ctx context.Context, p netip.Prefix) error {
 	return nil
 }
 
-// changeRoute adds or deletes a local route. All that the kernel compares is given for a
-// deletion, the protocol too, so that it never hits the route of somebody else
-// (fib_table_delete, ip6_route_del).
+// changeRoute adds or deletes a local route. A deletion has all fields that the kernel compares,
+// the protocol included, so that it never deletes a route of another program (fib_table_delete,
+// ip6_route_del).
 func changeRoute(c RouteChange) *nl.NetlinkRequest {
 	kind, flags := unix.RTM_DELROUTE, 0
 	if c.Op == Add {

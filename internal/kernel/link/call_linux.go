@@ -13,7 +13,7 @@ import (
 const (
 	// callBuffer holds the answers of a whole slice that failed.
 	callBuffer = 1 << 20
-	// stuckLimit bounds the threads that wait in the kernel for nobody.
+	// stuckLimit bounds the threads that wait in the kernel for abandoned calls.
 	stuckLimit = 4
 )
 

@@ -86,10 +86,10 @@ func (c *conn) bind(changes []Change, index uint32) ([]error, error) {
 	})
 }
 
-// exchange packs n requests into out, sends them with one system call and returns
-// one error for each. Only the last asks for an acknowledgement: the kernel handles
-// them in order and answers the failing ones anyway, so its silence about a row means
-// success once the last has been answered. The second result is a failure of the socket.
+// exchange packs n requests into out, sends them with one system call and returns one error for
+// each. Only the last one asks for an acknowledgement. The kernel handles requests in order and
+// always answers failing ones, so a row without an answer has succeeded once the last one is
+// answered. The second result is a failure of the socket.
 func (c *conn) exchange(n int, out []byte, pack func(out []byte, i int, seq uint32, flags uint16) []byte) ([]error, error) {
 	first := c.seq + 1
 	for i := range n {
@@ -196,8 +196,8 @@ func (c *conn) receive(each func(syscall.NetlinkMessage)) error {
 	return nil
 }
 
-// socketError marks the socket as broken. What was under way has no known
-// outcome, which is what ErrBusy says.
+// socketError marks the socket as broken. The outcome of the pending operation is unknown, which
+// ErrBusy means.
 func (c *conn) socketError(doing string, errs ...error) error {
 	err := errors.Join(errs...)
 	if err == nil {

@@ -35,7 +35,7 @@ type handle interface {
 	Close()
 }
 
-// somebody is anybody else on the node.
+// somebody is another process on the node.
 type somebody interface {
 	LoseAddress(netip.Addr)
 	LoseLink()
@@ -49,7 +49,7 @@ type somebody interface {
 	RemoveRouteByHand(netip.Prefix)
 }
 
-// world is one kernel with one handle and somebody else.
+// world is one kernel with one handle and another process.
 type world struct {
 	handle
 	other somebody
@@ -329,7 +329,8 @@ func testRouteLost(t *testing.T, w world) {
 	events := watchEvents(t, w)
 	for _, text := range []string{"10.96.0.0/16", "fd00:96::/112"} {
 		p := netip.MustParsePrefix(text)
-		// What this handle deletes itself is not told, nor is a deletion of nothing kept.
+		// A deletion by this handle is not reported, and a deletion of a missing address leaves no
+		// trace.
 		for range 2 {
 			mustWriteRoutes(t, w, link.Delete, text)
 		}
@@ -359,7 +360,7 @@ func testDetached(t *testing.T, w world) {
 		mustWriteDetached(t, w, link.Delete, "203.0.113.1")
 	}
 	wantDetached(t, w, "203.0.113.2")
-	mustWrite(t, w, link.Delete, "203.0.113.2") // and a route that nobody needs is left
+	mustWrite(t, w, link.Delete, "203.0.113.2") // and a route that is no longer needed is left
 	wantDetached(t, w, "203.0.113.2")
 	if err := w.Remove(t.Context()); err != nil {
 		t.Fatalf("Remove: %v", err)

@@ -9,12 +9,12 @@ import (
 	"slices"
 )
 
-// An address is detached when it is local to marked packets alone: a route in a table of
-// ours makes it local, and only they look there. What else has the address as its
-// destination follows the other tables. Two kinds of addresses are detached.
+// An address is detached when it is local to marked packets alone: a route in a table of ours makes
+// it local, and only they look there. Packets with other destinations or without the mark follow
+// the other tables. Two kinds of addresses are detached.
 //
-// Captured by port: an address that another machine has, too, is not bound. What comes for
-// the ports of a Service is marked, and everything else goes to that machine.
+// Captured by port: an address that another machine has, too, is not bound. Packets to the ports of
+// a Service get the mark, and all other packets go to that machine.
 //
 //	ip route add local VIP dev lo table 7373 proto 73
 //	ip rule add fwmark MARK/MARK lookup 7373 priority 73
@@ -24,16 +24,16 @@ import (
 //
 //	ip route del local VIP dev kube-ipvs0 table local
 //
-// For the kernel drops a packet that is to be forwarded and has a source that is local to
-// this machine, whatever rp_filter says (__fib_validate_source in net/ipv4/fib_frontend.c),
-// unless accept_local of the link is set, for all sources of all who send there. It asks for
-// the source without the mark, or with the mark of the packet itself (src_valid_mark), and
-// answers are not marked. With an address that is not bound at all the kernel could send no
-// ICMP from it, such as "fragmentation needed" (icmp_route_lookup in net/ipv4/icmp.c takes a
-// source that is bound). IPv6 does not look at the source, so its bound addresses stay local.
+// The reason: the kernel drops a forwarded packet whose source is local to this machine, for any
+// value of rp_filter (__fib_validate_source in net/ipv4/fib_frontend.c). The exception,
+// accept_local of the link, would apply to all sources of all senders there. It asks for the source
+// without the mark, or with the mark of the packet itself (src_valid_mark), and answers are not
+// marked. With an address that is not bound at all the kernel could send no ICMP from it, such as
+// "fragmentation needed" (icmp_route_lookup in net/ipv4/icmp.c takes a source that is bound). IPv6
+// does not look at the source, so its bound addresses stay local.
 //
-// The rule stands behind that of the table "local", which is the first of all, and is there
-// as long as the table has a route of ours in its family.
+// The rule comes after that of the table "local", which is the first of all. It exists as long as
+// the table has a route of ours in its family.
 
 const (
 	// DetachedTable is the routing table of detached addresses. Rules that lead there are

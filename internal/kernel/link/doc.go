@@ -1,11 +1,11 @@
-// Package link keeps the dummy link that carries the virtual addresses of this
-// node, and tells what somebody else did to it.
+// Package link keeps the dummy link with the virtual addresses of this node, and reports changes to
+// it by other programs.
 //
-// It knows nothing of Services: callers hand in addresses, or ranges that become local
-// by a route (see RouteProtocol), or addresses that are to be local to marked packets alone
-// (DetachedTable), and get back one error per row. It never sets the link up (an address on a link that is down is
-// still local, and a link that is up would answer neighbours), and it never
-// decides which address may be bound.
+// It knows nothing of Services. Callers pass addresses, or ranges that become local by a route (see
+// RouteProtocol), or addresses that become local only for marked packets (DetachedTable), and get
+// one error for each row. It never sets the link up: an address on a link that is down is still
+// local, but a link that is up would answer neighbours. It never decides which address may be
+// bound.
 //
 // Flow in: Ensure, Write, WriteRoutes, WriteDetached and Remove turn rows into rtnetlink messages.
 // Flow out: List and Local read addresses, ListRoutes and ListDetached our routes, Gateways the way out;
@@ -14,7 +14,6 @@
 //	Write ──▶ slices of messages ──▶ one socket, one deadline a slice ──▶ kernel
 //	Watch ◀── losses nobody asked for ◀── echoes ◀── second socket    ◀──┘
 //
-// The law it keeps: a read error is never "absent", an interrupted dump is never
-// believed, and no call outlives its deadline, even while the kernel holds the
-// calling thread on its routing lock.
+// The law it keeps: a read error never means "absent", an interrupted dump is not used, and no call
+// outlives its deadline, even if the kernel blocks the calling thread on its routing lock.
 package link

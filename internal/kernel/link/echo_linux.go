@@ -14,7 +14,7 @@ import (
 // In doubt a loss is told: the worst is one superfluous read.
 type echoes struct {
 	mu      sync.Mutex
-	active  bool // somebody watches; without a reader nothing is kept
+	active  bool // a watcher exists; without a reader nothing is kept
 	deletes map[netip.Addr]int
 	routes  map[netip.Prefix]int
 	removed map[uint32]bool // links, by index; indexes are not used twice

@@ -51,9 +51,9 @@ func New(log *zap.Logger, opts Options) (*Handle, error) {
 	return h, nil
 }
 
-// Ensure makes the link exist and reports whether it had to create it. A dummy
-// link that is there is used as it is, whoever made it; a link of another type is
-// ErrExist. A kernel that cannot make dummy links is ErrUnsupported.
+// Ensure makes the link exist and reports whether it had to create it. An existing dummy link is
+// used as it is, even if another program created it; a link of another type is ErrExist. A kernel
+// that cannot make dummy links is ErrUnsupported.
 func (h *Handle) Ensure(ctx context.Context) (created bool, err error) {
 	_, err = h.ours(ctx)
 	if !errors.Is(err, ErrNotExist) {
@@ -61,7 +61,7 @@ func (h *Handle) Ensure(ctx context.Context) (created bool, err error) {
 	}
 	err = h.create(ctx)
 	if errors.Is(err, ErrExist) {
-		// Somebody was faster between the two calls; what they made has to do.
+		// Another process created the link between the two calls; it is used as it is.
 		_, err = h.ours(ctx)
 		return false, err
 	}
@@ -71,7 +71,7 @@ func (h *Handle) Ensure(ctx context.Context) (created bool, err error) {
 	return true, nil
 }
 
-// There tells whether the link exists.
+// There reports whether the link exists.
 func (h *Handle) There(ctx context.Context) (bool, error) {
 	_, err := h.ours(ctx)
 	if errors.Is(err, ErrNotExist) {

@@ -53,7 +53,7 @@ func enterNamespace(t testing.TB) {
 	}
 }
 
-// neighbour is somebody else on the node, with a socket of its own.
+// neighbour is another process on the node, with a socket of its own.
 type neighbour struct {
 	t    testing.TB
 	nl   *netlink.Handle

@@ -60,7 +60,7 @@ func TestLinkIsDownAndSilent(t *testing.T) {
 			t.Errorf("%s asks for duplicate detection (flags %#x)", a.IPNet, a.Flags)
 		}
 	}
-	// Set up by somebody, it still grows no link-local address.
+	// If another program sets it up, it still gets no link-local address.
 	n.must("set the link up", n.nl.LinkSetUp(l))
 	if addrs, err = n.nl.AddrList(l, netlink.FAMILY_V6); err != nil || len(addrs) != 1 {
 		t.Errorf("IPv6 addresses after up: %v, %v, want only ours", addrs, err)
@@ -95,7 +95,7 @@ func TestForeignPrefixIsNotOurs(t *testing.T) {
 	events.want(t, link.Event{Kind: link.OurAddressLost, Addr: netip.MustParseAddr("10.96.0.1")})
 }
 
-// What is no default route of the main table leads nowhere that matters.
+// Only default routes of the main table count.
 func TestOtherRoutesAreNoGateways(t *testing.T) {
 	h, n := kernelHandle(t, link.Options{})
 	n.SetGateways(netip.MustParseAddr("192.0.2.1"))
@@ -229,8 +229,8 @@ func TestRoutesToOurLinkDoNotLast(t *testing.T) {
 	}
 }
 
-// What we bind ourselves wakes nobody; a loss does, and so does what is new elsewhere,
-// whether the link was there before the watch or was made anew since.
+// Addresses that we bind do not wake the watcher. A loss does, and so does a new address on another
+// link, even if that link was created again after the watch began.
 func TestOwnAddressesWakeNobody(t *testing.T) {
 	h, n := kernelHandle(t, link.Options{})
 	w := world{h, n}

@@ -61,8 +61,8 @@ func newLink(name, kind string) *nl.NetlinkRequest {
 		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)), linkInfo)
 }
 
-// noLinkLocal sets addrgenmode none: should anybody set the link up, no fe80::
-// address appears on it. The kernel ignores it in the message that creates.
+// noLinkLocal sets addrgenmode none: if another program sets the link up, no fe80:: address appears
+// on it. The kernel ignores it in the message that creates.
 func noLinkLocal(name string) *nl.NetlinkRequest {
 	spec := nl.NewRtAttr(unix.IFLA_AF_SPEC, nil)
 	spec.AddRtAttr(unix.AF_INET6, nil).
@@ -77,10 +77,9 @@ func delLink(index uint32) *nl.NetlinkRequest {
 	return request(unix.RTM_DELLINK, 0, info)
 }
 
-// dumpAddrs asks for the addresses of all links. A dump that the kernel filters by
-// link (strict checking, 4.20) would be shorter, but the kernel does not mark it
-// when addresses change meanwhile: rows are missing from it and nothing says so
-// (seen on 6.18, for both families).
+// dumpAddrs asks for the addresses of all links. A dump that the kernel filters by link (strict
+// checking, 4.20) would be shorter. But the kernel does not mark it if addresses change meanwhile:
+// rows are then missing without any sign (seen on 6.18, for both families).
 func dumpAddrs() *nl.NetlinkRequest {
 	return request(unix.RTM_GETADDR, unix.NLM_F_DUMP, nl.NewIfAddrmsg(unix.AF_UNSPEC))
 }

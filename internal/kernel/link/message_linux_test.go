@@ -37,7 +37,7 @@ func changeAddr(c Change, index uint32) *nl.NetlinkRequest {
 	return r
 }
 
-// What is packed by hand is what the library packs.
+// Messages packed by this package equal those packed by the library.
 func TestChangesArePackedAsByTheLibrary(t *testing.T) {
 	for _, op := range []Op{Add, Delete} {
 		for _, addr := range []string{"10.96.0.10", "fd00:96::10"} {

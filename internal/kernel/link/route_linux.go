@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// defaultRoutes are what Gateways found, which holds while a Watch runs and tells of no
-// change: a node that speaks BGP has hundreds of thousands of routes, and the kernel cannot
-// dump the default ones alone.
+// defaultRoutes is the last result of Gateways. It stays valid while a Watch runs and reports no
+// change, because a node that speaks BGP has hundreds of thousands of routes, and the kernel cannot
+// dump only the default ones.
 type defaultRoutes struct {
 	mu sync.Mutex
 	// watched: changes are told since. read is when hops were read, zero for never, and

@@ -13,7 +13,7 @@ import (
 // key on it, and a roll-back to kube-proxy finds its addresses there.
 const DefaultName = "kube-ipvs0"
 
-// The errors of this room. Nobody above it looks at an errno.
+// The errors of this room. Its callers never see an errno.
 var (
 	// ErrExist says that something of that name is there and is not ours to use.
 	ErrExist = netkey.ErrExist
@@ -81,20 +81,20 @@ func (c Change) Check() error {
 type Kind uint8
 
 const (
-	// Ready is the first event of a Watch: from here on nothing is missed. What
-	// was read before it may be stale.
+	// Ready is the first event of a Watch: from here on nothing is missed. Rows that were read
+	// before it may be stale.
 	Ready Kind = iota + 1
-	// OurAddressLost says that somebody else removed Addr from our link.
+	// OurAddressLost says that another program removed Addr from our link.
 	OurAddressLost
-	// OurLinkLost says that somebody else removed or renamed our link. Events for
-	// the addresses it had come before it.
+	// OurLinkLost says that another program removed or renamed our link. Events for the addresses
+	// it had come before it.
 	OurLinkLost
 	// NodeAddressesChanged says that Addr came to or left another link.
 	NodeAddressesChanged
 	// Overrun says that events were lost. The watch goes on; like Ready it asks
 	// the receiver to read everything again.
 	Overrun
-	// OurRouteLost says that somebody else removed our local route of Route.
+	// OurRouteLost says that another program removed our local route of Route.
 	OurRouteLost
 	// DefaultRoutesChanged says that Gateways may have another answer.
 	DefaultRoutesChanged
@@ -151,19 +151,18 @@ type Options struct {
 	// Timeout is the longest a single exchange with the kernel may take where the
 	// context sets no earlier deadline; 5 s if zero.
 	Timeout time.Duration
-	// Called is told of each exchange how long the caller waited, and what it came back
-	// with; nil is nobody. Any goroutine that uses the Handle calls it.
+	// Called gets the duration and the result of each exchange; it may be nil. Any goroutine that
+	// uses the Handle calls it.
 	Called func(took time.Duration, err error)
-	// Slice is the number of addresses in one send; 200 if zero. The kernel takes
-	// and releases its routing lock for every address and hands it to whoever
-	// waits; what a slice bounds is the time until a cancelled context is seen and
-	// until other calls on this handle get their turn.
+	// Slice is the number of addresses in one send; 200 if zero. The kernel takes and releases its
+	// routing lock for every address and passes it to waiting callers. A slice bounds the time
+	// until a cancelled context is noticed and until other calls on this handle run.
 	Slice int
 	// DetachMark has marked packets see detached addresses; DetachMark(14) if zero.
 	DetachMark uint32
 
-	// What this package's own tests change: the type of the link, "dummy", and the
-	// bytes of events that may wait for a busy watch.
+	// Only the tests of this package set these: the type of the link, "dummy", and the bytes of
+	// events that may wait for a busy watch.
 	kind        string
 	watchBuffer int
 }

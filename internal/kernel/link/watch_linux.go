@@ -12,10 +12,10 @@ import (
 
 const watchGroups = unix.RTMGRP_LINK | unix.RTMGRP_IPV4_IFADDR | unix.RTMGRP_IPV6_IFADDR | unix.RTMGRP_IPV4_ROUTE | unix.RTMGRP_IPV6_ROUTE
 
-// Watch tells what others do to our link, to the node's own addresses and default routes, until
-// the context ends or the handle is closed; then it returns nil. The first event
-// is Ready, after which nothing is missed. What this handle wrote itself is not
-// told. The function runs on the goroutine of Watch and should return soon.
+// Watch tells what others do to our link, to the node's own addresses and default routes, until the
+// context ends or the handle is closed; then it returns nil. The first event is Ready, after which
+// nothing is missed. Changes that this handle wrote itself are not reported. The function runs on
+// the goroutine of Watch and should return soon.
 //
 // One watch at a time: a second one is ErrBusy. Any other error means that the
 // kernel could not be listened to, and the call may be repeated.
@@ -118,7 +118,7 @@ func (w *watch) read(m syscall.NetlinkMessage) (Event, bool) {
 	return Event{}, false
 }
 
-// link follows our link by name: it may be deleted, renamed, and made anew.
+// link follows our link by name: it may be deleted, renamed, and created again.
 func (w *watch) link(d device, deleted bool) (Event, bool) {
 	if !deleted && d.name == w.name {
 		w.index = d.index

@@ -52,8 +52,7 @@ func (h *Handle) writeSlice(ctx context.Context, index uint32, changes []Change,
 		if err == nil {
 			errs[i] = answers[n]
 		}
-		// Nothing was deleted, or nobody knows: what the watch sees from now on
-		// must be told.
+		// Nothing was deleted, or the outcome is unknown: the watch must report all further events.
 		if err != nil || errs[i] != nil {
 			h.echoes.cancel(changes[i])
 		}

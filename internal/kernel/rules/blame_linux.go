@@ -27,8 +27,8 @@ func lineOf(err error) int {
 	return faultyLine(e.text)
 }
 
-// accused are the rows that lead to the chain that the tool misses by name: nft
-// tells no line of it, or that of COMMIT, and all of them would fail one by one.
+// accused are the rows that lead to the chain that the tool names as missing. nft gives no line for
+// it, or that of COMMIT, and otherwise all rows would be tried one by one.
 func (b *batch) accused(steps []step, s script, err error) []int {
 	var e *toolError
 	if !errors.As(err, &e) {

@@ -6,12 +6,11 @@ import (
 	"strings"
 )
 
-// Canonical returns rules (one a line, without "-A CHAIN") in the form that
-// iptables-save prints: addresses, interfaces and protocol first, then the
-// matches in their order, then the target, with every value spelled as the
-// tools of either backend spell it. A rule it cannot take apart comes back
-// with its spaces trimmed and nothing else changed, so it still compares. One
-// that matches everything and does nothing is left out.
+// Canonical returns rules (one a line, without "-A CHAIN") in the form that iptables-save prints.
+// Addresses, interfaces and protocol come first, then the matches in their order, then the target;
+// every value is spelled as the tools of both backends spell it. A rule it cannot take apart comes
+// back with its spaces trimmed and nothing else changed, so it still compares. One that matches
+// everything and does nothing is left out.
 func Canonical(f Family, rules string) string {
 	var out []string
 	for line := range strings.Lines(rules) {

@@ -8,7 +8,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 )
 
-// Rules of both kinds are counted, of both families and whoever wrote them.
+// Rules of both backends and both families are counted, of all programs.
 func TestCensus(t *testing.T) {
 	namespace(t)
 	for _, b := range backends {

@@ -96,9 +96,8 @@ func missingTarget(name string) error {
 	return ErrUnsupported
 }
 
-// "Error occurred at line: 12" by the parser of both backends, "line 12:
-// RULE_APPEND failed" by nft when the kernel refuses, "line 12 failed" by
-// legacy, "COMMIT expected at line 12".
+// The parser of both backends says "Error occurred at line: 12" or "COMMIT expected at line 12". If
+// the kernel refuses, nft says "line 12: RULE_APPEND failed", and legacy says "line 12 failed".
 var lineMessage = regexp.MustCompile(`line:? ([0-9]+)`)
 
 // faultyLine is the line of restore input that the message blames, 0 if it

@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// FilterTables reads the filter tables of both backends as they are, whoever wrote them: of
-// nft those of the families that are asked for, of legacy those that are loaded: its tools
-// would make one that is not. What cannot be read has the reason in its Err. It may be called
-// from any goroutine, in the network namespace of its thread.
+// FilterTables reads the filter tables of both backends, of all programs. For nft it reads the
+// requested families; for legacy it reads the loaded tables, because its tools would load a missing
+// one. A table that cannot be read has the reason in its Err. It may be called from any goroutine,
+// in the network namespace of its thread.
 func FilterTables(ctx context.Context, opts Options, nft map[Family]bool) []FilterTable {
 	opts = opts.Defaults()
 	var out []FilterTable

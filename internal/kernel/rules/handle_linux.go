@@ -93,8 +93,7 @@ func (h *Handle) Backend() Backend { return h.backend }
 // Families are those in use, IPv4 first.
 func (h *Handle) Families() []Family { return slices.Clone(h.families) }
 
-// RandomFully tells whether the family's iptables knows MASQUERADE
-// --random-fully (since 1.6.2).
+// RandomFully reports whether the family's iptables knows MASQUERADE --random-fully (since 1.6.2).
 func (h *Handle) RandomFully(f Family) bool {
 	t := h.per[f]
 	return t != nil && t.randomFully
@@ -108,9 +107,9 @@ func (h *Handle) Counters() Counters {
 	}
 }
 
-// RestoreFailures counts the runs of iptables-restore that failed, as kube-proxy's
-// metric of that name does: a batch with one bad chain is one more for each piece
-// that is refused on the way to it. It may be called from any goroutine.
+// RestoreFailures counts failed runs of iptables-restore, as kube-proxy's metric of that name does.
+// A batch with one bad chain counts once more for each part of it that is refused on the way to
+// that chain. It may be called from any goroutine.
 func (h *Handle) RestoreFailures(f Family) uint64 {
 	if t := h.per[f]; t != nil {
 		return t.failures.Load()
@@ -148,9 +147,9 @@ func (h *Handle) save(ctx context.Context, f Family) (out []byte, tables []SaveT
 	return out, tables, err
 }
 
-// Generation is a number that each transaction of nftables in this network namespace
-// changes, by whomever (Options.Generation); 0 where none is known, and so with legacy. It
-// may be called from any goroutine.
+// Generation is a number that changes with each transaction of nftables in this network namespace,
+// by any program (Options.Generation); it is 0 if unknown, and with legacy. It may be called from
+// any goroutine.
 func (h *Handle) Generation(ctx context.Context) uint64 {
 	if h.opts.Generation == nil || h.backend != NFT {
 		return 0

@@ -39,8 +39,8 @@ func ipv6Usable(opts Options) error {
 	return nil
 }
 
-// disableIPv6 reads the switch of one link. What cannot be read does not count:
-// leaving out a family needs evidence.
+// disableIPv6 reads the switch of one link. A switch that cannot be read is ignored: a family is
+// only left out with evidence.
 func disableIPv6(root, link string) (off, there bool) {
 	text, err := os.ReadFile(filepath.Join(root, "proc/sys/net/ipv6/conf", link, "disable_ipv6"))
 	return strings.TrimSpace(string(text)) == "1", err == nil

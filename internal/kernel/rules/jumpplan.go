@@ -114,8 +114,8 @@ func (p *jumpPlan) delete(row int, k JumpKey, rule string) {
 	p.hooks[hook] = slices.Delete(p.hooks[hook], i, i+1)
 }
 
-// JumpText is what [Handle.WriteJumps] hands to iptables-restore --noflush for
-// one family whose hooks hold these rules, "" if there is nothing to write.
+// JumpText returns the text that [Handle.WriteJumps] passes to iptables-restore --noflush for one
+// family whose hooks hold these rules, or "" if there is nothing to write.
 func JumpText(f Family, hooks map[ChainKey][]string, changes []JumpChange) string {
 	p := newJumpPlan(hooks)
 	for row, c := range changes {

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// WriteJumps converges jumps in the given order, with one listing of each hook
-// concerned, or of everything where that is little, and one iptables-restore a
-// family (more only after a failure). A jump that is there, anywhere in its hook, is neither moved nor doubled; a missing one
-// becomes the first rule, so of several adds the last comes out on top; or it goes
-// behind others with [JumpChange.Behind], to the end with [JumpChange.Last]. A jump behind a
-// rule that ends the way of every packet is missing ([Reach]), and moved. Jumps
-// to the same target with other arguments are removed after the new one is in.
-// The result is nil when all is applied, else has one entry a change.
+// WriteJumps converges jumps in the given order. It lists each affected hook once, or all hooks if
+// they are short, and runs one iptables-restore for each family (more only after a failure). An
+// existing jump, anywhere in its hook, is neither moved nor doubled. A missing jump becomes the
+// first rule, so of several additions the last comes out on top; [JumpChange.Behind] places it
+// behind others, and [JumpChange.Last] at the end. A jump behind a rule that ends the way of every
+// packet counts as missing ([Reach]) and is moved. Jumps to the same target with other arguments
+// are removed after the new one is in. The result is nil when all is applied, else has one entry a
+// change.
 func (h *Handle) WriteJumps(ctx context.Context, changes []JumpChange) []error {
 	errs := make([]error, len(changes))
 	for i, c := range changes {
@@ -146,11 +146,10 @@ func (b *jumpBatch) attempt(ctx context.Context, rows []int) (guilty []int, err 
 	}
 }
 
-// maxRaces bounds how often hooks are read again because somebody else was faster
-// to delete what was to be deleted.
+// maxRaces bounds how often hooks are read again because another program deleted a rule first.
 const maxRaces = 2
 
-// missedDeletion tells whether a rule to delete is not there any more.
+// missedDeletion reports whether a rule to delete does not exist any more.
 func (s script) missedDeletion(err error) bool {
 	return mayBeMissing(err) && strings.HasPrefix(s.line(lineOf(err)), "-D ")
 }

@@ -178,7 +178,7 @@ func TestKernelRefusalHitsOneChain(t *testing.T) {
 	})
 }
 
-// Whoever holds the lock for a while delays legacy and does not touch nft.
+// A process that holds the lock delays legacy and does not affect nft.
 func TestLockHeldByAnother(t *testing.T) {
 	forBackends(t, func(t *testing.T, b rules.Backend) {
 		h := newHandle(t, rules.Options{Backend: b, LockWait: time.Second})
@@ -247,8 +247,8 @@ func TestBackendIsWhereTheRulesAre(t *testing.T) {
 	}
 }
 
-// What the tools make of our rules is what Canonical makes of them, for
-// every spelling a caller or an older tool may use.
+// Canonical equals the form that the tools print, for every spelling that a caller or an older tool
+// may use.
 func TestCanonicalAgreesWithTools(t *testing.T) {
 	forBackends(t, func(t *testing.T, b rules.Backend) {
 		for _, f := range []rules.Family{rules.IPv4, rules.IPv6} {
@@ -290,7 +290,7 @@ func TestStampLoadsNothing(t *testing.T) {
 	}
 }
 
-// Whoever flushes the rules with the tools leaves another stamp.
+// A flush of the rules with the tools changes the stamp.
 func TestStampFollowsFlush(t *testing.T) {
 	namespace(t)
 	needBackend(t, rules.Legacy)

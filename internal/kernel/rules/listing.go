@@ -47,9 +47,9 @@ func (l *Listing) addJumps(hook ChainKey, rules []string) {
 	}
 }
 
-// Reach is the number of leading rules of a built-in chain that a packet can meet: a rule
-// without a match whose target ends the way of every packet is the last of them. A jump
-// behind it has no effect, so it counts as missing.
+// Reach is the number of leading rules of a built-in chain that a packet can meet. The last of them
+// is a rule without a match whose target ends the way of every packet. A jump behind it has no
+// effect, so it counts as missing.
 func Reach(f Family, rules []string) int {
 	for i, rule := range rules {
 		if endsAll(f, rule) {

@@ -23,13 +23,13 @@ const (
 	lockRetry = time.Second
 )
 
-// lockWatch remembers that a tool waited for the lock of legacy in vain. Whoever holds it
-// for so long may be stuck: until it is free nobody waits again, and no process is started.
+// lockWatch remembers that a tool waited for the lock of legacy in vain. A process that holds it
+// for so long may be stuck: until the lock is free, no call waits again, and no process is started.
 // While all goes well nothing is asked.
 type lockWatch struct{ stuck atomic.Bool }
 
-// held tells whether the lock that was waited for is held still. It is tried, and given back
-// at once: one who comes in between and does not wait finds it held, as with any tool.
+// held reports whether the lock that timed out is still held. It is tried, and given back at once:
+// one who comes in between and does not wait finds it held, as with any tool.
 func (w *lockWatch) held() bool {
 	if !w.stuck.Load() {
 		return false
@@ -48,8 +48,8 @@ type lockError struct{ *toolError }
 // Unwrap implements errors.As and errors.Is.
 func (e lockError) Unwrap() []error { return []error{e.toolError} }
 
-// RetryWithin asks to be tried again soon however often it has failed: that the lock is held
-// still is found out without a process, and that it is free nobody tells.
+// RetryWithin asks for an early retry after any number of failures: a test for the lock needs no
+// process, and nothing notifies of its release.
 func (e lockError) RetryWithin() time.Duration { return lockRetry }
 
 // free fails where a tool of legacy would wait in vain.

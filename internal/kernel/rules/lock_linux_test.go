@@ -12,8 +12,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 )
 
-// A lock that was waited for in vain is not waited for again while it is held, by no family and by no process; once it is free
-// everything works at once.
+// After one wait for the lock has timed out, no family and no process waits again while it is held;
+// once it is free, calls work at once.
 func TestHeldLockIsWaitedForOnce(t *testing.T) {
 	namespace(t)
 	needBackend(t, rules.Legacy)

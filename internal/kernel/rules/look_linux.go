@@ -34,9 +34,9 @@ func (b *batch) uncommitted(ctx context.Context, steps []step, s script, err err
 	return b.open(steps)
 }
 
-// leaveOutMissing looks, once for each chain, what of it is there, when a refusal
-// may be about that: the tools refuse a whole batch for one rule that is not
-// there to be deleted. It reports whether there is less to write now.
+// leaveOutMissing reads each affected chain once if the refusal may be caused by missing rules: the
+// tools refuse a whole batch for one missing rule that is to be deleted. It reports whether there
+// is less to write now.
 func (b *batch) leaveOutMissing(ctx context.Context, steps []step, guilty int, known bool, err error) bool {
 	if known && !b.isRule(guilty) || !mayBeMissing(err) {
 		return false

@@ -18,10 +18,9 @@ type Options struct {
 	// LockWait bounds the wait for the xtables lock, in whole seconds since
 	// the tools take no less. Default 5 s.
 	LockWait time.Duration
-	// Timeout bounds each process, lock wait included. Default 10 s. One that works
-	// through all rules, as legacy's do whatever they are for, has listShare times
-	// that, for there may be hundreds of thousands; one that writes many lines has
-	// perLine more for each.
+	// Timeout bounds each process, lock wait included. Default 10 s. A process that reads all
+	// rules, as those of legacy always do, gets listShare times that, because there may be hundreds
+	// of thousands of rules. A process that writes many lines gets perLine more for each line.
 	Timeout time.Duration
 	// Owned says which user chains are ours; required.
 	Owned func(ChainKey) bool
@@ -32,8 +31,7 @@ type Options struct {
 	// namespace changes, never 0 where there are nftables (NFT_MSG_GETGEN): what
 	// [Handle.Generation] and [Handle.Sign] tell changes by. Nil is none.
 	Generation func(ctx context.Context) (uint64, error)
-	// Called is told of each process that lists or writes how long it took, and what it
-	// failed with; nil is nobody.
+	// Called gets the duration and the error of each process that lists or writes; it may be nil.
 	Called func(took time.Duration, err error)
 	// Root is the directory that holds proc. Default "/".
 	Root string

@@ -24,14 +24,12 @@ type tableInfo struct {
 // getInfo is IPT_SO_GET_INFO and IP6T_SO_GET_INFO.
 const getInfo = 64
 
-// Stamp is a number of tables of legacy that is another one when rules or chains
-// have come or gone in one of them, by whomever, read without a process from the
-// network namespace of the calling thread. It is made of how many there are, of
-// their size and of where the hooks begin: a change that leaves all of these alone,
-// as one rule for another of its size in a user chain, is not seen. A table that is
-// not loaded is one without rules, and is not loaded by this; where that is all of
-// them it fails with [ErrUnsupported], and so always with nft. It may be called from
-// any goroutine.
+// Stamp is a number for tables of legacy that changes when any program adds or removes rules or
+// chains in one of them. It is read without a process, in the network namespace of the calling
+// thread. It is computed from the number of rules, their size and the starts of the hooks. A change
+// that keeps all of these, such as replacing a rule of a user chain by another of the same size, is
+// not seen. A table that is not loaded has no rules and is not loaded by this; if none is loaded it
+// fails with [ErrUnsupported], as it always does with nft. It may be called from any goroutine.
 func (h *Handle) Stamp(f Family, tables ...string) (uint64, error) {
 	if h.backend != Legacy || h.per[f] == nil {
 		return 0, fmt.Errorf("stamp of tables %s %s: %w", f, tables, ErrUnsupported)

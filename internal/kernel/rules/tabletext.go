@@ -5,9 +5,9 @@ import "strings"
 // noRow owns the lines that belong to no single change.
 const noRow = -1
 
-// tableText collects the restore lines of one table. iptables-restore wants
-// all declarations before the first rule, a rule can lead only to a chain that
-// is there, and a chain can be removed only once nothing refers to it.
+// tableText collects the restore lines of one table. iptables-restore needs all declarations before
+// the first rule. A rule can lead only to an existing chain, and a chain can be removed only if no
+// rule refers to it.
 type tableText struct {
 	declared, appended, inserted, deleted, removed []textLine
 }

@@ -69,9 +69,9 @@ func isSpace(c byte) bool { return strings.IndexByte(spaces, c) >= 0 }
 // trim removes the spaces around a rule.
 func trim(rule string) string { return strings.Trim(rule, spaces) }
 
-// Quote spells a free string as iptables-save does: bare when it consists of
-// letters, digits, '_' and '-' only, else in double quotes, with both kinds
-// of quotes and the backslash escaped. Comments need it.
+// Quote spells a free string as iptables-save does: bare if it has only letters, digits, '_' and
+// '-'. Otherwise it is in double quotes, with both kinds of quotes and the backslash escaped.
+// Comments need it.
 func Quote(s string) string {
 	if s != "" && strings.IndexFunc(s, needsQuote) < 0 {
 		return s

@@ -82,8 +82,8 @@ func (t tools) backend(ctx context.Context, timeout time.Duration) (Backend, err
 type content struct {
 	kube  bool // has a KUBE- chain, ours or the kubelet's
 	rules int
-	// opened has the families whose listing opened the tables of nft: its tools fail where the
-	// kernel has none, and say in place of the rules which table is not theirs to change.
+	// opened has the families whose listing opened the tables of nft. The tools fail if the kernel
+	// has none, and otherwise print which table belongs to another program instead of its rules.
 	opened map[Family]bool
 }
 

@@ -91,7 +91,7 @@ func TestHangingJumpIsKilled(t *testing.T) {
 	}
 }
 
-// A capability that is missing refuses every row: nobody looks for the guilty one.
+// A missing capability refuses every row: the rows are not tried one by one.
 func TestMissingCapabilityIsAskedForOnce(t *testing.T) {
 	scripts(t, ipv4Scripts(`echo "Can't open socket to ipset." >&2; exit 2`, ""))
 	h := newHandle(t, rules.Options{Families: []rules.Family{rules.IPv4}})
@@ -182,7 +182,7 @@ cat $0.in >> $0.all`, `case "$*" in *KUBE-F*) echo '-A KUBE-F -p tcp -j RETURN';
 	}
 }
 
-// What cannot be listed is not believed to be absent.
+// A chain that cannot be listed is not taken as absent.
 func TestRuleOfUnreadableChainIsNotDeleted(t *testing.T) {
 	for part, says := range map[string]string{"permission denied": "permission denied", "use 'nft' tool": "chain \\`KUBE-A' in table \\`nat' is incompatible, use 'nft' tool."} {
 		tools := ipv4Scripts("echo 'line 2 failed: Bad rule (does a matching rule exist in that chain?).' >&2; exit 1",

@@ -145,12 +145,12 @@ type JumpChange struct {
 	// that is missing goes right behind the last of those that are there. It
 	// belongs to the write, like Last, and has no meaning with it.
 	Behind []string
-	// Exact deletes only a jump with the arguments of Jump: others to the same
-	// target are somebody else's.
+	// Exact deletes only a jump with the arguments of Jump: others to the same target belong to
+	// another program.
 	Exact bool
 }
 
-// spares tells whether a deletion leaves a jump that is there alone.
+// spares reports whether a deletion leaves an existing jump alone.
 func (c JumpChange) spares(have Jump) bool {
 	f, target := c.Key.Family, c.Key.Target
 	return c.Op == Delete && c.Exact && Canonical(f, have.Rule(target)) != Canonical(f, c.Jump.Rule(target))

@@ -14,19 +14,17 @@ func (h *Handle) WriteChains(ctx context.Context, chains []ChainChange) []error 
 	return errs
 }
 
-// Write converges the chains to their changes and puts single rules into or
-// takes them out of chains whose others stay, by one iptables-restore a family
-// for all tables (more only for a load beyond 10,000 lines with nft, 500,000 with
-// legacy, or after a failure). Each result is nil when all of it is applied, else
-// has one entry a change.
+// Write converges the chains to their changes, and adds or deletes single rules in chains whose
+// other rules stay. It runs one iptables-restore for each family and all tables (more only for a
+// load beyond 10,000 lines with nft, 500,000 with legacy, or after a failure). Each result is nil
+// when all of it is applied, else has one entry a change.
 //
-// A row the kernel refuses fails alone; what leads to a chain that therefore
-// never came to be, or is not there, fails with [ErrNotExist], and so does a rule
-// for a chain that is not there. A rule to delete that is not there is deleted.
-// Rules of a chain that the same call writes as a whole are refused, with
-// [ErrExist]. Of several rules added to one chain the last comes out on top. A
-// row that failed for the time it took, or for a lock, is of unknown state: it
-// has to be read before a rule is added again, or there may be two.
+// A row that the kernel refuses fails alone. A jump to a chain that is missing, for this or another
+// reason, fails with [ErrNotExist], and so does a rule for a missing chain. A rule to delete that
+// is not there is deleted. Rules of a chain that the same call writes as a whole are refused, with
+// [ErrExist]. Of several rules added to one chain the last comes out on top. A row that failed by a
+// timeout or a lock is of unknown state: the chain must be read before a rule is added again, or
+// the rule may be there twice.
 func (h *Handle) Write(ctx context.Context, chains []ChainChange, rules []RuleChange) (chainErrs, ruleErrs []error) {
 	c := changes{chains, rules}
 	errs := h.checked(c)
@@ -202,9 +200,9 @@ func (b *batch) halve(ctx context.Context, steps []step, rows []int) {
 	b.apply(ctx, two)
 }
 
-// retryMissing gives rows another chance that failed only because halving
-// put them before the chain they jump to, or before the chain that jumps to
-// the one they delete, as long as that helps.
+// retryMissing tries rows again that failed only because splitting a batch put them before the
+// chain they jump to, or before the deletion of the jump to the chain they delete, as long as that
+// helps.
 func (b *batch) retryMissing(ctx context.Context, steps []step) {
 	for b.stopped == nil {
 		var again []step

@@ -42,7 +42,8 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
-// benchAnswer is what the kernel answers a dump of destinations with. Its messages have what was asked for, and counters that nobody reads.
+// benchAnswer is what the kernel answers a dump of destinations with. Its messages have the
+// requested fields, and counters that are not read.
 func benchAnswer(n int) []byte {
 	var out buffer
 	for i := range n {

@@ -29,17 +29,15 @@ type Counting interface {
 	Next(ctx context.Context) (found map[DestinationKey]Connections, done bool, err error)
 }
 
-// Count begins to count the connections of the wanted destinations. Some may be taken out
-// of them until the end, and none put in. Those of few servers are read with a dump for each, all others from the
-// kernel's list. A destination that was seen twice in that, because the table changed or
-// because older kernels list the servers of other network namespaces too, is as busy as
-// its busiest row.
+// Count begins to count the connections of the wanted destinations. Some may be taken out of them
+// until the end, and none put in. Those of few servers are read with a dump for each, all others
+// from the kernel's list. A destination may be seen twice, because the table changed or because
+// older kernels list servers of other network namespaces, too; its highest count is used.
 //
-// The list passes servers over where another network namespace has some too: until
-// the table of each namespace became its own, the kernel counted those on the way
-// down the list, but not when it took the list up again for the next piece
-// (ip_vs_info_seq_next, ip_vs_info_array). So what the list lacks is asked for over
-// netlink, with a dump for each server. A list that cannot be understood to its end is an
+// The list skips servers if another network namespace also has some: before each namespace had its
+// own table, the kernel counted those on the way through the list, but not when it resumed the list
+// for the next piece (ip_vs_info_seq_next, ip_vs_info_array). So what the list lacks is asked for
+// over netlink, with a dump for each server. A list that cannot be understood to its end is an
 // error.
 func (h *Handle) Count(wanted map[DestinationKey]struct{}) Counting {
 	c := &counting{h: h, counts: newCountList(wanted)}
@@ -48,9 +46,9 @@ func (h *Handle) Count(wanted map[DestinationKey]struct{}) Counting {
 }
 
 const (
-	// A dump of one server costs as much as some ten of the list, and the list has all: so
-	// fewServers is always asked for one by one, and so is one in askShare of those that
-	// there are (BenchmarkCount).
+	// A dump of one server costs as much as about ten servers of the list, and the list has all
+	// servers. So up to fewServers are always dumped one by one, and more only up to one in
+	// askShare of all servers (BenchmarkCount).
 	fewServers = 4
 	askShare   = 10
 	// asksAPiece is how many servers one piece asks for: 5 ms on an emulated kernel.

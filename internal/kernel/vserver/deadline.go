@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// heldLimit bounds the threads that wait inside the kernel for nobody: each
-// call that is abandoned there costs one, and Go ends a process with too many.
+// heldLimit bounds the threads that wait in the kernel for abandoned calls: each such call costs
+// one, and Go ends a process with too many threads.
 const heldLimit = 4
 
 // free fails with ErrBusy while the kernel holds as many abandoned calls as we
@@ -19,9 +19,8 @@ func (h *Handle) free() error {
 	return nil
 }
 
-// bounded makes one blocking call and comes back at the deadline at the latest,
-// even where the thread is stuck inside the kernel: that call is abandoned, so
-// what it uses must not be used again.
+// bounded makes one blocking call and returns at the deadline at the latest, even if the thread is
+// stuck in the kernel. Such a call is abandoned, so its resources must not be used again.
 func bounded[T any](ctx context.Context, h *Handle, use func() (T, error)) (T, error) {
 	var none T
 	type result struct {

@@ -103,9 +103,8 @@ func (h *Handle) readFamily(m message) error {
 	return err
 }
 
-// doubtFamily asks for the family again before the next call when an answer
-// may mean that the module was unloaded: generic netlink says ENOENT for a
-// family that is gone, which IPVS itself says for few things.
+// doubtFamily looks up the family again before the next call if an answer may mean that the module
+// was unloaded: generic netlink answers ENOENT for a missing family, which IPVS itself seldom does.
 func (h *Handle) doubtFamily(errno syscall.Errno) {
 	if errno == syscall.ENOENT {
 		h.family = 0

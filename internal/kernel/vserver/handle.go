@@ -21,8 +21,7 @@ type Options struct {
 	ChunkRows int
 	// DumpAttempts is how often an interrupted dump is started. Default 4.
 	DumpAttempts int
-	// Called is told of each kernel call how long the caller waited, and what it came
-	// back with; nil is nobody.
+	// Called gets the duration and the result of each kernel call; it may be nil.
 	Called func(took time.Duration, err error)
 }
 
@@ -150,8 +149,8 @@ func (h *Handle) ready(ctx context.Context) error {
 	return h.resolve(ctx)
 }
 
-// drop gives the socket up. Closing may wait for a call that is stuck in the
-// kernel, so nobody waits for the closing.
+// drop gives the socket up. Closing may wait for a call that is stuck in the kernel, so it happens
+// on another goroutine.
 func (h *Handle) drop(reason error) {
 	if h.wire == nil {
 		return
@@ -213,7 +212,7 @@ func receive(w wire, in []byte, last uint32) (n int, err error) {
 	}
 }
 
-// ends tells whether the verdict of that message is in a datagram, or what cannot be read.
+// ends reports whether a datagram has the verdict of that message, or cannot be parsed.
 func ends(datagram []byte, last uint32) bool {
 	for len(datagram) > 0 {
 		m, rest, err := nextMessage(datagram)

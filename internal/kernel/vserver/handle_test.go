@@ -305,7 +305,7 @@ func TestConvergenceIsBounded(t *testing.T) {
 	h := open(t, p, vserver.Options{})
 	defer h.Close()
 	key := serverKey("10.96.0.1:80", vserver.ProtocolTCP)
-	// Somebody deletes the row before each update and adds it before each add.
+	// Another program deletes the row before each update and adds it before each add.
 	p.stuck = func(int) bool {
 		if _, ok := p.table.Servers[key]; ok {
 			_ = p.table.DeleteServer(key)

@@ -18,9 +18,9 @@ import (
 // The benchmarks of this file show what limits of the kernel cost, and so what decisions
 // gain that avoid them. e2e/bench/README.md has the figures.
 
-// BenchmarkAddAfterDeletions adds destinations to a table from which many others were
-// deleted a moment ago: the kernel keeps those on a list for minutes, and walks it for
-// each addition (ip_vs_trash_get_dest, net/netfilter/ipvs/ip_vs_ctl.c).
+// BenchmarkAddAfterDeletions adds destinations to a table from which many others were just deleted.
+// The kernel keeps those on a list for minutes and searches it for each addition
+// (ip_vs_trash_get_dest, net/netfilter/ipvs/ip_vs_ctl.c).
 func BenchmarkAddAfterDeletions(b *testing.B) {
 	const added = 500
 	for _, deleted := range []int{0, 1000, 10_000} {
@@ -63,9 +63,9 @@ func someDestinations(server vserver.ServerKey, net, n int) []vserver.Destinatio
 	return rows
 }
 
-// BenchmarkNodePorts makes 100 NodePorts of ten destinations each: a server for each of
-// some addresses of the node, and one for a firewall mark, which would stand for all of
-// them. All go through the library, as the room knows no marks.
+// BenchmarkNodePorts creates 100 NodePorts of ten destinations each: one server for each of some
+// addresses of the node, compared with one server for a firewall mark in place of all of them. All
+// calls go through the library, because this package does not support marks.
 func BenchmarkNodePorts(b *testing.B) {
 	const ports, each = 100, 10
 	for _, addresses := range []int{0, 1, 2, 4} {

@@ -38,8 +38,8 @@ type rows interface {
 	destination(destinationLine) error
 }
 
-// serverLine is the row of a server. Those of firewall marks, and of a protocol
-// that this room has no name for, are not mine and have no key.
+// serverLine is the row of a server. Servers of firewall marks, and of a protocol that this package
+// does not know, are not mine and have no key.
 type serverLine struct {
 	key       ServerKey
 	mine      bool

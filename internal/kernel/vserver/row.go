@@ -16,8 +16,8 @@ const (
 	flagHashed uint32 = 0x2
 )
 
-// Forwarding methods of a Destination. kube-ipvs writes all but ForwardLocal,
-// which tells what somebody else left behind.
+// Forwarding methods of a Destination. kube-ipvs writes all but ForwardLocal, which only other
+// programs use.
 const (
 	ForwardMasq   uint8 = 0
 	ForwardLocal  uint8 = 1
@@ -25,8 +25,8 @@ const (
 	ForwardRoute  uint8 = 3
 )
 
-// What ForwardTunnel wraps packets in (enum in include/uapi/linux/ip_vs.h). kube-ipvs writes the first two; GUE is there since Linux 5.3
-// ("ipvs: allow tunneling with gue encapsulation").
+// The encapsulations of ForwardTunnel (enum in include/uapi/linux/ip_vs.h). kube-ipvs writes the
+// first two; GUE is there since Linux 5.3 ("ipvs: allow tunneling with gue encapsulation").
 const (
 	TunnelIPIP uint8 = 0 // another IP header alone
 	TunnelGUE  uint8 = 1 // UDP and Generic UDP Encapsulation (draft-ietf-intarea-gue) as well
@@ -59,8 +59,8 @@ type Server struct {
 // Destination is what the kernel keeps of one destination. Two equal values
 // need no write.
 type Destination struct {
-	// Weight 0 takes no new connections. The kernel allows more than 65535;
-	// such a weight, written by somebody else, is read as 65535.
+	// Weight 0 takes no new connections. The kernel allows more than 65535; such a weight of
+	// another program is read as 65535.
 	Weight uint16
 	// TunnelPort is the UDP port of TunnelGUE, and TunnelFlags say how its checksums are made: kube-ipvs writes 0, none.
 	TunnelPort, TunnelFlags uint16

@@ -7,11 +7,11 @@ import (
 	"math/bits"
 )
 
-// Sketch is what the kernel's list shows of one virtual server and all its destinations,
-// in a few words that are compared with ==. Two that differ are of two different servers.
-// Two that are equal may still differ in what the list leaves out: the scheduler's flags,
-// one-packet scheduling of IPv6, the persistence engine, the thresholds of destinations;
-// or, once in 2^64 times, by chance.
+// Sketch is what the kernel's list shows of one virtual server and all its destinations, in a few
+// words that are compared with ==. Two that differ are of two different servers. Two that are equal
+// may still differ in fields that the list lacks: the scheduler's flags, one-packet scheduling of
+// IPv6, the persistence engine and the thresholds of destinations. By chance they are equal once in
+// 2^64 times.
 type Sketch struct {
 	server       Server
 	destinations int
@@ -46,7 +46,7 @@ func (s *Sketch) Add(k DestinationKey, d Destination) {
 	s.sum += maphash.Bytes(sketchSeed, row[:])
 }
 
-// sketchSeed is of this process, so nobody can choose rows whose sums are equal.
+// sketchSeed differs for each process, so that a tenant cannot choose rows whose sums are equal.
 var sketchSeed = maphash.MakeSeed()
 
 // sketcher draws servers from the list.
@@ -133,11 +133,10 @@ func (s *sketcher) readFlags(line serverLine, to *Server) error {
 	return err
 }
 
-// seconds turns the list's timeout into the one that is set. The list prints
-// svc->timeout in ticks of the kernel, and how many are a second is a choice of its
-// builder that user space is not told; so one server is read both ways. A timeout that is
-// no whole number of seconds was set by nobody: it reads as 0, as it does when the server
-// asked about is just then gone or changed.
+// seconds turns the list's timeout into the one that is set. The list prints svc->timeout in ticks
+// of the kernel. The number of ticks in a second is a build option that user space cannot read, so
+// one server is read both ways. A timeout that is no whole number of seconds cannot have been set:
+// it reads as 0, as it does if that server was just deleted or changed.
 func (s *sketcher) seconds(k ServerKey, jiffies uint32) (uint32, error) {
 	if s.hz == 0 && jiffies > 0 {
 		exact, there, err := s.ask(k)
@@ -154,8 +153,8 @@ func (s *sketcher) seconds(k ServerKey, jiffies uint32) (uint32, error) {
 	return jiffies / s.hz, nil
 }
 
-// listedHostBits reads the mask of persistence: of IPv4 a netmask, of IPv6 the length of a
-// prefix, which the kernel holds in its own order of bytes and prints swapped all the same.
+// listedHostBits reads the mask of persistence: a netmask for IPv4, the length of a prefix for
+// IPv6. The kernel keeps the length in host byte order but prints it byte-swapped.
 func listedHostBits(k ServerKey, mask uint32) uint8 {
 	if k.Addr.Is4() {
 		return uint8(bits.OnesCount32(^mask))

@@ -92,10 +92,10 @@ func (n *namespace) list() (text io.ReadCloser, err error) {
 	return text, err
 }
 
-// socket is a generic netlink socket that blocks, for no longer than its
-// patience. The kernel puts the answer in before the send returns, so a receive
-// does not wait; under the runtime's poller each answer would wake a thread to
-// find that nobody does, which was a seventh of what a lone change cost.
+// socket is a generic netlink socket that blocks, for no longer than its patience. The kernel
+// stores the answer before the send returns, so a receive does not wait. Under the runtime's poller
+// each answer would also wake another thread without work, which took a seventh of the cost of a
+// single change.
 type socket struct {
 	file  *os.File
 	raw   syscall.RawConn

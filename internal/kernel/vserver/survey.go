@@ -7,9 +7,9 @@ import (
 	"io"
 )
 
-// survey is a reading of the kernel's list in pieces. The file stays open from one survey
-// to the next: the kernel makes the buffer of an open file larger once a server does not
-// fit, and from then on fetches more servers at a time (seq_read_iter, fs/seq_file.c).
+// survey is a reading of the kernel's list in pieces. The file stays open from one survey to the
+// next. The kernel enlarges the buffer of an open file once a server does not fit, and then reads
+// more servers at a time (seq_read_iter, fs/seq_file.c).
 type survey struct {
 	file  io.ReadCloser
 	list  list
@@ -68,10 +68,10 @@ func (h *Handle) endSurvey() {
 // the last piece, and after an error, the survey is over; a list that cannot be understood
 // is an error. Visit must not use the Handle.
 //
-// What it shows is a suspicion and not the truth. The kernel takes its list up again by
-// counting servers (ip_vs_info_array), so each that comes or goes meanwhile makes it pass
-// over another one or show it twice, and so may the servers of other network namespaces
-// (see Handle.Count). Whoever wants to know reads the server itself.
+// The result is only a hint. The kernel resumes its list by counting servers (ip_vs_info_array). So
+// each server that is added or deleted meanwhile makes it skip another one or list it twice, and so
+// may the servers of other network namespaces (see Handle.Count). A caller that needs the truth
+// reads the server itself.
 func (h *Handle) Survey(ctx context.Context, visit func(ServerKey, Sketch)) (done bool, err error) {
 	s := &h.survey
 	switch {

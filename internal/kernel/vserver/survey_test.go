@@ -34,7 +34,7 @@ func sketched(k vserver.ServerKey, s vserver.Server, rows map[string]vserver.Des
 	return shown{k, sketch}
 }
 
-// readSketches asks for servers that all have the same timeout, or for nobody.
+// readSketches looks up servers that all have the same timeout, or none.
 func readSketches(text string, size int, timeout uint32) (got []shown, asked int, err error) {
 	ask := func(vserver.ServerKey) (vserver.Server, bool, error) {
 		asked++

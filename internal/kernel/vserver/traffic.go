@@ -7,11 +7,10 @@ import (
 	"net/netip"
 )
 
-// Traffic is what a server or a destination has carried since it was made; both
-// directions are those of the packets, in from the client and out to it. The
-// kernel adds up the counters of its processors once in two seconds
-// (ip_vs_est.c), so a shorter interval shows none of it or twice as much, and
-// with the sysctl net.ipv4.vs.run_estimation at 0 they stand still.
+// Traffic is what a server or a destination has carried since it was made; both directions are
+// those of the packets, in from the client and out to it. The kernel sums the counters of its CPUs
+// once in two seconds (ip_vs_est.c), so over a shorter interval they show no change or a double
+// one. With the sysctl net.ipv4.vs.run_estimation at 0 they never change.
 type Traffic struct {
 	// Connections that were given a destination. Of one-packet scheduling each
 	// datagram is one.
@@ -37,15 +36,14 @@ type DestinationTraffic struct {
 // ListTraffic reads what all servers have carried, by one dump. Those chosen by
 // firewall mark are left out.
 //
-// A dump costs some 350 bytes a server, and the kernel hands out about 100 of them
-// a call. It takes the dump up again by walking from the first one
-// (ip_vs_genl_dump_services), so n servers are n²/200 steps: 10,000 cost it tens of
-// milliseconds on recent kernels and three tenths of a second on older ones, 44,000
-// seconds. The lock that writers need is held for one call at a time. Callers keep
-// the answer for a while.
+// A dump costs some 350 bytes a server, and the kernel hands out about 100 of them a call. It
+// resumes the dump by walking from the first server (ip_vs_genl_dump_services), so n servers take
+// n²/200 steps. 10,000 servers take tens of milliseconds on recent kernels and 0.3 s on older ones;
+// 44,000 take seconds. The lock that writers need is held for one call at a time. Callers keep the
+// answer for a while.
 //
-// Before Linux 4.1 (cd67cd5eb25a, "ipvs: use 64-bit rates in stats") there are
-// counters of 32 bits alone for connections and packets, which begin anew.
+// Before Linux 4.1 (cd67cd5eb25a, "ipvs: use 64-bit rates in stats") connections and packets only
+// have counters of 32 bits, which wrap around.
 func (h *Handle) ListTraffic(ctx context.Context) (map[ServerKey]ServerTraffic, error) {
 	names := make(map[string]string)
 	request := func(b *buffer) { b.unnest(b.nest(attrServer)) }

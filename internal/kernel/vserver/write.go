@@ -19,8 +19,8 @@ func (h *Handle) WriteDestinations(ctx context.Context, changes []DestinationCha
 	return write(ctx, h, changes)
 }
 
-// passes bounds convergence: asked, turned round once, and once more when
-// somebody else wrote the row in between.
+// passes bounds convergence: the operation, its opposite after an answer of "exists" or "missing",
+// and one repetition if another program wrote the row in between.
 const passes = 3
 
 // row is a change that is still to be made, with the operation to try.

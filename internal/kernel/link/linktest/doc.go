@@ -1,5 +1,5 @@
-// Package linktest is a link room without a kernel: the same methods, the same
-// answers, plus what a test needs to be somebody else on the node and to make any
-// call fail. The contract test of package link runs against it and against the
-// kernel; where they disagree, this one is wrong.
+// Package linktest is a link package without a kernel: it has the same methods and the same
+// answers, and lets a test act as another program on the node and make any call fail. The contract
+// test of package link runs against it and against the kernel; where they disagree, this one is
+// wrong.
 package linktest

@@ -27,7 +27,7 @@ type Fake struct {
 	aside  map[netip.Addr]bool   // detached; true: completely
 	local  map[netip.Addr]string
 	hops   []netip.Addr
-	watch  *queue // nil while nobody watches
+	watch  *queue // nil without a watcher
 	count  link.Counters
 	writes []link.Change
 	closed chan struct{}

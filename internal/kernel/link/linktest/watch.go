@@ -81,7 +81,7 @@ func (f *Fake) send(events ...link.Event) {
 	}
 }
 
-// LoseAddress removes an address as somebody else would, and tells the watch.
+// LoseAddress removes an address as another program would, and notifies the watch.
 func (f *Fake) LoseAddress(a netip.Addr) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,7 +91,7 @@ func (f *Fake) LoseAddress(a netip.Addr) {
 	}
 }
 
-// LoseRoute removes a local route of ours as somebody else would, and tells the watch.
+// LoseRoute removes a local route of ours as another program would, and notifies the watch.
 func (f *Fake) LoseRoute(p netip.Prefix) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -120,8 +120,8 @@ func (f *Fake) RemoveRouteByHand(p netip.Prefix) {
 	}
 }
 
-// LoseLink removes the link as somebody else would: the watch hears of every
-// address and then of the link.
+// LoseLink removes the link as another program would: the watch is notified of every address and
+// then of the link.
 func (f *Fake) LoseLink() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -189,8 +189,8 @@ func (f *Fake) SetGateways(hops ...netip.Addr) {
 	f.send(link.Event{Kind: link.DefaultRoutesChanged})
 }
 
-// AddByHand binds an address to our link as somebody else would; no event comes
-// of it, since only losses are told.
+// AddByHand binds an address to our link as another program would; the watch is not notified, since
+// it reports only losses.
 func (f *Fake) AddByHand(a netip.Addr) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 )
 
-// checkRule refuses what the tools or the kernel refuse about one rule in
-// canonical form; there tells whether a user chain of the table exists.
+// checkRule refuses one rule in canonical form for the reasons of the tools and the kernel; there
+// reports whether a user chain of the table exists.
 func checkRule(f rules.Family, table, rule string, there func(chain string) bool) error {
 	words := rules.Words(rule)
 	c := ruleCheck{family: f, table: table, there: there, seen: map[string]string{}}

@@ -91,7 +91,7 @@ func Contract(t *testing.T, newHost func(t *testing.T) Host) {
 		{"jumps that are missing are told", testJumpsThere},
 		{"printed state replays on another host", func(t *testing.T, b *bench) { testReplay(t, b, newHost) }},
 		{"one process a family for a batch", testProcesses},
-		{"stamp of a table follows changes of anybody", testStamp},
+		{"stamp of a table changes with each change of any program", testStamp},
 		{"generation of nftables never comes again", testGeneration},
 		{"thousands of chains load", testLoad},
 		{"ended context stops everything", testContext},

@@ -246,8 +246,7 @@ func (f *Fake) Flush(key rules.ChainKey) error {
 	return fmt.Errorf("chain %s: %w", key, rules.ErrNotExist)
 }
 
-// Delete removes a chain and every rule that refers to it, as somebody else
-// on the node might.
+// Delete removes a chain and every rule that refers to it, as another program on the node might.
 func (f *Fake) Delete(key rules.ChainKey) {
 	f.change()
 	defer f.mu.Unlock()

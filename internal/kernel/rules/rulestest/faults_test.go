@@ -102,7 +102,7 @@ func TestPlanHangsUntilDeadline(t *testing.T) {
 	})
 }
 
-// Somebody else on the node removes a chain together with what leads to it.
+// Another program on the node removes a chain together with the rules that lead to it.
 func TestDeleteByAnother(t *testing.T) {
 	f := newFake()
 	f.WriteChains(t.Context(), add(keyA, keyB))

@@ -9,9 +9,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 )
 
-// WriteJumps does what rules.Handle does: a jump that is there stays where
-// it is, a new one goes on top, behind others or to the end; others to the same target are
-// removed.
+// WriteJumps acts like rules.Handle: an existing jump stays where it is, and a new one goes on top,
+// behind others or to the end. Other jumps to the same target are removed.
 func (f *Fake) WriteJumps(ctx context.Context, changes []rules.JumpChange) []error {
 	f.change()
 	defer f.mu.Unlock()

@@ -11,9 +11,8 @@ import (
 // addresses, EPPORT for address and port, UNREACH for the default refusal.
 type shape struct{ table, name, rules string }
 
-// shapes has every form of rule that kube-proxy's ipvs mode writes, those we
-// add to it, and the constant and per-Service ones of its iptables mode, in
-// the form that iptables-save prints.
+// shapes has every form of rule of kube-proxy's ipvs mode, our additions to it, and the constant
+// and per-Service rules of its iptables mode, in the form that iptables-save prints.
 var shapes = []shape{
 	{"nat", "KUBE-SERVICES", `-s LO -j RETURN
 -m set --match-set SET-DETOUR dst,dst -j KUBE-DETOUR

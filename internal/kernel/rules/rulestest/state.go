@@ -67,7 +67,7 @@ func (f *Fake) check(key rules.ChainKey, text string, coming map[rules.ChainKey]
 	return nil
 }
 
-// has tells whether a chain can be jumped to.
+// has reports whether a chain can be jumped to.
 func (t *table) has(chain string) bool {
 	_, ok := t.chains[chain]
 	return ok && !slices.Contains(t.builtin, chain)

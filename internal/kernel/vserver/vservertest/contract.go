@@ -7,7 +7,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 )
 
-// Client is what Handle and Fake have in common and the rooms above use.
+// Client has the methods of Handle and Fake that their callers use.
 type Client interface {
 	ListServers(context.Context) (map[vserver.ServerKey]vserver.Server, error)
 	ListDestinations(context.Context, vserver.ServerKey) (map[vserver.DestinationKey]vserver.Destination, error)
@@ -41,7 +41,7 @@ type Subject struct {
 	// Connect makes one TCP connection to the only destination of a server that
 	// takes any, both on loopback addresses; what it gives back ends it.
 	Connect func(t *testing.T, to vserver.DestinationKey) (end func())
-	// Refuses tells whether a TCP client of a server finds nobody, although its only
+	// Refuses reports whether a TCP client of a server gets no connection, although its only
 	// destination listens, both on loopback addresses.
 	Refuses func(t *testing.T, to vserver.DestinationKey) bool
 	// ReadsTunnels is the one of Readers that knows kinds of tunnels.
@@ -84,7 +84,7 @@ func Contract(t *testing.T, open func(t *testing.T) Subject) {
 		{"a survey shows all servers", surveyShowsAll},
 		{"a survey tells what changed", surveyTellsChanges},
 		{"a survey comes in pieces", surveyComesInPieces},
-		{"a survey begins anew", surveyBeginsAnew},
+		{"a survey can begin again", surveyBeginsAnew},
 		{"a probe leaves nothing", probeLeavesNothing},
 		{"kinds of tunnels", kindsOfTunnels},
 		{"timeouts", timeouts},

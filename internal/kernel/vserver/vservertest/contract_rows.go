@@ -187,7 +187,7 @@ func serverChangesInPlace(t *testing.T, s Subject) {
 	}
 }
 
-// stagedServer makes a server that nobody meets before it is whole, and makes it
+// stagedServer creates a server that no client reaches before it is complete, and makes it
 // unreachable again.
 func stagedServer(t *testing.T, s Subject) {
 	local := server("127.0.0.20:80", vserver.ProtocolTCP)

@@ -1,5 +1,4 @@
-// Package vservertest stands in for the kernel in tests of the rooms above
-// kernel/vserver.
+// Package vservertest replaces the kernel in tests of the callers of kernel/vserver.
 //
 // Fake has the methods of vserver.Handle over a table in memory. It converges
 // and refuses as the kernel does, prints itself as `ipvsadm -Sn` would, and

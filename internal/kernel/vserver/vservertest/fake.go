@@ -55,7 +55,7 @@ func (f *Fake) OneTunnel() {
 	f.table.OneTunnel = true
 }
 
-// Schedules tells whether a new connection to a server finds a destination.
+// Schedules reports whether a new connection to a server gets a destination.
 func (f *Fake) Schedules(k vserver.ServerKey) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

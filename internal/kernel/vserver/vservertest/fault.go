@@ -66,8 +66,8 @@ func (f *Fake) Hide(key fmt.Stringer) {
 	set(&f.plan.hidden, key.String(), true)
 }
 
-// FailSurveys makes every survey fail and nothing else, as a list would that nobody may
-// open or that makes no sense. With nil they work again.
+// FailSurveys makes every survey fail and nothing else, as if the list could not be opened or
+// parsed. With nil they work again.
 func (f *Fake) FailSurveys(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

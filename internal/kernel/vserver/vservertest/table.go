@@ -100,9 +100,9 @@ func (t *Table) DeleteServer(k vserver.ServerKey) syscall.Errno {
 	return 0
 }
 
-// Schedule tells whether a new connection to a server finds a destination
-// (ip_vs_schedule, net/netfilter/ipvs/ip_vs_core.c): without a scheduler it does not, and
-// none of the kernel's own picks one of weight 0 where another is to be had.
+// Schedule reports whether a new connection to a server gets a destination (ip_vs_schedule,
+// net/netfilter/ipvs/ip_vs_core.c). Without a scheduler it does not, and none of the kernel's own
+// schedulers picks one of weight 0 while another is available.
 func (t *Table) Schedule(k vserver.ServerKey) bool {
 	if s, ok := t.Servers[k]; !ok || s.Scheduler == vserver.SchedulerNone {
 		return false
