@@ -71,9 +71,9 @@ const nodePortComment = netfilter.Comment("kubernetes service nodeports; NOTE: t
 // loopback has the loopback addresses of each family.
 var loopback = map[model.Family]netip.Prefix{model.IPv4: netip.MustParsePrefix("127.0.0.0/8"), model.IPv6: netip.MustParsePrefix("::1/128")}
 
-// nodePortRules say where NodePorts answer. On loopback they do for this machine alone:
-// with route_localnet a neighbour's packets get there, too, while the address of who
-// sends them is not one of ours.
+// nodePortRules say where NodePorts answer. On loopback they answer only this machine: with
+// route_localnet packets of a neighbour reach loopback addresses, too, but their source is not an
+// address of this machine.
 func (c Config) nodePortRules(f model.Family, host model.Host) []netfilter.Rule {
 	var list []netfilter.Rule
 	if f == model.IPv4 && c.localhost() {

@@ -20,18 +20,18 @@ type Config struct {
 	Masquerade    netfilter.Masquerade
 	// Local tells pods of this node from everybody else.
 	Local netfilter.LocalPods
-	// Everywhere tells whether NodePorts of a family answer on every address of this
-	// machine; else they do on those of model.Host.NodePorts. Nil is nowhere so.
+	// Everywhere reports whether NodePorts of a family are served on every address of this machine;
+	// otherwise they are on those of model.Host.NodePorts. Nil is nowhere so.
 	Everywhere func(model.Family) bool
 	// Localhost has NodePorts answer on IPv4 loopback, too, for this machine itself
 	// (iptables.localhostNodePorts); it takes net.ipv4.conf.all.route_localnet.
 	Localhost bool
-	// Loopback tells whether loopback is among the addresses that were chosen for
-	// NodePorts, which may change; nil is always so.
+	// Loopback reports whether loopback is among the addresses that are chosen for NodePorts, which
+	// may change; nil means always.
 	Loopback func() bool
-	// Bound tells whether addresses of Services are on a link of this machine, as ipvs
-	// mode leaves them; nil is never so. What the machine itself sends to one comes from
-	// that very address then, to which no endpoint of another node can answer.
+	// Bound reports whether addresses of Services are on a link of this machine, as ipvs mode
+	// leaves them; nil means never. The source of a packet from the machine itself to such an
+	// address is that address, and an endpoint of another node cannot answer it.
 	Bound func() bool
 	// DropInvalid drops what connection tracking finds invalid on its way through: such
 	// packets pass by DNAT untranslated. Not where tracking is liberal
@@ -42,13 +42,13 @@ type Config struct {
 	Both bool
 }
 
-// localhost tells whether NodePorts answer on loopback now.
+// localhost reports whether NodePorts are served on loopback now.
 func (c Config) localhost() bool { return c.Localhost && (c.Loopback == nil || c.Loopback()) }
 
 // Deps are what the mode drives.
 type Deps struct {
 	Rules Rules
-	// Flows is told which flows are stale; nil is nobody.
+	// Flows gets the stale flows; it may be nil.
 	Flows Flows
 	// Tables are those of kube-proxy's nftables mode; nil is a kernel without.
 	Tables Tables

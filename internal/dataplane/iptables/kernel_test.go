@@ -24,8 +24,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/build"
 )
 
-// kernel is the stateful fake with a count of its calls, one of which can be made to
-// fail, or to fail to tell that it did what it was to do.
+// kernel is the stateful fake with a count of its calls. One call can be made to fail, or to
+// succeed with an error.
 type kernel struct {
 	*rulestest.Fake
 	tables *nftablestest.Fake
@@ -59,7 +59,7 @@ func newKernelOf(b rules.Backend) *kernel {
 
 var errPlanned = errors.New("planned failure")
 
-// note counts a call; failing tells whether it fails, carried whether it does its work.
+// note counts a call. failing reports whether the call fails, carried whether it has its effect.
 func (k *kernel) note(call string) (err error, carried bool) {
 	k.calls = append(k.calls, call)
 	if len(k.calls) != k.failAt {

@@ -216,7 +216,7 @@ var disorders = map[string]func(lines []string) []string{
 	"a foreign rule among ours": func(l []string) []string { return append([]string{"-s 192.0.2.1/32 -j ACCEPT"}, l...) },
 }
 
-// put makes lines the content of a chain, as somebody else would.
+// put makes lines the content of a chain, as another program would.
 func (k *kernel) put(t *testing.T, f rules.Family, table, chain string, lines []string) {
 	t.Helper()
 	text := "*" + table + "\n:KUBE-NODE-PORT - [0:0]\n:" + chain + " - [0:0]\n"
@@ -277,7 +277,7 @@ func TestStaleRuleOfADispatchChain(t *testing.T) {
 	}
 }
 
-// While input is missing nobody knows whose the other rules are, whatever else is wrong.
+// While input is missing, the owner of other rules is unknown, even if the chain has other faults.
 func TestOrphansStayInAChainThatIsWrittenAnew(t *testing.T) {
 	orphan := service("unread", "10.96.0.20", "10.244.0.9")
 	for name, disorder := range disorders {
@@ -390,7 +390,7 @@ func TestSweepLeavesNothingOfOurs(t *testing.T) {
 	}
 }
 
-// What a mode wanted before it is told to clear is forgotten.
+// Rows that a mode wanted before Clear are forgotten.
 func TestClear(t *testing.T) {
 	k := newKernel()
 	m := begin(t, k, everyKind()...)
@@ -614,7 +614,7 @@ func TestFlowsOfClientsOutside(t *testing.T) {
 	}
 }
 
-// Nobody knows what changed while no agent ran.
+// Changes while no agent ran are unknown.
 func TestFlowsAfterARestart(t *testing.T) {
 	k := newKernel()
 	dns := over(model.UDP, "dns", "10.96.0.53", "10.244.0.1")

@@ -25,7 +25,7 @@ type policyCase struct {
 	want               []string
 }
 
-// What comes again and again among the rules of a policyCase.
+// Parts that many rules of a policyCase share.
 var (
 	outside = []string{
 		"nat KUBE-NODEPORTS: node port -> EXT", "nat KUBE-SERVICES: balancer -> EXT", "nat KUBE-SERVICES: external IP -> EXT",

@@ -100,8 +100,8 @@ func seeded(t *testing.T, seed uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // reproducible on purpose
 }
 
-// What is written is what iptables-save prints, else it would never compare equal; and so
-// a process that starts over the rules of another writes nothing.
+// The rendered rules equal the output of iptables-save, or they would never compare equal; so a
+// process that starts over the rules of another writes nothing.
 func TestEveryRuleIsCanonical(t *testing.T) {
 	for seed := range uint64(80) {
 		r := seeded(t, seed)
@@ -218,7 +218,7 @@ func (s *story) edit(t *testing.T, how func([]string) []string) {
 	}
 }
 
-// Whatever happens, in the end the kernel has what a new one would have been given.
+// After any sequence of events the kernel has the same rows as a new kernel would get.
 func TestAnyStoryEndsTheSame(t *testing.T) {
 	seeds := uint64(150)
 	if testing.Short() {

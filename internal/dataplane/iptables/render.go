@@ -161,7 +161,7 @@ func (p *servicePort) refuse(f model.Frontend) {
 	}
 }
 
-// What comments say behind the name of the Service port, by which DropOf knows a rule.
+// The texts of comments after the name of the Service port, by which DropOf recognizes a rule.
 const (
 	noEndpoints      = "has no endpoints"
 	noLocalEndpoints = "has no local endpoints"

@@ -189,8 +189,8 @@ func ownLines(text string) []string {
 	return lines
 }
 
-// A probability belongs to what is left: all together every endpoint is as likely as
-// another, and somebody always answers.
+// A probability applies to the remaining packets: every endpoint is equally likely, and one of them
+// always gets the packet.
 func TestEveryEndpointIsAsLikely(t *testing.T) {
 	for n := 1; n <= 100; n++ {
 		var addrs []string

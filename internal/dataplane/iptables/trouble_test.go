@@ -74,7 +74,7 @@ func everyCallFailsOnce(t *testing.T, b rules.Backend) {
 	}
 }
 
-// A rule that may be there is not added again before somebody has looked.
+// A rule that may exist is not added again before the chain is read.
 func TestUnknownOutcomeIsReadBeforeTheRetry(t *testing.T) {
 	k := newKernel()
 	m := begin(t, k, twin)
@@ -148,7 +148,7 @@ func natKey(name string) rules.ChainKey {
 	return rules.ChainKey{Family: rules.IPv4, Table: "nat", Name: name}
 }
 
-// What is refused for good costs nobody else anything, first start included.
+// A row that is always refused does not affect other rows, not even at the first start.
 func TestRefusedChainFailsAlone(t *testing.T) {
 	more := service("more", "10.96.0.11", "10.244.0.2")
 	pool, endpoints := chainsOf(t, web)
@@ -406,7 +406,7 @@ func TestWhatIsWrittenDuringAnAuditIsNoDrift(t *testing.T) {
 	}
 }
 
-// What others do in that time is found all the same, at the latest one round later.
+// Changes by other programs during that time are found, at the latest one audit later.
 func TestDriftDuringAnAudit(t *testing.T) {
 	k := newKernel()
 	m := begin(t, k, web, twin)
@@ -449,7 +449,7 @@ func TestRowsWrittenDuringAReadingAreReadAgain(t *testing.T) {
 	}
 }
 
-// What nobody has written since it was read is not read again, where the kernel tells.
+// Rules that were not written since the last read are not read again, if the kernel reports that.
 func TestUnchangedRulesAreNotRead(t *testing.T) {
 	k := newKernel()
 	m := begin(t, k, web, twin)
@@ -476,7 +476,7 @@ func TestUnchangedRulesAreNotRead(t *testing.T) {
 	}
 }
 
-// What reads everything anew ends a reading that is under way, and believes the newer.
+// A Load ends a concurrent read, and its newer result is used.
 func TestLoadDuringAReading(t *testing.T) {
 	for name, load := range map[string]func(*iptables.Mode, context.Context) error{"load": (*iptables.Mode).Load, "reload": (*iptables.Mode).ReloadRules} {
 		t.Run(name, func(t *testing.T) {
@@ -547,7 +547,8 @@ func TestFlush(t *testing.T) {
 	}
 }
 
-// Nobody told of the flush: the next change runs into it, and the retry mends all.
+// No notification of the flush came: the next change fails because of it, and the retry repairs
+// all.
 func TestFlushThatNobodySaw(t *testing.T) {
 	k := newKernel()
 	m := begin(t, k, web)

@@ -203,9 +203,8 @@ func (w *groupWriter) recordAll(b batch, k write, chainErrs, editErrs []error) o
 	return out
 }
 
-// gather collects the pending changes and decides which dispatch chains are replaced: those that
-// are missing or end differently, and those with so many changes that single rules would cost
-// more.
+// gather collects the pending changes and decides which dispatch chains are replaced: missing ones,
+// those with another end, and those with so many changes that single rules would cost more.
 func (w *groupWriter) gather(p delta.Pass, removals bool) batch {
 	b := batch{
 		chains:       w.tables.chains.Updates(netfilter.ChainKey.Compare, p),

@@ -134,8 +134,8 @@ func (k *kernel) local(t *testing.T, vips ...string) {
 	}
 }
 
-// From either binding to the other in place, with no call at all failing and with each
-// failing once: an address is local all the time, and a routed range is guarded.
+// The binding changes in place in both directions, without failing calls and with each call failing
+// once: an address is always local, and a routed range is guarded.
 func TestBindingChangesInPlace(t *testing.T) {
 	for _, tt := range []struct {
 		from, to addresses.Binding
@@ -166,8 +166,8 @@ func TestBindingChangesInPlace(t *testing.T) {
 	}
 }
 
-// A route whose deletion lost its reply is deleted again in the same pass, and what guards it
-// goes with it: nothing is pending afterwards, so no other pass would see to that.
+// A route whose deletion lost its reply is deleted again in the same pass, together with its
+// guards: nothing is pending afterwards, so no other pass would do it.
 func TestGuardGoesWithALostReply(t *testing.T) {
 	k := newKernel()
 	settle(t, beginWith(t, k, addresses.BindRoute, host(), web, dual, beside))
@@ -245,7 +245,7 @@ func TestLostRouteIsMended(t *testing.T) {
 	wantLinks(t, k, routes)
 }
 
-// Somebody else's route to a range is not ours to have: addresses are not given up for it.
+// A route of another program to a range is not ours: addresses stay bound in spite of it.
 func TestForeignRouteIsNotRelied(t *testing.T) {
 	k := newKernel()
 	settle(t, beginWith(t, k, addresses.BindAddress, host(), web, dual, beside))

@@ -45,7 +45,7 @@ func directState(t *testing.T, k *kernel, vip string) string {
 	for _, set := range []string{"KUBE-DIRECT-IPS", "KUBE-6-DIRECT-IPS"} {
 		_, entries, err := k.sets.List(t.Context(), set)
 		if err != nil {
-			continue // it is not there while nobody needs it
+			continue // it does not exist while it is not needed
 		}
 		for _, e := range entries {
 			if e == ipset.IP(a) {
@@ -168,8 +168,8 @@ func TestDetachedBeforeItsService(t *testing.T) {
 	}
 }
 
-// An address whose ports were captured until it could be bound is bound and detached for a
-// moment: a process that reads the kernel then does not take it for one of these.
+// An address whose ports were captured until it could be bound is bound and detached for a moment.
+// A process that reads the kernel then must not take it for one of direct return.
 func TestCapturedBeforeItWasBound(t *testing.T) {
 	const vip = "203.0.113.10"
 	captured := forwarded(vip, model.ForwardNAT)
@@ -204,7 +204,7 @@ func TestCapturedBeforeItWasBound(t *testing.T) {
 	}
 }
 
-// IPv6 asks nobody whose source an address is.
+// IPv6 does not check whether a source address is local.
 func TestDirectReturnOverIPv6(t *testing.T) {
 	const vip = "2001:db8::10"
 	k := newKernel()
@@ -217,7 +217,7 @@ func TestDirectReturnOverIPv6(t *testing.T) {
 	}
 }
 
-// What somebody else attached again is detached by the next audit.
+// An address that another program attached again is detached by the next audit.
 func TestDetachedDrift(t *testing.T) {
 	const vip = "203.0.113.10"
 	k := newKernel()
@@ -256,7 +256,7 @@ func TestHandOverOfDirectReturn(t *testing.T) {
 	}
 }
 
-// masqueraded tells whether the rules masquerade clients of an external IP.
+// masqueraded reports whether the rules masquerade clients of an external IP.
 func (k *kernel) masqueraded(t *testing.T, vip string) bool {
 	t.Helper()
 	_, entries, err := k.sets.List(t.Context(), "KUBE-EXTERNAL-IP")

@@ -27,7 +27,7 @@
 //	IPVS takes it
 //	                 nat POSTROUTING: KUBE-POSTROUTING
 //
-// What a pod here answers itself comes by mangle FORWARD: KUBE-DIRECT-MSS.
+// Direct answers of a pod of this node pass mangle FORWARD: KUBE-DIRECT-MSS.
 //
 // Owners, so that a new process with no memory knows its own (names are
 // kube-proxy's where it has one, so that one can take over from the other):
@@ -51,11 +51,12 @@
 //	nftables      family, name               kube-proxy, of ip and ip6:      audit: one list
 //	                                         removed, never written
 //
-// A server is named by its address, protocol and port in KUBE-CLUSTER-IP, the
-// KUBE-EXTERNAL-IPs, KUBE-LOAD-BALANCER, KUBE-NODE-PORT-SCTP-HASH or KUBE-DETOUR-END; or by its port
-// in KUBE-NODE-PORT-TCP or -UDP, if its address is in KUBE-NODE-PORT-IPS, or on a
-// link of this machine where the kernel has no such set, for kube-proxy writes none. Such entries outlive their servers, so a process that dies
-// half-way through a deletion leaves no server without a mark.
+// An entry names a server by address, protocol and port in KUBE-CLUSTER-IP, the KUBE-EXTERNAL-IPs,
+// KUBE-LOAD-BALANCER, KUBE-NODE-PORT-SCTP-HASH or KUBE-DETOUR-END. It may also name a server by its
+// port in KUBE-NODE-PORT-TCP or -UDP, if its address is in KUBE-NODE-PORT-IPS, or is on a link of
+// this machine if the kernel lacks that set, which kube-proxy does not write. Such entries outlive
+// their servers, so a process that dies half-way through a deletion leaves no server without a
+// mark.
 //
 // Managers in packages of their own own the rows: sets (with members), chains (with jumps), servers,
 // destinations and addresses (with routes and detached addresses). wire.go joins them, and order.go says

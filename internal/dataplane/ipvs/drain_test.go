@@ -121,8 +121,8 @@ func TestDrainToTheDeadline(t *testing.T) {
 	})
 }
 
-// What ends together is deleted in parts, so that a change that comes meanwhile waits for one
-// of them only.
+// Drains that end together are deleted in parts, so that a change meanwhile waits only for one
+// part.
 func TestDrainsEndInParts(t *testing.T) {
 	const backends, part = 500, 32
 	for _, tt := range []struct {
@@ -161,7 +161,7 @@ func TestDrainsEndInParts(t *testing.T) {
 	}
 }
 
-// Who comes back before its part is deleted stays.
+// An endpoint that returns before its part is deleted stays.
 func TestBackBeforeItsPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKernel()
@@ -187,8 +187,8 @@ func TestBackBeforeItsPart(t *testing.T) {
 	})
 }
 
-// What is idle goes soon, one read of the kernel judges everything that drains, and what
-// has connections for longer is looked at less often.
+// An idle destination is deleted soon. One read of the kernel judges all drains, and a destination
+// that keeps connections is polled less often.
 func TestDrainUntilIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKernel()
@@ -214,8 +214,8 @@ func TestDrainUntilIdle(t *testing.T) {
 	})
 }
 
-// What begins to drain within a turn is counted at its end, all in one reading; but in time
-// for its own end, if that is sooner.
+// Drains that begin within one interval are counted at its end, all in one read; a drain that ends
+// sooner is counted in time for its end.
 func TestDrainsAreFirstCountedTogether(t *testing.T) {
 	const turn = 5 * time.Second
 	for _, tt := range []struct {
@@ -308,8 +308,8 @@ func TestDrainUntilIdleWhileOthersLeave(t *testing.T) {
 	})
 }
 
-// Where changes never stop and a pass takes long, what ends keeps up with what begins: what
-// drains is what began within its time, and does not grow with the changes.
+// Under constant changes and long passes, drains end as fast as they begin: the number of draining
+// destinations is that of one drain time, and does not grow with the changes.
 func TestEndsKeepUpWithWhatBegins(t *testing.T) {
 	const leaving, pass = 100, 2 * time.Second // in each pass, which takes so long
 	for _, tt := range []struct {
@@ -370,7 +370,7 @@ func TestDrainOfARowOfUnknownState(t *testing.T) {
 	})
 }
 
-// A weight that is not in the kernel yet lets connections in that nobody has counted.
+// While a weight of 0 is not in the kernel yet, connections arrive that no count has seen.
 func TestDrainIsNotJudgedBeforeItHasBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKernel()
@@ -531,8 +531,8 @@ func TestAnotherServiceCuts(t *testing.T) {
 	wantWeights(t, k, "after the change of hands", map[string]uint16{third: 1})
 }
 
-// A process that dies leaves destinations with weight 0, and others whose endpoint left
-// while nobody looked: the next one drains them all, from then on.
+// A process that dies leaves destinations with weight 0, and others whose endpoint left while no
+// agent ran. The next process drains all of them from its start on.
 func TestDrainSurvivesARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKernel()
@@ -555,7 +555,7 @@ func TestDrainSurvivesARestart(t *testing.T) {
 	})
 }
 
-// A weight that somebody set to 0 is mended.
+// A weight that another program set to 0 is repaired.
 func TestAWeightOfZeroOfABackendIsMended(t *testing.T) {
 	k := newKernel()
 	apply(t, begin(t, k, draining(first, second)))
@@ -564,8 +564,8 @@ func TestAWeightOfZeroOfABackendIsMended(t *testing.T) {
 	wantWeights(t, k, "after a restart", map[string]uint16{first: 1, second: 1})
 }
 
-// A server that somebody deletes comes back with what drained there: the kernel keeps the
-// connections of a destination that it has in its trash.
+// A server that another program deletes is created again with its draining destinations: the kernel
+// keeps the connections of a destination in its trash.
 func TestALostServerComesBackWithWhatDrains(t *testing.T) {
 	k := newKernel()
 	m := begin(t, k, draining(first, second))

@@ -264,7 +264,7 @@ func TestForeignServersOnNodeAddressesStay(t *testing.T) {
 	k := newKernel()
 	mustWrite(t, k.servers.WriteServers(t.Context(), []vserver.ServerChange{
 		at("192.168.0.1", 443),  // keepalived's, on an address that NodePorts answer on
-		at("192.0.2.1", 30080),  // somebody's, on a port that is a NodePort here
+		at("192.0.2.1", 30080),  // of another program, on a port that is a NodePort here
 		at("192.168.0.2", 6443), // an external IP that is a node's address, on another port
 	}))
 	m := begin(t, k,
@@ -297,9 +297,9 @@ func TestNodeAddressesFollowTheHost(t *testing.T) {
 	}
 }
 
-// What tells that a NodePort's server is ours stays until that is gone, although the node has
-// lost the address and the Service was not compiled for it yet: a process that dies in
-// between leaves nothing that the next one does not know.
+// The entries that mark the server of a NodePort as ours stay until the server is deleted, even if
+// the node has lost the address and the Service was not compiled for that yet: a process that dies
+// in between leaves no server that the next one does not recognize.
 func TestLostNodeAddressStaysWithItsServers(t *testing.T) {
 	k := newKernel()
 	m := begin(t, k, external("web", "10.96.0.10", "192.168.0.1", model.KindNodePort, nil))

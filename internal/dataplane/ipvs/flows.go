@@ -139,8 +139,8 @@ func (f *flows) order(keepOrphans bool) {
 	clear(f.noted)
 }
 
-// orders returns the orders for the servers that were noted, and for the frontends whose clients take a
-// detour to one of them: a flow has the address that a client dialled.
+// orders returns the orders for the noted servers, and for the frontends that are redirected to one
+// of them, because a flow has the address that the client dialled.
 func (f *flows) orders(stay map[vserver.ServerKey][]vserver.DestinationKey) []conntrack.Order {
 	if f.detoursLead() {
 		for _, from := range f.chains.DetoursTo(func(k model.FrontendKey) bool { _, noted := f.noted[k]; return noted }) {

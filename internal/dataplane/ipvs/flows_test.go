@@ -16,7 +16,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// swept keeps what was ordered, by key, and forgets it when it is asked. Who is fresh has a
+// swept keeps what was ordered, by key, and forgets it when it is asked. A fresh address has a
 // plus.
 type swept struct {
 	*kernel
@@ -172,7 +172,7 @@ func TestFlowsOfSCTPWhoseServerGoes(t *testing.T) {
 	s.want(t, "without the Service", map[string]string{vip + ":80": "unserved"})
 }
 
-// What stays because some input cannot be read goes on answering.
+// Frontends that stay because some input cannot be read keep answering.
 func TestFlowsWhileInputIsMissing(t *testing.T) {
 	k := newKernel()
 	apply(t, begin(t, k, over(model.UDP, draining(first, second))))
@@ -186,7 +186,7 @@ func TestFlowsWhileInputIsMissing(t *testing.T) {
 	s.want(t, "with a new backend", map[string]string{vip + ":80": "keep " + first + " " + second + " +" + third})
 }
 
-// Nobody knows what changed while no agent ran, or whether the last one came to sweep.
+// Changes while no agent ran are unknown, and so is whether the previous agent swept their flows.
 func TestFlowsAfterARestart(t *testing.T) {
 	k := newKernel()
 	apply(t, begin(t, k, over(model.UDP, draining(first))))
@@ -197,7 +197,7 @@ func TestFlowsAfterARestart(t *testing.T) {
 	s.want(t, "with nothing new", map[string]string{})
 }
 
-// What an earlier process left of a Service that went meanwhile.
+// Flows that an earlier process left of a Service that was deleted meanwhile.
 func TestFlowsOfAnOrphan(t *testing.T) {
 	k := newKernel()
 	apply(t, begin(t, k, over(model.UDP, draining(first))))

@@ -7,8 +7,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 )
 
-// TestAcceptBeforeEnd: where INPUT ends in a rule that refuses everything, before the first sync or since an audit, Services
-// are accepted before it, and a network policy keeps its place before that.
+// TestAcceptBeforeEnd: INPUT ends in a rule that refuses everything, before the first sync or since
+// an audit. Services are accepted before that rule, and a network policy stays before the accepting
+// rule.
 func TestAcceptBeforeEnd(t *testing.T) {
 	const policy, end = "-A INPUT -j cali-INPUT\n", "-A INPUT -j REJECT --reject-with icmp-host-prohibited\n"
 	input := rules.ChainKey{Family: rules.IPv4, Table: "filter", Name: "INPUT"}

@@ -36,7 +36,7 @@ type kernel struct {
 	lose   bool   // the reply to the first row of the next call that writes routes
 	refuse string // a call that always fails
 	silent string // a call that is never answered in time
-	diesAt int    // from the call with this number on all fail: nobody is left to make them
+	diesAt int    // all calls from this number on fail, because the process has died
 	// watch, if set, is called before each call.
 	watch func()
 }
@@ -52,7 +52,7 @@ func newKernel() *kernel {
 
 var errPlanned = errors.New("planned failure")
 
-// note counts a call and tells whether it is the one to fail.
+// note counts a call and returns an error if it is the one to fail.
 func (k *kernel) note(call string) error {
 	if k.watch != nil {
 		k.watch()

@@ -22,9 +22,10 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-// BenchmarkMemory carries a cluster from the catalog into a kernel that remembers nothing, and reports what each room keeps of it: in all,
-// and for each endpoint row, which is one endpoint behind one Service. B/op is all that is allocated on the way, and decides how far the
-// process grows at its start.
+// BenchmarkMemory carries a cluster from the catalog into a kernel that stores nothing. It reports
+// the memory of each package, in total and for each endpoint row, which is one endpoint of one
+// Service. B/op is all that is allocated on the way, and decides how far the process grows at its
+// start.
 func BenchmarkMemory(b *testing.B) {
 	for _, services := range []int{100, 10_000} {
 		b.Run(fmt.Sprintf("services=%d", services), func(b *testing.B) {
@@ -122,7 +123,7 @@ func member(i int) (*model.Service, model.Slice) {
 	return svc, slice
 }
 
-// The kernel rooms of a kernel that is empty, does what it is told, and cannot be asked for it.
+// The packages of a kernel that is empty, accepts every change, and cannot be read.
 type (
 	noServers struct{}
 	noSets    struct{}

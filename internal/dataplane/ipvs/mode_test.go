@@ -56,9 +56,8 @@ func TestOrderOfWrites(t *testing.T) {
 	}
 }
 
-// mustBeMarked fails if a virtual server is in the kernel whose address is not
-// known as ours, or an address is bound that is not: no next process would
-// remove it, and the filter would not guard it.
+// mustBeMarked fails for a virtual server whose address is not marked as ours, and for a bound
+// address without a mark: no later process would remove it, and the filter would not guard it.
 func mustBeMarked(t *testing.T, k *kernel) {
 	t.Helper()
 	all, err := k.servers.ListServers(t.Context())
@@ -161,8 +160,8 @@ func TestDeathAmongUnmarkedOrphans(t *testing.T) {
 	}
 }
 
-// Somebody took the device and the mark away while no agent ran: the entry that
-// lets its traffic through still tells whose server it is.
+// Another program removed the device and the mark while no agent ran: the entry that accepts the
+// traffic of the server still marks it as ours.
 func TestServerIsKnownByItsEntryAlone(t *testing.T) {
 	k := newKernel()
 	apply(t, begin(t, k, web, dual))
@@ -620,7 +619,7 @@ func TestClearTakesEverythingAway(t *testing.T) {
 	}
 }
 
-// Whatever call of a clean-up fails, the next one finds and removes the rest.
+// If any call of a cleanup fails, the next cleanup finds and removes the rest.
 func TestClearFailsAtEachCall(t *testing.T) {
 	empty := newKernel().String()
 	for n := 1; n < 120; n++ {

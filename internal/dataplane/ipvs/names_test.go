@@ -35,9 +35,9 @@ func TestOwnsWhatIsWritten(t *testing.T) {
 	}
 }
 
-// What names a server moves from one set to another when its frontend changes. Where the new
-// entry cannot be added, the old one stays: else a process that dies then leaves a server
-// behind that the next one does not know.
+// The entry that marks a server as ours moves from one set to another when its frontend changes.
+// Where the new entry cannot be added, the old one stays: else a process that dies then leaves a
+// server behind that the next one does not know.
 func TestServersAreAlwaysNamed(t *testing.T) {
 	const addr = "203.0.113.1"
 	frontends := map[string]func(*model.Frontend){

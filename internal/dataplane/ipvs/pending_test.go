@@ -72,7 +72,7 @@ func TestPendingInWords(t *testing.T) {
 	}
 }
 
-// What drains is told with its time, and what climbs with its weight.
+// A draining destination is listed with its remaining time, one in slow start with its weight.
 func TestMoving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKernel()

@@ -267,7 +267,8 @@ func TestDarkServerIsFound(t *testing.T) {
 	})
 }
 
-// What somebody else made dark is drift, and its destinations come first.
+// A server that another program left without a scheduler is drift, and its destinations are written
+// first.
 func TestAuditSwitchesOn(t *testing.T) {
 	k := newKernel()
 	m, j := noted(t, k, sized(3, "rr"))
@@ -323,8 +324,8 @@ func TestKernelThatCannotStage(t *testing.T) {
 	wantWrites(t, j, "add mh", "20 destinations")
 }
 
-// onceRefused is a kernel whose module was loaded anew: the first call goes to a family
-// that is not there any more.
+// onceRefused is a kernel whose module was loaded again: the first call goes to a family that does
+// not exist any more.
 type onceRefused struct {
 	ipvs.Servers
 	done bool
@@ -346,8 +347,8 @@ func TestOneRefusalIsNoProof(t *testing.T) {
 	wantWrites(t, j, "add rr staged", "add rr staged", "20 destinations", "update rr")
 }
 
-// A scheduler that the kernel lacks is no reason to give up staging, and the address is not
-// bound to a server that nobody can be served by.
+// A scheduler that the kernel lacks does not end staging, and no address is bound for a server
+// without a scheduler.
 func TestMissingSchedulerOfAStagedServer(t *testing.T) {
 	k := newKernel()
 	k.servers.SetSchedulers("rr")

@@ -131,7 +131,7 @@ func climbInBatches(t *testing.T, window, apart time.Duration, least, most int) 
 	wantNothingDue(t, m)
 }
 
-// Where nobody else takes the load there is nothing to spare.
+// Without warm peers there is no slow start.
 func TestNoSlowStartOfAService(t *testing.T) {
 	whole := map[string]uint16{first: 100, second: 100}
 	t.Run("that begins", func(t *testing.T) {
@@ -280,7 +280,8 @@ func TestSlowStartIsSwitchedOn(t *testing.T) {
 	wantNothingDue(t, m)
 }
 
-// What is found with one weight is no climb: it is another program's, or from before.
+// A row that is found with another weight is not in slow start: another program or an earlier
+// process wrote it.
 func TestSlowStartOfWhatIsFound(t *testing.T) {
 	plain := service("web", vip, first, second)
 	cases := map[string]struct {
@@ -344,8 +345,8 @@ func TestSlowStartGoesOnThroughChanges(t *testing.T) {
 	}
 }
 
-// A climb is desired state: what somebody else does to it is undone, and a failed write is
-// written again.
+// The weights of a slow start are desired state: changes by another program are undone, and a
+// failed write is tried again.
 func TestSlowStartIsDesiredState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKernel()
@@ -366,8 +367,8 @@ func TestSlowStartIsDesiredState(t *testing.T) {
 	})
 }
 
-// TestSlowStartRandom has endpoints come and go, with restarts and failed writes between:
-// no weight is ever 0 or more than its own or less than before, and all end with their own.
+// TestSlowStartRandom has endpoints come and go, with restarts and failed writes between. No weight
+// is ever 0, above its full weight, or lower than before, and all end with their full weight.
 func TestSlowStartRandom(t *testing.T) {
 	for seed := range uint64(30) {
 		synctest.Test(t, func(t *testing.T) { randomClimbs(t, seed) })

@@ -42,8 +42,8 @@ func TestOnKernelNodesBeginAtDifferentDestinations(t *testing.T) {
 	}
 }
 
-// firstOnKernel adds destinations in a new network namespace, and returns the one that the
-// first connection is given to. Nobody answers it.
+// firstOnKernel adds destinations in a new network namespace, and returns the one that the first
+// connection is given to. No host answers it.
 func firstOnKernel(t *testing.T, added []vserver.DestinationKey) (to netip.Addr, err error) {
 	t.Helper()
 	done := make(chan struct{})

@@ -44,7 +44,7 @@ func (k *kernel) exact() (n int) {
 	return n
 }
 
-// What nothing is wrong with is read once in many rounds, and is no drift.
+// A server without faults is read once in many audits, and is no drift.
 func TestRoundsReadEachServerSeldom(t *testing.T) {
 	k := newKernel()
 	m := begin(t, k, crowd()...)
@@ -100,7 +100,7 @@ func TestStrangersThatAreNotShown(t *testing.T) {
 	}
 }
 
-// What the survey shows is found in each round, not only when it is the server's turn.
+// A difference that the survey shows is found in each audit, not only when it is the server's turn.
 func TestEachRoundFindsWhatIsShown(t *testing.T) {
 	for _, name := range []string{"server and its destinations", "all servers", "scheduler", "destination", "weight", "strange destination", "strange server"} {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestEachRoundFindsWhatIsShown(t *testing.T) {
 	}
 }
 
-// What the survey does not show is found when it is the server's turn.
+// A difference that the survey does not show is found when it is the server's turn.
 func TestRoundsFindWhatIsNotShown(t *testing.T) {
 	six := vserver.ServerKey{Addr: netip.MustParseAddr("fd00:96::10"), Port: 80, Protocol: 6}
 	for name, damage := range map[string]func(t *testing.T, k *kernel){
@@ -307,9 +307,9 @@ func (r replayed) Survey(_ context.Context, visit func(vserver.ServerKey, vserve
 	return false, nil
 }
 
-// BenchmarkAudit is a whole round in which nothing is wrong. What is shown costs nothing,
-// reading the kernel's list is a benchmark of its room; what is read exactly, a server in
-// sixteen, and the entries of sets come from fakes.
+// BenchmarkAudit is a whole round in which nothing is wrong. The survey costs nothing here, because
+// reading the kernel's list is a benchmark of its own package. Exact reads of one server in
+// sixteen, and the entries of sets, come from fakes.
 func BenchmarkAudit(b *testing.B) {
 	for _, services := range []int{1_000, 10_000} {
 		b.Run(fmt.Sprintf("services=%d", services), func(b *testing.B) {

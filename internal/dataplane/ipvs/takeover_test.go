@@ -71,18 +71,18 @@ COMMIT
 COMMIT
 `
 
-// carriesByRules tells whether kube-proxy's rules still take packets to the Service.
+// carriesByRules reports whether kube-proxy's rules still take packets to the Service.
 func (k *kernel) carriesByRules() bool {
 	text := k.rules.Save(rules.IPv4)
 	return strings.Contains(text, "--dport 80 -j KUBE-SVC-") && strings.Contains(text, "-j DNAT --to-destination 10.244.0.1:8080")
 }
 
-// inPlace tells whether everything of ours carries the Service, but for the dispatch.
+// inPlace reports whether all of our rows carry the Service, except the dispatch.
 func (k *kernel) inPlace() bool {
 	return strings.Contains(k.servers.String(), "10.244.0.1:8080") && strings.Contains(k.links.String(), vip+"/32")
 }
 
-// There is no moment in which nobody carries the Service.
+// The Service is carried at every moment.
 func TestRulesOfIPTablesModeCarryUntilOursDo(t *testing.T) {
 	k := newKernel()
 	if err := k.rules.Load(rules.IPv4, iptablesMode); err != nil {
@@ -109,8 +109,8 @@ func TestRulesOfIPTablesModeCarryUntilOursDo(t *testing.T) {
 	}
 }
 
-// Until everything of ours is in place the dispatch does not change hands, whatever else
-// changes meanwhile; one row that the kernel refuses for good does not hold it up for ever.
+// The dispatch is only taken over when all of our rows are in place, regardless of other changes; a
+// row that is always refused does not delay that for ever.
 func TestTakeoverWaitsForFailedRows(t *testing.T) {
 	for _, refused := range []string{"write servers", "write members", "write addresses", "write destinations", "write jumps"} {
 		t.Run(refused, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestTakeoverDoesNotWaitForEver(t *testing.T) {
 	})
 }
 
-// What cannot be read may be what the rules carry.
+// Input that cannot be read may describe Services that the rules carry.
 func TestTakeoverWaitsForAllInput(t *testing.T) {
 	k := newKernel()
 	if err := k.rules.Load(rules.IPv4, iptablesMode); err != nil {
@@ -202,8 +202,8 @@ func TestTakeoverKeepsWhatTheDispatchRefersTo(t *testing.T) {
 	}
 }
 
-// The host dials a bound address from that address, which must not leave the node while
-// somebody else's rules rewrite where it goes.
+// The host dials a bound address from that address, which must not leave the node while rules of
+// another program translate the packet.
 func TestTakeoverMasqueradesVIPs(t *testing.T) {
 	const rule = "--match-set KUBE-IPVS-IPS src -m addrtype --src-type LOCAL -j MASQUERADE"
 	k := newKernel()
@@ -226,7 +226,7 @@ func TestTakeoverMasqueradesVIPs(t *testing.T) {
 	}
 }
 
-// Two that write the same chains undo each other's work, and somebody has to be told.
+// Two programs that write the same chains undo each other's work, and the log names the other one.
 func TestARivalIsNamedOnce(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	k := newKernel()
@@ -377,8 +377,8 @@ func TestHandOverToIPTablesMode(t *testing.T) {
 	}
 }
 
-// Iptables mode of this agent has no rule in nat that shows it while no Service has an
-// endpoint; what IPVS has left goes all the same, and its chains stay.
+// Iptables mode of this agent has no rule in nat that shows it while no Service has an endpoint.
+// The remains of IPVS are removed all the same, and its chains stay.
 func TestHandOverToOurIPTablesMode(t *testing.T) {
 	k := newKernel()
 	apply(t, begin(t, k, draining()))

@@ -38,7 +38,7 @@ func wantTrash(t *testing.T, m *ipvs.Mode, when string, want int) {
 	}
 }
 
-// Whatever way a destination leaves, it is in the trash for four minutes; what was not there
+// A destination that leaves, for any reason, is in the trash for four minutes; one that was missing
 // or could not be deleted is not.
 func TestTrashIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -231,8 +231,8 @@ func connect(t *testing.T, k *kernel) (waiting string) {
 	return waiting
 }
 
-// A connection that comes to one that waits, because somebody else gave it a weight, has
-// its time as any other.
+// A connection to a waiting destination, whose weight another program raised, gets its time as any
+// other.
 func TestConnectionOfOneThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, m := crowded(t)

@@ -115,8 +115,8 @@ func TestWalk(t *testing.T) {
 // setNames are those of sets in the words of a step.
 var setNames = regexp.MustCompile(`(?:in|\() ?(KUBE-[A-Z0-9-]+)`)
 
-// What a walk says a frontend is in, it is in: the entries are those of the rows.
-// TestWalkNamesTheTunnel: which header a backend finds around a packet.
+// The sets that a walk names for a frontend have its entries. TestWalkNamesTheTunnel: which header
+// a backend finds around a packet.
 func TestWalkNamesTheTunnel(t *testing.T) {
 	m := ipvs.New(zap.NewNop(), ipvs.Config{}, ipvs.Deps{})
 	for _, tt := range []struct {
@@ -199,7 +199,7 @@ func TestRowsOf(t *testing.T) {
 	}
 }
 
-// What is found after everything was written is what was wanted.
+// The rows that are found after a complete write are the desired rows.
 func TestWriteFound(t *testing.T) {
 	k := newKernel()
 	m := begin(t, k, web, dual)

@@ -68,5 +68,5 @@ func (m Masquerade) SourcePorts() PortRange {
 	case below > 0:
 		return PortRange{lowestSourcePort, r.First - 1}
 	}
-	return PortRange{} // NodePorts are everywhere: there is nothing to choose from
+	return PortRange{} // NodePorts are on all addresses: there is no range of ports to exclude
 }

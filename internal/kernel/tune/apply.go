@@ -52,9 +52,9 @@ func (t *Tuner) applyOne(ctx context.Context, book *journal, s Sysctl) SysctlRes
 	return r
 }
 
-// untouched reports that a refused key certainly has what it had. What is set later
-// by the person that the refusal tells to do so is theirs, not cleanup's to undo.
-// A write that was given up on may still arrive, so it does not count.
+// untouched reports that a refused key certainly has what it had. A value that is set later because
+// of the logged remedy belongs to the operator, and cleanup does not undo it. A write that was
+// given up on may still arrive, so it does not count.
 func (t *Tuner) untouched(ctx context.Context, r SysctlResult) bool {
 	again := SysctlResult{Sysctl: r.Sysctl}
 	return !errors.Is(r.Err, context.DeadlineExceeded) && !errors.Is(r.Err, context.Canceled) &&

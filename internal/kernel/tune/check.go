@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Check is one question to the node. Run returns nil if all is well; an error made
-// by Lacking or Warning says that the answer is no, one by Note that all is well and
-// what else is to be known, any other that there is no answer. Fix tells a person what
-// to do about it, unless the error has a remedy of its own (Remedied).
+// Check is one question to the node. Run returns nil if all is well. An error made by Lacking or
+// Warning means a problem, one made by Note means that all is well and adds a fact, and any other
+// error means that the state is unknown. Fix tells a person what to do about it, unless the error
+// has a remedy of its own (Remedied).
 type Check struct {
 	Name string
 	Run  func(context.Context) error
@@ -28,10 +28,10 @@ const (
 	OK     State = "ok"
 	Warn   State = "warning" // works, but not as well as it should
 	Lacks  State = "missing" // this node cannot do it
-	Failed State = "failed"  // nobody knows
+	Failed State = "failed"  // the state is unknown
 )
 
-// Verdict is the outcome of one Check. Fix is empty if there is nothing to mend.
+// Verdict is the outcome of one Check. Fix is empty if nothing needs repair.
 type Verdict struct {
 	Name   string
 	State  State
@@ -76,7 +76,7 @@ func Remedied(err error, fix string) error {
 	return remedied{fix, err}
 }
 
-// IsLacking tells whether an error says "this node cannot".
+// IsLacking reports whether an error says that the node lacks a requirement.
 func IsLacking(err error) bool {
 	var g graded
 	return errors.As(err, &g) && g.state == Lacks
@@ -115,7 +115,7 @@ func verdict(c Check, err error) Verdict {
 		v.State = g.state
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		v.Fix = deniedFix // whatever else the check is about, nobody knows
+		v.Fix = deniedFix // the state that the check is about is unknown
 	}
 	if r := (remedied{}); errors.As(err, &r) {
 		v.Fix = r.fix

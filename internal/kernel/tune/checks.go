@@ -25,8 +25,7 @@ type CheckOptions struct {
 // connTabCheck is the name of the check that looks at IPVS's own table.
 const connTabCheck = "ipvs connection table"
 
-// Checks returns the questions that this room can answer by itself, for the
-// caller to put among those of the other rooms.
+// Checks returns the checks that need only this package; the caller adds those of other packages.
 func (t *Tuner) Checks(opts CheckOptions) []Check {
 	want := opts.ConnTabBits
 	if want == 0 {
@@ -115,10 +114,9 @@ func (t *Tuner) checkForwarding6(context.Context) error {
 	return nil
 }
 
-// SuggestConnTabBits returns a size of the IPVS connection table that fits the
-// node's memory: 8 bytes a bucket, at most a thousandth of the memory, inside
-// what every kernel accepts (8 to 20). Without a known memory it is the kernel's
-// default, 12.
+// SuggestConnTabBits returns a size of the IPVS connection table that fits the node's memory: 8
+// bytes a bucket, at most a thousandth of the memory, within the limits of every kernel (8 to 20).
+// Without a known memory it is the kernel's default, 12.
 func (t *Tuner) SuggestConnTabBits() int {
 	const floor, ceiling, bucket, share = 12, 20, 8, 1000
 	bits := floor

@@ -96,17 +96,17 @@ func conntrackSysctl(name string, value int, why string) Sysctl {
 
 const hashSizeFile = "sys/module/nf_conntrack/parameters/hashsize"
 
-// Liberal tells whether connection tracking lets packets pass that are out of their
-// window (net.netfilter.nf_conntrack_tcp_be_liberal). One that cannot be asked does not.
+// Liberal reports whether connection tracking accepts packets outside of the TCP window
+// (net.netfilter.nf_conntrack_tcp_be_liberal). One that cannot be asked does not.
 func (t *Tuner) Liberal(ctx context.Context) bool {
 	n, err := t.number(ctx, "net.netfilter.nf_conntrack_tcp_be_liberal")
 	return err == nil && n != 0
 }
 
-// growHash makes the hash table large enough for a quarter of the maximum, which
-// keeps its chains at about four connections; a larger one is left as it is. It is
-// not in the journal: the kernel would shrink it, but only by hashing all
-// connections anew while tracking waits, to gain 2 MiB at the most.
+// growHash makes the hash table large enough for a quarter of the maximum, which keeps its chains
+// at about four connections; a larger one is left as it is. It is not in the journal: to shrink it,
+// the kernel would have to rehash all connections while tracking waits, and would gain 2 MiB at
+// most.
 func (t *Tuner) growHash(ctx context.Context, buckets int) SysctlResult {
 	r := SysctlResult{Sysctl: Sysctl{Key: "nf_conntrack hashsize", Value: strconv.Itoa(buckets), Policy: Wanted,
 		Why: "chains of the connection table stay short"}}

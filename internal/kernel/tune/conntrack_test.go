@@ -75,7 +75,7 @@ func (n node) core(t *testing.T, cpu, numa int) {
 	}
 }
 
-// kubeProxy is what kube-proxy sets if nobody says anything else.
+// kubeProxy are the defaults of kube-proxy.
 var kubeProxy = tune.ConntrackOptions{MaxPerCore: 32768, Min: 131072, TCPEstablished: 24 * time.Hour, TCPCloseWait: time.Hour}
 
 func TestApplyConntrack(t *testing.T) {

@@ -25,13 +25,13 @@ type DoctorOptions struct {
 	Sysctls []Sysctl
 	// StrictARP tells that the agent sets strict ARP.
 	StrictARP bool
-	// Running tells that an agent answers: its listeners are nobody else's.
+	// Running says that an agent answers, so that the listeners belong to it.
 	Running bool
 	// NodePorts are the first and the last port that NodePorts are taken from; 0, 0
 	// where none is set aside.
 	NodePorts [2]uint16
-	// ChecksumOffload tells whether a link leaves the checksums of what it sends to
-	// the hardware; nil asks the kernel (ETHTOOL_GTXCSUM).
+	// ChecksumOffload reports whether a link leaves the checksums of sent packets to the hardware;
+	// nil asks the kernel (ETHTOOL_GTXCSUM).
 	ChecksumOffload func(link string) (bool, error)
 	// RawSocket opens a raw socket and closes it; nil asks the kernel.
 	RawSocket func() error
@@ -40,16 +40,16 @@ type DoctorOptions struct {
 	Room func(dir string) (Room, error)
 }
 
-// Room is what a file system has left: bytes, and files that can still be made. What it
-// does not bound is math.MaxUint64.
+// Room is what a file system has left: bytes, and files that can still be made. A limit that does
+// not exist is math.MaxUint64.
 type Room struct {
 	Bytes, Files uint64
 }
 
-// Doctor returns questions about what hurts Services that this node carries, or would
-// carry: each is answered from files of the kernel, and nothing is changed. All of them
-// warn at worst, but for sysctls that the agent needs and cannot set, a run directory
-// in which it cannot make files, and rules that may not name sets.
+// Doctor returns questions about what hurts Services that this node carries, or would carry: each
+// is answered from files of the kernel, and nothing is changed. At worst they warn, with three
+// exceptions: sysctls that the agent needs and cannot set, a run directory in which it cannot
+// create files, and rules that may not name sets.
 func (t *Tuner) Doctor(o DoctorOptions) []Check {
 	if o.ChecksumOffload == nil {
 		o.ChecksumOffload = checksumOffload
@@ -321,7 +321,7 @@ func (t *Tuner) askPortRange(o DoctorOptions) error {
 		"sysctl -w net.ipv4.ip_local_reserved_ports="+all+", or set --service-node-port-range to that of the API server")
 }
 
-// covered tells whether a list such as 8080,30000-32767 has each port of a range.
+// covered reports whether a list such as 8080,30000-32767 has each port of a range.
 func covered(list string, from, to int) bool {
 	type span struct{ from, to int }
 	var spans []span

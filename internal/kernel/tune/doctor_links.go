@@ -39,8 +39,8 @@ func (t *Tuner) kind(link string) string {
 	return ""
 }
 
-// uplink tells whether a link leads off this machine: hardware has a device, and bonds
-// and VLANs stand on such.
+// uplink reports whether a link leads off this machine: hardware has a device, and bonds and VLANs
+// are based on such a link.
 func (t *Tuner) uplink(link string) bool {
 	if kind := t.kind(link); kind == "bond" || kind == "vlan" {
 		return true
@@ -49,14 +49,13 @@ func (t *Tuner) uplink(link string) bool {
 	return err == nil
 }
 
-// mendedVXLAN is the release since which a UDP checksum of 0, as VXLAN has it, is left
-// alone when a packet is masqueraded (Linux: netfilter: nat: never update the UDP
-// checksum when it's 0).
+// mendedVXLAN is the first release that keeps a UDP checksum of 0, as VXLAN uses it, when a packet
+// is masqueraded (Linux: netfilter: nat: never update the UDP checksum when it's 0).
 var mendedVXLAN = Version{5, 7}
 
-// askVXLAN: before mendedVXLAN, packets to service addresses that are masqueraded twice
-// and leave through VXLAN have a wrong checksum, and get there after 1 to 63 seconds of
-// TCP's trying (kubernetes/kubernetes#88986).
+// askVXLAN: before mendedVXLAN, packets to service addresses that are masqueraded twice and leave
+// through VXLAN have a wrong checksum, and only TCP retransmissions get through, after 1 to 63
+// seconds (kubernetes/kubernetes#88986).
 func (t *Tuner) askVXLAN(o DoctorOptions) error {
 	release, err := t.Release()
 	if err != nil {
@@ -89,9 +88,9 @@ func (t *Tuner) askVXLAN(o DoctorOptions) error {
 		"connections to service addresses take 1 to 63 seconds to open", strings.Join(offloading, ", "), mendedVXLAN, release)), strings.Join(fix, " && "))
 }
 
-// strict is the value of rp_filter by which a packet is dropped when the way back to its
-// source leads through another link (Documentation/networking/ip-sysctl.rst; the larger
-// one of conf/all and the link's own holds).
+// strict is the value of rp_filter that drops a packet if the route back to its source uses another
+// link (Documentation/networking/ip-sysctl.rst; the larger value of conf/all and of the link's own
+// applies).
 const strict = 1
 
 // askReversePath looks at links that lead off this machine. One alone is harmless, for all
@@ -133,9 +132,9 @@ func (t *Tuner) askReversePath(DoctorOptions) error {
 		strings.Join(filtered, ", "), len(uplinks))), "sysctl -w "+strings.Join(fix, " "))
 }
 
-// askBridges: two pods on one bridge answer each other past the rules, unless bridges hand
-// their packets to them; then the client of a service address gets its answer from a
-// stranger.
+// askBridges: two pods on one bridge exchange packets without the rules, unless the bridge passes
+// its packets to them. Without the rules, a client of a service address gets the answer from the
+// address of the endpoint, which it does not know.
 func (t *Tuner) askBridges(o DoctorOptions) error {
 	links, err := t.links()
 	if err != nil {
@@ -169,8 +168,8 @@ func (t *Tuner) askBridges(o DoctorOptions) error {
 		strings.Join(bridges, ", "))), "modprobe br_netfilter && sysctl -w "+strings.Join(off, " "))
 }
 
-// carriesPods tells whether a link is a bridge with ports that is not known to be for
-// something else.
+// carriesPods reports whether a link is a bridge with ports that is not known to be for another
+// purpose.
 func (t *Tuner) carriesPods(link string) bool {
 	if strings.HasPrefix(link, "docker") || strings.HasPrefix(link, "virbr") {
 		return false
@@ -179,8 +178,8 @@ func (t *Tuner) carriesPods(link string) bool {
 	return err == nil && len(ports) > 0
 }
 
-// askARP: with IPVS all service addresses are bound on every node, and the kernel answers
-// ARP for them on all links, which whoever announces an address from one node does not expect.
+// askARP: with IPVS all service addresses are bound on every node, and the kernel answers ARP for
+// them on all links. A program that announces an address from one node does not expect that.
 func (t *Tuner) askARP(o DoctorOptions) error {
 	ignore, err := t.count("proc/sys/net/ipv4/conf/all/arp_ignore")
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 )
 
-// What the agent needs and cannot set keeps it from carrying Services; what it only
-// wants does not.
+// A sysctl that the agent needs and cannot set keeps it from serving; a sysctl that it only wants
+// does not.
 func TestDoctorOfReadOnlySysctls(t *testing.T) {
 	if !ownMounts(t) {
 		return
@@ -32,7 +32,8 @@ func TestDoctorOfReadOnlySysctls(t *testing.T) {
 	}
 }
 
-// The kernel is asked as ethtool does; loopback offloads checksums, for nobody reads them.
+// The kernel is asked as ethtool does; loopback offloads checksums, because its packets never leave
+// the machine.
 func TestChecksumOffloadOfThisKernel(t *testing.T) {
 	n := well(t)
 	n.sysctl(t, "kernel.osrelease", "4.15.0")

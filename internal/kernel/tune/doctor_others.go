@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// askOwners looks for programs that write virtual servers, too. What they have written
-// is another question, which is put to IPVS.
+// askOwners looks for programs that write virtual servers, too. Another check, which reads IPVS,
+// finds the servers that they have written.
 func (t *Tuner) askOwners(DoctorOptions) error {
 	running := t.processes()
 	var found []string

@@ -219,7 +219,7 @@ func TestDoctorNamesLargeDatagrams(t *testing.T) {
 	}
 }
 
-// What the agent cannot do without is missing; what it can is a warning.
+// A missing requirement is reported as missing, and any other problem as a warning.
 func TestDoctorTellsWhatIsLost(t *testing.T) {
 	room := func(r tune.Room, err error) func(*tune.DoctorOptions) {
 		return func(o *tune.DoctorOptions) { o.Room = func(string) (tune.Room, error) { return r, err } }

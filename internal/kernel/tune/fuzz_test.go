@@ -12,8 +12,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 )
 
-// FuzzJournal: a journal that somebody else wrote, or half of one, makes cleanup write
-// nothing but sysctls that are there.
+// FuzzJournal: with a journal of another program, or half of one, cleanup writes only sysctls that
+// exist.
 func FuzzJournal(f *testing.F) {
 	f.Add([]byte(`{"net.ipv4.ip_forward": {"old": "0", "ours": "1"}}`))
 	f.Add([]byte(`{"../../../secret": {"old": "0", "ours": "mine"}, "net/../../../secret": {"old": "", "ours": "mine"}}`))

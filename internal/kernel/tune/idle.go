@@ -89,24 +89,21 @@ func (t *Tuner) number(ctx context.Context, key string) (uint64, error) {
 	return n, nil
 }
 
-// Recommended is a profile in which nobody forgets a connection much before the others
-// do.
+// Recommended is a profile in which no layer drops a connection much earlier than the others.
 //
-// TCP: when IPVS forgets a connection it takes the flow of connection tracking along,
-// and neither peer is told: the next packet is answered by a reset or by nothing. A
-// socket with keepalive speaks after the keepalive time, and each answered probe starts
-// the time of IPVS anew; where probes are lost, TCP itself gives up when all of them
-// are. So IPVS waits for longer than that, and connections that are alive and ask for
-// keepalive never end by it. The keepalive is the longer one of the node and of a
-// namespace as the kernel makes it, since pods do not inherit the node's. More than
-// connection tracking's own time would be for nothing: what it has forgotten has no
-// way back, though IPVS would still know where to.
+// TCP: when IPVS drops a connection, it deletes the flow of connection tracking, too, and neither
+// peer is notified: the next packet gets a reset or no answer. A socket with keepalive sends a
+// probe after the keepalive time, and each answered probe restarts the timeout of IPVS; if probes
+// are lost, TCP itself gives up after all of them. So the timeout of IPVS is longer than that, and
+// connections that are alive and use keepalive are never dropped by it. The keepalive time is the
+// longer one of the node and of a new network namespace, since pods do not inherit the node's. A
+// timeout above that of connection tracking would have no effect: without the flow there is no way
+// back, even if IPVS still knows the endpoint.
 //
-// FIN and UDP: as connection tracking has them. Longer, and connections that are over
-// keep a draining destination busy, and a client's next UDP flow from the same port on
-// an endpoint that only IPVS remembers; shorter, and a half-closed connection or a UDP
-// conversation that pauses loses its endpoint. What connection tracking does not tell
-// is left to the kernel.
+// FIN and UDP: as connection tracking has them. With longer timeouts ended connections would keep a
+// draining destination busy, and would keep a client's next UDP flow from the same port on an
+// endpoint that only IPVS knows. With shorter ones a half-closed connection or a pausing UDP flow
+// would lose its endpoint. A value that connection tracking does not have is left to the kernel.
 func (l IdleLimits) Recommended() IdleTimes {
 	tcp := min(max(l.patience(), stock.patience())+idleMargin, idleMost)
 	if l.Established > 0 {

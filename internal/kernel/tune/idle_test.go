@@ -12,7 +12,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 )
 
-// limits are those of a kernel that nobody has touched, but for the changes.
+// limits are the defaults of the kernel with the given changes.
 func limits(change func(*tune.IdleLimits)) tune.IdleLimits {
 	l := tune.IdleLimits{
 		Established: 5 * 24 * time.Hour, FinWait: 2 * time.Minute, UDPStream: 2 * time.Minute,

@@ -92,7 +92,7 @@ func (j *journal) remember(key, old, ours string) (undo func(), err error) {
 		putBack()
 		return func() {}, err
 	}
-	// One that cannot be taken back matters only to who sets the refused value.
+	// A lock that cannot be released matters only to a caller that sets the refused value.
 	return func() { putBack(); _ = j.close() }, nil
 }
 

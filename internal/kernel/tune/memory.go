@@ -122,8 +122,8 @@ func (t *Tuner) ownGroups() (map[bool]string, error) {
 // number of whole pages.
 const noLimit = 1 << 62
 
-// limitOf returns the limit of one group, 0 if it has none: the outermost group has no file,
-// nor has one whose memory nobody counts.
+// limitOf returns the limit of one group, or 0 if it has none: the outermost group has no file, and
+// neither has a group without the memory controller.
 func (t *Tuner) limitOf(p groupPlace, group string) (uint64, error) {
 	name := "memory.max"
 	if p.v1 {

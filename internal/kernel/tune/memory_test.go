@@ -93,7 +93,7 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
-// What cannot be read is not "no limit".
+// A limit that cannot be read is not "no limit".
 func TestMemoryLimitThatCannotBeRead(t *testing.T) {
 	for name, spoil := range map[string]func(*testing.T, node){
 		"not a number": func(t *testing.T, n node) { n.file(t, "sys/fs/cgroup/a/memory.max", "much") },

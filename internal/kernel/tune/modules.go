@@ -60,11 +60,10 @@ type insertion struct {
 	modules []*ModuleResult
 }
 
-// LoadModules makes sure of modules and returns one result each, in order. What
-// is built in or loaded already is not touched. The rest is left to one run of
-// modprobe, except that a name followed by parameters, as in
-// "ip_vs conn_tab_bits=20", has a run of its own, before the others: a module that
-// depends on it would load it without them. Nothing here is fatal.
+// LoadModules makes sure of modules and returns one result each, in order. Modules that are built
+// in or loaded already are not touched. The others are loaded by one run of modprobe. A name
+// followed by parameters, as in "ip_vs conn_tab_bits=20", has a run of its own before that, because
+// a module that depends on it would load it without the parameters. Nothing here is fatal.
 func (t *Tuner) LoadModules(ctx context.Context, names ...string) []ModuleResult {
 	builtIn := t.builtInModules()
 	results := make([]ModuleResult, len(names))
@@ -123,9 +122,9 @@ func (t *Tuner) insert(ctx context.Context, run insertion) {
 	}
 }
 
-// reportMissing logs what modprobe could not load. Where the node shows no modules
-// at all, as in most containers, nobody can tell whether the kernel has them built
-// in, and use will show; where it does show some, each refusal is a warning.
+// reportMissing logs what modprobe could not load. If the node shows no modules at all, as in most
+// containers, it is unknown whether the kernel has them built in, and use will show; if it does
+// show some, each refusal is a warning.
 func (t *Tuner) reportMissing(runs []insertion) {
 	_, visible := t.modulesDir()
 	var unknown []string
@@ -145,8 +144,8 @@ func (t *Tuner) reportMissing(runs []insertion) {
 	}
 }
 
-// modulesDir names the directory of the running kernel's modules, and tells
-// whether it can be seen from here.
+// modulesDir returns the directory of the running kernel's modules, and reports whether it is
+// visible from here.
 func (t *Tuner) modulesDir() (dir string, visible bool) {
 	release, err := t.Release()
 	if err != nil {

@@ -58,7 +58,7 @@ func writeFile(t *testing.T, path, content string, mode os.FileMode) {
 // sysctlFile is where a key without dots inside its words is.
 func sysctlFile(key string) string { return "proc/sys/" + strings.ReplaceAll(key, ".", "/") }
 
-// sysctl sets a key as somebody else on the node would.
+// sysctl sets a key as another program on the node would.
 func (n node) sysctl(t *testing.T, key, value string) {
 	t.Helper()
 	n.file(t, sysctlFile(key), value)
@@ -80,8 +80,8 @@ func (n node) wantFile(t *testing.T, name, want string) {
 	}
 }
 
-// blocked makes a key that is there but can be neither read nor written, whoever
-// asks: permission bits mean nothing to root.
+// blocked creates a key that exists but can be neither read nor written, even by root, to which
+// permission bits do not apply.
 func (n node) blocked(t *testing.T, key string) {
 	t.Helper()
 	if err := os.MkdirAll(n.path(sysctlFile(key)), 0o755); err != nil {

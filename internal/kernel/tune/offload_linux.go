@@ -22,7 +22,7 @@ type ethtoolRequest struct {
 	_    [16]byte
 }
 
-// checksumOffload tells whether a link computes checksums of what is sent. It changes
+// checksumOffload reports whether a link computes the checksums of sent packets. It changes
 // nothing.
 func checksumOffload(link string) (bool, error) {
 	if len(link) >= unix.IFNAMSIZ {

@@ -82,7 +82,7 @@ func TestSetOOMScoreKeepsTheCause(t *testing.T) {
 	n.wantFile(t, oomScore, "0")
 }
 
-// What the file looks like tells whether it was written: the blank would be gone.
+// The content of the file shows whether it was written: a write would remove the blank.
 func TestRightOOMScoreIsNotWritten(t *testing.T) {
 	n := newNode(t)
 	writeFile(t, n.path(oomScore), "-999 \n", 0o644)

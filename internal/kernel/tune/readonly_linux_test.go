@@ -106,7 +106,7 @@ func TestReadOnlySysctls(t *testing.T) {
 	}
 }
 
-// prepared makes a node where somebody has set everything beforehand.
+// prepared creates a node on which all settings are already right.
 func (n node) prepared(t *testing.T) (sysctls []tune.Sysctl, conntrack tune.ConntrackOptions) {
 	t.Helper()
 	n.conntrack(t, 4)
@@ -120,8 +120,8 @@ func (n node) prepared(t *testing.T) (sysctls []tune.Sysctl, conntrack tune.Conn
 	return sysctls, tune.ConntrackOptions{MaxPerCore: 32768, UDP: time.Minute}
 }
 
-// On a node that is set up already there is nothing to write, so nothing to
-// refuse, to warn of, or to put in the journal.
+// On a node that is set up already nothing is written, so nothing is refused, warned of, or added
+// to the journal.
 func TestReadOnlyNodeThatIsRight(t *testing.T) {
 	if !ownMounts(t) {
 		return
@@ -186,7 +186,8 @@ set sysctl net.netfilter.nf_conntrack_udp_timeout from "30" to "60": open ROOT/p
 	}
 }
 
-// Who is told that a key cannot be set, and sets it, keeps it after cleanup.
+// If the operator sets a key after the log says that it cannot be set, the key keeps its value
+// after cleanup.
 func TestRefusedKeyIsNotOursToRestore(t *testing.T) {
 	if !ownMounts(t) {
 		return

@@ -73,7 +73,7 @@ func TestRestoreKeys(t *testing.T) {
 			if len(tc.rest) == 0 {
 				wantFiles(t, n.run)
 			}
-			// What was not asked for is cleanup's still.
+			// Keys without a remedy are still restored by cleanup.
 			if diff := cmp.Diff(tc.rest, texts(n.tuner(t).Restore(t.Context()))); diff != "" {
 				t.Errorf("restored by cleanup (-want +got):\n%s", diff)
 			}

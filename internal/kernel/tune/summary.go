@@ -11,12 +11,12 @@ import (
 // summaryLines is how many lines a summary has at most.
 const summaryLines = 3
 
-// rank orders states for people, worst first: what the node cannot do comes before
-// what nobody knows, and that before what it can live with.
+// rank orders states for people, worst first: a missing requirement comes before an unknown state,
+// and that before a warning.
 func rank(s State) int { return slices.Index([]State{Lacks, Failed, Warn, OK}, s) }
 
-// WriteSummary prints what is wrong, worst first, in three lines at most. What does not
-// fit in is named in the last of them.
+// WriteSummary prints what is wrong, worst first, in three lines at most. The last line counts
+// further problems.
 func WriteSummary(w io.Writer, verdicts []Verdict) error {
 	bad := slices.DeleteFunc(slices.Clone(verdicts), func(v Verdict) bool { return v.State == OK })
 	slices.SortStableFunc(bad, func(a, b Verdict) int { return cmp.Compare(rank(a.State), rank(b.State)) })

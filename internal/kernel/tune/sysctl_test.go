@@ -182,7 +182,7 @@ func TestJournalRoundTrip(t *testing.T) {
 	n.wantSysctl(t, key, "1")
 	n.wantSysctl(t, "net.ipv4.vs.conntrack", "1")
 
-	// Somebody makes up their own mind about one of them.
+	// The operator changes one of them.
 	n.sysctl(t, "net.ipv4.vs.expire_quiescent_template", "2")
 	want := []string{
 		leftForward,
@@ -210,7 +210,7 @@ func TestRestartKeepsFirstOldValue(t *testing.T) {
 		n.tuner(t).Apply(t.Context(), []tune.Sysctl{{Key: ignore, Value: value}})
 		n.wantSysctl(t, ignore, value)
 	}
-	// Somebody else sets it, and the next process sets it again.
+	// Another program sets it, and the next process sets it again.
 	n.sysctl(t, ignore, "0")
 	n.tuner(t).Apply(t.Context(), []tune.Sysctl{{Key: ignore, Value: "2"}})
 	n.tuner(t).Restore(t.Context())

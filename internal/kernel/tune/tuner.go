@@ -24,8 +24,8 @@ type Options struct {
 	Timeout time.Duration
 }
 
-// Tuner reads and changes the settings of one node. What uses the journal (the
-// Apply and Restore family) must not run at the same time; everything else may.
+// Tuner reads and changes the settings of one node. Methods that use the journal (the Apply and
+// Restore family) must not run at the same time; all others may.
 type Tuner struct {
 	log  *zap.Logger
 	opts Options
@@ -95,10 +95,9 @@ func (t *Tuner) read(name string) (string, error) {
 // fileTimeout bounds a single read or write of a kernel file.
 const fileTimeout = 5 * time.Second
 
-// bounded runs a file operation and gives up on it when the context ends or after
-// fileTimeout. Some keys take the kernel's routing lock, and a file operation
-// knows no deadline: one that never ends keeps its goroutine, not the caller. What
-// it touches must not be used after an error.
+// bounded runs a file operation and gives up on it when the context ends or after fileTimeout. Some
+// keys take the kernel's routing lock, and a file operation knows no deadline: one that never ends
+// keeps its goroutine, not the caller. Its data must not be used after an error.
 func bounded(ctx context.Context, operation func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, fileTimeout)
 	defer cancel()

@@ -22,14 +22,13 @@ import (
 // (internal/DECISIONS.md, Routes instead of addresses). The kernel walks all addresses of a
 // device for each one that is added or deleted; a route is one message for any range.
 //
-// With a route all addresses of the range are local, those of no Service, too, and sockets
-// of the host that listen on all addresses would answer there. So the route waits for the
-// rules that refuse all but what a frontend has (accessRules), and they stay until it is
-// gone. The marks in KUBE-IPVS-IPS are the same for either way, and so is who owns a
-// server. What a route cannot say is that an address without a server is not local yet: as
-// long as a server cannot be written, or between the deletion of a server and of its
-// entries, a port of a Service is the host's own port, as it is on an address that is
-// bound for the other ports of a Service.
+// With a route all addresses of the range are local, those of no Service, too, and sockets of the
+// host that listen on all addresses would answer there. So the route waits for the rules that
+// refuse all but what a frontend has (accessRules), and they stay until it is gone. The marks in
+// KUBE-IPVS-IPS are the same for either way, and so is who owns a server. A route cannot make an
+// address wait for its server. As long as a server cannot be written, or between the deletion of a
+// server and of its entries, a port of a Service reaches the host's own socket, as it does on an
+// address that is bound for the other ports of a Service.
 //
 // From one way to the other nothing is let go before the other is there: Hold of either
 // table sees to it. Addresses that are given up for a route go in small groups.
@@ -147,8 +146,8 @@ func (m *Manager) wantAddress(a netip.Addr, claimed bool) {
 	m.wantDetached(a, bound)
 }
 
-// Keeps reports whether an address that is not to be bound has to stay for now: it is of a
-// Service, and its route is not there, or others come first.
+// Keeps reports whether an address that is no longer to be bound must stay for now: a Service has
+// it, and its route is not there yet, or other addresses come first.
 func (m *Manager) Keeps(a netip.Addr) bool {
 	if !holds(m.binding.ranges, a) || len(m.claims.Claimants(a)) == 0 {
 		return false

@@ -21,10 +21,10 @@ import (
 //
 //	filter FORWARD      new, to a frontend of the address: refuse   KUBE-CAPTURE
 //
-// What the host sends needs neither: IPVS takes it in OUTPUT, wherever the route leads.
-// Errors about a connection (ICMP "fragmentation needed") come to the address and carry no
-// port: those of connections that pass this node are captured, too. Everything else, ping
-// included, goes where it went before.
+// Packets of the host itself need neither: IPVS handles them in OUTPUT, with any route. Errors
+// about a connection (ICMP "fragmentation needed") come to the address and carry no port: those of
+// connections that pass this node are captured, too. Everything else, ping included, goes where it
+// went before.
 //
 // The virtual server is the same as with a bound address. So a connection goes on when the
 // address comes to be bound, or not to be bound any more.

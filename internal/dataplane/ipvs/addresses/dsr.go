@@ -21,9 +21,9 @@ import (
 //
 //	mangle FORWARD      a SYN,ACK from one of them: less MSS  KUBE-DIRECT-MSS
 //
-// The rules are there while some address needs them. An address that was detached once
-// stays so while a Service has it: when backends stop to answer themselves, those of
-// connections that are there go on, here or on another node, for as long as these live.
+// The rules are there while some address needs them. An address that was once detached stays so
+// while a Service has it: when backends stop to answer directly, their open connections continue,
+// here or on another node.
 
 // direct follows whether others answer from the address of a frontend.
 func (m *Manager) direct(c dataplane.Change) {
@@ -51,7 +51,7 @@ func (m *Manager) answeredBefore(a netip.Addr) bool {
 	return bound && m.entries.Has(sets.DirectIP(a))
 }
 
-// setDirect notes it of an address. Who calls it sees to wantAddress.
+// setDirect notes it of an address. The caller then calls wantAddress.
 func (m *Manager) setDirect(a netip.Addr, is bool) {
 	f := model.FamilyOf(a)
 	before := m.answered(f)

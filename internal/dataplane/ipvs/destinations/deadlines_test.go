@@ -19,8 +19,8 @@ func drained(i int) vserver.DestinationKey {
 	}
 }
 
-// Whatever becomes of drains, those that had their time are the ones that a walk over all of
-// them finds, each once, and what is remembered of ends stays within bounds.
+// For any sequence of drains, the expired ones are those that a walk over all drains finds, each
+// once, and the memory for deadlines stays bounded.
 func TestEndsAreThoseOfAWalk(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -92,7 +92,7 @@ func BenchmarkEndDrain(b *testing.B) {
 	}
 }
 
-// What drains lets passes with changes go before it, for a while and no longer.
+// Draining destinations let passes with changes go first, but only for a limited time.
 func TestChangesGoFirst(t *testing.T) {
 	d, now := newDrains(), time.Now()
 	want := func(what string, changed, may bool) {

@@ -68,13 +68,13 @@ type drain struct {
 	due time.Time
 }
 
-// The connections of a drain are counted for the first time after firstPoll, for most have none by
-// then, at the next of the turns that all drains have in common, one each pollInterval. Without
-// common turns a count for each of a few changes in a row was a quarter of the cost of a change.
-// After that a drain is counted each turn while it has a deadline and established connections,
-// else every idlePollInterval. Reading takes no more than one part in pollBudgetDivisor of the time,
-// however many servers there are. It proceeds by one piece a pass, so that a change does not wait
-// for all of it, and by as many pieces as fit into that share where passes are far apart.
+// The connections of a drain are counted for the first time after firstPoll, since most drains have
+// none by then. All drains share poll times, one each pollInterval; separate counts for a few
+// changes in a row took a quarter of the cost of a change. After that a drain is counted at each
+// poll time while it has a deadline and established connections, else every idlePollInterval.
+// Reading takes at most one part in pollBudgetDivisor of the time, for any number of servers. It
+// reads one piece in a pass, so that a change does not wait for all of it, and more pieces if
+// passes are far apart, as many as fit into that share.
 const (
 	firstPoll         = time.Second
 	pollInterval      = 5 * time.Second
@@ -165,10 +165,10 @@ func (d *drains) at(k vserver.ServerKey) []vserver.DestinationKey {
 	return out
 }
 
-// drainable reports whether destinations of a frontend drain at all. UDP has no connections, and
-// dh keeps sending new connections to a destination that refuses them, for its hash knows no
-// other (ip_vs_dh_schedule, net/netfilter/ipvs/ip_vs_dh.c); sh without sh-fallback and
-// mh without mh-fallback are the same.
+// drainable reports whether destinations of a frontend drain at all. UDP has no connections. dh
+// keeps sending new connections to a destination of weight 0, because its hash knows no other
+// (ip_vs_dh_schedule, net/netfilter/ipvs/ip_vs_dh.c). The same is true of sh without sh-fallback
+// and mh without mh-fallback.
 func drainable(f *model.Frontend) bool {
 	if f.Key.Protocol == model.UDP || f.Drain == 0 {
 		return false
@@ -251,9 +251,9 @@ func (m *Manager) endDrains(ctx context.Context, now time.Time) {
 	}
 }
 
-// atOnce is how many drains may end in a pass. Where changes never stop and a pass takes long,
-// more may begin between two passes than end in one: so that they do not add up, twice as many
-// end then.
+// atOnce is how many drains may end in a pass. Under constant changes and long passes, more drains
+// may begin between two passes than end in one. Then twice as many end, so that they do not
+// accumulate.
 func (d *drains) atOnce() int {
 	most := max(maxExpiriesPerPass, 2*d.fresh)
 	d.fresh = 0

@@ -11,14 +11,14 @@ import (
 )
 
 // A destination that is added becomes the first of its server's list (list_add_rcu in
-// __ip_vs_update_dest, net/netfilter/ipvs/ip_vs_ctl.c). There rr and wrr begin, and there
-// lc, wlc, sed and nq find the first of those that are equal: so where every node adds
-// destinations in the order of their addresses, the last of them gets the first connection
-// of every node. With many nodes and few connections it gets most of all. So each node has
-// an order of its own, which is the same after a restart.
+// __ip_vs_update_dest, net/netfilter/ipvs/ip_vs_ctl.c). There rr and wrr begin, and there lc, wlc,
+// sed and nq find the first of several equal destinations. If every node added destinations in the
+// order of their addresses, the last of them would get the first connection of every node. With
+// many nodes and few connections it gets most of all. So each node has an order of its own, which
+// is the same after a restart.
 //
-// That order is only of what is added at once. What is there is not moved, and what comes
-// later goes before it.
+// That order is only of what is added at once. Existing destinations are not moved, and later ones
+// go before them.
 
 // destinationOrder compares destinations. It is for one goroutine.
 type destinationOrder struct {
@@ -65,10 +65,11 @@ func (s *destinationOrder) of(k vserver.ServerKey) uint64 {
 	return mix(mixPlace(s.node, k.Addr, k.Port), uint64(k.Protocol))
 }
 
-// orderInsensitive reports whether the place at which a scheduler begins makes no difference to clients. Those that
-// hash make their tables in the order of the list (ip_vs_sh_reassign, ip_vs_mh_populate), and
-// a client is to meet the same destination whichever node it comes by; fo and ovf give all to
-// one of those that have the same weight, which should be one for the cluster.
+// orderInsensitive reports whether the place at which a scheduler begins makes no difference to
+// clients. Schedulers that hash build their tables in the order of the list (ip_vs_sh_reassign,
+// ip_vs_mh_populate), and a client must get the same destination on every node. fo and ovf send all
+// connections to one of the destinations with equal weight, which should be the same in the whole
+// cluster.
 func orderInsensitive(spec scheduler.Spec) bool {
 	switch spec.Name() {
 	case "sh", "dh", "mh", "fo", "ovf":

@@ -10,8 +10,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// A backend that comes to a frontend with a slow start (model.Frontend.SlowStart) begins with the
-// smallest weight and climbs to its own over that time, while its peers carry the load. Without a
+// A new backend of a frontend with a slow start (model.Frontend.SlowStart) begins with the smallest
+// weight, which rises to the full weight over that time, while its peers carry the load. Without a
 // warm peer it has its full weight at once: so has a Service that begins.
 //
 // All weights of such a frontend are multiplied (scale), so that a warm-up has steps. The present

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Turns are of the clock that nobody sets, and the same for whoever asks within one.
+// Poll times depend on the monotonic clock, and are the same for all callers within one interval.
 func TestTurnsAreOfTheMonotonicClock(t *testing.T) {
 	d := newDrains()
 	for _, after := range []time.Duration{0, time.Millisecond, 3 * time.Second, pollInterval, time.Hour} {

@@ -11,12 +11,12 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-// Between the old scheduler and the new one a server has none, for as long as the kernel waits
-// (dataplane.Pacer), and then ip_vs_schedule finds no destination: the kernel refuses a client
-// that connects in that moment. So its SYN is dropped instead: while the schedulers of a group
-// change, their servers are in the set KUBE-HOLD, whose new connections are dropped, and TCP and
-// SCTP try again after a second. UDP does not try again, so its servers are left out. A host that
-// dials an address of its own other than a cluster IP is not affected.
+// While the kernel replaces the scheduler of a server, the server has none, for as long as the
+// kernel waits (dataplane.Pacer). ip_vs_schedule then finds no destination, and the kernel refuses
+// a client that connects in that moment. So its SYN is dropped instead. While the schedulers of a
+// group change, their servers are in the set KUBE-HOLD, whose new connections are dropped, and TCP
+// and SCTP send again after a second. UDP does not try again, so its servers are left out. A host
+// that dials an address of its own other than a cluster IP is not affected.
 //
 // The entries expire by themselves (sets.HoldSeconds). So a process that dies between the two
 // writes drops no connection for longer, and the first retry after it succeeds. A group takes a

@@ -13,9 +13,9 @@ import (
 
 // A server that is filled under its scheduler serves from its first destination on: for a moment
 // all clients meet a few of many destinations. So a server with many destinations is created
-// without a scheduler (vserver.SchedulerNone), filled, and activated when all its destinations
-// have been tried, before any address is bound; until then a client is refused, as by an empty
-// server. A destination that the kernel refuses does not block the activation.
+// without a scheduler (vserver.SchedulerNone) and filled. It is activated after a write of each
+// destination was tried, and before any address is bound; until then a client is refused, as by an
+// empty server. A destination that the kernel refuses does not block the activation.
 //
 // No memory of this is needed: a row that is wanted under a scheduler and has none is a row to
 // update, and its turn is after the destinations. So the next process completes whatever a process
