@@ -104,9 +104,9 @@ func hasTest(t *testing.T, dir, test string) bool {
 	})
 }
 
-// TestReferencesToDecisions requires that a reference to DECISIONS.md names one of its
-// headings, and that no text gives the number of a decision or the section of a contract:
-// both were documents outside the repository.
+// TestReferencesToDecisions requires that a reference to DECISIONS.md names one of its headings. No
+// text may give the number of a decision or the section of a contract: both were documents outside
+// the repository.
 func TestReferencesToDecisions(t *testing.T) {
 	names := slices.Collect(maps.Keys(decisions(t)))
 	for i, name := range names {

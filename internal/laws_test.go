@@ -16,9 +16,9 @@ import (
 
 const module = "github.com/kube-ipvs/kube-ipvs/"
 
-// law lists, for each room, everything outside the standard library that it may
-// import: other rooms by their path in the module, and libraries. A name ending
-// in /... allows what lies below. A package that is not listed may not exist.
+// law lists the imports that each package may have outside the standard library: other packages by
+// their path in the module, and libraries. A name ending in /... allows what lies below. A package
+// that is not listed may not exist.
 var law = map[string][]string{
 	"scheduler": {},
 	"ipset":     {"github.com/vishvananda/netlink/...", "golang.org/x/sys/..."},
@@ -85,10 +85,10 @@ const zap = "go.uber.org/zap/..."
 // leaf may be imported by every package.
 const leaf = "internal/netkey"
 
-// processes are the rooms that may launch one: the tools of iptables, modprobe.
+// processes are the packages that may start a process: the tools of iptables, modprobe.
 var processes = []string{"internal/kernel/rules", "internal/kernel/tune"}
 
-// free are places to which the law does not apply: where rooms meet, and tests.
+// free are places to which the law does not apply: the ones that connect packages, and tests.
 var free = []string{"cmd/...", "e2e/...", "manifests", "internal/testkit/...", "ipset/ipsettest", "internal/firewall/firewalltest", "internal/kernel/conntrack/conntracktest", "internal/kernel/link/linktest", "internal/kernel/nft/nfttest", "internal/kernel/nftables/nftablestest", "internal/kernel/rules/rulestest", "internal/kernel/vserver/vservertest"}
 
 type pkg struct {
@@ -140,8 +140,8 @@ func allows(rules []string, path string) bool {
 	})
 }
 
-// standard tells whether an import path is in the standard library: its first
-// element has no dot, and it is not ours.
+// standard reports whether an import path is in the standard library: its first element has no dot,
+// and it is not ours.
 func standard(path string) bool {
 	first, _, _ := strings.Cut(path, "/")
 	return !strings.Contains(first, ".")
@@ -174,7 +174,7 @@ func TestRoomsImportWhatTheLawAllows(t *testing.T) {
 	}
 }
 
-// What a room must not reach by any way, however long.
+// The packages that a package must not import, even indirectly.
 func TestRoomsReachOnlyWhatTheyMay(t *testing.T) {
 	forbidden := map[string][]string{
 		"scheduler":       {module + "..."},

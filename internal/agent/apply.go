@@ -114,7 +114,7 @@ func (w *writer) updateLag(now time.Time) {
 }
 
 // reportPass reports one pass to the observer. A pass that wrote rows ends the measured latency of
-// the endpoint changes that it was for: a row that the kernel always refuses must not delay the
+// the endpoint changes that it was for. A row that the kernel always refuses must not delay the
 // measurement of all others.
 func (w *writer) reportPass(start, ended time.Time, ok, written bool) {
 	p := Pass{At: start, Took: ended.Sub(start), OK: ok}

@@ -13,7 +13,7 @@ type Changes struct {
 	Services, Slices               uint64
 	PendingServices, PendingSlices int
 	// Last is when the latest of them came. Before the first Take, which ends the start, it is when
-	// the first came: reading the clock for each listed object took a tenth of the start on kernels
+	// the first came. Reading the clock for each listed object took a tenth of the start on kernels
 	// that need a system call for it.
 	Last time.Time
 }

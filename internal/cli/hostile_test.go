@@ -18,8 +18,8 @@ import (
 
 const (
 	// mostInput is a twelfth of the largest object in the API server (1.5 MiB of etcd), and the
-	// limits of one Service are a sixteenth of the defaults, because the fuzzer gives up an input
-	// after ten seconds. The cost for each byte and row is the same.
+	// limits of one Service are a sixteenth of the defaults. The reason is that the fuzzer gives up
+	// an input after ten seconds. The cost for each byte and row is the same.
 	mostInput                   = 128 << 10
 	fuzzedFrontends, fuzzedRows = 256, 1 << 14
 	// The memory that may be allocated for each byte of input and for each resulting row, and the

@@ -74,7 +74,7 @@ func planOf(stdin string, args ...string) (out, notes string, code int) {
 
 const webServers = "-A -t 10.96.0.10:80 -s rr\n-a -t 10.96.0.10:80 -r 10.244.0.5:8080 -m -w 1\n"
 
-// An export of a cluster is read from a pipe: objects of other kinds are ignored silently, a field
+// An export of a cluster is read from a pipe. Objects of other kinds are ignored silently; a field
 // that is newer than our types is named, and so is a missing Node.
 func TestPlanOfAnExport(t *testing.T) {
 	const newer = `standard input: document 1, line 6: Service default/web: items[0].spec.newerField: a field that this version does not know: it is ignored` + "\n"

@@ -61,7 +61,7 @@ type KubeIPVSConfiguration struct {
 	// ipvs.udpTimeout, where they are set, hold beside it.
 	IPVSTimeouts string `json:"ipvsTimeouts"`
 	// watchNodes selects the Nodes that the agent watches, so that it binds none of their addresses
-	// (--watch-nodes): all, own (only this Node), or auto, the default, which means all in a
+	// (--watch-nodes). The values are all, own (only this Node), and auto, the default: all in a
 	// cluster of up to 500 Nodes.
 	WatchNodes string `json:"watchNodes"`
 	// readyzWatchBound is how old the progress of a watch may be before /readyz is red

@@ -95,8 +95,8 @@ func nested(kind, version, path, value string) string {
 	return fmt.Sprintf("apiVersion: %s\nkind: %s\n%s\n", version, kind, strings.TrimSuffix(strings.TrimPrefix(text, "{"), "}"))
 }
 
-// TestFlagBeatsFile: for every setting that is both, the value of the file is used without the flag
-// and the flag's value with it, and an overridden value of the file is reported.
+// TestFlagBeatsFile: for every setting that is both, the value of the file is used without the
+// flag, and the flag's value with it. An overridden value of the file is reported.
 func TestFlagBeatsFile(t *testing.T) {
 	pairs := 0
 	for _, list := range [][]setting{proxySettings, ownSettings} {

@@ -179,9 +179,9 @@ func (w *dirWatch) concerns(name string) bool {
 // mostLinks bounds a way that leads in a circle.
 const mostLinks = 16
 
-// waypoints are the directories that contain a name on the path to a file: the directory of the
-// file and, for each link on the path, the directories of the link's target. way has the names of
-// the file in them.
+// waypoints are the directories that contain a name on the path to a file. These are the directory
+// of the file and, for each link on the path, the directories of the link's target. way has the
+// names of the file in them.
 func waypoints(path string) (dirs, way []string) {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -21,8 +21,8 @@ func flock(f *os.File) error {
 func taken(err error) bool { return errors.Is(err, unix.EADDRINUSE) }
 
 // peer returns the process that listens at the other end, as the kernel reports it (SO_PEERCRED,
-// unix(7)): its pid in the pid namespace of this process, 0 without one, and its user when it began
-// to listen.
+// unix(7)). The pid is that in the pid namespace of this process, 0 without one; the user is that
+// at the time when it began to listen.
 func peer(conn *net.UnixConn) (pid, uid int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

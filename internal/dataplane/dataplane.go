@@ -83,8 +83,8 @@ type Removable interface {
 
 // ApplyOptions limit one Apply.
 type ApplyOptions struct {
-	// KeepOrphans leaves rows alone that were found and that nobody asked for:
-	// some input could not be read, so they may belong to it.
+	// KeepOrphans keeps rows that were found and that no Service wants: some input could not be
+	// read, and the rows may belong to it.
 	KeepOrphans bool
 	// Retry writes the rows, too, that failed before; without it they rest.
 	Retry bool

@@ -18,5 +18,5 @@
 // Frontends settles, for all modes alike, which Service keeps an address that
 // two of them want.
 //
-// This room knows no kernel subsystem and does no I/O of its own.
+// This package knows no kernel subsystem and does no I/O of its own.
 package dataplane

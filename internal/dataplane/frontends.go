@@ -11,11 +11,11 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Frontends decides which Service keeps each frontend: the one with the strongest
-// kind of claim (model.Kind.Rank), then the older one (a Service without a date is
-// the youngest), then the one from Kubernetes, then the first by namespace and name.
-// It is the same for every mode, for two Services on one address and port must never
-// mix their backends. An external IP never takes what was allocated to another Service.
+// Frontends decides which Service keeps each frontend. The strongest kind of claim wins
+// (model.Kind.Rank), then the older Service (a Service without a date is the youngest), then the
+// one from Kubernetes, then the first by namespace and name. It is the same for every mode, for two
+// Services on one address and port must never mix their backends. An external IP never takes what
+// was allocated to another Service.
 type Frontends struct {
 	// services have what each Service wants, if it wants anything.
 	services map[model.ServiceID]wish
@@ -166,7 +166,7 @@ func keysOf(before, now wish) []model.FrontendKey {
 	return slices.Compact(keys)
 }
 
-// alone tells whether no other Service wants a key.
+// alone reports whether no other Service wants a key.
 func (f *Frontends) alone(id model.ServiceID, k model.FrontendKey) bool {
 	holder := f.inForce[k]
 	return (holder == nil || holder.Service == id) && f.contested[k] == nil

@@ -11,13 +11,14 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// FuzzFrontends has four Services take and leave four keys by every kind of claim and grow younger, and compares who holds each key with
-// the Service whose claim is the strongest, and of those the eldest.
-// What is told of changes and conflicts, applied to what was told before, has to come to the same.
+// FuzzFrontends has four Services take and leave four keys by every kind of claim, and grow
+// younger. For each key it compares the holder with the Service that has the strongest claim or,
+// among equal claims, is the eldest. The reported changes and conflicts, applied to the earlier
+// ones, must give the same result.
 func FuzzFrontends(f *testing.F) {
 	f.Add([]byte{0x1f, 0x0f, 0x10, 0x31, 0x8f})
 	f.Add([]byte{0x03, 0x17, 0x2f, 0x80, 0x10, 0x41, 0x61})
-	f.Add([]byte{0x11, 0x41, 0x81}) // one that lost is created anew, and has lost all the same
+	f.Add([]byte{0x11, 0x41, 0x81}) // a Service that lost a key is created again, and still loses it
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		front := dataplane.NewFrontends()
 		plans := map[model.ServiceID]model.ServicePlan{}

@@ -111,8 +111,8 @@ func TestConflictIsReportedOnceAndEnds(t *testing.T) {
 	}
 }
 
-// TestLoserIsToldOnce: a Service that does not get its address is not told again when a third one takes it over, for with a thousand
-// losers that would be a thousand lines for each change.
+// TestLoserIsToldOnce: a Service that does not get its address is not reported again when a third
+// one takes it over. With a thousand losers that would be a thousand lines for each change.
 func TestLoserIsToldOnce(t *testing.T) {
 	f := dataplane.NewFrontends()
 	for i, name := range []string{"old", "middle", "young"} {

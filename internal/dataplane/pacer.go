@@ -7,13 +7,13 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 )
 
-// A Pacer bounds rows of which each costs the kernel much, such as a change of a scheduler: for
-// each the kernel waits until every CPU has let go of the old one (synchronize_rcu in
-// ip_vs_edit_service, net/netfilter/ipvs/ip_vs_ctl.c), 5 to 40 ms on a machine with several,
-// under the lock that all of IPVS is changed by. A thousand in one call would not be answered
-// in time, and an endpoint that changes meanwhile would wait for all of them. So they are written
-// in small groups that grow while they turn out to be cheap, for a bounded time in each pass; the
-// rest waits for the next pass, and other changes pass in between. The zero Pacer is ready.
+// A Pacer bounds rows that are costly for the kernel, such as a change of a scheduler. For each of
+// these the kernel waits until no CPU uses the old scheduler (synchronize_rcu in
+// ip_vs_edit_service, net/netfilter/ipvs/ip_vs_ctl.c). That takes 5 to 40 ms on a machine with
+// several CPUs, under the lock for all changes of IPVS. A thousand in one call would exceed its
+// deadline, and a changed endpoint would wait for all of them. So they are written in small groups,
+// which grow if they are cheap, for a bounded time in each pass. The rest waits for the next pass,
+// and other changes are written in between. The zero Pacer is ready.
 type Pacer struct {
 	quota int // rows in one write
 	left  int // of it

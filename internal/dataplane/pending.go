@@ -23,7 +23,8 @@ type PendingRow struct {
 	Text func() string
 	// Failed: writing it was tried, and it rests until the next retry.
 	Failed bool
-	// Orphan: it was found and nobody ever asked for it. It stays while some input cannot be read.
+	// Orphan: it was found, and no Service ever wanted it. It stays while some input cannot be
+	// read.
 	Orphan bool
 }
 
@@ -37,7 +38,8 @@ func ListPending[K comparable, V any](table string, t *delta.Tracker[K, V], most
 	return out
 }
 
-// Moving is a destination that leaves a frontend by and by (it drains), or comes to it (it climbs).
+// Moving is a destination that leaves a frontend gradually (it drains), or enters it gradually
+// (slow start).
 type Moving struct {
 	Frontend model.FrontendKey
 	// Service and PortName are those of the frontend.
@@ -78,7 +80,7 @@ type MovingList struct {
 	More int
 }
 
-// Chooses tells whether anything of a frontend is asked for.
+// Chooses reports whether the list asks for a frontend.
 func (l *MovingList) Chooses(f *model.Frontend) bool { return l.At == nil || l.At(f.Key, f.Service) }
 
 // Add takes one at a frontend that is chosen; it is made if it is collected.

@@ -15,9 +15,9 @@ type Stage interface {
 	Counts() delta.Counts
 }
 
-// Publisher is a stage some of whose rows are put in place in two steps, so that nobody
-// meets them before what the next stage puts into them: ApplyUpdates makes them, and
-// Publish, called when the next stage's updates have been tried, lets them be met.
+// Publisher is a stage that writes some of its rows in two steps, so that no client meets them
+// before the rows of the next stage are in place. ApplyUpdates creates them. Publish, called after
+// the updates of the next stage were tried, activates them.
 type Publisher interface {
 	Stage
 	Publish(ctx context.Context, p delta.Pass) delta.Outcome
@@ -41,8 +41,8 @@ func NewPipeline(stages ...Stage) *Pipeline {
 	return &Pipeline{stages: stages}
 }
 
-// Apply writes what is pending: updates down the list, deletions up it. What a stage
-// publishes follows the updates of the stage after it.
+// Apply writes what is pending: updates down the list, deletions up it. Rows of a stage are
+// published after the updates of the stage after it.
 func (p *Pipeline) Apply(ctx context.Context, opts ApplyOptions) Result {
 	outcomes := make([]delta.Outcome, len(p.stages))
 	for i, s := range p.stages {

@@ -119,8 +119,8 @@ func (p publisher) Publish(context.Context, delta.Pass) delta.Outcome {
 	return delta.Outcome{Updates: 2}
 }
 
-// What a stage publishes comes after the next stage's updates, whatever became of them, and
-// counts as its own.
+// Rows of a stage are published after the next stage's updates, regardless of the result of these,
+// and count as rows of their own stage.
 func TestPublishingFollowsTheNextStage(t *testing.T) {
 	var journal []string
 	named := func(name string) *stage { return &stage{name: name, journal: &journal} }

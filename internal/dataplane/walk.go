@@ -16,7 +16,7 @@ type Origin string
 const (
 	FromPod     Origin = "pod"     // of this node, as far as the local detector can tell
 	FromHost    Origin = "host"    // sent by this machine itself
-	FromOutside Origin = "outside" // anybody else
+	FromOutside Origin = "outside" // any other client
 )
 
 // Origins lists all.
@@ -65,7 +65,7 @@ func (w *Walk) Stop(end End, format string, args ...any) {
 	w.Addf("%s: %s", end, w.Why)
 }
 
-// Ended tells whether the packet goes no further.
+// Ended reports whether the path of the packet ends here.
 func (w *Walk) Ended() bool { return w.End != "" }
 
 // InRanges tells what the source ranges of the frontend make of the packet; known is false

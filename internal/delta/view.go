@@ -18,9 +18,9 @@ type View[K comparable, V any] interface {
 	PendingDelete(k K) bool
 	// Deleting reports whether a row is to be deleted, orphans included or not.
 	Deleting(k K, orphans bool) bool
-	// AllDesired, AllUpdates, AllDeletes and Actual iterate over rows in no order: the desired
-	// rows, the desired rows that are not in place, the rows in place that are not desired, and the
-	// rows in place.
+	// AllDesired, AllUpdates, AllDeletes and Actual iterate over rows in no order. They return the
+	// desired rows, the desired rows that are not in place, the rows in place that are not desired,
+	// and the rows in place.
 	AllDesired() iter.Seq2[K, V]
 	AllUpdates() iter.Seq[K]
 	AllDeletes() iter.Seq[K]

@@ -28,7 +28,7 @@ type Report struct {
 
 // Firewall is one filter that drops packets.
 type Firewall struct {
-	// What names the dropped packets, and the table, chain and rule that drop them.
+	// Description of the dropped packets, and of the table, chain and rule that drop them.
 	What string `json:"what"`
 	// Fix are commands that let them pass.
 	Fix []string `json:"fix"`

@@ -37,7 +37,7 @@ func (v *verdict) reach() (lines []string, ok bool) {
 		v.alone()
 		return append(v.wrong, v.minor...), false
 	}
-	for _, look := range []func(){v.nobody, v.skipped, v.lost, v.unread, v.kernel, v.walls, v.asked, v.dark, v.late, v.drained, v.notes} {
+	for _, look := range []func(){v.noService, v.skipped, v.lost, v.unread, v.kernel, v.walls, v.asked, v.dark, v.late, v.drained, v.notes} {
 		look()
 	}
 	if len(v.wrong) == 0 {
@@ -62,8 +62,8 @@ func (v *verdict) alone() {
 	}
 }
 
-// nobody reports that a Service does not exist, or why no Service has an address.
-func (v *verdict) nobody() {
+// noService reports that a Service does not exist, or why no Service has an address.
+func (v *verdict) noService() {
 	s := v.report.Story
 	if !s.Synced {
 		v.wrongf("the agent still waits for its sources: it does not know all Services yet")

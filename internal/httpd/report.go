@@ -49,7 +49,7 @@ func (r Report) newest() time.Time {
 
 // desk asks for reports on behalf of requests. One report is read at a time, and requests that
 // arrive meanwhile share the next one. So each request gets a report that was begun after the
-// request arrived, many probes cost the loop one report at a time, and a hanging loop blocks one
+// request arrived, and many probes cost the loop one report at a time. A hanging loop blocks one
 // goroutine instead of one for each probe.
 type desk struct {
 	report func(context.Context) Report

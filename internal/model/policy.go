@@ -42,8 +42,8 @@ func (p *Policy) Equal(o *Policy) bool {
 func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // Limit bounds the connections of one node to one backend, active and inactive ones together. The
-// kernel applies it (IP_VS_DEST_F_OVERLOAD, ip_vs_unbind_dest in net/netfilter/ipvs/ip_vs_conn.c):
-// at Upper the backend gets no new ones until it has fewer than Lower, or fewer than three quarters
+// kernel applies it (IP_VS_DEST_F_OVERLOAD, ip_vs_unbind_dest in net/netfilter/ipvs/ip_vs_conn.c).
+// At Upper the backend gets no new ones until it has fewer than Lower, or fewer than three quarters
 // of Upper if Lower is 0. The zero Limit is none.
 type Limit struct{ Upper, Lower uint32 }
 

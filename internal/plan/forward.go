@@ -12,7 +12,7 @@ import (
 // This file follows kube-ipvs.io/forward. A packet that is forwarded as it is keeps its
 // destination, address and port, and the backend answers the client itself. Only clients outside
 // use these frontends. For a client on this node, this node would be the router of the answers in
-// any case, so such a client is redirected to the cluster IP (bindDetours), where pods can also
+// any case. So such a client is redirected to the cluster IP (bindDetours), where pods can also
 // connect to themselves.
 
 // forwards reports whether frontends of a kind are forwarded as the annotation asks. Node ports are

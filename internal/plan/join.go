@@ -126,9 +126,9 @@ func (c candidate) compare(o candidate) int {
 }
 
 // compareStrength decides which of two entries for one address is used. An entry that is not
-// terminating wins (as in kube-proxy: a running pod beats a terminating one), then a ready one,
-// then a serving one, then the one in the later slice. The rest only makes the order total, so that
-// the input's order cannot show.
+// terminating wins, as in kube-proxy, where a running pod beats a terminating one. Then a ready one
+// wins, then a serving one, then the one in the later slice. The rest only makes the order total,
+// so that the input's order cannot show.
 func (c candidate) compareStrength(o candidate) int {
 	a, b := c.ep, o.ep
 	if order := cmp.Or(

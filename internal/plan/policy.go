@@ -74,9 +74,9 @@ func (j *job) weight(e candidate) uint16 {
 	return model.DefaultWeight
 }
 
-// badAnnotations returns the annotations without effect: those of the Service, its slices and the
-// Nodes of its endpoints that cannot be parsed, those that need something the kernel lacks, and
-// those that do not apply here.
+// badAnnotations returns the annotations without effect. They are those of the Service, its slices
+// and the Nodes of its endpoints that cannot be parsed, that need something the kernel lacks, or
+// that do not apply here.
 func (j *job) badAnnotations(frontends []model.Frontend) []string {
 	var out notes
 	out.add(model.BadAnnotation, j.svc.BadAnnotations...)

@@ -11,8 +11,8 @@ import (
 )
 
 // lists are the results for the endpoints of one port: the backends under policy Cluster and under
-// policy Local, "-" if no frontend needs such a list, and whether any endpoint could be used at
-// all.
+// policy Local, or "-" if no frontend needs such a list. any reports whether some endpoint could be
+// used at all.
 type lists struct {
 	cluster, local string
 	any            bool

@@ -53,7 +53,7 @@ type Load struct {
 const othersName = "(others)"
 
 // ledger keeps an account for each Service, or as many as may have one, and one for all others. The
-// value of a counter only grows: it sums the traffic of each virtual server since the previous
+// value of a counter only grows. It sums the traffic of each virtual server since the previous
 // read, even if another Service had the server before, and keeps the sum when the server is
 // deleted.
 type ledger struct {

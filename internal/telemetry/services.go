@@ -181,7 +181,7 @@ func (s *services) loads(ctx context.Context) error {
 }
 
 // rename learns whose servers they are, where that may have changed. While the loop does not
-// answer, the previous names are used; without any names there is nothing to show.
+// answer, the previous names are used; without any names no series are shown.
 func (s *services) rename(ctx context.Context) (ok bool) {
 	now := s.sources.Changes()
 	if s.fresh(now) {

@@ -323,7 +323,7 @@ func TestFailedReadingsAreNoZeros(t *testing.T) {
 	}
 }
 
-// Without names there is nothing to show, and the kernel is not read.
+// Without names no series are shown, and the kernel is not read.
 func TestNoNamesYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()

@@ -59,7 +59,7 @@ type Load struct {
 	Backends int `json:"backends"`
 	Draining int `json:"draining"`
 	// Skew is the share of established connections of the busiest backend of the busiest address,
-	// divided by an even share: 1 is even, and the number of backends means that one backend has
+	// divided by an even share. 1 is even, and the number of backends means that one backend has
 	// all. 0 is no connection.
 	Skew float64 `json:"skew"`
 }

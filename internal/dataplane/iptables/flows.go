@@ -12,11 +12,12 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// flows notes frontends whose flows may be stale, and orders kernel/conntrack to look at them. Connection
-// tracking sends a flow where its first packet went, as long as the flow lasts. A UDP flow follows the
-// endpoints. Of TCP and SCTP only flows without a connection are deleted (conntrack.Order.Connections):
-// those that a client began before the frontend was in place, which are not translated, and those to an
-// endpoint that is gone and did not answer. Established connections end by themselves.
+// flows notes frontends whose flows may be stale, and orders kernel/conntrack to look at them.
+// Connection tracking sends a flow where its first packet went, as long as the flow lasts. A UDP
+// flow follows the endpoints. Of TCP and SCTP only flows without a connection are deleted
+// (conntrack.Order.Connections). These are flows that a client began before the frontend was in
+// place, which are not translated, and flows to an endpoint that is gone and did not answer.
+// Established connections end by themselves.
 type flows struct {
 	config    Config
 	host      *model.Host

@@ -53,10 +53,10 @@
 //
 // An entry names a server by address, protocol and port in KUBE-CLUSTER-IP, the KUBE-EXTERNAL-IPs,
 // KUBE-LOAD-BALANCER, KUBE-NODE-PORT-SCTP-HASH or KUBE-DETOUR-END. It may also name a server by its
-// port in KUBE-NODE-PORT-TCP or -UDP, if its address is in KUBE-NODE-PORT-IPS, or is on a link of
-// this machine if the kernel lacks that set, which kube-proxy does not write. Such entries outlive
-// their servers, so a process that dies half-way through a deletion leaves no server without a
-// mark.
+// port in KUBE-NODE-PORT-TCP or -UDP. Then the address of the server is in KUBE-NODE-PORT-IPS or,
+// if the kernel lacks that set, which kube-proxy does not write, on a link of this machine. Such
+// entries outlive their servers, so a process that dies half-way through a deletion leaves no
+// server without a mark.
 //
 // Managers in packages of their own own the rows: sets (with members), chains (with jumps), servers,
 // destinations and addresses (with routes and detached addresses). wire.go joins them, and order.go says

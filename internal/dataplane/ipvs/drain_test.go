@@ -308,7 +308,7 @@ func TestDrainUntilIdleWhileOthersLeave(t *testing.T) {
 	})
 }
 
-// Under constant changes and long passes, drains end as fast as they begin: the number of draining
+// Under constant changes and long passes, drains end as fast as they begin. The number of draining
 // destinations is that of one drain time, and does not grow with the changes.
 func TestEndsKeepUpWithWhatBegins(t *testing.T) {
 	const leaving, pass = 100, 2 * time.Second // in each pass, which takes so long

@@ -57,7 +57,7 @@ func TestOrderOfWrites(t *testing.T) {
 }
 
 // mustBeMarked fails for a virtual server whose address is not marked as ours, and for a bound
-// address without a mark: no later process would remove it, and the filter would not guard it.
+// address without a mark. No later process would remove these, and the filter would not guard them.
 func mustBeMarked(t *testing.T, k *kernel) {
 	t.Helper()
 	all, err := k.servers.ListServers(t.Context())

@@ -52,7 +52,7 @@ func decodeNetwork(b []byte) (p Packet, payload []byte, err error) {
 }
 
 // decodeTransport reads the ports, which TCP, UDP and SCTP have at the same place, and further
-// fields of TCP if they are present: a quoted packet may end after its first eight bytes.
+// fields of TCP if they are present. A quoted packet may end after its first eight bytes.
 func decodeTransport(p Packet, b []byte) (Packet, error) {
 	if len(b) < portsOnly {
 		return p, errShort

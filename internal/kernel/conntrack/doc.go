@@ -4,7 +4,7 @@
 // It knows keys that clients dial and the addresses that may answer them, not Services. For each
 // key a caller names the addresses whose flows may continue, and every other flow to the key is
 // deleted. An answer that arrives after its flow was deleted begins a flow of its own, which is
-// never answered and keeps the client out; flows of this kind from the addresses in Order.Fresh are
+// never answered and keeps the client out. Flows of this kind from the addresses in Order.Fresh are
 // deleted, too. Of a protocol with connections it may ask for flows that carry none
 // (Order.Connections). Nothing else in the table is touched, and nothing is ever added.
 //

@@ -102,8 +102,8 @@ func (l *lane) end(j *job) {
 	l.running = slices.DeleteFunc(l.running, func(other *job) bool { return other == j })
 }
 
-// putBack returns orders to the head of the queue, except those that a newer order has replaced:
-// that one waits, with the fresh addresses of the old one, or was carried out meanwhile.
+// putBack returns orders to the head of the queue, except those that a newer order has replaced.
+// The newer order waits, with the fresh addresses of the old one, or was carried out meanwhile.
 func (l *lane) putBack(j *job) {
 	var keys []Key
 	for _, o := range j.orders {

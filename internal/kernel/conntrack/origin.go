@@ -27,7 +27,7 @@ func (h *Handle) Origin(ctx context.Context, protocol netkey.Protocol, from, to 
 }
 
 // Answers returns the address that answers the flow of a client to a dialled key, and the address
-// that it answers to, which differs from the client's if the source is rewritten, too. It is a
+// that it answers to. The latter differs from the client's if the source is rewritten, too. It is a
 // look-up like Origin.
 func (h *Handle) Answers(ctx context.Context, client netip.AddrPort, dialled Key) (from, to netip.AddrPort, err error) {
 	_, reply, err := h.lookUp(ctx, attrOriginal, tuple{client, dialled.AddrPort(), dialled.Protocol})

@@ -47,10 +47,10 @@ type Order struct {
 	// Fresh are the addresses of Keep whose late datagrams could keep a client out. An answer that
 	// arrives after its flow was deleted begins a flow of its own, from the endpoint to the client.
 	// While the kernel keeps that flow, 30 s (nf_conntrack_udp_timeout), it drops packets that the
-	// client sends to the key and IPVS gives to the same endpoint, because their answers would
-	// belong to two flows (__nf_conntrack_confirm in net/netfilter/nf_conntrack_core.c). So flows
-	// from a fresh address that are neither rewritten nor answered are deleted, for any
-	// destination: the next datagram of the client then begins a flow to the key again. If
+	// client sends to the key and IPVS gives to the same endpoint. The reason is that their answers
+	// would belong to two flows (__nf_conntrack_confirm in net/netfilter/nf_conntrack_core.c). So
+	// flows from a fresh address that are neither rewritten nor answered are deleted, for any
+	// destination. The next datagram of the client then begins a flow to the key again. If
 	// netfilter rewrites the flow instead of IPVS, this is not needed, because it gives the client
 	// another port (get_unique_tuple in nf_nat_core.c). Fresh addresses of a replaced order that
 	// waits are added. They may come in any order.
@@ -134,8 +134,8 @@ type Options struct {
 	// a million flows, and several times that on a busy machine. Default 30 s.
 	DumpDeadline time.Duration
 	// FilteredPorts is the largest number of ports in the keys of one family that are queried one
-	// by one, since each query makes the kernel search its whole table at once. For more, all flows
-	// of the protocol are read, or all flows if there are more protocols. Default FilteredPorts;
+	// by one. Each query makes the kernel search its whole table at once. For more, all flows of
+	// the protocol are read, or all flows if there are more protocols. Default FilteredPorts;
 	// negative for none.
 	FilteredPorts int
 	// Rate is the number of flows a second that a long dump reads at most. The

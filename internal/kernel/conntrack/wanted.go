@@ -52,7 +52,7 @@ const fewFlows = 20_000
 // its last query. (100,000 flows take 35 ms in a filtered dump and 157 ms in a full one; a million
 // take 270 ms and 1.4 s. The CPU handles no packets until a datagram is full.)
 //
-// A query names an address only if no other key has that port, and never an IPv6 address: the
+// A query names an address only if no other key has that port, and never an IPv6 address. The
 // kernel compares those inversely and skips just the requested flows (ctnetlink_filter_match_tuple
 // since Linux 5.8, still in 6.18).
 func (w wanted) queries(limit int, few func(query) bool) []query {

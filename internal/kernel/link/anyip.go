@@ -11,8 +11,8 @@ import (
 )
 
 // A route of type local makes every address of a range local to this machine, as an address on a
-// link does for one (ip-route(8), "local"; the kernel adds the same kind of route for each address,
-// fib_add_ifaddr in net/ipv4/fib_frontend.c).
+// link does for one (ip-route(8), "local"). The kernel itself adds such a route for each address
+// (fib_add_ifaddr in net/ipv4/fib_frontend.c).
 //
 // Ours lead to the loopback link, not to the one with the addresses. The kernel drops all IPv4
 // routes of a link together with the last IPv4 address on it, without a notification

@@ -35,8 +35,8 @@ type handle interface {
 	Close()
 }
 
-// somebody is another process on the node.
-type somebody interface {
+// otherProcess is a second process on the node.
+type otherProcess interface {
 	LoseAddress(netip.Addr)
 	LoseLink()
 	Occupy(kind string)
@@ -52,7 +52,7 @@ type somebody interface {
 // world is one kernel with one handle and another process.
 type world struct {
 	handle
-	other somebody
+	other otherProcess
 }
 
 // contract is what every world has to keep.

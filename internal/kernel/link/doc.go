@@ -14,6 +14,6 @@
 //	Write ──▶ slices of messages ──▶ one socket, one deadline a slice ──▶ kernel
 //	Watch ◀── losses nobody asked for ◀── echoes ◀── second socket    ◀──┘
 //
-// The law it keeps: a read error never means "absent", an interrupted dump is not used, and no call
+// The law it keeps: a read error never means "absent", and an interrupted dump is not used. No call
 // outlives its deadline, even if the kernel blocks the calling thread on its routing lock.
 package link

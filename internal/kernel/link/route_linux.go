@@ -15,8 +15,8 @@ import (
 )
 
 // defaultRoutes is the last result of Gateways. It stays valid while a Watch runs and reports no
-// change, because a node that speaks BGP has hundreds of thousands of routes, and the kernel cannot
-// dump only the default ones.
+// change. A node that speaks BGP has hundreds of thousands of routes, and the kernel cannot dump
+// only the default ones.
 type defaultRoutes struct {
 	mu sync.Mutex
 	// watched: changes are told since. read is when hops were read, zero for never, and

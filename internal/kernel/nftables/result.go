@@ -21,8 +21,8 @@ func CheckAll(keys []Key) []error {
 	return Together(keys, faults, nil)
 }
 
-// Together returns the errors of a failed transaction, aligned with its keys: the error of the
-// whole, or else the key's own, or else that of the first table that caused the failure.
+// Together returns the errors of a failed transaction, aligned with its keys. Each is the error of
+// the whole, or else the key's own, or else that of the first table that caused the failure.
 func Together(keys []Key, faults map[Key]error, all error) []error {
 	var first Key
 	for k := range faults {

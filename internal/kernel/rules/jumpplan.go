@@ -115,7 +115,7 @@ func (p *jumpPlan) delete(row int, k JumpKey, rule string) {
 }
 
 // JumpText returns the text that [Handle.WriteJumps] passes to iptables-restore --noflush for one
-// family whose hooks hold these rules, or "" if there is nothing to write.
+// family whose hooks hold these rules, or "" if no jump has to be written.
 func JumpText(f Family, hooks map[ChainKey][]string, changes []JumpChange) string {
 	p := newJumpPlan(hooks)
 	for row, c := range changes {

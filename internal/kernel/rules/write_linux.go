@@ -23,7 +23,7 @@ func (h *Handle) WriteChains(ctx context.Context, chains []ChainChange) []error 
 // reason, fails with [ErrNotExist], and so does a rule for a missing chain. A rule to delete that
 // is not there is deleted. Rules of a chain that the same call writes as a whole are refused, with
 // [ErrExist]. Of several rules added to one chain the last comes out on top. A row that failed by a
-// timeout or a lock is of unknown state: the chain must be read before a rule is added again, or
+// timeout or a lock is of unknown state. The chain must be read before a rule is added again, or
 // the rule may be there twice.
 func (h *Handle) Write(ctx context.Context, chains []ChainChange, rules []RuleChange) (chainErrs, ruleErrs []error) {
 	c := changes{chains, rules}
@@ -200,9 +200,9 @@ func (b *batch) halve(ctx context.Context, steps []step, rows []int) {
 	b.apply(ctx, two)
 }
 
-// retryMissing tries rows again that failed only because splitting a batch put them before the
-// chain they jump to, or before the deletion of the jump to the chain they delete, as long as that
-// helps.
+// retryMissing tries rows again that failed only because a batch was split. The split put them
+// before the chain they jump to, or before the deletion of the jump to the chain they delete. It
+// repeats this as long as that helps.
 func (b *batch) retryMissing(ctx context.Context, steps []step) {
 	for b.stopped == nil {
 		var again []step

@@ -11,7 +11,7 @@ import (
 )
 
 // Check is one question to the node. Run returns nil if all is well. An error made by Lacking or
-// Warning means a problem, one made by Note means that all is well and adds a fact, and any other
+// Warning means a problem, and one made by Note means that all is well and adds a fact. Any other
 // error means that the state is unknown. Fix tells a person what to do about it, unless the error
 // has a remedy of its own (Remedied).
 type Check struct {

@@ -114,9 +114,9 @@ func (t *Tuner) checkForwarding6(context.Context) error {
 	return nil
 }
 
-// SuggestConnTabBits returns a size of the IPVS connection table that fits the node's memory: 8
-// bytes a bucket, at most a thousandth of the memory, within the limits of every kernel (8 to 20).
-// Without a known memory it is the kernel's default, 12.
+// SuggestConnTabBits returns a size of the IPVS connection table that fits the node's memory. It
+// takes 8 bytes a bucket, at most a thousandth of the memory, within the limits of every kernel (8
+// to 20). Without a known memory it is the kernel's default, 12.
 func (t *Tuner) SuggestConnTabBits() int {
 	const floor, ceiling, bucket, share = 12, 20, 8, 1000
 	bits := floor

@@ -48,8 +48,8 @@ type Room struct {
 
 // Doctor returns questions about what hurts Services that this node carries, or would carry: each
 // is answered from files of the kernel, and nothing is changed. At worst they warn, with three
-// exceptions: sysctls that the agent needs and cannot set, a run directory in which it cannot
-// create files, and rules that may not name sets.
+// exceptions. These are sysctls that the agent needs and cannot set, a run directory in which it
+// cannot create files, and rules that may not name sets.
 func (t *Tuner) Doctor(o DoctorOptions) []Check {
 	if o.ChecksumOffload == nil {
 		o.ChecksumOffload = checksumOffload

@@ -50,12 +50,12 @@ func (t *Tuner) uplink(link string) bool {
 }
 
 // mendedVXLAN is the first release that keeps a UDP checksum of 0, as VXLAN uses it, when a packet
-// is masqueraded (Linux: netfilter: nat: never update the UDP checksum when it's 0).
+// is masqueraded. (Linux: netfilter: nat: never update the UDP checksum when it's 0).
 var mendedVXLAN = Version{5, 7}
 
 // askVXLAN: before mendedVXLAN, packets to service addresses that are masqueraded twice and leave
-// through VXLAN have a wrong checksum, and only TCP retransmissions get through, after 1 to 63
-// seconds (kubernetes/kubernetes#88986).
+// through VXLAN have a wrong checksum. Only TCP retransmissions get through, after 1 to 63 seconds
+// (kubernetes/kubernetes#88986).
 func (t *Tuner) askVXLAN(o DoctorOptions) error {
 	release, err := t.Release()
 	if err != nil {
@@ -89,8 +89,8 @@ func (t *Tuner) askVXLAN(o DoctorOptions) error {
 }
 
 // strict is the value of rp_filter that drops a packet if the route back to its source uses another
-// link (Documentation/networking/ip-sysctl.rst; the larger value of conf/all and of the link's own
-// applies).
+// link. The larger value of conf/all and of the link's own applies
+// (Documentation/networking/ip-sysctl.rst).
 const strict = 1
 
 // askReversePath looks at links that lead off this machine. One alone is harmless, for all

@@ -93,7 +93,7 @@ func (t *Tuner) number(ctx context.Context, key string) (uint64, error) {
 //
 // TCP: when IPVS drops a connection, it deletes the flow of connection tracking, too, and neither
 // peer is notified: the next packet gets a reset or no answer. A socket with keepalive sends a
-// probe after the keepalive time, and each answered probe restarts the timeout of IPVS; if probes
+// probe after the keepalive time, and each answered probe restarts the timeout of IPVS. If probes
 // are lost, TCP itself gives up after all of them. So the timeout of IPVS is longer than that, and
 // connections that are alive and use keepalive are never dropped by it. The keepalive time is the
 // longer one of the node and of a new network namespace, since pods do not inherit the node's. A

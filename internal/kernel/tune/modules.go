@@ -123,7 +123,7 @@ func (t *Tuner) insert(ctx context.Context, run insertion) {
 }
 
 // reportMissing logs what modprobe could not load. If the node shows no modules at all, as in most
-// containers, it is unknown whether the kernel has them built in, and use will show; if it does
+// containers, it is unknown whether the kernel has them built in, and use will show. If it does
 // show some, each refusal is a warning.
 func (t *Tuner) reportMissing(runs []insertion) {
 	_, visible := t.modulesDir()

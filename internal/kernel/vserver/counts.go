@@ -34,7 +34,7 @@ type Counting interface {
 // from the kernel's list. A destination may be seen twice, because the table changed or because
 // older kernels list servers of other network namespaces, too; its highest count is used.
 //
-// The list skips servers if another network namespace also has some: before each namespace had its
+// The list skips servers if another network namespace also has some. Before each namespace had its
 // own table, the kernel counted those on the way through the list, but not when it resumed the list
 // for the next piece (ip_vs_info_seq_next, ip_vs_info_array). So what the list lacks is asked for
 // over netlink, with a dump for each server. A list that cannot be understood to its end is an

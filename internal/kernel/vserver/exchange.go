@@ -104,7 +104,7 @@ func (h *Handle) readFamily(m message) error {
 }
 
 // doubtFamily looks up the family again before the next call if an answer may mean that the module
-// was unloaded: generic netlink answers ENOENT for a missing family, which IPVS itself seldom does.
+// was unloaded. Generic netlink answers ENOENT for a missing family, which IPVS itself seldom does.
 func (h *Handle) doubtFamily(errno syscall.Errno) {
 	if errno == syscall.ENOENT {
 		h.family = 0

@@ -63,9 +63,9 @@ func someDestinations(server vserver.ServerKey, net, n int) []vserver.Destinatio
 	return rows
 }
 
-// BenchmarkNodePorts creates 100 NodePorts of ten destinations each: one server for each of some
-// addresses of the node, compared with one server for a firewall mark in place of all of them. All
-// calls go through the library, because this package does not support marks.
+// BenchmarkNodePorts creates 100 NodePorts of ten destinations each. It compares one server for
+// each of some addresses of the node with one server for a firewall mark. All calls go through the
+// library, because this package does not support marks.
 func BenchmarkNodePorts(b *testing.B) {
 	const ports, each = 100, 10
 	for _, addresses := range []int{0, 1, 2, 4} {

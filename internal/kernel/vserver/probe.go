@@ -11,7 +11,7 @@ import (
 // be a real VIP.
 var ProbeKey = ServerKey{Addr: netip.AddrFrom4([4]byte{198, 51, 100, 0}), Port: 20000, Protocol: ProtocolTCP}
 
-// Probe finds out whether the kernel supports a scheduler by creating a server with it: the kernel
+// Probe finds out whether the kernel supports a scheduler by creating a server with it. The kernel
 // loads a scheduler's module on first use, so no list of modules shows it. It fails with
 // ErrUnsupported where the scheduler is missing. One left over by a crash is taken over and
 // removed.

@@ -34,7 +34,7 @@ type Resource[L runtime.Object] interface {
 
 // Client speaks to an API server, of the three groups of its API that an agent needs. A clientset
 // of client-go includes the types of all sixty API groups and registers each with a scheme at the
-// start of the program, which takes a third of the program size and of its memory.
+// start of the program. That takes a third of the program size and of its memory.
 type Client struct {
 	core, discovery, events rest.Interface
 }

@@ -13,9 +13,9 @@ import (
 type Progress struct {
 	// Synced: all objects of the kind were delivered once.
 	Synced bool
-	// Heard is the time of the server's last answer about the kind: a list, an event, a bookmark
-	// (one a minute on an idle watch), or the start of a watch (every five to ten minutes without
-	// bookmarks).
+	// Heard is the time of the server's last answer about the kind. Answers are a list, an event, a
+	// bookmark (one a minute on an idle watch), or the start of a watch (every five to ten minutes
+	// without bookmarks).
 	Heard time.Time
 	// Err is why the last call failed, with a remedy, wrapped around the error of client-go; nil
 	// while the kind is watched.

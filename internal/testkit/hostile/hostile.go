@@ -1,5 +1,6 @@
-// Package hostile builds the objects of a tenant who wants to slow down a node: Services with many
-// ports, source ranges, addresses and endpoints, and many Services that claim one address.
+// Package hostile builds the objects of a tenant who wants to slow down a node. These are Services
+// with many ports, source ranges, addresses and endpoints, and many Services that claim one
+// address.
 package hostile
 
 import (

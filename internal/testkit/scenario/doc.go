@@ -52,12 +52,12 @@
 //
 // The KIND of what is expected is servers, sets, rules, addresses or link; Normal says in which
 // form. The KIND of a fault is how calls fail, as in FaultKind: fail, hang, late, lost (carried
-// out, but not answered), interrupted (lists), or ENOBUFS, EBUSY, ENOMEM, EEXIST, ENOENT, EPERM as
-// the errors of the package. A call that cannot fail so by what its room promises passes, and the
-// fault waits for the next. A condition before a step keeps it to one driver, [fakes] or [kernel],
-// or to runs in which calls fail or agents die unasked, [rough] and [crash]. Faults are for fakes
-// only. The output of plan is for the addresses of the step host; without any address a NodePort is
-// not served. (testscript has a step "stop" of its own, which ends the script.)
+// out, but not answered) or interrupted (lists). ENOBUFS, EBUSY, ENOMEM, EEXIST, ENOENT and EPERM
+// are those errors of the package. A call that cannot fail so by what its room promises passes, and
+// the fault waits for the next. A condition before a step keeps it to one driver, [fakes] or
+// [kernel], or to runs in which calls fail or agents die unasked, [rough] and [crash]. Faults are
+// for fakes only. The output of plan is for the addresses of the step host; without any address a
+// NodePort is not served. (testscript has a step "stop" of its own, which ends the script.)
 //
 // Fakes is the driver without a kernel: the packages of the agent are connected in this process as
 // in internal/daemon, on fakes of the kernel packages, which outlive the agent. A driver for the

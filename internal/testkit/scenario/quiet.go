@@ -121,7 +121,7 @@ func (j *Judge) agreeOn(kind, want, wanted string) error {
 	}
 	ours, gone := without(held, j.foreign[kind])
 	if len(gone) > 0 {
-		return fmt.Errorf("%s: somebody else's are gone:\n%s", kind, strings.Join(gone, "\n"))
+		return fmt.Errorf("%s: rows of another program are gone:\n%s", kind, strings.Join(gone, "\n"))
 	}
 	if !slices.Equal(planned, ours) {
 		return fmt.Errorf("%s: the kernel is not as planned (-plan +kernel):\n%s", kind, cmp.Diff(planned, ours))

@@ -221,7 +221,7 @@ func newStormed(t *testing.T, s *storm) *stormed {
 	return x
 }
 
-// stormPatience is the limit for one answer of the loop and for the whole storm: a machine under
+// stormPatience is the limit for one answer of the loop and for the whole storm. A machine under
 // the race detector is slow, and a loop that never answers is still found.
 const stormPatience = time.Minute
 

@@ -47,7 +47,7 @@ func (h *Hunt) Try(w Walk) error {
 		return false
 	}
 	w = Shrink(w.Cut(f), fails, h.Budget)
-	comment := fmt.Sprintf("What is left of a random walk: seed %d, %d of %d operations. Repeat all of it with\n  %s\n%s",
+	comment := fmt.Sprintf("The rest of a shrunk random walk: seed %d, %d of %d operations. Repeat all of it with\n  %s\n%s",
 		w.Seed, len(w.Ops), all, h.Repeat(w), strings.ReplaceAll(f.Error(), "\t", " "))
 	path := filepath.Join(h.Dir, fmt.Sprintf("walk-%d.txtar", w.Seed))
 	err := os.WriteFile(path, Script(w, comment), 0o644)

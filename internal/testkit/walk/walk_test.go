@@ -152,7 +152,7 @@ func TestForeignRowsAreMissed(t *testing.T) {
 		t.Fatalf("%v\n%s", f, f.Log)
 	}
 	f := walk.Run(&thief{Node: walk.NewFakes()}, w, 0, &walk.Count{})
-	if f == nil || !strings.Contains(f.Error(), "somebody else's are gone") || !strings.Contains(f.Error(), "198.51.100.77") {
+	if f == nil || !strings.Contains(f.Error(), "rows of another program are gone") || !strings.Contains(f.Error(), "198.51.100.77") {
 		t.Errorf("a foreign server went: %v", f)
 	}
 }

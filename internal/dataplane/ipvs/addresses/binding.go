@@ -26,9 +26,9 @@ import (
 // host that listen on all addresses would answer there. So the route waits for the rules that
 // refuse all but what a frontend has (accessRules), and they stay until it is gone. The marks in
 // KUBE-IPVS-IPS are the same for either way, and so is who owns a server. A route cannot make an
-// address wait for its server. As long as a server cannot be written, or between the deletion of a
-// server and of its entries, a port of a Service reaches the host's own socket, as it does on an
-// address that is bound for the other ports of a Service.
+// address wait for its server. As long as a server cannot be written, a port of a Service reaches
+// the host's own socket; so it does between the deletion of a server and of its entries. An address
+// that is bound for other ports of a Service behaves the same.
 //
 // From one way to the other nothing is let go before the other is there: Hold of either
 // table sees to it. Addresses that are given up for a route go in small groups.
@@ -146,8 +146,8 @@ func (m *Manager) wantAddress(a netip.Addr, claimed bool) {
 	m.wantDetached(a, bound)
 }
 
-// Keeps reports whether an address that is no longer to be bound must stay for now: a Service has
-// it, and its route is not there yet, or other addresses come first.
+// Keeps reports whether an address that is no longer to be bound must stay for now. It stays if a
+// Service has it and its route is not there yet, or if other addresses come first.
 func (m *Manager) Keeps(a netip.Addr) bool {
 	if !holds(m.binding.ranges, a) || len(m.claims.Claimants(a)) == 0 {
 		return false

@@ -73,8 +73,8 @@ type drain struct {
 // changes in a row took a quarter of the cost of a change. After that a drain is counted at each
 // poll time while it has a deadline and established connections, else every idlePollInterval.
 // Reading takes at most one part in pollBudgetDivisor of the time, for any number of servers. It
-// reads one piece in a pass, so that a change does not wait for all of it, and more pieces if
-// passes are far apart, as many as fit into that share.
+// reads one piece in a pass, so that a change does not wait for all of it. If passes are far apart,
+// it reads as many pieces as fit into that share.
 const (
 	firstPoll         = time.Second
 	pollInterval      = 5 * time.Second

@@ -11,8 +11,8 @@ import (
 )
 
 // A new backend of a frontend with a slow start (model.Frontend.SlowStart) begins with the smallest
-// weight, which rises to the full weight over that time, while its peers carry the load. Without a
-// warm peer it has its full weight at once: so has a Service that begins.
+// weight. The weight rises to the full weight over that time, while the peers carry the load.
+// Without a warm peer it has its full weight at once: so has a Service that begins.
 //
 // All weights of such a frontend are multiplied (scale), so that a warm-up has steps. The present
 // weight is desired state like any other, so it survives a failed write, an audit and a lost

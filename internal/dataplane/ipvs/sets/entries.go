@@ -33,9 +33,8 @@ func IPPort(k model.FrontendKey) ipset.Entry {
 	return ipset.IPPort(k.Addr, uint8(k.Protocol), k.Port)
 }
 
-// Guards lists the entries without which the server of a frontend must not exist: those that keep
-// clients out, those that masquerade and accept its traffic, and those by which the next process
-// recognizes the server as ours.
+// Guards lists the entries without which the server of a frontend must not exist. They keep clients
+// out, masquerade and accept its traffic, or mark the server as ours for the next process.
 func Guards(f *model.Frontend) []Key {
 	l := entryList{family: model.FamilyOf(f.Key.Addr), list: make([]Key, 0, 2+len(f.Hairpin))}
 	if f.NoLocal {
