@@ -83,7 +83,7 @@ func newExplain() *cobra.Command {
 				return fmt.Errorf("read the kernel: %w", err)
 			}
 			defer k.close()
-			r := explained(ctx, inspect.NewClient(c.Socket()), k, c.ExcludeCIDRs, q, firewallsOf(c, k.filters))
+			r := explained(ctx, inspect.NewClient(c.Socket()), k, c.ExcludeCIDRs, q, firewallsOf(k.settings(c), k.filters))
 			if err := printReport(cmd.OutOrStdout(), output, all, r); err != nil {
 				return err
 			}

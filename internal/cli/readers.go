@@ -36,9 +36,19 @@ type readOnlyKernel struct {
 	families []model.Family
 	// liberal is tune.Tuner.Liberal.
 	liberal func(context.Context) bool
+	// nft: rules and sets are in nftables.
+	nft bool
 	// filters are those of all programs; nil where they cannot be read.
 	filters *firewall.Reader
 	close   func()
+}
+
+// settings returns the configuration with the place of the rules.
+func (k readOnlyKernel) settings(c config.Config) config.Config {
+	if k.nft {
+		c.Rules = config.RulesNFTables
+	}
+	return c
 }
 
 // counters returns those of rules; nil without tools.
@@ -89,6 +99,7 @@ func openReaders(ctx context.Context, log *zap.Logger, c config.Config) (readOnl
 	} else if h != nil {
 		closers = append(closers, h.Close)
 		backend := nftrules.New(h)
+		out.nft = true
 		out.deps.Sets, out.deps.Rules, out.rules, out.families = backend.Sets(), backend.Rules(), nil, rules.UsableFamilies()
 	}
 	out.close = func() {

@@ -35,7 +35,7 @@ type modeDecision struct {
 
 // openKernel opens the kernel handles of the wanted mode, or on a kernel without IPVS
 // those of iptables mode (internal/DECISIONS.md, Missing IPVS). The returned settings
-// name the mode that runs and a scheduler that the kernel has.
+// name the mode that runs, where its rules are, and a scheduler that the kernel has.
 func openKernel(ctx context.Context, log *zap.Logger, c config.Config) (*kernel, config.Config, modeDecision, error) {
 	chosen := modeDecision{asked: c.Mode, active: c.Mode, implied: c.ModeImplied}
 	k, err := openBase(ctx, log, c)
@@ -48,6 +48,7 @@ func openKernel(ctx context.Context, log *zap.Logger, c config.Config) (*kernel,
 	with := c
 	with.Mode, chosen.active = config.ModeIPVS, config.ModeIPVS
 	if with.Scheduler, err = k.tryIPVS(ctx, log, c); err == nil {
+		with.Rules = k.ruleStore.active
 		return k, with, chosen, nil
 	}
 	if !lacksIPVS(err) || c.Mode == config.ModeIPVS && c.OnMissing == config.OnMissingFail {

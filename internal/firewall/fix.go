@@ -115,22 +115,33 @@ func (g *gathered) iptables(facts Facts) []string {
 	case g.block.Hook == "output":
 		return []string{insert + "-m ipvs --ipvs -j ACCEPT"}
 	}
+	out := g.accepts(insert, facts)
+	if len(g.nodePorts) > 0 {
+		for _, proto := range g.protocolNames() {
+			out = append(out, insert+fmt.Sprintf("-p %s -m %s --dport %d:%d -j ACCEPT", proto, proto, facts.NodePorts[0], facts.NodePorts[1]))
+		}
+	}
+	return out
+}
+
+// accepts returns rules that accept what is for addresses of Services, by sets where there are some.
+func (g *gathered) accepts(insert string, facts Facts) (out []string) {
+	if facts.NoSets {
+		for _, p := range g.prefixes(g.table.IPv6, facts.ServiceCIDRs) {
+			out = append(out, insert+"-d "+p.String()+" -j ACCEPT")
+		}
+		return out
+	}
 	prefix := "KUBE-"
 	if g.table.IPv6 {
 		prefix = "KUBE-6-"
 	}
-	var out []string
 	for _, set := range []string{"CLUSTER-IP", "LOAD-BALANCER", "EXTERNAL-IP", "EXTERNAL-IP-LOCAL"} {
 		but := ""
 		if set == "LOAD-BALANCER" && !g.guarded() { // source ranges are still to be looked at
 			but = "-m set ! --match-set " + prefix + "LOAD-BALANCER-FW dst,dst "
 		}
 		out = append(out, insert+"-m set --match-set "+prefix+set+" dst,dst "+but+"-j ACCEPT")
-	}
-	if len(g.nodePorts) > 0 {
-		for _, proto := range g.protocolNames() {
-			out = append(out, insert+fmt.Sprintf("-p %s -m %s --dport %d:%d -j ACCEPT", proto, proto, facts.NodePorts[0], facts.NodePorts[1]))
-		}
 	}
 	return out
 }

@@ -135,6 +135,20 @@ func TestFixOfIPTables(t *testing.T) {
 	}
 }
 
+// Without sets of ipset the commands name addresses.
+func TestFixOfIPTablesWithoutSets(t *testing.T) {
+	bare := facts
+	bare.NoSets = true
+	r := firewall.Judge(saved(t, "ACCEPT", ours+"-A INPUT -j other\n-A other -p tcp -j DROP\n"+accept), some, bare)
+	if len(r.Blocks) != 1 || len(r.Blocks[0].Fix) < 2 {
+		t.Fatalf("blocks %+v", r.Blocks)
+	}
+	text := strings.Join(r.Blocks[0].Fix, "\n")
+	if strings.Contains(text, "--match-set") || !strings.Contains(text, "-I INPUT 3 -d 10.96.0.10/32 -j ACCEPT") || !strings.Contains(text, "--dport 30000:32767") {
+		t.Errorf("commands:\n%s", text)
+	}
+}
+
 // TestForwarded is iptables mode: packets are translated before, and forwarded to endpoints.
 func TestForwarded(t *testing.T) {
 	forwarded := facts

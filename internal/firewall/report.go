@@ -48,6 +48,8 @@ type Facts struct {
 	// IPVS: packets to Services are for this machine; else rules of iptables translate them
 	// before, and they are forwarded.
 	IPVS bool
+	// NoSets: our sets are not those of ipset, so rules of iptables cannot match them.
+	NoSets bool
 	// Pods are addresses, one a family, that pods of this node have or might have.
 	Pods []netip.Addr
 	// NodePorts is the range of NodePorts.

@@ -16,7 +16,7 @@ import (
 // FirewallFacts returns what the settings and the Node say for firewall.Judge.
 func FirewallFacts(c config.Config, ipvs bool, node model.Node) firewall.Facts {
 	f := firewall.Facts{
-		IPVS: ipvs, NodePorts: [2]uint16{c.NodePortRange.First, c.NodePortRange.Last}, ServiceCIDRs: c.ServiceCIDRs, PodCIDRs: c.DetectLocal.ClusterCIDRs,
+		IPVS: ipvs, NoSets: ipvs && c.Rules == config.RulesNFTables, NodePorts: [2]uint16{c.NodePortRange.First, c.NodePortRange.Last}, ServiceCIDRs: c.ServiceCIDRs, PodCIDRs: c.DetectLocal.ClusterCIDRs,
 	}
 	for _, p := range node.PodCIDRs {
 		f.Pods = append(f.Pods, p.Addr().Next().Next()) // the first is often that of the bridge
