@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"go.uber.org/zap"
 
@@ -15,7 +16,6 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nft"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
-	"github.com/kube-ipvs/kube-ipvs/internal/printable"
 	"github.com/kube-ipvs/kube-ipvs/internal/wiring"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
@@ -63,7 +63,8 @@ func (d rulesDecision) reason() string {
 	case d.asked != config.RulesAuto:
 		return "--rules=" + string(d.asked)
 	case d.missing != nil:
-		return printable.OneLine(d.missing)
+		what, _, _ := strings.Cut(d.missing.Error(), "\n  remedy:") // without the remedy, which is not needed
+		return strings.ReplaceAll(what, "\n", "; ")
 	}
 	return "the kernel and the tools have iptables and ipset"
 }

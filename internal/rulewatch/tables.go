@@ -27,14 +27,30 @@ type TableOptions struct {
 type TableWatcher struct {
 	log  *zap.Logger
 	opts TableOptions
+	// vain counts the readings since one found a loss.
+	vain int
 }
 
 // NewTableWatcher returns a watcher.
-func NewTableWatcher(log *zap.Logger, o TableOptions) *TableWatcher { return &TableWatcher{log, o} }
+func NewTableWatcher(log *zap.Logger, o TableOptions) *TableWatcher {
+	return &TableWatcher{log: log, opts: o}
+}
 
-// readShare is how many times its own duration passes between two readings. Readings take at most a
-// twentieth of a processor, however often another program writes.
-const readShare = 20
+// maxRest is how many times its own duration passes after a reading, at most. It doubles with each
+// reading that finds nothing lost, so that a program that writes other tables all the time costs the
+// agent a seventeenth of a processor.
+const maxRest = 16
+
+// rest returns how long the next reading has to wait.
+func (w *TableWatcher) rest(took time.Duration, lost bool) time.Duration {
+	if lost {
+		w.vain = 0
+		return 0
+	}
+	share := min(1<<min(w.vain, 8), maxRest)
+	w.vain++
+	return time.Duration(share) * took
+}
 
 // Run watches until ctx ends.
 func (w *TableWatcher) Run(ctx context.Context) {
@@ -74,5 +90,5 @@ func (w *TableWatcher) changed(ctx context.Context, list []nftables.Writer) {
 	if err != nil && ctx.Err() == nil {
 		w.log.Warn("reading of our tables of nftables failed, the audit will try again", zap.Error(err))
 	}
-	sleep(ctx, readShare*time.Since(began))
+	sleep(ctx, w.rest(time.Since(began), lost > 0))
 }

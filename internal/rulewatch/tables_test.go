@@ -3,7 +3,9 @@ package rulewatch
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -58,5 +60,17 @@ func TestTableWatcherReadsAfterLostNotifications(t *testing.T) {
 func TestTableWatcherLogsFailures(t *testing.T) {
 	if repairs, logged := watched(t, []nftables.Writer{{Port: 8}}, 0, errors.New("planned")); repairs != 1 || len(logged) != 1 {
 		t.Errorf("%d repairs, log %v", repairs, logged)
+	}
+}
+
+// Readings that find nothing come ever more seldom, until one finds a loss.
+func TestTableWatcherRestsAfterVainReadings(t *testing.T) {
+	var w TableWatcher
+	var got []time.Duration
+	for i := range 8 {
+		got = append(got, w.rest(time.Second, i == 6)/time.Second)
+	}
+	if want := []time.Duration{1, 2, 4, 8, 16, 16, 0, 1}; !slices.Equal(got, want) {
+		t.Errorf("rests %v, want %v", got, want)
 	}
 }

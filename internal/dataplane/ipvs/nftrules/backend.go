@@ -142,8 +142,10 @@ type counts struct {
 	of map[string]int
 	// generation is that of the kernel when the counts were right; 0 is unknown.
 	generation uint32
-	// notBefore bounds the share of time that full readings take.
+	// notBefore bounds the share of time that full readings take, and vain counts those since one
+	// found another count.
 	notBefore time.Time
+	vain      int
 }
 
 // wrote follows a write of ours: counts stay right if there was none of another program meanwhile.
@@ -158,8 +160,18 @@ func (c *counts) wrote(before, after uint32, err error) {
 // right reports whether no other program has written since the counts were right.
 func (c *counts) right(generation uint32) bool { return generation != 0 && generation == c.generation }
 
-// restShare is how many times its own duration passes between two full readings.
-const restShare = 20
+// maxRest is how many times its own duration passes after a full reading, at most. It doubles with
+// each one that finds the counts as they were.
+const maxRest = 16
+
+// rested sets when the next full reading may begin.
+func (c *counts) rested(took time.Duration, same bool) {
+	if !same {
+		c.vain = 0
+	}
+	c.notBefore = time.Now().Add(time.Duration(min(1<<min(c.vain, 8), maxRest)) * took)
+	c.vain++
+}
 
 // known is an error of nftables that also matches the sentinel of another package.
 type known struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -146,8 +147,8 @@ func (s Sets) Stat(ctx context.Context) ([]ipset.Info, error) {
 
 // countAll reads all sets.
 func (s Sets) countAll(ctx context.Context) error {
-	began := time.Now()
-	defer func() { s.b.counts.notBefore = time.Now().Add(restShare * time.Since(began)) }()
+	began, before := time.Now(), maps.Clone(s.b.counts.of)
+	defer func() { s.b.counts.rested(time.Since(began), maps.Equal(before, s.b.counts.of)) }()
 	found, err := s.b.ruleset(ctx)
 	if err != nil {
 		return setError(err)
