@@ -31,7 +31,7 @@ type proxy struct {
 }
 
 // newAgent gives a node an agent that is not running yet. What it leaves in the kernel goes with the node. There are no
-// audits and the rules are nftables', unless flags say otherwise.
+// audits, and iptables has its nft backend, unless flags say otherwise. KUBE_IPVS_E2E_RULES sets --rules.
 func newAgent(t *testing.T, on *node, flags ...string) *proxy {
 	t.Helper()
 	n := &proxy{node: on, manifests: t.TempDir(), output: &transcript{}}
@@ -40,6 +40,9 @@ func newAgent(t *testing.T, on *node, flags ...string) *proxy {
 		"--source-dir", n.manifests, "--hostname-override", on.name, "--run-dir", run, "--ipvs-sync-period", "1h",
 		"--iptables-backend", "nft",
 	}, flags...)
+	if rules := os.Getenv("KUBE_IPVS_E2E_RULES"); rules != "" {
+		n.flags = append([]string{"--rules", rules}, n.flags...)
+	}
 	n.client = inspect.NewClient(filepath.Join(run, "agent.sock"))
 	t.Cleanup(func() {
 		n.kill(t)
