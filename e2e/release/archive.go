@@ -24,6 +24,9 @@ func archive(path, dir string, date time.Time, files []entry) error {
 	w := tar.NewWriter(zipper)
 	for _, f := range files {
 		h := &tar.Header{Name: dir + "/" + f.name, Mode: f.mode, Size: int64(len(f.data)), ModTime: date, Format: tar.FormatUSTAR}
+		if f.link != "" {
+			h.Typeflag, h.Linkname = tar.TypeSymlink, f.link
+		}
 		if err := w.WriteHeader(h); err != nil {
 			return err
 		}
@@ -40,7 +43,7 @@ func archive(path, dir string, date time.Time, files []entry) error {
 	return os.WriteFile(path, out.Bytes(), 0o644) //nolint:gosec // it is published
 }
 
-// unpack returns the regular files of a compressed tar file.
+// unpack returns the regular files and links of a compressed tar file.
 func unpack(r io.Reader) ([]entry, error) {
 	zipped, err := gzip.NewReader(r)
 	if err != nil {
@@ -55,6 +58,9 @@ func unpack(r io.Reader) ([]entry, error) {
 		if err != nil {
 			return nil, err
 		}
+		if h.Typeflag == tar.TypeSymlink {
+			files = append(files, entry{name: strings.TrimPrefix(h.Name, "./"), mode: h.Mode, link: h.Linkname})
+		}
 		if h.Typeflag != tar.TypeReg {
 			continue
 		}
@@ -62,7 +68,7 @@ func unpack(r io.Reader) ([]entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, entry{strings.TrimPrefix(h.Name, "./"), h.Mode, data})
+		files = append(files, entry{name: strings.TrimPrefix(h.Name, "./"), mode: h.Mode, data: data})
 	}
 }
 

@@ -11,12 +11,16 @@ import (
 	"strings"
 )
 
-// entry is a file of an archive.
+// entry is a file of an archive, or a link to another one of its directory.
 type entry struct {
 	name string
 	mode int64
 	data []byte
+	link string
 }
+
+// otherNames are links to the program: the plugin of kubectl, and what completes its command lines.
+var otherNames = []string{"kubectl-ipvs", "kubectl_complete-ipvs"}
 
 // find returns the content of a file that is there.
 func find(files []entry, name string) []byte {
@@ -24,10 +28,13 @@ func find(files []entry, name string) []byte {
 	return files[i].data
 }
 
-// compile builds the program for an architecture, static and stripped.
-func compile(o options, arch, program string) error {
+// compile builds the program for an architecture of Linux, static and stripped.
+func compile(o options, arch, program string) error { return compileFor(o, "linux", arch, program) }
+
+// compileFor builds the program for a platform.
+func compileFor(o options, system, arch, program string) error {
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w "+o.ldflags, "-o", program, "./cmd/kube-ipvs")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+arch, "GOFLAGS=")
 	return run(cmd)
 }
 
@@ -63,14 +70,14 @@ func documentation(o options, work string) ([]entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, entry{"man/man8/" + filepath.Base(page), 0o644, text})
+		files = append(files, entry{name: "man/man8/" + filepath.Base(page), mode: 0o644, data: text})
 	}
 	for shell, name := range map[string]string{"bash": "kube-ipvs", "zsh": "_kube-ipvs", "fish": "kube-ipvs.fish"} {
 		text, err := exec.Command(program, "completion", shell).Output()
 		if err != nil {
 			return nil, fmt.Errorf("completion of %s: %w", shell, err)
 		}
-		files = append(files, entry{"completion/" + shell + "/" + name, 0o644, text})
+		files = append(files, entry{name: "completion/" + shell + "/" + name, mode: 0o644, data: text})
 	}
 	return files, nil
 }
@@ -103,12 +110,15 @@ func collect(o options, arch, work string, pages []entry) ([]entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	texts, err := licenses(arch)
+	texts, err := licenses("linux", arch)
 	if err != nil {
 		return nil, err
 	}
 	files := append(slices.Clone(pages),
-		entry{"kube-ipvs", 0o755, binary}, entry{"kube-ipvs.cdx.json", 0o644, components}, entry{"LICENSES.txt", 0o644, texts})
+		entry{name: "kube-ipvs", mode: 0o755, data: binary}, entry{name: "kube-ipvs.cdx.json", mode: 0o644, data: components}, entry{name: "LICENSES.txt", mode: 0o644, data: texts})
+	for _, name := range otherNames {
+		files = append(files, entry{name: name, mode: 0o777, link: "kube-ipvs"})
+	}
 	for name, source := range map[string]string{
 		"LICENSE": "LICENSE", "README.md": "README.md", "systemd/kube-ipvs.service": "manifests/systemd/kube-ipvs.service",
 		"systemd/modules-load.conf": "manifests/package/modules-load.conf", "systemd/env": "manifests/package/env",
@@ -117,7 +127,7 @@ func collect(o options, arch, work string, pages []entry) ([]entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, entry{name, 0o644, text})
+		files = append(files, entry{name: name, mode: 0o644, data: text})
 	}
 	slices.SortFunc(files, func(a, b entry) int { return strings.Compare(a.name, b.name) })
 	return files, nil

@@ -36,7 +36,7 @@ func chart(o options) error {
 			text = bytes.Replace(text, []byte("\nversion: 0.0.0\n"), []byte("\nversion: "+chartVersion(o.version)+"\n"), 1)
 			text = bytes.Replace(text, []byte("\nappVersion: dev\n"), []byte("\nappVersion: "+o.version+"\n"), 1)
 		}
-		files = append(files, entry{filepath.ToSlash(name), 0o644, text})
+		files = append(files, entry{name: filepath.ToSlash(name), mode: 0o644, data: text})
 		return err
 	})
 	if err != nil {

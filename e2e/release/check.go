@@ -41,10 +41,13 @@ func check(o options) error {
 	if have, err := os.ReadFile(filepath.Join(o.out, "SHA256SUMS")); err != nil || !bytes.Equal(have, sums) {
 		return fmt.Errorf("SHA256SUMS is not of the files beside it, error %w", err)
 	}
-	if got, want := strings.Count(string(sums), "\n"), 4*len(o.arches)+1; got != want {
+	if got, want := strings.Count(string(sums), "\n"), 4*len(o.arches)+len(platforms(o))+2; got != want {
 		return fmt.Errorf("%d files, want %d:\n%s", got, want, sums)
 	}
 	if err := checkChart(o); err != nil {
+		return err
+	}
+	if err := checkPlugins(o); err != nil {
 		return err
 	}
 	for _, arch := range o.arches {
@@ -80,7 +83,12 @@ func checkArch(o options, arch string) error {
 	}
 	have := map[string][]byte{}
 	for _, f := range files {
-		have[strings.TrimPrefix(f.name, base+"/")] = f.data
+		have[strings.TrimPrefix(f.name, base+"/")] = append(f.data, f.link...)
+	}
+	for _, name := range otherNames {
+		if got := string(have[name]); got != "kube-ipvs" {
+			return fmt.Errorf("%s is no link to the program, but %q", name, got)
+		}
 	}
 	program := have["kube-ipvs"]
 	if err := checkProgram(program, arch); err != nil {
@@ -143,6 +151,11 @@ func checkPackage(o options, arch, packager string, program []byte) error {
 	for _, name := range append(slices.Clone(installed), zsh) {
 		if len(c.files[name]) == 0 {
 			return fmt.Errorf("%s is missing or empty", name)
+		}
+	}
+	for _, name := range otherNames {
+		if got := string(c.files["usr/bin/"+name]); got != "kube-ipvs" && got != "/usr/bin/kube-ipvs" {
+			return fmt.Errorf("usr/bin/%s is no link to the program, but %q", name, got)
 		}
 	}
 	if got := c.files["usr/bin/kube-ipvs"]; sha256.Sum256(got) != sha256.Sum256(program) {

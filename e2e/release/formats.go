@@ -12,7 +12,7 @@ import (
 )
 
 // contents is what a package says of itself, and its regular files by path without the first
-// slash.
+// slash. The content of a link is its target.
 type contents struct {
 	version, arch string
 	files         map[string][]byte
@@ -48,7 +48,7 @@ func readDeb(text []byte) (contents, error) {
 		return c, fmt.Errorf("data.tar.gz: %w", err)
 	}
 	for _, f := range data {
-		c.files[strings.TrimPrefix(f.name, "/")] = f.data
+		c.files[strings.TrimPrefix(f.name, "/")] = append(f.data, f.link...)
 	}
 	return c, nil
 }
@@ -154,8 +154,8 @@ func readCPIO(text []byte) (map[string][]byte, error) {
 		if name == "TRAILER!!!" {
 			return files, nil
 		}
-		const typeMask, regular = 0o170000, 0o100000
-		if mode&typeMask == regular {
+		const typeMask, regular, link = 0o170000, 0o100000, 0o120000
+		if kind := mode & typeMask; kind == regular || kind == link {
 			files[strings.TrimPrefix(name, "/")] = text[begin : begin+size]
 		}
 		at = begin + (size+3)/4*4

@@ -17,9 +17,9 @@ var licenseFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([
 
 // licenses returns the licenses of the code of others in the program: those of Go and of each
 // module. A module may have more of them between its root and a package that is used.
-func licenses(arch string) ([]byte, error) {
+func licenses(system, arch string) ([]byte, error) {
 	cmd := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Version}}\t{{.Dir}}\t{{$.Dir}}{{end}}{{end}}", "./cmd/kube-ipvs")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+arch, "GOFLAGS=")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -4,6 +4,8 @@
 //	kube-ipvs_VERSION_linux_ARCH.tar.gz   the program, manual pages, completion, unit, licenses
 //	kube-ipvs_VERSION_ARCH.deb, .rpm      the same as packages, made by nfpm
 //	kube-ipvs_VERSION_linux_ARCH.cdx.json the modules in the program (CycloneDX)
+//	kubectl-ipvs_VERSION_OS_ARCH.tar.gz   the same program as a plugin of kubectl
+//	ipvs.yaml                             the manifest of the plugin for krew
 //	kube-ipvs-VERSION.tgz                 the Helm chart
 //	SHA256SUMS                            of all the others
 //
@@ -91,6 +93,9 @@ func release(o options) error {
 		if err := one(o, arch, filepath.Join(work, arch), pages); err != nil {
 			return fmt.Errorf("%s: %w", arch, err)
 		}
+	}
+	if err := plugins(o, work); err != nil {
+		return err
 	}
 	if err := chart(o); err != nil {
 		return err

@@ -42,6 +42,9 @@ var zshCompletion = map[string]string{"deb": "/usr/share/zsh/vendor-completions"
 func packages(o options, arch, work string, files []entry) error {
 	stage := filepath.Join(work, "stage")
 	for _, f := range files {
+		if f.link != "" {
+			continue // the packager makes links
+		}
 		if err := put(stage, o.date, packaged(f)); err != nil {
 			return err
 		}

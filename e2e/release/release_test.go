@@ -6,9 +6,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"sigs.k8s.io/yaml"
 )
 
 var noon = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
@@ -42,7 +46,7 @@ func TestPackageVersionsAreInOrder(t *testing.T) {
 
 // An archive is the same whenever it is made, and has what was put into it.
 func TestArchive(t *testing.T) {
-	files := []entry{{"LICENSE", 0o644, []byte("free")}, {"kube-ipvs", 0o755, []byte("\x7fELF")}}
+	files := []entry{{name: "LICENSE", mode: 0o644, data: []byte("free")}, {name: "kube-ipvs", mode: 0o755, data: []byte("\x7fELF")}, {name: "kubectl-ipvs", mode: 0o777, link: "kube-ipvs"}}
 	var made [2][]byte
 	for i := range made {
 		path := filepath.Join(t.TempDir(), "a.tar.gz")
@@ -55,11 +59,11 @@ func TestArchive(t *testing.T) {
 		t.Error("two archives of the same files differ")
 	}
 	got, err := unpack(bytes.NewReader(made[0]))
-	if err != nil || len(got) != 2 {
+	if err != nil || len(got) != len(files) {
 		t.Fatalf("%d files, error %v", len(got), err)
 	}
 	for i, f := range got {
-		if f.name != "kube-ipvs_v1/"+files[i].name || f.mode != files[i].mode || !bytes.Equal(f.data, files[i].data) {
+		if f.name != "kube-ipvs_v1/"+files[i].name || f.mode != files[i].mode || !bytes.Equal(f.data, files[i].data) || f.link != files[i].link {
 			t.Errorf("got %s %o %q", f.name, f.mode, f.data)
 		}
 	}
@@ -90,7 +94,7 @@ func TestChart(t *testing.T) {
 // Each module in the program has its license in the text, and so has Go.
 func TestLicensesOfAllModules(t *testing.T) {
 	t.Chdir("../..")
-	text, err := licenses("amd64")
+	text, err := licenses("linux", "amd64")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,14 +121,14 @@ func TestLicensesOfAllModules(t *testing.T) {
 func TestModuleWithoutLicense(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "a/b")
-	if err := put(root, noon, entry{"a/b/LICENSE", 0o644, []byte("of b alone")}); err != nil {
+	if err := put(root, noon, entry{name: "a/b/LICENSE", mode: 0o644, data: []byte("of b alone")}); err != nil {
 		t.Fatal(err)
 	}
 	l := ledger{texts: map[string][]byte{}, seen: map[string]bool{}}
 	if err := l.add("example.com/m v1.0.0", root, dir); err == nil || !strings.Contains(err.Error(), "has no license") {
 		t.Errorf("error %v", err)
 	}
-	if err := put(root, noon, entry{"COPYING", 0o644, []byte("of all")}); err != nil {
+	if err := put(root, noon, entry{name: "COPYING", mode: 0o644, data: []byte("of all")}); err != nil {
 		t.Fatal(err)
 	}
 	l = ledger{texts: map[string][]byte{}, seen: map[string]bool{}}
@@ -168,11 +172,11 @@ func TestPackagedFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := packaged(entry{"systemd/kube-ipvs.service", 0o644, unit})
+	got := packaged(entry{name: "systemd/kube-ipvs.service", mode: 0o644, data: unit})
 	if !bytes.Contains(got.data, []byte("ExecStart=/usr/bin/kube-ipvs ")) || bytes.Contains(got.data, []byte("/usr/local")) {
 		t.Errorf("the unit starts another program:\n%s", got.data)
 	}
-	page := packaged(entry{"man/man8/kube-ipvs.8", 0o644, []byte("page")})
+	page := packaged(entry{name: "man/man8/kube-ipvs.8", mode: 0o644, data: []byte("page")})
 	if page.name != "man/man8/kube-ipvs.8.gz" || !bytes.HasPrefix(page.data, []byte{0x1f, 0x8b}) {
 		t.Errorf("a manual page becomes %s, %q", page.name, page.data)
 	}
@@ -211,5 +215,55 @@ func TestCheckProgram(t *testing.T) {
 	}
 	if err := checkProgram(program, "s390x"); err == nil || !strings.Contains(err.Error(), "want EM_S390") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestPlugins: the manifest for krew names archives that are there, with their sums, and what krew would
+// refuse is refused before.
+func TestPlugins(t *testing.T) {
+	self, err := os.ReadFile(filepath.Clean(os.Args[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options{version: "v0.1.0", date: noon, out: t.TempDir(), arches: []string{"s390x", runtime.GOARCH}}
+	good := []entry{{name: "LICENSE", mode: 0o644, data: []byte("free")}, {name: "LICENSES.txt", mode: 0o644, data: []byte("free")}, {name: pluginFile, mode: 0o755, data: self}}
+	here := platform{"linux", runtime.GOARCH}
+	pack := func(files []entry) krewPlatform {
+		for _, p := range platforms(o) {
+			if err := archive(filepath.Join(o.out, pluginName(o, p)), "kubectl-ipvs", noon, files); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := writeKrew(o); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(filepath.Join(o.out, krewName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m krew
+		if err := yaml.Unmarshal(text, &m); err != nil || m.Spec.Version != "v0.1.0" || len(m.Spec.Platforms) != len(platforms(o)) {
+			t.Fatalf("error %v in\n%s", err, text)
+		}
+		i := slices.IndexFunc(m.Spec.Platforms, func(p krewPlatform) bool { return strings.HasSuffix(p.URI, "/v0.1.0/"+pluginName(o, here)) })
+		return m.Spec.Platforms[i]
+	}
+	p := pack(good)
+	if err := checkPlugin(o, p); err != nil && !strings.Contains(err.Error(), "not static") { // as a test with the race detector is
+		t.Error(err)
+	}
+	other := p
+	other.SHA256 = "0"
+	if err := checkPlugin(o, other); err == nil || !strings.Contains(err.Error(), "sum ") {
+		t.Errorf("another sum: error %v", err)
+	}
+	if err := checkPlugins(o); err == nil {
+		t.Error("the program of this machine passes for one of another")
+	}
+	if err := checkPlugin(o, pack(append(good[:2:2], entry{name: pluginFile, link: "kube-ipvs"}))); err == nil || !strings.Contains(err.Error(), "krew refuses") {
+		t.Errorf("a link: error %v", err)
+	}
+	if err := checkPlugin(o, pack(good[1:])); err == nil || !strings.Contains(err.Error(), "LICENSE is missing") {
+		t.Errorf("no license: error %v", err)
 	}
 }
