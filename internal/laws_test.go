@@ -67,6 +67,7 @@ var law = map[string][]string{
 	"internal/linediff":                    {},
 	"internal/cluster":                     {"internal/agent", "internal/explain", "internal/inspect", "internal/kernel/tune", "internal/linediff", "internal/printable", "internal/top", "internal/version"},
 	"internal/nodecheck":                   {"internal/config", "internal/dataplane/ipvs/nftrules", "internal/dataplane/ipvs/ownership", "internal/dataplane/ipvs/sets", "internal/dataplane/netfilter", "internal/firewall", "internal/inspect", "internal/kernel/...", "internal/model", "ipset", "scheduler", zap},
+	"internal/clusterui":                   {"internal/cluster"},
 	"internal/podexec":                     {"internal/cluster", "github.com/spf13/pflag", "k8s.io/client-go/rest", "k8s.io/client-go/tools/clientcmd", "k8s.io/client-go/tools/remotecommand", "k8s.io/client-go/util/exec", "k8s.io/klog/v2", "k8s.io/streaming/pkg/httpstream"},
 	"internal/crowd":                       {},
 	"internal/sdnotify":                    {zap},

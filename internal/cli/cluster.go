@@ -82,6 +82,7 @@ func clusterCommand() *cobra.Command {
 	for _, v := range clusterVerbs(&f) {
 		cmd.AddCommand(v.command(&f))
 	}
+	cmd.AddCommand(newClusterUI(&f))
 	return cmd
 }
 
@@ -132,6 +133,18 @@ func (f *clusterFlags) check() error {
 	return err
 }
 
+// open returns a client of the cluster.
+func (f *clusterFlags) open() (*podexec.Client, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	config, err := f.Config()
+	if err != nil {
+		return nil, err
+	}
+	return podexec.New(config, f.agents)
+}
+
 // A clusterVerb is one verb of a cluster.
 type clusterVerb struct {
 	use, short, long, example string
@@ -145,14 +158,7 @@ func (v clusterVerb) command(f *clusterFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: v.use, Short: v.short, Long: v.long, Example: v.example, Args: v.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.check(); err != nil {
-				return err
-			}
-			config, err := f.Config()
-			if err != nil {
-				return err
-			}
-			client, err := podexec.New(config, f.agents)
+			client, err := f.open()
 			if err != nil {
 				return err
 			}

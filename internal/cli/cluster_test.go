@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -212,6 +214,7 @@ func TestClusterMistakes(t *testing.T) {
 		"diff --against=kernel":           `"kernel" is neither agent nor api`,
 		"top --sample=1ms":                "--sample: 1ms is not from 1s to half of --timeout",
 		"top --limit=-1":                  "--limit: -1 is less than 0",
+		"ui --listen=0.0.0.0:0":           `--listen: "0.0.0.0:0" is no loopback address`,
 		"status --node worker-9":          "no pod of an agent matches k8s-app=kube-ipvs in namespace kube-system on node worker-9",
 		"status --kubeconfig=/none":       "find the cluster: stat /none",
 		"status --context=other":          "find the cluster: context",
@@ -273,6 +276,39 @@ func TestNamesOfTheProgram(t *testing.T) {
 		if err := root.Execute(); err != nil || !strings.Contains(out.String(), want) {
 			t.Errorf("%s: error %v, no %q in\n%s", line, err, want, &out)
 		}
+	}
+}
+
+// TestClusterUI: the page whose address is printed shows the cluster, until the verb is told to stop.
+func TestClusterUI(t *testing.T) {
+	_, kubeconfig := startCluster(t, wellAgent(t, 2), recorded{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	root := NewKubectl()
+	root.SetArgs([]string{"ui", "--kubeconfig", kubeconfig})
+	r, w := io.Pipe()
+	root.SetOut(w)
+	ended := make(chan error, 1)
+	go func() { ended <- root.ExecuteContext(ctx) }()
+	var url string
+	if _, err := fmt.Fscanln(r, &url); err != nil {
+		t.Fatal(err)
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for path, want := range map[string]string{"": ">shop/service-1</a>", "service?name=shop/service-0": "1 agrees, 1 has not answered", "page.css": "focus-visible"} {
+		resp, err := client.Get(url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %s, error %v, no %q in\n%s", path, resp.Status, err, want, text)
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -34,11 +34,17 @@ type serviceKey struct{ namespace, name string }
 
 // variants are the forms that a Service has on nodes.
 type variants struct {
-	row         inspect.ServiceRow // on the first node
 	local       bool
+	intended    bool                           // it is skipped as it asks to be
 	least, most int                            // backends
 	states      map[inspect.ServiceState][]int // groups
-	shapes      map[string][]int
+	forms       map[string]*form
+}
+
+// A form is what a Service is like on some nodes.
+type form struct {
+	row    inspect.ServiceRow
+	groups []int
 }
 
 // A ServiceRow is one Service on all nodes.
@@ -120,14 +126,18 @@ func (q *Services) addRow(group int, row *inspect.ServiceRow) {
 	key := serviceKey{row.Namespace, row.Name}
 	v := q.services[key]
 	if v == nil {
-		v = &variants{row: *row, least: row.Backends, most: row.Backends, states: map[inspect.ServiceState][]int{}, shapes: map[string][]int{}}
+		v = &variants{least: row.Backends, most: row.Backends, states: map[inspect.ServiceState][]int{}, forms: map[string]*form{}}
 		q.services[key] = v
 	}
+	v.intended = v.intended || row.Intended
 	v.local = v.local || row.InternalLocal || row.ExternalLocal
 	v.least, v.most = min(v.least, row.Backends), max(v.most, row.Backends)
 	v.states[row.State] = append(v.states[row.State], group)
-	form := shape(row)
-	v.shapes[form] = append(v.shapes[form], group)
+	like := shape(row)
+	if v.forms[like] == nil {
+		v.forms[like] = &form{row: *row}
+	}
+	v.forms[like].groups = append(v.forms[like].groups, group)
 }
 
 // members returns the nodes of some groups, sorted.
@@ -173,11 +183,12 @@ func (q *Services) join(r *Report) {
 			states[state] = q.members(groups)
 		}
 		var forms ballot
-		for form, groups := range v.shapes {
-			forms.put(form, q.members(groups))
+		for like, f := range v.forms {
+			forms.put(like, q.members(f.groups))
 		}
+		common, _, _ := forms.most()
 		v.judge(key, states, &forms, differences)
-		rows = append(rows, v.rowFor(states))
+		rows = append(rows, v.rowFor(v.forms[common].row, states))
 	}
 	for _, key := range slices.Sorted(maps.Keys(differences)) {
 		d := differences[key]
@@ -233,10 +244,10 @@ func (v *variants) judge(key serviceKey, states map[inspect.ServiceState][]strin
 		switch {
 		case state == most && state != inspect.StateNoBackends && state != inspect.StateConflict:
 		case state == most:
-			record(into, rankState, name, fmt.Sprintf("%s on %s", state, count(len(nodes), "node")), nodes)
+			record(into, rankWorthy, name, fmt.Sprintf("%s on %s", state, count(len(nodes), "node")), nodes)
 		case v.local && (state == inspect.StateNoBackends || most == inspect.StateNoBackends):
 			// with a policy Local a node without an endpoint of its own has no backends
-		case state == inspect.StateSkipped && v.row.Intended:
+		case state == inspect.StateSkipped && v.intended:
 		default:
 			record(into, rankState, name, fmt.Sprintf("%s here, %s on %s", state, most, count(len(states[most]), "node")), nodes)
 		}
@@ -264,9 +275,10 @@ func commonState(states map[inspect.ServiceState][]string) inspect.ServiceState 
 	})
 }
 
-func (v *variants) rowFor(states map[inspect.ServiceState][]string) ServiceRow {
+// rowFor returns the row of the table: the Service as it is on most nodes.
+func (v *variants) rowFor(is inspect.ServiceRow, states map[inspect.ServiceState][]string) ServiceRow {
 	row := ServiceRow{
-		Namespace: v.row.Namespace, Name: v.row.Name, Kinds: orEmpty(v.row.Kinds), VIPs: orEmpty(v.row.VIPs), Ports: orEmpty(v.row.Ports), Schedulers: orEmpty(v.row.Schedulers),
+		Namespace: is.Namespace, Name: is.Name, Kinds: orEmpty(is.Kinds), VIPs: orEmpty(is.VIPs), Ports: orEmpty(is.Ports), Schedulers: orEmpty(is.Schedulers),
 		BackendsMin: v.least, BackendsMax: v.most, Local: v.local,
 	}
 	for _, state := range slices.Sorted(maps.Keys(states)) {

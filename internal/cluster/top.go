@@ -30,6 +30,8 @@ type TopRow struct {
 	Name string `json:"name"`
 	// Backend is empty in a list of Services.
 	Backend string `json:"backend,omitempty"`
+	// Weight is the largest that a node gives the backend.
+	Weight uint16 `json:"weight,omitempty"`
 	top.Rates
 	Active   uint64 `json:"active"`
 	Inactive uint64 `json:"inactive"`
@@ -85,6 +87,7 @@ func (q *Top) add(node string, t *top.Report) {
 		for _, b := range t.Backends {
 			r := q.row(b.Address, TopRow{Name: q.Service, Backend: b.Address})
 			r.count(node, b.Rates, b.Active, b.Inactive)
+			r.Weight = max(r.Weight, b.Weight)
 			if b.Draining {
 				r.Draining++
 			}
@@ -168,6 +171,7 @@ func topTable(backends bool) inspect.Table[TopRow] {
 	}
 	return inspect.Table[TopRow]{
 		first,
+		{Name: "WEIGHT", Text: func(r TopRow) string { return fmt.Sprint(r.Weight) }, Wide: !backends},
 		text("CONN/S", rate(func(r TopRow) float64 { return r.Connections })),
 		text("IN B/S", rate(func(r TopRow) float64 { return r.BytesIn })),
 		text("OUT B/S", rate(func(r TopRow) float64 { return r.BytesOut })),
