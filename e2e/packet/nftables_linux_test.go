@@ -13,8 +13,11 @@ import (
 
 // This file is about ipvs mode with its rules in nftables (--rules=nftables).
 
-// listTables prints our tables by the tool of nftables.
-const listTables = "nft -s list table ip kube-ipvs 2>/dev/null || true; nft -s list table ip6 kube-ipvs 2>/dev/null || true"
+// listTables prints our tables by the tool of nftables. sortedTables does not depend on the order in which chains were made.
+const (
+	listTables   = "nft -s list table ip kube-ipvs 2>/dev/null || true; nft -s list table ip6 kube-ipvs 2>/dev/null || true"
+	sortedTables = "(" + listTables + ") | sort"
+)
 
 // ofIPTables prints our rules and sets of iptables and ipset.
 const ofIPTables = "iptables-nft-save; ip6tables-nft-save; ipset list -n"
@@ -142,13 +145,13 @@ func TestNFTablesWithoutTools(t *testing.T) {
 }
 
 var lossesOfNFTables = []loss{
-	{"every table", "nft flush ruleset", listTables, true},
-	{"our table", "nft delete table ip kube-ipvs", listTables, true},
-	{"one element", "nft delete element ip kube-ipvs KUBE-CLUSTER-IP '{ 10.100.0.3 . tcp . 80 }'", listTables, true},
-	{"every element of a set", "nft flush set ip kube-ipvs KUBE-CLUSTER-IP", listTables, true},
-	{"rules of a chain", "nft flush chain ip kube-ipvs nat-KUBE-MARK-MASQ", listTables, true},
-	{"rules of a base chain", "nft flush chain ip kube-ipvs nat-PREROUTING", listTables, true},
-	{"nothing but a rule too many", "nft insert rule ip kube-ipvs nat-KUBE-SERVICES counter drop", listTables, true},
+	{"every table", "nft flush ruleset", sortedTables, true},
+	{"our table", "nft delete table ip kube-ipvs", sortedTables, true},
+	{"one element", "nft delete element ip kube-ipvs KUBE-CLUSTER-IP '{ 10.100.0.3 . tcp . 80 }'", sortedTables, true},
+	{"every element of a set", "nft flush set ip kube-ipvs KUBE-CLUSTER-IP", sortedTables, true},
+	{"rules of a chain", "nft flush chain ip kube-ipvs nat-KUBE-MARK-MASQ", sortedTables, true},
+	{"rules of a base chain", "nft flush chain ip kube-ipvs nat-PREROUTING", sortedTables, true},
+	{"nothing but a rule too many", "nft insert rule ip kube-ipvs nat-KUBE-SERVICES counter drop", sortedTables, true},
 }
 
 // TestNFTablesRepairs: what another program takes out of our tables is back though no audit runs, and the log names the program. A

@@ -57,7 +57,8 @@ func Exists(ctx context.Context, kernel Kernel) (bool, error) {
 	return len(r.Tables) > 0, err
 }
 
-// ruleset reads our tables. It leaves out those of another version.
+// ruleset reads our tables. It leaves out those of another version. Sets that are gone have no count
+// any more.
 func (b *Backend) ruleset(ctx context.Context) (nft.Ruleset, error) {
 	r, err := b.kernel.Read(ctx)
 	if err != nil {
@@ -73,6 +74,11 @@ func (b *Backend) ruleset(ctx context.Context) (nft.Ruleset, error) {
 		maps.DeleteFunc(r.Sets, func(k nft.Key, _ nft.Set) bool { return k.Family == f })
 	}
 	b.read = true
+	maps.DeleteFunc(b.counts.of, func(name string, _ int) bool {
+		k, _ := setKey(name)
+		_, there := r.Sets[k]
+		return !there
+	})
 	return r, nil
 }
 

@@ -80,6 +80,22 @@ func TestCountsShowForeignDeletions(t *testing.T) {
 	}
 }
 
+// A reading of the rules shows at once that all sets are gone, also while a full reading of the sets has to wait.
+func TestLostSetsShowWithTheRules(t *testing.T) {
+	fake, b := served(t)
+	for range 3 { // the last full readings were vain, so the next one waits
+		fake.AddRule(nft.Key{Family: nft.IPv4, Name: "nat-KUBE-SERVICES"}, nft.NewRule(nft.Drop))
+		counted(t, b.Sets(), sets.ClusterIP)
+	}
+	fake.Flush()
+	if _, _, err := b.Rules().List(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := counted(t, b.Sets(), sets.ClusterIP); got != -1 {
+		t.Errorf("a set that was flushed has %d entries", got)
+	}
+}
+
 var servicesChain = rules.ChainKey{Family: rules.IPv4, Table: "nat", Name: "KUBE-SERVICES"}
 
 func TestForeignRuleShows(t *testing.T) {
