@@ -52,7 +52,10 @@ var law = map[string][]string{
 	"internal/kernel/nft":                  {"internal/kernel/nfnetlink", "golang.org/x/sys/...", zap},
 	"internal/kernel/nftables":             {"internal/kernel/nfnetlink", "golang.org/x/sys/...", zap},
 	"internal/kernel/conntrack":            {"golang.org/x/sys/...", zap},
-	"internal/kernel/tune":                 {"golang.org/x/sys/...", zap},
+	"internal/kernel/procfs":               {},
+	"internal/kernel/sysctl":               {"internal/kernel/procfs", zap},
+	"internal/kernel/modules":              {"internal/kernel/procfs", zap},
+	"internal/kernel/memory":               {"internal/kernel/procfs", zap},
 	"internal/kernel/capture":              {"golang.org/x/net/bpf", "golang.org/x/sys/..."},
 	"internal/firewall":                    {"internal/model", "internal/printable", "internal/kernel/nftables", "internal/kernel/rules"},
 	"internal/rulewatch":                   {"internal/dataplane/netfilter", "internal/firewall", "internal/kernel/nftables", "internal/kernel/rules", zap},
@@ -65,8 +68,10 @@ var law = map[string][]string{
 	"internal/inspect":                     {"internal/agent", "internal/dataplane", "internal/model", "internal/printable"},
 	"internal/explain":                     {"internal/model", "internal/dataplane", "internal/agent", "internal/firewall", "internal/linediff"},
 	"internal/linediff":                    {},
-	"internal/cluster":                     {"internal/agent", "internal/explain", "internal/inspect", "internal/kernel/tune", "internal/linediff", "internal/printable", "internal/top", "internal/version"},
-	"internal/nodecheck":                   {"internal/config", "internal/dataplane/ipvs/nftrules", "internal/dataplane/ipvs/ownership", "internal/dataplane/ipvs/sets", "internal/dataplane/netfilter", "internal/firewall", "internal/inspect", "internal/kernel/...", "internal/model", "ipset", "scheduler", zap},
+	"internal/cluster":                     {"internal/agent", "internal/diagnosis", "internal/explain", "internal/inspect", "internal/linediff", "internal/printable", "internal/top", "internal/version"},
+	"internal/diagnosis":                   {},
+	"internal/nodecheck/host":              {"internal/diagnosis", "internal/kernel/modules", "internal/kernel/procfs", "internal/kernel/sysctl", "golang.org/x/sys/..."},
+	"internal/nodecheck":                   {"internal/config", "internal/dataplane/ipvs/nftrules", "internal/dataplane/ipvs/ownership", "internal/dataplane/ipvs/sets", "internal/dataplane/netfilter", "internal/diagnosis", "internal/firewall", "internal/inspect", "internal/kernel/...", "internal/model", "internal/nodecheck/host", "ipset", "scheduler", zap},
 	"internal/clusterui":                   {"internal/cluster"},
 	"internal/podexec":                     {"internal/cluster", "github.com/spf13/pflag", "k8s.io/client-go/rest", "k8s.io/client-go/tools/clientcmd", "k8s.io/client-go/tools/remotecommand", "k8s.io/client-go/util/exec", "k8s.io/klog/v2", "k8s.io/streaming/pkg/httpstream"},
 	"internal/crowd":                       {},
@@ -87,7 +92,7 @@ const zap = "go.uber.org/zap/..."
 const leaf = "internal/netkey"
 
 // processes are the packages that may start a process: the tools of iptables, modprobe.
-var processes = []string{"internal/kernel/rules", "internal/kernel/tune"}
+var processes = []string{"internal/kernel/rules", "internal/kernel/modules"}
 
 // free are places to which the law does not apply: the ones that connect packages, and tests.
 var free = []string{"cmd/...", "e2e/...", "manifests", "internal/testkit/...", "ipset/ipsettest", "internal/firewall/firewalltest", "internal/kernel/conntrack/conntracktest", "internal/kernel/link/linktest", "internal/kernel/nft/nfttest", "internal/kernel/nftables/nftablestest", "internal/kernel/rules/rulestest", "internal/kernel/vserver/vservertest"}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/diagnosis"
 	"github.com/kube-ipvs/kube-ipvs/internal/nodecheck"
 )
 
@@ -56,13 +56,13 @@ func newCheck() *cobra.Command {
 	return cmd
 }
 
-func writeCheck(w io.Writer, output string, verdicts []tune.Verdict, fit bool) error {
+func writeCheck(w io.Writer, output string, verdicts []diagnosis.Verdict, fit bool) error {
 	if output == "json" {
-		return page{out: w}.encode(output, tune.NewReport(verdicts, fit))
+		return page{out: w}.encode(output, diagnosis.NewReport(verdicts, fit))
 	}
-	if err := tune.WriteSummary(w, verdicts); err != nil {
+	if err := diagnosis.WriteSummary(w, verdicts); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)
-	return tune.WriteVerdicts(w, verdicts)
+	return diagnosis.Write(w, verdicts)
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/diagnosis"
 )
 
 func TestCheckSaysThatModulesStay(t *testing.T) {
@@ -16,9 +16,9 @@ func TestCheckSaysThatModulesStay(t *testing.T) {
 
 // TestCheckForPrograms: JSON has the same verdicts as the table.
 func TestCheckForPrograms(t *testing.T) {
-	verdicts := []tune.Verdict{
-		{Name: "a", State: tune.OK}, {Name: "b", State: tune.OK, Detail: "seen"},
-		{Name: "c", State: tune.Warn, Detail: "d", Fix: "f"}, {Name: "e", State: tune.Lacks, Detail: "d", Fix: "f"}, {Name: "g", State: tune.Failed, Detail: "d", Fix: "f"},
+	verdicts := []diagnosis.Verdict{
+		{Name: "a", State: diagnosis.OK}, {Name: "b", State: diagnosis.OK, Detail: "seen"},
+		{Name: "c", State: diagnosis.Warn, Detail: "d", Fix: "f"}, {Name: "e", State: diagnosis.Lacks, Detail: "d", Fix: "f"}, {Name: "g", State: diagnosis.Failed, Detail: "d", Fix: "f"},
 	}
 	var b bytes.Buffer
 	if err := writeCheck(&b, "json", verdicts, false); err != nil {

@@ -16,9 +16,9 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/cluster"
+	"github.com/kube-ipvs/kube-ipvs/internal/diagnosis"
 	"github.com/kube-ipvs/kube-ipvs/internal/explain"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/linediff"
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/agentapi"
 	"github.com/kube-ipvs/kube-ipvs/internal/top"
@@ -68,7 +68,7 @@ func wellAgent(t testing.TB, services int) recorded {
 		"diff":          printed(t, 0, linediff.Report{Mode: "ipvs", Equal: true, Rows: []linediff.Odd{}}),
 		"explain":       printed(t, 0, explain.Report{Asked: "shop/cart", OK: true, Verdict: []string{"all is well"}}),
 		"version":       printed(t, 0, version.Details{Version: "v0.1.0", Go: "go1.26.8", Platform: "linux/amd64"}),
-		"check":         printed(t, 0, tune.Report{Items: []tune.Item{{Name: "device", State: tune.OK}}, Fit: true}),
+		"check":         printed(t, 0, diagnosis.Report{Items: []diagnosis.Item{{Name: "device", State: diagnosis.OK}}, Fit: true}),
 		"audit":         printed(t, 0, agent.AuditReport{Tables: []agent.AuditTable{}}),
 		"top":           printed(t, 0, top.Report{Seconds: 2, Services: carried}),
 	}

@@ -19,10 +19,13 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/diagnosis"
 	"github.com/kube-ipvs/kube-ipvs/internal/explain"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/modules"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/procfs"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/nodecheck"
+	"github.com/kube-ipvs/kube-ipvs/internal/nodecheck/host"
 )
 
 // statusOf runs the program and returns its exit status.
@@ -77,7 +80,7 @@ func outcomes(t *testing.T) map[string][3]func() int {
 		"trace": {func() int {
 			return answered(writeTrace(io.Discard, "text", watchTape(t, traceOptions{duration: time.Minute, packets: 3})))
 		}, nil, all(run("trace", "x"), run("trace"))},
-		"check":      {checkOutcome(tune.Warn), checkOutcome(tune.Failed), all(run("check", "-o", "xml"), run("check", "now"))},
+		"check":      {checkOutcome(diagnosis.Warn), checkOutcome(diagnosis.Failed), all(run("check", "-o", "xml"), run("check", "now"))},
 		"cleanup":    cleanupOutcomes(t, run),
 		"version":    {run("version"), nil, run("version", "now")},
 		"completion": {run("completion", "bash"), nil, all(run("completion"), run("completion", "tcsh"))},
@@ -157,9 +160,9 @@ func topOutcomes(t *testing.T, run func(...string) func() int) [3]func() int {
 	return [3]func() int{shown("shop/cart"), shown("shop/nope"), run("top", "--once", "--sort", "weight")}
 }
 
-func checkOutcome(state tune.State) func() int {
+func checkOutcome(state diagnosis.State) func() int {
 	return func() int {
-		return answered(asAnswer(nodecheck.Unfit(config.Config{}, []tune.Verdict{{State: state}})))
+		return answered(asAnswer(nodecheck.Unfit(config.Config{}, []diagnosis.Verdict{{State: state}})))
 	}
 }
 
@@ -315,7 +318,7 @@ func TestVerbsKnowTheMode(t *testing.T) {
 	if err != nil || carrier != "iptables" || target.Serving != 1 {
 		t.Errorf("trace: carrier %q, %d endpoints, error %v", carrier, target.Serving, err)
 	}
-	for _, c := range tune.New(zap.NewNop(), tune.Options{}).Checks(tune.CheckOptions{NoIPVS: true}) {
+	for _, c := range host.New(procfs.Files{}, "", nil, modules.New(zap.NewNop(), modules.Options{})).Checks(host.CheckOptions{NoIPVS: true}) {
 		if strings.Contains(c.Name, "ipvs") {
 			t.Errorf("check %q in iptables mode", c.Name)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nft"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/sysctl"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/wiring"
@@ -34,7 +34,7 @@ type readOnlyKernel struct {
 	// or both.
 	rules    *rules.Handle
 	families []model.Family
-	// liberal is tune.Tuner.Liberal.
+	// liberal is sysctl.Handle.Liberal.
 	liberal func(context.Context) bool
 	// nft: rules and sets are in nftables.
 	nft bool
@@ -68,7 +68,7 @@ func openReaders(ctx context.Context, log *zap.Logger, c config.Config) (readOnl
 	}
 	closers = append(closers, links.Close)
 	both := model.Families()
-	out := readOnlyKernel{host: links, families: both[:], liberal: tune.New(log, tune.Options{RunDir: c.RunDir}).Liberal}
+	out := readOnlyKernel{host: links, families: both[:], liberal: sysctl.New(log, sysctl.Options{RunDir: c.RunDir}).Liberal}
 	out.deps.Links = links
 	tables, err := nftables.New(log, nftables.Options{})
 	if err == nil {

@@ -5,19 +5,19 @@ import (
 	"context"
 	"slices"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/diagnosis"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 )
 
 // Check asks each node what it lacks to carry Services.
 type Check struct {
-	items map[tune.Item][]string
+	items map[diagnosis.Item][]string
 	fit   map[string]bool
 }
 
 // A CheckRow is one answer with the nodes that gave it.
 type CheckRow struct {
-	tune.Item
+	diagnosis.Item
 	Nodes []string `json:"nodes"`
 }
 
@@ -25,13 +25,13 @@ type CheckRow struct {
 const mostChecks = 200
 
 func (q *Check) visit(ctx context.Context, ask ask) (func(Node), error) {
-	c, err := decoded[tune.Report](ctx, ask, smallAnswer, "check", "-o", "json")
+	c, err := decoded[diagnosis.Report](ctx, ask, smallAnswer, "check", "-o", "json")
 	if err != nil {
 		return nil, err
 	}
 	return func(n Node) {
 		if q.items == nil {
-			q.items, q.fit = map[tune.Item][]string{}, map[string]bool{}
+			q.items, q.fit = map[diagnosis.Item][]string{}, map[string]bool{}
 		}
 		q.fit[n.Name] = c.Fit
 		for _, item := range c.Items[:min(len(c.Items), mostChecks)] {
@@ -41,7 +41,7 @@ func (q *Check) visit(ctx context.Context, ask ask) (func(Node), error) {
 }
 
 // severity orders states of checks, the worst first.
-var severity = map[tune.State]int{tune.Failed: 1, tune.Lacks: 2, tune.Warn: 3, tune.OK: 4}
+var severity = map[diagnosis.State]int{diagnosis.Failed: 1, diagnosis.Lacks: 2, diagnosis.Warn: 3, diagnosis.OK: 4}
 
 func (q *Check) join(r *Report) {
 	r.Verb = "check"
@@ -56,7 +56,7 @@ func (q *Check) join(r *Report) {
 	named := map[string]struct{}{}
 	for _, row := range rows {
 		for _, n := range row.Nodes {
-			if !q.fit[n] && (row.State == tune.Lacks || row.State == tune.Failed) {
+			if !q.fit[n] && (row.State == diagnosis.Lacks || row.State == diagnosis.Failed) {
 				r.find(rankState, n, "cannot carry Services: %s: %s: %s", row.Name, row.State, shortened(row.Detail))
 				named[n] = struct{}{}
 			}
@@ -70,7 +70,7 @@ func (q *Check) join(r *Report) {
 	setRows(r, rows, slices.Concat(inspect.Table[CheckRow]{
 		text("CHECK", func(r CheckRow) string { return r.Name }),
 		{Name: "STATE", Text: func(r CheckRow) string { return string(r.State) }, Tone: func(r CheckRow) inspect.Tone {
-			return map[tune.State]inspect.Tone{tune.OK: inspect.Good, tune.Warn: inspect.Notable, tune.Lacks: inspect.Bad, tune.Failed: inspect.Bad}[r.State]
+			return map[diagnosis.State]inspect.Tone{diagnosis.OK: inspect.Good, diagnosis.Warn: inspect.Notable, diagnosis.Lacks: inspect.Bad, diagnosis.Failed: inspect.Bad}[r.State]
 		}},
 	}, nodesColumn(func(r CheckRow) []string { return r.Nodes }), inspect.Table[CheckRow]{
 		text("DETAIL", func(r CheckRow) string { return shortened(r.Detail) }),

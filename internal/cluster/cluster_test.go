@@ -12,9 +12,9 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/cluster"
+	"github.com/kube-ipvs/kube-ipvs/internal/diagnosis"
 	"github.com/kube-ipvs/kube-ipvs/internal/explain"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/linediff"
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/golden"
 	"github.com/kube-ipvs/kube-ipvs/internal/top"
@@ -232,14 +232,14 @@ func TestDiffIsBounded(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	ok := tune.Item{Name: "device", State: tune.OK}
-	warn := tune.Item{Name: "conntrack table", State: tune.Warn, Detail: "80 % full", Remedy: "sysctl -w net.netfilter.nf_conntrack_max=262144"}
-	lacks := tune.Item{Name: "scheduler rr", State: tune.Lacks, Detail: "no module ip_vs_rr", Remedy: "modprobe ip_vs_rr"}
+	ok := diagnosis.Item{Name: "device", State: diagnosis.OK}
+	warn := diagnosis.Item{Name: "conntrack table", State: diagnosis.Warn, Detail: "80 % full", Remedy: "sysctl -w net.netfilter.nf_conntrack_max=262144"}
+	lacks := diagnosis.Item{Name: "scheduler rr", State: diagnosis.Lacks, Detail: "no module ip_vs_rr", Remedy: "modprobe ip_vs_rr"}
 	f := fleet{
-		"worker-1": {"check": says(t, 0, tune.Report{Items: []tune.Item{ok}, Fit: true})},
-		"worker-2": {"check": says(t, 0, tune.Report{Items: []tune.Item{ok, warn}, Fit: true})},
-		"worker-3": {"check": says(t, 1, tune.Report{Items: []tune.Item{ok, lacks}})},
-		"worker-4": {"check": says(t, 1, tune.Report{Items: []tune.Item{ok}})},
+		"worker-1": {"check": says(t, 0, diagnosis.Report{Items: []diagnosis.Item{ok}, Fit: true})},
+		"worker-2": {"check": says(t, 0, diagnosis.Report{Items: []diagnosis.Item{ok, warn}, Fit: true})},
+		"worker-3": {"check": says(t, 1, diagnosis.Report{Items: []diagnosis.Item{ok, lacks}})},
+		"worker-4": {"check": says(t, 1, diagnosis.Report{Items: []diagnosis.Item{ok}})},
 	}
 	golden.Check(t, "check.txt", text(t, f.run(t, &cluster.Check{}), true))
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/migrate"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/sysctl"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/wiring"
 )
@@ -58,7 +58,7 @@ func Cleanup(ctx context.Context, c config.Config, to migrate.Target, out io.Wri
 	if swept == nil {
 		wiring.NewNodeClaims(log, c.RunDir).Keep(nil) // nothing is bound any more, so nothing has to be kept off
 	}
-	return errors.Join(unseen, unknown, swept, restore(ctx, k.tuner, to, out))
+	return errors.Join(unseen, unknown, swept, restore(ctx, k.sysctls, to, out))
 }
 
 // knowHost gives the mode the addresses of this machine, by which it recognizes the servers of
@@ -90,8 +90,8 @@ func sweep(ctx context.Context, mode dataplane.Removable, out io.Writer) error {
 // restore restores the sysctls. The journal does not say which were required, so each refusal is a
 // failure. A successor keeps the values that it found at its start; one without IPVS does not need
 // those that IPVS alone reads.
-func restore(ctx context.Context, t *tune.Tuner, to migrate.Target, out io.Writer) error {
-	var restored []tune.SysctlResult
+func restore(ctx context.Context, t *sysctl.Handle, to migrate.Target, out io.Writer) error {
+	var restored []sysctl.Result
 	switch to {
 	case migrate.TargetNone:
 		restored = t.Restore(ctx)
@@ -102,7 +102,7 @@ func restore(ctx context.Context, t *tune.Tuner, to migrate.Target, out io.Write
 	for _, r := range restored {
 		fmt.Fprintln(out, r)
 	}
-	return tune.Failure(restored, tune.Wanted)
+	return sysctl.Failure(restored, sysctl.Wanted)
 }
 
 // ipvsAlone are the sysctls that only IPVS reads.

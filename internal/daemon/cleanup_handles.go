@@ -11,10 +11,11 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/nftrules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/modules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nft"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/sysctl"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/wiring"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
@@ -24,7 +25,7 @@ import (
 // subsystem that the kernel lacks, or has not loaded, holds nothing. Without the tools of iptables
 // rules cannot be read, and unseen has the error.
 func openForCleanup(ctx context.Context, log *zap.Logger, c config.Config) (k *kernel, unseen, err error) {
-	k = &kernel{tuner: tune.New(log, tune.Options{RunDir: c.RunDir})}
+	k = &kernel{sysctls: sysctl.New(log, sysctl.Options{RunDir: c.RunDir}), modules: modules.New(log, modules.Options{})}
 	if k.link, err = link.New(log, link.Options{}); err != nil {
 		return nil, nil, k.close(err)
 	}

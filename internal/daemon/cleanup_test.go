@@ -17,9 +17,10 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/migrate"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link/linktest"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/procfs"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules/rulestest"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/sysctl"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver/vservertest"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -176,15 +177,15 @@ func TestRestoreRefusedIsAFailure(t *testing.T) {
 	if err := os.WriteFile(path, []byte("0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tuner := tune.New(zap.NewNop(), tune.Options{Root: root, RunDir: t.TempDir()})
-	tuner.Apply(t.Context(), []tune.Sysctl{{Key: "net.ipv4.conf.all.arp_ignore", Value: "1", Policy: tune.Required}})
+	handle := sysctl.New(zap.NewNop(), sysctl.Options{Files: procfs.Files{Root: root}, RunDir: t.TempDir()})
+	handle.Apply(t.Context(), []sysctl.Sysctl{{Key: "net.ipv4.conf.all.arp_ignore", Value: "1", Policy: sysctl.Required}})
 	var out strings.Builder
 	unreadable(t, path, func() {
-		if err := restore(t.Context(), tuner, migrate.TargetNone, &out); err == nil || !strings.Contains(out.String(), "net.ipv4.conf.all.arp_ignore=0: refused") {
+		if err := restore(t.Context(), handle, migrate.TargetNone, &out); err == nil || !strings.Contains(out.String(), "net.ipv4.conf.all.arp_ignore=0: refused") {
 			t.Errorf("error %v, want one; printed\n%s", err, &out)
 		}
 	})
-	if err := restore(t.Context(), tuner, migrate.TargetNone, &out); err != nil || !strings.Contains(out.String(), "net.ipv4.conf.all.arp_ignore=0: restored") {
+	if err := restore(t.Context(), handle, migrate.TargetNone, &out); err != nil || !strings.Contains(out.String(), "net.ipv4.conf.all.arp_ignore=0: restored") {
 		t.Errorf("second try: error %v, printed\n%s", err, &out)
 	}
 }

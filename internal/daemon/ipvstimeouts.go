@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/sysctl"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/nodecheck"
 	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
@@ -24,11 +24,11 @@ type timeoutsHandle interface {
 // A timeoutEnforcer keeps the idle timeouts of IPVS as configured (internal/DECISIONS.md, Idle
 // timeouts). Only the loop uses it; inForce may be called from any goroutine.
 type timeoutEnforcer struct {
-	log    *zap.Logger
-	kernel timeoutsHandle
-	tuner  *tune.Tuner
-	logged string                           // the last warning
-	now    atomic.Pointer[vserver.Timeouts] // as last read; nil while unknown
+	log     *zap.Logger
+	kernel  timeoutsHandle
+	sysctls *sysctl.Handle
+	logged  string                           // the last warning
+	now     atomic.Pointer[vserver.Timeouts] // as last read; nil while unknown
 }
 
 // idleTimes returns the timeouts in force, if they are known.
@@ -40,15 +40,15 @@ func (k *kernel) idleTimes() (now telemetry.IdleTimes, known bool) {
 	return idle.inForce()
 }
 
-func newTimeoutEnforcer(log *zap.Logger, kernel timeoutsHandle, tuner *tune.Tuner) *timeoutEnforcer {
-	return &timeoutEnforcer{log: log, kernel: kernel, tuner: tuner}
+func newTimeoutEnforcer(log *zap.Logger, kernel timeoutsHandle, sysctls *sysctl.Handle) *timeoutEnforcer {
+	return &timeoutEnforcer{log: log, kernel: kernel, sysctls: sysctls}
 }
 
 // keep sets the configured timeouts where IPVS has others. It logs a timeout of TCP that is too
 // short, once for each reason. Without configured timeouts it only reads, and a read error is
 // logged and not returned.
 func (k *timeoutEnforcer) keep(ctx context.Context, asked config.Timeouts) error {
-	limits, unknown := k.tuner.IdleLimits(ctx)
+	limits, unknown := k.sysctls.IdleLimits(ctx)
 	if asked.Recommended && unknown != nil {
 		return fmt.Errorf("recommended IPVS timeouts: %w", unknown)
 	}
@@ -65,7 +65,7 @@ func (k *timeoutEnforcer) keep(ctx context.Context, asked config.Timeouts) error
 	if unknown != nil {
 		k.warn(unknown, "cannot read the connection timeouts of this node")
 	} else {
-		k.warn(limits.TooShort(now.TCP), "the IPVS timeout of TCP connections is too short", zap.String("remedy", tune.IdleFix))
+		k.warn(limits.TooShort(now.TCP), "the IPVS timeout of TCP connections is too short", zap.String("remedy", sysctl.IdleFix))
 	}
 	return nil
 }

@@ -15,7 +15,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/procfs"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/sysctl"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver/vservertest"
 	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
@@ -57,7 +58,7 @@ func newIdleBench(t *testing.T) *idleBench {
 	} {
 		b.sysctl(key, value)
 	}
-	b.timeoutEnforcer = newTimeoutEnforcer(zap.New(core), b.fake, tune.New(zap.NewNop(), tune.Options{Root: b.root, RunDir: t.TempDir()}))
+	b.timeoutEnforcer = newTimeoutEnforcer(zap.New(core), b.fake, sysctl.New(zap.NewNop(), sysctl.Options{Files: procfs.Files{Root: b.root}, RunDir: t.TempDir()}))
 	return b
 }
 
@@ -82,7 +83,7 @@ func (b *idleBench) warnings() (out []string) {
 const (
 	hours  = 2*time.Hour + 9*75*time.Second + 5*time.Minute // what is recommended on this node
 	silent = "the IPVS timeout of TCP connections is too short: IPVS drops an idle TCP connection after "
-	remedy = "; " + tune.IdleFix
+	remedy = "; " + sysctl.IdleFix
 )
 
 func TestIdleTimesAreKept(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/memory"
 )
 
 // garbagePercent is GOGC: the garbage, in percent of the live heap, at which a collection starts.
@@ -18,7 +18,7 @@ const garbagePercent = 50
 // the kernel kills the process. The last tenth is for memory that Go does not count: sockets,
 // files, and the processes that write rules. GOGC and GOMEMLIMIT of the environment take precedence
 // (https://pkg.go.dev/runtime).
-func boundMemory(log *zap.Logger, limit func() (tune.MemoryLimit, error)) {
+func boundMemory(log *zap.Logger, limit func() (memory.Limit, error)) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbagePercent)
 	}

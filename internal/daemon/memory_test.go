@@ -11,23 +11,23 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/memory"
 )
 
 func TestMemoryIsBoundByTheControlGroup(t *testing.T) {
 	for _, tt := range []struct {
 		name, environment string
-		limit             tune.MemoryLimit
+		limit             memory.Limit
 		err               error
 		want              int64
 		log               []string
 	}{
 		{name: "no limit", want: math.MaxInt64},
 		{
-			name: "a limit", limit: tune.MemoryLimit{Bytes: 100 << 20, Group: "/sys/fs/cgroup/a"}, want: 90 << 20,
+			name: "a limit", limit: memory.Limit{Bytes: 100 << 20, Group: "/sys/fs/cgroup/a"}, want: 90 << 20,
 			log: []string{"info: the Go memory limit is set to 90% of the control group's memory limit map[bytes:94371840 group:/sys/fs/cgroup/a limit:104857600]"},
 		},
-		{name: "the environment wins", environment: "off", limit: tune.MemoryLimit{Bytes: 100 << 20}, want: math.MaxInt64},
+		{name: "the environment wins", environment: "off", limit: memory.Limit{Bytes: 100 << 20}, want: math.MaxInt64},
 		{
 			name: "nobody knows", err: errors.New("no such luck"), want: math.MaxInt64,
 			log: []string{"warn: cannot read the memory limit of the control group, the Go memory limit is not set map[error:no such luck]"},
@@ -39,7 +39,7 @@ func TestMemoryIsBoundByTheControlGroup(t *testing.T) {
 			t.Setenv("GOMEMLIMIT", tt.environment)
 			t.Setenv("GOGC", "")
 			core, logs := observer.New(zap.InfoLevel)
-			boundMemory(zap.New(core), func() (tune.MemoryLimit, error) { return tt.limit, tt.err })
+			boundMemory(zap.New(core), func() (memory.Limit, error) { return tt.limit, tt.err })
 			if got := debug.SetMemoryLimit(-1); got != tt.want {
 				t.Errorf("soft limit %d, want %d", got, tt.want)
 			}

@@ -10,7 +10,8 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/memory"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/procfs"
 	"github.com/kube-ipvs/kube-ipvs/internal/source/kube"
 	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
 	"github.com/kube-ipvs/kube-ipvs/internal/version"
@@ -35,7 +36,7 @@ func Run(ctx context.Context, flags *pflag.FlagSet, loader *config.Loader, loade
 // serve opens everything, runs the daemon, and closes everything.
 func serve(ctx context.Context, logs *logging, flags *pflag.FlagSet, loader *config.Loader, c config.Config) error {
 	log := logs.Logger
-	boundMemory(log, tune.New(log, tune.Options{}).MemoryLimit)
+	boundMemory(log, func() (memory.Limit, error) { return memory.LimitOf(procfs.Files{}) })
 	kube.CatchKlog(log)
 	metrics := telemetry.New()
 	metrics.RESTClient() // before there is a client

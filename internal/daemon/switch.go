@@ -116,7 +116,7 @@ func (d *daemon) sweepIPVS(ctx context.Context, k *kernel) (done bool) {
 		}
 		d.kernel.bound.Store(false)
 		d.mode.rules.Rebase()
-		d.kernel.tuner.RestoreKeys(ctx, slices.Concat(ipvsAlone, strictARP)...) // each is logged
+		d.kernel.sysctls.RestoreKeys(ctx, slices.Concat(ipvsAlone, strictARP)...) // each is logged
 		return nil
 	})
 	switch {

@@ -9,7 +9,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/memory"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/sysctl"
 	"github.com/kube-ipvs/kube-ipvs/internal/nodecheck"
 	"github.com/kube-ipvs/kube-ipvs/internal/wiring"
 )
@@ -17,18 +18,18 @@ import (
 // prepare sets the out-of-memory score of this process and the sysctls of connection tracking. The
 // daemon starts without any of them.
 func (k *kernel) prepare(ctx context.Context, log *zap.Logger, c config.Config) {
-	if err := k.tuner.SetOOMScore(ctx, c.OOMScoreAdj); err != nil {
+	if err := memory.SetOOMScore(ctx, log.Named("tune"), k.files, c.OOMScoreAdj); err != nil {
 		log.Warn("setting the out-of-memory score failed, the score stays", zap.Error(err))
 	}
-	k.tuner.ApplyConntrack(ctx, tune.ConntrackOptions(c.Conntrack)) // each refusal is logged
+	k.sysctls.ApplyConntrack(ctx, sysctl.ConntrackOptions(c.Conntrack)) // each refusal is logged
 }
 
 // tune restores sysctls of earlier settings, and sets the sysctls and idle timeouts of IPVS. It
 // fails if a required sysctl is refused.
 func (k *kernel) tune(ctx context.Context, c config.Config) error {
-	k.tuner.RestoreKeys(ctx, routeLocalnet) // iptables mode set it
+	k.sysctls.RestoreKeys(ctx, routeLocalnet) // iptables mode set it
 	if !c.StrictARP {
-		k.tuner.RestoreKeys(ctx, strictARP...)
+		k.sysctls.RestoreKeys(ctx, strictARP...)
 	}
 	return k.keepTuned(ctx, c)
 }
@@ -41,11 +42,11 @@ func (k *kernel) keepTuned(ctx context.Context, c config.Config) error {
 
 // demand fails if a required sysctl was refused. It reports that each time that it begins, or that
 // the reason changes.
-func (k *kernel) demand(ctx context.Context, results []tune.SysctlResult) error {
+func (k *kernel) demand(ctx context.Context, results []sysctl.Result) error {
 	if ctx.Err() != nil {
 		return ctx.Err() // an interrupted write was not refused
 	}
-	err, said := tune.Demand(results), ""
+	err, said := sysctl.Demand(results), ""
 	if err != nil {
 		said = err.Error()
 	}
@@ -62,13 +63,13 @@ const routeLocalnet = "net.ipv4.conf.all.route_localnet"
 // tuneRules sets the sysctls of iptables mode.
 func (k *kernel) tuneRules(ctx context.Context, localhost bool) error {
 	if !localhost {
-		k.tuner.RestoreKeys(ctx, routeLocalnet)
+		k.sysctls.RestoreKeys(ctx, routeLocalnet)
 	}
-	return k.demand(ctx, k.tuner.Apply(ctx, tune.RulesSysctls(localhost)))
+	return k.demand(ctx, k.sysctls.Apply(ctx, sysctl.RulesSysctls(localhost)))
 }
 
-func (k *kernel) setSysctls(ctx context.Context, c config.Config) []tune.SysctlResult {
-	return k.tuner.Apply(ctx, nodecheck.IPVSSysctls(k.tuner, c))
+func (k *kernel) setSysctls(ctx context.Context, c config.Config) []sysctl.Result {
+	return k.sysctls.Apply(ctx, nodecheck.IPVSSysctls(k.files, c))
 }
 
 // setTimeouts sets the configured idle timeouts, and logs one that is too short.
@@ -105,10 +106,10 @@ func (k *kernel) retune(ctx context.Context, from, to config.Config) map[string]
 
 func (k *kernel) setStrictARP(ctx context.Context, c config.Config) error {
 	if !c.StrictARP {
-		return tune.Failure(k.tuner.RestoreKeys(ctx, strictARP...), tune.Wanted)
+		return sysctl.Failure(k.sysctls.RestoreKeys(ctx, strictARP...), sysctl.Wanted)
 	}
-	arp := slices.DeleteFunc(k.setSysctls(ctx, c), func(r tune.SysctlResult) bool { return !slices.Contains(strictARP, r.Key) })
-	return tune.Failure(arp, tune.Wanted)
+	arp := slices.DeleteFunc(k.setSysctls(ctx, c), func(r sysctl.Result) bool { return !slices.Contains(strictARP, r.Key) })
+	return sysctl.Failure(arp, sysctl.Wanted)
 }
 
 // initialize does the set-up that needs more privileges than the daemon, as kube-proxy's

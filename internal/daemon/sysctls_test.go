@@ -11,7 +11,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/procfs"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/sysctl"
 )
 
 // node is a tree with the sysctls of IPVS as a kernel begins with them.
@@ -30,7 +31,7 @@ func node(t *testing.T) (*kernel, string) {
 			t.Fatal(err)
 		}
 	}
-	return &kernel{tuner: tune.New(zap.NewNop(), tune.Options{Root: root, RunDir: t.TempDir()})}, root
+	return &kernel{files: procfs.Files{Root: root}, sysctls: sysctl.New(zap.NewNop(), sysctl.Options{Files: procfs.Files{Root: root}, RunDir: t.TempDir()})}, root
 }
 
 func arp(t *testing.T, root string) string {

@@ -17,10 +17,12 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/healthcheck"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/modules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nft"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/procfs"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/sysctl"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/nodecheck"
@@ -45,7 +47,9 @@ type kernel struct {
 	ruleStore rulesDecision
 	bound     atomic.Bool // in iptables mode: the device of ipvs mode is there
 	link      *link.Handle
-	tuner     *tune.Tuner
+	files     procfs.Files
+	sysctls   *sysctl.Handle
+	modules   *modules.Loader
 	flows     *conntrack.Handle // nil where the kernel does not let this process list flows: stale ones time out
 	tables    *nftables.Handle
 	idle      atomic.Pointer[timeoutEnforcer] // nil without servers
@@ -58,8 +62,8 @@ type kernel struct {
 
 // openBase opens what every mode needs. Errors about missing features have a remedy.
 func openBase(ctx context.Context, log *zap.Logger, c config.Config) (*kernel, error) {
-	k := &kernel{tuner: tune.New(log, tune.Options{RunDir: c.RunDir})}
-	k.tuner.LoadModules(ctx, "nf_conntrack", "nf_conntrack_netlink") // the calls below fail where one is missing
+	k := &kernel{sysctls: sysctl.New(log, sysctl.Options{RunDir: c.RunDir}), modules: modules.New(log, modules.Options{})}
+	k.modules.Load(ctx, "nf_conntrack", "nf_conntrack_netlink") // the calls below fail where one is missing
 	var err error
 	if k.link, err = link.New(log, link.Options{Called: k.calls.of("link"), DetachMark: link.DetachMark(c.MasqueradeBit)}); err != nil {
 		return nil, k.close(err)
@@ -88,7 +92,7 @@ func openBase(ctx context.Context, log *zap.Logger, c config.Config) (*kernel, e
 
 // openIPVS loads the modules of IPVS and sets, and opens both. After an error neither is open.
 func (k *kernel) openIPVS(ctx context.Context, log *zap.Logger, c config.Config) (err error) {
-	k.tuner.LoadModules(ctx, nodecheck.Modules(k.tuner, c)...)
+	k.modules.Load(ctx, nodecheck.Modules(k.files, c)...)
 	defer func() {
 		if err != nil {
 			err = k.closeIPVS(err)
@@ -107,7 +111,7 @@ func (k *kernel) openIPVS(ctx context.Context, log *zap.Logger, c config.Config)
 			return k.withModuleHint("dummy", err)
 		}
 	}
-	k.idle.Store(newTimeoutEnforcer(log, k.servers, k.tuner))
+	k.idle.Store(newTimeoutEnforcer(log, k.servers, k.sysctls))
 	return nil
 }
 
@@ -150,7 +154,7 @@ func (k *kernel) withModuleHint(module string, err error) error {
 	if errors.Is(err, os.ErrPermission) {
 		return withPermissionHint(err, "CAP_NET_ADMIN")
 	}
-	if fix := k.tuner.ModuleFix(module); fix != "" {
+	if fix := k.modules.Fix(module); fix != "" {
 		return fmt.Errorf("%w\n  remedy: %s", err, fix)
 	}
 	return err
@@ -174,7 +178,7 @@ func (k *kernel) close(err error) error {
 // newRulesMode returns iptables mode with its handles.
 func (k *kernel) newRulesMode(ctx context.Context, log *zap.Logger, now wiring.Settings, families []model.Family, flows iptables.Flows, both bool) *iptables.Mode {
 	mc := wiring.IPTablesConfig(now(), families, k.rules)
-	mc.Both, mc.DropInvalid = both, !k.tuner.Liberal(ctx)
+	mc.Both, mc.DropInvalid = both, !k.sysctls.Liberal(ctx)
 	mc.Everywhere = func(f model.Family) bool { return plan.NodePortSelection(now().NodePorts).Everywhere(f) }
 	mc.Bound = k.bound.Load
 	mc.Loopback = func() bool { return plan.NodePortSelection(now().NodePorts).Loopback() }

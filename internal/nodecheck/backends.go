@@ -4,20 +4,20 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/diagnosis"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 )
 
 // backendCheck returns the check of rules in both backends of iptables.
-func backendCheck(census func(context.Context) map[rules.Backend]int) tune.Check {
-	return tune.Check{Name: "iptables backends", Fix: "install iptables", Run: func(ctx context.Context) error {
+func backendCheck(census func(context.Context) map[rules.Backend]int) diagnosis.Check {
+	return diagnosis.Check{Name: "iptables backends", Fix: "install iptables", Run: func(ctx context.Context) error {
 		count := census(ctx)
 		nft, legacy := count[rules.NFT], count[rules.Legacy]
 		if nft > 0 && legacy > 0 {
-			return tune.Remedied(tune.Warning(fmt.Errorf("both iptables backends have rules, nft %d and legacy %d: each packet passes both, and each tool shows only its own", nft, legacy)),
+			return diagnosis.Remedied(diagnosis.Warning(fmt.Errorf("both iptables backends have rules, nft %d and legacy %d: each packet passes both, and each tool shows only its own", nft, legacy)),
 				backendFix(nft, legacy))
 		}
-		return tune.Note("rules: nft %d, legacy %d", nft, legacy)
+		return diagnosis.Note("rules: nft %d, legacy %d", nft, legacy)
 	}}
 }
 

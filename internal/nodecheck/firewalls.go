@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/diagnosis"
 	"github.com/kube-ipvs/kube-ipvs/internal/firewall"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
@@ -25,16 +25,16 @@ func FirewallFacts(c config.Config, ipvs bool, node model.Node) firewall.Facts {
 }
 
 // firewallCheck returns the check of filters of other programs that drop packets of Services.
-func firewallCheck(c config.Config, read func(context.Context) ([]firewall.Table, error), frontends func(context.Context) ([]firewall.Frontend, error)) tune.Check {
+func firewallCheck(c config.Config, read func(context.Context) ([]firewall.Table, error), frontends func(context.Context) ([]firewall.Frontend, error)) diagnosis.Check {
 	const unread = "run as root, in the network namespace of the host"
-	return tune.Check{Name: "firewalls of others", Fix: unread, Run: func(ctx context.Context) error {
+	return diagnosis.Check{Name: "firewalls of others", Fix: unread, Run: func(ctx context.Context) error {
 		tables, err := read(ctx)
 		if err != nil {
-			return tune.Warning(err)
+			return diagnosis.Warning(err)
 		}
 		list, err := frontends(ctx)
 		if err != nil {
-			return tune.Warning(err)
+			return diagnosis.Warning(err)
 		}
 		r := firewall.Judge(tables, list, FirewallFacts(c, c.Mode != config.ModeIPTables, model.Node{}))
 		var found, fixes []string
@@ -44,13 +44,13 @@ func firewallCheck(c config.Config, read func(context.Context) ([]firewall.Table
 		}
 		switch {
 		case len(found) > 0:
-			return tune.Remedied(tune.Warning(errors.New(strings.Join(found, "; "))), strings.Join(fixes, " && "))
+			return diagnosis.Remedied(diagnosis.Warning(errors.New(strings.Join(found, "; "))), strings.Join(fixes, " && "))
 		case len(r.Unread) > 0:
-			return tune.Remedied(tune.Warning(fmt.Errorf("not checked: %s", strings.Join(r.Unread, "; "))), "check by hand that they do not drop packets to Services")
+			return diagnosis.Remedied(diagnosis.Warning(fmt.Errorf("not checked: %s", strings.Join(r.Unread, "; "))), "check by hand that they do not drop packets to Services")
 		case len(r.Unclear) > 0:
-			return tune.Note("%d addresses and ports checked; unknown for %s", len(list), strings.Join(r.Unclear, ", "))
+			return diagnosis.Note("%d addresses and ports checked; unknown for %s", len(list), strings.Join(r.Unclear, ", "))
 		}
-		return tune.Note("none drops packets to the %d addresses and ports of Services", len(list))
+		return diagnosis.Note("none drops packets to the %d addresses and ports of Services", len(list))
 	}}
 }
 

@@ -11,41 +11,45 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
+	"github.com/kube-ipvs/kube-ipvs/internal/diagnosis"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/modules"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/procfs"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/sysctl"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/nodecheck/host"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
 
 // ipvsChecks returns the checks of what ipvs mode needs besides rules.
-func ipvsChecks(log *zap.Logger, t *tune.Tuner, c config.Config, served []model.Family) []tune.Check {
-	checks := []tune.Check{{Name: "device " + link.DefaultName, Fix: t.ModuleFix("dummy"), Run: func(ctx context.Context) error {
+func ipvsChecks(log *zap.Logger, n *host.Node, c config.Config, served []model.Family) []diagnosis.Check {
+	checks := []diagnosis.Check{{Name: "device " + link.DefaultName, Fix: n.ModuleFix("dummy"), Run: func(ctx context.Context) error {
 		return grade(link.Probe(ctx, log), link.ErrUnsupported)
 	}}}
-	checks = append(checks, schedulerChecks(t.ModuleFix, c.Scheduler, func(ctx context.Context, name string) error {
+	checks = append(checks, schedulerChecks(n.ModuleFix, c.Scheduler, func(ctx context.Context, name string) error {
 		return probeScheduler(ctx, log, name)
 	})...)
 	checks = append(checks, otherSchedulers(c.Scheduler, func(ctx context.Context, name string) error {
 		return probeScheduler(ctx, log, name)
 	}))
 	if c.Rules != config.RulesNFTables {
-		checks = append(checks, setChecks(t.ModuleFix, served, revision)...)
+		checks = append(checks, setChecks(n.ModuleFix, served, revision)...)
 	}
-	return append(checks, timeoutChecks(t, c.Timeouts, func() (timeoutsHandle, error) { return vserver.New(log, vserver.Options{}) })...)
+	return append(checks, timeoutChecks(n, c.Timeouts, func() (timeoutsHandle, error) { return vserver.New(log, vserver.Options{}) })...)
 }
 
 // softened makes a warning of what is missing, unless the agent would fail to start without it.
-func softened(c config.Config, checks []tune.Check) []tune.Check {
+func softened(c config.Config, checks []diagnosis.Check) []diagnosis.Check {
 	if c.Mode == config.ModeIPVS && c.OnMissing == config.OnMissingFail {
 		return checks
 	}
 	for i, check := range checks {
 		checks[i].Run = func(ctx context.Context) error {
 			err := check.Run(ctx)
-			if tune.IsLacking(err) {
-				return tune.Warning(fmt.Errorf("%w; the agent would use iptables mode instead", err))
+			if diagnosis.IsLacking(err) {
+				return diagnosis.Warning(fmt.Errorf("%w; the agent would use iptables mode instead", err))
 			}
 			return err
 		}
@@ -55,17 +59,17 @@ func softened(c config.Config, checks []tune.Check) []tune.Check {
 
 // schedulerChecks returns the checks of the wanted algorithm, and of the one that the agent uses
 // where the kernel lacks it. Only without the latter the node cannot serve.
-func schedulerChecks(fix func(module string) string, want scheduler.Spec, probe func(ctx context.Context, name string) error) []tune.Check {
+func schedulerChecks(fix func(module string) string, want scheduler.Spec, probe func(ctx context.Context, name string) error) []diagnosis.Check {
 	specs := []scheduler.Spec{want}
 	if want.Name() != scheduler.Default {
 		specs = append(specs, scheduler.MustParse(scheduler.Default))
 	}
-	checks := make([]tune.Check, 0, len(specs))
+	checks := make([]diagnosis.Check, 0, len(specs))
 	for _, s := range specs {
-		checks = append(checks, tune.Check{Name: "ipvs scheduler " + s.Name(), Fix: fix(s.Algorithm().Module), Run: func(ctx context.Context) error {
+		checks = append(checks, diagnosis.Check{Name: "ipvs scheduler " + s.Name(), Fix: fix(s.Algorithm().Module), Run: func(ctx context.Context) error {
 			err := probe(ctx, s.Name())
 			if s.Name() != scheduler.Default && errors.Is(err, vserver.ErrUnsupported) {
-				return tune.Warning(fmt.Errorf("%w; the agent would use %s instead", err, scheduler.Default))
+				return diagnosis.Warning(fmt.Errorf("%w; the agent would use %s instead", err, scheduler.Default))
 			}
 			return grade(err, vserver.ErrUnsupported)
 		}})
@@ -75,8 +79,8 @@ func schedulerChecks(fix func(module string) string, want scheduler.Spec, probe 
 
 // otherSchedulers returns the check of all other algorithms, which annotations of Services may ask
 // for. The agent uses the default for a Service whose algorithm this kernel lacks.
-func otherSchedulers(want scheduler.Spec, probe func(ctx context.Context, name string) error) tune.Check {
-	return tune.Check{Name: "other schedulers", Fix: "run as root", Run: func(ctx context.Context) error {
+func otherSchedulers(want scheduler.Spec, probe func(ctx context.Context, name string) error) diagnosis.Check {
+	return diagnosis.Check{Name: "other schedulers", Fix: "run as root", Run: func(ctx context.Context) error {
 		var have, lack []string
 		for _, name := range scheduler.Names() {
 			if name == want.Name() || name == scheduler.Default {
@@ -88,7 +92,7 @@ func otherSchedulers(want scheduler.Spec, probe func(ctx context.Context, name s
 			case errors.Is(err, vserver.ErrUnsupported):
 				lack = append(lack, name)
 			default:
-				return tune.Warning(err)
+				return diagnosis.Warning(err)
 			}
 		}
 		var parts []string
@@ -98,7 +102,7 @@ func otherSchedulers(want scheduler.Spec, probe func(ctx context.Context, name s
 		if len(lack) > 0 {
 			parts = append(parts, "not in this kernel: "+strings.Join(lack, " "))
 		}
-		return tune.Note("%s", strings.Join(parts, "; "))
+		return diagnosis.Note("%s", strings.Join(parts, "; "))
 	}}
 }
 
@@ -112,8 +116,8 @@ func probeScheduler(ctx context.Context, log *zap.Logger, name string) error {
 }
 
 // setChecks returns a check for each type of set in each family that is served.
-func setChecks(fix func(module string) string, served []model.Family, ask func(context.Context, ipset.Set) error) []tune.Check {
-	var checks []tune.Check
+func setChecks(fix func(module string) string, served []model.Family, ask func(context.Context, ipset.Set) error) []diagnosis.Check {
+	var checks []diagnosis.Check
 	asked := map[string]bool{}
 	for _, set := range sets.All() {
 		name := "sets of type " + string(set.Type)
@@ -128,7 +132,7 @@ func setChecks(fix func(module string) string, served []model.Family, ask func(c
 			continue
 		}
 		asked[name] = true
-		checks = append(checks, tune.Check{Name: name, Fix: fix("ip_set"), Run: func(ctx context.Context) error {
+		checks = append(checks, diagnosis.Check{Name: name, Fix: fix("ip_set"), Run: func(ctx context.Context) error {
 			return grade(ask(ctx, set), ipset.ErrUnsupported)
 		}})
 	}
@@ -153,17 +157,17 @@ func revision(ctx context.Context, set ipset.Set) error {
 	return err
 }
 
-// Modules returns the modules that ipvs mode needs, for LoadModules. A kernel that has a module
+// Modules returns the modules that ipvs mode needs, for Load of kernel/modules. A kernel that has a module
 // built in, or loads it on use, answers at once.
-func Modules(t *tune.Tuner, c config.Config) []string {
+func Modules(files procfs.Files, c config.Config) []string {
 	return []string{
-		tune.IPVSModule(t.SuggestConnTabBits()), c.Scheduler.Algorithm().Module, "dummy", "ip_set", "xt_set",
+		modules.IPVS(host.SuggestConnTabBits(files)), c.Scheduler.Algorithm().Module, "dummy", "ip_set", "xt_set",
 	}
 }
 
 // IPVSSysctls returns the sysctls of ipvs mode. If the release of the kernel cannot be read,
 // conn_reuse_mode is not among them.
-func IPVSSysctls(t *tune.Tuner, c config.Config) []tune.Sysctl {
-	release, _ := t.Release()
-	return tune.IPVSSysctls(tune.IPVSOptions{Release: release, StrictARP: c.StrictARP})
+func IPVSSysctls(files procfs.Files, c config.Config) []sysctl.Sysctl {
+	release, _ := files.Release()
+	return sysctl.IPVSSysctls(sysctl.IPVSOptions{Release: release, StrictARP: c.StrictARP})
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
+	"github.com/kube-ipvs/kube-ipvs/internal/diagnosis"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
@@ -22,10 +22,10 @@ import (
 func fix(module string) string { return "modprobe " + module }
 
 // states runs checks and returns a line for each.
-func states(t *testing.T, checks []tune.Check) string {
+func states(t *testing.T, checks []diagnosis.Check) string {
 	t.Helper()
 	var b strings.Builder
-	for _, v := range tune.RunChecks(t.Context(), checks) {
+	for _, v := range diagnosis.Run(t.Context(), checks) {
 		fmt.Fprintf(&b, "%s: %s\n", v.Name, v.State)
 	}
 	return b.String()
@@ -59,7 +59,7 @@ func TestCheckSchedulers(t *testing.T) {
 			if diff := cmp.Diff(tt.states, states(t, checks)); diff != "" {
 				t.Errorf("states (-want +got):\n%s", diff)
 			}
-			if err := Unfit(config.Config{Mode: config.ModeIPVS}, tune.RunChecks(t.Context(), checks)); (err != nil) != tt.unfit {
+			if err := Unfit(config.Config{Mode: config.ModeIPVS}, diagnosis.Run(t.Context(), checks)); (err != nil) != tt.unfit {
 				t.Errorf("unfit: %v, want %t", err, tt.unfit)
 			}
 		})
@@ -123,12 +123,12 @@ func TestOtherSchedulers(t *testing.T) {
 	for _, tt := range []struct {
 		name, lacks string
 		broken      error
-		state       tune.State
+		state       diagnosis.State
 		detail      string
 	}{
-		{name: "all", state: tune.OK, detail: "wrr lc lblc lblcr sh dh sed nq mh fo ovf"},
-		{name: "not all", lacks: "mh fo", state: tune.OK, detail: "wrr lc lblc lblcr sh dh sed nq ovf; not in this kernel: mh fo"},
-		{name: "no answer", broken: errors.New("timeout"), state: tune.Warn, detail: "timeout"},
+		{name: "all", state: diagnosis.OK, detail: "wrr lc lblc lblcr sh dh sed nq mh fo ovf"},
+		{name: "not all", lacks: "mh fo", state: diagnosis.OK, detail: "wrr lc lblc lblcr sh dh sed nq ovf; not in this kernel: mh fo"},
+		{name: "no answer", broken: errors.New("timeout"), state: diagnosis.Warn, detail: "timeout"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			v := one(t, otherSchedulers(scheduler.MustParse("wlc"), func(_ context.Context, name string) error {
@@ -146,12 +146,12 @@ func TestOtherSchedulers(t *testing.T) {
 
 // TestMissingIPVS: a node without IPVS is fit, unless its agent fails to start there.
 func TestMissingIPVS(t *testing.T) {
-	lacks := []tune.Check{{Name: "ip_vs", Fix: "modprobe ip_vs", Run: func(context.Context) error { return tune.Lacking(errors.New("no ip_vs")) }}}
-	breaks := []tune.Check{{Name: "ip_vs", Run: func(context.Context) error { return errors.New("no answer") }}}
+	lacks := []diagnosis.Check{{Name: "ip_vs", Fix: "modprobe ip_vs", Run: func(context.Context) error { return diagnosis.Lacking(errors.New("no ip_vs")) }}}
+	breaks := []diagnosis.Check{{Name: "ip_vs", Run: func(context.Context) error { return errors.New("no answer") }}}
 	for _, tt := range []struct {
 		name   string
 		c      config.Config
-		checks []tune.Check
+		checks []diagnosis.Check
 		fit    bool
 	}{
 		{"falls back", config.Config{Mode: config.ModeIPVS, OnMissing: config.OnMissingIPTables}, lacks, true},
@@ -160,7 +160,7 @@ func TestMissingIPVS(t *testing.T) {
 		{"not known", config.Config{Mode: config.ModeIPVS, OnMissing: config.OnMissingIPTables}, breaks, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			verdicts := tune.RunChecks(t.Context(), softened(tt.c, append([]tune.Check(nil), tt.checks...)))
+			verdicts := diagnosis.Run(t.Context(), softened(tt.c, append([]diagnosis.Check(nil), tt.checks...)))
 			if err := Unfit(tt.c, verdicts); (err == nil) != tt.fit {
 				t.Errorf("%v: %+v", err, verdicts)
 			}

@@ -13,11 +13,12 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/nftrules"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/ownership"
+	"github.com/kube-ipvs/kube-ipvs/internal/diagnosis"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nft"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
+	"github.com/kube-ipvs/kube-ipvs/internal/nodecheck/host"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
@@ -26,7 +27,7 @@ type ipvsOwners struct {
 	servers   []vserver.ServerKey
 	routes    []netip.Prefix // local as a whole, by a route of ours
 	marks     ownership.Snapshot
-	listeners []tune.Listener
+	listeners []host.Listener
 }
 
 // foreign returns the servers that carry no mark of ours (package ownership), and that are not in a
@@ -44,23 +45,23 @@ func (p ipvsOwners) collisions() []vserver.ServerKey {
 	return slices.DeleteFunc(slices.Clone(p.servers), func(k vserver.ServerKey) bool {
 		_, local := p.marks.Links[k.Addr]
 		udp := k.Protocol == vserver.ProtocolUDP
-		return !local || !udp && k.Protocol != vserver.ProtocolTCP || !slices.Contains(p.listeners, tune.Listener{TCP: !udp, Port: k.Port})
+		return !local || !udp && k.Protocol != vserver.ProtocolTCP || !slices.Contains(p.listeners, host.Listener{TCP: !udp, Port: k.Port})
 	})
 }
 
 // ownerChecks returns the checks of whose the virtual servers are, and of sockets on their ports.
-func ownerChecks(read func(context.Context) (ipvsOwners, error)) []tune.Check {
+func ownerChecks(read func(context.Context) (ipvsOwners, error)) []diagnosis.Check {
 	const fix = "run as root, in the network namespace of the host"
-	return []tune.Check{
+	return []diagnosis.Check{
 		{Name: "virtual servers of others", Fix: fix, Run: func(ctx context.Context) error {
 			p, err := read(ctx)
 			if err != nil {
 				return err
 			}
 			if list := p.foreign(); len(list) > 0 {
-				return tune.Remedied(tune.Warning(fmt.Errorf("%d of %d do not belong to kube-ipvs: %s", len(list), len(p.servers), some(list))), foreignFix(list[0]))
+				return diagnosis.Remedied(diagnosis.Warning(fmt.Errorf("%d of %d do not belong to kube-ipvs: %s", len(list), len(p.servers), some(list))), foreignFix(list[0]))
 			}
-			return tune.Note("none; %d in total", len(p.servers))
+			return diagnosis.Note("none; %d in total", len(p.servers))
 		}},
 		{Name: "sockets on node ports", Fix: fix, Run: func(ctx context.Context) error {
 			p, err := read(ctx)
@@ -68,7 +69,7 @@ func ownerChecks(read func(context.Context) (ipvsOwners, error)) []tune.Check {
 				return err
 			}
 			if list := p.collisions(); len(list) > 0 {
-				return tune.Remedied(tune.Warning(fmt.Errorf("a process listens on an address and port that IPVS handles, so it gets no packets: %s", some(list))),
+				return diagnosis.Remedied(diagnosis.Warning(fmt.Errorf("a process listens on an address and port that IPVS handles, so it gets no packets: %s", some(list))),
 					fmt.Sprintf("ss -lntup 'sport = :%d' shows the process; let it listen on another port, or give the Service another nodePort", list[0].Port))
 			}
 			return nil
@@ -102,20 +103,20 @@ func some(list []vserver.ServerKey) string {
 }
 
 // readOnce returns a function that reads the owners at its first call, and returns the same later.
-func readOnce(log *zap.Logger, t *tune.Tuner, c config.Config) func(context.Context) (ipvsOwners, error) {
+func readOnce(log *zap.Logger, n *host.Node, c config.Config) func(context.Context) (ipvsOwners, error) {
 	var p ipvsOwners
 	var err error
 	done := false
 	return func(ctx context.Context) (ipvsOwners, error) {
 		if !done {
 			done = true
-			p, err = readOwners(ctx, log, t, c)
+			p, err = readOwners(ctx, log, n, c)
 		}
 		return p, err
 	}
 }
 
-func readOwners(ctx context.Context, log *zap.Logger, t *tune.Tuner, c config.Config) (ipvsOwners, error) {
+func readOwners(ctx context.Context, log *zap.Logger, n *host.Node, c config.Config) (ipvsOwners, error) {
 	var p ipvsOwners
 	s, err := vserver.New(log, vserver.Options{})
 	if errors.Is(err, vserver.ErrUnsupported) {
@@ -132,7 +133,7 @@ func readOwners(ctx context.Context, log *zap.Logger, t *tune.Tuner, c config.Co
 	for k := range servers {
 		p.servers = append(p.servers, k)
 	}
-	if p.listeners, err = t.Listeners(); err != nil {
+	if p.listeners, err = n.Listeners(); err != nil {
 		return p, err
 	}
 	return p, p.readMarks(ctx, log, c)

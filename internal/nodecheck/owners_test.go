@@ -8,9 +8,10 @@ import (
 	"testing"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/ownership"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/diagnosis"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
+	"github.com/kube-ipvs/kube-ipvs/internal/nodecheck/host"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
@@ -20,9 +21,9 @@ func serverAt(addrPort string, protocol netkey.Protocol) vserver.ServerKey {
 }
 
 // one runs one check.
-func one(t *testing.T, c tune.Check) tune.Verdict {
+func one(t *testing.T, c diagnosis.Check) diagnosis.Verdict {
 	t.Helper()
-	return tune.RunChecks(t.Context(), []tune.Check{c})[0]
+	return diagnosis.Run(t.Context(), []diagnosis.Check{c})[0]
 }
 
 // TestCheckOwners: each server carries a mark of ours, is excluded, or is foreign.
@@ -53,25 +54,25 @@ func TestCheckOwners(t *testing.T) {
 		name   string
 		change func(*ipvsOwners)
 		of     int // which check
-		state  tune.State
+		state  diagnosis.State
 		says   string
 		fix    string
 	}{
-		{name: "ours alone", state: tune.OK, says: "none; 5 in total"},
+		{name: "ours alone", state: diagnosis.OK, says: "none; 5 in total"},
 		{name: "ours of IPv6", change: func(p *ipvsOwners) {
 			p.servers = append(p.servers, serverAt("[fd00:96::1]:80", vserver.ProtocolTCP), serverAt("192.0.2.1:30053", vserver.ProtocolUDP))
-		}, state: tune.OK, says: "none; 7 in total"},
+		}, state: diagnosis.OK, says: "none; 7 in total"},
 		{name: "a port that names no server", change: func(p *ipvsOwners) { p.servers = append(p.servers, serverAt("192.0.2.1:30999", vserver.ProtocolTCP)) },
-			state: tune.Warn, says: "1 of 6 do not belong to kube-ipvs: 192.0.2.1:30999/tcp", fix: "ipvsadm -D -t 192.0.2.1:30999"},
-		{name: "no sockets", of: 1, state: tune.OK},
+			state: diagnosis.Warn, says: "1 of 6 do not belong to kube-ipvs: 192.0.2.1:30999/tcp", fix: "ipvsadm -D -t 192.0.2.1:30999"},
+		{name: "no sockets", of: 1, state: diagnosis.OK},
 		{name: "a foreign server", change: func(p *ipvsOwners) { p.servers = append(p.servers, serverAt("192.0.2.1:8443", vserver.ProtocolTCP)) },
-			state: tune.Warn, says: "1 of 6 do not belong to kube-ipvs: 192.0.2.1:8443/tcp", fix: "ipvsadm -D -t 192.0.2.1:8443"},
+			state: diagnosis.Warn, says: "1 of 6 do not belong to kube-ipvs: 192.0.2.1:8443/tcp", fix: "ipvsadm -D -t 192.0.2.1:8443"},
 		{name: "no set left", change: func(p *ipvsOwners) { p.marks = unmarked.marks },
-			state: tune.Warn, says: "2 of 5 do not belong to kube-ipvs: 192.0.2.1:30080/tcp, 10.96.0.9:53/udp", fix: "--ipvs-exclude-cidrs=192.0.2.1/32"},
-		{name: "a socket on a NodePort", change: func(p *ipvsOwners) { p.listeners = []tune.Listener{{TCP: true, Port: 30080}, {Port: 30080}} }, of: 1,
-			state: tune.Warn, says: "that IPVS handles, so it gets no packets: 192.0.2.1:30080/tcp", fix: "ss -lntup 'sport = :30080'"},
-		{name: "a socket of another protocol", change: func(p *ipvsOwners) { p.listeners = []tune.Listener{{Port: 30080}} }, of: 1, state: tune.OK},
-		{name: "a socket on the port of a ClusterIP", change: func(p *ipvsOwners) { p.listeners = []tune.Listener{{TCP: true, Port: 443}} }, of: 1, state: tune.OK},
+			state: diagnosis.Warn, says: "2 of 5 do not belong to kube-ipvs: 192.0.2.1:30080/tcp, 10.96.0.9:53/udp", fix: "--ipvs-exclude-cidrs=192.0.2.1/32"},
+		{name: "a socket on a NodePort", change: func(p *ipvsOwners) { p.listeners = []host.Listener{{TCP: true, Port: 30080}, {Port: 30080}} }, of: 1,
+			state: diagnosis.Warn, says: "that IPVS handles, so it gets no packets: 192.0.2.1:30080/tcp", fix: "ss -lntup 'sport = :30080'"},
+		{name: "a socket of another protocol", change: func(p *ipvsOwners) { p.listeners = []host.Listener{{Port: 30080}} }, of: 1, state: diagnosis.OK},
+		{name: "a socket on the port of a ClusterIP", change: func(p *ipvsOwners) { p.listeners = []host.Listener{{TCP: true, Port: 443}} }, of: 1, state: diagnosis.OK},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := ours
@@ -85,7 +86,7 @@ func TestCheckOwners(t *testing.T) {
 		})
 	}
 	for _, c := range ownerChecks(func(context.Context) (ipvsOwners, error) { return ipvsOwners{}, errors.New("no answer") }) {
-		if v := one(t, c); v.State != tune.Failed || v.Fix == "" {
+		if v := one(t, c); v.State != diagnosis.Failed || v.Fix == "" {
 			t.Errorf("%+v, want failed", v)
 		}
 	}

@@ -13,28 +13,34 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
+	"github.com/kube-ipvs/kube-ipvs/internal/diagnosis"
 	"github.com/kube-ipvs/kube-ipvs/internal/firewall"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/modules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nft"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/procfs"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/sysctl"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/nodecheck/host"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
 // Run loads the modules that the mode needs, and returns one verdict for each check.
-func Run(ctx context.Context, c config.Config) []tune.Verdict {
-	t := tune.New(zap.NewNop(), tune.Options{RunDir: c.RunDir})
+func Run(ctx context.Context, c config.Config) []diagnosis.Verdict {
+	log, files := zap.NewNop(), procfs.Files{}
+	loader := modules.New(log, modules.Options{Files: files})
 	if c.Mode != config.ModeIPTables {
-		t.LoadModules(ctx, Modules(t, c)...)
+		loader.Load(ctx, Modules(files, c)...)
 	}
-	return tune.RunChecks(ctx, checks(t, c))
+	n := host.New(files, c.RunDir, sysctl.New(log, sysctl.Options{Files: files, RunDir: c.RunDir}), loader)
+	return diagnosis.Run(ctx, checks(n, files, c))
 }
 
 // Unfit returns an error if the node cannot carry Services.
-func Unfit(c config.Config, verdicts []tune.Verdict) error {
+func Unfit(c config.Config, verdicts []diagnosis.Verdict) error {
 	for _, v := range verdicts {
-		if v.State != tune.OK && v.State != tune.Warn {
+		if v.State != diagnosis.OK && v.State != diagnosis.Warn {
 			return fmt.Errorf("this node cannot carry Services in %s mode", c.Mode)
 		}
 	}
@@ -42,29 +48,29 @@ func Unfit(c config.Config, verdicts []tune.Verdict) error {
 }
 
 // checks returns all checks for the families that the agent would serve.
-func checks(t *tune.Tuner, c config.Config) []tune.Check {
+func checks(n *host.Node, files procfs.Files, c config.Config) []diagnosis.Check {
 	log := zap.NewNop()
 	served, err := servedFamilies(log, c)
 	inNFTables := rulesInNFTables(c, err, func() error { return firstSet(context.Background()) })
-	checks := []tune.Check{
+	checks := []diagnosis.Check{
 		{Name: "iptables", Fix: "install iptables and ip6tables; for IPv6, switch it on in the kernel", Run: func(context.Context) error {
-			return errors.Join(grade(err, rules.ErrUnsupported), tune.Warning(leftOut(served)))
+			return errors.Join(grade(err, rules.ErrUnsupported), diagnosis.Warning(leftOut(served)))
 		}},
 	}
 	if inNFTables {
 		served = rules.UsableFamilies()
-		checks = []tune.Check{{Name: "nftables", Fix: t.ModuleFix("nf_tables"), Run: func(ctx context.Context) error {
-			return errors.Join(grade(tryTables(ctx, log), nft.ErrUnsupported), tune.Warning(leftOut(served)))
+		checks = []diagnosis.Check{{Name: "nftables", Fix: n.ModuleFix("nf_tables"), Run: func(ctx context.Context) error {
+			return errors.Join(grade(tryTables(ctx, log), nft.ErrUnsupported), diagnosis.Warning(leftOut(served)))
 		}}}
 		c.Rules = config.RulesNFTables
 	}
 	if c.Mode != config.ModeIPTables {
-		checks = append(checks, softened(c, ipvsChecks(log, t, c, served))...)
+		checks = append(checks, softened(c, ipvsChecks(log, n, c, served))...)
 	}
 	checks = append(checks, backendCheck(func(ctx context.Context) map[rules.Backend]int { return rules.Census(ctx, rules.Options{}) }))
-	checks = append(checks, t.Checks(tune.CheckOptions{IPv6: slices.Contains(served, model.IPv6), NoIPVS: c.Mode == config.ModeIPTables})...)
-	checks = append(checks, t.Doctor(doctorOptions(t, c, served))...)
-	read := readOnce(log, t, c)
+	checks = append(checks, n.Checks(host.CheckOptions{IPv6: slices.Contains(served, model.IPv6), NoIPVS: c.Mode == config.ModeIPTables})...)
+	checks = append(checks, n.Doctor(doctorOptions(files, c, served))...)
+	read := readOnce(log, n, c)
 	if c.Mode != config.ModeIPTables {
 		checks = append(checks, ownerChecks(read)...)
 	}
@@ -113,13 +119,13 @@ func readFilters(log *zap.Logger) func(context.Context) ([]firewall.Table, error
 }
 
 // doctorOptions says what the agent would do with these settings.
-func doctorOptions(t *tune.Tuner, c config.Config, served []model.Family) tune.DoctorOptions {
-	o := tune.DoctorOptions{
+func doctorOptions(files procfs.Files, c config.Config, served []model.Family) host.DoctorOptions {
+	o := host.DoctorOptions{
 		IPVS: c.Mode != config.ModeIPTables, IPv6: slices.Contains(served, model.IPv6), StrictARP: c.StrictARP, Running: answers(c.Socket()),
-		NodePorts: [2]uint16{c.NodePortRange.First, c.NodePortRange.Last}, Sysctls: tune.RulesSysctls(c.LocalhostNodePorts),
+		NodePorts: [2]uint16{c.NodePortRange.First, c.NodePortRange.Last}, Sysctls: sysctl.RulesSysctls(c.LocalhostNodePorts),
 	}
 	if o.IPVS {
-		o.Sysctls = IPVSSysctls(t, c)
+		o.Sysctls = IPVSSysctls(files, c)
 	}
 	return o
 }
@@ -157,7 +163,7 @@ func leftOut(served []model.Family) error {
 // grade marks an error as lacking if the node does not support something.
 func grade(err, unsupported error) error {
 	if errors.Is(err, unsupported) {
-		return tune.Lacking(err)
+		return diagnosis.Lacking(err)
 	}
 	return err
 }

@@ -6,13 +6,15 @@ import (
 	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/diagnosis"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/sysctl"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/nodecheck/host"
 )
 
 // DesiredTimeouts returns the idle timeouts of IPVS that the settings ask for, on a node of these
 // limits. 0 leaves a timeout as the kernel has it.
-func DesiredTimeouts(asked config.Timeouts, limits tune.IdleLimits) vserver.Timeouts {
+func DesiredTimeouts(asked config.Timeouts, limits sysctl.IdleLimits) vserver.Timeouts {
 	t := vserver.Timeouts{TCP: asked.TCP, TCPFin: asked.TCPFin, UDP: asked.UDP}
 	if asked.Recommended {
 		t = Overlay(vserver.Timeouts(limits.Recommended()), t)
@@ -41,7 +43,7 @@ type timeoutsHandle interface {
 
 // timeoutChecks returns the check of the idle timeout of TCP that is in force once the agent runs
 // with the settings. Without IPVS there is none, and other checks say so.
-func timeoutChecks(t *tune.Tuner, asked config.Timeouts, open func() (timeoutsHandle, error)) []tune.Check {
+func timeoutChecks(n *host.Node, asked config.Timeouts, open func() (timeoutsHandle, error)) []diagnosis.Check {
 	h, err := open()
 	if errors.Is(err, vserver.ErrUnsupported) {
 		return nil
@@ -49,7 +51,7 @@ func timeoutChecks(t *tune.Tuner, asked config.Timeouts, open func() (timeoutsHa
 	if err == nil {
 		h.Close()
 	}
-	return []tune.Check{t.IdleCheck(func(ctx context.Context, limits tune.IdleLimits) (time.Duration, error) {
+	return []diagnosis.Check{n.IdleCheck(func(ctx context.Context, limits sysctl.IdleLimits) (time.Duration, error) {
 		h, err := open()
 		if err != nil {
 			return 0, err

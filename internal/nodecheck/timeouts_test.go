@@ -12,9 +12,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/tune"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/procfs"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/sysctl"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver/vservertest"
+	"github.com/kube-ipvs/kube-ipvs/internal/nodecheck/host"
 )
 
 // TestCheckIdleTimes: the check judges the timeouts that will be in force. There is none without IPVS.
@@ -43,8 +45,9 @@ func TestCheckIdleTimes(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			tuner := tune.New(zap.NewNop(), tune.Options{Root: root, RunDir: t.TempDir()})
-			checks := timeoutChecks(tuner, tt.asked, func() (timeoutsHandle, error) { return vservertest.NewFake(), tt.broken })
+			files := procfs.Files{Root: root}
+			n := host.New(files, t.TempDir(), sysctl.New(zap.NewNop(), sysctl.Options{Files: files, RunDir: t.TempDir()}), nil)
+			checks := timeoutChecks(n, tt.asked, func() (timeoutsHandle, error) { return vservertest.NewFake(), tt.broken })
 			if diff := cmp.Diff(tt.states, states(t, checks)); diff != "" {
 				t.Errorf("states (-want +got):\n%s", diff)
 			}

@@ -1,0 +1,147 @@
+package diagnosis
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+)
+
+// Check is one question to the node. Run returns nil if all is well, or an error that Lacking,
+// Warning or Note has graded. Any other error says that there is no answer. Fix is what an operator can
+// do about it, unless the error has a remedy of its own (Remedied).
+type Check struct {
+	Name string
+	Run  func(context.Context) error
+	Fix  string
+}
+
+// State is the answer to a Check.
+type State string
+
+// The answers, worst last.
+const (
+	OK     State = "ok"
+	Warn   State = "warning" // works, but not as well as it should
+	Lacks  State = "missing" // this node cannot do it
+	Failed State = "failed"  // there is no answer
+)
+
+// Verdict is the outcome of one Check. Fix is empty where the state is OK.
+type Verdict struct {
+	Name   string
+	State  State
+	Detail string
+	Fix    string
+}
+
+// graded is an error that carries its State.
+type graded struct {
+	state State
+	error
+}
+
+// Unwrap returns the error that was graded.
+func (g graded) Unwrap() error { return g.error }
+
+// Lacking marks an error as "this node cannot": not an accident, but the answer.
+// It is nil for nil.
+func Lacking(err error) error { return grade(Lacks, err) }
+
+// Warning marks an error as one that the node can live with. It is nil for nil.
+func Warning(err error) error { return grade(Warn, err) }
+
+// Note says of an answer that is all right what a person may want to know.
+func Note(format string, args ...any) error { return grade(OK, fmt.Errorf(format, args...)) }
+
+// remedied is an error that knows what to do about it.
+type remedied struct {
+	fix string
+	error
+}
+
+// Unwrap returns the error that has the remedy.
+func (r remedied) Unwrap() error { return r.error }
+
+// Remedied gives an error the remedy that fits what was found, which then stands
+// instead of the Fix of the Check. It is nil for nil.
+func Remedied(err error, fix string) error {
+	if err == nil {
+		return nil
+	}
+	return remedied{fix, err}
+}
+
+// IsLacking reports whether an error says "this node cannot".
+func IsLacking(err error) bool {
+	var g graded
+	return errors.As(err, &g) && g.state == Lacks
+}
+
+func grade(s State, err error) error {
+	if err == nil {
+		return nil
+	}
+	return graded{s, err}
+}
+
+// Run asks one question after the other and returns one verdict each. Once
+// the context is over the rest fail unasked.
+func Run(ctx context.Context, checks []Check) []Verdict {
+	verdicts := make([]Verdict, len(checks))
+	for i, c := range checks {
+		err := ctx.Err()
+		if err == nil {
+			err = c.Run(ctx)
+		}
+		verdicts[i] = verdict(c, err)
+	}
+	return verdicts
+}
+
+// deniedFix is for a process that may not ask.
+const deniedFix = "run as root, or with CAP_NET_ADMIN and CAP_NET_RAW"
+
+func verdict(c Check, err error) Verdict {
+	if err == nil {
+		return Verdict{Name: c.Name, State: OK}
+	}
+	v := Verdict{Name: c.Name, State: Failed, Detail: err.Error(), Fix: c.Fix}
+	if g := (graded{}); errors.As(err, &g) {
+		v.State = g.state
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		v.Fix = deniedFix // the check itself has no answer
+	}
+	if r := (remedied{}); errors.As(err, &r) {
+		v.Fix = r.fix
+	}
+	if v.State == OK {
+		v.Fix = ""
+	}
+	return v
+}
+
+// Write prints verdicts as an aligned table for people, each fix on a line
+// of its own below its verdict.
+func Write(w io.Writer, verdicts []Verdict) error {
+	states, names := 0, 0
+	for _, v := range verdicts {
+		states, names = max(states, len(v.State)), max(names, len(v.Name))
+	}
+	out := bufio.NewWriter(w)
+	row := func(state State, name, text string) {
+		line := fmt.Sprintf("%-*s  %-*s  %s", states, state, names, name, text)
+		fmt.Fprintln(out, strings.TrimRight(line, " "))
+	}
+	for _, v := range verdicts {
+		row(v.State, v.Name, inOneLine(v.Detail))
+		if v.Fix != "" {
+			row("", "", "fix: "+v.Fix)
+		}
+	}
+	return out.Flush()
+}

@@ -1,0 +1,10 @@
+package sysctl_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// No test leaves a goroutine behind, which then would be the room's.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package host
+
+import "errors"
+
+func checksumOffload(string) (bool, error) { return false, errors.ErrUnsupported }
