@@ -149,7 +149,7 @@ func columnsOf(o overview) (out []column) {
 		case len(out) < mostColumns:
 			state := string(r.State)
 			if r.Findings > 0 && r.State != cluster.NoAnswer {
-				state += ", " + strconv.Itoa(r.Findings) + " findings"
+				state += ", " + strconv.Itoa(r.Findings) + map[bool]string{true: " finding", false: " findings"}[r.Findings == 1]
 			}
 			out = append(out, column{Name: r.Node, State: state, nodes: []string{r.Node}})
 		default:

@@ -70,7 +70,7 @@ func (g gridPage) render(w *writer) {
 
 func (g gridPage) renderGrid(w *writer) {
 	caption := fmt.Sprintf("%d Services, page %d of %d. Services that differ by node come first.", g.Total, g.Page, g.Pages)
-	w.table("grid", "Services by node", caption, func() {
+	w.table("grid", "Grid of Services and nodes", caption, func() {
 		w.text("th", attributes{"scope", "col"}, "Service")
 		for _, c := range g.Columns {
 			w.el("th", attributes{"scope", "col"}, func() {
