@@ -3,7 +3,7 @@
 #
 #   e2e/install.sh tools      the kernel's tools: ip, iptables, ipset, ipvsadm, nft, conntrack ..., and an OCI runtime
 #   e2e/install.sh vm         QEMU, to run a kernel with ip_vs where the host has none, and the tools it copies
-#   e2e/install.sh uml        what builds a kernel that is a program
+#   e2e/install.sh uml        the tools that build a User-mode Linux kernel
 #   e2e/install.sh browser    a browser without a window, and npm: for the picture of the dashboard
 #   e2e/install.sh            tools and vm
 #

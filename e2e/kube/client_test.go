@@ -30,7 +30,8 @@ type kubeconfig struct {
 	} `json:"users"`
 }
 
-// list asks for a resource of the core API as somebody, and returns the HTTP status and the body.
+// list requests a resource of the core API with the given identity, and returns the HTTP status and
+// the body.
 func list(t *testing.T, c cluster.Control, who cluster.Identity, resource string) (status int, body string) {
 	t.Helper()
 	text, err := c.Kubeconfig(t.Context(), who)

@@ -70,7 +70,7 @@ var (
 	theirs = []string{"daemonset.apps/kube-proxy"}
 )
 
-// composed is a kustomization of somebody's own: the base with every component.
+// composed is a kustomization of a user: the base with every component.
 func composed(t *testing.T, manifests string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestNodeAddressComesAndGoes: NodePorts answer on whatever addresses the node has now. Nobody tells the agent but the kernel.
+// TestNodeAddressComesAndGoes: NodePorts answer on whatever addresses the node has now. Only the
+// kernel notifies the agent.
 func TestNodeAddressComesAndGoes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

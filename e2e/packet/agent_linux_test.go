@@ -30,8 +30,9 @@ type proxy struct {
 	ended   chan error
 }
 
-// newAgent gives a node an agent that is not running yet. What it leaves in the kernel goes with the node. There are no
-// audits, and iptables has its nft backend, unless flags say otherwise. KUBE_IPVS_E2E_RULES sets --rules.
+// newAgent gives a node an agent that is not running yet. Its rows in the kernel disappear with the
+// node. There are no audits, and iptables has its nft backend, unless flags say otherwise.
+// KUBE_IPVS_E2E_RULES sets --rules.
 func newAgent(t *testing.T, on *node, flags ...string) *proxy {
 	t.Helper()
 	n := &proxy{node: on, manifests: t.TempDir(), output: &transcript{}}

@@ -111,7 +111,7 @@ func (p *pod) dial(t *testing.T, to string, from int) *call {
 	return c
 }
 
-// answered wants the connection, and an answer by somebody.
+// answered requires the connection, and an answer from the named backend.
 func (c *call) answered(t *testing.T, by string) {
 	t.Helper()
 	<-c.done
@@ -148,8 +148,8 @@ func (b *before) underWay(t *testing.T, vip string, n int, answers func(netip.Ad
 	})
 }
 
-// TestDialledBefore: a client with a fixed port that dials before the Service is there, or an endpoint that is dead, is
-// connected by a later SYN. What is established goes on.
+// TestDialledBefore: a client with a fixed port that dials before the Service is there, or an
+// endpoint that is dead, is connected by a later SYN. An established connection continues.
 func TestDialledBefore(t *testing.T) {
 	t.Parallel()
 	newWorld(t).before(t).dialled(t)
@@ -216,8 +216,9 @@ func (b *before) connects(t *testing.T, s service, clients []*pod, leads func(vi
 	}
 }
 
-// TestIPTablesUDPFollowsThePolicy: when the policy becomes Local, a client outside that never changes its port is answered by an
-// endpoint of this node, and a client of this node by whom it was answered before.
+// TestIPTablesUDPFollowsThePolicy: the policy becomes Local. A client outside that never changes
+// its port is then answered by an endpoint of this node, and a client of this node by the same
+// endpoint as before.
 func TestIPTablesUDPFollowsThePolicy(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) { iptablesWorld(t).before(t, inIPTables(kind)...).policy(t) })
 }

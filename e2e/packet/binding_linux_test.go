@@ -14,8 +14,9 @@ var routed = []string{"--vip-binding", "route", "--service-cidrs", "10.96.0.0/16
 // nobody is an address of the ranges that no Service has.
 var nobody = pair{"10.96.200.1", "fd00:96::c801"}
 
-// TestRoutedRange: where a route makes all cluster IPs local, a Service answers as it does on a bound address, and what is no
-// Service's answers to nobody, whichever daemon of the host listens on all addresses. The binding changes in place.
+// TestRoutedRange: if a route makes all cluster IPs local, a Service answers as on a bound address.
+// Other addresses of the range never answer, even if a daemon of the host listens on all addresses.
+// The binding changes in place.
 func TestRoutedRange(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

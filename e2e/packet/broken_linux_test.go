@@ -52,7 +52,8 @@ func (b *bench) put(t *testing.T, change func(*service)) {
 	b.write(t, s)
 }
 
-// ask runs a verb and returns what it prints. /sys is that of the node, not that of whoever runs the tests.
+// ask runs a verb and returns what it prints. /sys is that of the node, not that of the machine
+// that runs the tests.
 func (b *bench) ask(args string) string {
 	out, _ := b.try("unshare", append([]string{"-m", "sh", "-ec", `mount -t sysfs sysfs /sys && exec "$0" "$@"`, program()}, append(strings.Fields(args), b.flags...)...)...)
 	return out // the exit status is that of what is found

@@ -75,13 +75,14 @@ func (w watched) end(t *testing.T) calls {
 var (
 	startsProcess = regexp.MustCompile(`\b(execve|fork|vfork|clone|clone3)\(`)
 	message       = regexp.MustCompile(`\b(sendmsg|sendto|sendmmsg|recvmsg|recvfrom)\(.*(nlmsg_|AF_NETLINK)`)
-	// changing are the requests that write, by what strace knows of the protocol: rtnetlink by name, ipset and nftables by name,
-	// IPVS (generic netlink, whose protocols strace does not know) by the number of the command. Where strace cannot look up the
-	// family's name it prints its number.
+	// changing matches the requests that write, by the names that strace prints: rtnetlink, ipset
+	// and nftables by name, and IPVS (a generic netlink protocol that strace does not know) by the
+	// number of the command. Where strace cannot look up the family's name it prints its number.
 	changing = regexp.MustCompile(`nlmsg_type=(RTM_(NEW|DEL|SET)|NFNL_SUBSYS_IPSET<<8\|IPSET_CMD_(CREATE|DESTROY|FLUSH|RENAME|SWAP|ADD|DEL)\b` +
 		`|NFNL_SUBSYS_NFTABLES<<8\|NFT_MSG_(NEW|DEL))`)
 	changingIPVS = regexp.MustCompile(`nlmsg_type=(IPVS|0x\w+ [^,]*), .*\}, "\\x(01|02|03|05|06|07|09|0a|0c|0e|10|11)\\x01\\x00\\x00`)
-	// guarding is what the agent asks twice a second whatever happens: whether somebody has changed rules.
+	// guarding matches the query for changed rules, which the agent sends twice a second at all
+	// times.
 	guarding = regexp.MustCompile(`nlmsg_type=(0xa10 |NFNL_SUBSYS_NFTABLES<<8\|NFT_MSG_GETGEN)`)
 	dumping  = regexp.MustCompile(`NLM_F_DUMP|NLM_F_REQUEST[^,]*\|0x300`)
 )

@@ -94,7 +94,8 @@ func highest(list []*counted) *counted {
 	return best
 }
 
-// overflow: ip_vs_ovf.c. Who has as many active connections as its weight gets one more; only who has more is passed over.
+// overflow: ip_vs_ovf.c. A destination with as many active connections as its weight gets one more;
+// only one with more is skipped.
 func overflow(list []*counted) *counted {
 	return highest(slices.DeleteFunc(slices.Clone(list), func(d *counted) bool { return d.active > d.weight }))
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 )
 
-// Of the clock: how far it jumps, how long connections may drain meanwhile, how long a backend climbs, for how long the
-// processor time of the agent is looked at, and how often it may try in that time what the kernel refuses. Both jumps are in the
-// first half of drain and climb.
+// The clock jumps by these amounts. The others are the drain time, the time of the slow start, the
+// time in which the CPU use of the agent is measured, and how often it may try in that time to
+// write a row that the kernel refuses. Both jumps are in the first half of drain and climb.
 const (
 	jump       = 24 * time.Hour
 	jumpDrain  = 40 * time.Second
@@ -46,7 +46,7 @@ type jumped struct {
 	held   held // at a backend that has left, with a time
 	left   time.Time
 	sticky pair
-	chosen string // the backend of whoever asks there
+	chosen string // the backend of the client there
 }
 
 // spends is the processor time that the agent takes in a while.
@@ -76,7 +76,7 @@ func (j *jumped) drains(t *testing.T, when string) {
 	j.held.ask(t)
 }
 
-// well asks everything else that shows whether somebody has noticed.
+// well checks everything else that shows whether a jump had an effect.
 func (j *jumped) well(t *testing.T, when string) {
 	t.Helper()
 	if tally := j.w.visitor.ask(backend.TCP, j.sticky.v4, 80, 4); tally.OK != 4 || tally.Backends[j.chosen] != 4 {
@@ -131,10 +131,11 @@ func strange(line string) bool {
 	return strings.Contains(line, "WARN") || strings.Contains(line, "warn") || strings.Contains(line, "error")
 }
 
-// TestClockJumps: the clock is set a day forward and two days back while connections drain, a client is kept on its backend,
-// a backend climbs, audits run, and addresses are to be tried again that the kernel refuses until the clock was set back. All of
-// it counts from the boot of the machine: nothing ends early, nothing is late, nobody spins, and what becomes idle under the
-// clock that was set back goes in its time.
+// TestClockJumps: the clock is set a day forward and two days back. Meanwhile connections drain, a
+// client has affinity, a backend is in slow start, audits run, and the kernel refuses addresses
+// until the clock is set back. All of these times count from the boot of the machine: nothing ends
+// early or late, the agent does not spin, and a backend that becomes idle after the second jump is
+// deleted in time.
 func TestClockJumps(t *testing.T) {
 	if os.Getenv("KUBE_IPVS_E2E_CLOCK") == "" {
 		t.Skip("it sets the clock of the machine: the stage contracts of make test has a guest of its own for it")

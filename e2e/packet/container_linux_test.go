@@ -20,9 +20,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 )
 
-// TestRestrictedPod runs the agent as the DaemonSet's container is run, by an OCI runtime: with its capabilities, a root file
-// system that is read-only, and no system calls but those of manifests/seccomp. It has to serve, to follow changes, to set
-// sysctls, and to clean up.
+// TestRestrictedPod runs the agent as the DaemonSet runs its container, with an OCI runtime: with
+// its capabilities, a read-only root file system, and only the system calls of manifests/seccomp.
+// It has to serve, to follow changes, to set sysctls, and to clean up.
 func TestRestrictedPod(t *testing.T) {
 	t.Parallel()
 	for _, iptables := range []string{"nft", "legacy"} {
@@ -49,7 +49,7 @@ func (w *world) restrictedPod(t *testing.T, iptables string, flags ...string) {
 	web := w.web(t)
 	web.nodePort, web.lb = 30080, pair{"198.51.100.20", "2001:db8:51::20"}
 	web.ranges, web.affinity = []string{"203.0.113.0/24", "2001:db8::/64"}, 60
-	// The score is what the kubelet gives the pod, and here nobody does.
+	// The kubelet sets the score of a pod, and here no kubelet runs.
 	flags = append(flags, "--cluster-cidr", clusters, "--iptables-backend", iptables, "--oom-score-adj", "0")
 	n := newAgent(t, w.node, flags...)
 	n.writeFile(t, "nodes.yaml", w.nodes())
@@ -63,7 +63,7 @@ func (w *world) restrictedPod(t *testing.T, iptables string, flags ...string) {
 	}
 	web.asked(t, w)
 
-	// What leaves takes rules, sets, a destination and flows of UDP with it.
+	// The removed backend deletes rules, set entries, a destination and flows of UDP.
 	web.backends = endpoints(w.pod2)
 	n.edit(t, func() { n.write(t, web) })
 	web.asked(t, w)
@@ -142,8 +142,8 @@ func (s service) asked(t *testing.T, w *world) {
 	}
 }
 
-// lacksNothing reads in the log that the kernel refused nothing, but for what is known to take more: modules, which the kernel
-// loads by itself, and the hash table of connection tracking.
+// lacksNothing checks in the log that the kernel refused nothing, with known exceptions: modules,
+// which the kernel loads by itself, and the hash table of connection tracking.
 func (n *proxy) lacksNothing(t *testing.T) {
 	t.Helper()
 	known := []string{"module", "nf_conntrack hashsize", "nf_conntrack_max"}
@@ -171,7 +171,8 @@ var ociPaths = object{
 	"readonlyPaths": []string{"/proc/asound", "/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"},
 }
 
-// contain prepares a container for the agent. What the runtime leaves behind goes with the test.
+// contain prepares a container for the agent. Files that the runtime leaves are removed with the
+// test.
 func (n *proxy) contain(t *testing.T) *container {
 	t.Helper()
 	if _, err := n.try("crun", "--version"); err != nil {

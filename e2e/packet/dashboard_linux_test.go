@@ -12,16 +12,17 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/load"
 )
 
-// What the picture of the dashboard shows: for how long, how often it is scraped, and the backend that leaves.
+// The parameters of the dashboard's picture: the duration, the scrape interval, and the backend
+// that leaves.
 const (
 	shownFor    = 5 * time.Minute
 	scrapedEach = 5 * time.Second
 	shownDrain  = 45 * time.Second
 )
 
-// TestDashboardData has the shop busy for some minutes in which things happen, and keeps what the agent tells Prometheus meanwhile,
-// each page in a file named by when it was asked for, in Unix milliseconds; that of an agent that is down is empty. make golden WHAT=dashboard
-// makes a picture of it.
+// TestDashboardData keeps the shop busy for some minutes with several events, and stores each page
+// of metrics of the agent. Each file is named by the time of the scrape, in Unix milliseconds; that
+// of an agent that is down is empty. make golden WHAT=dashboard makes a picture of it.
 func TestDashboardData(t *testing.T) {
 	dir := os.Getenv("KUBE_IPVS_E2E_SCRAPES")
 	if dir == "" {

@@ -1,8 +1,9 @@
 // Package packet sends real packets through a real kernel that the agent has set up, and looks at what arrives.
 //
-// Each test builds a small cluster of network namespaces, starts the kube-ipvs program in the one that is the node, feeds it
-// manifests and then behaves like a pod, a pod of another node, a machine outside, or the host. The agent is used as an
-// operator uses it: flags, files, signals, its status, and the kernel as ipvsadm, ipset, iptables-save and ip show it.
+// Each test builds a small cluster of network namespaces, starts the kube-ipvs program in the one
+// that is the node, and gives it manifests. Then it acts as a pod, a pod of another node, a machine
+// outside, or the host. The agent is used as an operator uses it: flags, files, signals, its
+// status, and the kernel as ipvsadm, ipset, iptables-save and ip show it.
 //
 //	outside 203.0.113.9              remote 10.244.1.1, .2, .9 (pods of node-b)
 //	          │                                │
@@ -11,16 +12,19 @@
 //	                           │ cni0 10.244.0.254
 //	         pod-1 10.244.0.1, pod-2 .2, pod-3 .3
 //
-// Where it matters which node forwards there are two, each with an agent, see cluster, and where backends answer themselves the
-// outside has a link to either, see direct. Who reaches what, and whom the backend
-// sees, is written down in testdata/truth.txt, which TestTruthTable asks cell by cell.
+// Where it matters which node forwards there are two, each with an agent, see cluster, and where
+// backends answer themselves the outside has a link to either, see direct. The file
+// testdata/truth.txt lists which client reaches which address, and which source the backend sees;
+// TestTruthTable checks it cell by cell.
 //
-// Everything has an IPv6 address too. The node's default route leads to a link that swallows packets: an address that no
-// virtual server handles is silence, so an answer, and a refusal, can only come from what the agent set up.
+// Everything has an IPv6 address too. The node's default route leads to a link that swallows
+// packets. So an address without a virtual server never answers, and an answer or a refusal can
+// only come from rows of the agent.
 //
-// The tests need root, a kernel with IPVS and the tools named above; those of iptables mode, which are named TestIPTables…, need a
-// kernel with iptables and run natively on most machines. They skip, with the reason, where KUBE_IPVS_WHERE is not set; vmrun
-// sets it. KUBE_IPVS_BIN is the path of the program under test.
+// The tests need root, a kernel with IPVS and the tools named above. Those of iptables mode, which
+// are named TestIPTables…, need a kernel with iptables and run natively on most machines. They
+// skip, with the reason, where KUBE_IPVS_WHERE is not set; vmrun sets it. KUBE_IPVS_BIN is the path
+// of the program under test.
 //
 // Its law: every wait has a deadline, and no test asserts how long something took, because time under emulation means
 // nothing; what was measured is logged.

@@ -44,8 +44,9 @@ func (p *pod) holdAt(t *testing.T, proto backend.Proto, addr string, at *pod) he
 	return held{}
 }
 
-// TestDrainSurvivesACrash kills the agent in the middle of a drain: the next one finds the destination and goes on draining it,
-// with connections of TCP and SCTP that live until its time is over. UDP, which has none, left at once.
+// TestDrainSurvivesACrash kills the agent in the middle of a drain. The next one finds the
+// destination and continues to drain it, with connections of TCP and SCTP that live until its time
+// is over. UDP, which has none, left at once.
 func TestDrainSurvivesACrash(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -103,8 +104,8 @@ func TestDrainSurvivesACrash(t *testing.T) {
 	}
 }
 
-// TestDrainEnds: a Service whose connections may not go on at all is cut at once, and one that has an hour keeps its destination
-// only as long as there is a connection.
+// TestDrainEnds: a Service with a drain time of 0 is cut at once, and one with a drain time of an
+// hour keeps its destination only as long as there is a connection.
 func TestDrainEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -12,14 +12,15 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 )
 
-// damage is what somebody else may do to the node.
+// damage is an action of another program on the node.
 type damage struct {
 	name, script string
 	event        bool     // the kernel tells, so no audit is needed
 	hits         []string // what others lose by it, too: see neighbours.remake
 }
 
-// lookPause is before each look at the whole kernel, which takes the time of who is to repair it.
+// lookPause is the time before each read of the whole kernel, which takes CPU time from the agent
+// that has to repair it.
 const lookPause = 500 * time.Millisecond
 
 // everyTable are all with rules, but for those of the older iptables.
@@ -105,7 +106,8 @@ func repaired(t *testing.T, damages []damage) {
 	want := near.all(t)
 	foreign["settings"] = nil // those are the node's
 	contains(t, foreign, want)
-	// What began while there were no rules goes nowhere for minutes, and so would the next by its port.
+	// A connection that began while there were no rules gets no answer for minutes, and so would
+	// the next one from its port.
 	profile := steady
 	profile.New, profile.Long, profile.Timeout, profile.Ports = 5, 0, time.Second, load.Ports{First: 10000, Last: 19999}
 	clients := w.burdened(t, web, profile)

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestExplainNamesTheCause has Services that do not work, each for a reason of its own, and damage that another process did to the
-// kernel: the first three lines of the answer name the cause. The damage is done again where it is repaired before the question.
+// TestExplainNamesTheCause has Services that do not work, each for another reason, and damage in
+// the kernel by another process. The first three lines of the answer name the cause. The damage is
+// done again where it is repaired before the question.
 func TestExplainNamesTheCause(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -30,8 +30,8 @@ ip6tables-nft -A INPUT -p ipv6-icmp -j ACCEPT
 iptables-nft -A INPUT -j REJECT --reject-with icmp-host-prohibited
 ip6tables-nft -A INPUT -j REJECT --reject-with icmp6-adm-prohibited`
 
-// TestRejectAtTheEnd: INPUT ends in a rule that refuses everything. What goes to Services is accepted before it, whichever came
-// first, and everything else is refused still.
+// TestRejectAtTheEnd: INPUT ends in a rule that refuses everything. Packets to Services are
+// accepted before it, whichever rule came first, and all other packets are still refused.
 func TestRejectAtTheEnd(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

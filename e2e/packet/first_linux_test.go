@@ -25,8 +25,8 @@ func ordinary(i int) service {
 	}
 }
 
-// TestFirstSync5000: on a node that comes up in a cluster of 5,000 Services the API server's is served, to pods and to the host,
-// before the rest is in the kernel.
+// TestFirstSync5000: a node joins a cluster of 5,000 Services. The kubernetes Service is served, to
+// pods and to the host, before the rest is in the kernel.
 func TestFirstSync5000(t *testing.T) {
 	w := newWorld(t)
 	w.pod1.serve(t, 8080)

@@ -21,7 +21,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
 )
 
-// directVIP is an external IP from which backends answer themselves. Nobody's network has it.
+// directVIP is an external IP from which backends answer themselves. No network routes to it.
 var directVIP = pair{"198.18.0.77", "2001:db8:77::77"}
 
 // direct is a cluster in which the outside has a link to each node. It sends by node-a, and node-b has the other to answer by.
@@ -77,7 +77,7 @@ func (p *pod) ownsByTunnel(t *testing.T, way string) {
 	gue := ""
 	if way == "gue" {
 		gue = guePort
-		p.run(t, "modprobe", "fou") // for the whole machine, which nobody in a pod may ask for
+		p.run(t, "modprobe", "fou") // for the whole machine, which a pod has no right to do
 	}
 	p.run(t, "env", "VIPS="+strings.Join(directVIP.all(), " "), "GUE="+gue, "sh", "-ec", exampleScript(t))
 }
@@ -105,7 +105,8 @@ func (p *pod) ownsDirectly(t *testing.T) {
 	p.address(t, "lo", directVIP.v4+"/32", directVIP.v6+"/128")
 }
 
-// copier answers each request of a connection, a number and so many bytes, with who answers whom, and as many bytes.
+// copier answers each request of a connection, a number and a count of bytes, with the addresses of
+// both ends and that many bytes.
 func (p *pod) copier(t *testing.T) {
 	t.Helper()
 	var l net.Listener
@@ -214,8 +215,8 @@ func (n *node) sent(t *testing.T, link string) uint64 {
 	return n.link(t, link).Attrs().Statistics.TxBytes
 }
 
-// answers counts the packets that a virtual server has seen on their way back, when it has counted so many bytes on their way in:
-// the kernel sums its counters up every two seconds.
+// answers counts the packets of answers that a virtual server has seen, once it has counted that
+// many bytes of requests: the kernel sums its counters every two seconds.
 func (n *node) answers(t *testing.T, proto, addr string, in int) (count int) {
 	t.Helper()
 	poll(t, "the counters of "+addr, settleTimeout, func() error {

@@ -12,8 +12,9 @@ import (
 // highest bit turned over.
 const detourPort = 80 ^ 1<<15
 
-// TestVIPHygiene checks that a bound address answers on the ports of its Services only, and that a host keeps the other ports of
-// its address when a Service names it (internal/DECISIONS.md, Service address hygiene).
+// TestVIPHygiene checks that a bound address answers only on the ports of its Services. A host
+// keeps the other ports of its own address if a Service names that address (internal/DECISIONS.md,
+// Service address hygiene).
 func TestVIPHygiene(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -51,7 +52,8 @@ func TestVIPHygiene(t *testing.T) {
 			ask("daemon by the node's address", c, cniAddr, 22, by(daemon)),
 			ask("daemon by the node's address that is an external IP", c, fabAddr, 22, by(daemon)),
 			ask("Service by the node's address", c, fabAddr, 80, by(w.pod1)),
-			// Clients of this node are taken there from the external addresses; the virtual server is for nobody else.
+			// Packets from this node to the external addresses are redirected to it; no other
+			// client can use the virtual server.
 			ask("detour", c, detour.vip, detourPort, undialled),
 			ask("other node, whose address is an external IP", c, otherAddr, 22, by(otherDaemon)),
 		)

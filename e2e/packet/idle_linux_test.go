@@ -9,8 +9,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
 )
 
-// An idle connection, in the seconds of a test instead of the minutes of a node: IPVS forgets it sooner than connection
-// tracking does, and the next request of it fails. With the recommended profile IPVS remembers it for as long.
+// An idle connection, with timeouts of seconds instead of minutes: IPVS drops it earlier than
+// connection tracking does, and its next request fails. With the recommended profile IPVS remembers
+// it for as long.
 func TestIdleConnections(t *testing.T) {
 	t.Parallel()
 	const tracked, idle = "40s", 12 * time.Second

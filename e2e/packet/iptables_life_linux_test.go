@@ -132,7 +132,7 @@ func TestIPTablesRollingUpdate(t *testing.T) {
 		for _, c := range held.Report().Long.Conns {
 			holds[c.Backend]++
 		}
-		more(t, busy, 50) // whoever was on the way to one of before has arrived
+		more(t, busy, 50) // connections to one of the old backends have arrived
 		for _, k := range old {
 			if holds[k.name] == 0 {
 				k.end()
@@ -144,7 +144,7 @@ func TestIPTablesRollingUpdate(t *testing.T) {
 	})
 }
 
-// leadsTo wants the rules to lead to these, and to nobody else.
+// leadsTo requires that the rules lead to exactly these workers.
 func (n *proxy) leadsTo(t *testing.T, kind string, workers []*worker) {
 	t.Helper()
 	want := map[string]bool{}
@@ -162,10 +162,12 @@ func (n *proxy) leadsTo(t *testing.T, kind string, workers []*worker) {
 	}
 }
 
-// reloads are what a firewall does when its rules are loaded anew. Where it takes every rule that looks at connections, the kernel
-// stops to track them until there is one again, and whatever an open connection sends meanwhile goes out as it is: that one may be
-// cut, whoever wrote the rules. A chain that is to be deleted may be in use again by then. Of mangle, where there is nothing but a sign for others,
-// only the audit notices that it was flushed: it comes first here, and is found lost with the rest.
+// reloads are the actions of a firewall that loads its rules again. If it removes every rule that
+// matches connection state, the kernel stops tracking until there is one again. Packets of open
+// connections then leave untranslated, so such a connection may be cut by any implementation. A
+// chain that is to be deleted may be in use again by then. Of mangle, where there is nothing but a
+// sign for others, only the audit notices that it was flushed: it comes first here, and is found
+// lost with the rest.
 var reloads = []struct {
 	name, script string
 	tracked      bool // connections are, all the time
@@ -176,10 +178,11 @@ var reloads = []struct {
 	{name: "everything restored from nothing", script: `for ip in iptables ip6tables; do for table in mangle filter nat; do printf '*%s\nCOMMIT\n' $table; done | $ip-$1-restore; done`},
 }
 
-// reloaded is when everything has to be back after somebody flushed it.
+// reloaded is the limit for the repair after a flush.
 const reloaded = 30 * time.Second
 
-// TestIPTablesFlushedUnderLoad: somebody takes all rules away. They are back by themselves, without an audit.
+// TestIPTablesFlushedUnderLoad: another program deletes all rules. They are back by themselves,
+// without an audit.
 func TestIPTablesFlushedUnderLoad(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		w := iptablesWorld(t)
@@ -240,7 +243,8 @@ func TestIPTablesFlushedUnderLoad(t *testing.T) {
 	})
 }
 
-// answeredAll waits until each was answered, whoever it is that never pauses and began while there were no rules, and ends them.
+// answeredAll waits until each talker was answered, and ends them. A talker never pauses and may
+// have begun while there were no rules.
 func answeredAll(t *testing.T, talkers []*talker) {
 	t.Helper()
 	for _, k := range talkers {
@@ -271,8 +275,8 @@ func cuts(r load.Report) int { return r.Long.Cuts() }
 //go:embed testdata/kube-proxy.rules
 var kubeProxy string
 
-// TestIPTablesTakesOverFromKubeProxy: the rules of a kube-proxy become the agent's under load, without a request that fails, and what
-// nobody wants any more goes.
+// TestIPTablesTakesOverFromKubeProxy: the rules of a kube-proxy become the agent's under load,
+// without a failed request, and rules that are no longer needed are deleted.
 func TestIPTablesTakesOverFromKubeProxy(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		w := iptablesWorld(t)

@@ -31,8 +31,9 @@ func eachKind(t *testing.T, test func(t *testing.T, kind string)) {
 	}
 }
 
-// speaksFrom has the node use one of its addresses where it has the choice, as the default route of a node does: where no virtual
-// address is the node's own, this is who the host is.
+// speaksFrom makes the node use one of its addresses as source where it has the choice, as the
+// default route of a node does. No virtual address is on a link of this node, so this is the
+// address of the host.
 func (n *node) speaksFrom(t *testing.T, addr pair) {
 	t.Helper()
 	n.shell(t, fmt.Sprintf("ip route replace default dev nowhere src %s; ip -6 route replace default dev nowhere src %s", addr.v4, addr.v6))

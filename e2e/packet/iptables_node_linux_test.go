@@ -18,8 +18,8 @@ ip addr del 127.0.0.1/8 dev lo
 ip route add 127.0.0.0/8 via %s dev eth0 onlink
 sysctl -qw net.ipv4.conf.all.route_localnet=1`
 
-// TestIPTablesLocalhostNodePorts: the host reaches NodePorts by 127.0.0.1 where it is told to, and nobody else reaches anything there,
-// although the kernel routes loopback addresses then.
+// TestIPTablesLocalhostNodePorts: with the setting, the host reaches NodePorts at 127.0.0.1. No
+// other machine reaches anything there, although the kernel then routes loopback addresses.
 func TestIPTablesLocalhostNodePorts(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		w := iptablesWorld(t)
@@ -49,7 +49,7 @@ func TestIPTablesLocalhostNodePorts(t *testing.T) {
 			ask("neighbour, NodePort", w.outside, loopback, spread.nodePort, dropped), ask("neighbour, policy Local", w.outside, loopback, local.nodePort, dropped),
 			ask("neighbour, daemon", w.outside, loopback, 2222, dropped), ask("daemon", w.host(), loopback, 2222, by(daemon)),
 		))
-		// What the neighbour sends does come, and nothing but one rule keeps it out.
+		// Packets of the neighbour do arrive, and only one rule keeps them out.
 		w.node.run(t, "iptables-"+kind, "-I", "INPUT", "-p", "tcp", "--dport", "2222", "-j", "ACCEPT")
 		put(t, columns, ask("neighbour, daemon, let in", w.outside, loopback, 2222, by(daemon), backend.TCP))
 	})
@@ -128,8 +128,9 @@ func TestIPTablesForeignThingsStay(t *testing.T) {
 	})
 }
 
-// TestIPTablesOtherBackend: an agent that uses another kind than the one before it removes the rules of that one when its own
-// are in place, without a connection that fails, and again when they come back; cleanup removes both.
+// TestIPTablesOtherBackend: an agent uses another iptables backend than the one before it. It
+// removes the rules of the old backend when its own are in place, without a failed connection, and
+// again if they come back; cleanup removes both.
 func TestIPTablesOtherBackend(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		other := map[string]string{"nft": "legacy", "legacy": "nft"}[kind]
@@ -175,8 +176,8 @@ func TestIPTablesOtherBackend(t *testing.T) {
 	})
 }
 
-// TestIPTablesWithoutIPVS: an agent that is asked for ipvs mode carries Services all the same on a kernel that cannot, and says so
-// wherever people look. Who wants it to fail has it fail.
+// TestIPTablesWithoutIPVS: an agent that is asked for ipvs mode carries Services all the same on a
+// kernel that cannot, and says so wherever people look. With --on-missing-ipvs=fail it fails.
 func TestIPTablesWithoutIPVS(t *testing.T) {
 	needKernel(t)
 	if kernelHasIPVS() {

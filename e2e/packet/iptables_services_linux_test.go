@@ -80,8 +80,8 @@ func (w *world) clientsSpread(t *testing.T, s service) {
 	}
 }
 
-// TestIPTablesScale has clients ask all the time while the Service gets and loses backends: whoever is listed serves, nobody else
-// does, and no request fails.
+// TestIPTablesScale has clients that connect all the time while the Service gets and loses
+// backends. Exactly the listed backends serve, and no request fails.
 func TestIPTablesScale(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		w := iptablesWorld(t)

@@ -12,9 +12,10 @@ import (
 // view is a node's kernel as its tools print it: one list of lines for each tool, in an order that does not depend on history.
 type view map[string][]string
 
-// viewScript prints everything in one go; a program start is what costs under emulation. Servers are read until two reads agree:
-// until the table of each namespace became its own, a dump that takes several messages goes on at a number of rows, those of other
-// namespaces among them, and lists some twice or not at all while tests beside this one add and delete (ip_vs_genl_dump_services).
+// viewScript prints everything in one go; a program start is what costs under emulation. Servers
+// are read until two reads agree. Before each namespace had its own table, a dump of several
+// messages resumed at a row number that counted rows of other namespaces, so it listed some rows
+// twice or not at all while other tests added and deleted rows (ip_vs_genl_dump_services).
 const viewScript = `
 echo ==servers; before=none
 for try in 1 2 3 4 5 6 7 8 9; do

@@ -32,7 +32,8 @@ func kills(t *testing.T) int {
 	return n
 }
 
-// churn changes Services at random. Nobody serves them: what counts is what becomes of them in the kernel.
+// churn changes Services at random. The endpoints do not exist: the test only compares the rows in
+// the kernel.
 type churn struct {
 	*proxy
 	random *rand.Rand
@@ -40,7 +41,7 @@ type churn struct {
 	kind   string       // of the rules in iptables mode; empty in ipvs mode
 }
 
-// edit changes a few Services: it deletes some, and writes others anew.
+// edit changes a few Services: it deletes some, and writes others again.
 func (c *churn) edit(t *testing.T) {
 	t.Helper()
 	for range 1 + c.random.IntN(6) {
@@ -167,7 +168,8 @@ func (c *churn) ours(t *testing.T) view {
 	return ours(c.look(t, "nft"))
 }
 
-// asPlanned waits until the kernel is what the plan says. What drains is no part of a plan, and is over soon.
+// asPlanned waits until the kernel is what the plan says. Draining destinations are no part of a
+// plan, and end soon.
 func (c *churn) asPlanned(t *testing.T) error {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)

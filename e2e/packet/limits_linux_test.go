@@ -95,7 +95,7 @@ func (l limit) settle(t *testing.T, w *world, n *proxy, addr string) {
 	})
 }
 
-// watch counts what the agent does in a while in which there is nothing to do, or nothing that it can.
+// watch counts what the agent does in a time without work, or without work that it can do.
 func (l limit) watch(t *testing.T, n *proxy) (calls string, cpu time.Duration) {
 	t.Helper()
 	before, called, said := n.cpu(t), n.metric(t, ruleCalls), n.warnings()
@@ -171,8 +171,9 @@ func brief(line string) string {
 	return line[:min(len(line), 150)]
 }
 
-// TestNoFileDescriptors takes away all file descriptors of an agent that runs, for a while: it says so, goes on carrying, and catches up when
-// there are some again. What it knows of the node for cleanup stays.
+// TestNoFileDescriptors takes away all file descriptors of an agent that runs, for a while: it says
+// so, goes on carrying, and catches up when there are some again. Its knowledge of the node for
+// cleanup stays.
 func TestNoFileDescriptors(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -44,8 +44,9 @@ func settled(t *testing.T, runs []*load.Run, live int) {
 	}
 }
 
-// fromVIP stops the clients of the node itself. While a service address is bound they dial it from that very address, so what is
-// under way when it goes is cut: at most what runs at one moment, which is less than what begins in a second.
+// fromVIP stops the clients of the node itself. While a service address is bound, these clients use
+// that address as source, so open connections are cut when it is removed: at most those of one
+// moment, which are fewer than begin in a second.
 func fromVIP(t *testing.T, run *load.Run) {
 	t.Helper()
 	got, err := run.Stop()
@@ -61,8 +62,9 @@ func (n *proxy) inMode(t *testing.T, mode string) agent.Status {
 	return n.settle(t, "be in "+mode+" mode", func(s agent.Status) bool { return s.Ready && s.Failures == 0 && s.Mode == mode })
 }
 
-// TestModeSwitch: the agent starts again with the other mode, there and back. Who connects to the node meanwhile notices nothing. What
-// IPVS carries is cut when its connections had the time of those that drain; what rules carry goes on.
+// TestModeSwitch: the agent starts again with the other mode, there and back. Clients of the node
+// do not notice it. Connections over IPVS are cut when the drain time is over; connections over
+// rules continue.
 func TestModeSwitch(t *testing.T) {
 	for _, iptables := range []string{"nft", "legacy"} {
 		t.Run(iptables, func(t *testing.T) {
@@ -112,7 +114,7 @@ func TestIPVSAppears(t *testing.T) {
 	if _, err := os.Stat("/proc/net/ip_vs"); err == nil {
 		t.Skip("this kernel has IPVS already: the stage contracts of make test removes the modules first")
 	}
-	// Nobody can load it: neither the agent, nor the kernel on its behalf.
+	// It cannot be loaded, neither by the agent nor by the kernel on its behalf.
 	const barred = "/etc/modprobe.d/no-ipvs.conf"
 	if err := os.WriteFile(barred, []byte("install ip_vs /bin/false\ninstall ip_vs_rr /bin/false\n"), 0o644); err != nil {
 		t.Skipf("modules cannot be kept away from this kernel: %v", err)

@@ -23,8 +23,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 )
 
-// moreForeign is what a node has besides foreign: rules of the other iptables, sets of all kinds, a table of nftables, routes, one of
-// them local as ours are, and the addresses of those who own virtual servers.
+// moreForeign is further state of other programs: rules of the other iptables backend, sets of all
+// kinds, a table of nftables, routes, a local one among them, and the addresses of other owners of
+// virtual servers.
 const moreForeign = `
 ipset create OTHER-NETS hash:net
 ipset add OTHER-NETS 203.0.0.0/16
@@ -175,7 +176,8 @@ func (n *neighbours) connect(t *testing.T) {
 	until(t, n.client, "connections to a server of keepalived", func(r load.Report) bool { return r.Long.Alive == 3 })
 }
 
-// remake puts back what a damage took away of theirs: they may be as careless as whoever did it, and that is not the agent's business.
+// remake restores rows of other programs that a damage deleted: another program may damage them,
+// and the agent does not care.
 func (n *neighbours) remake(t *testing.T, hit ...string) {
 	t.Helper()
 	for _, what := range hit {
@@ -203,7 +205,7 @@ echo ==nftables; nft list table inet other; nft list table bridge other
 echo ==routes; ip route show table all; ip -6 route show table all; ip rule; ip -6 rule
 echo ==settings; ipvsadm --list --timeout; sysctl net.ipv4.vs.conntrack net.ipv4.vs.expire_nodest_conn net.ipv4.ip_forward`
 
-// all reads everything there is, with the rules of others apart: which of them come first is nobody's to say.
+// all reads all rows, with the rules of other programs apart, because their order is undefined.
 func (n *neighbours) all(t *testing.T) view {
 	t.Helper()
 	v := n.look(t, "nft")
@@ -253,14 +255,14 @@ func (s *space) background(t *testing.T, name string, args ...string) (stop func
 	return stop
 }
 
-// again runs a script again and again, so that what it does to the kernel is there whatever is repaired meanwhile, until the test ends
-// or the function that it returns is called.
+// again repeats a script, so that its effect in the kernel persists in spite of repairs, until the
+// test ends or the returned function is called.
 func (s *space) again(t *testing.T, script string) (stop func()) {
 	t.Helper()
 	return s.background(t, "sh", "-c", "while :; do { "+script+"; } >/dev/null 2>&1; sleep 0.2; done")
 }
 
-// cni is a plugin that writes its chains anew each second, and puts its jumps before all others.
+// cni is a plug-in that writes its chains again each second, and puts its jumps before all others.
 const cni = `while :; do
 	for ip in iptables ip6tables; do
 		for jump in "filter FORWARD" "nat POSTROUTING" "nat PREROUTING"; do
@@ -286,7 +288,8 @@ const cni = `while :; do
 	sleep 1
 done`
 
-// TestPluginRewritesItsChains: somebody writes rules all the time. The agent looks, and writes nothing; no request is lost.
+// TestPluginRewritesItsChains: another program writes rules all the time. The agent looks, and
+// writes nothing; no request is lost.
 func TestPluginRewritesItsChains(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -313,7 +316,7 @@ func TestPluginRewritesItsChains(t *testing.T) {
 	settled(t, runs, 5)
 }
 
-// takes tells whether somebody else loses something of some kinds, too.
+// takes reports whether a damage also deletes rows of other programs, of some kinds.
 func (d damage) takes(kinds ...string) bool {
 	return slices.ContainsFunc(d.hits, func(hit string) bool {
 		return slices.ContainsFunc(kinds, func(kind string) bool { return strings.HasPrefix(hit, kind) })

@@ -84,8 +84,9 @@ func newNode(t *testing.T, name string, index int) *node {
 	return n
 }
 
-// addNowhere makes the link that swallows packets. Where the kernel has no dummy links it is one to an empty namespace whose
-// packets are addressed to their sender: nobody takes them.
+// addNowhere makes the link that swallows packets. On a kernel without dummy links it is a veth
+// link to an empty namespace, with the link address of the sender as destination, so that packets
+// are discarded.
 func (n *node) addNowhere(t *testing.T) {
 	t.Helper()
 	dummy := &netlink.Dummy{LinkAttrs: netlink.NewLinkAttrs()}
@@ -108,8 +109,8 @@ func (n *node) owns(t *testing.T, link string, addr pair) {
 	n.own = append(n.own, addr)
 }
 
-// newPod wires a pod to the bridge. It has no neighbours but the node, so that every packet, also the one to a pod next door,
-// is routed and comes by the node's rules on its way back.
+// newPod wires a pod to the bridge. The node is its only neighbour. So every packet is routed, even
+// one to a pod on the same bridge, and answers pass the rules of the node.
 func (n *node) newPod(t *testing.T, name string, number int) *pod {
 	t.Helper()
 	s := newSpace(t, name)

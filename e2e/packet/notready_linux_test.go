@@ -15,8 +15,9 @@ const (
 	away      = 20 * time.Second
 )
 
-// TestNotReadyAndBack: an endpoint that is not ready for longer than it may drain keeps its connections, for it is listed and may come back; its
-// destination only changes its weight, and never goes. A Service that is deleted cuts.
+// TestNotReadyAndBack: an endpoint that is not ready for longer than the drain time keeps its
+// connections, because it is listed and may come back. Its destination only changes its weight and
+// is never deleted. A Service that is deleted cuts.
 func TestNotReadyAndBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -29,8 +29,9 @@ var looks = []struct {
 	{"diff", []string{"diff"}},
 }
 
-// TestQueriesLeaveTheLoopFree carries many Services and looks at them in every way there is, while a client asks the loop something small
-// all the time: how long that takes with nothing beside it and with each look is printed, with what the look costs.
+// TestQueriesLeaveTheLoopFree carries many Services and runs every query, while a client sends
+// small queries to the loop all the time. It prints the latency of these alone and during each
+// query, with the cost of the query.
 func TestQueriesLeaveTheLoopFree(t *testing.T) {
 	services := 500
 	if text := os.Getenv("KUBE_IPVS_E2E_SERVICES"); text != "" {

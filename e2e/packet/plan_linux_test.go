@@ -110,8 +110,8 @@ func ours(v view) view {
 	return out
 }
 
-// TestPlanCanBeReplayed feeds a plan to the tools whose text it is, on a node where no agent ever ran: the kernel is the same,
-// and an agent that starts there finds nothing to write.
+// TestPlanCanBeReplayed passes a plan to the tools whose format it has, on a node where no agent
+// ever ran. The kernel is the same, and an agent that starts there writes nothing.
 func TestPlanCanBeReplayed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

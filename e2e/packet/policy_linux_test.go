@@ -50,8 +50,8 @@ func TestWeightsHaveThreeSources(t *testing.T) {
 	weights("0", "30", "1")
 }
 
-// TestPolicyChangesInPlace: whatever an annotation says next, the servers and destinations are changed and not made anew, and
-// connections that are open go on where they are.
+// TestPolicyChangesInPlace: a change of an annotation changes servers and destinations in place,
+// and open connections stay on them.
 func TestPolicyChangesInPlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -91,8 +91,8 @@ func TestPolicyChangesInPlace(t *testing.T) {
 		{"at most 100 connections", annotations{"weight": "2", "max-connections": "100"}, "", row{weight: 2, upper: 100}},
 		{"again from 80 on", annotations{"weight": "2", "max-connections": "100,80"}, "", row{weight: 2, upper: 100, lower: 80}},
 		{"as many as want", annotations{"weight": "2"}, "", row{weight: 2}},
-		// Nobody is new here, so the weight that comes with it is there at once, a hundred times as large as it is said, so that
-		// climbs have steps.
+		// No backend is new here, so the weight is there at once. With slow start it is a hundred
+		// times the annotated one, so that it can rise in steps.
 		{"slow start", annotations{"weight": "3", "slow-start": "2s"}, "", row{weight: 300}},
 		{"and without", annotations{"weight": "2"}, "", row{weight: 2}},
 	} {
@@ -136,8 +136,8 @@ func (n *node) shows(t *testing.T, line string) {
 	})
 }
 
-// TestOnePacket: every datagram of one socket is scheduled anew. Nobody answers: the reply of such a connection would not get the
-// address of the Service.
+// TestOnePacket: every datagram of one socket is scheduled separately. The backends do not answer:
+// the source of a reply would not be rewritten to the address of the Service.
 func TestOnePacket(t *testing.T) {
 	t.Parallel()
 	const sent = 10_000
@@ -169,10 +169,11 @@ func TestOnePacket(t *testing.T) {
 	}
 }
 
-// TestMaxConnections: a backend that has as many connections as it may have gets no new ones, and who finds none that may is
-// refused. Connections that have ended count as long as the kernel remembers them, 10 s after a reset. One that is forgotten lets
-// new ones in where fewer than the lower number are left, or than three quarters of the upper if no lower one is said: see
-// ip_vs_bind_dest and ip_vs_unbind_dest in net/netfilter/ipvs/ip_vs_conn.c.
+// TestMaxConnections: a backend that has as many connections as it may have gets no new ones, and
+// who finds none that may is refused. Connections that have ended count as long as the kernel
+// remembers them, 10 s after a reset. When the kernel drops one of them, new ones are accepted if
+// fewer than the lower number are left, or fewer than three quarters of the upper number without a
+// lower one. See ip_vs_bind_dest and ip_vs_unbind_dest in net/netfilter/ipvs/ip_vs_conn.c.
 func TestMaxConnections(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -265,7 +266,7 @@ func TestSkip(t *testing.T) {
 		poll(t, fmt.Sprintf("servers and addresses of the Service: %t", want), settleTimeout, func() error { return n.carries(t, skipped, want) })
 		outcome := by(w.pod1)
 		if !want {
-			outcome = dropped // by the route that leads nowhere: nobody here knows the address
+			outcome = dropped // by the route to the swallowing link: no host here has the address
 		}
 		put(t, []any{"skip", "client"}, slices.Concat(
 			ask(fmt.Sprint(!want), w.outside, skipped.vip, 80, outcome), ask("other", w.outside, other.vip, 80, by(w.pod1)),

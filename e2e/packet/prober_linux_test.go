@@ -14,8 +14,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
 )
 
-// prober asks where nobody should answer, fast, and counts answers. It never waits for one: each request has a socket of its
-// own, which is looked at once so many later ones have been sent.
+// prober sends requests at a high rate to an address that must not answer, and counts answers. It
+// never waits for one: each request has a socket of its own, which is looked at once so many later
+// ones have been sent.
 type prober struct {
 	name     string
 	asked    int // so many requests; to be read when it has ended
@@ -137,7 +138,8 @@ func sockaddr(a netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
 }
 
-// TestProberSeesAnswers: a prober that counts nothing where somebody answers would make every test of it pass.
+// TestProberSeesAnswers: a prober that counts no answers of a working address would make every test
+// of it pass.
 func TestProberSeesAnswers(t *testing.T) {
 	t.Parallel()
 	needKernel(t)

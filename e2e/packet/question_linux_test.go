@@ -28,13 +28,13 @@ type question struct {
 
 // outcome is what a question wants: answers, or a failure.
 type outcome struct {
-	answers []string        // names of backends, each of which has to answer, and nobody else
+	answers []string        // names of backends, exactly those that must answer
 	some    bool            // not each has to answer
 	sources []pair          // addresses that the backends may see; none: any
 	fails   backend.Failure // where there are no answers
 }
 
-// The two ways in which nobody answers.
+// The two kinds of a missing answer.
 var (
 	refused = outcome{fails: backend.Refused}
 	dropped = outcome{fails: backend.Timeout}
@@ -116,7 +116,7 @@ func (q *question) judge() string {
 	return ""
 }
 
-// are tells whether those who answered are as wanted.
+// are reports whether exactly the wanted backends answered.
 func (o outcome) are(answered []string) bool {
 	if !o.some {
 		return slices.Equal(answered, o.answers)

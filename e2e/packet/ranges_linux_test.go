@@ -80,7 +80,7 @@ func (w *world) sourceRanges(t *testing.T, flags ...string) {
 	put(t, []any{"ranges", "client"}, questions)
 }
 
-// admitted wants an answer for who is one of them, and silence for others.
+// admitted requires an answer for a client of the list, and silence for others.
 func admitted(c *pod, admits []*pod, backend *pod) outcome {
 	for _, p := range admits {
 		if p.name == c.name {
@@ -120,8 +120,9 @@ const (
 	sharing  = 25
 )
 
-// TestChangingSourceRangesLeavesNoGap changes ranges a thousand times. Meanwhile a client that is in none of them asks as fast as
-// it can, from a new port each time, and one that always is in one of them asks steadily.
+// TestChangingSourceRangesLeavesNoGap changes ranges a thousand times. Meanwhile a client outside
+// of all ranges sends requests as fast as it can, from a new port each time, and a client that is
+// always inside one sends them steadily.
 func TestChangingSourceRangesLeavesNoGap(t *testing.T) {
 	w := newWorld(t)
 	denied := w.addDenied(t)
@@ -157,8 +158,9 @@ func TestChangingSourceRangesLeavesNoGap(t *testing.T) {
 		ask("the last change", w.outside, numberedService(1).lb, 80, by(w.pod1)), ask("the last change", denied, numberedService(1).lb, 80, dropped)))
 }
 
-// changed are Services on the ports from 80 up of one address, under the ranges of one rewrite: one to five, of which the first
-// always holds the client that is admitted, by another mask each time.
+// changed are Services on the ports from 80 up of one address, with the ranges of one rewrite.
+// There are one to five ranges, and the first always contains the admitted client, with another
+// mask each time.
 func (w *world) changed(rewrite int) []byte {
 	var items []object
 	for i := range sharing {

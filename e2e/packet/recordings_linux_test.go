@@ -93,7 +93,7 @@ func TestRecordings(t *testing.T) {
 	until(t, busy, "connections held open", func(r load.Report) bool { return r.Long.Alive == 6 })
 	shop[0].backends[0].terminating = true // the first pod drains
 	n.edit(t, func() { n.write(t, shop[0]) })
-	// What has no connection is gone at the next turn of counting them, up to six seconds later.
+	// A destination without connections is deleted at the next count, up to six seconds later.
 	n.settle(t, "let go of what nobody uses", func(s agent.Status) bool { return s.Draining == 1 })
 	next := n.grown(t, shop)
 	for _, r := range recorded {
@@ -194,7 +194,8 @@ func (n *proxy) anonymous(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, n.runDir()[1], "/run/kube-ipvs"), n.manifests, "/etc/kube-ipvs/manifests")
 }
 
-// varying is what differs from run to run: numbers that are no part of an address or a name, and the room that columns take for them.
+// varying matches text that differs from run to run: numbers that are no part of an address or a
+// name, and the width of their columns.
 var varying = []struct {
 	what *regexp.Regexp
 	with string
@@ -205,7 +206,7 @@ var varying = []struct {
 	{regexp.MustCompile(`(^|[\s(=+~]-?)\d+(\.\d+)?(ns|µs|ms|s|m|h|[kMGTKi]*B?|%)?([\s,;:)/]|$)`), "${1}N${4}"}, // those that shared a blank
 	{regexp.MustCompile(`:\d{5}\b`), ":PORT"},
 	{regexp.MustCompile(`\b\d+\.\d+\.\d+-\S+`), "RELEASE"},
-	{regexp.MustCompile(`(kernel release +)\d\S+`), "${1}RELEASE"}, // of a kernel that nobody distributes
+	{regexp.MustCompile(`(kernel release +)\d\S+`), "${1}RELEASE"}, // a kernel that no distribution ships
 	{regexp.MustCompile(`(conn_tab_bits=)\d+`), "${1}N"},
 	{regexp.MustCompile(` +`), " "},
 	{regexp.MustCompile(`(?m) $`), ""},

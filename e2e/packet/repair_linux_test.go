@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// loss is something that somebody else takes away, and what prints another text until it is
+// loss is something that another program deletes, and a command whose output differs until it is
 // back.
 type loss struct {
 	name, script, probe string

@@ -83,9 +83,10 @@ const (
 	reuseGrace = time.Second
 )
 
-// TestReusedSourcePorts: a busy client comes again from ports that it had before, while IPVS still remembers where those went. Once
-// a backend takes no new connections nobody comes in there, although it goes on listening: neither while it drains nor when it is
-// gone, nor when it was cut. And nobody fails but who was there when it was cut.
+// TestReusedSourcePorts: a busy client comes again from ports that it had before, while IPVS still
+// remembers where those went. Once a backend takes no new connections, none arrives there, although
+// it still listens: neither while it drains nor after it is gone or cut. No client fails except
+// those with a connection that was cut.
 func TestReusedSourcePorts(t *testing.T) {
 	w := newWorld(t)
 	n := newAgent(t, w.node, "--cluster-cidr", clusters)
@@ -151,7 +152,8 @@ func failedWithin(r load.Report, from, to time.Time) int {
 	return n
 }
 
-// nobodyAfter wants nobody to have come to a backend from a second after its destination took no new connections.
+// nobodyAfter requires that no client reached a backend later than a second after its destination
+// stopped taking new connections.
 func (w *watch) nobodyAfter(t *testing.T, d *door, s service) {
 	t.Helper()
 	turns := w.turns(d.at(s))

@@ -12,8 +12,8 @@ import (
 // rollTries is how often a client tries, five times a second, until a new replica has to have answered.
 const rollTries = 25
 
-// TestAffinityRoll replaces the only replica of a Service whose clients stay for three hours: the client whom IPVS remembers
-// is served by the new one at once, however the old one went.
+// TestAffinityRoll replaces the only replica of a Service with an affinity of three hours. A
+// returning client is served by the new replica at once, for every way in which the old one ended.
 func TestAffinityRoll(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -27,9 +27,10 @@ type rollout struct {
 	ended      map[*worker]bool      // its sockets are closed
 }
 
-// TestRollingUpdate replaces all backends of a busy Service, one after the other: the new one is ready, the old one terminates and
-// still serves, then it is listed no more, and when it has drained its pod ends. No new connection fails, none held open is cut at
-// a backend that lives, and no destination stays beyond its time.
+// TestRollingUpdate replaces all backends of a busy Service, one after the other. The new one is
+// ready, the old one terminates and still serves, then it is no longer listed, and when it has
+// drained its pod ends. No new connection fails, none held open is cut at a backend that lives, and
+// no destination stays beyond its time.
 func TestRollingUpdate(t *testing.T) {
 	w := newWorld(t)
 	r := &rollout{
@@ -168,8 +169,9 @@ func (r *rollout) judge(t *testing.T, busy *load.Run, held []*load.Run) {
 	r.judgeRows(t, busyWith)
 }
 
-// end is since when a worker that drained may have been gone, by its name: since the look before the last that still had it, for
-// that may have begun before it ended.
+// end is the earliest time at which a drained worker may have been gone, by its name: that of the
+// read before the last one that still had it, because that read may have begun before the worker
+// ended.
 func (r *rollout) end(name string) (time.Time, bool) {
 	for k := range r.left {
 		if turns := r.watch.turns(k.at(r.service)); k.name == name && len(turns) > 0 && turns[len(turns)-1].now == gone {
@@ -183,8 +185,8 @@ func (r *rollout) end(name string) (time.Time, bool) {
 // with much to do.
 const overtime = 5 * time.Second
 
-// judgeRows wants each old destination to have drained and gone, at its deadline if it had connections and when idle if not, and
-// each new one to have come and stayed.
+// judgeRows requires that each old destination drained and was deleted, at its deadline with
+// connections and when idle without, and that each new one was added and stayed.
 func (r *rollout) judgeRows(t *testing.T, busyWith map[string]int) {
 	t.Helper()
 	idle, deadline := 0, 0

@@ -182,8 +182,9 @@ func (w *watch) weights(key serving) string {
 	return strings.Join(out, " ")
 }
 
-// unbroken fails unless a destination had these weights and was never made anew, however short it was away: the kernel counts what
-// each has scheduled, and begins again with what is made anew. It has to have scheduled something, or it would not tell.
+// unbroken fails unless a destination had these weights and was never created again, even for a
+// short time: the kernel counts the connections that it gives to a destination, and starts at 0 for
+// a new one. It has to have scheduled something, or it would not tell.
 func (w *watch) unbroken(t *testing.T, key serving, weights string) {
 	t.Helper()
 	if got := w.weights(key); got != weights {

@@ -38,8 +38,9 @@ func numberedEndpoint(i, e int) endpoint {
 	return endpoint{addr: fmt.Sprintf("10.%d.%d.%d", 245+n/62500, n/250%250, n%250+1), node: []string{thisNode, otherNode, otherNode}[e%3]}
 }
 
-// TestCostOfOneChangeAndOfARestart counts, on a thousand Services, the kernel's work for one edited endpoint and for a restart
-// with nothing changed: by the agent's own counters, and by the system calls of its process.
+// TestCostOfOneChangeAndOfARestart counts, with a thousand Services, the kernel's work for one
+// edited endpoint and for a restart without changes. It uses the agent's own counters, and the
+// system calls of its process.
 func TestCostOfOneChangeAndOfARestart(t *testing.T) {
 	w := newWorld(t)
 	n := newAgent(t, w.node, "--cluster-cidr", clusters, "--drain=0s")

@@ -109,7 +109,8 @@ func TestSchedulersDistribute(t *testing.T) {
 	t.Logf("connections by backend\n%s", table)
 }
 
-// service is that of a trial. What leaves it is cut, for its connections would hold it for minutes.
+// service is that of a trial. A backend that leaves is cut, because its connections would keep it
+// for minutes.
 func (l *lab) service(i int, tt trial) *service {
 	s := &service{
 		name: fmt.Sprintf("trial-%d", i), vip: pair{v4: fmt.Sprintf("10.96.1.%d", i+1)}, ports: webPorts()[:1],
@@ -151,7 +152,8 @@ func (l *lab) schedulers(t *testing.T) map[string]string {
 	return out
 }
 
-// lacks asks the kernel by its own tool, with an address of nobody, why it has not a scheduler; nil where it has.
+// lacks asks the kernel with its own tool, and an unused address, why it lacks a scheduler; nil if
+// it has it.
 func (w *world) lacks(name string) error {
 	_, err := w.outside.try("ipvsadm", "-A", "-t", "192.0.2.77:9", "-s", name)
 	if err == nil {
@@ -223,8 +225,9 @@ func (l *lab) byCounts(t *testing.T, s *service) (want, got string) {
 	return k.result()
 }
 
-// untilFull: one destination gets one more than its weight, and then the next its turn, until none is less than half full: lblc
-// then stays with the last, and lblcr takes those that it has by now in turn.
+// untilFull: each destination in turn gets one connection more than its weight, until none is less
+// than half full. After that lblc stays with the last one, and lblcr uses the ones that it then has
+// in turn.
 func (l *lab) untilFull(t *testing.T, s *service) (want, got string) {
 	k := l.keeper(t, s)
 	k.hold(18)
@@ -300,8 +303,9 @@ func (l *lab) byPort(t *testing.T, s *service) (want, got string) {
 	return "more than one backend", l.inOrder(one)
 }
 
-// byClientAndLess: when a backend goes from ip_vs_mh.c's table, those who had it spread, and of the others few move: the places
-// that the others take are those of the one that went, and rarely another's.
+// byClientAndLess: when a backend leaves the table of ip_vs_mh.c, its clients are spread over the
+// others, and few other clients move. The others take the places of the one that left, and rarely
+// those of another.
 func (l *lab) byClientAndLess(t *testing.T, s *service) (want, got string) {
 	want, got = l.byClient(t, s)
 	before := l.answers(t, s.vip.v4, l.clients...)
@@ -337,8 +341,9 @@ const (
 	longThrough = time.Minute // what takes longer is lost; an emulated machine stalls for seconds when others need it
 )
 
-// TestSchedulerChangesUnderLoad: another scheduler is a change in place. Connections that are open stay, new ones wait for a second
-// at most, by which their client sends its first packet again, and no destination is made anew.
+// TestSchedulerChangesUnderLoad: another scheduler is a change in place. Open connections stay, and
+// new ones wait for a second at most, until their client sends its first packet again. No
+// destination is created again.
 func TestSchedulerChangesUnderLoad(t *testing.T) {
 	w := newWorld(t)
 	workers := w.workers(t, 0, 3)

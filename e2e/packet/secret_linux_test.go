@@ -13,14 +13,15 @@ import (
 	"testing"
 )
 
-// token and password are what an agent may show to an API server, and to nobody else.
+// token and password are what an agent may show only to an API server.
 const (
 	token    = "s3cr3t-t0k3n-of-the-agent"
 	password = "s3cr3t-p4ssw0rd"
 )
 
-// TestIPTablesTellsNobodyItsToken: the API server fails in several ways, the log is as talkative as can be, and everything that
-// can be asked is asked. What the agent shows the server is found in none of it.
+// TestIPTablesTellsNobodyItsToken: the API server fails in several ways, the log is as talkative as
+// can be, and everything that can be asked is asked. None of it contains the secrets that the agent
+// sends to the server.
 func TestIPTablesTellsNobodyItsToken(t *testing.T) {
 	t.Parallel()
 	for user, want := range map[string]string{
@@ -68,8 +69,8 @@ users: [{name: u, user: %s}]
 	}
 }
 
-// failing is an API server in the node's network that knows nobody, or breaks, or is busy. It counts the requests that show what
-// is wanted of them.
+// failing is an API server in the node's network that rejects every client, or breaks, or is busy.
+// It counts the requests that show what is wanted of them.
 func (n *node) failing(t *testing.T, want string) (url string, shown *atomic.Int64) {
 	t.Helper()
 	shown = &atomic.Int64{}

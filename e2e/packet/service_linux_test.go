@@ -83,7 +83,8 @@ func TestPortsAndServicesAreKeptApart(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotServedIsRefused: a client has to learn at once that nobody serves it, and a daemon of the host is no Service.
+// TestWhatIsNotServedIsRefused: a client must learn at once that an address is not served, and a
+// daemon of the host is no Service.
 func TestWhatIsNotServedIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -16,8 +16,9 @@ const (
 	climbPace = 100
 )
 
-// TestSlowStartFollowsTheRamp: a backend that is new beside three others gets few new connections at first and its fair share when
-// its time is over, which grows in between as its weight does. Each connection is a datagram from a port of its own.
+// TestSlowStartFollowsTheRamp: a new backend beside three others gets few new connections at first,
+// and its fair share at the end of its slow start. In between its share grows with its weight. Each
+// connection is a datagram from a port of its own.
 func TestSlowStartFollowsTheRamp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -38,7 +38,8 @@ type soak struct {
 	idlers  []net.Conn // people who open the socket of the agent and say nothing
 }
 
-// troubles are what happens to a node that nobody looks after. None of it is about a Service that clients use.
+// troubles are faults of a node without an operator. None of it is about a Service that clients
+// use.
 func (s *soak) troubles() []struct {
 	name string
 	do   func(t *testing.T, victim int)
@@ -101,12 +102,12 @@ func (s *soak) dismiss() {
 	s.idlers = nil
 }
 
-// soakLooks are verbs that somebody runs meanwhile; nil is a scrape.
+// soakLooks are verbs that are run meanwhile; nil is a scrape.
 var soakLooks = [][]string{
 	nil, {"show", "services"}, {"show", "backends"}, {"show", "kernel", "servers"}, {"explain", "test/web"}, {"top", "--once", "--interval", "100ms"}, {"diff"},
 }
 
-// look runs one of them. What it says is tested elsewhere; while an agent starts there may be nobody to say it.
+// look runs one of them. Other tests check the output; while an agent starts, the verb may fail.
 func (s *soak) look(t *testing.T, n int) {
 	t.Helper()
 	if args := soakLooks[n%len(soakLooks)]; args != nil {
@@ -147,7 +148,7 @@ func (s *soak) round(t *testing.T, length time.Duration, restarts bool) {
 		}
 	}
 	s.dismiss()
-	// What was damaged is found by an audit, and a slow machine rests long between two.
+	// The audit finds the damage, and a slow machine pauses long between two audits.
 	poll(t, "the kernel to be as planned", settleTimeout, func() error {
 		if diff := cmp.Diff(s.planned(t), s.ours(t)); diff != "" {
 			return fmt.Errorf("(-plan +kernel):\n%s", diff)
@@ -200,8 +201,9 @@ func (s *soak) weigh(t *testing.T) (w weight) {
 	return w
 }
 
-// TestSoak is an hour, or as long as KUBE_IPVS_E2E_SOAK says, of churn, traffic, faults and restarts. Clients of what nobody
-// touches notice nothing, the kernel is what a fresh compile says whenever it is quiet, and the agent does not grow.
+// TestSoak is an hour, or as long as KUBE_IPVS_E2E_SOAK says, of churn, traffic, faults and
+// restarts. Clients of unchanged Services notice nothing. The kernel equals a fresh compile
+// whenever it is quiet, and the agent does not grow.
 func TestSoak(t *testing.T) {
 	text := os.Getenv("KUBE_IPVS_E2E_SOAK")
 	if text == "" {
@@ -261,7 +263,8 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// clients use a Service that nobody touches: new connections and some held open, by each family and way, and UDP.
+// clients use a Service that never changes: new connections and some held open, by each family and
+// path, and UDP.
 func (s *soak) clients(t *testing.T, web service) (runs []*load.Run, talkers streams) {
 	t.Helper()
 	for _, c := range []struct {

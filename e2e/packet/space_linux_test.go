@@ -129,7 +129,8 @@ func (s *space) sysctl(t *testing.T, name, value string) {
 	s.must(t, s.do(func() error { return os.WriteFile(filepath.Join("/proc/sys/net", name), []byte(value), 0) }))
 }
 
-// address puts addresses on a link and brings it up. IPv6 ones are usable at once: nobody else can have them.
+// address puts addresses on a link and brings it up. IPv6 addresses are usable at once: no other
+// host can have them.
 func (s *space) address(t *testing.T, link string, prefixes ...string) {
 	t.Helper()
 	l := s.link(t, link)

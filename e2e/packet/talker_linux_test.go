@@ -92,7 +92,7 @@ func (k *talker) listen() {
 	for !k.ended.Load() {
 		n, err := unix.Read(k.fd, b)
 		if err != nil {
-			continue // nobody is there just now
+			continue // no talker is there just now
 		}
 		k.mu.Lock()
 		k.answers = append(k.answers, heard{time.Now(), string(b[:n])})

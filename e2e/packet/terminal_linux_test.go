@@ -107,7 +107,8 @@ func (term *terminal) presses(t *testing.T, keys string, wants ...string) {
 	term.draws(t, fmt.Sprintf("keys %q", keys), func() error { _, err := term.person.WriteString(keys); return err }, wants...)
 }
 
-// TestTopOnATerminal: what somebody sees who runs top, presses keys and leaves; their terminal is as it was then.
+// TestTopOnATerminal: the screen of a user who runs top, presses keys and leaves; afterwards the
+// terminal is as before.
 func TestTopOnATerminal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -128,7 +129,7 @@ func TestTopOnATerminal(t *testing.T) {
 	term.presses(t, "\x1b", "SERVICE")
 	term.draws(t, "another size", func() error {
 		return errors.Join(term.resize(12, 80), term.process.Process.Signal(unix.SIGWINCH))
-	}, "test/cart") // all is drawn anew
+	}, "test/cart") // all is drawn again
 	term.presses(t, "q", "\x1b[?1049l") // the shell's screen again
 	ended := make(chan error, 1)
 	go func() { ended <- term.process.Wait() }()

@@ -31,7 +31,8 @@ type wayReport struct {
 	}
 }
 
-// trace runs the verb on the node, has somebody make packets meanwhile, and ends it as a person does.
+// trace runs the verb on the node, calls a function that sends packets meanwhile, and ends the verb
+// with an interrupt.
 func (n *proxy) trace(t *testing.T, target, output string, meanwhile func()) string {
 	t.Helper()
 	said := &transcript{}
@@ -139,7 +140,7 @@ func TestTrace(t *testing.T) {
 	} {
 		t.Logf("trace %s\n%s", name, n.trace(t, name, "text", ask))
 	}
-	// Rules of somebody else are named by where the way ends.
+	// A rule of another program is named as the place where the path ends.
 	w.node.shell(t, "iptables-nft -I FORWARD -s "+w.pod1.addr.v4+" -p tcp -j DROP")
 	got := readTrace(t, n.trace(t, hostPort(web.vip.v4, 80), "json", func() { w.pod2.askFor(silence, backend.TCP, web.vip.v4, 80, 1) }))
 	t.Logf("with a rule that drops: %+v", got)

@@ -124,7 +124,7 @@ func readRow(line string) ([]cell, answer, error) {
 	return slices.DeleteFunc(cells(), func(c cell) bool { return !c.in(fields) }), says, nil
 }
 
-// in tells whether a row's first fields cover the cell.
+// in reports whether a row's first fields cover the cell.
 func (c cell) in(fields []string) bool {
 	for d, word := range c {
 		if fields[d] != "*" && !slices.Contains(strings.Split(fields[d], "|"), word) {

@@ -39,7 +39,7 @@ func truthIn(t *testing.T, c *cluster) *truthWorld {
 // self are the endpoints of a Service whose client is its only endpoint.
 const self = "self"
 
-// add makes up a Service with addresses that are nobody else's, outside every range that a node knows.
+// add creates a Service with addresses of its own, outside every range that a node knows.
 func (w *truthWorld) add(c cell) {
 	if _, known := w.services[c]; known {
 		return

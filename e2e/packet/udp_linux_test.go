@@ -36,8 +36,8 @@ type conversation struct {
 	look     time.Duration // what the kernel needs to look through its table once
 }
 
-// TestUDPGoesWhereItsBackendIs: a client that never pauses and never changes its port is answered by the backend that is there
-// within a second, although the kernel remembers where its datagrams went before.
+// TestUDPGoesWhereItsBackendIs: a client sends without a pause and from one port. Within a second
+// the current backend answers it, although the kernel has a flow to the earlier one.
 func TestUDPGoesWhereItsBackendIs(t *testing.T) {
 	c := newConversation(t)
 	c.begin(t)
@@ -204,8 +204,9 @@ func (c *conversation) replace(t *testing.T, old, fresh *pod) {
 // (nf_conntrack_udp_timeout). A third of that tells a flow that is left from a machine that is slow.
 const blackhole = 10
 
-// answered wants every client to be answered by the new backend, with no run of unanswered datagrams as long as blackhole seconds of
-// them; and the kernel to have forgotten the old backend. The figures tell how long it took.
+// answered requires that the new backend answers every client, without a gap of unanswered
+// datagrams as long as blackhole, and that the kernel has dropped the flows to the old backend. The
+// figures tell how long it took.
 func (c *conversation) answered(t *testing.T, start time.Time, old, fresh *pod) {
 	t.Helper()
 	for _, k := range c.talkers {
@@ -241,14 +242,15 @@ func (w *watch) since(t *testing.T, key serving, start time.Time) time.Time {
 	return start
 }
 
-// nobody takes the backend away; the kernel forgets it then.
+// nobody removes the backend; the kernel then drops its flows.
 func (c *conversation) nobody(t *testing.T, old *pod) {
 	t.Helper()
 	c.change(t)
 	c.forgotten(t, old)
 }
 
-// deleted takes the Service away until the clients have flows to its address that nobody rewrote, and makes it again.
+// deleted deletes the Service until the clients have untranslated flows to its address, and creates
+// it again.
 func (c *conversation) deleted(t *testing.T, old, fresh *pod) {
 	t.Helper()
 	c.edit(t, func() { c.remove(t, c.service) })

@@ -17,7 +17,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack/conntracktest"
 )
 
-// What the test of UDP does with the node's table of connections and asks of the agent.
+// Parameters of the UDP test for the node's table of connections and for the agent.
 
 // fill puts the flows of others into the table.
 func (c *conversation) fill(t *testing.T) {

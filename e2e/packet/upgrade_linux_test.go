@@ -8,9 +8,10 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/load"
 )
 
-// anotherVersion makes of the rules in our chains what another version might have written: each has another text and means the
-// same, some rules are missing and some are more, there are chains of names that are ours and that nobody needs any more, with
-// jumps to them, and an entry of a set is not as it should be. Each table changes at once, as a restore does it.
+// anotherVersion changes the rules in our chains to those of a hypothetical other version: each has
+// another text with the same meaning, some are missing and some are added. There are also unneeded
+// chains with names of ours and jumps to them, and a wrong entry of a set. Each table changes at
+// once, as a restore does it.
 const anotherVersion = `
 for family in iptables ip6tables; do
 	for table in nat filter mangle; do
@@ -33,8 +34,8 @@ for family in iptables ip6tables; do
 done
 ipset add KUBE-CLUSTER-IP 10.96.0.99,tcp:80`
 
-// TestRulesOfAnotherVersion: the agent of before was another version. The one that starts makes the rules its own, and whoever
-// connects meanwhile notices nothing.
+// TestRulesOfAnotherVersion: the agent of before was another version. The agent that starts
+// replaces the rules, and clients that connect meanwhile notice nothing.
 func TestRulesOfAnotherVersion(t *testing.T) {
 	for _, iptables := range []string{"nft", "legacy"} {
 		t.Run(iptables, func(t *testing.T) {

@@ -71,10 +71,11 @@ func (p *pod) load(t *testing.T, profile load.Profile) *load.Run {
 	return run
 }
 
-// unfailing wants every new connection to have been answered. A machine that stalls for a second sends the first packet of a
-// connection twice, and if its destination begins to drain between the two, or packets overtake each other, the kernel takes the
-// second for a new connection by an old port and forgets the first (ip_vs_in, net/netfilter/ipvs/ip_vs_core.c): on such a machine a
-// few may fail, and the figure says that it proves nothing.
+// unfailing wants every new connection to have been answered. If a machine stalls for a second, a
+// client sends the first packet of a connection twice. If the destination begins to drain between
+// the two, or packets overtake each other, the kernel takes the second for a new connection from an
+// old port and drops the first (ip_vs_in, net/netfilter/ipvs/ip_vs_core.c). On such a machine a few
+// connections may fail, and the figure says that it proves nothing.
 func unfailing(t *testing.T, got load.Report, err error) {
 	t.Helper()
 	stalled := got.Late > time.Second

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Addresses of the node, by the link they are on. What is masqueraded leaves with the address of the link it leaves by.
+// Addresses of the node, by the link they are on. A masqueraded packet has the address of its
+// outgoing link as source.
 var (
 	cniAddr  = bridgeAddr(0)
 	fabAddr  = pair{"192.168.0.1", "fd00:192::1"}
@@ -77,7 +78,7 @@ var kernelHasIPVS = sync.OnceValue(func() bool {
 	return err == nil
 })
 
-// kernelHasSCTP tells whether sockets of SCTP can be had.
+// kernelHasSCTP reports whether sockets of SCTP are available.
 var kernelHasSCTP = sync.OnceValue(func() bool {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_SCTP)
 	if err == nil {
@@ -106,8 +107,8 @@ func buildWorld(t *testing.T) *world {
 	return w
 }
 
-// addRemote makes the other node: two pods that serve, in one namespace, and one that asks, in another, for an answer that
-// does not leave its namespace would not come by the node.
+// addRemote creates the other node: two serving pods in one namespace, and one client in another,
+// because an answer inside one namespace would not pass the node.
 func (w *world) addRemote(t *testing.T) {
 	t.Helper()
 	servers := newMachine(t, w.node, "remote", "fab0", fabAddr, otherAddr)

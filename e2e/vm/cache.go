@@ -112,7 +112,7 @@ func publish(target string, build func(tmp string) error) error {
 	}
 	err = os.Rename(tmp, target)
 	if err != nil && exists(target) && errors.Is(err, os.ErrExist) {
-		return nil // somebody else published the same thing first
+		return nil // another process published the same entry first
 	}
 	return err
 }

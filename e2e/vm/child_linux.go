@@ -27,8 +27,9 @@ type childTask struct {
 	Binds    []bind
 }
 
-// init turns a re-executed program into the child before anything else of it runs. Go cannot fork, and namespaces can only be
-// entered by a process with one thread, so starting anew is the way in; it works from a test binary, too.
+// init turns a re-executed program into the child before anything else of it runs. Go cannot fork,
+// and namespaces can only be entered by a process with one thread, so the program is started again;
+// this works from a test binary, too.
 func init() {
 	text := os.Getenv(childVariable)
 	if text == "" || os.Getpid() != 1 {

@@ -37,7 +37,7 @@ func TestHelpersEndTogether(t *testing.T) {
 	if err := <-ended; err == nil {
 		t.Error("a helper that was given up has succeeded")
 	}
-	gone := func() bool { // or nobody has waited for it yet
+	gone := func() bool { // or no process has waited for it yet
 		text, err := os.ReadFile("/proc/" + strconv.Itoa(child) + "/stat")
 		return err != nil || strings.Contains(string(text), ") Z ")
 	}

@@ -33,8 +33,9 @@ func TestParseKernelPackages(t *testing.T) {
 	}
 }
 
-// fakeDistribution puts stand-ins for the package tools first in PATH. They work on files in the returned directory: "lists" is
-// there when the package lists have been read, "served" when the mirror has the package, "log" is what was asked of them.
+// fakeDistribution puts stand-ins for the package tools first in PATH. They work on files in the
+// returned directory: "lists" exists once the package lists were read, "served" if the mirror has
+// the package, and "log" has the requests.
 func fakeDistribution(t *testing.T) string {
 	t.Helper()
 	state := t.TempDir()

@@ -171,7 +171,8 @@ func TestGuestCanUseNamespaces(t *testing.T) {
 	}
 }
 
-// TestGuestOrdinaryUser asks as nobody: the IPVS of older kernels (6.1 is one) obeys only the root of the host, and the answer has to say so.
+// TestGuestOrdinaryUser runs as user nobody: the IPVS of older kernels (6.1 is one) accepts only
+// the root of the host, and the error has to say so.
 func TestGuestOrdinaryUser(t *testing.T) {
 	needGuest(t)
 	if os.Getuid() == 0 {

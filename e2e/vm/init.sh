@@ -76,7 +76,7 @@ echo "up $(</proc/sys/kernel/osrelease)" >&4
 /bin/bash /kube-ipvs/command </dev/null >&5 2>&1 4>&- 5>&-
 status=$?
 
-# What the command left running holds the pipe open: end it, then the copier sees the end of its input.
+# Processes that the command left running hold the pipe open. End them, so that the copier sees the end of its input.
 exec 5>&-
 for process in /proc/[0-9]*; do
 	process=${process#/proc/}

@@ -18,7 +18,7 @@ const qemuProgram = "qemu-system-x86_64"
 // powerOffLimit bounds the time between the exit report and QEMU's end; everything of value is on the host by then.
 const powerOffLimit = 10 * time.Second
 
-// machine is one running QEMU, or kernel that is a program, with the readers of its three pipes.
+// machine is one running QEMU, or User-mode Linux, with the readers of its three pipes.
 type machine struct {
 	program string // what runs the guest
 	cmd     *exec.Cmd
@@ -165,7 +165,7 @@ func (m *machine) awaitPowerOff() {
 func (m *machine) stop() {
 	_ = m.cmd.Process.Kill()
 	go func() {
-		for range m.reports { // nobody listens any more, but the reader must come to its end
+		for range m.reports { // no receiver is left, but the reader must come to its end
 		}
 	}()
 	<-m.ended

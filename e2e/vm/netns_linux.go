@@ -46,8 +46,9 @@ func HostCan(ctx context.Context, need Need) error {
 	return nil
 }
 
-// RunInNetns runs the command in new network, mount and process namespaces of the host: lo is up, forwarding is on, /run is
-// empty and private, and whatever the command leaves running ends with it. Results and errors are those of Run.
+// RunInNetns runs the command in new network, mount and process namespaces of the host. lo is up,
+// forwarding is on, /run is empty and private, and processes that the command leaves running end
+// with it. Results and errors are those of Run.
 func RunInNetns(ctx context.Context, o Options) (int, error) {
 	o.Defaults()
 	if err := errors.Join(o.Validate(), o.validateAnywhere()); err != nil {
@@ -59,7 +60,8 @@ func RunInNetns(ctx context.Context, o Options) (int, error) {
 	return runChild(ctx, newTask(o), o)
 }
 
-// loadModules does its best: only root may, names may be built in or unknown, and whoever needs one finds out by using it.
+// loadModules ignores failures: only root may load modules, names may be built in or unknown, and a
+// program that needs one finds out by using it.
 func loadModules(ctx context.Context, names []string) {
 	if os.Geteuid() == 0 {
 		_, _ = output(ctx, "/", "modprobe", append([]string{"-aq"}, names...)...)

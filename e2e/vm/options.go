@@ -140,7 +140,7 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// isShellName tells whether the guest's shell can export a variable of that name.
+// isShellName reports whether the guest's shell can export a variable of that name.
 func isShellName(name string) bool {
 	for i, c := range name {
 		letter := c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'

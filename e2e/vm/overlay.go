@@ -57,8 +57,9 @@ func guestConfig(o Options) string {
 			shares.WriteString(umlShare(share))
 			continue
 		}
-		// With the loose cache the guest believes that nobody else writes, which is right for what is read-only. What the
-		// guest writes must be on the host when the run ends, so there is no cache then.
+		// With the loose cache the guest assumes that it is the only writer, which is right for a
+		// read-only tree. Files that the guest writes must be on the host when the run ends, so
+		// there is no cache then.
 		options := "ro,cache=loose"
 		if share.Writable {
 			options = "rw,cache=none"

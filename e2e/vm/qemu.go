@@ -56,10 +56,11 @@ func accelArgs(accel string) []string {
 	return []string{"-accel", "tcg,thread=multi,tb-size=1024"}
 }
 
-// kernelCommandLine trades hardening for speed. Randomised addresses make emulated program starts 3-4 times slower, because
-// translated code is found by address; the TSC is trusted because calibrating it against emulated timers takes a second. The timer
-// interrupt is not tested (no_timer_check): on a busy machine it does not come in the time that the test gives it, and the guest panics
-// or hangs (check_timer in arch/x86/kernel/apic/io_apic.c).
+// kernelCommandLine trades hardening for speed. Randomised addresses make emulated program starts
+// 3-4 times slower, because translated code is found by address; the TSC is trusted because
+// calibrating it against emulated timers takes a second. The timer interrupt is not tested
+// (no_timer_check). On a busy machine it does not come in the time of the test, and the guest
+// panics or hangs (check_timer in arch/x86/kernel/apic/io_apic.c).
 func kernelCommandLine(accel string) string {
 	line := "console=ttyS0 panic=-1 quiet mitigations=off nopti random.trust_cpu=on net.ifnames=0"
 	if accel == accelTCG {

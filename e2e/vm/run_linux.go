@@ -142,7 +142,7 @@ func boot(ctx context.Context, o Options, kernel Kernel, initrd *os.File, try at
 		}
 	})
 	m.stop()
-	if err != nil && !errors.Is(ctx.Err(), context.Canceled) { // whoever cancels knows why and wants no console
+	if err != nil && !errors.Is(ctx.Err(), context.Canceled) { // the caller that cancels knows why and wants no console
 		err = fmt.Errorf("%w\n%s", err, m.lastWords())
 	}
 	return status, err

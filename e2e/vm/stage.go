@@ -56,8 +56,8 @@ func writeEtc(stage string) error {
 	return nil
 }
 
-// stagePath copies a file or a directory of the host to its own place below stage, following every link on the way so that the
-// chain tool → alternative → real program arrives whole.
+// stagePath copies a file or a directory of the host to its own place below stage. It follows every
+// link on the way, so that the chain tool → alternative → real program is complete.
 func stagePath(stage, path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {

@@ -6,9 +6,11 @@ import (
 )
 
 // accelUML is no accelerator: the guest's kernel is itself a program of the host (User-mode Linux,
-// Documentation/virt/uml/user_mode_linux_howto_v2.rst). It computes at full speed; system calls, page faults and new processes cost several
-// times what they cost natively, where under emulation they cost twenty times as much. It has one CPU: built for several it would make a
-// system call of the host each time that it turns interrupts off or on, and take almost twice as long for everything.
+// Documentation/virt/uml/user_mode_linux_howto_v2.rst). It computes at full speed; system calls,
+// page faults and new processes cost several times what they cost natively, where under emulation
+// they cost twenty times as much. It has one CPU. With several it would make a system call of the
+// host each time that it disables or enables interrupts, and take almost twice as long for
+// everything.
 const accelUML = "uml"
 
 // umlLink is the link of the host that becomes the guest's. Its frames go through a packet socket: opening a tap device is a fault in Linux 7.2.

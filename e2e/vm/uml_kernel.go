@@ -26,12 +26,12 @@ var (
 // that this runs on.
 const umlSuite = "testing"
 
-// findUML finds a kernel that is a program, and builds it once, some minutes.
+// findUML finds a kernel of User-mode Linux, and builds it once, which takes some minutes.
 func findUML(ctx context.Context, cache string, log *progress) (Kernel, error) {
 	root := umlRoot(cache)
 	if !exists(root) {
 		if err := publish(root, func(tmp string) error { return buildUML(ctx, tmp, log) }); err != nil {
-			return Kernel{}, fmt.Errorf("build a kernel that is a program: %w", err)
+			return Kernel{}, fmt.Errorf("build a kernel of User-mode Linux: %w", err)
 		}
 	}
 	release, err := os.ReadFile(filepath.Join(root, "release"))
@@ -91,8 +91,8 @@ func buildUML(ctx context.Context, dir string, log *progress) error {
 		copyFile(filepath.Join(source, "linux"), filepath.Join(dir, "linux"), 0o755))...)
 }
 
-// configureUML adds ours to the defaults, and returns the kernel's release. What is not in the result has another name by now, or needs
-// something else, too.
+// configureUML adds ours to the defaults, and returns the kernel's release. An option that is
+// missing in the result has another name by now, or depends on another option.
 func configureUML(source string, run func(...string) (string, error)) (release string, err error) {
 	if _, err := run("x86_64_defconfig"); err != nil {
 		return "", err
@@ -122,7 +122,7 @@ func configureUML(source string, run func(...string) (string, error)) (release s
 // with the 100 of UML what is measured in milliseconds waited for some.
 const umlTick = 250
 
-// fixedTick is where UML, which leaves nobody a choice, has it.
+// fixedTick is the option in UML, where it has no choices.
 const fixedTick = "config HZ\n\tint\n\tdefault "
 
 // setTick has the clock tick umlTick times a second.

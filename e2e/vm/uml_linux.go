@@ -19,8 +19,9 @@ import (
 // hostAddr is the host as a guest sees it, whatever runs the guest.
 const hostAddr = "10.0.2.2"
 
-// umlNetwork is the other side of a guest that is a program: a namespace of the host with one link to it. Whatever the guest asks of hostAddr
-// over TCP is passed on to the host's loopback, as QEMU does by itself. There is no way to anywhere else.
+// umlNetwork is the other side of a guest of User-mode Linux: a namespace of the host with one link
+// to it. A TCP connection of the guest to hostAddr is passed on to the host's loopback, as QEMU
+// does by itself. There is no way to anywhere else.
 type umlNetwork struct {
 	listener net.Listener
 	running  sync.WaitGroup
@@ -142,8 +143,9 @@ func wantedPort(conn *net.TCPConn) (port int, err error) {
 	return port, errors.Join(failed, err)
 }
 
-// planUML has the kernel started inside of its network, on one CPU of the host: its threads and processes hand over to each other at each
-// system call of the guest, which takes ten times as long where another CPU has to be woken.
+// planUML starts the kernel inside of its network, on one CPU of the host. Its threads and
+// processes switch to each other at each system call of the guest, which takes ten times as long if
+// another CPU has to be woken.
 func (m *machine) planUML(o Options, kernel Kernel) error {
 	cache, err := CacheDir()
 	if err != nil {

@@ -24,7 +24,7 @@ const privateDir = "/run/"
 // Need is what a command wants of a kernel.
 type Need string
 
-// What commands need. Each kernel that the VM boots has both.
+// The requirements of commands. Each kernel that the VM boots has both.
 const (
 	NeedIPVS     Need = "ipvs"     // IPVS and the dummy link
 	NeedIPTables Need = "iptables" // iptables of both kinds, and links between namespaces

@@ -98,7 +98,7 @@ func setIn(dir string) Set {
 	}
 }
 
-// built tells whether there is a file that can be run; its being there means that it is complete.
+// built reports whether there is an executable file; an existing file is complete.
 func built(dir string, p program) bool {
 	info, err := os.Stat(filepath.Join(dir, p.name))
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// apiServerArgs are the flags of kube-apiserver. What would act on its own, or wait for a controller that is not there, is off.
+// apiServerArgs are the flags of kube-apiserver. Parts that would act on their own, or that wait
+// for a controller, are switched off.
 func apiServerArgs(o Options, port int, etcdURL string, f files) []string {
 	args := []string{
 		"--etcd-servers=" + etcdURL,

@@ -17,8 +17,9 @@ import (
 // creators is how many requests Create has under way: more wait for the same two etcd writes a millisecond.
 const creators = 16
 
-// Create makes the Services and EndpointSlices of a List, in YAML or JSON, as fast as the server takes them: kubectl needs ten
-// times as long for a thousand, and a guest even more. The order is not kept; the first error ends it.
+// Create creates the Services and EndpointSlices of a List, in YAML or JSON, as fast as the server
+// accepts them. kubectl takes ten times as long for a thousand, and longer in a guest. The order is
+// not kept; the first error ends it.
 func (c *Cluster) Create(ctx context.Context, list string) error {
 	client, err := c.clientset(ctx)
 	if err != nil {

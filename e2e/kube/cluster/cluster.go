@@ -194,5 +194,6 @@ func (c *Cluster) timed(what string, wait func() error) error {
 	return nil
 }
 
-// APIServerPID is the process of the API server, for who measures it; 0 while it does not run. It is another one after each start.
+// APIServerPID is the process of the API server, for measurements; 0 while it does not run. It is
+// another one after each start.
 func (c *Cluster) APIServerPID() int { return c.apiserver.pid() }

@@ -35,8 +35,9 @@ type answer struct {
 	NotBuilt bool   `json:"notBuilt,omitempty"` // the error is binaries.ErrNotBuilt
 }
 
-// Host runs control planes for guests, as an HTTP handler. Whoever knows its path may run kubectl with any arguments, so the path
-// is a secret. Each cluster is for one client at a time; clusters are independent of each other.
+// Host runs control planes for guests, as an HTTP handler. A client that knows its path may run
+// kubectl with any arguments, so the path is a secret. Each cluster is for one client at a time;
+// clusters are independent of each other.
 type Host struct {
 	path    string
 	reached netip.Addr

@@ -53,7 +53,8 @@ type contextSection struct {
 	User    string `json:"user"`
 }
 
-// Kubeconfig returns a file that lets a client on this machine be somebody. It holds everything, so it may be copied.
+// Kubeconfig returns a file with which a client on this machine has the given identity. It holds
+// everything, so it may be copied.
 func (c *Cluster) Kubeconfig(_ context.Context, who Identity) ([]byte, error) {
 	return c.KubeconfigAt(who, c.options.local())
 }

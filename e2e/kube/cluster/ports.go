@@ -12,7 +12,8 @@ import (
 // no client can sit on its port. A client that tries a loopback port of the kernel's range may even connect to itself.
 const firstPort, portCount = 20000, 9000
 
-// freePorts returns ports of an address that nobody listens on. They are not reserved; a program that cannot bind says so.
+// freePorts returns ports of an address without a listener. They are not reserved; a program that
+// cannot bind says so.
 func freePorts(addr netip.Addr, count int) ([]int, error) {
 	var ports []int
 	var last error

@@ -41,7 +41,7 @@ func TestProcessesEndWithTheirStarter(t *testing.T) {
 	_ = starter.Wait()
 	gone := func(context.Context) error {
 		stat, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-		if syscall.Kill(pid, 0) == nil && !strings.Contains(string(stat), ") Z ") { // nobody may be there to collect it
+		if syscall.Kill(pid, 0) == nil && !strings.Contains(string(stat), ") Z ") { // its parent may not have collected it yet
 			return errors.New("it still runs")
 		}
 		return nil

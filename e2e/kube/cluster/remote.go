@@ -31,7 +31,7 @@ func openRemote(ctx context.Context, url string, o Options) (Control, error) {
 	return r, nil
 }
 
-// call sends one request. What a Host may do, and how it names it, is in its own file.
+// call sends one request. The actions of a Host, and their names, are in its own file.
 func (r *remote) call(ctx context.Context, asked call) (answer, error) {
 	asked.Cluster = r.id
 	given, err := r.post(ctx, asked)

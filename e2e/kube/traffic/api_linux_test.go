@@ -101,7 +101,7 @@ func (a *api) connect(t *testing.T, w *world) {
 	a.relay, a.near = newRelay(t, l, server.Host), "https://"+l.Addr().String()
 }
 
-// kubeconfigFor writes a file that lets the agent be somebody, through the relay.
+// kubeconfigFor writes a file with which the agent has the given identity, through the relay.
 func (a *api) kubeconfigFor(t *testing.T, who cluster.Identity) string {
 	t.Helper()
 	text, err := a.Kubeconfig(t.Context(), who)

@@ -46,7 +46,7 @@ func wantAnswers(t *testing.T, what string, s *space, to netip.AddrPort, n int) 
 	}
 }
 
-// wantNoAnswer waits until nobody answers any more.
+// wantNoAnswer waits until no backend answers any more.
 func wantNoAnswer(t *testing.T, what string, s *space, to netip.AddrPort) {
 	t.Helper()
 	poll(t, what, settleTimeout, func() error {
@@ -59,7 +59,7 @@ func wantNoAnswer(t *testing.T, what string, s *space, to netip.AddrPort) {
 	})
 }
 
-// answered is the error of an answer that nobody should give.
+// answered is the error of an unwanted answer.
 type answered string
 
 func (a answered) Error() string { return string(a) + " still answers" }

@@ -14,15 +14,15 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/load"
 )
 
-// What each kind of client does: new connections a second, and some that stay open and ask. Emulated, all kinds together are what the
-// machine can carry beside two proxies.
+// The load of each kind of client: new connections a second, and some that stay open and send
+// requests. Emulated, all kinds together are what the machine can carry beside two proxies.
 const (
 	newPerSecond = 5
 	longEach     = 2
 	longAsk      = 200 * time.Millisecond
 )
 
-// client is one kind of them: who asks for what.
+// client is one kind of client and its target.
 type client struct {
 	name string
 	run  *load.Run
@@ -36,11 +36,12 @@ type clients struct {
 	phase time.Time
 }
 
-// Source ports of new connections. IPVS knows an answer by the client's address and port and the backend's alone: were the same port used
-// for two virtual servers that choose the same backend, the older connection would never see its answer. So each kind of clients has ports
-// of its own, below those that kernels choose, and enough for the longest test. And clients that come after others begin with other ports:
-// a connection that nobody translated stays in connection tracking for up to two minutes, and one from the same port would not be translated
-// either.
+// Source ports of new connections. IPVS identifies an answer only by the address and port of the
+// client and of the backend. If the same port were used for two virtual servers that choose the
+// same backend, the older connection would never see its answer. So each kind of clients has ports
+// of its own, below those that kernels choose, and enough for the longest test. Later clients begin
+// with other ports: an untranslated connection stays in connection tracking for up to two minutes,
+// and one from the same port would not be translated either.
 const (
 	firstPort = 11000
 	portsEach = 100 * newPerSecond
@@ -76,7 +77,7 @@ func (cs *clients) add(t *testing.T, from *space, what string, to netip.AddrPort
 	cs.all = append(cs.all, c)
 }
 
-// shares tells whether a long connection has a port in common with one of another kind, and then ends its kind.
+// shares reports whether a long connection uses a port of another kind; the kind then ends.
 func (cs *clients) shares(c *client) bool {
 	taken := map[netip.AddrPort]bool{}
 	for _, other := range cs.all {

@@ -22,16 +22,17 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/kube/cluster"
 )
 
-// How many Services are asked to tell that all are there, spread over all; how many times one endpoint changes, and how many
-// Services come; how long nothing is changed after an answer.
+// The number of Services that are probed to find out whether all are served, spread over all. Then
+// the number of changes of an endpoint, the number of new Services, and the pause after an answer.
 const (
 	costProbes  = 100
 	costChanges = 20
 	costPause   = 300 * time.Millisecond
 )
 
-// How long an answer may take. iptables-nft keeps the chains of one input in a list that it walks for each line: kube-proxy, which gives it
-// everything at once, is busy for ten minutes with 50,000 endpoints.
+// How long an answer may take. iptables-nft keeps the chains of one input in a list that it
+// searches for each line. kube-proxy, which passes all rules at once, is busy for ten minutes with
+// 50,000 endpoints.
 const (
 	firstAnswer = 30 * time.Minute
 	oneChange   = 3 * time.Minute
@@ -66,8 +67,9 @@ func costCandidates() []candidate {
 	}
 }
 
-// TestIPTablesCost is a measurement: what kube-ipvs and kube-proxy pay in iptables mode for the first load of many Services, for a change
-// of one endpoint, and for a new Service. Each has a node of its own. What is not time is asserted, too.
+// TestIPTablesCost is a measurement: what kube-ipvs and kube-proxy pay in iptables mode for the
+// first load of many Services, for a change of one endpoint, and for a new Service. Each has a node
+// of its own. Values other than times are asserted, too.
 func TestIPTablesCost(t *testing.T) {
 	b := &costBench{backend: cmp.Or(os.Getenv("KUBE_IPVS_E2E_COST_BACKEND"), "nft")}
 	if _, err := fmt.Sscanf(os.Getenv("KUBE_IPVS_E2E_COST"), "%dx%d", &b.services, &b.endpoints); err != nil {
@@ -231,8 +233,9 @@ func (r *run) sum(t *testing.T, what string, took []time.Duration, before time.D
 	return out
 }
 
-// changeEndpoint puts a new endpoint into the place of an old one, and waits until it answers. The time is that from the API server's word that
-// it is written: how long etcd's disk takes is nobody's merit.
+// changeEndpoint puts a new endpoint into the place of an old one, and waits until it answers. The
+// time starts when the API server has acknowledged the write, so that it does not contain the
+// latency of etcd's disk.
 func (r *run) changeEndpoint(ctx context.Context, n int) (time.Duration, error) {
 	i := r.services * n / costChanges
 	_, slice := r.member(i)

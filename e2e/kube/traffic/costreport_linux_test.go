@@ -168,11 +168,13 @@ func ratio(theirs, ours float64) string {
 // byTheClock is how many processes more a change may seem to take: audits and canaries come by the clock.
 const byTheClock = 0.25
 
-// apiWrites is how many writes to the API one change is: each may be a process, for whoever does not wait for company.
+// apiWrites are the API writes of one change: a proxy that does not batch may start a process for
+// each.
 var apiWrites = []float64{0, 1, 2}
 
-// check fails where the first candidate sends no fewer bytes than another, where it launches no fewer processes for the first load, and where
-// it launches more for a change than the other, and than a change is writes.
+// check fails if the first candidate sends fewer bytes than another, or starts fewer processes for
+// the first load. It also fails if the candidate starts more processes for a change than the other,
+// and more than the change has writes.
 func (r *costReport) check(t *testing.T) {
 	t.Helper()
 	for p, phase := range phaseNames {

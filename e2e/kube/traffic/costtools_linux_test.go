@@ -56,8 +56,8 @@ func newCounter(t *testing.T, backend string) *counter {
 	return c
 }
 
-// Scripts of tools that nobody counts the input of, and of those whose input is counted. The number of a process stays that of
-// the tool; a file of the same number would be an error.
+// Scripts in place of tools: one kind counts the input of the tool, the other does not. The number
+// of a process stays that of the tool; a file of the same number would be an error.
 const (
 	passOn = `#!/bin/sh
 echo "$$ NAME" >>DIR/launches
@@ -136,7 +136,8 @@ func (c *counter) settle(t *testing.T) {
 	})
 }
 
-// running tells whether one of the last tools still runs. An agent that does not wait for what it launched leaves it as a zombie.
+// running reports whether one of the last tools still runs. An agent that does not wait for what it
+// launched leaves it as a zombie.
 func running(lines []string) bool {
 	for _, line := range lines[max(0, len(lines)-20):] {
 		number, _, _ := strings.Cut(line, " ")

@@ -11,8 +11,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
 )
 
-// everyEndpoint are the addresses of all endpoints: one server answers for each. everyService are those of all Services: what no proxy
-// carries comes to that server's machine, too, where nobody listens, so that it is refused at once and nobody waits for a time-out.
+// everyEndpoint are the addresses of all endpoints: one server answers for each. everyService are
+// the addresses of all Services. Packets that no proxy translates also reach that server's machine,
+// which has no listener there, so that they are refused at once without a time-out.
 const (
 	everyEndpoint = "10.128.0.0/12"
 	everyService  = "10.96.0.0/16"

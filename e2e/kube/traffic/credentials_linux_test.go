@@ -13,8 +13,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/kube/cluster"
 )
 
-// TestBadCredentials: an agent that the API server does not know, or that does not know the API server, says so in its log and
-// on its socket, and goes on trying: its pod is not restarted for it.
+// TestBadCredentials: the API server rejects the agent, or the agent rejects the API server. The
+// agent says so in its log and on its socket, and keeps trying: its pod is not restarted.
 func TestBadCredentials(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -42,7 +42,7 @@ func TestDiffWithoutAnAgent(t *testing.T) {
 	}
 	same(t, "kernel after all that was asked", before, w.kernel(t))
 
-	p.flags = append(p.flags, "--master", "https://10.0.2.99:6443") // nobody is there
+	p.flags = append(p.flags, "--master", "https://10.0.2.99:6443") // no server is there
 	p.wantsDiff(t, "without an API server", 2, "")
 }
 

@@ -31,8 +31,8 @@ func newPredecessor(t *testing.T, w *world, kubeconfig, mode string) *predecesso
 	return k
 }
 
-// proxyConfig writes kubeadm's config.conf with a mode. nf_conntrack_max is the host's: in a namespace of its own nobody can set it, and
-// kube-proxy does not start if it fails to.
+// proxyConfig writes kubeadm's config.conf with a mode. nf_conntrack_max is set by the host: it
+// cannot be set in a network namespace, and kube-proxy does not start if that fails.
 func proxyConfig(t *testing.T, kubeconfig, mode string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.conf")

@@ -15,9 +15,10 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/kube/cluster"
 )
 
-// TestServiceClaimsTheAPIServer: a tenant's Service has the API server's address as an external IP. The agent keeps its API server all
-// the while, over connections that it has and over new ones, after a restart and when it meets the Service at its start; the Service
-// answers on its port; and its deletion is heard of.
+// TestServiceClaimsTheAPIServer: a tenant's Service has the API server's address as an external IP.
+// The agent keeps its API server at all times, over existing connections and over new ones, also
+// after a restart with the Service present. The Service answers on its port, and its deletion is
+// received.
 func TestServiceClaimsTheAPIServer(t *testing.T) {
 	t.Parallel()
 	for family, addr := range map[string]string{"IPv4": "192.168.0.77", "IPv6": "fd00:192::77"} {

@@ -57,7 +57,8 @@ func numbered(prefix string, n int) string { return fmt.Sprintf("%s.%d.%d", pref
 // endpointsEach is how many endpoints each of the many Services has.
 const endpointsEach = 3
 
-// podsOf are the endpoints of the i-th: nobody answers there. Where a policy is Local the first is of this node.
+// podsOf are the endpoints of the i-th Service; no process answers there. Where a policy is Local
+// the first is of this node.
 func podsOf(i int) []server {
 	if i%cycle == withoutEndpoints {
 		return nil
@@ -72,7 +73,7 @@ func podsOf(i int) []server {
 	return out
 }
 
-// createKinds writes n Services of all kinds with their slices, and waits for nobody to follow.
+// createKinds writes n Services of all kinds with their slices, and does not wait for any proxy.
 func (a *api) createKinds(t *testing.T, n int) {
 	t.Helper()
 	list := corev1.List{}

@@ -55,7 +55,7 @@ func TestMemory(t *testing.T) {
 	p.figures(t, "restarted, listed them: ")
 }
 
-// wrote tells whether so many destinations were added.
+// wrote reports whether that many destinations were added.
 func wrote(s agent.Status, destinations int) bool {
 	return s.Written["destinations"] >= uint64(destinations)
 }

@@ -34,8 +34,8 @@ func (a *api) hinted(t *testing.T, name string, inA, inB server) *corev1.Service
 	return s
 }
 
-// TestZoneOfTheNode: another zone label is another choice of backends, at once, and no request fails, not even one that is under
-// way at an endpoint that is passed over from then on.
+// TestZoneOfTheNode: a changed zone label changes the chosen backends at once. No request fails,
+// not even a running one at an endpoint that is no longer chosen.
 func TestZoneOfTheNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -37,8 +37,8 @@ func outageLasts(t *testing.T) time.Duration {
 	return max(d, watchBound+15*time.Second)
 }
 
-// stage is what the tests of an API server that goes away have in common: a Service that stays, with traffic, one that is deleted
-// while the server is away, and a running agent.
+// stage is the common setup of tests in which the API server goes away: a Service that stays, with
+// traffic, one that is deleted meanwhile, and a running agent.
 type stage struct {
 	world       *world
 	api         *api
@@ -182,8 +182,8 @@ func TestAPIOutage(t *testing.T) {
 	})
 }
 
-// TestCompaction: the server forgets what the agent has seen last, so everything is listed anew. Nothing is lost meanwhile, and no
-// row is written but the one of the change.
+// TestCompaction: the server has dropped the version that the agent saw last, so everything is
+// listed again. Nothing is lost meanwhile, and no row is written but the one of the change.
 func TestCompaction(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -78,7 +78,8 @@ func parseServers(entries []byte) map[netip.AddrPort]counts {
 	return out
 }
 
-// compare tells what was taken from a server since before: the server itself, destinations, or its memory, which it loses when it is made anew.
+// compare returns what a server has lost since before: the server itself, destinations, or its
+// counters, which start at 0 when it is created again.
 func compare(before, now map[netip.AddrPort]counts) []string {
 	var out []string
 	for at, was := range before {
@@ -147,8 +148,9 @@ func (s *space) watch(t *testing.T) *watcher {
 	return w
 }
 
-// The watcher's pauses. A server that was made anew has forgotten its connections for good, so it is found however short it was away. To read
-// the file of destinations takes an emulated machine some tenths of a second.
+// The watcher's pauses. A server that was created again has lost its connections for good, so it is
+// detected even if it was missing for a short time. To read the file of destinations takes an
+// emulated machine some tenths of a second.
 const (
 	betweenServers      = 100 * time.Millisecond
 	betweenDestinations = time.Second

@@ -44,8 +44,9 @@ grep -H . ipv4/vs/* ipv4/ip_forward ipv6/conf/all/forwarding ipv4/conf/*/arp_ign
 	ipv4/conf/*/rp_filter netfilter/nf_conntrack_tcp_* netfilter/nf_conntrack_udp_* 2>/dev/null | grep -v /kube-ipvs0/ | sort`), "\n")
 }
 
-// neighbours are rules that are on a node before a proxy comes: the kubelet's, and those of a CNI plug-in. All tables and hooks of iptables
-// are there, too, for once somebody has used them nobody takes them away.
+// neighbours are rules that are on a node before a proxy comes: the kubelet's, and those of a CNI
+// plug-in. All tables and hooks of iptables are there, too, because they stay once a program has
+// used them.
 const neighbours = `
 for p in iptables ip6tables; do
 	$p-nft-restore --noflush <<-EOF

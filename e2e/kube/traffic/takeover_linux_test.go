@@ -129,7 +129,7 @@ func (n *takeover) cleanUp(t *testing.T, flags ...string) {
 	t.Logf("kube-ipvs cleanup %s:\n%s", strings.Join(flags, " "), out)
 }
 
-// ipvs: nothing that is wanted is ever taken away, so nobody notices.
+// ipvs: no desired row is ever deleted, so no client notices.
 func (n *takeover) ipvs(t *testing.T) {
 	old := newPredecessor(t, n.world, n.kubeconfig, "ipvs")
 	p := n.newAgent(t, "ipvs")
@@ -187,8 +187,9 @@ func (n *takeover) iptables(t *testing.T) {
 	n.end(t, old, sysctls)
 }
 
-// nftables: kube-proxy itself removes IPVS when it starts in this mode, seconds before it writes its own rules. What fails until then is its
-// doing, and counted; nothing may fail later.
+// nftables: kube-proxy itself removes IPVS when it starts in this mode, seconds before it writes
+// its own rules. Failures until then are caused by kube-proxy, and counted; no later request may
+// fail.
 func (n *takeover) nftables(t *testing.T) {
 	old, sysctls := n.fromRules(t, "nftables")
 	cs := n.ask(t)
@@ -259,7 +260,8 @@ func (n *takeover) seedSets(t *testing.T) {
 	n.node.shell(t, "ipset restore -file "+file)
 }
 
-// prime sends the beginning of a connection to each virtual server, so that its counter tells if it was ever made anew.
+// prime sends the beginning of a connection to each virtual server, so that its counter shows
+// whether it was ever created again.
 func (n *takeover) prime(t *testing.T) {
 	t.Helper()
 	addrs := n.serverAddrs(t)
