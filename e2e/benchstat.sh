@@ -52,7 +52,7 @@ if [ -s "$last" ]; then
 	have_tool
 	"$tool" -filter '.unit:(sec/op OR allocs/op)' "last=$last" "now=$now"
 else
-	say "this is the first run on this machine, there is nothing to compare with yet ($now)"
+	say "this is the first run on this machine, so no earlier run can be compared ($now)"
 	grep -E '^Benchmark' "$now" | awk '!seen[$1]++'
 fi
 mkdir -p "$(dirname "$last")"

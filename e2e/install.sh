@@ -51,7 +51,7 @@ npm                 npm               nodejs-npm         the library that draws 
 
 say() { printf 'install: %s\n' "$*"; }
 
-# have tells whether a command can be run; "command -v" is content with a file that cannot.
+# have reports whether a command can be run; "command -v" also accepts a file that is not executable.
 have() { [ -x "$(type -P "$1")" ]; }
 
 # missing prints the rows on standard input whose command is not on this machine.

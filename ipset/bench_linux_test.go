@@ -13,8 +13,9 @@ import (
 // benchEntries is the size of the bulk ways; ns/entry is what to compare.
 const benchEntries = 10_000
 
-// BenchmarkFill compares four ways to fill a set in one run on one kernel: elements in batches, one
-// message for each element, the tool reading a file, and one start of the tool for each entry.
+// BenchmarkFill compares four ways to fill a set in one run on one kernel. They are elements in
+// batches, one message for each element, the tool reading a file, and one start of the tool for
+// each entry.
 func BenchmarkFill(b *testing.B) {
 	for _, way := range []struct {
 		name    string

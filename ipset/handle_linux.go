@@ -130,9 +130,9 @@ func (h *Handle) command(ctx context.Context) error {
 	return errors.Join(err, code)
 }
 
-// verdicts sends n prepared messages and calls each with the kernel's answer to each of them: code
-// is nil for a message that was carried out, body is the text of the answer. It answers in order,
-// so those behind the answered ones are of unknown state.
+// verdicts sends n prepared messages and calls each with the kernel's answer to each of them. code
+// is nil for a message that was carried out, and body is the text of the answer. It answers in
+// order, so those behind the answered ones are of unknown state.
 func (h *Handle) verdicts(ctx context.Context, n int, each func(i int, code error, body []byte)) (answered int, err error) {
 	first := h.conn.seq - uint32(n) + 1
 	err = h.conn.exchange(ctx, h.msg.b, first, func(r reply) (done bool, err error) {

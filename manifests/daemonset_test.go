@@ -96,7 +96,7 @@ func TestPrivileges(t *testing.T) {
 	equal(t, "agent beside it", agent, only(t, loader.Containers).SecurityContext)
 }
 
-// Who is not privileged finds sysctls where it may write them.
+// An unprivileged pod finds sysctls where it may write them.
 func TestSysctlsAreMounted(t *testing.T) {
 	want := corev1.VolumeMount{Name: "sysctls", MountPath: "/host/proc/sys/net"}
 	for file, pod := range map[string]corev1.PodSpec{
@@ -119,7 +119,7 @@ func TestSysctlsAreMounted(t *testing.T) {
 	}
 }
 
-// Who asks for the profile of our own gets it for the agent, and nothing else changes.
+// With our own profile the agent gets it, and nothing else changes.
 func TestOwnSeccompProfile(t *testing.T) {
 	before, after := merged(t, "base/daemonset.yaml"), merged(t, "base/daemonset.yaml", profiled)
 	name := "kube-ipvs.json"

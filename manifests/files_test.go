@@ -46,7 +46,7 @@ var kinds = map[string]func() any{
 	"kustomize.config.k8s.io/v1alpha1 Component":      func() any { return new(kustomization) },
 }
 
-// documents splits a YAML file. What holds only comments is no document.
+// documents splits a YAML file. A part with only comments is no document.
 func documents(t *testing.T, text []byte) [][]byte {
 	t.Helper()
 	var all [][]byte

@@ -75,7 +75,7 @@ func TestInstallIsTheBase(t *testing.T) {
 	}
 }
 
-// What the program asks the API server for, and nothing else.
+// The requests of the program to the API server need exactly these rights.
 func TestRightsAreTheSmallest(t *testing.T) {
 	want := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"list", "watch"}},

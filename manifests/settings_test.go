@@ -18,8 +18,8 @@ import (
 // mounted is where the pods see the ConfigMap.
 const mounted = "/var/lib/kube-proxy/"
 
-// load is what the program makes of a command line, where the files of a ConfigMap
-// are mounted and the node is worker-1. What would be a warning is a mistake here.
+// load is what the program makes of a command line, where the files of a ConfigMap are mounted and
+// the node is worker-1. A warning is a mistake here.
 func load(t *testing.T, args []string, files map[string]string) config.Config {
 	t.Helper()
 	dir := t.TempDir() + "/"
@@ -59,7 +59,7 @@ func TestArgumentsAreThoseOfTheProgram(t *testing.T) {
 	equal(t, "cleanup cleans", []string{"cleanup"}, only(t, clean.InitContainers).Args)
 }
 
-// What the DaemonSet of kubeadm says starts kube-ipvs as it stands.
+// The arguments of kubeadm's DaemonSet start kube-ipvs without changes.
 func TestArgumentsOfKubeadm(t *testing.T) {
 	command := only(t, merged(t, kubeadm, swap).Spec.Template.Spec.Containers).Command
 	files := map[string]string{"config.conf": `apiVersion: kubeproxy.config.k8s.io/v1alpha1

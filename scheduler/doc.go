@@ -1,6 +1,6 @@
-// Package scheduler describes the scheduling algorithms of the Linux IP Virtual Server as data:
-// their names, their kernel modules, the flags that each accepts, and how each uses the weight of a
-// destination.
+// Package scheduler describes the scheduling algorithms of the Linux IP Virtual Server as data. It
+// has their names, their kernel modules, the flags that each accepts, and how each uses the weight
+// of a destination.
 //
 // It parses and validates names and flags from configuration files and annotations, and does
 // nothing else. The only way to learn whether the running kernel has an algorithm is to use it,

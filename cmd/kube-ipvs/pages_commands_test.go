@@ -112,8 +112,8 @@ func stubPrograms(t *testing.T, root string) string {
 	return dir
 }
 
-// kubectlStub prints kubeadm's DaemonSet for each object that is asked for as YAML, and the
-// files of a kustomization. What it is to apply it keeps as applied.N.
+// kubectlStub prints kubeadm's DaemonSet for each object that is asked for as YAML, and the files
+// of a kustomization. The files that it applies are kept as applied.N.
 const kubectlStub = `
 keep() { n=0; while [[ -e $STUBS/applied.$n ]]; do n=$((n + 1)); done; cat "$@" >"$STUBS/applied.$n"; }
 case $1 in

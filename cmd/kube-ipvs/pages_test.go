@@ -56,8 +56,8 @@ func allPages(t *testing.T) map[string]string {
 // for it.
 var block = regexp.MustCompile("(?ms)^```(yaml|console) (\\S+)\n(.*?)^```$")
 
-// The examples of the pages are run as they stand. What goes to standard error is shown where
-// the command ends with 2>&1.
+// The examples of the pages are run as they stand. Standard error is shown if the command ends with
+// 2>&1.
 func TestPageExamples(t *testing.T) {
 	texts := allPages(t)
 	t.Chdir(t.TempDir())
@@ -107,8 +107,8 @@ func writeManifests(t *testing.T, texts map[string]string) {
 // file that has it.
 var recording = regexp.MustCompile("(?ms)^```text (e2e/recordings/\\S+)\n(.*?)^```$")
 
-// What the pages show of the verbs is what make golden WHAT=recordings has written. With
-// KUBE_IPVS_E2E_RECORD it is put there.
+// The samples of verbs on the pages are the files that make golden WHAT=recordings has written.
+// With KUBE_IPVS_E2E_RECORD it is put there.
 func TestPageRecordings(t *testing.T) {
 	shown := map[string]bool{}
 	for path, text := range allPages(t) {
@@ -146,7 +146,7 @@ func TestREADMEShowsCheck(t *testing.T) {
 	}
 }
 
-// mostPage bounds how long a page is, in bytes. What is recorded may be longer.
+// mostPage bounds how long a page is, in bytes. A page of recordings may be longer.
 const mostPage = 12 << 10
 
 var (

@@ -125,7 +125,7 @@ type Failure string
 
 // The kinds a test tells apart: a rejected packet, a lost one, a cut connection, and what should never happen.
 const (
-	Refused Failure = "refused" // nobody listens, or a firewall rejected it
+	Refused Failure = "refused" // no process listens, or a firewall rejected it
 	Timeout Failure = "timeout" // no answer in time
 	Reset   Failure = "reset"   // the other side ended the connection without an answer
 	Denied  Failure = "denied"  // the sender's own kernel threw the packet away: EPERM

@@ -9,7 +9,8 @@
 //
 // Listen and Serve are the server, Ask, Dial and Stream the client, Tally the result. cmd/backend is the program over them.
 //
-// What this room may not know: IPVS, Kubernetes, namespaces. It is started where the test wants it and sees only sockets.
+// It knows nothing of IPVS, Kubernetes or namespaces. It is started where the test wants it and
+// sees only sockets.
 //
 // Its law: no third-party protocol library and no state, so that what fails is the path and never the workload.
 package backend

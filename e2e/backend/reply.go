@@ -43,7 +43,8 @@ func addrField(field, key string) (netip.AddrPort, error) {
 	return netip.ParseAddrPort(text)
 }
 
-// addrPort turns a socket's address into a value. Wildcard sockets see IPv4 peers as mapped addresses, which nobody wants to read.
+// addrPort turns a socket's address into a value. Wildcard sockets see IPv4 peers as mapped
+// addresses, which are hard to read.
 func addrPort(a net.Addr) netip.AddrPort {
 	typed, ok := a.(interface{ AddrPort() netip.AddrPort })
 	if !ok {

@@ -177,8 +177,9 @@ func (s *Server) close() {
 	s.conns = nil
 }
 
-// talk answers each line of a connection with one line, and an HTTP request with a response and the end of the connection: a
-// load balancer chooses per connection, so a client that reused one would hide the choice.
+// talk answers each line of a connection with one line, and an HTTP request with a response and the
+// end of the connection. A load balancer chooses for each connection, so a client that reused one
+// would hide the choice.
 func (s *Server) talk(conn net.Conn) {
 	reply := Reply{Name: s.name, Local: addrPort(conn.LocalAddr()), Client: addrPort(conn.RemoteAddr())}.String() + "\n"
 	in := bufio.NewReader(conn)

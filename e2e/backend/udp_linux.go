@@ -27,8 +27,9 @@ func wantLocal(socket *net.UDPConn) error {
 	return refused
 }
 
-// arrivedAt reads a datagram's destination, and returns with it the control message that makes the answer leave from there:
-// without it a pod with several addresses answers from the wrong one and the load balancer never sees the reply.
+// arrivedAt reads a datagram's destination, and returns with it the control message that makes the
+// answer leave from there. Without it a pod with several addresses answers from the wrong one, and
+// the load balancer never sees the reply.
 func arrivedAt(control []byte, bound netip.AddrPort) (local netip.AddrPort, source []byte) {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {

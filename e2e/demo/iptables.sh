@@ -4,7 +4,7 @@
 mode_flags=--proxy-mode=iptables
 
 # prepare_node gives the node a default route, as every node has one: what the host itself sends to a Service is routed before its
-# destination is rewritten. Nobody is at its end, and the ranges of Services lead there, too.
+# destination is rewritten. No machine is at the other end of the route, and packets to the ranges of Services take it, too.
 prepare_node() {
 	service_ranges | sed 's/ add / del /' | ip -batch -
 	ip link add uplink type veth peer name nowhere
@@ -14,7 +14,7 @@ prepare_node() {
 	ip -6 route add default dev uplink
 }
 
-# shared tells whether $out, lines of "uniq -c", shows the given total, and that many backends with a fair part: rules pick at random.
+# shared reports whether $out, lines of "uniq -c", shows the given total, and that many backends with a fair part: rules pick at random.
 shared() {
 	awk -v total="$1" -v parts="$2" '
 		{ sum += $1; if ($1 < total / parts / 4) uneven = 1 }
@@ -24,7 +24,7 @@ shared() {
 # web_chain is the chain of the web Service: its name is a hash of the Service's.
 web_chain() { iptables-save -t nat | grep -F -- "-d $web/32" | grep -oE 'KUBE-SVC-[A-Z0-9]+' | head -n 1; }
 
-# serves tells whether new connections go to an address.
+# serves reports whether new connections go to an address.
 serves() {
 	local end
 	end=$(iptables-save -t nat | grep -F -- "--to-destination $1:8080" | grep -oE 'KUBE-SEP-[A-Z0-9]+') || return 1

@@ -5,14 +5,14 @@ mode_flags=
 
 prepare_node() { :; } # the addresses of Services become the node's own
 
-# shared tells whether $out, lines of "uniq -c", shows the given total, equally shared by that many backends (give or take one).
+# shared reports whether $out, lines of "uniq -c", shows the given total, equally shared by that many backends (give or take one).
 shared() {
 	awk -v total="$1" -v parts="$2" '
 		{ sum += $1; if ($1 < int(total / parts) - 1) uneven = 1 }
 		END { exit sum != total || NR != parts || uneven }' <<<"$out"
 }
 
-# serves tells whether new connections go to an address, by the kernel's own list and without starting a process.
+# serves reports whether new connections go to an address, by the kernel's own list and without starting a process.
 serves() {
 	local row
 	hexadecimal row "$1"
@@ -35,7 +35,7 @@ in_kernel() {
 
 not_in_kernel() { ! in_kernel "$1"; }
 
-# weight_zero tells whether a row takes no new connections, or is gone already.
+# weight_zero reports whether a row takes no new connections, or is gone already.
 weight_zero() {
 	local rows
 	mapfile -t rows </proc/net/ip_vs

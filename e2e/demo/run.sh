@@ -61,7 +61,7 @@ stop_agent() {
 	agent=''
 }
 
-# says tells whether the last output matches an extended regular expression.
+# says reports whether the last output matches an extended regular expression.
 says() { grep -Eq -e "$1" <<<"$out"; }
 
 show_manifests() {
@@ -79,7 +79,7 @@ show_pods() {
 	run 'curl -s http://10.244.0.11:8080/'
 	check 'a server says its name, where it was reached and by whom' says '^web-1 local=10.244.0.11:8080 client=10.244.0.1:'
 	run_refused "curl -sS http://$web/"
-	check 'nobody serves the Service yet' says 'curl: \(7\)'
+	check 'no proxy serves the Service yet' says 'curl: \(7\)'
 }
 
 show_start() {
@@ -105,7 +105,7 @@ show_distribution() {
 }
 
 show_clients() {
-	headline 'Who asks: the node, another pod, a pod that meets itself'
+	headline 'Clients: the node, another pod, a pod that connects to itself'
 	run "curl -s http://$web/"
 	check "from the node: it appears with its address among the pods, $node_ipv4" says "client=$node_ipv4:"
 	run "ip netns exec cache-1 curl -s http://$web/"

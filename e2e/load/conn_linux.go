@@ -73,8 +73,9 @@ func (e *engine) open(c *conn, client int, port uint16) error {
 	return nil
 }
 
-// saveACK has the next acknowledgement go with what is sent anyway, if that is soon: packets are what emulated kernels are slow at,
-// and without it three of ten carry nothing. It holds for the next few packets only.
+// saveACK delays the next acknowledgement so that it goes with the next data, if that is soon.
+// Packets are slow on emulated kernels, and without it three of ten carry no data. It holds for the
+// next few packets only.
 func saveACK(fd int) { _ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_QUICKACK, 0) }
 
 // bind gives the socket its client's address, and its port if there is a range. Without one the port is chosen when it connects:
@@ -133,8 +134,8 @@ func (e *engine) drop(c *conn) {
 	if c.fd < 0 {
 		return
 	}
-	// A process that is being started by another thread has a copy of the socket until it runs its program, and a socket that is
-	// open anywhere goes on having news.
+	// A process that another thread is starting has a copy of the socket until it runs its program,
+	// and a socket that is open in any process keeps causing events.
 	_ = unix.EpollCtl(e.epoll, unix.EPOLL_CTL_DEL, c.fd, nil) // one that is not there was never watched
 	unix.Close(c.fd)
 	c.fd = -1
@@ -187,7 +188,7 @@ func (e *engine) receive(c *conn) {
 // heard takes a piece of an answer; its first has the name, as a reply is written at once.
 func (e *engine) heard(c *conn, data []byte) {
 	if !c.pending {
-		e.failed(c, fmt.Errorf("an answer that nobody asked for: %q", data))
+		e.failed(c, fmt.Errorf("an unexpected answer: %q", data))
 		return
 	}
 	if c.by == nil {
@@ -203,7 +204,7 @@ func (e *engine) heard(c *conn, data []byte) {
 	}
 }
 
-// named is the row of who answers.
+// named is the row of a backend.
 func (e *engine) named(name []byte) *answers {
 	by := e.names[string(name)]
 	if by == nil {
@@ -295,7 +296,7 @@ func sockaddr(a netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
 }
 
-// resent tells whether a packet of a connection was sent more than once.
+// resent reports whether a packet of a connection was sent more than once.
 func resent(fd int) bool {
 	if fd < 0 {
 		return false

@@ -3,8 +3,9 @@
 //	New a second ──> connect, "ask\n", one line back, close       counted by second, backend, and kind of failure
 //	Long         ──> connect, then "ask\n" Every so often         each with its backend, and when and how it was cut
 //
-// It is an open loop: a connection starts at its time whatever became of the earlier ones, so a stall is seen by as many clients
-// as it would have met. What was cut is counted once and never opened again. Nothing is tried twice.
+// It is an open loop: a connection starts at its time, regardless of earlier ones. So a stall hits
+// as many clients as in reality. A connection that was cut is counted once and never opened again.
+// Nothing is tried twice.
 //
 // A run is one thread that holds every socket in one epoll: where the machine is emulated, a goroutine and a timer for each
 // connection would measure the client. So a rate of some thousand a second is the network's to carry, and Late tells when the

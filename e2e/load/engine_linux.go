@@ -157,7 +157,7 @@ func (e *engine) askDue() {
 		return
 	}
 	want := int(float64(e.now)/float64(e.Every)*float64(e.Long)) + 1
-	e.asks = max(e.asks, want-e.Long) // after a pause nobody is asked twice
+	e.asks = max(e.asks, want-e.Long) // after a pause no connection gets two requests at once
 	for ; e.asks < want; e.asks++ {
 		e.ask(e.long[e.asks%e.Long])
 	}

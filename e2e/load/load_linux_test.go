@@ -220,7 +220,7 @@ func TestFailuresAreCountedByKind(t *testing.T) {
 	}
 }
 
-// TestStartsDoNotWait: nobody answers, and connections are started all the same.
+// TestStartsDoNotWait: no server answers, and connections are started all the same.
 func TestStartsDoNotWait(t *testing.T) {
 	end := make(chan struct{})
 	v := listen(t, silentUntil(end))
@@ -251,7 +251,8 @@ func TestLongConnectionsAreAskedAgain(t *testing.T) {
 	}
 }
 
-// TestACutIsCountedOnce: what was cut while idle is known, and nobody dials again.
+// TestACutIsCountedOnce: a connection that was cut while idle is counted once, and not opened
+// again.
 func TestACutIsCountedOnce(t *testing.T) {
 	for name, cut := range map[string]func(net.Conn) error{
 		"in order": net.Conn.Close,

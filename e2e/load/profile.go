@@ -28,8 +28,9 @@ type Profile struct {
 
 // Ports is a range of source ports that each client goes through again and again, both ends included.
 //
-// A port whose last connection to the same address is in TIME_WAIT is passed over, for the client's kernel refuses it: ports come
-// back at once with Reset, after a second where the client has net.ipv4.tcp_tw_reuse=1, and after a minute otherwise.
+// A port whose last connection to the same address is in TIME_WAIT is skipped, because the client's
+// kernel refuses it. Ports are free again at once with Reset, after a second if the client has
+// net.ipv4.tcp_tw_reuse=1, and after a minute otherwise.
 type Ports struct{ First, Last uint16 }
 
 // count is how many ports there are, none for the zero value.

@@ -55,7 +55,7 @@ type Long struct {
 // Conn is one connection held open.
 type Conn struct {
 	Client  netip.AddrPort // where it leaves from
-	Backend string         // who answers; empty if nobody ever did
+	Backend string         // the backend that answers; empty before the first answer
 	Answers int
 	Worst   time.Duration // the longest that an answer took
 

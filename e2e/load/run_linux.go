@@ -87,7 +87,7 @@ func (r *Run) work(p Profile, begun chan<- struct{}) error {
 	}
 }
 
-// turn does what is due, and tells whether there is more to come.
+// turn does the work that is due, and reports whether there is more to come.
 func (r *Run) turn(events []unix.EpollEvent) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

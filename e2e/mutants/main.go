@@ -1,5 +1,6 @@
-// The program mutants measures what the tests notice. It changes one condition of the program at a time, in a copy that only
-// the compiler sees (go build -overlay), and runs the tests that make test runs until one of them fails.
+// The program mutants measures what the tests notice. It changes one condition of the program at a
+// time, in a copy that only the compiler sees (go build -overlay). Then it runs the tests of make
+// test until one of them fails.
 package main
 
 import (

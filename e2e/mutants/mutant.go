@@ -56,8 +56,9 @@ func (m mutant) mutate(root string) ([]byte, error) {
 // scenarios is the package whose tests run the whole agent on fakes.
 const scenarios = "e2e/scenarios"
 
-// order lists the packages whose tests are run, by directory, in their order: the mutated package, those that the list
-// names, the scenarios, and all others whose tests contain the mutated package.
+// order lists the packages whose tests are run, by directory. The mutated package comes first, then
+// those that the list names, then the scenarios, and then all others whose tests contain the
+// mutated package.
 func (m mutant) order(tests dependents) []string {
 	all := slices.Concat([]string{m.dir()}, m.Packages, []string{scenarios}, tests[m.dir()])
 	var out []string

@@ -11,8 +11,8 @@ import (
 // routed are the flags by which the cluster IPs of these tests are local by a route.
 var routed = []string{"--vip-binding", "route", "--service-cidrs", "10.96.0.0/16,fd00:96::/108"}
 
-// nobody is an address of the ranges that no Service has.
-var nobody = pair{"10.96.200.1", "fd00:96::c801"}
+// unused is an address of the ranges that no Service has.
+var unused = pair{"10.96.200.1", "fd00:96::c801"}
 
 // TestRoutedRange: if a route makes all cluster IPs local, a Service answers as on a bound address.
 // Other addresses of the range never answer, even if a daemon of the host listens on all addresses.
@@ -77,9 +77,9 @@ func (w *world) checkRanges(t *testing.T, about string, routed bool, web, here, 
 		)
 		if routed {
 			questions = slices.Concat(questions,
-				ask("daemon by an address of no Service", c, nobody, 22, refused),
-				ask("Service's port by an address of no Service", c, nobody, 80, refused),
-				ask("NodePort by an address of no Service", c, nobody, web.nodePort, refused),
+				ask("daemon by an address of no Service", c, unused, 22, refused),
+				ask("Service's port by an address of no Service", c, unused, 80, refused),
+				ask("NodePort by an address of no Service", c, unused, web.nodePort, refused),
 			)
 		}
 	}
@@ -92,7 +92,7 @@ func (w *world) checkRanges(t *testing.T, about string, routed bool, web, here, 
 	put(t, []any{about, "client"}, questions)
 	w.pings(t, web.vip, web.external)
 	for _, c := range []*pod{w.pod2, w.outside, w.host()} {
-		for _, to := range nobody.all() {
+		for _, to := range unused.all() {
 			if out, err := c.try("ping", "-n", "-c1", "-W2", to); err == nil {
 				t.Errorf("%s: an echo from %s, which no Service has, to %s:\n%s", about, to, c.name, out)
 			}

@@ -76,8 +76,9 @@ var (
 	startsProcess = regexp.MustCompile(`\b(execve|fork|vfork|clone|clone3)\(`)
 	message       = regexp.MustCompile(`\b(sendmsg|sendto|sendmmsg|recvmsg|recvfrom)\(.*(nlmsg_|AF_NETLINK)`)
 	// changing matches the requests that write, by the names that strace prints: rtnetlink, ipset
-	// and nftables by name, and IPVS (a generic netlink protocol that strace does not know) by the
-	// number of the command. Where strace cannot look up the family's name it prints its number.
+	// and nftables by name. IPVS, a generic netlink protocol that strace does not know, is matched
+	// by the number of the command. Where strace cannot look up the family's name it prints its
+	// number.
 	changing = regexp.MustCompile(`nlmsg_type=(RTM_(NEW|DEL|SET)|NFNL_SUBSYS_IPSET<<8\|IPSET_CMD_(CREATE|DESTROY|FLUSH|RENAME|SWAP|ADD|DEL)\b` +
 		`|NFNL_SUBSYS_NFTABLES<<8\|NFT_MSG_(NEW|DEL))`)
 	changingIPVS = regexp.MustCompile(`nlmsg_type=(IPVS|0x\w+ [^,]*), .*\}, "\\x(01|02|03|05|06|07|09|0a|0c|0e|10|11)\\x01\\x00\\x00`)

@@ -14,9 +14,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 )
 
-// The clock jumps by these amounts. The others are the drain time, the time of the slow start, the
-// time in which the CPU use of the agent is measured, and how often it may try in that time to
-// write a row that the kernel refuses. Both jumps are in the first half of drain and climb.
+// The clock jumps by these amounts. Then follow the drain time, the time of the slow start, and the
+// time in which the CPU use of the agent is measured. The last is how often it may try in that time
+// to write a row that the kernel refuses. Both jumps are in the first half of drain and climb.
 const (
 	jump       = 24 * time.Hour
 	jumpDrain  = 40 * time.Second
@@ -133,9 +133,9 @@ func strange(line string) bool {
 
 // TestClockJumps: the clock is set a day forward and two days back. Meanwhile connections drain, a
 // client has affinity, a backend is in slow start, audits run, and the kernel refuses addresses
-// until the clock is set back. All of these times count from the boot of the machine: nothing ends
-// early or late, the agent does not spin, and a backend that becomes idle after the second jump is
-// deleted in time.
+// until the clock is set back. All of these times count from the boot of the machine, so nothing
+// ends early or late, and the agent does not spin. A backend that becomes idle after the second
+// jump is deleted in time.
 func TestClockJumps(t *testing.T) {
 	if os.Getenv("KUBE_IPVS_E2E_CLOCK") == "" {
 		t.Skip("it sets the clock of the machine: the stage contracts of make test has a guest of its own for it")

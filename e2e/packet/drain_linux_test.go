@@ -104,8 +104,8 @@ func TestDrainSurvivesACrash(t *testing.T) {
 	}
 }
 
-// TestDrainEnds: a Service with a drain time of 0 is cut at once, and one with a drain time of an
-// hour keeps its destination only as long as there is a connection.
+// TestDrainEnds: a Service with a drain time of 0 is cut at once. One with a drain time of an hour
+// keeps its destination only as long as there is a connection.
 func TestDrainEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

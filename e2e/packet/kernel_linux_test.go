@@ -14,7 +14,7 @@ type view map[string][]string
 
 // viewScript prints everything in one go; a program start is what costs under emulation. Servers
 // are read until two reads agree. Before each namespace had its own table, a dump of several
-// messages resumed at a row number that counted rows of other namespaces, so it listed some rows
+// messages resumed at a row number that counted rows of other namespaces. So it listed some rows
 // twice or not at all while other tests added and deleted rows (ip_vs_genl_dump_services).
 const viewScript = `
 echo ==servers; before=none

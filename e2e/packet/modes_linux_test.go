@@ -45,8 +45,8 @@ func settled(t *testing.T, runs []*load.Run, live int) {
 }
 
 // fromVIP stops the clients of the node itself. While a service address is bound, these clients use
-// that address as source, so open connections are cut when it is removed: at most those of one
-// moment, which are fewer than begin in a second.
+// that address as source, so open connections are cut when it is removed. At most these are the
+// ones of one moment, which are fewer than begin in a second.
 func fromVIP(t *testing.T, run *load.Run) {
 	t.Helper()
 	got, err := run.Stop()

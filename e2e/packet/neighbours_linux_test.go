@@ -24,8 +24,8 @@ import (
 )
 
 // moreForeign is further state of other programs: rules of the other iptables backend, sets of all
-// kinds, a table of nftables, routes, a local one among them, and the addresses of other owners of
-// virtual servers.
+// kinds, and a table of nftables. It also has routes, a local one among them, and the addresses of
+// other owners of virtual servers.
 const moreForeign = `
 ipset create OTHER-NETS hash:net
 ipset add OTHER-NETS 203.0.0.0/16

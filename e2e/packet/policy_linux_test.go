@@ -172,8 +172,9 @@ func TestOnePacket(t *testing.T) {
 // TestMaxConnections: a backend that has as many connections as it may have gets no new ones, and
 // who finds none that may is refused. Connections that have ended count as long as the kernel
 // remembers them, 10 s after a reset. When the kernel drops one of them, new ones are accepted if
-// fewer than the lower number are left, or fewer than three quarters of the upper number without a
-// lower one. See ip_vs_bind_dest and ip_vs_unbind_dest in net/netfilter/ipvs/ip_vs_conn.c.
+// fewer than the lower number are left. Without a lower number, that is fewer than three quarters
+// of the upper number. See ip_vs_bind_dest and ip_vs_unbind_dest in
+// net/netfilter/ipvs/ip_vs_conn.c.
 func TestMaxConnections(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -121,8 +121,8 @@ const (
 )
 
 // TestChangingSourceRangesLeavesNoGap changes ranges a thousand times. Meanwhile a client outside
-// of all ranges sends requests as fast as it can, from a new port each time, and a client that is
-// always inside one sends them steadily.
+// of all ranges sends requests as fast as it can, from a new port each time. A client that is
+// always inside a range sends them steadily.
 func TestChangingSourceRangesLeavesNoGap(t *testing.T) {
 	w := newWorld(t)
 	denied := w.addDenied(t)

@@ -169,9 +169,9 @@ func (r *rollout) judge(t *testing.T, busy *load.Run, held []*load.Run) {
 	r.judgeRows(t, busyWith)
 }
 
-// end is the earliest time at which a drained worker may have been gone, by its name: that of the
-// read before the last one that still had it, because that read may have begun before the worker
-// ended.
+// end is the earliest time at which a drained worker may have been gone, by its name. It is the
+// time of the read before the last one that still had it, because that read may have begun before
+// the worker ended.
 func (r *rollout) end(name string) (time.Time, bool) {
 	for k := range r.left {
 		if turns := r.watch.turns(k.at(r.service)); k.name == name && len(turns) > 0 && turns[len(turns)-1].now == gone {

@@ -183,7 +183,7 @@ func (w *watch) weights(key serving) string {
 }
 
 // unbroken fails unless a destination had these weights and was never created again, even for a
-// short time: the kernel counts the connections that it gives to a destination, and starts at 0 for
+// short time. The kernel counts the connections that it gives to a destination, and starts at 0 for
 // a new one. It has to have scheduled something, or it would not tell.
 func (w *watch) unbroken(t *testing.T, key serving, weights string) {
 	t.Helper()

@@ -103,7 +103,7 @@ func (c *conversation) changes(t *testing.T) {
 	pod1, pod2 := c.w.pod1, c.w.pod2
 	t.Run("replaced", func(t *testing.T) { c.replace(t, pod1, pod2) })
 	t.Run("none and one again", func(t *testing.T) {
-		c.nobody(t, pod2)
+		c.noBackend(t, pod2)
 		c.replace(t, pod2, pod1)
 	})
 	t.Run("none and another at once", func(t *testing.T) {
@@ -112,7 +112,7 @@ func (c *conversation) changes(t *testing.T) {
 	})
 	t.Run("deleted and made again", func(t *testing.T) { c.deleted(t, pod2, pod1) })
 	t.Run("back after late answers", func(t *testing.T) {
-		c.nobody(t, pod1)
+		c.noBackend(t, pod1)
 		c.late(t, pod2)
 		c.replace(t, pod1, pod2)
 	})
@@ -205,7 +205,7 @@ func (c *conversation) replace(t *testing.T, old, fresh *pod) {
 const blackhole = 10
 
 // answered requires that the new backend answers every client, without a gap of unanswered
-// datagrams as long as blackhole, and that the kernel has dropped the flows to the old backend. The
+// datagrams as long as blackhole. The kernel must have dropped the flows to the old backend. The
 // figures tell how long it took.
 func (c *conversation) answered(t *testing.T, start time.Time, old, fresh *pod) {
 	t.Helper()
@@ -242,8 +242,8 @@ func (w *watch) since(t *testing.T, key serving, start time.Time) time.Time {
 	return start
 }
 
-// nobody removes the backend; the kernel then drops its flows.
-func (c *conversation) nobody(t *testing.T, old *pod) {
+// noBackend removes the backend; the kernel then drops its flows.
+func (c *conversation) noBackend(t *testing.T, old *pod) {
 	t.Helper()
 	c.change(t)
 	c.forgotten(t, old)

@@ -10,9 +10,10 @@ const (
 	rule    = "=================="
 )
 
-// In returns the reports among the lines of an output, each from its heading to its rule, or to the end of the output where the program
-// did not come to write the rule. Lines of the log that were written meanwhile are among them. It is empty for a program that was built
-// without the detector.
+// In returns the reports among the lines of an output. Each goes from its heading to its rule, or
+// to the end of the output if the program ended before it wrote the rule. Lines of the log that
+// were written meanwhile are among them. It is empty for a program that was built without the
+// detector.
 func In(output string) string {
 	var found strings.Builder
 	within := false

@@ -19,7 +19,7 @@ type plan struct {
 	scenario.Trouble
 }
 
-// faultPlan is everything that calls of the kernel rooms do to the agent.
+// faultPlan has every fault of calls to the kernel packages.
 func faultPlan() []plan {
 	plans := []plan{
 		{"fails once", scenario.Trouble{Kind: scenario.Fail, Times: 1}},
@@ -106,8 +106,8 @@ func attempts(scene string, calls map[string]int) []attempt {
 	return some(scene, all, *faultsAScenario)
 }
 
-// run tries one fault. What does not come, for no such call is made or can go wrong so, is
-// not counted.
+// run tries one fault. A fault that does not occur, because no such call is made or none can fail
+// in this way, is not counted.
 func (a attempt) run(t *testing.T, file string, faults *tally) {
 	var node *scenario.Fakes
 	trouble := a.Trouble
@@ -139,8 +139,8 @@ type pick struct {
 // those of all other scenarios: each begins by making forty sets.
 const picksARoom = 3
 
-// picks chooses the calls to spoil: all of a room that has few, else some, evenly
-// spread. Each scenario begins at another, so that together they meet every call.
+// picks chooses the calls that fail: all of a package with few calls, else some, evenly spread.
+// Each scenario begins at another, so that together they meet every call.
 func picks(scene string, calls map[string]int) []pick {
 	var all []pick
 	for _, room := range scenario.Rooms() {

@@ -28,9 +28,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/scenario"
 )
 
-// TestOnKernel runs the scenarios of ipvs mode with the program itself, KUBE_IPVS_BIN, on
-// the kernel of a place the runner of e2e/vm prepared, each in a network namespace of
-// its own.
+// TestOnKernel runs the scenarios of ipvs mode with the program itself, KUBE_IPVS_BIN. The kernel
+// is that of a place that the runner of e2e/vm prepared, and each scenario has a network namespace
+// of its own.
 func TestOnKernel(t *testing.T) {
 	binary := program(t, "a kernel with IPVS")
 	files := slices.DeleteFunc(scenario.List(t, "testdata"), ofIPTables)
@@ -236,13 +236,13 @@ func (n *node) Text(kind string) (string, error) {
 	return "", nil // Normal refuses the kind
 }
 
-// lacksIPVS tells whether the kernel has no virtual servers in which to look.
+// lacksIPVS reports whether the kernel has no virtual servers that could be read.
 func (n *node) lacksIPVS() bool {
 	_, err := os.Stat("/proc/net/ip_vs")
 	return n.rulesAlone() && errors.Is(err, fs.ErrNotExist)
 }
 
-// rulesAlone tells whether the node is one for iptables mode.
+// rulesAlone reports whether the node is one for iptables mode.
 func (n *node) rulesAlone() bool { return n.backend != "" }
 
 // found is what ip(8) shows of our addresses.
@@ -384,13 +384,13 @@ func (n *node) Host(addrs []netip.Addr) error {
 func (n *node) hostAddress(verb string, a netip.Addr) error {
 	args := []string{"addr", verb, netip.PrefixFrom(a, a.BitLen()).String(), "dev", "host0"}
 	if a.Is6() && verb == "add" {
-		args = append(args, "nodad") // nobody else is there to object
+		args = append(args, "nodad") // no other host is there to object
 	}
 	_, err := n.output("ip", args...)
 	return err
 }
 
-// Gateway implements scenario.Driver: there is nobody behind the link host0.
+// Gateway implements scenario.Driver: no host is behind the link host0.
 func (n *node) Gateway([]netip.Addr) error {
 	return errors.New("gateway: not on a kernel, put [fakes] before it")
 }

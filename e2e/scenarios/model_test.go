@@ -87,7 +87,7 @@ func hunt(t *testing.T, h *walk.Hunt, w walks, atOnce int, over func() bool) {
 	}
 }
 
-// enoughFailures are as many as somebody will read: more are often the same again.
+// enoughFailures is how many failures are printed: more are often the same again.
 const enoughFailures = 8
 
 // keeping is where scenarios of what failed go, and stay.

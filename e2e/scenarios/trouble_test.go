@@ -219,8 +219,8 @@ func (n troubled) refused(table string, s agent.Status) {
 	}
 }
 
-// A kernel that carries everything and cannot be read any more is no reason to send
-// traffic elsewhere, but somebody has to know.
+// A kernel that carries everything and cannot be read any more is no reason to send traffic
+// elsewhere, but the operator must learn of it.
 func TestKernelThatCannotBeRead(t *testing.T) {
 	for _, room := range scenario.Rooms() {
 		t.Run(room, func(t *testing.T) {

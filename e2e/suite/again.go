@@ -23,9 +23,10 @@ const (
 	repeatLimit = 15 * time.Minute
 )
 
-// repeat runs what failed beside others once more, alone, when everything else has ended. Clients and agents of the tests go by the clock,
-// and a machine that others use, too, may give them no time for many seconds. A stage of which every part passes now is unsteady: that is
-// no failure, and the summary names the parts, for a fault that shows now and then looks the same.
+// repeat runs what failed beside others once more, alone, when everything else has ended. Clients
+// and agents of the tests go by the clock, and a machine that others use, too, may give them no
+// time for many seconds. A stage of which every part passes now is unsteady. That is no failure,
+// but the summary names the parts, because a rare fault looks the same.
 func (s *schedule) repeat(ctx context.Context) {
 	parts := map[*stage][]repeat{}
 	all := 0

@@ -84,8 +84,9 @@ func (p *pool) fill() (string, error) {
 	return dir, errors.Join(errs...)
 }
 
-// guest runs one guest to its end. Each stays on one processor of this machine, in turn: the threads of a User-mode Linux guest hand over
-// to each other at each of its system calls, which costs ten times as much between processors.
+// guest runs one guest to its end. Each stays on one CPU of this machine, in turn. The threads of a
+// User-mode Linux guest switch to each other at each of its system calls, which costs ten times as
+// much between CPUs.
 func (p *pool) guest(ctx context.Context, r *recorder, queue string, number int) error {
 	lane := p.name + "-" + strconv.Itoa(number)
 	args := []string{filepath.Join(root, "bin/vmrun"), "-auto", "-accel", p.accel, "-need", p.need, "-timeout", p.limit,

@@ -71,8 +71,8 @@ func newSchedule(stages []*stage, capacity float64) *schedule {
 	return s
 }
 
-// run starts each stage when its turn has come: in the order of the list, as far as processors are free. What failed runs once more in
-// the end.
+// run starts each stage when its turn has come: in the order of the list, as far as processors are
+// free. Failed stages run once more in the end.
 func (s *schedule) run(ctx context.Context) {
 	s.runOnce(ctx)
 	s.repeat(ctx)

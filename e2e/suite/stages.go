@@ -50,8 +50,8 @@ var guestPackages = strings.Fields(`./e2e/packet ./e2e/scenarios ./internal/kern
 	./internal/kernel/conntrack ./internal/kernel/capture ./internal/kernel/rules ./internal/kernel/nft ./internal/dataplane/ipvs ./internal/dataplane/ipvs/nftrules ./ipset
 	./e2e/bench/rawwrite`)
 
-// compiled is what all stages that compile or run tests wait for: compilers beside each other do the same work twice, and take the
-// processors from guests, whose clients go by the clock.
+// compiled is the stage that all stages wait for that compile or run tests. Parallel compilers do
+// the same work twice, and take the CPUs from guests, whose clients go by the clock.
 var compiled = []string{"compile"}
 
 // stages are all stages, those that others need first.
@@ -120,8 +120,8 @@ func (c *config) build(ctx context.Context, r *recorder) error {
 		r.command(ctx, nil, env, slices.Concat([]string{"go", "test", "-c", "-vet=off"}, flags, []string{"-o", dir + "/"}, guestPackages)...))
 }
 
-// compile fills the compilers' cache, which takes seconds where it is filled and most of an hour where it is empty. What fails here
-// fails again, and counts, in the stage that needs it.
+// compile fills the compilers' cache, which takes seconds where it is filled and most of an hour
+// where it is empty. A failure here occurs again, and counts, in the stage that needs the package.
 func (c *config) compile(ctx context.Context, r *recorder) error {
 	list := []string{"go", "list", "-export", "-test", "-deps", "-f", "{{if .Error}}{{.Error}}{{end}}"}
 	for _, one := range []struct {
@@ -265,7 +265,8 @@ var (
 	distribution = []string{"TestIPVSAppears", "TestRestrictedPodGetsModules", "TestKilledForMemory", "TestClockJumps"} // in no other stage
 )
 
-// removeIPVS takes the modules of IPVS out of the kernel of a guest, or ends the unit. What used them last may take a moment to let go.
+// removeIPVS takes the modules of IPVS out of the kernel of a guest, or ends the unit. A module
+// that was just used may take a moment until it can be removed.
 const removeIPVS = `for try in {1..30}; do modprobe -r $(lsmod | sed -n 's/^\(ip_vs_[^ ]*\|xt_ipvs\) .*/\1/p') ip_vs && break; sleep 1; done
 [ ! -e /proc/net/ip_vs ] || { echo 'the modules of IPVS cannot be removed'; exit 1; }
 `

@@ -14,8 +14,8 @@
 //
 // It knows nothing of Kubernetes, IPVS rows, or the command. It is a place to run, not a test.
 //
-// Its law: nothing is left behind. The archives passed to QEMU are in anonymous memory, QEMU ends
-// with the runner, and the host's package database and kernel are never changed (the lists of
+// Its law: nothing is left behind. The archives passed to QEMU are in anonymous memory, and QEMU
+// ends with the runner. The host's package database and kernel are never changed (the lists of
 // packages for that source are a copy of their own). Only the cache directory outside the
 // repository stays.
 //

@@ -17,10 +17,10 @@ type Group string
 // from kube-proxy's command line and change nothing; they and those of Deprecated
 // are hidden.
 const (
-	Common     Group = "What is served, and where"
+	Common     Group = "Services and this node"
 	IPVS       Group = "IPVS"
 	IPTables   Group = "iptables mode"
-	Pods       Group = "Which traffic is that of local pods, and what is masqueraded"
+	Pods       Group = "Local pods and masquerading"
 	Ports      Group = "Node ports and external IPs"
 	API        Group = "API server"
 	HTTP       Group = "Health and metrics"

@@ -12,10 +12,10 @@ import (
 )
 
 // Frontends decides which Service keeps each frontend. The strongest kind of claim wins
-// (model.Kind.Rank), then the older Service (a Service without a date is the youngest), then the
-// one from Kubernetes, then the first by namespace and name. It is the same for every mode, for two
-// Services on one address and port must never mix their backends. An external IP never takes what
-// was allocated to another Service.
+// (model.Kind.Rank), then the older Service (a Service without a date is the youngest). Then the
+// one from Kubernetes wins, and then the first by namespace and name. It is the same for every
+// mode, for two Services on one address and port must never mix their backends. An external IP
+// never takes what was allocated to another Service.
 type Frontends struct {
 	// services have what each Service wants, if it wants anything.
 	services map[model.ServiceID]wish

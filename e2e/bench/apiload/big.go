@@ -55,5 +55,5 @@ func (b *Big) Step(ctx context.Context, n int) error {
 	return b.load.update(ctx, b.object(i))
 }
 
-// Old tells whether an endpoint is one of the first.
+// Old reports whether an endpoint is one of the first.
 func (b *Big) Old(addr netip.Addr) bool { return b.old[addr] }

@@ -22,7 +22,7 @@ type group struct {
 	dir  *os.File
 }
 
-// newGroup makes a group. Where nobody has mounted the second version of control groups, it does.
+// newGroup makes a group. If the second version of control groups is not mounted, it mounts it.
 func newGroup() (*group, error) {
 	root, err := groupRoot()
 	if err != nil {
@@ -39,7 +39,7 @@ func newGroup() (*group, error) {
 	return &group{path: path, dir: dir}, nil
 }
 
-// ownMount is where control groups are mounted if nobody has done it.
+// ownMount is where control groups are mounted by this program.
 const ownMount = "/run/kube-ipvs-bench-cgroup"
 
 func groupRoot() (string, error) {

@@ -70,7 +70,7 @@ type rows struct {
 	destinations []vserver.DestinationKey
 }
 
-// What all servers and destinations have in common.
+// Values that all servers and destinations share.
 const (
 	scheduler = "rr"
 	weight    = 1

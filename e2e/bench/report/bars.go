@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// Bars writes a picture (SVG): a panel for each of a few figures, a group of bars for each number of Services, a bar for each candidate, all
-// on logarithmic scales. A bar that the limit cut short ends in a dotted line.
+// Bars writes a picture (SVG) with a panel for each of a few figures. A panel has a group of bars
+// for each number of Services, and a bar for each candidate, all on logarithmic scales. A bar that
+// the limit cut short ends in a dotted line.
 func Bars(w io.Writer, results []*Result) error {
 	groups := byServices(results)
 	p := &picture{groups: groups, candidates: candidatesOf(results)}

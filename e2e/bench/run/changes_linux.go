@@ -62,8 +62,9 @@ func (s *session) floor() *measure.Samples {
 	return &out
 }
 
-// addService adds a Service. The time begins when the API server has answered the write of its slice: the writes themselves take 30 ms with
-// 1,000 Services and 70 ms with 10,000, whatever the candidate.
+// addService adds a Service. The time begins when the API server has answered the write of its
+// slice. The writes themselves take 30 ms with 1,000 Services and 70 ms with 10,000 for every
+// candidate.
 func (s *session) addService(ctx context.Context, n int) (measure.Wait, error) {
 	vip, err := s.api.AddService(ctx, fmt.Sprintf("added-%d", n))
 	if err != nil {

@@ -224,8 +224,9 @@ func (s *session) used(ctx context.Context, f func() error) (cost measure.Cost, 
 	return after.Sub(before), last, over, err
 }
 
-// A candidate rests for shortRest after a change, so that a program that gathers changes for a second (kube-proxy's minSyncPeriod outside
-// of ipvs mode) takes the next one at once, and for longRest after a start.
+// A candidate rests for shortRest after a change, so that a program that batches changes for a
+// second (kube-proxy's minSyncPeriod outside of ipvs mode) takes the next one at once. It rests for
+// longRest after a start.
 const (
 	shortRest = 1100 * time.Millisecond
 	longRest  = 3 * time.Second

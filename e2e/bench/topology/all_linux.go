@@ -10,10 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A round of All asks some of the addresses that have not answered yet, at once: with none of it awaited one by one, it is over in milliseconds. Then
-// the asker rests for restShare times as long, between these bounds, for the CPUs are the candidate's: it has a tenth of one. What answers is seen when
-// its turn comes again, a quarter of a second later with a hundred addresses, but for the first of all of them, which has a turn in each round.
-// Addresses asked one after the other, without such a rest, took half of one CPU, and a start nearly twice as long.
+// A round of All sends requests to some of the addresses that have not answered yet, all at once,
+// so it is over in milliseconds. Then the client rests for restShare times as long, between these
+// bounds, because the CPUs belong to the candidate: the client has a tenth of one. A new answer is
+// seen at the next turn of its address, a quarter of a second later with a hundred addresses; the
+// first address has a turn in each round. Requests one after the other, without such a rest, took
+// half of one CPU, and a start nearly twice as long.
 const (
 	together     = 20
 	restShare    = 9
@@ -98,7 +100,7 @@ func (r *round) ask(which []int, to []netip.AddrPort, source func() netip.Addr) 
 		if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: source().As4()}); err != nil {
 			return fmt.Errorf("ask %s: %w", addr, err)
 		}
-		// Whatever is wrong at once is no answer, which poll tells.
+		// An error here means no answer, which poll reports.
 		_ = unix.Connect(fd, &unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()})
 	}
 	return nil

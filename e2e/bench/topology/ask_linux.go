@@ -10,9 +10,11 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
 )
 
-// The pause before the next request, while one answer is awaited: at first 1.5 times as long as a request takes, within these bounds, because
-// the CPUs belong to the candidate. A request takes 2 ms on an emulated machine, less than half a millisecond elsewhere. patience bounds one
-// request: a packet that is lost while rules change comes again after a second, which would count as the candidate's time.
+// The pause before the next request while one answer is awaited. It begins with 1.5 times the
+// duration of a request, within these bounds, because the CPUs belong to the candidate. A request
+// takes 2 ms on an emulated machine, less than half a millisecond elsewhere. patience bounds one
+// request: a packet that is lost while rules change comes again after a second, which would count
+// as the candidate's time.
 const (
 	shortestPause = 500 * time.Microsecond
 	pause         = 3 * time.Millisecond
@@ -46,8 +48,9 @@ func (w *Network) Ask(ctx context.Context, to netip.AddrPort) (netip.Addr, error
 // Inside runs f inside of the pod.
 func (w *Network) Inside(f func() error) error { return w.Pod.Do(f) }
 
-// askers is how many questions of Until may be open at once. One that has no answer after hedge is joined by another, for a packet may have
-// been lost in the moment before the answer was to be had; patience ends it before all askers wait.
+// askers is how many questions of Until may be open at once. A second request is sent if one has no
+// answer after hedge, because its packet may have been lost just before the answer became
+// available; patience ends it before all askers wait.
 const (
 	askers       = 16
 	hedge        = patience / askers

@@ -1,6 +1,6 @@
 // Package cluster runs a real control plane for tests: one etcd and one kube-apiserver, as
 // processes, and nothing else. Without controllers and a scheduler, the API has only the objects of
-// the test: endpoint slices stay as they are, nodes have no heartbeat, and a ServiceAccount exists
+// the test. Endpoint slices stay as they are, nodes have no heartbeat, and a ServiceAccount exists
 // once it is created.
 //
 //	Options ──> Start ──> keys and certificates ──> etcd ──> kube-apiserver ──> /readyz

@@ -297,9 +297,9 @@ func TestNodeAddressesFollowTheHost(t *testing.T) {
 	}
 }
 
-// The entries that mark the server of a NodePort as ours stay until the server is deleted, even if
-// the node has lost the address and the Service was not compiled for that yet. So a process that
-// dies in between leaves no server that the next one does not recognize.
+// The entries that mark the server of a NodePort as ours stay until the server is deleted. This
+// holds even if the node has lost the address and the Service was not compiled for that yet. So a
+// process that dies in between leaves no server that the next one does not recognize.
 func TestLostNodeAddressStaysWithItsServers(t *testing.T) {
 	k := newKernel()
 	m := begin(t, k, external("web", "10.96.0.10", "192.168.0.1", model.KindNodePort, nil))

@@ -20,7 +20,7 @@ const (
 	roomLinks   = "links"
 )
 
-// Rooms lists the kernel packages by the names that faults use.
+// Rooms returns the names of the kernel packages that faults use.
 func Rooms() []string { return []string{roomServers, roomSets, roomRules, roomLinks} }
 
 var (
