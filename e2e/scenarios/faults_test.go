@@ -93,7 +93,7 @@ func (a attempt) String() string {
 }
 
 // faultsAScenario is how many of all faults at all picked calls one scenario has. All
-// scenarios together have each fault in each room many times.
+// scenarios together have each fault in each kernel package many times.
 var faultsAScenario = flag.Int("faults", 18, "how many faults each scenario has, evenly spread over kinds and calls")
 
 func attempts(scene string, calls map[string]int) []attempt {
@@ -129,13 +129,13 @@ func (a attempt) run(t *testing.T, file string, faults *tally) {
 	})
 }
 
-// pick is one call of one room, counted from 1.
+// pick is one call of one kernel package, counted from 1.
 type pick struct {
 	room string
 	nth  int
 }
 
-// picksARoom is how many calls of a room are picked in one scenario. Most calls are like
+// picksARoom is how many calls of a kernel package are picked in one scenario. Most calls are like
 // those of all other scenarios: each begins by making forty sets.
 const picksARoom = 3
 

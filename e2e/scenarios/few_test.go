@@ -2,5 +2,5 @@
 
 package scenarios_test
 
-// few is false: calls of each room fail; see picks.
+// few is false: calls of each kernel package fail; see picks.
 const few = false

@@ -14,7 +14,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/scenario"
 )
 
-// tally counts faults by kind and room.
+// tally counts faults by kind and kernel package.
 type tally struct {
 	mu    sync.Mutex
 	cells map[cell]*counts

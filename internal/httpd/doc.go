@@ -7,7 +7,7 @@
 // that are called for each request, and metrics from a handler.
 //
 //	probe ──▶ HealthHandler ──Report──▶ the loop
-//	scrape ─▶ MetricsHandler ─▶ handlers and functions of other rooms
+//	scrape ─▶ MetricsHandler ─▶ handlers and functions of other packages
 //	both behind Serve: listen, retry, stop
 //
 // The laws it keeps: no request waits for ever, and no client holds a place that another

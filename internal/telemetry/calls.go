@@ -25,7 +25,7 @@ func newCalls(registry *prometheus.Registry) kernelCalls {
 	return c
 }
 
-// KernelCall shows one call of a kernel room. Any goroutine may call it.
+// KernelCall shows one call of a part of the kernel. Any goroutine may call it.
 func (m *Metrics) KernelCall(room string, took time.Duration, err error) {
 	m.calls.took.WithLabelValues(room).Observe(took.Seconds())
 	late := m.calls.late.WithLabelValues(room) // there from the first call on, for rate()

@@ -12,9 +12,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/bench/report"
 )
 
-// The pause between two writes of a rolling update, and between two requests meanwhile, and the
-// number of successive answers of new endpoints that shows that no old one is left. The last write
-// replaces 20 of 500: at random, 200 answers miss all 20 once in 3,500.
+// The pause between two writes of a rolling update and the pause between two requests meanwhile.
+// The last is the number of successive answers of new endpoints that shows that no old one is left.
+// The last write replaces 20 of 500: at random, 200 answers miss all 20 once in 3,500.
 const (
 	rollPause  = 200 * time.Millisecond
 	rollAsk    = 10 * time.Millisecond

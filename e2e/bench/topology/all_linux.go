@@ -13,7 +13,7 @@ import (
 // A round of All sends requests to some of the addresses that have not answered yet, all at once,
 // so it is over in milliseconds. Then the client rests for restShare times as long, between these
 // bounds, because the CPUs belong to the candidate: the client has a tenth of one. A new answer is
-// seen at the next turn of its address, a quarter of a second later with a hundred addresses; the
+// seen at the next turn of its address, a quarter of a second later with a hundred addresses. The
 // first address has a turn in each round. Requests one after the other, without such a rest, took
 // half of one CPU, and a start nearly twice as long.
 const (

@@ -50,7 +50,7 @@ func (w *Network) Inside(f func() error) error { return w.Pod.Do(f) }
 
 // askers is how many questions of Until may be open at once. A second request is sent if one has no
 // answer after hedge, because its packet may have been lost just before the answer became
-// available; patience ends it before all askers wait.
+// available. patience ends it before all askers wait.
 const (
 	askers       = 16
 	hedge        = patience / askers

@@ -13,6 +13,6 @@
 // The filter cannot match fragments other than the first, or IPv6 packets with extension headers,
 // so these are not seen.
 //
-// The law of the room: it is bounded. The kernel keeps a socket's worth of packets and
+// The law of the package: it is bounded. The kernel keeps a socket's worth of packets and
 // counts those for which there was no room; Stats tells.
 package capture

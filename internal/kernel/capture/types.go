@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// The errors of this room.
+// The errors of this package.
 var (
 	// ErrUnsupported: this operating system has no packet sockets.
 	ErrUnsupported = errors.New("not supported")

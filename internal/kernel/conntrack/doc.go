@@ -19,7 +19,7 @@
 // which is searched while it streams. Memory holds one datagram and one batch of deletions, for any
 // size of the table. A long dump takes pauses.
 //
-// The law of the room: a flow is deleted by its original tuple, its zone and its
+// The law of the package: a flow is deleted by its original tuple, its zone and its
 // number, so never another one that took the tuple meanwhile. A flow that is gone
 // already is a success. A dump that changed under the reader is done again, and a
 // call that the kernel does not answer in time gives its socket up.

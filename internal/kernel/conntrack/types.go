@@ -10,7 +10,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
-// The errors of this room. Its callers never see an errno.
+// The errors of this package. Its callers never see an errno.
 var (
 	// ErrUnsupported says that this kernel, or this operating system, does not let
 	// the table be read: it has no nf_conntrack_netlink.

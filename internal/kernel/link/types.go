@@ -13,7 +13,7 @@ import (
 // key on it, and a roll-back to kube-proxy finds its addresses there.
 const DefaultName = "kube-ipvs0"
 
-// The errors of this room. Its callers never see an errno.
+// The errors of this package. Its callers never see an errno.
 var (
 	// ErrExist says that something of that name is there and is not ours to use.
 	ErrExist = netkey.ErrExist

@@ -2,7 +2,7 @@ package nftables
 
 import "github.com/kube-ipvs/kube-ipvs/internal/kernel/nfnetlink"
 
-// Walk cuts a datagram into messages and reads all this room would read of each.
+// Walk cuts a datagram into messages and reads all this package would read of each.
 func Walk(b []byte) (messages int, tables []Key) {
 	for len(b) > 0 {
 		m, rest, err := nfnetlink.Next(b)

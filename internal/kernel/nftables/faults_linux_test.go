@@ -20,7 +20,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 )
 
-// kernel plays the other side of the protocol, written apart from the room's own
+// kernel plays the other side of the protocol, written apart from the package's own
 // codec, and goes wrong as it is told.
 type kernel struct {
 	tables []nftables.Key

@@ -10,7 +10,7 @@
 //	FilterTables                ->  one iptables-save a family and backend, of table filter
 //	Stamp      tables          ->  one system call each (legacy; nft has a generation)
 //
-// Laws of the room:
+// Laws of the package:
 //
 //   - A rule is text in the form iptables-save prints ([Canonical]), so drift
 //     is a comparison of strings and needs no hash in a comment: names and

@@ -9,7 +9,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
-// The sentinels of the room, wrapped with the chain and the tool's message.
+// The sentinels of the package, wrapped with the chain and the tool's message.
 var (
 	// ErrExist: the object is there already.
 	ErrExist = netkey.ErrExist

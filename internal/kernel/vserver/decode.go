@@ -96,7 +96,7 @@ func eachAttr(b []byte, visit func(kind uint16, value []byte) error) error {
 }
 
 // fields collects the attributes of one nest by number; unknown ones and those
-// beyond the highest this room reads are dropped.
+// beyond the highest this package reads are dropped.
 type fields [16][]byte
 
 func readFields(b []byte) (f fields, err error) {
@@ -159,7 +159,7 @@ func (f fields) addr(kind int, family uint16) (netip.Addr, error) {
 }
 
 // decodeServer reads one row of a server dump. Servers chosen by firewall mark
-// have no address; they are foreign to this room and reported as not mine.
+// have no address; they are foreign to this package and reported as not mine.
 func decodeServer(body []byte) (k ServerKey, s Server, mine bool, err error) {
 	f, err := nested(body, attrServer)
 	if err != nil {

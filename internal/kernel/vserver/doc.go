@@ -17,7 +17,7 @@
 // a refused message and always answers refusals. So only the last message of a chunk asks for an
 // acknowledgement: when that arrives, every row without an error of its own has been applied.
 //
-// The law of the room: what a caller is told is true. A write converges: an add of an existing row
+// The law of the package: what a caller is told is true. A write converges: an add of an existing row
 // becomes an update, an update of a missing row becomes an add, and a delete of a missing row
 // succeeds. A read is complete or an error, and a row whose answer was lost fails with ErrUnknown.
 // Only a survey is less: one cheap read of everything, which tells what to read. Every kernel call

@@ -41,7 +41,7 @@ type answer struct {
 	text  string // the extended acknowledgement's message, mostly empty
 }
 
-// fault puts an answer into the room's words, keeping the kernel's in the text.
+// fault puts an answer into the errors of the package, keeping the kernel's in the text.
 func (a answer) fault() error {
 	sentinel := sentinelOf(a.errno)
 	switch {

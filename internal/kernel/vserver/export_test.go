@@ -79,7 +79,7 @@ func ExtAck(b []byte) (error, error) {
 	return a.fault(), err
 }
 
-// Walk cuts a datagram into messages and reads everything this room would read
+// Walk cuts a datagram into messages and reads everything this package would read
 // of each, for the sake of panics and endless loops only.
 func Walk(b []byte) (messages int) {
 	for len(b) > 0 {

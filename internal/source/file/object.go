@@ -7,7 +7,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
 )
 
-// origin marks everything that this room delivers.
+// origin marks everything that this package delivers.
 const origin = model.FromFile
 
 // kind orders the objects as they are delivered: a Service comes last, when its

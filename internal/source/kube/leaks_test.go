@@ -7,7 +7,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// No test leaves a goroutine behind, which then would be the room's. Most of them wait out
+// No test leaves a goroutine of the package behind. Most of them wait out
 // the pauses between two tries, so many at once take no longer than few.
 func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "24"); err != nil {

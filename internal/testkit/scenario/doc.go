@@ -24,7 +24,7 @@
 //	expect KIND FILE [REGEXP]     wait until the lines of the kernel that match are FILE's
 //	expect-log REGEXP             wait until the agent has logged it; with ! it has not
 //	settle                        wait until all that is on disk is in the kernel
-//	mark                          settle, and begin to count written rows anew
+//	mark                          settle, and begin to count written rows from 0
 //	written TABLE N               settle; N rows were written since; TABLE may be total
 //	plan                          wait until the kernel holds what `kube-ipvs plan` says
 //	foreign                       take all that the kernel holds for somebody else's
@@ -43,7 +43,7 @@
 //	                              arguments
 //	damage TOOL ARGUMENT...       the same, whether or not the kernel lets it be done
 //	fault ROOM next [KIND]        let calls of servers, sets, rules or links fail,
-//	fault ROOM nth|for N [KIND]   from now on, all is any room: the next, the Nth, so
+//	fault ROOM nth|for N [KIND]   from now on, all is any kernel package: the next, the Nth, so
 //	fault ROOM always [KIND]      many, or every one; or those rows of writes that have
 //	fault ROOM row TEXT [KIND]    the text in them
 //	fault ROOM crash N            let the agent die in the Nth, and another take its place
@@ -53,7 +53,7 @@
 // The KIND of what is expected is servers, sets, rules, addresses or link; Normal says in which
 // form. The KIND of a fault is how calls fail, as in FaultKind: fail, hang, late, lost (carried
 // out, but not answered) or interrupted (lists). ENOBUFS, EBUSY, ENOMEM, EEXIST, ENOENT and EPERM
-// are those errors of the package. A call that cannot fail so by what its room promises passes, and
+// are those errors of the package. A call that cannot fail so by what its package promises passes, and
 // the fault waits for the next. A condition before a step keeps it to one driver, [fakes] or
 // [kernel], or to runs in which calls fail or agents die unasked, [rough] and [crash]. Faults are
 // for fakes only. The output of plan is for the addresses of the step host; without any address a

@@ -67,7 +67,7 @@ type Trouble struct {
 	Room string
 	Call int
 	Kind FaultKind
-	// Times is how many calls it hits; 0 is all of the room until the agent has told of it.
+	// Times is how many calls it hits; 0 is all of the package until the agent has told of it.
 	Times int
 	// Row hits one row of a write alone, instead of calls.
 	Row bool
@@ -83,7 +83,7 @@ func (f *Fakes) Trouble(t Trouble) {
 	f.tap.add(&fault{room: t.Room, from: t.Call, times: t.Times, kind: t.Kind, one: t.Row, trouble: true})
 }
 
-// CrashAtCall makes the agent die at the nth call of a room, in the middle of it
+// CrashAtCall makes the agent die at the nth call of a kernel package, in the middle of it
 // if it writes rows, and start again.
 func (f *Fakes) CrashAtCall(room string, nth int) {
 	f.audited = true
@@ -101,7 +101,7 @@ func (f *Fakes) Told() bool { return f.witness.told.Load() }
 // is asked when the script is over.
 func (f *Fakes) Witnessed() error { return f.witness.verdict() }
 
-// Calls is how many calls each room had.
+// Calls is how many calls each kernel package had.
 func (f *Fakes) Calls() map[string]int { return f.tap.counts() }
 
 // Start implements Driver.

@@ -15,7 +15,7 @@ import (
 )
 
 // FaultKind is a way in which a kernel call fails. One that is the name of an errno has the
-// call answered by what its room makes of that.
+// call answered by what its package makes of that.
 type FaultKind string
 
 // The kinds beside errnos.
@@ -72,7 +72,7 @@ var dictionary = map[string]words{
 	},
 }
 
-// answer is what a room returns for a call that went wrong so.
+// answer is what a package returns for a call that went wrong so.
 func (k FaultKind) answer(room string) error {
 	w := dictionary[room]
 	switch k {
@@ -87,7 +87,7 @@ func (k FaultKind) answer(room string) error {
 	return errInjected
 }
 
-// because joins the word of a room, the kernel's own and that of the test; none may be there.
+// because joins the error of a package, the kernel's own and that of the test; none may be there.
 func because(word, kernel error) error {
 	err := errInjected
 	if kernel != nil {

@@ -28,7 +28,7 @@ var (
 	errDead     = errors.New("the process is dead")
 )
 
-// quickCall is the deadline of a call. A real room bounds each by itself (its
+// quickCall is the deadline of a call. A real package bounds each by itself (its
 // Options.Timeout), for the loop's context has no deadline.
 const quickCall = 20 * time.Millisecond
 
@@ -74,13 +74,13 @@ func (f *fault) done() bool { return f.times == 0 }
 func newTap() *tap { return &tap{calls: map[string]int{}} }
 
 // verdict is what is planned for a call: err is what its caller is told instead of what
-// the room says, the zero value lets it pass.
+// the package returns, the zero value lets it pass.
 type verdict struct {
 	err error
 	// half asks a write to carry out the first part of its rows: the process dies in the
 	// middle. whole asks for all.
 	half, whole bool
-	late        bool // what the room says comes shortly before the deadline
+	late        bool // what the package returns comes shortly before the deadline
 }
 
 // enter counts a call and returns what is planned for it, at the deadline if it hangs.
@@ -134,7 +134,7 @@ func (t *tap) find(room string, a access, that *fault) *fault {
 	return nil
 }
 
-// broken reports whether every call that reads a room fails, until the tap is healed.
+// broken reports whether every call that reads a kernel package fails, until the tap is healed.
 func (t *tap) broken(room string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -40,11 +40,11 @@ func TestKindsOfFaults(t *testing.T) {
 		{roomSets, "always EBUSY", "", "add a add b delete c", []error{ipset.ErrBusy}},
 		{roomLinks, "for 1 ENOENT", "", "add a add b delete c", []error{link.ErrNotExist}},
 		{roomLinks, "nth 2", "add a add b delete c", "", nil},
-		{roomLinks, "next EEXIST", "add a add b delete c", "", nil}, // a success to the room
+		{roomLinks, "next EEXIST", "add a add b delete c", "", nil}, // a success to the package
 		{roomSets, "next interrupted", "add a add b delete c", "", nil},
 		{roomServers, "row b", "add a delete c", "add b", nil},
 		{roomServers, "row b lost", "add a add b delete c", "add b", []error{vserver.ErrUnknown}},
-		{roomServers, "row c ENOENT", "add a add b delete c", "", nil}, // a success to the room
+		{roomServers, "row c ENOENT", "add a add b delete c", "", nil}, // a success to the package
 	} {
 		t.Run(tt.room+" "+tt.spec, func(t *testing.T) {
 			tap := newTap()

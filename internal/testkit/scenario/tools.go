@@ -62,7 +62,7 @@ func (k *kernel) ipvsadm(args []string) error {
 		return errors.Join(errNotUnderstood, err)
 	}
 	if _, err := k.servers.GetServer(ctx, key); err != nil && args[0] != "-A" {
-		return err // the room converges, the tool does not
+		return err // the package converges, the tool does not
 	}
 	if strings.ToUpper(args[0]) == args[0] {
 		s := vserver.Server{Scheduler: "wlc"}

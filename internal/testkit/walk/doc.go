@@ -1,7 +1,7 @@
 // Package walk is the model test: long random sequences of operations on one node. At each quiet
 // point it checks that the state of the agent depends only on its inputs, not on their history.
 //
-//	seed ──New──► Walk ──Run──► a Node: the agent, real rooms, fakes or a kernel
+//	seed ──New──► Walk ──Run──► a Node: the agent, real packages, fakes or a kernel
 //	               ▲  │            at each quiet point (scenario.Judge):
 //	            Shrink └─Script    what a fresh compile of all inputs says
 //	               │      │          = what the agent wants

@@ -142,7 +142,7 @@ func (g *generator) restart(end Verb) Operation {
 	return Operation{Verb: end, Args: g.flags}
 }
 
-// fault lets calls of a room fail, or the agent die in one.
+// fault lets calls of a kernel package fail, or the agent die in one.
 func (g *generator) fault() Operation {
 	if g.on == Kernel {
 		return Operation{Verb: Look}

@@ -17,7 +17,7 @@ const (
 	Hops   Verb = "gateway" // Args: the next hops of its default routes
 	Stop   Verb = "stop"    // the agent, by SIGTERM; another starts with Args as its flags
 	Kill   Verb = "kill"    // the same by SIGKILL
-	Fault  Verb = "fault"   // Args: a room and how its calls fail, in the words of scenarios
+	Fault  Verb = "fault"   // Args: a kernel package and how its calls fail, in the words of scenarios
 	Damage Verb = "damage"  // Args: a command of another program on the kernel
 	Look   Verb = "look"    // wait until the loop comes round
 	Quiet  Verb = "quiet"   // end what stands in the way, and compare

@@ -38,7 +38,7 @@ type Subject struct {
 	Readers map[string]func(*testing.T) string
 }
 
-// Contract runs the behaviours that everything above this room relies on, each
+// Contract runs the behaviours that callers of this package rely on, each
 // against a subject of its own.
 func Contract(t *testing.T, open func(t *testing.T) Subject) {
 	cases := []struct {
