@@ -50,6 +50,166 @@ func TestPageCommands(t *testing.T) {
 	}
 }
 
+// The blocks of commands on the pages for contributors run in order, too. Programs and scripts of
+// the repository are stubs, and each command line is checked: packages, scripts, targets of make and
+// their choices, and flags of our programs exist.
+func TestContributorCommands(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := filepath.Glob("../../e2e/*/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := 0
+	for _, page := range pages {
+		script := "set -euo pipefail\n"
+		for _, b := range shell.FindAllStringSubmatch(readPage(t, page), -1) {
+			script += b[1]
+		}
+		t.Run(filepath.Base(filepath.Dir(page)), func(t *testing.T) {
+			for _, line := range runSources(t, root, script) {
+				commands++
+				checkSourceCommand(t, root, line)
+			}
+		})
+	}
+	if commands < 20 {
+		t.Errorf("%d commands found, want at least 20", commands)
+	}
+}
+
+// runSources runs a script in a directory that has a stub for each script of e2e. The stub of go
+// makes one for each program that it builds.
+func runSources(t *testing.T, root, script string) []string {
+	t.Helper()
+	dir, stubs := t.TempDir(), t.TempDir()
+	const note = "#!/bin/bash\necho \"$0 $*\" >>\"$STUBS/commands\"\n"
+	write := func(name, text string) {
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o700); err != nil { //nolint:gosec // a program
+			t.Fatal(err)
+		}
+	}
+	scripts, err := filepath.Glob(filepath.Join(root, "e2e/*.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range scripts {
+		write(filepath.Join(dir, "e2e", filepath.Base(s)), note)
+	}
+	write(filepath.Join(stubs, "make"), note)
+	write(filepath.Join(stubs, "go"), note+goStub)
+	for _, name := range []string{"cp", "mkdir", "basename"} {
+		path, err := exec.LookPath(name)
+		if err == nil {
+			err = os.Symlink(path, filepath.Join(stubs, name))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "/bin/bash", "-c", script)
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + stubs, "STUBS=" + dir}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	log, err := os.ReadFile(filepath.Join(dir, "commands")) //nolint:gosec // written by the stubs
+	if os.IsNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(strings.ReplaceAll(string(log), stubs+"/", "")), "\n")
+}
+
+// goStub puts a stub into the place of each program that go build or go test -c would write.
+const goStub = `
+to=
+while [[ $# -gt 0 ]]; do
+	case $1 in
+	-o) to=$2; shift ;;
+	./*) if [[ $to == */ ]]; then built+=("$to$(basename "$1")"); elif [[ -n $to ]]; then built+=("$to"); fi ;;
+	esac
+	shift
+done
+for f in "${built[@]}"; do mkdir -p bin; cp e2e/suite.sh "$f"; done
+`
+
+var (
+	sourcePackage = regexp.MustCompile(`(?:^| )\./(\S+)`)
+	sourceFlag    = regexp.MustCompile(`^-([a-z][a-z-]*)$`)
+)
+
+// checkSourceCommand wants a command line of a contributor to name things that exist.
+func checkSourceCommand(t *testing.T, root, line string) {
+	t.Helper()
+	fields := strings.Fields(line)
+	program := filepath.Base(fields[0])
+	if program == "go" || strings.HasPrefix(fields[0], "bin/") {
+		for _, m := range sourcePackage.FindAllStringSubmatch(line, -1) {
+			if files, err := filepath.Glob(filepath.Join(root, m[1], "*.go")); err != nil || len(files) == 0 {
+				t.Errorf("%s: no package %s", line, m[1])
+			}
+		}
+	}
+	switch {
+	case program == "make":
+		checkMake(t, root, line, fields[1:])
+	case program == "vmrun":
+		checkFlags(t, filepath.Join(root, "e2e/vm/vmrun"), line, fields[1:])
+	case program == "bench-peers.sh":
+		checkFlags(t, filepath.Join(root, "e2e/bench"), line, fields[1:])
+	case program == "go" && fields[1] == "run" && fields[2] == "./e2e/bench":
+		checkFlags(t, filepath.Join(root, "e2e/bench"), line, fields[3:])
+	}
+}
+
+// checkMake wants a target of the Makefile, and a choice of WHAT that e2e/bench.sh or the suite has.
+func checkMake(t *testing.T, root, line string, args []string) {
+	t.Helper()
+	if !strings.Contains(readPage(t, filepath.Join(root, "Makefile")), "\n"+args[0]+":") {
+		t.Errorf("%s: no target %s", line, args[0])
+	}
+	choices := readPage(t, filepath.Join(root, "e2e/bench.sh"))
+	if args[0] != "bench" {
+		choices = readPage(t, filepath.Join(root, "e2e/suite/stages.go"))
+	}
+	for _, a := range args[1:] {
+		name, value, _ := strings.Cut(a, "=")
+		if name == "WHAT" && !regexp.MustCompile(`(?m)"`+value+`"|^#   `+value+` `).MatchString(choices) {
+			t.Errorf("%s: no choice %s", line, value)
+		}
+	}
+}
+
+// checkFlags wants the flags before -- or before a word to be declared in a package.
+func checkFlags(t *testing.T, dir, line string, args []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no package %s, error %v", dir, err)
+	}
+	var sources strings.Builder
+	for _, f := range files {
+		sources.WriteString(readPage(t, f))
+	}
+	for _, a := range args {
+		if a == "--" {
+			return
+		}
+		m := sourceFlag.FindStringSubmatch(a)
+		if m != nil && m[1] != "h" && m[1] != "help" && !strings.Contains(sources.String(), `"`+m[1]+`",`) {
+			t.Errorf("%s: %s has no flag %s", line, dir, a)
+		}
+	}
+}
+
 // runPage runs a script with stubs alone in its PATH and returns the command lines of the stubs.
 func runPage(t *testing.T, root, stubs, script string) []string {
 	t.Helper()

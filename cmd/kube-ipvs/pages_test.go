@@ -103,9 +103,9 @@ func writeManifests(t *testing.T, texts map[string]string) {
 	}
 }
 
-// recording is a fenced block of a page that shows what a verb prints on a node, and names the
-// file that has it.
-var recording = regexp.MustCompile("(?ms)^```text (e2e/recordings/\\S+)\n(.*?)^```$")
+// recording is a fenced block of a page that shows what a verb prints, on a node or in a test, and
+// names the file that has it.
+var recording = regexp.MustCompile("(?ms)^```text ((?:e2e/recordings|internal/cli/testdata)/\\S+)\n(.*?)^```$")
 
 // The samples of verbs on the pages are the files that make golden WHAT=recordings has written.
 // With KUBE_IPVS_E2E_RECORD it is put there.
@@ -143,6 +143,25 @@ func TestREADMEShowsCheck(t *testing.T) {
 	want := "$ sudo kube-ipvs check | head -n 9\n" + strings.Join(head[:len(head)-1], "")
 	if len(head) != 10 || !strings.Contains(readPage(t, "../../README.md"), want) {
 		t.Errorf("README does not have\n%s", want)
+	}
+}
+
+// The sample of check for troubleshooting has lines of the recorded output, in their order.
+func TestTroubleshootingShowsCheck(t *testing.T) {
+	_, sample, found := strings.Cut(readPage(t, "../../manifests/docs/troubleshooting.md"), "\n```text check\n")
+	sample, _, closed := strings.Cut(sample, "```\n")
+	if !found || !closed || strings.Count(sample, "\n") < 10 {
+		t.Fatalf("no sample of check with ten lines: %q", sample)
+	}
+	rest := readPage(t, "../../e2e/recordings/check.txt")
+	for line := range strings.Lines(sample) {
+		if line == "...\n" {
+			continue
+		}
+		var there bool
+		if _, rest, there = strings.Cut(rest, line); !there {
+			t.Errorf("not recorded, or not in this order: %s", line)
+		}
 	}
 }
 

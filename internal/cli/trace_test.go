@@ -10,9 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/capture"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/golden"
 	"github.com/kube-ipvs/kube-ipvs/internal/trace"
 )
 
@@ -128,26 +127,7 @@ func TestTraceText(t *testing.T) {
 	if err := writeTrace(&b, "text", watchTape(t, traceOptions{duration: 1100 * time.Millisecond, packets: 100})); err != nil {
 		t.Fatal(err)
 	}
-	want := `10.96.0.20:80/tcp: 3 packets of 2 connections in 1.5 s, 2 lost; endpoints for new connections: 1
-
-connection 1, of 203.0.113.5:40000
-  1   +0.000s  arrived    on eth0 from 203.0.113.5:40000
-  2   +0.000s  chosen     10.244.1.5:8080
-  3   +0.000s  left       on veth3 with its source rewritten to 10.0.0.1:61000
-  no further packet was seen; possible causes:
-    - the endpoint does not answer: it does not listen, or a NetworkPolicy drops the packet
-    - the path there or back is broken: route, tunnel, MTU, reverse path filter of its node
-
-connection 2, of 203.0.113.6:1
-  1   +0.000s  arrived    on eth0 from 203.0.113.6:1
-  2   +0.000s  chosen     10.244.3.3:8080, by connection tracking; its packets were not watched
-  no further packet was seen; possible causes:
-    - the endpoint does not answer: it does not listen, or a NetworkPolicy drops the packet
-    - the path there or back is broken: route, tunnel, MTU, reverse path filter of its node
-`
-	if diff := cmp.Diff(want, b.String()); diff != "" {
-		t.Errorf("text (-want +got):\n%s", diff)
-	}
+	golden.Check(t, "trace.txt", b.String()) // the page of troubleshooting shows it
 }
 
 func TestTraceForPrograms(t *testing.T) {
