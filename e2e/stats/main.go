@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"fmt"
 	"go/ast"
+	"go/build"
 	"go/parser"
 	"go/token"
 	"io"
@@ -75,7 +76,7 @@ func measure(root string) (stats, error) {
 		}
 		kind := kindOf(rel)
 		s.lines[kind] += strings.Count(string(text), "\n")
-		if kind != "product" {
+		if kind != "product" || !onLinux(path) {
 			return nil
 		}
 		file, err := parser.ParseFile(files, path, text, parser.SkipObjectResolution)
@@ -91,6 +92,15 @@ func measure(root string) (stats, error) {
 		s.packages = append(s.packages, measurePackage(dir, dirs[dir]))
 	}
 	return s, err
+}
+
+// onLinux reports whether a file is part of a build for Linux. A type that another system has, too,
+// would count twice.
+func onLinux(path string) bool {
+	c := build.Default
+	c.GOOS, c.CgoEnabled = "linux", false
+	ok, err := c.MatchFile(filepath.Dir(path), filepath.Base(path))
+	return ok || err != nil
 }
 
 // kindOf says what a file counts as.

@@ -13,6 +13,7 @@ func TestMeasures(t *testing.T) {
 		"internal/a/top.go":    "package a\n\ntype wide struct{ x, y int }\n\nfunc (wide) run() {\n\tlow()\n\tlow()\n\twide{}.deep()\n}\n",
 		"internal/a/low.go":    "package a\n\nfunc low() {}\n\nfunc (wide) deep() { wide{}.run() }\n",
 		"internal/a/a_test.go": "package a\n",
+		"internal/a/other.go":  "//go:build !linux\n\npackage a\n\nfunc (wide) elsewhere() {}\n",
 		"e2e/x/x.go":           "package x\n\nfunc f() {}\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755); err != nil {
@@ -32,7 +33,7 @@ func TestMeasures(t *testing.T) {
 	}
 	for _, want := range []string{
 		"lines, e2e                             3",
-		"lines, product                         14",
+		"lines, product                         19",
 		"lines, tests                           1",
 		"lines of a function: median, p90, max  1, 3, 3",
 		"internal/a  4                    1       2 wide        2 wide",
