@@ -20,34 +20,40 @@ type binding struct {
 	bind, capture bool
 }
 
+// binder collects the bindings of a Service.
+type binder struct {
+	*job
+	out []binding
+}
+
 // bind lists every address and port on which the Service answers, sorted by key and unique, and
 // notes which of them cannot be served. A Service without a cluster IP has no frontends.
 func (j *job) bind() []binding {
 	j.ports = j.usablePorts()
 	j.groups = make([]group, len(j.sides)*len(j.ports))
 	j.most = j.mostFrontends()
-	out := make([]binding, 0, min(len(j.ports)*j.addresses(), j.most))
+	b := &binder{j, make([]binding, 0, min(len(j.ports)*j.addresses(), j.most))}
 	for _, addr := range j.svc.ClusterIPs {
-		out = j.bindAddr(out, model.KindClusterIP, addr)
+		b.bindAddr(model.KindClusterIP, addr)
 	}
-	if len(out) == 0 {
+	if len(b.out) == 0 {
 		return nil
 	}
 	// Frontends beyond the maximum are not served, so the stronger kinds come first.
-	out = j.bindIngress(out)
-	out = j.bindNodePorts(out)
-	out = j.bindExternalIPs(out)
-	out = j.bindDetours(out)
-	return j.settle(out)
+	b.bindIngress()
+	b.bindNodePorts()
+	b.bindExternalIPs()
+	b.bindDetours()
+	return b.settle()
 }
 
-// take appends a binding, unless the Service has as many as it may have.
-func (j *job) take(out []binding, b binding) []binding {
-	if len(out) >= j.most {
-		j.beyond.Frontends++
-		return out
+// take adds a binding, unless the Service has as many as it may have.
+func (b *binder) take(one binding) {
+	if len(b.out) >= b.most {
+		b.beyond.Frontends++
+		return
 	}
-	return append(out, b)
+	b.out = append(b.out, one)
 }
 
 // mostFrontends is how many frontends the Service may have. Each is a virtual server of the kernel
@@ -77,46 +83,45 @@ func (j *job) addresses() int {
 	return n
 }
 
-// bindAddr appends one binding for each port of the Service, or a note.
-func (j *job) bindAddr(out []binding, kind model.Kind, addr netip.Addr) []binding {
-	if why := j.refuse(kind, addr); why != "" {
-		j.notes.addf(model.AddressRefused, "%s %s is not served: %s", kind.Noun(), addr, why)
+// bindAddr adds one binding for each port of the Service, or a note.
+func (b *binder) bindAddr(kind model.Kind, addr netip.Addr) {
+	if why := b.refuse(kind, addr); why != "" {
+		b.notes.addf(model.AddressRefused, "%s %s is not served: %s", kind.Noun(), addr, why)
 		if why == notAllowed {
-			j.refused = append(j.refused, addr)
+			b.refused = append(b.refused, addr)
 		}
-		return out
+		return
 	}
-	if len(out) >= j.most {
-		j.beyond.Frontends += len(j.ports)
-		return out
+	if len(b.out) >= b.most {
+		b.beyond.Frontends += len(b.ports)
+		return
 	}
-	family, bind := model.FamilyOf(addr), j.mayBind(kind, addr)
-	_, onLink := j.opts.Host.Links[addr]
-	capture := !bind && !j.opts.NoBinding && !onLink
-	if s := j.side(family); kind == model.KindClusterIP && (!s.served() || addr.Less(s.clusterIP)) {
+	family, bind := model.FamilyOf(addr), b.mayBind(kind, addr)
+	_, onLink := b.opts.Host.Links[addr]
+	capture := !bind && !b.opts.NoBinding && !onLink
+	if s := b.side(family); kind == model.KindClusterIP && (!s.served() || addr.Less(s.clusterIP)) {
 		s.clusterIP, s.bind = addr, bind
 	}
-	for i, p := range j.ports {
+	for i, p := range b.ports {
 		key := model.FrontendKey{Addr: addr, Port: p.Port, Protocol: p.Protocol}
-		out = j.take(out, binding{key: key, kind: kind, port: i, bind: bind, capture: capture})
-		j.group(i, family).external = j.group(i, family).external || kind.External()
+		b.take(binding{key: key, kind: kind, port: i, bind: bind, capture: capture})
+		b.group(i, family).external = b.group(i, family).external || kind.External()
 	}
-	return out
 }
 
 // mayBind reports whether an address may be put on our link. An address that another machine needs
 // is not bound, and only the Service's ports of it are served. A cluster IP was allocated by the
 // API server, so only this machine's own use of it counts.
-func (j *job) mayBind(kind model.Kind, addr netip.Addr) bool {
-	if j.opts.NoBinding {
+func (b *binder) mayBind(kind model.Kind, addr netip.Addr) bool {
+	if b.opts.NoBinding {
 		return false
 	}
-	holder := j.holder(kind, addr)
+	holder := b.holder(kind, addr)
 	if holder == "" {
-		return kind == model.KindClusterIP || j.opts.External != ExternalCapture
+		return kind == model.KindClusterIP || b.opts.External != ExternalCapture
 	}
-	j.notes.addf(model.VIPConflictsWithNode, "%s is not bound on this node: it is %s (VIPConflictsWithNode)", addr, holder)
-	j.unbound = append(j.unbound, addr)
+	b.notes.addf(model.VIPConflictsWithNode, "%s is not bound on this node: it is %s (VIPConflictsWithNode)", addr, holder)
+	b.unbound = append(b.unbound, addr)
 	return false
 }
 
@@ -133,109 +138,105 @@ func (j *job) holder(kind model.Kind, addr netip.Addr) string {
 	}
 }
 
-func (j *job) bindExternalIPs(out []binding) []binding {
-	if j.opts.ExternalIPs.Off && len(j.svc.ExternalIPs) > 0 {
-		j.notes.addf(model.ExternalIPsOff, "external IPs are not served: feature gate AllowServiceExternalIPs is off")
-		return out
+func (b *binder) bindExternalIPs() {
+	if b.opts.ExternalIPs.Off && len(b.svc.ExternalIPs) > 0 {
+		b.notes.addf(model.ExternalIPsOff, "external IPs are not served: feature gate AllowServiceExternalIPs is off")
+		return
 	}
-	for _, addr := range j.svc.ExternalIPs {
-		out = j.bindAddr(out, model.KindExternalIP, addr)
+	for _, addr := range b.svc.ExternalIPs {
+		b.bindAddr(model.KindExternalIP, addr)
 	}
-	return out
 }
 
-func (j *job) bindIngress(out []binding) []binding {
-	if len(j.svc.Ingress) > 0 && len(j.svc.SourceRanges) > 0 {
-		j.limit()
+func (b *binder) bindIngress() {
+	if len(b.svc.Ingress) > 0 && len(b.svc.SourceRanges) > 0 {
+		b.limit()
 	}
-	for _, in := range j.svc.Ingress {
+	for _, in := range b.svc.Ingress {
 		if in.Proxy {
-			j.remarks.addf(model.LeftToLoadBalancer, "load-balancer address %s is left to the load balancer (ipMode Proxy)", in.Addr)
+			b.remarks.addf(model.LeftToLoadBalancer, "load-balancer address %s is left to the load balancer (ipMode Proxy)", in.Addr)
 			continue
 		}
-		out = j.bindAddr(out, model.KindLoadBalancer, in.Addr)
+		b.bindAddr(model.KindLoadBalancer, in.Addr)
 	}
-	return out
 }
 
 func hasNodePorts(ports []model.ServicePort) bool {
 	return slices.ContainsFunc(ports, func(p model.ServicePort) bool { return p.NodePort != 0 })
 }
 
-// bindNodePorts appends the node ports on the addresses of this node that were
+// bindNodePorts adds the node ports on the addresses of this node that were
 // chosen for them. These are never ours to bind.
-func (j *job) bindNodePorts(out []binding) []binding {
-	if !hasNodePorts(j.ports) {
-		return out
+func (b *binder) bindNodePorts() {
+	if !hasNodePorts(b.ports) {
+		return
 	}
 	for _, f := range model.Families() {
-		if !j.side(f).served() {
+		if !b.side(f).served() {
 			continue
 		}
-		before := len(out)
-		for _, addr := range j.opts.Host.NodePorts {
+		before := len(b.out)
+		for _, addr := range b.opts.Host.NodePorts {
 			if model.FamilyOf(addr) == f {
-				out = j.bindNodeAddr(out, addr)
+				b.bindNodeAddr(addr)
 			}
 		}
-		if len(out) == before {
-			j.notes.addf(model.NoNodePortAddress, "node ports are not served over %s: no %s address of this node is chosen for them", f, f)
+		if len(b.out) == before {
+			b.notes.addf(model.NoNodePortAddress, "node ports are not served over %s: no %s address of this node is chosen for them", f, f)
 		}
 	}
-	return out
 }
 
-func (j *job) bindNodeAddr(out []binding, addr netip.Addr) []binding {
-	for i, p := range j.ports {
+func (b *binder) bindNodeAddr(addr netip.Addr) {
+	for i, p := range b.ports {
 		if p.NodePort == 0 {
 			continue
 		}
 		key := model.FrontendKey{Addr: addr, Port: p.NodePort, Protocol: p.Protocol}
-		out = j.take(out, binding{key: key, kind: model.KindNodePort, port: i})
-		j.group(i, model.FamilyOf(addr)).external = true
+		b.take(binding{key: key, kind: model.KindNodePort, port: i})
+		b.group(i, model.FamilyOf(addr)).external = true
 	}
-	return out
 }
 
 // settle sorts the bindings by key and keeps the first of each by kind, then by
 // the name of the port; it notes the others.
-func (j *job) settle(all []binding) []binding {
-	slices.SortFunc(all, func(a, b binding) int {
-		return cmp.Or(a.key.Compare(b.key), cmp.Compare(a.kind, b.kind),
-			cmp.Compare(j.ports[a.port].Name, j.ports[b.port].Name), cmp.Compare(a.port, b.port))
+func (b *binder) settle() []binding {
+	slices.SortFunc(b.out, func(x, y binding) int {
+		return cmp.Or(x.key.Compare(y.key), cmp.Compare(x.kind, y.kind),
+			cmp.Compare(b.ports[x.port].Name, b.ports[y.port].Name), cmp.Compare(x.port, y.port))
 	})
-	kept := all[:0]
-	for _, b := range all {
-		if n := len(kept); n > 0 && kept[n-1].key == b.key {
-			j.noteLoser(kept[n-1], b)
+	kept := b.out[:0]
+	for _, one := range b.out {
+		if n := len(kept); n > 0 && kept[n-1].key == one.key {
+			b.noteLoser(kept[n-1], one)
 			continue
 		}
-		kept = append(kept, b)
+		kept = append(kept, one)
 	}
 	return kept
 }
 
 // noteLoser says why one of two bindings to the same key is left out. An entry that only repeats
 // another one is left out without a note.
-func (j *job) noteLoser(winner, loser binding) {
+func (b *binder) noteLoser(winner, loser binding) {
 	addr, number := loser.key.Addr, loser.key.Port
-	name, other := j.ports[loser.port].Name, j.ports[winner.port].Name
+	name, other := b.ports[loser.port].Name, b.ports[winner.port].Name
 	switch {
 	case winner.kind == loser.kind && winner.port == loser.port:
 	case loser.kind != model.KindNodePort:
-		j.notes.addf(model.AddressTwice, "%s %s is its %s already: it is served once, as that%s",
-			loser.kind.Noun(), addr, winner.kind.Noun(), j.unlimited(loser))
+		b.notes.addf(model.AddressTwice, "%s %s is its %s already: it is served once, as that%s",
+			loser.kind.Noun(), addr, winner.kind.Noun(), b.unlimited(loser))
 	case winner.kind != model.KindNodePort:
-		j.notes.addf(model.NodePortTaken, "node port %d/%s of port %q is not served on %s: port %q of its %s is",
+		b.notes.addf(model.NodePortTaken, "node port %d/%s of port %q is not served on %s: port %q of its %s is",
 			number, loser.key.Protocol, name, addr, other, winner.kind.Noun())
 	default:
-		j.notes.addf(model.NodePortTwice, "node port %d/%s is listed twice: port %q is not served there", number, loser.key.Protocol, name)
+		b.notes.addf(model.NodePortTwice, "node port %d/%s is listed twice: port %q is not served there", number, loser.key.Protocol, name)
 	}
 }
 
 // unlimited warns of a filter that is lost with a load-balancer address.
-func (j *job) unlimited(loser binding) string {
-	if loser.kind == model.KindLoadBalancer && len(j.side(model.FamilyOf(loser.key.Addr)).ranges) > 0 {
+func (b *binder) unlimited(loser binding) string {
+	if loser.kind == model.KindLoadBalancer && len(b.side(model.FamilyOf(loser.key.Addr)).ranges) > 0 {
 		return ", without loadBalancerSourceRanges"
 	}
 	return ""

@@ -11,29 +11,28 @@ import (
 // cluster IP, which has all endpoints. If internalTrafficPolicy is Local, too, the cluster IP lacks
 // endpoints; then a Detour frontend is added on its address, on a port that the Service does not
 // have.
-func (j *job) bindDetours(out []binding) []binding {
-	if !j.svc.ExternalLocal && j.asked().Forward == model.ForwardNAT {
-		return out
+func (b *binder) bindDetours() {
+	if !b.svc.ExternalLocal && b.asked().Forward == model.ForwardNAT {
+		return
 	}
 	var shadows []uint16
-	if j.svc.InternalLocal {
-		shadows = shadowPorts(j.ports)
+	if b.svc.InternalLocal {
+		shadows = shadowPorts(b.ports)
 	}
 	for _, f := range model.Families() {
-		for i, p := range j.ports {
-			g := j.group(i, f)
+		for i, p := range b.ports {
+			g := b.group(i, f)
 			if !g.external {
 				continue
 			}
-			key := model.FrontendKey{Addr: j.side(f).clusterIP, Port: p.Port, Protocol: p.Protocol}
-			if j.svc.InternalLocal {
+			key := model.FrontendKey{Addr: b.side(f).clusterIP, Port: p.Port, Protocol: p.Protocol}
+			if b.svc.InternalLocal {
 				key.Port = shadows[i]
-				out = j.take(out, binding{key: key, kind: model.KindDetour, port: i, bind: j.side(f).bind})
+				b.take(binding{key: key, kind: model.KindDetour, port: i, bind: b.side(f).bind})
 			}
 			g.detour = netip.AddrPortFrom(key.Addr, key.Port)
 		}
 	}
-	return out
 }
 
 // shadowPorts are the ports of the Detour frontends: each is the number of its own port with the

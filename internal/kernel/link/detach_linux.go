@@ -41,34 +41,38 @@ func familyOf(a netip.Addr) int {
 // ListDetached returns the addresses that are detached. False: something of it is missing,
 // so that the address is local for all packets, or for none.
 func (h *Handle) ListDetached(ctx context.Context) (map[netip.Addr]bool, error) {
-	d, err := h.detachment(ctx)
+	d, err := detacher{h}.read(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list detached addresses: %w", err)
 	}
 	out := make(map[netip.Addr]bool, len(d.routes))
 	for a := range d.routes {
 		_, attached := d.attached[a]
-		out[a] = !attached && slices.Contains(d.rules, h.detachRule(familyOf(a)))
+		out[a] = !attached && slices.Contains(d.rules, detacher{h}.rule(familyOf(a)))
 	}
 	return out, nil
 }
 
-func (h *Handle) detachRule(family int) tableRule {
-	return tableRule{family, h.opts.DetachMark, h.opts.DetachMark}
+// detacher reads and writes the routes and rules of detached addresses.
+type detacher struct{ *Handle }
+
+// rule returns our rule of a family.
+func (t detacher) rule(family int) tableRule {
+	return tableRule{family, t.opts.DetachMark, t.opts.DetachMark}
 }
 
-func (h *Handle) detachment(ctx context.Context) (detachment, error) {
+func (t detacher) read(ctx context.Context) (detachment, error) {
 	d := detachment{routes: map[netip.Addr]struct{}{}, attached: map[netip.Addr]struct{}{}}
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
-		if err := h.detachmentOf(ctx, family, &d); err != nil {
+		if err := t.readFamily(ctx, family, &d); err != nil {
 			return d, err
 		}
 	}
 	return d, nil
 }
 
-func (h *Handle) detachmentOf(ctx context.Context, family int, d *detachment) error {
-	found, err := steady(ctx, h, func(c *conn) (found []hostRoute, err error) {
+func (t detacher) readFamily(ctx context.Context, family int, d *detachment) error {
+	found, err := steady(ctx, t.Handle, func(c *conn) (found []hostRoute, err error) {
 		keep := func(m syscall.NetlinkMessage) {
 			if r, ok := parseHostRoute(m); ok {
 				found = append(found, r)
@@ -91,14 +95,14 @@ func (h *Handle) detachmentOf(ctx context.Context, family int, d *detachment) er
 			d.attached[r.to] = struct{}{}
 		}
 	}
-	list, err := h.tableRules(ctx, family)
+	list, err := t.tableRules(ctx, family)
 	d.rules = append(d.rules, list...)
 	return err
 }
 
 // tableRules returns the rules of a family that lead to our table.
-func (h *Handle) tableRules(ctx context.Context, family int) ([]tableRule, error) {
-	list, err := steady(ctx, h, func(c *conn) (found []tableRule, err error) {
+func (t detacher) tableRules(ctx context.Context, family int) ([]tableRule, error) {
+	list, err := steady(ctx, t.Handle, func(c *conn) (found []tableRule, err error) {
 		dump := request(unix.RTM_GETRULE, unix.NLM_F_DUMP, &nl.RtMsg{RtMsg: unix.RtMsg{Family: uint8(family)}})
 		err = c.query(dump, func(m syscall.NetlinkMessage) {
 			if r, ok := ourRule(m); ok {
@@ -192,47 +196,47 @@ func (h *Handle) WriteDetached(ctx context.Context, changes []Change) []error {
 		}
 	}
 	if len(del) > 0 {
-		h.attach(ctx, changes, del, errs)
+		detacher{h}.attach(ctx, changes, del, errs)
 	}
 	if len(add) > 0 {
-		h.detach(ctx, changes, add, errs)
+		detacher{h}.detach(ctx, changes, add, errs)
 	}
 	return h.settleDetached(changes, errs)
 }
 
 // detach has the route that replaces another in place before that goes.
-func (h *Handle) detach(ctx context.Context, changes []Change, rows []int, errs []error) {
-	d, err := h.ours(ctx)
+func (t detacher) detach(ctx context.Context, changes []Change, rows []int, errs []error) {
+	d, err := t.ours(ctx)
 	if err == nil {
-		rows = h.forEach(ctx, changes, rows, errs, unix.EEXIST, func(a netip.Addr) *nl.NetlinkRequest { return detachedRoute(a, true) })
-		err = h.rules(ctx, changes, rows)
+		rows = t.forEach(ctx, changes, rows, errs, unix.EEXIST, func(a netip.Addr) *nl.NetlinkRequest { return detachedRoute(a, true) })
+		err = t.rules(ctx, changes, rows)
 	}
 	if err != nil {
 		spread(rows, errs, err)
 		return
 	}
 	rows = slices.DeleteFunc(slices.Clone(rows), func(i int) bool { return changes[i].Addr.Is6() })
-	h.forEach(ctx, changes, rows, errs, unix.ESRCH, func(a netip.Addr) *nl.NetlinkRequest { return attachedRoute(a, d.index, false) })
+	t.forEach(ctx, changes, rows, errs, unix.ESRCH, func(a netip.Addr) *nl.NetlinkRequest { return attachedRoute(a, d.index, false) })
 }
 
 // attach takes the rule away before the last route, for routes are what tells that there
 // is something of ours.
-func (h *Handle) attach(ctx context.Context, changes []Change, rows []int, errs []error) {
-	found, err := h.detachment(ctx)
+func (t detacher) attach(ctx context.Context, changes []Change, rows []int, errs []error) {
+	found, err := t.read(ctx)
 	if err == nil {
-		rows, err = h.restore(ctx, changes, rows, errs)
+		rows, err = t.restore(ctx, changes, rows, errs)
 	}
 	for _, i := range rows {
 		delete(found.routes, changes[i].Addr)
 	}
 	if err == nil {
-		err = h.dropRules(ctx, slices.DeleteFunc(found.rules, func(r tableRule) bool { return found.leadsTo(r.family) }))
+		err = t.dropRules(ctx, slices.DeleteFunc(found.rules, func(r tableRule) bool { return found.leadsTo(r.family) }))
 	}
 	if err != nil {
 		spread(rows, errs, err)
 		return
 	}
-	h.forEach(ctx, changes, rows, errs, unix.ESRCH, func(a netip.Addr) *nl.NetlinkRequest { return detachedRoute(a, false) })
+	t.forEach(ctx, changes, rows, errs, unix.ESRCH, func(a netip.Addr) *nl.NetlinkRequest { return detachedRoute(a, false) })
 }
 
 // leadsTo reports whether our table has a route of the family.
@@ -246,15 +250,15 @@ func (d detachment) leadsTo(family int) bool {
 }
 
 // restore makes those IPv4 addresses local for all packets that are bound.
-func (h *Handle) restore(ctx context.Context, changes []Change, rows []int, errs []error) ([]int, error) {
-	d, err := h.ours(ctx)
+func (t detacher) restore(ctx context.Context, changes []Change, rows []int, errs []error) ([]int, error) {
+	d, err := t.ours(ctx)
 	if errors.Is(err, ErrNotExist) {
 		return rows, nil
 	}
 	if err != nil {
 		return rows, err
 	}
-	bound, err := h.List(ctx)
+	bound, err := t.List(ctx)
 	if err != nil {
 		return rows, err
 	}
@@ -264,37 +268,37 @@ func (h *Handle) restore(ctx context.Context, changes []Change, rows []int, errs
 			here = append(here, i)
 		}
 	}
-	h.forEach(ctx, changes, here, errs, unix.EEXIST, func(a netip.Addr) *nl.NetlinkRequest { return attachedRoute(a, d.index, true) })
+	t.forEach(ctx, changes, here, errs, unix.EEXIST, func(a netip.Addr) *nl.NetlinkRequest { return attachedRoute(a, d.index, true) })
 	return slices.DeleteFunc(slices.Clone(rows), func(i int) bool { return errs[i] != nil }), nil
 }
 
 // rules makes sure that marked packets of the rows' families look at our table, and those
 // with another mark that was ours do not.
-func (h *Handle) rules(ctx context.Context, changes []Change, rows []int) error {
+func (t detacher) rules(ctx context.Context, changes []Change, rows []int) error {
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		if !slices.ContainsFunc(rows, func(i int) bool { return familyOf(changes[i].Addr) == family }) {
 			continue
 		}
-		found, err := h.tableRules(ctx, family)
+		found, err := t.tableRules(ctx, family)
 		if err != nil {
 			return err
 		}
-		want := h.detachRule(family)
+		want := t.rule(family)
 		if !slices.Contains(found, want) {
-			if err := h.one(ctx, changeRule(want, true)); err != nil && !errors.Is(err, unix.EEXIST) {
+			if err := t.one(ctx, changeRule(want, true)); err != nil && !errors.Is(err, unix.EEXIST) {
 				return fmt.Errorf("add rule to table %d: %w", DetachedTable, err)
 			}
 		}
-		if err := h.dropRules(ctx, slices.DeleteFunc(found, func(r tableRule) bool { return r == want })); err != nil {
+		if err := t.dropRules(ctx, slices.DeleteFunc(found, func(r tableRule) bool { return r == want })); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (h *Handle) dropRules(ctx context.Context, list []tableRule) error {
+func (t detacher) dropRules(ctx context.Context, list []tableRule) error {
 	for _, r := range list {
-		if err := h.one(ctx, changeRule(r, false)); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, ErrNotExist) {
+		if err := t.one(ctx, changeRule(r, false)); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, ErrNotExist) {
 			return fmt.Errorf("delete rule to table %d: %w", DetachedTable, err)
 		}
 	}
@@ -303,7 +307,7 @@ func (h *Handle) dropRules(ctx context.Context, list []tableRule) error {
 
 // forEach sends one request for each row and returns those that succeeded. One error says
 // that it is so already.
-func (h *Handle) forEach(ctx context.Context, changes []Change, rows []int, errs []error, already error, of func(netip.Addr) *nl.NetlinkRequest) []int {
+func (t detacher) forEach(ctx context.Context, changes []Change, rows []int, errs []error, already error, of func(netip.Addr) *nl.NetlinkRequest) []int {
 	reqs := make([]*nl.NetlinkRequest, len(rows))
 	for n, i := range rows {
 		reqs[n] = of(changes[i].Addr)
@@ -311,7 +315,7 @@ func (h *Handle) forEach(ctx context.Context, changes []Change, rows []int, errs
 	if len(reqs) == 0 {
 		return nil
 	}
-	answers, err := h.batch(ctx, reqs...)
+	answers, err := t.batch(ctx, reqs...)
 	if err != nil {
 		spread(rows, errs, err)
 		return nil

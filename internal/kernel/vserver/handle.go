@@ -120,7 +120,7 @@ func (h *Handle) Close() {
 		_ = h.wire.Close()
 		h.wire = nil
 	}
-	h.endSurvey()
+	h.survey.end()
 	_ = h.opener.Close()
 }
 

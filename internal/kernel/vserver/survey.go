@@ -23,16 +23,15 @@ var errNoSurvey = errors.New("no list was started")
 // gives up a reading that is in progress. Where the kernel's list cannot be opened it
 // fails with ErrUnsupported or fs.ErrPermission.
 func (h *Handle) BeginSurvey(ctx context.Context) error {
-	if err := h.beginSurvey(ctx); err != nil {
+	if err := h.survey.begin(ctx, h); err != nil {
 		return fmt.Errorf("begin a survey of servers: %w", err)
 	}
 	return nil
 }
 
-func (h *Handle) beginSurvey(ctx context.Context) (err error) {
-	s := &h.survey
-	if !h.rewind(ctx) {
-		h.endSurvey()
+func (s *survey) begin(ctx context.Context, h *Handle) (err error) {
+	if !s.rewind(ctx, h) {
+		s.end()
 		if s.file, err = h.openList(ctx); err != nil {
 			s.file = nil
 			return err
@@ -47,8 +46,8 @@ func (h *Handle) beginSurvey(ctx context.Context) (err error) {
 }
 
 // rewind goes back to the start of the file. One whose module was unloaded since does not.
-func (h *Handle) rewind(ctx context.Context) bool {
-	file, ok := h.survey.file.(io.Seeker)
+func (s *survey) rewind(ctx context.Context, h *Handle) bool {
+	file, ok := s.file.(io.Seeker)
 	if !ok || ctx.Err() != nil || h.free() != nil {
 		return false
 	}
@@ -56,12 +55,12 @@ func (h *Handle) rewind(ctx context.Context) bool {
 	return err == nil
 }
 
-// endSurvey gives up the file, and with it the buffer an abandoned read may use.
-func (h *Handle) endSurvey() {
-	if h.survey.file != nil {
-		letGo(h.survey.file)
+// end gives up the file, and with it the buffer an abandoned read may use.
+func (s *survey) end() {
+	if s.file != nil {
+		letGo(s.file)
 	}
-	h.survey = survey{}
+	*s = survey{}
 }
 
 // Survey reads the next piece, 64 KiB at most, and shows the servers that end in it. After
@@ -86,7 +85,7 @@ func (h *Handle) Survey(ctx context.Context, visit func(ServerKey, Sketch)) (don
 		}
 	}
 	if err != nil {
-		h.endSurvey()
+		s.end()
 		return false, fmt.Errorf("survey servers: %w", err)
 	}
 	if done {
