@@ -346,8 +346,18 @@ func TestClusterOfManyNodes(t *testing.T) {
 	for verb := range agents[0] {
 		agents[200] = agents[200].with(verb, agentapi.Answer{Stdout: "<html>"})
 	}
-	_, kubeconfig := startCluster(t, agents...)
-	for _, line := range []string{"status", "services", "explain shop/cart", "diff", "check", "top", "drain-status", "versions", "audit"} {
+	s, kubeconfig := startCluster(t, agents...)
+	for i := range s.Pods { // a list of each node that is like no other: with -n
+		well := s.Pods[i].Agent
+		s.Pods[i].Agent = func(args []string) agentapi.Answer {
+			a := well(args)
+			if slices.Contains(args, "--namespace") {
+				a.Stdout = strings.Replace(a.Stdout, `"frontends":4`, fmt.Sprintf(`"frontends":%d`, i), 1)
+			}
+			return a
+		}
+	}
+	for _, line := range []string{"status", "services", "services -n shop", "explain shop/cart", "diff", "check", "top", "drain-status", "versions", "audit"} {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], append(append([]string{"cluster"}, strings.Fields(line)...), "--kubeconfig", kubeconfig, "-o", "json")...)
 		cmd.Env = append(os.Environ(), asProgram+"=1")
 		start := time.Now()

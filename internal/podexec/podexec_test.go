@@ -128,6 +128,24 @@ func TestAsk(t *testing.T) {
 	}
 }
 
+// TestOldServer: an API server without WebSocket is asked over SPDY.
+func TestOldServer(t *testing.T) {
+	long := strings.Repeat("0123456789", 20000)
+	s := agentapi.Start(t, agentapi.Pod{Name: "a", Node: "a", Agent: func([]string) agentapi.Answer {
+		return agentapi.Answer{Status: 1, Stdout: long, Notes: "warning: x"}
+	}})
+	s.Old = true
+	c := open(t, s, podexec.Options{})
+	nodes(t, c)
+	a, err := c.Ask(t.Context(), cluster.Node{Name: "a"}, []string{"version"}, 1<<20)
+	if err != nil || a.Status != 1 || string(a.Out) != long || a.Notes != "warning: x" {
+		t.Errorf("status %d, %d bytes, notes %q, error %v", a.Status, len(a.Out), a.Notes, err)
+	}
+	if _, err := c.Ask(t.Context(), cluster.Node{Name: "a"}, []string{"version"}, 100); err == nil || !strings.Contains(err.Error(), "the answer is too large") {
+		t.Errorf("a limit of 100 bytes: error %v", err)
+	}
+}
+
 // TestNotesAreBounded: of standard error the start is kept.
 func TestNotesAreBounded(t *testing.T) {
 	s := agentapi.Start(t, agentapi.Pod{Name: "a", Node: "a", Agent: func([]string) agentapi.Answer {

@@ -1,10 +1,11 @@
-// Package agentapi is an API server for tests that has nothing but the pods of agents: it lists them,
-// and answers exec over WebSocket (v5.channel.k8s.io) with recorded answers of verbs.
+// Package agentapi is an API server for tests that has nothing but the pods of agents. It lists them and
+// answers exec with recorded answers of verbs, over WebSocket (v5.channel.k8s.io) or SPDY.
 package agentapi
 
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/gorilla/websocket"
+	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/spdy"
 )
 
 // Answer is what a verb prints in a pod, and its exit status.
@@ -50,6 +53,8 @@ type Server struct {
 	PerPage int
 	// Denied is the message with which a list is refused.
 	Denied string
+	// Old has the server refuse WebSocket, and speak SPDY alone.
+	Old bool
 
 	mu   sync.Mutex
 	seen [][]string
@@ -189,6 +194,10 @@ func (s *Server) exec(w http.ResponseWriter, req *http.Request) {
 		deny(w, http.StatusForbidden, a.Refuse)
 		return
 	}
+	if s.Old {
+		s.execOld(w, req, a)
+		return
+	}
 	upgrader := websocket.Upgrader{Subprotocols: []string{"v5.channel.k8s.io"}}
 	conn, err := upgrader.Upgrade(w, req, nil)
 	if err != nil {
@@ -234,12 +243,53 @@ func (s *Server) play(conn *websocket.Conn, a Answer) {
 		}
 		return
 	}
+	_ = send(ending, a.ended())
+	_ = conn.WriteMessage(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""))
+	<-gone
+}
+
+// execOld answers over SPDY (v4.channel.k8s.io).
+func (s *Server) execOld(w http.ResponseWriter, req *http.Request, a Answer) {
+	if req.Method == http.MethodGet {
+		deny(w, http.StatusBadRequest, "you must use an HTTP/1.1 SPDY upgrade")
+		return
+	}
+	if _, err := httpstream.Handshake(req, w, []string{"v4.channel.k8s.io"}); err != nil {
+		return
+	}
+	opened := make(chan httpstream.Stream, 3)
+	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, req, func(stream httpstream.Stream, _ <-chan struct{}) error {
+		opened <- stream
+		return nil
+	})
+	if conn == nil {
+		return
+	}
+	defer conn.Close()
+	streams := map[string]httpstream.Stream{}
+	for len(streams) < 3 {
+		select {
+		case stream := <-opened:
+			streams[stream.Headers().Get("streamType")] = stream
+		case <-conn.CloseChan():
+			return
+		}
+	}
+	for kind, text := range map[string]string{"stdout": a.Stdout, "stderr": a.Notes, "error": a.ended()} {
+		if _, err := io.WriteString(streams[kind], text); err != nil {
+			return
+		}
+		_ = streams[kind].Close()
+	}
+	<-conn.CloseChan()
+}
+
+// ended is the last message of a verb: how it ended.
+func (a Answer) ended() string {
 	status := map[string]any{"status": "Success"}
 	if a.Status != 0 {
 		status = map[string]any{"status": "Failure", "reason": "NonZeroExitCode", "message": "command terminated", "details": map[string]any{"causes": []any{map[string]any{"reason": "ExitCode", "message": fmt.Sprint(a.Status)}}}}
 	}
 	text, _ := json.Marshal(status) // a map of strings
-	_ = send(ending, string(text))
-	_ = conn.WriteMessage(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""))
-	<-gone
+	return string(text)
 }
