@@ -3,6 +3,7 @@ package packet
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -179,5 +180,41 @@ func TestNFTablesRepairs(t *testing.T) {
 	}
 	if log := n.output.String(); !strings.Contains(log, "another program changed our tables of nftables") || !strings.Contains(log, `"nft[`) {
 		t.Error("the log does not name the program")
+	}
+}
+
+// TestNFTablesWithoutModules: a kernel without ip_set, x_tables and nft_compat carries Services in ipvs mode. The tools of iptables
+// are there and of no use.
+func TestNFTablesWithoutModules(t *testing.T) {
+	const lacking = "ip_set x_tables ip_tables ip6_tables nft_compat"
+	for m := range strings.FieldsSeq(lacking) {
+		if _, err := os.Stat("/sys/module/" + m); err == nil {
+			t.Skipf("this kernel has %s already: the stage contracts of make test runs this test first", m)
+		}
+	}
+	const barred = "/etc/modprobe.d/no-iptables.conf"
+	var text strings.Builder
+	for m := range strings.FieldsSeq(lacking) {
+		fmt.Fprintf(&text, "install %s /bin/false\n", m)
+	}
+	if err := os.WriteFile(barred, []byte(text.String()), 0o644); err != nil {
+		t.Skipf("modules cannot be kept away from this kernel: %v", err)
+	}
+	defer os.Remove(barred)
+	all := truth(t, truthFile)
+	w := newTruthWorld(t, "--detect-local-mode", "NodeCIDR")
+	put(t, truthColumns, w.all(all, backend.TCP))
+	put(t, truthColumns, w.sctpBasics(all))
+	for _, agent := range []*proxy{w.agentA, w.agentB} {
+		status, err := agent.status()
+		if err != nil || status.Mode != "ipvs" || status.Rules != "nftables" {
+			t.Errorf("mode %s, rules in %s because of %s, %v", status.Mode, status.Rules, status.RulesReason, err)
+		}
+		t.Logf("rules are in nftables because of: %s", status.RulesReason)
+	}
+	for m := range strings.FieldsSeq(lacking) {
+		if _, err := os.Stat("/sys/module/" + m); err == nil {
+			t.Errorf("module %s is loaded", m)
+		}
 	}
 }

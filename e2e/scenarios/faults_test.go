@@ -49,9 +49,19 @@ func faultPlan() []plan {
 func TestFaults(t *testing.T) {
 	faults := newTally()
 	t.Cleanup(func() { faults.write(t) })
-	eachScenario(t, scenario.Options{Rough: true}, func(t *testing.T, file, name string, calls map[string]int) {
-		for _, a := range attempts(name, calls) {
-			t.Run(a.String(), func(t *testing.T) { a.run(t, file, faults) })
+	eachScenario(t, scenario.NewFakes, scenario.List(t, "testdata"), scenario.Options{Rough: true}, func(t *testing.T, file, name string, calls map[string]int) {
+		for _, a := range attempts(name, calls, *faultsAScenario) {
+			t.Run(a.String(), func(t *testing.T) { a.run(t, scenario.NewFakes, file, faults) })
+		}
+	})
+}
+
+// TestNFTFaults is the same with rules and sets in nftables, and with a few faults in each scenario.
+func TestNFTFaults(t *testing.T) {
+	faults := newTally()
+	eachScenario(t, scenario.NewNFTFakes, withNFT(t), scenario.Options{Rough: true}, func(t *testing.T, file, name string, calls map[string]int) {
+		for _, a := range attempts(name, calls, *faultsAScenario/8) {
+			t.Run(a.String(), func(t *testing.T) { a.run(t, scenario.NewNFTFakes, file, faults) })
 		}
 	})
 }
@@ -60,24 +70,27 @@ func TestFaults(t *testing.T) {
 // call, and is started again.
 func TestCrashAtEachCall(t *testing.T) {
 	o := scenario.Options{Crash: true}
-	eachScenario(t, o, func(t *testing.T, file, name string, calls map[string]int) {
+	eachScenario(t, scenario.NewFakes, scenario.List(t, "testdata"), o, func(t *testing.T, file, name string, calls map[string]int) {
 		for _, p := range some(name, picks(name, calls), 1) {
 			t.Run(fmt.Sprintf("%s-%d", p.room, p.nth), func(t *testing.T) {
-				run(t, file, o, func(f *scenario.Fakes) { f.CrashAtCall(p.room, p.nth) })
+				run(t, scenario.NewFakes, file, o, func(f *scenario.Fakes) { f.CrashAtCall(p.room, p.nth) })
 			})
 		}
 	})
 }
 
-func eachScenario(t *testing.T, o scenario.Options, spoil func(t *testing.T, file, name string, calls map[string]int)) {
-	for _, file := range scenario.List(t, "testdata") {
+// opener makes a node.
+type opener func(work string) *scenario.Fakes
+
+func eachScenario(t *testing.T, open opener, files []string, o scenario.Options, spoil func(t *testing.T, file, name string, calls map[string]int)) {
+	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".txtar")
 		if few && o.Crash != (turn(name, 2) == 0) {
 			continue // the other of the two tests has this scenario
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			spoil(t, file, name, count(t, file, o))
+			spoil(t, file, name, count(t, open, file, o))
 		})
 	}
 }
@@ -96,23 +109,23 @@ func (a attempt) String() string {
 // scenarios together have each fault in each kernel package many times.
 var faultsAScenario = flag.Int("faults", 18, "how many faults each scenario has, evenly spread over kinds and calls")
 
-func attempts(scene string, calls map[string]int) []attempt {
+func attempts(scene string, calls map[string]int, most int) []attempt {
 	var all []attempt
 	for _, p := range picks(scene, calls) {
 		for _, f := range faultPlan() {
 			all = append(all, attempt{f, p})
 		}
 	}
-	return some(scene, all, *faultsAScenario)
+	return some(scene, all, most)
 }
 
 // run tries one fault. A fault that does not occur, because no such call is made or none can fail
 // in this way, is not counted.
-func (a attempt) run(t *testing.T, file string, faults *tally) {
+func (a attempt) run(t *testing.T, open opener, file string, faults *tally) {
 	var node *scenario.Fakes
 	trouble := a.Trouble
 	trouble.Room, trouble.Call = a.room, a.nth
-	run(t, file, scenario.Options{Rough: true}, func(f *scenario.Fakes) {
+	run(t, open, file, scenario.Options{Rough: true}, func(f *scenario.Fakes) {
 		node = f
 		f.Trouble(trouble)
 	})
@@ -181,10 +194,10 @@ func turn(text string, n int) int {
 }
 
 // run runs one scenario on a node of its own.
-func run(t *testing.T, file string, o scenario.Options, prepare func(*scenario.Fakes)) {
+func run(t *testing.T, open opener, file string, o scenario.Options, prepare func(*scenario.Fakes)) {
 	o.Files, o.Driver = []string{file}, "fakes"
 	o.Open = func(work string) (scenario.Driver, error) {
-		f := scenario.NewFakes(work)
+		f := open(work)
 		prepare(f)
 		return f, nil
 	}
@@ -192,10 +205,10 @@ func run(t *testing.T, file string, o scenario.Options, prepare func(*scenario.F
 }
 
 // count runs a scenario without faults and returns the calls that it makes.
-func count(t *testing.T, file string, o scenario.Options) (calls map[string]int) {
+func count(t *testing.T, open opener, file string, o scenario.Options) (calls map[string]int) {
 	var node *scenario.Fakes
 	t.Run("clean", func(t *testing.T) {
-		run(t, file, o, func(f *scenario.Fakes) { node = f })
+		run(t, open, file, o, func(f *scenario.Fakes) { node = f })
 	})
 	if node != nil {
 		calls = node.Calls()

@@ -262,7 +262,7 @@ func (c *config) pool(name string, units []unit) *pool {
 var (
 	lateModules  = []string{"TestIPVSAppears", "TestRestrictedPodGetsModules"}
 	smoke        = []string{"TestTruthTable", "TestVIPAnswersPing", "TestRestartsFailNoRequest", "TestKilledForMemory", "TestClockJumps"}
-	distribution = []string{"TestIPVSAppears", "TestRestrictedPodGetsModules", "TestKilledForMemory", "TestClockJumps"} // in no other stage
+	distribution = []string{"TestNFTablesWithoutModules", "TestIPVSAppears", "TestRestrictedPodGetsModules", "TestKilledForMemory", "TestClockJumps"} // in no other stage
 )
 
 // removeIPVS takes the modules of IPVS out of the kernel of a guest, or ends the unit. A module
@@ -270,6 +270,9 @@ var (
 const removeIPVS = `for try in {1..30}; do modprobe -r $(lsmod | sed -n 's/^\(ip_vs_[^ ]*\|xt_ipvs\) .*/\1/p') ip_vs && break; sleep 1; done
 [ ! -e /proc/net/ip_vs ] || { echo 'the modules of IPVS cannot be removed'; exit 1; }
 `
+
+// removeIPSet takes ipset and iptables out of the kernel of a guest. The test is skipped where that fails.
+const removeIPSet = "modprobe -r nft_compat xt_set; modprobe -r ip_set x_tables\n"
 
 // kernelUnits returns a unit for each package that speaks to the kernel: all of its tests, or the contracts that fakes and kernels share.
 func (c *config) kernelUnits(r *recorder, contracts bool) (units []unit) {
@@ -309,6 +312,7 @@ func (c *config) contracts(ctx context.Context, r *recorder) error {
 	packet := func(test, before, env string) {
 		units = append(units, unit{"packet:" + test, before + testScript("packet", "e2e/packet", "^"+test+"$", env)})
 	}
+	packet("TestNFTablesWithoutModules", removeIPSet, "")
 	for _, test := range lateModules {
 		packet(test, removeIPVS, "")
 	}
