@@ -60,7 +60,7 @@ var ownSettings = []setting{
 	{"run-dir", "runDir", Common, func(s *Settings) any { return &s.Own.RunDir }, "directory of the agent's socket, lock and journal"},
 	{"on-missing-ipvs", "onMissingIPVS", Common, func(s *Settings) any { return &s.Own.OnMissingIPVS }, "what --proxy-mode=ipvs does on a kernel without IPVS: iptables (serve in iptables mode, with a warning) or fail"},
 	{"iptables-backend", "iptablesBackend", Common, func(s *Settings) any { return &s.Own.IPTablesBackend }, "iptables backend: auto, nft or legacy; auto uses the backend that has the host's rules"},
-	{"rules", "rules", IPVS, func(s *Settings) any { return &s.Own.Rules }, "where rules and sets are: iptables (with ipset), nftables, or auto: iptables where the kernel and the tools have both, else nftables"},
+	{"rules", "rules", IPVS, func(s *Settings) any { return &s.Own.Rules }, "subsystem of rules and sets: iptables (with ipset), nftables, or auto (iptables if kernel and tools support both, else nftables)"},
 	{"drain", "drain", IPVS, func(s *Settings) any { return &s.Own.Drain }, "how long connections to a removed endpoint may continue, 0s (cut at once) to 1h; the annotation kube-ipvs.io/drain of a Service overrides it"},
 	{"vip-binding", "vipBinding", IPVS, func(s *Settings) any { return &s.Own.VIPBinding }, "how addresses of Services become local: address (each is bound to kube-ipvs0) or route (one local route for each of --service-cidrs, other addresses are bound)"},
 	{"external-binding", "externalBinding", IPVS, func(s *Settings) any { return &s.Own.ExternalBinding }, "how external IPs and load-balancer addresses become local: auto (bound to kube-ipvs0 if no other machine can have the address, else captured by port), bind or capture"},
