@@ -33,10 +33,12 @@ func (d *daemon) watchTables(ctx context.Context) error {
 			err = d.loop.Repair(ctx, func(ctx context.Context) error {
 				drift, err := d.ipvsMode().ReloadTables(ctx)
 				lost = drift.Total()
+				d.metrics.Drift(drift)
 				return err
 			})
 			return lost, err
 		},
+		Lost: d.metrics.Taken,
 	}).Run(ctx)
 	return nil
 }

@@ -1,6 +1,7 @@
 package rulewatch
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -19,6 +20,8 @@ type TableOptions struct {
 	// Repair has the mode read its rules and sets, and write what is lost. It returns the number of
 	// lost rows.
 	Repair func(ctx context.Context) (lost int, err error)
+	// Lost receives the names of the programs, and the number of lost rows, if there are some.
+	Lost func(programs []string, rows int)
 }
 
 // A TableWatcher repairs our tables of nftables when another program has written to nftables. The
@@ -86,9 +89,22 @@ func (w *TableWatcher) changed(ctx context.Context, list []nftables.Writer) {
 	if lost > 0 {
 		w.log.Warn("another program changed our tables of nftables, lost rows are written again",
 			zap.Strings("programs", programs), zap.Int("rows", lost))
+		w.opts.Lost(named(list, w.opts.Own), lost)
 	}
 	if err != nil && ctx.Err() == nil {
 		w.log.Warn("reading of our tables of nftables failed, the audit will try again", zap.Error(err))
 	}
 	sleep(ctx, w.rest(time.Since(began), lost > 0))
+}
+
+// named returns the names of the programs without their threads, sorted. One whose notification was
+// lost is unknown.
+func named(list []nftables.Writer, own func(port uint32) bool) (out []string) {
+	for _, by := range list {
+		if by == (nftables.Writer{}) || !own(by.Port) {
+			out = append(out, cmp.Or(by.Program, "unknown"))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }

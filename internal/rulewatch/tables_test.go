@@ -27,6 +27,11 @@ func watched(t *testing.T, list []nftables.Writer, lost int, failed error) (repa
 		},
 		Own:    func(port uint32) bool { return port == 7 },
 		Repair: func(context.Context) (int, error) { repairs++; return lost, failed },
+		Lost: func(programs []string, rows int) {
+			if len(programs) != 1 || programs[0] != "nft" || rows != lost {
+				t.Errorf("%d rows lost by %q", rows, programs)
+			}
+		},
 	})
 	w.Run(ctx)
 	return repairs, entries.All()

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -71,6 +72,10 @@ func (m *Metrics) Pass(p agent.Pass) {
 
 // Cycle counts the rows of one pass.
 func (m *Metrics) Cycle(c agent.Cycle) { m.rows.cycle(c) }
+
+// Taken counts rows that other programs changed in nftables, and names the programs. One goroutine
+// calls it.
+func (m *Metrics) Taken(programs []string, rows int) { m.rows.take(strings.Join(programs, ","), rows) }
 
 // Drift counts the rows an audit found changed.
 func (m *Metrics) Drift(d dataplane.Drift) { m.rows.drift(d) }

@@ -1,6 +1,7 @@
 package telemetry_test
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -130,6 +131,18 @@ func TestRowsAddUp(t *testing.T) {
 		`kube_ipvs_rows_failed_total{table="sets"} 8`,
 		`kube_ipvs_rows_drifted_total{table="addresses"} 10`,
 		`kube_ipvs_rows_desired{table="servers"} 9`)
+}
+
+// Other programs are named, up to a limit.
+func TestTakenRowsNameThePrograms(t *testing.T) {
+	m := telemetry.New()
+	m.Taken([]string{"firewalld", "nft"}, 3)
+	for i := range 30 {
+		m.Taken([]string{fmt.Sprint("p", i)}, 1)
+	}
+	wants(t, get(t, m.Handler()),
+		`kube_ipvs_rows_taken_total{program="firewalld,nft"} 3`, `kube_ipvs_rows_taken_total{program="p18"} 1`,
+		`kube_ipvs_rows_taken_total{program="(others)"} 11`)
 }
 
 // Drifted rows count as repaired once, when a pass leaves no row pending.

@@ -9,11 +9,13 @@ import (
 
 // rows is what becomes of rows and of the Services behind them.
 type rows struct {
-	written, failed, drifted, mended, spent *prometheus.CounterVec
-	desired, pending, mode, fare            *prometheus.GaugeVec
-	took                                    prometheus.Histogram
-	batch                                   *prometheus.HistogramVec
-	unbound, conflicts, refused, external   prometheus.Gauge
+	written, failed, drifted, mended, spent, taken *prometheus.CounterVec
+	desired, pending, mode, fare                   *prometheus.GaugeVec
+	took                                           prometheus.Histogram
+	batch                                          *prometheus.HistogramVec
+	unbound, conflicts, refused, external          prometheus.Gauge
+	// takers are the programs that taken has a series of.
+	takers map[string]bool
 	// owed are rows that drifted and are not mended yet, by table.
 	owed map[string]int
 }
@@ -21,6 +23,8 @@ type rows struct {
 func newRows(registry *prometheus.Registry) rows {
 	r := rows{
 		owed:      map[string]int{},
+		takers:    map[string]bool{},
+		taken:     counters(ours+"rows_taken_total", "Rows in nftables that another program changed, by its name.", "program"),
 		written:   counters(ours+"rows_written_total", "Rows written to the kernel.", "table", "op"),
 		failed:    counters(ours+"rows_failed_total", "Failed writes of rows; each is tried again.", "table"),
 		spent:     counters(ours+"write_seconds_total", "Duration of the calls that wrote rows to the kernel.", "table"),
@@ -40,7 +44,7 @@ func newRows(registry *prometheus.Registry) rows {
 		}),
 	}
 	r.batch = histograms(ours+"batch_rows", "Rows of a table that one pass wrote, failed ones included.", prometheus.ExponentialBuckets(1, 4, 10), "table") // 1 to 262,144
-	registry.MustRegister(r.written, r.failed, r.drifted, r.mended, r.spent, r.desired, r.pending, r.mode, r.fare, r.unbound, r.conflicts, r.refused, r.external, r.took, r.batch)
+	registry.MustRegister(r.written, r.failed, r.drifted, r.mended, r.spent, r.taken, r.desired, r.pending, r.mode, r.fare, r.unbound, r.conflicts, r.refused, r.external, r.took, r.batch)
 	return r
 }
 
@@ -71,6 +75,17 @@ func (r *rows) drift(d dataplane.Drift) {
 		r.drifted.WithLabelValues(table).Add(float64(n))
 		r.owed[table] += n
 	}
+}
+
+// mostTakers bounds the series by program.
+const mostTakers = 20
+
+func (r *rows) take(program string, n int) {
+	if !r.takers[program] && len(r.takers) >= mostTakers {
+		program = othersName
+	}
+	r.takers[program] = true
+	r.taken.WithLabelValues(program).Add(float64(n))
 }
 
 // pass counts what had drifted as mended when nothing is left to do.
