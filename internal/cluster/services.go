@@ -39,6 +39,7 @@ type variants struct {
 	least, most int                            // backends
 	states      map[inspect.ServiceState][]int // groups
 	forms       map[string]*form
+	seen        []int // groups that know it
 }
 
 // A form is what a Service is like on some nodes.
@@ -132,6 +133,10 @@ func (q *Services) addRow(group int, row *inspect.ServiceRow) {
 	v.intended = v.intended || row.Intended
 	v.local = v.local || row.InternalLocal || row.ExternalLocal
 	v.least, v.most = min(v.least, row.Backends), max(v.most, row.Backends)
+	if len(v.seen) > 0 && v.seen[len(v.seen)-1] == group {
+		return // a list names each Service once
+	}
+	v.seen = append(v.seen, group)
 	v.states[row.State] = append(v.states[row.State], group)
 	like := shape(row)
 	if v.forms[like] == nil {
@@ -206,14 +211,8 @@ func (q *Services) join(r *Report) {
 
 // complete adds the groups that do not know the Service.
 func (v *variants) complete(every []int) {
-	known := map[int]struct{}{}
-	for _, list := range v.states {
-		for _, i := range list {
-			known[i] = struct{}{}
-		}
-	}
 	for _, i := range every {
-		if _, there := known[i]; !there {
+		if !slices.Contains(v.seen, i) {
 			v.states[Absent] = append(v.states[Absent], i)
 		}
 	}

@@ -17,11 +17,15 @@ const (
 
 // targetOf returns the command line by which a verb finds the settings of the agent of a pod.
 func (c *Client) targetOf(p pod) target {
-	t := target{pod: p, command: program}
+	t := target{pod: p, command: program, container: c.options.Container}
 	i := slices.IndexFunc(p.Spec.Containers, func(one container) bool { return one.Name == c.options.Container })
+	if i < 0 && len(p.Spec.Containers) == 1 {
+		i = 0 // the only one, whatever its name is
+	}
 	if i < 0 {
 		return t
 	}
+	t.container = p.Spec.Containers[i].Name
 	agent := p.Spec.Containers[i]
 	env := environment(p, agent.Env)
 	var words []string

@@ -34,7 +34,7 @@ func (c *Client) Ask(ctx context.Context, n cluster.Node, args []string, limit i
 		return cluster.Answer{}, fmt.Errorf("its pod %s is %s", t.pod.Metadata.Name, t.pod.Status.Phase)
 	}
 	u := c.path("pods", t.pod.Metadata.Name, "exec")
-	u.RawQuery = url.Values{"container": {c.options.Container}, "command": t.line(args), "stdout": {"true"}, "stderr": {"true"}}.Encode()
+	u.RawQuery = url.Values{"container": {t.container}, "command": t.line(args), "stdout": {"true"}, "stderr": {"true"}}.Encode()
 	executor, err := executorFor(c.config, u)
 	if err != nil {
 		return cluster.Answer{}, err

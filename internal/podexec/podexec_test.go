@@ -167,7 +167,7 @@ func TestCommandLine(t *testing.T) {
 		Env: []map[string]any{
 			{"name": "NODE_NAME", "valueFrom": map[string]any{"fieldRef": map[string]any{"fieldPath": "spec.nodeName"}}}, {"name": "MODE", "value": "ipvs"},
 		},
-	}, agentapi.Pod{Name: "b", Node: "worker-2", Agent: prints("x"), Args: []string{"--v=2"}})
+	}, agentapi.Pod{Name: "b", Node: "worker-2", Agent: prints("x"), Container: "kube-proxy", Args: []string{"--v=2"}})
 	c := open(t, s, podexec.Options{})
 	for _, n := range nodes(t, c) {
 		for _, args := range [][]string{{"diff", "-o", "json"}, {"diff", "--source-dir="}} {

@@ -36,9 +36,9 @@ type Client struct {
 
 // A target is the pod of the agent of one node.
 type target struct {
-	pod     pod
-	command string
-	flags   []string
+	pod                pod
+	container, command string
+	flags              []string
 }
 
 // New returns a client. Nothing is asked yet.

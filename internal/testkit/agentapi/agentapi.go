@@ -3,6 +3,7 @@
 package agentapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -40,6 +41,8 @@ type Pod struct {
 	// Command, Args and Env are those of the container.
 	Command, Args []string
 	Env           []map[string]any
+	// Container is the name of the only container; without it there are a sidecar and kube-ipvs.
+	Container string
 	// Ending has the pod about to end, and Created is its age in RFC 3339.
 	Ending  bool
 	Created string
@@ -114,9 +117,13 @@ func (p Pod) encoded(namespace string) map[string]any {
 	if phase == "" {
 		phase = "Running"
 	}
+	containers := []any{map[string]any{"name": "sidecar"}, map[string]any{"name": "kube-ipvs", "command": p.Command, "args": p.Args, "env": p.Env}}
+	if p.Container != "" {
+		containers = []any{map[string]any{"name": p.Container, "command": p.Command, "args": p.Args, "env": p.Env}}
+	}
 	return map[string]any{
 		"metadata": meta,
-		"spec":     map[string]any{"nodeName": p.Node, "containers": []any{map[string]any{"name": "sidecar"}, map[string]any{"name": "kube-ipvs", "command": p.Command, "args": p.Args, "env": p.Env}}},
+		"spec":     map[string]any{"nodeName": p.Node, "containers": containers},
 		"status":   map[string]any{"phase": phase, "podIP": "10.244.9.9", "hostIP": "192.0.2.1"},
 	}
 }
@@ -185,7 +192,7 @@ func (s *Server) exec(w http.ResponseWriter, req *http.Request) {
 		s.mu.Unlock()
 	}
 	p, there := s.find(req.PathValue("pod"))
-	if !there || req.URL.Query().Get("container") != "kube-ipvs" {
+	if want := cmp.Or(p.Container, "kube-ipvs"); !there || req.URL.Query().Get("container") != want {
 		deny(w, http.StatusNotFound, "no such pod or container")
 		return
 	}
