@@ -19,49 +19,51 @@ func (s Settings) Check(hostname string) (Config, error) {
 	p := problems{s: &s}
 	proxy, own := &s.Proxy, &s.Own
 	c := Config{
-		ConfigFile: s.ConfigFile, WriteConfigTo: s.WriteConfigTo, Cleanup: s.Cleanup, InitOnly: s.InitOnly,
-		Unused:          s.unused(),
-		SourceDir:       own.SourceDir,
-		Client:          p.client(),
-		WatchNodes:      own.WatchNodes,
-		NodeName:        p.nodeName(proxy.HostnameOverride, hostname),
-		BindAddress:     p.bindAddress(),
-		ExcludeCIDRs:    p.cidrs("ipvs-exclude-cidrs", proxy.IPVS.ExcludeCIDRs),
-		StrictARP:       proxy.IPVS.StrictARP,
-		VIPBinding:      p.vipBinding(own.VIPBinding),
-		ServiceCIDRs:    p.serviceCIDRs(),
-		ExternalBinding: p.externalBinding(own.ExternalBinding),
-		Timeouts:        p.timeouts(),
-		Drain:           p.drain(own.Drain.Duration),
-		Mode:            p.mode(string(proxy.Mode)), ModeImplied: s.noMode && !s.given["proxy-mode"], OnMissing: p.onMissing(own.OnMissingIPVS),
+		Invocation: Invocation{
+			ConfigFile: s.ConfigFile, WriteConfigTo: s.WriteConfigTo, Cleanup: s.Cleanup, InitOnly: s.InitOnly, Unused: s.unused(),
+		},
+		Inputs: Inputs{
+			SourceDir: own.SourceDir, Client: p.client(), WatchNodes: own.WatchNodes,
+			NodeName: p.nodeName(proxy.HostnameOverride, hostname), BindAddress: p.bindAddress(),
+		},
+		VirtualServers: VirtualServers{
+			ExcludeCIDRs: p.cidrs("ipvs-exclude-cidrs", proxy.IPVS.ExcludeCIDRs), StrictARP: proxy.IPVS.StrictARP,
+		},
+		Binding: Binding{
+			VIPBinding: p.vipBinding(own.VIPBinding), ServiceCIDRs: p.serviceCIDRs(), ExternalBinding: p.externalBinding(own.ExternalBinding),
+		},
+	}
+	// Mistakes are reported in this order.
+	c.Timeouts, c.Drain = p.timeouts(), p.drain(own.Drain.Duration)
+	c.ModeChoice = ModeChoice{
+		Mode: p.mode(string(proxy.Mode)), ModeImplied: s.noMode && !s.given["proxy-mode"], OnMissing: p.onMissing(own.OnMissingIPVS),
+	}
+	c.SyncPeriods = SyncPeriods{
 		SyncPeriod: proxy.IPVS.SyncPeriod.Duration, MinSyncPeriod: proxy.IPVS.MinSyncPeriod.Duration,
 		IPTablesSyncPeriod: proxy.IPTables.SyncPeriod.Duration, IPTablesMinSyncPeriod: proxy.IPTables.MinSyncPeriod.Duration,
-
-		DetectLocal:   p.detectLocal(),
-		MasqueradeAll: proxy.IPTables.MasqueradeAll,
-		MasqueradeBit: uint8(*proxy.IPTables.MasqueradeBit),
-		IPTables:      strings.TrimPrefix(own.IPTablesBackend, "auto"),
-		Rules:         p.rules(own.Rules),
-		NodePorts:     p.nodePorts(proxy.NodePortAddresses),
-		NodePortRange: p.portRange(own.ServiceNodePortRange),
-
+	}
+	c.Netfilter = Netfilter{
+		DetectLocal: p.detectLocal(), MasqueradeAll: proxy.IPTables.MasqueradeAll, MasqueradeBit: uint8(*proxy.IPTables.MasqueradeBit),
+		IPTables: strings.TrimPrefix(own.IPTablesBackend, "auto"), Rules: p.rules(own.Rules),
+	}
+	c.Exposure = Exposure{
+		NodePorts: p.nodePorts(proxy.NodePortAddresses), NodePortRange: p.portRange(own.ServiceNodePortRange),
 		LocalhostNodePorts: *proxy.IPTables.LocalhostNodePorts,
-
-		AllowExternalIPs: p.featureGates(),
-		ExternalIPCIDRs:  p.cidrs("external-ip-allowed-cidrs", own.ExternalIPAllowedCIDRs),
-		NodeAddresses:    p.addresses("node-address", s.NodeAddresses),
-
+		AllowExternalIPs:   p.featureGates(), ExternalIPCIDRs: p.cidrs("external-ip-allowed-cidrs", own.ExternalIPAllowedCIDRs),
+	}
+	c.NodeAddresses = p.addresses("node-address", s.NodeAddresses)
+	c.Listeners = Listeners{
 		BindHardFail: proxy.BindAddressHardFail, Profiling: proxy.EnableProfiling,
 		ReadyzWatchBound: own.ReadyzWatchBound.Duration, HealthzWatchBound: own.HealthzWatchBound.Duration,
-		ServiceMetrics: p.notNegative("service-metrics", *own.ServiceMetrics), ServiceFrontends: p.atLeast(1, "service-frontends", *own.ServiceFrontends),
-		ServiceRows:   p.atLeast(1, "service-rows", *own.ServiceRows),
-		ServiceRanges: p.atLeast(1, "service-source-ranges", *own.ServiceSourceRanges), DNSServices: p.services("dns-services", own.DNSServices),
-		Conntrack:   p.conntrack(),
-		OOMScoreAdj: int(*proxy.OOMScoreAdj),
-		RunDir:      own.RunDir,
-		LogLevel:    s.logLevel(),
-		LogFormat:   proxy.Logging.Format,
+		ServiceMetrics: p.notNegative("service-metrics", *own.ServiceMetrics),
 	}
+	c.ServiceLimits = ServiceLimits{
+		ServiceFrontends: p.atLeast(1, "service-frontends", *own.ServiceFrontends), ServiceRows: p.atLeast(1, "service-rows", *own.ServiceRows),
+		ServiceRanges: p.atLeast(1, "service-source-ranges", *own.ServiceSourceRanges),
+	}
+	c.DNSServices = p.services("dns-services", own.DNSServices)
+	c.Conntrack = p.conntrack()
+	c.Runtime = Runtime{OOMScoreAdj: int(*proxy.OOMScoreAdj), RunDir: own.RunDir, LogLevel: s.logLevel(), LogFormat: proxy.Logging.Format}
 	c.Healthz, c.Metrics = p.listeners(c.BindAddress)
 	var err error
 	if c.Scheduler, err = scheduler.Parse(proxy.IPVS.Scheduler, ""); err != nil {

@@ -8,102 +8,148 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
 
-// Config is what the settings mean. It is immutable.
+// Config is what the settings mean, by topic. It is immutable.
 type Config struct {
-	// ConfigFile is the file they came from, "" for none.
+	Invocation
+	Inputs
+	ModeChoice
+	VirtualServers
+	Binding
+	SyncPeriods
+	Netfilter
+	Exposure
+	Listeners
+	ServiceLimits
+	Conntrack Conntrack
+	Runtime
+
+	// effective are the settings with every default filled in.
+	effective Settings
+}
+
+// Invocation is what one call of the program asks for.
+type Invocation struct {
+	// ConfigFile is the file that the settings came from, "" for none.
 	ConfigFile string
-	// WriteConfigTo is the file to write them to instead of running.
+	// WriteConfigTo is the file to write the settings to instead of running.
 	WriteConfigTo string
 	// Cleanup and InitOnly ask for one thing, and an end.
 	Cleanup, InitOnly bool
 	// Unused are settings that were given and change nothing here, by name.
 	Unused []string
+}
 
+// Inputs say where Services and this node are read.
+type Inputs struct {
 	SourceDir string
 	Client    Client
 	// WatchNodes says whose addresses are followed: WatchAuto, WatchAll, WatchOwn.
 	WatchNodes string
-
-	NodeName string
-	// BindAddress is the node's primary address; the unspecified one leaves that to
-	// the Node object.
+	NodeName   string
+	// BindAddress is the node's primary address; the unspecified one leaves that to the Node object.
 	BindAddress netip.Addr
+	// NodeAddresses stand in for a Node object that is not among the manifests.
+	NodeAddresses []netip.Addr
+	// DNSServices are namespace/name of Services that are served first when a node starts.
+	DNSServices []string
+}
 
-	// Mode is the requested proxy mode. OnMissing applies if it is ModeIPVS and the kernel
-	// lacks ip_vs (internal/DECISIONS.md, Missing IPVS).
+// ModeChoice chooses the proxy mode.
+type ModeChoice struct {
+	// Mode is the requested proxy mode. OnMissing applies if it is ModeIPVS and the kernel lacks ip_vs
+	// (internal/DECISIONS.md, Missing IPVS).
 	Mode      Mode
 	OnMissing OnMissing
-	// ModeImplied: a file of kube-proxy leaves the mode empty, which kube-proxy takes for
-	// iptables, and this program for ipvs.
+	// ModeImplied: a file of kube-proxy leaves the mode empty, which kube-proxy takes for iptables, and
+	// this program for ipvs.
 	ModeImplied bool
+}
 
+// VirtualServers has the settings of virtual servers and their destinations.
+type VirtualServers struct {
 	Scheduler    scheduler.Spec
 	ExcludeCIDRs []netip.Prefix
 	StrictARP    bool
-	// VIPBinding says how addresses of Services become local in ModeIPVS, ServiceCIDRs
-	// which of them may by one route; there is one unless it is VIPBindingAddress.
+	Timeouts     Timeouts
+	// Drain is how long the connections of an endpoint continue after it stopped serving, where its
+	// Service does not say; 0 cuts them.
+	Drain time.Duration
+}
+
+// Binding says how addresses become local in ModeIPVS.
+type Binding struct {
+	// VIPBinding says how addresses of Services become local, and ServiceCIDRs which of them may by one
+	// route. There is a range unless VIPBinding is VIPBindingAddress.
 	VIPBinding   VIPBinding
 	ServiceCIDRs []netip.Prefix
-	// ExternalBinding says how external and load-balancer addresses become local in ModeIPVS.
+	// ExternalBinding says how external and load-balancer addresses become local.
 	ExternalBinding ExternalBinding
-	Timeouts        Timeouts
-	// Drain is how long connections of an endpoint go on that has stopped serving, where
-	// its Service does not say; 0 cuts them.
-	Drain time.Duration
-	// SyncPeriod is the time between two audits in ModeIPVS. MinSyncPeriod is the least time
-	// between two changes of the kernel (internal/DECISIONS.md, No delay between changes).
-	// The other two are the same in ModeIPTables. Periods picks.
-	SyncPeriod, MinSyncPeriod                 time.Duration
-	IPTablesSyncPeriod, IPTablesMinSyncPeriod time.Duration
+}
 
+// SyncPeriods are the times of audits, by mode. Config.Periods returns those of one mode.
+type SyncPeriods struct {
+	// SyncPeriod is the time between two audits in ModeIPVS. MinSyncPeriod is the least time between two
+	// changes of the kernel (internal/DECISIONS.md, No delay between changes).
+	SyncPeriod, MinSyncPeriod time.Duration
+	// These are the same in ModeIPTables.
+	IPTablesSyncPeriod, IPTablesMinSyncPeriod time.Duration
+}
+
+// Netfilter has the settings of rules.
+type Netfilter struct {
 	DetectLocal   DetectLocal
 	MasqueradeAll bool
 	MasqueradeBit uint8
 	IPTables      string // "" detects
 	Rules         Rules
-	// NodePorts says where NodePorts answer, NodePortRange which ports are theirs:
-	// masquerading keeps out of it.
+}
+
+// Exposure says which addresses and ports beside cluster IPs are served.
+type Exposure struct {
+	// NodePorts says where NodePorts answer, NodePortRange which ports are theirs: masquerading keeps out
+	// of it.
 	NodePorts     NodePortSelection
 	NodePortRange PortRange
-	// LocalhostNodePorts: NodePorts answer on IPv4 loopback addresses, too. Only in
-	// ModeIPTables, and off by default (internal/DECISIONS.md, NodePorts on loopback).
+	// LocalhostNodePorts: NodePorts answer on IPv4 loopback addresses, too. Only in ModeIPTables, and off
+	// by default (internal/DECISIONS.md, NodePorts on loopback).
 	LocalhostNodePorts bool
-	// AllowExternalIPs: external IPs are served, those in ExternalIPCIDRs, or all
-	// where it is empty.
+	// AllowExternalIPs: external IPs are served, those in ExternalIPCIDRs, or all where it is empty.
 	AllowExternalIPs bool
 	ExternalIPCIDRs  []netip.Prefix
-	// NodeAddresses stand in for a Node object that is not among the manifests.
-	NodeAddresses []netip.Addr
+}
 
-	// Healthz and Metrics are where the two listeners listen, IP:port; "" is off.
+// Listeners has the settings of health checks and metrics.
+type Listeners struct {
+	// Healthz and Metrics are the addresses of the two listeners, IP:port; "" is off.
 	Healthz, Metrics string
 	// BindHardFail: a listener that cannot listen ends the process.
 	BindHardFail bool
 	// Profiling: pprof is served beside the metrics.
 	Profiling bool
-	// ReadyzWatchBound and HealthzWatchBound are how old the progress of a watch may be
-	// before the path is red. The latter may be 0, which is no limit.
+	// ReadyzWatchBound and HealthzWatchBound are how old the progress of a watch may be before the path
+	// is red. The latter may be 0, which is no limit.
 	ReadyzWatchBound, HealthzWatchBound time.Duration
 	// ServiceMetrics is how many Services have metrics of their own; 0 reads nothing.
 	ServiceMetrics int
+}
+
+// ServiceLimits bound the rows of one Service.
+type ServiceLimits struct {
 	// ServiceFrontends is how many frontends one Service has at most.
 	ServiceFrontends int
-	// ServiceRows is how many destinations one Service has at most, and how many entries for
-	// source ranges.
+	// ServiceRows is how many destinations one Service has at most, and how many entries for source
+	// ranges.
 	ServiceRows int
 	// ServiceRanges is how many source ranges of each family one Service has at most.
 	ServiceRanges int
-	// DNSServices are namespace/name of Services that are served first when a node starts.
-	DNSServices []string
+}
 
-	Conntrack   Conntrack
+// Runtime has the settings of the process itself.
+type Runtime struct {
 	OOMScoreAdj int
 	RunDir      string
 	LogLevel    string
 	LogFormat   string
-
-	// effective are the settings with every default filled in.
-	effective Settings
 }
 
 // Client says how the API server is reached. Where both addresses are empty it is

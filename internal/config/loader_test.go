@@ -67,17 +67,18 @@ serviceMetrics: 0
 logLevel: warn
 `, "--master=https://192.0.2.1", "--init-only", "--node-address=192.0.2.3").Config
 	want := config.Config{
-		ConfigFile: c.ConfigFile, InitOnly: true, Unused: []string{"configSyncPeriod"}, SourceDir: "/m",
-		Client: config.Client{Kubeconfig: "/k", Master: "https://192.0.2.1", ContentType: "c", AcceptContentTypes: "a", QPS: 7.5, Burst: 9}, NodeName: "node-a", WatchNodes: config.WatchOwn,
-		BindAddress: netip.MustParseAddr("192.0.2.9"), Scheduler: scheduler.MustParse("wlc"), ExcludeCIDRs: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}, StrictARP: true,
-		VIPBinding: config.VIPBindingRoute, ExternalBinding: config.ExternalBindingAuto, ServiceFrontends: 4096, ServiceRanges: 4096, ServiceRows: 1 << 18, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")},
-		Timeouts: config.Timeouts{TCP: time.Hour, TCPFin: time.Minute, UDP: 2 * time.Minute}, Drain: 90 * time.Second, SyncPeriod: time.Minute, MinSyncPeriod: 5 * time.Second,
-		Mode: config.ModeAuto, OnMissing: config.OnMissingFail, LocalhostNodePorts: true, IPTablesSyncPeriod: 2 * time.Minute, IPTablesMinSyncPeriod: 6 * time.Second,
-		DetectLocal: config.DetectLocal{Mode: "BridgeInterface", Interface: "cni0"}, MasqueradeAll: true, IPTables: "nft", Rules: config.RulesAuto, NodePorts: config.NodePortSelection{All: true},
-		NodePortRange: config.PortRange{First: 30000, Last: 32767}, NodeAddresses: []netip.Addr{netip.MustParseAddr("192.0.2.3")},
-		Healthz: "0.0.0.0:10256", Metrics: "127.0.0.1:10249", BindHardFail: true, Profiling: true, ReadyzWatchBound: time.Minute, HealthzWatchBound: time.Hour,
-		Conntrack: config.Conntrack{Min: 1, TCPCloseWait: 2 * time.Second, UDP: 3 * time.Second, UDPStream: 4 * time.Second, TCPBeLiberal: true},
-		RunDir:    "/r", LogLevel: "warn", LogFormat: "json",
+		Invocation:     config.Invocation{ConfigFile: c.ConfigFile, InitOnly: true, Unused: []string{"configSyncPeriod"}},
+		Inputs:         config.Inputs{SourceDir: "/m", Client: config.Client{Kubeconfig: "/k", Master: "https://192.0.2.1", ContentType: "c", AcceptContentTypes: "a", QPS: 7.5, Burst: 9}, NodeName: "node-a", WatchNodes: config.WatchOwn, BindAddress: netip.MustParseAddr("192.0.2.9"), NodeAddresses: []netip.Addr{netip.MustParseAddr("192.0.2.3")}},
+		ModeChoice:     config.ModeChoice{Mode: config.ModeAuto, OnMissing: config.OnMissingFail},
+		VirtualServers: config.VirtualServers{Scheduler: scheduler.MustParse("wlc"), ExcludeCIDRs: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}, StrictARP: true, Timeouts: config.Timeouts{TCP: time.Hour, TCPFin: time.Minute, UDP: 2 * time.Minute}, Drain: 90 * time.Second},
+		Binding:        config.Binding{VIPBinding: config.VIPBindingRoute, ExternalBinding: config.ExternalBindingAuto, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")}},
+		SyncPeriods:    config.SyncPeriods{SyncPeriod: time.Minute, MinSyncPeriod: 5 * time.Second, IPTablesSyncPeriod: 2 * time.Minute, IPTablesMinSyncPeriod: 6 * time.Second},
+		Netfilter:      config.Netfilter{DetectLocal: config.DetectLocal{Mode: "BridgeInterface", Interface: "cni0"}, MasqueradeAll: true, IPTables: "nft", Rules: config.RulesAuto},
+		Exposure:       config.Exposure{LocalhostNodePorts: true, NodePorts: config.NodePortSelection{All: true}, NodePortRange: config.PortRange{First: 30000, Last: 32767}},
+		Listeners:      config.Listeners{Healthz: "0.0.0.0:10256", Metrics: "127.0.0.1:10249", BindHardFail: true, Profiling: true, ReadyzWatchBound: time.Minute, HealthzWatchBound: time.Hour},
+		ServiceLimits:  config.ServiceLimits{ServiceFrontends: 4096, ServiceRanges: 4096, ServiceRows: 1 << 18},
+		Runtime:        config.Runtime{RunDir: "/r", LogLevel: "warn", LogFormat: "json"},
+		Conntrack:      config.Conntrack{Min: 1, TCPCloseWait: 2 * time.Second, UDP: 3 * time.Second, UDPStream: 4 * time.Second, TCPBeLiberal: true},
 	}
 	if diff := cmp.Diff(want, c, meansTheSame); diff != "" {
 		t.Errorf("config (-want +got):\n%s", diff)

@@ -188,6 +188,8 @@ func leaves(t reflect.Type, path string) []string {
 	for f := range t.Fields() {
 		switch {
 		case !f.IsExported():
+		case f.Anonymous:
+			out = append(out, leaves(f.Type, path)...)
 		case slices.Contains(groups, f.Type):
 			out = append(out, leaves(f.Type, join(path, f.Name))...)
 		default:

@@ -13,8 +13,8 @@ import (
 // TestUnlimitedExternalIPsAreWarnedOf: once when the first Service has one, and again after there were none or a
 // setting limited them.
 func TestUnlimitedExternalIPsAreWarnedOf(t *testing.T) {
-	all := config.Config{AllowExternalIPs: true}
-	some := config.Config{AllowExternalIPs: true, ExternalIPCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
+	all := config.Config{Exposure: config.Exposure{AllowExternalIPs: true}}
+	some := config.Config{Exposure: config.Exposure{AllowExternalIPs: true, ExternalIPCIDRs: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}}
 	core, logs := observer.New(zap.WarnLevel)
 	now := all
 	warn := warnExternalIPs(zap.New(core), func() config.Config { return now })

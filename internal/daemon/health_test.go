@@ -135,7 +135,7 @@ func TestHealthTellsTheTruth(t *testing.T) {
 				if tt.loop != nil {
 					s.condition = tt.loop()
 				}
-				o := healthInputs{settings: wiring.Static(config.Config{ReadyzWatchBound: 2 * time.Minute, HealthzWatchBound: time.Hour}),
+				o := healthInputs{settings: wiring.Static(config.Config{Listeners: config.Listeners{ReadyzWatchBound: 2 * time.Minute, HealthzWatchBound: time.Hour}}),
 					families: []model.Family{model.IPv4, model.IPv6}, loop: s, known: s, progress: tt.kube, unreadable: func() []string { return tt.unread }}
 				r := o.report(t.Context())
 				red := func(on func(httpd.Check) bool) string {
@@ -162,7 +162,7 @@ func TestHealthTellsTheTruth(t *testing.T) {
 // A bound of 0 keeps load balancers on a node whatever becomes of the API server.
 func TestHealthzWatchBoundCanBeOff(t *testing.T) {
 	s := supposed{condition: agent.Condition{Served: true, Patience: time.Minute}}
-	o := healthInputs{settings: wiring.Static(config.Config{ReadyzWatchBound: time.Minute}), loop: s, known: s, progress: func() map[string]kube.Progress {
+	o := healthInputs{settings: wiring.Static(config.Config{Listeners: config.Listeners{ReadyzWatchBound: time.Minute}}), loop: s, known: s, progress: func() map[string]kube.Progress {
 		return map[string]kube.Progress{"services": {Synced: true, Heard: time.Now().Add(-1000 * time.Hour)}}
 	}}
 	for _, c := range o.report(t.Context()).Checks {

@@ -27,7 +27,7 @@ func logged(t *testing.T, format string, use func(*logging)) string {
 	defer r.Close()
 	before := os.Stderr
 	os.Stderr = w
-	l, err := newLogger(config.Config{LogLevel: "info", LogFormat: format})
+	l, err := newLogger(config.Config{Runtime: config.Runtime{LogLevel: "info", LogFormat: format}})
 	os.Stderr = before
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestSettingsAreLogged(t *testing.T) {
 	if logs.Len() > 0 {
 		t.Errorf("lines %v without a reason", logs.All())
 	}
-	logSettings(log, config.Loaded{Warnings: []string{"a: unknown field", "b"}, Overrides: []string{"--x", "--y"}, Config: config.Config{ConfigFile: "/f"}})
+	logSettings(log, config.Loaded{Warnings: []string{"a: unknown field", "b"}, Overrides: []string{"--x", "--y"}, Config: config.Config{Invocation: config.Invocation{ConfigFile: "/f"}}})
 	var got []string
 	for _, l := range logs.All() {
 		got = append(got, fmt.Sprint(l.Level, " ", l.Message, " ", l.ContextMap()))

@@ -208,9 +208,11 @@ func (d *daemon) leaveOtherRules(ctx context.Context) error {
 	if !d.await(ctx, servedPollInterval, func() bool { return d.loop.Condition().Served }) {
 		return nil
 	}
-	remove := d.removeNFT
+	remove := func(ctx context.Context) (int, error) { return removeNFT(ctx, d.log) }
 	if d.kernel.backend != nil {
-		remove = d.removeIPTables
+		remove = func(ctx context.Context) (int, error) {
+			return removeIPTables(ctx, d.log, wiring.RulesOptions(d.live.now(), d.kernel.tables, nil))
+		}
 	}
 	retryUntilDone(ctx, func() bool {
 		rows, err := remove(ctx)
@@ -224,8 +226,6 @@ func (d *daemon) leaveOtherRules(ctx context.Context) error {
 	})
 	return nil
 }
-
-func (d *daemon) removeNFT(ctx context.Context) (rows int, err error) { return removeNFT(ctx, d.log) }
 
 // removeNFT removes our tables of nftables.
 func removeNFT(ctx context.Context, log *zap.Logger) (rows int, err error) {
@@ -241,10 +241,6 @@ func removeNFT(ctx context.Context, log *zap.Logger) (rows int, err error) {
 		return 0, err
 	}
 	return len(found.Chains) + len(found.Sets), nftrules.Remove(ctx, h)
-}
-
-func (d *daemon) removeIPTables(ctx context.Context) (rows int, err error) {
-	return removeIPTables(ctx, d.log, wiring.RulesOptions(d.live.now(), d.kernel.tables, nil))
 }
 
 // removeIPTables removes our rules from every backend of iptables, and then our sets.

@@ -10,7 +10,7 @@ import (
 )
 
 func TestAgentDoesNotReadStandardInput(t *testing.T) {
-	if _, err := openSources(zap.NewNop(), config.Config{SourceDir: "-"}); err == nil || !strings.Contains(err.Error(), "plan and diff read standard input") {
+	if _, err := openSources(zap.NewNop(), config.Config{Inputs: config.Inputs{SourceDir: "-"}}); err == nil || !strings.Contains(err.Error(), "plan and diff read standard input") {
 		t.Errorf("error %v", err)
 	}
 }

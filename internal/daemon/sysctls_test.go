@@ -50,7 +50,7 @@ func arp(t *testing.T, root string) string {
 // before it set.
 func TestStrictARPFollowsItsSetting(t *testing.T) {
 	k, root := node(t)
-	off, on := config.Config{}, config.Config{StrictARP: true}
+	off, on := config.Config{}, config.Config{VirtualServers: config.VirtualServers{StrictARP: true}}
 	for _, step := range []struct {
 		name string
 		do   func() map[string]error
@@ -107,7 +107,7 @@ func TestRefusedSettingsAreNamed(t *testing.T) {
 	if err := os.Mkdir(key, 0o755); err != nil { // cannot be read, by root neither
 		t.Fatal(err)
 	}
-	refused := k.retune(t.Context(), config.Config{}, config.Config{StrictARP: true, Timeouts: config.Timeouts{TCP: time.Minute}})
+	refused := k.retune(t.Context(), config.Config{}, config.Config{VirtualServers: config.VirtualServers{StrictARP: true, Timeouts: config.Timeouts{TCP: time.Minute}}})
 	if refused["ipvs.strictARP"] == nil || len(refused) != 1 {
 		t.Errorf("refused %v", refused)
 	}

@@ -31,7 +31,7 @@ func TestFirefirewallCheck(t *testing.T) {
 		{"unread", &firewalltest.Kernel{Failed: errors.New("busy")}, diagnosis.Warn, "busy", "run as root, in the network namespace of the host"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			v := diagnosis.Run(t.Context(), []diagnosis.Check{firewallCheck(config.Config{Mode: config.ModeIPVS}, tt.k.Reader().Read, web)})[0]
+			v := diagnosis.Run(t.Context(), []diagnosis.Check{firewallCheck(config.Config{ModeChoice: config.ModeChoice{Mode: config.ModeIPVS}}, tt.k.Reader().Read, web)})[0]
 			if diff := cmp.Diff([]string{string(tt.state), tt.detail, tt.fix}, []string{string(v.State), v.Detail, v.Fix}); diff != "" {
 				t.Errorf("verdict (-want +got):\n%s", diff)
 			}

@@ -59,7 +59,7 @@ func TestCheckSchedulers(t *testing.T) {
 			if diff := cmp.Diff(tt.states, states(t, checks)); diff != "" {
 				t.Errorf("states (-want +got):\n%s", diff)
 			}
-			if err := Unfit(config.Config{Mode: config.ModeIPVS}, diagnosis.Run(t.Context(), checks)); (err != nil) != tt.unfit {
+			if err := Unfit(config.Config{ModeChoice: config.ModeChoice{Mode: config.ModeIPVS}}, diagnosis.Run(t.Context(), checks)); (err != nil) != tt.unfit {
 				t.Errorf("unfit: %v, want %t", err, tt.unfit)
 			}
 		})
@@ -154,10 +154,10 @@ func TestMissingIPVS(t *testing.T) {
 		checks []diagnosis.Check
 		fit    bool
 	}{
-		{"falls back", config.Config{Mode: config.ModeIPVS, OnMissing: config.OnMissingIPTables}, lacks, true},
-		{"chooses", config.Config{Mode: config.ModeAuto}, lacks, true},
-		{"fails", config.Config{Mode: config.ModeIPVS, OnMissing: config.OnMissingFail}, lacks, false},
-		{"not known", config.Config{Mode: config.ModeIPVS, OnMissing: config.OnMissingIPTables}, breaks, false},
+		{"falls back", config.Config{ModeChoice: config.ModeChoice{Mode: config.ModeIPVS, OnMissing: config.OnMissingIPTables}}, lacks, true},
+		{"chooses", config.Config{ModeChoice: config.ModeChoice{Mode: config.ModeAuto}}, lacks, true},
+		{"fails", config.Config{ModeChoice: config.ModeChoice{Mode: config.ModeIPVS, OnMissing: config.OnMissingFail}}, lacks, false},
+		{"not known", config.Config{ModeChoice: config.ModeChoice{Mode: config.ModeIPVS, OnMissing: config.OnMissingIPTables}}, breaks, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			verdicts := diagnosis.Run(t.Context(), softened(tt.c, append([]diagnosis.Check(nil), tt.checks...)))
@@ -188,7 +188,7 @@ func TestRulesInNFTables(t *testing.T) {
 		"iptables mode":          {config.ModeIPTables, config.RulesNFTables, nil, there, false},
 		"tools that do not work": {config.ModeIPVS, config.RulesAuto, os.ErrPermission, there, false},
 	} {
-		if got := rulesInNFTables(config.Config{Mode: c.mode, Rules: c.rules}, c.tools, c.sets); got != c.want {
+		if got := rulesInNFTables(config.Config{ModeChoice: config.ModeChoice{Mode: c.mode}, Netfilter: config.Netfilter{Rules: c.rules}}, c.tools, c.sets); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
