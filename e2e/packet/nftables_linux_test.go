@@ -140,6 +140,9 @@ func TestNFTablesWithoutTools(t *testing.T) {
 	}) {
 		t.Errorf("show kernel rules: %+v", rows.Items)
 	}
+	if out := n.run(t, program(), append([]string{"show", "kernel", "sets", "KUBE-CLUSTER-IP"}, n.flags...)...); !strings.Contains(out, web.vip.v4+" . tcp . 80") {
+		t.Errorf("show kernel sets:\n%s", out)
+	}
 	if out := n.run(t, program(), append([]string{"diff"}, n.flags...)...); !strings.Contains(out, "equal") {
 		t.Errorf("diff:\n%s", out)
 	}

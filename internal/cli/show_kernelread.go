@@ -195,10 +195,14 @@ func (r *kernelReader) sets(ctx context.Context, q query) (list inspect.List[ins
 		return list, err
 	}
 	for _, s := range all {
-		list.Items = append(list.Items, inspect.KernelSetRow{
+		row := inspect.KernelSetRow{
 			Name: s.Set.Name, Type: string(s.Set.Type), Family: s.Set.Family.String(), Entries: s.Elements, References: s.References, Memory: s.Memory,
 			Owned: inspect.OwnedBy(sets.Owned(s.Set.Name), nil),
-		})
+		}
+		if r.nft {
+			row.Family, row.Type = nftrules.SetText(s.Set.Name)
+		}
+		list.Items = append(list.Items, row)
 	}
 	slices.SortFunc(list.Items, func(a, b inspect.KernelSetRow) int { return cmp.Compare(a.Name, b.Name) })
 	return list, nil
@@ -230,7 +234,11 @@ func (r *kernelReader) entries(ctx context.Context, q query) (list inspect.List[
 		}
 		owned := inspect.OwnedBy(ours, services)
 		if q.wants(owned) && choosesEntry(q, e) {
-			list.Items = append(list.Items, inspect.KernelEntryRow{Set: q.named, Entry: e.String(), Owned: owned})
+			row := inspect.KernelEntryRow{Set: q.named, Entry: e.String(), Owned: owned}
+			if r.nft {
+				row.Entry = nftrules.EntryText(q.named, e)
+			}
+			list.Items = append(list.Items, row)
 		}
 	}
 	return list, nil

@@ -100,8 +100,8 @@ func (s Set) kind() string {
 	return "map"
 }
 
-// lines prints the header as nft(8) does, one property a line.
-func (s Set) lines(f Family) []string {
+// Type prints what the elements are, as nft(8) does: "ipv4_addr . inet_proto . inet_service".
+func (s Set) Type(f Family) string {
 	typ := typeName(f, shapes[s.Shape])
 	switch s.Data {
 	case Verdicts:
@@ -109,7 +109,12 @@ func (s Set) lines(f Family) []string {
 	case Destinations:
 		typ += " : " + typeName(f, destination)
 	}
-	out := []string{"type " + typ}
+	return typ
+}
+
+// lines prints the header as nft(8) does, one property a line.
+func (s Set) lines(f Family) []string {
+	out := []string{"type " + s.Type(f)}
 	if s.Shape.Ranges() {
 		out = append(out, "flags interval")
 	}

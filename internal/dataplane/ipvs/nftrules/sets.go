@@ -85,7 +85,7 @@ func (s Sets) ListSets(ctx context.Context) ([]ipset.Set, error) {
 func (s Sets) List(ctx context.Context, name string) (ipset.Set, []ipset.Entry, error) {
 	k, ok := setKey(name)
 	if !ok {
-		return ipset.Set{}, nil, errUnknownSet
+		return ipset.Set{}, nil, fmt.Errorf("set %s: %w", name, ipset.ErrNotExist)
 	}
 	found, list, err := s.b.kernel.Elements(ctx, k)
 	switch {

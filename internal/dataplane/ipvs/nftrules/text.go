@@ -119,3 +119,18 @@ func RuleText(k rules.ChainKey, l netfilter.Line) (chain, rule string) {
 	}
 	return chain, low.Text(families[k.Family])
 }
+
+// SetText returns the family and the type of a set of ours in the words of nftables.
+func SetText(name string) (family, typ string) {
+	p := purposes[name]
+	return p.family.String(), p.set.Type(p.family)
+}
+
+// EntryText returns an entry of a set of ours as an element of nftables.
+func EntryText(name string, e ipset.Entry) string {
+	element, err := lowerEntry(e)
+	if err != nil {
+		return e.String()
+	}
+	return element.Text(purposes[name].set)
+}

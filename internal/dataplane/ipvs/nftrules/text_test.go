@@ -75,3 +75,21 @@ func TestRuleText(t *testing.T) {
 		}
 	}
 }
+
+func TestSetText(t *testing.T) {
+	for name, want := range map[string][2]string{
+		sets.ClusterIP: {"ip", "ipv4_addr . inet_proto . inet_service"}, "KUBE-6-CLUSTER-IP": {"ip6", "ipv6_addr . inet_proto . inet_service"},
+		sets.NodePortTCP: {"ip", "inet_service"}, "KUBE-6-NODE-PORT-TCP": {"ip6", "inet_service"},
+	} {
+		if family, typ := nftrules.SetText(name); [2]string{family, typ} != want {
+			t.Errorf("%s: %s, %s; want %s", name, family, typ, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"192.0.2.1,tcp:80,10.0.0.0/8": "192.0.2.1 . tcp . 80 . 10.0.0.0/8", "192.0.2.1,tcp:80,10.0.0.0/8 nomatch": "192.0.2.1,tcp:80,10.0.0.0/8 nomatch",
+	} {
+		if got := nftrules.EntryText(sets.SourceCIDR, entry(t, setNamed(t, sets.SourceCIDR), text)); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
