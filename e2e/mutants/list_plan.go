@@ -75,7 +75,7 @@ var (
 		{
 			Name: "catalog/deleted-node-eligible", File: "internal/catalog/node.go",
 			Breaks: "Load balancers send traffic through a node whose Node object was deleted.",
-			Old:    "awaited && (!have || c.gone[model.FromKube])",
+			Old:    "awaited && (!have || c.own.gone[model.FromKube])",
 			New:    "awaited && !have",
 		},
 		{

@@ -82,8 +82,8 @@ func (c *Catalog) takeNodes(b *Batch) {
 	var contested bool
 	b.Endpoints, b.Guarded, contested = c.claimed.take(b.Nodes, complete)
 	b.Kept = c.claimed.kept.hand()
-	b.NodeChanged = moved || reweighed || contested || c.nodeChanged
-	c.nodeChanged = false
+	b.NodeChanged = moved || reweighed || contested || c.own.changed
+	c.own.changed = false
 }
 
 // Matching returns the services that satisfy the predicate as they stand now, dirty or not, sorted

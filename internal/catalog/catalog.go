@@ -34,10 +34,7 @@ type Catalog struct {
 	taken         bool // Take was called
 	// states has exactly the origins that have to deliver.
 	states map[model.Origin]source.State
-	// nodes is our own Node as each origin has it.
-	nodes       map[model.Origin]model.Node
-	gone        map[model.Origin]bool // our Node was deleted, and its last state is still in force
-	nodeChanged bool
+	own    ownNode
 	// book has the addresses of all Nodes.
 	addresses nodeAddresses
 	// claimed has the addresses that Services claim, with their other owners.
@@ -66,8 +63,7 @@ func New(log *zap.Logger, self string, origins ...model.Origin) *Catalog {
 		dirty:     map[model.ServiceID]struct{}{},
 		since:     map[model.ServiceID]time.Time{},
 		states:    map[model.Origin]source.State{},
-		nodes:     map[model.Origin]model.Node{},
-		gone:      map[model.Origin]bool{},
+		own:       ownNode{nodes: map[model.Origin]model.Node{}, gone: map[model.Origin]bool{}},
 		addresses: newNodeAddresses(),
 		claimed:   newClaimBook(),
 		weights:   newNodeWeights(),

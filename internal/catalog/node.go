@@ -11,6 +11,13 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
 )
 
+// ownNode is our own Node as each origin has it.
+type ownNode struct {
+	nodes   map[model.Origin]model.Node
+	gone    map[model.Origin]bool // our Node was deleted, and its last state is still in force
+	changed bool
+}
+
 // SetNode keeps our own Node. Of every Node it keeps the addresses, because no Service may take one
 // of them from its machine, and the weight that the Node gives its endpoints.
 func (c *Catalog) SetNode(origin model.Origin, n model.Node) {
@@ -20,8 +27,8 @@ func (c *Catalog) SetNode(origin model.Origin, n model.Node) {
 	c.weights.set(nodeKey{n.Name, origin}, weightOf(&n))
 	if n.Name == c.self {
 		before, had := c.node()
-		c.nodes[origin] = n
-		delete(c.gone, origin)
+		c.own.nodes[origin] = n
+		delete(c.own.gone, origin)
 		c.nodeMoved(before, had)
 	}
 	c.notifyForNodes()
@@ -39,10 +46,10 @@ func (c *Catalog) DeleteNode(origin model.Origin, name string) {
 	}
 	if name == c.self {
 		before, had := c.node()
-		if _, known := c.nodes[origin]; known && origin == model.FromKube {
-			c.gone[origin] = true
+		if _, known := c.own.nodes[origin]; known && origin == model.FromKube {
+			c.own.gone[origin] = true
 		} else {
-			delete(c.nodes, origin)
+			delete(c.own.nodes, origin)
 		}
 		c.nodeMoved(before, had)
 	}
@@ -56,7 +63,7 @@ func (c *Catalog) setAddresses(k nodeKey, addrs []netip.Addr) {
 }
 
 func (c *Catalog) notifyForNodes() {
-	if c.nodeChanged || c.addresses.stale || c.weights.stale || len(c.claimed.moot) > 0 {
+	if c.own.changed || c.addresses.stale || c.weights.stale || len(c.claimed.moot) > 0 {
 		c.notify()
 	}
 }
@@ -64,7 +71,7 @@ func (c *Catalog) notifyForNodes() {
 // node is the Node of the best origin that tells one.
 func (c *Catalog) node() (best model.Node, have bool) {
 	var from model.Origin
-	for origin, n := range c.nodes {
+	for origin, n := range c.own.nodes {
 		if !have || origin.Rank() < from.Rank() || origin.Rank() == from.Rank() && origin < from {
 			best, from, have = n, origin, true
 		}
@@ -97,7 +104,7 @@ func (c *Catalog) Eligible() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n, have := c.node()
-	if _, awaited := c.states[model.FromKube]; awaited && (!have || c.gone[model.FromKube]) {
+	if _, awaited := c.states[model.FromKube]; awaited && (!have || c.own.gone[model.FromKube]) {
 		return false
 	}
 	return !n.Leaving
@@ -121,6 +128,6 @@ func (c *Catalog) Unsynced() map[model.Origin]source.State {
 // a change of the node concerns, the reader knows and asks for by Matching.
 func (c *Catalog) nodeMoved(before model.Node, had bool) {
 	if now, have := c.node(); had != have || !now.Equal(before) {
-		c.nodeChanged = true
+		c.own.changed = true
 	}
 }
