@@ -65,9 +65,13 @@ func usageOfVerbs(w io.Writer, cmd *cobra.Command) {
 		return
 	}
 	fmt.Fprintln(w, "\nVerbs:")
+	width := 10
+	for _, c := range cmd.Commands() {
+		width = max(width, len(c.Name()))
+	}
 	for _, c := range cmd.Commands() {
 		if c.IsAvailableCommand() {
-			fmt.Fprintf(w, "  %-10s %s\n", c.Name(), c.Short)
+			fmt.Fprintf(w, "  %-*s %s\n", width, c.Name(), c.Short)
 		}
 	}
 }
