@@ -21,7 +21,7 @@ const replySize = 64 << 10
 // next request opens a new one in the network namespace the conn started in.
 type conn struct {
 	file    *os.File // nil while dropped
-	closed  bool     // for good
+	closed  bool     // permanently
 	raw     syscall.RawConn
 	netns   netns
 	seq     uint32

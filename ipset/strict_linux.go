@@ -55,9 +55,9 @@ func (h *Handle) each(ctx context.Context, op Op, name string, entries []Entry) 
 	return nil
 }
 
-// header reads type and family of a set, without range and sizes. It stands
-// before every write, for a few microseconds, because the kernel silently drops
-// fields of an entry that the set's type does not have.
+// header reads type and family of a set, without range and sizes. It runs before every write, for a
+// few microseconds, because the kernel silently drops fields of an entry that the set's type does
+// not have.
 func (h *Handle) header(ctx context.Context, name string) (Set, error) {
 	sets, errs := h.headers(ctx, []string{name})
 	return sets[0], errs[0]

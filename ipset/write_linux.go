@@ -213,8 +213,8 @@ func (w *writer) run() []int {
 	return w.rows
 }
 
-// elements appends the message of the rows under way. The line number stands before the
-// elements, so that it is found in a reply without measuring them.
+// elements appends the message of the rows under way. The line number comes before the elements, so
+// that it is found in a reply without measuring them.
 func (w *writer) elements() {
 	h := w.h
 	h.next(commands[w.changes[w.sent[0]].Op], unix.NLM_F_ACK)

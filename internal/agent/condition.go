@@ -111,8 +111,9 @@ func (l *syncLag) begin(now time.Time) {
 	}
 }
 
-// update records a pass that left so many of the desired rows missing. A few rows that the kernel refuses
-// for good are no reason to turn away the traffic of all Services; half of the desired rows is.
+// update records a pass that left so many of the desired rows missing. A few rows that the kernel
+// always refuses are no reason to turn away the traffic of all Services; half of the desired rows
+// is.
 func (l *syncLag) update(desired, missing int, now time.Time) {
 	if 2*missing > desired {
 		l.begin(now)

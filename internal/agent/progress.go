@@ -2,7 +2,7 @@ package agent
 
 import "time"
 
-// bootstrapTTL is how long a reading of the kernel is believed while the sources are not in sync. The
+// bootstrapTTL is how long a read of the kernel is used while the sources are not in sync. The
 // audit finds what changed since.
 const bootstrapTTL = 30 * time.Second
 
@@ -19,7 +19,7 @@ type progress struct {
 	readAt        time.Time // when the kernel was read, or written, before the sources were in sync
 }
 
-// stale reports whether a reading from before the sources were in sync is too old to be believed.
+// stale reports whether a read from before the sources were in sync is too old to be used.
 func (p *progress) stale(now time.Time) bool { return now.Sub(p.readAt) > bootstrapTTL }
 
 // invalidateStaleLoad forgets a stale reading of the kernel.

@@ -48,7 +48,7 @@ func (b *Batch) Host() model.Host {
 	return model.Host{Node: b.Node, Nodes: b.Nodes, Weights: b.Weights, Endpoints: b.Endpoints, Guarded: b.Guarded}
 }
 
-// Input is one service as it stands now.
+// Input is the current state of one service.
 type Input struct {
 	ID model.ServiceID
 	// Service is nil when it is gone.
@@ -86,9 +86,9 @@ func (c *Catalog) takeNodes(b *Batch) {
 	c.own.changed = false
 }
 
-// Matching returns the services that satisfy the predicate as they stand now, dirty or not, sorted
-// by ID. It visits every service, so it is for changes that affect many of them. The predicate gets
-// each service with its slices; it must keep neither and must not call the catalog.
+// Matching returns the current services that satisfy the predicate, dirty or not, sorted by ID. It
+// visits every service, so it is for changes that affect many of them. The predicate gets each
+// service with its slices; it must keep neither and must not call the catalog.
 func (c *Catalog) Matching(concerned func(*model.Service, []*model.Slice) bool) []Input {
 	c.mu.Lock()
 	defer c.mu.Unlock()

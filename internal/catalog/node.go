@@ -124,8 +124,8 @@ func (c *Catalog) Unsynced() map[model.Origin]source.State {
 	return out
 }
 
-// nodeMoved compares with what was true before. It makes no service dirty: whom
-// a change of the node concerns, the reader knows and asks for by Matching.
+// nodeMoved compares with what was true before. It makes no service dirty: the caller knows which
+// services a change of the node affects, and selects them by Matching.
 func (c *Catalog) nodeMoved(before model.Node, had bool) {
 	if now, have := c.node(); had != have || !now.Equal(before) {
 		c.own.changed = true

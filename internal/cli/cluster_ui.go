@@ -18,7 +18,7 @@ The page is on a loopback address, behind a path that only this terminal shows. 
 verbs read, loads nothing from elsewhere, and can change nothing. It works without a mouse, with a screen
 reader, and without JavaScript.`
 
-// newClusterUI returns the verb that serves a page until it is told to stop.
+// newClusterUI returns the verb that serves a page until a signal stops it.
 func newClusterUI(f *clusterFlags) *cobra.Command {
 	var at string
 	cmd := &cobra.Command{

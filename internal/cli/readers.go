@@ -132,7 +132,7 @@ func tablesInUse(ctx context.Context, log *zap.Logger, c config.Config) (*nft.Ha
 	return h, nil
 }
 
-// The stand-ins answer each question with the error of opening.
+// These handles answer each query with the error of opening.
 
 type unreadServers struct {
 	ipvs.Servers

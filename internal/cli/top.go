@@ -108,7 +108,7 @@ func newTop() *cobra.Command {
 func carriesByIPVS(ctx context.Context, agent *inspect.Client) error {
 	s, err := agent.Status(ctx)
 	if err != nil || s.Mode != string(config.ModeIPTables) {
-		return nil //nolint:nilerr // an agent that does not answer is told by the table
+		return nil //nolint:nilerr // the table reports an agent that does not answer
 	}
 	return errors.New("the agent is in iptables mode, and top shows the counters of IPVS; new connections of each Service are counted by its rules: iptables -t nat -nvL KUBE-SERVICES")
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 )
 
-// Drains asks each node which destinations drain, and which climb to their weight.
+// Drains asks each node for its draining destinations, and for those in slow start.
 type Drains struct {
 	// Target is [namespace/]name, or empty for all; Namespace bounds them.
 	Target, Namespace string
@@ -23,7 +23,7 @@ type Drains struct {
 
 type drainKey struct{ namespace, name, backend, state string }
 
-// A DrainRow is one backend that drains or climbs on some nodes.
+// A DrainRow is one backend that drains or is in slow start on some nodes.
 type DrainRow struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`

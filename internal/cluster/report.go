@@ -11,7 +11,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/printable"
 )
 
-// A Report is the answer of a cluster. Field names in JSON are kept for good; their schema is
+// A Report is the answer of a cluster. Field names in JSON never change; their schema is
 // manifests/schemas/cluster.schema.json.
 type Report struct {
 	Verb string `json:"verb"`

@@ -5,7 +5,7 @@ import (
 	"html"
 )
 
-// A writer writes HTML. All texts and values of attributes are escaped. It stands in for html/template,
+// A writer writes HTML. All texts and values of attributes are escaped. It replaces html/template,
 // whose use of reflection would keep every method in the program, some megabytes of it.
 type writer struct{ bytes.Buffer }
 

@@ -68,7 +68,7 @@ func hint(row setting, raw json.RawMessage) string {
 	return ""
 }
 
-// maxDrain bounds how long a connection may go on at an endpoint that has gone.
+// maxDrain bounds how long a connection to a removed endpoint may continue.
 const maxDrain = time.Hour
 
 func (p *problems) drain(d time.Duration) time.Duration {

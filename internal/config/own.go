@@ -8,7 +8,7 @@ const (
 	OwnKind       = "KubeIPVSConfiguration"
 )
 
-// KubeIPVSConfiguration is what kube-ipvs can be told beyond kube-proxy. It is a document of its
+// KubeIPVSConfiguration has the settings that kube-proxy does not have. It is a document of its
 // own, so that kube-proxy's stays as it is. A field that is empty has its default; each field is
 // also a flag.
 type KubeIPVSConfiguration struct {
@@ -29,8 +29,8 @@ type KubeIPVSConfiguration struct {
 	// rules says where ipvs mode keeps its rules and sets: iptables (with ipset), nftables, or auto,
 	// the default: iptables where the kernel and the tools have both, else nftables (--rules).
 	Rules string `json:"rules"`
-	// serviceNodePortRange are the ports of NodePorts as the API server is told
-	// (--service-node-port-range). Default 30000-32767; 0-0 is unknown.
+	// serviceNodePortRange are the ports of NodePorts, the same as --service-node-port-range of the
+	// API server. Default 30000-32767; 0-0 is unknown.
 	ServiceNodePortRange string `json:"serviceNodePortRange"`
 	// externalIPAllowedCIDRs hold the external IPs that may be served; empty allows all,
 	// which lets a Service claim any address (--external-ip-allowed-cidrs, CVE-2020-8554).
@@ -51,9 +51,8 @@ type KubeIPVSConfiguration struct {
 	// captures the rest by port. bind binds all but those that this machine, a Node or the API
 	// server has now. capture binds none.
 	ExternalBinding string `json:"externalBinding"`
-	// serviceCIDRs are the ranges of cluster IPs, as the API server is told by
-	// --service-cluster-ip-range (--service-cidrs). There is no default, and vipBinding
-	// route needs them.
+	// serviceCIDRs are the ranges of cluster IPs, the same as --service-cluster-ip-range of the API
+	// server (--service-cidrs). There is no default, and vipBinding route needs them.
 	ServiceCIDRs []string `json:"serviceCIDRs"`
 	// ipvsTimeouts is recommended, or empty, the default. Recommended are idle times of
 	// IPVS that fit connection tracking and keepalive of the node, in place of

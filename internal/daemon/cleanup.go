@@ -124,8 +124,9 @@ func (k *kernel) sweepBothKinds(ctx context.Context, log *zap.Logger, to migrate
 	return err
 }
 
-// sweepStray removes rules of ours from backends other than that of k.rules. It runs before sets are removed, which such
-// rules may use. A kube-proxy that continues with iptables may have rules there, which cannot be told from ours.
+// sweepStray removes rules of ours from backends other than that of k.rules. It runs before sets
+// are removed, which such rules may use. A kube-proxy that continues with iptables may have rules
+// there, which look the same as ours.
 func (k *kernel) sweepStray(ctx context.Context, log *zap.Logger, o rules.Options, to migrate.Target, out io.Writer) error {
 	used := rules.Backend("")
 	if k.rules != nil && k.backend == nil {

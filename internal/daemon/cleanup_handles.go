@@ -70,8 +70,8 @@ func (k *kernel) openRemainingNFT(ctx context.Context, log *zap.Logger) error {
 	return nil
 }
 
-// The stand-ins hold nothing. Cleanup desires nothing, so nothing is ever written to them, and the
-// rest of the interface may be nil.
+// The substitutes hold no rows. Cleanup desires nothing, so nothing is ever written to them, and
+// the rest of the interface may be nil.
 
 type noServers struct{ ipvs.Servers }
 

@@ -1,5 +1,5 @@
 // Package daemon is the agent as a process: it opens the kernel, chooses the mode, and runs the
-// loop with all tasks beside it until it is told to stop.
+// loop with all tasks beside it until a signal stops it.
 //
 //	Run ──► lock, socket, sources ──► openKernel: ipvs, or iptables where IPVS is missing
 //	    ──► newDaemon: modes, loop, metrics, Events ──► tasks

@@ -20,8 +20,8 @@ func newNotifier(log *zap.Logger) *sdnotify.Notifier {
 	return n
 }
 
-// supervision returns what systemd is told: the process is ready once /healthz is green but for
-// this node's eligibility, and alive while /livez is green.
+// supervision returns the state that is sent to systemd: the process is ready once all checks of
+// /healthz pass except this node's eligibility, and alive while /livez passes.
 func supervision(report func(context.Context) httpd.Report) sdnotify.State {
 	s := sdnotify.State{Ready: true, Alive: true}
 	for _, c := range report(context.Background()).Checks {

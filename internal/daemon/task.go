@@ -5,7 +5,7 @@ import (
 	"runtime/pprof"
 )
 
-// A task is a part of the daemon. Run returns when ctx ends, or when the part cannot go on,
+// A task is a part of the daemon. Run returns when ctx ends, or when the part cannot continue,
 // which ends the daemon.
 type task struct {
 	name string

@@ -58,7 +58,7 @@ func (d *daemon) clearStrayRules(ctx context.Context) error {
 	stray := rulewatch.NewStrayRules(d.log, func(ctx context.Context) ([]*rules.Handle, error) {
 		return rules.Beside(ctx, d.log, wiring.RulesOptions(d.live.now(), d.kernel.tables, nil), d.kernel.rules.Backend())
 	})
-	if !d.afterStart(ctx, time.Minute) { // a row that is refused for good delays it no longer
+	if !d.afterStart(ctx, time.Minute) { // a row that is always refused no longer delays it
 		return nil
 	}
 	for pause := servedPollInterval; d.await(ctx, pause, func() bool { return d.loop.Condition().Served }); pause = periods(d.live.now()).AuditPeriod {

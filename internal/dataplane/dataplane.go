@@ -148,8 +148,7 @@ type Sampled struct {
 	Doubt bool
 }
 
-// Drift counts the rows that an audit found to be different from what was
-// believed, by table.
+// Drift counts the rows that an audit found to differ from the known actual rows, by table.
 type Drift map[string]int
 
 // Total is the number of rows in all tables.

@@ -2,23 +2,22 @@ package dataplane
 
 import "time"
 
-// Drains is how destinations fare whose endpoints are backends no more and whose
-// connections go on, and how many have just come.
+// Drains describes draining destinations, whose endpoints are no longer backends and whose
+// connections continue, and destinations in slow start.
 type Drains struct {
 	// Now is how many drain at the moment.
 	Now int
 	// Ended counts those that do not any more, by how it ended, since the mode was
 	// made.
 	Ended map[DrainEnd]uint64
-	// Climbing are those that do not drain, but came a moment ago: their weight climbs to
-	// its own (model.Frontend.SlowStart).
+	// Climbing are new destinations in slow start: their weight rises to the full weight
+	// (model.Frontend.SlowStart).
 	Climbing int
 	// Trash is what was deleted lately, drained or not.
 	Trash Trash
 }
 
-// Trash tells of deleted destinations that the kernel still keeps, and has each that is
-// added walk by.
+// Trash lists deleted destinations that the kernel still keeps, and searches for each new one.
 type Trash []Deleted
 
 // Deleted are so many destinations that the kernel has let go of at that time.

@@ -79,10 +79,9 @@ type Change struct {
 	Old, New *model.Frontend
 }
 
-// Conflict says that Loser does not get Key because Winner has it; or that this
-// is over, because Loser has it now or does not want it any more. It is told when it begins
-// and when it is over, not when another Service becomes the winner: that would be a line for
-// each loser.
+// Conflict says that Loser does not get Key because Winner has it; or that this is over, because
+// Loser has it now or does not want it any more. It is reported when it begins and when it ends,
+// but not when another Service becomes the winner, which would be a line for each loser.
 type Conflict struct {
 	Key           model.FrontendKey
 	Winner, Loser model.ServiceID
@@ -238,7 +237,7 @@ func (f *Frontends) enforce(k model.FrontendKey, now *model.Frontend) (Change, b
 	return Change{Key: k, Old: old, New: now}, true
 }
 
-// Conflicts lists all that stand, in no order.
+// Conflicts lists all current conflicts, in no order.
 func (f *Frontends) Conflicts() []Conflict {
 	var out []Conflict
 	for k, all := range f.contested {

@@ -28,7 +28,8 @@ type PendingRow struct {
 	Orphan bool
 }
 
-// ListPending lists the pending rows of one table, no more than most. text is asked later, by whom it concerns.
+// ListPending lists the pending rows of one table, no more than most. text is called later, only
+// for rows that are shown.
 func ListPending[K comparable, V any](table string, t *delta.Tracker[K, V], most int, text func(delta.Change[K, V]) string) PendingTable {
 	rows, more := t.PendingRows(most)
 	out := PendingTable{Table: table, More: more}
@@ -46,7 +47,7 @@ type Moving struct {
 	Service  model.ServiceID
 	PortName string
 	Backend  netip.AddrPort
-	// Climbs: its weight, which is Weight, climbs to Full. Otherwise it drains.
+	// Climbs: its weight, which is Weight, rises to Full. Otherwise it drains.
 	Climbs       bool
 	Weight, Full uint16
 	// Since is when it began, zero where the endpoint is kept for as long as its connections last. Until is

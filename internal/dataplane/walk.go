@@ -40,8 +40,8 @@ type End string
 // The ends.
 const (
 	EndForwarded End = "forwarded" // to one of the backends
-	EndRefused   End = "refused"   // the client is told
-	EndDropped   End = "dropped"   // the client hears nothing
+	EndRefused   End = "refused"   // the client gets a reset or an ICMP message
+	EndDropped   End = "dropped"   // the client gets no answer
 )
 
 // Walk is the way of a packet through a mode, as its rules are rendered.

@@ -178,8 +178,8 @@ func (t *Tracker[K, V]) DropActual(k K) {
 	t.dropLeftover(k)
 }
 
-// Load replaces all that is known of the actual rows by what was read just now
-// and returns how many rows were not as they were believed to be.
+// Load replaces all known actual rows by those that were just read, and returns how many rows
+// differed.
 func (t *Tracker[K, V]) Load(actual map[K]V) (drifted int) {
 	var gone []K
 	for k := range t.Actual() {
@@ -205,7 +205,7 @@ func (t *Tracker[K, V]) Load(actual map[K]V) (drifted int) {
 	return drifted + len(gone)
 }
 
-// actual returns the believed value of a row; false when absent or unknown.
+// actual returns the known value of a row; false if the row is absent or its state unknown.
 func (t *Tracker[K, V]) actual(k K) (V, bool) {
 	if v, ok := t.synced.get(k); ok {
 		return v, true
@@ -271,8 +271,7 @@ func (t *Tracker[K, V]) Known(k K) bool {
 	return desired || t.PendingDelete(k)
 }
 
-// Believed returns the value that the row is believed to have in place; false
-// when it is believed absent or is of unknown state.
+// Believed returns the known actual value of a row; false if the row is absent or of unknown state.
 func (t *Tracker[K, V]) Believed(k K) (V, bool) { return t.actual(k) }
 
 // MayBeThere reports whether the row is in place, or may be because a write of it failed.
@@ -306,8 +305,8 @@ func (t *Tracker[K, V]) AllDesired() iter.Seq2[K, V] {
 	}
 }
 
-// Actual goes over the rows believed to be in place, in no order. A desired row
-// whose state is unknown is left out.
+// Actual iterates over the rows known to be in place, in no order. A desired row whose state is
+// unknown is left out.
 func (t *Tracker[K, V]) Actual() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		had := func(k K, l leftover[V]) bool { return yield(k, l.have) }

@@ -7,8 +7,8 @@ import "iter"
 type View[K comparable, V any] interface {
 	// Desired returns the wanted value of a row.
 	Desired(k K) (V, bool)
-	// Believed returns the value that a row is believed to have in place; false when it is
-	// believed absent or is of unknown state.
+	// Believed returns the known actual value of a row; false if the row is absent or of unknown
+	// state.
 	Believed(k K) (V, bool)
 	// Known reports whether a row is desired, in place or of unknown state.
 	Known(k K) bool

@@ -66,8 +66,8 @@ type remedied struct {
 // Unwrap returns the error that has the remedy.
 func (r remedied) Unwrap() error { return r.error }
 
-// Remedied gives an error the remedy that fits what was found, which then stands
-// instead of the Fix of the Check. It is nil for nil.
+// Remedied gives an error the remedy for the problem that was found, which then replaces the Fix of
+// the Check. It is nil for nil.
 func Remedied(err error, fix string) error {
 	if err == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/linediff"
 )
 
-// Report is the whole story. Field names in JSON are kept for good; their schema is
+// Report is the whole story. Field names in JSON never change; their schema is
 // manifests/schemas/explain.schema.json.
 type Report struct {
 	Asked string `json:"asked"`
@@ -97,8 +97,8 @@ type Found struct {
 	// Others reports whether another Service, which is not part of the report, has a frontend of
 	// the group of a server.
 	Others func(group string) bool
-	// Ours tells of the group of a server whether it is kube-ipvs's own (package ownership); nil tells
-	// that of none.
+	// Ours reports whether the group of a server belongs to kube-ipvs (package ownership); nil
+	// means that none does.
 	Ours func(group string) bool
 	// Firewalls are the filters that drop packets to what was asked for, and Walls what they
 	// do, by the key of the frontend. Of those in Unclear it cannot be said.
@@ -107,7 +107,7 @@ type Found struct {
 	Unclear   []string
 }
 
-// kinds are in the order in which they are told: what attracts traffic first.
+// kinds are in the order of the report: rows that attract traffic come first.
 var kinds = []string{"servers", "addresses", "rules", "sets"}
 
 // New makes a report; story is nil where the agent did not answer, for the reason noAgent.

@@ -53,7 +53,7 @@ func (p *page) line(format string, args ...any) { fmt.Fprintf(p.out, format+"\n"
 
 // section begins one; its columns are its own.
 func (p *page) section(title string, columns ...string) {
-	_ = p.out.Flush() // the last flush tells of errors
+	_ = p.out.Flush() // the last flush returns the error
 	p.line("\n%s", title)
 	if len(columns) > 0 {
 		p.line("  %s", strings.Join(columns, "\t"))

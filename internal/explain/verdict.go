@@ -97,7 +97,7 @@ func (v *verdict) skipped() {
 	}
 }
 
-// elsewhere tells of a Service that has to do with an address and does not answer there.
+// elsewhere reports a Service that is related to an address and does not answer there.
 func (v *verdict) elsewhere(s *agent.ServiceReport) {
 	address := addressOf(v.report.Story.Asked)
 	for _, p := range s.Ports {
@@ -227,8 +227,8 @@ func entries(n int) string {
 	return fmt.Sprintf("%d entries", n)
 }
 
-// missingServer tells a server that is gone from one that is different, for which it looks at what
-// stands there instead.
+// missingServer distinguishes a missing server from a different one, for which it shows the actual
+// row.
 func (v *verdict) missingServer(m Rows) {
 	if !slices.ContainsFunc(v.report.Kernel.Servers, func(l string) bool { return strings.HasPrefix(l, "-A "+m.Group+" ") }) {
 		v.wrongf("virtual server %s is missing in the kernel: another program removed it, or the agent could not write it", m.Group)
@@ -309,7 +309,7 @@ func (v *verdict) dark() {
 	})
 }
 
-// outcome is what clients hear then.
+// outcome is the effect on clients.
 func outcome(code model.NoteCode) string {
 	if code == model.NoLocalEndpoints {
 		return ": clients get no answer"

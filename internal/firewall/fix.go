@@ -100,8 +100,8 @@ func (g *gathered) zones(facts Facts) []string {
 	return append(out, "firewall-cmd --reload")
 }
 
-// iptables puts rules right before the one of the base chain that leads to the drop, behind
-// what stands before it. In ipvs mode sets say what goes to a Service.
+// iptables puts rules right before the rule of the base chain that leads to the drop, after those
+// that precede it. In ipvs mode sets say what goes to a Service.
 func (g *gathered) iptables(facts Facts) []string {
 	insert := fmt.Sprintf("%s -w -t filter -I %s %d ", g.table.Tool, g.block.Cause.Base, max(g.block.Cause.At, 1))
 	if g.block.Cause.Chain == "" {

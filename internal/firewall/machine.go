@@ -14,7 +14,7 @@ import (
 type effect struct {
 	// match: whether it applies.
 	match Tri
-	// ends are what it may do where it applies; none is to go on.
+	// ends are the possible results if it matches; none means that the packet continues.
 	ends []end
 }
 

@@ -181,7 +181,7 @@ type gathered struct {
 	protocols map[uint8]struct{} // of node ports
 }
 
-// probe is a packet, and for whom it stands.
+// probe is a packet, and the Services that it represents.
 type probe struct {
 	packet Packet
 	from   string
@@ -319,7 +319,7 @@ func (b Block) Ours() bool {
 	return b.Hook == "input" && b.Cause.Base == "INPUT" && (b.Cause.Chain == "INPUT" || b.Cause.Chain == "")
 }
 
-// Key names the block for as long as it stands, whatever rules come before it.
+// Key names the block as long as it exists, regardless of earlier rules.
 func (b Block) Key() string {
 	return fmt.Sprint(b.Cause.Table, "/", b.Cause.Base, "/", b.Cause.Chain, "/", b.Cause.Word, "/", b.Reply)
 }

@@ -9,7 +9,8 @@
 //	                                               ▲  │
 //	                                       retry ──┘  └──▶ Status
 //
-// The laws it keeps: the loop never waits here, it leaves a wish and goes on; Run's goroutine alone
-// opens and closes sockets. A change of a count changes an answer and no socket. A port that cannot
-// be opened does not affect other ports, and is tried again. Nothing is left open when Run returns.
+// The laws it keeps: the loop never waits here, it only stores the desired ports. Run's goroutine
+// alone opens and closes sockets. A change of a count changes an answer and no socket. A port that
+// cannot be opened does not affect other ports, and is tried again. Nothing is left open when Run
+// returns.
 package healthcheck

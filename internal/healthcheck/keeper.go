@@ -108,8 +108,8 @@ func (k *keeper) openListener(ctx context.Context, at slot, p *port, a netip.Add
 	k.log.Info("answering on health-check port", zap.Stringer("service", p.holder.service), zap.Stringer("address", address))
 }
 
-// fail notes a socket that could not be had and sets the time for another try. A
-// person hears of it once, and again when the reason is another.
+// fail notes a socket that could not be had and sets the time for another try. It is reported once,
+// and again when the reason changes.
 func (k *keeper) fail(p *port, address netip.AddrPort, err error) {
 	f := p.failed[address.Addr()]
 	if f == nil {

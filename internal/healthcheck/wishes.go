@@ -28,7 +28,7 @@ func (s slot) network() string {
 	return "tcp6"
 }
 
-// everywhere is the address that stands for all of the family.
+// everywhere is the unspecified address of the family.
 func (s slot) everywhere() netip.Addr {
 	if s.family == model.IPv4 {
 		return netip.IPv4Unspecified()
@@ -44,7 +44,7 @@ type claim struct {
 	other   bool
 }
 
-// wish is everything that is wanted of a slot: by whom, sorted; and where.
+// wish is the desired state of a slot: the Services that want it, sorted, and the addresses.
 type wish struct {
 	slot   slot
 	claims []claim

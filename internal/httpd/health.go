@@ -12,8 +12,8 @@ type HealthOptions struct {
 	// Report is asked for each request, by one goroutine at a time. It gets a
 	// deadline; one that does not come back turns every path red.
 	Report func(ctx context.Context) Report
-	// Count is told of each reply: the path (/healthz, /livez, /readyz) and the
-	// code, 200 or 503. It may be nil.
+	// Count gets the path (/healthz, /livez, /readyz) and the code, 200 or 503, of each reply. It
+	// may be nil.
 	Count func(path string, code int)
 	// Now is the clock of the bodies; nil is time.Now.
 	Now func() time.Time

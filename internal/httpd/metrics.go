@@ -26,7 +26,7 @@ type MetricsOptions struct {
 	Profiling bool                     // adds /debug/pprof and /debug/flags
 }
 
-// StatusInfo is what /statusz tells of the process.
+// StatusInfo has the facts that /statusz shows about the process.
 type StatusInfo struct {
 	Version   string // of this program
 	Emulation string // the minor version of Kubernetes it behaves as; may be empty

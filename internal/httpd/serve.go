@@ -33,8 +33,8 @@ type Listener struct {
 	Name    string // for logs: health, metrics
 	Address string // host:port; empty: not served
 	Handler http.Handler
-	// HardFail makes the first failure the last: it is told to Failed (may be
-	// nil), then returned. Otherwise it is tried again after Retry (0: 5 s).
+	// HardFail makes the first failure the last: it is passed to Failed (may be nil), then
+	// returned. Otherwise it is tried again after Retry (0: 5 s).
 	HardFail bool
 	Failed   func(error)
 	Retry    time.Duration

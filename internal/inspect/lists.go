@@ -229,7 +229,7 @@ func (c *Client) broken(ctx context.Context, err error) error {
 	return c.explain(err)
 }
 
-// hearing tells of each piece that was read.
+// hearing reports each piece that was read.
 type hearing struct {
 	io.Reader
 	heard func()
@@ -267,7 +267,7 @@ func (c *Client) Conflicts(ctx context.Context, f Filter) (List[ConflictRow], er
 	return ask[ConflictRow](ctx, c, pathConflicts, f)
 }
 
-// Draining asks for what drains and what climbs.
+// Draining reads the draining destinations and those in slow start.
 func (c *Client) Draining(ctx context.Context, f Filter) (List[MovingRow], error) {
 	return ask[MovingRow](ctx, c, pathDraining, f)
 }

@@ -295,7 +295,7 @@ func pendingRows(t dataplane.PendingTable) []PendingRow {
 
 var opRank = map[string]int{"add": 1, "update": 2, "delete": 3}
 
-// movingRow is what drains or climbs.
+// movingRow is a draining destination or one in slow start.
 func movingRow(m dataplane.Moving) MovingRow {
 	r := MovingRow{
 		Frontend: m.Frontend.String(), Backend: m.Backend.String(), Namespace: m.Service.Namespace, Name: m.Service.Name, PortName: m.PortName,

@@ -208,7 +208,7 @@ func HealthTable() Table[HealthRow] {
 	}
 }
 
-// MovingTable shows what drains and what climbs, with times as of now.
+// MovingTable shows draining destinations and those in slow start, with times as of now.
 func MovingTable(now time.Time) Table[MovingRow] {
 	since := func(r MovingRow) string {
 		if r.Since == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// List is what a reader gets: rows, and how many more there are that were not sent, by what they are. The JSON of
-// lists and rows is kept for good: manifests/schemas says what it may have.
+// List is what a reader gets: rows, and how many more there are that were not sent, by what they
+// are. The JSON of lists and rows never changes: manifests/schemas says what it may have.
 type List[R any] struct {
 	Items []R            `json:"items"`
 	More  map[string]int `json:"more,omitempty"`
@@ -75,7 +75,7 @@ type FrontendRow struct {
 	Name      string     `json:"name"`
 	PortName  string     `json:"portName,omitempty"`
 	Scheduler string     `json:"scheduler"`
-	// Backends take new connections, Kept are endpoints that go on with those they have.
+	// Backends take new connections, Kept are endpoints that only keep existing ones.
 	Backends int      `json:"backends"`
 	Kept     int      `json:"kept"`
 	Flags    []string `json:"flags,omitempty"`
@@ -92,7 +92,7 @@ type BackendState string
 const (
 	BackendServing BackendState = "serving" // new connections
 	BackendClosed  BackendState = "closed"  // none, for its weight is 0
-	BackendKept    BackendState = "kept"    // none, and those that it has go on
+	BackendKept    BackendState = "kept"    // no new connections; existing ones continue
 )
 
 // BackendRow is one backend of a Service.
@@ -146,7 +146,7 @@ const (
 	Climbing = "climbing" // in slow start: it is new, and its weight rises to the full weight
 )
 
-// MovingRow is a destination that drains or climbs.
+// MovingRow is a destination that drains or is in slow start.
 type MovingRow struct {
 	Frontend  string `json:"frontend"`
 	Backend   string `json:"backend"`
@@ -165,7 +165,7 @@ type MovingRow struct {
 	Connections string  `json:"connections,omitempty"`
 	Active      *uint32 `json:"active,omitempty"`
 	Inactive    *uint32 `json:"inactive,omitempty"`
-	// Weight climbs to FullWeight.
+	// Weight rises to FullWeight.
 	Weight     uint16 `json:"weight"`
 	FullWeight uint16 `json:"fullWeight,omitempty"`
 }

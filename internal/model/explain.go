@@ -16,7 +16,7 @@ const (
 	// UseDrained is a backend of weight 0: it gets no new connections, because an annotation or a
 	// Node says so.
 	UseDrained Use = "drained"
-	// UseKept takes no new connections, and goes on with those it has (Frontend.Kept).
+	// UseKept gets no new connections, and keeps its existing ones (Frontend.Kept).
 	UseKept Use = "kept"
 	// UseNone is no backend.
 	UseNone Use = "unused"
@@ -58,7 +58,7 @@ func (e EndpointStory) Of(local bool) *Verdict {
 	return e.Cluster
 }
 
-// PortStory is what stands behind one port of a Service in one family.
+// PortStory has the endpoints of one port of a Service in one family.
 type PortStory struct {
 	Family   string `json:"family"`
 	Name     string `json:"name,omitempty"`

@@ -127,8 +127,8 @@ type Frontend struct {
 	// all backends; for UDP alone. A reply does not get the address of the frontend
 	// (ip_vs_update_conntrack, net/netfilter/ipvs/ip_vs_nfct.c).
 	OnePacket bool
-	// SlowStart is the time in which the weight of a backend that is new beside others
-	// climbs to its own; 0 gives it at once (kube-ipvs.io/slow-start).
+	// SlowStart is the time in which the weight of a new backend rises to its full weight while
+	// others take the load; 0 gives it at once (kube-ipvs.io/slow-start).
 	SlowStart time.Duration
 	// Limit bounds the connections of each backend (kube-ipvs.io/max-connections).
 	Limit Limit

@@ -171,7 +171,7 @@ type Endpoint struct {
 	// Ready, Serving and Terminating are the conditions with the API's defaults
 	// filled in: nil counts as ready and serving, and as not terminating.
 	Ready, Serving, Terminating bool
-	// Hints are whom the endpoint is meant for; nil is everybody.
+	// Hints are the zones and nodes that the endpoint is for; nil is all.
 	Hints *Hints
 }
 

@@ -8,8 +8,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// binding is one address and port on which a Service answers, before it is
-// known who stands behind it.
+// binding is one address and port on which a Service answers, before its backends are known.
 type binding struct {
 	key  model.FrontendKey
 	kind model.Kind

@@ -32,7 +32,7 @@ func (c *Compiler) Explain(id model.ServiceID, svc *model.Service, slices []mode
 	return out
 }
 
-// story tells of one port in one family.
+// story reports one port in one family.
 func (j *job) story(port int, f model.Family) model.PortStory {
 	p := j.ports[port]
 	t := &teller{job: j, port: p, all: slices.Clone(j.join(f, p))}
@@ -55,7 +55,7 @@ func (j *job) story(port int, f model.Family) model.PortStory {
 	return out
 }
 
-// rank puts the entry that is believed before those that repeat its address.
+// rank puts the entry that is used before those that repeat its address.
 func rank(e model.EndpointStory) int {
 	for _, v := range []*model.Verdict{e.Cluster, e.Local} {
 		if v != nil && v.Use != model.UseNone {
@@ -75,7 +75,7 @@ type teller struct {
 	cluster, local *choice
 }
 
-// appendSlice tells of the endpoints of one slice, once for each of its target ports.
+// appendSlice reports the endpoints of one slice, once for each of its target ports.
 func (t *teller) appendSlice(out []model.EndpointStory, s *model.Slice) []model.EndpointStory {
 	joined := false
 	for _, p := range s.Ports {
@@ -91,7 +91,7 @@ func (t *teller) appendSlice(out []model.EndpointStory, s *model.Slice) []model.
 	return t.appendEndpoints(out, s, 0, func(*model.Slice, *model.Endpoint, netip.AddrPort) string { return why })
 }
 
-// appendEndpoints tells of the endpoints of a slice; refused says why one is no candidate.
+// appendEndpoints reports the endpoints of a slice; refused is the reason why one is no candidate.
 func (t *teller) appendEndpoints(out []model.EndpointStory, s *model.Slice, port uint16, refused func(*model.Slice, *model.Endpoint, netip.AddrPort) string) []model.EndpointStory {
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]

@@ -7,9 +7,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// group is the frontends of one port in one family. They have the same
-// endpoints, so who stands behind them is decided once, and their lists share
-// their memory.
+// group is the frontends of one port in one family. They have the same endpoints, so their backends
+// are chosen once, and their lists share their memory.
 type group struct {
 	// external: frontends of the group come from outside the cluster.
 	external bool
@@ -35,7 +34,7 @@ func (g *group) list(local bool) []model.Backend {
 	return g.cluster
 }
 
-// kept is the endpoints beside the backends whose connections go on.
+// kept are the endpoints besides the backends whose connections continue.
 func (g *group) kept(local bool) []netip.AddrPort {
 	if local {
 		return g.localKept

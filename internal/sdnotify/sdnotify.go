@@ -24,7 +24,7 @@ const (
 // State is what the process says of itself.
 type State struct {
 	Ready bool // systemd may start the units that wait for this one; asked until it is true
-	Alive bool // the watchdog may be told so
+	Alive bool // the watchdog may get a message
 }
 
 // Notifier sends messages to one socket. The nil Notifier sends nothing.

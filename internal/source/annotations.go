@@ -15,8 +15,8 @@ import (
 // ours is what the keys of our annotations begin with.
 const ours = "kube-ipvs.io/"
 
-// The annotations that are read, after ours. All may stand on a Service, the weight on
-// an EndpointSlice and a Node, too.
+// The annotations that are read, after ours. All may be on a Service, the weight also on an
+// EndpointSlice and a Node.
 const (
 	keyScheduler      = "scheduler"
 	keySchedulerFlags = "scheduler-flags"
@@ -37,8 +37,7 @@ const (
 	routerFlags     = "kube-router.io/service.schedflags"
 )
 
-// Keys are the annotations that a Service may have, without ours, in the order in which
-// people are told of them.
+// Keys are the annotations that a Service may have, without our prefix, in the order of messages.
 func Keys() []string {
 	return []string{keyScheduler, keySchedulerFlags, keyWeight, keyOnePacket, keyDrain, keySkip, keySlowStart, keyMaxConnections, keyForward, keyTunnel}
 }
@@ -204,8 +203,7 @@ func (a *annotations) truth(key string) bool {
 	return text == "true"
 }
 
-// drain reads how long connections outlive their endpoint. 0s is how to say that nothing
-// goes on.
+// drain reads how long connections outlive their endpoint. 0s means that no connection continues.
 func (a *annotations) drain() *time.Duration {
 	text, said := a.text(keyDrain)
 	if !said {

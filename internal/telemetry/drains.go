@@ -33,6 +33,6 @@ func (m *Metrics) newDrains() {
 
 // Drains shows how many destinations drain, and how many have.
 func (m *Metrics) Drains(d dataplane.Drains) {
-	d.Ended = maps.Clone(d.Ended) // the mode goes on counting
+	d.Ended = maps.Clone(d.Ended) // the mode keeps counting
 	m.drains.last.Store(&d)
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Inputs shows what the sources tell: how much, how much of it waits, and when the
-// latest came, which stands in for the time kube-proxy queues a pass. It is asked of
-// the catalog and not of the loop, so a loop that hangs shows as a pass that was queued
-// long after the last one that succeeded. Changes of Services count once for each
-// family that is served, twice on dual stack, as those of kube-proxy do.
+// Inputs shows the changes from the sources: their number, how many of them wait, and the time of
+// the latest, which replaces the time at which kube-proxy queues a pass. It is asked of the catalog
+// and not of the loop, so a loop that hangs shows as a pass that was queued long after the last one
+// that succeeded. Changes of Services count once for each family that is served, twice on dual
+// stack, as those of kube-proxy do.
 func (m *Metrics) Inputs(read func() catalog.Changes) {
 	m.pullGauge(theirs+"sync_proxy_rules_last_queued_timestamp_seconds", "Time of the latest change that has to be written to the kernel, in seconds since 1970.",
 		func(e emit) {

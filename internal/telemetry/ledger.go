@@ -35,7 +35,7 @@ func (c Carried) plus(o Carried) Carried {
 	}
 }
 
-// VirtualServer is what the kernel tells of one frontend.
+// VirtualServer is the state of one frontend in the kernel.
 type VirtualServer struct {
 	Scheduler string
 	Carried   Carried
@@ -48,8 +48,8 @@ type Load struct {
 	Quiet            []netip.AddrPort
 }
 
-// othersName is the Service that all stand under that have no series of their own. No
-// Service has that name, nor an empty namespace.
+// othersName is the Service name for all Services that have no series of their own. No Service has
+// that name, nor an empty namespace.
 const othersName = "(others)"
 
 // ledger keeps an account for each Service, or as many as may have one, and one for all others. The
@@ -92,8 +92,8 @@ type booked struct {
 	carried, loaded uint32
 }
 
-// resting collects the destinations of weight 0 of one Service: they stand behind
-// several frontends, and count once.
+// resting collects the destinations of weight 0 of one Service: they belong to several frontends,
+// and count once.
 type resting struct{ quiet map[netip.AddrPort]struct{} }
 
 func newLedger(most int) ledger {

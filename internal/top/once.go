@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Report is one table of what was carried between two samples. Field names in JSON are
-// kept for good: manifests/schemas/top.schema.json.
+// Report is one table of what was carried between two samples. Field names in JSON never change:
+// manifests/schemas/top.schema.json.
 type Report struct {
 	At time.Time `json:"at"`
 	// Seconds lie between the two samples.

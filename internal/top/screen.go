@@ -210,7 +210,7 @@ func (s Screen) closed() Screen {
 	return s.settled()
 }
 
-// typed goes on with the filter.
+// typed extends the filter by a key.
 func (s Screen) typed(key string) Screen {
 	switch {
 	case key == "enter":

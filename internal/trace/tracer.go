@@ -28,7 +28,7 @@ type Target struct {
 	From netip.Addr
 }
 
-// Answer is one direction of a translated connection: who answers whom.
+// Answer is one direction of a translated connection: the backend, and the peer that it answers.
 type Answer struct{ Backend, Peer netip.AddrPort }
 
 // sighting is what was seen of one direction on one side.

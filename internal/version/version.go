@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// release, commit and date are what Set was told.
+// release, commit and date are the arguments of Set.
 var release, commit, date string
 
 // Set records what the linker wrote into package main: the release, the commit that it was built
@@ -27,7 +27,7 @@ type Details struct {
 // Read returns the details of this program.
 func Read() Details { return read(debug.ReadBuildInfo()) }
 
-// read returns what Set was told, and for the rest what the go command recorded.
+// read returns the arguments of Set, and for the rest the values that the go command recorded.
 func read(info *debug.BuildInfo, ok bool) Details {
 	b := Details{Version: release, Commit: commit, Date: date, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if ok {

@@ -10,8 +10,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 )
 
-// auditor reads all rules beside the loop: with many Services that takes seconds, and no change waits for
-// it. Rows that were written meanwhile are believed as they were written.
+// auditor reads all rules beside the loop: with many Services that takes seconds, and no change
+// waits for it. Rows that were written meanwhile count as written.
 type auditor struct {
 	deps   Deps
 	tables *tables
@@ -144,7 +144,7 @@ func (a *auditor) compare(l listing, touched map[any]struct{}) dataplane.Drift {
 	return a.tables.loadRules(l.chains, l.jumps)
 }
 
-// restore replaces the row that was read by the one that is believed.
+// restore replaces the row that was read by the known one.
 func restore[K comparable, V any](read map[K]V, k K, believed func(K) (V, bool)) {
 	if have, ok := believed(k); ok {
 		read[k] = have

@@ -27,8 +27,8 @@ var jumps = netfilter.Jumps{
 	{Table: "nat", Hook: "POSTROUTING", Target: chainPostrouting, Comment: "kubernetes postrouting rules"},
 }
 
-// baseChains renders the chains of all Services in one family. Of a dispatch chain it is
-// what stands behind the rules of the frontends.
+// baseChains renders the chains of all Services in one family. For a dispatch chain these are the
+// rules after those of the frontends.
 func (c Config) baseChains(f model.Family, host model.Host) map[netfilter.ChainKey]netfilter.Chain {
 	out := map[netfilter.ChainKey]netfilter.Chain{}
 	put := func(table, name string, list ...netfilter.Rule) {

@@ -11,7 +11,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Config is what the mode is told about the node and by its operator.
+// Config has the facts about the node and the settings for the mode.
 type Config struct {
 	// Families are the address families to serve.
 	Families []model.Family

@@ -62,8 +62,8 @@ func (s *flows) note(f model.Frontend) {
 	}
 }
 
-// takers lists the endpoints whose flows go on: those that take new ones, and, of a protocol
-// with connections, those that finish what they have.
+// takers lists the endpoints whose flows may continue: those that take new ones, and, for a
+// protocol with connections, those that finish existing ones.
 func takers(f *model.Frontend) []netip.AddrPort {
 	out := endpoints(f.Backends)
 	if f.Key.Protocol != model.UDP {

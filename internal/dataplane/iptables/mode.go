@@ -175,7 +175,7 @@ func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane
 		if _, err := m.loadRules(ctx); err != nil {
 			return m.pipeline.Skipped(delta.Failures(max(1, m.tables.chains.Counts().Updates), err), opts)
 		}
-		if m.tables.lacking() > lacked { // another process goes on deleting rules
+		if m.tables.lacking() > lacked { // another process keeps deleting rules
 			m.flows.onFound()
 		}
 	}

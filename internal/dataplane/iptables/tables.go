@@ -163,7 +163,7 @@ func splitDispatch(k netfilter.ChainKey, c netfilter.Chain) (rest netfilter.Chai
 	return rest, entries
 }
 
-// isRest reports whether a rule stands behind the entries.
+// isRest reports whether a rule comes after the entries.
 func isRest(k netfilter.ChainKey, l netfilter.Line) bool {
 	return k.Table == "nat" && k.Name == chainServices && l.JumpsTo() == chainNodePorts
 }

@@ -22,10 +22,10 @@ import (
 // destination or a server is deleted, or a destination added. An answer that a destination sent before
 // it was added is looked for, too: it would keep the client of a deleted flow out.
 //
-// The loop only orders that work, with the endpoints of that moment, after the kernel has the rows. A
-// newer order replaces an older one. A first start orders it for every server that is wanted, which
-// mends changes from a time without an agent. Flows of a server that an agent deleted right before it
-// ended stay until they time out.
+// The loop only orders that work, with the endpoints of that moment, after the kernel has the rows.
+// A newer order replaces an older one. A first start orders it for every desired server, which
+// repairs the flows after changes from a time without an agent. Flows of a server that an agent
+// deleted right before it ended stay until they time out.
 //
 // For TCP, IPVS ends the entry of a connection itself (expire_nodest_conn), with one exception. A client
 // that dialled before the frontend was in place has a flow that is not translated. Later attempts from
@@ -123,8 +123,8 @@ func (f *flows) onRange(op delta.Op, p netip.Prefix) {
 	}
 }
 
-// order hands over the servers that were noted. Destinations that stay because they may belong to an
-// input that cannot be read go on answering.
+// order hands over the servers that were noted. Destinations that stay because they may belong to
+// an input that cannot be read keep answering.
 func (f *flows) order(keepOrphans bool) {
 	if len(f.noted) == 0 {
 		return

@@ -71,7 +71,7 @@ func (js Jumps) last(k JumpKey) bool {
 	return rank < len(js) && js[rank].Last
 }
 
-// above lists the targets of the jumps that stand above one in its hook.
+// above lists the targets of the jumps that come before one in its hook.
 func (js Jumps) above(k JumpKey) []string {
 	var out []string
 	for i, j := range js {

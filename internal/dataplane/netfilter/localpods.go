@@ -6,8 +6,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// LocalMode is how traffic from pods of this node is told from other traffic:
-// the values of --detect-local-mode.
+// LocalMode is how traffic from pods of this node is recognized: the values of --detect-local-mode.
 type LocalMode string
 
 // The ways to tell. With an address based mode a family without a range has no

@@ -26,9 +26,8 @@ type SweeperOptions struct {
 	// RetryMin and RetryMax bound the pause after a failure, which doubles from one
 	// to the next. Default 1 s and 30 s.
 	RetryMin, RetryMax time.Duration
-	// Observed is told of each sweep, if it is not nil: the family, 4 or 6, how long
-	// it took, what it did and how it failed. It is called by one goroutine at a
-	// time and does not wait for anything.
+	// Observed gets the family, 4 or 6, the duration, the result and the error of each sweep; it
+	// may be nil. It is called by one goroutine at a time and does not wait for anything.
 	Observed func(family uint8, took time.Duration, out Outcome, err error)
 }
 
@@ -72,7 +71,7 @@ type Sweeper struct {
 	opts  SweeperOptions
 	wake  chan struct{} // holds a token when an order came, or a long sweep ended
 
-	telling sync.Mutex // held while a sweep is told of
+	telling sync.Mutex // held while a sweep is reported
 	mu      sync.Mutex
 	lanes   [2]lane   // IPv4 and IPv6, which are swept apart
 	reading bool      // a sweep runs that reads all flows

@@ -40,8 +40,9 @@ type Order struct {
 	// Every other flow to Key is stale, including flows that were never rewritten and answer from
 	// Key itself. The caller does not change it afterwards.
 	Keep []netip.AddrPort
-	// Near, sorted like Keep, may go on as well with clients in From; with every client where
-	// From is empty. Some frontends lead the clients of this node to other endpoints.
+	// Near, sorted like Keep, are further addresses whose flows may continue with clients in From,
+	// or with every client if From is empty. Some frontends lead the clients of this node to other
+	// endpoints.
 	Near []netip.AddrPort
 	From []netip.Prefix
 	// Fresh are the addresses of Keep whose late datagrams could keep a client out. An answer that
@@ -107,8 +108,8 @@ func (o Order) Stale(client netip.Addr, answers netip.AddrPort) bool {
 
 // Outcome is what a sweep met and did.
 type Outcome struct {
-	Seen    int // flows that the kernel told of
-	Stale   int // those that had to go; one that a repeated dump tells of twice counts twice
+	Seen    int // flows that the kernel listed
+	Stale   int // stale flows; one that a repeated dump lists twice counts twice
 	Deleted int // those that this sweep deleted: the others were gone already
 	Whole   int // how often all flows of a family, or of one protocol of it, were read
 }

@@ -11,7 +11,7 @@ import (
 // It does not say who asked for the removal of an IPv6 address, so the number of
 // the requesting socket is no help.
 //
-// In doubt a loss is told: the worst is one superfluous read.
+// In doubt a loss is reported: the worst effect is one superfluous read.
 type echoes struct {
 	mu      sync.Mutex
 	active  bool // a watcher exists; without a reader nothing is kept

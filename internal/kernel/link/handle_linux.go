@@ -80,10 +80,9 @@ func (h *Handle) There(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// Remove deletes the link with all its addresses. A link that is not there is a
-// success; one of another type is left alone and is ErrExist. On a link with
-// thousands of addresses the kernel may need longer than one deadline: it goes on
-// after ErrBusy, and a later call succeeds.
+// Remove deletes the link with all its addresses. A link that is not there is a success; one of
+// another type is left alone and is ErrExist. On a link with thousands of addresses the kernel may
+// need longer than one deadline: it continues after ErrBusy, and a later call succeeds.
 func (h *Handle) Remove(ctx context.Context) error {
 	d, err := h.ours(ctx)
 	if errors.Is(err, ErrNotExist) {

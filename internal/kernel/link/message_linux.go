@@ -134,8 +134,8 @@ func appendAddr(out []byte, kind uint16, a netip.Addr) []byte {
 	return append(out, raw[:]...)
 }
 
-// parseAttrs reads attributes, and parseMessages a datagram. Both parsers go on behind the
-// padding of what they have read, which after the last one need not be there.
+// parseAttrs reads attributes, and parseMessages a datagram. Both parsers continue after the
+// padding of the previous item, which may be missing after the last one.
 func parseAttrs(b []byte) ([]syscall.NetlinkRouteAttr, error) { return nl.ParseRouteAttr(padded(b)) }
 
 func parseMessages(b []byte) ([]syscall.NetlinkMessage, error) {

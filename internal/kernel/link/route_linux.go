@@ -19,8 +19,8 @@ import (
 // only the default ones.
 type defaultRoutes struct {
 	mu sync.Mutex
-	// watched: changes are told since. read is when hops were read, zero for never, and
-	// changes counts what came since the watch began.
+	// watched: the watch reports changes. read is when hops were read, zero for never, and changes
+	// counts what came since the watch began.
 	watched bool
 	read    time.Time
 	changes uint64
@@ -32,7 +32,7 @@ type defaultRoutes struct {
 // an old next hop counts as one, and no Service's address is bound that was.
 const rereadAfter = 10 * time.Minute
 
-// changed says that what was read may not hold any more; watched, that changes are told.
+// changed says that the last read may be outdated; watched, that changes are reported.
 func (d *defaultRoutes) changed(watched bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -56,10 +56,10 @@ func (d *defaultRoutes) keep(hops []netip.Addr, changes uint64) {
 	}
 }
 
-// Gateways returns the next hops of the default routes of both families in the
-// main table, those of multipath routes included, sorted and without duplicates.
-// A default route without a next hop (a point-to-point link) has none. While a Watch runs,
-// the kernel is asked when it has told of a change, and every ten minutes.
+// Gateways returns the next hops of the default routes of both families in the main table, those of
+// multipath routes included, sorted and without duplicates. A default route without a next hop (a
+// point-to-point link) has none. While a Watch runs, the kernel is read again after a reported
+// change, and every ten minutes.
 func (h *Handle) Gateways(ctx context.Context) ([]netip.Addr, error) {
 	hops, changes, ok := h.defaults.known()
 	if ok {

@@ -91,8 +91,8 @@ const (
 	OurLinkLost
 	// NodeAddressesChanged says that Addr came to or left another link.
 	NodeAddressesChanged
-	// Overrun says that events were lost. The watch goes on; like Ready it asks
-	// the receiver to read everything again.
+	// Overrun says that events were lost. The watch continues; like Ready it asks the receiver to
+	// read everything again.
 	Overrun
 	// OurRouteLost says that another program removed our local route of Route.
 	OurRouteLost

@@ -44,8 +44,8 @@ func (h *Handle) Watch(ctx context.Context, tell func(Event)) error {
 	}
 }
 
-// watchOnce subscribes, tells the first event and goes on until the socket fails
-// or the context ends.
+// watchOnce subscribes, reports the first event and continues until the socket fails or the context
+// ends.
 func (h *Handle) watchOnce(ctx context.Context, first Kind, tell func(Event)) error {
 	c, err := h.ns.dial(h.opts.watchBuffer, watchGroups)
 	if err != nil {

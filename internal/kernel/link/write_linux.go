@@ -35,7 +35,7 @@ func (h *Handle) Write(ctx context.Context, changes []Change) []error {
 // writeSlice sends one slice. Its error is that of the exchange as a whole.
 func (h *Handle) writeSlice(ctx context.Context, index uint32, changes []Change, errs []error) error {
 	rows := make([]int, 0, len(changes))    // request -> row; bad rows are not sent
-	sent := make([]Change, 0, len(changes)) // a copy: a call that is late goes on with it
+	sent := make([]Change, 0, len(changes)) // a copy: an abandoned call may still use it
 	for i, c := range changes {
 		if errs[i] = c.Check(); errs[i] == nil {
 			rows, sent = append(rows, i), append(sent, c)

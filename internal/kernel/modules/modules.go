@@ -17,7 +17,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/procfs"
 )
 
-// State is where a module stands after Load.
+// State is the state of a module after Load.
 type State uint8
 
 const (
@@ -41,7 +41,7 @@ func (s State) String() string {
 	return fmt.Sprintf("module state(%d)", uint8(s))
 }
 
-// Result tells where one module stands. Err and Fix are set if it is absent.
+// Result is the result for one module. Err and Fix are set if it is absent.
 type Result struct {
 	Name  string
 	State State
@@ -136,8 +136,8 @@ func validModule(words []string) error {
 	return nil
 }
 
-// insert runs modprobe once and sets the state of the modules it was for. After a
-// failure those that are there all the same are told from those that are not.
+// insert runs modprobe once and sets the state of the modules it was for. After a failure it finds
+// out which of them are loaded all the same.
 func (l *Loader) insert(ctx context.Context, run insertion) {
 	said, err := l.modprobe(ctx, run.args)
 	for _, m := range run.modules {

@@ -1,6 +1,6 @@
-// Package nft reads and writes the nf_tables tables `ip kube-ipvs` and `ip6 kube-ipvs` over netlink.
-// Their rules and sets stand in for iptables and ipset where the kernel lacks those. The package
-// starts no process and needs no tool.
+// Package nft reads and writes the nf_tables tables `ip kube-ipvs` and `ip6 kube-ipvs` over
+// netlink. Their rules and sets replace iptables and ipset where the kernel lacks those. The
+// package starts no process and needs no tool.
 //
 //	Pass ──► Apply ──► one transaction ──► kernel
 //	           ▲  └──── a row is refused: again, without it
@@ -61,8 +61,8 @@
 // reports all messages that it refuses, and a message of many elements is divided until the one to
 // blame is alone. An addition of what exists and a deletion of what does not are successes.
 //
-// Reading: a dump is complete or an error. One that met a change, or during which the generation
-// changed, is not believed and is read again. A read error is never "absent".
+// Reading: a dump is complete or an error. A dump that met a change, or during which the generation
+// changed, is discarded and read again. A read error is never "absent".
 //
 // Each call has a deadline, also one that is stuck inside the kernel. Its socket is closed, and the
 // next call opens another one in the same network namespace (package nfnetlink).

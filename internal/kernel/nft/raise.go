@@ -9,7 +9,7 @@ import (
 )
 
 // This file finds the statements of a rule that was read. A reader guesses a statement from a few
-// attributes; raise believes it only if the statement's own expressions are exactly those that were
+// attributes; raise accepts it only if the statement's own expressions are exactly those that were
 // read. So a reader need not be strict, and what no statement expresses remains Unknown.
 
 // Unknown is an expression that no statement of this package expresses. It is read, never written.

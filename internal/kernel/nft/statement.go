@@ -13,15 +13,15 @@ type MatchSet struct {
 	Not bool
 }
 
-// VerdictMap does what the element of a map says that the packet's fields are; a packet without an
-// element goes on.
+// VerdictMap applies the verdict of the element of a map that has the packet's fields; a packet
+// without an element continues.
 type VerdictMap struct {
 	Key Fields
 	Map string
 }
 
-// DestinationMap gives a packet, and with it its connection, the destination that the element of a
-// map says that its fields are; a packet without an element goes on. It is for chains of type nat.
+// DestinationMap gives a packet, and with it its connection, the destination in the element of a
+// map that has its fields; a packet without an element continues. It is for chains of type nat.
 type DestinationMap struct {
 	Key Fields
 	Map string
@@ -175,7 +175,7 @@ var (
 // Jump returns the verdict that leads to a chain and back.
 func Jump(chain string) Verdict { return Verdict{VerdictJump, chain} }
 
-// Goto returns the verdict that leads to a chain for good.
+// Goto returns the verdict that leads to a chain without a return.
 func Goto(chain string) Verdict { return Verdict{VerdictGoto, chain} }
 
 // verdictNames are the words and the codes of the kernel (enum nft_verdicts, linux/netfilter.h).

@@ -121,8 +121,8 @@ func dumpFault(errno syscall.Errno) error {
 	}
 }
 
-// remove deletes those of the tables that exist, together or not at all. The
-// error of a table that stands in the way is under its key.
+// remove deletes those of the tables that exist, together or not at all. The error of a table that
+// prevents the deletion is under its key.
 func (x exchange) remove(keys []Key) (map[Key]error, error) {
 	for attempt := 1; ; attempt++ {
 		there, err := x.list()

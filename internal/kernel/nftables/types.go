@@ -81,8 +81,8 @@ type Options struct {
 	// Timeout bounds every call, whatever the kernel does; Filters has six times as long.
 	// Default 5 s.
 	Timeout time.Duration
-	// Called is told of each call how long the caller waited, and what it came back with:
-	// context.DeadlineExceeded where no answer did. It must not block. Default: none.
+	// Called gets the duration and the result of each call, context.DeadlineExceeded without an
+	// answer. It must not block. Default: none.
 	Called func(took time.Duration, err error)
 }
 

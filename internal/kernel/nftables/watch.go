@@ -8,8 +8,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nfnetlink"
 )
 
-// Writer is a program that wrote tables. The zero value stands for transactions whose
-// notifications were lost.
+// Writer is a program that wrote tables. The zero value means transactions whose notifications were
+// lost.
 type Writer struct {
 	// Generation is the number of its last transaction.
 	Generation uint32

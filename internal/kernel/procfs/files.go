@@ -94,8 +94,8 @@ func Bounded(ctx context.Context, operation func() error) error {
 // OneLine makes values comparable: the kernel prints lists with tabs.
 func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// Get reads a kernel file under a deadline. No named result may stand in for have:
-// a reader that was given up on can still write to it.
+// Get reads a kernel file under a deadline. No named result may replace have: a reader that was
+// abandoned can still write to it.
 func (f Files) Get(ctx context.Context, name string) (string, error) {
 	var have string
 	err := Bounded(ctx, func() (err error) { have, err = f.Read(name); return err })

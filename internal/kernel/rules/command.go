@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// ChainCommand is what iptables(8) would be told for a change of a chain; of its rules it
-// says how many there are.
+// ChainCommand is the iptables(8) command for a change of a chain, with the number of its rules.
 func ChainCommand(c ChainChange) string {
 	if c.Op == Delete {
 		return command(c.Key.Family, c.Key.Table, "-X", c.Key.Name)
@@ -22,12 +21,12 @@ func ChainCommand(c ChainChange) string {
 	return fmt.Sprintf("%s # and %d rules", command(c.Key.Family, c.Key.Table, option, c.Key.Name), rules)
 }
 
-// JumpCommand is what iptables(8) would be told for a change of a jump.
+// JumpCommand is the iptables(8) command for a change of a jump.
 func JumpCommand(c JumpChange) string {
 	return command(c.Key.Family, c.Key.Table, option(c.Op), c.Key.Hook, c.Jump.Rule(c.Key.Target))
 }
 
-// RuleCommand is what iptables(8) would be told for a single rule.
+// RuleCommand is the iptables(8) command for a single rule.
 func RuleCommand(c RuleChange) string {
 	return command(c.Chain.Family, c.Chain.Table, option(c.Op), c.Chain.Name, c.Rule)
 }

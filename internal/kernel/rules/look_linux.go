@@ -96,8 +96,8 @@ func (c *contents) count(rule string) int {
 	return c.rules[rule]
 }
 
-// look lists the chains among those of rules. Where that fails their rows do:
-// what cannot be read is not believed to be absent.
+// look lists the chains among those of rules. If that fails, their rows fail: a chain that cannot
+// be read is not taken as absent.
 func (b *batch) look(ctx context.Context, steps []step, wanted func(ChainKey) bool) map[ChainKey]*contents {
 	byTable := map[string]map[string]bool{}
 	for _, s := range steps {

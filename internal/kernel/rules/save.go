@@ -27,8 +27,8 @@ type SaveChain struct {
 // Builtin reports whether the kernel owns the chain.
 func (c SaveChain) Builtin() bool { return c.Policy != "-" }
 
-// ParseSave reads what iptables-save prints, counters dropped. A dump that
-// ends inside a table is an error: a cut-off listing must not be believed.
+// ParseSave reads what iptables-save prints, counters dropped. A dump that ends inside a table is
+// an error: a cut-off listing must not be used.
 func ParseSave(r io.Reader) ([]SaveTable, error) {
 	p := saveParser{index: map[string]int{}}
 	lines := bufio.NewScanner(r)
@@ -161,11 +161,10 @@ func PrintSave(w io.Writer, tables []SaveTable) error {
 	return b.Flush() // bufio keeps the first error for Flush
 }
 
-// WriteSave prints chains and jumps as save text, families and tables
-// sorted, one "# ip" or "# ip6" line before each family. Each family's part
-// can be replayed with `iptables-restore --noflush`; built-in chains are not
-// declared, so their policy and foreign rules stay. The jumps of a hook stand in
-// the order that first gives; nil sorts them by key.
+// WriteSave prints chains and jumps as save text, families and tables sorted, one "# ip" or "# ip6"
+// line before each family. Each family's part can be replayed with `iptables-restore --noflush`;
+// built-in chains are not declared, so their policy and foreign rules stay. The jumps of a hook
+// have the order that first gives; nil sorts them by key.
 func WriteSave(w io.Writer, chains map[ChainKey]Chain, jumps map[JumpKey]Jump, first func(a, b JumpKey) int) error {
 	if first == nil {
 		first = JumpKey.Compare

@@ -60,8 +60,8 @@ func word(rule string, i int) (end int, val string, ok bool) {
 	return i, b.String(), !quoted
 }
 
-// spaces are what stands between two words of a rule. Unicode has more; to
-// iptables those are letters of a word.
+// spaces are the separators between two words of a rule. Unicode has more; to iptables those are
+// letters of a word.
 const spaces = " \t\n\r"
 
 func isSpace(c byte) bool { return strings.IndexByte(spaces, c) >= 0 }

@@ -137,9 +137,9 @@ type JumpChange struct {
 	Op   Op
 	Key  JumpKey
 	Jump Jump
-	// Last puts a jump that is missing behind the rules of its hook instead
-	// of before them, but before a rule that ends the way of every packet. It belongs to the write, not to the jump: one that
-	// stands already is not moved, and List does not tell where.
+	// Last puts a jump that is missing behind the rules of its hook instead of before them, but
+	// before a rule that ends the way of every packet. It belongs to the write, not to the jump: an
+	// existing one is not moved, and List does not return its place.
 	Last bool
 	// Behind are targets of jumps of the same hook that have to come first: one
 	// that is missing goes right behind the last of those that are there. It

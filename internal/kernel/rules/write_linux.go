@@ -109,8 +109,8 @@ type batch struct {
 	stopped error
 }
 
-// write goes on only while there is hope: chains that are emptied in one piece are filled
-// or removed in another.
+// write repeats as long as that helps: chains that are emptied in one piece are filled or removed
+// in another.
 func (b *batch) write(ctx context.Context, steps []step) {
 	for _, piece := range b.cut(steps, b.h.backend.maxLines()) {
 		if b.stopped != nil {

@@ -94,14 +94,14 @@ func (h *Handle) number(ctx context.Context, key string) (uint64, error) {
 // Recommended returns times by which IPVS, connection tracking and the peers forget a connection at
 // about the same time.
 //
-// TCP: when IPVS forgets a connection it takes the flow of connection tracking along,
-// and neither peer is told: the next packet is answered by a reset or by nothing. A
-// socket with keepalive sends a probe after the keepalive time, and each answered probe restarts the
-// time of IPVS. TCP itself gives up when all probes are lost. So IPVS waits for longer than that, and connections that are alive and ask for
-// keepalive never end by it. The keepalive is the longer one of the node and of a
-// namespace as the kernel makes it, since pods do not inherit the node's. More than
-// connection tracking's own time would be for nothing: what it has forgotten has no
-// way back, though IPVS would still know where to.
+// TCP: when IPVS drops a connection, it deletes the flow of connection tracking, too, and neither
+// peer is notified: the next packet gets a reset or no answer. A socket with keepalive sends a
+// probe after the keepalive time, and each answered probe restarts the time of IPVS. TCP itself
+// gives up when all probes are lost. So IPVS waits for longer than that, and connections that are
+// alive and ask for keepalive never end by it. The keepalive is the longer one of the node and of a
+// namespace as the kernel makes it, since pods do not inherit the node's. More than connection
+// tracking's own time would be for nothing: what it has forgotten has no way back, though IPVS
+// would still know where to.
 //
 // FIN and UDP: as connection tracking has them. With longer times,
 // connections that are over keep a draining destination busy, and a client's next UDP flow from the same

@@ -32,9 +32,9 @@ type journal struct {
 	unread error
 }
 
-// openJournal reads the journal. One that makes no sense is moved aside, never
-// overwritten: a person may still make sense of it. The note tells of that; it is
-// in the log too, since no result has room for it when nothing is to be changed.
+// openJournal reads the journal. One that makes no sense is moved aside, never overwritten: a
+// person may still make sense of it. The note says so; it is also in the log, since no result can
+// carry it when nothing is to be changed.
 func (h *Handle) openJournal() (*journal, string) {
 	j := &journal{path: filepath.Join(h.runDir, journalName), entries: map[string]entry{}}
 	b, err := os.ReadFile(j.path)

@@ -115,8 +115,8 @@ func (c DestinationChange) encode(b *buffer, op Op) {
 	b.unnest(mark)
 }
 
-// settle relies on the kernel telling a missing destination (ENOENT) from a
-// missing server (ESRCH): the second cannot be mended by an add.
+// settle relies on different errors of the kernel for a missing destination (ENOENT) and a missing
+// server (ESRCH): the second cannot be repaired by an add.
 func (c DestinationChange) settle(op Op, a answer) (next Op, again bool, err error) {
 	switch {
 	case op == Add && a.errno == syscall.EEXIST:

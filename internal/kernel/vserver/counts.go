@@ -20,12 +20,11 @@ type Connections struct {
 // Idle tells that the kernel remembers no connection of the destination.
 func (c Connections) Idle() bool { return c == Connections{} }
 
-// Counting is a count of connections, made in pieces so that other calls may go on in
-// between.
+// Counting is a count of connections, made in pieces so that other calls can run in between.
 type Counting interface {
-	// Next goes on by a piece. With the last it returns the counts of the destinations
-	// that were seen. One that was not need not be gone: the table may change while it is
-	// read. After an error the counting is over.
+	// Next reads the next piece. With the last it returns the counts of the destinations that were
+	// seen. One that was not need not be gone: the table may change while it is read. After an
+	// error the counting is over.
 	Next(ctx context.Context) (found map[DestinationKey]Connections, done bool, err error)
 }
 
@@ -84,7 +83,7 @@ func (c *counting) Next(ctx context.Context) (found map[DestinationKey]Connectio
 	return nil, false, nil
 }
 
-// read goes on with the list.
+// read continues with the list.
 func (c *counting) read(ctx context.Context) (err error) {
 	if c.file == nil {
 		if c.file, err = c.h.openList(ctx); err != nil {

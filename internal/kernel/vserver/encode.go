@@ -231,7 +231,7 @@ func (b *buffer) destinationValue(d Destination) {
 	b.u32(destUpper, d.Upper)
 	b.u32(destLower, d.Lower)
 	if d.Tunnel == TunnelIPIP {
-		return // what a kernel takes that is told nothing (ip_vs_genl_parse_dest), or has nothing else
+		return // the kernel's default for a missing attribute (ip_vs_genl_parse_dest), or the only value
 	}
 	b.u8(destTunnel, d.Tunnel)
 	b.port(destTunPort, d.TunnelPort)

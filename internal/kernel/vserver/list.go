@@ -72,7 +72,7 @@ func (l *list) read(next func([]byte) (int, error)) error {
 	}
 }
 
-// piece goes on by no more than a buffer.
+// piece reads no more than a buffer.
 func (l *list) piece(next func([]byte) (int, error)) (end bool, err error) {
 	n, err := next(l.buf[l.kept:])
 	end = errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)

@@ -16,9 +16,9 @@ type Timeouts struct {
 	UDP    time.Duration
 }
 
-// Rounded gives what the kernel would be told: full seconds, rounded up, since
-// a shorter time cut to 0 would mean "leave it as it is". Negative times, and those
-// that the kernel's number cannot hold, fail with ErrInvalid.
+// Rounded returns the values for the kernel: full seconds, rounded up, since a shorter time cut to
+// 0 would mean "leave it as it is". Negative times, and those that the kernel's number cannot hold,
+// fail with ErrInvalid.
 func (t Timeouts) Rounded() (Timeouts, error) {
 	for _, d := range []*time.Duration{&t.TCP, &t.TCPFin, &t.UDP} {
 		if *d < 0 || *d > math.MaxInt32*time.Second {

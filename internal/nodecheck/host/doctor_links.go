@@ -42,8 +42,8 @@ func (h *Node) kind(link string) string {
 	return ""
 }
 
-// uplink reports whether a link leads off this machine: hardware has a device, and bonds
-// and VLANs stand on such.
+// uplink reports whether a link leads off this machine: hardware has a device, and bonds and VLANs
+// are based on such links.
 func (h *Node) uplink(link string) bool {
 	if kind := h.kind(link); kind == "bond" || kind == "vlan" {
 		return true

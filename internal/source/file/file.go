@@ -65,8 +65,8 @@ func (s *Source) Unreadable() []string {
 	return out
 }
 
-// Run delivers what is there, then every change, until ctx ends. It is called
-// once. It returns nil: files that cannot be read are told by Status and the log.
+// Run delivers what is there, then every change, until ctx ends. It is called once. It returns nil:
+// Status and the log report files that cannot be read.
 func (s *Source) Run(ctx context.Context, sink source.Sink) error {
 	w := newWatcher(s.log, s.store.path)
 	defer w.close()
@@ -128,8 +128,8 @@ func (s *Source) sync(sink source.Sink) {
 	sink.SetState(origin, state)
 }
 
-// trouble keeps everything as it is. At the start it lets the others go on:
-// nothing will be removed, as not everything is known.
+// trouble keeps everything as it is. At the start it lets the other sources continue: nothing will
+// be removed, because not all inputs are known.
 func (s *Source) trouble(before *Status, err error, sink source.Sink) {
 	state := max(before.State, source.Partial)
 	if before.Trouble != err.Error() {

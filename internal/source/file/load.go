@@ -49,7 +49,7 @@ func Load(path string) (Objects, []Problem, error) {
 	return objects, bad, nil
 }
 
-// LoadFrom is Load of one text, such as standard input. The name stands in problems. The error
+// LoadFrom is Load of one text, such as standard input. The name appears in problems. The error
 // says that the text could not be read, or is too long.
 func LoadFrom(name string, r io.Reader) (Objects, []Problem, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSize+1))

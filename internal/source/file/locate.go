@@ -102,7 +102,7 @@ func (f *finder) seeKey(body string, indent int) (hit, more bool) {
 	if !ok || rest != "" && rest[0] != '.' && rest[0] != '[' {
 		return false, true
 	}
-	// A sequence may stand at the indentation of its key.
+	// A sequence may be at the indentation of its key.
 	least := indent + 1
 	if strings.HasPrefix(rest, "[") {
 		least = indent

@@ -53,7 +53,7 @@ func (k key) delete(sink source.Sink) {
 	}
 }
 
-// object is one converted manifest and where it stands in its file.
+// object is one converted manifest and its place in its file.
 type object struct {
 	key            key
 	document, line int

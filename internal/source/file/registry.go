@@ -17,7 +17,7 @@ type claim struct {
 // registry settles which file's object is the one, and knows what the Sink has.
 // Its work follows the size of a change, not the number of objects.
 type registry struct {
-	// claims are sorted by file, then as they stand in it: the first one wins.
+	// claims are sorted by file, then by their place in it: the first one wins.
 	claims map[key][]claim
 	// sent is what the sink was given last.
 	sent map[key]value

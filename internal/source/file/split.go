@@ -160,8 +160,8 @@ func splitJSON(text []byte) ([]document, error) {
 	}
 }
 
-// syntaxOffset is where a JSON syntax error stands: SyntaxError counts from the
-// start of the stream, an unexpected end is the end of the text.
+// syntaxOffset is the place of a JSON syntax error: SyntaxError counts from the start of the
+// stream, an unexpected end is the end of the text.
 func syntaxOffset(err error, read, end int) int {
 	var syntax *json.SyntaxError
 	switch {

@@ -92,7 +92,7 @@ func checkToken(c *rest.Config, from string) error {
 	return nil
 }
 
-// missing tells of a file that cannot be read; err names it.
+// missing returns the error for a file that cannot be read; err names it.
 func missing(what, from string, err error) error {
 	remedy := "correct the path there, or put the file in its place"
 	if from == "KUBERNETES_SERVICE_HOST" {

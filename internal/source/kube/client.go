@@ -23,7 +23,7 @@ type ClientOptions struct {
 	Burst int
 	// UserAgent names this program in the server's audit log.
 	UserAgent string
-	// Reached is told at which addresses the server is reached; nil is not told.
+	// Reached gets the addresses at which the server is reached; it may be nil.
 	Reached *Reached
 }
 

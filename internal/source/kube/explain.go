@@ -21,7 +21,7 @@ import (
 // Reason is why calls to the API server fail, in one word for labels and status.
 type Reason string
 
-// The reasons that are told apart, because the remedies differ.
+// The reasons that are distinguished, because the remedies differ.
 const (
 	Unauthorized Reason = "Unauthorized" // it does not know us
 	Forbidden    Reason = "Forbidden"    // it knows us, and the ClusterRole lacks something

@@ -11,9 +11,10 @@ import (
 	"time"
 )
 
-// Reached knows at which addresses a client reaches its API server, or its proxy: every one that it was told, that a name
-// resolved to, or that it dialled. A node that bound one of them would cut itself off from its API server for good, so each is
-// known before the first packet goes there.
+// Reached has the addresses at which a client reaches its API server, or its proxy: configured
+// ones, those that a name resolved to, and those that it dialled. A node that bound one of them
+// would cut itself off from its API server permanently, so each is known before the first packet
+// goes there.
 type Reached struct {
 	mu     sync.Mutex
 	addrs  []netip.Addr // the newest last
@@ -84,7 +85,7 @@ const dialTime = 30 * time.Second
 // dial connects as client-go does, and notes each address before.
 func (r *Reached) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if host, _, err := net.SplitHostPort(address); err == nil && net.ParseIP(host) == nil {
-		if all, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host); err == nil { // the dialer tells of an error
+		if all, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host); err == nil { // the dialer returns the error
 			r.add(all...)
 		}
 	}

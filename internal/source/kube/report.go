@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// reporterKey is where a context carries who is told of each failed attempt.
+// reporterKey is the key of a context for the receiver of failed attempts.
 type reporterKey struct{}
 
 func withReporter(ctx context.Context, tell func(error)) context.Context {

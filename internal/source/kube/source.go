@@ -42,7 +42,7 @@ type Source struct {
 
 	mu    sync.Mutex
 	kinds map[string]*record
-	state source.State // as it was told
+	state source.State // the last reported state
 	// mostList and mostEvent bound bytes; a test has smaller ones.
 	maxListBytes, maxEventBytes int64
 	waits                       waits
@@ -97,7 +97,7 @@ func (s *Source) follow(ctx context.Context, kind string, r *cache.Reflector) {
 	for ctx.Err() == nil {
 		begun := time.Now()
 		if err := r.ListAndWatchWithContext(ctx); err != nil {
-			s.log.Debug("list and watch failed, will list again", zap.String("kind", kind), zap.Error(err)) // the caller has told of it
+			s.log.Debug("list and watch failed, will list again", zap.String("kind", kind), zap.Error(err)) // the caller has reported it
 		}
 		if time.Since(begun) > stableAfter {
 			pause = s.backoff()

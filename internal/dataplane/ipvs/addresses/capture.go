@@ -26,8 +26,8 @@ import (
 // connections that pass this node are captured, too. Everything else, ping included, goes where it
 // went before.
 //
-// The virtual server is the same as with a bound address. So a connection goes on when the
-// address comes to be bound, or not to be bound any more.
+// The virtual server is the same as with a bound address. So a connection continues when the
+// address becomes bound, or is no longer bound.
 
 // capture follows one frontend.
 func (m *Manager) capture(c dataplane.Change) {

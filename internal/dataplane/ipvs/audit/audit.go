@@ -100,7 +100,7 @@ const seldom = 16
 // their number.
 const cheapDump = 4096
 
-// Audit implements dataplane.Auditor: it goes on with the round in progress, or begins one.
+// Audit implements dataplane.Auditor: it continues the audit in progress, or begins one.
 func (a *Auditor) Audit(ctx context.Context, budget time.Duration) (dataplane.Audited, error) {
 	drift, began := dataplane.Drift{}, time.Now()
 	if len(a.inspections) == 0 {

@@ -31,7 +31,7 @@ func (a *Auditor) Sample(ctx context.Context) (dataplane.Sampled, error) {
 	return out, errors.Join(untuned, unlisted, unread)
 }
 
-// someServers chooses from those believed to be there.
+// someServers chooses from the servers known to be there.
 func (a *Auditor) someServers() []vserver.ServerKey {
 	keys := make([]vserver.ServerKey, 0, sampledServers)
 	for k := range a.of.Servers.Actual() { // Go begins to go over a map at a random place

@@ -66,8 +66,8 @@ func (a *Auditor) goOnSurveying(ctx context.Context) (dataplane.Drift, error) {
 	return nil, nil
 }
 
-// suspectUnseen puts servers in doubt that are believed and were not shown, and reports whether there
-// are any. A list that passes over servers of ours may pass over strangers, too.
+// suspectUnseen marks known servers that the list did not show as suspect, and reports whether
+// there are any. A list that passes over servers of ours may pass over strangers, too.
 func (a *Auditor) suspectUnseen() (some bool) {
 	for k := range a.of.Servers.Actual() {
 		if _, seen := a.survey.seen[k]; !seen {
@@ -96,7 +96,7 @@ func (a *Auditor) judge(k vserver.ServerKey, shown vserver.Sketch, left []vserve
 // sees reports whether a server is ours, if it is in place.
 func (a *Auditor) sees(k vserver.ServerKey) bool { return a.of.Servers.Known(k) || a.of.Owns(k) }
 
-// sketch returns the sketch of a server as it is believed to be.
+// sketch returns the sketch of the known state of a server.
 func (a *Auditor) sketch(k vserver.ServerKey, s vserver.Server, left []vserver.DestinationKey) vserver.Sketch {
 	out := vserver.SketchOf(k, s)
 	for dk := range a.of.Destinations.Of(k, left) {
@@ -122,7 +122,7 @@ func (a *Auditor) suspects() []vserver.ServerKey {
 	return slices.SortedFunc(maps.Keys(a.survey.doubted), vserver.CompareServers)
 }
 
-// believable lists the servers that a survey shows as believed, in order.
+// believable lists the servers that a survey shows in their known state, in order.
 func (a *Auditor) believable() []vserver.ServerKey {
 	keys := make([]vserver.ServerKey, 0, len(a.survey.seen))
 	for k := range a.survey.seen {

@@ -6,8 +6,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// This file is the filter table, and the part of mangle that stands in for it
-// where the host itself is the client.
+// This file is the filter table, and the part of mangle that replaces it for packets of the host
+// itself.
 
 // filterRules accept forwarded packets of Services, with kube-proxy's rules of KUBE-FORWARD.
 func (c Config) filterRules(w ruleWriter) {
@@ -28,9 +28,10 @@ func (c Config) filterRules(w ruleWriter) {
 // ports and to ping; the rules refuse all other new packets. On INPUT a packet still has
 // the service address, because IPVS takes it later in that hook.
 //
-// Every packet to a Service comes by here, and only what is new is ever refused: what is not
-// goes by at once. That is one look at the packet, and a set is a hash and a search. Of what
-// is new, what most of it matches stands first. Rules that refuse say what, wherever they stand.
+// Every packet to a Service comes by here, and only what is new is ever refused: what is not goes
+// by at once. That is one look at the packet, and a set is a hash and a search. The rules that
+// match most new packets come first. Rules that refuse packets name these explicitly, so their
+// place does not matter.
 func (c Config) accessRules(w ruleWriter) {
 	ping := netfilter.All{netfilter.ICMP, netfilter.EchoRequest}
 	if w.family == model.IPv6 {
@@ -56,9 +57,9 @@ func (c Config) accessRules(w ruleWriter) {
 		netfilter.If(ping).Then(netfilter.Return),
 		netfilter.If(netfilter.New, w.in(sets.IPVSIPs, dst)).Then(netfilter.Reject{}),
 	)...)
-	// A policy of DROP on INPUT is about the host's daemons, and Services go elsewhere.
-	// This stands last, but before a rule that refuses everything (rules.LastPlace): rules
-	// of network policies come before.
+	// A policy of DROP on INPUT is about the host's daemons, and Services go elsewhere. This rule
+	// comes last, but before a rule that refuses everything (rules.LastPlace): rules of network
+	// policies come before it.
 	w.chain("filter", chainAccept,
 		netfilter.If(w.in(sets.ClusterIP, dstPort)).Then(netfilter.Accept),
 		netfilter.If(w.in(sets.LoadBalancer, dstPort)).Then(netfilter.Accept),

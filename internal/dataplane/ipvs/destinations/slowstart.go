@@ -45,7 +45,7 @@ func (n arrivals) has(b model.Backend) bool {
 	return has || n.all
 }
 
-// warmup is the state of one destination whose weight climbs.
+// warmup is the state of one destination in slow start.
 type warmup struct {
 	// window is the time of a whole warm-up, done the part of it that was over at since.
 	window, done time.Duration
@@ -213,8 +213,8 @@ func (r *slowStart) noteArrivals(c dataplane.Change) {
 }
 
 // warm starts the warm-ups of arrivals, and takes the steps that are due. Without arrivals and due
-// steps it costs nothing, however many destinations climb. The last pass that fills an empty kernel
-// is the first with all inputs read (toldAll).
+// steps it costs nothing, for any number of destinations in slow start. The last pass that fills an
+// empty kernel is the first with all inputs read (toldAll).
 func (m *Manager) warm(now time.Time, toldAll bool) {
 	r := &m.slow
 	for server, news := range r.news {
@@ -231,7 +231,7 @@ func (m *Manager) warm(now time.Time, toldAll bool) {
 	}
 }
 
-// startWarmups decides which backends of a frontend climb.
+// startWarmups decides which backends of a frontend begin a slow start.
 func (m *Manager) startWarmups(server vserver.ServerKey, f *model.Frontend, news arrivals, now time.Time) {
 	by, alike := scale(f), news.all && m.uniformWeights(server, f)
 	if now.Before(m.slow.initialFillUntil) || !m.hasFullWeightPeer(server, f, news, alike, by) {
@@ -277,8 +277,8 @@ func (m *Manager) hasFullWeightPeer(server vserver.ServerKey, f *model.Frontend,
 }
 
 // uniformWeights reports whether all backends that were found in the kernel have one weight there.
-// None of them climbs, then: they are of kube-proxy, or of a time before the slow start, and get
-// their full weights in one batch.
+// None of them gets a slow start, then: kube-proxy or an earlier configuration wrote them, and they
+// get their full weights in one batch.
 func (m *Manager) uniformWeights(server vserver.ServerKey, f *model.Frontend) bool {
 	one := uint16(0)
 	for _, b := range f.Backends {
@@ -303,7 +303,7 @@ func (m *Manager) settle(server vserver.ServerKey, f *model.Frontend, by uint16)
 	}
 }
 
-// advance has all that climbs warmup on.
+// advance takes the due steps of all warm-ups.
 func (m *Manager) advance(now time.Time) {
 	r := &m.slow
 	r.next = time.Time{}

@@ -60,9 +60,9 @@ type Rows struct {
 
 // Handoff leaves to a target the rows that it uses.
 //
-// A kube-proxy in ipvs mode takes over rows that have its names: it is to start after the clean-up, and
-// until then everything goes on carrying. One in iptables or nftables mode is to start before: its
-// rules come before IPVS, so the rows that are left of ours carry older connections only.
+// A kube-proxy in ipvs mode takes over rows that have its names: it must start after the cleanup,
+// and until then everything keeps forwarding. One in iptables or nftables mode is to start before:
+// its rules come before IPVS, so the rows that are left of ours carry older connections only.
 type Handoff struct {
 	families []model.Family
 	kernel   chains.Kernel
@@ -132,8 +132,8 @@ func (o handingOff) Remove(ctx context.Context) error {
 	return o.Removable.Remove(ctx)
 }
 
-// removeJumps deletes our jumps to chains that are the target's now: it has its own. A jump that both
-// have stays, because one cannot be told from the other.
+// removeJumps deletes our jumps to chains that are the target's now: it has its own. A jump that
+// both have stays, because both look the same.
 func (h *Handoff) removeJumps(ctx context.Context) error {
 	var batch []rules.JumpChange
 	for _, f := range h.theirs {

@@ -57,8 +57,8 @@ func NewTakeover(o TakeoverOptions) *Takeover { return &Takeover{TakeoverOptions
 // Holding reports whether a takeover is in progress.
 func (t *Takeover) Holding() bool { return t.holding }
 
-// Begin begins a takeover if the kernel, as it was read, has the dispatch of another mode. A takeover
-// in progress goes on.
+// Begin begins a takeover if the kernel, as it was read, has the dispatch of another mode. A
+// takeover in progress continues.
 func (t *Takeover) Begin() {
 	switch foreign := t.ForeignDispatch(); {
 	case !foreign || t.cleared:
@@ -70,7 +70,7 @@ func (t *Takeover) Begin() {
 	}
 }
 
-// Clear ends a takeover for good: all that is left is to be deleted.
+// Clear ends a takeover: all that is left is to be deleted.
 func (t *Takeover) Clear() {
 	t.reset()
 	t.cleared = true

@@ -14,7 +14,7 @@ import (
 // hook is a chain of the kernel in iptables.
 type hook struct{ table, name string }
 
-// bases are the base chains that stand for the chains of the kernel.
+// bases are the base chains that replace the built-in chains of the kernel.
 var bases = map[hook]nft.Base{
 	{"mangle", "PREROUTING"}: nft.ManglePrerouting,
 	{"mangle", "FORWARD"}:    nft.MangleForward,

@@ -53,7 +53,7 @@ func (m *Manager) quiesce(ctx context.Context, changes []delta.Change[vserver.Se
 	return func() { m.release(ctx, held) }
 }
 
-// releaseTimeout bounds the end of quiescing, which even a process that was told to end waits for.
+// releaseTimeout bounds the end of quiescing, for which even a stopping process waits.
 const releaseTimeout = 5 * time.Second
 
 // release lets new connections in again. An entry that cannot be deleted expires.

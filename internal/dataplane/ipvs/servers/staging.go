@@ -34,8 +34,8 @@ const (
 	manyUnderMaglev = 2
 )
 
-// activateTimeout bounds the activation in a process that was told to end before it: otherwise
-// servers with destinations would stay without a scheduler.
+// activateTimeout bounds the activation in a stopping process: otherwise servers with destinations
+// would stay without a scheduler.
 const activateTimeout = time.Second
 
 // staging is the state of servers that are created without a scheduler.

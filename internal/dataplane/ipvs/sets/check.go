@@ -65,8 +65,8 @@ func (m *Manager) Inspect(ctx context.Context, name string, count int) (int, err
 	return drift + len(gone), nil
 }
 
-// Sample inspects the sets that are gone, and those whose headers count another number of
-// entries (ipset.Info) than are believed to be in place.
+// Sample inspects the sets that are gone, and those whose headers count another number of entries
+// (ipset.Info) than is known.
 func (m *Manager) Sample(ctx context.Context) (drift int, err error) {
 	infos, err := m.kernel.Stat(ctx)
 	if err != nil {
