@@ -21,7 +21,7 @@ func DeleteEntry(e Entry) Change { return Change{OpDelete, e} }
 // String prints "add 10.96.0.1,tcp:80".
 func (c Change) String() string { return c.Op.String() + " " + c.Entry.String() }
 
-// Batch is what changes in one set.
+// Batch has the changes of one set.
 type Batch struct {
 	Set     Set
 	Changes []Change

@@ -77,7 +77,7 @@ var preposition = map[Op]string{OpAdd: " to", OpDelete: " from", OpTest: " in"}
 // Unwrap returns the reason.
 func (e *Error) Unwrap() error { return e.Err }
 
-// reason is what the kernel answered, in words, with the sentinel it means.
+// reason is the answer of the kernel in words, with its sentinel.
 type reason struct {
 	text string
 	kind error // sentinel, may be nil

@@ -80,9 +80,9 @@ var maxRevision = map[Type]uint8{
 	BitmapPort:    3,
 }
 
-// Revision returns the revision that Create uses for a type and family, which
-// is what kernel and package have in common. The kernel is asked once. It fails
-// with ErrUnsupported when the kernel has no such type.
+// Revision returns the revision that Create uses for a type and family: the newest that both kernel
+// and package support. The kernel is asked once. It fails with ErrUnsupported when the kernel has
+// no such type.
 func (h *Handle) Revision(ctx context.Context, t Type, f Family) (uint8, error) {
 	if rev, ok := h.revisions[typeKey{t, f}]; ok {
 		return rev, nil

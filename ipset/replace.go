@@ -7,7 +7,7 @@ import (
 	"hash/fnv"
 )
 
-// replacer is what Replace needs of a handle or its fake.
+// replacer is the part of a handle or its fake that Replace uses.
 type replacer interface {
 	Create(ctx context.Context, s Set) error
 	Destroy(ctx context.Context, name string) error

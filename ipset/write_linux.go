@@ -145,8 +145,8 @@ type writer struct {
 	line uint32 // the refused one, counted from 1; 0 is none
 }
 
-// settle notes what became of the rows under way, and sends those again that the kernel
-// did not come to.
+// settle notes the results of the rows in progress, and sends those again that the kernel did not
+// reach.
 func (w *writer) settle(ctx context.Context) error {
 	rest := w.refused()
 	if len(rest) == 0 {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Weight says what an algorithm makes of a destination's weight. Weight 0
-// always means "no new connections", with every algorithm.
+// Weight says how an algorithm uses a destination's weight. Weight 0 always means "no new
+// connections", with every algorithm.
 type Weight uint8
 
 const (
@@ -136,8 +136,8 @@ var ErrFlag = errors.New("unknown scheduler flag")
 //
 // "mh" without flags gets mh-fallback and mh-port. Without mh-fallback the kernel drops connections
 // whose destination is unavailable or draining. Without mh-port all clients behind one address
-// share one destination. "sh" gets sh-fallback, but not sh-port: that a client address keeps its
-// destination is what it is chosen for.
+// share one destination. "sh" gets sh-fallback, but not sh-port: it is chosen so that a client
+// address keeps its destination.
 func Parse(name, flags string) (Spec, error) {
 	name = strings.ToLower(strings.TrimSpace(name))
 	if name == "" {
@@ -216,8 +216,8 @@ func (s Spec) FlagNames() []string {
 	return NamesOfFlags(s.name, s.flags)
 }
 
-// NamesOfFlags names the scheduler flags among the flag bits of a virtual
-// server that runs the named algorithm; other bits are passed over.
+// NamesOfFlags names the scheduler flags among the flag bits of a virtual server that runs the
+// named algorithm; other bits are ignored.
 func NamesOfFlags(name string, bits uint32) []string {
 	a, _ := Lookup(name)
 	var names []string

@@ -18,8 +18,9 @@ type claimBook struct {
 	// endpoints4 and endpoints6 count the endpoints with an address: there are many, and a key of four bytes takes little.
 	endpoints4 map[[4]byte]int32
 	endpoints6 map[[16]byte]int32
-	// had has the addresses of Nodes that are gone, or say no more that they have them, with the name of the Node, as long as
-	// a Service claims them. last is what an earlier process knew, until all sources have spoken.
+	// had has the addresses of Nodes that are gone, or say no more that they have them, with the
+	// name of the Node, as long as a Service claims them. last are the addresses that an earlier
+	// process saved, used until all sources are in sync.
 	had, last map[netip.Addr]string
 	// taken are the claims that an endpoint has, guarded those that a Node had. kept are the claims that a Node has or had, and
 	// last: what the next process is to remember.

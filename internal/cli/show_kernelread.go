@@ -397,7 +397,7 @@ func chainOwners(owners *inspect.Owners, chains map[netfilter.ChainKey]netfilter
 	return out
 }
 
-// target is what a rule is about: where packets go that it matches, and its comment.
+// target has the destination of the packets that a rule matches, and its comment.
 type target struct {
 	addr              netip.Addr
 	port              uint16

@@ -25,7 +25,7 @@ type Report struct {
 	Verdict string `json:"verdict"`
 	// Common is what all nodes that answered agree on.
 	Common []Fact `json:"common"`
-	// Silent nodes have not answered. Findings are what is wrong, or differs from most nodes.
+	// Silent nodes have not answered. Findings are problems, and differences from most nodes.
 	Silent   []Silence `json:"silent"`
 	Findings []Finding `json:"findings"`
 	// Items are the rows of the table of the verb.

@@ -42,7 +42,7 @@ type variants struct {
 	seen        []int // groups that know it
 }
 
-// A form is what a Service is like on some nodes.
+// A form is one state of a Service that several nodes share.
 type form struct {
 	row    inspect.ServiceRow
 	groups []int
@@ -158,7 +158,8 @@ func (q *Services) members(groups []int) []string {
 	return out
 }
 
-// shape is what nodes have to agree on: addresses on which NodePorts answer differ by node.
+// shape has the properties in which nodes must agree: addresses that serve NodePorts differ by
+// node.
 func shape(r *inspect.ServiceRow) string {
 	parts := []string{strings.Join(r.Schedulers, ","), strings.Join(r.Forward, ",")}
 	for _, a := range r.VIPs {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// label is what a node's name may be (RFC 1123 subdomain).
+// label matches the valid names of a node (RFC 1123 subdomain).
 var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
 
 // nodeName trims and lower-cases the name of this node, as kube-proxy does.

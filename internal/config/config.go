@@ -165,8 +165,8 @@ type Client struct {
 	Burst int
 }
 
-// Timeouts are idle times of IPVS. 0 keeps the value of the kernel or, where they are
-// Recommended, is what fits the node. TCP is 0 then.
+// Timeouts are idle times of IPVS. 0 keeps the value of the kernel or, with Recommended, uses the
+// value that fits the node. TCP is 0 then.
 type Timeouts struct {
 	TCP, TCPFin, UDP time.Duration
 	Recommended      bool

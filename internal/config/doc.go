@@ -1,9 +1,9 @@
 // Package config reads and checks the agent's settings, and reports all mistakes
 // together, each by the flag or the field of the file that it came by.
 //
-// Settings are what was written: kube-proxy's KubeProxyConfiguration, our own
-// KubeIPVSConfiguration, and what is on the command line alone. Config is what it means. Later
-// stages never see Settings, and a Config is never changed.
+// Settings are the values as written: kube-proxy's KubeProxyConfiguration, our own
+// KubeIPVSConfiguration, and the command line. Config has the parsed values. Later stages never see
+// Settings, and a Config is never changed.
 //
 //	file ──► Settings ◄── flags that were given      (Loader.Load)
 //	            │

@@ -43,7 +43,7 @@ func (p *problems) listeners(bind netip.Addr) (healthz, metrics string) {
 	return listenText(h), listenText(m)
 }
 
-// listener is what is said about one of the two.
+// listener has the settings of one of the two listeners.
 type listener struct {
 	name, address string
 	fallback      netip.Addr // where no address is given

@@ -22,7 +22,7 @@ type Loader struct {
 	pace  pace
 
 	mu sync.Mutex
-	// read is what the file was when it was last looked at (Load, Watch).
+	// read is the state of the file at the last read (Load, Watch).
 	read string
 }
 
@@ -64,7 +64,7 @@ func (l *Loader) Load(hostname string) (Loaded, error) {
 	return Loaded{Config: c, Warnings: warnings, Overrides: overrides}, nil
 }
 
-// base is what holds without flags.
+// base has the settings without flags.
 func (l *Loader) base() (*fileReader, error) {
 	if l.path == "" {
 		return &fileReader{settings: Defaults()}, nil

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Mode is what carries Services on this node (--proxy-mode).
+// Mode is the way in which this node serves (--proxy-mode).
 type Mode string
 
 // The modes. ModeAuto is ModeIPVS where the kernel can, else ModeIPTables without a

@@ -45,8 +45,7 @@ func (p *problems) nodePorts(list []string) NodePortSelection {
 	return s
 }
 
-// PortRange is what lies between two ports, both included. The zero PortRange is
-// unknown.
+// PortRange is a range of ports, both ends included. The zero PortRange is unknown.
 type PortRange struct{ First, Last uint16 }
 
 // Masquerading takes its source ports from one side of the NodePorts, above the privileged ones. It

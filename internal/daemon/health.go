@@ -25,8 +25,8 @@ import (
 // failures are often transient.
 const tolerated = 2
 
-// healthInputs are what the health of this node follows from. Any goroutine may read them, also while
-// the loop is stuck.
+// healthInputs are the inputs of the health checks of this node. Any goroutine may read them, also
+// while the loop is stuck.
 type healthInputs struct {
 	settings wiring.Settings
 	families []model.Family

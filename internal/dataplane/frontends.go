@@ -26,7 +26,7 @@ type Frontends struct {
 	contested map[model.FrontendKey]*btree.BTreeG[claimant]
 }
 
-// wish is what one Service wants, as it was planned.
+// wish has the claims of one Service, as it was planned.
 type wish struct {
 	born      int64            // as in claimant
 	frontends []model.Frontend // sorted by key
@@ -41,7 +41,7 @@ func (w wish) get(k model.FrontendKey) *model.Frontend {
 	return &w.frontends[i]
 }
 
-// claim is what a Service wants of a key; zero is nothing.
+// claim is the claim of a Service on a key; zero is none.
 func (w wish) claim(id model.ServiceID, k model.FrontendKey) claimant {
 	if fe := w.get(k); fe != nil {
 		return claimant{id, w.born, fe.Kind}
@@ -65,7 +65,7 @@ func (c claimant) compare(o claimant) int {
 	)
 }
 
-// birth is what a Service's age is compared by; one without a date is the youngest.
+// birth is the age of a Service for comparisons; one without a date is the youngest.
 func birth(p model.ServicePlan) int64 {
 	if p.Created.IsZero() {
 		return math.MaxInt64
@@ -85,7 +85,7 @@ type Change struct {
 type Conflict struct {
 	Key           model.FrontendKey
 	Winner, Loser model.ServiceID
-	// Kind is what Winner has the key as, where that decided; zero where age or name did.
+	// Kind is Winner's kind of claim, if that decided; zero if age or name did.
 	Kind model.Kind
 	Over bool
 }
@@ -112,7 +112,7 @@ func (c Conflict) Public() string {
 	return c.text("another Service")
 }
 
-// decisive returns the winner's kind if it is what decides against the loser's.
+// decisive returns the winner's kind if that decides against the loser's.
 func decisive(winner, loser model.Kind) model.Kind {
 	if winner.Rank() == loser.Rank() {
 		return 0

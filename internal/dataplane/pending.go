@@ -8,7 +8,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// PendingTable is what of one table is not in place.
+// PendingTable has the rows of one table that are not in place.
 type PendingTable struct {
 	Table string
 	// Rows are some of them, in no order; More is how many there are besides.
@@ -19,7 +19,8 @@ type PendingTable struct {
 // PendingRow is one row that is not in place.
 type PendingRow struct {
 	Op delta.Op
-	// Text is what an operator would type to have it in place. Any goroutine may ask, so that the loop does not.
+	// Text is the command that an operator would type for it. Any goroutine may ask, so that the
+	// loop does not.
 	Text func() string
 	// Failed: writing it was tried, and it rests until the next retry.
 	Failed bool
@@ -59,7 +60,7 @@ type Moving struct {
 	Active, Inactive uint32
 }
 
-// ConnectionState is what is known of the connections of a destination that drains.
+// ConnectionState has the known facts about the connections of a destination that drains.
 type ConnectionState uint8
 
 // The states.
@@ -76,7 +77,7 @@ type MovingList struct {
 	Most int
 	At   func(model.FrontendKey, model.ServiceID) bool
 	To   func(netip.AddrPort) bool
-	// Rows are what was collected, and More counts what is chosen besides.
+	// Rows are the collected rows, and More counts further matching ones.
 	Rows []Moving
 	More int
 }

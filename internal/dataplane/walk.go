@@ -30,11 +30,11 @@ type Packet struct {
 	To     model.Frontend
 	// Detour is the frontend that To.Detour leads to; nil where there is none in force.
 	Detour *model.Frontend
-	// Node is what is known of this node, for its pod ranges.
+	// Node has the known facts about this node, for its pod ranges.
 	Node model.Node
 }
 
-// End is what a packet meets at last.
+// End is the end of a packet's path.
 type End string
 
 // The ends.

@@ -20,7 +20,7 @@ type claim[O comparable, V any] struct {
 	owner O
 }
 
-// Holding is what became of a key: who holds it now, with which value.
+// Holding is the new state of a key: its holder, and the value.
 type Holding[O, K comparable, V any] struct {
 	Key   K
 	Held  bool // false: no owner claims the key any more
@@ -37,9 +37,9 @@ func NewClaims[O, K comparable, V any](compare func(a, b O) int) *Claims[O, K, V
 	}
 }
 
-// Set makes rows all that owner claims; none releases everything. It returns
-// what became of every key that the owner claimed before or claims now, the
-// released ones first. The cost is that of these keys.
+// Set makes rows all that owner claims; none releases everything. It returns the new state of every
+// key that the owner claimed before or claims now, the released ones first. The cost is that of
+// these keys.
 func (c *Claims[O, K, V]) Set(owner O, rows map[K]V) []Holding[O, K, V] {
 	touched := make([]Holding[O, K, V], 0, len(rows))
 	for _, k := range c.byOwner[owner] {

@@ -12,7 +12,7 @@ type Group struct {
 	kept   Outcome
 }
 
-// member is what a Group needs of its tables; *Table is one.
+// member is the part of its tables that a Group uses; *Table is one.
 type member interface {
 	Name() string
 	Counts() Counts

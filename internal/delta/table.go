@@ -48,7 +48,7 @@ type Options[K comparable, V any] struct {
 // deadline is held by an unbounded list.
 const DefaultBatch = 1024
 
-// Table joins a Tracker to its Store, and reports to subscribers what became of each row.
+// Table joins a Tracker to its Store, and reports the result of each row to subscribers.
 type Table[K comparable, V any] struct {
 	*Tracker[K, V]
 	opts    Options[K, V]
@@ -214,9 +214,9 @@ func (t *Table[K, V]) ApplyDeletes(ctx context.Context, p Pass) Outcome {
 	return t.write(ctx, changes)
 }
 
-// write carries out changes in bounded batches and records what became of them.
-// A store that does not answer is not asked again in this pass: each batch would
-// cost its deadline, and the loop is needed elsewhere.
+// write carries out changes in bounded batches and records the results. A store that does not
+// answer is not asked again in this pass: each batch would cost its deadline, and the loop is
+// needed elsewhere.
 func (t *Table[K, V]) write(ctx context.Context, changes []Change[K, V]) Outcome {
 	var out Outcome
 	for len(changes) > 0 {
@@ -250,8 +250,8 @@ func silent(errs []error) bool {
 	return len(errs) > 0
 }
 
-// Record notes what became of changes that were written: errs is nil, or has one error for each
-// change, nil where it was carried out.
+// Record notes the results of changes that were written: errs is nil, or has one error for each
+// change, nil if it was carried out.
 func (t *Table[K, V]) Record(changes []Change[K, V], errs []error) Outcome {
 	var out Outcome
 	t.reportRefused(changes, errs)

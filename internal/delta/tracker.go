@@ -7,7 +7,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
-// Op is what is to be done with a row.
+// Op is an operation on a row.
 type Op = netkey.Op
 
 // The operations.

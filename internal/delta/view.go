@@ -2,8 +2,8 @@ package delta
 
 import "iter"
 
-// View is what a table shows to a reader that must not change it, such as the conditions under
-// which rows of another table wait. A *Tracker and a *Table are Views.
+// View is the read-only side of a table, for example for conditions under which rows of another
+// table wait. A *Tracker and a *Table are Views.
 type View[K comparable, V any] interface {
 	// Desired returns the wanted value of a row.
 	Desired(k K) (V, bool)

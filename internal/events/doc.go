@@ -7,9 +7,9 @@
 // It knows the words of model and the events API. It does not know why something is
 // said: the agent decides that, and says it as often as it likes.
 //
-// An Event is the view of one node. Where all nodes meet the same trouble, each of them
-// reports it, told apart by reportingInstance. So the limits are what 5,000 agents may
-// cost an API server together:
+// An Event is the view of one node. Where all nodes meet the same trouble, each of them reports it,
+// told apart by reportingInstance. The limits bound the cost of 5,000 agents together for an API
+// server:
 //
 //   - the same words about the same object are not repeated within ten minutes;
 //   - an object gets five Events of a kind, then one in five minutes;

@@ -24,7 +24,7 @@ type entry struct {
 	bucket *rate.Limiter
 }
 
-// verdict is what becomes of a message.
+// verdict is the decision about a message.
 type verdict int
 
 const (
@@ -45,7 +45,7 @@ func (h *history) repeats(m message) bool {
 	return ok && h.same(e, m)
 }
 
-// admit tells what becomes of a message, and remembers it if it is to be sent.
+// admit decides about a message, and remembers it if it is to be sent.
 func (h *history) admit(m message) verdict {
 	h.mu.Lock()
 	defer h.mu.Unlock()

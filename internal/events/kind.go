@@ -7,11 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Kind is what an Event says apart from its text. Kinds are constants of the program:
-// the queue remembers each kind that was ever used.
+// Kind has the fields of an Event besides its text. Kinds are constants of the program: the queue
+// remembers each kind that was ever used.
 type Kind struct {
-	// Reason is the word people filter by; Action is what was being done. The API wants
-	// both, at most 128 bytes each.
+	// Reason is the word people filter by; Action is the action that failed or happened. The API
+	// wants both, at most 128 bytes each.
 	Reason, Action string
 	// Warning: an operator may have to act. Else the Event is of type Normal.
 	Warning bool

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// object is what an Event is about: Kind "Service" or "Node" of the core API.
+// object is the object of an Event: Kind "Service" or "Node" of the core API.
 type object struct{ kind, namespace, name string }
 
-// subject is what limits count by: an object, and what kind of thing is said of it.
+// subject is the unit of the limits: an object and a group of kinds.
 type subject struct {
 	object
 	Kind

@@ -52,7 +52,7 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-// API is what a Recorder needs of the API server.
+// API is the part of the API server that a Recorder uses.
 type API interface {
 	ListServices(ctx context.Context, namespace string, o metav1.ListOptions) (*corev1.ServiceList, error)
 	CreateEvent(ctx context.Context, e *eventsv1.Event) error
@@ -60,7 +60,7 @@ type API interface {
 	PatchEvent(ctx context.Context, namespace, name string, patch []byte) error
 }
 
-// Options are what a Recorder is made of. Node is the name of this Node.
+// Options are the settings of a Recorder. Node is the name of this Node.
 type Options struct {
 	Node   string
 	API    API
@@ -115,9 +115,8 @@ func (r *Recorder) Run(ctx context.Context) error {
 	return nil
 }
 
-// Service says something about a Service, in at most 1,024 bytes of text; more is cut
-// off. It never blocks and may be called by any goroutine. A Service that is no object
-// of the API is passed over.
+// Service says something about a Service, in at most 1,024 bytes of text; more is cut off. It never
+// blocks and may be called by any goroutine. A Service that is no object of the API is skipped.
 func (r *Recorder) Service(id model.ServiceID, kind Kind, text string) {
 	if r == nil {
 		return

@@ -28,8 +28,8 @@ const controller = "kube-proxy"
 // (kube-apiserver --event-ttl).
 const eventTTL = time.Hour
 
-// words are what is said about an object. While the Event that says them exists, the same
-// words again are a series of that Event.
+// words are the reason and the text of an Event about an object. While the Event that says them
+// exists, the same words again are a series of that Event.
 type words struct {
 	subject
 	uid  types.UID

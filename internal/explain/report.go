@@ -18,7 +18,7 @@ type Report struct {
 	Verdict []string `json:"verdict"`
 	// UsedBy says which Services have the address that was asked for, and as what.
 	UsedBy []string `json:"usedBy,omitempty"`
-	// Story is what the agent says; nil where there is none to ask, and NoAgent says why.
+	// Story is the report of the agent; nil without an agent, and NoAgent has the reason.
 	Story   *agent.Report `json:"story,omitempty"`
 	NoAgent string        `json:"noAgent,omitempty"`
 	Kernel  Kernel        `json:"kernel"`
@@ -34,7 +34,7 @@ type Firewall struct {
 	Fix []string `json:"fix"`
 }
 
-// Wall is what a filter does with packets to a frontend.
+// Wall is the effect of a filter on packets to a frontend.
 type Wall struct {
 	// Where is the place, as a step of a packet.
 	Where string
@@ -43,7 +43,7 @@ type Wall struct {
 	Reply bool
 }
 
-// Kernel is what the kernel has, beside what is wanted there.
+// Kernel has the rows in the kernel, compared with the desired ones.
 type Kernel struct {
 	// Servers are the virtual servers and destinations, as ipvsadm -Sn prints them.
 	Servers []string `json:"servers"`
@@ -84,10 +84,10 @@ type Unread struct {
 	Why  string `json:"why"`
 }
 
-// Found is what was read of the kernel.
+// Found are the rows that were read from the kernel.
 type Found struct {
-	// Text is what is there, by kind, and Failed why a kind could not be read. One that is in
-	// neither was not looked at.
+	// Text has the rows, by kind, and Failed the reason why a kind could not be read. One that is
+	// in neither was not looked at.
 	Text   map[string]string
 	Failed map[string]error
 	// Connections of the destinations.

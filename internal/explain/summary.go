@@ -126,7 +126,7 @@ func (p *page) services(s *agent.Report) {
 	p.lines("  ", list, mostServices)
 }
 
-// fronts prints the frontends, those that were asked for first, with what becomes of packets.
+// fronts prints the frontends, the requested ones first, with the result for packets.
 func (p *page) fronts(r Report) {
 	var asked, others []string
 	for _, one := range r.Story.Services {

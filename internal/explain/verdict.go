@@ -15,7 +15,7 @@ import (
 type verdict struct {
 	report *Report
 	wrong  []string
-	// minor is what is worth knowing, and no reason for anything not to work.
+	// minor are facts worth knowing that prevent nothing from working.
 	minor []string
 	// unclear are filters of which nothing can be said.
 	unclear []string
@@ -252,7 +252,8 @@ func (v *verdict) instead(row string) string {
 	return v.report.Kernel.Servers[i]
 }
 
-// rowKey is what names a server (-A -t addr) or a destination (-a -t addr -r addr).
+// rowKey is the part of a line that identifies a server (-A -t addr) or a destination (-a -t addr
+// -r addr).
 func rowKey(line string) string {
 	words := strings.Fields(line)
 	n := 3
@@ -393,7 +394,7 @@ func endpointsAre(all []string) string {
 	return fmt.Sprintf("%d endpoints (%s) are", len(all), few(all))
 }
 
-// notes are what plans have to say beside.
+// notes adds the notes of plans.
 func (v *verdict) notes() {
 	for i := range v.report.Story.Services {
 		s := &v.report.Story.Services[i]

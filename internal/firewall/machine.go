@@ -10,7 +10,7 @@ import (
 // This file evaluates rules of nftables as the kernel does (net/netfilter/nf_tables_core.c),
 // on registers of which some bits are known.
 
-// effect is what a rule does with a packet.
+// effect is the effect of a rule on a packet.
 type effect struct {
 	// match: whether it applies.
 	match Tri
@@ -26,7 +26,7 @@ type end struct {
 	word    string
 }
 
-// outcome is a set of what may become of a packet.
+// outcome is the set of possible results for a packet.
 type outcome uint8
 
 const (
@@ -44,7 +44,8 @@ func (o outcome) has(one outcome) bool { return o&one != 0 }
 type native struct {
 	rule nftables.Rule
 	sets map[string]nftables.Set
-	// compat: iptables-nft may have made the table, so chains of Kubernetes are what they are there.
+	// compat: iptables-nft may have made the table, so chains with names of Kubernetes have the
+	// same meaning as in iptables.
 	compat bool
 }
 

@@ -14,7 +14,7 @@ const (
 	Reply                  // a packet of the other direction
 )
 
-// Packet is what is known of a packet in a hook. Zero fields are unknown, except IPv6.
+// Packet has the known facts about a packet in a hook. Zero fields are unknown, except IPv6.
 type Packet struct {
 	Hook     string // input, forward or output
 	IPv6     bool

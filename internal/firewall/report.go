@@ -10,7 +10,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Kind is what a frontend is, as far as firewalls are concerned.
+// Kind is the kind of a frontend, as far as firewalls are concerned.
 type Kind uint8
 
 // The kinds.
@@ -60,7 +60,7 @@ type Facts struct {
 	PodCIDRs []netip.Prefix
 }
 
-// Report is what the filters of others do with Services.
+// Report has the effects of filters of other programs on Services.
 type Report struct {
 	Blocks []Block
 	// Unclear are base chains of which it cannot be said whether they drop something.

@@ -57,7 +57,7 @@ const (
 	ourRanges  = "KUBE-PROXY-FIREWALL"
 )
 
-// ours is what a chain of Kubernetes does with a packet to a Service; false for another chain.
+// ours is the effect of a chain of Kubernetes on a packet to a Service; false for another chain.
 func ours(chain string, p Packet) (outcome, bool) {
 	switch {
 	case chain == ourAccept && p.Hook == "input":

@@ -174,7 +174,8 @@ type walk struct {
 	work   *int              // rules that were evaluated
 }
 
-// result is what may become of the packet in a chain; passes is to come out of its end.
+// result is the possible result for the packet in a chain; passes means that it leaves the chain at
+// its end.
 type result struct {
 	all  outcome
 	drop *Cause // the first that drops it

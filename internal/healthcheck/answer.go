@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// answer is what a port says. The document is kube-proxy's, field by field; load
-// balancers and their operators read it.
+// answer is the response of a port. The document is kube-proxy's, field by field; load balancers
+// and their operators read it.
 type answer struct {
 	Service struct {
 		Namespace string `json:"namespace"`

@@ -44,8 +44,9 @@ func newKeeper(log *zap.Logger, o Options) *keeper {
 	return &keeper{log: log, options: o, ports: map[slot]*port{}, lost: make(chan loss), done: make(chan struct{})}
 }
 
-// settle makes of a port what is wanted and says what came of it. Unwanted listeners are closed
-// first, because a listener on all addresses and one on a single address exclude each other.
+// settle opens and closes the listeners of a port as desired, and returns its status. Unwanted
+// listeners are closed first, because a listener on all addresses and one on a single address
+// exclude each other.
 func (k *keeper) settle(ctx context.Context, w wish) []PortStatus {
 	p := k.ports[w.slot]
 	if len(w.claims) == 0 {

@@ -127,7 +127,7 @@ func (s *Servers) take() []wish {
 	return s.wishes.take()
 }
 
-// again is what is wanted of some ports at this moment.
+// again returns the current wishes for some ports.
 func (s *Servers) again(slots []slot) []wish {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +167,7 @@ type PortStatus struct {
 	Error string
 }
 
-// Status lists what Run has made of the wishes, sorted by port, address and Service.
+// Status lists the state of all wishes, sorted by port, address and Service.
 func (s *Servers) Status() []PortStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()

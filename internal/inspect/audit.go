@@ -58,7 +58,7 @@ func (c *Client) Audit(ctx context.Context) (agent.AuditReport, error) {
 	return r, nil
 }
 
-// WriteAudit prints for people what an audit found, and what became of it.
+// WriteAudit prints for people the findings of an audit, and the results of the repairs.
 func WriteAudit(w io.Writer, r agent.AuditReport) error {
 	out := printable.NewWriter(w)
 	found, remaining := 0, 0

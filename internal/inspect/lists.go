@@ -17,7 +17,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Lists is what lists are made of; *agent.Agent is one.
+// Lists is the source of lists; *agent.Agent is one.
 type Lists interface {
 	Services(ctx context.Context) ([]model.ServiceID, error)
 	ServicesInfo(ctx context.Context, ids []model.ServiceID, visit func(agent.ServiceInfo)) error
@@ -71,7 +71,7 @@ func handleLists(mux *http.ServeMux, l Lists) {
 	}))
 }
 
-// known lists what is made of each Service that is chosen.
+// known lists the rows of each selected Service.
 func known[R any](l Lists, chosen func(Filter, model.ServiceID) bool, rows func(agent.ServiceInfo, Filter) []R) http.Handler {
 	return listing(func(ctx context.Context, f Filter, out *listWriter) error {
 		ids, err := l.Services(ctx)

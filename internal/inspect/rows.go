@@ -259,7 +259,7 @@ func (r *BackendRow) serves(weight uint16) {
 	}
 }
 
-// conflictRows are what a Service has lost.
+// conflictRows are the frontends that a Service has lost.
 func conflictRows(k agent.ServiceInfo, f Filter) []ConflictRow {
 	var out []ConflictRow
 	for _, c := range k.Lost {

@@ -28,7 +28,7 @@ type Column[R any] struct {
 	Tone func(R) Tone
 }
 
-// Tone is what a cell tells at a glance.
+// Tone is the meaning of a cell, shown as a colour.
 type Tone uint8
 
 // The tones.

@@ -108,7 +108,7 @@ func someAddresses(addrs []netip.Addr) string {
 	return text
 }
 
-// verdict is what health-check ports say of the agent itself.
+// verdict is the state that health-check ports report for the agent itself.
 func verdict(s agent.Status) string {
 	if s.Healthy {
 		return "healthy"

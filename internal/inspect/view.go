@@ -7,8 +7,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// List is what a reader gets: rows, and how many more there are that were not sent, by what they
-// are. The JSON of lists and rows never changes: manifests/schemas says what it may have.
+// List is the result for a reader: rows, and the number of rows that were not sent, by their kind.
+// The JSON of lists and rows never changes: manifests/schemas says what it may have.
 type List[R any] struct {
 	Items []R            `json:"items"`
 	More  map[string]int `json:"more,omitempty"`
@@ -114,7 +114,7 @@ type BackendRow struct {
 type PendingRow struct {
 	Table string `json:"table"`
 	Op    string `json:"op"`
-	// Row is what an operator would type to have it in place.
+	// Row is the command that an operator would type for it.
 	Row string `json:"row"`
 	// Failed: writing it was tried, and it rests until the next retry.
 	Failed bool `json:"failed,omitempty"`

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Use says what becomes of an endpoint under one policy.
+// Use is the state of an endpoint under one policy.
 type Use string
 
 // The uses.
@@ -25,7 +25,7 @@ const (
 // Backend reports whether the endpoint is among Frontend.Backends.
 func (u Use) Backend() bool { return u == UseBackend || u == UseDrained }
 
-// Verdict is what one policy makes of an endpoint, and why.
+// Verdict is the state of an endpoint under one policy, and the reason.
 type Verdict struct {
 	Use Use `json:"use"`
 	// Why is in words, empty for an endpoint that is used like any other.
@@ -44,8 +44,8 @@ type EndpointStory struct {
 	Ready       bool `json:"ready"`
 	Serving     bool `json:"serving"`
 	Terminating bool `json:"terminating"`
-	// Cluster and Local are what the two traffic policies make of it; nil where no
-	// frontend of the port has that policy.
+	// Cluster and Local are the verdicts under the two traffic policies; nil if no frontend of the
+	// port has that policy.
 	Cluster *Verdict `json:"cluster,omitempty"`
 	Local   *Verdict `json:"local,omitempty"`
 }

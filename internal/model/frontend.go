@@ -204,7 +204,7 @@ type ServicePlan struct {
 	Refused []netip.Addr
 	// Beyond is how much of it is not served because it is more than one Service may have.
 	Beyond Beyond
-	// Health is what its health-check port answers.
+	// Health has the answers of its health-check port.
 	Health HealthCheck
 }
 
@@ -213,7 +213,7 @@ type ServicePlan struct {
 type HealthCheck struct {
 	// Port is where it asks; 0 is no health check.
 	Port uint16
-	// IPv4 and IPv6 are what is answered on addresses of the node of that family.
+	// IPv4 and IPv6 are the answers on addresses of the node of that family.
 	IPv4, IPv6 LocalEndpoints
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
 
-// Host is what is known of the machine that the agent runs on and of its place
+// Host has the known facts about the machine that the agent runs on and of its place
 // among the nodes. Like every value here it is not changed after being handed over.
 type Host struct {
 	// Node is this node as the control plane describes it; the zero Node until then.

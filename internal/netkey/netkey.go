@@ -109,7 +109,7 @@ func (t Tuple) Compare(o Tuple) int {
 	return cmp.Or(t.Addr.Compare(o.Addr), cmp.Compare(t.Port, o.Port), cmp.Compare(t.Protocol, o.Protocol))
 }
 
-// Op is what is done to a row.
+// Op is an operation on a row.
 type Op uint8
 
 // The operations. Add and Update converge on the same result: the expected one saves a round trip.

@@ -43,8 +43,8 @@ type Options struct {
 	NoPolicy bool
 }
 
-// ExternalIPs is what the operator lets spec.externalIPs ask for. The zero value
-// allows everything, as the API does (CVE-2020-8554 says why one may not want it).
+// ExternalIPs are the values of spec.externalIPs that the operator allows. The zero value allows
+// everything, as the API does (CVE-2020-8554 says why one may not want it).
 type ExternalIPs struct {
 	// Off serves none (feature gate AllowServiceExternalIPs=false).
 	Off bool
@@ -104,9 +104,9 @@ func New(o Options) *Compiler {
 	return &Compiler{opts: o}
 }
 
-// Compile decides what is served for the Service named id; a nil svc means that
-// it is gone, and its plan is empty. Slices of other Services are passed over.
-// The arguments are neither changed nor kept, except for strings.
+// Compile decides what is served for the Service named id; a nil svc means that it is gone, and its
+// plan is empty. Slices of other Services are ignored. The arguments are neither changed nor kept,
+// except for strings.
 func (c *Compiler) Compile(id model.ServiceID, svc *model.Service, slices []model.Slice) model.ServicePlan {
 	plan := model.ServicePlan{ID: id}
 	if svc == nil {
@@ -177,7 +177,7 @@ type job struct {
 	scratch []candidate
 }
 
-// side is what a Service has in one address family.
+// side has the data of a Service in one address family.
 type side struct {
 	// clusterIP is its cluster IP, the smallest of several. A family without a cluster IP
 	// that is served has no frontends, as in kube-proxy.

@@ -118,7 +118,7 @@ func (t *teller) unjoined(s *model.Slice, e *model.Endpoint, addr netip.AddrPort
 	return ""
 }
 
-// judge is what one policy makes of an endpoint; nil without that policy.
+// judge returns the verdict of one policy on an endpoint; nil without that policy.
 func (t *teller) judge(c *choice, s *model.Slice, e *model.Endpoint, refused string) *model.Verdict {
 	switch {
 	case c == nil:

@@ -83,7 +83,7 @@ func (j *job) clusterKey(f model.Family, port model.ServicePort) model.FrontendK
 	return model.FrontendKey{Addr: j.side(f).clusterIP, Port: port.Port, Protocol: port.Protocol}
 }
 
-// survey is what there is of slices, for the reader who misses backends.
+// survey counts the slices, for notes about missing backends.
 type survey struct {
 	// slices and endpoints: of the family that was asked for.
 	slices, endpoints bool

@@ -72,7 +72,7 @@ const (
 	longestError = 64 << 10
 )
 
-// pod is what is read of a pod.
+// pod has the fields of a pod that are read.
 type pod struct {
 	Metadata struct {
 		Name, Namespace   string

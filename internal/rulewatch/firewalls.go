@@ -26,7 +26,7 @@ const (
 	quietPeriod = 5 * time.Second
 )
 
-// FirewallOptions are what a FirewallWatcher asks and tells.
+// FirewallOptions are the inputs and receivers of a FirewallWatcher.
 type FirewallOptions struct {
 	// Tables reads the filters of all programs.
 	Tables func(context.Context) ([]firewall.Table, error)

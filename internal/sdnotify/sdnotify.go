@@ -21,7 +21,7 @@ const (
 	sendWithin = time.Second
 )
 
-// State is what the process says of itself.
+// State is the state that the process reports.
 type State struct {
 	Ready bool // systemd may start the units that wait for this one; asked until it is true
 	Alive bool // the watchdog may get a message

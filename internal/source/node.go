@@ -61,8 +61,8 @@ func (p *problems) podCIDR(field, s string, have []netip.Prefix) []netip.Prefix 
 	return append(have, pfx)
 }
 
-// nodeAddresses lists the InternalIPs, then the ExternalIPs; names are no
-// addresses and are passed over silently.
+// nodeAddresses lists the InternalIPs, then the ExternalIPs; names are no addresses and are ignored
+// silently.
 func (p *problems) nodeAddresses(in []corev1.NodeAddress) (out []netip.Addr) {
 	for _, kind := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP} {
 		for i, na := range in {

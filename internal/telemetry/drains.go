@@ -8,7 +8,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 )
 
-// drains is what the mode said last about destinations that drain.
+// drains is the last report of the mode about draining destinations.
 type drains struct {
 	last atomic.Pointer[dataplane.Drains]
 }

@@ -11,15 +11,14 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Carried is what a virtual server has carried since it was made.
+// Carried is the traffic of a virtual server since it was created.
 type Carried struct {
 	Connections           uint64
 	PacketsIn, PacketsOut uint64
 	BytesIn, BytesOut     uint64
 }
 
-// since is what was carried after last. A server that has less was made again: all it has
-// is new.
+// since is the traffic after last. A server that has less was made again: all it has is new.
 func (c Carried) since(last Carried) Carried {
 	if c.Connections < last.Connections || c.PacketsIn < last.PacketsIn || c.BytesIn < last.BytesIn || c.PacketsOut < last.PacketsOut || c.BytesOut < last.BytesOut {
 		return c
@@ -41,8 +40,8 @@ type VirtualServer struct {
 	Carried   Carried
 }
 
-// Load is what the destinations of one frontend have at the moment. Quiet are those of
-// weight 0.
+// Load has the current connections of the destinations of one frontend. Quiet are those of weight
+// 0.
 type Load struct {
 	Active, Inactive uint64
 	Quiet            []netip.AddrPort
@@ -65,8 +64,7 @@ type ledger struct {
 	round     uint32
 }
 
-// serviceName is what a series is labelled with: two sources may have a Service each of
-// one name.
+// serviceName is the label of a series: two sources may each have a Service of the same name.
 type serviceName struct{ namespace, name string }
 
 // account is one Service, or all others.

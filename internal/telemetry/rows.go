@@ -7,7 +7,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 )
 
-// rows is what becomes of rows and of the Services behind them.
+// rows counts the results of rows, and the Services by state.
 type rows struct {
 	written, failed, drifted, mended, spent, taken *prometheus.CounterVec
 	desired, pending, mode, fare                   *prometheus.GaugeVec

@@ -30,12 +30,12 @@ type Names struct {
 	Draining map[vserver.DestinationKey]time.Time
 }
 
-// Sample is what the kernel had at one time.
+// Sample has the counters of the kernel at one time.
 type Sample struct {
 	At      time.Time
 	Servers map[vserver.ServerKey]vserver.ServerTraffic
-	// Loads lacks servers that the kernel's list passed over; nil where it cannot be read,
-	// for the reason Unread.
+	// Loads lacks servers that the kernel's list missed; nil if it cannot be read, for the reason
+	// Unread.
 	Loads  map[vserver.ServerKey]vserver.Load
 	Unread error
 	// Destinations are those of the servers that were asked for.
@@ -87,5 +87,5 @@ func (s *Source) Take(ctx context.Context, ask []vserver.ServerKey) (Sample, err
 	return out, ctx.Err()
 }
 
-// troubles are what a person should know of a sample that is of less.
+// troubles are the reasons why a sample is not complete.
 func (s Sample) troubles() error { return errors.Join(s.Unnamed, s.Unread) }

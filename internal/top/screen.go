@@ -8,8 +8,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 )
 
-// Screen is what a person sees, and the keys they pressed. It is a value: each step
-// returns the next one.
+// Screen is the displayed state, and the keys that were pressed. It is a value: each step returns
+// the next one.
 type Screen struct {
 	// Every is the time between two samples, for people to read.
 	Every time.Duration

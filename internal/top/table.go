@@ -10,7 +10,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 )
 
-// Rates are what was carried between two samples, a second.
+// Rates is the traffic between two samples, for each second.
 type Rates struct {
 	Connections float64 `json:"connectionsPerSecond"`
 	PacketsIn   float64 `json:"packetsInPerSecond"`
@@ -50,7 +50,7 @@ type Service struct {
 	Load *Load
 }
 
-// Load is what the backends of a Service have at the moment.
+// Load has the current connections of the backends of a Service.
 type Load struct {
 	Active   uint64 `json:"active"`
 	Inactive uint64 `json:"inactive"`
@@ -122,7 +122,7 @@ func Services(was, is Sample) []Service {
 type loads struct {
 	Load
 	whole bool
-	// most is what the busiest address has.
+	// most is the number of connections of the busiest address.
 	most uint64
 }
 
@@ -180,7 +180,7 @@ func Backends(was, is Sample, of Service) []Backend {
 	return list
 }
 
-// Sort is what lines are sorted by.
+// Sort is the column by which lines are sorted.
 type Sort string
 
 // The ways to sort: the greatest comes first, names in their order.
@@ -196,7 +196,7 @@ const (
 // Sorts lists them.
 func Sorts() []Sort { return []Sort{ByConnections, ByPackets, ByBytes, ByActive, BySkew, ByName} }
 
-// of is what a line is sorted by.
+// of is the value of a line in that column.
 func (s Sort) of(r Rates, active uint64, skew float64) float64 {
 	switch s {
 	case ByConnections:

@@ -70,7 +70,7 @@ func (s Screen) title() string {
 	return title
 }
 
-// said is what a person should know, in one line.
+// said is the message for the user, in one line.
 func (s Screen) said() string {
 	switch {
 	case s.trouble != nil:

@@ -44,7 +44,8 @@ type Connection struct {
 // patience is how long what follows a station may take, before it is asked why it does not.
 const patience = time.Second
 
-// Report says what became of each connection, in the order in which they were seen, by the end of the trace.
+// Report returns the path of each connection, in the order in which they were seen, up to the end
+// of the trace.
 func (t *Tracer) Report(end time.Duration) []Connection {
 	halves := map[netip.AddrPort][]Answer{}
 	clients := slices.Clone(t.order)
@@ -103,7 +104,7 @@ func (t *Tracer) connection(client netip.AddrPort, halves []Answer) Connection {
 	return c
 }
 
-// half is what was seen of one backend, whatever source it was asked from.
+// half has the packets of one backend, with any source.
 type half struct {
 	back
 	peer netip.AddrPort
@@ -166,7 +167,7 @@ func (c *Connection) arrive(client netip.AddrPort, f *front) {
 	}
 }
 
-// pass is what was seen of the half with a backend.
+// pass adds the stations of the half with a backend.
 func (c *Connection) pass(a Answer, b *back, client netip.AddrPort, local bool, vip netip.AddrPort) {
 	c.Backend = a.Backend
 	begin := b.request
@@ -200,7 +201,7 @@ func (c *Connection) pass(a Answer, b *back, client netip.AddrPort, local bool, 
 	c.refuse(b.refusals)
 }
 
-// back is what went to the client.
+// back adds the packets that went to the client.
 func (c *Connection) back(f *front, vip netip.AddrPort, chosen bool) {
 	switch {
 	case f.answer.seen && f.answer.reset && !chosen:

@@ -16,7 +16,7 @@ const (
 	mostLinks = 4
 )
 
-// Target is what is followed.
+// Target is the address whose connections are followed.
 type Target struct {
 	VIP      netip.AddrPort
 	Protocol uint8
@@ -31,7 +31,7 @@ type Target struct {
 // Answer is one direction of a translated connection: the backend, and the peer that it answers.
 type Answer struct{ Backend, Peer netip.AddrPort }
 
-// sighting is what was seen of one direction on one side.
+// sighting has the packets of one direction on one side.
 type sighting struct {
 	seen  bool
 	at    time.Duration // first
@@ -156,7 +156,7 @@ func (t *Tracer) addRefusal(at time.Duration, p capture.Packet) bool {
 	return false
 }
 
-// keep remembers the first messages: all that is said of them is what they mean.
+// keep remembers the first messages, of which only the meaning is printed.
 func keep(list *[]refusal, r refusal) {
 	if len(*list) < mostLinks {
 		*list = append(*list, r)

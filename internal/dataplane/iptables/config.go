@@ -58,7 +58,7 @@ type Deps struct {
 	Now func() time.Time
 }
 
-// Rules is what the mode needs of kernel/rules. List is called by another goroutine
+// Rules is the part of kernel/rules that the mode uses. List is called by another goroutine
 // than the writes, and beside them.
 type Rules interface {
 	Backend() rules.Backend
@@ -68,12 +68,12 @@ type Rules interface {
 	WriteJumps(ctx context.Context, changes []rules.JumpChange) []error
 }
 
-// Flows is what the mode needs of kernel/conntrack. It never waits for the kernel.
+// Flows is the part of kernel/conntrack that the mode uses. It never waits for the kernel.
 type Flows interface {
 	Order(list ...conntrack.Order)
 }
 
-// Tables is what the mode needs of kernel/nftables.
+// Tables is the part of kernel/nftables that the mode uses.
 type Tables interface {
 	List(ctx context.Context) (map[nftables.Key]struct{}, error)
 	Delete(ctx context.Context, keys []nftables.Key) []error

@@ -61,8 +61,8 @@ type servicePort struct {
 	portKey
 	config Config
 	node   model.Node
-	// portName is the name that rules show, named the one that names of chains are made of,
-	// and hash how those end.
+	// portName is the name in rules, named the one from which names of chains are made, and hash
+	// the end of these.
 	portName, named, hash string
 	affinity              time.Duration
 	// all and local are the endpoints by policy.
@@ -314,7 +314,7 @@ func (p *servicePort) enter(chain netfilter.ChainKey, match netfilter.Match, tar
 func (p *servicePort) nat(name string) netfilter.ChainKey    { return netfilter.Nat(p.family, name) }
 func (p *servicePort) filter(name string) netfilter.ChainKey { return netfilter.Filter(p.family, name) }
 
-// match is what a client dials.
+// match matches packets to the address that a client dials.
 func (p *servicePort) match(f model.Frontend, what string) netfilter.Match {
 	return netfilter.All{netfilter.DestinationIP(f.Key.Addr), netfilter.Protocol(p.protocol), p.comment(what), p.port(f)}
 }

@@ -31,25 +31,25 @@ type Deps struct {
 	KeepTuned func(ctx context.Context) error
 }
 
-// Servers is what the mode needs of kernel/vserver.
+// Servers is the part of kernel/vserver that the mode uses.
 type Servers interface {
 	servers.Kernel
 	destinations.Kernel
 	audit.Kernel
 }
 
-// Sets is what the mode needs of ipset.
+// Sets is the part of ipset that the mode uses.
 type Sets = sets.Kernel
 
-// Rules is what the mode needs of kernel/rules.
+// Rules is the part of kernel/rules that the mode uses.
 type Rules = chains.Kernel
 
-// Flows is what the mode needs of kernel/conntrack. It never waits for the kernel.
+// Flows is the part of kernel/conntrack that the mode uses. It never waits for the kernel.
 type Flows interface {
 	Order(list ...conntrack.Order)
 }
 
-// Tables is what the mode needs of kernel/nftables.
+// Tables is the part of kernel/nftables that the mode uses.
 type Tables = netfilter.NFTables
 
 // Links is what the mode needs of kernel/link: the store of addresses and routes, and the device

@@ -230,7 +230,8 @@ func (o *order) unnamed(server vserver.ServerKey) bool {
 	return !f.Owns(server)
 }
 
-// facts are what ownership goes by: what is wanted, or in the kernel, or may be.
+// facts are the inputs of ownership: rows that are desired, known to be in the kernel, or possibly
+// there.
 func (o *order) facts() ownership.Facts {
 	return ownership.Facts{
 		Excluded: o.config.ExcludeCIDRs,

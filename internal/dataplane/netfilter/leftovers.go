@@ -11,7 +11,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// proxyTable is what kube-proxy's nftables mode calls its tables, one of each family
+// proxyTable is the name of the tables of kube-proxy's nftables mode, one of each family
 // (pkg/proxy/nftables/proxier.go).
 const proxyTable = "kube-proxy"
 
@@ -29,7 +29,7 @@ func IsProxyTable(k nftables.Key, families []model.Family) bool {
 	return slices.ContainsFunc(families, func(f model.Family) bool { return k == ProxyTable(f) })
 }
 
-// NFTables is what a ProxyTableStore needs of kernel/nftables.
+// NFTables is the part of kernel/nftables that a ProxyTableStore uses.
 type NFTables interface {
 	List(ctx context.Context) (map[nftables.Key]struct{}, error)
 	Delete(ctx context.Context, keys []nftables.Key) []error

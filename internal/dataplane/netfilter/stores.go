@@ -12,7 +12,7 @@ type Lister interface {
 	List(ctx context.Context) (map[rules.ChainKey]rules.Chain, map[rules.JumpKey]rules.Jump, error)
 }
 
-// Tables is what a mode needs of kernel/rules for its tables of chains and jumps.
+// Tables is the part of kernel/rules that a mode uses for its tables of chains and jumps.
 type Tables interface {
 	Lister
 	WriteChains(ctx context.Context, changes []rules.ChainChange) []error
@@ -78,7 +78,7 @@ type JumpStore struct {
 	Jumps Jumps
 }
 
-// JumpTable is what a JumpStore needs of kernel/rules.
+// JumpTable is the part of kernel/rules that a JumpStore uses.
 type JumpTable interface {
 	Lister
 	WriteJumps(ctx context.Context, changes []rules.JumpChange) []error

@@ -88,7 +88,7 @@ const (
 	ACK
 )
 
-// Packet is what is known of one packet.
+// Packet has the known facts about one packet.
 type Packet struct {
 	Link      string // "" if it is gone
 	Direction Direction

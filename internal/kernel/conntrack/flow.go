@@ -78,12 +78,12 @@ type tuple struct {
 	protocol            netkey.Protocol
 }
 
-// key is what the sender of this direction dialled.
+// key is the address and port that the sender of this direction dialled.
 func (t tuple) key() Key {
 	return Key{Addr: t.destination.Addr(), Port: t.destination.Port(), Protocol: t.protocol}
 }
 
-// sender is who sends in this direction.
+// sender is the address and port of the sender in this direction.
 func (t tuple) sender() Key {
 	return Key{Addr: t.source.Addr(), Port: t.source.Port(), Protocol: t.protocol}
 }

@@ -27,7 +27,7 @@ type Handle struct {
 	once   sync.Once
 }
 
-// hand is what a sweep needs of the kernel; one sweep at a time has it.
+// hand is the part of the kernel that a sweep uses; one sweep at a time has it.
 type hand struct {
 	dumps, kills *line  // nil until needed and after a failure
 	seq          uint32 // of the last message that was made

@@ -40,7 +40,7 @@ type refusals struct {
 	first syscall.Errno
 }
 
-// note counts an answer. A flow that is gone is what was wanted.
+// note counts an answer. A flow that is gone already counts as deleted.
 func (r *refusals) note(errno syscall.Errno) {
 	if errno == syscall.ENOENT {
 		return

@@ -8,8 +8,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Table is what a Sweeper has its orders carried out by: a Handle. Two sweeps may
-// be under way at a time.
+// Table carries out the orders of a Sweeper: a Handle. Two sweeps may be under way at a time.
 type Table interface {
 	Sweep(ctx context.Context, orders []Order) (Outcome, error)
 }
@@ -49,7 +48,7 @@ func (o SweeperOptions) Defaults() SweeperOptions {
 	return o
 }
 
-// Stats are what a Sweeper has to do and has done.
+// Stats are the waiting and finished work of a Sweeper.
 type Stats struct {
 	Waiting int // orders that were not carried out yet, those under way included
 	IPv4    FamilyStats

@@ -106,7 +106,7 @@ func (o Order) Stale(client netip.Addr, answers netip.AddrPort) bool {
 	return !near || len(o.From) > 0 && !slices.ContainsFunc(o.From, func(p netip.Prefix) bool { return p.Contains(client) })
 }
 
-// Outcome is what a sweep met and did.
+// Outcome has the findings and results of a sweep.
 type Outcome struct {
 	Seen    int // flows that the kernel listed
 	Stale   int // stale flows; one that a repeated dump lists twice counts twice

@@ -25,8 +25,8 @@ func newWanted(family uint8, list []Order) wanted {
 	return w
 }
 
-// query is what a dump asks for: flows that are like the key, or whose sender is like it, in
-// some respects.
+// query selects the flows of a dump: those that are equal to the key, or whose sender is, in some
+// fields.
 type query struct {
 	Key
 	match uint32 // of filterOriginal; what is not compared is zero in the key

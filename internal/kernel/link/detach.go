@@ -43,9 +43,8 @@ const (
 	detachedPriority = 73
 )
 
-// DetachMark is the mark of packets to detached addresses, one bit. Bits 13 to 15 are
-// those of the port-mapping plug-in of CNI and of Kubernetes; the bit that is taken is
-// passed over.
+// DetachMark is the mark of packets to detached addresses, one bit. Bits 13 to 15 are those of the
+// port-mapping plug-in of CNI and of Kubernetes; the bit that is taken is skipped.
 func DetachMark(taken uint8) uint32 {
 	if taken == 12 {
 		return 1 << 11

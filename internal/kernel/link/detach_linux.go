@@ -16,7 +16,7 @@ import (
 // include/uapi/linux/fib_rules.h).
 const toTable = 1
 
-// detachment is what there is of detached addresses.
+// detachment has the existing routes and rules of detached addresses.
 type detachment struct {
 	// routes are those of our table, attached the addresses that are local for everybody.
 	routes, attached map[netip.Addr]struct{}
@@ -219,8 +219,8 @@ func (t detacher) detach(ctx context.Context, changes []Change, rows []int, errs
 	t.forEach(ctx, changes, rows, errs, unix.ESRCH, func(a netip.Addr) *nl.NetlinkRequest { return attachedRoute(a, d.index, false) })
 }
 
-// attach takes the rule away before the last route, for routes are what tells that there
-// is something of ours.
+// attach deletes the rule before the last route, because the routes show that there is something of
+// ours.
 func (t detacher) attach(ctx context.Context, changes []Change, rows []int, errs []error) {
 	found, err := t.read(ctx)
 	if err == nil {

@@ -77,7 +77,7 @@ func (c Change) Check() error {
 	return nil
 }
 
-// Kind is what an Event tells.
+// Kind is the kind of an Event.
 type Kind uint8
 
 const (

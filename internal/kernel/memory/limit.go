@@ -13,8 +13,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/procfs"
 )
 
-// Limit is what bounds the memory of this process and of whatever shares a control
-// group with it: who needs more is killed. The zero value is no limit.
+// Limit bounds the memory of this process and of all others in its control group: a process that
+// needs more is killed. The zero value is no limit.
 type Limit struct {
 	Bytes uint64
 	Group string // the directory of the control group that has it

@@ -26,7 +26,7 @@ const (
 	// share is how many times the time-out of one exchange a read or a pass may take. A read is
 	// some ten dumps, and a pass with refusals is several transactions.
 	share = 6
-	// buffer is what the kernel keeps for a transaction, and for the refusals of one.
+	// buffer is the size of the kernel's buffer for a transaction, and for the errors of one.
 	buffer = 16 << 20
 	// portsKept is how many sockets are remembered: notifications of their transactions may be late.
 	portsKept = 8

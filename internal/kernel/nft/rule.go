@@ -46,7 +46,7 @@ type Statement interface {
 	check(Family) error
 }
 
-// printer is what the text of a statement depends on.
+// printer has the inputs on which the text of a statement depends.
 type printer struct {
 	family Family
 	// transport is the word for the header behind that of IP: tcp, udp or sctp where an earlier
@@ -197,8 +197,8 @@ func (f Field) print(p printer) string {
 // maxFields is how many fields the key of a set has at most.
 const maxFields = 4
 
-// Fields are what a packet is looked up by in a set, in the order of the set's key. It is a value
-// that can be compared; zero fields follow the last one.
+// Fields are the fields of a packet with which a set is searched, in the order of the set's key. It
+// is a value that can be compared; zero fields follow the last one.
 type Fields [maxFields]Field
 
 // By returns the fields of a key.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Shape is what the elements of a set are.
+// Shape is the type of the elements of a set.
 type Shape uint8
 
 // The shapes, and the types of ipset whose place they take.
@@ -51,7 +51,7 @@ var shapes = map[Shape][]part{
 // Ranges reports whether elements are ranges.
 func (s Shape) Ranges() bool { return s == AddrPortNet || s == Net }
 
-// Data is what a map has for each element.
+// Data is the type of the data of each element of a map.
 type Data uint8
 
 // The kinds of data.
@@ -127,7 +127,7 @@ func (s Set) lines(f Family) []string {
 	return out
 }
 
-// destination is what a map of Destinations leads to.
+// destination has the parts of the data in a map of Destinations.
 var destination = []part{partAddr, partPort}
 
 func typeName(f Family, parts []part) string {

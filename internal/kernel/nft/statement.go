@@ -153,7 +153,7 @@ type Verdict struct {
 	Chain string // of VerdictJump and VerdictGoto
 }
 
-// VerdictKind is what a verdict does.
+// VerdictKind is the kind of a verdict.
 type VerdictKind uint8
 
 // The kinds of verdicts.

@@ -170,7 +170,7 @@ type transport interface {
 	transact(build func(*writer), check bool) (map[int]refusal, error)
 }
 
-// apply writes the pass and returns what became of its rows.
+// apply writes the pass and returns the results of its rows.
 func (p *pass) apply(t transport) Outcome {
 	for {
 		todo := p.take()

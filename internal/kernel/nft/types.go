@@ -113,7 +113,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// Op is what is to be done with a row.
+// Op is an operation on a row.
 type Op uint8
 
 // The operations.

@@ -6,8 +6,7 @@ import (
 	"slices"
 )
 
-// CheckAll is what Delete says to keys of which some cannot be sent, nil if all
-// can.
+// CheckAll returns the errors of Delete for keys of which some cannot be sent, nil if all can.
 func CheckAll(keys []Key) []error {
 	faults := make(map[Key]error)
 	for _, k := range keys {

@@ -51,8 +51,8 @@ func (h *Handle) Watch(ctx context.Context, changed func(by []Writer)) error {
 }
 
 const (
-	// earRoom is what the kernel keeps for a listener, in bytes: some ten
-	// notifications. It tells by ENOBUFS that there were more.
+	// earRoom is the size of the kernel's buffer for a listener, in bytes: some ten notifications.
+	// It tells by ENOBUFS that there were more.
 	earRoom = 8 << 10
 	// drainLimit bounds one Await while another program writes without a pause; remaining
 	// notifications end the next one.

@@ -14,8 +14,8 @@ const lockMessage = "holding the xtables lock"
 // lockStatus is how legacy's tools end then.
 const lockStatus = 4
 
-// setMessage is printed by iptables's match of sets, which asks for them by a raw socket
-// (extensions/libxt_set.h, get_version), and setFix is what that takes.
+// setMessage is printed by iptables's match of sets, which reads them through a raw socket
+// (extensions/libxt_set.h, get_version), and setFix is the missing capability.
 const (
 	setMessage = "Can't open socket to ipset"
 	setFix     = "rules that name a set take CAP_NET_RAW, also to be listed"

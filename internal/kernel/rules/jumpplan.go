@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// jumpPlan turns changes of jumps into lines for iptables-restore, row by row,
-// and follows what each line makes of the hooks.
+// jumpPlan turns changes of jumps into lines for iptables-restore, row by row, and tracks the
+// effect of each line on the hooks.
 type jumpPlan struct {
 	hooks  map[ChainKey][]string // rules as printed
 	tables tableSet

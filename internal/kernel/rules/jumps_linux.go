@@ -68,8 +68,8 @@ type jumpBatch struct {
 	h       *Handle
 	changes []JumpChange
 	errs    []error
-	// stopped is what would hit every other attempt too: the rest would wait for
-	// the same lock, one after the other.
+	// stopped is an error that would hit every other attempt too: the rest would wait for the same
+	// lock, one after the other.
 	stopped error
 }
 
@@ -190,8 +190,8 @@ func (b *jumpBatch) read(ctx context.Context, rows []int) (hooks map[ChainKey][]
 	return hooks, nil, nil
 }
 
-// smallListing is what is listed as soon as one hook, in bytes: a process takes some
-// milliseconds to start.
+// smallListing is the size of a listing, in bytes, that is read as fast as one hook: a process
+// takes some milliseconds to start.
 const smallListing = 256 << 10
 
 // list reads all hooks of the rows from one listing. It does not where that would take

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// lockFile is what legacy's tools lock, and lockVariable names another one
+	// lockFile is the file that legacy's tools lock, and lockVariable names another one
 	// (iptables/xshared.h, XT_LOCK_NAME and XT_LOCKFILE).
 	lockFile     = "/run/xtables.lock"
 	lockVariable = "XTABLES_LOCKFILE"

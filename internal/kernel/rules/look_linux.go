@@ -160,8 +160,8 @@ func countRules(f Family, rules []string) *contents {
 	return c
 }
 
-// errIncompatible is what the nft tools say of a chain with content they cannot
-// show, and some versions (1.8.9) of one that is not there.
+// errIncompatible is the error of the nft tools for a chain with content they cannot show, and in
+// some versions (1.8.9) for a missing chain.
 var errIncompatible = errors.New("incompatible, use 'nft' tool")
 
 // readChain lists the rules of one chain, as printed.

@@ -67,8 +67,8 @@ func (s tableSet) at(table string) *tableText {
 type script struct {
 	text   string
 	owners []int // the row of each line
-	// commits has the line, counted from 1, that ends each table: the tools
-	// apply a table there, whatever becomes of those behind it.
+	// commits has the line, counted from 1, that ends each table: the tools apply a table there,
+	// even if a later table fails.
 	commits map[string]int
 }
 

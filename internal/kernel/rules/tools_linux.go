@@ -78,7 +78,7 @@ func (t tools) backend(ctx context.Context, timeout time.Duration) (Backend, err
 	return Legacy, nil
 }
 
-// content is what speaks for a backend being the one the host uses.
+// content is the evidence that a backend is the one the host uses.
 type content struct {
 	kube  bool // has a KUBE- chain, ours or the kubelet's
 	rules int

@@ -93,7 +93,7 @@ func (j Jump) Rule(target string) string {
 	return j.Args + " -j " + target
 }
 
-// Op is what is done to a row.
+// Op is an operation on a row.
 type Op = netkey.Op
 
 // The operations. Add and Update both converge to the given value, whatever was there.

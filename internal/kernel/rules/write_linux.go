@@ -105,7 +105,7 @@ type batch struct {
 	done   map[int]bool      // rows of rules that are not to be written any more
 	looked map[ChainKey]bool // chains that were listed after a refusal
 	halved bool              // a piece was split without knowing the guilty row
-	// stopped is what would hit every other attempt too.
+	// stopped is an error that would hit every other attempt too.
 	stopped error
 }
 

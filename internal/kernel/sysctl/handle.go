@@ -21,7 +21,7 @@ type Handle struct {
 	files  procfs.Files
 	runDir string
 	said   map[string]string // of each key, how it was found last
-	// journal is what was wrong with the journal when it was opened last.
+	// journal is the error of the last opening of the journal.
 	journal string
 }
 

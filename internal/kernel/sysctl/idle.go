@@ -48,7 +48,7 @@ const (
 	idleMost = 24 * 24 * time.Hour
 )
 
-// IdleFix is what a person can do where IPVS is too quick to forget.
+// IdleFix is the remedy for an IPVS timeout that is too short.
 const IdleFix = "--ipvs-tcp-timeout=recommended (ipvsTimeouts: recommended in the file), or a longer time"
 
 // IdleLimits reads those of the node. Without nf_conntrack its times are 0.

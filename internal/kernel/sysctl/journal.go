@@ -15,8 +15,8 @@ import (
 
 const journalName = "sysctls.json"
 
-// entry is what the journal keeps of a key: the value it had before the first
-// change ever, and the last one that we gave it.
+// entry has two values of a key: the one before the first change ever, and the last one that we
+// set.
 type entry struct {
 	Old  string `json:"old"`
 	Ours string `json:"ours"`

@@ -96,7 +96,7 @@ func reusesBadly(release string) bool {
 	return ok && !v.Before(procfs.Version{Major: 4, Minor: 1}) && v.Before(procfs.Version{Major: 5, Minor: 9})
 }
 
-// Outcome is what became of a key.
+// Outcome is the result for a key.
 type Outcome uint8
 
 const (
@@ -126,9 +126,9 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("outcome(%d)", uint8(o))
 }
 
-// Result tells what became of one key. Have is its value before the call,
-// empty if it could not be read. Err is set if and only if it was refused. Note
-// is something to know besides, such as that the journal could not be written.
+// Result has the result for one key. Have is its value before the call, empty if it could not be
+// read. Err is set if and only if it was refused. Note is something to know besides, such as that
+// the journal could not be written.
 type Result struct {
 	Sysctl
 	Outcome Outcome

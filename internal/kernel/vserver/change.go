@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// change is what the batch writer needs of a row, of either table.
+// change is the part of a row, of either table, that the batch writer uses.
 type change[C any] interface {
 	// wanted is the operation asked for.
 	wanted() Op

@@ -70,7 +70,7 @@ type Destination struct {
 	Upper, Lower uint32
 }
 
-// Op is what is done to a row.
+// Op is an operation on a row.
 type Op = netkey.Op
 
 // The operations.

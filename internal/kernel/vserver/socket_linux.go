@@ -186,8 +186,8 @@ func (s *socket) Receive(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// fromKernel passes over what others sent, and signals: a call that may wait for
-// a time only is not begun again by itself after one.
+// fromKernel skips messages of other senders, and signals: after a signal, the kernel does not
+// restart a call with a time-out.
 func fromKernel(fd int, b []byte) (int, error) {
 	for {
 		n, from, err := unix.Recvfrom(fd, b, unix.MSG_TRUNC)

@@ -73,7 +73,7 @@ func (h *Handle) ListDestinationTraffic(ctx context.Context, server ServerKey) (
 	return nil, fmt.Errorf("list traffic of destinations of %s: %w", server, err)
 }
 
-// Load is what the destinations of one server have at the moment.
+// Load has the current connections of the destinations of one server.
 type Load struct {
 	Destinations int
 	// Active and Inactive are the sums of Connections, MostActive the greatest

@@ -109,7 +109,7 @@ func (b *batch[C]) pack(todo []row) chunk {
 	return c
 }
 
-// settle records what became of one row.
+// settle records the result of one row.
 func (b *batch[C]) settle(r row, a answer, lost error, final bool) {
 	switch {
 	case !a.known:

@@ -44,7 +44,8 @@ type DoctorOptions struct {
 	Room func(dir string) (Room, error)
 }
 
-// Room is what a file system has left: bytes, and files that can still be made. A number without a bound is math.MaxUint64.
+// Room is the free space of a file system: bytes, and inodes. A number without a bound is
+// math.MaxUint64.
 type Room struct {
 	Bytes, Files uint64
 }

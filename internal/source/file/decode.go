@@ -230,8 +230,8 @@ func (o *object) passNewer(faults []fault) (rest []fault) {
 	return rest
 }
 
-// strict decodes JSON into an API type; unknown and repeated fields are faults.
-// The value is what could be read in spite of them.
+// strict decodes JSON into an API type; unknown and repeated fields are faults. The value has all
+// fields that could be read.
 func strict[T any](raw []byte) (*T, []fault) {
 	var v T
 	soft, err := kjson.UnmarshalStrict(raw, &v)

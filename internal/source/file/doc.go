@@ -1,7 +1,7 @@
 // Package file feeds a Sink from manifests on disk: a directory of YAML and JSON
 // files, or one file, with the same API objects that kubectl reads and writes.
 //
-// It knows files and API types. It does not know what becomes of the objects.
+// It knows files and API types. It does not know how the objects are used.
 //
 //	scan ──► read ──► split ──► decode strictly ──► registry ──► Sink
 //	  ▲        (only files that changed)              (only differences)

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// fault is what makes a document, and with it its file, unusable.
+// fault is an error that makes a document, and with it its file, unusable.
 type fault struct {
 	// path of the field within the document, empty when it is about the whole.
 	path string

@@ -65,8 +65,8 @@ func LoadFrom(name string, r io.Reader) (Objects, []Problem, error) {
 	return objects, bad, nil
 }
 
-// loaded is what a store holds. Kinds of others are worth a word only where nothing is to be
-// served: an export of a cluster has many.
+// loaded returns the content of a store. Kinds of others are worth a word only where nothing is to
+// be served: an export of a cluster has many.
 func (s *store) loaded() (Objects, []Problem) {
 	var c collector
 	s.registry.flush(&c)

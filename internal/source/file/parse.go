@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// content is what one file turned out to hold.
+// content is the parsed content of one file.
 type content struct {
 	objects []object
 	// notes are about fields that are not used; the file is good all the same.

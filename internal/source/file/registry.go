@@ -19,7 +19,7 @@ type claim struct {
 type registry struct {
 	// claims are sorted by file, then by their place in it: the first one wins.
 	claims map[key][]claim
-	// sent is what the sink was given last.
+	// sent has the values that the sink got last.
 	sent map[key]value
 	// touched keys may differ from what was sent.
 	touched map[key]struct{}

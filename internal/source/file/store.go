@@ -12,7 +12,7 @@ import (
 // maxAttempts bounds how often a scan starts again because files moved under it.
 const maxAttempts = 3
 
-// known is what we hold of one file.
+// known is the stored state of one file.
 type known struct {
 	stamp stamp
 	// good is the last good content; it stays in force while faults are there.

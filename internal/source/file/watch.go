@@ -19,7 +19,7 @@ type watcher struct {
 	path string
 	// notify is nil where the kernel has no more watches to give: polling remains.
 	notify *fsnotify.Watcher
-	// armed is what each watched directory was when its watch was set.
+	// armed has the state of each watched directory at the time when its watch was set.
 	armed map[string]os.FileInfo
 	// refused are the directories whose watch was refused, said once.
 	refused map[string]bool

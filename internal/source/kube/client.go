@@ -15,8 +15,8 @@ import (
 type ClientOptions struct {
 	// Kubeconfig is a file; Master is a URL that wins over the one in it.
 	Kubeconfig, Master string
-	// ContentType and AcceptContentTypes are what requests and answers are written
-	// in; empty is protobuf, with JSON for what a server has in no other form.
+	// ContentType and AcceptContentTypes are the encodings of requests and answers; empty is
+	// protobuf, with JSON for objects that a server has in no other form.
 	ContentType, AcceptContentTypes string
 	// QPS and Burst bound the requests a second; 0 are kube-proxy's 5 and 10.
 	QPS   float32

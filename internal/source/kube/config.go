@@ -86,8 +86,8 @@ func checkContext(file *api.Config, path string) error {
 	return nil
 }
 
-// inCluster is what a pod is given: two variables and a directory. A CA that is not
-// there is an error: the system's would be tried, and no API server's is among them.
+// inCluster uses the environment of a pod: two variables and a directory. A CA that is not there is
+// an error: the system's would be tried, and no API server's is among them.
 func inCluster(host, port, dir string) (*rest.Config, error) {
 	if host == "" || port == "" {
 		return nil, ErrNoCluster

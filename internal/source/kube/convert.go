@@ -75,8 +75,8 @@ func (k *kind) convertList(in runtime.Object) (*list, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %T for a list of %s: %w", errUnexpectedObject, in, k.name, err)
 	}
-	// Any JSON object at all is decoded into an empty list, and an empty list would
-	// delete everything. A version is what every list of an API server has.
+	// Any JSON object at all is decoded into an empty list, and an empty list would delete
+	// everything. Every list of an API server has a version.
 	if about.GetResourceVersion() == "" {
 		return nil, fmt.Errorf("%w: a list of %s without a version", errUnexpectedObject, k.name)
 	}
@@ -91,7 +91,7 @@ func (k *kind) convertList(in runtime.Object) (*list, error) {
 	return out, err
 }
 
-// bookmark is what is left of one: its version, and whether it ends a streamed list. With
+// bookmark returns the relevant part of one: its version, and whether it ends a streamed list. With
 // no version the next watch would begin anywhere, and miss what was deleted until then.
 func bookmark(obj runtime.Object) (c *converted, endsList bool, err error) {
 	in, err := meta.Accessor(obj)

@@ -16,8 +16,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
 )
 
-// kind is one kind of object: how the server is asked for it, and what becomes of
-// an object and of its name.
+// kind is one kind of object: how it is requested, and how an object and its name are handled.
 type kind struct {
 	name string
 	// labels and fields are the selectors.

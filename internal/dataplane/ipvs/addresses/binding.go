@@ -25,10 +25,10 @@ import (
 // With a route all addresses of the range are local, those of no Service, too, and sockets of the
 // host that listen on all addresses would answer there. So the route waits for the rules that
 // refuse all but what a frontend has (accessRules), and they stay until it is gone. The marks in
-// KUBE-IPVS-IPS are the same for either way, and so is who owns a server. A route cannot make an
-// address wait for its server. As long as a server cannot be written, a port of a Service reaches
-// the host's own socket. It also does so between the deletion of a server and of its entries. An
-// address that is bound for other ports of a Service behaves the same.
+// KUBE-IPVS-IPS, and so the ownership of servers, are the same with both bindings. A route cannot
+// make an address wait for its server. As long as a server cannot be written, a port of a Service
+// reaches the host's own socket. It also does so between the deletion of a server and of its
+// entries. An address that is bound for other ports of a Service behaves the same.
 //
 // From one way to the other nothing is let go before the other is there: Hold of either
 // table sees to it. Addresses that are given up for a route go in small groups.

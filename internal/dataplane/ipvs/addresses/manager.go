@@ -14,7 +14,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Kernel is what the manager needs of kernel/link.
+// Kernel is the part of kernel/link that the manager uses.
 type Kernel interface {
 	Ensure(ctx context.Context) (created bool, err error)
 	List(ctx context.Context) (map[netip.Addr]struct{}, error)

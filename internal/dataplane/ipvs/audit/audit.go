@@ -19,7 +19,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 )
 
-// Kernel is what audits need of kernel/vserver.
+// Kernel is the part of kernel/vserver that audits use.
 type Kernel interface {
 	GetServers(ctx context.Context, keys []vserver.ServerKey) (map[vserver.ServerKey]vserver.Server, error)
 	BeginSurvey(ctx context.Context) error
@@ -52,7 +52,7 @@ type Options struct {
 type Auditor struct {
 	of Options
 
-	// inspections are what is left of the round in progress.
+	// inspections are the remaining steps of the audit in progress.
 	inspections []inspection
 	rounds      uint64
 	survey      survey

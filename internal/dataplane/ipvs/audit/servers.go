@@ -24,8 +24,8 @@ func (a *Auditor) inspectAllServers(ctx context.Context) (int, error) {
 	return drift, nil
 }
 
-// inspectServers compares some virtual servers and their destinations. Servers that were deleted while
-// the audit waited are passed over.
+// inspectServers compares some virtual servers and their destinations. Servers that were deleted
+// while the audit waited are skipped.
 func (a *Auditor) inspectServers(ctx context.Context, keys []vserver.ServerKey) (dataplane.Drift, error) {
 	there, servers, err := a.compareServers(ctx, keys)
 	drift, left := dataplane.Drift{"servers": servers}, a.of.Destinations.Left()

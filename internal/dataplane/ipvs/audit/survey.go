@@ -67,7 +67,7 @@ func (a *Auditor) goOnSurveying(ctx context.Context) (dataplane.Drift, error) {
 }
 
 // suspectUnseen marks known servers that the list did not show as suspect, and reports whether
-// there are any. A list that passes over servers of ours may pass over strangers, too.
+// there are any. A list that misses servers of ours may also miss servers of other programs.
 func (a *Auditor) suspectUnseen() (some bool) {
 	for k := range a.of.Servers.Actual() {
 		if _, seen := a.survey.seen[k]; !seen {

@@ -24,7 +24,8 @@ func (c Config) setDetachMark() netfilter.SetMark {
 // as the SYN,ACK of the backend allows. That SYN,ACK does not pass the director, so it is lowered
 // where it leaves its node. iptables cannot subtract, so there is a rule for each range of sizes.
 var (
-	// headers are those of IP and TCP together, without options; tunnelHeader is what a tunnel adds at most.
+	// headers are the sizes of the headers of IP and TCP together, without options; tunnelHeader is
+	// the largest size that a tunnel adds.
 	headers      = map[model.Family]int{model.IPv4: 40, model.IPv6: 60}
 	tunnelHeader = map[model.Family]int{model.IPv4: 20 + gueHeader, model.IPv6: 40 + gueHeader}
 	// commonMTUs are those of pods in networks with and without tunnels of their own. An MTU

@@ -15,7 +15,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Kernel is what the manager needs of kernel/rules.
+// Kernel is the part of kernel/rules that the manager uses.
 type Kernel interface {
 	netfilter.Tables
 	// Generation is another one after each write by any process; 0 is not known.

@@ -64,7 +64,7 @@ func (w *walker) direct() {
 	}
 }
 
-// output is what the host's own packets meet before IPVS takes them (outputRules).
+// output is the path of the host's own packets before IPVS takes them (outputRules).
 func (w *walker) output() {
 	f := w.at
 	chain := "mangle OUTPUT " + netfilter.ChainOutFilter

@@ -17,7 +17,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Kernel is what the manager needs of kernel/vserver.
+// Kernel is the part of kernel/vserver that the manager uses.
 type Kernel interface {
 	ListDestinations(ctx context.Context, k vserver.ServerKey) (map[vserver.DestinationKey]vserver.Destination, error)
 	Count(wanted map[vserver.DestinationKey]struct{}) vserver.Counting

@@ -55,7 +55,7 @@ type warmup struct {
 const (
 	// warmupSteps is the number of steps of a warm-up, unless they were closer than minStep. Fewer
 	// steps make the common divisor of all weights larger, and shorten the series of connections in
-	// which wrr passes over a destination of small weight (ip_vs_wrr_gcd_weight).
+	// which wrr skips a destination of small weight (ip_vs_wrr_gcd_weight).
 	warmupSteps = 20
 	minStep     = time.Second
 	// initialFill bounds the time in which an empty kernel is filled, where some input cannot be
@@ -168,9 +168,9 @@ func (m *Manager) noteLoad() {
 	}
 }
 
-// scale is what weights of a frontend are multiplied by, so that a warmup to the smallest
-// has steps, too: as much as leaves room for the largest. All of them are, so their
-// proportions stay, and the plan has no slow start for schedulers to which it would matter.
+// scale is the factor for the weights of a frontend, so that a warm-up to the smallest has steps,
+// too: the largest factor that the largest weight allows. All of them are, so their proportions
+// stay, and the plan has no slow start for schedulers to which it would matter.
 func scale(f *model.Frontend) uint16 {
 	if f == nil || f.SlowStart == 0 {
 		return 1

@@ -11,7 +11,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 )
 
-// Kernel is what this package needs of kernel/nft.
+// Kernel is the part of kernel/nft that this package uses.
 type Kernel interface {
 	Read(ctx context.Context) (nft.Ruleset, error)
 	Elements(ctx context.Context, k nft.Key) (nft.Set, []nft.Element, error)

@@ -56,7 +56,7 @@ func parseName(k nft.Key) (rules.ChainKey, bool) {
 	return rules.ChainKey{Family: ours(k.Family), Table: table, Name: name}, ok
 }
 
-// purpose is what is known of one of our sets by its name.
+// purpose has the known facts about one of our sets by its name.
 type purpose struct {
 	family nft.Family
 	header ipset.Set

@@ -32,7 +32,7 @@ func (b *Backend) rangesOf(name string) *ranges {
 	return r
 }
 
-// group is what only one of disjoint networks can be of.
+// group returns the larger network to which only one of several disjoint networks can belong.
 func group(e nft.Element) nft.Element {
 	e.Net = netip.Prefix{}
 	return e

@@ -27,7 +27,7 @@ func setError(err error) error { return translated(err, setErrors) }
 // errUnknownSet means that a set is none of ipvs mode.
 var errUnknownSet = fmt.Errorf("%w: no set of ours has that name", ipset.ErrInvalid)
 
-// otherElements is what the header of a set says that has elements of another program.
+// otherElements is the option in the header of a set that has elements of another program.
 const otherElements = "elements of another program"
 
 // header returns the header of a set as package ipset has it.

@@ -12,7 +12,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-// Snapshot is what the kernel held at one moment, for those who decide without a mode.
+// Snapshot has the rows of the kernel at one moment, for callers that decide without a mode.
 type Snapshot struct {
 	// Bound are the addresses on our device, Links all others of this machine, with the link
 	// of each.
@@ -65,13 +65,13 @@ func has[K comparable, V any](m map[K]V, k K) bool {
 	return there
 }
 
-// Links is what Read needs of kernel/link.
+// Links is the part of kernel/link that Read uses.
 type Links interface {
 	List(ctx context.Context) (map[netip.Addr]struct{}, error)
 	Local(ctx context.Context) (map[netip.Addr]string, error)
 }
 
-// Sets is what Read needs of ipset.
+// Sets is the part of ipset that Read uses.
 type Sets interface {
 	List(ctx context.Context, name string) (ipset.Set, []ipset.Entry, error)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Kernel is what the manager needs of kernel/vserver.
+// Kernel is the part of kernel/vserver that the manager uses.
 type Kernel interface {
 	ListServers(ctx context.Context) (map[vserver.ServerKey]vserver.Server, error)
 	GetServers(ctx context.Context, keys []vserver.ServerKey) (map[vserver.ServerKey]vserver.Server, error)

@@ -23,7 +23,7 @@ import (
 // quarter of a second (dataplane.Pacer); where the kernel needs longer, clients are refused
 // meanwhile.
 
-// EntryWriter is what quiescing needs of the sets.
+// EntryWriter is the part of the sets that quiescing uses.
 type EntryWriter interface {
 	// WriteHold adds and deletes entries of KUBE-HOLD of a family. An entry that is not written
 	// is not reported: its server is not quiesced.

@@ -14,7 +14,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-// Kernel is what the manager needs of package ipset.
+// Kernel is the part of package ipset that the manager uses.
 type Kernel interface {
 	ListSets(ctx context.Context) ([]ipset.Set, error)
 	Stat(ctx context.Context) ([]ipset.Info, error)

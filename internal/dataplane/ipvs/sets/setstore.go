@@ -59,7 +59,7 @@ func (s setStore) Write(ctx context.Context, changes []delta.Change[string, ipse
 	return errs
 }
 
-// createAll makes the sets to be added, and returns what became of those that failed.
+// createAll creates the sets to be added, and returns the results of those that failed.
 func (s setStore) createAll(ctx context.Context, changes []delta.Change[string, ipset.Set]) map[string]error {
 	var sets []ipset.Set
 	for _, c := range changes {
