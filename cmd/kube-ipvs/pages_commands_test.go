@@ -146,7 +146,7 @@ var (
 	sourceFlag    = regexp.MustCompile(`^-([a-z][a-z-]*)$`)
 )
 
-// checkSourceCommand wants a command line of a contributor to name things that exist.
+// checkSourceCommand requires a command line of a contributor to name things that exist.
 func checkSourceCommand(t *testing.T, root, line string) {
 	t.Helper()
 	fields := strings.Fields(line)
@@ -170,7 +170,7 @@ func checkSourceCommand(t *testing.T, root, line string) {
 	}
 }
 
-// checkMake wants a target of the Makefile, and a choice of WHAT that e2e/bench.sh or the suite has.
+// checkMake requires a target of the Makefile, and a choice of WHAT that e2e/bench.sh or the suite has.
 func checkMake(t *testing.T, root, line string, args []string) {
 	t.Helper()
 	if !strings.Contains(readPage(t, filepath.Join(root, "Makefile")), "\n"+args[0]+":") {
@@ -188,7 +188,7 @@ func checkMake(t *testing.T, root, line string, args []string) {
 	}
 }
 
-// checkFlags wants the flags before -- or before a word to be declared in a package.
+// checkFlags requires the flags before -- or before a word to be declared in a package.
 func checkFlags(t *testing.T, dir, line string, args []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
@@ -292,7 +292,7 @@ done
 case $last in yaml) cat %s ;; esac
 `
 
-// checkApplied wants objects that kubectl could apply, with nothing left to be filled in.
+// checkApplied requires objects that kubectl could apply, with nothing left to be filled in.
 func checkApplied(t *testing.T, text string) {
 	t.Helper()
 	for _, left := range []string{"control-plane.invalid", "kube-ipvs:dev", `clusterCIDR: ""`} {
@@ -320,7 +320,7 @@ var (
 	daemonSet  = regexp.MustCompile(`\b(?:ds/|ds )([a-z-]+)`)
 )
 
-// checkCommand wants verbs and flags of this program that exist, and DaemonSets of the manifests.
+// checkCommand requires verbs and flags of this program that exist, and DaemonSets of the manifests.
 func checkCommand(t *testing.T, line string) {
 	t.Helper()
 	if m := daemonSet.FindStringSubmatch(line); m != nil && strings.HasPrefix(line, "kubectl") {

@@ -206,7 +206,7 @@ func TestPagesAreReadable(t *testing.T) {
 	}
 }
 
-// checkLink wants a file, and the heading in it that is named.
+// checkLink requires a file, and the heading in it that is named.
 func checkLink(t *testing.T, page, target string) {
 	t.Helper()
 	if strings.Contains(target, "://") {

@@ -167,7 +167,7 @@ func blobOf(t *testing.T, out string, d descriptor) []byte {
 	return text
 }
 
-// checkFiles wants links as links, and every file of root.
+// checkFiles requires links as links, and every file of root.
 func checkFiles(t *testing.T, layer []byte) {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(layer))

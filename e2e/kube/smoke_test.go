@@ -257,7 +257,7 @@ func testPause(t *testing.T, c cluster.Control) {
 	checkService(t, c)
 }
 
-// testForgetting wants "410 Gone" for a watch from before the last restart, and for a list from before a compaction.
+// testForgetting requires "410 Gone" for a watch from before the last restart, and for a list from before a compaction.
 func testForgetting(t *testing.T, c cluster.Control, old string) {
 	watch := "/api/v1/services?watch=1&timeoutSeconds=5&resourceVersion=" + old
 	if out, err := c.Kubectl(t.Context(), "get", "--raw="+watch); !strings.Contains(out, `"code":410`) {

@@ -43,7 +43,7 @@ func TestRoutedRange(t *testing.T) {
 	}
 }
 
-// checkBinding wants the addresses of a Service to be local in the right way.
+// checkBinding requires the addresses of a Service to be local in the right way.
 func (w *world) checkBinding(t *testing.T, routed bool, web service) {
 	t.Helper()
 	bound := w.node.run(t, "ip", "-o", "addr", "show", "dev", "kube-ipvs0")

@@ -338,7 +338,7 @@ func TestDirectReturnTellsOfTheTunnel(t *testing.T) {
 	}
 }
 
-// tellsOfTheTunnel wants the MTU that a tunnel leaves whose packets have another header beside that of IP.
+// tellsOfTheTunnel requires the MTU that a tunnel leaves whose packets have another header beside that of IP.
 func (d *direct) tellsOfTheTunnel(t *testing.T, header int) {
 	d.start(t, d.web)
 	for _, tt := range []struct {

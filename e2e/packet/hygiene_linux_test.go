@@ -76,7 +76,7 @@ func TestVIPHygiene(t *testing.T) {
 	}
 }
 
-// pings wants an echo from each address to each kind of client.
+// pings requires an echo from each address to each kind of client.
 func (w *world) pings(t *testing.T, addrs ...pair) {
 	t.Helper()
 	for _, c := range []*pod{w.pod2, w.outside, w.host()} {

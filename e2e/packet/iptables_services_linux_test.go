@@ -62,7 +62,7 @@ func TestIPTablesAffinity(t *testing.T) {
 // manyClients is so many that all of three backends' choosing the same one would be a miracle.
 const manyClients = 24
 
-// clientsSpread wants clients of several addresses to be served by several backends, each by one.
+// clientsSpread requires clients of several addresses to be served by several backends, each by one.
 func (w *world) clientsSpread(t *testing.T, s service) {
 	t.Helper()
 	all := map[string]int{}

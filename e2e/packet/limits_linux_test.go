@@ -38,8 +38,8 @@ var limits = []limit{
 	{name: "CAP_DAC_OVERRIDE", shell: lacks("dac_override")},
 	{name: "CAP_SYS_RESOURCE", shell: lacks("sys_resource"), says: "setting the out-of-memory score failed, the score stays"},
 	{name: "space in the run directory", shell: `mount -t tmpfs -o size=4k tmpfs $RUN; head -c 8192 /dev/zero >$RUN/fill || true; exec "$@"`, says: "no space left on device", finds: "warning run directory"},
-	{name: "a run directory to write to", shell: `mount -t tmpfs -o ro tmpfs $RUN; exec "$@"`, ends: true, says: "--run-dir", finds: "missing run directory"},
-	{name: "a /proc/sys to write to", shell: `mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; exec "$@"`, waits: true, says: "net.ipv4.vs.conntrack", finds: "missing sysctls"},
+	{name: "a writable run directory", shell: `mount -t tmpfs -o ro tmpfs $RUN; exec "$@"`, ends: true, says: "--run-dir", finds: "missing run directory"},
+	{name: "a writable /proc/sys", shell: `mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; exec "$@"`, waits: true, says: "net.ipv4.vs.conntrack", finds: "missing sysctls"},
 	{name: "memory", shell: `export GOMEMLIMIT=16MiB; exec "$@"`},
 	{name: "memory of a control group", shell: inGroup(`$(mktemp -d `+groups+`/kube-ipvs-limited-XXXX)`, "64M"), says: "the Go memory limit is set"},
 }

@@ -323,7 +323,7 @@ func (d damage) takes(kinds ...string) bool {
 	})
 }
 
-// connected wants connections held open to a neighbour's server to live on, unless the damage was to them.
+// connected requires connections held open to a neighbour's server to live on, unless the damage was to them.
 func (n *neighbours) connected(t *testing.T, after damage) {
 	t.Helper()
 	if after.takes("forwarding", "servers", "iptables", "ip6tables", "nftables") {

@@ -40,7 +40,7 @@ var (
 	dropped = outcome{fails: backend.Timeout}
 )
 
-// by wants answers by each of some pods, in turn.
+// by requires answers by each of some pods, in turn.
 func by(pods ...*pod) outcome {
 	var o outcome
 	for _, p := range pods {
@@ -50,13 +50,13 @@ func by(pods ...*pod) outcome {
 	return o
 }
 
-// any wants answers by some of them.
+// any requires answers by some of them.
 func (o outcome) any() outcome {
 	o.some = true
 	return o
 }
 
-// seeing wants the backends to see one of these addresses.
+// seeing requires the backends to see one of these addresses.
 func (o outcome) seeing(sources ...pair) outcome {
 	o.sources = sources
 	return o
@@ -124,7 +124,7 @@ func (o outcome) are(answered []string) bool {
 	return len(answered) > 0 && !slices.ContainsFunc(answered, func(name string) bool { return !slices.Contains(o.answers, name) })
 }
 
-// judgeFailure wants the one request to have failed in the right way. A host that sends UDP hears of either way from its own
+// judgeFailure requires the one request to have failed in the right way. A host that sends UDP hears of either way from its own
 // kernel, at once: a REJECT and a DROP in OUTPUT both make the call fail.
 func (q *question) judgeFailure() string {
 	kinds := []backend.Failure{q.want.fails}

@@ -65,7 +65,7 @@ func (c *conversation) forgotten(t *testing.T, old *pod) {
 	}
 }
 
-// untouched wants every flow of others to be there, and the agent to be as small as before.
+// untouched requires every flow of others to be there, and the agent to be as small as before.
 func (c *conversation) untouched(t *testing.T) {
 	t.Helper()
 	others := netip.MustParsePrefix("198.18.0.0/15")

@@ -71,7 +71,7 @@ func (p *pod) load(t *testing.T, profile load.Profile) *load.Run {
 	return run
 }
 
-// unfailing wants every new connection to have been answered. If a machine stalls for a second, a
+// unfailing requires every new connection to have been answered. If a machine stalls for a second, a
 // client sends the first packet of a connection twice. If the destination begins to drain between
 // the two, or packets overtake each other, the kernel takes the second for a new connection from an
 // old port. It then drops the first (ip_vs_in, net/netfilter/ipvs/ip_vs_core.c). On such a machine

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// sendNodes sends what is said about the Node. The limit of its subject is all that
+// sendNodes sends the messages about the Node. The limit of its subject is all that
 // holds it back: there is one object and a handful of kinds.
 func (r *Recorder) sendNodes(ctx context.Context) {
 	for {
@@ -26,7 +26,7 @@ func (r *Recorder) sendNodes(ctx context.Context) {
 	}
 }
 
-// sendServices sends what is said about Services, within the limit for all of them.
+// sendServices sends the messages about Services, within the limit for all of them.
 func (r *Recorder) sendServices(ctx context.Context) {
 	for {
 		m, ok := r.next(ctx, r.services)

@@ -11,8 +11,8 @@ import (
 type Policy struct {
 	// Scheduler is the algorithm with its flags; the zero Spec is this node's.
 	Scheduler scheduler.Spec
-	// Weight is that of endpoints of which neither their Node nor their slice says one;
-	// nil is DefaultWeight.
+	// Weight is the weight of endpoints without a weight of their Node or of their slice; nil is
+	// DefaultWeight.
 	Weight *uint16
 	// OnePacket has each datagram of UDP scheduled on its own (IP_VS_SVC_F_ONEPACKET).
 	OnePacket bool

@@ -78,7 +78,7 @@ func (s *stage) untilOver(t *testing.T, end time.Time) {
 	same(t, "kernel during the outage", s.before, s.world.kernel(t))
 }
 
-// wantSilenceKnown wants the agent to say that it hears nothing, to people and not yet to load balancers.
+// wantSilenceKnown requires the agent to say that it hears nothing, to people and not yet to load balancers.
 func (s *stage) wantSilenceKnown(t *testing.T) {
 	t.Helper()
 	s.proxy.answers(t, "/healthz", 200, settleTimeout)
@@ -95,7 +95,7 @@ func (s *stage) wantSilenceKnown(t *testing.T) {
 	}
 }
 
-// converges wants the deletion in the kernel, what is created now to answer, and nothing else to change.
+// converges requires the deletion in the kernel, what is created now to answer, and nothing else to change.
 func (s *stage) converges(t *testing.T) {
 	t.Helper()
 	start := time.Now()
@@ -198,7 +198,7 @@ func TestCompaction(t *testing.T) {
 	s.converges(t)
 }
 
-// wantForgotten wants 410 for a watch from a version, as the agent gets it.
+// wantForgotten requires 410 for a watch from a version, as the agent gets it.
 func wantForgotten(t *testing.T, a *api, version string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), settleTimeout)

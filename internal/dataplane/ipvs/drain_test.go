@@ -50,7 +50,7 @@ func destination(to string) vserver.DestinationKey {
 	return vserver.DestinationKey{Server: server, Addr: a.Addr(), Port: a.Port()}
 }
 
-// busy gives destinations a connection that goes on.
+// busy gives destinations a connection that stays open.
 func (k *kernel) busy(to ...string) {
 	for _, d := range to {
 		k.servers.SetConnections(destination(d), vserver.Connections{Active: 1})

@@ -19,7 +19,7 @@ type fault struct {
 	line   int
 	object string
 	reason string
-	// unknown: the reason is that no type of ours has the field.
+	// unknown: the error is a field that no type of ours has.
 	unknown bool
 }
 

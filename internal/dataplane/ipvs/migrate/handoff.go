@@ -230,7 +230,7 @@ func (h *Handoff) keepForIPVS() {
 	}
 }
 
-// keep wants all rows in place.
+// keep marks all rows in place as desired.
 func keep[K comparable, V any](t *delta.Table[K, V]) {
 	for k, v := range maps.Collect(t.Actual()) {
 		t.SetDesired(k, v)
