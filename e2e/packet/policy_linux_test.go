@@ -308,7 +308,7 @@ var mistakes = []struct{ key, value, why string }{
 	{"scheduler", "round-robin", `unknown scheduler "round-robin"`},
 	{"scheduler", "rr,wrr", `unknown scheduler "rr,wrr"`},
 	{"scheduler", "", "empty: the scheduler of the node is used"},
-	{"scheduler-flags", "sh-port", "there is no kube-ipvs.io/scheduler beside it"},
+	{"scheduler-flags", "sh-port", "it needs kube-ipvs.io/scheduler, the scheduler that the flags are for"},
 	{"weight", "-1", `"-1" is not a whole number from 0 to 65535`},
 	{"weight", "65536", `"65536" is not a whole number from 0 to 65535`},
 	{"weight", "1.5", `"1.5" is not a whole number from 0 to 65535`},
