@@ -47,19 +47,6 @@ func (p *page) users(list []string, all bool) {
 	}
 }
 
-type page struct{ out *tabwriter.Writer }
-
-func (p *page) line(format string, args ...any) { fmt.Fprintf(p.out, format+"\n", args...) }
-
-// section begins one; its columns are its own.
-func (p *page) section(title string, columns ...string) {
-	_ = p.out.Flush() // the last flush returns the error
-	p.line("\n%s", title)
-	if len(columns) > 0 {
-		p.line("  %s", strings.Join(columns, "\t"))
-	}
-}
-
 func (p *page) story(s *agent.Report) {
 	for i := range s.Services {
 		one := &s.Services[i]

@@ -159,11 +159,3 @@ func leftOut(served []model.Family) error {
 	}
 	return errors.Join(errs...)
 }
-
-// grade marks an error as lacking if the node does not support something.
-func grade(err, unsupported error) error {
-	if errors.Is(err, unsupported) {
-		return diagnosis.Lacking(err)
-	}
-	return err
-}
