@@ -1,4 +1,4 @@
-package kube
+package kube //nolint:testableexamples // compiled only: it needs the programs of a control plane
 
 import (
 	"context"
