@@ -12,16 +12,16 @@ type pulled struct {
 	read func(emit)
 }
 
-func (m *Metrics) pull(kind prometheus.ValueType, name, help string, read func(emit), labels ...string) {
-	m.registry.MustRegister(pulled{desc: prometheus.NewDesc(name, help, labels, nil), kind: kind, read: read})
+func newPulled(kind prometheus.ValueType, name, help string, read func(emit), labels []string) pulled {
+	return pulled{desc: prometheus.NewDesc(name, help, labels, nil), kind: kind, read: read}
 }
 
 func (m *Metrics) pullGauge(name, help string, read func(emit), labels ...string) {
-	m.pull(prometheus.GaugeValue, name, help, read, labels...)
+	m.registry.MustRegister(newPulled(prometheus.GaugeValue, name, help, read, labels))
 }
 
 func (m *Metrics) pullCounter(name, help string, read func(emit), labels ...string) {
-	m.pull(prometheus.CounterValue, name, help, read, labels...)
+	m.registry.MustRegister(newPulled(prometheus.CounterValue, name, help, read, labels))
 }
 
 // Describe implements prometheus.Collector.
