@@ -174,8 +174,8 @@ func TestFailuresAreSorted(t *testing.T) {
 		to    string
 		want  backend.Failure
 	}{
-		{"nobody listens", backend.TCP, "127.0.0.1:1", backend.Refused},
-		{"nobody listens for datagrams", backend.UDP, "127.0.0.1:1", backend.Refused},
+		{"no listener", backend.TCP, "127.0.0.1:1", backend.Refused},
+		{"no listener for datagrams", backend.UDP, "127.0.0.1:1", backend.Refused},
 		{"no answer", backend.UDP, silent.LocalAddr().String(), backend.Timeout},
 		{"hung up", backend.TCP, rude.Addr().String(), backend.Reset},
 		{"hung up on HTTP", backend.HTTP, rude.Addr().String(), backend.Reset},

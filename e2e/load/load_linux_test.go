@@ -195,7 +195,7 @@ func TestFailuresAreCountedByKind(t *testing.T) {
 		to   func(t *testing.T) netip.AddrPort
 		want backend.Failure
 	}{
-		{"nobody listens", func(*testing.T) netip.AddrPort { return netip.MustParseAddrPort("127.0.0.1:1") }, backend.Refused},
+		{"no listener", func(*testing.T) netip.AddrPort { return netip.MustParseAddrPort("127.0.0.1:1") }, backend.Refused},
 		{"hung up", func(t *testing.T) netip.AddrPort { return listen(t, func(c net.Conn) { c.Close() }).to }, backend.Reset},
 		{"no answer", func(t *testing.T) netip.AddrPort { return listen(t, keepSilent).to }, backend.Timeout},
 		{"no answer's form", func(t *testing.T) netip.AddrPort {
@@ -227,7 +227,7 @@ func TestStartsDoNotWait(t *testing.T) {
 	run := begin(t, load.Profile{To: v.to, New: 400})
 	r := until(t, run, "connections that wait together", func(r load.Report) bool { return r.Started-r.OK-r.Failures() >= 200 })
 	if r.OK != 0 {
-		t.Errorf("%d answers by nobody", r.OK)
+		t.Errorf("%d answers without a server", r.OK)
 	}
 	close(end)
 	if r := stop(t, run); r.Failed[backend.Reset] != r.Started {

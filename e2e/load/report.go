@@ -123,7 +123,7 @@ func (r Report) printLong(p *printer) {
 	cut := slices.DeleteFunc(slices.Clone(r.Long.Conns), func(c Conn) bool { return c.Failure == "" })
 	slices.SortStableFunc(cut, func(a, b Conn) int { return a.Cut.At.Compare(b.Cut.At) })
 	for _, c := range cut {
-		p.line("  %s on %s after %s and %d answers: %v\n", c.Failure, cmp.Or(c.Backend, "nobody"), r.after(c.Cut.At), c.Answers, c.Cut.Err)
+		p.line("  %s on %s after %s and %d answers: %v\n", c.Failure, cmp.Or(c.Backend, "no backend"), r.after(c.Cut.At), c.Answers, c.Cut.Err)
 	}
 }
 

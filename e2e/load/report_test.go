@@ -41,7 +41,7 @@ func TestPrint(t *testing.T) {
   backend web-1 3
   backend web-2 5
 2 long connections opened, 1 alive, 2 cut, 6 requests answered
-  timeout on nobody after 1ms and 0 answers: i/o timeout
+  timeout on no backend after 1ms and 0 answers: i/o timeout
   reset on web-2 after 1s and 2 answers: connection reset by peer
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {

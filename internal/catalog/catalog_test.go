@@ -83,7 +83,7 @@ func TestDirtyServices(t *testing.T) {
 			func(c *catalog.Catalog) { c.SetService(service("a", 80)) },
 			func(c *catalog.Catalog) { c.SetSlice(slice("a-1", "a", "10.0.0.1")) },
 			"default/a ports=1 a-1,10.0.0.1\n"},
-		{"slice of nobody known", nil, func(c *catalog.Catalog) { c.SetSlice(slice("a-1", "a", "10.0.0.1")) }, ""},
+		{"slice of an unknown Service", nil, func(c *catalog.Catalog) { c.SetSlice(slice("a-1", "a", "10.0.0.1")) }, ""},
 		{"slice without a service", nil, func(c *catalog.Catalog) { c.SetSlice(slice("a-1", "")) }, ""},
 		{"slices sorted, services sorted", nil,
 			func(c *catalog.Catalog) {
@@ -192,7 +192,7 @@ func TestStates(t *testing.T) {
 		states           states
 		synced, complete bool
 	}{
-		{"nobody spoke", states{}, false, false},
+		{"no source is in sync", states{}, false, false},
 		{"one of two", states{model.FromKube: source.Complete}, false, false},
 		{"both partial", states{model.FromKube: source.Partial, model.FromFile: source.Partial}, true, false},
 		{"one partial", states{model.FromKube: source.Complete, model.FromFile: source.Partial}, true, false},
@@ -335,7 +335,7 @@ func TestAddressesInABatchDoNotChange(t *testing.T) {
 	drain(c)
 	c.SetNode(model.FromKube, model.Node{Name: "n2", Addresses: addresses("192.0.2.3")})
 	if !woken(c) {
-		t.Error("another address woke nobody")
+		t.Error("another address did not wake the loop")
 	}
 	c.SetNode(model.FromKube, model.Node{Name: "n2", Zone: "a", Addresses: addresses("192.0.2.3")})
 	after := c.Take().Nodes

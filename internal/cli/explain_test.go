@@ -235,7 +235,7 @@ var situations = []struct {
 		want: "all is well: no part of default/web is to be served\ndefault/web: no part of it is to be served: label service.kubernetes.io/service-proxy-name=mine: another proxy serves it"},
 	{name: "unknown Service", manifests: serviceText("web", webSpec, ""), ask: "default/wbe", want: "no Service default/wbe is known to this node"},
 	{name: "another port", manifests: serviceText("web", webSpec, "") + sliceText("web", "", near), ask: "10.96.0.10:8080", want: "default/web does not answer at 10.96.0.10:8080, but at 10.96.0.10:80/tcp"},
-	{name: "address of nobody", manifests: serviceText("web", webSpec, ""), ask: "10.96.0.99:80", want: "no Service is served at 10.96.0.99:80, and none has it as an endpoint"},
+	{name: "address of no Service", manifests: serviceText("web", webSpec, ""), ask: "10.96.0.99:80", want: "no Service is served at 10.96.0.99:80, and none has it as an endpoint"},
 	{name: "endpoint", manifests: serviceText("web", webSpec, "") + sliceText("web", "", near+", {addresses: [10.244.0.7], conditions: {ready: false}}"), ask: "10.244.0.7",
 		want: "10.244.0.7:8080 is an endpoint of default/web that takes no new connections: not ready"},
 	{name: "foreign server", manifests: serviceText("web", webSpec, "") + sliceText("web", "", near), ask: "172.16.0.1:80",

@@ -151,7 +151,7 @@ func TestSweepAfterKubeProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := k.servers.String(), "-A -t 192.168.0.2:30080 -s rr\n"; got != want {
-		t.Errorf("servers %q, want somebody else's alone: %q", got, want)
+		t.Errorf("servers %q, want only foreign ones: %q", got, want)
 	}
 }
 

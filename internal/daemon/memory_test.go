@@ -29,7 +29,7 @@ func TestMemoryIsBoundByTheControlGroup(t *testing.T) {
 		},
 		{name: "the environment wins", environment: "off", limit: memory.Limit{Bytes: 100 << 20}, want: math.MaxInt64},
 		{
-			name: "nobody knows", err: errors.New("no such luck"), want: math.MaxInt64,
+			name: "unknown", err: errors.New("no such luck"), want: math.MaxInt64,
 			log: []string{"warn: cannot read the memory limit of the control group, the Go memory limit is not set map[error:no such luck]"},
 		},
 	} {

@@ -133,7 +133,7 @@ func TestHardFail(t *testing.T) {
 		{"listen", func(context.Context, string, string) (net.Listener, error) { return nil, syscall.EADDRINUSE }, true,
 			"listen for metrics at 127.0.0.1:10249: address already in use"},
 		{"accept", broken.listen, true, "serve metrics at 127.0.0.1:10249: invalid argument"},
-		{"nobody to tell", func(context.Context, string, string) (net.Listener, error) { return nil, syscall.EACCES }, false,
+		{"no receiver", func(context.Context, string, string) (net.Listener, error) { return nil, syscall.EACCES }, false,
 			"listen for metrics at 127.0.0.1:10249: permission denied"},
 	}
 	for _, tt := range tests {

@@ -43,7 +43,7 @@ type choice struct {
 //	internalTrafficPolicy Local (the "local list")
 //	  1. the ready endpoints on this node, else
 //	  2. the leaving endpoints on this node, else
-//	  3. nobody. Hints play no part.
+//	  3. no endpoint. Hints play no part.
 //
 // Under policy Local no endpoint of another node is used. kube-proxy's ipvs mode does so when the
 // Service also has a NodePort or an external address, which is a defect; its iptables mode does

@@ -85,7 +85,7 @@ func TestExplainSaysWhy(t *testing.T) {
 				"10.0.0.1:8080 cluster used: ", "10.0.0.2:8080 cluster kept: not ready",
 				"10.0.0.3:8080 cluster kept: terminating, while others are ready", "10.0.0.4:8080 cluster unused: terminating and no longer serving",
 			}},
-		{"nobody is ready", here, nil, []func(*model.Slice){build.Endpoints(build.Leaving("10.0.0.3", "far"))},
+		{"no endpoint is ready", here, nil, []func(*model.Slice){build.Endpoints(build.Leaving("10.0.0.3", "far"))},
 			[]string{"10.0.0.3:8080 cluster used: terminating, and no ready endpoint can be used"}},
 		{"policy Local", here, []func(*model.Service){build.InternalLocal()}, []func(*model.Slice){build.Endpoints(build.Ready("10.0.0.1", "far"), build.Ready("10.0.0.2", ""))},
 			[]string{`10.0.0.1:8080 local kept: policy Local: it is on node "far"`, "10.0.0.2:8080 local kept: policy Local: it names no node"}},

@@ -29,9 +29,9 @@ func TestNotesOnAnEmptyFrontend(t *testing.T) {
 		{"the other family", v6, []model.Slice{webSlice("a", ready(a1, "far"))}, v6key, "IPv6 address 2001:db8::1 has only IPv4 slices: no backends"},
 		{"the other family, behind another Service", v6, []model.Slice{build.Slice("shop", "a", build.Endpoints(ready(a1, "far")))}, v6key, v6key + ": no endpoints: no backends"},
 		{"names instead of addresses", v6, []model.Slice{fqdn, webSlice("a", ready(a1, "far")), webSlice("b")}, v6key, "IPv6 address 2001:db8::1 has only FQDN and IPv4 slices: no backends"},
-		{"nobody ready", web(), []model.Slice{webSlice("a", unready(a1, "far"), dead(a2, "far"))}, v4key, v4key + ": none of its endpoints is ready (of 2): no backends"},
-		{"nobody here", web(build.InternalLocal()), []model.Slice{webSlice("a", ready(a1, "far"))}, v4key, v4key + ": internalTrafficPolicy is Local and no endpoint on this node is ready: no backends"},
-		{"nobody anywhere under Local", web(build.InternalLocal()), nil, v4key, v4key + ": no endpoints: no backends"},
+		{"no endpoint ready", web(), []model.Slice{webSlice("a", unready(a1, "far"), dead(a2, "far"))}, v4key, v4key + ": none of its endpoints is ready (of 2): no backends"},
+		{"no endpoint here", web(build.InternalLocal()), []model.Slice{webSlice("a", ready(a1, "far"))}, v4key, v4key + ": internalTrafficPolicy is Local and no endpoint on this node is ready: no backends"},
+		{"no endpoint at all under Local", web(build.InternalLocal()), nil, v4key, v4key + ": no endpoints: no backends"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			expect(t, compile(tt.svc, tt.slices...), tt.key+" ->", "note: "+tt.want)

@@ -266,7 +266,7 @@ func TestForward(t *testing.T) {
 			"both policies Local", here, web(tunnel, external, func(s *model.Service) { s.InternalLocal, s.ExternalLocal = true, true }), pods,
 			"ClusterIP 10.96.0.1:80/tcp nat\nDetour 10.96.0.1:32848/tcp nat\nExternalIP 203.0.113.1:80/tcp tunnel detour=10.96.0.1:32848", "",
 		},
-		{"nobody behind it", here, web(tunnel, external), at80(), "ClusterIP 10.96.0.1:80/tcp nat\nExternalIP 203.0.113.1:80/tcp tunnel detour=10.96.0.1:80", ""},
+		{"no endpoint", here, web(tunnel, external), at80(), "ClusterIP 10.96.0.1:80/tcp nat\nExternalIP 203.0.113.1:80/tcp tunnel detour=10.96.0.1:80", ""},
 		{
 			"no external address", here, web(tunnel), pods, "ClusterIP 10.96.0.1:80/tcp nat",
 			note + "the Service has no external address: no effect",

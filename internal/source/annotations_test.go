@@ -241,7 +241,7 @@ func TestWeightsElsewhere(t *testing.T) {
 		{"a weight", map[string]string{"kube-ipvs.io/weight": "40"}, "weight 40"},
 		{"a bad one", map[string]string{"kube-ipvs.io/weight": "heavy"}, `bad metadata.annotations[kube-ipvs.io/weight]: "heavy" is not a whole number from 0 to 65535: %[2]s`},
 		{"what belongs elsewhere", map[string]string{"kube-ipvs.io/scheduler": "rr"}, "bad metadata.annotations[kube-ipvs.io/scheduler]: it is for a Service, not for %[1]s"},
-		{"what nobody knows", map[string]string{"kube-ipvs.io/wait": "1"}, "bad metadata.annotations[kube-ipvs.io/wait]: unknown annotation; " +
+		{"unknown annotation", map[string]string{"kube-ipvs.io/wait": "1"}, "bad metadata.annotations[kube-ipvs.io/wait]: unknown annotation; " +
 			"those for kube-ipvs.io are scheduler, scheduler-flags, weight, one-packet, drain, skip, slow-start, max-connections, forward, tunnel"},
 	} {
 		show := func(weight *uint16, bad []string) string {

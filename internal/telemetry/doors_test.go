@@ -94,7 +94,7 @@ func TestBuildNamesTheReleaseOfKubernetes(t *testing.T) {
 	m := telemetry.New()
 	m.Build("v0.1.0", "")
 	if text := get(t, m.Handler()); strings.Contains(text, "kubernetes_build_info") {
-		t.Error("a release that nobody knows is shown")
+		t.Error("an unknown release is shown")
 	}
 }
 

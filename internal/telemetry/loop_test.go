@@ -116,7 +116,7 @@ func TestIdleTimesAreAbsentUntilTheyAreKnown(t *testing.T) {
 	var now telemetry.IdleTimes
 	m.IdleTimes(func() (telemetry.IdleTimes, bool) { return now, now.TCP > 0 })
 	if parse(t, get(t, m.Handler()))["kube_ipvs_ipvs_timeout_seconds"] != nil {
-		t.Error("a time is shown that nobody has read")
+		t.Error("an unread time is shown")
 	}
 	now = telemetry.IdleTimes{TCP: 15 * time.Minute, TCPFin: 2 * time.Minute, UDP: 5 * time.Minute}
 	wants(t, get(t, m.Handler()), `kube_ipvs_ipvs_timeout_seconds{protocol="tcp"} 900`,

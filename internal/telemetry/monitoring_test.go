@@ -96,7 +96,7 @@ func TestMonitoringAsksForWhatThereIs(t *testing.T) {
 				}
 			}
 			if families[base] == nil {
-				t.Errorf("%s asks for %s, which nobody has", where, name)
+				t.Errorf("%s asks for %s, which does not exist", where, name)
 			}
 		}
 	}

@@ -159,7 +159,7 @@ func TestTrafficOfAService(t *testing.T) {
 			`kube_ipvs_service_endpoints`+of+`,state="draining"} 1`,
 			`kube_ipvs_service_info{namespace="shop",scheduler="rr",service="web"} 1`, "kube_ipvs_services_summed 0")
 		if strings.Contains(text, `service="(others)"`) || strings.Contains(text, `"wlc"`) {
-			t.Error("a server of somebody else is shown")
+			t.Error("a foreign server is shown")
 		}
 	})
 }

@@ -146,7 +146,7 @@ func TestStations(t *testing.T) {
 `},
 		{name: "other traffic of the same backend", packets: []string{"out cni0 10.0.0.1:61000>10.244.1.5:8080 SYN seq=7", "out cni0 10.0.0.1:61001>10.244.1.5:8080 SYN seq=8"},
 			origins: []origin{{web1, node, client, "10.96.0.99:80"}}, want: ""},
-		{name: "nobody listens", packets: []string{
+		{name: "no listener", packets: []string{
 			"in eth0 203.0.113.5:40000>10.96.0.20:80 SYN seq=7", "out veth3 203.0.113.5:40000>10.244.1.5:8080 SYN seq=7", "in veth3 10.244.1.5:8080>203.0.113.5:40000 RST", "out eth0 10.96.0.20:80>203.0.113.5:40000 RST",
 		}, want: `203.0.113.5:40000
  arrived on eth0 from 203.0.113.5:40000
@@ -174,7 +174,7 @@ func TestStations(t *testing.T) {
  left on veth3 with its source kept
  refused on veth3 by 10.244.1.5: port unreachable
 `},
-		{name: "nobody serves it", packets: []string{"in eth0 203.0.113.5:40000>10.96.0.20:80 SYN seq=7", "out eth1 203.0.113.5:40000>10.96.0.20:80 SYN seq=7"}, want: `203.0.113.5:40000
+		{name: "not served", packets: []string{"in eth0 203.0.113.5:40000>10.96.0.20:80 SYN seq=7", "out eth1 203.0.113.5:40000>10.96.0.20:80 SYN seq=7"}, want: `203.0.113.5:40000
  arrived on eth0 from 203.0.113.5:40000
  untouched on eth1, still to the service address
  ? this node does not serve the address: no virtual server, and it is not local

@@ -170,7 +170,7 @@ func cuts(r load.Report) string {
 	var out []string
 	for _, c := range r.Long.Conns {
 		if c.Failure != "" {
-			out = append(out, fmt.Sprintf("%s on %s at %s: %v", c.Failure, cmp.Or(c.Backend, "nobody"), c.Cut.At.Format("15:04:05.000"), c.Cut.Err))
+			out = append(out, fmt.Sprintf("%s on %s at %s: %v", c.Failure, cmp.Or(c.Backend, "no backend"), c.Cut.At.Format("15:04:05.000"), c.Cut.Err))
 		}
 	}
 	return strings.Join(out, "; ")

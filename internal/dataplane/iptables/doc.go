@@ -8,7 +8,7 @@
 //	      │             (by KUBE-FW-… with source ranges)  │ or as before
 //	      └ KUBE-NODEPORTS ─────────────► KUBE-EXT-…       ▼
 //	                                              KUBE-SEP-…  DNAT
-//	  what nobody may or can answer           filter INPUT, FORWARD, OUTPUT
+//	  packets that must be refused            filter INPUT, FORWARD, OUTPUT
 //	      KUBE-SERVICES, KUBE-EXTERNAL-SERVICES, KUBE-PROXY-FIREWALL
 //	  whose source is rewritten               nat POSTROUTING
 //	      KUBE-POSTROUTING, by the mark of KUBE-MARK-MASQ

@@ -164,7 +164,7 @@ func TestDetours(t *testing.T) {
 		apply(t, m)
 		k.watch = func() {
 			if k.chain(t, to4) != nil && !strings.Contains(k.servers.String(), "10.96.0.10:80") {
-				t.Errorf("clients are taken to where nobody answers:\n%s", k.servers)
+				t.Errorf("clients are redirected to an address without an endpoint:\n%s", k.servers)
 			}
 		}
 		m.Set(external("web", "10.96.0.10", "203.0.113.1", model.KindLoadBalancer, local))
@@ -245,7 +245,7 @@ func TestSourceRangesNeverShutOutTheirOwn(t *testing.T) {
 		}
 		limits++
 		if !strings.Contains(sets, "add KUBE-LOAD-BALANCER-SOURCE-CIDR") {
-			t.Errorf("nobody is let in:\n%s", sets)
+			t.Errorf("no client is admitted:\n%s", sets)
 		}
 	}
 	for _, p := range []model.ServicePlan{limited, open, limited, open} {

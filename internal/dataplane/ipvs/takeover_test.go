@@ -94,7 +94,7 @@ func TestRulesOfIPTablesModeCarryUntilOursDo(t *testing.T) {
 	}
 	k.watch = func() {
 		if !k.carriesByRules() && !k.inPlace() {
-			t.Errorf("nobody carries the Service before call %d:\n%s", len(k.calls), k)
+			t.Errorf("the Service is not carried before call %d:\n%s", len(k.calls), k)
 		}
 	}
 	apply(t, m)
@@ -126,7 +126,7 @@ func TestTakeoverWaitsForFailedRows(t *testing.T) {
 					m.Apply(t.Context(), dataplane.ApplyOptions{Retry: n%2 == 1})
 					time.Sleep(5 * time.Millisecond)
 					if !k.carriesByRules() {
-						t.Fatalf("nobody carries the Service after %d passes", n)
+						t.Fatalf("the Service is not carried after %d passes", n)
 					}
 				}
 				k.refuse = ""
@@ -168,7 +168,7 @@ func TestTakeoverWaitsForAllInput(t *testing.T) {
 		m.Apply(t.Context(), dataplane.ApplyOptions{KeepOrphans: true, Retry: true})
 	}
 	if !k.carriesByRules() {
-		t.Fatal("nobody carries the Service")
+		t.Fatal("the Service is not carried")
 	}
 	m.Set(draining(first))
 	apply(t, m)
@@ -189,7 +189,7 @@ func TestTakeoverKeepsWhatTheDispatchRefersTo(t *testing.T) {
 	for range 10 {
 		m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
 		if !k.carriesByRules() {
-			t.Fatalf("nobody carries the Service:\n%s", k.rules)
+			t.Fatalf("the Service is not carried:\n%s", k.rules)
 		}
 	}
 	if r := m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true}); r.Total().Failed != 1 {
@@ -352,7 +352,7 @@ func TestHandOverToIPTablesMode(t *testing.T) {
 	apply(t, begin(t, k, draining(first)))
 	before := k.String()
 	if err := handOver(t, k, migrate.TargetIPTables); err == nil || !strings.Contains(err.Error(), "start it first") {
-		t.Errorf("while nobody else carries: %v", err)
+		t.Errorf("while no other proxy carries: %v", err)
 	}
 	if diff := cmp.Diff(before, k.String()); diff != "" {
 		t.Errorf("it was refused and changed (-before +after):\n%s", diff)
@@ -362,7 +362,7 @@ func TestHandOverToIPTablesMode(t *testing.T) {
 	}
 	k.watch = func() {
 		if !k.carriesByRules() {
-			t.Errorf("nobody carries the Service before call %d", len(k.calls))
+			t.Errorf("the Service is not carried before call %d", len(k.calls))
 		}
 	}
 	if err := handOver(t, k, migrate.TargetIPTables); err != nil {
@@ -420,7 +420,7 @@ func TestHandOverToNFTablesMode(t *testing.T) {
 		return dataplane.Sweep(t.Context(), m.HandOver(migrate.TargetNFTables), func(dataplane.Result) {})
 	}
 	if err := sweep(); err == nil || !strings.Contains(err.Error(), "over IPv4 on this node yet") || k.String() != before {
-		t.Errorf("while nobody carries IPv4: %v", err)
+		t.Errorf("while no proxy carries IPv4: %v", err)
 	}
 	deps.Tables = nft
 	if err := sweep(); err != nil {

@@ -44,7 +44,7 @@ func TestFailedReadIsNoDrift(t *testing.T) {
 			failed = slices.Contains(k.calls, "get servers") // instead of it
 		}
 		if !failed {
-			t.Errorf("call %d (%s) failed and nobody was told", n, k.calls[n-1])
+			t.Errorf("call %d (%s) failed and was not reported", n, k.calls[n-1])
 		}
 	}
 }
@@ -163,7 +163,7 @@ func TestAddressWaitsForItsServer(t *testing.T) {
 	m := begin(t, k, web)
 	m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
 	if strings.Contains(k.links.String(), "10.96.0.10") {
-		t.Error("the host itself answers at an address that nobody serves")
+		t.Error("the host itself answers at an address without a Service")
 	}
 	k.servers.Heal()
 	apply(t, m)

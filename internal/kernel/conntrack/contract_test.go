@@ -29,8 +29,8 @@ type world struct {
 // contract is what every world has to keep.
 var contract = map[string]func(*testing.T, world){
 	"answers that may go on":             testKeep,
-	"nobody may go on":                   testKeepNobody,
-	"a key that nobody serves any more":  testUnserved,
+	"no flow may continue":               testKeepNobody,
+	"a key without a Service any more":   testUnserved,
 	"IPv6":                               testIPv6,
 	"nothing else is touched":            testExact,
 	"one tuple in two zones":             testZones,

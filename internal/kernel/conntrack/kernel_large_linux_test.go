@@ -137,7 +137,7 @@ func TestTableThatChanges(t *testing.T) {
 	if err := k.AddAll(conntracktest.Foreign(4, foreign)); err != nil {
 		t.Fatal(err)
 	}
-	others := somebody(t)
+	others := otherProcess(t)
 	var stop atomic.Bool
 	var running sync.WaitGroup
 	changes := 0
@@ -153,7 +153,7 @@ func TestTableThatChanges(t *testing.T) {
 				return
 			}
 			if err := others.Remove(passing...); err != nil {
-				t.Errorf("somebody else removed a flow: %v", err)
+				t.Errorf("another process removed a flow: %v", err)
 				return
 			}
 		}
@@ -182,7 +182,7 @@ func BenchmarkSweep(b *testing.B) {
 	const foreign = 100_000
 	makeRoom(b, foreign+10_000)
 	enterNamespace(b)
-	if err := somebody(b).AddAll(conntracktest.Foreign(4, foreign)); err != nil {
+	if err := otherProcess(b).AddAll(conntracktest.Foreign(4, foreign)); err != nil {
 		b.Fatal(err)
 	}
 	for _, tt := range []struct {

@@ -39,10 +39,10 @@ func kernel(t testing.TB, opts conntrack.Options) (*conntrack.Handle, *conntrack
 		t.Fatalf("New: %v", err)
 	}
 	t.Cleanup(h.Close)
-	return h, somebody(t)
+	return h, otherProcess(t)
 }
 
-func somebody(t testing.TB) *conntracktest.Kernel {
+func otherProcess(t testing.TB) *conntracktest.Kernel {
 	t.Helper()
 	k, err := conntracktest.Open()
 	if err != nil {
@@ -72,7 +72,7 @@ func TestOtherNamespaceIsUntouched(t *testing.T) {
 	go func() {
 		defer close(done)
 		enterNamespace(t)
-		there := somebody(t)
+		there := otherProcess(t)
 		w := world{h, there}
 		w.add(t, stale)
 		w.sweep(t, 1, keep(dns))

@@ -405,7 +405,7 @@ func TestListIsWholeOrNone(t *testing.T) {
 				}
 				for _, a := range stable {
 					if _, there := got[a]; err == nil && !there {
-						t.Fatalf("List lacks %s, which nobody touched", a)
+						t.Fatalf("List lacks %s, which no program touched", a)
 					}
 				}
 			}

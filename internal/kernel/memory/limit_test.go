@@ -35,7 +35,7 @@ func TestMemoryLimit(t *testing.T) {
 			files: map[string]string{"sys/fs/cgroup/pods/one/memory.max": "67108864"},
 			want:  memory.Limit{Bytes: 64 << 20, Group: "/sys/fs/cgroup/pods/one"},
 		},
-		"nobody set one": {
+		"no limit is set": {
 			own: "0::/pods/one\n", mounts: mounted(mountV2, "/"),
 			files: map[string]string{"sys/fs/cgroup/pods/one/memory.max": "max", "sys/fs/cgroup/pods/memory.max": "max"},
 		},

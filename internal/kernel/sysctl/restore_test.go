@@ -40,7 +40,7 @@ func TestRestoreKeys(t *testing.T) {
 			want: []string{arpAnnounce + "=1: restored (it was 2)", arpIgnore + "=0: restored (it was 1)"},
 			rest: []string{leftForward},
 		},
-		"one that somebody else has changed": {
+		"one that another program has changed": {
 			change: func(t *testing.T, n node) { n.Sysctl(t, arpIgnore, "8") },
 			keys:   []string{arpIgnore},
 			want:   []string{arpIgnore + "=8: left (it was 0 before kube-ipvs)"},

@@ -140,7 +140,7 @@ func TestSketchesOfListsThatMakeNoSense(t *testing.T) {
 		"nothing":                  "",
 		"half a head":              listHead[:50],
 		"a server without port":    listHead + "TCP  0A600001 rr \n",
-		"a flag nobody knows":      listHead + server + "upside-down\n",
+		"an unknown flag":          listHead + server + "upside-down\n",
 		"persistence without more": listHead + server + "persistent\n",
 		"persistence without mask": listHead + server + "persistent 100\n",
 		"a mask that is none":      listHead + server + "persistent 100 FFFFFFFG\n",

@@ -237,7 +237,7 @@ func TestDoctorTellsWhatIsLost(t *testing.T) {
 	}{
 		"no bytes":      {"run directory", room(host.Room{Files: 1}, nil), diagnosis.Warn, "cleanup would not restore", "free space"},
 		"no files":      {"run directory", room(host.Room{Bytes: 1}, nil), diagnosis.Lacks, "the agent would not start", "--run-dir"},
-		"nobody knows":  {"run directory", room(host.Room{}, errors.New("no")), diagnosis.Failed, "read the free space", "root"},
+		"unknown":       {"run directory", room(host.Room{}, errors.New("no")), diagnosis.Failed, "read the free space", "root"},
 		"CAP_NET_RAW":   {"sets in rules", socket(os.NewSyscallError("socket", unix.EPERM)), diagnosis.Lacks, "serve no new Services", "grant CAP_NET_RAW"},
 		"no descriptor": {"sets in rules", socket(unix.EMFILE), diagnosis.Failed, "too many open files", "root"},
 	} {

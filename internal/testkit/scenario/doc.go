@@ -27,7 +27,7 @@
 //	mark                          settle, and begin to count written rows from 0
 //	written TABLE N               settle; N rows were written since; TABLE may be total
 //	plan                          wait until the kernel holds what `kube-ipvs plan` says
-//	foreign                       take all that the kernel holds for somebody else's
+//	foreign                       treat all rows of the kernel as foreign
 //	agree                         wait until what a fresh compile says, what the agent wants
 //	                              and what the kernel holds besides foreign rows are the
 //	                              same, and those are as they were
