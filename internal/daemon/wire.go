@@ -79,7 +79,7 @@ func openBase(ctx context.Context, log *zap.Logger, c config.Config) (*kernel, e
 	switch k.rules, err = wiring.OpenRules(log, c, k.tables, k.calls.of("rules")); {
 	case err == nil:
 		k.own = rulewatch.Track(k.rules, k.tables)
-	case errors.Is(err, rules.ErrUnsupported) && c.Mode != config.ModeIPTables && c.Rules != config.RulesIPTables:
+	case lacksIPTables(err) && c.Mode != config.ModeIPTables && c.Rules != config.RulesIPTables:
 		k.rules, k.noIPTables = nil, withIPTablesHint(err)
 	default:
 		return nil, k.close(withPermissionHint(withIPTablesHint(err), "CAP_NET_ADMIN and CAP_NET_RAW"))
@@ -140,9 +140,15 @@ func withPermissionHint(err error, capabilities string) error {
 	return err
 }
 
+// lacksIPTables reports whether an error says that the node lacks iptables. An error of missing rights is
+// another one, which no package mends.
+func lacksIPTables(err error) bool {
+	return errors.Is(err, rules.ErrUnsupported) && !errors.Is(err, os.ErrPermission)
+}
+
 // withIPTablesHint adds the remedy to an error of missing tools.
 func withIPTablesHint(err error) error {
-	if errors.Is(err, rules.ErrUnsupported) {
+	if lacksIPTables(err) {
 		return fmt.Errorf("%w\n  remedy: install iptables: the package iptables on Debian and Ubuntu, iptables-nft on RHEL and Fedora, "+
 			"where the kernel needs kernel-modules-extra, too", err)
 	}

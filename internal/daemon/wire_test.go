@@ -2,19 +2,41 @@ package daemon
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/healthcheck"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 	"github.com/kube-ipvs/kube-ipvs/internal/wiring"
 )
+
+// TestDeniedIPTables: an agent without rights is told to get them, and not to install tools.
+func TestDeniedIPTables(t *testing.T) {
+	missing := fmt.Errorf("no iptables tools found: %w", rules.ErrUnsupported)
+	for _, tt := range []struct {
+		err    error
+		remedy string
+	}{
+		{missing, "install iptables"},
+		{errors.Join(missing, os.ErrPermission), "run as root"},
+	} {
+		got := withPermissionHint(withIPTablesHint(tt.err), "CAP_NET_ADMIN and CAP_NET_RAW").Error()
+		if strings.Count(got, "remedy: ") != 1 || !strings.Contains(got, "remedy: "+tt.remedy) {
+			t.Errorf("%q, want the remedy to %s", got, tt.remedy)
+		}
+	}
+}
 
 // TestHealthPortsFollowTheSelection: one socket opens a health-check port everywhere, or it is open on
 // the addresses of NodePorts.
