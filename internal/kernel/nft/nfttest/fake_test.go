@@ -16,6 +16,7 @@ func TestFakeKeepsContract(t *testing.T) {
 		f := nfttest.New()
 		return nfttest.Subject{
 			Client: f,
+			Fake:   true,
 			Disturb: nfttest.Disturb{
 				Flush:         func(*testing.T) { f.Flush() },
 				AddRule:       func(_ *testing.T, k nft.Key, r nft.Rule) { f.AddRule(k, r) },
