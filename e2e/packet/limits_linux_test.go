@@ -32,7 +32,7 @@ func lacks(capability string) string {
 var limits = []limit{
 	{name: "nothing is lacking", shell: `exec "$@"`},
 	{name: "CAP_NET_ADMIN", shell: lacks("net_admin"), ends: true, says: "remedy: run as root, or with CAP_NET_ADMIN and CAP_NET_RAW", finds: "failed"},
-	{name: "CAP_NET_RAW", shell: lacks("net_raw"), waits: true, says: "grant CAP_NET_RAW", finds: "missing sets in rules"},
+	{name: "CAP_NET_RAW", shell: lacks("net_raw"), waits: true, says: "take CAP_NET_RAW", finds: "missing sets in rules"},
 	{name: "CAP_SYS_MODULE", shell: lacks("sys_module")},
 	{name: "CAP_SYS_ADMIN", shell: lacks("sys_admin")},
 	{name: "CAP_DAC_OVERRIDE", shell: lacks("dac_override")},

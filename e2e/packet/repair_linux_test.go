@@ -108,7 +108,7 @@ func TestAuditVerb(t *testing.T) {
 	n.start(t)
 	n.shell(t, loseDestination)
 	out := n.run(t, program(), append([]string{"audit"}, n.flags...)...)
-	for _, want := range []string{"1 row was not as wanted: repaired", "-a -t 10.100.0.3:80 -r "} {
+	for _, want := range []string{"1 row was not as desired: repaired", "-a -t 10.100.0.3:80 -r "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}

@@ -37,8 +37,13 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		os.Exit(Execute(context.Background()))
 	}
-	// The heartbeat of client-go sees up to five seconds later that its connection is closed.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("k8s.io/client-go/tools/remotecommand.(*heartbeat).start"))
+	// client-go sees by its heartbeat, up to five seconds later, that a connection is closed. Its
+	// readers end then.
+	var late []goleak.Option
+	for _, name := range []string{"(*heartbeat).start", "(*wsStreamExecutor).StreamWithContext.func1", "(*stream).Read"} {
+		late = append(late, goleak.IgnoreAnyFunction("k8s.io/client-go/tools/remotecommand."+name))
+	}
+	goleak.VerifyTestMain(m, late...)
 }
 
 // manifest is one Service with one endpoint.
