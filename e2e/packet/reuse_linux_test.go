@@ -134,7 +134,7 @@ func TestReusedSourcePorts(t *testing.T) {
 				t.Errorf("%v\n%s", err, report(r))
 			}
 			for _, d := range doors[:2] {
-				watch.nobodyAfter(t, d, s)
+				watch.noneAfter(t, d, s)
 			}
 		})
 	}
@@ -152,9 +152,9 @@ func failedWithin(r load.Report, from, to time.Time) int {
 	return n
 }
 
-// nobodyAfter requires that no client reached a backend later than a second after its destination
+// noneAfter requires that no client reached a backend later than a second after its destination
 // stopped taking new connections.
-func (w *watch) nobodyAfter(t *testing.T, d *door, s service) {
+func (w *watch) noneAfter(t *testing.T, d *door, s service) {
 	t.Helper()
 	turns := w.turns(d.at(s))
 	closed := turns[1].at // the first is its coming

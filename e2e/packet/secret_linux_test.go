@@ -19,10 +19,10 @@ const (
 	password = "s3cr3t-p4ssw0rd"
 )
 
-// TestIPTablesTellsNobodyItsToken: the API server fails in several ways, the log is as talkative as
+// TestIPTablesKeepsItsTokenSecret: the API server fails in several ways, the log is as talkative as
 // can be, and everything that can be asked is asked. None of it contains the secrets that the agent
 // sends to the server.
-func TestIPTablesTellsNobodyItsToken(t *testing.T) {
+func TestIPTablesKeepsItsTokenSecret(t *testing.T) {
 	t.Parallel()
 	for user, want := range map[string]string{
 		"token: " + token: "Bearer " + token,

@@ -109,7 +109,7 @@ func TestTrace(t *testing.T) {
 		{"outside to NodePort", w.outside, fabAddr, web.nodePort, backend.TCP, whole, "with its source rewritten to"},
 		{"outside to NodePort, UDP", w.outside, fabAddr, web.nodePort, backend.UDP, whole, "with its source rewritten to"},
 		{"the node itself", w.host(), web.vip, 80, backend.TCP, onlyHost, "dialled by this machine"},
-		{"nobody listens", w.pod2, silent.vip, 80, backend.TCP, whole, "no process listens there"},
+		{"no process listens", w.pod2, silent.vip, 80, backend.TCP, whole, "no process listens there"},
 		{"without endpoints", w.outside, empty.vip, 80, backend.TCP, "arrived refused", "no endpoint takes new connections"},
 	} {
 		for _, family := range families {

@@ -76,7 +76,7 @@ func TestSetsAreAdopted(t *testing.T) {
 	if set.Family == ipset.IPv6 {
 		entry.Addr = netip.MustParseAddr("fd00::1")
 	}
-	stranger := ipset.Set{Name: "SOMEBODY", Type: ipset.HashIP, Family: ipset.IPv4}
+	stranger := ipset.Set{Name: "STRANGER", Type: ipset.HashIP, Family: ipset.IPv4}
 	if err := errors.Join(ipsets.Create(t.Context(), set), ipsets.Create(t.Context(), stranger), ipsets.Add(t.Context(), set.Name, entry)); err != nil {
 		t.Fatal(err)
 	}

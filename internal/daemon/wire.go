@@ -140,8 +140,8 @@ func withPermissionHint(err error, capabilities string) error {
 	return err
 }
 
-// lacksIPTables reports whether an error says that the node lacks iptables. An error of missing rights is
-// another one, which no package mends.
+// lacksIPTables reports whether an error says that the node lacks iptables. An error of missing
+// rights is a different one: no package mends it.
 func lacksIPTables(err error) bool {
 	return errors.Is(err, rules.ErrUnsupported) && !errors.Is(err, os.ErrPermission)
 }

@@ -29,7 +29,7 @@ type world struct {
 // contract is what every world has to keep.
 var contract = map[string]func(*testing.T, world){
 	"answers that may go on":             testKeep,
-	"no flow may continue":               testKeepNobody,
+	"no flow may continue":               testKeepNone,
 	"a key without a Service any more":   testUnserved,
 	"IPv6":                               testIPv6,
 	"nothing else is touched":            testExact,
@@ -142,7 +142,7 @@ func testKeep(t *testing.T, w world) {
 	w.want(t, stays...)
 }
 
-func testKeepNobody(t *testing.T, w world) {
+func testKeepNone(t *testing.T, w world) {
 	w.add(t, from(dns, "10.244.0.1:4001", "10.244.1.1:5353"), from(dns, "10.244.0.1:4002"))
 	w.sweep(t, 2, keep(dns))
 	w.want(t)

@@ -47,6 +47,6 @@ func TestChecksumOffloadOfThisKernel(t *testing.T) {
 	n.link(t, "none0", "vxlan")
 	v = verdictOf(t, diagnosis.Run(t.Context(), n.host(t).Doctor(o)), "vxlan checksum offload")
 	if v.State != diagnosis.Failed || !strings.Contains(v.Detail, "none0") {
-		t.Errorf("%+v, want that nobody knows of none0", v)
+		t.Errorf("%+v, want that none0 is unknown", v)
 	}
 }

@@ -402,7 +402,7 @@ func checkUnsupported(t *testing.T, kernel nftrules.Kernel) {
 	for name, text := range map[string]string{
 		"unknown condition":              "-m ipvs --ipvs -j ACCEPT",
 		"unknown target":                 "-j NFQUEUE --queue-num 3",
-		"a set of another program":       "-m set --match-set SOMEBODY dst -j ACCEPT",
+		"a set of another program":       "-m set --match-set STRANGER dst -j ACCEPT",
 		"a set of the other family":      "-m set --match-set KUBE-6-CLUSTER-IP dst,dst -j ACCEPT",
 		"too few dimensions":             "-m set --match-set KUBE-CLUSTER-IP dst -j ACCEPT",
 		"a set of ports, any protocol":   "-m set --match-set KUBE-NODE-PORT-TCP dst -j ACCEPT",

@@ -219,7 +219,7 @@ func TestEntriesWithoutACounterpart(t *testing.T) {
 	if errs := b.Sets().Write(t.Context(), set, []ipset.Change{ipset.AddEntry(e)}); len(errs) != 1 || !errors.Is(errs[0], ipset.ErrUnsupported) {
 		t.Errorf("an entry that excludes: %v", errs)
 	}
-	stranger := ipset.Set{Name: "SOMEBODY", Type: ipset.HashIP, Family: ipset.IPv4}
+	stranger := ipset.Set{Name: "STRANGER", Type: ipset.HashIP, Family: ipset.IPv4}
 	if _, _, err := b.Sets().List(t.Context(), stranger.Name); !errors.Is(err, ipset.ErrNotExist) {
 		t.Errorf("a set that is not ours: %v", err)
 	}

@@ -54,7 +54,7 @@ func TestTranslateIsWhatTheKernelHas(t *testing.T) {
 
 func TestTranslateRefusesWhatItCannotSay(t *testing.T) {
 	for _, text := range [][2]string{
-		{"create SOMEBODY hash:ip family inet hashsize 1024 maxelem 65536", ""}, {"nonsense", ""},
+		{"create STRANGER hash:ip family inet hashsize 1024 maxelem 65536", ""}, {"nonsense", ""},
 		{"", "# ip\n*nat\n:KUBE-A - [0:0]\n-A KUBE-A -m ipvs --ipvs -j ACCEPT\nCOMMIT\n"},
 	} {
 		if got, err := nftrules.Translate(text[0], text[1]); err == nil {

@@ -84,7 +84,7 @@ func Contract(t *testing.T, open func(t *testing.T) Subject) {
 		{"a survey shows all servers", surveyShowsAll},
 		{"a survey tells what changed", surveyTellsChanges},
 		{"a survey comes in pieces", surveyComesInPieces},
-		{"a survey can begin again", surveyBeginsAnew},
+		{"a survey can begin again", surveyBeginsAgain},
 		{"a probe leaves nothing", probeLeavesNothing},
 		{"kinds of tunnels", kindsOfTunnels},
 		{"timeouts", timeouts},

@@ -157,7 +157,7 @@ func surveyComesInPieces(t *testing.T, s Subject) {
 	wantSurvey(t, s)
 }
 
-func surveyBeginsAnew(t *testing.T, s Subject) {
+func surveyBeginsAgain(t *testing.T, s Subject) {
 	ctx := context.Background()
 	visit := func(vserver.ServerKey, vserver.Sketch) {}
 	if _, err := s.Client.Survey(ctx, visit); err == nil {
