@@ -27,7 +27,7 @@ type Batch struct {
 	Changes []Change
 }
 
-// Info is what the kernel says about a set besides its header.
+// Info is what the kernel reports about a set besides its header.
 type Info struct {
 	Set        Set
 	Revision   uint8

@@ -48,7 +48,7 @@ func (o Op) String() string {
 	return opNames[o]
 }
 
-// Error says what was attempted on which set and entry, and why it failed.
+// Error is a failed change: the operation, its set and entry, and the reason.
 type Error struct {
 	Op    Op
 	Set   string // empty when the operation is about no set
@@ -148,7 +148,7 @@ var reasons = map[syscall.Errno]reason{
 	syscall.EBUSY:    {text: "set is being listed", kind: ErrBusy},
 }
 
-// explain turns a kernel code into a reason. bitmap says which of the two
+// explain turns a kernel code into a reason. bitmap selects which of the two
 // per-type lists the code comes from.
 func explain(op Op, code syscall.Errno, bitmap bool) error {
 	switch {

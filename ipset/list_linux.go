@@ -86,7 +86,7 @@ func (h *Handle) dump(ctx context.Context, name string, flags uint32) ([]part, e
 	return untilWhole(func() ([]part, error) { return h.dumpOnce(ctx, name, flags) })
 }
 
-// untilWhole repeats a dump that the kernel says changed under it.
+// untilWhole repeats a dump while the kernel reports that the set changed meanwhile.
 func untilWhole(dump func() ([]part, error)) ([]part, error) {
 	for range dumpAttempts {
 		parts, err := dump()

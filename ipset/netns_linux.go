@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// netns remembers a network namespace, so that a socket opened again later, on
+// netns is a network namespace that is kept open, so that a socket opened again later, on
 // whatever thread the goroutine runs then, is in the same one.
 type netns struct {
 	fd       int

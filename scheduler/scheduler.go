@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Weight says how an algorithm uses a destination's weight. Weight 0 always means "no new
+// Weight is the way in which an algorithm uses a destination's weight. Weight 0 always means "no new
 // connections", with every algorithm.
 type Weight uint8
 

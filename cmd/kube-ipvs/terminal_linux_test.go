@@ -38,7 +38,7 @@ kind: "K\e[31m"
 metadata: {name: x}
 `
 
-// TestManifestsCannotSpeakToTheTerminal: what a manifest is called and what it says comes out escaped.
+// TestManifestsCannotSpeakToTheTerminal: the name and the texts of a manifest come out escaped.
 func TestManifestsCannotSpeakToTheTerminal(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"a.yaml", "b\x1b[31m\u009b.yaml"} {

@@ -139,7 +139,7 @@ func TestAnnotationsNameLabelsOfTheAlert(t *testing.T) {
 		r := find(t, c.alert)
 		fired := firing(t, r, c.fires)
 		if len(fired) == 0 {
-			continue // the other test says so
+			continue // the other test reports it
 		}
 		for _, text := range r.Annotations {
 			for _, m := range named.FindAllStringSubmatch(text, -1) {
@@ -213,7 +213,7 @@ func TestAlerts(t *testing.T) {
 }
 
 // firing are the series for which a rule fires at some minute of an hour: its expression has
-// had them at each minute for as long as it says.
+// had them at each minute for its whole time.
 func firing(t *testing.T, r rule, series string) []labels.Labels {
 	t.Helper()
 	store := promqltest.LoadedStorage(t, "load 1m\n  "+series+"\n")
@@ -243,7 +243,7 @@ func firing(t *testing.T, r rule, series string) []labels.Labels {
 	return out
 }
 
-// lasts tells whether points come minute by minute for so long.
+// lasts reports whether points come minute by minute for so long.
 func lasts(points []promql.FPoint, wait time.Duration) bool {
 	since := 0
 	for i, p := range points {

@@ -111,7 +111,7 @@ func (c *Conn) LocalAddr() netip.AddrPort { return addrPort(c.conn.LocalAddr()) 
 // Close ends the connection in the protocol's own orderly way.
 func (c *Conn) Close() error { return c.conn.Close() }
 
-// Reset ends a TCP connection at once, by a reset: no kernel on the way remembers it for minutes, as it does one that was closed.
+// Reset ends a TCP connection at once, by a reset: no kernel on the way keeps it for minutes, as it does one that was closed.
 func (c *Conn) Reset() error {
 	conn, ok := c.conn.(*net.TCPConn)
 	if !ok {

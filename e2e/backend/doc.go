@@ -1,4 +1,4 @@
-// Package backend is the workload of end-to-end runs: a server that says who it is and whom it sees, and a client that counts.
+// Package backend is the workload of end-to-end runs: a server that answers with its name and its peer's address, and a client that counts.
 //
 // A load balancer shows itself in two facts only: which backend answered, and from which address the request seemed to come.
 // So every answer, in every protocol, is the one line that Reply describes.

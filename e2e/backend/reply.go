@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Reply is what a backend says: its name, the address it was reached at, and the address the request came from.
+// Reply is the answer of a backend: its name, the address it was reached at, and the address the request came from.
 type Reply struct {
 	Name          string
 	Local, Client netip.AddrPort

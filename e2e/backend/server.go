@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// Config says where to listen, each field ":8080" or "ADDR:PORT", empty for not at all. TCP and HTTP may name the same address:
+// Config has the addresses to listen on, each field ":8080" or "ADDR:PORT", empty for not at all. TCP and HTTP may name the same address:
 // the first line of a connection tells them apart.
 type Config struct {
 	Name                 string
@@ -143,7 +143,7 @@ func (s *Server) accept(l net.Listener, running *sync.WaitGroup) error {
 	}
 }
 
-// keep remembers an open connection, and closes it when serving is over.
+// keep registers an open connection, and closes it when serving is over.
 func (s *Server) keep(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

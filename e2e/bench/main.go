@@ -1,5 +1,5 @@
 // Command bench measures programs that carry Kubernetes Services, one after the other on one machine with one API server, and makes a table
-// and a picture. e2e/bench-peers.sh builds what bench needs and runs it where IPVS is available; e2e/bench/README.md says what is measured.
+// and a picture. e2e/bench-peers.sh builds what bench needs and runs it where IPVS is available; e2e/bench/README.md lists the measurements.
 package main
 
 import (

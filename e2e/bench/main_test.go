@@ -22,7 +22,7 @@ func TestFlags(t *testing.T) {
 	if !slices.Equal(o.Services, []int{10, 20}) || len(o.Candidates) != 2 || o.Candidates[1].Command != "/opt/mine {kubeconfig}" || !slices.Equal(o.Parts, []string{"start", "roll"}) || o.Samples != 7 {
 		t.Errorf("options are %+v", o)
 	}
-	for _, args := range [][]string{{"-n", "20,10"}, {"-n", "x"}, {"-candidates", "nobody"}, {"-candidates", ""}, {"-parts", "end"}, {"-samples", "0"}, {"-limit", "0s"}, {"more"}, {"-candidate", "x"}} {
+	for _, args := range [][]string{{"-n", "20,10"}, {"-n", "x"}, {"-candidates", "unknown"}, {"-candidates", ""}, {"-parts", "end"}, {"-samples", "0"}, {"-limit", "0s"}, {"more"}, {"-candidate", "x"}} {
 		if _, err := parse(args, &out); err == nil {
 			t.Errorf("%v is no error", args)
 		}

@@ -156,7 +156,7 @@ func (e *engine) happened(event unix.EpollEvent) {
 
 var question = []byte("ask\n")
 
-// send asks. A socket that could not connect says so here.
+// send asks. A socket that could not connect fails here.
 func (e *engine) send(c *conn) {
 	saveACK(c.fd)
 	switch _, err := unix.Write(c.fd, question); {

@@ -129,7 +129,7 @@ func (r Report) printLong(p *printer) {
 
 func (r Report) after(at time.Time) time.Duration { return at.Sub(r.Began).Round(time.Millisecond) }
 
-// printer remembers the first error.
+// printer keeps the first error.
 type printer struct {
 	w   io.Writer
 	err error

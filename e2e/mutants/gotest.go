@@ -28,7 +28,7 @@ type testRun struct {
 	skip []string
 }
 
-// verdict says how a call of go test ended.
+// verdict is the outcome of a call of go test.
 type verdict uint8
 
 const (
@@ -57,7 +57,7 @@ type goCommand struct {
 // patience is how much longer than its own time-out a call of go test may take.
 const patience = 2 * time.Minute
 
-// test runs the tests of one package. The error says that go test itself could not run.
+// test runs the tests of one package. An error means that go test itself could not run.
 func (g goCommand) test(ctx context.Context, r testRun) (testResult, error) {
 	limited, cancel := context.WithTimeout(ctx, g.timeout+patience)
 	defer cancel()

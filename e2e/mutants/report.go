@@ -28,7 +28,7 @@ func report(out io.Writer, all []outcome) (passed bool) {
 		case o.fate == faulty:
 			passed = false
 		}
-		result, _, _ = strings.Cut(result, "\n") // a compiler says more
+		result, _, _ = strings.Cut(result, "\n") // a compiler prints more
 		fmt.Fprintf(table, "%s\t%s\t%.1f\n", o.mutant.Name, result, o.took.Seconds())
 	}
 	_ = table.Flush() // an error of out shows in what is printed next

@@ -73,8 +73,8 @@ func TestAffinityEverywhere(t *testing.T) {
 	w.askAll(t, services, "several backends", func(b map[string]int) bool { return len(b) > 1 })
 }
 
-// TestAffinityEnds: when a client has been silent for the time-out it is free. IPVS keeps a client as long as it remembers a
-// connection of it, so the test has it forget UDP quickly.
+// TestAffinityEnds: when a client has been silent for the time-out it is free. IPVS sends a client to its backend as long as it keeps a
+// connection of it, so the test sets a short time-out for UDP.
 func TestAffinityEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -17,7 +17,7 @@ type broken struct {
 	name string
 	// arrange brings it about beside an agent that carries web, and returns what undoes it, if it has to be undone.
 	arrange func(t *testing.T, b *bench)
-	// ask is the verb with its arguments, and says what its first three lines have to have, by words in any order.
+	// ask is the verb with its arguments, and the words that its first three lines must have, in any order.
 	ask  string
 	says []string
 }
@@ -99,7 +99,7 @@ var situations = []broken{
 		b.kill(t)
 		b.run(t, "iptables-nft", "-t", "nat", "-F", "KUBE-SERVICES")
 	}, "diff", []string{"KUBE-SERVICES"}},
-	{"a server of somebody else on the address", func(t *testing.T, b *bench) {
+	{"a server of another program on the address", func(t *testing.T, b *bench) {
 		b.run(t, "ipvsadm", "-A", "-t", "192.0.2.99:443", "-s", "rr")
 	}, "explain 192.0.2.99:443", []string{"foreign virtual server", "no Service"}},
 	{"a destination was deleted by hand", func(t *testing.T, b *bench) {
@@ -132,7 +132,7 @@ var situations = []broken{
 	{"a Service of another proxy", func(t *testing.T, b *bench) {
 		b.put(t, func(s *service) { s.labels = map[string]string{"service.kubernetes.io/service-proxy-name": "cilium"} })
 	}, "explain test/web", []string{"service-proxy-name", "cilium"}},
-	{"nobody's address", func(*testing.T, *bench) {}, "explain 10.96.0.99:80", []string{"10.96.0.99"}},
+	{"an address of no Service", func(*testing.T, *bench) {}, "explain 10.96.0.99:80", []string{"10.96.0.99"}},
 	{"a port that the Service does not have", func(*testing.T, *bench) {}, "explain 10.96.0.20:81", []string{"81"}},
 	{"an address of the node", func(t *testing.T, b *bench) {
 		b.put(t, func(s *service) { s.external = pair{v4: extAddr.v4} })

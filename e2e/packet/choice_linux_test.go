@@ -15,11 +15,11 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
 )
 
-// This file says where the kernel sends the next connection, by the counts that it keeps of each destination, as
+// This file models where the kernel sends the next connection, by the counts that it keeps of each destination, as
 // net/netfilter/ipvs of Linux 6.1 computes it. Each rule is named with its source file there.
 
 // counted is a destination as the kernel counts it. A TCP connection is active from its first packet to its first FIN or RST, and
-// inactive from then on until it is forgotten (ip_vs_bind_dest in ip_vs_conn.c, set_tcp_state in ip_vs_proto_tcp.c).
+// inactive from then on until it is dropped (ip_vs_bind_dest in ip_vs_conn.c, set_tcp_state in ip_vs_proto_tcp.c).
 type counted struct {
 	name                     string
 	weight, active, inactive int
@@ -28,7 +28,7 @@ type counted struct {
 // rule chooses one of the destinations, which are in the kernel's order; nil for none.
 type rule func(list []*counted) *counted
 
-// rules makes the rule of each scheduler that goes by counts or weights. Some remember what they chose.
+// rules makes the rule of each scheduler that goes by counts or weights. Some keep what they chose.
 var rules = map[string]func() rule{
 	"lc":    func() rule { return unweighted },
 	"wlc":   func() rule { return lightest },
@@ -158,7 +158,7 @@ func (l *lab) counted(t *testing.T, s service) []*counted {
 	return out
 }
 
-// keeper holds connections to a Service, and compares each with what a rule says.
+// keeper holds connections to a Service, and compares each with the prediction of a rule.
 type keeper struct {
 	*lab
 	t       *testing.T
@@ -259,7 +259,7 @@ func (k *keeper) until(ok func(*counted) bool) {
 			if !ok(is) {
 				return fmt.Errorf("%+v", *is)
 			}
-			*k.of(is.name) = *is // in place: a rule may remember it
+			*k.of(is.name) = *is // in place: a rule may point to it
 		}
 		return nil
 	})

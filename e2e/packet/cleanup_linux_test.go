@@ -81,7 +81,7 @@ func contains(t *testing.T, before, now view) {
 		}
 		for _, l := range lines {
 			if !have[l] {
-				t.Errorf("%s: somebody else's line is gone: %s", kind, l)
+				t.Errorf("%s: a line of another program is gone: %s", kind, l)
 			}
 		}
 	}

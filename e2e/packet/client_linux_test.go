@@ -28,7 +28,7 @@ func spoken() []backend.Proto {
 // families are the two, by the number in their name.
 var families = []int{4, 6}
 
-// serve has a pod answer on a port, in every protocol that the kernel has and in both families, until the test ends. It says its name, and the port if that
+// serve has a pod answer on a port, in every protocol that the kernel has and in both families, until the test ends. It answers with its name, and the port if that
 // is not the usual one.
 func (p *pod) serve(t *testing.T, port int) {
 	t.Helper()

@@ -193,7 +193,7 @@ func TestClockJumps(t *testing.T) {
 	if err := j.rows.is(leavingLong, "0"); err != nil {
 		t.Errorf("with a connection: %v", err)
 	}
-	j.must(t, long.conn.Reset()) // one that is closed is remembered for two minutes
+	j.must(t, long.conn.Reset()) // one that is closed is kept for two minutes
 	j.rows.wait(t, leaving, gone)
 	turns := j.rows.turns(leaving)
 	took := turns[len(turns)-1].at.Sub(j.left)

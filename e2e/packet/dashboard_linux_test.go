@@ -101,7 +101,7 @@ func (b *busyShop) steps(t *testing.T) []step {
 			b.clients = append(b.clients, b.rush)
 		}},
 		{120 * time.Second, "a Service wants an address that is taken, by a scheduler that there is not", func() { b.now(t, b.zoo) }},
-		{135 * time.Second, "somebody changes a weight by hand", func() { b.meddle(t) }},
+		{135 * time.Second, "an operator changes a weight by hand", func() { b.meddle(t) }},
 		{165 * time.Second, "and again", func() { b.meddle(t) }},
 		{180 * time.Second, "the rush ends", func() { _, _ = b.rush.Stop() }}, // looked at in the end
 		{195 * time.Second, "the agent is killed", func() { b.kill(t) }},

@@ -142,7 +142,7 @@ func TestDrainEnds(t *testing.T) {
 	if got, err := long.Stop(); err != nil || got.Long.Alive != 3 {
 		t.Errorf("while draining: %v\n%s", err, report(got))
 	}
-	start := time.Now() // IPVS remembers a connection that was reset for 10 s
+	start := time.Now() // IPVS keeps a connection that was reset for 10 s
 	watch.wait(t, busy, gone)
 	t.Logf("figure: gone %s after its last connection had ended", time.Since(start).Round(100*time.Millisecond))
 }

@@ -104,7 +104,7 @@ func TestIPTablesDropsAreCounted(t *testing.T) {
 	})
 }
 
-// drops has packets dropped for the reasons that a mode has: want says of each Service why, and whose packets the rule counts.
+// drops has packets dropped for the reasons that a mode has: want has the reason for each Service, and the packets that its rule counts.
 func (w *world) drops(t *testing.T, n *proxy, want map[string]string) {
 	to := map[string]service{
 		"far": {name: "far", vip: pair{v4: "10.96.0.21"}, lb: pair{v4: "198.18.3.1"}, ports: webPorts()[:1], externalLocal: true, backends: endpoints(w.remote1)},
@@ -144,7 +144,7 @@ func (w *world) drops(t *testing.T, n *proxy, want map[string]string) {
 		})
 		line := regexp.MustCompile(`(?m)^  [1-9][0-9]* +IPv4 +` + reason + ` +` + regexp.QuoteMeta(of) + `$`)
 		poll(t, "explain to count them", settleTimeout, func() error {
-			out, _ := n.verb("explain", "test/"+name) // its exit status says that something is wrong
+			out, _ := n.verb("explain", "test/"+name) // its exit status means that something is wrong
 			if !line.MatchString(out) {
 				return fmt.Errorf("%s: no dropped packets for %s of %s:\n%s", name, reason, of, out)
 			}

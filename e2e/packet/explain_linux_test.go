@@ -52,7 +52,7 @@ func TestExplainNamesTheCause(t *testing.T) {
 	}
 }
 
-// explains reports whether diff begins as it should and explain says what it should in the first three lines.
+// explains reports whether diff begins as it should and explain prints what it should in the first three lines.
 func (n *proxy) explains(diff, want string, args []string) error {
 	if err := n.differs(diff); err != nil {
 		return err

@@ -96,7 +96,7 @@ func TestPolicyDrop(t *testing.T) {
 			}
 			put(t, []any{"Service", "client"}, w.throughLocked(spread, local))
 
-			// The host hears no answer to anything it asks until the firewall says so.
+			// The host hears no answer to anything it asks until the firewall lets it.
 			w.node.shell(t, `for ip in iptables ip6tables; do $ip-nft -A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT; done`)
 			put(t, []any{"Service", "client"}, w.byHost(spread, local))
 		})

@@ -32,7 +32,7 @@ type direct struct {
 	web service
 }
 
-// ways are what a Service says of how it is forwarded.
+// ways are the annotations of a Service about forwarding.
 var ways = map[string]annotations{
 	"dr": {"forward": "dr"}, "tunnel": {"forward": "tunnel"}, "gue": {"forward": "tunnel", "tunnel": "gue:" + guePort},
 }

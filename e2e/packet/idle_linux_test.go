@@ -10,7 +10,7 @@ import (
 )
 
 // An idle connection, with timeouts of seconds instead of minutes: IPVS drops it earlier than
-// connection tracking does, and its next request fails. With the recommended profile IPVS remembers
+// connection tracking does, and its next request fails. With the recommended profile IPVS keeps
 // it for as long.
 func TestIdleConnections(t *testing.T) {
 	t.Parallel()

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestIPModeFlip: a load balancer that wants to see the traffic itself says ipMode Proxy, at any time. Then its address is the
+// TestIPModeFlip: a load balancer that wants to see the traffic itself sets ipMode Proxy, at any time. Then its address is the
 // network's business, and with VIP it is ours again.
 func TestIPModeFlip(t *testing.T) {
 	t.Parallel()
@@ -65,6 +65,6 @@ func (w *world) newBalancer(t *testing.T, addr pair) *pod {
 	w.node.reach(t, m.link, pair{addr.v4 + "/32", addr.v6 + "/128"}, m.addr)
 	p := &pod{space: m.space, name: "balancer", addr: addr}
 	p.serve(t, 80)
-	p.name = "balancer:80" // as it says where the port is not the usual one
+	p.name = "balancer:80" // as it answers where the port is not the usual one
 	return p
 }

@@ -193,7 +193,7 @@ func TestIPTablesFlushedUnderLoad(t *testing.T) {
 		n.write(t, web)
 		n.start(t)
 		before := n.lookAtRules(t, kind)
-		// The kernel remembers for two minutes that a connection that began without rules goes nowhere, and so would the next by its port.
+		// For two minutes the kernel keeps the entry of a connection that began without rules, and the next one from its port would match it.
 		profile := steady
 		profile.Timeout, profile.Ports = time.Second, load.Ports{First: 10000, Last: 19999}
 		runs := w.burdened(t, web, profile)
@@ -308,7 +308,7 @@ func TestIPTablesTakesOverFromKubeProxy(t *testing.T) {
 				t.Fatalf("the rules of kube-proxy are not what the test is about:\n%s", strings.Join(before[kind], "\n"))
 			}
 			if n := after.count(kind, "STALE"); n > 0 {
-				t.Errorf("%d rules and chains that nobody wants:\n%s", n, strings.Join(after[kind], "\n"))
+				t.Errorf("%d rules and chains that no Service wants:\n%s", n, strings.Join(after[kind], "\n"))
 			}
 			if after.count(kind, ":KUBE-FIREWALL") != before.count(kind, ":KUBE-FIREWALL") {
 				t.Errorf("kubelet's chain is gone:\n%s", strings.Join(after[kind], "\n"))

@@ -87,7 +87,7 @@ func (c *churn) service(i int) service {
 }
 
 // TestKilledAtRandomMoments kills the agent again and again, while it starts, while it works and while it rests, and Services change
-// before, meanwhile and while none runs. After each start the kernel is what the plan says, and clients of Services that did
+// before, meanwhile and while none runs. After each start the kernel is as planned, and clients of Services that did
 // not change notice nothing.
 func TestKilledAtRandomMoments(t *testing.T) {
 	newWorld(t).killedAtRandom(t, "")
@@ -168,7 +168,7 @@ func (c *churn) ours(t *testing.T) view {
 	return ours(c.look(t, "nft"))
 }
 
-// asPlanned waits until the kernel is what the plan says. Draining destinations are no part of a
+// asPlanned waits until the kernel is as planned. Draining destinations are no part of a
 // plan, and end soon.
 func (c *churn) asPlanned(t *testing.T) error {
 	t.Helper()

@@ -47,7 +47,7 @@ var limits = []limit{
 // limitWatched is how long an agent is watched that lacks something. Retries begin after 0.1 s and double.
 const limitWatched = 4 * time.Second
 
-// TestLimits starts the agent without something that it is used to: it says what, and either ends or carries what it is given, and it
+// TestLimits starts the agent without something that it is used to: it names that, and either ends or carries what it is given, and it
 // never tries all the time.
 func TestLimits(t *testing.T) {
 	t.Parallel()
@@ -81,7 +81,7 @@ func TestLimits(t *testing.T) {
 	t.Logf("figure: what an agent says and does that lacks something\n%s", table)
 }
 
-// settle waits until the agent carries the address that is new, or says that it cannot.
+// settle waits until the agent carries the address that is new, or reports that it cannot.
 func (l limit) settle(t *testing.T, w *world, n *proxy, addr string) {
 	t.Helper()
 	poll(t, "answers, or a reason", settleTimeout, func() error {
@@ -171,7 +171,7 @@ func brief(line string) string {
 	return line[:min(len(line), 150)]
 }
 
-// TestNoFileDescriptors takes away all file descriptors of an agent that runs, for a while: it says
+// TestNoFileDescriptors takes away all file descriptors of an agent that runs, for a while: it logs
 // so, goes on carrying, and catches up when there are some again. Its knowledge of the node for
 // cleanup stays.
 func TestNoFileDescriptors(t *testing.T) {

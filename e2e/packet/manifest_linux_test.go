@@ -33,7 +33,7 @@ type service struct {
 // annotations are those of kube-ipvs.io, by what follows it.
 type annotations map[string]string
 
-// object is how a manifest says them; nil where there are none.
+// object is their form in a manifest; nil where there are none.
 func (a annotations) object() object {
 	if len(a) == 0 {
 		return nil
@@ -56,7 +56,7 @@ type endpoint struct {
 	addr, node  string
 	unready     bool
 	terminating bool   // not ready, and still serving
-	weight      string // that of its slice, as its annotation says it; empty: none
+	weight      string // that of its slice, the value of its annotation; empty: none
 }
 
 // webPorts are one port for each protocol, on one number.

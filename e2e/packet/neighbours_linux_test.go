@@ -342,7 +342,7 @@ func asked(r load.Report) int { return r.OK + r.Failures() }
 const lockHeld = 20 * time.Second
 
 // TestRulesLockHeld has another program hold the lock of legacy's tools, as one does that hangs. Requests and connections go on,
-// and endpoints change all the time; what needs rules waits, says so, and is there when the lock is free.
+// and endpoints change all the time; changes that need rules wait, are reported as pending, and are there when the lock is free.
 func TestRulesLockHeld(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

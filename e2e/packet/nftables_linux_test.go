@@ -108,7 +108,7 @@ func TestNFTablesSwitch(t *testing.T) {
 // nothing hides the tools of iptables from the agent.
 var nothing = []string{"env", "PATH=/nonexistent"}
 
-// TestNFTablesWithoutTools: the agent finds no tool of iptables, and takes nftables by itself. It starts no process, and says where
+// TestNFTablesWithoutTools: the agent finds no tool of iptables, and takes nftables by itself. It starts no process, and logs where
 // the rules are.
 func TestNFTablesWithoutTools(t *testing.T) {
 	t.Parallel()

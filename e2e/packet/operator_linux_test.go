@@ -131,7 +131,7 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
-// TestPlanPrintsWhatIpvsadmDoes: the pipe in the help of plan, with the real tools, prints nothing where diff says equal, and each
+// TestPlanPrintsWhatIpvsadmDoes: the pipe in the help of plan, with the real tools, prints nothing where diff prints equal, and each
 // server that only one side has.
 func TestPlanPrintsWhatIpvsadmDoes(t *testing.T) {
 	t.Parallel()

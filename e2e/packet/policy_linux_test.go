@@ -14,7 +14,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/load"
 )
 
-// TestWeightsHaveThreeSources: what a Node says goes before its slice, and that before the Service.
+// TestWeightsHaveThreeSources: the weight of a Node goes before that of its slice, and that before the Service's.
 func TestWeightsHaveThreeSources(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -171,7 +171,7 @@ func TestOnePacket(t *testing.T) {
 
 // TestMaxConnections: a backend that has as many connections as it may have gets no new ones, and
 // who finds none that may is refused. Connections that have ended count as long as the kernel
-// remembers them, 10 s after a reset. When the kernel drops one of them, new ones are accepted if
+// keeps them, 10 s after a reset. When the kernel drops one of them, new ones are accepted if
 // fewer than the lower number are left. Without a lower number, that is fewer than three quarters
 // of the upper number. See ip_vs_bind_dest and ip_vs_unbind_dest in
 // net/netfilter/ipvs/ip_vs_conn.c.
@@ -327,7 +327,7 @@ var mistakes = []struct{ key, value, why string }{
 	{"schedular", "rr", "unknown annotation"},
 }
 
-// TestBadAnnotationsCostNothingElse: a Service whose annotation cannot be followed is served as if it had none, and the plan says why.
+// TestBadAnnotationsCostNothingElse: a Service whose annotation cannot be followed is served as if it had none, and the plan has the reason.
 func TestBadAnnotationsCostNothingElse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
 )
 
-// deniedAddr is a second address of the machine outside, which no range holds unless a test says so.
+// deniedAddr is a second address of the machine outside, which no range holds unless a test sets one.
 var deniedAddr = pair{"203.0.113.66", "2001:db8::66"}
 
 // only is a range for each family with one address in it.
@@ -55,10 +55,10 @@ func (w *world) sourceRanges(t *testing.T, flags ...string) {
 		{"overlapping ranges", []string{
 			"203.0.113.66/32", "203.0.113.64/26", "203.0.113.0/25", "2001:db8::66/128", "2001:db8::/120", "2001:db8::/112",
 		}, false, everybody[:2], everybody[:2]},
-		// The host asks from the very address that it dials, and that says nothing of the host.
+		// The host asks from the very address that it dials, and that proves nothing about the host.
 		{"the load balancer's own addresses", []string{"198.18.0.0/15", "2001:db8:f::/48"}, false, nil, nil},
 		{"the load balancer's own addresses, policy Local", []string{"198.18.0.0/15", "2001:db8:f::/48"}, true, nil, nil},
-		{"nobody here", []string{"198.51.100.0/24", "2001:db8:51::/48"}, false, nil, nil},
+		{"no client here", []string{"198.51.100.0/24", "2001:db8:51::/48"}, false, nil, nil},
 		{"no range at all", nil, false, everybody, everybody},
 		{"everybody, by one of the ranges", []string{"198.51.100.0/24", "0.0.0.0/0", "::/0"}, false, everybody, everybody},
 		{"everybody of one family", []string{"198.51.100.0/24", "::/0"}, false, nil, everybody},

@@ -94,7 +94,7 @@ func TestRecordings(t *testing.T) {
 	shop[0].backends[0].terminating = true // the first pod drains
 	n.edit(t, func() { n.write(t, shop[0]) })
 	// A destination without connections is deleted at the next count, up to six seconds later.
-	n.settle(t, "let go of what nobody uses", func(s agent.Status) bool { return s.Draining == 1 })
+	n.settle(t, "end drains without connections", func(s agent.Status) bool { return s.Draining == 1 })
 	next := n.grown(t, shop)
 	for _, r := range recorded {
 		t.Run(r.name, func(t *testing.T) {

@@ -84,7 +84,7 @@ const (
 )
 
 // TestReusedSourcePorts: a busy client comes again from ports that it had before, while IPVS still
-// remembers where those went. Once a backend takes no new connections, none arrives there, although
+// keeps entries of where those went. Once a backend takes no new connections, none arrives there, although
 // it still listens: neither while it drains nor after it is gone or cut. No client fails except
 // those with a connection that was cut.
 func TestReusedSourcePorts(t *testing.T) {

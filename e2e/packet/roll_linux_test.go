@@ -33,11 +33,11 @@ func TestAffinityRoll(t *testing.T) {
 			r.now(r.fresh.endpoint)
 		}},
 		{"replaced at once", func(r *single) { r.now(r.fresh.endpoint) }},
-		{"killed, and nobody for a while", func(r *single) {
+		{"killed, and no backend for a while", func(r *single) {
 			r.old.end()
 			r.now()
 			// It may drain, with what the dead pod left; it does not serve.
-			watch.until(r.t, "nobody to serve", func(rows map[serving]row) bool { return rows[r.old.at(r.s)].weight == 0 })
+			watch.until(r.t, "no backend to serve", func(rows map[serving]row) bool { return rows[r.old.at(r.s)].weight == 0 })
 			more(r.t, r.run, 3)
 			r.now(r.fresh.endpoint)
 		}},

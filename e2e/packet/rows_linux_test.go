@@ -24,7 +24,7 @@ type serving struct {
 
 func (s serving) String() string { return s.proto + " " + s.server.String() + " -> " + s.pod.String() }
 
-// row is what the kernel tells of one; inactive connections are above all those that have ended and are remembered for a while.
+// row is what the kernel tells of one; inactive connections are above all those that have ended and are kept for a while.
 type row struct {
 	weight, active, inactive int
 	scheduled                uint32 // connections since it was made
@@ -35,13 +35,13 @@ type row struct {
 // was seen to drain.
 const rowPause = 50 * time.Millisecond
 
-// watch reads a node's destinations all the time, and remembers each change of a weight and each that goes or comes.
+// watch reads a node's destinations all the time, and keeps each change of a weight and each that goes or comes.
 type watch struct {
 	mu    sync.Mutex
 	looks []time.Time
 	rows  map[serving]row
 	past  map[serving][]turn
-	anew  map[serving]int // how often one was seen to have forgotten what it had scheduled
+	reset map[serving]int // how often the counter of a row was seen to fall
 }
 
 // turn is a change of one destination: to a weight, or away.
@@ -58,7 +58,7 @@ const gone = "gone"
 // watch begins to look, and goes on until the test ends.
 func (n *node) watch(t *testing.T) *watch {
 	t.Helper()
-	w := &watch{rows: map[serving]row{}, past: map[serving][]turn{}, anew: map[serving]int{}}
+	w := &watch{rows: map[serving]row{}, past: map[serving][]turn{}, reset: map[serving]int{}}
 	stop, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
 		ended <- n.do(func() error { return w.run(stop) })
@@ -106,7 +106,7 @@ func (w *watch) seen(rows map[serving]row) {
 			note(key, strconv.Itoa(r.weight))
 		}
 		if r.scheduled < old.scheduled {
-			w.anew[key]++
+			w.reset[key]++
 		}
 	}
 	for key := range w.rows {
@@ -200,8 +200,8 @@ func (w *watch) unbroken(t *testing.T, key serving, weights string) {
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.anew[key] > 0 {
-		t.Errorf("%v was made anew %d times", key, w.anew[key])
+	if w.reset[key] > 0 {
+		t.Errorf("%v was made again %d times", key, w.reset[key])
 	}
 }
 

@@ -63,7 +63,7 @@ func trials() []trial {
 	}
 }
 
-// TestSchedulersDistribute: each scheduler that an annotation asks for sends connections where the kernel's source says.
+// TestSchedulersDistribute: each scheduler that an annotation asks for sends connections as the kernel's source does.
 func TestSchedulersDistribute(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -78,12 +78,12 @@ func TestSchedulersDistribute(t *testing.T) {
 	}
 	for _, name := range scheduler.Names() {
 		if !seen[name] {
-			t.Errorf("%s is tried by nobody", name)
+			t.Errorf("no test tries %s", name)
 		}
 	}
 	l.start(t)
 	if w.lacks("nobodys") == nil {
-		t.Error("a scheduler that nobody has written is said to be there")
+		t.Error("a scheduler that does not exist is reported as present")
 	}
 	have := l.schedulers(t)
 	table := newTable("scheduler", "flags", "done", "expected", "got", "took", "")

@@ -163,7 +163,7 @@ type weight struct {
 	goroutines, files int
 	threads           int
 	rows              int // of ours in the kernel: servers, destinations, entries, addresses
-	conns             int // that IPVS and connection tracking remember, of all who use this kernel
+	conns             int // that IPVS and connection tracking keep, of all who use this kernel
 }
 
 func (s *soak) weigh(t *testing.T) (w weight) {
@@ -201,7 +201,7 @@ func (s *soak) weigh(t *testing.T) (w weight) {
 	return w
 }
 
-// TestSoak is an hour, or as long as KUBE_IPVS_E2E_SOAK says, of churn, traffic, faults and
+// TestSoak is an hour, or as long as KUBE_IPVS_E2E_SOAK sets, of churn, traffic, faults and
 // restarts. Clients of unchanged Services notice nothing. The kernel equals a fresh compile
 // whenever it is quiet, and the agent does not grow.
 func TestSoak(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
 )
 
-// wayReport is what trace says of the connections to one address.
+// wayReport is the report of trace on the connections to one address.
 type wayReport struct {
 	Served      bool
 	CarriedBy   string

@@ -31,7 +31,7 @@ var words = [5][]string{
 	dimEnds:     {"local", "remote", "terminating", "none"},
 }
 
-// answer is what a truth table says of a cell.
+// answer is the entry of a truth table for a cell.
 type answer struct{ outcome, source string }
 
 // answered are the outcomes of a request that reached a backend; they, and only they, have a source.

@@ -100,7 +100,7 @@ func (w *truthWorld) client(c cell) *pod {
 	}[c[dimClient]]
 }
 
-// outcome says who has to answer in this world, and whom the backends may see.
+// outcome returns the backends that have to answer in this world, and the client addresses that they may see.
 func (w *truthWorld) outcome(c cell, says answer) outcome {
 	switch says.outcome {
 	case "refused":

@@ -118,7 +118,7 @@ func (c *conversation) changes(t *testing.T) {
 	})
 }
 
-// late has the kernel remember answers of a pod which came when it had forgotten whom they were for.
+// late has answers of a pod come after the kernel has deleted the flow that they belong to.
 func (c *conversation) late(t *testing.T, p *pod) {
 	t.Helper()
 	for _, k := range c.talkers {
@@ -200,7 +200,7 @@ func (c *conversation) replace(t *testing.T, old, fresh *pod) {
 	c.answered(t, start, old, fresh)
 }
 
-// blackhole is how long datagrams go unanswered where a stale flow is left: the kernel forgets it after 30 s without an answer
+// blackhole is how long datagrams go unanswered where a stale flow is left: the kernel drops it after 30 s without an answer
 // (nf_conntrack_udp_timeout). A third of that tells a flow that is left from a machine that is slow.
 const blackhole = 10
 

@@ -24,7 +24,7 @@ var (
 	walkNodes = map[string]string{"node-a": "192.168.0.1", "node-b": "192.168.0.2"}
 )
 
-// TestWalksAgreeWithTheTruth: what explain says of a packet is what the kernel does with it, for each cell of the tables that
+// TestWalksAgreeWithTheTruth: the path that explain prints for a packet is the one that it takes in the kernel, for each cell of the tables that
 // the packet tests ask a kernel.
 func TestWalksAgreeWithTheTruth(t *testing.T) {
 	byNode := netfilter.LocalPods{Mode: netfilter.LocalNodeCIDR}

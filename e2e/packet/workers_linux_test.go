@@ -75,7 +75,7 @@ func (p *pod) load(t *testing.T, profile load.Profile) *load.Run {
 // client sends the first packet of a connection twice. If the destination begins to drain between
 // the two, or packets overtake each other, the kernel takes the second for a new connection from an
 // old port. It then drops the first (ip_vs_in, net/netfilter/ipvs/ip_vs_core.c). On such a machine
-// a few connections may fail, and the figure says that it proves nothing.
+// a few connections may fail, and the figure is marked as proving nothing.
 func unfailing(t *testing.T, got load.Report, err error) {
 	t.Helper()
 	stalled := got.Late > time.Second

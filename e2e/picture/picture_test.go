@@ -70,7 +70,7 @@ type box struct {
 	dashed      bool
 }
 
-// diagram is what a text file says.
+// diagram is the contents of a text file.
 type diagram struct {
 	width, height int // of a cell
 	boxes         map[string]box

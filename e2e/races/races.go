@@ -1,4 +1,4 @@
-// Package races finds what the race detector has written among what a program printed. A program that ends in order says by its exit
+// Package races finds what the race detector has written among what a program printed. A program that ends in order tells by its exit
 // status, 66, that there was something; one that is killed leaves nothing but its output.
 package races
 

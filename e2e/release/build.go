@@ -38,7 +38,7 @@ func compileFor(o options, system, arch, program string) error {
 	return run(cmd)
 }
 
-// run runs a command, and fails with what it says.
+// run runs a command, and fails with its output.
 func run(cmd *exec.Cmd) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, bytes.TrimSpace(out))

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// contents is what a package says of itself, and its regular files by path without the first
+// contents is the metadata of a package, and its regular files by path without the first
 // slash. The content of a link is its target.
 type contents struct {
 	version, arch string

@@ -103,7 +103,7 @@ func onLinux(path string) bool {
 	return ok || err != nil
 }
 
-// kindOf says what a file counts as.
+// kindOf returns the kind of a file.
 func kindOf(path string) string {
 	first, _, _ := strings.Cut(path, string(filepath.Separator))
 	switch {

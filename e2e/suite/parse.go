@@ -79,7 +79,7 @@ func (p *parser) line(line string) {
 	p.keep(line)
 }
 
-// keep remembers a line for the report of a failure.
+// keep stores a line for the report of a failure.
 func (p *parser) keep(line string) {
 	p.kept = append(p.kept, line)
 	if len(p.kept) > 4*maxFailureLines {

@@ -85,7 +85,7 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return r.log.Write(p)
 }
 
-// plan says how many units the stage will run.
+// plan sets how many units the stage will run.
 func (r *recorder) plan(n int, unit string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -32,7 +32,7 @@ func (p *reporter) line(text string) {
 	fmt.Fprintf(p.out, "%7s  %s\n", seconds(time.Since(p.begun).Round(time.Second)), text)
 }
 
-// start says that a stage runs.
+// start prints that a stage runs.
 func (p *reporter) start(s *stage, r *recorder) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,7 +40,7 @@ func (p *reporter) start(s *stage, r *recorder) {
 	p.line(fmt.Sprintf("%-11s begins: %s", s.name, s.about))
 }
 
-// end says how a stage ended, with the output of what failed.
+// end prints how a stage ended, with the output of what failed.
 func (p *reporter) end(r *recorder) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

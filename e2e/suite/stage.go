@@ -23,7 +23,7 @@ type stage struct {
 	run    func(ctx context.Context, r *recorder) error
 }
 
-// errSkipped is wrapped by the error of a stage that this machine cannot run. The text says why.
+// errSkipped is wrapped by the error of a stage that this machine cannot run. The text has the reason.
 var errSkipped = errors.New("skipped")
 
 // skipped returns an error that ends a stage without failing the run.

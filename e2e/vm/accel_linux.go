@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// attempt is one way to boot. A trial's outcome is remembered for the next run.
+// attempt is one way to boot. A trial's outcome is kept for the next run.
 type attempt struct {
 	accel string
 	limit time.Duration
@@ -27,7 +27,7 @@ func fastest() string {
 }
 
 // runAccelerated chooses between hardware virtualisation and emulation. A /dev/kvm that exists proves little: some hosts hang
-// in the firmware. So the first run of each host boot tries it for a few seconds and the answer is remembered.
+// in the firmware. So the first run of each host boot tries it for a few seconds and the answer is kept.
 func runAccelerated(ctx context.Context, o Options, kernel Kernel, initrd *os.File, log *progress) (int, error) {
 	if o.Accel == accelUML {
 		return boot(ctx, o, kernel, initrd, attempt{accel: accelUML, limit: bootLimit}, log)

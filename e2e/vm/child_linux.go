@@ -175,7 +175,7 @@ func runAsInit(task childTask) (int, error) {
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		return 127, nil // as a shell says it
+		return 127, nil // as a shell reports it
 	}
 	for {
 		var status unix.WaitStatus

@@ -19,5 +19,5 @@
 // packages for that source are a copy of their own). Only the cache directory outside the
 // repository stays.
 //
-// vmrun is the command over this package; README.md of this directory says how to use it.
+// vmrun is the command over this package; README.md of this directory explains its use.
 package vm

@@ -171,7 +171,7 @@ func TestGuestCanUseNamespaces(t *testing.T) {
 	}
 }
 
-// TestGuestOrdinaryUser runs as user nobody: the IPVS of older kernels (6.1 is one) accepts only
+// TestGuestOrdinaryUser runs as an ordinary user: the IPVS of older kernels (6.1 is one) accepts only
 // the root of the host, and the error has to say so.
 func TestGuestOrdinaryUser(t *testing.T) {
 	needGuest(t)
@@ -194,13 +194,13 @@ func runAsNobody(t *testing.T) {
 	}
 	cmd := exec.Command(self, "-test.run=^TestGuestOrdinaryUser$", "-test.v")
 	cmd.SysProcAttr = dieWithRunner()
-	cmd.SysProcAttr.Credential = nobody()
+	cmd.SysProcAttr.Credential = ordinaryUser()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil || !strings.Contains(string(out), "--- PASS: TestGuestOrdinaryUser") {
-		t.Errorf("as nobody: %v", err)
+		t.Errorf("as an ordinary user: %v", err)
 	}
 }
 

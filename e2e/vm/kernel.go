@@ -11,7 +11,7 @@ import (
 
 // Kernel is a bootable image with the modules built for it.
 type Kernel struct {
-	Release string // as uname -r says
+	Release string // as uname -r prints it
 	Image   string // what QEMU loads
 	Modules string // directory that holds modules.* and kernel/
 }

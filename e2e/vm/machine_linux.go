@@ -29,7 +29,7 @@ type machine struct {
 	reports chan report   // closed when the report pipe ends
 	readers sync.WaitGroup
 	console tail // kernel messages
-	stderr  tail // what QEMU itself says
+	stderr  tail // the messages of QEMU itself
 }
 
 // startMachine starts a guest. It is started and awaited on one thread of its own, because the kernel ties "die with your parent" to
@@ -110,7 +110,7 @@ func (m *machine) supervise(started chan<- error) {
 	m.closeWriters()
 	started <- err
 	if err == nil {
-		_ = m.cmd.Wait() // its own status says nothing about the guest
+		_ = m.cmd.Wait() // its own status is not that of the guest
 	}
 }
 

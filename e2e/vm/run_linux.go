@@ -21,7 +21,7 @@ const (
 	kvmTrial  = 6 * time.Second
 )
 
-// errNoBoot says that the guest's init never reported in, so the command has not started.
+// errNoBoot means that the guest's init never reported in, so the command has not started.
 var errNoBoot = errors.New("the guest did not boot")
 
 // Prepare fetches or builds the kernel that the options ask for, and the root file system, both into the cache, without running anything.

@@ -34,7 +34,7 @@ func TestUMLConfigCanBeSourced(t *testing.T) {
 func TestMirror(t *testing.T) {
 	for name, tt := range map[string]struct{ targets, want string }{
 		"Debian's own":  {"Others main http://others/\nDebian main http://mirror/security/\nDebian contrib http://mirror/c/\nDebian main http://mirror/debian/\n", "http://mirror/debian/"},
-		"somebody else": {"Ubuntu main http://mirror/ubuntu/\n\n", ""},
+		"another owner": {"Ubuntu main http://mirror/ubuntu/\n\n", ""},
 		"nothing":       {"", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -41,8 +41,8 @@ func (w logWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// nobody is the user without rights that every distribution has.
-func nobody() *syscall.Credential { return &syscall.Credential{Uid: 65534, Gid: 65534} }
+// ordinaryUser is the user without rights that every distribution has.
+func ordinaryUser() *syscall.Credential { return &syscall.Credential{Uid: 65534, Gid: 65534} }
 
 // answeringWriter keeps the output and does something once, when a line shows up in it.
 type answeringWriter struct {

@@ -38,7 +38,7 @@ func ParseNeed(text string) (Need, error) {
 	return "", fmt.Errorf("need %q: want %s or %s", text, NeedIPVS, NeedIPTables)
 }
 
-// Locate tells where a run on this host would happen. The error says why it has to be the VM; it is nil for InNetns.
+// Locate returns where a run on this host would happen. The error reports why it has to be the VM; it is nil for InNetns.
 func Locate(ctx context.Context, need Need) (Where, error) {
 	if err := HostCan(ctx, need); err != nil {
 		return InVM, err

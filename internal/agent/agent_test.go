@@ -265,7 +265,7 @@ type world struct {
 	host   *host
 	health *health
 	events *eventSink
-	// lacks are the schedulers that the kernel refuses, and gue, with what it says.
+	// lacks are the schedulers that the kernel refuses, and gue, with its error.
 	lacks sync.Map     // string to error
 	asked atomic.Int64 // how often the kernel was asked for one of them
 	// settings are what the compiler goes by, but for the host.
@@ -334,7 +334,7 @@ func runOn(t *testing.T, m *mode, d dataplane.Dataplane, test func(w *world)) {
 	})
 }
 
-// after lets time pass and returns what the loop did since, then forgets it.
+// after lets time pass and returns what the loop did since, then drops it.
 func (w *world) after(d time.Duration) []string {
 	w.Helper()
 	time.Sleep(d) // the bubble's clock

@@ -27,7 +27,7 @@ func (b *backoff) backOff(err error) time.Duration {
 func (b *backoff) until(err error) time.Duration { return min(b.delay, retryWithin(err)) }
 
 // fail records an error and reports whether to log it: a new one always, the same one again no more often
-// than the delay says, whatever the error asks for.
+// than the delay, whatever the error asks for.
 func (b *backoff) fail(err error, retried bool, now time.Time) (warn bool) {
 	isNew := b.lastError == nil || b.lastError.Error() != err.Error()
 	b.failures++
@@ -39,7 +39,7 @@ func (b *backoff) fail(err error, retried bool, now time.Time) (warn bool) {
 	return true
 }
 
-// succeed forgets the failures and returns how many there were.
+// succeed drops the failures and returns how many there were.
 func (b *backoff) succeed() (failures uint64) {
 	failures = b.failures
 	b.delay, b.failures, b.lastError = 0, 0, nil

@@ -58,7 +58,7 @@ func (p *planner) compile(ctx context.Context, inputs []catalog.Input) {
 	p.compiled += len(inputs)
 }
 
-// setFacts takes over what a batch says besides its Services: Nodes, and addresses that Services claim.
+// setFacts takes over the facts of a batch besides its Services: Nodes, and addresses that Services claim.
 func (p *planner) setFacts(batch catalog.Batch) {
 	if batch.NodeChanged {
 		p.reporter.reportNode(p.host.known.Node, batch.Node)

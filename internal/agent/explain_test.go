@@ -60,13 +60,13 @@ func TestExplain(t *testing.T) {
 		}
 		s = ask("10.96.0.10:80/tcp", "192.0.2.1")
 		if len(s.Services) != 2 || s.Services[1].Frontends[0].HeldBy != "default/web" || s.Services[0].Frontends[0].Paths[0].Origin != dataplane.FromOutside {
-			w.Errorf("story of a contested address: %+v", s)
+			w.Errorf("report of a contested address: %+v", s)
 		}
 		if s = ask("10.96.0.11", ""); len(s.Services) != 1 || s.Services[0].Skipped == "" || len(s.Services[0].Frontends) != 0 {
-			w.Errorf("story of an address that is skipped: %+v", s)
+			w.Errorf("report of an address that is skipped: %+v", s)
 		}
 		if s = ask("10.96.0.99:80", ""); len(s.Services) != 0 || s.Rows.Desired["servers"] != "" {
-			w.Errorf("story of an address of nobody: %+v", s)
+			w.Errorf("report of an address without an owner: %+v", s)
 		}
 	})
 }

@@ -22,7 +22,7 @@ type progress struct {
 // stale reports whether a read from before the sources were in sync is too old to be used.
 func (p *progress) stale(now time.Time) bool { return now.Sub(p.readAt) > bootstrapTTL }
 
-// invalidateStaleLoad forgets a stale reading of the kernel.
+// invalidateStaleLoad drops a stale reading of the kernel.
 func (p *progress) invalidateStaleLoad(now time.Time) {
 	if !p.synced && p.loaded && p.stale(now) {
 		p.loaded, p.adopted, p.bootstrapping = false, false, false

@@ -52,7 +52,7 @@ type About struct {
 	Kernel  string `json:"kernel,omitempty"`
 	// Scheduler is the algorithm of Services that ask for none.
 	Scheduler string `json:"scheduler,omitempty"`
-	// Rules is where ipvs mode keeps rules and sets: iptables or nftables. RulesReason says why.
+	// Rules is where ipvs mode keeps rules and sets: iptables or nftables. RulesReason has the reason.
 	Rules       string `json:"rules,omitempty"`
 	RulesReason string `json:"rulesReason,omitempty"`
 }

@@ -43,7 +43,7 @@ type Batch struct {
 	Complete bool
 }
 
-// Host is what the batch says of this machine and the others.
+// Host has the facts of this machine and the others.
 func (b *Batch) Host() model.Host {
 	return model.Host{Node: b.Node, Nodes: b.Nodes, Weights: b.Weights, Endpoints: b.Endpoints, Guarded: b.Guarded}
 }
@@ -57,7 +57,7 @@ type Input struct {
 	Slices []model.Slice
 }
 
-// Take returns what is dirty and forgets that it was. Nothing else empties the catalog's dirty set:
+// Take returns the dirty Services and marks them clean. Nothing else empties the catalog's dirty set:
 // who takes a batch answers for it. Services that wait for their first slice stay dirty; the loop
 // is not woken when their waiting time is over.
 func (c *Catalog) Take() Batch {

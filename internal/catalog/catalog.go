@@ -107,7 +107,7 @@ func (c *Catalog) SetService(s model.Service) {
 	c.touch(s.ID)
 }
 
-// DeleteService forgets a Service. Its slices stay until they are deleted themselves: the
+// DeleteService deletes a Service. Its slices stay until they are deleted themselves: the
 // Service may come back before they change.
 func (c *Catalog) DeleteService(id model.ServiceID) {
 	c.mu.Lock()
@@ -165,7 +165,7 @@ func findSlice(list []*model.Slice, id model.SliceID) (int, bool) {
 	return slices.BinarySearchFunc(list, id, func(s *model.Slice, id model.SliceID) int { return compareSlice(s.ID, id) })
 }
 
-// DeleteSlice forgets a slice.
+// DeleteSlice deletes a slice.
 func (c *Catalog) DeleteSlice(id model.SliceID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -26,7 +26,7 @@ func TestChanges(t *testing.T) {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 	if c.Changes().Last.IsZero() {
-		t.Error("nobody knows when the last change came")
+		t.Error("the time of the last change is not known")
 	}
 	c.Take()
 	c.DeleteSlice(sliceID("a-1"))

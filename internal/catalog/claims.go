@@ -23,7 +23,7 @@ type claimBook struct {
 	// process saved, used until all sources are in sync.
 	had, last map[netip.Addr]string
 	// taken are the claims that an endpoint has, guarded those that a Node had. kept are the claims that a Node has or had, and
-	// last: what the next process is to remember.
+	// last: what the next process is to know.
 	taken         shared[struct{}]
 	guarded, kept shared[string]
 	// moot are the addresses about which they may be wrong.

@@ -1,5 +1,5 @@
 // Package catalog holds the latest of everything the sources have told, joins
-// slices to their services, remembers which services changed, and knows whether
+// slices to their services, lists the services that changed, and knows whether
 // every source has told all.
 //
 // Sources call it as their Sink, from any goroutine. The agent waits on Wake and

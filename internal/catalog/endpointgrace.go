@@ -25,7 +25,7 @@ func (c *Catalog) beginGrace(id model.ServiceID) {
 }
 
 // inGrace returns the Services that still wait, and when the wait of the first of them ends. It
-// forgets the others.
+// drops the others.
 func (c *Catalog) inGrace() (held map[model.ServiceID]struct{}, until time.Time) {
 	held = map[model.ServiceID]struct{}{}
 	if len(c.since) == 0 {

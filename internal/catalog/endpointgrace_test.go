@@ -48,7 +48,7 @@ func TestAwait(t *testing.T) {
 				c.SetSlice(slice("b-1", "b", "10.0.0.1"))
 			},
 			"default/b ports=1 b-1,10.0.0.1\ndefault/old ports=2\n", "default/a ports=1\n"},
-		{"back before anybody saw it gone",
+		{"back before a batch had it gone",
 			func(c *catalog.Catalog) { c.SetService(service("a", 80)) },
 			func(c *catalog.Catalog) { c.DeleteService(id("a")); c.SetService(service("a", 81)) },
 			"default/a ports=1\n", ""},

@@ -82,7 +82,7 @@ func (c *Catalog) node() (best model.Node, have bool) {
 // mostNodesNamed bounds the names of Nodes in one line of the log.
 const mostNodesNamed = 5
 
-// logUnknownNode says that there are Nodes, and none of the name of this one: that is a wrong
+// logUnknownNode reports that there are Nodes, and none of the name of this one: that is a wrong
 // --hostname-override more often than a Node that is yet to register.
 func (c *Catalog) logUnknownNode(state source.State) {
 	if _, have := c.node(); have || state != source.Complete || len(c.addresses.of) == 0 {

@@ -33,7 +33,7 @@ type version struct {
 // told is what was said of each object last, by its kind and name.
 type told map[string]version
 
-// deliver says it to a Sink.
+// deliver sends it to a Sink.
 func deliver(sink source.Sink, key string, v version) {
 	kind, name := key[:2], key[3:]
 	switch {
@@ -52,7 +52,7 @@ func deliver(sink source.Sink, key string, v version) {
 	}
 }
 
-// follower compiles what a catalog says has changed, as the agent does.
+// follower compiles the Services that a catalog reports as changed, as the agent does.
 type follower struct {
 	catalog *catalog.Catalog
 	host    model.Host
@@ -99,7 +99,7 @@ func (t told) fresh() map[model.ServiceID]model.ServicePlan {
 	return f.plans
 }
 
-// event is one thing that a source says.
+// event is one call of a source.
 type event struct {
 	key string
 	version

@@ -31,7 +31,7 @@ func TestWeightsOfNodes(t *testing.T) {
 	c.SetNode(model.FromFile, model.Node{Name: "m1", Weight: new(uint16(5))})
 	want("the API goes before a file", false, map[string]model.NodeWeight{"m1": {}})
 	c.SetNode(model.FromKube, model.Node{Name: "m2", BadAnnotations: []string{"a", "b"}})
-	want("one that nobody understands", true, map[string]model.NodeWeight{"m1": {}, "m2": {Bad: "a; b"}})
+	want("one that does not parse", true, map[string]model.NodeWeight{"m1": {}, "m2": {Bad: "a; b"}})
 	c.DeleteNode(model.FromKube, "m1")
 	c.DeleteNode(model.FromKube, "m2")
 	want("what the file says is left", true, map[string]model.NodeWeight{"m1": {Weight: 5}})

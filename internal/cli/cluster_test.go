@@ -155,7 +155,7 @@ func clusterLines() []string {
 }
 
 // TestClusterVerbs: each verb, under both names, ends well with nodes that agree, and its JSON is
-// what the schema says.
+// what the schema requires.
 func TestClusterVerbs(t *testing.T) {
 	_, kubeconfig := startCluster(t, wellAgent(t, 2), wellAgent(t, 2), wellAgent(t, 2))
 	for _, line := range clusterLines() {

@@ -95,7 +95,7 @@ const (
 	ownFile   = "apiVersion: kube-ipvs.io/v1alpha1\nkind: KubeIPVSConfiguration\n"
 )
 
-// A verb takes the file, flags over it, and says what has no effect.
+// A verb takes the file, flags over it, and reports settings without effect.
 func TestPlanWithAConfigurationFile(t *testing.T) {
 	dir := directory(t, map[string]string{"web.yaml": manifest})
 	file := filepath.Join(directory(t, map[string]string{

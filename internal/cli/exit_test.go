@@ -179,10 +179,10 @@ func cleanupOutcomes(t *testing.T, run func(...string) func() int) [3]func() int
 		synctest.Test(t, func(*testing.T) { code = statusOf("cleanup", "--run-dir", dir) }) // waits for lockWait
 		return code
 	}
-	return [3]func() int{swept, locked, run("cleanup", "--for=nobody")}
+	return [3]func() int{swept, locked, run("cleanup", "--for=unknown")}
 }
 
-// Each status of each verb is what the table of all says.
+// Each status of each verb is in the table of all.
 func TestExitStatuses(t *testing.T) {
 	ways := outcomes(t)
 	var verbs []string

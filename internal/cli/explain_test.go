@@ -289,7 +289,7 @@ func TestExplainNamesTheCause(t *testing.T) {
 	}
 }
 
-// However much there is to say, it fits a screen of 40 lines; --all says it.
+// However much there is to say, it fits a screen of 40 lines; --all prints the rest.
 func TestExplainFitsAScreen(t *testing.T) {
 	var manifests strings.Builder
 	for i := range 30 {

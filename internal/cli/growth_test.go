@@ -21,7 +21,7 @@ import (
 )
 
 // BenchmarkGrowth shows that compiling, judging conflicts and rendering cost linear in what a
-// Service says: each of five things grows by a thousand times, in both modes. An exponent of 1 is
+// Service has: each of five things grows by a thousand times, in both modes. An exponent of 1 is
 // linear, of 2 quadratic. "exp" covers the whole growth; "exp10x" covers its last tenfold, where
 // the fixed cost of each Service no longer hides it. "change-ms" is one change of the largest. The
 // bounds of one Service are lifted: with them, the largest would cost less.

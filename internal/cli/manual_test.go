@@ -19,7 +19,7 @@ func each(cmd *cobra.Command, visit func(*cobra.Command)) {
 	}
 }
 
-// Each verb says in a line what it is for, in some lines what it does, and shows how.
+// The help of each verb has a line about its purpose, some lines about its work, and examples.
 func TestVerbsAreDescribed(t *testing.T) {
 	n := 0
 	each(NewRoot(), func(c *cobra.Command) {

@@ -123,7 +123,7 @@ func tablesInUse(ctx context.Context, log *zap.Logger, c config.Config) (*nft.Ha
 	}
 	there, err := nftrules.Exists(ctx, h)
 	if errors.Is(err, fs.ErrPermission) && c.Rules == config.RulesAuto {
-		there, err = false, nil // each row that is asked for says so
+		there, err = false, nil // each row that is asked for fails with it
 	}
 	if err != nil || !there {
 		h.Close()

@@ -10,7 +10,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/explain"
 )
 
-// fits fails where a JSON text is not what manifests/schemas says of it.
+// fits fails where a JSON text does not fit its schema in manifests/schemas.
 func fits(t *testing.T, schema, text string) {
 	t.Helper()
 	if err := validate(t, schema, text); err != nil {
@@ -33,7 +33,7 @@ func validate(t *testing.T, schema, text string) error {
 	return compiled.Validate(value)
 }
 
-// checkSchema fails if what -o json prints is not what the schema says.
+// checkSchema fails if what -o json prints is not what the schema requires.
 func checkSchema(t *testing.T, r explain.Report) {
 	t.Helper()
 	var b strings.Builder

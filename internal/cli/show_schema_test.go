@@ -107,7 +107,7 @@ func encoded(t *testing.T, v any) string {
 	return string(text)
 }
 
-// A schema has each field that an output can have, and no other, and says what is missing.
+// A schema has each field that an output can have, and no other, and lists what is missing.
 func TestSchemasHaveEachField(t *testing.T) {
 	files, err := os.ReadDir(schemas)
 	if err != nil || len(files) != len(outputs)+len(reports) {

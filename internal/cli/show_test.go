@@ -301,7 +301,7 @@ func TestShowWhatTheKernelHoldsWithoutAnAgent(t *testing.T) {
 	if _, err := k.sets(t.Context(), query{Filter: inspect.Filter{Namespace: "shop"}}); err == nil || !strings.Contains(err.Error(), "need the name of a set") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := k.entries(t.Context(), query{named: "NOBODY"}); err == nil {
+	if _, err := k.entries(t.Context(), query{named: "UNKNOWN"}); err == nil {
 		t.Error("a set that does not exist has entries")
 	}
 	nothing := &kernelReader{agent: k.agent, notes: io.Discard, link: s.links}
@@ -372,7 +372,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// pages keeps what is written, and says when it is enough.
+// pages keeps what is written, and reports when it is enough.
 type pages struct {
 	list   []string
 	after  int

@@ -294,7 +294,7 @@ func TestDrains(t *testing.T) {
 	golden.Check(t, "drains.txt", text(t, f.run(t, &cluster.Drains{Now: now}), false))
 }
 
-// TestRunIsBounded: no more nodes are asked at a time than Parallel says, and progress ends at all.
+// TestRunIsBounded: no more nodes are asked at a time than Parallel, and progress ends at all.
 func TestRunIsBounded(t *testing.T) {
 	nodes := make([]cluster.Node, 50)
 	for i := range nodes {

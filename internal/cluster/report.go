@@ -113,7 +113,7 @@ func (r *Report) finish() {
 	r.Verdict = r.headline()
 }
 
-// headline says how many nodes agree.
+// headline reports how many nodes agree.
 func (r *Report) headline() string {
 	subject := ""
 	if r.Asked != "" {

@@ -66,7 +66,7 @@ func (f fleet) run(t *testing.T, q cluster.Question) cluster.Report {
 	return r
 }
 
-// conforms fails unless a report is what its schema says.
+// conforms fails unless a report is what its schema requires.
 func conforms(t *testing.T, r cluster.Report) {
 	t.Helper()
 	c := jsonschema.NewCompiler()

@@ -173,7 +173,7 @@ func (p servicePage) renderDrains(w *writer) {
 	})
 }
 
-// A failedPage says why there is no other page.
+// A failedPage is the reason why there is no other page.
 type failedPage string
 
 func (f failedPage) render(w *writer) {

@@ -54,7 +54,7 @@ func (s *Server) cacheOf(name string) *cache[detail] {
 	return s.services[name]
 }
 
-// askAll asks all that a page has. Counters are missing where IPVS is, which top says.
+// askAll asks all that a page has. Counters are missing where IPVS is missing; top reports that.
 func (s *Server) askAll(ctx context.Context, name string) (d detail, err error) {
 	d.At = time.Now()
 	for _, step := range []struct {

@@ -16,7 +16,7 @@ const (
 	VIPBindingRoute   VIPBinding = "route"
 )
 
-// ExternalBinding says how external and load-balancer addresses of Services become local to this machine in ModeIPVS
+// ExternalBinding is how external and load-balancer addresses of Services become local to this machine in ModeIPVS
 // (--external-binding).
 type ExternalBinding string
 

@@ -15,7 +15,7 @@ const (
 	never                 // is no setting: about this process and its command line
 )
 
-// meaning says of one field of Config when a change of it takes effect, and how a
+// meaning is, for one field of Config, when a change of it takes effect, and how a
 // person knows what it follows from.
 type meaning struct {
 	of   string // path of the field in Config

@@ -9,7 +9,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 )
 
-// TestCompare: a changed file says what the agent takes and what asks for a restart.
+// TestCompare: of a changed file the agent takes some settings, and reports those that need a restart.
 func TestCompare(t *testing.T) {
 	for _, tt := range []struct {
 		name, before, now string

@@ -43,7 +43,7 @@ type Invocation struct {
 type Inputs struct {
 	SourceDir string
 	Client    Client
-	// WatchNodes says whose addresses are followed: WatchAuto, WatchAll, WatchOwn.
+	// WatchNodes selects the Nodes whose addresses are followed: WatchAuto, WatchAll, WatchOwn.
 	WatchNodes string
 	NodeName   string
 	// BindAddress is the node's primary address; the unspecified one leaves that to the Node object.
@@ -76,13 +76,13 @@ type VirtualServers struct {
 	Drain time.Duration
 }
 
-// Binding says how addresses become local in ModeIPVS.
+// Binding is how addresses become local in ModeIPVS.
 type Binding struct {
-	// VIPBinding says how addresses of Services become local, and ServiceCIDRs which of them may by one
+	// VIPBinding is how addresses of Services become local, and ServiceCIDRs those that may by one
 	// route. There is a range unless VIPBinding is VIPBindingAddress.
 	VIPBinding   VIPBinding
 	ServiceCIDRs []netip.Prefix
-	// ExternalBinding says how external and load-balancer addresses become local.
+	// ExternalBinding is how external and load-balancer addresses become local.
 	ExternalBinding ExternalBinding
 }
 
@@ -104,9 +104,9 @@ type Netfilter struct {
 	Rules         Rules
 }
 
-// Exposure says which addresses and ports beside cluster IPs are served.
+// Exposure selects the addresses and ports that are served beside cluster IPs.
 type Exposure struct {
-	// NodePorts says where NodePorts answer, NodePortRange which ports are theirs: masquerading keeps out
+	// NodePorts is where NodePorts answer, NodePortRange the range of their ports: masquerading keeps out
 	// of it.
 	NodePorts     NodePortSelection
 	NodePortRange PortRange
@@ -152,7 +152,7 @@ type Runtime struct {
 	LogFormat   string
 }
 
-// Client says how the API server is reached. Where both addresses are empty it is
+// Client is how the API server is reached. Where both addresses are empty it is
 // the one of the cluster that the process runs in.
 type Client struct {
 	// Kubeconfig is a file, Master a URL that wins over the one in it.
@@ -180,7 +180,7 @@ type Conntrack struct {
 	TCPBeLiberal                                 bool
 }
 
-// DetectLocal says how pods of this node are told from everybody else.
+// DetectLocal is how pods of this node are told from everybody else.
 type DetectLocal struct {
 	Mode         string
 	ClusterCIDRs []netip.Prefix

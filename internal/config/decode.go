@@ -120,7 +120,7 @@ func documentOf(row setting, rows []setting) string {
 	return " of " + proxyKind
 }
 
-// wanted says what a setting takes.
+// wanted describes the values that a setting takes.
 func wanted(to any) string {
 	switch to.(type) {
 	case *string:

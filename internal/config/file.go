@@ -92,7 +92,7 @@ func splitJSON(body []byte) ([][]byte, error) {
 	}
 }
 
-// bodyOf is a document without what says nothing at its beginning: blank lines,
+// bodyOf is a document without its meaningless beginning: blank lines,
 // comments and the separator, which the reader leaves there when it comes first.
 func bodyOf(doc []byte) []byte {
 	for {
@@ -149,7 +149,7 @@ func toJSON(text []byte) (object []byte, duplicates []error, err error) {
 	return object, duplicates, nil
 }
 
-// tidy makes one line of what the YAML parser says.
+// tidy makes one line of an error of the YAML parser.
 func tidy(err error) error {
 	text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
 	text = strings.TrimPrefix(text, "yaml: ")

@@ -11,7 +11,7 @@ import (
 )
 
 // TestIdleTimes: a time or the word, by the flag or in the two documents of the file,
-// and the flag wins over whatever the file says.
+// and the flag wins over the file.
 func TestIdleTimes(t *testing.T) {
 	recommended := config.Timeouts{Recommended: true}
 	profile, hour := ownHead+"ipvsTimeouts: recommended\n", proxyHead+"ipvs: {tcpTimeout: 1h}\n"

@@ -82,7 +82,7 @@ func (l *Loader) base() (*fileReader, error) {
 }
 
 // overlay gives the settings the flags of the command line, and returns which of
-// them the file says otherwise.
+// them the file has others.
 func (l *Loader) overlay(s *Settings) (overrides []string, err error) {
 	s.given = map[string]bool{}
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)

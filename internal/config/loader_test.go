@@ -149,7 +149,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestOverrides: only a flag that says otherwise than the file wins over it.
+// TestOverrides: a flag is reported only where its value differs from the file's.
 func TestOverrides(t *testing.T) {
 	l := loaded(t, proxyHead+"ipvs: {scheduler: wlc, strictARP: true}\nfeatureGates: {AllowServiceExternalIPs: false, AllAlpha: true}\nhealthzBindAddress: 192.0.2.1\n",
 		"--ipvs_scheduler=wlc", "--ipvs-strict-arp=false", "--feature-gates=AllowServiceExternalIPs=true", "--cluster-cidr=10.0.0.0/8", "--healthz-port=0", "--node-address=192.0.2.7")

@@ -27,7 +27,7 @@ const (
 	OnMissingFail     OnMissing = "fail"
 )
 
-// Rules says where ModeIPVS keeps rules and sets (--rules).
+// Rules is where ModeIPVS keeps rules and sets (--rules).
 type Rules string
 
 // The values of --rules. RulesAuto is RulesIPTables where the kernel and the tools have iptables and

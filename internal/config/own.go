@@ -26,7 +26,7 @@ type KubeIPVSConfiguration struct {
 	// iptablesBackend is nft, legacy, or auto, the default: where the host's rules
 	// live (--iptables-backend).
 	IPTablesBackend string `json:"iptablesBackend"`
-	// rules says where ipvs mode keeps its rules and sets: iptables (with ipset), nftables, or auto,
+	// rules is where ipvs mode keeps its rules and sets: iptables (with ipset), nftables, or auto,
 	// the default: iptables where the kernel and the tools have both, else nftables (--rules).
 	Rules string `json:"rules"`
 	// serviceNodePortRange are the ports of NodePorts, the same as --service-node-port-range of the

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// pace says when Watch looks: quiet after an event, so that many are one, and each
+// pace is when Watch looks: quiet after an event, so that many are one, and each
 // poll, for what no event tells.
 type pace struct {
 	quiet, poll time.Duration

@@ -23,7 +23,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/wiring"
 )
 
-// supposed is a loop and what is known, as a test says.
+// supposed is a loop and the facts that a test sets.
 type supposed struct {
 	condition agent.Condition
 	unsynced  map[model.Origin]source.State

@@ -165,7 +165,7 @@ func TestIdleTimesThatCannotBeKept(t *testing.T) {
 		warns  []string
 	}{
 		{"the kernel does not answer", hour, func(b *idleBench) { b.fake.FailAlways(errors.New("no answer")) }, "no answer", nil},
-		{"it does not, and nobody asks", config.Timeouts{}, func(b *idleBench) { b.fake.FailAlways(errors.New("no answer")) }, "",
+		{"it does not, and no setting needs it", config.Timeouts{}, func(b *idleBench) { b.fake.FailAlways(errors.New("no answer")) }, "",
 			[]string{"cannot read the IPVS connection timeouts: get ipvs timeouts: no answer; <nil>"}},
 		{"it keeps what it has", hour, func(b *idleBench) { b.fake.deaf = true }, "the kernel has", nil},
 		{"a node that cannot be read", config.Timeouts{Recommended: true}, func(b *idleBench) { b.sysctl("ipv4/tcp_keepalive_time", "soon") }, "recommended IPVS timeouts: read sysctl", nil},

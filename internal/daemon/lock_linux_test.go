@@ -166,7 +166,7 @@ func TestAgentsOfTwoNetworkNamespaces(t *testing.T) {
 	}
 }
 
-// TestNameOfAStranger: a process without root's rights cannot keep the agent from a node; one that has them and says nothing can.
+// TestNameOfAStranger: a process without root's rights cannot keep the agent from a node; a silent one that has them can.
 func TestNameOfAStranger(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -234,7 +234,7 @@ func bindAs(t *testing.T, user int, says string) (free func()) {
 	return func() { _ = l.Close(); <-done }
 }
 
-// TestCleanupNeedsRoot: it says so, and not that an agent runs, nor that another run directory helps.
+// TestCleanupNeedsRoot: its error names the missing rights, and not that an agent runs, nor that another run directory helps.
 func TestCleanupNeedsRoot(t *testing.T) {
 	ended := make(chan error)
 	go func() {

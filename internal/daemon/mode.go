@@ -69,7 +69,7 @@ func orElse(c config.Config, err error) string {
 	return ""
 }
 
-// tryIPVS opens IPVS and uses it, because what a kernel lists says less.
+// tryIPVS opens IPVS and uses it, because a list of the kernel's schedulers proves less.
 func (k *kernel) tryIPVS(ctx context.Context, log *zap.Logger, c config.Config) (picked scheduler.Spec, err error) {
 	if err := k.openIPVS(ctx, log, c); err != nil {
 		return c.Scheduler, err
@@ -80,7 +80,7 @@ func (k *kernel) tryIPVS(ctx context.Context, log *zap.Logger, c config.Config) 
 	return picked, nil
 }
 
-// lacksIPVS reports whether err says that the kernel lacks something. A process without the
+// lacksIPVS reports whether err means that the kernel lacks something. A process without the
 // right to ask does not know.
 func lacksIPVS(err error) bool {
 	if errors.Is(err, os.ErrPermission) {

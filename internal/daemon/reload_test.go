@@ -181,7 +181,7 @@ func TestReloadKeepsTheReplacement(t *testing.T) {
 	}
 }
 
-// How long connections go on, and for how long IPVS remembers them, changes in place.
+// How long connections go on, and for how long IPVS keeps them, changes in place.
 func TestReloadOfTimes(t *testing.T) {
 	const own = "---\napiVersion: kube-ipvs.io/v1alpha1\nkind: KubeIPVSConfiguration\n"
 	b := newBench(t, own+"drain: 5m\n")

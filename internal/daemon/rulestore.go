@@ -50,12 +50,12 @@ func decideRules(asked config.Rules, noIPTables error, openIPSet, openNFT func()
 	return d, nil
 }
 
-// lacksRules reports whether err says that the kernel or the node lacks iptables or ipset.
+// lacksRules reports whether err means that the kernel or the node lacks iptables or ipset.
 func lacksRules(err error) bool {
 	return errors.Is(err, rules.ErrUnsupported) || errors.Is(err, ipset.ErrUnsupported)
 }
 
-// reason says why the rules are where they are.
+// reason reports why the rules are where they are.
 func (d rulesDecision) reason() string {
 	switch {
 	case d.active == "":

@@ -25,7 +25,7 @@ func TestFillOfSets(t *testing.T) {
 			return []ipset.Info{
 				{Set: ipset.Set{Name: "KUBE-CLUSTER-IP", MaxElem: 65536}, Elements: 7},
 				{Set: ipset.Set{Name: "KUBE-NODE-PORT-TCP"}, Elements: 3}, // a bitmap
-				{Set: ipset.Set{Name: "somebody-else", MaxElem: 10}, Elements: 10},
+				{Set: ipset.Set{Name: "another-program", MaxElem: 10}, Elements: 10},
 			}, failed
 		}), nil
 	}}

@@ -140,7 +140,7 @@ func withPermissionHint(err error, capabilities string) error {
 	return err
 }
 
-// lacksIPTables reports whether an error says that the node lacks iptables. An error of missing
+// lacksIPTables reports whether an error means that the node lacks iptables. An error of missing
 // rights is a different one: no package mends it.
 func lacksIPTables(err error) bool {
 	return errors.Is(err, rules.ErrUnsupported) && !errors.Is(err, os.ErrPermission)

@@ -1,4 +1,4 @@
-// Package dataplane says what a mode is and keeps the law of order between its
+// Package dataplane defines a mode and keeps the law of order between its
 // tables.
 //
 // A mode lists its stages once, bottom up: what carries return traffic first,

@@ -1,6 +1,6 @@
 package dataplane
 
-// DropReason says why a rule of ours drops or refuses packets. It is a label of a metric.
+// DropReason is why a rule of ours drops or refuses packets. It is a label of a metric.
 type DropReason string
 
 // The reasons.

@@ -79,7 +79,7 @@ type Change struct {
 	Old, New *model.Frontend
 }
 
-// Conflict says that Loser does not get Key because Winner has it; or that this is over, because
+// Conflict means that Loser does not get Key because Winner has it; or that this is over, because
 // Loser has it now or does not want it any more. It is reported when it begins and when it ends,
 // but not when another Service becomes the winner, which would be a line for each loser.
 type Conflict struct {
@@ -90,7 +90,7 @@ type Conflict struct {
 	Over bool
 }
 
-// String says it in a sentence for people.
+// String describes it in a sentence for people.
 func (c Conflict) String() string { return c.text(c.Winner.String()) }
 
 func (c Conflict) text(winner string) string {
@@ -276,7 +276,7 @@ func (f *Frontends) Get(k model.FrontendKey) (model.Frontend, bool) {
 	return *fe, true
 }
 
-// Clear forgets every Service and returns what that changes for the mode.
+// Clear drops every Service and returns what that changes for the mode.
 func (f *Frontends) Clear() []Change {
 	var changes []Change
 	for k, fe := range f.inForce {

@@ -59,7 +59,7 @@ func wanting(op byte, step int) model.ServicePlan {
 	return p
 }
 
-// strength says in words of this test which kind of claim comes first.
+// strength orders the kinds of claims, independently of the code under test.
 var strength = map[model.Kind]int{model.KindClusterIP: 1, model.KindLoadBalancer: 2, model.KindNodePort: 3, model.KindExternalIP: 4}
 
 func compareFrontends(t *testing.T, f *dataplane.Frontends, plans map[model.ServiceID]model.ServicePlan, told map[model.FrontendKey]model.Frontend) {

@@ -46,7 +46,7 @@ func TestOlderServiceKeepsTheAddress(t *testing.T) {
 		{"no date is youngest", []model.ServicePlan{plan("a-undated", 0, 1), plan("z-dated", 9, 2)}, "z-dated"},
 		{"same age: the first by name", []model.ServicePlan{plan("b", 1, 1), plan("a", 1, 2)}, "a"},
 		{"the older went", []model.ServicePlan{plan("old", 1, 1), plan("young", 2, 2), gone("old")}, "young"},
-		{"the older was created anew", []model.ServicePlan{plan("old", 1, 1), plan("young", 2, 2), plan("old", 3, 1)}, "young"},
+		{"the older was created again", []model.ServicePlan{plan("old", 1, 1), plan("young", 2, 2), plan("old", 3, 1)}, "young"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := dataplane.NewFrontends()

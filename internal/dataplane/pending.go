@@ -55,7 +55,7 @@ type Moving struct {
 	// when it ends at the latest, zero for never.
 	Since, Until time.Time
 	// Connections of one that drains, as they were counted last: Active are established,
-	// Inactive are those being opened or closed, and closed ones that are remembered.
+	// Inactive are those being opened or closed, and closed ones that are kept.
 	Connections      ConnectionState
 	Active, Inactive uint32
 }
@@ -67,7 +67,7 @@ type ConnectionState uint8
 const (
 	ConnectionsUnknown ConnectionState = iota // they have not been counted yet
 	ConnectionsOpen                           // some are established
-	ConnectionsClosed                         // none is established, closed ones are remembered
+	ConnectionsClosed                         // none is established, closed ones are kept
 	ConnectionsNone                           // there is none
 )
 

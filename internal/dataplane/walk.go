@@ -9,7 +9,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Origin says where the first packet of a connection comes from.
+// Origin is where the first packet of a connection comes from.
 type Origin string
 
 // The origins, which rules treat differently.
@@ -48,7 +48,7 @@ const (
 type Walk struct {
 	Steps []string `json:"steps"`
 	End   End      `json:"end"`
-	// Why says, where it is not forwarded, what ends it.
+	// Why is the reason where it is not forwarded.
 	Why string `json:"why,omitempty"`
 	// SourceKept: the backend sees the address of the client.
 	SourceKept bool `json:"sourceKept"`

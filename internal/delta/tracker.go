@@ -46,7 +46,7 @@ type update[V any] struct {
 	resting bool
 }
 
-// presence says what is known of a row in the kernel.
+// presence is what is known of a row in the kernel.
 type presence uint8
 
 const (
@@ -338,7 +338,7 @@ func (t *Tracker[K, V]) Counts() Counts {
 	}
 }
 
-// Pass says which of the pending rows are meant.
+// Pass selects some of the pending rows.
 type Pass struct {
 	// Orphans are deleted too.
 	Orphans bool

@@ -189,7 +189,7 @@ type naive struct {
 	unknown         map[string]bool
 }
 
-// check compares what the tracker would do with what the model says must be
+// check compares what the tracker would do with what the model requires to be
 // done, given that an unknown row has to be written whatever it holds.
 func (n naive) check(t *testing.T, tr *delta.Tracker[string, int]) {
 	t.Helper()

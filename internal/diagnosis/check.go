@@ -11,7 +11,7 @@ import (
 )
 
 // Check is one question to the node. Run returns nil if all is well, or an error that Lacking,
-// Warning or Note has graded. Any other error says that there is no answer. Fix is what an operator can
+// Warning or Note has graded. Any other error means that there is no answer. Fix is what an operator can
 // do about it, unless the error has a remedy of its own (Remedied).
 type Check struct {
 	Name string
@@ -54,7 +54,7 @@ func Lacking(err error) error { return grade(Lacks, err) }
 // Warning marks an error as one that the node can live with. It is nil for nil.
 func Warning(err error) error { return grade(Warn, err) }
 
-// Note says of an answer that is all right what a person may want to know.
+// Note adds a fact to an answer that is all right.
 func Note(format string, args ...any) error { return grade(OK, fmt.Errorf(format, args...)) }
 
 // remedied is an error that knows what to do about it.
@@ -75,7 +75,7 @@ func Remedied(err error, fix string) error {
 	return remedied{fix, err}
 }
 
-// IsLacking reports whether an error says "this node cannot".
+// IsLacking reports whether an error means "this node cannot".
 func IsLacking(err error) bool {
 	var g graded
 	return errors.As(err, &g) && g.state == Lacks

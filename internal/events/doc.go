@@ -5,7 +5,7 @@
 //	         never block      bounded                             patient
 //
 // It knows the words of model and the events API. It does not know why something is
-// said: the agent decides that, and says it as often as it likes.
+// said: the agent decides that, and repeats it as often as it likes.
 //
 // An Event is the view of one node. Where all nodes meet the same trouble, each of them reports it,
 // told apart by reportingInstance. The limits bound the cost of 5,000 agents together for an API
@@ -19,7 +19,7 @@
 // A repeated message becomes a series of its Event while the API keeps that Event, an hour: kubectl
 // shows the number of repetitions. The broadcaster of client-go also numbers series, but is not
 // used. It links every type of the API into the program and names the instance after the host name
-// instead of the Node. It counts a different text as a repetition and forgets an Event after six
+// instead of the Node. It counts a different text as a repetition and deletes an Event after six
 // minutes. It gives up after two minutes without an API server, and at once if the server is
 // overloaded.
 //

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 )
 
-// history remembers what was said last about each subject and how often, as far as it
-// limits what may be said next. The least recently used subject is forgotten when there
+// history keeps what was said last about each subject and how often, as far as it
+// limits what may be said next. The least recently used subject is dropped when there
 // are too many, each when its limits are full again: then nothing tells it from a new one.
 type history struct {
 	limits Limits
@@ -45,7 +45,7 @@ func (h *history) repeats(m message) bool {
 	return ok && h.same(e, m)
 }
 
-// admit decides about a message, and remembers it if it is to be sent.
+// admit decides about a message, and keeps it if it is to be sent.
 func (h *history) admit(m message) verdict {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 )
 
 // Kind has the fields of an Event besides its text. Kinds are constants of the program: the queue
-// remembers each kind that was ever used.
+// keeps each kind that was ever used.
 type Kind struct {
 	// Reason is the word people filter by; Action is the action that failed or happened. The API
 	// wants both, at most 128 bytes each.

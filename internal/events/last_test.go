@@ -24,6 +24,6 @@ func TestLastWords(t *testing.T) {
 		r.LastNode(t.Context(), events.FailedToStartMetricServer, "again")
 		r.wantDropped(1)
 	})
-	var nobody *events.Recorder
-	nobody.LastNode(t.Context(), events.Starting, "")
+	var none *events.Recorder
+	none.LastNode(t.Context(), events.Starting, "")
 }

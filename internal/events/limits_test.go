@@ -205,7 +205,7 @@ func TestSayingNeverBlocks(t *testing.T) {
 	})
 }
 
-// A subject that had to be forgotten is a new one: memory is bounded before anything.
+// A subject that had to be dropped is a new one: memory is bounded before anything.
 func TestSubjectsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, events.Options{Limits: events.Limits{Subjects: 2}})

@@ -26,7 +26,7 @@ func TestAnswersOfTheAPI(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		err     error
-		again   bool // sent when the API says yes later
+		again   bool // sent when the API accepts it later
 		dropped uint64
 	}{
 		{"no answer", away(), true, 0},
@@ -225,7 +225,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 				if took := time.Since(before); took != 0 {
 					t.Errorf("Run took %v to return", took)
 				}
-				r.Node(events.Starting, "nobody listens, nobody waits")
+				r.Node(events.Starting, "no server answers, no caller waits")
 			})
 		})
 	}

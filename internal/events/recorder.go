@@ -18,7 +18,7 @@ import (
 )
 
 // Limits bound what one agent may cost the API server, and its own memory. A field that
-// is zero has its default. The package comment says what they mean for a large cluster.
+// is zero has its default. The package comment has their meaning for a large cluster.
 type Limits struct {
 	// Burst Events about Services may go out at once, then one in each Every.
 	Burst int           // 10
@@ -30,7 +30,7 @@ type Limits struct {
 	Repeat time.Duration // 10 min
 	// Queue is how many messages wait at most, of Services and of the Node each.
 	Queue int // 512
-	// Subjects is how many objects, times kinds, are remembered for the limits above.
+	// Subjects is how many objects, times kinds, are kept for the limits above.
 	Subjects int // 4,096
 	// MaxAge is when a message that could not be sent is dropped.
 	MaxAge time.Duration // 1 h
@@ -115,7 +115,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	return nil
 }
 
-// Service says something about a Service, in at most 1,024 bytes of text; more is cut off. It never
+// Service queues an Event about a Service, in at most 1,024 bytes of text; more is cut off. It never
 // blocks and may be called by any goroutine. A Service that is no object of the API is skipped.
 func (r *Recorder) Service(id model.ServiceID, kind Kind, text string) {
 	if r == nil {
@@ -128,7 +128,7 @@ func (r *Recorder) Service(id model.ServiceID, kind Kind, text string) {
 	r.say(r.services, subject{object{"Service", id.Namespace, id.Name}, kind}, text)
 }
 
-// Node says something about the Node this agent runs on, like Service.
+// Node queues an Event about the Node that this agent runs on, like Service.
 func (r *Recorder) Node(kind Kind, text string) {
 	if r == nil {
 		return

@@ -23,7 +23,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// rig is a Recorder before a fake API server that remembers what it was asked. Every
+// rig is a Recorder before a fake API server that keeps what it was asked. Every
 // Service exists unless it is listed as gone.
 type rig struct {
 	*events.Recorder
@@ -155,7 +155,7 @@ func (r *rig) wantDropped(want uint64) {
 	}
 }
 
-// set changes what the API says.
+// set changes the answers of the API.
 func (r *rig) set(change func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -175,5 +175,5 @@ func pretty(t *testing.T, v any) string {
 	return string(text) + "\n"
 }
 
-// away is what a client says when no API server answers.
+// away is the error of a client when no API server answers.
 func away() error { return errors.New("dial tcp 10.96.0.1:443: connect: connection refused") }

@@ -28,7 +28,7 @@ const controller = "kube-proxy"
 // (kube-apiserver --event-ttl).
 const eventTTL = time.Hour
 
-// words are the reason and the text of an Event about an object. While the Event that says them
+// words are the reason and the text of an Event about an object. While the Event that has them
 // exists, the same words again are a series of that Event.
 type words struct {
 	subject

@@ -38,7 +38,7 @@ func concerning(s *agent.Report, drops []Drop) []Drop {
 	return slices.DeleteFunc(slices.Clone(drops), func(d Drop) bool { return d.Port == "" && !may[dataplane.DropReason(d.Reason)] })
 }
 
-// drops prints them. A rule that serves all Services says nothing of one of them.
+// drops prints them. A rule that serves all Services proves nothing about one of them.
 func (p *page) drops(list []Drop) {
 	if len(list) == 0 {
 		return

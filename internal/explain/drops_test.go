@@ -8,7 +8,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/explain"
 )
 
-// TestDroppedPackets: a Service shows what its own packets can meet, and says where a number is that of all Services.
+// TestDroppedPackets: a Service shows what its own packets can meet, and marks a number that is that of all Services.
 func TestDroppedPackets(t *testing.T) {
 	found := there
 	found.Drops = []explain.Drop{

@@ -62,7 +62,7 @@ func (p *page) rows(what string, groups []Rows, most int) {
 	p.lines("  ", list, most)
 }
 
-// usedBy says which Services have an address, as an endpoint or as an address of their own; nil
+// usedBy reports which Services have an address, as an endpoint or as an address of their own; nil
 // for the name of a Service.
 func usedBy(s *agent.Report) (out []string) {
 	address := addressOf(s.Asked)

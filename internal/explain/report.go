@@ -13,10 +13,10 @@ import (
 // manifests/schemas/explain.schema.json.
 type Report struct {
 	Asked string `json:"asked"`
-	// OK: nothing is wrong. Verdict says so, or what is wrong, a sentence each.
+	// OK means that nothing is wrong. Verdict has that sentence, or one for each problem.
 	OK      bool     `json:"ok"`
 	Verdict []string `json:"verdict"`
-	// UsedBy says which Services have the address that was asked for, and as what.
+	// UsedBy lists the Services that have the address that was asked for, with their use of it.
 	UsedBy []string `json:"usedBy,omitempty"`
 	// Story is the report of the agent; nil without an agent, and NoAgent has the reason.
 	Story   *agent.Report `json:"story,omitempty"`
@@ -47,7 +47,7 @@ type Wall struct {
 type Kernel struct {
 	// Servers are the virtual servers and destinations, as ipvsadm -Sn prints them.
 	Servers []string `json:"servers"`
-	// Connections are those that it remembers, by destination.
+	// Connections are those that it keeps, by destination.
 	Connections []Connections `json:"connections"`
 	// Missing rows are wanted and not there. Orphaned servers and destinations are ours and of
 	// no Service: the agent deletes them. Foreign servers are of others, and are never touched.
@@ -57,7 +57,7 @@ type Kernel struct {
 	Foreign  []Rows `json:"foreign"`
 	// Drops are rules that dropped packets which may have been for what was asked for.
 	Drops []Drop `json:"drops"`
-	// Unread says which kinds could not be read, and why.
+	// Unread lists the kinds that could not be read, with the reasons.
 	Unread []Unread `json:"unread"`
 }
 
@@ -70,7 +70,7 @@ type Rows struct {
 	Of int `json:"of"`
 }
 
-// Connections are how many the kernel remembers of one destination.
+// Connections are how many the kernel keeps of one destination.
 type Connections struct {
 	Server      string `json:"server"`
 	Destination string `json:"destination"`

@@ -69,7 +69,7 @@ func (p *page) fronts(r Report) {
 	p.lines("  ", slices.Concat(asked, others), mostFrontends)
 }
 
-// packetsTo says in a word where packets of all origins end, or one for each origin.
+// packetsTo returns one word for the fate of packets of all origins, or one for each origin.
 func (r Report) packetsTo(f agent.FrontendReport) string {
 	if len(f.Paths) == 0 {
 		return "-"

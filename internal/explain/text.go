@@ -97,7 +97,7 @@ func policyOf(local bool) string {
 	return "Cluster"
 }
 
-// stateOf says who has the frontend, and what is particular about it. In iptables mode nothing is
+// stateOf returns the owner of a frontend and its particulars. In iptables mode nothing is
 // bound.
 func stateOf(f agent.FrontendReport, mode string) string {
 	var words []string

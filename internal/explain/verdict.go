@@ -46,7 +46,7 @@ func (v *verdict) reach() (lines []string, ok bool) {
 	return append(v.wrong, v.minor...), false
 }
 
-// alone says what can be said without an agent.
+// alone judges the Service without an agent, by the kernel alone.
 func (v *verdict) alone() {
 	k := v.report.Kernel
 	v.wrongf("no agent reports what is desired: %s", v.report.NoAgent)
@@ -164,7 +164,7 @@ func (v *verdict) eachAsked(visit func(*agent.ServiceReport, *agent.FrontendRepo
 	}
 }
 
-// unread says what the kernel did not tell: often it lacks a module.
+// unread lists the kinds that could not be read: often the kernel lacks a module.
 func (v *verdict) unread() {
 	for _, u := range v.report.Kernel.Unread {
 		v.wrongf("%s cannot be read of the kernel: %s", nounOf[u.Kind], u.Why)
@@ -418,7 +418,7 @@ func (v *verdict) notes() {
 	}
 }
 
-// well says that nothing is wrong.
+// well returns the sentence that nothing is wrong.
 func (v *verdict) well() string {
 	frontends := 0
 	v.eachAsked(func(*agent.ServiceReport, *agent.FrontendReport) { frontends++ })

@@ -23,7 +23,7 @@ type Packet struct {
 	Protocol uint8
 	Port     uint16 // that it goes to
 	State    State
-	// DNAT says whether connection tracking has translated its destination.
+	// DNAT reports whether connection tracking has translated its destination.
 	DNAT Tri
 }
 

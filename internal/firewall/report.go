@@ -74,7 +74,7 @@ type Report struct {
 // Block is one place where packets of Services are dropped.
 type Block struct {
 	Cause Cause
-	// Hook is where, and Reply says that answers are dropped there and not requests.
+	// Hook is where. Reply means that answers are dropped there and not requests.
 	Hook  string
 	Reply bool
 	// From are the clients concerned: FromPods, FromOutside.
@@ -102,7 +102,7 @@ const (
 	mostWork     = 3_000_000 // rules evaluated: well below a second
 )
 
-// Judge says what the filters do with packets to frontends.
+// Judge returns the verdicts of the filters on packets to frontends.
 func Judge(tables []Table, frontends []Frontend, facts Facts) Report {
 	j := judge{facts: facts, found: map[string]*gathered{}}
 	for _, t := range tables {
@@ -324,7 +324,7 @@ func (b Block) Key() string {
 	return fmt.Sprint(b.Cause.Table, "/", b.Cause.Base, "/", b.Cause.Chain, "/", b.Cause.Word, "/", b.Reply)
 }
 
-// String says in a sentence what is dropped, and by what.
+// String describes in a sentence what is dropped, and by what.
 func (b Block) String() string {
 	what := fmt.Sprintf("packets to %s", count(b.Services, "Service"))
 	if b.Reply {

@@ -18,7 +18,7 @@ type Table struct {
 	// Tool is the command that changes it: nft, iptables-nft and the like.
 	Tool   string
 	chains map[string]*chain
-	// Unread says why not all of it could be read.
+	// Unread is why not all of it could be read.
 	Unread string
 }
 
@@ -98,7 +98,7 @@ type Cause struct {
 	At int
 }
 
-// String says what drops, as a part of a sentence.
+// String names the rule that drops, as a part of a sentence.
 func (c Cause) String() string {
 	switch {
 	case c.Chain == "":
@@ -118,7 +118,7 @@ func (c Cause) from() string {
 
 // Finding is what one base chain does with a packet.
 type Finding struct {
-	// Drops: every way through the chain ends so, and Cause says where.
+	// Drops: every way through the chain ends so, and Cause is where.
 	Drops bool
 	// Unclear: some way through it may end so.
 	Unclear bool

@@ -269,7 +269,7 @@ func TestRequestsUnderWayEnd(t *testing.T) {
 	}
 }
 
-// A client that says nothing does not keep its connection, nor does one that has
+// A client that sends nothing does not keep its connection, nor does one that has
 // nothing more to say.
 func TestSilentClients(t *testing.T) {
 	for _, tt := range []struct {

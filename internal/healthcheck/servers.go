@@ -66,14 +66,14 @@ func New(log *zap.Logger, o Options) *Servers {
 	}
 }
 
-// Set says what a Service wants answered; the zero HealthCheck, or one without a
+// Set takes the health check of a Service; the zero HealthCheck, or one without a
 // port, wants nothing. It never waits for a socket.
 func (s *Servers) Set(id model.ServiceID, h model.HealthCheck) {
 	s.wish(func(w *wishes) { w.set(id, h) })
 }
 
-// Listen says at which addresses of this node the ports are opened: at those
-// given, or, with all, at every one there is. Until it is called nothing is opened.
+// Listen sets the addresses of this node at which the ports are opened: those
+// given, or, with all, every one there is. Until it is called nothing is opened.
 func (s *Servers) Listen(addrs []netip.Addr, all bool) {
 	s.wish(func(w *wishes) { w.listen(addrs, all) })
 }
@@ -163,7 +163,7 @@ type PortStatus struct {
 	// Ready is the number of endpoints that it answers.
 	Ready     int
 	Listening bool
-	// Error says why it does not listen; empty if it does.
+	// Error is why it does not listen; empty if it does.
 	Error string
 }
 

@@ -186,7 +186,7 @@ func TestNothingIsLeftOpen(t *testing.T) {
 	h.Listen([]netip.Addr{at.Addr()}, false)
 	h.Set(web, one(at.Port()))
 	h.wait()
-	for range 2 { // it can run again, and remembers what was wanted
+	for range 2 { // it can run again, and keeps what was wanted
 		stop := run(t, s)
 		h.wait(row(at, web, 1))
 		stop()

@@ -51,7 +51,7 @@ type wish struct {
 	addrs  []netip.Addr
 }
 
-// wishes remembers what was asked for and which slots it changes, so that a change
+// wishes keeps what was asked for and which slots it changes, so that a change
 // costs what it touches.
 type wishes struct {
 	services   map[model.ServiceID]model.HealthCheck
@@ -136,7 +136,7 @@ func (w *wishes) all() {
 	}
 }
 
-// take empties the list of what changed and says what is wanted there now.
+// take empties the list of changed slots and returns the desired port of each.
 func (w *wishes) take() []wish {
 	var out []wish
 	for _, at := range slices.SortedFunc(maps.Keys(w.dirty), slot.compare) {

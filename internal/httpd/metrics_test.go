@@ -17,7 +17,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/golden"
 )
 
-// says is a handler that tells the method it was asked with.
+// says is a handler that answers with the method of its request.
 func says(what string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprintf(w, "%s %s\n", r.Method, what) })
 }

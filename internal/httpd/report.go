@@ -114,7 +114,7 @@ func (d *desk) run() {
 	}
 }
 
-// keep remembers what was last known in time.
+// keep stores the last report that came in time.
 func (d *desk) keep(r *reply) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

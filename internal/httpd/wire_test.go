@@ -141,7 +141,7 @@ func (p *pipes) do(t *testing.T, c call) answer {
 }
 
 // transcript is what a terminal shows after a list of requests: headers sorted,
-// without the date and what only says that the connection ends.
+// without the date and the header about the end of the connection.
 func (p *pipes) transcript(t *testing.T, calls ...call) string {
 	t.Helper()
 	var b strings.Builder

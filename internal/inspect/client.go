@@ -77,7 +77,7 @@ func (c *Client) ask(ctx context.Context, method, path string) ([]byte, error) {
 	return body, nil
 }
 
-// explain turns what dialling says into what to do.
+// explain turns an error of dialling into a remedy.
 func (c *Client) explain(err error) error {
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):

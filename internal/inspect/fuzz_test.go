@@ -28,7 +28,7 @@ type everything struct {
 func (everything) Status(context.Context) (agent.Status, error) { return sample, nil }
 
 // FuzzRequests: a client that may open the socket may send any bytes. Each request that is one has
-// an answer, a refusal says why, and what is called JSON is.
+// an answer, a refusal has a reason, and what is called JSON is.
 func FuzzRequests(f *testing.F) {
 	for _, path := range []string{
 		"/v1/status", "/v1/services?service=shop/cart&node=a", "/v1/frontends?address=10.96.0.10", "/v1/backends?endpoint=10.244.0.5", "/v1/names",
@@ -59,7 +59,7 @@ func FuzzRequests(f *testing.F) {
 	})
 }
 
-// FuzzAnswers: a client reads what any process says that took the socket's place. It
+// FuzzAnswers: a client reads the answers of any process that took the socket's place. It
 // ends, and what it takes for an answer can be shown.
 func FuzzAnswers(f *testing.F) {
 	h := inspect.Handler(everything{&lists{known: cluster()}, teller{}}, http.NotFoundHandler(), unwell)

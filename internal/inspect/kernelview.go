@@ -15,7 +15,7 @@ const (
 	OwnerForeign = "foreign"   // written by another program: never touched
 )
 
-// Owned says whose a row is.
+// Owned names the owner of a row.
 type Owned struct {
 	// Owner is one of the constants above.
 	Owner    string   `json:"owner"`
@@ -67,7 +67,7 @@ type KernelServerRow struct {
 	Destination string `json:"destination,omitempty"`
 	Forward     string `json:"forward,omitempty"`
 	Weight      uint16 `json:"weight"`
-	// Active connections are established, Inactive ones all others that the kernel remembers.
+	// Active connections are established, Inactive ones all others that the kernel keeps.
 	Active   uint32 `json:"active"`
 	Inactive uint32 `json:"inactive"`
 	Owned

@@ -143,7 +143,7 @@ func (l *listWriter) row(r any) {
 	}
 }
 
-// leaveOut says that so many rows are not sent.
+// leaveOut notes that so many rows are not sent.
 func (l *listWriter) leaveOut(what string, n int) {
 	if n == 0 {
 		return
@@ -191,7 +191,7 @@ func (f Filter) moving(most int) dataplane.MovingList {
 	return list
 }
 
-// ask asks for a list; its error says what to do.
+// ask asks for a list; its error has a remedy.
 func ask[R any](ctx context.Context, c *Client, path string, f Filter) (List[R], error) {
 	var out List[R]
 	ctx, heard, stop := silence(ctx, c.http.Timeout)

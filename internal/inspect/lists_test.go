@@ -192,7 +192,7 @@ func TestFilters(t *testing.T) {
 		{"range of VIPs", inspect.Filter{VIP: place("2001:db8::/32")}, []string{"front"}, []string{"[2001:db8::80]:443/tcp"}, []string{"[fd00:244::5]:443"}},
 		{"backend", inspect.Filter{Backend: place("10.244.1.7")}, []string{"cart"}, []string{"10.96.0.10:80/tcp", "192.168.0.1:30080/tcp"}, []string{"10.244.1.7:8080"}},
 		{"backend and port", inspect.Filter{Backend: place("[fd00:244::5]:443")}, []string{"front"}, []string{"[2001:db8::80]:443/tcp"}, []string{"[fd00:244::5]:443"}},
-		{"nothing", inspect.Filter{Name: "nobody"}, nil, nil, nil},
+		{"nothing", inspect.Filter{Name: "unknown"}, nil, nil, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := client(t, &lists{known: cluster()})

@@ -10,7 +10,7 @@ import (
 
 const pathNames = "/v1/names"
 
-// Name says which Service has a frontend: as little as programs need that look at all of them often.
+// Name is the Service that has a frontend, without more, for programs that read all of them often.
 type Name struct {
 	Addr      netip.Addr     `json:"address"`
 	Port      uint16         `json:"port"`

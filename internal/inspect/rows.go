@@ -46,7 +46,7 @@ func serviceRows(k agent.ServiceInfo, f Filter) []ServiceRow {
 	return []ServiceRow{r}
 }
 
-// add brings in what one frontend says of its Service.
+// add adds what one frontend tells about its Service.
 func (r *ServiceRow) add(f *model.Frontend) {
 	if f.Kind == model.KindDetour { // clients cannot reach it directly
 		return
@@ -146,7 +146,7 @@ func winners(k agent.ServiceInfo) map[model.FrontendKey]string {
 	return out
 }
 
-// whyCaptured says why the address of a frontend is captured by port, and nothing where it
+// whyCaptured reports why the address of a frontend is captured by port, and nothing where it
 // is not.
 func whyCaptured(k agent.ServiceInfo, f *model.Frontend) string {
 	if !f.Capture {
@@ -158,7 +158,7 @@ func whyCaptured(k agent.ServiceInfo, f *model.Frontend) string {
 	return "--external-binding=capture"
 }
 
-// frontendFlags says in words what is special about a frontend.
+// frontendFlags returns the particulars of a frontend, as words.
 func frontendFlags(f *model.Frontend) []string {
 	var out []string
 	for _, flag := range []struct {
@@ -270,7 +270,7 @@ func conflictRows(k agent.ServiceInfo, f Filter) []ConflictRow {
 	return out
 }
 
-// why says by which rule the holder has it (dataplane.Frontends).
+// why returns the rule by which the owner has it (dataplane.Frontends).
 func why(c dataplane.Conflict) string {
 	if c.Kind != 0 {
 		return "it is the holder's " + c.Kind.Noun()

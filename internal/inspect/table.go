@@ -12,7 +12,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/printable"
 )
 
-// Table says how rows are shown to people.
+// Table is the layout of rows for people.
 type Table[R any] []Column[R]
 
 // Column is one column of a table.

@@ -239,7 +239,7 @@ func MovingTable(now time.Time) Table[MovingRow] {
 	}
 }
 
-// connectionsOf says how many connections a destination keeps.
+// connectionsOf reports how many connections a destination keeps.
 func connectionsOf(r MovingRow) string {
 	switch {
 	case r.State != Draining:

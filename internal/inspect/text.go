@@ -133,7 +133,7 @@ func lastCycle(c agent.Cycle) string {
 // auditShare is what audits may cost of one processor.
 const auditShare = 0.01
 
-// audits says how often drift is looked for, when last, and what that costs.
+// audits reports how often drift is looked for, when last, and what that costs.
 func audits(s agent.Status) string {
 	text := strconv.FormatUint(s.Audits, 10)
 	if s.AuditPeriod > 0 {

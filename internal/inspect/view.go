@@ -8,13 +8,13 @@ import (
 )
 
 // List is the result for a reader: rows, and the number of rows that were not sent, by their kind.
-// The JSON of lists and rows never changes: manifests/schemas says what it may have.
+// The JSON of lists and rows never changes: manifests/schemas lists what it may have.
 type List[R any] struct {
 	Items []R            `json:"items"`
 	More  map[string]int `json:"more,omitempty"`
 }
 
-// ServiceState says in a word how a Service fares.
+// ServiceState is the state of a Service, in a word.
 type ServiceState string
 
 // The states. Where several hold it is the first of them.
@@ -79,13 +79,13 @@ type FrontendRow struct {
 	Backends int      `json:"backends"`
 	Kept     int      `json:"kept"`
 	Flags    []string `json:"flags,omitempty"`
-	// Why says why its address is captured by port and not bound.
+	// Why is why its address is captured by port and not bound.
 	Why string `json:"why,omitempty"`
 	// Winner is the Service that has it instead.
 	Winner string `json:"winner,omitempty"`
 }
 
-// BackendState says what a backend takes.
+// BackendState is the kind of connections that a backend takes.
 type BackendState string
 
 // The states.
@@ -136,7 +136,7 @@ type HealthRow struct {
 	OK    bool   `json:"ok"`
 	// Paths of the health listener that answer 503 while it does not hold: healthz, livez, readyz.
 	Paths []string `json:"paths"`
-	// Reason says why it does not hold.
+	// Reason is why it does not hold.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -160,7 +160,7 @@ type MovingRow struct {
 	Since *time.Time `json:"since,omitempty"`
 	Until *time.Time `json:"until,omitempty"`
 	// Connections of one that drains, as they were counted last: none, open (some are established), closed (closed
-	// ones are remembered) or unknown (not counted yet). Without the last, Active are established and Inactive all
+	// ones are kept) or unknown (not counted yet). Without the last, Active are established and Inactive all
 	// others.
 	Connections string  `json:"connections,omitempty"`
 	Active      *uint32 `json:"active,omitempty"`

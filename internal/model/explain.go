@@ -14,7 +14,7 @@ const (
 	// UseBackend takes new connections.
 	UseBackend Use = "used"
 	// UseDrained is a backend of weight 0: it gets no new connections, because an annotation or a
-	// Node says so.
+	// Node is marked so.
 	UseDrained Use = "drained"
 	// UseKept gets no new connections, and keeps its existing ones (Frontend.Kept).
 	UseKept Use = "kept"

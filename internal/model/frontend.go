@@ -14,7 +14,7 @@ import (
 // the older keeps it (dataplane.Frontends).
 type FrontendKey = netkey.Tuple
 
-// Kind says which field of the Service a frontend comes from.
+// Kind is the field of the Service that a frontend comes from.
 type Kind uint8
 
 // The kinds, in the order in which one Service's own claims on an address and
@@ -184,9 +184,9 @@ type ServicePlan struct {
 	Created time.Time
 	// Frontends, sorted by key; empty when the Service is gone or skipped.
 	Frontends []Frontend
-	// Skipped says why nothing of the Service is served; empty otherwise.
+	// Skipped is why nothing of the Service is served; empty otherwise.
 	Skipped string
-	// Intended: nothing of it is to be served, which Skipped says: it is headless, of type
+	// Intended means that nothing of it is to be served, for the reason in Skipped: it is headless, of type
 	// ExternalName, another proxy's, or has the annotation kube-ipvs.io/skip.
 	Intended bool
 	// Remarks say, a sentence each, what of it is left out as it asks, sorted: a load-balancer

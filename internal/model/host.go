@@ -40,14 +40,14 @@ type Host struct {
 	// Refused are the schedulers that the kernel was asked for and does not have, with
 	// what it said.
 	Refused map[scheduler.Spec]string
-	// NoGUE says why the kernel does not forward by Frontend.GUE, once it was asked; empty else.
+	// NoGUE is why the kernel does not forward by Frontend.GUE, once it was asked; empty else.
 	NoGUE string
 }
 
 // NodeWeight is the annotation kube-ipvs.io/weight of a Node.
 type NodeWeight struct {
 	Weight uint16
-	// Bad says why it cannot be used; the weight counts for nothing then.
+	// Bad is why it cannot be used; the weight counts for nothing then.
 	Bad string
 }
 
@@ -90,7 +90,7 @@ func (h Host) Reserved(a netip.Addr) string {
 }
 
 // Uses names what this machine itself uses an address for, empty if nothing. It goes by
-// the kernel alone: what a Node says of its addresses (status.addresses, which its
+// the kernel alone: the addresses in a Node (status.addresses, which its
 // kubelet may write) never takes a cluster IP from a Service.
 func (h Host) Uses(a netip.Addr) string {
 	if name, ok := h.Links[a]; ok {

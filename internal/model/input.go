@@ -88,9 +88,9 @@ type Service struct {
 	HealthCheckNodePort uint16
 	// Policy is what its annotations ask for; nil where none of ours could be read.
 	Policy *Policy
-	// BadAnnotations says, one each, which annotations of ours could not be used.
+	// BadAnnotations has a sentence for each annotation of ours that could not be used.
 	BadAnnotations []string
-	// Problems says, a field each, what else could not be used of the object.
+	// Problems has a sentence for each other field of the object that could not be used.
 	Problems []string
 }
 
@@ -149,9 +149,9 @@ type Slice struct {
 	// Weight is that of its endpoints where their Node has none (kube-ipvs.io/weight);
 	// nil leaves it to the Service.
 	Weight *uint16
-	// BadAnnotations says, one each, which annotations of ours could not be used.
+	// BadAnnotations has a sentence for each annotation of ours that could not be used.
 	BadAnnotations []string
-	// Problems says, a field each, what else could not be used of the object.
+	// Problems has a sentence for each other field of the object that could not be used.
 	Problems []string
 }
 
@@ -224,9 +224,9 @@ type Node struct {
 	// Weight is that of the endpoints on this Node (kube-ipvs.io/weight); nil leaves it
 	// to their slice or Service.
 	Weight *uint16
-	// BadAnnotations says, one each, which annotations of ours could not be used.
+	// BadAnnotations has a sentence for each annotation of ours that could not be used.
 	BadAnnotations []string
-	// Problems says, a field each, what else could not be used of the object.
+	// Problems has a sentence for each other field of the object that could not be used.
 	Problems []string
 }
 

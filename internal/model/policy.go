@@ -47,7 +47,7 @@ func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil &&
 // of Upper if Lower is 0. The zero Limit is none.
 type Limit struct{ Upper, Lower uint32 }
 
-// Forward says how a packet gets from a frontend to a backend.
+// Forward is how a packet gets from a frontend to a backend.
 type Forward uint8
 
 // The ways. All but ForwardNAT leave the address of the frontend in the packet, which the
@@ -57,7 +57,7 @@ const (
 	ForwardNAT Forward = iota
 	// ForwardDirect puts the packet on the link of the backend as it is (ipvsadm -g).
 	ForwardDirect
-	// ForwardTunnel wraps it in another IP header (ipvsadm -i), and UDP where Frontend.GUE says so.
+	// ForwardTunnel wraps it in another IP header (ipvsadm -i), and UDP where Frontend.GUE is set.
 	ForwardTunnel
 )
 

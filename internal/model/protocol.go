@@ -40,7 +40,7 @@ const (
 	IPv6 = netkey.IPv6
 )
 
-// Families returns both, for the loops that must not forget one.
+// Families returns both, for loops over both.
 func Families() [2]Family { return netkey.Families() }
 
 // FamilyOf returns the family of a valid address; an IPv4-mapped IPv6 address

@@ -6,5 +6,5 @@
 //	    ──► who else is here                     owners of IPVS, the other backend, firewalls
 //
 // A check changes no setting and leaves nothing behind but modules that its use loaded. The agent
-// takes remedies and desired values from here, too: what it does and what check says are the same.
+// takes remedies and desired values from here, too: its actions and the findings of check are the same.
 package nodecheck

@@ -118,7 +118,7 @@ func readFilters(log *zap.Logger) func(context.Context) ([]firewall.Table, error
 	}
 }
 
-// doctorOptions says what the agent would do with these settings.
+// doctorOptions lists what the agent would do with these settings.
 func doctorOptions(files procfs.Files, c config.Config, served []model.Family) host.DoctorOptions {
 	o := host.DoctorOptions{
 		IPVS: c.Mode != config.ModeIPTables, IPv6: slices.Contains(served, model.IPv6), StrictARP: c.StrictARP, Running: answers(c.Socket()),

@@ -215,7 +215,7 @@ func (b *binder) settle() []binding {
 	return kept
 }
 
-// noteLoser says why one of two bindings to the same key is left out. An entry that only repeats
+// noteLoser notes why one of two bindings to the same key is left out. An entry that only repeats
 // another one is left out without a note.
 func (b *binder) noteLoser(winner, loser binding) {
 	addr, number := loser.key.Addr, loser.key.Port

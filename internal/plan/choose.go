@@ -6,7 +6,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// scope says which endpoints of a port are within reach of this node's clients.
+// scope is the set of endpoints of a port within reach of this node's clients.
 type scope uint8
 
 const (
@@ -32,7 +32,7 @@ type choice struct {
 // choose is kube-proxy's rule (pkg/proxy/topology.go, CategorizeEndpoints) for
 // traffic that comes from inside the cluster. Its specification:
 //
-//	endpoint    ready    as the condition says; nil counts as ready
+//	endpoint    ready    as in its condition; nil counts as ready
 //	            leaving  serving and terminating
 //	            dead     neither; never used
 //

@@ -122,7 +122,7 @@ func TestHairpinIgnoresConditionsAndPolicy(t *testing.T) {
 	}
 }
 
-// Each port decides alone: what is hinted behind one says nothing of the other.
+// Each port decides alone: hints behind one do not affect the other.
 func TestPortsAreDecidedApart(t *testing.T) {
 	svc := web(build.Port("admin", 81))
 	admin := build.Slice("web", "b", build.Target("admin", 9), build.Endpoints(ready(a3, "far"), ready(a4, "far")))

@@ -35,7 +35,7 @@ type Options struct {
 	// MaxRows bounds the destinations of all its frontends, and the source ranges of all;
 	// 0 is the default.
 	MaxRows int
-	// External says how external and load-balancer addresses become local.
+	// External is how external and load-balancer addresses become local.
 	External ExternalBinding
 	// Routed are the ranges that the mode may make local as a whole (--vip-binding).
 	Routed []netip.Prefix
@@ -44,7 +44,7 @@ type Options struct {
 }
 
 // ExternalIPs are the values of spec.externalIPs that the operator allows. The zero value allows
-// everything, as the API does (CVE-2020-8554 says why one may not want it).
+// everything, as the API does (a risk: CVE-2020-8554).
 type ExternalIPs struct {
 	// Off serves none (feature gate AllowServiceExternalIPs=false).
 	Off bool
@@ -61,7 +61,7 @@ const (
 	DefaultMaxRows      = 1 << 18
 )
 
-// ExternalBinding says how external and load-balancer addresses become local to this machine
+// ExternalBinding is how external and load-balancer addresses become local to this machine
 // (--external-binding). Cluster IPs are bound in any case.
 type ExternalBinding string
 

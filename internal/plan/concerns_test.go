@@ -21,7 +21,7 @@ func wholeHost() model.Host {
 	}
 }
 
-// TestConcerns says of each change which of five Services it concerns.
+// TestConcerns lists, for each change, the Services of five that it affects.
 func TestConcerns(t *testing.T) {
 	services := []*model.Service{
 		web(),

@@ -20,7 +20,7 @@ func TestTrafficPolicies(t *testing.T) {
 	both := []model.Endpoint{ready("10.0.0.1", "here"), ready("10.0.0.2", "far")}
 	away := []model.Endpoint{leaving("10.0.0.2", "far")}
 	gone := []model.Endpoint{unready("10.0.0.1", "here"), dead("10.0.0.2", "far")}
-	nobody := "note: 10.96.0.1:80/tcp: none of its endpoints is ready (of 2): no backends"
+	notReady := "note: 10.96.0.1:80/tcp: none of its endpoints is ready (of 2): no backends"
 	internal, external := build.InternalLocal(), externalLocal()
 
 	for _, tt := range []struct {
@@ -37,7 +37,7 @@ func TestTrafficPolicies(t *testing.T) {
 			"NodePort 192.0.2.10:30080/tcp -> 10.0.0.2:8080"}},
 		{"Cluster, Cluster: gone", nil, gone, []string{
 			"ClusterIP 10.96.0.1:80/tcp ->",
-			"NodePort 192.0.2.10:30080/tcp ->", nobody}},
+			"NodePort 192.0.2.10:30080/tcp ->", notReady}},
 		{"Local, Cluster: both", []func(*model.Service){internal}, both, []string{
 			"ClusterIP 10.96.0.1:80/tcp local -> 10.0.0.1:8080",
 			"NodePort 192.0.2.10:30080/tcp -> 10.0.0.1:8080 10.0.0.2:8080"}},
@@ -47,7 +47,7 @@ func TestTrafficPolicies(t *testing.T) {
 			"note: 10.96.0.1:80/tcp: " + iTP}},
 		{"Local, Cluster: gone", []func(*model.Service){internal}, gone, []string{
 			"ClusterIP 10.96.0.1:80/tcp local ->",
-			"NodePort 192.0.2.10:30080/tcp ->", nobody}},
+			"NodePort 192.0.2.10:30080/tcp ->", notReady}},
 		{"Cluster, Local: both", []func(*model.Service){external}, both, []string{
 			"ClusterIP 10.96.0.1:80/tcp -> 10.0.0.1:8080 10.0.0.2:8080",
 			"NodePort 192.0.2.10:30080/tcp local detour 10.96.0.1:80 -> 10.0.0.1:8080"}},
@@ -57,7 +57,7 @@ func TestTrafficPolicies(t *testing.T) {
 			"note: IPv4 port 80/tcp from outside: " + eTP}},
 		{"Cluster, Local: gone", []func(*model.Service){external}, gone, []string{
 			"ClusterIP 10.96.0.1:80/tcp ->",
-			"NodePort 192.0.2.10:30080/tcp local detour 10.96.0.1:80 ->", nobody}},
+			"NodePort 192.0.2.10:30080/tcp local detour 10.96.0.1:80 ->", notReady}},
 		{"Local, Local: both", []func(*model.Service){internal, external}, both, []string{
 			"ClusterIP 10.96.0.1:80/tcp local -> 10.0.0.1:8080",
 			"Detour 10.96.0.1:32848/tcp -> 10.0.0.1:8080 10.0.0.2:8080",
@@ -71,7 +71,7 @@ func TestTrafficPolicies(t *testing.T) {
 		{"Local, Local: gone", []func(*model.Service){internal, external}, gone, []string{
 			"ClusterIP 10.96.0.1:80/tcp local ->",
 			"Detour 10.96.0.1:32848/tcp ->",
-			"NodePort 192.0.2.10:30080/tcp local detour 10.96.0.1:32848 ->", nobody}},
+			"NodePort 192.0.2.10:30080/tcp local detour 10.96.0.1:32848 ->", notReady}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			svc := web(append(tt.opts, nodePorts(30080))...)

@@ -18,10 +18,10 @@
 // A group is one port in one family: its frontends share the two lists that
 // choose.go knows, by the policy of their kind.
 //
-// Explain (explain.go) says of each endpoint what its port's lists make of it, and why.
+// Explain (explain.go) tells of each endpoint which of its port's lists take it, and why.
 //
 // The law it keeps: the plan is a function of its arguments and the Options alone. The order of
 // slices, of their endpoints, and of the Service's addresses has no effect. No argument is changed.
-// The cost depends only on the endpoints and addresses of this Service. Options.Concerns says which
+// The cost depends only on the endpoints and addresses of this Service. Options.Concerns tells which
 // plans a change of the Options can touch.
 package plan

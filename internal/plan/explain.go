@@ -12,7 +12,7 @@ import (
 
 // Explain returns for every endpoint of a Service which policy uses it, and why another policy does
 // not. It covers each port in each family in which the Service is served, and uses the same rules
-// and decisions as Compile. A Service that is not served at all has none; its plan says why.
+// and decisions as Compile. A Service that is not served at all has none; its plan has the reason.
 func (c *Compiler) Explain(id model.ServiceID, svc *model.Service, slices []model.Slice) []model.PortStory {
 	if svc == nil || notOurs(svc) != "" {
 		return nil
@@ -106,7 +106,7 @@ func (t *teller) appendEndpoints(out []model.EndpointStory, s *model.Slice, port
 	return out
 }
 
-// unjoined says why an endpoint of a slice with the right port is no candidate; empty if it is.
+// unjoined reports why an endpoint of a slice with the right port is no candidate; empty if it is.
 func (t *teller) unjoined(s *model.Slice, e *model.Endpoint, addr netip.AddrPort) string {
 	if why := unfit(e.Addr, s.Family); why != "" {
 		return why
@@ -147,7 +147,7 @@ func (t *teller) taken(c *choice, s *model.Slice, e *model.Endpoint) *model.Verd
 	return v
 }
 
-// weigher names who says the weight of an endpoint, in the order of weight.
+// weigher names the object that sets the weight of an endpoint, in the order of weight.
 func (t *teller) weigher(s *model.Slice, e *model.Endpoint) string {
 	if w, said := t.opts.Host.Weights[e.Node]; said && w.Bad == "" {
 		return fmt.Sprintf("Node %q", e.Node)
@@ -158,7 +158,7 @@ func (t *teller) weigher(s *model.Slice, e *model.Endpoint) string {
 	return "Service"
 }
 
-// passedOver says why a choice does not take an endpoint.
+// passedOver reports why a choice does not take an endpoint.
 func (c choice) passedOver(e *model.Endpoint) string {
 	switch {
 	case !usable(e) && e.Terminating:
@@ -171,7 +171,7 @@ func (c choice) passedOver(e *model.Endpoint) string {
 	return "terminating, while others are ready"
 }
 
-// outOfReach says why an endpoint is not for this node's clients.
+// outOfReach reports why an endpoint is not for this node's clients.
 func (c choice) outOfReach(e *model.Endpoint) string {
 	switch c.scope {
 	case onNode:

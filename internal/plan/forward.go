@@ -33,7 +33,7 @@ func (j *job) forward(f *model.Frontend) model.Forward {
 	return way
 }
 
-// rewrites says why packets of a frontend have to be rewritten, empty if they need not.
+// rewrites reports why packets of a frontend have to be rewritten, empty if they need not.
 // Its backends are of its own family already (join).
 func (j *job) rewrites(f *model.Frontend) string {
 	if p := j.asked(); p.Forward == model.ForwardTunnel && p.GUE != 0 && j.opts.Host.NoGUE != "" {

@@ -27,7 +27,7 @@ func (s *side) localEndpoints() model.LocalEndpoints {
 	return model.LocalEndpoints{Served: s.served(), Ready: len(sortedAddrs(s.ready))}
 }
 
-// addReady remembers the ready endpoints on this node behind one port.
+// addReady lists the ready endpoints on this node behind one port.
 func (s *side) addReady(all []candidate, node string) {
 	for _, c := range all {
 		if c.ep.Ready && isOn(c.ep, node) {

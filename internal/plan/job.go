@@ -15,7 +15,7 @@ type job struct {
 	notes  notes
 	// remarks are about what is left out as the Service asks.
 	remarks notes
-	// rewritten says which frontends are not forwarded as asked.
+	// rewritten lists the frontends that are not forwarded as asked.
 	rewritten notes
 	// ports are those of the Service that can be served; everything below counts
 	// a port by its place here.

@@ -98,7 +98,7 @@ func (j *job) findTargets() {
 	slices.SortStableFunc(j.targets, target.compare)
 }
 
-// unfit says why an endpoint address cannot be used, empty if it can.
+// unfit reports why an endpoint address cannot be used, empty if it can.
 func unfit(addr netip.Addr, family model.Family) string {
 	if why := special(addr); why != "" {
 		return why

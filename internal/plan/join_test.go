@@ -122,7 +122,7 @@ func TestAnAddressListedTwice(t *testing.T) {
 	}
 }
 
-// Within one slice nothing says which entry is the later one. Any rule will do
+// Within one slice nothing tells which entry is the later one. Any rule will do
 // that does not look at the order: here the smaller value.
 func TestAddressListedTwiceInOneSlice(t *testing.T) {
 	far := ready("10.244.0.1", "far")

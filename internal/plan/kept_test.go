@@ -58,7 +58,7 @@ func TestNothingOfUDPIsKept(t *testing.T) {
 	}
 }
 
-// A Service that says nothing has the time of the node.
+// A Service without the annotation has the time of the node.
 func TestDrain(t *testing.T) {
 	o := here
 	o.Drain = 30 * time.Second

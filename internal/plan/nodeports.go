@@ -7,11 +7,11 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// NodePortSelection says on which addresses of a node its NodePorts answer
+// NodePortSelection is the selection of a node's addresses on which its NodePorts answer
 // (--nodeport-addresses, as kube-proxy 1.37 reads it: the words and networks
 // may be mixed). The zero value means All.
 type NodePortSelection struct {
-	// Primary is the node's first address of each family, as its Node says.
+	// Primary is the node's first address of each family, as its Node lists them.
 	Primary bool
 	// Localhost is 127.0.0.1 and ::1.
 	Localhost bool

@@ -43,7 +43,7 @@ func (j *job) notePlan() {
 	}
 }
 
-// noteEmpty says, once for a port, family and policy, why frontends of a group
+// noteEmpty notes, once for a port, family and policy, why frontends of a group
 // have no backends; n is the number of its candidates.
 func (j *job) noteEmpty(g *group, f model.Family, port model.ServicePort, n int) {
 	if !g.somewhere {
@@ -62,7 +62,7 @@ func (j *job) noteEmpty(g *group, f model.Family, port model.ServicePort, n int)
 	}
 }
 
-// noteNobody says why there is no endpoint that any policy could take.
+// noteNobody notes why there is no endpoint that any policy could take.
 func (j *job) noteNobody(f model.Family, port model.ServicePort, n int) {
 	key, found := j.clusterKey(f, port), j.survey(f)
 	switch {

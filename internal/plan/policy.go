@@ -8,7 +8,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
 
-// This file follows what annotations ask for, as far as it can be had, and says what is
+// This file follows the wishes of annotations as far as they can be had, and notes what is
 // not followed.
 
 // asked is the policy of the Service; the zero Policy where it asks for nothing, or the
@@ -32,7 +32,7 @@ func (j *job) scheduler() scheduler.Spec {
 	return want
 }
 
-// shape gives a frontend what the policy says beside the scheduler and the weights.
+// shape applies the policy to a frontend, but for the scheduler and the weights.
 func (j *job) shape(f *model.Frontend) {
 	p := j.asked()
 	f.Drain = j.opts.Drain
@@ -107,7 +107,7 @@ func (j *job) badNodes(s *model.Slice, out *notes) {
 	}
 }
 
-// withoutEffect says what the policy asks for and does not get.
+// withoutEffect notes the wishes of a policy that are not followed.
 func (j *job) withoutEffect(p *model.Policy, frontends []model.Frontend, out *notes) {
 	if j.opts.NoPolicy {
 		if !p.Equal(&model.Policy{Skip: p.Skip}) {

@@ -100,7 +100,7 @@ func TestPolicy(t *testing.T) {
 			"10.96.0.1:80/tcp rr 10.0.0.1:8080*1 10.0.0.2:8080*0", "",
 		},
 		{
-			"a Node that nobody understands", host(func(h *model.Host) { h.Weights = map[string]model.NodeWeight{"far": {Weight: 3, Bad: "heavy"}} }), web(), []model.Slice{plain},
+			"a Node with a bad weight", host(func(h *model.Host) { h.Weights = map[string]model.NodeWeight{"far": {Weight: 3, Bad: "heavy"}} }), web(), []model.Slice{plain},
 			"10.96.0.1:80/tcp rr" + both, "Node far: heavy",
 		},
 		{
@@ -151,7 +151,7 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// A Node that says another weight, or a kernel that says another thing of a scheduler,
+// A Node with another weight, or a kernel with another answer about a scheduler,
 // concerns those who look at it.
 func TestWhomPolicyConcerns(t *testing.T) {
 	before, after := here, here

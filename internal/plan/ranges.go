@@ -39,7 +39,7 @@ func rangesOf(all []netip.Prefix, f model.Family) []netip.Prefix {
 }
 
 // ownAddresses are the addresses by which this node comes to a load-balancer
-// address: those of its Node, or all it has where no Node says.
+// address: those of its Node, or all it has where no Node lists any.
 func ownAddresses(h model.Host) []netip.Addr {
 	if len(h.Node.Addresses) > 0 {
 		return h.Node.Addresses

@@ -27,7 +27,7 @@ func notOurs(svc *model.Service) string {
 	return ""
 }
 
-// unusable says why nothing of a Service that is ours can be served: what the
+// unusable reports why nothing of a Service that is ours can be served: what the
 // source could not read of it, and what was found on the way here.
 func unusable(svc *model.Service, found notes) string {
 	reasons := slices.Concat(model.NoteTexts(found), svc.BadAnnotations, svc.Problems)
@@ -41,7 +41,7 @@ func unusable(svc *model.Service, found notes) string {
 	return strings.Join(slices.Compact(reasons), "; ")
 }
 
-// refuse says why this node does not answer on an address of the Service,
+// refuse notes why this node does not answer on an address of the Service,
 // empty if it does. The cluster IPs have to be asked about first: they decide
 // which families there are.
 func (j *job) refuse(kind model.Kind, addr netip.Addr) string {

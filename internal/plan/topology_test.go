@@ -18,7 +18,7 @@ type lists struct {
 	any            bool
 }
 
-// listsOf reads the lists off the frontends. NoLocal says of an empty local
+// listsOf reads the lists off the frontends. NoLocal tells of an empty local
 // list that there is something elsewhere.
 func listsOf(p model.ServicePlan) lists {
 	out := lists{cluster: "-", local: "-"}

@@ -11,7 +11,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 )
 
-// TrackedRules is the handle through which a mode writes rules. It remembers the generation that
+// TrackedRules is the handle through which a mode writes rules. It keeps the generation that
 // each write leaves, so that a Watcher does not look for jumps after the agent's own writes. Only
 // legacy iptables needs that, because there a look is a process that reads a whole table; the
 // audit finds what another program changes during a write. With nft a look is cheap, and one

@@ -39,7 +39,7 @@ func (p *problems) prefix(field, s string) (netip.Prefix, bool) {
 	return pfx, ok
 }
 
-// zeros says how leading zeros were taken: others read them as octal.
+// zeros notes how leading zeros were taken: others read them as octal.
 func (p *problems) zeros(field, s string, as fmt.Stringer) {
 	p.add(field, "%s has leading zeros, read as %s", quote(s), as)
 }
@@ -62,7 +62,7 @@ func parseAddr(s string) (a netip.Addr, zeros bool, reason string) {
 	return a, zeros, ""
 }
 
-// anyAddr refuses nothing: what a node says of itself is not ours to judge.
+// anyAddr refuses nothing: a node's own addresses are not ours to judge.
 func anyAddr(netip.Addr) string { return "" }
 
 // unicast refuses what the API refuses for endpoints, and what must never be

@@ -104,7 +104,7 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// TestBadAnnotationsOfAService: each is named, says what holds instead, and costs
+// TestBadAnnotationsOfAService: each is named with the value in force instead, and costs
 // nothing but itself: the drain beside it is read.
 func TestBadAnnotationsOfAService(t *testing.T) {
 	const (
@@ -271,7 +271,7 @@ func TestWeightsElsewhere(t *testing.T) {
 	}
 }
 
-// FuzzPolicy: whatever an annotation says, what is taken is within its bounds, and what
+// FuzzPolicy: whatever is in an annotation, the value that is taken is within its bounds, and what
 // is not taken is complained about.
 func FuzzPolicy(f *testing.F) {
 	for _, key := range source.Keys() {

@@ -1,4 +1,4 @@
-// Package source says how an input speaks to the agent: a Sink to call, a State
+// Package source defines the interface between an input and the agent: a Sink to call, a State
 // to declare, and one conversion of API objects into the words of model.
 //
 // Readers of objects (informers, files) pass them to Service, Slice and Node and give the result to

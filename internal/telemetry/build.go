@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Build says what runs: the version of this program, and the release of Kubernetes
+// Build sets the information of the build: the version of this program, and the release of Kubernetes
 // it behaves as, like v1.36.3. The latter is kubernetes_build_info: alerts compare it
 // over the components of a cluster (KubeVersionMismatch), and a version of ours would
 // never match. Nothing but the release is known of how that was built. Without one,

@@ -41,7 +41,7 @@ func fed(t *testing.T) (metrics, slis string) {
 	return metrics, slis
 }
 
-// describe says what does not change.
+// describe sets the metrics that do not change.
 func describe(m *telemetry.Metrics) {
 	m.Mode("ipvs", "ipvs")
 	m.Build("v0.1.0", "v1.36.3")

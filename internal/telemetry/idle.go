@@ -2,7 +2,7 @@ package telemetry
 
 import "time"
 
-// IdleTimes are for how long IPVS remembers a connection on which nothing happens.
+// IdleTimes are for how long IPVS keeps a connection on which nothing happens.
 type IdleTimes struct{ TCP, TCPFin, UDP time.Duration }
 
 // IdleTimes shows them as the kernel has them, whatever it was asked for; nothing,

@@ -213,7 +213,7 @@ func (r carriedRound) server(k model.FrontendKey, v VirtualServer) {
 	}
 }
 
-// end forgets what servers had carried that are gone: once they are back all is new.
+// end deletes the counters of servers that are gone. A server that comes back starts at zero.
 func (r carriedRound) end() {
 	for _, b := range r.l.frontends {
 		if b.carried != r.l.round {

@@ -89,7 +89,7 @@ func (m *Metrics) Counts(c agent.Counts) {
 	m.proxy.counts(c, m.families())
 }
 
-// Families says which families this node serves; only these have series. It comes before the loop
+// Families sets the families that this node serves; only these have series. It comes before the loop
 // runs. Counters start at zero, because rate() ignores the first value of a series. Times start
 // absent, because zero would be the year 1970.
 func (m *Metrics) Families(served []model.Family) {

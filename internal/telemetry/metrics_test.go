@@ -38,7 +38,7 @@ func TestOnlyServedFamiliesHaveSeries(t *testing.T) {
 		{"IPv4", []model.Family{model.IPv4}, []string{"IPv4"}},
 		{"IPv6", []model.Family{model.IPv6}, []string{"IPv6"}},
 		{"dual stack", []model.Family{model.IPv4, model.IPv6}, []string{"IPv4", "IPv6"}},
-		{"nobody said", nil, nil},
+		{"not set", nil, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m := telemetry.New()
@@ -166,7 +166,7 @@ func TestServiceChangesCountOnceForEachFamily(t *testing.T) {
 	}{
 		{"single stack", []model.Family{model.IPv6}, "7"},
 		{"dual stack", []model.Family{model.IPv4, model.IPv6}, "14"},
-		{"nobody said", nil, "7"},
+		{"not set", nil, "7"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m := telemetry.New()

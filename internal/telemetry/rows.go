@@ -48,7 +48,7 @@ func newRows(registry *prometheus.Registry) rows {
 	return r
 }
 
-// Mode says which mode was asked for and which one runs.
+// Mode sets the mode that was asked for and the one that runs.
 func (m *Metrics) Mode(requested, active string) {
 	m.rows.mode.Reset()
 	m.rows.desired.Reset() // another mode has other tables

@@ -30,7 +30,7 @@ type ServiceSources struct {
 	Most int
 }
 
-// ErrNoServers says that the mode that runs has no virtual servers.
+// ErrNoServers means that the mode that runs has no virtual servers.
 var ErrNoServers = errors.New("no virtual servers in this mode")
 
 const (
@@ -41,7 +41,7 @@ const (
 	// for the loop: one that is stuck or busy has the names of before.
 	servicePatience      = 5 * time.Second
 	servicePatienceNames = 2 * time.Second
-	// nameRest is how old names may be although nothing says that they changed: an address
+	// nameRest is how old names may be although no event reported a change: an address
 	// of the node that comes or goes is no change of a Service.
 	nameRest = time.Minute
 )

@@ -40,7 +40,7 @@ func newSettings(registry *prometheus.Registry) settings {
 	return s
 }
 
-// Settings says what configuration is in force and when it was read. Nodes with the
+// Settings sets the metrics of the configuration in force and when it was read. Nodes with the
 // same text show the same hash: count_values finds those that are behind.
 func (m *Metrics) Settings(text []byte, at time.Time) {
 	sum := sha256.Sum256(text)
@@ -49,7 +49,7 @@ func (m *Metrics) Settings(text []byte, at time.Time) {
 	m.settings.since.WithLabelValues().Set(seconds(at))
 }
 
-// Reloaded counts a new configuration file; where it came into force Settings says
+// Reloaded counts a new configuration file; where it came into force, Settings records it
 // what it is.
 func (m *Metrics) Reloaded(r Reload) {
 	m.settings.reloads.WithLabelValues(string(r)).Inc()

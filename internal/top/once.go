@@ -47,7 +47,7 @@ type BackendReport struct {
 	line Backend
 }
 
-// Question says what of it a report is to have.
+// Question selects the parts of a report.
 type Question struct {
 	Interval time.Duration
 	Sort     Sort
@@ -58,7 +58,7 @@ type Question struct {
 	Service string
 }
 
-// ErrNoServer says that nothing in the kernel is of the Service that was asked for.
+// ErrNoServer means that the kernel has no virtual server of the Service that was asked for.
 var ErrNoServer = errors.New("no virtual server on this node belongs to Service")
 
 // Once takes two samples and reports what lies between. Errors that do not stop it are passed to

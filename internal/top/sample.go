@@ -16,7 +16,7 @@ type Kernel interface {
 	ListDestinationTraffic(ctx context.Context, server vserver.ServerKey) (map[vserver.DestinationKey]vserver.DestinationTraffic, error)
 }
 
-// Name says whose a virtual server is.
+// Name is the Service of a virtual server.
 type Name struct{ Namespace, Name string }
 
 // String prints namespace/name.

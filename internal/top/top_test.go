@@ -329,7 +329,7 @@ func schema(t *testing.T) *jsonschema.Schema {
 }
 
 // valid holds a document against the schema, and the schema against the document: one
-// that says less than it may is no document of ours.
+// that lacks a field is no document of ours.
 func valid(t *testing.T, document []byte) {
 	t.Helper()
 	s := schema(t)
@@ -350,7 +350,7 @@ func valid(t *testing.T, document []byte) {
 	}
 }
 
-// The fields of both documents are the same: the schema forgets none, and has none too many.
+// The fields of both documents are the same: the schema lacks none, and has none too many.
 func TestSchemaHasEveryField(t *testing.T) {
 	bubble(t, "of a report", func(t *testing.T) {
 		r, err := report(t, top.Question{Sort: top.ByConnections, Service: "shop/cart"})

@@ -14,5 +14,5 @@
 // Without it, the same client address or the first sequence number of TCP, which is never
 // rewritten, connects them. Packets of other connections to the same endpoints are left out.
 //
-// It keeps of each connection what it says of it, and of no more than MostConnections.
+// It keeps its report of each connection, and of no more than MostConnections.
 package trace

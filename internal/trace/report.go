@@ -34,7 +34,7 @@ type Station struct {
 type Connection struct {
 	Client, Backend netip.AddrPort // Backend is not valid if none was chosen
 	Stations        []Station
-	// Why says what may have ended it short of its client, most likely first; empty if
+	// Why lists the likely reasons why it ended short of its client, most likely first; empty if
 	// nothing did.
 	Why []string
 	// UnderWay: it came no further yet when the trace ended.
@@ -232,7 +232,7 @@ func on(s sighting) string {
 	return "on " + strings.Join(s.links, ", ")
 }
 
-// why says what may have ended a connection that did not get back to its client.
+// why returns the likely reasons why a connection did not get back to its client.
 func (t *Tracer) why(c Connection, local bool) []string {
 	has := func(name string) bool {
 		return slices.ContainsFunc(c.Stations, func(s Station) bool { return s.Name == name })

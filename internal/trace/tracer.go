@@ -156,14 +156,14 @@ func (t *Tracer) addRefusal(at time.Duration, p capture.Packet) bool {
 	return false
 }
 
-// keep remembers the first messages, of which only the meaning is printed.
+// keep stores the first messages, of which only the meaning is printed.
 func keep(list *[]refusal, r refusal) {
 	if len(*list) < mostLinks {
 		*list = append(*list, r)
 	}
 }
 
-// first remembers the sequence number that a connection of TCP begins with.
+// first stores the sequence number that a connection of TCP begins with.
 func first(p capture.Packet, seen *bool, seq *uint32) {
 	if !*seen && p.Protocol == capture.TCP && p.Flags&(capture.SYN|capture.ACK) == capture.SYN {
 		*seen, *seq = true, p.Seq
@@ -228,7 +228,7 @@ func (t *Tracer) Unknown() []Answer {
 	return list
 }
 
-// Resolve says who began a connection, and what it dialled.
+// Resolve tells the tracer which client began a connection, and which address it dialled.
 func (t *Tracer) Resolve(a Answer, client, dialled netip.AddrPort) {
 	if b := t.backs[a]; b != nil {
 		b.resolved, b.client, b.dialled = true, client, dialled
@@ -247,7 +247,7 @@ func (t *Tracer) Unchosen() []netip.AddrPort {
 	return slices.DeleteFunc(slices.Clone(t.order), func(c netip.AddrPort) bool { return chosen[c] })
 }
 
-// Choose says who answers a client. One that is answered by the VIP itself was never sent
+// Choose tells the tracer which backend answers a client. One that is answered by the VIP itself was never sent
 // to an endpoint.
 func (t *Tracer) Choose(client netip.AddrPort, a Answer) {
 	if a.Backend == t.target.VIP || t.fronts[client] == nil {

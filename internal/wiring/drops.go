@@ -8,7 +8,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 )
 
-// Drops says which rules of a mode drop packets.
+// Drops finds the rules of a mode that drop packets.
 type Drops struct {
 	Tables  []string
 	Reasons []dataplane.DropReason

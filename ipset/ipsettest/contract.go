@@ -134,7 +134,7 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-// wantErr checks the sentinel, and that the text says what it is about.
+// wantErr checks the sentinel, and that the text names the object.
 func wantErr(t *testing.T, err, sentinel error, words ...string) {
 	t.Helper()
 	if !errors.Is(err, sentinel) {

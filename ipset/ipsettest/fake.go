@@ -31,7 +31,7 @@ type set struct {
 	expires    map[ipset.Entry]time.Time // of a set with a time-out
 }
 
-// Counts says what a Fake was asked for. Rows are the changes given to Write
+// Counts has the numbers of calls of a Fake. Rows are the changes given to Write
 // that reached the set; each also counts as a call of its operation.
 type Counts struct {
 	Calls  map[ipset.Op]int
@@ -155,7 +155,7 @@ func (f *Fake) insert(header ipset.Set) *set {
 	return s
 }
 
-// remove forgets a set, if it is there.
+// remove deletes a set, if it is there.
 func (f *Fake) remove(name string) {
 	for i, s := range f.slots {
 		if s != nil && s.header.Name == name {

@@ -139,7 +139,7 @@ func (s *set) fits(op ipset.Op, e ipset.Entry) error {
 	case op == ipset.OpDelete && s.header.Type.Hash():
 		return nil
 	}
-	return errors.Unwrap(s.header.ValidateEntry(e)) // the caller says which entry and set
+	return errors.Unwrap(s.header.ValidateEntry(e)) // the caller adds the entry and the set
 }
 
 // change applies a change strictly.

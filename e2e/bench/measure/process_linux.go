@@ -41,7 +41,7 @@ func Start(cmd *exec.Cmd, within func(func() error) error) (*Process, error) {
 // Began is when the command was launched.
 func (p *Process) Began() time.Time { return p.began }
 
-// ErrEnded says that the program has ended.
+// ErrEnded means that the program has ended.
 var ErrEnded = errors.New("the program ended by itself")
 
 var errNoStatus = errors.New("exit status 0")

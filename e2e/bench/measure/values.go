@@ -8,7 +8,7 @@ type Seconds float64
 // Took is a duration as Seconds.
 func Took(d time.Duration) Seconds { return Seconds(d.Seconds()) }
 
-// Wait is a time that the benchmark waited. Over says that the limit came first, so the true time is at least this long.
+// Wait is a time that the benchmark waited. Over means that the limit came first, so the true time is at least this long.
 type Wait struct {
 	Seconds Seconds `json:"seconds"`
 	Over    bool    `json:"over,omitempty"`

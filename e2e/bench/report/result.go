@@ -3,7 +3,7 @@
 //
 //	a run ──> Result, part after part ──> Save ──> DIR/result-N-NAME.json ──> Load ──> Table, Bars
 //
-// A part that was not measured is nil, and Missing says why. A run that is cut short keeps the results that it has.
+// A part that was not measured is nil, and Missing has the reason. A run that is cut short keeps the results that it has.
 package report
 
 import (
@@ -29,7 +29,7 @@ type Result struct {
 	Roll     *Roll    `json:"roll,omitempty"`
 	Churn    *Churn   `json:"churn,omitempty"`
 
-	// Missing says why a part is not there, by its name.
+	// Missing has the reason for each part that is not there, by its name.
 	Missing map[string]string `json:"missing,omitempty"`
 }
 

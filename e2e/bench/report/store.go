@@ -26,7 +26,7 @@ func (r *Result) Save(dir string) error {
 	return os.Rename(path+".new", path)
 }
 
-// ErrNoResults says that a directory holds no results.
+// ErrNoResults means that a directory holds no results.
 var ErrNoResults = errors.New("no results: run the benchmark first")
 
 // Load reads all results of a directory: by number of Services, then in the order in which the candidates were first measured.

@@ -151,7 +151,7 @@ func (r *round) end() {
 	r.of, r.fds = nil, nil
 }
 
-// hangUp ends a connection with a reset: a closed one is remembered for minutes on the way.
+// hangUp ends a connection with a reset: a closed one is kept for minutes on the way.
 func hangUp(p unix.PollFd) {
 	_ = unix.SetsockoptLinger(int(p.Fd), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 	_ = unix.Close(int(p.Fd))

@@ -28,7 +28,7 @@ func pauseAfter(took, waited time.Duration) time.Duration {
 	return min(max(shortestPause, min(took*3/2, pause), waited/10), longestPause)
 }
 
-// ErrNotInTime says that the limit came before the answer.
+// ErrNotInTime means that the limit came before the answer.
 var ErrNotInTime = errors.New("not in time")
 
 var (
@@ -59,7 +59,7 @@ const (
 	hedgeGrowing = 2
 )
 
-// hedges says how long each next question waits for those that are open.
+// hedges is how long each next question waits for those that are open.
 type hedges time.Duration
 
 // answered begins again: the next question is worth another one when it takes much longer than that.

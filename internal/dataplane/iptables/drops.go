@@ -17,7 +17,7 @@ func DropReasons() []dataplane.DropReason {
 	}
 }
 
-// DropOf says why a rule in a chain drops packets; false: it does not, or is not ours.
+// DropOf reports why a rule in a chain drops packets; false: it does not, or is not ours.
 func DropOf(k netfilter.ChainKey, l netfilter.Line) (dataplane.Drop, bool) {
 	r, refuses := l.Refusal(k.Family)
 	if !netfilter.OfIPTables(k) || !refuses {

@@ -28,7 +28,7 @@ type flows struct {
 	noted     map[model.FrontendKey]flowNote
 }
 
-// flowNote says what a frontend waits for before its flows are looked at.
+// flowNote is what a frontend waits for before its flows are looked at.
 type flowNote struct {
 	// hashes are the ends of the names of chains that have to be in place.
 	hashes []string

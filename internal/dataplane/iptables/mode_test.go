@@ -390,7 +390,7 @@ func TestSweepLeavesNothingOfOurs(t *testing.T) {
 	}
 }
 
-// Rows that a mode wanted before Clear are forgotten.
+// Rows that a mode wanted before Clear are dropped.
 func TestClear(t *testing.T) {
 	k := newKernel()
 	m := begin(t, k, everyKind()...)

@@ -38,7 +38,7 @@ var (
 		"filter KUBE-EXTERNAL-SERVICES: balancer -> DROP", "filter KUBE-EXTERNAL-SERVICES: external IP -> DROP",
 		"filter KUBE-EXTERNAL-SERVICES: node port -> DROP",
 	}
-	here, away, both, nobody = []string{"here"}, []string{"far"}, []string{"here", "far"}, []string{}
+	here, away, both, empty = []string{"here"}, []string{"far"}, []string{"here", "far"}, []string{}
 )
 
 const (
@@ -56,19 +56,19 @@ var policyCases = []policyCase{
 	{false, false, both, with(outside, toCluster, extCluster, "nat SVC: "+masquerade+two)},
 	{false, false, here, with(outside, toCluster, extCluster, "nat SVC: "+masquerade+one)},
 	{false, false, away, with(outside, toCluster, extCluster, "nat SVC: "+masquerade+one)},
-	{false, false, nobody, refused},
+	{false, false, empty, refused},
 	{true, false, both, with(outside, toLocal, extCluster, "nat SVC: "+two, "nat SVL: "+masquerade+one)},
 	{true, false, here, with(outside, toLocal, extCluster, "nat SVC: "+one, "nat SVL: "+masquerade+one)},
 	{true, false, away, with(outside, noneHere, extCluster, "nat SVC: "+one)},
-	{true, false, nobody, refused},
+	{true, false, empty, refused},
 	{false, true, both, with(outside, toCluster, extLocal, "nat SVC: "+masquerade+two, "nat SVL: "+one)},
 	{false, true, here, with(outside, toCluster, extLocal, "nat SVC: "+masquerade+one, "nat SVL: "+one)},
 	{false, true, away, with(slices.Concat(outside, silent), toCluster, extAway, "nat SVC: "+masquerade+one)},
-	{false, true, nobody, refused},
+	{false, true, empty, refused},
 	{true, true, both, with(outside, toLocal, extLocal, "nat SVC: "+two, "nat SVL: "+masquerade+one)},
 	{true, true, here, with(outside, toLocal, extLocal, "nat SVC: "+one, "nat SVL: "+masquerade+one)},
 	{true, true, away, with(slices.Concat(outside, silent), noneHere, extAway, "nat SVC: "+one)},
-	{true, true, nobody, refused},
+	{true, true, empty, refused},
 }
 
 func with(list []string, more ...string) []string { return slices.Concat(list, more) }
@@ -120,7 +120,7 @@ func asTold(want []string, how string) []string {
 	return out
 }
 
-// describe says what the rules of the Service web do: a line for each rule of a dispatch
+// describe lists the rules of the Service web: a line for each rule of a dispatch
 // chain, and one for each chain of its own.
 func describe(t *testing.T, k *kernel) []string {
 	t.Helper()

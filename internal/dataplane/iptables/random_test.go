@@ -89,7 +89,7 @@ func randomHost(r *rand.Rand) model.Host {
 	return h
 }
 
-// seeded gives a test its numbers, and says how to have them again.
+// seeded gives a test its random numbers, and logs the seed that repeats them.
 func seeded(t *testing.T, seed uint64) *rand.Rand {
 	t.Helper()
 	t.Cleanup(func() {

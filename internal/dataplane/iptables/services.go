@@ -24,7 +24,7 @@ type services struct {
 	healthPorts *delta.Claims[model.ServiceID, entry, struct{}]
 }
 
-// clear forgets all Services, and leaves their rows.
+// clear drops all Services, and leaves their rows.
 func (s *services) clear() {
 	s.inForce = map[model.ServiceID]map[model.FrontendKey]struct{}{}
 	s.chainClaims = delta.NewClaims[model.ServiceID, netfilter.ChainKey, netfilter.Chain](model.ServiceID.Compare)

@@ -25,7 +25,7 @@ type tables struct {
 	sizes map[netfilter.ChainKey]int
 }
 
-// newTables joins each table to its kernel package, and says what its rows wait for.
+// newTables joins each table to its kernel package, and sets what its rows wait for.
 func newTables(families []model.Family, deps Deps, audit *auditor, takeover *takeover) *tables {
 	t := &tables{families: families, sizes: map[netfilter.ChainKey]int{}}
 	t.chains = delta.NewTable(nil, delta.Options[netfilter.ChainKey, netfilter.Chain]{

@@ -426,7 +426,7 @@ func TestDriftDuringAnAudit(t *testing.T) {
 	}
 }
 
-// A reading passes over the rows that are written meanwhile, so it says nothing of them:
+// A reading passes over the rows that are written meanwhile, so it proves nothing about those:
 // they are read again, though the generation that it began with has them already.
 func TestRowsWrittenDuringAReadingAreReadAgain(t *testing.T) {
 	k := newKernel()

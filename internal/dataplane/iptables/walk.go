@@ -7,7 +7,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// This file says in words what a packet meets, as render.go makes the rules.
+// This file describes in words the path of a packet through the rules that render.go makes.
 
 // walker is one packet on its way.
 type walker struct {

@@ -22,7 +22,7 @@ type Config struct {
 	Local netfilter.LocalPods
 	// ExcludeCIDRs hold virtual servers of other programs, which are never adopted and never deleted.
 	ExcludeCIDRs []netip.Prefix
-	// Binding says how addresses become local to this machine; "" is addresses.BindAddress.
+	// Binding is how addresses become local to this machine; "" is addresses.BindAddress.
 	Binding addresses.Binding
 	// ServiceCIDRs are the ranges that may be local as a whole.
 	ServiceCIDRs []netip.Prefix

@@ -128,7 +128,7 @@ func TestDirectReturn(t *testing.T) {
 	k.links.LoseAddress(netip.MustParseAddr(vip))
 	m.AddressLost(netip.MustParseAddr(vip))
 	apply(t, m)
-	expect("bound anew", "detached=true marked rules jump", "map[2:2]")
+	expect("bound again", "detached=true marked rules jump", "map[2:2]")
 
 	m.Set(forwarded(vip, model.ForwardNAT))
 	apply(t, m)

@@ -59,7 +59,7 @@
 // server without a mark.
 //
 // Managers in packages of their own own the rows: sets (with members), chains (with jumps), servers,
-// destinations and addresses (with routes and detached addresses). wire.go joins them, and order.go says
+// destinations and addresses (with routes and detached addresses). wire.go joins them, and order.go defines
 // what each row waits for in others. Other parts read several tables:
 //
 //	base.go    sets, chains and jumps that every Service needs

@@ -353,7 +353,7 @@ func TestEndsKeepUpWithWhatBegins(t *testing.T) {
 	}
 }
 
-// A write that failed says nothing of the connections.
+// A write that failed proves nothing about the connections.
 func TestDrainOfARowOfUnknownState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKernel()
@@ -579,7 +579,7 @@ func TestALostServerComesBackWithWhatDrains(t *testing.T) {
 	wantWeights(t, k, "after the repair", map[string]uint16{first: 1, second: 0})
 }
 
-// Connections that are closed and remembered for a while are not cut at the deadline.
+// Connections that are closed and kept for a while are not cut at the deadline.
 func TestDrainOfClosedConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKernel()

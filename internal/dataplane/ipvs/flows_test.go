@@ -16,7 +16,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// swept keeps what was ordered, by key, and forgets it when it is asked. A fresh address has a
+// swept keeps what was ordered, by key, and drops it when it is asked. A fresh address has a
 // plus.
 type swept struct {
 	*kernel

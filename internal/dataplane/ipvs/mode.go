@@ -158,7 +158,7 @@ func (m *Mode) Exclude(ctx context.Context, cidrs []netip.Prefix) error {
 	return err
 }
 
-// disown forgets rows that were found and that no Service ever wanted.
+// disown drops rows that were found and that no Service ever wanted.
 func disown[K comparable, V any](t *delta.Table[K, V], which func(K) bool) {
 	for _, k := range slices.Collect(t.AllDeletes()) {
 		if which(k) && !t.Deleting(k, false) {

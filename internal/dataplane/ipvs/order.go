@@ -18,7 +18,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-// order knows the tables of the mode and says what rows of one wait for in others. It changes none of
+// order knows the tables of the mode and defines what rows of one wait for in others. It changes none of
 // them. A row of a table waits (W) or is held (H) for:
 //
 //	members       H  what the entry guards or marks is still to be deleted

@@ -172,7 +172,7 @@ func TestNoSlowStartOfAService(t *testing.T) {
 		set(t, m, slow(first, second))
 		wantWeights(t, k, "made", whole)
 	})
-	t.Run("that is made anew", func(t *testing.T) {
+	t.Run("that is made again", func(t *testing.T) {
 		k := newKernel()
 		m := climbing(t, k, 0)
 		set(t, m, gone("web"))

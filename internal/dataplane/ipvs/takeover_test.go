@@ -266,7 +266,7 @@ func TestCleanupOfOtherModes(t *testing.T) {
 	}
 }
 
-// TestCleanupNamesWhatIsLeft checks that a cleanup that the kernel refuses a part of says so, and leaves the device by which
+// TestCleanupNamesWhatIsLeft checks that a cleanup that the kernel refuses in part reports the refused rows, and leaves the device by which
 // the next cleanup knows the rest.
 func TestCleanupNamesWhatIsLeft(t *testing.T) {
 	k := newKernel()

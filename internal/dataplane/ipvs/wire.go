@@ -29,7 +29,7 @@ type managers struct {
 	tables       *delta.Table[nftables.Key, struct{}]
 }
 
-// wireTables joins each table to its kernel package, and says which rows are ours and what they wait for
+// wireTables joins each table to its kernel package, and defines which rows are ours and what they wait for
 // (order.go).
 func wireTables(m *Mode) {
 	m.order = &order{config: &m.config, host: &m.host, frontends: m.frontends}

@@ -135,7 +135,7 @@ type (
 	Remember struct{ List string }
 )
 
-// A Comment matches every packet, and says why the rule is there.
+// A Comment matches every packet, and names the purpose of the rule.
 type Comment string
 
 // Unknown is a condition that only rules of other programs have, in the words of the tool

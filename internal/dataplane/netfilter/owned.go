@@ -62,7 +62,7 @@ const (
 // servicePrefixes are those of the chains of one Service.
 var servicePrefixes = []string{PrefixCluster, PrefixLocal, PrefixFirewall, PrefixExternal, PrefixEndpoint, prefixOld}
 
-// inMode says which modes have a chain.
+// inMode is the set of modes that have a chain.
 type inMode uint8
 
 const (

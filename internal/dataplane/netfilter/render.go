@@ -272,7 +272,7 @@ var verdictNames = map[Verdict]string{Accept: "ACCEPT", Drop: "DROP", Return: "R
 
 const reject = "REJECT"
 
-// rejectWith is the option of a family that says that a port is unreachable.
+// rejectWith is the option by which a family answers that a port is unreachable.
 func rejectWith(f rules.Family) string {
 	if f == rules.IPv6 {
 		return "icmp6-port-unreachable"

@@ -136,7 +136,7 @@ func TestRulesOfOtherPrograms(t *testing.T) {
 }
 
 // TestLineLeadsWhereItsRuleDoes: the target that is found without reading the line is that of
-// the rule, whatever a comment says.
+// the rule, whatever is in its comment.
 func TestLineLeadsWhereItsRuleDoes(t *testing.T) {
 	for text, want := range map[string]string{
 		"-j KUBE-A": "KUBE-A",

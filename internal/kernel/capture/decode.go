@@ -88,7 +88,7 @@ const (
 	unreachable6, tooBig6, exceeded = 1, 2, 3
 )
 
-// refusal says what a message means.
+// refusal returns the meaning of a message.
 func refusal(protocol, kind, code uint8) string {
 	type message struct{ protocol, kind, code uint8 }
 	switch (message{protocol, kind, code}) {

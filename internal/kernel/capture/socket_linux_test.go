@@ -160,7 +160,7 @@ func TestCapture(t *testing.T) {
 
 func wantStats(t *testing.T, s *capture.Socket, passed uint64) {
 	t.Helper()
-	for range 2 { // asking does not forget
+	for range 2 { // asking resets no counter
 		if got, err := s.Stats(); err != nil || got != (capture.Stats{Passed: passed}) {
 			t.Errorf("%+v, %v; want %d passed", got, err, passed)
 		}

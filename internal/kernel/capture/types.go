@@ -28,7 +28,7 @@ const (
 // instructions (BPF_MAXINSNS), and an endpoint of IPv6 is 40 of them.
 const MostEndpoints = 96
 
-// Filter says which packets are wanted.
+// Filter selects the packets to capture.
 type Filter struct {
 	// Protocol is TCP, UDP or SCTP.
 	Protocol uint8
@@ -97,7 +97,7 @@ type Packet struct {
 	Src, Dst netip.AddrPort
 	Flags    uint8  // of TCP
 	Seq      uint32 // of TCP
-	// Refusal is set for a message of ICMP: what it says of the packet between Of.Src
+	// Refusal is set for a message of ICMP: its meaning for the packet between Of.Src
 	// and Of.Dst.
 	Refusal string
 	Of      *Packet

@@ -84,7 +84,7 @@ func TestStale(t *testing.T) {
 		{"never rewritten", keep(dns, "10.244.1.1:53"), "10.96.0.10:53", true},
 		{"the key is an endpoint", keep(dns, "10.96.0.10:53"), "10.96.0.10:53", false},
 		{"never rewritten, and should be", conntrack.Order{Key: dns, Untranslated: true}, "10.96.0.10:53", true},
-		{"rewritten, whoever answers", conntrack.Order{Key: dns, Untranslated: true}, "10.244.1.1:53", false},
+		{"rewritten, whichever peer answers", conntrack.Order{Key: dns, Untranslated: true}, "10.244.1.1:53", false},
 		{"unserved", unserved(dns), "10.244.1.1:53", true},
 		{"unserved and never rewritten", unserved(dns), "10.96.0.10:53", false},
 		{"unserved, the address answers from another port", unserved(dns), "10.96.0.10:5353", true},

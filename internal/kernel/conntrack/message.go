@@ -37,7 +37,7 @@ const (
 // attributes are in network order.
 var native = binary.NativeEndian
 
-// errMalformed: an answer does not parse. It cannot be skipped, as nothing says
+// errMalformed: an answer does not parse. It cannot be skipped, as nothing tells
 // what was lost.
 var errMalformed = errors.New("malformed netlink answer")
 

@@ -11,8 +11,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/netkey"
 )
 
-// ErrNotExist says that the table has no such flow: it was never tracked, or is
-// forgotten already.
+// ErrNotExist means that the table has no such flow: it was never tracked, or is
+// gone already.
 var ErrNotExist = errors.New("no such flow")
 
 // Origin tells who began the flow whose answers go from one end to another, and what

@@ -32,7 +32,7 @@ func (s *slowTable) Sweep(_ context.Context, orders []conntrack.Order) (conntrac
 }
 
 // A sweep that takes seconds meets flows to an endpoint that came after its order, and a
-// newer order says so.
+// newer order requires it.
 func TestAnOutdatedOrderDeletesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, before, now := make(chan struct{}), netip.MustParseAddrPort("10.0.0.1:53"), netip.MustParseAddrPort("10.0.0.2:53")

@@ -187,7 +187,7 @@ func (s *Sweeper) rest(ctx context.Context, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// turn is a lane that may be swept at a time; all says that it has to read all flows.
+// turn is a lane that may be swept at a time; all means that it has to read all flows.
 type turn struct {
 	lane *lane
 	due  time.Time

@@ -161,7 +161,7 @@ func TestFreshOfAReplacedOrder(t *testing.T) {
 	})
 }
 
-// TestFreshOfAnOrderThatFails: nor is it forgotten where the order is replaced while the sweep
+// TestFreshOfAnOrderThatFails: nor is it dropped where the order is replaced while the sweep
 // runs, which fails.
 func TestFreshOfAnOrderThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -12,13 +12,13 @@ import (
 
 // The errors of this package. Its callers never see an errno.
 var (
-	// ErrUnsupported says that this kernel, or this operating system, does not let
+	// ErrUnsupported means that this kernel, or this operating system, does not let
 	// the table be read: it has no nf_conntrack_netlink.
 	ErrUnsupported = errors.New("not supported by the kernel")
-	// ErrBusy says that the kernel gave no answer in time, or more than its socket holds. It is
+	// ErrBusy means that the kernel gave no answer in time, or more than its socket holds. It is
 	// unknown whether the pending operation was carried out.
 	ErrBusy = netkey.ErrBusy
-	// ErrInterrupted says that the table changed under every attempt to read it.
+	// ErrInterrupted means that the table changed under every attempt to read it.
 	ErrInterrupted = errors.New("table changed while it was read")
 )
 
@@ -32,7 +32,7 @@ const (
 // Key is what a client dials: the original destination of a flow.
 type Key = netkey.Tuple
 
-// Order says which flows to one key are stale. In a list of orders the last one
+// Order selects the flows to one key that are stale. In a list of orders the last one
 // for a key counts.
 type Order struct {
 	Key Key
@@ -56,10 +56,10 @@ type Order struct {
 	// another port (get_unique_tuple in nf_nat_core.c). Fresh addresses of a replaced order that
 	// waits are added. They may come in any order.
 	Fresh []netip.AddrPort
-	// Unserved says that no Service has the key any more. All rewritten flows to it are stale, from
+	// Unserved means that no Service has the key any more. All rewritten flows to it are stale, from
 	// any address that answers; Keep is not read. Flows that answer from Key itself are not ours.
 	Unserved bool
-	// Connections says that the protocol has connections, which this order never cuts: of the
+	// Connections means that the protocol has connections, which this order never cuts: of the
 	// flows that are stale by Keep, only those go that carry none. The kernel saw no answer
 	// to such a flow, or it saw the connection reset. A client that dials from the same port
 	// again otherwise stays with such a flow: for 120 s (nf_conntrack_tcp_timeout_syn_sent,
@@ -69,8 +69,8 @@ type Order struct {
 	// read. Another part of the kernel looks after the flows that were rewritten.
 	Untranslated bool
 
-	// outdated, if it is there, says that a newer order for the key came while this one
-	// was being carried out, which says nothing any more then.
+	// outdated, if it is there, reports whether a newer order for the key came while this one
+	// was being carried out, whose result is void then.
 	outdated *atomic.Bool
 }
 
@@ -88,7 +88,7 @@ func (o Order) fresh() []Key {
 func (o Order) SparesConnections() bool { return o.Connections || o.Untranslated }
 
 // Stale reports whether a flow of a client to the key of this order goes, by the address and
-// port that answers it. SparesConnections says what else has to hold.
+// port that answers it. SparesConnections has the other conditions.
 func (o Order) Stale(client netip.Addr, answers netip.AddrPort) bool {
 	if o.outdated != nil && o.outdated.Load() {
 		return false
@@ -142,7 +142,7 @@ type Options struct {
 	// Rate is the number of flows a second that a long dump reads at most. The
 	// first 10,000 of each dump are read at once. Default 200,000.
 	Rate int
-	// Attempts is how often a dump is started that the kernel says changed under
+	// Attempts is how often a dump is started that the kernel reports as changed under
 	// the reader. Default 4.
 	Attempts int
 	// Called gets the duration and the result of each wait for the kernel, to accept a message or

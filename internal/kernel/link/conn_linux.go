@@ -53,7 +53,7 @@ func tuneSocket(fd, receiveBuffer int) {
 	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1)
 }
 
-// strict has the kernel filter dumps by what the request says (NETLINK_GET_STRICT_CHK,
+// strict has the kernel filter dumps by the fields of the request (NETLINK_GET_STRICT_CHK,
 // since Linux 4.20). Not all requests of ours are made for that, so it is off otherwise.
 func (c *conn) strict(on bool) {
 	value := 0

@@ -305,7 +305,7 @@ func (t detacher) dropRules(ctx context.Context, list []tableRule) error {
 	return nil
 }
 
-// forEach sends one request for each row and returns those that succeeded. One error says
+// forEach sends one request for each row and returns those that succeeded. One error reports
 // that it is so already.
 func (t detacher) forEach(ctx context.Context, changes []Change, rows []int, errs []error, already error, of func(netip.Addr) *nl.NetlinkRequest) []int {
 	reqs := make([]*nl.NetlinkRequest, len(rows))

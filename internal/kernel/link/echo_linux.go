@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// echoes remembers what this handle is about to remove, so that the watch can
+// echoes lists what this handle is about to remove, so that the watch can
 // tell it from what others removed. The kernel multicasts a removal before it
 // answers the request, hence expect before the send and cancel after a failure.
 // It does not say who asked for the removal of an IPv6 address, so the number of
@@ -20,7 +20,7 @@ type echoes struct {
 	removed map[uint32]bool // links, by index; indexes are not used twice
 }
 
-// reset forgets everything, at the start of a watch and after lost events.
+// reset drops everything, at the start of a watch and after lost events.
 func (e *echoes) reset(active bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -42,7 +42,7 @@ func (e *echoes) cancel(c Change) {
 	}
 }
 
-// consume reports whether the removal of an address is ours, and forgets it.
+// consume reports whether the removal of an address is ours, and drops it.
 func (e *echoes) consume(a netip.Addr) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

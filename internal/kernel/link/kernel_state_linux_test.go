@@ -237,7 +237,7 @@ func TestOwnAddressesWakeNobody(t *testing.T) {
 	mustEnsure(t, w)
 	l := watchEvents(t, w)
 	elsewhere := block("192.0.2.0", 4)
-	for i, step := range []string{"at first", "anew"} {
+	for i, step := range []string{"at first", "again"} {
 		n.AddElsewhere(elsewhere[2*i], "uplink0")
 		l.until(t, link.NodeAddressesChanged) // the watch knows our link by now
 		before := h.Counters().Events

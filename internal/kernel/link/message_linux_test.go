@@ -116,7 +116,7 @@ func FuzzMessages(f *testing.F) {
 	})
 }
 
-// readAll gives a message to every reader, whatever it says that it is, and tells which
+// readAll gives a message to every reader, whatever its type is, and returns the ones that
 // took it.
 func readAll(t *testing.T, m syscall.NetlinkMessage) map[string]bool {
 	t.Helper()

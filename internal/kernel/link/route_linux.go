@@ -32,7 +32,7 @@ type defaultRoutes struct {
 // an old next hop counts as one, and no Service's address is bound that was.
 const rereadAfter = 10 * time.Minute
 
-// changed says that the last read may be outdated; watched, that changes are reported.
+// changed marks the last read as outdated; watched: from now on changes are reported.
 func (d *defaultRoutes) changed(watched bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -47,7 +47,7 @@ func (d *defaultRoutes) known() (hops []netip.Addr, changes uint64, ok bool) {
 	return slices.Clone(d.hops), d.changes, d.watched && time.Since(d.read) < rereadAfter
 }
 
-// keep remembers what was read, unless something has changed since.
+// keep stores what was read, unless something has changed since.
 func (d *defaultRoutes) keep(hops []netip.Addr, changes uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

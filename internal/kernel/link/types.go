@@ -15,16 +15,16 @@ const DefaultName = "kube-ipvs0"
 
 // The errors of this package. Its callers never see an errno.
 var (
-	// ErrExist says that something of that name is there and is not ours to use.
+	// ErrExist means that something of that name is there and is not ours to use.
 	ErrExist = netkey.ErrExist
-	// ErrNotExist says that the link is not there; the kernel said so itself.
+	// ErrNotExist means that the link is not there; the kernel answered so itself.
 	ErrNotExist = netkey.ErrNotExist
-	// ErrBusy says that the kernel gave no answer in time. The outcome of the
+	// ErrBusy means that the kernel gave no answer in time. The outcome of the
 	// rows it is given for is unknown: read again before believing anything.
 	ErrBusy = netkey.ErrBusy
-	// ErrUnsupported says that this kernel, or this operating system, cannot.
+	// ErrUnsupported means that this kernel, or this operating system, cannot.
 	ErrUnsupported = errors.New("not supported")
-	// ErrInterrupted says that no consistent list could be had.
+	// ErrInterrupted means that no consistent list could be had.
 	ErrInterrupted = errors.New("interrupted")
 )
 
@@ -84,19 +84,19 @@ const (
 	// Ready is the first event of a Watch: from here on nothing is missed. Rows that were read
 	// before it may be stale.
 	Ready Kind = iota + 1
-	// OurAddressLost says that another program removed Addr from our link.
+	// OurAddressLost means that another program removed Addr from our link.
 	OurAddressLost
-	// OurLinkLost says that another program removed or renamed our link. Events for the addresses
+	// OurLinkLost means that another program removed or renamed our link. Events for the addresses
 	// it had come before it.
 	OurLinkLost
-	// NodeAddressesChanged says that Addr came to or left another link.
+	// NodeAddressesChanged means that Addr came to or left another link.
 	NodeAddressesChanged
-	// Overrun says that events were lost. The watch continues; like Ready it asks the receiver to
+	// Overrun means that events were lost. The watch continues; like Ready it asks the receiver to
 	// read everything again.
 	Overrun
-	// OurRouteLost says that another program removed our local route of Route.
+	// OurRouteLost means that another program removed our local route of Route.
 	OurRouteLost
-	// DefaultRoutesChanged says that Gateways may have another answer.
+	// DefaultRoutesChanged means that Gateways may have another answer.
 	DefaultRoutesChanged
 )
 

@@ -18,7 +18,7 @@ const (
 	oomTries = 2
 )
 
-// SetOOMScore says how gladly the kernel should kill this process when memory runs
+// SetOOMScore sets how soon the kernel kills this process, before others, when memory runs
 // out, from -1000 (never) to 1000 (first). A score that is right is not written.
 // The agent runs without it too, so the error is for the log; it names the score
 // and the remedy.

@@ -256,7 +256,7 @@ func (l *Loader) moduleList(name string, file func(line string) string) map[stri
 // underscored returns the name as the kernel has it; file names may have dashes.
 func underscored(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
-// Fix says what a person can do about a module that is not there. It tells
+// Fix returns the remedy for a module that is not there. It tells
 // apart a container that cannot see the modules, a module that only has to be
 // loaded, and a kernel that was packaged without it.
 func (l *Loader) Fix(name string) string {

@@ -3,7 +3,7 @@
 // changed a table, and which program. It reads the rules of base chains that packets of IP
 // meet, in the expressions of the kernel.
 //
-// It does not know whose tables are: a caller says which are to go.
+// It does not know whose tables are: a caller names those that are to go.
 //
 //	List       ──► dump of all tables ──► map[Key]
 //	Filters    ──► dumps of chains, their rules and sets, of one generation ──► []Filter
@@ -21,7 +21,7 @@
 // Deletion is all or nothing. The deletions of one call are one transaction of the kernel, so that no
 // packet meets some of the tables and not the others. If one table cannot be deleted none is, and the
 // error names the table. A table that is missing is deleted. A list is complete or an error; a Filter
-// that is large is incomplete, and says so. Every call has a deadline, also one that is stuck inside
+// that is large is incomplete, and marked so. Every call has a deadline, also one that is stuck inside
 // the kernel (package nfnetlink); a watch alone waits as long as its context lasts.
 //
 // Callers do not look at an errno: test errors with errors.Is against the sentinels below, the context

@@ -108,7 +108,7 @@ func (x exchange) generation() (generation uint32, err error) {
 // errAbsent: this kernel has no nf_tables.
 var errAbsent = errors.New("no nf_tables")
 
-// dumpFault reads the verdict on a reading request. nfnetlink says EINVAL for a subsystem
+// dumpFault reads the verdict on a reading request. nfnetlink answers EINVAL for a subsystem
 // that it does not have and cannot load (nfnetlink_rcv_msg).
 func dumpFault(errno syscall.Errno) error {
 	switch errno {

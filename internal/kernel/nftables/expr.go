@@ -123,7 +123,7 @@ func value(a attrs, kind uint16) []byte {
 	return v.Bytes(dataValue)
 }
 
-// dump sends a question and visits the answers of a kind until the kernel says that there are no
+// dump sends a question and visits the answers of a kind until the kernel reports that there are no
 // more. A table or chain that is deleted meanwhile makes the dump fail with ErrInterrupted.
 func (x exchange) dump(question []byte, kind uint16, visit func(family uint8, a attrs) error) error {
 	return x.answered(question, kind, true, visit)

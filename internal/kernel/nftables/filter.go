@@ -14,14 +14,14 @@ type Filter struct {
 	Key
 	Chains map[string]Chain
 	Sets   map[string]Set
-	// Unread says why not everything of the table was read, empty where everything was.
+	// Unread is why not everything of the table was read, empty where everything was.
 	// A chain that is missing, or incomplete, must not be taken for an empty one.
 	Unread string
 }
 
 // Chain is one chain of a Filter.
 type Chain struct {
-	// Hook says where a base chain is called; nil for a chain that only others lead to.
+	// Hook is where a base chain is called; nil for a chain that only others lead to.
 	Hook  *Hook
 	Rules []Rule
 	// Unread: the chain has more rules than are read, and Rules has none of them.

@@ -324,7 +324,7 @@ func TestLeads(t *testing.T) {
 	run("-A", "PREROUTING", "-m", "comment", "--comment", "portals", "-j", "KUBE-SERVICES")
 	leads(true, "PREROUTING", "KUBE-SERVICES")
 	leads(false, "OUTPUT", "KUBE-SERVICES")
-	leads(false, "NOBODY", "KUBE-SERVICES")
+	leads(false, "UNKNOWN", "KUBE-SERVICES")
 	run("-F")
 	leads(false, "PREROUTING", "KUBE-SERVICES")
 }

@@ -50,7 +50,7 @@ func FuzzTables(f *testing.F) {
 	})
 }
 
-// FuzzRules: whatever a message says of a rule or a set, reading it ends and does not panic.
+// FuzzRules: whatever a message has about a rule or a set, reading it ends and does not panic.
 func FuzzRules(f *testing.F) {
 	f.Add([]byte{8, 0, 4, 0, 1, 2, 3, 4})
 	f.Add([]byte{36, 0, 4, 128, 32, 0, 1, 128, 8, 0, 1, 0, 'c', 'm', 'p', 0, 20, 0, 2, 128, 8, 0, 1, 0, 0, 0, 0, 1, 8, 0, 2, 0, 0, 0, 0, 0})

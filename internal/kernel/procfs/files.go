@@ -106,7 +106,7 @@ func (f Files) Get(ctx context.Context, name string) (string, error) {
 }
 
 // Put writes a kernel file under a deadline and reads it back, for some sandboxes
-// accept a write and ignore it; taken says whether what is there now will do.
+// accept a write and ignore it; taken reports whether the present value will do.
 func (f Files) Put(ctx context.Context, name, value string, taken func(now string) bool) error {
 	return Bounded(ctx, func() error {
 		if err := writeExisting(f.Path(name), value); err != nil {

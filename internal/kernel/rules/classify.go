@@ -96,8 +96,8 @@ func missingTarget(name string) error {
 	return ErrUnsupported
 }
 
-// The parser of both backends says "Error occurred at line: 12" or "COMMIT expected at line 12". If
-// the kernel refuses, nft says "line 12: RULE_APPEND failed", and legacy says "line 12 failed".
+// The parser of both backends prints "Error occurred at line: 12" or "COMMIT expected at line 12". If
+// the kernel refuses, nft prints "line 12: RULE_APPEND failed", and legacy prints "line 12 failed".
 var lineMessage = regexp.MustCompile(`line:? ([0-9]+)`)
 
 // faultyLine is the line of restore input that the message blames, 0 if it

@@ -70,7 +70,7 @@ func defaultBackend(ctx context.Context, opts Options) (Backend, error) {
 	return "", fmt.Errorf("choose iptables backend: no iptables tools found: %w", ErrUnsupported)
 }
 
-// probeFamily finds the tools of a family and tries them once, unless what was seen says
+// probeFamily finds the tools of a family and tries them once, unless what was seen shows
 // that they work.
 func probeFamily(ctx context.Context, opts Options, f Family, b Backend, seen content) (tools, error) {
 	if f == IPv6 {

@@ -5,6 +5,6 @@ type FilterTable struct {
 	Family  Family
 	Backend Backend
 	Table   SaveTable
-	// Err says why the table could not be read; it is not empty then.
+	// Err is why the table could not be read; it is not empty then.
 	Err error
 }

@@ -23,7 +23,7 @@ const (
 	lockRetry = time.Second
 )
 
-// lockWatch remembers that a tool waited for the lock of legacy in vain. A process that holds it
+// lockWatch is set when a tool waited for the lock of legacy in vain. A process that holds it
 // for so long may be stuck: until the lock is free, no call waits again, and no process is started.
 // While all goes well nothing is asked.
 type lockWatch struct{ stuck atomic.Bool }

@@ -22,10 +22,10 @@ type Options struct {
 	// rules, as those of legacy always do, gets listShare times that, because there may be hundreds
 	// of thousands of rules. A process that writes many lines gets perLine more for each line.
 	Timeout time.Duration
-	// Owned says which user chains are ours; required.
+	// Owned reports whether a user chain is ours; required.
 	Owned func(ChainKey) bool
 	// Link carries the service addresses: if it exists, its own disable_ipv6
-	// says whether IPv6 is usable, else those of all links. Default kube-ipvs0.
+	// tells whether IPv6 is usable, else those of all links. Default kube-ipvs0.
 	Link string
 	// Generation returns a number that each transaction of nftables in this network
 	// namespace changes, never 0 where there are nftables (NFT_MSG_GETGEN): what

@@ -12,7 +12,7 @@ type tableText struct {
 	declared, appended, inserted, deleted, removed []textLine
 }
 
-// textLine remembers the change it was written for, so that the line number
+// textLine keeps the change it was written for, so that the line number
 // in an error names the guilty one.
 type textLine struct {
 	text string

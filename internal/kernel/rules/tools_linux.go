@@ -18,7 +18,7 @@ type tools struct {
 }
 
 // findTools looks for the binaries of a backend. A host with one backend
-// alone may have plain names only; those count if their version says so.
+// alone may have plain names only; those count if their version confirms it.
 func findTools(ctx context.Context, timeout time.Duration, f Family, b Backend) (tools, error) {
 	base := "iptables"
 	if f == IPv6 {

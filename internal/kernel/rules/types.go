@@ -32,7 +32,7 @@ const (
 	IPv6 = netkey.IPv6
 )
 
-// Backend says which kernel interface the iptables binaries speak to. Rules
+// Backend is the kernel interface that the iptables binaries use. Rules
 // of one backend are invisible to the tools of the other.
 type Backend string
 

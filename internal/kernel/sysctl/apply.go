@@ -92,7 +92,7 @@ func (h *Handle) writeKey(ctx context.Context, r *Result, value string, done Out
 
 func (h *Handle) report(r Result) {
 	if errors.Is(r.Err, context.Canceled) {
-		return // told to stop: what was interrupted says nothing of the kernel
+		return // told to stop: an interrupted call proves nothing about the kernel
 	}
 	defer h.remember(r)
 	fields := []zap.Field{zap.Stringer("sysctl", r.Sysctl), zap.String("reason", r.Why)}
@@ -115,7 +115,7 @@ func (h *Handle) report(r Result) {
 	}
 }
 
-// remember keeps how a key was found, or why it was refused, so that the log says it once.
+// remember keeps how a key was found, or why it was refused, so that it is logged once.
 func (h *Handle) remember(r Result) {
 	h.said[r.Key] = r.Outcome.String()
 	if r.Outcome == Refused {

@@ -16,7 +16,7 @@ type ConntrackOptions struct {
 	// MaxPerCore is how many connections to track for each core; 0 leaves the
 	// maximum alone. Min is the least maximum, where MaxPerCore is set.
 	MaxPerCore, Min int
-	// How long an idle connection is remembered: an established or half-closed TCP
+	// How long an idle connection is kept: an established or half-closed TCP
 	// one, a UDP one with packets one way only, and one with both. Only values
 	// above 0 are set, in whole seconds.
 	TCPEstablished, TCPCloseWait, UDP, UDPStream time.Duration

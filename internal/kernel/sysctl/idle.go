@@ -11,15 +11,15 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/procfs"
 )
 
-// IdleTimes are for how long IPVS remembers a connection on which nothing happens: an
-// established one, one after its first FIN, one over UDP (ipvsadm --set). 0 says
+// IdleTimes are for how long IPVS keeps a connection on which nothing happens: an
+// established one, one after its first FIN, one over UDP (ipvsadm --set). 0 means
 // nothing.
 type IdleTimes struct{ TCP, TCPFin, UDP time.Duration }
 
 // IdleLimits are the times of a node that those of IPVS have to get along with. 0 is
 // one that this kernel does not tell.
 type IdleLimits struct {
-	// How long connection tracking remembers the same three.
+	// How long connection tracking keeps the same three.
 	Established, FinWait, UDPStream time.Duration
 	// When TCP asks an idle peer whether it is there, where the socket wants it to
 	// (SO_KEEPALIVE), and how often in what intervals it asks again before it gives up.
@@ -91,7 +91,7 @@ func (h *Handle) number(ctx context.Context, key string) (uint64, error) {
 	return n, nil
 }
 
-// Recommended returns times by which IPVS, connection tracking and the peers forget a connection at
+// Recommended returns times by which IPVS, connection tracking and the peers drop a connection at
 // about the same time.
 //
 // TCP: when IPVS drops a connection, it deletes the flow of connection tracking, too, and neither
@@ -100,12 +100,12 @@ func (h *Handle) number(ctx context.Context, key string) (uint64, error) {
 // gives up when all probes are lost. So IPVS waits for longer than that, and connections that are
 // alive and ask for keepalive never end by it. The keepalive is the longer one of the node and of a
 // namespace as the kernel makes it, since pods do not inherit the node's. More than connection
-// tracking's own time would be for nothing: what it has forgotten has no way back, though IPVS
+// tracking's own time would be for nothing: a connection that it has dropped has no way back, though IPVS
 // would still know where to.
 //
 // FIN and UDP: as connection tracking has them. With longer times,
 // connections that are over keep a draining destination busy, and a client's next UDP flow from the same
-// port goes to an endpoint that only IPVS remembers. With shorter times, a half-closed connection or a
+// port goes to an endpoint that only IPVS keeps. With shorter times, a half-closed connection or a
 // UDP conversation that pauses loses its endpoint. A time that connection tracking does not have is left
 // to the kernel.
 func (l IdleLimits) Recommended() IdleTimes {

@@ -33,7 +33,7 @@ type journal struct {
 }
 
 // openJournal reads the journal. One that makes no sense is moved aside, never overwritten: a
-// person may still make sense of it. The note says so; it is also in the log, since no result can
+// person may still make sense of it. The note tells it; it is also in the log, since no result can
 // carry it when nothing is to be changed.
 func (h *Handle) openJournal() (*journal, string) {
 	j := &journal{path: filepath.Join(h.runDir, journalName), entries: map[string]entry{}}

@@ -7,7 +7,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Restore gives every key in the journal its old value back and forgets it. A key
+// Restore gives every key in the journal its old value back and deletes its entry. A key
 // that no longer has our value belongs to the process that changed it, and is left; so is one
 // that other programs may need by now (see needed). Refused
 // keys stay in the journal for another try; once it is empty the file is removed.
@@ -46,13 +46,13 @@ func (h *Handle) restore(ctx context.Context, asked func(key string) bool, neede
 }
 
 // needed has the keys that stay as they are when kube-ipvs leaves the node, and why. The rest is read by IPVS alone, is
-// less strict than before (ARP, loopback), or only says how long idle connections are remembered.
+// less strict than before (ARP, loopback), or only sets how long idle connections are kept.
 var needed = map[string]string{
 	"net.ipv4.ip_forward": "pods and other programs may need forwarding",
 	keyConntrackMax:       "connections may need the larger table",
 }
 
-// restoreOne leaves a key that has our value where needed says why.
+// restoreOne leaves a key that has our value where needed has a reason.
 func (h *Handle) restoreOne(ctx context.Context, key string, e entry, needed string) Result {
 	r := Result{Sysctl: Sysctl{Key: key, Value: e.Old, Why: "the value before kube-ipvs"}}
 	switch {

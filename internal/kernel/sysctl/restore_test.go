@@ -13,7 +13,7 @@ const (
 	arpAnnounce = "net.ipv4.conf.all.arp_announce"
 )
 
-// leftForward is what cleanup says of forwarding, which pods may need by then.
+// leftForward is the note of cleanup about forwarding, which pods may need by then.
 const leftForward = key + "=1: left (it was 0 before kube-ipvs); pods and other programs may need forwarding"
 
 // strict applies all sysctls with strict ARP to a node where those of strict ARP

@@ -8,7 +8,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/procfs"
 )
 
-// Policy says what it means that a key cannot be set.
+// Policy is the consequence of a key that cannot be set.
 type Policy uint8
 
 const (
@@ -154,7 +154,7 @@ func (r Result) String() string {
 	return s
 }
 
-// Demand fails where keys that are required were refused, and says what a person can do.
+// Demand fails where keys that are required were refused, with a remedy.
 func Demand(results []Result) error {
 	err := Failure(results, Required)
 	if err == nil {

@@ -315,7 +315,7 @@ func TestNotesAreLogged(t *testing.T) {
 	}
 }
 
-// TestJournalThatCannotBeReadStays: a process without a file descriptor cannot read the journal, and that says nothing of what is in it.
+// TestJournalThatCannotBeReadStays: a process without a file descriptor cannot read the journal, which proves nothing about its contents.
 // Here a link that leads to itself refuses to be read.
 func TestJournalThatCannotBeReadStays(t *testing.T) {
 	n := newNode(t)

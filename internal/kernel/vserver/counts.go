@@ -8,16 +8,16 @@ import (
 	"slices"
 )
 
-// Connections is how many connections of one destination the kernel remembers:
+// Connections is how many connections of one destination the kernel keeps:
 // the columns ActiveConn and InActConn of ipvsadm.
 type Connections struct {
 	Active uint32 // established
 	// Inactive are all others: being opened, being closed, and closed ones until
-	// the kernel forgets them (TCP two minutes). Of UDP all are inactive.
+	// the kernel drops them (TCP two minutes). Of UDP all are inactive.
 	Inactive uint32
 }
 
-// Idle tells that the kernel remembers no connection of the destination.
+// Idle reports whether the kernel keeps no connection of the destination.
 func (c Connections) Idle() bool { return c == Connections{} }
 
 // Counting is a count of connections, made in pieces so that other calls can run in between.

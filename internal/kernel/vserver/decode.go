@@ -14,7 +14,7 @@ import (
 )
 
 // errMalformed: the kernel's answer does not parse. It cannot be skipped, as
-// nothing says what was lost.
+// nothing tells what was lost.
 var errMalformed = errors.New("malformed netlink answer")
 
 // message is one netlink message of an answer.

@@ -224,7 +224,7 @@ func ends(datagram []byte, last uint32) bool {
 	return false
 }
 
-// visitor takes the answers one by one and says which is the last.
+// visitor takes the answers one by one and reports which is the last.
 type visitor func(message) (done bool, err error)
 
 // digest hands the messages of one datagram to visit.

@@ -106,7 +106,7 @@ func makePort(b *testing.B, library *ipvs.Handle, s *ipvs.Service, each int) {
 	}
 }
 
-// BenchmarkConnectionTable sends packets of UDP to a server while the kernel remembers
+// BenchmarkConnectionTable sends packets of UDP to a server while the kernel keeps
 // many other connections. The number of its buckets is a parameter of the module
 // (ip_vs conn_tab_bits), so another one takes another VM; the name tells which it was.
 func BenchmarkConnectionTable(b *testing.B) {

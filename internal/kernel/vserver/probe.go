@@ -19,7 +19,7 @@ func (h *Handle) Probe(ctx context.Context, scheduler string) error {
 	return ProbeWith(ctx, h, scheduler)
 }
 
-// ErrNoGUE says that the kernel knows one kind of tunnel, and takes a row that asks for another for that one.
+// ErrNoGUE means that the kernel knows one kind of tunnel, and takes a row that asks for another for that one.
 var ErrNoGUE = fmt.Errorf("IPVS wraps packets in IP alone before Linux 5.3: %w", ErrUnsupported)
 
 // ProbeGUE finds out whether the kernel forwards by TunnelGUE: it fails with ErrNoGUE where it does not. An older kernel reads over what

@@ -214,7 +214,7 @@ func (h *Handle) dumpStatus(m message) error {
 }
 
 // readFault keeps a vanished family apart from a missing row: a failed read
-// never says that something is absent.
+// never means that something is absent.
 func (h *Handle) readFault(a answer) error {
 	if a.errno != syscall.ENOENT {
 		return a.fault()

@@ -33,7 +33,7 @@ const (
 	receiveBuffer = 4 << 20
 )
 
-// namespace remembers where New was called, since a socket that is opened again
+// namespace is the one in which New was called, since a socket that is opened again
 // after a time-out is opened on any thread.
 type namespace struct {
 	file     *os.File

@@ -17,7 +17,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver/vservertest"
 )
 
-// shown is what a list says, one sketch after the other.
+// shown is the text of a list, one sketch after the other.
 type shown struct {
 	Key    vserver.ServerKey
 	Sketch vserver.Sketch

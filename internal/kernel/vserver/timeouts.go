@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Timeouts are the idle times after which IPVS forgets a connection; they are
+// Timeouts are the idle times after which IPVS drops a connection; they are
 // common to all servers of the network namespace. The kernel keeps whole
 // seconds.
 type Timeouts struct {

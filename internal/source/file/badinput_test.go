@@ -94,7 +94,7 @@ var badFiles = []badInput{
 	{name: "deep nesting in JSON", file: "bad.json", text: strings.Repeat("[", 1<<20), want: []string{"bad.json: line 1: invalid character '[' exceeded max depth"}},
 	{name: "alias bomb", text: lol(), want: []string{"bad.yaml: document 1, line 1: document contains excessive aliasing"}},
 	{name: "alias to itself", text: svcHead + "spec: &a [*a]\n", want: []string{"bad.yaml: document 1, line 1: anchor 'a' value contains itself"}},
-	{name: "unknown anchor", text: svcHead + "spec: *nobody\n", want: []string{"bad.yaml: document 1, line 1: unknown anchor 'nobody' referenced"}},
+	{name: "unknown anchor", text: svcHead + "spec: *unknown\n", want: []string{"bad.yaml: document 1, line 1: unknown anchor 'unknown' referenced"}},
 	{name: "text after a flow mapping", text: "{apiVersion: v1, kind: Service, metadata: {name: victim}}\nmore\n", want: []string{"bad.yaml: document 1, line 1: did not find expected <document start>"}},
 	{name: "two flow mappings", text: "{apiVersion: v1, kind: Service, metadata: {name: victim}}\n{apiVersion: v1}", want: []string{"bad.yaml: document 1, line 1: did not find expected <document start>"}},
 	{name: "line ends of CR only", text: strings.ReplaceAll(service("victim", 81)+"---\n"+service("b", 82), "\n", "\r"),
@@ -210,7 +210,7 @@ func (tt badInput) told(g *rig) bool {
 }
 
 // TestBadInputFromTheStart: a file that never was good is told in the same words
-// by Load, and makes the source Partial as what it says is not known.
+// by Load, and makes the source Partial as its contents are not known.
 func TestBadInputFromTheStart(t *testing.T) {
 	for _, tt := range badFiles {
 		t.Run(tt.name, func(t *testing.T) {

@@ -245,7 +245,7 @@ func strict[T any](raw []byte) (*T, []fault) {
 	return &v, faults
 }
 
-// unknownField is what sigs.k8s.io/json says of a field that a type does not have.
+// unknownField is the error of sigs.k8s.io/json for a field that a type does not have.
 const unknownField = "unknown field"
 
 func strictFault(err error) fault {

@@ -86,7 +86,7 @@ type reading struct {
 	err       error
 }
 
-// errMoved says that a file went or changed while it was looked at, so that what
+// errMoved means that a file went or changed while it was looked at, so that what
 // was listed is no longer what is there.
 var errMoved = errors.New("changes while it is read")
 

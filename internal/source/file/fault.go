@@ -74,7 +74,7 @@ func yamlFaults(err error) []fault {
 	return out
 }
 
-// jsonFault says where a JSON decoder gave up.
+// jsonFault reports where a JSON decoder gave up.
 func jsonFault(doc []byte, err error) fault {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {

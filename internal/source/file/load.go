@@ -35,7 +35,7 @@ func (o Objects) Deliver(sink source.Sink) {
 }
 
 // Load reads the manifests at path, a directory or one file, once. The error
-// says that they could not be listed, or that there are none. Objects of bad
+// reports that they could not be listed, or that there are none. Objects of bad
 // files are missing and the problems, sorted, say why (BadFile).
 func Load(path string) (Objects, []Problem, error) {
 	s := newStore(zap.NewNop(), path)
@@ -50,7 +50,7 @@ func Load(path string) (Objects, []Problem, error) {
 }
 
 // LoadFrom is Load of one text, such as standard input. The name appears in problems. The error
-// says that the text could not be read, or is too long.
+// reports that the text could not be read, or is too long.
 func LoadFrom(name string, r io.Reader) (Objects, []Problem, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSize+1))
 	switch {
@@ -77,7 +77,7 @@ func (s *store) loaded() (Objects, []Problem) {
 	return c.Objects, problems
 }
 
-// Read parses one manifest as a Source does. The error says why the file is bad; a bad
+// Read parses one manifest as a Source does. The error reports why the file is bad; a bad
 // file has no objects.
 func Read(name string, data []byte) (Objects, error) {
 	c := parse([]text{{name: name, data: data}})[0]
@@ -91,7 +91,7 @@ func Read(name string, data []byte) (Objects, error) {
 	return out.Objects, nil
 }
 
-// passedOver says, a problem a file, what of other kinds is in the manifests: a
+// passedOver returns, a problem a file, the other kinds in the manifests: a
 // kind that is misspelled is one of them.
 func (s *store) passedOver() []Problem {
 	var out []Problem

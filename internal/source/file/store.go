@@ -178,7 +178,7 @@ func (s *store) logGood(name string, c content) {
 	}
 }
 
-// logClashes says what is new among the objects that lost to another file.
+// logClashes reports what is new among the objects that lost to another file.
 func (s *store) logClashes() {
 	now := s.registry.clashes()
 	slices.SortFunc(now, compareProblems)

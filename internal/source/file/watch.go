@@ -39,7 +39,7 @@ func newWatcher(log *zap.Logger, path string) *watcher {
 	return w
 }
 
-// close ends the watch; changes says nothing after it.
+// close ends the watch; changes sends nothing after it.
 func (w *watcher) close() {
 	if w.notify != nil {
 		_ = w.notify.Close()

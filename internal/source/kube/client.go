@@ -33,7 +33,7 @@ const (
 	defaultBurst = 10
 )
 
-// ErrNoCluster says that nothing tells where the API server is.
+// ErrNoCluster means that no setting names an API server.
 var ErrNoCluster = errors.New("no kubeconfig, no master, and this process does not run in a cluster")
 
 // NewClient returns a client of the API server. It does not speak to it yet, but it

@@ -65,7 +65,7 @@ func fromKubeconfig(path, master string) (*rest.Config, error) {
 	return config, nil
 }
 
-// checkContext finds what clientcmd calls an invalid configuration, and says which.
+// checkContext finds what clientcmd calls an invalid configuration, and names it.
 func checkContext(file *api.Config, path string) error {
 	if len(file.Clusters) == 0 {
 		return fmt.Errorf("kubeconfig %s names no cluster; is it the right file?", path)

@@ -137,7 +137,7 @@ func slice(s model.Slice) model.Slice {
 	return s
 }
 
-// fewHints are how many different ones of a slice are remembered: a cluster has a few
+// fewHints is how many different ones of a slice are kept: a cluster has a few
 // zones, and hints for nodes are as many as nodes.
 const fewHints = 8
 
@@ -159,7 +159,7 @@ func hints(h *model.Hints, seen *[]*model.Hints) *model.Hints {
 	return h
 }
 
-// node keeps of another Node nothing but its addresses, and what it says of the weight of
+// node keeps of another Node nothing but its addresses, and its weight for
 // its endpoints.
 func (s *Source) node(n model.Node) model.Node {
 	if n.Name == s.opts.Node {

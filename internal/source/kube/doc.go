@@ -6,7 +6,7 @@
 // gone. The catalog behind the Sink is the only copy.
 //
 //	API server ─► caller, stream ─► reflector ─► store ─► Sink
-//	              convert, note      list, watch   (the name is remembered)
+//	              convert, note      list, watch   (the name is kept)
 //	              how it does        and again
 //
 // The objects of the first list are delivered while the list is streamed, so that an empty kernel

@@ -80,7 +80,7 @@ var causes = []struct {
 	{Other, func(error) bool { return true }, "the call failed", ""},
 }
 
-// explain says what is wrong with a call and what a person can do; the error wraps
+// explain returns the reason of a failed call, and an error with a remedy that wraps
 // the one that client-go returned.
 func explain(verb, kind string, err error) (Reason, error) {
 	for _, c := range causes {

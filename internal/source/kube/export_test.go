@@ -47,7 +47,7 @@ func (c clientset) EndpointSlices(namespace string) Resource[*discoveryv1.Endpoi
 
 func (c clientset) Nodes() Resource[*corev1.NodeList] { return c.CoreV1().Nodes() }
 
-// IsWatchListSemanticsUnSupported repeats what the fake says of itself.
+// IsWatchListSemanticsUnSupported repeats the answer of the fake.
 func (c clientset) IsWatchListSemanticsUnSupported() bool {
 	return watchlist.DoesClientNotSupportWatchListSemantics(c.Interface)
 }

@@ -13,7 +13,7 @@ import (
 func CatchKlog(log *zap.Logger) { klog.SetLogger(klog.New(&logSink{log: log.Named("client-go")})) }
 
 // withLog lets client-go's reflectors, which log through the context, log where we
-// do. They repeat what Progress says, so theirs are all Debug.
+// do. They repeat Progress, so theirs are all Debug.
 func withLog(ctx context.Context, log *zap.Logger) context.Context {
 	return klog.NewContext(ctx, klog.New(&logSink{log: log}))
 }

@@ -45,7 +45,7 @@ func (s *Source) limitNodes(k *kind) {
 	}
 }
 
-// count returns the number of objects: it lists one, and the server says how many remain
+// count returns the number of objects: it lists one, and the server reports how many remain
 // (metadata.remainingItemCount).
 func count(ctx context.Context, list func(context.Context, metav1.ListOptions) (runtime.Object, error)) (int, error) {
 	page, err := list(ctx, metav1.ListOptions{Limit: 1})

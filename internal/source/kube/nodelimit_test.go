@@ -16,7 +16,7 @@ import (
 )
 
 // With more Nodes than a bound only our own is followed. They are counted by a list of
-// one, of which the server says how many are left; an answer that does not come is
+// one, and the server reports how many are left; an answer that does not come is
 // waited for.
 func TestManyNodes(t *testing.T) {
 	for _, tt := range []struct {

@@ -34,7 +34,7 @@ func Once(ctx context.Context, api API, o Options, sink source.Sink) error {
 	return nil
 }
 
-// once delivers all objects of a kind, a page at a time. A page that the server has forgotten
+// once delivers all objects of a kind, a page at a time. A page that the server has dropped
 // (410) is the end of it: a second list could miss what the first one had.
 func (s *Source) once(ctx context.Context, k *kind, sink source.Sink) error {
 	o := metav1.ListOptions{LabelSelector: k.labels, FieldSelector: k.fields, Limit: onceLimit}

@@ -162,7 +162,7 @@ func counts(lists *atomic.Int32) clienttesting.ReactionFunc {
 	}
 }
 
-// A watch that says nothing for long is not trusted, and what was missed comes by a
+// A watch that is silent for long is not trusted, and what was missed comes by a
 // list. Until then Heard grows old.
 func TestSilentWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -216,7 +216,7 @@ type hanging struct {
 	verb atomic.Value
 }
 
-// IsWatchListSemanticsUnSupported repeats what the fake below says of itself.
+// IsWatchListSemanticsUnSupported repeats the answer of the fake.
 func (h *hanging) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (h *hanging) CoreV1() corev1.CoreV1Interface { return hangingCore{h.Interface.CoreV1(), h} }

@@ -32,7 +32,7 @@ type nodesAnswer struct {
 	first func(ctx context.Context) error
 }
 
-// IsWatchListSemanticsUnSupported repeats what the fake below says of itself.
+// IsWatchListSemanticsUnSupported repeats the answer of the fake.
 func (c *nodesAnswer) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (c *nodesAnswer) CoreV1() corev1.CoreV1Interface {

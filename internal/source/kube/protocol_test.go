@@ -47,7 +47,7 @@ func TestPlainList(t *testing.T) {
 	}
 }
 
-// A version that the server has forgotten is an ordinary thing. The new list may be
+// A version that the server has dropped is an ordinary thing. The new list may be
 // as old as what we have, so that the server answers from its watch cache.
 func TestGone(t *testing.T) {
 	gone := status(410, metav1.StatusReasonExpired, "too old resource version")

@@ -198,7 +198,7 @@ func TestAsksForWhatItReads(t *testing.T) {
 	}
 }
 
-// A server that does not answer keeps the source from being complete, and says why;
+// A server that does not answer keeps the source from being complete, with a reason;
 // when it answers, everything goes on.
 func TestServerAway(t *testing.T) {
 	client := fake.NewClientset(web("10.96.0.10"))

@@ -75,7 +75,7 @@ func TestReplace(t *testing.T) {
 	mustBe("list without one", s.Replace([]any{svc("b"), svc("c")}, "3"), "b", "c")
 	mustBe("deletion", s.Delete(svc("b")), "c")
 	mustBe("deletion of what is not there", s.Delete(svc("x")), "c")
-	// The law says that a complete list is the truth, and an empty one is complete.
+	// By the law, a complete list is the truth, and an empty one is complete.
 	mustBe("empty list", s.Replace(nil, "4"))
 }
 
@@ -163,7 +163,7 @@ func TestConvertList(t *testing.T) {
 	}
 }
 
-// An annotation that says something of a Service is read before the object goes.
+// An annotation about a Service is read before the object goes.
 func TestAnnotationOfAServiceArrives(t *testing.T) {
 	k := New(zap.NewNop(), Of(fake.NewClientset()), Options{}).services(metav1.NamespaceAll)
 	c, err := k.convert(&corev1.Service{ObjectMeta: metav1.ObjectMeta{

@@ -1,4 +1,4 @@
-// Command backend is a small server that says who it is, and a client that counts the answers; see package backend.
+// Command backend is a small server that answers with its name, and a client that counts the answers; see package backend.
 package main
 
 import (

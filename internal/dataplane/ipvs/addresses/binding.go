@@ -33,7 +33,7 @@ import (
 // From one way to the other nothing is let go before the other is there: Hold of either
 // table sees to it. Addresses that are given up for a route go in small groups.
 
-// Binding says how service addresses become local to this machine (--vip-binding).
+// Binding is how service addresses become local to this machine (--vip-binding).
 type Binding string
 
 // The bindings.
@@ -48,7 +48,7 @@ type binding struct {
 	judged bool
 	// ranges are routed now, or are to be; sorted.
 	ranges []netip.Prefix
-	// refused says why a range is not, for the log.
+	// refused is why a range is not, for the log.
 	refused map[netip.Prefix]string
 	// guarded are those that the rules in force guard.
 	guarded []netip.Prefix

@@ -44,7 +44,7 @@ func (m *Manager) direct(c dataplane.Change) {
 }
 
 // answeredBefore reports whether the kernel has an address as it is when others answer from
-// it: bound, and an entry of the set for them. That it is bound and detached says less: so is
+// it: bound, and an entry of the set for them. To be bound and detached is a weaker sign: so is
 // for a moment one whose ports were captured until it could be bound.
 func (m *Manager) answeredBefore(a netip.Addr) bool {
 	_, bound := m.Addresses.Believed(a)

@@ -77,7 +77,7 @@ func (c Config) accessRules(w ruleWriter) {
 // in filter KUBE-IPVS-OUT-FILTER instead, which needs xt_ipvs. That chain is kept empty, so
 // that no rule of kube-proxy stays in it.
 //
-// The host dials a bound address from that very address, which says nothing of the
+// The host dials a bound address from that very address, which proves nothing about the
 // node: the set of source IPs has it where a range holds the node (OwnNode).
 //
 // Packets that IPVS forwards pass here, too, on their way out. One of an established connection meets one

@@ -48,7 +48,7 @@ func pendingOf[K comparable, V any](t *delta.Table[K, V], most int, text func(de
 	return dataplane.ListPending(t.Name(), t.Tracker, most, text)
 }
 
-// setCommand says how to make a set what it should be; one of another shape is replaced.
+// setCommand reports how to make a set what it should be; one of another shape is replaced.
 func setCommand(c delta.Change[string, ipset.Set]) string {
 	if c.Op == delta.Delete {
 		return "ipset destroy " + c.Key

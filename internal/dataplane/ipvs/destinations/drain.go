@@ -54,7 +54,7 @@ type drain struct {
 	stopped time.Time
 	limit   time.Duration
 	// noActive: no connection was established at the last count. Those that are counted
-	// nevertheless are closed and remembered for a while.
+	// nevertheless are closed and kept for a while.
 	noActive bool
 	// last is the last count of its connections, if counted.
 	last    vserver.Connections
@@ -128,7 +128,7 @@ func (d *drains) set(k vserver.DestinationKey, one drain, now time.Time) {
 	d.of[k.Server][k] = d.schedule(k, one)
 }
 
-// end forgets a drain, if there is one, and counts how it ended.
+// end drops a drain, if there is one, and counts how it ended.
 func (d *drains) end(k vserver.DestinationKey, how dataplane.DrainEnd) {
 	if _, had := d.get(k); !had {
 		return
@@ -403,7 +403,7 @@ func (d *drains) judge(k vserver.DestinationKey, c vserver.Connections, now time
 	switch {
 	case !one.noActive:
 		one.idle = time.Time{}
-	case !c.Idle(): // what is closed is remembered for a minute or two
+	case !c.Idle(): // what is closed is kept for a minute or two
 		one.idle = time.Time{}
 		one.nextPoll = d.nextTurn(now, idlePollInterval)
 	case one.idle.IsZero():

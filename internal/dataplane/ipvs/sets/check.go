@@ -79,7 +79,7 @@ func (m *Manager) Sample(ctx context.Context) (drift int, err error) {
 	if m.entries == nil {
 		m.entries = m.CountEntries()
 	}
-	known := m.entries // Inspect forgets it
+	known := m.entries // Inspect drops it
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(maps.Collect(m.Sets.Actual()))) {
 		n, there := counted[name]

@@ -80,7 +80,7 @@ func (l *entryList) loadBalancer(f *model.Frontend) {
 	l.add(LoadBalancer, IPPort(f.Key))
 }
 
-// KeepsClient reports whether clients from outside keep their address: the policy says so, or
+// KeepsClient reports whether clients from outside keep their address: the policy requires it, or
 // the backend could not answer them.
 func KeepsClient(f *model.Frontend) bool { return f.Local || f.Forward != model.ForwardNAT }
 

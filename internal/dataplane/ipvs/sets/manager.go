@@ -78,7 +78,7 @@ func newHealthClaims() *delta.Claims[model.ServiceID, Key, struct{}] {
 	return delta.NewClaims[model.ServiceID, Key, struct{}](model.ServiceID.Compare)
 }
 
-// Purpose returns the IPv4 name of a set of ours, which says what the set is for.
+// Purpose returns the IPv4 name of a set of ours, which stands for its purpose.
 func (m *Manager) Purpose(set string) string { return m.registry.known[set].name }
 
 // Family returns the family whose frontends a set of ours is for.
@@ -216,7 +216,7 @@ func (m *Manager) Load(ctx context.Context) error {
 // OnPass is called before the rows of a pass are written.
 func (m *Manager) OnPass() { m.entries = nil }
 
-// onRefused records what the error of an entry says of its set.
+// onRefused records what the error of an entry means for its set.
 func (m *Manager) onRefused(c delta.Change[Key, struct{}], err error) {
 	switch {
 	case errors.Is(err, ipset.ErrNotExist):

@@ -224,7 +224,7 @@ type message struct {
 	body []byte
 }
 
-// receive takes one datagram; done says that a list has ended.
+// receive takes one datagram; done reports the end of a list.
 func (k *Kernel) receive(each func(message) error) (done bool, err error) {
 	n, _, err := unix.Recvfrom(k.fd, k.in, 0)
 	if err != nil {

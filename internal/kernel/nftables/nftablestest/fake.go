@@ -124,7 +124,7 @@ func (f *Fake) FailAlways(err error) {
 	f.always = err
 }
 
-// Heal forgets all faults and lets go of all tables that were kept.
+// Heal deletes all faults and releases all tables that were held.
 func (f *Fake) Heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -209,7 +209,7 @@ func (b *bench) load(f rules.Family, text string) {
 }
 
 // A rule that comes, goes and comes again leaves the rules as they were, and another
-// generation each time: what was read of one says nothing of the next.
+// generation each time: a reading of one proves nothing about the next.
 func testGeneration(t *testing.T, b *bench) {
 	f, ctx := b.Client.Families()[0], t.Context()
 	if b.Client.Backend() == rules.Legacy {

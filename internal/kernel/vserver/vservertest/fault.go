@@ -82,7 +82,7 @@ func (f *Fake) ReorderSurveys(order func([]vserver.ServerKey) []vserver.ServerKe
 	f.plan.order = order
 }
 
-// Heal forgets all faults.
+// Heal deletes all faults.
 func (f *Fake) Heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
