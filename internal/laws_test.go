@@ -156,27 +156,27 @@ func standard(path string) bool {
 func TestRoomsImportWhatTheLawAllows(t *testing.T) {
 	seen := 0
 	for _, p := range list(t, "./...") {
-		room := strings.TrimPrefix(p.ImportPath, module)
-		if allows(free, room) || room == "internal" {
+		pkg := strings.TrimPrefix(p.ImportPath, module)
+		if allows(free, pkg) || pkg == "internal" {
 			continue
 		}
 		seen++
-		rules, known := law[room]
+		rules, known := law[pkg]
 		if !known {
-			t.Errorf("%s is not in the law: add it there and to internal/README.md", room)
+			t.Errorf("%s is not in the law: add it there and to internal/README.md", pkg)
 			continue
 		}
 		for _, path := range p.Imports {
 			if short := strings.TrimPrefix(path, module); !standard(path) && short != leaf && !allows(rules, short) {
-				t.Errorf("%s imports %s", room, short)
+				t.Errorf("%s imports %s", pkg, short)
 			}
-			if path == "os/exec" && !slices.Contains(processes, room) {
-				t.Errorf("%s imports os/exec: only %v may launch a process", room, processes)
+			if path == "os/exec" && !slices.Contains(processes, pkg) {
+				t.Errorf("%s imports os/exec: only %v may launch a process", pkg, processes)
 			}
 		}
 	}
 	if seen != len(law) {
-		t.Errorf("%d rooms found, the law lists %d: strike out what is gone", seen, len(law))
+		t.Errorf("%d packages found, the law lists %d: delete the ones that are gone", seen, len(law))
 	}
 }
 
@@ -194,24 +194,24 @@ func TestRoomsReachOnlyWhatTheyMay(t *testing.T) {
 		"cmd/kube-ipvs": {"k8s.io/client-go/kubernetes/...", "k8s.io/client-go/testing", "k8s.io/client-go/discovery"},
 	}
 	for _, p := range list(t, "./internal/...", "./ipset", "./scheduler", "./cmd/...") {
-		room := strings.TrimPrefix(p.ImportPath, module)
-		no := forbidden[room]
-		if strings.HasPrefix(room, "internal/kernel/") {
+		pkg := strings.TrimPrefix(p.ImportPath, module)
+		no := forbidden[pkg]
+		if strings.HasPrefix(pkg, "internal/kernel/") {
 			no = append(no, module+"internal/model", module+"internal/delta", module+"internal/dataplane/...", "k8s.io/...")
 		}
 		for _, dep := range p.Deps {
 			if allows(no, dep) && dep != module+leaf {
-				t.Errorf("%s depends on %s", room, strings.TrimPrefix(dep, module))
+				t.Errorf("%s depends on %s", pkg, strings.TrimPrefix(dep, module))
 			}
 		}
 	}
 }
 
 func TestEachRoomHasADoc(t *testing.T) {
-	for room := range law {
-		text, err := os.ReadFile(filepath.Join("..", room, "doc.go"))
+	for pkg := range law {
+		text, err := os.ReadFile(filepath.Join("..", pkg, "doc.go"))
 		if err != nil || !bytes.HasPrefix(text, []byte("// Package ")) {
-			t.Errorf("%s: doc.go does not open the room (%v)", room, err)
+			t.Errorf("%s: doc.go does not document the package (%v)", pkg, err)
 		}
 	}
 }

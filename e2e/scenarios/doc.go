@@ -1,5 +1,5 @@
 // Package scenarios holds the behaviours of the agent, one a file in testdata,
-// and the tests that run them; package internal/testkit/scenario says how to read
+// and the tests that run them; package internal/testkit/scenario explains how to read
 // and write them.
 //
 //	TestOnFakes          every file on fakes of the kernel; -update rewrites what

@@ -45,7 +45,7 @@ func faultPlan() []plan {
 
 // TestFaults runs every scenario again and again; each time a kernel call goes wrong in
 // another way. Wherever that is, the agent answers and tells of it meanwhile, and the
-// kernel ends up as the file says.
+// kernel ends up as in the file.
 func TestFaults(t *testing.T) {
 	faults := newTally()
 	t.Cleanup(func() { faults.write(t) })
@@ -72,8 +72,8 @@ func TestCrashAtEachCall(t *testing.T) {
 	o := scenario.Options{Crash: true}
 	eachScenario(t, scenario.NewFakes, scenario.List(t, "testdata"), o, func(t *testing.T, file, name string, calls map[string]int) {
 		for _, p := range some(name, picks(name, calls), 1) {
-			t.Run(fmt.Sprintf("%s-%d", p.room, p.nth), func(t *testing.T) {
-				run(t, scenario.NewFakes, file, o, func(f *scenario.Fakes) { f.CrashAtCall(p.room, p.nth) })
+			t.Run(fmt.Sprintf("%s-%d", p.pkg, p.nth), func(t *testing.T) {
+				run(t, scenario.NewFakes, file, o, func(f *scenario.Fakes) { f.CrashAtCall(p.pkg, p.nth) })
 			})
 		}
 	})
@@ -102,7 +102,7 @@ type attempt struct {
 }
 
 func (a attempt) String() string {
-	return fmt.Sprintf("%s-%d-%s", a.room, a.nth, strings.ReplaceAll(a.name, " ", "-"))
+	return fmt.Sprintf("%s-%d-%s", a.pkg, a.nth, strings.ReplaceAll(a.name, " ", "-"))
 }
 
 // faultsAScenario is how many of all faults at all picked calls one scenario has. All
@@ -124,7 +124,7 @@ func attempts(scene string, calls map[string]int, most int) []attempt {
 func (a attempt) run(t *testing.T, open opener, file string, faults *tally) {
 	var node *scenario.Fakes
 	trouble := a.Trouble
-	trouble.Room, trouble.Call = a.room, a.nth
+	trouble.Package, trouble.Call = a.pkg, a.nth
 	run(t, open, file, scenario.Options{Rough: true}, func(f *scenario.Fakes) {
 		node = f
 		f.Trouble(trouble)
@@ -137,33 +137,33 @@ func (a attempt) run(t *testing.T, open opener, file string, faults *tally) {
 			t.Errorf("%v; the log:\n%s", err, node.Log())
 		}
 		if node.Struck() {
-			faults.count(a.name, a.room, !t.Failed(), node.Told())
+			faults.count(a.name, a.pkg, !t.Failed(), node.Told())
 		}
 	})
 }
 
 // pick is one call of one kernel package, counted from 1.
 type pick struct {
-	room string
-	nth  int
+	pkg string
+	nth int
 }
 
-// picksARoom is how many calls of a kernel package are picked in one scenario. Most calls are like
+// picksAPackage is how many calls of a kernel package are picked in one scenario. Most calls are like
 // those of all other scenarios: each begins by making forty sets.
-const picksARoom = 3
+const picksAPackage = 3
 
 // picks chooses the calls that fail: all of a package with few calls, else some, evenly spread.
 // Each scenario begins at another, so that together they meet every call.
 func picks(scene string, calls map[string]int) []pick {
 	var all []pick
-	for _, room := range scenario.Rooms() {
-		n := calls[room]
-		stride := (n + picksARoom - 1) / picksARoom
+	for _, pkg := range scenario.Packages() {
+		n := calls[pkg]
+		stride := (n + picksAPackage - 1) / picksAPackage
 		if *every {
 			stride = 1
 		}
 		for i := 0; i < n; i += stride {
-			all = append(all, pick{room, i + 1 + turn(scene+room, min(stride, n-i))})
+			all = append(all, pick{pkg, i + 1 + turn(scene+pkg, min(stride, n-i))})
 		}
 	}
 	return all

@@ -27,7 +27,7 @@ const opsAWalk = 500
 const atOnce = 40
 
 // TestModel does random walks on fakes: whatever happens to a node, whenever it comes to
-// rest it is what a fresh compile says. The seeds of walks follow each other.
+// rest it is the result of a fresh compile. The seeds of walks follow each other.
 func TestModel(t *testing.T) {
 	total := *ops
 	if total == 0 {

@@ -20,16 +20,16 @@ type tally struct {
 	cells map[cell]*counts
 }
 
-type cell struct{ name, room string }
+type cell struct{ name, pkg string }
 
 type counts struct{ tried, survived, told int }
 
 func newTally() *tally { return &tally{cells: map[cell]*counts{}} }
 
-func (t *tally) count(name, room string, survived, told bool) {
+func (t *tally) count(name, pkg string, survived, told bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, c := range []cell{{name, room}, {name, ""}, {"", room}, {"", ""}} {
+	for _, c := range []cell{{name, pkg}, {name, ""}, {"", pkg}, {"", ""}} {
 		if t.cells[c] == nil {
 			t.cells[c] = &counts{}
 		}
@@ -50,8 +50,8 @@ func (t *tally) String() string {
 	defer t.mu.Unlock()
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	rooms := append(scenario.Rooms(), "")
-	fmt.Fprintf(w, "SURVIVED/TRIED\t%s\tall\ttold\n", strings.Join(scenario.Rooms(), "\t"))
+	packages := append(scenario.Packages(), "")
+	fmt.Fprintf(w, "SURVIVED/TRIED\t%s\tall\ttold\n", strings.Join(scenario.Packages(), "\t"))
 	names := []string{}
 	for _, p := range faultPlan() {
 		names = append(names, p.name)
@@ -62,8 +62,8 @@ func (t *tally) String() string {
 			label = "all"
 		}
 		fmt.Fprint(w, label)
-		for _, room := range rooms {
-			fmt.Fprintf(w, "\t%s", t.cells[cell{name, room}])
+		for _, pkg := range packages {
+			fmt.Fprintf(w, "\t%s", t.cells[cell{name, pkg}])
 		}
 		fmt.Fprintf(w, "\t%s\n", t.told(name))
 	}

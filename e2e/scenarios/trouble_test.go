@@ -55,9 +55,9 @@ func newTroubled(t *testing.T) troubled {
 	return troubled{t, n}
 }
 
-func (n troubled) spoil(room string, spec ...string) {
+func (n troubled) spoil(pkg string, spec ...string) {
 	n.Helper()
-	if err := n.Fault(room, spec); err != nil {
+	if err := n.Fault(pkg, spec); err != nil {
 		n.Fatal(err)
 	}
 }
@@ -100,7 +100,7 @@ func (n troubled) metric(name string) string {
 	return m[1]
 }
 
-// well waits until nothing is wrong any more, and nothing says so.
+// well waits until nothing is wrong any more, and no report claims so.
 func (n troubled) well() agent.Status {
 	n.Helper()
 	s := n.until("all is well", func(s agent.Status) bool { return s.Ready && s.Healthy && s.Failures == 0 })
@@ -118,15 +118,15 @@ const injected = "fault injected by the test"
 // mostPause is the longest time between two tries of an agent of scenarios.
 const mostPause = 20 * time.Millisecond
 
-// A kernel that fails from the beginning leaves an agent that answers, says why, is not
+// A kernel that fails from the beginning leaves an agent that answers, reports why, is not
 // healthy, and tries again no faster than its backoff lets it.
 func TestKernelFailsFromTheBeginning(t *testing.T) {
-	for _, room := range scenario.Rooms() {
+	for _, pkg := range scenario.Packages() {
 		for _, kind := range []scenario.FaultKind{scenario.Fail, scenario.Hang, "EPERM"} {
-			t.Run(fmt.Sprintf("%s/%s", room, kind), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%s", pkg, kind), func(t *testing.T) {
 				t.Parallel()
 				n := newTroubled(t)
-				n.spoil(room, "always", string(kind))
+				n.spoil(pkg, "always", string(kind))
 				n.start()
 				s := n.until("it fails again and again", failedSo(8))
 				if s.Healthy || s.Ready || !strings.Contains(s.LastError, injected) {
@@ -135,10 +135,10 @@ func TestKernelFailsFromTheBeginning(t *testing.T) {
 				if got := n.metric("kube_ipvs_loop_failures"); got == "" || got == "0" {
 					t.Errorf("metrics have %q failures", got)
 				}
-				if got := n.metric(`kube_ipvs_kernel_call_timeouts_total{room="` + room + `"}`); (got != "0") != (kind == scenario.Hang) {
+				if got := n.metric(`kube_ipvs_kernel_call_timeouts_total{room="` + pkg + `"}`); (got != "0") != (kind == scenario.Hang) {
 					t.Errorf("metrics have %q time-outs", got)
 				}
-				n.paced(room)
+				n.paced(pkg)
 				n.Heal()
 				n.well()
 			})
@@ -148,16 +148,16 @@ func TestKernelFailsFromTheBeginning(t *testing.T) {
 
 // paced checks that for a while there are no more tries than the backoff lets there be,
 // and no more calls than tries.
-func (n troubled) paced(room string) {
+func (n troubled) paced(pkg string) {
 	n.Helper()
 	n.until("the backoff is long", failedSo(8))
 	// The time begins before the first status and ends after the last one. The calls are
 	// counted between the two, so that no pause of this goroutine adds calls without tries.
 	start := time.Now()
 	from := n.until("the backoff is long", failedSo(8))
-	calls := n.Calls()[room]
+	calls := n.Calls()[pkg]
 	n.until("it goes on", failedSo(from.Failures+6))
-	made := n.Calls()[room] - calls
+	made := n.Calls()[pkg] - calls
 	to := n.until("it goes on", failedSo(from.Failures+6))
 	tries, most := to.Failures-from.Failures, 1+uint64(time.Since(start)/mostPause)
 	if tries > most {
@@ -171,7 +171,7 @@ func (n troubled) paced(room string) {
 // One row that the kernel refuses costs its own tries: what was written is not written
 // again, and when it is taken it alone is.
 func TestRefusedRowIsAllThatIsTriedAgain(t *testing.T) {
-	for _, tt := range []struct{ room, row, table string }{
+	for _, tt := range []struct{ pkg, row, table string }{
 		{"servers", "10.244.1.7:8080", "destinations"},
 		{"servers", "add 10.96.0.11:80", "servers"},
 		{"sets", "KUBE-CLUSTER-IP 10.96.0.11,", "members"},
@@ -181,11 +181,11 @@ func TestRefusedRowIsAllThatIsTriedAgain(t *testing.T) {
 		t.Run(tt.table, func(t *testing.T) {
 			t.Parallel()
 			n := newTroubled(t)
-			n.spoil(tt.room, "row", tt.row, "ENOMEM")
+			n.spoil(tt.pkg, "row", tt.row, "ENOMEM")
 			n.start()
 			before := n.until("it fails", failedSo(8))
 			n.refused(tt.table, before)
-			n.paced(tt.room)
+			n.paced(tt.pkg)
 			after := n.until("it goes on", failedSo(before.Failures+1))
 			for table, rows := range after.Written {
 				if rows != before.Written[table] {
@@ -222,15 +222,15 @@ func (n troubled) refused(table string, s agent.Status) {
 // A kernel that carries everything and cannot be read any more is no reason to send traffic
 // elsewhere, but the operator must learn of it.
 func TestKernelThatCannotBeRead(t *testing.T) {
-	for _, room := range scenario.Rooms() {
-		t.Run(room, func(t *testing.T) {
+	for _, pkg := range scenario.Packages() {
+		t.Run(pkg, func(t *testing.T) {
 			t.Parallel()
 			n := newTroubled(t)
 			if err := n.Start(scenario.Start{Audit: true}); err != nil {
 				t.Fatal(err)
 			}
 			n.well()
-			n.spoil(room, "always", "ENOMEM")
+			n.spoil(pkg, "always", "ENOMEM")
 			s := n.until("it is told", func(s agent.Status) bool { return s.AuditError != "" })
 			if !s.Healthy || !strings.Contains(s.AuditError, injected) {
 				t.Errorf("healthy %t, audits fail with %q", s.Healthy, s.AuditError)

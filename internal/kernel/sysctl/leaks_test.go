@@ -6,5 +6,5 @@ import (
 	"go.uber.org/goleak"
 )
 
-// No test leaves a goroutine behind, which then would be the room's.
+// No test leaves a goroutine behind, which then would be the package's.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -14,7 +14,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/procfs"
 )
 
-// CheckOptions select among the checks of this room.
+// CheckOptions select among the checks of this package.
 type CheckOptions struct {
 	// IPv6 asks for what serving IPv6 needs.
 	IPv6 bool

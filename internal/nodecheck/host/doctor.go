@@ -23,13 +23,13 @@ import (
 type DoctorOptions struct {
 	// IPVS asks for what ipvs mode is hurt by.
 	IPVS bool
-	// IPv6 says that the agent serves IPv6.
+	// IPv6 means that the agent serves IPv6.
 	IPv6 bool
 	// Sysctls are those that the agent sets at its start.
 	Sysctls []sysctl.Sysctl
-	// StrictARP says that the agent sets strict ARP.
+	// StrictARP means that the agent sets strict ARP.
 	StrictARP bool
-	// Running says that an agent answers, which has its listeners.
+	// Running means that an agent answers, which has its listeners.
 	Running bool
 	// NodePorts are the first and the last port that NodePorts are taken from; 0, 0
 	// where none is set aside.
@@ -39,14 +39,14 @@ type DoctorOptions struct {
 	ChecksumOffload func(link string) (bool, error)
 	// RawSocket opens a raw socket and closes it; nil asks the kernel.
 	RawSocket func() error
-	// Room returns what is left of the file system of a directory; nil asks the kernel
+	// DiskSpace returns what is left of the file system of a directory; nil asks the kernel
 	// (statfs(2)).
-	Room func(dir string) (Room, error)
+	DiskSpace func(dir string) (DiskSpace, error)
 }
 
-// Room is the free space of a file system: bytes, and inodes. A number without a bound is
+// DiskSpace is the free space of a file system: bytes, and inodes. A number without a bound is
 // math.MaxUint64.
-type Room struct {
+type DiskSpace struct {
 	Bytes, Files uint64
 }
 
@@ -61,8 +61,8 @@ func (h *Node) Doctor(o DoctorOptions) []diagnosis.Check {
 	if o.RawSocket == nil {
 		o.RawSocket = rawSocket
 	}
-	if o.Room == nil {
-		o.Room = roomOf
+	if o.DiskSpace == nil {
+		o.DiskSpace = diskSpaceOf
 	}
 	type question struct {
 		name string
@@ -103,12 +103,12 @@ func (h *Node) askRunDir(o DoctorOptions) error {
 			fmt.Sprintf("run as root, mount the host's %s writable, or choose another with --run-dir", h.runDir))
 	}
 	fix := fmt.Sprintf("free space on the file system of %s, or choose another directory with --run-dir", dir)
-	switch room, err := o.Room(dir); {
+	switch space, err := o.DiskSpace(dir); {
 	case err != nil:
 		return fmt.Errorf("read the free space of %s: %w", dir, err)
-	case room.Files == 0:
+	case space.Files == 0:
 		return diagnosis.Remedied(diagnosis.Lacking(fmt.Errorf("%s has no free inodes; the agent would not start", dir)), fix)
-	case room.Bytes == 0:
+	case space.Bytes == 0:
 		return diagnosis.Remedied(diagnosis.Warning(fmt.Errorf("%s is full: the agent cannot save the sysctls that it changes, so cleanup would not restore them", dir)), fix)
 	}
 	return nil
@@ -126,21 +126,21 @@ func nearest(dir string) (string, error) {
 	}
 }
 
-// roomOf leaves out what is set aside for root, who the agent is. Some file systems make
+// diskSpaceOf leaves out what is set aside for root, who the agent is. Some file systems make
 // files as long as they have bytes, and say 0 of 0.
-func roomOf(dir string) (Room, error) {
+func diskSpaceOf(dir string) (DiskSpace, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
-		return Room{}, err
+		return DiskSpace{}, err
 	}
-	room := Room{Bytes: math.MaxUint64, Files: math.MaxUint64}
+	space := DiskSpace{Bytes: math.MaxUint64, Files: math.MaxUint64}
 	if s.Blocks > 0 {
-		room.Bytes = s.Bfree * uint64(s.Bsize)
+		space.Bytes = s.Bfree * uint64(s.Bsize)
 	}
 	if s.Files > 0 {
-		room.Files = s.Ffree
+		space.Files = s.Ffree
 	}
-	return room, nil
+	return space, nil
 }
 
 // askSets opens what iptables's match of sets opens to ask for one (extensions/libxt_set.h,
@@ -165,7 +165,7 @@ func rawSocket() error {
 	return unix.Close(fd)
 }
 
-// askSysctls says which keys the agent is going to change, and which it cannot.
+// askSysctls lists the keys that the agent is going to change, and those that it cannot.
 func (h *Node) askSysctls(o DoctorOptions) error {
 	var later, set, never, fix []string
 	mark := diagnosis.Warning

@@ -157,7 +157,7 @@ func (h *Node) askBridges(o DoctorOptions) error {
 	}
 	switch {
 	case len(off) == 0 && o.IPVS && o.IPv6:
-		// A bridge puts fragments together for the rules and forgets that they were some
+		// A bridge puts fragments together for the rules and does not split them again
 		// (IP6CB(skb)->frag_max_size), so IPVS takes the datagram for one that is too big
 		// (__mtu_check_toobig_v6 in net/netfilter/ipvs/ip_vs_xmit.c).
 		return diagnosis.Note("rules apply to it; pods on %s cannot send UDP datagrams larger than the MTU to a Service over IPv6 (EMSGSIZE: the kernel's IPVS, with bridge-nf-call-ip6tables=1)",

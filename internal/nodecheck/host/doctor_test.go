@@ -90,7 +90,7 @@ func options() host.DoctorOptions {
 		IPVS: true, NodePorts: [2]uint16{30000, 32767}, Sysctls: sysctl.IPVSSysctls(sysctl.IPVSOptions{Release: "6.1.0"}),
 		ChecksumOffload: func(string) (bool, error) { return true, nil },
 		RawSocket:       func() error { return nil },
-		Room:            func(string) (host.Room, error) { return host.Room{Bytes: 1, Files: 1}, nil },
+		DiskSpace:       func(string) (host.DiskSpace, error) { return host.DiskSpace{Bytes: 1, Files: 1}, nil },
 	}
 }
 
@@ -223,8 +223,8 @@ func TestDoctorNamesLargeDatagrams(t *testing.T) {
 
 // A sysctl that the agent needs is missing, and one that it wants is a warning.
 func TestDoctorTellsWhatIsLost(t *testing.T) {
-	room := func(r host.Room, err error) func(*host.DoctorOptions) {
-		return func(o *host.DoctorOptions) { o.Room = func(string) (host.Room, error) { return r, err } }
+	space := func(r host.DiskSpace, err error) func(*host.DoctorOptions) {
+		return func(o *host.DoctorOptions) { o.DiskSpace = func(string) (host.DiskSpace, error) { return r, err } }
 	}
 	socket := func(err error) func(*host.DoctorOptions) {
 		return func(o *host.DoctorOptions) { o.RawSocket = func() error { return err } }
@@ -235,9 +235,9 @@ func TestDoctorTellsWhatIsLost(t *testing.T) {
 		state     diagnosis.State
 		says, fix string
 	}{
-		"no bytes":      {"run directory", room(host.Room{Files: 1}, nil), diagnosis.Warn, "cleanup would not restore", "free space"},
-		"no files":      {"run directory", room(host.Room{Bytes: 1}, nil), diagnosis.Lacks, "the agent would not start", "--run-dir"},
-		"unknown":       {"run directory", room(host.Room{}, errors.New("no")), diagnosis.Failed, "read the free space", "root"},
+		"no bytes":      {"run directory", space(host.DiskSpace{Files: 1}, nil), diagnosis.Warn, "cleanup would not restore", "free space"},
+		"no files":      {"run directory", space(host.DiskSpace{Bytes: 1}, nil), diagnosis.Lacks, "the agent would not start", "--run-dir"},
+		"unknown":       {"run directory", space(host.DiskSpace{}, errors.New("no")), diagnosis.Failed, "read the free space", "root"},
 		"CAP_NET_RAW":   {"sets in rules", socket(os.NewSyscallError("socket", unix.EPERM)), diagnosis.Lacks, "serve no new Services", "grant CAP_NET_RAW"},
 		"no descriptor": {"sets in rules", socket(unix.EMFILE), diagnosis.Failed, "too many open files", "root"},
 	} {

@@ -19,5 +19,5 @@ func New(files procfs.Files, runDir string, sysctls *sysctl.Handle, modules *mod
 	return &Node{files: files, runDir: runDir, sysctls: sysctls, modules: modules}
 }
 
-// ModuleFix says what an operator can do about a module that is missing.
+// ModuleFix returns the remedy for a module that is missing.
 func (h *Node) ModuleFix(name string) string { return h.modules.Fix(name) }

@@ -44,7 +44,7 @@ func TestRunDirectoryThatTakesNothing(t *testing.T) {
 		fill    bool
 		want    diagnosis.State
 	}{
-		"room":      {0, "size=64k", false, diagnosis.OK},
+		"space":     {0, "size=64k", false, diagnosis.OK},
 		"no bound":  {0, "size=0,nr_inodes=0", false, diagnosis.OK},
 		"read-only": {unix.MS_RDONLY, "size=64k", false, diagnosis.Lacks},
 		"full":      {0, "size=4k", true, diagnosis.Warn},
@@ -63,7 +63,7 @@ func TestRunDirectoryThatTakesNothing(t *testing.T) {
 				nodefs.WriteFile(t, filepath.Join(n.Run, "fill"), strings.Repeat("x", 4096), 0o600)
 			}
 			o := options()
-			o.Room = nil
+			o.DiskSpace = nil
 			if v := verdictOf(t, diagnosis.Run(t.Context(), n.host(t).Doctor(o)), "run directory"); v.State != tt.want || (v.Fix == "") != (tt.want == diagnosis.OK) {
 				t.Errorf("%+v, want %s and a remedy", v, tt.want)
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
 )
 
-// Tenant says how much of each there is. The zero value is one Service with one port.
+// Tenant has the number of objects of each kind. The zero value is one Service with one port.
 type Tenant struct {
 	// Ports, Ranges, Addresses and Endpoints are those of each Service; Addresses are
 	// external IPs, and each Service has the same ones.

@@ -26,15 +26,15 @@
 //	settle                        wait until all that is on disk is in the kernel
 //	mark                          settle, and begin to count written rows from 0
 //	written TABLE N               settle; N rows were written since; TABLE may be total
-//	plan                          wait until the kernel holds what `kube-ipvs plan` says
+//	plan                          wait until the kernel holds what `kube-ipvs plan` prints
 //	foreign                       treat all rows of the kernel as foreign
-//	agree                         wait until what a fresh compile says, what the agent wants
+//	agree                         wait until the result of a fresh compile, what the agent wants
 //	                              and what the kernel holds besides foreign rows are the
 //	                              same, and those are as they were
 //	look                          ask the agent for its status: the loop comes round
 //	host [ADDRESS...]             give the machine these addresses of its own, on the
 //	                              link host0, and take from it all others; it has none
-//	                              until then, whatever its Node says
+//	                              until then, whatever its Node has
 //	gateway [ADDRESS...]          make these the next hops of its default routes, which
 //	                              an agent sees when it starts and when it audits; for
 //	                              fakes only
@@ -42,15 +42,15 @@
 //	                              ipset, iptables, ip6tables, ip or sysctl with its own
 //	                              arguments
 //	damage TOOL ARGUMENT...       the same, whether or not the kernel lets it be done
-//	fault ROOM next [KIND]        let calls of servers, sets, rules or links fail,
-//	fault ROOM nth|for N [KIND]   from now on, all is any kernel package: the next, the Nth, so
-//	fault ROOM always [KIND]      many, or every one; or those rows of writes that have
-//	fault ROOM row TEXT [KIND]    the text in them
-//	fault ROOM crash N            let the agent die in the Nth, and another take its place
+//	fault PACKAGE next [KIND]        let calls of servers, sets, rules or links fail,
+//	fault PACKAGE nth|for N [KIND]   from now on, all is any kernel package: the next, the Nth, so
+//	fault PACKAGE always [KIND]      many, or every one; or those rows of writes that have
+//	fault PACKAGE row TEXT [KIND]    the text in them
+//	fault PACKAGE crash N            let the agent die in the Nth, and another take its place
 //	heal                          end all faults
 //	cleanup                       remove everything of ours, as `kube-ipvs cleanup` does
 //
-// The KIND of what is expected is servers, sets, rules, addresses or link; Normal says in which
+// The KIND of what is expected is servers, sets, rules, addresses or link; Normal has the
 // form. The KIND of a fault is how calls fail, as in FaultKind: fail, hang, late, lost (carried
 // out, but not answered) or interrupted (lists). ENOBUFS, EBUSY, ENOMEM, EEXIST, ENOENT and EPERM
 // are those errors of the package. A call that cannot fail so by what its package promises passes, and

@@ -8,7 +8,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 )
 
-// Start says how to run the agent.
+// Start has the settings with which the agent runs.
 type Start struct {
 	// Flags are the agent's own, as a person would give them.
 	Flags []string
@@ -47,7 +47,7 @@ type Driver interface {
 	Cleanup(s Start) error
 	// Fault plans failures of kernel calls, Heal ends them. A driver with a real
 	// kernel refuses.
-	Fault(room string, spec []string) error
+	Fault(pkg string, spec []string) error
 	Heal()
 	// Pace is how often and how long to look for what is awaited.
 	Pace() (interval, deadline time.Duration)

@@ -30,7 +30,7 @@ type Fakes struct {
 	proc *process
 	last Start
 	rose bool // an agent crashed, and another has taken its place
-	// Audited makes every agent look for drift, whatever its scenario says.
+	// Audited makes every agent look for drift, whatever its scenario sets.
 	audited bool
 	witness witness
 	metrics *telemetry.Metrics // of the last agent
@@ -43,7 +43,7 @@ var errNotRunning = errors.New("no agent is running")
 // NewFakes returns an empty node whose agents read work/manifests.
 func NewFakes(work string) *Fakes { return newFakes(onDisk{filepath.Join(work, "manifests")}) }
 
-// NewFedFakes returns an empty node whose agents are fed. It remembers the end of what
+// NewFedFakes returns an empty node whose agents are fed. It keeps the end of what
 // they log alone, for it may live long.
 func NewFedFakes(feed *Feed) *Fakes {
 	f := newFakes(feed)
@@ -62,11 +62,11 @@ func newFakes(in inputs) *Fakes {
 
 // Trouble is a fault that a scenario does not know of.
 type Trouble struct {
-	// Room and Call say which call is the first that it may hit, counted from the node's
+	// Package and Call say which call is the first that it may hit, counted from the node's
 	// beginning.
-	Room string
-	Call int
-	Kind FaultKind
+	Package string
+	Call    int
+	Kind    FaultKind
 	// Times is how many calls it hits; 0 is all of the package until the agent has told of it.
 	Times int
 	// Row hits one row of a write alone, instead of calls.
@@ -80,14 +80,14 @@ func (f *Fakes) Trouble(t Trouble) {
 		t.Times = endless
 	}
 	f.tap.struck = f.witness.begin(f)
-	f.tap.add(&fault{room: t.Room, from: t.Call, times: t.Times, kind: t.Kind, one: t.Row, trouble: true})
+	f.tap.add(&fault{pkg: t.Package, from: t.Call, times: t.Times, kind: t.Kind, one: t.Row, trouble: true})
 }
 
 // CrashAtCall makes the agent die at the nth call of a kernel package, in the middle of it
 // if it writes rows, and start again.
-func (f *Fakes) CrashAtCall(room string, nth int) {
+func (f *Fakes) CrashAtCall(pkg string, nth int) {
 	f.audited = true
-	f.tap.add(&fault{room: room, from: nth, times: 1, crash: true})
+	f.tap.add(&fault{pkg: pkg, from: nth, times: 1, crash: true})
 }
 
 // Struck reports whether the planned fault has hit. It is asked when the script is over.
@@ -271,7 +271,7 @@ func (f *Fakes) Cleanup(s Start) error {
 }
 
 // Fault implements Driver.
-func (f *Fakes) Fault(room string, spec []string) error { return f.tap.plan(room, spec) }
+func (f *Fakes) Fault(pkg string, spec []string) error { return f.tap.plan(pkg, spec) }
 
 // Heal implements Driver.
 func (f *Fakes) Heal() { f.tap.heal() }

@@ -230,7 +230,7 @@ func TestIPTablesModeOverRulesAlone(t *testing.T) {
 	must(t, n.Tool(strings.Fields("iptables -t nat -F")))
 	eventually(t, n, "the kernel is as planned again", asWanted)
 	if calls := n.Calls(); calls["servers"]+calls["sets"] > 0 {
-		t.Errorf("calls of other rooms: %v", calls)
+		t.Errorf("calls of other packages: %v", calls)
 	}
 	must(t, n.Stop())
 	must(t, n.Cleanup(s))

@@ -52,29 +52,29 @@ type words struct {
 
 var dictionary = map[string]words{
 	// answer.fault, and exchange where the answer is missing
-	roomServers: {
+	pkgServers: {
 		unknown: vserver.ErrUnknown, interrupted: vserver.ErrInterrupted,
 		errnos: map[FaultKind]error{"EBUSY": vserver.ErrBusy, "EEXIST": vserver.ErrExist, "ENOENT": vserver.ErrNotExist, "ENOBUFS": vserver.ErrUnknown},
 	},
-	roomSets: {
+	pkgSets: {
 		interrupted: ipset.ErrInterrupted,
 		errnos:      map[FaultKind]error{"EBUSY": ipset.ErrBusy, "EEXIST": ipset.ErrExist, "ENOENT": ipset.ErrNotExist},
 	},
 	// what the tools say of an errno, by classify: of EPERM that they cannot fetch the
 	// generation
-	roomRules: {
+	pkgRules: {
 		errnos: map[FaultKind]error{"EBUSY": rules.ErrBusy, "EEXIST": rules.ErrExist, "ENOENT": rules.ErrNotExist, "EPERM": rules.ErrUnsupported},
 	},
 	// sentinels, and socketError
-	roomLinks: {
+	pkgLinks: {
 		unknown: link.ErrBusy, interrupted: link.ErrInterrupted,
 		errnos: map[FaultKind]error{"EBUSY": link.ErrBusy, "EEXIST": link.ErrExist, "ENOENT": link.ErrNotExist, "ENOMEM": link.ErrBusy, "ENOBUFS": link.ErrBusy},
 	},
 }
 
 // answer is what a package returns for a call that went wrong so.
-func (k FaultKind) answer(room string) error {
-	w := dictionary[room]
+func (k FaultKind) answer(pkg string) error {
+	w := dictionary[pkg]
 	switch k {
 	case Hang, Lost:
 		return because(w.unknown, context.DeadlineExceeded)
@@ -101,8 +101,8 @@ func because(word, kernel error) error {
 
 // carriedOut reports whether the kernel did what was asked although the caller gets an error. Over
 // netlink ENOBUFS is a buffer that had no room for the answer.
-func (k FaultKind) carriedOut(room string) bool {
-	return k == Lost || k == "ENOBUFS" && room != roomRules
+func (k FaultKind) carriedOut(pkg string) bool {
+	return k == Lost || k == "ENOBUFS" && pkg != pkgRules
 }
 
 // access is what a call is for.
@@ -119,16 +119,16 @@ const (
 // can reports whether a call may fail in this way by the contract of its package. Impossible
 // answers are excluded: a list that misses existing rows with "does not exist", and errors that a
 // package handles itself, such as the addition of an existing entry.
-func (k FaultKind) can(room string, a access) bool {
+func (k FaultKind) can(pkg string, a access) bool {
 	switch k {
 	case Interrupted:
-		return a == reads && dictionary[room].interrupted != nil
+		return a == reads && dictionary[pkg].interrupted != nil
 	case Lost:
 		return a > looks // to whom it is Hang
 	case "ENOENT":
 		return a == writes
 	case "EEXIST":
-		if room == roomServers || room == roomRules {
+		if pkg == pkgServers || pkg == pkgRules {
 			return a == writes
 		}
 		return a == makes
@@ -137,12 +137,12 @@ func (k FaultKind) can(room string, a access) bool {
 }
 
 // canRow is can for one row of a write, of which text begins with the operation.
-func (k FaultKind) canRow(room, text string) bool {
+func (k FaultKind) canRow(pkg, text string) bool {
 	switch k {
 	case Hang, Late, Interrupted:
 		return false
 	case "ENOENT", "EEXIST":
-		return !strings.HasPrefix(text, "del") && (room == roomServers || room == roomRules || room == roomLinks && k == "ENOENT")
+		return !strings.HasPrefix(text, "del") && (pkg == pkgServers || pkg == pkgRules || pkg == pkgLinks && k == "ENOENT")
 	}
 	return true
 }

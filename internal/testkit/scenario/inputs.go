@@ -13,7 +13,7 @@ import (
 )
 
 // inputs are what agents on fakes are told, by a source while they run and at once where
-// a plan is made. dir is what --source-dir says; path is that where no flag says it.
+// a plan is made. dir is the value of --source-dir; path is the one without the flag.
 type inputs interface {
 	path() string
 	source(log *zap.Logger, dir string) source.Source

@@ -13,12 +13,12 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 )
 
-// Judge compares three accounts of one node: what a fresh compile of all inputs says,
+// Judge compares three accounts of one node: the result of a fresh compile of all inputs,
 // what the running agent wants, and what the kernel holds. It serves one node.
 type Judge struct {
 	node    Driver
 	foreign map[string][]string // by kind, in the form of Normal
-	// normal remembers the last texts of each account and kind: most do not change.
+	// normal keeps the last texts of each account and kind: most do not change.
 	normal map[string]normalized
 }
 
@@ -49,7 +49,7 @@ func (j *Judge) Foreign() error {
 }
 
 // Agree waits until the agent, which was started so, has nothing left to do, and all
-// accounts are the same. The error says what is different when patience has ended, and the
+// accounts are the same. The error reports what is different when patience has ended, and the
 // agent has looked for drift some times since; the latter counts for a while only.
 func (j *Judge) Agree(s Start, patience time.Duration) error {
 	interval, deadline := j.node.Pace()

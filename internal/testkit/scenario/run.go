@@ -19,7 +19,7 @@ type Options struct {
 	// Update rewrites what is expected to what is there once nothing moves any
 	// more. Read the difference before believing it.
 	Update bool
-	// Rough says that calls fail behind the script's back, Crash that agents die too:
+	// Rough means that calls fail behind the script's back, Crash that agents die too:
 	// only where the kernel ends up counts, not what was written on the way.
 	Rough, Crash bool
 }

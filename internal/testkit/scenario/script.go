@@ -75,7 +75,7 @@ func (s *script) await(ask func() error) error {
 // settle returns when everything that was on disk before it has been written.
 //
 // To learn that the agent has seen a file, it writes a Service of type ExternalName, which has no
-// rows. Then it waits for the log line that says it was skipped. The source may deliver one reading
+// rows. Then it waits for the log line about the skipped one. The source may deliver one reading
 // of the disk in two batches; a second marker, put down after the first was seen, comes with a
 // later reading.
 func (s *script) settle() error {

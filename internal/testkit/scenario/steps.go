@@ -48,7 +48,7 @@ var steps = map[string]step{
 	"gateway":    {usage: "gateway [ADDRESS...]", most: many, run: func(s *script, c call) error { return withAddresses(c.args, s.driver.Gateway) }},
 	"kernel":     {usage: "kernel TOOL ARGUMENT...", least: 2, most: many, run: func(s *script, c call) error { return s.driver.Tool(c.args) }},
 	"damage":     {usage: "damage TOOL ARGUMENT...", least: 2, most: many, run: (*script).damage},
-	"fault":      {usage: "fault ROOM next|always|nth N|for N|crash N|row TEXT [KIND]", least: 2, most: 4, run: func(s *script, c call) error { return s.driver.Fault(c.args[0], c.args[1:]) }},
+	"fault":      {usage: "fault PACKAGE next|always|nth N|for N|crash N|row TEXT [KIND]", least: 2, most: 4, run: func(s *script, c call) error { return s.driver.Fault(c.args[0], c.args[1:]) }},
 	"heal":       {usage: "heal", run: func(s *script, _ call) error { s.driver.Heal(); return nil }},
 	"cleanup":    {usage: "cleanup", run: func(s *script, _ call) error { return s.driver.Cleanup(s.last) }},
 }
@@ -138,7 +138,7 @@ func (s *script) put(c call) error {
 	return replaceFile(c.ts.MkAbs(c.args[1]), c.ts.ReadFile(c.args[0]))
 }
 
-// expect waits for the kernel to be as a file says.
+// expect waits for the kernel to equal a file.
 func (s *script) expect(c call) error {
 	kind, file, filter := c.args[0], c.args[1], strings.Join(c.args[2:], "")
 	read := func() (string, error) { return look(s.driver, kind, filter) }
@@ -231,7 +231,7 @@ func (s *script) written(c call) error {
 	return nil
 }
 
-// plan waits for the kernel to be what a fresh compile of the files says.
+// plan waits for the kernel to be the result of a fresh compile of the files.
 func (s *script) plan(call) error {
 	return s.await(func() error {
 		diff, err := Differ(s.driver, s.last)

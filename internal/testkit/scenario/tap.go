@@ -14,14 +14,14 @@ import (
 
 // The kernel packages whose calls a tap counts and lets fail.
 const (
-	roomServers = "servers"
-	roomSets    = "sets"
-	roomRules   = "rules"
-	roomLinks   = "links"
+	pkgServers = "servers"
+	pkgSets    = "sets"
+	pkgRules   = "rules"
+	pkgLinks   = "links"
 )
 
-// Rooms returns the names of the kernel packages that faults use.
-func Rooms() []string { return []string{roomServers, roomSets, roomRules, roomLinks} }
+// Packages returns the names of the kernel packages that faults use.
+func Packages() []string { return []string{pkgServers, pkgSets, pkgRules, pkgLinks} }
 
 var (
 	errInjected = errors.New("fault injected by the test")
@@ -45,14 +45,14 @@ type tap struct {
 	hits   int
 	struck func()
 	// called gets each call and may be nil.
-	called func(room string, took time.Duration, err error)
+	called func(pkg string, took time.Duration, err error)
 }
 
 // fault is one line of the plan. It hits those calls of its package that can fail in this way, from
 // a number on, counted since the tap was made. With text in row it hits rows of writes instead of
 // calls.
 type fault struct {
-	room  string
+	pkg   string
 	from  int
 	times int // how many it may still hit; endless is until it is healed
 	kind  FaultKind
@@ -84,8 +84,8 @@ type verdict struct {
 }
 
 // enter counts a call and returns what is planned for it, at the deadline if it hangs.
-func (t *tap) enter(ctx context.Context, room string, a access) verdict {
-	v, kind := t.judge(room, a)
+func (t *tap) enter(ctx context.Context, pkg string, a access) verdict {
+	v, kind := t.judge(pkg, a)
 	if kind == Hang {
 		wait(ctx, quickCall)
 		if t.isDead() {
@@ -95,20 +95,20 @@ func (t *tap) enter(ctx context.Context, room string, a access) verdict {
 	return v
 }
 
-func (t *tap) judge(room string, a access) (verdict, FaultKind) {
+func (t *tap) judge(pkg string, a access) (verdict, FaultKind) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.dead {
 		return verdict{err: errDead}, ""
 	}
-	t.calls[room]++
-	f := t.find(room, a, nil)
+	t.calls[pkg]++
+	f := t.find(pkg, a, nil)
 	if f == nil {
 		return verdict{}, ""
 	}
 	t.use(f)
 	if f.kind == Late { // with whatever else is planned for it
-		if other := t.find(room, a, f); other != nil {
+		if other := t.find(pkg, a, f); other != nil {
 			t.use(other)
 			f = other
 		}
@@ -121,13 +121,13 @@ func (t *tap) judge(room string, a access) (verdict, FaultKind) {
 	case f.kind == Late:
 		return verdict{late: true}, Late
 	}
-	return verdict{err: f.kind.answer(room), whole: a > looks && f.kind.carriedOut(room)}, f.kind
+	return verdict{err: f.kind.answer(pkg), whole: a > looks && f.kind.carriedOut(pkg)}, f.kind
 }
 
 // find returns the fault that hits a call, another one than that.
-func (t *tap) find(room string, a access, that *fault) *fault {
+func (t *tap) find(pkg string, a access, that *fault) *fault {
 	for _, f := range t.faults {
-		if f != that && f.row == "" && !f.one && f.room == room && !f.done() && t.calls[room] >= f.from && (f.crash || f.kind.can(room, a)) {
+		if f != that && f.row == "" && !f.one && f.pkg == pkg && !f.done() && t.calls[pkg] >= f.from && (f.crash || f.kind.can(pkg, a)) {
 			return f
 		}
 	}
@@ -135,11 +135,11 @@ func (t *tap) find(room string, a access, that *fault) *fault {
 }
 
 // broken reports whether every call that reads a kernel package fails, until the tap is healed.
-func (t *tap) broken(room string) bool {
+func (t *tap) broken(pkg string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.ContainsFunc(t.faults, func(f *fault) bool {
-		return f.room == room && f.times == endless && f.row == "" && !f.one && f.kind.can(room, reads)
+		return f.pkg == pkg && f.times == endless && f.row == "" && !f.one && f.kind.can(pkg, reads)
 	})
 }
 
@@ -164,15 +164,15 @@ func wait(ctx context.Context, d time.Duration) {
 }
 
 // aim has faults of one row choose theirs among those of a write that nothing else hits.
-func (t *tap) aim(room string, texts []string) {
+func (t *tap) aim(pkg string, texts []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, f := range t.faults {
-		if !f.one || f.row != "" || f.room != room || t.calls[room] < f.from {
+		if !f.one || f.row != "" || f.pkg != pkg || t.calls[pkg] < f.from {
 			continue
 		}
 		able := slices.DeleteFunc(slices.Clone(texts), func(text string) bool {
-			return !f.kind.canRow(room, text) || t.hitting(room, text) != nil
+			return !f.kind.canRow(pkg, text) || t.hitting(pkg, text) != nil
 		})
 		if len(able) > 0 {
 			f.row = rowOf(able[len(able)/2])
@@ -187,22 +187,22 @@ func rowOf(text string) string {
 }
 
 // row returns what is planned for one row of a write.
-func (t *tap) row(room, text string) (whole bool, err error) {
+func (t *tap) row(pkg, text string) (whole bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f := t.hitting(room, text)
+	f := t.hitting(pkg, text)
 	if f == nil {
 		return false, nil
 	}
 	t.use(f)
-	return f.kind.carriedOut(room), f.kind.answer(room)
+	return f.kind.carriedOut(pkg), f.kind.answer(pkg)
 }
 
 // hitting returns the fault that hits a row.
-func (t *tap) hitting(room, text string) *fault {
+func (t *tap) hitting(pkg, text string) *fault {
 	for _, f := range t.faults {
 		switch {
-		case f.row == "" || f.room != room || f.done() || !f.kind.canRow(room, text):
+		case f.row == "" || f.pkg != pkg || f.done() || !f.kind.canRow(pkg, text):
 		case f.one && rowOf(text) == f.row, !f.one && strings.Contains(text, f.row):
 			return f
 		}
@@ -211,16 +211,16 @@ func (t *tap) hitting(room, text string) *fault {
 }
 
 // plan adds a fault in the words of the step "fault".
-func (t *tap) plan(room string, spec []string) error {
-	rooms := []string{room}
-	if room == "all" {
-		rooms = Rooms()
+func (t *tap) plan(pkg string, spec []string) error {
+	packages := []string{pkg}
+	if pkg == "all" {
+		packages = Packages()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, r := range rooms {
-		if !slices.Contains(Rooms(), r) {
-			return fmt.Errorf("fault: no room %q: use all or one of %s", r, strings.Join(Rooms(), ", "))
+	for _, r := range packages {
+		if !slices.Contains(Packages(), r) {
+			return fmt.Errorf("fault: no package %q: use all or one of %s", r, strings.Join(Packages(), ", "))
 		}
 		f, err := t.parse(r, spec)
 		if err != nil {
@@ -234,8 +234,8 @@ func (t *tap) plan(room string, spec []string) error {
 // arguments is how many words follow each way to say when, the kind aside.
 var arguments = map[string]int{"next": 0, "always": 0, "nth": 1, "for": 1, "row": 1, "crash": 1}
 
-func (t *tap) parse(room string, spec []string) (*fault, error) {
-	f := &fault{room: room, from: t.calls[room] + 1, times: 1, kind: Fail}
+func (t *tap) parse(pkg string, spec []string) (*fault, error) {
+	f := &fault{pkg: pkg, from: t.calls[pkg] + 1, times: 1, kind: Fail}
 	n, known := arguments[spec[0]]
 	if !known || len(spec) < 1+n || len(spec) > 2+n {
 		return nil, fmt.Errorf("fault: %q is not next, always, nth N, for N, crash N or row TEXT, and a kind", strings.Join(spec, " "))
@@ -251,8 +251,8 @@ func (t *tap) parse(room string, spec []string) (*fault, error) {
 		return f, nil
 	case "row":
 		f.times, f.row = endless, spec[1]
-		if !f.kind.canRow(room, "") {
-			return nil, fmt.Errorf("fault: a row of %s is never answered by %s", room, f.kind)
+		if !f.kind.canRow(pkg, "") {
+			return nil, fmt.Errorf("fault: a row of %s is never answered by %s", pkg, f.kind)
 		}
 		return f, nil
 	case "next":
@@ -263,7 +263,7 @@ func (t *tap) parse(room string, spec []string) (*fault, error) {
 		return nil, fmt.Errorf("fault: %q is no number of a call, or of calls", spec[1])
 	}
 	if spec[0] != "for" {
-		f.from, f.crash = t.calls[room]+count, spec[0] == "crash"
+		f.from, f.crash = t.calls[pkg]+count, spec[0] == "crash"
 	} else {
 		f.times = count
 	}
@@ -318,27 +318,27 @@ func (t *tap) counts() map[string]int {
 }
 
 // tellTo has calls reported.
-func (t *tap) tellTo(called func(room string, took time.Duration, err error)) {
+func (t *tap) tellTo(called func(pkg string, took time.Duration, err error)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.called = called
 }
 
 // tell reports a call that began so long ago.
-func (t *tap) tell(room string, began time.Time, err error) {
+func (t *tap) tell(pkg string, began time.Time, err error) {
 	t.mu.Lock()
 	called := t.called
 	t.mu.Unlock()
 	if called != nil {
-		called(room, time.Since(began), err)
+		called(pkg, time.Since(began), err)
 	}
 }
 
 // one passes on a call that is carried out as a whole or not at all.
-func (t *tap) one(ctx context.Context, room string, a access, do func() error) (err error) {
+func (t *tap) one(ctx context.Context, pkg string, a access, do func() error) (err error) {
 	began := time.Now()
-	defer func() { t.tell(room, began, err) }()
-	v := t.enter(ctx, room, a)
+	defer func() { t.tell(pkg, began, err) }()
+	v := t.enter(ctx, pkg, a)
 	if v.err != nil && !v.whole {
 		return v.err
 	}
@@ -353,30 +353,30 @@ func (t *tap) one(ctx context.Context, room string, a access, do func() error) (
 }
 
 // read passes on a call that reads rows.
-func read[T any](ctx context.Context, t *tap, room string, list func(context.Context) (T, error)) (rows T, err error) {
-	err = t.one(ctx, room, reads, func() (err error) { rows, err = list(ctx); return err })
+func read[T any](ctx context.Context, t *tap, pkg string, list func(context.Context) (T, error)) (rows T, err error) {
+	err = t.one(ctx, pkg, reads, func() (err error) { rows, err = list(ctx); return err })
 	return rows, err
 }
 
 // write passes a batch on, less the rows that are planned to fail.
-func write[C any](ctx context.Context, t *tap, room string, changes []C, text func(C) string, do func([]C) []error) []error {
-	return writeUpTo(ctx, t, room, changes, firstHalf[C], text, do)
+func write[C any](ctx context.Context, t *tap, pkg string, changes []C, text func(C) string, do func([]C) []error) []error {
+	return writeUpTo(ctx, t, pkg, changes, firstHalf[C], text, do)
 }
 
 func firstHalf[C any](changes []C) []C { return changes[:len(changes)/2] }
 
 // writeUpTo is write for a package that can die only in some places: part returns the rows that are
 // then carried out.
-func writeUpTo[C any](ctx context.Context, t *tap, room string, changes []C, part func([]C) []C, text func(C) string, do func([]C) []error) []error {
+func writeUpTo[C any](ctx context.Context, t *tap, pkg string, changes []C, part func([]C) []C, text func(C) string, do func([]C) []error) []error {
 	began := time.Now()
-	v := t.enter(ctx, room, writes)
-	defer func() { t.tell(room, began, v.err) }()
+	v := t.enter(ctx, pkg, writes)
+	defer func() { t.tell(pkg, began, v.err) }()
 	errs := make([]error, len(changes))
 	switch { // a row that the kernel refuses is refused for every process
 	case v.half:
-		writeRows(t, room, part(changes), errs, text, do)
+		writeRows(t, pkg, part(changes), errs, text, do)
 	case v.err == nil || v.whole:
-		writeRows(t, room, changes, errs, text, do)
+		writeRows(t, pkg, changes, errs, text, do)
 	}
 	if v.err != nil {
 		for i := range errs {
@@ -391,16 +391,16 @@ func writeUpTo[C any](ctx context.Context, t *tap, room string, changes []C, par
 }
 
 // writeRows carries out the rows that nothing is planned for, and notes the errors of all.
-func writeRows[C any](t *tap, room string, changes []C, errs []error, text func(C) string, do func([]C) []error) {
+func writeRows[C any](t *tap, pkg string, changes []C, errs []error, text func(C) string, do func([]C) []error) {
 	texts := make([]string, len(changes))
 	for i, c := range changes {
 		texts[i] = text(c)
 	}
-	t.aim(room, texts)
+	t.aim(pkg, texts)
 	var good []C
 	var at []int
 	for i, c := range changes {
-		whole, err := t.row(room, texts[i])
+		whole, err := t.row(pkg, texts[i])
 		if err != nil {
 			errs[i] = fmt.Errorf("%s: %w", texts[i], err)
 		}

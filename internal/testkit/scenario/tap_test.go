@@ -14,10 +14,10 @@ import (
 )
 
 // batch writes three rows through a tap and returns those that were carried out.
-func batch(t *testing.T, tap *tap, room string) (done []string, errs []error) {
+func batch(t *testing.T, tap *tap, pkg string) (done []string, errs []error) {
 	t.Helper()
 	self := func(row string) string { return row }
-	errs = write(t.Context(), tap, room, []string{"add a", "add b", "delete c"}, self, func(good []string) []error {
+	errs = write(t.Context(), tap, pkg, []string{"add a", "add b", "delete c"}, self, func(good []string) []error {
 		done = append(done, good...)
 		return nil
 	})
@@ -26,32 +26,32 @@ func batch(t *testing.T, tap *tap, room string) (done []string, errs []error) {
 
 func TestKindsOfFaults(t *testing.T) {
 	for _, tt := range []struct {
-		room, spec string
-		done       string // what reaches the kernel
-		failed     string
-		is         []error
+		pkg, spec string
+		done      string // what reaches the kernel
+		failed    string
+		is        []error
 	}{
-		{roomServers, "next", "", "add a add b delete c", nil},
-		{roomServers, "next hang", "", "add a add b delete c", []error{vserver.ErrUnknown, context.DeadlineExceeded}},
-		{roomServers, "next late", "add a add b delete c", "", nil},
-		{roomServers, "next lost", "add a add b delete c", "add a add b delete c", []error{vserver.ErrUnknown}},
-		{roomServers, "next ENOBUFS", "add a add b delete c", "add a add b delete c", []error{vserver.ErrUnknown}},
-		{roomRules, "next ENOBUFS", "", "add a add b delete c", nil},
-		{roomSets, "always EBUSY", "", "add a add b delete c", []error{ipset.ErrBusy}},
-		{roomLinks, "for 1 ENOENT", "", "add a add b delete c", []error{link.ErrNotExist}},
-		{roomLinks, "nth 2", "add a add b delete c", "", nil},
-		{roomLinks, "next EEXIST", "add a add b delete c", "", nil}, // a success to the package
-		{roomSets, "next interrupted", "add a add b delete c", "", nil},
-		{roomServers, "row b", "add a delete c", "add b", nil},
-		{roomServers, "row b lost", "add a add b delete c", "add b", []error{vserver.ErrUnknown}},
-		{roomServers, "row c ENOENT", "add a add b delete c", "", nil}, // a success to the package
+		{pkgServers, "next", "", "add a add b delete c", nil},
+		{pkgServers, "next hang", "", "add a add b delete c", []error{vserver.ErrUnknown, context.DeadlineExceeded}},
+		{pkgServers, "next late", "add a add b delete c", "", nil},
+		{pkgServers, "next lost", "add a add b delete c", "add a add b delete c", []error{vserver.ErrUnknown}},
+		{pkgServers, "next ENOBUFS", "add a add b delete c", "add a add b delete c", []error{vserver.ErrUnknown}},
+		{pkgRules, "next ENOBUFS", "", "add a add b delete c", nil},
+		{pkgSets, "always EBUSY", "", "add a add b delete c", []error{ipset.ErrBusy}},
+		{pkgLinks, "for 1 ENOENT", "", "add a add b delete c", []error{link.ErrNotExist}},
+		{pkgLinks, "nth 2", "add a add b delete c", "", nil},
+		{pkgLinks, "next EEXIST", "add a add b delete c", "", nil}, // a success to the package
+		{pkgSets, "next interrupted", "add a add b delete c", "", nil},
+		{pkgServers, "row b", "add a delete c", "add b", nil},
+		{pkgServers, "row b lost", "add a add b delete c", "add b", []error{vserver.ErrUnknown}},
+		{pkgServers, "row c ENOENT", "add a add b delete c", "", nil}, // a success to the package
 	} {
-		t.Run(tt.room+" "+tt.spec, func(t *testing.T) {
+		t.Run(tt.pkg+" "+tt.spec, func(t *testing.T) {
 			tap := newTap()
-			if err := tap.plan(tt.room, strings.Fields(tt.spec)); err != nil {
+			if err := tap.plan(tt.pkg, strings.Fields(tt.spec)); err != nil {
 				t.Fatal(err)
 			}
-			done, errs := batch(t, tap, tt.room)
+			done, errs := batch(t, tap, tt.pkg)
 			if got := strings.Join(done, " "); got != tt.done {
 				t.Errorf("carried out: %q, want %q", got, tt.done)
 			}
@@ -77,20 +77,20 @@ func TestKindsOfFaults(t *testing.T) {
 // write.
 func TestListsAreNeverAbsent(t *testing.T) {
 	for _, kind := range []FaultKind{"ENOENT", "EEXIST", Lost} {
-		for _, room := range Rooms() {
-			if kind.can(room, reads) || kind.can(room, looks) {
-				t.Errorf("a list of %s may be answered by %s", room, kind)
+		for _, pkg := range Packages() {
+			if kind.can(pkg, reads) || kind.can(pkg, looks) {
+				t.Errorf("a list of %s may be answered by %s", pkg, kind)
 			}
 		}
 	}
 	tap := newTap()
-	if err := tap.plan(roomServers, []string{"next", "ENOENT"}); err != nil {
+	if err := tap.plan(pkgServers, []string{"next", "ENOENT"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := read(t.Context(), tap, roomServers, func(context.Context) (int, error) { return 1, nil }); err != nil {
+	if _, err := read(t.Context(), tap, pkgServers, func(context.Context) (int, error) { return 1, nil }); err != nil {
 		t.Error(err)
 	}
-	if _, errs := batch(t, tap, roomServers); !errors.Is(errs[0], vserver.ErrNotExist) {
+	if _, errs := batch(t, tap, pkgServers); !errors.Is(errs[0], vserver.ErrNotExist) {
 		t.Errorf("the write after it: %v", errs)
 	}
 }
@@ -99,9 +99,9 @@ func TestListsAreNeverAbsent(t *testing.T) {
 func TestTroubleOfOneRow(t *testing.T) {
 	tap, struck := newTap(), 0
 	tap.struck = func() { struck++ }
-	tap.add(&fault{room: roomSets, times: endless, kind: Fail, one: true, trouble: true})
+	tap.add(&fault{pkg: pkgSets, times: endless, kind: Fail, one: true, trouble: true})
 	for range 3 {
-		if done, _ := batch(t, tap, roomSets); !slices.Equal(done, []string{"add a", "delete c"}) {
+		if done, _ := batch(t, tap, pkgSets); !slices.Equal(done, []string{"add a", "delete c"}) {
 			t.Errorf("carried out: %v", done)
 		}
 	}
@@ -109,7 +109,7 @@ func TestTroubleOfOneRow(t *testing.T) {
 		t.Errorf("told %d times of %d hits, lasting %t", struck, hits, lasts)
 	}
 	tap.endTrouble()
-	if done, _ := batch(t, tap, roomSets); len(done) != 3 {
+	if done, _ := batch(t, tap, pkgSets); len(done) != 3 {
 		t.Errorf("carried out after the end: %v", done)
 	}
 }
@@ -117,15 +117,15 @@ func TestTroubleOfOneRow(t *testing.T) {
 // A call that hangs ends with its context, or at its deadline.
 func TestHangEnds(t *testing.T) {
 	tap := newTap()
-	if err := tap.plan(roomRules, []string{"always", "hang"}); err != nil {
+	if err := tap.plan(pkgRules, []string{"always", "hang"}); err != nil {
 		t.Fatal(err)
 	}
 	start := time.Now()
-	if _, errs := batch(t, tap, roomRules); !errors.Is(errs[0], context.DeadlineExceeded) || time.Since(start) < quickCall {
+	if _, errs := batch(t, tap, pkgRules); !errors.Is(errs[0], context.DeadlineExceeded) || time.Since(start) < quickCall {
 		t.Errorf("after %s: %v", time.Since(start), errs[0])
 	}
 	tap.kill()
-	if _, errs := batch(t, tap, roomRules); !errors.Is(errs[0], errDead) {
+	if _, errs := batch(t, tap, pkgRules); !errors.Is(errs[0], errDead) {
 		t.Errorf("of a dead process: %v", errs[0])
 	}
 }

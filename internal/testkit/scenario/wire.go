@@ -52,7 +52,7 @@ var quickFiles = file.Options{Poll: 250 * time.Millisecond, Quiet: 2 * time.Mill
 func settings(manifests string, s Start) (config.Config, error) {
 	c := config.Defaults()
 	c.Own.SourceDir = manifests
-	c.Own.Drain = &metav1.Duration{} // what a scenario removes is gone, unless it says otherwise
+	c.Own.Drain = &metav1.Duration{} // what a scenario removes is gone, unless it sets otherwise
 	f := pflag.NewFlagSet("kube-ipvs", pflag.ContinueOnError)
 	config.Bind(f, &c)
 	if err := f.Parse(s.Flags); err != nil {

@@ -3,7 +3,7 @@
 //
 //	seed ──New──► Walk ──Run──► a Node: the agent, real packages, fakes or a kernel
 //	               ▲  │            at each quiet point (scenario.Judge):
-//	            Shrink └─Script    what a fresh compile of all inputs says
+//	            Shrink └─Script    the result of a fresh compile of all inputs
 //	               │      │          = what the agent wants
 //	               └──────┘          = what the kernel holds, but for foreign rows,
 //	            a txtar file             which are as they were

@@ -23,7 +23,7 @@ var flagsOf = map[string][]string{
 	},
 }
 
-// On says what a walk is for.
+// On is the kind of node for which a walk is made.
 type On int
 
 // The places. On a real kernel no call fails on demand, and no other machine is behind the links.
@@ -147,7 +147,7 @@ func (g *generator) fault() Operation {
 	if g.on == Kernel {
 		return Operation{Verb: Look}
 	}
-	args := []string{g.one(scenario.Rooms()...)}
+	args := []string{g.one(scenario.Packages()...)}
 	switch nth := fmt.Sprint(1 + g.IntN(6)); g.IntN(8) {
 	case 0, 1:
 		args = append(args, "always")

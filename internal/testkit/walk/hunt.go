@@ -26,7 +26,7 @@ type Hunt struct {
 	Count  *Count
 }
 
-// Try does a walk. Of one that fails the error says how to repeat it, and which file has
+// Try does a walk. The error of one that fails has the way to repeat it, and the file with
 // what is left of it.
 func (h *Hunt) Try(w Walk) error {
 	failed := h.run(w, h.Patience)

@@ -108,7 +108,7 @@ const (
 )
 
 // Run does a walk on a fresh node, which it closes. At a quiet point all must agree within
-// patience; nil says that they always did.
+// patience; nil means that they always did.
 func Run(node Node, w Walk, patience time.Duration, count *Count) *Failure {
 	defer node.Close()
 	r := runner{node: node, judge: scenario.NewJudge(node), walk: w, state: w.begin(), patience: patience}

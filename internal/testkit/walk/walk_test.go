@@ -50,7 +50,7 @@ func hunt(t *testing.T, open func() walk.Node) *walk.Hunt {
 	}
 }
 
-// failing finds a walk that meets what the node forgets.
+// failing finds a walk that meets the injected mistake.
 func failing(t *testing.T, h *walk.Hunt) (walk.Walk, error) {
 	for seed := range uint64(20) {
 		w := walk.New(seed, 120, walk.Fakes)

@@ -23,27 +23,27 @@ type tappedServers struct {
 }
 
 func (s tappedServers) ListServers(ctx context.Context) (map[vserver.ServerKey]vserver.Server, error) {
-	return read(ctx, s.tap, roomServers, s.Servers.ListServers)
+	return read(ctx, s.tap, pkgServers, s.Servers.ListServers)
 }
 
 func (s tappedServers) GetServers(ctx context.Context, keys []vserver.ServerKey) (map[vserver.ServerKey]vserver.Server, error) {
-	return read(ctx, s.tap, roomServers, func(ctx context.Context) (map[vserver.ServerKey]vserver.Server, error) {
+	return read(ctx, s.tap, pkgServers, func(ctx context.Context) (map[vserver.ServerKey]vserver.Server, error) {
 		return s.Servers.GetServers(ctx, keys)
 	})
 }
 
 func (s tappedServers) ListDestinations(ctx context.Context, k vserver.ServerKey) (map[vserver.DestinationKey]vserver.Destination, error) {
-	return read(ctx, s.tap, roomServers, func(ctx context.Context) (map[vserver.DestinationKey]vserver.Destination, error) {
+	return read(ctx, s.tap, pkgServers, func(ctx context.Context) (map[vserver.DestinationKey]vserver.Destination, error) {
 		return s.Servers.ListDestinations(ctx, k)
 	})
 }
 
 func (s tappedServers) BeginSurvey(ctx context.Context) error {
-	return s.tap.one(ctx, roomServers, looks, func() error { return s.Servers.BeginSurvey(ctx) })
+	return s.tap.one(ctx, pkgServers, looks, func() error { return s.Servers.BeginSurvey(ctx) })
 }
 
 func (s tappedServers) Survey(ctx context.Context, visit func(vserver.ServerKey, vserver.Sketch)) (done bool, err error) {
-	err = s.tap.one(ctx, roomServers, looks, func() (err error) { done, err = s.Servers.Survey(ctx, visit); return err })
+	err = s.tap.one(ctx, pkgServers, looks, func() (err error) { done, err = s.Servers.Survey(ctx, visit); return err })
 	return done, err
 }
 
@@ -57,18 +57,18 @@ type tappedCounting struct {
 }
 
 func (c tappedCounting) Next(ctx context.Context) (found map[vserver.DestinationKey]vserver.Connections, done bool, err error) {
-	err = c.tap.one(ctx, roomServers, looks, func() (err error) { found, done, err = c.Counting.Next(ctx); return err })
+	err = c.tap.one(ctx, pkgServers, looks, func() (err error) { found, done, err = c.Counting.Next(ctx); return err })
 	return found, done, err
 }
 
 func (s tappedServers) WriteServers(ctx context.Context, changes []vserver.ServerChange) []error {
 	text := func(c vserver.ServerChange) string { return c.Op.String() + " " + c.Key.String() }
-	return write(ctx, s.tap, roomServers, changes, text, func(good []vserver.ServerChange) []error { return s.Servers.WriteServers(ctx, good) })
+	return write(ctx, s.tap, pkgServers, changes, text, func(good []vserver.ServerChange) []error { return s.Servers.WriteServers(ctx, good) })
 }
 
 func (s tappedServers) WriteDestinations(ctx context.Context, changes []vserver.DestinationChange) []error {
 	text := func(c vserver.DestinationChange) string { return c.Op.String() + " " + c.Key.String() }
-	return write(ctx, s.tap, roomServers, changes, text, func(good []vserver.DestinationChange) []error {
+	return write(ctx, s.tap, pkgServers, changes, text, func(good []vserver.DestinationChange) []error {
 		return s.Servers.WriteDestinations(ctx, good)
 	})
 }
@@ -79,36 +79,36 @@ type tappedSets struct {
 }
 
 func (s tappedSets) ListSets(ctx context.Context) ([]ipset.Set, error) {
-	return read(ctx, s.tap, roomSets, s.Sets.ListSets)
+	return read(ctx, s.tap, pkgSets, s.Sets.ListSets)
 }
 
 func (s tappedSets) Stat(ctx context.Context) ([]ipset.Info, error) {
-	return read(ctx, s.tap, roomSets, s.Sets.Stat)
+	return read(ctx, s.tap, pkgSets, s.Sets.Stat)
 }
 
 func (s tappedSets) List(ctx context.Context, name string) (found ipset.Set, entries []ipset.Entry, err error) {
-	err = s.tap.one(ctx, roomSets, reads, func() (err error) { found, entries, err = s.Sets.List(ctx, name); return err })
+	err = s.tap.one(ctx, pkgSets, reads, func() (err error) { found, entries, err = s.Sets.List(ctx, name); return err })
 	return found, entries, err
 }
 
 func (s tappedSets) CreateAll(ctx context.Context, sets ...ipset.Set) []error {
 	text := func(set ipset.Set) string { return "create " + set.Name }
-	return write(ctx, s.tap, roomSets, sets, text, func(good []ipset.Set) []error {
+	return write(ctx, s.tap, pkgSets, sets, text, func(good []ipset.Set) []error {
 		return orNone(s.Sets.CreateAll(ctx, good...), len(good))
 	})
 }
 
 func (s tappedSets) Replace(ctx context.Context, set ipset.Set, entries []ipset.Entry) error {
-	return s.tap.one(ctx, roomSets, makes, func() error { return s.Sets.Replace(ctx, set, entries) })
+	return s.tap.one(ctx, pkgSets, makes, func() error { return s.Sets.Replace(ctx, set, entries) })
 }
 
 func (s tappedSets) Destroy(ctx context.Context, name string) error {
-	return s.tap.one(ctx, roomSets, removes, func() error { return s.Sets.Destroy(ctx, name) })
+	return s.tap.one(ctx, pkgSets, removes, func() error { return s.Sets.Destroy(ctx, name) })
 }
 
 func (s tappedSets) Write(ctx context.Context, set ipset.Set, changes []ipset.Change) []error {
 	text := func(c ipset.Change) string { return c.Op.String() + " " + set.Name + " " + c.Entry.String() }
-	return write(ctx, s.tap, roomSets, changes, text, func(good []ipset.Change) []error { return s.Sets.Write(ctx, set, good) })
+	return write(ctx, s.tap, pkgSets, changes, text, func(good []ipset.Change) []error { return s.Sets.Write(ctx, set, good) })
 }
 
 // WriteAll is of rows like Write: a batch may be carried out in part.
@@ -119,7 +119,7 @@ func (s tappedSets) WriteAll(ctx context.Context, batches ...ipset.Batch) [][]er
 			rows = append(rows, memberRow{b.Set, c})
 		}
 	}
-	errs := write(ctx, s.tap, roomSets, rows, memberRow.String, func(good []memberRow) (errs []error) {
+	errs := write(ctx, s.tap, pkgSets, rows, memberRow.String, func(good []memberRow) (errs []error) {
 		batches := batched(good)
 		for i, of := range s.Sets.WriteAll(ctx, batches...) {
 			errs = append(errs, orNone(of, len(batches[i].Changes))...)
@@ -174,13 +174,13 @@ var _ iptables.Rules = tappedRules{}
 func (r tappedRules) Backend() rules.Backend { return r.rules.Backend() }
 
 func (r tappedModeRules) List(ctx context.Context) (chains map[rules.ChainKey]rules.Chain, jumps map[rules.JumpKey]rules.Jump, err error) {
-	err = r.tap.one(ctx, roomRules, reads, func() (err error) { chains, jumps, err = r.Rules.List(ctx); return err })
+	err = r.tap.one(ctx, pkgRules, reads, func() (err error) { chains, jumps, err = r.Rules.List(ctx); return err })
 	return chains, jumps, err
 }
 
 // Generation is not known while all calls fail.
 func (r tappedModeRules) Generation(ctx context.Context) uint64 {
-	if r.tap.broken(roomRules) {
+	if r.tap.broken(pkgRules) {
 		return 0
 	}
 	return r.Rules.Generation(ctx)
@@ -188,12 +188,12 @@ func (r tappedModeRules) Generation(ctx context.Context) uint64 {
 
 func (r tappedModeRules) WriteChains(ctx context.Context, changes []rules.ChainChange) []error {
 	text := func(c rules.ChainChange) string { return c.Op.String() + " " + c.Key.String() }
-	return write(ctx, r.tap, roomRules, changes, text, func(good []rules.ChainChange) []error { return r.Rules.WriteChains(ctx, good) })
+	return write(ctx, r.tap, pkgRules, changes, text, func(good []rules.ChainChange) []error { return r.Rules.WriteChains(ctx, good) })
 }
 
 func (r tappedModeRules) WriteJumps(ctx context.Context, changes []rules.JumpChange) []error {
 	text := func(c rules.JumpChange) string { return c.Op.String() + " " + c.Key.String() }
-	return write(ctx, r.tap, roomRules, changes, text, func(good []rules.JumpChange) []error { return r.Rules.WriteJumps(ctx, good) })
+	return write(ctx, r.tap, pkgRules, changes, text, func(good []rules.JumpChange) []error { return r.Rules.WriteJumps(ctx, good) })
 }
 
 // Write has rows of two kinds. It dies between two tables: each is committed as a whole.
@@ -205,7 +205,7 @@ func (r tappedRules) Write(ctx context.Context, chains []rules.ChainChange, edit
 	for _, e := range edits {
 		rows = append(rows, restoreRow{edit: &e})
 	}
-	errs := writeUpTo(ctx, r.tap, roomRules, rows, firstTables, restoreRow.String, func(good []restoreRow) []error {
+	errs := writeUpTo(ctx, r.tap, pkgRules, rows, firstTables, restoreRow.String, func(good []restoreRow) []error {
 		chains, edits := apart(good)
 		chainErrs, ruleErrs := r.rules.Write(ctx, chains, edits)
 		return slices.Concat(orNone(chainErrs, len(chains)), orNone(ruleErrs, len(edits)))
@@ -281,36 +281,36 @@ type tappedLinks struct {
 }
 
 func (l tappedLinks) Ensure(ctx context.Context) (created bool, err error) {
-	err = l.tap.one(ctx, roomLinks, makes, func() (err error) { created, err = l.Links.Ensure(ctx); return err })
+	err = l.tap.one(ctx, pkgLinks, makes, func() (err error) { created, err = l.Links.Ensure(ctx); return err })
 	return created, err
 }
 
 func (l tappedLinks) List(ctx context.Context) (map[netip.Addr]struct{}, error) {
-	return read(ctx, l.tap, roomLinks, l.Links.List)
+	return read(ctx, l.tap, pkgLinks, l.Links.List)
 }
 
 func (l tappedLinks) Write(ctx context.Context, changes []link.Change) []error {
-	return write(ctx, l.tap, roomLinks, changes, link.Change.String, func(good []link.Change) []error { return l.Links.Write(ctx, good) })
+	return write(ctx, l.tap, pkgLinks, changes, link.Change.String, func(good []link.Change) []error { return l.Links.Write(ctx, good) })
 }
 
 func (l tappedLinks) ListRoutes(ctx context.Context) (map[netip.Prefix]struct{}, error) {
-	return read(ctx, l.tap, roomLinks, l.Links.ListRoutes)
+	return read(ctx, l.tap, pkgLinks, l.Links.ListRoutes)
 }
 
 func (l tappedLinks) WriteRoutes(ctx context.Context, changes []link.RouteChange) []error {
-	return write(ctx, l.tap, roomLinks, changes, link.RouteChange.String, func(good []link.RouteChange) []error { return l.Links.WriteRoutes(ctx, good) })
+	return write(ctx, l.tap, pkgLinks, changes, link.RouteChange.String, func(good []link.RouteChange) []error { return l.Links.WriteRoutes(ctx, good) })
 }
 
 func (l tappedLinks) ListDetached(ctx context.Context) (map[netip.Addr]bool, error) {
-	return read(ctx, l.tap, roomLinks, l.Links.ListDetached)
+	return read(ctx, l.tap, pkgLinks, l.Links.ListDetached)
 }
 
 func (l tappedLinks) WriteDetached(ctx context.Context, changes []link.Change) []error {
-	return write(ctx, l.tap, roomLinks, changes, link.Change.String, func(good []link.Change) []error { return l.Links.WriteDetached(ctx, good) })
+	return write(ctx, l.tap, pkgLinks, changes, link.Change.String, func(good []link.Change) []error { return l.Links.WriteDetached(ctx, good) })
 }
 
 func (l tappedLinks) Remove(ctx context.Context) error {
-	return l.tap.one(ctx, roomLinks, removes, func() error { return l.Links.Remove(ctx) })
+	return l.tap.one(ctx, pkgLinks, removes, func() error { return l.Links.Remove(ctx) })
 }
 
 // tappedHost reads the host through the same tap as the link.
@@ -320,9 +320,9 @@ type tappedHost struct {
 }
 
 func (h tappedHost) Local(ctx context.Context) (map[netip.Addr]string, error) {
-	return read(ctx, h.tap, roomLinks, h.HostReader.Local)
+	return read(ctx, h.tap, pkgLinks, h.HostReader.Local)
 }
 
 func (h tappedHost) Gateways(ctx context.Context) ([]netip.Addr, error) {
-	return read(ctx, h.tap, roomLinks, h.HostReader.Gateways)
+	return read(ctx, h.tap, pkgLinks, h.HostReader.Gateways)
 }

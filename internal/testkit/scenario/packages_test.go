@@ -35,7 +35,7 @@ func tapped(t *testing.T) (tappedRules, *tap) {
 
 func TestDyingWriteLeavesWholeTables(t *testing.T) {
 	r, tap := tapped(t)
-	tap.faults = []*fault{{room: roomRules, times: 1, crash: true}}
+	tap.faults = []*fault{{pkg: pkgRules, times: 1, crash: true}}
 	chains, edits := bothTables()
 	chainErrs, ruleErrs := r.Write(t.Context(), chains, edits)
 	for _, err := range append(chainErrs, ruleErrs...) {
@@ -57,7 +57,7 @@ func TestDyingWriteLeavesWholeTables(t *testing.T) {
 // A row that the kernel refuses is refused for a dying process, too.
 func TestDyingWriteIsRefusedRows(t *testing.T) {
 	r, tap := tapped(t)
-	tap.faults = []*fault{{room: roomRules, times: 1, crash: true}, {room: roomRules, times: endless, kind: Fail, row: "filter KUBE-FORWARD"}}
+	tap.faults = []*fault{{pkg: pkgRules, times: 1, crash: true}, {pkg: pkgRules, times: endless, kind: Fail, row: "filter KUBE-FORWARD"}}
 	chains, edits := bothTables()
 	r.Write(t.Context(), chains, edits)
 	text := r.rules.String()
@@ -69,7 +69,7 @@ func TestDyingWriteIsRefusedRows(t *testing.T) {
 func TestRowOfAWriteFailsAlone(t *testing.T) {
 	for _, row := range []string{"nat KUBE-SERVICES", "nat KUBE-NODEPORTS -p tcp"} {
 		r, tap := tapped(t)
-		tap.faults = []*fault{{room: roomRules, times: endless, kind: Fail, row: row}}
+		tap.faults = []*fault{{pkg: pkgRules, times: endless, kind: Fail, row: row}}
 		chains, edits := bothTables()
 		chainErrs, ruleErrs := r.Write(t.Context(), chains, edits)
 		failed := 0
