@@ -112,7 +112,7 @@ func BenchmarkSets(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			for b.Loop() { // what is there already is written as what is not
+			for b.Loop() { // entries that exist are written like those that do not
 				if err := way.write(b, h); err != nil {
 					b.Fatal(err)
 				}

@@ -8,7 +8,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-// Each exchange is told of once; what the kernel refuses row by row is no failure of it.
+// Each exchange is reported once; rows that the kernel refuses are no failure of it.
 func TestExchangesAreToldOf(t *testing.T) {
 	told, failed := 0, error(nil)
 	h := ipset.OpenInside(t, ipset.Options{Called: func(took time.Duration, err error) {

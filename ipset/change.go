@@ -90,7 +90,7 @@ func (c Change) validate(s Set) error {
 }
 
 // fits checks an entry for an operation. A deletion need only be possible to
-// encode: whatever was found in the kernel may be removed, however it came there.
+// encode: every entry that was found in the kernel may be removed, however it came there.
 func (s Set) fits(op Op, e Entry) error {
 	switch {
 	case !s.Type.Supported():

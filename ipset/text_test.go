@@ -188,7 +188,7 @@ func TestWriteSaveLeavesArgumentsAlone(t *testing.T) {
 	}
 }
 
-// FuzzEntryText: what ParseEntry takes, String gives back in a form that parses
+// FuzzEntryText: String prints every entry that ParseEntry accepts in a form that parses
 // to the same value and no longer changes.
 func FuzzEntryText(f *testing.F) {
 	for i, text := range []string{"10.0.0.1", "10.0.0.1,tcp:80", "fd00::1,udp:53,fd00::2", "10.0.0.1,sctp:1,10.0.0.0/8 nomatch", "80", "::ffff:1.2.3.4%x"} {

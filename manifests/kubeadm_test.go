@@ -35,7 +35,7 @@ func merged(t *testing.T, file string, patches ...string) *appsv1.DaemonSet {
 }
 
 const (
-	kubeadm  = "testdata/kubeadm.yaml" // what kubeadm left
+	kubeadm  = "testdata/kubeadm.yaml" // the DaemonSet of kubeadm
 	swap     = "overlays/kubeadm/daemonset.yaml"
 	loading  = "components/modules/daemonset.yaml"
 	profiled = "components/seccomp/daemonset.yaml"

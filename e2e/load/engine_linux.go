@@ -46,7 +46,7 @@ type conn struct {
 	long    int // its place among the long connections, -1 for a new one
 	asked   bool
 	pending bool          // owes an answer; before it was asked, to the dial
-	by      *answers      // who answers, from the beginning of the first answer on
+	by      *answers      // the name of the backend, from the beginning of the first answer on
 	began   time.Duration // of the request, or for the first the dial
 	request uint64
 }

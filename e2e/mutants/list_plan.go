@@ -16,13 +16,13 @@ var (
 			New:    `return t.want != "" && t.named`,
 		},
 		{
-			Name: "plan/node-weight-zero-ignored", File: "internal/plan/concerns.go",
+			Name: "plan/node-weight-zero-ignored", File: "internal/plan/affects.go",
 			Breaks: "The weight 0 that a Node begins to ask for is not applied to the endpoints on it.",
 			Old:    "return says != said || w != before // weight 0 is not nothing",
 			New:    "return w != before || says != said && w.Weight > 0",
 		},
 		{
-			Name: "plan/node-ports-stay", File: "internal/plan/concerns.go",
+			Name: "plan/node-ports-stay", File: "internal/plan/affects.go",
 			Breaks: "NodePorts go on answering on the addresses that the machine had before.",
 			Old:    "hasNodePorts(svc.Ports) && !slices.Equal(o.Host.NodePorts, old.Host.NodePorts)",
 			New:    "hasNodePorts(svc.Ports) && len(o.Host.NodePorts) != len(old.Host.NodePorts)",

@@ -59,7 +59,7 @@ func (b *bench) ask(args string) string {
 	return out // the exit status is that of what is found
 }
 
-// situations are all of them. Each has a world of its own: what is broken stays so.
+// situations are all of them. Each has a world of its own, because the damage stays.
 var situations = []broken{
 	{"no endpoints", func(t *testing.T, b *bench) { b.put(t, func(s *service) { s.backends = nil }) }, "explain test/web", []string{"no endpoints"}},
 	{"none is ready", func(t *testing.T, b *bench) {

@@ -28,7 +28,7 @@ ip addr add 10.96.77.77/32 dev nowhere
 ip link add kube-ipvs1 type dummy
 ip addr add 10.96.88.88/32 dev kube-ipvs1`
 
-// TestForeignThingsStay runs the agent among the belongings of others, and cleans up: what was there before has to be there
+// TestForeignThingsStay runs the agent among the belongings of others, and cleans up: everything that was there before has to be there
 // after, and nothing else. It does so with both kinds of iptables.
 func TestForeignThingsStay(t *testing.T) {
 	t.Parallel()

@@ -101,7 +101,7 @@ func (w *world) held(t *testing.T, iptables string) view {
 	return v
 }
 
-// TestRestrictedPodGetsModules: IPVS and its schedulers are loaded by the kernel when the agent asks for them, who may load
+// TestRestrictedPodGetsModules: the kernel loads IPVS and its schedulers when the agent asks for them, although the agent may load
 // nothing itself.
 func TestRestrictedPodGetsModules(t *testing.T) {
 	needKernel(t)
@@ -192,7 +192,7 @@ func (n *proxy) contain(t *testing.T) *container {
 	return c
 }
 
-// end kills what runs in containers still: who kills the runtime kills nothing that it started.
+// end kills the processes of containers: a runtime that is killed leaves its children running.
 func (c *container) end(t *testing.T, n *proxy) {
 	t.Helper()
 	left, err := os.ReadDir(c.root)

@@ -27,5 +27,5 @@
 // of the program under test.
 //
 // Its law: every wait has a deadline, and no test asserts how long something took, because time under emulation means
-// nothing; what was measured is logged.
+// nothing; figures are logged.
 package packet

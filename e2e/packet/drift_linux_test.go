@@ -16,7 +16,7 @@ import (
 type damage struct {
 	name, script string
 	event        bool     // the kernel tells, so no audit is needed
-	hits         []string // what others lose by it, too: see neighbours.remake
+	hits         []string // losses of other programs by it, too: see neighbours.remake
 }
 
 // lookPause is the time before each read of the whole kernel, which takes CPU time from the agent

@@ -19,7 +19,7 @@ const (
 	heldRounds   = 12
 )
 
-// TestNoClientIsHeldByAStoppedAgent: whatever the agent was about when it lost its processor, it keeps no client out for longer
+// TestNoClientIsHeldByAStoppedAgent: at whatever step the agent loses its processor, it keeps no client out for longer
 // than a retry of TCP takes.
 func TestNoClientIsHeldByAStoppedAgent(t *testing.T) {
 	t.Parallel()

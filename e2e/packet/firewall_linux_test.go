@@ -51,7 +51,7 @@ func TestRejectAtTheEnd(t *testing.T) {
 				w.node.shell(t, rhel)
 			}
 			n.start(t)
-			if !tt.before { // as iptables.service starts: what was there is flushed
+			if !tt.before { // as iptables.service starts: it flushes all rules
 				w.node.shell(t, "for ip in iptables ip6tables; do $ip-nft -F INPUT; done"+rhel)
 				poll(t, "the rules to be back", settleTimeout, func() error {
 					out, err := n.try("ip6tables-nft", "-S", "INPUT")

@@ -328,7 +328,7 @@ func TestDirectReturnOnOneLink(t *testing.T) {
 	}
 }
 
-// TestDirectReturnTellsOfTheTunnel: who sends datagrams that do not fit, and does not want them cut, learns how large they may be.
+// TestDirectReturnTellsOfTheTunnel: a client that sends datagrams that do not fit, and forbids fragments, learns how large they may be.
 func TestDirectReturnTellsOfTheTunnel(t *testing.T) {
 	for way, header := range map[string]int{"tunnel": 0, "gue": 8 + 4} {
 		t.Run(way, func(t *testing.T) {

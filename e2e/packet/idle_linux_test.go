@@ -30,7 +30,7 @@ func TestIdleConnections(t *testing.T) {
 			n.write(t, s)
 			n.start(t)
 			conn := w.pod2.hold(t, backend.TCP, s.vip.v4).conn
-			time.Sleep(idle) // what is waited for is that nothing happens
+			time.Sleep(idle) // nothing must happen in this time
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			if _, err := conn.Ask(ctx); (err == nil) != tt.lives {

@@ -74,7 +74,7 @@ func TestIPTablesTruthTable(t *testing.T) {
 	})
 }
 
-// TestIPTablesTruthUnderOtherSettings asks by TCP alone: what differs is where packets come from.
+// TestIPTablesTruthUnderOtherSettings asks by TCP alone: the settings change only the sources of packets.
 func TestIPTablesTruthUnderOtherSettings(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -92,7 +92,7 @@ ip6tables-$1 -t nat -A POSTROUTING -s 2001:db8:1::/64 -j MASQUERADE
 ip6tables-$1 -t mangle -N KUBE-OTHER
 ip addr add 10.96.77.77/32 dev nowhere`
 
-// TestIPTablesForeignThingsStay runs the agent among the belongings of others, and cleans up: what was there before has to be there
+// TestIPTablesForeignThingsStay runs the agent among the belongings of others, and cleans up: everything that was there before has to be there
 // after, and nothing else.
 func TestIPTablesForeignThingsStay(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {

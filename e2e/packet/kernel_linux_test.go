@@ -78,7 +78,7 @@ func normal(kind string, lines []string) []string {
 // dispatching are the chains of iptables mode with a rule for each address of a Service.
 var dispatching = regexp.MustCompile(`^\S+ -A KUBE-(SERVICES|NODEPORTS|EXTERNAL-SERVICES|PROXY-FIREWALL) `)
 
-// withoutOrder sorts the rules of those chains, up to the way to NodePorts: what stands behind it is out of place, and stays there.
+// withoutOrder sorts the rules of those chains, up to the way to NodePorts: rules behind it are out of place, and stay there.
 func (v view) withoutOrder() view {
 	for _, kind := range []string{"rules4", "rules6"} {
 		lines := v[kind]

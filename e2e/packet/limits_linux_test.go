@@ -20,8 +20,8 @@ type limit struct {
 	shell string // takes it away; $RUN is the run directory, and exec "$@" ends it
 	ends  bool   // the agent cannot run
 	waits bool   // it runs and carries nothing new; otherwise it carries what it is given
-	says  string // what it prints, if anything
-	finds string // what kube-ipvs check finds: state and name; nothing that is missing or failed, if empty
+	says  string // its output, if any
+	finds string // the finding of kube-ipvs check: state and name; empty means nothing missing or failed
 }
 
 // lacks starts a program that lacks a capability.

@@ -170,7 +170,7 @@ func (n *neighbours) keepalived(t *testing.T) {
 func (n *neighbours) connect(t *testing.T) {
 	t.Helper()
 	if n.client != nil {
-		_, _ = n.client.Stop() // what was cut is counted already
+		_, _ = n.client.Stop() // connections that were cut are counted already
 	}
 	n.client = n.w.outside.load(t, load.Profile{To: netip.MustParseAddrPort("172.16.2.1:80"), Long: 3, Every: time.Second})
 	until(t, n.client, "connections to a server of keepalived", func(r load.Report) bool { return r.Long.Alive == 3 })
@@ -197,7 +197,7 @@ func (n *neighbours) remake(t *testing.T, hit ...string) {
 	}
 }
 
-// restScript prints what look does not: what others may have besides, and settings.
+// restScript prints what look leaves out: other objects of other programs, and settings.
 const restScript = `
 echo ==legacy4; iptables-legacy-save | grep '^[*-]'
 echo ==legacy6; ip6tables-legacy-save | grep '^[*-:]' | sed 's/ \[.*//'

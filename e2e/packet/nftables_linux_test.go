@@ -158,7 +158,7 @@ var lossesOfNFTables = []loss{
 	{"nothing but a rule too many", "nft insert rule ip kube-ipvs nat-KUBE-SERVICES counter drop", sortedTables, true},
 }
 
-// TestNFTablesRepairs: what another program takes out of our tables is back though no audit runs, and the log names the program. A
+// TestNFTablesRepairs: rows that another program takes out of our tables are back though no audit runs, and the log names the program. A
 // table of that program stays as it is.
 func TestNFTablesRepairs(t *testing.T) {
 	t.Parallel()

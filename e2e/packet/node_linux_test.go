@@ -49,7 +49,7 @@ type node struct {
 // nowhereAddr is on the link that swallows packets.
 var nowhereAddr = pair{"192.0.2.1", "fd00:dead::1"}
 
-// addresses are all that the node has: what NodePorts answer on.
+// addresses are all that the node has. NodePorts answer on them.
 func (n *node) addresses() []string {
 	out := nowhereAddr.all()
 	for _, p := range n.own {

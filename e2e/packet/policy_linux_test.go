@@ -170,7 +170,7 @@ func TestOnePacket(t *testing.T) {
 }
 
 // TestMaxConnections: a backend that has as many connections as it may have gets no new ones, and
-// who finds none that may is refused. Connections that have ended count as long as the kernel
+// a client for which no backend may is refused. Connections that have ended count as long as the kernel
 // keeps them, 10 s after a reset. When the kernel drops one of them, new ones are accepted if
 // fewer than the lower number are left. Without a lower number, that is fewer than three quarters
 // of the upper number. See ip_vs_bind_dest and ip_vs_unbind_dest in

@@ -236,7 +236,7 @@ func compareRecording(t *testing.T, name, got string) {
 	}
 }
 
-// TestSteadyText: what a recording leaves to chance, and what it does not.
+// TestSteadyText: the parts of a recording that vary are replaced, and no others.
 func TestSteadyText(t *testing.T) {
 	for in, want := range map[string]string{
 		"10.96.0.20:80  3  1.5ms":         "10.96.0.20:80 N N",

@@ -64,7 +64,7 @@ func (n *proxy) suffer(t *testing.T, l loss) time.Duration {
 	return took
 }
 
-// TestLargeLossesNeedNoAudit: what is lost as a whole is back though the next audit is an hour away.
+// TestLargeLossesNeedNoAudit: sets, tables and chains that are lost as a whole are back though the next audit is an hour away.
 func TestLargeLossesNeedNoAudit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -97,7 +97,7 @@ func TestIPTablesLargeLossesNeedNoAudit(t *testing.T) {
 	}
 }
 
-// TestAuditVerb: who does not wait for the next audit asks for one, which names what it finds and repairs.
+// TestAuditVerb: an operator who does not wait for the next audit asks for one, and it names what it finds and repairs.
 func TestAuditVerb(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -149,13 +149,13 @@ func measureRepairs(t *testing.T, mode string, services int, row func(...any)) {
 	}
 	n.start(t)
 	t.Run("idle", func(t *testing.T) {
-		time.Sleep(time.Minute) // what a start leaves to be done is done by then
+		time.Sleep(time.Minute) // the work that a start defers is done by then
 		before, err := n.status()
 		if err != nil {
 			t.Fatal(err)
 		}
 		began := n.cpu(t)
-		time.Sleep(time.Minute) // what is measured
+		time.Sleep(time.Minute) // the measured minute
 		row(mode, services, "none", "", n.cpu(t)-began)
 		if s, err := n.status(); err != nil || s.Drifted != before.Drifted {
 			t.Errorf("an idle node drifted: %+v, %v", s, err)

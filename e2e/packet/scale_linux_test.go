@@ -111,7 +111,7 @@ func (n *proxy) oneChange(t *testing.T, edited service) {
 	if len(calls.programs) > 0 {
 		t.Errorf("want no program, got\n%s", strings.Join(calls.programs, "\n"))
 	}
-	if len(calls.writes) != 1 { // what samples read, once a second, is not of the change
+	if len(calls.writes) != 1 { // the reads of samples, once a second, do not belong to the change
 		t.Errorf("%d messages written to the kernel: want one", len(calls.writes))
 	}
 }

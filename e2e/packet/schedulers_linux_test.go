@@ -338,7 +338,7 @@ func (l *lab) byClientAndLess(t *testing.T, s *service) (want, got string) {
 const (
 	openThrough = 1000
 	newThrough  = 40.0        // new connections a second
-	longThrough = time.Minute // what takes longer is lost; an emulated machine stalls for seconds when others need it
+	longThrough = time.Minute // a slower answer counts as lost; an emulated machine stalls for seconds when others need it
 )
 
 // TestSchedulerChangesUnderLoad: another scheduler is a change in place. Open connections stay, and

@@ -46,7 +46,7 @@ func (s *soak) troubles() []struct {
 } {
 	shell := func(format string) func(*testing.T, int) {
 		return func(_ *testing.T, victim int) {
-			_, _ = s.try("sh", "-c", fmt.Sprintf(format, victim+1)) // what it takes away may not be there
+			_, _ = s.try("sh", "-c", fmt.Sprintf(format, victim+1)) // its object may not be there
 		}
 	}
 	return []struct {

@@ -75,7 +75,7 @@ func (k *talker) send() {
 			return
 		}
 		due := int(time.Since(start).Seconds() * float64(k.rate))
-		n := min(due-count, max(1, k.rate/20)) // who was late does not send all of it at once
+		n := min(due-count, max(1, k.rate/20)) // a late sender does not send all of it at once
 		count = due
 		now := time.Now()
 		k.mu.Lock()
@@ -201,7 +201,7 @@ func (p *pod) echo(t *testing.T) {
 			b := make([]byte, 64)
 			for !ended.Load() {
 				if _, from, err := unix.Recvfrom(fd, b, 0); err == nil {
-					_ = unix.Sendto(fd, []byte(p.name), 0, from) // who is gone cannot be told
+					_ = unix.Sendto(fd, []byte(p.name), 0, from) // a client that is gone gets no answer
 				}
 			}
 		})

@@ -20,8 +20,8 @@ import (
 
 // terminal is a pseudo terminal with a program on it.
 type terminal struct {
-	person  *os.File // what a person types and sees
-	program *os.File // what the program has for its terminal
+	person  *os.File // the side of the person: keys in, screen out
+	program *os.File // the side of the program
 	process *exec.Cmd
 
 	mu   sync.Mutex

@@ -180,7 +180,7 @@ func TestIPTablesTrace(t *testing.T) {
 	}
 }
 
-// TestCheckNames: what is broken on a node is named in the first three lines, by the real kernel.
+// TestCheckNames: each fault of a node is named in the first three lines, by the real kernel.
 func TestCheckNames(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

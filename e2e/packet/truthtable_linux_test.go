@@ -133,7 +133,7 @@ func TestTruthTable(t *testing.T) {
 	t.Run("an endpoint asks itself", func(t *testing.T) { put(t, truthColumns, w.hairpins()) })
 }
 
-// TestTruthUnderOtherSettings asks by TCP alone: what differs is where packets come from.
+// TestTruthUnderOtherSettings asks by TCP alone: the settings change only the sources of packets.
 func TestTruthUnderOtherSettings(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

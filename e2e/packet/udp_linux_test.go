@@ -33,7 +33,7 @@ type conversation struct {
 	written  time.Time // when the agent had written the latest change
 	talkers  []*talker
 	resident int           // KiB of the agent when it began
-	look     time.Duration // what the kernel needs to look through its table once
+	look     time.Duration // the time in which the kernel reads through its table once
 }
 
 // TestUDPGoesWhereItsBackendIs: a client sends without a pause and from one port. Within a second

@@ -72,7 +72,7 @@ func needIPVS(t *testing.T) {
 	}
 }
 
-// kernelHasIPVS asks the kernel; who started the tests has loaded what they need.
+// kernelHasIPVS asks the kernel; the program that started the tests has loaded the modules.
 var kernelHasIPVS = sync.OnceValue(func() bool {
 	_, err := netlink.GenlFamilyGet("IPVS")
 	return err == nil

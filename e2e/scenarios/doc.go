@@ -10,7 +10,7 @@
 //	                     faults), -every each kind of fault at each call of each file
 //	TestCrashAtEachCall  again, with the agent dying at kernel calls
 //	TestKernelFails..., TestRefusedRow..., TestKernelThat..., TestLoopAnswers...
-//	                     no file: what status, health and metrics tell of faults, and
+//	                     no file: the reports of faults in status, health and metrics, and
 //	TestModel            no file: random walks of changes, restarts, other flags, faults
 //	                     and damage, in both modes, against a fresh compile; -ops is how
 //	                     many operations, -seed repeats; see internal/testkit/walk

@@ -133,7 +133,7 @@ func (a attempt) run(t *testing.T, open opener, file string, faults *tally) {
 		if node == nil {
 			return
 		}
-		if err := node.Witnessed(); err != nil {
+		if err := node.StatusFaults(); err != nil {
 			t.Errorf("%v; the log:\n%s", err, node.Log())
 		}
 		if node.Struck() {

@@ -71,7 +71,7 @@ func program(t *testing.T, wants string) string {
 }
 
 // node is a network namespace with the program in it. The namespace is that of the
-// script's thread and ends with it; what is started from there is in it too.
+// script's thread and ends with it; its child processes are in it, too.
 type node struct {
 	t                 testing.TB // it fails where the race detector found something in an agent
 	work, binary, run string

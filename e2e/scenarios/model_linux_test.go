@@ -22,7 +22,7 @@ func TestModelOnKernel(t *testing.T) {
 	if total == 0 {
 		total = 1_000
 	}
-	h := &walk.Hunt{
+	h := &walk.Search{
 		Open: func() (walk.Node, error) {
 			work := t.TempDir()
 			n, err := newNode(t, work, binary, "")
@@ -40,7 +40,7 @@ func TestModelOnKernel(t *testing.T) {
 	first := firstSeed()
 	defer watched(t, h.Count, first)()
 	until := time.Now().Add(*limit)
-	hunt(t, h, walks{first, total, opsAWalkOnKernel, walk.Kernel}, atOnceOnKernel, func() bool { return time.Now().After(until) })
+	search(t, h, walks{first, total, opsAWalkOnKernel, walk.Kernel}, atOnceOnKernel, func() bool { return time.Now().After(until) })
 }
 
 // atOnceOnKernel is how many walks go on at a time: more than processors, for each waits a lot.

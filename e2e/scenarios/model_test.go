@@ -35,7 +35,7 @@ func TestModel(t *testing.T) {
 			total = 2_000
 		}
 	}
-	h := &walk.Hunt{
+	h := &walk.Search{
 		Open:     func() (walk.Node, error) { return walk.NewFakes(), nil },
 		Patience: time.Minute, Again: 10 * time.Second, Tries: 2, Budget: walk.Budget{Runs: 400, Time: 2 * time.Minute},
 		Dir: keeping(t), Count: &walk.Count{},
@@ -45,7 +45,7 @@ func TestModel(t *testing.T) {
 	}
 	first := firstSeed()
 	defer watched(t, h.Count, first)()
-	hunt(t, h, walks{first, total, opsAWalk, walk.Fakes}, atOnce, func() bool { return false })
+	search(t, h, walks{first, total, opsAWalk, walk.Fakes}, atOnce, func() bool { return false })
 }
 
 // walks are of seeds that follow each other, and have so many operations together.
@@ -66,8 +66,8 @@ func (w walks) all() iter.Seq[walk.Walk] {
 	}
 }
 
-// hunt does walks, some at a time, until enough of them have failed or it is over.
-func hunt(t *testing.T, h *walk.Hunt, w walks, atOnce int, over func() bool) {
+// search does walks, some at a time, until enough of them have failed or it is over.
+func search(t *testing.T, h *walk.Search, w walks, atOnce int, over func() bool) {
 	places := make(chan struct{}, atOnce)
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -95,7 +95,7 @@ func keeping(t *testing.T) string {
 	dir := *keepIn
 	if dir == "" {
 		var err error
-		if dir, err = os.MkdirTemp("", "walks"); err != nil { //nolint:usetesting // what is kept outlives the test
+		if dir, err = os.MkdirTemp("", "walks"); err != nil { //nolint:usetesting // files that are kept outlive the test
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = os.Remove(dir) }) // unless there is something in it

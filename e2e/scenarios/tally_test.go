@@ -44,7 +44,7 @@ func (t *tally) count(name, pkg string, survived, told bool) {
 }
 
 // String is the table, "survived/tried" a cell. Those that last until the agent has told
-// of them have another column; what a scenario ends sooner is not told of.
+// of them have another column; a fault that a scenario ends sooner has no report.
 func (t *tally) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

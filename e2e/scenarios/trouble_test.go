@@ -168,7 +168,7 @@ func (n troubled) paced(pkg string) {
 	}
 }
 
-// One row that the kernel refuses costs its own tries: what was written is not written
+// One row that the kernel refuses costs its own tries: rows in place are not written
 // again, and when it is taken it alone is.
 func TestRefusedRowIsAllThatIsTriedAgain(t *testing.T) {
 	for _, tt := range []struct{ pkg, row, table string }{

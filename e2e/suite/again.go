@@ -17,7 +17,7 @@ type repeat struct {
 // repeats is the name of the stage that runs parts of others once more.
 const repeats = "again"
 
-// maxRepeats and repeatLimit bound how much of a run may fail by accident: what is beyond them has a cause.
+// maxRepeats and repeatLimit bound how much of a run may fail by accident: more failures have a cause.
 const (
 	maxRepeats  = 20
 	repeatLimit = 15 * time.Minute

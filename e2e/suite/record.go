@@ -52,13 +52,13 @@ type recorder struct {
 	totals  counts
 	planned int               // units that the stage will run; 0 means that it does not know
 	done    int               // units that have ended
-	unit    string            // what is counted: "tests", "packages"
+	unit    string            // the plural of a unit: "tests", "packages"
 	now     map[string]string // lane -> what runs there
 	note    string            // the last thing the stage said
 	verdict verdict
 	err     error
 	took    time.Duration
-	shown   string                   // what the stage wants printed at its end
+	shown   string                   // the text that the stage wants printed at its end
 	units   map[string]time.Duration // how long packages and units of a queue took
 	lost    []string                 // units of a queue that failed or were never started
 	repeats []repeat                 // parts that failed and can be run once more

@@ -17,7 +17,7 @@ type stage struct {
 	after  []string // names of the stages that have to pass first; those that are not part of the run are ignored
 	behind []string // names of stages that have to end first, where they are part of the run
 	cores  float64  // processors that the stage keeps busy; it starts while that many are free; with 0 it never waits for others
-	nice   int      // niceness of its processes (nice(1)): what computes gives way to guests, whose clients wait for answers
+	nice   int      // niceness of its processes (nice(1)): compilers give way to guests, whose clients wait for answers
 	spare  bool     // its processes get only what others leave (SCHED_IDLE, sched(7)), and it waits only for others of this kind
 	timed  bool     // goes by the clock: run once more, alone, if it fails as a whole
 	run    func(ctx context.Context, r *recorder) error

@@ -111,7 +111,7 @@ func (c *config) build(ctx context.Context, r *recorder) error {
 	var env []string
 	flags := []string{"-ldflags=-w"}
 	if c.race {
-		// The detector needs C; what it finds in an agent fails the test, see e2e/races.
+		// The detector needs C; a race that it finds in an agent fails the test, see e2e/races.
 		env, flags = []string{"CGO_ENABLED=1"}, []string{"-ldflags=-w", "-race", "-tags=netgo,osusergo"}
 	}
 	return errors.Join(

@@ -13,7 +13,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/poll"
 )
 
-// TestHelpersEndTogether: who gives up a build does not leave its compilers running.
+// TestHelpersEndTogether: a build that is given up leaves no compiler running.
 func TestHelpersEndTogether(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	dir := t.TempDir()

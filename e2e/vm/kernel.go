@@ -12,7 +12,7 @@ import (
 // Kernel is a bootable image with the modules built for it.
 type Kernel struct {
 	Release string // as uname -r prints it
-	Image   string // what QEMU loads
+	Image   string // the file that QEMU loads
 	Modules string // directory that holds modules.* and kernel/
 }
 

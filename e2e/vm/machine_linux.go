@@ -20,10 +20,10 @@ const powerOffLimit = 10 * time.Second
 
 // machine is one running QEMU, or User-mode Linux, with the readers of its three pipes.
 type machine struct {
-	program string // what runs the guest
+	program string // the program that runs the guest
 	cmd     *exec.Cmd
 	start   func() error
-	tidy    func() // what is left when it has ended
+	tidy    func() // called when the guest has ended
 	started time.Time
 	ended   chan struct{} // closed when QEMU is gone and reaped
 	reports chan report   // closed when the report pipe ends

@@ -65,9 +65,9 @@ type Options struct {
 	Shares  []Share
 	Copies  []Copy
 	Modules []string // loaded before the command; nil means DefaultModules
-	Need    Need     // of RunAnywhere: what the host has to have to be the place; NeedIPVS if empty
+	Need    Need     // of RunAnywhere: the requirement for a run on the host; NeedIPVS if empty
 
-	IPTables  string        // "nft" or "legacy": what the plain iptables names mean
+	IPTables  string        // "nft" or "legacy": the backend of the plain iptables names
 	Accel     string        // "auto": the fastest that works; "qemu": KVM or emulation; "kvm"; "tcg"; "uml": User-mode Linux, a newer kernel
 	MemoryMiB int           // of the guest
 	CPUs      int           // of the guest; one with "uml"

@@ -41,7 +41,7 @@ func findUML(ctx context.Context, cache string, log *progress) (Kernel, error) {
 	return Kernel{Release: strings.TrimSpace(string(release)), Image: filepath.Join(root, "linux"), Modules: filepath.Join(root, "modules")}, nil
 }
 
-// umlRoot is where it is kept: what it is made of is in its name.
+// umlRoot is where it is kept: its name has a hash of its parts.
 func umlRoot(cache string) string {
 	sum := sha256.Sum256([]byte(umlConfig + umlClock + strconv.Itoa(umlTick)))
 	return filepath.Join(cache, fmt.Sprintf("uml-%x", sum[:6]))

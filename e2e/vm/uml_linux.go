@@ -170,7 +170,7 @@ func (m *machine) planUML(o Options, kernel Kernel) error {
 		if network != nil {
 			network.close()
 		}
-		_ = os.RemoveAll(dir) // what stays is swept away later
+		_ = os.RemoveAll(dir) // a later run deletes the rest
 		release()
 	}
 	return nil

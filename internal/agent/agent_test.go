@@ -48,14 +48,14 @@ type mode struct {
 	carries                     bool
 	hasBase                     bool
 	auditTakes, writingTakes    time.Duration
-	auditErr                    error                // what audits cannot read
-	conflicts                   []dataplane.Conflict // what Set returns, once
+	auditErr                    error                // the error of audits
+	conflicts                   []dataplane.Conflict // returned by Set, once
 	due                         time.Time            // when the mode asks to be applied, once
 	drains                      dataplane.Drains
 	paced                       int           // rows that are held back, one less at each Apply
 	periods                     agent.Periods // of the loop's options
 	samples                     int
-	sampled                     dataplane.Sampled // what the next sample finds
+	sampled                     dataplane.Sampled // found by the next sample
 	sampleErr                   error
 	stall                       chan struct{} // Apply waits for its end, if it is there
 	applyTakes                  time.Duration
@@ -300,9 +300,9 @@ func runOn(t *testing.T, m *mode, d dataplane.Dataplane, test func(w *world)) {
 			Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: d, Observer: w.seen, Health: w.health, Events: w.events, Periods: m.periods,
 			Host: w.host, NodePorts: func(h model.Host) []netip.Addr { return plan.NodePortAddresses(plan.NodePortSelection{}, h) },
 			Compiler: func(h model.Host) agent.Compiler { return plan.New(w.options(h)) },
-			Concerns: func(before, now model.Host) func(*model.Service, []*model.Slice) bool {
+			Affects: func(before, now model.Host) func(*model.Service, []*model.Slice) bool {
 				return func(s *model.Service, behind []*model.Slice) bool {
-					return w.options(now).Concerns(w.options(before), s, behind)
+					return w.options(now).Affects(w.options(before), s, behind)
 				}
 			},
 			Probes: agent.Probes{

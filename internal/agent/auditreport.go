@@ -50,14 +50,14 @@ type AuditTable struct {
 type audits struct {
 	auditSchedule
 	cost   time.Duration // of the audit in progress
-	failed error         // what the audit in progress could not read
+	failed error         // the read error of the audit in progress
 	// requests wait for an audit that begins after them, answering for the one in progress, and report is
 	// their answer.
 	requests, answering []chan<- AuditReport
 	report              AuditReport
 
 	completed, drifted uint64
-	lastError          error // what the latest audit, or the one in progress, could not read
+	lastError          error // the read error of the latest audit, or of the one in progress
 
 	failures    atomic.Uint64
 	took, ended atomic.Int64 // of the latest audit, in nanoseconds, the latter since 1970

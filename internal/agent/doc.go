@@ -4,7 +4,7 @@
 //	   ▲                                                       │
 //	sources                                    Result ── backoff, log, metrics, status
 //
-// loop.go waits for the next change or for the next action of the schedule, take.go takes what
+// loop.go waits for the next change or for the next action of the schedule, batch.go takes what
 // changed, compile.go and host.go hand plans to the mode, and apply.go writes them. bootstrap.go
 // fills a kernel that carries nothing yet, and audit.go looks for drift. Each of the other parts is
 // a type of its own, without a goroutine and without calls to the kernel: schedule, debounce,

@@ -92,7 +92,7 @@ type FrontendReport struct {
 type PacketPath struct {
 	Origin dataplane.Origin `json:"origin"`
 	Source string           `json:"source,omitempty"`
-	dataplane.Walk
+	dataplane.PacketPath
 }
 
 // An explainer answers one query from the state of the loop, on its goroutine.
@@ -244,12 +244,12 @@ func (e *explainer) paths(f *model.Frontend) []PacketPath {
 			return []PacketPath{}
 		}
 		p.Source, p.Origin = from, e.originOf(from)
-		return []PacketPath{{Origin: p.Origin, Source: from.String(), Walk: e.mode.Walk(p)}}
+		return []PacketPath{{Origin: p.Origin, Source: from.String(), PacketPath: e.mode.PacketPath(p)}}
 	}
 	out := make([]PacketPath, 0, len(dataplane.Origins()))
 	for _, o := range dataplane.Origins() {
 		p.Origin = o
-		out = append(out, PacketPath{Origin: o, Walk: e.mode.Walk(p)})
+		out = append(out, PacketPath{Origin: o, PacketPath: e.mode.PacketPath(p)})
 	}
 	return out
 }

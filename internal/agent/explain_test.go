@@ -17,8 +17,8 @@ import (
 
 // The mode of these tests tells the origin of a packet and the keys that it is asked for.
 
-func (m *mode) Walk(p dataplane.Packet) dataplane.Walk {
-	return dataplane.Walk{Steps: []string{string(p.Origin) + " to " + p.To.Key.String()}, End: dataplane.EndForwarded}
+func (m *mode) PacketPath(p dataplane.Packet) dataplane.PacketPath {
+	return dataplane.PacketPath{Steps: []string{string(p.Origin) + " to " + p.To.Key.String()}, End: dataplane.EndForwarded}
 }
 
 func (m *mode) RowsOf(keys []model.FrontendKey) (dataplane.FrontendRows, error) {

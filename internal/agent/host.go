@@ -59,7 +59,7 @@ func (p *planner) applyHost() (affected []catalog.Input, changed bool) {
 	}
 	before := p.host.current
 	p.setHost(now)
-	return p.matching(p.opts.Concerns(before, now)), true
+	return p.matching(p.opts.Affects(before, now)), true
 }
 
 // setHost replaces the host to compile for.

@@ -48,8 +48,8 @@ type hostState struct {
 	selectNodePorts func(model.Host) []netip.Addr // nil selects none
 	rememberClaims  func(map[netip.Addr]string)   // Options.Remember
 
-	current model.Host // what Services are compiled for
-	known   model.Host // what is known, but for NodePorts
+	current model.Host // the host for which Services are compiled
+	known   model.Host // all known facts, before NodePorts are selected
 	changed bool       // known may differ from current
 	wasRead bool       // the machine was read at least once
 	readAt  time.Time  // when a reading was tried last

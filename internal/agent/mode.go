@@ -67,7 +67,7 @@ func (a *absent) Frontends() *dataplane.Frontends { return a.frontends }
 
 func (*absent) Pending(int) []dataplane.PendingTable { return nil }
 
-func (*absent) Walk(dataplane.Packet) dataplane.Walk { return dataplane.Walk{} }
+func (*absent) PacketPath(dataplane.Packet) dataplane.PacketPath { return dataplane.PacketPath{} }
 
 func (*absent) RowsOf([]model.FrontendKey) (dataplane.FrontendRows, error) {
 	return dataplane.FrontendRows{}, errNotInspectable

@@ -45,10 +45,10 @@ type Options struct {
 	Mode    dataplane.Dataplane
 	// NodeName is the name of this node, for status.
 	NodeName string
-	// Compiler makes the compiler for a host, and Concerns a function that reports which Services are
+	// Compiler makes the compiler for a host, and Affects a function that reports which Services are
 	// compiled differently for another host.
 	Compiler func(host model.Host) Compiler
-	Concerns func(before, now model.Host) func(*model.Service, []*model.Slice) bool
+	Affects  func(before, now model.Host) func(*model.Service, []*model.Slice) bool
 	// Host reads the addresses of this machine, and NodePorts selects those on which NodePorts answer; nil
 	// selects none.
 	Host      HostReader

@@ -58,7 +58,7 @@ type Input struct {
 }
 
 // Take returns the dirty Services and marks them clean. Nothing else empties the catalog's dirty set:
-// who takes a batch answers for it. Services that wait for their first slice stay dirty; the loop
+// the caller is responsible for the batch. Services that wait for their first slice stay dirty; the loop
 // is not woken when their waiting time is over.
 func (c *Catalog) Take() Batch {
 	c.mu.Lock()

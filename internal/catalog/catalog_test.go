@@ -368,7 +368,7 @@ func TestMatching(t *testing.T) {
 	}
 }
 
-// TestConcurrentWriters: what many writers told in parallel with a reader adds
+// TestConcurrentWriters: the writes of many writers in parallel with a reader add
 // up to what they told last.
 func TestConcurrentWriters(t *testing.T) {
 	c := newCatalog(t, model.FromKube)

@@ -16,7 +16,7 @@ func TestAwait(t *testing.T) {
 		name string
 		// before happens, and is taken, ahead of the change.
 		before, change func(c *catalog.Catalog)
-		now, later     string // what is taken at once, and when the patience is over
+		now, later     string // the Services taken at once, and those taken when the grace is over
 	}{
 		{"without a slice", nil,
 			func(c *catalog.Catalog) { c.SetService(service("a", 80)) },

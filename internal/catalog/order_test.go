@@ -73,7 +73,7 @@ func (f *follower) take() {
 		before := f.options()
 		f.host.Node, f.host.Nodes, f.host.Weights = b.Node, b.Nodes, b.Weights
 		now := f.options()
-		f.compile(f.catalog.Matching(func(s *model.Service, behind []*model.Slice) bool { return now.Concerns(before, s, behind) }))
+		f.compile(f.catalog.Matching(func(s *model.Service, behind []*model.Slice) bool { return now.Affects(before, s, behind) }))
 	}
 	f.compile(b.Services)
 }

@@ -40,7 +40,7 @@ func recordNode(t *testing.T, release string, breaks func(n *fakeNode), flags ..
 	return out
 }
 
-// TestClusterOfRealAgents: what the verbs of agents print about five faults made by hand is understood, and
+// TestClusterOfRealAgents: the reports of agents on five faults made by hand are understood, and
 // each fault is named with its node on the first screen.
 func TestClusterOfRealAgents(t *testing.T) {
 	well := recordNode(t, "v0.1.0", nil)

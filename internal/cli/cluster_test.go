@@ -172,7 +172,7 @@ func TestClusterVerbs(t *testing.T) {
 	}
 }
 
-// TestClusterAsksNodes: what a verb runs on a node, with the settings of its agent.
+// TestClusterAsksNodes: a verb runs on a node with the settings of its agent.
 func TestClusterAsksNodes(t *testing.T) {
 	for line, want := range map[string]string{
 		"services cart":    "show services -o json shop/cart",

@@ -199,7 +199,7 @@ func kindsOf(s *agent.Report) map[string]struct{} {
 	return out
 }
 
-// scopeOf returns the part of the kernel to read: what the query names, and the addresses that its
+// scopeOf returns the part of the kernel to read: the objects that the query names, and the addresses that its
 // frontends have bound, which only they may use.
 func scopeOf(s *agent.Report, q agent.Query) describe.ReadScope {
 	var at describe.ReadScope

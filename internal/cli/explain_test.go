@@ -39,7 +39,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset/ipsettest"
 )
 
-// fakeNode is a running agent over fakes, which does not look for drift: what breaks stays broken.
+// fakeNode is a running agent over fakes, which does not look for drift, so damage stays.
 type fakeNode struct {
 	*testing.T
 	config  config.Config
@@ -106,7 +106,7 @@ func (n *fakeNode) start() {
 	ready := make(chan struct{})
 	n.loop = agent.New(agent.Options{
 		Log: zap.NewNop(), Catalog: known, Mode: mode, NodeName: "node-a", Observer: telemetry.New(), Host: n.links,
-		Compiler: wiring.CompilerFor(now, families[:]), Concerns: wiring.AffectsFor(now, families[:]), NodePorts: wiring.NodePortsFor(now), LocalPod: wiring.PodMatcher(now),
+		Compiler: wiring.CompilerFor(now, families[:]), Affects: wiring.AffectsFor(now, families[:]), NodePorts: wiring.NodePortsFor(now), LocalPod: wiring.PodMatcher(now),
 		Periods: agent.Periods{AuditPeriod: -1}, Ready: func() { close(ready) },
 	})
 	ctx, cancel := context.WithCancel(n.Context())

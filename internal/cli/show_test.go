@@ -86,7 +86,7 @@ func openShop(t *testing.T) shop {
 	both, now := model.Families(), wiring.Static(s.config)
 	s.loop = agent.New(agent.Options{
 		Log: zap.NewNop(), Catalog: s.known, Mode: s.mode(s.deps()), NodeName: "node-a", Observer: telemetry.New(),
-		Compiler: wiring.CompilerFor(now, both[:]), Concerns: wiring.AffectsFor(now, both[:]), Host: s.links, NodePorts: wiring.NodePortsFor(now),
+		Compiler: wiring.CompilerFor(now, both[:]), Affects: wiring.AffectsFor(now, both[:]), Host: s.links, NodePorts: wiring.NodePortsFor(now),
 		About:   func() agent.About { return agent.About{Version: "v0.1.0", Kernel: "6.12.0", Scheduler: "rr"} },
 		Periods: agent.Periods{AuditPeriod: -1},
 	})

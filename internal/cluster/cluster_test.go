@@ -80,7 +80,7 @@ func wellFleet(t testing.TB) fleet {
 	return f
 }
 
-// TestNodesThatAgree: what is the same on all nodes is said once.
+// TestNodesThatAgree: a value that is the same on all nodes is printed once.
 func TestNodesThatAgree(t *testing.T) {
 	f := wellFleet(t)
 	for name, q := range map[string]cluster.Question{"status": &cluster.Status{Now: now}, "explain": &cluster.Explain{Target: "default/web"}, "diff": &cluster.Diff{}, "versions": &cluster.Versions{}} {
@@ -186,7 +186,7 @@ func TestServices(t *testing.T) {
 	golden.Check(t, "services-wide.txt", text(t, r, true))
 }
 
-// TestManyServicesDifferAlike: what many Services have in common on the same nodes is one finding.
+// TestManyServicesDifferAlike: one difference of many Services on the same nodes is one finding.
 func TestManyServicesDifferAlike(t *testing.T) {
 	f := fleet{}
 	for _, node := range []string{"a", "b", "c"} {

@@ -250,7 +250,7 @@ func TestService(t *testing.T) {
 	}
 }
 
-// TestOnlyForThisMachine: what a page of a stranger, another user or a form could ask for is refused.
+// TestOnlyForThisMachine: requests of a foreign page, of another user and of a form are refused.
 func TestOnlyForThisMachine(t *testing.T) {
 	s := New(answers(3, 1), time.Minute)
 	for _, tt := range []struct {
@@ -308,7 +308,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestAbandonedRequest: what a browser that left did not wait for is not shown to the next one.
+// TestAbandonedRequest: an answer that came after its browser left is not shown to the next one.
 func TestAbandonedRequest(t *testing.T) {
 	s := New(answers(3, 1), time.Minute)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -94,7 +94,7 @@ func (p *problems) interfaceName(flag, name, mode string) string {
 }
 
 // clusterCIDR takes at most one range a family. Other modes do not look at it, and
-// nor does kube-proxy then; what can be read is kept.
+// nor does kube-proxy then; readable ones are kept.
 func (p *problems) clusterCIDR(mode, text string) []netip.Prefix {
 	if strings.TrimSpace(text) == "" {
 		return nil

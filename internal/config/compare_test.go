@@ -65,7 +65,7 @@ func TestLiveLeavesBefore(t *testing.T) {
 	}
 }
 
-// TestLiveExcept: what the node refused stays as it was, in what is shown, too.
+// TestLiveExcept: a setting that the node refused stays as it was, and is shown so.
 func TestLiveExcept(t *testing.T) {
 	before, now := loaded(t, proxyHead).Config, loaded(t, proxyHead+"ipvs: {scheduler: wlc, strictARP: true}\n").Config
 	kept := config.Live(before, now, "ipvs.strictARP")

@@ -60,7 +60,7 @@ func (d *decoder) value(row setting, raw json.RawMessage) {
 	}
 	to := row.at(d.settings)
 	if err := json.Unmarshal(raw, to); err != nil {
-		reflect.ValueOf(to).Elem().SetZero() // what is half read would be a second mistake
+		reflect.ValueOf(to).Elem().SetZero() // a value that is half read would be a second mistake
 		d.mistakes = append(d.mistakes, fmt.Errorf("%s: %s is not %s%s", row.field, brief(raw), wanted(to), hint(row, raw)))
 		return
 	}

@@ -8,7 +8,7 @@
 //	file ──► Settings ◄── flags that were given      (Loader.Load)
 //	            │
 //	            ▼ Check
-//	          Config ──► Compare, Live: what a running agent takes at once
+//	          Config ──► Compare, Live: the settings that a running agent takes at once
 //
 // The law it keeps: everything that can be set is one row of the table of settings
 // (table.go, table_proxy.go). Flags are declared, fields decoded and mistakes named

@@ -21,7 +21,7 @@ func TestFlagsOfKubeProxy(t *testing.T) {
 		"iptables-masquerade-bit":      "14", "masquerade-all": "false", "iptables-sync-period": "30s", "ipvs-sync-period": "30s",
 		"iptables-min-sync-period": "0s", "ipvs-min-sync-period": "0s", // kube-proxy's are 1s
 		"ipvs-scheduler": "", "ipvs-exclude-cidrs": "[]", "ipvs-strict-arp": "false", "ipvs-tcp-timeout": "0s", "ipvs-tcpfin-timeout": "0s", "ipvs-udp-timeout": "0s",
-		"detect-local-mode": "ClusterCIDR", // what the empty one stands for
+		"detect-local-mode": "ClusterCIDR", // the meaning of the empty one
 		"cluster-cidr":      "", "pod-bridge-interface": "", "pod-interface-name-prefix": "", "nodeport-addresses": "[]", "oom-score-adj": "-999",
 		"conntrack-max-per-core": "32768", "conntrack-min": "131072", "conntrack-tcp-timeout-established": "24h0m0s", "conntrack-tcp-timeout-close-wait": "1h0m0s",
 		"conntrack-tcp-be-liberal": "false", "conntrack-udp-timeout": "0s", "conntrack-udp-timeout-stream": "0s", "config-sync-period": "15m0s",

@@ -29,7 +29,7 @@ type Loader struct {
 // Loaded is what a Loader found.
 type Loaded struct {
 	Config Config
-	// Warnings are for the log: what is in the file or on the command line and has no
+	// Warnings are for the log: settings in the file or on the command line that have no
 	// effect here.
 	Warnings []string
 	// Overrides are the flags that won over another value in the file.

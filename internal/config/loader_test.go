@@ -110,7 +110,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// TestWarnings: what kube-proxy takes starts here, and each matter is one line.
+// TestWarnings: a file that kube-proxy accepts starts here, and each ignored setting is one line.
 func TestWarnings(t *testing.T) {
 	for _, tt := range []struct {
 		name, file string
@@ -161,7 +161,7 @@ func TestOverrides(t *testing.T) {
 	}
 }
 
-// TestMistakesLeaveWarnings: who mends a file wants to see both.
+// TestMistakesLeaveWarnings: an operator who mends a file sees both.
 func TestMistakesLeaveWarnings(t *testing.T) {
 	l, err := loader(t, "--config", fileWith(t, proxyHead+"mode: nftables\nmood: good\n")).Load("node-a")
 	if err == nil || len(l.Warnings) != 1 {
@@ -169,7 +169,7 @@ func TestMistakesLeaveWarnings(t *testing.T) {
 	}
 }
 
-// TestRoundTrip: what is written with --write-config-to means the same when it is
+// TestRoundTrip: a file written with --write-config-to means the same when it is
 // read, and writes the same again.
 func TestRoundTrip(t *testing.T) {
 	for _, tt := range []struct {

@@ -139,7 +139,7 @@ var badLines = []input{
 	{name: "each by itself, all at once", file: proxyHead + "oomScoreAdj: low\nipvs: {syncPeriod: soon}\nmode: nftables\nclusterCIDR: x\n---\n" + ownHead + "logLevel: 1\nwatchNodes: some\n"},
 }
 
-// TestMistakes: what a person reads who got something wrong. The messages are in
+// TestMistakes: the messages for wrong settings. They are in
 // testdata/mistakes.txt.
 func TestMistakes(t *testing.T) {
 	var b strings.Builder

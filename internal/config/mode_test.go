@@ -9,7 +9,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 )
 
-// TestModes: what is asked of a node and of its kernel, by file and by flag.
+// TestModes: the mode and its requirements, by file and by flag.
 func TestModes(t *testing.T) {
 	type asked struct {
 		mode      config.Mode
@@ -97,7 +97,7 @@ func TestPeriods(t *testing.T) {
 	}
 }
 
-// TestIdleBinding: what is said of addresses and never looked at is named.
+// TestIdleBinding: settings of addresses that have no effect are named.
 func TestIdleBinding(t *testing.T) {
 	for _, tt := range []struct {
 		name string

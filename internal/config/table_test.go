@@ -161,7 +161,7 @@ func settled(t *testing.T, row setting, file string, args ...string) (value stri
 	return string(text), overrides
 }
 
-// TestEveryMeaningIsKnown: what a reload does with a field of Config is decided for
+// TestEveryMeaningIsKnown: the effect of a reload on a field of Config is defined for
 // each one, and each name is one that a person can find.
 func TestEveryMeaningIsKnown(t *testing.T) {
 	var listed []string

@@ -170,7 +170,7 @@ func TestSameContentIsNoChange(t *testing.T) {
 	w.volume("..v2", "rr")
 	w.write("neighbour", "sh")
 	w.must(os.Chtimes(w.path, time.Now(), time.Now()))
-	w.volume("..v3", "wlc") // a change at last: what came before would have been told first
+	w.volume("..v3", "wlc") // a change at last: an earlier one would have been reported first
 	w.until("wlc")
 	if n := w.calls.Load(); n != 1 {
 		t.Errorf("told of %d changes, want one", n)
@@ -204,7 +204,7 @@ func TestNeighboursAreNotLookedAt(t *testing.T) {
 	w.until("nq")
 }
 
-// TestPollingSees: what no event tells is found by looking.
+// TestPollingSees: changes without an event are found by polling.
 func TestPollingSees(t *testing.T) {
 	w := newWatched(t)
 	w.write("config.conf", "rr")

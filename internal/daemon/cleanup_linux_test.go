@@ -14,7 +14,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/migrate"
 )
 
-// A kernel without ip_vs is no obstacle: what it does have is cleaned, twice if
+// A kernel without ip_vs is no obstacle: its other objects are cleaned, twice if
 // asked, and a node without anything of ours is clean.
 func TestCleanupOnWhateverKernelThisIs(t *testing.T) {
 	runtime.LockOSThread() // and never unlocked: the thread ends with the test

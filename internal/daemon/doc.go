@@ -4,7 +4,7 @@
 //	Run ──► lock, socket, sources ──► openKernel: ipvs, or iptables where IPVS is missing
 //	    ──► newDaemon: modes, loop, metrics, Events ──► tasks
 //
-// Only wire.go connects concrete packages to each other. A task ends with the daemon; one that
+// Only handles.go connects concrete packages to each other. A task ends with the daemon; one that
 // fails ends it. Cleanup, which removes all that the agent has written, shares the handles and the
 // lock, and so is here, too.
 package daemon

@@ -93,7 +93,7 @@ func TestHealthTellsTheTruth(t *testing.T) {
 		states  map[model.Origin]source.State
 		kube    func() map[string]kube.Progress
 		unread  []string
-		h, l, r string // what makes the path red
+		h, l, r string // the checks that fail
 	}{
 		{name: "all well", kube: func() map[string]kube.Progress { return map[string]kube.Progress{"services": fresh()} }},
 		{name: "no API server", loop: func() agent.Condition { return well }},

@@ -81,7 +81,7 @@ func (b *idleBench) warnings() (out []string) {
 }
 
 const (
-	hours  = 2*time.Hour + 9*75*time.Second + 5*time.Minute // what is recommended on this node
+	hours  = 2*time.Hour + 9*75*time.Second + 5*time.Minute // the recommended times of this node
 	silent = "the IPVS timeout of TCP connections is too short: IPVS drops an idle TCP connection after "
 	remedy = "; " + sysctl.IdleFix
 )

@@ -31,7 +31,7 @@ const finalEventTimeout = time.Second
 func (d *daemon) sendFinalEvent(kind events.Kind, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), finalEventTimeout)
 	defer cancel()
-	d.events.LastNode(ctx, kind, err.Error())
+	d.events.SendFinal(ctx, kind, err.Error())
 }
 
 func (d *daemon) healthHandler() http.Handler {

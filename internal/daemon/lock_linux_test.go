@@ -112,7 +112,7 @@ func TestRunDirectoryThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestOneAgentANetworkNamespace: whatever its run directory, a second process refuses and names the first.
+// TestOneAgentANetworkNamespace: with any run directory, a second process refuses and names the first.
 func TestOneAgentANetworkNamespace(t *testing.T) {
 	first, err := lockNode(zap.NewNop(), "run", t.TempDir())
 	if err != nil {

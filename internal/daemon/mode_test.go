@@ -41,7 +41,7 @@ func TestWhatCostsTheMode(t *testing.T) {
 	}
 }
 
-// TestImpliedModeIsSaid: who leaves the mode to the program reads once, in the log and in an Event, which one runs.
+// TestImpliedModeIsSaid: where the mode is left to the program, the log and an Event name once the one that runs.
 func TestImpliedModeIsSaid(t *testing.T) {
 	kubeadm := "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
 	own := "apiVersion: " + config.OwnAPIVersion + "\nkind: " + config.OwnKind + "\n"

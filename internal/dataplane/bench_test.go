@@ -9,7 +9,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// BenchmarkFrontends changes one endpoint of one Service beside others: who keeps which address is settled for its own keys only.
+// BenchmarkFrontends changes one endpoint of one Service beside others: owners of addresses are settled for its own keys only.
 func BenchmarkFrontends(b *testing.B) {
 	for _, n := range []int{100, 1_000, 10_000} {
 		b.Run(fmt.Sprintf("services=%d", n), func(b *testing.B) {

@@ -144,7 +144,7 @@ type Audited struct {
 // Sampled is what one sample found.
 type Sampled struct {
 	Drift Drift
-	// Doubt: what was lost is likely not all, so an audit should begin at once.
+	// Doubt means that more was lost, probably, so an audit should begin at once.
 	Doubt bool
 }
 

@@ -1,7 +1,7 @@
 // Package dataplane defines a mode and keeps the law of order between its
 // tables.
 //
-// A mode lists its stages once, bottom up: what carries return traffic first,
+// A mode lists its stages once, bottom up: rows for return traffic first,
 // what attracts traffic last. Updates run down that list, deletions run it
 // backwards:
 //

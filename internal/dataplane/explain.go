@@ -14,8 +14,8 @@ type Explainer interface {
 	// Pending lists the rows that are not in place, in stage order, at most that many of each table.
 	// Tables without any are left out.
 	Pending(most int) []PendingTable
-	// Walk returns the path of the first packet of a connection to a frontend in force.
-	Walk(p Packet) Walk
+	// PacketPath returns the path of the first packet of a connection to a frontend in force.
+	PacketPath(p Packet) PacketPath
 	// RowsOf returns the rows of some frontends in force, and the rules that all frontends share.
 	RowsOf(keys []model.FrontendKey) (FrontendRows, error)
 	// WriteRows prints the desired rows of one kind ("servers", "sets", "rules", "addresses") in the

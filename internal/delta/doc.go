@@ -21,7 +21,7 @@
 // that retries, so that the cost of a change does not depend on rows that keep failing.
 //
 // Of a row on which both sides agree one key and one value are kept. A table of many rows
-// has its keys packed (Packing), and what is pending gives its room back (pendingMap), so
+// has its keys packed (KeyCodec), and what is pending gives its room back (shrinkingMap), so
 // that a first start that writes everything leaves nothing behind.
 //
 // Nothing here knows what a row means, and nothing is safe for concurrent use:

@@ -38,8 +38,8 @@ type Options[K comparable, V any] struct {
 	// Hold keeps rows from being deleted for now; nil holds none. It is asked
 	// with the same orphans flag as ApplyDeletes.
 	Hold func(k K, orphans bool) bool
-	// Packing is for a table of many rows.
-	Packing Packing[K]
+	// KeyCodec is for a table of many rows.
+	KeyCodec KeyCodec[K]
 	// Batch bounds the rows of one Write; 0 is DefaultBatch.
 	Batch int
 }
@@ -70,7 +70,7 @@ func NewTable[K comparable, V any](store Store[K, V], opts Options[K, V]) *Table
 	if opts.Batch <= 0 {
 		opts.Batch = DefaultBatch
 	}
-	return &Table[K, V]{Tracker: NewPackedTracker(opts.Equal, opts.Packing), opts: opts, store: store}
+	return &Table[K, V]{Tracker: NewPackedTracker(opts.Equal, opts.KeyCodec), opts: opts, store: store}
 }
 
 // OnApplied has f called for each row that was written, after the table has recorded it.

@@ -31,10 +31,10 @@ type Tracker[K comparable, V any] struct {
 	equal func(a, b V) bool
 
 	// The four maps are disjoint: a key is in at most one of them.
-	synced  shelf[K, V]                // desired and actual, equal
-	updates pendingMap[K, update[V]]   // desired; actual differs, is missing or unknown
-	deletes pendingMap[K, leftover[V]] // actual, not desired any more
-	orphans pendingMap[K, leftover[V]] // actual, found and not desired since
+	synced  keyMap[K, V]                 // desired and actual, equal
+	updates shrinkingMap[K, update[V]]   // desired; actual differs, is missing or unknown
+	deletes shrinkingMap[K, leftover[V]] // actual, not desired any more
+	orphans shrinkingMap[K, leftover[V]] // actual, found and not desired since
 }
 
 // update is a desired row that is not in place.
@@ -66,17 +66,17 @@ type leftover[V any] struct {
 
 // NewTracker returns an empty Tracker that compares values with equal.
 func NewTracker[K comparable, V any](equal func(a, b V) bool) *Tracker[K, V] {
-	return NewPackedTracker(equal, Packing[K]{})
+	return NewPackedTracker(equal, KeyCodec[K]{})
 }
 
 // NewPackedTracker returns an empty Tracker that keeps its keys packed.
-func NewPackedTracker[K comparable, V any](equal func(a, b V) bool, p Packing[K]) *Tracker[K, V] {
+func NewPackedTracker[K comparable, V any](equal func(a, b V) bool, p KeyCodec[K]) *Tracker[K, V] {
 	return &Tracker[K, V]{
 		equal:   equal,
-		synced:  newShelf[K, V](p),
-		updates: pendingMap[K, update[V]]{shelf: newShelf[K, update[V]](p)},
-		deletes: pendingMap[K, leftover[V]]{shelf: newShelf[K, leftover[V]](p)},
-		orphans: pendingMap[K, leftover[V]]{shelf: newShelf[K, leftover[V]](p)},
+		synced:  newKeyMap[K, V](p),
+		updates: shrinkingMap[K, update[V]]{keyMap: newKeyMap[K, update[V]](p)},
+		deletes: shrinkingMap[K, leftover[V]]{keyMap: newKeyMap[K, leftover[V]](p)},
+		orphans: shrinkingMap[K, leftover[V]]{keyMap: newKeyMap[K, leftover[V]](p)},
 	}
 }
 
@@ -233,7 +233,7 @@ func (t *Tracker[K, V]) Failed(c Change[K, V]) {
 		u.actual, u.resting = unknown, true
 		t.updates.set(c.Key, u)
 	}
-	for _, m := range []*pendingMap[K, leftover[V]]{&t.deletes, &t.orphans} {
+	for _, m := range []*shrinkingMap[K, leftover[V]]{&t.deletes, &t.orphans} {
 		if l, ok := m.get(c.Key); ok {
 			l.unsure, l.resting = true, true
 			m.set(c.Key, l)

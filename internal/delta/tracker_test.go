@@ -253,9 +253,9 @@ func FuzzTracker(f *testing.F) {
 }
 
 // halfPacked has a small form for a to d, and none for e to h.
-var halfPacked = delta.Packing[string]{
-	Pack:   func(k string) (delta.Small, bool) { return delta.Small{k[0]}, k < "e" },
-	Unpack: func(p delta.Small) string { return string(rune(p[0])) },
+var halfPacked = delta.KeyCodec[string]{
+	Pack:   func(k string) (delta.PackedKey, bool) { return delta.PackedKey{k[0]}, k < "e" },
+	Unpack: func(p delta.PackedKey) string { return string(rune(p[0])) },
 }
 
 // step performs one operation on both.
@@ -287,7 +287,7 @@ func step(tr *delta.Tracker[string, int], n *naive, op byte, k string, v int) {
 	}
 }
 
-// writeAll carries out everything pending; what ok refuses fails and is unknown
+// writeAll carries out everything pending; a row that ok refuses fails and is unknown
 // from then on.
 func (n *naive) writeAll(tr *delta.Tracker[string, int], ok func(delta.Change[string, int]) bool) {
 	changes := slices.Concat(tr.Updates(cmp.Compare, all), tr.Deletes(cmp.Compare, all))

@@ -101,7 +101,7 @@ func New(o Options) *Recorder {
 	}
 }
 
-// Run sends Events until ctx ends, and returns nil at once then: what waits is not sent.
+// Run sends Events until ctx ends, and returns nil at once then: waiting Events are not sent.
 // It may run once.
 func (r *Recorder) Run(ctx context.Context) error {
 	if r == nil {

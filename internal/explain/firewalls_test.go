@@ -16,7 +16,7 @@ import (
 // TestFirewallStory: a packet that a filter drops is not called forwarded, and the report has the commands that let it pass.
 func TestFirewallStory(t *testing.T) {
 	way := func(o dataplane.Origin) agent.PacketPath {
-		return agent.PacketPath{Origin: o, Walk: dataplane.Walk{End: dataplane.EndForwarded, Steps: []string{"routing: local", "filter INPUT: rules of others, then KUBE-IPVS-ACCEPT accepts", "IPVS"}}}
+		return agent.PacketPath{Origin: o, PacketPath: dataplane.PacketPath{End: dataplane.EndForwarded, Steps: []string{"routing: local", "filter INPUT: rules of others, then KUBE-IPVS-ACCEPT accepts", "IPVS"}}}
 	}
 	s := &agent.Report{Mode: "ipvs", Node: "a", Synced: true, Services: []agent.ServiceReport{{
 		Name: "default/web", Frontends: []agent.FrontendReport{{Key: "10.96.0.10:80/tcp", Kind: "ClusterIP", Asked: true, Taking: 1, Backends: 1, Paths: []agent.PacketPath{way(dataplane.FromPod), way(dataplane.FromHost)}}},

@@ -4,7 +4,7 @@
 // a hook is final, and an accept ends only its own chain.
 //
 //	nftables.Filter, iptables-save ──► Table ─┐
-//	frontends, what is known of the node ─────┴──► Judge ──► Report: who drops what, and the remedy
+//	frontends, what is known of the node ─────┴──► Judge ──► Report: which program drops which packets, and the remedy
 //
 // Judge is pure, and a Reader reads the kernel for it. A rule that Judge does not understand may
 // match or not. Judge returns "dropped" only where every way through a chain ends so; it reports

@@ -5,9 +5,9 @@
 // It knows counts, ports and addresses; which Services have such a port and what
 // counts as an endpoint is decided by plan.
 //
-//	loop ──Set, Listen──▶ wishes ──dirty ports──▶ Run ──▶ sockets ──▶ answers
-//	                                               ▲  │
-//	                                       retry ──┘  └──▶ Status
+//	loop ──Set, Listen──▶ desiredPorts ──dirty ports──▶ Run ──▶ sockets ──▶ answers
+//	                                                     ▲  │
+//	                                             retry ──┘  └──▶ Status
 //
 // The laws it keeps: the loop never waits here, it only stores the desired ports. Run's goroutine
 // alone opens and closes sockets. A change of a count changes an answer and no socket. A port that

@@ -39,7 +39,7 @@ type loss struct {
 	err error
 }
 
-func (k *keeper) newServer(h http.Handler) *http.Server {
+func (k *listenerManager) newServer(h http.Handler) *http.Server {
 	errorLog, _ := zap.NewStdLogAt(k.log, zap.DebugLevel) // cannot fail: the level exists
 	return &http.Server{
 		Handler:           h,
@@ -52,7 +52,7 @@ func (k *keeper) newServer(h http.Handler) *http.Server {
 }
 
 // serve answers until the listener is closed, and reports a close that was not requested here.
-func (k *keeper) serve(l *listener) {
+func (k *listenerManager) serve(l *listener) {
 	err := l.server.Serve(l)
 	if errors.Is(err, net.ErrClosed) || errors.Is(err, http.ErrServerClosed) {
 		return
@@ -64,7 +64,7 @@ func (k *keeper) serve(l *listener) {
 }
 
 // closeListener frees the address at once and lets requests under way end.
-func (k *keeper) closeListener(p *port, l *listener) {
+func (k *listenerManager) closeListener(p *port, l *listener) {
 	delete(p.open, l.addr)
 	_ = l.Close() // a socket that listens has nothing to lose
 	k.group.Go(func() {
@@ -77,7 +77,7 @@ func (k *keeper) closeListener(p *port, l *listener) {
 }
 
 // closePort closes a port that no Service wants; p is nil if there is none.
-func (k *keeper) closePort(at slot, p *port) {
+func (k *listenerManager) closePort(at slot, p *port) {
 	if p == nil {
 		return
 	}
@@ -89,7 +89,7 @@ func (k *keeper) closePort(at slot, p *port) {
 }
 
 // close closes everything and waits until nothing of it runs.
-func (k *keeper) close() {
+func (k *listenerManager) close() {
 	close(k.done)
 	for at, p := range k.ports {
 		k.closePort(at, p)

@@ -53,36 +53,36 @@ type Servers struct {
 	options Options
 	wake    chan struct{} // one slot: there is something to do
 
-	mu     sync.Mutex
-	wishes wishes
-	status map[slot][]PortStatus // as Run left it
+	mu      sync.Mutex
+	desired desiredPorts
+	status  map[slot][]PortStatus // as Run left it
 }
 
 // New makes servers that serve as soon as Run runs and Listen has said where.
 func New(log *zap.Logger, o Options) *Servers {
 	return &Servers{
 		log: log.Named("healthcheck"), options: o.withDefaults(), wake: make(chan struct{}, 1),
-		wishes: newWishes(), status: map[slot][]PortStatus{},
+		desired: newDesiredPorts(), status: map[slot][]PortStatus{},
 	}
 }
 
 // Set takes the health check of a Service; the zero HealthCheck, or one without a
 // port, wants nothing. It never waits for a socket.
 func (s *Servers) Set(id model.ServiceID, h model.HealthCheck) {
-	s.wish(func(w *wishes) { w.set(id, h) })
+	s.change(func(w *desiredPorts) { w.set(id, h) })
 }
 
 // Listen sets the addresses of this node at which the ports are opened: those
 // given, or, with all, every one there is. Until it is called nothing is opened.
 func (s *Servers) Listen(addrs []netip.Addr, all bool) {
-	s.wish(func(w *wishes) { w.listen(addrs, all) })
+	s.change(func(w *desiredPorts) { w.listen(addrs, all) })
 }
 
-// wish changes what is wanted and wakes Run.
-func (s *Servers) wish(change func(*wishes)) {
+// change changes the desired ports and wakes Run.
+func (s *Servers) change(f func(*desiredPorts)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	change(&s.wishes)
+	f(&s.desired)
 	select {
 	case s.wake <- struct{}{}:
 	default: // it will see this change, too
@@ -92,10 +92,10 @@ func (s *Servers) wish(change func(*wishes)) {
 // Run opens, serves and closes ports until ctx ends; everything is closed when it
 // returns, and it returns nil.
 func (s *Servers) Run(ctx context.Context) error {
-	k := newKeeper(s.log, s.options)
+	k := newListenerManager(s.log, s.options)
 	defer s.forget()
 	defer k.close()
-	s.wish((*wishes).all)
+	s.change((*desiredPorts).all)
 	for {
 		select {
 		case <-ctx.Done():
@@ -112,7 +112,7 @@ func (s *Servers) Run(ctx context.Context) error {
 }
 
 // settle brings ports to what is wanted of them, without holding the lock.
-func (s *Servers) settle(ctx context.Context, k *keeper, list []wish) {
+func (s *Servers) settle(ctx context.Context, k *listenerManager, list []desiredPort) {
 	for _, w := range list {
 		if ctx.Err() != nil {
 			return
@@ -121,20 +121,20 @@ func (s *Servers) settle(ctx context.Context, k *keeper, list []wish) {
 	}
 }
 
-func (s *Servers) take() []wish {
+func (s *Servers) take() []desiredPort {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.wishes.take()
+	return s.desired.take()
 }
 
-// again returns the current wishes for some ports.
-func (s *Servers) again(slots []slot) []wish {
+// again returns the desired ports for some ports.
+func (s *Servers) again(slots []slot) []desiredPort {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, at := range slots {
-		s.wishes.dirty[at] = struct{}{}
+		s.desired.dirty[at] = struct{}{}
 	}
-	return s.wishes.take()
+	return s.desired.take()
 }
 
 func (s *Servers) report(at slot, rows []PortStatus) {
@@ -167,7 +167,7 @@ type PortStatus struct {
 	Error string
 }
 
-// Status lists the state of all wishes, sorted by port, address and Service.
+// Status lists the state of all desired ports, sorted by port, address and Service.
 func (s *Servers) Status() []PortStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()

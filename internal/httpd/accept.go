@@ -32,7 +32,7 @@ func negotiate(accept, kind string) (version string, ok bool) {
 	return "", false
 }
 
-// clauses are sorted by preference; what cannot be read is left out.
+// clauses are sorted by preference; unreadable ones are left out.
 func clauses(accept string) []clause {
 	var all []clause
 	for text := range strings.SplitSeq(accept, ",") {

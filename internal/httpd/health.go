@@ -52,7 +52,7 @@ type document struct {
 	LastUpdated  time.Time         `json:"lastUpdated"`
 	CurrentTime  time.Time         `json:"currentTime"`
 	NodeEligible *bool             `json:"nodeEligible,omitempty"` // of /healthz alone
-	Healthy      bool              `json:"healthy"`                // whatever the node is
+	Healthy      bool              `json:"healthy"`                // in any state of the node
 	Status       map[string]family `json:"status,omitempty"`
 	Failing      []string          `json:"failing,omitempty"`
 }
@@ -103,7 +103,7 @@ func (h *health) readyz(w http.ResponseWriter, r *http.Request) {
 }
 
 // ask returns a fresh report. When none comes, it is the latest there was with a
-// check on top that turns everything red: what is known stays worth reading.
+// check on top that turns everything red: old values are still worth reading.
 func (h *health) ask(r *http.Request) Report {
 	ctx, cancel := context.WithTimeout(r.Context(), reportWithin)
 	defer cancel()

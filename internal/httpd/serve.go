@@ -62,7 +62,7 @@ func Serve(ctx context.Context, log *zap.Logger, l Listener) error {
 	trouble := trouble{log: log.With(zap.String("name", l.Name), zap.String("address", l.Address))}
 	for !over(ctx) {
 		err := l.serve(ctx, &trouble)
-		if over(ctx) { // what the end broke is no failure
+		if over(ctx) { // requests that the end broke are no failure
 			break
 		}
 		if l.HardFail {

@@ -24,7 +24,7 @@ type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
-	broken chan error // what Accept fails with
+	broken chan error // the error of Accept
 }
 
 func newPipes() *pipes {

@@ -3,7 +3,7 @@
 // view.go, whose format is stable. A Filter selects rows before they are created, and rows are sent
 // as they are created, for some Services between two passes.
 //
-// The socket is for questions only: who may be the agent of a run directory is
+// The socket is for questions only: the agent of a run directory is
 // settled before Listen, which therefore replaces what it finds. Nothing here is
 // a copy: each answer is read by the loop between two cycles.
 package inspect

@@ -63,7 +63,7 @@ type KernelServerRow struct {
 	Protocol  string     `json:"protocol"`
 	Scheduler string     `json:"scheduler"`
 	Flags     []string   `json:"flags,omitempty"`
-	// Destination is an address and port, empty for none; what follows is the destination's.
+	// Destination is an address and port, empty for none; the fields below are the destination's.
 	Destination string `json:"destination,omitempty"`
 	Forward     string `json:"forward,omitempty"`
 	Weight      uint16 `json:"weight"`

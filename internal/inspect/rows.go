@@ -281,7 +281,7 @@ func why(c dataplane.Conflict) string {
 	return "the holder is older, or as old and first by name"
 }
 
-// pendingRows are those of one table: what is added, updated and deleted, each by its text.
+// pendingRows are those of one table: additions, updates and deletions, each by its text.
 func pendingRows(t dataplane.PendingTable) []PendingRow {
 	out := make([]PendingRow, len(t.Rows))
 	for i, r := range t.Rows {

@@ -15,7 +15,7 @@ type Host struct {
 	// Node is this node as the control plane describes it; the zero Node until then.
 	Node Node
 	// Links has every address of this machine that is not on our own link, with the
-	// name of its link: what the machine answers on by itself.
+	// name of its link: the addresses on which the machine itself answers.
 	Links map[netip.Addr]string
 	// Gateways are the next hops of the default routes, sorted.
 	Gateways []netip.Addr

@@ -67,7 +67,7 @@ func checks(n *host.Node, files procfs.Files, c config.Config) []diagnosis.Check
 	if c.Mode != config.ModeIPTables {
 		checks = append(checks, softened(c, ipvsChecks(log, n, c, served))...)
 	}
-	checks = append(checks, backendCheck(func(ctx context.Context) map[rules.Backend]int { return rules.Census(ctx, rules.Options{}) }))
+	checks = append(checks, backendCheck(func(ctx context.Context) map[rules.Backend]int { return rules.CountRules(ctx, rules.Options{}) }))
 	checks = append(checks, n.Checks(host.CheckOptions{IPv6: slices.Contains(served, model.IPv6), NoIPVS: c.Mode == config.ModeIPTables})...)
 	checks = append(checks, n.Doctor(doctorOptions(files, c, served))...)
 	read := readOnce(log, n, c)

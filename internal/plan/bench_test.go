@@ -90,7 +90,7 @@ func BenchmarkConcerns(b *testing.B) {
 	svc, _ := sized(1, 10)
 	b.ReportAllocs()
 	for b.Loop() {
-		if after.Concerns(before, svc, nil) {
+		if after.Affects(before, svc, nil) {
 			b.Fatal("a Service without node ports is concerned")
 		}
 	}

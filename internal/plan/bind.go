@@ -12,7 +12,7 @@ import (
 type binding struct {
 	key  model.FrontendKey
 	kind model.Kind
-	// port is a place in job.ports.
+	// port is a place in compilation.ports.
 	port int
 	// bind: the address is to be put on our link. capture: packets to the port are taken to
 	// the virtual server without that.
@@ -21,15 +21,15 @@ type binding struct {
 
 // binder collects the bindings of a Service.
 type binder struct {
-	*job
+	*compilation
 	out []binding
 }
 
 // bind lists every address and port on which the Service answers, sorted by key and unique, and
 // notes which of them cannot be served. A Service without a cluster IP has no frontends.
-func (j *job) bind() []binding {
+func (j *compilation) bind() []binding {
 	j.ports = j.usablePorts()
-	j.groups = make([]group, len(j.sides)*len(j.ports))
+	j.groups = make([]group, len(j.families)*len(j.ports))
 	j.most = j.mostFrontends()
 	b := &binder{j, make([]binding, 0, min(len(j.ports)*j.addresses(), j.most))}
 	for _, addr := range j.svc.ClusterIPs {
@@ -58,11 +58,11 @@ func (b *binder) take(one binding) {
 // mostFrontends is how many frontends the Service may have. Each is a virtual server of the kernel
 // with as many destinations as its port has endpoints. Each of a load balancer also has one set
 // entry for each source range of the Service. Those are bounded, too.
-func (j *job) mostFrontends() int {
+func (j *compilation) mostFrontends() int {
 	var destinations [2]int // of all ports at one address, by family
 	for i := range j.slices {
 		if s := &j.slices[i]; s.Service == j.id && s.Family != 0 {
-			destinations[sideIndex(s.Family)] += len(s.Endpoints) * len(s.Ports)
+			destinations[familyIndex(s.Family)] += len(s.Endpoints) * len(s.Ports)
 		}
 	}
 	most := max(destinations[0], destinations[1])
@@ -71,13 +71,13 @@ func (j *job) mostFrontends() int {
 }
 
 // addresses is the most that one port can be bound to.
-func (j *job) addresses() int {
+func (j *compilation) addresses() int {
 	n := len(j.svc.ClusterIPs) + len(j.svc.ExternalIPs) + len(j.svc.Ingress)
 	if hasNodePorts(j.ports) {
 		n += len(j.opts.Host.NodePorts)
 	}
 	if j.svc.ExternalLocal {
-		n += len(j.sides)
+		n += len(j.families)
 	}
 	return n
 }
@@ -98,7 +98,7 @@ func (b *binder) bindAddr(kind model.Kind, addr netip.Addr) {
 	family, bind := model.FamilyOf(addr), b.mayBind(kind, addr)
 	_, onLink := b.opts.Host.Links[addr]
 	capture := !bind && !b.opts.NoBinding && !onLink
-	if s := b.side(family); kind == model.KindClusterIP && (!s.served() || addr.Less(s.clusterIP)) {
+	if s := b.family(family); kind == model.KindClusterIP && (!s.served() || addr.Less(s.clusterIP)) {
 		s.clusterIP, s.bind = addr, bind
 	}
 	for i, p := range b.ports {
@@ -125,7 +125,7 @@ func (b *binder) mayBind(kind model.Kind, addr netip.Addr) bool {
 }
 
 // holder names whose an address is as far as a kind of address has to respect it.
-func (j *job) holder(kind model.Kind, addr netip.Addr) string {
+func (j *compilation) holder(kind model.Kind, addr netip.Addr) string {
 	h := &j.opts.Host
 	switch {
 	case kind == model.KindClusterIP:
@@ -171,7 +171,7 @@ func (b *binder) bindNodePorts() {
 		return
 	}
 	for _, f := range model.Families() {
-		if !b.side(f).served() {
+		if !b.family(f).served() {
 			continue
 		}
 		before := len(b.out)
@@ -235,7 +235,7 @@ func (b *binder) noteLoser(winner, loser binding) {
 
 // unlimited warns of a filter that is lost with a load-balancer address.
 func (b *binder) unlimited(loser binding) string {
-	if loser.kind == model.KindLoadBalancer && len(b.side(model.FamilyOf(loser.key.Addr)).ranges) > 0 {
+	if loser.kind == model.KindLoadBalancer && len(b.family(model.FamilyOf(loser.key.Addr)).ranges) > 0 {
 		return ", without loadBalancerSourceRanges"
 	}
 	return ""

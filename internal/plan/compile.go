@@ -117,7 +117,7 @@ func (c *Compiler) Compile(id model.ServiceID, svc *model.Service, slices []mode
 		plan.Intended = true
 		return plan
 	}
-	j := job{opts: &c.opts, id: id, svc: svc, slices: slices}
+	j := compilation{opts: &c.opts, id: id, svc: svc, slices: slices}
 	bindings := j.bind()
 	if len(bindings) == 0 {
 		plan.BadAnnotations = svc.BadAnnotations
@@ -146,7 +146,7 @@ func (c *Compiler) Compile(id model.ServiceID, svc *model.Service, slices []mode
 	return plan
 }
 
-func (j *job) frontends(bindings []binding) []model.Frontend {
+func (j *compilation) frontends(bindings []binding) []model.Frontend {
 	out := make([]model.Frontend, len(bindings))
 	for i := range bindings {
 		out[i] = j.frontend(&bindings[i])
@@ -154,7 +154,7 @@ func (j *job) frontends(bindings []binding) []model.Frontend {
 	return out
 }
 
-func (j *job) frontend(b *binding) model.Frontend {
+func (j *compilation) frontend(b *binding) model.Frontend {
 	family, local := model.FamilyOf(b.key.Addr), j.local(b.kind)
 	g := j.decided(b.port, family)
 	f := model.Frontend{
@@ -179,14 +179,14 @@ func (j *job) frontend(b *binding) model.Frontend {
 	case model.KindClusterIP:
 		f.Hairpin = g.hairpin
 	case model.KindLoadBalancer:
-		f.SourceRanges, f.OwnNode = j.side(family).ranges, j.side(family).ownNode
+		f.SourceRanges, f.OwnNode = j.family(family).ranges, j.family(family).ownNode
 	}
 	return f
 }
 
 // local reports whether the policy that applies to a kind of frontend is Local. A Detour frontend
 // exists to be governed by none.
-func (j *job) local(k model.Kind) bool {
+func (j *compilation) local(k model.Kind) bool {
 	return k == model.KindClusterIP && j.svc.InternalLocal || k.External() && j.svc.ExternalLocal
 }
 

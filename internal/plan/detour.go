@@ -25,10 +25,10 @@ func (b *binder) bindDetours() {
 			if !g.external {
 				continue
 			}
-			key := model.FrontendKey{Addr: b.side(f).clusterIP, Port: p.Port, Protocol: p.Protocol}
+			key := model.FrontendKey{Addr: b.family(f).clusterIP, Port: p.Port, Protocol: p.Protocol}
 			if b.svc.InternalLocal {
 				key.Port = shadows[i]
-				b.take(binding{key: key, kind: model.KindDetour, port: i, bind: b.side(f).bind})
+				b.take(binding{key: key, kind: model.KindDetour, port: i, bind: b.family(f).bind})
 			}
 			g.detour = netip.AddrPortFrom(key.Addr, key.Port)
 		}

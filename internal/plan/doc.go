@@ -1,7 +1,7 @@
 // Package plan decides, for one Service, on which addresses it answers and
 // which of its endpoints each of them may use on this node.
 //
-// It knows nothing of the kernel, of files, of time or of other Services: who keeps an address that
+// It knows nothing of the kernel, of files, of time or of other Services: the owner of an address that
 // two Services claim is settled above. All facts that a mode needs are in the result, so modes
 // render and never decide.
 //
@@ -22,6 +22,6 @@
 //
 // The law it keeps: the plan is a function of its arguments and the Options alone. The order of
 // slices, of their endpoints, and of the Service's addresses has no effect. No argument is changed.
-// The cost depends only on the endpoints and addresses of this Service. Options.Concerns tells which
+// The cost depends only on the endpoints and addresses of this Service. Options.Affects tells which
 // plans a change of the Options can touch.
 package plan

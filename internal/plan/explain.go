@@ -17,14 +17,14 @@ func (c *Compiler) Explain(id model.ServiceID, svc *model.Service, slices []mode
 	if svc == nil || notOurs(svc) != "" {
 		return nil
 	}
-	j := job{opts: &c.opts, id: id, svc: svc, slices: slices}
+	j := compilation{opts: &c.opts, id: id, svc: svc, slices: slices}
 	if len(j.bind()) == 0 {
 		return nil
 	}
 	var out []model.PortStory
 	for i := range j.ports {
 		for _, f := range model.Families() {
-			if j.side(f).served() {
+			if j.family(f).served() {
 				out = append(out, j.story(i, f))
 			}
 		}
@@ -33,9 +33,9 @@ func (c *Compiler) Explain(id model.ServiceID, svc *model.Service, slices []mode
 }
 
 // story reports one port in one family.
-func (j *job) story(port int, f model.Family) model.PortStory {
+func (j *compilation) story(port int, f model.Family) model.PortStory {
 	p := j.ports[port]
-	t := &teller{job: j, port: p, all: slices.Clone(j.join(f, p))}
+	t := &teller{compilation: j, port: p, all: slices.Clone(j.join(f, p))}
 	g := j.group(port, f)
 	if !j.svc.InternalLocal || g.external {
 		t.cluster = new(choose(j.opts, t.all, false))
@@ -67,7 +67,7 @@ func rank(e model.EndpointStory) int {
 
 // teller goes through the endpoints behind one port in one family.
 type teller struct {
-	*job
+	*compilation
 	port model.ServicePort
 	// all are the candidates, as join has them.
 	all []candidate

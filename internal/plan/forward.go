@@ -21,7 +21,7 @@ func forwards(k model.Kind) bool { return k == model.KindExternalIP || k == mode
 
 // forward is how packets get to the backends of a frontend: as asked, or by nat, as a
 // whole, where that cannot be. Why is noted.
-func (j *job) forward(f *model.Frontend) model.Forward {
+func (j *compilation) forward(f *model.Frontend) model.Forward {
 	way := j.asked().Forward
 	if way == model.ForwardNAT || !forwards(f.Kind) {
 		return model.ForwardNAT
@@ -35,7 +35,7 @@ func (j *job) forward(f *model.Frontend) model.Forward {
 
 // rewrites reports why packets of a frontend have to be rewritten, empty if they need not.
 // Its backends are of its own family already (join).
-func (j *job) rewrites(f *model.Frontend) string {
+func (j *compilation) rewrites(f *model.Frontend) string {
 	if p := j.asked(); p.Forward == model.ForwardTunnel && p.GUE != 0 && j.opts.Host.NoGUE != "" {
 		return fmt.Sprintf("%s asks for GUE, which this node cannot use (%s)", annotation("tunnel"), j.opts.Host.NoGUE)
 	}

@@ -43,12 +43,12 @@ func (g *group) kept(local bool) []netip.AddrPort {
 }
 
 // group finds the group of the port at a place in one family.
-func (j *job) group(port int, f model.Family) *group {
-	return &j.groups[len(j.sides)*port+sideIndex(f)]
+func (j *compilation) group(port int, f model.Family) *group {
+	return &j.groups[len(j.families)*port+familyIndex(f)]
 }
 
 // decided returns the group after its endpoints were looked at.
-func (j *job) decided(port int, f model.Family) *group {
+func (j *compilation) decided(port int, f model.Family) *group {
 	g := j.group(port, f)
 	if g.decided {
 		return g
@@ -58,13 +58,13 @@ func (j *job) decided(port int, f model.Family) *group {
 	j.decide(g, j.ports[port].Protocol, all)
 	j.noteEmpty(g, f, j.ports[port], len(all))
 	if j.svc.HealthCheckNodePort != 0 {
-		j.side(f).addReady(all, j.opts.Node)
+		j.family(f).addReady(all, j.opts.Node)
 	}
 	return g
 }
 
 // decide makes the lists that the group's frontends will ask for.
-func (j *job) decide(g *group, p model.Protocol, all []candidate) {
+func (j *compilation) decide(g *group, p model.Protocol, all []candidate) {
 	if !j.svc.InternalLocal || g.external {
 		c := choose(j.opts, all, false)
 		g.cluster, g.clusterKept = j.backends(all, c), kept(p, all, c)
@@ -82,7 +82,7 @@ func (j *job) decide(g *group, p model.Protocol, all []candidate) {
 
 // backends lists the candidates that the choice takes, in their order. Plans
 // are kept for long, so the list is made to measure.
-func (j *job) backends(all []candidate, c choice) []model.Backend {
+func (j *compilation) backends(all []candidate, c choice) []model.Backend {
 	n := count(all, c.takes)
 	if n == 0 {
 		return nil

@@ -5,14 +5,14 @@ import "github.com/kube-ipvs/kube-ipvs/internal/model"
 // health returns the answer of the health-check node port. As in kube-proxy, it counts the
 // addresses with a ready endpoint on this node, on any port. A terminating endpoint does
 // not count even if it serves, so that load balancers leave the node in time.
-func (j *job) health() model.HealthCheck {
+func (j *compilation) health() model.HealthCheck {
 	if j.svc.HealthCheckNodePort == 0 {
 		return model.HealthCheck{}
 	}
 	h := model.HealthCheck{
 		Port: j.svc.HealthCheckNodePort,
-		IPv4: j.side(model.IPv4).localEndpoints(),
-		IPv6: j.side(model.IPv6).localEndpoints(),
+		IPv4: j.family(model.IPv4).localEndpoints(),
+		IPv6: j.family(model.IPv6).localEndpoints(),
 	}
 	switch {
 	case h.IPv4.Served && !h.IPv6.Served && j.opts.IPv6:
@@ -23,12 +23,12 @@ func (j *job) health() model.HealthCheck {
 	return h
 }
 
-func (s *side) localEndpoints() model.LocalEndpoints {
+func (s *familyState) localEndpoints() model.LocalEndpoints {
 	return model.LocalEndpoints{Served: s.served(), Ready: len(sortedAddrs(s.ready))}
 }
 
 // addReady lists the ready endpoints on this node behind one port.
-func (s *side) addReady(all []candidate, node string) {
+func (s *familyState) addReady(all []candidate, node string) {
 	for _, c := range all {
 		if c.ep.Ready && isOn(c.ep, node) {
 			s.ready = append(s.ready, c.addr.Addr())

@@ -18,7 +18,7 @@ type candidate struct {
 
 // endpoints counts what is listed behind the Service, in all families: no port
 // has more candidates.
-func (j *job) endpoints() int {
+func (j *compilation) endpoints() int {
 	n := 0
 	for i := range j.slices {
 		if j.slices[i].Service == j.id {
@@ -32,7 +32,7 @@ func (j *job) endpoints() int {
 // unique. Slices are joined by the name and protocol of the port, each with its own port number.
 // Pods may resolve one named target port differently, and such pods are in different slices. The
 // result is good until the next call.
-func (j *job) join(family model.Family, port model.ServicePort) []candidate {
+func (j *compilation) join(family model.Family, port model.ServicePort) []candidate {
 	out := j.scratch[:0]
 	for _, t := range j.targetsOf(family, port) {
 		for i := range t.slice.Endpoints {
@@ -59,7 +59,7 @@ func (t target) compare(o target) int {
 }
 
 // targetsOf are the slices' ports behind one of the Service, in the order of the slices.
-func (j *job) targetsOf(family model.Family, port model.ServicePort) []target {
+func (j *compilation) targetsOf(family model.Family, port model.ServicePort) []target {
 	if j.targets == nil {
 		j.findTargets()
 	}
@@ -77,7 +77,7 @@ func (j *job) targetsOf(family model.Family, port model.ServicePort) []target {
 
 // findTargets sorts the slices' ports, and notes the endpoints whose address no packet can be
 // sent to. A slice port without a number means every port, which no Service port can mean.
-func (j *job) findTargets() {
+func (j *compilation) findTargets() {
 	j.targets = make([]target, 0, len(j.slices))
 	for i := range j.slices {
 		s := &j.slices[i]

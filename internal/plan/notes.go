@@ -30,7 +30,7 @@ func (n notes) sorted() []model.Note {
 }
 
 // notePlan passes on what the sources could not use.
-func (j *job) notePlan() {
+func (j *compilation) notePlan() {
 	j.notes.add(model.BadObject, j.svc.Problems...)
 	for i := range j.slices {
 		s := &j.slices[i]
@@ -45,7 +45,7 @@ func (j *job) notePlan() {
 
 // noteEmpty notes, once for a port, family and policy, why frontends of a group
 // have no backends; n is the number of its candidates.
-func (j *job) noteEmpty(g *group, f model.Family, port model.ServicePort, n int) {
+func (j *compilation) noteEmpty(g *group, f model.Family, port model.ServicePort, n int) {
 	if !g.somewhere {
 		j.noteNobody(f, port, n)
 		return
@@ -63,7 +63,7 @@ func (j *job) noteEmpty(g *group, f model.Family, port model.ServicePort, n int)
 }
 
 // noteNobody notes why there is no endpoint that any policy could take.
-func (j *job) noteNobody(f model.Family, port model.ServicePort, n int) {
+func (j *compilation) noteNobody(f model.Family, port model.ServicePort, n int) {
 	key, found := j.clusterKey(f, port), j.survey(f)
 	switch {
 	case n > 0:
@@ -79,8 +79,8 @@ func (j *job) noteNobody(f model.Family, port model.ServicePort, n int) {
 }
 
 // clusterKey is the key of a port at the cluster IP: its name in the notes.
-func (j *job) clusterKey(f model.Family, port model.ServicePort) model.FrontendKey {
-	return model.FrontendKey{Addr: j.side(f).clusterIP, Port: port.Port, Protocol: port.Protocol}
+func (j *compilation) clusterKey(f model.Family, port model.ServicePort) model.FrontendKey {
+	return model.FrontendKey{Addr: j.family(f).clusterIP, Port: port.Port, Protocol: port.Protocol}
 }
 
 // survey counts the slices, for notes about missing backends.
@@ -92,8 +92,8 @@ type survey struct {
 }
 
 // survey looks once at each family.
-func (j *job) survey(family model.Family) survey {
-	if known := j.surveyed[sideIndex(family)]; known != nil {
+func (j *compilation) survey(family model.Family) survey {
+	if known := j.surveyed[familyIndex(family)]; known != nil {
 		return *known
 	}
 	var found survey
@@ -110,7 +110,7 @@ func (j *job) survey(family model.Family) survey {
 	}
 	slices.Sort(found.others)
 	found.others = slices.Compact(found.others)
-	j.surveyed[sideIndex(family)] = &found
+	j.surveyed[familyIndex(family)] = &found
 	return found
 }
 

@@ -13,7 +13,7 @@ import (
 
 // asked is the policy of the Service; the zero Policy where it asks for nothing, or the
 // mode follows none.
-func (j *job) asked() model.Policy {
+func (j *compilation) asked() model.Policy {
 	if j.svc.Policy == nil || j.opts.NoPolicy {
 		return model.Policy{}
 	}
@@ -21,7 +21,7 @@ func (j *job) asked() model.Policy {
 }
 
 // scheduler is the algorithm of the Service's frontends.
-func (j *job) scheduler() scheduler.Spec {
+func (j *compilation) scheduler() scheduler.Spec {
 	if j.opts.NoPolicy {
 		return scheduler.Spec{}
 	}
@@ -33,7 +33,7 @@ func (j *job) scheduler() scheduler.Spec {
 }
 
 // shape applies the policy to a frontend, but for the scheduler and the weights.
-func (j *job) shape(f *model.Frontend) {
+func (j *compilation) shape(f *model.Frontend) {
 	p := j.asked()
 	f.Drain = j.opts.Drain
 	if p.Drain != nil {
@@ -58,7 +58,7 @@ func counts(s scheduler.Spec) bool {
 
 // weight returns the weight of an endpoint. The annotation of its Node goes before that of
 // its slice, and that before the one of the Service.
-func (j *job) weight(e candidate) uint16 {
+func (j *compilation) weight(e candidate) uint16 {
 	if j.opts.NoPolicy {
 		return model.DefaultWeight
 	}
@@ -77,7 +77,7 @@ func (j *job) weight(e candidate) uint16 {
 // badAnnotations returns the annotations without effect. They are those of the Service, its slices
 // and the Nodes of its endpoints that cannot be parsed, that need something the kernel lacks, or
 // that do not apply here.
-func (j *job) badAnnotations(frontends []model.Frontend) []string {
+func (j *compilation) badAnnotations(frontends []model.Frontend) []string {
 	var out notes
 	out.add(model.BadAnnotation, j.svc.BadAnnotations...)
 	out = append(out, j.rewritten...)
@@ -96,7 +96,7 @@ func (j *job) badAnnotations(frontends []model.Frontend) []string {
 }
 
 // badNodes names the Nodes of a slice's endpoints whose weight cannot be read.
-func (j *job) badNodes(s *model.Slice, out *notes) {
+func (j *compilation) badNodes(s *model.Slice, out *notes) {
 	if len(j.opts.Host.Weights) == 0 {
 		return
 	}
@@ -108,7 +108,7 @@ func (j *job) badNodes(s *model.Slice, out *notes) {
 }
 
 // withoutEffect notes the wishes of a policy that are not followed.
-func (j *job) withoutEffect(p *model.Policy, frontends []model.Frontend, out *notes) {
+func (j *compilation) withoutEffect(p *model.Policy, frontends []model.Frontend, out *notes) {
 	if j.opts.NoPolicy {
 		if !p.Equal(&model.Policy{Skip: p.Skip}) {
 			out.addf(model.BadAnnotation, "%s have no effect: this node serves without IPVS, so each backend gets the same share", annotation("*"))

@@ -38,7 +38,7 @@ func balance(f model.Frontend) string {
 	return strings.Join(out, " ")
 }
 
-// TestPolicy: what annotations ask for, what of it is had, and what is said of the rest.
+// TestPolicy: the wishes of annotations, those that are followed, and the notes about the rest.
 func TestPolicy(t *testing.T) {
 	spec := scheduler.MustParse
 	udp := func(s *model.Service) { build.PortOver(model.UDP, "dns", 53)(s) }
@@ -171,26 +171,26 @@ func TestWhomPolicyConcerns(t *testing.T) {
 		{"another tunnel", web(asking(model.Policy{Forward: model.ForwardTunnel})), &elsewhere, false},
 		{"another scheduler", web(asking(model.Policy{Scheduler: scheduler.MustParse("sh")})), &elsewhere, false},
 	} {
-		if got := after.Concerns(before, tt.svc, []*model.Slice{tt.behind}); got != tt.want {
+		if got := after.Affects(before, tt.svc, []*model.Slice{tt.behind}); got != tt.want {
 			t.Errorf("%s: concerned %t, want %t", tt.name, got, tt.want)
 		}
 	}
 	idle := before
 	idle.Host.Weights = map[string]model.NodeWeight{"far": {}}
-	if !idle.Concerns(before, web(), []*model.Slice{&there}) || !before.Concerns(idle, web(), []*model.Slice{&there}) {
+	if !idle.Affects(before, web(), []*model.Slice{&there}) || !before.Affects(idle, web(), []*model.Slice{&there}) {
 		t.Error("an endpoint is not concerned by a Node that begins or ends to say weight 0")
 	}
 	before.Host.Weights = after.Host.Weights
 	after.Host.Nodes = map[netip.Addr]string{addr("10.0.0.1"): "far"}
 	external := web(asking(model.Policy{Forward: model.ForwardTunnel}))
-	if !after.Concerns(before, external, []*model.Slice{&there}) {
+	if !after.Affects(before, external, []*model.Slice{&there}) {
 		t.Error("a Service that asks for a tunnel is not concerned by an endpoint on a Node's network")
 	}
-	if after.Concerns(before, web(), []*model.Slice{&there}) {
+	if after.Affects(before, web(), []*model.Slice{&there}) {
 		t.Error("a Service that asks for nothing is concerned by an endpoint on a Node's network")
 	}
 	before.NoPolicy, after.NoPolicy = true, true
-	if after.Concerns(before, web(), []*model.Slice{&there}) {
+	if after.Affects(before, web(), []*model.Slice{&there}) {
 		t.Error("a mode that follows no policy is concerned by a weight")
 	}
 }

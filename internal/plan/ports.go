@@ -10,7 +10,7 @@ import (
 // usablePorts lists the ports of the Service that have a number, sorted, each
 // number of a protocol once, and notes the others. The API admits no such
 // ports, but not everything comes through the API.
-func (j *job) usablePorts() []model.ServicePort {
+func (j *compilation) usablePorts() []model.ServicePort {
 	if inOrder(j.svc.Ports) {
 		return j.svc.Ports
 	}

@@ -236,7 +236,7 @@ func TestWhatDoesNotConcernDoesNotChange(t *testing.T) {
 	eachWorld(t, func(t *testing.T, r *rand.Rand, w world) {
 		want, next := w.compile(), w
 		next.opts = changed(r, w.opts)
-		concerns := next.opts.Concerns(w.opts, w.svc, pointers(w.slices))
+		concerns := next.opts.Affects(w.opts, w.svc, pointers(w.slices))
 		said[concerns]++
 		if concerns {
 			return

@@ -8,11 +8,11 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// limit reads spec.loadBalancerSourceRanges into the sides they are for. Each family has
+// limit reads spec.loadBalancerSourceRanges into the families they are for. Each family has
 // its own bound: a family without a range would be open to all clients.
-func (j *job) limit() {
+func (j *compilation) limit() {
 	for _, f := range model.Families() {
-		s := j.side(f)
+		s := j.family(f)
 		s.ranges = rangesOf(j.svc.SourceRanges, f)
 		if most := j.opts.MaxRanges; len(s.ranges) > most {
 			j.beyond.SourceRanges += len(s.ranges) - most

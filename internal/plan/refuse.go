@@ -44,7 +44,7 @@ func unusable(svc *model.Service, found notes) string {
 // refuse notes why this node does not answer on an address of the Service,
 // empty if it does. The cluster IPs have to be asked about first: they decide
 // which families there are.
-func (j *job) refuse(kind model.Kind, addr netip.Addr) string {
+func (j *compilation) refuse(kind model.Kind, addr netip.Addr) string {
 	if why := special(addr); why != "" {
 		return why
 	}
@@ -52,7 +52,7 @@ func (j *job) refuse(kind model.Kind, addr netip.Addr) string {
 	switch {
 	case !j.opts.serves(f):
 		return fmt.Sprintf("this node does not serve %s", f)
-	case kind != model.KindClusterIP && !j.side(f).served():
+	case kind != model.KindClusterIP && !j.family(f).served():
 		return fmt.Sprintf("the Service has no %s cluster IP", f)
 	case kind == model.KindExternalIP && !j.opts.ExternalIPs.allow(addr):
 		return notAllowed

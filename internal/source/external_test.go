@@ -220,7 +220,7 @@ status: {loadBalancer: {ingress: [{ip: 1.2.3.5}]}}`)
 	}
 }
 
-// FuzzService: whatever a Service asks for, conversion does not panic, lets through
+// FuzzService: with any contents of a Service, conversion does not panic, lets through
 // only canonical values, and does not open to all what named its clients.
 func FuzzService(f *testing.F) {
 	f.Add("LoadBalancer", "Local", "1.2.3.4", "VIP", "10.1.2.3/8,fd00::/8, 010.0.0.0/9 ,10.0.0.0/8", int32(30080), int32(32000))

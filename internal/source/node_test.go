@@ -78,7 +78,7 @@ func TestStateNames(t *testing.T) {
 	}
 }
 
-// FuzzConversion: whatever an object holds, conversion neither panics nor lets
+// FuzzConversion: with any contents of an object, conversion neither panics nor lets
 // through what a dataplane could not use.
 func FuzzConversion(f *testing.F) {
 	f.Add("web", "10.96.0.1", "fd00::1", "http", int32(80), int32(10800))

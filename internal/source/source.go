@@ -20,7 +20,7 @@ const (
 	// Partial: everything readable has been delivered, but some input could not
 	// be read at all. Serve it; remove nothing that merely looks orphaned.
 	Partial
-	// Complete: what was not delivered does not exist.
+	// Complete: an object that was not delivered does not exist.
 	Complete
 )
 

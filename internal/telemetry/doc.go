@@ -9,7 +9,7 @@
 // each scrape (Inputs, Loop, Watches), so that a stuck loop is visible. The traffic of Services is
 // read from the kernel by functions that the daemon supplies, at most once in ten seconds for all
 // scrapes (Services). A limited number of Services have a counter each, and all others share one
-// (ledger).
+// (serviceCounters).
 //
 // The law it keeps: a metric of kube-proxy that has a meaning in ipvs mode exists with the name,
 // type, labels and buckets of v1.36. So dashboards and alerts stay as they are. A metric without a

@@ -10,7 +10,7 @@ import (
 	client "k8s.io/client-go/tools/metrics"
 )
 
-// RESTClient shows how the API server is spoken to: what client-go tells, under the
+// RESTClient has the metrics of client-go about requests to the API server, under the
 // names that every Kubernetes component has for it. It comes before the first client
 // is made. client-go has one set of hooks for the process, so these figures are those
 // of the process, whichever Metrics shows them.

@@ -51,14 +51,14 @@ const (
 type services struct {
 	sources ServiceSources
 
-	mu     sync.Mutex
-	ledger ledger
-	read   time.Time // when the kernel was read last, whatever came of it
-	known  bool      // it was, and told what servers carried
-	loaded bool      // and what they had
-	named  time.Time // when names were read last
-	stamp  catalog.Changes
-	failed map[string]uint64
+	mu       sync.Mutex
+	counters serviceCounters
+	read     time.Time // when the kernel was read last, whatever came of it
+	known    bool      // it was, and told what servers carried
+	loaded   bool      // and what they had
+	named    time.Time // when names were read last
+	stamp    catalog.Changes
+	failed   map[string]uint64
 }
 
 // The subjects of a read, as the label of a failed read.
@@ -72,7 +72,7 @@ const (
 // reads at a scrape, at most once in ten seconds.
 func (m *Metrics) Services(s ServiceSources) {
 	m.registry.MustRegister(&services{
-		sources: s, ledger: newLedger(s.Most), failed: map[string]uint64{ofNames: 0, ofTraffic: 0, ofConnections: 0},
+		sources: s, counters: newServiceCounters(s.Most), failed: map[string]uint64{ofNames: 0, ofTraffic: 0, ofConnections: 0},
 	})
 }
 
@@ -115,8 +115,8 @@ func (s *services) Collect(ch chan<- prometheus.Metric) {
 	if !s.known {
 		return
 	}
-	gauge(servicesSummed, float64(s.ledger.summed))
-	for a := range s.ledger.accounts() {
+	gauge(servicesSummed, float64(s.counters.summed))
+	for a := range s.counters.accounts() {
 		ns, name := a.namespace, a.name
 		counter(serviceConnections, a.carried.Connections, ns, name)
 		counter(servicePackets, a.carried.PacketsIn, ns, name, "in")
@@ -128,7 +128,7 @@ func (s *services) Collect(ch chan<- prometheus.Metric) {
 			gauge(serviceInfo, 1, ns, name, scheduler)
 		}
 		if !s.loaded || a.partial {
-			continue // what is not known is absent
+			continue // an unknown value is absent
 		}
 		gauge(serviceRemembered, float64(a.active), ns, name, "active")
 		gauge(serviceRemembered, float64(a.inactive), ns, name, "inactive")
@@ -163,7 +163,7 @@ func (s *services) count(of string, err error) (ok bool) {
 }
 
 func (s *services) carried(ctx context.Context) error {
-	round := s.ledger.begin()
+	round := s.counters.begin()
 	if err := s.sources.Traffic(ctx, round.server); err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (s *services) carried(ctx context.Context) error {
 }
 
 func (s *services) loads(ctx context.Context) error {
-	round := s.ledger.beginLoads()
+	round := s.counters.beginLoads()
 	if err := s.sources.Loads(ctx, round.load); err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (s *services) rename(ctx context.Context) (ok bool) {
 	if !s.count(ofNames, err) {
 		return !s.named.IsZero()
 	}
-	s.ledger.rename(known)
+	s.counters.rename(known)
 	s.named, s.stamp = time.Now(), now
 	return true
 }

@@ -182,7 +182,7 @@ func TestCountersOfAServiceNeverGoBack(t *testing.T) {
 		n.serve("web", nil, "10.96.0.1:80") // one frontend less
 		n.carry("10.96.0.1:80", 9)
 		wants(t, scrape(), connections("web", 219))
-		n.serve("mail", nil, "10.96.0.1:80") // what another Service had carries for this one
+		n.serve("mail", nil, "10.96.0.1:80") // a frontend of another Service carries for this one
 		n.gone("web")
 		n.carry("10.96.0.1:80", 10)
 		text := scrape()
@@ -193,7 +193,7 @@ func TestCountersOfAServiceNeverGoBack(t *testing.T) {
 	})
 }
 
-// Those beyond the cap are summed; who has series keeps them as long as it is there.
+// Those beyond the cap are summed; a Service that has series keeps them as long as it exists.
 func TestCapOnServices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()

@@ -17,7 +17,7 @@ func built(t *testing.T, v, c, d string) {
 	Set(v, c, d)
 }
 
-// TestBuildDetails: what Set was told outranks what the go command recorded.
+// TestBuildDetails: the values given to Set outrank those that the go command recorded.
 func TestBuildDetails(t *testing.T) {
 	recorded := func(main string) *debug.BuildInfo {
 		return &debug.BuildInfo{Main: debug.Module{Version: main}, Settings: []debug.BuildSetting{

@@ -20,7 +20,7 @@ func CompilerFor(now Settings, families []model.Family) func(model.Host) agent.C
 func AffectsFor(now Settings, families []model.Family) func(was, is model.Host) func(*model.Service, []*model.Slice) bool {
 	return func(was, is model.Host) func(*model.Service, []*model.Slice) bool {
 		old, opts := planOptions(now(), families, was), planOptions(now(), families, is)
-		return func(s *model.Service, behind []*model.Slice) bool { return opts.Concerns(old, s, behind) }
+		return func(s *model.Service, behind []*model.Slice) bool { return opts.Affects(old, s, behind) }
 	}
 }
 

@@ -94,7 +94,7 @@ func (c Config) nodePortRules(f model.Family, host model.Host) []netfilter.Rule 
 
 const localnetComment = netfilter.Comment("block incoming localnet connections")
 
-// baseEntries are the rules of dispatch chains that belong to no frontend: who may route
+// baseEntries are the rules of dispatch chains that belong to no frontend: the only one that may route
 // to loopback with route_localnet is this machine alone.
 func (c Config) baseEntries(f model.Family) []entry {
 	if f != model.IPv4 {

@@ -533,7 +533,7 @@ func TestFlowsOfUDP(t *testing.T) {
 }
 
 // TestFlowsWithoutAConnection: a client that dialled before the Service was there, or an endpoint that is gone, dials
-// again; what is established stays.
+// again; established connections stay.
 func TestFlowsWithoutAConnection(t *testing.T) {
 	for _, proto := range []model.Protocol{model.TCP, model.SCTP} {
 		const a, b, c = "10.244.0.1", "10.244.0.2", "10.244.0.3"

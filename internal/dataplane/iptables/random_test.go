@@ -235,7 +235,7 @@ func TestAnyStoryEndsTheSame(t *testing.T) {
 		if _, err := finish(t, s.mode); err != nil { // finds what others did
 			t.Fatal(err)
 		}
-		for range 3 { // what was in doubt is read, then written
+		for range 3 { // rows in doubt are read, then written
 			s.mode.Apply(t.Context(), dataplane.ApplyOptions{Retry: true})
 		}
 		apply(t, s.mode)

@@ -16,7 +16,7 @@ type rows struct {
 	entries map[entry]struct{}
 }
 
-// portKey is a port of a Service in one family: what chains are made for.
+// portKey is a port of a Service in one family. Each has chains.
 type portKey struct {
 	family   model.Family
 	name     string // model.Frontend.PortName

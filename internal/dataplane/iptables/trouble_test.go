@@ -354,7 +354,7 @@ func (k *kernel) blocked() (begun chan struct{}, letGo func()) {
 	return begun, func() { k.reading = nil; close(gate) }
 }
 
-// during audits: what happens while the reading is under way is judged by the audit.
+// during audits: changes while the reading is under way are judged by the audit.
 func during(t *testing.T, k *kernel, m *iptables.Mode, happens func()) int {
 	t.Helper()
 	begun, letGo := k.blocked()

@@ -261,7 +261,7 @@ func TestForeignRouteIsNotRelied(t *testing.T) {
 	wantLinks(t, k, besideBound+routes)
 }
 
-// A kube-proxy in ipvs mode has no routes: what carries until it starts is bound.
+// A kube-proxy in ipvs mode has no routes: addresses that carry until it starts are bound.
 func TestHandOverOfRoutes(t *testing.T) {
 	const step = 7 // no divisor of anything here: each kind of call has its turn
 	for n, last := 0, 1; n <= last; n += step {

@@ -71,6 +71,6 @@
 //	describe/  rows as text, the path of a packet
 //
 // A frontend is kept as its rows, in the tables, and as the frontend itself, in
-// dataplane.Frontends: whatever else follows from it is rendered again. The keys of destinations
+// dataplane.Frontends: everything else that follows from it is rendered again. The keys of destinations
 // and entries are packed; BenchmarkMemory shows what that saves.
 package ipvs

@@ -284,7 +284,7 @@ func TestDrainIsCountedInPieces(t *testing.T) {
 	})
 }
 
-// In a large cluster some endpoint leaves all the time: what is idle goes all the same.
+// In a large cluster some endpoint leaves all the time: idle ones are deleted all the same.
 func TestDrainUntilIdleWhileOthersLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKernel()

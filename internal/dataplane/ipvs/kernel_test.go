@@ -115,7 +115,7 @@ func (s servers) BeginSurvey(ctx context.Context) error {
 	return s.servers.BeginSurvey(ctx)
 }
 
-func (s servers) Survey(ctx context.Context, visit func(vserver.ServerKey, vserver.Sketch)) (bool, error) {
+func (s servers) Survey(ctx context.Context, visit func(vserver.ServerKey, vserver.Digest)) (bool, error) {
 	if err := s.note("survey"); err != nil {
 		return false, err
 	}

@@ -86,7 +86,7 @@ func carry(b *testing.B, c *catalog.Catalog) *ipvs.Mode {
 // live is the size of the heap that is in use.
 func live() uint64 {
 	runtime.GC()
-	runtime.GC() // what has a finalizer, or is in a pool, takes two
+	runtime.GC() // objects with a finalizer, or in a pool, take two
 	var s runtime.MemStats
 	runtime.ReadMemStats(&s)
 	return s.HeapAlloc
@@ -147,7 +147,7 @@ func (noServers) Count(map[vserver.DestinationKey]struct{}) vserver.Counting { r
 
 func (noServers) BeginSurvey(context.Context) error { return nil }
 
-func (noServers) Survey(context.Context, func(vserver.ServerKey, vserver.Sketch)) (bool, error) {
+func (noServers) Survey(context.Context, func(vserver.ServerKey, vserver.Digest)) (bool, error) {
 	return true, nil
 }
 

@@ -290,13 +290,13 @@ func wantQuiet(t *testing.T, k *kernel, m *ipvs.Mode, servers int) {
 type replayed struct {
 	servers
 	keys  []vserver.ServerKey
-	shown []vserver.Sketch
+	shown []vserver.Digest
 	next  *int
 }
 
 func (r replayed) BeginSurvey(context.Context) error { *r.next = 0; return nil }
 
-func (r replayed) Survey(_ context.Context, visit func(vserver.ServerKey, vserver.Sketch)) (bool, error) {
+func (r replayed) Survey(_ context.Context, visit func(vserver.ServerKey, vserver.Digest)) (bool, error) {
 	for range 100 {
 		if *r.next == len(r.keys) {
 			return true, nil
@@ -330,7 +330,7 @@ func BenchmarkAudit(b *testing.B) {
 			}
 			for done := false; !done; {
 				var err error
-				if done, err = k.servers.Survey(b.Context(), func(k vserver.ServerKey, s vserver.Sketch) {
+				if done, err = k.servers.Survey(b.Context(), func(k vserver.ServerKey, s vserver.Digest) {
 					list.keys, list.shown = append(list.keys, k), append(list.shown, s)
 				}); err != nil {
 					b.Fatal(err)

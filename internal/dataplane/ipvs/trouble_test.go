@@ -54,7 +54,7 @@ func TestFailedReadIsNoDrift(t *testing.T) {
 func TestSilentKernelIsNotAskedAgain(t *testing.T) {
 	for _, tt := range []struct {
 		silent string
-		begun  bool // what is wanted is in place already
+		begun  bool // all desired rows are in place already
 		do     func(m *ipvs.Mode)
 	}{
 		{"write sets", false, func(m *ipvs.Mode) { m.Apply(t.Context(), dataplane.ApplyOptions{Retry: true}) }},

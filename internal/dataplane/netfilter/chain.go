@@ -34,7 +34,7 @@ type Line struct{ text string }
 // A Chain is the content of a chain: its lines in order.
 type Chain struct{ text string }
 
-// A Jump is the condition of a jump: what a Rule has before its target.
+// A Jump is the condition of a jump: the part of a Rule before its target.
 type Jump struct{ text string }
 
 // NewLine encodes a rule of a family.

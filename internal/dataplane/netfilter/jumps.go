@@ -44,7 +44,7 @@ func (js Jumps) Compare(a, b JumpKey) int {
 	return cmp.Or(cmp.Compare(a.Family, b.Family), cmp.Compare(js.rank(a), js.rank(b)), a.Compare(b))
 }
 
-// CompareInHook is the order in which packets meet jumps: what is put at the head last comes
+// CompareInHook is the order in which packets meet jumps: the jump that is put at the head last comes
 // first.
 func (js Jumps) CompareInHook(a, b JumpKey) int {
 	return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(a.Hook, b.Hook), cmp.Compare(js.place(a), js.place(b)), a.Compare(b))

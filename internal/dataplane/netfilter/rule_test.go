@@ -112,7 +112,7 @@ func TestRuleIsReadBackAsItWasWritten(t *testing.T) {
 	}
 }
 
-// TestRulesOfOtherPrograms: what has no type is kept as it was, beside what has one.
+// TestRulesOfOtherPrograms: a match without a type is kept as text, beside those that have one.
 func TestRulesOfOtherPrograms(t *testing.T) {
 	for text, want := range map[string]netfilter.Rule{
 		"-m physdev ! --physdev-is-in -m set --match-set A src -j KUBE-A": {

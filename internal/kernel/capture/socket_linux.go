@@ -62,7 +62,7 @@ func attach(fd int, code []bpf.RawInstruction) error {
 	if err != nil {
 		return fmt.Errorf("attach a filter of %d instructions: %w", len(filter), err)
 	}
-	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer) // what it gets it lives with
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer) // the size that it gets is enough
 	const all = unix.ETH_P_ALL<<8 | unix.ETH_P_ALL>>8                          // in network order
 	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all & 0xffff}); err != nil {
 		return fmt.Errorf("bind: %w", err)

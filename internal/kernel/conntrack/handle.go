@@ -20,7 +20,7 @@ type Handle struct {
 	opener opener
 	held   atomic.Int32 // calls that the kernel has not come back from
 	all    atomic.Bool  // the kernel answers a filtered dump with everything
-	sizes  sync.Map     // int by size: what the last dumps of whole protocols gave
+	sizes  sync.Map     // int by size: the lengths of the last dumps of whole protocols
 
 	hands  chan *hand // those that no sweep uses
 	closed chan struct{}

@@ -170,7 +170,7 @@ func TestInterruptedDumpIsDoneAgain(t *testing.T) {
 	}
 }
 
-// TestTableThatNeverHoldsStill: what was found is deleted all the same.
+// TestTableThatNeverHoldsStill: flows that were found are deleted all the same.
 func TestTableThatNeverHoldsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeer(staleFlows(dns, 2000)...)
@@ -324,7 +324,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// TestPortsDoNotWait: what was found for one port is deleted before the kernel is asked for the next.
+// TestPortsDoNotWait: the flows of one port are deleted before the kernel is asked for the next.
 func TestPortsDoNotWait(t *testing.T) {
 	other := key("10.96.0.10:54")
 	p := newPeer(from(dns, "10.244.0.1:4001", "10.244.9.9:53"), from(other, "10.244.0.1:4002", "10.244.9.9:53"))

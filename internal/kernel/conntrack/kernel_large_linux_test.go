@@ -127,7 +127,7 @@ func TestForeignFlows(t *testing.T) {
 	}
 }
 
-// TestTableThatChanges: flows come and go under the dump; what was there before and
+// TestTableThatChanges: flows come and go under the dump; a flow that was there before and
 // stays is seen, and nothing else goes.
 func TestTableThatChanges(t *testing.T) {
 	const foreign = 20_000

@@ -82,7 +82,7 @@ func TestOtherNamespaceIsUntouched(t *testing.T) {
 	<-done
 }
 
-// TestAnsweredBy: what the packet tests ask the table.
+// TestAnsweredBy: the query of packet tests.
 func TestAnsweredBy(t *testing.T) {
 	_, k := kernel(t, conntrack.Options{})
 	flows := []conntracktest.Flow{

@@ -31,7 +31,7 @@ type peer struct {
 
 	// Faults.
 	ignores   bool                // does not know of filters
-	refuses   syscall.Errno       // what a filtered dump is answered by
+	refuses   syscall.Errno       // the answers to a filtered dump
 	missing   bool                // has no ctnetlink
 	interrupt func(dump int) bool // the dump is marked as interrupted
 	verdict   func(i int) int     // on the i-th deletion, instead of doing it

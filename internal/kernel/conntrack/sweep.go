@@ -21,7 +21,7 @@ type sweep struct {
 	*hand
 	wanted
 	outcome Outcome
-	batch   batch    // what is in hand.out
+	batch   batch    // the message in hand.out
 	refused refusals // of deletions, by the kernel
 }
 

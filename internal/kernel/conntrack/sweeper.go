@@ -72,16 +72,16 @@ type Sweeper struct {
 
 	telling sync.Mutex // held while a sweep is reported
 	mu      sync.Mutex
-	lanes   [2]lane   // IPv4 and IPv6, which are swept apart
-	reading bool      // a sweep runs that reads all flows
-	read    time.Time // when the last of that kind began
+	queues  [2]familyQueue // IPv4 and IPv6, which are swept apart
+	reading bool           // a sweep runs that reads all flows
+	read    time.Time      // when the last of that kind began
 }
 
 // NewSweeper returns a Sweeper that does nothing until Run is called; orders may be
 // given before.
 func NewSweeper(log *zap.Logger, table Table, opts SweeperOptions) *Sweeper {
 	s := &Sweeper{log: log.Named("sweeper"), table: table, opts: opts.Defaults(), wake: make(chan struct{}, 1)}
-	s.lanes[0].family, s.lanes[1].family = 4, 6
+	s.queues[0].family, s.queues[1].family = 4, 6
 	return s
 }
 
@@ -91,7 +91,7 @@ func (s *Sweeper) Order(list ...Order) {
 	s.mu.Lock()
 	for _, o := range list {
 		if o.Key.Addr.IsValid() {
-			s.lane(uint8(o.Key.Family())).put(o)
+			s.queue(uint8(o.Key.Family())).put(o)
 		}
 	}
 	s.mu.Unlock()
@@ -106,20 +106,20 @@ func (s *Sweeper) nudge() {
 	}
 }
 
-func (s *Sweeper) lane(family uint8) *lane {
+func (s *Sweeper) queue(family uint8) *familyQueue {
 	if family == 4 {
-		return &s.lanes[0]
+		return &s.queues[0]
 	}
-	return &s.lanes[1]
+	return &s.queues[1]
 }
 
 // Stats may be called from any goroutine.
 func (s *Sweeper) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := Stats{IPv4: s.lanes[0].stats, IPv6: s.lanes[1].stats}
-	for i := range s.lanes {
-		out.Waiting += s.lanes[i].left()
+	out := Stats{IPv4: s.queues[0].stats, IPv6: s.queues[1].stats}
+	for i := range s.queues {
+		out.Waiting += s.queues[i].left()
 	}
 	return out
 }
@@ -136,10 +136,10 @@ func (s *Sweeper) Run(ctx context.Context) error {
 			if !s.rest(ctx, wait) {
 				return nil
 			}
-			continue // what came meanwhile may be more urgent
+			continue // newer orders may be more urgent
 		}
 		start := time.Now()
-		l, j := next.lane, s.begin(next, start)
+		l, j := next.queue, s.begin(next, start)
 		if next.all {
 			long.Go(func() { s.sweep(ctx, l, j, start); s.stopReading() })
 			continue
@@ -152,9 +152,9 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	}
 }
 
-// rested keeps the next sweep of a lane away for a while: under a stream of orders
+// rested keeps the next sweep of a queue away for a while: under a stream of orders
 // half of the time is the packets'.
-func (s *Sweeper) rested(l *lane, took time.Duration) {
+func (s *Sweeper) rested(l *familyQueue, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.notBefore = time.Now().Add(min(max(took, s.opts.Collect), mostRest))
@@ -187,11 +187,11 @@ func (s *Sweeper) rest(ctx context.Context, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// turn is a lane that may be swept at a time; all means that it has to read all flows.
+// turn is a queue that may be swept at a time; all means that it has to read all flows.
 type turn struct {
-	lane *lane
-	due  time.Time
-	all  bool
+	queue *familyQueue
+	due   time.Time
+	all   bool
 }
 
 // next returns the turn that comes first. At most one sweep reads all flows, and
@@ -200,8 +200,8 @@ func (s *Sweeper) next() turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	first := turn{due: time.Now().Add(idle)}
-	for i := range s.lanes {
-		l := &s.lanes[i]
+	for i := range s.queues {
+		l := &s.queues[i]
 		if len(l.waiting) == 0 {
 			continue
 		}
@@ -233,7 +233,7 @@ func (s *Sweeper) begin(t turn, start time.Time) *job {
 	if t.all {
 		s.reading, s.read = true, start
 	}
-	return t.lane.take(s.opts.Keys)
+	return t.queue.take(s.opts.Keys)
 }
 
 func (s *Sweeper) stopReading() {
@@ -244,7 +244,7 @@ func (s *Sweeper) stopReading() {
 }
 
 // sweep carries out a job.
-func (s *Sweeper) sweep(ctx context.Context, l *lane, j *job, start time.Time) {
+func (s *Sweeper) sweep(ctx context.Context, l *familyQueue, j *job, start time.Time) {
 	out, err := s.table.Sweep(ctx, j.orders)
 	took := time.Since(start)
 	s.mu.Lock()

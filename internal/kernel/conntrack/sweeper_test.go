@@ -137,7 +137,7 @@ func TestNewerOrderReplaces(t *testing.T) {
 	}
 }
 
-// TestFreshOfAReplacedOrder: who was fresh is still, where the order of it was replaced
+// TestFreshOfAReplacedOrder: a fresh address stays fresh where its order was replaced
 // before it was carried out.
 func TestFreshOfAReplacedOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -29,7 +29,7 @@ func newWanted(family uint8, list []Order) wanted {
 // fields.
 type query struct {
 	Key
-	match uint32 // of filterOriginal; what is not compared is zero in the key
+	match uint32 // of filterOriginal; fields that are not compared are zero in the key
 	few   bool   // of all flows of a protocol there were few when they were read last
 }
 

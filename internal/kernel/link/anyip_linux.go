@@ -48,7 +48,7 @@ func (h *Handle) WriteRoutes(ctx context.Context, changes []RouteChange) []error
 	for i, c := range changes {
 		if errs[i] = c.Check(); errs[i] == nil {
 			rows, reqs = append(rows, i), append(reqs, changeRoute(c))
-			h.echoes.expectRoute(c)
+			h.ownEvents.expectRoute(c)
 		}
 	}
 	if len(reqs) > 0 {
@@ -58,7 +58,7 @@ func (h *Handle) WriteRoutes(ctx context.Context, changes []RouteChange) []error
 				errs[i] = answers[n]
 			}
 			if errs[i] != nil {
-				h.echoes.cancelRoute(changes[i])
+				h.ownEvents.cancelRoute(changes[i])
 			}
 		}
 	}

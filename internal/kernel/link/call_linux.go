@@ -28,7 +28,7 @@ type outcome[T any] struct {
 // kernel works through a request while the sender is inside its system call, and
 // waits there for the routing lock without listening to signals or time-outs.
 // So use runs on a goroutine of its own, which a late call leaves behind together
-// with the socket; what it touches must therefore not be shared with the caller.
+// with the socket; its data must therefore not be shared with the caller.
 func call[T any](ctx context.Context, h *Handle, use func(*conn) (T, error)) (T, error) {
 	var zero T
 	ctx, cancel := context.WithTimeout(ctx, h.opts.Timeout)

@@ -12,7 +12,7 @@
 // Watch reports losses and changes of the node's own addresses.
 //
 //	Write ──▶ slices of messages ──▶ one socket, one deadline a slice ──▶ kernel
-//	Watch ◀── losses by others ◀── echoes ◀── second socket    ◀──┘
+//	Watch ◀── losses by others ◀── ownEvents ◀── second socket    ◀──┘
 //
 // The law it keeps: a read error never means "absent", and an interrupted dump is not used. No call
 // outlives its deadline, even if the kernel blocks the calling thread on its routing lock.

@@ -15,17 +15,17 @@ type Handle struct {
 	log    *zap.Logger
 	opts   Options
 	ns     namespace
-	turn   chan struct{} // holds one token: who has it owns socket
+	turn   chan struct{} // holds one token: the goroutine that has it owns socket
 	socket *conn         // nil until needed and after a failure
 	opened bool          // under turn: a socket existed before, the next one counts as reopened
 	stuck  atomic.Int32  // abandoned calls that the kernel still holds
 	alive  context.Context
 	end    context.CancelFunc
 
-	watching atomic.Bool
-	echoes   echoes
-	defaults defaultRoutes
-	count    totals
+	watching  atomic.Bool
+	ownEvents ownEvents
+	defaults  defaultRoutes
+	count     totals
 }
 
 // totals are the Counters while they are written from several goroutines.
@@ -91,12 +91,12 @@ func (h *Handle) Remove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h.echoes.expectRemoval(d.index)
+	h.ownEvents.expectRemoval(d.index)
 	err = h.one(ctx, delLink(d.index))
 	if err == nil || errors.Is(err, ErrNotExist) {
 		return nil
 	}
-	h.echoes.cancelRemoval(d.index)
+	h.ownEvents.cancelRemoval(d.index)
 	return fmt.Errorf("delete link %s: %w", h.opts.Name, err)
 }
 

@@ -98,7 +98,7 @@ func TestMessagesAreRead(t *testing.T) {
 	}
 }
 
-// FuzzMessages: whatever a datagram holds, reading it ends and does not panic, and what
+// FuzzMessages: with any contents of a datagram, reading it ends and does not panic, and what
 // is taken for something is whole.
 func FuzzMessages(f *testing.F) {
 	all := seeds()
@@ -144,7 +144,7 @@ func readAll(t *testing.T, m syscall.NetlinkMessage) map[string]bool {
 		expect("hops", true, hop.IsValid(), hop)
 	}
 	_ = kernelError(m.Data)
-	w := watch{name: "kube-ipvs0", echoes: &echoes{}, defaults: &defaultRoutes{}, index: 7}
+	w := watch{name: "kube-ipvs0", ownEvents: &ownEvents{}, defaults: &defaultRoutes{}, index: 7}
 	event, ok := w.read(m)
 	expect("event", ok, event.Kind != 0, event)
 	return took

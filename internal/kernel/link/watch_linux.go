@@ -24,7 +24,7 @@ func (h *Handle) Watch(ctx context.Context, tell func(Event)) error {
 		return fmt.Errorf("watch link %s twice: %w", h.opts.Name, ErrBusy)
 	}
 	defer h.watching.Store(false)
-	defer h.echoes.reset(false)
+	defer h.ownEvents.reset(false)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(h.alive, cancel)()
@@ -56,8 +56,8 @@ func (h *Handle) watchOnce(ctx context.Context, first Kind, tell func(Event)) er
 	h.defaults.changed(true)
 	defer h.defaults.changed(false)
 	defer context.AfterFunc(ctx, c.interrupt)()
-	h.echoes.reset(true)
-	w := watch{name: h.opts.Name, echoes: &h.echoes, defaults: &h.defaults}
+	h.ownEvents.reset(true)
+	w := watch{name: h.opts.Name, ownEvents: &h.ownEvents, defaults: &h.defaults}
 	// Only now, so that a link made in between is seen in one way or the other.
 	d, err := h.device(ctx, linkByName(h.opts.Name))
 	if err != nil && !errors.Is(err, ErrNotExist) {
@@ -90,10 +90,10 @@ func (h *Handle) filter(c *conn, index uint32) {
 
 // watch turns messages into events. Only one goroutine uses it.
 type watch struct {
-	name     string
-	echoes   *echoes
-	defaults *defaultRoutes
-	index    uint32 // of our link; 0 while there is none
+	name      string
+	ownEvents *ownEvents
+	defaults  *defaultRoutes
+	index     uint32 // of our link; 0 while there is none
 }
 
 func (w *watch) read(m syscall.NetlinkMessage) (Event, bool) {
@@ -108,7 +108,7 @@ func (w *watch) read(m syscall.NetlinkMessage) (Event, bool) {
 		}
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
 		if p, ok := ourRoute(m); ok {
-			return Event{Kind: OurRouteLost, Route: p}, m.Header.Type == unix.RTM_DELROUTE && !w.echoes.consumeRoute(p)
+			return Event{Kind: OurRouteLost, Route: p}, m.Header.Type == unix.RTM_DELROUTE && !w.ownEvents.consumeRoute(p)
 		}
 		if isDefaultRoute(m) {
 			w.defaults.changed(true)
@@ -128,7 +128,7 @@ func (w *watch) link(d device, deleted bool) (Event, bool) {
 		return Event{}, false
 	}
 	w.index = 0
-	return Event{Kind: OurLinkLost}, !w.echoes.removal(d.index)
+	return Event{Kind: OurLinkLost}, !w.ownEvents.removal(d.index)
 }
 
 func (w *watch) address(a address, deleted bool) (Event, bool) {
@@ -136,9 +136,9 @@ func (w *watch) address(a address, deleted bool) (Event, bool) {
 	case !usable(a.addr):
 		return Event{}, false
 	case a.index != w.index:
-		return Event{Kind: NodeAddressesChanged, Addr: a.addr}, !w.echoes.removal(a.index)
-	case !deleted || !a.host || w.echoes.removal(a.index):
+		return Event{Kind: NodeAddressesChanged, Addr: a.addr}, !w.ownEvents.removal(a.index)
+	case !deleted || !a.host || w.ownEvents.removal(a.index):
 		return Event{}, false
 	}
-	return Event{Kind: OurAddressLost, Addr: a.addr}, !w.echoes.consume(a.addr)
+	return Event{Kind: OurAddressLost, Addr: a.addr}, !w.ownEvents.consume(a.addr)
 }

@@ -45,7 +45,7 @@ func (h *Handle) writeSlice(ctx context.Context, index uint32, changes []Change,
 		return nil
 	}
 	for _, c := range sent {
-		h.echoes.expect(c)
+		h.ownEvents.expect(c)
 	}
 	answers, err := call(ctx, h, func(c *conn) ([]error, error) { return c.bind(sent, index) })
 	for n, i := range rows {
@@ -54,7 +54,7 @@ func (h *Handle) writeSlice(ctx context.Context, index uint32, changes []Change,
 		}
 		// Nothing was deleted, or the outcome is unknown: the watch must report all further events.
 		if err != nil || errs[i] != nil {
-			h.echoes.cancel(changes[i])
+			h.ownEvents.cancel(changes[i])
 		}
 	}
 	return err

@@ -93,7 +93,7 @@ type Set struct {
 // Element is an element of a set.
 type Element struct {
 	Key, End []byte
-	// Close: what begins here is not in the set.
+	// Close: an interval that begins here is not in the set.
 	Close   bool
 	Data    []byte
 	Verdict *Verdict

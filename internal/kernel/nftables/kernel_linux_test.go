@@ -124,7 +124,7 @@ func fill(t *testing.T, k nftables.Key) {
 	nft(t, b.String(), "-f", "-")
 }
 
-// TestKernelWithoutPermission: what to do about it is in the error. A process of
+// TestKernelWithoutPermission: the error has the remedy. A process of
 // its own user namespace has no rights in the network namespace it is in.
 func TestKernelWithoutPermission(t *testing.T) {
 	h := openKernel(t)
@@ -203,7 +203,7 @@ func TestKernelFromAnotherThread(t *testing.T) {
 	}
 }
 
-// TestTransactionsAreShort: whatever is in one, a listener gets one short message, and
+// TestTransactionsAreShort: with any contents, a listener gets one short message, and
 // so has room for the next.
 func TestTransactionsAreShort(t *testing.T) {
 	h := openKernel(t)

@@ -30,7 +30,7 @@ func TestAFamilyWithoutANameIsNotDeleted(t *testing.T) {
 	}
 }
 
-// FuzzTables: whatever a datagram holds, reading it ends and does not panic, and
+// FuzzTables: with any contents of a datagram, reading it ends and does not panic, and
 // no table comes out without a name.
 func FuzzTables(f *testing.F) {
 	f.Add(nftables.AppendTable(nftables.AppendTable(nil, 1, 2, "kube-proxy"), 1, 10, "filter"))
@@ -50,7 +50,7 @@ func FuzzTables(f *testing.F) {
 	})
 }
 
-// FuzzRules: whatever a message has about a rule or a set, reading it ends and does not panic.
+// FuzzRules: with any contents of a message about a rule or a set, reading it ends and does not panic.
 func FuzzRules(f *testing.F) {
 	f.Add([]byte{8, 0, 4, 0, 1, 2, 3, 4})
 	f.Add([]byte{36, 0, 4, 128, 32, 0, 1, 128, 8, 0, 1, 0, 'c', 'm', 'p', 0, 20, 0, 2, 128, 8, 0, 1, 0, 0, 0, 0, 1, 8, 0, 2, 0, 0, 0, 0, 0})

@@ -97,7 +97,7 @@ func (h *Handle) Sign(ctx context.Context) (uint64, error) {
 	return sum.Sum64(), nil
 }
 
-// Purge removes our chains and the jumps into them, and looks again: what is left is an
+// Purge removes our chains and the jumps into them, and looks again: a rule that is left is an
 // error. It returns how many of both were there.
 func (h *Handle) Purge(ctx context.Context) (found int, err error) {
 	chains, jumps, err := h.List(ctx)

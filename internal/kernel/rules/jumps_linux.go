@@ -232,9 +232,9 @@ func (b *jumpBatch) plan(hooks map[ChainKey][]string, rows []int) script {
 }
 
 // guilty are the row whose line was refused and those to a chain that the tool
-// misses by name; who writes alone is guilty in any case.
+// misses by name; a change that is written alone is guilty in any case.
 func (b *jumpBatch) guilty(rows []int, s script, err error) []int {
-	if row, known := s.blame(err); known {
+	if row, known := s.refusedRow(err); known {
 		return []int{row}
 	}
 	var e *toolError

@@ -26,7 +26,7 @@ func other(b rules.Backend) rules.Backend {
 	return map[rules.Backend]rules.Backend{rules.NFT: rules.Legacy, rules.Legacy: rules.NFT}[b]
 }
 
-// TestStrayRulesGo: chains that lead to each other, and jumps to them from several hooks, in both families; what is foreign stays.
+// TestStrayRulesGo: chains that lead to each other, and jumps to them from several hooks, in both families; foreign rules stay.
 func TestStrayRulesGo(t *testing.T) {
 	forBackends(t, func(t *testing.T, b rules.Backend) {
 		const stray = "*nat\n:KUBE-A - [0:0]\n:KUBE-B - [0:0]\n:OTHER - [0:0]\n-A PREROUTING -j OTHER\n-A PREROUTING -j KUBE-A\n-A OUTPUT -j KUBE-A\n" +

@@ -155,11 +155,11 @@ func (b *batch) leaveOut(ctx context.Context, steps []step, s script, err error)
 	if tooLong(err) {
 		return false
 	}
-	guilty, known := s.blame(err)
+	guilty, known := s.refusedRow(err)
 	if b.leaveOutMissing(ctx, steps, guilty, known, err) {
 		return true
 	}
-	rows := b.accused(steps, s, err)
+	rows := b.suspectRows(steps, s, err)
 	if known {
 		rows = append(rows, guilty)
 	}

@@ -27,7 +27,7 @@ const (
 	stockTCP = 15 * time.Minute                 // of IPVS
 	gaveUp   = 2*time.Hour + 9*75*time.Second   // the stock keepalive
 	margin   = 5 * time.Minute                  // beyond it
-	most     = 24 * 24 * time.Hour              // what every kernel takes
+	most     = 24 * 24 * time.Hour              // a value that every kernel takes
 	fin, udp = 2 * time.Minute, 2 * time.Minute // of connection tracking
 )
 

@@ -81,7 +81,7 @@ func TestRestoreKeys(t *testing.T) {
 	}
 }
 
-// Switched on, off and on again: what cleanup gives back is what was there before.
+// Switched on, off and on again: cleanup restores the values before the first time.
 func TestRestoreKeysAndApplyAgain(t *testing.T) {
 	n := newNode(t)
 	n.strict(t)

@@ -254,7 +254,7 @@ func TestJournalThatCannotBeWrittenIsNoObstacle(t *testing.T) {
 	n.WantSysctl(t, key, "1")
 }
 
-// TestNotesAreLogged: what a person has to know before cleanup is in the log,
+// TestNotesAreLogged: the notes that an operator needs before cleanup are in the log,
 // also when no key has to be changed.
 func TestNotesAreLogged(t *testing.T) {
 	for name, tc := range map[string]struct {

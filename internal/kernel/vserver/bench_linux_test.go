@@ -60,7 +60,7 @@ func BenchmarkDestinations(b *testing.B) {
 }
 
 // BenchmarkPublish makes one server with all its destinations, each time in a namespace
-// without a past: what an earlier round deleted would make every addition slower. Plain
+// without a past: rows that an earlier round deleted would make every addition slower. Plain
 // is under its scheduler from the start, staged is switched to it at the end.
 func BenchmarkPublish(b *testing.B) {
 	for _, scheduler := range []string{"rr", "wrr", "mh"} {
@@ -181,7 +181,7 @@ func BenchmarkCount(b *testing.B) {
 func survey(h *vserver.Handle) (n int, err error) {
 	err = h.BeginSurvey(ctx)
 	for done := false; err == nil && !done; {
-		done, err = h.Survey(ctx, func(vserver.ServerKey, vserver.Sketch) { n++ })
+		done, err = h.Survey(ctx, func(vserver.ServerKey, vserver.Digest) { n++ })
 	}
 	return n, err
 }

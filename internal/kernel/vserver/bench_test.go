@@ -121,7 +121,7 @@ func (d *deaf) Close() error   { return nil }
 // sendLimit is what a socket of a privileged process takes.
 const sendLimit = 2 << 20
 
-// BenchmarkWrite hands batches to a kernel that costs nothing: what is left is ours.
+// BenchmarkWrite hands batches to a kernel that costs nothing: the rest is our own cost.
 func BenchmarkWrite(b *testing.B) {
 	for _, each := range []int{1, 10, 100} {
 		b.Run(fmt.Sprintf("each=%d", each), func(b *testing.B) {

@@ -129,7 +129,7 @@ func TestListsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// TestForeignRowsCostNoMemory: what is read does not grow with the table.
+// TestForeignRowsCostNoMemory: memory does not grow with the table.
 func TestForeignRowsCostNoMemory(t *testing.T) {
 	measure := func(rows int) float64 {
 		text := bigList(rows)
@@ -154,7 +154,7 @@ func nowhere() map[vserver.DestinationKey]struct{} {
 	return wanted
 }
 
-// TestCountsOfFewServers: what the whole list costs is not paid for some of its servers.
+// TestCountsOfFewServers: counting some servers does not cost as much as the whole list.
 func TestCountsOfFewServers(t *testing.T) {
 	p := newPeer()
 	h := open(t, p, vserver.Options{})
@@ -318,7 +318,7 @@ func BenchmarkReadCounts(b *testing.B) {
 	}
 }
 
-// FuzzReadCounts: whatever the list holds, reading it ends, gives only what was
+// FuzzReadCounts: with any contents of the list, reading it ends, gives only what was
 // wanted, and does not depend on how the text is cut.
 func FuzzReadCounts(f *testing.F) {
 	f.Add([]byte(listHead + listRows))
@@ -341,7 +341,7 @@ func FuzzReadCounts(f *testing.F) {
 	})
 }
 
-// TestCountsThatTheListLacks: what the list passes over, whole servers or single
+// TestCountsThatTheListLacks: rows that the list passes over, whole servers or single
 // rows, is asked for once, and nothing else is.
 func TestCountsThatTheListLacks(t *testing.T) {
 	one, two, three := servers(vserver.Add, 3)[0].Key, servers(vserver.Add, 3)[1].Key, servers(vserver.Add, 3)[2].Key

@@ -106,7 +106,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// FuzzAnswer: whatever a datagram holds, reading it ends and does not panic.
+// FuzzAnswer: with any contents of a datagram, reading it ends and does not panic.
 func FuzzAnswer(f *testing.F) {
 	key := serverKey("10.96.0.1:80", vserver.ProtocolTCP)
 	f.Add(datagram(0x1d, 2, 1, 1, serverRow(key, vserver.Server{Scheduler: "rr"}, vserver.Traffic{})))

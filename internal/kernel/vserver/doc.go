@@ -10,7 +10,7 @@
 //	[]error, one a row ◄── settle ◄── errno by sequence ◄─────┘
 //	map[key]value ◄── decode ◄── dump, whole or not at all ◄──┤
 //	map[key]Connections ◄── lines of /proc/net/ip_vs ◄────────┤
-//	key, Sketch, in pieces ◄── the same, without a map ◄──────┤
+//	key, Digest, in pieces ◄── the same, without a map ◄──────┤
 //	map[key]Load, Traffic ◄── the list, a dump ◄──────────────┘
 //
 // Writes go many messages to a system call. The kernel handles one buffer in order, continues after

@@ -31,10 +31,10 @@ func ReadCounts(text io.Reader, size int, wanted map[DestinationKey]struct{}) (m
 	return counts.found, err
 }
 
-// ReadSketches reads a list with a buffer of a chosen size, and asks for servers where it
+// ReadDigests reads a list with a buffer of a chosen size, and asks for servers where it
 // has to.
-func ReadSketches(text io.Reader, size int, ask func(ServerKey) (Server, bool, error), visit func(ServerKey, Sketch)) error {
-	s := sketcher{ask: ask, visit: visit}
+func ReadDigests(text io.Reader, size int, ask func(ServerKey) (Server, bool, error), visit func(ServerKey, Digest)) error {
+	s := digester{ask: ask, visit: visit}
 	l := list{rows: &s, buf: make([]byte, size)}
 	err := l.read(func(b []byte) (int, error) { return io.ReadFull(text, b) })
 	if err == nil {

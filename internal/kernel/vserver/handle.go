@@ -188,7 +188,7 @@ func (h *Handle) transact(ctx context.Context, messages int, first uint32, visit
 	})
 	for err == nil {
 		var done bool
-		if done, err = h.digest(in[:n], first, visit); done || err != nil {
+		if done, err = h.dispatch(in[:n], first, visit); done || err != nil {
 			return err
 		}
 		n, err = h.call(ctx, func(w wire) (int, error) { return receive(w, in, last) })
@@ -227,8 +227,8 @@ func ends(datagram []byte, last uint32) bool {
 // visitor takes the answers one by one and reports which is the last.
 type visitor func(message) (done bool, err error)
 
-// digest hands the messages of one datagram to visit.
-func (h *Handle) digest(datagram []byte, first uint32, visit visitor) (done bool, err error) {
+// dispatch hands the messages of one datagram to visit.
+func (h *Handle) dispatch(datagram []byte, first uint32, visit visitor) (done bool, err error) {
 	port := h.wire.PortID()
 	for len(datagram) > 0 && !done && err == nil {
 		var m message

@@ -38,7 +38,7 @@ func TestReopensInItsNamespace(t *testing.T) {
 	}
 }
 
-// TestToolReplaysOurText: what WriteSave prints makes the same table again.
+// TestToolReplaysOurText: the output of WriteSave makes the same table again.
 func TestToolReplaysOurText(t *testing.T) {
 	if _, err := exec.LookPath("ipvsadm"); err != nil {
 		t.Skipf("skipped: %v", err)

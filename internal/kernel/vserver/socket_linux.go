@@ -80,7 +80,7 @@ func (n *namespace) open() (w wire, err error) {
 	return w, err
 }
 
-// listFile follows the thread that opens it, and only that: what is read from it is the
+// listFile follows the thread that opens it, and only that: a read of it gives the
 // namespace it was opened in.
 const listFile = "/proc/thread-self/net/ip_vs"
 

@@ -13,7 +13,7 @@ import (
 type survey struct {
 	file  io.ReadCloser
 	list  list
-	drawn sketcher
+	drawn digester
 	begun bool
 }
 
@@ -39,7 +39,7 @@ func (s *survey) begin(ctx context.Context, h *Handle) (err error) {
 		s.list.buf = make([]byte, listBuffer)
 	}
 	h.count.Dumps++
-	s.drawn = sketcher{names: s.drawn.names}
+	s.drawn = digester{names: s.drawn.names}
 	s.list = list{rows: &s.drawn, buf: s.list.buf}
 	s.begun = true
 	return nil
@@ -71,7 +71,7 @@ func (s *survey) end() {
 // each server that is added or deleted meanwhile makes it skip another one or list it twice, and so
 // may the servers of other network namespaces (see Handle.Count). A caller that needs the truth
 // reads the server itself.
-func (h *Handle) Survey(ctx context.Context, visit func(ServerKey, Sketch)) (done bool, err error) {
+func (h *Handle) Survey(ctx context.Context, visit func(ServerKey, Digest)) (done bool, err error) {
 	s := &h.survey
 	switch {
 	case !s.begun:

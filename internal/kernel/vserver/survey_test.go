@@ -17,48 +17,48 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver/vservertest"
 )
 
-// shown is the text of a list, one sketch after the other.
+// shown is the text of a list, one digest after the other.
 type shown struct {
 	Key    vserver.ServerKey
-	Sketch vserver.Sketch
+	Digest vserver.Digest
 }
 
-var bySketch = cmp.Comparer(func(a, b shown) bool { return a == b })
+var byDigest = cmp.Comparer(func(a, b shown) bool { return a == b })
 
-// sketched is a server with destinations.
-func sketched(k vserver.ServerKey, s vserver.Server, rows map[string]vserver.Destination) shown {
-	sketch := vserver.SketchOf(k, s)
+// digested is a server with destinations.
+func digested(k vserver.ServerKey, s vserver.Server, rows map[string]vserver.Destination) shown {
+	digest := vserver.DigestOf(k, s)
 	for addrPort, d := range rows {
-		sketch.Add(destinationKey(k, addrPort), d)
+		digest.Add(destinationKey(k, addrPort), d)
 	}
-	return shown{k, sketch}
+	return shown{k, digest}
 }
 
-// readSketches looks up servers that all have the same timeout, or none.
-func readSketches(text string, size int, timeout uint32) (got []shown, asked int, err error) {
+// readDigests looks up servers that all have the same timeout, or none.
+func readDigests(text string, size int, timeout uint32) (got []shown, asked int, err error) {
 	ask := func(vserver.ServerKey) (vserver.Server, bool, error) {
 		asked++
 		return vserver.Server{Timeout: timeout}, timeout != 0, nil
 	}
-	visit := func(k vserver.ServerKey, s vserver.Sketch) { got = append(got, shown{k, s}) }
-	err = vserver.ReadSketches(strings.NewReader(text), size, ask, visit)
+	visit := func(k vserver.ServerKey, s vserver.Digest) { got = append(got, shown{k, s}) }
+	err = vserver.ReadDigests(strings.NewReader(text), size, ask, visit)
 	return got, asked, err
 }
 
-func TestReadSketches(t *testing.T) {
+func TestReadDigests(t *testing.T) {
 	four, six := serverKey("10.96.0.1:443", vserver.ProtocolTCP), serverKey("[fd00::a]:443", vserver.ProtocolTCP)
 	persistent := vserver.Server{Scheduler: "wlc", Flags: vserver.FlagPersistent, Timeout: 43}
 	want := []shown{
-		sketched(four, persistent, map[string]vserver.Destination{"10.0.0.1:8080": {Weight: 1}, "10.0.0.2:8080": {Forward: vserver.ForwardLocal}}),
-		sketched(six, vserver.Server{Scheduler: "rr"}, map[string]vserver.Destination{"[fd01::b0c]:8080": {Weight: 1, Forward: vserver.ForwardRoute}}),
-		sketched(serverKey("10.96.0.10:53", vserver.ProtocolUDP), vserver.Server{Scheduler: "rr", Flags: vserver.FlagOnePacket},
+		digested(four, persistent, map[string]vserver.Destination{"10.0.0.1:8080": {Weight: 1}, "10.0.0.2:8080": {Forward: vserver.ForwardLocal}}),
+		digested(six, vserver.Server{Scheduler: "rr"}, map[string]vserver.Destination{"[fd01::b0c]:8080": {Weight: 1, Forward: vserver.ForwardRoute}}),
+		digested(serverKey("10.96.0.10:53", vserver.ProtocolUDP), vserver.Server{Scheduler: "rr", Flags: vserver.FlagOnePacket},
 			map[string]vserver.Destination{"10.0.0.1:53": {Weight: 65535}}),
 	}
 	text := strings.Replace(listHead+listRows, "persistent 10800", "persistent 10750", 1)
 	for _, size := range []int{128, 256, 1 << 16} {
-		got, asked, err := readSketches(text, size, 43) // 250 ticks a second
-		if diff := cmp.Diff(want, got, bySketch); diff != "" || err != nil {
-			t.Errorf("buffer of %d bytes: %v; sketches (-want +got):\n%s", size, err, diff)
+		got, asked, err := readDigests(text, size, 43) // 250 ticks a second
+		if diff := cmp.Diff(want, got, byDigest); diff != "" || err != nil {
+			t.Errorf("buffer of %d bytes: %v; digests (-want +got):\n%s", size, err, diff)
 		}
 		if asked != 1 {
 			t.Errorf("%d servers were asked for, want 1", asked)
@@ -66,26 +66,26 @@ func TestReadSketches(t *testing.T) {
 	}
 }
 
-// TestSketchesTellRowsApart: of servers that differ in one thing that is shown.
-func TestSketchesTellRowsApart(t *testing.T) {
+// TestDigestsTellRowsApart: of servers that differ in one thing that is shown.
+func TestDigestsTellRowsApart(t *testing.T) {
 	k := serverKey("10.96.0.1:80", vserver.ProtocolTCP)
 	server, row := vserver.Server{Scheduler: "rr"}, vserver.Destination{Weight: 1}
 	rows := func(addrPort string, d vserver.Destination) map[string]vserver.Destination {
 		return map[string]vserver.Destination{addrPort: d}
 	}
 	different := map[string]shown{
-		"nothing":     sketched(k, server, nil),
-		"one":         sketched(k, server, rows("10.0.0.1:80", row)),
-		"an address":  sketched(k, server, rows("10.0.0.2:80", row)),
-		"a port":      sketched(k, server, rows("10.0.0.1:81", row)),
-		"a weight":    sketched(k, server, rows("10.0.0.1:80", vserver.Destination{Weight: 256})),
-		"a way":       sketched(k, server, rows("10.0.0.1:80", vserver.Destination{Weight: 1, Forward: vserver.ForwardTunnel})),
-		"two":         sketched(k, server, map[string]vserver.Destination{"10.0.0.1:80": row, "10.0.0.2:80": row}),
-		"two swapped": sketched(k, server, map[string]vserver.Destination{"10.0.0.1:80": {Weight: 2}, "10.0.0.2:80": row}),
-		"two back":    sketched(k, server, map[string]vserver.Destination{"10.0.0.1:80": row, "10.0.0.2:80": {Weight: 2}}),
-		"scheduler":   sketched(k, vserver.Server{Scheduler: "wrr"}, rows("10.0.0.1:80", row)),
-		"ops":         sketched(k, vserver.Server{Scheduler: "rr", Flags: vserver.FlagOnePacket}, rows("10.0.0.1:80", row)),
-		"persistence": sketched(k, vserver.Server{Scheduler: "rr", Flags: vserver.FlagPersistent, Timeout: 1}, rows("10.0.0.1:80", row)),
+		"nothing":     digested(k, server, nil),
+		"one":         digested(k, server, rows("10.0.0.1:80", row)),
+		"an address":  digested(k, server, rows("10.0.0.2:80", row)),
+		"a port":      digested(k, server, rows("10.0.0.1:81", row)),
+		"a weight":    digested(k, server, rows("10.0.0.1:80", vserver.Destination{Weight: 256})),
+		"a way":       digested(k, server, rows("10.0.0.1:80", vserver.Destination{Weight: 1, Forward: vserver.ForwardTunnel})),
+		"two":         digested(k, server, map[string]vserver.Destination{"10.0.0.1:80": row, "10.0.0.2:80": row}),
+		"two swapped": digested(k, server, map[string]vserver.Destination{"10.0.0.1:80": {Weight: 2}, "10.0.0.2:80": row}),
+		"two back":    digested(k, server, map[string]vserver.Destination{"10.0.0.1:80": row, "10.0.0.2:80": {Weight: 2}}),
+		"scheduler":   digested(k, vserver.Server{Scheduler: "wrr"}, rows("10.0.0.1:80", row)),
+		"ops":         digested(k, vserver.Server{Scheduler: "rr", Flags: vserver.FlagOnePacket}, rows("10.0.0.1:80", row)),
+		"persistence": digested(k, vserver.Server{Scheduler: "rr", Flags: vserver.FlagPersistent, Timeout: 1}, rows("10.0.0.1:80", row)),
 	}
 	for a, x := range different {
 		for b, y := range different {
@@ -94,15 +94,15 @@ func TestSketchesTellRowsApart(t *testing.T) {
 			}
 		}
 	}
-	same := sketched(k, vserver.Server{Scheduler: "rr", Flags: vserver.FlagSched1 | vserver.FlagSched3, Timeout: 7, HostBits: 8, Engine: "sip"},
+	same := digested(k, vserver.Server{Scheduler: "rr", Flags: vserver.FlagSched1 | vserver.FlagSched3, Timeout: 7, HostBits: 8, Engine: "sip"},
 		rows("10.0.0.1:80", vserver.Destination{Weight: 1, Upper: 5, Lower: 3}))
 	if same != different["one"] {
 		t.Error("what the list does not show makes a difference")
 	}
 }
 
-// TestSketchedTimeouts: what the list prints in ticks is compared in seconds.
-func TestSketchedTimeouts(t *testing.T) {
+// TestDigestedTimeouts: times that the list prints in ticks are compared in seconds.
+func TestDigestedTimeouts(t *testing.T) {
 	k := serverKey("[fd00::1]:80", vserver.ProtocolTCP)
 	tests := map[string]struct {
 		ticks, exact uint32 // exact 0: the server is not there
@@ -124,8 +124,8 @@ func TestSketchedTimeouts(t *testing.T) {
 				ticks = "-5"
 			}
 			text := listHead + "TCP  [fd00:0000:0000:0000:0000:0000:0000:0001]:0050 rr persistent " + ticks + " " + prefix64 + "\n"
-			got, _, err := readSketches(text, 1<<12, tt.exact)
-			want := sketched(k, vserver.Server{Scheduler: "rr", Flags: vserver.FlagPersistent, Timeout: tt.want, HostBits: 64}, nil)
+			got, _, err := readDigests(text, 1<<12, tt.exact)
+			want := digested(k, vserver.Server{Scheduler: "rr", Flags: vserver.FlagPersistent, Timeout: tt.want, HostBits: 64}, nil)
 			if err != nil || len(got) != 1 || got[0] != want {
 				t.Errorf("%+v, %v; want %+v", got, err, want)
 			}
@@ -133,7 +133,7 @@ func TestSketchedTimeouts(t *testing.T) {
 	}
 }
 
-func TestSketchesOfListsThatMakeNoSense(t *testing.T) {
+func TestDigestsOfListsThatMakeNoSense(t *testing.T) {
 	server := "TCP  0A600001:0050 rr "
 	destination := "  -> 0A000001:0050      Masq    1      2          9         \n"
 	tests := map[string]string{
@@ -153,37 +153,37 @@ func TestSketchesOfListsThatMakeNoSense(t *testing.T) {
 	}
 	for name, text := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got, _, err := readSketches(text, 1<<16, 1); err == nil {
+			if got, _, err := readDigests(text, 1<<16, 1); err == nil {
 				t.Errorf("read as %v, want an error", got)
 			}
 		})
 	}
 	fails := errors.New("fails")
 	text := listHead + server + "persistent 100 FFFFFFFF\n"
-	err := vserver.ReadSketches(strings.NewReader(text), 1<<12, func(vserver.ServerKey) (vserver.Server, bool, error) {
+	err := vserver.ReadDigests(strings.NewReader(text), 1<<12, func(vserver.ServerKey) (vserver.Server, bool, error) {
 		return vserver.Server{}, false, fails
-	}, func(vserver.ServerKey, vserver.Sketch) { t.Error("a server was shown") })
+	}, func(vserver.ServerKey, vserver.Digest) { t.Error("a server was shown") })
 	if !errors.Is(err, fails) {
 		t.Errorf("a server that cannot be asked for: %v, want %v", err, fails)
 	}
 }
 
-// FuzzReadSketches: whatever the list holds, reading it ends and does not depend on how
+// FuzzReadDigests: with any contents of the list, reading it ends and does not depend on how
 // the text is cut.
-func FuzzReadSketches(f *testing.F) {
+func FuzzReadDigests(f *testing.F) {
 	f.Add([]byte(listHead + listRows))
 	f.Add([]byte(listHead + "TCP  0A600001:0050 rr ops persistent 250 FFFFFF00\n"))
 	f.Add([]byte(listHead[:60]))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		whole, _, err := readSketches(string(b), len(b)+1, 1)
+		whole, _, err := readDigests(string(b), len(b)+1, 1)
 		if len(whole) > len(b)/len("TCP 0A600001:0050 r\n") {
 			t.Errorf("%d servers in %d bytes", len(whole), len(b))
 		}
 		var pieces []shown
-		cutErr := vserver.ReadSketches(iotest.OneByteReader(strings.NewReader(string(b))), len(b)/2+64,
+		cutErr := vserver.ReadDigests(iotest.OneByteReader(strings.NewReader(string(b))), len(b)/2+64,
 			func(vserver.ServerKey) (vserver.Server, bool, error) { return vserver.Server{Timeout: 1}, true, nil },
-			func(k vserver.ServerKey, s vserver.Sketch) { pieces = append(pieces, shown{k, s}) })
-		if err == nil && cutErr == nil && !cmp.Equal(whole, pieces, bySketch) || err != nil && cutErr == nil {
+			func(k vserver.ServerKey, s vserver.Digest) { pieces = append(pieces, shown{k, s}) })
+		if err == nil && cutErr == nil && !cmp.Equal(whole, pieces, byDigest) || err != nil && cutErr == nil {
 			t.Errorf("whole: %v, %v; in pieces: %v, %v", whole, err, pieces, cutErr)
 		}
 	})
@@ -214,7 +214,7 @@ func TestSurveysThatDoNotCome(t *testing.T) {
 				if err := h.BeginSurvey(ctx); err != nil {
 					t.Fatal(err)
 				}
-				done, err := h.Survey(ctx, func(vserver.ServerKey, vserver.Sketch) {})
+				done, err := h.Survey(ctx, func(vserver.ServerKey, vserver.Digest) {})
 				if done || !errors.Is(err, tt.want) || time.Since(start) > 5*time.Second {
 					t.Errorf("done %t, %v after %s", done, err, time.Since(start))
 				}
@@ -271,7 +271,7 @@ func TestSurveyKeepsItsFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		servers := 0
-		if done, err := h.Survey(ctx, func(vserver.ServerKey, vserver.Sketch) { servers++ }); !done || err != nil || servers != 1 {
+		if done, err := h.Survey(ctx, func(vserver.ServerKey, vserver.Digest) { servers++ }); !done || err != nil || servers != 1 {
 			t.Errorf("done %t, %v, %d servers; want one", done, err, servers)
 		}
 	}
@@ -280,25 +280,25 @@ func TestSurveyKeepsItsFile(t *testing.T) {
 	}
 }
 
-// BenchmarkReadSketches: 10,000 servers of ten destinations.
-func BenchmarkReadSketches(b *testing.B) {
+// BenchmarkReadDigests: 10,000 servers of ten destinations.
+func BenchmarkReadDigests(b *testing.B) {
 	text := bigList(100_000)
 	b.ReportAllocs()
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
 		servers := 0
-		if err := vserver.ReadSketches(strings.NewReader(text), 1<<16, nil, func(vserver.ServerKey, vserver.Sketch) { servers++ }); err != nil || servers != 10_000 {
+		if err := vserver.ReadDigests(strings.NewReader(text), 1<<16, nil, func(vserver.ServerKey, vserver.Digest) { servers++ }); err != nil || servers != 10_000 {
 			b.Fatalf("%d servers, %v", servers, err)
 		}
 	}
 }
 
-// TestSketchesCostNoMemory: what is read does not grow with the table.
-func TestSketchesCostNoMemory(t *testing.T) {
+// TestDigestsCostNoMemory: memory does not grow with the table.
+func TestDigestsCostNoMemory(t *testing.T) {
 	measure := func(rows int) float64 {
 		text := bigList(rows)
 		return testing.AllocsPerRun(5, func() {
-			if err := vserver.ReadSketches(strings.NewReader(text), 1<<16, nil, func(vserver.ServerKey, vserver.Sketch) {}); err != nil {
+			if err := vserver.ReadDigests(strings.NewReader(text), 1<<16, nil, func(vserver.ServerKey, vserver.Digest) {}); err != nil {
 				t.Fatal(err)
 			}
 		})

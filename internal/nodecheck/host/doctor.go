@@ -126,7 +126,7 @@ func nearest(dir string) (string, error) {
 	}
 }
 
-// diskSpaceOf leaves out what is set aside for root, who the agent is. Some file systems make
+// diskSpaceOf counts the blocks that are reserved for root, too: the agent is root. Some file systems make
 // files as long as they have bytes, and say 0 of 0.
 func diskSpaceOf(dir string) (DiskSpace, error) {
 	var s unix.Statfs_t

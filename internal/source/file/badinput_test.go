@@ -201,7 +201,7 @@ func (tt badInput) initial() string {
 	return service("victim", 80)
 }
 
-// told: what is expected of the new content has come out in some form.
+// told: the new content has been delivered in some form.
 func (tt badInput) told(g *rig) bool {
 	if len(tt.want) > 0 {
 		return g.problems() != ""

@@ -249,7 +249,7 @@ func TestLoadOfNothing(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever a file holds, it is good or bad and never both, and what is
+// FuzzParse: with any contents, a file is good or bad and never both, and what is
 // wrong is said on lines that the file has.
 func FuzzParse(f *testing.F) {
 	for _, table := range [][]badInput{badFiles, badParts} {

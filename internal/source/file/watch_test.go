@@ -189,7 +189,7 @@ func TestPathThatGoes(t *testing.T) {
 	}
 }
 
-// TestPolling: what the watch cannot see is found by looking, and looking alone
+// TestPolling: changes without an event are found by polling, and polling alone
 // neither repeats a complaint nor sends anything.
 func TestPolling(t *testing.T) {
 	g := newRig(t, "", file.Options{Poll: 5 * time.Millisecond, Quiet: time.Millisecond, Patience: time.Millisecond})

@@ -48,7 +48,7 @@ func (l *list) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind
 // DeepCopyObject implements runtime.Object.
 func (l *list) DeepCopyObject() runtime.Object { return l }
 
-// errStrange: what came cannot have come from an API server.
+// errStrange: the answer cannot have come from an API server.
 var errUnexpectedObject = errors.New("not the requested object")
 
 // convert reads one object.

@@ -32,7 +32,7 @@ const (
 	Timeout      Reason = "Timeout"      // it does not answer, or no more
 	Busy         Reason = "Busy"         // 429: it asks us to wait
 	ServerError  Reason = "ServerError"  // 5xx
-	NotAPI       Reason = "NotAPI"       // what answers is no Kubernetes API
+	NotAPI       Reason = "NotAPI"       // the server is no Kubernetes API
 	Other        Reason = "Other"
 )
 

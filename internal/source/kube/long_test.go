@@ -129,7 +129,7 @@ func TestLongList(t *testing.T) {
 		name    string
 		streams bool
 		breaks  int
-		wire    float64 // what may be alive besides, as a part of what came
+		wire    float64 // the allowed garbage, as a fraction of the input
 	}{
 		{"streamed", true, 0, 0.75},
 		{"streamed, broken off, then streamed", true, 1, 0.75},

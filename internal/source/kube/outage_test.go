@@ -210,7 +210,7 @@ func TestBookmarksCount(t *testing.T) {
 }
 
 // hanging is a client whose requests for Services, of the verb that is stored, are
-// never answered: what a paused server is to a connection without pings.
+// never answered, like a connection without pings to a paused server.
 type hanging struct {
 	kubernetes.Interface
 	verb atomic.Value

@@ -1,4 +1,4 @@
-// Package packed checks the small forms of keys (delta.Packing).
+// Package packed checks the small forms of keys (delta.KeyCodec).
 package packed
 
 import (
@@ -9,9 +9,9 @@ import (
 
 // Check packs keys and fails the test where a key comes back as another, or two keys have one small
 // form. It returns how many keys have a small form.
-func Check[K comparable](t *testing.T, p delta.Packing[K], keys []K) (packed int) {
+func Check[K comparable](t *testing.T, p delta.KeyCodec[K], keys []K) (packed int) {
 	t.Helper()
-	seen := map[delta.Small]K{}
+	seen := map[delta.PackedKey]K{}
 	for _, k := range keys {
 		small, ok := p.Pack(k)
 		if !ok {

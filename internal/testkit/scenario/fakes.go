@@ -23,7 +23,7 @@ import (
 type Fakes struct {
 	in     inputs
 	kernel *kernel
-	tap    *tap
+	tap    *faultProxy
 	log    logBuffer
 
 	mu   sync.Mutex // of the agent's life, which a planned crash changes too
@@ -31,9 +31,9 @@ type Fakes struct {
 	last Start
 	rose bool // an agent crashed, and another has taken its place
 	// Audited makes every agent look for drift, whatever its scenario sets.
-	audited bool
-	witness witness
-	metrics *telemetry.Metrics // of the last agent
+	audited     bool
+	statusProbe statusProbe
+	metrics     *telemetry.Metrics // of the last agent
 }
 
 var _ Driver = (*Fakes)(nil)
@@ -55,7 +55,7 @@ func NewFedFakes(feed *Feed) *Fakes {
 const mostLog = 32 << 10
 
 func newFakes(in inputs) *Fakes {
-	f := &Fakes{in: in, kernel: newKernel(), tap: newTap()}
+	f := &Fakes{in: in, kernel: newKernel(), tap: newFaultProxy()}
 	f.tap.crash = f.rise
 	return f
 }
@@ -79,7 +79,7 @@ func (f *Fakes) Trouble(t Trouble) {
 	if t.Times == 0 {
 		t.Times = endless
 	}
-	f.tap.struck = f.witness.begin(f)
+	f.tap.struck = f.statusProbe.begin(f)
 	f.tap.add(&fault{pkg: t.Package, from: t.Call, times: t.Times, kind: t.Kind, one: t.Row, trouble: true})
 }
 
@@ -91,15 +91,15 @@ func (f *Fakes) CrashAtCall(pkg string, nth int) {
 }
 
 // Struck reports whether the planned fault has hit. It is asked when the script is over.
-func (f *Fakes) Struck() bool { return f.witness.struck.Load() }
+func (f *Fakes) Struck() bool { return f.statusProbe.struck.Load() }
 
 // Told reports whether the agent has reported a lasting failure; other failures ended by
 // themselves. It is asked when the script is over.
-func (f *Fakes) Told() bool { return f.witness.told.Load() }
+func (f *Fakes) Told() bool { return f.statusProbe.told.Load() }
 
-// Witnessed is what the agent failed to do in its trouble: to answer, and to tell of it. It
+// StatusFaults is what the agent failed to do in its trouble: to answer, and to tell of it. It
 // is asked when the script is over.
-func (f *Fakes) Witnessed() error { return f.witness.verdict() }
+func (f *Fakes) StatusFaults() error { return f.statusProbe.verdict() }
 
 // Calls is how many calls each kernel package had.
 func (f *Fakes) Calls() map[string]int { return f.tap.counts() }
@@ -260,7 +260,7 @@ func (f *Fakes) Cleanup(s Start) error {
 	if err != nil {
 		return err
 	}
-	f.witness.leave(f) // no later report is possible
+	f.statusProbe.leave(f) // no later report is possible
 	f.tap.revive()
 	deps := f.kernel.deps(f.tap)
 	if err = cleanUp(context.Background(), c, deps); err != nil && f.audited {
@@ -283,7 +283,7 @@ func (f *Fakes) Pace() (interval, deadline time.Duration) {
 
 // Close implements Driver.
 func (f *Fakes) Close() {
-	f.witness.leave(f)
+	f.statusProbe.leave(f)
 	_ = f.Stop()
 }
 

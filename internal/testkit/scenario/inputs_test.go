@@ -62,7 +62,7 @@ func TestJudgeTellsWhatIsDifferent(t *testing.T) {
 	n, feed := fedNode(t)
 	feed.Put("a.yaml", web)
 	must(t, n.Tool(strings.Fields("ipvsadm -A -t 198.51.100.7:80 -s wlc")))
-	j := scenario.NewJudge(n)
+	j := scenario.NewComparator(n)
 	must(t, j.Foreign())
 	must(t, n.Start(scenario.Start{Audit: true})) // Agree gives up after some audits
 	_, deadline := n.Pace()

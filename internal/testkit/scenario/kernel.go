@@ -58,12 +58,12 @@ func newKernel() *kernel {
 }
 
 // rulesDeps are the dependencies of iptables mode for one process, behind its tap.
-func (k *kernel) rulesDeps(t *tap) iptables.Deps {
+func (k *kernel) rulesDeps(t *faultProxy) iptables.Deps {
 	return iptables.Deps{Rules: tappedRules{tappedModeRules{k.rules, t}, k.rules}}
 }
 
 // deps are those of ipvs mode.
-func (k *kernel) deps(t *tap) ipvs.Deps {
+func (k *kernel) deps(t *faultProxy) ipvs.Deps {
 	if k.nft != nil {
 		return k.nftDeps(t)
 	}
@@ -73,7 +73,7 @@ func (k *kernel) deps(t *tap) ipvs.Deps {
 	}
 }
 
-// host is what the machine has, read behind the tap's back.
+// host is what the machine has, read behind the fault proxy's back.
 func (k *kernel) host() (h model.Host, err error) {
 	if h.Links, err = k.links.Local(context.Background()); err == nil {
 		h.Gateways, err = k.links.Gateways(context.Background())
@@ -204,7 +204,7 @@ func (r *tiedRules) count() {
 	}
 	infos, err := r.sets.Stat(context.Background())
 	if err != nil {
-		panic(err) // faults are the tap's business, the fake itself has none
+		panic(err) // faults are the fault proxy's business, the fake itself has none
 	}
 	for _, i := range infos {
 		if n := want[i.Set.Name] - int(i.References); n != 0 {

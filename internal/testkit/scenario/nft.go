@@ -31,7 +31,7 @@ func NewNFTFakes(work string) *Fakes {
 func (f *Fakes) NFT() *nfttest.Fake { return f.kernel.nft }
 
 // nftDeps are those of ipvs mode for one process.
-func (k *kernel) nftDeps(t *tap) ipvs.Deps {
+func (k *kernel) nftDeps(t *faultProxy) ipvs.Deps {
 	b := nftrules.New(k.nft)
 	return ipvs.Deps{
 		Servers: tappedServers{k.servers, t}, Sets: tappedSets{b.Sets(), t},

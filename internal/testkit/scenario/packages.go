@@ -15,11 +15,11 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-// The dependencies of the modes, each with a tap in front.
+// The dependencies of the modes, each with a fault proxy in front.
 
 type tappedServers struct {
 	ipvs.Servers
-	tap *tap
+	tap *faultProxy
 }
 
 func (s tappedServers) ListServers(ctx context.Context) (map[vserver.ServerKey]vserver.Server, error) {
@@ -42,7 +42,7 @@ func (s tappedServers) BeginSurvey(ctx context.Context) error {
 	return s.tap.one(ctx, pkgServers, looks, func() error { return s.Servers.BeginSurvey(ctx) })
 }
 
-func (s tappedServers) Survey(ctx context.Context, visit func(vserver.ServerKey, vserver.Sketch)) (done bool, err error) {
+func (s tappedServers) Survey(ctx context.Context, visit func(vserver.ServerKey, vserver.Digest)) (done bool, err error) {
 	err = s.tap.one(ctx, pkgServers, looks, func() (err error) { done, err = s.Servers.Survey(ctx, visit); return err })
 	return done, err
 }
@@ -53,7 +53,7 @@ func (s tappedServers) Count(wanted map[vserver.DestinationKey]struct{}) vserver
 
 type tappedCounting struct {
 	vserver.Counting
-	tap *tap
+	tap *faultProxy
 }
 
 func (c tappedCounting) Next(ctx context.Context) (found map[vserver.DestinationKey]vserver.Connections, done bool, err error) {
@@ -75,7 +75,7 @@ func (s tappedServers) WriteDestinations(ctx context.Context, changes []vserver.
 
 type tappedSets struct {
 	ipvs.Sets
-	tap *tap
+	tap *faultProxy
 }
 
 func (s tappedSets) ListSets(ctx context.Context) ([]ipset.Set, error) {
@@ -159,7 +159,7 @@ func batched(rows []memberRow) (batches []ipset.Batch) {
 // tappedModeRules are those of ipvs mode.
 type tappedModeRules struct {
 	ipvs.Rules
-	tap *tap
+	tap *faultProxy
 }
 
 // tappedRules are those of iptables mode.
@@ -277,7 +277,7 @@ func firstTables(rows []restoreRow) []restoreRow {
 
 type tappedLinks struct {
 	ipvs.Links
-	tap *tap
+	tap *faultProxy
 }
 
 func (l tappedLinks) Ensure(ctx context.Context) (created bool, err error) {
@@ -313,10 +313,10 @@ func (l tappedLinks) Remove(ctx context.Context) error {
 	return l.tap.one(ctx, pkgLinks, removes, func() error { return l.Links.Remove(ctx) })
 }
 
-// tappedHost reads the host through the same tap as the link.
+// tappedHost reads the host through the same fault proxy as the link.
 type tappedHost struct {
 	agent.HostReader
-	tap *tap
+	tap *faultProxy
 }
 
 func (h tappedHost) Local(ctx context.Context) (map[netip.Addr]string, error) {

@@ -21,9 +21,9 @@ func bothTables() (chains []rules.ChainChange, edits []rules.RuleChange) {
 	return chains, edits
 }
 
-// tapped returns rules behind a tap, with chains that single rules can be put into.
-func tapped(t *testing.T) (tappedRules, *tap) {
-	k, tap := newKernel(), newTap()
+// tapped returns rules behind a fault proxy, with chains that single rules can be put into.
+func tapped(t *testing.T) (tappedRules, *faultProxy) {
+	k, tap := newKernel(), newFaultProxy()
 	tap.crash = func() {}
 	for _, table := range []string{"nat", "filter"} {
 		if err := k.rules.Load(rules.IPv4, "*"+table+"\n:KUBE-NODEPORTS - [0:0]\nCOMMIT\n"); err != nil {

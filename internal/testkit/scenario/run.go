@@ -67,7 +67,7 @@ func setUp(o Options, env *testscript.Env) error {
 		return err
 	}
 	o.Rough = o.Rough || o.Crash
-	s := &script{opts: o, driver: d, judge: NewJudge(d), work: env.WorkDir}
+	s := &script{opts: o, driver: d, comparator: NewComparator(d), work: env.WorkDir}
 	env.Values[key{}] = s
 	env.Defer(s.close)
 	return nil

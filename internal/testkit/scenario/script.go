@@ -17,13 +17,13 @@ import (
 
 // script is one file on its way.
 type script struct {
-	opts   Options
-	driver Driver
-	judge  *Judge
-	work   string
-	last   Start // of the agent, for restarts
-	async  bool
-	base   map[string]uint64 // rows written at the last mark
+	opts       Options
+	driver     Driver
+	comparator *Comparator
+	work       string
+	last       Start // of the agent, for restarts
+	async      bool
+	base       map[string]uint64 // rows written at the last mark
 	// markers counts the Services that settle has put down; see there.
 	markers int
 	// updates are files of the script with the content to write there.

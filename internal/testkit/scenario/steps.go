@@ -41,7 +41,7 @@ var steps = map[string]step{
 	"mark":       {usage: "mark", run: (*script).mark},
 	"written":    {usage: "written TABLE N", least: 2, most: 2, run: (*script).written},
 	"plan":       {usage: "plan", run: (*script).plan},
-	"foreign":    {usage: "foreign", run: func(s *script, _ call) error { return s.judge.Foreign() }},
+	"foreign":    {usage: "foreign", run: func(s *script, _ call) error { return s.comparator.Foreign() }},
 	"agree":      {usage: "agree", run: (*script).agree},
 	"look":       {usage: "look", run: (*script).look},
 	"host":       {usage: "host [ADDRESS...]", most: many, run: func(s *script, c call) error { return withAddresses(c.args, s.driver.Host) }},
@@ -110,7 +110,7 @@ func (s *script) look(c call) error {
 
 func (s *script) agree(call) error {
 	_, deadline := s.driver.Pace()
-	return s.judge.Agree(s.last, deadline)
+	return s.comparator.Agree(s.last, deadline)
 }
 
 func (s *script) restart(c call) error {
@@ -187,7 +187,7 @@ func (s *script) expectLog(c call) error {
 		case re.MatchString(s.driver.Log()):
 			return nil
 		case s.opts.Crash && s.rose():
-			return s.ready() // who saw it died before it could say so
+			return s.ready() // the agent that saw it died before it could report it
 		}
 		return fmt.Errorf("the agent did not log %q", re)
 	})

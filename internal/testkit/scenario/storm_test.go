@@ -200,11 +200,11 @@ func newStormed(t *testing.T, s *storm) *stormed {
 	log := zap.NewNop()
 	x := &stormed{storm: s, kernel: newKernel(), config: c, known: catalog.New(log, c.NodeName, model.FromKube), passes: &passes{Observer: telemetry.New()}}
 	x.known.SetEndpointGrace(100 * time.Millisecond)
-	taps := newTap()
+	taps := newFaultProxy()
 	mode, _ := newMode(log, c, x.kernel, taps)
 	x.loop = agent.New(agent.Options{
 		Log: log, Catalog: x.known, Mode: mode, NodeName: c.NodeName, Observer: x.passes,
-		Compiler: func(h model.Host) agent.Compiler { return plan.New(planOptions(c, h)) }, Concerns: concerns(c),
+		Compiler: func(h model.Host) agent.Compiler { return plan.New(planOptions(c, h)) }, Affects: concerns(c),
 		Host: tappedHost{x.kernel.links, taps}, NodePorts: nodePorts(c),
 	})
 	group, ctx := errgroup.WithContext(ctx)

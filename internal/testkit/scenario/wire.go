@@ -52,7 +52,7 @@ var quickFiles = file.Options{Poll: 250 * time.Millisecond, Quiet: 2 * time.Mill
 func settings(manifests string, s Start) (config.Config, error) {
 	c := config.Defaults()
 	c.Own.SourceDir = manifests
-	c.Own.Drain = &metav1.Duration{} // what a scenario removes is gone, unless it sets otherwise
+	c.Own.Drain = &metav1.Duration{} // no drain: removed rows are gone at once, unless the scenario sets one
 	f := pflag.NewFlagSet("kube-ipvs", pflag.ContinueOnError)
 	config.Bind(f, &c)
 	if err := f.Parse(s.Flags); err != nil {
@@ -106,7 +106,7 @@ func planOptions(c config.Config, h model.Host) plan.Options {
 func concerns(c config.Config) func(before, now model.Host) func(*model.Service, []*model.Slice) bool {
 	return func(before, now model.Host) func(*model.Service, []*model.Slice) bool {
 		old, opts := planOptions(c, before), planOptions(c, now)
-		return func(s *model.Service, behind []*model.Slice) bool { return opts.Concerns(old, s, behind) }
+		return func(s *model.Service, behind []*model.Slice) bool { return opts.Affects(old, s, behind) }
 	}
 }
 
@@ -131,7 +131,7 @@ type process struct {
 	done chan error
 }
 
-func startProcess(log *zap.Logger, c config.Config, s Start, in inputs, k *kernel, t *tap, m *telemetry.Metrics) *process {
+func startProcess(log *zap.Logger, c config.Config, s Start, in inputs, k *kernel, t *faultProxy, m *telemetry.Metrics) *process {
 	mode, bound := newMode(log, c, k, t)
 	known := catalog.New(log, c.NodeName, model.FromFile)
 	known.SetEndpointGrace(quickPatience)
@@ -142,7 +142,7 @@ func startProcess(log *zap.Logger, c config.Config, s Start, in inputs, k *kerne
 	}
 	loop := agent.New(agent.Options{
 		Log: log, Catalog: known, Mode: mode, NodeName: c.NodeName, Observer: m,
-		Compiler: func(h model.Host) agent.Compiler { return plan.New(planOptions(c, h)) }, Concerns: concerns(c),
+		Compiler: func(h model.Host) agent.Compiler { return plan.New(planOptions(c, h)) }, Affects: concerns(c),
 		Host: tappedHost{k.links, t}, NodePorts: nodePorts(c),
 		PodRanges: c.DetectLocal.ClusterCIDRs, Remember: k.remember,
 		Periods: agent.Periods{Coalesce: quickCoalesce, AuditPeriod: audit, RetryMin: quickRetry, RetryMax: slowestRetry},
@@ -172,7 +172,7 @@ func (p *process) stop() error {
 }
 
 // newMode makes the mode that the settings name; bound is nil if it binds no address.
-func newMode(log *zap.Logger, c config.Config, k *kernel, t *tap) (mode dataplane.Inspectable, bound *ipvs.Mode) {
+func newMode(log *zap.Logger, c config.Config, k *kernel, t *faultProxy) (mode dataplane.Inspectable, bound *ipvs.Mode) {
 	if c.Mode == config.ModeIPTables {
 		return iptables.New(log, rulesConfig(c, k.liberal.Load()), k.rulesDeps(t)), nil
 	}
@@ -198,13 +198,13 @@ func watch(ctx context.Context, log *zap.Logger, k *kernel, loop *agent.Agent, m
 		}[e.Kind]
 		if repair != nil {
 			log.Info("another program changed kube-ipvs0, repairing it", zap.Stringer("event", e))
-			_ = loop.Repair(ctx, repair) // what fails here is the audit's to find
+			_ = loop.Repair(ctx, repair) // the audit finds failures
 		}
 	})
 }
 
 // leaveIPVS takes away what ipvs mode has left, once iptables mode carries Services. The
-// loop does it, as in the program; what fails is tried again.
+// loop does it, as in the program; failures are retried.
 func leaveIPVS(ctx context.Context, log *zap.Logger, loop *agent.Agent, mode *iptables.Mode, left *ipvs.Mode, k *kernel) {
 	sweep := func(ctx context.Context) error {
 		host, err := k.host()
@@ -220,7 +220,7 @@ func leaveIPVS(ctx context.Context, log *zap.Logger, loop *agent.Agent, mode *ip
 	}
 	served := func() bool {
 		s, err := loop.Status(ctx)
-		return err == nil && s.Ready && s.Complete // what is not known may be carried by IPVS alone
+		return err == nil && s.Ready && s.Complete // rows that are not known may be carried by IPVS alone
 	}
 	for tick := time.NewTicker(quickSweep); ; {
 		select {

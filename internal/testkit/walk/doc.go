@@ -2,7 +2,7 @@
 // point it checks that the state of the agent depends only on its inputs, not on their history.
 //
 //	seed ──New──► Walk ──Run──► a Node: the agent, real packages, fakes or a kernel
-//	               ▲  │            at each quiet point (scenario.Judge):
+//	               ▲  │            at each quiet point (scenario.Comparator):
 //	            Shrink └─Script    the result of a fresh compile of all inputs
 //	               │      │          = what the agent wants
 //	               └──────┘          = what the kernel holds, but for foreign rows,

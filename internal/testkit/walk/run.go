@@ -111,7 +111,7 @@ const (
 // patience; nil means that they always did.
 func Run(node Node, w Walk, patience time.Duration, count *Count) *Failure {
 	defer node.Close()
-	r := runner{node: node, judge: scenario.NewJudge(node), walk: w, state: w.begin(), patience: patience}
+	r := runner{node: node, comparator: scenario.NewComparator(node), walk: w, state: w.begin(), patience: patience}
 	fail := func(at int, err error) *Failure {
 		log := node.Log()
 		return &Failure{At: at, Err: err, Log: log[max(0, len(log)-8000):]}
@@ -133,11 +133,11 @@ func Run(node Node, w Walk, patience time.Duration, count *Count) *Failure {
 }
 
 type runner struct {
-	node     Node
-	judge    *scenario.Judge
-	walk     Walk
-	state    *state
-	patience time.Duration
+	node       Node
+	comparator *scenario.Comparator
+	walk       Walk
+	state      *state
+	patience   time.Duration
 }
 
 func (r *runner) begin() error {
@@ -146,7 +146,7 @@ func (r *runner) begin() error {
 	}
 	if r.walk.Foreign {
 		r.putForeign()
-		if err := r.judge.Foreign(); err != nil {
+		if err := r.comparator.Foreign(); err != nil {
 			return err
 		}
 	}
@@ -156,7 +156,7 @@ func (r *runner) begin() error {
 	return r.node.Start(r.start())
 }
 
-// putForeign gives the foreign commands; what is there already they find there.
+// putForeign runs the foreign commands; an object that exists already is no error.
 func (r *runner) putForeign() {
 	for _, line := range foreign {
 		_ = r.node.Tool(strings.Fields(line))
@@ -184,7 +184,7 @@ func (r *runner) do(o Operation) error {
 	case Fault:
 		return r.node.Fault(o.Args[0], o.Args[1:])
 	case Damage:
-		_ = r.node.Tool(o.Args) // what it means to damage may not be there
+		_ = r.node.Tool(o.Args) // the object to damage may not be there
 		if r.walk.Foreign && flushes(o.Args) {
 			r.putForeign()
 		}
@@ -221,7 +221,7 @@ func (r *runner) quiet() error {
 			return err
 		}
 	}
-	return r.judge.Agree(r.start(), r.patience)
+	return r.comparator.Agree(r.start(), r.patience)
 }
 
 // look waits for the loop to come round; one that does not answer is judged when all is quiet.

@@ -42,8 +42,8 @@ func (f *forgetful) Text(kind string) (string, error) {
 	return left.String(), err
 }
 
-func hunt(t *testing.T, open func() walk.Node) *walk.Hunt {
-	return &walk.Hunt{
+func search(t *testing.T, open func() walk.Node) *walk.Search {
+	return &walk.Search{
 		Open:     func() (walk.Node, error) { return open(), nil },
 		Patience: 3 * time.Second, Again: 20 * time.Millisecond, Tries: 2, Budget: walk.Budget{Runs: 500, Time: time.Hour},
 		Dir: t.TempDir(), Count: &walk.Count{}, Repeat: func(w walk.Walk) string { return fmt.Sprintf("again %d", w.Seed) },
@@ -51,7 +51,7 @@ func hunt(t *testing.T, open func() walk.Node) *walk.Hunt {
 }
 
 // failing finds a walk that meets the injected mistake.
-func failing(t *testing.T, h *walk.Hunt) (walk.Walk, error) {
+func failing(t *testing.T, h *walk.Search) (walk.Walk, error) {
 	for seed := range uint64(20) {
 		w := walk.New(seed, 120, walk.Fakes)
 		if err := h.Try(w); err != nil {
@@ -65,7 +65,7 @@ func failing(t *testing.T, h *walk.Hunt) (walk.Walk, error) {
 // The rest of a shrunk walk is what the failure needs, and its scenario file fails in the same way.
 func TestFailureShrinksToAScenario(t *testing.T) {
 	broken := func() walk.Node { return &forgetful{Node: walk.NewFakes()} }
-	h := hunt(t, broken)
+	h := search(t, broken)
 	w, err := failing(t, h)
 	for _, want := range []string{fmt.Sprintf("seed %d: ", w.Seed), fmt.Sprintf("repeat: again %d", w.Seed), lost, ".txtar"} {
 		if !strings.Contains(err.Error(), want) {

@@ -23,7 +23,7 @@ import (
 type Kernel interface {
 	GetServers(ctx context.Context, keys []vserver.ServerKey) (map[vserver.ServerKey]vserver.Server, error)
 	BeginSurvey(ctx context.Context) error
-	Survey(ctx context.Context, visit func(vserver.ServerKey, vserver.Sketch)) (done bool, err error)
+	Survey(ctx context.Context, visit func(vserver.ServerKey, vserver.Digest)) (done bool, err error)
 }
 
 // Options describe an Auditor.

@@ -46,7 +46,7 @@ func (a *Auditor) beginSurvey(ctx context.Context) (dataplane.Drift, error) {
 
 func (a *Auditor) goOnSurveying(ctx context.Context) (dataplane.Drift, error) {
 	left := a.of.Destinations.Left()
-	done, err := a.of.Kernel.Survey(ctx, func(k vserver.ServerKey, shown vserver.Sketch) {
+	done, err := a.of.Kernel.Survey(ctx, func(k vserver.ServerKey, shown vserver.Digest) {
 		a.judge(k, shown, left[k])
 	})
 	switch {
@@ -77,9 +77,9 @@ func (a *Auditor) suspectUnseen() (some bool) {
 	return some
 }
 
-// judge compares the sketch of a server with the row in memory. left are destinations that are to be
+// judge compares the digest of a server with the row in memory. left are destinations that are to be
 // deleted.
-func (a *Auditor) judge(k vserver.ServerKey, shown vserver.Sketch, left []vserver.DestinationKey) {
+func (a *Auditor) judge(k vserver.ServerKey, shown vserver.Digest, left []vserver.DestinationKey) {
 	have, believed := a.of.Servers.Believed(k)
 	if !believed {
 		if a.sees(k) {
@@ -88,7 +88,7 @@ func (a *Auditor) judge(k vserver.ServerKey, shown vserver.Sketch, left []vserve
 		return
 	}
 	a.survey.seen[k] = struct{}{}
-	if a.rounds%seldom == turn(k) || shown != a.sketch(k, have, left) {
+	if a.rounds%seldom == turn(k) || shown != a.digest(k, have, left) {
 		a.survey.doubted[k] = struct{}{}
 	}
 }
@@ -96,9 +96,9 @@ func (a *Auditor) judge(k vserver.ServerKey, shown vserver.Sketch, left []vserve
 // sees reports whether a server is ours, if it is in place.
 func (a *Auditor) sees(k vserver.ServerKey) bool { return a.of.Servers.Known(k) || a.of.Owns(k) }
 
-// sketch returns the sketch of the known state of a server.
-func (a *Auditor) sketch(k vserver.ServerKey, s vserver.Server, left []vserver.DestinationKey) vserver.Sketch {
-	out := vserver.SketchOf(k, s)
+// digest returns the digest of the known state of a server.
+func (a *Auditor) digest(k vserver.ServerKey, s vserver.Server, left []vserver.DestinationKey) vserver.Digest {
+	out := vserver.DigestOf(k, s)
 	for dk := range a.of.Destinations.Of(k, left) {
 		if d, ok := a.of.Destinations.Believed(dk); ok {
 			out.Add(dk, d)
@@ -107,7 +107,7 @@ func (a *Auditor) sketch(k vserver.ServerKey, s vserver.Server, left []vserver.D
 	return out
 }
 
-// turn returns in which of seldom rounds a server is read exactly whatever its sketch shows. It is the
+// turn returns in which of seldom rounds a server is read exactly whatever its digest shows. It is the
 // same for as long as the server lives, and spread evenly over addresses and ports.
 func turn(k vserver.ServerKey) uint64 {
 	h := uint64(k.Port)<<8 | uint64(k.Protocol)

@@ -3,8 +3,8 @@
 //
 //	jumps.go    names of chains, the jumps, chains that are there only while an address needs them
 //	base.go     all chains but those of detours: they refer to sets, and do not grow with Services
-//	nat.go      who is masqueraded, who takes a detour
-//	filter.go   who is let in, and which packets of this host are dropped
+//	nat.go      masquerading, and the way to detours
+//	filter.go   the clients that are let in, and the packets of this host that are dropped
 //	dsr.go      marks and segment sizes for addresses from which backends answer themselves
 //	capture.go  marks for captured ports
 //	detours.go  a rule for each frontend whose clients on this node go elsewhere

@@ -6,6 +6,6 @@
 //	text.go         all rows, desired or found, in the text of the operator's own tools
 //	setcontents.go  sets with their entries
 //	pending.go      rows that are not in place, as commands
-//	walk.go         the path of the first packet of a connection
+//	packetpath.go   the path of the first packet of a connection
 //	kernel.go       what the kernel has of some servers, without a mode
 package describe

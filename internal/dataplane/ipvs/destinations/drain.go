@@ -120,7 +120,7 @@ func (d *drains) set(k vserver.DestinationKey, one drain, now time.Time) {
 	if _, had := d.of[k.Server][k]; !had {
 		one.nextPoll = d.firstPollOf(one, now)
 		if d.counting == nil && (d.count == 0 || one.nextPoll.Before(d.nextPoll)) {
-			d.nextPoll = later(one.nextPoll, d.rested) // what drains already is not judged any later for it
+			d.nextPoll = later(one.nextPoll, d.rested) // running drains end no later for it
 		}
 		d.count++
 		d.fresh++
@@ -403,7 +403,7 @@ func (d *drains) judge(k vserver.DestinationKey, c vserver.Connections, now time
 	switch {
 	case !one.noActive:
 		one.idle = time.Time{}
-	case !c.Idle(): // what is closed is kept for a minute or two
+	case !c.Idle(): // closed connections are kept for a minute or two
 		one.idle = time.Time{}
 		one.nextPoll = d.nextTurn(now, idlePollInterval)
 	case one.idle.IsZero():

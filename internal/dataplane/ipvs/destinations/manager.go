@@ -71,7 +71,7 @@ func New(o Options) *Manager {
 		drains: newDrains(), slow: newSlowStart(), order: newOrder(o.Node),
 	}
 	m.Table = delta.NewTable(&store{manager: m}, delta.Options[vserver.DestinationKey, vserver.Destination]{
-		Name: "destinations", Compare: m.compare, Equal: func(a, b vserver.Destination) bool { return a == b }, Packing: packedDestinations,
+		Name: "destinations", Compare: m.compare, Equal: func(a, b vserver.Destination) bool { return a == b }, KeyCodec: packedDestinations,
 		Wait: o.Wait, Hold: o.Hold,
 	})
 	m.OnRefused(func(c delta.Change[vserver.DestinationKey, vserver.Destination], err error) {

@@ -21,7 +21,7 @@ const (
 )
 
 // packing writes and reads the parts of a small key.
-type packing delta.Small
+type packing delta.PackedKey
 
 func (p *packing) put(at int, a netip.Addr) {
 	four := a.As4()
@@ -34,10 +34,10 @@ func (p *packing) putPort(at int, port uint16) { binary.BigEndian.PutUint16(p[at
 
 func (p *packing) port(at int) uint16 { return binary.BigEndian.Uint16(p[at:]) }
 
-var packedDestinations = delta.Packing[vserver.DestinationKey]{
-	Pack: func(k vserver.DestinationKey) (delta.Small, bool) {
+var packedDestinations = delta.KeyCodec[vserver.DestinationKey]{
+	Pack: func(k vserver.DestinationKey) (delta.PackedKey, bool) {
 		if !k.Server.Addr.Is4() || !k.Addr.Is4() {
-			return delta.Small{}, false
+			return delta.PackedKey{}, false
 		}
 		var p packing
 		p.put(0, k.Server.Addr)
@@ -45,9 +45,9 @@ var packedDestinations = delta.Packing[vserver.DestinationKey]{
 		p[atProtocol] = uint8(k.Server.Protocol)
 		p.put(atAddr2, k.Addr)
 		p.putPort(atPort2, k.Port)
-		return delta.Small(p), true
+		return delta.PackedKey(p), true
 	},
-	Unpack: func(s delta.Small) vserver.DestinationKey {
+	Unpack: func(s delta.PackedKey) vserver.DestinationKey {
 		p := packing(s)
 		server := vserver.ServerKey{Addr: p.addr(0), Port: p.port(atPort), Protocol: netkey.Protocol(p[atProtocol])}
 		return vserver.DestinationKey{Server: server, Addr: p.addr(atAddr2), Port: p.port(atPort2)}

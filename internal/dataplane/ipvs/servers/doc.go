@@ -4,5 +4,5 @@
 //	staging.go  servers with many destinations are created without a scheduler and activated later
 //	quiesce.go  no client is refused while a server changes its scheduler
 //
-// Whose a server is decides package ownership; what a server waits for decides the mode.
+// Package ownership decides whose a server is, and the mode what a server waits for.
 package servers

@@ -67,7 +67,7 @@ func New(o Options) *Manager {
 		Hold: func(name string, _ bool) bool { return m.holdsEntries(name) },
 	})
 	m.Members = delta.NewTable(&memberStore{manager: m, kernel: o.Kernel}, delta.Options[Key, struct{}]{
-		Name: "members", Compare: m.registry.compareMembers, Equal: func(struct{}, struct{}) bool { return true }, Batch: 4096, Packing: packedMembers,
+		Name: "members", Compare: m.registry.compareMembers, Equal: func(struct{}, struct{}) bool { return true }, Batch: 4096, KeyCodec: packedMembers,
 		Hold: func(k Key, _ bool) bool { return o.HoldMember(k) },
 	})
 	m.Members.OnRefused(m.onRefused)

@@ -49,8 +49,8 @@ const (
 )
 
 // setTypes lists the sets in the order in which entries are added. Entries are deleted in the
-// reverse order: what keeps clients out comes first, then what lets them in, last
-// what makes an address ours and so refuses the rest.
+// reverse order: entries that keep clients out come first, then those that let them in, last
+// those that make an address ours and so refuse the rest.
 var setTypes = []struct {
 	name    string
 	kind    ipset.Type

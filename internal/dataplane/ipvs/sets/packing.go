@@ -22,7 +22,7 @@ const (
 )
 
 // packing writes and reads the parts of a small key.
-type packing delta.Small
+type packing delta.PackedKey
 
 func (p *packing) put(at int, a netip.Addr) {
 	four := a.As4()
@@ -45,12 +45,12 @@ var packedSets = func() map[string]uint8 {
 }()
 
 // packedMembers packs entries with one address or two, and without a network.
-var packedMembers = delta.Packing[Key]{
-	Pack: func(k Key) (delta.Small, bool) {
+var packedMembers = delta.KeyCodec[Key]{
+	Pack: func(k Key) (delta.PackedKey, bool) {
 		e := k.Entry
 		set, known := packedSets[k.Set]
 		if !known || !e.Addr.Is4() || e.Addr2.IsValid() && !e.Addr2.Is4() || e.Net != (netip.Prefix{}) || e.NoMatch {
-			return delta.Small{}, false
+			return delta.PackedKey{}, false
 		}
 		var p packing
 		p.put(0, e.Addr)
@@ -60,9 +60,9 @@ var packedMembers = delta.Packing[Key]{
 			p.put(atAddr2, e.Addr2)
 			p[hasAddr2] = 1
 		}
-		return delta.Small(p), true
+		return delta.PackedKey(p), true
 	},
-	Unpack: func(s delta.Small) Key {
+	Unpack: func(s delta.PackedKey) Key {
 		p := packing(s)
 		e := ipset.Entry{Addr: p.addr(0), Protocol: p[atProtocol], Port: p.port(atPort)}
 		if p[hasAddr2] == 1 {

@@ -14,7 +14,7 @@ import (
 type Flow struct {
 	Protocol         netkey.Protocol
 	Client, Dialled  netip.AddrPort // the original direction
-	Answers, Towards netip.AddrPort // the other direction: who answers, and to whom
+	Answers, Towards netip.AddrPort // the other direction: the answering peer, and its receiver
 	Zone             uint16
 	Replied          bool // the client had an answer
 	Reset            bool // the connection was reset

@@ -243,7 +243,7 @@ func testRulesContext(t *testing.T, b *bench) {
 	b.wantChains(chainMap{})
 }
 
-// testBytes: what the processes are handed is counted.
+// testBytes: the bytes handed to processes are counted.
 func testBytes(_ *testing.T, b *bench) {
 	for _, f := range b.Client.Families() {
 		key := nat(f, "KUBE-A")

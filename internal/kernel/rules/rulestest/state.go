@@ -10,7 +10,7 @@ import (
 )
 
 // writeAll creates and fills, leaving out row after row with a target that
-// is not there, until the rest fits: what a transaction retried does.
+// is not there, until the rest fits, as a retried transaction does.
 func (f *Fake) writeAll(changes []rules.ChainChange, errs []error) {
 	texts := make([]string, len(changes)) // in the form of the kernel
 	for i, c := range changes {

@@ -22,7 +22,7 @@ type Client interface {
 	SetTimeouts(context.Context, vserver.Timeouts) error
 	Count(map[vserver.DestinationKey]struct{}) vserver.Counting
 	BeginSurvey(context.Context) error
-	Survey(context.Context, func(vserver.ServerKey, vserver.Sketch)) (done bool, err error)
+	Survey(context.Context, func(vserver.ServerKey, vserver.Digest)) (done bool, err error)
 	ListTraffic(context.Context) (map[vserver.ServerKey]vserver.ServerTraffic, error)
 	ListDestinationTraffic(context.Context, vserver.ServerKey) (map[vserver.DestinationKey]vserver.DestinationTraffic, error)
 	ListLoads(context.Context) (map[vserver.ServerKey]vserver.Load, error)
@@ -39,7 +39,7 @@ type Subject struct {
 	// where the subject has no such thing.
 	AddMark func(t *testing.T, mark uint32)
 	// Connect makes one TCP connection to the only destination of a server that
-	// takes any, both on loopback addresses; what it gives back ends it.
+	// takes any, both on loopback addresses; the returned function ends it.
 	Connect func(t *testing.T, to vserver.DestinationKey) (end func())
 	// Refuses reports whether a TCP client of a server gets no connection, although its only
 	// destination listens, both on loopback addresses.

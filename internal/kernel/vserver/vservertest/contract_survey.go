@@ -10,36 +10,36 @@ import (
 )
 
 // survey takes one and tells in how many pieces it came.
-func survey(t *testing.T, s Subject) (shown map[vserver.ServerKey]vserver.Sketch, pieces int) {
+func survey(t *testing.T, s Subject) (shown map[vserver.ServerKey]vserver.Digest, pieces int) {
 	t.Helper()
 	if err := s.Client.BeginSurvey(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	shown = map[vserver.ServerKey]vserver.Sketch{}
+	shown = map[vserver.ServerKey]vserver.Digest{}
 	for done := false; !done; pieces++ {
 		var err error
-		if done, err = s.Client.Survey(context.Background(), func(k vserver.ServerKey, sketch vserver.Sketch) { shown[k] = sketch }); err != nil {
+		if done, err = s.Client.Survey(context.Background(), func(k vserver.ServerKey, digest vserver.Digest) { shown[k] = digest }); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return shown, pieces
 }
 
-// sketches draws what exact reads give.
-func sketches(t *testing.T, s Subject) map[vserver.ServerKey]vserver.Sketch {
+// digests draws what exact reads give.
+func digests(t *testing.T, s Subject) map[vserver.ServerKey]vserver.Digest {
 	t.Helper()
 	servers, destinations, err := s.Client.List(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
-	drawn := make(map[vserver.ServerKey]vserver.Sketch, len(servers))
+	drawn := make(map[vserver.ServerKey]vserver.Digest, len(servers))
 	for k, v := range servers {
-		drawn[k] = vserver.SketchOf(k, v)
+		drawn[k] = vserver.DigestOf(k, v)
 	}
 	for k, v := range destinations {
-		sketch := drawn[k.Server]
-		sketch.Add(k, v)
-		drawn[k.Server] = sketch
+		digest := drawn[k.Server]
+		digest.Add(k, v)
+		drawn[k.Server] = digest
 	}
 	return drawn
 }
@@ -48,10 +48,10 @@ func sketches(t *testing.T, s Subject) map[vserver.ServerKey]vserver.Sketch {
 func wantSurvey(t *testing.T, s Subject) {
 	t.Helper()
 	got, _ := survey(t, s)
-	all := sketches(t, s)
-	for k, sketch := range got {
-		if want, there := all[k]; !there || sketch != want {
-			t.Errorf("%s: %+v, want %+v", k, sketch, want)
+	all := digests(t, s)
+	for k, digest := range got {
+		if want, there := all[k]; !there || digest != want {
+			t.Errorf("%s: %+v, want %+v", k, digest, want)
 		}
 	}
 	switch {
@@ -159,7 +159,7 @@ func surveyComesInPieces(t *testing.T, s Subject) {
 
 func surveyBeginsAgain(t *testing.T, s Subject) {
 	ctx := context.Background()
-	visit := func(vserver.ServerKey, vserver.Sketch) {}
+	visit := func(vserver.ServerKey, vserver.Digest) {}
 	if _, err := s.Client.Survey(ctx, visit); err == nil {
 		t.Error("a survey that was not begun went on")
 	}

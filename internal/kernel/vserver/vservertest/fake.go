@@ -339,7 +339,7 @@ func (f *Fake) BeginSurvey(ctx context.Context) error {
 }
 
 // Survey is vserver.Handle.Survey, a few servers at a time.
-func (f *Fake) Survey(ctx context.Context, visit func(vserver.ServerKey, vserver.Sketch)) (done bool, err error) {
+func (f *Fake) Survey(ctx context.Context, visit func(vserver.ServerKey, vserver.Digest)) (done bool, err error) {
 	err = cmp.Or(f.begin(ctx), f.plan.surveys)
 	defer f.mu.Unlock()
 	if err == nil && f.survey == nil {
@@ -352,7 +352,7 @@ func (f *Fake) Survey(ctx context.Context, visit func(vserver.ServerKey, vserver
 	n := min(surveyPiece, len(f.survey))
 	for _, k := range f.survey[:n] {
 		if v, there := f.table.Servers[k]; there {
-			visit(k, f.sketch(k, v))
+			visit(k, f.digest(k, v))
 		}
 	}
 	if f.survey = f.survey[n:]; len(f.survey) > 0 {
@@ -362,12 +362,12 @@ func (f *Fake) Survey(ctx context.Context, visit func(vserver.ServerKey, vserver
 	return true, nil
 }
 
-func (f *Fake) sketch(k vserver.ServerKey, v vserver.Server) vserver.Sketch {
-	sketch := vserver.SketchOf(k, v)
+func (f *Fake) digest(k vserver.ServerKey, v vserver.Server) vserver.Digest {
+	digest := vserver.DigestOf(k, v)
 	for dk, d := range shown(f, f.table.Destinations[k]) {
-		sketch.Add(dk, d)
+		digest.Add(dk, d)
 	}
-	return sketch
+	return digest
 }
 
 // Timeouts is vserver.Handle.Timeouts.

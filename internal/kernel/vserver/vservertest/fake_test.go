@@ -178,7 +178,7 @@ func TestFakeSurveysAsPlanned(t *testing.T) {
 	if err := f.BeginSurvey(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Survey(context.Background(), func(k vserver.ServerKey, _ vserver.Sketch) { times[k]++ }); err != nil {
+	if _, err := f.Survey(context.Background(), func(k vserver.ServerKey, _ vserver.Digest) { times[k]++ }); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(map[vserver.ServerKey]int{second: 2}, times); diff != "" {

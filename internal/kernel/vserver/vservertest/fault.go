@@ -37,7 +37,7 @@ func (f *Fake) FailCall(nth int, err error) {
 }
 
 // HangCall makes the nth call from now on hang until the context's deadline,
-// or for 5 s; what it was to do is not done.
+// or for 5 s; the call has no effect.
 func (f *Fake) HangCall(nth int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -44,16 +44,16 @@ type claim struct {
 	other   bool
 }
 
-// wish is the desired state of a slot: the Services that want it, sorted, and the addresses.
-type wish struct {
+// desiredPort is the desired state of a slot: the Services that want it, sorted, and the addresses.
+type desiredPort struct {
 	slot   slot
 	claims []claim
 	addrs  []netip.Addr
 }
 
-// wishes keeps what was asked for and which slots it changes, so that a change
+// desiredPorts keeps what was asked for and which slots it changes, so that a change
 // costs what it touches.
-type wishes struct {
+type desiredPorts struct {
 	services   map[model.ServiceID]model.HealthCheck
 	claims     map[slot]map[model.ServiceID]model.LocalEndpoints
 	addrs      []netip.Addr
@@ -61,8 +61,8 @@ type wishes struct {
 	dirty      map[slot]struct{}
 }
 
-func newWishes() wishes {
-	return wishes{
+func newDesiredPorts() desiredPorts {
+	return desiredPorts{
 		services: map[model.ServiceID]model.HealthCheck{},
 		claims:   map[slot]map[model.ServiceID]model.LocalEndpoints{},
 		dirty:    map[slot]struct{}{},
@@ -84,7 +84,7 @@ func counts(h model.HealthCheck) map[slot]model.LocalEndpoints {
 	return out
 }
 
-func (w *wishes) set(id model.ServiceID, h model.HealthCheck) {
+func (w *desiredPorts) set(id model.ServiceID, h model.HealthCheck) {
 	before, after := counts(w.services[id]), counts(h)
 	for at := range before {
 		if _, stays := after[at]; !stays {
@@ -103,7 +103,7 @@ func (w *wishes) set(id model.ServiceID, h model.HealthCheck) {
 	w.services[id] = h
 }
 
-func (w *wishes) claim(at slot, id model.ServiceID, counted model.LocalEndpoints) {
+func (w *desiredPorts) claim(at slot, id model.ServiceID, counted model.LocalEndpoints) {
 	if w.claims[at] == nil {
 		w.claims[at] = map[model.ServiceID]model.LocalEndpoints{}
 	}
@@ -111,7 +111,7 @@ func (w *wishes) claim(at slot, id model.ServiceID, counted model.LocalEndpoints
 	w.dirty[at] = struct{}{}
 }
 
-func (w *wishes) withdraw(at slot, id model.ServiceID) {
+func (w *desiredPorts) withdraw(at slot, id model.ServiceID) {
 	delete(w.claims[at], id)
 	if len(w.claims[at]) == 0 {
 		delete(w.claims, at)
@@ -119,7 +119,7 @@ func (w *wishes) withdraw(at slot, id model.ServiceID) {
 	w.dirty[at] = struct{}{}
 }
 
-func (w *wishes) listen(addrs []netip.Addr, everywhere bool) {
+func (w *desiredPorts) listen(addrs []netip.Addr, everywhere bool) {
 	addrs = slices.SortedFunc(slices.Values(addrs), netip.Addr.Compare)
 	addrs = slices.Compact(addrs)
 	if everywhere == w.everywhere && slices.Equal(addrs, w.addrs) {
@@ -130,23 +130,23 @@ func (w *wishes) listen(addrs []netip.Addr, everywhere bool) {
 }
 
 // all has every slot looked at again.
-func (w *wishes) all() {
+func (w *desiredPorts) all() {
 	for at := range w.claims {
 		w.dirty[at] = struct{}{}
 	}
 }
 
 // take empties the list of changed slots and returns the desired port of each.
-func (w *wishes) take() []wish {
-	var out []wish
+func (w *desiredPorts) take() []desiredPort {
+	var out []desiredPort
 	for _, at := range slices.SortedFunc(maps.Keys(w.dirty), slot.compare) {
-		out = append(out, wish{slot: at, claims: w.claimants(at), addrs: w.addresses(at)})
+		out = append(out, desiredPort{slot: at, claims: w.claimants(at), addrs: w.addresses(at)})
 	}
 	clear(w.dirty)
 	return out
 }
 
-func (w *wishes) claimants(at slot) []claim {
+func (w *desiredPorts) claimants(at slot) []claim {
 	var out []claim
 	for id, counted := range w.claims[at] {
 		out = append(out, claim{id, counted.Ready, counted.Other})
@@ -159,7 +159,7 @@ func (w *wishes) claimants(at slot) []claim {
 }
 
 // addresses are those at which a slot is to listen.
-func (w *wishes) addresses(at slot) []netip.Addr {
+func (w *desiredPorts) addresses(at slot) []netip.Addr {
 	if w.everywhere {
 		return []netip.Addr{at.everywhere()}
 	}

@@ -51,11 +51,11 @@ type Load struct {
 // that name, nor an empty namespace.
 const othersName = "(others)"
 
-// ledger keeps an account for each Service, or as many as may have one, and one for all others. The
+// serviceCounters keeps an account for each Service, or as many as may have one, and one for all others. The
 // value of a counter only grows. It sums the traffic of each virtual server since the previous
 // read, even if another Service had the server before, and keeps the sum when the server is
 // deleted.
-type ledger struct {
+type serviceCounters struct {
 	most      int
 	own       map[serviceName]*account
 	others    account
@@ -94,12 +94,12 @@ type booked struct {
 // and count once.
 type resting struct{ quiet map[netip.AddrPort]struct{} }
 
-func newLedger(most int) ledger {
-	return ledger{most: most, own: map[serviceName]*account{}, others: account{serviceName: serviceName{name: othersName}}, frontends: map[model.FrontendKey]*booked{}}
+func newServiceCounters(most int) serviceCounters {
+	return serviceCounters{most: most, own: map[serviceName]*account{}, others: account{serviceName: serviceName{name: othersName}}, frontends: map[model.FrontendKey]*booked{}}
 }
 
 // accounts are those that are shown.
-func (l *ledger) accounts() iter.Seq[*account] {
+func (l *serviceCounters) accounts() iter.Seq[*account] {
 	return func(yield func(*account) bool) {
 		for _, a := range l.own {
 			if !yield(a) {
@@ -114,7 +114,7 @@ func (l *ledger) accounts() iter.Seq[*account] {
 
 // rename takes the Services that there are, sorted. Those that have an account keep it;
 // accounts that are free go to the first by name.
-func (l *ledger) rename(known []agent.ServiceInfo) {
+func (l *serviceCounters) rename(known []agent.ServiceInfo) {
 	known = slices.DeleteFunc(known, func(k agent.ServiceInfo) bool { return len(k.Frontends) == 0 })
 	there := make(map[serviceName]struct{}, len(known))
 	for _, k := range known {
@@ -135,7 +135,7 @@ func (l *ledger) rename(known []agent.ServiceInfo) {
 func nameOf(k agent.ServiceInfo) serviceName { return serviceName{k.ID.Namespace, k.ID.Name} }
 
 // book enters the frontends of one Service.
-func (l *ledger) book(k agent.ServiceInfo, before map[model.FrontendKey]*booked) {
+func (l *serviceCounters) book(k agent.ServiceInfo, before map[model.FrontendKey]*booked) {
 	to := l.accountOf(nameOf(k))
 	to.serving += serving(k.Frontends)
 	owner := &resting{}
@@ -152,7 +152,7 @@ func (l *ledger) book(k agent.ServiceInfo, before map[model.FrontendKey]*booked)
 	}
 }
 
-func (l *ledger) accountOf(n serviceName) *account {
+func (l *serviceCounters) accountOf(n serviceName) *account {
 	if a := l.own[n]; a != nil {
 		return a
 	}
@@ -180,9 +180,9 @@ func serving(frontends []model.Frontend) int {
 }
 
 // carriedRound takes one reading of what servers have carried.
-type carriedRound struct{ l *ledger }
+type carriedRound struct{ l *serviceCounters }
 
-func (l *ledger) begin() carriedRound {
+func (l *serviceCounters) begin() carriedRound {
 	l.round++
 	for a := range l.all() {
 		a.schedulers = a.schedulers[:0]
@@ -190,7 +190,7 @@ func (l *ledger) begin() carriedRound {
 	return carriedRound{l}
 }
 
-func (l *ledger) all() iter.Seq[*account] {
+func (l *serviceCounters) all() iter.Seq[*account] {
 	return func(yield func(*account) bool) {
 		for _, a := range l.own {
 			if !yield(a) {
@@ -223,9 +223,9 @@ func (r carriedRound) end() {
 }
 
 // loadRound takes one reading of what destinations have.
-type loadRound struct{ l *ledger }
+type loadRound struct{ l *serviceCounters }
 
-func (l *ledger) beginLoads() loadRound {
+func (l *serviceCounters) beginLoads() loadRound {
 	for a := range l.all() {
 		a.active, a.inactive, a.kept, a.draining, a.partial = 0, 0, 0, 0, false
 	}

@@ -16,14 +16,14 @@ func TestLastWords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, events.Options{})
 		r.onCreate = func() error { time.Sleep(time.Second); return nil }
-		r.LastNode(t.Context(), events.FailedToStartMetricServer, "listen tcp 127.0.0.1:10249: bind: address already in use")
+		r.SendFinal(t.Context(), events.FailedToStartMetricServer, "listen tcp 127.0.0.1:10249: bind: address already in use")
 		golden.Check(t, "event_last.json", pretty(t, r.only()))
 		r.wantDropped(0)
 
 		r.onCreate = func() error { return context.DeadlineExceeded }
-		r.LastNode(t.Context(), events.FailedToStartMetricServer, "again")
+		r.SendFinal(t.Context(), events.FailedToStartMetricServer, "again")
 		r.wantDropped(1)
 	})
 	var none *events.Recorder
-	none.LastNode(t.Context(), events.Starting, "")
+	none.SendFinal(t.Context(), events.Starting, "")
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 )
 
-// Judge compares three accounts of one node: the result of a fresh compile of all inputs,
+// Comparator compares three accounts of one node: the result of a fresh compile of all inputs,
 // what the running agent wants, and what the kernel holds. It serves one node.
-type Judge struct {
+type Comparator struct {
 	node    Driver
 	foreign map[string][]string // by kind, in the form of Normal
 	// normal keeps the last texts of each account and kind: most do not change.
@@ -27,14 +27,14 @@ type normalized struct {
 	lines []string
 }
 
-// NewJudge returns one to whom all is ours.
-func NewJudge(node Driver) *Judge {
-	return &Judge{node: node, foreign: map[string][]string{}, normal: map[string]normalized{}}
+// NewComparator returns one to whom all is ours.
+func NewComparator(node Driver) *Comparator {
+	return &Comparator{node: node, foreign: map[string][]string{}, normal: map[string]normalized{}}
 }
 
 // Foreign marks all rows that the kernel holds now as those of another program: they must not
 // change.
-func (j *Judge) Foreign() error {
+func (j *Comparator) Foreign() error {
 	for _, kind := range Kinds() {
 		text, err := look(j.node, kind, "")
 		if err != nil {
@@ -51,7 +51,7 @@ func (j *Judge) Foreign() error {
 // Agree waits until the agent, which was started so, has nothing left to do, and all
 // accounts are the same. The error reports what is different when patience has ended, and the
 // agent has looked for drift some times since; the latter counts for a while only.
-func (j *Judge) Agree(s Start, patience time.Duration) error {
+func (j *Comparator) Agree(s Start, patience time.Duration) error {
 	interval, deadline := j.node.Pace()
 	began, rounds := time.Now(), uint64(0)
 	for {
@@ -79,7 +79,7 @@ func (j *Judge) Agree(s Start, patience time.Duration) error {
 const enoughAudits = 10
 
 // agree compares once. It returns how often the agent has looked for drift.
-func (j *Judge) agree(want map[string]string) (audits uint64, err error) {
+func (j *Comparator) agree(want map[string]string) (audits uint64, err error) {
 	_, deadline := j.node.Pace()
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
@@ -99,7 +99,7 @@ func (j *Judge) agree(want map[string]string) (audits uint64, err error) {
 }
 
 // agreeOn compares the accounts of one kind.
-func (j *Judge) agreeOn(kind, want, wanted string) error {
+func (j *Comparator) agreeOn(kind, want, wanted string) error {
 	planned, err := j.lines("plan", kind, want)
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (j *Judge) agreeOn(kind, want, wanted string) error {
 }
 
 // lines are those of a text in its normal form.
-func (j *Judge) lines(account, kind, text string) ([]string, error) {
+func (j *Comparator) lines(account, kind, text string) ([]string, error) {
 	key := account + " " + kind
 	if last, known := j.normal[key]; known && last.text == text {
 		return last.lines, nil

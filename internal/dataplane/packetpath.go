@@ -44,8 +44,8 @@ const (
 	EndDropped   End = "dropped"   // the client gets no answer
 )
 
-// Walk is the way of a packet through a mode, as its rules are rendered.
-type Walk struct {
+// PacketPath is the way of a packet through a mode, as its rules are rendered.
+type PacketPath struct {
 	Steps []string `json:"steps"`
 	End   End      `json:"end"`
 	// Why is the reason where it is not forwarded.
@@ -55,18 +55,18 @@ type Walk struct {
 }
 
 // Addf adds a step.
-func (w *Walk) Addf(format string, args ...any) {
+func (w *PacketPath) Addf(format string, args ...any) {
 	w.Steps = append(w.Steps, fmt.Sprintf(format, args...))
 }
 
 // Stop ends the walk, for the reason that its last step gives.
-func (w *Walk) Stop(end End, format string, args ...any) {
+func (w *PacketPath) Stop(end End, format string, args ...any) {
 	w.End, w.Why = end, fmt.Sprintf(format, args...)
 	w.Addf("%s: %s", end, w.Why)
 }
 
 // Ended reports whether the path of the packet ends here.
-func (w *Walk) Ended() bool { return w.End != "" }
+func (w *PacketPath) Ended() bool { return w.End != "" }
 
 // InRanges tells what the source ranges of the frontend make of the packet; known is false
 // where that depends on an address that is not told. Only a load-balancer address has any.

@@ -12,8 +12,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// keeper holds the sockets. Only Run's goroutine touches it.
-type keeper struct {
+// listenerManager holds the sockets. Only Run's goroutine touches it.
+type listenerManager struct {
 	log     *zap.Logger
 	options Options
 	ports   map[slot]*port
@@ -40,14 +40,14 @@ type failure struct {
 	resting  bool
 }
 
-func newKeeper(log *zap.Logger, o Options) *keeper {
-	return &keeper{log: log, options: o, ports: map[slot]*port{}, lost: make(chan loss), done: make(chan struct{})}
+func newListenerManager(log *zap.Logger, o Options) *listenerManager {
+	return &listenerManager{log: log, options: o, ports: map[slot]*port{}, lost: make(chan loss), done: make(chan struct{})}
 }
 
 // settle opens and closes the listeners of a port as desired, and returns its status. Unwanted
 // listeners are closed first, because a listener on all addresses and one on a single address
 // exclude each other.
-func (k *keeper) settle(ctx context.Context, w wish) []PortStatus {
+func (k *listenerManager) settle(ctx context.Context, w desiredPort) []PortStatus {
 	p := k.ports[w.slot]
 	if len(w.claims) == 0 {
 		k.closePort(w.slot, p)
@@ -57,7 +57,7 @@ func (k *keeper) settle(ctx context.Context, w wish) []PortStatus {
 		p = &port{replier: &replier{healthy: k.options.Healthy}, open: map[netip.Addr]*listener{}, failed: map[netip.Addr]*failure{}}
 		k.ports[w.slot] = p
 	}
-	k.award(w, p)
+	k.assign(w, p)
 	for a, l := range p.open {
 		if !slices.Contains(w.addrs, a) {
 			k.closeListener(p, l)
@@ -70,9 +70,9 @@ func (k *keeper) settle(ctx context.Context, w wish) []PortStatus {
 	return p.rows(w.slot)
 }
 
-// award gives the port to the Service that has it already, else to the first by
+// assign gives the port to the Service that has it already, else to the first by
 // name: a newcomer does not take from one that works.
-func (k *keeper) award(w wish, p *port) {
+func (k *listenerManager) assign(w desiredPort, p *port) {
 	i := max(0, slices.IndexFunc(w.claims, func(c claim) bool { return c.service == p.holder.service }))
 	losers := slices.Delete(slices.Clone(w.claims), i, i+1)
 	if len(p.losers) > 0 && p.holder.service != w.claims[i].service {
@@ -91,7 +91,7 @@ func (k *keeper) award(w wish, p *port) {
 
 // openListener tries to listen at an address, unless it does or that failed a
 // moment ago.
-func (k *keeper) openListener(ctx context.Context, at slot, p *port, a netip.Addr) {
+func (k *listenerManager) openListener(ctx context.Context, at slot, p *port, a netip.Addr) {
 	f := p.failed[a]
 	if p.open[a] != nil || f != nil && f.resting {
 		return
@@ -111,7 +111,7 @@ func (k *keeper) openListener(ctx context.Context, at slot, p *port, a netip.Add
 
 // fail notes a socket that could not be had and sets the time for another try. It is reported once,
 // and again when the reason changes.
-func (k *keeper) fail(p *port, address netip.AddrPort, err error) {
+func (k *listenerManager) fail(p *port, address netip.AddrPort, err error) {
 	f := p.failed[address.Addr()]
 	if f == nil {
 		f = &failure{}
@@ -132,7 +132,7 @@ func (k *keeper) fail(p *port, address netip.AddrPort, err error) {
 }
 
 // rested lists the ports with a socket that is to be tried again, and lets it be.
-func (k *keeper) rested() []slot {
+func (k *listenerManager) rested() []slot {
 	var out []slot
 	for at, p := range k.ports {
 		for _, f := range p.failed {
@@ -146,7 +146,7 @@ func (k *keeper) rested() []slot {
 }
 
 // drop takes away a listener whose socket broke.
-func (k *keeper) drop(l loss) []PortStatus {
+func (k *listenerManager) drop(l loss) []PortStatus {
 	p := k.ports[l.slot]
 	if p == nil {
 		return nil

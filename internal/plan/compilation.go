@@ -6,8 +6,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// job is the working state of one Compile.
-type job struct {
+// compilation is the working state of one Compile.
+type compilation struct {
 	opts   *Options
 	id     model.ServiceID
 	svc    *model.Service
@@ -20,8 +20,8 @@ type job struct {
 	// ports are those of the Service that can be served; everything below counts
 	// a port by its place here.
 	ports []model.ServicePort
-	// sides and groups are filled by bind; see side and group.
-	sides [2]side
+	// families and groups are filled by bind; see familyState and group.
+	families [2]familyState
 	// surveyed is what survey found, by family.
 	surveyed [2]*survey
 	groups   []group
@@ -37,8 +37,8 @@ type job struct {
 	scratch []candidate
 }
 
-// side has the data of a Service in one address family.
-type side struct {
+// familyState has the data of a Service in one address family.
+type familyState struct {
 	// clusterIP is its cluster IP, the smallest of several. A family without a cluster IP
 	// that is served has no frontends, as in kube-proxy.
 	clusterIP netip.Addr
@@ -51,11 +51,11 @@ type side struct {
 	ready []netip.Addr
 }
 
-func (s *side) served() bool { return s.clusterIP.IsValid() }
+func (s *familyState) served() bool { return s.clusterIP.IsValid() }
 
-func (j *job) side(f model.Family) *side { return &j.sides[sideIndex(f)] }
+func (j *compilation) family(f model.Family) *familyState { return &j.families[familyIndex(f)] }
 
-func sideIndex(f model.Family) int {
+func familyIndex(f model.Family) int {
 	if f == model.IPv6 {
 		return 1
 	}

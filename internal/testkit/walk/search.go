@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Hunt is how walks are done and what becomes of those that fail.
-type Hunt struct {
+// Search is how walks are done and what becomes of those that fail.
+type Search struct {
 	// Open makes a fresh node; it may be called by several goroutines.
 	Open func() (Node, error)
 	// Patience is how long all may take to agree, and Again the same for runs that shorten
-	// a walk that has failed. See scenario.Judge.
+	// a walk that has failed. See scenario.Comparator.
 	Patience, Again time.Duration
 	// Tries is how often a shorter walk may pass before it counts as one that does not fail.
 	Tries  int
@@ -28,7 +28,7 @@ type Hunt struct {
 
 // Try does a walk. The error of one that fails has the way to repeat it, and the file with
 // what is left of it.
-func (h *Hunt) Try(w Walk) error {
+func (h *Search) Try(w Walk) error {
 	failed := h.run(w, h.Patience)
 	if failed == nil {
 		return nil
@@ -55,7 +55,7 @@ func (h *Hunt) Try(w Walk) error {
 }
 
 // run does a walk on a fresh node.
-func (h *Hunt) run(w Walk, patience time.Duration) error {
+func (h *Search) run(w Walk, patience time.Duration) error {
 	node, err := h.Open()
 	if err != nil {
 		return err

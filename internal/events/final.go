@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// LastNode sends an Event about the Node when the agent is about to end, and waits until it is
+// SendFinal sends an Event about the Node when the agent is about to end, and waits until it is
 // written or ctx ends: Run sends nothing any more then. It is the only method that waits for the
 // API server. A failure is only logged, because the process ends.
-func (r *Recorder) LastNode(ctx context.Context, kind Kind, text string) {
+func (r *Recorder) SendFinal(ctx context.Context, kind Kind, text string) {
 	if r == nil {
 		return
 	}

@@ -18,7 +18,7 @@ func ends(m *iptables.Mode, p dataplane.Packet) string {
 	var out []string
 	for _, o := range dataplane.Origins() {
 		p.Origin = o
-		w := m.Walk(p)
+		w := m.PacketPath(p)
 		text := string(o) + " " + string(w.End)
 		if w.SourceKept {
 			text += " with its source"
@@ -28,7 +28,7 @@ func ends(m *iptables.Mode, p dataplane.Packet) string {
 	return strings.Join(out, ", ")
 }
 
-func TestWalk(t *testing.T) {
+func TestPacketPath(t *testing.T) {
 	m := iptables.New(zap.NewNop(), config(), iptables.Deps{})
 	far := build.Slice("web", "web-far", build.Target("", 8080), build.Endpoints(build.Ready("10.244.1.1", "far")))
 	here := build.Slice("web", "web-here", build.Target("", 8080), build.Endpoints(build.Ready("10.244.0.1", "here")))
@@ -90,7 +90,7 @@ func TestRowsOfAndFound(t *testing.T) {
 			if err != nil || len(rows.Pending) == 0 {
 				t.Fatalf("%s: rows %+v, error %v", f.Key, rows, err)
 			}
-			for _, step := range m.Walk(dataplane.Packet{Origin: dataplane.FromOutside, To: f}).Steps {
+			for _, step := range m.PacketPath(dataplane.Packet{Origin: dataplane.FromOutside, To: f}).Steps {
 				for _, word := range strings.FieldsFunc(step, func(r rune) bool { return strings.ContainsRune(" :,()", r) }) {
 					if strings.HasPrefix(word, "KUBE-") && !strings.HasSuffix(word, "…") && !strings.Contains(rows.Desired["rules"], word) {
 						t.Errorf("%s: step %q: no chain %s in\n%s", f.Key, step, word, rows.Desired["rules"])

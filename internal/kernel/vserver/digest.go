@@ -7,19 +7,19 @@ import (
 	"math/bits"
 )
 
-// Sketch is what the kernel's list shows of one virtual server and all its destinations, in a few
+// Digest is what the kernel's list shows of one virtual server and all its destinations, in a few
 // words that are compared with ==. Two that differ are of two different servers. Two that are equal
 // may still differ in fields that the list lacks: the scheduler's flags, one-packet scheduling of
 // IPv6, the persistence engine and the thresholds of destinations. By chance they are equal once in
 // 2^64 times.
-type Sketch struct {
+type Digest struct {
 	server       Server
 	destinations int
 	sum          uint64
 }
 
-// SketchOf is a server without destinations.
-func SketchOf(k ServerKey, s Server) Sketch {
+// DigestOf is a server without destinations.
+func DigestOf(k ServerKey, s Server) Digest {
 	shown := FlagPersistent
 	if k.Addr.Is4() { // ip_vs_info_seq_show prints "ops" for that family only
 		shown |= FlagOnePacket
@@ -29,11 +29,11 @@ func SketchOf(k ServerKey, s Server) Sketch {
 	if s.Flags&FlagPersistent == 0 {
 		s.Timeout, s.HostBits = 0, 0
 	}
-	return Sketch{server: s}
+	return Digest{server: s}
 }
 
 // Add brings in one destination; the order in which they come does not matter.
-func (s *Sketch) Add(k DestinationKey, d Destination) {
+func (s *Digest) Add(k DestinationKey, d Destination) {
 	var row [21]byte
 	addr := k.Addr.As16()
 	copy(row[:], addr[:])
@@ -43,20 +43,20 @@ func (s *Sketch) Add(k DestinationKey, d Destination) {
 		row[20] = d.Forward
 	}
 	s.destinations++
-	s.sum += maphash.Bytes(sketchSeed, row[:])
+	s.sum += maphash.Bytes(digestSeed, row[:])
 }
 
-// sketchSeed differs for each process, so that a tenant cannot choose rows whose sums are equal.
-var sketchSeed = maphash.MakeSeed()
+// digestSeed differs for each process, so that a tenant cannot choose rows whose sums are equal.
+var digestSeed = maphash.MakeSeed()
 
-// sketcher draws servers from the list.
-type sketcher struct {
-	visit func(ServerKey, Sketch)
+// digester builds the digests of the servers in the list.
+type digester struct {
+	visit func(ServerKey, Digest)
 	// ask reads one server exactly; false if it is not there.
 	ask func(ServerKey) (Server, bool, error)
 	// key and drawn are the server whose destinations come now, if open.
 	key   ServerKey
-	drawn Sketch
+	drawn Digest
 	open  bool
 	// names are those of schedulers met, so that each is made once.
 	names map[string]string
@@ -64,7 +64,7 @@ type sketcher struct {
 	hz uint32
 }
 
-func (s *sketcher) server(line serverLine) error {
+func (s *digester) server(line serverLine) error {
 	s.close()
 	if !line.mine {
 		return nil
@@ -73,19 +73,19 @@ func (s *sketcher) server(line serverLine) error {
 	if err := s.readFlags(line, &shown); err != nil {
 		return err
 	}
-	s.key, s.drawn, s.open = line.key, SketchOf(line.key, shown), true
+	s.key, s.drawn, s.open = line.key, DigestOf(line.key, shown), true
 	return nil
 }
 
 // close hands over the server that no more destinations come of.
-func (s *sketcher) close() {
+func (s *digester) close() {
 	if s.open {
 		s.open = false
 		s.visit(s.key, s.drawn)
 	}
 }
 
-func (s *sketcher) destination(line destinationLine) error {
+func (s *digester) destination(line destinationLine) error {
 	forward, ok := listedForward(line.forward)
 	if !ok {
 		return errMalformed
@@ -97,7 +97,7 @@ func (s *sketcher) destination(line destinationLine) error {
 	return nil
 }
 
-func (s *sketcher) name(b []byte) string {
+func (s *digester) name(b []byte) string {
 	name, ok := s.names[string(b)]
 	if !ok {
 		if s.names == nil {
@@ -110,7 +110,7 @@ func (s *sketcher) name(b []byte) string {
 }
 
 // readFlags reads what follows the scheduler: "ops" and "persistent 2700000 FFFFFF00".
-func (s *sketcher) readFlags(line serverLine, to *Server) error {
+func (s *digester) readFlags(line serverLine, to *Server) error {
 	word, rest := cutField(line.flags)
 	if string(word) == "ops" {
 		to.Flags |= FlagOnePacket
@@ -137,7 +137,7 @@ func (s *sketcher) readFlags(line serverLine, to *Server) error {
 // of the kernel. The number of ticks in a second is a build option that user space cannot read, so
 // one server is read both ways. A timeout that is no whole number of seconds cannot have been set:
 // it reads as 0, as it does if that server was just deleted or changed.
-func (s *sketcher) seconds(k ServerKey, jiffies uint32) (uint32, error) {
+func (s *digester) seconds(k ServerKey, jiffies uint32) (uint32, error) {
 	if s.hz == 0 && jiffies > 0 {
 		exact, there, err := s.ask(k)
 		if err != nil {

@@ -21,8 +21,8 @@ func wholeHost() model.Host {
 	}
 }
 
-// TestConcerns lists, for each change, the Services of five that it affects.
-func TestConcerns(t *testing.T) {
+// TestAffects lists, for each change, the Services of five that it affects.
+func TestAffects(t *testing.T) {
 	services := []*model.Service{
 		web(),
 		web(nodePorts(30080)),
@@ -65,7 +65,7 @@ func TestConcerns(t *testing.T) {
 			tt.change(&after)
 			got := ""
 			for i, svc := range services {
-				forth, back := after.Concerns(before, svc, nil), before.Concerns(after, svc, nil)
+				forth, back := after.Affects(before, svc, nil), before.Affects(after, svc, nil)
 				if forth != back {
 					t.Errorf("service %d: %t one way, %t the other", i, forth, back)
 				}
@@ -83,10 +83,10 @@ func TestConcerns(t *testing.T) {
 // Without a Node all of the machine's addresses are its own.
 func TestConcernsByLinksAlone(t *testing.T) {
 	before, after := at(model.Host{Links: onLinks("eth0=192.0.2.10")}), at(model.Host{Links: onLinks("eth0=192.0.2.11")})
-	if !after.Concerns(before, web(ingress("203.0.113.1"), ranges("192.0.2.0/24")), nil) {
+	if !after.Affects(before, web(ingress("203.0.113.1"), ranges("192.0.2.0/24")), nil) {
 		t.Error("a Service with source ranges has to be compiled again")
 	}
-	if after.Concerns(before, web(ingress("203.0.113.1")), nil) {
+	if after.Affects(before, web(ingress("203.0.113.1")), nil) {
 		t.Error("a Service without source ranges has nothing to do with it")
 	}
 }
@@ -96,7 +96,7 @@ func TestConcernsCostsNothingWhereItConcernsNothing(t *testing.T) {
 	before, after := at(wholeHost()), at(wholeHost())
 	after.Host.Node.Addresses, after.Host.NodePorts = addrs("192.0.2.12"), addrs("192.0.2.12")
 	svc := web(build.IPs("fd00:96::1"), externalIPs("198.51.100.1"), ingress("203.0.113.1"))
-	if got := testing.AllocsPerRun(100, func() { after.Concerns(before, svc, nil) }); got != 0 {
+	if got := testing.AllocsPerRun(100, func() { after.Affects(before, svc, nil) }); got != 0 {
 		t.Errorf("%v allocations, want none", got)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// blame finds the change whose line the tool complains about.
-func (s script) blame(err error) (row int, known bool) {
+// refusedRow finds the change whose line the tool complains about.
+func (s script) refusedRow(err error) (row int, known bool) {
 	line := lineOf(err)
 	if line < 1 || line > len(s.owners) || s.owners[line-1] == noRow {
 		return 0, false
@@ -27,9 +27,9 @@ func lineOf(err error) int {
 	return faultyLine(e.text)
 }
 
-// accused are the rows that lead to the chain that the tool names as missing. nft gives no line for
+// suspectRows are the rows that lead to the chain that the tool names as missing. nft gives no line for
 // it, or that of COMMIT, and otherwise all rows would be tried one by one.
-func (b *batch) accused(steps []step, s script, err error) []int {
+func (b *batch) suspectRows(steps []step, s script, err error) []int {
 	var e *toolError
 	if !errors.As(err, &e) {
 		return nil

@@ -8,11 +8,11 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Concerns reports whether the plan of a Service may differ between these Options and the old ones.
+// Affects reports whether the plan of a Service may differ between these Options and the old ones.
 // It errs on the side of yes. It is called for every Service, with its slices, whenever the node
 // changes, so it must be cheap for a Service that the change does not affect.
-func (o Options) Concerns(old Options, svc *model.Service, behind []*model.Slice) bool {
-	return o.concernsAll(old) ||
+func (o Options) Affects(old Options, svc *model.Service, behind []*model.Slice) bool {
+	return o.affectsAll(old) ||
 		!o.NoPolicy && (otherVerdict(&o.Host, &old.Host, svc) || otherWeights(&o.Host, &old.Host, behind) || otherHostEndpoints(&o.Host, &old.Host, svc, behind)) ||
 		len(svc.ExternalIPs) > 0 && !o.ExternalIPs.equal(old.ExternalIPs) ||
 		hasNodePorts(svc.Ports) && !slices.Equal(o.Host.NodePorts, old.Host.NodePorts) ||
@@ -20,8 +20,8 @@ func (o Options) Concerns(old Options, svc *model.Service, behind []*model.Slice
 		!o.NoBinding && (otherHolder(&o.Host, &old.Host, svc) || hasExternal(svc) && o.External != old.External)
 }
 
-// concernsAll reports whether something changed that every plan depends on.
-func (o *Options) concernsAll(old Options) bool {
+// affectsAll reports whether something changed that every plan depends on.
+func (o *Options) affectsAll(old Options) bool {
 	return o.Node != old.Node || o.NoBinding != old.NoBinding || o.NoPolicy != old.NoPolicy || o.Zone != old.Zone || o.Scheduler != old.Scheduler ||
 		o.IPv4 != old.IPv4 || o.IPv6 != old.IPv6
 }

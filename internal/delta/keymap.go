@@ -1,34 +1,34 @@
 package delta
 
-// Packing puts keys into a small form for the time that they are kept. Keys are most of what a
+// KeyCodec puts keys into a small form for the time that they are kept. Keys are most of what a
 // table holds, and packed keys contain no pointers that the garbage collector must follow. The zero
-// Packing keeps all keys as they are.
-type Packing[K comparable] struct {
+// KeyCodec keeps all keys as they are.
+type KeyCodec[K comparable] struct {
 	// Pack returns the small form; false where a key has none. Then it is kept as it is.
-	Pack func(K) (Small, bool)
+	Pack func(K) (PackedKey, bool)
 	// Unpack gives back exactly the key that was packed.
-	Unpack func(Small) K
+	Unpack func(PackedKey) K
 }
 
-// Small is the small form of a key: two endpoints of IPv4 and a little more fit in.
-type Small [16]byte
+// PackedKey is the small form of a key: two endpoints of IPv4 and a little more fit in.
+type PackedKey [16]byte
 
-// shelf is a map by the keys of rows, of which it packs those that have a small form.
-type shelf[K comparable, R any] struct {
-	Packing[K]
-	small map[Small]R
+// keyMap is a map by the keys of rows, of which it packs those that have a small form.
+type keyMap[K comparable, R any] struct {
+	KeyCodec[K]
+	small map[PackedKey]R
 	rows  map[K]R // the others
 }
 
-func newShelf[K comparable, R any](p Packing[K]) shelf[K, R] {
-	s := shelf[K, R]{Packing: p, rows: map[K]R{}}
+func newKeyMap[K comparable, R any](p KeyCodec[K]) keyMap[K, R] {
+	s := keyMap[K, R]{KeyCodec: p, rows: map[K]R{}}
 	if p.Pack != nil {
-		s.small = map[Small]R{}
+		s.small = map[PackedKey]R{}
 	}
 	return s
 }
 
-func (s *shelf[K, R]) get(k K) (R, bool) {
+func (s *keyMap[K, R]) get(k K) (R, bool) {
 	if s.small != nil {
 		if p, ok := s.Pack(k); ok {
 			r, ok := s.small[p]
@@ -39,7 +39,7 @@ func (s *shelf[K, R]) get(k K) (R, bool) {
 	return r, ok
 }
 
-func (s *shelf[K, R]) set(k K, r R) {
+func (s *keyMap[K, R]) set(k K, r R) {
 	if s.small != nil {
 		if p, ok := s.Pack(k); ok {
 			s.small[p] = r
@@ -49,7 +49,7 @@ func (s *shelf[K, R]) set(k K, r R) {
 	s.rows[k] = r
 }
 
-func (s *shelf[K, R]) remove(k K) {
+func (s *keyMap[K, R]) remove(k K) {
 	if s.small != nil {
 		if p, ok := s.Pack(k); ok {
 			delete(s.small, p)
@@ -59,11 +59,11 @@ func (s *shelf[K, R]) remove(k K) {
 	delete(s.rows, k)
 }
 
-func (s *shelf[K, R]) len() int { return len(s.small) + len(s.rows) }
+func (s *keyMap[K, R]) len() int { return len(s.small) + len(s.rows) }
 
 // each visits the rows, in no order, until f returns false, and reports whether f never did. A row
 // that was looked at may be set meanwhile.
-func (s *shelf[K, R]) each(f func(K, R) bool) bool {
+func (s *keyMap[K, R]) each(f func(K, R) bool) bool {
 	if len(s.small) > 0 { // most have rows of one kind, and going over none costs, too
 		for p, r := range s.small {
 			if !f(s.Unpack(p), r) {

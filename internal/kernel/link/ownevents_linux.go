@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// echoes lists what this handle is about to remove, so that the watch can
+// ownEvents lists what this handle is about to remove, so that the watch can
 // tell it from what others removed. The kernel multicasts a removal before it
 // answers the request, hence expect before the send and cancel after a failure.
 // It does not say who asked for the removal of an IPv6 address, so the number of
 // the requesting socket is no help.
 //
 // In doubt a loss is reported: the worst effect is one superfluous read.
-type echoes struct {
+type ownEvents struct {
 	mu      sync.Mutex
 	active  bool // a watcher exists; without a reader nothing is kept
 	deletes map[netip.Addr]int
@@ -21,14 +21,14 @@ type echoes struct {
 }
 
 // reset drops everything, at the start of a watch and after lost events.
-func (e *echoes) reset(active bool) {
+func (e *ownEvents) reset(active bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.active = active
 	e.deletes, e.routes, e.removed = map[netip.Addr]int{}, map[netip.Prefix]int{}, map[uint32]bool{}
 }
 
-func (e *echoes) expect(c Change) {
+func (e *ownEvents) expect(c Change) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.active && c.Op == Delete {
@@ -36,14 +36,14 @@ func (e *echoes) expect(c Change) {
 	}
 }
 
-func (e *echoes) cancel(c Change) {
+func (e *ownEvents) cancel(c Change) {
 	if c.Op == Delete {
 		e.consume(c.Addr)
 	}
 }
 
 // consume reports whether the removal of an address is ours, and drops it.
-func (e *echoes) consume(a netip.Addr) bool {
+func (e *ownEvents) consume(a netip.Addr) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return consume(e.deletes, a)
@@ -51,7 +51,7 @@ func (e *echoes) consume(a netip.Addr) bool {
 
 // expectRoute, cancelRoute and consumeRoute do for routes what their namesakes do for
 // addresses.
-func (e *echoes) expectRoute(c RouteChange) {
+func (e *ownEvents) expectRoute(c RouteChange) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.active && c.Op == Delete {
@@ -59,13 +59,13 @@ func (e *echoes) expectRoute(c RouteChange) {
 	}
 }
 
-func (e *echoes) cancelRoute(c RouteChange) {
+func (e *ownEvents) cancelRoute(c RouteChange) {
 	if c.Op == Delete {
 		e.consumeRoute(c.Prefix)
 	}
 }
 
-func (e *echoes) consumeRoute(p netip.Prefix) bool {
+func (e *ownEvents) consumeRoute(p netip.Prefix) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return consume(e.routes, p)
@@ -84,7 +84,7 @@ func consume[K comparable](counts map[K]int, k K) bool {
 	return true
 }
 
-func (e *echoes) expectRemoval(index uint32) {
+func (e *ownEvents) expectRemoval(index uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.active {
@@ -92,14 +92,14 @@ func (e *echoes) expectRemoval(index uint32) {
 	}
 }
 
-func (e *echoes) cancelRemoval(index uint32) {
+func (e *ownEvents) cancelRemoval(index uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.removed, index)
 }
 
 // removal reports whether we asked for the end of the link.
-func (e *echoes) removal(index uint32) bool {
+func (e *ownEvents) removal(index uint32) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.removed[index]

@@ -13,8 +13,8 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-// batch writes three rows through a tap and returns those that were carried out.
-func batch(t *testing.T, tap *tap, pkg string) (done []string, errs []error) {
+// batch writes three rows through a fault proxy and returns those that were carried out.
+func batch(t *testing.T, tap *faultProxy, pkg string) (done []string, errs []error) {
 	t.Helper()
 	self := func(row string) string { return row }
 	errs = write(t.Context(), tap, pkg, []string{"add a", "add b", "delete c"}, self, func(good []string) []error {
@@ -27,7 +27,7 @@ func batch(t *testing.T, tap *tap, pkg string) (done []string, errs []error) {
 func TestKindsOfFaults(t *testing.T) {
 	for _, tt := range []struct {
 		pkg, spec string
-		done      string // what reaches the kernel
+		done      string // the rows that reach the kernel
 		failed    string
 		is        []error
 	}{
@@ -47,7 +47,7 @@ func TestKindsOfFaults(t *testing.T) {
 		{pkgServers, "row c ENOENT", "add a add b delete c", "", nil}, // a success to the package
 	} {
 		t.Run(tt.pkg+" "+tt.spec, func(t *testing.T) {
-			tap := newTap()
+			tap := newFaultProxy()
 			if err := tap.plan(tt.pkg, strings.Fields(tt.spec)); err != nil {
 				t.Fatal(err)
 			}
@@ -83,7 +83,7 @@ func TestListsAreNeverAbsent(t *testing.T) {
 			}
 		}
 	}
-	tap := newTap()
+	tap := newFaultProxy()
 	if err := tap.plan(pkgServers, []string{"next", "ENOENT"}); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestListsAreNeverAbsent(t *testing.T) {
 
 // Trouble of one row takes the middle one and stays with it, and is told of once.
 func TestTroubleOfOneRow(t *testing.T) {
-	tap, struck := newTap(), 0
+	tap, struck := newFaultProxy(), 0
 	tap.struck = func() { struck++ }
 	tap.add(&fault{pkg: pkgSets, times: endless, kind: Fail, one: true, trouble: true})
 	for range 3 {
@@ -116,7 +116,7 @@ func TestTroubleOfOneRow(t *testing.T) {
 
 // A call that hangs ends with its context, or at its deadline.
 func TestHangEnds(t *testing.T) {
-	tap := newTap()
+	tap := newFaultProxy()
 	if err := tap.plan(pkgRules, []string{"always", "hang"}); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 
 // walker follows one packet.
 type walker struct {
-	dataplane.Walk
+	dataplane.PacketPath
 	config chains.Config
 	packet dataplane.Packet
 	// at is the frontend that the packet is for: another one after a detour.
@@ -28,8 +28,8 @@ type walker struct {
 	taken  bool // by a detour
 }
 
-// Walk implements dataplane.Explainer.
-func (d *Describer) Walk(p dataplane.Packet) dataplane.Walk {
+// PacketPath implements dataplane.Explainer.
+func (d *Describer) PacketPath(p dataplane.Packet) dataplane.PacketPath {
 	w := &walker{config: d.of.Config, packet: p, at: p.To, family: model.FamilyOf(p.To.Key.Addr)}
 	way := []func(){w.direct, w.nat, w.input, w.balance, w.postrouting}
 	if p.Origin == dataplane.FromHost {
@@ -40,7 +40,7 @@ func (d *Describer) Walk(p dataplane.Packet) dataplane.Walk {
 			break
 		}
 	}
-	return w.Walk
+	return w.PacketPath
 }
 
 func (w *walker) set(name string) string { return sets.Name(w.family, name) }

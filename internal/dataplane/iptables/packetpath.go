@@ -11,7 +11,7 @@ import (
 
 // walker is one packet on its way.
 type walker struct {
-	dataplane.Walk
+	dataplane.PacketPath
 	config Config
 	packet dataplane.Packet
 	hash   string
@@ -22,8 +22,8 @@ type walker struct {
 	chain string
 }
 
-// Walk implements dataplane.Explainer.
-func (x *explainer) Walk(p dataplane.Packet) dataplane.Walk {
+// PacketPath implements dataplane.Explainer.
+func (x *explainer) PacketPath(p dataplane.Packet) dataplane.PacketPath {
 	c := x.config
 	w := &walker{config: c, packet: p, hash: hashed(c.nameOf(p.To), p.To.Key.Protocol.String())}
 	w.tells = c.Local.Match(model.FamilyOf(p.To.Key.Addr), p.Node) != nil
@@ -32,7 +32,7 @@ func (x *explainer) Walk(p dataplane.Packet) dataplane.Walk {
 			break
 		}
 	}
-	return w.Walk
+	return w.PacketPath
 }
 
 func (w *walker) hook() string {
@@ -66,7 +66,7 @@ func (w *walker) dispatch() {
 	w.external()
 }
 
-// limited asks the source ranges (servicePort.limit); who is in none is left untranslated,
+// limited asks the source ranges (servicePort.limit); a client in none is left untranslated,
 // and dropped in the filter table.
 func (w *walker) limited(chain string) (passes bool) {
 	f, fw := w.packet.To, prefixFirewall+w.hash

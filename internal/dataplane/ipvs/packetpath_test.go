@@ -38,7 +38,7 @@ func ends(m *ipvs.Mode, p dataplane.Packet) string {
 	var out []string
 	for _, o := range dataplane.Origins() {
 		p.Origin = o
-		w := m.Walk(p)
+		w := m.PacketPath(p)
 		text := string(w.End)
 		if w.SourceKept {
 			text += " with its source"
@@ -48,7 +48,7 @@ func ends(m *ipvs.Mode, p dataplane.Packet) string {
 	return strings.Join(out, ", ")
 }
 
-func TestWalk(t *testing.T) {
+func TestPacketPath(t *testing.T) {
 	cluster := frontend(model.KindClusterIP, "10.96.0.10:80/tcp", nil)
 	detour := func(f *model.Frontend) { f.Detour = netip.MustParseAddrPort("10.96.0.10:80") }
 	limited := func(f *model.Frontend) { f.SourceRanges = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")} }
@@ -115,23 +115,23 @@ func TestWalk(t *testing.T) {
 // setNames are those of sets in the words of a step.
 var setNames = regexp.MustCompile(`(?:in|\() ?(KUBE-[A-Z0-9-]+)`)
 
-// The sets that a walk names for a frontend have its entries. TestWalkNamesTheTunnel: which header
+// The sets that a walk names for a frontend have its entries. TestPacketPathNamesTheTunnel: which header
 // a backend finds around a packet.
-func TestWalkNamesTheTunnel(t *testing.T) {
+func TestPacketPathNamesTheTunnel(t *testing.T) {
 	m := ipvs.New(zap.NewNop(), ipvs.Config{}, ipvs.Deps{})
 	for _, tt := range []struct {
 		gue  uint16
 		want string
 	}{{0, "(tunnel)"}, {5555, "(tunnel by GUE, UDP port 5555)"}} {
 		to := frontend(model.KindExternalIP, "203.0.113.1:80/tcp", func(f *model.Frontend) { f.Forward, f.GUE = model.ForwardTunnel, tt.gue })
-		steps := m.Walk(dataplane.Packet{Origin: dataplane.FromOutside, To: to}).Steps
+		steps := m.PacketPath(dataplane.Packet{Origin: dataplane.FromOutside, To: to}).Steps
 		if last := steps[len(steps)-1]; !strings.Contains(last, tt.want) {
 			t.Errorf("GUE port %d: the last step is %q, want %s in it", tt.gue, last, tt.want)
 		}
 	}
 }
 
-func TestWalkNamesTheSetsThatAreWritten(t *testing.T) {
+func TestPacketPathNamesTheSetsThatAreWritten(t *testing.T) {
 	detour := func(f *model.Frontend) { f.Detour, f.Local = netip.MustParseAddrPort("10.96.0.10:80"), true }
 	cluster := frontend(model.KindClusterIP, "10.96.0.10:80/tcp", nil)
 	checked := 0
@@ -151,7 +151,7 @@ func TestWalkNamesTheSetsThatAreWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, o := range dataplane.Origins() {
-			for _, step := range m.Walk(dataplane.Packet{Origin: o, To: f, Detour: &cluster}).Steps {
+			for _, step := range m.PacketPath(dataplane.Packet{Origin: o, To: f, Detour: &cluster}).Steps {
 				for _, name := range setNames.FindAllStringSubmatch(step, -1) {
 					if !strings.Contains(step, "in "+name[1]) || strings.Contains(step, "KUBE-LOOP-BACK") {
 						continue

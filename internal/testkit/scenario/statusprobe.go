@@ -17,9 +17,9 @@ import (
 // overAfter is how long nothing may ask for the row in trouble until it is over.
 const overAfter = 200 * time.Millisecond
 
-// witness watches an agent from the first hit of its trouble on: it has to answer, and its
+// statusProbe watches an agent from the first hit of its trouble on: it has to answer, and its
 // status and its metrics have to tell of what lasts. Then the trouble ends.
-type witness struct {
+type statusProbe struct {
 	struck, told atomic.Bool
 	done         chan struct{} // closed when no watcher is left
 	once         sync.Once
@@ -29,7 +29,7 @@ type witness struct {
 }
 
 // begin returns what is to be called at the first hit.
-func (w *witness) begin(f *Fakes) func() {
+func (w *statusProbe) begin(f *Fakes) func() {
 	w.done = make(chan struct{})
 	return func() {
 		w.struck.Store(true)
@@ -44,7 +44,7 @@ func (w *witness) begin(f *Fakes) func() {
 }
 
 // leave ends the trouble, and the watching.
-func (w *witness) leave(f *Fakes) {
+func (w *statusProbe) leave(f *Fakes) {
 	if w.done == nil {
 		return
 	}
@@ -53,14 +53,14 @@ func (w *witness) leave(f *Fakes) {
 	w.gone.Wait()
 }
 
-func (w *witness) verdict() error {
+func (w *statusProbe) verdict() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
 // watch asks until the agent has told, and heals it then.
-func (w *witness) watch(f *Fakes) error {
+func (w *statusProbe) watch(f *Fakes) error {
 	defer f.tap.endTrouble()
 	interval, _ := f.Pace()
 	begun, last, asked := time.Now(), 0, time.Now()
@@ -92,7 +92,7 @@ func (w *witness) watch(f *Fakes) error {
 }
 
 // ask is Status of an agent that has to answer, if one runs.
-func (w *witness) ask(f *Fakes) (agent.Status, error) {
+func (w *statusProbe) ask(f *Fakes) (agent.Status, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), poll.Patience)
 	defer cancel()
 	status, err := f.Status(ctx)

@@ -24,9 +24,9 @@ var (
 	walkNodes = map[string]string{"node-a": "192.168.0.1", "node-b": "192.168.0.2"}
 )
 
-// TestWalksAgreeWithTheTruth: the path that explain prints for a packet is the one that it takes in the kernel, for each cell of the tables that
+// TestPathsAgreeWithTheTruth: the path that explain prints for a packet is the one that it takes in the kernel, for each cell of the tables that
 // the packet tests ask a kernel.
-func TestWalksAgreeWithTheTruth(t *testing.T) {
+func TestPathsAgreeWithTheTruth(t *testing.T) {
 	byNode := netfilter.LocalPods{Mode: netfilter.LocalNodeCIDR}
 	for _, tt := range []struct {
 		name   string
@@ -79,7 +79,7 @@ func forwarderOf(c cell) (node string, from dataplane.Origin) {
 }
 
 // walkOf compiles the Service of a cell for the node that forwards, and walks.
-func walkOf(t *testing.T, c cell, mode func(string) dataplane.Inspectable, rules bool) dataplane.Walk {
+func walkOf(t *testing.T, c cell, mode func(string) dataplane.Inspectable, rules bool) dataplane.PacketPath {
 	t.Helper()
 	on, from := forwarderOf(c)
 	node := model.Node{Name: on, PodCIDRs: []netip.Prefix{netip.MustParsePrefix(walkPods[on])}}
@@ -101,7 +101,7 @@ func walkOf(t *testing.T, c cell, mode func(string) dataplane.Inspectable, rules
 			p.Detour = &compiled.Frontends[i]
 		}
 	}
-	return mode(on).Walk(p)
+	return mode(on).PacketPath(p)
 }
 
 func walkSlices(c cell) []model.Slice {
@@ -115,7 +115,7 @@ func walkSlices(c cell) []model.Slice {
 
 // agrees holds a walk against the truth: its end, the backends that it names, and whether they see the client. Under rules alone
 // the host's own address is the node's.
-func agrees(c cell, w dataplane.Walk, says answer, rules bool) bool {
+func agrees(c cell, w dataplane.PacketPath, says answer, rules bool) bool {
 	if slices.Contains(unanswered, says.outcome) {
 		return string(w.End) == says.outcome
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// lane are the orders of one family. The Sweeper's lock guards it.
-type lane struct {
+// familyQueue has the orders of one family. The Sweeper's lock guards it.
+type familyQueue struct {
 	family  uint8
 	waiting map[Key]Order
 	queue   []Key // those that wait, the oldest first
@@ -33,7 +33,7 @@ type job struct {
 }
 
 // put adds an order, or replaces the one for its key, which keeps its place.
-func (l *lane) put(o Order) {
+func (l *familyQueue) put(o Order) {
 	if l.waiting == nil {
 		l.waiting = map[Key]Order{}
 	}
@@ -63,7 +63,7 @@ func union(a, b []netip.AddrPort) []netip.AddrPort {
 }
 
 // take begins a sweep with up to n orders.
-func (l *lane) take(n int) *job {
+func (l *familyQueue) take(n int) *job {
 	n = min(n, len(l.queue))
 	j := &job{orders: make([]Order, 0, n), outdated: make(map[Key]*atomic.Bool, n)}
 	for _, k := range l.queue[:n] {
@@ -81,7 +81,7 @@ func (l *lane) take(n int) *job {
 
 // settle ends a sweep and returns the error of the one before, empty if it
 // succeeded.
-func (l *lane) settle(j *job, out Outcome, err error) (previous string) {
+func (l *familyQueue) settle(j *job, out Outcome, err error) (previous string) {
 	l.stats.Sweeps++
 	l.stats.Deleted += uint64(out.Deleted)
 	l.unasked = out.Whole > 0 && !manyPorts(slices.Values(j.orders))
@@ -98,13 +98,13 @@ func (l *lane) settle(j *job, out Outcome, err error) (previous string) {
 	return previous
 }
 
-func (l *lane) end(j *job) {
+func (l *familyQueue) end(j *job) {
 	l.running = slices.DeleteFunc(l.running, func(other *job) bool { return other == j })
 }
 
 // putBack returns orders to the head of the queue, except those that a newer order has replaced.
 // The newer order waits, with the fresh addresses of the old one, or was carried out meanwhile.
-func (l *lane) putBack(j *job) {
+func (l *familyQueue) putBack(j *job) {
 	var keys []Key
 	for _, o := range j.orders {
 		newer, waits := l.waiting[o.Key]
@@ -122,7 +122,7 @@ func (l *lane) putBack(j *job) {
 }
 
 // left is how many orders were not carried out yet.
-func (l *lane) left() int {
+func (l *familyQueue) left() int {
 	n := len(l.waiting)
 	for _, j := range l.running {
 		n += len(j.orders)
@@ -131,7 +131,7 @@ func (l *lane) left() int {
 }
 
 // pause is how long failed orders rest.
-func (l *lane) pause(opts SweeperOptions) time.Duration {
+func (l *familyQueue) pause(opts SweeperOptions) time.Duration {
 	d := opts.RetryMin
 	for range l.failures - 1 {
 		if d *= 2; d >= opts.RetryMax {
@@ -141,9 +141,9 @@ func (l *lane) pause(opts SweeperOptions) time.Duration {
 	return d
 }
 
-// due is when the lane may be swept. New orders do not wait for what failed again
+// due is when the queue may be swept. New orders do not wait for what failed again
 // and again, and are no reason to try without a pause.
-func (l *lane) due(opts SweeperOptions) time.Time {
+func (l *familyQueue) due(opts SweeperOptions) time.Time {
 	company := l.came.Add(opts.Collect)
 	switch {
 	case l.failures == 0:
@@ -155,7 +155,7 @@ func (l *lane) due(opts SweeperOptions) time.Time {
 }
 
 // sparing reports whether only orders wait that spare connections.
-func (l *lane) sparing() bool {
+func (l *familyQueue) sparing() bool {
 	for _, o := range l.waiting {
 		if !o.SparesConnections() {
 			return false
@@ -165,7 +165,7 @@ func (l *lane) sparing() bool {
 }
 
 // readsAll reports whether a sweep of the waiting orders has to read all flows.
-func (l *lane) readsAll() bool {
+func (l *familyQueue) readsAll() bool {
 	return l.unasked || manyPorts(func(yield func(Order) bool) {
 		for _, k := range l.queue {
 			if !yield(l.waiting[k]) {

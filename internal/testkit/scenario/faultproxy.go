@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The kernel packages whose calls a tap counts and lets fail.
+// The kernel packages whose calls a fault proxy counts and lets fail.
 const (
 	pkgServers = "servers"
 	pkgSets    = "sets"
@@ -32,9 +32,9 @@ var (
 // Options.Timeout), for the loop's context has no deadline.
 const quickCall = 20 * time.Millisecond
 
-// tap sits between the agent and its kernel packages: it counts calls and lets them fail as
+// faultProxy sits between the agent and its kernel packages: it counts calls and lets them fail as
 // planned. All calls of a dead process fail; nothing reaches the kernel.
-type tap struct {
+type faultProxy struct {
 	mu     sync.Mutex
 	calls  map[string]int
 	faults []*fault
@@ -49,7 +49,7 @@ type tap struct {
 }
 
 // fault is one line of the plan. It hits those calls of its package that can fail in this way, from
-// a number on, counted since the tap was made. With text in row it hits rows of writes instead of
+// a number on, counted since the fault proxy was made. With text in row it hits rows of writes instead of
 // calls.
 type fault struct {
 	pkg   string
@@ -71,7 +71,7 @@ const endless = -1
 // done reports whether a fault is used up.
 func (f *fault) done() bool { return f.times == 0 }
 
-func newTap() *tap { return &tap{calls: map[string]int{}} }
+func newFaultProxy() *faultProxy { return &faultProxy{calls: map[string]int{}} }
 
 // verdict is what is planned for a call: err is what its caller is told instead of what
 // the package returns, the zero value lets it pass.
@@ -80,11 +80,11 @@ type verdict struct {
 	// half asks a write to carry out the first part of its rows: the process dies in the
 	// middle. whole asks for all.
 	half, whole bool
-	late        bool // what the package returns comes shortly before the deadline
+	late        bool // the answer of the package comes shortly before the deadline
 }
 
 // enter counts a call and returns what is planned for it, at the deadline if it hangs.
-func (t *tap) enter(ctx context.Context, pkg string, a access) verdict {
+func (t *faultProxy) enter(ctx context.Context, pkg string, a access) verdict {
 	v, kind := t.judge(pkg, a)
 	if kind == Hang {
 		wait(ctx, quickCall)
@@ -95,7 +95,7 @@ func (t *tap) enter(ctx context.Context, pkg string, a access) verdict {
 	return v
 }
 
-func (t *tap) judge(pkg string, a access) (verdict, FaultKind) {
+func (t *faultProxy) judge(pkg string, a access) (verdict, FaultKind) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.dead {
@@ -125,7 +125,7 @@ func (t *tap) judge(pkg string, a access) (verdict, FaultKind) {
 }
 
 // find returns the fault that hits a call, another one than that.
-func (t *tap) find(pkg string, a access, that *fault) *fault {
+func (t *faultProxy) find(pkg string, a access, that *fault) *fault {
 	for _, f := range t.faults {
 		if f != that && f.row == "" && !f.one && f.pkg == pkg && !f.done() && t.calls[pkg] >= f.from && (f.crash || f.kind.can(pkg, a)) {
 			return f
@@ -134,8 +134,8 @@ func (t *tap) find(pkg string, a access, that *fault) *fault {
 	return nil
 }
 
-// broken reports whether every call that reads a kernel package fails, until the tap is healed.
-func (t *tap) broken(pkg string) bool {
+// broken reports whether every call that reads a kernel package fails, until the fault proxy is healed.
+func (t *faultProxy) broken(pkg string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.ContainsFunc(t.faults, func(f *fault) bool {
@@ -144,7 +144,7 @@ func (t *tap) broken(pkg string) bool {
 }
 
 // use notes a hit.
-func (t *tap) use(f *fault) {
+func (t *faultProxy) use(f *fault) {
 	if f.times > 0 {
 		f.times--
 	}
@@ -164,7 +164,7 @@ func wait(ctx context.Context, d time.Duration) {
 }
 
 // aim has faults of one row choose theirs among those of a write that nothing else hits.
-func (t *tap) aim(pkg string, texts []string) {
+func (t *faultProxy) aim(pkg string, texts []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, f := range t.faults {
@@ -187,7 +187,7 @@ func rowOf(text string) string {
 }
 
 // row returns what is planned for one row of a write.
-func (t *tap) row(pkg, text string) (whole bool, err error) {
+func (t *faultProxy) row(pkg, text string) (whole bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f := t.hitting(pkg, text)
@@ -199,7 +199,7 @@ func (t *tap) row(pkg, text string) (whole bool, err error) {
 }
 
 // hitting returns the fault that hits a row.
-func (t *tap) hitting(pkg, text string) *fault {
+func (t *faultProxy) hitting(pkg, text string) *fault {
 	for _, f := range t.faults {
 		switch {
 		case f.row == "" || f.pkg != pkg || f.done() || !f.kind.canRow(pkg, text):
@@ -211,7 +211,7 @@ func (t *tap) hitting(pkg, text string) *fault {
 }
 
 // plan adds a fault in the words of the step "fault".
-func (t *tap) plan(pkg string, spec []string) error {
+func (t *faultProxy) plan(pkg string, spec []string) error {
 	packages := []string{pkg}
 	if pkg == "all" {
 		packages = Packages()
@@ -234,7 +234,7 @@ func (t *tap) plan(pkg string, spec []string) error {
 // arguments is how many words follow each way to say when, the kind aside.
 var arguments = map[string]int{"next": 0, "always": 0, "nth": 1, "for": 1, "row": 1, "crash": 1}
 
-func (t *tap) parse(pkg string, spec []string) (*fault, error) {
+func (t *faultProxy) parse(pkg string, spec []string) (*fault, error) {
 	f := &fault{pkg: pkg, from: t.calls[pkg] + 1, times: 1, kind: Fail}
 	n, known := arguments[spec[0]]
 	if !known || len(spec) < 1+n || len(spec) > 2+n {
@@ -270,62 +270,62 @@ func (t *tap) parse(pkg string, spec []string) (*fault, error) {
 	return f, nil
 }
 
-func (t *tap) add(f *fault) {
+func (t *faultProxy) add(f *fault) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.faults = append(t.faults, f)
 }
 
-func (t *tap) heal() {
+func (t *faultProxy) heal() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.faults = nil
 }
 
 // endTrouble ends what the script does not know of.
-func (t *tap) endTrouble() {
+func (t *faultProxy) endTrouble() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.faults = slices.DeleteFunc(t.faults, func(f *fault) bool { return f.trouble })
 }
 
 // lasting tells how often trouble has hit, and whether it has to be ended.
-func (t *tap) lasting() (hits int, lasts bool) {
+func (t *faultProxy) lasting() (hits int, lasts bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.hits, slices.ContainsFunc(t.faults, func(f *fault) bool { return f.trouble && f.times == endless })
 }
 
-func (t *tap) kill()   { t.setDead(true) }
-func (t *tap) revive() { t.setDead(false) }
+func (t *faultProxy) kill()   { t.setDead(true) }
+func (t *faultProxy) revive() { t.setDead(false) }
 
-func (t *tap) setDead(dead bool) {
+func (t *faultProxy) setDead(dead bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.dead = dead
 }
 
-func (t *tap) isDead() bool {
+func (t *faultProxy) isDead() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.dead
 }
 
-func (t *tap) counts() map[string]int {
+func (t *faultProxy) counts() map[string]int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return maps.Clone(t.calls)
 }
 
 // tellTo has calls reported.
-func (t *tap) tellTo(called func(pkg string, took time.Duration, err error)) {
+func (t *faultProxy) tellTo(called func(pkg string, took time.Duration, err error)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.called = called
 }
 
 // tell reports a call that began so long ago.
-func (t *tap) tell(pkg string, began time.Time, err error) {
+func (t *faultProxy) tell(pkg string, began time.Time, err error) {
 	t.mu.Lock()
 	called := t.called
 	t.mu.Unlock()
@@ -335,7 +335,7 @@ func (t *tap) tell(pkg string, began time.Time, err error) {
 }
 
 // one passes on a call that is carried out as a whole or not at all.
-func (t *tap) one(ctx context.Context, pkg string, a access, do func() error) (err error) {
+func (t *faultProxy) one(ctx context.Context, pkg string, a access, do func() error) (err error) {
 	began := time.Now()
 	defer func() { t.tell(pkg, began, err) }()
 	v := t.enter(ctx, pkg, a)
@@ -353,13 +353,13 @@ func (t *tap) one(ctx context.Context, pkg string, a access, do func() error) (e
 }
 
 // read passes on a call that reads rows.
-func read[T any](ctx context.Context, t *tap, pkg string, list func(context.Context) (T, error)) (rows T, err error) {
+func read[T any](ctx context.Context, t *faultProxy, pkg string, list func(context.Context) (T, error)) (rows T, err error) {
 	err = t.one(ctx, pkg, reads, func() (err error) { rows, err = list(ctx); return err })
 	return rows, err
 }
 
 // write passes a batch on, less the rows that are planned to fail.
-func write[C any](ctx context.Context, t *tap, pkg string, changes []C, text func(C) string, do func([]C) []error) []error {
+func write[C any](ctx context.Context, t *faultProxy, pkg string, changes []C, text func(C) string, do func([]C) []error) []error {
 	return writeUpTo(ctx, t, pkg, changes, firstHalf[C], text, do)
 }
 
@@ -367,7 +367,7 @@ func firstHalf[C any](changes []C) []C { return changes[:len(changes)/2] }
 
 // writeUpTo is write for a package that can die only in some places: part returns the rows that are
 // then carried out.
-func writeUpTo[C any](ctx context.Context, t *tap, pkg string, changes []C, part func([]C) []C, text func(C) string, do func([]C) []error) []error {
+func writeUpTo[C any](ctx context.Context, t *faultProxy, pkg string, changes []C, part func([]C) []C, text func(C) string, do func([]C) []error) []error {
 	began := time.Now()
 	v := t.enter(ctx, pkg, writes)
 	defer func() { t.tell(pkg, began, v.err) }()
@@ -391,7 +391,7 @@ func writeUpTo[C any](ctx context.Context, t *tap, pkg string, changes []C, part
 }
 
 // writeRows carries out the rows that nothing is planned for, and notes the errors of all.
-func writeRows[C any](t *tap, pkg string, changes []C, errs []error, text func(C) string, do func([]C) []error) {
+func writeRows[C any](t *faultProxy, pkg string, changes []C, errs []error, text func(C) string, do func([]C) []error) {
 	texts := make([]string, len(changes))
 	for i, c := range changes {
 		texts[i] = text(c)
