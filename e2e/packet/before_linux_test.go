@@ -195,7 +195,7 @@ func (b *before) dialled(t *testing.T) {
 		return func(a netip.Addr) bool { return a.String() == deadEndpoint.v4 || a.String() == deadEndpoint.v6 }
 	})
 
-	old.backends = endpoints(b.w.remote1) // what is connected drains, in ipvs mode, or just goes on
+	old.backends = endpoints(b.w.remote1) // connections drain, in ipvs mode, or stay
 	b.edit(t, func() { b.write(t, old) })
 	healthy("without their endpoint")
 }

@@ -423,8 +423,8 @@ func TestManyChangesAreFewBatches(t *testing.T) {
 	})
 }
 
-// A change after a rest waits for nothing but what is being handed over with it; what follows
-// on it waits for company.
+// A change after a rest waits only for changes that are handed over with it; the next ones
+// are batched.
 func TestLoneChangeDoesNotWait(t *testing.T) {
 	run(t, newMode(), func(w *world) {
 		w.SetState(model.FromFile, source.Complete)

@@ -14,7 +14,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
 )
 
-// Audits come once a period, whatever they cost; what cannot be had at that pace rests as long
+// Audits come once a period, at any cost; an audit that takes longer than a period rests as long
 // as it took.
 func TestAuditsComeOnceAPeriod(t *testing.T) {
 	for _, tt := range []struct {

@@ -25,7 +25,7 @@ type pace struct {
 // patience is how long a reader waits for a file while it is being written.
 const patience = 2 * time.Second
 
-// Forget makes Watch call changed again, when it looks at the file next: what was read
+// Forget makes Watch call changed again, when it looks at the file next: the contents
 // could not be used, for a reason that is not in the file.
 func (l *Loader) Forget() {
 	l.mu.Lock()

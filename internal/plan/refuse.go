@@ -27,8 +27,8 @@ func notOurs(svc *model.Service) string {
 	return ""
 }
 
-// unusable reports why nothing of a Service that is ours can be served: what the
-// source could not read of it, and what was found on the way here.
+// unusable reports why nothing of a Service that is ours can be served: the fields that the
+// source could not read, and the notes so far.
 func unusable(svc *model.Service, found notes) string {
 	reasons := slices.Concat(model.NoteTexts(found), svc.BadAnnotations, svc.Problems)
 	if len(svc.ClusterIPs) == 0 {

@@ -271,8 +271,8 @@ func TestWeightsElsewhere(t *testing.T) {
 	}
 }
 
-// FuzzPolicy: whatever is in an annotation, the value that is taken is within its bounds, and what
-// is not taken is complained about.
+// FuzzPolicy: whatever is in an annotation, the value that is taken is within its bounds, and one that
+// is not taken is reported.
 func FuzzPolicy(f *testing.F) {
 	for _, key := range source.Keys() {
 		for _, text := range []string{"", "0", "1", "true", "rr", "mh", "none", "sh-port", "30s", "1h", "1h1ns", "9223372036854775808ns", "65535", "65536", "10,5", "5,10", "tunnel", "∞", "\x00", " 1m "} {

@@ -9,7 +9,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Node reads what we use of a v1 Node. It never fails: what cannot be used is
+// Node reads what we use of a v1 Node. It never fails: a field that cannot be used is
 // left out and named in Problems.
 func Node(in *corev1.Node) model.Node {
 	var p problems

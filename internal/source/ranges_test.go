@@ -16,7 +16,7 @@ func closedTo(family string) string {
 		" range: the " + family + " load-balancer addresses are not served"
 }
 
-// TestSourceRanges: what limits the clients of a load balancer with an address of
+// TestSourceRanges: the limits on clients of a load balancer with an address of
 // each family. An address that is missing is not served.
 func TestSourceRanges(t *testing.T) {
 	const v4, v6 = "ingress 1.2.3.4", "ingress fd00::1"

@@ -24,7 +24,7 @@ const (
 	maxAffinity     = int32(86400)
 )
 
-// Service reads what we use of a v1 Service. It never fails: what cannot be
+// Service reads what we use of a v1 Service. It never fails: a field that cannot be
 // used is left out and named in Problems. A Service whose name is unusable has
 // neither addresses nor ports.
 func Service(origin model.Origin, in *corev1.Service) model.Service {

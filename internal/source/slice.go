@@ -11,7 +11,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// Slice reads what we use of a discovery/v1 EndpointSlice. It never fails: what
+// Slice reads what we use of a discovery/v1 EndpointSlice. It never fails: a field that
 // cannot be used is left out and named in Problems. A slice that belongs to no
 // Service, or to a headless one, has no endpoints.
 func Slice(origin model.Origin, in *discoveryv1.EndpointSlice) model.Slice {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestPauseAfter: what is waited for long is asked for seldom, and seen late by a tenth at most, or by the first pause. That leaves most of a
+// TestPauseAfter: an event that takes long is polled seldom, and seen late by a tenth of its time at most, or by the first pause. That leaves most of a
 // processor to others, however fast it is.
 func TestPauseAfter(t *testing.T) {
 	for _, tt := range []struct{ took, waited, want time.Duration }{

@@ -249,8 +249,8 @@ func TestNewOrdersAfterFailures(t *testing.T) {
 	})
 }
 
-// TestNewerOrderSurvivesAFailure: what fails does not come back over what was
-// ordered meanwhile.
+// TestNewerOrderSurvivesAFailure: a failed order does not replace one that was
+// given meanwhile.
 func TestNewerOrderSurvivesAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, conntrack.SweeperOptions{})

@@ -28,8 +28,8 @@ type Options struct {
 	// tells whether IPv6 is usable, else those of all links. Default kube-ipvs0.
 	Link string
 	// Generation returns a number that each transaction of nftables in this network
-	// namespace changes, never 0 where there are nftables (NFT_MSG_GETGEN): what
-	// [Handle.Generation] and [Handle.Sign] tell changes by. Nil is none.
+	// namespace changes, never 0 where there are nftables (NFT_MSG_GETGEN): by it
+	// [Handle.Generation] and [Handle.Sign] find changes. Nil is none.
 	Generation func(ctx context.Context) (uint64, error)
 	// Called gets the duration and the error of each process that lists or writes; it may be nil.
 	Called func(took time.Duration, err error)

@@ -69,7 +69,7 @@ func (s *store) refresh() (changed bool, err error) {
 	return changed || gone || len(fresh) > 0, nil
 }
 
-// scan lists and reads. A file that moved meanwhile makes it start again: what
+// scan lists and reads. A file that moved meanwhile makes it start again: a file that
 // was listed may have been renamed, which must not look like a deletion.
 func (s *store) scan() ([]reading, error) {
 	for attempt := 1; ; attempt++ {

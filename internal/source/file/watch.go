@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// watcher tells that something may have changed on disk; what did is for the
-// store to find out. It watches directories only: files are replaced by renaming
+// watcher tells that something may have changed on disk; the store finds out
+// what did. It watches directories only: files are replaced by renaming
 // others over them, which a watch on the file would not survive.
 type watcher struct {
 	log  *zap.Logger

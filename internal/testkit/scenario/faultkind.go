@@ -60,7 +60,7 @@ var dictionary = map[string]words{
 		interrupted: ipset.ErrInterrupted,
 		errnos:      map[FaultKind]error{"EBUSY": ipset.ErrBusy, "EEXIST": ipset.ErrExist, "ENOENT": ipset.ErrNotExist},
 	},
-	// what the tools say of an errno, by classify: of EPERM that they cannot fetch the
+	// the errors of the tools for an errno, by classify: for EPERM they cannot fetch the
 	// generation
 	pkgRules: {
 		errnos: map[FaultKind]error{"EBUSY": rules.ErrBusy, "EEXIST": rules.ErrExist, "ENOENT": rules.ErrNotExist, "EPERM": rules.ErrUnsupported},

@@ -37,8 +37,8 @@ func (onDisk) deliver(sink source.Sink, dir string) error {
 	return err
 }
 
-// Feed is what a source of files makes of a directory of manifests, without the directory: what is
-// put here an agent is told before Put returns. If an object is in several files, the one in the
+// Feed is what a source of files makes of a directory of manifests, without the directory: objects
+// that are put here reach an agent before Put returns. If an object is in several files, the one in the
 // first file by name counts. A bad file keeps its last good content, which the next agent does not
 // know.
 type Feed struct {

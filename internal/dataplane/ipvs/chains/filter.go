@@ -28,7 +28,7 @@ func (c Config) filterRules(w ruleWriter) {
 // ports and to ping; the rules refuse all other new packets. On INPUT a packet still has
 // the service address, because IPVS takes it later in that hook.
 //
-// Every packet to a Service comes by here, and only what is new is ever refused: what is not goes
+// Every packet to a Service comes by here, and only new connections are ever refused: others go
 // by at once. That is one look at the packet, and a set is a hash and a search. The rules that
 // match most new packets come first. Rules that refuse packets name these explicitly, so their
 // place does not matter.
