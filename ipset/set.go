@@ -156,30 +156,3 @@ func (s Set) validateBitmap() error {
 	}
 	return nil
 }
-
-// validateName refuses what the kernel would cut or take for "all sets" (an
-// empty name in a flush), and what the text form could not carry.
-func validateName(name string) error {
-	if name == "" {
-		return errors.New("name is empty")
-	}
-	if len(name) > MaxNameLen {
-		return fmt.Errorf("name has %d bytes, the kernel takes %d", len(name), MaxNameLen)
-	}
-	for _, c := range []byte(name) {
-		if c <= ' ' || c >= 0x7f {
-			return fmt.Errorf("name holds the byte %#02x", c)
-		}
-	}
-	return nil
-}
-
-// checkNames refuses names that could not be those of a set.
-func checkNames(names ...string) error {
-	for _, n := range names {
-		if err := validateName(n); err != nil {
-			return invalid(err)
-		}
-	}
-	return nil
-}

@@ -33,7 +33,7 @@ var agentMutants = []mutant{
 		New:    "case a.recordDrift(audited.Drift) || hostChanged && err != nil:",
 	},
 	{
-		Name: "agent/one-refused-row-is-unhealthy", File: "internal/agent/condition.go",
+		Name: "agent/one-refused-row-is-unhealthy", File: "internal/agent/watchdog.go",
 		Breaks: "Load balancers send no traffic to a node of which the kernel refuses one row.",
 		Old:    "if 2*missing > desired {",
 		New:    "if missing > 0 || desired < 0 {",
@@ -45,7 +45,7 @@ var agentMutants = []mutant{
 		New:    "if a.mode.CarriesServices() && a.progress.synced {",
 	},
 	{
-		Name: "agent/old-reading-believed", File: "internal/agent/progress.go",
+		Name: "agent/old-reading-believed", File: "internal/agent/startup.go",
 		Breaks: "A reading of the kernel from long before the sources were in sync is believed without a second one.",
 		Old:    "if !p.synced && p.loaded && p.stale(now) {",
 		New:    "if !p.synced && p.loaded && p.stale(now) && now.IsZero() {",

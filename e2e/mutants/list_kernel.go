@@ -81,7 +81,7 @@ var kernelMutants = []mutant{
 		New:    "len(id) == 0",
 	},
 	{
-		Name: "conntrack/outdated-order-carried-out", File: "internal/kernel/conntrack/types.go",
+		Name: "conntrack/outdated-order-carried-out", File: "internal/kernel/conntrack/order.go",
 		Breaks: "A sweep deletes flows to an endpoint that came back while the sweep was reading.",
 		Old:    "if o.outdated != nil && o.outdated.Load() {",
 		New:    "if o.outdated != nil && o.outdated.Load() && o.Unserved {",

@@ -4,13 +4,13 @@ package main
 var (
 	planMutants = []mutant{
 		{
-			Name: "plan/dead-endpoint-serves", File: "internal/plan/choose.go",
+			Name: "plan/dead-endpoint-serves", File: "internal/plan/topology.go",
 			Breaks: "An endpoint that terminates and does not serve any more becomes a backend when no endpoint is ready.",
 			Old:    "return e.Serving && e.Terminating && c.reaches(e)",
 			New:    "return e.Terminating && c.reaches(e)",
 		},
 		{
-			Name: "plan/incomplete-hints-followed", File: "internal/plan/choose.go",
+			Name: "plan/incomplete-hints-followed", File: "internal/plan/topology.go",
 			Breaks: "Traffic stays within the zone although an endpoint has no hint, so some endpoints get no traffic from any node.",
 			Old:    `return t.want != "" && t.named && !t.missing`,
 			New:    `return t.want != "" && t.named`,
@@ -34,7 +34,7 @@ var (
 			New:    "trueFirst(a.Terminating, b.Terminating)",
 		},
 		{
-			Name: "plan/bad-node-weight-is-zero", File: "internal/plan/policy.go",
+			Name: "plan/bad-node-weight-is-zero", File: "internal/plan/annotations.go",
 			Breaks: "A weight annotation of a Node that cannot be read takes all traffic away from the endpoints on it.",
 			Old:    `said && w.Bad == ""`,
 			New:    `said`,

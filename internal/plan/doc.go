@@ -12,11 +12,11 @@
 //	            refuse.go  ports.go            bind.go, detour.go       │
 //	slices  ──► join by port name ──► candidates (join.go)              │
 //	                                    │                               ▼
-//	           ready, local, topology (choose.go) ──► groups ──► frontends
+//	           ready, local, topology.go ──► groups ──► frontends
 //	                                                  group.go   compile.go
 //
 // A group is one port in one family: its frontends share the two lists that
-// choose.go knows, by the policy of their kind.
+// topology.go knows, by the policy of their kind.
 //
 // Explain (explain.go) tells of each endpoint which of its port's lists take it, and why.
 //
