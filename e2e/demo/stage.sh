@@ -65,7 +65,7 @@ run_refused() {
 	[ "$status" -ne 0 ] || broken 'the last command succeeded and should not'
 }
 
-# check says what has to be true and ends the demo when the command after it says that it is not.
+# check prints a claim, and ends the demo when the command after it fails.
 check() {
 	local claim=$1
 	shift

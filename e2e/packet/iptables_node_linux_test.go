@@ -177,7 +177,7 @@ func TestIPTablesOtherBackend(t *testing.T) {
 }
 
 // TestIPTablesWithoutIPVS: an agent that is asked for ipvs mode carries Services all the same on a
-// kernel that cannot, and reports it in the log, the status and the health check. With --on-missing-ipvs=fail it fails.
+// kernel without IPVS. The log, the status and the health check report it. With --on-missing-ipvs=fail it fails.
 func TestIPTablesWithoutIPVS(t *testing.T) {
 	needKernel(t)
 	if kernelHasIPVS() {

@@ -144,7 +144,7 @@ func (n *proxy) destinations(t *testing.T, kind string) []string {
 }
 
 // TestIPTablesUDPGoesWhereItsBackendIs: a client that never pauses and never changes its port is answered by the backend that is
-// there, although the kernel keeps an entry by which its datagrams went elsewhere before.
+// there. The kernel still has an entry by which its datagrams went elsewhere before.
 func TestIPTablesUDPGoesWhereItsBackendIs(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		c := iptablesWorld(t).conversation(t, inIPTables(kind)...)

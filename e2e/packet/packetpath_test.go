@@ -24,8 +24,8 @@ var (
 	walkNodes = map[string]string{"node-a": "192.168.0.1", "node-b": "192.168.0.2"}
 )
 
-// TestPathsAgreeWithTheTruth: the path that explain prints for a packet is the one that it takes in the kernel, for each cell of the tables that
-// the packet tests ask a kernel.
+// TestPathsAgreeWithTheTruth: the path that explain prints for a packet is the one that it takes in the kernel. Each cell of the
+// truth tables is compared.
 func TestPathsAgreeWithTheTruth(t *testing.T) {
 	byNode := netfilter.LocalPods{Mode: netfilter.LocalNodeCIDR}
 	for _, tt := range []struct {

@@ -13,7 +13,7 @@ import (
 )
 
 // talker is a client with one UDP socket that never pauses. It does not wait for answers, and goes on when it is refused. It, and
-// who echoes it, block in system calls and send in bursts: under emulation a wake-up costs more than a packet.
+// the server that echoes, block in system calls and send in bursts: under emulation a wake-up costs more than a packet.
 type talker struct {
 	name  string
 	to    netip.AddrPort

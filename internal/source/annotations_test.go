@@ -271,7 +271,7 @@ func TestWeightsElsewhere(t *testing.T) {
 	}
 }
 
-// FuzzPolicy: whatever is in an annotation, the value that is taken is within its bounds, and one that
+// FuzzPolicy: a value that is taken from an annotation is within its bounds, and one that
 // is not taken is reported.
 func FuzzPolicy(f *testing.F) {
 	for _, key := range source.Keys() {

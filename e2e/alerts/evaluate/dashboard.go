@@ -68,7 +68,7 @@ func readDashboard(path string) (*dashboard, error) {
 	return d, nil
 }
 
-// variables are the dashboard's own, each with All chosen, and those of Grafana by its rules: $__rate_interval is four scrapes at
+// variables are the dashboard's own, each with All chosen, and those of Grafana by its rules. $__rate_interval is four scrapes at
 // least, so that a rate has two points though one scrape fails (Grafana, Prometheus data source, "Using $__rate_interval").
 func (d *dashboard) variables(scraped time.Duration) map[string]string {
 	out := map[string]string{

@@ -16,8 +16,8 @@ var dataless = map[string]string{
 	"Age of watches": "it read manifests, and watched no API server",
 }
 
-// sample is what the dashboard shows of testdata/scrapes: two of those that the committed picture is made from, a quarter of
-// a minute one after the other, of which only a part of the lines is kept that the dashboard asks for.
+// sample is the dashboard over testdata/scrapes. These are two of the scrapes behind the committed picture, 15 s apart. They have
+// only a part of the lines that the dashboard reads.
 func sample(t *testing.T) *picture {
 	t.Helper()
 	d, err := readDashboard("../../../manifests/monitoring/kube-ipvs.dashboard.json")

@@ -20,7 +20,7 @@ func NewOver(log *zap.Logger, opts Options, open func() (Wire, error)) (*Handle,
 	return newHandle(log, opts, openFunc(open))
 }
 
-// DecodeFlow reads a flow from the body of a message as a sweep does: its key, the peer that
+// DecodeFlow reads a flow from the body of a message as a sweep does. It returns its key, the peer that
 // answers it, and the request that deletes it, if one can be made.
 func DecodeFlow(body []byte) (k Key, answers netip.AddrPort, deletion []byte, err error) {
 	f, err := decodeFlow(body)

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 )
 
-// wanted are the orders of one family, by key, and who is fresh in any of them. The order
+// wanted are the orders of one family, by key, and the addresses that are fresh in any of them. The order
 // for one key that comes last in a list counts.
 type wanted struct {
 	family uint8

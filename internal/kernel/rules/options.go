@@ -25,7 +25,7 @@ type Options struct {
 	// Owned reports whether a user chain is ours; required.
 	Owned func(ChainKey) bool
 	// Link carries the service addresses: if it exists, its own disable_ipv6
-	// tells whether IPv6 is usable, else those of all links. Default kube-ipvs0.
+	// decides about IPv6, else those of all links. Default kube-ipvs0.
 	Link string
 	// Generation returns a number that each transaction of nftables in this network
 	// namespace changes, never 0 where there are nftables (NFT_MSG_GETGEN): by it

@@ -49,8 +49,8 @@ const (
 )
 
 // setTypes lists the sets in the order in which entries are added. Entries are deleted in the
-// reverse order: entries that keep clients out come first, then those that let them in, last
-// those that make an address ours and so refuse the rest.
+// reverse order. Entries that keep clients out come first, then those that let them in. Those that
+// make an address ours, and so refuse the rest, come last.
 var setTypes = []struct {
 	name    string
 	kind    ipset.Type

@@ -79,7 +79,7 @@ func connectionsAreCounted(t *testing.T, s Subject) {
 	want[taking] = vserver.Connections{Inactive: 1}
 	wantCounts(t, s, wanted, want)
 	if want[taking].Idle() {
-		t.Error("a destination is idle while the kernel remembers a connection")
+		t.Error("a destination is idle while the kernel keeps a connection")
 	}
 
 	writeDestination(t, s, vserver.Delete, taking, vserver.Destination{})
