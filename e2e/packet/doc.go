@@ -1,4 +1,4 @@
-// Package packet sends real packets through a real kernel that the agent has set up, and looks at what arrives.
+// Package packet sends real packets through a real kernel that the agent has set up, and checks what arrives.
 //
 // Each test builds a small cluster of network namespaces, starts the kube-ipvs program in the one
 // that is the node, and gives it manifests. Then it acts as a pod, a pod of another node, a machine

@@ -104,7 +104,7 @@ func TestIPTablesDropsAreCounted(t *testing.T) {
 	})
 }
 
-// drops has packets dropped for the reasons that a mode has: want has the reason for each Service, and the packets that its rule counts.
+// drops causes drops for each reason that a mode has: want has the reason for each Service, and the packets that its rule counts.
 func (w *world) drops(t *testing.T, n *proxy, want map[string]string) {
 	to := map[string]service{
 		"far": {name: "far", vip: pair{v4: "10.96.0.21"}, lb: pair{v4: "198.18.3.1"}, ports: webPorts()[:1], externalLocal: true, backends: endpoints(w.remote1)},

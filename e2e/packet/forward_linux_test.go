@@ -82,7 +82,7 @@ func (p *pod) ownsByTunnel(t *testing.T, way string) {
 	p.run(t, "env", "VIPS="+strings.Join(directVIP.all(), " "), "GUE="+gue, "sh", "-ec", exampleScript(t))
 }
 
-// exampleScript is that of manifests/dsr-backend.yaml.
+// exampleScript is the script of manifests/dsr-backend.yaml.
 func exampleScript(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../manifests/dsr-backend.yaml")

@@ -114,7 +114,7 @@ func (w *world) rangesDoNotMix(t *testing.T, flags ...string) {
 	))
 }
 
-// The changes of ranges under load: so many rewrites of so many Services make a thousand.
+// The load of TestChangingSourceRangesLeavesNoGap: each of 25 Services changes its ranges 40 times.
 const (
 	rewrites = 40
 	sharing  = 25

@@ -139,7 +139,7 @@ func (r *rollout) bury() error {
 	return waiting
 }
 
-// judge looks at what became of everybody.
+// judge checks the fate of every request and connection.
 func (r *rollout) judge(t *testing.T, busy *load.Run, held []*load.Run) {
 	t.Helper()
 	got, err := busy.Stop()

@@ -109,7 +109,7 @@ func TestSchedulersDistribute(t *testing.T) {
 	t.Logf("connections by backend\n%s", table)
 }
 
-// service is that of a trial. A backend that leaves is cut, because its connections would keep it
+// service returns the Service of a trial. A backend that leaves is cut, because its connections would keep it
 // for minutes.
 func (l *lab) service(i int, tt trial) *service {
 	s := &service{

@@ -98,7 +98,7 @@ func (w *world) through(s service) []*question {
 	return questions
 }
 
-// walled looks at what check and explain say.
+// walled checks the output of check and explain.
 func (n *proxy) walled(t *testing.T, verdict, table string) string {
 	t.Helper()
 	out, err := n.verb("explain", "test/service-1")

@@ -76,7 +76,7 @@ func (a *Agent) scheduleDeferred(due, now time.Time) {
 // hostPause is the least time between two readings of the host that events ask for.
 const hostPause = 100 * time.Millisecond
 
-// scheduleHostRead has the machine read soon, once for all events of a moment.
+// scheduleHostRead makes the machine read soon, once for all events of a moment.
 func (a *Agent) scheduleHostRead(context.Context) {
 	a.schedule.setIfUnset(readHost, later(time.Now().Add(a.opts.Coalesce), a.planner.host.readAt.Add(hostPause)))
 }

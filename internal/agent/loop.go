@@ -68,7 +68,7 @@ func (a *Agent) stepOf(next action) func(context.Context) {
 	}
 }
 
-// Do has the loop run f between two steps and blocks until f has returned. It fails when ctx ends first,
+// Do makes the loop run f between two steps and blocks until f has returned. It fails when ctx ends first,
 // as it does when the loop is stuck or has ended.
 func (a *Agent) Do(ctx context.Context, f func(context.Context)) error {
 	if ctx.Err() != nil { // an idle loop would run f all the same

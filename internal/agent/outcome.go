@@ -25,7 +25,7 @@ type outcome struct {
 	noLocal  [2]NoLocal // IPv4, IPv6
 }
 
-// absentOutcome is that of a Service that does not exist, plainOutcome that of a Service that is served
+// absentOutcome is the outcome of a Service that does not exist, plainOutcome that of a Service that is served
 // as it asks: of most. Both are shared.
 var absentOutcome, plainOutcome = &outcome{}, &outcome{served: true}
 

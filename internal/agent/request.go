@@ -8,7 +8,7 @@ import (
 
 // This file has the requests of other goroutines that change something.
 
-// HostChanged has the loop read the addresses of this machine soon, once for all events of a moment. It
+// HostChanged makes the loop read the addresses of this machine soon, once for all events of a moment. It
 // never blocks and may be called from any goroutine.
 func (a *Agent) HostChanged() {
 	select {
@@ -17,7 +17,7 @@ func (a *Agent) HostChanged() {
 	}
 }
 
-// Repair has the loop run f, which makes rows pending that another process took away. The loop writes
+// Repair makes the loop run f, which makes rows pending that another process took away. The loop writes
 // them soon, together with other rows that are lost in that moment.
 func (a *Agent) Repair(ctx context.Context, f func(context.Context) error) error {
 	var failed error
@@ -45,7 +45,7 @@ func (a *Agent) Sweep(ctx context.Context, f func(context.Context) error) error 
 	})
 }
 
-// Reconfigure has the loop run change, which may alter the settings of Compiler, NodePorts, Health and the
+// Reconfigure makes the loop run change, which may alter the settings of Compiler, NodePorts, Health and the
 // mode. Then the loop compiles every Service again; a row that stays the same is not written. An error of
 // change leaves everything as it was.
 func (a *Agent) Reconfigure(ctx context.Context, change func(context.Context) error) error {
@@ -65,7 +65,7 @@ func (a *Agent) Reconfigure(ctx context.Context, change func(context.Context) er
 
 var errNotLoaded = errors.New("nothing to audit yet: the sources are not in sync, or the kernel has not been read")
 
-// AuditNow has the loop run an audit, after the one in progress, and blocks until it is complete and the
+// AuditNow makes the loop run an audit, after the one in progress, and blocks until it is complete and the
 // rows that it found are written, or refused. It fails before the first pass.
 func (a *Agent) AuditNow(ctx context.Context) (AuditReport, error) {
 	answer := make(chan AuditReport, 1)

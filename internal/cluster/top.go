@@ -26,7 +26,7 @@ type Top struct {
 // A TopRow is a Service, or a backend, with the sums over nodes.
 type TopRow struct {
 	Namespace string `json:"namespace,omitempty"`
-	// Name is that of the Service, or the address of a virtual server without one.
+	// Name is the name of the Service, or the address of a virtual server without one.
 	Name string `json:"name"`
 	// Backend is empty in a list of Services.
 	Backend string `json:"backend,omitempty"`

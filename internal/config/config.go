@@ -157,7 +157,7 @@ type Runtime struct {
 type Client struct {
 	// Kubeconfig is a file, Master a URL that wins over the one in it.
 	Kubeconfig, Master string
-	// ContentType is that of requests, AcceptContentTypes that of answers; "" is the
+	// ContentType is the content type of requests, AcceptContentTypes that of answers; "" is the
 	// client's choice.
 	ContentType, AcceptContentTypes string
 	// QPS are requests a second, below 0 without a limit, and Burst requests at once.

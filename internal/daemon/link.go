@@ -58,7 +58,7 @@ func repairLink(ctx context.Context, log *zap.Logger, loop *agent.Agent, mode *i
 	}
 }
 
-// rereadHost has the loop read the node's own addresses and next hops again when they may have
+// rereadHost makes the loop read the node's own addresses and next hops again when they may have
 // changed.
 func rereadHost(loop *agent.Agent, e link.Event) {
 	switch e.Kind {

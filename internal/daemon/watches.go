@@ -15,7 +15,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/wiring"
 )
 
-// watchRules has the loop write rules again that another program removed, until ctx ends.
+// watchRules makes the loop write rules again that another program removed, until ctx ends.
 func (d *daemon) watchRules(ctx context.Context) error {
 	if d.kernel.backend != nil {
 		return d.watchTables(ctx)
@@ -24,7 +24,7 @@ func (d *daemon) watchRules(ctx context.Context) error {
 	return nil
 }
 
-// watchTables has the loop write again what another program took out of our tables of nftables.
+// watchTables makes the loop write again what another program took out of our tables of nftables.
 func (d *daemon) watchTables(ctx context.Context) error {
 	rulewatch.NewTableWatcher(d.log, rulewatch.TableOptions{
 		Watch: d.kernel.tables.Watch,
@@ -43,7 +43,7 @@ func (d *daemon) watchTables(ctx context.Context) error {
 	return nil
 }
 
-// reloadRules has the loop read all rules and write those that are missing.
+// reloadRules makes the loop read all rules and write those that are missing.
 func (d *daemon) reloadRules(ctx context.Context) error { return d.loop.Repair(ctx, d.mode.reload) }
 
 // servedPollInterval is the time between two questions whether the loop has written most rows.

@@ -73,10 +73,10 @@ func NewTable[K comparable, V any](store Store[K, V], opts Options[K, V]) *Table
 	return &Table[K, V]{Tracker: NewPackedTracker(opts.Equal, opts.KeyCodec), opts: opts, store: store}
 }
 
-// OnApplied has f called for each row that was written, after the table has recorded it.
+// OnApplied registers f, which is called for each row that was written, after the table has recorded it.
 func (t *Table[K, V]) OnApplied(f func(Applied[K, V])) { t.applied = append(t.applied, f) }
 
-// OnRefused has f called for each row that could not be written, before the table records it: f may
+// OnRefused registers f, which is called for each row that could not be written, before the table records it: f may
 // record that rows are lost, and they stay pending.
 func (t *Table[K, V]) OnRefused(f func(Change[K, V], error)) { t.refused = append(t.refused, f) }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// story is that of a Service with one frontend, of which everything is in the kernel.
+// story is the report of a Service with one frontend, of which everything is in the kernel.
 func story(change func(s *agent.Report)) *agent.Report {
 	s := &agent.Report{
 		Asked: "default/web", Node: "node-a", Mode: "ipvs", Synced: true, Complete: true, Ready: true,

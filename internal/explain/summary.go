@@ -141,7 +141,7 @@ func endpointsOf(port model.PortStory, asked netip.Addr) string {
 	return text
 }
 
-// bestUse is that of the policy that uses an endpoint most.
+// bestUse is the use of the policy that uses an endpoint most.
 func bestUse(e model.EndpointStory) model.Use {
 	best := model.UseNone
 	for _, v := range []*model.Verdict{e.Cluster, e.Local} {

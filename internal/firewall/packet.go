@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// State is that of a connection, as connection tracking has it.
+// State is the state of a connection, as connection tracking has it.
 type State uint8
 
 // The states of packets that are judged.

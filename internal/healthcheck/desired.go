@@ -129,7 +129,7 @@ func (w *desiredPorts) listen(addrs []netip.Addr, everywhere bool) {
 	w.all()
 }
 
-// all has every slot looked at again.
+// all marks every slot as changed.
 func (w *desiredPorts) all() {
 	for at := range w.claims {
 		w.dirty[at] = struct{}{}

@@ -25,7 +25,7 @@ func unwell(context.Context) []inspect.HealthRow {
 	}
 }
 
-// status is that of an answer.
+// status is the status of an answer.
 func status(t *testing.T, h http.Handler, path string) int {
 	t.Helper()
 	w := httptest.NewRecorder()

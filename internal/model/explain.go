@@ -30,7 +30,7 @@ type Verdict struct {
 	Use Use `json:"use"`
 	// Why is in words, empty for an endpoint that is used like any other.
 	Why string `json:"why,omitempty"`
-	// Weight is that of a backend.
+	// Weight is the weight of a backend.
 	Weight uint16 `json:"weight"`
 }
 

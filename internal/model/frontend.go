@@ -123,7 +123,7 @@ type Frontend struct {
 	// Drain is how long the connections of an endpoint outlive it after it stopped serving;
 	// 0 cuts them (kube-ipvs.io/drain, --drain).
 	Drain time.Duration
-	// OnePacket has each datagram scheduled on its own, so that one client socket reaches
+	// OnePacket schedules each datagram on its own, so that one client socket reaches
 	// all backends; for UDP alone. A reply does not get the address of the frontend
 	// (ip_vs_update_conntrack, net/netfilter/ipvs/ip_vs_nfct.c).
 	OnePacket bool

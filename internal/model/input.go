@@ -146,7 +146,7 @@ type Slice struct {
 	// endpoints.kubernetes.io/last-change-trigger-time), or the zero time without that annotation.
 	// Two slices that differ in it alone mean the same.
 	Triggered time.Time
-	// Weight is that of its endpoints where their Node has none (kube-ipvs.io/weight);
+	// Weight is the weight of its endpoints where their Node has none (kube-ipvs.io/weight);
 	// nil leaves it to the Service.
 	Weight *uint16
 	// BadAnnotations has a sentence for each annotation of ours that could not be used.
@@ -221,7 +221,7 @@ type Node struct {
 	// taint ToBeDeletedByClusterAutoscaler), so load balancers are to look elsewhere
 	// (KEP-3836).
 	Leaving bool
-	// Weight is that of the endpoints on this Node (kube-ipvs.io/weight); nil leaves it
+	// Weight is the weight of the endpoints on this Node (kube-ipvs.io/weight); nil leaves it
 	// to their slice or Service.
 	Weight *uint16
 	// BadAnnotations has a sentence for each annotation of ours that could not be used.

@@ -41,7 +41,7 @@ type FirewallOptions struct {
 	Busy func() bool
 	// Blocked is called when a filter begins to drop packets of Services.
 	Blocked func(firewall.Block)
-	// Repair has the loop read and write our rules: a rule that another program added may
+	// Repair makes the loop read and write our rules: a rule that another program added may
 	// precede the rule that accepts packets of Services.
 	Repair func(context.Context) error
 }

@@ -17,7 +17,7 @@ type TableOptions struct {
 	Watch func(ctx context.Context, changed func([]nftables.Writer)) error
 	// Own reports whether a port is one that this agent writes by.
 	Own func(port uint32) bool
-	// Repair has the mode read its rules and sets, and write what is lost. It returns the number of
+	// Repair makes the mode read its rules and sets, and write what is lost. It returns the number of
 	// lost rows.
 	Repair func(ctx context.Context) (lost int, err error)
 	// Lost receives the names of the programs, and the number of lost rows, if there are some.

@@ -110,7 +110,7 @@ func (l *Load) Close() error { return l.control.Close() }
 // Server is where the API server listens, as this process reaches it.
 func (l *Load) Server() string { return l.server }
 
-// Port is that of the API server.
+// Port is the port of the API server.
 func (l *Load) Port() (int, error) {
 	addr, err := netip.ParseAddrPort(l.server)
 	return int(addr.Port()), err

@@ -117,7 +117,7 @@ func firstPacket(from, to netip.AddrPort) []byte {
 	return p
 }
 
-// checksum is that of TCP, over both addresses and the header (RFC 9293, section 3.1).
+// checksum is the checksum of TCP, over both addresses and the header (RFC 9293, section 3.1).
 func checksum(addresses, header []byte) uint16 {
 	sum := uint32(unix.IPPROTO_TCP) + uint32(len(header))
 	for _, part := range [][]byte{addresses, header} {

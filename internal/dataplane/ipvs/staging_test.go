@@ -156,7 +156,7 @@ func TestPublishingIsPacked(t *testing.T) {
 	wantWrites(t, j, "add rr, add rr staged, add rr staged, add rr staged", "63 destinations", "update rr, update rr, update rr")
 }
 
-// finish has a mode put right whatever a failure left, and compares with a kernel where
+// finish makes a mode repair the rest of a failure, and compares with a kernel where
 // nothing ever failed.
 func finish(t *testing.T, k, clean *kernel, m *ipvs.Mode) {
 	t.Helper()

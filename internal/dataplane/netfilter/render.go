@@ -31,7 +31,7 @@ func (p Protocol) String() string {
 type writer struct {
 	family rules.Family
 	text   []byte
-	begun  bool // the line has a word
+	begun  bool // whether the current line has a word
 }
 
 // words adds words to the line.

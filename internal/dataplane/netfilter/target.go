@@ -31,7 +31,7 @@ type DNAT netip.AddrPort
 type SNAT struct {
 	// Ports are those that the source port is taken from; the zero range is any.
 	Ports PortRange
-	// Random has it picked at random.
+	// Random means a random port.
 	Random bool
 }
 

@@ -39,7 +39,7 @@ const (
 	// DetachedTable is the routing table of detached addresses. Rules that lead there are
 	// ours, and routes of RouteProtocol in it.
 	DetachedTable = 7373
-	// detachedPriority is that of the rule.
+	// detachedPriority is the priority of the rule.
 	detachedPriority = 73
 )
 

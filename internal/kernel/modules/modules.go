@@ -215,7 +215,7 @@ func blame(name, said string, err error) error {
 	return fmt.Errorf("%s: %w", strings.Join(lines, "; "), err)
 }
 
-// moduleState looks at what the kernel shows. A built-in module is among the
+// state returns whether a module is loaded, by the files of the kernel. A built-in module is among the
 // loaded ones only if it has parameters, hence the list.
 func (l *Loader) state(name string, builtIn map[string]bool) State {
 	name = underscored(name)

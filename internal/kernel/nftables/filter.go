@@ -47,7 +47,7 @@ type Expr struct {
 	Name string
 	// Source and Target are registers, in the numbers of enum nft_registers.
 	Source, Target uint32
-	// Key is that of meta and ct, Op that of cmp, range, bitwise and byteorder; of lookup
+	// Key is the key of meta and ct, Op that of cmp, range, bitwise and byteorder; of lookup
 	// Op is 1 where it is inverted.
 	Key, Op uint32
 	// Base, Offset and Len are of payload, in bytes.

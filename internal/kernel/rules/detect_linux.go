@@ -53,7 +53,7 @@ func readContent(ctx context.Context, opts Options, b Backend) content {
 	return c
 }
 
-// defaultBackend is that of the plain binaries, else of whichever exist.
+// defaultBackend is the backend of the plain binaries, else of whichever exist.
 func defaultBackend(ctx context.Context, opts Options) (Backend, error) {
 	for _, base := range []string{"iptables", "ip6tables"} {
 		if t, err := lookTools(base); err == nil {

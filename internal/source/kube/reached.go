@@ -33,14 +33,14 @@ func (r *Reached) Addrs() []netip.Addr {
 	return slices.SortedFunc(slices.Values(r.addrs), netip.Addr.Compare)
 }
 
-// Tell has a function called after each address that is new, on the goroutine of the client.
+// Tell registers a function that is called after each new address, on the goroutine of the client.
 func (r *Reached) Tell(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.report = f
 }
 
-// Refused has a function called with each address and port that refused a connection, on the
+// Refused registers a function that is called with each address and port that refused a connection, on the
 // goroutine of the client.
 func (r *Reached) Refused(f func(netip.AddrPort)) {
 	r.mu.Lock()

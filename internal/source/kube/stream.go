@@ -39,7 +39,7 @@ type stream struct {
 	began   time.Time
 	lasts   time.Duration // the requested time of the watch
 
-	// readBudget is that of one event.
+	// readBudget is the budget of one event.
 	readBudget *readBudget
 	timer      *time.Timer
 	aliveNoted atomic.Bool // an object of a list counted as a sign of life within aliveResolution

@@ -7,7 +7,7 @@ import (
 )
 
 // Slice makes a slice of a Service, in the namespace of that Service. Its
-// family is that of its first endpoint, IPv4 without endpoints.
+// family is the family of its first endpoint, IPv4 without endpoints.
 func Slice(service, name string, opts ...func(*model.Slice)) model.Slice {
 	owner := ID(service)
 	s := model.Slice{

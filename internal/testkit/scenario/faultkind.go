@@ -46,7 +46,7 @@ type words struct {
 	// unknown is the error of a write without an answer, whose outcome is unknown.
 	unknown error
 	errnos  map[FaultKind]error
-	// interrupted is that of a list; nil if the package has no such error.
+	// interrupted is the error of a list; nil if the package has no such error.
 	interrupted error
 }
 

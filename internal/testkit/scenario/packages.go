@@ -170,7 +170,7 @@ type tappedRules struct {
 
 var _ iptables.Rules = tappedRules{}
 
-// Backend is that of the fake.
+// Backend is the backend of the fake.
 func (r tappedRules) Backend() rules.Backend { return r.rules.Backend() }
 
 func (r tappedModeRules) List(ctx context.Context) (chains map[rules.ChainKey]rules.Chain, jumps map[rules.JumpKey]rules.Jump, err error) {

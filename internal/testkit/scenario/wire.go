@@ -74,7 +74,7 @@ func modeConfig(c config.Config) ipvs.Config {
 	}
 }
 
-// rulesConfig is that of iptables mode; liberal tells how connection tracking is.
+// rulesConfig is the configuration of iptables mode; liberal tells how connection tracking is.
 func rulesConfig(c config.Config, liberal bool) iptables.Config {
 	selected := plan.NodePortSelection(c.NodePorts)
 	return iptables.Config{

@@ -52,7 +52,7 @@ type binding struct {
 	refused map[netip.Prefix]string
 	// guarded are those that the rules in force guard.
 	guarded []netip.Prefix
-	// pace is that of addresses that are given up for a route.
+	// pace limits how fast addresses are given up for a route.
 	pacer dataplane.Pacer
 }
 

@@ -152,7 +152,7 @@ func inPieces(keys []vserver.ServerKey, read func(context.Context, []vserver.Ser
 	return pieces
 }
 
-// withoutSurvey has the round read everything exactly, and logs the reason once.
+// withoutSurvey makes the round read everything exactly, and logs the reason once.
 func (a *Auditor) withoutSurvey(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return err

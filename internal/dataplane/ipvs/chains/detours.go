@@ -115,8 +115,8 @@ func (m *Manager) WantDetours(there func(model.FrontendKey) bool) {
 	clear(m.detours.stale)
 }
 
-// RetryDetours renders the chains again that lack a rule, and reports whether there are any. Called
-// after a pass, it has no client redirected to an address without a virtual server.
+// RetryDetours renders the chains again that lack a rule, and reports whether there are any. It is
+// called after a pass, so that no client is redirected to an address without a virtual server.
 func (m *Manager) RetryDetours(there func(model.FrontendKey) bool) bool {
 	if len(m.detours.waiting) == 0 {
 		return false

@@ -59,7 +59,7 @@ type Manager struct {
 	read uint64
 }
 
-// allChains has all chains written in one call. Chains that are deleted refer to each other, and
+// allChains writes all chains in one call. Chains that are deleted refer to each other, and
 // kernel/rules empties all chains of a call before it removes the first.
 const allChains = 1 << 20
 

@@ -22,7 +22,7 @@ import (
 
 // drains are the destinations that drain, by their server.
 type drains struct {
-	began time.Time // the origin of all turns (nextTurn)
+	began time.Time // turns are counted from here (nextTurn)
 	of    map[vserver.ServerKey]map[vserver.DestinationKey]drain
 	count int
 	// fresh counts the drains that began since the last pass that might end some.

@@ -23,8 +23,9 @@ import (
 // destinationOrder compares destinations. It is for one goroutine.
 type destinationOrder struct {
 	node uint64
-	// server is that of the latest comparison, seed what the order of its destinations
-	// follows from, own whether it has an order of this node.
+	// server is the virtual server of the latest comparison. seed determines the order of its
+	// destinations; own means that the scheduler
+	// leaves the order to this node.
 	server vserver.ServerKey
 	seed   uint64
 	own    bool

@@ -90,7 +90,7 @@ func (c warmup) due(now time.Time) time.Time {
 	return next
 }
 
-// weight is that of a destination whose own is full, which is not 0.
+// weight is the weight of a destination whose own is full, which is not 0.
 func (c warmup) weight(now time.Time, full uint16) uint16 {
 	window := uint64(c.window)
 	return max(uint16((uint64(full)*uint64(c.at(now))+window-1)/window), 1)
