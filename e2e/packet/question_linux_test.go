@@ -142,7 +142,7 @@ func (q *question) judgeFailure() string {
 // abreast is how many questions run at a time; most of the time of one is waiting.
 const abreast = 16
 
-// put asks all, reports each, and fails for each that was not answered as wanted. The columns are those of about.
+// put asks all, reports each, and fails for each that was not answered as wanted. The columns have the names for the values in question.about.
 func put(t *testing.T, columns []any, questions []*question) {
 	t.Helper()
 	start := time.Now()

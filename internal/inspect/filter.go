@@ -16,7 +16,7 @@ type Filter struct {
 	VIP, Backend Place
 }
 
-// Place is where addresses are: a range, and a port unless that is 0. The zero Place is everywhere.
+// Place matches addresses in a range, and with a port unless that is 0. The zero Place matches all.
 type Place struct {
 	Range netip.Prefix
 	Port  uint16

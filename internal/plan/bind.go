@@ -59,7 +59,7 @@ func (b *binder) take(one binding) {
 // with as many destinations as its port has endpoints. Each of a load balancer also has one set
 // entry for each source range of the Service. Those are bounded, too.
 func (j *compilation) mostFrontends() int {
-	var destinations [2]int // of all ports at one address, by family
+	var destinations [2]int // how many there are at one address, for all ports together, by family
 	for i := range j.slices {
 		if s := &j.slices[i]; s.Service == j.id && s.Family != 0 {
 			destinations[familyIndex(s.Family)] += len(s.Endpoints) * len(s.Ports)

@@ -26,7 +26,7 @@ type Options struct {
 
 	KubeIPVS, KubeProxy string // programs
 
-	Log io.Writer // a line for each step
+	Log io.Writer // gets a line for each step
 }
 
 // Parts that can be measured, in their order.

@@ -35,7 +35,7 @@ func crowded(i int) *discoveryv1.EndpointSlice {
 // gains is the client's.
 type crowd struct {
 	list     []byte
-	streamed []byte // nil where lists are not
+	streamed []byte // the answer to a streamed list; nil where the server does not stream lists
 	// breaks is how many lists break off in the middle before one is whole.
 	breaks int
 	asked  int

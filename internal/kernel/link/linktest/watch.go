@@ -11,7 +11,7 @@ import (
 )
 
 // queue keeps events for a watch that is busy; like the kernel it never blocks
-// the one who causes them.
+// the goroutine that causes them.
 type queue struct {
 	events []link.Event
 	poke   chan struct{}
