@@ -70,6 +70,7 @@ var algorithms = []Algorithm{
 	{Name: "mh", Weight: WeightShare, Flags: []string{"mh-fallback", "mh-port"}, Summary: "Maglev hashing: consistent, few clients move when destinations change"},
 	{Name: "fo", Weight: WeightRank, Summary: "fail over: the highest weight takes all"},
 	{Name: "ovf", Weight: WeightLimit, Summary: "overflow: the highest weight until it has that many connections"},
+	{Name: "twos", Weight: WeightShare, Summary: "power of two choices: of two chosen at random, the one with fewer connections (CONFIG_IP_VS_TWOS)"},
 }
 
 // flagBits are the scheduler flags of include/uapi/linux/ip_vs.h

@@ -57,7 +57,7 @@ func TestBadFlagSaysWhatIsPossible(t *testing.T) {
 }
 
 func TestAlgorithmsAreComplete(t *testing.T) {
-	want := []string{"rr", "wrr", "lc", "wlc", "lblc", "lblcr", "sh", "dh", "sed", "nq", "mh", "fo", "ovf"}
+	want := []string{"rr", "wrr", "lc", "wlc", "lblc", "lblcr", "sh", "dh", "sed", "nq", "mh", "fo", "ovf", "twos"}
 	if diff := cmp.Diff(want, scheduler.Names()); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
@@ -82,7 +82,7 @@ func TestCallersCannotChangeTheData(t *testing.T) {
 func TestWeightRules(t *testing.T) {
 	want := map[string]string{
 		"rr": "ignored", "wrr": "share", "lc": "ignored", "wlc": "share", "lblc": "share", "lblcr": "share",
-		"sh": "share", "dh": "ignored", "sed": "share", "nq": "share", "mh": "share", "fo": "rank", "ovf": "limit",
+		"sh": "share", "dh": "ignored", "sed": "share", "nq": "share", "mh": "share", "fo": "rank", "ovf": "limit", "twos": "share",
 	}
 	got := map[string]string{}
 	for _, a := range scheduler.Algorithms() {

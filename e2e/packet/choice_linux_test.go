@@ -172,8 +172,9 @@ type keeper struct {
 
 func (l *lab) keeper(t *testing.T, s *service) *keeper {
 	t.Helper()
-	k := &keeper{
-		lab: l, t: t, service: s, rule: rules[s.annotations["scheduler"]](), list: l.counted(t, *s), open: map[string][]*backend.Conn{},
+	k := &keeper{lab: l, t: t, service: s, list: l.counted(t, *s), open: map[string][]*backend.Conn{}}
+	if rule, ok := rules[s.annotations["scheduler"]]; ok {
+		k.rule = rule()
 	}
 	t.Cleanup(func() {
 		for _, conns := range k.open {

@@ -39,6 +39,7 @@ const (
 	scattered  = 10_000
 	manyClient = 60
 	ofOne      = 24 // connections of one client
+	ofTwo      = 70 // connections held under the power of two choices
 )
 
 func trials() []trial {
@@ -60,6 +61,7 @@ func trials() []trial {
 		{"mh", "", even, fmt.Sprintf("%d of one client", ofOne), (*lab).byPort},
 		{"fo", "", []string{"3", "2", "1"}, "6 held, the first gets weight 0, 6 more held, weights 3 2 1", (*lab).failOver},
 		{"ovf", "", falling, "10 held, weights 4 2 1", (*lab).fill},
+		{"twos", "", falling, fmt.Sprintf("%d held, weights 4 2 1", ofTwo), (*lab).byTwoChoices},
 	}
 }
 
@@ -247,6 +249,23 @@ func (l *lab) failOver(t *testing.T, s *service) (want, got string) {
 	k.weigh("0", "2", "1")
 	k.hold(6)
 	return k.result()
+}
+
+// byTwoChoices: ip_vs_twos.c draws two destinations by their weights, and takes the one with fewer
+// connections for its weight. No one knows which, but the counts stay close to the weights.
+func (l *lab) byTwoChoices(t *testing.T, s *service) (want, got string) {
+	k := l.keeper(t, s)
+	each := map[string]int{}
+	for range ofTwo {
+		each[k.dial()]++
+	}
+	for i, share := range []int{4, 2, 1} {
+		expected := ofTwo * share / 7
+		if n := each[l.workers[i].name]; n < expected-ofTwo/7 || n > expected+ofTwo/7 {
+			t.Errorf("%s got %d connections, want %d ±%d", l.workers[i].name, n, expected, ofTwo/7)
+		}
+	}
+	return fmt.Sprintf("%d+%d+%d, ±%d", ofTwo*4/7, ofTwo*2/7, ofTwo/7, ofTwo/7), l.inOrder(each)
 }
 
 // byAddress: ip_vs_dh.c goes by the address of the frontend, so that all who dial one have one backend.

@@ -7,7 +7,7 @@ var proxySettings = []setting{
 	{"proxy-mode", "mode", Common, func(s *Settings) any { return (*string)(&s.Proxy.Mode) }, "mode: ipvs, iptables, or auto (ipvs if the kernel supports it, else iptables)"},
 	{"feature-gates", "featureGates", Common, func(s *Settings) any { return &s.Proxy.FeatureGates }, "feature gates of kube-proxy, Name=true,...; AllowServiceExternalIPs=false serves no external IPs, others have no effect"},
 
-	{"ipvs-scheduler", "ipvs.scheduler", IPVS, func(s *Settings) any { return &s.Proxy.IPVS.Scheduler }, "scheduling algorithm: rr wrr lc wlc lblc lblcr sh dh sed nq mh fo ovf (default rr)"},
+	{"ipvs-scheduler", "ipvs.scheduler", IPVS, func(s *Settings) any { return &s.Proxy.IPVS.Scheduler }, "scheduling algorithm: rr wrr lc wlc lblc lblcr sh dh sed nq mh fo ovf twos (default rr)"},
 	{"ipvs-exclude-cidrs", "ipvs.excludeCIDRs", IPVS, func(s *Settings) any { return &s.Proxy.IPVS.ExcludeCIDRs }, "ranges in which virtual servers of other programs are not touched; Services there are still served"},
 	{"ipvs-strict-arp", "ipvs.strictARP", IPVS, func(s *Settings) any { return &s.Proxy.IPVS.StrictARP }, "answer an ARP request only for addresses of the interface that received it"},
 	{"ipvs-sync-period", "ipvs.syncPeriod", IPVS, func(s *Settings) any { return &s.Proxy.IPVS.SyncPeriod }, "time between two audits, each of which reads all rows of the kernel and repairs them"},

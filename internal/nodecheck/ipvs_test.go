@@ -126,8 +126,8 @@ func TestOtherSchedulers(t *testing.T) {
 		state       diagnosis.State
 		detail      string
 	}{
-		{name: "all", state: diagnosis.OK, detail: "wrr lc lblc lblcr sh dh sed nq mh fo ovf"},
-		{name: "not all", lacks: "mh fo", state: diagnosis.OK, detail: "wrr lc lblc lblcr sh dh sed nq ovf; not in this kernel: mh fo"},
+		{name: "all", state: diagnosis.OK, detail: "wrr lc lblc lblcr sh dh sed nq mh fo ovf twos"},
+		{name: "not all", lacks: "mh fo", state: diagnosis.OK, detail: "wrr lc lblc lblcr sh dh sed nq ovf twos; not in this kernel: mh fo"},
 		{name: "no answer", broken: errors.New("timeout"), state: diagnosis.Warn, detail: "timeout"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

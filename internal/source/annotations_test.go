@@ -116,7 +116,7 @@ func TestBadAnnotationsOfAService(t *testing.T) {
 		forward = " is not nat, dr or tunnel, taken as nat"
 		tunnel  = " is not ipip, or gue with a UDP port such as gue:5555, taken as ipip"
 		unknown = `unknown scheduler `
-		names   = `: use one of rr wrr lc wlc lblc lblcr sh dh sed nq mh fo ovf: the scheduler of the node is used`
+		names   = `: use one of rr wrr lc wlc lblc lblcr sh dh sed nq mh fo ovf twos: the scheduler of the node is used`
 	)
 	long := strings.Repeat("x", 300)
 	for _, tt := range []struct{ key, value, want string }{
@@ -128,8 +128,8 @@ func TestBadAnnotationsOfAService(t *testing.T) {
 		{"scheduler", "rr\x00", unknown + `"rr\x00"` + names},
 		{"scheduler", "ｒｒ", unknown + `"ｒｒ"` + names},
 		{"scheduler", long, unknown + `"` + long[:64] + `"` + names},
-		{"scheduler", "", "empty: the scheduler of the node is used; set one of rr wrr lc wlc lblc lblcr sh dh sed nq mh fo ovf"},
-		{"scheduler", " \t", "empty: the scheduler of the node is used; set one of rr wrr lc wlc lblc lblcr sh dh sed nq mh fo ovf"},
+		{"scheduler", "", "empty: the scheduler of the node is used; set one of rr wrr lc wlc lblc lblcr sh dh sed nq mh fo ovf twos"},
+		{"scheduler", " \t", "empty: the scheduler of the node is used; set one of rr wrr lc wlc lblc lblcr sh dh sed nq mh fo ovf twos"},
 		{"scheduler-flags", "sh-port", "it needs kube-ipvs.io/scheduler, the scheduler that the flags are for"},
 		{"weight", "", `""` + weight},
 		{"weight", "-1", `"-1"` + weight},

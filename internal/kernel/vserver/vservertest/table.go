@@ -31,9 +31,9 @@ type Table struct {
 	OneTunnel bool
 }
 
-// Schedulers lists those of Linux 6.1, as ipvsadm(8) does.
+// Schedulers lists those of Linux 7.2, as ipvsadm(8) does.
 func Schedulers() []string {
-	return strings.Fields("rr wrr lc wlc lblc lblcr dh sh sed nq fo ovf mh")
+	return strings.Fields("rr wrr lc wlc lblc lblcr dh sh sed nq fo ovf mh twos")
 }
 
 // NewTable is empty and knows all schedulers of Linux.
