@@ -38,7 +38,7 @@ func (c *config) single(name, about string, s single) *stage {
 		}
 		return p.run(ctx, r)
 	}
-	return &stage{name: name, about: about, cores: 1, after: []string{"kernels"}, run: run}
+	return &stage{name: name, about: about, cores: 1, after: []string{"guests"}, run: run}
 }
 
 // goTest runs tests of this machine that are too long for every change.

@@ -27,6 +27,7 @@ type pool struct {
 	guests int
 	units  []unit // in the order in which they are taken
 	accel  string // -accel of vmrun
+	suite  string // -suite of vmrun
 	need   string // -need of vmrun
 	memory int    // of a guest, MiB
 	copies []string
@@ -89,8 +90,13 @@ func (p *pool) fill() (string, error) {
 // much between CPUs.
 func (p *pool) guest(ctx context.Context, r *recorder, queue string, number int) error {
 	lane := p.name + "-" + strconv.Itoa(number)
-	args := []string{filepath.Join(root, "bin/vmrun"), "-auto", "-accel", p.accel, "-need", p.need, "-timeout", p.limit,
-		"-m", strconv.Itoa(p.memory), "-share", queue + ":/run/kube-ipvs/queue:rw", "-share", root + ":/run/kube-ipvs/src"}
+	where := []string{"-auto", "-need", p.need}
+	if p.suite != "" {
+		where = []string{"-suite", p.suite}
+	}
+	args := append([]string{filepath.Join(root, "bin/vmrun")}, where...)
+	args = append(args, "-accel", p.accel, "-timeout", p.limit,
+		"-m", strconv.Itoa(p.memory), "-share", queue+":/run/kube-ipvs/queue:rw", "-share", root+":/run/kube-ipvs/src")
 	for _, file := range p.copies {
 		args = append(args, "-copy", filepath.Join(root, "bin/guest", file)+":/run/kube-ipvs/bin/"+file)
 	}

@@ -63,29 +63,31 @@ func (c *config) stages() []*stage {
 		{name: "tools", about: "install what the tests need and this machine lacks", cores: 0.5, run: command("e2e/install.sh", "tools", "vm", "uml")},
 		{name: "build", about: "the program and the test binaries for guests, compiled once", cores: 1, run: c.build},
 		{name: "compile", about: "what the other stages compile, once, before guests need the processors", cores: 1, after: []string{"tools", "build"}, run: c.compile},
-		{name: "kernels", about: "guest kernels and root file systems, built once into the cache", cores: 0.5, after: []string{"tools", "build"}, run: c.kernels},
-		{name: "packets", about: "packets and scenario files through the program, in guests side by side", cores: 2, after: []string{"kernels"}, behind: compiled, run: c.packets},
+		{name: "guests", about: "guest kernels and root file systems, built once into the cache", cores: 0.5, after: []string{"tools", "build"}, run: c.guestKernels},
+		{name: "packets", about: "packets and scenario files through the program, in guests side by side", cores: 2, after: []string{"guests"}, behind: compiled, run: c.packets},
 		{name: "iptables", about: "iptables mode with packets, by both kinds of iptables", cores: 1, after: []string{"tools", "build"}, behind: compiled, run: c.iptables},
 		{name: "race", about: "all packages on fakes and on this kernel, race detector on", cores: 1, spare: true, after: []string{"tools"}, behind: compiled, run: c.raced},
-		{name: "contracts", about: "kernel contracts and a smoke of packets on the distribution's kernel", cores: 1, after: []string{"kernels"}, behind: compiled, run: c.contracts},
+		{name: "contracts", about: "kernel contracts and a smoke of packets on the distribution's kernel", cores: 1, after: []string{"guests"}, behind: compiled, run: c.contracts},
 		{name: "faults", about: "each scenario with failing kernel calls and crashes", cores: 1, nice: 5, after: []string{"build"}, behind: compiled, timed: true, run: c.faults},
-		{name: "kube", about: "the program with a real API server", cores: 0.5, after: []string{"kernels"}, behind: compiled, timed: true, run: c.kube},
+		{name: "kube", about: "the program with a real API server", cores: 0.5, after: []string{"guests"}, behind: compiled, timed: true, run: c.kube},
 		{name: "verify", about: "format, vet on Linux and Darwin, tidy modules", cores: 0.5, spare: true, after: []string{"tools"}, behind: compiled, run: command("make", "verify")},
 		{name: "lint", about: "style and import rules", cores: 0.5, spare: true, after: []string{"tools"}, behind: compiled, run: command("make", "lint")},
 		{name: "vuln", about: "known vulnerabilities", cores: 0.5, spare: true, after: []string{"tools"}, behind: compiled, run: command("make", "vuln")},
 		{name: "alerts", about: "dashboard and alert rules against Prometheus' own engine", cores: 0.5, spare: true, after: []string{"tools"}, behind: compiled, run: c.alerts},
-		{name: "demo-ipvs", about: "the demo in ipvs mode", cores: 0.5, after: []string{"kernels"}, behind: compiled, timed: true, run: command("make", "demo")},
-		{name: "demo-iptables", about: "the demo in iptables mode", cores: 0.5, after: []string{"kernels"}, behind: compiled, timed: true, run: command("make", "demo", "MODE=iptables")},
-		{name: "scenarios", about: "the scenario files alone, with the program in guests; RUN= some files", cores: 1, after: []string{"kernels"}, run: c.scenarios},
+		{name: "demo-ipvs", about: "the demo in ipvs mode", cores: 0.5, after: []string{"guests"}, behind: compiled, timed: true, run: command("make", "demo")},
+		{name: "demo-iptables", about: "the demo in iptables mode", cores: 0.5, after: []string{"guests"}, behind: compiled, timed: true, run: command("make", "demo", "MODE=iptables")},
+		{name: "scenarios", about: "the scenario files alone, with the program in guests; RUN= some files", cores: 1, after: []string{"guests"}, run: c.scenarios},
 		{name: "long", about: "all packages in the sizes that make test leaves out (no -short)", cores: 2, run: c.long},
-		{name: "runner", about: "the runner of guests: exit status, output, nothing left behind", cores: 1, after: []string{"kernels"}, run: c.runner},
+		{name: "runner", about: "the runner of guests: exit status, output, nothing left behind", cores: 1, after: []string{"guests"}, run: c.runner},
 		{name: "fuzz", about: "each fuzz target for FUZZTIME (10s)", cores: 2, run: command("e2e/fuzz.sh")},
 		{name: "micro", about: "benchmarks that need no kernel, against the last run here", cores: 2, run: command("e2e/benchstat.sh")},
 		{name: "mutants", about: "one condition flipped in each of 94 places: which tests notice; RUN= some", cores: 2, run: command("go", "run", "./e2e/mutants", "-run", cmp.Or(c.pattern, "."))},
 		{name: "model", about: "random walks on fakes: OPS=100000 operations, SEED= of the first walk", cores: 2, run: c.model},
 		{name: "storm", about: "an API server with 10,000 changes a second for FOR=1m, and a list of 50 MB", cores: 2, run: c.storm},
 		{name: "every-fault", about: "N=18 faults a scenario, RUN= one scenario; the table is in bin/faults.txt", cores: 2, run: c.everyFault},
-		{name: "takeover", about: "kube-proxy in each mode, kube-ipvs, and back, under load", cores: 1, after: []string{"kernels"}, run: c.takeover},
+		{name: "takeover", about: "kube-proxy in each mode, kube-ipvs, and back, under load", cores: 1, after: []string{"guests"}, run: c.takeover},
+		{name: "kernels", about: "contracts, packets, the demo and features on kernels of Debian and User-mode Linux, as a table; KERNELS= some", cores: 2, after: []string{"guests"}, run: c.kernels},
+		{name: "architectures", about: "build for five, and unit tests of arm64 and s390x (big endian), emulated", cores: 2, run: c.architectures},
 		c.single("model-guest", "random walks with the program in a guest, for MINUTES=10 or OPS=1000", single{test: "TestModelOnKernel", scenarios: true, share: "walks"}),
 		c.single("kills", "fifty times kill -9 during churn", single{test: "TestKilledAtRandomMoments", env: "KUBE_IPVS_E2E_KILLS=" + or("KUBE_IPVS_E2E_KILLS", "50")}),
 		c.single("million", "UDP beside a million flows of other programs", single{test: "TestUDPBesideAMillionFlows", env: "KUBE_IPVS_E2E_MILLION=1"}),
@@ -148,8 +150,8 @@ func (c *config) compile(ctx context.Context, r *recorder) error {
 // darwinPackages are those of make verify.
 var darwinPackages = []string{"./cmd/...", "./internal/...", "./ipset/...", "./scheduler/..."}
 
-// kernels chooses the guests' kernel and fills the cache with it.
-func (c *config) kernels(ctx context.Context, r *recorder) error {
+// guestKernels chooses the guests' kernel and fills the cache with it.
+func (c *config) guestKernels(ctx context.Context, r *recorder) error {
 	where, err := exec.CommandContext(ctx, filepath.Join(root, "bin/vmrun"), "-where").Output()
 	if err != nil {
 		return fmt.Errorf("ask where IPVS is: %w", err)
@@ -308,21 +310,27 @@ func (c *config) kernelUnits(r *recorder, contracts bool) (units []unit) {
 
 // contracts runs on the kernel that distributions ship, in one boot.
 func (c *config) contracts(ctx context.Context, r *recorder) error {
-	var units []unit
-	packet := func(test, before, env string) {
-		units = append(units, unit{"packet:" + test, before + testScript("packet", "e2e/packet", "^"+test+"$", env)})
-	}
-	packet("TestNFTablesWithoutModules", removeIPSet, "")
+	p := c.pool(r.stage, c.distributionUnits(r))
+	p.guests, p.accel = 1, "qemu"
+	return p.run(ctx, r)
+}
+
+// packetUnit runs one packet test, after some lines of shell.
+func packetUnit(test, before, env string) unit {
+	return unit{"packet:" + test, before + testScript("packet", "e2e/packet", "^"+test+"$", env)}
+}
+
+// distributionUnits are for a kernel with modules: contracts, what happens without modules, and a smoke of packets.
+func (c *config) distributionUnits(r *recorder) []unit {
+	units := []unit{packetUnit("TestNFTablesWithoutModules", removeIPSet, "")}
 	for _, test := range lateModules {
-		packet(test, removeIPVS, "")
+		units = append(units, packetUnit(test, removeIPVS, ""))
 	}
 	units = append(units, c.kernelUnits(r, true)...)
 	for _, test := range smoke {
-		packet(test, "modprobe -a ip_vs ip_vs_rr || exit 1\n", "KUBE_IPVS_E2E_CLOCK=1")
+		units = append(units, packetUnit(test, "modprobe -a ip_vs ip_vs_rr || exit 1\n", "KUBE_IPVS_E2E_CLOCK=1"))
 	}
-	p := c.pool(r.stage, units)
-	p.guests, p.accel = 1, "qemu"
-	return p.run(ctx, r)
+	return units
 }
 
 // hasIPTables reports whether tests of rules run on this machine's own kernel, with both backends.

@@ -153,8 +153,8 @@ func trial(t *testing.T, capacity float64, stages []*stage) (order []string, ver
 func TestScheduleBlocksWhatNeedsAFailedStage(t *testing.T) {
 	ok := func(context.Context, *recorder) error { return nil }
 	order, verdicts := trial(t, 2, []*stage{
-		{name: "packets", after: []string{"kernels"}, run: ok},
-		{name: "kernels", run: func(context.Context, *recorder) error { return errors.New("no kernel") }},
+		{name: "packets", after: []string{"guests"}, run: ok},
+		{name: "guests", run: func(context.Context, *recorder) error { return errors.New("no kernel") }},
 		{name: "kube", after: []string{"control"}, run: ok},
 		{name: "control", run: func(context.Context, *recorder) error { return skipped("not in the cache") }},
 		{name: "lint", after: []string{"not part of this run"}, run: func(_ context.Context, r *recorder) error {
@@ -162,7 +162,7 @@ func TestScheduleBlocksWhatNeedsAFailedStage(t *testing.T) {
 			return nil
 		}},
 	})
-	want := map[string]verdict{"packets": blocked, "kernels": failed, "kube": passed, "control": absent, "lint": failed}
+	want := map[string]verdict{"packets": blocked, "guests": failed, "kube": passed, "control": absent, "lint": failed}
 	if diff := cmp.Diff(want, verdicts); diff != "" {
 		t.Errorf("verdicts (-want +got):\n%s", diff)
 	}
@@ -271,12 +271,12 @@ func TestScheduleFillsWhatIsLeft(t *testing.T) {
 }
 
 func TestChooseBringsWhatIsNeeded(t *testing.T) {
-	all := []*stage{{name: "build"}, {name: "kernels", after: []string{"build"}}, {name: "packets", after: []string{"kernels"}}, {name: "lint"}}
+	all := []*stage{{name: "build"}, {name: "guests", after: []string{"build"}}, {name: "packets", after: []string{"guests"}}, {name: "lint"}}
 	got, err := choose(all, []string{"packets"})
-	if err != nil || !slices.Equal(stageNames(got), []string{"build", "kernels", "packets"}) {
+	if err != nil || !slices.Equal(stageNames(got), []string{"build", "guests", "packets"}) {
 		t.Errorf("choose = %q, %v", stageNames(got), err)
 	}
-	if _, err := choose(all, []string{"packet"}); err == nil || !strings.Contains(err.Error(), "want one of build, kernels, packets, lint") {
+	if _, err := choose(all, []string{"packet"}); err == nil || !strings.Contains(err.Error(), "want one of build, guests, packets, lint") {
 		t.Errorf("an unknown stage is answered by %v", err)
 	}
 }
@@ -407,5 +407,33 @@ func TestTestsOf(t *testing.T) {
 	got, err := testsOf("e2e/suite", func(name string) bool { return strings.HasPrefix(name, "TestP") })
 	if err != nil || !slices.Equal(got, []string{"TestParserFailsAUnitThatEndsWithoutAResult", "TestParserNamesThePackageOfEachTest"}) {
 		t.Errorf("testsOf = %q, %v", got, err)
+	}
+}
+
+func TestKernelTable(t *testing.T) {
+	results := []result{
+		{name: "old:packet:TestKernelFeatures/kernel-5.10.0-30-amd64", outcome: pass},
+		{name: "old:packet:TestKernelFeatures/scheduler-rr", outcome: pass},
+		{name: "old:packet:TestKernelFeatures/scheduler-twos", outcome: skip},
+		{name: "new:packet:TestKernelFeatures/scheduler-twos", outcome: pass},
+		{name: "old:packet:TestKernelFeatures/sloppy_tcp", outcome: pass},
+		{name: "old:packet:TestKernelFeatures", outcome: pass},
+		{name: "old:vserver:TestContract", outcome: pass},
+		{name: "old:vserver:TestContract/add", outcome: pass},
+		{name: "new:vserver:TestContract/add", outcome: fail},
+		{name: "old:packet:TestTruthTable/tcp", outcome: pass},
+		{name: "old:packet:TestTruthTable/sctp", outcome: skip},
+		{name: "old:demo", outcome: pass},
+	}
+	want := `kernel                   old 5.10.0-30-amd64  new
+scheduler rr             yes                  
+scheduler twos           no                   yes
+sloppy_tcp               yes                  
+contracts: vserver       2 pass               1 FAILED of 1
+packets: TestTruthTable  1 pass, 1 skipped    
+demo                     yes                  
+`
+	if got := kernelTable([]string{"old", "new"}, results); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

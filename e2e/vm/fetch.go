@@ -17,8 +17,8 @@ import (
 var metaPackages = []string{"linux-image-amd64", "linux-image-generic"}
 
 // fetchKernel downloads the packages of a kernel and unpacks them into dir. They are never installed: the package database and
-// the boot loader of the host stay as they are.
-func fetchKernel(ctx context.Context, dir string, log *progress) error {
+// the boot loader of the host stay as they are. Without a suite the kernel is the one of this machine's distribution.
+func fetchKernel(ctx context.Context, suite, dir string, log *progress) error {
 	if _, err := exec.LookPath("apt-get"); err != nil {
 		return errors.New("this machine has no apt-get: install a kernel package that has ip_vs under /lib/modules and /boot")
 	}
@@ -26,14 +26,25 @@ func fetchKernel(ctx context.Context, dir string, log *progress) error {
 	if err != nil {
 		return err
 	}
-	err = download(ctx, debs, log)
+	if suite != "" {
+		from, err := openSuite(ctx, debs, suite)
+		if err == nil {
+			err = from.downloadKernel(ctx, debs, log)
+		}
+		if err != nil {
+			return fmt.Errorf("the kernel of %s: %w", suite, err)
+		}
+		return unpack(ctx, debs, dir, log)
+	}
+	var here aptLists
+	err = here.downloadKernel(ctx, debs, log)
 	if err != nil {
 		// No package lists, as in a fresh container, or old ones that name a version the mirror has dropped.
 		log.printf("kernel: reading package lists (apt-get update), because %s", lastLines(err.Error(), 1))
-		if _, err := output(ctx, debs, "apt-get", "-q", "update"); err != nil {
+		if err := here.update(ctx, debs); err != nil {
 			return err
 		}
-		err = download(ctx, debs, log)
+		err = here.downloadKernel(ctx, debs, log)
 	}
 	if err != nil {
 		return err
@@ -41,16 +52,14 @@ func fetchKernel(ctx context.Context, dir string, log *progress) error {
 	return unpack(ctx, debs, dir, log)
 }
 
-// download fetches the newest kernel apt knows of into the directory debs.
-func download(ctx context.Context, debs string, log *progress) error {
-	packages := kernelPackages(ctx)
+// downloadKernel fetches the newest kernel of the lists into the directory debs.
+func (l aptLists) downloadKernel(ctx context.Context, debs string, log *progress) error {
+	packages := l.kernelPackages(ctx)
 	if len(packages) == 0 {
 		return fmt.Errorf("apt knows none of %s", strings.Join(metaPackages, ", "))
 	}
 	log.printf("kernel: downloading %s", strings.Join(packages, " "))
-	args := append([]string{"-q", "-o", "APT::Sandbox::User=root", "download"}, packages...)
-	_, err := output(ctx, debs, "apt-get", args...)
-	return err
+	return l.download(ctx, debs, packages...)
 }
 
 func unpack(ctx context.Context, debs, dir string, log *progress) error {
@@ -88,9 +97,9 @@ func indexUnpacked(ctx context.Context, dir string) error {
 }
 
 // kernelPackages asks apt for the packages behind the generic kernel.
-func kernelPackages(ctx context.Context) []string {
+func (l aptLists) kernelPackages(ctx context.Context) []string {
 	for _, meta := range metaPackages {
-		text, err := output(ctx, "/", "apt-cache", "depends", "--recurse", "--no-recommends", "--no-suggests", "--no-conflicts",
+		text, err := l.depends(ctx, "--recurse", "--no-recommends", "--no-suggests", "--no-conflicts",
 			"--no-breaks", "--no-replaces", "--no-enhances", meta)
 		if err != nil {
 			continue

@@ -77,7 +77,7 @@ func TestFetchKernel(t *testing.T) {
 				writeFiles(t, state, map[string]string{name: ""})
 			}
 			dir := filepath.Join(t.TempDir(), "kernel")
-			if err := fetchKernel(t.Context(), dir, newProgress(io.Discard)); err != nil {
+			if err := fetchKernel(t.Context(), "", dir, newProgress(io.Discard)); err != nil {
 				t.Fatal(err)
 			}
 			log, err := os.ReadFile(filepath.Join(state, "log"))
@@ -98,7 +98,7 @@ func TestFetchKernelReportsWhatTheToolSaid(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(state, "apt-get"), []byte(refuse), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	err := fetchKernel(t.Context(), filepath.Join(t.TempDir(), "kernel"), newProgress(io.Discard))
+	err := fetchKernel(t.Context(), "", filepath.Join(t.TempDir(), "kernel"), newProgress(io.Discard))
 	if err == nil || !strings.Contains(err.Error(), "E: no network") {
 		t.Errorf("error = %v, want what apt-get said", err)
 	}

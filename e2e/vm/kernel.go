@@ -22,25 +22,29 @@ var needed = []string{"ip_vs", "dummy", "virtio_pci", "virtio_console", "virtio_
 // kernelFinder finds a kernel, and fills the cache with it when it has to.
 type kernelFinder = func(ctx context.Context, cache string, log *progress) (Kernel, error)
 
-// findKernel finds one for QEMU.
-func findKernel(ctx context.Context, cache string, log *progress) (Kernel, error) {
-	kernel, err := findPacked(ctx, cache, log)
-	if err != nil {
-		return Kernel{}, err
+// kernelOf returns a finder for QEMU: of the kernel of a suite of Debian, or without one of this machine's distribution.
+func kernelOf(suite string) kernelFinder {
+	return func(ctx context.Context, cache string, log *progress) (Kernel, error) {
+		kernel, err := findPacked(ctx, suite, cache, log)
+		if err != nil {
+			return Kernel{}, err
+		}
+		return kernel.unpacked(ctx, cache, log), nil
 	}
-	return kernel.unpacked(ctx, cache, log), nil
 }
 
-// findPacked prefers what is there: the host's own kernels, then the cache, then the distribution's package.
-func findPacked(ctx context.Context, cache string, log *progress) (Kernel, error) {
-	if kernel, ok := kernelUnder("/"); ok {
+// findPacked prefers what is there: the host's own kernels, unless a suite is named, then the cache, then the package.
+func findPacked(ctx context.Context, suite, cache string, log *progress) (Kernel, error) {
+	root := filepath.Join(cache, "kernel")
+	if suite != "" {
+		root += "-" + suite
+	} else if kernel, ok := kernelUnder("/"); ok {
 		return kernel, nil
 	}
-	root := filepath.Join(cache, "kernel")
 	if kernel, ok := kernelUnder(root); ok {
 		return kernel, nil
 	}
-	err := publish(root, func(tmp string) error { return fetchKernel(ctx, tmp, log) })
+	err := publish(root, func(tmp string) error { return fetchKernel(ctx, suite, tmp, log) })
 	if err != nil {
 		return Kernel{}, fmt.Errorf("fetch a kernel with ip_vs: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -69,6 +70,7 @@ type Options struct {
 
 	IPTables  string        // "nft" or "legacy": the backend of the plain iptables names
 	Accel     string        // "auto": the fastest that works; "qemu": KVM or emulation; "kvm"; "tcg"; "uml": User-mode Linux, a newer kernel
+	Suite     string        // of Debian, whose kernel boots in QEMU, as "bullseye" or "trixie"; empty for the kernel of this machine's distribution
 	MemoryMiB int           // of the guest
 	CPUs      int           // of the guest; one with "uml"
 	Timeout   time.Duration // of the whole run, boot included
@@ -84,6 +86,9 @@ func (o *Options) Defaults() {
 	setDefault(&o.IPTables, "nft")
 	setDefault(&o.Need, NeedIPVS)
 	setDefault(&o.Accel, accelAuto)
+	if o.Accel == accelAuto && o.Suite != "" {
+		o.Accel = accelQEMU
+	}
 	if o.Accel == accelAuto {
 		o.Accel = fastest()
 	}
@@ -111,6 +116,9 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
+// suiteName matches the name of a suite of Debian, which becomes part of a path.
+var suiteName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+
 // Validate reports all mistakes together.
 func (o *Options) Validate() error {
 	var errs []error
@@ -128,6 +136,9 @@ func (o *Options) Validate() error {
 	}
 	if o.MemoryMiB < 256 || o.CPUs < 1 || o.Timeout <= 0 {
 		errs = append(errs, errors.New("want at least 256 MiB of memory, one CPU and a positive time-out"))
+	}
+	if o.Suite != "" && (o.Accel == accelUML || !suiteName.MatchString(o.Suite)) {
+		errs = append(errs, fmt.Errorf("suite %q: want the name of a suite of Debian, and not with -accel uml", o.Suite))
 	}
 	if o.Accel == accelUML && o.CPUs > 1 {
 		errs = append(errs, fmt.Errorf("%d CPUs: with -accel uml a guest has one", o.CPUs))

@@ -36,7 +36,7 @@ func (o *Options) finder() kernelFinder {
 	if o.Accel == accelUML {
 		return findUML
 	}
-	return findKernel
+	return kernelOf(o.Suite)
 }
 
 func prepare(ctx context.Context, find kernelFinder, log *progress) (Kernel, string, error) {

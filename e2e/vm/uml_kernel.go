@@ -1,7 +1,6 @@
 package vm
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha256"
 	_ "embed"
@@ -160,30 +159,13 @@ func lacking(asked, result string) (lacks []string) {
 	return lacks
 }
 
-// fetchUML unpacks the source below dir. The lists of packages that it takes are kept apart: those of the host stay as they are.
+// fetchUML unpacks the source below dir.
 func fetchUML(ctx context.Context, dir string, log *progress) (source string, err error) {
-	targets, err := output(ctx, dir, "apt-get", "indextargets", "--format", "$(ORIGIN) $(COMPONENT) $(REPO_URI)", "Created-By: Packages")
+	from, err := openSuite(ctx, dir, umlSuite)
 	if err != nil {
 		return "", err
 	}
-	mirror := mirrorOf(targets)
-	if mirror == "" {
-		return "", errors.New("apt has no mirror of Debian here")
-	}
-	lists := filepath.Join(dir, "apt")
-	if err := os.MkdirAll(filepath.Join(lists, "partial"), 0o755); err != nil {
-		return "", err
-	}
-	sources := filepath.Join(dir, "sources.list") // not among the lists, where apt-get removes what it does not know
-	if err := os.WriteFile(sources, []byte("deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] "+mirror+" "+umlSuite+" main\n"), 0o644); err != nil {
-		return "", err
-	}
-	apart := []string{"-q", "-o", "Dir::State::Lists=" + lists, "-o", "Dir::Etc::SourceList=" + sources, "-o", "Dir::Etc::SourceParts=/dev/null",
-		"-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=", "-o", "APT::Sandbox::User=root", "-o", "Acquire::Languages=none"}
-	if _, err := output(ctx, dir, "apt-get", append(apart, "update")...); err != nil {
-		return "", err
-	}
-	depends, err := output(ctx, dir, "apt-cache", append(apart, "depends", "linux-source")...)
+	depends, err := from.depends(ctx, "linux-source")
 	if err != nil {
 		return "", err
 	}
@@ -197,7 +179,7 @@ func fetchUML(ctx context.Context, dir string, log *progress) (source string, er
 		return "", errors.New("apt knows no linux-source")
 	}
 	log.printf("kernel: downloading %s", name)
-	if _, err := output(ctx, dir, "apt-get", append(apart, "download", name)...); err != nil {
+	if err := from.download(ctx, dir, name); err != nil {
 		return "", err
 	}
 	debs, _ := filepath.Glob(filepath.Join(dir, name+"_*.deb"))
@@ -212,14 +194,4 @@ func fetchUML(ctx context.Context, dir string, log *progress) (source string, er
 		return "", err
 	}
 	return filepath.Join(dir, name), nil
-}
-
-// mirrorOf picks Debian's own archive out of lines "origin component address".
-func mirrorOf(targets string) string {
-	for lines := bufio.NewScanner(strings.NewReader(targets)); lines.Scan(); {
-		if fields := strings.Fields(lines.Text()); len(fields) == 3 && fields[0] == "Debian" && fields[1] == "main" && !strings.Contains(fields[2], "security") {
-			return fields[2]
-		}
-	}
-	return ""
 }
