@@ -71,6 +71,9 @@ func checkIndex(t *testing.T, out string, top []byte) {
 	t.Helper()
 	var first, index manifest
 	parsed(t, top, &first)
+	if name := first.Manifests[0].Annotations["io.containerd.image.name"]; name != "registry.example:5000/kube-ipvs:v1" {
+		t.Errorf("containerd keeps the image as %q", name)
+	}
 	if name := first.Manifests[0].Annotations["org.opencontainers.image.ref.name"]; name != "v1" {
 		t.Errorf("the image has tag %q", name)
 	}
@@ -127,6 +130,23 @@ func dynamic(library string) []byte {
 }
 
 // A base without a program or a library that is needed makes no image.
+// TestNormalized: the name that containerd keeps is the one that a kubelet makes of the manifest's.
+func TestNormalized(t *testing.T) {
+	for name, want := range map[string]string{
+		"kube-ipvs:dev":                   "docker.io/library/kube-ipvs:dev",
+		"team/kube-ipvs:dev":              "docker.io/team/kube-ipvs:dev",
+		"docker.io/kube-ipvs:dev":         "docker.io/library/kube-ipvs:dev",
+		"docker.io/team/kube-ipvs:dev":    "docker.io/team/kube-ipvs:dev",
+		"localhost/kube-ipvs:dev":         "localhost/kube-ipvs:dev",
+		"localhost:5000/kube-ipvs:dev":    "localhost:5000/kube-ipvs:dev",
+		"registry.example/a/kube-ipvs:v1": "registry.example/a/kube-ipvs:v1",
+	} {
+		if got := normalized(name); got != want {
+			t.Errorf("%s is kept as %s, want %s", name, got, want)
+		}
+	}
+}
+
 func TestIncompleteBase(t *testing.T) {
 	root := withELF(t, base(t))
 	if err := complete(root); err != nil {

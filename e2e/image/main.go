@@ -143,7 +143,7 @@ func write(o options) error {
 		return err
 	}
 	_, tag, _ := strings.Cut(o.name[strings.LastIndex(o.name, "/")+1:], ":")
-	d.Annotations = map[string]string{"org.opencontainers.image.ref.name": tag, "io.containerd.image.name": o.name}
+	d.Annotations = map[string]string{"org.opencontainers.image.ref.name": tag, "io.containerd.image.name": normalized(o.name)}
 	top, err := json.Marshal(manifest{Schema: 2, MediaType: mediaIndex, Manifests: []descriptor{d}})
 	if err != nil {
 		return err
@@ -154,6 +154,21 @@ func write(o options) error {
 		}
 	}
 	return nil
+}
+
+// normalized is the name under which containerd keeps the image and a kubelet looks for it: with a registry and a path
+// (github.com/distribution/reference, ParseDockerRef). The importer takes a name as it is.
+func normalized(name string) string {
+	host, rest, found := strings.Cut(name, "/")
+	switch {
+	case !found:
+		return "docker.io/library/" + name
+	case host == "docker.io" && !strings.Contains(rest, "/"):
+		return "docker.io/library/" + rest
+	case host == "localhost" || strings.ContainsAny(host, ".:"):
+		return name
+	}
+	return "docker.io/" + name
 }
 
 // labels are those that registries and scanners show.
