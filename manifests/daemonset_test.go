@@ -108,7 +108,8 @@ func TestSysctlsAreMounted(t *testing.T) {
 	} {
 		for _, c := range append(pod.InitContainers, pod.Containers...) {
 			ours := c.SecurityContext.Capabilities != nil && len(c.SecurityContext.Capabilities.Add) > 0
-			if ours && !slices.Contains(c.VolumeMounts, want) {
+			there := func(m corev1.VolumeMount) bool { return cmp.Equal(m, want) }
+			if ours && !slices.ContainsFunc(c.VolumeMounts, there) {
 				t.Errorf("%s: %s cannot set sysctls: %v", file, c.Name, c.VolumeMounts)
 			}
 		}

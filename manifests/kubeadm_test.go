@@ -81,7 +81,7 @@ func asSet[T any](list []T) map[string]bool {
 func TestHandOverBeforeStart(t *testing.T) {
 	pod := merged(t, kubeadm, "overlays/kubeadm-rollback/daemonset.yaml").Spec.Template.Spec
 	clean := only(t, pod.InitContainers)
-	equal(t, "agent", "kube-proxy:v1.36.3", only(t, pod.Containers).Image)
+	equal(t, "agent", "kube-proxy:v1.37.2", only(t, pod.Containers).Image)
 	equal(t, "cleaner", "kube-ipvs:dev", clean.Image)
 	equal(t, "command", []string{"/usr/local/bin/kube-ipvs", "cleanup", "--for=ipvs"}, clean.Command)
 	volumes := map[string]bool{}

@@ -8,7 +8,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 )
 
-// TestFlagsOfKubeProxy requires every flag of kube-proxy v1.36 with its default. An empty
+// TestFlagsOfKubeProxy requires every flag of kube-proxy v1.37 with its default. An empty
 // default that stands for another value is replaced by that value.
 func TestFlagsOfKubeProxy(t *testing.T) {
 	want := map[string]string{

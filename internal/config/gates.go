@@ -11,22 +11,24 @@ import (
 // allowExternalIPs is the one gate that changes what is done here.
 const allowExternalIPs = "AllowServiceExternalIPs"
 
-// gates are the feature gates that kube-proxy v1.36 reads, with AllAlpha and AllBeta, which
+// gates are the feature gates that kube-proxy v1.37 reads, with AllAlpha and AllBeta, which
 // every component has. A cluster gives all its components one list, so an unknown gate is
 // ignored with a warning.
 var gates = map[string]bool{
-	allowExternalIPs:                true,
-	"AllAlpha":                      true,
-	"AllBeta":                       true,
-	"ComponentFlagz":                true,
-	"ComponentStatusz":              true,
-	"ContextualLogging":             true,
-	"KubeProxyIPVS":                 true,
-	"LoggingAlphaOptions":           true,
-	"LoggingBetaOptions":            true,
-	"MultiCIDRServiceAllocator":     true,
-	"NativeHistograms":              true,
-	"PreferSameTrafficDistribution": true,
+	allowExternalIPs:                      true,
+	"AllAlpha":                            true,
+	"AllBeta":                             true,
+	"ComponentFlagz":                      true,
+	"ComponentStatusz":                    true,
+	"ContextualLogging":                   true,
+	"KubeProxyIPVS":                       true,
+	"KubeProxyNFTablesLocalhostNodePorts": true,
+	"LoggingAlphaOptions":                 true,
+	"LoggingBetaOptions":                  true,
+	"MultiCIDRServiceAllocator":           true,
+	"NFTablesNetlink":                     true,
+	"NativeHistograms":                    true,
+	"PreferSameTrafficDistribution":       true,
 }
 
 // featureGates reads the gates of the file and then those of the command line, which override them,

@@ -9,7 +9,7 @@ import (
 )
 
 // Settings are the settings as written, in a file and on the command line. Meaning,
-// defaults and limits are those of kube-proxy v1.36 for each setting that it has. Begin
+// defaults and limits are those of kube-proxy v1.37 for each setting that it has. Begin
 // with Defaults: an empty Settings means nothing.
 type Settings struct {
 	// Proxy and Own are the two documents of the file (--config).

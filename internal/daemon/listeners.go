@@ -45,7 +45,7 @@ func (d *daemon) metricsHandler(c config.Config) http.Handler {
 		Configz: func() ([]byte, error) { return d.live.now().Configz() },
 		Flags:   d.flags,
 		Status: func() httpd.StatusInfo {
-			return httpd.StatusInfo{Version: version.String(), Emulation: "1.36", GoVersion: runtime.Version(), Started: d.started, Uptime: time.Since(d.started)}
+			return httpd.StatusInfo{Version: version.String(), Emulation: "1.37", GoVersion: runtime.Version(), Started: d.started, Uptime: time.Since(d.started)}
 		},
 		Verbosity: d.setVerbosity,
 		Profiling: c.Profiling,

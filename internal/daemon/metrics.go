@@ -10,7 +10,7 @@ import (
 )
 
 // kubeProxyVersion is the release of kube-proxy whose behaviour the daemon has.
-const kubeProxyVersion = "v1.36.3"
+const kubeProxyVersion = "v1.37.2"
 
 // connectMetrics connects the metrics to what other packages count.
 func (d *daemon) connectMetrics() {

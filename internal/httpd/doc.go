@@ -1,6 +1,6 @@
 // Package httpd has the agent's HTTP servers: the health listener (10256 by default) and
 // the metrics listener (127.0.0.1:10249). Paths, codes, headers and bodies are those of
-// kube-proxy v1.36 (pkg/proxy/healthcheck, cmd/kube-proxy/app/server.go), because load
+// kube-proxy v1.37 (pkg/proxy/healthcheck, cmd/kube-proxy/app/server.go), because load
 // balancers, kubelets, scrapers and scripts read them already.
 //
 // It knows HTTP, but nothing of Services, the loop or the configuration. Facts come from functions

@@ -24,7 +24,7 @@ func says(what string) http.Handler {
 
 func status() httpd.StatusInfo {
 	return httpd.StatusInfo{
-		Version: "1.2.3", Emulation: "1.36", GoVersion: "go1.26.0",
+		Version: "1.2.3", Emulation: "1.37", GoVersion: "go1.26.0",
 		Started: noon, Uptime: 26*time.Hour + 3*time.Minute + 4*time.Second + 999*time.Millisecond,
 	}
 }

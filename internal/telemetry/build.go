@@ -6,7 +6,7 @@ import (
 )
 
 // Build sets the information of the build: the version of this program, and the release of Kubernetes
-// it behaves as, like v1.36.3. The latter is kubernetes_build_info: alerts compare it
+// it behaves as, like v1.37.2. The latter is kubernetes_build_info: alerts compare it
 // over the components of a cluster (KubeVersionMismatch), and a version of ours would
 // never match. Nothing but the release is known of how that was built. Without one,
 // kubernetes_build_info is absent.
@@ -24,7 +24,7 @@ func (m *Metrics) Build(version, kubernetes string) {
 		}, "major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler", "platform")
 }
 
-// release takes v1.36.3 apart.
+// release takes v1.37.2 apart.
 func release(version string) (major, minor string) {
 	major, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
 	minor, _, _ = strings.Cut(rest, ".")

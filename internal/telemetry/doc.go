@@ -12,7 +12,7 @@
 // (serviceCounters).
 //
 // The law it keeps: a metric of kube-proxy that has a meaning in ipvs mode exists with the name,
-// type, labels and buckets of v1.36. So dashboards and alerts stay as they are. A metric without a
+// type, labels and buckets of v1.37. So dashboards and alerts stay as they are. A metric without a
 // meaning is absent rather than zero. testdata/kube-proxy.txt has the verdict on each, and a test
 // proves it.
 //

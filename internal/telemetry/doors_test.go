@@ -76,8 +76,8 @@ func TestHashTellsConfigurationsApart(t *testing.T) {
 
 func TestBuildNamesTheReleaseOfKubernetes(t *testing.T) {
 	for _, tt := range []struct{ name, release, want string }{
-		{"release", "v1.36.3", `git_version="v1.36.3",go_version=".*",major="1",minor="36",`},
-		{"pre-release", "v1.37.0-rc.1", `git_version="v1.37.0-rc.1",go_version=".*",major="1",minor="37",`},
+		{"release", "v1.37.2", `git_version="v1.37.2",go_version=".*",major="1",minor="37",`},
+		{"pre-release", "v1.38.0-rc.1", `git_version="v1.38.0-rc.1",go_version=".*",major="1",minor="38",`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m := telemetry.New()

@@ -44,7 +44,7 @@ func fed(t *testing.T) (metrics, slis string) {
 // describe sets the metrics that do not change.
 func describe(m *telemetry.Metrics) {
 	m.Mode("ipvs", "ipvs")
-	m.Build("v0.1.0", "v1.36.3")
+	m.Build("v0.1.0", "v1.37.2")
 	m.Features(func() []telemetry.Feature {
 		return []telemetry.Feature{{Name: "TopologyAwareHints", Enabled: true}, {Name: "Unfinished", Stage: "ALPHA"}}
 	})

@@ -13,8 +13,8 @@ import (
 
 // The versions, as controlplane/go.mod pins them. The etcd is the one whose client Kubernetes is built with.
 const (
-	Kubernetes = "v1.36.3"
-	Etcd       = "v3.6.8"
+	Kubernetes = "v1.37.2"
+	Etcd       = "v3.7.0"
 )
 
 // Variable names a directory with ready binaries. It is for places that have no go command and no cache, such as a guest.

@@ -126,7 +126,7 @@ func (r *costReport) print() {
 	var text strings.Builder
 	fmt.Fprintf(&text, "\n%d Services with %d endpoints each, %s, %d CPUs (%s). Changes are %d, each %s after the answer to the one before;\n",
 		r.Services, r.Endpoints, r.Tool, r.CPUs, r.Where, r.Changes, costPause)
-	text.WriteString("their figures are for one, times from the API server's word that it is written to the first answer. kube-proxy v1.36.3 as deployed has minSyncPeriod 1s, its default; \"no pause\" is 1ms, for 0 means the default.\n\n")
+	text.WriteString("their figures are for one, times from the API server's word that it is written to the first answer. kube-proxy v1.37.2 as deployed has minSyncPeriod 1s, its default; \"no pause\" is 1ms, for 0 means the default.\n\n")
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(table, "\t\t")
 	for i, one := range r.Results {

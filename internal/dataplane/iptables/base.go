@@ -9,7 +9,7 @@ import (
 )
 
 // This file has the jumps, chains and rules of every node, without those of Services. They
-// are those of kube-proxy's iptables mode (pkg/proxy/iptables/proxier.go, v1.36).
+// are those of kube-proxy's iptables mode (pkg/proxy/iptables/proxier.go, v1.37).
 
 // jumps are kube-proxy's, in its order.
 var jumps = netfilter.Jumps{

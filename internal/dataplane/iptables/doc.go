@@ -13,7 +13,7 @@
 //	  whose source is rewritten               nat POSTROUTING
 //	      KUBE-POSTROUTING, by the mark of KUBE-MARK-MASQ
 //
-// Names, rules and their order are kube-proxy's (pkg/proxy/iptables, v1.36), so that one
+// Names, rules and their order are kube-proxy's (pkg/proxy/iptables, v1.37), so that one
 // can take over from the other. It always writes the short form that kube-proxy has in
 // large clusters: rules of endpoints carry no comments, for those are half of the bytes.
 //

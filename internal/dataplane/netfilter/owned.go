@@ -9,7 +9,7 @@ import (
 )
 
 // This file decides whose a chain is. Names are all that tells it, so that a process without
-// memory knows: most are kube-proxy's, of its ipvs mode (pkg/proxy/ipvs/proxier.go, v1.36) or
+// memory knows: most are kube-proxy's, of its ipvs mode (pkg/proxy/ipvs/proxier.go, v1.37) or
 // of its iptables mode (pkg/proxy/iptables/proxier.go).
 
 // The chains that both modes have.

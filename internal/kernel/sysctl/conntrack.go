@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -134,19 +135,35 @@ func (h *Handle) growTo(ctx context.Context, buckets int) (Outcome, string, erro
 	return Changed, have, nil
 }
 
-// cores counts the logical CPUs that are online, as kube-proxy does: from the
-// node's topology, since runtime.NumCPU tells only what this process may use
-// (kubernetes/kubernetes#99225). The kernel takes the topology of a CPU away when
-// it goes offline. Without NUMA nodes kube-proxy counts those offline too.
+// onlineFile lists the logical CPUs that are online, such as 0-3,8 (the kernel's
+// Documentation/admin-guide/cputopology.rst).
+const onlineFile = "sys/devices/system/cpu/online"
+
+// cores counts the logical CPUs that are online, as kube-proxy v1.37 does. The limit is
+// one of the machine, and runtime.NumCPU counts only the CPUs that this process may use
+// (kubernetes/kubernetes#99225). It is the count where the kernel has no list.
 func (h *Handle) cores() int {
-	const cpus, nodes = "sys/devices/system/cpu/cpu[0-9]*", "sys/devices/system/node/node[0-9]*"
-	pattern := cpus
-	root := h.files.FS()
-	if found, _ := fs.Glob(root, nodes); len(found) > 0 {
-		pattern = nodes + "/cpu[0-9]*/topology/core_id"
-	}
-	if found, _ := fs.Glob(root, pattern); len(found) > 0 {
-		return len(found)
+	if list, err := h.files.Read(onlineFile); err == nil {
+		if n, ok := countCPUs(list); ok && n > 0 {
+			return n
+		}
 	}
 	return runtime.NumCPU()
+}
+
+// countCPUs returns how many CPUs a list of ranges names.
+func countCPUs(list string) (n int, ok bool) {
+	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
+		from, to, isRange := strings.Cut(part, "-")
+		if !isRange {
+			to = from
+		}
+		first, err := strconv.ParseUint(from, 10, 16)
+		last, err2 := strconv.ParseUint(to, 10, 16)
+		if err != nil || err2 != nil || last < first {
+			return 0, false
+		}
+		n += int(last-first) + 1
+	}
+	return n, true
 }

@@ -3,8 +3,6 @@ package sysctl_test
 import (
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"testing"
@@ -50,9 +48,7 @@ func TestConntrackMax(t *testing.T) {
 // conntrack makes a node of so many cores with the kernel's own settings.
 func (n node) conntrack(t *testing.T, cores int) {
 	t.Helper()
-	for i := range cores {
-		n.core(t, i, 0)
-	}
+	n.cpus(t, fmt.Sprintf("0-%d", cores-1))
 	for name, value := range map[string]string{"max": "65536", "tcp_timeout_established": "432000",
 		"tcp_timeout_close_wait": "60", "tcp_be_liberal": "0", "udp_timeout": "30", "udp_timeout_stream": "120"} {
 		n.Sysctl(t, netfilter+name, value)
@@ -60,19 +56,10 @@ func (n node) conntrack(t *testing.T, cores int) {
 	n.File(t, hashSize, "16384")
 }
 
-// core adds an online CPU to a NUMA node; the kernel has a link where this has a
-// directory.
-func (n node) core(t *testing.T, cpu, numa int) {
+// cpus lists the CPUs that are online.
+func (n node) cpus(t *testing.T, list string) {
 	t.Helper()
-	dir := fmt.Sprintf("sys/devices/system/cpu/cpu%d", cpu)
-	n.File(t, dir+"/topology/core_id", strconv.Itoa(cpu/2))
-	link := n.Path(fmt.Sprintf("sys/devices/system/node/node%d/cpu%d", numa, cpu))
-	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(n.Path(dir), link); err != nil {
-		t.Fatalf("link a CPU to its node: %v", err)
-	}
+	n.File(t, "sys/devices/system/cpu/online", list+"\n")
 }
 
 // kubeProxy is what kube-proxy sets by default.
@@ -190,7 +177,7 @@ func TestApplyConntrackWritesTheNode(t *testing.T) {
 
 func TestConntrackNotLoaded(t *testing.T) {
 	n := newNode(t)
-	n.core(t, 0, 0)
+	n.cpus(t, "0")
 	results := n.handle(t).ApplyConntrack(t.Context(), kubeProxy)
 	want := []string{netfilter + "max=131072: missing", netfilter + "tcp_timeout_established=86400: missing",
 		netfilter + "tcp_timeout_close_wait=3600: missing"}
@@ -224,46 +211,24 @@ func TestRestoreConntrack(t *testing.T) {
 }
 
 func TestCores(t *testing.T) {
+	here := runtime.NumCPU()
 	for name, tc := range map[string]struct {
-		prepare func(*testing.T, node)
-		want    int
+		online string
+		want   int
 	}{
-		"one NUMA node": {
-			prepare: func(t *testing.T, n node) { n.core(t, 0, 0); n.core(t, 1, 0); n.core(t, 2, 0) }, want: 3},
-		"two NUMA nodes, threads of one core": {
-			prepare: func(t *testing.T, n node) { n.core(t, 0, 0); n.core(t, 1, 0); n.core(t, 8, 1); n.core(t, 9, 1) }, want: 4},
-		"ten CPUs and more": {
-			prepare: func(t *testing.T, n node) {
-				for i := range 12 {
-					n.core(t, i, i%2)
-				}
-			}, want: 12},
-		"a CPU that is offline": {
-			prepare: func(t *testing.T, n node) {
-				n.core(t, 0, 0)
-				n.core(t, 1, 0)
-				n.Remove(t, "sys/devices/system/cpu/cpu1/topology/core_id")
-			}, want: 1},
-		"files that look like CPUs": {
-			prepare: func(t *testing.T, n node) {
-				n.core(t, 0, 0)
-				n.File(t, "sys/devices/system/node/node0/cpulist", "0")
-				n.File(t, "sys/devices/system/node/online", "0")
-			}, want: 1},
-		"no NUMA nodes": {
-			prepare: func(t *testing.T, n node) {
-				n.File(t, "sys/devices/system/cpu/cpu0/online", "1")
-				n.File(t, "sys/devices/system/cpu/cpu1/online", "0")
-				n.File(t, "sys/devices/system/cpu/cpufreq/boost", "0")
-			}, want: 2},
-		"NUMA nodes of memory only": {
-			prepare: func(t *testing.T, n node) { n.File(t, "sys/devices/system/node/node0/meminfo", "") },
-			want:    runtime.NumCPU()},
-		"no topology": {prepare: func(*testing.T, node) {}, want: runtime.NumCPU()},
+		"one CPU":                  {"0", 1},
+		"a range":                  {"0-11", 12},
+		"CPUs that are offline":    {"0-3,8,10-11", 7},
+		"no list":                  {"", here},
+		"an empty list":            {"\n", here},
+		"a range that is reversed": {"3-0", here},
+		"not a list":               {"0-3,all", here},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			tc.prepare(t, n)
+			if tc.online != "" {
+				n.cpus(t, tc.online)
+			}
 			n.Sysctl(t, netfilter+"max", "1")
 			n.handle(t).ApplyConntrack(t.Context(), sysctl.ConntrackOptions{MaxPerCore: 1000})
 			n.WantSysctl(t, netfilter+"max", strconv.Itoa(1000*tc.want))

@@ -6,7 +6,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
-// The sets, by their IPv4 names: those of kube-proxy (pkg/proxy/ipvs/ipset.go, v1.36), and
+// The sets, by their IPv4 names: those of kube-proxy (pkg/proxy/ipvs/ipset.go, v1.37), and
 // our own.
 const (
 	LoopBack          = "KUBE-LOOP-BACK"
