@@ -88,16 +88,17 @@ func sweep(ctx context.Context, mode dataplane.Removable, out io.Writer) error {
 }
 
 // restore restores the sysctls. The journal does not say which were required, so each refusal is a
-// failure. A successor keeps the values that it found at its start; one without IPVS does not need
-// those that IPVS alone reads.
+// failure. A successor keeps the values that it found at its start, but no other program has
+// connections picked up; one without IPVS does not need those that IPVS alone reads.
 func restore(ctx context.Context, t *sysctl.Handle, to migrate.Target, out io.Writer) error {
 	var restored []sysctl.Result
 	switch to {
 	case migrate.TargetNone:
 		restored = t.Restore(ctx)
 	case migrate.TargetIPVS:
+		restored = t.RestoreKeys(ctx, sysctl.PickupKeys()...)
 	default:
-		restored = t.RestoreKeys(ctx, slices.Concat(ipvsAlone, strictARP)...)
+		restored = t.RestoreKeys(ctx, slices.Concat(ipvsAlone, sysctl.PickupKeys(), strictARP)...)
 	}
 	for _, r := range restored {
 		fmt.Fprintln(out, r)

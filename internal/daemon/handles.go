@@ -53,6 +53,7 @@ type kernel struct {
 	flows     *conntrack.Handle // nil where the kernel does not let this process list flows: stale ones time out
 	tables    *nftables.Handle
 	idle      atomic.Pointer[timeoutEnforcer] // nil without servers
+	pickup    pickup
 	calls     calls
 	// sysctlRefused is called when a required sysctl is refused; nil for no call. unset is the last
 	// reason. Only the loop uses it.
@@ -199,6 +200,7 @@ func (k *kernel) newMode(log *zap.Logger, now wiring.Settings, families []model.
 	deps := ipvs.Deps{Servers: noServers{}, Sets: noSets{}, Rules: noRules{}, Links: k.link, Flows: flows}
 	deps.Tune = func(ctx context.Context) error { return k.tune(ctx, now()) }
 	deps.KeepTuned = func(ctx context.Context) error { return k.keepTuned(ctx, now()) }
+	deps.Pickup = pickupOf{k}
 	if k.servers != nil {
 		deps.Servers = k.servers
 	}

@@ -29,6 +29,7 @@ func (d *daemon) connectMetrics() {
 		m.RestoreFailures(func(f model.Family) uint64 { return d.kernel.rules.RestoreFailures(f) })
 	}
 	m.IdleTimes(d.kernel.idleTimes)
+	m.Pickup(d.kernel.pickup.states)
 	m.Sources(d.synced)
 	m.Unreadable(d.sources.unreadableCount)
 	d.kernel.calls.observe(m.KernelCall)

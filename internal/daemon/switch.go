@@ -14,6 +14,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/events"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/sysctl"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/wiring"
@@ -116,7 +117,7 @@ func (d *daemon) sweepIPVS(ctx context.Context, k *kernel) (done bool) {
 		}
 		d.kernel.bound.Store(false)
 		d.mode.rules.Rebase()
-		d.kernel.sysctls.RestoreKeys(ctx, slices.Concat(ipvsAlone, strictARP)...) // each is logged
+		d.kernel.sysctls.RestoreKeys(ctx, slices.Concat(ipvsAlone, sysctl.PickupKeys(), strictARP)...) // each is logged
 		return nil
 	})
 	switch {

@@ -37,6 +37,7 @@ func (k *kernel) tune(ctx context.Context, c config.Config) error {
 // keepTuned sets again what another program has changed of it. Without a change it costs one read
 // of each sysctl.
 func (k *kernel) keepTuned(ctx context.Context, c config.Config) error {
+	k.keepPickup(ctx)
 	return errors.Join(k.demand(ctx, k.setSysctls(ctx, c)), k.setTimeouts(ctx, c))
 }
 

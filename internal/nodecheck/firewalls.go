@@ -54,14 +54,23 @@ func firewallCheck(c config.Config, read func(context.Context) ([]firewall.Table
 	}}
 }
 
+// agentFrontends returns a reader of the frontends of the running agent.
+func agentFrontends(c config.Config) func(context.Context) ([]inspect.FrontendRow, error) {
+	client := inspect.NewClient(c.Socket())
+	return func(ctx context.Context) ([]inspect.FrontendRow, error) {
+		list, err := client.Frontends(ctx, inspect.Filter{})
+		return list.Items, err
+	}
+}
+
 // frontendsOf returns a reader of all frontends. It asks the running agent, or the kernel without one.
 func frontendsOf(c config.Config, read func(context.Context) (ipvsOwners, error)) func(context.Context) ([]firewall.Frontend, error) {
-	client := inspect.NewClient(c.Socket())
+	ask := agentFrontends(c)
 	return func(ctx context.Context) ([]firewall.Frontend, error) {
 		var out []firewall.Frontend
-		list, err := client.Frontends(ctx, inspect.Filter{})
+		list, err := ask(ctx)
 		if err == nil {
-			for _, f := range list.Items {
+			for _, f := range list {
 				p, err := model.ParseProtocol(strings.ToUpper(f.Protocol))
 				if kind, dialled := firewall.KindOf(f.Kind); err == nil && dialled && f.Winner == "" && f.Backends > 0 {
 					out = append(out, firewall.Frontend{Service: f.Namespace + "/" + f.Name, Kind: kind, Addr: f.Address, Port: f.Port, Protocol: uint8(p)})

@@ -73,6 +73,7 @@ func checks(n *host.Node, files procfs.Files, c config.Config) []diagnosis.Check
 	read := readOnce(log, n, c)
 	if c.Mode != config.ModeIPTables {
 		checks = append(checks, ownerChecks(read)...)
+		checks = append(checks, pickupCheck(files, agentFrontends(c)))
 	}
 	return append(checks, firewallCheck(c, readFilters(log), frontendsOf(c, read)))
 }

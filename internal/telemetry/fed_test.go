@@ -78,6 +78,7 @@ func ask(m *telemetry.Metrics, start time.Time) {
 	n.serve("front", []string{"10.0.0.1:80"}, "10.96.0.2:80")
 	n.carry("10.96.0.1:80", 28)
 	m.Services(n.sources(1))
+	m.Pickup(func() map[string]bool { return map[string]bool{"tcp": true, "sctp": false} })
 	m.IdleTimes(func() (telemetry.IdleTimes, bool) {
 		return telemetry.IdleTimes{TCP: 22 * time.Second, TCPFin: 23 * time.Second, UDP: 24 * time.Second}, true
 	})

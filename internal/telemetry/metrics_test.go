@@ -89,7 +89,7 @@ func TestWhatNobodyFeedsIsAbsent(t *testing.T) {
 		"kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds", "kubeproxy_sync_proxy_rules_service_changes_total",
 		"kubeproxy_sync_proxy_rules_iptables_restore_failures_total", "kube_ipvs_loop_busy_seconds", "kube_ipvs_watch_age_seconds",
 		"kube_ipvs_source_synced", "kube_ipvs_source_unreadable", "kube_ipvs_events_dropped_total", "kubernetes_build_info", "rest_client_requests_total",
-		"kube_ipvs_ipvs_timeout_seconds",
+		"kube_ipvs_ipvs_timeout_seconds", "kube_ipvs_connection_pickup",
 	} {
 		if families[name] != nil {
 			t.Errorf("%s is there", name)

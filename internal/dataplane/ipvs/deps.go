@@ -29,6 +29,8 @@ type Deps struct {
 	// KeepTuned sets them again where another program has changed them; nil sets none. It is called once
 	// a second, and cheap where nothing has changed.
 	KeepTuned func(ctx context.Context) error
+	// Pickup has the kernel pick up connections of other nodes; nil leaves it as it is.
+	Pickup Pickup
 }
 
 // Servers is the part of kernel/vserver that the mode uses.

@@ -41,6 +41,7 @@ type Mode struct {
 	base     *base
 	order    *order
 	flows    *flows
+	pickup   *pickup
 	takeover *migrate.Takeover
 	handoff  *migrate.Handoff
 	// found: the kernel was read, and flows of before were not noted yet.
@@ -183,6 +184,7 @@ func (m *Mode) change(changes []dataplane.Change) {
 		m.sets.OnChange(c.Old, c.New)
 		m.addresses.OnChange(c)
 		m.chains.OnChange(c)
+		m.pickup.onChange(c)
 	}
 }
 
@@ -193,6 +195,7 @@ func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane
 		m.found = false
 		m.flows.onFound()
 	}
+	m.pickup.onPass(ctx, !opts.KeepOrphans)
 	m.sets.OnPass()
 	m.destinations.OnPass(ctx, time.Now(), !opts.KeepOrphans)
 	m.chains.WantDetours(m.order.hasServer)
@@ -219,6 +222,7 @@ func (m *Mode) Tables() []dataplane.TableStatus { return m.pipeline.Tables() }
 // Clear implements dataplane.Removable: no row is wanted any more.
 func (m *Mode) Clear() {
 	m.takeover.Clear()
+	m.pickup.clear()
 	m.addresses.Clear()
 	m.change(m.frontends.Clear())
 	m.sets.Clear()

@@ -17,6 +17,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
 // managers own the rows of the mode. Set changes which rows are desired, and Apply writes them.
@@ -34,6 +35,7 @@ type managers struct {
 func wireTables(m *Mode) {
 	m.order = &order{config: &m.config, host: &m.host, frontends: m.frontends}
 	m.base = &base{host: &m.host}
+	m.pickup = &pickup{kernel: m.deps.Pickup, counts: map[model.Protocol]int{}}
 	m.sets = sets.New(sets.Options{
 		Log: m.log, Kernel: m.deps.Sets, Families: m.config.Families, HoldMember: m.order.needed,
 		Release: func(ctx context.Context, set string) error { return m.chains.ReleaseSet(ctx, set) },
@@ -125,7 +127,7 @@ func wireParts(m *Mode) {
 		Sets: m.sets, Chains: m.chains, Servers: m.servers, Destinations: m.destinations, Addresses: m.addresses, Tables: m.tables,
 	})
 	m.Describer = describe.New(describe.Options{
-		Config: m.config.rules(), Frontends: m.frontends,
+		Config: m.config.rules(), Frontends: m.frontends, PickedUp: m.pickup.inForce,
 		Sets: m.sets, Chains: m.chains, Servers: m.servers, Destinations: m.destinations, Addresses: m.addresses, Tables: m.tables,
 	})
 }

@@ -9,12 +9,16 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
+	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
 // Options describe a Describer.
 type Options struct {
 	Config    chains.Config
 	Frontends *dataplane.Frontends
+	// PickedUp reports whether connections to a frontend that another node began are to continue here, and
+	// whether the kernel does it.
+	PickedUp func(f *model.Frontend) (wanted, on bool)
 
 	Sets         *sets.Manager
 	Chains       *chains.Manager

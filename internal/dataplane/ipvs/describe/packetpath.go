@@ -2,6 +2,7 @@ package describe
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/chains"
@@ -20,7 +21,9 @@ import (
 type walker struct {
 	dataplane.PacketPath
 	config chains.Config
-	packet dataplane.Packet
+	// pickedUp is Options.PickedUp.
+	pickedUp func(f *model.Frontend) (wanted, on bool)
+	packet   dataplane.Packet
 	// at is the frontend that the packet is for: another one after a detour.
 	at     model.Frontend
 	family model.Family
@@ -30,7 +33,7 @@ type walker struct {
 
 // PacketPath implements dataplane.Explainer.
 func (d *Describer) PacketPath(p dataplane.Packet) dataplane.PacketPath {
-	w := &walker{config: d.of.Config, packet: p, at: p.To, family: model.FamilyOf(p.To.Key.Addr)}
+	w := &walker{config: d.of.Config, pickedUp: d.of.PickedUp, packet: p, at: p.To, family: model.FamilyOf(p.To.Key.Addr)}
 	way := []func(){w.direct, w.nat, w.input, w.balance, w.postrouting}
 	if p.Origin == dataplane.FromHost {
 		way = []func(){w.output, w.nat, w.balance, w.postrouting}
@@ -266,6 +269,25 @@ func (w *walker) balance() {
 		affinity = fmt.Sprintf(", a returning client keeps its backend for %s", f.Affinity)
 	}
 	w.Addf("IPVS %s: virtual server %s, scheduler %s%s: one of %s", hook, f.Key, f.Scheduler, affinity, taking)
+	w.pickup(hook)
+}
+
+// pickup is what becomes of a connection that began on another node.
+func (w *walker) pickup(hook string) {
+	f := w.at
+	wanted, on := w.pickedUp(&f)
+	key := "net.ipv4.vs.sloppy_" + f.Key.Protocol.String()
+	switch {
+	case !wanted:
+	case !on:
+		w.Addf("IPVS %s: a connection that began on another node is reset: %s could not be set", hook, key)
+	case f.Local:
+		w.Addf("IPVS %s: a connection that began on another node is picked up, but externalTrafficPolicy Local gives each node other backends", hook)
+	case f.Affinity > 0 && strings.Contains(f.Scheduler.String(), "mh-port"):
+		w.Addf("IPVS %s: a connection that began on another node is picked up, but sessionAffinity with mh-port gives each node other backends", hook)
+	default:
+		w.Addf("IPVS %s: a connection that began on another node is picked up, with the backend that it had", hook)
+	}
 }
 
 // postrouting rewrites the source, or leaves it.
