@@ -61,6 +61,7 @@ var law = map[string][]string{
 	"internal/rulewatch":                   {"internal/dataplane/netfilter", "internal/firewall", "internal/kernel/nftables", "internal/kernel/rules", zap},
 	"internal/trace":                       {"internal/kernel/capture"},
 	"internal/healthcheck":                 {"internal/model", "internal/crowd", zap},
+	"internal/apiprobe":                    {"internal/model", zap},
 	"internal/httpd":                       {"internal/crowd", zap},
 	"internal/events":                      {"internal/model", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest", "golang.org/x/time/rate", zap},
 	"internal/agent":                       {"internal/model", "scheduler", "internal/catalog", "internal/dataplane", zap},

@@ -395,6 +395,11 @@ func (n *node) Gateway([]netip.Addr) error {
 	return errors.New("gateway: not on a kernel, put [fakes] before it")
 }
 
+// Failing implements scenario.Driver: the endpoints of scenarios are nowhere.
+func (n *node) Failing(map[netip.AddrPort]string) error {
+	return errors.New("failing: not on a kernel, put [fakes] before it")
+}
+
 // Plan implements scenario.Driver. One process prints all kinds, each behind its
 // name: starting programs is what takes time here. A mode with one kind has no names.
 func (n *node) Plan(s scenario.Start) (map[string]string, error) {

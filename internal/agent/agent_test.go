@@ -52,8 +52,9 @@ type mode struct {
 	conflicts                   []dataplane.Conflict // returned by Set, once
 	due                         time.Time            // when the mode asks to be applied, once
 	drains                      dataplane.Drains
-	paced                       int           // rows that are held back, one less at each Apply
-	periods                     agent.Periods // of the loop's options
+	paced                       int                       // rows that are held back, one less at each Apply
+	periods                     agent.Periods             // of the loop's options
+	prober                      func(*world) agent.Prober // of the loop's options; nil is none
 	samples                     int
 	sampled                     dataplane.Sampled // found by the next sample
 	sampleErr                   error
@@ -296,8 +297,12 @@ func runOn(t *testing.T, m *mode, d dataplane.Dataplane, test func(w *world)) {
 		core, logs := observer.New(zap.DebugLevel)
 		w := &world{T: t, mode: m, host: &host{}, health: &health{}, events: &eventSink{}, settings: settings(), seen: &seen{}, logs: logs,
 			Catalog: catalog.New(zap.NewNop(), "node-a", model.FromFile)}
+		var prober agent.Prober
+		if m.prober != nil {
+			prober = m.prober(w)
+		}
 		w.loop = agent.New(agent.Options{
-			Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: d, Observer: w.seen, Health: w.health, Events: w.events, Periods: m.periods,
+			Prober: prober, Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: d, Observer: w.seen, Health: w.health, Events: w.events, Periods: m.periods,
 			Host: w.host, NodePorts: func(h model.Host) []netip.Addr { return plan.NodePortAddresses(plan.NodePortSelection{}, h) },
 			Compiler: func(h model.Host) agent.Compiler { return plan.New(w.options(h)) },
 			Affects: func(before, now model.Host) func(*model.Service, []*model.Slice) bool {

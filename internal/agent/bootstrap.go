@@ -120,6 +120,6 @@ func (o *Options) splitUrgent(inputs []catalog.Input) (urgent, rest []catalog.In
 // urgent reports whether a Service comes first: the API server's and DNS. A port 53 makes no Service
 // urgent, because a tenant may have thousands of Services with one.
 func (o *Options) urgent(s *model.Service) bool {
-	return s.ID.Namespace == "default" && s.ID.Name == "kubernetes" || s.DNS ||
+	return s.ID.APIServer() || s.DNS ||
 		slices.Contains(o.DNSServices, s.ID.Namespace+"/"+s.ID.Name)
 }

@@ -19,6 +19,7 @@ type planner struct {
 	capabilities capabilities
 	outcomes     outcomes
 	health       healthAnswers
+	apiEndpoints apiEndpoints
 	compiled     int // Services since the last pass
 }
 
@@ -30,6 +31,7 @@ func newPlanner(s *shared) planner {
 		capabilities: newCapabilities(s.log, s.opts.Probes),
 		outcomes:     newOutcomes(),
 		health:       newHealthAnswers(s.opts.Health),
+		apiEndpoints: newAPIEndpoints(s.opts.Prober),
 	}
 }
 
@@ -53,9 +55,16 @@ func (p *planner) compile(ctx context.Context, inputs []catalog.Input) {
 		before, now := p.outcomes.set(&plan)
 		p.reporter.reportOutcome(plan.ID, before, now, &p.host.current)
 		p.health.want(plan.ID, plan.Health)
+		p.apiEndpoints.set(&plan, p.serves)
 	}
 	p.reporter.reportConflicts(p.outcomes.settle(conflicts))
 	p.compiled += len(inputs)
+}
+
+// serves reports whether a frontend answers at an address, port and protocol.
+func (p *planner) serves(k model.FrontendKey) bool {
+	_, there := p.mode.Frontends().Get(k)
+	return there
 }
 
 // setFacts takes over the facts of a batch besides its Services: Nodes, and addresses that Services claim.

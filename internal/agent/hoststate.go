@@ -88,6 +88,11 @@ func (h *hostState) setRefused(schedulers map[scheduler.Spec]string, gue string)
 	h.known.Refused, h.known.NoGUE, h.changed = schedulers, gue, true
 }
 
+// setFailing takes over which endpoints of API servers fail their probes.
+func (h *hostState) setFailing(failing map[netip.AddrPort]string) {
+	h.known.Failing, h.changed = failing, true
+}
+
 // latest returns the host as it is known now, with the addresses of NodePorts.
 func (h *hostState) latest() model.Host {
 	now := h.known

@@ -72,6 +72,9 @@ type Options struct {
 	// that; nil is never.
 	LocalPod func(netip.Addr, model.Node) bool
 	Probes   Probes
+	// Prober probes the endpoints of the API servers; nil probes none. Call SetFailing when its answer
+	// changes.
+	Prober Prober
 	// Health, Observer and Events receive what the loop knows. Health and Events may be nil.
 	Health   Health
 	Observer Observer

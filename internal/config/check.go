@@ -25,6 +25,7 @@ func (s Settings) Check(hostname string) (Config, error) {
 		},
 		VirtualServers: VirtualServers{
 			ExcludeCIDRs: p.cidrs("ipvs-exclude-cidrs", proxy.IPVS.ExcludeCIDRs), StrictARP: proxy.IPVS.StrictARP,
+			APIServerProbe: own.APIServerProbePeriod.Duration,
 		},
 		Binding: Binding{
 			VIPBinding: p.vipBinding(own.VIPBinding), ServiceCIDRs: p.serviceCIDRs(), ExternalBinding: p.externalBinding(own.ExternalBinding),
@@ -96,6 +97,9 @@ func (p *problems) limits(c Config) {
 	p.bound("readyz-watch-bound", c.ReadyzWatchBound)
 	if c.HealthzWatchBound != 0 {
 		p.bound("healthz-watch-bound", c.HealthzWatchBound)
+	}
+	if c.APIServerProbe != 0 {
+		p.bound("api-server-probe-period", c.APIServerProbe)
 	}
 	if !filepath.IsAbs(c.RunDir) {
 		p.add("run-dir", "%q is not an absolute path", c.RunDir)

@@ -34,6 +34,7 @@ var meanings = []meaning{
 	{"Timeouts.UDP", "ipvs.udpTimeout", atOnce},
 	{"Timeouts.Recommended", "ipvsTimeouts", atOnce},
 	{"Drain", "drain", atOnce},
+	{"APIServerProbe", "apiServerProbePeriod", atOnce},
 	{"NodePorts", "nodePortAddresses", atOnce},
 	{"ExternalIPCIDRs", "externalIPAllowedCIDRs", atOnce},
 	{"AllowExternalIPs", "featureGates", atOnce},

@@ -21,8 +21,8 @@ func TestCompare(t *testing.T) {
 		{name: "what the agent takes", before: proxyHead,
 			now: proxyHead + "ipvs: {scheduler: wlc, excludeCIDRs: [10.0.0.0/8], strictARP: true, tcpTimeout: 1m, tcpFinTimeout: 1m, udpTimeout: 1m}\n" +
 				"nodePortAddresses: [primary]\nlogging: {verbosity: 4}\nfeatureGates: {AllowServiceExternalIPs: false}\n---\n" +
-				ownHead + "drain: 0s\nexternalIPAllowedCIDRs: [10.0.0.0/8]\nreadyzWatchBound: 1m\nhealthzWatchBound: 1h\n",
-			live: []string{"ipvs.scheduler", "ipvs.excludeCIDRs", "ipvs.strictARP", "ipvs.tcpTimeout", "ipvs.tcpFinTimeout", "ipvs.udpTimeout", "drain", "nodePortAddresses",
+				ownHead + "drain: 0s\nexternalIPAllowedCIDRs: [10.0.0.0/8]\nreadyzWatchBound: 1m\nhealthzWatchBound: 1h\napiServerProbePeriod: 0s\n",
+			live: []string{"ipvs.scheduler", "ipvs.excludeCIDRs", "ipvs.strictARP", "ipvs.tcpTimeout", "ipvs.tcpFinTimeout", "ipvs.udpTimeout", "drain", "apiServerProbePeriod", "nodePortAddresses",
 				"externalIPAllowedCIDRs", "featureGates", "logLevel", "readyzWatchBound", "healthzWatchBound"}},
 		{name: "a profile instead of a time", before: proxyHead + "ipvs: {tcpTimeout: 1m, udpTimeout: 1m}\n", now: proxyHead + "ipvs: {udpTimeout: 1m}\n---\n" + ownHead + "ipvsTimeouts: recommended\n",
 			live: []string{"ipvs.tcpTimeout", "ipvsTimeouts"}},

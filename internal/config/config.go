@@ -74,6 +74,9 @@ type VirtualServers struct {
 	// Drain is how long the connections of an endpoint continue after it stopped serving, where its
 	// Service does not say; 0 cuts them.
 	Drain time.Duration
+	// APIServerProbe is the time between two probes of an endpoint of default/kubernetes; 0 is no probes.
+	// It applies in both modes.
+	APIServerProbe time.Duration
 }
 
 // Binding is how addresses become local in ModeIPVS.

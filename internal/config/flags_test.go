@@ -29,7 +29,7 @@ func TestFlagsOfKubeProxy(t *testing.T) {
 		"log-json-split-stream": "false", "log-json-info-buffer-size": "0", "boot-id-file": "", "machine-id-file": "",
 
 		"source-dir": "", "run-dir": "/run/kube-ipvs", "iptables-backend": "auto", "rules": "auto", "service-node-port-range": "30000-32767", "external-ip-allowed-cidrs": "[]",
-		"drain": "30s", "on-missing-ipvs": "iptables", "log-level": "", "watch-nodes": "auto", "readyz-watch-bound": "2m0s", "healthz-watch-bound": "0s", "service-metrics": "500", "service-frontends": "4096", "service-source-ranges": "4096", "service-rows": "262144", "dns-services": "[]",
+		"drain": "30s", "on-missing-ipvs": "iptables", "log-level": "", "watch-nodes": "auto", "readyz-watch-bound": "2m0s", "healthz-watch-bound": "0s", "service-metrics": "500", "service-frontends": "4096", "service-source-ranges": "4096", "service-rows": "262144", "dns-services": "[]", "api-server-probe-period": "10s",
 		"vip-binding": "address", "external-binding": "auto", "service-cidrs": "[]",
 	}
 	s := config.Defaults()

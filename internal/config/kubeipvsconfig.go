@@ -83,6 +83,10 @@ type KubeIPVSConfiguration struct {
 	// serviceSourceRanges is how many source ranges of each family one Service has at most
 	// (--service-source-ranges). Clients in those beyond are not admitted. Default 4096.
 	ServiceSourceRanges *int32 `json:"serviceSourceRanges"`
+	// apiServerProbePeriod is the time between two probes of each endpoint of default/kubernetes
+	// (--api-server-probe-period). An API server that does not answer three of them in a row gets no
+	// new connections of this node. 0s turns probes off. Default 10s.
+	APIServerProbePeriod *metav1.Duration `json:"apiServerProbePeriod"`
 	// dnsServices are Services, as namespace/name, that are served first when a node starts
 	// (--dns-services), beside default/kubernetes and those of kube-system with the label
 	// k8s-app: kube-dns.

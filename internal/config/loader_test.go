@@ -63,6 +63,7 @@ vipBinding: route
 serviceCIDRs: [10.96.0.0/16, "fd00:96::1/112"]
 readyzWatchBound: 1m
 healthzWatchBound: 1h
+apiServerProbePeriod: 7s
 serviceMetrics: 0
 logLevel: warn
 `, "--master=https://192.0.2.1", "--init-only", "--node-address=192.0.2.3").Config
@@ -70,7 +71,7 @@ logLevel: warn
 		Invocation:     config.Invocation{ConfigFile: c.ConfigFile, InitOnly: true, Unused: []string{"configSyncPeriod"}},
 		Inputs:         config.Inputs{SourceDir: "/m", Client: config.Client{Kubeconfig: "/k", Master: "https://192.0.2.1", ContentType: "c", AcceptContentTypes: "a", QPS: 7.5, Burst: 9}, NodeName: "node-a", WatchNodes: config.WatchOwn, BindAddress: netip.MustParseAddr("192.0.2.9"), NodeAddresses: []netip.Addr{netip.MustParseAddr("192.0.2.3")}},
 		ModeChoice:     config.ModeChoice{Mode: config.ModeAuto, OnMissing: config.OnMissingFail},
-		VirtualServers: config.VirtualServers{Scheduler: scheduler.MustParse("wlc"), ExcludeCIDRs: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}, StrictARP: true, Timeouts: config.Timeouts{TCP: time.Hour, TCPFin: time.Minute, UDP: 2 * time.Minute}, Drain: 90 * time.Second},
+		VirtualServers: config.VirtualServers{Scheduler: scheduler.MustParse("wlc"), ExcludeCIDRs: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}, StrictARP: true, Timeouts: config.Timeouts{TCP: time.Hour, TCPFin: time.Minute, UDP: 2 * time.Minute}, Drain: 90 * time.Second, APIServerProbe: 7 * time.Second},
 		Binding:        config.Binding{VIPBinding: config.VIPBindingRoute, ExternalBinding: config.ExternalBindingAuto, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")}},
 		SyncPeriods:    config.SyncPeriods{SyncPeriod: time.Minute, MinSyncPeriod: 5 * time.Second, IPTablesSyncPeriod: 2 * time.Minute, IPTablesMinSyncPeriod: 6 * time.Second},
 		Netfilter:      config.Netfilter{DetectLocal: config.DetectLocal{Mode: "BridgeInterface", Interface: "cni0"}, MasqueradeAll: true, IPTables: "nft", Rules: config.RulesAuto},

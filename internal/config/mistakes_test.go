@@ -114,6 +114,7 @@ var badFields = []input{
 	own("idle times of no profile", "ipvsTimeouts: 2h\n"),
 	{name: "a profile and a time", file: proxyHead + "ipvs: {tcpTimeout: 1h}\n---\n" + ownHead + "ipvsTimeouts: recommended\n"},
 	in("the word where a time belongs", "ipvs: {tcpTimeout: recommended}\n"),
+	own("the period of probes", "apiServerProbePeriod: 1ms\n"),
 	own("watch bounds", "readyzWatchBound: 0s\nhealthzWatchBound: 1ms\n"),
 }
 

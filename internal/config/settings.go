@@ -71,6 +71,7 @@ func (s *Settings) complete() {
 	orElse(&s.Own.Drain, &metav1.Duration{Duration: 30 * time.Second})
 	orElse(&s.Own.ReadyzWatchBound, &metav1.Duration{Duration: 2 * time.Minute})
 	orElse(&s.Own.HealthzWatchBound, &metav1.Duration{})
+	orElse(&s.Own.APIServerProbePeriod, &metav1.Duration{Duration: 10 * time.Second})
 	orElse(&s.Own.ServiceMetrics, new(int32(500)))
 	orElse(&s.Own.ServiceFrontends, new(int32(4096)))
 	orElse(&s.Own.ServiceRows, new(int32(1<<18)))

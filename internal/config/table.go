@@ -69,6 +69,7 @@ var ownSettings = []setting{
 	{"service-node-port-range", "serviceNodePortRange", Ports, func(s *Settings) any { return &s.Own.ServiceNodePortRange }, "ports of NodePorts, the same as for the API server; masquerading uses none of them as source port, or any with 0-0"},
 	{"external-ip-allowed-cidrs", "externalIPAllowedCIDRs", Ports, func(s *Settings) any { return &s.Own.ExternalIPAllowedCIDRs }, "serve external IPs of Services in these ranges only (default: all)"},
 	{"watch-nodes", "watchNodes", API, func(s *Settings) any { return &s.Own.WatchNodes }, "Nodes to watch, so that none of their addresses is bound on this node: all, own (only this Node), or auto (all in clusters of up to 500 Nodes)"},
+	{"api-server-probe-period", "apiServerProbePeriod", API, func(s *Settings) any { return &s.Own.APIServerProbePeriod }, "time between two probes of each endpoint of default/kubernetes; one that fails three in a row gets no new connections; 0 disables probes"},
 	{"readyz-watch-bound", "readyzWatchBound", HTTP, func(s *Settings) any { return &s.Own.ReadyzWatchBound }, "/readyz fails when a watch has made no progress for longer"},
 	{"healthz-watch-bound", "healthzWatchBound", HTTP, func(s *Settings) any { return &s.Own.HealthzWatchBound }, "/healthz fails, and load balancers stop using this node, when a watch has made no progress for longer; 0 disables this"},
 	{"service-frontends", "serviceFrontends", Ports, func(s *Settings) any { return &s.Own.ServiceFrontends }, "maximum of frontends (ports times addresses) of one Service; more are not served"},

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/apiprobe"
 	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
@@ -38,6 +39,7 @@ type daemon struct {
 	known       *catalog.Catalog
 	loop        *agent.Agent
 	healthPorts healthPorts
+	prober      *apiprobe.Prober
 	events      *events.Recorder // nil without an API server
 	metrics     *telemetry.Metrics
 	reload      *reloader
@@ -69,11 +71,12 @@ func newDaemon(ctx context.Context, log *zap.Logger, c config.Config, k *kernel,
 	}
 	d.mode = d.newActiveMode(ctx, d.live.now)
 	d.healthPorts = newHealthPorts(log, d.live.now, healthcheck.Options{Healthy: func() bool { return d.loop.Healthy() }, Failed: report.healthPortFailed})
+	d.prober = d.newProber()
 	d.loop = agent.New(agent.Options{
 		Log: log, Catalog: d.known, Mode: d.mode.Inspectable, NodeName: c.NodeName, Observer: externalIPs{d.metrics, warnExternalIPs(log, d.live.now)}, Events: report,
 		Compiler: wiring.CompilerFor(d.live.now, d.served), Affects: wiring.AffectsFor(d.live.now, d.served),
 		Host: k.link, NodePorts: wiring.NodePortsFor(d.live.now), Health: d.healthPorts, Probes: agent.Probes{Scheduler: d.tryScheduler, GUE: d.tryGUE}, LocalPod: wiring.PodMatcher(d.live.now), Periods: periods(c),
-		Ready:      func() { close(d.filled) },
+		Ready: func() { close(d.filled) }, Prober: d.prober,
 		APIServers: d.sources.reached.Addrs, PodRanges: c.DetectLocal.ClusterCIDRs, DNSServices: c.DNSServices, About: d.about, Unreadable: d.sources.unreadable, Remember: wiring.NewNodeClaims(log, c.RunDir).Keep,
 	})
 	d.sources.reached.Tell(d.loop.HostChanged)
@@ -106,6 +109,7 @@ func (d *daemon) tasks(socket net.Listener) []task {
 		}},
 		{"sources", d.sources.wait},
 		{"health-check ports", d.healthPorts.Run},
+		{"probes of API servers", d.prober.Run},
 		{"link watch", func(ctx context.Context) error { return watchLink(ctx, d.log, d.kernel.link, d.loop, d.ipvsMode) }},
 		{"rule watch", d.watchRules},
 		{"firewall watch", d.watchFirewalls},

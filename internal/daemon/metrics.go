@@ -22,6 +22,7 @@ func (d *daemon) connectMetrics() {
 	m.Loop(d.loop.Condition)
 	m.Checks(d.health().holds)
 	m.ExternalIPs(func() bool { return limitsExternalIPs(d.live.now()) })
+	m.APIServerProbes(d.apiServerProbes)
 	m.HealthPorts(d.healthPorts.count)
 	m.Firewalls(d.firewalls.Blocks)
 	m.Events(d.events.Dropped)

@@ -42,6 +42,9 @@ type Host struct {
 	Refused map[scheduler.Spec]string
 	// NoGUE is why the kernel does not forward by Frontend.GUE, once it was asked; empty else.
 	NoGUE string
+	// Failing are the endpoints of API servers that fail their probes, with the reason of each
+	// (internal/apiprobe).
+	Failing map[netip.AddrPort]string
 }
 
 // NodeWeight is the annotation kube-ipvs.io/weight of a Node.
@@ -108,5 +111,11 @@ func (h Host) Equal(o Host) bool {
 		maps.Equal(h.Guarded, o.Guarded) && maps.Equal(h.Endpoints, o.Endpoints) &&
 		slices.Equal(h.APIServers, o.APIServers) && slices.Equal(h.PodRanges, o.PodRanges) &&
 		slices.Equal(h.Gateways, o.Gateways) && slices.Equal(h.NodePorts, o.NodePorts) &&
-		maps.Equal(h.Weights, o.Weights) && maps.Equal(h.Refused, o.Refused) && h.NoGUE == o.NoGUE
+		maps.Equal(h.Weights, o.Weights) && maps.Equal(h.Refused, o.Refused) && h.NoGUE == o.NoGUE &&
+		maps.Equal(h.Failing, o.Failing)
 }
+
+// EnoughAvailable reports whether so many endpoints of all are enough to leave out the others, which
+// fail their probes. Below half of them it is more likely that the probes are wrong, or that the
+// rest cannot take the load, so that no endpoint is left out.
+func EnoughAvailable(available, all int) bool { return 2*available >= all }

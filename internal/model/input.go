@@ -38,6 +38,9 @@ type ServiceID struct {
 // String prints namespace/name, the way people name a Service.
 func (id ServiceID) String() string { return id.Namespace + "/" + id.Name }
 
+// APIServer reports whether it is the Service of the API servers, which each of them keeps itself.
+func (id ServiceID) APIServer() bool { return id.Namespace == "default" && id.Name == "kubernetes" }
+
 // Compare orders by namespace, name, origin.
 func (id ServiceID) Compare(o ServiceID) int {
 	return cmp.Or(

@@ -38,6 +38,8 @@ const (
 	BadAnnotation NoteCode = "BadAnnotation"
 	// BadObject: a field of the Service or of an EndpointSlice cannot be used.
 	BadObject NoteCode = "BadObject"
+	// EndpointFailsProbe: an API server does not answer its probes, so it gets no new connections.
+	EndpointFailsProbe NoteCode = "EndpointFailsProbe"
 	// EndpointRefused: no packet can be sent to the address of an endpoint.
 	EndpointRefused NoteCode = "EndpointRefused"
 	// ExternalIPsOff: the feature gate AllowServiceExternalIPs is off.
@@ -54,6 +56,8 @@ const (
 	PortTwice NoteCode = "PortTwice"
 	// PortWithoutNumber: a port of the Service has no number.
 	PortWithoutNumber NoteCode = "PortWithoutNumber"
+	// ProbesIgnored: fewer than half of the API servers answer their probes, so all get connections.
+	ProbesIgnored NoteCode = "ProbesIgnored"
 	// TooManyFrontends and TooManySourceRanges: the Service has more than one may have.
 	TooManyFrontends    NoteCode = "TooManyFrontends"
 	TooManySourceRanges NoteCode = "TooManySourceRanges"

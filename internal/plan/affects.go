@@ -14,6 +14,7 @@ import (
 func (o Options) Affects(old Options, svc *model.Service, behind []*model.Slice) bool {
 	return o.affectsAll(old) ||
 		!o.NoPolicy && (otherVerdict(&o.Host, &old.Host, svc) || otherWeights(&o.Host, &old.Host, behind) || otherHostEndpoints(&o.Host, &old.Host, svc, behind)) ||
+		svc.ID.APIServer() && !maps.Equal(o.Host.Failing, old.Host.Failing) ||
 		len(svc.ExternalIPs) > 0 && !o.ExternalIPs.equal(old.ExternalIPs) ||
 		hasNodePorts(svc.Ports) && !slices.Equal(o.Host.NodePorts, old.Host.NodePorts) ||
 		len(svc.SourceRanges) > 0 && !sameOwnAddresses(&o.Host, &old.Host) ||

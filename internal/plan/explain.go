@@ -100,7 +100,7 @@ func (t *teller) appendEndpoints(out []model.EndpointStory, s *model.Slice, port
 			Ready: e.Ready, Serving: e.Serving, Terminating: e.Terminating,
 		}
 		why := refused(s, e, story.Address)
-		story.Cluster, story.Local = t.judge(t.cluster, s, e, why), t.judge(t.local, s, e, why)
+		story.Cluster, story.Local = t.judge(t.cluster, s, e, story.Address, why), t.judge(t.local, s, e, story.Address, why)
 		out = append(out, story)
 	}
 	return out
@@ -119,14 +119,16 @@ func (t *teller) unjoined(s *model.Slice, e *model.Endpoint, addr netip.AddrPort
 }
 
 // judge returns the verdict of one policy on an endpoint; nil without that policy.
-func (t *teller) judge(c *choice, s *model.Slice, e *model.Endpoint, refused string) *model.Verdict {
+func (t *teller) judge(c *choice, s *model.Slice, e *model.Endpoint, addr netip.AddrPort, refused string) *model.Verdict {
 	switch {
 	case c == nil:
 		return nil
 	case refused != "":
 		return &model.Verdict{Use: model.UseNone, Why: refused}
 	case c.takes(e):
-		return t.taken(c, s, e)
+		v := t.taken(c, s, e)
+		t.probed(c, addr, v)
+		return v
 	}
 	v := &model.Verdict{Use: model.UseNone, Why: c.passedOver(e)}
 	if t.port.Protocol != model.UDP && (usable(e) || !e.Terminating) {

@@ -67,11 +67,11 @@ func (j *compilation) decided(port int, f model.Family) *group {
 func (j *compilation) decide(g *group, p model.Protocol, all []candidate) {
 	if !j.svc.InternalLocal || g.external {
 		c := choose(j.opts, all, false)
-		g.cluster, g.clusterKept = j.backends(all, c), kept(p, all, c)
+		g.cluster, g.clusterKept = j.backends(p, all, c), kept(p, all, c)
 	}
 	if j.svc.InternalLocal || g.external && j.svc.ExternalLocal {
 		c := choose(j.opts, all, true)
-		g.local, g.localKept = j.backends(all, c), kept(p, all, c)
+		g.local, g.localKept = j.backends(p, all, c), kept(p, all, c)
 	}
 	if slices.Equal(g.cluster, g.local) {
 		g.local = g.cluster
@@ -82,7 +82,7 @@ func (j *compilation) decide(g *group, p model.Protocol, all []candidate) {
 
 // backends lists the candidates that the choice takes, in their order. Plans
 // are kept for long, so the list is made to measure.
-func (j *compilation) backends(all []candidate, c choice) []model.Backend {
+func (j *compilation) backends(p model.Protocol, all []candidate, c choice) []model.Backend {
 	n := count(all, c.takes)
 	if n == 0 {
 		return nil
@@ -93,6 +93,7 @@ func (j *compilation) backends(all []candidate, c choice) []model.Backend {
 			out = append(out, model.Backend{Addr: e.addr, Weight: j.weight(e)})
 		}
 	}
+	j.leaveOutFailing(p, out)
 	return out
 }
 

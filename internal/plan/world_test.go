@@ -28,6 +28,9 @@ func coin(r *rand.Rand) bool { return r.IntN(2) == 0 }
 
 func randomWorld(r *rand.Rand) world {
 	w := world{opts: here, svc: build.Service("web")}
+	if r.IntN(4) == 0 {
+		w.svc = build.Service("kubernetes")
+	}
 	w.opts.IPv6 = r.IntN(4) > 0
 	w.opts.Zone = pick(r, "z1", "z2", "")
 	w.opts.Host = randomHost(r)
@@ -42,7 +45,7 @@ func randomWorld(r *rand.Rand) world {
 			Port: pick[uint16](r, 0, 1, 2, 3, 30001, 65535), NodePort: pick[uint16](r, 0, 0, 30001, 30002, 65534)})
 	}
 	for i := range r.IntN(5) {
-		w.slices = append(w.slices, randomSlice(r, fmt.Sprint("s", i)))
+		w.slices = append(w.slices, randomSlice(r, w.svc.ID.Name, fmt.Sprint("s", i)))
 	}
 	return w
 }
@@ -76,6 +79,12 @@ func randomHost(r *rand.Rand) model.Host {
 	h.NodePorts = some(r, outsiders...)
 	if coin(r) {
 		h.Weights = map[string]model.NodeWeight{pick(r, "here", "far"): pick(r, model.NodeWeight{Weight: 7}, model.NodeWeight{}, model.NodeWeight{Bad: "heavy"})}
+	}
+	for range r.IntN(3) {
+		if h.Failing == nil {
+			h.Failing = map[netip.AddrPort]string{}
+		}
+		h.Failing[netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(r.IntN(10))}), uint16(8000+r.IntN(2)))] = "silence"
 	}
 	if coin(r) {
 		h.NoGUE = "not here"
@@ -112,8 +121,9 @@ func randomExternals(r *rand.Rand, w *world) {
 	}
 }
 
-func randomSlice(r *rand.Rand, name string) model.Slice {
-	s := build.Slice(pick(r, "web", "web", "web", "other"), name, build.Family(pick(r, model.IPv4, model.IPv6)))
+// randomSlice is a slice of a Service in namespace default, or of another one.
+func randomSlice(r *rand.Rand, of, name string) model.Slice {
+	s := build.Slice(pick(r, of, of, of, "other"), name, build.Family(pick(r, model.IPv4, model.IPv6)))
 	s.Weight = pick(r, nil, nil, new(uint16(3)))
 	for _, port := range []string{"", "a", "b"} {
 		if coin(r) {

@@ -68,6 +68,9 @@ func ask(m *telemetry.Metrics, start time.Time) {
 	m.ExternalIPs(func() bool { return true })
 	m.Firewalls(func() map[[2]string]int { return map[[2]string]int{{"inet filter", "input"}: 3} })
 	m.LogLines(func() map[string]uint64 { return map[string]uint64{"stalled": 17, "repeated": 18} })
+	m.APIServerProbes(func() telemetry.APIServerProbes {
+		return telemetry.APIServerProbes{Up: 41, Out: 42, Ignored: 43, Answered: 44, Failed: 45, Unknown: 46}
+	})
 	m.HealthPorts(func() (open, failed int) { return 15, 16 })
 	m.Events(func() uint64 { return 6 })
 	m.Sets(func(context.Context) ([]telemetry.SetFill, error) {

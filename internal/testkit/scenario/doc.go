@@ -38,6 +38,8 @@
 //	gateway [ADDRESS...]          make these the next hops of its default routes, which
 //	                              an agent sees when it starts and when it audits; for
 //	                              fakes only
+//	failing [ENDPOINT...]         let these endpoints of default/kubernetes fail their probes,
+//	                              and no others; for fakes only
 //	kernel TOOL ARGUMENT...       change the kernel behind the agent's back: ipvsadm,
 //	                              ipset, iptables, ip6tables, ip or sysctl with its own
 //	                              arguments

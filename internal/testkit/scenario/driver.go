@@ -38,6 +38,9 @@ type Driver interface {
 	// Gateway makes these the next hops of its default routes; a driver with a real
 	// kernel refuses.
 	Gateway(hops []netip.Addr) error
+	// Failing makes these the endpoints of API servers that fail their probes, with the
+	// reason of each; a driver with a real kernel refuses.
+	Failing(endpoints map[netip.AddrPort]string) error
 	// Plan prints what the agent, started so, would want in the kernel of this host,
 	// by kind.
 	Plan(s Start) (map[string]string, error)

@@ -241,6 +241,16 @@ func (f *Fakes) Gateway(hops []netip.Addr) error {
 	return nil
 }
 
+// Failing implements Driver.
+func (f *Fakes) Failing(endpoints map[netip.AddrPort]string) error {
+	f.kernel.failing.Store(&endpoints)
+	err := f.ask(context.Background(), func(ctx context.Context, p *process) error { return p.loop.SetFailing(ctx, endpoints) })
+	if errors.Is(err, context.Canceled) {
+		return nil // the agent died, and the next one finds the same
+	}
+	return err
+}
+
 // Plan implements Driver.
 func (f *Fakes) Plan(s Start) (map[string]string, error) {
 	c, err := settings(f.in.path(), s)

@@ -36,6 +36,16 @@ type kernel struct {
 	liberal atomic.Bool
 	// claims is what an agent has kept for the next one: addresses of Nodes that Services claim.
 	claims atomic.Pointer[map[netip.Addr]string]
+	// failing is what the probes of API servers find.
+	failing atomic.Pointer[map[netip.AddrPort]string]
+}
+
+// probed returns the endpoints of API servers that fail their probes.
+func (k *kernel) probed() map[netip.AddrPort]string {
+	if failing := k.failing.Load(); failing != nil {
+		return *failing
+	}
+	return nil
 }
 
 func (k *kernel) remember(claims map[netip.Addr]string) { k.claims.Store(&claims) }
@@ -78,6 +88,7 @@ func (k *kernel) host() (h model.Host, err error) {
 	if h.Links, err = k.links.Local(context.Background()); err == nil {
 		h.Gateways, err = k.links.Gateways(context.Background())
 	}
+	h.Failing = k.probed()
 	return h, err
 }
 

@@ -46,6 +46,7 @@ var steps = map[string]step{
 	"look":       {usage: "look", run: (*script).look},
 	"host":       {usage: "host [ADDRESS...]", most: many, run: func(s *script, c call) error { return withAddresses(c.args, s.driver.Host) }},
 	"gateway":    {usage: "gateway [ADDRESS...]", most: many, run: func(s *script, c call) error { return withAddresses(c.args, s.driver.Gateway) }},
+	"failing":    {usage: "failing [ENDPOINT...]", most: many, run: (*script).failing},
 	"kernel":     {usage: "kernel TOOL ARGUMENT...", least: 2, most: many, run: func(s *script, c call) error { return s.driver.Tool(c.args) }},
 	"damage":     {usage: "damage TOOL ARGUMENT...", least: 2, most: many, run: (*script).damage},
 	"fault":      {usage: "fault PACKAGE next|always|nth N|for N|crash N|row TEXT [KIND]", least: 2, most: 4, run: func(s *script, c call) error { return s.driver.Fault(c.args[0], c.args[1:]) }},
@@ -80,6 +81,19 @@ func withAddresses(args []string, do func([]netip.Addr) error) error {
 		}
 	}
 	return do(addrs)
+}
+
+// failing reads its arguments as endpoints.
+func (s *script) failing(c call) error {
+	found := map[netip.AddrPort]string{}
+	for _, text := range c.args {
+		at, err := netip.ParseAddrPort(text)
+		if err != nil {
+			return err
+		}
+		found[at] = "it does not answer"
+	}
+	return s.driver.Failing(found)
 }
 
 func (s *script) terminate(c call) error {

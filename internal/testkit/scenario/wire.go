@@ -155,6 +155,10 @@ func startProcess(log *zap.Logger, c config.Config, s Start, in inputs, k *kerne
 	group.Go(func() error { return loop.Run(ctx) })
 	group.Go(func() error { return in.source(log, c.SourceDir).Run(ctx, known) })
 	group.Go(func() error { return watch(ctx, log, k, loop, bound) })
+	group.Go(func() error {
+		_ = loop.SetFailing(ctx, k.probed()) // fails only when the agent ends
+		return nil
+	})
 	if rulesMode, is := mode.(*iptables.Mode); is {
 		group.Go(func() error {
 			leaveIPVS(ctx, log, loop, rulesMode, ipvs.New(log, modeConfig(c), k.deps(t)), k)
@@ -257,9 +261,10 @@ func planned(c config.Config, in inputs, host model.Host, remembered map[netip.A
 // wanted prints what follows from a catalog that holds everything.
 func wanted(c config.Config, host model.Host, batch catalog.Batch) (map[string]string, error) {
 	mode, kinds := modeWithoutKernel(c)
-	links, gateways := host.Links, host.Gateways
+	links, gateways, failing := host.Links, host.Gateways, host.Failing
 	host = batch.Host()
 	host.Links, host.Gateways, host.PodRanges = links, gateways, c.DetectLocal.ClusterCIDRs
+	host.Failing = failing
 	host.NodePorts = nodePorts(c)(host)
 	mode.SetHost(host)
 	compiler := plan.New(planOptions(c, host))
