@@ -2,10 +2,11 @@
 // the programs print. It also compares the pages that list log keys, note codes and alerts with
 // the code.
 //
-// testdata/accepted.txt has the number of findings of each file that were there when the check
-// was added. A file may have fewer findings than that, and never more. After a file was improved
+// Each rule is an expression in rules_test.go, with an example of what it finds and of what it
+// accepts in TestRules. A finding that has to stay is a quotation, listed with its reason.
 //
-//	go test ./e2e/prose -update
+//	KUBE_IPVS_PROSE=internal/plan go test ./e2e/prose   prints the findings of some files
+//	KUBE_IPVS_PROSE_SAMPLE=39 go test ./e2e/prose       draws sentences for a reading test
 //
-// lowers its number. The check runs in make lint. It has only tests.
+// The check runs in make lint. It has only tests.
 package prose

@@ -24,7 +24,9 @@ var rules = []struct {
 }{
 	{"nobody", regexp.MustCompile(`(?i)\b(nobody|somebody|anybody|whoever|whomever)\b`)},
 	{"tells whether", regexp.MustCompile(`(?i)\btells? (whether|if)\b`)},
-	{"headless", regexp.MustCompile(`^(What|Who|Whatever)\b[^?]*$|(?i)\b(for|to|of|from|by|with|than|at|but) who\b|\bwho (asks|looks|reads|writes|comes|has|is|does|dials|wants|waits)\b[^,]*\b(is|has|gets|may|can|must|waits|goes)\b$`)},
+	{"headless", regexp.MustCompile(`^(What|Who|Whatever)\b[^?]*$|(?i)(; |: |, and )(who|whoever)\b[^?]*$|(?i)(; |: )(what|whatever) (is|was|has|had|comes?|came|goes|cannot|can|fails|fits|stays)\b[^?]*$|(?i)\b(for|to|of|from|by|with|than|at|but) who\b|\bwho (asks|looks|reads|writes|comes|has|is|does|dials|wants|waits)\b[^,]*\b(is|has|gets|may|can|must|waits|goes)\b$`)},
+	{"says", regexp.MustCompile(`\b(type|field|value|row|constant|[Ee]rr[A-Z]\w*) says\b|^\w\w+ says (whether|that|how|why|which|where|whose|what)\b`)},
+	{"data", regexp.MustCompile(`^\w\w+ (remembers|forgets)\b|\b(IPVS|kernel|connection tracking|conntrack|table|map|cache|list) (remembers|forgets)\b`)},
 	{"dialect", regexp.MustCompile(`(?i)\b(anew|by and by|herald|sentry|who asks|that is a program|is nothing to|(lets?|let) (itself|themselves) be|one by one waits|(this|each|every|a|other|another|the) room (has|knows|may|is|that)|rooms)\b`)},
 }
 
@@ -133,17 +135,29 @@ func goSource(t *testing.T, path, source string) (out []finding) {
 	if strings.HasSuffix(path, "_test.go") {
 		return out
 	}
+	for _, l := range literals(f) {
+		for _, s := range sentences(l.text) {
+			out = append(out, sentence(s, set.Position(l.at).Line, false)...)
+		}
+	}
+	return out
+}
+
+// literal is a text of a program, and where it is.
+type literal struct {
+	text string
+	at   token.Pos
+}
+
+// literals are the texts of a file that have at least three words.
+func literals(f *ast.File) (out []literal) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		l, ok := n.(*ast.BasicLit)
 		if !ok || l.Kind != token.STRING {
 			return true
 		}
-		text, err := strconv.Unquote(l.Value)
-		if err != nil || strings.Count(text, " ") < 2 {
-			return true
-		}
-		for _, s := range sentences(text) {
-			out = append(out, sentence(s, set.Position(l.Pos()).Line, false)...)
+		if text, err := strconv.Unquote(l.Value); err == nil && strings.Count(text, " ") > 1 {
+			out = append(out, literal{text, l.Pos()})
 		}
 		return true
 	})
