@@ -87,7 +87,7 @@ metadata: {name: agent}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: agent}
 subjects:
 - {kind: ServiceAccount, name: agent, namespace: default}
-- {kind: User, name: somebody, apiGroup: rbac.authorization.k8s.io}
+- {kind: User, name: visitor, apiGroup: rbac.authorization.k8s.io}
 `
 
 // TestControlPlane is one story, because a start takes seconds: objects, identities, and what comes back after each failure.
@@ -133,7 +133,7 @@ func TestControlPlane(t *testing.T) {
 	}
 	t.Run("many at once, and one behind its back", func(t *testing.T) { testStore(t, c) })
 	t.Run("hangs and goes on", func(t *testing.T) { testPause(t, c) })
-	t.Run("forgets what was", func(t *testing.T) { testForgetting(t, c, old) })
+	t.Run("drops old revisions", func(t *testing.T) { testForgetting(t, c, old) })
 }
 
 func checkVersion(t *testing.T, c cluster.Control) {
@@ -189,8 +189,8 @@ func testIdentities(t *testing.T, c cluster.Control) {
 	}{
 		{name: "ServiceAccount, allowed", who: cluster.Identity{Token: token}, resource: "services", want: 200, wantBody: `"name":"web"`},
 		{name: "ServiceAccount, not allowed", who: cluster.Identity{Token: token}, resource: "nodes", want: 403, wantBody: "system:serviceaccount:default:agent"},
-		{name: "certificate, allowed", who: cluster.Identity{User: "somebody"}, resource: "services", want: 200, wantBody: `"name":"web"`},
-		{name: "certificate, not allowed", who: cluster.Identity{User: "somebody"}, resource: "nodes", want: 403, wantBody: "somebody"},
+		{name: "certificate, allowed", who: cluster.Identity{User: "visitor"}, resource: "services", want: 200, wantBody: `"name":"web"`},
+		{name: "certificate, not allowed", who: cluster.Identity{User: "visitor"}, resource: "nodes", want: 403, wantBody: "visitor"},
 		{name: "administrator", who: cluster.Admin, resource: "nodes", want: 200, wantBody: `"name":"node-1"`},
 		{name: "stranger", who: cluster.Identity{User: "stranger"}, resource: "services", want: 403, wantBody: "stranger"},
 		{name: "bad token", who: cluster.Identity{Token: token + "x"}, resource: "services", want: 401},

@@ -20,7 +20,7 @@ const (
 // Variable names a directory with ready binaries. It is for places that have no go command and no cache, such as a guest.
 const Variable = "KUBE_IPVS_CONTROLPLANE"
 
-// ErrNotBuilt says that a binary is not in the cache yet.
+// ErrNotBuilt means that a binary is not in the cache yet.
 var ErrNotBuilt = errors.New("not built yet; go run ./e2e/kube/build does it")
 
 // Set holds the absolute paths of one control plane's programs, and of the proxy of the same version.

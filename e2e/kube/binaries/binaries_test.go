@@ -25,7 +25,7 @@ func TestVersionsAreThePinnedOnes(t *testing.T) {
 	for _, want := range []string{
 		"k8s.io/kubernetes " + Kubernetes,
 		"go.etcd.io/etcd/server/v3 " + Etcd,
-		"go.etcd.io/etcd/client/v3 " + Etcd, // what the API server speaks
+		"go.etcd.io/etcd/client/v3 " + Etcd, // the client of etcd in the API server
 		"k8s.io/component-base => k8s.io/component-base " + staging,
 	} {
 		found := slices.ContainsFunc(lines, func(line string) bool {

@@ -52,7 +52,7 @@ func serverURL(addr netip.Addr, port int) string {
 	return "https://" + net.JoinHostPort(addr.String(), strconv.Itoa(port))
 }
 
-// awaitAPIServer returns when the server says it is ready, which includes its first objects and the roles of RBAC.
+// awaitAPIServer returns when the server reports that it is ready, which includes its first objects and the roles of RBAC.
 func (c *Cluster) awaitAPIServer(ctx context.Context) error {
 	return awaitReady(ctx, &c.apiserver, func(ctx context.Context) error {
 		return get(ctx, c.http, c.Server(c.options.local())+"/readyz")

@@ -112,7 +112,7 @@ func (c *Cluster) makeIdentity() error {
 	return c.writeAdmin()
 }
 
-// client speaks to the API server without a proxy, whatever the environment says.
+// client speaks to the API server without a proxy, whatever is in the environment.
 func (c *Cluster) client(who Identity) (*http.Client, error) {
 	proof, err := c.ca.client(who.User, who.Groups...)
 	if err != nil {
@@ -167,7 +167,7 @@ func (c *Cluster) PauseAPIServer(context.Context) error { return c.apiserver.sig
 // ResumeAPIServer lets a paused API server go on.
 func (c *Cluster) ResumeAPIServer(context.Context) error { return c.apiserver.signal(syscall.SIGCONT) }
 
-// Compact makes etcd forget every resource version before the newest, which it returns. Lists at an older version, and the
+// Compact makes etcd delete every resource version before the newest, which it returns. Lists at an older version, and the
 // next pages of older lists, then fail with 410 Gone. Watches need no Compact for that: the API server answers them from
 // memory, so each restart of it ends those from versions before the restart with 410 Gone.
 func (c *Cluster) Compact(ctx context.Context) (int64, error) { return c.etcd.compact(ctx) }
@@ -184,7 +184,7 @@ func (c *Cluster) Close() error {
 	return err
 }
 
-// timed says how long a start took.
+// timed logs how long a start took.
 func (c *Cluster) timed(what string, wait func() error) error {
 	start := time.Now()
 	if err := wait(); err != nil {

@@ -52,7 +52,7 @@ func TestControl(t *testing.T) {
 			if err := c.DeleteStored(t.Context(), "services/specs", "ns", "web"); err != nil {
 				t.Error(err)
 			}
-			if err := c.DeleteStored(t.Context(), "services/specs", "ns", "nobody"); err == nil || !strings.Contains(err.Error(), "services/specs/ns/nobody in etcd: 0 keys") {
+			if err := c.DeleteStored(t.Context(), "services/specs", "ns", "missing"); err == nil || !strings.Contains(err.Error(), "services/specs/ns/missing in etcd: 0 keys") {
 				t.Errorf("DeleteStored of what is not there: %v", err)
 			}
 			if err := c.Create(t.Context(), "kind: Node"); err == nil || !strings.Contains(err.Error(), "read the list") {
@@ -80,9 +80,9 @@ func testReplace(t *testing.T, c Control) {
 		t.Error(err)
 	}
 	wantReplaced(3)
-	nobody := web
-	nobody.Slice = "nobody"
-	if err := c.Replace(t.Context(), []Replacement{web, nobody, web}, 1000); err == nil || !strings.Contains(err.Error(), "endpoint 2 of slice shop/nobody") {
+	missing := web
+	missing.Slice = "missing"
+	if err := c.Replace(t.Context(), []Replacement{web, missing, web}, 1000); err == nil || !strings.Contains(err.Error(), "endpoint 2 of slice shop/missing") {
 		t.Errorf("Replace in a slice that is not there: %v", err)
 	}
 	if err := c.Replace(t.Context(), []Replacement{web}, 0); err == nil {
@@ -194,7 +194,7 @@ func TestHostRefuses(t *testing.T) {
 	tests := []struct {
 		name, path, method, wantErr string
 	}{
-		{name: "who does not know the path", path: "/", method: "kubectl", wantErr: "404"},
+		{name: "a wrong path", path: "/", method: "kubectl", wantErr: "404"},
 		{name: "a cluster that is not there", path: host.Path(), method: "kubectl", wantErr: "no cluster 7"},
 	}
 	for _, tt := range tests {

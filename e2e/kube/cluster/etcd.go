@@ -66,7 +66,7 @@ func (e *etcd) call(ctx context.Context, method string, request, response any) e
 	return json.Unmarshal(text, response)
 }
 
-// compact forgets all revisions before the newest one and returns that. Revisions are the API's resource versions.
+// compact deletes all revisions before the newest one and returns that. Revisions are the API's resource versions.
 func (e *etcd) compact(ctx context.Context) (int64, error) {
 	var status struct {
 		Header struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/kube/binaries"
 )
 
-// TestMain lets this test binary be the programs of a control plane as well: what it does depends on the name it is called by.
+// TestMain lets this test binary be the programs of a control plane as well: its name selects the program.
 // The fakes are as much of the real ones as starting, asking and stopping them needs.
 func TestMain(m *testing.M) {
 	var err error

@@ -60,7 +60,7 @@ func TestIdentities(t *testing.T) {
 	serveAs(t, c)
 	for want, who := range map[string]Identity{
 		"admin system:masters": Admin,
-		"nobody ":              {User: "nobody"},
+		"visitor ":             {User: "visitor"},
 		"a b,c":                {User: "a", Groups: []string{"b", "c"}},
 	} {
 		client, err := c.client(who)
@@ -95,7 +95,7 @@ func TestServerCertificateHoldsAllAddresses(t *testing.T) {
 		}
 	}
 	if err := cert.Leaf.VerifyHostname("10.0.2.3"); err == nil {
-		t.Error("the certificate is good for an address that nobody named")
+		t.Error("the certificate is good for an address that no option named")
 	}
 }
 

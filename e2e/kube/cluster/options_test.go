@@ -48,7 +48,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestAddresses covers what the addresses of the options become: whom local clients ask, and what the server is told.
+// TestAddresses covers the effect of the options' addresses: the one that local clients use, and those that the server gets.
 func TestAddresses(t *testing.T) {
 	tests := []struct {
 		name      string

@@ -13,7 +13,7 @@ import (
 const firstPort, portCount = 20000, 9000
 
 // freePorts returns ports of an address without a listener. They are not reserved; a program that
-// cannot bind says so.
+// cannot bind fails with that error.
 func freePorts(addr netip.Addr, count int) ([]int, error) {
 	var ports []int
 	var last error

@@ -75,7 +75,7 @@ func TestAwaitReadyTellsTheLastWords(t *testing.T) {
 			t.Errorf("error = %v, want the end of the log", err)
 		}
 	})
-	t.Run("nobody waits any longer", func(t *testing.T) {
+	t.Run("no caller waits any longer", func(t *testing.T) {
 		p := shell(t, "exec sleep 1000")
 		if err := p.start(); err != nil {
 			t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"path"
 )
 
-// DeleteStored deletes an object behind the API server's back, which works while that is away: no watch is told, and who comes
+// DeleteStored deletes an object behind the API server's back, which works while that is away. No watch is told, and a client that comes
 // back learns of it by a new list. Resource is the plural as etcd has it, "services/specs" for Services; no other object of the
 // core API has a second word there.
 func (c *Cluster) DeleteStored(ctx context.Context, resource, namespace, name string) error {

@@ -36,7 +36,7 @@ type proxy struct {
 	ended   chan error
 }
 
-// newAgent gives the node an agent that follows the API server as a kubeconfig says, and is not running yet.
+// newAgent gives the node an agent that follows the API server by a kubeconfig, and is not running yet.
 func newAgent(t *testing.T, w *world, kubeconfig string, flags ...string) *proxy {
 	t.Helper()
 	run := t.TempDir()
@@ -121,7 +121,7 @@ func (p *proxy) status(t *testing.T) agent.Status {
 	return s
 }
 
-// failing is why health checks fail, as the agent says it on its socket.
+// failing is why health checks fail, by the answer of the agent's socket.
 func (p *proxy) failing(t *testing.T) string {
 	t.Helper()
 	list, err := p.client.Health(t.Context(), inspect.Filter{})

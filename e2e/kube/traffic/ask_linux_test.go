@@ -145,7 +145,7 @@ func (ss streams) more(t *testing.T, n int64) {
 		want := s.asked.Load() + n
 		poll(t, "stream "+s.name+" to go on", settleTimeout, func() error {
 			if s.asked.Load() < want {
-				return answered("not enough: nobody")
+				return answered("not enough: no backend")
 			}
 			return nil
 		})

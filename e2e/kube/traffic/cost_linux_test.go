@@ -67,8 +67,8 @@ func costCandidates() []candidate {
 	}
 }
 
-// TestIPTablesCost is a measurement: what kube-ipvs and kube-proxy pay in iptables mode for the
-// first load of many Services, for a change of one endpoint, and for a new Service. Each has a node
+// TestIPTablesCost measures kube-ipvs and kube-proxy in iptables mode: the cost of the first load of
+// many Services, of a change of one endpoint, and of a new Service. Each has a node
 // of its own. Values other than times are asserted, too.
 func TestIPTablesCost(t *testing.T) {
 	b := &costBench{backend: cmp.Or(os.Getenv("KUBE_IPVS_E2E_COST_BACKEND"), "nft")}
@@ -82,7 +82,7 @@ func TestIPTablesCost(t *testing.T) {
 	report := newCostReport(t, b)
 	for _, c := range costCandidates() {
 		if !t.Run(c.Name, func(t *testing.T) { report.add(b.measure(t, c)) }) {
-			break // what is known already is worth half an hour
+			break // keeps the results of half an hour
 		}
 		report.keep(t)
 	}

@@ -42,7 +42,7 @@ echo 1 >ipv4/ip_forward`)
 	return w
 }
 
-// errOthers says that all who answered are those from before.
+// errOthers means that all who answered are those from before.
 var errOthers = errors.New("others answer")
 
 // askPause is between two requests for an answer that is waited for: the CPUs are the agent's. askLimit is for one: a packet that is

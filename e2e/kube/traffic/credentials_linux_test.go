@@ -14,7 +14,7 @@ import (
 )
 
 // TestBadCredentials: the API server rejects the agent, or the agent rejects the API server. The
-// agent says so in its log and on its socket, and keeps trying: its pod is not restarted.
+// agent reports it in its log and on its socket, and keeps trying: its pod is not restarted.
 func TestBadCredentials(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -31,7 +31,7 @@ func TestBadCredentials(t *testing.T) {
 	}{
 		{"a token that is not valid any more", withdrawn, "refuses our credentials"},
 		{"the CA of another cluster", otherAuthority(t, a.kubeconfigFor(t, cluster.Admin)), "certificate that is not trusted"},
-		{"no rights", a.kubeconfigFor(t, cluster.Identity{User: "nobody"}), "ClusterRole"},
+		{"no rights", a.kubeconfigFor(t, cluster.Identity{User: "visitor"}), "ClusterRole"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 
 const equal = "equal: the kernel has all desired rows\n"
 
-// TestDiffWithoutAnAgent: `kube-ipvs diff --kubeconfig` compares the kernel with what the API server says, while no agent runs; and
-// where it cannot know it says so.
+// TestDiffWithoutAnAgent: `kube-ipvs diff --kubeconfig` compares the kernel with the objects of the API server, while no agent runs; and
+// it reports the rows that it cannot know.
 func TestDiffWithoutAnAgent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

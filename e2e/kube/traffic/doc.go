@@ -7,7 +7,7 @@
 //
 // Each test has its own control plane, lent by the host of a guest, a node namespace with an agent,
 // one namespace with all backends, and one client pod. The agent reaches the API server through a
-// relay on its loopback: what a network does to a connection, the relay does. The node's default
+// relay on its loopback: the relay does to connections what a network does. The node's default
 // route leads to a link that swallows packets, so an answer can only come from what the agent set
 // up.
 //

@@ -13,7 +13,7 @@ import (
 // anyTime is a time as kube-proxy prints one in JSON.
 const anyTime = `"\d{4}-\d\d-\d\dT[^"]+"`
 
-// family is what /healthz says of one.
+// family is the part of /healthz about one.
 func family(name string) string {
 	return `"` + name + `":{"lastUpdated":` + anyTime + `,"healthy":true}`
 }

@@ -23,7 +23,7 @@ import (
 // bulkTimeout bounds what tens of thousands of objects take under emulation.
 const bulkTimeout = 10 * time.Minute
 
-// TestMemory is a measurement: what the agent holds for so many Services with so many endpoints each, from an API server. The
+// TestMemory is a measurement: the memory of the agent for so many Services with so many endpoints each, from an API server. The
 // heap profile goes to KUBE_IPVS_OUT.
 func TestMemory(t *testing.T) {
 	var services, endpoints int
@@ -98,7 +98,7 @@ func podEndpoint(number int) discovery.Endpoint {
 	return e
 }
 
-// figures prints the memory of the agent: what the kernel counts, and the live heap after a collection.
+// figures prints the memory of the agent: the count of the kernel, and the live heap after a collection.
 func (p *proxy) figures(t *testing.T, when string) {
 	t.Helper()
 	heap, err := p.get(metricsPort, "/debug/pprof/heap?gc=1")

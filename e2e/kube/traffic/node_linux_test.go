@@ -83,7 +83,7 @@ func TestNodeIsToGo(t *testing.T) {
 	wantEligible(t, p, 200, true)
 }
 
-// wantEligible waits for a status of /healthz, whose body says why.
+// wantEligible waits for a status of /healthz, whose body has the reason.
 func wantEligible(t *testing.T, p *proxy, code int, eligible bool) {
 	t.Helper()
 	body := p.answers(t, "/healthz", code, settleTimeout)

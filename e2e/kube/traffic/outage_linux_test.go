@@ -18,7 +18,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 )
 
-// watchBound is the agent's --readyz-watch-bound in these tests: a little more than the minute in which a server that is well says
+// watchBound is the agent's --readyz-watch-bound in these tests: a little more than the minute in which a healthy server sends
 // that nothing has changed.
 const watchBound = 70 * time.Second
 
@@ -168,7 +168,7 @@ func TestAPIOutage(t *testing.T) {
 		must(t, s.api.StartAPIServer(t.Context()))
 		s.converges(t)
 	})
-	// A partition is worse: nothing says that the server is away, until pings find it out after 45 s.
+	// A partition is worse: no error tells that the server is away, until pings find it out after 45 s.
 	t.Run("partition", func(t *testing.T) {
 		t.Parallel()
 		s := newStage(t, "--readyz-watch-bound", watchBound.String())

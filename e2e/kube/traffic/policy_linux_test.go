@@ -33,7 +33,7 @@ func (a *api) patchSlice(t *testing.T, name, patch string) {
 }
 
 // TestAnnotationsRefused: annotations of a Service, of a slice and of this Node that cannot be read are told by Events about the
-// Service and the Node. Each costs itself: what stands beside it is followed, and the Services answer.
+// Service and the Node. Each costs itself: annotations beside it are followed, and the Services answer.
 func TestAnnotationsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -37,8 +37,8 @@ func newRelay(t *testing.T, l net.Listener, to string) *relay {
 	return r
 }
 
-// partition makes the network swallow everything. Connections stay, new ones begin, and nothing gets through: what a client sees
-// when a firewall drops, or a router died.
+// partition makes the network swallow everything. Connections stay, new ones begin, and nothing gets through, as
+// when a firewall drops packets, or a router has died.
 func (r *relay) partition() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,7 +161,7 @@ func TestRelay(t *testing.T) {
 	}
 	_ = far.Close()
 	if err := refused(port); err == nil {
-		t.Error("a relay to nobody answered")
+		t.Error("a relay without a target answered")
 	}
 }
 

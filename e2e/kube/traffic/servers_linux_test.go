@@ -87,7 +87,7 @@ func compare(before, now map[netip.AddrPort]counts) []string {
 		case !ok:
 			out = append(out, at.String()+" is missing")
 		case is.connections < was.connections:
-			out = append(out, fmt.Sprintf("%s was made anew: it had scheduled %d connections, and now %d", at, was.connections, is.connections))
+			out = append(out, fmt.Sprintf("%s was made again: it had scheduled %d connections, and now %d", at, was.connections, is.connections))
 		case is.destinations < was.destinations:
 			out = append(out, fmt.Sprintf("%s has %d destinations, and had %d", at, is.destinations, was.destinations))
 		}
@@ -213,7 +213,7 @@ func (w *watcher) check(t *testing.T) {
 		t.Errorf("read the kernel: %v", w.err)
 	}
 	if counted < len(w.servers)*3/4 {
-		t.Errorf("only %d of %d virtual servers have scheduled a connection, and would tell if they were made anew", counted, len(w.servers))
+		t.Errorf("only %d of %d virtual servers have scheduled a connection, and would tell if they were made again", counted, len(w.servers))
 	}
 	if n := len(w.losses); n > 0 {
 		t.Errorf("%d times something was missing:\n%s", n, strings.Join(w.losses[:min(n, mostLines)], "\n"))
@@ -246,7 +246,7 @@ func TestCompareServers(t *testing.T) {
 	}{
 		{"more of all", map[netip.AddrPort]counts{web: {4, 8}, tls: {1, 1}, netip.MustParseAddrPort("10.96.0.2:80"): {}}, nil},
 		{"one missing", map[netip.AddrPort]counts{web: {3, 7}}, []string{"10.96.0.1:443 is missing"}},
-		{"made anew", map[netip.AddrPort]counts{web: {3, 0}, tls: {1, 1}}, []string{"10.96.0.1:80 was made anew: it had scheduled 7 connections, and now 0"}},
+		{"made again", map[netip.AddrPort]counts{web: {3, 0}, tls: {1, 1}}, []string{"10.96.0.1:80 was made again: it had scheduled 7 connections, and now 0"}},
 		{"fewer destinations", map[netip.AddrPort]counts{web: {2, 7}, tls: {1, 1}}, []string{"10.96.0.1:80 has 2 destinations, and had 3"}},
 	} {
 		same(t, tt.name, tt.want, compare(before, tt.now))

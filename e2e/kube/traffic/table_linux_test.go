@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// table is what /proc/net/ip_vs says: each virtual server, and each destination under its server's name, with its weight. A server's
+// table is the contents of /proc/net/ip_vs: each virtual server, and each destination under its server's name, with its weight. A server's
 // weight is 1.
 type table map[string]int
 

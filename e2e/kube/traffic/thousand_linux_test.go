@@ -86,7 +86,7 @@ func answerAll(t *testing.T, w *world, made []*corev1.Service) int {
 
 func untilAnswer(to netip.AddrPort, deadline time.Time) (string, error) {
 	for {
-		reply, err := ask(3*time.Second, to) // what is not in the kernel yet is swallowed
+		reply, err := ask(3*time.Second, to) // packets to addresses that are not in the kernel yet are swallowed
 		if err == nil || time.Now().After(deadline) {
 			return reply.Name, err
 		}

@@ -19,7 +19,7 @@ func message(t *testing.T, b []byte) nfnetlink.Message {
 	return m
 }
 
-// TestCodec: what is written reads as what it was.
+// TestCodec: a statement that is written reads as it was.
 func TestCodec(t *testing.T) {
 	p := nfttest.Everything(nft.IPv4, nft.IPv6)
 	for _, c := range p.Chains {

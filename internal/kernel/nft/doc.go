@@ -35,7 +35,7 @@
 //     nf_nat_inet_fn (net/netfilter/nf_nat_core.c), at -100, in the order of their own priorities, until
 //     one of them translates. So -105 is the head of nat PREROUTING and OUTPUT, before host ports of
 //     others. The kernel refuses chains of type nat at or below CONNTRACK (nft_chain_nat.c, nf_tables_api.c).
-//   - MangleOutput, -150: what this machine sends must be refused before IPVS takes it, at -98.
+//   - MangleOutput, -150: packets of this machine must be refused before IPVS takes it, at -98.
 //   - FilterInput, -10: before IPVS takes a packet, at 99, while it still has the address of the Service,
 //     and before the filters of others, as the head of filter INPUT.
 //   - FilterForward, -10: the head of filter FORWARD. MangleForward, -150: the place of mangle FORWARD.

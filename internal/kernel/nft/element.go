@@ -12,7 +12,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nfnetlink"
 )
 
-// Element is one element of a set or a map: a comparable, canonical value. The shape of the set says
+// Element is one element of a set or a map: a comparable, canonical value. The shape of the set tells
 // which fields it has.
 type Element struct {
 	Addr     netip.Addr   // Addr, AddrPort, AddrPortAddr, AddrPortNet
@@ -24,7 +24,7 @@ type Element struct {
 	To      netip.AddrPort // of a map of Destinations
 }
 
-// Key returns the element without its data: what there can be only one of.
+// Key returns the element without its data. A set has one element for each key.
 func (e Element) Key() Element {
 	e.Verdict, e.To = Verdict{}, netip.AddrPort{}
 	return e
@@ -239,7 +239,7 @@ func appendValue(b *nfnetlink.Builder, kind uint16, v []byte) {
 // rawElement is an element as the kernel lists it.
 type rawElement struct {
 	key, end []byte
-	close    bool // what begins here is not in the set
+	close    bool // an interval that begins here is not in the set
 	form     form
 	data     string
 }

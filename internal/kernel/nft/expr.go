@@ -52,7 +52,7 @@ const (
 // dataAttrs are the attributes of expressions that nest a value.
 var dataAttrs = map[string][]uint16{"cmp": {3}, "bitwise": {4, 5, 7}, "immediate": {2}, "range": {3, 4}}
 
-// implied are attributes that the kernel adds by itself, with the value that says nothing.
+// implied are attributes that the kernel adds by itself, with the value that has no effect.
 var implied = map[string]map[uint16]string{
 	"lookup":  {5: u32(0)},
 	"bitwise": {6: u32(0)},
@@ -61,7 +61,7 @@ var implied = map[string]map[uint16]string{
 
 // ignored are attributes that say nothing about what the expression does.
 var ignored = map[string][]uint16{
-	"counter": {1, 2, 3}, // what was counted
+	"counter": {1, 2, 3}, // the counted packets and bytes
 	"lookup":  {4},       // the number of a set within a transaction
 }
 

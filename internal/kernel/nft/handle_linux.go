@@ -28,7 +28,7 @@ const (
 	share = 6
 	// buffer is the size of the kernel's buffer for a transaction, and for the errors of one.
 	buffer = 16 << 20
-	// portsKept is how many sockets are remembered: notifications of their transactions may be late.
+	// portsKept is how many ports of sockets are kept: notifications of their transactions may be late.
 	portsKept = 8
 )
 
@@ -53,7 +53,7 @@ func newCaller(log *zap.Logger, opts Options, open func() (nfnetlink.Socket, err
 	}, open)
 }
 
-// open opens a socket and remembers its port.
+// open opens a socket and keeps its port.
 func (h *Handle) open() (nfnetlink.Socket, error) {
 	c, err := nfnetlink.Inside(h.ns, func() (*nfnetlink.Conn, error) { return nfnetlink.Open(buffer) })
 	if errors.Is(err, unix.EPROTONOSUPPORT) {

@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Handle exists on Linux only; elsewhere every call says so.
+// Handle exists on Linux only; elsewhere every call fails.
 type Handle struct{}
 
 var errPlatform = fmt.Errorf("nftables on %s: %w", runtime.GOOS, ErrUnsupported)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// This file says which expressions of the kernel a statement is. The numbers are those of
+// This file translates a statement into expressions of the kernel. The numbers are those of
 // include/uapi/linux/netfilter/nf_tables.h.
 
 const (

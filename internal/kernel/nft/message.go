@@ -306,7 +306,7 @@ func (w *writer) elements(k Key, s Set, remove bool, list []Element) (starts []i
 	return starts
 }
 
-// parseVersion returns the version of a table, 0 where it says none, and where the table has flags:
+// parseVersion returns the version of a table, 0 where it has none, and where the table has flags:
 // one that is dormant does nothing.
 func parseVersion(a nfnetlink.Attrs) uint32 {
 	v := parseUser(a.Bytes(tableUserdata), userOurs)
@@ -339,7 +339,7 @@ func parseRule(f Family, a nfnetlink.Attrs) Rule {
 	return r
 }
 
-// parseSet returns the header of a set; what this package would not write is named in Other.
+// parseSet returns the header of a set; properties that this package would not write are named in Other.
 func parseSet(f Family, a nfnetlink.Attrs) Set {
 	s := Set{Timeout: time.Duration(a.Long(setTimeout)) * time.Millisecond}
 	switch a.Number(setDataType) {

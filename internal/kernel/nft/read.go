@@ -211,7 +211,7 @@ func gone(err error) error {
 	return err
 }
 
-// ask sends a question, and visits the answers of a kind until there are no more; many says that
+// ask sends a question, and visits the answers of a kind until there are no more; many means that
 // the kernel tells where they end.
 func (s session) ask(build func(*nfnetlink.Builder), answer uint16, many bool, visit func(Family, nfnetlink.Attrs)) error {
 	var b nfnetlink.Builder

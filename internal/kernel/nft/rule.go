@@ -62,7 +62,7 @@ func (r Rule) Text(f Family) string {
 		if m, ok := s.(MatchProtocol); ok && !m.Not {
 			fixed, p.transport = i, transportName(m.Protocol)
 		} else if fixed >= 0 && needsTransport(s) {
-			parts[fixed], fixed = "", -1 // what follows names the protocol
+			parts[fixed], fixed = "", -1 // the next match names the protocol
 		}
 		parts[i] = s.print(p)
 	}

@@ -71,7 +71,7 @@ type Set struct {
 	// Timeout is after how long the kernel deletes an element by itself, in whole milliseconds,
 	// counted from when it was added or updated last; 0 means never.
 	Timeout time.Duration
-	// Other says what a set that was read has that this package does not write; empty for ours.
+	// Other lists the properties of a set that this package does not write; empty for ours.
 	Other string
 }
 

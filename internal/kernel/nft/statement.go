@@ -53,7 +53,7 @@ const (
 	EchoRequestV6 uint8 = 128
 )
 
-// MatchTCPFlags matches the flags of a segment, of which Mask says which count.
+// MatchTCPFlags matches the flags of a segment, of which Mask selects those that count.
 type MatchTCPFlags struct{ Value, Mask uint8 }
 
 // The flags of a segment of TCP.
@@ -71,7 +71,7 @@ type MatchMSS struct{ From, To uint16 }
 // SetMSS changes the segment size that a segment offers.
 type SetMSS struct{ Size uint16 }
 
-// MatchMark matches the mark of a packet, of which Mask says which bits count.
+// MatchMark matches the mark of a packet, of which Mask selects the bits that count.
 type MatchMark struct {
 	Value, Mask uint32
 	Not         bool

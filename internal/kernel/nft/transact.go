@@ -50,9 +50,9 @@ type pass struct {
 	settled map[row]bool
 	// changed are rows that were turned into another operation, which happens once.
 	changed map[row]bool
-	broken  error // what ended the exchange with the kernel
+	broken  error // the error that ended the exchange with the kernel
 	headed  bool  // all rows but elements and deletions of chains are written
-	runs    []run // what is to be sent of elements, in order
+	runs    []run // the elements that are to be sent, in order
 }
 
 // sent is one message of a transaction and what it is about.
@@ -247,8 +247,8 @@ func (p *pass) fail(err error) {
 	}
 }
 
-// build makes the messages of one transaction, in the order in which the kernel takes them: what is
-// referred to comes before what refers to it, and goes after it.
+// build makes the messages of one transaction, in the order in which the kernel takes them: an
+// object comes before those that refer to it, and goes after them.
 func (p *pass) build(w *writer, runs []run, last bool) (out []sent) {
 	add := func(r row, remove, create bool, write func()) {
 		write()

@@ -19,7 +19,7 @@ type script struct {
 	rules   int
 	// refuse is asked about each element that is added; spoil about each rule.
 	refuse func(Element) bool
-	// offset says where the refused element of a message begins; nil says nothing.
+	// offset is where the refused element of a message begins; nil: the kernel sends none.
 	offset func(starts []int, bad int) int
 	// whole is asked about each transaction.
 	whole func(messages, elements int) error
@@ -143,7 +143,7 @@ func TestMessageIsHalved(t *testing.T) {
 	}
 }
 
-// TestOffsets: what the kernel says about the place is followed, and is not believed where it is wrong.
+// TestOffsets: the offset that the kernel reports is followed, and is not believed where it is wrong.
 func TestOffsets(t *testing.T) {
 	fails := func(port int) bool { return port == 5 || port == 300 }
 	for _, c := range []struct {
@@ -221,7 +221,7 @@ func TestSmallerTransactions(t *testing.T) {
 	}
 }
 
-// TestNoRoomAtAll: what does not fit alone fails, too.
+// TestNoRoomAtAll: a row that does not fit alone fails, too.
 func TestNoRoomAtAll(t *testing.T) {
 	s := newScript()
 	s.whole = func(int, int) error { return syscall.ENOBUFS }
@@ -233,7 +233,7 @@ func TestNoRoomAtAll(t *testing.T) {
 	}
 }
 
-// TestSocketFailsLater: what was written before a failure has no error.
+// TestSocketFailsLater: rows written before a failure have no error.
 func TestSocketFailsLater(t *testing.T) {
 	s := newScript()
 	broken := errors.New("broken")

@@ -332,7 +332,7 @@ func checkRanges(t *testing.T, kernel nftrules.Kernel) {
 	}
 	for _, step := range []struct {
 		batch          ipset.Batch
-		counted, known string // what the kernel has, and what counts as being in place
+		counted, known string // the elements of the kernel, and those that count as in place
 	}{
 		{change(ipset.OpAdd, "10.1.0.0/16", "10.0.0.0/8", "10.1.2.0/24"), "10.0.0.0/8", "10.0.0.0/8 10.1.0.0/16 10.1.2.0/24"},
 		{change(ipset.OpDelete, "10.0.0.0/8"), "10.1.0.0/16", "10.1.0.0/16 10.1.2.0/24"},

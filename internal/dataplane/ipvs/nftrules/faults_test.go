@@ -32,7 +32,7 @@ func clusterIPs(n int) (out []ipset.Change) {
 	return out
 }
 
-// counted is how many entries Stat says that a set has; -1 where it says none.
+// counted is the number of entries that Stat reports for a set; -1 where it reports none.
 func counted(t *testing.T, s nftrules.Sets, name string) int {
 	t.Helper()
 	infos, err := s.Stat(t.Context())

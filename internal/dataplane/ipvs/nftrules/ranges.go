@@ -19,7 +19,7 @@ type networks map[netip.Prefix]struct{}
 type ranges struct {
 	loaded bool
 	wanted map[nft.Element]networks // by the element without its network
-	placed map[nft.Element]networks // what the kernel has
+	placed map[nft.Element]networks // elements in the kernel
 }
 
 // rangesOf returns the networks of a set.

@@ -453,7 +453,7 @@ func emptied(t *testing.T, s Subject) {
 	wantText(t, s, wanted(p))
 }
 
-// otherHeader: a set is not changed into another one, and says so at the latest when it is read.
+// otherHeader: a set is not changed into another one, and fails at the latest when it is read.
 func otherHeader(t *testing.T, s Subject) {
 	p := small()
 	must(t, s.Client.Apply(t.Context(), p))
@@ -511,7 +511,7 @@ func replaced(t *testing.T, s Subject) {
 	}
 }
 
-// disturbed: what other programs change is seen, and repaired.
+// disturbed: changes of other programs are seen, and repaired.
 func disturbed(t *testing.T, s Subject) {
 	if s.Flush == nil {
 		t.Skip("skipped: no tool here that changes tables")
@@ -637,7 +637,7 @@ func Normalize(list string) string {
 	return strings.Join(out, "\n")
 }
 
-// normalElements sorts the elements of a line that has them; what is left of their time is no
+// normalElements sorts the elements of a line that has them; the rest of their lifetime is no
 // property of a set.
 func normalElements(line string) string {
 	rest, ok := strings.CutPrefix(line, "elements = { ")

@@ -79,7 +79,7 @@ func (f *Fake) DeleteElement(key nft.Key, e nft.Element) {
 	f.change(func(k *kernel) { delete(k.sets[key].elements, e.Key()) })
 }
 
-// SetVersion makes a table one of another version; 0 is one that says none.
+// SetVersion makes a table one of another version; 0 is a table without a version.
 func (f *Fake) SetVersion(family nft.Family, version uint32) {
 	f.change(func(k *kernel) { k.tables[family] = version })
 }
@@ -99,8 +99,8 @@ func (f *Fake) FailCall(nth int, err error) {
 	put(&f.nth, f.calls+nth, err)
 }
 
-// HangCall makes the nth call from now on hang until the context's deadline, or for 5 s; what it was
-// to do is not done.
+// HangCall makes the nth call from now on hang until the context's deadline, or for 5 s; the call
+// has no effect.
 func (f *Fake) HangCall(nth int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,7 +121,7 @@ func (f *Fake) RefuseRow(text string, err error) {
 	put(&f.refused, text, err)
 }
 
-// Heal forgets all faults.
+// Heal deletes all faults.
 func (f *Fake) Heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
