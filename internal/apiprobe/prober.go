@@ -21,7 +21,7 @@ const MaxEndpoints = 16
 // timeout is the time that one probe may take.
 const timeout = 2 * time.Second
 
-// Options say how often endpoints are probed, and who hears of it.
+// Options are the period of probes, and the receiver of their results.
 type Options struct {
 	// Period returns the time between two probes of an endpoint whose state is not in doubt; 0 probes
 	// none. It is called after each Want.

@@ -8,7 +8,7 @@ import (
 
 // This file follows the probes of API servers (internal/DECISIONS.md, Probes of API servers).
 
-// failing says why an endpoint fails its probes, empty if it does not. Only endpoints of the API
+// failing returns why an endpoint fails its probes, empty if it does not. Only endpoints of the API
 // servers are probed, over TCP.
 func (j *compilation) failing(p model.Protocol, at netip.AddrPort) string {
 	if p != model.TCP || !j.id.APIServer() {
