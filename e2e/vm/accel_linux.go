@@ -20,7 +20,7 @@ type attempt struct {
 // fastest returns User-mode Linux where it was built and this user may use it, unless KVM is known to work; else accelQEMU.
 func fastest() string {
 	cache, err := CacheDir()
-	if err == nil && !kvmKnownGood() && os.Geteuid() == 0 && exists(umlRoot(cache)) {
+	if err == nil && !kvmKnownGood() && os.Geteuid() == 0 && exists(umlFull.root(cache)) {
 		return accelUML
 	}
 	return accelQEMU

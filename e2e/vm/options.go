@@ -69,8 +69,9 @@ type Options struct {
 	Need    Need     // of RunAnywhere: the requirement for a run on the host; NeedIPVS if empty
 
 	IPTables  string        // "nft" or "legacy": the backend of the plain iptables names
-	Accel     string        // "auto": the fastest that works; "qemu": KVM or emulation; "kvm"; "tcg"; "uml": User-mode Linux, a newer kernel
+	Accel     string        // "auto": the fastest that works; "qemu": KVM or emulation; "kvm"; "tcg"; "uml": User-mode Linux, a newer kernel; "uml-nft": the same without ipset and iptables
 	Suite     string        // of Debian, whose kernel boots in QEMU, as "bullseye" or "trixie"; empty for the kernel of this machine's distribution
+	NFTOnly   bool          // with "uml": its kernel has neither ipset nor iptables; Accel "uml-nft" is both
 	MemoryMiB int           // of the guest
 	CPUs      int           // of the guest; one with "uml"
 	Timeout   time.Duration // of the whole run, boot included
@@ -91,6 +92,9 @@ func (o *Options) Defaults() {
 	}
 	if o.Accel == accelAuto {
 		o.Accel = fastest()
+	}
+	if o.Accel == accelUMLNFT {
+		o.Accel, o.NFTOnly = accelUML, true
 	}
 	setDefault(&o.MemoryMiB, 2048)
 	if o.Accel == accelUML {
@@ -131,7 +135,7 @@ func (o *Options) Validate() error {
 	if _, err := ParseNeed(string(o.Need)); err != nil {
 		errs = append(errs, err)
 	}
-	if ways := []string{accelAuto, accelQEMU, accelKVM, accelTCG, accelUML}; !slices.Contains(ways, o.Accel) {
+	if ways := []string{accelAuto, accelQEMU, accelKVM, accelTCG, accelUML, accelUMLNFT}; !slices.Contains(ways, o.Accel) {
 		errs = append(errs, fmt.Errorf("accelerator %q: want one of %s", o.Accel, strings.Join(ways, ", ")))
 	}
 	if o.MemoryMiB < 256 || o.CPUs < 1 || o.Timeout <= 0 {

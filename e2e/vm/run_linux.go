@@ -33,8 +33,11 @@ func Prepare(ctx context.Context, o Options) (err error) {
 
 // finder finds the kernel that the options ask for.
 func (o *Options) finder() kernelFinder {
-	if o.Accel == accelUML {
-		return findUML
+	switch {
+	case o.Accel == accelUML && o.NFTOnly:
+		return umlNFT.find
+	case o.Accel == accelUML:
+		return umlFull.find
 	}
 	return kernelOf(o.Suite)
 }

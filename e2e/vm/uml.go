@@ -13,6 +13,9 @@ import (
 // everything.
 const accelUML = "uml"
 
+// accelUMLNFT is User-mode Linux whose kernel has neither ipset nor iptables.
+const accelUMLNFT = "uml-nft"
+
 // umlLink is the link of the host that becomes the guest's. Its frames go through a packet socket: opening a tap device is a fault in Linux 7.2.
 const umlLink = "guest"
 

@@ -25,11 +25,45 @@ var (
 // that this runs on.
 const umlSuite = "testing"
 
-// findUML finds a kernel of User-mode Linux, and builds it once, which takes some minutes.
-func findUML(ctx context.Context, cache string, log *progress) (Kernel, error) {
-	root := umlRoot(cache)
+// A umlBuild is a configuration of the kernel of User-mode Linux.
+type umlBuild struct {
+	name    string   // the first part of its name in the cache
+	without []string // options of uml.config whose names begin so are left out
+	never   []string // options that the kernel must not have
+}
+
+var (
+	umlFull = umlBuild{name: "uml"}
+	// umlNFT has IPVS and nf_tables, and neither ipset nor iptables, as the package kernel-modules-core of RHEL 10.
+	umlNFT = umlBuild{
+		name: "uml-nft", without: []string{"IP_SET", "NETFILTER_XT", "NFT_COMPAT", "IP_NF_", "IP6_NF_"},
+		never: []string{"IP_SET", "NETFILTER_XTABLES", "NFT_COMPAT"},
+	}
+)
+
+// config returns the options beyond the defaults.
+func (b umlBuild) config() string {
+	var out strings.Builder
+	for line := range strings.Lines(umlConfig) {
+		name, set := strings.CutPrefix(line, "CONFIG_")
+		if !set || !slices.ContainsFunc(b.without, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+			out.WriteString(line)
+		}
+	}
+	for _, name := range b.never {
+		fmt.Fprintf(&out, unset+"\n", name)
+	}
+	return out.String()
+}
+
+// unset is the line of an option that a configuration does not have.
+const unset = "# CONFIG_%s is not set"
+
+// find finds the kernel, and builds it once, which takes some minutes.
+func (b umlBuild) find(ctx context.Context, cache string, log *progress) (Kernel, error) {
+	root := b.root(cache)
 	if !exists(root) {
-		if err := publish(root, func(tmp string) error { return buildUML(ctx, tmp, log) }); err != nil {
+		if err := publish(root, func(tmp string) error { return b.build(ctx, tmp, log) }); err != nil {
 			return Kernel{}, fmt.Errorf("build a kernel of User-mode Linux: %w", err)
 		}
 	}
@@ -40,17 +74,31 @@ func findUML(ctx context.Context, cache string, log *progress) (Kernel, error) {
 	return Kernel{Release: strings.TrimSpace(string(release)), Image: filepath.Join(root, "linux"), Modules: filepath.Join(root, "modules")}, nil
 }
 
-// umlRoot is where it is kept: its name has a hash of its parts.
-func umlRoot(cache string) string {
-	sum := sha256.Sum256([]byte(umlConfig + umlClock + strconv.Itoa(umlTick)))
-	return filepath.Join(cache, fmt.Sprintf("uml-%x", sum[:6]))
+// root is the directory that has the kernel. The sum of its sources is in its name.
+func (b umlBuild) root(cache string) string {
+	sum := sha256.Sum256([]byte(keyHead + withoutComments(b.config()) + umlClock + strconv.Itoa(umlTick)))
+	return filepath.Join(cache, fmt.Sprintf("%s-%x", b.name, sum[:6]))
+}
+
+// keyHead was the comment of uml.config while comments were part of the sum. With it, kernels that were built then are still found.
+const keyHead = "# The options of the User-mode Linux kernel beyond its own defaults: everything in one file, no modules. The result must have each line.\n"
+
+// withoutComments leaves out lines that are no option.
+func withoutComments(config string) string {
+	var out strings.Builder
+	for line := range strings.Lines(config) {
+		if !strings.HasPrefix(line, "#") || strings.HasPrefix(line, "# CONFIG_") {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
 }
 
 // umlTools are what it is built with; e2e/install.sh uml brings them.
 var umlTools = strings.Fields("make gcc flex bison bc xz tar dpkg apt-get apt-cache")
 
-// buildUML makes the program in dir, with the lists of what it has built in.
-func buildUML(ctx context.Context, dir string, log *progress) error {
+// build makes the program in dir, with the lists of what it has built in.
+func (b umlBuild) build(ctx context.Context, dir string, log *progress) error {
 	var missing []string
 	for _, tool := range umlTools {
 		if _, ok := lookTool(tool); !ok {
@@ -67,7 +115,7 @@ func buildUML(ctx context.Context, dir string, log *progress) error {
 	run := func(args ...string) (string, error) {
 		return output(ctx, source, "make", append([]string{"-s", "ARCH=um"}, args...)...)
 	}
-	release, err := configureUML(source, run)
+	release, err := b.configure(source, run)
 	if err != nil {
 		return err
 	}
@@ -90,14 +138,14 @@ func buildUML(ctx context.Context, dir string, log *progress) error {
 		copyFile(filepath.Join(source, "linux"), filepath.Join(dir, "linux"), 0o755))...)
 }
 
-// configureUML adds ours to the defaults, and returns the kernel's release. An option that is
+// configure adds ours to the defaults, and returns the kernel's release. An option that is
 // missing in the result has another name by now, or depends on another option.
-func configureUML(source string, run func(...string) (string, error)) (release string, err error) {
+func (b umlBuild) configure(source string, run func(...string) (string, error)) (release string, err error) {
 	if _, err := run("x86_64_defconfig"); err != nil {
 		return "", err
 	}
 	path := filepath.Join(source, ".config")
-	if err := errors.Join(appendTo(path, umlConfig), appendTo(filepath.Join(source, "arch/um/kernel/time.c"), umlClock)); err != nil {
+	if err := errors.Join(appendTo(path, b.config()), appendTo(filepath.Join(source, "arch/um/kernel/time.c"), umlClock)); err != nil {
 		return "", err
 	}
 	if err := setTick(source); err != nil {
@@ -110,8 +158,13 @@ func configureUML(source string, run func(...string) (string, error)) (release s
 	if err != nil {
 		return "", err
 	}
-	if lacks := lacking(umlConfig, string(result)); len(lacks) > 0 {
+	if lacks := lacking(b.config(), string(result)); len(lacks) > 0 {
 		return "", fmt.Errorf("the kernel cannot be configured with %s", strings.Join(lacks, " "))
+	}
+	for _, name := range b.never {
+		if strings.Contains(string(result), "\nCONFIG_"+name+"=") {
+			return "", fmt.Errorf("the kernel cannot be configured without CONFIG_%s", name)
+		}
 	}
 	text, err := run("kernelrelease")
 	return strings.TrimSpace(text), err

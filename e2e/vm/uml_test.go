@@ -72,7 +72,7 @@ func source(t *testing.T, drops string) (dir string, run func(...string) (string
 
 func TestConfigureUML(t *testing.T) {
 	dir, run := source(t, "CONFIG_NOTHING=y")
-	release, err := configureUML(dir, run)
+	release, err := umlFull.configure(dir, run)
 	if release != "9.9.9" || err != nil {
 		t.Errorf("release %q, %v", release, err)
 	}
@@ -84,24 +84,65 @@ func TestConfigureUML(t *testing.T) {
 	if ticks, err := os.ReadFile(kconfig); err != nil || string(ticks) != "config X\n\n"+fixedTick+"250\n\nconfig Y\n" {
 		t.Errorf("the kernel's clock ticks as in\n%s%v", ticks, err)
 	}
-	if _, err = configureUML(dir, run); err == nil || !strings.Contains(err.Error(), kconfig+" lacks") {
+	if _, err = umlFull.configure(dir, run); err == nil || !strings.Contains(err.Error(), kconfig+" lacks") {
 		t.Errorf("a kernel whose clock ticks otherwise: %v, want the file named", err)
 	}
 	dir, run = source(t, "CONFIG_IP_VS=y")
-	if _, err = configureUML(dir, run); err == nil || !strings.Contains(err.Error(), "cannot be configured with CONFIG_IP_VS=y") {
+	if _, err = umlFull.configure(dir, run); err == nil || !strings.Contains(err.Error(), "cannot be configured with CONFIG_IP_VS=y") {
 		t.Errorf("a kernel that will have no IPVS: %v, want it named", err)
 	}
 }
 
 func TestFindUMLUsesWhatIsThere(t *testing.T) {
 	cache := t.TempDir()
-	root := umlRoot(cache)
+	root := umlFull.root(cache)
 	if err := errors.Join(os.MkdirAll(root, 0o755), os.WriteFile(filepath.Join(root, "release"), []byte("9.9.9\n"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	kernel, err := findUML(t.Context(), cache, newProgress(os.Stderr))
+	kernel, err := umlFull.find(t.Context(), cache, newProgress(os.Stderr))
 	want := Kernel{Release: "9.9.9", Image: filepath.Join(root, "linux"), Modules: filepath.Join(root, "modules")}
 	if kernel != want || err != nil {
 		t.Errorf("found %+v, %v; want %+v", kernel, err, want)
+	}
+}
+
+// Kernels that were built while comments were part of the key are found under it.
+func TestCommentsOfUMLAreNotInItsKey(t *testing.T) {
+	const key = "uml-69fcc8e2c651"
+	if root := umlFull.root("/cache"); root != "/cache/"+key {
+		t.Errorf("the kernel is kept in %s: change the key in this test with the configuration, and only then", root)
+	}
+	if got := withoutComments("# words\nCONFIG_A=y\n#\n# CONFIG_B is not set\n"); got != "CONFIG_A=y\n# CONFIG_B is not set\n" {
+		t.Errorf("options:\n%s", got)
+	}
+}
+
+func TestUMLWithoutIPTables(t *testing.T) {
+	config := umlNFT.config()
+	for _, word := range []string{"CONFIG_IP_SET=", "CONFIG_IP_SET_HASH_IP=", "CONFIG_NETFILTER_XT_", "CONFIG_NETFILTER_XTABLES=", "CONFIG_NFT_COMPAT=", "CONFIG_IP_NF_FILTER=", "CONFIG_IP6_NF_NAT="} {
+		if strings.Contains(config, word) {
+			t.Errorf("the configuration has %s", word)
+		}
+	}
+	for _, line := range []string{"CONFIG_IP_VS=y\n", "CONFIG_NF_TABLES=y\n", "CONFIG_NF_NAT=y\n", "# CONFIG_NETFILTER_XTABLES is not set\n"} {
+		if !strings.Contains(config, line) {
+			t.Errorf("the configuration lacks %s", line)
+		}
+	}
+	if umlNFT.root("/cache") == umlFull.root("/cache") {
+		t.Error("two kernels have one place")
+	}
+	o := Options{Accel: accelUMLNFT}
+	if o.Defaults(); o.Accel != accelUML || !o.NFTOnly || o.CPUs != 1 {
+		t.Errorf("options %+v", o)
+	}
+	dir, run := source(t, "")
+	if _, err := umlNFT.configure(dir, func(args ...string) (string, error) {
+		if args[0] == "olddefconfig" {
+			return "", appendTo(filepath.Join(dir, ".config"), "\nCONFIG_IP_SET=y\n")
+		}
+		return run(args...)
+	}); err == nil || !strings.Contains(err.Error(), "cannot be configured without CONFIG_IP_SET") {
+		t.Errorf("a kernel that would have ipset: %v, want it named", err)
 	}
 }

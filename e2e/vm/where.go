@@ -53,6 +53,9 @@ func RunAnywhere(ctx context.Context, o Options) (int, error) {
 		return StatusBroken, err
 	}
 	log := newProgress(o.Log)
+	if o.NFTOnly {
+		return Run(ctx, o) // what the command must not find is as important as what it needs
+	}
 	where, reason := Locate(ctx, o.Need)
 	if where == InNetns {
 		log.printf("where: a network namespace of this host")
