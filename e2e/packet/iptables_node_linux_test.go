@@ -176,6 +176,29 @@ func TestIPTablesOtherBackend(t *testing.T) {
 	})
 }
 
+// TestIPTablesWithoutAnything: on a kernel without IPVS, an agent that finds no tool of iptables ends, and names both with what to
+// install.
+func TestIPTablesWithoutAnything(t *testing.T) {
+	needKernel(t)
+	if kernelHasIPVS() {
+		t.Skip("this kernel has IPVS, so ipvs mode runs with rules in nftables")
+	}
+	t.Parallel()
+	n := newAgent(t, iptablesWorld(t).node)
+	_, err := n.try("env", append([]string{"PATH=/nonexistent", program()}, n.flags...)...)
+	if err == nil {
+		t.Fatal("an agent that can run no mode ends without an error")
+	}
+	for _, part := range []string{
+		"exit status 1", "no mode can run on this node: it lacks IPVS, and it lacks iptables\n", "  ipvs mode: ", "  remedy: ip_vs: ",
+		"  iptables mode: choose iptables backend: no iptables tools found", "  remedy: install iptables: the package iptables on Debian and Ubuntu, iptables-nft on RHEL and Fedora",
+	} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%v, want %q", err, part)
+		}
+	}
+}
+
 // TestIPTablesWithoutIPVS: an agent that is asked for ipvs mode carries Services all the same on a
 // kernel without IPVS. The log, the status and the health check report it. With --on-missing-ipvs=fail it fails.
 func TestIPTablesWithoutIPVS(t *testing.T) {

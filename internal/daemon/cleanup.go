@@ -17,6 +17,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/sysctl"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/wiring"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
 // Cleanup removes everything of ours from the kernel and restores the sysctls, for a successor. A
@@ -117,6 +118,9 @@ func (k *kernel) sweepBothKinds(ctx context.Context, log *zap.Logger, to migrate
 	rows, err := removeNFT(ctx, log)
 	if to != migrate.TargetIPVS && to != migrate.TargetIPTables {
 		n, failed := removeIPSets(ctx)
+		if errors.Is(failed, ipset.ErrUnsupported) {
+			failed = nil
+		}
 		rows, err = rows+n, errors.Join(err, failed)
 	}
 	if rows > 0 {

@@ -55,7 +55,7 @@ func openKernel(ctx context.Context, log *zap.Logger, c config.Config) (*kernel,
 		return nil, c, chosen, k.close(fmt.Errorf("ipvs mode cannot run on this node%s: %w", orElse(c, err), err))
 	}
 	if k.rules == nil {
-		return nil, c, chosen, k.close(fmt.Errorf("no mode can run on this node: ipvs mode: %w; iptables mode: %w", err, k.noIPTables))
+		return nil, c, chosen, k.close(noMode(err, k.noIPTables))
 	}
 	c.Mode, chosen.active, chosen.missing = config.ModeIPTables, config.ModeIPTables, err
 	return k, c, chosen, nil
@@ -67,6 +67,16 @@ func orElse(c config.Config, err error) string {
 		return ", and --on-missing-ipvs=fail forbids iptables mode"
 	}
 	return ""
+}
+
+// noMode is the error of a node that has neither what ipvs mode needs nor iptables. Both errors have
+// remedies.
+func noMode(noIPVS, noIPTables error) error {
+	lacks := "what ipvs mode needs"
+	if errors.Is(noIPVS, vserver.ErrUnsupported) {
+		lacks = "IPVS"
+	}
+	return fmt.Errorf("no mode can run on this node: it lacks %s, and it lacks iptables\n  ipvs mode: %w\n  iptables mode: %w", lacks, noIPVS, noIPTables)
 }
 
 // tryIPVS opens IPVS and uses it, because a list of the kernel's schedulers proves less.

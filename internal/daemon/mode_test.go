@@ -16,7 +16,11 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/modules"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/procfs"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/nodefs"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
@@ -38,6 +42,34 @@ func TestWhatCostsTheMode(t *testing.T) {
 		if got := lacksIPVS(tt.err); got != tt.want {
 			t.Errorf("%s: %t", tt.name, got)
 		}
+	}
+}
+
+// A node that can run no mode is told what it lacks for each, with the package to install.
+func TestNoModeNamesWhatIsMissing(t *testing.T) {
+	node := nodefs.New(t)
+	node.File(t, "lib/modules/6.1.0-18-amd64/modules.dep", "kernel/net/veth.ko:")
+	k := &kernel{modules: modules.New(zap.NewNop(), modules.Options{Files: procfs.Files{Root: node.Root}})}
+	noTools := withIPTablesHint(fmt.Errorf("choose iptables backend: no iptables tools found: %w", rules.ErrUnsupported))
+	got := noMode(k.withModuleHint("ip_vs", fmt.Errorf("open IPVS: %w", vserver.ErrUnsupported)), noTools).Error()
+	want := []string{
+		"no mode can run on this node: it lacks IPVS, and it lacks iptables",
+		"  ipvs mode: open IPVS: ",
+		"  remedy: ip_vs: not in this kernel; on Ubuntu: apt install linux-modules-extra-6.1.0-18-amd64; ",
+		"  iptables mode: choose iptables backend: no iptables tools found: ",
+		"  remedy: install iptables: the package iptables on Debian and Ubuntu, iptables-nft on RHEL and Fedora, ",
+	}
+	lines := strings.Split(got, "\n")
+	if len(lines) != len(want) {
+		t.Fatalf("%d lines, want %d:\n%s", len(lines), len(want), got)
+	}
+	for i, line := range lines {
+		if !strings.HasPrefix(line, want[i]) {
+			t.Errorf("line %q, want %q", line, want[i])
+		}
+	}
+	if got := noMode(fmt.Errorf("open: %w", ipset.ErrUnsupported), noTools).Error(); !strings.HasPrefix(got, "no mode can run on this node: it lacks what ipvs mode needs, and it lacks iptables\n") {
+		t.Error(got)
 	}
 }
 

@@ -12,10 +12,13 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/nftrules"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/events"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nft"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/rulewatch"
 	"github.com/kube-ipvs/kube-ipvs/internal/wiring"
 	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
@@ -82,13 +85,34 @@ func (d rulesDecision) report(log *zap.Logger, to *events.Recorder) {
 
 // openRuleStore opens what holds the rules and sets of ipvs mode.
 func (k *kernel) openRuleStore(ctx context.Context, log *zap.Logger, c config.Config) (err error) {
-	k.ruleStore, err = decideRules(c.Rules, k.noIPTables, func() (err error) {
-		if k.sets, err = ipset.Open(ctx, ipset.Options{Called: k.calls.of("ipset")}); err != nil {
-			return k.withModuleHint("ip_set", err)
-		}
-		return nil
-	}, func() error { return k.openNFT(ctx, log) })
+	k.ruleStore, err = decideRules(c.Rules, k.noIPTables, func() error { return k.openIPSet(ctx, log) },
+		func() error { return k.openNFT(ctx, log) })
 	return err
+}
+
+// openIPSet opens ipset, if rules of iptables can refer to its sets.
+func (k *kernel) openIPSet(ctx context.Context, log *zap.Logger) (err error) {
+	if k.sets, err = ipset.Open(ctx, ipset.Options{Called: k.calls.of("ipset")}); err != nil {
+		return k.withModuleHint("ip_set", err)
+	}
+	if err = setMatchMissing(k.rules.FindMatch(ctx, netfilter.SetMatch), log); err != nil {
+		err = errors.Join(k.withModuleHint("xt_set", err), k.sets.Close())
+		k.sets = nil
+	}
+	return err
+}
+
+// setMatchMissing returns an error if err says that the kernel lacks the match of sets. Another error
+// does not say so, and iptables is used as without the question.
+func setMatchMissing(err error, log *zap.Logger) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, rules.ErrUnsupported):
+		return fmt.Errorf("rules of iptables cannot refer to sets of ipset: %w: %w", ipset.ErrUnsupported, err)
+	}
+	log.Warn("the kernel does not say whether rules of iptables can refer to sets, iptables is used", zap.Error(err))
+	return nil
 }
 
 // openNFT opens nftables, and tries whether the kernel takes a table.
@@ -224,7 +248,56 @@ func (d *daemon) leaveOtherRules(ctx context.Context) error {
 		}
 		return err == nil
 	})
+	again := d.otherRulesAgain()
+	for d.await(ctx, periods(d.live.now()).AuditPeriod, func() bool { return d.loop.Condition().Served }) {
+		again(ctx)
+	}
 	return nil
+}
+
+// otherRulesAgain returns what looks once an audit period for rules and sets of an agent with another
+// --rules that came back, and removes them. It starts a process only if another program uses iptables.
+func (d *daemon) otherRulesAgain() func(ctx context.Context) {
+	remove := func(ctx context.Context) (int, error) { return removeNFT(ctx, d.log) }
+	if d.kernel.backend != nil {
+		stray, noSets := rulewatch.NewStrayRules(d.log, d.besideNFT), false
+		remove = func(ctx context.Context) (rows int, err error) {
+			if stray.Remove(ctx); noSets {
+				return 0, nil // a question would have the kernel start modprobe each time
+			}
+			if rows, err = removeIPSets(ctx); errors.Is(err, ipset.ErrUnsupported) {
+				noSets, err = true, nil
+			}
+			return rows, err
+		}
+	}
+	return func(ctx context.Context) {
+		rows, err := remove(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			d.log.Info("rules or sets of an agent with another --rules are back and stay until the next audit", zap.Error(err))
+		case rows > 0:
+			d.log.Info("rules and sets of an agent with another --rules are removed again", zap.Int("rows", rows))
+		}
+	}
+}
+
+// besideNFT opens the backends of iptables that have tables. A kernel without tables of iptables-nft is not
+// asked by its tools.
+func (d *daemon) besideNFT(ctx context.Context) ([]*rules.Handle, error) {
+	found, err := d.kernel.tables.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	used := rules.NFT
+	for _, family := range []model.Family{model.IPv4, model.IPv6} {
+		for _, name := range []string{"nat", "filter", "mangle"} {
+			if _, there := found[nftables.Key{Family: family.Table(), Name: name}]; there {
+				used = ""
+			}
+		}
+	}
+	return rules.Beside(ctx, d.log, wiring.RulesOptions(d.live.now(), d.kernel.tables, nil), used)
 }
 
 // removeNFT removes our tables of nftables.
@@ -255,15 +328,16 @@ func removeIPTables(ctx context.Context, log *zap.Logger, o rules.Options) (rows
 		return rows, err
 	}
 	n, err := removeIPSets(ctx)
+	if errors.Is(err, ipset.ErrUnsupported) {
+		err = nil
+	}
 	return rows + n, err
 }
 
-// removeIPSets destroys our sets of ipset.
+// removeIPSets destroys our sets of ipset. The error matches ipset.ErrUnsupported if the kernel lacks ipset.
 func removeIPSets(ctx context.Context) (rows int, err error) {
 	h, err := ipset.Open(ctx, ipset.Options{})
-	if errors.Is(err, ipset.ErrUnsupported) {
-		return 0, nil
-	} else if err != nil {
+	if err != nil {
 		return 0, err
 	}
 	defer h.Close()

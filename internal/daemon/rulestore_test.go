@@ -27,6 +27,7 @@ import (
 func TestWhereRulesAre(t *testing.T) {
 	noTools := fmt.Errorf("no iptables tools found: %w", rules.ErrUnsupported)
 	noSets := fmt.Errorf("no ip_set: %w", ipset.ErrUnsupported)
+	noMatch := setMatchMissing(fmt.Errorf("find match set: %w", rules.ErrUnsupported), zap.NewNop())
 	noNFT := fmt.Errorf("no nf_tables: %w", nft.ErrUnsupported)
 	for name, c := range map[string]struct {
 		asked              config.Rules
@@ -37,6 +38,8 @@ func TestWhereRulesAre(t *testing.T) {
 		"all there":                        {config.RulesAuto, nil, nil, nil, config.RulesIPTables, "the kernel and the tools have", ""},
 		"no tools":                         {config.RulesAuto, noTools, nil, nil, config.RulesNFTables, "no iptables tools", ""},
 		"no sets":                          {config.RulesAuto, nil, noSets, nil, config.RulesNFTables, "no ip_set", ""},
+		"sets, and no match of them":       {config.RulesAuto, nil, noMatch, nil, config.RulesNFTables, "rules of iptables cannot refer to sets of ipset", ""},
+		"iptables wanted, no match":        {config.RulesIPTables, nil, noMatch, nil, "", "", "rules of iptables cannot refer to sets of ipset"},
 		"nothing":                          {config.RulesAuto, nil, noSets, noNFT, "", "", "no ip_set: not supported\nrules cannot be in nftables: no nf_tables"},
 		"no right to ask for sets":         {config.RulesAuto, nil, os.ErrPermission, nil, "", "", os.ErrPermission.Error()},
 		"iptables wanted":                  {config.RulesIPTables, nil, nil, nil, config.RulesIPTables, "--rules=iptables", ""},
@@ -59,6 +62,27 @@ func TestWhereRulesAre(t *testing.T) {
 		d.report(zap.New(core), nil)
 		if lines := logged.All(); len(lines) != 1 || lines[0].ContextMap()["rules"] != string(c.want) {
 			t.Errorf("%s: log %v", name, lines)
+		}
+	}
+}
+
+// A kernel that does not answer may have the match, so its error is not the one that costs iptables.
+func TestAnswersAboutTheSetMatch(t *testing.T) {
+	lacking := fmt.Errorf("find match set: %w", rules.ErrUnsupported)
+	for name, c := range map[string]struct {
+		answer  error
+		missing bool
+		lines   int
+	}{
+		"there":      {nil, false, 0},
+		"missing":    {lacking, true, 0},
+		"no answer":  {context.DeadlineExceeded, false, 1},
+		"not rights": {os.ErrPermission, false, 1},
+	} {
+		core, logged := observer.New(zapcore.WarnLevel)
+		err := setMatchMissing(c.answer, zap.New(core))
+		if (err != nil) != c.missing || c.missing && !lacksIPVS(err) || logged.Len() != c.lines {
+			t.Errorf("%s: %v, with %d lines in the log", name, err, logged.Len())
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/modules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/procfs"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/sysctl"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -137,6 +138,17 @@ func setChecks(fix func(module string) string, served []model.Family, ask func(c
 		}})
 	}
 	return checks
+}
+
+// setMatchCheck returns the check whether rules of iptables can refer to sets, where rules are in
+// iptables.
+func setMatchCheck(fix func(module string) string, c config.Config, setMatch error) []diagnosis.Check {
+	if c.Rules == config.RulesNFTables {
+		return nil
+	}
+	return []diagnosis.Check{{Name: "iptables match set", Fix: fix("xt_set"), Run: func(context.Context) error {
+		return grade(setMatch, rules.ErrUnsupported)
+	}}}
 }
 
 func familyOf(f ipset.Family) model.Family {

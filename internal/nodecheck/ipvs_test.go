@@ -171,8 +171,29 @@ func TestMissingIPVS(t *testing.T) {
 	}
 }
 
+func TestCheckSetMatch(t *testing.T) {
+	noMatch := fmt.Errorf("find match set: %w", rules.ErrUnsupported)
+	for name, c := range map[string]struct {
+		rules config.Rules
+		match error
+		want  string
+	}{
+		"there":       {config.RulesAuto, nil, "iptables match set: ok\n"},
+		"missing":     {config.RulesIPTables, noMatch, "iptables match set: missing\n"},
+		"no answer":   {config.RulesAuto, os.ErrDeadlineExceeded, "iptables match set: failed\n"},
+		"in nftables": {config.RulesNFTables, noMatch, ""},
+	} {
+		got := states(t, setMatchCheck(fix, config.Config{Netfilter: config.Netfilter{Rules: c.rules}}, c.match))
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 func TestRulesInNFTables(t *testing.T) {
 	there, noSets := func() error { return nil }, func() error { return ipset.ErrUnsupported }
+	noMatch := func() error { return fmt.Errorf("find match set: %w", rules.ErrUnsupported) }
+	noAnswer := func() error { return os.ErrDeadlineExceeded }
 	for name, c := range map[string]struct {
 		mode  config.Mode
 		rules config.Rules
@@ -183,6 +204,8 @@ func TestRulesInNFTables(t *testing.T) {
 		"all there":              {config.ModeIPVS, config.RulesAuto, nil, there, false},
 		"no tools":               {config.ModeAuto, config.RulesAuto, rules.ErrUnsupported, there, true},
 		"no sets":                {config.ModeIPVS, config.RulesAuto, nil, noSets, true},
+		"no match of sets":       {config.ModeIPVS, config.RulesAuto, nil, noMatch, true},
+		"no answer":              {config.ModeIPVS, config.RulesAuto, nil, noAnswer, false},
 		"wanted":                 {config.ModeIPVS, config.RulesNFTables, nil, there, true},
 		"not wanted":             {config.ModeIPVS, config.RulesIPTables, rules.ErrUnsupported, noSets, false},
 		"iptables mode":          {config.ModeIPTables, config.RulesNFTables, nil, there, false},

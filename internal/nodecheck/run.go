@@ -50,8 +50,8 @@ func Unfit(c config.Config, verdicts []diagnosis.Verdict) error {
 // checks returns all checks for the families that the agent would serve.
 func checks(n *host.Node, files procfs.Files, c config.Config) []diagnosis.Check {
 	log := zap.NewNop()
-	served, err := servedFamilies(log, c)
-	inNFTables := rulesInNFTables(c, err, func() error { return firstSet(context.Background()) })
+	served, setMatch, err := servedFamilies(log, c)
+	inNFTables := rulesInNFTables(c, err, func() error { return errors.Join(firstSet(context.Background()), setMatch) })
 	checks := []diagnosis.Check{
 		{Name: "iptables", Fix: "install iptables and ip6tables; for IPv6, switch it on in the kernel", Run: func(context.Context) error {
 			return errors.Join(grade(err, rules.ErrUnsupported), diagnosis.Warning(leftOut(served)))
@@ -65,7 +65,7 @@ func checks(n *host.Node, files procfs.Files, c config.Config) []diagnosis.Check
 		c.Rules = config.RulesNFTables
 	}
 	if c.Mode != config.ModeIPTables {
-		checks = append(checks, softened(c, ipvsChecks(log, n, c, served))...)
+		checks = append(checks, softened(c, append(ipvsChecks(log, n, c, served), setMatchCheck(n.ModuleFix, c, setMatch)...))...)
 	}
 	checks = append(checks, backendCheck(func(ctx context.Context) map[rules.Backend]int { return rules.CountRules(ctx, rules.Options{}) }))
 	checks = append(checks, n.Checks(host.CheckOptions{IPv6: slices.Contains(served, model.IPv6), NoIPVS: c.Mode == config.ModeIPTables})...)
@@ -79,7 +79,7 @@ func checks(n *host.Node, files procfs.Files, c config.Config) []diagnosis.Check
 }
 
 // rulesInNFTables reports whether ipvs mode would keep its rules in nftables, given why there is no
-// iptables. firstSet asks for a set of ipset.
+// iptables. firstSet asks for a set of ipset, and for the match of sets.
 func rulesInNFTables(c config.Config, noIPTables error, firstSet func() error) bool {
 	switch {
 	case c.Mode == config.ModeIPTables || c.Rules == config.RulesIPTables:
@@ -87,7 +87,8 @@ func rulesInNFTables(c config.Config, noIPTables error, firstSet func() error) b
 	case c.Rules == config.RulesNFTables:
 		return true
 	}
-	return errors.Is(noIPTables, rules.ErrUnsupported) || errors.Is(firstSet(), ipset.ErrUnsupported)
+	missing := firstSet()
+	return errors.Is(noIPTables, rules.ErrUnsupported) || errors.Is(missing, ipset.ErrUnsupported) || errors.Is(missing, rules.ErrUnsupported)
 }
 
 // firstSet asks for the type of a set that ipvs mode needs.
@@ -140,14 +141,21 @@ func answers(socket string) bool {
 	return conn.Close() == nil
 }
 
-// servedFamilies returns the families that the agent would serve; both with an error.
-func servedFamilies(log *zap.Logger, c config.Config) ([]model.Family, error) {
+// servedFamilies returns the families that the agent would serve, and why rules of iptables cannot refer
+// to sets there; both families with an error.
+func servedFamilies(log *zap.Logger, c config.Config) (served []model.Family, setMatch, err error) {
 	all := model.Families()
-	h, err := rules.New(log, rules.Options{Backend: rules.Backend(c.IPTables), Owned: netfilter.Owned})
-	if err != nil {
-		return all[:], err
+	o := rules.Options{Backend: rules.Backend(c.IPTables), Owned: netfilter.Owned}
+	tables, err := nftables.New(log, nftables.Options{})
+	if err == nil {
+		defer tables.Close()
+		o.Match = netfilter.MatchFinder(tables)
 	}
-	return h.Families(), nil
+	h, err := rules.New(log, o)
+	if err != nil {
+		return all[:], nil, err
+	}
+	return h.Families(), h.FindMatch(context.Background(), netfilter.SetMatch), nil
 }
 
 // leftOut names the families that the agent would not serve.

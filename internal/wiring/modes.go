@@ -34,6 +34,7 @@ func RulesOptions(c config.Config, tables *nftables.Handle, called CallObserver)
 			n, err := tables.Generation(ctx)
 			return uint64(n), err
 		}
+		o.Match = netfilter.MatchFinder(tables)
 	}
 	return o
 }

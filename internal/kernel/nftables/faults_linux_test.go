@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -28,6 +29,7 @@ type kernel struct {
 	wrote  int // transactions that arrived
 
 	absent    bool                                     // no nf_tables
+	matchSays syscall.Errno                            // to the question for a match; 0 describes it
 	interrupt func(dump int) bool                      // the dump is marked as interrupted
 	verdict   func(transaction, row int) syscall.Errno // on a deletion, row 0 being the frame
 	garble    bool                                     // answers do not parse
@@ -73,6 +75,8 @@ func (w *wire) Send(b []byte) error {
 		w.dump(seq)
 	case 10<<8 | 16:
 		w.generation(seq)
+	case 11 << 8:
+		w.match(seq)
 	case 0x10:
 		w.transaction(b)
 	}
@@ -102,6 +106,43 @@ func (w *wire) dump(seq uint32) {
 		end[6] |= 0x10
 	}
 	w.queue <- end
+}
+
+// match answers with a match, or with an error.
+func (w *wire) match(seq uint32) {
+	if errno := w.kernel.matchSays; errno != 0 {
+		w.answer(seq, errno)
+		return
+	}
+	b := []byte{20, 0, 0, 0, 0, 11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0}
+	binary.NativeEndian.PutUint32(b[8:], seq+77)
+	w.queue <- slices.Clone(b) // an answer to another request
+	binary.NativeEndian.PutUint32(b[8:], seq)
+	w.queue <- b
+}
+
+// TestAnswersAboutMatches: only two answers of the kernel mean that a match is missing.
+func TestAnswersAboutMatches(t *testing.T) {
+	for errno, want := range map[syscall.Errno]struct {
+		missing bool
+		fails   string
+	}{
+		0: {}, syscall.EPROTONOSUPPORT: {}, syscall.ENOENT: {true, "this kernel lacks it"}, syscall.EINVAL: {true, "this kernel lacks nft_compat"},
+		syscall.EPERM: {false, "CAP_NET_ADMIN"}, syscall.ENOMEM: {false, "try again"},
+	} {
+		k := &kernel{matchSays: errno}
+		err := k.handle().FindMatch(t.Context(), "ip", "set")
+		if errors.Is(err, nftables.ErrUnsupported) != want.missing || (err == nil) != (want.fails == "") || err != nil && !strings.Contains(err.Error(), want.fails) {
+			t.Errorf("%v: %v", errno, err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		k := &kernel{stuck: make(chan struct{})}
+		if err := k.handle().FindMatch(t.Context(), "ip6", "set"); !errors.Is(err, nftables.ErrBusy) || errors.Is(err, nftables.ErrUnsupported) {
+			t.Errorf("a kernel that does not answer: %v", err)
+		}
+		close(k.stuck)
+	})
 }
 
 // generation answers with the number of transactions that arrived.

@@ -119,6 +119,17 @@ func (h *Handle) Delete(ctx context.Context, keys []Key) []error {
 	return Together(keys, faults, err)
 }
 
+// findMatch is FindMatch without the checks. A kernel without nfnetlink has no nft_compat.
+func (h *Handle) findMatch(ctx context.Context, family, name string) error {
+	_, err := nfnetlink.Do(ctx, h.caller, 1, func(s *nfnetlink.Session) (struct{}, error) {
+		return struct{}{}, exchange{s}.findMatch(family, name)
+	})
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		err = fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	return err
+}
+
 // call runs one use of a socket and returns at the deadline at the latest.
 func call[T any](ctx context.Context, h *Handle, use func(exchange) (T, error)) (T, error) {
 	return callWithin(ctx, h, 1, use)

@@ -33,6 +33,8 @@ func (h *Handle) Filters(context.Context) ([]Filter, error) { return nil, errPla
 // Generation fails with ErrUnsupported.
 func (h *Handle) Generation(context.Context) (uint32, error) { return 0, errPlatform }
 
+func (h *Handle) findMatch(context.Context, string, string) error { return errPlatform }
+
 // Watch fails with ErrUnsupported.
 func (h *Handle) Watch(context.Context, func([]Writer)) error { return errPlatform }
 

@@ -328,3 +328,24 @@ func TestLeads(t *testing.T) {
 	run("-F")
 	leads(false, "PREROUTING", "KUBE-SERVICES")
 }
+
+// A kernel with nft_compat has the match comment, and no kernel has the other one.
+func TestFindMatch(t *testing.T) {
+	h := openKernel(t)
+	for _, family := range []string{"ip", "ip6"} {
+		for _, name := range []string{"comment", "no-such-match"} {
+			err := h.FindMatch(t.Context(), family, name)
+			t.Logf("match %s, family %s: %v", name, family, err)
+			compat := err == nil || !strings.Contains(err.Error(), "nft_compat")
+			switch {
+			case err != nil && !errors.Is(err, nftables.ErrUnsupported):
+				t.Errorf("match %s, family %s: %v", name, family, err)
+			case compat && (err == nil) != (name == "comment"):
+				t.Errorf("match %s, family %s: %v", name, family, err)
+			}
+		}
+	}
+	if err := h.FindMatch(t.Context(), "inet", "comment"); !errors.Is(err, nftables.ErrInvalid) {
+		t.Errorf("family inet: %v, want %v", err, nftables.ErrInvalid)
+	}
+}

@@ -19,7 +19,7 @@ var (
 	ErrInterrupted = errors.New("tables changed while they were read")
 	// ErrInvalid: the key cannot be expressed to the kernel; nothing was sent.
 	ErrInvalid = errors.New("invalid table")
-	// ErrUnsupported: not on this operating system.
+	// ErrUnsupported: not on this operating system, or not in this kernel.
 	ErrUnsupported = errors.New("not supported")
 )
 

@@ -65,6 +65,9 @@ func (h *Handle) JumpsThere(context.Context, []JumpKey) ([]JumpKey, error) { ret
 // Stamp fails with ErrUnsupported.
 func (h *Handle) Stamp(Family, ...string) (uint64, error) { return 0, errOS }
 
+// FindMatch fails with ErrUnsupported.
+func (h *Handle) FindMatch(context.Context, string) error { return errOS }
+
 // Generation is not known.
 func (h *Handle) Generation(context.Context) uint64 { return 0 }
 

@@ -2,6 +2,7 @@ package rules_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -315,6 +316,24 @@ func TestStampFollowsFlush(t *testing.T) {
 		if stamp() != empty {
 			t.Errorf("%s: %#x, was %#x before the rule", f, stamp(), empty)
 		}
+	}
+}
+
+// The kernel is asked for matches of legacy without a process, and answers as its tools do.
+func TestFindMatchOfLegacy(t *testing.T) {
+	namespace(t)
+	needBackend(t, rules.Legacy)
+	h := newHandle(t, rules.Options{Backend: rules.Legacy})
+	if err := h.FindMatch(t.Context(), "comment"); err != nil {
+		t.Errorf("match comment: %v", err)
+	}
+	if err := h.FindMatch(t.Context(), "no-such-match"); !errors.Is(err, rules.ErrUnsupported) {
+		t.Errorf("match no-such-match: %v, want %v", err, rules.ErrUnsupported)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := h.FindMatch(ended, "no-such-match"); err == nil {
+		t.Error("a match that no kernel has is there")
 	}
 }
 

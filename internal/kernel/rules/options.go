@@ -31,6 +31,9 @@ type Options struct {
 	// namespace changes, never 0 where there are nftables (NFT_MSG_GETGEN): by it
 	// [Handle.Generation] and [Handle.Sign] find changes. Nil is none.
 	Generation func(ctx context.Context) (uint64, error)
+	// Match returns an error that matches [ErrUnsupported] if iptables-nft cannot use a match of the
+	// kernel (NFNL_MSG_COMPAT_GET): what [Handle.FindMatch] asks. Nil asks nothing.
+	Match func(ctx context.Context, f Family, name string) error
 	// Called gets the duration and the error of each process that lists or writes; it may be nil.
 	Called func(took time.Duration, err error)
 	// Root is the directory that holds proc. Default "/".

@@ -1,0 +1,24 @@
+package netfilter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
+)
+
+// SetMatch is the match of iptables by which rules refer to sets.
+const SetMatch = "set"
+
+// MatchFinder returns what rules.Options.Match asks nftables by.
+func MatchFinder(tables *nftables.Handle) func(ctx context.Context, f rules.Family, name string) error {
+	return func(ctx context.Context, f rules.Family, name string) error {
+		err := tables.FindMatch(ctx, f.Table(), name)
+		if errors.Is(err, nftables.ErrUnsupported) {
+			return fmt.Errorf("%w: %w", rules.ErrUnsupported, err)
+		}
+		return err
+	}
+}
