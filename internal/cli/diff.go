@@ -19,6 +19,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/describe"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/nftrules"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/linediff"
@@ -27,9 +28,9 @@ import (
 )
 
 const diffHelp = `Compare the desired rows with the rows in the kernel. Rows are printed in the format of ipvsadm,
-ipset, iptables and ip. A line with "-" is only in the kernel: kube-ipvs wrote it, and the agent will
-delete it. A line with "+" is only desired. Rows of other programs are not compared. Nothing is
-written, and no kernel module is loaded.
+ipset, iptables and ip, and rules and sets in nftables as commands of nft. A line with "-" is only
+in the kernel: kube-ipvs wrote it, and the agent will delete it. A line with "+" is only desired.
+Rows of other programs are not compared. Nothing is written, and no kernel module is loaded.
 
 The desired rows come from the running agent. With --source-dir, --kubeconfig or --master they are
 compiled from these sources, as "plan" does, and no agent needs to run. Settings then come from the
@@ -206,6 +207,11 @@ func compared(ctx context.Context, c config.Config, asked desiredSource, k readO
 	}
 	for _, kind := range kinds {
 		report.Add(kind, oddLines(kind, active, there[kind], text[kind]))
+	}
+	if k.nft && active != config.ModeIPTables {
+		for i, odd := range report.Rows {
+			report.Rows[i].Row = nftrules.RowText(odd.Kind, odd.Row)
+		}
 	}
 	return report, nil
 }

@@ -134,7 +134,7 @@ func explained(ctx context.Context, client explainClient, k readOnlyKernel, excl
 	if noAgent == nil {
 		told = &s
 	}
-	found := explain.Found{Text: map[string]string{}, Failed: map[string]error{}}
+	found := explain.Found{Text: map[string]string{}, Failed: map[string]error{}, Words: k.words()}
 	at := scopeOf(told, q)
 	text, failed := describe.Read(ctx, describe.Kernel{Servers: deps.Servers, Sets: deps.Sets, Rules: deps.Rules, Links: deps.Links}, at)
 	for kind := range kindsOf(told) {

@@ -11,7 +11,9 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/describe"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/nftrules"
+	"github.com/kube-ipvs/kube-ipvs/internal/explain"
 	"github.com/kube-ipvs/kube-ipvs/internal/firewall"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nft"
@@ -51,12 +53,30 @@ func (k readOnlyKernel) settings(c config.Config) config.Config {
 	return c
 }
 
-// counters returns those of rules; nil without tools.
-func (k readOnlyKernel) counters() counters {
-	if k.rules == nil {
+// words returns those of nftables where rules and sets are there; else nil.
+func (k readOnlyKernel) words() *explain.Words {
+	if !k.nft {
 		return nil
 	}
-	return k.rules
+	return &explain.Words{Row: nftrules.RowText, Group: nftrules.GroupText, Step: nftStep}
+}
+
+// nftStep returns a step of a packet in the words of nftables. An accept does not keep tables of other
+// programs from dropping the packet.
+func nftStep(step string) string {
+	if step == describe.OthersThenAccept {
+		return "filter-INPUT: accepted; filters of other programs see the packet, too"
+	}
+	return nftrules.StepText(step)
+}
+
+// counters returns those of rules; nil where rules cannot be read.
+func (k readOnlyKernel) counters() counters {
+	if k.rules != nil {
+		return k.rules
+	}
+	c, _ := k.deps.Rules.(counters) // nftrules.Rules has them
+	return c
 }
 
 // openReaders opens all that can be opened.

@@ -105,6 +105,60 @@ type Found struct {
 	Firewalls []Firewall
 	Walls     map[string][]Wall
 	Unclear   []string
+	// Words translate rules and sets that are not in iptables and ipset; nil prints them as they are.
+	Words *Words
+}
+
+// Words say what rules and sets are called where they are in nftables.
+type Words struct {
+	// Row returns a row of a kind, and Group a group of rows.
+	Row   func(kind, row string) string
+	Group func(group string) string
+	// Step returns a step of a packet.
+	Step func(step string) string
+}
+
+// row returns a row as it is printed.
+func (w *Words) row(kind, row string) string {
+	if w == nil {
+		return row
+	}
+	return w.Row(kind, row)
+}
+
+// group returns a group as it is printed.
+func (w *Words) group(group string) string {
+	if w == nil {
+		return group
+	}
+	return w.Group(group)
+}
+
+// translate has a report print the words of nftables.
+func (w *Words) translate(r *Report) {
+	if w == nil {
+		return
+	}
+	for _, groups := range [][]Rows{r.Kernel.Missing, r.Kernel.Orphaned, r.Kernel.Foreign} {
+		for i, g := range groups {
+			groups[i].Group = w.Group(g.Group)
+			for j, row := range g.Rows {
+				g.Rows[j] = w.Row(g.Kind, row)
+			}
+		}
+	}
+	if r.Story == nil {
+		return
+	}
+	for i := range r.Story.Services {
+		for _, f := range r.Story.Services[i].Frontends {
+			for _, path := range f.Paths {
+				for j, step := range path.Steps {
+					path.Steps[j] = w.Step(step)
+				}
+			}
+		}
+	}
 }
 
 // kinds are in the order of the report: rows that attract traffic come first.
@@ -122,8 +176,9 @@ func New(asked string, story *agent.Report, noAgent error, found Found) Report {
 	if story != nil {
 		r.UsedBy = usedBy(story)
 	}
-	v := verdict{report: &r, unclear: found.Unclear}
+	v := verdict{report: &r, unclear: found.Unclear, words: found.Words}
 	r.Verdict, r.OK = v.reach()
+	found.Words.translate(&r)
 	return r
 }
 

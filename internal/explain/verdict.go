@@ -19,6 +19,7 @@ type verdict struct {
 	minor []string
 	// unclear are filters of which nothing can be said.
 	unclear []string
+	words   *Words
 }
 
 func (v *verdict) wrongf(format string, args ...any) { add(&v.wrong, fmt.Sprintf(format, args...)) }
@@ -167,7 +168,11 @@ func (v *verdict) eachAsked(visit func(*agent.ServiceReport, *agent.FrontendRepo
 // unread lists the kinds that could not be read: often the kernel lacks a module.
 func (v *verdict) unread() {
 	for _, u := range v.report.Kernel.Unread {
-		v.wrongf("%s cannot be read of the kernel: %s", nounOf[u.Kind], u.Why)
+		noun := nounOf[u.Kind]
+		if u.Kind == "rules" && v.words != nil {
+			noun = "rules of nftables"
+		}
+		v.wrongf("%s cannot be read of the kernel: %s", noun, u.Why)
 	}
 }
 
@@ -193,11 +198,11 @@ func (v *verdict) missing(m Rows) {
 	case m.Kind == "servers":
 		v.missingServer(m)
 	case m.Kind == "rules" && len(m.Rows) == m.Of && strings.Contains(m.Rows[0], " -N "):
-		v.wrongf("chain %s is missing in the kernel: %s", m.Group, who)
+		v.wrongf("chain %s is missing in the kernel: %s", v.words.group(m.Group), who)
 	case m.Kind == "rules":
-		v.wrongf("%s lacks %d of %d rules in the kernel (%s): %s", chainOrHook(m.Group), len(m.Rows), wantedRules(m), m.Rows[0], "another program flushed or changed the chain, or the agent could not write them")
+		v.wrongf("%s lacks %d of %d rules in the kernel (%s): %s", v.chainOrHook(m.Group), len(m.Rows), wantedRules(m), v.words.row(m.Kind, m.Rows[0]), "another program flushed or changed the chain, or the agent could not write them")
 	case m.Kind == "sets":
-		v.wrongf("set %s lacks %s in the kernel (%s): %s", m.Group, entries(len(m.Rows)), m.Rows[0], who)
+		v.wrongf("set %s lacks %s in the kernel (%s): %s", m.Group, entries(len(m.Rows)), v.words.row(m.Kind, m.Rows[0]), who)
 	default:
 		for _, row := range m.Rows {
 			v.wrongf("address is missing in the kernel (%s): %s", row, who)
@@ -213,11 +218,11 @@ func wantedRules(m Rows) int {
 	return m.Of
 }
 
-func chainOrHook(group string) string {
+func (v *verdict) chainOrHook(group string) string {
 	if strings.Contains(group, " KUBE-") {
-		return "chain " + group
+		return "chain " + v.words.group(group)
 	}
-	return "hook " + group
+	return "hook " + v.words.group(group)
 }
 
 func entries(n int) string {

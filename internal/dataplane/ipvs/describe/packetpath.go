@@ -182,6 +182,10 @@ func (w *walker) intent() string {
 	return cond(w.marked, fmt.Sprintf("marked %s for masquerade (%s)", w.config.Masquerade.Value(), netfilter.ChainMarkMasq), "source kept")
 }
 
+// OthersThenAccept is the step of a packet that our rules let pass in the INPUT of iptables, where their
+// accept keeps later rules of others from dropping it.
+const OthersThenAccept = "filter INPUT: rules of others, then " + netfilter.ChainAccept + " accepts"
+
 // input is how the packet becomes local, and the filter table (accessRules, filterRules).
 func (w *walker) input() {
 	f := w.at
@@ -201,7 +205,7 @@ func (w *walker) input() {
 		w.filter()
 	}
 	if !w.Ended() {
-		w.Addf("filter INPUT: rules of others, then %s accepts", netfilter.ChainAccept)
+		w.Addf("%s", OthersThenAccept)
 	}
 }
 
