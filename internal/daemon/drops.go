@@ -9,6 +9,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/nftrules"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -16,7 +17,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/wiring"
 )
 
-// counted reads packet counters of rules; *rules.Handle is one.
+// counted reads packet counters of rules; *rules.Handle is one, and nftrules.Rules.
 type counted interface {
 	Counted(ctx context.Context, tables []string, wanted func(rules.ChainKey) bool) ([]rules.Counted, error)
 }
@@ -45,7 +46,11 @@ func (d *daemon) newDropReader() *dropReader {
 		}
 		return iptables.Name
 	}
-	return &dropReader{rules: d.kernel.rules, mode: mode, families: d.served, total: map[dropKey]uint64{}}
+	var from counted = d.kernel.rules
+	if d.kernel.backend != nil {
+		from = nftrules.New(d.kernel.nft).Rules() // apart from the loop's own
+	}
+	return &dropReader{rules: from, mode: mode, families: d.served, total: map[dropKey]uint64{}}
 }
 
 func (r *dropReader) read(ctx context.Context) ([]telemetry.Dropped, error) {

@@ -34,10 +34,10 @@ func (d *daemon) connectMetrics() {
 	m.Sources(d.synced)
 	m.Unreadable(d.sources.unreadableCount)
 	d.kernel.calls.observe(m.KernelCall)
-	if d.kernel.backend == nil { // sets of nftables have no limit, and its rules no counters
+	if d.kernel.backend == nil { // sets of nftables have no limit
 		m.Sets(d.newSetUsageReader().fill)
-		m.Drops(d.newDropReader().read)
 	}
+	m.Drops(d.newDropReader().read)
 	m.Features(func() []telemetry.Feature {
 		return []telemetry.Feature{{Name: "AllowServiceExternalIPs", Enabled: d.live.now().AllowExternalIPs}}
 	})

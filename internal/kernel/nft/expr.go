@@ -152,6 +152,20 @@ func parseExprs(list nfnetlink.Attrs) (out []expr) {
 	return out
 }
 
+// counterPackets is the attribute of a counter with the number of packets (NFTA_COUNTER_PACKETS).
+const counterPackets = 2
+
+// parsePackets returns what the first counter in a list of expressions has counted; 0 without one.
+func parsePackets(list nfnetlink.Attrs) (packets uint64) {
+	found := false
+	list.Each(func(_ uint16, element nfnetlink.Attrs) {
+		if body, ok := element.Get(exprData); ok && !found && element.Text(exprName) == "counter" {
+			packets, found = body.Long(counterPackets), true
+		}
+	})
+	return packets
+}
+
 func parseExpr(element nfnetlink.Attrs) expr {
 	e := expr{name: element.Text(exprName)}
 	body, ok := element.Get(exprData)

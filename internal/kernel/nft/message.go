@@ -330,11 +330,13 @@ func parseBase(a nfnetlink.Attrs) Base {
 
 func parseRule(f Family, a nfnetlink.Attrs) Rule {
 	var exprs []expr
+	var packets uint64
 	if list, ok := a.Get(ruleExprs); ok {
 		exprs = parseExprs(list)
+		packets = parsePackets(list)
 	}
 	user := a.Bytes(ruleUserdata)
-	r := Rule{Statements: raise(f, exprs), Comment: strings.TrimSuffix(string(parseUser(user, userComment)), "\x00")}
+	r := Rule{Packets: packets, Statements: raise(f, exprs), Comment: strings.TrimSuffix(string(parseUser(user, userComment)), "\x00")}
 	r.Foreign = !slices.Equal(parseUser(user, userOurs), r.digest(f))
 	return r
 }

@@ -17,6 +17,9 @@ type Rule struct {
 	// Foreign is set on a rule that was read and that this package did not write as it is now:
 	// another program added or replaced it.
 	Foreign bool
+	// Packets is how many packets the first Counter of a rule that was read has counted. It is no part
+	// of what Equal compares, and is not written.
+	Packets uint64
 }
 
 // maxComment is how much of a comment nft(8) takes.

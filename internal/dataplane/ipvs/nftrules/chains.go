@@ -49,6 +49,28 @@ func (r Rules) List(ctx context.Context) (map[rules.ChainKey]rules.Chain, map[ru
 	return chains, jumps, nil
 }
 
+// Counted returns the rules of some chains that drop or refuse packets, with the number of packets. It
+// reads all rules of our tables at once, so tables are not looked at.
+func (r Rules) Counted(ctx context.Context, _ []string, wanted func(rules.ChainKey) bool) ([]rules.Counted, error) {
+	found, err := r.b.kernel.Read(ctx)
+	if err != nil {
+		return nil, ruleError(err)
+	}
+	var out []rules.Counted
+	for _, k := range slices.SortedFunc(maps.Keys(found.Chains), nft.Key.Compare) {
+		key, ok := parseName(k)
+		if !ok || !wanted(key) {
+			continue
+		}
+		for _, rule := range found.Chains[k].Rules {
+			if isCounted(rule) {
+				out = append(out, rules.Counted{Chain: key, Rule: netfilter.NewLine(key.Family, raiseRule(key, rule)).String(), Packets: rule.Packets})
+			}
+		}
+	}
+	return out, nil
+}
+
 // text returns the rules of a chain as kernel/rules has them.
 func (r Rules) text(ctx context.Context, k rules.ChainKey, c nft.Chain) (string, error) {
 	var detours []nft.Element

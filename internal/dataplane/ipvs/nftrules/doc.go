@@ -23,6 +23,7 @@
 //     chain. A chain has either such rules or others.
 //   - A match of a set of ports without a protocol names the protocol of that set, because nftables
 //     looks at the same bytes of any packet.
+//   - DROP and REJECT get a counter before them, which Counted reads.
 //   - A comment goes to the end of the rule. In iptables it is before the first match of a set.
 //
 // A rule without a counterpart is an error. Reading returns the text that was written, so the mode

@@ -258,12 +258,15 @@ func (l *lowering) target(t netfilter.Target) (why string) {
 	case netfilter.JumpTo:
 		return l.add(nft.Jump(named(l.chain.Family, l.chain.Table, string(t)).Name))
 	case netfilter.Verdict:
-		if t == netfilter.Accept && l.chain.Table == "nat" {
+		switch {
+		case t == netfilter.Accept && l.chain.Table == "nat":
 			return l.add(nft.KeepDestination{})
+		case t == netfilter.Drop:
+			return l.add(nft.Counter{}, nft.Drop)
 		}
 		return l.add(verdicts[t])
 	case netfilter.Reject:
-		return l.add(nft.Reject{})
+		return l.add(nft.Counter{}, nft.Reject{})
 	case netfilter.SetMark:
 		return l.add(nft.SetMarkBits(t.Value, t.Mask))
 	case netfilter.SNAT:

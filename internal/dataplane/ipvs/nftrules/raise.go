@@ -55,8 +55,11 @@ func raiseRule(k rules.ChainKey, r nft.Rule) netfilter.Rule {
 		return foreign(k, r)
 	}
 	up := raising{chain: k}
+	if isCounted(r) != slices.Contains(r.Statements, nft.Statement(nft.Counter{})) {
+		return foreign(k, r)
+	}
 	for i, s := range r.Statements {
-		if up.impliedProtocol(s, r.Statements[i+1:]) {
+		if s == (nft.Counter{}) || up.impliedProtocol(s, r.Statements[i+1:]) {
 			continue
 		}
 		m, t := raiseMatch(s), raiseTarget(k, s)
@@ -71,6 +74,17 @@ func raiseRule(k rules.ChainKey, r nft.Rule) netfilter.Rule {
 	}
 	up.comment(r.Comment)
 	return netfilter.If(up.match...).Then(up.target)
+}
+
+// isCounted reports whether a rule is one that counts the packets that it drops or refuses. Rules of older
+// agents have no counter, so they are written again.
+func isCounted(r nft.Rule) bool {
+	n := len(r.Statements)
+	if n == 0 {
+		return false
+	}
+	last := r.Statements[n-1]
+	return last == nft.Drop || last == (nft.Reject{})
 }
 
 // raising is one rule on its way.
