@@ -8,6 +8,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/firewall"
+	"github.com/kube-ipvs/kube-ipvs/internal/healthcheck"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/nodecheck"
@@ -85,6 +86,9 @@ func (d *daemon) newFirewallWatcher() *rulewatch.FirewallWatcher {
 			if err != nil {
 				return nil, err
 			}
+			if d.kernel.backend != nil {
+				out = healthFrontends(d.healthPorts.Status())
+			}
 			return out, d.loop.ServicesInfo(ctx, ids, func(k agent.ServiceInfo) { out = append(out, dialledFrontends(k)...) })
 		},
 		Facts: func(ctx context.Context) (firewall.Facts, error) {
@@ -96,6 +100,18 @@ func (d *daemon) newFirewallWatcher() *rulewatch.FirewallWatcher {
 		Repair:  d.reloadRules,
 		Blocked: eventReporter{d.events}.firewallBlocks,
 	})
+}
+
+// healthFrontends returns the health-check node ports, as firewalls see them. Rules of iptables accept
+// them before the filters of others; an accept of nftables does not.
+func healthFrontends(ports []healthcheck.PortStatus) []firewall.Frontend {
+	var out []firewall.Frontend
+	for _, p := range ports {
+		out = append(out, firewall.Frontend{
+			Service: p.Service.String(), Kind: firewall.NodePort, Addr: p.Address.Addr(), Port: p.Address.Port(), Protocol: uint8(model.TCP),
+		})
+	}
+	return out
 }
 
 // dialledFrontends returns the frontends of a Service that firewalls are judged for. It leaves
