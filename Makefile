@@ -32,13 +32,13 @@ help: ## this list
 	@echo 'kube-ipvs: Kubernetes Services on the kernel'"'"'s IP Virtual Server'
 	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
-	@echo 'Without WHAT= the choices are listed. KERNEL=uml|qemu|kvm chooses the kernel of guests, RUN=REGEXP the tests.'
+	@echo 'Without WHAT= the choices are listed. KERNEL=uml|uml-nft|qemu|kvm chooses the kernel of guests, RUN=REGEXP the tests.'
 
 build: ## bin/kube-ipvs, static
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/kube-ipvs ./cmd/kube-ipvs
 
-demo: ## agent, backends and curl, here or in a throw-away VM; MODE=iptables without IPVS
-	@MODE='$(MODE)' e2e/demo.sh
+demo: ## agent, backends and curl, here or in a throw-away VM; MODE=iptables without IPVS, RULES=nftables
+	@MODE='$(MODE)' RULES='$(RULES)' e2e/demo.sh
 
 ##@ Test
 

@@ -3,6 +3,8 @@
 # machine if its kernel has IPVS, else in a throw-away VM. Ends by itself; the exit status says whether everything behaved.
 #
 #   MODE=iptables e2e/demo.sh   iptables mode; on this machine if its kernel has iptables
+#   RULES=nftables e2e/demo.sh  ipvs mode with its rules in nftables
+#   KERNEL=uml-nft e2e/demo.sh  in a guest with this kernel (vmrun -accel)
 #
 #   e2e/demo.sh            colours on a terminal only
 #   e2e/demo.sh --color    colours always, for "less -R" or a recording
@@ -56,6 +58,6 @@ esac
 
 say "starting in the $where"
 guest=/run/demo
-exec bin/vmrun -auto -need "$mode" -timeout 10m \
+exec bin/vmrun -auto -accel "${KERNEL:-auto}" -need "$mode" -timeout 10m \
 	-copy bin/kube-ipvs:$guest/bin/kube-ipvs -copy bin/backend:$guest/bin/backend -share e2e/demo:$guest/src \
-	-env "DEMO_COLOR=$color" -env "DEMO_MODE=$mode" -- bash -c "PATH=$guest/bin:\$PATH exec bash $guest/src/run.sh"
+	-env "DEMO_COLOR=$color" -env "DEMO_MODE=$mode" -env "DEMO_RULES=${RULES:-}" -- bash -c "PATH=$guest/bin:\$PATH exec bash $guest/src/run.sh"

@@ -1,7 +1,10 @@
 # ipvs.sh: what the demo shows of ipvs mode, and how it asks the kernel. Sourced by run.sh.
 # shellcheck shell=bash
 
-mode_flags=
+mode_flags=${DEMO_RULES:+--rules=$DEMO_RULES}
+if [ "${DEMO_RULES:-}" = nftables ]; then
+	left_rules='nft list ruleset | grep -c kube-ipvs'
+fi
 
 prepare_node() { :; } # the addresses of Services become the node's own
 
@@ -54,6 +57,10 @@ show_kernel() {
 	check 'with twelve destinations' [ "$(grep -cE '^  -> .*Masq +1 ' <<<"$out")" -eq 12 ]
 	run 'ip address show kube-ipvs0'
 	check 'the Service addresses of both families are bound' [ "$(grep -cE 'inet6? (10.96|fd00:10:96)' <<<"$out")" -eq 4 ]
+	if [ "${DEMO_RULES:-}" = nftables ]; then
+		run 'nft list set ip kube-ipvs KUBE-CLUSTER-IP'
+		check 'its sets are in nftables' says "$web \\. tcp \\. 80"
+	fi
 }
 
 show_service() { run "ipvsadm -Ln --tcp-service $web:80"; }

@@ -9,6 +9,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=e2e/demo/pods.sh
 . "$here/pods.sh"
 mode=${DEMO_MODE:-ipvs}
+left_rules='{ iptables-save; ip6tables-save; ipset list -n; } | grep -c KUBE' # what cleanup must not leave
 # shellcheck source=e2e/demo/ipvs.sh
 . "$here/$mode.sh"
 
@@ -183,7 +184,7 @@ show_cleanup() {
 	stop_agent
 	run 'kube-ipvs cleanup 2>/dev/null'
 	show_clean
-	run_refused '{ iptables-save; ip6tables-save; ipset list -n; } | grep -c KUBE'
+	run_refused "$left_rules"
 	check 'no rule, chain or set is left' [ "$out" = 0 ]
 	dirty=''
 }

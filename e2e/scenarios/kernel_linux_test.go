@@ -19,12 +19,14 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/races"
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nft"
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/scenario"
 )
 
@@ -37,6 +39,16 @@ func TestOnKernel(t *testing.T) {
 	scenario.Run(t, scenario.Options{
 		Files: files, Driver: "kernel",
 		Open: func(work string) (scenario.Driver, error) { return newNode(t, work, binary, "") },
+	})
+}
+
+// TestNFTOnKernel is the same with rules and sets in nftables. Scenarios have the words of iptables and
+// ipset, which the kernel may lack, and so may the node.
+func TestNFTOnKernel(t *testing.T) {
+	binary := program(t, "a kernel with IPVS")
+	scenario.Run(t, scenario.Options{
+		Files: withNFT(t), Driver: "kernel",
+		Open: func(work string) (scenario.Driver, error) { return newNFTNode(t, work, binary) },
 	})
 }
 
@@ -76,6 +88,7 @@ type node struct {
 	t                 testing.TB // it fails where the race detector found something in an agent
 	work, binary, run string
 	backend           string       // of iptables; empty is what the machine prefers
+	tables            *nft.Handle  // our tables of nftables; nil with rules in iptables
 	host              []netip.Addr // of the link host0
 
 	mu    sync.Mutex
@@ -101,6 +114,16 @@ func newNode(t testing.TB, work, binary, backend string) (*node, error) {
 	n := &node{t: t, work: work, binary: binary, run: run, backend: backend}
 	// Adding a destination fails with EINVAL while lo is down.
 	_, err = n.output("ip", "link", "set", "lo", "up")
+	return n, err
+}
+
+// newNFTNode is newNode for a node whose rules are in nftables.
+func newNFTNode(t testing.TB, work, binary string) (*node, error) {
+	n, err := newNode(t, work, binary, "")
+	if err != nil {
+		return nil, err
+	}
+	n.tables, err = nft.New(zap.NewNop(), nft.Options{})
 	return n, err
 }
 
@@ -133,6 +156,9 @@ func (n *node) flags(s scenario.Start) []string {
 	}
 	if n.rulesAlone() {
 		flags = append(flags, "--iptables-backend="+n.backend)
+	}
+	if n.tables != nil {
+		flags = append(flags, "--rules=nftables")
 	}
 	return append(flags, s.Flags...)
 }
@@ -211,6 +237,9 @@ func (n *node) Log() string {
 
 // Text implements scenario.Driver.
 func (n *node) Text(kind string) (string, error) {
+	if n.tables != nil && (kind == "sets" || kind == "rules") {
+		return scenario.Tables{Kernel: n.tables}.Text(kind)
+	}
 	switch kind {
 	case "servers":
 		if n.lacksIPVS() {
@@ -345,6 +374,9 @@ func (f found) addDetached(rules, routes, local string) error {
 // Tool implements scenario.Driver.
 func (n *node) Tool(args []string) error {
 	name := args[0]
+	if n.tables != nil && slices.Contains([]string{"iptables", "ip6tables", "ipset"}, name) {
+		return scenario.Tables{Kernel: n.tables}.Tool(args)
+	}
 	if name == "iptables" || name == "ip6tables" {
 		name = n.iptables(name, "")
 	}
@@ -404,6 +436,9 @@ func (n *node) Failing(map[netip.AddrPort]string) error {
 // name: starting programs is what takes time here. A mode with one kind has no names.
 func (n *node) Plan(s scenario.Start) (map[string]string, error) {
 	args := append([]string{"plan"}, n.flags(s)...)
+	if n.tables != nil {
+		args = append(args, "--rules=iptables") // the words of scenarios
+	}
 	for _, a := range n.host {
 		args = append(args, "--node-address="+a.String())
 	}
@@ -448,6 +483,9 @@ func (n *node) Pace() (interval, deadline time.Duration) {
 func (n *node) Close() {
 	if n.agent != nil {
 		_ = n.Kill()
+	}
+	if n.tables != nil {
+		n.tables.Close()
 	}
 	if found := races.In(n.Log()); found != "" {
 		n.t.Errorf("%s: an agent has a data race:\n%s", filepath.Base(n.work), found)

@@ -72,7 +72,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	}
 	flags.BoolVar(&o.list, "list", false, "print the stages and what they prove")
 	flags.StringVar(&o.pattern, "run", os.Getenv("RUN"), "only tests that match this regular expression, in stages that run in guests or namespaces")
-	flags.StringVar(&o.kernel, "kernel", os.Getenv("KERNEL"), "the guests' `kernel`: uml, qemu, kvm, or auto for the fastest that works here")
+	flags.StringVar(&o.kernel, "kernel", os.Getenv("KERNEL"), "the guests' `kernel`: uml, uml-nft, qemu, kvm, or auto for the fastest that works here")
 	flags.BoolVar(&o.race, "race", os.Getenv("RACE") != "", "build agent and tests of the guests with the race detector")
 	flags.IntVar(&o.guests, "guests", 0, "`number` of guests that run at once (default 3, or 2 that are emulated)")
 	switch err := flags.Parse(args); {
@@ -163,9 +163,9 @@ func newConfig(o options) (*config, error) {
 	switch o.kernel {
 	case "":
 		o.kernel = "auto"
-	case "auto", "uml", "qemu", "kvm":
+	case "auto", "uml", nftKernel, "qemu", "kvm":
 	default:
-		return nil, fmt.Errorf("kernel %q: want auto, uml, qemu or kvm", o.kernel)
+		return nil, fmt.Errorf("kernel %q: want auto, uml, %s, qemu or kvm", o.kernel, nftKernel)
 	}
 	if _, err := os.Stat("go.mod"); err != nil {
 		return nil, errors.New("run it from the root of the sources")

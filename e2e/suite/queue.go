@@ -104,7 +104,7 @@ func (p *pool) guest(ctx context.Context, r *recorder, queue string, number int)
 		args = append(args, "-share", share)
 	}
 	args = append(args, "-env", "KUBE_IPVS_BIN=/run/kube-ipvs/bin/kube-ipvs", "--", "bash", "/run/kube-ipvs/queue/worker.sh", lane)
-	if _, err := exec.LookPath("taskset"); err == nil && p.accel == "uml" {
+	if _, err := exec.LookPath("taskset"); err == nil && inUML(p.accel) {
 		args = append([]string{"taskset", "-c", strconv.Itoa(number % runtime.NumCPU())}, args...)
 	}
 	out := newParser(r, lane, false)

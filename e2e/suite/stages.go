@@ -85,6 +85,7 @@ func (c *config) stages() []*stage {
 		{name: "model", about: "random walks on fakes: OPS=100000 operations, SEED= of the first walk", cores: 2, run: c.model},
 		{name: "storm", about: "an API server with 10,000 changes a second for FOR=1m, and a list of 50 MB", cores: 2, run: c.storm},
 		{name: "every-fault", about: "N=18 faults a scenario, RUN= one scenario; the table is in bin/faults.txt", cores: 2, run: c.everyFault},
+		{name: "nftables", about: "ipvs mode on a kernel without ipset and iptables: packets, scenarios, the demo, no tool", cores: 2, after: []string{"tools", "build"}, run: c.nftables},
 		{name: "takeover", about: "kube-proxy in each mode, kube-ipvs, and back, under load", cores: 1, after: []string{"guests"}, run: c.takeover},
 		{name: "kernels", about: "contracts, packets, the demo and features on kernels of Debian and User-mode Linux, as a table; KERNELS= some", cores: 2, after: []string{"guests"}, run: c.kernels},
 		{name: "architectures", about: "build for five, and unit tests of arm64 and s390x (big endian), emulated", cores: 2, run: c.architectures},
@@ -93,6 +94,7 @@ func (c *config) stages() []*stage {
 		c.single("million", "UDP beside a million flows of other programs", single{test: "TestUDPBesideAMillionFlows", env: "KUBE_IPVS_E2E_MILLION=1"}),
 		c.single("soak", "FOR=1h of churn, traffic, faults and restarts", single{test: "TestSoak", env: "KUBE_IPVS_E2E_SOAK=" + or("FOR", "1h")}),
 		c.single("repairs", "how long each loss takes to be repaired, and an idle minute, with SERVICES=10,1000", single{test: "TestRepairTimes", env: "KUBE_IPVS_E2E_REPAIRS=" + or("SERVICES", "10,1000")}),
+		c.single("nftables-figures", "rules in iptables beside rules in nftables, with 1,000 Services", single{test: "TestNFTablesFigures", env: "KUBE_IPVS_E2E_FIGURES=1"}),
 		c.single("queries", "what each query of an operator costs the agent, with N=10000 Services", single{test: "TestQueriesLeaveTheLoopFree", env: "KUBE_IPVS_E2E_SERVICES=" + or("KUBE_IPVS_E2E_SERVICES", "10000")}),
 		c.single("recordings", "what the verbs print, into e2e/recordings", single{test: "TestRecordings", env: "KUBE_IPVS_E2E_RECORD=/run/kube-ipvs/out", share: "../e2e/recordings"}),
 		c.single("scrapes", "the metrics of a busy node, for the picture of the dashboard", single{test: "TestDashboardData", env: "KUBE_IPVS_E2E_SCRAPES=/run/kube-ipvs/out", share: "scrapes"}),
@@ -161,12 +163,13 @@ func (c *config) guestKernels(ctx context.Context, r *recorder) error {
 		r.say("network namespaces of this machine, whose kernel has IPVS")
 		return nil
 	}
-	if c.kernel == "auto" || c.kernel == "uml" {
-		err := r.command(ctx, nil, nil, "bin/vmrun", "-prepare", "-accel", "uml")
+	if c.kernel == "auto" || inUML(c.kernel) {
+		accel := cmp.Or(strings.TrimPrefix(c.kernel, "auto"), "uml")
+		err := r.command(ctx, nil, nil, "bin/vmrun", "-prepare", "-accel", accel)
 		switch {
 		case err == nil:
-			c.accel = "uml"
-		case c.kernel == "uml":
+			c.accel = accel
+		case c.kernel != "auto":
 			return err
 		default:
 			c.accel = "qemu"
@@ -179,8 +182,14 @@ func (c *config) guestKernels(ctx context.Context, r *recorder) error {
 	return nil
 }
 
+// nftKernel is User-mode Linux without ipset and iptables, as vmrun -accel has it.
+const nftKernel = "uml-nft"
+
+// inUML reports whether guests are programs of this machine, each with one processor.
+func inUML(accel string) bool { return accel == "uml" || accel == nftKernel }
+
 // emulated reports whether guests are slow, and few.
-func (c *config) emulated() bool { return c.accel != "uml" }
+func (c *config) emulated() bool { return !inUML(c.accel) }
 
 // packets runs packet tests and scenario files in one queue.
 func (c *config) packets(ctx context.Context, r *recorder) error {
@@ -219,8 +228,17 @@ func (c *config) wanted(test string) bool {
 // scenarioBatches is the number of units that the scenario files are dealt into: enough to fill the last minutes of the queue evenly.
 const scenarioBatches = 24
 
-// scenarioUnits deals the scenario files into batches. Those of iptables mode are no part of TestOnKernel.
-func (c *config) scenarioUnits() (units []unit) {
+// scenarioUnits deals the scenario files into batches.
+func (c *config) scenarioUnits() []unit {
+	units := c.scenarioTest("TestOnKernel")
+	if len(units) == 0 {
+		return nil
+	}
+	return append(units, unit{"scenarios:AcrossProcesses", testScript("scenarios", "e2e/scenarios", "AcrossProcesses", "")})
+}
+
+// scenarioTest returns the units of a test that runs each file as a subtest. Files of iptables mode are left out.
+func (c *config) scenarioTest(test string) (units []unit) {
 	files, _ := filepath.Glob(filepath.Join(root, "e2e/scenarios/testdata/*.txtar"))
 	var names []string
 	for _, file := range files {
@@ -232,10 +250,10 @@ func (c *config) scenarioUnits() (units []unit) {
 		return nil
 	}
 	for i, batch := range c.known.deal("scenario", names, scenarioBatches) {
-		pattern := "^TestOnKernel$/^(" + strings.Join(batch, "|") + ")$"
+		pattern := "^" + test + "$/^(" + strings.Join(batch, "|") + ")$"
 		units = append(units, unit{fmt.Sprintf("scenarios:batch-%02d", i), testScript("scenarios", "e2e/scenarios", pattern, "")})
 	}
-	return append(units, unit{"scenarios:AcrossProcesses", testScript("scenarios", "e2e/scenarios", "AcrossProcesses", "")})
+	return units
 }
 
 // pool returns the guests for a queue that any of them can work through.

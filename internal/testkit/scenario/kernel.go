@@ -129,7 +129,7 @@ func (k *kernel) text(kind string) (string, error) {
 		return k.servers.String(), nil
 	case "sets", "rules":
 		if k.nft != nil {
-			return k.nftText(kind)
+			return Tables{k.nft}.Text(kind)
 		}
 	}
 	switch kind {

@@ -20,6 +20,9 @@ import (
 // This file is the node whose rules and sets are in nftables. Scenarios have the text of iptables and
 // ipset. The backend reads rules and sets back in that form.
 
+// Tables are our tables of nftables, of a fake or of a kernel, in the words of iptables and ipset.
+type Tables struct{ Kernel nftrules.Kernel }
+
 // NewNFTFakes returns an empty node without iptables and ipset, whose agents read work/manifests.
 func NewNFTFakes(work string) *Fakes {
 	f := newFakes(onDisk{filepath.Join(work, "manifests")})
@@ -39,12 +42,12 @@ func (k *kernel) nftDeps(t *faultProxy) ipvs.Deps {
 	}
 }
 
-// nftText prints sets or rules as the tools of iptables would.
-func (k *kernel) nftText(kind string) (string, error) {
+// Text prints the kind "sets" or "rules" as the tools of ipset and iptables would.
+func (t Tables) Text(kind string) (string, error) {
 	var b strings.Builder
-	write := k.writeSets
+	write := t.writeSets
 	if kind == "rules" {
-		write = k.writeRules
+		write = t.writeRules
 	}
 	if err := write(context.Background(), &b); err != nil {
 		return "", err
@@ -52,8 +55,8 @@ func (k *kernel) nftText(kind string) (string, error) {
 	return b.String(), nil
 }
 
-func (k *kernel) writeSets(ctx context.Context, b *strings.Builder) error {
-	reader := nftrules.New(k.nft).Sets()
+func (t Tables) writeSets(ctx context.Context, b *strings.Builder) error {
+	reader := nftrules.New(t.Kernel).Sets()
 	list, err := reader.ListSets(ctx)
 	var contents []ipset.Contents
 	for _, s := range list {
@@ -64,12 +67,12 @@ func (k *kernel) writeSets(ctx context.Context, b *strings.Builder) error {
 	return errors.Join(err, ipset.WriteSave(b, contents...))
 }
 
-func (k *kernel) writeRules(ctx context.Context, b *strings.Builder) error {
-	chains, jumps, err := nftrules.New(k.nft).Rules().List(ctx)
+func (t Tables) writeRules(ctx context.Context, b *strings.Builder) error {
+	chains, jumps, err := nftrules.New(t.Kernel).Rules().List(ctx)
 	if err != nil {
 		return err
 	}
-	found, err := k.nft.Read(ctx)
+	found, err := t.Kernel.Read(ctx)
 	if err != nil {
 		return err
 	}
@@ -125,13 +128,29 @@ func (s nftSetTool) change(ctx context.Context, name string, list []ipset.Entry,
 	return errors.Join(s.sets.Write(ctx, set, changes)...)
 }
 
-// nftIPTables takes what iptables takes, and does to the chains of nftables what it would do to those
-// of iptables.
-func (k *kernel) nftIPTables(f rules.Family, args []string) error {
+// Tool does to our tables what ipset, iptables or ip6tables would do to its own objects.
+func (t Tables) Tool(args []string) (err error) {
+	switch args[0] {
+	case "ipset":
+		err = setCommand(nftSetTool{nftrules.New(t.Kernel).Sets()}, args[1:])
+	case "iptables":
+		err = t.iptables(rules.IPv4, args[1:])
+	case "ip6tables":
+		err = t.iptables(rules.IPv6, args[1:])
+	default:
+		err = errNotUnderstood
+	}
+	if err != nil {
+		return fmt.Errorf("kernel %s: %w", strings.Join(args, " "), err)
+	}
+	return nil
+}
+
+func (t Tables) iptables(f rules.Family, args []string) error {
 	if len(args) < 3 || args[0] != "-t" {
 		return errNotUnderstood
 	}
-	ctx, r := context.Background(), nftrules.New(k.nft).Rules()
+	ctx, r := context.Background(), nftrules.New(t.Kernel).Rules()
 	chains, jumps, err := r.List(ctx)
 	if err != nil {
 		return err

@@ -129,10 +129,12 @@ func (k *kernel) setTool() setTool {
 	return k.sets
 }
 
-// ipset takes create and add lines as ipset save prints them, and del, flush,
+func (k *kernel) ipset(args []string) error { return setCommand(k.setTool(), args) }
+
+// setCommand takes create and add lines as ipset save prints them, and del, flush,
 // destroy.
-func (k *kernel) ipset(args []string) error {
-	ctx, sets := context.Background(), k.setTool()
+func setCommand(sets setTool, args []string) error {
+	ctx := context.Background()
 	if len(args) < 2 {
 		return errNotUnderstood
 	}
@@ -183,7 +185,7 @@ func (k *kernel) sysctl(args []string) error {
 // chains at least.
 func (k *kernel) iptables(f rules.Family, args []string) error {
 	if k.nft != nil {
-		return k.nftIPTables(f, args)
+		return Tables{k.nft}.iptables(f, args)
 	}
 	if len(args) < 3 || args[0] != "-t" {
 		return errNotUnderstood
