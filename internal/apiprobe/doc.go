@@ -1,7 +1,7 @@
 // Package apiprobe probes the endpoints of the Service default/kubernetes, the API servers, so that
 // one that hangs gets no new connections of this node.
 //
-// It knows addresses and answers. The agent says which endpoints there are, and plan decides what a
+// It knows addresses and answers. The agent names the endpoints, and plan decides what a
 // failing one means (internal/DECISIONS.md, Probes of API servers).
 //
 //	loop ──Want──▶ Run ──▶ one probe an endpoint at a time ──▶ record ──▶ Changed ──▶ loop

@@ -62,7 +62,7 @@ func timedOut(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// errLocal is the error of a probe that this machine could not make: it says nothing about the
+// errLocal is the error of a probe that this machine could not make: it proves nothing about the
 // endpoint.
 var errLocal = errors.New("this machine cannot probe")
 

@@ -61,7 +61,7 @@ func (p *plane) hang(to netip.AddrPort, hangs bool) {
 	p.hangs[to] = hangs
 }
 
-// since returns the times of probes of an endpoint and forgets them.
+// since returns the times of probes of an endpoint and clears them.
 func (p *plane) since(to netip.AddrPort) []time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,7 +70,7 @@ func (p *plane) since(to netip.AddrPort) []time.Time {
 	return all
 }
 
-// told returns what Changed received and forgets it.
+// told returns what Changed received and clears it.
 func (p *plane) told() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -271,7 +271,7 @@ func TestAnEndpointThatLeavesIsForgotten(t *testing.T) {
 	})
 }
 
-// A probe of an endpoint that has left meanwhile is ended, and says nothing about the one that came
+// A probe of an endpoint that has left meanwhile is ended, and proves nothing about the one that came
 // to its address.
 func TestALateAnswerIsDropped(t *testing.T) {
 	bubble(t, func(t *testing.T, p *apiprobe.Prober, net *plane, _ *observer.ObservedLogs) {
