@@ -23,7 +23,7 @@ const headerLen = unix.SizeofNlMsghdr + 4
 // as nl builds it, costs more than the kernel's own work on an entry.
 type message struct {
 	b     []byte
-	start int // of the current message
+	start int // start of the current message
 }
 
 // begin starts a message of the ipset subsystem. Its length is set by end.

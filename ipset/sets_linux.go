@@ -37,7 +37,7 @@ type creator struct {
 	sets      []Set
 	revisions []uint8
 	errs      []error // nil until something fails
-	failed    error   // of the socket
+	failed    error   // error of the socket
 }
 
 func (c *creator) reject(i int, err error) {

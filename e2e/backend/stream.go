@@ -12,7 +12,7 @@ type Load struct {
 	Proto   Proto
 	To      netip.AddrPort
 	Source  netip.Addr    // invalid: the kernel's choice
-	Timeout time.Duration // of each request
+	Timeout time.Duration // timeout of each request
 	OneConn bool          // all requests over one connection, which HTTP has not
 	Hold    bool          // connections stay open until the last request is answered
 }

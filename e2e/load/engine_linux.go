@@ -47,7 +47,7 @@ type conn struct {
 	asked   bool
 	pending bool          // owes an answer; before it was asked, to the dial
 	by      *answers      // the name of the backend, from the beginning of the first answer on
-	began   time.Duration // of the request, or for the first the dial
+	began   time.Duration // start of the request, or for the first the dial
 	request uint64
 }
 

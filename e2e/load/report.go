@@ -22,7 +22,7 @@ type Report struct {
 	Failed      map[backend.Failure]int
 	// Resent are the failed new connections of which a packet had to be sent twice: the machine, or the way, stalled for a second.
 	Resent   int
-	First    map[backend.Failure]Incident // of each kind
+	First    map[backend.Failure]Incident // first of each kind
 	Backends map[string]int               // answers by the name that answered
 	Series   []Second                     // by the second in which the connection started
 	NoPort   int                          // not started at all: every port of the range was in use; not in Started

@@ -158,7 +158,7 @@ func (n *proxy) lacksNothing(t *testing.T) {
 // container is an agent's, as the DaemonSet of manifests/base makes it.
 type container struct {
 	manifests, run string
-	root           string // of the OCI runtime's own state
+	root           string // root of the OCI runtime's own state
 	pod            corev1.PodSpec
 	seccomp        json.RawMessage
 	dir            string

@@ -244,7 +244,7 @@ const megabyte = 1 << 20
 func TestDirectReturnByTunnel(t *testing.T) {
 	for _, tt := range []struct {
 		way     string
-		headers map[int]int // of the tunnel
+		headers map[int]int // size of the tunnel's headers
 	}{{"tunnel", map[int]int{4: 20, 6: 40}}, {"gue", map[int]int{4: 20 + 8 + 4, 6: 40 + 8 + 4}}} {
 		t.Run(tt.way, func(t *testing.T) {
 			t.Parallel()

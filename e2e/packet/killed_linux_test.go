@@ -38,7 +38,7 @@ type churn struct {
 	*proxy
 	random *rand.Rand
 	there  map[int]bool // which Services have a manifest
-	kind   string       // of the rules in iptables mode; empty in ipvs mode
+	kind   string       // backend of the rules in iptables mode; empty in ipvs mode
 }
 
 // edit changes a few Services: it deletes some, and writes others again.

@@ -15,7 +15,7 @@ import (
 // looks are what people and programs do to see what an agent carries.
 var looks = []struct {
 	name string
-	args []string // of the program; nil is a scrape of the metrics
+	args []string // arguments of the program; nil is a scrape of the metrics
 }{
 	{"nothing", []string{"version"}},
 	{"show services", []string{"show", "services", "-o", "json"}},

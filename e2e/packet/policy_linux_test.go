@@ -81,7 +81,7 @@ func TestPolicyChangesInPlace(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		annotations annotations
-		flags       string // of the server of UDP, as ipvsadm prints them
+		flags       string // flags of the server of UDP, as ipvsadm prints them
 		want        row    // of each destination, without its counts
 	}{
 		{"a weight", annotations{"weight": "5"}, "", row{weight: 5}},

@@ -28,7 +28,7 @@ type lab struct {
 // trial is a Service under one scheduler, and what is done to see how it distributes.
 type trial struct {
 	scheduler, flags string
-	weights          []string // of the backends, each said by its slice
+	weights          []string // weights of the backends, each in its slice
 	did              string
 	run              func(*lab, *testing.T, *service) (want, got string)
 }

@@ -162,7 +162,7 @@ type weight struct {
 	rss, heap         float64 // MiB
 	goroutines, files int
 	threads           int
-	rows              int // of ours in the kernel: servers, destinations, entries, addresses
+	rows              int // number of our rows in the kernel: servers, destinations, entries, addresses
 	conns             int // that IPVS and connection tracking keep, of all who use this kernel
 }
 

@@ -27,7 +27,7 @@ import (
 // options are those of one release.
 type options struct {
 	version, commit string
-	date            time.Time // of the commit; every file in an archive has it
+	date            time.Time // date of the commit; every file in an archive has it
 	arches          []string
 	ldflags         string // sets version, commit and date
 	out, nfpm       string

@@ -87,7 +87,7 @@ func program(t *testing.T, wants string) string {
 type node struct {
 	t                 testing.TB // it fails where the race detector found something in an agent
 	work, binary, run string
-	backend           string       // of iptables; empty is what the machine prefers
+	backend           string       // backend of iptables; empty is what the machine prefers
 	tables            *nft.Handle  // our tables of nftables; nil with rules in iptables
 	host              []netip.Addr // of the link host0
 

@@ -154,7 +154,7 @@ type config struct {
 	cache     string
 	timesFile string
 	known     durations
-	accel     string // of the guests, known when the kernels are prepared
+	accel     string // accelerator of the guests, known when the kernels are prepared
 
 	buildControlPlane bool // even when that takes a quarter of an hour
 }

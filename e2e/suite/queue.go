@@ -29,10 +29,10 @@ type pool struct {
 	accel  string // -accel of vmrun
 	suite  string // -suite of vmrun
 	need   string // -need of vmrun
-	memory int    // of a guest, MiB
+	memory int    // memory of a guest, MiB
 	copies []string
 	shares []string // beside the queue and the sources
-	limit  string   // of a guest's life, as vmrun has it
+	limit  string   // limit of a guest's life, as vmrun has it
 }
 
 //go:embed worker.sh

@@ -30,8 +30,8 @@ type result struct {
 	name    string // with the package or binary before it, where a stage has several
 	outcome outcome
 	took    time.Duration
-	reason  string   // of a skip
-	output  []string // of a failure, its last lines
+	reason  string   // reason of a skip
+	output  []string // output of a failure, its last lines
 }
 
 // counts are the results of a stage by outcome.
@@ -42,7 +42,7 @@ func (c counts) all() int { return c.passed + c.failed + c.skipped }
 // A recorder keeps what one stage has done so far. Its methods may be called by several goroutines.
 type recorder struct {
 	stage string
-	nice  int // of the processes that it starts
+	nice  int // niceness of the processes that it starts
 	spare bool
 	begun time.Time
 	log   io.WriteCloser

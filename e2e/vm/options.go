@@ -66,15 +66,15 @@ type Options struct {
 	Shares  []Share
 	Copies  []Copy
 	Modules []string // loaded before the command; nil means DefaultModules
-	Need    Need     // of RunAnywhere: the requirement for a run on the host; NeedIPVS if empty
+	Need    Need     // for RunAnywhere: the requirement for a run on the host; NeedIPVS if empty
 
 	IPTables  string        // "nft" or "legacy": the backend of the plain iptables names
 	Accel     string        // "auto": the fastest that works; "qemu": KVM or emulation; "kvm"; "tcg"; "uml": User-mode Linux, a newer kernel; "uml-nft": the same without ipset and iptables
-	Suite     string        // of Debian, whose kernel boots in QEMU, as "bullseye" or "trixie"; empty for the kernel of this machine's distribution
+	Suite     string        // release of Debian whose kernel boots in QEMU, as "bullseye" or "trixie"; empty for the kernel of this machine's distribution
 	NFTOnly   bool          // with "uml": its kernel has neither ipset nor iptables; Accel "uml-nft" is both
-	MemoryMiB int           // of the guest
-	CPUs      int           // of the guest; one with "uml"
-	Timeout   time.Duration // of the whole run, boot included
+	MemoryMiB int           // memory of the guest
+	CPUs      int           // number of CPUs of the guest; one with "uml"
+	Timeout   time.Duration // limit of the whole run, boot included
 	Verbose   bool          // the kernel's console goes to Log as it is written
 
 	Stdout io.Writer // the command's output, standard error merged in, as it is written

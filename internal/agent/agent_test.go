@@ -31,12 +31,12 @@ import (
 // on demand.
 type mode struct {
 	leaves    netip.AddrPort       // drains, with drains
-	frontends *dataplane.Frontends // of the loop alone
+	frontends *dataplane.Frontends // frontends of the loop alone
 	mu        sync.Mutex
 	journal   []string
 	plans     map[model.ServiceID]model.ServicePlan
 	desired   int // rows, one for each Set
-	dirty     int // of which are to be written
+	dirty     int // number of rows that are to be written
 	resting   int // of which failed before
 	host      model.Host
 
@@ -53,7 +53,7 @@ type mode struct {
 	due                         time.Time            // when the mode asks to be applied, once
 	drains                      dataplane.Drains
 	paced                       int                       // rows that are held back, one less at each Apply
-	periods                     agent.Periods             // of the loop's options
+	periods                     agent.Periods             // periods of the loop's options
 	prober                      func(*world) agent.Prober // of the loop's options; nil is none
 	samples                     int
 	sampled                     dataplane.Sampled // found by the next sample

@@ -49,7 +49,7 @@ type AuditTable struct {
 // the loop goroutine, but for the atomics.
 type audits struct {
 	auditSchedule
-	cost   time.Duration // of the audit in progress
+	cost   time.Duration // cost of the audit in progress
 	failed error         // the read error of the audit in progress
 	// requests wait for an audit that begins after them, answering for the one in progress, and report is
 	// their answer.

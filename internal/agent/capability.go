@@ -141,7 +141,7 @@ func (c *capabilities) changeRefused(change func(map[scheduler.Spec]string)) {
 // A probeRound is a series of probes. A kernel that does not answer one of them would block the loop for
 // the deadline of each, so that the round skips those that follow.
 type probeRound struct {
-	unanswered error // of the last probe that ran, if it got no answer
+	unanswered error // error of the last probe that ran, if it got no answer
 }
 
 // errProbeSkipped is the error of a probe that did not run: its answer is unknown.

@@ -134,7 +134,7 @@ type round struct {
 // target is an endpoint that is probed.
 type target struct {
 	record
-	due time.Time // of the next probe
+	due time.Time // time of the next probe
 	// cancel ends the probe that runs, so that due is over; nil is none.
 	cancel context.CancelFunc
 }

@@ -177,7 +177,7 @@ func TestAnEndpointThatHangsIsOutAndComesBack(t *testing.T) {
 func TestHysteresis(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		answers string // of one endpoint, probe by probe: + answers, - fails, ? cannot be made
+		answers string // answers of one endpoint, probe by probe: + answers, - fails, ? cannot be made
 		want    []string
 	}{
 		{"two failures", "--+++", nil},

@@ -18,7 +18,7 @@ import (
 // often as the file changes. All methods may be called at any time.
 type Loader struct {
 	flags *pflag.FlagSet
-	path  string // of the file, "" for none
+	path  string // path of the file, "" for none
 	pace  pace
 
 	mu sync.Mutex

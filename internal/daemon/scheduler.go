@@ -22,7 +22,7 @@ type picker struct {
 		vserver.ServerWriter
 		ListServers(ctx context.Context) (map[vserver.ServerKey]vserver.Server, error)
 	}
-	modules fs.FS // of /sys/module
+	modules fs.FS // /sys/module
 	lacking func(module string, err error) error
 }
 

@@ -53,7 +53,7 @@ func (w wish) claim(id model.ServiceID, k model.FrontendKey) claimant {
 type claimant struct {
 	id   model.ServiceID
 	born int64      // Unix nanoseconds
-	kind model.Kind // of what it wants under the key
+	kind model.Kind // kind of the frontend that it wants under the key
 }
 
 func (c claimant) compare(o claimant) int {

@@ -165,7 +165,7 @@ func TestSeriesThatCannotBeWritten(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		err   error
-		count int32 // of the Event that is created in place of the lost one
+		count int32 // count of the Event that is created in place of the lost one
 	}{
 		{"its event has expired", apierrors.NewNotFound(resource, "x"), 2},
 		{"no answer", away(), 0},

@@ -178,7 +178,7 @@ type gathered struct {
 	services  map[string]struct{}
 	addresses map[netip.Addr]Kind
 	nodePorts map[uint16]struct{}
-	protocols map[uint8]struct{} // of node ports
+	protocols map[uint8]struct{} // protocols of node ports
 }
 
 // probe is a packet, and the Services that it represents.

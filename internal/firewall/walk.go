@@ -24,7 +24,7 @@ type Table struct {
 
 type chain struct {
 	rules []rule
-	hook  string // of a base chain
+	hook  string // hook of a base chain
 	drop  bool   // the policy of a base chain
 	// unread: its rules are not known.
 	unread bool
@@ -90,7 +90,7 @@ type Cause struct {
 	// zero where the policy of Base does.
 	Chain  string
 	Number int
-	Handle uint64 // of nftables
+	Handle uint64 // handle of nftables
 	Text   string // the rule, of iptables
 	// Word is the verdict: drop, reject, DROP ...
 	Word string

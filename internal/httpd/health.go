@@ -51,7 +51,7 @@ type health struct {
 type document struct {
 	LastUpdated  time.Time         `json:"lastUpdated"`
 	CurrentTime  time.Time         `json:"currentTime"`
-	NodeEligible *bool             `json:"nodeEligible,omitempty"` // of /healthz alone
+	NodeEligible *bool             `json:"nodeEligible,omitempty"` // only in /healthz
 	Healthy      bool              `json:"healthy"`                // in any state of the node
 	Status       map[string]family `json:"status,omitempty"`
 	Failing      []string          `json:"failing,omitempty"`

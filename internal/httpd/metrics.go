@@ -28,7 +28,7 @@ type MetricsOptions struct {
 
 // StatusInfo has the facts that /statusz shows about the process.
 type StatusInfo struct {
-	Version   string // of this program
+	Version   string // version of this program
 	Emulation string // the minor version of Kubernetes it behaves as; may be empty
 	GoVersion string
 	Started   time.Time // shown in the zone it has

@@ -10,8 +10,8 @@ import (
 
 // Whose a row of the kernel is.
 const (
-	OwnerService = "service"   // of the Services that are named
-	OwnerOurs    = "kube-ipvs" // ours, and of no Service that is known
+	OwnerService = "service"   // the row belongs to the Services that are named
+	OwnerOurs    = "kube-ipvs" // ours, and no known Service has it
 	OwnerForeign = "foreign"   // written by another program: never touched
 )
 

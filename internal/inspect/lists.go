@@ -117,7 +117,7 @@ type listWriter struct {
 	enc   *json.Encoder
 	begun bool
 	more  map[string]int
-	err   error // of writing: the client went away
+	err   error // error of writing: the client went away
 }
 
 func (l *listWriter) write(text string) {

@@ -14,8 +14,8 @@ import (
 // TrackedRules is the handle through which a mode writes rules. It keeps the generation that
 // each write leaves, so that a Watcher does not look for jumps after the agent's own writes. Only
 // legacy iptables needs that, because there a look is a process that reads a whole table; the
-// audit finds what another program changes during a write. With nft a look is cheap, and one
-// follows some of the agent's writes.
+// audit finds what another program changes during a write. With nft a look for jumps is cheap, and the Watcher
+// looks after some of the agent's writes, too.
 type TrackedRules struct {
 	*rules.Handle
 	tables     *nftables.Handle

@@ -23,7 +23,7 @@ func TestDropsAreReadOnceInAWhile(t *testing.T) {
 			wants(t, get(t, m.Handler()), `kube_ipvs_dropped_packets_total{family="IPv6",reason="source_ranges"} 7`,
 				`kube_ipvs_dropped_packets_total{family="IPv4",reason="no_service"} 0`)
 		}
-		time.Sleep(time.Minute) // of the bubble
+		time.Sleep(time.Minute) // on the clock of the bubble
 		wants(t, get(t, m.Handler()), `kube_ipvs_dropped_packets_total{family="IPv6",reason="source_ranges"} 14`)
 		time.Sleep(time.Minute)
 		err = errors.New("no reply")

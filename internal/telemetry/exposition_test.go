@@ -36,7 +36,7 @@ func wants(t *testing.T, text string, lines ...string) {
 type family struct {
 	typ     string
 	labels  map[string]struct{}
-	buckets []float64 // of each series that has them, in order, without +Inf
+	buckets []float64 // buckets of each series that has them, in order, without +Inf
 }
 
 // shape is a family in a form that can be compared.

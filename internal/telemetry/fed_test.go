@@ -32,7 +32,7 @@ func fed(t *testing.T) (metrics, slis string) {
 		m.Families([]model.Family{model.IPv4, model.IPv6})
 		describe(m)
 		ask(m, start)
-		time.Sleep(10 * time.Second) // of the bubble
+		time.Sleep(10 * time.Second) // on the clock of the bubble
 		happen(m, start)
 		m.RESTClient()
 		speak(t)

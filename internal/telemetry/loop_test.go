@@ -98,7 +98,7 @@ func TestWatchAge(t *testing.T) {
 		m := telemetry.New()
 		watches := map[string]telemetry.Watch{"Node": {}, "Service": {Failing: "Timeout"}}
 		m.Watches(func() map[string]telemetry.Watch { return watches })
-		time.Sleep(5 * time.Second) // of the bubble
+		time.Sleep(5 * time.Second) // on the clock of the bubble
 		wants(t, get(t, m.Handler()), `kube_ipvs_watch_age_seconds{kind="Node"} 5`, `kube_ipvs_watch_failing{kind="Service",reason="Timeout"} 1`)
 
 		watches = map[string]telemetry.Watch{"Node": {Heard: time.Now()}, "Service": {Heard: time.Now()}}

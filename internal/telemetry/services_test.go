@@ -116,7 +116,7 @@ func scraper(t *testing.T, n *node, most int) func() string {
 	m := telemetry.New()
 	m.Services(n.sources(most))
 	return func() string {
-		time.Sleep(11 * time.Second) // of the bubble
+		time.Sleep(11 * time.Second) // on the clock of the bubble
 		return get(t, m.Handler())
 	}
 }
@@ -143,7 +143,7 @@ func TestTrafficOfAService(t *testing.T) {
 		fe.Backends = append(fe.Backends, model.Backend{Addr: netip.MustParseAddrPort("10.0.0.9:80")}) // gets no new connections
 		n.carry("10.96.0.1:80", 10)
 		n.carry("192.0.2.1:30080", 1)
-		n.servers[key("203.0.113.1:25")] = telemetry.VirtualServer{Scheduler: "wlc", Carried: telemetry.Carried{Connections: 99}} // of another program
+		n.servers[key("203.0.113.1:25")] = telemetry.VirtualServer{Scheduler: "wlc", Carried: telemetry.Carried{Connections: 99}} // it belongs to another program
 		quiet := []netip.AddrPort{netip.MustParseAddrPort("10.0.0.3:80"), netip.MustParseAddrPort("10.0.0.4:80"), netip.MustParseAddrPort("10.0.0.9:80")}
 		n.loads[key("10.96.0.1:80")] = telemetry.Load{Active: 7, Inactive: 3, Quiet: quiet}
 		n.loads[key("192.0.2.1:30080")] = telemetry.Load{Active: 1, Quiet: quiet[1:2]}
@@ -266,7 +266,7 @@ func TestScrapesShareOneReading(t *testing.T) {
 			{"a minute later the node may have another address", time.Minute, func() {}, 7, 5},
 			{"the next scrape", time.Second, func() {}, 7, 5},
 		} {
-			time.Sleep(step.pass) // of the bubble
+			time.Sleep(step.pass) // on the clock of the bubble
 			step.change()
 			get(t, m.Handler())
 			if n.reads != step.reads || n.names != step.names {

@@ -25,7 +25,7 @@ func TestSetsAreReadOnceInAWhile(t *testing.T) {
 		if reads != 1 {
 			t.Errorf("%d readings, want 1", reads)
 		}
-		time.Sleep(time.Minute) // of the bubble
+		time.Sleep(time.Minute) // on the clock of the bubble
 		err = errors.New("no reply")
 		if text := get(t, m.Handler()); strings.Contains(text, "kube_ipvs_set_fill_ratio") || reads != 2 {
 			t.Errorf("after a reading that failed something is shown, or nothing was read: %d readings", reads)

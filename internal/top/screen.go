@@ -22,7 +22,7 @@ type Screen struct {
 	width, height int
 	all           []Service // of Namespace, sorted
 	shown         []Service // those of them that pass the filter
-	backends      []Backend // of Detail
+	backends      []Backend // for Detail
 	was, is       Sample
 	samples       int
 	trouble       error

@@ -99,7 +99,7 @@ func watch(t *testing.T, n *node, s top.Screen, samples int) top.Screen {
 	src := n.source()
 	for i := range samples {
 		if i > 0 {
-			time.Sleep(every) // of the bubble
+			time.Sleep(every) // on the clock of the bubble
 			n.traffic()
 		}
 		s = s.Sampled(src.Take(t.Context(), s.Asks()))
@@ -146,7 +146,7 @@ func TestViews(t *testing.T) {
 			s := watch(t, n, top.Screen{Every: every, Sort: top.ByConnections}.Resized(tt.width, tt.height), 1)
 			s = press(s, tt.before...)
 			if tt.samples > 1 {
-				time.Sleep(every) // of the bubble
+				time.Sleep(every) // on the clock of the bubble
 				n.traffic()
 				s = watch(t, n, s, tt.samples-1)
 			}
@@ -179,7 +179,7 @@ func TestChosenLineStays(t *testing.T) {
 		for i := range 9 {
 			n.add(t, "few", fmt.Sprintf("a%d", i), fmt.Sprintf("10.96.2.%d:80", i), 1)
 		}
-		time.Sleep(10 * time.Second) // of the bubble: for the names
+		time.Sleep(10 * time.Second) // on the clock of the bubble: for the names
 		if s = watch(t, n, s, 1); !strings.Contains(seen(s), "\n«many/s10") {
 			t.Errorf("others came, and s10 is not chosen:\n%s", seen(s))
 		}
@@ -242,7 +242,7 @@ func TestNamesAreKept(t *testing.T) {
 		if n.asked != 1 {
 			t.Errorf("asked %d times at once, want 1", n.asked)
 		}
-		time.Sleep(time.Minute) // of the bubble
+		time.Sleep(time.Minute) // on the clock of the bubble
 		n.errNames = errors.New("stuck")
 		s, err := src.Take(t.Context(), nil)
 		if err != nil || n.asked != 2 || !errors.Is(s.Unnamed, n.errNames) || len(s.Names.Of) != len(n.names.Of) {

@@ -51,7 +51,7 @@ type refusal struct {
 type front struct {
 	request, untouched, answer sighting
 	refusals                   []refusal
-	seq                        uint32 // of the first SYN
+	seq                        uint32 // sequence number of the first SYN
 	syn                        bool
 }
 

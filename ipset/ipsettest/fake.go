@@ -28,7 +28,7 @@ type set struct {
 	header     ipset.Set
 	references uint32
 	members    map[ipset.Entry]bool
-	expires    map[ipset.Entry]time.Time // of a set with a time-out
+	expires    map[ipset.Entry]time.Time // end of each entry of a set with a time-out
 }
 
 // Counts has the numbers of calls of a Fake. Rows are the changes given to Write

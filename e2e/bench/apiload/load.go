@@ -31,9 +31,9 @@ type Load struct {
 	control   cluster.Control
 	client    kubernetes.Interface
 	server    string // host and port
-	endpoints int    // of each member
+	endpoints int    // number of endpoints of each member
 
-	vips   []netip.AddrPort // of members, by number
+	vips   []netip.AddrPort // addresses of members, by number
 	probes []netip.AddrPort
 
 	mu      sync.Mutex

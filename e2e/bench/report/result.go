@@ -20,7 +20,7 @@ type Result struct {
 	Endpoints int             `json:"endpointsEach"`
 	Began     time.Time       `json:"began"`
 	Machine   measure.Machine `json:"machine"`
-	Speeds    []float64       `json:"speeds,omitempty"` // of the idle machine, before and after the candidate (measure.Speed)
+	Speeds    []float64       `json:"speeds,omitempty"` // speeds of the idle machine, before and after the candidate (measure.Speed)
 
 	Start    *Start   `json:"start,omitempty"`
 	Idle     *Idle    `json:"idle,omitempty"`
@@ -62,7 +62,7 @@ type Idle struct {
 // Changes are many changes of one kind, each made when the candidate rested.
 type Changes struct {
 	measure.Samples
-	CPU measure.Seconds `json:"medianCPU"` // of one change, from the write until the candidate rests
+	CPU measure.Seconds `json:"medianCPU"` // CPU time of one change, from the write until the candidate rests
 	// Floor is when a watch that does nothing else had the same changes; nil without a watch.
 	Floor *measure.Samples `json:"floor,omitempty"`
 }
@@ -70,11 +70,11 @@ type Changes struct {
 // Churn is a change of one endpoint among many others.
 type Churn struct {
 	Changes int              `json:"changes"`
-	Length  measure.Seconds  `json:"length"`          // of the writing
+	Length  measure.Seconds  `json:"length"`          // duration of the writing
 	Probes  measure.Samples  `json:"probes"`          // until a changed endpoint answers, meanwhile
 	Floor   *measure.Samples `json:"floor,omitempty"` // as in Changes
 	CatchUp measure.Wait     `json:"catchUp"`         // from the last write until the candidate rests
-	Cost    measure.Cost     `json:"cost"`            // of all changes, until the candidate rests
+	Cost    measure.Cost     `json:"cost"`            // cost of all changes, until the candidate rests
 	RSS     float64          `json:"rssMiB"`
 }
 
@@ -85,5 +85,5 @@ type Roll struct {
 	Done      measure.Wait `json:"done"` // from the last write until only new endpoints answer
 	Asked     int          `json:"asked"`
 	Failed    int          `json:"failed"` // connections of those asked, meanwhile
-	Cost      measure.Cost `json:"cost"`   // of the whole update, until the candidate rests
+	Cost      measure.Cost `json:"cost"`   // cost of the whole update, until the candidate rests
 }

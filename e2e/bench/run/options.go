@@ -11,10 +11,10 @@ import (
 // Options say what to measure.
 type Options struct {
 	Services   []int
-	Endpoints  int // of each Service
+	Endpoints  int // number of endpoints of each Service
 	Candidates []Candidate
-	Parts      []string // of Parts; a start is always made
-	Samples    int      // of each kind of change, when the candidate rests
+	Parts      []string // some of Parts; a start is always made
+	Samples    int      // number of samples of each kind of change, when the candidate rests
 	// Limit bounds each answer that is awaited, and each part as a whole.
 	Limit time.Duration
 	// Churn is how long endpoints change, Rate times a second.

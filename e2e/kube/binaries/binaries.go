@@ -33,7 +33,7 @@ type program struct {
 	name, version string
 	pkg           string // its main package
 	ldflags       string
-	minutes       int // of a first build on two free cores
+	minutes       int // duration of a first build on two free cores
 }
 
 var programs = []program{

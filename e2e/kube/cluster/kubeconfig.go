@@ -14,7 +14,7 @@ import (
 type Identity struct {
 	User   string
 	Groups []string
-	Token  string // of a ServiceAccount, from Cluster.Token
+	Token  string // token of a ServiceAccount, from Cluster.Token
 }
 
 // Admin may do everything: its group is above all authorization.

@@ -32,7 +32,7 @@ type client struct {
 // clients are kinds that ask at the same time, through the phases of a test.
 type clients struct {
 	all   []*client
-	first uint16 // of the source ports
+	first uint16 // first of the source ports
 	phase time.Time
 }
 

@@ -43,7 +43,7 @@ type costBench struct {
 	*api
 	services, endpoints int
 	backend             string
-	vips                []netip.AddrPort // of the Services, by number
+	vips                []netip.AddrPort // addresses of the Services, by number
 }
 
 // candidate is one program with its settings.

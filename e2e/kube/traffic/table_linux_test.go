@@ -115,7 +115,7 @@ func (f *tableFile) again() ([]byte, error) {
 // servers the kernel leaves some out of this file.
 type vigil struct {
 	wanted table
-	index  map[string]int // of each wanted row in seen
+	index  map[string]int // index of each wanted row in seen
 	seen   []int          // the last look that saw it as it should be
 	looks  int
 }

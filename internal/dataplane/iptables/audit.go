@@ -19,7 +19,7 @@ type auditor struct {
 	cancel  context.CancelFunc
 	reading chan listing
 	touched map[any]struct{} // rows written since the reading began
-	tuneErr error            // of setting sysctls, in this audit
+	tuneErr error            // error of setting sysctls, in this audit
 	// read is the generation of the rules as they were read last; 0 is not known.
 	read uint64
 }

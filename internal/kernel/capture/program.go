@@ -18,7 +18,7 @@ type layout struct {
 	src, dst          uint32
 	icmp              uint8
 	refusals          []uint32 // types of ICMP
-	words             int      // of an address, 32 bits each
+	words             int      // number of words of an address, 32 bits each
 }
 
 var (

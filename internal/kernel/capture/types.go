@@ -95,8 +95,8 @@ type Packet struct {
 	Protocol  uint8
 	// Src and Dst are the ends; of a message of ICMP they have port 0.
 	Src, Dst netip.AddrPort
-	Flags    uint8  // of TCP
-	Seq      uint32 // of TCP
+	Flags    uint8  // flags of TCP
+	Seq      uint32 // sequence number of TCP
 	// Refusal is set for a message of ICMP: its meaning for the packet between Of.Src
 	// and Of.Dst.
 	Refusal string

@@ -30,7 +30,7 @@ type Handle struct {
 // hand is the part of the kernel that a sweep uses; one sweep at a time has it.
 type hand struct {
 	dumps, kills *line  // nil until needed and after a failure
-	seq          uint32 // of the last message that was made
+	seq          uint32 // sequence number of the last message that was made
 	out          []byte // deletions that were not sent yet
 }
 

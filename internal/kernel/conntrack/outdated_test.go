@@ -47,7 +47,7 @@ func TestAnOutdatedOrderDeletesNothing(t *testing.T) {
 		s.Order(conntrack.Order{Key: key, Keep: []netip.AddrPort{now}})
 		close(table.goOn)
 		for s.Stats().Waiting > 0 {
-			time.Sleep(time.Millisecond) // of the bubble
+			time.Sleep(time.Millisecond) // on the clock of the bubble
 		}
 		cancel()
 		if err := <-done; err != nil {

@@ -22,14 +22,14 @@ type sweep struct {
 	wanted
 	outcome Outcome
 	batch   batch    // the message in hand.out
-	refused refusals // of deletions, by the kernel
+	refused refusals // refusals of deletions, by the kernel
 }
 
 // batch is a run of deletions that were not sent yet.
 type batch struct {
 	count       int
 	first, last uint32 // numbers of its messages, among those of dumps
-	offset      int    // of the last message
+	offset      int    // offset of the last message
 	fleeting    bool   // one of them goes only as long as it carries no connection
 }
 

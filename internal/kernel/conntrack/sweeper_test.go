@@ -482,7 +482,7 @@ func TestOrdersThatSpareConnectionsRest(t *testing.T) {
 				go func() { done <- s.Run(ctx) }()
 				for range 1000 {
 					s.Order(tt.order)
-					time.Sleep(10 * time.Millisecond) // of the bubble
+					time.Sleep(10 * time.Millisecond) // on the clock of the bubble
 				}
 				if n := int(s.Stats().IPv4.Sweeps); n < tt.least || n > tt.most {
 					t.Errorf("%d sweeps in 10 s, want %d to %d", n, tt.least, tt.most)

@@ -93,7 +93,7 @@ type watch struct {
 	name      string
 	ownEvents *ownEvents
 	defaults  *defaultRoutes
-	index     uint32 // of our link; 0 while there is none
+	index     uint32 // index of our link; 0 while there is none
 }
 
 func (w *watch) read(m syscall.NetlinkMessage) (Event, bool) {

@@ -19,7 +19,7 @@ type Handle struct {
 	ns     nfnetlink.Namespace
 
 	mu    sync.Mutex
-	ports []uint32 // of the sockets opened last
+	ports []uint32 // ports of the sockets opened last
 }
 
 const (

@@ -150,7 +150,7 @@ type Reject struct{}
 // Verdict ends the evaluation of the rule, or leads to another chain. The zero value is no verdict.
 type Verdict struct {
 	Kind  VerdictKind
-	Chain string // of VerdictJump and VerdictGoto
+	Chain string // for VerdictJump and VerdictGoto
 }
 
 // VerdictKind is the kind of a verdict.

@@ -58,7 +58,7 @@ type pass struct {
 // sent is one message of a transaction and what it is about.
 type sent struct {
 	row    row
-	starts []int // of elements: where each begins
+	starts []int // offsets at which elements begin
 	run    int   // of elements: the index of the run
 	remove bool  // the message deletes what may be missing
 	create bool  // the message creates what may exist and differ
@@ -67,7 +67,7 @@ type sent struct {
 // refusal is the kernel's answer about one message.
 type refusal struct {
 	errno  syscall.Errno
-	offset int // of the attribute that is refused; 0 where the kernel does not say
+	offset int // offset of the attribute that is refused; 0 where the kernel does not say
 }
 
 func newPass(in Pass, check bool) *pass {

@@ -31,7 +31,7 @@ type Handle struct {
 type familyTools struct {
 	tools
 	randomFully bool
-	failures    atomic.Uint64 // of iptables-restore
+	failures    atomic.Uint64 // number of failures of iptables-restore
 }
 
 // New chooses the backend, leaves out families the node lacks and fails with

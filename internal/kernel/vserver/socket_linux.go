@@ -37,7 +37,7 @@ const (
 // after a time-out is opened on any thread.
 type namespace struct {
 	file     *os.File
-	patience time.Duration // of its sockets: when it ends, their caller has given up
+	patience time.Duration // deadline of calls on its sockets: when it ends, their caller has given up
 }
 
 func (n *namespace) Close() error { return n.file.Close() }

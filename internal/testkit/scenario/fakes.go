@@ -26,14 +26,14 @@ type Fakes struct {
 	tap    *faultProxy
 	log    logBuffer
 
-	mu   sync.Mutex // of the agent's life, which a planned crash changes too
+	mu   sync.Mutex // guards the agent's life, which a planned crash changes, too
 	proc *process
 	last Start
 	rose bool // an agent crashed, and another has taken its place
 	// Audited makes every agent look for drift, whatever its scenario sets.
 	audited     bool
 	statusProbe statusProbe
-	metrics     *telemetry.Metrics // of the last agent
+	metrics     *telemetry.Metrics // metrics of the last agent
 }
 
 var _ Driver = (*Fakes)(nil)

@@ -44,7 +44,7 @@ func (onDisk) deliver(sink source.Sink, dir string) error {
 type Feed struct {
 	mu    sync.Mutex
 	files map[string]*manifest
-	sink  source.Sink // of the agent that runs; nil if none does
+	sink  source.Sink // sink of the agent that runs; nil if none does
 	told  world
 }
 

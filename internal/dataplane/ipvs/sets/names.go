@@ -54,7 +54,7 @@ const (
 var setTypes = []struct {
 	name    string
 	kind    ipset.Type
-	comment string // of the rules that match it
+	comment string // comment of the rules that match it
 }{
 	{LoopBack, ipset.HashIPPortIP, "Kubernetes endpoints dst ip:port, source ip for solving hairpin purpose"},
 	{NoLocal, ipset.HashIPPort, "Kubernetes service without an endpoint on this node under a Local policy"},

@@ -20,7 +20,7 @@ type Fake struct {
 	name string
 
 	mu     sync.Mutex
-	kind   string // of the link under our name; empty if there is none
+	kind   string // kind of the link under our name; empty if there is none
 	dummy  bool   // the kernel can make dummy links
 	addrs  map[netip.Addr]struct{}
 	routes map[netip.Prefix]bool // true: ours

@@ -155,7 +155,7 @@ func badRowsInBatch(t *testing.T, s Subject) {
 	for i, c := range changes {
 		_, there := got[c.Key]
 		if _, isBad := bad[i]; there == isBad {
-			t.Errorf("row %d %s: in the table %t", i, c.Key, there)
+			t.Errorf("row %d %s: it is in the table: %t", i, c.Key, there)
 		}
 	}
 	if len(got) != len(changes)-len(bad) {
