@@ -124,7 +124,7 @@ func (d *directors) hold(t *testing.T) map[int]*load.Run {
 	return out
 }
 
-// connections is how many a node has to the Service, by family, as its connection table says.
+// connections is how many a node has to the Service, by family, in its connection table.
 func (n *node) connections(t *testing.T) map[int]int {
 	t.Helper()
 	out := map[int]int{}

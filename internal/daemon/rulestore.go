@@ -102,7 +102,7 @@ func (k *kernel) openIPSet(ctx context.Context, log *zap.Logger) (err error) {
 	return err
 }
 
-// setMatchMissing returns an error if err says that the kernel lacks the match of sets. Another error
+// setMatchMissing returns an error if err means that the kernel lacks the match of sets. Another error
 // does not say so, and iptables is used as without the question.
 func setMatchMissing(err error, log *zap.Logger) error {
 	switch {

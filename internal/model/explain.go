@@ -13,8 +13,8 @@ type Use string
 const (
 	// UseBackend takes new connections.
 	UseBackend Use = "used"
-	// UseDrained is a backend of weight 0: it gets no new connections. An annotation or a Node says
-	// so, or it is an API server that fails its probes.
+	// UseDrained is a backend of weight 0: it gets no new connections. An annotation, a
+	// Node or failed probes of an API server set that weight.
 	UseDrained Use = "drained"
 	// UseKept gets no new connections, and keeps its existing ones (Frontend.Kept).
 	UseKept Use = "kept"

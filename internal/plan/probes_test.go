@@ -98,7 +98,7 @@ func TestProbesOverUDP(t *testing.T) {
 	}
 }
 
-// TestProbesAreExplained: the verdict on an endpoint says what its probes cause.
+// TestProbesAreExplained: the verdict on an endpoint names the effect of its probes.
 func TestProbesAreExplained(t *testing.T) {
 	s := build.Slice("kubernetes", "s", build.Target("https", 6443), build.Endpoints(ready("192.0.2.1", "far"), ready("192.0.2.2", "far"), ready("192.0.2.3", "far")))
 	for _, tt := range []struct {

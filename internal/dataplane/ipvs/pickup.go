@@ -29,7 +29,7 @@ type pickup struct {
 	kernel Pickup // nil sets nothing
 	// counts has the frontends in force of which connections may be picked up.
 	counts map[model.Protocol]int
-	// wanted was handed to the kernel last; settled says that it was complete.
+	// wanted was handed to the kernel last; settled means that it was complete.
 	wanted           []model.Protocol
 	settled, cleared bool
 }

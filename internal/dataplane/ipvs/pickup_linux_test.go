@@ -27,7 +27,7 @@ const mhFlows = 4000
 // TestOnKernelNodesAgreeUnderMH: nodes with the same backends give every client to the same backend.
 // One more backend moves at most its own share and 2 % beside it, with 40 backends 3 %: the table of
 // the kernel has 4,093 places. Where one node saw the backends arrive and the other was started later,
-// the figure says how many clients they disagree on.
+// the figure is the number of clients on which they disagree.
 func TestOnKernelNodesAgreeUnderMH(t *testing.T) {
 	if os.Getenv("KUBE_IPVS_WHERE") == "" {
 		t.Skip("KUBE_IPVS_WHERE is not set: this test wants root and a kernel with IPVS, see e2e/README.md")

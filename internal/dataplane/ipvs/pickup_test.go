@@ -102,7 +102,7 @@ func TestPickupOfAnEarlierAgentEnds(t *testing.T) {
 	}
 }
 
-// The path of a packet says what becomes of a connection that another node began.
+// The path of a packet has the fate of a connection that another node began.
 func TestPickupInThePath(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -256,8 +256,8 @@ func (s *script) plan(call) error {
 	})
 }
 
-// Differ compares the whole kernel with what a fresh compile of the manifests
-// says for an agent that is started so, and returns the difference.
+// Differ compares the whole kernel with a fresh compile of the manifests for an agent that is
+// started so, and returns the difference.
 func Differ(d Driver, s Start) (string, error) {
 	planned, err := d.Plan(s)
 	if err != nil {

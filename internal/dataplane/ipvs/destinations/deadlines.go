@@ -70,7 +70,7 @@ func (d *drains) sweepDeadlines() {
 }
 
 // overdue adds what had its time, as far as it ends in this pass, in which most may end, and
-// says of how many connections are cut.
+// returns how many connections are cut.
 func (d *drains) overdue(now time.Time, ended map[vserver.DestinationKey]dataplane.DrainEnd, most int) (cut int) {
 	for d.over(now) && len(ended) < most {
 		e := heap.Pop(&d.deadlines).(deadline)
