@@ -3,6 +3,7 @@ package manifests_test
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -208,7 +209,10 @@ func jsonTypes(of reflect.Type) map[string]string {
 	for i := range of.NumField() {
 		f := of.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.Anonymous || name == "" {
+		if f.Anonymous && f.Type != reflect.TypeFor[metav1.TypeMeta]() {
+			maps.Copy(out, jsonTypes(f.Type))
+		}
+		if name == "" {
 			continue
 		}
 		kind := f.Type

@@ -302,7 +302,7 @@ func runOn(t *testing.T, m *mode, d dataplane.Dataplane, test func(w *world)) {
 			prober = m.prober(w)
 		}
 		w.loop = agent.New(agent.Options{
-			Prober: prober, Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: d, Observer: w.seen, Health: w.health, Events: w.events, Periods: m.periods,
+			Prober: prober, Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: d, Receivers: agent.Receivers{Observer: w.seen, Health: w.health, Events: w.events}, Periods: m.periods,
 			Host: w.host, NodePorts: func(h model.Host) []netip.Addr { return plan.NodePortAddresses(plan.NodePortSelection{}, h) },
 			Compiler: func(h model.Host) agent.Compiler { return plan.New(w.options(h)) },
 			Affects: func(before, now model.Host) func(*model.Service, []*model.Slice) bool {

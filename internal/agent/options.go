@@ -75,13 +75,18 @@ type Options struct {
 	// Prober probes the endpoints of the API servers; nil probes none. Call SetFailing when its answer
 	// changes.
 	Prober Prober
-	// Health, Observer and Events receive what the loop knows. Health and Events may be nil.
+	Receivers
+	Periods
+}
+
+// Receivers get what the loop knows. The loop calls them, so none may block.
+type Receivers struct {
+	// Health and Events may be nil.
 	Health   Health
 	Observer Observer
 	Events   EventSink
 	// Ready is called once, when the first sync is done; nil is not.
 	Ready func()
-	Periods
 }
 
 // Periods are the times of the loop; 0 is the default of each.

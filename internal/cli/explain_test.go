@@ -105,9 +105,9 @@ func (n *fakeNode) start() {
 	}
 	ready := make(chan struct{})
 	n.loop = agent.New(agent.Options{
-		Log: zap.NewNop(), Catalog: known, Mode: mode, NodeName: "node-a", Observer: telemetry.New(), Host: n.links,
+		Log: zap.NewNop(), Catalog: known, Mode: mode, NodeName: "node-a", Host: n.links,
 		Compiler: wiring.CompilerFor(now, families[:]), Affects: wiring.AffectsFor(now, families[:]), NodePorts: wiring.NodePortsFor(now), LocalPod: wiring.PodMatcher(now),
-		Periods: agent.Periods{AuditPeriod: -1}, Ready: func() { close(ready) },
+		Periods: agent.Periods{AuditPeriod: -1}, Receivers: agent.Receivers{Observer: telemetry.New(), Ready: func() { close(ready) }},
 	})
 	ctx, cancel := context.WithCancel(n.Context())
 	done := make(chan error, 1)

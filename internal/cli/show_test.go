@@ -85,7 +85,7 @@ func openShop(t *testing.T) shop {
 	s.links.FailAddr(netip.MustParseAddr("10.96.0.13"), errors.New("no memory"))
 	both, now := model.Families(), wiring.Static(s.config)
 	s.loop = agent.New(agent.Options{
-		Log: zap.NewNop(), Catalog: s.known, Mode: s.mode(s.deps()), NodeName: "node-a", Observer: telemetry.New(),
+		Log: zap.NewNop(), Catalog: s.known, Mode: s.mode(s.deps()), NodeName: "node-a", Receivers: agent.Receivers{Observer: telemetry.New()},
 		Compiler: wiring.CompilerFor(now, both[:]), Affects: wiring.AffectsFor(now, both[:]), Host: s.links, NodePorts: wiring.NodePortsFor(now),
 		About:   func() agent.About { return agent.About{Version: "v0.1.0", Kernel: "6.12.0", Scheduler: "rr"} },
 		Periods: agent.Periods{AuditPeriod: -1},

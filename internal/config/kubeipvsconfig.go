@@ -62,7 +62,24 @@ type KubeIPVSConfiguration struct {
 	// watchNodes selects the Nodes that the agent watches, so that it binds none of their addresses
 	// (--watch-nodes). The values are all, own (only this Node), and auto, the default: all in a
 	// cluster of up to 500 Nodes.
-	WatchNodes string `json:"watchNodes"`
+	WatchNodes  string `json:"watchNodes"`
+	WatchBounds `json:",inline"`
+	// serviceMetrics is how many Services have metrics of their own; those beyond are
+	// summed (--service-metrics). 0 is no metrics by Service at all. Default 500.
+	ServiceMetrics *int32 `json:"serviceMetrics"`
+	ServiceBounds  `json:",inline"`
+	// apiServerProbePeriod is the time between two probes of each endpoint of default/kubernetes
+	// (--api-server-probe-period). An API server that does not answer three of them in a row gets no
+	// new connections of this node. 0s turns probes off. Default 10s.
+	APIServerProbePeriod *metav1.Duration `json:"apiServerProbePeriod"`
+	// dnsServices are Services, as namespace/name, that are served first when a node starts
+	// (--dns-services), beside default/kubernetes and those of kube-system with the label
+	// k8s-app: kube-dns.
+	DNSServices []string `json:"dnsServices"`
+}
+
+// WatchBounds say how old the progress of a watch may be.
+type WatchBounds struct {
 	// readyzWatchBound is how old the progress of a watch may be before /readyz is red
 	// (--readyz-watch-bound). Default 2m.
 	ReadyzWatchBound *metav1.Duration `json:"readyzWatchBound"`
@@ -70,9 +87,10 @@ type KubeIPVSConfiguration struct {
 	// never. Load balancers leave a node that is red, and when the API server is away
 	// all nodes would be at once.
 	HealthzWatchBound *metav1.Duration `json:"healthzWatchBound"`
-	// serviceMetrics is how many Services have metrics of their own; those beyond are
-	// summed (--service-metrics). 0 is no metrics by Service at all. Default 500.
-	ServiceMetrics *int32 `json:"serviceMetrics"`
+}
+
+// ServiceBounds bound what one Service may have, so that one tenant does not fill the kernel.
+type ServiceBounds struct {
 	// serviceFrontends is how many frontends (ports times addresses) one Service has at most
 	// (--service-frontends). Those beyond are not served, the weaker kinds first. Default 4096.
 	ServiceFrontends *int32 `json:"serviceFrontends"`
@@ -83,12 +101,4 @@ type KubeIPVSConfiguration struct {
 	// serviceSourceRanges is how many source ranges of each family one Service has at most
 	// (--service-source-ranges). Clients in those beyond are not admitted. Default 4096.
 	ServiceSourceRanges *int32 `json:"serviceSourceRanges"`
-	// apiServerProbePeriod is the time between two probes of each endpoint of default/kubernetes
-	// (--api-server-probe-period). An API server that does not answer three of them in a row gets no
-	// new connections of this node. 0s turns probes off. Default 10s.
-	APIServerProbePeriod *metav1.Duration `json:"apiServerProbePeriod"`
-	// dnsServices are Services, as namespace/name, that are served first when a node starts
-	// (--dns-services), beside default/kubernetes and those of kube-system with the label
-	// k8s-app: kube-dns.
-	DNSServices []string `json:"dnsServices"`
 }

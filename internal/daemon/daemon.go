@@ -73,10 +73,14 @@ func newDaemon(ctx context.Context, log *zap.Logger, c config.Config, k *kernel,
 	d.healthPorts = newHealthPorts(log, d.live.now, healthcheck.Options{Healthy: func() bool { return d.loop.Healthy() }, Failed: report.healthPortFailed})
 	d.prober = d.newProber()
 	d.loop = agent.New(agent.Options{
-		Log: log, Catalog: d.known, Mode: d.mode.Inspectable, NodeName: c.NodeName, Observer: externalIPs{d.metrics, warnExternalIPs(log, d.live.now)}, Events: report,
+		Log: log, Catalog: d.known, Mode: d.mode.Inspectable, NodeName: c.NodeName,
+		Receivers: agent.Receivers{
+			Observer: externalIPs{d.metrics, warnExternalIPs(log, d.live.now)}, Events: report,
+			Health: d.healthPorts, Ready: func() { close(d.filled) },
+		},
 		Compiler: wiring.CompilerFor(d.live.now, d.served), Affects: wiring.AffectsFor(d.live.now, d.served),
-		Host: k.link, NodePorts: wiring.NodePortsFor(d.live.now), Health: d.healthPorts, Probes: agent.Probes{Scheduler: d.tryScheduler, GUE: d.tryGUE}, LocalPod: wiring.PodMatcher(d.live.now), Periods: periods(c),
-		Ready: func() { close(d.filled) }, Prober: d.prober,
+		Host: k.link, NodePorts: wiring.NodePortsFor(d.live.now), Probes: agent.Probes{Scheduler: d.tryScheduler, GUE: d.tryGUE}, LocalPod: wiring.PodMatcher(d.live.now), Periods: periods(c),
+		Prober:     d.prober,
 		APIServers: d.sources.reached.Addrs, PodRanges: c.DetectLocal.ClusterCIDRs, DNSServices: c.DNSServices, About: d.about, Unreadable: d.sources.unreadable, Remember: wiring.NewNodeClaims(log, c.RunDir).Keep,
 	})
 	d.sources.reached.Tell(d.loop.HostChanged)

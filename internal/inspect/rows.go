@@ -24,7 +24,10 @@ func serviceRows(k agent.ServiceInfo, f Filter) []ServiceRow {
 	r := ServiceRow{
 		Namespace: k.ID.Namespace, Name: k.ID.Name, Source: string(k.ID.Origin), Reason: k.Skipped, Frontends: len(k.Frontends),
 		Kinds: []string{}, VIPs: []netip.Addr{}, Ports: []string{}, Schedulers: []string{},
-		Intended: k.Intended, Remarks: model.NoteTexts(k.Remarks), Notes: model.NoteTexts(k.Notes), Reasons: k.Notes, BadAnnotations: k.BadAnnotations, Unbound: k.Unbound, Refused: k.Refused,
+		Shortfall: Shortfall{
+			Intended: k.Intended, Remarks: model.NoteTexts(k.Remarks), Notes: model.NoteTexts(k.Notes), Reasons: k.Notes,
+			BadAnnotations: k.BadAnnotations, Unbound: k.Unbound, Refused: k.Refused,
+		},
 	}
 	taking := map[netip.AddrPort]struct{}{}
 	for i := range k.Frontends {

@@ -43,6 +43,12 @@ type ServiceRow struct {
 	Backends   int      `json:"backends"`
 	Frontends  int      `json:"frontends"`
 	Schedulers []string `json:"schedulers"`
+	ServicePolicy
+	Shortfall
+}
+
+// ServicePolicy is what a Service asks for beside addresses and ports.
+type ServicePolicy struct {
 	// Affinity, Drain and SlowStart are the longest of its frontends.
 	Affinity      float64  `json:"affinitySeconds,omitempty"`
 	Drain         float64  `json:"drainSeconds,omitempty"`
@@ -50,7 +56,11 @@ type ServiceRow struct {
 	Forward       []string `json:"forward,omitempty"`
 	InternalLocal bool     `json:"internalLocal,omitempty"`
 	ExternalLocal bool     `json:"externalLocal,omitempty"`
-	Notes         []string `json:"notes,omitempty"`
+}
+
+// Shortfall is what a Service asks for and does not get, with the reasons.
+type Shortfall struct {
+	Notes []string `json:"notes,omitempty"`
 	// Reasons are the notes with their codes.
 	Reasons []model.Note `json:"reasons,omitempty"`
 	// Intended: it is skipped as it asks to be. Remarks say what of it is left out as it asks.

@@ -120,25 +120,7 @@ type Frontend struct {
 	// Backends are the endpoints that new connections may reach, sorted and
 	// without duplicates. Empty means: answer, but refuse (see NoLocal).
 	Backends []Backend
-	// Drain is how long the connections of an endpoint outlive it after it stopped serving;
-	// 0 cuts them (kube-ipvs.io/drain, --drain).
-	Drain time.Duration
-	// OnePacket schedules each datagram on its own, so that one client socket reaches
-	// all backends; for UDP alone. A reply does not get the address of the frontend
-	// (ip_vs_update_conntrack, net/netfilter/ipvs/ip_vs_nfct.c).
-	OnePacket bool
-	// SlowStart is the time in which the weight of a new backend rises to its full weight while
-	// others take the load; 0 gives it at once (kube-ipvs.io/slow-start).
-	SlowStart time.Duration
-	// Limit bounds the connections of each backend (kube-ipvs.io/max-connections).
-	Limit Limit
-	// Forward is how packets get to the backends (kube-ipvs.io/forward). All but ForwardNAT
-	// keep the address of the client as well, whatever the policy, and have backends on the
-	// port of the frontend alone.
-	Forward Forward
-	// GUE is the UDP port of the backends to which ForwardTunnel sends packets wrapped by Generic UDP Encapsulation; 0 wraps
-	// them in IP alone (kube-ipvs.io/tunnel).
-	GUE uint16
+	Delivery
 	// Kept are the endpoints, sorted, that are no backends but keep their existing connections
 	// without a time limit. A policy or a hint excludes them, they terminate but still serve, or
 	// they are temporarily not ready. No new connection goes there.
@@ -147,6 +129,30 @@ type Frontend struct {
 	// one that reaches itself through a frontend needs its source rewritten. Only
 	// the ClusterIP frontend carries them, for all of its port and family.
 	Hairpin []netip.AddrPort
+}
+
+// Delivery is how connections and packets get to the backends of a frontend, as far as annotations
+// of its Service decide that.
+type Delivery struct {
+	// Drain is how long the connections of an endpoint outlive it after it stopped serving;
+	// 0 cuts them (kube-ipvs.io/drain, --drain).
+	Drain time.Duration
+	// SlowStart is the time in which the weight of a new backend rises to its full weight while
+	// others take the load; 0 gives it at once (kube-ipvs.io/slow-start).
+	SlowStart time.Duration
+	// Limit bounds the connections of each backend (kube-ipvs.io/max-connections).
+	Limit Limit
+	// GUE is the UDP port of the backends to which ForwardTunnel sends packets wrapped by Generic UDP Encapsulation; 0 wraps
+	// them in IP alone (kube-ipvs.io/tunnel).
+	GUE uint16
+	// Forward is how packets get to the backends (kube-ipvs.io/forward). All but ForwardNAT
+	// keep the address of the client as well, whatever the policy, and have backends on the
+	// port of the frontend alone.
+	Forward Forward
+	// OnePacket schedules each datagram on its own, so that one client socket reaches
+	// all backends; for UDP alone. A reply does not get the address of the frontend
+	// (ip_vs_update_conntrack, net/netfilter/ipvs/ip_vs_nfct.c).
+	OnePacket bool
 }
 
 // Name prints namespace/name:port, the way kube-proxy names a service port.
@@ -158,7 +164,7 @@ func (f Frontend) Equal(o Frontend) bool {
 		f.Scheduler == o.Scheduler && f.Affinity == o.Affinity &&
 		f.Bind == o.Bind && f.Capture == o.Capture && f.Local == o.Local && f.NoLocal == o.NoLocal &&
 		f.OwnNode == o.OwnNode && f.Detour == o.Detour && slices.Equal(f.SourceRanges, o.SourceRanges) &&
-		f.Drain == o.Drain && f.OnePacket == o.OnePacket && f.SlowStart == o.SlowStart && f.Limit == o.Limit && f.Forward == o.Forward && f.GUE == o.GUE &&
+		f.Delivery == o.Delivery &&
 		slices.Equal(f.Backends, o.Backends) && slices.Equal(f.Kept, o.Kept) && slices.Equal(f.Hairpin, o.Hairpin)
 }
 

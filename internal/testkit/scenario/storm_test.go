@@ -203,7 +203,7 @@ func newStormed(t *testing.T, s *storm) *stormed {
 	taps := newFaultProxy()
 	mode, _ := newMode(log, c, x.kernel, taps)
 	x.loop = agent.New(agent.Options{
-		Log: log, Catalog: x.known, Mode: mode, NodeName: c.NodeName, Observer: x.passes,
+		Log: log, Catalog: x.known, Mode: mode, NodeName: c.NodeName, Receivers: agent.Receivers{Observer: x.passes},
 		Compiler: func(h model.Host) agent.Compiler { return plan.New(planOptions(c, h)) }, Affects: concerns(c),
 		Host: tappedHost{x.kernel.links, taps}, NodePorts: nodePorts(c),
 	})

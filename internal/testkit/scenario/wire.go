@@ -141,7 +141,7 @@ func startProcess(log *zap.Logger, c config.Config, s Start, in inputs, k *kerne
 		audit = quickAudit
 	}
 	loop := agent.New(agent.Options{
-		Log: log, Catalog: known, Mode: mode, NodeName: c.NodeName, Observer: m,
+		Log: log, Catalog: known, Mode: mode, NodeName: c.NodeName, Receivers: agent.Receivers{Observer: m},
 		Compiler: func(h model.Host) agent.Compiler { return plan.New(planOptions(c, h)) }, Affects: concerns(c),
 		Host: tappedHost{k.links, t}, NodePorts: nodePorts(c),
 		PodRanges: c.DetectLocal.ClusterCIDRs, Remember: k.remember,
