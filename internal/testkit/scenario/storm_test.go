@@ -30,10 +30,10 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
-	"github.com/kube-ipvs/kube-ipvs/internal/plan"
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
 	"github.com/kube-ipvs/kube-ipvs/internal/source/kube"
 	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
+	"github.com/kube-ipvs/kube-ipvs/internal/wiring"
 )
 
 // The storm: so many slices of so many endpoints, and so many changes of them a second.
@@ -202,10 +202,11 @@ func newStormed(t *testing.T, s *storm) *stormed {
 	x.known.SetEndpointGrace(100 * time.Millisecond)
 	taps := newFaultProxy()
 	mode, _ := newMode(log, c, x.kernel, taps)
+	now := wiring.Static(c)
 	x.loop = agent.New(agent.Options{
 		Log: log, Catalog: x.known, Mode: mode, NodeName: c.NodeName, Receivers: agent.Receivers{Observer: x.passes},
-		Compiler: func(h model.Host) agent.Compiler { return plan.New(planOptions(c, h)) }, Affects: concerns(c),
-		Host: tappedHost{x.kernel.links, taps}, NodePorts: nodePorts(c),
+		Compiler: wiring.CompilerFor(now, families()), Affects: wiring.AffectsFor(now, families()),
+		Host: tappedHost{x.kernel.links, taps}, NodePorts: wiring.NodePortsFor(now),
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return x.loop.Run(ctx) })

@@ -18,18 +18,16 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/addresses"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/migrate"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
-	"github.com/kube-ipvs/kube-ipvs/internal/plan"
 	"github.com/kube-ipvs/kube-ipvs/internal/source/file"
 	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
+	"github.com/kube-ipvs/kube-ipvs/internal/wiring"
 )
 
 // This file connects the packages as internal/daemon does, with fakes in place of the
-// kernel. The scenarios on a real kernel run the program itself, so a difference between
+// kernel. Settings become options as in the program (internal/wiring). The scenarios on a real kernel run the program itself, so a difference between
 // the two shows.
 
 // NodeName is the node that all agents of scenarios run as.
@@ -66,60 +64,13 @@ func families() []model.Family {
 	return f[:]
 }
 
-func modeConfig(c config.Config) ipvs.Config {
-	return ipvs.Config{
-		Node: c.NodeName, Families: families(), MasqueradeAll: c.MasqueradeAll, ExcludeCIDRs: c.ExcludeCIDRs,
-		Masquerade: masquerade(c), Local: localPods(c),
-		Binding: addresses.Binding(c.VIPBinding), ServiceCIDRs: c.ServiceCIDRs,
-	}
-}
+func modeConfig(c config.Config) ipvs.Config { return wiring.IPVSConfig(c, families(), nil) }
 
 // rulesConfig is the configuration of iptables mode; liberal tells how connection tracking is.
 func rulesConfig(c config.Config, liberal bool) iptables.Config {
-	selected := plan.NodePortSelection(c.NodePorts)
-	return iptables.Config{
-		Families: families(), MasqueradeAll: c.MasqueradeAll, Masquerade: masquerade(c), Local: localPods(c),
-		Everywhere: selected.Everywhere, Localhost: c.LocalhostNodePorts, Loopback: selected.Loopback, DropInvalid: !liberal,
-	}
-}
-
-func localPods(c config.Config) netfilter.LocalPods {
-	return netfilter.LocalPods{
-		Mode: netfilter.LocalMode(c.DetectLocal.Mode), ClusterCIDRs: c.DetectLocal.ClusterCIDRs, Interface: c.DetectLocal.Interface,
-	}
-}
-
-func masquerade(c config.Config) netfilter.Masquerade {
-	return netfilter.Masquerade{Bit: c.MasqueradeBit, NodePorts: netfilter.PortRange(c.NodePortRange)}
-}
-
-func planOptions(c config.Config, h model.Host) plan.Options {
-	return plan.Options{
-		Node: NodeName, Zone: h.Node.Zone, Scheduler: c.Scheduler, IPv4: true, IPv6: true, Host: h, Drain: c.Drain,
-		ExternalIPs: plan.ExternalIPs{Off: !c.AllowExternalIPs, Allowed: c.ExternalIPCIDRs},
-		NoBinding:   c.Mode == config.ModeIPTables, NoPolicy: c.Mode == config.ModeIPTables,
-		External: plan.ExternalBinding(c.ExternalBinding), MaxFrontends: c.ServiceFrontends, MaxRanges: c.ServiceRanges, MaxRows: c.ServiceRows,
-	}
-}
-
-// concerns asks which Services another host concerns.
-func concerns(c config.Config) func(before, now model.Host) func(*model.Service, []*model.Slice) bool {
-	return func(before, now model.Host) func(*model.Service, []*model.Slice) bool {
-		old, opts := planOptions(c, before), planOptions(c, now)
-		return func(s *model.Service, behind []*model.Slice) bool { return opts.Affects(old, s, behind) }
-	}
-}
-
-// nodePorts selects the addresses on which NodePorts answer.
-func nodePorts(c config.Config) func(model.Host) []netip.Addr {
-	return func(h model.Host) []netip.Addr {
-		selected := plan.NodePortSelection(c.NodePorts)
-		out := plan.NodePortAddresses(selected, h)
-		if c.Mode == config.ModeIPTables && c.LocalhostNodePorts && selected.Loopback() {
-			out = plan.WithLoopback(out)
-		}
-		return out
-	}
+	out := wiring.IPTablesConfig(c, families(), nil)
+	out.DropInvalid = !liberal
+	return out
 }
 
 // process is an agent in this process.
@@ -140,10 +91,11 @@ func startProcess(log *zap.Logger, c config.Config, s Start, in inputs, k *kerne
 	if s.Audit {
 		audit = quickAudit
 	}
+	now := wiring.Static(c)
 	loop := agent.New(agent.Options{
 		Log: log, Catalog: known, Mode: mode, NodeName: c.NodeName, Receivers: agent.Receivers{Observer: m},
-		Compiler: func(h model.Host) agent.Compiler { return plan.New(planOptions(c, h)) }, Affects: concerns(c),
-		Host: tappedHost{k.links, t}, NodePorts: nodePorts(c),
+		Compiler: wiring.CompilerFor(now, families()), Affects: wiring.AffectsFor(now, families()),
+		Host: tappedHost{k.links, t}, NodePorts: wiring.NodePortsFor(now),
 		PodRanges: c.DetectLocal.ClusterCIDRs, Remember: k.remember,
 		Periods: agent.Periods{Coalesce: quickCoalesce, AuditPeriod: audit, RetryMin: quickRetry, RetryMax: slowestRetry},
 	})
@@ -265,9 +217,9 @@ func wanted(c config.Config, host model.Host, batch catalog.Batch) (map[string]s
 	host = batch.Host()
 	host.Links, host.Gateways, host.PodRanges = links, gateways, c.DetectLocal.ClusterCIDRs
 	host.Failing = failing
-	host.NodePorts = nodePorts(c)(host)
+	host.NodePorts = wiring.NodePortsFor(wiring.Static(c))(host)
 	mode.SetHost(host)
-	compiler := plan.New(planOptions(c, host))
+	compiler := wiring.CompilerFor(wiring.Static(c), families())(host)
 	for _, in := range batch.Services {
 		mode.Set(compiler.Compile(in.ID, in.Service, in.Slices))
 	}
