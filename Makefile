@@ -95,7 +95,7 @@ cover: ## how much of each package its own tests run, lowest first
 		{ grep -vE '^ok |no test files' bin/cover.log | tail -n 100; echo 'cover: FAILED (bin/cover.log)'; exit 1; }
 	@awk -f e2e/cover.awk bin/cover.out
 
-stats: ## sizes, functions, types, calls against the order of files; FROM=directory of another commit
+stats: ## sizes, functions, types, calls against the order of files, the path of one change, limits; FROM=directory of another commit
 	@$(GO) run ./e2e/stats $(FROM)
 
 profile: ## CPU, heap, block and trace in bin/profile; N=10000 Services, MODE=iptables without IPVS

@@ -44,13 +44,15 @@ type stats struct {
 	lines     map[string]int // by kind of source
 	functions []int          // lines of each function of the product
 	packages  []pkg
+	change    path
 }
 
 // pkg are the measures of one package of the product.
 type pkg struct {
 	path                string
 	calls, upward       int
-	widest, largest     string // the type with most methods, the struct with most fields
+	arrows              map[arrow]int // those upward
+	widest, largest     string        // the type with most methods, the struct with most fields
 	methods, fieldCount int
 }
 
@@ -89,8 +91,9 @@ func measure(root string) (stats, error) {
 		return nil
 	})
 	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
-		s.packages = append(s.packages, measurePackage(dir, dirs[dir]))
+		s.packages = append(s.packages, measurePackage(files, dir, dirs[dir]))
 	}
+	s.change = measurePath(changePath, dirs)
 	return s, err
 }
 
@@ -137,7 +140,7 @@ type source struct {
 }
 
 // measurePackage counts types and calls of a package.
-func measurePackage(path string, sources []*source) pkg {
+func measurePackage(files *token.FileSet, path string, sources []*source) pkg {
 	p := pkg{path: path}
 	methods := map[string]int{}
 	for _, s := range sources {
@@ -157,7 +160,8 @@ func measurePackage(path string, sources []*source) pkg {
 			p.widest, p.methods = t, methods[t]
 		}
 	}
-	p.calls, p.upward = upwardCalls(callsBetween(sources))
+	p.calls, p.arrows = upwardCalls(callsBetween(files, sources))
+	p.upward = total(p.arrows)
 	return p
 }
 
@@ -201,57 +205,10 @@ func receiver(f *ast.FuncDecl) string {
 	}
 }
 
-// arrow is a pair of files of which the first calls the second.
-type arrow struct{ from, to string }
-
-// callsBetween counts calls from file to file. A method is found by its name, if only one file of
-// the package has a method or function of that name.
-func callsBetween(sources []*source) map[arrow]int {
-	home := map[string]string{}
-	for _, s := range sources {
-		for _, d := range s.file.Decls {
-			f, ok := d.(*ast.FuncDecl)
-			if !ok {
-				continue
-			}
-			if other, had := home[f.Name.Name]; had && other != s.name {
-				home[f.Name.Name] = "" // ambiguous
-				continue
-			}
-			home[f.Name.Name] = s.name
-		}
-	}
-	out := map[arrow]int{}
-	for _, s := range sources {
-		ast.Inspect(s.file, func(n ast.Node) bool {
-			call, ok := n.(*ast.CallExpr)
-			if !ok {
-				return true
-			}
-			if to := home[called(call)]; to != "" && to != s.name {
-				out[arrow{s.name, to}]++
-			}
-			return true
-		})
-	}
-	return out
-}
-
-// called returns the name of the function or method that a call names.
-func called(call *ast.CallExpr) string {
-	switch f := call.Fun.(type) {
-	case *ast.Ident:
-		return f.Name
-	case *ast.SelectorExpr:
-		return f.Sel.Name
-	}
-	return ""
-}
-
 // upwardCalls orders files so that few calls run from a file to one above it, and returns how many
-// calls there are, and how many of them run upward. A file whose calls go out stands above the
+// calls there are, and those that run upward. A file whose calls go out stands above the
 // files that it calls (Eades, Lin and Smyth 1993); then files change places while that helps.
-func upwardCalls(calls map[arrow]int) (all, upward int) {
+func upwardCalls(calls map[arrow]int) (all int, upward map[arrow]int) {
 	balance := map[string]int{}
 	for a, n := range calls {
 		balance[a.from] += n
@@ -265,7 +222,7 @@ func upwardCalls(calls map[arrow]int) (all, upward int) {
 		better = false
 		for i := range order {
 			for j := range order {
-				if moved := move(order, i, j); against(calls, moved) < against(calls, order) {
+				if moved := move(order, i, j); total(against(calls, moved)) < total(against(calls, order)) {
 					order, better = moved, true
 				}
 			}
@@ -280,16 +237,24 @@ func move(order []string, from, to int) []string {
 	return slices.Insert(out, to, order[from])
 }
 
-// against counts the calls that run upward in an order of files.
-func against(calls map[arrow]int, order []string) (n int) {
+// against returns the calls that run upward in an order of files.
+func against(calls map[arrow]int, order []string) map[arrow]int {
 	place := make(map[string]int, len(order))
 	for i, name := range order {
 		place[name] = i
 	}
+	out := map[arrow]int{}
 	for a, times := range calls {
 		if place[a.from] > place[a.to] {
-			n += times
+			out[a] = times
 		}
+	}
+	return out
+}
+
+func total(calls map[arrow]int) (n int) {
+	for _, times := range calls {
+		n += times
 	}
 	return n
 }
@@ -304,14 +269,45 @@ func (s stats) write(w io.Writer) error {
 		slices.Sort(s.functions)
 		fmt.Fprintf(t, "lines of a function: median, p90, max\t%d, %d, %d\n", s.functions[n/2], s.functions[n*9/10], s.functions[n-1])
 	}
+	s.change.write(t)
 	fmt.Fprintln(t, "\nPACKAGE\tCALLS BETWEEN FILES\tUPWARD\tMOST METHODS\tMOST FIELDS")
 	calls, upward := 0, 0
 	for _, p := range s.packages {
 		calls, upward = calls+p.calls, upward+p.upward
 		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%s\n", p.path, p.calls, p.upward, named(p.widest, p.methods), named(p.largest, p.fieldCount))
 	}
-	fmt.Fprintf(t, "all\t%d\t%d\n", calls, upward)
+	fmt.Fprintf(t, "all\t%d\t%d\n\n", calls, upward)
+	for _, b := range s.beyond() {
+		fmt.Fprintln(t, "beyond the limits:", b)
+	}
 	return t.Flush()
+}
+
+// The limits of the product. Files of a package have an order in which at most one call in
+// upwardShare runs upward.
+const (
+	mostMethods  = 40
+	mostFields   = 20
+	upwardShare  = 10
+	mostPackages = 10
+	mostFiles    = 5
+	mostReturns  = 8
+)
+
+// beyond lists what is beyond a limit.
+func (s stats) beyond() (out []string) {
+	for _, p := range s.packages {
+		if p.methods > mostMethods {
+			out = append(out, fmt.Sprintf("%s: %s has %d methods, %d at most", p.path, p.widest, p.methods, mostMethods))
+		}
+		if p.fieldCount > mostFields {
+			out = append(out, fmt.Sprintf("%s: %s has %d fields, %d at most", p.path, p.largest, p.fieldCount, mostFields))
+		}
+		if p.upward*upwardShare > p.calls {
+			out = append(out, fmt.Sprintf("%s: %d of %d calls run upward, one in %d at most: %v", p.path, p.upward, p.calls, upwardShare, p.arrows))
+		}
+	}
+	return append(out, s.change.beyond()...)
 }
 
 func named(name string, n int) string {

@@ -12,7 +12,7 @@ import (
 )
 
 // newProber returns the prober of API servers. Its findings go to the loop.
-func (d *daemon) newProber() *apiprobe.Prober {
+func newProber(d *daemon) *apiprobe.Prober {
 	return apiprobe.New(d.log, apiprobe.Options{
 		Period: func() time.Duration { return d.live.now().APIServerProbe },
 		Changed: func(ctx context.Context, failing map[netip.AddrPort]string) {
@@ -23,9 +23,9 @@ func (d *daemon) newProber() *apiprobe.Prober {
 	})
 }
 
-// apiServerProbes returns the metrics of the prober.
-func (d *daemon) apiServerProbes() telemetry.APIServerProbes {
-	s := d.prober.Status()
+// apiServerProbes returns the metrics of a prober.
+func apiServerProbes(p *apiprobe.Prober) telemetry.APIServerProbes {
+	s := p.Status()
 	return telemetry.APIServerProbes{
 		Up: s.Probed - s.Out - s.Ignored, Out: s.Out, Ignored: s.Ignored,
 		Answered: s.Answered, Failed: s.Failed, Unknown: s.Unknown,

@@ -71,7 +71,7 @@ func newDaemon(ctx context.Context, log *zap.Logger, c config.Config, k *kernel,
 	}
 	d.mode = d.newActiveMode(ctx, d.live.now)
 	d.healthPorts = newHealthPorts(log, d.live.now, healthcheck.Options{Healthy: func() bool { return d.loop.Healthy() }, Failed: report.healthPortFailed})
-	d.prober = d.newProber()
+	d.prober = newProber(d)
 	d.loop = agent.New(agent.Options{
 		Log: log, Catalog: d.known, Mode: d.mode.Inspectable, NodeName: c.NodeName,
 		Receivers: agent.Receivers{

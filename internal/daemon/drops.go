@@ -39,7 +39,7 @@ type dropReader struct {
 	total    map[dropKey]uint64
 }
 
-func (d *daemon) newDropReader() *dropReader {
+func newDropReader(d *daemon) *dropReader {
 	mode := func() string {
 		if d.ipvsMode() != nil {
 			return ipvs.Name

@@ -22,7 +22,7 @@ func (d *daemon) connectMetrics() {
 	m.Loop(d.loop.Condition)
 	m.Checks(d.health().holds)
 	m.ExternalIPs(func() bool { return limitsExternalIPs(d.live.now()) })
-	m.APIServerProbes(d.apiServerProbes)
+	m.APIServerProbes(func() telemetry.APIServerProbes { return apiServerProbes(d.prober) })
 	m.HealthPorts(d.healthPorts.count)
 	m.Firewalls(d.firewalls.Blocks)
 	m.Events(d.events.Dropped)
@@ -35,9 +35,9 @@ func (d *daemon) connectMetrics() {
 	m.Unreadable(d.sources.unreadableCount)
 	d.kernel.calls.observe(m.KernelCall)
 	if d.kernel.backend == nil { // sets of nftables have no limit
-		m.Sets(d.newSetUsageReader().fill)
+		m.Sets(newSetUsageReader(d).fill)
 	}
-	m.Drops(d.newDropReader().read)
+	m.Drops(newDropReader(d).read)
 	m.Features(func() []telemetry.Feature {
 		return []telemetry.Feature{{Name: "AllowServiceExternalIPs", Enabled: d.live.now().AllowExternalIPs}}
 	})

@@ -22,7 +22,7 @@ type setUsageReader struct {
 	sets    setStat
 }
 
-func (d *daemon) newSetUsageReader() *setUsageReader {
+func newSetUsageReader(d *daemon) *setUsageReader {
 	return &setUsageReader{
 		carries: func() bool { return d.ipvsMode() != nil },
 		open:    func() (setStat, error) { return ipset.New(ipset.Options{Called: d.kernel.calls.of("metrics")}) },

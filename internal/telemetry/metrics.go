@@ -25,9 +25,9 @@ const (
 // them, from any goroutine; a method that takes a function is called at most once. Metrics without
 // values are absent.
 type Metrics struct {
-	registry *prometheus.Registry
-	began    time.Time
-	served   atomic.Pointer[[]model.Family]
+	puller
+	began  time.Time
+	served atomic.Pointer[[]model.Family]
 
 	rows     rows
 	drains   drains
@@ -44,7 +44,7 @@ var _ agent.Observer = (*Metrics)(nil)
 // New returns metrics in a registry of their own, with those of the Go runtime
 // and the process. Of the runtime it is all of them, as with kube-proxy.
 func New() *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry(), began: time.Now()}
+	m := &Metrics{puller: puller{prometheus.NewRegistry()}, began: time.Now()}
 	m.registry.MustRegister(
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsAll)))
@@ -103,23 +103,4 @@ func (m *Metrics) families() []model.Family {
 		return *served
 	}
 	return nil
-}
-
-// seconds is a time as Prometheus has it.
-func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
-
-func counters(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-}
-
-func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
-	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
-}
-
-func gauge(name, help string) prometheus.Gauge {
-	return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-}
-
-func histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 }

@@ -16,12 +16,15 @@ func newPulled(kind prometheus.ValueType, name, help string, read func(emit), la
 	return pulled{desc: prometheus.NewDesc(name, help, labels, nil), kind: kind, read: read}
 }
 
-func (m *Metrics) pullGauge(name, help string, read func(emit), labels ...string) {
-	m.registry.MustRegister(newPulled(prometheus.GaugeValue, name, help, read, labels))
+// puller registers metrics whose values are asked for at each scrape.
+type puller struct{ registry *prometheus.Registry }
+
+func (p puller) pullGauge(name, help string, read func(emit), labels ...string) {
+	p.registry.MustRegister(newPulled(prometheus.GaugeValue, name, help, read, labels))
 }
 
-func (m *Metrics) pullCounter(name, help string, read func(emit), labels ...string) {
-	m.registry.MustRegister(newPulled(prometheus.CounterValue, name, help, read, labels))
+func (p puller) pullCounter(name, help string, read func(emit), labels ...string) {
+	p.registry.MustRegister(newPulled(prometheus.CounterValue, name, help, read, labels))
 }
 
 // Describe implements prometheus.Collector.

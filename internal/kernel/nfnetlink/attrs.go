@@ -32,6 +32,9 @@ func (a Attrs) Each(visit func(kind uint16, value Attrs)) {
 	}
 }
 
+// align returns the length that messages and attributes of a length take in a datagram.
+func align(n int) int { return (n + 3) &^ 3 }
+
 // Err returns why an attribute could not be read, nil where all could.
 func (a Attrs) Err() error { return *a.fail }
 

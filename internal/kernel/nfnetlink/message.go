@@ -70,8 +70,6 @@ func Next(b []byte) (m Message, rest []byte, err error) {
 	return m, b[min(align(length), len(b)):], nil
 }
 
-func align(n int) int { return (n + 3) &^ 3 }
-
 // Verdict returns the number in an error or in the end of a dump, 0 for success.
 func (m Message) Verdict() (syscall.Errno, error) {
 	if len(m.Body) < 4 {

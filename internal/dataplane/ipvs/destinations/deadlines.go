@@ -39,8 +39,27 @@ func (e deadlineHeap) next() time.Time {
 	return e[0].at
 }
 
+// over reports whether a deadline has passed.
+func (d *drains) over(now time.Time) bool {
+	return len(d.deadlines) > 0 && !now.Before(d.deadlines.next())
+}
+
 // fewDeadlines is a size below which entries that are out of date are kept.
 const fewDeadlines = 64
+
+// end returns when a drain ends if nothing happens before; false for never.
+func (d drain) end() (time.Time, bool) {
+	at, limited := d.deadline()
+	if limited && !d.idle.IsZero() { // while it waits in the trash no connection is cut
+		at = later(at, d.idle.Add(trashWait))
+	}
+	return at, limited
+}
+
+// deadline returns when a drain ends at the latest; false for never.
+func (d drain) deadline() (time.Time, bool) {
+	return d.stopped.Add(d.limit), !d.stopped.IsZero()
+}
 
 // schedule returns a drain that ends when it has to, if it has an end in time.
 func (d *drains) schedule(k vserver.DestinationKey, one drain) drain {

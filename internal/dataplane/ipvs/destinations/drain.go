@@ -94,20 +94,6 @@ func newDrains() drains {
 	return drains{began: time.Now(), of: map[vserver.ServerKey]map[vserver.DestinationKey]drain{}, ended: map[dataplane.DrainEnd]uint64{}}
 }
 
-// end returns when a drain ends if nothing happens before; false for never.
-func (d drain) end() (time.Time, bool) {
-	at, limited := d.deadline()
-	if limited && !d.idle.IsZero() { // while it waits in the trash no connection is cut
-		at = later(at, d.idle.Add(trashWait))
-	}
-	return at, limited
-}
-
-// deadline returns when a drain ends at the latest; false for never.
-func (d drain) deadline() (time.Time, bool) {
-	return d.stopped.Add(d.limit), !d.stopped.IsZero()
-}
-
 func (d *drains) get(k vserver.DestinationKey) (drain, bool) {
 	one, ok := d.of[k.Server][k]
 	return one, ok
@@ -295,11 +281,6 @@ func (d *drains) leave(most int) map[vserver.DestinationKey]dataplane.DrainEnd {
 		d.leaving = nil
 	}
 	return ended
-}
-
-// over reports whether a deadline has passed.
-func (d *drains) over(now time.Time) bool {
-	return len(d.deadlines) > 0 && !now.Before(d.deadlines.next())
 }
 
 // idle returns the draining destinations without a connection, when it is time to count and all

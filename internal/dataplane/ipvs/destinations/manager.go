@@ -5,7 +5,6 @@ import (
 	"errors"
 	"iter"
 	"maps"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -80,11 +79,6 @@ func New(o Options) *Manager {
 		}
 	})
 	return m
-}
-
-// Key names the destination of a server at an address and port.
-func Key(server vserver.ServerKey, to netip.AddrPort) vserver.DestinationKey {
-	return vserver.DestinationKey{Server: server, Addr: to.Addr(), Port: to.Port()}
 }
 
 // OnChange takes the destinations of one frontend from what it had to what it has. It changes only

@@ -25,6 +25,11 @@ func weightOf(list []model.Backend, to netip.AddrPort) (weight uint16, found boo
 	return list[i].Weight, true
 }
 
+// Key names the destination of a server at an address and port.
+func Key(server vserver.ServerKey, to netip.AddrPort) vserver.DestinationKey {
+	return vserver.DestinationKey{Server: server, Addr: to.Addr(), Port: to.Port()}
+}
+
 func backendOf(k vserver.DestinationKey) netip.AddrPort { return netip.AddrPortFrom(k.Addr, k.Port) }
 
 var forwards = map[model.Forward]uint8{

@@ -12,8 +12,7 @@ import (
 // A deleted destination stays on a list of its namespace for 120 to 240 s, longer while it has
 // connections. (ip_vs_dest_trash_expire, net/netfilter/ipvs/ip_vs_ctl.c: a round runs every 60 s,
 // the first notes the time, and one 120 s later frees the entry.) Each new destination searches
-// that list under a lock, at 18 to 90 ns an entry. Each new destination searches that list under a
-// lock, at 18 to 90 ns an entry. Nothing tells how long it is, so what is deleted here is counted.
+// that list under a lock, at 18 to 90 ns an entry. Nothing tells how long it is, so what is deleted here is counted.
 //
 // When it is long, what has drained waits, and only that: a destination that is wanted with
 // weight 0 and has no connection, of a kind that gets none (drainable). No packet goes there,
