@@ -1,19 +1,17 @@
 package packet
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/races"
+	"github.com/kube-ipvs/kube-ipvs/e2e/transcript"
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 )
@@ -26,7 +24,7 @@ type proxy struct {
 	client    *inspect.Client
 
 	process *exec.Cmd
-	output  *transcript
+	output  *transcript.Transcript
 	ended   chan error
 }
 
@@ -35,7 +33,7 @@ type proxy struct {
 // KUBE_IPVS_E2E_RULES sets --rules.
 func newAgent(t *testing.T, on *node, flags ...string) *proxy {
 	t.Helper()
-	n := &proxy{node: on, manifests: t.TempDir(), output: &transcript{}}
+	n := &proxy{node: on, manifests: t.TempDir(), output: &transcript.Transcript{}}
 	run := t.TempDir()
 	n.flags = append([]string{
 		"--source-dir", n.manifests, "--hostname-override", on.name, "--run-dir", run, "--ipvs-sync-period", "1h",
@@ -51,7 +49,7 @@ func newAgent(t *testing.T, on *node, flags ...string) *proxy {
 			t.Errorf("the agent of %s has a data race:\n%s", on.name, found)
 		}
 		if t.Failed() {
-			t.Logf("output of the agent of %s:\n%s", on.name, n.output.tail())
+			t.Logf("output of the agent of %s:\n%s", on.name, n.output.Tail())
 		}
 	})
 	return n
@@ -211,29 +209,4 @@ func (n *proxy) wait(t *testing.T) error {
 // verb runs the program with a verb and the agent's flags.
 func (n *proxy) verb(name string, args ...string) (string, error) {
 	return n.try(program(), append(append([]string{name}, n.flags...), args...)...)
-}
-
-// transcript keeps what the agent prints.
-type transcript struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (t *transcript) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.text.Write(p)
-}
-
-// String returns all of it.
-func (t *transcript) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.text.String()
-}
-
-// tail returns the end of it.
-func (t *transcript) tail() string {
-	lines := strings.Split(t.String(), "\n")
-	return strings.Join(lines[max(0, len(lines)-60):], "\n")
 }

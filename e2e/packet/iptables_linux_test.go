@@ -60,35 +60,18 @@ func iptablesTruth(t *testing.T, kind string, flags ...string) *truthWorld {
 func TestIPTablesTruthTable(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		all := truthOfIPTables(t, truthFile)
-		w := iptablesTruth(t, kind, "--detect-local-mode", "NodeCIDR")
-		for _, proto := range []backend.Proto{backend.TCP, backend.UDP} {
-			t.Run(string(proto), func(t *testing.T) { put(t, truthColumns, w.all(all, proto)) })
-		}
-		t.Run("sctp", func(t *testing.T) {
-			if !kernelHasSCTP() {
-				t.Skip("this kernel has no SCTP sockets")
-			}
-			put(t, truthColumns, w.sctpBasics(all))
-		})
-		t.Run("an endpoint asks itself", func(t *testing.T) { put(t, truthColumns, w.hairpins()) })
+		iptablesTruth(t, kind, byNodeCIDR...).everything(t, all)
 	})
 }
 
 // TestIPTablesTruthUnderOtherSettings asks by TCP alone: the settings change only the sources of packets.
 func TestIPTablesTruthUnderOtherSettings(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
-		name, file string
-		flags      []string
-	}{
-		{"pods are told by the bridge", truthFile, []string{"--detect-local-mode", "BridgeInterface", "--pod-bridge-interface", "cni0"}},
-		{"masquerade all", masqueradeAllFile, []string{"--detect-local-mode", "NodeCIDR", "--masquerade-all"}},
-		{"no detector", noDetectorFile, nil},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
+	for _, s := range []setting{atBridge, masqueradeAll, noDetector} {
+		t.Run(s.name, func(t *testing.T) {
 			eachKind(t, func(t *testing.T, kind string) {
-				all := truthOfIPTables(t, tt.file)
-				w := iptablesTruth(t, kind, tt.flags...)
+				all := truthOfIPTables(t, s.file)
+				w := iptablesTruth(t, kind, s.flags...)
 				put(t, truthColumns, w.all(all, backend.TCP))
 			})
 		})

@@ -149,7 +149,7 @@ func (n *proxy) warnings() int {
 // hasSaid fails unless the agent has printed something.
 func (n *proxy) hasSaid(what string) error {
 	if !strings.Contains(n.output.String(), what) {
-		return fmt.Errorf("not a word of %q:\n%s", what, n.output.tail())
+		return fmt.Errorf("not a word of %q:\n%s", what, n.output.Tail())
 	}
 	return nil
 }
@@ -194,7 +194,7 @@ func TestNoFileDescriptors(t *testing.T) {
 	time.Sleep(limitWatched)
 	t.Logf("figure: %s without a file descriptor: %s of CPU, %d lines, the first %s", limitWatched, n.cpu(t)-cpu, n.warnings()-said, n.firstSaid("too many open files"))
 	if lines := n.warnings() - said; lines == 0 || lines > 60 {
-		t.Errorf("%d lines in %s:\n%s", lines, limitWatched, n.output.tail())
+		t.Errorf("%d lines in %s:\n%s", lines, limitWatched, n.output.Tail())
 	}
 	put(t, []any{"Service", "client"}, ask("web", w.outside, web.vip, 80, by(w.pod1, w.pod2, w.remote1).any(), backend.TCP))
 	n.must(t, unix.Prlimit(pid, unix.RLIMIT_NOFILE, &had, nil))

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/load"
+	"github.com/kube-ipvs/kube-ipvs/e2e/transcript"
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 )
 
@@ -227,7 +228,7 @@ func (n *neighbours) all(t *testing.T) view {
 // background runs a program with all that it starts until the test ends, or the function that it returns is called.
 func (s *space) background(t *testing.T, name string, args ...string) (stop func()) {
 	t.Helper()
-	output := &transcript{}
+	output := &transcript.Transcript{}
 	cmd := exec.Command(name, args...)
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -249,7 +250,7 @@ func (s *space) background(t *testing.T, name string, args ...string) (stop func
 	t.Cleanup(func() {
 		stop()
 		if t.Failed() {
-			t.Logf("output of %s:\n%s", name, output.tail())
+			t.Logf("output of %s:\n%s", name, output.Tail())
 		}
 	})
 	return stop

@@ -38,31 +38,12 @@ func (n *proxy) inTables(t *testing.T) {
 func TestNFTablesTruthTable(t *testing.T) {
 	t.Parallel()
 	all := truth(t, truthFile)
-	w := newTruthWorld(t, "--detect-local-mode", "NodeCIDR", "--rules", "nftables")
-	for _, proto := range []backend.Proto{backend.TCP, backend.UDP} {
-		t.Run(string(proto), func(t *testing.T) { put(t, truthColumns, w.all(all, proto)) })
-	}
-	t.Run("sctp", func(t *testing.T) { put(t, truthColumns, w.sctpBasics(all)) })
-	t.Run("an endpoint asks itself", func(t *testing.T) { put(t, truthColumns, w.hairpins()) })
+	newTruthWorld(t, slices.Concat(byNodeCIDR, []string{"--rules", "nftables"})...).everything(t, all)
 }
 
 // TestNFTablesTruthUnderOtherSettings asks with other matches and with captured addresses.
 func TestNFTablesTruthUnderOtherSettings(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name, file string
-		flags      []string
-	}{
-		{"pods are told by the bridge", truthFile, []string{"--detect-local-mode", "BridgeInterface", "--pod-bridge-interface", "cni0"}},
-		{"masquerade all", masqueradeAllFile, []string{"--detect-local-mode", "NodeCIDR", "--masquerade-all"}},
-		{"external addresses are captured", truthFile, []string{"--detect-local-mode", "NodeCIDR", "--external-binding", "capture"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			all := truth(t, tt.file)
-			w := newTruthWorld(t, append(tt.flags, "--rules", "nftables")...)
-			put(t, truthColumns, w.all(all, backend.TCP))
-		})
-	}
+	truthUnder(t, []string{"--rules", "nftables"}, atBridge, masqueradeAll, captured)
 }
 
 // TestNFTablesSwitch: the agent starts again with the other setting, there and back, while clients connect. None of them notices.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kube-ipvs/kube-ipvs/e2e/transcript"
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 )
 
@@ -179,7 +180,7 @@ func (n *proxy) restartUnchanged(t *testing.T) {
 // events begins to listen to what the kernel tells of addresses, links, routes, rules, and returns how to end.
 func (n *node) events(t *testing.T) func() string {
 	t.Helper()
-	var heard transcript
+	var heard transcript.Transcript
 	var monitors []*exec.Cmd
 	for _, args := range [][]string{{"ip", "-o", "monitor", "address", "link", "route"}, {"nft", "monitor"}} {
 		cmd := exec.Command(args[0], args[1:]...)

@@ -63,7 +63,7 @@ users: [{name: u, user: %s}]
 				}
 			}
 			if !strings.Contains(told["log"], "debug") && !strings.Contains(told["log"], "DEBUG") {
-				t.Errorf("the log is not talkative:\n%s", n.output.tail())
+				t.Errorf("the log is not talkative:\n%s", n.output.Tail())
 			}
 		})
 	}

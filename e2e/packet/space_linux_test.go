@@ -1,75 +1,45 @@
 package packet
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/kube-ipvs/kube-ipvs/e2e/netns"
 )
 
-// space is a network namespace: the network of one machine or pod.
+// space is the network of one machine or pod.
 type space struct {
-	name  string
-	ns    netns.NsHandle
-	links *netlink.Handle
+	inside *netns.Space
+	name   string
+	links  *netlink.Handle
 }
 
 // newSpace makes a namespace that lives until the test ends.
 func newSpace(t *testing.T, name string) *space {
 	t.Helper()
-	s := &space{name: name}
-	err := onThread(func() error {
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		if err == nil {
-			s.ns, err = netns.Get()
-		}
-		return err
-	})
-	if err == nil {
-		s.links, err = netlink.NewHandleAt(s.ns)
-	}
+	inside, err := netns.New(name)
 	if err != nil {
-		t.Fatalf("make namespace %s: %v", name, err)
+		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		s.links.Close()
-		_ = s.ns.Close()
-	})
+	t.Cleanup(inside.Close)
+	s := &space{inside: inside, name: name}
+	s.links, err = inside.Links()
+	s.must(t, err)
+	t.Cleanup(s.links.Close)
 	// lo first: without it the kernel refuses destinations with EINVAL.
 	s.must(t, s.links.LinkSetUp(s.link(t, "lo")))
 	return s
 }
 
-// onThread runs f on a thread of its own, which ends with it: nothing that f does to the thread can leak into another test.
-func onThread(f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		done <- f()
-	}()
-	return <-done
-}
-
 // do runs f inside the namespace: sockets and processes that it makes belong there for good.
-func (s *space) do(f func() error) error {
-	return onThread(func() error {
-		if err := unix.Setns(int(s.ns), unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("enter namespace %s: %w", s.name, err)
-		}
-		return f()
-	})
-}
+func (s *space) do(f func() error) error { return s.inside.Do(f) }
 
 // toolTimeout bounds one program; emulated kernels are slow, hanging ones are slower.
 const toolTimeout = 60 * time.Second
@@ -83,14 +53,7 @@ func (s *space) try(name string, args ...string) (string, error) {
 func (s *space) feed(input, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), toolTimeout)
 	defer cancel()
-	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &stdout, &stderr
-	err := s.do(cmd.Run)
-	if err != nil {
-		err = fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
-	}
-	return stdout.String(), err
+	return s.inside.Run(ctx, input, name, args...)
 }
 
 // run is try for what has to work.
@@ -98,7 +61,7 @@ func (s *space) run(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := s.try(name, args...)
 	if err != nil {
-		t.Fatalf("in %s: %v", s.name, err)
+		t.Fatal(err)
 	}
 	return out
 }
@@ -158,7 +121,5 @@ func (s *space) route(t *testing.T, link, to, via string) {
 // wire joins two namespaces with a veth pair.
 func wire(t *testing.T, a *space, nameA string, b *space, nameB string) {
 	t.Helper()
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name = nameA
-	a.must(t, a.links.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: nameB, PeerNamespace: netlink.NsFd(b.ns)}))
+	a.must(t, netns.Wire(a.inside, nameA, b.inside, nameB))
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
+	"github.com/kube-ipvs/kube-ipvs/e2e/transcript"
 )
 
 // wayReport is the report of trace on the connections to one address.
@@ -35,7 +36,7 @@ type wayReport struct {
 // with an interrupt.
 func (n *proxy) trace(t *testing.T, target, output string, meanwhile func()) string {
 	t.Helper()
-	said := &transcript{}
+	said := &transcript.Transcript{}
 	var out bytes.Buffer
 	cmd := exec.Command(program(), append([]string{"trace", target, "--for", "1m", "--packets", "10000", "-o", output}, n.runDir()...)...)
 	cmd.Stdout, cmd.Stderr = &out, said

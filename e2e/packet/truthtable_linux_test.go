@@ -125,32 +125,58 @@ func (w *truthWorld) outcome(c cell, says answer) outcome {
 func TestTruthTable(t *testing.T) {
 	t.Parallel()
 	all := truth(t, truthFile)
-	w := newTruthWorld(t, "--detect-local-mode", "NodeCIDR")
+	w := newTruthWorld(t, byNodeCIDR...)
+	w.everything(t, all)
+}
+
+// everything asks each cell by TCP and by UDP, and what the file leaves out.
+func (w *truthWorld) everything(t *testing.T, all map[cell]answer) {
+	t.Helper()
 	for _, proto := range []backend.Proto{backend.TCP, backend.UDP} {
 		t.Run(string(proto), func(t *testing.T) { put(t, truthColumns, w.all(all, proto)) })
 	}
-	t.Run("sctp", func(t *testing.T) { put(t, truthColumns, w.sctpBasics(all)) })
+	t.Run("sctp", func(t *testing.T) {
+		if !kernelHasSCTP() && !kernelHasIPVS() {
+			t.Skip("this kernel has no SCTP sockets")
+		}
+		put(t, truthColumns, w.sctpBasics(all))
+	})
 	t.Run("an endpoint asks itself", func(t *testing.T) { put(t, truthColumns, w.hairpins()) })
 }
 
+// setting are flags of an agent, and the truth under them.
+type setting struct {
+	name, file string
+	flags      []string
+}
+
+// Settings under which the truth is asked for in every mode.
+var (
+	byNodeCIDR    = []string{"--detect-local-mode", "NodeCIDR"}
+	byBridge      = []string{"--detect-local-mode", "BridgeInterface", "--pod-bridge-interface", "cni0"}
+	atBridge      = setting{"pods are told by the bridge", truthFile, byBridge}
+	masqueradeAll = setting{"masquerade all", masqueradeAllFile, slices.Concat(byNodeCIDR, []string{"--masquerade-all"})}
+	noDetector    = setting{"no detector", noDetectorFile, nil}
+	captured      = setting{"external addresses are captured", truthFile, slices.Concat(byNodeCIDR, []string{"--external-binding", "capture"})}
+)
+
 // TestTruthUnderOtherSettings asks by TCP alone: the settings change only the sources of packets.
 func TestTruthUnderOtherSettings(t *testing.T) {
+	truthUnder(t, nil,
+		setting{"pods are told by the bridge, and rules are legacy", truthFile, slices.Concat(byBridge, []string{"--iptables-backend", "legacy"})},
+		masqueradeAll, noDetector, captured,
+		setting{"external addresses are bound", truthFile, slices.Concat(byNodeCIDR, []string{"--external-binding", "bind"})},
+	)
+}
+
+// truthUnder asks the whole table by TCP under each of some settings, with more flags.
+func truthUnder(t *testing.T, more []string, settings ...setting) {
+	t.Helper()
 	t.Parallel()
-	for _, tt := range []struct {
-		name, file string
-		flags      []string
-	}{
-		{"pods are told by the bridge, and rules are legacy", truthFile, []string{
-			"--detect-local-mode", "BridgeInterface", "--pod-bridge-interface", "cni0", "--iptables-backend", "legacy",
-		}},
-		{"masquerade all", masqueradeAllFile, []string{"--detect-local-mode", "NodeCIDR", "--masquerade-all"}},
-		{"no detector", noDetectorFile, nil},
-		{"external addresses are captured", truthFile, []string{"--detect-local-mode", "NodeCIDR", "--external-binding", "capture"}},
-		{"external addresses are bound", truthFile, []string{"--detect-local-mode", "NodeCIDR", "--external-binding", "bind"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			all := truth(t, tt.file)
-			w := newTruthWorld(t, tt.flags...)
+	for _, s := range settings {
+		t.Run(s.name, func(t *testing.T) {
+			all := truth(t, s.file)
+			w := newTruthWorld(t, slices.Concat(s.flags, more)...)
 			put(t, truthColumns, w.all(all, backend.TCP))
 		})
 	}

@@ -76,7 +76,7 @@ func (w *Network) Close() {
 	}
 	for _, s := range []*Space{w.Node, w.Pod, w.backends} {
 		if s != nil {
-			_ = s.ns.Close()
+			s.Close()
 		}
 	}
 }
@@ -93,11 +93,11 @@ echo 1 >ipv4/ip_forward`); err != nil {
 		return err
 	}
 	return errors.Join(
-		w.Node.ip(ctx, "link set lo up", "link set be0 up", "link set pod0 up", "addr add "+NodeAddr+"/24 dev be0", "addr add 10.244.0.254/32 dev pod0",
+		w.Node.IP(ctx, "link set lo up", "link set be0 up", "link set pod0 up", "addr add "+NodeAddr+"/24 dev be0", "addr add 10.244.0.254/32 dev pod0",
 			"route add 10.244.0.9/32 dev pod0", "route add "+everySource+" via 10.244.0.9 dev pod0", "route add "+everyEndpoint+" via "+BackendsAddr, "route add "+everyService+" via "+BackendsAddr),
-		w.Pod.ip(ctx, "link set lo up", "link set eth0 up", "addr add 10.244.0.9/32 dev eth0", "route add local "+everySource+" dev lo",
+		w.Pod.IP(ctx, "link set lo up", "link set eth0 up", "addr add 10.244.0.9/32 dev eth0", "route add local "+everySource+" dev lo",
 			"route add 10.244.0.254/32 dev eth0", "route add default via 10.244.0.254 dev eth0 onlink"),
-		w.backends.ip(ctx, "link set lo up", "link set eth0 up", "addr add "+BackendsAddr+"/24 dev eth0", "route add local "+everyEndpoint+" dev lo", "route add local "+everyService+" dev lo",
+		w.backends.IP(ctx, "link set lo up", "link set eth0 up", "addr add "+BackendsAddr+"/24 dev eth0", "route add local "+everyEndpoint+" dev lo", "route add local "+everyService+" dev lo",
 			"route add default via "+NodeAddr),
 	)
 }

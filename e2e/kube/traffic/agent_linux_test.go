@@ -1,7 +1,6 @@
 package traffic
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -11,12 +10,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/races"
+	"github.com/kube-ipvs/kube-ipvs/e2e/transcript"
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 )
@@ -32,7 +31,7 @@ type proxy struct {
 	client  *inspect.Client
 
 	process *exec.Cmd
-	output  *transcript
+	output  *transcript.Transcript
 	ended   chan error
 }
 
@@ -49,7 +48,7 @@ func newAgent(t *testing.T, w *world, kubeconfig string, flags ...string) *proxy
 // newProgram gives the node a program that is kube-ipvs, by any name, with exactly these flags; run is where it has its socket.
 func newProgram(t *testing.T, w *world, program, run string, flags ...string) *proxy {
 	t.Helper()
-	p := &proxy{world: w, program: program, flags: flags, output: &transcript{}}
+	p := &proxy{world: w, program: program, flags: flags, output: &transcript.Transcript{}}
 	p.client = inspect.NewClient(filepath.Join(run, "agent.sock"))
 	t.Cleanup(func() {
 		p.kill(t)
@@ -57,7 +56,7 @@ func newProgram(t *testing.T, w *world, program, run string, flags ...string) *p
 			t.Errorf("the agent has a data race:\n%s", found)
 		}
 		if t.Failed() {
-			t.Logf("output of the agent:\n%s", p.output.tail())
+			t.Logf("output of the agent:\n%s", p.output.Tail())
 		}
 	})
 	return p
@@ -213,29 +212,4 @@ func (p *proxy) answers(t *testing.T, path string, code int, limit time.Duration
 		return err
 	})
 	return last.body
-}
-
-// transcript keeps what the agent prints.
-type transcript struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (t *transcript) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.text.Write(p)
-}
-
-// String returns all of it.
-func (t *transcript) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.text.String()
-}
-
-// tail returns the end of it.
-func (t *transcript) tail() string {
-	lines := strings.Split(t.String(), "\n")
-	return strings.Join(lines[max(0, len(lines)-60):], "\n")
 }
