@@ -134,3 +134,4 @@ $(foreach module,$(LINT) $(VULN) $(KUSTOMIZE) $(NFPM) $(HELM) $(ACTIONS) $(CRANE
 
 .PHONY: help build demo test test-unit test-all e2e stress fuzz golden verify lint vuln bench cover profile release image manifests clean checkers
 
+-include e2e/old-targets.mk
