@@ -29,6 +29,8 @@ type handle interface {
 	WriteRoutes(context.Context, []link.RouteChange) []error
 	ListDetached(context.Context) (map[netip.Addr]bool, error)
 	WriteDetached(context.Context, []link.Change) []error
+	ListAnnounced(context.Context, uint32) (map[link.Announcement]struct{}, error)
+	WriteAnnounced(context.Context, []link.AnnounceChange) []error
 	Watch(context.Context, func(link.Event)) error
 	Remove(context.Context) error
 	Counters() link.Counters
@@ -47,6 +49,9 @@ type otherProcess interface {
 	LoseRoute(netip.Prefix)
 	AddRouteByHand(netip.Prefix)
 	RemoveRouteByHand(netip.Prefix)
+	LoseAnnouncement(link.Announcement)
+	AnnounceByHand(link.Announcement)
+	RemoveAnnouncedByHand(link.Announcement)
 }
 
 // world is one kernel with one handle and another process.
@@ -82,6 +87,10 @@ var contract = map[string]func(*testing.T, world){
 	"detached, and bound again":    testDetachedLost,
 	"detached and not bound":       testCaptured,
 	"what cannot be detached":      testNotDetached,
+	"announced addresses":          testAnnounced,
+	"one bad announcement of many": testBadAnnouncement,
+	"announcements of others":      testForeignAnnouncement,
+	"an announcement is lost":      testAnnouncementLost,
 	"closed":                       testClosed,
 	"a context that is over":       testContextOver,
 }

@@ -2,13 +2,13 @@
 // it by other programs.
 //
 // It knows nothing of Services. Callers pass addresses, or ranges that become local by a route (see
-// RouteProtocol), or addresses that become local only for marked packets (DetachedTable), and get
-// one error for each row. It never sets the link up: an address on a link that is down is still
+// RouteProtocol), or addresses that become local only for marked packets (DetachedTable). They also
+// pass addresses to announce (Announcement). They get one error for each row. It never sets the link up: an address on a link that is down is still
 // local, but a link that is up would answer neighbours. It never decides which address may be
 // bound.
 //
-// Flow in: Ensure, Write, WriteRoutes, WriteDetached and Remove turn rows into rtnetlink messages.
-// Flow out: List and Local read addresses, ListRoutes and ListDetached our routes, Gateways the way out;
+// Flow in: Ensure, Write, WriteRoutes, WriteDetached, WriteAnnounced and Remove turn rows into rtnetlink messages.
+// Flow out: List and Local read addresses, ListRoutes, ListDetached and ListAnnounced our routes, Gateways the way out;
 // Watch reports losses and changes of the node's own addresses.
 //
 //	Write ──▶ slices of messages ──▶ one socket, one deadline a slice ──▶ kernel

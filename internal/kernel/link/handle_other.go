@@ -67,6 +67,23 @@ func (h *Handle) WriteDetached(ctx context.Context, changes []Change) []error {
 	return h.Write(ctx, changes)
 }
 
+// ListAnnounced fails with ErrUnsupported.
+func (h *Handle) ListAnnounced(context.Context, uint32) (map[Announcement]struct{}, error) {
+	return nil, errPlatform
+}
+
+// WriteAnnounced fails every row with ErrUnsupported.
+func (h *Handle) WriteAnnounced(_ context.Context, changes []AnnounceChange) []error {
+	errs := make([]error, len(changes))
+	for i := range errs {
+		errs[i] = errPlatform
+	}
+	return errs
+}
+
+// RulesTo fails with ErrUnsupported.
+func (h *Handle) RulesTo(context.Context, uint32) ([]uint32, error) { return nil, errPlatform }
+
 // Watch fails with ErrUnsupported.
 func (h *Handle) Watch(context.Context, func(Event)) error { return errPlatform }
 

@@ -182,6 +182,28 @@ func (n *neighbour) RemoveRouteByHand(p netip.Prefix) {
 	n.must("delete "+p.String(), n.nl.RouteDel(n.localRoute(p, unix.RTPROT_STATIC)))
 }
 
+// announcement is a route that drops packets, of ours or of another protocol.
+func announcement(a link.Announcement, protocol int) *netlink.Route {
+	return &netlink.Route{
+		Dst: ipNet(netip.PrefixFrom(a.Addr, a.Addr.BitLen())), Table: int(a.Table), Type: unix.RTN_BLACKHOLE, Protocol: netlink.RouteProtocol(protocol),
+	}
+}
+
+func (n *neighbour) LoseAnnouncement(a link.Announcement) {
+	n.t.Helper()
+	n.must("delete "+a.String(), n.nl.RouteDel(announcement(a, link.RouteProtocol)))
+}
+
+func (n *neighbour) AnnounceByHand(a link.Announcement) {
+	n.t.Helper()
+	n.must("add "+a.String(), n.nl.RouteAdd(announcement(a, unix.RTPROT_STATIC)))
+}
+
+func (n *neighbour) RemoveAnnouncedByHand(a link.Announcement) {
+	n.t.Helper()
+	n.must("delete "+a.String(), n.nl.RouteDel(announcement(a, unix.RTPROT_STATIC)))
+}
+
 func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }

@@ -17,7 +17,9 @@ type ownEvents struct {
 	active  bool // a watcher exists; without a reader nothing is kept
 	deletes map[netip.Addr]int
 	routes  map[netip.Prefix]int
-	removed map[uint32]bool // links, by index; indexes are not used twice
+	// announced has the deletions of announcements.
+	announced map[Announcement]int
+	removed   map[uint32]bool // links, by index; indexes are not used twice
 }
 
 // reset drops everything, at the start of a watch and after lost events.
@@ -26,6 +28,7 @@ func (e *ownEvents) reset(active bool) {
 	defer e.mu.Unlock()
 	e.active = active
 	e.deletes, e.routes, e.removed = map[netip.Addr]int{}, map[netip.Prefix]int{}, map[uint32]bool{}
+	e.announced = map[Announcement]int{}
 }
 
 func (e *ownEvents) expect(c Change) {
@@ -69,6 +72,27 @@ func (e *ownEvents) consumeRoute(p netip.Prefix) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return consume(e.routes, p)
+}
+
+// expectAnnouncement, cancelAnnouncement and consumeAnnouncement do it for announcements.
+func (e *ownEvents) expectAnnouncement(c AnnounceChange) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.active && c.Op == Delete {
+		e.announced[c.Announcement]++
+	}
+}
+
+func (e *ownEvents) cancelAnnouncement(c AnnounceChange) {
+	if c.Op == Delete {
+		e.consumeAnnouncement(c.Announcement)
+	}
+}
+
+func (e *ownEvents) consumeAnnouncement(a Announcement) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return consume(e.announced, a)
 }
 
 // consume takes one off a count.

@@ -98,11 +98,14 @@ const (
 	OurRouteLost
 	// DefaultRoutesChanged means that Gateways may have another answer.
 	DefaultRoutesChanged
+	// OurAnnouncementLost means that another program removed our route of Announced.
+	OurAnnouncementLost
 )
 
 var kindNames = [...]string{
 	Ready: "ready", OurAddressLost: "our address lost", OurLinkLost: "our link lost",
 	NodeAddressesChanged: "node addresses changed", Overrun: "overrun", OurRouteLost: "our route lost", DefaultRoutesChanged: "default routes changed",
+	OurAnnouncementLost: "our announcement lost",
 }
 
 // String returns the kind in words.
@@ -114,11 +117,12 @@ func (k Kind) String() string {
 }
 
 // Event is one thing a Watch saw. Addr is set for the two kinds that have one, Route for
-// OurRouteLost.
+// OurRouteLost, Announced for OurAnnouncementLost.
 type Event struct {
-	Kind  Kind
-	Addr  netip.Addr
-	Route netip.Prefix
+	Kind      Kind
+	Addr      netip.Addr
+	Route     netip.Prefix
+	Announced Announcement
 }
 
 // String returns the kind and, where there is one, the address or range.
@@ -128,6 +132,8 @@ func (e Event) String() string {
 		return e.Kind.String() + " " + e.Addr.String()
 	case e.Route.IsValid():
 		return e.Kind.String() + " " + e.Route.String()
+	case e.Announced.Addr.IsValid():
+		return e.Kind.String() + " " + e.Announced.String()
 	}
 	return e.Kind.String()
 }

@@ -110,6 +110,9 @@ func (w *watch) read(m syscall.NetlinkMessage) (Event, bool) {
 		if p, ok := ourRoute(m); ok {
 			return Event{Kind: OurRouteLost, Route: p}, m.Header.Type == unix.RTM_DELROUTE && !w.ownEvents.consumeRoute(p)
 		}
+		if a, ok := ourAnnouncement(m); ok {
+			return Event{Kind: OurAnnouncementLost, Announced: a}, m.Header.Type == unix.RTM_DELROUTE && !w.ownEvents.consumeAnnouncement(a)
+		}
 		if isDefaultRoute(m) {
 			w.defaults.changed(true)
 			return Event{Kind: DefaultRoutesChanged}, true

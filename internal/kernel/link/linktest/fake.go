@@ -25,12 +25,14 @@ type Fake struct {
 	addrs  map[netip.Addr]struct{}
 	routes map[netip.Prefix]bool // true: ours
 	aside  map[netip.Addr]bool   // detached; true: completely
-	local  map[netip.Addr]string
-	hops   []netip.Addr
-	watch  *queue // nil without a watcher
-	count  link.Counters
-	writes []link.Change
-	closed chan struct{}
+	// announced are the routes of tables for routing daemons; true: ours.
+	announced map[link.Announcement]bool
+	local     map[netip.Addr]string
+	hops      []netip.Addr
+	watch     *queue // nil without a watcher
+	count     link.Counters
+	writes    []link.Change
+	closed    chan struct{}
 }
 
 // New returns a fake kernel without the link and without other addresses.
@@ -38,6 +40,7 @@ func New() *Fake {
 	return &Fake{
 		plan: newPlan(), name: link.DefaultName, dummy: true, closed: make(chan struct{}),
 		addrs: map[netip.Addr]struct{}{}, routes: map[netip.Prefix]bool{}, aside: map[netip.Addr]bool{}, local: map[netip.Addr]string{},
+		announced: map[link.Announcement]bool{},
 	}
 }
 
@@ -295,6 +298,7 @@ func (f *Fake) String() string {
 	_ = link.WriteAddrsOf(&b, f.name, maps.Keys(f.addrs))
 	_ = link.WriteRoutes(&b, maps.Keys(f.ourRoutes()))
 	_ = link.WriteDetached(&b, link.DetachMark(14), f.detached(), func(a netip.Addr) bool { _, bound := f.addrs[a]; return bound })
+	_ = link.WriteAnnouncements(&b, maps.Keys(f.ourAnnouncements(0)))
 	return b.String()
 }
 

@@ -27,6 +27,9 @@ const (
 
 	ListDetached  Call = "list detached"
 	WriteDetached Call = "write detached"
+
+	ListAnnounced  Call = "list announced"
+	WriteAnnounced Call = "write announced"
 )
 
 // plan is what will go wrong. The zero value is a healthy kernel.
