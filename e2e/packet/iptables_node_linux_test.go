@@ -191,7 +191,7 @@ func TestIPTablesWithoutAnything(t *testing.T) {
 	}
 	for _, part := range []string{
 		"exit status 1", "no mode can run on this node: it lacks IPVS, and it lacks iptables\n", "  ipvs mode: ", "  remedy: ip_vs: ",
-		"  iptables mode: choose iptables backend: no iptables tools found", "  remedy: install iptables: the package iptables on Debian and Ubuntu, iptables-nft on RHEL and Fedora",
+		"  iptables mode: no usable iptables family: ", "  remedy: install iptables: the package iptables on Debian and Ubuntu, iptables-nft on RHEL and Fedora",
 	} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%v, want %q", err, part)
