@@ -30,7 +30,7 @@ export KERNEL RUN RACE
 
 help: ## this list
 	@echo 'kube-ipvs: Kubernetes Services on the kernel'"'"'s IP Virtual Server'
-	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo 'Without WHAT= the choices are listed. KERNEL=uml|uml-nft|qemu|kvm chooses the kernel of guests, RUN=REGEXP the tests.'
 
@@ -57,6 +57,11 @@ e2e: ## one level of make test: WHAT=packets|contracts|iptables|race|faults|kube
 
 stress: ## one long test: WHAT=kills|million|soak|storm|takeover|model|mutants|...
 	@e2e/suite.sh $(or $(WHAT),-list)
+
+e2e-cluster: ## real kubelets: install.yaml on three nodes; half an hour to build at first. RUN=kubelet KEEP=1 NODES=1
+	@$(MAKE) image IMAGE=kube-ipvs:dev
+	@$(GO) build -trimpath -o bin/nodes ./e2e/nodes
+	@bin/nodes -run '$(RUN)' $(if $(KEEP),-keep) $(if $(NODES),-nodes $(NODES))
 
 fuzz: ## each fuzz target for FUZZTIME (10s); TARGET=FuzzAnswer chooses some
 	@FUZZTIME='$(FUZZTIME)' e2e/fuzz.sh $(TARGET)
@@ -132,6 +137,6 @@ $$(CACHE)/bin/$(notdir $(patsubst %/v5,%,$(firstword $(subst @, ,$(1)))))-$(last
 endef
 $(foreach module,$(LINT) $(VULN) $(KUSTOMIZE) $(NFPM) $(HELM) $(ACTIONS) $(CRANE),$(eval $(call tool,$(module))))
 
-.PHONY: help build demo test test-unit test-all e2e stress fuzz golden verify lint vuln bench cover profile release image manifests clean checkers
+.PHONY: help build demo test test-unit test-all e2e e2e-cluster stress fuzz golden verify lint vuln bench cover profile release image manifests clean checkers
 
 -include e2e/old-targets.mk

@@ -5,6 +5,7 @@
 #   e2e/install.sh vm         QEMU, to run a kernel with ip_vs where the host has none, and the tools it copies
 #   e2e/install.sh uml        the tools that build a User-mode Linux kernel
 #   e2e/install.sh emulators  programs of arm64 and s390x on this processor
+#   e2e/install.sh cluster    CNI plug-ins, for the nodes of make e2e-cluster
 #   e2e/install.sh browser    a browser without a window, and npm: for the picture of the dashboard
 #   e2e/install.sh            tools and vm
 #
@@ -47,6 +48,9 @@ taskset             util-linux        util-linux         keeping it on one CPU
 EMULATORS='
 qemu-aarch64-static  qemu-user-static    qemu-user-static   unit tests of arm64
 qemu-s390x-static    qemu-user-static    qemu-user-static   unit tests of s390x, which is big endian
+'
+CLUSTER='
+/usr/lib/cni/ptp    containernetworking-plugins  containernetworking-plugins  links and addresses of pods
 '
 BROWSER='
 chromium-headless-shell  chromium-headless-shell  chromium-headless  a browser without a window
@@ -126,9 +130,10 @@ rows_of() {
 	vm) printf '%s%s' "$TOOLS" "$VM" ;;
 	uml) printf '%s' "$UML" ;;
 	emulators) printf '%s' "$EMULATORS" ;;
+	cluster) printf '%s' "$CLUSTER" ;;
 	browser) printf '%s' "$BROWSER" ;;
 	*)
-		say "unknown group $1; the groups are: tools vm uml emulators browser" >&2
+		say "unknown group $1; the groups are: tools vm uml emulators cluster browser" >&2
 		return 2
 		;;
 	esac

@@ -1,6 +1,7 @@
 // Package kube holds the tests that need a real Kubernetes API: kube-apiserver and etcd of pinned versions, run as processes.
 //
-//	controlplane/  a module of its own that pins the versions; it has no code
+//	controlplane/  a module of its own that pins Kubernetes and etcd; it has no code
+//	containerd/    the same for the container runtime of nodes
 //	binaries/      builds the programs into the cache, and finds them
 //	build/         go run ./e2e/kube/build
 //	cluster/       starts, stops and breaks a control plane

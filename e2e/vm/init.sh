@@ -27,7 +27,7 @@ port() {
 mount -a || give_up "cannot mount the kernel's file systems"
 ln -s /proc/self/fd /dev/fd
 
-# Written by the runner: MACHINE (qemu or uml), MODULES, SHARES (tag type options directory), KUBE_IPVS_DIR.
+# Written by the runner: MACHINE (qemu or uml), LINK (of the host that is eth0, or empty), MODULES, SHARES (tag type options directory), KUBE_IPVS_DIR.
 . /kube-ipvs/config
 
 if [ $MACHINE = uml ]; then
@@ -45,13 +45,17 @@ fi
 exec 4>"$report"
 
 # lo first: adding a destination in a namespace whose lo is down is answered with EINVAL.
-ip -batch - <<-IP || echo "init: no network" >/dev/console
-	link set lo up
-	address add 10.0.2.15/24 dev eth0
-	link set eth0 up
-	route add default via 10.0.2.2
-IP
-echo nameserver 10.0.2.3 >/etc/resolv.conf
+if [ -n "$LINK" ]; then
+	ip -batch - <<<$'link set lo up\nlink set eth0 up' # addresses are the command's business
+else
+	ip -batch - <<-IP
+		link set lo up
+		address add 10.0.2.15/24 dev eth0
+		link set eth0 up
+		route add default via 10.0.2.2
+	IP
+	echo nameserver 10.0.2.3 >/etc/resolv.conf
+fi || echo "init: no network" >/dev/console
 echo kube-ipvs >/proc/sys/kernel/hostname
 
 echo 1 >/proc/sys/net/ipv4/ip_forward

@@ -75,6 +75,7 @@ type Options struct {
 	MemoryMiB int           // memory of the guest
 	CPUs      int           // number of CPUs of the guest; one with "uml"
 	Timeout   time.Duration // limit of the whole run, boot included
+	Link      string        // with "uml": a link of this network namespace becomes the guest's eth0, without an address; empty: a private network
 	Verbose   bool          // the kernel's console goes to Log as it is written
 
 	Stdout io.Writer // the command's output, standard error merged in, as it is written
@@ -146,6 +147,9 @@ func (o *Options) Validate() error {
 	}
 	if o.Accel == accelUML && o.CPUs > 1 {
 		errs = append(errs, fmt.Errorf("%d CPUs: with -accel uml a guest has one", o.CPUs))
+	}
+	if o.Link != "" && o.Accel != accelUML {
+		errs = append(errs, fmt.Errorf("link %s: only with -accel uml", o.Link))
 	}
 	for _, kv := range o.Env {
 		if name, _, ok := strings.Cut(kv, "="); !ok || !isShellName(name) {

@@ -70,8 +70,8 @@ func guestConfig(o Options) string {
 	if o.Accel == accelUML {
 		machine = accelUML
 	}
-	return fmt.Sprintf("MACHINE=%s\nMODULES=%s\nSHARES=%s\nKUBE_IPVS_DIR=%s\n",
-		machine, quote(strings.Join(o.Modules, " ")), quote(shares.String()), quote(o.Dir))
+	return fmt.Sprintf("MACHINE=%s\nLINK=%s\nMODULES=%s\nSHARES=%s\nKUBE_IPVS_DIR=%s\n",
+		machine, quote(o.Link), quote(strings.Join(o.Modules, " ")), quote(shares.String()), quote(o.Dir))
 }
 
 // guestCommand is the script that becomes the command.

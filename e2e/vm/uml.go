@@ -19,6 +19,14 @@ const accelUMLNFT = "uml-nft"
 // umlLink is the link of the host that becomes the guest's. Its frames go through a packet socket: opening a tap device is a fault in Linux 7.2.
 const umlLink = "guest"
 
+// link is the name of the link of the host whose frames are the guest's.
+func (o *Options) link() string {
+	if o.Link != "" {
+		return o.Link
+	}
+	return umlLink
+}
+
 // umlArgs builds the command line of such a kernel. Directory dir is its own, for as long as it runs.
 func umlArgs(o Options, dir string) []string {
 	return []string{
@@ -28,7 +36,7 @@ func umlArgs(o Options, dir string) []string {
 		"uml_dir=" + filepath.Join(dir, "uml"), "umid=guest",
 		"con=null", fmt.Sprintf("con0=null,fd:%d", fdConsole),
 		"ssl=null", fmt.Sprintf("ssl0=null,fd:%d", fdOutput), fmt.Sprintf("ssl1=null,fd:%d", fdReport),
-		"vec0:transport=raw,ifname=" + umlLink + ",depth=128,gro=1",
+		"vec0:transport=raw,ifname=" + o.link() + ",depth=128,gro=1",
 	}
 }
 

@@ -143,7 +143,7 @@ func wantedPort(conn *net.TCPConn) (port int, err error) {
 	return port, errors.Join(failed, err)
 }
 
-// planUML starts the kernel inside of its network, on one CPU of the host. Its threads and
+// planUML starts the kernel inside of its network, which is this namespace where the options name a link, on one CPU of the host. Its threads and
 // processes switch to each other at each system call of the guest, which takes ten times as long if
 // another CPU has to be woken.
 func (m *machine) planUML(o Options, kernel Kernel) error {
@@ -158,8 +158,10 @@ func (m *machine) planUML(o Options, kernel Kernel) error {
 	m.program, m.cmd = kernel.Image, exec.Command(kernel.Image, umlArgs(o, dir)...)
 	var network *umlNetwork
 	m.start = func() (err error) {
-		if network, err = newUMLNetwork(); err != nil {
-			return err
+		if o.Link == "" {
+			if network, err = newUMLNetwork(); err != nil {
+				return err
+			}
 		}
 		if err := pin(); err != nil {
 			return err

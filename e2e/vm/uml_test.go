@@ -23,6 +23,19 @@ func TestUMLArgs(t *testing.T) {
 	}
 }
 
+// TestUMLLink: the guest's frames go through the link that the options name, and init leaves addresses to the command.
+func TestUMLLink(t *testing.T) {
+	for link, want := range map[string]string{"": "ifname=guest,", "node1": "ifname=node1,"} {
+		o := Options{MemoryMiB: 512, Accel: accelUML, Link: link}
+		if args := strings.Join(umlArgs(o, "/tmp/own"), " "); !strings.Contains(args, want) {
+			t.Errorf("link %q: %s lacks %s", link, args, want)
+		}
+		if got := bash(t, guestConfig(o)+`echo "$LINK"`); got != link+"\n" {
+			t.Errorf("link %q is %q in the guest", link, got)
+		}
+	}
+}
+
 func TestUMLConfigCanBeSourced(t *testing.T) {
 	config := guestConfig(Options{Accel: accelUML, Shares: []Share{{Host: "/a", Guest: "/src"}, {Host: "/b", Guest: "/run/out", Writable: true}}})
 	got := bash(t, config+`echo $MACHINE; while read -r tag type options directory; do [ -z "$tag" ] || echo "$type $options $directory"; done <<<"$SHARES"`)

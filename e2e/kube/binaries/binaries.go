@@ -11,10 +11,11 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/vm"
 )
 
-// The versions, as controlplane/go.mod pins them. The etcd is the one whose client Kubernetes is built with.
+// The versions, as controlplane/go.mod and containerd/go.mod pin them. The etcd is the one whose client Kubernetes is built with.
 const (
 	Kubernetes = "v1.37.2"
 	Etcd       = "v3.7.0"
+	Containerd = "v2.4.2"
 )
 
 // Variable names a directory with ready binaries. It is for places that have no go command and no cache, such as a guest.
@@ -28,20 +29,46 @@ type Set struct {
 	Etcd, APIServer, Kubectl, Proxy string
 }
 
+// Nodes holds the absolute paths of the programs that make a cluster of a control plane: its controllers, and those of a node.
+type Nodes struct {
+	ControllerManager, Scheduler, Kubelet string
+	// Containerd is the daemon; its shim and ctr are in the same directory.
+	Containerd string
+}
+
 // program is one thing to build.
 type program struct {
 	name, version string
+	module        string // the directory below e2e/kube that pins it
 	pkg           string // its main package
 	ldflags       string
 	minutes       int // duration of a first build on two free cores
 }
 
 var programs = []program{
-	{name: "etcd", version: Etcd, pkg: "go.etcd.io/etcd/server/v3", ldflags: "-s -w", minutes: 1},
-	{name: "kube-apiserver", version: Kubernetes, pkg: "k8s.io/kubernetes/cmd/kube-apiserver", ldflags: stamp(), minutes: 5},
-	{name: "kubectl", version: Kubernetes, pkg: "k8s.io/kubernetes/cmd/kubectl", ldflags: stamp(), minutes: 1},
-	{name: "kube-proxy", version: Kubernetes, pkg: "k8s.io/kubernetes/cmd/kube-proxy", ldflags: stamp(), minutes: 1},
+	{name: "etcd", version: Etcd, module: kubernetesModule, pkg: "go.etcd.io/etcd/server/v3", ldflags: "-s -w", minutes: 1},
+	{name: "kube-apiserver", version: Kubernetes, module: kubernetesModule, pkg: "k8s.io/kubernetes/cmd/kube-apiserver", ldflags: stamp(), minutes: 5},
+	{name: "kubectl", version: Kubernetes, module: kubernetesModule, pkg: "k8s.io/kubernetes/cmd/kubectl", ldflags: stamp(), minutes: 1},
+	{name: "kube-proxy", version: Kubernetes, module: kubernetesModule, pkg: "k8s.io/kubernetes/cmd/kube-proxy", ldflags: stamp(), minutes: 1},
 }
+
+// nodePrograms come after programs, whose packages most of them share.
+var nodePrograms = []program{
+	{name: "kubelet", version: Kubernetes, module: kubernetesModule, pkg: "k8s.io/kubernetes/cmd/kubelet", ldflags: stamp(), minutes: 3},
+	{name: "containerd", version: Containerd, module: containerdModule, pkg: containerdPackage + "containerd", ldflags: containerdStamp, minutes: 4},
+	{name: "containerd-shim-runc-v2", version: Containerd, module: containerdModule, pkg: containerdPackage + "containerd-shim-runc-v2", ldflags: containerdStamp, minutes: 1},
+	{name: "ctr", version: Containerd, module: containerdModule, pkg: containerdPackage + "ctr", ldflags: containerdStamp, minutes: 1},
+	{name: "kube-controller-manager", version: Kubernetes, module: kubernetesModule, pkg: "k8s.io/kubernetes/cmd/kube-controller-manager", ldflags: stamp(), minutes: 2},
+	{name: "kube-scheduler", version: Kubernetes, module: kubernetesModule, pkg: "k8s.io/kubernetes/cmd/kube-scheduler", ldflags: stamp(), minutes: 1},
+}
+
+// Directories below e2e/kube, and what all programs of containerd have in common.
+const (
+	kubernetesModule  = "controlplane"
+	containerdModule  = "containerd"
+	containerdPackage = "github.com/containerd/containerd/v2/cmd/"
+	containerdStamp   = "-s -w -X github.com/containerd/containerd/v2/version.Version=" + Containerd
+)
 
 // stamp makes Kubernetes' programs report their version, which is "v0.0.0-master" in a build without its own scripts.
 func stamp() string {
@@ -63,13 +90,22 @@ func Dir() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join(cache, "controlplane-"+Kubernetes+"-"+recipe()), nil
+	return filepath.Join(cache, "controlplane-"+Kubernetes+"-"+recipe(programs)), nil
 }
 
-// recipe is a short hash of everything that decides how the binaries come out.
-func recipe() string {
+// NodesDir is where the binaries of nodes are or will be, in the same cache.
+func NodesDir() (string, error) {
+	cache, err := vm.CacheDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(cache, "nodes-"+Kubernetes+"-"+recipe(nodePrograms)), nil
+}
+
+// recipe is a short hash of everything that decides how binaries come out.
+func recipe(list []program) string {
 	hash := sha256.New()
-	for _, p := range programs {
+	for _, p := range list {
 		fmt.Fprintln(hash, p.name, p.version, p.pkg, p.ldflags)
 	}
 	return fmt.Sprintf("%x", hash.Sum(nil)[:4])
@@ -81,12 +117,32 @@ func Find() (Set, error) {
 	if err != nil {
 		return Set{}, err
 	}
-	for _, p := range programs {
-		if !built(dir, p) {
-			return Set{}, fmt.Errorf("%s %s in %s: %w", p.name, p.version, dir, ErrNotBuilt)
-		}
+	if err := complete(dir, programs); err != nil {
+		return Set{}, err
 	}
 	return setIn(dir), nil
+}
+
+// FindNodes returns the binaries of nodes, or an error that wraps ErrNotBuilt and names the first that is missing.
+func FindNodes() (Nodes, error) {
+	dir, err := NodesDir()
+	if err != nil {
+		return Nodes{}, err
+	}
+	if err := complete(dir, nodePrograms); err != nil {
+		return Nodes{}, err
+	}
+	return nodesIn(dir), nil
+}
+
+// complete names the first program that is not in the directory.
+func complete(dir string, list []program) error {
+	for _, p := range list {
+		if !built(dir, p) {
+			return fmt.Errorf("%s %s in %s: %w", p.name, p.version, dir, ErrNotBuilt)
+		}
+	}
+	return nil
 }
 
 func setIn(dir string) Set {
@@ -95,6 +151,15 @@ func setIn(dir string) Set {
 		APIServer: filepath.Join(dir, "kube-apiserver"),
 		Kubectl:   filepath.Join(dir, "kubectl"),
 		Proxy:     filepath.Join(dir, "kube-proxy"),
+	}
+}
+
+func nodesIn(dir string) Nodes {
+	return Nodes{
+		ControllerManager: filepath.Join(dir, "kube-controller-manager"),
+		Scheduler:         filepath.Join(dir, "kube-scheduler"),
+		Kubelet:           filepath.Join(dir, "kubelet"),
+		Containerd:        filepath.Join(dir, "containerd"),
 	}
 }
 

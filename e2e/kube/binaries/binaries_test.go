@@ -36,9 +36,23 @@ func TestVersionsAreThePinnedOnes(t *testing.T) {
 			t.Errorf("controlplane/go.mod lacks %q", want)
 		}
 	}
-	for _, p := range programs {
-		if !slices.ContainsFunc(lines, func(line string) bool { return strings.TrimSpace(line) == p.pkg }) {
-			t.Errorf("controlplane/go.mod has no tool line for %s", p.pkg)
+}
+
+// TestEveryProgramIsPinned: the module that a program is built from has a tool line for it, and names its version.
+func TestEveryProgramIsPinned(t *testing.T) {
+	for _, p := range slices.Concat(programs, nodePrograms) {
+		text, err := os.ReadFile(filepath.Join("..", p.module, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var tool, version bool
+		for line := range strings.Lines(string(text)) {
+			words := strings.Fields(line)
+			tool = tool || len(words) == 1 && words[0] == p.pkg
+			version = version || len(words) > 1 && strings.HasPrefix(p.pkg, words[0]) && words[1] == p.version
+		}
+		if !tool || !version {
+			t.Errorf("%s/go.mod has a tool line for %s: %t; version %s: %t", p.module, p.pkg, tool, p.version, version)
 		}
 	}
 }
@@ -48,7 +62,7 @@ func TestDir(t *testing.T) {
 	tests := []struct {
 		name, variable, want string
 	}{
-		{name: "in the cache", want: filepath.Join(cache, "controlplane-"+Kubernetes+"-"+recipe())},
+		{name: "in the cache", want: filepath.Join(cache, "controlplane-"+Kubernetes+"-"+recipe(programs))},
 		{name: "named from outside", variable: "/run/controlplane", want: "/run/controlplane"},
 	}
 	for _, tt := range tests {
@@ -67,7 +81,8 @@ func fakeBuilder(t *testing.T, log *bytes.Buffer, run func(context.Context, *exe
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "binaries")
 	t.Setenv(Variable, dir)
-	return &Builder{module: t.TempDir(), dir: dir, log: log, run: run}
+	t.Setenv("KUBE_IPVS_CACHE", t.TempDir())
+	return &Builder{modules: t.TempDir(), dir: dir, log: log, run: run}
 }
 
 // target is the value of -o.
@@ -120,14 +135,38 @@ func TestBuildGoesOnWhereItEnded(t *testing.T) {
 	}
 }
 
+// TestNodesAreBuiltFromBothModules: each program of a node is built where its version is pinned.
+func TestNodesAreBuiltFromBothModules(t *testing.T) {
+	from := map[string]string{}
+	b := fakeBuilder(t, &bytes.Buffer{}, func(ctx context.Context, cmd *exec.Cmd) error {
+		from[cmd.Args[len(cmd.Args)-1]] = filepath.Base(cmd.Dir)
+		return writeTarget(ctx, cmd)
+	})
+	if _, err := FindNodes(); !errors.Is(err, ErrNotBuilt) {
+		t.Errorf("FindNodes before the build = %v, want %v", err, ErrNotBuilt)
+	}
+	set, err := b.BuildNodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := FindNodes(); err != nil || found != set {
+		t.Errorf("FindNodes = %+v, %v, want %+v", found, err, set)
+	}
+	for pkg, want := range map[string]string{"k8s.io/kubernetes/cmd/kubelet": "controlplane", "github.com/containerd/containerd/v2/cmd/ctr": "containerd"} {
+		if from[pkg] != want || len(from) != len(nodePrograms) {
+			t.Errorf("%d programs are built, %s from %q, want %d and %q", len(from), pkg, from[pkg], len(nodePrograms), want)
+		}
+	}
+}
+
 func TestCommandIsStaticAndPolite(t *testing.T) {
 	b := fakeBuilder(t, nil, nil)
 	cmd := b.command(t.Context(), programs[1], "/tmp/out")
-	if got := strings.Join(cmd.Args[:5], " "); got != "nice -n 19 go build" {
+	if got := strings.Join(cmd.Args[:5], " "); got != "nice -n 10 go build" {
 		t.Errorf("command starts with %q", got)
 	}
-	if cmd.Dir != b.module || !slices.Contains(cmd.Env, "CGO_ENABLED=0") {
-		t.Errorf("runs in %s with %q, want %s without cgo", cmd.Dir, cmd.Env, b.module)
+	if want := filepath.Join(b.modules, "controlplane"); cmd.Dir != want || !slices.Contains(cmd.Env, "CGO_ENABLED=0") {
+		t.Errorf("runs in %s with %q, want %s without cgo", cmd.Dir, cmd.Env, want)
 	}
 }
 
@@ -150,8 +189,8 @@ func TestNewBuilder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := filepath.ToSlash(b.module); !strings.HasSuffix(got, "/e2e/kube/controlplane") {
-		t.Errorf("the pinned module is %s", got)
+	if got := filepath.ToSlash(b.modules); !strings.HasSuffix(got, "/e2e/kube") {
+		t.Errorf("the pinned modules are below %s", got)
 	}
 	t.Chdir(t.TempDir())
 	if _, err := NewBuilder(t.Context(), nil); err == nil {

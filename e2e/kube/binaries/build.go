@@ -14,9 +14,9 @@ import (
 
 // Builder makes the binaries. Its zero value is not usable; see NewBuilder.
 type Builder struct {
-	module string // the directory of controlplane/go.mod
-	dir    string
-	log    io.Writer
+	modules string // the directory of the modules that pin versions: e2e/kube
+	dir     string // of the control plane's binaries
+	log     io.Writer
 
 	// run starts one build. Tests put their own here.
 	run func(ctx context.Context, command *exec.Cmd) error
@@ -33,36 +33,55 @@ func NewBuilder(ctx context.Context, log io.Writer) (*Builder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look for the main module: %w", err)
 	}
-	module := filepath.Join(filepath.Dir(strings.TrimSpace(string(out))), "e2e/kube/controlplane")
-	if _, err := os.Stat(filepath.Join(module, "go.mod")); err != nil {
+	modules := filepath.Join(filepath.Dir(strings.TrimSpace(string(out))), "e2e/kube")
+	if _, err := os.Stat(filepath.Join(modules, kubernetesModule, "go.mod")); err != nil {
 		return nil, fmt.Errorf("look for the pinned versions, from a directory of the main module: %w", err)
 	}
-	return &Builder{module: module, dir: dir, log: log, run: runCommand}, nil
+	return &Builder{modules: modules, dir: dir, log: log, run: runCommand}, nil
 }
 
 // Build makes what is missing, one program after the other, and costs nothing when all are there. After an error or a cancelled
 // ctx the next call goes on where this one ended. Two that build at the same time do the work twice and harm nothing.
 func (b *Builder) Build(ctx context.Context) (Set, error) {
-	if err := os.MkdirAll(b.dir, 0o755); err != nil {
-		return Set{}, fmt.Errorf("make room for the binaries: %w", err)
-	}
-	for i, p := range programs {
-		if built(b.dir, p) {
-			continue
-		}
-		b.printf("building %s %s (%d of %d): takes about %d min the first time on two free cores", p.name, p.version, i+1, len(programs), p.minutes)
-		if err := b.build(ctx, p); err != nil {
-			return Set{}, fmt.Errorf("build %s %s: %w", p.name, p.version, err)
-		}
+	if err := b.buildAll(ctx, b.dir, programs); err != nil {
+		return Set{}, err
 	}
 	return setIn(b.dir), nil
 }
 
+// BuildNodes makes the programs of nodes in the same way.
+func (b *Builder) BuildNodes(ctx context.Context) (Nodes, error) {
+	dir, err := NodesDir()
+	if err != nil {
+		return Nodes{}, err
+	}
+	if err := b.buildAll(ctx, dir, nodePrograms); err != nil {
+		return Nodes{}, err
+	}
+	return nodesIn(dir), nil
+}
+
+func (b *Builder) buildAll(ctx context.Context, dir string, list []program) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make room for the binaries: %w", err)
+	}
+	for i, p := range list {
+		if built(dir, p) {
+			continue
+		}
+		b.printf("building %s %s (%d of %d): takes about %d min the first time on two free cores", p.name, p.version, i+1, len(list), p.minutes)
+		if err := b.build(ctx, dir, p); err != nil {
+			return fmt.Errorf("build %s %s: %w", p.name, p.version, err)
+		}
+	}
+	return nil
+}
+
 // build publishes one binary by renaming it, so that what has its final name is complete.
-func (b *Builder) build(ctx context.Context, p program) error {
+func (b *Builder) build(ctx context.Context, dir string, p program) error {
 	start := time.Now()
-	target := filepath.Join(b.dir, p.name)
-	unfinished := filepath.Join(b.dir, fmt.Sprintf(".new-%s-%d", p.name, os.Getpid()))
+	target := filepath.Join(dir, p.name)
+	unfinished := filepath.Join(dir, fmt.Sprintf(".new-%s-%d", p.name, os.Getpid()))
 	defer os.Remove(unfinished)
 	if err := b.run(ctx, b.command(ctx, p, unfinished)); err != nil {
 		return err
@@ -78,8 +97,8 @@ func (b *Builder) build(ctx context.Context, p program) error {
 // command is polite to whatever else the machine does; GOFLAGS=-p=1 from outside makes it more so. The result is static, because
 // guests have no libraries to offer.
 func (b *Builder) command(ctx context.Context, p program, target string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "nice", "-n", "19", "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", p.ldflags, "-o", target, p.pkg)
-	cmd.Dir = b.module
+	cmd := exec.CommandContext(ctx, "nice", "-n", "10", "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", p.ldflags, "-o", target, p.pkg)
+	cmd.Dir = filepath.Join(b.modules, p.module)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOOS=linux")
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second

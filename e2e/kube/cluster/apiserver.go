@@ -27,8 +27,13 @@ func apiServerArgs(o Options, port int, etcdURL string, f files) []string {
 		"--allow-privileged=true", // as kubeadm has it: kube-proxy is
 		"--service-cluster-ip-range=" + joinPrefixes(o.ServiceCIDRs),
 		"--service-node-port-range=" + o.NodePorts,
-		"--disable-admission-plugins=ServiceAccount", // it wants the account "default", which a controller makes
 		"--profiling=false",
+	}
+	if o.Nodes {
+		args = append(args, "--authorization-mode=Node", "--kubelet-preferred-address-types=InternalIP",
+			"--kubelet-client-certificate="+f.kubelet.cert, "--kubelet-client-key="+f.kubelet.key)
+	} else {
+		args = append(args, "--disable-admission-plugins=ServiceAccount") // it wants the account "default", which a controller makes
 	}
 	if endpoint := o.advertised(); endpoint.IsValid() {
 		args = append(args, "--advertise-address="+endpoint.String())

@@ -29,6 +29,10 @@ type Options struct {
 	NodePorts     string         // "30000-32767" if left out
 	APIServerArgs []string       // more flags, which win over ours
 
+	// Nodes prepares for controllers and kubelets, which the caller starts: ServiceAccounts are asked for, the Node authorizer is
+	// on, and the server shows kubelets a certificate for exec and logs.
+	Nodes bool
+
 	// Log gets a line per step.
 	Log io.Writer `json:"-"`
 }

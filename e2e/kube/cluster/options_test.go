@@ -102,6 +102,25 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
+// TestNodes: with kubelets the server asks for ServiceAccounts, authorises nodes, and has a certificate for exec and logs.
+func TestNodes(t *testing.T) {
+	for _, nodes := range []bool{false, true} {
+		o := Options{Nodes: nodes}
+		o.Defaults()
+		var f files
+		f.kubelet.cert = "/keys/kubelet.crt"
+		args := apiServerArgs(o, 20000, "http://etcd", f)
+		for arg, want := range map[string]bool{
+			"--authorization-mode=RBAC": true, "--authorization-mode=Node": nodes,
+			"--disable-admission-plugins=ServiceAccount": !nodes, "--kubelet-client-certificate=/keys/kubelet.crt": nodes,
+		} {
+			if slices.Contains(args, arg) != want {
+				t.Errorf("nodes %t: %q among %q: %t, want %t", nodes, arg, args, !want, want)
+			}
+		}
+	}
+}
+
 func TestOwnArgumentsComeLast(t *testing.T) {
 	o := Options{ServiceCIDRs: prefixes("fd00::/112", "10.0.0.0/16"), APIServerArgs: []string{"--v=4"}}
 	o.Defaults()

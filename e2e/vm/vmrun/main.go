@@ -107,6 +107,7 @@ func bind(flags *flag.FlagSet, o *vm.Options) {
 	flags.IntVar(&o.MemoryMiB, "m", 2048, "memory of the guest in `MiB`")
 	flags.IntVar(&o.CPUs, "smp", 0, "CPUs of the guest (default 2, with -accel uml always 1)")
 	flags.DurationVar(&o.Timeout, "timeout", 0, "of the whole run (default 20m)")
+	flags.StringVar(&o.Link, "link", "", "`LINK` of this network namespace that is the guest's eth0, with -accel uml; without it the network is private")
 	flags.BoolVar(&o.Verbose, "v", false, "show the kernel's console on standard error")
 	flags.Func("env", "`K=V` for the command's environment; repeatable", func(text string) error {
 		o.Env = append(o.Env, text)

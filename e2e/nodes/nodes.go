@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/e2e/kube/cluster"
+)
+
+var (
+	//go:embed node.sh
+	nodeScript []byte
+	//go:embed inside.sh
+	insideScript []byte
+)
+
+// readyLimit bounds the boot of all nodes, and every wait for pods: a busy machine takes minutes.
+const readyLimit = 5 * time.Minute
+
+// snapshotter is native, which copies: a layer in memory has no attributes in this kernel, and overlays of containers need them.
+const snapshotter = "native"
+
+func nodeName(i int) string { return "node" + strconv.Itoa(i) }
+
+// startNodes boots all nodes side by side, and returns when each is Ready.
+func (w *world) startNodes(ctx context.Context) error {
+	begin := time.Now()
+	for i := 1; i <= w.o.nodes; i++ {
+		if err := w.bootNode(ctx, i); err != nil {
+			return err
+		}
+	}
+	if err := until(ctx, "nodes are Ready", readyLimit, w.nodesReady); err != nil {
+		return err
+	}
+	w.ready = time.Since(begin)
+	w.say("%d nodes are Ready after %.0fs", w.o.nodes, w.ready.Seconds())
+	return nil
+}
+
+// bootNode registers a Node, whose pod networks are known before its kubelet is, and boots the guest.
+func (w *world) bootNode(ctx context.Context, i int) error {
+	name := nodeName(i)
+	own := filepath.Join(w.o.dir, name)
+	who := cluster.Identity{User: "system:node:" + name, Groups: []string{"system:nodes"}}
+	config, err := w.plane.Kubeconfig(ctx, who)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(os.MkdirAll(filepath.Join(own, "run"), 0o755), os.WriteFile(filepath.Join(own, "kubeconfig"), config, 0o600)); err != nil {
+		return err
+	}
+	object := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Node", "metadata": {"name": %q}, "spec": {"podCIDR": "10.244.%d.0/24", "podCIDRs": ["10.244.%[2]d.0/24", "fd00:10:244:%[2]d::/64"]}}`, name, i)
+	if err := w.plane.Apply(ctx, object); err != nil {
+		return err
+	}
+	return w.launch(name, "taskset", "-c", strconv.Itoa(i%runtime.NumCPU()), filepath.Join(w.o.dir, "vmrun"), "-accel", "uml", "-link", name,
+		"-m", strconv.Itoa(w.o.memory), "-timeout", "6h", "-share", w.o.dir+":/run/cluster:rw", "-share", filepath.Dir(w.own.Kubelet)+":/run/binaries", "-share", "/:/run/host",
+		"-env", "INDEX="+strconv.Itoa(i), "-env", "NODES="+strconv.Itoa(w.o.nodes), "-env", "SNAPSHOTTER="+snapshotter,
+		"--", "bash", "/run/cluster/node.sh")
+}
+
+// nodesReady fails with the names of the nodes that are not Ready.
+func (w *world) nodesReady(ctx context.Context) error {
+	out, err := w.kubectl(ctx, "get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}`)
+	if err != nil {
+		return err
+	}
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasSuffix(line, " True") })
+	if len(lines) > 0 {
+		return fmt.Errorf("not Ready: %s", strings.Join(lines, ", "))
+	}
+	return nil
+}
+
+// onNode runs a script on a node, in its root namespaces, and returns its output. It fails with the output when the script does.
+func (w *world) onNode(ctx context.Context, i int, script string) (string, error) {
+	dir := filepath.Join(w.o.dir, nodeName(i), "run")
+	id := strconv.FormatInt(time.Now().UnixNano(), 36)
+	file := func(kind string) string { return filepath.Join(dir, id+kind) }
+	if err := os.WriteFile(file(".new"), []byte(script), 0o644); err != nil { //nolint:gosec // a script for a guest
+		return "", err
+	}
+	if err := os.Rename(file(".new"), file(".sh")); err != nil {
+		return "", err
+	}
+	var status []byte
+	err := until(ctx, "the script on "+nodeName(i), readyLimit, func(context.Context) (err error) {
+		status, err = os.ReadFile(file(".status"))
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	out, err := os.ReadFile(file(".out"))
+	if text := strings.TrimSpace(string(status)); text != "0" {
+		err = errors.Join(err, fmt.Errorf("on %s: exit status %s: %s", nodeName(i), text, out))
+	}
+	return string(out), err
+}
