@@ -106,7 +106,7 @@ func (w *world) ask(ctx context.Context, targets ...string) error {
 	return err
 }
 
-// settleTime is how long load goes on after a change: what was replaced ends meanwhile.
+// settleTime is how long load goes on after a change, while replaced pods end.
 const settleTime = 15 * time.Second
 
 // underLoad does something while pods on all nodes ask, and fails when one request did. The note has the count.

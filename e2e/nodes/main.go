@@ -26,7 +26,7 @@ type options struct {
 	image  string // file
 }
 
-// errChecks says that checks failed; the report has named them.
+// errChecks is the error of a run with failed checks; the report has named them.
 var errChecks = errors.New("checks failed")
 
 // init keeps the first thread for main: the programs that it starts end with the thread that started them.

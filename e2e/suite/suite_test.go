@@ -390,7 +390,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"-h"}, statusOK, "Examples:"},
 		{[]string{"-list"}, statusOK, "packets"},
 		{nil, statusUsage, "name a stage"},
-		{[]string{"-kernel", "bsd", "test"}, statusUsage, "want auto, uml, qemu or kvm"},
+		{[]string{"-kernel", "bsd", "test"}, statusUsage, "want auto, uml, uml-nft, qemu or kvm"},
 		{[]string{"nothing"}, statusUsage, `no stage is called "nothing"`},
 	} {
 		var out strings.Builder

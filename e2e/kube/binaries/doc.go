@@ -1,6 +1,6 @@
-// Package binaries builds and finds the programs of a real cluster: etcd, kube-apiserver and
-// kubectl; kube-proxy, whose place kube-ipvs takes; and the controllers, the kubelet and the
-// container runtime of its nodes.
+// Package binaries builds and finds the programs of a real cluster. Its control plane is etcd,
+// kube-apiserver, kubectl and the controllers; kube-proxy is what kube-ipvs replaces. Its nodes have
+// a kubelet and a container runtime.
 //
 // Two modules of their own, e2e/kube/controlplane and e2e/kube/containerd, which have no code, pin
 // their versions, and the go command builds them from these. So neither downloads of binaries nor a
