@@ -31,12 +31,12 @@ type Table struct {
 	OneTunnel bool
 }
 
-// Schedulers lists those of Linux 7.2, as ipvsadm(8) does.
+// Schedulers lists those that each kernel of the tests has, in the order of ipvsadm(8). Debian 12 builds no twos.
 func Schedulers() []string {
-	return strings.Fields("rr wrr lc wlc lblc lblcr dh sh sed nq fo ovf mh twos")
+	return strings.Fields("rr wrr lc wlc lblc lblcr dh sh sed nq fo ovf mh")
 }
 
-// NewTable is empty and knows all schedulers of Linux.
+// NewTable is empty and knows all schedulers of Linux 7.2.
 func NewTable() *Table {
 	t := &Table{
 		Servers:      make(map[vserver.ServerKey]vserver.Server),
@@ -45,7 +45,7 @@ func NewTable() *Table {
 		Carried:      make(map[vserver.ServerKey]vserver.Traffic),
 		CarriedBy:    make(map[vserver.DestinationKey]vserver.Traffic),
 	}
-	t.SetSchedulers(Schedulers()...)
+	t.SetSchedulers(append(Schedulers(), "twos")...)
 	return t
 }
 
