@@ -229,7 +229,7 @@ func configMap(ctx context.Context, w *world) (string, error) {
 			return "", err
 		}
 		for _, pod := range before {
-			err := until(ctx, scheduler+" on "+pod.Spec.NodeName, readyLimit, func(ctx context.Context) error {
+			err := until(ctx, scheduler+" on "+pod.Spec.NodeName, func(ctx context.Context) error {
 				out, err := w.inAgent(ctx, pod.Name, "ipvsadm", "-Ln", "-t", w.webAddr()+":80")
 				if err == nil && !strings.Contains(out, " "+scheduler+" ") {
 					err = errors.New(oneLine(out))
@@ -295,7 +295,7 @@ func kubeletRestart(ctx context.Context, w *world) (string, error) {
 		if err := sleep(ctx, 20*time.Second); err != nil {
 			return err
 		}
-		if err := until(ctx, "nodes are Ready", readyLimit, w.nodesReady); err != nil {
+		if err := until(ctx, "nodes are Ready", w.nodesReady); err != nil {
 			return err
 		}
 		return w.samePods(ctx, before)
@@ -316,7 +316,7 @@ func apiServerAway(ctx context.Context, w *world) (string, error) {
 		if err := errors.Join(slept, w.plane.StartAPIServer(ctx)); err != nil {
 			return err
 		}
-		if err := until(ctx, "nodes are Ready", readyLimit, w.nodesReady); err != nil {
+		if err := until(ctx, "nodes are Ready", w.nodesReady); err != nil {
 			return err
 		}
 		return w.samePods(ctx, before)

@@ -138,7 +138,7 @@ func (w *world) startLoad(ctx context.Context, how string, rate int, targets ...
 	if err := w.plane.Apply(ctx, pods.String()); err != nil {
 		return err
 	}
-	return until(ctx, "load starts", readyLimit, func(ctx context.Context) error {
+	return until(ctx, "load starts", func(ctx context.Context) error {
 		out, err := w.phases(ctx)
 		if err == nil && strings.Contains(out, "Pending") {
 			err = errors.New(oneLine(out))
@@ -159,7 +159,7 @@ func (w *world) endLoad(ctx context.Context) (answered int, err error) {
 		err = errors.Join(err, gone)
 	}()
 	var out string
-	err = until(ctx, "load ends", readyLimit, func(ctx context.Context) (err error) {
+	err = until(ctx, "load ends", func(ctx context.Context) (err error) {
 		out, err = w.phases(ctx)
 		if err == nil && (strings.Contains(out, "Running") || strings.Contains(out, "Pending")) {
 			err = errors.New(oneLine(out))

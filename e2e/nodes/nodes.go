@@ -39,7 +39,7 @@ func (w *world) startNodes(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := until(ctx, "nodes are Ready", readyLimit, w.nodesReady); err != nil {
+	if err := until(ctx, "nodes are Ready", w.nodesReady); err != nil {
 		return err
 	}
 	w.ready = time.Since(begin)
@@ -95,7 +95,7 @@ func (w *world) onNode(ctx context.Context, i int, script string) (string, error
 		return "", err
 	}
 	var status []byte
-	err := until(ctx, "the script on "+nodeName(i), readyLimit, func(context.Context) (err error) {
+	err := until(ctx, "the script on "+nodeName(i), func(context.Context) (err error) {
 		status, err = os.ReadFile(file(".status"))
 		return err
 	})

@@ -182,8 +182,8 @@ func (w *world) kubectl(ctx context.Context, args ...string) (string, error) {
 const pollEvery = 500 * time.Millisecond
 
 // until polls a condition. The error of the last look says what was missing when ctx ended.
-func until(ctx context.Context, what string, limit time.Duration, look func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+func until(ctx context.Context, what string, look func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	for {
 		err := look(ctx)
@@ -192,7 +192,7 @@ func until(ctx context.Context, what string, limit time.Duration, look func(cont
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s: not within %s: %w", what, limit, err)
+			return fmt.Errorf("%s: not within %s: %w", what, readyLimit, err)
 		case <-time.After(pollEvery):
 		}
 	}

@@ -26,7 +26,7 @@ type pickups struct {
 }
 
 func (p *pickups) Want(_ context.Context, protocols []model.Protocol) {
-	p.wants, p.on = append(p.wants, fmt.Sprint(protocols)), map[model.Protocol]bool{}
+	p.wants, p.on = append(p.wants, fmt.Sprintf("%v", protocols)), map[model.Protocol]bool{}
 	for _, one := range protocols {
 		p.on[one] = one != p.refused
 	}
