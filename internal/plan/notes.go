@@ -47,7 +47,7 @@ func (j *compilation) notePlan() {
 // have no backends; n is the number of its candidates.
 func (j *compilation) noteEmpty(g *group, f model.Family, port model.ServicePort, n int) {
 	if !g.somewhere {
-		j.noteNobody(f, port, n)
+		j.noteNoEndpoint(f, port, n)
 		return
 	}
 	if len(g.local) > 0 {
@@ -62,8 +62,8 @@ func (j *compilation) noteEmpty(g *group, f model.Family, port model.ServicePort
 	}
 }
 
-// noteNobody notes why there is no endpoint that any policy could take.
-func (j *compilation) noteNobody(f model.Family, port model.ServicePort, n int) {
+// noteNoEndpoint notes why there is no endpoint that any policy could take.
+func (j *compilation) noteNoEndpoint(f model.Family, port model.ServicePort, n int) {
 	key, found := j.clusterKey(f, port), j.survey(f)
 	switch {
 	case n > 0:
