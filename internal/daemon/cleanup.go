@@ -49,7 +49,11 @@ func Cleanup(ctx context.Context, c config.Config, to migrate.Target, out io.Wri
 	mode := k.newMode(log, wiring.Static(c), both[:], nil)
 	unknown := knowHost(ctx, mode, k.link)
 	stray := k.sweepStray(ctx, log, wiring.RulesOptions(c, k.tables, nil), to, out)
-	swept := errors.Join(stray, sweep(ctx, mode.HandOver(to), out))
+	leaving := mode.HandOver(to)
+	if k.backend != nil && (to == migrate.TargetIPTables || to == migrate.TargetNFTables) {
+		leaving = givingWay{leaving, func(ctx context.Context) error { return k.sweepTables(ctx, log, out) }}
+	}
+	swept := errors.Join(stray, sweep(ctx, leaving, out))
 	if swept == nil && k.backend != nil {
 		swept = k.sweepBothKinds(ctx, log, to, out)
 	}
@@ -86,6 +90,35 @@ func sweep(ctx context.Context, mode dataplane.Removable, out io.Writer) error {
 		fmt.Fprintln(out, "nothing to remove")
 	}
 	return err
+}
+
+// sweepTables removes our tables of nftables.
+func (k *kernel) sweepTables(ctx context.Context, log *zap.Logger, out io.Writer) error {
+	rows, err := removeNFT(ctx, log)
+	if rows > 0 {
+		fmt.Fprintf(out, "removed  %-12s %5d\n", "tables", rows)
+	}
+	return err
+}
+
+// givingWay is a clean-up with rules in nftables for a kube-proxy that rewrites destinations. Our nat
+// chains keep the destinations of Services, which overrules the rules of that kube-proxy, too
+// (nft.KeepDestination). So the tables go first, all at once, as soon as it is known that it serves.
+// If servers or addresses went before, a new connection would have no backend.
+type givingWay struct {
+	dataplane.Removable
+	sweepTables func(context.Context) error
+}
+
+// Load reads the kernel, removes the tables, and reads again.
+func (g givingWay) Load(ctx context.Context) error {
+	if err := g.Removable.Load(ctx); err != nil {
+		return err
+	}
+	if err := g.sweepTables(ctx); err != nil {
+		return err
+	}
+	return g.Removable.Load(ctx)
 }
 
 // restore restores the sysctls. The journal does not say which were required, so each refusal is a
