@@ -117,8 +117,9 @@ func publish(target string, build func(tmp string) error) error {
 	return err
 }
 
-// kept bounds the cache: of each kind of file, those of other kernels and tool versions beyond this number go.
-const kept = 3
+// kept bounds the cache: of each kind of file, those of other kernels and tool versions beyond this number go. The kernels of
+// `make stress WHAT=kernels` fit in it.
+const kept = 8
 
 // prune removes the files of a kind that nothing used lately. One in use is only unlinked: its reader keeps it.
 func prune(cache, pattern string) error {

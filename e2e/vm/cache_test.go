@@ -2,6 +2,7 @@ package vm
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -89,7 +90,12 @@ func TestSweepRemovesTheUnfinishedOnly(t *testing.T) {
 func TestPruneKeepsTheLastUsed(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Now()
-	for i, name := range []string{"x-0", "x-1", "x-2", "x-3", "x-4", "other"} {
+	want := []string{"other"}
+	for i := range kept + 2 {
+		name := fmt.Sprintf("x-%02d", i)
+		if i < kept {
+			want = append(want, name)
+		}
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, nil, 0o644); err != nil {
 			t.Fatal(err)
@@ -99,10 +105,13 @@ func TestPruneKeepsTheLastUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.WriteFile(filepath.Join(dir, "other"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	if err := prune(dir, "x-*"); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"other", "x-0", "x-1", "x-2"}, names(t, dir)); diff != "" {
+	if diff := cmp.Diff(want, names(t, dir)); diff != "" {
 		t.Errorf("kept (-want +got):\n%s", diff)
 	}
 }
