@@ -80,7 +80,7 @@ verify: ## sources are formatted, vetted on Linux and Darwin, modules tidy
 
 lint: $(addprefix $(CACHE)/bin/,golangci-lint-v2.15.0 helm-v4.3.2 actionlint-v1.7.12) ## style, import rules, language, the chart, the workflows; all tools pinned
 	$(CACHE)/bin/golangci-lint-v2.15.0 run ./...
-	$(GO) test ./e2e/prose
+	$(GO) test -timeout 1h ./e2e/prose
 	$(CACHE)/bin/helm-v4.3.2 lint --strict --quiet manifests/chart
 	$(CACHE)/bin/actionlint-v1.7.12
 

@@ -64,6 +64,9 @@ func newDirectors(t *testing.T, policy annotations) *directors {
 		wire(t, n.space, "up0", d.router, link)
 		n.address(t, "up0", up.v4+"/28", up.v6+"/64")
 		d.router.address(t, link, router.v4+"/28", router.v6+"/64")
+		for _, family := range families { // a route over several neighbours passes over those that are not known yet
+			d.router.run(t, "ip", "neigh", "replace", up.of(family), "lladdr", n.link(t, "up0").Attrs().HardwareAddr.String(), "dev", link, "nud", "permanent")
+		}
 		n.reach(t, "up0", clients, router)
 		fab, far := pair{fmt.Sprintf("192.168.%d.1", i), fmt.Sprintf("fd00:192:0:%d::1", i)}, pair{fmt.Sprintf("192.168.%d.2", i), fmt.Sprintf("fd00:192:0:%d::2", i)}
 		n.neighbour(t, farm.space, "fab0", "to-"+n.name, fab, far)

@@ -121,7 +121,7 @@ func TestFindUMLUsesWhatIsThere(t *testing.T) {
 
 // Kernels that were built while comments were part of the key are found under it.
 func TestCommentsOfUMLAreNotInItsKey(t *testing.T) {
-	const key = "uml-69fcc8e2c651"
+	const key = "uml-5593bdb4d34d"
 	if root := umlFull.root("/cache"); root != "/cache/"+key {
 		t.Errorf("the kernel is kept in %s: change the key in this test with the configuration, and only then", root)
 	}

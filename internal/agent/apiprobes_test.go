@@ -127,7 +127,7 @@ func TestFromProbeToWeight(t *testing.T) {
 		ctx, cancel := context.WithCancel(w.Context())
 		done := make(chan error)
 		go func() { done <- prober.Run(ctx) }()
-		defer func() { cancel(); _ = <-done }()
+		defer func() { cancel(); <-done }()
 		want := func(weights string, calls ...string) {
 			w.Helper()
 			got := slices.DeleteFunc(w.after(time.Minute), func(c string) bool { return c == "audit" })
