@@ -46,8 +46,14 @@ func newDirectors(t *testing.T, policy annotations) *directors {
 	needIPVS(t)
 	d := &directors{router: newSpace(t, "router")}
 	a, b, farm := newNode(t, thisNode, 0), newNode(t, otherNode, 1), newNode(t, "farm", 2)
-	for _, s := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding", "ipv4/fib_multipath_hash_policy", "ipv6/fib_multipath_hash_policy"} {
+	for _, s := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
 		d.router.sysctl(t, s, "1")
+	}
+	for _, family := range families {
+		// By the fields of the packet, as a router of another vendor. By policy 1 it would be the hash of the
+		// client's socket, which is in the same kernel, and that changes with each retransmission.
+		d.router.sysctl(t, fmt.Sprintf("ipv%d/fib_multipath_hash_policy", family), "3")
+		d.router.sysctl(t, fmt.Sprintf("ipv%d/fib_multipath_hash_fields", family), strconv.Itoa(0x37)) // addresses, protocol, ports
 	}
 	d.router.sysctl(t, "ipv4/conf/all/rp_filter", "0")
 	d.router.sysctl(t, "ipv4/conf/default/rp_filter", "0")
