@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/crowd"
+	"github.com/kube-ipvs/kube-ipvs/internal/connlimit"
 )
 
 // The limits of one connection. A probe is a few hundred bytes, and any client that reaches the
@@ -47,7 +47,7 @@ func (k *listenerManager) newServer(h http.Handler) *http.Server {
 		MaxHeaderBytes:               maxHeaderBytes,
 		DisableGeneralOptionsHandler: true, // any method is answered, OPTIONS * too
 		ErrorLog:                     errorLog,
-		ConnState:                    crowd.Bound(crowd.Most),
+		ConnState:                    connlimit.Bound(connlimit.Most),
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/crowd"
+	"github.com/kube-ipvs/kube-ipvs/internal/connlimit"
 )
 
 const (
@@ -112,7 +112,7 @@ func newServer(h http.Handler, log *zap.Logger) *http.Server {
 		IdleTimeout:       idleFor,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          errorLog,
-		ConnState:         crowd.Bound(crowd.Most),
+		ConnState:         connlimit.Bound(connlimit.Most),
 	}
 }
 

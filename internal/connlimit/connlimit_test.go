@@ -1,4 +1,4 @@
-package crowd_test
+package connlimit_test
 
 import (
 	"errors"
@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/crowd"
+	"github.com/kube-ipvs/kube-ipvs/internal/connlimit"
 )
 
 // TestOneTooManyCostsTheOldestThatWaits: connections with a request under way keep their place, and where all have one the newest goes.
 func TestOneTooManyCostsTheOldestThatWaits(t *testing.T) {
-	changed := crowd.Bound(3)
+	changed := connlimit.Bound(3)
 	var conns []net.Conn
 	open := func() {
 		_, server := net.Pipe()
