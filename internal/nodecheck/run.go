@@ -69,7 +69,7 @@ func checks(n *host.Node, files procfs.Files, c config.Config) []diagnosis.Check
 	}
 	checks = append(checks, backendCheck(func(ctx context.Context) map[rules.Backend]int { return rules.CountRules(ctx, rules.Options{}) }))
 	checks = append(checks, n.Checks(host.CheckOptions{IPv6: slices.Contains(served, model.IPv6), NoIPVS: c.Mode == config.ModeIPTables})...)
-	checks = append(checks, n.Doctor(doctorOptions(files, c, served))...)
+	checks = append(checks, n.Hazards(hazardOptions(files, c, served))...)
 	read := readOnce(log, n, c)
 	if c.Mode != config.ModeIPTables {
 		checks = append(checks, ownerChecks(read)...)
@@ -120,9 +120,9 @@ func readFilters(log *zap.Logger) func(context.Context) ([]firewall.Table, error
 	}
 }
 
-// doctorOptions lists what the agent would do with these settings.
-func doctorOptions(files procfs.Files, c config.Config, served []model.Family) host.DoctorOptions {
-	o := host.DoctorOptions{
+// hazardOptions lists what the agent would do with these settings.
+func hazardOptions(files procfs.Files, c config.Config, served []model.Family) host.HazardOptions {
+	o := host.HazardOptions{
 		IPVS: c.Mode != config.ModeIPTables, IPv6: slices.Contains(served, model.IPv6), StrictARP: c.StrictARP, Running: answers(c.Socket()),
 		NodePorts: [2]uint16{c.NodePortRange.First, c.NodePortRange.Last}, Sysctls: sysctl.RulesSysctls(c.LocalhostNodePorts),
 	}

@@ -64,7 +64,7 @@ func TestRunDirectoryThatTakesNothing(t *testing.T) {
 			}
 			o := options()
 			o.DiskSpace = nil
-			if v := verdictOf(t, diagnosis.Run(t.Context(), n.host(t).Doctor(o)), "run directory"); v.State != tt.want || (v.Fix == "") != (tt.want == diagnosis.OK) {
+			if v := verdictOf(t, diagnosis.Run(t.Context(), n.host(t).Hazards(o)), "run directory"); v.State != tt.want || (v.Fix == "") != (tt.want == diagnosis.OK) {
 				t.Errorf("%+v, want %s and a remedy", v, tt.want)
 			}
 		})

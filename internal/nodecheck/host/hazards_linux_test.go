@@ -9,7 +9,7 @@ import (
 )
 
 // A sysctl that the agent needs and cannot set keeps it from carrying Services.
-func TestDoctorOfReadOnlySysctls(t *testing.T) {
+func TestHazardsOfReadOnlySysctls(t *testing.T) {
 	if !nodefs.OwnMounts(t) {
 		return
 	}
@@ -24,7 +24,7 @@ func TestDoctorOfReadOnlySysctls(t *testing.T) {
 			n := well(t)
 			n.Sysctl(t, tt.key, "0")
 			n.ReadOnly(t)
-			v := verdictOf(t, diagnosis.Run(t.Context(), n.host(t).Doctor(options())), "sysctls")
+			v := verdictOf(t, diagnosis.Run(t.Context(), n.host(t).Hazards(options())), "sysctls")
 			if v.State != tt.state || !strings.Contains(v.Detail, tt.key+"=0 must be 1") || !strings.Contains(v.Fix, "sysctl -w "+tt.key+"=1;") {
 				t.Errorf("%+v, want %s with the command", v, tt.state)
 			}
@@ -40,12 +40,12 @@ func TestChecksumOffloadOfThisKernel(t *testing.T) {
 	n.link(t, "flannel.1", "")
 	o := options()
 	o.ChecksumOffload = nil
-	v := verdictOf(t, diagnosis.Run(t.Context(), n.host(t).Doctor(o)), "vxlan checksum offload")
+	v := verdictOf(t, diagnosis.Run(t.Context(), n.host(t).Hazards(o)), "vxlan checksum offload")
 	if v.State != diagnosis.Warn || !strings.HasPrefix(v.Detail, "lo offloads checksums") {
 		t.Errorf("%+v, want that lo does", v)
 	}
 	n.link(t, "none0", "vxlan")
-	v = verdictOf(t, diagnosis.Run(t.Context(), n.host(t).Doctor(o)), "vxlan checksum offload")
+	v = verdictOf(t, diagnosis.Run(t.Context(), n.host(t).Hazards(o)), "vxlan checksum offload")
 	if v.State != diagnosis.Failed || !strings.Contains(v.Detail, "none0") {
 		t.Errorf("%+v, want that none0 is unknown", v)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // askOwners looks for programs that write virtual servers, too. Virtual servers that they have written are found by another check.
-func (h *Node) askOwners(DoctorOptions) error {
+func (h *Node) askOwners(HazardOptions) error {
 	running := h.processes()
 	var found []string
 	for _, p := range owners {
@@ -35,7 +35,7 @@ const proxyFix = "kubectl -n kube-system delete daemonset kube-proxy, or swap it
 
 // askKubeProxy looks for the process, and where that of another container is not to be
 // seen for its listeners.
-func (h *Node) askKubeProxy(o DoctorOptions) error {
+func (h *Node) askKubeProxy(o HazardOptions) error {
 	if h.processes()["kube-proxy"] {
 		return diagnosis.Remedied(diagnosis.Warning(errors.New("kube-proxy is running: both would write the same rules and virtual servers")), proxyFix)
 	}
@@ -109,7 +109,7 @@ func loopback(addr string) bool {
 
 // askPlugin knows network plug-ins by their links, and whether one of them serves
 // Services itself.
-func (h *Node) askPlugin(DoctorOptions) error {
+func (h *Node) askPlugin(HazardOptions) error {
 	links, err := h.links()
 	if err != nil {
 		return err

@@ -59,7 +59,7 @@ var mendedVXLAN = procfs.Version{Major: 5, Minor: 7}
 // askVXLAN: before mendedVXLAN, packets to service addresses have a wrong checksum if they are
 // masqueraded twice and leave through VXLAN. TCP gets them through after 1 to 63 seconds
 // (kubernetes/kubernetes#88986).
-func (h *Node) askVXLAN(o DoctorOptions) error {
+func (h *Node) askVXLAN(o HazardOptions) error {
 	release, err := h.files.Release()
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ const strict = 1
 
 // askReversePath looks at links that lead off this machine. One alone is harmless, for all
 // ways back lead through it; those of pods are strict on purpose with some plug-ins.
-func (h *Node) askReversePath(DoctorOptions) error {
+func (h *Node) askReversePath(HazardOptions) error {
 	links, err := h.links()
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (h *Node) askReversePath(DoctorOptions) error {
 
 // askBridges: two pods on one bridge answer each other past the rules, unless the bridge hands packets to
 // iptables. A client of a service address then gets its answer from another address.
-func (h *Node) askBridges(o DoctorOptions) error {
+func (h *Node) askBridges(o HazardOptions) error {
 	links, err := h.links()
 	if err != nil {
 		return err
@@ -181,7 +181,7 @@ func (h *Node) carriesPods(link string) bool {
 
 // askARP: with IPVS all service addresses are bound on every node, and the kernel answers ARP for them on
 // all links. A program that announces an address from one node does not expect that.
-func (h *Node) askARP(o DoctorOptions) error {
+func (h *Node) askARP(o HazardOptions) error {
 	ignore, err := h.count("proc/sys/net/ipv4/conf/all/arp_ignore")
 	if err != nil {
 		return err

@@ -85,8 +85,8 @@ func summary(t *testing.T, verdicts []diagnosis.Verdict) string {
 	return b.String()
 }
 
-func options() host.DoctorOptions {
-	return host.DoctorOptions{
+func options() host.HazardOptions {
+	return host.HazardOptions{
 		IPVS: true, NodePorts: [2]uint16{30000, 32767}, Sysctls: sysctl.IPVSSysctls(sysctl.IPVSOptions{Release: "6.1.0"}),
 		ChecksumOffload: func(string) (bool, error) { return true, nil },
 		RawSocket:       func() error { return nil },
@@ -95,7 +95,7 @@ func options() host.DoctorOptions {
 }
 
 // Each broken node: its cause and the command that mends it.
-func TestDoctor(t *testing.T) {
+func TestHazards(t *testing.T) {
 	set := func(key, value string) func(*testing.T, node) {
 		return func(t *testing.T, n node) { n.Sysctl(t, key, value) }
 	}
@@ -112,7 +112,7 @@ func TestDoctor(t *testing.T) {
 		breaks []func(*testing.T, node)
 		says   string // of the summary
 		fix    string
-		opts   func(*host.DoctorOptions)
+		opts   func(*host.HazardOptions)
 	}{
 		"all well":       {says: "ok: 13 checks, nothing to repair"},
 		"conntrack full": {breaks: []func(*testing.T, node){set("net.netfilter.nf_conntrack_count", "260000")}, says: "warning: connection tracking in use: 260000 of 262144", fix: "sysctl -w net.netfilter.nf_conntrack_max=524288"},
@@ -123,9 +123,9 @@ func TestDoctor(t *testing.T) {
 			says: "warning: bridged traffic: cni0", fix: "modprobe br_netfilter"},
 		"vxlan on an old kernel": {breaks: []func(*testing.T, node){set("kernel.osrelease", "4.15.0-20")}, says: "warning: vxlan checksum offload: flannel.1", fix: "ethtool -K flannel.1 tx-checksum-ip-generic off"},
 		"vxlan without offload": {breaks: []func(*testing.T, node){set("kernel.osrelease", "4.15.0-20")}, says: "ok: 13 checks",
-			opts: func(o *host.DoctorOptions) { o.ChecksumOffload = func(string) (bool, error) { return false, nil } }},
+			opts: func(o *host.HazardOptions) { o.ChecksumOffload = func(string) (bool, error) { return false, nil } }},
 		"vxlan not told": {breaks: []func(*testing.T, node){set("kernel.osrelease", "4.15.0-20")}, says: "failed: vxlan checksum offload: read whether flannel.1", fix: "root",
-			opts: func(o *host.DoctorOptions) {
+			opts: func(o *host.HazardOptions) {
 				o.ChecksumOffload = func(string) (bool, error) { return false, errors.New("no") }
 			}},
 		"two uplinks": {breaks: []func(*testing.T, node){link("eth1", ""), file("sys/class/net/eth1/device/vendor", "1")},
@@ -134,10 +134,10 @@ func TestDoctor(t *testing.T) {
 			says: "strict on eth0, eth0.7", fix: "net.ipv4.conf.eth0/7.rp_filter=2"},
 		"MetalLB":               {breaks: []func(*testing.T, node){process("speaker")}, says: "warning: strict arp: speaker (MetalLB) runs", fix: "--ipvs-strict-arp"},
 		"keepalived":            {breaks: []func(*testing.T, node){process("keepalived")}, says: "warning: other owners of ipvs: keepalived is running", fix: "--ipvs-exclude-cidrs"},
-		"kube-vip, strict":      {breaks: []func(*testing.T, node){process("kube-vip")}, says: "warning: other owners of ipvs: kube-vip is running", fix: "lb_enable=false", opts: func(o *host.DoctorOptions) { o.StrictARP = true }},
+		"kube-vip, strict":      {breaks: []func(*testing.T, node){process("kube-vip")}, says: "warning: other owners of ipvs: kube-vip is running", fix: "lb_enable=false", opts: func(o *host.HazardOptions) { o.StrictARP = true }},
 		"kube-proxy":            {breaks: []func(*testing.T, node){process("kube-proxy")}, says: "warning: kube-proxy: kube-proxy is running", fix: "delete daemonset kube-proxy"},
 		"kube-proxy not seen":   {breaks: []func(*testing.T, node){file("proc/net/tcp", socketsHead+socket("00000000:2810", "0A"))}, says: "warning: kube-proxy: a process listens on port 10256", fix: "ss -ltnp 'sport = :10256'"},
-		"an agent on that port": {breaks: []func(*testing.T, node){file("proc/net/tcp", socketsHead+socket("00000000:2810", "0A"))}, says: "ok: 13 checks", opts: func(o *host.DoctorOptions) { o.Running = true }},
+		"an agent on that port": {breaks: []func(*testing.T, node){file("proc/net/tcp", socketsHead+socket("00000000:2810", "0A"))}, says: "ok: 13 checks", opts: func(o *host.HazardOptions) { o.Running = true }},
 		"our image, started as kube-proxy": {breaks: []func(*testing.T, node){process("kube-proxy"), func(t *testing.T, n node) {
 			if err := os.Symlink("/usr/local/bin/kube-ipvs", n.Path("proc/7/exe")); err != nil {
 				t.Fatal(err)
@@ -160,7 +160,7 @@ func TestDoctor(t *testing.T) {
 			if tt.opts != nil {
 				tt.opts(&o)
 			}
-			verdicts := diagnosis.Run(t.Context(), n.host(t).Doctor(o))
+			verdicts := diagnosis.Run(t.Context(), n.host(t).Hazards(o))
 			if got := summary(t, verdicts); !strings.Contains(got, tt.says) {
 				t.Errorf("the first lines lack %q:\n%s", tt.says, got)
 			}
@@ -181,29 +181,29 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-func TestDoctorOfRules(t *testing.T) {
+func TestHazardsOfRules(t *testing.T) {
 	n := well(t)
 	o := options()
 	o.IPVS = false
-	for _, c := range n.host(t).Doctor(o) {
+	for _, c := range n.host(t).Hazards(o) {
 		if strings.Contains(c.Name, "ipvs") || c.Name == "strict arp" {
 			t.Errorf("check %q without IPVS", c.Name)
 		}
 	}
 }
 
-func TestDoctorWithoutARunDirectory(t *testing.T) {
+func TestHazardsWithoutARunDirectory(t *testing.T) {
 	n := well(t)
 	nodefs.WriteFile(t, n.Run, "a file is in the way", 0o600)
 	n.Run = filepath.Join(n.Run, "below")
-	v := verdictOf(t, diagnosis.Run(t.Context(), n.host(t).Doctor(options())), "run directory")
+	v := verdictOf(t, diagnosis.Run(t.Context(), n.host(t).Hazards(options())), "run directory")
 	if v.State != diagnosis.Lacks || !strings.Contains(v.Fix, "--run-dir") {
 		t.Errorf("%+v, want missing with another --run-dir", v)
 	}
 }
 
-// TestDoctorNamesLargeDatagrams: only where pods on a bridge meet IPVS over IPv6, and it is no warning: nothing is to be mended.
-func TestDoctorNamesLargeDatagrams(t *testing.T) {
+// TestHazardsNameLargeDatagrams: only where pods on a bridge meet IPVS over IPv6, and it is no warning: nothing is to be mended.
+func TestHazardsNameLargeDatagrams(t *testing.T) {
 	for _, tt := range []struct {
 		ipvs, ipv6, bridge, named bool
 	}{{true, true, true, true}, {false, true, true, false}, {true, false, true, false}, {true, true, false, false}} {
@@ -214,7 +214,7 @@ func TestDoctorNamesLargeDatagrams(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		v := verdictOf(t, diagnosis.Run(t.Context(), n.host(t).Doctor(o)), "bridged traffic")
+		v := verdictOf(t, diagnosis.Run(t.Context(), n.host(t).Hazards(o)), "bridged traffic")
 		if v.State != diagnosis.OK || strings.Contains(v.Detail, "EMSGSIZE") != tt.named {
 			t.Errorf("%+v: %+v", tt, v)
 		}
@@ -222,16 +222,16 @@ func TestDoctorNamesLargeDatagrams(t *testing.T) {
 }
 
 // A sysctl that the agent needs is missing, and one that it wants is a warning.
-func TestDoctorTellsWhatIsLost(t *testing.T) {
-	space := func(r host.DiskSpace, err error) func(*host.DoctorOptions) {
-		return func(o *host.DoctorOptions) { o.DiskSpace = func(string) (host.DiskSpace, error) { return r, err } }
+func TestHazardsTellWhatIsLost(t *testing.T) {
+	space := func(r host.DiskSpace, err error) func(*host.HazardOptions) {
+		return func(o *host.HazardOptions) { o.DiskSpace = func(string) (host.DiskSpace, error) { return r, err } }
 	}
-	socket := func(err error) func(*host.DoctorOptions) {
-		return func(o *host.DoctorOptions) { o.RawSocket = func() error { return err } }
+	socket := func(err error) func(*host.HazardOptions) {
+		return func(o *host.HazardOptions) { o.RawSocket = func() error { return err } }
 	}
 	for name, tt := range map[string]struct {
 		check     string
-		lacks     func(*host.DoctorOptions)
+		lacks     func(*host.HazardOptions)
 		state     diagnosis.State
 		says, fix string
 	}{
@@ -244,7 +244,7 @@ func TestDoctorTellsWhatIsLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := options()
 			tt.lacks(&o)
-			v := verdictOf(t, diagnosis.Run(t.Context(), well(t).host(t).Doctor(o)), tt.check)
+			v := verdictOf(t, diagnosis.Run(t.Context(), well(t).host(t).Hazards(o)), tt.check)
 			if v.State != tt.state || !strings.Contains(v.Detail, tt.says) || !strings.Contains(v.Fix, tt.fix) {
 				t.Errorf("%+v, want %s, %q and %q", v, tt.state, tt.says, tt.fix)
 			}
@@ -253,10 +253,10 @@ func TestDoctorTellsWhatIsLost(t *testing.T) {
 }
 
 // Rules of iptables mode name no sets.
-func TestDoctorOfRulesNeedsNoRawSocket(t *testing.T) {
+func TestHazardsOfRulesNeedsNoRawSocket(t *testing.T) {
 	o := options()
 	o.IPVS, o.RawSocket = false, func() error { return unix.EPERM }
-	for _, v := range diagnosis.Run(t.Context(), well(t).host(t).Doctor(o)) {
+	for _, v := range diagnosis.Run(t.Context(), well(t).host(t).Hazards(o)) {
 		if v.State != diagnosis.OK {
 			t.Errorf("%+v, want all well", v)
 		}
