@@ -13,7 +13,7 @@
 //	                     no file: the reports of faults in status, health and metrics, and
 //	TestModel            no file: random walks of changes, restarts, other flags, faults
 //	                     and damage, in both modes, against a fresh compile; -ops is how
-//	                     many operations, -seed repeats; see internal/testkit/walk
+//	                     many operations, -seed repeats; see internal/testkit/randomops
 //	TestPlanIsStable     no file: the same cluster from other files gives the same plan
 //	TestOnKernel         every file of ipvs mode with the program on a kernel that has
 //	                     IPVS

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/testkit/walk"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/randomops"
 )
 
 var limit = flag.Duration("for", 10*time.Minute, "how long TestModelOnKernel begins walks")
@@ -22,25 +22,25 @@ func TestModelOnKernel(t *testing.T) {
 	if total == 0 {
 		total = 1_000
 	}
-	h := &walk.Search{
-		Open: func() (walk.Node, error) {
+	h := &randomops.Search{
+		Open: func() (randomops.Node, error) {
 			work := t.TempDir()
 			n, err := newNode(t, work, binary, "")
 			if err != nil {
 				return nil, err
 			}
-			return walk.OnDisk(n, work)
+			return randomops.OnDisk(n, work)
 		},
-		Patience: time.Minute, Again: 20 * time.Second, Tries: 1, Budget: walk.Budget{Runs: 30, Time: 8 * time.Minute},
-		Dir: keeping(t), Count: &walk.Count{},
-		Repeat: func(w walk.Walk) string {
+		Patience: time.Minute, Again: 20 * time.Second, Tries: 1, Budget: randomops.Budget{Runs: 30, Time: 8 * time.Minute},
+		Dir: keeping(t), Count: &randomops.Count{},
+		Repeat: func(w randomops.Walk) string {
 			return fmt.Sprintf("make stress WHAT=model-guest SEED=%d OPS=%d", w.Seed, opsAWalkOnKernel)
 		},
 	}
 	first := firstSeed()
 	defer watched(t, h.Count, first)()
 	until := time.Now().Add(*limit)
-	search(t, h, walks{first, total, opsAWalkOnKernel, walk.Kernel}, atOnceOnKernel, func() bool { return time.Now().After(until) })
+	search(t, h, walks{first, total, opsAWalkOnKernel, randomops.Kernel}, atOnceOnKernel, func() bool { return time.Now().After(until) })
 }
 
 // atOnceOnKernel is how many walks go on at a time: more than processors, for each waits a lot.

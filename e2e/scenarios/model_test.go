@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kube-ipvs/kube-ipvs/internal/testkit/walk"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/randomops"
 )
 
 var (
@@ -35,31 +35,31 @@ func TestModel(t *testing.T) {
 			total = 2_000
 		}
 	}
-	h := &walk.Search{
-		Open:     func() (walk.Node, error) { return walk.NewFakes(), nil },
-		Patience: time.Minute, Again: 10 * time.Second, Tries: 2, Budget: walk.Budget{Runs: 400, Time: 2 * time.Minute},
-		Dir: keeping(t), Count: &walk.Count{},
-		Repeat: func(w walk.Walk) string {
+	h := &randomops.Search{
+		Open:     func() (randomops.Node, error) { return randomops.NewFakes(), nil },
+		Patience: time.Minute, Again: 10 * time.Second, Tries: 2, Budget: randomops.Budget{Runs: 400, Time: 2 * time.Minute},
+		Dir: keeping(t), Count: &randomops.Count{},
+		Repeat: func(w randomops.Walk) string {
 			return fmt.Sprintf("make stress WHAT=model SEED=%d OPS=%d", w.Seed, min(opsAWalk, total))
 		},
 	}
 	first := firstSeed()
 	defer watched(t, h.Count, first)()
-	search(t, h, walks{first, total, opsAWalk, walk.Fakes}, atOnce, func() bool { return false })
+	search(t, h, walks{first, total, opsAWalk, randomops.Fakes}, atOnce, func() bool { return false })
 }
 
 // walks are of seeds that follow each other, and have so many operations together.
 type walks struct {
 	first      uint64
 	total, one int
-	on         walk.On
+	on         randomops.On
 }
 
 // all makes them as they are wanted.
-func (w walks) all() iter.Seq[walk.Walk] {
-	return func(yield func(walk.Walk) bool) {
+func (w walks) all() iter.Seq[randomops.Walk] {
+	return func(yield func(randomops.Walk) bool) {
 		for i := range (w.total + w.one - 1) / w.one {
-			if !yield(walk.New(w.first+uint64(i), min(w.one, w.total), w.on)) {
+			if !yield(randomops.New(w.first+uint64(i), min(w.one, w.total), w.on)) {
 				return
 			}
 		}
@@ -67,7 +67,7 @@ func (w walks) all() iter.Seq[walk.Walk] {
 }
 
 // search does walks, some at a time, until enough of them have failed or it is over.
-func search(t *testing.T, h *walk.Search, w walks, atOnce int, over func() bool) {
+func search(t *testing.T, h *randomops.Search, w walks, atOnce int, over func() bool) {
 	places := make(chan struct{}, atOnce)
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -115,7 +115,7 @@ func firstSeed() uint64 {
 
 // watched tells every few seconds how far it has come, and the function that it returns
 // tells the end.
-func watched(t *testing.T, c *walk.Count, first uint64) (end func()) {
+func watched(t *testing.T, c *randomops.Count, first uint64) (end func()) {
 	began, done, over := time.Now(), make(chan struct{}), make(chan struct{})
 	say := func(what string) {
 		took := time.Since(began)

@@ -13,8 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/randomops"
 	"github.com/kube-ipvs/kube-ipvs/internal/testkit/scenario"
-	"github.com/kube-ipvs/kube-ipvs/internal/testkit/walk"
 )
 
 // TestPlanIsStable plans the same cluster from files that are named, filled and
@@ -91,13 +91,13 @@ func planOf(t *testing.T, binary, dir string) string {
 
 // cluster is a number of documents that can be laid out as files in many ways.
 type cluster struct {
-	walk.Writer
+	randomops.Writer
 	documents []string
 }
 
 // newCluster makes Services that meet on addresses and ports, slices and nodes.
 func newCluster(seed uint64) *cluster {
-	c := &cluster{Writer: walk.Writer{Rand: rand.New(rand.NewPCG(seed, 2))}}
+	c := &cluster{Writer: randomops.Writer{Rand: rand.New(rand.NewPCG(seed, 2))}}
 	text := c.Nodes()
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		text += "---\n" + c.Service(name) + "---\n" + c.Slice(name, name, "more")

@@ -1,4 +1,4 @@
-// Package walk is the model test: long random sequences of operations on one node. At each quiet
+// Package randomops is the model test: long random sequences of operations on one node. At each quiet
 // point it checks that the state of the agent depends only on its inputs, not on their history.
 //
 //	seed ──New──► Walk ──Run──► a Node: the agent, real packages, fakes or a kernel
@@ -14,4 +14,4 @@
 //
 // Nothing here knows what a Service should become: that is for the scenarios. The walk
 // knows that how a node came to its inputs does not matter.
-package walk
+package randomops

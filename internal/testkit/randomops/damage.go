@@ -1,4 +1,4 @@
-package walk
+package randomops
 
 // damages are commands that another program on the node might run, by the active mode.
 var damages = map[string][]string{
