@@ -3,13 +3,13 @@ package main
 // Mutants of the packages that speak to the kernel: vserver, ipset and conntrack.
 var kernelMutants = []mutant{
 	{
-		Name: "vserver/existing-server-refused", File: "internal/kernel/vserver/change.go",
+		Name: "vserver/existing-server-refused", File: "internal/kernel/vserver/converge.go",
 		Breaks: "A virtual server that another program made first is not given the wanted scheduler.",
 		Old:    "case op == Add && a.errno == syscall.EEXIST:\n\t\treturn Update, true, nil\n\tcase op == Update && a.errno == syscall.ESRCH:",
 		New:    "case op == Add && a.errno == syscall.EBUSY:\n\t\treturn Update, true, nil\n\tcase op == Update && a.errno == syscall.ESRCH:",
 	},
 	{
-		Name: "vserver/lost-destination-stays-lost", File: "internal/kernel/vserver/change.go",
+		Name: "vserver/lost-destination-stays-lost", File: "internal/kernel/vserver/converge.go",
 		Breaks: "A destination that another program deleted is not made again when its weight changes.",
 		Old:    "case op == Update && a.errno == syscall.ENOENT:",
 		New:    "case op == Update && a.errno == syscall.EEXIST:",
@@ -81,7 +81,7 @@ var kernelMutants = []mutant{
 		New:    "len(id) == 0",
 	},
 	{
-		Name: "conntrack/outdated-order-carried-out", File: "internal/kernel/conntrack/order.go",
+		Name: "conntrack/outdated-order-carried-out", File: "internal/kernel/conntrack/staleness.go",
 		Breaks: "A sweep deletes flows to an endpoint that came back while the sweep was reading.",
 		Old:    "if o.outdated != nil && o.outdated.Load() {",
 		New:    "if o.outdated != nil && o.outdated.Load() && o.Unserved {",
