@@ -64,13 +64,13 @@ var (
 			Packages: []string{"internal/dataplane/ipvs"},
 		},
 		{
-			Name: "dataplane/undated-service-wins", File: "internal/dataplane/frontends.go",
+			Name: "dataplane/undated-service-wins", File: "internal/dataplane/conflicts.go",
 			Breaks: "A Service without a date of creation takes the address of an older one.",
 			Old:    "return math.MaxInt64",
 			New:    "return math.MinInt64",
 		},
 		{
-			Name: "dataplane/old-winner-untold", File: "internal/dataplane/frontends.go",
+			Name: "dataplane/old-winner-untold", File: "internal/dataplane/conflicts.go",
 			Breaks: "The owner of a Service is not told that an older Service took its address.",
 			Old:    "if wants.id != first.id && wanted.id != first.id {",
 			New:    "if false && wants.id != first.id && wanted.id != first.id {",

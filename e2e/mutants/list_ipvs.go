@@ -27,19 +27,19 @@ var ipvsMutants = []mutant{
 		New:    "case c.New == nil:",
 	},
 	{
-		Name: "ipvs/address-before-server", File: "internal/dataplane/ipvs/wire.go",
+		Name: "ipvs/address-before-server", File: "internal/dataplane/ipvs/managers.go",
 		Breaks: "An address is bound before it has a virtual server, so the host itself answers its clients.",
 		Old:    "return !m.order.baseInPlace(a) || !m.order.marks(a) || !m.order.served(a)",
 		New:    "return !m.order.baseInPlace(a) || !m.order.marks(a)",
 	},
 	{
-		Name: "ipvs/mark-goes-before-server", File: "internal/dataplane/ipvs/order.go",
+		Name: "ipvs/mark-goes-before-server", File: "internal/dataplane/ipvs/prerequisites.go",
 		Breaks: "The mark of an address goes before its virtual server, which the next process does not know as its own.",
 		Old:    "return o.addresses.Addresses.PendingDelete(k.Entry.Addr) || o.serverLeftAt(k.Entry.Addr)",
 		New:    "return o.addresses.Addresses.PendingDelete(k.Entry.Addr)",
 	},
 	{
-		Name: "ipvs/unguarded-server", File: "internal/dataplane/ipvs/wire.go",
+		Name: "ipvs/unguarded-server", File: "internal/dataplane/ipvs/managers.go",
 		Breaks: "A virtual server is made before the entries that keep clients out of it.",
 		Old:    "return !m.order.baseInPlace(k.Addr) || !m.order.guarded(k)",
 		New:    "return !m.order.baseInPlace(k.Addr)",
@@ -81,7 +81,7 @@ var ipvsMutants = []mutant{
 		New:    "for room < len(idle) && now.Sub(since(idle[room])) < 0 {",
 	},
 	{
-		Name: "ipvs/lost-entries-overlooked", File: "internal/dataplane/ipvs/sets/check.go",
+		Name: "ipvs/lost-entries-overlooked", File: "internal/dataplane/ipvs/sets/audit.go",
 		Breaks: "An audit overlooks that another program has deleted entries of a set.",
 		Old:    "if drift == 0 && len(entries) == count {",
 		New:    "if drift == 0 && len(entries) <= count {",

@@ -7,7 +7,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
 
-// This file describes in words the path of a packet through the rules that render.go makes.
+// This file describes in words the path of a packet through the rules that servicechains.go makes.
 
 // walker is one packet on its way.
 type walker struct {

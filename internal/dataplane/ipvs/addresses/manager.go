@@ -32,7 +32,7 @@ type Entries interface {
 	WantEntry(k sets.Key, wanted bool)
 }
 
-// Order holds what rows wait for in other tables (order.go of the mode).
+// Order holds what rows wait for in other tables (prerequisites.go of the mode).
 type Order struct {
 	WaitRoute    func(netip.Prefix) bool
 	WaitAddress  func(netip.Addr) bool

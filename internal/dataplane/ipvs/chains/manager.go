@@ -27,7 +27,7 @@ type Frontends interface {
 	Get(k model.FrontendKey) (model.Frontend, bool)
 }
 
-// Order holds what chains wait for (order.go of the mode).
+// Order holds what chains wait for (prerequisites.go of the mode).
 type Order struct {
 	// Owned reports whether a chain that was found is ours.
 	Owned func(netfilter.ChainKey) bool

@@ -37,7 +37,7 @@ type Options struct {
 	Servers delta.View[vserver.ServerKey, vserver.Server]
 	// Node is the name of this node, from which the order of destinations follows.
 	Node string
-	// Wait keeps a destination from being written, and Hold from being deleted (order.go).
+	// Wait keeps a destination from being written, and Hold from being deleted (prerequisites.go of the mode).
 	Wait func(vserver.DestinationKey) bool
 	Hold func(k vserver.DestinationKey, orphans bool) bool
 	// ServerLost is called when a write shows that the server of a destination does not exist.

@@ -2,10 +2,10 @@
 // lacks iptables or ipset. It has the two interfaces that the mode uses for kernel/rules and ipset,
 // so the mode does not know which of them it writes to.
 //
-//	ipvs mode                  this package                             kernel/nft
-//	rules.ChainChange  ─────►  lower.go: netfilter.Rule ─► statements ─► chains and maps
-//	rules.Chain        ◄─────  raise.go: the same rules ◄─ statements ◄─ chains and maps
-//	ipset.Set, Entry   ◄────►  sets.go, ranges.go ◄────────────────────► sets and elements
+//	ipvs mode                  this package                                    kernel/nft
+//	rules.ChainChange  ─────►  tonftables.go: netfilter.Rule ─► statements ──► chains and maps
+//	rules.Chain        ◄─────  fromnftables.go: the same rules ◄─ statements ◄─ chains and maps
+//	ipset.Set, Entry   ◄────►  sets.go, ranges.go ◄──────────────────────────► sets and elements
 //
 // # Names
 //

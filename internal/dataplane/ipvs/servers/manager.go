@@ -32,7 +32,7 @@ type Options struct {
 	Hold      EntryWriter
 	// Owned reports whether a server that was found is ours.
 	Owned func(vserver.ServerKey) bool
-	// Wait keeps a server from being written for now (order.go).
+	// Wait keeps a server from being written for now (prerequisites.go of the mode).
 	Wait func(vserver.ServerKey) bool
 	// Deleted is called after servers were deleted, with all their destinations.
 	Deleted func()

@@ -5,7 +5,7 @@
 //	entries.go   the entries of a frontend, and those that its server needs (Guards)
 //	registry.go  name, type, family and order of each set
 //	manager.go   what is wanted, and sets that are lost or full
-//	check.go     audits of one set, and samples of all headers
+//	audit.go     audits of one set, and samples of all headers
 //
 // Rules refer to the sets by name, so a Service changes entries and no rule. Sets begin with
 // kube-proxy's sizes and grow when the kernel refuses an entry.

@@ -31,7 +31,7 @@ type Options struct {
 	Log      *zap.Logger
 	Kernel   Kernel
 	Families []model.Family
-	// HoldMember reports whether an entry has to stay for now (order.go).
+	// HoldMember reports whether an entry has to stay for now (prerequisites.go of the mode).
 	HoldMember func(Key) bool
 	// Release empties the chains that refer to a set, so that the kernel lets it be replaced.
 	Release func(ctx context.Context, set string) error

@@ -31,7 +31,7 @@ type managers struct {
 }
 
 // wireTables joins each table to its kernel package, and defines which rows are ours and what they wait for
-// (order.go).
+// (prerequisites.go).
 func wireTables(m *Mode) {
 	m.order = &order{config: &m.config, host: &m.host, frontends: m.frontends}
 	m.base = &base{host: &m.host}
