@@ -57,7 +57,7 @@ var agentMutants = []mutant{
 		New:    "err != nil {",
 	},
 	{
-		Name: "agent/silent-kernel-asked-for-each-scheduler", File: "internal/agent/capability.go",
+		Name: "agent/silent-kernel-asked-for-each-scheduler", File: "internal/agent/kernelfeatures.go",
 		Breaks: "A kernel that does not answer blocks the loop for one deadline a scheduler.",
 		Old:    "if errors.Is(err, context.DeadlineExceeded) {",
 		New:    "if errors.Is(err, context.DeadlineExceeded) && r == nil {",

@@ -16,19 +16,19 @@ var (
 			New:    `return t.want != "" && t.named`,
 		},
 		{
-			Name: "plan/node-weight-zero-ignored", File: "internal/plan/affects.go",
+			Name: "plan/node-weight-zero-ignored", File: "internal/plan/recompile.go",
 			Breaks: "The weight 0 that a Node begins to ask for is not applied to the endpoints on it.",
 			Old:    "return says != said || w != before // weight 0 is not nothing",
 			New:    "return w != before || says != said && w.Weight > 0",
 		},
 		{
-			Name: "plan/node-ports-stay", File: "internal/plan/affects.go",
+			Name: "plan/node-ports-stay", File: "internal/plan/recompile.go",
 			Breaks: "NodePorts go on answering on the addresses that the machine had before.",
 			Old:    "hasNodePorts(svc.Ports) && !slices.Equal(o.Host.NodePorts, old.Host.NodePorts)",
 			New:    "hasNodePorts(svc.Ports) && len(o.Host.NodePorts) != len(old.Host.NodePorts)",
 		},
 		{
-			Name: "plan/terminating-pod-hides-new-one", File: "internal/plan/join.go",
+			Name: "plan/terminating-pod-hides-new-one", File: "internal/plan/endpoints.go",
 			Breaks: "A new pod that takes over the address of a terminating one gets no traffic.",
 			Old:    "trueFirst(!a.Terminating, !b.Terminating)",
 			New:    "trueFirst(a.Terminating, b.Terminating)",
@@ -40,7 +40,7 @@ var (
 			New:    `said`,
 		},
 		{
-			Name: "plan/proxied-address-bound", File: "internal/plan/bind.go",
+			Name: "plan/proxied-address-bound", File: "internal/plan/addresses.go",
 			Breaks: "A load-balancer address with ipMode Proxy is served on the node, and the load balancer is bypassed.",
 			Old:    "if in.Proxy {",
 			New:    "if in.Proxy && !in.Addr.IsValid() {",

@@ -9,7 +9,7 @@ var sourceMutants = []mutant{
 		New:    "or(in.Conditions.Ready, false)",
 	},
 	{
-		Name: "source/spoilt-ranges-admit-all", File: "internal/source/ranges.go",
+		Name: "source/spoilt-ranges-admit-all", File: "internal/source/sourceranges.go",
 		Breaks: "A load balancer whose source ranges cannot be read admits every client.",
 		Old:    "!list.spoilt || !list.empty() {",
 		New:    "!list.spoilt || list.empty() {",

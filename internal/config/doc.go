@@ -11,7 +11,7 @@
 //	          Config ──► Compare, Live: the settings that a running agent takes at once
 //
 // The law it keeps: everything that can be set is one row of the table of settings
-// (table.go, table_proxy.go). Flags are declared, fields decoded and mistakes named
+// (settingtable.go, settingtable_kubeproxy.go). Flags are declared, fields decoded and mistakes named
 // by it, so that a setting cannot be in one place and be missing in another. A value
 // never comes from anywhere but the default, the file, and over both the flag.
 package config

@@ -9,11 +9,11 @@
 // holds them, and gets a model.ServicePlan back:
 //
 //	Service ──► ours? ──► usable ports × addresses of every kind ──► bindings
-//	            refuse.go  ports.go            bind.go, detour.go       │
-//	slices  ──► join by port name ──► candidates (join.go)              │
+//	            refuse.go  ports.go            addresses.go, detour.go  │
+//	slices  ──► join by port name ──► candidates (endpoints.go)         │
 //	                                    │                               ▼
 //	           ready, local, topology.go ──► groups ──► frontends
-//	                                                  group.go   compile.go
+//	                                      backends.go  compile.go
 //
 // A group is one port in one family: its frontends share the two lists that
 // topology.go knows, by the policy of their kind.

@@ -26,21 +26,6 @@ const (
 // server that is slow, or refuses, makes the start longer by this time.
 const priorityListLimit = 2 * time.Second
 
-// The pauses between two attempts. Each is extended at random to at most twice its length: of
-// ten thousand agents at most 300 a second reach a server that comes back, for each kind.
-const (
-	firstPause   = 800 * time.Millisecond
-	longestPause = 30 * time.Second
-	pauses       = 6 // from the first to the longest
-	// stableAfter is how long a watch has to live so that the next pause is a short one.
-	stableAfter = 2 * time.Minute
-)
-
-// reconnectJitter is the time over which agents begin their watches again after a server ended
-// all of them at once, as it does when it stops. A change of that moment is served later by at
-// most this time.
-const reconnectJitter = time.Second
-
 // streamTries is how many streamed lists in a row may break off before the agent asks for a plain
 // list. Two can be the same server that goes away twice, as in an update; a third hardly can.
 const streamTries = 3

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -106,18 +105,6 @@ func (c *listWatcher) WatchWithContext(ctx context.Context, o metav1.ListOptions
 		err = errors.New(err.Error())
 	}
 	return nil, err
-}
-
-// waitJitter waits for a random time before a watch begins again that the server ended early: the
-// server ended those of all agents then. client-go has pauses for errors alone and would begin the
-// watch at once.
-func (c *listWatcher) waitJitter(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(rand.N(c.source.waits.reconnectJitter)):
-		return nil
-	}
 }
 
 // onStreamBroken records why a streamed list broke off. client-go would continue with a plain list,

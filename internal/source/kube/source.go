@@ -7,7 +7,6 @@ import (
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
@@ -87,28 +86,4 @@ func (s *Source) Run(ctx context.Context, sink source.Sink) error {
 		})
 	}
 	return group.Wait()
-}
-
-// follow lists and watches until ctx ends, with pauses that grow while the server does not answer
-// and are never two agents' at once. (The backoff that client-go has for this resets every two
-// minutes, even during an outage.)
-func (s *Source) follow(ctx context.Context, kind string, r *cache.Reflector) {
-	pause := s.backoff()
-	for ctx.Err() == nil {
-		begun := time.Now()
-		if err := r.ListAndWatchWithContext(ctx); err != nil {
-			s.log.Debug("list and watch failed, will list again", zap.String("kind", kind), zap.Error(err)) // the caller has reported it
-		}
-		if time.Since(begun) > stableAfter {
-			pause = s.backoff()
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause.Step()):
-		}
-	}
-}
-
-func (s *Source) backoff() wait.Backoff {
-	return wait.Backoff{Duration: s.waits.firstPause, Cap: longestPause, Steps: pauses, Factor: 2, Jitter: 1}
 }
