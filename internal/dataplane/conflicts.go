@@ -4,11 +4,35 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/google/btree"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
+
+// wish has the claims of one Service, as it was planned.
+type wish struct {
+	born      int64            // as in claimant
+	frontends []model.Frontend // sorted by key
+}
+
+// get finds the frontend for a key; nil is none.
+func (w wish) get(k model.FrontendKey) *model.Frontend {
+	i, found := slices.BinarySearchFunc(w.frontends, k, func(fe model.Frontend, k model.FrontendKey) int { return fe.Key.Compare(k) })
+	if !found {
+		return nil
+	}
+	return &w.frontends[i]
+}
+
+// claim is the claim of a Service on a key; zero is none.
+func (w wish) claim(id model.ServiceID, k model.FrontendKey) claimant {
+	if fe := w.get(k); fe != nil {
+		return claimant{id, w.born, fe.Kind}
+	}
+	return claimant{}
+}
 
 // claimant is a Service with what decides its rank.
 type claimant struct {

@@ -23,29 +23,6 @@ type Frontends struct {
 	contested map[model.FrontendKey]*btree.BTreeG[claimant]
 }
 
-// wish has the claims of one Service, as it was planned.
-type wish struct {
-	born      int64            // as in claimant
-	frontends []model.Frontend // sorted by key
-}
-
-// get finds the frontend for a key; nil is none.
-func (w wish) get(k model.FrontendKey) *model.Frontend {
-	i, found := slices.BinarySearchFunc(w.frontends, k, func(fe model.Frontend, k model.FrontendKey) int { return fe.Key.Compare(k) })
-	if !found {
-		return nil
-	}
-	return &w.frontends[i]
-}
-
-// claim is the claim of a Service on a key; zero is none.
-func (w wish) claim(id model.ServiceID, k model.FrontendKey) claimant {
-	if fe := w.get(k); fe != nil {
-		return claimant{id, w.born, fe.Kind}
-	}
-	return claimant{}
-}
-
 // Change is one frontend that came (no Old), went (no New) or changed.
 type Change struct {
 	Key      model.FrontendKey
