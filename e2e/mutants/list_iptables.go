@@ -3,19 +3,19 @@ package main
 // Mutants of the iptables mode.
 var iptablesMutants = []mutant{
 	{
-		Name: "iptables/first-endpoints-leave-flows", File: "internal/dataplane/iptables/flows.go",
+		Name: "iptables/first-endpoints-leave-flows", File: "internal/dataplane/iptables/staleflows.go",
 		Breaks: "A UDP flow that began before its Service had endpoints stays untranslated.",
 		Old:    "len(endpoints(c.Old.Backends)) > 0 && holdsAll(takers(c.New), takers(c.Old)) {",
 		New:    "holdsAll(takers(c.New), takers(c.Old)) {",
 	},
 	{
-		Name: "iptables/flows-before-rules", File: "internal/dataplane/iptables/flows.go",
+		Name: "iptables/flows-before-rules", File: "internal/dataplane/iptables/staleflows.go",
 		Breaks: "Stale flows are deleted before the new rules are in place, and begin again by the old ones.",
 		Old:    "slices.ContainsFunc(note.hashes, func(h string) bool { return has(unsettled, h) }) {",
 		New:    "len(note.hashes) == 0 {",
 	},
 	{
-		Name: "iptables/connections-cut", File: "internal/dataplane/iptables/flows.go",
+		Name: "iptables/connections-cut", File: "internal/dataplane/iptables/staleflows.go",
 		Breaks: "Connections are cut when an endpoint that finishes what it has leaves the backends.",
 		Old:    "o := conntrack.Order{Key: k, Connections: k.Protocol != model.UDP}",
 		New:    "o := conntrack.Order{Key: k, Connections: k.Protocol == model.TCP && k.Port == 0}",

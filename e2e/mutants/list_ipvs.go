@@ -3,7 +3,7 @@ package main
 // Mutants of the ipvs mode.
 var ipvsMutants = []mutant{
 	{
-		Name: "ipvs/stale-flows-of-udp-only", File: "internal/dataplane/ipvs/flows.go",
+		Name: "ipvs/stale-flows-of-udp-only", File: "internal/dataplane/ipvs/staleflows.go",
 		Breaks: "SCTP flows go on to a backend that is gone, for stale flows are ordered for UDP only.",
 		Old:    "if _, noted := f.noted[k]; !noted && k.Protocol != vserver.ProtocolTCP {",
 		New:    "if _, noted := f.noted[k]; !noted && k.Protocol == vserver.ProtocolUDP {",

@@ -62,13 +62,13 @@
 // destinations and addresses (with routes and detached addresses). managers.go joins them, and
 // prerequisites.go defines what each row waits for in others. Other parts read several tables:
 //
-//	baserows.go  sets, chains and jumps that every Service needs
-//	flows.go     which flows of UDP and SCTP are stale in connection tracking
-//	lostrows.go  rows that another process deleted
-//	audit/       which rows drifted
-//	migrate/     rules of another proxy mode carry until everything of ours is in place, and what a
-//	             kube-proxy that comes after us takes over
-//	describe/    rows as text, the path of a packet
+//	baserows.go    sets, chains and jumps that every Service needs
+//	staleflows.go  which flows of UDP and SCTP are stale in connection tracking
+//	lostrows.go    rows that another process deleted
+//	audit/         which rows drifted
+//	migrate/       rules of another proxy mode carry until everything of ours is in place, and what a
+//	               kube-proxy that comes after us takes over
+//	describe/      rows as text, the path of a packet
 //
 // A frontend is kept as its rows, in the tables, and as the frontend itself, in
 // dataplane.Frontends: everything else that follows from it is rendered again. The keys of destinations
