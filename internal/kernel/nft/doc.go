@@ -57,9 +57,11 @@
 // makes the reading fail with ErrForeign.
 //
 // Writing: a pass is one transaction, and packets meet all of it or nothing. Only a pass of more than
-// 32,768 elements is several, of which the last deletes chains. Each row has its own error: the kernel
-// reports all messages that it refuses, and a message of many elements is divided until the one to
-// blame is alone. An addition of what exists and a deletion of what does not are successes.
+// 32,768 elements is several, of which the last deletes chains. A pass that replaces a table is one of
+// any size that the kernel takes (32 MiB), and writes nothing to a table that cannot be replaced. Each
+// row has its own error: the kernel reports all messages that it refuses, and a message of many elements
+// is divided until the one to blame is alone. An addition of what exists and a deletion of what does
+// not are successes.
 //
 // Reading: a dump is complete or an error. A dump that met a change, or during which the generation
 // changed, is discarded and read again. A read error is never "absent".

@@ -3,13 +3,13 @@ package nft
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"syscall"
 )
 
 // The limits of one transaction. A pass with more elements is several transactions: the first has all
-// other rows but deletions of chains, which come last.
+// other rows but deletions of chains, which come last. A pass that replaces a table is divided only if
+// the kernel refuses its size: packets would meet the new rules before all elements.
 const (
 	mostInMessage     = 512   // an attribute holds 64 KiB, and an element has up to 100 bytes
 	mostInTransaction = 32768 // elements: some 3 MiB
@@ -72,8 +72,8 @@ type refusal struct {
 
 func newPass(in Pass, check bool) *pass {
 	p := &pass{Pass: in, check: check, limit: mostInTransaction, dead: map[row]error{}, settled: map[row]bool{}, changed: map[row]bool{}}
-	if check { // nothing of it remains for another transaction
-		p.limit = math.MaxInt
+	if check || slices.ContainsFunc(in.Tables, replaces) { // of a check nothing remains for another transaction
+		p.limit = max(p.limit, 2*len(in.Elements)) // an update of an element is in two messages
 	}
 	admit(p, ofTable, in.Tables)
 	admit(p, ofSet, in.Sets)
@@ -83,6 +83,9 @@ func newPass(in Pass, check bool) *pass {
 	p.runs = p.group()
 	return p
 }
+
+// replaces reports whether a row replaces a table.
+func replaces(c TableChange) bool { return c.Op == Update }
 
 // change is a row of any kind.
 type change interface {
@@ -377,7 +380,31 @@ func (p *pass) resolve(messages []sent, refused map[int]refusal) {
 			p.refuse(m, r.errno)
 		}
 	}
+	p.keepTables()
 	p.replace(split)
+}
+
+// keepTables fails all rows about a table that could not be replaced: they are not for the one that stays.
+func (p *pass) keepTables() {
+	for i, c := range p.Tables {
+		err := p.dead[row{ofTable, i}]
+		if err == nil || !replaces(c) {
+			continue
+		}
+		of := func(k Key) bool { return k.Family == c.Family }
+		failRows(p, ofSet, p.Sets, func(c SetChange) bool { return of(c.Key) }, err)
+		failRows(p, ofChain, p.Chains, func(c ChainChange) bool { return of(c.Key) }, err)
+		failRows(p, ofElement, p.Elements, func(c ElementChange) bool { return of(c.Key) }, err)
+	}
+}
+
+// failRows notes one error for some rows of a kind.
+func failRows[C change](p *pass, kind kindOf, rows []C, which func(C) bool, err error) {
+	for i, c := range rows {
+		if which(c) && p.dead[row{kind, i}] == nil {
+			p.dead[row{kind, i}] = err
+		}
+	}
 }
 
 // spoils reports whether a refusal may be about the chains that a row leads to. The kernel validates

@@ -25,6 +25,8 @@ type script struct {
 	whole func(messages, elements int) error
 	// spoiled refuses the rule of that number and all behind it.
 	spoiled int
+	// owned refuses to delete tables.
+	owned bool
 }
 
 func (s *script) transact(build func(*writer), check bool) (map[int]refusal, error) {
@@ -46,6 +48,10 @@ func (s *script) transact(build func(*writer), check bool) (map[int]refusal, err
 		b = rest
 		s.kinds = append(s.kinds, int(m.Kind&0xff))
 		switch m.Kind {
+		case delTable:
+			if s.owned {
+				out[n] = refusal{errno: syscall.EPERM}
+			}
 		case newSetElem:
 			list := elementsOf(m)
 			elements += len(list)
@@ -282,5 +288,61 @@ func TestCheckIsOneTransaction(t *testing.T) {
 	s := newScript()
 	if err := newPass(wholePass(mostInTransaction+1000), true).apply(s).Err(); err != nil || s.sent != 1 || len(s.present) != 0 {
 		t.Errorf("%v, %d transactions, %d elements", err, s.sent, len(s.present))
+	}
+}
+
+// replacement is a pass that replaces a table.
+func replacement(elements int) Pass {
+	p := wholePass(elements)
+	p.Tables[0].Op = Update
+	return p
+}
+
+// TestReplacementIsOneTransaction: packets never meet the rules of a new table without its elements.
+func TestReplacementIsOneTransaction(t *testing.T) {
+	s := newScript()
+	if err := newPass(replacement(3*mostInTransaction), false).apply(s).Err(); err != nil || s.sent != 1 || len(s.present) == 0 {
+		t.Errorf("%v, %d transactions, %d elements", err, s.sent, len(s.present))
+	}
+}
+
+// TestReplacementWithoutRoom: a transaction that deletes the table creates it again, with its rules.
+func TestReplacementWithoutRoom(t *testing.T) {
+	s := newScript()
+	var done [][]int
+	s.whole = func(_, elements int) error {
+		if elements > mostInTransaction {
+			return syscall.EMSGSIZE
+		}
+		done = append(done, s.kinds)
+		return nil
+	}
+	p := replacement(2 * mostInTransaction)
+	if err := newPass(p, false).apply(s).Err(); err != nil || len(done) < 2 || s.sent > 6 {
+		t.Fatalf("%v, %d transactions, of which the kernel took %d", err, s.sent, len(done))
+	}
+	const newTableKind, delTableKind, newRuleKind = 0, 2, 6
+	for i, kinds := range done {
+		deletes, rules := slices.Contains(kinds, delTableKind), slices.Contains(kinds, newRuleKind)
+		again := deletes && slices.Contains(kinds[slices.Index(kinds, delTableKind):], newTableKind)
+		if deletes != (i == 0) || deletes != again || deletes != rules {
+			t.Errorf("transaction %d: messages %v", i, kinds)
+		}
+	}
+}
+
+// TestTableThatStays gets none of the rows that are for its successor.
+func TestTableThatStays(t *testing.T) {
+	s := newScript()
+	s.owned = true
+	p := replacement(2000)
+	o := newPass(p, false).apply(s)
+	if len(s.present) != 0 || s.rules != 0 || s.sent != 1 {
+		t.Errorf("%d elements and %d rules in %d transactions", len(s.present), s.rules, s.sent)
+	}
+	for _, err := range slices.Concat(o.Tables, o.Sets, o.Chains[:1], o.Elements) {
+		if !errors.Is(err, syscall.EPERM) {
+			t.Fatalf("error %v, want %v", err, syscall.EPERM)
+		}
 	}
 }

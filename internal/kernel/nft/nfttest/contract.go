@@ -69,6 +69,7 @@ func Contract(t *testing.T, open func(t *testing.T) Subject) {
 		{"another header", otherHeader},
 		{"a time-out", timeout},
 		{"a table is replaced", replaced},
+		{"a table with many elements is replaced at once", replacedAtOnce},
 		{"other programs", disturbed},
 		{"a check changes nothing", checked},
 		{"translation where there is none", translation},
@@ -508,6 +509,31 @@ func replaced(t *testing.T, s Subject) {
 		if r, err := s.Client.Read(t.Context()); err != nil || r.Tables[nft.IPv4] != nft.Version {
 			t.Errorf("version %d, %v; want %d", r.Tables[nft.IPv4], err, nft.Version)
 		}
+	}
+}
+
+// replacedAtOnce: a table is replaced by one transaction, whatever the number of its elements.
+func replacedAtOnce(t *testing.T, s Subject) {
+	if testing.Short() {
+		t.Skip("skipped: 40,000 elements take seconds")
+	}
+	p := small()
+	must(t, s.Client.Apply(t.Context(), p))
+	before, err := s.Client.Generation(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 40000
+	p.Tables[0].Op, p.Elements = nft.Update, nil
+	for i := range n {
+		p.Elements = append(p.Elements, element(nft.Add, 2+i))
+	}
+	must(t, s.Client.Check(t.Context(), p))
+	must(t, s.Client.Apply(t.Context(), p))
+	after, err := s.Client.Generation(t.Context())
+	_, list, unread := s.Client.Elements(t.Context(), key("services"))
+	if err != nil || unread != nil || after != before+1 || len(list) != n {
+		t.Errorf("%d transactions, %d elements, %v, %v; want one with %d", after-before, len(list), err, unread, n)
 	}
 }
 
