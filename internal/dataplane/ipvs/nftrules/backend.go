@@ -16,24 +16,21 @@ type Kernel interface {
 	Read(ctx context.Context) (nft.Ruleset, error)
 	Elements(ctx context.Context, k nft.Key) (nft.Set, []nft.Element, error)
 	Apply(ctx context.Context, p nft.Pass) nft.Outcome
+	Check(ctx context.Context, p nft.Pass) nft.Outcome
 	Generation(ctx context.Context) (uint32, error)
 }
 
 // Backend is the state that rules and sets share. One goroutine uses it.
 type Backend struct {
-	kernel Kernel
-	// replace are the families whose table has another version, or that no reading has shown yet.
-	// The next write replaces a table of another version.
-	replace map[nft.Family]bool
-	read    bool
-	counts  counts
-	ranges  map[string]*ranges // by the name of the set
-	spoilt  map[string]bool    // sets with elements that this package does not write
+	kernel *drafts
+	counts counts
+	ranges map[string]*ranges // by the name of the set
+	spoilt map[string]bool    // sets with elements that this package does not write
 }
 
 // New returns a backend that has read nothing.
 func New(kernel Kernel) *Backend {
-	return &Backend{kernel: kernel, replace: map[nft.Family]bool{}, counts: counts{of: map[string]int{}}, ranges: map[string]*ranges{}, spoilt: map[string]bool{}}
+	return &Backend{kernel: newDrafts(kernel), counts: counts{of: map[string]int{}}, ranges: map[string]*ranges{}, spoilt: map[string]bool{}}
 }
 
 // Rules returns the chains and jumps.
@@ -57,23 +54,12 @@ func Exists(ctx context.Context, kernel Kernel) (bool, error) {
 	return len(r.Tables) > 0, err
 }
 
-// ruleset reads our tables. It leaves out those of another version. Sets that are gone have no count
-// any more.
+// ruleset reads our tables. Sets that are gone have no count any more.
 func (b *Backend) ruleset(ctx context.Context) (nft.Ruleset, error) {
 	r, err := b.kernel.Read(ctx)
 	if err != nil {
 		return r, err
 	}
-	for _, f := range nft.Families() {
-		version, exists := r.Tables[f]
-		if b.replace[f] = exists && version != nft.Version; !b.replace[f] {
-			continue
-		}
-		delete(r.Tables, f)
-		maps.DeleteFunc(r.Chains, func(k nft.Key, _ nft.Chain) bool { return k.Family == f })
-		maps.DeleteFunc(r.Sets, func(k nft.Key, _ nft.Set) bool { return k.Family == f })
-	}
-	b.read = true
 	maps.DeleteFunc(b.counts.of, func(name string, _ int) bool {
 		k, _ := setKey(name)
 		_, there := r.Sets[k]
@@ -84,26 +70,13 @@ func (b *Backend) ruleset(ctx context.Context) (nft.Ruleset, error) {
 
 // apply writes a pass, with the tables that it needs.
 func (b *Backend) apply(ctx context.Context, p nft.Pass) nft.Outcome {
-	if !b.read {
-		if _, err := b.ruleset(ctx); err != nil {
-			return nft.Refuse(p, err)
-		}
-	}
 	for _, f := range nft.Families() {
-		if !adds(p, f) {
-			continue
+		if adds(p, f) {
+			p.Tables = append(p.Tables, nft.TableChange{Op: nft.Add, Family: f})
 		}
-		op := nft.Add
-		if b.replace[f] {
-			op = nft.Update
-		}
-		p.Tables = append(p.Tables, nft.TableChange{Op: op, Family: f})
 	}
 	before, unknown := b.kernel.Generation(ctx)
 	out := b.kernel.Apply(ctx, p)
-	if out.Err() == nil {
-		clear(b.replace)
-	}
 	after, err := b.kernel.Generation(ctx)
 	b.counts.wrote(before, after, errors.Join(unknown, err, out.Err()))
 	return out

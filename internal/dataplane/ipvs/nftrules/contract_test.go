@@ -30,6 +30,7 @@ var contract = map[string]func(*testing.T, nftrules.Kernel){
 	"a set of another type is replaced":        checkReplace,
 	"a rule without a counterpart fails alone": checkUnsupported,
 	"what is deleted leaves no table":          checkEmpty,
+	"a table of another version stays until its successor is complete": checkOtherVersion,
 }
 
 func TestFakeKeepsContract(t *testing.T) {

@@ -30,6 +30,14 @@
 // finds its rules unchanged after a restart. A rule of another program in a chain of ours reads as
 // text that no rule of ours has, and the mode writes the chain again.
 //
+// # Tables of another version
+//
+// A table of an older or newer layout stays in force until this agent knows all rows of its own. Those
+// are collected in a draft (drafts.go), which the kernel checks. One transaction then deletes the old
+// table and creates the new one, so packets always meet rules. An agent that ends before leaves the old
+// table. Rules of the old table are not read. Its sets are, if they have the name and the form of ours:
+// such a set means the same in every layout.
+//
 // # Accepting packets
 //
 // A verdict of accept does not overrule the filters of other tables. KUBE-IPVS-ACCEPT and

@@ -132,38 +132,6 @@ func TestForeignRuleInBaseChain(t *testing.T) {
 	}
 }
 
-// A table of another version has nothing that this program can read. The first write replaces it.
-func TestOtherVersionIsReplaced(t *testing.T) {
-	fake, _ := served(t)
-	for _, version := range []uint32{0, nft.Version + 1} {
-		fake.SetVersion(nft.IPv4, version)
-		b := nftrules.New(fake)
-		chains, jumps, err := b.Rules().List(t.Context())
-		must(t, err)
-		for k := range chains {
-			if k.Family == rules.IPv4 {
-				t.Errorf("version %d: chain %s", version, k)
-			}
-		}
-		for k := range jumps {
-			if k.Family == rules.IPv4 {
-				t.Errorf("version %d: jump %s", version, k)
-			}
-		}
-		must(t, b.Sets().CreateAll(t.Context(), setNamed(t, sets.ClusterIP))...)
-		found, err := fake.Read(t.Context())
-		must(t, err)
-		if found.Tables[nft.IPv4] != nft.Version || len(found.Chains) == 0 {
-			t.Errorf("version %d: tables %v", version, found.Tables)
-		}
-		for k := range found.Chains {
-			if k.Family == nft.IPv4 {
-				t.Errorf("version %d: %s is left", version, k)
-			}
-		}
-	}
-}
-
 // A reading that fails is an error and never an empty answer.
 func TestReadErrorIsNotAbsence(t *testing.T) {
 	fake, b := served(t)
