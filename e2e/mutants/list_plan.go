@@ -34,7 +34,7 @@ var (
 			New:    "trueFirst(a.Terminating, b.Terminating)",
 		},
 		{
-			Name: "plan/bad-node-weight-is-zero", File: "internal/plan/annotations.go",
+			Name: "plan/bad-node-weight-is-zero", File: "internal/plan/policy.go",
 			Breaks: "A weight annotation of a Node that cannot be read takes all traffic away from the endpoints on it.",
 			Old:    `said && w.Bad == ""`,
 			New:    `said`,
