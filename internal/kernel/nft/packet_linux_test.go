@@ -140,3 +140,77 @@ func TestPackets(t *testing.T) {
 		t.Errorf("the table of another program was\n%s\nand is\n%s", before, after)
 	}
 }
+
+// TestPacketsWhileATableIsReplaced: no packet passes between a table and its successor, which both drop it.
+func TestPacketsWhileATableIsReplaced(t *testing.T) {
+	h := openKernel(t)
+	defer h.Close()
+	raiseLoopback(t)
+	server, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	client, err := net.DialUDP("udp4", nil, server.LocalAddr().(*net.UDPAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+
+	const last = "no table is left"
+	stop, done := make(chan struct{}), make(chan struct{})
+	replace(t, h, server)
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_, _ = client.Write([]byte("a table is there")) // refused, as it is dropped
+			}
+		}
+	}()
+	for range 100 {
+		replace(t, h, server)
+	}
+	close(stop)
+	<-done
+	if err := h.Apply(t.Context(), nft.Pass{Tables: []nft.TableChange{{Op: nft.Delete, Family: nft.IPv4}}}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Write([]byte(last)); err != nil {
+		t.Fatal(err)
+	}
+	_ = server.SetReadDeadline(time.Now().Add(poll.Patience))
+	b := make([]byte, len(last))
+	if n, err := server.Read(b); err != nil || string(b[:n]) != last {
+		t.Errorf("the first packet that passes is %q, %v; want %q", b[:n], err, last)
+	}
+}
+
+// replace replaces our table by one that drops what is for a socket. Elements for other addresses make the transaction long.
+func replace(t *testing.T, h *nft.Handle, socket net.PacketConn) {
+	t.Helper()
+	k := func(name string) nft.Key { return nft.Key{Family: nft.IPv4, Name: name} }
+	set, by := nft.Set{Shape: nft.AddrPort}, nft.By(nft.DestinationAddr, nft.Protocol, nft.DestinationPort)
+	to := netip.MustParseAddrPort(socket.LocalAddr().String())
+	p := nft.Pass{
+		Tables: []nft.TableChange{{Op: nft.Update, Family: nft.IPv4}},
+		Sets:   []nft.SetChange{{Op: nft.Add, Key: k("refused"), Set: set}},
+		Chains: []nft.ChainChange{
+			{Op: nft.Add, Key: k("mangle-OUTPUT"), Chain: nft.Chain{Base: nft.MangleOutput, Rules: []nft.Rule{nft.NewRule(nft.Jump("leaf"))}}},
+			{Op: nft.Add, Key: k("leaf"), Chain: nft.Chain{Rules: []nft.Rule{nft.NewRule(nft.MatchSet{Key: by, Set: "refused"}, nft.Drop)}}},
+		},
+	}
+	for i := range 1000 {
+		e := nft.Element{Addr: netip.AddrFrom4([4]byte{127, 1, byte(i >> 8), byte(i)}), Protocol: nft.UDP, Port: to.Port()}
+		if i == 999 {
+			e.Addr = to.Addr()
+		}
+		p.Elements = append(p.Elements, nft.ElementChange{Op: nft.Add, Key: k("refused"), Set: set, Element: e})
+	}
+	if err := h.Apply(t.Context(), p).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
