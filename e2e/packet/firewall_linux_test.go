@@ -30,77 +30,92 @@ ip6tables-nft -A INPUT -p ipv6-icmp -j ACCEPT
 iptables-nft -A INPUT -j REJECT --reject-with icmp-host-prohibited
 ip6tables-nft -A INPUT -j REJECT --reject-with icmp6-adm-prohibited`
 
+// ruleStores are the values of --rules that a test of ipvs mode runs with.
+var ruleStores = []string{"iptables", "nftables"}
+
+// eachLock runs a test with a node that is locked before the agent starts, and while it runs, for each value of --rules. The agent
+// of the node has one Service with policy Cluster and one with policy Local.
+func eachLock(t *testing.T, run func(t *testing.T, l locking)) {
+	t.Helper()
+	for _, rules := range ruleStores {
+		for _, before := range []bool{true, false} {
+			name := map[bool]string{true: "locked before the agent", false: "locked while it runs"}[before]
+			t.Run(name+", rules in "+rules, func(t *testing.T) {
+				w := newWorld(t)
+				w.pod1.serve(t, 8080)
+				w.remote1.serve(t, 8080)
+				l := locking{world: w, spread: numberedService(1), local: numberedService(2), before: before, inNFT: rules == "nftables"}
+				l.spread.backends, l.local.backends, l.local.externalLocal = endpoints(w.pod1, w.remote1), endpoints(w.pod1, w.remote1), true
+				l.agent = newAgent(t, w.node, "--detect-local-mode", "NodeCIDR", "--rules", rules)
+				l.agent.writeFile(t, "nodes.yaml", w.nodes())
+				l.agent.write(t, l.spread, l.local)
+				run(t, l)
+			})
+		}
+	}
+}
+
+// locking is a node that is to be locked.
+type locking struct {
+	*world
+	agent         *proxy
+	spread, local service
+	before        bool // the lock is there before the agent starts
+	inNFT         bool // the rules of the agent are in nftables
+}
+
+// lock starts the agent and locks the node. With rules in nftables the lock gets the rules that explain names.
+func (l locking) lock(t *testing.T, script string) {
+	t.Helper()
+	if l.before {
+		l.node.shell(t, script)
+	}
+	l.agent.start(t)
+	if !l.before {
+		l.node.shell(t, script)
+	}
+	if l.inNFT {
+		l.agent.open(t, l.spread, l.local)
+	}
+}
+
 // TestRejectAtTheEnd: INPUT ends in a rule that refuses everything. Packets to Services are
 // accepted before it, whichever rule came first, and all other packets are still refused.
 func TestRejectAtTheEnd(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
-		name   string
-		before bool
-	}{{"locked before the agent", true}, {"restored while it runs", false}} {
-		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t)
-			w.pod1.serve(t, 8080)
-			w.remote1.serve(t, 8080)
-			spread, local := numberedService(1), numberedService(2)
-			spread.backends, local.backends, local.externalLocal = endpoints(w.pod1, w.remote1), endpoints(w.pod1, w.remote1), true
-			n := newAgent(t, w.node, "--detect-local-mode", "NodeCIDR")
-			n.writeFile(t, "nodes.yaml", w.nodes())
-			n.write(t, spread, local)
-			if tt.before {
-				w.node.shell(t, rhel)
-			}
-			n.start(t)
-			if !tt.before { // as iptables.service starts: it flushes all rules
-				w.node.shell(t, "for ip in iptables ip6tables; do $ip-nft -F INPUT; done"+rhel)
-				poll(t, "the rules to be back", settleTimeout, func() error {
-					out, err := n.try("ip6tables-nft", "-S", "INPUT")
-					if err == nil && !strings.Contains(out, "-j KUBE-IPVS-ACCEPT\n-A INPUT -j REJECT") {
-						err = errors.New(out)
-					}
-					return err
-				})
-			}
-			refusing := ask("no Service", w.outside, fabAddr, 8080, outcome{fails: backend.Other}, backend.TCP)
-			put(t, []any{"Service", "client"}, slices.Concat(refusing, w.throughLocked(spread, local)[4:]))
-			out, err := n.verb("explain", "10.96.1.1:80/tcp")
-			if err != nil || !strings.Contains(out, "\nall is well") {
-				t.Errorf("explain: %v\n%s", err, out)
-			}
-		})
-	}
+	eachLock(t, func(t *testing.T, l locking) {
+		// As iptables.service starts: it flushes all rules.
+		l.lock(t, "for ip in iptables ip6tables; do $ip-nft -F INPUT; done"+rhel)
+		if !l.inNFT {
+			poll(t, "the rules to be back", settleTimeout, func() error {
+				out, err := l.agent.try("ip6tables-nft", "-S", "INPUT")
+				if err == nil && !strings.Contains(out, "-j KUBE-IPVS-ACCEPT\n-A INPUT -j REJECT") {
+					err = errors.New(out)
+				}
+				return err
+			})
+		}
+		refusing := ask("no Service", l.outside, fabAddr, 8080, outcome{fails: backend.Other}, backend.TCP)
+		put(t, []any{"Service", "client"}, slices.Concat(refusing, l.throughLocked(l.spread, l.local)[4:]))
+		out, err := l.agent.verb("explain", "10.96.1.1:80/tcp")
+		if err != nil || !strings.Contains(out, "\nall is well") {
+			t.Errorf("explain: %v\n%s", err, out)
+		}
+	})
 }
 
-// TestPolicyDrop: the node's own firewall lets nothing pass by default. Services work all the same, whichever came first.
+// TestPolicyDrop: the node's own firewall lets nothing pass by default. Services work all the same, whichever came first; with rules
+// in nftables after the commands of explain.
 func TestPolicyDrop(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
-		name   string
-		before bool
-	}{{"locked before the agent", true}, {"locked while it runs", false}} {
-		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t)
-			w.pod1.serve(t, 8080)
-			w.remote1.serve(t, 8080)
-			spread, local := numberedService(1), numberedService(2)
-			spread.backends, local.backends, local.externalLocal = endpoints(w.pod1, w.remote1), endpoints(w.pod1, w.remote1), true
-			n := newAgent(t, w.node, "--detect-local-mode", "NodeCIDR")
-			n.writeFile(t, "nodes.yaml", w.nodes())
-			n.write(t, spread, local)
-			if tt.before {
-				w.node.shell(t, locked)
-			}
-			n.start(t)
-			if !tt.before {
-				w.node.shell(t, locked)
-			}
-			put(t, []any{"Service", "client"}, w.throughLocked(spread, local))
+	eachLock(t, func(t *testing.T, l locking) {
+		l.lock(t, locked)
+		put(t, []any{"Service", "client"}, l.throughLocked(l.spread, l.local))
 
-			// The host hears no answer to anything it asks until the firewall lets it.
-			w.node.shell(t, `for ip in iptables ip6tables; do $ip-nft -A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT; done`)
-			put(t, []any{"Service", "client"}, w.byHost(spread, local))
-		})
-	}
+		// The host hears no answer to anything it asks until the firewall lets it.
+		l.node.shell(t, `for ip in iptables ip6tables; do $ip-nft -A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT; done`)
+		put(t, []any{"Service", "client"}, l.byHost(l.spread, l.local))
+	})
 }
 
 // throughLocked are the questions whose packets come by INPUT and FORWARD, and one that shows the lock.

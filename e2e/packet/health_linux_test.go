@@ -67,9 +67,13 @@ func (p *pod) health(addr string) (health, error) {
 // a firewall that lets nothing in by itself.
 func TestHealthCheckNodePort(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.node.shell(t, locked)
-	w.healthChecks(t)
+	for _, rules := range ruleStores {
+		t.Run("rules in "+rules, func(t *testing.T) {
+			w := newWorld(t)
+			w.node.shell(t, locked)
+			w.healthChecks(t, "--rules", rules)
+		})
+	}
 }
 
 // healthChecks asks in whatever mode the agent runs.
@@ -104,8 +108,8 @@ func (w *world) healthChecks(t *testing.T, flags ...string) {
 			web.vip.v6, web.lb.v6 = "", ""
 		}
 		n.write(t, web)
-		if i == 0 {
-			n.start(t)
+		if i == 0 && n.start(t).Rules == "nftables" {
+			n.open(t, web)
 		}
 		for _, addr := range append(fabAddr.all(), extAddr.all()...) {
 			var last health

@@ -33,13 +33,7 @@ var looks = []struct {
 // small queries to the loop all the time. It prints the latency of these alone and during each
 // query, with the cost of the query.
 func TestQueriesLeaveTheLoopFree(t *testing.T) {
-	services := 500
-	if text := os.Getenv("KUBE_IPVS_E2E_SERVICES"); text != "" {
-		var err error
-		if services, err = strconv.Atoi(text); err != nil {
-			t.Fatalf("KUBE_IPVS_E2E_SERVICES: %v", err)
-		}
-	}
+	services := servicesOr(t, 500)
 	w := newWorld(t)
 	n := newAgent(t, w.node, "--cluster-cidr", clusters, "--drain=0s")
 	var all []object

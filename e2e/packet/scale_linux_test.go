@@ -3,9 +3,11 @@ package packet
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +34,20 @@ func numbered(i int) service {
 		s.backends = append(s.backends, numberedEndpoint(i, e))
 	}
 	return s
+}
+
+// servicesOr returns the number of Services that KUBE_IPVS_E2E_SERVICES sets, or else another one.
+func servicesOr(t *testing.T, otherwise int) int {
+	t.Helper()
+	text := os.Getenv("KUBE_IPVS_E2E_SERVICES")
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("KUBE_IPVS_E2E_SERVICES: %v", err)
+	}
+	return n
 }
 
 func numberedEndpoint(i, e int) endpoint {

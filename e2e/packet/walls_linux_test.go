@@ -132,7 +132,15 @@ func (n *proxy) named(t *testing.T, table string) []string {
 	if strings.Contains(out, "from a pod of this node: forwarded") {
 		t.Errorf("a packet that is dropped is called forwarded:\n%s", out)
 	}
-	var fixes []string
+	fixes := commands(out)
+	if len(fixes) == 0 {
+		t.Fatalf("no commands in\n%s", out)
+	}
+	return fixes
+}
+
+// commands are those that explain prints to let packets pass.
+func commands(out string) (fixes []string) {
 	for part := range strings.SplitSeq(out, "\nTo let pass ") {
 		for line := range strings.Lines(part) {
 			if line = strings.TrimSpace(line); strings.HasPrefix(line, "nft ") || strings.HasPrefix(line, "iptables-") || strings.HasPrefix(line, "ip6tables-") || strings.HasPrefix(line, "firewall-cmd ") {
@@ -140,10 +148,23 @@ func (n *proxy) named(t *testing.T, table string) []string {
 			}
 		}
 	}
-	if len(fixes) == 0 {
-		t.Fatalf("no commands in\n%s", out)
-	}
 	return fixes
+}
+
+// open runs the commands that explain prints for Services, until it prints none. With rules in nftables an accept of ours does not
+// overrule filters of others.
+func (n *proxy) open(t *testing.T, services ...service) {
+	t.Helper()
+	for _, s := range services {
+		poll(t, "packets to pass to "+s.name, settleTimeout, func() error {
+			out, err := n.verb("explain", "test/"+s.name)
+			if err == nil && strings.HasPrefix(out, "all is well") {
+				return nil
+			}
+			n.shell(t, strings.Join(commands(out), "\n"))
+			return errors.Join(err, fmt.Errorf("explain prints\n%s", out))
+		})
+	}
 }
 
 // mending is what the commands do. The guest has no firewalld: its own rules after exactly these commands were kept, and are

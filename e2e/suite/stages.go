@@ -94,7 +94,7 @@ func (c *config) stages() []*stage {
 		c.single("million", "UDP beside a million flows of other programs", single{test: "TestUDPBesideAMillionFlows", env: "KUBE_IPVS_E2E_MILLION=1"}),
 		c.single("soak", "FOR=1h of churn, traffic, faults and restarts", single{test: "TestSoak", env: "KUBE_IPVS_E2E_SOAK=" + or("FOR", "1h")}),
 		c.single("repairs", "how long each loss takes to be repaired, and an idle minute, with SERVICES=10,1000", single{test: "TestRepairTimes", env: "KUBE_IPVS_E2E_REPAIRS=" + or("SERVICES", "10,1000")}),
-		c.single("nftables-figures", "rules in iptables beside rules in nftables, with 1,000 Services", single{test: "TestNFTablesFigures", env: "KUBE_IPVS_E2E_FIGURES=1"}),
+		c.single("nftables-figures", "rules in iptables beside rules in nftables, with KUBE_IPVS_E2E_SERVICES=1000 Services", single{test: "TestNFTablesFigures", env: "KUBE_IPVS_E2E_FIGURES=1 KUBE_IPVS_E2E_SERVICES=" + or("KUBE_IPVS_E2E_SERVICES", "1000")}),
 		c.single("queries", "what each query of an operator costs the agent, with N=10000 Services", single{test: "TestQueriesLeaveTheLoopFree", env: "KUBE_IPVS_E2E_SERVICES=" + or("KUBE_IPVS_E2E_SERVICES", "10000")}),
 		c.single("recordings", "what the verbs print, into e2e/recordings", single{test: "TestRecordings", env: "KUBE_IPVS_E2E_RECORD=/run/kube-ipvs/out", share: "../e2e/recordings"}),
 		c.single("scrapes", "the metrics of a busy node, for the picture of the dashboard", single{test: "TestDashboardData", env: "KUBE_IPVS_E2E_SCRAPES=/run/kube-ipvs/out", share: "scrapes"}),
