@@ -61,6 +61,7 @@ var law = map[string][]string{
 	"internal/rulewatch":                   {"internal/dataplane/netfilter", "internal/firewall", "internal/kernel/nftables", "internal/kernel/rules", zap},
 	"internal/trace":                       {"internal/kernel/capture"},
 	"internal/healthcheck":                 {"internal/model", "internal/connlimit", zap},
+	"internal/relay":                       {"internal/model", zap},
 	"internal/apiprobe":                    {"internal/model", zap},
 	"internal/httpd":                       {"internal/connlimit", zap},
 	"internal/events":                      {"internal/model", "k8s.io/api/...", "k8s.io/apimachinery/...", "k8s.io/client-go/rest", "golang.org/x/time/rate", zap},

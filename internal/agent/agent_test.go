@@ -265,6 +265,7 @@ type world struct {
 	mode   *mode
 	host   *host
 	health *health
+	relay  *relays
 	events *eventSink
 	// lacks are the schedulers that the kernel refuses, and gue, with its error.
 	lacks sync.Map     // string to error
@@ -278,7 +279,7 @@ type world struct {
 }
 
 func settings() plan.Options {
-	return plan.Options{Node: "node-a", Scheduler: scheduler.MustParse("rr"), IPv4: true, IPv6: true}
+	return plan.Options{Node: "node-a", Scheduler: scheduler.MustParse("rr"), IPv4: true, IPv6: true, Relayed: []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()}}
 }
 
 // options are the settings on a host. Only the loop reads the settings.
@@ -295,14 +296,14 @@ func run(t *testing.T, m *mode, test func(w *world)) { runOn(t, m, m, test) }
 func runOn(t *testing.T, m *mode, d dataplane.Dataplane, test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.DebugLevel)
-		w := &world{T: t, mode: m, host: &host{}, health: &health{}, events: &eventSink{}, settings: settings(), seen: &seen{}, logs: logs,
+		w := &world{T: t, mode: m, host: &host{}, health: &health{}, relay: &relays{}, events: &eventSink{}, settings: settings(), seen: &seen{}, logs: logs,
 			Catalog: catalog.New(zap.NewNop(), "node-a", model.FromFile)}
 		var prober agent.Prober
 		if m.prober != nil {
 			prober = m.prober(w)
 		}
 		w.loop = agent.New(agent.Options{
-			Prober: prober, Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: d, Receivers: agent.Receivers{Observer: w.seen, Health: w.health, Events: w.events}, Periods: m.periods,
+			Prober: prober, Log: zap.New(core), NodeName: "node-a", Catalog: w.Catalog, Mode: d, Receivers: agent.Receivers{Observer: w.seen, Health: w.health, Relay: w.relay, Events: w.events}, Periods: m.periods,
 			Host: w.host, NodePorts: func(h model.Host) []netip.Addr { return plan.NodePortAddresses(plan.NodePortSelection{}, h) },
 			Compiler: func(h model.Host) agent.Compiler { return plan.New(w.options(h)) },
 			Affects: func(before, now model.Host) func(*model.Service, []*model.Slice) bool {

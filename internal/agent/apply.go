@@ -42,6 +42,7 @@ func (w *writer) apply(ctx context.Context, retry bool) {
 	w.updateLag(ended)
 	w.reportPass(start, ended, result.Pending == 0, result.Total().Failed == 0 || result.Total().Written() > 0)
 	w.planner.health.flush()
+	w.planner.relayed.flush()
 	if result.Paced > 0 {
 		w.schedule.setIfUnset(takeChanges, ended.Add(w.opts.Coalesce)) // the rest is written with the changes until then
 	}

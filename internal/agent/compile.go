@@ -19,6 +19,7 @@ type planner struct {
 	capabilities capabilities
 	outcomes     outcomes
 	health       healthAnswers
+	relayed      relayedPorts
 	apiEndpoints apiEndpoints
 	compiled     int // Services since the last pass
 }
@@ -31,6 +32,7 @@ func newPlanner(s *shared) planner {
 		capabilities: newCapabilities(s.log, s.opts.Probes),
 		outcomes:     newOutcomes(),
 		health:       newHealthAnswers(s.opts.Health),
+		relayed:      newRelayedPorts(s.opts.Relay),
 		apiEndpoints: newAPIEndpoints(s.opts.Prober),
 	}
 }
@@ -55,6 +57,7 @@ func (p *planner) compile(ctx context.Context, inputs []catalog.Input) {
 		before, now := p.outcomes.set(&plan)
 		p.reporter.reportOutcome(plan.ID, before, now, &p.host.current)
 		p.health.want(plan.ID, plan.Health)
+		p.relayed.want(plan.ID, plan.Relays)
 		p.apiEndpoints.set(&plan, p.serves)
 	}
 	p.reporter.reportConflicts(p.outcomes.settle(conflicts))

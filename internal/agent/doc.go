@@ -8,7 +8,7 @@
 // changed, compile.go and host.go hand plans to the mode, and apply.go writes them. bootstrap.go
 // fills a kernel that carries nothing yet, and audit.go looks for drift. Each of the other parts is
 // a type of its own, without a goroutine and without calls to the kernel: schedule, debounce,
-// backoff, progress, hostState, capabilities, outcomes, healthAnswers, audits, stats.
+// backoff, progress, hostState, capabilities, outcomes, afterPass, audits, stats.
 //
 // The loop goroutine alone touches these parts, the compiler, the mode and, through it, every kernel
 // handle. Other goroutines have the loop run a function for them (Do) and so read the state between two

@@ -54,6 +54,8 @@ type ServiceReport struct {
 	Refused        []netip.Addr `json:"refused"`
 	// Frontends are those that it wants, by key, whether it has them or not.
 	Frontends []FrontendReport `json:"frontends"`
+	// Relays are its NodePorts on loopback addresses, by key.
+	Relays []RelayReport `json:"relays,omitempty"`
 	// Ports are the endpoints behind it.
 	Ports []model.PortStory `json:"ports"`
 	// Waiting: its latest state has not been compiled yet.
@@ -88,6 +90,17 @@ type FrontendReport struct {
 	Paths []PacketPath `json:"ways"`
 }
 
+// A RelayReport is one NodePort of a Service on a loopback address.
+type RelayReport struct {
+	Key string `json:"key"`
+	// Asked: the query asks about it.
+	Asked bool `json:"asked"`
+	// Targets are where connections go; none is that they are refused.
+	Targets []netip.AddrPort `json:"targets"`
+	// Failure is why the port is not open although it has targets.
+	Failure string `json:"failure,omitempty"`
+}
+
 // A PacketPath is the path of a packet from one origin.
 type PacketPath struct {
 	Origin dataplane.Origin `json:"origin"`
@@ -102,6 +115,7 @@ type explainer struct {
 	compiler Compiler
 	host     *model.Host
 	localPod func(netip.Addr, model.Node) bool // nil is never
+	relay    Relay                             // nil is none
 }
 
 // report returns the answer; inputs are the Services that the query concerns.
@@ -117,7 +131,8 @@ func (e *explainer) report(s Status, inputs []catalog.Input) (Report, error) {
 	var keys []model.FrontendKey
 	for _, in := range inputs {
 		one, asked := e.service(in)
-		if q.Service == "" && len(asked) == 0 && !q.concernsAddress(in) {
+		relayed := slices.ContainsFunc(one.Relays, func(r RelayReport) bool { return r.Asked })
+		if q.Service == "" && len(asked) == 0 && !relayed && !q.concernsAddress(in) {
 			continue // a NodePort of that number, at another address
 		}
 		out.Services = append(out.Services, one)
@@ -177,7 +192,18 @@ func (e *explainer) service(in catalog.Input) (ServiceReport, []model.FrontendKe
 		}
 		out.Frontends = append(out.Frontends, one)
 	}
+	for _, r := range now.Relays {
+		out.Relays = append(out.Relays, e.relayed(in.ID, r))
+	}
 	return out, keys
+}
+
+func (e *explainer) relayed(id model.ServiceID, r model.Relay) RelayReport {
+	out := RelayReport{Key: r.Key.String(), Asked: e.query.asks(r.Key), Targets: notNil(r.Targets)}
+	if e.relay != nil {
+		out.Failure = e.relay.State(r.Key, id)
+	}
+	return out
 }
 
 func policy(local bool) string {

@@ -109,14 +109,14 @@ func (q Query) concernsAddress(in catalog.Input) bool {
 // matches reports whether the query asks about a frontend: all of a Service, or those at the address or
 // with it as a backend.
 func (q Query) matches(f *model.Frontend) bool {
-	if q.Service != "" {
-		return true
-	}
-	if q.Protocol != 0 && q.Protocol != f.Key.Protocol {
-		return false
-	}
-	return f.Key.Addr == q.Address && (q.Port == 0 || q.Port == f.Key.Port) ||
+	return q.asks(f.Key) || (q.Protocol == 0 || q.Protocol == f.Key.Protocol) &&
 		slices.ContainsFunc(f.Backends, func(b model.Backend) bool {
 			return b.Addr.Addr() == q.Address && (q.Port == 0 || q.Port == b.Addr.Port())
 		})
+}
+
+// asks reports whether the query asks about a key: all of a Service, or those at the address.
+func (q Query) asks(k model.FrontendKey) bool {
+	return q.Service != "" ||
+		(q.Protocol == 0 || q.Protocol == k.Protocol) && k.Addr == q.Address && (q.Port == 0 || q.Port == k.Port)
 }

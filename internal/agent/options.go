@@ -81,8 +81,9 @@ type Options struct {
 
 // Receivers get what the loop knows. The loop calls them, so none may block.
 type Receivers struct {
-	// Health and Events may be nil.
+	// Health, Relay and Events may be nil.
 	Health   Health
+	Relay    Relay
 	Observer Observer
 	Events   EventSink
 	// Ready is called once, when the first sync is done; nil is not.

@@ -143,7 +143,7 @@ func (a *Agent) Explain(ctx context.Context, q Query) (Report, error) {
 	var report Report
 	var failed error
 	err := a.Do(ctx, func(context.Context) {
-		e := explainer{query: q, mode: &a.mode, compiler: a.planner.compiler, host: &a.planner.host.current, localPod: a.opts.LocalPod}
+		e := explainer{query: q, mode: &a.mode, compiler: a.planner.compiler, host: &a.planner.host.current, localPod: a.opts.LocalPod, relay: a.opts.Relay}
 		report, failed = e.report(a.status(), inputs)
 	})
 	if err != nil {

@@ -257,7 +257,7 @@ func TestMistakesSuggest(t *testing.T) {
 func TestValuesAreCompleted(t *testing.T) {
 	for line, want := range map[string]string{
 		"--proxy-mode ":               "ipvs iptables auto",
-		"plan --show ":                "servers sets rules addresses",
+		"plan --show ":                "servers sets rules addresses relays",
 		"plan --log-level ":           "debug info warn error",
 		"show services -o ":           "table wide json yaml",
 		"show kernel sets --sort-by ": "set type entries owner family references memory -set -type -entries -owner -family -references -memory",

@@ -32,6 +32,8 @@ of ipvsadm, ipset, iptables and ip. The command needs neither root nor IPVS.
   rules      as iptables-save        (after "# ip" for iptables-restore --noflush, after "# ip6"
                                       for ip6tables-restore --noflush; the sets come first)
   addresses  as ip addr add commands, and ip route add for ranges that are local as a whole
+  relays     node ports on loopback and their targets, where --nodeport-addresses asks for them:
+             the agent serves them, and the kernel has no rows of them
 
 With --rules=nftables the rules are as nft list table prints them, with the sets.
 
@@ -94,7 +96,7 @@ func newPlan() *cobra.Command {
 				return err
 			}
 			if c.Mode == config.ModeIPTables && !cmd.Flags().Changed("show") {
-				f.show = iptables.Kinds()
+				f.show = append(iptables.Kinds(), relays)
 			}
 			in, err := f.input(cmd, c, args)
 			if err != nil {
@@ -107,14 +109,19 @@ func newPlan() *cobra.Command {
 			return p.print(cmd.Context(), in)
 		},
 	}
-	cmd.Flags().StringSliceVar(&f.show, "show", describe.Kinds(), "rows to print: "+strings.Join(describe.Kinds(), ", "))
+	cmd.Flags().StringSliceVar(&f.show, "show", planKinds(), "rows to print: "+strings.Join(planKinds(), ", "))
 	cmd.Flags().StringVar(&f.against, "diff-against", "", "other manifests: print the rows that would change if these were applied")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "exit with status 1 when a Service is not served as it asks")
 	cmd.Flags().StringSliceVar(&f.ranges, "assign-cluster-ips", nil, "ranges, one for each IP family, from which Services without a cluster IP get one")
-	choose(cmd, "show", describe.Kinds()...)
+	choose(cmd, "show", planKinds()...)
 	config.BindPlan(cmd.Flags(), new(config.Settings))
 	return cmd
 }
+
+// relays is the kind of what the agent itself serves.
+const relays = "relays"
+
+func planKinds() []string { return append(describe.Kinds(), relays) }
 
 // planAgainstKernel compares sorted lines, for the kernel lists servers by their hash. NodePorts
 // answer on the addresses that hostname lists; it leaves out those of kube-ipvs0, which is down.
@@ -171,6 +178,9 @@ func (p planner) print(ctx context.Context, in input) error {
 		}
 	}
 	for _, kind := range show {
+		if kind == relays && texts[kind] == "" {
+			continue // most nodes have none
+		}
 		if len(show) > 1 {
 			fmt.Fprintf(p.out, "# %s\n", kind)
 		}
@@ -216,8 +226,11 @@ func (p planner) compile(ctx context.Context, in input, notes io.Writer) (map[st
 	mode := modeWithoutKernel(p.c, families[:])
 	outcome := compileInto(mode, p.c, families[:], read.batch, supposedHost(p.c, read.batch), notes)
 	outcome.badFiles = read.badFiles()
-	texts := map[string]string{}
+	texts := map[string]string{relays: strings.Join(outcome.relays, "")}
 	for _, kind := range p.show {
+		if kind == relays {
+			continue
+		}
 		var b strings.Builder
 		if err := mode.WriteRows(&b, kind); err != nil {
 			return nil, outcome, err
@@ -230,6 +243,8 @@ func (p planner) compile(ctx context.Context, in input, notes io.Writer) (map[st
 // planOutcome counts the Services of a plan and those with problems.
 type planOutcome struct {
 	services, lacking, unreadable, badFiles int
+	// relays has a line for each target of a node port on loopback.
+	relays []string
 }
 
 // judge prints how many Services are not served as they ask. It fails with --strict, and always if
@@ -251,8 +266,8 @@ func (p planner) judge(o planOutcome) error {
 
 func checkKinds(show []string) error {
 	for _, kind := range show {
-		if !slices.Contains(describe.Kinds(), kind) {
-			return fmt.Errorf("--show: %q is not one of %s", kind, strings.Join(describe.Kinds(), ", "))
+		if !slices.Contains(planKinds(), kind) {
+			return fmt.Errorf("--show: %q is not one of %s", kind, strings.Join(planKinds(), ", "))
 		}
 	}
 	return nil
@@ -266,6 +281,7 @@ func compileInto(mode dataplane.Inspectable, c config.Config, families []model.F
 	for _, in := range batch.Services {
 		p := compiler.Compile(in.ID, in.Service, in.Slices)
 		mode.Set(p) // conflicts are final only after all Services, see below
+		out.relays = append(out.relays, relayLines(p.Relays)...)
 		switch {
 		case p.Skipped == "" || p.Intended:
 		case len(in.Service.ClusterIPs) == 0 && !lacksClusterIP(in.Service):
@@ -290,6 +306,19 @@ func compileInto(mode dataplane.Inspectable, c config.Config, families []model.F
 	for _, lacks := range lacking {
 		if lacks {
 			out.lacking++
+		}
+	}
+	return out
+}
+
+// relayLines returns a line for each target of node ports on loopback.
+func relayLines(list []model.Relay) (out []string) {
+	for _, r := range list {
+		if len(r.Targets) == 0 {
+			out = append(out, fmt.Sprintf("%s -> nothing: clients are refused\n", r.Key))
+		}
+		for _, to := range r.Targets {
+			out = append(out, fmt.Sprintf("%s -> %s\n", r.Key, to))
 		}
 	}
 	return out

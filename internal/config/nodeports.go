@@ -13,7 +13,7 @@ type NodePortSelection struct {
 	// Primary selects the addresses of the Node object, the first of each family;
 	// a family without one is not opened.
 	Primary bool
-	// Localhost selects the loopback addresses.
+	// Localhost selects the loopback addresses, which the agent relays.
 	Localhost bool
 	// All selects every address of the machine that is neither loopback nor
 	// link-local nor one of a Service.

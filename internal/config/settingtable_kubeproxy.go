@@ -18,7 +18,7 @@ var proxySettings = []setting{
 
 	{"iptables-sync-period", "iptables.syncPeriod", IPTables, func(s *Settings) any { return &s.Proxy.IPTables.SyncPeriod }, "time between two audits in iptables mode"},
 	{"iptables-min-sync-period", "iptables.minSyncPeriod", IPTables, func(s *Settings) any { return &s.Proxy.IPTables.MinSyncPeriod }, "minimum time between two writes to the kernel; 0 writes each change at once"},
-	{"iptables-localhost-nodeports", "iptables.localhostNodePorts", IPTables, func(s *Settings) any { return &s.Proxy.IPTables.LocalhostNodePorts }, "serve NodePorts also on IPv4 loopback addresses (sets route_localnet); not available in ipvs mode; off by default (kube-proxy: on)"},
+	{"iptables-localhost-nodeports", "iptables.localhostNodePorts", IPTables, func(s *Settings) any { return &s.Proxy.IPTables.LocalhostNodePorts }, "serve NodePorts also on IPv4 loopback addresses (sets route_localnet); iptables mode alone; nodePortAddresses: [localhost] needs no sysctl; off by default (kube-proxy: on)"},
 
 	{"detect-local-mode", "detectLocalMode", Pods, func(s *Settings) any { return (*string)(&s.Proxy.DetectLocalMode) }, "how traffic of local pods is recognized: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix"},
 	{"cluster-cidr", "clusterCIDR", Pods, func(s *Settings) any { return &s.Proxy.ClusterCIDR }, "ranges of pod addresses, one for each IP family: 10.244.0.0/16,fd00:10:244::/56; without it only traffic of this host is masqueraded"},
@@ -27,7 +27,7 @@ var proxySettings = []setting{
 	{"masquerade-all", "iptables.masqueradeAll", Pods, func(s *Settings) any { return &s.Proxy.IPTables.MasqueradeAll }, "rewrite the source address of all traffic to cluster IPs"},
 	{"iptables-masquerade-bit", "iptables.masqueradeBit", Pods, func(s *Settings) any { return &s.Proxy.IPTables.MasqueradeBit }, "bit of the packet mark that requests masquerading (0-31)"},
 
-	{"nodeport-addresses", "nodePortAddresses", Ports, func(s *Settings) any { return &s.Proxy.NodePortAddresses }, "addresses that serve NodePorts: primary (those of the Node object), localhost, all, CIDRs, or several of these (default all)"},
+	{"nodeport-addresses", "nodePortAddresses", Ports, func(s *Settings) any { return &s.Proxy.NodePortAddresses }, "addresses that serve NodePorts: primary (those of the Node object), localhost (relayed by the agent), all, CIDRs, or several of these (default all)"},
 	{"bind-address", "bindAddress", Ports, func(s *Settings) any { return &s.Proxy.BindAddress }, "primary address of this node, used instead of that in the Node object unless it is 0.0.0.0 or ::; no socket is bound to it"},
 
 	{"kubeconfig", "clientConnection.kubeconfig", API, func(s *Settings) any { return &s.Proxy.ClientConnection.Kubeconfig }, "kubeconfig of the API server (default: the cluster in which the agent runs)"},

@@ -19,6 +19,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
+	"github.com/kube-ipvs/kube-ipvs/internal/relay"
 	"github.com/kube-ipvs/kube-ipvs/internal/rulewatch"
 	"github.com/kube-ipvs/kube-ipvs/internal/sdnotify"
 	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
@@ -39,6 +40,7 @@ type daemon struct {
 	known       *catalog.Catalog
 	loop        *agent.Agent
 	healthPorts healthPorts
+	relay       *relay.Relay
 	prober      *apiprobe.Prober
 	events      *events.Recorder // nil without an API server
 	metrics     *telemetry.Metrics
@@ -71,12 +73,13 @@ func newDaemon(ctx context.Context, log *zap.Logger, c config.Config, k *kernel,
 	}
 	d.mode = d.newActiveMode(ctx, d.live.now)
 	d.healthPorts = newHealthPorts(log, d.live.now, healthcheck.Options{Healthy: func() bool { return d.loop.Healthy() }, Failed: report.healthPortFailed})
+	d.relay = relay.New(log, relay.Options{})
 	d.prober = newProber(d)
 	d.loop = agent.New(agent.Options{
 		Log: log, Catalog: d.known, Mode: d.mode.Inspectable, NodeName: c.NodeName,
 		Receivers: agent.Receivers{
 			Observer: externalIPs{d.metrics, warnExternalIPs(log, d.live.now)}, Events: report,
-			Health: d.healthPorts, Ready: func() { close(d.filled) },
+			Health: d.healthPorts, Relay: d.relay, Ready: func() { close(d.filled) },
 		},
 		Compiler: wiring.CompilerFor(d.live.now, d.served), Affects: wiring.AffectsFor(d.live.now, d.served),
 		Host: k.link, NodePorts: wiring.NodePortsFor(d.live.now), Probes: agent.Probes{Scheduler: d.tryScheduler, GUE: d.tryGUE}, LocalPod: wiring.PodMatcher(d.live.now), Periods: periods(c),
@@ -113,6 +116,7 @@ func (d *daemon) tasks(socket net.Listener) []task {
 		}},
 		{"sources", d.sources.wait},
 		{"health-check ports", d.healthPorts.Run},
+		{"NodePorts on loopback", d.relay.Run},
 		{"probes of API servers", d.prober.Run},
 		{"link watch", func(ctx context.Context) error { return watchLink(ctx, d.log, d.kernel.link, d.loop, d.ipvsMode) }},
 		{"rule watch", d.watchRules},

@@ -24,6 +24,7 @@ func (d *daemon) connectMetrics() {
 	m.ExternalIPs(func() bool { return limitsExternalIPs(d.live.now()) })
 	m.APIServerProbes(func() telemetry.APIServerProbes { return apiServerProbes(d.prober) })
 	m.HealthPorts(d.healthPorts.count)
+	m.Relay(func() telemetry.Relay { return telemetry.Relay(d.relay.Counts()) })
 	m.Firewalls(d.firewalls.Blocks)
 	m.Events(d.events.Dropped)
 	if d.kernel.rules != nil {

@@ -32,6 +32,24 @@ func story(change func(s *agent.Report)) *agent.Report {
 	return s
 }
 
+// relayed has a report ask about a node port on loopback.
+func relayed(s *agent.Report, failure string) {
+	s.Asked, s.Services[0].Frontends[0].Asked = "127.0.0.1:30080/tcp", false
+	s.Services[0].Relays = []agent.RelayReport{{Key: "127.0.0.1:30080/tcp", Asked: true, Targets: []netip.AddrPort{netip.MustParseAddrPort("10.96.0.10:80")}, Failure: failure}}
+}
+
+func TestRelayedPortsArePrinted(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		for failure, want := range map[string]string{"": "127.0.0.1:30080/tcp  to 10.96.0.10:80\n", "in use": "127.0.0.1:30080/tcp  not open: in use\n"} {
+			var b strings.Builder
+			r := explain.New("127.0.0.1:30080/tcp", story(func(s *agent.Report) { relayed(s, failure) }), nil, there)
+			if err := r.Write(&b, all); err != nil || !strings.Contains(b.String(), want) {
+				t.Errorf("no line %q, error %v, in\n%s", want, err, b.String())
+			}
+		}
+	}
+}
+
 func endpoint(n byte, use model.Use, why string) model.EndpointStory {
 	return model.EndpointStory{Address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 244, 0, n}), 80), Cluster: &model.Verdict{Use: use, Why: why, Weight: 1}}
 }
@@ -85,6 +103,9 @@ func TestVerdict(t *testing.T) {
 			"orphaned virtual server -t 10.96.0.10:443 in the kernel: no Service has it, so the agent deletes it (-A -t 10.96.0.10:443 -s rr)",
 			"foreign virtual server -t 172.16.0.1:80 in the kernel: no Service has it, and kube-ipvs does not touch it (-A -t 172.16.0.1:80 -s rr)",
 		}},
+		{"a node port on loopback", func(s *agent.Report) { relayed(s, "") }, there, []string{well}},
+		{"one that another process has", func(s *agent.Report) { relayed(s, "address already in use") }, there,
+			[]string{"node port 127.0.0.1:30080/tcp of default/web is not served: address already in use"}},
 		{"nothing is to be served", func(s *agent.Report) {
 			s.Services[0] = agent.ServiceReport{Name: "default/web", Skipped: "headless", Intended: true}
 			s.Rows.Desired = nil

@@ -16,6 +16,7 @@ func (p *page) summary(r Report) {
 	if r.Story != nil {
 		p.services(r.Story)
 		p.fronts(r)
+		p.relays(r.Story.Services, mostPorts)
 		p.ports(r.Story)
 		p.pending(r.Story)
 	}

@@ -63,6 +63,7 @@ func (p *page) story(s *agent.Report) {
 			p.line("  note\t%s", n)
 		}
 		p.frontends(one, s.Mode)
+		p.relays(s.Services[i:i+1], math.MaxInt)
 		p.endpoints(one)
 	}
 	if len(s.Rows.Pending)+len(s.Rows.Draining)+len(s.Leaving) == 0 {
@@ -87,6 +88,33 @@ func (p *page) frontends(s *agent.ServiceReport, mode string) {
 	p.section("Frontends", "ADDRESS", "KIND", "SCHEDULER", "POLICY", "BACKENDS", "STATE")
 	for _, f := range s.Frontends {
 		p.line("  %s\t%s\t%s\t%s\t%d\t%s", f.Key, f.Kind, orDash(f.Scheduler), policyOf(f.Local), f.Backends, stateOf(f, mode))
+	}
+}
+
+// relays print node ports on loopback, and where connections to them go.
+func (p *page) relays(list []agent.ServiceReport, most int) {
+	var lines []string
+	for _, s := range list {
+		for _, r := range s.Relays {
+			lines = append(lines, r.Key+"\t"+relayState(r))
+		}
+	}
+	if len(lines) > 0 {
+		p.section("Node ports on loopback, relayed by the agent")
+		p.lines("  ", lines, most)
+	}
+}
+
+func relayState(r agent.RelayReport) string {
+	switch n := len(r.Targets); {
+	case r.Failure != "":
+		return "not open: " + r.Failure
+	case n == 0:
+		return "refuses: no endpoint"
+	case n == 1:
+		return "to " + r.Targets[0].String()
+	default:
+		return fmt.Sprintf("to %s and %d more", r.Targets[0], n-1)
 	}
 }
 

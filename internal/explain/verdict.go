@@ -38,7 +38,7 @@ func (v *verdict) reach() (lines []string, ok bool) {
 		v.alone()
 		return append(v.wrong, v.minor...), false
 	}
-	for _, look := range []func(){v.noService, v.skipped, v.lost, v.unread, v.kernel, v.walls, v.asked, v.dark, v.late, v.drained, v.notes} {
+	for _, look := range []func(){v.noService, v.skipped, v.lost, v.relayed, v.unread, v.kernel, v.walls, v.asked, v.dark, v.late, v.drained, v.notes} {
 		look()
 	}
 	if len(v.wrong) == 0 {
@@ -92,6 +92,7 @@ func (v *verdict) skipped() {
 		case s.Skipped != "":
 			v.wrongf("%s is not served: %s", s.Name, s.Skipped)
 		case slices.ContainsFunc(s.Frontends, func(f agent.FrontendReport) bool { return f.Asked }):
+		case slices.ContainsFunc(s.Relays, func(r agent.RelayReport) bool { return r.Asked }):
 		case slices.ContainsFunc(s.Frontends, func(f agent.FrontendReport) bool { return f.Kind != model.KindDetour.String() }):
 			v.elsewhere(s)
 		}
@@ -152,6 +153,17 @@ func (v *verdict) lost() {
 			v.wrongf("%s belongs to %s, which comes first by age, then by name; %s does not get it", f.Key, f.HeldBy, s.Name)
 		}
 	})
+}
+
+// relayed names NodePorts on loopback that cannot be opened.
+func (v *verdict) relayed() {
+	for _, s := range v.report.Story.Services {
+		for _, r := range s.Relays {
+			if r.Asked && r.Failure != "" {
+				v.wrongf("node port %s of %s is not served: %s", r.Key, s.Name, r.Failure)
+			}
+		}
+	}
 }
 
 func (v *verdict) eachAsked(visit func(*agent.ServiceReport, *agent.FrontendReport)) {
@@ -431,6 +443,11 @@ func (v *verdict) well() string {
 	names := []string{}
 	for _, s := range v.report.Story.Services {
 		names = append(names, s.Name)
+		for _, r := range s.Relays {
+			if r.Asked {
+				frontends++
+			}
+		}
 		for _, p := range s.Ports {
 			for _, e := range p.Endpoints {
 				all[e.Address.String()] = struct{}{}

@@ -212,6 +212,8 @@ type ServicePlan struct {
 	Beyond Beyond
 	// Health has the answers of its health-check port.
 	Health HealthCheck
+	// Relays are its NodePorts on loopback addresses, sorted by key.
+	Relays []Relay
 }
 
 // HealthCheck is the answer to load balancers about a Service on this node

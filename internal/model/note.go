@@ -50,6 +50,8 @@ const (
 	NodePortTaken NoteCode = "NodePortTaken"
 	// NodePortTwice: the Service lists a node port twice.
 	NodePortTwice NoteCode = "NodePortTwice"
+	// NotRelayed: the NodePort of a protocol that is not relayed on loopback addresses.
+	NotRelayed NoteCode = "NotRelayed"
 	// NoNodePortAddress: no address of this node is chosen for node ports of a family.
 	NoNodePortAddress NoteCode = "NoNodePortAddress"
 	// PortTwice: the Service lists a port twice.

@@ -43,6 +43,7 @@ func (j *compilation) bind() []binding {
 	b.bindNodePorts()
 	b.bindExternalIPs()
 	b.bindDetours()
+	b.bindRelays()
 	return b.settle()
 }
 
@@ -180,7 +181,8 @@ func (b *binder) bindNodePorts() {
 				b.bindNodeAddr(addr)
 			}
 		}
-		if len(b.out) == before {
+		relayed := slices.ContainsFunc(b.opts.Relayed, func(a netip.Addr) bool { return model.FamilyOf(a) == f })
+		if len(b.out) == before && !relayed {
 			b.notes.addf(model.NoNodePortAddress, "node ports are not served over %s: no %s address of this node is chosen for them", f, f)
 		}
 	}

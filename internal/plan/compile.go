@@ -39,6 +39,8 @@ type Options struct {
 	External ExternalBinding
 	// Routed are the ranges that the mode may make local as a whole (--vip-binding).
 	Routed []netip.Prefix
+	// Relayed are the loopback addresses on which a process serves NodePorts.
+	Relayed []netip.Addr
 	// NoPolicy: the mode picks backends at random, whatever annotations ask for.
 	NoPolicy bool
 }
@@ -126,6 +128,7 @@ func (c *Compiler) Compile(id model.ServiceID, svc *model.Service, slices []mode
 	}
 	j.scratch = make([]candidate, 0, j.endpoints())
 	plan.Frontends = j.frontends(bindings)
+	plan.Relays = j.relays(len(bindings))
 	plan.Health = j.health()
 	plan.Beyond = j.beyond
 	if n := j.beyond.Frontends; n > 0 {

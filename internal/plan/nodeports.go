@@ -13,7 +13,7 @@ import (
 type NodePortSelection struct {
 	// Primary is the node's first address of each family, as its Node lists them.
 	Primary bool
-	// Localhost is 127.0.0.1 and ::1.
+	// Localhost is 127.0.0.1 and ::1, see Relayed.
 	Localhost bool
 	// All is every address of the machine.
 	All bool
@@ -27,8 +27,8 @@ type NodePortSelection struct {
 //
 // A family without a network is open on all addresses if only networks are given, as in
 // kube-proxy. A keyword applies to both families: Primary opens only the primary
-// addresses, and none until the Node is known. Localhost selects none, because IPVS
-// cannot serve loopback addresses.
+// addresses, and none until the Node is known. Localhost selects none, because the kernel
+// cannot serve loopback addresses (see Relayed).
 func NodePortAddresses(selection NodePortSelection, host model.Host) []netip.Addr {
 	var out []netip.Addr
 	for addr := range host.Links {
@@ -67,6 +67,18 @@ func WithLoopback(addrs []netip.Addr) []netip.Addr {
 // Loopback reports whether NodePorts are also served on IPv4 loopback, in a mode that supports it.
 func (s NodePortSelection) Loopback() bool {
 	return s.Localhost || s.Everywhere(model.IPv4) || inside(s.CIDRs, loopback)
+}
+
+// Relayed returns the loopback addresses on which a process serves NodePorts: those that a keyword
+// or a loopback network asks for. All addresses of the machine are without them, as in kube-proxy.
+func (s NodePortSelection) Relayed(families []model.Family) (out []netip.Addr) {
+	for _, addr := range []netip.Addr{loopback, netip.IPv6Loopback()} {
+		chosen := func(p netip.Prefix) bool { return p.Addr().IsLoopback() && p.Contains(addr) }
+		if slices.Contains(families, model.FamilyOf(addr)) && (s.Localhost || slices.ContainsFunc(s.CIDRs, chosen)) {
+			out = append(out, addr)
+		}
+	}
+	return out
 }
 
 // firstOf is the first address of a family, the zero Addr without one.

@@ -24,7 +24,7 @@ func (o Options) Affects(old Options, svc *model.Service, behind []*model.Slice)
 // affectsAll reports whether something changed that every plan depends on.
 func (o *Options) affectsAll(old Options) bool {
 	return o.Node != old.Node || o.NoBinding != old.NoBinding || o.NoPolicy != old.NoPolicy || o.Zone != old.Zone || o.Scheduler != old.Scheduler ||
-		o.IPv4 != old.IPv4 || o.IPv6 != old.IPv6
+		o.IPv4 != old.IPv4 || o.IPv6 != old.IPv6 || !slices.Equal(o.Relayed, old.Relayed)
 }
 
 func (e ExternalIPs) equal(o ExternalIPs) bool {

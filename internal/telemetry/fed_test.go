@@ -71,6 +71,12 @@ func ask(m *telemetry.Metrics, start time.Time) {
 	m.APIServerProbes(func() telemetry.APIServerProbes {
 		return telemetry.APIServerProbes{Up: 41, Out: 42, Ignored: 43, Answered: 44, Failed: 45, Unknown: 46}
 	})
+	m.Relay(func() telemetry.Relay {
+		return telemetry.Relay{
+			Open: 47, Failed: 48,
+			Connections: map[model.Protocol]uint64{model.TCP: 51, model.UDP: 52}, Limited: map[model.Protocol]uint64{model.TCP: 53, model.UDP: 54},
+		}
+	})
 	m.HealthPorts(func() (open, failed int) { return 15, 16 })
 	m.Events(func() uint64 { return 6 })
 	m.Sets(func(context.Context) ([]telemetry.SetFill, error) {

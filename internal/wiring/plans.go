@@ -37,6 +37,13 @@ func NodePortsFor(now Settings) func(model.Host) []netip.Addr {
 	}
 }
 
+// relayed returns the loopback addresses on which a process serves NodePorts: all that are selected,
+// but the one that the rules of iptables mode serve.
+func relayed(c config.Config, families []model.Family) []netip.Addr {
+	byRules := c.Mode == config.ModeIPTables && c.LocalhostNodePorts
+	return slices.DeleteFunc(plan.NodePortSelection(c.NodePorts).Relayed(families), func(a netip.Addr) bool { return byRules && a.Is4() })
+}
+
 // planOptions returns all that plans depend on, for a state of the host.
 func planOptions(c config.Config, families []model.Family, h model.Host) plan.Options {
 	var routed []netip.Prefix
@@ -49,6 +56,7 @@ func planOptions(c config.Config, families []model.Family, h model.Host) plan.Op
 		ExternalIPs: plan.ExternalIPs{Off: !c.AllowExternalIPs, Allowed: c.ExternalIPCIDRs},
 		NoBinding:   c.Mode == config.ModeIPTables, NoPolicy: c.Mode == config.ModeIPTables, Routed: routed,
 		External: plan.ExternalBinding(c.ExternalBinding), MaxFrontends: c.ServiceFrontends, MaxRanges: c.ServiceRanges, MaxRows: c.ServiceRows,
+		Relayed: relayed(c, families),
 	}
 }
 

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/source"
 )
@@ -34,6 +36,17 @@ func (h *health) Set(id model.ServiceID, c model.HealthCheck) {
 }
 
 func (h *health) Listen(addrs []netip.Addr) { h.note(fmt.Sprint("listen ", addrs)) }
+
+// relays is a relay that opens no port; the journal is that of health.
+type relays struct{ health }
+
+func (r *relays) Set(id model.ServiceID, list []model.Relay) {
+	r.note(fmt.Sprintf("%s relays=%d", id.Name, len(list)))
+}
+
+func (r *relays) State(k model.FrontendKey, _ model.ServiceID) string {
+	return fmt.Sprint("port ", k.Port, " is in use")
+}
 
 // told returns what was told since the last call.
 func (h *health) told() string {
@@ -86,6 +99,40 @@ func TestHealthIsToldAfterTheKernel(t *testing.T) {
 		w.want(time.Second, "apply", "a port=0 ready=0")
 		w.DeleteService(other.ID)
 		w.want(time.Second, "apply")
+	})
+}
+
+func TestRelayIsToldAfterTheKernel(t *testing.T) {
+	run(t, newMode(), func(w *world) {
+		w.relay.mode = w.mode
+		a := service("a", "10.96.0.1")
+		a.Ports[0].NodePort = 30080
+		w.SetService(a)
+		w.SetSlice(endpoints("a", 1))
+		w.want(time.Second) // not in sync
+		w.SetState(model.FromFile, source.Complete)
+		w.want(time.Second, "start", "load", "apply", "a relays=1")
+		w.SetSlice(endpoints("a", 2)) // behind the cluster IP
+		w.want(time.Second, "apply")
+		for text, services := range map[string]int{"127.0.0.1:30080": 1, "127.0.0.1:30080/udp": 0, "default/a": 1} {
+			q, err := agent.ParseQuery(text, "")
+			if err != nil {
+				w.Fatal(err)
+			}
+			s, err := w.loop.Explain(w.Context(), q)
+			if err != nil || len(s.Services) != services {
+				w.Fatalf("%s: report %+v, error %v", text, s, err)
+			}
+			if services == 0 {
+				continue
+			}
+			want := []agent.RelayReport{{Key: "127.0.0.1:30080/tcp", Asked: true, Targets: []netip.AddrPort{netip.MustParseAddrPort("10.96.0.1:80")}, Failure: "port 30080 is in use"}}
+			if got := s.Services[0].Relays; !reflect.DeepEqual(got, want) {
+				w.Errorf("%s: relays %+v, want %+v", text, got, want)
+			}
+		}
+		w.DeleteService(a.ID)
+		w.want(time.Second, "apply", "a relays=0")
 	})
 }
 
