@@ -336,6 +336,7 @@ func TestRepeatEndsWithItsContext(t *testing.T) {
 type fickle struct {
 	to               netip.AddrPort
 	cutOff           atomic.Bool
+	accepted         atomic.Int64
 	answers, hangUps atomic.Int64
 }
 
@@ -353,6 +354,7 @@ func newFickle(t *testing.T) *fickle {
 			if err != nil {
 				return
 			}
+			f.accepted.Add(1)
 			go f.serve(conn)
 		}
 	}()
@@ -393,6 +395,31 @@ func TestStreamCountsAnOutage(t *testing.T) {
 			if int64(got.OK) != server.answers.Load() || int64(got.Failed[backend.Reset]) != server.hangUps.Load() || got.Failures() != got.Failed[backend.Reset] {
 				t.Errorf("the stream counts %d answers and failures %v, want %d answers and %d resets",
 					got.OK, got.Failed, server.answers.Load(), server.hangUps.Load())
+			}
+		})
+	}
+}
+
+// TestStreams: streams side by side keep a connection each, or replace it when it is old, and their tallies are joined.
+func TestStreams(t *testing.T) {
+	const streams = 3
+	for _, life := range []time.Duration{0, time.Nanosecond} {
+		t.Run(life.String(), func(t *testing.T) {
+			server := newFickle(t)
+			streaming, stop := context.WithCancel(context.Background())
+			defer stop()
+			result := make(chan *backend.Tally, 1)
+			load := backend.Load{Proto: backend.TCP, To: server.to, Timeout: poll.Patience, OneConn: true, Life: life}
+			go func() { result <- load.Streams(streaming, streams, 200) }()
+			poll.Until(t, "all connections, and answers", func() bool { return server.accepted.Load() >= streams && server.answers.Load() >= 30 })
+			stop()
+			got := poll.Receive(t, "the end of the streams", result)
+			want := int64(streams)
+			if life > 0 {
+				want = int64(got.OK)
+			}
+			if int64(got.OK) != server.answers.Load() || got.Failures() != 0 || got.Backends["web-1"] != got.OK || server.accepted.Load() != want {
+				t.Errorf("%+v of %d answers over %d connections, want %d connections", got, server.answers.Load(), server.accepted.Load(), want)
 			}
 		})
 	}

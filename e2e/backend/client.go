@@ -31,6 +31,8 @@ type Conn struct {
 	to    netip.AddrPort
 	conn  net.Conn
 	in    *bufio.Reader
+
+	opened time.Time
 }
 
 // Dial opens a connection. For UDP nothing is sent yet.
@@ -39,7 +41,7 @@ func Dial(ctx context.Context, proto Proto, to netip.AddrPort, source netip.Addr
 	if err != nil {
 		return nil, err
 	}
-	return &Conn{proto: proto, to: to, conn: conn, in: bufio.NewReader(conn)}, nil
+	return &Conn{proto: proto, to: to, conn: conn, in: bufio.NewReader(conn), opened: time.Now()}, nil
 }
 
 func dial(ctx context.Context, proto Proto, to netip.AddrPort, source netip.Addr) (net.Conn, error) {

@@ -15,6 +15,7 @@ type Load struct {
 	Timeout time.Duration // timeout of each request
 	OneConn bool          // all requests over one connection, which HTTP has not
 	Hold    bool          // connections stay open until the last request is answered
+	Life    time.Duration // with OneConn: an older connection is closed before the next request, and replaced; 0: never
 }
 
 // Repeat makes n requests, one after the other, and stops early when ctx ends.
@@ -63,10 +64,37 @@ func (l Load) Stream(ctx context.Context, rate float64) *Tally {
 	return &tally
 }
 
+// Streams runs n streams side by side, which begin one after the other within the time between two requests, and joins their tallies.
+func (l Load) Streams(ctx context.Context, n int, rate float64) *Tally {
+	tallies := make([]*Tally, n)
+	var running sync.WaitGroup
+	apart := time.Duration(float64(time.Second) / rate / float64(n))
+	for i := range n {
+		running.Go(func() {
+			select {
+			case <-time.After(time.Duration(i) * apart):
+				tallies[i] = l.Stream(ctx, rate)
+			case <-ctx.Done():
+				tallies[i] = &Tally{}
+			}
+		})
+	}
+	running.Wait()
+	all := &Tally{}
+	for _, one := range tallies {
+		all.join(one)
+	}
+	return all
+}
+
 func (l Load) one(ctx context.Context, open *connections) (Reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
 	conn := open.reusable(l.OneConn)
+	if conn != nil && l.Life > 0 && time.Since(conn.opened) > l.Life {
+		open.drop(conn)
+		conn = nil
+	}
 	if conn == nil {
 		var err error
 		if conn, err = Dial(ctx, l.Proto, l.To, l.Source); err != nil {

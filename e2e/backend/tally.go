@@ -23,9 +23,7 @@ type Tally struct {
 
 // Add counts one outcome of Ask.
 func (t *Tally) Add(r Reply, err error) {
-	if t.Failed == nil {
-		*t = Tally{Failed: map[Failure]int{}, Backends: map[string]int{}, Clients: map[netip.Addr]int{}, first: map[Failure]error{}}
-	}
+	t.prepare()
 	if err != nil {
 		kind := FailureOf(err)
 		t.Failed[kind]++
@@ -35,6 +33,28 @@ func (t *Tally) Add(r Reply, err error) {
 	t.OK++
 	t.Backends[r.Name]++
 	t.Clients[r.Client.Addr()]++
+}
+
+func (t *Tally) prepare() {
+	if t.Failed == nil {
+		*t = Tally{Failed: map[Failure]int{}, Backends: map[string]int{}, Clients: map[netip.Addr]int{}, first: map[Failure]error{}}
+	}
+}
+
+// join adds the outcomes of another tally.
+func (t *Tally) join(other *Tally) {
+	t.prepare()
+	t.OK += other.OK
+	for kind, n := range other.Failed {
+		t.Failed[kind] += n
+		t.first[kind] = cmp.Or(t.first[kind], other.first[kind])
+	}
+	for name, n := range other.Backends {
+		t.Backends[name] += n
+	}
+	for client, n := range other.Clients {
+		t.Clients[client] += n
+	}
 }
 
 // Failures is the number of requests that got no answer.

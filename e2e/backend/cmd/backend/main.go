@@ -22,6 +22,7 @@ const help = `backend serves one line about itself, or asks for such lines and c
   backend ask -proto http -n 100 10.96.0.10:80
   backend ask -proto tcp -rate 50 -duration 10s 10.96.0.10:80
   backend ask -proto udp -stream 10.96.0.53:53        until SIGTERM
+  backend ask -proto tcp -stream -connections 200 -life 15s -rate 1 10.96.0.10:80
 
 Exit status of ask: 0 all requests were answered, 1 some were not, 2 it was called wrongly.
 `
@@ -88,6 +89,8 @@ type asking struct {
 	rate     float64
 	duration time.Duration
 	stream   bool
+
+	connections int // streams of one connection each, 0: one stream as the other flags say
 }
 
 func parseAsk(args []string) (asking, error) {
@@ -99,13 +102,15 @@ func parseAsk(args []string) (asking, error) {
 	flags.DurationVar(&a.load.Timeout, "timeout", time.Second, "of each request")
 	flags.BoolVar(&a.load.OneConn, "one-socket", false, "one connection or socket for all requests")
 	flags.BoolVar(&a.load.Hold, "hold", false, "leave connections open until the last request is answered")
+	flags.IntVar(&a.connections, "connections", 0, "streams side by side, of one connection each, with -rate for each; it implies -one-socket")
+	flags.DurationVar(&a.load.Life, "life", 0, "with -one-socket: time after which a connection is closed between two requests and replaced; 0: never")
 	flags.Float64Var(&a.rate, "rate", 20, "requests a second of a stream")
 	flags.DurationVar(&a.duration, "duration", 0, "run a stream of requests that long, instead of -n")
 	flags.BoolVar(&a.stream, "stream", false, "run a stream of requests until SIGTERM")
 	if err := flags.Parse(args); err != nil {
 		return a, err
 	}
-	if flags.NArg() != 1 || a.n < 1 || a.rate <= 0 || a.load.Timeout <= 0 {
+	if flags.NArg() != 1 || a.n < 1 || a.rate <= 0 || a.load.Timeout <= 0 || a.connections < 0 {
 		return a, errors.New("ask: want one ADDR:PORT after the flags, and positive numbers")
 	}
 	var errs [3]error
@@ -114,6 +119,7 @@ func parseAsk(args []string) (asking, error) {
 	if *source != "" {
 		a.load.Source, errs[2] = netip.ParseAddr(*source)
 	}
+	a.load.OneConn = a.load.OneConn || a.connections > 0
 	if a.load.OneConn && a.load.Proto == backend.HTTP {
 		return a, errors.New("ask: -one-socket does not go with http, whose answers end the connection; use tcp")
 	}
@@ -136,7 +142,7 @@ func ask(ctx context.Context, args []string, out io.Writer) error {
 }
 
 func (a asking) run(ctx context.Context) *backend.Tally {
-	if !a.stream && a.duration == 0 {
+	if !a.stream && a.duration == 0 && a.connections == 0 {
 		return a.load.Repeat(ctx, a.n)
 	}
 	if a.duration > 0 {
@@ -144,5 +150,5 @@ func (a asking) run(ctx context.Context) *backend.Tally {
 		ctx, cancel = context.WithTimeout(ctx, a.duration)
 		defer cancel()
 	}
-	return a.load.Stream(ctx, a.rate)
+	return a.load.Streams(ctx, max(1, a.connections), a.rate)
 }

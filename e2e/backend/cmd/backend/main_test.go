@@ -31,6 +31,10 @@ func TestParseAsk(t *testing.T) {
 			load: backend.Load{Proto: backend.SCTP, To: to, Source: netip.MustParseAddr("10.0.0.7"), Timeout: time.Second, Hold: true},
 			n:    1, rate: 2.5, duration: 3 * time.Second, stream: true,
 		}},
+		{"long connections", "-proto tcp -stream -connections 200 -life 15s -rate 1 10.96.0.10:80", asking{
+			load: backend.Load{Proto: backend.TCP, To: to, Timeout: time.Second, OneConn: true, Life: 15 * time.Second},
+			n:    1, rate: 1, stream: true, connections: 200,
+		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -53,7 +57,7 @@ func TestWrongCallsAreRefused(t *testing.T) {
 	for _, args := range []string{
 		"", "sing", "serve", "serve -tcp 127.0.0.1:port", "serve -no-such-flag", "ask", "ask 10.0.0.1", "ask 10.0.0.1:80 10.0.0.2:80",
 		"ask -proto icmp 10.0.0.1:80", "ask -n 0 10.0.0.1:80", "ask -rate 0 10.0.0.1:80", "ask -source me 10.0.0.1:80",
-		"ask -one-socket 10.0.0.1:80",
+		"ask -one-socket 10.0.0.1:80", "ask -connections 2 10.0.0.1:80", "ask -proto tcp -connections -1 10.0.0.1:80",
 	} {
 		err := run(context.Background(), strings.Fields(args), io.Discard)
 		if err == nil || errors.Is(err, errUnanswered) {
