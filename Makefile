@@ -58,10 +58,10 @@ e2e: ## one level of make test: WHAT=packets|contracts|iptables|race|faults|kube
 stress: ## one long test: WHAT=kills|million|soak|storm|takeover|model|mutants|...
 	@e2e/suite.sh $(or $(WHAT),-list)
 
-e2e-cluster: ## real kubelets: install.yaml on three nodes; half an hour to build at first. RUN=kubelet KEEP=1 NODES=1
+e2e-cluster: $(CACHE)/bin/helm-v4.3.2 ## real kubelets: install.yaml on three nodes; half an hour to build at first. RUN=kubelet KEEP=1 NODES=1 OUTAGE=5m
 	@$(MAKE) image IMAGE=kube-ipvs:dev
 	@$(GO) build -trimpath -o bin/nodes ./e2e/nodes
-	@bin/nodes -run '$(RUN)' $(if $(KEEP),-keep) $(if $(NODES),-nodes $(NODES))
+	@bin/nodes -run '$(RUN)' -helm $< $(if $(KEEP),-keep) $(if $(NODES),-nodes $(NODES)) $(if $(OUTAGE),-outage $(OUTAGE))
 
 fuzz: ## each fuzz target for FUZZTIME (10s); TARGET=FuzzAnswer chooses some
 	@FUZZTIME='$(FUZZTIME)' e2e/fuzz.sh $(TARGET)

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -25,13 +23,19 @@ var checks = []check{
 	{"show, explain, check, top by kubectl exec", false, verbs},
 	{"kube-ipvs cluster status", false, clusterStatus},
 	{"rolling update of a Deployment under load", false, rollingUpdate},
+	{"rolling update under 200 long connections", false, longConnections},
+	{"pods in the network of their node", false, hostNetwork},
+	{"NodeLocal DNSCache", false, nodeLocalDNS},
 	{"ConfigMap: another scheduler, without a restart", false, configMap},
 	{"DaemonSet: upgrade and rollback under load", false, upgrade},
 	{"kubelet restarts under load", false, kubeletRestart},
-	{"API server away for a minute under load", false, apiServerAway},
+	{"API server away under load", false, apiServerAway},
+	{"a node is drained and rebooted under load", false, drainAndReboot},
+	{"kubectl ipvs names five faults", false, faultsByHand},
 	{"kube-proxy in ipvs mode, the overlay, and back", false, swap("ipvs")},
 	{"kube-proxy in iptables mode, the overlay, and back", false, swap("iptables")},
 	{"kube-proxy in nftables mode, the overlay, and back", false, swap("nftables")},
+	{"Helm: takeover, upgrade, rollback, uninstall under load", false, chart},
 }
 
 const (
@@ -171,7 +175,7 @@ func verbs(ctx context.Context, w *world) (string, error) {
 	}
 	var errs []error
 	for _, pod := range pods {
-		for _, words := range []string{"show", "show --kernel", "explain default/web", "check", "top --once", "status"} {
+		for _, words := range []string{"show status", "show services", "show kernel servers", "explain default/web", "check", "top --once"} {
 			out, err := w.inAgent(ctx, pod.Name, append([]string{"kube-ipvs"}, strings.Fields(words)...)...)
 			if err == nil && strings.TrimSpace(out) == "" {
 				err = errors.New("no output")
@@ -186,13 +190,12 @@ func verbs(ctx context.Context, w *world) (string, error) {
 
 // clusterStatus asks the agents of all nodes from here, as kubectl ipvs does.
 func clusterStatus(ctx context.Context, w *world) (string, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(w.o.dir, "kube-ipvs"), "cluster", "status", "--kubeconfig", w.plane.AdminKubeconfig())
-	out, err := cmd.CombinedOutput()
+	out, err := w.ipvs(ctx, "status")
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
-	for i := 1; i <= w.o.nodes; i++ {
-		if !strings.Contains(string(out), nodeName(i)) {
+	for _, i := range w.all() {
+		if !strings.Contains(out, nodeName(i)) {
 			return "", fmt.Errorf("no word about %s:\n%s", nodeName(i), out)
 		}
 	}
@@ -258,16 +261,25 @@ func (w *world) samePods(ctx context.Context, before []corev1.Pod) error {
 	return err
 }
 
+const nextImage = "localhost/kube-ipvs:next"
+
+// tagNext gives the image of the agent another name on each node, that of the next version.
+func (w *world) tagNext(ctx context.Context) error {
+	var errs []error
+	for _, i := range w.all() {
+		_, err := w.onNode(ctx, i, "ctr -n k8s.io images tag --force docker.io/library/kube-ipvs:dev "+nextImage)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
 // upgrade gives the DaemonSet another image and takes it back.
 func upgrade(ctx context.Context, w *world) (string, error) {
-	const next = "localhost/kube-ipvs:next"
-	for i := 1; i <= w.o.nodes; i++ {
-		if _, err := w.onNode(ctx, i, "ctr -n k8s.io images tag --force docker.io/library/kube-ipvs:dev "+next); err != nil {
-			return "", err
-		}
+	if err := w.tagNext(ctx); err != nil {
+		return "", err
 	}
 	return w.underLoad(ctx, func() error {
-		if _, err := w.kubectl(ctx, "set", "image", "-n", system, "daemonset/kube-ipvs", "kube-ipvs="+next); err != nil {
+		if _, err := w.kubectl(ctx, "set", "image", "-n", system, "daemonset/kube-ipvs", "kube-ipvs="+nextImage); err != nil {
 			return err
 		}
 		if err := w.rolledOut(ctx, "daemonset/kube-ipvs", system); err != nil {
@@ -287,7 +299,7 @@ func kubeletRestart(ctx context.Context, w *world) (string, error) {
 		return "", err
 	}
 	return w.underLoad(ctx, func() error {
-		for i := 1; i <= w.o.nodes; i++ {
+		for _, i := range w.all() {
 			if _, err := w.onNode(ctx, i, "pkill -KILL -x kubelet"); err != nil {
 				return err
 			}
@@ -312,7 +324,7 @@ func apiServerAway(ctx context.Context, w *world) (string, error) {
 		if err := w.plane.KillAPIServer(ctx); err != nil {
 			return err
 		}
-		slept := sleep(ctx, time.Minute)
+		slept := sleep(ctx, w.o.outage)
 		if err := errors.Join(slept, w.plane.StartAPIServer(ctx)); err != nil {
 			return err
 		}

@@ -31,13 +31,14 @@ type world struct {
 	plane  *cluster.Cluster
 	set    binaries.Set
 	own    binaries.Nodes
-	others []*exec.Cmd // controllers and nodes, in the order of their start
+	others []*exec.Cmd       // controllers and nodes, in the order of their start
+	guests map[int]*exec.Cmd // nodes by number
 	ready  time.Duration
 }
 
 // build brings everything up. The caller closes the world, also after an error.
 func build(ctx context.Context, o options) (*world, error) {
-	w := &world{o: o, start: time.Now(), out: os.Stderr}
+	w := &world{o: o, start: time.Now(), out: os.Stderr, guests: map[int]*exec.Cmd{}}
 	for _, step := range []struct {
 		what string
 		do   func(context.Context) error
@@ -53,16 +54,12 @@ func build(ctx context.Context, o options) (*world, error) {
 
 func (w *world) say(format string, args ...any) { say(w.out, w.start, format, args...) }
 
-// findPrograms builds what is not in the cache.
-func (w *world) findPrograms(ctx context.Context) error {
-	b, err := binaries.NewBuilder(ctx, w.out)
-	if err != nil {
+// findPrograms finds what makePrograms made.
+func (w *world) findPrograms(context.Context) (err error) {
+	if w.set, err = binaries.Find(); err != nil {
 		return err
 	}
-	if w.set, err = b.Build(ctx); err != nil {
-		return err
-	}
-	w.own, err = b.BuildNodes(ctx)
+	w.own, err = binaries.FindNodes()
 	return err
 }
 
@@ -138,27 +135,27 @@ func (w *world) startPlane(ctx context.Context) (err error) {
 		return err
 	}
 	config, keys := "--kubeconfig="+w.plane.AdminKubeconfig(), w.plane.Dir()
-	return errors.Join(
-		w.launch("kube-controller-manager", w.own.ControllerManager, config, "--leader-elect=false", "--secure-port=0",
-			"--service-account-private-key-file="+filepath.Join(keys, "accounts.key"), "--root-ca-file="+filepath.Join(keys, "ca.crt")),
-		w.launch("kube-scheduler", w.own.Scheduler, config, "--leader-elect=false", "--secure-port=0"))
+	_, manager := w.launch("kube-controller-manager", w.own.ControllerManager, config, "--leader-elect=false", "--secure-port=0",
+		"--service-account-private-key-file="+filepath.Join(keys, "accounts.key"), "--root-ca-file="+filepath.Join(keys, "ca.crt"))
+	_, scheduler := w.launch("kube-scheduler", w.own.Scheduler, config, "--leader-elect=false", "--secure-port=0")
+	return errors.Join(manager, scheduler)
 }
 
 // launch starts a program that lasts as long as the world, with its output in a file of its own.
-func (w *world) launch(name, path string, args ...string) error {
+func (w *world) launch(name, path string, args ...string) (*exec.Cmd, error) {
 	log, err := os.Create(filepath.Join(w.o.dir, name+".log"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer log.Close() // the program has its own descriptor
 	cmd := exec.Command(path, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", name, err)
+		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	w.others = append(w.others, cmd)
-	return nil
+	return cmd, nil
 }
 
 // close ends everything, the last first.

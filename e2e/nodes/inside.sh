@@ -33,8 +33,6 @@ cat >/etc/cni/net.d/10-pods.conflist <<-CNI
 CNI
 cat >/run/containerd.toml <<-TOML
 	version = 3
-	[grpc]
-	address = "/run/containerd/containerd.sock"
 	[plugins.'io.containerd.cri.v1.images']
 	snapshotter = "$SNAPSHOTTER"
 	[plugins.'io.containerd.cri.v1.images'.pinned_images]
@@ -82,7 +80,7 @@ keep() {
 keep containerd.log containerd --config /run/containerd.toml &
 until ctr version >/dev/null 2>&1; do sleep 0.2; done
 for image in /run/cluster/images/*.tar; do
-	ctr --namespace k8s.io images import --snapshotter "$SNAPSHOTTER" "$image"
+	ctr --namespace k8s.io images import --local --snapshotter "$SNAPSHOTTER" "$image"
 done
 keep kubelet.log kubelet --config=/run/kubelet.yaml --kubeconfig="$own/kubeconfig" --hostname-override="$name" \
 	--node-ip="172.30.0.1$INDEX,fd00:30::1$INDEX" &

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/kube-ipvs/kube-ipvs/e2e/kube/binaries"
 )
 
 // proxyManifest is what kubeadm makes beside the DaemonSet of manifests/testdata/kubeadm.yaml: the account and its rights, and the
@@ -62,7 +64,7 @@ sleep 20
 kubectl -n kube-system patch ds kube-proxy -p '{"spec":{"updateStrategy":{"type":"RollingUpdate"}}}'
 kubectl -n kube-system rollout status ds/kube-proxy --timeout=5m
 for pod in $(kubectl -n kube-system get pods -l k8s-app=kube-proxy -o name); do
-	kubectl -n kube-system exec "$pod" -- kube-ipvs status
+	kubectl -n kube-system exec "$pod" -- kube-ipvs show status
 done
 `
 	backToIPVSScript = `
@@ -149,7 +151,7 @@ func (w *world) shell(ctx context.Context, mode, script string) error {
 	}
 	cmd := exec.CommandContext(ctx, "bash", "-exuo", "pipefail", "-c", script)
 	cmd.Dir = filepath.Join(w.o.dir, "swap-"+mode)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.plane.AdminKubeconfig(), "MANIFESTS="+manifests, "MODE="+mode,
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.plane.AdminKubeconfig(), "MANIFESTS="+manifests, "MODE="+mode, "HELM="+w.o.helm,
 		"PATH="+filepath.Dir(w.set.Kubectl)+":"+os.Getenv("PATH"))
 	if err := os.MkdirAll(cmd.Dir, 0o755); err != nil {
 		return err
@@ -160,20 +162,33 @@ func (w *world) shell(ctx context.Context, mode, script string) error {
 	return nil
 }
 
-// makeProxyImage puts kube-proxy into the base of our own image, with iptables under its plain names, and imports it on each node.
+// makeProxyImage puts kube-proxy into an image, with iptables under its plain names and with nft, which nftables mode launches. The
+// libraries of nft are those of this machine.
 func (w *world) makeProxyImage(ctx context.Context) error {
-	file := filepath.Join(w.o.dir, "images", "kube-proxy.tar")
-	if _, err := os.Stat(file); err == nil {
+	return w.makeImage(ctx, "docker.io/library/kube-proxy:"+binaries.Kubernetes, w.set.Proxy, `
+for name in ip{,6}tables{,-save,-restore}; do ln -s xtables-nft-multi "$base/usr/sbin/$name"; done
+nft=$(command -v nft)
+for file in "$nft" $(ldd "$nft" | grep -o '/[^ ]*'); do
+	[ -e "$base$file" ] || cp -L --parents "$file" "$base"
+done
+`)
+}
+
+// makeImage makes an image of a program and the base of our own image, to which a script may add, and imports it on each node. It
+// makes an image once.
+func (w *world) makeImage(ctx context.Context, name, program, more string) error {
+	file := filepath.Join("images", strings.NewReplacer("/", "_", ":", "_").Replace(name)+".tar")
+	path := filepath.Join(w.o.dir, file)
+	if _, err := os.Stat(path); err == nil {
 		return nil
 	}
-	const script = `
+	script := `
 base=$(mktemp -d)
-trap 'rm -rf "$base"' EXIT
+trap 'rm -rf "$base" "$base.oci"' EXIT
 manifests/image/base.sh amd64 "$base"
-for name in ip{,6}tables{,-save,-restore}; do ln -s xtables-nft-multi "$base/usr/sbin/$name"; done
-go run ./e2e/image -name kube-proxy:v1.37.2 -date 2026-01-01T00:00:00Z -out "$base.oci" "linux/amd64=$base=$PROXY"
+` + more + `
+go run ./e2e/image -name "$NAME" -date 2026-01-01T00:00:00Z -out "$base.oci" "linux/amd64=$base=$PROGRAM"
 tar -cf "$FILE.new" -C "$base.oci" .
-rm -rf "$base.oci"
 mv "$FILE.new" "$FILE"
 `
 	cache, err := filepath.Abs(filepath.Dir(filepath.Dir(w.set.Proxy)))
@@ -181,15 +196,15 @@ mv "$FILE.new" "$FILE"
 		return err
 	}
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
-	cmd.Env = append(os.Environ(), "CACHE="+cache, "PROXY="+w.set.Proxy, "FILE="+file)
+	cmd.Env = append(os.Environ(), "CACHE="+cache, "NAME="+name, "PROGRAM="+program, "FILE="+path)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("image of kube-proxy: %w: %s", err, out)
+		return fmt.Errorf("image %s: %w: %s", name, err, out)
 	}
 	var errs []error
-	for i := 1; i <= w.o.nodes; i++ {
-		out, err := w.onNode(ctx, i, "ctr -n k8s.io images import --snapshotter "+snapshotter+" /run/cluster/images/kube-proxy.tar && ctr -n k8s.io images ls -q")
-		if err == nil && !strings.Contains(out, "kube-proxy:v") {
-			err = fmt.Errorf("no image of kube-proxy: %s", out)
+	for _, i := range w.all() {
+		out, err := w.onNode(ctx, i, "ctr -n k8s.io images import --local --snapshotter "+snapshotter+" /run/cluster/"+file+" && ctr -n k8s.io images ls -q")
+		if err == nil && !strings.Contains(out, name) {
+			err = fmt.Errorf("no image %s: %s", name, out)
 		}
 		errs = append(errs, err)
 	}

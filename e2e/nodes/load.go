@@ -24,6 +24,8 @@ spec:
     metadata: {labels: {app: web}}
     spec:
       terminationGracePeriodSeconds: 15
+      topologySpreadConstraints:
+      - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {app: web}}}
       containers:
       - name: web
         image: localhost/backend:e2e
@@ -31,6 +33,11 @@ spec:
         args: [serve, -tcp, ":8080", -http, ":8080", -udp, ":8080"]
         readinessProbe: {tcpSocket: {port: 8080}, periodSeconds: 2}
         lifecycle: {preStop: {sleep: {seconds: 5}}}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web}
+spec: {maxUnavailable: 1, selector: {matchLabels: {app: web}}}
 ---
 apiVersion: v1
 kind: Service
@@ -53,13 +60,14 @@ kind: Pod
 metadata: {name: %s, labels: {app: load}}
 spec:
   nodeName: %s
+  hostNetwork: %t
   restartPolicy: Never
   terminationGracePeriodSeconds: 10
   containers:
   - name: load
     image: localhost/backend:e2e
     imagePullPolicy: Never
-    args: [ask, -proto, %s, -rate, "%d", -timeout, 5s, %s, %q]
+    args: [ask, -proto, %s, -timeout, 5s, %s, %q]
 ---
 `
 
@@ -75,35 +83,59 @@ func serve(ctx context.Context, w *world) (string, error) {
 	if err := w.rolledOut(ctx, "deployment/web", "default"); err != nil {
 		return "", err
 	}
-	if err := w.ask(ctx, "http "+w.webAddr()+":80", "tcp [fd00:10:96::80]:80", "udp "+w.webAddr()+":80"); err != nil {
+	if err := w.ask(ctx, asked...); err != nil {
 		return "", err
 	}
-	for i := 1; i <= w.o.nodes; i++ {
-		for _, target := range []string{nodeAddr(i) + ":30080", fmt.Sprintf("[fd00:30::1%d]:30080", i)} {
+	return "", w.askNodePort(ctx, 30080)
+}
+
+// askNodePort asks the NodePort of each node from this machine, by both families.
+func (w *world) askNodePort(ctx context.Context, port int) error {
+	for _, i := range w.all() {
+		for _, target := range []string{fmt.Sprintf("%s:%d", nodeAddr(i), port), fmt.Sprintf("[fd00:30::1%d]:%d", i, port)} {
 			if out, err := w.backend(ctx, "ask", "-proto", "http", "-n", "10", "-timeout", "5s", target); err != nil {
-				return "", fmt.Errorf("NodePort %s from outside: %w: %s", target, err, out)
+				return fmt.Errorf("NodePort %s from outside: %w: %s", target, err, out)
 			}
 		}
 	}
-	return "", nil
+	return nil
 }
 
-// asked is what every load of a check asks.
+// asked is what every load of a check asks: a protocol and an address, and the word host for pods in the network of their node.
 var asked = []string{"http 10.96.0.80:80", "tcp [fd00:10:96::80]:80", "udp 10.96.0.80:80"}
 
-// Rates of load, in requests a second of each pod. A node computes slowly: its system calls cost tens of microseconds.
+// How pods ask: for a while or until they are told to end, with their rate in requests a second. A node computes slowly: its system
+// calls cost tens of microseconds.
 const (
-	briefRate = 5
-	loadRate  = 10
+	briefly   = `-duration=5s, "-rate=5"`
+	endlessly = `-stream, "-rate=10"`
 )
 
-// ask runs pods that ask for five seconds, one for each target on each node. A target is a protocol and an address.
-func (w *world) ask(ctx context.Context, targets ...string) error {
-	if err := w.startLoad(ctx, "-duration=5s", briefRate, targets...); err != nil {
-		return err
+// all are the numbers of all nodes.
+func (w *world) all() []int { return w.first(w.o.nodes) }
+
+// first are the numbers of the first n nodes.
+func (w *world) first(n int) []int {
+	var list []int
+	for i := 1; i <= n; i++ {
+		list = append(list, i)
 	}
-	_, err := w.endLoad(ctx)
+	return list
+}
+
+// ask runs pods that ask for five seconds, one for each target on each node.
+func (w *world) ask(ctx context.Context, targets ...string) error {
+	_, err := w.askWho(ctx, targets...)
 	return err
+}
+
+// askWho is ask, and returns the tallies with the names of those that answered.
+func (w *world) askWho(ctx context.Context, targets ...string) (logs string, err error) {
+	if err := w.startLoad(ctx, w.all(), briefly, targets...); err != nil {
+		return "", err
+	}
+	_, logs, err = w.endLoad(ctx)
+	return logs, err
 }
 
 // settleTime is how long load goes on after a change, while replaced pods end.
@@ -111,28 +143,33 @@ const settleTime = 15 * time.Second
 
 // underLoad does something while pods on all nodes ask, and fails when one request did. The note has the count.
 func (w *world) underLoad(ctx context.Context, do func() error) (string, error) {
-	if err := w.startLoad(ctx, "-stream", loadRate, asked...); err != nil {
+	return w.underLoadOf(ctx, w.all(), endlessly, asked, do)
+}
+
+// underLoadOf is underLoad with pods on some nodes, which ask as the caller says.
+func (w *world) underLoadOf(ctx context.Context, nodes []int, how string, targets []string, do func() error) (string, error) {
+	if err := w.startLoad(ctx, nodes, how, targets...); err != nil {
 		return "", err
 	}
 	begin := time.Now()
 	err := do()
 	err = errors.Join(err, sleep(ctx, settleTime))
 	took := time.Since(begin)
-	for i := 1; i <= w.o.nodes; i++ {
+	for _, i := range nodes {
 		_, stopped := w.onNode(ctx, i, `pkill -TERM -f "^/backend ask"`)
 		err = errors.Join(err, stopped)
 	}
-	answered, lost := w.endLoad(ctx)
+	answered, _, lost := w.endLoad(ctx)
 	return fmt.Sprintf("%d requests in %.0fs, 0 failed", answered, took.Seconds()), errors.Join(err, lost)
 }
 
 // startLoad returns when every pod asks.
-func (w *world) startLoad(ctx context.Context, how string, rate int, targets ...string) error {
+func (w *world) startLoad(ctx context.Context, nodes []int, how string, targets ...string) error {
 	var pods strings.Builder
-	for i := 1; i <= w.o.nodes; i++ {
+	for _, i := range nodes {
 		for t, target := range targets {
-			proto, addr, _ := strings.Cut(target, " ")
-			fmt.Fprintf(&pods, loadPod, fmt.Sprintf("load-%d-%d", i, t), nodeName(i), proto, rate, how, addr)
+			words := strings.Fields(target)
+			fmt.Fprintf(&pods, loadPod, fmt.Sprintf("load-%d-%d", i, t), nodeName(i), len(words) > 2, words[0], how, words[1])
 		}
 	}
 	if err := w.plane.Apply(ctx, pods.String()); err != nil {
@@ -153,7 +190,7 @@ func (w *world) phases(ctx context.Context) (string, error) {
 }
 
 // endLoad waits until every pod has ended, and fails with the tallies of those whose requests failed.
-func (w *world) endLoad(ctx context.Context) (answered int, err error) {
+func (w *world) endLoad(ctx context.Context) (answered int, logs string, err error) {
 	defer func() {
 		_, gone := w.kubectl(context.WithoutCancel(ctx), "delete", "pod", "-l", "app=load", "--now", "--timeout=2m")
 		err = errors.Join(err, gone)
@@ -167,18 +204,19 @@ func (w *world) endLoad(ctx context.Context) (answered int, err error) {
 		return err
 	})
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	for line := range strings.Lines(out) {
 		name, phase, _ := strings.Cut(strings.TrimSpace(line), " ")
 		log, unread := w.kubectl(ctx, "logs", name)
 		n, counted := answers(log)
 		answered += n
+		logs += log
 		if phase != "Succeeded" || unread != nil || !counted {
 			err = errors.Join(err, unread, fmt.Errorf("%s: %s: %s", name, phase, log))
 		}
 	}
-	return answered, err
+	return answered, logs, err
 }
 
 // answers reads the first line of a tally: 7 requests, 7 answered, 0 failed.
@@ -186,6 +224,17 @@ func answers(log string) (answered int, ok bool) {
 	var requests, lost int
 	n, _ := fmt.Sscanf(log, "%d requests, %d answered, %d failed", &requests, &answered, &lost)
 	return answered, n == 3 && answered > 0 && lost == 0 && requests == answered
+}
+
+// answeredBy are the names of those that answered, by the lines of tallies that begin with the word backend.
+func answeredBy(logs string) map[string]bool {
+	names := map[string]bool{}
+	for line := range strings.Lines(logs) {
+		if words := strings.Fields(line); len(words) > 2 && words[0] == "backend" {
+			names[words[1]] = true
+		}
+	}
+	return names
 }
 
 // backend runs the client of the workload on this machine.

@@ -14,6 +14,9 @@ import (
 	"runtime"
 	"syscall"
 	"time"
+
+	"github.com/kube-ipvs/kube-ipvs/e2e/kube/binaries"
+	"github.com/kube-ipvs/kube-ipvs/e2e/vm"
 )
 
 // options are what the flags say.
@@ -23,7 +26,9 @@ type options struct {
 	memory int // of a node, in MiB
 	only   *regexp.Regexp
 	keep   bool
-	image  string // file
+	image  string        // file
+	helm   string        // program, empty without it
+	outage time.Duration // how long the API server is away
 }
 
 // errChecks is the error of a run with failed checks; the report has named them.
@@ -55,6 +60,11 @@ func run(ctx context.Context, args []string) error {
 	if os.Getenv(insideVariable) == "" {
 		return enter(ctx, o)
 	}
+	for _, name := range []string{"HTTPS_PROXY", "https_proxy"} { // no proxy can be reached from the namespace
+		if err := os.Unsetenv(name); err != nil {
+			return err
+		}
+	}
 	outside, err := os.Readlink("/proc/self") // the number that other programs know this process by
 	if err != nil {
 		return err
@@ -84,6 +94,8 @@ func parse(args []string) (options, error) {
 	f := flag.NewFlagSet("nodes", flag.ContinueOnError)
 	f.StringVar(&o.dir, "dir", "bin/e2e-cluster", "`DIRECTORY` for logs, keys and what nodes share; it is emptied first")
 	f.StringVar(&o.image, "image", "bin/image.tar", "`FILE` with the image kube-ipvs:dev, of make image")
+	f.StringVar(&o.helm, "helm", "", "`FILE` of the program helm, for the checks of the chart")
+	f.DurationVar(&o.outage, "outage", time.Minute, "how `LONG` the API server is away")
 	f.IntVar(&o.nodes, "nodes", 3, "how many nodes, 1 to 8")
 	f.IntVar(&o.memory, "memory", 2500, "`MiB` of a node at most")
 	f.StringVar(&only, "run", "", "`REGEXP` of the checks to run; those that install always run")
@@ -91,13 +103,16 @@ func parse(args []string) (options, error) {
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
-	if f.NArg() > 0 || o.nodes < 1 || o.nodes > 8 {
-		return o, errors.New("want flags only, and 1 to 8 nodes")
+	if f.NArg() > 0 || o.nodes < 1 || o.nodes > 8 || o.outage <= 0 {
+		return o, errors.New("want flags only, 1 to 8 nodes, and a time without the API server")
 	}
-	var errs [3]error
+	var errs [4]error
 	o.only, errs[0] = regexp.Compile(only)
 	o.dir, errs[1] = filepath.Abs(o.dir)
 	o.image, errs[2] = filepath.Abs(o.image)
+	if o.helm != "" {
+		o.helm, errs[3] = filepath.Abs(o.helm)
+	}
 	return o, errors.Join(errs[:]...)
 }
 
@@ -112,6 +127,9 @@ func enter(ctx context.Context, o options) error {
 	if err := able(o); err != nil {
 		return fmt.Errorf("this machine cannot run it: %w", err)
 	}
+	if err := makePrograms(ctx); err != nil {
+		return err
+	}
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", os.Args[1:]...)
 	cmd.Env = append(os.Environ(), insideVariable+"=1")
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -119,6 +137,18 @@ func enter(ctx context.Context, o options) error {
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = endLimit
 	return cmd.Run()
+}
+
+// makePrograms fills the cache with the programs of Kubernetes and containerd, and with the kernel of the nodes. It is done before the
+// namespace, which has no way to the sources.
+func makePrograms(ctx context.Context) error {
+	b, err := binaries.NewBuilder(ctx, os.Stderr)
+	if err != nil {
+		return err
+	}
+	_, control := b.Build(ctx)
+	_, nodes := b.BuildNodes(ctx)
+	return errors.Join(control, nodes, vm.Prepare(ctx, vm.Options{Accel: "uml", Log: os.Stderr}))
 }
 
 // say prints a line with the seconds since the start.

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/kube/cluster"
 )
@@ -40,7 +42,7 @@ func (w *world) startNodes(ctx context.Context) error {
 		}
 	}
 	if err := until(ctx, "nodes are Ready", w.nodesReady); err != nil {
-		return err
+		return fmt.Errorf("%w\n%s", err, w.logs())
 	}
 	w.ready = time.Since(begin)
 	w.say("%d nodes are Ready after %.0fs", w.o.nodes, w.ready.Seconds())
@@ -63,10 +65,71 @@ func (w *world) bootNode(ctx context.Context, i int) error {
 	if err := w.plane.Apply(ctx, object); err != nil {
 		return err
 	}
-	return w.launch(name, "taskset", "-c", strconv.Itoa(i%runtime.NumCPU()), filepath.Join(w.o.dir, "vmrun"), "-accel", "uml", "-link", name,
+	return w.boot(i)
+}
+
+// reboot ends a node without a word to the processes on it, and boots it again. Its disk is memory, so it has nothing afterwards.
+func (w *world) reboot(ctx context.Context, i int) error {
+	if _, err := w.onNode(ctx, i, "(sleep 1; echo o >/proc/sysrq-trigger) >/dev/null 2>&1 &"); err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = w.guests[i].Wait() // a guest that was switched off has no exit status
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return w.boot(i)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// boot starts the guest of a node, on one CPU of those that this program may use.
+func (w *world) boot(i int) (err error) {
+	var may unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &may); err != nil {
+		return fmt.Errorf("ask for the CPUs of this program: %w", err)
+	}
+	name := nodeName(i)
+	w.guests[i], err = w.launch(name, "taskset", "-c", strconv.Itoa(cpuOf(i, &may)), filepath.Join(w.o.dir, "vmrun"), "-accel", "uml", "-link", name,
 		"-m", strconv.Itoa(w.o.memory), "-timeout", "6h", "-share", w.o.dir+":/run/cluster:rw", "-share", filepath.Dir(w.own.Kubelet)+":/run/binaries", "-share", "/:/run/host",
 		"-env", "INDEX="+strconv.Itoa(i), "-env", "NODES="+strconv.Itoa(w.o.nodes), "-env", "SNAPSHOTTER="+snapshotter,
 		"--", "bash", "/run/cluster/node.sh")
+	return err
+}
+
+// cpuOf deals the CPUs of a set to nodes in turn.
+func cpuOf(i int, may *unix.CPUSet) int {
+	var list []int
+	for cpu := range 8 * int(unsafe.Sizeof(*may)) {
+		if may.IsSet(cpu) {
+			list = append(list, cpu)
+		}
+	}
+	return list[i%len(list)]
+}
+
+// logTail is how many lines of a log an error has.
+const logTail = 10
+
+// logs are the ends of what the nodes have written.
+func (w *world) logs() string {
+	var out strings.Builder
+	for i := 1; i <= w.o.nodes; i++ {
+		for _, path := range []string{nodeName(i) + ".log", nodeName(i) + "/boot.log", nodeName(i) + "/containerd.log", nodeName(i) + "/kubelet.log"} {
+			text, _ := os.ReadFile(filepath.Join(w.o.dir, path)) // what does not exist is empty
+			fmt.Fprintf(&out, "--- %s\n%s\n", path, lastLines(string(text), logTail))
+		}
+	}
+	return out.String()
+}
+
+// lastLines are the last n lines of a text.
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
 // nodesReady fails with the names of the nodes that are not Ready.

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestInstallManifestCanBeEdited: the values that a cluster sets are in the manifest as the comments there have them.
@@ -44,6 +46,26 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestAnsweredBy: the names are those of lines about backends.
+func TestAnsweredBy(t *testing.T) {
+	got := answeredBy("2 requests, 2 answered, 0 failed\n  backend  node1  1  ###\n  backend  node2  1  ###\n  client   10.0.0.1  2  ######\n")
+	if len(got) != 2 || !got["node1"] || !got["node2"] {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestNamedOnTheFirstScreen: the node and the words stand in one line, among the first of the output.
+func TestNamedOnTheFirstScreen(t *testing.T) {
+	const line = "node3: the kernel lacks 1 row of servers\n"
+	for text, want := range map[string]bool{
+		line: true, strings.Repeat("\n", screenLines-1) + line: true, strings.Repeat("\n", screenLines) + line: false, "node3\nthe kernel lacks\n": false, "": false,
+	} {
+		if got := names(firstScreen(text), "node3", "the kernel lacks"); got != want {
+			t.Errorf("%q: %t, want %t", text, got, want)
+		}
+	}
+}
+
 // TestReport: a failed check fails the run, its whole text is one line of bounded length, and what was not run is no success.
 func TestReport(t *testing.T) {
 	r := &report{rows: []row{{name: "a", result: passed, took: 2 * time.Second, note: "fine"}}}
@@ -59,6 +81,9 @@ func TestReport(t *testing.T) {
 	if r.rows = []row{{name: "c", result: "not run"}}; !r.failed() {
 		t.Error("a check that was not run is a success")
 	}
+	if r.rows = []row{{name: "d", result: skipped}}; r.failed() {
+		t.Error("a check that needs more nodes failed")
+	}
 }
 
 // TestOneCheckFails: the error becomes the note.
@@ -66,6 +91,10 @@ func TestOneCheckFails(t *testing.T) {
 	w := &world{out: io.Discard}
 	got := w.one(t.Context(), check{name: "x", run: nothing})
 	if got.result != failed || got.note != "nothing there" {
+		t.Errorf("%+v", got)
+	}
+	got = w.one(t.Context(), check{name: "y", run: func(context.Context, *world) (string, error) { return "", needsNodes(3) }})
+	if got.result != skipped || got.note != "needs 3 nodes" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -125,6 +154,27 @@ func TestParse(t *testing.T) {
 	for _, wrong := range [][]string{{"-nodes", "0"}, {"-nodes", "9"}, {"-run", "("}, {"more"}} {
 		if _, err := parse(wrong); err == nil {
 			t.Errorf("%q is taken", wrong)
+		}
+	}
+}
+
+// TestCPUOf: nodes get the CPUs that this program may use, in turn.
+func TestCPUOf(t *testing.T) {
+	var may unix.CPUSet
+	may.Set(1)
+	may.Set(3)
+	for i, want := range []int{1, 3, 1} {
+		if got := cpuOf(i, &may); got != want {
+			t.Errorf("node %d is on CPU %d, want %d", i, got, want)
+		}
+	}
+}
+
+// TestLastLines: an error has the end of a log, whole where it is short.
+func TestLastLines(t *testing.T) {
+	for text, want := range map[string]string{"": "", "a\nb\nc\n": "b\nc", "a": "a"} {
+		if got := lastLines(text, 2); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
 }
