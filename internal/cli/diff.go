@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -116,12 +115,13 @@ func (s desiredFromManifests) wanted(ctx context.Context) (config.Mode, func(con
 	if c.Mode != config.ModeIPTables {
 		c.Mode = config.ModeIPVS
 	}
-	batch, servers, err := s.batch(ctx)
+	read, err := s.read(ctx)
 	if err != nil {
 		return c.Mode, nil, err
 	}
-	host := batch.Host()
-	host.PodRanges, host.APIServers = c.DetectLocal.ClusterCIDRs, servers
+	c.ServiceCIDRs = read.serviceCIDRs
+	batch, host := read.batch, read.batch.Host()
+	host.PodRanges, host.APIServers = c.DetectLocal.ClusterCIDRs, read.servers
 	if host.Links, err = s.k.host.Local(ctx); err != nil {
 		return c.Mode, nil, fmt.Errorf("read the addresses of this machine: %w", err)
 	}
@@ -149,13 +149,13 @@ func (s desiredFromManifests) mode(ctx context.Context, c config.Config, batch c
 	return iptables.New(zap.NewNop(), rc, iptables.Deps{})
 }
 
-// batch is all that manifests and API server say, and at which addresses the latter is reached.
-func (s desiredFromManifests) batch(ctx context.Context) (catalog.Batch, []netip.Addr, error) {
+// read reads the manifests and the API server.
+func (s desiredFromManifests) read(ctx context.Context) (inputs, error) {
 	in := input{manifests: s.c.SourceDir, stdin: s.stdin}
 	in.cluster = in.manifests == "" || s.c.Client.Kubeconfig != "" || s.c.Client.Master != ""
 	read, err := in.read(ctx, s.c)
 	if err != nil {
-		return catalog.Batch{}, nil, fmt.Errorf("the desired rows are unknown: %w", err)
+		return read, fmt.Errorf("the desired rows are unknown: %w", err)
 	}
 	for _, p := range read.problems {
 		fmt.Fprintln(s.notes, p)
@@ -164,9 +164,9 @@ func (s desiredFromManifests) batch(ctx context.Context) (catalog.Batch, []netip
 		fmt.Fprintln(s.notes, text)
 	}
 	if n := read.badFiles(); n > 0 {
-		return catalog.Batch{}, nil, fmt.Errorf("the desired rows are unknown: files that cannot be read: %d", n)
+		return read, fmt.Errorf("the desired rows are unknown: files that cannot be read: %d", n)
 	}
-	return read.batch, read.servers, nil
+	return read, nil
 }
 
 // diff prints the differences in a format. It fails if anything cannot be read.

@@ -43,10 +43,17 @@ type inputs struct {
 	problems []file.Problem
 	// nodes are the names of all Nodes, sorted.
 	nodes []string
-	// servers are the addresses of the API server.
-	servers []netip.Addr
+	apiServer
 	// assigned names the cluster IPs that Services got.
 	assigned []string
+}
+
+// apiServer has what an agent learns of an API server beside its objects.
+type apiServer struct {
+	// servers are the addresses of the API server.
+	servers []netip.Addr
+	// serviceCIDRs are the ranges that routes make local: of the settings, else of the API server.
+	serviceCIDRs []netip.Prefix
 }
 
 // nodeNames is a sink that records the names of Nodes.
@@ -63,7 +70,7 @@ func (n *nodeNames) SetNode(origin model.Origin, node model.Node) {
 
 // read reads everything once. A cluster that refuses one list, or does not answer, is an error.
 func (in input) read(ctx context.Context, c config.Config) (inputs, error) {
-	var out inputs
+	out := inputs{apiServer: apiServer{serviceCIDRs: c.ServiceCIDRs}}
 	var origins []model.Origin
 	if in.manifests != "" {
 		origins = append(origins, model.FromFile)
@@ -83,7 +90,7 @@ func (in input) read(ctx context.Context, c config.Config) (inputs, error) {
 	}
 	if in.cluster {
 		var err error
-		if out.servers, err = listCluster(ctx, c, sink); err != nil {
+		if out.apiServer, err = listCluster(ctx, c, sink); err != nil {
 			return out, err
 		}
 	}
@@ -104,20 +111,20 @@ func (in input) load(out *inputs) (objects file.Objects, err error) {
 	return objects, err
 }
 
-// listCluster lists everything of an API server once, and returns its addresses.
-func listCluster(ctx context.Context, c config.Config, sink source.Sink) ([]netip.Addr, error) {
+// listCluster lists everything of an API server once.
+func listCluster(ctx context.Context, c config.Config, sink source.Sink) (apiServer, error) {
 	ctx, cancel := context.WithTimeout(ctx, listWithin)
 	defer cancel()
 	reached := &kube.Reached{}
 	client, err := wiring.NewClient(c, reached)
 	if err != nil {
-		return nil, err
+		return apiServer{}, err
 	}
 	o := kube.Options{Node: c.NodeName, AllNodes: c.WatchNodes != config.WatchOwn, ManyNodes: wiring.ManyNodes(c)}
 	if err := kube.Once(ctx, client, o, sink); err != nil {
-		return nil, fmt.Errorf("read the cluster: %w", err)
+		return apiServer{}, fmt.Errorf("read the cluster: %w", err)
 	}
-	return reached.Addrs(), nil
+	return apiServer{reached.Addrs(), wiring.WithServiceCIDRs(ctx, zap.NewNop(), c, client).ServiceCIDRs}, nil
 }
 
 // unknownNode returns a message if there are Nodes, and none has the name of this node.

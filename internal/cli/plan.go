@@ -213,6 +213,7 @@ func (p planner) compile(ctx context.Context, in input, notes io.Writer) (map[st
 	if err != nil {
 		return nil, planOutcome{}, err
 	}
+	p.c.ServiceCIDRs = read.serviceCIDRs
 	for _, problem := range read.problems {
 		fmt.Fprintln(notes, problem)
 	}

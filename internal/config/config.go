@@ -82,7 +82,7 @@ type VirtualServers struct {
 // Binding is how addresses become local in ModeIPVS.
 type Binding struct {
 	// VIPBinding is how addresses of Services become local, and ServiceCIDRs those that may by one
-	// route. There is a range unless VIPBinding is VIPBindingAddress.
+	// route. The API server has ranges where none are configured.
 	VIPBinding   VIPBinding
 	ServiceCIDRs []netip.Prefix
 	// ExternalBinding is how external and load-balancer addresses become local.

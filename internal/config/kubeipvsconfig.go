@@ -52,7 +52,8 @@ type KubeIPVSConfiguration struct {
 	// server has now. capture binds none.
 	ExternalBinding string `json:"externalBinding"`
 	// serviceCIDRs are the ranges of cluster IPs, the same as --service-cluster-ip-range of the API
-	// server (--service-cidrs). There is no default, and vipBinding route needs them.
+	// server (--service-cidrs). By default vipBinding route takes those of the ServiceCIDR objects of the
+	// API server, where it has them and the agent may list them; else it binds each address.
 	ServiceCIDRs []string `json:"serviceCIDRs"`
 	// ipvsTimeouts is recommended, or empty, the default. Recommended are idle times of
 	// IPVS that fit connection tracking and keepalive of the node, in place of

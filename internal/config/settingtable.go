@@ -64,7 +64,7 @@ var ownSettings = []setting{
 	{"drain", "drain", IPVS, func(s *Settings) any { return &s.Own.Drain }, "how long connections to a removed endpoint may continue, 0s (cut at once) to 1h; the annotation kube-ipvs.io/drain of a Service overrides it"},
 	{"vip-binding", "vipBinding", IPVS, func(s *Settings) any { return &s.Own.VIPBinding }, "how addresses of Services become local: address (each is bound to kube-ipvs0) or route (one local route for each of --service-cidrs, other addresses are bound)"},
 	{"external-binding", "externalBinding", IPVS, func(s *Settings) any { return &s.Own.ExternalBinding }, "how external IPs and load-balancer addresses become local: auto (bound to kube-ipvs0 if no other machine can have the address, else captured by port), bind or capture"},
-	{"service-cidrs", "serviceCIDRs", IPVS, func(s *Settings) any { return &s.Own.ServiceCIDRs }, "ranges of cluster IPs, the same as --service-cluster-ip-range of the API server; required unless --vip-binding=address"},
+	{"service-cidrs", "serviceCIDRs", IPVS, func(s *Settings) any { return &s.Own.ServiceCIDRs }, "ranges of cluster IPs for --vip-binding=route, the same as --service-cluster-ip-range of the API server; empty: its ServiceCIDR objects"},
 	{"", "ipvsTimeouts", IPVS, func(s *Settings) any { return &s.Own.IPVSTimeouts }, ""},
 	{"service-node-port-range", "serviceNodePortRange", Ports, func(s *Settings) any { return &s.Own.ServiceNodePortRange }, "ports of NodePorts, the same as for the API server; masquerading uses none of them as source port, or any with 0-0"},
 	{"external-ip-allowed-cidrs", "externalIPAllowedCIDRs", Ports, func(s *Settings) any { return &s.Own.ExternalIPAllowedCIDRs }, "serve external IPs of Services in these ranges only (default: all)"},

@@ -35,16 +35,21 @@ func (p *problems) externalBinding(text string) ExternalBinding {
 	return ExternalBinding(text)
 }
 
-// vipBinding reads --vip-binding. A range for a route must be set explicitly. Existing Services do
-// not show which addresses the next ones will get, and a range that is too wide takes addresses
-// away from other machines.
+// vipBinding reads --vip-binding. The ranges for routes come from --service-cidrs, else from the API
+// server. Existing Services do not show which addresses the next ones will get, and a range that is
+// too wide takes addresses away from other machines.
 func (p *problems) vipBinding(text string) VIPBinding {
 	b := VIPBinding(text)
 	p.oneOf("vip-binding", text)
-	if b == VIPBindingRoute && len(p.s.Own.ServiceCIDRs) == 0 {
-		p.add("service-cidrs", "is required with %s: the ranges of cluster IPs, the same as --service-cluster-ip-range of the API server", p.s.with("vip-binding", text))
+	if b == VIPBindingRoute && len(p.s.Own.ServiceCIDRs) == 0 && p.s.filesAlone() {
+		p.add("service-cidrs", "is required with %s and without an API server: the ranges of cluster IPs", p.s.with("vip-binding", text))
 	}
 	return b
+}
+
+// filesAlone reports whether no API server is configured beside a directory of manifests.
+func (s *Settings) filesAlone() bool {
+	return s.Own.SourceDir != "" && s.Proxy.ClientConnection.Kubeconfig == "" && s.Master == ""
 }
 
 // serviceCIDRs reads --service-cidrs. A range of pods or a range that every machine uses itself
@@ -53,9 +58,8 @@ func (p *problems) serviceCIDRs() []netip.Prefix {
 	const flag = "service-cidrs"
 	list := p.cidrs(flag, p.s.Own.ServiceCIDRs)
 	for _, r := range list {
-		a := r.Addr()
-		if r.Bits() == 0 || a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() {
-			p.add(flag, "%s cannot be a range of Services", r)
+		if why := WrongServiceCIDR(r, nil); why != "" {
+			p.add(flag, "%s %s", r, why)
 		}
 		for _, pods := range p.podRanges() {
 			if pods.Overlaps(r) {
@@ -64,6 +68,20 @@ func (p *problems) serviceCIDRs() []netip.Prefix {
 		}
 	}
 	return list
+}
+
+// WrongServiceCIDR returns why a range cannot be one of cluster IPs beside those of pods, "" if it can.
+func WrongServiceCIDR(r netip.Prefix, pods []netip.Prefix) string {
+	a := r.Addr()
+	if r.Bits() == 0 || a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() {
+		return "cannot be a range of Services"
+	}
+	for _, p := range pods {
+		if p.Overlaps(r) {
+			return fmt.Sprintf("overlaps the range %s of pods", p)
+		}
+	}
+	return ""
 }
 
 // podRanges are those of --cluster-cidr that can be read, whatever the mode of telling

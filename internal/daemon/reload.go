@@ -161,7 +161,7 @@ func (r *reloader) adopt(ctx context.Context, given config.Config) (refused map[
 		refused = r.steps.retune(ctx, before, next)
 		picked := next.Scheduler
 		next = config.Live(r.asked, given, slices.Collect(maps.Keys(refused))...)
-		asked, next.Scheduler, next.Mode = next, picked, before.Mode
+		asked, next.Scheduler, next.Mode, next.ServiceCIDRs = next, picked, before.Mode, before.ServiceCIDRs
 		r.live.set(next)
 		return nil
 	})

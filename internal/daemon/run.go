@@ -57,6 +57,7 @@ func serve(ctx context.Context, logs *logging, flags *pflag.FlagSet, loader *con
 	asked := c
 	from.start(ctx, log, c) // sources list while the kernel is opened
 	defer from.end()
+	c = from.withServiceCIDRs(ctx, log, c)
 	k, c, chosen, err := openKernel(ctx, log, c)
 	if ctx.Err() != nil {
 		log.Info("stopped during the start", zap.Error(err))

@@ -57,6 +57,20 @@ func openSources(log *zap.Logger, c config.Config) (sources, error) {
 	return s, nil
 }
 
+// serviceCIDRsLimit bounds how long a start waits for the ranges of cluster IPs.
+const serviceCIDRsLimit = 10 * time.Second
+
+// withServiceCIDRs returns the settings with the ranges of the API server, if there is one and they
+// need it.
+func (s *sources) withServiceCIDRs(ctx context.Context, log *zap.Logger, c config.Config) config.Config {
+	if s.client == nil {
+		return c
+	}
+	ctx, cancel := context.WithTimeout(ctx, serviceCIDRsLimit)
+	defer cancel()
+	return wiring.WithServiceCIDRs(ctx, log, c, s.client)
+}
+
 // progress returns the progress of the API server; nil without one.
 func (s *sources) progress() func() map[string]kube.Progress {
 	if s.kube == nil {
