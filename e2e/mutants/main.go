@@ -19,9 +19,9 @@ import (
 const usage = `Usage: go run ./e2e/mutants [flags]
 
 Each mutant of the list changes one condition of the program. The tests of the mutated package
-run first, then those of the packages that the list names, then ./e2e/scenarios, then all other
-packages of the module whose tests contain the mutated package. The first test that fails ends
-the trial: the mutant is caught. The checkout is never changed.
+run first, then those of the packages above it, of the packages that the list names, of
+./e2e/scenarios, and of all others whose tests contain the mutated package. The first test that
+fails ends the trial: the mutant is caught. The checkout is never changed.
 
 The exit status is 0 when at least 95 % of the mutants are caught and the list has a reason for
 each of the others, 1 when not, and 2 when the tool cannot run.

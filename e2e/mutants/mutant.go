@@ -57,10 +57,16 @@ func (m mutant) mutate(root string) ([]byte, error) {
 const scenarios = "e2e/scenarios"
 
 // order lists the packages whose tests are run, by directory. The mutated package comes first, then
-// those that the list names, then the scenarios, and then all others whose tests contain the
-// mutated package.
+// those above it that use it, since the tests of a part are often there. Those that the list names
+// follow, then the scenarios, and then all others whose tests contain the mutated package.
 func (m mutant) order(tests dependents) []string {
-	all := slices.Concat([]string{m.dir()}, m.Packages, []string{scenarios}, tests[m.dir()])
+	all := []string{m.dir()}
+	for dir := path.Dir(m.dir()); dir != "."; dir = path.Dir(dir) {
+		if slices.Contains(tests[m.dir()], dir) {
+			all = append(all, dir)
+		}
+	}
+	all = slices.Concat(all, m.Packages, []string{scenarios}, tests[m.dir()])
 	var out []string
 	for _, dir := range all {
 		if !slices.Contains(out, dir) {

@@ -179,3 +179,13 @@ func TestTrialReportsThatGoTestCannotRun(t *testing.T) {
 		t.Error(o)
 	}
 }
+
+// The tests of a part are often in the package above it, and go before all others.
+func TestOrderOfPackages(t *testing.T) {
+	m := mutant{File: "internal/a/b/c.go", Packages: []string{"ipset"}}
+	got := m.order(dependents{"internal/a/b": {"cmd", "e2e/scenarios", "internal/a", "internal/a/b", "ipset"}})
+	want := []string{"internal/a/b", "internal/a", "ipset", "e2e/scenarios", "cmd"}
+	if !slices.Equal(got, want) {
+		t.Errorf("order %q, want %q", got, want)
+	}
+}
