@@ -326,7 +326,7 @@ func TestTakenPort(t *testing.T) {
 		r := start(t, relay.Options{Retry: 20 * time.Millisecond})
 		k, other, target := free(t, "127.0.0.1", proto), free(t, "127.0.0.1", proto), backend(t, "one")
 		at := netip.AddrPortFrom(k.Addr, k.Port)
-		taken := io.Closer(nil)
+		var taken io.Closer
 		var err error
 		if proto == model.TCP {
 			taken, err = net.Listen("tcp", at.String())
