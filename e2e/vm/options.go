@@ -69,9 +69,10 @@ type Options struct {
 	Need    Need     // for RunAnywhere: the requirement for a run on the host; NeedIPVS if empty
 
 	IPTables  string        // "nft" or "legacy": the backend of the plain iptables names
-	Accel     string        // "auto": the fastest that works; "qemu": KVM or emulation; "kvm"; "tcg"; "uml": User-mode Linux, a newer kernel; "uml-nft": the same without ipset and iptables
+	Accel     string        // "auto": the fastest that works; "qemu": KVM or emulation; "kvm"; "tcg"; "uml": User-mode Linux, a newer kernel; "uml-nft": the same without ipset and iptables; "uml-noipvs": the same without IPVS
 	Suite     string        // release of Debian whose kernel boots in QEMU, as "bullseye" or "trixie"; empty for the kernel of this machine's distribution
 	NFTOnly   bool          // with "uml": its kernel has neither ipset nor iptables; Accel "uml-nft" is both
+	NoIPVS    bool          // with "uml": its kernel has no IPVS; Accel "uml-noipvs" is both
 	MemoryMiB int           // memory of the guest
 	CPUs      int           // number of CPUs of the guest; one with "uml"
 	Timeout   time.Duration // limit of the whole run, boot included
@@ -94,8 +95,11 @@ func (o *Options) Defaults() {
 	if o.Accel == accelAuto {
 		o.Accel = fastest()
 	}
-	if o.Accel == accelUMLNFT {
+	switch o.Accel {
+	case accelUMLNFT:
 		o.Accel, o.NFTOnly = accelUML, true
+	case accelUMLNoIPVS:
+		o.Accel, o.NoIPVS = accelUML, true
 	}
 	setDefault(&o.MemoryMiB, 2048)
 	if o.Accel == accelUML {
@@ -136,7 +140,7 @@ func (o *Options) Validate() error {
 	if _, err := ParseNeed(string(o.Need)); err != nil {
 		errs = append(errs, err)
 	}
-	if ways := []string{accelAuto, accelQEMU, accelKVM, accelTCG, accelUML, accelUMLNFT}; !slices.Contains(ways, o.Accel) {
+	if ways := []string{accelAuto, accelQEMU, accelKVM, accelTCG, accelUML, accelUMLNFT, accelUMLNoIPVS}; !slices.Contains(ways, o.Accel) {
 		errs = append(errs, fmt.Errorf("accelerator %q: want one of %s", o.Accel, strings.Join(ways, ", ")))
 	}
 	if o.MemoryMiB < 256 || o.CPUs < 1 || o.Timeout <= 0 {

@@ -36,6 +36,8 @@ func (o *Options) finder() kernelFinder {
 	switch {
 	case o.Accel == accelUML && o.NFTOnly:
 		return umlNFT.find
+	case o.Accel == accelUML && o.NoIPVS:
+		return umlNoIPVS.find
 	case o.Accel == accelUML:
 		return umlFull.find
 	}

@@ -16,6 +16,9 @@ const accelUML = "uml"
 // accelUMLNFT is User-mode Linux whose kernel has neither ipset nor iptables.
 const accelUMLNFT = "uml-nft"
 
+// accelUMLNoIPVS is User-mode Linux whose kernel has no IPVS.
+const accelUMLNoIPVS = "uml-noipvs"
+
 // umlLink is the link of the host that becomes the guest's. Its frames go through a packet socket: opening a tap device is a fault in Linux 7.2.
 const umlLink = "guest"
 

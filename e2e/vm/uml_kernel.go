@@ -39,6 +39,8 @@ var (
 		name: "uml-nft", without: []string{"IP_SET", "NETFILTER_XT", "NFT_COMPAT", "IP_NF_", "IP6_NF_"},
 		never: []string{"IP_SET", "NETFILTER_XTABLES", "NFT_COMPAT"},
 	}
+	// umlNoIPVS has everything else.
+	umlNoIPVS = umlBuild{name: "uml-noipvs", without: []string{"IP_VS", "NETFILTER_XT_MATCH_IPVS"}, never: []string{"IP_VS"}}
 )
 
 // config returns the options beyond the defaults.

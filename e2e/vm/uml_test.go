@@ -149,6 +149,13 @@ func TestUMLWithoutIPTables(t *testing.T) {
 	if o.Defaults(); o.Accel != accelUML || !o.NFTOnly || o.CPUs != 1 {
 		t.Errorf("options %+v", o)
 	}
+	o = Options{Accel: accelUMLNoIPVS}
+	if o.Defaults(); o.Accel != accelUML || !o.NoIPVS || o.NFTOnly {
+		t.Errorf("options %+v", o)
+	}
+	if config := umlNoIPVS.config(); strings.Contains(config, "IPVS=") || strings.Contains(config, "IP_VS_") || !strings.Contains(config, "# CONFIG_IP_VS is not set\n") || !strings.Contains(config, "CONFIG_IP_SET=y\n") {
+		t.Errorf("the configuration without IPVS:\n%s", config)
+	}
 	dir, run := source(t, "")
 	if _, err := umlNFT.configure(dir, func(args ...string) (string, error) {
 		if args[0] == "olddefconfig" {

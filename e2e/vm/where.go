@@ -53,7 +53,7 @@ func RunAnywhere(ctx context.Context, o Options) (int, error) {
 		return StatusBroken, err
 	}
 	log := newProgress(o.Log)
-	if o.NFTOnly {
+	if o.NFTOnly || o.NoIPVS {
 		return Run(ctx, o) // what the command must not find is as important as what it needs
 	}
 	where, reason := Locate(ctx, o.Need)

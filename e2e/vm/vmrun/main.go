@@ -102,7 +102,7 @@ func bindTask(flags *flag.FlagSet, t *task) {
 func bind(flags *flag.FlagSet, o *vm.Options) {
 	flags.StringVar(&o.Dir, "dir", "/", "working `directory` of the command")
 	flags.StringVar(&o.IPTables, "iptables", "nft", "what the plain iptables names mean: nft or legacy")
-	flags.StringVar(&o.Accel, "accel", "auto", "auto: the fastest that works; qemu: the distribution's kernel; kvm, tcg: only so; uml: User-mode Linux, a newer kernel, built once; uml-nft: the same without ipset and iptables")
+	flags.StringVar(&o.Accel, "accel", "auto", "auto: the fastest that works; qemu: the distribution's kernel; kvm, tcg: only so; uml: User-mode Linux, a newer kernel, built once; uml-nft: the same without ipset and iptables; uml-noipvs: the same without IPVS")
 	flags.StringVar(&o.Suite, "suite", "", "`suite` of Debian whose kernel boots in QEMU, as bullseye or trixie (default: this machine's distribution)")
 	flags.IntVar(&o.MemoryMiB, "m", 2048, "memory of the guest in `MiB`")
 	flags.IntVar(&o.CPUs, "smp", 0, "CPUs of the guest (default 2, with -accel uml always 1)")
