@@ -27,16 +27,21 @@ var checks = []check{
 	{"pods in the network of their node", false, hostNetwork},
 	{"NodeLocal DNSCache", false, nodeLocalDNS},
 	{"ConfigMap: another scheduler, without a restart", false, configMap},
+	{"routes for the ServiceCIDRs, and back, under load", false, serviceRoutes},
 	{"DaemonSet: upgrade and rollback under load", false, upgrade},
 	{"kubelet restarts under load", false, kubeletRestart},
 	{"API server away under load", false, apiServerAway},
 	{"a node is drained and rebooted under load", false, drainAndReboot},
+	{lacksIPVS, false, oneWithoutIPVS},
 	{"kubectl ipvs names five faults", false, faultsByHand},
 	{"kube-proxy in ipvs mode, the overlay, and back", false, swap("ipvs")},
 	{"kube-proxy in iptables mode, the overlay, and back", false, swap("iptables")},
 	{"kube-proxy in nftables mode, the overlay, and back", false, swap("nftables")},
 	{"Helm: takeover, upgrade, rollback, uninstall under load", false, chart},
 }
+
+// lacksIPVS is the name of the check that needs a second kernel.
+const lacksIPVS = "a node whose kernel lacks IPVS"
 
 const (
 	system = "kube-system"
@@ -259,6 +264,54 @@ func (w *world) samePods(ctx context.Context, before []corev1.Pod) error {
 		}
 	}
 	return err
+}
+
+// serviceRoutes allows agents to list ServiceCIDRs, as manifests/docs/scale.md does, and has them route these ranges.
+func serviceRoutes(ctx context.Context, w *world) (note string, err error) {
+	manifest, err := w.installManifest()
+	if err != nil {
+		return "", err
+	}
+	routed, err := edited(manifest, "# vipBinding: address", "vipBinding: route # address")
+	if err != nil {
+		return "", err
+	}
+	for _, words := range []string{
+		"create clusterrole kube-ipvs-ranges --verb=list --resource=servicecidrs.networking.k8s.io",
+		"create clusterrolebinding kube-ipvs-ranges --clusterrole=kube-ipvs-ranges --serviceaccount=kube-system:kube-ipvs",
+	} {
+		if _, err := w.kubectl(ctx, strings.Fields(words)...); err != nil {
+			return "", err
+		}
+	}
+	defer func() {
+		err = errors.Join(err, w.remove(ctx, "clusterrole/kube-ipvs-ranges", "clusterrolebinding/kube-ipvs-ranges"))
+	}()
+	return w.underLoad(ctx, func() error {
+		if err := w.applyAndRestart(ctx, routed); err != nil {
+			return err
+		}
+		var errs []error
+		for _, i := range w.all() {
+			out, err := w.onNode(ctx, i, "ip route show table local proto 73; ip -6 route show table local proto 73")
+			if err == nil && !(strings.Contains(out, "10.96.0.0/16") && strings.Contains(out, "fd00:10:96::/112")) {
+				err = fmt.Errorf("%s has no routes for the ServiceCIDRs: %s", nodeName(i), oneLine(out))
+			}
+			errs = append(errs, err)
+		}
+		return errors.Join(append(errs, w.applyAndRestart(ctx, manifest))...)
+	})
+}
+
+// applyAndRestart gives all agents a manifest, and starts them again for the settings that are read at the start.
+func (w *world) applyAndRestart(ctx context.Context, manifest string) error {
+	if err := w.plane.Apply(ctx, manifest); err != nil {
+		return err
+	}
+	if _, err := w.kubectl(ctx, "rollout", "restart", "-n", system, "daemonset/kube-ipvs"); err != nil {
+		return err
+	}
+	return w.rolledOut(ctx, "daemonset/kube-ipvs", system)
 }
 
 const nextImage = "localhost/kube-ipvs:next"

@@ -33,12 +33,13 @@ type world struct {
 	own    binaries.Nodes
 	others []*exec.Cmd       // controllers and nodes, in the order of their start
 	guests map[int]*exec.Cmd // nodes by number
+	kernel map[int]string    // of nodes by number, fullKernel where there is none
 	ready  time.Duration
 }
 
 // build brings everything up. The caller closes the world, also after an error.
 func build(ctx context.Context, o options) (*world, error) {
-	w := &world{o: o, start: time.Now(), out: os.Stderr, guests: map[int]*exec.Cmd{}}
+	w := &world{o: o, start: time.Now(), out: os.Stderr, guests: map[int]*exec.Cmd{}, kernel: map[int]string{}}
 	for _, step := range []struct {
 		what string
 		do   func(context.Context) error

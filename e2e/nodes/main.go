@@ -127,7 +127,7 @@ func enter(ctx context.Context, o options) error {
 	if err := able(o); err != nil {
 		return fmt.Errorf("this machine cannot run it: %w", err)
 	}
-	if err := makePrograms(ctx); err != nil {
+	if err := makePrograms(ctx, o); err != nil {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", os.Args[1:]...)
@@ -141,14 +141,18 @@ func enter(ctx context.Context, o options) error {
 
 // makePrograms fills the cache with the programs of Kubernetes and containerd, and with the kernel of the nodes. It is done before the
 // namespace, which has no way to the sources.
-func makePrograms(ctx context.Context) error {
+func makePrograms(ctx context.Context, o options) error {
 	b, err := binaries.NewBuilder(ctx, os.Stderr)
 	if err != nil {
 		return err
 	}
 	_, control := b.Build(ctx)
 	_, nodes := b.BuildNodes(ctx)
-	return errors.Join(control, nodes, vm.Prepare(ctx, vm.Options{Accel: "uml", Log: os.Stderr}))
+	errs := []error{control, nodes, vm.Prepare(ctx, vm.Options{Accel: fullKernel, Log: os.Stderr})}
+	if o.nodes > 1 && o.only.MatchString(lacksIPVS) {
+		errs = append(errs, vm.Prepare(ctx, vm.Options{Accel: kernelWithoutIPVS, Log: os.Stderr}))
+	}
+	return errors.Join(errs...)
 }
 
 // say prints a line with the seconds since the start.

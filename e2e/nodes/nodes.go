@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -23,6 +24,12 @@ var (
 	nodeScript []byte
 	//go:embed inside.sh
 	insideScript []byte
+)
+
+// Kernels of nodes, as -accel of vmrun has them.
+const (
+	fullKernel        = "uml"
+	kernelWithoutIPVS = "uml-noipvs"
 )
 
 // readyLimit bounds the boot of all nodes, and every wait for pods: a busy machine takes minutes.
@@ -93,7 +100,7 @@ func (w *world) boot(i int) (err error) {
 		return fmt.Errorf("ask for the CPUs of this program: %w", err)
 	}
 	name := nodeName(i)
-	w.guests[i], err = w.launch(name, "taskset", "-c", strconv.Itoa(cpuOf(i, &may)), filepath.Join(w.o.dir, "vmrun"), "-accel", "uml", "-link", name,
+	w.guests[i], err = w.launch(name, "taskset", "-c", strconv.Itoa(cpuOf(i, &may)), filepath.Join(w.o.dir, "vmrun"), "-accel", cmp.Or(w.kernel[i], fullKernel), "-link", name,
 		"-m", strconv.Itoa(w.o.memory), "-timeout", "6h", "-share", w.o.dir+":/run/cluster:rw", "-share", filepath.Dir(w.own.Kubelet)+":/run/binaries", "-share", "/:/run/host",
 		"-env", "INDEX="+strconv.Itoa(i), "-env", "NODES="+strconv.Itoa(w.o.nodes), "-env", "SNAPSHOTTER="+snapshotter,
 		"--", "bash", "/run/cluster/node.sh")

@@ -22,7 +22,8 @@ func TestInstallManifestCanBeEdited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := edited(string(text), "https://control-plane.invalid:6443", "https://172.30.0.1:1", `clusterCIDR: ""`, "clusterCIDR: 10.244.0.0/16", "scheduler: rr", "scheduler: wlc")
+	got, err := edited(string(text), "https://control-plane.invalid:6443", "https://172.30.0.1:1", `clusterCIDR: ""`, "clusterCIDR: 10.244.0.0/16", "scheduler: rr", "scheduler: wlc",
+		"# vipBinding: address", "vipBinding: route # address")
 	if err != nil || strings.Contains(got, "invalid") || !strings.Contains(got, "scheduler: wlc") {
 		t.Errorf("edited: %v\n%s", err, got)
 	}

@@ -83,34 +83,74 @@ func drainAndReboot(ctx context.Context, w *world) (string, error) {
 	if i < 2 {
 		return "", needsNodes(2)
 	}
+	note, err := w.underLoadOf(ctx, w.first(i-1), endlessly, asked, func() error {
+		if _, err := w.kubectl(ctx, "drain", nodeName(i), "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=3m"); err != nil {
+			return err
+		}
+		if err := w.rebooted(ctx, i); err != nil {
+			return err
+		}
+		_, err := w.kubectl(ctx, "uncordon", nodeName(i))
+		return err
+	})
+	return note, errors.Join(err, w.ask(ctx, asked...), w.askNodePort(ctx, 30080))
+}
+
+// oneWithoutIPVS boots the last node with a kernel without IPVS. It serves by iptables, the others go on with IPVS, and kubectl ipvs
+// names it.
+func oneWithoutIPVS(ctx context.Context, w *world) (note string, err error) {
+	i := w.o.nodes
+	if i < 2 {
+		return "", needsNodes(2)
+	}
+	w.kernel[i] = kernelWithoutIPVS
+	defer func() {
+		delete(w.kernel, i)
+		err = errors.Join(err, w.rebooted(context.WithoutCancel(ctx), i))
+	}()
+	if err := w.rebooted(ctx, i); err != nil {
+		return "", err
+	}
+	if err := errors.Join(w.ask(ctx, asked...), w.askNodePort(ctx, 30080)); err != nil {
+		return "", err
+	}
+	out, _ := w.ipvs(ctx, "status") // its exit status is that of the finding
+	if !names(firstScreen(out), nodeName(i), "iptables") {
+		return "", fmt.Errorf("kubectl ipvs status does not name %s:\n%s", nodeName(i), out)
+	}
+	return "", nil
+}
+
+// rebooted boots a node again, and returns when it and all agents are Ready.
+func (w *world) rebooted(ctx context.Context, i int) error {
 	node := nodeName(i)
 	before, err := w.bootID(ctx, node)
 	if err != nil {
-		return "", err
+		return err
 	}
-	note, err := w.underLoadOf(ctx, w.first(i-1), endlessly, asked, func() error {
-		if _, err := w.kubectl(ctx, "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=3m"); err != nil {
-			return err
+	last, err := w.agentPods(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.reboot(ctx, i); err != nil {
+		return err
+	}
+	err = until(ctx, node+" has booted", func(ctx context.Context) error {
+		id, err := w.bootID(ctx, node)
+		if err == nil && id == before {
+			err = errors.New("it reports its last boot")
 		}
-		if err := w.reboot(ctx, i); err != nil {
-			return err
-		}
-		err := until(ctx, node+" has booted", func(ctx context.Context) error {
-			id, err := w.bootID(ctx, node)
-			if err == nil && id == before {
-				err = errors.New("it reports its last boot")
-			}
-			return errors.Join(err, w.nodesReady(ctx))
-		})
-		if err != nil {
-			return fmt.Errorf("%w\n%s", err, w.logs())
-		}
-		if _, err := w.kubectl(ctx, "uncordon", node); err != nil {
-			return err
-		}
-		return w.rolledOut(ctx, "daemonset/kube-ipvs", system)
+		return errors.Join(err, w.nodesReady(ctx))
 	})
-	return note, errors.Join(err, w.ask(ctx, asked...), w.askNodePort(ctx, 30080))
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, w.logs())
+	}
+	return until(ctx, "agents are Ready", func(ctx context.Context) error {
+		if w.samePods(ctx, last) == nil {
+			return fmt.Errorf("the agent of %s has not started", node)
+		}
+		return w.agentsReady(ctx)
+	})
 }
 
 func (w *world) bootID(ctx context.Context, node string) (string, error) {
