@@ -127,7 +127,12 @@ func TestFromProbeToWeight(t *testing.T) {
 		ctx, cancel := context.WithCancel(w.Context())
 		done := make(chan error)
 		go func() { done <- prober.Run(ctx) }()
-		defer func() { cancel(); <-done }()
+		defer func() {
+			cancel()
+			if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+				w.Errorf("the prober ends with %v", err)
+			}
+		}()
 		want := func(weights string, calls ...string) {
 			w.Helper()
 			got := slices.DeleteFunc(w.after(time.Minute), func(c string) bool { return c == "audit" })
