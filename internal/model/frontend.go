@@ -108,6 +108,9 @@ type Frontend struct {
 	// NoLocal: the policy leaves no backend here, but other nodes have some. Packets of
 	// clients are dropped, as in kube-proxy's iptables mode, and not rejected.
 	NoLocal bool
+	// Terminating: the policy is Local, no endpoint of this node is ready, and Backends are endpoints
+	// that still serve while they terminate. Load balancers are to use other nodes.
+	Terminating bool
 	// SourceRanges are the clients that may use a load-balancer address; empty
 	// admits all. OwnNode: this node's own address is in one of them.
 	SourceRanges []netip.Prefix
@@ -162,7 +165,7 @@ func (f Frontend) Name() string { return joinPort(f.Service.String(), f.PortName
 func (f Frontend) Equal(o Frontend) bool {
 	return f.Key == o.Key && f.Kind == o.Kind && f.Service == o.Service && f.PortName == o.PortName &&
 		f.Scheduler == o.Scheduler && f.Affinity == o.Affinity &&
-		f.Bind == o.Bind && f.Capture == o.Capture && f.Local == o.Local && f.NoLocal == o.NoLocal &&
+		f.Bind == o.Bind && f.Capture == o.Capture && f.Local == o.Local && f.NoLocal == o.NoLocal && f.Terminating == o.Terminating &&
 		f.OwnNode == o.OwnNode && f.Detour == o.Detour && slices.Equal(f.SourceRanges, o.SourceRanges) &&
 		f.Delivery == o.Delivery &&
 		slices.Equal(f.Backends, o.Backends) && slices.Equal(f.Kept, o.Kept) && slices.Equal(f.Hairpin, o.Hairpin)

@@ -19,6 +19,8 @@ type group struct {
 	// cluster and local are the lists of choose, each made only where a frontend
 	// or a detour asks for it.
 	cluster, local []model.Backend
+	// localTerminates: local has endpoints that terminate.
+	localTerminates bool
 	// clusterKept and localKept are model.Frontend.Kept beside them.
 	clusterKept, localKept []netip.AddrPort
 	// somewhere: at least one endpoint could be used, on whatever node.
@@ -72,6 +74,7 @@ func (j *compilation) decide(g *group, p model.Protocol, all []candidate) {
 	if j.svc.InternalLocal || g.external && j.svc.ExternalLocal {
 		c := choose(j.opts, all, true)
 		g.local, g.localKept = j.backends(p, all, c), kept(p, all, c)
+		g.localTerminates = c.leaving && len(g.local) > 0
 	}
 	if slices.Equal(g.cluster, g.local) {
 		g.local = g.cluster

@@ -174,6 +174,7 @@ func (j *compilation) frontend(b *binding) model.Frontend {
 		Kept:      g.kept(local),
 	}
 	j.shape(&f)
+	f.Terminating = local && g.localTerminates
 	f.NoLocal = local && len(f.Backends) == 0 && g.somewhere
 	if b.kind.External() && (local || f.Forward != model.ForwardNAT) {
 		f.Detour = g.detour

@@ -68,3 +68,27 @@ func TestHealthOnANodeWithoutAName(t *testing.T) {
 		t.Errorf("%d ready endpoints here, want none: where they are is not known", got)
 	}
 }
+
+// TestTerminatingUnderPolicyLocal: load balancers leave a node whose last ready endpoint terminates, and it still
+// serves meanwhile.
+func TestTerminatingUnderPolicyLocal(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		svc  *model.Service
+		of   []model.Endpoint
+		want bool
+	}{
+		{"ready ones", web(ingress("203.0.113.1"), externalLocal()), []model.Endpoint{ready(a1, "here"), leaving(a2, "here")}, false},
+		{"the last ones terminate", web(ingress("203.0.113.1"), externalLocal()), []model.Endpoint{leaving(a1, "here"), ready(a2, "far")}, true},
+		{"none here", web(ingress("203.0.113.1"), externalLocal()), []model.Endpoint{ready(a2, "far")}, false},
+		{"policy Cluster", web(ingress("203.0.113.1")), []model.Endpoint{leaving(a1, "here")}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, f := range compile(tt.svc, webSlice("a", tt.of...)).Frontends {
+				if got, want := f.Terminating, tt.want && f.Kind == model.KindLoadBalancer; got != want {
+					t.Errorf("%s: terminating %v, want %v", f.Key, got, want)
+				}
+			}
+		})
+	}
+}
