@@ -54,7 +54,7 @@ func TestPod(t *testing.T) {
 	equal(t, "tolerations", []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, pod.Tolerations)
 	equal(t, "nodes", map[string]string{"kubernetes.io/os": "linux"}, pod.NodeSelector)
 	// SIGTERM ends it within 2 s, and nothing is gained by waiting longer.
-	equal(t, "grace", int64(5), *pod.TerminationGracePeriodSeconds)
+	equal(t, "grace", int64(10), *pod.TerminationGracePeriodSeconds)
 	directory, file, there := directoryOrCreate, fileOrCreate, corev1.HostPathDirectory
 	equal(t, "volumes", []corev1.Volume{
 		configMap("config", object[*corev1.ConfigMap](t, base(t)...).Name),

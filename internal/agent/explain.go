@@ -81,6 +81,9 @@ type FrontendReport struct {
 	// Backends, and how many of them take new connections.
 	Backends int `json:"backends"`
 	Taking   int `json:"taking"`
+	// Announcement is whether routers learn of the address from this node; nil where no route announces
+	// addresses, or none of the kind.
+	Announcement *dataplane.Announcement `json:"announcement,omitempty"`
 	// HeldBy is the Service that has the key instead, because it ranks before this one.
 	HeldBy string `json:"heldBy,omitempty"`
 	// HeldAs is the kind of that Service's frontend ("cluster IP"), if the kind decided; empty if age or name
@@ -233,6 +236,9 @@ func (e *explainer) frontend(f *model.Frontend) FrontendReport {
 	out := FrontendReport{
 		Key: f.Key.String(), Kind: f.Kind.String(), Asked: e.query.matches(f), PortName: f.PortName, Scheduler: f.Scheduler.String(), Forward: f.Forward.String(),
 		Bind: f.Bind, Capture: f.Capture, Local: f.Local, NoLocal: f.NoLocal, SourceRanges: texts(f.SourceRanges), Backends: len(f.Backends), Paths: []PacketPath{},
+	}
+	if f.Kind == model.KindLoadBalancer || f.Kind == model.KindExternalIP {
+		out.Announcement = e.mode.Announcement(f.Key.Addr)
 	}
 	for _, b := range f.Backends {
 		if b.Weight > 0 {

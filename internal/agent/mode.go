@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/netip"
 	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
@@ -18,12 +19,13 @@ type mode struct {
 	dataplane.Timed
 	dataplane.Drainer
 	dataplane.Explainer
+	dataplane.Announcer
 }
 
 // openMode asks a Dataplane once which optional parts it has.
 func openMode(d dataplane.Dataplane) mode {
 	none := &absent{frontends: dataplane.NewFrontends()}
-	m := mode{d, none, none, none, none, none}
+	m := mode{d, none, none, none, none, none, none}
 	if p, ok := d.(dataplane.Bootstrapper); ok {
 		m.Bootstrapper = p
 	}
@@ -38,6 +40,9 @@ func openMode(d dataplane.Dataplane) mode {
 	}
 	if p, ok := d.(dataplane.Explainer); ok {
 		m.Explainer = p
+	}
+	if p, ok := d.(dataplane.Announcer); ok {
+		m.Announcer = p
 	}
 	return m
 }
@@ -76,3 +81,5 @@ func (*absent) RowsOf([]model.FrontendKey) (dataplane.FrontendRows, error) {
 func (*absent) WriteRows(io.Writer, string) error { return errNotInspectable }
 
 func (*absent) Snapshot(string) (func(io.Writer) error, error) { return nil, errNotInspectable }
+
+func (*absent) Announcement(netip.Addr) *dataplane.Announcement { return nil }

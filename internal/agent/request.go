@@ -63,6 +63,15 @@ func (a *Agent) Reconfigure(ctx context.Context, change func(context.Context) er
 	return failed
 }
 
+// Adjust makes the loop run f, which changes what the mode wants without a change of Services, and write
+// the rows that became pending.
+func (a *Agent) Adjust(ctx context.Context, f func()) error {
+	return a.Do(ctx, func(ctx context.Context) {
+		f()
+		a.writer.apply(ctx, false)
+	})
+}
+
 var errNotLoaded = errors.New("nothing to audit yet: the sources are not in sync, or the kernel has not been read")
 
 // AuditNow makes the loop run an audit, after the one in progress, and blocks until it is complete and the

@@ -141,7 +141,7 @@ func (s desiredFromManifests) wanted(ctx context.Context) (config.Mode, func(con
 // mode is the one that the settings ask for, as the agent would have it here.
 func (s desiredFromManifests) mode(ctx context.Context, c config.Config, batch catalog.Batch) dataplane.Inspectable {
 	if c.Mode != config.ModeIPTables {
-		return ipvs.New(zap.NewNop(), wiring.IPVSConfig(c, s.k.families, s.k.rules), ipvs.Deps{})
+		return serving(ipvs.New(zap.NewNop(), wiring.IPVSConfig(c, s.k.families, s.k.rules), ipvs.Deps{}))
 	}
 	rc := wiring.IPTablesConfig(c, s.k.families, s.k.rules)
 	rc.DropInvalid = !s.k.liberal(ctx)

@@ -136,7 +136,7 @@ func explained(ctx context.Context, client explainClient, k readOnlyKernel, excl
 	}
 	found := explain.Found{Text: map[string]string{}, Failed: map[string]error{}, Words: k.words()}
 	at := scopeOf(told, q)
-	text, failed := describe.Read(ctx, describe.Kernel{Servers: deps.Servers, Sets: deps.Sets, Rules: deps.Rules, Links: deps.Links}, at)
+	text, failed := describe.Read(ctx, describe.Kernel{Servers: deps.Servers, Sets: deps.Sets, Rules: deps.Rules, Links: deps.Links, Announced: deps.Announced}, at)
 	for kind := range kindsOf(told) {
 		if t, ok := text[kind]; ok {
 			found.Text[kind] = t

@@ -18,7 +18,6 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
 	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
@@ -51,7 +50,7 @@ type fakeNode struct {
 }
 
 func (n *fakeNode) deps() ipvs.Deps {
-	return ipvs.Deps{Servers: n.servers, Sets: n.sets, Rules: n.rules, Links: n.links}
+	return ipvs.Deps{Servers: n.servers, Sets: n.sets, Rules: n.rules, Links: n.links, Announced: n.links}
 }
 
 // readers are those of a verb on this node.
@@ -99,9 +98,9 @@ func (n *fakeNode) start() {
 	objects.Deliver(known)
 	families := model.Families()
 	now := wiring.Static(n.config)
-	var mode dataplane.Inspectable = ipvs.New(zap.NewNop(), wiring.IPVSConfig(n.config, families[:], nil), n.deps())
+	mode := serving(ipvs.New(zap.NewNop(), wiring.IPVSConfig(n.config, families[:], nil), n.deps()))
 	if n.config.Mode == config.ModeIPTables {
-		mode = iptables.New(zap.NewNop(), wiring.IPTablesConfig(n.config, families[:], nil), iptables.Deps{Rules: n.rules})
+		mode = serving(iptables.New(zap.NewNop(), wiring.IPTablesConfig(n.config, families[:], nil), iptables.Deps{Rules: n.rules, Announced: n.links}))
 	}
 	ready := make(chan struct{})
 	n.loop = agent.New(agent.Options{
@@ -179,6 +178,17 @@ var situations = []struct {
 		want: `no EndpointSlice has a port named "" over tcp`},
 	{name: "Local without local endpoint", manifests: ingressOf(serviceText("web", lbSpec+", externalTrafficPolicy: Local", "")) + sliceText("web", "", far),
 		ask: "203.0.113.10:80/tcp", from: "198.51.100.7", want: "externalTrafficPolicy is Local and no endpoint"},
+	{name: "announced", all: true, manifests: ingressOf(serviceText("web", lbSpec, "")) + sliceText("web", "", near), flags: []string{"--announce-table=100"},
+		ask: "203.0.113.10", want: "all is well"},
+	{name: "not announced", manifests: ingressOf(serviceText("web", lbSpec+", externalTrafficPolicy: Local", "")) + sliceText("web", "", far), flags: []string{"--announce-table=100"},
+		ask: "203.0.113.10", want: "clients get no answer"},
+	{name: "announced by iptables mode", manifests: ingressOf(serviceText("web", lbSpec, "")) + sliceText("web", "", near), flags: []string{"--announce-table=100", "--proxy-mode=iptables"},
+		ask: "203.0.113.10", want: "all is well"},
+	{name: "announced route is lost", manifests: ingressOf(serviceText("web", lbSpec, "")) + sliceText("web", "", near), flags: []string{"--announce-table=100"},
+		ask: "203.0.113.10", want: "ip route add blackhole 203.0.113.10/32 table 100 proto 73",
+		breaks: func(n *fakeNode) {
+			n.links.LoseAnnouncement(link.Announcement{Table: 100, Addr: netip.MustParseAddr("203.0.113.10")})
+		}},
 	{name: "refused by source range", manifests: ingressOf(serviceText("web", lbSpec+", loadBalancerSourceRanges: [198.51.100.0/24]", "")) + sliceText("web", "", near),
 		ask: "203.0.113.10:80/tcp", from: "192.0.2.7", want: "192.0.2.7 is in none of loadBalancerSourceRanges (198.51.100.0/24)"},
 	{name: "VIP conflict", manifests: serviceText("web", webSpec, "") + serviceText("a-web", webSpec, "") + sliceText("web", "", near), ask: "web",
@@ -391,7 +401,7 @@ func (a agentOf) wanted(context.Context) (config.Mode, func(context.Context, str
 }
 
 func TestDiff(t *testing.T) {
-	manifests := serviceText("web", "type: NodePort, clusterIP: 10.96.0.10, ports: [{port: 80, nodePort: 30080}]", "") + sliceText("web", "", near)
+	manifests := serviceText("web", "type: NodePort, clusterIP: 10.96.0.10, externalIPs: [203.0.113.10], ports: [{port: 80, nodePort: 30080}]", "") + sliceText("web", "", near)
 	for name, tt := range map[string]struct {
 		flags  []string
 		breaks func(n *fakeNode, k *readOnlyKernel)
@@ -400,6 +410,11 @@ func TestDiff(t *testing.T) {
 	}{
 		"equal":              {want: "equal: the kernel has all desired rows\n"},
 		"equal, rules alone": {flags: []string{"--proxy-mode=iptables"}, want: "equal: the kernel has all desired rows\n"},
+		"equal, announced":   {flags: []string{"--announce-table=100"}, want: "equal: the kernel has all desired rows\n"},
+		"route lost": {flags: []string{"--announce-table=100"}, code: exitFound, want: "@@ addresses @@\n+ip route add blackhole 203.0.113.10/32 table 100 proto 73\n",
+			breaks: func(n *fakeNode, _ *readOnlyKernel) {
+				n.links.LoseAnnouncement(link.Announcement{Table: 100, Addr: netip.MustParseAddr("203.0.113.10")})
+			}},
 		"different": {code: exitFound, want: "@@ servers @@\n--A -t 10.96.0.10:80 -s wlc\n+-A -t 10.96.0.10:80 -s rr\n@@ sets @@\n+add KUBE-CLUSTER-IP 10.96.0.10,tcp:80\n",
 			breaks: func(n *fakeNode, _ *readOnlyKernel) {
 				must(n.T, n.servers.WriteServers(n.Context(), []vserver.ServerChange{{Op: vserver.Update, Key: webServer, Server: vserver.Server{Scheduler: "wlc"}}})...)

@@ -89,7 +89,7 @@ func openReaders(ctx context.Context, log *zap.Logger, c config.Config) (readOnl
 	closers = append(closers, links.Close)
 	both := model.Families()
 	out := readOnlyKernel{host: links, families: both[:], liberal: sysctl.New(log, sysctl.Options{RunDir: c.RunDir}).Liberal}
-	out.deps.Links = links
+	out.deps.Links, out.deps.Announced = links, links
 	tables, err := nftables.New(log, nftables.Options{})
 	if err == nil {
 		closers = append(closers, tables.Close)

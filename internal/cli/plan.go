@@ -16,6 +16,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/announce"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/describe"
@@ -32,6 +33,7 @@ of ipvsadm, ipset, iptables and ip. The command needs neither root nor IPVS.
   rules      as iptables-save        (after "# ip" for iptables-restore --noflush, after "# ip6"
                                       for ip6tables-restore --noflush; the sets come first)
   addresses  as ip addr add commands, and ip route add for ranges that are local as a whole
+             and for addresses that are announced
   relays     node ports on loopback and their targets, where --nodeport-addresses asks for them:
              the agent serves them, and the kernel has no rows of them
 
@@ -97,6 +99,9 @@ func newPlan() *cobra.Command {
 			}
 			if c.Mode == config.ModeIPTables && !cmd.Flags().Changed("show") {
 				f.show = append(iptables.Kinds(), relays)
+				if c.AnnounceTable != 0 {
+					f.show = append(f.show, "addresses")
+				}
 			}
 			in, err := f.input(cmd, c, args)
 			if err != nil {
@@ -338,9 +343,18 @@ func modeWithoutKernel(c config.Config, families []model.Family) dataplane.Inspe
 	if c.Mode == config.ModeIPTables {
 		rc := wiring.IPTablesConfig(c, families, nil)
 		rc.DropInvalid = true // connection tracking is not liberal by default
-		return iptables.New(zap.NewNop(), rc, iptables.Deps{})
+		return serving(iptables.New(zap.NewNop(), rc, iptables.Deps{}))
 	}
-	return ipvs.New(zap.NewNop(), wiring.IPVSConfig(c, families, nil), ipvs.Deps{})
+	return serving(ipvs.New(zap.NewNop(), wiring.IPVSConfig(c, families, nil), ipvs.Deps{}))
+}
+
+// serving returns a mode as that of a node that load balancers may use.
+func serving[M interface {
+	dataplane.Inspectable
+	Announced() *announce.Manager
+}](mode M) dataplane.Inspectable {
+	mode.Announced().SetNode(announce.Node{Serves: true})
+	return mode
 }
 
 // supposedHost returns the machine as the manifests describe it: its addresses are those of its

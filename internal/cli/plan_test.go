@@ -209,3 +209,18 @@ func TestPlanOfACluster(t *testing.T) {
 func sorted(text string) string {
 	return strings.Join(slices.Sorted(strings.Lines(text)), "")
 }
+
+// A plan has the routes that announce addresses, in both modes.
+func TestPlanAnnounces(t *testing.T) {
+	dir := directory(t, map[string]string{"web.yaml": strings.Replace(manifest, "clusterIP: 10.96.0.10", "clusterIP: 10.96.0.10\n  externalIPs: [203.0.113.10]", 1)})
+	for _, mode := range []string{"ipvs", "iptables"} {
+		const want = "ip route add blackhole 203.0.113.10/32 table 100 proto 73\n"
+		args := []string{"plan", "--source-dir", dir, "--hostname-override", "node-a", "--proxy-mode", mode}
+		if out := execute(t, append(args, "--announce-table=100")...); !strings.Contains(out, want) {
+			t.Errorf("%s mode: no %q in\n%s", mode, want, out)
+		}
+		if out := execute(t, args...); strings.Contains(out, "blackhole") {
+			t.Errorf("%s mode, without a table:\n%s", mode, out)
+		}
+	}
+}

@@ -43,6 +43,7 @@ type kernelReader struct {
 		List(ctx context.Context) (map[netip.Addr]struct{}, error)
 		ListRoutes(ctx context.Context) (map[netip.Prefix]struct{}, error)
 		ListDetached(ctx context.Context) (map[netip.Addr]bool, error)
+		ListAnnounced(ctx context.Context, table uint32) (map[link.Announcement]struct{}, error)
 		Local(ctx context.Context) (map[netip.Addr]string, error)
 	}
 	nft      bool // sets and rules are in nftables
@@ -441,6 +442,10 @@ func (r *kernelReader) addresses(ctx context.Context, q query) (list inspect.Lis
 	if err != nil {
 		return list, err
 	}
+	announced, err := r.link.ListAnnounced(ctx, 0)
+	if err != nil {
+		return list, err
+	}
 	local, err := r.link.Local(ctx)
 	if err != nil {
 		return list, err
@@ -463,6 +468,9 @@ func (r *kernelReader) addresses(ctx context.Context, q query) (list inspect.Lis
 			kind = map[bool]string{true: "detached", false: "half detached"}[whole]
 		}
 		add(netip.PrefixFrom(a, a.BitLen()), kind, link.DefaultName, inspect.OwnedBy(true, owners.Address(a)))
+	}
+	for _, a := range slices.SortedFunc(maps.Keys(announced), link.Announcement.Compare) {
+		add(netip.PrefixFrom(a.Addr, a.Addr.BitLen()), "announced", fmt.Sprintf("table %d", a.Table), inspect.OwnedBy(true, owners.Address(a.Addr)))
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(local), netip.Addr.Compare) {
 		add(netip.PrefixFrom(a, a.BitLen()), "address", local[a], inspect.OwnedBy(false, nil))

@@ -18,6 +18,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -270,7 +271,11 @@ func TestShowWhatTheKernelHolds(t *testing.T) {
 	if got := lines(t, inspect.KernelSetTable(), query{}, k.sets); !strings.Contains(got, "KUBE-CLUSTER-IP                  hash:ip,port      3  kube-ipvs\n") {
 		t.Errorf("sets:\n%s", got)
 	}
-	want = "10.96.0.10   address  kube-ipvs0  shop/cart\n10.96.0.12   address  kube-ipvs0  shop/copy\n203.0.113.5  address  kube-ipvs0  shop/cart\n192.168.0.1  address  eth0        foreign\n"
+	route := link.AnnounceChange{Op: link.Add, Announcement: link.Announcement{Table: 100, Addr: netip.MustParseAddr("203.0.113.5")}}
+	if errs := s.links.WriteAnnounced(t.Context(), []link.AnnounceChange{route}); errs != nil {
+		t.Fatal(errs)
+	}
+	want = "10.96.0.10   address    kube-ipvs0  shop/cart\n10.96.0.12   address    kube-ipvs0  shop/copy\n203.0.113.5  address    kube-ipvs0  shop/cart\n203.0.113.5  announced  table 100   shop/cart\n192.168.0.1  address    eth0        foreign\n"
 	if diff := cmp.Diff(want, lines(t, inspect.KernelAddressTable(), query{}, k.addresses)); diff != "" {
 		t.Errorf("addresses (-want +got):\n%s", diff)
 	}

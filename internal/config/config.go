@@ -15,6 +15,7 @@ type Config struct {
 	ModeChoice
 	VirtualServers
 	Binding
+	Announcing
 	SyncPeriods
 	Netfilter
 	Exposure
@@ -87,6 +88,14 @@ type Binding struct {
 	ServiceCIDRs []netip.Prefix
 	// ExternalBinding is how external and load-balancer addresses become local.
 	ExternalBinding ExternalBinding
+}
+
+// Announcing is how routers learn which addresses this node serves, in both modes.
+type Announcing struct {
+	// AnnounceTable is the routing table of the routes that a routing daemon announces; 0 is none.
+	AnnounceTable uint32
+	// AnnounceLead is how long before its end a stopping agent deletes them; 0 keeps them.
+	AnnounceLead time.Duration
 }
 
 // SyncPeriods are the times of audits, by mode. Config.Periods returns those of one mode.

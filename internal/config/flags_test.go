@@ -30,7 +30,7 @@ func TestFlagsOfKubeProxy(t *testing.T) {
 
 		"source-dir": "", "run-dir": "/run/kube-ipvs", "iptables-backend": "auto", "rules": "auto", "service-node-port-range": "30000-32767", "external-ip-allowed-cidrs": "[]",
 		"drain": "30s", "on-missing-ipvs": "iptables", "log-level": "", "watch-nodes": "auto", "readyz-watch-bound": "2m0s", "healthz-watch-bound": "0s", "service-metrics": "500", "service-frontends": "4096", "service-source-ranges": "4096", "service-rows": "262144", "dns-services": "[]", "api-server-probe-period": "10s",
-		"vip-binding": "address", "external-binding": "auto", "service-cidrs": "[]",
+		"announce-table": "0", "announce-lead": "5s", "vip-binding": "address", "external-binding": "auto", "service-cidrs": "[]",
 	}
 	s := config.Defaults()
 	fs := pflag.NewFlagSet("kube-ipvs", pflag.ContinueOnError)

@@ -51,6 +51,7 @@ type KubeIPVSConfiguration struct {
 	// captures the rest by port. bind binds all but those that this machine, a Node or the API
 	// server has now. capture binds none.
 	ExternalBinding string `json:"externalBinding"`
+	Announcements   `json:",inline"`
 	// serviceCIDRs are the ranges of cluster IPs, the same as --service-cluster-ip-range of the API
 	// server (--service-cidrs). By default vipBinding route takes those of the ServiceCIDR objects of the
 	// API server, where it has them and the agent may list them; else it binds each address.
@@ -77,6 +78,17 @@ type KubeIPVSConfiguration struct {
 	// (--dns-services), beside default/kubernetes and those of kube-system with the label
 	// k8s-app: kube-dns.
 	DNSServices []string `json:"dnsServices"`
+}
+
+// Announcements say how routers learn which addresses this node serves.
+type Announcements struct {
+	// announceTable is a routing table of the kernel (--announce-table). The agent keeps one route in it
+	// for each load-balancer address and external IP that this node serves, and a routing daemon
+	// announces them. Default 0: no table.
+	AnnounceTable *int32 `json:"announceTable"`
+	// announceLead is how long before its end a stopping agent deletes these routes
+	// (--announce-lead). Default 5s; 0s keeps them.
+	AnnounceLead *metav1.Duration `json:"announceLead"`
 }
 
 // WatchBounds say how old the progress of a watch may be.

@@ -63,6 +63,8 @@ vipBinding: route
 serviceCIDRs: [10.96.0.0/16, "fd00:96::1/112"]
 readyzWatchBound: 1m
 healthzWatchBound: 1h
+announceTable: 100
+announceLead: 7s
 apiServerProbePeriod: 7s
 serviceMetrics: 0
 logLevel: warn
@@ -73,6 +75,7 @@ logLevel: warn
 		ModeChoice:     config.ModeChoice{Mode: config.ModeAuto, OnMissing: config.OnMissingFail},
 		VirtualServers: config.VirtualServers{Scheduler: scheduler.MustParse("wlc"), ExcludeCIDRs: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}, StrictARP: true, Timeouts: config.Timeouts{TCP: time.Hour, TCPFin: time.Minute, UDP: 2 * time.Minute}, Drain: 90 * time.Second, APIServerProbe: 7 * time.Second},
 		Binding:        config.Binding{VIPBinding: config.VIPBindingRoute, ExternalBinding: config.ExternalBindingAuto, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")}},
+		Announcing:     config.Announcing{AnnounceTable: 100, AnnounceLead: 7 * time.Second},
 		SyncPeriods:    config.SyncPeriods{SyncPeriod: time.Minute, MinSyncPeriod: 5 * time.Second, IPTablesSyncPeriod: 2 * time.Minute, IPTablesMinSyncPeriod: 6 * time.Second},
 		Netfilter:      config.Netfilter{DetectLocal: config.DetectLocal{Mode: "BridgeInterface", Interface: "cni0"}, MasqueradeAll: true, IPTables: "nft", Rules: config.RulesAuto},
 		Exposure:       config.Exposure{LocalhostNodePorts: true, NodePorts: config.NodePortSelection{All: true}, NodePortRange: config.PortRange{First: 30000, Last: 32767}},

@@ -115,6 +115,10 @@ var badFields = []input{
 	{name: "a profile and a time", file: proxyHead + "ipvs: {tcpTimeout: 1h}\n---\n" + ownHead + "ipvsTimeouts: recommended\n"},
 	in("the word where a time belongs", "ipvs: {tcpTimeout: recommended}\n"),
 	own("the period of probes", "apiServerProbePeriod: 1ms\n"),
+	own("a table of the kernel", "announceTable: 254\n"),
+	own("a table of the agent", "announceTable: 7373\n"),
+	own("no table, and a lead below 0", "announceTable: -1\nannounceLead: -1s\n"),
+	own("a lead beyond a minute", "announceLead: 61s\n"),
 	own("watch bounds", "readyzWatchBound: 0s\nhealthzWatchBound: 1ms\n"),
 }
 
@@ -133,6 +137,7 @@ var badLines = []input{
 	line("bridge without a name given", "--detect-local-mode=BridgeInterface"),
 	line("gates given", "--feature-gates=Teleport=true,KubeProxyIPVS=perhaps"),
 	line("routes to nowhere given", "--vip-binding=route", "--source-dir=/srv"),
+	line("a table of the kernel given", "--announce-table=255"),
 	line("many at once", "--ipvs-scheduler=best", "--oom-score-adj=5000", "--run-dir=run", "--node-address=worker"),
 	{name: "flag is wrong, file is right", args: []string{"--ipvs-scheduler=best"}, file: proxyHead + "ipvs: {scheduler: wlc}\n"},
 	{name: "mode of the flag, not of the file", args: []string{"--proxy-mode=nftables"}, file: proxyHead + "mode: ipvs\n"},

@@ -59,6 +59,8 @@ var meanings = []meaning{
 	{"OnMissing", "onMissingIPVS", atStart},
 	{"VIPBinding", "vipBinding", atStart},
 	{"ServiceCIDRs", "serviceCIDRs", atStart},
+	{"AnnounceTable", "announceTable", atStart},
+	{"AnnounceLead", "announceLead", atStart},
 	{"SyncPeriod", "ipvs.syncPeriod", atStart},
 	{"MinSyncPeriod", "ipvs.minSyncPeriod", atStart},
 	{"IPTablesSyncPeriod", "iptables.syncPeriod", atStart},

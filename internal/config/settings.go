@@ -68,6 +68,8 @@ func (s *Settings) complete() {
 	orElse(&s.Own.OnMissingIPVS, string(OnMissingIPTables))
 	orElse(&s.Own.VIPBinding, string(VIPBindingAddress))
 	orElse(&s.Own.ExternalBinding, string(ExternalBindingAuto))
+	orElse(&s.Own.AnnounceTable, new(int32(0)))
+	orElse(&s.Own.AnnounceLead, &metav1.Duration{Duration: 5 * time.Second})
 	orElse(&s.Own.Drain, &metav1.Duration{Duration: 30 * time.Second})
 	orElse(&s.Own.ReadyzWatchBound, &metav1.Duration{Duration: 2 * time.Minute})
 	orElse(&s.Own.HealthzWatchBound, &metav1.Duration{})

@@ -31,6 +31,7 @@ func (s Settings) Check(hostname string) (Config, error) {
 			VIPBinding: p.vipBinding(own.VIPBinding), ServiceCIDRs: p.serviceCIDRs(), ExternalBinding: p.externalBinding(own.ExternalBinding),
 		},
 	}
+	c.Announcing = p.announcing()
 	// Mistakes are reported in this order.
 	c.Timeouts, c.Drain = p.timeouts(), p.drain(own.Drain.Duration)
 	c.ModeChoice = ModeChoice{

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/netip"
+	"time"
 )
 
 // VIPBinding is how addresses of Services become local to this machine in ModeIPVS
@@ -103,4 +104,29 @@ func (s *Settings) idleBinding(c Config) []string {
 		return []string{fmt.Sprintf("%s: without effect with %s", s.name("service-cidrs"), binding)}
 	}
 	return nil
+}
+
+// DetachedTable is the routing table of ipvs mode's own routes (link.DetachedTable).
+const DetachedTable = 7373
+
+// maxAnnounceLead bounds for how long a stop waits.
+const maxAnnounceLead = time.Minute
+
+// announcing reads --announce-table and --announce-lead. Packets of each machine follow the routes of
+// the tables default, main and local, and those of announcements drop packets.
+func (p *problems) announcing() Announcing {
+	const flag = "announce-table"
+	table, lead := *p.s.Own.AnnounceTable, p.s.Own.AnnounceLead.Duration
+	switch {
+	case table < 0:
+		p.add(flag, "%d is no routing table: use a number from 1 on, such as 100, or 0 to announce no address", table)
+	case table >= 253 && table <= 255:
+		p.add(flag, "packets of this machine follow the routes of table %d: use a table that no routing rule leads to, such as 100", table)
+	case table == DetachedTable:
+		p.add(flag, "table %d has other routes of kube-ipvs: use another, such as 100", table)
+	}
+	if lead < 0 || lead > maxAnnounceLead {
+		p.add("announce-lead", "%s is not between 0s, which keeps the routes, and 1m", lead)
+	}
+	return Announcing{AnnounceTable: uint32(max(0, table)), AnnounceLead: lead}
 }

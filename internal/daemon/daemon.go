@@ -93,11 +93,12 @@ func newDaemon(ctx context.Context, log *zap.Logger, c config.Config, k *kernel,
 	return d
 }
 
-// run returns when ctx ends or a task fails.
-func (d *daemon) run(ctx context.Context, socket net.Listener) error {
+// run returns when ctx ends or a task fails. asked ends when the process is asked to stop, ctx at that time or
+// later.
+func (d *daemon) run(ctx, asked context.Context, socket net.Listener) error {
 	defer profileWaits(d.live.now().Profiling)()
 	group, ctx := errgroup.WithContext(ctx)
-	for _, t := range d.tasks(socket) {
+	for _, t := range d.tasks(asked, socket) {
 		group.Go(func() error { return t.Run(ctx) })
 	}
 	d.events.Node(events.Starting, "")
@@ -107,18 +108,22 @@ func (d *daemon) run(ctx context.Context, socket net.Listener) error {
 }
 
 // tasks returns all parts of the daemon that run until it ends.
-func (d *daemon) tasks(socket net.Listener) []task {
+func (d *daemon) tasks(asked context.Context, socket net.Listener) []task {
 	c := d.live.now()
 	all := []task{
 		{"loop", d.loop.Run},
 		{"notifier", func(ctx context.Context) error {
+			ctx, end := context.WithCancel(ctx)
+			defer end()
+			defer context.AfterFunc(asked, end)() // the supervisor learns of a stop before anything is withdrawn
 			return newNotifier(d.log).Run(ctx, func() sdnotify.State { return supervision(d.health().report) })
 		}},
 		{"sources", d.sources.wait},
 		{"health-check ports", d.healthPorts.Run},
 		{"NodePorts on loopback", d.relay.Run},
 		{"probes of API servers", d.prober.Run},
-		{"link watch", func(ctx context.Context) error { return watchLink(ctx, d.log, d.kernel.link, d.loop, d.ipvsMode) }},
+		{"link watch", func(ctx context.Context) error { return watchLink(ctx, d.log, d.kernel.link, d.loop, d.mode) }},
+		{"announcements", d.announceNode},
 		{"rule watch", d.watchRules},
 		{"firewall watch", d.watchFirewalls},
 		{"removal of ipvs mode", d.leaveIPVS},

@@ -190,14 +190,14 @@ func (k *kernel) newRulesMode(ctx context.Context, log *zap.Logger, now wiring.S
 	mc.Bound = k.bound.Load
 	mc.Loopback = func() bool { return plan.NodePortSelection(now().NodePorts).Loopback() }
 	return iptables.New(log, mc, iptables.Deps{
-		Rules: k.own, Tables: k.tables, Flows: flows,
+		Rules: k.own, Tables: k.tables, Flows: flows, Announced: k.link,
 		Tune: func(ctx context.Context) error { return k.tuneRules(ctx, mc.Localhost && mc.Loopback()) },
 	})
 }
 
 // newMode returns ipvs mode with its handles. A subsystem without a handle holds nothing.
 func (k *kernel) newMode(log *zap.Logger, now wiring.Settings, families []model.Family, flows ipvs.Flows) *ipvs.Mode {
-	deps := ipvs.Deps{Servers: noServers{}, Sets: noSets{}, Rules: noRules{}, Links: k.link, Flows: flows}
+	deps := ipvs.Deps{Servers: noServers{}, Sets: noSets{}, Rules: noRules{}, Links: k.link, Flows: flows, Announced: k.link}
 	deps.Tune = func(ctx context.Context) error { return k.tune(ctx, now()) }
 	deps.KeepTuned = func(ctx context.Context) error { return k.keepTuned(ctx, now()) }
 	deps.Pickup = pickupOf{k}

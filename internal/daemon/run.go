@@ -35,7 +35,10 @@ func Run(ctx context.Context, flags *pflag.FlagSet, loader *config.Loader, loade
 
 // serve opens everything, runs the daemon, and closes everything.
 func serve(ctx context.Context, logs *logging, flags *pflag.FlagSet, loader *config.Loader, c config.Config) error {
-	log := logs.Logger
+	log, asked := logs.Logger, ctx
+	var linger lingering
+	ctx, end := linger.start(asked)
+	defer end()
 	boundMemory(log, func() (memory.Limit, error) { return memory.LimitOf(procfs.Files{}) })
 	kube.CatchKlog(log)
 	metrics := telemetry.New()
@@ -54,7 +57,7 @@ func serve(ctx context.Context, logs *logging, flags *pflag.FlagSet, loader *con
 		return err
 	}
 	defer socket.Close()
-	asked := c
+	given := c
 	from.start(ctx, log, c) // sources list while the kernel is opened
 	defer from.end()
 	c = from.withServiceCIDRs(ctx, log, c)
@@ -77,11 +80,15 @@ func serve(ctx context.Context, logs *logging, flags *pflag.FlagSet, loader *con
 	metrics.LogLines(logs.dropped)
 	host, _ := os.Hostname() // the loader failed before where the name matters
 	d.reload = &reloader{
-		log: log, level: logs.level, flags: flags, loader: loader, host: host, live: d.live, asked: asked,
+		log: log, level: logs.level, flags: flags, loader: loader, host: host, live: d.live, asked: given,
 		steps: d.steps(), events: d.events, metrics: d.metrics,
 	}
-	d.reportSchedulerFallback(asked)
-	err = d.run(ctx, socket)
+	d.reportSchedulerFallback(given)
+	if c.AnnounceTable != 0 && c.AnnounceLead > 0 {
+		last := d.withdraw
+		linger.last.Store(&last)
+	}
+	err = d.run(ctx, asked, socket)
 	log.Info("stopped; the kernel keeps forwarding with the rows that were written", zap.Error(err))
 	return err
 }

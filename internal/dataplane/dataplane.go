@@ -11,8 +11,8 @@ import (
 
 // Dataplane is one mode: it turns plans into rows of the kernel and writes them. The loop goroutine
 // alone calls its methods. Set and SetHost work in memory; every other method may call the kernel and
-// honours the context's deadline. A mode may implement Bootstrapper, Auditor, Timed, Drainer and
-// Explainer besides; the agent asks for them once, when it opens the mode.
+// honours the context's deadline. A mode may implement Bootstrapper, Auditor, Timed, Drainer,
+// Explainer and Announcer besides; the agent asks for them once, when it opens the mode.
 type Dataplane interface {
 	// Name is the value of --proxy-mode that selects the mode.
 	Name() string

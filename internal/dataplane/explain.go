@@ -1,7 +1,9 @@
 package dataplane
 
 import (
+	"fmt"
 	"io"
+	"net/netip"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
@@ -24,6 +26,34 @@ type Explainer interface {
 	// Snapshot copies the desired rows of one kind. The function that it returns prints the copy like
 	// WriteRows, and may be called by any goroutine.
 	Snapshot(kind string) (write func(io.Writer) error, err error)
+}
+
+// An Announcer shows which addresses a node announces to routers. The loop goroutine alone calls its
+// methods.
+type Announcer interface {
+	// Announcement returns whether an address is announced, nil if it is of no kind that may be.
+	Announcement(a netip.Addr) *Announcement
+}
+
+// Announcement is whether an address is announced.
+type Announcement struct {
+	// Table is the routing table of the route that announces it.
+	Table uint32 `json:"table"`
+	// Announced: the route is in place.
+	Announced bool `json:"announced"`
+	// Why is the reason of an address that is not announced, or soon will not be.
+	Why string `json:"why,omitempty"`
+}
+
+// String returns the announcement as a sentence.
+func (a Announcement) String() string {
+	switch {
+	case !a.Announced:
+		return "not announced: " + a.Why
+	case a.Why != "":
+		return fmt.Sprintf("announced in table %d until the route is deleted: %s", a.Table, a.Why)
+	}
+	return fmt.Sprintf("announced in table %d", a.Table)
 }
 
 // FrontendRows are the rows of some frontends.

@@ -147,6 +147,9 @@ func stateOf(f agent.FrontendReport, mode string) string {
 	case mode == "ipvs" && !f.Bind && f.Kind != model.KindNodePort.String():
 		words = append(words, "not bound")
 	}
+	if f.Announcement != nil {
+		words = append(words, f.Announcement.String())
+	}
 	if f.Detour != "" {
 		words = append(words, "clients of this node go to "+f.Detour)
 	}

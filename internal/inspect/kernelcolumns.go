@@ -166,8 +166,9 @@ func KernelRuleTable() Table[KernelRuleRow] {
 type KernelAddressRow struct {
 	Address string `json:"address"`
 	// Kind is address, route (a range that is local as a whole), detached (local to marked packets alone) or
-	// half detached (something of that is missing).
+	// half detached (something of that is missing). It is announced for an address that routers learn of.
 	Kind string `json:"kind"`
+	// Link is the routing table of an announced address.
 	Link string `json:"link"`
 	Owned
 }

@@ -55,6 +55,7 @@ func IPVSConfig(c config.Config, families []model.Family, tools *rules.Handle) i
 		Local:         LocalPods(c),
 		Binding:       addresses.Binding(c.VIPBinding),
 		ServiceCIDRs:  c.ServiceCIDRs,
+		AnnounceTable: c.AnnounceTable,
 	}
 }
 
@@ -69,6 +70,7 @@ func IPTablesConfig(c config.Config, families []model.Family, tools *rules.Handl
 		Everywhere:    selected.Everywhere,
 		Localhost:     c.LocalhostNodePorts && slices.Contains(families, model.IPv4),
 		Loopback:      selected.Loopback,
+		AnnounceTable: c.AnnounceTable,
 	}
 }
 

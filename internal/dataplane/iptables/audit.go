@@ -7,14 +7,16 @@ import (
 	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/announce"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 )
 
 // auditor reads all rules beside the loop: with many Services that takes seconds, and no change
 // waits for it. Rows that were written meanwhile count as written.
 type auditor struct {
-	deps   Deps
-	tables *tables
+	deps      Deps
+	tables    *tables
+	announced *announce.Manager
 
 	cancel  context.CancelFunc
 	reading chan listing
@@ -71,7 +73,8 @@ func (a *auditor) Audit(ctx context.Context, budget time.Duration) (dataplane.Au
 	if a.reading == nil {
 		a.tuneErr = a.retune(ctx)
 		if g := a.deps.Rules.Generation(ctx); g != 0 && g == a.read {
-			return dataplane.Audited{Done: true}, errors.Join(a.tuneErr, a.tables.loadNFTables(ctx))
+			drift := dataplane.Drift{}
+			return dataplane.Audited{Drift: drift, Done: true}, errors.Join(a.tuneErr, a.readRest(ctx, drift))
 		}
 		a.start(ctx)
 	}
@@ -88,12 +91,22 @@ func (a *auditor) Audit(ctx context.Context, budget time.Duration) (dataplane.Au
 		if a.read = l.generation; len(touched) > 0 {
 			a.read = 0 // these were not looked at
 		}
-		return dataplane.Audited{Drift: drift, Done: true, Cost: l.took + a.deps.Now().Sub(began)}, errors.Join(a.tuneErr, a.tables.loadNFTables(ctx))
+		err := errors.Join(a.tuneErr, a.readRest(ctx, drift))
+		return dataplane.Audited{Drift: drift, Done: true, Cost: l.took + a.deps.Now().Sub(began)}, err
 	case <-ctx.Done():
 		return dataplane.Audited{Done: true}, ctx.Err()
 	case <-time.After(min(budget, auditPollWait)):
 		return dataplane.Audited{}, nil
 	}
+}
+
+// readRest reads the tables that have no rules, and adds their drift.
+func (a *auditor) readRest(ctx context.Context, drift dataplane.Drift) error {
+	n, err := a.announced.Inspect(ctx, false)
+	if n > 0 {
+		drift[a.announced.Rows.Name()] = n
+	}
+	return errors.Join(err, a.tables.loadNFTables(ctx))
 }
 
 // Sample implements dataplane.Auditor: it sets sysctls again. Package rulewatch notices rules that other

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/announce"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
@@ -37,6 +38,8 @@ type Config struct {
 	// packets pass by DNAT untranslated. Not where tracking is liberal
 	// (net.netfilter.nf_conntrack_tcp_be_liberal).
 	DropInvalid bool
+	// AnnounceTable is the routing table of the routes that announce addresses; 0 announces none.
+	AnnounceTable uint32
 	// Both: Services come from two sources, and those of files have chains of other names,
 	// so that two Services of one name do not share theirs.
 	Both bool
@@ -52,6 +55,8 @@ type Deps struct {
 	Flows Flows
 	// Tables are those of kube-proxy's nftables mode; nil is a kernel without.
 	Tables Tables
+	// Announced has the routes that announce addresses; nil is a kernel without any.
+	Announced announce.Kernel
 	// Tune sets what the mode asks of the kernel (sysctls); nil asks nothing.
 	Tune func(ctx context.Context) error
 	// Now is the time; nil is time.Now.

@@ -9,8 +9,10 @@ import (
 	"strings"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/announce"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
@@ -21,6 +23,8 @@ type explainer struct {
 	rules    Rules
 	tables   *tables
 	services *services
+	// announced has the only rows that are no rules.
+	announced *announce.Manager
 }
 
 // Kinds are the kinds of rows that WriteRows prints.
@@ -40,6 +44,10 @@ func (x *explainer) WriteRows(w io.Writer, kind string) error {
 
 // Snapshot implements dataplane.Explainer.
 func (x *explainer) Snapshot(kind string) (func(io.Writer) error, error) {
+	if kind == "addresses" && x.config.AnnounceTable != 0 {
+		announced := maps.Collect(x.announced.Rows.AllDesired())
+		return func(w io.Writer) error { return link.WriteAnnouncements(w, maps.Keys(announced)) }, nil
+	}
 	if kind != "rules" {
 		return nil, fmt.Errorf("iptables mode has no %s: it has only rules", kind)
 	}

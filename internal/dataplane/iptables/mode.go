@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/announce"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
@@ -31,9 +33,10 @@ type Mode struct {
 	host      model.Host
 	frontends *dataplane.Frontends
 
-	tables   *tables
-	writer   *groupWriter
-	pipeline *dataplane.Pipeline
+	tables    *tables
+	announced *announce.Manager
+	writer    *groupWriter
+	pipeline  *dataplane.Pipeline
 
 	services *services
 	flows    *flows
@@ -44,6 +47,7 @@ var _ interface {
 	dataplane.Inspectable
 	dataplane.Auditor
 	dataplane.Removable
+	dataplane.Announcer
 } = (*Mode)(nil)
 
 // New returns a mode that has not read the kernel yet. It wants its chains and jumps, and no Service.
@@ -57,7 +61,11 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 	m.auditor.tables = m.tables
 	m.writer = &groupWriter{rules: deps.Rules, tables: m.tables, audit: m.auditor}
 	group := delta.NewGroup(m.tables.chains, m.tables.entries, m.writer.writeGroup)
-	m.pipeline = dataplane.NewPipeline(group.Lower(), group.Upper(), m.tables.jumps, m.tables.nftables)
+	m.announced = announce.New(announce.Options{
+		Log: m.log, Kernel: deps.Announced, Table: config.AnnounceTable, InPlace: func(k model.FrontendKey) bool { return m.services.inPlace(k) },
+	})
+	m.auditor.announced = m.announced
+	m.pipeline = dataplane.NewPipeline(group.Lower(), group.Upper(), m.tables.jumps, m.tables.nftables, m.announced.Rows)
 
 	m.services = &services{config: config, host: &m.host, frontends: m.frontends, tables: m.tables}
 	m.services.clear()
@@ -65,7 +73,7 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 		config: config, host: &m.host, kernel: deps.Flows, frontends: m.frontends, services: m.services, tables: m.tables,
 		noted: map[model.FrontendKey]flowNote{},
 	}
-	m.explainer = &explainer{config: config, rules: deps.Rules, tables: m.tables, services: m.services}
+	m.explainer = &explainer{config: config, rules: deps.Rules, tables: m.tables, services: m.services, announced: m.announced}
 	m.Rebase()
 	return m
 }
@@ -96,6 +104,7 @@ func (m *Mode) Rebase() {
 func (m *Mode) SetHost(host model.Host) {
 	before := m.host
 	m.host = host
+	m.announced.SetHost(host)
 	m.Rebase()
 	if m.localMatchChanged(before.Node, host.Node) {
 		m.services.renderAll()
@@ -119,7 +128,8 @@ func (m *Mode) Load(ctx context.Context) error {
 		return err
 	}
 	m.flows.onFound()
-	return m.tables.loadNFTables(ctx)
+	_, err := m.announced.Load(ctx)
+	return errors.Join(err, m.tables.loadNFTables(ctx))
 }
 
 // loadRules reads all rules, and so settles whether writes in doubt were carried out.
@@ -159,6 +169,7 @@ func (m *Mode) Set(plan model.ServicePlan) []dataplane.Conflict {
 	touched := m.services.follow(changes)
 	for _, c := range changes {
 		m.flows.onChange(c)
+		m.announced.OnChange(c)
 	}
 	for id := range touched {
 		m.flows.onTouched(id)
@@ -206,11 +217,19 @@ func lostChain(r dataplane.Result) bool {
 // Tables implements dataplane.Dataplane.
 func (m *Mode) Tables() []dataplane.TableStatus { return m.pipeline.Tables() }
 
+// Announced returns the manager of the routes that announce addresses.
+func (m *Mode) Announced() *announce.Manager { return m.announced }
+
+// Announcement implements dataplane.Announcer.
+func (m *Mode) Announcement(a netip.Addr) *dataplane.Announcement { return m.announced.Announcement(a) }
+
 // Clear implements dataplane.Removable: no row is wanted any more.
 func (m *Mode) Clear() {
 	m.takeover.cleared = true
 	m.stop()
-	m.frontends.Clear()
+	for _, c := range m.frontends.Clear() {
+		m.announced.OnChange(c)
+	}
 	m.services.clear()
 	m.tables.clear()
 }

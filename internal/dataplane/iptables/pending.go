@@ -17,6 +17,7 @@ func (x *explainer) Pending(most int) []dataplane.PendingTable {
 		}),
 		dataplane.ListPending("jumps", x.tables.jumps.Tracker, most, netfilter.JumpCommand),
 		dataplane.ListPending("nftables", x.tables.nftables.Tracker, most, netfilter.ProxyTableCommand),
+		x.announced.Pending(most),
 	}
 	return slices.DeleteFunc(all, func(t dataplane.PendingTable) bool { return len(t.Rows) == 0 && t.More == 0 })
 }

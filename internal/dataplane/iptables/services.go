@@ -88,6 +88,27 @@ func (s *services) rows(id model.ServiceID) rows {
 	return s.config.render(frontends, s.host.Node)
 }
 
+// inPlace reports whether the rules of the Service are in place that has a frontend.
+func (s *services) inPlace(k model.FrontendKey) bool {
+	f, ok := s.frontends.Get(k)
+	if !ok || s.tables.jumps.Counts().Updates > 0 {
+		return false
+	}
+	r := s.rows(f.Service)
+	for chain := range r.chains {
+		want, _ := s.tables.chains.Desired(chain)
+		if have, there := s.tables.chains.Believed(chain); !there || have != want {
+			return false
+		}
+	}
+	for e := range r.entries {
+		if _, there := s.tables.entries.Believed(e); !there {
+			return false
+		}
+	}
+	return true
+}
+
 // setHealth opens the health-check port of a Service.
 func (s *services) setHealth(id model.ServiceID, h model.HealthCheck) {
 	for _, held := range s.healthPorts.Set(id, renderHealth(id, h)) {

@@ -26,6 +26,8 @@ type Config struct {
 	Binding addresses.Binding
 	// ServiceCIDRs are the ranges that may be local as a whole.
 	ServiceCIDRs []netip.Prefix
+	// AnnounceTable is the routing table of the routes that announce addresses; 0 announces none.
+	AnnounceTable uint32
 }
 
 // excluded reports whether virtual servers of other programs are at an address.

@@ -3,6 +3,7 @@ package ipvs
 import (
 	"context"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/announce"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/addresses"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/audit"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/chains"
@@ -20,6 +21,8 @@ type Deps struct {
 	Sets    Sets
 	Rules   Rules
 	Links   Links
+	// Announced has the routes that announce addresses; nil is a kernel without any.
+	Announced announce.Kernel
 	// Flows looks for stale flows; nil looks for none.
 	Flows Flows
 	// Tables are those of kube-proxy's nftables mode; nil is a kernel without nftables.

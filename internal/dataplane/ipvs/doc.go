@@ -1,5 +1,5 @@
 // Package ipvs is the mode that carries Services with the kernel's IP Virtual
-// Server. It renders frontends into rows of nine tables and decides nothing
+// Server. It renders frontends into rows of its tables and decides nothing
 // about Services or endpoints.
 //
 //	frontend ─┬─ virtual server ── destinations
@@ -48,6 +48,8 @@
 //	detached      address                    route of our protocol number    audit: two dumps,
 //	                                         in link.DetachedTable, with     seldom if none is wanted
 //	                                         the rule that leads there
+//	announced     table, address             route of our protocol number    events, audit: two dumps,
+//	                                         and type blackhole              seldom if none is wanted
 //	nftables      family, name               kube-proxy, of ip and ip6:      audit: one list
 //	                                         removed, never written
 //

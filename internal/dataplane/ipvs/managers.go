@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/announce"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/addresses"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/audit"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/chains"
@@ -27,6 +28,7 @@ type managers struct {
 	servers      *servers.Manager
 	destinations *destinations.Manager
 	addresses    *addresses.Manager
+	announced    *announce.Manager
 	tables       *delta.Table[nftables.Key, struct{}]
 }
 
@@ -64,6 +66,10 @@ func wireTables(m *Mode) {
 		Owned: func(k nftables.Key) bool { return m.handoff.OwnsTable(k) },
 		Hold:  func(nftables.Key, bool) bool { return m.takeover.Holding() },
 	})
+	m.announced = announce.New(announce.Options{
+		Log: m.log, Kernel: m.deps.Announced, Table: m.config.AnnounceTable, InPlace: m.order.answers,
+		Left: func() bool { return m.handoff.LeavesAnnounced() },
+	})
 	m.pipeline = dataplane.NewPipeline(
 		m.sets.Sets,
 		m.sets.Members,
@@ -75,6 +81,7 @@ func wireTables(m *Mode) {
 		m.addresses.Stage(),
 		m.addresses.Detached,
 		m.tables,
+		m.announced.Rows,
 	)
 }
 
@@ -113,6 +120,7 @@ func wireParts(m *Mode) {
 		Sets: m.sets, Chains: m.chains, Servers: m.servers, Destinations: m.destinations, Addresses: m.addresses,
 	})
 	m.order.sets, m.order.chains, m.order.servers, m.order.addresses = m.sets, m.chains, m.servers, m.addresses
+	m.order.destinations = m.destinations
 	m.order.takeover = m.takeover
 	m.base.sets, m.base.chains, m.base.addresses, m.base.takeover = m.sets, m.chains, m.addresses, m.takeover
 	m.flows = &flows{
@@ -124,10 +132,10 @@ func wireParts(m *Mode) {
 	m.Timed, m.Drainer = m.destinations, m.destinations
 	m.Auditor = audit.New(audit.Options{
 		Log: m.log, Kernel: m.deps.Servers, Owns: m.order.owns, ServerLost: m.serverLost, Dispatch: m.takeover.Inspect, KeepTuned: m.deps.KeepTuned,
-		Sets: m.sets, Chains: m.chains, Servers: m.servers, Destinations: m.destinations, Addresses: m.addresses, Tables: m.tables,
+		Sets: m.sets, Chains: m.chains, Servers: m.servers, Destinations: m.destinations, Addresses: m.addresses, Tables: m.tables, Announced: m.announced,
 	})
 	m.Describer = describe.New(describe.Options{
 		Config: m.config.rules(), Frontends: m.frontends, PickedUp: m.pickup.inForce,
-		Sets: m.sets, Chains: m.chains, Servers: m.servers, Destinations: m.destinations, Addresses: m.addresses, Tables: m.tables,
+		Sets: m.sets, Chains: m.chains, Servers: m.servers, Destinations: m.destinations, Addresses: m.addresses, Tables: m.tables, Announced: m.announced,
 	})
 }

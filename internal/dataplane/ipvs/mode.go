@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/announce"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/audit"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/describe"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/migrate"
@@ -55,6 +56,7 @@ var _ interface {
 	dataplane.Auditor
 	dataplane.Timed
 	dataplane.Drainer
+	dataplane.Announcer
 } = (*Mode)(nil)
 
 // New returns a mode that has not read the kernel yet. It wants its sets, chains and jumps, and no
@@ -76,6 +78,7 @@ func (m *Mode) SetHost(host model.Host) {
 	before := m.host
 	m.host = host
 	m.addresses.SetHost(host)
+	m.announced.SetHost(host)
 	m.base.want()
 	m.sets.SetNodePortAddrs(before.NodePorts, host.NodePorts)
 }
@@ -115,6 +118,9 @@ func (m *Mode) Load(ctx context.Context) error {
 		return err
 	}
 	if err := m.destinations.Load(ctx); err != nil {
+		return err
+	}
+	if _, err := m.announced.Load(ctx); err != nil {
 		return err
 	}
 	m.found = true
@@ -184,6 +190,7 @@ func (m *Mode) change(changes []dataplane.Change) {
 		m.sets.OnChange(c.Old, c.New)
 		m.addresses.OnChange(c)
 		m.chains.OnChange(c)
+		m.announced.OnChange(c)
 		m.pickup.onChange(c)
 	}
 }
@@ -218,6 +225,12 @@ func (m *Mode) Apply(ctx context.Context, opts dataplane.ApplyOptions) dataplane
 
 // Tables implements dataplane.Dataplane.
 func (m *Mode) Tables() []dataplane.TableStatus { return m.pipeline.Tables() }
+
+// Announced returns the manager of the routes that announce addresses.
+func (m *Mode) Announced() *announce.Manager { return m.announced }
+
+// Announcement implements dataplane.Announcer.
+func (m *Mode) Announcement(a netip.Addr) *dataplane.Announcement { return m.announced.Announcement(a) }
 
 // Clear implements dataplane.Removable: no row is wanted any more.
 func (m *Mode) Clear() {

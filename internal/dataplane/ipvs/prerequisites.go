@@ -7,6 +7,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/addresses"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/chains"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/destinations"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/migrate"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/ownership"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
@@ -28,17 +29,19 @@ import (
 //	addresses     W  sets, chains and jumps, the mark of the address and a server at it
 //	              H  an address without its mark: servers at it that are still to be deleted
 //	detached      W  the address and its entry, or a captured port with its server
+//	announced     W  a local address, a server at it and one of its destinations
 //
 // Chains, jumps and nftables tables wait for a takeover (migrate/takeover.go).
 type order struct {
-	config    *Config
-	host      *model.Host
-	frontends *dataplane.Frontends
-	sets      *sets.Manager
-	chains    *chains.Manager
-	servers   delta.View[vserver.ServerKey, vserver.Server]
-	addresses *addresses.Manager
-	takeover  *migrate.Takeover
+	config       *Config
+	host         *model.Host
+	frontends    *dataplane.Frontends
+	sets         *sets.Manager
+	chains       *chains.Manager
+	servers      delta.View[vserver.ServerKey, vserver.Server]
+	addresses    *addresses.Manager
+	takeover     *migrate.Takeover
+	destinations *destinations.Manager
 	// leftovers caches left during one pass; nil is not computed.
 	leftovers *leftovers
 }
@@ -124,6 +127,15 @@ func (o *order) served(a netip.Addr) bool {
 		}
 	}
 	return false
+}
+
+// answers reports whether the rows are in place by which a frontend takes connections from outside.
+func (o *order) answers(k model.FrontendKey) bool {
+	f, ok := o.frontends.Get(k)
+	return ok && o.hasServer(k) && o.addresses.Local(k.Addr) && slices.ContainsFunc(f.Backends, func(b model.Backend) bool {
+		_, there := o.destinations.Believed(destinations.Key(k, b.Addr))
+		return there
+	})
 }
 
 // leftovers are where virtual servers are still to be deleted.

@@ -273,6 +273,7 @@ func (f *Fakes) Cleanup(s Start) error {
 	f.statusProbe.leave(f) // no later report is possible
 	f.tap.revive()
 	deps := f.kernel.deps(f.tap)
+	deps.Announced = f.kernel.announced(c, f.tap)
 	if err = cleanUp(context.Background(), c, deps); err != nil && f.audited {
 		f.tap.revive()
 		err = cleanUp(context.Background(), c, deps)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/agent"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/announce"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
@@ -311,6 +312,22 @@ func (l tappedLinks) WriteDetached(ctx context.Context, changes []link.Change) [
 
 func (l tappedLinks) Remove(ctx context.Context) error {
 	return l.tap.one(ctx, pkgLinks, removes, func() error { return l.Links.Remove(ctx) })
+}
+
+// tappedAnnounced are the routes that announce addresses, through the same fault proxy as the link.
+type tappedAnnounced struct {
+	announce.Kernel
+	tap *faultProxy
+}
+
+func (a tappedAnnounced) ListAnnounced(ctx context.Context, table uint32) (map[link.Announcement]struct{}, error) {
+	return read(ctx, a.tap, pkgLinks, func(ctx context.Context) (map[link.Announcement]struct{}, error) {
+		return a.Kernel.ListAnnounced(ctx, table)
+	})
+}
+
+func (a tappedAnnounced) WriteAnnounced(ctx context.Context, changes []link.AnnounceChange) []error {
+	return write(ctx, a.tap, pkgLinks, changes, link.AnnounceChange.String, func(good []link.AnnounceChange) []error { return a.Kernel.WriteAnnounced(ctx, good) })
 }
 
 // tappedHost reads the host through the same fault proxy as the link.

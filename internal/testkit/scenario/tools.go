@@ -253,7 +253,8 @@ func (k *kernel) flushTable(f rules.Family, table string) error {
 }
 
 // ip takes "addr add|del PREFIX dev kube-ipvs0", "link add|del kube-ipvs0", and
-// "route add|del local PREFIX dev lo" with "proto 73" for a route of ours.
+// "route add|del local PREFIX dev lo" with "proto 73" for a route of ours. It also takes "route del
+// blackhole ADDRESS table N proto 73".
 func (k *kernel) ip(args []string) error {
 	if len(args) < 3 {
 		return errNotUnderstood
@@ -284,7 +285,21 @@ func (k *kernel) ip(args []string) error {
 	return errNotUnderstood
 }
 
+// loseAnnouncement deletes a route that announces an address.
+func (k *kernel) loseAnnouncement(addr, table string) error {
+	a, err := netip.ParseAddr(addr)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.ParseUint(table, 10, 32)
+	k.links.LoseAnnouncement(link.Announcement{Table: uint32(n), Addr: a})
+	return err
+}
+
 func (k *kernel) ipRoute(args []string) error {
+	if len(args) == 7 && args[0] == "del" && args[1] == "blackhole" {
+		return k.loseAnnouncement(args[2], args[4])
+	}
 	if len(args) < 5 || args[1] != "local" || args[3] != "dev" || args[4] != "lo" {
 		return errNotUnderstood
 	}

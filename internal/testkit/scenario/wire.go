@@ -16,6 +16,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/announce"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/migrate"
@@ -130,10 +131,32 @@ func (p *process) stop() error {
 // newMode makes the mode that the settings name; bound is nil if it binds no address.
 func newMode(log *zap.Logger, c config.Config, k *kernel, t *faultProxy) (mode dataplane.Inspectable, bound *ipvs.Mode) {
 	if c.Mode == config.ModeIPTables {
-		return iptables.New(log, rulesConfig(c, k.liberal.Load()), k.rulesDeps(t)), nil
+		deps := k.rulesDeps(t)
+		deps.Announced = k.announced(c, t)
+		return serving(iptables.New(log, rulesConfig(c, k.liberal.Load()), deps)), nil
 	}
-	bound = ipvs.New(log, modeConfig(c), k.deps(t))
-	return bound, bound
+	deps := k.deps(t)
+	deps.Announced = k.announced(c, t)
+	bound = ipvs.New(log, modeConfig(c), deps)
+	return serving(bound), bound
+}
+
+// announced has the routes that announce addresses, if the settings ask for them: the calls of all other
+// scenarios are counted without them.
+func (k *kernel) announced(c config.Config, t *faultProxy) announce.Kernel {
+	if c.AnnounceTable == 0 {
+		return nil
+	}
+	return tappedAnnounced{k.links, t}
+}
+
+// serving returns a mode as that of a node that load balancers may use from the start on.
+func serving[M interface {
+	dataplane.Inspectable
+	Announced() *announce.Manager
+}](mode M) dataplane.Inspectable {
+	mode.Announced().SetNode(announce.Node{Serves: true})
+	return mode
 }
 
 // watch has the loop repair what is lost of the link, if the mode has one.
@@ -150,7 +173,9 @@ func watch(ctx context.Context, log *zap.Logger, k *kernel, loop *agent.Agent, m
 			link.OurAddressLost: func(context.Context) error { mode.AddressLost(e.Addr); return nil },
 			link.OurRouteLost:   func(context.Context) error { mode.RouteLost(e.Route); return nil },
 			link.OurLinkLost:    mode.LinkLost,
-			link.Overrun:        mode.ReloadAddresses,
+
+			link.OurAnnouncementLost: func(context.Context) error { mode.Announced().Lost(e.Announced); return nil },
+			link.Overrun:             mode.ReloadAddresses,
 		}[e.Kind]
 		if repair != nil {
 			log.Info("another program changed kube-ipvs0, repairing it", zap.Stringer("event", e))
@@ -251,9 +276,9 @@ func KindsOf(mode string) []string {
 // that connection tracking is not liberal, the default.
 func modeWithoutKernel(c config.Config) (mode dataplane.Inspectable, kinds []string) {
 	if c.Mode == config.ModeIPTables {
-		return iptables.New(zap.NewNop(), rulesConfig(c, false), iptables.Deps{}), KindsOf(string(c.Mode))
+		return serving(iptables.New(zap.NewNop(), rulesConfig(c, false), iptables.Deps{})), KindsOf(string(c.Mode))
 	}
-	return ipvs.New(zap.NewNop(), modeConfig(c), ipvs.Deps{}), KindsOf(string(c.Mode))
+	return serving(ipvs.New(zap.NewNop(), modeConfig(c), ipvs.Deps{})), KindsOf(string(c.Mode))
 }
 
 // cleanUp sweeps the fakes as the program sweeps the kernel, in ipvs mode whatever mode

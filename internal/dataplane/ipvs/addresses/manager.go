@@ -164,6 +164,18 @@ func (m *Manager) Claimants(a netip.Addr) []model.FrontendKey { return m.claims.
 // CaptureClaimants lists the frontends of which packets to an address are captured.
 func (m *Manager) CaptureClaimants(a netip.Addr) []model.FrontendKey { return m.captures.Claimants(a) }
 
+// Local reports whether packets to an address come to this machine: it is bound, routed or detached, or
+// another link has it.
+func (m *Manager) Local(a netip.Addr) bool {
+	_, bound := m.Addresses.Believed(a)
+	_, detached := m.Detached.Believed(a)
+	_, onLink := m.host.Links[a]
+	for p := range m.Routes.Actual() {
+		bound = bound || p.Contains(a)
+	}
+	return bound || detached || onLink
+}
+
 // Needs returns which chains and sets of a family are needed for addresses from which backends answer
 // themselves, and for captured ports.
 func (m *Manager) Needs(f model.Family) (direct, capture bool) {

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/announce"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/addresses"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/chains"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/destinations"
@@ -37,6 +38,7 @@ type Options struct {
 	Destinations *destinations.Manager
 	Addresses    *addresses.Manager
 	Tables       *delta.Table[nftables.Key, struct{}]
+	Announced    *announce.Manager
 
 	// Owns reports whether a virtual server is ours.
 	Owns func(vserver.ServerKey) bool
@@ -141,6 +143,7 @@ func (a *Auditor) round(serversFirst bool) []inspection {
 		of("addresses", a.of.Addresses.InspectAddresses),
 		of("routes", a.inspectRoutes),
 		of("detached", a.inspectDetached),
+		of("announced", a.inspectAnnounced),
 		alone(a.of.Chains.Inspect),
 		of("nftables", a.of.Tables.Load),
 		alone(a.of.Dispatch),
@@ -177,10 +180,15 @@ func (a *Auditor) inspectDetached(ctx context.Context) (int, error) {
 	return a.of.Addresses.InspectDetached(ctx, a.fullRound())
 }
 
+func (a *Auditor) inspectAnnounced(ctx context.Context) (int, error) {
+	return a.of.Announced.Inspect(ctx, a.fullRound())
+}
+
 // ReloadAddresses reads the device and our routes again, after events were lost.
 func (a *Auditor) ReloadAddresses(ctx context.Context) error {
 	_, err := a.of.Addresses.InspectAddresses(ctx)
 	_, routesErr := a.inspectRoutes(ctx)
 	_, detachedErr := a.inspectDetached(ctx)
-	return errors.Join(err, routesErr, detachedErr)
+	_, announcedErr := a.inspectAnnounced(ctx)
+	return errors.Join(err, routesErr, detachedErr, announcedErr)
 }

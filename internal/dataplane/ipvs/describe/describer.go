@@ -2,6 +2,7 @@ package describe
 
 import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/announce"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/addresses"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/chains"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/destinations"
@@ -26,6 +27,7 @@ type Options struct {
 	Destinations *destinations.Manager
 	Addresses    *addresses.Manager
 	Tables       *delta.Table[nftables.Key, struct{}]
+	Announced    *announce.Manager
 }
 
 // Describer implements dataplane.Explainer.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/announce"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/addresses"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/chains"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
@@ -23,6 +24,8 @@ type Kernel struct {
 	Sets    sets.Kernel
 	Rules   netfilter.Lister
 	Links   addresses.Kernel
+	// Announced has the routes that announce addresses; nil reads none.
+	Announced announce.Kernel
 }
 
 // Servers lists virtual servers and their destinations.
@@ -49,7 +52,7 @@ func Read(ctx context.Context, k Kernel, at ReadScope) (found map[string]string,
 		"servers":   func(w io.Writer) error { return readServers(ctx, k.Servers, at, w) },
 		"sets":      func(w io.Writer) error { return readSets(ctx, k.Sets, at.Sets, w) },
 		"rules":     func(w io.Writer) error { return readRules(ctx, k.Rules, w) },
-		"addresses": func(w io.Writer) error { return readAddresses(ctx, k.Links, w) },
+		"addresses": func(w io.Writer) error { return readAddresses(ctx, k, w) },
 	} {
 		var b strings.Builder
 		if err := read(&b); err != nil {
@@ -112,17 +115,24 @@ func readRules(ctx context.Context, from netfilter.Lister, w io.Writer) error {
 	return netfilter.WriteSave(w, rules, leads, chains.Jumps)
 }
 
-func readAddresses(ctx context.Context, from addresses.Kernel, w io.Writer) error {
-	addrs, err := addresses.List(ctx, from)
+func readAddresses(ctx context.Context, from Kernel, w io.Writer) error {
+	addrs, err := addresses.List(ctx, from.Links)
 	if err != nil {
 		return err
 	}
-	routes, err := from.ListRoutes(ctx)
+	routes, err := from.Links.ListRoutes(ctx)
 	if err != nil {
 		return err
 	}
 	if err := link.WriteAddrs(w, addrs); err != nil {
 		return err
 	}
-	return link.WriteRoutes(w, maps.Keys(routes))
+	if err := link.WriteRoutes(w, maps.Keys(routes)); err != nil || from.Announced == nil {
+		return err
+	}
+	announced, err := from.Announced.ListAnnounced(ctx, 0)
+	if err != nil {
+		return err
+	}
+	return link.WriteAnnouncements(w, maps.Keys(announced))
 }

@@ -40,6 +40,7 @@ func (d *Describer) Pending(most int) []dataplane.PendingTable {
 			return ipCommand(c.Op, "route", fmt.Sprintf("local %s dev lo table %d proto %d", c.Key, link.DetachedTable, link.RouteProtocol))
 		}),
 		pendingOf(d.of.Tables, most, netfilter.ProxyTableCommand),
+		d.of.Announced.Pending(most),
 	}
 	return slices.DeleteFunc(all, func(t dataplane.PendingTable) bool { return len(t.Rows) == 0 && t.More == 0 })
 }

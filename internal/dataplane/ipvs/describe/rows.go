@@ -13,6 +13,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/delta"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
@@ -20,7 +21,9 @@ import (
 // RowsOf implements dataplane.Explainer.
 func (d *Describer) RowsOf(keys []model.FrontendKey) (dataplane.FrontendRows, error) {
 	s := selection{of: d.of, servers: map[vserver.ServerKey]vserver.Server{}, destinations: map[vserver.DestinationKey]vserver.Destination{},
-		addrs: map[netip.Addr]struct{}{}, routes: map[netip.Prefix]struct{}{}, detached: map[netip.Addr]bool{}, entries: map[sets.Key]struct{}{}}
+		entries:     map[sets.Key]struct{}{},
+		addressRows: addressRows{map[netip.Addr]struct{}{}, map[netip.Prefix]struct{}{}, map[netip.Addr]bool{}, map[link.Announcement]struct{}{}},
+	}
 	s.out = dataplane.FrontendRows{Pending: []string{}, Draining: []string{}}
 	for _, k := range keys {
 		if f, ok := d.of.Frontends.Get(k); ok {
@@ -37,11 +40,9 @@ type selection struct {
 	servers      map[vserver.ServerKey]vserver.Server
 	destinations map[vserver.DestinationKey]vserver.Destination
 	entries      map[sets.Key]struct{}
-	addrs        map[netip.Addr]struct{}
-	routes       map[netip.Prefix]struct{}
-	detached     map[netip.Addr]bool
-	families     [2]bool // IPv4, IPv6
-	out          dataplane.FrontendRows
+	addressRows
+	families [2]bool // IPv4, IPv6
+	out      dataplane.FrontendRows
 }
 
 // pend adds a row that is not in place.
@@ -110,6 +111,12 @@ func (s *selection) address(a netip.Addr) {
 		}
 		pend(s, s.of.Addresses.Detached, a, a.String())
 	}
+	for row := range s.of.Announced.Rows.AllDesired() {
+		if row.Addr == a {
+			s.announced[row] = struct{}{}
+			pend(s, s.of.Announced.Rows, row, row.String())
+		}
+	}
 }
 
 // print turns the rows into text, together with the rules of the families.
@@ -123,7 +130,7 @@ func (s *selection) print() error {
 	for _, err := range []error{
 		vserver.WriteSave(&servers, s.servers, s.destinations),
 		netfilter.WriteSave(&rule, rules, leads, chains.Jumps),
-		writeAddresses(&addrs, s.of.Config.Masquerade, s.addrs, s.routes, s.detached),
+		s.addressRows.write(&addrs, s.of.Config.Masquerade),
 	} {
 		if err != nil {
 			return err

@@ -44,21 +44,35 @@ func (d *Describer) Snapshot(kind string) (func(io.Writer) error, error) {
 		rules, leads := maps.Collect(d.of.Chains.Chains.AllDesired()), maps.Collect(d.of.Chains.Jumps.AllDesired())
 		return func(w io.Writer) error { return netfilter.WriteSave(w, rules, leads, chains.Jumps) }, nil
 	case "addresses":
-		addrs, routes, detached := maps.Collect(d.of.Addresses.Addresses.AllDesired()), maps.Collect(d.of.Addresses.Routes.AllDesired()), maps.Collect(d.of.Addresses.Detached.AllDesired())
-		return func(w io.Writer) error { return writeAddresses(w, d.of.Config.Masquerade, addrs, routes, detached) }, nil
+		rows := addressRows{
+			addrs: maps.Collect(d.of.Addresses.Addresses.AllDesired()), routes: maps.Collect(d.of.Addresses.Routes.AllDesired()),
+			detached: maps.Collect(d.of.Addresses.Detached.AllDesired()), announced: maps.Collect(d.of.Announced.Rows.AllDesired()),
+		}
+		return func(w io.Writer) error { return rows.write(w, d.of.Config.Masquerade) }, nil
 	}
 	return nil, fmt.Errorf("no rows named %q: use one of %s", kind, strings.Join(Kinds(), ", "))
 }
 
-// writeAddresses prints bound addresses, routes and detached addresses.
-func writeAddresses(w io.Writer, m netfilter.Masquerade, addrs map[netip.Addr]struct{}, routes map[netip.Prefix]struct{}, detached map[netip.Addr]bool) error {
-	if err := link.WriteAddrs(w, addrs); err != nil {
+// addressRows are bound addresses, routes, detached and announced addresses.
+type addressRows struct {
+	addrs     map[netip.Addr]struct{}
+	routes    map[netip.Prefix]struct{}
+	detached  map[netip.Addr]bool
+	announced map[link.Announcement]struct{}
+}
+
+// write prints the rows.
+func (r addressRows) write(w io.Writer, m netfilter.Masquerade) error {
+	if err := link.WriteAddrs(w, r.addrs); err != nil {
 		return err
 	}
-	if err := link.WriteRoutes(w, maps.Keys(routes)); err != nil {
+	if err := link.WriteRoutes(w, maps.Keys(r.routes)); err != nil {
 		return err
 	}
-	return link.WriteDetached(w, link.DetachMark(m.Bit), maps.Keys(detached), func(a netip.Addr) bool { _, bound := addrs[a]; return bound })
+	if err := link.WriteDetached(w, link.DetachMark(m.Bit), maps.Keys(r.detached), func(a netip.Addr) bool { _, bound := r.addrs[a]; return bound }); err != nil {
+		return err
+	}
+	return link.WriteAnnouncements(w, maps.Keys(r.announced))
 }
 
 // WriteFound prints our rows as Load found them in the kernel, in the text of WriteRows. A set that only
@@ -72,7 +86,10 @@ func (d *Describer) WriteFound(_ context.Context, w io.Writer, kind string) erro
 	case "rules":
 		return netfilter.WriteSave(w, maps.Collect(d.of.Chains.Chains.Actual()), maps.Collect(d.of.Chains.Jumps.Actual()), chains.Jumps)
 	case "addresses":
-		return writeAddresses(w, d.of.Config.Masquerade, maps.Collect(d.of.Addresses.Addresses.Actual()), maps.Collect(d.of.Addresses.Routes.Actual()), maps.Collect(d.of.Addresses.Detached.Actual()))
+		return addressRows{
+			addrs: maps.Collect(d.of.Addresses.Addresses.Actual()), routes: maps.Collect(d.of.Addresses.Routes.Actual()),
+			detached: maps.Collect(d.of.Addresses.Detached.Actual()), announced: maps.Collect(d.of.Announced.Rows.Actual()),
+		}.write(w, d.of.Config.Masquerade)
 	}
 	return fmt.Errorf("no rows named %q: use one of %s", kind, strings.Join(Kinds(), ", "))
 }

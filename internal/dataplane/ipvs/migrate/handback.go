@@ -97,6 +97,9 @@ func (h *Handoff) OwnsTable(k nftables.Key) bool {
 	return netfilter.IsProxyTable(k, h.families) && h.target != TargetNFTables
 }
 
+// LeavesAnnounced reports whether the target announces addresses itself, by the same routes.
+func (h *Handoff) LeavesAnnounced() bool { return h.target == TargetOurs }
+
 // handingOff is a mode that leaves rows to a target.
 type handingOff struct {
 	dataplane.Removable

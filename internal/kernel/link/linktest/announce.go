@@ -17,6 +17,23 @@ func (f *Fake) ListAnnounced(ctx context.Context, table uint32) (map[link.Announ
 	return f.ourAnnouncements(table), nil
 }
 
+// RulesTo does what link.Handle.RulesTo does, with the rules of LeadTo.
+func (f *Fake) RulesTo(ctx context.Context, table uint32) ([]uint32, error) {
+	if err := f.enter(ctx, RulesTo); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.rules[table], nil
+}
+
+// LeadTo has rules with these priorities lead to a table, and no others.
+func (f *Fake) LeadTo(table uint32, priorities ...uint32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rules[table] = priorities
+}
+
 // ourAnnouncements are those of one table, or of all for 0. The caller holds the lock.
 func (f *Fake) ourAnnouncements(table uint32) map[link.Announcement]struct{} {
 	out := map[link.Announcement]struct{}{}

@@ -27,6 +27,7 @@ type Fake struct {
 	aside  map[netip.Addr]bool   // detached; true: completely
 	// announced are the routes of tables for routing daemons; true: ours.
 	announced map[link.Announcement]bool
+	rules     map[uint32][]uint32 // priorities of those that lead to a table
 	local     map[netip.Addr]string
 	hops      []netip.Addr
 	watch     *queue // nil without a watcher
@@ -40,7 +41,7 @@ func New() *Fake {
 	return &Fake{
 		plan: newPlan(), name: link.DefaultName, dummy: true, closed: make(chan struct{}),
 		addrs: map[netip.Addr]struct{}{}, routes: map[netip.Prefix]bool{}, aside: map[netip.Addr]bool{}, local: map[netip.Addr]string{},
-		announced: map[link.Announcement]bool{},
+		announced: map[link.Announcement]bool{}, rules: map[uint32][]uint32{},
 	}
 }
 

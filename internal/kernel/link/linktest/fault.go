@@ -30,6 +30,7 @@ const (
 
 	ListAnnounced  Call = "list announced"
 	WriteAnnounced Call = "write announced"
+	RulesTo        Call = "list rules"
 )
 
 // plan is what will go wrong. The zero value is a healthy kernel.
