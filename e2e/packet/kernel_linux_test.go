@@ -1,30 +1,37 @@
 package packet
 
 import (
+	"context"
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nft"
+	"github.com/kube-ipvs/kube-ipvs/internal/testkit/scenario"
+	"github.com/kube-ipvs/kube-ipvs/ipset"
 )
 
 // view is a node's kernel as its tools print it: one list of lines for each tool, in an order that does not depend on history.
 type view map[string][]string
 
-// viewScript prints everything in one go; a program start is what costs under emulation. Servers
+// The scripts of a view run in one go; a program start is what costs under emulation. Servers
 // are read until two reads agree. Before each namespace had its own table, a dump of several
 // messages resumed at a row number that counted rows of other namespaces. So it listed some rows
 // twice or not at all while other tests added and deleted rows (ip_vs_genl_dump_services).
-const viewScript = `
+const serversScript = `
 echo ==servers; before=none
 for try in 1 2 3 4 5 6 7 8 9; do
 	now=$(ipvsadm -Sn)
 	[ "$now" != "$before" ] || break
 	before=$now
 done
-printf '%s\n' "$now"
-echo ==sets; ipset save` + rulesScript
+printf '%s\n' "$now"`
 
 // rulesScript prints what there is without IPVS.
 const rulesScript = `
@@ -33,10 +40,55 @@ echo ==rules6; ip6tables-$1-save
 echo ==addresses; ip -o addr show
 echo ==links; ip -o link show`
 
-// look reads the kernel; backend is the iptables whose rules count.
+// look reads the kernel; backend is the iptables whose rules count. Rules and sets in our tables of nftables are shown in the words of
+// iptables and ipset.
 func (n *node) look(t *testing.T, backend string) view {
 	t.Helper()
-	return n.show(t, viewScript, backend)
+	script := serversScript + rulesScript
+	if kernelHasIPSet() {
+		script += "\necho ==sets; ipset save"
+	}
+	v := n.show(t, script, backend)
+	var h *nft.Handle
+	n.must(t, n.do(func() (err error) {
+		h, err = nft.New(zap.NewNop(), nft.Options{})
+		return err
+	}))
+	defer h.Close()
+	for kind, lines := range inNFTables(t, h) {
+		v[kind] = append(v[kind], lines...)
+	}
+	return v
+}
+
+// kernelHasIPSet asks the kernel.
+var kernelHasIPSet = sync.OnceValue(func() bool {
+	h, err := ipset.Open(context.Background(), ipset.Options{})
+	if err == nil {
+		h.Close()
+	}
+	return !errors.Is(err, ipset.ErrUnsupported)
+})
+
+// inNFTables returns the rules and sets in our tables, nothing where there are none.
+func inNFTables(t *testing.T, h *nft.Handle) view {
+	t.Helper()
+	found, err := h.Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found.Tables) == 0 {
+		return nil
+	}
+	tables := scenario.Tables{Kernel: h}
+	sets, unread := tables.Text("sets")
+	rules, err := tables.Text("rules")
+	if err := errors.Join(unread, err); err != nil {
+		t.Fatal(err)
+	}
+	rules4, rules6, _ := strings.Cut(rules, "# ip6\n")
+	lines := func(text string) []string { return strings.Split(strings.TrimSpace(text), "\n") }
+	return view{"sets": normal("sets", lines(sets)), "rules4": normal("rules4", lines(rules4)), "rules6": normal("rules6", lines(rules6))}
 }
 
 // lookAtRules is look where there is nothing but rules, those of iptables mode. The rules that lead to Services stand in no order.

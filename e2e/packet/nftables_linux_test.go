@@ -20,8 +20,14 @@ const (
 	sortedTables = "(" + listTables + ") | sort"
 )
 
-// ofIPTables prints our rules and sets of iptables and ipset.
-const ofIPTables = "iptables-nft-save; ip6tables-nft-save; ipset list -n"
+// ofIPTables returns a script that prints rules of iptables, and sets of ipset where the kernel has it.
+func ofIPTables() string {
+	script := "iptables-nft-save; ip6tables-nft-save"
+	if kernelHasIPSet() {
+		script += "; ipset list -n"
+	}
+	return script
+}
 
 // inTables checks that rules and sets are in nftables alone.
 func (n *proxy) inTables(t *testing.T) {
@@ -29,7 +35,7 @@ func (n *proxy) inTables(t *testing.T) {
 	if text := n.shell(t, listTables); !strings.Contains(text, "chain nat-KUBE-SERVICES") || !strings.Contains(text, "set KUBE-6-CLUSTER-IP") {
 		t.Errorf("tables of nftables:\n%s", text)
 	}
-	if text := n.shell(t, ofIPTables); strings.Contains(text, "KUBE-") {
+	if text := n.shell(t, ofIPTables()); strings.Contains(text, "KUBE-") {
 		t.Errorf("rules or sets of iptables:\n%s", text)
 	}
 }
@@ -63,7 +69,7 @@ func TestNFTablesSwitch(t *testing.T) {
 			t.Errorf("SIGTERM: %v", err)
 		}
 		n.start(t, "--rules", rules)
-		other := ofIPTables
+		other := ofIPTables()
 		if rules == "iptables" {
 			other = listTables
 		}
@@ -81,7 +87,7 @@ func TestNFTablesSwitch(t *testing.T) {
 		t.Errorf("SIGTERM: %v", err)
 	}
 	n.run(t, program(), append([]string{"cleanup"}, n.flags...)...)
-	if left := n.shell(t, listTables+"; "+ofIPTables+"; ipvsadm -Sn; ip -o link show dev kube-ipvs0 2>/dev/null || true"); strings.Contains(left, "KUBE-") || strings.Contains(left, "10.96.0.20") || strings.Contains(left, "kube-ipvs") {
+	if left := n.shell(t, listTables+"; "+ofIPTables()+"; ipvsadm -Sn; ip -o link show dev kube-ipvs0 2>/dev/null || true"); strings.Contains(left, "KUBE-") || strings.Contains(left, "10.96.0.20") || strings.Contains(left, "kube-ipvs") {
 		t.Errorf("cleanup leaves:\n%s", left)
 	}
 }

@@ -55,7 +55,7 @@ func TestPlanIsWhatTheKernelHas(t *testing.T) {
 // planned reads the plan into the form of a view.
 func (n *proxy) planned(t *testing.T) view {
 	t.Helper()
-	out, err := n.verb("plan", "--node-address", strings.Join(n.addresses(), ","))
+	out, err := n.verb("plan", "--node-address", strings.Join(n.addresses(), ","), "--rules", "iptables") // the words of a view
 	if err != nil {
 		t.Fatal(err)
 	}
