@@ -58,7 +58,7 @@ func (k *kernel) announced(t *testing.T, want ...string) {
 		t.Fatal(err)
 	}
 	var got []string
-	for a := range maps.Keys(found) {
+	for a := range found {
 		got = append(got, a.String())
 	}
 	slices.Sort(got)

@@ -131,6 +131,16 @@ func testAnnouncementLost(t *testing.T, w world) {
 	events.want(t, link.Event{Kind: link.NodeAddressesChanged, Addr: netip.MustParseAddr("192.0.2.7")})
 }
 
+func testRulesTo(t *testing.T, w world) {
+	w.other.LeadTo(100, 5000, 6000)
+	w.other.LeadTo(70000, 7000)
+	for table, want := range map[uint32][]uint32{100: {5000, 6000}, 70000: {7000}, 200: nil} {
+		if got, err := w.RulesTo(t.Context(), table); err != nil || !slices.Equal(got, want) {
+			t.Errorf("rules to table %d: %v, %v, want %v", table, got, err, want)
+		}
+	}
+}
+
 func TestWriteAnnouncements(t *testing.T) {
 	var b strings.Builder
 	rows := []link.Announcement{

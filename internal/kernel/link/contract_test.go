@@ -31,6 +31,7 @@ type handle interface {
 	WriteDetached(context.Context, []link.Change) []error
 	ListAnnounced(context.Context, uint32) (map[link.Announcement]struct{}, error)
 	WriteAnnounced(context.Context, []link.AnnounceChange) []error
+	RulesTo(context.Context, uint32) ([]uint32, error)
 	Watch(context.Context, func(link.Event)) error
 	Remove(context.Context) error
 	Counters() link.Counters
@@ -52,6 +53,7 @@ type otherProcess interface {
 	LoseAnnouncement(link.Announcement)
 	AnnounceByHand(link.Announcement)
 	RemoveAnnouncedByHand(link.Announcement)
+	LeadTo(table uint32, priorities ...uint32)
 }
 
 // world is one kernel with one handle and another process.
@@ -91,6 +93,7 @@ var contract = map[string]func(*testing.T, world){
 	"one bad announcement of many": testBadAnnouncement,
 	"announcements of others":      testForeignAnnouncement,
 	"an announcement is lost":      testAnnouncementLost,
+	"rules that lead to a table":   testRulesTo,
 	"closed":                       testClosed,
 	"a context that is over":       testContextOver,
 }

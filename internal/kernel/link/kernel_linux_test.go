@@ -204,6 +204,16 @@ func (n *neighbour) RemoveAnnouncedByHand(a link.Announcement) {
 	n.must("delete "+a.String(), n.nl.RouteDel(announcement(a, unix.RTPROT_STATIC)))
 }
 
+// LeadTo adds a rule of IPv4 for each priority.
+func (n *neighbour) LeadTo(table uint32, priorities ...uint32) {
+	n.t.Helper()
+	for _, priority := range priorities {
+		rule := netlink.NewRule()
+		rule.Family, rule.Table, rule.Priority = unix.AF_INET, int(table), int(priority)
+		n.must("add a rule", n.nl.RuleAdd(rule))
+	}
+}
+
 func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
