@@ -84,6 +84,9 @@ func (l *lingering) start(asked context.Context) (context.Context, context.Cance
 	return ctx, end
 }
 
+// until sets the last action.
+func (l *lingering) until(last func(context.Context)) { l.last.Store(&last) }
+
 // announced returns the manager of the routes that announce addresses; of the loop.
 func (m *activeMode) announced() *announce.Manager {
 	if m.ipvs != nil {

@@ -94,8 +94,7 @@ func TestStopWithdrawsFirst(t *testing.T) {
 		var linger lingering
 		ctx, end := linger.start(asked)
 		defer end()
-		last := d.withdraw
-		linger.last.Store(&last)
+		linger.until(d.withdraw)
 		group, ctx := errgroup.WithContext(ctx)
 		group.Go(func() error { return d.loop.Run(ctx) })
 		group.Go(func() error { return d.announceNode(ctx) })

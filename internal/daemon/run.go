@@ -76,21 +76,25 @@ func serve(ctx context.Context, logs *logging, flags *pflag.FlagSet, loader *con
 		log.Warn("sets of an agent with another --rules are not adopted: virtual servers of NodePorts that no Service wants may stay", zap.Error(err))
 	}
 	d := newDaemon(ctx, log, c, k, chosen, from, metrics)
-	d.logs = logs
-	metrics.LogLines(logs.dropped)
-	host, _ := os.Hostname() // the loader failed before where the name matters
-	d.reload = &reloader{
-		log: log, level: logs.level, flags: flags, loader: loader, host: host, live: d.live, asked: given,
-		steps: d.steps(), events: d.events, metrics: d.metrics,
-	}
-	d.reportSchedulerFallback(given)
+	d.configure(logs, flags, loader, given)
 	if c.AnnounceTable != 0 && c.AnnounceLead > 0 {
-		last := d.withdraw
-		linger.last.Store(&last)
+		linger.until(d.withdraw)
 	}
 	err = d.run(ctx, asked, socket)
 	log.Info("stopped; the kernel keeps forwarding with the rows that were written", zap.Error(err))
 	return err
+}
+
+// configure connects the log and the settings of the file, which may change while the daemon runs.
+func (d *daemon) configure(logs *logging, flags *pflag.FlagSet, loader *config.Loader, given config.Config) {
+	d.logs = logs
+	d.metrics.LogLines(logs.dropped)
+	host, _ := os.Hostname() // the loader failed before where the name matters
+	d.reload = &reloader{
+		log: d.log, level: logs.level, flags: flags, loader: loader, host: host, live: d.live, asked: given,
+		steps: d.steps(), events: d.events, metrics: d.metrics,
+	}
+	d.reportSchedulerFallback(given)
 }
 
 func logStart(log *zap.Logger, c config.Config, k *kernel, chosen modeDecision, from sources) {
