@@ -25,6 +25,18 @@ echo "nameserver 172.30.0.1" >/run/resolv.conf
 { sed '/^$/d' /proc/cpuinfo; echo 'cpu MHz		: 2000.000'; echo; } >/run/cpuinfo
 mount --bind /run/cpuinfo /proc/cpuinfo
 
+# The kubelet sets these, and the kernel has no keys.
+if [ ! -e /proc/sys/kernel/keys ]; then
+	mkdir -p /run/kernel/keys
+	for entry in /proc/sys/kernel/*; do
+		if [ -d "$entry" ]; then mkdir -p "/run/kernel/${entry##*/}"; else : >"/run/kernel/${entry##*/}"; fi
+		mount --bind "$entry" "/run/kernel/${entry##*/}"
+	done
+	echo 1000000 >/run/kernel/keys/root_maxkeys
+	echo 25000000 >/run/kernel/keys/root_maxbytes
+	mount --rbind /run/kernel /proc/sys/kernel
+fi
+
 mkdir -p /etc/cni/net.d
 cat >/etc/cni/net.d/10-pods.conflist <<-CNI
 	{"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "ptp", "ipMasq": false, "ipam": {"type": "host-local",

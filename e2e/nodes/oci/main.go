@@ -1,6 +1,6 @@
 // Command oci stands between containerd and crun in a node. Debian's crun refuses the version of the runtime specification that
-// containerd 2 writes, and the guest's kernel has no message queues and no programs for control groups. So it takes these out of the
-// bundle's configuration, and becomes crun.
+// containerd 2 writes, and the guest's kernel may have no message queues, and has no programs for control groups and no limits of
+// CPU time. So it takes these out of the bundle's configuration, and becomes crun.
 package main
 
 import (
@@ -63,6 +63,10 @@ func older(text []byte, queues bool) ([]byte, error) {
 	if linux, ok := config["linux"].(map[string]any); ok {
 		if resources, ok := linux["resources"].(map[string]any); ok {
 			delete(resources, "devices")
+			if cpu, ok := resources["cpu"].(map[string]any); ok {
+				delete(cpu, "quota")
+				delete(cpu, "period")
+			}
 		}
 	}
 	if mounts, ok := config["mounts"].([]any); ok && !queues {

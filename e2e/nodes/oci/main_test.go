@@ -2,13 +2,13 @@ package main
 
 import "testing"
 
-// TestOlder: the version, devices and message queues change, and every other value stays, digits of limits included.
+// TestOlder: the version, devices, limits of CPU time and message queues change, and every other value stays, digits of limits included.
 func TestOlder(t *testing.T) {
-	const text = `{"linux":{"resources":{"devices":[{"allow":false}],"memory":{"limit":9223372036854775807}}},` +
+	const text = `{"linux":{"resources":{"cpu":{"period":100000,"quota":-1,"shares":51},"devices":[{"allow":false}],"memory":{"limit":9223372036854775807}}},` +
 		`"mounts":[{"type":"proc"},{"type":"mqueue"}],"ociVersion":"1.3.0"}`
 	for queues, want := range map[bool]string{
-		false: `{"linux":{"resources":{"memory":{"limit":9223372036854775807}}},"mounts":[{"type":"proc"}],"ociVersion":"1.0.2"}`,
-		true:  `{"linux":{"resources":{"memory":{"limit":9223372036854775807}}},"mounts":[{"type":"proc"},{"type":"mqueue"}],"ociVersion":"1.0.2"}`,
+		false: `{"linux":{"resources":{"cpu":{"shares":51},"memory":{"limit":9223372036854775807}}},"mounts":[{"type":"proc"}],"ociVersion":"1.0.2"}`,
+		true:  `{"linux":{"resources":{"cpu":{"shares":51},"memory":{"limit":9223372036854775807}}},"mounts":[{"type":"proc"},{"type":"mqueue"}],"ociVersion":"1.0.2"}`,
 	} {
 		got, err := older([]byte(text), queues)
 		if err != nil || string(got) != want {
