@@ -140,7 +140,8 @@ func (w *world) giveToKubeProxy(ctx context.Context, mode string) error {
 	if err := w.rolledOut(ctx, "daemonset/kube-proxy", system); err != nil {
 		return err
 	}
-	return w.ask(ctx, asked...)
+	// It has no readiness probe: its rules come later.
+	return until(ctx, "kube-proxy serves", func(ctx context.Context) error { return w.ask(ctx, asked...) })
 }
 
 // shell runs commands as an operator does, with kubectl in the path, in a directory of the mode.

@@ -213,8 +213,8 @@ func hostNetwork(ctx context.Context, w *world) (note string, err error) {
 	return "", errors.Join(err, w.askNodePort(ctx, 30082))
 }
 
-// The cluster's DNS, and the cache for it that listens on each node on the address of that Service and on one of its own, as
-// NodeLocal DNSCache does.
+// The cluster's DNS, and the cache for it that listens on each node on an address of its own, as NodeLocal DNSCache does with IPVS. Its
+// link has the address of the Service, too, as it has with iptables.
 const (
 	dnsManifest = `
 apiVersion: apps/v1
@@ -256,14 +256,10 @@ spec:
       hostNetwork: true
       terminationGracePeriodSeconds: 1
       containers:
-      - name: own
+      - name: cache
         image: localhost/backend:e2e
         imagePullPolicy: Never
         args: [serve, -name, node, -tcp, "169.254.20.10:53", -udp, "169.254.20.10:53"]
-      - name: cluster
-        image: localhost/backend:e2e
-        imagePullPolicy: Never
-        args: [serve, -name, node, -tcp, "10.96.0.10:53", -udp, "10.96.0.10:53"]
 `
 	cacheLink = `
 ip link add nodelocaldns type dummy
@@ -272,8 +268,8 @@ ip address add 10.96.0.10/32 dev nodelocaldns
 `
 )
 
-// nodeLocalDNS: while a node has the address of a Service on a link of its own, what listens there answers, and afterwards the
-// endpoints do again.
+// nodeLocalDNS: the cache answers on its own address, and the endpoints on the address of the Service, also while a link of each node
+// has that address.
 func nodeLocalDNS(ctx context.Context, w *world) (note string, err error) {
 	if err := w.plane.Apply(ctx, dnsManifest); err != nil {
 		return "", err
@@ -315,7 +311,8 @@ func (w *world) withCache(ctx context.Context, shared []string) (err error) {
 	if err := w.rolledOut(ctx, "daemonset/cache", "default"); err != nil {
 		return err
 	}
-	if err := w.askOnly(ctx, "node", append(slices.Clone(shared), "udp 169.254.20.10:53", "tcp 169.254.20.10:53 host")...); err != nil {
+	own := []string{"udp 169.254.20.10:53", "tcp 169.254.20.10:53 host"}
+	if err := errors.Join(w.askOnly(ctx, "node", own...), w.askOnly(ctx, "cluster", shared...)); err != nil {
 		return fmt.Errorf("with the cache: %w", err)
 	}
 	return nil

@@ -1,6 +1,6 @@
 // Command oci stands between containerd and crun in a node. Debian's crun refuses the version of the runtime specification that
-// containerd 2 writes, and the guest's kernel may have no message queues, and has no programs for control groups and no limits of
-// CPU time. So it takes these out of the bundle's configuration, and becomes crun.
+// containerd 2 writes. The guest's kernel may lack message queues, programs for control groups and limits of CPU time. So oci takes
+// these out of the bundle's configuration, and becomes crun.
 package main
 
 import (
