@@ -239,7 +239,7 @@ func configMap(ctx context.Context, w *world) (string, error) {
 		for _, pod := range before {
 			err := until(ctx, scheduler+" on "+pod.Spec.NodeName, func(ctx context.Context) error {
 				out, err := w.inAgent(ctx, pod.Name, "ipvsadm", "-Ln", "-t", w.webAddr()+":80")
-				if err == nil && !strings.Contains(out, " "+scheduler+" ") {
+				if err == nil && !slices.Contains(strings.Fields(out), scheduler) {
 					err = errors.New(oneLine(out))
 				}
 				return err
