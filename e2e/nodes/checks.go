@@ -294,7 +294,7 @@ func serviceRoutes(ctx context.Context, w *world) (note string, err error) {
 		var errs []error
 		for _, i := range w.all() {
 			out, err := w.onNode(ctx, i, "ip route show table local proto 73; ip -6 route show table local proto 73")
-			if err == nil && !(strings.Contains(out, "10.96.0.0/16") && strings.Contains(out, "fd00:10:96::/112")) {
+			if err == nil && (!strings.Contains(out, "10.96.0.0/16") || !strings.Contains(out, "fd00:10:96::/112")) {
 				err = fmt.Errorf("%s has no routes for the ServiceCIDRs: %s", nodeName(i), oneLine(out))
 			}
 			errs = append(errs, err)

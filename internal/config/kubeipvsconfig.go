@@ -45,13 +45,8 @@ type KubeIPVSConfiguration struct {
 	// vipBinding is how addresses of Services become local to this machine (--vip-binding).
 	// address, the default, binds each to kube-ipvs0. route makes each of serviceCIDRs local by one
 	// route, and binds only addresses outside of them.
-	VIPBinding string `json:"vipBinding"`
-	// externalBinding is how external IPs and load-balancer addresses become local to this machine
-	// (--external-binding). auto, the default, binds addresses that no other machine can have and
-	// captures the rest by port. bind binds all but those that this machine, a Node or the API
-	// server has now. capture binds none.
-	ExternalBinding string `json:"externalBinding"`
-	Announcements   `json:",inline"`
+	VIPBinding        string `json:"vipBinding"`
+	ExternalAddresses `json:",inline"`
 	// serviceCIDRs are the ranges of cluster IPs, the same as --service-cluster-ip-range of the API
 	// server (--service-cidrs). By default vipBinding route takes those of the ServiceCIDR objects of the
 	// API server, where it has them and the agent may list them; else it binds each address.
@@ -80,8 +75,14 @@ type KubeIPVSConfiguration struct {
 	DNSServices []string `json:"dnsServices"`
 }
 
-// Announcements say how routers learn which addresses this node serves.
-type Announcements struct {
+// ExternalAddresses say how external IPs and load-balancer addresses become local to this machine,
+// and how routers learn which of them it serves.
+type ExternalAddresses struct {
+	// externalBinding is how external IPs and load-balancer addresses become local to this machine
+	// (--external-binding). auto, the default, binds addresses that no other machine can have and
+	// captures the rest by port. bind binds all but those that this machine, a Node or the API
+	// server has now. capture binds none.
+	ExternalBinding string `json:"externalBinding"`
 	// announceTable is a routing table of the kernel (--announce-table). The agent keeps one route in it
 	// for each load-balancer address and external IP that this node serves, and a routing daemon
 	// announces them. Default 0: no table.

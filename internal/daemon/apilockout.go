@@ -63,13 +63,13 @@ const unlockWithin = 10 * time.Second
 // refused is called when the API server refuses a connection. It does not block the client, for
 // which the loop may wait.
 func (d *daemon) refused(at netip.AddrPort) {
-	mode := d.ipvsMode()
+	mode := d.mode.ipvs
 	if mode == nil || d.known.Synced() {
 		return // nothing is bound, or the loop knows what is to be
 	}
-	if d.unlocking.CompareAndSwap(false, true) {
+	if d.mode.unlocking.CompareAndSwap(false, true) {
 		go func() {
-			defer d.unlocking.Store(false)
+			defer d.mode.unlocking.Store(false)
 			d.unlock(mode, at)
 		}()
 	}

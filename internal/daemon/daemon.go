@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"net"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -13,7 +12,6 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/apiprobe"
 	"github.com/kube-ipvs/kube-ipvs/internal/catalog"
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
-	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/events"
 	"github.com/kube-ipvs/kube-ipvs/internal/healthcheck"
 	"github.com/kube-ipvs/kube-ipvs/internal/inspect"
@@ -47,9 +45,7 @@ type daemon struct {
 	reload      *reloader
 	logs        *logging
 	firewalls   *rulewatch.FirewallWatcher
-	// unlocking is true while an address of the API server is checked, see refused.
-	unlocking atomic.Bool
-	filled    chan struct{} // closed when everything was written once
+	filled      chan struct{} // closed when everything was written once
 }
 
 // periods returns the periods of the configured mode.
@@ -69,7 +65,9 @@ func newDaemon(ctx context.Context, log *zap.Logger, c config.Config, k *kernel,
 	report := eventReporter{d.events}
 	k.sysctlRefused = report.sysctlRefused
 	if k.flows != nil {
-		d.sweeper = conntrack.NewSweeper(log, k.flows, conntrack.SweeperOptions{Observed: d.swept})
+		d.sweeper = conntrack.NewSweeper(log, k.flows, conntrack.SweeperOptions{Observed: func(family uint8, took time.Duration, o conntrack.Outcome, err error) {
+			metrics.Swept(model.Family(family), took, o.Deleted, err)
+		}})
 	}
 	d.mode = d.newActiveMode(ctx, d.live.now)
 	d.healthPorts = newHealthPorts(log, d.live.now, healthcheck.Options{Healthy: func() bool { return d.loop.Healthy() }, Failed: report.healthPortFailed})
@@ -160,6 +158,3 @@ func (d *daemon) afterStart(ctx context.Context, most time.Duration) bool {
 	}
 	return ctx.Err() == nil
 }
-
-// ipvsMode returns the active mode if that is IPVS, else nil.
-func (d *daemon) ipvsMode() *ipvs.Mode { return d.mode.ipvs }

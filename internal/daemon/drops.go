@@ -41,7 +41,7 @@ type dropReader struct {
 
 func newDropReader(d *daemon) *dropReader {
 	mode := func() string {
-		if d.ipvsMode() != nil {
+		if d.mode.ipvs != nil {
 			return ipvs.Name
 		}
 		return iptables.Name

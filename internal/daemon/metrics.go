@@ -1,9 +1,6 @@
 package daemon
 
 import (
-	"time"
-
-	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 	"github.com/kube-ipvs/kube-ipvs/internal/telemetry"
 	"github.com/kube-ipvs/kube-ipvs/internal/version"
@@ -58,10 +55,6 @@ func (d *daemon) synced() map[string]bool {
 		out[string(o)] = !not
 	}
 	return out
-}
-
-func (d *daemon) swept(family uint8, took time.Duration, o conntrack.Outcome, err error) {
-	d.metrics.Swept(model.Family(family), took, o.Deleted, err)
 }
 
 func (d *daemon) watches() map[string]telemetry.Watch {

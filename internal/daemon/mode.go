@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
@@ -134,6 +135,8 @@ type activeMode struct {
 	dataplane.Inspectable
 	ipvs  *ipvs.Mode     // nil in another mode
 	rules *iptables.Mode // nil in another mode
+	// unlocking is true while an address of the API server is checked, see refused.
+	unlocking atomic.Bool
 }
 
 // newActiveMode returns the mode that the settings name.

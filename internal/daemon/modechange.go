@@ -25,7 +25,7 @@ import (
 // precede IPVS in every hook, so the rest of IPVS carries only older connections. They get the time
 // of draining endpoints.
 func (d *daemon) leaveIPVS(ctx context.Context) error {
-	if d.mode.ipvs != nil || !d.await(ctx, servedPollInterval, func() bool { return d.loop.Condition().Served }) {
+	if d.mode.ipvs != nil || !await(ctx, servedPollInterval, func() bool { return d.loop.Condition().Served }) {
 		return nil
 	}
 	k, _, err := openForCleanup(ctx, d.log, d.live.now())
@@ -43,7 +43,7 @@ func (d *daemon) leaveIPVS(ctx context.Context) error {
 	}
 	drain := d.live.now().Drain
 	d.log.Info("remains of ipvs mode carry connections, they will be removed after the drain time", zap.Duration("in", drain))
-	if d.await(ctx, drain, func() bool { return len(d.known.Unsynced()) == 0 }) { // IPVS alone may carry a Service that is not known yet
+	if await(ctx, drain, func() bool { return len(d.known.Unsynced()) == 0 }) { // IPVS alone may carry a Service that is not known yet
 		retryUntilDone(ctx, func() bool { return d.sweepIPVS(ctx, k) })
 	}
 	return nil
@@ -67,7 +67,7 @@ func retryUntilDone(ctx context.Context, do func() (done bool)) {
 }
 
 // await waits for a time again and again until something is so; false: ctx ended.
-func (d *daemon) await(ctx context.Context, period time.Duration, is func() bool) bool {
+func await(ctx context.Context, period time.Duration, is func() bool) bool {
 	for {
 		select {
 		case <-ctx.Done():
@@ -143,11 +143,11 @@ const eventDelay = 2 * time.Second
 
 // awaitIPVS ends the agent when IPVS appears on a node that fell back.
 func (d *daemon) awaitIPVS(ctx context.Context) error {
-	if d.chosen.missing == nil || !d.await(ctx, ipvsPollInterval, func() bool { return d.loop.Condition().Served && d.ipvsWorks(ctx) }) {
+	if d.chosen.missing == nil || !await(ctx, ipvsPollInterval, func() bool { return d.loop.Condition().Served && d.ipvsWorks(ctx) }) {
 		return nil
 	}
 	d.events.Node(events.ProxyModeAvailable, "this kernel now supports ipvs mode: the agent exits to be restarted in it")
-	if !d.await(ctx, eventDelay, func() bool { return true }) {
+	if !await(ctx, eventDelay, func() bool { return true }) {
 		return nil
 	}
 	return errIPVSAppeared

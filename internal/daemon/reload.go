@@ -48,14 +48,14 @@ func (d *daemon) steps() steps {
 	return steps{
 		reconfigure: d.loop.Reconfigure,
 		pick: func(ctx context.Context, want scheduler.Spec) (scheduler.Spec, error) {
-			if d.ipvsMode() == nil {
+			if d.mode.ipvs == nil {
 				return want, nil // without effect in iptables mode
 			}
 			return d.kernel.picker(d.log).pick(ctx, want)
 		},
 		exclude: func(ctx context.Context, cidrs []netip.Prefix) error { return d.mode.exclude(ctx, cidrs) },
 		retune: func(ctx context.Context, from, to config.Config) map[string]error {
-			if d.ipvsMode() == nil {
+			if d.mode.ipvs == nil {
 				return nil
 			}
 			return d.kernel.retune(ctx, from, to)

@@ -229,7 +229,7 @@ func (d *daemon) leaveOtherRules(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
-	if !d.await(ctx, servedPollInterval, func() bool { return d.loop.Condition().Served }) {
+	if !await(ctx, servedPollInterval, func() bool { return d.loop.Condition().Served }) {
 		return nil
 	}
 	remove := func(ctx context.Context) (int, error) { return removeNFT(ctx, d.log) }
@@ -249,7 +249,7 @@ func (d *daemon) leaveOtherRules(ctx context.Context) error {
 		return err == nil
 	})
 	again := d.otherRulesAgain()
-	for d.await(ctx, periods(d.live.now()).AuditPeriod, func() bool { return d.loop.Condition().Served }) {
+	for await(ctx, periods(d.live.now()).AuditPeriod, func() bool { return d.loop.Condition().Served }) {
 		again(ctx)
 	}
 	return nil

@@ -32,7 +32,7 @@ func (d *daemon) watchTables(ctx context.Context) error {
 		Own:   d.kernel.nft.Wrote,
 		Repair: func(ctx context.Context) (lost int, err error) {
 			err = d.loop.Repair(ctx, func(ctx context.Context) error {
-				drift, err := d.ipvsMode().ReloadTables(ctx)
+				drift, err := d.mode.ipvs.ReloadTables(ctx)
 				lost = drift.Total()
 				d.metrics.Drift(drift)
 				return err
@@ -62,7 +62,7 @@ func (d *daemon) clearStrayRules(ctx context.Context) error {
 	if !d.afterStart(ctx, time.Minute) { // a row that is always refused no longer delays it
 		return nil
 	}
-	for pause := servedPollInterval; d.await(ctx, pause, func() bool { return d.loop.Condition().Served }); pause = periods(d.live.now()).AuditPeriod {
+	for pause := servedPollInterval; await(ctx, pause, func() bool { return d.loop.Condition().Served }); pause = periods(d.live.now()).AuditPeriod {
 		stray.Remove(ctx)
 	}
 	return nil
@@ -93,7 +93,7 @@ func (d *daemon) newFirewallWatcher() *rulewatch.FirewallWatcher {
 		},
 		Facts: func(ctx context.Context) (firewall.Facts, error) {
 			h, err := d.loop.HostNow(ctx)
-			return nodecheck.FirewallFacts(d.live.now(), d.ipvsMode() != nil, h.Node), err
+			return nodecheck.FirewallFacts(d.live.now(), d.mode.ipvs != nil, h.Node), err
 		},
 		Period:  func() time.Duration { return periods(d.live.now()).AuditPeriod },
 		Busy:    func() bool { return !d.loop.Condition().Busy.IsZero() },

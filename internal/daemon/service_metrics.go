@@ -27,7 +27,7 @@ type serviceMetricsReader struct {
 
 func (d *daemon) newServiceMetricsReader() *serviceMetricsReader {
 	return &serviceMetricsReader{
-		carries: func() bool { return d.ipvsMode() != nil },
+		carries: func() bool { return d.mode.ipvs != nil },
 		open: func() (trafficKernel, error) {
 			return vserver.New(d.log, vserver.Options{Called: d.kernel.calls.of("metrics")})
 		},

@@ -24,7 +24,7 @@ type setUsageReader struct {
 
 func newSetUsageReader(d *daemon) *setUsageReader {
 	return &setUsageReader{
-		carries: func() bool { return d.ipvsMode() != nil },
+		carries: func() bool { return d.mode.ipvs != nil },
 		open:    func() (setStat, error) { return ipset.New(ipset.Options{Called: d.kernel.calls.of("metrics")}) },
 	}
 }

@@ -44,7 +44,7 @@ func (m *Metrics) Swept(family model.Family, took time.Duration, deleted int, er
 	if err != nil {
 		m.sweeps.failed.Inc()
 	}
-	if slices.Contains(m.families(), family) {
+	if slices.Contains(families(m), family) {
 		m.sweeps.took.WithLabelValues(family.String()).Observe(took.Seconds())
 		m.sweeps.deleted.WithLabelValues(family.String()).Add(float64(max(0, deleted)))
 	}

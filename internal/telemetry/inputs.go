@@ -17,14 +17,14 @@ func (m *Metrics) Inputs(read func() catalog.Changes) {
 		func(e emit) {
 			// Before the first one it is the start, as with kube-proxy.
 			queued := later(m.began, read().Last)
-			for _, f := range m.families() {
+			for _, f := range families(m) {
 				e(seconds(queued), f.String())
 			}
 		}, "ip_family")
 	m.pullGauge(theirs+"sync_proxy_rules_service_changes_pending", "Changes of Services that wait for the next pass.",
 		func(e emit) { e(float64(read().PendingServices)) })
 	m.pullCounter(theirs+"sync_proxy_rules_service_changes_total", "Changes of Services, once for each family.",
-		func(e emit) { e(float64(read().Services) * float64(max(1, len(m.families())))) })
+		func(e emit) { e(float64(read().Services) * float64(max(1, len(families(m))))) })
 	m.pullGauge(theirs+"sync_proxy_rules_endpoint_changes_pending", "Changes of EndpointSlices that wait for the next pass.",
 		func(e emit) { e(float64(read().PendingSlices)) })
 	m.pullCounter(theirs+"sync_proxy_rules_endpoint_changes_total", "Changes of EndpointSlices.",
@@ -43,7 +43,7 @@ func later(a, b time.Time) time.Time {
 func (m *Metrics) RestoreFailures(count func(model.Family) uint64) {
 	m.pullCounter(theirs+"sync_proxy_rules_iptables_restore_failures_total", "Runs of iptables-restore that failed.",
 		func(e emit) {
-			for _, f := range m.families() {
+			for _, f := range families(m) {
 				e(float64(count(f)), f.String())
 			}
 		}, "ip_family")

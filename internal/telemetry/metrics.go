@@ -67,7 +67,7 @@ func (m *Metrics) Handler() http.Handler {
 // Pass shows one try to make the kernel what is wanted.
 func (m *Metrics) Pass(p agent.Pass) {
 	m.rows.pass(p)
-	m.proxy.pass(p, m.families())
+	m.proxy.pass(p, families(m))
 }
 
 // Cycle counts the rows of one pass.
@@ -86,7 +86,7 @@ func (m *Metrics) Tables(tables []dataplane.TableStatus) { m.rows.tables(tables)
 // Counts sets how Services fare.
 func (m *Metrics) Counts(c agent.Counts) {
 	m.rows.counts(c)
-	m.proxy.counts(c, m.families())
+	m.proxy.counts(c, families(m))
 }
 
 // Families sets the families that this node serves; only these have series. It comes before the loop
@@ -98,7 +98,8 @@ func (m *Metrics) Families(served []model.Family) {
 	m.sweeps.begin(served)
 }
 
-func (m *Metrics) families() []model.Family {
+// families are the families served; none before that is known.
+func families(m *Metrics) []model.Family {
 	if served := m.served.Load(); served != nil {
 		return *served
 	}

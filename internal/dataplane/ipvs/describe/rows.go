@@ -130,7 +130,7 @@ func (s *selection) print() error {
 	for _, err := range []error{
 		vserver.WriteSave(&servers, s.servers, s.destinations),
 		netfilter.WriteSave(&rule, rules, leads, chains.Jumps),
-		s.addressRows.write(&addrs, s.of.Config.Masquerade),
+		s.write(&addrs, s.of.Config.Masquerade),
 	} {
 		if err != nil {
 			return err
