@@ -12,7 +12,7 @@ var iptablesMutants = []mutant{
 		Name: "iptables/flows-before-rules", File: "internal/dataplane/iptables/staleflows.go",
 		Breaks: "Stale flows are deleted before the new rules are in place, and begin again by the old ones.",
 		Old:    "slices.ContainsFunc(note.hashes, func(h string) bool { return has(unsettled, h) }) {",
-		New:    "len(note.hashes) == 0 {",
+		New:    "len(note.hashes) == 0 && len(unsettled) == 0 {",
 	},
 	{
 		Name: "iptables/connections-cut", File: "internal/dataplane/iptables/staleflows.go",
