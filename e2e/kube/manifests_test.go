@@ -1,7 +1,9 @@
 package kube
 
 import (
+	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,6 +26,7 @@ func TestManifestsAccepted(t *testing.T) {
 	if err := c.Apply(t.Context(), string(kubeadm)); err != nil {
 		t.Fatal(err)
 	}
+	knowMonitoring(t, c)
 	dry := []string{"--dry-run=server", "--output=name", "--warnings-as-errors"}
 	tests := []struct {
 		name  string
@@ -58,6 +61,24 @@ func TestManifestsAccepted(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// operatorModule is Prometheus' operator. Its files define the kinds that manifests/components/monitoring has.
+const operatorModule = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
+
+// knowMonitoring gives the API server the kinds of Prometheus' operator.
+func knowMonitoring(t *testing.T, c cluster.Control) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", operatorModule).Output()
+	var module struct{ Dir, Error string }
+	if decodeErr := json.Unmarshal(out, &module); decodeErr != nil || module.Error != "" {
+		t.Fatalf("download %s: %v %v %s", operatorModule, err, decodeErr, module.Error)
+	}
+	dir := filepath.Join(module.Dir, "example", "prometheus-operator-crd")
+	for _, kind := range []string{"podmonitors", "prometheusrules"} {
+		kubectl(t, c, "create", "--filename="+filepath.Join(dir, "monitoring.coreos.com_"+kind+".yaml"))
+		kubectl(t, c, "wait", "--for=condition=Established", "crd/"+kind+".monitoring.coreos.com")
 	}
 }
 

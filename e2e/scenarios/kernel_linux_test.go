@@ -456,11 +456,12 @@ func (n *node) Plan(s scenario.Start) (map[string]string, error) {
 		return nil, err
 	}
 	out, kind := map[string]string{}, ""
+	titles := append(scenario.Kinds(), "relays") // the agent itself serves these, no kernel has rows of them
 	if n.rulesAlone() || slices.Contains(s.Flags, "--proxy-mode=iptables") {
 		kind = "rules"
 	}
 	for line := range strings.Lines(text) {
-		if title := strings.TrimPrefix(strings.TrimSpace(line), "# "); slices.Contains(scenario.Kinds(), title) {
+		if title := strings.TrimPrefix(strings.TrimSpace(line), "# "); slices.Contains(titles, title) {
 			kind = title
 			continue
 		}
