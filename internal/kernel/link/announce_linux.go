@@ -77,27 +77,7 @@ func ourAnnouncement(m syscall.NetlinkMessage) (Announcement, bool) {
 // applied, else it has one error per row, nil for those that are. An address to which the table has a
 // route of another program is ErrExist, because that route is neither taken over nor deleted.
 func (h *Handle) WriteAnnounced(ctx context.Context, changes []AnnounceChange) []error {
-	errs := make([]error, len(changes))
-	rows := make([]int, 0, len(changes)) // request -> row; bad rows are not sent
-	reqs := make([]*nl.NetlinkRequest, 0, len(changes))
-	for i, c := range changes {
-		if errs[i] = c.Check(); errs[i] == nil {
-			rows, reqs = append(rows, i), append(reqs, changeAnnouncement(c))
-			h.ownEvents.expectAnnouncement(c)
-		}
-	}
-	if len(reqs) > 0 {
-		answers, err := h.batch(ctx, reqs...)
-		for n, i := range rows {
-			if errs[i] = err; err == nil {
-				errs[i] = answers[n]
-			}
-			if errs[i] != nil {
-				h.ownEvents.cancelAnnouncement(changes[i])
-			}
-		}
-	}
-	return h.settleAnnounced(ctx, changes, errs)
+	return h.settleAnnounced(ctx, changes, sendRoutes(ctx, h, changes))
 }
 
 // settleAnnounced turns "already so" into success, names the row in what is left, counts, and returns
@@ -134,9 +114,11 @@ func (h *Handle) isOurAnnouncement(ctx context.Context, a Announcement, known ma
 	return nil
 }
 
-// changeAnnouncement adds or deletes an announcement. A deletion has the protocol, so that it never
+func (c AnnounceChange) deleted() any { return deletedBy(c.Op, c.Announcement) }
+
+// request adds or deletes an announcement. A deletion has the protocol, so that it never
 // deletes a route of another program (fib_table_delete, ip6_route_del).
-func changeAnnouncement(c AnnounceChange) *nl.NetlinkRequest {
+func (c AnnounceChange) request() *nl.NetlinkRequest {
 	kind, flags := unix.RTM_DELROUTE, 0
 	if c.Op == Add {
 		kind, flags = unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL

@@ -42,27 +42,42 @@ func (h *Handle) ListRoutes(ctx context.Context) (map[netip.Prefix]struct{}, err
 // applied, else it has one error per row, nil for those that are. A range that is local by a route
 // of another program is ErrExist, because that route is neither taken over nor deleted.
 func (h *Handle) WriteRoutes(ctx context.Context, changes []RouteChange) []error {
+	return h.settleRoutes(ctx, changes, sendRoutes(ctx, h, changes))
+}
+
+// routeChange is a route of ours to add or to delete.
+type routeChange interface {
+	Check() error
+	// deleted returns what the change deletes, as ownEvents has it, or nil.
+	deleted() any
+	request() *nl.NetlinkRequest
+}
+
+// sendRoutes sends a request for each row that can be written, in their order, and returns an error or
+// nil for each row.
+func sendRoutes[C routeChange](ctx context.Context, h *Handle, changes []C) []error {
 	errs := make([]error, len(changes))
 	rows := make([]int, 0, len(changes)) // request -> row; bad rows are not sent
 	reqs := make([]*nl.NetlinkRequest, 0, len(changes))
 	for i, c := range changes {
 		if errs[i] = c.Check(); errs[i] == nil {
-			rows, reqs = append(rows, i), append(reqs, changeRoute(c))
-			h.ownEvents.expectRoute(c)
+			rows, reqs = append(rows, i), append(reqs, c.request())
+			h.ownEvents.expect(c.deleted())
 		}
 	}
-	if len(reqs) > 0 {
-		answers, err := h.batch(ctx, reqs...)
-		for n, i := range rows {
-			if errs[i] = err; err == nil {
-				errs[i] = answers[n]
-			}
-			if errs[i] != nil {
-				h.ownEvents.cancelRoute(changes[i])
-			}
+	if len(reqs) == 0 {
+		return errs
+	}
+	answers, err := h.batch(ctx, reqs...)
+	for n, i := range rows {
+		if errs[i] = err; err == nil {
+			errs[i] = answers[n]
+		}
+		if errs[i] != nil {
+			h.ownEvents.cancel(changes[i].deleted())
 		}
 	}
-	return h.settleRoutes(ctx, changes, errs)
+	return errs
 }
 
 // settleRoutes turns "already so" into success, names the row in what is left, counts,
@@ -96,20 +111,18 @@ func (h *Handle) isOurs(ctx context.Context, p netip.Prefix) error {
 	return nil
 }
 
-// changeRoute adds or deletes a local route. A deletion has all fields that the kernel compares,
+func (c RouteChange) deleted() any { return deletedBy(c.Op, c.Prefix) }
+
+// request adds or deletes a local route. A deletion has all fields that the kernel compares,
 // the protocol included, so that it never deletes a route of another program (fib_table_delete,
 // ip6_route_del).
-func changeRoute(c RouteChange) *nl.NetlinkRequest {
+func (c RouteChange) request() *nl.NetlinkRequest {
 	kind, flags := unix.RTM_DELROUTE, 0
 	if c.Op == Add {
 		kind, flags = unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL
 	}
-	family := unix.AF_INET
-	if c.Prefix.Addr().Is6() {
-		family = unix.AF_INET6
-	}
 	info := &nl.RtMsg{RtMsg: unix.RtMsg{
-		Family: uint8(family), Dst_len: uint8(c.Prefix.Bits()), Table: unix.RT_TABLE_LOCAL,
+		Family: uint8(familyOf(c.Prefix.Addr())), Dst_len: uint8(c.Prefix.Bits()), Table: unix.RT_TABLE_LOCAL,
 		Protocol: RouteProtocol, Scope: unix.RT_SCOPE_HOST, Type: unix.RTN_LOCAL,
 	}}
 	return request(kind, flags, info,

@@ -67,7 +67,7 @@ func seeds() [][]byte {
 		heard(unix.RTM_DELLINK, linkByName("kube-ipvs0")),
 		heard(unix.RTM_NEWADDR, changeAddr(Change{Op: Add, Addr: vip}, 7)),
 		heard(unix.RTM_DELADDR, changeAddr(Change{Op: Add, Addr: netip.MustParseAddr("fd00:96::10")}, 7)),
-		heard(unix.RTM_DELROUTE, changeRoute(RouteChange{Op: Add, Prefix: route})),
+		heard(unix.RTM_DELROUTE, RouteChange{Op: Add, Prefix: route}.request()),
 		heard(unix.RTM_NEWROUTE, detachedRoute(vip, true)),
 		heard(unix.RTM_NEWROUTE, request(unix.RTM_NEWROUTE, 0, hops, gateway, via)),
 		heard(unix.RTM_NEWRULE, changeRule(tableRule{unix.AF_INET, 0x4000, 0x4000}, true)),

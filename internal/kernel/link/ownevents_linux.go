@@ -1,9 +1,6 @@
 package link
 
-import (
-	"net/netip"
-	"sync"
-)
+import "sync"
 
 // ownEvents lists what this handle is about to remove, so that the watch can
 // tell it from what others removed. The kernel multicasts a removal before it
@@ -13,13 +10,11 @@ import (
 //
 // In doubt a loss is reported: the worst effect is one superfluous read.
 type ownEvents struct {
-	mu      sync.Mutex
-	active  bool // a watcher exists; without a reader nothing is kept
-	deletes map[netip.Addr]int
-	routes  map[netip.Prefix]int
-	// announced has the deletions of announcements.
-	announced map[Announcement]int
-	removed   map[uint32]bool // links, by index; indexes are not used twice
+	mu     sync.Mutex
+	active bool // a watcher exists; without a reader nothing is kept
+	// deletes counts by what is deleted: a netip.Addr, the netip.Prefix of a local route, or an Announcement.
+	deletes map[any]int
+	removed map[uint32]bool // links, by index; indexes are not used twice
 }
 
 // reset drops everything, at the start of a watch and after lost events.
@@ -27,83 +22,40 @@ func (e *ownEvents) reset(active bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.active = active
-	e.deletes, e.routes, e.removed = map[netip.Addr]int{}, map[netip.Prefix]int{}, map[uint32]bool{}
-	e.announced = map[Announcement]int{}
+	e.deletes, e.removed = map[any]int{}, map[uint32]bool{}
 }
 
-func (e *ownEvents) expect(c Change) {
+// deletedBy returns what a change deletes, nil for one that adds.
+func deletedBy(op Op, row any) any {
+	if op != Delete {
+		return nil
+	}
+	return row
+}
+
+// expect is called before a deletion is sent, and for nil does nothing.
+func (e *ownEvents) expect(deleted any) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.active && c.Op == Delete {
-		e.deletes[c.Addr]++
+	if e.active && deleted != nil {
+		e.deletes[deleted]++
 	}
 }
 
-func (e *ownEvents) cancel(c Change) {
-	if c.Op == Delete {
-		e.consume(c.Addr)
-	}
-}
+// cancel takes an expectation back.
+func (e *ownEvents) cancel(deleted any) { e.consume(deleted) }
 
-// consume reports whether the removal of an address is ours, and drops it.
-func (e *ownEvents) consume(a netip.Addr) bool {
+// consume reports whether the deletion is ours, and drops it.
+func (e *ownEvents) consume(deleted any) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return consume(e.deletes, a)
-}
-
-// expectRoute, cancelRoute and consumeRoute do for routes what their namesakes do for
-// addresses.
-func (e *ownEvents) expectRoute(c RouteChange) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.active && c.Op == Delete {
-		e.routes[c.Prefix]++
-	}
-}
-
-func (e *ownEvents) cancelRoute(c RouteChange) {
-	if c.Op == Delete {
-		e.consumeRoute(c.Prefix)
-	}
-}
-
-func (e *ownEvents) consumeRoute(p netip.Prefix) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return consume(e.routes, p)
-}
-
-// expectAnnouncement, cancelAnnouncement and consumeAnnouncement do it for announcements.
-func (e *ownEvents) expectAnnouncement(c AnnounceChange) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.active && c.Op == Delete {
-		e.announced[c.Announcement]++
-	}
-}
-
-func (e *ownEvents) cancelAnnouncement(c AnnounceChange) {
-	if c.Op == Delete {
-		e.consumeAnnouncement(c.Announcement)
-	}
-}
-
-func (e *ownEvents) consumeAnnouncement(a Announcement) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return consume(e.announced, a)
-}
-
-// consume takes one off a count.
-func consume[K comparable](counts map[K]int, k K) bool {
-	switch counts[k] {
+	switch e.deletes[deleted] {
 	case 0:
 		return false
 	case 1:
-		delete(counts, k)
+		delete(e.deletes, deleted)
 	default:
-		counts[k]--
+		e.deletes[deleted]--
 	}
 	return true
 }

@@ -108,10 +108,10 @@ func (w *watch) read(m syscall.NetlinkMessage) (Event, bool) {
 		}
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
 		if p, ok := ourRoute(m); ok {
-			return Event{Kind: OurRouteLost, Route: p}, m.Header.Type == unix.RTM_DELROUTE && !w.ownEvents.consumeRoute(p)
+			return Event{Kind: OurRouteLost, Route: p}, m.Header.Type == unix.RTM_DELROUTE && !w.ownEvents.consume(p)
 		}
 		if a, ok := ourAnnouncement(m); ok {
-			return Event{Kind: OurAnnouncementLost, Announced: a}, m.Header.Type == unix.RTM_DELROUTE && !w.ownEvents.consumeAnnouncement(a)
+			return Event{Kind: OurAnnouncementLost, Announced: a}, m.Header.Type == unix.RTM_DELROUTE && !w.ownEvents.consume(a)
 		}
 		if isDefaultRoute(m) {
 			w.defaults.changed(true)

@@ -45,7 +45,7 @@ func (h *Handle) writeSlice(ctx context.Context, index uint32, changes []Change,
 		return nil
 	}
 	for _, c := range sent {
-		h.ownEvents.expect(c)
+		h.ownEvents.expect(c.deleted())
 	}
 	answers, err := call(ctx, h, func(c *conn) ([]error, error) { return c.bind(sent, index) })
 	for n, i := range rows {
@@ -54,11 +54,13 @@ func (h *Handle) writeSlice(ctx context.Context, index uint32, changes []Change,
 		}
 		// Nothing was deleted, or the outcome is unknown: the watch must report all further events.
 		if err != nil || errs[i] != nil {
-			h.ownEvents.cancel(changes[i])
+			h.ownEvents.cancel(changes[i].deleted())
 		}
 	}
 	return err
 }
+
+func (c Change) deleted() any { return deletedBy(c.Op, c.Addr) }
 
 // fail gives every row without an error of its own the error of its slice.
 func fail(changes []Change, errs []error, err error) {
