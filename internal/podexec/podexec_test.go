@@ -37,6 +37,14 @@ func open(t *testing.T, s *agentapi.Server, o podexec.Options) *podexec.Client {
 	return c
 }
 
+// TestDefaultClientStays: settings of a client are its own, and clients can be made at the same time.
+func TestDefaultClientStays(t *testing.T) {
+	open(t, agentapi.Start(t), podexec.Options{})
+	if c := http.DefaultClient; c.CheckRedirect != nil || c.Timeout != 0 {
+		t.Errorf("the client of all other packages follows no redirects or has a timeout: %+v", c)
+	}
+}
+
 // nodes lists the nodes of a client.
 func nodes(t *testing.T, c *podexec.Client) []cluster.Node {
 	t.Helper()

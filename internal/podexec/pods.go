@@ -48,15 +48,16 @@ func New(config *rest.Config, o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("address of the API server: %w", err)
 	}
-	client, err := rest.HTTPClientFor(config)
+	shared, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("reach the API server: %w", err)
 	}
+	client := *shared // without special settings it is http.DefaultClient
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // a token is for one server
 	if client.Timeout == 0 {
 		client.Timeout = listWithin
 	}
-	return &Client{config: config, base: base, http: client, options: o}, nil
+	return &Client{config: config, base: base, http: &client, options: o}, nil
 }
 
 const (
