@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -225,12 +226,13 @@ func TestStartWhileAPIIsDown(t *testing.T) {
 		t.Errorf("without an API server: %+v, want neither synced nor ready, and nothing written", status)
 	}
 	s.proxy.answers(t, "/readyz", 503, settleTimeout)
-	reasons := s.proxy.failing(t)
-	for _, want := range []string{"source kube has not delivered everything yet", "the API server"} {
-		if !strings.Contains(reasons, want) {
-			t.Errorf("the agent does not say %q: %s", want, reasons)
+	poll(t, "the agent to say what it misses and why", settleTimeout, func() error {
+		reasons := s.proxy.failing(t)
+		if !strings.Contains(reasons, "source kube has not delivered everything yet") || !strings.Contains(reasons, "the API server") {
+			return errors.New(reasons)
 		}
-	}
+		return nil
+	})
 	s.untilOver(t, time.Now().Add(20*time.Second))
 	must(t, s.api.StartAPIServer(t.Context()))
 	start := time.Now()

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -190,6 +191,9 @@ func inStream(err error) bool {
 func connectionBroken(err error) bool {
 	if errors.Is(err, errTruncated) || among(syscall.ECONNRESET, syscall.EPIPE)(err) {
 		return true
+	}
+	if as[*url.Error](err) && errors.Is(err, io.EOF) {
+		return true // closed before an answer, as by a load balancer without a server behind it
 	}
 	text := err.Error()
 	return inStream(err) && strings.Contains(text, "connection") || (inStream(err) || as[*url.Error](err)) && strings.Contains(text, "stream error: ")
