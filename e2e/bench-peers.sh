@@ -25,7 +25,7 @@ flags+=("$@")
 # Without a candidate of ipvs mode, a kernel with iptables is enough.
 need=ipvs
 case ",${CANDIDATES:-kube-ipvs}," in
-*,kube-ipvs,* | *,kube-proxy-ipvs,*) ;;
+*,kube-ipvs,* | *,kube-ipvs-nftables,* | *,kube-proxy-ipvs,*) ;;
 *) need=iptables ;;
 esac
 

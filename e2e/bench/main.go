@@ -83,7 +83,7 @@ func parse(args []string, out io.Writer) (run.Options, error) {
 		flags.PrintDefaults()
 	}
 	flags.StringVar(&services, "n", "100,1000,5000,10000", "`numbers` of Services, in growing order")
-	flags.StringVar(&names, "candidates", "kube-ipvs,kube-proxy-ipvs,kube-ipvs-iptables,kube-proxy-iptables,kube-proxy-nftables", "known ones, in order; may be empty")
+	flags.StringVar(&names, "candidates", "kube-ipvs,kube-ipvs-nftables,kube-proxy-ipvs,kube-ipvs-iptables,kube-proxy-iptables,kube-proxy-nftables", "known ones, in order; may be empty")
 	flags.Func("candidate", "another one, as `NAME=COMMAND`; repeatable", func(text string) error {
 		c, err := run.ParseCandidate(text)
 		others = append(others, c)

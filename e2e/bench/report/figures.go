@@ -59,6 +59,16 @@ func churn(of func(*Churn) value) figure {
 	return have(func(r *Result) *Churn { return r.Churn }, of, duration)
 }
 
+// traffic has the rate through a Service, that rate and the slowest of a hundred as multiples of those without one.
+func traffic(of func(*Traffic) Paths) []figure {
+	part := func(r *Result) *Traffic { return r.Traffic }
+	return []figure{
+		have(part, func(t *Traffic) value { return number(of(t).Service.Rate()) }, count),
+		have(part, func(t *Traffic) value { return number(of(t).Service.Rate() / of(t).Direct.Rate()) }, digits),
+		have(part, func(t *Traffic) value { return number(float64(of(t).Service.P99 / of(t).Direct.P99)) }, digits),
+	}
+}
+
 func roll(of func(*Roll) value, text func(float64) string) figure {
 	return have(func(r *Result) *Roll { return r.Roll }, of, text)
 }

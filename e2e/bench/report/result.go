@@ -26,6 +26,7 @@ type Result struct {
 	Idle     *Idle    `json:"idle,omitempty"`
 	Endpoint *Changes `json:"endpointChange,omitempty"`
 	Service  *Changes `json:"newService,omitempty"`
+	Traffic  *Traffic `json:"traffic,omitempty"`
 	Roll     *Roll    `json:"roll,omitempty"`
 	Churn    *Churn   `json:"churn,omitempty"`
 
@@ -76,6 +77,33 @@ type Churn struct {
 	CatchUp measure.Wait     `json:"catchUp"`         // from the last write until the candidate rests
 	Cost    measure.Cost     `json:"cost"`            // cost of all changes, until the candidate rests
 	RSS     float64          `json:"rssMiB"`
+}
+
+// Traffic is what packets through a Service cost, beside the same packets to an endpoint itself.
+type Traffic struct {
+	Connections Paths `json:"connections"` // a new connection for each request
+	Requests    Paths `json:"requests"`    // all requests over one connection
+}
+
+// Paths compares the two ways to an endpoint.
+type Paths struct {
+	Service Path `json:"service"`
+	Direct  Path `json:"direct"`
+}
+
+// Path is one way: requests that were answered one after the other.
+type Path struct {
+	Requests int             `json:"requests"`
+	Length   measure.Seconds `json:"length"`
+	P99      measure.Seconds `json:"p99"`
+}
+
+// Rate is the number of requests a second.
+func (p Path) Rate() float64 {
+	if p.Length == 0 {
+		return 0
+	}
+	return float64(p.Requests) / float64(p.Length)
 }
 
 // Roll is a rolling update: all endpoints of one Service are replaced, in steps.

@@ -26,6 +26,8 @@ var rows = []struct {
 	{"the same change at a watch alone: p50, p99", []figure{floorP50, floorP99}},
 	{"one endpoint changes: CPU", []figure{changeCPU}},
 	{"one Service is added: p50, p99", []figure{serviceP50, serviceP99}},
+	{"new connections a second; without a Service 1, its p99 1", traffic(func(t *Traffic) Paths { return t.Connections })},
+	{"requests a second; without a Service 1, its p99 1", traffic(func(t *Traffic) Paths { return t.Requests })},
 	{"one of 50 changes a second: p50, p99", []figure{churnP50, churnP99}},
 	{"rolling update of 500 endpoints: after the last write", []figure{rolled}},
 	{"rolling update: failed connections", []figure{rollFailed}},

@@ -23,12 +23,13 @@ type Candidate struct {
 
 // Known are the candidates that need only a name.
 func Known() []Candidate {
-	const ours = "{kube-ipvs} --on-missing-ipvs fail --run-dir {dir} --hostname-override {node} --config "
+	const ours = " --on-missing-ipvs fail --run-dir {dir} --hostname-override {node} --config "
 	const theirs = "{kube-proxy} --hostname-override {node} --config "
 	return []Candidate{
-		{"kube-ipvs", ours + "{config-ipvs}"},
+		{"kube-ipvs", "{kube-ipvs}" + ours + "{config-ipvs}"},
+		{"kube-ipvs-nftables", "{kube-ipvs} --rules nftables" + ours + "{config-ipvs}"},
 		{"kube-proxy-ipvs", theirs + "{config-ipvs}"},
-		{"kube-ipvs-iptables", ours + "{config-iptables}"},
+		{"kube-ipvs-iptables", "{kube-ipvs}" + ours + "{config-iptables}"},
 		{"kube-proxy-iptables", theirs + "{config-iptables}"},
 		{"kube-proxy-nftables", theirs + "{config-nftables}"},
 	}

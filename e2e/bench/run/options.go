@@ -30,7 +30,9 @@ type Options struct {
 }
 
 // Parts that can be measured, in their order.
-func Parts() []string { return []string{"start", "idle", "endpoint", "service", "roll", "churn"} }
+func Parts() []string {
+	return []string{"start", "idle", "endpoint", "service", "traffic", "roll", "churn"}
+}
 
 // Validate joins all mistakes.
 func (o *Options) Validate() error {

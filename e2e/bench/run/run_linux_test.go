@@ -20,10 +20,14 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
+	known, err := Choose([]string{"kube-proxy-iptables"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	o := Options{
-		Services: []int{20}, Endpoints: 3, Parts: []string{"endpoint", "service", "roll", "churn"}, Samples: 2, Rate: 20, Out: t.TempDir(),
+		Services: []int{20}, Endpoints: 3, Parts: []string{"endpoint", "service", "traffic", "roll", "churn"}, Samples: 2, Rate: 20, Out: t.TempDir(),
 		Limit: time.Minute, Churn: 2 * time.Second, Settle: time.Millisecond, KubeProxy: set.Proxy, Log: t.Output(),
-		Candidates: []Candidate{{"broken", "sh -c 'echo I cannot; exit 3'"}, Known()[3]},
+		Candidates: append([]Candidate{{"broken", "sh -c 'echo I cannot; exit 3'"}}, known...),
 	}
 	err = Run(t.Context(), o)
 	if err == nil || !strings.Contains(err.Error(), "broken, 20 Services") || !strings.Contains(err.Error(), "exit status 3") {
@@ -42,6 +46,9 @@ func TestRun(t *testing.T) {
 	}
 	if c := proxy.Endpoint; c == nil || c.Missed > 0 || c.Percentile(50).Seconds <= 0 || c.CPU <= 0 || c.Floor == nil {
 		t.Errorf("change of an endpoint is %+v", c)
+	}
+	if c := proxy.Traffic; c == nil || c.Connections.Service.Rate() <= 0 || c.Requests.Direct.Rate() <= 0 || c.Requests.Service.P99 <= 0 {
+		t.Errorf("traffic is %+v", c)
 	}
 	if r := proxy.Roll; r == nil || r.Done.Over || r.Asked == 0 {
 		t.Errorf("roll is %+v", r)

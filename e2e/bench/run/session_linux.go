@@ -186,7 +186,7 @@ func (s *session) parts(ctx context.Context) error {
 	for _, part := range []struct {
 		name    string
 		measure func(context.Context) error
-	}{{"idle", s.idle}, {"endpoint", s.endpoint}, {"service", s.service}, {"roll", s.roll}, {"churn", s.churn}} {
+	}{{"idle", s.idle}, {"endpoint", s.endpoint}, {"service", s.service}, {"traffic", s.traffic}, {"roll", s.roll}, {"churn", s.churn}} {
 		if !s.wants(part.name) {
 			continue
 		}
