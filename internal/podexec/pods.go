@@ -52,7 +52,7 @@ func New(config *rest.Config, o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reach the API server: %w", err)
 	}
-	client := *shared // without special settings it is http.DefaultClient
+	client := *shared                                                                                    // without special settings it is http.DefaultClient
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // a token is for one server
 	if client.Timeout == 0 {
 		client.Timeout = listWithin
