@@ -59,13 +59,23 @@ func churn(of func(*Churn) value) figure {
 	return have(func(r *Result) *Churn { return r.Churn }, of, duration)
 }
 
-// traffic has the rate through a Service, that rate and the slowest of a hundred as multiples of those without one.
-func traffic(of func(*Traffic) Paths) []figure {
+func connections(t *Traffic) Paths { return t.Connections }
+func requests(t *Traffic) Paths    { return t.Requests }
+
+// rates are requests a second, and slowest what a hundredth of them exceeded: through a Service, and without.
+func rates(of func(*Traffic) Paths) []figure {
+	return traffic(of, func(p Path) value { return number(p.Rate()) }, count)
+}
+
+func slowest(of func(*Traffic) Paths) []figure {
+	return traffic(of, func(p Path) value { return number(p.P99) }, duration)
+}
+
+func traffic(paths func(*Traffic) Paths, of func(Path) value, text func(float64) string) []figure {
 	part := func(r *Result) *Traffic { return r.Traffic }
 	return []figure{
-		have(part, func(t *Traffic) value { return number(of(t).Service.Rate()) }, count),
-		have(part, func(t *Traffic) value { return number(of(t).Service.Rate() / of(t).Direct.Rate()) }, digits),
-		have(part, func(t *Traffic) value { return number(float64(of(t).Service.P99 / of(t).Direct.P99)) }, digits),
+		have(part, func(t *Traffic) value { return of(paths(t).Service) }, text),
+		have(part, func(t *Traffic) value { return of(paths(t).Direct) }, text),
 	}
 }
 

@@ -39,8 +39,12 @@ func fast(services int) *report.Result {
 		Idle:     &report.Idle{Length: 30, Cost: measure.Cost{User: 0.02, System: 0.01}},
 		Endpoint: &report.Changes{Samples: samples(0.004, 0.004, 0.0041, 0.0041), CPU: 0.0004, Floor: &floor},
 		Service:  &report.Changes{Samples: samples(0.006, 0.006, 0.0063, 0.0063), CPU: 0.0009},
-		Roll:     &report.Roll{Endpoints: 500, Writes: 25, Done: measure.Wait{Seconds: 0.01}, Asked: 900},
-		Churn:    &report.Churn{Changes: 1000, Length: 20, Probes: samples(0.005, 0.0055), CatchUp: measure.Wait{Seconds: 0.1}, RSS: 90},
+		Traffic: &report.Traffic{
+			Connections: report.Paths{Service: report.Path{Requests: 4900, Length: 5, P99: 0.0021}, Direct: report.Path{Requests: 5000, Length: 5, P99: 0.002}},
+			Requests:    report.Paths{Service: report.Path{Requests: 61000, Length: 5, P99: 0.0003}, Direct: report.Path{Requests: 62000, Length: 5, P99: 0.0003}},
+		},
+		Roll:  &report.Roll{Endpoints: 500, Writes: 25, Done: measure.Wait{Seconds: 0.01}, Asked: 900},
+		Churn: &report.Churn{Changes: 1000, Length: 20, Probes: samples(0.005, 0.0055), CatchUp: measure.Wait{Seconds: 0.1}, RSS: 90},
 	}
 }
 
