@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -273,7 +274,9 @@ func TestListenRefuses(t *testing.T) {
 	}
 }
 
-func TestTally(t *testing.T) {
+func TestTally(t *testing.T) { synctest.Test(t, testTally) }
+
+func testTally(t *testing.T) {
 	var tally backend.Tally
 	answer := func(name, client string) {
 		tally.Add(backend.Reply{Name: name, Client: netip.MustParseAddrPort(client)}, nil)
@@ -283,13 +286,15 @@ func TestTally(t *testing.T) {
 	answer("web-2", "10.0.0.20:1")
 	answer("web-2", "10.0.0.3:1")
 	tally.Add(backend.Reply{}, fmt.Errorf("ask tcp: %w", syscall.ECONNREFUSED))
+	time.Sleep(1500 * time.Millisecond)
 	tally.Add(backend.Reply{}, fmt.Errorf("ask again: %w", syscall.ECONNREFUSED))
 	var out bytes.Buffer
 	if err := tally.Print(&out); err != nil {
 		t.Fatal(err)
 	}
+	begin := time.Now().Add(-1500 * time.Millisecond).Format("15:04:05")
 	want := `6 requests, 4 answered, 2 failed
-  2 refused, the first: ask tcp: connection refused
+  2 refused from ` + begin + `.000 to ` + time.Now().Format("15:04:05") + `.500, the first: ask tcp: connection refused
   backend  web-1          1  #############
   backend  web-2          3  ######################################
   client   10.0.0.1       2  #########################

@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -9,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 )
 
 // Tally counts the outcomes of requests. The zero value is ready; it is not for concurrent use.
@@ -18,7 +18,26 @@ type Tally struct {
 	Backends map[string]int     // answers by the name that answered
 	Clients  map[netip.Addr]int // answers by the address the backend saw
 
-	first map[Failure]error // an example for each kind
+	seen map[Failure]*seen
+}
+
+// seen is what is known of failures of one kind: the first of them, and when the first and the last were noticed.
+type seen struct {
+	first       error
+	begin, last time.Time
+}
+
+func (s *seen) join(other *seen) *seen {
+	if s == nil {
+		return &seen{other.first, other.begin, other.last}
+	}
+	if other.begin.Before(s.begin) {
+		s.first, s.begin = other.first, other.begin
+	}
+	if other.last.After(s.last) {
+		s.last = other.last
+	}
+	return s
 }
 
 // Add counts one outcome of Ask.
@@ -27,7 +46,8 @@ func (t *Tally) Add(r Reply, err error) {
 	if err != nil {
 		kind := FailureOf(err)
 		t.Failed[kind]++
-		t.first[kind] = cmp.Or(t.first[kind], err)
+		now := time.Now()
+		t.seen[kind] = t.seen[kind].join(&seen{err, now, now})
 		return
 	}
 	t.OK++
@@ -37,7 +57,7 @@ func (t *Tally) Add(r Reply, err error) {
 
 func (t *Tally) prepare() {
 	if t.Failed == nil {
-		*t = Tally{Failed: map[Failure]int{}, Backends: map[string]int{}, Clients: map[netip.Addr]int{}, first: map[Failure]error{}}
+		*t = Tally{Failed: map[Failure]int{}, Backends: map[string]int{}, Clients: map[netip.Addr]int{}, seen: map[Failure]*seen{}}
 	}
 }
 
@@ -47,7 +67,7 @@ func (t *Tally) join(other *Tally) {
 	t.OK += other.OK
 	for kind, n := range other.Failed {
 		t.Failed[kind] += n
-		t.first[kind] = cmp.Or(t.first[kind], other.first[kind])
+		t.seen[kind] = t.seen[kind].join(other.seen[kind])
 	}
 	for name, n := range other.Backends {
 		t.Backends[name] += n
@@ -69,13 +89,17 @@ func (t *Tally) Failures() int {
 // barWidth is the length of the bar of a backend that got everything.
 const barWidth = 50
 
+// clock is how times of a day are printed.
+const clock = "15:04:05.000"
+
 // Print writes the totals, one row for each backend and one for each client address.
 func (t *Tally) Print(w io.Writer) error {
 	total := t.OK + t.Failures()
 	fmt.Fprintf(w, "%d requests, %d answered, %d failed\n", total, t.OK, t.Failures())
 	for _, kind := range Failures() {
 		if n := t.Failed[kind]; n > 0 {
-			fmt.Fprintf(w, "  %d %s, the first: %v\n", n, kind, t.first[kind])
+			s := t.seen[kind]
+			fmt.Fprintf(w, "  %d %s from %s to %s, the first: %v\n", n, kind, s.begin.Format(clock), s.last.Format(clock), s.first)
 		}
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

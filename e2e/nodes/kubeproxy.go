@@ -144,23 +144,30 @@ func (w *world) giveToKubeProxy(ctx context.Context, mode string) error {
 	return until(ctx, "kube-proxy serves", func(ctx context.Context) error { return w.ask(ctx, asked...) })
 }
 
-// shell runs commands as an operator does, with kubectl in the path, in a directory of the mode.
+// shell runs commands as an operator does, with kubectl in the path, in a directory of the mode. What they print, with the times, is
+// added to the file "log" there.
 func (w *world) shell(ctx context.Context, mode, script string) error {
 	manifests, err := filepath.Abs("manifests")
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "bash", "-exuo", "pipefail", "-c", script)
+	cmd := exec.CommandContext(ctx, "bash", "-exuo", "pipefail", "-c", "PS4='+ $(date +%T.%3N) '\n"+script)
 	cmd.Dir = filepath.Join(w.o.dir, "swap-"+mode)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.plane.AdminKubeconfig(), "MANIFESTS="+manifests, "MODE="+mode, "HELM="+w.o.helm,
 		"PATH="+filepath.Dir(w.set.Kubectl)+":"+os.Getenv("PATH"))
 	if err := os.MkdirAll(cmd.Dir, 0o755); err != nil {
 		return err
 	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w:\n%s", err, out)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w:\n%s", err, out)
 	}
-	return nil
+	log, failed := os.OpenFile(filepath.Join(cmd.Dir, "log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if failed != nil {
+		return errors.Join(err, failed)
+	}
+	_, failed = log.Write(out)
+	return errors.Join(err, failed, log.Close())
 }
 
 // makeProxyImage puts kube-proxy into an image, with iptables under its plain names and with nft, which nftables mode launches. The

@@ -95,7 +95,7 @@ func TestServeAndAsk(t *testing.T) {
 	}
 	out.Reset()
 	err = run(context.Background(), []string{"ask", "-n", "2", to}, &out)
-	if !errors.Is(err, errUnanswered) || !strings.Contains(out.String(), "2 refused, the first:") {
+	if !errors.Is(err, errUnanswered) || !strings.Contains(out.String(), "2 refused from ") {
 		t.Errorf("%v and output %q, want two refused requests", err, &out)
 	}
 }
