@@ -26,12 +26,12 @@ var rows = []struct {
 	{"the same change at a watch alone: p50, p99", []figure{floorP50, floorP99}},
 	{"one endpoint changes: CPU", []figure{changeCPU}},
 	{"one Service is added: p50, p99", []figure{serviceP50, serviceP99}},
-	{"new connections a second: through a Service, without", rates(connections)},
-	{"one of these connections, p99: through a Service, without", slowest(connections)},
-	{"requests a second, one connection: through a Service, without", rates(requests)},
-	{"one of these requests, p99: through a Service, without", slowest(requests)},
+	{"new connections a second: via Service, without", rates(connections)},
+	{"p99 of a connection: via Service, without", slowest(connections)},
+	{"requests a second: via Service, without", rates(requests)},
+	{"p99 of a request: via Service, without", slowest(requests)},
 	{"one of 50 changes a second: p50, p99", []figure{churnP50, churnP99}},
-	{"rolling update of 500 endpoints: after the last write", []figure{rolled}},
+	{"rolling update: after the last of 25 writes", []figure{rolled}},
 	{"rolling update: failed connections", []figure{rollFailed}},
 }
 
