@@ -144,8 +144,8 @@ func (w *world) giveToKubeProxy(ctx context.Context, mode string) error {
 	return until(ctx, "kube-proxy serves", func(ctx context.Context) error { return w.ask(ctx, asked...) })
 }
 
-// shell runs commands as an operator does, with kubectl in the path, in a directory of the mode. What they print, with the times, is
-// added to the file "log" there.
+// shell runs commands as an operator does, with kubectl in the path, in a directory of the mode. The file "log"
+// there gets their output, with the times.
 func (w *world) shell(ctx context.Context, mode, script string) error {
 	manifests, err := filepath.Abs("manifests")
 	if err != nil {
