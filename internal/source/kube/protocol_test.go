@@ -181,7 +181,7 @@ func TestBadAnswers(t *testing.T) {
 			if p.Synced || p.Since.IsZero() {
 				t.Errorf("progress %+v", p)
 			}
-			s.play("services", s.stream("9", wire("web", "10.96.0.1", "5")))
+			s.play("services", s.has("9", wire("web", "10.96.0.1", "5")))
 			expect(t, out, "state complete", "service shop/web = kube[10.96.0.1]")
 			until(t, "end of the outage", func() bool { return src.Progress()["services"].Err == nil })
 		})
