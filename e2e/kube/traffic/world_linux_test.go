@@ -96,7 +96,7 @@ func gateway(v4, v6 string) []string {
 func farmAddresses() []string {
 	var out []string
 	for _, b := range backends {
-		out = append(out, "addr add "+b.v4+"/32 dev lo", "addr add "+b.v6+"/128 dev lo")
+		out = append(out, "addr add "+b.v4+"/32 dev lo", "addr add "+b.v6+"/128 dev lo nodad")
 	}
 	return out
 }
