@@ -8,6 +8,10 @@ import (
 
 // The commands of manifests/docs/helm.md and of the notes of the release, with the images by their names on the nodes.
 const (
+	// helmBefore removes what install.yaml left, which Helm would not take for its own.
+	helmBefore = `
+kubectl delete --ignore-not-found -f "$MANIFESTS/install.yaml"
+`
 	helmTakeover = `
 "$HELM" install kube-ipvs "$MANIFESTS/chart" --namespace kube-system --set kubeProxy.takeover=true
 kubectl -n kube-system patch ds kube-proxy -p '{"spec":{"template":{"spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"kube-ipvs.io/proxy","operator":"NotIn","values":["kube-ipvs"]}]}]}}}}}}}'
@@ -45,7 +49,7 @@ func chart(ctx context.Context, w *world) (note string, err error) {
 	if err := errors.Join(w.makeProxyImage(ctx), w.tagNext(ctx)); err != nil {
 		return "", err
 	}
-	if err := w.giveToKubeProxy(ctx, "ipvs"); err != nil {
+	if err := errors.Join(w.giveToKubeProxy(ctx, "ipvs"), w.shell(ctx, "ipvs", helmBefore)); err != nil {
 		return "", err
 	}
 	for _, step := range []struct{ name, script string }{{"takeover", helmTakeover}, {"upgrade, rollback", helmUpgrade}, {"uninstall", helmUninstall}} {

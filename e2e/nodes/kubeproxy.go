@@ -108,8 +108,12 @@ func swap(mode string) func(context.Context, *world) (string, error) {
 		if mode == "ipvs" {
 			script = backToIPVSScript
 		}
-		back, err := w.underLoad(ctx, func() error { return w.shell(ctx, mode, script) })
-		if err != nil {
+		back, lost, err := w.loaded(ctx, w.all(), endlessly, asked, func() error { return w.shell(ctx, mode, script) })
+		if lost != nil && mode == "nftables" {
+			// kube-proxy removes IPVS before it writes its rules (platformCleanup, cmd/kube-proxy/app).
+			back, lost = back+" answered; kube-proxy removed IPVS first: "+failures(lost.Error()), w.ask(ctx, asked...)
+		}
+		if err = errors.Join(err, lost); err != nil {
 			return "", fmt.Errorf("back to kube-proxy: %w", err)
 		}
 		if err := w.shell(ctx, mode, leaveScript); err != nil {
@@ -118,6 +122,18 @@ func swap(mode string) func(context.Context, *world) (string, error) {
 		_, err = install(ctx, w)
 		return there + "; back: " + back, err
 	}
+}
+
+// failures are the lines of tallies that say when requests failed.
+func failures(tallies string) string {
+	var out []string
+	for line := range strings.Lines(tallies) {
+		if line = strings.TrimSpace(line); strings.Contains(line, ", the first: ") {
+			line, _, _ = strings.Cut(line, ", the first: ")
+			out = append(out, line)
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // giveToKubeProxy takes kube-ipvs away and starts kube-proxy in its place.

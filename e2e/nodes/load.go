@@ -148,11 +148,17 @@ func (w *world) underLoad(ctx context.Context, do func() error) (string, error) 
 
 // underLoadOf is underLoad with pods on some nodes, which ask as the caller says.
 func (w *world) underLoadOf(ctx context.Context, nodes []int, how string, targets []string, do func() error) (string, error) {
+	note, lost, err := w.loaded(ctx, nodes, how, targets, do)
+	return note + ", 0 failed", errors.Join(err, lost)
+}
+
+// loaded is underLoadOf that returns apart what of the load failed.
+func (w *world) loaded(ctx context.Context, nodes []int, how string, targets []string, do func() error) (note string, lost, err error) {
 	if err := w.startLoad(ctx, nodes, how, targets...); err != nil {
-		return "", err
+		return "", nil, err
 	}
 	begin := time.Now()
-	err := do()
+	err = do()
 	err = errors.Join(err, sleep(ctx, settleTime))
 	took := time.Since(begin)
 	for _, i := range nodes {
@@ -160,7 +166,7 @@ func (w *world) underLoadOf(ctx context.Context, nodes []int, how string, target
 		err = errors.Join(err, stopped)
 	}
 	answered, _, lost := w.endLoad(ctx)
-	return fmt.Sprintf("%d requests in %.0fs, 0 failed", answered, took.Seconds()), errors.Join(err, lost)
+	return fmt.Sprintf("%d requests in %.0fs", answered, took.Seconds()), lost, err
 }
 
 // startLoad returns when every pod asks.
