@@ -6,6 +6,7 @@
 #   e2e/install.sh uml        the tools that build a User-mode Linux kernel
 #   e2e/install.sh emulators  programs of arm64 and s390x on this processor
 #   e2e/install.sh cluster    CNI plug-ins, for the nodes of make e2e-cluster
+#   e2e/install.sh neighbours firewalls, managers of links and a routing daemon, for make stress WHAT=neighbours
 #   e2e/install.sh browser    a browser without a window, and npm: for the picture of the dashboard
 #   e2e/install.sh            tools and vm
 #
@@ -51,6 +52,14 @@ qemu-s390x-static    qemu-user-static    qemu-user-static   unit tests of s390x,
 '
 CLUSTER='
 /usr/lib/cni/ptp    containernetworking-plugins  containernetworking-plugins  links and addresses of pods
+'
+NEIGHBOURS='
+dbus-daemon         dbus-daemon       dbus-daemon        the bus that firewalld and NetworkManager are asked by
+firewalld           firewalld         firewalld          a firewall that is a daemon
+ufw                 ufw               ufw                a firewall of commands
+/lib/systemd/systemd-networkd  systemd  systemd-networkd  a manager of links
+NetworkManager      network-manager   NetworkManager     a manager of links
+/usr/lib/frr/zebra  frr               frr                a daemon that reads and writes routes
 '
 BROWSER='
 chromium-headless-shell  chromium-headless-shell  chromium-headless  a browser without a window
@@ -131,9 +140,10 @@ rows_of() {
 	uml) printf '%s' "$UML" ;;
 	emulators) printf '%s' "$EMULATORS" ;;
 	cluster) printf '%s' "$CLUSTER" ;;
+	neighbours) printf '%s' "$NEIGHBOURS" ;;
 	browser) printf '%s' "$BROWSER" ;;
 	*)
-		say "unknown group $1; the groups are: tools vm uml emulators cluster browser" >&2
+		say "unknown group $1; the groups are: tools vm uml emulators cluster neighbours browser" >&2
 		return 2
 		;;
 	esac

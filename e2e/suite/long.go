@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // A single is one test that has a guest to itself, for as long as it takes.
@@ -79,6 +80,25 @@ func (c *config) everyFault(ctx context.Context, r *recorder) error {
 
 func (c *config) takeover(ctx context.Context, r *recorder) error {
 	return r.command(ctx, newParser(r, "kube", false), []string{"KUBE_IPVS_E2E_TAKEOVER=1"}, "e2e/test-kube.sh", "TestTakeover")
+}
+
+// neighbours runs the packet tests with programs of this machine, whose root file system the guest reads.
+func (c *config) neighbours(ctx context.Context, r *recorder) error {
+	if err := r.command(ctx, nil, nil, "e2e/install.sh", "neighbours"); err != nil {
+		return err
+	}
+	tests, err := testsOf("e2e/packet", func(name string) bool { return strings.HasPrefix(name, "TestNeighbour") && c.wanted(name) })
+	if err != nil {
+		return err
+	}
+	const host = "/run/kube-ipvs/host"
+	var units []unit
+	for _, test := range tests {
+		units = append(units, packetUnit(test, "", "KUBE_IPVS_E2E_NEIGHBOURS="+host))
+	}
+	p := c.pool(r.stage, units)
+	p.guests, p.shares = 1, append(p.shares, "/:"+host)
+	return p.run(ctx, r)
 }
 
 func (c *config) runner(ctx context.Context, r *recorder) error {

@@ -87,6 +87,7 @@ func (c *config) stages() []*stage {
 		{name: "every-fault", about: "N=18 faults a scenario, RUN= one scenario; the table is in bin/faults.txt", cores: 2, run: c.everyFault},
 		{name: "nftables", about: "ipvs mode on a kernel without ipset and iptables: packets, scenarios, the demo, no tool", cores: 2, after: []string{"tools", "build"}, run: c.nftables},
 		{name: "takeover", about: "kube-proxy in each mode, kube-ipvs, and back, under load", cores: 1, after: []string{"guests"}, run: c.takeover},
+		{name: "neighbours", about: "firewalls, managers of links and routing daemons of Debian beside the agent; RUN= some", cores: 1, after: []string{"guests"}, run: c.neighbours},
 		{name: "kernels", about: "contracts, packets, the demo and features on kernels of Debian and User-mode Linux, as a table; KERNELS= some", cores: 2, after: []string{"guests"}, run: c.kernels},
 		{name: "architectures", about: "build for five, and unit tests of arm64 and s390x (big endian), emulated", cores: 2, run: c.architectures},
 		c.single("model-guest", "random walks with the program in a guest, for MINUTES=10 or OPS=1000", single{test: "TestModelOnKernel", scenarios: true, share: "walks"}),
