@@ -311,7 +311,7 @@ func TestPagesNameAllFlags(t *testing.T) {
 	}
 	root := cli.NewRoot()
 	known := map[string]bool{"--help": true, "--version": true, "--output": true,
-		"--service-cluster-ip-range": true, "--skip-phases": true} // of the API server, of kubeadm init
+		"--service-cluster-ip-range": true, "--skip-phases": true, "--take-ownership": true} // of the API server, of kubeadm init, of Helm
 	for _, cmd := range below(root) {
 		for _, flags := range []*pflag.FlagSet{cmd.PersistentFlags(), cmd.LocalNonPersistentFlags()} {
 			flags.VisitAll(func(f *pflag.Flag) {
