@@ -8,7 +8,11 @@ export PATH=/run/binaries:$PATH
 
 mount --make-rshared /
 hostname "$name"
+# The link keeps its address over a reboot, as that of a machine does. Neighbours look for another one for ten seconds.
 ip -batch - <<-IP
+	link set eth0 down
+	link set eth0 address 02:00:00:30:00:1$INDEX
+	link set eth0 up
 	address add 172.30.0.1$INDEX/24 dev eth0
 	address add fd00:30::1$INDEX/64 dev eth0 nodad
 	route add default via 172.30.0.1
