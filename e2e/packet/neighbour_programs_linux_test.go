@@ -290,3 +290,58 @@ func TestNeighbourNFTablesService(t *testing.T) {
 		})
 	}
 }
+
+// TestNeighbourNetworkd: systemd-networkd manages the device of Services as a file that matches it says, and deletes addresses that it does
+// not know from it.
+func TestNeighbourNetworkd(t *testing.T) {
+	const program = "/lib/systemd/systemd-networkd"
+	needProgram(t, program)
+	for _, tt := range []struct{ name, section, state string }{
+		{"a file matches all links", "[Network]\nLinkLocalAddressing=no", "configured"},
+		{"a file leaves the device alone", "[Link]\nUnmanaged=yes", "unmanaged"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newSharedNode(t, "iptables")
+			n.root.bus(t)
+			// The links of the test keep their addresses: a file for all would take those, too.
+			n.root.sh(t, "mkdir -p /run/systemd/netif/links /run/systemd/netif/leases /run/systemd/netif/lldp; chown -R systemd-network: /run/systemd/netif\n"+
+				"printf '[Match]\\nName=kube-ipvs*\\n"+strings.ReplaceAll(tt.section, "\n", `\n`)+"\\n' >/etc/systemd/network/10-all.network")
+			n.agent.start(t)
+			n.load(t)
+			state := "grep -q ADMIN_STATE=" + tt.state + " /run/systemd/netif/links/$(cat /sys/class/net/kube-ipvs0/ifindex)"
+			stop := func() {}
+			start := func() {
+				stop = n.root.daemon(t, program)
+				n.root.ready(t, "networkd to see kube-ipvs0", state)
+			}
+			n.during(t, "networkd starts", start)
+			n.during(t, "networkctl reconfigure", func() { n.root.sh(t, "networkctl reconfigure kube-ipvs0 2>&1 || true; sleep 1;"+state) })
+			stop()
+			n.during(t, "networkd starts again", start)
+			n.well(t)
+		})
+	}
+}
+
+// TestNeighbourNetworkManager: NetworkManager takes kube-ipvs0 for a link of others, until an operator tells it to manage the device.
+func TestNeighbourNetworkManager(t *testing.T) {
+	needProgram(t, "/usr/sbin/NetworkManager")
+	n := newSharedNode(t, "iptables")
+	n.root.bus(t)
+	n.agent.start(t)
+	n.load(t)
+	n.during(t, "NetworkManager starts", func() {
+		n.root.daemon(t, "NetworkManager", "--no-daemon")
+		n.root.ready(t, "NetworkManager", "nmcli -t -f RUNNING general | grep -qx running")
+	})
+	for _, command := range []string{
+		"nmcli device", "nmcli general reload", "nmcli device set kube-ipvs0 managed yes", "nmcli device disconnect kube-ipvs0", "nmcli device",
+		"printf '[keyfile]\\nunmanaged-devices=interface-name:kube-ipvs0\\n' >/etc/NetworkManager/conf.d/kube-ipvs.conf; nmcli general reload",
+		"nmcli device set kube-ipvs0 managed no", "nmcli device disconnect kube-ipvs0",
+	} {
+		n.during(t, command, func() {
+			t.Logf("figure: %s prints\n%s", command, n.root.sh(t, "{ "+command+"; } 2>&1 || true; sleep 1"))
+		})
+	}
+	n.well(t)
+}
