@@ -109,7 +109,10 @@ func swap(mode string) func(context.Context, *world) (string, error) {
 			script = backToIPVSScript
 		}
 		back, lost, err := w.loaded(ctx, w.all(), endlessly, asked, func() error { return w.shell(ctx, mode, script) })
-		if lost != nil && mode == "nftables" {
+		switch {
+		case lost == nil:
+			back += ", 0 failed"
+		case mode == "nftables":
 			// kube-proxy removes IPVS before it writes its rules (platformCleanup, cmd/kube-proxy/app).
 			back, lost = back+" answered; kube-proxy removed IPVS first: "+failures(lost.Error()), w.ask(ctx, asked...)
 		}
