@@ -51,7 +51,7 @@ mkdir run/dbus run/lock`
 // newRoot mounts such a file system until the test ends.
 func newRoot(t *testing.T, n *node) *programRoot {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "root-") // that of the test has a comma in its name, which ends an option of mount
+	dir, err := os.MkdirTemp("", "root-") //nolint:usetesting // t.TempDir has the comma of the name of the test, which ends an option of mount
 	n.must(t, err)
 	t.Cleanup(func() {
 		_, err := n.try("umount", "-R", "-l", dir)
