@@ -28,7 +28,7 @@ web_chain() { iptables-save -t nat | grep -F -- "-d $web/32" | grep -oE 'KUBE-SV
 serves() {
 	local end
 	end=$(iptables-save -t nat | grep -F -- "--to-destination $1:8080" | grep -oE 'KUBE-SEP-[A-Z0-9]+') || return 1
-	iptables -t nat -S "$(web_chain)" | grep -qF "$end"
+	iptables -t nat -S "$(web_chain)" | grep -F "$end" >/dev/null # with -q iptables is killed while it prints
 }
 
 serves_not() { ! serves "$1"; }

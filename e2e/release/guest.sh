@@ -124,8 +124,9 @@ say 'dpkg -i: the new version, under load'
 before=$(state MainPID)
 package -i /packages/new.deb
 running && [ "$(state MainPID)" != "$before" ] || fail 'the upgrade does not restart the agent'
-inside kube-ipvs version | sed 's/^/    /'
-inside kube-ipvs version | grep -qF "kube-ipvs $version " || fail "the new version is not $version"
+told=$(inside kube-ipvs version)
+sed 's/^/    /' <<<"$told"
+[[ $told == "kube-ipvs $version "* ]] || fail "the new version is not $version"
 grep -q cluster-cidr $root/etc/kube-ipvs/env || fail 'the upgrade replaces /etc/kube-ipvs/env'
 answers || fail 'after the upgrade the Service does not answer'
 kill -TERM $load
