@@ -41,7 +41,7 @@ func (c *config) nftables(ctx context.Context, r *recorder) error {
 	c.sort(r.stage, units)
 	err := c.nftPool(r.stage, units).run(ctx, r)
 	if c.wanted("TestNFTablesTruthTable") {
-		without := unit{"packet:without nft", withoutTool + testScript("packet", "e2e/packet", "^TestNFTablesTruthTable$", "")}
+		without := unit{"packet:without-nft", withoutTool + testScript("packet", "e2e/packet", "^TestNFTablesTruthTable$", "")}
 		err = errors.Join(err, c.nftPool(r.stage+"-bare", []unit{without}).run(ctx, r))
 	}
 	if c.pattern == "" {
