@@ -87,6 +87,14 @@ func (s tappedSets) Stat(ctx context.Context) ([]ipset.Info, error) {
 	return read(ctx, s.tap, pkgSets, s.Sets.Stat)
 }
 
+// Unchanged is that of nftables; ipset knows nothing like it.
+func (s tappedSets) Unchanged(ctx context.Context, name string) bool {
+	k, ok := s.Sets.(interface {
+		Unchanged(ctx context.Context, name string) bool
+	})
+	return ok && k.Unchanged(ctx, name)
+}
+
 func (s tappedSets) List(ctx context.Context, name string) (found ipset.Set, entries []ipset.Entry, err error) {
 	err = s.tap.one(ctx, pkgSets, reads, func() (err error) { found, entries, err = s.Sets.List(ctx, name); return err })
 	return found, entries, err

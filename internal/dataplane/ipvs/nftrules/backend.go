@@ -24,13 +24,14 @@ type Kernel interface {
 type Backend struct {
 	kernel *drafts
 	counts counts
+	listed listed
 	ranges map[string]*ranges // by the name of the set
 	spoilt map[string]bool    // sets with elements that this package does not write
 }
 
 // New returns a backend that has read nothing.
 func New(kernel Kernel) *Backend {
-	return &Backend{kernel: newDrafts(kernel), counts: counts{of: map[string]int{}}, ranges: map[string]*ranges{}, spoilt: map[string]bool{}}
+	return &Backend{kernel: newDrafts(kernel), counts: counts{of: map[string]int{}}, listed: listed{sets: map[string]bool{}}, ranges: map[string]*ranges{}, spoilt: map[string]bool{}}
 }
 
 // Rules returns the chains and jumps.
@@ -78,7 +79,9 @@ func (b *Backend) apply(ctx context.Context, p nft.Pass) nft.Outcome {
 	before, unknown := b.kernel.Generation(ctx)
 	out := b.kernel.Apply(ctx, p)
 	after, err := b.kernel.Generation(ctx)
-	b.counts.wrote(before, after, errors.Join(unknown, err, out.Err()))
+	err = errors.Join(unknown, err, out.Err())
+	b.counts.wrote(before, after, err)
+	b.listed.wrote(before, after, err)
 	return out
 }
 
@@ -115,29 +118,48 @@ func anyKey[V any](m map[nft.Key]V, is func(nft.Key) bool) bool {
 	return false
 }
 
+// stretch is the time in which only this process writes to nftables.
+type stretch struct {
+	// generation is that of the kernel after the last write of the stretch; 0 is no stretch.
+	generation uint32
+}
+
+// wrote follows a write of ours: the stretch goes on if there was none of another program meanwhile.
+func (s *stretch) wrote(before, after uint32, err error) {
+	if err != nil || before != s.generation || after != before && after != before+1 {
+		s.generation = 0
+		return
+	}
+	s.generation = after
+}
+
+// lasts reports whether no other program has written since the stretch began.
+func (s *stretch) lasts(generation uint32) bool { return generation != 0 && generation == s.generation }
+
 // counts are how many entries each set has, as far as this process knows. The kernel does not count
-// them, so a full reading is due where another program has written.
+// them, so a full reading is due where another program has written. They are right during the stretch.
 type counts struct {
 	of map[string]int
-	// generation is that of the kernel when the counts were right; 0 is unknown.
-	generation uint32
+	stretch
 	// notBefore bounds the share of time that full readings take, and vain counts those since one
 	// found another count.
 	notBefore time.Time
 	vain      int
 }
 
-// wrote follows a write of ours: counts stay right if there was none of another program meanwhile.
-func (c *counts) wrote(before, after uint32, err error) {
-	if err != nil || before != c.generation || after != before && after != before+1 {
-		c.generation = 0
-		return
-	}
-	c.generation = after
+// listed has the sets whose entries were listed during the stretch.
+type listed struct {
+	sets map[string]bool
+	stretch
 }
 
-// right reports whether no other program has written since the counts were right.
-func (c *counts) right(generation uint32) bool { return generation != 0 && generation == c.generation }
+// begin begins another stretch if another program has written.
+func (l *listed) begin(generation uint32) {
+	if !l.lasts(generation) {
+		clear(l.sets)
+		l.generation = generation
+	}
+}
 
 // maxRest is how many times its own duration passes after a full reading, at most. It doubles with
 // each one that finds the counts as they were.

@@ -80,6 +80,47 @@ func TestCountsShowForeignDeletions(t *testing.T) {
 	}
 }
 
+// A set is known to be unchanged from the time it was listed until another program writes, or the
+// outcome of a write is not known.
+func TestUnchangedUntilAnotherProgramWrites(t *testing.T) {
+	fake, b := served(t)
+	s := b.Sets()
+	unchanged := func(want bool, when string) {
+		t.Helper()
+		if got := s.Unchanged(t.Context(), sets.ClusterIP); got != want {
+			t.Errorf("%s: unchanged is %t", when, got)
+		}
+	}
+	relist := func() {
+		t.Helper()
+		_, _, err := s.List(t.Context(), sets.ClusterIP)
+		must(t, err)
+	}
+	unchanged(false, "before it was listed")
+	relist()
+	unchanged(true, "after it was listed")
+	must(t, s.Write(t.Context(), setNamed(t, sets.ClusterIP), clusterIPs(3))...)
+	before := fake.Calls()
+	unchanged(true, "after a write of ours")
+	if n := fake.Calls() - before; n != 1 {
+		t.Errorf("%d calls, want the one for the generation", n)
+	}
+	fake.DeleteElement(nft.Key{Family: nft.IPv4, Name: sets.ClusterIP}, nft.Element{Addr: netip.MustParseAddr("10.96.0.1"), Protocol: nft.TCP, Port: 80})
+	unchanged(false, "after a write of another program")
+	counted(t, s, sets.ClusterIP) // reads all sets, and returns no entries
+	unchanged(false, "after a count")
+	relist()
+	unchanged(true, "after it was listed again")
+	fake.FailCall(2, nft.ErrBusy)
+	if err := errors.Join(s.Write(t.Context(), setNamed(t, sets.ClusterIP), clusterIPs(4)[3:])...); err == nil {
+		t.Error("a write that the kernel did not take succeeded")
+	}
+	unchanged(false, "after a write that failed")
+	relist()
+	fake.FailAlways(nft.ErrBusy)
+	unchanged(false, "while the kernel does not answer")
+}
+
 // A reading of the rules shows at once that all sets are gone, also while a full reading of the sets has to wait.
 func TestLostSetsShowWithTheRules(t *testing.T) {
 	fake, b := served(t)

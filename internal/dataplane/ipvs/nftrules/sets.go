@@ -83,6 +83,30 @@ func (s Sets) ListSets(ctx context.Context) ([]ipset.Set, error) {
 // List returns the header and the entries of a set. One that another program has put elements in that
 // this package does not write has no entries, and is listed from then on as a set to be replaced.
 func (s Sets) List(ctx context.Context, name string) (ipset.Set, []ipset.Entry, error) {
+	generation, err := s.b.kernel.Generation(ctx)
+	if err != nil {
+		return ipset.Set{}, nil, setError(err)
+	}
+	s.b.listed.begin(generation)
+	set, entries, err := s.list(ctx, name)
+	s.b.listed.sets[name] = err == nil && set.Options == ""
+	return set, entries, err
+}
+
+// Unchanged reports that a set has the entries that List has returned, but for what this process has
+// written since. It costs a question for the generation of nftables, which counts the transactions of
+// all programs. It says no where that is not certain: entries with a time-out end without a transaction,
+// and a table of another version has other sets.
+func (s Sets) Unchanged(ctx context.Context, name string) bool {
+	k, ok := setKey(name)
+	if !ok || !s.b.listed.sets[name] || s.b.kernel.of[k.Family] != nil || purposes[name].set.Timeout > 0 {
+		return false
+	}
+	generation, err := s.b.kernel.Generation(ctx)
+	return err == nil && s.b.listed.lasts(generation)
+}
+
+func (s Sets) list(ctx context.Context, name string) (ipset.Set, []ipset.Entry, error) {
 	k, ok := setKey(name)
 	if !ok {
 		return ipset.Set{}, nil, fmt.Errorf("set %s: %w", name, ipset.ErrNotExist)
@@ -132,7 +156,7 @@ func (s Sets) Stat(ctx context.Context) ([]ipset.Info, error) {
 	if err != nil {
 		return nil, setError(err)
 	}
-	if !s.b.counts.right(generation) && !time.Now().Before(s.b.counts.notBefore) {
+	if !s.b.counts.lasts(generation) && !time.Now().Before(s.b.counts.notBefore) {
 		if err := s.countAll(ctx); err != nil {
 			return nil, err
 		}
@@ -158,7 +182,7 @@ func (s Sets) countAll(ctx context.Context) error {
 		if key, ok := setKey(k.Name); !ok || key != k {
 			continue
 		}
-		if _, _, err := s.List(ctx, k.Name); err != nil && !errors.Is(err, ipset.ErrNotExist) {
+		if _, _, err := s.list(ctx, k.Name); err != nil && !errors.Is(err, ipset.ErrNotExist) {
 			return err
 		}
 	}

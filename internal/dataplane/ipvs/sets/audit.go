@@ -24,6 +24,15 @@ func (m *Manager) CountEntries() map[string]int {
 	return counts
 }
 
+// Unchanged reports that no other program can have changed the entries of a set since they were
+// compared. Only nftables can know that.
+func (m *Manager) Unchanged(ctx context.Context, name string) bool {
+	k, ok := m.kernel.(interface {
+		Unchanged(ctx context.Context, name string) bool
+	})
+	return ok && k.Unchanged(ctx, name)
+}
+
 // Inspect compares the entries of one set, of which count were in place when the audit began,
 // and returns how many rows drifted. If the kernel lists as many and none is unknown, none is
 // missing, for it lists none twice. Entries that came and went meanwhile cause a second comparison
