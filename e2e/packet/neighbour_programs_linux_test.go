@@ -1,17 +1,20 @@
 package packet
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
 	"github.com/kube-ipvs/kube-ipvs/e2e/load"
+	"github.com/kube-ipvs/kube-ipvs/internal/diagnosis"
 )
 
 // This file runs other programs of a node beside the agent: the packages of Debian, as e2e/install.sh neighbours installs them.
@@ -291,14 +294,35 @@ func TestNeighbourNFTablesService(t *testing.T) {
 	}
 }
 
+// checkNetworkd returns the item of check about systemd-networkd. The verb reads /sys of the node and /run of the root.
+func (n *sharedNode) checkNetworkd(t *testing.T, says string) diagnosis.Item {
+	t.Helper()
+	const script = `mount -t sysfs sysfs /sys; mkdir -p /run/systemd; mount --bind "$0" /run/systemd; exec "$@"`
+	args := append([]string{"-m", "sh", "-ec", script, filepath.Join(n.root.dir, "run/systemd"), program(), "check", "-o", "json"}, n.agent.flags...)
+	var report diagnosis.Report
+	if err := json.Unmarshal([]byte(n.node.run(t, "unshare", args...)), &report); err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(report.Items, func(i diagnosis.Item) bool { return i.Name == "systemd-networkd" })
+	if at < 0 {
+		t.Fatalf("no item about systemd-networkd in %+v", report)
+	}
+	item := report.Items[at]
+	if !strings.HasPrefix(item.Detail, says) || (item.State == diagnosis.OK) != (item.Remedy == "") {
+		t.Errorf("check: %+v, want %q", item, says)
+	}
+	return item
+}
+
 // TestNeighbourNetworkd: systemd-networkd manages the device of Services as a file that matches it says, and deletes addresses that it does
-// not know from it.
+// not know from it. The remedy of check prevents that.
 func TestNeighbourNetworkd(t *testing.T) {
 	const program = "/lib/systemd/systemd-networkd"
 	needProgram(t, program)
-	for _, tt := range []struct{ name, section, state string }{
-		{"a file matches all links", "[Network]\nLinkLocalAddressing=no", "configured"},
-		{"a file leaves the device alone", "[Link]\nUnmanaged=yes", "unmanaged"},
+	const unmanaged = "kube-ipvs0 is unmanaged"
+	for _, tt := range []struct{ name, section, state, says string }{
+		{"a file matches all links", "[Network]\nLinkLocalAddressing=no", "configured", "systemd-networkd manages kube-ipvs0 as /etc/systemd/network/10-all.network says"},
+		{"a file leaves the device alone", "[Link]\nUnmanaged=yes", "unmanaged", unmanaged},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := newSharedNode(t, "iptables")
@@ -308,17 +332,31 @@ func TestNeighbourNetworkd(t *testing.T) {
 				"printf '[Match]\\nName=kube-ipvs*\\n"+strings.ReplaceAll(tt.section, "\n", `\n`)+"\\n' >/etc/systemd/network/10-all.network")
 			n.agent.start(t)
 			n.load(t)
-			state := "grep -q ADMIN_STATE=" + tt.state + " /run/systemd/netif/links/$(cat /sys/class/net/kube-ipvs0/ifindex)"
+			has := func(state string) string {
+				return "grep -q ADMIN_STATE=" + state + " /run/systemd/netif/links/$(cat /sys/class/net/kube-ipvs0/ifindex)"
+			}
 			stop := func() {}
 			start := func() {
 				stop = n.root.daemon(t, program)
-				n.root.ready(t, "networkd to see kube-ipvs0", state)
+				n.root.ready(t, "networkd to see kube-ipvs0", has(tt.state))
+			}
+			reconfigure := func(state string) {
+				n.during(t, "networkctl reconfigure, "+state, func() { n.root.sh(t, "networkctl reconfigure kube-ipvs0 2>&1 || true; sleep 1;"+has(state)) })
 			}
 			n.during(t, "networkd starts", start)
-			n.during(t, "networkctl reconfigure", func() { n.root.sh(t, "networkctl reconfigure kube-ipvs0 2>&1 || true; sleep 1;"+state) })
+			item := n.checkNetworkd(t, tt.says)
+			reconfigure(tt.state)
 			stop()
 			n.during(t, "networkd starts again", start)
 			n.well(t)
+			if item.State != diagnosis.OK {
+				n.during(t, "the remedy of check", func() {
+					n.root.sh(t, item.Remedy)
+					n.root.ready(t, "networkd to leave kube-ipvs0 alone", has("unmanaged"))
+				})
+				n.checkNetworkd(t, unmanaged)
+				reconfigure("unmanaged")
+			}
 		})
 	}
 }

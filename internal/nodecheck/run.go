@@ -15,6 +15,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/diagnosis"
 	"github.com/kube-ipvs/kube-ipvs/internal/firewall"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/modules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nft"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/nftables"
@@ -123,7 +124,7 @@ func readFilters(log *zap.Logger) func(context.Context) ([]firewall.Table, error
 // hazardOptions lists what the agent would do with these settings.
 func hazardOptions(files procfs.Files, c config.Config, served []model.Family) host.HazardOptions {
 	o := host.HazardOptions{
-		IPVS: c.Mode != config.ModeIPTables, IPv6: slices.Contains(served, model.IPv6), StrictARP: c.StrictARP, Running: answers(c.Socket()),
+		IPVS: c.Mode != config.ModeIPTables, Device: link.DefaultName, IPv6: slices.Contains(served, model.IPv6), StrictARP: c.StrictARP, Running: answers(c.Socket()),
 		NodePorts: [2]uint16{c.NodePortRange.First, c.NodePortRange.Last}, Sysctls: sysctl.RulesSysctls(c.LocalhostNodePorts),
 	}
 	if o.IPVS {

@@ -13,7 +13,7 @@ import (
 
 // Files are the files of one node's kernel.
 type Files struct {
-	// Root is the directory that holds proc, sys and lib; "/" if empty.
+	// Root is the directory that holds proc, sys, lib and run; "/" if empty.
 	Root string
 }
 

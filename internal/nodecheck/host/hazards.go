@@ -19,6 +19,8 @@ type HazardOptions struct {
 	IPVS bool
 	// IPv6 means that the agent serves IPv6.
 	IPv6 bool
+	// Device is the link that has the addresses of Services in ipvs mode.
+	Device string
 	// Sysctls are those that the agent sets at its start.
 	Sysctls []sysctl.Sysctl
 	// StrictARP means that the agent sets strict ARP.
@@ -70,6 +72,7 @@ func (h *Node) Hazards(o HazardOptions) []diagnosis.Check {
 		{"strict arp", h.askARP, true},
 		{"other owners of ipvs", h.askOwners, true},
 		{"kube-proxy", h.askKubeProxy, false},
+		{"systemd-networkd", h.askNetworkd, true},
 		{"network plug-in", h.askPlugin, false},
 		{"node port range", h.askPortRange, false},
 	} {

@@ -85,9 +85,12 @@ func summary(t *testing.T, verdicts []diagnosis.Verdict) string {
 	return b.String()
 }
 
+// device has the addresses of Services.
+const device = "kube-ipvs0"
+
 func options() host.HazardOptions {
 	return host.HazardOptions{
-		IPVS: true, NodePorts: [2]uint16{30000, 32767}, Sysctls: sysctl.IPVSSysctls(sysctl.IPVSOptions{Release: "6.1.0"}),
+		IPVS: true, Device: device, NodePorts: [2]uint16{30000, 32767}, Sysctls: sysctl.IPVSSysctls(sysctl.IPVSOptions{Release: "6.1.0"}),
 		ChecksumOffload: func(string) (bool, error) { return true, nil },
 		RawSocket:       func() error { return nil },
 		DiskSpace:       func(string) (host.DiskSpace, error) { return host.DiskSpace{Bytes: 1, Files: 1}, nil },
@@ -114,7 +117,7 @@ func TestHazards(t *testing.T) {
 		fix    string
 		opts   func(*host.HazardOptions)
 	}{
-		"all well":       {says: "ok: 13 checks, nothing to repair"},
+		"all well":       {says: "ok: 14 checks, nothing to repair"},
 		"conntrack full": {breaks: []func(*testing.T, node){set("net.netfilter.nf_conntrack_count", "260000")}, says: "warning: connection tracking in use: 260000 of 262144", fix: "sysctl -w net.netfilter.nf_conntrack_max=524288"},
 		"long chains": {breaks: []func(*testing.T, node){file("sys/module/ip_vs/parameters/conn_tab_bits", "8"), file("proc/net/ip_vs", strings.Replace(ipvsList, "     3          4", "  3000       4000", 1))},
 			says: "warning: ipvs connections: 7000 connections in 256 buckets: each lookup walks 27 entries", fix: "conn_tab_bits=13"},
@@ -122,7 +125,7 @@ func TestHazards(t *testing.T) {
 		"br_netfilter missing": {breaks: []func(*testing.T, node){func(t *testing.T, n node) { n.Remove(t, "proc/sys/net/bridge/bridge-nf-call-iptables") }},
 			says: "warning: bridged traffic: cni0", fix: "modprobe br_netfilter"},
 		"vxlan on an old kernel": {breaks: []func(*testing.T, node){set("kernel.osrelease", "4.15.0-20")}, says: "warning: vxlan checksum offload: flannel.1", fix: "ethtool -K flannel.1 tx-checksum-ip-generic off"},
-		"vxlan without offload": {breaks: []func(*testing.T, node){set("kernel.osrelease", "4.15.0-20")}, says: "ok: 13 checks",
+		"vxlan without offload": {breaks: []func(*testing.T, node){set("kernel.osrelease", "4.15.0-20")}, says: "ok: 14 checks",
 			opts: func(o *host.HazardOptions) { o.ChecksumOffload = func(string) (bool, error) { return false, nil } }},
 		"vxlan not told": {breaks: []func(*testing.T, node){set("kernel.osrelease", "4.15.0-20")}, says: "failed: vxlan checksum offload: read whether flannel.1", fix: "root",
 			opts: func(o *host.HazardOptions) {
@@ -137,18 +140,18 @@ func TestHazards(t *testing.T) {
 		"kube-vip, strict":      {breaks: []func(*testing.T, node){process("kube-vip")}, says: "warning: other owners of ipvs: kube-vip is running", fix: "lb_enable=false", opts: func(o *host.HazardOptions) { o.StrictARP = true }},
 		"kube-proxy":            {breaks: []func(*testing.T, node){process("kube-proxy")}, says: "warning: kube-proxy: kube-proxy is running", fix: "delete daemonset kube-proxy"},
 		"kube-proxy not seen":   {breaks: []func(*testing.T, node){file("proc/net/tcp", socketsHead+socket("00000000:2810", "0A"))}, says: "warning: kube-proxy: a process listens on port 10256", fix: "ss -ltnp 'sport = :10256'"},
-		"an agent on that port": {breaks: []func(*testing.T, node){file("proc/net/tcp", socketsHead+socket("00000000:2810", "0A"))}, says: "ok: 13 checks", opts: func(o *host.HazardOptions) { o.Running = true }},
+		"an agent on that port": {breaks: []func(*testing.T, node){file("proc/net/tcp", socketsHead+socket("00000000:2810", "0A"))}, says: "ok: 14 checks", opts: func(o *host.HazardOptions) { o.Running = true }},
 		"our image, started as kube-proxy": {breaks: []func(*testing.T, node){process("kube-proxy"), func(t *testing.T, n node) {
 			if err := os.Symlink("/usr/local/bin/kube-ipvs", n.Path("proc/7/exe")); err != nil {
 				t.Fatal(err)
 			}
-		}}, says: "ok: 13 checks"},
+		}}, says: "ok: 14 checks"},
 		"Cilium":      {breaks: []func(*testing.T, node){link("cilium_host", ""), file("sys/fs/bpf/tc/globals/cilium_lb4_reverse_sk", "")}, says: "warning: network plug-in: the kube-proxy replacement of Cilium translates sockets of pods", fix: "kube-proxy-replacement false"},
 		"Calico eBPF": {breaks: []func(*testing.T, node){link("bpfin.cali", "")}, says: "warning: network plug-in: the eBPF mode of Calico serves Services", fix: `"bpfEnabled":false`},
 		"local ports": {breaks: []func(*testing.T, node){set("net.ipv4.ip_local_port_range", "1024 65535"), set("net.ipv4.ip_local_reserved_ports", "9100")},
 			says: "warning: node port range: outgoing connections of this node may use ports 30000-32767", fix: "ip_local_reserved_ports=9100,30000-32767"},
-		"local ports, reserved":        {breaks: []func(*testing.T, node){set("net.ipv4.ip_local_port_range", "1024 65535"), set("net.ipv4.ip_local_reserved_ports", "30000-31000,31001-32767")}, says: "ok: 13 checks"},
-		"a sysctl that the agent sets": {breaks: []func(*testing.T, node){set("net.ipv4.ip_forward", "0")}, says: "ok: 13 checks"},
+		"local ports, reserved":        {breaks: []func(*testing.T, node){set("net.ipv4.ip_local_port_range", "1024 65535"), set("net.ipv4.ip_local_reserved_ports", "30000-31000,31001-32767")}, says: "ok: 14 checks"},
+		"a sysctl that the agent sets": {breaks: []func(*testing.T, node){set("net.ipv4.ip_forward", "0")}, says: "ok: 14 checks"},
 		"a strange count":              {breaks: []func(*testing.T, node){set("net.netfilter.nf_conntrack_count", "many")}, says: "failed: connection tracking in use", fix: "root"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -176,6 +179,50 @@ func TestHazards(t *testing.T) {
 			}
 			if (bad == 0) != (tt.fix == "") {
 				t.Errorf("%d found, want the remedy %q", bad, tt.fix)
+			}
+		})
+	}
+}
+
+// systemd-networkd manages the device, or does not, or there is no answer.
+func TestHazardsNameNetworkd(t *testing.T) {
+	const unmanage = `printf '[Match]\nName=kube-ipvs0\n[Link]\nUnmanaged=yes\n' > /etc/systemd/network/00-kube-ipvs0.network && networkctl reload`
+	manages := func(as string) string {
+		return "systemd-networkd manages kube-ipvs0 as " + as + " says: networkctl reconfigure deletes the addresses of Services, until the agent binds them again"
+	}
+	state := func(lines ...string) []string {
+		return append([]string{"# This is private data. Do not parse."}, lines...)
+	}
+	for name, tt := range map[string]struct {
+		index string
+		file  []string
+		want  diagnosis.Verdict
+	}{
+		"no device":         {},
+		"no file":           {index: "7", want: diagnosis.Verdict{Detail: "no state of kube-ipvs0 in /run/systemd/netif/links; a container does not see that of its node"}},
+		"of another link":   {index: "8", file: state("ADMIN_STATE=configured"), want: diagnosis.Verdict{Detail: "no state of kube-ipvs0 in /run/systemd/netif/links; a container does not see that of its node"}},
+		"unmanaged":         {index: "7", file: state("ADMIN_STATE=unmanaged", "OPER_STATE=off"), want: diagnosis.Verdict{Detail: "kube-ipvs0 is unmanaged"}},
+		"not decided":       {index: "7", file: state("ADMIN_STATE=pending")},
+		"of another format": {index: "7", file: []string{`{"state": "configured"}`}},
+		"configured": {index: "7", file: state("ADMIN_STATE=configured", "OPER_STATE=off", "NETWORK_FILE=/etc/systemd/network/10-all.network", "DNS="),
+			want: diagnosis.Verdict{State: diagnosis.Warn, Detail: manages("/etc/systemd/network/10-all.network"), Fix: unmanage}},
+		"configuring": {index: "7", file: state("ADMIN_STATE=configuring"), want: diagnosis.Verdict{State: diagnosis.Warn, Detail: manages("a .network file"), Fix: unmanage}},
+		"failed":      {index: "7", file: state("ADMIN_STATE=failed"), want: diagnosis.Verdict{State: diagnosis.Warn, Detail: manages("a .network file"), Fix: unmanage}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := well(t)
+			if tt.index != "" {
+				n.link(t, device, "")
+				n.File(t, "sys/class/net/kube-ipvs0/ifindex", tt.index)
+			}
+			if tt.file != nil {
+				n.File(t, "run/systemd/netif/links/7", strings.Join(tt.file, "\n"))
+			}
+			if tt.want.Name = "systemd-networkd"; tt.want.State == "" {
+				tt.want.State = diagnosis.OK
+			}
+			if diff := cmp.Diff(tt.want, verdictOf(t, diagnosis.Run(t.Context(), n.host(t).Hazards(options())), "systemd-networkd")); diff != "" {
+				t.Errorf("verdict (-want +got):\n%s", diff)
 			}
 		})
 	}

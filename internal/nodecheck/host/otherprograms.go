@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -145,4 +146,41 @@ func (h *Node) askCilium() error {
 		return diagnosis.Note("Cilium: it must not serve Services (kubeProxyReplacement=false; cilium-dbg status shows it)")
 	}
 	return err
+}
+
+// networkdLinks has a file for each link that systemd-networkd knows, named by the index of the link. systemd calls the format
+// private. The keys ADMIN_STATE and NETWORK_FILE have been in it since 2014; without them there is no finding.
+const networkdLinks = "run/systemd/netif/links"
+
+// askNetworkd warns if systemd-networkd manages the device. It then deletes the addresses that its .network file does not have
+// when it configures the device again.
+func (h *Node) askNetworkd(o HazardOptions) error {
+	index, err := h.files.Read("sys/class/net/" + o.Device + "/ifindex")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(h.files.Path(networkdLinks, index))
+	if errors.Is(err, fs.ErrNotExist) {
+		return diagnosis.Note("no state of %s in /%s; a container does not see that of its node", o.Device, networkdLinks)
+	}
+	if err != nil {
+		return err
+	}
+	has := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		has[key] = value
+	}
+	switch state := has["ADMIN_STATE"]; state {
+	case "configuring", "configured", "failed":
+		return diagnosis.Remedied(diagnosis.Warning(fmt.Errorf("systemd-networkd manages %s as %s says: networkctl reconfigure deletes the addresses of Services, until the agent binds them again",
+			o.Device, cmp.Or(has["NETWORK_FILE"], "a .network file"))),
+			fmt.Sprintf(`printf '[Match]\nName=%[1]s\n[Link]\nUnmanaged=yes\n' > /etc/systemd/network/00-%[1]s.network && networkctl reload`, o.Device))
+	case "unmanaged":
+		return diagnosis.Note("%s is unmanaged", o.Device)
+	}
+	return nil
 }
