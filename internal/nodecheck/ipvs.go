@@ -172,9 +172,11 @@ func revision(ctx context.Context, set ipset.Set) error {
 // Modules returns the modules that ipvs mode needs, for Load of kernel/modules. A kernel that has a module
 // built in, or loads it on use, answers at once.
 func Modules(files procfs.Files, c config.Config) []string {
-	return []string{
-		modules.IPVS(host.SuggestConnTabBits(files)), c.Scheduler.Algorithm().Module, "dummy", "ip_set", "xt_set",
+	list := []string{modules.IPVS(host.SuggestConnTabBits(files)), c.Scheduler.Algorithm().Module, "dummy"}
+	if c.Rules == config.RulesNFTables {
+		return list
 	}
+	return append(list, "ip_set", "xt_set")
 }
 
 // IPVSSysctls returns the sysctls of ipvs mode. If the release of the kernel cannot be read,

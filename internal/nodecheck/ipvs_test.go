@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/diagnosis"
+	"github.com/kube-ipvs/kube-ipvs/internal/kernel/procfs"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
@@ -29,6 +31,17 @@ func states(t *testing.T, checks []diagnosis.Check) string {
 		fmt.Fprintf(&b, "%s: %s\n", v.Name, v.State)
 	}
 	return b.String()
+}
+
+// Rules in nftables need no module of ipset or iptables, so none is asked for.
+func TestModulesOfRules(t *testing.T) {
+	for rules, want := range map[config.Rules]bool{config.RulesAuto: true, config.RulesIPTables: true, config.RulesNFTables: false} {
+		c := config.Config{Netfilter: config.Netfilter{Rules: rules}}
+		list := Modules(procfs.Files{Root: t.TempDir()}, c)
+		if got := slices.Contains(list, "ip_set") || slices.Contains(list, "xt_set"); got != want {
+			t.Errorf("--rules=%s: %q", rules, list)
+		}
+	}
 }
 
 // TestCheckSchedulers: a node without the wanted scheduler is fit as long as it has round robin, which
