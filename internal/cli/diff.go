@@ -146,7 +146,7 @@ func (s desiredFromManifests) mode(ctx context.Context, c config.Config, batch c
 	rc := wiring.IPTablesConfig(c, s.k.families, s.k.rules)
 	rc.DropInvalid = !s.k.liberal(ctx)
 	rc.Both = slices.ContainsFunc(batch.Services, func(in catalog.Input) bool { return in.ID.Origin == model.FromKube }) && c.SourceDir != ""
-	return iptables.New(zap.NewNop(), rc, iptables.Deps{})
+	return serving(iptables.New(zap.NewNop(), rc, iptables.Deps{}))
 }
 
 // read reads the manifests and the API server.
@@ -255,7 +255,7 @@ func foundRows(ctx context.Context, c config.Config, active config.Mode, deps ip
 			_, _, err := deps.Rules.List(ctx)
 			return nil, fmt.Errorf("read rules: %w", err)
 		}
-		mode = iptables.New(zap.NewNop(), wiring.IPTablesConfig(c, families[:], nil), iptables.Deps{Rules: rulesOnly})
+		mode = iptables.New(zap.NewNop(), wiring.IPTablesConfig(c, families[:], nil), iptables.Deps{Rules: rulesOnly, Announced: deps.Announced})
 	} else {
 		m := ipvs.New(zap.NewNop(), wiring.IPVSConfig(c, families[:], nil), deps)
 		m.Expect(serversIn(wanted["servers"]))

@@ -415,6 +415,13 @@ func TestDiff(t *testing.T) {
 			breaks: func(n *fakeNode, _ *readOnlyKernel) {
 				n.links.LoseAnnouncement(link.Announcement{Table: 100, Addr: netip.MustParseAddr("203.0.113.10")})
 			}},
+		"equal, announced, rules alone": {flags: []string{"--announce-table=100", "--proxy-mode=iptables"}, want: "equal: the kernel has all desired rows\n"},
+		"another route, rules alone": {flags: []string{"--announce-table=100", "--proxy-mode=iptables"}, code: exitFound,
+			want: "@@ addresses @@\n-ip route add blackhole 203.0.113.11/32 table 200 proto 73\n+ip route add blackhole 203.0.113.10/32 table 100 proto 73\n",
+			breaks: func(n *fakeNode, _ *readOnlyKernel) {
+				n.links.LoseAnnouncement(link.Announcement{Table: 100, Addr: netip.MustParseAddr("203.0.113.10")})
+				must(n.T, n.links.WriteAnnounced(n.Context(), []link.AnnounceChange{{Op: link.Add, Announcement: link.Announcement{Table: 200, Addr: netip.MustParseAddr("203.0.113.11")}}})...)
+			}},
 		"different": {code: exitFound, want: "@@ servers @@\n--A -t 10.96.0.10:80 -s wlc\n+-A -t 10.96.0.10:80 -s rr\n@@ sets @@\n+add KUBE-CLUSTER-IP 10.96.0.10,tcp:80\n",
 			breaks: func(n *fakeNode, _ *readOnlyKernel) {
 				must(n.T, n.servers.WriteServers(n.Context(), []vserver.ServerChange{{Op: vserver.Update, Key: webServer, Server: vserver.Server{Scheduler: "wlc"}}})...)

@@ -98,7 +98,7 @@ func newPlan() *cobra.Command {
 				return err
 			}
 			if c.Mode == config.ModeIPTables && !cmd.Flags().Changed("show") {
-				f.show = append(iptables.Kinds(), relays)
+				f.show = []string{"rules", relays}
 				if c.AnnounceTable != 0 {
 					f.show = append(f.show, "addresses")
 				}

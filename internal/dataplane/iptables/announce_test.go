@@ -52,6 +52,10 @@ func TestAnnounced(t *testing.T) {
 	if links.String() != line {
 		t.Errorf("routes %q", links)
 	}
+	var found strings.Builder
+	if err := m.WriteFound(t.Context(), &found, "addresses"); err != nil || found.String() != line {
+		t.Errorf("found addresses %q, %v", found.String(), err)
+	}
 	if a := m.Announcement(f.Key.Addr); a == nil || !a.Announced {
 		t.Errorf("announcement %+v", a)
 	}

@@ -23,17 +23,18 @@ type explainer struct {
 	rules    Rules
 	tables   *tables
 	services *services
-	// announced has the only rows that are no rules.
+	// announced has the only rows that are no rules; links has them in the kernel, and is nil without one.
 	announced *announce.Manager
+	links     announce.Kernel
 }
 
 // Kinds are the kinds of rows that WriteRows prints.
-func Kinds() []string { return []string{"rules"} }
+func Kinds() []string { return []string{"rules", "addresses"} }
 
 // Frontends implements dataplane.Explainer.
 func (x *explainer) Frontends() *dataplane.Frontends { return x.services.frontends }
 
-// WriteRows prints the desired rows as iptables-save does.
+// WriteRows prints the desired rows as iptables-save does, or the routes that announce addresses.
 func (x *explainer) WriteRows(w io.Writer, kind string) error {
 	write, err := x.Snapshot(kind)
 	if err != nil {
@@ -44,25 +45,48 @@ func (x *explainer) WriteRows(w io.Writer, kind string) error {
 
 // Snapshot implements dataplane.Explainer.
 func (x *explainer) Snapshot(kind string) (func(io.Writer) error, error) {
-	if kind == "addresses" && x.config.AnnounceTable != 0 {
+	switch kind {
+	case "rules":
+		chains := maps.Collect(x.tables.chains.AllDesired())
+		maps.Copy(chains, x.tables.desiredDispatch(nil))
+		leads := maps.Collect(x.tables.jumps.AllDesired())
+		return func(w io.Writer) error { return netfilter.WriteSave(w, chains, leads, jumps) }, nil
+	case "addresses":
 		announced := maps.Collect(x.announced.Rows.AllDesired())
 		return func(w io.Writer) error { return link.WriteAnnouncements(w, maps.Keys(announced)) }, nil
 	}
-	if kind != "rules" {
-		return nil, fmt.Errorf("iptables mode has no %s: it has only rules", kind)
-	}
-	chains := maps.Collect(x.tables.chains.AllDesired())
-	maps.Copy(chains, x.tables.desiredDispatch(nil))
-	leads := maps.Collect(x.tables.jumps.AllDesired())
-	return func(w io.Writer) error { return netfilter.WriteSave(w, chains, leads, jumps) }, nil
+	return nil, missing(kind)
+}
+
+// missing is the error for rows of a kind that iptables mode does not have.
+func missing(kind string) error {
+	return fmt.Errorf("iptables mode has no %s: it has only %s", kind, strings.Join(Kinds(), " and "))
 }
 
 // WriteFound reads the kernel and prints our rules in the text of WriteRows. Rules of dispatch chains are
 // in no order, see Dispatches.
 func (x *explainer) WriteFound(ctx context.Context, w io.Writer, kind string) error {
-	if kind != "rules" {
-		return fmt.Errorf("iptables mode has no %s: it has only rules", kind)
+	switch kind {
+	case "rules":
+		return x.writeFoundRules(ctx, w)
+	case "addresses":
+		return x.writeFoundAnnounced(ctx, w)
 	}
+	return missing(kind)
+}
+
+func (x *explainer) writeFoundAnnounced(ctx context.Context, w io.Writer) error {
+	if x.links == nil {
+		return nil
+	}
+	announced, err := x.links.ListAnnounced(ctx, 0)
+	if err != nil {
+		return err
+	}
+	return link.WriteAnnouncements(w, maps.Keys(announced))
+}
+
+func (x *explainer) writeFoundRules(ctx context.Context, w io.Writer) error {
 	chains, leads, err := netfilter.List(ctx, x.rules)
 	if err != nil {
 		return fmt.Errorf("read rules: %w", err)

@@ -73,7 +73,7 @@ func New(log *zap.Logger, config Config, deps Deps) *Mode {
 		config: config, host: &m.host, kernel: deps.Flows, frontends: m.frontends, services: m.services, tables: m.tables,
 		noted: map[model.FrontendKey]flowNote{},
 	}
-	m.explainer = &explainer{config: config, rules: deps.Rules, tables: m.tables, services: m.services, announced: m.announced}
+	m.explainer = &explainer{config: config, rules: deps.Rules, tables: m.tables, services: m.services, announced: m.announced, links: deps.Announced}
 	m.Rebase()
 	return m
 }
