@@ -74,7 +74,7 @@ var law = map[string][]string{
 	"internal/cluster":                     {"internal/agent", "internal/diagnosis", "internal/explain", "internal/inspect", "internal/linediff", "internal/printable", "internal/top", "internal/version"},
 	"internal/diagnosis":                   {},
 	"internal/nodecheck/host":              {"internal/diagnosis", "internal/kernel/modules", "internal/kernel/procfs", "internal/kernel/sysctl", "golang.org/x/sys/..."},
-	"internal/nodecheck":                   {"internal/config", "internal/dataplane/ipvs/nftrules", "internal/dataplane/ipvs/ownership", "internal/dataplane/ipvs/sets", "internal/dataplane/netfilter", "internal/diagnosis", "internal/firewall", "internal/inspect", "internal/kernel/...", "internal/model", "internal/nodecheck/host", "ipset", "scheduler", zap},
+	"internal/nodecheck":                   {"internal/config", "internal/dataplane/announce", "internal/dataplane/ipvs/nftrules", "internal/dataplane/ipvs/ownership", "internal/dataplane/ipvs/sets", "internal/dataplane/netfilter", "internal/diagnosis", "internal/firewall", "internal/inspect", "internal/kernel/...", "internal/model", "internal/nodecheck/host", "ipset", "scheduler", zap},
 	"internal/clusterui":                   {"internal/cluster"},
 	"internal/podexec":                     {"internal/cluster", "github.com/spf13/pflag", "k8s.io/client-go/rest", "k8s.io/client-go/tools/clientcmd", "k8s.io/client-go/tools/remotecommand", "k8s.io/client-go/util/exec", "k8s.io/klog/v2", "k8s.io/streaming/pkg/httpstream"},
 	"internal/connlimit":                   {},

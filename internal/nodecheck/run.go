@@ -76,6 +76,9 @@ func checks(n *host.Node, files procfs.Files, c config.Config) []diagnosis.Check
 		checks = append(checks, ownerChecks(read)...)
 		checks = append(checks, pickupCheck(files, agentFrontends(c)))
 	}
+	if c.AnnounceTable != 0 {
+		checks = append(checks, announceCheck(c.AnnounceTable, rulesTo))
+	}
 	return append(checks, firewallCheck(c, readFilters(log), frontendsOf(c, read)))
 }
 

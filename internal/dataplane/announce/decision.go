@@ -2,6 +2,7 @@ package announce
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/kube-ipvs/kube-ipvs/internal/model"
 )
@@ -70,4 +71,13 @@ func decide(least lack, holder string, node Node) string {
 		return cmp.Or(node.Why, "this node is not ready yet")
 	}
 	return ""
+}
+
+// Misused returns why no route may be in a table, given the priorities of the routing rules that lead to it: packets
+// of this machine would follow the routes. Empty is that they may.
+func Misused(table uint32, rules []uint32) string {
+	if len(rules) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the routing rule with priority %d leads to table %d, whose routes drop packets", rules[0], table)
 }

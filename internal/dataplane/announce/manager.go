@@ -175,10 +175,7 @@ func (m *Manager) checkTable(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	why := ""
-	if len(rules) > 0 {
-		why = fmt.Sprintf("the routing rule with priority %d leads to table %d, whose routes drop packets", rules[0], m.of.Table)
-	}
+	why := Misused(m.of.Table, rules)
 	if why != m.misused && why != "" {
 		m.of.Log.Warn("no address is announced: choose a table that no routing rule leads to (--announce-table)", zap.String("reason", why))
 	}
