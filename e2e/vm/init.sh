@@ -39,7 +39,8 @@ if [ $MACHINE = uml ]; then
 	ip link set vec0 name eth0
 	modprobe -a $MODULES || echo "init: a module is missing" >/dev/console
 else
-	modprobe -a virtio_pci virtio_console virtio_net virtio_rng $MODULES || echo "init: a module is missing" >/dev/console
+	# 9p loads its transport by itself only since Linux 5.17.
+	modprobe -a virtio_pci virtio_console virtio_net virtio_rng 9pnet_virtio $MODULES || echo "init: a module is missing" >/dev/console
 	output=$(port output) && report=$(port report) || give_up "no virtio ports"
 fi
 exec 4>"$report"
