@@ -252,14 +252,14 @@ func configMap(ctx context.Context, w *world) (string, error) {
 	return fmt.Sprintf("there and back in %.0fs", time.Since(begin).Seconds()), w.samePods(ctx, before)
 }
 
-// samePods fails when an agent was replaced or started again.
+// samePods fails when an agent was replaced or started again. The number of restarts does not show that: a node that boots forgets it.
 func (w *world) samePods(ctx context.Context, before []corev1.Pod) error {
 	after, err := w.agentPods(ctx)
 	if err != nil {
 		return err
 	}
 	for i, pod := range after {
-		if pod.UID != before[i].UID || pod.Status.ContainerStatuses[0].RestartCount != before[i].Status.ContainerStatuses[0].RestartCount {
+		if pod.UID != before[i].UID || pod.Status.ContainerStatuses[0].ContainerID != before[i].Status.ContainerStatuses[0].ContainerID {
 			err = errors.Join(err, fmt.Errorf("the agent of %s is another one", pod.Spec.NodeName))
 		}
 	}
