@@ -99,7 +99,7 @@ func (c *Cluster) makeIdentity() error {
 	if c.ca, err = newAuthority(); err != nil {
 		return err
 	}
-	f, err := writeFiles(c.dir, c.ca, append([]netip.Addr{c.options.local(), c.options.Bind}, c.options.Reached...))
+	f, err := writeFiles(c.dir, c.ca, c.options.certified())
 	if err != nil {
 		return err
 	}

@@ -89,3 +89,13 @@ func (o *Options) advertised() netip.Addr {
 	}
 	return netip.Addr{}
 }
+
+// certified are the addresses in the server's certificate: those that clients use, and the first of each Service range, which the Service
+// "kubernetes" gets.
+func (o *Options) certified() []netip.Addr {
+	addrs := append([]netip.Addr{o.local(), o.Bind}, o.Reached...)
+	for _, services := range o.ServiceCIDRs {
+		addrs = append(addrs, services.Masked().Addr().Next())
+	}
+	return addrs
+}

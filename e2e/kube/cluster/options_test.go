@@ -156,3 +156,15 @@ func TestFreePorts(t *testing.T) {
 		t.Errorf("an address that this machine does not have gave %v", ports)
 	}
 }
+
+// TestCertified: pods reach the API server by the Service "kubernetes", whose address is the first of the range.
+func TestCertified(t *testing.T) {
+	o := Options{Reached: []netip.Addr{HostFromGuest}}
+	o.Defaults()
+	got := o.certified()
+	for _, want := range []string{"127.0.0.1", "10.0.2.2", "10.96.0.1", "fd00:10:96::1"} {
+		if !slices.Contains(got, netip.MustParseAddr(want)) {
+			t.Errorf("the certificate has %v, and lacks %s", got, want)
+		}
+	}
+}
