@@ -34,6 +34,8 @@ var checks = []check{
 	{"a node is drained and rebooted under load", false, drainAndReboot},
 	{lacksIPVS, false, oneWithoutIPVS},
 	{"kubectl ipvs names five faults", false, faultsByHand},
+	{besideFlannel, false, flannel},
+	{besideRouter, false, networkPolicy},
 	{"kube-proxy in ipvs mode, the overlay, and back", false, swap("ipvs")},
 	{"kube-proxy in iptables mode, the overlay, and back", false, swap("iptables")},
 	{"kube-proxy in nftables mode, the overlay, and back", false, swap("nftables")},
@@ -42,6 +44,12 @@ var checks = []check{
 
 // lacksIPVS is the name of the check that needs a second kernel.
 const lacksIPVS = "a node whose kernel lacks IPVS"
+
+// Names of the checks that need programs of other projects.
+const (
+	besideFlannel = "flanneld beside the agents, under load"
+	besideRouter  = "network policies of kube-router beside the agents, under load"
+)
 
 const (
 	system = "kube-system"

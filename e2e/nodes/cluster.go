@@ -31,9 +31,10 @@ type world struct {
 	plane  *cluster.Cluster
 	set    binaries.Set
 	own    binaries.Nodes
-	others []*exec.Cmd       // controllers and nodes, in the order of their start
-	guests map[int]*exec.Cmd // nodes by number
-	kernel map[int]string    // of nodes by number, fullKernel where there is none
+	beside binaries.Neighbours // empty unless a check needs them
+	others []*exec.Cmd         // controllers and nodes, in the order of their start
+	guests map[int]*exec.Cmd   // nodes by number
+	kernel map[int]string      // of nodes by number, fullKernel where there is none
 	ready  time.Duration
 }
 
@@ -60,7 +61,10 @@ func (w *world) findPrograms(context.Context) (err error) {
 	if w.set, err = binaries.Find(); err != nil {
 		return err
 	}
-	w.own, err = binaries.FindNodes()
+	if w.own, err = binaries.FindNodes(); err != nil || !w.o.wantsNeighbours() {
+		return err
+	}
+	w.beside, err = binaries.FindNeighbours()
 	return err
 }
 

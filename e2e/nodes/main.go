@@ -149,6 +149,10 @@ func makePrograms(ctx context.Context, o options) error {
 	_, control := b.Build(ctx)
 	_, nodes := b.BuildNodes(ctx)
 	errs := []error{control, nodes, vm.Prepare(ctx, vm.Options{Accel: fullKernel, Log: os.Stderr})}
+	if o.wantsNeighbours() {
+		_, beside := b.BuildNeighbours(ctx)
+		errs = append(errs, beside)
+	}
 	if o.nodes > 1 && o.only.MatchString(lacksIPVS) {
 		errs = append(errs, vm.Prepare(ctx, vm.Options{Accel: kernelWithoutIPVS, Log: os.Stderr}))
 	}

@@ -11,11 +11,13 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/vm"
 )
 
-// The versions, as controlplane/go.mod and containerd/go.mod pin them. The etcd is the one whose client Kubernetes is built with.
+// The versions, as the modules beside this package pin them. The etcd is the one whose client Kubernetes is built with.
 const (
 	Kubernetes = "v1.37.2"
 	Etcd       = "v3.7.0"
 	Containerd = "v2.4.2"
+	Flannel    = "v0.28.4"
+	KubeRouter = "v2.1.0"
 )
 
 // Variable names a directory with ready binaries. It is for places that have no go command and no cache, such as a guest.
@@ -36,13 +38,19 @@ type Nodes struct {
 	Containerd string
 }
 
+// Neighbours holds the absolute paths of programs of other projects that run on nodes beside kube-ipvs.
+type Neighbours struct {
+	Flanneld, KubeRouter string
+}
+
 // program is one thing to build.
 type program struct {
 	name, version string
 	module        string // the directory below e2e/kube that pins it
 	pkg           string // its main package
 	ldflags       string
-	minutes       int // duration of a first build on two free cores
+	minutes       int  // duration of a first build on two free cores
+	cgo           bool // has parts in C
 }
 
 var programs = []program{
@@ -62,12 +70,19 @@ var nodePrograms = []program{
 	{name: "kube-scheduler", version: Kubernetes, module: kubernetesModule, pkg: "k8s.io/kubernetes/cmd/kube-scheduler", ldflags: stamp(), minutes: 1},
 }
 
+// neighbourPrograms are pinned by modules that have their names.
+var neighbourPrograms = []program{
+	{name: "flanneld", version: Flannel, module: "flannel", pkg: "github.com/flannel-io/flannel", ldflags: flannelStamp, minutes: 2, cgo: true},
+	{name: "kube-router", version: KubeRouter, module: "kuberouter", pkg: "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router", ldflags: "-s -w", minutes: 2},
+}
+
 // Directories below e2e/kube, and what all programs of containerd have in common.
 const (
 	kubernetesModule  = "controlplane"
 	containerdModule  = "containerd"
 	containerdPackage = "github.com/containerd/containerd/v2/cmd/"
 	containerdStamp   = "-s -w -X github.com/containerd/containerd/v2/version.Version=" + Containerd
+	flannelStamp      = "-s -w -extldflags -static -X github.com/flannel-io/flannel/pkg/version.Version=" + Flannel
 )
 
 // stamp makes Kubernetes' programs report their version, which is "v0.0.0-master" in a build without its own scripts.
@@ -100,6 +115,15 @@ func NodesDir() (string, error) {
 		return "", err
 	}
 	return filepath.Join(cache, "nodes-"+Kubernetes+"-"+recipe(nodePrograms)), nil
+}
+
+// NeighboursDir is where the binaries of neighbours are or will be, in the same cache.
+func NeighboursDir() (string, error) {
+	cache, err := vm.CacheDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(cache, "neighbours-"+recipe(neighbourPrograms)), nil
 }
 
 // recipe is a short hash of everything that decides how binaries come out.
@@ -135,6 +159,18 @@ func FindNodes() (Nodes, error) {
 	return nodesIn(dir), nil
 }
 
+// FindNeighbours returns the binaries of neighbours, or an error that wraps ErrNotBuilt and names the first that is missing.
+func FindNeighbours() (Neighbours, error) {
+	dir, err := NeighboursDir()
+	if err != nil {
+		return Neighbours{}, err
+	}
+	if err := complete(dir, neighbourPrograms); err != nil {
+		return Neighbours{}, err
+	}
+	return neighboursIn(dir), nil
+}
+
 // complete names the first program that is not in the directory.
 func complete(dir string, list []program) error {
 	for _, p := range list {
@@ -160,6 +196,13 @@ func nodesIn(dir string) Nodes {
 		Scheduler:         filepath.Join(dir, "kube-scheduler"),
 		Kubelet:           filepath.Join(dir, "kubelet"),
 		Containerd:        filepath.Join(dir, "containerd"),
+	}
+}
+
+func neighboursIn(dir string) Neighbours {
+	return Neighbours{
+		Flanneld:   filepath.Join(dir, "flanneld"),
+		KubeRouter: filepath.Join(dir, "kube-router"),
 	}
 }
 

@@ -40,7 +40,7 @@ func TestVersionsAreThePinnedOnes(t *testing.T) {
 
 // TestEveryProgramIsPinned: the module that a program is built from has a tool line for it, and names its version.
 func TestEveryProgramIsPinned(t *testing.T) {
-	for _, p := range slices.Concat(programs, nodePrograms) {
+	for _, p := range slices.Concat(programs, nodePrograms, neighbourPrograms) {
 		text, err := os.ReadFile(filepath.Join("..", p.module, "go.mod"))
 		if err != nil {
 			t.Fatal(err)
@@ -48,7 +48,7 @@ func TestEveryProgramIsPinned(t *testing.T) {
 		var tool, version bool
 		for line := range strings.Lines(string(text)) {
 			words := strings.Fields(line)
-			tool = tool || len(words) == 1 && words[0] == p.pkg
+			tool = tool || strings.TrimPrefix(strings.Join(words, " "), "tool ") == p.pkg
 			version = version || len(words) > 1 && strings.HasPrefix(p.pkg, words[0]) && words[1] == p.version
 		}
 		if !tool || !version {
@@ -156,6 +156,29 @@ func TestNodesAreBuiltFromBothModules(t *testing.T) {
 		if from[pkg] != want || len(from) != len(nodePrograms) {
 			t.Errorf("%d programs are built, %s from %q, want %d and %q", len(from), pkg, from[pkg], len(nodePrograms), want)
 		}
+	}
+}
+
+// TestNeighboursAreBuiltFromTheirModules: each has a module of its own, and flanneld alone has parts in C.
+func TestNeighboursAreBuiltFromTheirModules(t *testing.T) {
+	from := map[string]string{}
+	b := fakeBuilder(t, &bytes.Buffer{}, func(ctx context.Context, cmd *exec.Cmd) error {
+		from[filepath.Base(cmd.Dir)] = cmd.Env[len(cmd.Env)-3]
+		return writeTarget(ctx, cmd)
+	})
+	if _, err := FindNeighbours(); !errors.Is(err, ErrNotBuilt) {
+		t.Errorf("FindNeighbours before the build = %v, want %v", err, ErrNotBuilt)
+	}
+	set, err := b.BuildNeighbours(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := FindNeighbours(); err != nil || found != set {
+		t.Errorf("FindNeighbours = %+v, %v, want %+v", found, err, set)
+	}
+	want := map[string]string{"flannel": "CGO_ENABLED=1", "kuberouter": "CGO_ENABLED=0"}
+	if diff := cmp.Diff(want, from); diff != "" {
+		t.Errorf("modules and cgo (-want +got):\n%s", diff)
 	}
 }
 

@@ -61,6 +61,18 @@ func (b *Builder) BuildNodes(ctx context.Context) (Nodes, error) {
 	return nodesIn(dir), nil
 }
 
+// BuildNeighbours makes the programs that run beside kube-ipvs in the same way.
+func (b *Builder) BuildNeighbours(ctx context.Context) (Neighbours, error) {
+	dir, err := NeighboursDir()
+	if err != nil {
+		return Neighbours{}, err
+	}
+	if err := b.buildAll(ctx, dir, neighbourPrograms); err != nil {
+		return Neighbours{}, err
+	}
+	return neighboursIn(dir), nil
+}
+
 func (b *Builder) buildAll(ctx context.Context, dir string, list []program) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make room for the binaries: %w", err)
@@ -99,7 +111,11 @@ func (b *Builder) build(ctx context.Context, dir string, p program) error {
 func (b *Builder) command(ctx context.Context, p program, target string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "nice", "-n", "10", "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", p.ldflags, "-o", target, p.pkg)
 	cmd.Dir = filepath.Join(b.modules, p.module)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOOS=linux")
+	cgo := "CGO_ENABLED=0"
+	if p.cgo {
+		cgo = "CGO_ENABLED=1"
+	}
+	cmd.Env = append(os.Environ(), cgo, "GOWORK=off", "GOOS=linux")
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	return cmd
