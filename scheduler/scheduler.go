@@ -45,6 +45,11 @@ type Algorithm struct {
 	Name string
 	// Module is the kernel module that registers it.
 	Module string
+	// Sysctl is one that the module adds; empty for most. A module with one must be loaded before a
+	// virtual server asks for it (internal/DECISIONS.md, Modules of lblc and lblcr). The kernel would
+	// load it under the lock of IPVS (ip_vs_add_service, __ip_vs_mutex). The module waits for network
+	// namespaces that end (register_pernet_subsys), and these wait for that lock.
+	Sysctl string
 	// Weight is the meaning of a destination's weight.
 	Weight Weight
 	// Flags are the flag names it understands; empty for most.
@@ -61,8 +66,8 @@ var algorithms = []Algorithm{
 	{Name: "wrr", Weight: WeightShare, Summary: "weighted round robin: in turn, in proportion to the weights"},
 	{Name: "lc", Summary: "least connections: the destination with the fewest"},
 	{Name: "wlc", Weight: WeightShare, Summary: "weighted least connections: fewest in proportion to the weight"},
-	{Name: "lblc", Weight: WeightShare, Summary: "locality: one destination per client-side address until it is overloaded"},
-	{Name: "lblcr", Weight: WeightShare, Summary: "locality with replication: a set of destinations per address"},
+	{Name: "lblc", Sysctl: "net.ipv4.vs.lblc_expiration", Weight: WeightShare, Summary: "locality: one destination per client-side address until it is overloaded"},
+	{Name: "lblcr", Sysctl: "net.ipv4.vs.lblcr_expiration", Weight: WeightShare, Summary: "locality with replication: a set of destinations per address"},
 	{Name: "sh", Weight: WeightShare, Flags: []string{"sh-fallback", "sh-port"}, Summary: "source hashing: a client address keeps its destination"},
 	{Name: "dh", Summary: "destination hashing: a destination address keeps its server"},
 	{Name: "sed", Weight: WeightShare, Summary: "shortest expected delay: (connections + 1) / weight"},

@@ -15,12 +15,13 @@ import (
 // A feature is tried by a shell script in a namespace: what does not work prints why. Words of its name are joined by hyphens.
 type feature struct{ name, script string }
 
-// features are what some kernels have and others lack. The kernel loads modules on first use.
+// features are what some kernels have and others lack. The kernel loads modules on first use; those of schedulers are loaded before,
+// because the kernel must not load each of them (scheduler.Algorithm).
 func features() (all []feature) {
 	const server = "192.0.2.77:9"
 	add := func(name, format string, args ...any) { all = append(all, feature{name, fmt.Sprintf(format, args...)}) }
 	for _, name := range scheduler.Names() {
-		add("scheduler-"+name, "ipvsadm -A -t %s -s %s", server, name)
+		add("scheduler-"+name, "modprobe -q ip_vs_%[2]s; ipvsadm -A -t %[1]s -s %[2]s", server, name)
 	}
 	add("SCTP", "ipvsadm -A --sctp-service %s -s rr", server)
 	add("GUE-tunnel", "ipvsadm -A -t %s -s rr && ipvsadm -a -t %[1]s -r 192.0.2.78 -i --tun-type gue --tun-port 6080 && ipvsadm -Ln --tun-info | grep -i gue", server)

@@ -29,9 +29,7 @@ func (c *config) kernels(ctx context.Context, r *recorder) error {
 			r.add(result{name: name + ":kernel", outcome: skip, reason: err.Error()})
 			continue
 		}
-		if c.pattern != "" {
-			p.units = slices.DeleteFunc(p.units, func(u unit) bool { return !c.wanted(u.name) })
-		}
+		p.units = c.wantedUnits(p.units)
 		errs = append(errs, p.run(ctx, r))
 	}
 	r.mu.Lock()

@@ -281,9 +281,9 @@ func (c *config) pool(name string, units []unit) *pool {
 // Tests of modules that come later need a kernel with modules that can be removed, and come first, for other tests load more of them. The
 // memory limit of a control group has no effect in User-mode Linux. The clock is set last.
 var (
-	lateModules  = []string{"TestIPVSAppears", "TestRestrictedPodGetsModules"}
+	lateModules  = []string{"TestIPVSAppears", "TestRestrictedPodGetsModules", "TestSchedulerModulesLoadBesideEndingPods"}
 	smoke        = []string{"TestTruthTable", "TestVIPAnswersPing", "TestRestartsFailNoRequest", "TestKilledForMemory", "TestClockJumps"}
-	distribution = []string{"TestNFTablesWithoutModules", "TestIPVSAppears", "TestRestrictedPodGetsModules", "TestKilledForMemory", "TestClockJumps"} // in no other stage
+	distribution = []string{"TestNFTablesWithoutModules", "TestIPVSAppears", "TestRestrictedPodGetsModules", "TestSchedulerModulesLoadBesideEndingPods", "TestKilledForMemory", "TestClockJumps"} // in no other stage
 )
 
 // removeIPVS takes the modules of IPVS out of the kernel of a guest, or ends the unit. A module
@@ -329,9 +329,17 @@ func (c *config) kernelUnits(r *recorder, contracts bool) (units []unit) {
 
 // contracts runs on the kernel that distributions ship, in one boot.
 func (c *config) contracts(ctx context.Context, r *recorder) error {
-	p := c.pool(r.stage, c.distributionUnits(r))
+	p := c.pool(r.stage, c.wantedUnits(c.distributionUnits(r)))
 	p.guests, p.accel = 1, "qemu"
 	return p.run(ctx, r)
+}
+
+// wantedUnits leaves the units that RUN chooses, by their names with or without their kind.
+func (c *config) wantedUnits(all []unit) []unit {
+	return slices.DeleteFunc(all, func(u unit) bool {
+		_, test, _ := strings.Cut(u.name, ":")
+		return !c.wanted(u.name) && !c.wanted(test)
+	})
 }
 
 // packetUnit runs one packet test, after some lines of shell.

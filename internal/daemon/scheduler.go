@@ -12,6 +12,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/config"
 	"github.com/kube-ipvs/kube-ipvs/internal/events"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
+	"github.com/kube-ipvs/kube-ipvs/internal/nodecheck"
 	"github.com/kube-ipvs/kube-ipvs/scheduler"
 )
 
@@ -23,11 +24,15 @@ type picker struct {
 		ListServers(ctx context.Context) (map[vserver.ServerKey]vserver.Server, error)
 	}
 	modules fs.FS // /sys/module
+	load    func(ctx context.Context, a scheduler.Algorithm) error
 	lacking func(module string, err error) error
 }
 
 func (k *kernel) picker(log *zap.Logger) picker {
-	return picker{log: log, servers: k.servers, modules: os.DirFS("/sys/module"), lacking: k.withModuleHint}
+	load := func(ctx context.Context, a scheduler.Algorithm) error {
+		return nodecheck.LoadScheduler(ctx, k.modules.Ensure, a)
+	}
+	return picker{log: log, servers: k.servers, modules: os.DirFS("/sys/module"), load: load, lacking: k.withModuleHint}
 }
 
 // pick returns the wanted scheduler if the kernel has it, and else the default, which it logs.
@@ -58,9 +63,14 @@ func (p picker) try(ctx context.Context, s scheduler.Spec) error {
 	return p.probe(ctx, s)
 }
 
-// probe makes a virtual server with the scheduler, and removes it.
+// probe makes a virtual server with the scheduler, and removes it. It first loads a module that the kernel
+// must not load for it.
 func (p picker) probe(ctx context.Context, s scheduler.Spec) error {
-	if err := vserver.ProbeWith(ctx, p.servers, s.Name()); err != nil {
+	err := p.load(ctx, s.Algorithm())
+	if err == nil {
+		err = vserver.ProbeWith(ctx, p.servers, s.Name())
+	}
+	if err != nil {
 		return p.lacking(s.Algorithm().Module, fmt.Errorf("try scheduler %s in the kernel: %w", s, err))
 	}
 	return nil

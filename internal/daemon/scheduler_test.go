@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"testing"
@@ -19,6 +20,7 @@ func TestPickScheduler(t *testing.T) {
 		has     []string // schedulers of the kernel
 		modules map[string]string
 		used    string // by a virtual server
+		barred  string // the algorithm whose module cannot be loaded
 		want    string
 		picks   string
 		fails   bool
@@ -31,6 +33,8 @@ func TestPickScheduler(t *testing.T) {
 		{name: "another module", has: []string{"rr", "mh"}, modules: map[string]string{"ip_vs_rr": "live\n"}, want: "mh", picks: "mh", dumps: 1, writes: 2},
 		{name: "in use: nothing is written", has: []string{"mh"}, used: "mh", want: "mh", picks: "mh", dumps: 1},
 		{name: "falls back", has: []string{"rr"}, want: "mh", picks: "rr", dumps: 2, writes: 4},
+		{name: "module has to be loaded first", has: []string{"rr", "lblc"}, want: "lblc", picks: "lblc", dumps: 1, writes: 2},
+		{name: "module cannot be loaded: the kernel is not asked for it", has: []string{"rr", "lblc"}, barred: "lblc", want: "lblc", picks: "rr", dumps: 2, writes: 2},
 		{name: "not even round robin", want: "mh", picks: "rr", fails: true, dumps: 2, writes: 4},
 		{name: "round robin has no fallback", has: []string{"mh"}, want: "rr", picks: "rr", fails: true, dumps: 1, writes: 2},
 	} {
@@ -47,7 +51,13 @@ func TestPickScheduler(t *testing.T) {
 			}
 			servers.SetSchedulers(tt.has...)
 			before := servers.Counters()
-			p := picker{log: zap.NewNop(), servers: servers, modules: modules, lacking: func(_ string, err error) error { return err }}
+			load := func(_ context.Context, a scheduler.Algorithm) error {
+				if a.Name == tt.barred {
+					return vserver.ErrUnsupported
+				}
+				return nil
+			}
+			p := picker{log: zap.NewNop(), servers: servers, modules: modules, load: load, lacking: func(_ string, err error) error { return err }}
 			got, err := p.pick(t.Context(), scheduler.MustParse(tt.want))
 			if got.Name() != tt.picks || tt.fails != errors.Is(err, vserver.ErrUnsupported) || !tt.fails && err != nil {
 				t.Errorf("picked %s, error %v; want %s, failure %t", got, err, tt.picks, tt.fails)

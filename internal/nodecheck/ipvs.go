@@ -29,12 +29,9 @@ func ipvsChecks(log *zap.Logger, n *host.Node, c config.Config, served []model.F
 	checks := []diagnosis.Check{{Name: "device " + link.DefaultName, Fix: n.ModuleFix("dummy"), Run: func(ctx context.Context) error {
 		return grade(link.Probe(ctx, log), link.ErrUnsupported)
 	}}}
-	checks = append(checks, schedulerChecks(n.ModuleFix, c.Scheduler, func(ctx context.Context, name string) error {
-		return probeScheduler(ctx, log, name)
-	})...)
-	checks = append(checks, otherSchedulers(c.Scheduler, func(ctx context.Context, name string) error {
-		return probeScheduler(ctx, log, name)
-	}))
+	probe := func(ctx context.Context, name string) error { return probeScheduler(ctx, log, n, name) }
+	checks = append(checks, schedulerChecks(n.ModuleFix, c.Scheduler, probe)...)
+	checks = append(checks, otherSchedulers(c.Scheduler, probe))
 	if c.Rules != config.RulesNFTables {
 		checks = append(checks, setChecks(n.ModuleFix, served, revision)...)
 	}
@@ -107,7 +104,23 @@ func otherSchedulers(want scheduler.Spec, probe func(ctx context.Context, name s
 	}}
 }
 
-func probeScheduler(ctx context.Context, log *zap.Logger, name string) error {
+// LoadScheduler loads the module of an algorithm that the kernel must not load on first use
+// (scheduler.Algorithm, Sysctl). It comes before each probe. It fails with vserver.ErrUnsupported where the module
+// cannot be loaded from here.
+func LoadScheduler(ctx context.Context, ensure func(ctx context.Context, module, sysctl string) error, a scheduler.Algorithm) error {
+	if a.Sysctl == "" {
+		return nil
+	}
+	if err := ensure(ctx, a.Module, a.Sysctl); err != nil {
+		return fmt.Errorf("%w yet: its module must be loaded before, because a load on first use can block IPVS: %w", vserver.ErrUnsupported, err)
+	}
+	return nil
+}
+
+func probeScheduler(ctx context.Context, log *zap.Logger, n *host.Node, name string) error {
+	if err := LoadScheduler(ctx, n.EnsureModule, scheduler.MustParse(name).Algorithm()); err != nil {
+		return err
+	}
 	s, err := vserver.New(log, vserver.Options{})
 	if err != nil {
 		return err

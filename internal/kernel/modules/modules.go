@@ -151,6 +151,31 @@ func (l *Loader) insert(ctx context.Context, run insertion) {
 	}
 }
 
+// Ensure loads a module unless the kernel has it, which a sysctl shows that the module adds. It logs
+// nothing but that it has loaded it. The kernel may have no file of a module that is built in.
+func (l *Loader) Ensure(ctx context.Context, module, sysctl string) error {
+	if l.hasSysctl(ctx, sysctl) {
+		return nil
+	}
+	said, err := l.modprobe(ctx, []string{module})
+	if l.hasSysctl(ctx, sysctl) {
+		l.log.Info("module loaded", zap.String("module", module))
+		return nil
+	}
+	if err == nil {
+		err = fmt.Errorf("the kernel has no %s", sysctl)
+	}
+	return fmt.Errorf("load module %s: %w", module, blame(module, said, err))
+}
+
+func (l *Loader) hasSysctl(ctx context.Context, key string) bool {
+	name, err := procfs.SysctlPath(key)
+	if err == nil {
+		_, err = l.files.Get(ctx, name)
+	}
+	return err == nil
+}
+
 // reportMissing logs what modprobe could not load. Where the node shows no modules
 // at all, as in most containers, they may be built in, and their use will show that. Where it shows some,
 // each refusal is a warning.

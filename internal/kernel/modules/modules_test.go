@@ -31,7 +31,9 @@ echo "$*" >> "$root/modprobe.log"
 status=0
 for m in "$@"; do
 	case $m in *=*) continue;; esac
-	if [ -e "$root/available/$m" ]; then mkdir -p "$root/sys/module/$(echo "$m" | tr - _)"
+	if [ -e "$root/available/$m" ]; then
+		mkdir -p "$root/sys/module/$(echo "$m" | tr - _)"
+		[ "$m" != ip_vs_lblc ] || { mkdir -p "$root/proc/sys/net/ipv4/vs"; echo 86400 >"$root/proc/sys/net/ipv4/vs/lblc_expiration"; }
 	else echo "modprobe: FATAL: Module $m not found in directory /lib/modules/6.1.0-18-amd64" >&2; status=1; fi
 done
 exit $status
@@ -203,6 +205,35 @@ func TestLoadModulesBlamesTheMissingOne(t *testing.T) {
 	}
 	if got := results[2].Err.Error(); strings.Contains(got, "ip_vs_mh") {
 		t.Errorf("error %q blames a module of a longer name", got)
+	}
+}
+
+// A module that adds a sysctl is loaded unless the kernel has the sysctl. It is built in then, or was loaded before.
+func TestEnsure(t *testing.T) {
+	const sysctl = "net.ipv4.vs.lblc_expiration"
+	for name, tc := range map[string]struct {
+		has       bool
+		available []string
+		runs      []string
+		fails     string
+	}{
+		"there":       {has: true},
+		"loaded":      {available: []string{"ip_vs_lblc"}, runs: []string{"ip_vs_lblc"}},
+		"not found":   {runs: []string{"ip_vs_lblc"}, fails: "load module ip_vs_lblc: modprobe: FATAL: Module ip_vs_lblc not found"},
+		"not the one": {available: []string{"ip_vs_lblcr"}, runs: []string{"ip_vs_lblc"}, fails: "load module ip_vs_lblc: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.withModprobe(t, tc.available...)
+			if tc.has {
+				n.File(t, "proc/sys/net/ipv4/vs/lblc_expiration", "86400")
+			}
+			err := n.loader(t).Ensure(t.Context(), "ip_vs_lblc", sysctl)
+			if (err != nil) != (tc.fails != "") || err != nil && !strings.Contains(err.Error(), tc.fails) {
+				t.Errorf("error %v, want %q", err, tc.fails)
+			}
+			n.wantModprobes(t, tc.runs...)
+		})
 	}
 }
 
