@@ -190,18 +190,26 @@ func (s Sets) countAll(ctx context.Context) error {
 	return nil
 }
 
-// CreateAll makes sets, all in one transaction. It returns nil where all were made.
+// CreateAll makes sets, all in one transaction. It returns nil where all were made. Kernels such as 5.10
+// take a set in place of one with another header without a word, so those in place are looked at.
 func (s Sets) CreateAll(ctx context.Context, list ...ipset.Set) []error {
+	found, err := s.b.ruleset(ctx)
+	if err != nil {
+		return all(setError(err), len(list))
+	}
 	errs := make([]error, len(list))
 	var pass nft.Pass
 	var at []int
 	for i, set := range list {
 		k, ok := setKey(set.Name)
+		header := lowerSet(set)
 		if !ok {
 			errs[i] = errUnknownSet
-			continue
+		} else if old, exists := found.Sets[k]; exists && old != header {
+			errs[i] = fmt.Errorf("set %s %w and differs", set.Name, ipset.ErrExist)
+		} else {
+			pass.Sets, at = append(pass.Sets, nft.SetChange{Op: nft.Add, Key: k, Set: header}), append(at, i)
 		}
-		pass.Sets, at = append(pass.Sets, nft.SetChange{Op: nft.Add, Key: k, Set: lowerSet(set)}), append(at, i)
 	}
 	out := s.b.apply(ctx, pass)
 	for row, i := range at {
