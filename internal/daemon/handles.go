@@ -14,6 +14,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/nftrules"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/netfilter"
 	"github.com/kube-ipvs/kube-ipvs/internal/healthcheck"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/conntrack"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
@@ -99,7 +100,7 @@ func (k *kernel) openIPVS(ctx context.Context, log *zap.Logger, c config.Config)
 			err = k.closeIPVS(err)
 		}
 	}()
-	if k.servers, err = vserver.New(log, vserver.Options{Called: k.calls.of("vserver")}); err != nil {
+	if k.servers, err = k.openServers(ctx, log); err != nil {
 		return k.withModuleHint("ip_vs", err)
 	}
 	if err = k.openRuleStore(ctx, log, c); err != nil {
@@ -114,6 +115,20 @@ func (k *kernel) openIPVS(ctx context.Context, log *zap.Logger, c config.Config)
 	}
 	k.idle.Store(newTimeoutEnforcer(log, k.servers, k.sysctls))
 	return nil
+}
+
+// openServers opens IPVS. A kernel such as 5.10 does not load it for that, and an agent in a pod may not either.
+// Such a kernel loads it for the match of virtual servers.
+func (k *kernel) openServers(ctx context.Context, log *zap.Logger) (*vserver.Handle, error) {
+	o := vserver.Options{Called: k.calls.of("vserver")}
+	servers, err := vserver.New(log, o)
+	if !errors.Is(err, vserver.ErrUnsupported) || k.rules == nil {
+		return servers, err
+	}
+	if lacks := k.rules.FindMatch(ctx, netfilter.IPVSMatch); lacks != nil {
+		return nil, err
+	}
+	return vserver.New(log, o)
 }
 
 // closeIPVS closes what openIPVS opened, and returns err.
