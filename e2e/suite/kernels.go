@@ -41,7 +41,7 @@ func (c *config) kernels(ctx context.Context, r *recorder) error {
 
 // kernelPool returns one guest on a kernel with its units, after the kernel has been fetched.
 func (c *config) kernelPool(ctx context.Context, r *recorder, name string) (*pool, error) {
-	units := []unit{packetUnit("TestKernelFeatures", "", "")}
+	var units []unit
 	args := []string{"bin/vmrun", "-prepare", "-accel", "qemu", "-suite", name}
 	if name == userMode {
 		args = []string{"bin/vmrun", "-prepare", "-accel", userMode}
@@ -56,7 +56,8 @@ func (c *config) kernelPool(ctx context.Context, r *recorder, name string) (*poo
 		fmt.Fprintf(r, "%s\n", out)
 		return nil, fmt.Errorf("no kernel: %w: %s", err, lastLine(string(out)))
 	}
-	units = append(units, unit{"demo", demoScript})
+	// What features need is loaded for good, so the tests that want modules to be away come first.
+	units = append(units, packetUnit("TestKernelFeatures", "", ""), unit{"demo", demoScript})
 	for i := range units {
 		units[i].name = name + ":" + units[i].name
 	}

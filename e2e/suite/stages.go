@@ -334,11 +334,10 @@ func (c *config) contracts(ctx context.Context, r *recorder) error {
 	return p.run(ctx, r)
 }
 
-// wantedUnits leaves the units that RUN chooses, by their names with or without their kind.
+// wantedUnits leaves the units that RUN chooses, by their names with or without what stands before the last colon.
 func (c *config) wantedUnits(all []unit) []unit {
 	return slices.DeleteFunc(all, func(u unit) bool {
-		_, test, _ := strings.Cut(u.name, ":")
-		return !c.wanted(u.name) && !c.wanted(test)
+		return !c.wanted(u.name) && !c.wanted(u.name[strings.LastIndex(u.name, ":")+1:])
 	})
 }
 
