@@ -112,8 +112,9 @@ func (l aptLists) kernelPackages(ctx context.Context) []string {
 }
 
 // kernelPackage matches a package that carries an image or modules: the digit tells it from a meta package. Ubuntu splits the
-// modules off the image and ip_vs off the modules, and Debian 14 splits the image off its package.
-var kernelPackage = regexp.MustCompile(`^linux-(image|binary|modules|modules-extra)-[0-9][^ ]*$`)
+// modules off the image and ip_vs off the modules, and Debian 14 splits the image and the list of what is built in off
+// their package.
+var kernelPackage = regexp.MustCompile(`^linux-(image|base|binary|modules|modules-extra)-[0-9][^ ]*$`)
 
 // parseKernelPackages picks the kernel packages out of what "apt-cache depends --recurse" prints: package names start a line,
 // their dependencies are indented. Alternatives ("|Depends") are skipped: the signed image comes first and is enough.

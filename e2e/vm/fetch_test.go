@@ -17,7 +17,7 @@ func TestParseKernelPackages(t *testing.T) {
 	}{
 		{name: "Debian", file: "apt-debian.txt", want: []string{"linux-image-6.1.0-56-amd64"}},
 		{name: "Debian 14 splits the image off", file: "apt-debian-14.txt", want: []string{
-			"linux-image-7.2.13+deb14-amd64", "linux-binary-7.2.13+deb14-amd64", "linux-modules-7.2.13+deb14-amd64",
+			"linux-image-7.2.13+deb14-amd64", "linux-base-7.2.13+deb14-amd64", "linux-binary-7.2.13+deb14-amd64", "linux-modules-7.2.13+deb14-amd64",
 		}},
 		{name: "Ubuntu splits modules off", file: "apt-ubuntu.txt", want: []string{
 			"linux-image-6.8.0-88-generic", "linux-modules-extra-6.8.0-88-generic", "linux-modules-6.8.0-88-generic",
