@@ -36,6 +36,7 @@ var checks = []check{
 	{"kubectl ipvs names five faults", false, faultsByHand},
 	{besideFlannel, false, flannel},
 	{besideRouter, false, networkPolicy},
+	{besideSpeaker, false, layerTwo},
 	{"kube-proxy in ipvs mode, the overlay, and back", false, swap("ipvs")},
 	{"kube-proxy in iptables mode, the overlay, and back", false, swap("iptables")},
 	{"kube-proxy in nftables mode, the overlay, and back", false, swap("nftables")},
@@ -49,6 +50,7 @@ const lacksIPVS = "a node whose kernel lacks IPVS"
 const (
 	besideFlannel = "flanneld beside the agents, under load"
 	besideRouter  = "network policies of kube-router beside the agents, under load"
+	besideSpeaker = "MetalLB's speaker beside the agents, in layer 2 mode"
 )
 
 const (

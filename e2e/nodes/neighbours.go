@@ -325,7 +325,109 @@ func (w *world) policyBlocks(ctx context.Context) error {
 	return until(ctx, "the policy lets requests pass", func(ctx context.Context) error { return w.ask(ctx, policed...) })
 }
 
+const speakerKustomization = `
+resources: [published.yaml]
+images: [{name: quay.io/metallb/speaker, newName: localhost/metallb-speaker, newTag: e2e}]
+secretGenerator: [{name: memberlist, namespace: metallb-system, literals: [secretkey=e2e], options: {disableNameSuffixHash: true}}]
+patches:
+- patch: '{apiVersion: apps/v1, kind: Deployment, metadata: {name: controller, namespace: metallb-system}, $patch: delete}'
+- patch: '{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: metallb-webhook-configuration}, $patch: delete}'
+- target: {kind: DaemonSet}
+  patch: |
+    - {op: add, path: /spec/template/spec/containers/0/command, value: [/usr/local/bin/speaker]}
+`
+
+// edgeManifest is a Service with an address for MetalLB to announce. The controller of MetalLB, which would choose the address, does not run.
+const edgeManifest = `
+apiVersion: metallb.io/v1beta1
+kind: IPAddressPool
+metadata: {name: edge, namespace: metallb-system}
+spec: {addresses: [172.30.0.200/32]}
+---
+apiVersion: metallb.io/v1beta1
+kind: L2Advertisement
+metadata: {name: edge, namespace: metallb-system}
+spec: {ipAddressPools: [edge], nodeSelectors: [{matchLabels: {kubernetes.io/hostname: %s}}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: edge}
+spec:
+  type: LoadBalancer
+  selector: {app: web}
+  ports: [{port: 80, targetPort: 8080}]
+`
+
+const edgeAddr = "172.30.0.200"
+
+// layerTwo: the speaker of MetalLB answers ARP for an address that agents have on each node with strict ARP. The node that answers
+// changes as MetalLB is told.
+func layerTwo(ctx context.Context, w *world) (note string, err error) {
+	if w.o.nodes < 2 {
+		return "", needsNodes(2)
+	}
+	n := neighbour{
+		name: "metallb", image: "localhost/metallb-speaker:e2e", program: w.beside.Speaker, dir: "metallb", module: "go.universe.tf/metallb",
+		manifest: "config/manifests/metallb-native.yaml", kustomization: speakerKustomization, namespace: "metallb-system", daemonSet: "speaker",
+		ready: "true", rows: "sysctl net.ipv4.conf.all.arp_ignore net.ipv4.conf.all.arp_announce", leave: "true",
+	}
+	manifest, err := w.installManifest()
+	if err != nil {
+		return "", err
+	}
+	strict, err := edited(manifest, "strictARP: false", "strictARP: true")
+	if err != nil {
+		return "", err
+	}
+	if err := w.applyAndRestart(ctx, strict); err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, w.applyAndRestart(ctx, manifest)) }()
+	err = w.with(ctx, n, func() (err error) {
+		defer func() { err = errors.Join(err, w.remove(ctx, "service/edge")) }()
+		if err := w.announcedBy(ctx, 1); err != nil {
+			return err
+		}
+		if note, err = w.restarts(ctx, n); err != nil {
+			return err
+		}
+		return errors.Join(w.announcedBy(ctx, 1), w.announcedBy(ctx, 2))
+	})
+	return note, err
+}
+
+// announcedBy has MetalLB announce the address from one node, and asks it from this machine, which finds that node by ARP each time.
+func (w *world) announcedBy(ctx context.Context, i int) error {
+	if err := w.plane.Apply(ctx, fmt.Sprintf(edgeManifest, nodeName(i))); err != nil {
+		return err
+	}
+	status := `{"status":{"loadBalancer":{"ingress":[{"ip":"` + edgeAddr + `"}]}}}`
+	if _, err := w.kubectl(ctx, "patch", "service", "edge", "--subresource=status", "-p", status); err != nil {
+		return err
+	}
+	for range 5 {
+		err := until(ctx, nodeName(i)+" announces "+edgeAddr, func(ctx context.Context) error {
+			if out, err := exec.CommandContext(ctx, "ip", "neighbour", "flush", "to", edgeAddr, "dev", "nodes").CombinedOutput(); err != nil {
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			asked, err := w.backend(ctx, "ask", "-proto", "http", "-n", "10", "-timeout", "5s", edgeAddr+":80")
+			if err != nil {
+				return fmt.Errorf("%w: %s", err, asked)
+			}
+			out, err := exec.CommandContext(ctx, "ip", "neighbour", "show", "to", edgeAddr, "dev", "nodes").CombinedOutput()
+			if err == nil && !strings.Contains(string(out), fmt.Sprintf("02:00:00:30:00:1%d", i)) {
+				err = fmt.Errorf("it is at %s", out)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // wantsNeighbours reports whether a check needs programs of other projects.
 func (o options) wantsNeighbours() bool {
-	return o.only.MatchString(besideFlannel) || o.only.MatchString(besideRouter)
+	return o.only.MatchString(besideFlannel) || o.only.MatchString(besideRouter) || o.only.MatchString(besideSpeaker)
 }

@@ -18,6 +18,7 @@ const (
 	Containerd = "v2.4.2"
 	Flannel    = "v0.28.4"
 	KubeRouter = "v2.1.0"
+	MetalLB    = "v0.15.2"
 )
 
 // Variable names a directory with ready binaries. It is for places that have no go command and no cache, such as a guest.
@@ -40,7 +41,7 @@ type Nodes struct {
 
 // Neighbours holds the absolute paths of programs of other projects that run on nodes beside kube-ipvs.
 type Neighbours struct {
-	Flanneld, KubeRouter string
+	Flanneld, KubeRouter, Speaker string
 }
 
 // program is one thing to build.
@@ -74,6 +75,7 @@ var nodePrograms = []program{
 var neighbourPrograms = []program{
 	{name: "flanneld", version: Flannel, module: "flannel", pkg: "github.com/flannel-io/flannel", ldflags: flannelStamp, minutes: 2, cgo: true},
 	{name: "kube-router", version: KubeRouter, module: "kuberouter", pkg: "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router", ldflags: "-s -w", minutes: 2},
+	{name: "speaker", version: MetalLB, module: "metallb", pkg: "go.universe.tf/metallb/speaker", ldflags: "-s -w", minutes: 2},
 }
 
 // Directories below e2e/kube, and what all programs of containerd have in common.
@@ -203,6 +205,7 @@ func neighboursIn(dir string) Neighbours {
 	return Neighbours{
 		Flanneld:   filepath.Join(dir, "flanneld"),
 		KubeRouter: filepath.Join(dir, "kube-router"),
+		Speaker:    filepath.Join(dir, "speaker"),
 	}
 }
 

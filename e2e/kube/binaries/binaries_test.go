@@ -176,7 +176,7 @@ func TestNeighboursAreBuiltFromTheirModules(t *testing.T) {
 	if found, err := FindNeighbours(); err != nil || found != set {
 		t.Errorf("FindNeighbours = %+v, %v, want %+v", found, err, set)
 	}
-	want := map[string]string{"flannel": "CGO_ENABLED=1", "kuberouter": "CGO_ENABLED=0"}
+	want := map[string]string{"flannel": "CGO_ENABLED=1", "kuberouter": "CGO_ENABLED=0", "metallb": "CGO_ENABLED=0"}
 	if diff := cmp.Diff(want, from); diff != "" {
 		t.Errorf("modules and cgo (-want +got):\n%s", diff)
 	}
