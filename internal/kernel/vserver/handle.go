@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -137,6 +138,9 @@ func (h *Handle) ready(ctx context.Context) error {
 	}
 	if h.wire == nil {
 		w, err := h.opener.open()
+		if errors.Is(err, syscall.EPROTONOSUPPORT) { // a kernel without generic netlink, which IPVS needs
+			err = fmt.Errorf("%w: %w", ErrUnsupported, err)
+		}
 		if err != nil {
 			return fmt.Errorf("open generic netlink socket: %w", err)
 		}
