@@ -56,7 +56,7 @@ func (c *config) kernelPool(ctx context.Context, r *recorder, name string) (*poo
 		fmt.Fprintf(r, "%s\n", out)
 		return nil, fmt.Errorf("no kernel: %w: %s", err, lastLine(string(out)))
 	}
-	// What features need is loaded for good, so the tests that want modules to be away come first.
+	// This test loads modules for good, so it comes after those that want modules to be away.
 	units = append(units, packetUnit("TestKernelFeatures", "", ""), unit{"demo", demoScript})
 	for i := range units {
 		units[i].name = name + ":" + units[i].name
