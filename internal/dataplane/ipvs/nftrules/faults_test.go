@@ -83,8 +83,8 @@ func TestCountsShowForeignDeletions(t *testing.T) {
 // A set is known to be unchanged from the time it was listed until another program writes, or the
 // outcome of a write is not known.
 func TestUnchangedUntilAnotherProgramWrites(t *testing.T) {
-	fake, b := served(t)
-	s := b.Sets()
+	fake, _ := served(t)
+	s := nftrules.New(fake).Sets() // as after a restart
 	unchanged := func(want bool, when string) {
 		t.Helper()
 		if got := s.Unchanged(t.Context(), sets.ClusterIP); got != want {
@@ -119,6 +119,23 @@ func TestUnchangedUntilAnotherProgramWrites(t *testing.T) {
 	relist()
 	fake.FailAlways(nft.ErrBusy)
 	unchanged(false, "while the kernel does not answer")
+}
+
+// Sets that this process has made need no reading at all.
+func TestOwnSetsAreKnown(t *testing.T) {
+	fake, b := served(t)
+	s := b.Sets()
+	must(t, s.Write(t.Context(), setNamed(t, sets.ClusterIP), clusterIPs(3))...)
+	before := fake.Calls()
+	if got := counted(t, s, sets.ClusterIP); got != 3 {
+		t.Errorf("%d entries, want 3", got)
+	}
+	if !s.Unchanged(t.Context(), sets.ClusterIP) {
+		t.Error("a set of our own has changed")
+	}
+	if n := fake.Calls() - before; n != 2 {
+		t.Errorf("%d calls, want two for the generation", n)
+	}
 }
 
 // A reading of the rules shows at once that all sets are gone, also while a full reading of the sets has to wait.

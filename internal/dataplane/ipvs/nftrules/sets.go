@@ -156,6 +156,9 @@ func (s Sets) Stat(ctx context.Context) ([]ipset.Info, error) {
 	if err != nil {
 		return nil, setError(err)
 	}
+	if s.b.allListed(generation) {
+		s.b.counts.generation = generation
+	}
 	if !s.b.counts.lasts(generation) && !time.Now().Before(s.b.counts.notBefore) {
 		if err := s.countAll(ctx); err != nil {
 			return nil, err
@@ -167,6 +170,16 @@ func (s Sets) Stat(ctx context.Context) ([]ipset.Info, error) {
 	}
 	slices.SortFunc(out, func(a, b ipset.Info) int { return strings.Compare(a.Set.Name, b.Set.Name) })
 	return out, nil
+}
+
+// allListed reports whether the entries of all sets were listed since another program wrote.
+func (b *Backend) allListed(generation uint32) bool {
+	for name := range b.counts.of {
+		if !b.listed.sets[name] && purposes[name].set.Timeout == 0 {
+			return false
+		}
+	}
+	return b.listed.lasts(generation)
 }
 
 // countAll reads all sets.
@@ -197,6 +210,7 @@ func (s Sets) CreateAll(ctx context.Context, list ...ipset.Set) []error {
 	if err != nil {
 		return all(setError(err), len(list))
 	}
+	s.b.listed.begin(found.Generation)
 	errs := make([]error, len(list))
 	var pass nft.Pass
 	var at []int
@@ -209,6 +223,9 @@ func (s Sets) CreateAll(ctx context.Context, list ...ipset.Set) []error {
 			errs[i] = fmt.Errorf("set %s %w and differs", set.Name, ipset.ErrExist)
 		} else {
 			pass.Sets, at = append(pass.Sets, nft.SetChange{Op: nft.Add, Key: k, Set: header}), append(at, i)
+			if !exists { // so it has no entries, as a list would show
+				s.b.listed.sets[set.Name] = true
+			}
 		}
 	}
 	out := s.b.apply(ctx, pass)
@@ -289,6 +306,7 @@ func (s Sets) Destroy(ctx context.Context, name string) error {
 		return setError(err)
 	}
 	delete(s.b.counts.of, name)
+	delete(s.b.listed.sets, name)
 	delete(s.b.ranges, name)
 	delete(s.b.spoilt, name)
 	s.b.collect(ctx)
