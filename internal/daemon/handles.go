@@ -117,8 +117,8 @@ func (k *kernel) openIPVS(ctx context.Context, log *zap.Logger, c config.Config)
 	return nil
 }
 
-// openServers opens IPVS. A kernel such as 5.10 does not load it for that, and an agent in a pod may not either.
-// Such a kernel loads it for the match of virtual servers.
+// openServers opens IPVS. Linux 5.10 does not load ip_vs for that, and an agent in a pod may not load modules. That
+// kernel loads ip_vs for a question about the match of virtual servers.
 func (k *kernel) openServers(ctx context.Context, log *zap.Logger) (*vserver.Handle, error) {
 	o := vserver.Options{Called: k.calls.of("vserver")}
 	servers, err := vserver.New(log, o)

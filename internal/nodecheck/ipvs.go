@@ -98,7 +98,7 @@ func otherSchedulers(want scheduler.Spec, probe func(ctx context.Context, name s
 			parts = append(parts, strings.Join(have, " "))
 		}
 		if len(lack) > 0 {
-			parts = append(parts, "not in this kernel: "+strings.Join(lack, " "))
+			parts = append(parts, "not available: "+strings.Join(lack, " "))
 		}
 		return diagnosis.Note("%s", strings.Join(parts, "; "))
 	}}
@@ -111,7 +111,11 @@ func LoadScheduler(ctx context.Context, ensure func(ctx context.Context, module,
 	if a.Sysctl == "" {
 		return nil
 	}
-	if err := ensure(ctx, a.Module, a.Sysctl); err != nil {
+	err := ensure(ctx, a.Module, a.Sysctl)
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	if err != nil {
 		return fmt.Errorf("%w yet: its module must be loaded before, because a load on first use can block IPVS: %w", vserver.ErrUnsupported, err)
 	}
 	return nil

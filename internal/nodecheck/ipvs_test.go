@@ -140,7 +140,7 @@ func TestOtherSchedulers(t *testing.T) {
 		detail      string
 	}{
 		{name: "all", state: diagnosis.OK, detail: "wrr lc lblc lblcr sh dh sed nq mh fo ovf twos"},
-		{name: "not all", lacks: "mh fo", state: diagnosis.OK, detail: "wrr lc lblc lblcr sh dh sed nq ovf twos; not in this kernel: mh fo"},
+		{name: "not all", lacks: "mh fo", state: diagnosis.OK, detail: "wrr lc lblc lblcr sh dh sed nq ovf twos; not available: mh fo"},
 		{name: "no answer", broken: errors.New("timeout"), state: diagnosis.Warn, detail: "timeout"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -168,12 +168,13 @@ func (l *Loader) Ensure(ctx context.Context, module, sysctl string) error {
 	return fmt.Errorf("load module %s: %w", module, blame(module, said, err))
 }
 
+// hasSysctl reports whether a sysctl exists; one that cannot be read does.
 func (l *Loader) hasSysctl(ctx context.Context, key string) bool {
 	name, err := procfs.SysctlPath(key)
 	if err == nil {
 		_, err = l.files.Get(ctx, name)
 	}
-	return err == nil
+	return !errors.Is(err, os.ErrNotExist)
 }
 
 // reportMissing logs what modprobe could not load. Where the node shows no modules

@@ -92,8 +92,8 @@ func alone(read func(ctx context.Context) (dataplane.Drift, error)) inspection {
 // of destinations.
 const serversAPiece = 64
 
-// seldom is in how many audits the destinations of each server are read exactly once, though nothing
-// is wrong with them.
+// seldom is in how many audits the destinations of each server, and sets that no other program has
+// changed, are read exactly once, though nothing is wrong with them.
 const seldom = 16
 
 // cheapDump is up to how many virtual servers each round has a dump of all of them, where it cannot
@@ -174,8 +174,8 @@ func (a *Auditor) retune(ctx context.Context) (dataplane.Drift, error) {
 	return nil, a.of.KeepTuned(ctx)
 }
 
-// fullRound reports whether this round also reads what hardly can have changed: tables that should be
-// empty, and sets that no other program has changed.
+// fullRound reports whether this round also reads tables that should be empty, and sets that no other
+// program has changed.
 func (a *Auditor) fullRound() bool { return a.rounds%seldom == 0 }
 
 func (a *Auditor) inspectRoutes(ctx context.Context) (int, error) {

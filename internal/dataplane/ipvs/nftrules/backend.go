@@ -25,6 +25,7 @@ type Backend struct {
 	kernel *drafts
 	counts counts
 	listed listed
+	known  bool               // a reading has shown which sets there are
 	ranges map[string]*ranges // by the name of the set
 	spoilt map[string]bool    // sets with elements that this package does not write
 }
@@ -55,7 +56,7 @@ func Exists(ctx context.Context, kernel Kernel) (bool, error) {
 	return len(r.Tables) > 0, err
 }
 
-// ruleset reads our tables. Sets that are gone have no count any more.
+// ruleset reads our tables. Sets that are gone have no count any more, and new ones have one to be found out.
 func (b *Backend) ruleset(ctx context.Context) (nft.Ruleset, error) {
 	r, err := b.kernel.Read(ctx)
 	if err != nil {
@@ -66,11 +67,20 @@ func (b *Backend) ruleset(ctx context.Context) (nft.Ruleset, error) {
 		_, there := r.Sets[k]
 		return !there
 	})
+	for k := range r.Sets {
+		if key, ok := setKey(k.Name); ok && key == k {
+			b.counts.of[k.Name] += 0
+		}
+	}
+	b.known = true
 	return r, nil
 }
 
 // apply writes a pass, with the tables that it needs.
 func (b *Backend) apply(ctx context.Context, p nft.Pass) nft.Outcome {
+	if len(p.Tables)+len(p.Sets)+len(p.Chains)+len(p.Elements) == 0 {
+		return nft.Outcome{}
+	}
 	for _, f := range nft.Families() {
 		if adds(p, f) {
 			p.Tables = append(p.Tables, nft.TableChange{Op: nft.Add, Family: f})
@@ -147,7 +157,7 @@ type counts struct {
 	vain      int
 }
 
-// listed has the sets whose entries were listed during the stretch.
+// listed has the sets whose entries were listed during the stretch, or that were made in it.
 type listed struct {
 	sets map[string]bool
 	stretch

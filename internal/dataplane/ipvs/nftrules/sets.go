@@ -93,7 +93,7 @@ func (s Sets) List(ctx context.Context, name string) (ipset.Set, []ipset.Entry, 
 	return set, entries, err
 }
 
-// Unchanged reports that a set has the entries that List has returned, but for what this process has
+// Unchanged reports whether a set has the entries that List has returned, but for what this process has
 // written since. It costs a question for the generation of nftables, which counts the transactions of
 // all programs. It says no where that is not certain: entries with a time-out end without a transaction,
 // and a table of another version has other sets.
@@ -179,7 +179,7 @@ func (b *Backend) allListed(generation uint32) bool {
 			return false
 		}
 	}
-	return b.listed.lasts(generation)
+	return b.known && b.listed.lasts(generation)
 }
 
 // countAll reads all sets.
@@ -203,9 +203,12 @@ func (s Sets) countAll(ctx context.Context) error {
 	return nil
 }
 
-// CreateAll makes sets, all in one transaction. It returns nil where all were made. Kernels such as 5.10
-// take a set in place of one with another header without a word, so those in place are looked at.
+// CreateAll makes sets, all in one transaction. It returns nil where all were made. Linux 5.10 accepts
+// the creation of a set that exists with another header, so CreateAll compares the headers.
 func (s Sets) CreateAll(ctx context.Context, list ...ipset.Set) []error {
+	if len(list) == 0 {
+		return nil
+	}
 	found, err := s.b.ruleset(ctx)
 	if err != nil {
 		return all(setError(err), len(list))

@@ -24,7 +24,7 @@ func (m *Manager) CountEntries() map[string]int {
 	return counts
 }
 
-// Unchanged reports that no other program can have changed the entries of a set since they were
+// Unchanged reports whether it is certain that no other program has changed the entries of a set since they were
 // compared. Only nftables can know that.
 func (m *Manager) Unchanged(ctx context.Context, name string) bool {
 	k, ok := m.kernel.(interface {
