@@ -311,8 +311,11 @@ func (w *world) policyBlocks(ctx context.Context) error {
 	policed := []string{"http 10.96.0.80:80", "udp 10.96.0.80:80"}
 	err := until(ctx, "the policy blocks", func(ctx context.Context) error {
 		logs, err := w.askWho(ctx, policed...)
-		if err == nil || len(answeredBy(logs)) > 0 {
+		switch {
+		case err == nil || len(answeredBy(logs)) > 0:
 			return fmt.Errorf("pods are answered: %s", logs)
+		case logs == "": // nothing was asked
+			return err
 		}
 		return nil
 	})
@@ -405,23 +408,26 @@ func (w *world) announcedBy(ctx context.Context, i int) error {
 	if _, err := w.kubectl(ctx, "patch", "service", "edge", "--subresource=status", "-p", status); err != nil {
 		return err
 	}
-	for range 5 {
-		err := until(ctx, nodeName(i)+" announces "+edgeAddr, func(ctx context.Context) error {
-			if out, err := exec.CommandContext(ctx, "ip", "neighbour", "flush", "to", edgeAddr, "dev", "nodes").CombinedOutput(); err != nil {
-				return fmt.Errorf("%w: %s", err, out)
-			}
-			asked, err := w.backend(ctx, "ask", "-proto", "http", "-n", "10", "-timeout", "5s", edgeAddr+":80")
-			if err != nil {
-				return fmt.Errorf("%w: %s", err, asked)
-			}
-			out, err := exec.CommandContext(ctx, "ip", "neighbour", "show", "to", edgeAddr, "dev", "nodes").CombinedOutput()
-			if err == nil && !strings.Contains(string(out), fmt.Sprintf("02:00:00:30:00:1%d", i)) {
-				err = fmt.Errorf("it is at %s", out)
-			}
-			return err
-		})
+	asked := func(ctx context.Context) error {
+		if out, err := exec.CommandContext(ctx, "ip", "neighbour", "flush", "to", edgeAddr, "dev", "nodes").CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		answers, err := w.backend(ctx, "ask", "-proto", "http", "-n", "10", "-timeout", "5s", edgeAddr+":80")
 		if err != nil {
-			return err
+			return fmt.Errorf("%w: %s", err, answers)
+		}
+		out, err := exec.CommandContext(ctx, "ip", "neighbour", "show", "to", edgeAddr, "dev", "nodes").CombinedOutput()
+		if err == nil && !strings.Contains(string(out), fmt.Sprintf("02:00:00:30:00:1%d", i)) {
+			err = fmt.Errorf("it is at %s", out)
+		}
+		return err
+	}
+	if err := until(ctx, nodeName(i)+" announces "+edgeAddr, asked); err != nil {
+		return err
+	}
+	for range 4 { // with strict ARP no other node answers any more
+		if err := asked(ctx); err != nil {
+			return fmt.Errorf("%s announced %s, and then: %w", nodeName(i), edgeAddr, err)
 		}
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/e2e/backend"
 )
 
-// pods that end: network namespaces with a virtual server come and go.
+// endingPods makes network namespaces with a virtual server come and go.
 const endingPods = `ip netns del ending 2>/dev/null; while ip netns add ending && ip netns exec ending ipvsadm -A -t 192.0.2.1:80 -s rr; do ip netns del ending; done`
 
 // TestSchedulerModulesLoadBesideEndingPods: a Service asks for a scheduler whose module is not loaded, while pods end. A kernel that loads

@@ -9,7 +9,7 @@
 //
 //	controlplane/go.mod ──> Build ──> cache directory, named by versions and recipe ──> Find
 //	           and containerd/go.mod ──> BuildNodes ──> another one ──> FindNodes
-//	flannel/go.mod, kuberouter/go.mod ──> BuildNeighbours ──> a third ──> FindNeighbours
+//	flannel, kuberouter, metallb      ──> BuildNeighbours ──> a third ──> FindNeighbours
 //
 // It does not know how the programs are started. Its law: a binary in the cache is complete. Each
 // is built under another name and renamed, so a build may be stopped at any time; the go command's
