@@ -22,8 +22,8 @@ func New(files procfs.Files, runDir string, sysctls *sysctl.Handle, modules *mod
 }
 
 // EnsureModule loads a module unless a sysctl shows that the kernel has it.
-func (n *Node) EnsureModule(ctx context.Context, module, sysctl string) error {
-	return n.modules.Ensure(ctx, module, sysctl)
+func (h *Node) EnsureModule(ctx context.Context, module, sysctl string) error {
+	return h.modules.Ensure(ctx, module, sysctl)
 }
 
 // ModuleFix returns the remedy for a module that is missing.
