@@ -174,13 +174,15 @@ func (w *world) restarts(ctx context.Context, n neighbour) (note string, err err
 	return note, nil
 }
 
-// leaveRules removes chains of iptables by what their names begin with, and the jumps to them. It fails when a chain stays.
+// leaveRules removes chains of iptables by what their names begin with, and the jumps to them. It fails when a chain stays. The program
+// that made them may still remove some.
 const leaveRules = `
 for ip in iptables ip6tables; do for table in filter nat; do
 	chains=$($ip-save -t $table | sed -nE 's/^:((%[1]s)[^ ]*) .*/\1/p')
 	$ip-save -t $table | grep -E -- '-j (%[1]s)' | grep -vE '^-A (%[1]s)' | while read -r add rule; do eval "$ip -t $table -D $rule"; done
 	for chain in $chains; do $ip -t $table -F "$chain"; done
-	for chain in $chains; do $ip -t $table -X "$chain" || exit 1; done
+	for chain in $chains; do $ip -t $table -X "$chain"; done
+	if $ip-save -t $table | grep -E '^:(%[1]s)'; then exit 1; fi
 done; done
 `
 
