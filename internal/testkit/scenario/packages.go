@@ -10,6 +10,7 @@ import (
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/announce"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/iptables"
 	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs"
+	"github.com/kube-ipvs/kube-ipvs/internal/dataplane/ipvs/sets"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/link"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/rules"
 	"github.com/kube-ipvs/kube-ipvs/internal/kernel/vserver"
@@ -87,12 +88,8 @@ func (s tappedSets) Stat(ctx context.Context) ([]ipset.Info, error) {
 	return read(ctx, s.tap, pkgSets, s.Sets.Stat)
 }
 
-// Unchanged is that of nftables; ipset knows nothing like it.
 func (s tappedSets) Unchanged(ctx context.Context, name string) bool {
-	k, ok := s.Sets.(interface {
-		Unchanged(ctx context.Context, name string) bool
-	})
-	return ok && k.Unchanged(ctx, name)
+	return sets.Unchanged(ctx, s.Sets, name)
 }
 
 func (s tappedSets) List(ctx context.Context, name string) (found ipset.Set, entries []ipset.Entry, err error) {

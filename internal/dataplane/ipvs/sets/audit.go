@@ -24,13 +24,18 @@ func (m *Manager) CountEntries() map[string]int {
 	return counts
 }
 
-// Unchanged reports whether it is certain that no other program has changed the entries of a set since they were
-// compared. Only nftables can know that.
-func (m *Manager) Unchanged(ctx context.Context, name string) bool {
-	k, ok := m.kernel.(interface {
+// Unchanged reports whether it is certain that no other program has changed the entries of a set since
+// they were listed. Only nftables can know that: a kernel that does has a method of this name.
+func Unchanged(ctx context.Context, kernel any, name string) bool {
+	k, ok := kernel.(interface {
 		Unchanged(ctx context.Context, name string) bool
 	})
 	return ok && k.Unchanged(ctx, name)
+}
+
+// Unchanged is Unchanged of the kernel of this manager.
+func (m *Manager) Unchanged(ctx context.Context, name string) bool {
+	return Unchanged(ctx, m.kernel, name)
 }
 
 // Inspect compares the entries of one set, of which count were in place when the audit began,
